@@ -1,0 +1,122 @@
+// Package mem keeps the ledger of memory that a phase of a job will take: lines with a kind, a part and a source.
+package mem
+
+import (
+	"slices"
+
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A Kind says what an amount of memory is for. The first four are the "model states" of the ZeRO paper
+// (Rajbhandari et al., 2020, section 3), with buffers beside them.
+type Kind string
+
+const (
+	Parameters Kind = "parameters"
+	Gradients  Kind = "gradients"
+	Optimizer  Kind = "optimizer states"
+	Buffers    Kind = "buffers"
+	Inputs     Kind = "inputs"        // the batch itself, held for the step
+	Saved      Kind = "saved tensors" // kept by autograd from forward until backward
+	Transients Kind = "transients"    // live beyond the above at the peak, such as gradients of activations
+	Workspace  Kind = "workspace"     // asked for by a kernel while it runs
+	Context    Kind = "CUDA context"
+	Slack      Kind = "allocator slack" // reserved and not allocated
+	Runtime    Kind = "runtime"         // on a CPU: the interpreter, torch and their libraries
+	Correction Kind = "correction"      // learned from measured runs
+	Late       Kind = "late growth"     // appears after the first step
+)
+
+// An Item is one line of an estimate.
+type Item struct {
+	Kind  Kind       `json:"kind"`
+	What  string     `json:"what"` // the part, under the recipe's own name: "network_g", "losses.perceptual"
+	Bytes unit.Bytes `json:"bytes"`
+	Count int64      `json:"count,omitempty"` // elements, for parameters and buffers
+	From  string     `json:"from"`            // how the number was reached: a formula, a file, a measurement
+	// Guess marks a line that no rule and no measurement on this machine vouches for. Guesses never refuse a job.
+	Guess bool `json:"guess,omitempty"`
+}
+
+// certain kinds are counted exactly from shapes; the others depend on kernels, drivers and luck.
+var certain = []Kind{Parameters, Gradients, Optimizer, Buffers, Inputs, Saved, Transients}
+
+// grows lists the kinds that scale with the batch and the image, which a measurement of an attempt corrects.
+var grows = []Kind{Inputs, Saved, Transients, Workspace, Slack}
+
+// An Alloc is a single request to the allocator.
+type Alloc struct {
+	Bytes unit.Bytes `json:"bytes"`
+	What  string     `json:"what"` // which operation asks: "body.0.attn: torch.bmm(q, k)"
+}
+
+// An Estimate is the itemised memory of one phase on one device at the phase's peak. It is a value. The zero
+// Estimate is empty, which is not the same as unknown.
+type Estimate struct {
+	Items []Item `json:"items,omitempty"`
+	// Allocs are the single requests of the phase that are larger than every earlier one, in order of time:
+	// enough to say, for any room, which request would be the first to exceed it.
+	Allocs []Alloc `json:"allocs,omitempty"`
+	// Unknown, if not empty, says why there is no estimate. Items are then at most a lower bound.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// Known reports whether e estimates the whole phase.
+func (e Estimate) Known() bool { return e.Unknown == "" }
+
+// Total is the peak: the sum of the lines.
+func (e Estimate) Total() unit.Bytes {
+	var sum unit.Bytes
+	for _, it := range e.Items {
+		sum += it.Bytes
+	}
+	return sum
+}
+
+// Certain is the sum of the lines that are counted and not guessed.
+func (e Estimate) Certain() unit.Bytes {
+	var sum unit.Bytes
+	for _, it := range e.Items {
+		if !it.Guess && slices.Contains(certain, it.Kind) {
+			sum += it.Bytes
+		}
+	}
+	return sum
+}
+
+// Growing is the sum of the lines that grow with the batch and the image.
+func (e Estimate) Growing() unit.Bytes {
+	var sum unit.Bytes
+	for _, it := range e.Items {
+		if slices.Contains(grows, it.Kind) {
+			sum += it.Bytes
+		}
+	}
+	return sum
+}
+
+// FirstFailing returns the first single request that exceeds room, or nil.
+func (e Estimate) FirstFailing(room unit.Bytes) *Alloc {
+	for _, a := range e.Allocs {
+		if a.Bytes > room {
+			return &a
+		}
+	}
+	return nil
+}
+
+// Add appends lines, leaving out those of zero bytes.
+func (e *Estimate) Add(items ...Item) {
+	for _, it := range items {
+		if it.Bytes != 0 {
+			e.Items = append(e.Items, it)
+		}
+	}
+}
+
+// Largest keeps in e.Allocs the running maxima of the requests seen so far.
+func (e *Estimate) Largest(a Alloc) {
+	if n := len(e.Allocs); n == 0 || a.Bytes > e.Allocs[n-1].Bytes {
+		e.Allocs = append(e.Allocs, a)
+	}
+}

@@ -1,0 +1,66 @@
+package mem
+
+import (
+	"strings"
+
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// Memory that no module's forward asks for. Each of these is a line of its own with its source, and a guess until a
+// measurement on the user's card replaces it.
+
+// CUDAContext is what a process holds on a card outside the allocator: the context, loaded kernels, cuBLAS handles. It
+// is the process's share by NVML less what its allocator had reserved, from the out-of-memory messages of 2.1 to 2.9:
+// 250 to 455 MiB on 10 to 24 GiB cards, 423 to 554 on V100, 707 to 768 on H100 and GH200, 711 on B200.
+func CUDAContext(card string, total unit.Bytes) Item {
+	it := Item{Kind: Context, What: string(Context), Bytes: 300 * unit.MiB, Guess: true,
+		From: "prior for cards up to 24 GiB: 250 to 455 MiB in out-of-memory messages of torch 2.1 to 2.9"}
+	name := strings.ToUpper(card)
+	large := func(names ...string) bool {
+		for _, n := range names {
+			if strings.Contains(name, n) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case large("H100", "H200", "GH200", "B100", "B200", "B300"):
+		it.Bytes, it.From = 750*unit.MiB, "prior for Hopper and Blackwell: 707 to 768 MiB in messages of torch 2.7 to 2.9"
+	case large("V100", "A100", "A800"), total > 24*unit.GiB+unit.GiB/2:
+		it.Bytes, it.From = 500*unit.MiB, "prior for cards above 24 GiB: 423 to 554 MiB in messages of torch 2.3"
+	}
+	return it
+}
+
+// BLASWorkspace is cuBLAS's, which PyTorch takes through its allocator: CUBLAS_WORKSPACE_CONFIG's default is 8 MiB and
+// 128 KiB before Hopper (seen as 8,519,680 bytes) and 32 MiB from Hopper on (at/cuda/CublasHandlePool.cpp).
+func BLASWorkspace(capability string) Item {
+	it := Item{Kind: Workspace, What: "cuBLAS", Bytes: 8519680, Guess: true, From: "cuBLAS's default workspace before Hopper"}
+	if major, _, _ := strings.Cut(capability, "."); major >= "9" || len(major) > 1 {
+		it.Bytes, it.From = 32*unit.MiB, "cuBLAS's default workspace from Hopper on"
+	}
+	return it
+}
+
+// slackShare of the live tensors that grow is what the caching allocator reserves beyond them at the peak. 3 to 10 %
+// is what is reported for regular shapes; the share will be derived from the sequence of requests.
+const slackShare = 0.05
+
+// AllocatorSlack is what the caching allocator has reserved and not allocated, or, with expandable segments, the last
+// page of each pool.
+func AllocatorSlack(e Estimate, expandable bool) Item {
+	if expandable {
+		return Item{Kind: Slack, What: "caching allocator", Bytes: 40 * unit.MiB, Guess: true,
+			From: "expandable segments: a page of 20 MiB or 2 MiB a pool and stream"}
+	}
+	return Item{Kind: Slack, What: "caching allocator", Bytes: unit.Bytes(slackShare * float64(e.Growing())), Guess: true,
+		From: "5 % of what grows: 3 to 10 % are reported for regular shapes"}
+}
+
+// HostRuntime is the interpreter and torch themselves, which count against a limit on a CPU. Debian's torch 1.13 took
+// 235 MiB of RLIMIT_DATA with one thread, 1 arena and mmap from 64 KiB on; later ones take more.
+func HostRuntime() Item {
+	return Item{Kind: Runtime, What: "Python and torch", Bytes: 256 * unit.MiB, Guess: true,
+		From: "torch 1.13, CPU, one thread: 235 MiB of RLIMIT_DATA"}
+}
