@@ -1,0 +1,122 @@
+//go:build cgo
+
+package nvml
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// driver is the library, initialised.
+type driver struct{ version string }
+
+func open() (*driver, error) {
+	switch r := nvml.Init(); r {
+	case nvml.SUCCESS:
+	case nvml.ERROR_LIBRARY_NOT_FOUND, nvml.ERROR_DRIVER_NOT_LOADED:
+		return nil, fmt.Errorf("%w: %v", ErrNoDriver, r)
+	default: // such as a version mismatch after an upgrade without a reboot
+		return nil, fmt.Errorf("%v", r)
+	}
+	d := &driver{}
+	if has("nvmlSystemGetDriverVersion") {
+		d.version, _ = nvml.SystemGetDriverVersion()
+	}
+	return d, nil
+}
+
+// has guards every call: a symbol that the installed library lacks would end this process.
+func has(symbol string) bool { return nvml.Extensions().LookupSymbol(symbol) == nil }
+
+func (d *driver) devices() ([]gpu.Device, error) {
+	n, r := nvml.DeviceGetCount()
+	if r != nvml.SUCCESS {
+		return nil, fmt.Errorf("counting the GPUs: %v", r)
+	}
+	var all []gpu.Device
+	for i := range n {
+		h, r := nvml.DeviceGetHandleByIndex(i)
+		if r != nvml.SUCCESS { // a lost card keeps its index, and the others go on
+			continue
+		}
+		card := d.describe(h, i)
+		all = append(all, card)
+		if card.MIG {
+			all = append(all, d.slices(h, card)...)
+		}
+	}
+	return all, nil
+}
+
+func (d *driver) describe(h nvml.Device, index int) gpu.Device {
+	c := gpu.Device{Kind: gpu.CUDA, Index: index, Driver: d.version}
+	c.Name, _ = h.GetName()
+	c.UUID, _ = h.GetUUID()
+	if has("nvmlDeviceGetMemoryInfo_v2") {
+		if m, r := h.GetMemoryInfo_v2(); r == nvml.SUCCESS {
+			c.Reserved = unit.Bytes(m.Reserved)
+			c.Total, c.Used = unit.Bytes(m.Total)-c.Reserved, unit.Bytes(m.Used)
+		}
+	}
+	if c.Total == 0 { // version 1 counts the driver's reserve as used
+		if m, r := h.GetMemoryInfo(); r == nvml.SUCCESS {
+			c.Total, c.Used = unit.Bytes(m.Total), unit.Bytes(m.Used)
+		}
+	}
+	if has("nvmlDeviceGetCudaComputeCapability") {
+		if major, minor, r := h.GetCudaComputeCapability(); r == nvml.SUCCESS {
+			c.Capability = fmt.Sprintf("%d.%d", major, minor)
+		}
+	}
+	if has("nvmlDeviceGetMigMode") {
+		if now, _, r := h.GetMigMode(); r == nvml.SUCCESS {
+			c.MIG = now == nvml.DEVICE_MIG_ENABLE
+		}
+	}
+	if has("nvmlDeviceGetComputeRunningProcesses_v3") || has("nvmlDeviceGetComputeRunningProcesses_v2") {
+		if ps, r := h.GetComputeRunningProcesses(); r == nvml.SUCCESS {
+			for _, p := range ps {
+				c.Processes = append(c.Processes, process(int(p.Pid), p.UsedGpuMemory))
+			}
+		}
+	}
+	return c
+}
+
+func (d *driver) slices(h nvml.Device, card gpu.Device) (out []gpu.Device) {
+	if !has("nvmlDeviceGetMaxMigDeviceCount") || !has("nvmlDeviceGetMigDeviceHandleByIndex") {
+		return nil
+	}
+	n, r := h.GetMaxMigDeviceCount()
+	if r != nvml.SUCCESS {
+		return nil
+	}
+	for i := range n {
+		s, r := h.GetMigDeviceHandleByIndex(i)
+		if r != nvml.SUCCESS { // an empty place
+			continue
+		}
+		slice := d.describe(s, card.Index)
+		slice.MIG, slice.Parent, slice.Capability = true, card.UUID, card.Capability
+		out = append(out, slice)
+	}
+	return out
+}
+
+func process(pid int, used uint64) gpu.Process {
+	p := gpu.Process{PID: pid, Used: unit.Bytes(used)}
+	if used == ^uint64(0) {
+		p.Used = -1
+	}
+	if comm, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm"); err == nil {
+		p.Name = strings.TrimSpace(string(comm))
+	}
+	return p
+}

@@ -1,0 +1,136 @@
+// Package nvml asks NVIDIA's driver about the devices. It is the only importer of go-nvml.
+//
+// The driver's library is loaded into a process of its own, this program re-executed: a library that is older than
+// the headers lacks symbols, and a call to one ends the process with "symbol lookup error" and status 127, which no
+// recover catches. So the worst that a broken driver does to a training is that its card is not known.
+package nvml
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/launch-ml/launch/core/gpu"
+)
+
+// word marks a process as the child that loads the driver's library.
+const word = "__nvml"
+
+// ErrNoDriver is wrapped by errors that say that this machine has no NVIDIA driver, which is no fault.
+var ErrNoDriver = errors.New("no NVIDIA driver")
+
+// look is one line of the child's output.
+type look struct {
+	Devices []gpu.Device `json:"devices,omitempty"`
+	Error   string       `json:"error,omitempty"`
+	Absent  bool         `json:"absent,omitempty"` // the error is that there is no driver
+}
+
+func (l look) err() error {
+	switch {
+	case l.Absent:
+		return fmt.Errorf("%w: %s", ErrNoDriver, l.Error)
+	case l.Error != "":
+		return fmt.Errorf("asking the NVIDIA driver: %s", l.Error)
+	}
+	return nil
+}
+
+// ChildMain is called first thing in main. It returns at once unless this process was started to load the driver's
+// library; then it never returns.
+func ChildMain() {
+	if len(os.Args) < 2 || os.Args[1] != word {
+		return
+	}
+	var every time.Duration
+	if len(os.Args) > 2 {
+		every, _ = time.ParseDuration(os.Args[2])
+	}
+	out := json.NewEncoder(os.Stdout)
+	d, err := open()
+	for err == nil {
+		var l look
+		if l.Devices, err = d.devices(); err != nil {
+			break
+		}
+		if out.Encode(l) != nil || every == 0 { // a reader that has gone wants no more
+			os.Exit(0)
+		}
+		time.Sleep(every)
+	}
+	out.Encode(look{Error: err.Error(), Absent: errors.Is(err, ErrNoDriver)})
+	os.Exit(0)
+}
+
+// List returns the devices of this machine, MIG slices behind their cards. The error wraps [ErrNoDriver] where there is no driver.
+func List(ctx context.Context) ([]gpu.Device, error) {
+	cmd := child(ctx)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	var l look
+	if json.Unmarshal(out, &l) == nil {
+		return l.Devices, l.err()
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("asking the NVIDIA driver: no answer: %w", ctx.Err())
+	}
+	return nil, fmt.Errorf("asking the NVIDIA driver: %w: %s", err, firstLine(errs.String()))
+}
+
+// Watch looks at the devices at once and then every so often, and hands each look to see, until ctx is done or the
+// driver fails. It returns nil when ctx ended it.
+func Watch(ctx context.Context, every time.Duration, see func(time.Time, []gpu.Device)) error {
+	cmd := child(ctx, every.String())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("watching the GPU: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("watching the GPU: %w", err)
+	}
+	defer cmd.Wait()
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadBytes('\n')
+		var l look
+		if json.Unmarshal(line, &l) == nil {
+			if l.err() != nil {
+				return l.err()
+			}
+			see(time.Now(), l.Devices)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == io.EOF:
+			return fmt.Errorf("watching the GPU: the driver's process ended")
+		case err != nil:
+			return fmt.Errorf("watching the GPU: %w", err)
+		}
+	}
+}
+
+func child(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{word}, args...)...)
+	cmd.Env = os.Environ()
+	// In a process group of its own, so that Ctrl-C on the terminal does not end the watching before the program.
+	// It dies with its reader: its next line meets a closed pipe.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = time.Second
+	return cmd
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return line
+}

@@ -1,0 +1,112 @@
+package job
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/config/command"
+)
+
+// A Rewritten is a command with edits made, and the edited copies of files that it reads. Nothing was written yet.
+type Rewritten struct {
+	Command Command
+	Files   []File            // with the paths of the copies
+	Set     map[string]string // what was set in the environment
+}
+
+// Rewrite makes the edits. Edited files become copies below dir, under their own names, and the command is pointed at
+// them; the user's own files are never touched. Without edits the command is returned as it is.
+func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
+	out := &Rewritten{Command: j.Command, Set: map[string]string{}}
+	if len(edits) == 0 {
+		return out, nil
+	}
+	prog, err := command.Program(j.Command.Args, j.Command.Env, j.Command.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("rewriting the command: %w", err)
+	}
+	argv, err := config.ParseArgv(prog.Args, j.Options)
+	if err != nil {
+		return nil, fmt.Errorf("rewriting the command: %w", err)
+	}
+	docs := map[string]config.Tree{}
+	for _, e := range edits {
+		switch e.At.Doc {
+		case config.EnvDoc:
+			out.Set[e.At.Path] = e.To
+		case config.ArgvDoc:
+			err = editArgv(argv, e)
+		default:
+			err = j.editFile(docs, e)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range j.Files {
+		doc, edited := docs[f.Path]
+		if !edited {
+			continue
+		}
+		f.Path, f.Text = filepath.Join(dir, filepath.Base(f.Path)), doc.Bytes()
+		if err := argv.Set(f.Flag, f.Path); err != nil {
+			return nil, fmt.Errorf("pointing %s at the edited copy: %w", f.Flag, err)
+		}
+		out.Files = append(out.Files, f)
+	}
+	if out.Command.Args, err = prog.WithArgs(argv.Args()); err != nil {
+		return nil, fmt.Errorf("rewriting the command: %w", err)
+	}
+	out.Command.Env = withEnv(j.Command.Env, out.Set)
+	return out, nil
+}
+
+func editArgv(argv *config.Argv, e config.Edit) error {
+	if !e.Add {
+		return config.Apply(argv, e)
+	}
+	var values []string
+	if e.To != "" {
+		values = []string{e.To}
+	}
+	if err := argv.Add(e.At.Path, values...); err != nil {
+		return fmt.Errorf("adding %s: %w", e.At.Path, err)
+	}
+	return nil
+}
+
+func (j *Job) editFile(docs map[string]config.Tree, e config.Edit) error {
+	doc, open := docs[e.At.Doc]
+	if !open {
+		i := slices.IndexFunc(j.Files, func(f File) bool { return f.Path == e.At.Doc })
+		if i < 0 {
+			return fmt.Errorf("editing %v: the command reads no such file", e.At)
+		}
+		var err error
+		if doc, err = config.Parse(e.At.Doc, j.Files[i].Text); err != nil {
+			return err
+		}
+		docs[e.At.Doc] = doc
+	}
+	return config.Apply(doc, e)
+}
+
+// withEnv returns env with the variables set, each once.
+func withEnv(env []string, set map[string]string) []string {
+	if len(set) == 0 {
+		return env
+	}
+	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		_, replaced := set[name]
+		return replaced
+	})
+	for name, value := range set {
+		out = append(out, name+"="+value)
+	}
+	slices.Sort(out[len(out)-len(set):])
+	return out
+}

@@ -1,0 +1,76 @@
+package job
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/launch-ml/launch/core/config"
+)
+
+const recipe = "# mine\nname: x   # the name\ntrain:\n  batch: 16\n  lr: !!float 2e-4\n"
+
+func job(args ...string) *Job {
+	return &Job{
+		Command: Command{Args: args, Dir: "/w", Env: []string{"PATH=/bin", "A=1"}},
+		Options: []config.Option{{Names: []string{"-opt"}}, {Names: []string{"--auto_resume"}, Takes: config.None}},
+		Files:   []File{{Path: "x.yml", Format: "yaml", Flag: "-opt", Text: []byte(recipe)}},
+	}
+}
+
+func TestRewrite(t *testing.T) {
+	batch := config.Edit{Knob: "micro-batch", At: config.Address{Doc: "x.yml", Path: "train.batch"}, From: "16", To: "8"}
+	resume := config.Edit{Knob: "resume", At: config.Address{Doc: config.ArgvDoc, Path: "--auto_resume"}, Add: true}
+	env := config.Edit{Knob: "allocator", At: config.Address{Doc: config.EnvDoc, Path: "A"}, To: "2"}
+
+	for _, tt := range []struct {
+		name  string
+		args  []string
+		edits []config.Edit
+		want  []string
+	}{
+		{"nothing", []string{"python", "train.py", "-opt", "x.yml"}, nil, []string{"python", "train.py", "-opt", "x.yml"}},
+		{"a copy", []string{"python", "train.py", "-opt", "x.yml"}, []config.Edit{batch}, []string{"python", "train.py", "-opt", "/a/x.yml"}},
+		{"joined", []string{"python", "train.py", "-opt=x.yml"}, []config.Edit{batch}, []string{"python", "train.py", "-opt=/a/x.yml"}},
+		{"a flag", []string{"python", "train.py", "-opt", "x.yml"}, []config.Edit{resume}, []string{"python", "train.py", "-opt", "x.yml", "--auto_resume"}},
+		{"behind torchrun", []string{"torchrun", "--nproc-per-node", "2", "train.py", "-opt", "x.yml"}, []config.Edit{batch, resume},
+			[]string{"torchrun", "--nproc-per-node", "2", "train.py", "-opt", "/a/x.yml", "--auto_resume"}},
+		{"within a shell", []string{"sh", "-c", "python train.py -opt x.yml"}, []config.Edit{batch}, []string{"sh", "-c", "python train.py -opt /a/x.yml"}},
+	} {
+		j := job(tt.args...)
+		out, err := j.Rewrite(tt.edits, "/a")
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		if !slices.Equal(out.Command.Args, tt.want) {
+			t.Errorf("%s: command %q, want %q", tt.name, out.Command.Args, tt.want)
+		}
+		if !slices.Equal(j.Command.Args, tt.args) || string(j.Files[0].Text) != recipe {
+			t.Errorf("%s: the job itself was changed", tt.name)
+		}
+	}
+
+	out, err := job("python", "train.py", "-opt", "x.yml").Rewrite([]config.Edit{batch, env}, "/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(out.Files[0].Text); got != strings.Replace(recipe, "batch: 16", "batch: 8", 1) {
+		t.Errorf("copy:\n%s", got)
+	}
+	if !slices.Equal(out.Command.Env, []string{"PATH=/bin", "A=2"}) || out.Set["A"] != "2" {
+		t.Errorf("environment %q, set %v", out.Command.Env, out.Set)
+	}
+}
+
+func TestRewriteRefuses(t *testing.T) {
+	for name, e := range map[string]config.Edit{
+		"a value that is not there any more": {At: config.Address{Doc: "x.yml", Path: "train.batch"}, From: "32", To: "8"},
+		"a file that is not read":            {At: config.Address{Doc: "y.yml", Path: "train.batch"}, From: "16", To: "8"},
+		"a key that is there already":        {At: config.Address{Doc: "x.yml", Path: "train.batch"}, To: "8", Add: true},
+	} {
+		if out, err := job("python", "train.py", "-opt", "x.yml").Rewrite([]config.Edit{e}, "/a"); err == nil {
+			t.Errorf("%s: made %q", name, out.Command.Args)
+		}
+	}
+}

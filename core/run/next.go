@@ -1,0 +1,381 @@
+package run
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// unbounded is the room where no device can be seen: everything runs as asked.
+const unbounded = unit.Bytes(1) << 62
+
+// Next returns the plan for the next attempt or, if there is to be none, why not. It reads nothing but the run.
+func (r *Run) Next() (*Plan, *Stop) {
+	last := r.Last()
+	if last == nil {
+		return r.first()
+	}
+	out := last.Outcome
+	switch {
+	case out.Ending != OutOfMemory:
+		return nil, &Stop{Why: string(out.Ending)}
+	case !r.mends(out.Report):
+		return nil, &Stop{Why: out.Report.Cause + "; no rung of the ladders gives back that memory"}
+	}
+	phase := r.phaseOf(out)
+	l := r.Ladders.Ladder(phase)
+	if l == nil || phase == ladder.Shared {
+		return nil, &Stop{Why: fmt.Sprintf("out of memory in %s, which has no ladder", phase)}
+	}
+	if out.Report.Kind == oom.GPUContention {
+		return r.afterContention(last, phase)
+	}
+	return r.after(last, phase)
+}
+
+// first plans the first attempt.
+func (r *Run) first() (*Plan, *Stop) {
+	if r.Limits.AsAsked || r.Room == 0 {
+		p := r.plan(r.Ladders.Shared.Asked, r.picksAsAsked())
+		p.Why = "as asked"
+		if r.Room == 0 {
+			p.Why = "as asked: no device can be seen"
+		}
+		r.goOn(p)
+		return p, nil
+	}
+	p, refused := r.choose(nil)
+	if p == nil {
+		return nil, r.usedUp(refused, CannotFit)
+	}
+	p.Why = r.reason(p)
+	if p.Verdict() == ladder.Not && !r.Limits.Anyway {
+		stop := r.usedUp(p, CannotFit)
+		stop.Refused = p
+		return nil, stop
+	}
+	r.goOn(p)
+	return p, nil
+}
+
+// after plans the attempt after one that ran out of memory in phase.
+func (r *Run) after(last *Attempt, phase string) (*Plan, *Stop) {
+	p, _ := r.choose(last)
+	if p == nil || p.Verdict() == ladder.Not && !r.Limits.Anyway {
+		return nil, r.usedUp(&last.Plan, 0)
+	}
+	p.Why = fmt.Sprintf("%s ran out of memory in %s", last.Plan.describe(phase), phase)
+	r.goOn(p)
+	return p, nil
+}
+
+// afterContention plans the attempt after one that failed because others held the memory: the room is smaller now, and
+// nothing was learned of the job. The same plan again would only do if the others have gone.
+func (r *Run) afterContention(last *Attempt, phase string) (*Plan, *Stop) {
+	p, _ := r.choose(nil)
+	same := p != nil && p.stands(&last.Plan)
+	if p == nil || p.Verdict() == ladder.Not || same && r.Room <= last.Plan.Room {
+		return nil, &Stop{Why: "others hold the memory that the job needs: " + last.Outcome.Report.Cause, Code: TryLater}
+	}
+	again := 0
+	for _, a := range r.Attempts {
+		if a.Plan.stands(p) {
+			again++
+		}
+	}
+	if again > 1 { // never the same settings against the same cause for a third time
+		return nil, &Stop{Why: "others keep taking the memory that the job needs", Code: TryLater}
+	}
+	p.Why = fmt.Sprintf("others held the memory in %s; the room is now %v", phase, r.Room)
+	r.goOn(p)
+	return p, nil
+}
+
+// mends reports whether a rung of the ladders can help against what ran out.
+func (r *Run) mends(rep oom.Report) bool {
+	switch rep.Kind {
+	case oom.HostOOM, oom.CPUAlloc:
+		return r.Host
+	case oom.SharedMemory: // which no rung of a card or of a memory limit gives back
+		return false
+	}
+	return rep.Phase != oom.Build
+}
+
+// phaseOf names the ladder of the phase that an attempt ended in.
+func (r *Run) phaseOf(out Outcome) string {
+	if out.Phase != "" && r.Ladders.Ladder(out.Phase) != nil {
+		return out.Phase
+	}
+	return ladder.Training
+}
+
+// choose stands every phase on a rung. After an out-of-memory (last not nil) the phase that failed starts below the
+// rung that failed. Among the rungs of the shared ladder it prefers the one with which all phases fit, then the
+// mildest, then the one as asked. The second result is the last plan considered, for the refusal to show.
+func (r *Run) choose(last *Attempt) (best, considered *Plan) {
+	shared := r.Ladders.Shared
+	from := shared.Asked
+	if r.Limits.Fill {
+		from = 0
+	}
+	if last != nil {
+		from = last.Plan.Shared.Rung
+	}
+	for s := from; s < len(shared.Rungs); s++ {
+		if shared.Rungs[s].Cost > r.Limits.Allow {
+			continue
+		}
+		p, ok := r.standOn(s, last)
+		if p != nil {
+			considered = p
+		}
+		if !ok {
+			continue
+		}
+		if best == nil || better(p, best) {
+			best = p
+		}
+	}
+	return best, considered
+}
+
+// better reports whether p is to be preferred to q, which comes before it on the shared ladder.
+func better(p, q *Plan) bool {
+	rank := func(v ladder.Verdict) int { // unknown is no worse than fitting: the job runs as asked
+		if v == ladder.Unknown {
+			return int(ladder.Fits)
+		}
+		return int(v)
+	}
+	return cmp.Or(cmp.Compare(rank(p.Verdict()), rank(q.Verdict())), cmp.Compare(p.Cost, q.Cost)) < 0
+}
+
+// standOn stands every phase on its first rung that fits, under rung s of the shared ladder.
+func (r *Run) standOn(s int, last *Attempt) (*Plan, bool) {
+	picks := map[string]ladder.Pick{}
+	for _, l := range r.Ladders.Phases {
+		q := ladder.Query{
+			From: l.Asked, Shared: s, Room: r.room(), Allow: r.Limits.Allow,
+			Correct:  func(e mem.Estimate) mem.Estimate { return r.correct(l.Phase, s, e) },
+			Measured: r.measured(l.Phase),
+		}
+		if r.Limits.Fill {
+			q.From = 0
+		}
+		if last != nil {
+			if c := last.Plan.Choice(l.Phase); c != nil {
+				q.From = c.Rung
+				if r.phaseOf(last.Outcome) == l.Phase && last.Plan.Shared.Rung == s {
+					q.From++
+				}
+			}
+		}
+		pick, ok := l.Fit(q)
+		if !ok {
+			return nil, false
+		}
+		picks[l.Phase] = pick
+	}
+	return r.plan(s, picks), true
+}
+
+func (r *Run) room() unit.Bytes {
+	if r.Room == 0 {
+		return unbounded
+	}
+	return r.Room
+}
+
+func (r *Run) picksAsAsked() map[string]ladder.Pick {
+	picks := map[string]ladder.Pick{}
+	for _, l := range r.Ladders.Phases {
+		e := l.Rungs[l.Asked].At(r.Ladders.Shared.Asked)
+		picks[l.Phase] = ladder.Pick{Rung: l.Asked, Estimate: e, Verdict: ladder.Judge(e, r.room())}
+	}
+	return picks
+}
+
+// plan writes down what standing on these rungs means.
+func (r *Run) plan(s int, picks map[string]ladder.Pick) *Plan {
+	shared := r.Ladders.Shared.Rungs[s]
+	p := &Plan{
+		Attempt: len(r.Attempts) + 1, Room: r.Room,
+		Shared: Choice{Phase: ladder.Shared, Rung: s, Name: shared.Name, Cost: shared.Cost},
+		Edits:  slices.Clone(shared.Edits), Cost: shared.Cost,
+	}
+	rungs := map[string]int{}
+	for _, l := range r.Ladders.Phases {
+		pick := picks[l.Phase]
+		rung := l.Rungs[pick.Rung]
+		rungs[l.Phase] = pick.Rung
+		p.Choices = append(p.Choices, Choice{l.Phase, pick.Rung, rung.Name, rung.Cost, pick.Estimate, pick.Verdict})
+		p.Edits = append(p.Edits, rung.Edits...)
+		p.Cost = max(p.Cost, rung.Cost)
+	}
+	p.Batch = batch(r.Job.Batch, r.Ladders.ValuesAt(s, rungs))
+	return p
+}
+
+func batch(asked job.Batch, values map[string]int64) job.Batch {
+	b := asked
+	if v, ok := values[job.MicroBatch]; ok {
+		b.Micro = v
+	}
+	if v, ok := values[job.Accumulation]; ok {
+		b.Accumulation = v
+	}
+	return b
+}
+
+// correct adds to an estimate what the attempts have measured of the phase. An out-of-memory is a measurement: at
+// least allocated + requested was needed. It scales the lines that grow with size, as a line of its own.
+func (r *Run) correct(phase string, shared int, e mem.Estimate) mem.Estimate {
+	factor, from := 1.0, 0
+	for _, a := range r.Attempts {
+		needed, ok := r.needed(a, phase, shared)
+		if !ok {
+			continue
+		}
+		c := a.Plan.Choice(phase)
+		raw := r.Ladders.Ladder(phase).Rungs[c.Rung].At(a.Plan.Shared.Rung)
+		growing := raw.Growing()
+		if !raw.Known() || growing <= 0 {
+			continue
+		}
+		if f := float64(needed-(raw.Total()-growing)) / float64(growing); f > factor {
+			factor, from = f, a.Plan.Attempt
+		}
+	}
+	if factor <= 1 || !e.Known() {
+		return e
+	}
+	out := mem.Estimate{Items: slices.Clone(e.Items), Allocs: e.Allocs}
+	out.Add(mem.Item{
+		Kind: mem.Correction, What: phase, Bytes: unit.Bytes(float64(e.Growing()) * (factor - 1)),
+		From: fmt.Sprintf("attempt %d needed %.2f times the lines that grow with size", from, factor),
+	})
+	return out
+}
+
+// needed is what an attempt proved that the phase needs under the given shared rung, if it proved anything.
+func (r *Run) needed(a Attempt, phase string, shared int) (unit.Bytes, bool) {
+	rep := a.Outcome.Report
+	if a.Outcome.Ending != OutOfMemory || r.phaseOf(a.Outcome) != phase || rep.Kind == oom.GPUContention || a.Plan.Choice(phase) == nil {
+		return 0, false
+	}
+	if rep.Kind == oom.GPUFragmentation && a.Plan.Shared.Rung != shared {
+		return 0, false // another allocator setting fragments in another way
+	}
+	needed := a.Plan.Room + 1 // it did not fit, whatever else is known
+	if rep.Allocated != nil && rep.Requested != nil {
+		needed = max(needed, *rep.Allocated+*rep.Requested)
+	}
+	return needed, a.Plan.Room > 0
+}
+
+func (r *Run) measured(phase string) bool {
+	return slices.ContainsFunc(r.Attempts, func(a Attempt) bool {
+		return a.Outcome.Ending == OutOfMemory && r.phaseOf(a.Outcome) == phase
+	})
+}
+
+// state is the newest state that any attempt of this run has left, or nil.
+func (r *Run) state() *State {
+	if r.Left != nil {
+		return r.Left
+	}
+	for _, a := range slices.Backward(r.Attempts) {
+		if a.Outcome.Saved != nil {
+			return a.Outcome.Saved
+		}
+	}
+	return nil
+}
+
+// goOn makes the plan's command go on from the run's newest saved state, if there is one and the program can.
+func (r *Run) goOn(p *Plan) {
+	if p.Resume = r.state(); p.Resume == nil || r.Job.Resume.None != "" {
+		p.Resume = nil
+		return
+	}
+	for _, e := range r.Job.Resume.Edits {
+		e.Why = fmt.Sprintf("goes on from iteration %d", p.Resume.Iteration)
+		p.Edits = append(p.Edits, e)
+	}
+}
+
+// usedUp says that no allowed rung is left, and which one comes next.
+func (r *Run) usedUp(p *Plan, code int) *Stop {
+	stop := &Stop{Why: "no allowed rung is left", Code: code}
+	if code == CannotFit {
+		stop.Why = "cannot fit at the allowed cost"
+	}
+	if r.Limits.Allow == ladder.Model {
+		stop.Why = strings.Replace(stop.Why, "allowed ", "", 1)
+	}
+	worst := ladder.Training
+	if p != nil {
+		if code == 0 {
+			worst = r.phaseOf(r.Last().Outcome)
+		}
+		for _, c := range p.Choices {
+			if code == CannotFit && c.Verdict == ladder.Not {
+				worst = c.Phase
+				break
+			}
+		}
+	}
+	for _, l := range []*ladder.Ladder{r.Ladders.Ladder(worst), &r.Ladders.Shared} {
+		if l == nil {
+			continue
+		}
+		for _, rung := range l.Rungs[l.Asked:] {
+			if rung.Cost > r.Limits.Allow && (stop.Beyond == nil || rung.Cost < stop.Beyond.Cost) {
+				stop.Beyond = &Beyond{l.Phase, rung.Name, rung.Cost, "--allow " + rung.Cost.String()}
+				break
+			}
+		}
+	}
+	return stop
+}
+
+// reason says in one line why the first plan is what it is.
+func (r *Run) reason(p *Plan) string {
+	var why []string
+	for _, c := range p.Choices {
+		l := r.Ladders.Ladder(c.Phase)
+		asked := l.Rungs[l.Asked].At(r.Ladders.Shared.Asked)
+		switch {
+		case c.Rung > l.Asked || p.Shared.Rung != r.Ladders.Shared.Asked && ladder.Judge(asked, r.room()) > ladder.Unknown:
+			why = append(why, fmt.Sprintf("%s as asked needs %v of %v", c.Phase, asked.Total(), r.Room))
+		case c.Rung < l.Asked:
+			why = append(why, fmt.Sprintf("%s as asked leaves %v unused", c.Phase, r.Room-asked.Total()))
+		}
+	}
+	if len(why) == 0 {
+		return "as asked"
+	}
+	return strings.Join(why, "; ")
+}
+
+// stands reports whether p and q are the same rungs.
+func (p *Plan) stands(q *Plan) bool {
+	return p.Shared.Rung == q.Shared.Rung && slices.EqualFunc(p.Choices, q.Choices, func(a, b Choice) bool {
+		return a.Phase == b.Phase && a.Rung == b.Rung
+	})
+}
+
+func (p *Plan) describe(phase string) string {
+	if c := p.Choice(phase); c != nil {
+		return fmt.Sprintf("%q", c.Name)
+	}
+	return "the job"
+}

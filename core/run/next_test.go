@@ -1,0 +1,295 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+const g = unit.GiB
+
+// sure is an estimate of fixed model states and counted lines that grow; guess is workspace nobody vouches for.
+func sure(fixed, grows, guess unit.Bytes) mem.Estimate {
+	var e mem.Estimate
+	e.Add(mem.Item{Kind: mem.Parameters, What: "net", Bytes: fixed}, mem.Item{Kind: mem.Saved, What: "net", Bytes: grows},
+		mem.Item{Kind: mem.Workspace, What: "net", Bytes: guess, Guess: true})
+	return e
+}
+
+func unknown() mem.Estimate { return mem.Estimate{Unknown: "no formula"} }
+
+func rung(name string, cost ladder.Cost, knob, to string, e mem.Estimate) ladder.Rung {
+	r := ladder.Rung{Name: name, Cost: cost, Estimates: []mem.Estimate{e}}
+	if to != "" {
+		r.Edits = []config.Edit{{Knob: knob, At: config.Address{Doc: "x.yml", Path: knob}, To: to, Cost: cost.String()}}
+	}
+	return r
+}
+
+// sr is a job of the sisr kind: training halves by micro-batch, validation by tiles.
+func sr(training, validation []ladder.Rung) *Run {
+	return &Run{
+		Job: &job.Job{Plugin: "sisr", Batch: job.Batch{Micro: 16, Accumulation: 1, Ranks: 1},
+			Resume: job.Resume{Edits: []config.Edit{{Knob: "resume", At: config.Address{Doc: "argv", Path: "--auto_resume"}, Add: true}}}},
+		Ladders: &ladder.Set{
+			Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}},
+			Phases: []ladder.Ladder{{Phase: ladder.Training, Rungs: training}, {Phase: ladder.Validation, Rungs: validation}},
+		},
+		Limits: Limits{Allow: ladder.Metrics},
+		Room:   12 * g,
+	}
+}
+
+func training(at func(batch unit.Bytes) mem.Estimate) []ladder.Rung {
+	return []ladder.Rung{
+		rung("as asked", ladder.None, "", "", at(16)),
+		rung("8 × 2", ladder.Speed, "micro-batch", "8", at(8)),
+		rung("4 × 4", ladder.Speed, "micro-batch", "4", at(4)),
+		rung("2 × 8", ladder.Speed, "micro-batch", "2", at(2)),
+		rung("crop 64", ladder.Recipe, "crop", "64", at(1)),
+	}
+}
+
+func validation(at func(pixels unit.Bytes) mem.Estimate) []ladder.Rung {
+	return []ladder.Rung{
+		rung("as asked", ladder.None, "", "", at(512)),
+		rung("tiles of 256", ladder.Metrics, "tile", "256", at(256)),
+		rung("tiles of 128", ladder.Metrics, "tile", "128", at(128)),
+		rung("tiles of 64", ladder.Metrics, "tile", "64", at(64)),
+	}
+}
+
+func names(p *Plan) string {
+	var out []string
+	for _, c := range p.Choices {
+		out = append(out, c.Name)
+	}
+	return strings.Join(out, ", ")
+}
+
+func oomIn(phase string, allocated, requested unit.Bytes) Outcome {
+	o := Outcome{Ending: OutOfMemory, Code: 1, Phase: phase, Report: oom.Report{OOM: true, Fatal: true, Kind: oom.GPUCapacity, Cause: "out of memory"}}
+	if requested > 0 {
+		o.Report.Allocated, o.Report.Requested = &allocated, &requested
+	}
+	return o
+}
+
+func TestFirstPlan(t *testing.T) {
+	small := func(unit.Bytes) mem.Estimate { return sure(g, g, 0) }
+	for _, tt := range []struct {
+		name    string
+		run     *Run
+		want    string
+		verdict ladder.Verdict
+	}{
+		{"fits as asked", sr(training(small), validation(small)), "as asked, as asked", ladder.Fits},
+		{"each phase descends its own ladder",
+			sr(training(func(b unit.Bytes) mem.Estimate { return sure(g, b*g, 0) }), validation(func(p unit.Bytes) mem.Estimate { return sure(g, p*p/4096*g, 0) })),
+			"8 × 2, tiles of 128", ladder.Fits},
+		{"a guess does not cost anybody's results",
+			sr(training(small), validation(func(p unit.Bytes) mem.Estimate { return sure(g, 10*g, p*g/64) })), "as asked, as asked", ladder.May},
+		{"a guess may cost time",
+			sr(training(func(b unit.Bytes) mem.Estimate { return sure(g, g, b*g) }), validation(small)), "8 × 2, as asked", ladder.Fits},
+		{"unknown is never zero and never adjusted",
+			sr(training(func(unit.Bytes) mem.Estimate { return unknown() }), validation(small)), "as asked, as asked", ladder.Unknown},
+	} {
+		p, stop := tt.run.Next()
+		if stop != nil {
+			t.Errorf("%s: stopped: %s", tt.name, stop.Why)
+			continue
+		}
+		if names(p) != tt.want || p.Verdict() != tt.verdict {
+			t.Errorf("%s: plan is %q (%v), want %q (%v)", tt.name, names(p), p.Verdict(), tt.want, tt.verdict)
+		}
+	}
+}
+
+func TestRefusesOnlyWhatIsCounted(t *testing.T) {
+	huge := func(b unit.Bytes) mem.Estimate { return sure(20*g, b*g, 0) }
+	small := func(unit.Bytes) mem.Estimate { return sure(g, g, 0) }
+	r := sr(training(huge), validation(small))
+	p, stop := r.Next()
+	if p != nil || stop.Code != CannotFit || stop.Refused == nil {
+		t.Fatalf("plan %v, stop %+v; want a refusal with %d", p, stop, CannotFit)
+	}
+	if stop.Beyond == nil || stop.Beyond.Name != "crop 64" || stop.Beyond.Flag != "--allow recipe" {
+		t.Errorf("next rung named is %+v, want crop 64 by --allow recipe", stop.Beyond)
+	}
+	r.Limits.Anyway = true
+	if p, stop := r.Next(); stop != nil || names(p) != "2 × 8, as asked" {
+		t.Errorf("--anyway: %v, %+v; want the smallest allowed rung", p, stop)
+	}
+	guess := func(b unit.Bytes) mem.Estimate { return sure(g, g, 20*g+b) }
+	if p, stop := sr(training(guess), validation(small)).Next(); stop != nil || p.Verdict() != ladder.May {
+		t.Errorf("refused on a guess: %+v", stop)
+	}
+}
+
+// The whole story of a night, as a table: what is known of each attempt, and what is planned after it.
+func TestStory(t *testing.T) {
+	none := func(unit.Bytes) mem.Estimate { return unknown() }
+	r := sr(training(none), validation(none))
+	r.Limits.AsAsked = true
+	saved := func(o Outcome, it int64) Outcome { o.Saved = &State{Path: "s", Iteration: it}; return o }
+	for i, step := range []struct {
+		want   string
+		resume bool
+		then   Outcome
+	}{
+		{"as asked, as asked", false, oomIn(ladder.Training, 0, 0)},
+		{"8 × 2, as asked", false, oomIn(ladder.Training, 0, 0)},
+		{"4 × 4, as asked", false, saved(oomIn(ladder.Validation, 0, 0), 999)},
+		{"4 × 4, tiles of 256", true, oomIn(ladder.Validation, 0, 0)}, // its own state is gone; the run's is not
+		{"4 × 4, tiles of 128", true, Outcome{Ending: Succeeded}},
+	} {
+		p, stop := r.Next()
+		if stop != nil {
+			t.Fatalf("attempt %d: stopped: %s", i+1, stop.Why)
+		}
+		if names(p) != step.want {
+			t.Fatalf("attempt %d is %q, want %q", i+1, names(p), step.want)
+		}
+		resumes := p.Resume != nil && p.Edits[len(p.Edits)-1].Knob == "resume"
+		if resumes != step.resume {
+			t.Errorf("attempt %d resumes: %v, want %v", i+1, resumes, step.resume)
+		}
+		r.Attempts = append(r.Attempts, Attempt{*p, step.then})
+	}
+	if p, stop := r.Next(); p != nil || stop.Why != string(Succeeded) {
+		t.Errorf("after success: %v, %+v", p, stop)
+	}
+}
+
+// An out-of-memory is a measurement: rungs that it proves too large are passed over.
+func TestMeasurementSkipsRungs(t *testing.T) {
+	low := func(b unit.Bytes) mem.Estimate { return sure(g, b*g/8, 0) } // says 3 GiB at 16
+	small := func(unit.Bytes) mem.Estimate { return sure(g, g, 0) }
+	r := sr(training(low), validation(small))
+	p, _ := r.Next()
+	r.Attempts = append(r.Attempts, Attempt{*p, oomIn(ladder.Training, 11*g, 38*g)}) // it was 49: 24 times the growing 2
+	p, stop := r.Next()
+	if stop != nil || names(p) != "2 × 8, as asked" {
+		t.Fatalf("plan %v, stop %+v; want 2 × 8: 8 × 2 would need 25 GiB and 4 × 4 13", p, stop)
+	}
+	items := p.Choice(ladder.Training).Estimate.Items
+	if last := items[len(items)-1]; last.Kind != mem.Correction || last.Bytes <= 0 {
+		t.Errorf("the correction is no line of the ledger: %+v", items)
+	}
+	if c := p.Choice(ladder.Validation); len(c.Estimate.Items) != 2 {
+		t.Errorf("training's measurement corrected validation: %+v", c.Estimate.Items)
+	}
+}
+
+func TestNoRungMendsIt(t *testing.T) {
+	small := func(unit.Bytes) mem.Estimate { return sure(g, g, 0) }
+	for _, kind := range []oom.Kind{oom.HostOOM, oom.SharedMemory, oom.CPUAlloc} {
+		r := sr(training(small), validation(small))
+		p, _ := r.Next()
+		o := oomIn(ladder.Training, 0, 0)
+		o.Report.Kind = kind
+		r.Attempts = append(r.Attempts, Attempt{*p, o})
+		if p, stop := r.Next(); p != nil || stop == nil {
+			t.Errorf("%s on a card: planned %v; a smaller micro-batch frees no host memory", kind, p)
+		}
+		r.Host = true
+		if p, _ := r.Next(); p == nil && kind != oom.SharedMemory {
+			t.Errorf("%s on the host: not planned", kind)
+		}
+	}
+}
+
+func TestContentionLowersTheRoom(t *testing.T) {
+	at := func(b unit.Bytes) mem.Estimate { return sure(g, b*g/2, 0) } // 9 at 16, 5 at 8
+	small := func(unit.Bytes) mem.Estimate { return sure(g, g, 0) }
+	r := sr(training(at), validation(small))
+	p, _ := r.Next()
+	o := oomIn(ladder.Training, 5*g, g)
+	o.Report.Kind = oom.GPUContention
+	r.Attempts = append(r.Attempts, Attempt{*p, o})
+	r.Room = 6 * g
+	if p, stop := r.Next(); stop != nil || names(p) != "8 × 2, as asked" {
+		t.Errorf("plan %v, stop %+v; want the rung that fits beside the others", p, stop)
+	}
+	r.Room = g / 2
+	if p, stop := r.Next(); p != nil || stop.Code != TryLater {
+		t.Errorf("plan %v, stop %+v; want %d", p, stop, TryLater)
+	}
+}
+
+func TestUsedUpNamesTheNextRung(t *testing.T) {
+	none := func(unit.Bytes) mem.Estimate { return unknown() }
+	r := sr(training(none), validation(none))
+	for range 4 {
+		p, stop := r.Next()
+		if stop != nil {
+			t.Fatal(stop.Why)
+		}
+		r.Attempts = append(r.Attempts, Attempt{*p, oomIn(ladder.Training, 0, 0)})
+	}
+	p, stop := r.Next()
+	if p != nil || stop.Code != 0 || stop.Beyond == nil || stop.Beyond.Name != "crop 64" {
+		t.Errorf("plan %v, stop %+v; want the end of the allowed rungs, with crop 64 named", p, stop)
+	}
+}
+
+// Whatever the estimates and whatever fails, a run comes to an end, and no plan is made twice.
+func TestEveryRunEnds(t *testing.T) {
+	at := func(b unit.Bytes) mem.Estimate { return sure(g, b*g/8, g) }
+	r := sr(training(at), validation(at))
+	r.Limits.Allow = ladder.Model
+	seen := map[string]bool{}
+	for i := range 100 {
+		p, stop := r.Next()
+		if stop != nil {
+			return
+		}
+		if seen[names(p)] {
+			t.Fatalf("%q is planned again", names(p))
+		}
+		seen[names(p)] = true
+		phase := []string{ladder.Training, ladder.Validation, ladder.Validation}[i%3]
+		r.Attempts = append(r.Attempts, Attempt{*p, oomIn(phase, 0, 0)})
+	}
+	t.Error("100 attempts, and no end")
+}
+
+type script struct {
+	outcomes []Outcome
+	plans    []*Plan
+	fail     error
+}
+
+func (s *script) Room(context.Context) (unit.Bytes, error) { return 12 * g, nil }
+func (s *script) Execute(_ context.Context, p *Plan) (Outcome, error) {
+	if s.fail != nil {
+		return Outcome{}, s.fail
+	}
+	s.plans = append(s.plans, p)
+	return s.outcomes[len(s.plans)-1], nil
+}
+func (s *script) Planned(*Plan) error  { return nil }
+func (s *script) Ended(*Attempt) error { return nil }
+
+func TestCarry(t *testing.T) {
+	none := func(unit.Bytes) mem.Estimate { return unknown() }
+	r := sr(training(none), validation(none))
+	s := &script{outcomes: []Outcome{oomIn(ladder.Training, 0, 0), {Ending: Failed, Code: 7}}}
+	stop, err := r.Carry(t.Context(), s, s)
+	if err != nil || stop.Why != string(Failed) || len(r.Attempts) != 2 || r.Last().Outcome.Code != 7 {
+		t.Errorf("stop %+v, %v after %d attempts", stop, err, len(r.Attempts))
+	}
+	r = sr(training(none), validation(none))
+	s = &script{fail: errors.New("no pty")}
+	if _, err := r.Carry(t.Context(), s, s); err == nil || !strings.Contains(err.Error(), "no pty") {
+		t.Errorf("launch's own trouble came back as %v", err)
+	}
+}

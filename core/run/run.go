@@ -1,0 +1,172 @@
+// Package run carries a job through its attempts.
+//
+// The thinking is in one pure method, [Run.Next]; the doing is in [Run.Carry], which asks Next for a plan, has it
+// carried out, writes down what happened, and asks again. So a whole run is rehearsed in a table, replayed from its
+// journal, and shown before it starts.
+package run
+
+import (
+	"strings"
+	"time"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// The exit codes that are launch's own, and no program's (DESIGN section 5).
+const (
+	TryLater   = 75  // no room now: elsewhere, or later
+	CannotFit  = 78  // at the allowed cost; nothing was started
+	OwnTrouble = 125 // launch itself failed
+)
+
+// An Ending is how an attempt ended, once its output, its exit and its signs were weighed.
+type Ending = oom.Ending
+
+// The endings.
+const (
+	Succeeded   = oom.Succeeded
+	Failed      = oom.Failed
+	OutOfMemory = oom.OutOfMemory
+	Interrupted = oom.Interrupted
+)
+
+// A State is what a resume reads.
+type State struct {
+	Path      string `json:"path,omitempty"`
+	Iteration int64  `json:"iteration"`
+}
+
+// An Outcome is what an attempt came to.
+type Outcome struct {
+	Ending    Ending                `json:"ending"`
+	Code      int                   `json:"code"`             // the program's own
+	Signal    int                   `json:"signal,omitempty"` // that killed it; Code then means nothing
+	Cause     string                `json:"cause,omitempty"`  // one line for a person; empty after a success
+	Lied      bool                  `json:"lied,omitempty"`   // it exited 0 though it failed
+	Report    oom.Report            `json:"report"`           // the evidence, whatever the ending
+	Phase     string                `json:"phase,omitempty"`  // the ladder's name of the phase it ended in
+	Peak      unit.Bytes            `json:"peak_bytes"`       // the largest seen in use by the job; 0 if not sampled
+	Peaks     map[string]unit.Bytes `json:"peaks,omitempty"`  // the same by phase
+	Saved     *State                `json:"saved,omitempty"`  // the newest state that this attempt wrote
+	Iteration int64                 `json:"iteration"`        // the last one reported
+	Settings  map[string]string     `json:"settings,omitempty"`
+	Began     time.Time             `json:"began"`
+	Took      time.Duration         `json:"took_ns"`
+}
+
+// A Choice is where a phase stands on its ladder.
+type Choice struct {
+	Phase    string         `json:"phase"`
+	Rung     int            `json:"rung"`
+	Name     string         `json:"name"`
+	Cost     ladder.Cost    `json:"cost"`
+	Estimate mem.Estimate   `json:"estimate"` // corrected by what this run has measured
+	Verdict  ladder.Verdict `json:"verdict"`
+}
+
+// A Plan is what one attempt will be, decided and complete.
+type Plan struct {
+	Attempt int           `json:"attempt"` // counted from 1
+	Shared  Choice        `json:"shared"`
+	Choices []Choice      `json:"choices"`
+	Edits   []config.Edit `json:"edits,omitempty"`
+	Batch   job.Batch     `json:"batch"`
+	Room    unit.Bytes    `json:"room_bytes"`
+	Cost    ladder.Cost   `json:"cost"` // the highest of what it takes
+	Why     string        `json:"why"`
+	Resume  *State        `json:"resume,omitempty"` // what it goes on from; nil: from the beginning
+}
+
+// Verdict is the worst of the plan's phases.
+func (p *Plan) Verdict() ladder.Verdict {
+	worst := ladder.Fits
+	for _, c := range p.Choices {
+		worst = max(worst, c.Verdict)
+	}
+	return worst
+}
+
+// Choice returns where the phase stands, or nil.
+func (p *Plan) Choice(phase string) *Choice {
+	for i := range p.Choices {
+		if p.Choices[i].Phase == phase {
+			return &p.Choices[i]
+		}
+	}
+	return nil
+}
+
+// An Attempt is a plan carried out.
+type Attempt struct {
+	Plan    Plan    `json:"plan"`
+	Outcome Outcome `json:"outcome"`
+}
+
+// A Stop is why there is no next plan.
+type Stop struct {
+	Why string `json:"why"`
+	// Code is launch's own exit code, or 0 where the last attempt's stands.
+	Code int `json:"code,omitempty"`
+	// Beyond is the first rung that was not allowed and might help; nil where there is none.
+	Beyond *Beyond `json:"beyond,omitempty"`
+	// Refused is the plan that was not allowed to start; nil where an attempt was made.
+	Refused *Plan `json:"refused,omitempty"`
+}
+
+// Beyond is a rung that the user has not allowed.
+type Beyond struct {
+	Phase string      `json:"phase"`
+	Name  string      `json:"name"`
+	Cost  ladder.Cost `json:"cost"`
+	Flag  string      `json:"flag"` // that allows it
+}
+
+// Limits are how far a run may go: the user's word.
+type Limits struct {
+	Allow   ladder.Cost `json:"allow"`
+	AsAsked bool        `json:"as_asked,omitempty"` // the first attempt is the job as asked, whatever is estimated
+	Fill    bool        `json:"fill,omitempty"`     // start from the top of the ladder
+	Anyway  bool        `json:"anyway,omitempty"`   // run what would be refused
+}
+
+// A Run is a job on its way: what is fixed about it, the room there is now, and its attempts so far.
+type Run struct {
+	Job     *job.Job    `json:"job"`
+	Ladders *ladder.Set `json:"ladders"`
+	Limits  Limits      `json:"limits"`
+	// Room is what the job may take on its fullest device, measured again before every attempt; 0 where there is no
+	// device that launch can see.
+	Room unit.Bytes `json:"room_bytes"`
+	// Host says that the room is the host's memory.
+	Host bool `json:"host,omitempty"`
+	// Left is the state that an attempt left of which the end was not seen, because launch itself was killed.
+	Left     *State    `json:"left,omitempty"`
+	Attempts []Attempt `json:"attempts,omitempty"`
+}
+
+// Last returns the last attempt, or nil.
+func (r *Run) Last() *Attempt {
+	if len(r.Attempts) == 0 {
+		return nil
+	}
+	return &r.Attempts[len(r.Attempts)-1]
+}
+
+// Changes names the rungs that the plan stands on beside the job as asked, in one line.
+func (p *Plan) Changes() string {
+	var names []string
+	for _, c := range append([]Choice{p.Shared}, p.Choices...) {
+		if c.Name != "as asked" {
+			names = append(names, c.Name)
+		}
+	}
+	if len(names) == 0 {
+		return "as asked"
+	}
+	return strings.Join(names, "; ")
+}
