@@ -1,0 +1,32 @@
+// Package core is the tour of launch. It has no code of its own.
+//
+// A training command becomes a job, the job's ladders are priced, a plan is made, carried out, and what came of it is
+// appended to the run, which then knows its next step:
+//
+//	command ──Recognize──▶ job ──Ladders──▶ ladders ──Next──▶ plan ──Execute──▶ outcome ─┐
+//	                                           ▲                                         │ append
+//	                                           └──────────────── run ◀───────────────────┘
+//
+// The rooms of the house, in the order in which a command passes through them:
+//
+//	config     the settings of a recipe where they lie: documents that are edited byte for byte
+//	config/command  what stands before a Python script's arguments: interpreters, launchers, shells
+//	job        what the user asked for, as a plugin has read it; rewriting its command
+//	plugin     what the author of a plugin writes against; hides go-plugin
+//	plugin/host     finding plugins and asking them, in a process of their own
+//	plugin/internal/wire  JSON documents between launch and a plugin's process
+//	nn         what a PyTorch module costs without running it: the forward pass on a tape
+//	mem        the ledger: lines of memory with a kind, a part and a source
+//	unit       amounts of memory
+//	gpu        devices and looks at them, as values
+//	gpu/nvml   NVIDIA's driver, in a process of its own
+//	ladder     the ways to run a job, priced, and which of them fits
+//	run        a job and its attempts; Next, which decides, and Carry, which does
+//	proc       a program in a pseudo-terminal or on copied pipes, to its last byte
+//	oom        what a program's output says of how it ended
+//	record     runs on disk
+//	ui         everything that a person sees, and the documents that scripts read
+//
+// Decisions are pure functions of values (ladder.Fit, run.Next, oom's verdict); what acts on the world (proc, nvml,
+// record, plugin/host) decides nothing. cmd/launch wires them. arch_test.go says who may import whom.
+package core

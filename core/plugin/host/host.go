@@ -1,0 +1,201 @@
+// Package host finds plugins, picks the one that a command belongs to, and asks it, in a process of its own.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/plugin/internal/wire"
+)
+
+// word marks a process as a built-in plugin's: "launch __plugin sisr".
+const word = "__plugin"
+
+// A Source is a plugin that can be started.
+type Source struct {
+	Manifest plugin.Manifest
+	Path     string // of its program; empty for a built-in one
+}
+
+// ServeMain is called first thing in main. It returns at once unless this process was started to be one of the
+// built-in plugins; then it never returns.
+func ServeMain(builtins ...func() plugin.Plugin) {
+	if len(os.Args) < 3 || os.Args[1] != word {
+		return
+	}
+	for _, b := range builtins {
+		if p := b(); p.Manifest().Name == os.Args[2] {
+			plugin.Serve(p)
+			os.Exit(0)
+		}
+	}
+	fmt.Fprintf(os.Stderr, "no built-in plugin %q\n", os.Args[2])
+	os.Exit(125)
+}
+
+// A Client is a plugin in a process of its own. It is itself a [plugin.Plugin].
+type Client struct {
+	source Source
+	client *goplugin.Client
+	call   *wire.Caller
+	logs   *tail
+}
+
+var _ plugin.Plugin = (*Client)(nil)
+
+// Start starts the plugin's process. dir is a folder of ours, for its socket; see [Client.Close].
+func Start(ctx context.Context, s Source, dir string) (*Client, error) {
+	path, args := s.Path, []string(nil)
+	if path == "" {
+		path, args = "/proc/self/exe", []string{word, s.Manifest.Name}
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(os.Environ(), wire.Cookie(), "PLUGIN_UNIX_SOCKET_DIR="+dir)
+	logs := &tail{}
+	conf := wire.ClientConfig()
+	conf.Cmd = cmd
+	conf.SkipHostEnv = true
+	conf.StartTimeout = 5 * time.Second
+	if d, ok := ctx.Deadline(); ok {
+		conf.StartTimeout = min(conf.StartTimeout, max(time.Until(d), time.Millisecond))
+	}
+	conf.Logger = hclog.New(&hclog.LoggerOptions{Output: logs, Level: hclog.Debug, DisableTime: true})
+	conf.Stderr = logs
+	c := &Client{source: s, client: goplugin.NewClient(conf), logs: logs}
+	var protocol goplugin.ClientProtocol
+	err := onThread(func() (err error) {
+		// In its own process group, so that it cannot read the user's terminal and Ctrl-C passes it by; and dead as
+		// soon as launch is, for go-plugin leaves its processes behind when the host is killed.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+		protocol, err = c.client.Client()
+		return err
+	})
+	if err == nil {
+		c.call, err = wire.Dispense(protocol)
+	}
+	if err != nil {
+		c.Close()
+		return nil, c.trouble("starting it", err)
+	}
+	return c, nil
+}
+
+// Manifest implements [plugin.Plugin].
+func (c *Client) Manifest() plugin.Manifest { return c.source.Manifest }
+
+// Recognize implements [plugin.Plugin].
+func (c *Client) Recognize(ctx context.Context, cmd job.Command) (*job.Job, error) {
+	var j job.Job
+	switch err := c.call.Call(ctx, "Recognize", cmd, &j); {
+	case errors.Is(err, wire.ErrDeclined):
+		return nil, fmt.Errorf("%w: %s", plugin.ErrNotMine, c.source.Manifest.Name)
+	case err != nil:
+		return nil, c.trouble("reading the command", err)
+	}
+	j.Command, j.Plugin = cmd, c.source.Manifest.Name // what was asked is not the plugin's to change
+	return &j, nil
+}
+
+// Ladders implements [plugin.Plugin]. What a plugin answers is checked: it is another program.
+func (c *Client) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
+	var s ladder.Set
+	if err := c.call.Call(ctx, "Ladders", plugin.LaddersQuestion{Job: j, Device: d}, &s); err != nil {
+		return nil, c.trouble("pricing the job", err)
+	}
+	if err := s.Check(); err != nil {
+		return nil, c.trouble("pricing the job", fmt.Errorf("its answer contradicts itself: %w", err))
+	}
+	return &s, nil
+}
+
+// Close ends the plugin's process. It returns within three seconds, whatever the plugin does.
+func (c *Client) Close() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.client.Kill()
+	}()
+	select {
+	case <-done:
+		return
+	case <-time.After(2 * time.Second):
+	}
+	// A stopped process never answers go-plugin's request to shut down, which has no deadline.
+	if r := c.client.ReattachConfig(); r != nil && r.Pid > 0 {
+		syscall.Kill(-r.Pid, syscall.SIGKILL)
+		syscall.Kill(r.Pid, syscall.SIGKILL)
+	}
+	select {
+	case <-done:
+	case <-time.After(time.Second):
+	}
+}
+
+func (c *Client) trouble(doing string, err error) error {
+	err = fmt.Errorf("plugin %s: %s: %w", c.source.Manifest.Name, doing, err)
+	if last := c.logs.last(); last != "" {
+		err = fmt.Errorf("%w\n%s", err, last)
+	}
+	return err
+}
+
+// Find lists the plugins: the built-in ones, then programs launch-plugin-NAME in dirs, in order. The first of a name
+// wins, so that nobody's program takes a built-in one's place unseen; shadowed ones are reported in warnings.
+func Find(builtins []plugin.Manifest, dirs []string, ask func(path string) (plugin.Manifest, error)) (found []Source, warnings []string) {
+	for _, m := range builtins {
+		found = append(found, Source{Manifest: m})
+	}
+	known := func(name string) bool {
+		return slices.ContainsFunc(found, func(s Source) bool { return s.Manifest.Name == name })
+	}
+	for _, dir := range dirs {
+		paths, _ := filepath.Glob(filepath.Join(dir, prefix+"*"))
+		for _, path := range paths {
+			name := strings.TrimPrefix(filepath.Base(path), prefix)
+			if info, err := os.Stat(path); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
+				continue
+			}
+			if known(name) {
+				continue
+			}
+			m, err := ask(path)
+			if err == nil && m.Name != name {
+				err = fmt.Errorf("it calls itself %q", m.Name)
+			}
+			if err != nil {
+				warnings = append(warnings, fmt.Sprintf("plugin %s is left out: %v", path, err))
+				continue
+			}
+			found = append(found, Source{Manifest: m, Path: path})
+		}
+	}
+	return found, warnings
+}
+
+// prefix of the file name of a plugin of somebody else's.
+const prefix = "launch-plugin-"
+
+// Pick returns the first source that bears a mark of the command.
+func Pick(sources []Source, seen plugin.Seen) (Source, bool) {
+	for _, s := range sources {
+		if slices.ContainsFunc(s.Manifest.Marks, func(m plugin.Mark) bool { return m.Matches(seen) }) {
+			return s, true
+		}
+	}
+	return Source{}, false
+}

@@ -1,0 +1,119 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/launch-ml/launch/core/plugin"
+)
+
+// starter runs what starts processes on one thread that never ends: the parent-death signal is sent when the thread
+// that started a process ends, not when its program does, and Go ends threads as it likes.
+var starter = sync.OnceValue(func() chan<- func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for f := range work {
+			f()
+		}
+	}()
+	return work
+})
+
+func onThread(f func() error) error {
+	done := make(chan error, 1)
+	starter() <- func() { done <- f() }
+	return <-done
+}
+
+// keep is how many lines of a plugin's own words are kept for its obituary.
+const keep = 12
+
+// tail keeps the last lines of what a plugin's process says on its standard error and what go-plugin logs of it.
+type tail struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for line := range bytes.Lines(p) {
+		if s := strings.TrimSpace(string(line)); s != "" && !strings.HasPrefix(s, "[DEBUG]") {
+			t.lines = append(t.lines, "  "+s)
+		}
+	}
+	if n := len(t.lines); n > keep {
+		t.lines = t.lines[n-keep:]
+	}
+	return len(p), nil
+}
+
+// last returns the kept lines, or "".
+func (t *tail) last() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Join(t.lines, "\n")
+}
+
+// known is what the cache holds of a plugin's program.
+type known struct {
+	Size     int64           `json:"size"`
+	Modified time.Time       `json:"modified"`
+	Manifest plugin.Manifest `json:"manifest"`
+}
+
+// Asker returns a function that asks a plugin's program for its manifest, and remembers the answer in the file cache
+// for as long as the program is the same. Nothing depends on the cache: a broken one is made anew.
+func Asker(ctx context.Context, cache string) func(path string) (plugin.Manifest, error) {
+	seen := map[string]known{}
+	if b, err := os.ReadFile(cache); err == nil {
+		json.Unmarshal(b, &seen)
+	}
+	return func(path string) (plugin.Manifest, error) {
+		info, err := os.Stat(path)
+		if err != nil {
+			return plugin.Manifest{}, err
+		}
+		if k, ok := seen[path]; ok && k.Size == info.Size() && k.Modified.Equal(info.ModTime()) {
+			return k.Manifest, nil
+		}
+		m, err := ask(ctx, path)
+		if err != nil {
+			return plugin.Manifest{}, err
+		}
+		seen[path] = known{info.Size(), info.ModTime(), m}
+		if b, err := json.Marshal(seen); err == nil && os.MkdirAll(filepath.Dir(cache), 0o755) == nil {
+			renameio.WriteFile(cache, b, 0o644)
+		}
+		return m, nil
+	}
+}
+
+// ask starts the program once, for its manifest.
+func ask(ctx context.Context, path string) (m plugin.Manifest, err error) {
+	dir, err := os.MkdirTemp("", "launch-")
+	if err != nil {
+		return m, fmt.Errorf("making a folder for its socket: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	name := strings.TrimPrefix(filepath.Base(path), prefix)
+	c, err := Start(ctx, Source{Manifest: plugin.Manifest{Name: name}, Path: path}, dir)
+	if err != nil {
+		return m, err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return m, c.call.Call(ctx, "Manifest", struct{}{}, &m)
+}

@@ -1,0 +1,154 @@
+// Package wire carries JSON documents between launch and a plugin's process.
+//
+// The service is a handful of unary gRPC methods, and each message is one JSON document in a
+// google.protobuf.BytesValue: the documents are the same that `launch plan --json` prints, they are versioned as a
+// whole by the handshake, and a field that one side does not know is ignored. So a plugin in another language needs
+// gRPC and JSON and no generated code, and the values have one description, their Go types.
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// Version of the protocol. It changes when a document changes in a way that an older reader would misread.
+const Version = 1
+
+const (
+	name    = "launch" // under which go-plugin dispenses the one service
+	service = "launch.v1.Plugin"
+)
+
+// maxMessage bounds a document: a job with its recipe and a priced ladder is under 1 MiB.
+const maxMessage = 64 << 20
+
+// handshake keeps a user who starts a plugin by hand from waiting for ever. It is no secret.
+var handshake = goplugin.HandshakeConfig{
+	ProtocolVersion:  Version,
+	MagicCookieKey:   "LAUNCH_PLUGIN",
+	MagicCookieValue: "launch-plugin-v1",
+}
+
+// Cookie is the environment entry that tells a plugin that launch started it.
+func Cookie() string { return handshake.MagicCookieKey + "=" + handshake.MagicCookieValue }
+
+// ErrDeclined is returned by a method that has nothing to say to what it was asked.
+var ErrDeclined = errors.New("declined")
+
+// A Method takes a JSON document and returns the value whose JSON is the answer.
+type Method func(ctx context.Context, in []byte) (any, error)
+
+// Serve serves the methods until launch ends the process. It does not return when started by launch; started by
+// hand it says what it is on standard error and exits with 1.
+func Serve(methods map[string]Method) {
+	goplugin.Serve(&goplugin.ServeConfig{
+		HandshakeConfig: handshake,
+		Plugins:         goplugin.PluginSet{name: &carrier{methods: methods}},
+		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage))...)
+		},
+		Logger: hclog.New(&hclog.LoggerOptions{Output: os.Stderr, Level: hclog.Error, JSONFormat: true}),
+	})
+}
+
+// ClientConfig returns what both sides must agree on, for launch's side to complete.
+func ClientConfig() *goplugin.ClientConfig {
+	return &goplugin.ClientConfig{
+		HandshakeConfig:  handshake,
+		Plugins:          goplugin.PluginSet{name: &carrier{}},
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		GRPCDialOptions: []grpc.DialOption{grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage))},
+	}
+}
+
+// Dispense returns the caller for a connected plugin.
+func Dispense(p goplugin.ClientProtocol) (*Caller, error) {
+	raw, err := p.Dispense(name)
+	if err != nil {
+		return nil, err
+	}
+	return raw.(*Caller), nil
+}
+
+// A Caller calls the methods of a plugin's process.
+type Caller struct{ cc *grpc.ClientConn }
+
+// Call sends in as JSON and reads the answer into out. The error wraps [ErrDeclined] if the method returned that.
+func (c *Caller) Call(ctx context.Context, method string, in, out any) error {
+	b, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("writing the question to the plugin: %w", err)
+	}
+	var answer wrapperspb.BytesValue
+	if err := c.cc.Invoke(ctx, "/"+service+"/"+method, wrapperspb.Bytes(b), &answer); err != nil {
+		switch s := status.Convert(err); s.Code() {
+		case codes.FailedPrecondition:
+			return fmt.Errorf("%w: %s", ErrDeclined, s.Message())
+		case codes.InvalidArgument:
+			return errors.New(s.Message())
+		case codes.Unimplemented:
+			return fmt.Errorf("the plugin has no method %s: it was built for another version of launch", method)
+		case codes.DeadlineExceeded:
+			return fmt.Errorf("the plugin did not answer in time: %w", context.DeadlineExceeded)
+		case codes.Unavailable:
+			return fmt.Errorf("the plugin's process ended while it was asked: %s", s.Message())
+		default:
+			return fmt.Errorf("asking the plugin: %w", err)
+		}
+	}
+	if err := json.Unmarshal(answer.GetValue(), out); err != nil {
+		return fmt.Errorf("the plugin's answer to %s is not what was agreed: %w", method, err)
+	}
+	return nil
+}
+
+// carrier is go-plugin's view of the service: served on the plugin's side, called on launch's.
+type carrier struct {
+	goplugin.NetRPCUnsupportedPlugin
+	methods map[string]Method
+}
+
+func (c *carrier) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
+	desc := grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil)}
+	for name, m := range c.methods {
+		desc.Methods = append(desc.Methods, grpc.MethodDesc{MethodName: name, Handler: handler(m)})
+	}
+	s.RegisterService(&desc, struct{}{})
+	return nil
+}
+
+func (*carrier) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, cc *grpc.ClientConn) (any, error) {
+	return &Caller{cc}, nil
+}
+
+func handler(m Method) grpc.MethodHandler {
+	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		var in wrapperspb.BytesValue
+		if err := decode(&in); err != nil {
+			return nil, err
+		}
+		out, err := m(ctx, in.GetValue())
+		switch {
+		case errors.Is(err, ErrDeclined):
+			return nil, status.Error(codes.FailedPrecondition, err.Error())
+		case err != nil:
+			return nil, status.Error(codes.InvalidArgument, err.Error())
+		}
+		b, err := json.Marshal(out)
+		if err != nil {
+			return nil, status.Error(codes.Internal, err.Error())
+		}
+		return wrapperspb.Bytes(b), nil
+	}
+}

@@ -1,0 +1,88 @@
+// Package plugin is what the author of a plugin writes against.
+//
+// A plugin knows one family of models. It reads and it counts: files themselves (recipe, source, image headers),
+// relative to the command's folder, under the context's deadline. It never writes a file, starts a process, connects,
+// or looks at a GPU. Everything it says is a value that launch prints, records and checks.
+//
+// A plugin's main is one call:
+//
+//	func main() { plugin.Serve(mine.New()) }
+package plugin
+
+import (
+	"context"
+	"errors"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+)
+
+// ErrNotMine is returned by [Plugin.Recognize] for a command of another family.
+var ErrNotMine = errors.New("not a command of this plugin")
+
+// A Plugin knows one family of models. Its methods may be called from several goroutines at once, and give the same
+// answer each time they are asked the same thing.
+type Plugin interface {
+	// Manifest says who the plugin is and by what its commands are known. It reads nothing.
+	Manifest() Manifest
+
+	// Recognize reads what the command says: its flags and its recipe. The error wraps ErrNotMine if the command is
+	// of another family; any other error means that the command is of this family and wrong, and says how.
+	Recognize(ctx context.Context, c job.Command) (*job.Job, error)
+
+	// Ladders prices the job on the device, as asked and in every other way that the family knows. The answer passes
+	// [ladder.Set.Check].
+	Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error)
+}
+
+// A Manifest is what can be known of a plugin without starting it.
+type Manifest struct {
+	Name    string   `json:"name"` // "sisr"
+	Version string   `json:"version"`
+	About   string   `json:"about"` // one line
+	Archs   []string `json:"archs,omitempty"`
+	Marks   []Mark   `json:"marks"` // a command that bears one of these is worth asking the plugin about
+}
+
+// A Mark is what a command of the plugin's family looks like from outside. Every field that is set must hold.
+type Mark struct {
+	// Script matches the base name of the Python script, or the last part of a module: "train.py", "train*".
+	Script string `json:"script,omitempty"`
+	// Flags are options of which one must be among the script's arguments, without regard to their number of dashes.
+	Flags []string `json:"flags,omitempty"`
+	// Beside are paths of which one must exist in the folder of the script or in the command's folder.
+	Beside []string `json:"beside,omitempty"`
+}
+
+// Seen is a command as a mark sees it.
+type Seen struct {
+	Script string            // base name of the script, or the module's dotted name
+	Args   []string          // of the script
+	Exists func(string) bool // whether a path exists beside the script or in the command's folder
+}
+
+// Matches reports whether the command bears the mark.
+func (m Mark) Matches(s Seen) bool {
+	if m.Script != "" {
+		base := s.Script
+		if !strings.HasSuffix(base, ".py") {
+			base = base[strings.LastIndexByte(base, '.')+1:] + ".py"
+		}
+		if ok, err := path.Match(m.Script, base); !ok || err != nil {
+			return false
+		}
+	}
+	if len(m.Flags) > 0 && !slices.ContainsFunc(s.Args, func(arg string) bool {
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		return strings.HasPrefix(arg, "-") && slices.ContainsFunc(m.Flags, func(f string) bool {
+			return name != "" && name == strings.TrimLeft(f, "-")
+		})
+	}) {
+		return false
+	}
+	return len(m.Beside) == 0 || slices.ContainsFunc(m.Beside, s.Exists)
+}

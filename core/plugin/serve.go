@@ -1,0 +1,43 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/plugin/internal/wire"
+)
+
+// LaddersQuestion is the document that asks for ladders.
+type LaddersQuestion struct {
+	Job    *job.Job   `json:"job"`
+	Device gpu.Device `json:"device"`
+}
+
+// Serve answers launch's questions with p until launch ends the process. It is all that a plugin's main does.
+func Serve(p Plugin) {
+	wire.Serve(map[string]wire.Method{
+		"Manifest": func(context.Context, []byte) (any, error) { return p.Manifest(), nil },
+		"Recognize": func(ctx context.Context, in []byte) (any, error) {
+			var c job.Command
+			if err := json.Unmarshal(in, &c); err != nil {
+				return nil, fmt.Errorf("reading the question: %w", err)
+			}
+			j, err := p.Recognize(ctx, c)
+			if errors.Is(err, ErrNotMine) {
+				return nil, fmt.Errorf("%w: %w", wire.ErrDeclined, err)
+			}
+			return j, err
+		},
+		"Ladders": func(ctx context.Context, in []byte) (any, error) {
+			var q LaddersQuestion
+			if err := json.Unmarshal(in, &q); err != nil {
+				return nil, fmt.Errorf("reading the question: %w", err)
+			}
+			return p.Ladders(ctx, q.Job, q.Device)
+		},
+	})
+}

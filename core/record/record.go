@@ -1,0 +1,304 @@
+// Package record keeps runs: one folder a run, its events as lines of JSON, and what its programs printed.
+//
+// Everything is appended and nothing is rewritten, so that a run of which launch itself died can be read, and continued,
+// from what is there. A last line that was torn by the death is read over.
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/launch-ml/launch/core/run"
+)
+
+// Version of the events. A reader meets older ones; a newer one it refuses.
+const Version = 1
+
+// The kinds of event.
+const (
+	Started  = "started"  // a run: its job, ladders and limits
+	Planned  = "planned"  // an attempt is about to be made
+	Ended    = "ended"    // an attempt is over
+	Stopped  = "stopped"  // the run is over
+	Resumed  = "resumed"  // another launch took the run up after the first one died
+	Followed = "followed" // a command that no plugin recognised was run as typed
+)
+
+// An Event is one line of a run's record.
+type Event struct {
+	Version int          `json:"v"`
+	Time    time.Time    `json:"time"`
+	Kind    string       `json:"event"`
+	PID     int          `json:"pid,omitempty"` // of launch
+	Run     *run.Run     `json:"run,omitempty"`
+	Plan    *run.Plan    `json:"plan,omitempty"`
+	Attempt *run.Attempt `json:"attempt,omitempty"`
+	Stop    *run.Stop    `json:"stop,omitempty"`
+	Args    []string     `json:"args,omitempty"` // of a command that no plugin recognised
+	Dir     string       `json:"dir,omitempty"`
+	Outcome *run.Outcome `json:"outcome,omitempty"` // of such a command
+	Device  any          `json:"device,omitempty"`
+}
+
+// A Store is the folder of all runs.
+type Store struct{ Dir string }
+
+// A Record is one run's folder, open for appending. It implements [run.Journal].
+type Record struct {
+	ID  string
+	Dir string
+
+	mu   sync.Mutex
+	file *os.File
+}
+
+var _ run.Journal = (*Record)(nil)
+
+// Create makes the folder of a new run. The folder is the user's own: recipes and output may hold secrets.
+func (s Store) Create(now time.Time) (*Record, error) {
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of runs: %w", err)
+	}
+	for {
+		var salt [3]byte
+		rand.Read(salt[:])
+		id := now.UTC().Format("20060102-150405-") + hex.EncodeToString(salt[:])
+		dir := filepath.Join(s.Dir, id)
+		switch err := os.Mkdir(dir, 0o700); {
+		case errors.Is(err, fs.ErrExist): // another run of the same second and salt
+		case err != nil:
+			return nil, fmt.Errorf("making the run's folder: %w", err)
+		default:
+			return openRecord(id, dir)
+		}
+	}
+}
+
+// Append opens the record of an existing run, to go on with it.
+func (s Store) Append(id string) (*Record, error) { return openRecord(id, filepath.Join(s.Dir, id)) }
+
+func openRecord(id, dir string) (*Record, error) {
+	f, err := os.OpenFile(filepath.Join(dir, events), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the run's record: %w", err)
+	}
+	// A line torn by a crash must not swallow the next one.
+	if end, err := f.Seek(0, io.SeekEnd); err == nil && end > 0 {
+		last := make([]byte, 1)
+		if _, err := f.ReadAt(last, end-1); err == nil && last[0] != '\n' {
+			f.Write([]byte("\n"))
+		}
+	}
+	return &Record{ID: id, Dir: dir, file: f}, nil
+}
+
+const events = "events.jsonl"
+
+// Write appends an event.
+func (r *Record) Write(e Event) error {
+	e.Version, e.PID = Version, os.Getpid()
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	b, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("writing an event: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, err := r.file.Write(append(b, '\n')); err != nil {
+		return fmt.Errorf("writing to the run's record: %w", err)
+	}
+	return r.file.Sync() // a plan is on disk before it is carried out
+}
+
+// Planned implements [run.Journal].
+func (r *Record) Planned(p *run.Plan) error { return r.Write(Event{Kind: Planned, Plan: p}) }
+
+// Ended implements [run.Journal].
+func (r *Record) Ended(a *run.Attempt) error { return r.Write(Event{Kind: Ended, Attempt: a}) }
+
+// Close closes the record. What was written is kept.
+func (r *Record) Close() error { return r.file.Close() }
+
+// Attempt makes and returns the folder of an attempt: its edited recipe, what the program printed.
+func (r *Record) Attempt(n int) (string, error) {
+	dir := filepath.Join(r.Dir, fmt.Sprintf("attempt-%d", n))
+	for again := 2; ; again++ {
+		err := os.Mkdir(dir, 0o700)
+		if !errors.Is(err, fs.ErrExist) {
+			return dir, err
+		}
+		// An attempt that was planned and never ended, because launch died, keeps its folder.
+		dir = filepath.Join(r.Dir, fmt.Sprintf("attempt-%d.%d", n, again))
+	}
+}
+
+// History is a run as its record tells it.
+type History struct {
+	ID     string
+	Dir    string
+	Events []Event
+	Torn   bool // the last line was not whole
+}
+
+// Read reads a run's record.
+func (s Store) Read(id string) (*History, error) {
+	if id == "" || strings.ContainsAny(id, "/\\") || strings.HasPrefix(id, ".") {
+		return nil, fmt.Errorf("%q is not the name of a run", id)
+	}
+	h := &History{ID: id, Dir: filepath.Join(s.Dir, id)}
+	b, err := os.ReadFile(filepath.Join(h.Dir, events))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no run %s; `launch runs` lists those there are", id)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading run %s: %w", id, err)
+	}
+	for line := range bytes.Lines(b) {
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		var e Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			h.Torn = true
+			continue
+		}
+		if e.Version > Version {
+			return nil, fmt.Errorf("run %s was recorded by a newer launch (version %d, this one reads %d)", id, e.Version, Version)
+		}
+		h.Events = append(h.Events, e)
+	}
+	return h, nil
+}
+
+// List returns the names of the runs, oldest first.
+func (s Store) List() ([]string, error) {
+	entries, err := os.ReadDir(s.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing the runs: %w", err)
+	}
+	var ids []string
+	for _, e := range entries {
+		if _, err := os.Stat(filepath.Join(s.Dir, e.Name(), events)); e.IsDir() && err == nil {
+			ids = append(ids, e.Name())
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// Find returns the full name of a run: "last", a full name, or the beginning or end of one that is unique.
+func (s Store) Find(name string) (string, error) {
+	ids, err := s.List()
+	if err != nil {
+		return "", err
+	}
+	if len(ids) == 0 {
+		return "", fmt.Errorf("there is no run yet in %s", s.Dir)
+	}
+	if name == "" || name == "last" {
+		return ids[len(ids)-1], nil
+	}
+	var hits []string
+	for _, id := range ids {
+		if id == name {
+			return id, nil
+		}
+		if strings.HasPrefix(id, name) || strings.HasSuffix(id, name) {
+			hits = append(hits, id)
+		}
+	}
+	switch len(hits) {
+	case 0:
+		return "", fmt.Errorf("there is no run %s; `launch runs` lists those there are", name)
+	case 1:
+		return hits[0], nil
+	}
+	return "", fmt.Errorf("%s could be any of %s", name, strings.Join(hits, ", "))
+}
+
+// Run rebuilds the run from its events: what was started, with every attempt that ended.
+// It returns nil for a command that no plugin had recognised.
+func (h *History) Run() *run.Run {
+	var r *run.Run
+	for _, e := range h.Events {
+		switch {
+		case e.Kind == Started && e.Run != nil:
+			copied := *e.Run
+			r = &copied
+			r.Attempts = nil
+		case e.Kind == Ended && e.Attempt != nil && r != nil:
+			r.Attempts = append(r.Attempts, *e.Attempt)
+		}
+	}
+	return r
+}
+
+// Stop returns why the run is over, or nil if its record does not say so: launch died, or is at it.
+func (h *History) Stop() *run.Stop {
+	for _, e := range slices.Backward(h.Events) {
+		switch e.Kind {
+		case Stopped:
+			return e.Stop
+		case Started, Planned, Ended, Resumed:
+			return nil
+		}
+	}
+	return nil
+}
+
+// CutOff returns the event of an attempt that was planned and has not ended, if there is one.
+func (h *History) CutOff() (Event, bool) {
+	for _, e := range slices.Backward(h.Events) {
+		switch e.Kind {
+		case Planned:
+			return e, true
+		case Ended, Stopped:
+			return Event{}, false
+		}
+	}
+	return Event{}, false
+}
+
+// PID returns the process of the launch that wrote the last event.
+func (h *History) PID() int {
+	if len(h.Events) == 0 {
+		return 0
+	}
+	return h.Events[len(h.Events)-1].PID
+}
+
+// Tail returns the last lines of a file, at most n of them.
+func Tail(path string, n int) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > 1<<20 {
+		f.Seek(-1<<20, io.SeekEnd)
+	}
+	var lines []string
+	sc := bufio.NewScanner(f)
+	sc.Buffer(nil, 2<<20)
+	for sc.Scan() {
+		if lines = append(lines, sc.Text()); len(lines) > n {
+			lines = lines[1:]
+		}
+	}
+	return lines, sc.Err()
+}

@@ -1,0 +1,129 @@
+package ui
+
+import (
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// PlanVersion is the version of [PlanDocument]. Fields are added within a version and never change their meaning.
+const PlanVersion = 1
+
+// PlanDocument is what `launch plan --json` prints. Sweeps are scripted on it: it is a promise.
+type PlanDocument struct {
+	Version     int               `json:"version"`
+	Plugin      string            `json:"plugin"` // empty: no plugin recognised the command
+	Dialect     string            `json:"dialect,omitempty"`
+	Arch        string            `json:"arch"`
+	Name        string            `json:"name,omitempty"`
+	Device      *gpu.Device       `json:"device"`     // null: none can be seen and none was given
+	RoomBytes   *unit.Bytes       `json:"room_bytes"` // what the job may take; null: no device
+	Fits        *bool             `json:"fits"`       // null: not known, and it would run
+	Verdict     string            `json:"verdict"`    // "fits", "may not fit", "cannot fit", "unknown"
+	Phases      []PhaseDoc        `json:"phases"`
+	Edits       []config.Edit     `json:"edits"`
+	Cost        ladder.Cost       `json:"cost"`
+	GlobalBatch *BatchDoc         `json:"global_batch"` // null: not known
+	Command     []string          `json:"command"`      // as it would be run; an edited recipe lies where {attempt} stands
+	Env         map[string]string `json:"env"`          // what would be set
+	Warnings    []string          `json:"warnings"`
+	Why         string            `json:"why,omitempty"`
+	Stop        *run.Stop         `json:"stop,omitempty"` // why it would be refused
+}
+
+// PhaseDoc is one phase, as asked and as planned.
+type PhaseDoc struct {
+	Phase   string      `json:"phase"`
+	Asked   EstimateDoc `json:"asked"`
+	Planned EstimateDoc `json:"planned"`
+	Rung    string      `json:"rung"`
+	Cost    ladder.Cost `json:"cost"`
+	Verdict string      `json:"verdict"`
+}
+
+// EstimateDoc is an estimate. TotalBytes is null where there is none: unknown is never zero.
+type EstimateDoc struct {
+	TotalBytes   *unit.Bytes `json:"total_bytes"`
+	Items        []mem.Item  `json:"items"`
+	FirstFailing *mem.Alloc  `json:"first_failing"` // null: no single request exceeds the room
+	Unknown      string      `json:"unknown,omitempty"`
+}
+
+// BatchDoc is the global batch as asked and as planned.
+type BatchDoc struct {
+	Asked   int64 `json:"asked"`
+	Planned int64 `json:"planned"`
+}
+
+// Document makes the document of a view. command and env are what would be run.
+func (v View) Document(command []string, env map[string]string) PlanDocument {
+	j := v.Run.Job
+	d := PlanDocument{
+		Version: PlanVersion, Plugin: j.Plugin, Dialect: j.Dialect, Arch: j.Arch, Name: j.Name, Device: v.Device,
+		Command: command, Env: env, Stop: v.Stop, Edits: []config.Edit{}, Phases: []PhaseDoc{},
+		Warnings: append(append([]string{}, j.Warnings...), v.Warnings...),
+	}
+	room := v.Run.Room
+	if v.Device != nil {
+		d.RoomBytes = &room
+	}
+	if v.Plan == nil {
+		d.Verdict = ladder.Unknown.String()
+		return d.Complete()
+	}
+	d.Why, d.Cost = v.Plan.Why, v.Plan.Cost
+	d.Edits = append(d.Edits, v.Plan.Edits...)
+	if g := j.Batch.Global(); g > 0 {
+		d.GlobalBatch = &BatchDoc{g, v.Plan.Batch.Global()}
+	}
+	for _, c := range v.Plan.Choices {
+		l := v.Run.Ladders.Ladder(c.Phase)
+		d.Phases = append(d.Phases, PhaseDoc{
+			Phase: c.Phase, Rung: c.Name, Cost: c.Cost, Verdict: c.Verdict.String(),
+			Asked:   estimateDoc(l.Rungs[l.Asked].At(v.Run.Ladders.Shared.Asked), room),
+			Planned: estimateDoc(c.Estimate, room),
+		})
+	}
+	worst := v.Plan.Verdict()
+	if v.Device == nil {
+		worst = ladder.Unknown
+	}
+	d.Verdict = worst.String()
+	if worst != ladder.Unknown {
+		fits := worst == ladder.Fits
+		d.Fits = &fits
+	}
+	return d.Complete()
+}
+
+func estimateDoc(e mem.Estimate, room unit.Bytes) EstimateDoc {
+	d := EstimateDoc{Items: append([]mem.Item{}, e.Items...), Unknown: e.Unknown}
+	if e.Known() {
+		total := e.Total()
+		d.TotalBytes = &total
+	}
+	if room > 0 {
+		d.FirstFailing = e.FirstFailing(room)
+	}
+	return d
+}
+
+// Complete fills the lists that a script iterates over.
+func (d PlanDocument) Complete() PlanDocument {
+	if d.Phases == nil {
+		d.Phases = []PhaseDoc{}
+	}
+	if d.Edits == nil {
+		d.Edits = []config.Edit{}
+	}
+	if d.Warnings == nil {
+		d.Warnings = []string{}
+	}
+	if d.Env == nil {
+		d.Env = map[string]string{}
+	}
+	return d
+}

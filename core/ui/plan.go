@@ -1,0 +1,286 @@
+// Package ui is everything that a person sees, and the documents that scripts read.
+//
+// The rules of what launch says:
+//
+//   - While a program runs, launch speaks on standard error only, every line begins with "launch: ", and standard
+//     output is the program's alone. Commands that run no program give their results on standard output.
+//   - Before: the plan, in one screen. Between two attempts: one line of cause, one of remedy. After: a summary.
+//   - A change is said as what, from what, to what, why, and what it costs.
+//   - A number says what it is: an estimate, a measured peak; allocated, reserved or used. What is not known is said
+//     to be unknown and never shown as zero.
+//   - Colour only on a terminal without NO_COLOR. No spinner, no prompt: launch in a shell loop is a sweep.
+package ui
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A View is a plan with all that is needed to explain it.
+type View struct {
+	Run      *run.Run
+	Plan     *run.Plan // also the refused one; nil where there is none
+	Stop     *run.Stop // why nothing is started; nil where something is
+	Device   *gpu.Device
+	Warnings []string
+}
+
+// Plan writes the plan for a person, in one screen.
+func (p Printer) Plan(v View) {
+	j := v.Run.Job
+	p.line("%s", p.bold(title(j)))
+	p.line("%s", deviceLine(v))
+	if v.Plan != nil {
+		for _, c := range v.Plan.Choices {
+			p.phase(v, c)
+		}
+		p.changes(v)
+	}
+	for _, w := range append(append([]string{}, j.Warnings...), v.Warnings...) {
+		p.line("%s %s", p.yellow("note:"), w)
+	}
+	if v.Stop != nil {
+		p.Stop(v.Run, v.Stop)
+	}
+}
+
+func title(j *job.Job) string {
+	parts := []string{j.Dialect}
+	if j.Arch != "" {
+		parts = append(parts, j.Arch)
+	}
+	if j.Name != "" {
+		parts = append(parts, fmt.Sprintf("%q", j.Name))
+	}
+	if b := j.Batch; b.Global() > 0 {
+		parts = append(parts, "global batch "+batchText(b))
+	}
+	return strings.Join(parts, " · ") + " (plugin " + j.Plugin + ")"
+}
+
+func batchText(b job.Batch) string {
+	s := fmt.Sprintf("%d = %d × %d", b.Global(), b.Micro, b.Accumulation)
+	if b.Ranks > 1 {
+		s += fmt.Sprintf(" × %d ranks", b.Ranks)
+	}
+	return s
+}
+
+func deviceLine(v View) string {
+	if v.Device == nil {
+		return "no device to plan for: no NVIDIA driver here. --vram 12GiB plans for a card, --device cpu --memory 8GiB for this machine"
+	}
+	d := v.Device
+	s := d.Name
+	if d.Total > 0 {
+		s += ", " + d.Total.String()
+	}
+	if d.Planned {
+		s += " (planned for, not looked at)"
+	}
+	if others := d.Used; others > 0 && d.Kind == gpu.CUDA {
+		s += fmt.Sprintf(", %v in use by others", others)
+	}
+	return s + fmt.Sprintf(" · room for this job %v", v.Run.Room)
+}
+
+// phase writes one phase's ledger: as asked beside as planned.
+func (p Printer) phase(v View, c run.Choice) {
+	l := v.Run.Ladders.Ladder(c.Phase)
+	asked := l.Rungs[l.Asked].At(v.Run.Ladders.Shared.Asked)
+	planned := c.Estimate
+	p.line("")
+	if !asked.Known() && !planned.Known() {
+		p.line("  %s  %s: %s", p.bold(c.Phase), p.yellow("unknown"), planned.Unknown)
+		for _, it := range planned.Items {
+			p.line("    %-34s %12v", it.What+" "+string(it.Kind), it.Bytes)
+		}
+		return
+	}
+	changed := c.Rung != l.Asked || v.Plan.Shared.Rung != v.Run.Ladders.Shared.Asked
+	if changed {
+		p.line("  %-36s %12s %12s   %s", p.bold(pad(c.Phase, 36)), "as asked", "planned", c.Name)
+	} else {
+		p.line("  %-36s %12s", p.bold(pad(c.Phase, 36)), "as asked")
+	}
+	for _, row := range ledger(asked, planned) {
+		cells := fmt.Sprintf("%12s", cell(row.asked))
+		if changed {
+			cells += fmt.Sprintf(" %12s", cell(row.planned))
+		}
+		p.line("    %s %s", pad(row.name, 34), cells)
+	}
+	total := fmt.Sprintf("%12s", askedTotal(asked))
+	if changed {
+		total += fmt.Sprintf(" %12v", planned.Total())
+	}
+	p.line("    %s %s   %s", pad("estimate", 34), total, p.verdict(v, c))
+	if f := asked.FirstFailing(v.Run.Room); f != nil && v.Run.Room > 0 {
+		p.line("    as asked, the first request that cannot be met: %v, %s", f.Bytes, f.What)
+	}
+}
+
+func askedTotal(e mem.Estimate) string {
+	if !e.Known() {
+		return "unknown"
+	}
+	return e.Total().String()
+}
+
+func (p Printer) verdict(v View, c run.Choice) string {
+	room := v.Run.Room
+	if room == 0 {
+		return ""
+	}
+	left := room - c.Estimate.Total()
+	switch c.Verdict {
+	case ladder.Fits:
+		return p.green(fmt.Sprintf("fits, %v left", left))
+	case ladder.May:
+		return p.yellow(fmt.Sprintf("may not fit: %v over, of which some is guessed", -left))
+	case ladder.Not:
+		return p.red(fmt.Sprintf("cannot fit: %v are counted, %v too much", c.Estimate.Certain(), c.Estimate.Certain()-room))
+	}
+	return p.yellow("unknown: " + c.Estimate.Unknown)
+}
+
+// changes writes what the plan does to the recipe, the command and the environment.
+func (p Printer) changes(v View) {
+	p.line("")
+	if len(v.Plan.Edits) == 0 {
+		p.line("nothing is changed: it runs as typed")
+		return
+	}
+	p.line("%s (%s), in a copy; your files stay as they are:", p.bold("changes"), v.Plan.Why)
+	for _, e := range v.Plan.Edits {
+		p.edit(e)
+	}
+	if a, b := v.Run.Job.Batch, v.Plan.Batch; a.Global() > 0 && a.Global() != b.Global() {
+		p.line("  %s global batch %s instead of %s", p.yellow("!"), batchText(b), batchText(a))
+	} else if a != b {
+		p.line("  global batch stays %s", batchText(b))
+	}
+}
+
+func (p Printer) edit(e config.Edit) {
+	from := e.From
+	if e.Add {
+		from = "not set"
+	}
+	p.line("  %s %s → %s   %s   cost: %s", pad(e.Knob, 26), from, p.bold(e.To), e.At.Path, e.Cost)
+	if e.Why != "" {
+		p.line("    %s", e.Why)
+	}
+}
+
+// Stop says why nothing (more) is started, and what the user could allow.
+func (p Printer) Stop(r *run.Run, s *run.Stop) {
+	p.line("%s %s", p.red("stopped:"), s.Why)
+	if b := s.Beyond; b != nil {
+		p.line("  next would come %q (%s), which costs %s: %s", b.Name, b.Phase, b.Cost, b.Flag)
+	}
+	if s.Code == run.CannotFit {
+		p.line("  to run it all the same: --anyway")
+	}
+}
+
+// row is a line of the ledger, as asked and as planned.
+type row struct {
+	name           string
+	asked, planned unit.Bytes
+}
+
+// minor is the share of a phase below which lines are shown as one.
+const minor = 0.01
+
+// ledger joins the lines of two estimates by part and kind, the largest kept apart.
+func ledger(asked, planned mem.Estimate) []row {
+	var rows []row
+	at := map[string]int{}
+	put := func(it mem.Item, into func(*row) *unit.Bytes) {
+		name := it.What + " " + string(it.Kind)
+		if it.What == "" || it.What == string(it.Kind) {
+			name = string(it.Kind)
+		}
+		if it.Guess {
+			name += " (guess)"
+		}
+		i, ok := at[name]
+		if !ok {
+			i = len(rows)
+			at[name] = i
+			rows = append(rows, row{name: name})
+		}
+		*into(&rows[i]) += it.Bytes
+	}
+	for _, it := range asked.Items {
+		put(it, func(r *row) *unit.Bytes { return &r.asked })
+	}
+	for _, it := range planned.Items {
+		put(it, func(r *row) *unit.Bytes { return &r.planned })
+	}
+	a, b := asked.Total(), planned.Total()
+	var shown []row
+	rest, n := row{}, 0
+	for _, r := range rows {
+		if float64(r.asked) >= minor*float64(a) || float64(r.planned) >= minor*float64(b) {
+			shown = append(shown, r)
+			continue
+		}
+		rest.asked, rest.planned, n = rest.asked+r.asked, rest.planned+r.planned, n+1
+	}
+	if n > 0 {
+		rest.name = fmt.Sprintf("%d smaller lines", n)
+		shown = append(shown, rest)
+	}
+	return shown
+}
+
+func cell(b unit.Bytes) string {
+	if b == 0 {
+		return "-"
+	}
+	return b.String()
+}
+
+// pad fills to n columns, counting runes.
+func pad(s string, n int) string {
+	if w := len([]rune(s)); w < n {
+		return s + strings.Repeat(" ", n-w)
+	}
+	return s
+}
+
+// A Printer writes lines for a person.
+type Printer struct {
+	W      io.Writer
+	Prefix string // "launch: " while a program runs
+	Colour bool
+	Quiet  bool // only what ended badly, and why
+}
+
+func (p Printer) line(format string, args ...any) {
+	s := strings.TrimRight(fmt.Sprintf(format, args...), " ")
+	fmt.Fprintln(p.W, strings.TrimRight(p.Prefix+s, " "))
+}
+
+func (p Printer) paint(code, s string) string {
+	if !p.Colour {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+func (p Printer) bold(s string) string   { return p.paint("1", s) }
+func (p Printer) red(s string) string    { return p.paint("31", s) }
+func (p Printer) green(s string) string  { return p.paint("32", s) }
+func (p Printer) yellow(s string) string { return p.paint("33", s) }

@@ -1,0 +1,142 @@
+package ui
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// Starting says what an attempt changes, in one line: the remedy, where one went before.
+func (p Printer) Starting(plan *run.Plan) {
+	if plan.Attempt == 1 { // the plan itself was just shown
+		return
+	}
+	what := plan.Changes()
+	if plan.Resume != nil {
+		what += fmt.Sprintf(", goes on from iteration %d", plan.Resume.Iteration)
+	} else {
+		what += ", starts over"
+	}
+	p.line("attempt %d: %s", plan.Attempt, p.bold(what))
+}
+
+// Ended says how an attempt ended, in one line: the cause. A success is left to the summary.
+func (p Printer) Ended(a *run.Attempt) {
+	out := a.Outcome
+	if out.Ending == run.Succeeded {
+		return
+	}
+	where := ""
+	if out.Iteration > 0 {
+		where = fmt.Sprintf(" at iteration %d", out.Iteration)
+	}
+	p.line("%s%s after %s: %s", p.red(string(out.Ending)), where, short(out.Took), out.Cause)
+}
+
+// Summary says what the whole run came to, and whose exit code follows.
+func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose string) {
+	last := r.Last()
+	if last == nil {
+		return
+	}
+	ended := last.Outcome.Ending
+	if p.Quiet && ended == run.Succeeded {
+		return
+	}
+	took := time.Duration(0)
+	for _, a := range r.Attempts {
+		took += a.Outcome.Took
+	}
+	head := string(ended)
+	if ended == run.Succeeded {
+		head = p.green(head)
+	} else {
+		head = p.red(head)
+	}
+	s := fmt.Sprintf("%s in %s, %s", head, short(took), count(len(r.Attempts), "attempt"))
+	if changes := last.Plan.Changes(); changes != "as asked" {
+		s += ": " + changes
+	}
+	if peak := last.Outcome.Peak; peak > 0 {
+		s += fmt.Sprintf(" · measured peak %v", peak)
+		if e := largest(&last.Plan); e > 0 {
+			s += fmt.Sprintf(" (estimate %v)", e)
+		}
+	}
+	p.line("%s", s)
+	for _, k := range unconfirmed(&last.Plan, last.Outcome.Settings) {
+		p.line("%s the program printed nothing that confirms %s", p.yellow("note:"), k)
+	}
+	if last.Outcome.Lied {
+		p.line("%s the program exited 0 though it failed", p.yellow("note:"))
+	}
+	if stop != nil && stop.Why != string(ended) {
+		p.Stop(r, stop)
+	}
+	p.line("run %s · exit code %d is %s", id, code, whose)
+}
+
+// unconfirmed lists the edited knobs whose value the program confirmed to be another one than planned, or, where it
+// confirms knobs at all, did not confirm.
+func unconfirmed(plan *run.Plan, settings map[string]string) (out []string) {
+	for _, e := range plan.Edits {
+		switch seen, ok := settings[e.Knob]; {
+		case ok && seen != e.To:
+			out = append(out, fmt.Sprintf("%s = %s (it says %s)", e.Knob, e.To, seen))
+		case !ok && e.Knob != "resume":
+			out = append(out, fmt.Sprintf("%s = %s", e.Knob, e.To))
+		}
+	}
+	if len(out) > 3 {
+		out = append(out[:3], fmt.Sprintf("%d more", len(out)-3))
+	}
+	return out
+}
+
+func largest(plan *run.Plan) (most unit.Bytes) {
+	for _, c := range plan.Choices {
+		if !c.Estimate.Known() {
+			return 0
+		}
+		most = max(most, c.Estimate.Total())
+	}
+	return most
+}
+
+// Unrecognised says how a command ended that no plugin had recognised, if there is anything to say.
+func (p Printer) Unrecognised(v oom.Report, cause string) {
+	p.line("%s", p.red("out of memory: ")+cause)
+	for _, l := range v.Explain() {
+		p.line("  %s", l)
+	}
+	p.line("no plugin knows this command: nothing was changed, and nothing is tried again")
+}
+
+// Warn says something that the user should know before the program starts.
+func (p Printer) Warn(format string, args ...any) {
+	p.line("%s %s", p.yellow("note:"), fmt.Sprintf(format, args...))
+}
+
+// Line says a line.
+func (p Printer) Line(format string, args ...any) { p.line(format, args...) }
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func short(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+}

@@ -1,0 +1,165 @@
+package ui
+
+import (
+	"strings"
+	"time"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// GPUs lists devices.
+func (p Printer) GPUs(all []gpu.Device) {
+	for _, d := range all {
+		name := d.Name
+		if d.Parent != "" {
+			name = "  " + name
+		}
+		p.line("%d  %-32s %10v free of %-10v %s", d.Index, name, d.Free(), d.Total, d.UUID)
+		for _, proc := range d.Processes {
+			used := proc.Used.String()
+			if proc.Used < 0 {
+				used = "unknown"
+			}
+			p.line("   process %-8d %10s  %s", proc.PID, used, proc.Name)
+		}
+	}
+}
+
+// RunRow is a run in the list of runs.
+type RunRow struct {
+	ID       string     `json:"id"`
+	State    string     `json:"state"` // an ending, "running", or "cut off"
+	Began    time.Time  `json:"began"`
+	Plugin   string     `json:"plugin,omitempty"`
+	Name     string     `json:"name,omitempty"`
+	Arch     string     `json:"arch,omitempty"`
+	Attempts int        `json:"attempts"`
+	Changes  string     `json:"changes,omitempty"`
+	Peak     unit.Bytes `json:"peak_bytes"` // 0: not measured
+	Command  []string   `json:"command"`
+}
+
+// RowOf sums a run up. alive says whether the process that wrote its record last is still there.
+func RowOf(h *record.History, alive bool) RunRow {
+	row := RunRow{ID: h.ID, State: "cut off"}
+	if alive {
+		row.State = "running"
+	}
+	for _, e := range h.Events {
+		if row.Began.IsZero() {
+			row.Began = e.Time
+		}
+		switch {
+		case e.Kind == record.Followed:
+			row.Command, row.Attempts = e.Args, 1
+		case e.Kind == record.Ended && e.Outcome != nil:
+			row.State, row.Peak = string(e.Outcome.Ending), e.Outcome.Peak
+		}
+	}
+	r := h.Run()
+	if r == nil {
+		return row
+	}
+	row.Plugin, row.Name, row.Arch, row.Command = r.Job.Plugin, r.Job.Name, r.Job.Arch, r.Job.Command.Args
+	row.Attempts = len(r.Attempts)
+	if last := r.Last(); last != nil {
+		row.Changes, row.Peak = last.Plan.Changes(), last.Outcome.Peak
+		if h.Stop() != nil {
+			row.State = string(last.Outcome.Ending)
+		}
+	} else if h.Stop() != nil {
+		row.State = "refused"
+	}
+	return row
+}
+
+// Runs lists runs, the newest last, where a terminal shows it.
+func (p Printer) Runs(rows []RunRow) {
+	if len(rows) == 0 {
+		p.line("no run yet")
+		return
+	}
+	for _, r := range rows {
+		what := r.Name
+		if what == "" {
+			what = strings.Join(r.Command, " ")
+		}
+		if runes := []rune(what); len(runes) > 40 {
+			what = string(runes[:39]) + "…"
+		}
+		state := pad(r.State, 14)
+		switch r.State {
+		case string(run.Succeeded):
+			state = p.green(state)
+		case "running":
+		default:
+			state = p.red(state)
+		}
+		peak := ""
+		if r.Peak > 0 {
+			peak = "peak " + r.Peak.String()
+		}
+		p.line("%s  %s %s %-40s %s  %s", r.ID, state, pad(count(r.Attempts, "attempt"), 11), what, pad(peak, 14), r.Changes)
+	}
+}
+
+// Show tells a run's story.
+func (p Printer) Show(h *record.History, alive bool) {
+	row := RowOf(h, alive)
+	p.line("%s  %s", p.bold(h.ID), row.State)
+	p.line("  command   %s", strings.Join(row.Command, " "))
+	p.line("  record    %s", h.Dir)
+	r := h.Run()
+	if r == nil {
+		for _, e := range h.Events {
+			if e.Outcome != nil {
+				p.outcome(e.Outcome)
+			}
+		}
+		return
+	}
+	p.line("  job       %s", title(r.Job))
+	for _, a := range r.Attempts {
+		p.line("  attempt %d  %s (%s)", a.Plan.Attempt, p.bold(a.Plan.Changes()), a.Plan.Why)
+		for _, e := range a.Plan.Edits {
+			p.line("      %s: %s → %s", e.Knob, from(e), e.To)
+		}
+		for _, c := range a.Plan.Choices {
+			if c.Estimate.Known() {
+				p.line("      %s: estimate %v of %v", c.Phase, c.Estimate.Total(), a.Plan.Room)
+			}
+		}
+		p.outcome(&a.Outcome)
+	}
+	if s := h.Stop(); s != nil && row.State != s.Why {
+		p.Stop(r, s)
+	}
+	if row.State == "cut off" {
+		p.line("  launch itself was killed; go on with: launch resume %s", h.ID)
+	}
+}
+
+func (p Printer) outcome(out *run.Outcome) {
+	s := string(out.Ending) + " after " + short(out.Took)
+	if out.Cause != "" {
+		s += ": " + out.Cause
+	}
+	p.line("      %s", s)
+	if out.Saved != nil {
+		p.line("      saved state: iteration %d, %s", out.Saved.Iteration, out.Saved.Path)
+	}
+	if out.Peak > 0 {
+		p.line("      measured peak: %v", out.Peak)
+	}
+}
+
+func from(e config.Edit) string {
+	if e.Add {
+		return "not set"
+	}
+	return e.From
+}
