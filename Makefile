@@ -1,0 +1,46 @@
+# make demo   the main job, for real, on a machine without a GPU
+# make test   all tests
+# Both install what they need from Debian, if it is missing: python3-torch (1.13, CPU), PyYAML, Pillow, gcc.
+
+# go-nvml's headers mark dozens of functions as deprecated, and cgo warns of each, used or not.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+
+GO     ?= go
+PYTHON ?= /usr/bin/python3
+export LAUNCH_TEST_PYTHON := $(PYTHON)
+
+.PHONY: build install test race demo demo-gpu bench fuzz deps fmt
+
+build:
+	$(GO) build -o bin/launch ./cmd/launch
+
+install:
+	$(GO) install ./cmd/launch
+
+# deps installs what the tests and the demo run on. As root by apt-get, else through sudo.
+deps:
+	@$(PYTHON) -c 'import torch, yaml, PIL, numpy' 2>/dev/null && command -v cc >/dev/null || { \
+		sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+		$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+			gcc libc6-dev python3-torch python3-yaml python3-pil python3-numpy; }
+
+test: deps
+	@test -z "$$(gofmt -l cmd core plugins tools)" || { gofmt -l cmd core plugins tools; echo 'gofmt would change these'; exit 1; }
+	$(GO) vet ./...
+	$(GO) test ./...
+	cd examples/sisr && $(PYTHON) -m unittest -q
+
+race:
+	$(GO) test -race ./core/... ./cmd/...
+
+demo: deps build
+	./examples/sisr/demo.sh cpu
+
+demo-gpu: build
+	./examples/sisr/demo.sh gpu
+
+bench: build
+	$(GO) run ./tools/bench -- bin/launch
+
+fmt:
+	gofmt -w cmd core plugins tools

@@ -1,0 +1,419 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/ui"
+)
+
+// attemptFolder stands in a printed command for the folder that an attempt will make.
+const attemptFolder = "{attempt}"
+
+func newPlan() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "plan [flags] -- COMMAND [ARG ...]",
+		Short: "say what would be done, and do nothing",
+		Long: `plan reads the command, foresees its memory and says what would be changed. It starts nothing and writes nothing.
+
+Exit code: 0 if what is planned fits, or if there is nothing to say whether it does; 78 if it does not.`,
+		Example: "  launch plan --vram 12GiB -- python train.py -opt x.yml\n  launch plan --json -- python train.py -opt x.yml | jq .fits",
+		RunE: func(c *cobra.Command, args []string) error {
+			s, args, err := commandLine(c, args)
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				return errors.New("plan needs a command: launch plan -- python train.py …")
+			}
+			return plan(c.Context(), s, args, asJSON)
+		},
+	}
+	c.Flags().SetInterspersed(false)
+	c.Flags().BoolVar(&asJSON, "json", false, "print the plan as JSON")
+	return c
+}
+
+func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
+	p, err := prepare(ctx, s, args, manifests())
+	if err != nil {
+		return err
+	}
+	if p.err != nil {
+		return p.err
+	}
+	say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
+	if p.job == nil {
+		if asJSON {
+			return printJSON(ui.PlanDocument{Version: ui.PlanVersion, Command: args, Warnings: p.warnings, Verdict: "unknown"}.Complete())
+		}
+		for _, w := range p.warnings {
+			say.Warn("%s", w)
+		}
+		say.Line("no plugin knows this command: it would run as typed, and an out-of-memory would be explained")
+		return nil
+	}
+	v := p.view()
+	command, env := args, map[string]string{}
+	if v.Plan != nil {
+		made, err := p.job.Rewrite(v.Plan.Edits, attemptFolder)
+		if err != nil {
+			return err
+		}
+		command, env = made.Command.Args, made.Set
+	}
+	d := v.Document(command, env)
+	if asJSON {
+		if err := printJSON(d); err != nil {
+			return err
+		}
+	} else {
+		say.Plan(v)
+		if v.Plan != nil && len(v.Plan.Edits) > 0 {
+			say.Line("command: %s", strings.Join(command, " "))
+		}
+	}
+	if d.Fits != nil && !*d.Fits {
+		return exitCode(run.CannotFit)
+	}
+	return nil
+}
+
+func newExplain() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "explain [FILE | RUN | last | -]",
+		Short:   "say what a log, or a run, died of",
+		Example: "  launch explain slurm-4711.out\n  python train.py 2>&1 | tee log | launch explain -\n  launch explain last",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := readSettings(c.Flags(), ".")
+			if err != nil {
+				return err
+			}
+			what := "-"
+			if len(args) == 1 {
+				what = args[0]
+			} else if isTerminal(os.Stdin) {
+				what = "last"
+			}
+			report, err := explain(s, what)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(report)
+			}
+			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
+			for _, line := range report.Explain() {
+				say.Line("%s", line)
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
+	return c
+}
+
+// explain reports on a file, on standard input, or on the last attempt of a run.
+func explain(s settings, what string) (oom.Report, error) {
+	if what == "-" {
+		return explainText(os.Stdin, job.Signs{}, oom.Exit{})
+	}
+	if info, err := os.Stat(what); err == nil && !info.IsDir() {
+		f, err := os.Open(what)
+		if err != nil {
+			return oom.Report{}, fmt.Errorf("reading %s: %w", what, err)
+		}
+		defer f.Close()
+		return explainText(f, job.Signs{}, oom.Exit{})
+	}
+	store := record.Store{Dir: s.runs()}
+	id, err := store.Find(what)
+	if err != nil {
+		return oom.Report{}, fmt.Errorf("%s is neither a file nor a run: %w", what, err)
+	}
+	h, err := store.Read(id)
+	if err != nil {
+		return oom.Report{}, err
+	}
+	for i := len(h.Events) - 1; i >= 0; i-- {
+		switch e := h.Events[i]; {
+		case e.Attempt != nil:
+			return e.Attempt.Outcome.Report, nil
+		case e.Outcome != nil:
+			return e.Outcome.Report, nil
+		}
+	}
+	return oom.Report{}, fmt.Errorf("no attempt of run %s has ended", id)
+}
+
+func explainText(in io.Reader, signs job.Signs, exit oom.Exit) (oom.Report, error) {
+	d, err := oom.NewDetector(signs)
+	if err != nil {
+		return oom.Report{}, err
+	}
+	if _, err := io.Copy(d, in); err != nil {
+		return oom.Report{}, fmt.Errorf("reading the log: %w", err)
+	}
+	return d.Report(exit), nil
+}
+
+func newGPUs() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "gpus", Short: "list the GPUs, what is in use, and by whom", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), driverDeadline)
+			defer cancel()
+			all, err := nvml.List(ctx)
+			if err != nil && !errors.Is(err, nvml.ErrNoDriver) {
+				return err
+			}
+			if asJSON {
+				return printJSON(append([]gpu.Device{}, all...))
+			}
+			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
+			if err != nil {
+				say.Line("no GPU: %v", err)
+				return nil
+			}
+			say.GPUs(all)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
+	return c
+}
+
+func newPlugins() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "plugins", Short: "list the plugins and what they know", Args: cobra.NoArgs,
+		Long: `plugins lists the plugins: those built in, then programs launch-plugin-NAME beside launch, in the user's plugin folder
+($XDG_DATA_HOME/launch/plugins) and on PATH.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := readSettings(c.Flags(), ".")
+			if err != nil {
+				return err
+			}
+			sources, warnings := findPlugins(c.Context(), s, manifests())
+			if asJSON {
+				return printJSON(sources)
+			}
+			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
+			for _, src := range sources {
+				where := "built in"
+				if src.Path != "" {
+					where = src.Path
+				}
+				say.Line("%-12s %s (%s)", src.Manifest.Name, src.Manifest.About, where)
+				if len(src.Manifest.Archs) > 0 {
+					say.Line("%-12s formulas: %s", "", strings.Join(src.Manifest.Archs, " "))
+				}
+			}
+			for _, w := range warnings {
+				say.Warn("%s", w)
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
+	return c
+}
+
+// version is set by the linker for a release.
+var version = ""
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "print the version", Args: cobra.NoArgs,
+		Run: func(*cobra.Command, []string) {
+			v := version
+			if info, ok := debug.ReadBuildInfo(); ok && v == "" {
+				v = info.Main.Version
+			}
+			if v == "" {
+				v = "(development)"
+			}
+			fmt.Printf("launch %s %s/%s %s\n", v, runtime.GOOS, runtime.GOARCH, runtime.Version())
+		},
+	}
+}
+
+func newRuns() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "runs", Short: "list the recorded runs", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := readSettings(c.Flags(), ".")
+			if err != nil {
+				return err
+			}
+			store := record.Store{Dir: s.runs()}
+			ids, err := store.List()
+			if err != nil {
+				return err
+			}
+			rows := []ui.RunRow{}
+			for _, id := range ids {
+				h, err := store.Read(id)
+				if err != nil {
+					rows = append(rows, ui.RunRow{ID: id, State: "cannot be read: " + err.Error()})
+					continue
+				}
+				rows = append(rows, ui.RowOf(h, alive(h.PID())))
+			}
+			if asJSON {
+				return printJSON(rows)
+			}
+			ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}.Runs(rows)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
+	return c
+}
+
+func newShow() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "show [RUN | last]", Short: "show a recorded run: its attempts, what was changed, what was measured", Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := readSettings(c.Flags(), ".")
+			if err != nil {
+				return err
+			}
+			store := record.Store{Dir: s.runs()}
+			id, err := store.Find(strings.Join(args, ""))
+			if err != nil {
+				return err
+			}
+			h, err := store.Read(id)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(map[string]any{"version": record.Version, "id": h.ID, "dir": h.Dir, "torn": h.Torn, "events": h.Events})
+			}
+			ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}.Show(h, alive(h.PID()))
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the run as JSON")
+	return c
+}
+
+func newResume() *cobra.Command {
+	return &cobra.Command{
+		Use: "resume RUN", Short: "go on with a run of which launch itself was killed", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := readSettings(c.Flags(), ".")
+			if err != nil {
+				return err
+			}
+			return resume(c.Context(), s, args[0])
+		},
+	}
+}
+
+// resume takes a run up where its record ends.
+func resume(ctx context.Context, s settings, name string) error {
+	store := record.Store{Dir: s.runs()}
+	id, err := store.Find(name)
+	if err != nil {
+		return err
+	}
+	h, err := store.Read(id)
+	if err != nil {
+		return err
+	}
+	r := h.Run()
+	switch {
+	case r == nil:
+		return fmt.Errorf("run %s was of a command that no plugin recognised: there is nothing to go on from", id)
+	case h.Stop() != nil:
+		return fmt.Errorf("run %s is over: %s", id, h.Stop().Why)
+	case alive(h.PID()):
+		return fmt.Errorf("run %s is still carried by process %d", id, h.PID())
+	}
+	for _, a := range r.Job.Command.Args {
+		if strings.Contains(a, record.Masked) {
+			return fmt.Errorf("run %s has a secret in its command that was not recorded: start it again by hand", id)
+		}
+	}
+	r.Job.Command.Env = os.Environ()
+	if info, err := os.Stat(r.Job.Command.Dir); err != nil || !info.IsDir() {
+		return fmt.Errorf("the folder of run %s is gone: %s", id, r.Job.Command.Dir)
+	}
+	if err := os.Chdir(r.Job.Command.Dir); err != nil {
+		return fmt.Errorf("going to the run's folder: %w", err)
+	}
+	say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr), Quiet: s.Quiet}
+	if r.Host {
+		s.Device = "cpu"
+		if s.Memory == 0 {
+			s.Memory = r.Room
+		}
+	}
+	f := findDevice(ctx, s, r.Job.Command.Env)
+	if f.err != nil {
+		return f.err
+	}
+	// The attempt that was cut off has no outcome. What it left is found as after any other: its saved state.
+	if began, ok := h.CutOff(); ok {
+		if st := saved(r.Job.Command.Dir, r.Job.Signs, began.Time); st != nil {
+			r.Left = st
+		}
+	}
+	if r.Job.Exclusive != "" {
+		unlock, err := store.Lock(r.Job.Exclusive, fmt.Sprintf("run %s (process %d)", id, os.Getpid()))
+		if errors.Is(err, record.ErrBusy) {
+			say.Line("%v", err)
+			return exitCode(run.TryLater)
+		}
+		if err == nil {
+			defer unlock()
+		}
+	}
+	rec, err := store.Append(id)
+	if err != nil {
+		return err
+	}
+	if err := rec.Write(record.Event{Kind: record.Resumed}); err != nil {
+		return err
+	}
+	return finish(ctx, s, r, f.device, rec, say)
+}
+
+func alive(pid int) bool {
+	return pid > 0 && (syscall.Kill(pid, 0) == nil || errors.Is(syscall.Kill(pid, 0), syscall.EPERM))
+}
+
+// runs is the folder of the recorded runs.
+func (s settings) runs() string { return filepath.Join(s.State, "runs") }
+
+func printJSON(v any) error {
+	e := json.NewEncoder(os.Stdout)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}

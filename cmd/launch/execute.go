@@ -1,0 +1,334 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/ui"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// executor carries out plans on this machine. It implements [run.Executor].
+type executor struct {
+	settings settings
+	job      *job.Job
+	device   *gpu.Device
+	record   *record.Record // nil where none can be kept
+	say      ui.Printer
+	exit     proc.Exit // of the last attempt: what launch itself ends as
+}
+
+// Room implements [run.Executor].
+func (x *executor) Room(ctx context.Context) (unit.Bytes, error) {
+	if x.device == nil || x.device.Planned || x.device.Kind == gpu.CPU {
+		return room(x.device, x.settings), nil
+	}
+	f := findDevice(ctx, x.settings, x.job.Command.Env)
+	if f.device != nil {
+		x.device = f.device
+	}
+	return room(x.device, x.settings), nil // a driver that stopped answering leaves what was last known
+}
+
+// Execute implements [run.Executor].
+func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error) {
+	dir, err := x.folder(p.Attempt)
+	if err != nil {
+		return run.Outcome{}, err
+	}
+	made, err := x.job.Rewrite(p.Edits, dir)
+	if err != nil {
+		return run.Outcome{}, err
+	}
+	for _, f := range made.Files {
+		if err := renameio.WriteFile(f.Path, f.Text, 0o600); err != nil {
+			return run.Outcome{}, fmt.Errorf("writing the edited copy of %s: %w", filepath.Base(f.Path), err)
+		}
+	}
+	if p.Attempt > 1 || len(p.Edits) > 0 {
+		x.say.Starting(p)
+	}
+	return x.attempt(ctx, made.Command, x.job.Signs, dir)
+}
+
+func (x *executor) folder(attempt int) (string, error) {
+	if x.record == nil {
+		return os.MkdirTemp("", "launch-attempt-")
+	}
+	dir, err := x.record.Attempt(attempt)
+	if err != nil {
+		return "", fmt.Errorf("making the attempt's folder: %w", err)
+	}
+	return dir, nil
+}
+
+// attempt runs the command to its end and weighs how it ended. dir takes what it printed; "" keeps nothing.
+func (x *executor) attempt(ctx context.Context, c job.Command, signs job.Signs, dir string) (run.Outcome, error) {
+	detector, err := oom.NewDetector(signs)
+	if err != nil {
+		return run.Outcome{}, fmt.Errorf("plugin's signs: %w", err)
+	}
+	tap := newTap(detector, dir)
+	defer tap.close()
+	began := time.Now()
+	watch := x.watch(ctx, detector)
+	spec := proc.Spec{
+		Args: c.Args, Dir: c.Dir, Env: c.Env, Tap: tap.take, Grace: x.settings.Grace, Started: watch.started,
+	}
+	if x.settings.TTY {
+		spec.TTY = proc.Always
+	}
+	if x.device != nil && x.device.Kind == gpu.CPU && x.settings.Memory > 0 {
+		spec.Limit = x.settings.Memory
+		if x.job != nil {
+			spec.Env = append(slices.Clone(c.Env), steadyHeap(c.Env)...)
+		}
+	}
+	exit, err := proc.Run(ctx, spec)
+	peak, peaks := watch.stop()
+	if err != nil {
+		return run.Outcome{}, err
+	}
+	x.exit = exit
+	for _, path := range newest(c.Dir, signs.Log, began) {
+		if f, err := os.Open(path); err == nil {
+			io.Copy(detector.Stream(oom.Log), f)
+			f.Close()
+		}
+	}
+	seen := oom.Exit{Known: true, Code: exit.Code, Signal: int(exit.Signal), Asked: exit.Interrupted || len(exit.Signals) > 0 || exit.Cancelled, OOMKills: max(0, exit.OOMKills)}
+	v := detector.Judge(seen, signs)
+	state := detector.State()
+	out := run.Outcome{
+		Ending: v.Ending, Code: exit.Code, Signal: int(exit.Signal), Report: v.Report, Phase: v.Report.Stage,
+		Peak: peak, Peaks: peaks, Iteration: max(0, state.Iteration), Settings: state.Settings, Began: began, Took: exit.Took,
+		Cause: v.Cause, Lied: v.Lied,
+	}
+	if out.Peak == 0 {
+		out.Peak = state.Peak
+	}
+	if x.device != nil && x.device.Kind == gpu.CPU && out.Peak == 0 {
+		out.Peak = exit.MaxRSS
+	}
+	out.Saved = saved(c.Dir, signs, began)
+	return out, nil
+}
+
+// steadyHeap makes glibc give memory back, so that what a limit measures is what the program uses: without it the peak
+// is not even monotone in the batch. It is set for a limited job on a CPU only, and never over the user's own.
+func steadyHeap(env []string) (add []string) {
+	for _, kv := range []string{"MALLOC_ARENA_MAX=1", "MALLOC_MMAP_THRESHOLD_=65536", "OMP_NUM_THREADS=1"} {
+		name, _, _ := strings.Cut(kv, "=")
+		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+			add = append(add, kv)
+		}
+	}
+	return add
+}
+
+// newest returns of each glob the newest file that was written since, if there is one.
+func newest(dir string, globs []string, since time.Time) (paths []string) {
+	for _, g := range globs {
+		if path, _ := newestOf(dir, g, since); path != "" {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+func newestOf(dir, glob string, since time.Time) (path string, at time.Time) {
+	if !filepath.IsAbs(glob) {
+		glob = filepath.Join(dir, glob)
+	}
+	hits, _ := filepath.Glob(glob)
+	for _, h := range hits {
+		info, err := os.Stat(h)
+		// A second's grace: some file systems keep no fractions.
+		if err == nil && info.Mode().IsRegular() && info.Size() > 0 && !info.ModTime().Before(since.Truncate(time.Second)) && !info.ModTime().Before(at) {
+			path, at = h, info.ModTime()
+		}
+	}
+	return path, at
+}
+
+// saved finds the newest state that was written since: what a resume would go on from.
+func saved(dir string, signs job.Signs, since time.Time) *run.State {
+	iteration, err := regexp.Compile(signs.StateIteration)
+	if err != nil {
+		return nil
+	}
+	var best *run.State
+	for _, g := range signs.States {
+		path, _ := newestOf(dir, g, since)
+		if path == "" {
+			continue
+		}
+		s := &run.State{Path: path}
+		if m := iteration.FindStringSubmatch(filepath.Base(path)); len(m) > 1 {
+			s.Iteration, _ = strconv.ParseInt(m[1], 10, 64)
+		}
+		if best == nil || s.Iteration > best.Iteration {
+			best = s
+		}
+	}
+	return best
+}
+
+// tap hands what the program prints to the detector and keeps it in a file.
+type tap struct {
+	out, err io.Writer
+	file     *os.File
+}
+
+func newTap(d *oom.Detector, dir string) *tap {
+	t := &tap{out: d.Stream(oom.Terminal), err: d.Stream(oom.Stderr)}
+	if dir != "" {
+		// Without it the run goes on all the same: a full disk must not stop a training.
+		t.file, _ = os.OpenFile(filepath.Join(dir, outputFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	}
+	return t
+}
+
+// outputFile is what a program printed, as it printed it, in its attempt's folder.
+const outputFile = "output.log"
+
+func (t *tap) take(from proc.Stream, p []byte) {
+	if from == proc.Error {
+		t.err.Write(p)
+	} else {
+		t.out.Write(p)
+	}
+	if t.file != nil {
+		t.file.Write(p)
+	}
+}
+
+func (t *tap) close() {
+	if t.file != nil {
+		t.file.Close()
+	}
+}
+
+// watcher samples the card while an attempt runs.
+type watcher struct {
+	mu    sync.Mutex
+	pid   int
+	peak  unit.Bytes
+	peaks map[string]unit.Bytes
+	end   func()
+	done  chan struct{}
+}
+
+// watch starts sampling the device, if it is one of the driver's.
+func (x *executor) watch(ctx context.Context, d *oom.Detector) *watcher {
+	w := &watcher{peaks: map[string]unit.Bytes{}, end: func() {}}
+	if x.device == nil || x.device.Kind != gpu.CUDA || x.device.Planned || x.device.UUID == "" {
+		return w
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	w.end, w.done = cancel, make(chan struct{})
+	uuid, before := x.device.UUID, x.device.Used
+	go func() {
+		defer close(w.done)
+		nvml.Watch(ctx, x.settings.Sample, func(_ time.Time, devices []gpu.Device) {
+			for _, dev := range devices {
+				if dev.UUID == uuid {
+					w.see(dev, before, d.State().Phase)
+				}
+			}
+		}) // a driver that stops answering takes the figures away, not the training
+	}()
+	return w
+}
+
+func (w *watcher) started(pid int) {
+	w.mu.Lock()
+	w.pid = pid
+	w.mu.Unlock()
+}
+
+// see takes one look: the job's share is that of its own processes, or, where the driver does not tell them apart (in
+// a container its pids are the host's), what came on top of what was in use before.
+func (w *watcher) see(d gpu.Device, before unit.Bytes, phase string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	used, known := unit.Bytes(0), false
+	for _, p := range d.Processes {
+		if p.Used >= 0 && w.pid > 0 && descends(p.PID, w.pid) {
+			used, known = used+p.Used, true
+		}
+	}
+	if !known {
+		used = max(0, d.Used-before)
+	}
+	w.peak = max(w.peak, used)
+	if phase != "" {
+		w.peaks[phase] = max(w.peaks[phase], used)
+	}
+}
+
+func (w *watcher) stop() (unit.Bytes, map[string]unit.Bytes) {
+	w.end()
+	if w.done != nil {
+		<-w.done
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.peak, w.peaks
+}
+
+// descends reports whether a process is the ancestor or one of its descendants.
+func descends(pid, ancestor int) bool {
+	for range 64 {
+		if pid == ancestor {
+			return true
+		}
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return false
+		}
+		// "pid (comm) state ppid …", and comm may hold anything, parentheses too.
+		i := len(stat) - 1
+		for i >= 0 && stat[i] != ')' {
+			i--
+		}
+		var state byte
+		var parent int
+		if i < 0 {
+			return false
+		}
+		if _, err := fmt.Sscanf(string(stat[i+1:]), " %c %d", &state, &parent); err != nil || parent <= 1 {
+			return false
+		}
+		pid = parent
+	}
+	return false
+}
+
+// startCode is launch's exit code for a command that could not be started, and whether err is about that.
+func startCode(err error) (int, bool) {
+	var start *proc.StartError
+	if errors.As(err, &start) {
+		return start.ExitCode(), true
+	}
+	return 0, false
+}

@@ -1,0 +1,51 @@
+// Command launch runs a training command so that it fits its GPU, and goes on when it does not.
+//
+//	launch -- python train.py -opt x.yml
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/term"
+
+	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/plugin/host"
+	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/plugins/sisr"
+)
+
+// builtins are the plugins linked into this program, which serves them by starting itself again.
+var builtins = []func() plugin.Plugin{
+	func() plugin.Plugin { return sisr.New() },
+}
+
+func main() {
+	// This program is also its own keeper, its own plugins and its own view of the driver.
+	proc.KeeperMain()
+	host.ServeMain(builtins...)
+	nvml.ChildMain()
+
+	root := newRoot()
+	err := root.ExecuteContext(context.Background())
+	var code exitCode
+	switch {
+	case err == nil:
+	case errors.As(err, &code):
+		os.Exit(int(code))
+	default:
+		fmt.Fprintf(os.Stderr, "launch: %v\n", err)
+		os.Exit(run.OwnTrouble)
+	}
+}
+
+// exitCode is an error that was said already: only the code is left to hand on.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

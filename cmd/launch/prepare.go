@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/plugin/host"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/ui"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// deadlines of what happens before the program starts. What is not known by then is not waited for: a broken plugin
+// or driver must not keep a training from running.
+const (
+	readDeadline   = 5 * time.Second
+	driverDeadline = 3 * time.Second
+)
+
+// prepared is a command that was read, and all that is known before it starts.
+type prepared struct {
+	command  job.Command
+	program  *command.Prog // nil where the command could not be understood
+	job      *job.Job      // nil where no plugin recognised it
+	run      *run.Run      // nil likewise
+	device   *gpu.Device   // nil where none can be seen
+	warnings []string
+	err      error // the plugin recognised the command and says that it is wrong, or failed itself
+}
+
+// prepare reads the command: which plugin, which job, which device, which ladders. It starts at most one plugin.
+func prepare(ctx context.Context, s settings, args []string, builtins []plugin.Manifest) (*prepared, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("finding the current folder: %w", err)
+	}
+	p := &prepared{command: job.Command{Args: args, Dir: dir, Env: os.Environ()}}
+	if s.Plugin == "none" {
+		return p, nil
+	}
+	prog, err := command.Program(args, p.command.Env, dir)
+	if err == nil {
+		p.program = &prog
+	}
+	source, ok, err := p.pick(ctx, s, builtins)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return p, nil
+	}
+	devices := make(chan found, 1)
+	go func() { devices <- findDevice(ctx, s, p.command.Env) }()
+	socket, err := os.MkdirTemp("", "launch-")
+	if err != nil {
+		return p.without("making a folder for the plugin's socket: %v", err), nil
+	}
+	defer os.RemoveAll(socket)
+	ctx, cancel := context.WithTimeout(ctx, readDeadline)
+	defer cancel()
+	client, err := host.Start(ctx, source, socket)
+	if err != nil {
+		return p.without("%v", err), nil
+	}
+	defer client.Close()
+	j, err := client.Recognize(ctx, p.command)
+	switch {
+	case errors.Is(err, plugin.ErrNotMine):
+		if s.Plugin != "auto" {
+			return nil, fmt.Errorf("plugin %s does not know this command", s.Plugin)
+		}
+		return p, nil
+	case err != nil:
+		p.err = err
+		return p, nil
+	}
+	p.job = j
+	d := <-devices
+	p.warnings = append(p.warnings, d.warnings...)
+	if d.err != nil {
+		return nil, d.err
+	}
+	p.device = d.device
+	set, err := client.Ladders(ctx, j, pricedOn(p.device))
+	if err != nil {
+		p.job, p.err = nil, err
+		return p, nil
+	}
+	p.run = &run.Run{
+		Job: j, Ladders: set,
+		Limits: run.Limits{Allow: s.Allow, AsAsked: s.AsAsked, Fill: s.Fill, Anyway: s.Anyway},
+		Room:   room(p.device, s), Host: p.device != nil && p.device.Kind == gpu.CPU,
+	}
+	return p, nil
+}
+
+// without gives the plugin up and says why: the command runs as typed.
+func (p *prepared) without(format string, args ...any) *prepared {
+	p.warnings = append(p.warnings, fmt.Sprintf(format, args...)+"; running as typed")
+	return p
+}
+
+// pricedOn is the device that a plugin prices for where none can be seen: a card of which nothing is known.
+func pricedOn(d *gpu.Device) gpu.Device {
+	if d == nil {
+		return gpu.Device{Kind: gpu.CUDA}
+	}
+	return *d
+}
+
+func (p *prepared) pick(ctx context.Context, s settings, builtins []plugin.Manifest) (host.Source, bool, error) {
+	sources, warnings := findPlugins(ctx, s, builtins)
+	if s.Plugin != "auto" {
+		p.warnings = append(p.warnings, warnings...)
+		for _, src := range sources {
+			if src.Manifest.Name == s.Plugin {
+				return src, true, nil
+			}
+		}
+		return host.Source{}, false, fmt.Errorf("there is no plugin %q; `launch plugins` lists those there are", s.Plugin)
+	}
+	if p.program == nil {
+		return host.Source{}, false, nil
+	}
+	src, ok := host.Pick(sources, p.seen())
+	return src, ok, nil
+}
+
+// seen is the command as a plugin's marks see it.
+func (p *prepared) seen() plugin.Seen {
+	prog := p.program
+	script, root := prog.Script, prog.Dir
+	if path := prog.Path(); path != "" {
+		script, root = filepath.Base(path), filepath.Dir(path)
+	}
+	return plugin.Seen{
+		Script: script,
+		Args:   prog.Args,
+		Exists: func(path string) bool {
+			for _, dir := range []string{root, prog.Dir} {
+				if _, err := os.Stat(filepath.Join(dir, path)); err == nil {
+					return true
+				}
+			}
+			return false
+		},
+	}
+}
+
+// findPlugins lists the plugins: built in, beside this program, in the user's folder, on PATH.
+func findPlugins(ctx context.Context, s settings, builtins []plugin.Manifest) ([]host.Source, []string) {
+	var dirs []string
+	if exe, err := os.Executable(); err == nil {
+		dirs = append(dirs, filepath.Dir(exe))
+	}
+	if d := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(d) {
+		dirs = append(dirs, filepath.Join(d, "launch", "plugins"))
+	} else if home, err := os.UserHomeDir(); err == nil {
+		dirs = append(dirs, filepath.Join(home, ".local", "share", "launch", "plugins"))
+	}
+	dirs = append(dirs, filepath.SplitList(os.Getenv("PATH"))...)
+	return host.Find(builtins, dirs, host.Asker(ctx, filepath.Join(s.State, "plugins.json")))
+}
+
+func manifests() (out []plugin.Manifest) {
+	for _, b := range builtins {
+		out = append(out, b().Manifest())
+	}
+	return out
+}
+
+// found is the device that the job would run on.
+type found struct {
+	device   *gpu.Device
+	warnings []string
+	err      error // of the user's: there is no such device
+}
+
+// findDevice finds the fullest device that the job would use: it is what the job must fit.
+func findDevice(ctx context.Context, s settings, env []string) (f found) {
+	switch {
+	case s.Device == "cpu":
+		return found{device: hostDevice(s)}
+	case s.VRAM > 0:
+		return found{device: &gpu.Device{Kind: gpu.CUDA, Name: "a card of " + s.VRAM.String(), Total: s.VRAM, Planned: true}}
+	}
+	ctx, cancel := context.WithTimeout(ctx, driverDeadline)
+	defer cancel()
+	all, err := nvml.List(ctx)
+	switch {
+	case errors.Is(err, nvml.ErrNoDriver):
+		if s.Device != "auto" {
+			f.err = fmt.Errorf("--device %s: %w", s.Device, err)
+		}
+		return f
+	case err != nil:
+		f.warnings = append(f.warnings, fmt.Sprintf("the card is not known: %v", err))
+		return f
+	}
+	seen, unsure, err := gpu.Visible(env, all)
+	if s.Device != "auto" {
+		seen, unsure, err = gpu.Visible([]string{"CUDA_VISIBLE_DEVICES=" + s.Device, "CUDA_DEVICE_ORDER=PCI_BUS_ID"}, all)
+	}
+	if err != nil {
+		if s.Device != "auto" {
+			f.err = fmt.Errorf("--device %s: it names none of the %d devices here; `launch gpus` lists them", s.Device, len(all))
+			return f
+		}
+		f.warnings = append(f.warnings, err.Error())
+		return f
+	}
+	if unsure {
+		f.warnings = append(f.warnings, "the cards differ and CUDA numbers the fastest first, which the driver does not tell: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name cards by UUID")
+	}
+	for i := range seen {
+		if f.device == nil || seen[i].Free() < f.device.Free() {
+			f.device = &seen[i]
+		}
+	}
+	return f
+}
+
+// hostDevice is this machine's memory as the room. Without a limit of the user's, nothing is limited.
+func hostDevice(s settings) *gpu.Device {
+	d := &gpu.Device{Kind: gpu.CPU, Name: "this machine's memory", Total: s.Memory}
+	if d.Total == 0 {
+		d.Total = availableMemory()
+	}
+	return d
+}
+
+// availableMemory reads what the kernel thinks a new program can have; 0 if it does not say.
+func availableMemory() unit.Bytes {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
+			kib, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			return unit.Bytes(kib) * unit.KiB
+		}
+	}
+	return 0
+}
+
+// room is what the job may take on the device; 0 where there is none.
+func room(d *gpu.Device, s settings) unit.Bytes {
+	if d == nil {
+		return 0
+	}
+	return max(0, d.Free()-s.Reserve)
+}
+
+// view plans the first attempt, for a person or a script to see.
+func (p *prepared) view() ui.View {
+	v := ui.View{Run: p.run, Device: p.device, Warnings: p.warnings}
+	v.Plan, v.Stop = p.run.Next()
+	if v.Plan == nil && v.Stop != nil {
+		v.Plan = v.Stop.Refused
+	}
+	return v
+}

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/ui"
+)
+
+const longHelp = `launch runs a training command so that it fits its GPU, and goes on when it does not.
+
+It reads the command and its recipe, foresees the memory of every phase from the architecture, changes in a copy of
+the recipe what has to change and says so, runs the command as if it were typed bare, and after an out-of-memory takes
+the next rung of the ladder and goes on from the last saved state. It never writes a file of yours. What it does not
+recognise it runs as typed.
+
+How far it may go is --allow: none, speed, numerics, metrics (the default), recipe, model.
+
+Exit code: the program's own. launch's are 75 (no room now: elsewhere or later), 78 (cannot fit at the allowed cost;
+nothing was started), 125 (its own trouble), 126 and 127 (the command cannot be run, or is not there).
+
+Settings: a flag outranks LAUNCH_<FLAG> in the environment, which outranks the nearest .launch.yaml, which outranks
+config.yaml in the user's launch folder.`
+
+const examples = `  launch -- python train.py -opt x.yml               run it
+  launch plan -- python train.py -opt x.yml          only say what would be done
+  launch plan --vram 12GiB -- python train.py …      for a card that is not here
+  launch --allow speed -- python train.py …          change nothing but time
+  launch --device cpu --memory 8GiB -- python …      on this machine's memory, with a limit
+  for f in *.yml; do launch -q -- python train.py -opt "$f"; done`
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "launch [flags] -- COMMAND [ARG ...]",
+		Short:         "run a training command so that it fits its GPU, and go on when it does not",
+		Long:          longHelp,
+		Example:       examples,
+		Args:          cobra.ArbitraryArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(c *cobra.Command, args []string) error {
+			s, args, err := commandLine(c, args)
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				return c.Help()
+			}
+			return wrap(c.Context(), s, args)
+		},
+	}
+	root.Flags().SetInterspersed(false)
+	addFlags(root.PersistentFlags())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return fmt.Errorf("%w; `launch --help` lists the flags, and the command to run stands behind --", err)
+	})
+	root.AddCommand(newPlan(), newExplain(), newRuns(), newShow(), newResume(), newGPUs(), newPlugins(), newVersion())
+	return root
+}
+
+// commandLine reads the settings, and the command behind "--".
+func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return settings{}, nil, fmt.Errorf("finding the current folder: %w", err)
+	}
+	s, err := readSettings(c.Flags(), dir)
+	if err != nil {
+		return s, nil, err
+	}
+	dash := c.ArgsLenAtDash()
+	if len(args) > 0 && dash != 0 {
+		return s, nil, fmt.Errorf("put -- before the command to run: %s -- %s …", c.CommandPath(), args[0])
+	}
+	return s, args, nil
+}
+
+// wrap runs a command. It does not return when the command ran: launch ends as the command did.
+func wrap(ctx context.Context, s settings, args []string) error {
+	say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr), Quiet: s.Quiet}
+	p, err := prepare(ctx, s, args, manifests())
+	if err != nil {
+		return err
+	}
+	if p.err != nil {
+		return p.err
+	}
+	if p.job == nil {
+		return asTyped(ctx, s, p, say)
+	}
+	return carry(ctx, s, p, say)
+}
+
+// asTyped runs a command that no plugin recognised: one attempt, nothing edited, nothing set. An out-of-memory is
+// explained.
+func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
+	for _, w := range p.warnings {
+		say.Warn("%s", w)
+	}
+	x := &executor{settings: s, say: say}
+	if s.Device == "cpu" {
+		x.device = hostDevice(s)
+	}
+	rec, err := record.Store{Dir: s.runs()}.Create(time.Now())
+	dir := ""
+	if err == nil {
+		x.record = rec
+		rec.Write(record.Event{Kind: record.Followed, Args: record.MaskArgs(args(p)), Dir: p.command.Dir})
+		dir, _ = rec.Attempt(1)
+	}
+	out, err := x.attempt(ctx, p.command, job.Signs{}, dir)
+	if err != nil {
+		return started(err)
+	}
+	if x.record != nil {
+		rec.Write(record.Event{Kind: record.Ended, Outcome: &out})
+		rec.Close()
+	}
+	if out.Ending == run.OutOfMemory {
+		say.Unrecognised(out.Report, out.Cause)
+	}
+	writeResult(s, say, result{Version: 1, Ending: out.Ending, Code: x.exit.Status(), Outcome: &out, Run: id(x.record)})
+	x.exit.Become()
+	return nil
+}
+
+func args(p *prepared) []string { return p.command.Args }
+
+// carry plans and runs a job to its end.
+func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
+	v := p.view()
+	if !s.Quiet || v.Stop != nil {
+		say.Plan(v)
+	}
+	if v.Stop != nil {
+		writeResult(s, say, result{Version: 1, Ending: "refused", Code: v.Stop.Code, Stop: v.Stop, Job: p.job})
+		return exitCode(v.Stop.Code)
+	}
+	store := record.Store{Dir: s.runs()}
+	rec, err := store.Create(time.Now())
+	if err != nil {
+		say.Warn("%v: nothing is recorded, and the run cannot be resumed should launch itself be killed", err)
+	}
+	if p.job.Exclusive != "" && rec != nil {
+		unlock, err := store.Lock(p.job.Exclusive, fmt.Sprintf("run %s (process %d)", rec.ID, os.Getpid()))
+		switch {
+		case errors.Is(err, record.ErrBusy):
+			os.RemoveAll(rec.Dir)
+			say.Line("%v", err)
+			return exitCode(run.TryLater)
+		case err != nil:
+			say.Warn("%v: another launch in the same experiment would not be noticed", err)
+		default:
+			defer unlock()
+		}
+	}
+	if rec != nil {
+		if err := rec.Write(record.Event{Kind: record.Started, Run: masked(p.run), Device: p.device}); err != nil {
+			say.Warn("%v", err)
+		}
+	}
+	return finish(ctx, s, p.run, p.device, rec, say)
+}
+
+// finish carries a run to its end and ends as its last attempt did. It returns an error only where nothing ran.
+func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec *record.Record, say ui.Printer) error {
+	x := &executor{settings: s, job: r.Job, device: device, record: rec, say: say}
+	j := &journal{record: rec, say: say}
+	stop, err := r.Carry(ctx, x, j)
+	if err != nil {
+		if _, ok := startCode(err); ok || r.Last() == nil {
+			return started(err)
+		}
+		say.Line("%v", err) // launch's own trouble after an attempt: that attempt's code stands
+		stop = &run.Stop{Why: err.Error()}
+	}
+	last := r.Last()
+	code, whose := x.exit.Status(), "the program's own"
+	switch {
+	case stop.Code != 0:
+		code, whose = stop.Code, "launch's: no room now; elsewhere or later"
+		if stop.Code == run.CannotFit {
+			whose = "launch's: cannot fit at the allowed cost"
+		}
+	case last != nil && last.Outcome.Lied && last.Outcome.Ending != run.Interrupted:
+		code, whose = 1, "launch's: the program exited 0, and its own words say that it failed"
+	}
+	if rec != nil {
+		rec.Write(record.Event{Kind: record.Stopped, Stop: stop})
+		rec.Close()
+	}
+	say.Summary(r, stop, id(rec), code, whose)
+	res := result{Version: 1, Code: code, Whose: whose, Stop: stop, Job: r.Job, Attempts: r.Attempts, Run: id(rec)}
+	if last != nil {
+		res.Ending = last.Outcome.Ending
+	}
+	writeResult(s, say, res)
+	if code != x.exit.Status() {
+		return exitCode(code)
+	}
+	x.exit.Become()
+	return nil
+}
+
+// started says why a command could not be started, and hands its exit code on.
+func started(err error) error {
+	if code, ok := startCode(err); ok {
+		var start *proc.StartError
+		errors.As(err, &start)
+		fmt.Fprintf(os.Stderr, "launch: %v\n", start)
+		return exitCode(code)
+	}
+	return err
+}
+
+func id(rec *record.Record) string {
+	if rec == nil {
+		return "(not recorded)"
+	}
+	return rec.ID
+}
+
+// masked is the run as it is recorded: without secrets, and without an environment that is nobody's business.
+func masked(r *run.Run) *run.Run {
+	out := *r
+	j := *r.Job
+	j.Command.Args, j.Command.Env = record.MaskArgs(j.Command.Args), record.MaskEnv(j.Command.Env)
+	out.Job = &j
+	return &out
+}
+
+// journal records, and says what ended. A disk that is full must not stop a training: it is said once, and the run
+// goes on unrecorded.
+type journal struct {
+	record *record.Record
+	say    ui.Printer
+	said   bool
+}
+
+func (j *journal) Planned(p *run.Plan) error {
+	if j.record != nil {
+		j.warn(j.record.Planned(p))
+	}
+	return nil
+}
+
+func (j *journal) Ended(a *run.Attempt) error {
+	if j.record != nil {
+		j.warn(j.record.Ended(a))
+	}
+	j.say.Ended(a)
+	return nil
+}
+
+func (j *journal) warn(err error) {
+	if err != nil && !j.said {
+		j.said = true
+		j.say.Warn("%v: the run goes on, without a record", err)
+	}
+}
+
+// result is what --json-file holds.
+type result struct {
+	Version  int           `json:"version"`
+	Run      string        `json:"run,omitempty"`
+	Ending   run.Ending    `json:"ending"`
+	Code     int           `json:"exit_code"` // launch's
+	Whose    string        `json:"whose,omitempty"`
+	Stop     *run.Stop     `json:"stop,omitempty"`
+	Job      *job.Job      `json:"job,omitempty"`
+	Attempts []run.Attempt `json:"attempts,omitempty"`
+	Outcome  *run.Outcome  `json:"outcome,omitempty"` // of a command that no plugin recognised
+}
+
+func writeResult(s settings, say ui.Printer, r result) {
+	if s.JSONFile == "" {
+		return
+	}
+	if r.Job != nil {
+		j := *r.Job
+		j.Command.Args, j.Command.Env = record.MaskArgs(j.Command.Args), record.MaskEnv(j.Command.Env)
+		r.Job = &j
+	}
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = renameio.WriteFile(s.JSONFile, append(b, '\n'), 0o644)
+	}
+	if err != nil {
+		say.Warn("writing %s: %v", s.JSONFile, err)
+	}
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// settings are launch's own. A flag outranks LAUNCH_*, which outranks the project's .launch.yaml, which outranks the
+// user's file. The recipe of a job is never read or written this way.
+type settings struct {
+	Allow    ladder.Cost
+	VRAM     unit.Bytes // 0: the card that is here
+	Device   string     // "auto", "cpu", an index or a UUID
+	Memory   unit.Bytes // with Device "cpu": the limit that the kernel enforces
+	Reserve  unit.Bytes // of the card, kept free
+	Plugin   string     // "auto", "none" or a name
+	AsAsked  bool
+	Fill     bool
+	Anyway   bool
+	TTY      bool
+	Quiet    bool
+	JSONFile string
+	State    string // folder of the runs
+	Grace    time.Duration
+	Sample   time.Duration
+}
+
+// addFlags declares the settings, with what they are when nobody says anything.
+func addFlags(f *pflag.FlagSet) {
+	f.String("allow", "metrics", "how far launch may go: "+strings.Join(ladder.Costs(), ", "))
+	f.String("vram", "", "plan for a card of this size that is not here, such as 12GiB")
+	f.String("device", "auto", "auto, cpu, or a GPU by index or UUID")
+	f.String("memory", "", "with --device cpu: how much memory the job may take; the kernel enforces it")
+	f.String("reserve", "0", "how much of the card to leave free")
+	f.String("plugin", "auto", "auto, none, or the name of the plugin to ask")
+	f.Bool("as-asked", false, "start with the settings as they are, whatever is estimated; adjust after a failure")
+	f.Bool("fill", false, "use more of the card where the ladder has rungs above the job as asked")
+	f.Bool("anyway", false, "run what would be refused")
+	f.Bool("tty", false, "run in a pseudo-terminal even if the output is no terminal")
+	f.BoolP("quiet", "q", false, "say nothing unless something went wrong")
+	f.String("json-file", "", "write what happened to this file, as JSON")
+	f.String("state-dir", "", "where runs are recorded (default $XDG_STATE_HOME/launch)")
+	f.Duration("grace", 30*time.Second, "how long a program that was asked to stop may take")
+	f.Duration("sample", time.Second, "how often to look at the GPU")
+}
+
+// readSettings joins flags, environment and files. dir is the folder that launch was started in.
+func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
+	v := viper.New()
+	v.SetEnvPrefix("LAUNCH")
+	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
+	v.AutomaticEnv()
+	if err := v.BindPFlags(f); err != nil {
+		return settings{}, err
+	}
+	for _, path := range settingsFiles(dir) {
+		if err := merge(v, path, f); err != nil {
+			return settings{}, err
+		}
+	}
+	return decode(v)
+}
+
+// settingsFiles lists the files there are, the weakest first.
+func settingsFiles(dir string) (files []string) {
+	if home, err := os.UserConfigDir(); err == nil {
+		files = append(files, filepath.Join(home, "launch", "config.yaml"))
+	}
+	for d := dir; ; d = filepath.Dir(d) { // the nearest one from here up, as git looks for its folder
+		path := filepath.Join(d, ".launch.yaml")
+		if _, err := os.Stat(path); err == nil {
+			return append(files, path)
+		}
+		if d == filepath.Dir(d) {
+			return files
+		}
+	}
+}
+
+func merge(v *viper.Viper, path string, f *pflag.FlagSet) error {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	one := viper.New()
+	one.SetConfigFile(path)
+	one.SetConfigType("yaml")
+	if err := one.ReadInConfig(); err != nil {
+		return fmt.Errorf("reading launch's settings in %s: %w", path, err)
+	}
+	for _, key := range one.AllKeys() {
+		if f.Lookup(key) == nil {
+			return fmt.Errorf("%s: launch has no setting %q; its settings are the flags of `launch --help`", path, key)
+		}
+	}
+	return v.MergeConfigMap(one.AllSettings())
+}
+
+func decode(v *viper.Viper) (s settings, err error) {
+	var errs []error
+	bytes := func(key string) unit.Bytes {
+		text := v.GetString(key)
+		if text == "" {
+			return 0
+		}
+		b, err := unit.Parse(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", key, err))
+		}
+		return b
+	}
+	duration := func(key string) time.Duration {
+		d, err := time.ParseDuration(v.GetString(key))
+		if err != nil || d <= 0 {
+			errs = append(errs, fmt.Errorf("--%s: %q is not a time, such as 30s", key, v.GetString(key)))
+		}
+		return d
+	}
+	if s.Allow, err = ladder.ParseCost(v.GetString("allow")); err != nil {
+		errs = append(errs, fmt.Errorf("--allow: %w", err))
+	}
+	s.VRAM, s.Memory, s.Reserve = bytes("vram"), bytes("memory"), bytes("reserve")
+	s.Device, s.Plugin = v.GetString("device"), v.GetString("plugin")
+	s.AsAsked, s.Fill, s.Anyway = v.GetBool("as-asked"), v.GetBool("fill"), v.GetBool("anyway")
+	s.TTY, s.Quiet, s.JSONFile = v.GetBool("tty"), v.GetBool("quiet"), v.GetString("json-file")
+	s.Grace, s.Sample = duration("grace"), duration("sample")
+	switch {
+	case s.Memory > 0 && s.Device == "auto":
+		s.Device = "cpu"
+	case s.Memory > 0 && s.Device != "cpu":
+		errs = append(errs, fmt.Errorf("--memory limits the host's memory and goes with --device cpu; for a card it is --vram"))
+	case s.VRAM > 0 && s.Device == "cpu":
+		errs = append(errs, fmt.Errorf("--vram is a card's memory and does not go with --device cpu; there it is --memory"))
+	}
+	if s.AsAsked && s.Fill {
+		errs = append(errs, fmt.Errorf("--as-asked and --fill contradict each other"))
+	}
+	s.State = v.GetString("state-dir")
+	if s.State == "" {
+		s.State = stateDir()
+	}
+	return s, errors.Join(errs...)
+}
+
+// stateDir is where runs are kept: the XDG base directory for state, or, without a home, a folder among the
+// temporary files that is this user's own.
+func stateDir() string {
+	if d := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(d) {
+		return filepath.Join(d, "launch")
+	}
+	if home, err := os.UserHomeDir(); err == nil && home != "/" {
+		return filepath.Join(home, ".local", "state", "launch")
+	}
+	return filepath.Join(os.TempDir(), fmt.Sprintf("launch-%d", os.Getuid()))
+}
+
+// colour reports whether to paint what goes to f.
+func colour(f *os.File) bool {
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(f)
+}

@@ -1,0 +1,183 @@
+package sisr
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/job"
+)
+
+// checkout is the project's source beside the script, as far as it decides what a recipe means.
+type checkout struct {
+	prog   command.Prog
+	recipe *recipe
+	schema *schema // nil: no checkout here, or none that declares its keys
+	root   string  // folder of the script
+	arch   []byte  // source of ParagonSR2's file, whose networks changed under their names; nil where it is not there
+}
+
+// archFiles are where the checkouts keep ParagonSR2.
+var archFiles = []string{"traiNNer/archs/paragonsr2_arch.py", "paragonsr2_arch.py"}
+
+// read reads what is there. A checkout that is not there is no error: the assumption is named instead.
+func (x *checkout) read() (err error) {
+	x.root = x.prog.Dir // of a module: python -m train
+	if path := x.prog.Path(); path != "" {
+		x.root = filepath.Dir(path)
+	}
+	if x.schema, err = readSchema(x.find); err != nil {
+		return err
+	}
+	for _, f := range archFiles {
+		if path, ok := x.find(f); ok {
+			if x.arch, err = os.ReadFile(path); err != nil {
+				return fmt.Errorf("reading the architecture: %w", err)
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// find looks for a file of the checkout, beside the script first.
+func (x *checkout) find(rel string) (string, bool) {
+	for _, dir := range []string{x.root, x.prog.Dir} {
+		path := filepath.Join(dir, rel)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path, true
+		}
+	}
+	return "", false
+}
+
+// place works out the folder of the experiment: <folder of train.py>/experiments/<name>.
+func (x *checkout) place() {
+	if x.recipe.title != "" {
+		x.recipe.experiment = filepath.Join(x.root, x.recipe.folder, x.recipe.title)
+	}
+}
+
+// accepts reports whether the checkout knows the key; without a checkout, whether it is one of today's upstream.
+func (x *checkout) accepts(path string) bool {
+	if path == "" {
+		return false
+	}
+	if x.schema == nil {
+		return true
+	}
+	return x.schema.accepts(config.SplitPath(path)...)
+}
+
+// neverExisted are keys that guides name and no version of any fork has had (facts gathered from the forks' own
+// schemas, 2025-11 to 2026-02).
+var neverExisted = map[string]string{
+	"val_batch_size":             "validation always takes one image at a time",
+	"val_num_workers":            "validation always loads without workers",
+	"val_prefetch_factor":        "validation always loads without workers",
+	"val_pin_memory":             "no version has had it",
+	"val_max_image_size":         "what bounds validation's memory is val.tile_size",
+	"val_attention_optimization": "no version has had it",
+}
+
+// deadKnobs are keys that are read into the options and then by no code.
+var deadKnobs = []struct{ path, why string }{
+	{"datasets.val.lq_size", "validation takes whole images: the crop is made in training only"},
+	{"datasets.val.gt_size", "validation takes whole images: the crop is made in training only"},
+	{"datasets.val.batch_size_per_gpu", "validation always takes one image at a time"},
+	{"datasets.val.num_worker_per_gpu", "validation always loads without workers"},
+	{"auto_vram_management", "it is accepted by the forks of 2025-12 and read by no code"},
+}
+
+// warnings are what the user should know before the training starts.
+func (x *checkout) warnings() (out []string) {
+	warn := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	r := x.recipe
+	named := map[string]bool{}
+	for _, section := range []string{"train", "val", "datasets.val", "datasets.train"} {
+		for _, key := range r.at(section).Keys() {
+			if why, never := neverExisted[key]; never {
+				warn("%s.%s: no version of the trainer has this key: %s", section, key, why)
+				named[section+"."+key] = true
+			}
+		}
+	}
+	if x.schema != nil {
+		for _, path := range x.schema.unknown(r.root) {
+			if !named[path] {
+				warn("%s: this checkout does not know the key and will stop at it", path)
+			}
+		}
+	} else if r.dialect == &redux {
+		warn("no checkout beside %s: which keys it accepts is not known", x.prog.Script)
+	}
+	for _, d := range deadKnobs {
+		if r.at(d.path).Exists() {
+			warn("%s has no effect: %s", d.path, d.why)
+		}
+	}
+	if r.at("train.gradient_checkpointing").Exists() || r.at("gradient_checkpointing").Exists() {
+		warn("gradient_checkpointing is no key of the recipe: activation checkpointing is an argument of network_g, with a name of each architecture's own")
+	}
+	if rel, err := filepath.Rel(filepath.Join(x.prog.Dir, "options", "_templates"), absolute(x.prog.Dir, r.path)); err == nil && !strings.HasPrefix(rel, "..") {
+		warn("%s lies below options/_templates, where the trainer reads no recipe: copy it elsewhere", r.path)
+	}
+	if r.at("path.ignore_resume_networks").Exists() && r.dialect == &redux {
+		warn("path.ignore_resume_networks crashes the trainer when it makes its folders")
+	}
+	if r.automations {
+		warn("train.training_automations changes batch and crop while the training runs: launch does not plan over it")
+	}
+	if gt := r.at("datasets.train.num_worker_per_gpu"); gt.Text() == "0" && r.dialect == &redux &&
+		(r.at(r.persistent).Text() != "false" || !r.at(r.prefetch).IsNull()) {
+		warn("num_worker_per_gpu: 0 needs persistent_workers: false and prefetch_factor: ~ as well, or the loader stops")
+	}
+	if r.otf && r.queueSize > 0 && r.microBatch > 0 && r.queueSize%r.microBatch != 0 {
+		warn("queue_size %d is no multiple of the micro-batch %d, which the trainer asserts", r.queueSize, r.microBatch)
+	}
+	return out
+}
+
+// knobs lists what the recipe says of everything that costs memory.
+func (x *checkout) knobs() (out []job.Knob) {
+	r := x.recipe
+	add := func(name, path string) {
+		if path == "" || !x.accepts(path) {
+			return
+		}
+		k := job.Knob{Name: name, At: config.Address{Doc: r.path, Path: path}}
+		if v := r.at(path); v.Exists() {
+			k.Value = v.Text()
+		} else {
+			k.Default = true
+		}
+		out = append(out, k)
+	}
+	add(knobMicro, r.micro)
+	add(knobAccumulation, r.accumulation)
+	add(knobEnlarge, r.enlarge)
+	if r.at(r.gt).Exists() && !r.at(r.lq).Exists() {
+		add(knobCrop, r.gt)
+	} else {
+		add(knobCrop, r.lq)
+	}
+	add(knobAMP, r.amp)
+	add(knobBF16, r.bf16)
+	add(knobEMA, r.ema)
+	add(knobTile, r.tile)
+	add(knobOverlap, r.overlap)
+	add(knobMetrics, r.metrics)
+	add(knobWorkers, r.workers)
+	if r.otf {
+		add(knobQueue, r.queue)
+	}
+	for _, d := range deadKnobs {
+		if v := r.at(d.path); v.Exists() {
+			out = append(out, job.Knob{Name: d.path, At: config.Address{Doc: r.path, Path: d.path}, Value: v.Text(), Dead: d.why})
+		}
+	}
+	return out
+}

@@ -1,0 +1,382 @@
+package sisr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/plugins/sisr/arch"
+)
+
+// scanTime bounds the reading of image headers. What was not read by then is a warning.
+const scanTime = 1500 * time.Millisecond
+
+// Ladders implements [plugin.Plugin].
+func (sisr) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
+	if len(j.Files) != 1 {
+		return nil, errors.New("the job has no recipe")
+	}
+	r, _, err := readRecipe(j.Files[0].Path, j.Files[0].Text)
+	if err != nil {
+		return nil, err
+	}
+	prog, err := command.Program(j.Command.Args, j.Command.Env, j.Command.Dir)
+	if err != nil {
+		return nil, err
+	}
+	x := checkout{prog: prog, recipe: r}
+	if err := x.read(); err != nil {
+		return nil, err
+	}
+	b := builder{checkout: x, device: d, job: j}
+	b.net, b.netWarnings, b.netErr = arch.Build(b.spec(nil))
+	return b.build(ctx), nil
+}
+
+// builder makes the ladders of one job.
+type builder struct {
+	checkout
+	device gpu.Device
+	job    *job.Job
+
+	net         arch.Network
+	netWarnings []string
+	netErr      error // ErrUnknown, or what the trainer itself would stop at
+	disc        arch.Discriminator
+	warnings    []string
+
+	image    scan
+	imageErr error
+	trainSet scan
+}
+
+// a setting is one way to compute: the shared ladder's rungs, as the formulas see them.
+type setting struct {
+	amp        nn.DType
+	expandable bool
+}
+
+// variant is one way to train.
+type variant struct {
+	micro, accum, lq int64
+	checkpointing    bool
+}
+
+func (b *builder) build(ctx context.Context) *ladder.Set {
+	ctx, cancel := context.WithTimeout(ctx, scanTime)
+	defer cancel()
+	r := b.recipe
+	if r.valOn {
+		b.image, b.imageErr = scanImages(ctx, b.prog.Dir, expand(r.valRoots))
+	}
+	if r.enlargeAuto {
+		b.trainSet, _ = countImages(ctx, b.prog.Dir, expand(r.trainRoots))
+	}
+	if b.netErr == nil && r.disc.kind != "" {
+		b.disc, _, _ = arch.BuildDiscriminator(r.disc.kind, r.disc.args)
+	}
+	set := &ladder.Set{
+		Values: map[string]int64{job.MicroBatch: r.microBatch, job.Accumulation: r.accum, knobCrop: r.lqSize},
+	}
+	if r.microBatch > 0 {
+		set.Invariants = append(set.Invariants, ladder.Invariant{
+			Name: "global batch", Factors: []string{job.MicroBatch, job.Accumulation}, Equals: r.microBatch * r.accum, Until: ladder.Recipe,
+		})
+		if r.otf && r.queueSize%r.microBatch == 0 { // RealESRGANModel asserts it
+			set.Values[knobQueue] = r.queueSize
+			set.Invariants = append(set.Invariants, ladder.Invariant{
+				Name: "degradation queue", Factors: []string{job.MicroBatch}, Divides: knobQueue, Until: ladder.Model + 1,
+			})
+		}
+	}
+	settings := b.shared(set)
+	set.Phases = append(set.Phases, b.training(settings))
+	if r.valOn {
+		set.Phases = append(set.Phases, b.validation(settings))
+	}
+	b.dropIdle(set)
+	return set
+}
+
+// shared builds the ladder of what touches all phases, and what its rungs mean to the formulas.
+func (b *builder) shared(set *ladder.Set) []setting {
+	r := b.recipe
+	asked := setting{amp: nn.F32}
+	if r.useAMP && b.device.Kind != gpu.CPU {
+		asked.amp = b.halfType(r.half)
+	}
+	set.Shared = ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}}
+	settings := []setting{asked}
+	if b.device.Kind == gpu.CPU {
+		return settings
+	}
+	if e, ok := b.expandable(); ok {
+		set.Shared.Rungs = append(set.Shared.Rungs, ladder.Rung{Name: "expandable segments", Cost: ladder.None, Slowdown: 1, Edits: []config.Edit{e}})
+		settings = append(settings, setting{asked.amp, true})
+	}
+	if !r.useAMP && b.accepts(r.amp) {
+		half, name := "fp16", "float16"
+		edits := []config.Edit{b.edit(knobAMP, r.amp, true, ladder.Numerics, "half the bytes for what convolutions and matrix products save")}
+		if b.device.Capability >= "8" || len(b.device.Capability) > 3 || b.net.NoFP16 {
+			half, name = "bf16", "bfloat16"
+			edits = append(edits, b.edit(knobBF16, r.bf16, true, ladder.Numerics, "bfloat16 needs no loss scaling"))
+		}
+		set.Shared.Rungs = append(set.Shared.Rungs, ladder.Rung{Name: "mixed precision in " + name, Cost: ladder.Numerics, Slowdown: 0.8, Edits: edits})
+		settings = append(settings, setting{b.halfType(half), false})
+	}
+	return settings
+}
+
+func (b *builder) halfType(half string) nn.DType {
+	if half == "bf16" || b.net.NoFP16 {
+		return nn.BF16
+	}
+	return nn.F16
+}
+
+// training builds the ladder of the training step.
+func (b *builder) training(settings []setting) ladder.Ladder {
+	r := b.recipe
+	asked := variant{r.microBatch, r.accum, r.lqSize, b.net.Checkpointing}
+	l := ladder.Ladder{Phase: ladder.Training}
+	askedRung := b.trainingRung(asked, asked, settings)
+	var below []ladder.Rung
+	if !r.automations && r.microBatch > 0 {
+		for _, v := range b.smaller(asked) {
+			below = append(below, b.trainingRung(v, asked, settings))
+		}
+	}
+	above := b.larger(asked, settings)
+	l.Asked = len(above)
+	l.Rungs = append(above, ladder.Descend(askedRung, below, 0)...)
+	return l
+}
+
+// smaller lists the ways to train with less: micro-batches at the same global batch, activation checkpointing, smaller
+// crops.
+func (b *builder) smaller(asked variant) (out []variant) {
+	checkpointing := []bool{asked.checkpointing}
+	if !asked.checkpointing && b.netErr == nil && b.net.CheckpointArg != "" {
+		checkpointing = append(checkpointing, true)
+	}
+	splits := []int64{1}
+	for k := int64(2); k <= asked.micro; k++ {
+		if asked.micro%k == 0 {
+			splits = append(splits, k)
+		}
+	}
+	for _, ckpt := range checkpointing {
+		for _, k := range splits {
+			v := asked
+			v.checkpointing = ckpt
+			v.micro, v.accum = asked.micro/k, asked.accum*k
+			if !b.accepts(b.recipe.accumulation) {
+				v.accum = asked.accum // then it is another global batch
+			}
+			if v != asked {
+				out = append(out, v)
+			}
+		}
+	}
+	smallest := out
+	for _, share := range []int64{75, 50, 25} {
+		lq := asked.lq * share / 100 / 8 * 8
+		lq = lq / b.multiple() * b.multiple()
+		if lq < max(16, b.net.MinLQ) || lq >= asked.lq {
+			continue
+		}
+		v := asked
+		v.lq = lq
+		out = append(out, v)
+		if n := len(smallest); n > 0 {
+			v = smallest[n-1]
+			v.lq = lq
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (b *builder) multiple() int64 { return max(1, b.net.Multiple) }
+
+// larger lists rungs above the job as asked: the same global batch in fewer, larger pieces.
+func (b *builder) larger(asked variant, settings []setting) (out []ladder.Rung) {
+	if asked.accum <= 1 || b.recipe.automations || b.recipe.microBatch <= 0 {
+		return nil
+	}
+	for k := asked.accum; k > 1; k-- {
+		if asked.accum%k != 0 {
+			continue
+		}
+		v := asked
+		v.micro, v.accum = asked.micro*k, asked.accum/k
+		if b.recipe.otf && b.recipe.queueSize%v.micro != 0 {
+			continue
+		}
+		out = append(out, b.trainingRung(v, asked, settings))
+	}
+	return out
+}
+
+// trainingRung names, prices and edits one way to train.
+func (b *builder) trainingRung(v, asked variant, settings []setting) ladder.Rung {
+	r := b.recipe
+	rung := ladder.Rung{Name: "as asked", Slowdown: 1, Values: map[string]int64{job.MicroBatch: v.micro, job.Accumulation: v.accum, knobCrop: v.lq}}
+	for _, s := range settings {
+		rung.Estimates = append(rung.Estimates, b.priceTraining(v, s))
+	}
+	if v == asked {
+		rung.Values = nil
+		return rung
+	}
+	rung.Name = ""
+	name := func(s string) {
+		if rung.Name != "" {
+			rung.Name += ", "
+		}
+		rung.Name += s
+	}
+	if v.lq != asked.lq {
+		rung.Cost = max(rung.Cost, ladder.Recipe)
+		name(fmt.Sprintf("low-resolution crop %d", v.lq))
+		path, value := r.lq, v.lq
+		if r.at(r.gt).Exists() && !r.at(r.lq).Exists() {
+			path, value = r.gt, v.lq*r.scale
+		}
+		rung.Edits = append(rung.Edits, b.edit(knobCrop, path, value, ladder.Recipe, "a smaller crop is another experiment"))
+	}
+	if v.micro != asked.micro {
+		cost, why := ladder.Speed, fmt.Sprintf("the same global batch of %d in smaller pieces", v.micro*v.accum)
+		switch {
+		case v.micro*v.accum != asked.micro*asked.accum:
+			cost, why = ladder.Recipe, fmt.Sprintf("%s has no accumulation: the global batch becomes %d", r.name, v.micro*v.accum)
+		case b.netErr == nil && b.net.BatchNorm:
+			cost, why = ladder.Numerics, why+"; batch normalisation sees the piece"
+		}
+		rung.Cost = max(rung.Cost, cost)
+		rung.Slowdown *= splitSlowdown(float64(v.accum) / float64(asked.accum))
+		name(fmt.Sprintf("micro-batch %d × accumulation %d", v.micro, v.accum))
+		rung.Edits = append(rung.Edits, b.edit(knobMicro, r.micro, v.micro, cost, why))
+		if v.accum != asked.accum {
+			rung.Edits = append(rung.Edits, b.edit(knobAccumulation, r.accumulation, v.accum, cost, why))
+		}
+		if ratio, ok := b.enlargeRatio(); ok {
+			rung.Edits = append(rung.Edits, b.edit(knobEnlarge, r.enlarge, ratio, ladder.None,
+				"\"auto\" would follow the micro-batch, and with it the length of an epoch, by which a resume counts"))
+		}
+	}
+	if v.checkpointing != asked.checkpointing {
+		rung.Cost = max(rung.Cost, ladder.Speed)
+		rung.Slowdown *= checkpointSlowdown
+		name("activation checkpointing")
+		rung.Edits = append(rung.Edits, b.edit(knobCheckpoint, config.JoinPath("network_g", b.net.CheckpointArg), true, ladder.Speed,
+			"activations are computed again in the backward pass instead of kept"))
+	}
+	return rung
+}
+
+// Expected slowdowns order the rungs of one cost; they are no promise. A pass is computed twice of three under
+// activation checkpointing. What a split costs depends on how well a piece still fills the card.
+const checkpointSlowdown = 1.33
+
+func splitSlowdown(k float64) float64 {
+	if k <= 1 {
+		return 1 / (1 + 0.02*(1/k-1))
+	}
+	return 1 + 0.02*(k-1)
+}
+
+// enlargeRatio is what the trainer would compute for "auto" at the micro-batch as asked: max(2000·batch // images, 1)
+// (train.py:106 at 68629319). ok is false where the images cannot be counted.
+func (b *builder) enlargeRatio() (int64, bool) {
+	if !b.recipe.enlargeAuto || b.trainSet.images == 0 || b.trainSet.cut || !b.accepts(b.recipe.enlarge) {
+		return 0, false
+	}
+	return max(2000*b.recipe.microBatch/int64(b.trainSet.images), 1), true
+}
+
+// validation builds the ladder of the validation pass: tiles, then no GPU metrics, then no validation.
+func (b *builder) validation(settings []setting) ladder.Ladder {
+	r := b.recipe
+	rung := func(tile int64) ladder.Rung {
+		out := ladder.Rung{Name: "as asked", Slowdown: 1}
+		for _, s := range settings {
+			out.Estimates = append(out.Estimates, b.priceValidation(tile, s))
+		}
+		return out
+	}
+	asked := rung(r.tileSize)
+	var below []ladder.Rung
+	var least ladder.Rung
+	if r.tile != "" && b.accepts(r.tile) {
+		for _, tile := range []int64{512, 256, 128, 64, 32} {
+			whole := r.tileSize <= 0
+			if !whole && tile >= r.tileSize || whole && b.image.images > 0 && int64(max(b.image.width, b.image.height)) <= tile || tile%b.multiple() != 0 {
+				continue
+			}
+			t := rung(tile)
+			t.Name, t.Cost = fmt.Sprintf("validation in tiles of %d", tile), ladder.Metrics
+			t.Slowdown = 1 + 16/float64(tile)
+			t.Edits = append(t.Edits, b.edit(knobTile, r.tile, tile, ladder.Metrics, "validation takes the image in pieces; its figures are not comparable with whole images"))
+			if overlap := min(tile/4, 16); r.overlap != "" && b.accepts(r.overlap) && (r.tileOverlap == 0 || r.tileOverlap >= tile) {
+				t.Edits = append(t.Edits, b.edit(knobOverlap, r.overlap, overlap, ladder.Metrics, "without overlap the borders of the tiles show as seams"))
+			}
+			below, least = append(below, t), t
+		}
+	}
+	if len(r.gpuMetrics) > 0 && b.accepts("val.metrics_enabled") {
+		t := ladder.Rung{Name: "no metrics", Cost: ladder.Metrics, Slowdown: 2, Estimates: asked.Estimates}
+		if least.Name != "" {
+			t.Name, t.Estimates, t.Edits = least.Name+", no metrics", least.Estimates, slices.Clone(least.Edits)
+		}
+		t.Estimates = withoutMetrics(t.Estimates)
+		t.Edits = append(t.Edits, b.edit(knobMetrics, "val.metrics_enabled", false, ladder.Metrics, "each of them builds a network on the card for every image"))
+		below = append(below, t)
+	}
+	if b.accepts("val.val_enabled") && r.at("val.val_enabled").Exists() {
+		t := ladder.Rung{Name: "no validation", Cost: ladder.Recipe, Slowdown: 1}
+		for range settings {
+			t.Estimates = append(t.Estimates, mem.Estimate{})
+		}
+		t.Edits = append(t.Edits, b.edit("validation", "val.val_enabled", false, ladder.Recipe, "the training then has no validation at all"))
+		below = append(below, t)
+	}
+	return ladder.Ladder{Phase: ladder.Validation, Rungs: ladder.Descend(asked, below, 0)}
+}
+
+// dropIdle takes rungs off the shared ladder with which no phase as asked needs less, and their prices off the others.
+func (b *builder) dropIdle(set *ladder.Set) {
+	for s := len(set.Shared.Rungs) - 1; s > 0; s-- {
+		if set.Shared.Rungs[s].Cost == ladder.None || slices.ContainsFunc(set.Phases, func(l ladder.Ladder) bool {
+			here, asked := l.Rungs[l.Asked].At(s), l.Rungs[l.Asked].At(0)
+			return !here.Known() || here.Total() < asked.Total()
+		}) {
+			continue
+		}
+		set.Shared.Rungs = slices.Delete(set.Shared.Rungs, s, s+1)
+		for _, l := range set.Phases {
+			for i := range l.Rungs {
+				l.Rungs[i].Estimates = slices.Delete(slices.Clone(l.Rungs[i].Estimates), s, s+1)
+			}
+		}
+	}
+}
+
+// edit makes the edit that sets a path of the recipe; the text is spelled for the recipe's format.
+func (b *builder) edit(knob, path string, value any, cost ladder.Cost, why string) config.Edit {
+	text, err := b.recipe.tree.Text(value)
+	if err != nil { // whole numbers and bools always can be
+		text = fmt.Sprint(value)
+	}
+	from, ok := b.recipe.tree.Get(path)
+	return config.Edit{Knob: knob, At: config.Address{Doc: b.recipe.path, Path: path}, From: from, To: text, Add: !ok, Cost: cost.String(), Why: why}
+}

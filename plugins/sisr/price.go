@@ -1,0 +1,220 @@
+package sisr
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/unit"
+	"github.com/launch-ml/launch/plugins/sisr/arch"
+)
+
+// spec names the network to the formulas, with arguments that a rung sets.
+func (b *builder) spec(set map[string]any) arch.Spec {
+	args := map[string]any{}
+	for k, v := range b.recipe.net.args {
+		args[k] = v
+	}
+	for k, v := range set {
+		args[k] = v
+	}
+	return arch.Spec{Type: b.recipe.net.kind, Scale: b.recipe.scale, Args: args, Source: b.arch}
+}
+
+// step is the training step of a variant, for the formulas.
+func (b *builder) step(v variant, s setting) (arch.StepConfig, error) {
+	net := b.net
+	if b.netErr != nil {
+		return arch.StepConfig{}, b.netErr
+	}
+	if v.checkpointing != net.Checkpointing {
+		var err error
+		if net, _, err = arch.Build(b.spec(map[string]any{net.CheckpointArg: v.checkpointing})); err != nil {
+			return arch.StepConfig{}, err
+		}
+	}
+	cfg := arch.StepConfig{
+		Net: net, Batch: v.micro, LQ: v.lq, AMP: s.amp, Accumulate: v.accum,
+		OptimG: b.recipe.optG, OptimD: b.recipe.optD, EMA: b.recipe.withEMA, Disc: b.disc,
+	}
+	for _, l := range b.recipe.losses {
+		weight := 1.0
+		switch w := l.args["loss_weight"].(type) {
+		case float64:
+			weight = w
+		case int64:
+			weight = float64(w)
+		}
+		cfg.Losses = append(cfg.Losses, arch.Loss{Type: l.kind, Weight: weight, Args: l.args})
+	}
+	return cfg, nil
+}
+
+// priceTraining estimates the training step.
+func (b *builder) priceTraining(v variant, s setting) mem.Estimate {
+	if b.recipe.microBatch <= 0 || v.lq <= 0 {
+		return mem.Estimate{Unknown: "the recipe does not say how large a micro-batch is"}
+	}
+	if b.recipe.automations {
+		return mem.Estimate{Unknown: "train.training_automations changes batch and crop while the training runs"}
+	}
+	cfg, err := b.step(v, s)
+	if err != nil {
+		return unknown(err)
+	}
+	e := arch.Training(cfg)
+	if b.recipe.otf {
+		e.Add(b.queueItem(v))
+	}
+	return b.around(e, s, false)
+}
+
+// priceValidation estimates the validation of the largest image, in tiles or whole.
+func (b *builder) priceValidation(tile int64, s setting) mem.Estimate {
+	if b.netErr != nil {
+		return unknown(b.netErr)
+	}
+	if b.imageErr != nil {
+		return mem.Estimate{Unknown: "how large the validation images are is not known: " + b.imageErr.Error()}
+	}
+	cfg := arch.ValConfig{
+		Net: b.net, H: int64(b.image.height), W: int64(b.image.width), AMP: s.amp, Tile: max(0, tile), Overlap: b.recipe.tileOverlap,
+		GT: len(b.recipe.valGT) > 0,
+	}
+	step, err := b.step(variant{b.recipe.microBatch, b.recipe.accum, b.recipe.lqSize, b.net.Checkpointing}, s)
+	if err == nil && b.recipe.microBatch > 0 && b.recipe.lqSize > 0 {
+		cfg.Step = &step
+	}
+	e := arch.Validation(cfg)
+	if e.Known() && len(b.recipe.gpuMetrics) > 0 {
+		e.Unknown = fmt.Sprintf("the metrics %s run a network of their own on the card, which has no formula yet", strings.Join(b.recipe.gpuMetrics, ", "))
+	}
+	return b.around(e, s, true)
+}
+
+// withoutMetrics is what is left when no metric runs on the card.
+func withoutMetrics(es []mem.Estimate) (out []mem.Estimate) {
+	for _, e := range es {
+		if strings.HasPrefix(e.Unknown, "the metrics ") {
+			e.Unknown = ""
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func unknown(err error) mem.Estimate {
+	if errors.Is(err, arch.ErrUnknown) {
+		return mem.Estimate{Unknown: err.Error() + ": launch works from what it measures"}
+	}
+	return mem.Estimate{Unknown: err.Error()}
+}
+
+// queueItem is the pool of the on-the-fly degradations, in float32, both sizes (realesrgan_model.py at 68629319).
+func (b *builder) queueItem(v variant) mem.Item {
+	q, gt := b.recipe.queueSize, v.lq*b.recipe.scale
+	return mem.Item{Kind: mem.Buffers, What: "degradation queue", Bytes: unit.Bytes(q * 3 * (v.lq*v.lq + gt*gt) * 4),
+		From: fmt.Sprintf("queue_size %d × 3 × (%d² + %d²) × 4 B", q, v.lq, gt)}
+}
+
+// around adds what no forward asks for: the context and the libraries' workspace on a card, the interpreter on a CPU.
+func (b *builder) around(e mem.Estimate, s setting, validation bool) mem.Estimate {
+	if b.device.Kind == gpu.CPU {
+		e.Add(mem.HostRuntime())
+		return e
+	}
+	e.Add(mem.AllocatorSlack(e, s.expandable), mem.BLASWorkspace(b.device.Capability), mem.CUDAContext(b.device.Name, b.device.Total))
+	return e
+}
+
+// expandable is the edit that makes the allocator use expandable segments, where that is known to be harmless: Linux
+// and not WSL or Jetson, torch 2.2 or later, and nothing set by the user (pytorch#165685, vllm#42609 are about sharing
+// tensors between processes, which this family does not).
+func (b *builder) expandable() (config.Edit, bool) {
+	for _, kv := range b.job.Command.Env {
+		if strings.HasPrefix(kv, "PYTORCH_CUDA_ALLOC_CONF=") || strings.HasPrefix(kv, "PYTORCH_ALLOC_CONF=") {
+			return config.Edit{}, false
+		}
+	}
+	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err != nil || strings.Contains(strings.ToLower(string(release)), "microsoft") ||
+		strings.Contains(string(release), "tegra") {
+		return config.Edit{}, false
+	}
+	major, minor, ok := b.torch()
+	if !ok || major < 2 || major == 2 && minor < 2 {
+		return config.Edit{}, false
+	}
+	return config.Edit{
+		Knob: knobAllocator, At: config.Address{Doc: config.EnvDoc, Path: "PYTORCH_CUDA_ALLOC_CONF"}, To: "expandable_segments:True", Add: true,
+		Cost: ladder.None.String(), Why: "segments that grow leave fewer pieces too small to use",
+	}, true
+}
+
+var torchVersion = regexp.MustCompile(`(?m)^__version__ = ['"](\d+)\.(\d+)`)
+
+// torch finds the version of torch that the command's interpreter would import, from its files. Interpreters behind a
+// wrapper (pyenv's shims, conda run) are not looked through: ok is then false.
+func (b *builder) torch() (major, minor int, ok bool) {
+	python := b.prog.Interpreter
+	if python == "" {
+		return 0, 0, false
+	}
+	if !strings.Contains(python, "/") {
+		python = lookPath(python, b.job.Command.Env)
+	}
+	bin := filepath.Dir(absolute(b.prog.Dir, python))
+	var candidates []string
+	for _, pattern := range []string{"../lib/python3.*/site-packages", "../lib/python3*/dist-packages", "../local/lib/python3.*/dist-packages"} {
+		hits, _ := filepath.Glob(filepath.Join(bin, pattern, "torch", "version.py"))
+		candidates = append(candidates, hits...)
+	}
+	if len(candidates) != 1 {
+		return 0, 0, false
+	}
+	text, err := os.ReadFile(candidates[0])
+	if err != nil {
+		return 0, 0, false
+	}
+	m := torchVersion.FindSubmatch(text)
+	if m == nil {
+		return 0, 0, false
+	}
+	major, _ = strconv.Atoi(string(m[1]))
+	minor, _ = strconv.Atoi(string(m[2]))
+	return major, minor, true
+}
+
+func lookPath(name string, env []string) string {
+	for _, kv := range env {
+		path, ok := strings.CutPrefix(kv, "PATH=")
+		if !ok {
+			continue
+		}
+		for _, dir := range filepath.SplitList(path) {
+			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode()&0o111 != 0 {
+				return filepath.Join(dir, name)
+			}
+		}
+	}
+	return name
+}
+
+// expand replaces a leading ~ by the home folder, as the trainer does (os.path.expanduser).
+func expand(roots []string) (out []string) {
+	home, err := os.UserHomeDir()
+	for _, r := range roots {
+		if rest, ok := strings.CutPrefix(r, "~/"); ok && err == nil {
+			r = filepath.Join(home, rest)
+		}
+		out = append(out, r)
+	}
+	return out
+}

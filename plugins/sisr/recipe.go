@@ -1,0 +1,267 @@
+package sisr
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+)
+
+// recipe is what a recipe says of everything that costs memory, in one spelling for all dialects.
+type recipe struct {
+	*dialect
+	tree config.Tree
+	path string // as the command names it
+	root config.Value
+
+	title       string // the experiment's name
+	experiment  string // its folder, relative to the command's folder or absolute
+	scale       int64
+	net, disc   part   // network_g, network_d; disc.kind is "" without one
+	losses      []part // under their own names
+	microBatch  int64
+	accum       int64
+	lqSize      int64
+	useAMP      bool
+	half        string // "fp16" or "bf16", under mixed precision
+	withEMA     bool
+	optG, optD  string // optimizer types
+	otf         bool   // degradations made on the card
+	queueSize   int64
+	valOn       bool
+	valRoots    []string
+	valGT       []string
+	tileSize    int64
+	tileOverlap int64
+	gpuMetrics  []string
+	trainRoots  []string
+	enlargeAuto bool
+	automations bool // the forks' manager that turns batch and crop while running
+}
+
+// part is a network or a loss of the recipe: its type and its arguments.
+type part struct {
+	kind string
+	args map[string]any // without "type"
+	at   string         // its path in the recipe
+}
+
+// metricsOnGPU build a network on the card for every image (traiNNer/metrics/*.py).
+var metricsOnGPU = []string{"lpips", "dists", "topiq", "pieapp", "niqe_gpu"}
+
+// readRecipe reads a recipe. The warnings are about what it says; the error is about what it must say and does not.
+func readRecipe(path string, text []byte) (*recipe, []string, error) {
+	tree, err := config.Parse(path, text)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &recipe{tree: tree, path: path, root: tree.Root()}
+	if r.root.Kind() != config.Map {
+		return nil, nil, fmt.Errorf("%s holds %v where a recipe has settings by name", path, r.root.Kind())
+	}
+	r.dialect = tell(r.root, path)
+	if !r.root.Get("network_g").Exists() && !r.root.Get("datasets").Exists() {
+		return nil, nil, errOtherRecipe
+	}
+	var warnings []string
+	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
+
+	r.title = r.root.Get("name").Text()
+	r.scale = r.int("scale", 1)
+	r.net, r.disc = r.part("network_g"), r.part("network_d")
+	if r.net.kind == "" {
+		return nil, nil, fmt.Errorf("%s names no network: network_g.type is missing", path)
+	}
+	r.microBatch, r.accum = r.int(r.micro, 0), max(1, r.int(r.accumulation, r.defaultAccumulation))
+	if r.microBatch <= 0 {
+		if v := r.at(r.micro); v.Exists() {
+			return nil, nil, fmt.Errorf("%s:%d: %s is %s, where the trainer reads a whole number", path, v.Line(), r.micro, v.Text())
+		}
+		warn("%s is missing: the trainer will say so", r.micro)
+	}
+	switch lq, gt := r.int(r.lq, 0), r.int(r.gt, 0); {
+	case lq > 0 && gt > 0 && r.dialect == &redux:
+		warn("both %s and %s are set, and traiNNer-redux takes exactly one", r.lq, r.gt)
+		r.lqSize = lq
+	case lq > 0:
+		r.lqSize = lq
+	case gt > 0:
+		r.lqSize = gt / max(1, r.scale)
+	default:
+		warn("neither %s nor %s says how large the training crop is", r.lq, r.gt)
+	}
+	r.useAMP = r.bool(r.amp)
+	r.half = "fp16"
+	if r.bool(r.bf16) {
+		r.half = "bf16"
+		if !r.useAMP {
+			warn("%s has no effect without %s", r.bf16, r.amp)
+		}
+	}
+	if f, ok := r.at(r.ema).Float(); ok {
+		r.withEMA = f > 0
+	}
+	r.optG, r.optD = r.optimizer("optim_g"), r.optimizer("optim_d")
+	r.losses = r.readLosses()
+	model := strings.ToLower(r.root.Get("model_type").Text())
+	r.otf = r.bool("high_order_degradation") || strings.Contains(model, "realesr") || model == "otf"
+	r.queueSize = r.int(r.queue, 120) // 120 (redux, neosr), 180 (BasicSR)
+	if r.dialect == &basicSR {
+		r.queueSize = r.int(r.queue, 180)
+	}
+	r.readValidation()
+	r.trainRoots = r.roots("datasets.train.dataroot_gt")
+	enlarge := r.at(r.enlarge)
+	r.enlargeAuto = r.dialect == &redux && (!enlarge.Exists() || enlarge.Text() == "auto")
+	r.automations, _ = r.at("train.training_automations.enabled").Bool()
+	if r.title != "" {
+		r.experiment = filepath.Join(r.folder, r.title)
+	}
+	return r, warnings, nil
+}
+
+// tell says which project the recipe is written for. TOML is neosr's alone; "model_type" is BasicSR's, which
+// traiNNer-redux dropped and rejects.
+func tell(root config.Value, path string) *dialect {
+	train := root.Lookup("datasets", "train")
+	switch {
+	case strings.EqualFold(filepath.Ext(path), ".toml"), train.Get("patch_size").Exists() && train.Get("batch_size").Exists():
+		return &neosr
+	case root.Get("model_type").Exists() && !train.Get("lq_size").Exists() && !train.Get("accum_iter").Exists():
+		return &basicSR
+	}
+	return &redux
+}
+
+func (r *recipe) at(path string) config.Value {
+	if path == "" {
+		return config.Value{}
+	}
+	return r.root.At(path)
+}
+
+func (r *recipe) int(path string, otherwise int64) int64 {
+	if i, ok := r.at(path).Int(); ok {
+		return i
+	}
+	return otherwise
+}
+
+func (r *recipe) bool(path string) bool {
+	b, _ := r.at(path).Bool()
+	return b
+}
+
+// part reads a section with a "type".
+func (r *recipe) part(path string) part { return readPart(r.at(path), path) }
+
+func readPart(v config.Value, path string) part {
+	p := part{kind: v.Get("type").Text(), at: path, args: map[string]any{}}
+	for _, key := range v.Keys() {
+		if key != "type" {
+			p.args[key] = plain(v.Get(key))
+		}
+	}
+	return p
+}
+
+// plain turns a value into what a formula reads: nil, bool, int64, float64, string, []any or map[string]any.
+func plain(v config.Value) any {
+	switch v.Kind() {
+	case config.Bool:
+		b, _ := v.Bool()
+		return b
+	case config.Int:
+		i, _ := v.Int()
+		return i
+	case config.Float:
+		f, _ := v.Float()
+		return f
+	case config.String:
+		s, _ := v.Str()
+		return s
+	case config.Seq:
+		var out []any
+		for i := range v.Len() {
+			out = append(out, plain(v.Index(i)))
+		}
+		return out
+	case config.Map:
+		out := map[string]any{}
+		for _, k := range v.Keys() {
+			out[k] = plain(v.Get(k))
+		}
+		return out
+	}
+	return nil
+}
+
+func (r *recipe) optimizer(name string) string {
+	for _, path := range []string{"train." + name, name} {
+		if t := r.at(path + ".type"); t.Exists() {
+			return t.Text()
+		}
+	}
+	return ""
+}
+
+// readLosses reads the list of traiNNer-redux and the "*_opt" sections of all.
+func (r *recipe) readLosses() (out []part) {
+	list := r.at(r.dialect.losses)
+	for i := range list.Len() {
+		if p := readPart(list.Index(i), fmt.Sprintf("%s.%d", r.dialect.losses, i)); p.kind != "" {
+			out = append(out, p)
+		}
+	}
+	train := r.at("train")
+	for _, key := range train.Keys() {
+		if !strings.HasSuffix(key, "_opt") {
+			continue
+		}
+		if p := readPart(train.Get(key), "train."+key); p.kind != "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (r *recipe) readValidation() {
+	val := r.root.Get("val")
+	r.valOn = val.Exists()
+	if on, ok := val.Get("val_enabled").Bool(); ok { // absent in BasicSR and neosr, where the section switches it on
+		r.valOn = on
+	} else if r.dialect == &redux {
+		r.valOn = false
+	}
+	r.tileSize, r.tileOverlap = r.int(r.tile, r.defaultTile), r.int(r.overlap, 0)
+	metrics := r.at(r.metrics)
+	on, ok := val.Get("metrics_enabled").Bool()
+	for _, name := range metrics.Keys() {
+		kind := strings.ToLower(metrics.Get(name).Get("type").Text())
+		if (on || !ok && r.dialect != &redux) && slices.ContainsFunc(metricsOnGPU, func(m string) bool { return strings.Contains(kind, m) }) {
+			r.gpuMetrics = append(r.gpuMetrics, name)
+		}
+	}
+	for _, set := range r.at("datasets").Keys() {
+		if strings.HasPrefix(set, "val") || strings.HasPrefix(set, "test") {
+			r.valRoots = append(r.valRoots, r.roots("datasets."+set+".dataroot_lq")...)
+			r.valGT = append(r.valGT, r.roots("datasets."+set+".dataroot_gt")...)
+		}
+	}
+}
+
+// roots reads a folder or a list of folders.
+func (r *recipe) roots(path string) (out []string) {
+	v := r.at(path)
+	if s, ok := v.Str(); ok {
+		return []string{s}
+	}
+	for i := range v.Len() {
+		if s, ok := v.Index(i).Str(); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}

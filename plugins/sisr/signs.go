@@ -1,0 +1,47 @@
+package sisr
+
+import (
+	"strings"
+
+	"github.com/launch-ml/launch/core/job"
+)
+
+// globEscape takes their meaning from the characters that mean something in a glob.
+var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// signs are the words of the family's trainers, from their sources: traiNNer-redux at 68629319 and the forks of
+// 2025-11 to 2026-01 (train.py, sr_model.py, base_model.py, logger.py), BasicSR 8d56e3a0, neosr 31c70226.
+func signs(r *recipe) job.Signs {
+	s := job.Signs{
+		Lines: []job.Sign{
+			{Kind: job.Started, Pattern: `Start training from epoch: [\d,]+, (?:iter|step): (?P<iteration>[\d,]+)`},
+			{Kind: job.Resumed, Pattern: `Resuming training from epoch: [\d,]+, (?:iter|step): (?P<iteration>[\d,]+)`},
+			{Kind: job.Progress, Pattern: `\[epoch:\s*[\d,]+, (?:iter|step):\s*(?P<iteration>[\d,]+)`},
+			{Kind: job.Memory, Pattern: `\[peak VRAM: (?P<bytes>[\d.]+) (?P<unit>GB)\]`},           // GiB, by max_memory_allocated
+			{Kind: job.Memory, Pattern: `\[VRAM: [\d.]+ GB, peak: (?P<bytes>[\d.]+) (?P<unit>GB)`}, // the forks of 2025-12
+			{Kind: job.SavedState, Pattern: `Saving models and training states.* for epoch: [\d,]+, iter: (?P<iteration>[\d,]+)`},
+			{Kind: job.SavedState, Pattern: `Saving models and training states\.`},
+			{Kind: job.Phase, Phase: "validation", Pattern: `Saving \d+ validation images to`}, // said only where images are saved
+			{Kind: job.PhaseEnd, Phase: "validation", Pattern: `(?:INFO: |^\s*)Validation [^:]+$`},
+			{Kind: job.OutOfMemory, Phase: "training", Pattern: `Ran out of VRAM during training`},
+			{Kind: job.Survived, Pattern: `OOM Recovery successful|OOM during validation of .*Switching to tiled`},
+			{Kind: job.Interrupted, Pattern: `User interrupted\. Preparing to save state`},
+			{Kind: job.Failed, Pattern: `Training stopped\. Time consumed:`},
+			{Kind: job.Failed, Pattern: `Training failed: NaN/Inf found in loss`},
+			{Kind: job.Succeeded, Pattern: `End of training\. Time consumed:`},
+			{Kind: job.Setting, Knob: knobMicro, Pattern: `Batch size per gpu:\s+(?P<value>[\d,]+)`},
+			{Kind: job.Setting, Knob: knobAccumulation, Pattern: `Accumulate iterations:\s+(?P<value>[\d,]+)`},
+			{Kind: job.Setting, Knob: knobEnlarge, Pattern: `Dataset enlarge ratio:\s+(?P<value>[\d,]+)`},
+		},
+		// "exit 0" is what this family says after nearly every failure: only its last words tell.
+		MustSucceed: true,
+		Codes:       map[int]string{0: "also after an error in the training loop, and after Ctrl-C"},
+	}
+	if r.experiment != "" {
+		folder := globEscape.Replace(r.experiment)
+		s.Log = []string{folder + "/train_*.log"}
+		s.States = []string{folder + "/training_states/*.state"}
+		s.StateIteration = `^(?P<iteration>\d+)\.state$`
+	}
+	return s
+}

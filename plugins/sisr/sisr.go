@@ -1,0 +1,172 @@
+// Package sisr is the plugin of the single-image super-resolution trainers: traiNNer-redux and its forks, BasicSR, neosr.
+//
+// It reads the recipe that `-opt` names and the checkout beside it, and knows what a training step and a validation of
+// it cost, and which settings change that.
+package sisr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/plugins/sisr/arch"
+)
+
+// New returns the plugin.
+func New() plugin.Plugin { return sisr{} }
+
+type sisr struct{}
+
+// options are those of train.py: traiNNer-redux at 68629319 (traiNNer/utils/options.py), with BasicSR's --force_yml,
+// which traiNNer-redux removed in 2025-06.
+var options = []config.Option{
+	{Names: []string{"-opt"}},
+	{Names: []string{"--launcher"}},
+	{Names: []string{"--auto_resume"}, Takes: config.None},
+	{Names: []string{"--resume"}},
+	{Names: []string{"--watch"}, Takes: config.None},
+	{Names: []string{"--start-iter"}},
+	{Names: []string{"--debug"}, Takes: config.None},
+	{Names: []string{"--local_rank", "--local-rank"}},
+	{Names: []string{"--manual_seed"}},
+	{Names: []string{"--name"}},
+}
+
+var forceYML = config.Option{Names: []string{"--force_yml"}, Takes: config.Some}
+
+// errOtherRecipe says that a file is no recipe of this family.
+var errOtherRecipe = errors.New("no super-resolution recipe: it has neither network_g nor datasets")
+
+// Manifest implements [plugin.Plugin].
+func (sisr) Manifest() plugin.Manifest {
+	return plugin.Manifest{
+		Name: "sisr", Version: "1", About: "super-resolution trainers: traiNNer-redux and its forks, BasicSR, neosr",
+		Archs: arch.Names(),
+		Marks: []plugin.Mark{{Script: "train*.py", Flags: []string{"-opt", "--opt"}}},
+	}
+}
+
+// Recognize implements [plugin.Plugin].
+func (sisr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
+	prog, err := command.Program(c.Args, c.Env, c.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", plugin.ErrNotMine, err)
+	}
+	opts := options
+	argv, err := config.ParseArgv(prog.Args, opts)
+	if err != nil {
+		return nil, fmt.Errorf("reading the options of %s: %w", prog.Script, err)
+	}
+	path, ok := argv.Get("-opt")
+	if !ok {
+		return nil, fmt.Errorf("%w: no -opt", plugin.ErrNotMine)
+	}
+	text, err := readFile(absolute(prog.Dir, path), path)
+	if err != nil {
+		return nil, err
+	}
+	r, warnings, err := readRecipe(path, text)
+	switch {
+	case errors.Is(err, errOtherRecipe):
+		return nil, fmt.Errorf("%w: %s is %w", plugin.ErrNotMine, path, err)
+	case err != nil:
+		return nil, err
+	}
+	if r.dialect == &basicSR {
+		opts = append(opts[:len(opts):len(opts)], forceYML)
+	}
+	x := checkout{prog: prog, recipe: r}
+	if err := x.read(); err != nil {
+		return nil, err
+	}
+	if name, ok := argv.Get("--name"); ok && name != "" {
+		r.title = name
+	}
+	x.place()
+	j := &job.Job{
+		Dialect: r.name, Name: r.title, Options: opts,
+		Files:     []job.File{{Path: path, Format: format(path), Flag: "-opt", Text: text}},
+		Batch:     job.Batch{Micro: r.microBatch, Accumulation: r.accum, Ranks: ranks(r, prog, c.Env)},
+		Knobs:     x.knobs(),
+		Signs:     signs(r),
+		Exclusive: r.experiment,
+		Warnings:  append(warnings, x.warnings()...),
+	}
+	j.Arch = r.net.kind
+	if _, resumes := argv.Get(r.resumeFlag); !resumes {
+		j.Resume.Edits = []config.Edit{{Knob: "resume", At: config.Address{Doc: config.ArgvDoc, Path: r.resumeFlag}, Add: true, Cost: "none"}}
+	} else {
+		j.Resume.Edits = []config.Edit{} // it resumes as typed
+	}
+	return j, nil
+}
+
+// readFile reads a recipe. The errors are what a person can act on.
+func readFile(path, named string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("there is no recipe %s", named)
+	case err != nil:
+		return nil, fmt.Errorf("reading the recipe %s: %w", named, errors.Unwrap(err))
+	case info.IsDir():
+		return nil, fmt.Errorf("the recipe %s is a folder: %w", named, syscall.EISDIR)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("the recipe %s is no ordinary file", named)
+	case info.Size() > maxRecipe:
+		return nil, fmt.Errorf("the recipe %s has %d bytes; a recipe has at most %d", named, info.Size(), maxRecipe)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the recipe %s: %w", named, errors.Unwrap(err))
+	}
+	return text, nil
+}
+
+const maxRecipe = 4 << 20
+
+func format(path string) string {
+	if strings.EqualFold(filepath.Ext(path), ".toml") {
+		return "toml"
+	}
+	return "yaml"
+}
+
+// ranks is how many processes, or replicas, share a step. Without a launcher traiNNer-redux wraps the network in
+// DataParallel over num_gpu cards and multiplies the loader's batch by their number (data/__init__.py:92): one
+// micro-batch a card all the same.
+func ranks(r *recipe, prog command.Prog, env []string) int64 {
+	for _, l := range prog.Launchers {
+		if n := l.Procs * max(1, l.Nodes); n > 1 {
+			return int64(n)
+		}
+	}
+	if n, ok := r.at(r.gpus).Int(); ok && n > 1 {
+		return n
+	}
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, "WORLD_SIZE="); ok {
+			if n, err := strconv.ParseInt(v, 10, 64); err == nil && n > 1 {
+				return n
+			}
+		}
+	}
+	return 1
+}
+
+func absolute(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
