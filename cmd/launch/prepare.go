@@ -81,8 +81,10 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 			return nil, fmt.Errorf("plugin %s does not know this command", s.Plugin)
 		}
 		return p, nil
+	case errors.Is(err, host.ErrTrouble):
+		return p.without("%v", err), nil
 	case err != nil:
-		p.err = err
+		p.err = fmt.Errorf("%w\n(--plugin none runs the command as typed)", err)
 		return p, nil
 	}
 	p.job = j
@@ -93,7 +95,11 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 	}
 	p.device = d.device
 	set, err := client.Ladders(ctx, j, pricedOn(p.device))
-	if err != nil {
+	switch {
+	case errors.Is(err, host.ErrTrouble):
+		p.job = nil
+		return p.without("%v", err), nil
+	case err != nil:
 		p.job, p.err = nil, err
 		return p, nil
 	}

@@ -51,7 +51,7 @@ type Set struct {
 }
 
 // An Invariant is what every plan must keep: the product of the Factors equals Equals, or divides the value of
-// Divides. It holds for plans that cost less than Until.
+// Divides. It holds for plans that cost less than Until, and for every plan where Until is [None].
 type Invariant struct {
 	Name    string   `json:"name"` // "global batch"
 	Factors []string `json:"factors"`
@@ -59,6 +59,9 @@ type Invariant struct {
 	Divides string   `json:"divides,omitempty"`
 	Until   Cost     `json:"until"`
 }
+
+// Binds reports whether the invariant is to hold for a plan of that cost.
+func (in Invariant) Binds(c Cost) bool { return in.Until == None || c < in.Until }
 
 // Holds reports whether the invariant holds for values; knobs that values lack make it hold.
 func (in Invariant) Holds(values map[string]int64) bool {
@@ -142,7 +145,7 @@ func (s *Set) Check() error {
 			}
 			values := overlay(s.Values, r.Values)
 			for _, in := range s.Invariants {
-				if r.Cost < in.Until && !in.Holds(values) {
+				if in.Binds(r.Cost) && !in.Holds(values) {
 					return fmt.Errorf("%s ladder: rung %q breaks the invariant %q", l.Phase, r.Name, in.Name)
 				}
 			}
@@ -201,6 +204,16 @@ func overlay(base map[string]int64, over ...map[string]int64) map[string]int64 {
 		}
 	}
 	return out
+}
+
+// Broken returns the invariants that a plan of that cost would break with these values.
+func (s *Set) Broken(values map[string]int64, c Cost) (names []string) {
+	for _, in := range s.Invariants {
+		if in.Binds(c) && !in.Holds(values) {
+			names = append(names, in.Name)
+		}
+	}
+	return names
 }
 
 // ValuesAt returns the knobs' values when every phase stands on the given rung and the shared ladder on shared.

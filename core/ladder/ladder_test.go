@@ -90,6 +90,9 @@ func TestUnknownIsNeverZero(t *testing.T) {
 
 func TestInvariant(t *testing.T) {
 	queue := Invariant{Factors: []string{"batch"}, Divides: "queue"}
+	if !queue.Binds(Model) {
+		t.Error("an invariant without an end does not bind the costliest plan")
+	}
 	for batch, holds := range map[int64]bool{8: true, 16: false, 0: false} {
 		if got := queue.Holds(map[string]int64{"batch": batch, "queue": 120}); got != holds {
 			t.Errorf("a queue of 120 and a micro-batch of %d: %v, want %v", batch, got, holds)

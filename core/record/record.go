@@ -73,9 +73,9 @@ func (s Store) Create(now time.Time) (*Record, error) {
 		return nil, fmt.Errorf("making the folder of runs: %w", err)
 	}
 	for {
-		var salt [3]byte
+		var salt [2]byte
 		rand.Read(salt[:])
-		id := now.UTC().Format("20060102-150405-") + hex.EncodeToString(salt[:])
+		id := now.UTC().Format("20060102-150405.000-") + hex.EncodeToString(salt[:])
 		dir := filepath.Join(s.Dir, id)
 		switch err := os.Mkdir(dir, 0o700); {
 		case errors.Is(err, fs.ErrExist): // another run of the same second and salt

@@ -184,7 +184,12 @@ func (r *Run) standOn(s int, last *Attempt) (*Plan, bool) {
 		}
 		picks[l.Phase] = pick
 	}
-	return r.plan(s, picks), true
+	p := r.plan(s, picks)
+	rungs := map[string]int{}
+	for phase, pick := range picks {
+		rungs[phase] = pick.Rung
+	}
+	return p, len(r.Ladders.Broken(r.Ladders.ValuesAt(s, rungs), p.Cost)) == 0
 }
 
 func (r *Run) room() unit.Bytes {

@@ -94,7 +94,7 @@ func (b *builder) build(ctx context.Context) *ladder.Set {
 		if r.otf && r.queueSize%r.microBatch == 0 { // RealESRGANModel asserts it
 			set.Values[knobQueue] = r.queueSize
 			set.Invariants = append(set.Invariants, ladder.Invariant{
-				Name: "degradation queue", Factors: []string{job.MicroBatch}, Divides: knobQueue, Until: ladder.Model + 1,
+				Name: "degradation queue", Factors: []string{job.MicroBatch}, Divides: knobQueue,
 			})
 		}
 	}

@@ -74,7 +74,7 @@ func Start(ctx context.Context, s Source, dir string) (*Client, error) {
 	if d, ok := ctx.Deadline(); ok {
 		conf.StartTimeout = min(conf.StartTimeout, max(time.Until(d), time.Millisecond))
 	}
-	conf.Logger = hclog.New(&hclog.LoggerOptions{Output: logs, Level: hclog.Debug, DisableTime: true})
+	conf.Logger = hclog.NewNullLogger() // what it would log of the plugin's words, Stderr has
 	conf.Stderr = logs
 	c := &Client{source: s, client: goplugin.NewClient(conf), logs: logs}
 	var protocol goplugin.ClientProtocol
@@ -105,7 +105,7 @@ func (c *Client) Recognize(ctx context.Context, cmd job.Command) (*job.Job, erro
 	case errors.Is(err, wire.ErrDeclined):
 		return nil, fmt.Errorf("%w: %s", plugin.ErrNotMine, c.source.Manifest.Name)
 	case err != nil:
-		return nil, c.trouble("reading the command", err)
+		return nil, c.weigh("reading the command", err)
 	}
 	j.Command, j.Plugin = cmd, c.source.Manifest.Name // what was asked is not the plugin's to change
 	return &j, nil
@@ -115,7 +115,7 @@ func (c *Client) Recognize(ctx context.Context, cmd job.Command) (*job.Job, erro
 func (c *Client) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
 	var s ladder.Set
 	if err := c.call.Call(ctx, "Ladders", plugin.LaddersQuestion{Job: j, Device: d}, &s); err != nil {
-		return nil, c.trouble("pricing the job", err)
+		return nil, c.weigh("pricing the job", err)
 	}
 	if err := s.Check(); err != nil {
 		return nil, c.trouble("pricing the job", fmt.Errorf("its answer contradicts itself: %w", err))
@@ -146,13 +146,31 @@ func (c *Client) Close() {
 	}
 }
 
+// ErrTrouble is wrapped by errors that say that the plugin itself failed: it crashed, hung, or contradicted itself.
+// Every other error is its answer, and about the command.
+var ErrTrouble = errors.New("the plugin failed")
+
+// weigh tells a plugin's answer from a plugin's failure.
+func (c *Client) weigh(doing string, err error) error {
+	var answer *wire.Answer
+	if errors.As(err, &answer) {
+		return answer
+	}
+	return c.trouble(doing, err)
+}
+
 func (c *Client) trouble(doing string, err error) error {
-	err = fmt.Errorf("plugin %s: %s: %w", c.source.Manifest.Name, doing, err)
-	if last := c.logs.last(); last != "" {
-		err = fmt.Errorf("%w\n%s", err, last)
+	err = &troubleError{fmt.Errorf("plugin %s: %s: %w", c.source.Manifest.Name, doing, err)}
+	if said := c.logs.String(); said != "" {
+		err = fmt.Errorf("%w\n%s", err, said)
 	}
 	return err
 }
+
+// troubleError is an [ErrTrouble] that says only what happened.
+type troubleError struct{ error }
+
+func (e *troubleError) Unwrap() []error { return []error{e.error, ErrTrouble} }
 
 // Find lists the plugins: the built-in ones, then programs launch-plugin-NAME in dirs, in order. The first of a name
 // wins, so that nobody's program takes a built-in one's place unseen; shadowed ones are reported in warnings.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,34 +37,45 @@ func onThread(f func() error) error {
 	return <-done
 }
 
-// keep is how many lines of a plugin's own words are kept for its obituary.
-const keep = 12
+// keep is how many lines of a plugin's own words are kept for its obituary, of their beginning and of their end: a Go
+// panic says first what happened, a Python traceback last.
+const keep = 5
 
-// tail keeps the last lines of what a plugin's process says on its standard error and what go-plugin logs of it.
+// tail keeps the first and the last lines of what a plugin's process says on its standard error.
 type tail struct {
-	mu    sync.Mutex
-	lines []string
+	mu          sync.Mutex
+	first, last []string
+	dropped     bool
 }
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for line := range bytes.Lines(p) {
-		if s := strings.TrimSpace(string(line)); s != "" && !strings.HasPrefix(s, "[DEBUG]") {
-			t.lines = append(t.lines, "  "+s)
+		s := "  " + strings.TrimSpace(string(line))
+		switch {
+		case len(s) == 2:
+		case len(t.first) < keep:
+			t.first = append(t.first, s)
+		default:
+			t.last = append(t.last, s)
 		}
 	}
-	if n := len(t.lines); n > keep {
-		t.lines = t.lines[n-keep:]
+	if n := len(t.last); n > keep {
+		t.last, t.dropped = t.last[n-keep:], true
 	}
 	return len(p), nil
 }
 
-// last returns the kept lines, or "".
-func (t *tail) last() string {
+// String returns the kept lines, or "".
+func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.Join(t.lines, "\n")
+	lines := slices.Clone(t.first)
+	if t.dropped {
+		lines = append(lines, "  …")
+	}
+	return strings.Join(append(lines, t.last...), "\n")
 }
 
 // known is what the cache holds of a plugin's program.

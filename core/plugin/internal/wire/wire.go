@@ -45,6 +45,11 @@ func Cookie() string { return handshake.MagicCookieKey + "=" + handshake.MagicCo
 // ErrDeclined is returned by a method that has nothing to say to what it was asked.
 var ErrDeclined = errors.New("declined")
 
+// An Answer is an error that the plugin gave as its answer: it is about what was asked, not about the plugin.
+type Answer struct{ Text string }
+
+func (a *Answer) Error() string { return a.Text }
+
 // A Method takes a JSON document and returns the value whose JSON is the answer.
 type Method func(ctx context.Context, in []byte) (any, error)
 
@@ -96,7 +101,7 @@ func (c *Caller) Call(ctx context.Context, method string, in, out any) error {
 		case codes.FailedPrecondition:
 			return fmt.Errorf("%w: %s", ErrDeclined, s.Message())
 		case codes.InvalidArgument:
-			return errors.New(s.Message())
+			return &Answer{s.Message()}
 		case codes.Unimplemented:
 			return fmt.Errorf("the plugin has no method %s: it was built for another version of launch", method)
 		case codes.DeadlineExceeded:

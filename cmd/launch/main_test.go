@@ -1,0 +1,103 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/plugin/host"
+	"github.com/launch-ml/launch/core/proc"
+)
+
+// The test binary is launch: as "launch" on the scripts' PATH, and as its keeper, its plugins and its view of the driver.
+func TestMain(m *testing.M) {
+	proc.KeeperMain()
+	host.ServeMain(builtins...)
+	nvml.ChildMain()
+	testscript.Main(m, map[string]func(){"launch": main})
+}
+
+// python is the interpreter that the end-to-end tests run, with torch, PyYAML and Pillow: `make deps` installs them.
+func python() string {
+	if p := os.Getenv("LAUNCH_TEST_PYTHON"); p != "" {
+		return p
+	}
+	return "/usr/bin/python3"
+}
+
+// TestScripts runs launch as a user does. Every script has an empty HOME.
+func TestScripts(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "badplugin")
+	if out, err := exec.Command("go", "build", "-o", bad, "./testdata/badplugin").CombinedOutput(); err != nil {
+		t.Fatalf("building the bad plugin: %v\n%s", err, out)
+	}
+	fake := filepath.Join(t.TempDir(), "lib")
+	if err := os.Mkdir(fake, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	source := filepath.Join("..", "..", "core", "gpu", "nvml", "testdata", "fakenvml.c")
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", filepath.Join(fake, "libnvidia-ml.so.1"), source).CombinedOutput(); err != nil {
+		t.Fatalf("building the fake driver: %v\n%s", err, out)
+	}
+	example, err := filepath.Abs(filepath.Join("..", "..", "examples", "sisr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(python(), "-c", "import torch, yaml, PIL").CombinedOutput(); err != nil {
+		t.Fatalf("%s lacks what the end-to-end tests run on; `make deps` installs it: %v\n%s", python(), err, out)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
+			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
+			e.Setenv("BADPLUGIN", bad)
+			e.Setenv("FAKEDRIVER", fake)
+			e.Setenv("PYTHON", python())
+			e.Setenv("EXAMPLE", example)
+			e.Setenv("CHECKOUT", filepath.Join(mustAbs("testdata"), "checkout"))
+			return os.Mkdir(filepath.Join(e.WorkDir, "home"), 0o755)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code},
+	})
+}
+
+func mustAbs(path string) string {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		panic(err)
+	}
+	return abs
+}
+
+// code runs a command and demands an exit code: `code 78 launch plan -- …`. What it prints is matched by stdout and
+// stderr as after exec.
+func code(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N command [arg ...]")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	got := "0"
+	if err != nil {
+		exit, ok := err.(*exec.ExitError)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = exitText(exit)
+	}
+	if got != args[0] {
+		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+}
+
+func exitText(e *exec.ExitError) string {
+	if e.ExitCode() < 0 {
+		return e.String()
+	}
+	return strconv.Itoa(e.ExitCode())
+}

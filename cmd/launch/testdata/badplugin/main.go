@@ -1,0 +1,59 @@
+// Command badplugin is a plugin that misbehaves in the way that its file name says: launch-plugin-crash, -hang, -lie,
+// -wrong, -good.
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+type bad struct{ how string }
+
+func (b bad) Manifest() plugin.Manifest {
+	return plugin.Manifest{Name: b.how, Version: "1", About: "does it wrong: " + b.how, Marks: []plugin.Mark{{Script: b.how + ".py"}}}
+}
+
+func (b bad) Recognize(context.Context, job.Command) (*job.Job, error) {
+	switch b.how {
+	case "crash":
+		panic("the plugin fell over")
+	case "hang":
+		time.Sleep(time.Hour)
+	case "wrong":
+		return nil, errors.New("x.yml:3: batch is ten, where a number is read")
+	}
+	return &job.Job{Dialect: "test", Arch: "net", Name: "n"}, nil
+}
+
+func (b bad) Ladders(context.Context, *job.Job, gpu.Device) (*ladder.Set, error) {
+	size := unit.Bytes(unit.GiB)
+	if b.how == "lie" {
+		size = -unit.GiB
+	}
+	e := mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, What: "net", Bytes: size, From: "said so"}}}
+	env := []config.Edit{{Knob: "k", At: config.Address{Doc: config.EnvDoc, Path: "SMALLER"}, To: "1", Add: true, Cost: "speed", Why: "to try it"}}
+	half := mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, What: "net", Bytes: size / 2, From: "said so"}}}
+	return &ladder.Set{
+		Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}},
+		Phases: []ladder.Ladder{{Phase: ladder.Training, Rungs: []ladder.Rung{
+			{Name: "as asked", Estimates: []mem.Estimate{e}},
+			{Name: "smaller", Cost: ladder.Speed, Edits: env, Estimates: []mem.Estimate{half}},
+		}}},
+	}, nil
+}
+
+func main() {
+	plugin.Serve(bad{strings.TrimPrefix(filepath.Base(os.Args[0]), "launch-plugin-")})
+}

@@ -1,0 +1,158 @@
+/* A libnvidia-ml.so.1 for tests: what the driver would say is read from the text file $FAKE_NVML_STATE at every call, so
+ * that a card can fill up, or be lost, while a program runs. Only the binary interface of NVML matters here.
+ *
+ *   driver 550.54.15
+ *   init 9                                      the code that nvmlInit returns
+ *   gpu NAME UUID TOTAL RESERVED USED CAPABILITY [mig|lost]     underscores in NAME stand for spaces
+ *   slice PARENT NAME UUID TOTAL RESERVED USED  a MIG slice of the PARENTth card
+ *   proc CARD PID BYTES                         NA for BYTES: the driver does not say
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
+       DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, ARGUMENT_VERSION_MISMATCH = 25 };
+
+#define MAX 32
+typedef unsigned long long u64;
+typedef struct { u64 total, free, used; } memory_v1;
+typedef struct { unsigned version; u64 total, reserved, free, used; } memory_v2;
+typedef struct { unsigned pid; u64 used; unsigned gpu_instance, compute_instance; } process_info;
+typedef struct handle { int index; } *device;
+
+typedef struct {
+  char name[96], uuid[96];
+  u64 total, reserved, used;
+  int major, minor, parent, mig, lost;
+} card;
+typedef struct { int card; unsigned pid; u64 used; } process;
+typedef struct { int cards, processes, init; char driver[80]; card card[MAX]; process process[MAX]; } state;
+
+static struct handle handles[MAX];
+static int initialised;
+
+static void read_state(state *s) {
+  memset(s, 0, sizeof *s);
+  strcpy(s->driver, "550.54.15");
+  const char *path = getenv("FAKE_NVML_STATE");
+  FILE *f = path ? fopen(path, "r") : NULL;
+  if (!f) { s->init = DRIVER_NOT_LOADED; return; }
+  char line[512], word[32], last[32];
+  while (fgets(line, sizeof line, f)) {
+    if (sscanf(line, "%31s", word) != 1) continue;
+    last[0] = 0;
+    if (!strcmp(word, "driver")) sscanf(line, "%*s %79s", s->driver);
+    else if (!strcmp(word, "init")) sscanf(line, "%*s %d", &s->init);
+    else if (!strcmp(word, "proc") && s->processes < MAX) {
+      process *p = &s->process[s->processes++];
+      sscanf(line, "%*s %d %u %31s", &p->card, &p->pid, last);
+      p->used = strcmp(last, "NA") ? strtoull(last, NULL, 10) : ~0ULL;
+    } else if (s->cards < MAX && (!strcmp(word, "gpu") || !strcmp(word, "slice"))) {
+      card *c = &s->card[s->cards++];
+      c->parent = -1;
+      if (word[0] == 'g')
+        sscanf(line, "%*s %95s %95s %llu %llu %llu %d.%d %31s", c->name, c->uuid, &c->total, &c->reserved, &c->used, &c->major, &c->minor, last);
+      else
+        sscanf(line, "%*s %d %95s %95s %llu %llu %llu", &c->parent, c->name, c->uuid, &c->total, &c->reserved, &c->used);
+      c->mig = !strcmp(last, "mig");
+      c->lost = !strcmp(last, "lost");
+      for (char *p = c->name; *p; p++) if (*p == '_') *p = ' ';
+    }
+  }
+  fclose(f);
+}
+
+/* CARD(d) reads the state and points c at the device's card, or returns as the driver would. */
+#define CARD(d) \
+  state s; \
+  if (!initialised) return UNINITIALIZED; \
+  if (!(d)) return INVALID_ARGUMENT; \
+  read_state(&s); \
+  if ((d)->index >= s.cards || s.card[(d)->index].lost) return GPU_IS_LOST; \
+  card *c = &s.card[(d)->index]; \
+  (void)c
+
+/* nth returns the index of the nth entry with that parent, or -1. */
+static int nth(const state *s, int parent, unsigned n) {
+  for (int i = 0; i < s->cards; i++)
+    if (s->card[i].parent == parent && n-- == 0) return i;
+  return -1;
+}
+
+int nvmlInit_v2(void) {
+  state s;
+  read_state(&s);
+  if (s.init) return s.init;
+  for (int i = 0; i < MAX; i++) handles[i].index = i;
+  initialised = 1;
+  return SUCCESS;
+}
+int nvmlInitWithFlags(unsigned flags) { (void)flags; return nvmlInit_v2(); }
+int nvmlShutdown(void) { initialised = 0; return SUCCESS; }
+const char *nvmlErrorString(int r) {
+  switch (r) {
+  case SUCCESS: return "Success";
+  case DRIVER_NOT_LOADED: return "Driver Not Loaded";
+  case GPU_IS_LOST: return "GPU is lost";
+  case 18: return "Driver/library version mismatch";
+  }
+  return "Unknown Error";
+}
+int nvmlSystemGetDriverVersion(char *v, unsigned n) { state s; read_state(&s); snprintf(v, n, "%s", s.driver); return SUCCESS; }
+int nvmlDeviceGetCount_v2(unsigned *n) {
+  state s;
+  if (!initialised) return UNINITIALIZED;
+  read_state(&s);
+  for (*n = 0; nth(&s, -1, *n) >= 0; ++*n) {}
+  return SUCCESS;
+}
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, device *d) {
+  state s;
+  if (!initialised) return UNINITIALIZED;
+  read_state(&s);
+  int at = nth(&s, -1, i);
+  if (at < 0) return INVALID_ARGUMENT;
+  if (s.card[at].lost) return GPU_IS_LOST;
+  *d = &handles[at];
+  return SUCCESS;
+}
+int nvmlDeviceGetName(device d, char *b, unsigned n) { CARD(d); snprintf(b, n, "%s", c->name); return SUCCESS; }
+int nvmlDeviceGetUUID(device d, char *b, unsigned n) { CARD(d); snprintf(b, n, "%s", c->uuid); return SUCCESS; }
+int nvmlDeviceGetMemoryInfo(device d, memory_v1 *m) {
+  CARD(d);
+  m->total = c->total, m->used = c->used + c->reserved, m->free = m->total - m->used;
+  return SUCCESS;
+}
+int nvmlDeviceGetMemoryInfo_v2(device d, memory_v2 *m) {
+  CARD(d);
+  if (m->version != (unsigned)(sizeof(memory_v2) | 2u << 24)) return ARGUMENT_VERSION_MISMATCH;
+  m->total = c->total, m->reserved = c->reserved, m->used = c->used, m->free = c->total - c->used - c->reserved;
+  return SUCCESS;
+}
+int nvmlDeviceGetCudaComputeCapability(device d, int *major, int *minor) { CARD(d); *major = c->major, *minor = c->minor; return SUCCESS; }
+int nvmlDeviceGetMigMode(device d, unsigned *now, unsigned *pending) {
+  CARD(d);
+  if (c->parent >= 0) return NOT_SUPPORTED;
+  *now = *pending = c->mig;
+  return SUCCESS;
+}
+int nvmlDeviceGetMaxMigDeviceCount(device d, unsigned *n) { CARD(d); *n = c->mig ? 7 : 0; return SUCCESS; }
+int nvmlDeviceGetMigDeviceHandleByIndex(device d, unsigned i, device *out) {
+  CARD(d);
+  int at = nth(&s, d->index, i);
+  if (at < 0) return NOT_FOUND;
+  *out = &handles[at];
+  return SUCCESS;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(device d, unsigned *n, process_info *out) {
+  CARD(d);
+  unsigned k = 0, room = *n;
+  for (int i = 0; i < s.processes; i++) {
+    if (s.process[i].card != d->index) continue;
+    if (out && k < room) out[k] = (process_info){s.process[i].pid, s.process[i].used, ~0u, ~0u};
+    k++;
+  }
+  *n = k;
+  return k > room ? INSUFFICIENT_SIZE : SUCCESS;
+}
