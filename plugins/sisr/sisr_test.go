@@ -1,0 +1,297 @@
+package sisr
+
+import (
+	"context"
+	"errors"
+	"image"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// recipeYAML is a recipe of our own with traiNNer-redux's keys.
+const recipeYAML = `name: test run
+scale: 2
+use_amp: false
+num_gpu: auto
+datasets:
+  train:
+    name: Train
+    type: pairedimagedataset
+    dataroot_gt: gt
+    dataroot_lq: lq
+    lq_size: 64
+    batch_size_per_gpu: 8   # mine
+    accum_iter: 1
+  val:
+    name: Val
+    type: pairedimagedataset
+    dataroot_lq: val
+network_g:
+  type: compact
+path: {}
+train:
+  ema_decay: 0.999
+  total_iter: 1000
+  optim_g: {type: AdamW, lr: !!float 2e-4}
+  losses:
+    - {type: l1loss, loss_weight: 1.0}
+val:
+  val_enabled: true
+  val_freq: 100
+  save_img: false
+logger: {print_freq: 10, save_checkpoint_freq: 100}
+`
+
+// folder makes a command's folder: files by name, and PNG images by size.
+func folder(t *testing.T, files map[string]string, images map[string][2]int) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, size := range images {
+		path := filepath.Join(dir, name)
+		os.MkdirAll(filepath.Dir(path), 0o755)
+		f, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := png.Encode(f, image.NewGray(image.Rect(0, 0, size[0], size[1]))); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	return dir
+}
+
+func recognize(t *testing.T, dir string, args ...string) (*job.Job, error) {
+	t.Helper()
+	return New().Recognize(t.Context(), job.Command{Args: args, Dir: dir, Env: []string{"PATH=/usr/bin"}})
+}
+
+// priced recognises the recipe and prices it on a card of that size.
+func priced(t *testing.T, recipe string, vram unit.Bytes) (*job.Job, *ladder.Set) {
+	t.Helper()
+	dir := folder(t, map[string]string{"x.yml": recipe}, map[string][2]int{"val/a.png": {128, 96}, "val/b.png": {256, 512}, "gt/1.png": {8, 8}, "gt/2.png": {8, 8}})
+	j, err := recognize(t, dir, "python", "train.py", "-opt", "x.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Command = job.Command{Args: []string{"python", "train.py", "-opt", "x.yml"}, Dir: dir, Env: []string{"PATH=/usr/bin"}}
+	set, err := New().Ladders(t.Context(), j, gpu.Device{Kind: gpu.CUDA, Total: vram})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := set.Check(); err != nil {
+		t.Fatalf("the ladders are none: %v", err)
+	}
+	return j, set
+}
+
+func TestRecognizeSpellings(t *testing.T) {
+	dir := folder(t, map[string]string{"x.yml": recipeYAML}, nil)
+	for _, args := range [][]string{
+		{"python", "train.py", "-opt", "x.yml"},
+		{"python3", "-u", "train.py", "-opt=x.yml"},
+		{"python", "train.py", "--auto", "-opt", "x.yml"},
+		{"python", "-m", "train", "-opt", "x.yml"},
+		{"torchrun", "--nproc-per-node", "2", "train.py", "--launcher", "pytorch", "-opt", "x.yml"},
+		{"accelerate", "launch", "train.py", "-opt", "x.yml"},
+		{"env", "CUDA_VISIBLE_DEVICES=0", "python", "train.py", "-opt", "x.yml"},
+		{"uv", "run", "train.py", "-opt", "x.yml"},
+		{"poetry", "run", "python", "train.py", "-opt", "x.yml"},
+		{"sh", "-c", "python train.py -opt x.yml"},
+	} {
+		j, err := recognize(t, dir, args...)
+		if err != nil {
+			t.Errorf("%s: %v", strings.Join(args, " "), err)
+			continue
+		}
+		if j.Arch != "compact" || j.Batch.Micro != 8 || j.Name != "test run" {
+			t.Errorf("%s: read as %+v", strings.Join(args, " "), j)
+		}
+		if args[0] == "torchrun" && j.Batch.Ranks != 2 {
+			t.Errorf("torchrun with two processes has %d ranks", j.Batch.Ranks)
+		}
+		resumes := strings.Contains(strings.Join(args, " "), "--auto")
+		if adds := len(j.Resume.Edits) == 1; adds == resumes {
+			t.Errorf("%s: a resume adds %v", strings.Join(args, " "), j.Resume.Edits)
+		}
+	}
+}
+
+func TestRecognizeRefuses(t *testing.T) {
+	dir := folder(t, map[string]string{
+		"x.yml": recipeYAML, "broken.yml": "datasets: [", "list.yml": "- 1\n", "other.yml": "model: {target: ldm}\n",
+		"nonet.yml": "datasets: {train: {batch_size_per_gpu: 4}}\n", "ten.yml": strings.Replace(recipeYAML, "gpu: 8", "gpu: ten", 1),
+	}, nil)
+	for name, tt := range map[string]struct {
+		args    []string
+		notMine bool
+		says    string
+	}{
+		"no such file":        {[]string{"python", "train.py", "-opt", "y.yml"}, false, "there is no recipe y.yml"},
+		"a folder":            {[]string{"python", "train.py", "-opt", "."}, false, "is a folder"},
+		"no YAML":             {[]string{"python", "train.py", "-opt", "broken.yml"}, false, "broken.yml"},
+		"a list":              {[]string{"python", "train.py", "-opt", "list.yml"}, false, "not a mapping of settings"},
+		"another framework's": {[]string{"python", "train.py", "-opt", "other.yml"}, true, "neither network_g nor datasets"},
+		"no network":          {[]string{"python", "train.py", "-opt", "nonet.yml"}, false, "network_g.type is missing"},
+		"no number":           {[]string{"python", "train.py", "-opt", "ten.yml"}, false, "ten.yml:12: datasets.train.batch_size_per_gpu is ten"},
+		"no -opt":             {[]string{"python", "train.py"}, true, ""},
+	} {
+		_, err := recognize(t, dir, tt.args...)
+		if err == nil || errors.Is(err, plugin.ErrNotMine) != tt.notMine || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v; want it to say %q, not mine: %v", name, err, tt.says, tt.notMine)
+		}
+	}
+}
+
+// A split keeps the global batch, pins what would follow the micro-batch, and touches three values and no others.
+func TestTrainingLadder(t *testing.T) {
+	_, set := priced(t, recipeYAML, 12*unit.GiB)
+	l := set.Ladder(ladder.Training)
+	var split *ladder.Rung
+	for i, r := range l.Rungs {
+		if r.Name == "micro-batch 2 × accumulation 4" {
+			split = &l.Rungs[i]
+		}
+		if r.Cost < ladder.Recipe && r.Values != nil && r.Values[job.MicroBatch]*r.Values[job.Accumulation] != 8 {
+			t.Errorf("%s changes the global batch and costs %v", r.Name, r.Cost)
+		}
+	}
+	if split == nil {
+		t.Fatalf("no rung with a micro-batch of 2: %+v", l.Rungs)
+	}
+	if split.Cost != ladder.Speed {
+		t.Errorf("a split of a network without batch normalisation costs %v", split.Cost)
+	}
+	tree, _ := config.ParseYAML([]byte(recipeYAML))
+	for _, e := range split.Edits {
+		if err := config.Apply(tree, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := strings.NewReplacer("batch_size_per_gpu: 8 ", "batch_size_per_gpu: 2 ", "accum_iter: 1\n", "accum_iter: 4\n    dataset_enlarge_ratio: 8000\n").Replace(recipeYAML)
+	if got := string(tree.Bytes()); got != want { // 8000: max(2000·8 // 2 images, 1)
+		t.Errorf("the copy is\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestValidationLadder(t *testing.T) {
+	_, set := priced(t, recipeYAML, 12*unit.GiB)
+	l := set.Ladder(ladder.Validation)
+	asked := l.Rungs[l.Asked].At(0)
+	if !asked.Known() || asked.Total() <= 0 {
+		t.Fatalf("validation at 256×512 is %+v", asked)
+	}
+	if len(l.Rungs) < 3 || !strings.HasPrefix(l.Rungs[1].Name, "validation in tiles") || l.Rungs[1].Cost != ladder.Metrics {
+		t.Errorf("below the whole image stand %+v", l.Rungs)
+	}
+	if last := l.Rungs[len(l.Rungs)-1]; last.Name != "no validation" || last.Cost < ladder.Recipe {
+		t.Errorf("no validation at all is no mild rung: %+v", last)
+	}
+	for _, r := range l.Rungs {
+		for _, e := range r.Edits {
+			if e.Knob == knobMicro {
+				t.Errorf("%s shrinks the training batch", r.Name)
+			}
+		}
+	}
+}
+
+// What is not known is said, and never zero.
+func TestUnknown(t *testing.T) {
+	for name, tt := range map[string]struct{ recipe, phase, says string }{
+		"a network without a formula": {strings.Replace(recipeYAML, "compact", "nobodysnet", 1), ladder.Training, "no formula"},
+		"a loss without a formula":    {strings.Replace(recipeYAML, "l1loss", "nobodysloss", 1), ladder.Training, "nobodysloss"},
+		"images that are not there":   {strings.Replace(recipeYAML, "dataroot_lq: val", "dataroot_lq: elsewhere", 1), ladder.Validation, "elsewhere"},
+		"metrics on the card":         {strings.Replace(recipeYAML, "save_img: false", "metrics_enabled: true\n  metrics: {lpips: {type: calculate_lpips}}\n  save_img: false", 1), ladder.Validation, "lpips"},
+	} {
+		_, set := priced(t, tt.recipe, 12*unit.GiB)
+		l := set.Ladder(tt.phase)
+		if e := l.Rungs[l.Asked].At(0); e.Known() || !strings.Contains(e.Unknown, tt.says) {
+			t.Errorf("%s: estimate %v, unknown %q; want it to say %q", name, e.Total(), e.Unknown, tt.says)
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	options := "class A(Struct):\n    batch_size_per_gpu: int\n    lq_size: int\n\nclass ReduxOptions(Struct):\n    name: str\n    datasets: dict[str, A]\n    network_g: dict[str, Any]\n    val: dict[str, Any]\n"
+	recipe := "name: x\nnetwork_g: {type: compact}\ndatasets:\n  train: {batch_size_per_gpu: 4, lq_size: 32, use_hflip: true}\nval: {val_enabled: false, val_batch_size: 1}\nbogus: 1\n"
+	dir := folder(t, map[string]string{"x.yml": recipe, "traiNNer/utils/redux_options.py": options}, nil)
+	j, err := recognize(t, dir, "python", "train.py", "-opt", "x.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(j.Warnings, "\n")
+	for _, want := range []string{
+		"val.val_batch_size: no version of the trainer has this key",
+		"bogus: this checkout does not know the key",
+		"datasets.train.use_hflip: this checkout does not know the key",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no warning says %q:\n%s", want, all)
+		}
+	}
+	if strings.Contains(all, "network_g.type") || strings.Contains(all, "lq_size:") {
+		t.Errorf("a key that is accepted is warned of:\n%s", all)
+	}
+}
+
+func TestDialects(t *testing.T) {
+	for name, tt := range map[string]struct {
+		file, text, dialect string
+		accumulates         bool
+	}{
+		"BasicSR": {"x.yml", "name: b\nmodel_type: SRModel\nscale: 4\ndatasets:\n  train: {gt_size: 128, batch_size_per_gpu: 16}\nnetwork_g: {type: RRDBNet, num_in_ch: 3, num_out_ch: 3}\ntrain:\n  ema_decay: 0.999\n  optim_g: {type: Adam, lr: !!float 1e-4}\n  pixel_opt: {type: L1Loss, loss_weight: 1.0}\n", "BasicSR", false},
+		"neosr":   {"x.toml", "name = \"n\"\nmodel_type = \"image\"\nscale = 4\n[datasets.train]\npatch_size = 64\nbatch_size = 8\n[network_g]\ntype = \"compact\"\n[train]\nema = 0.999\n", "neosr", true},
+	} {
+		dir := folder(t, map[string]string{tt.file: tt.text}, nil)
+		j, err := recognize(t, dir, "python", "train.py", "-opt", tt.file)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		j.Command = job.Command{Args: []string{"python", "train.py", "-opt", tt.file}, Dir: dir}
+		set, err := New().Ladders(context.Background(), j, gpu.Device{Kind: gpu.CUDA, Total: 12 * unit.GiB})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if err := set.Check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if j.Dialect != tt.dialect {
+			t.Errorf("%s is taken for %s", name, j.Dialect)
+		}
+		smaller := 0
+		for _, r := range set.Ladder(ladder.Training).Rungs[1:] {
+			if r.Values[job.MicroBatch] == j.Batch.Micro || r.Values[knobCrop] != set.Values[knobCrop] {
+				continue
+			}
+			smaller++
+			if (r.Cost < ladder.Recipe) != tt.accumulates {
+				t.Errorf("%s: %s costs %v", name, r.Name, r.Cost)
+			}
+		}
+		if smaller == 0 {
+			t.Errorf("%s: no rung has a smaller micro-batch", name)
+		}
+	}
+}
