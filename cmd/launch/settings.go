@@ -44,7 +44,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("memory", "", "with --device cpu: how much memory the job may take; the kernel enforces it")
 	f.String("reserve", "0", "how much of the card to leave free")
 	f.String("plugin", "auto", "auto, none, or the name of the plugin to ask")
-	f.Bool("as-asked", false, "start with the settings as they are, whatever is estimated; adjust after a failure")
+	f.Bool("as-asked", false, "change a phase only after it ran out of memory, whatever is estimated")
 	f.Bool("fill", false, "use more of the card where the ladder has rungs above the job as asked")
 	f.Bool("anyway", false, "run what would be refused")
 	f.Bool("tty", false, "run in a pseudo-terminal even if the output is no terminal")

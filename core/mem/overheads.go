@@ -58,9 +58,17 @@ func AllocatorSlack(e Estimate, expandable bool) Item {
 		From: "5 % of what grows: 3 to 10 % are reported for regular shapes"}
 }
 
-// HostRuntime is the interpreter and torch themselves, which count against a limit on a CPU. Debian's torch 1.13 took
-// 235 MiB of RLIMIT_DATA with one thread, 1 arena and mmap from 64 KiB on; later ones take more.
-func HostRuntime() Item {
-	return Item{Kind: Runtime, What: "Python and torch", Bytes: 256 * unit.MiB, Guess: true,
-		From: "torch 1.13, CPU, one thread: 235 MiB of RLIMIT_DATA"}
+// HostRuntime is the interpreter, torch and their libraries, which count against a limit on a CPU. torchMajor is 0 where
+// the version is not known.
+//
+// VmData after one convolution forward and backward, one thread, one arena, mmap from 64 KiB on (Debian 12, x86-64,
+// 2026-11-21): torch 1.13 (Debian's, CPU) 139 MiB; torch 2.15 (PyPI's, CUDA build) 716 MiB, and 951 MiB with what
+// traiNNer-redux imports.
+func HostRuntime(torchMajor int) Item {
+	it := Item{Kind: Runtime, What: "Python and torch", Bytes: unit.GiB, Guess: true,
+		From: "torch 2.15, CUDA build, with a trainer's imports: 951 MiB of RLIMIT_DATA"}
+	if torchMajor == 1 {
+		it.Bytes, it.From = 192*unit.MiB, "torch 1.13, CPU build: 139 MiB of RLIMIT_DATA, and a trainer's imports"
+	}
+	return it
 }

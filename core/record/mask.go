@@ -10,7 +10,7 @@ import (
 const Masked = "***"
 
 var (
-	secretName = regexp.MustCompile(`(?i)(token|secret|passw(or)?d|passwd|api_?-?key|access_?-?key|private_?-?key|credential|auth(orization)?$)`)
+	secretName = regexp.MustCompile(`(?i)secret|passw(or)?d|passphrase|(^|[-_.])(token|auth|authorization|credentials?)($|[-_.])|(api|access|private)[-_]?key`)
 	secretURL  = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://[^/\s:@]*:)[^/\s@]+@`)
 )
 

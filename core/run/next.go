@@ -68,7 +68,7 @@ func (r *Run) first() (*Plan, *Stop) {
 // after plans the attempt after one that ran out of memory in phase.
 func (r *Run) after(last *Attempt, phase string) (*Plan, *Stop) {
 	p, _ := r.choose(last)
-	if p == nil || p.Verdict() == ladder.Not && !r.Limits.Anyway {
+	if p == nil || p.Verdict() == ladder.Not && !r.Limits.Anyway && !r.Limits.AsAsked {
 		return nil, r.usedUp(&last.Plan, 0)
 	}
 	p.Why = fmt.Sprintf("%s ran out of memory in %s", last.Plan.describe(phase), phase)
@@ -177,6 +177,11 @@ func (r *Run) standOn(s int, last *Attempt) (*Plan, bool) {
 					q.From++
 				}
 			}
+		}
+		if r.Limits.AsAsked && !r.measured(l.Phase) { // nothing is changed on an estimate
+			e := l.Rungs[l.Asked].At(s)
+			picks[l.Phase] = ladder.Pick{Rung: l.Asked, Estimate: e, Verdict: ladder.Judge(e, r.room())}
+			continue
 		}
 		pick, ok := l.Fit(q)
 		if !ok {

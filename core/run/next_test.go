@@ -293,3 +293,17 @@ func TestCarry(t *testing.T) {
 		t.Errorf("launch's own trouble came back as %v", err)
 	}
 }
+
+// As asked means that nothing is changed on an estimate: a phase is adjusted after it failed, and no other with it.
+func TestAsAskedChangesOnlyWhatFailed(t *testing.T) {
+	at := func(n unit.Bytes) mem.Estimate { return sure(g, n*g, 0) }
+	r := sr(training(at), validation(at)) // both far too large
+	r.Limits.AsAsked = true
+	for i, want := range []string{"as asked, as asked", "8 × 2, as asked", "8 × 2, tiles of 64"} {
+		p, stop := r.Next()
+		if stop != nil || names(p) != want {
+			t.Fatalf("attempt %d is %v (%+v), want %q", i+1, p, stop, want)
+		}
+		r.Attempts = append(r.Attempts, Attempt{*p, oomIn([]string{ladder.Training, ladder.Validation, ladder.Validation}[i], 0, 0)})
+	}
+}

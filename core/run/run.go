@@ -129,7 +129,7 @@ type Beyond struct {
 // Limits are how far a run may go: the user's word.
 type Limits struct {
 	Allow   ladder.Cost `json:"allow"`
-	AsAsked bool        `json:"as_asked,omitempty"` // the first attempt is the job as asked, whatever is estimated
+	AsAsked bool        `json:"as_asked,omitempty"` // a phase is changed only after it ran out of memory, whatever is estimated
 	Fill    bool        `json:"fill,omitempty"`     // start from the top of the ladder
 	Anyway  bool        `json:"anyway,omitempty"`   // run what would be refused
 }

@@ -85,7 +85,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 func unconfirmed(plan *run.Plan, settings map[string]string) (out []string) {
 	for _, e := range plan.Edits {
 		switch seen, ok := settings[e.Knob]; {
-		case ok && seen != e.To:
+		case ok && strings.ReplaceAll(seen, ",", "") != e.To: // programs group digits
 			out = append(out, fmt.Sprintf("%s = %s (it says %s)", e.Knob, e.To, seen))
 		case !ok && e.Knob != "resume":
 			out = append(out, fmt.Sprintf("%s = %s", e.Knob, e.To))

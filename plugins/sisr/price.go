@@ -128,7 +128,8 @@ func (b *builder) queueItem(v variant) mem.Item {
 // around adds what no forward asks for: the context and the libraries' workspace on a card, the interpreter on a CPU.
 func (b *builder) around(e mem.Estimate, s setting, validation bool) mem.Estimate {
 	if b.device.Kind == gpu.CPU {
-		e.Add(mem.HostRuntime())
+		major, _, _ := b.torch()
+		e.Add(mem.HostRuntime(major))
 		return e
 	}
 	e.Add(mem.AllocatorSlack(e, s.expandable), mem.BLASWorkspace(b.device.Capability), mem.CUDAContext(b.device.Name, b.device.Total))

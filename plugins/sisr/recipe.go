@@ -58,9 +58,6 @@ func readRecipe(path string, text []byte) (*recipe, []string, error) {
 		return nil, nil, err
 	}
 	r := &recipe{tree: tree, path: path, root: tree.Root()}
-	if r.root.Kind() != config.Map {
-		return nil, nil, fmt.Errorf("%s holds %v where a recipe has settings by name", path, r.root.Kind())
-	}
 	r.dialect = tell(r.root, path)
 	if !r.root.Get("network_g").Exists() && !r.root.Get("datasets").Exists() {
 		return nil, nil, errOtherRecipe

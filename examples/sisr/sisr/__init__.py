@@ -1,0 +1,1 @@
+"""A small super-resolution trainer that behaves like traiNNer-redux from the outside."""
