@@ -51,10 +51,10 @@ const slackShare = 0.05
 // page of each pool.
 func AllocatorSlack(e Estimate, expandable bool) Item {
 	if expandable {
-		return Item{Kind: Slack, What: "caching allocator", Bytes: 40 * unit.MiB, Guess: true,
+		return Item{Kind: Slack, What: string(Slack), Bytes: 40 * unit.MiB, Guess: true,
 			From: "expandable segments: a page of 20 MiB or 2 MiB a pool and stream"}
 	}
-	return Item{Kind: Slack, What: "caching allocator", Bytes: unit.Bytes(slackShare * float64(e.Growing())), Guess: true,
+	return Item{Kind: Slack, What: string(Slack), Bytes: unit.Bytes(slackShare * float64(e.Growing())), Guess: true,
 		From: "5 % of what grows: 3 to 10 % are reported for regular shapes"}
 }
 

@@ -132,6 +132,9 @@ func (b *builder) around(e mem.Estimate, s setting, validation bool) mem.Estimat
 		e.Add(mem.HostRuntime(major))
 		return e
 	}
+	if validation {
+		e.Add(arch.Workspace(b.net, e)...)
+	}
 	e.Add(mem.AllocatorSlack(e, s.expandable), mem.BLASWorkspace(b.device.Capability), mem.CUDAContext(b.device.Name, b.device.Total))
 	return e
 }

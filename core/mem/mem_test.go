@@ -1,0 +1,60 @@
+package mem
+
+import (
+	"testing"
+
+	"github.com/launch-ml/launch/core/unit"
+)
+
+func TestEstimate(t *testing.T) {
+	var e Estimate
+	e.Add(
+		Item{Kind: Parameters, Bytes: 100}, Item{Kind: Saved, Bytes: 1000}, Item{Kind: Transients, Bytes: 50, Guess: true},
+		Item{Kind: Workspace, Bytes: 30, Guess: true}, Item{Kind: Context, Bytes: 7, Guess: true}, Item{Kind: Buffers}, // nothing: no line
+	)
+	if len(e.Items) != 5 {
+		t.Errorf("%d lines, want 5: a line of nothing is none", len(e.Items))
+	}
+	for name, tt := range map[string]struct{ got, want unit.Bytes }{
+		"total": {e.Total(), 1187}, "certain": {e.Certain(), 1100}, "growing": {e.Growing(), 1080},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%s is %d, want %d", name, tt.got, tt.want)
+		}
+	}
+}
+
+// The running maxima are enough to say, for any room, which request fails first.
+func TestFirstFailing(t *testing.T) {
+	var e Estimate
+	for _, n := range []unit.Bytes{10, 128, 64, 128, 256, 20} {
+		e.Largest(Alloc{Bytes: n, What: n.String()})
+	}
+	if len(e.Allocs) != 3 {
+		t.Errorf("kept %v, want the running maxima 10, 128, 256", e.Allocs)
+	}
+	for room, want := range map[unit.Bytes]unit.Bytes{5: 10, 10: 128, 127: 128, 128: 256} {
+		if f := e.FirstFailing(room); f == nil || f.Bytes != want {
+			t.Errorf("in a room of %d fails %v, want %d", room, f, want)
+		}
+	}
+	if f := e.FirstFailing(256); f != nil {
+		t.Errorf("in a room of 256 fails %v", f)
+	}
+}
+
+// The order of size that the sources give: nothing of this is measured here.
+func TestOverheads(t *testing.T) {
+	small, large, hopper := CUDAContext("NVIDIA GeForce RTX 3060", 12*unit.GiB), CUDAContext("Tesla V100", 32*unit.GiB), CUDAContext("NVIDIA H100 PCIe", 80*unit.GiB)
+	if !(small.Bytes < large.Bytes && large.Bytes < hopper.Bytes) || !small.Guess {
+		t.Errorf("contexts: %v, %v, %v", small.Bytes, large.Bytes, hopper.Bytes)
+	}
+	for capability, want := range map[string]unit.Bytes{"": 8519680, "8.6": 8519680, "9.0": 32 * unit.MiB, "12.0": 32 * unit.MiB} {
+		if got := BLASWorkspace(capability).Bytes; got != want {
+			t.Errorf("cuBLAS at capability %q: %v, want %v", capability, got, want)
+		}
+	}
+	if HostRuntime(1).Bytes >= HostRuntime(2).Bytes {
+		t.Error("torch 1 takes no less than torch 2")
+	}
+}
