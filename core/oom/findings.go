@@ -1,0 +1,380 @@
+package oom
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/launch-ml/launch/core/job"
+)
+
+// A finding is one line that a rule, or a sign of the plugin, has a meaning for.
+type finding struct {
+	rule   rule
+	name   string // the exception's, where the line has one
+	x      *excerpt
+	rows   []row
+	at     int
+	stream string
+	order  int
+	phase  string // the plugin's word for the phase
+	traced bool   // frames stand right above it
+	fatal  bool   // the program, or the step, ended here
+	alive  bool   // the program went on, by what it printed after
+	Numbers
+}
+
+func (f *finding) memory() bool { return f.rule.kind != NoMemory }
+
+// head finds an exception's name before a message: "RuntimeError: ", "torch.OutOfMemoryError: ", "Exception: ".
+var head = rx(`(?:^|[\s:|(\[>"])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure)|` +
+	`OutOfResources|Exception))(?:\([^)]{0,80}\))?:(?:\s|$)`)
+
+// A value in a dictionary, an argument or a literal: somebody reports or quotes the message.
+var quotes = rx(`(?:[:=(\[{,]\s*|\b[bfr])["'](?:[^"']{0,60})$`)
+
+// logged is a record of a logger, which is written by a program that goes on.
+var logged = rx(`(?i)^(?:[\[(|<]?\s*[\d/:.,TZ -]{8,40}[\])|>]?\W{0,4}.{0,60}?)?[\[(|<* ]{0,3}\b(?:debug|info|` +
+	`warn(?:ing)?|error)\b\s?[\])|>:*]|^\s*Warning:|^\|? ?WARNING|\bskipp(?:ed|ing)\b`)
+
+// harness is a test runner's summary: the suite went on.
+var harness = rx(`(?i)\b\d+ (?:asserts in )?\d* ?tests?\b.*(?:failures?|errors?|failed)|=+ .*\d+ (?:failed|passed)`)
+
+// recovered says that the program goes on. It is looked for beside a message, not in prose.
+var recovered = rx(`(?i)attempting to recover|skipping (?:this |the )?(?:update|batch|step|sample|iteration)|` +
+	`\bretry(?:ing)?\b.{0,40}\b(?:batch|iteration|step|with)|recover(?:y|ed) success|` +
+	`trying (?:a )?(?:smaller )?batch size|` +
+	`(?:reducing|decreasing|halving|lowering|decreased) .{0,30}(?:batch|crop|size|tile)|(?:falling back|fall back|` +
+	`switching) to|using CPU\b|continuing\b`)
+
+// findings reads an excerpt.
+func (d *Detector) findings(x *excerpt) []finding {
+	rs := rows(x.lines)
+	counted := counts(rs)
+	var out []finding
+	for _, i := range d.triggers(x, rs) {
+		f, ok := finding{}, false
+		if e, sign := x.signs[rs[i].number]; sign {
+			if f, ok = signFinding(e); ok {
+				f.at, f.name, f.traced = i, head1(rs[i].body), tracedAbove(rs, i)
+				f.Numbers = readNumbers(messageAt(rs, i))
+			}
+		}
+		if !ok {
+			f, ok = read(rs, i)
+		}
+		if ok {
+			f.x, f.rows, f.stream = x, rs, x.stream
+			out = append(out, f)
+		}
+	}
+	for i := range out {
+		out[i].alive = out[i].memory() && out[i].survivedAfter(out[i:], counted)
+	}
+	return out
+}
+
+// maxFindings bounds the work on a program that prints nothing but errors.
+const maxFindings = 96
+
+// triggers returns the rows that may matter: of too many the first, which tell the root, and the last, which tell the end.
+func (d *Detector) triggers(x *excerpt, rs []row) []int {
+	var memory, failure []int
+	for i := min(x.first, len(rs)); i < len(rs); i++ {
+		_, sign := x.signs[rs[i].number]
+		marks := uint64(0)
+		if !rs[i].source {
+			marks = d.words.scan([]byte(rs[i].body))
+		}
+		switch {
+		case sign || marks&markMemory != 0:
+			memory = append(memory, i)
+		case marks&markFailure != 0:
+			failure = append(failure, i)
+		}
+	}
+	out := append(ends(memory), ends(failure)...)
+	slices.Sort(out)
+	return out
+}
+
+func ends(at []int) []int {
+	if len(at) > maxFindings {
+		return slices.Delete(at, maxFindings/2, len(at)-maxFindings/2)
+	}
+	return at
+}
+
+// counts reads the progress that the rows show, once for all findings.
+func counts(rs []row) []counted {
+	var out []counted
+	bytes := 0
+	for i, r := range rs {
+		bytes += len(r.text) + 1
+		if p, ok := progressOf(r.body); ok {
+			out = append(out, counted{p, i, bytes})
+		}
+	}
+	return out
+}
+
+// A counted is a progress in a row, and how many bytes there are up to the end of that row.
+type counted struct {
+	progress
+	row, bytes int
+}
+
+// signFinding is what the plugin's words mean.
+func signFinding(e Event) (finding, bool) {
+	switch e.Kind {
+	case job.OutOfMemory:
+		return finding{rule: rule{kind: GPUUnspecified, weight: sure, nature: spoken, cause: "out of memory"},
+			phase: e.Phase, fatal: true}, true
+	case job.Survived:
+		return finding{rule: rule{kind: GPUUnspecified, weight: probable, nature: survived, cause: "out of memory"},
+			phase: e.Phase}, true
+	}
+	return finding{}, false
+}
+
+// read applies the rules to one line. A message that is wrapped within the very words of its rule is found by joining the
+// next line, with a space and without.
+func read(rs []row, i int) (finding, bool) {
+	body := strings.TrimSpace(rs[i].body)
+	f, _, ok := readText(rs, i, body)
+	if ok && f.rule.name != "exception" || i+1 >= len(rs) {
+		return f, ok
+	}
+	next := strings.TrimSpace(rs[i+1].body)
+	for _, joined := range []string{body + " " + next, body + next} {
+		g, start, found := readText(rs, i, joined)
+		if found && g.memory() && g.rule.nature != survived && start < len(body) {
+			return g, true
+		}
+	}
+	return f, ok
+}
+
+// code is a line of Python, as a traceback or a listing shows it.
+var code = rx(`^(?:except|raise|if|elif|assert|return|with|print)\b[ (]`)
+
+// mention is a message between quotation marks, without what would make it one that was printed.
+var mention = rx("[\"'\x60][\\w ]{0,24}(?:out of memory|OutOfMemoryError|ALLOC_FAILED)\\.?[\"'\x60]")
+
+// readText applies the rules to the text that begins at a row, and returns where the match begins.
+func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
+	if code.MatchString(text) {
+		return finding{}, 0, false
+	}
+	for _, r := range rules {
+		m := r.re.FindStringIndex(text)
+		if m == nil {
+			continue
+		}
+		f = finding{rule: r, at: i}
+		before := text[:m[0]]
+		if r.kind != NoMemory && mention.MatchString(text) &&
+			!strings.Contains(text, "Cuda failure") { // NCCL quotes the error
+			return finding{}, 0, false
+		}
+		f.name = head1(text)
+		if h := head.FindStringIndex(text); h != nil && h[0] < m[0] {
+			before = text[:h[0]]
+		}
+		f.traced = tracedAbove(rs, i)
+		if r.kind != NoMemory {
+			f.Numbers = readNumbers(messageAt(rs, i))
+		}
+		quoted := quotes.MatchString(before)
+		if quoted && (f.count() == 0 || strings.Contains(before, "raise ")) {
+			return finding{}, 0, false // source, configuration or documentation
+		}
+		told := quoted || f.name == "" && !f.traced && logged.MatchString(text)
+		switch r.nature {
+		case survived:
+		case spoken, consequence:
+			f.fatal = !told || r.weight == sure && r.kind != GPUUnspecified
+		case raised:
+			f.fatal = !quoted && (f.name != "" || f.traced)
+			if !f.fatal && !f.said(text, before) {
+				return finding{}, 0, false
+			}
+		}
+		if f.fatal && harnessAbove(rs, i) && !f.traced {
+			f.fatal = false
+		}
+		return f, m[0], true
+	}
+	return finding{}, 0, false
+}
+
+// said tells a message that a program printed from one that a text talks about: it has numbers, or it is all that its line
+// says.
+func (f *finding) said(text, before string) bool {
+	if f.count() > 0 {
+		return true
+	}
+	before = strings.TrimSpace(before)
+	return f.memory() && len(text) < 120 && (before == "" || strings.ContainsRune(":]|>-!", rune(before[len(before)-1])))
+}
+
+// head1 returns the last name of an exception before a message.
+func head1(text string) string {
+	if m := exceptionLine.FindStringSubmatch(text); m != nil {
+		return m[1]
+	}
+	all := head.FindAllStringSubmatch(text, 4)
+	if len(all) == 0 {
+		return ""
+	}
+	return all[0][1]
+}
+
+// tracedAbove says whether frames of a traceback stand right above a line, of the same rank if ranks are known.
+func tracedAbove(rs []row, at int) bool {
+	for i, seen := at-1, 0; i >= 0 && seen < 5 && i > at-40; i-- {
+		r := rs[i]
+		if strings.TrimSpace(r.body) == "" || r.rank != rs[at].rank && r.rank != "" {
+			continue
+		}
+		if seen++; r.boxed || len(frames(rs, i, i+1, "")) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func harnessAbove(rs []row, at int) bool {
+	for i := max(0, at-8); i < at; i++ {
+		if harness.MatchString(rs[i].body) {
+			return true
+		}
+	}
+	return false
+}
+
+var another = rx(`out of memory\. ?Tried|OutOfMemoryError: `)
+
+// messageAt returns the squeezed text of the message that begins at a row: its own rank's lines, up to the next message.
+func messageAt(rs []row, at int) string {
+	own := []row{rs[at]}
+	for i := at + 1; i < len(rs) && len(own) < messageLines; i++ {
+		r := rs[i]
+		if r.rank != rs[at].rank && r.rank != "" {
+			continue
+		}
+		if another.MatchString(r.body) && len(own) > 2 || strings.Contains(r.body, "Traceback (most") {
+			break
+		}
+		own = append(own, r)
+	}
+	s := squeeze(own)
+	// of two messages in one text, as ranks interleave, the one with all its numbers is read
+	parts := strings.Split(s, "outofmemory.")
+	best, most := s, -1
+	for i, p := range parts {
+		if n := readNumbers(p); (i > 0 || len(parts) == 1) && n.count() > most {
+			best, most = p, n.count()
+		}
+	}
+	return best
+}
+
+// survivedAfter says whether the program went on after this finding.
+func (f *finding) survivedAfter(later []finding, counts []counted) bool {
+	if f.rule.nature == survived {
+		return true
+	}
+	if f.rule.kind == HostOOM || f.rule.kind == SharedMemory {
+		return false // the process that said so is not the one that died
+	}
+	for i := max(f.at-2, 0); i < min(f.at+9, len(f.rows)); i++ {
+		if i != f.at && f.rows[i].rank == f.rows[f.at].rank && len(f.rows[i].body) < 300 &&
+			recovered.MatchString(f.rows[i].body) {
+			return true
+		}
+	}
+	for _, g := range later {
+		if g.rule.nature == survived && g.at > f.at && g.at < f.at+40 {
+			return true
+		}
+	}
+	return f.progressed(counts)
+}
+
+// stdoutBlock is the size of CPython's buffer for an output that is no terminal (io.DEFAULT_BUFFER_SIZE): when a program
+// dies, up to so much of what it had printed before is written after its traceback.
+const stdoutBlock = 8 << 10
+
+// progressed says whether training went on: counters moved beyond where they stood. After an exception that nobody seems
+// to have caught, lines that may have waited in a buffer do not count.
+func (f *finding) progressed(counts []counted) bool {
+	highest := map[bool]int64{}
+	for _, c := range counts {
+		if c.row < f.at {
+			highest[c.bar] = max(highest[c.bar], c.n)
+		}
+	}
+	moved, rising := 0, 0
+	last := map[bool]int64{}
+	look := func(p progress, bytes int) {
+		waiting := f.traced && !p.live && bytes < stdoutBlock
+		if waiting {
+			return
+		}
+		h, known := highest[p.bar]
+		if known && p.n > max(h, last[p.bar]) || !known && !f.traced && p.n > last[p.bar] {
+			moved++
+		}
+		if p.n > last[p.bar] && bytes >= stdoutBlock {
+			rising++
+		}
+		last[p.bar] = max(last[p.bar], p.n)
+	}
+	here := 0
+	for _, r := range f.rows[:f.at+1] {
+		here += len(r.text) + 1
+	}
+	for _, c := range counts {
+		if c.row > f.at {
+			look(c.progress, c.bytes-here)
+		}
+	}
+	for _, p := range f.x.after {
+		look(p, stdoutBlock)
+	}
+	return moved >= 2 || rising >= 5
+}
+
+// A progress is a counter that a training loop printed.
+type progress struct {
+	bar  bool // of a progress bar, which is written to standard error at once
+	live bool // not held in a buffer
+	n    int64
+}
+
+var (
+	barCount = rx(`\b([\d,]+)/[\d,]+ \[\d+:\d\d`)
+	logCount = rx(`(?i)\b(?:epoch|iter|iteration|step|global_step|batch|it|update)s?\b["']?[\s:=\[#(]{0,4}([\d,]+)`)
+	logStats = rx(`(?i)loss|\blr\b|acc|psnr|it/s|s/it|\beta\b|ppl|reward|grad|samples/s|tokens/s`)
+	stamped  = rx(`\b\d\d:\d\d:\d\d`)
+)
+
+func progressOf(text string) (progress, bool) {
+	if len(text) > 600 {
+		text = text[:600]
+	}
+	if m := barCount.FindStringSubmatch(text); m != nil {
+		n, err := strconv.ParseInt(digits(m[1]), 10, 64)
+		return progress{true, true, n}, err == nil
+	}
+	if !logStats.MatchString(text) {
+		return progress{}, false
+	}
+	m := logCount.FindStringSubmatch(text)
+	if m == nil {
+		return progress{}, false
+	}
+	n, err := strconv.ParseInt(digits(m[1]), 10, 64)
+	return progress{false, stamped.MatchString(text), n}, err == nil
+}

@@ -1,0 +1,118 @@
+package oom
+
+import (
+	"fmt"
+
+	"github.com/launch-ml/launch/core/job"
+)
+
+// An Ending is how a run of a program ended, once its output, its exit and its signs were weighed.
+type Ending string
+
+const (
+	Succeeded   Ending = "succeeded"
+	Failed      Ending = "failed"
+	OutOfMemory Ending = "out of memory"
+	Interrupted Ending = "interrupted"
+)
+
+// A Verdict is the ending of one attempt.
+type Verdict struct {
+	Ending Ending
+	Report Report
+	Cause  string // one line for a person; empty after a success
+	// Retry says that another attempt with less memory may help; Why says why, or why not.
+	Retry bool
+	Why   string
+	// Lied says that the program exited 0 though it failed.
+	Lied bool
+}
+
+const (
+	sigint  = 2
+	sigkill = 9
+	sigterm = 15
+)
+
+// Judge reports on what was read, and weighs it. It is asked for when the output has been read to its end.
+func (d *Detector) Judge(exit Exit, signs job.Signs) Verdict {
+	return d.Report(exit).Judge(exit, signs, d.State())
+}
+
+// Judge weighs a report with the exit and the signs. Its order is the rule:
+//
+//  1. Who was asked to stop, and did, was interrupted.
+//  2. A success is an exit of 0, or one that the plugin knows for a success, that no sign denies; where success has a
+//     sign it must have come. What was printed on the way is no matter.
+//  3. Of what failed, memory is the cause if the program ended on it. What it met and outlived proves nothing.
+//  4. A kill that nobody explains is an out-of-memory only if the kernel's counters say so: it may be anybody's.
+func (r Report) Judge(exit Exit, signs job.Signs, state State) Verdict {
+	v := Verdict{Report: r, Cause: r.Cause}
+	fine := exit.fine(signs.Codes)
+	failed := exit.Known && !(fine && state.fine(signs.MustSucceed)) ||
+		!exit.Known && !state.Succeeded && (r.Fatal || state.Failed)
+	switch {
+	case exit.interrupted(signs.Codes), state.Interrupted, failed && r.NotMemory == "interrupted":
+		v.Ending, v.Why = Interrupted, "whoever stopped it wanted it stopped"
+		v.Cause = "interrupted by the user"
+		return v
+	case !failed:
+		v.Ending, v.Cause, v.Why = Succeeded, "", "nothing says that it failed"
+		return v
+	}
+	v.Lied = exit.Known && fine
+	switch {
+	case r.OOM && r.Fatal && r.Confidence != Weak:
+		v.Ending = OutOfMemory
+	case exit.OOMKills > 0 && (exit.Signal == sigkill || exit.Code == 128+sigkill || r.Confidence == Weak || r.Cause == ""):
+		v.Ending = OutOfMemory
+		v.Report.OOM, v.Report.Fatal, v.Report.Kind, v.Report.Confidence = true, true, HostOOM, Certain
+		v.Cause = "killed by the kernel for want of host memory, by its own count"
+		v.Report.Cause = v.Cause
+	default:
+		v.Ending = Failed
+		if v.Cause == "" || r.OOM {
+			v.Cause = how(exit, signs, v.Lied)
+		}
+	}
+	v.Retry, v.Why = v.retry()
+	return v
+}
+
+// retry says whether an attempt with less memory may help.
+func (v Verdict) retry() (bool, string) {
+	r := v.Report
+	switch {
+	case v.Ending != OutOfMemory && r.NotMemory == "":
+		return false, "nothing shows that memory ran out"
+	case v.Ending != OutOfMemory:
+		return false, "not a matter of memory"
+	case r.Kind == HostOOM || r.Kind == CPUAlloc:
+		return true, "less host memory may be used"
+	case r.Kind == SharedMemory:
+		return true, "fewer workers use less shared memory"
+	case r.Kind == GPUContention:
+		return true, "the room is smaller than it was: others hold a part of the card"
+	}
+	return true, "a rung that needs less may fit"
+}
+
+// how says how a program ended, where its output does not say why.
+func how(exit Exit, signs job.Signs, lied bool) string {
+	switch {
+	case lied:
+		return fmt.Sprintf("it exited %d, but what it says itself is no success", exit.Code)
+	case exit.Signal == sigkill:
+		return "killed by SIGKILL, by whom is not known: the kernel for want of host memory, or somebody's kill -9"
+	case exit.Signal == sigterm:
+		return "terminated by SIGTERM"
+	case exit.Signal != 0:
+		return fmt.Sprintf("killed by signal %d", exit.Signal)
+	case !exit.Known:
+		return "it did not succeed, and does not say why"
+	}
+	if s := signs.Codes[exit.Code]; s != "" {
+		return s
+	}
+	return fmt.Sprintf("it exited %d and does not say why", exit.Code)
+}

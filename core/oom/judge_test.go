@@ -1,0 +1,95 @@
+package oom
+
+import (
+	"testing"
+
+	"github.com/launch-ml/launch/core/job"
+)
+
+const message = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 11.63 GiB of which " +
+	"1.00 GiB is free. Including non-PyTorch memory, this process has 10.51 GiB memory in use. Of the allocated memory 9.90 GiB is " +
+	"allocated by PyTorch, and 240.00 MiB is reserved by PyTorch but unallocated.\n"
+
+const validationTrace = "Traceback (most recent call last):\n  File \"train.py\", line 441, in train_pipeline\n" +
+	"  File \"models/sr_model.py\", line 907, in nondist_validation\n  File \"models/arch.py\", line 436, in forward\n"
+
+func TestJudge(t *testing.T) {
+	none := job.Signs{}
+	interruptedCode := job.Signs{Codes: map[int]string{42: "interrupted"}}
+	for _, tt := range []struct {
+		name   string
+		signs  job.Signs
+		output string
+		exit   Exit
+		want   Ending
+		retry  bool
+		kind   Kind
+		stage  string
+	}{
+		{"success", none, "step 1 loss 1\n", Exited(0), Succeeded, false, NoMemory, "unknown"},
+		{"it prints the message and succeeds", none, message, Exited(0), Succeeded, false, GPUCapacity, "unknown"},
+		{"it logs a traceback and succeeds", none, traceback + message, Exited(0), Succeeded, false, GPUCapacity, "training"},
+		{"out of memory", none, traceback + message, Exited(1), OutOfMemory, true, GPUCapacity, "training"},
+		{"caught, and then exit 1", none, "error: " + message, Exited(1), OutOfMemory, true, GPUCapacity, "unknown"},
+		{"another exception", none, traceback + "KeyError: 'x'\n", Exited(1), Failed, false, NoMemory, "training"},
+		{"no word", none, "", Exited(3), Failed, false, NoMemory, "unknown"},
+		{"Ctrl-C", none, traceback + "KeyboardInterrupt\n", Killed(2), Interrupted, false, NoMemory, "training"},
+		{"Ctrl-C, exit 130", none, "", Exited(130), Interrupted, false, NoMemory, "unknown"},
+		{"asked, and exit 0", none, "", Exit{Known: true, Asked: true}, Interrupted, false, NoMemory, "unknown"},
+		{"a plugin's code", interruptedCode, "", Exited(42), Interrupted, false, NoMemory, "unknown"},
+		{"SIGTERM", none, "", Killed(15), Failed, false, NoMemory, "unknown"},
+		{"kill -9 by anybody", none, "step 1 loss 1\n", Killed(9), Failed, false, NoMemory, "unknown"},
+		{"kill -9, bash says so", none, "bash: line 1: 77 Killed python\n", Exited(137), Failed, false, HostOOM, "unknown"},
+		{"kill -9 by the kernel", none, "", Exit{Known: true, Signal: 9, OOMKills: 1}, OutOfMemory, true, HostOOM, "unknown"},
+		{"DDP: the launcher dies of it", none, traceback + message, Killed(9), OutOfMemory, true, GPUCapacity, "training"},
+		{"full disk", none, traceback + "OSError: [Errno 28] No space left on device\n", Exited(1), Failed, false, NoMemory, "training"},
+
+		{"it exits 0 after a replaced message", trainer, trainingLog + "ERROR: Ran out of VRAM during training.\nINFO: Training stopped.\n",
+			Exited(0), OutOfMemory, true, GPUUnspecified, "training"},
+		{"it exits 0 after a raw one in validation", trainer, trainingLog + validationTrace + message + "INFO: Training stopped.\n",
+			Exited(0), OutOfMemory, true, GPUCapacity, "validation"},
+		{"it exits 0 and never says that it succeeded", trainer, trainingLog, Exited(0), Failed, false, NoMemory, "unknown"},
+		{"it exits 0 and succeeded", trainer, trainingLog + "INFO: End of training. Time consumed: 1\n", Exited(0), Succeeded, false, NoMemory, "unknown"},
+		{"it recovered by itself, and succeeded", trainer, trainingLog + "ERROR: Ran out of VRAM during training.\nINFO: OOM Recovery successful.\n" +
+			"INFO: End of training.\n", Exited(0), Succeeded, false, GPUUnspecified, ""},
+		{"the final validation fails", trainer, trainingLog + "INFO: End of training.\n" + validationTrace + message, Exited(1), OutOfMemory, true,
+			GPUCapacity, "validation"},
+		{"the user stops it, and it exits 0", trainer, trainingLog + "INFO: User interrupted. Preparing to save state...\nINFO: Training stopped.\n",
+			Exited(0), Interrupted, false, NoMemory, "unknown"},
+		{"NaN, and exit 0", trainer, trainingLog + "ValueError: NaN/Inf found in loss\nINFO: Training stopped.\n", Exited(0), Failed, false, NoMemory, "training"},
+		{"a file that ends well", trainer, trainingLog + "INFO: End of training.\n", Exit{}, Succeeded, false, NoMemory, "unknown"},
+		{"a file that ends badly", none, traceback + message, Exit{}, OutOfMemory, true, GPUCapacity, "training"},
+		{"a file that ends in the middle", none, "step 1 loss 1\n", Exit{}, Succeeded, false, NoMemory, "unknown"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDetector(t, tt.signs)
+			write(t, d, Terminal, tt.output)
+			v := d.Judge(tt.exit, tt.signs)
+			if v.Ending != tt.want || v.Retry != tt.retry || v.Report.Kind != tt.kind || tt.stage != "" && v.Report.Stage != tt.stage {
+				t.Errorf("judged %q, retry %v, %s in %q; want %q, %v, %s in %q\ncause: %s; why: %s", v.Ending, v.Retry, v.Report.Kind,
+					v.Report.Stage, tt.want, tt.retry, tt.kind, tt.stage, v.Cause, v.Why)
+			}
+			if v.Ending != Succeeded && (v.Cause == "" || v.Why == "") {
+				t.Errorf("no cause %q or no reason %q", v.Cause, v.Why)
+			}
+			if tt.exit.Known && v.Ending == Succeeded && v.Report.Fatal {
+				t.Error("it succeeded, and the report is fatal")
+			}
+			if v.Ending == OutOfMemory && !v.Report.OOM {
+				t.Error("out of memory, says the ending, and not the report")
+			}
+		})
+	}
+}
+
+// TestLateEcho: what a dying program's buffer holds does not make it alive, whichever stream it comes on.
+func TestLateEcho(t *testing.T) {
+	d := newDetector(t, job.Signs{})
+	write(t, d, Stderr, traceback+message)
+	for i := range 50 {
+		write(t, d, Stdout, "step "+string(rune('0'+i%10))+" loss 0.5\n")
+	}
+	if v := d.Judge(Exited(1), job.Signs{}); v.Ending != OutOfMemory {
+		t.Errorf("judged %v: %s", v.Ending, v.Cause)
+	}
+}

@@ -1,0 +1,82 @@
+package oom
+
+import "github.com/launch-ml/launch/core/unit"
+
+// gpuKind says why a GPU's allocator refused, from its numbers alone. The order is the rule:
+//
+//  1. more was asked for than the card has, or the numbers cannot be true: capacity
+//  2. a limit on this process was reached while the card had room: fragmentation if what is reserved would have served,
+//     else capacity, marked as a limit
+//  3. others hold more than a tenth of the card and more than 1 GiB: contention
+//  4. what is reserved and unallocated would have served, and is a twentieth of the card or more: fragmentation. The
+//     allocator has given back all whole blocks before it prints, so this is external fragmentation by definition
+//  5. else capacity
+//
+// The thresholds were set on collected logs, where tiny requests on a full card are the rule: there freeing the
+// fragments would have bought a step or two.
+func gpuKind(n *Numbers) (kind Kind, limit bool) {
+	if n.Requested == nil {
+		return GPUUnspecified, false
+	}
+	if n.Capacity == nil {
+		if n.Allowed != nil && n.Allocated != nil {
+			return GPUCapacity, true // MPS: the high-water mark
+		}
+		return GPUUnspecified, false
+	}
+	requested, capacity := *n.Requested, *n.Capacity
+	allocated, reserved := value(n.Allocated), value(n.Reserved)
+	free := value(n.Free)
+	unallocated := max(0, reserved-allocated)
+	served := n.Reserved != nil && unallocated >= requested && unallocated*20 >= capacity
+	switch {
+	case requested > capacity || allocated > capacity+capacity/50:
+		return GPUCapacity, false
+	case n.Allowed != nil && n.Free != nil && free >= requested:
+		if served {
+			return GPUFragmentation, true
+		}
+		return GPUCapacity, true
+	case n.Allocated == nil && n.Reserved == nil && n.ProcessInUse == nil:
+		if n.Free == nil || free >= requested {
+			return GPUUnspecified, false // refused with room, and nothing says why
+		}
+		return GPUCapacity, false
+	case n.Free != nil && n.others() > max(capacity/10, unit.GiB):
+		return GPUContention, false
+	case served:
+		return GPUFragmentation, false
+	}
+	return GPUCapacity, n.Allowed != nil && value(n.Allowed)-reserved < requested
+}
+
+// own is what this process holds of the card, as well as can be known.
+func (n *Numbers) own() unit.Bytes {
+	if n.ProcessInUse != nil {
+		return *n.ProcessInUse
+	}
+	reserved := max(value(n.Reserved), value(n.Allocated))
+	// In a container NVML's pids are the host's, so our own process is listed as "Process N"; it is the one that holds
+	// what we reserved and a CUDA context.
+	for _, p := range n.Others {
+		if p.Bytes >= reserved && p.Bytes <= reserved+4*unit.GiB {
+			return p.Bytes
+		}
+	}
+	return reserved + min(unit.GiB, value(n.Capacity)*6/100)
+}
+
+// others is what other processes hold; never negative.
+func (n *Numbers) others() unit.Bytes {
+	if n.Capacity == nil || n.Free == nil {
+		return 0
+	}
+	return max(0, *n.Capacity-*n.Free-n.own())
+}
+
+func value(p *unit.Bytes) unit.Bytes {
+	if p == nil {
+		return 0
+	}
+	return *p
+}

@@ -1,0 +1,89 @@
+package oom
+
+// A literals searches a line for many words in one pass, ASCII case ignored: the automaton of Aho and Corasick (1975),
+// flattened over byte classes. It costs about a nanosecond a byte, so that regexps run only on lines that may matter.
+type literals struct {
+	class [256]uint8
+	width int
+	next  []uint16 // state*width + class
+	out   []uint64 // state: the marks of the words that end there
+}
+
+// newLiterals builds the automaton of words, each with its marks.
+func newLiterals(words map[string]uint64) *literals {
+	l := &literals{width: 1}
+	for w := range words {
+		for i := range len(w) {
+			b := lower(w[i])
+			if l.class[b] == 0 {
+				l.class[b] = uint8(l.width)
+				l.width++
+			}
+		}
+	}
+	for b := 'A'; b <= 'Z'; b++ {
+		l.class[b] = l.class[b+'a'-'A']
+	}
+	state := func() uint16 {
+		l.next = append(l.next, make([]uint16, l.width)...)
+		l.out = append(l.out, 0)
+		return uint16(len(l.out) - 1)
+	}
+	state() // the root, to which a missing edge leads
+	for w, marks := range words {
+		s := uint16(0)
+		for i := range len(w) {
+			at := int(s)*l.width + int(l.class[lower(w[i])])
+			if l.next[at] == 0 {
+				n := state()
+				l.next[at] = n
+			}
+			s = l.next[at]
+		}
+		l.out[s] |= marks
+	}
+	l.link()
+	return l
+}
+
+// link follows the tree level by level: what fails in a state goes on as the longest proper suffix of what was read.
+func (l *literals) link() {
+	fail := make([]uint16, len(l.out))
+	var queue []uint16
+	for _, s := range l.next[:l.width] {
+		if s != 0 {
+			queue = append(queue, s)
+		}
+	}
+	for len(queue) > 0 {
+		s := queue[0]
+		queue = queue[1:]
+		l.out[s] |= l.out[fail[s]]
+		for c := range l.width {
+			at, other := int(s)*l.width+c, l.next[int(fail[s])*l.width+c]
+			if child := l.next[at]; child != 0 {
+				fail[child] = other
+				queue = append(queue, child)
+			} else {
+				l.next[at] = other
+			}
+		}
+	}
+}
+
+// scan returns the marks of all words in p.
+func (l *literals) scan(p []byte) (marks uint64) {
+	s, next, width := 0, l.next, l.width
+	for _, b := range p {
+		s = int(next[s*width+int(l.class[b])])
+		marks |= l.out[s]
+	}
+	return marks
+}
+
+func lower(b byte) byte {
+	if 'A' <= b && b <= 'Z' {
+		return b + 'a' - 'A'
+	}
+	return b
+}

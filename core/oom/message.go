@@ -1,0 +1,226 @@
+package oom
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// messageLines bounds how far one message may be wrapped.
+const messageLines = 14
+
+// squeeze joins the lines of a message without any white space. However a terminal, a pager or rich has wrapped it, within
+// a word or within a number, the squeezed text is the same; so the patterns below have no spaces.
+func squeeze(lines []row) string {
+	var b strings.Builder
+	for _, l := range lines {
+		for _, f := range strings.Fields(l.body) {
+			b.WriteString(f)
+		}
+	}
+	return b.String()
+}
+
+const (
+	size = `(\d[\d,]*(?:\.\d*)?(?:[KMGT]i?B|[KMGT]|bytes|B))`
+)
+
+// The pieces of PyTorch's message (c10/cuda/CUDACachingAllocator.cpp, format_size: binary prefixes, two decimals), old and
+// new, of CUDA, HIP and XPU; and of MPS (aten/src/ATen/mps/MPSAllocator.mm).
+var (
+	msgRequested   = rx(`Triedtoallocate` + size)
+	msgCapacity    = rx(`totalcapac?i?tyof` + size)
+	msgFree        = rx(`ofwhich` + size + `isfree`)
+	msgThisProcess = rx(`thisprocesshas` + size + `memoryinuse`)
+	msgOthers      = rx(`Process(\d+)has` + size + `memoryinuse`)
+	msgAllowed     = rx(size + `allowed;`)
+	msgAllocated   = rx(`Oftheallocatedmemory` + size + `isallocatedbyPyTorch`)
+	msgPools       = rx(`with` + size + `allocatedinprivatepools`)
+	msgUnallocated = rx(`and` + size + `isreservedbyPyTorchbutunallocated`)
+
+	oldNumbers = rx(`\(GPU\d*;` + size + `totalcapacity;` + size + `alreadyallocated;` + size + `free;(?:` + size +
+		`allowed;)?` + size + `(reservedintotalbyPyTorch|cached)`)
+
+	mpsNumbers = rx(`MPSallocated:` + size + `,otherallocations:` + size + `,maxallowed:` + size + `\)`)
+
+	cpuRequested   = rx(`youtriedtoallocate(\d+)bytes`)
+	rustRequested  = rx(`memoryallocationof(\d+)bytesfailed`)
+	numpyRequested = rx(`Unabletoallocate` + size + `foranarray`)
+	ncclRequested  = rx(`FailedtoCUDA[cm]allocasync(\d+)bytes`)
+	xlaRequested   = rx(`(?:[Oo]utofmemory(?:whiletryingtoallocate|allocating)|` +
+		`EXHAUSTED:.{0,80}[Ff]ailedtoallocate(?:requestfor)?)` + size)
+	xlaUsed  = rx(`Used` + size + `of` + size + `\w+\.`)
+	tfTensor = rx(`withshape\[([\d,]+)\]andtype([a-z]+\d*)on/`)
+	// Paddle's paddle/phi/core/memory/allocation/cuda_allocator.cc
+	paddleNumbers = rx(`Cannotallocate` + size + `memoryonGPU\d+,` + size +
+		`memoryhasbeenallocatedandavailablememoryisonly` + size)
+	// nvidia-smi's own notation for what a card has in use, quoted where the message has no numbers
+	smiUsage = rx(`(\d[\d,]*MiB)/(\d[\d,]*MiB)`)
+)
+
+// tfSizes are bytes an element: tensorflow/core/framework/types.cc.
+var tfSizes = map[string]int64{"float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "uint8": 1,
+	"int8": 1, "bool": 1, "int16": 2, "uint16": 2, "complex64": 8, "complex128": 16, "uint32": 4, "uint64": 8}
+
+// parseSize reads "14.00MiB" as bytes, exactly as printed; not ok for what no memory has, such as the 2^64 bytes that
+// stand for "not available" on Windows. A bare or a decimal prefix is binary too: every program here counts so.
+func parseSize(s string) (float64, bool) {
+	s = strings.ReplaceAll(s, ",", "")
+	end := strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+	if end <= 0 {
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(strings.TrimSuffix(s[:end], "."), 64)
+	if err != nil {
+		return 0, false
+	}
+	switch s[end] {
+	case 'K':
+		v *= float64(unit.KiB)
+	case 'M':
+		v *= float64(unit.MiB)
+	case 'G':
+		v *= float64(unit.GiB)
+	case 'T':
+		v *= float64(unit.TiB)
+	}
+	return v, v < math.MaxInt64/256
+}
+
+// find returns the size in re's first group, as bytes, unrounded.
+func find(re *pattern, s string) (float64, bool) {
+	m := re.FindStringSubmatch(s)
+	if m == nil {
+		return 0, false
+	}
+	if !strings.ContainsAny(m[1], "KMGTBb") {
+		m[1] += "B"
+	}
+	return parseSize(m[1])
+}
+
+// rounded returns bytes rounded to the nearest: what the message printed is rounded already.
+func rounded(v float64) *unit.Bytes { return new(unit.Bytes(math.Round(v))) }
+
+func set(to **unit.Bytes, re *pattern, s string) {
+	if v, ok := find(re, s); ok && *to == nil {
+		*to = rounded(v)
+	}
+}
+
+// readNumbers reads the squeezed text of one message.
+func readNumbers(s string) (n Numbers) {
+	set(&n.Requested, msgRequested, s)
+	if m := oldNumbers.FindStringSubmatch(s); m != nil {
+		readOld(&n, m)
+	}
+	if m := mpsNumbers.FindStringSubmatch(s); m != nil {
+		a, okA := parseSize(m[1])
+		l, okL := parseSize(m[3])
+		if okA && okL {
+			n.Allocated, n.Allowed = rounded(a), rounded(l)
+		}
+	}
+	set(&n.Capacity, msgCapacity, s)
+	set(&n.Free, msgFree, s)
+	set(&n.Allowed, msgAllowed, s)
+	set(&n.PrivatePools, msgPools, s)
+	if a, ok := find(msgAllocated, s); ok {
+		n.Allocated = rounded(a)
+		if u, ok := find(msgUnallocated, s); ok {
+			n.Reserved = new(*n.Allocated + *rounded(u))
+		}
+	} else if a, ok := find(rx2Allocated, s); ok && n.Allocated == nil {
+		n.Allocated = rounded(a)
+	}
+	if v, ok := find(msgThisProcess, s); ok && n.possible(v) {
+		n.ProcessInUse = rounded(v)
+	}
+	for _, m := range msgOthers.FindAllStringSubmatch(s, 64) {
+		pid, err := strconv.ParseInt(m[1], 10, 64)
+		if v, ok := parseSize(m[2]); ok && err == nil && n.possible(v) {
+			n.Others = append(n.Others, Process{pid, *rounded(v)})
+		}
+	}
+	for _, re := range []*pattern{cpuRequested, numpyRequested, ncclRequested, rustRequested, xlaRequested} {
+		set(&n.Requested, re, s)
+	}
+	if m := paddleNumbers.FindStringSubmatch(s); m != nil {
+		for i, to := range []**unit.Bytes{&n.Requested, &n.Allocated, &n.Free} {
+			if v, ok := parseSize(m[i+1]); ok {
+				*to = rounded(v)
+			}
+		}
+	}
+	if m := xlaUsed.FindStringSubmatch(s); m != nil && n.Requested == nil && n.Capacity == nil {
+		used, ok1 := parseSize(m[1])
+		of, ok2 := parseSize(m[2])
+		if ok1 && ok2 {
+			n.Requested, n.Capacity = rounded(used), rounded(of)
+		}
+	}
+	if m := tfTensor.FindStringSubmatch(s); m != nil && n.Requested == nil {
+		n.Requested = tensorBytes(m[1], m[2])
+	}
+	return n
+}
+
+// A paste may end after the first number of the last sentence.
+var rx2Allocated = rx(`Oftheallocatedmemory` + size + `isallocated`)
+
+// readOld reads the numbers in parentheses of torch 1.x and 2.0. Until 1.3 the last was "cached", what was reserved
+// beyond what is allocated.
+func readOld(n *Numbers, m []string) {
+	var v [6]float64
+	for i := 1; i <= 5; i++ {
+		if m[i] == "" {
+			continue
+		}
+		x, ok := parseSize(m[i])
+		if !ok {
+			return
+		}
+		v[i] = x
+	}
+	n.Capacity, n.Allocated, n.Free = rounded(v[1]), rounded(v[2]), rounded(v[3])
+	if m[4] != "" {
+		n.Allowed = rounded(v[4])
+	}
+	n.Reserved = rounded(v[5])
+	if m[6] == "cached" {
+		*n.Reserved += *n.Allocated
+	}
+}
+
+// possible says whether a process may hold so much of the card.
+func (n *Numbers) possible(v float64) bool {
+	return n.Capacity == nil || v <= 1.05*float64(*n.Capacity)
+}
+
+func tensorBytes(shape, dtype string) *unit.Bytes {
+	b := tfSizes[dtype]
+	for d := range strings.SplitSeq(shape, ",") {
+		n, err := strconv.ParseInt(d, 10, 64)
+		if err != nil || n <= 0 || b > math.MaxInt64/256/n {
+			return nil
+		}
+		b *= n
+	}
+	if b == 0 {
+		return nil
+	}
+	return new(unit.Bytes(b))
+}
+
+// count says how many numbers there are: of two messages, the one that says more is read.
+func (n *Numbers) count() int {
+	c := len(n.Others)
+	for _, p := range []*unit.Bytes{n.Requested, n.Capacity, n.Allocated, n.Reserved, n.Free, n.ProcessInUse, n.Allowed} {
+		if p != nil {
+			c++
+		}
+	}
+	return c
+}

@@ -1,0 +1,149 @@
+package oom
+
+import (
+	"path"
+	"strings"
+)
+
+// phaseRule says what a frame means. Frames are read from the innermost outwards, and the first that says something
+// decides: a forward inside a backward is a recomputation, an optimizer's closure is a forward.
+type phaseRule struct {
+	phase      Phase
+	path, name *pattern // either may be nil
+	weak       bool     // decides only where nothing further out does
+}
+
+// The places are PyTorch's, Lightning's, Accelerate's, Transformers' and DeepSpeed's; the names of functions are those
+// that people give.
+var phaseRules = []phaseRule{
+	{phase: Data, path: rx(`torch/utils/data/`)},
+	{phase: Data, name: rx(`^(?:collate\w*|__getitem__|__getitems__|default_collate|pin_memory|load_image\w*|` +
+		`read_image\w*)$`)},
+	{phase: Build, name: rx(`^(?:from_pretrained|load_model\w*|build_model\w*|create_model\w*|init_model\w*|` +
+		`setup_model\w*|make_model\w*|build_network\w*|model_to_device|prepare_model|_prepare_one|` +
+		`_prepare_deepspeed|configure_model)$`)},
+	{phase: Build, path: rx(`nn/modules/module\.py`), name: rx(`^(?:_apply|convert|to|cuda|half|float|bfloat16)$`)},
+	{phase: Build, path: rx(`nn/parallel/distributed\.py|fully_sharded_data_parallel\.py|fsdp/_init_utils\.py`),
+		name: rx(`^(?:__init__|_init_\w+|_materialize\w*)$`)},
+	{phase: Build, path: rx(`deepspeed/`), name: rx(`^(?:initialize|_configure_\w*optimizer|` +
+		`_configure_distributed_model)$`)},
+	{phase: Build, name: rx(`^(?:setup_device|setup_environment|set_device|_lazy_init|init_process_group|` +
+		`init_distributed|capture_model|capture_cuda_?graphs?|broadcast_object_list)$`)},
+	{phase: Checkpoint, path: rx(`torch/serialization\.py|/safetensors/|torch/distributed/checkpoint/`)},
+	{phase: Checkpoint, name: rx(`^(?:_?(?:save|load|restore|resume|write|dump|export)(?:_\w*)?(?:checkpoint|ckpt|` +
+		`state|states|weights|snapshot|resume)\w*|save|save_model|save_pretrained|save_network|state_dict|` +
+		`load_state_dict|torch_save|resume_training)$`)},
+	{phase: Optimizer, path: rx(`torch/optim/(?:[^l]|l[^r])|/apex/optimizers/|/bitsandbytes/optim/`)},
+	{phase: Optimizer, name: rx(`^(?:_multi_tensor_\w+|_single_tensor_\w+|_init_group|optimizer_step|` +
+		`_optimizer_step|_take_model_step|step_optimizer)$`)},
+	{phase: Optimizer, path: rx(`deepspeed/runtime/(?:zero|fp16|bf16)`), name: rx(`^step$`)},
+	{phase: TrainBackward, path: rx(`torch/_tensor\.py|torch/tensor\.py|autograd/graph\.py|autograd/__init__\.py`),
+		name: rx(`^(?:backward|_engine_run_backward|grad)$`)},
+	{phase: TrainBackward, name: rx(`^(?:\w*backward\w*|unscale_and_clip_grads|_post_backward\w*)$`)},
+	{phase: TrainForward, name: rx(`^(?:training_step\w*|train_step\w*|compute_loss\w*|run_step|train_one_\w+|` +
+		`train_batch|train_on_batch|forward_step|_?optimizer_closure|closure|fit_batch|do_train\w*|` +
+		`optimize_parameters)$`)},
+	{phase: Validation, name: rx(`^_*(?:\w+_)?(?:eval|evaluate|evaluation|evaluator|valid|validate|validation|val|` +
+		`test|infer|inference|predict|prediction|generate|sample|testing)(?:_\w+)?$`)},
+	{phase: Validation, path: rx(`(?:^|/)(?:evaluation|evaluators?|evaluate|validate|validation|inference|predictor|` +
+		`predict|metrics?)(?:/[^/]*)?\.py$|/(?:evaluation|evaluators?|metrics)/`)},
+	{phase: Validation, name: rx(`^decorate_context$`), weak: true},
+	{phase: Build, name: rx(`^__init__$`), weak: true},
+}
+
+// launcher is what starts a program, and takes no part in it.
+var launcher = rx(`torch/distributed/(?:elastic|launcher|run\.py|launch\.py)|<frozen|/multiprocessing/`)
+
+// forwardFrame is one of a module's forward: the default, where nothing else is said.
+var forwardFrame = rx(`^(?:forward|_call_impl|_wrapped_call_impl|_slow_forward|gather|parallel_apply|_conv_forward)$`)
+
+// phaseOf reads frames, outermost first. It is exact where a frame stands for one phase, and not exact for a forward that
+// may belong to training as well as to validation.
+func phaseOf(frames []frame) (phase Phase, exact bool) {
+	weak, forward := Unknown, false
+	for i := len(frames) - 1; i >= 0; i-- {
+		f := frames[i]
+		if launcher.MatchString(f.path) {
+			continue
+		}
+		p := strings.ReplaceAll(f.path, `\`, "/")
+		for _, r := range phaseRules {
+			if r.path != nil && !r.path.MatchString(p) || r.name != nil && !r.name.MatchString(f.name) {
+				continue
+			}
+			if r.phase == Checkpoint && pretrained(frames[:i]) {
+				return Build, true
+			}
+			if !r.weak {
+				return r.phase, true
+			}
+			if weak == Unknown && !(forward && r.phase == Build) {
+				weak = r.phase
+			}
+			break
+		}
+		if forwardFrame.MatchString(f.name) || f.name == "__call__" && path.Base(p) == "module.py" {
+			forward = true
+		}
+	}
+	switch {
+	case weak != Unknown:
+		return weak, false
+	case forward:
+		return TrainForward, false
+	}
+	return Unknown, false
+}
+
+// pretrained says whether a state is read to build a model, not to resume one.
+func pretrained(outer []frame) bool {
+	for _, f := range outer {
+		if f.name == "from_pretrained" {
+			return true
+		}
+	}
+	return false
+}
+
+// sourcePhases are read in the source lines of a traceback, and in names of operations.
+var sourcePhases = []struct {
+	phase Phase
+	re    *pattern
+}{
+	{TrainBackward, rx(`\[\[(?:\{\{)?node [^\]]*gradients?[/_]|/gradients/|_grad/`)},
+	{TrainForward, rx(`\[\[(?:\{\{)?node `)},
+	{Build, rx(`compile permanent error|XLA:TPU compile`)},
+}
+
+// wordPhases are read in the words around evidence that has no frames: what people and programs say that they are doing.
+var wordPhases = []struct {
+	phase Phase
+	re    *pattern
+}{
+	{Build, rx(`(?i)capture cuda graph|loading (?:model|weights|checkpoint shards|pipeline)|` +
+		`load(?:ing)? .{0,60}weights:|model initiali[sz]ation|initiali[sz]ing (?:the )?model|` +
+		`creating (?:the )?model|building (?:the )?model|failed to load (?:the )?model|engine core init`)},
+	{Checkpoint, rx(`(?i)(?:write|save|saving|dump|load|restore)_?(?:state|checkpoint|ckpt)\b|saving (?:model|` +
+		`checkpoint|state|weights)|resuming from`)},
+	{Validation, rx(`(?i)\b(?:running |start(?:ing)? )?(?:validation|validating|evaluating|evaluation|inference)\b|` +
+		`évaluation|(?:Validation|Evaluating|Testing|Predicting)[ :]+ *\d+%|预测|推理|验证|测试时`)},
+	{Data, rx(`(?i)loading (?:the )?(?:dataset|data|images)\b|caching images|tokeniz(?:ing|ation)`)},
+}
+
+func phaseOfText(s string) Phase {
+	for _, p := range sourcePhases {
+		if p.re.MatchString(s) {
+			return p.phase
+		}
+	}
+	return Unknown
+}
+
+func phaseOfWords(s string) Phase {
+	for _, p := range wordPhases {
+		if p.re.MatchString(s) {
+			return p.phase
+		}
+	}
+	return Unknown
+}

@@ -1,0 +1,81 @@
+package oom
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestPhaseOf: frames are given outermost first, as "path func".
+func TestPhaseOf(t *testing.T) {
+	for _, tt := range []struct {
+		name, frames string
+		want         Phase
+		exact        bool
+	}{
+		{"a backward within a training step",
+			"train.py main; transformers/trainer.py training_step; accelerate/accelerator.py backward; torch/_tensor.py backward", TrainBackward, true},
+		{"a recomputed forward", "train.py main; torch/autograd/graph.py _engine_run_backward; torch/utils/checkpoint.py recompute_fn; " +
+			"torch/nn/modules/module.py _call_impl; net.py forward", TrainBackward, true},
+		{"a forward within an optimizer's closure", "train.py main; torch/optim/adam.py step; lightning/loops/optimization.py closure; " +
+			"net.py training_step; net.py forward", TrainForward, true},
+		{"an optimizer under no_grad", "train.py main; torch/utils/_contextlib.py decorate_context; torch/optim/adamw.py step", Optimizer, true},
+		{"a scheduler is no optimizer", "train.py main; torch/optim/lr_scheduler.py step", Unknown, false},
+		{"a teacher under no_grad", "train.py main; net.py training_step; torch/utils/_contextlib.py decorate_context; net.py forward", TrainForward, true},
+		{"under no_grad alone", "train.py main; torch/utils/_contextlib.py decorate_context; net.py forward", Validation, false},
+		{"validation within a fit", "train.py main; lightning/trainer.py fit; net.py validation_step; net.py forward", Validation, true},
+		{"a state that is read while a model is built", "train.py main; transformers/modeling_utils.py from_pretrained; torch/serialization.py load",
+			Build, true},
+		{"a state that is resumed", "train.py main; train.py resume; torch/serialization.py load", Checkpoint, true},
+		{"a model's constructor", "train.py main; net.py __init__", Build, false},
+		{"an output object within a forward", "train.py main; net.py compute_loss; transformers/utils/generic.py __init__", TrainForward, true},
+		{"a plain forward", "train.py main; torch/nn/modules/module.py _call_impl; net.py forward", TrainForward, false},
+		{"a loader", "train.py main; torch/utils/data/dataloader.py __next__", Data, true},
+		{"to the device", "train.py main; torch/nn/modules/module.py _apply", Build, true},
+		{"nothing known", "train.py main; train.py recall", Unknown, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var fs []frame
+			for f := range strings.SplitSeq(tt.frames, "; ") {
+				path, name, _ := strings.Cut(f, " ")
+				fs = append(fs, frame{path: path, line: "1", name: name})
+			}
+			if got, exact := phaseOf(fs); got != tt.want || exact != tt.exact {
+				t.Errorf("phaseOf is %s, exact %v; want %s, %v", got, exact, tt.want, tt.exact)
+			}
+		})
+	}
+}
+
+func TestGPUKind(t *testing.T) {
+	gib := func(v float64) float64 { return v * (1 << 30) }
+	n := func(requested, capacity, allocated, reserved, free float64) *Numbers {
+		return &Numbers{Requested: rounded(gib(requested)), Capacity: rounded(gib(capacity)), Allocated: rounded(gib(allocated)),
+			Reserved: rounded(gib(reserved)), Free: rounded(gib(free))}
+	}
+	limited := n(1, 24, 3, 3.5, 18)
+	limited.Allowed = rounded(gib(4))
+	fragmented := n(1, 24, 3, 6, 18)
+	fragmented.Allowed = rounded(gib(6.5))
+	for _, tt := range []struct {
+		name  string
+		n     *Numbers
+		want  Kind
+		limit bool
+	}{
+		{"more than the card", n(30, 24, 3, 4, 20), GPUCapacity, false},
+		{"numbers that cannot be", n(1, 24, 30, 31, 0), GPUCapacity, false},
+		{"a limit", limited, GPUCapacity, true},
+		{"a limit, in pieces", fragmented, GPUFragmentation, true},
+		{"others", n(1, 24, 3, 4, 0.1), GPUContention, false},
+		{"pieces", n(1, 24, 18, 22.8, 0.2), GPUFragmentation, false},
+		{"pieces, though few", n(0.1, 24, 22.5, 22.8, 0.1), GPUCapacity, false},
+		{"full", n(1, 24, 22.5, 22.8, 0.2), GPUCapacity, false},
+		{"no numbers", &Numbers{}, GPUUnspecified, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got, limit := gpuKind(tt.n); got != tt.want || limit != tt.limit {
+				t.Errorf("gpuKind is %s, limit %v; want %s, %v", got, limit, tt.want, tt.limit)
+			}
+		})
+	}
+}

@@ -1,0 +1,143 @@
+package oom
+
+import (
+	"bytes"
+	"slices"
+	"unicode/utf8"
+)
+
+// A record is one message of rich's log handler, which wraps it into a column, between the time and level on its left and
+// the file name on its right (Rich, rich/_log_render.py).
+type record struct {
+	open   bool
+	number int
+	text   []byte // joined as rich broke it
+	spaced []byte // joined with spaces throughout
+	edge   int    // the column where the message's lines end, 0 if unknown
+	filled bool   // the last line reached the edge
+	lines  int
+	found  []int
+	event  *Event // the last sign of memory, of the line at hand
+}
+
+const maxRecord = 8 << 10
+
+func (r *record) begin(number int, line, message []byte) {
+	r.open, r.number, r.lines, r.found = true, number, 1, r.found[:0]
+	r.text = append(r.text[:0], message...)
+	r.spaced = append(r.spaced[:0], message...)
+	r.edge = 0
+	if right := richRight.FindIndex(line); right != nil {
+		r.edge = utf8.RuneCount(bytes.TrimRight(line, " ")) - utf8.RuneCount(bytes.TrimSpace(line[right[0]:])) - 1
+	}
+	r.fill(line, message)
+}
+
+// fill says whether a line reaches the edge: rich breaks a word only if it is longer than a line, and then fills the line.
+func (r *record) fill(line, message []byte) {
+	at := bytes.Index(line, message)
+	r.filled = r.edge > 0 && at >= 0 && utf8.RuneCount(line[:at+len(message)]) == r.edge
+}
+
+func (r *record) add(line, rest []byte) bool {
+	if len(r.spaced)+len(rest) > maxRecord {
+		return false
+	}
+	if !r.filled {
+		r.text = append(r.text, ' ')
+	}
+	r.text = append(r.text, rest...)
+	r.spaced = append(append(r.spaced, ' '), rest...)
+	r.fill(line, rest)
+	r.lines++
+	return true
+}
+
+func (r *record) done(i int) { r.found = append(r.found, i) }
+
+// recordIndent is the least indentation of a wrapped message: the width of the level column.
+const recordIndent = 9
+
+var (
+	richHead  = rx(`^(?:\[[^\]]{4,24}\]\s+|\s*)(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\s{1,8}`)
+	richRight = rx(`\s+[\w.-]+\.py:\d+\s*$`)
+)
+
+// richFirst returns the message part of a record's first line.
+func richFirst(line []byte) ([]byte, bool) {
+	if len(line) < recordIndent || line[0] != '[' && line[0] != ' ' && (line[0] < 'C' || line[0] > 'W') {
+		return nil, false
+	}
+	m := richHead.FindIndex(line)
+	if m == nil {
+		return nil, false
+	}
+	message := line[m[1]:]
+	if r := richRight.FindIndex(message); r != nil {
+		message = message[:r[0]]
+	}
+	return bytes.TrimRight(message, " "), true
+}
+
+// richRest returns the message part of a further line of a record.
+func richRest(line []byte) ([]byte, bool) {
+	rest := bytes.TrimLeft(line, " ")
+	if len(line)-len(rest) < recordIndent || len(rest) == 0 {
+		return nil, false
+	}
+	return bytes.TrimRight(rest, " "), true
+}
+
+// signLine matches one line, and the record it belongs to where rich has wrapped one over several lines. It says whether
+// an out-of-memory, or the survival of one, was among the signs.
+func (s *stream) signLine(seg segment, marks uint64) bool {
+	s.record.event = nil
+	text, isRich := seg.text, false
+	if s.name != Log {
+		if message, first := richFirst(seg.text); first {
+			s.endRecord()
+			s.record.begin(seg.number, seg.text, message)
+			text, isRich = message, true
+		} else if s.record.open {
+			if rest, more := richRest(seg.text); more && s.record.add(seg.text, rest) {
+				return s.record.event != nil
+			}
+			s.endRecord()
+		}
+	}
+	s.d.signs.match(text, marks, func(i int, e Event, end int) {
+		if isRich {
+			if end >= len(text) {
+				return // it may go on in the next line
+			}
+			s.record.done(i)
+		}
+		s.event(e, seg.number, string(text))
+	})
+	return s.record.event != nil
+}
+
+// endRecord matches a wrapped record as a whole, once it is known to be complete.
+func (s *stream) endRecord() {
+	s.record.matchWith(s.d, func(e Event) { s.event(e, s.record.number, string(s.record.text)) })
+	s.record.open = false
+}
+
+// matchWith calls found for every sign in the record that was not found in its first line.
+func (r *record) matchWith(d *Detector, found func(Event)) {
+	if !r.open {
+		return
+	}
+	seen := slices.Clone(r.found)
+	for _, text := range [][]byte{r.text, r.spaced} {
+		d.signs.match(text, d.words.scan(text), func(i int, e Event, _ int) {
+			if !slices.Contains(seen, i) {
+				seen = append(seen, i)
+				found(e)
+			}
+		})
+		if bytes.Equal(r.text, r.spaced) {
+			return
+		}
+	}
+}

@@ -1,0 +1,412 @@
+package oom
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// Report says what the output tells, given how the program ended if that is known. It may be asked for at any time.
+func (d *Detector) Report(exit Exit) Report {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.streams {
+		s.finish()
+	}
+	var all []finding
+	for _, x := range d.snapshot() {
+		for _, f := range d.findings(&x) {
+			f.order = len(all)
+			all = append(all, f)
+		}
+	}
+	r := verdict(all, d.fate(exit))
+	if survivals := d.state().Survived; survivals > r.Survived {
+		r.Survived = survivals
+	}
+	return r
+}
+
+// A fate is what is known of the end of a program before its text is weighed.
+type fate uint8
+
+const (
+	untold fate = iota
+	well
+	badly
+)
+
+// fate reads the exit and the signs. Exit codes lie: a program whose signs demand a success that never came has failed,
+// and one that says that it succeeded has not run out of anything.
+func (d *Detector) fate(exit Exit) fate {
+	s := d.state()
+	switch {
+	case !exit.Known:
+		return untold
+	case exit.fine(d.signs.codes) && s.fine(d.signs.mustSucceed):
+		return well
+	}
+	return badly
+}
+
+// finish reads a record that rich may have wrapped and that nothing has followed.
+func (s *stream) finish() {
+	s.record.event = nil
+	s.endRecord()
+	if s.record.event == nil || s.open {
+		return
+	}
+	x := &excerpt{stream: s.name, lines: s.tail.lines(beforeLines), memory: true, phase: s.d.phaseFor(s),
+		signs: map[int]Event{s.record.event.Line.Number: *s.record.event}}
+	x.first = max(0, len(x.lines)-s.record.lines)
+	s.excerpts = append(s.excerpts, x)
+}
+
+// verdict is the rule by which a text is judged:
+//
+//  1. An out-of-memory that the program outlived ended nothing.
+//  2. What ended it is the heaviest of the fatal findings, the first among equals: the allocator, the kernel or the
+//     scheduler in its own words; then an order to stop; a broken device, which makes other messages lie; an exception;
+//     a kill that nobody explains; and what follows from another process's end comes last.
+//  3. An out-of-memory that was caught and reported, and after which the program died of something else at once, is the
+//     root of that.
+//  4. An out-of-memory after which other ranks went on for a while, until they were stopped for want of it, is fatal.
+//  5. A program that is known to have ended well died of nothing, whatever it printed; of one that is known to have
+//     failed, and gives no other reason, an out-of-memory that it reported is the reason.
+func verdict(all []finding, fate fate) Report {
+	root := heaviest(all)
+	memory := best(all)
+	switch {
+	case fate == well:
+		root = nil
+	case root == nil && fate == badly && memory != nil && !memory.alive:
+		root = memory
+	case root == nil || root.memory() || memory == nil:
+	case follows(root, memory):
+		root = memory
+	}
+	r := Report{Kind: NoMemory, Phase: Unknown, Stage: string(Unknown)}
+	for i := range all {
+		if f := &all[i]; f.memory() && f != root && (f.alive || !f.fatal) && f.rule.weight > killed {
+			r.Survived++
+		}
+	}
+	switch {
+	case root != nil:
+		r.Fatal = true
+		r.describe(root, all)
+	case memory != nil:
+		r.describe(memory, all)
+	}
+	return r
+}
+
+// heaviest returns the finding that ended the program, or nil.
+func heaviest(all []finding) *finding {
+	var root *finding
+	for i := range all {
+		if f := &all[i]; f.fatal && !f.alive && (root == nil || f.rule.weight > root.rule.weight) {
+			root = f
+		}
+	}
+	return root
+}
+
+// best returns the memory finding that says most, or nil: what was caught and survived is told by its numbers.
+func best(all []finding) *finding {
+	var b *finding
+	for i := range all {
+		f := &all[i]
+		if f.memory() && f.rule.weight > killed && (b == nil || f.count() > b.count()) {
+			b = f
+		}
+	}
+	return b
+}
+
+// follows says whether a failure that is not memory came of an out-of-memory before it.
+func follows(root, memory *finding) bool {
+	switch {
+	case root.order < memory.order || root.stream != memory.stream:
+		return false
+	case root.rule.nature == consequence:
+		return memory.rule.nature != survived
+	case memory.alive:
+		return false
+	}
+	return root.rule.weight == exception && root.rows[root.at].number-memory.rows[memory.at].number <= 300
+}
+
+// describe fills the report from the finding that matters.
+func (r *Report) describe(f *finding, all []finding) {
+	text := f.rows[f.at]
+	r.Evidence = append(r.Evidence, Line{f.stream, text.number, clip(strings.TrimSpace(text.text))})
+	calls, after := f.calls()
+	r.Frame = own(calls)
+	if r.Frame == "" {
+		r.Frame = own(after)
+	}
+	if !f.memory() {
+		r.NotMemory, r.Cause = f.rule.name, f.rule.cause
+		r.phase(f, calls, after)
+		if r.Cause == "" {
+			r.Cause = clip(strings.TrimSpace(text.body))
+		} else if f.name != "" && f.rule.name != "interrupted" {
+			r.Cause += " (" + f.name + ")"
+		}
+		r.Confidence = Likely
+		if f.rule.weight >= ordered {
+			r.Confidence = Certain
+		}
+		return
+	}
+	for i, tried := 0, 0; r.Frame == "" && i < len(all) && tried < 8; i++ {
+		if g := &all[i]; g.rule.kind == f.rule.kind && g.fatal && g.x == f.x {
+			tried++
+			calls, after := g.calls()
+			if r.Frame = own(calls); r.Frame == "" {
+				r.Frame = own(after)
+			}
+		}
+	}
+	r.OOM, r.Kind = true, f.rule.kind
+	r.Numbers = f.Numbers
+	if told := f.better(all); told != nil {
+		r.Numbers = told.Numbers
+		line := told.rows[told.at]
+		r.Evidence = append(r.Evidence, Line{told.stream, line.number, clip(strings.TrimSpace(line.text))})
+		if r.Frame == "" {
+			more, _ := told.calls()
+			r.Frame, calls = own(more), more
+		}
+	}
+	r.phase(f, calls, after)
+	r.gpu(f)
+	switch {
+	case f.rule.weight >= probable:
+		r.Confidence = Certain
+	case f.rule.weight > killed:
+		r.Confidence = Likely
+	default:
+		r.Confidence = Weak
+	}
+	if r.Allocated != nil && r.Requested != nil {
+		r.Needs = *r.Allocated + *r.Requested
+	}
+	r.Cause = r.cause(f.rule.cause)
+}
+
+// gpu says which way a GPU ran out.
+func (r *Report) gpu(f *finding) {
+	if r.Kind != GPUUnspecified {
+		return
+	}
+	r.Kind, r.Limit = gpuKind(&r.Numbers)
+	near := near(f.rows, f.at, 20, 6)
+	if r.Kind == GPUUnspecified && r.Capacity == nil {
+		if m := smiUsage.FindStringSubmatch(squeeze(near)); m != nil {
+			used, ok1 := parseSize(m[1])
+			total, ok2 := parseSize(m[2])
+			if ok1 && ok2 && used <= total {
+				r.Capacity, r.Free = rounded(total), rounded(total-used)
+				if total-used < total/10 {
+					r.Kind = GPUContention // full before we had anything, by nvidia-smi's account
+				}
+			}
+		}
+	}
+	if r.Kind == GPUUnspecified && noHole.MatchString(joined(near)) {
+		r.Kind = GPUFragmentation
+	}
+}
+
+// noHole is what a BFC allocator, or who explains one, says of enough memory in pieces too small.
+var noHole = rx(`(?i)no contiguous|not? .{0,24}contiguous (?:hole|block|region|chunk|memory)`)
+
+// phase sets the phase: the plugin's words for it, then frames that are exact, then the phase that the signs say was
+// running, then a forward, then the words around the evidence.
+func (r *Report) phase(f *finding, calls, after []frame) {
+	if strings.Contains(f.rows[f.at].body, "OOM when allocating tensor") { // TensorFlow names the operation, below
+		if p := phaseOfText(joined(near(f.rows, f.at, 0, 60))); p != Unknown {
+			r.Phase, r.Stage = p, p.Coarse()
+			return
+		}
+	}
+	frames, exact := phaseOf(calls)
+	if frames == Unknown {
+		frames, exact = phaseOf(after)
+	}
+	sign := f.phase
+	if sign == "" {
+		sign = f.x.phase
+	}
+	switch {
+	case f.rule.kind == SharedMemory || strings.Contains(f.rows[f.at].body, "DataLoader worker"):
+		r.Phase = Data
+	case f.phase != "" && !agrees(frames, f.phase):
+		r.Phase = signPhase(f.phase)
+	case exact:
+		r.Phase = frames
+	case sign != "" && sign != "training":
+		r.Phase = signPhase(sign)
+	case frames != Unknown:
+		r.Phase = frames
+	default:
+		r.Phase = r.guess(f)
+	}
+	r.Stage = r.Phase.Coarse()
+	if r.Phase == Unknown && sign != "" {
+		r.Stage = sign
+	}
+}
+
+// guess reads the words around evidence that has no frames.
+func (r *Report) guess(f *finding) Phase {
+	around := joined(near(f.rows, f.at, 12, 6))
+	if p := phaseOfText(around); p != Unknown {
+		return p
+	}
+	if !f.memory() {
+		return Unknown
+	}
+	body := f.rows[f.at].body
+	switch {
+	case strings.Contains(body, "CUDA calloc"):
+		return Build // the first collective makes the communicator
+	case strings.Contains(body, "for an array with shape"):
+		return Data // NumPy's arrays live before the GPU
+	}
+	return phaseOfWords(around)
+}
+
+func agrees(p Phase, sign string) bool { return p.Coarse() == sign }
+
+// signPhase maps a plugin's word to this package's phases; "training" alone does not say which part of a step.
+func signPhase(sign string) Phase {
+	switch p := Phase(sign); p {
+	case Build, Data, TrainForward, TrainBackward, Optimizer, Validation, Checkpoint:
+		return p
+	}
+	return Unknown
+}
+
+// maxTrace bounds how far back a traceback may reach, in lines: a deep one in rich's boxes is so long.
+const maxTrace = 900
+
+// calls returns the frames of the traceback that ends in a finding, and those of what was raised on account of it.
+func (f *finding) calls() (calls, after []frame) {
+	rank := f.rows[f.at].rank
+	from := max(0, f.at-maxTrace)
+	for i := f.at - 1; i >= from; i-- {
+		r := f.rows[i]
+		if rank != "" && r.rank != "" && r.rank != rank {
+			continue
+		}
+		if strings.Contains(r.body, "Traceback (most recent call last)") ||
+			strings.Contains(r.body, "Traceback of TorchScript") {
+			from = i
+			break
+		}
+		if i < f.at-1 && exceptionLine.MatchString(strings.TrimSpace(r.body)) {
+			from = i + 1
+			break
+		}
+	}
+	calls = frames(f.rows, from, f.at, rank)
+	until := min(len(f.rows), f.at+250)
+	for i := f.at + 1; i < until; i++ {
+		if r := f.rows[i]; r.rank == rank && exceptionLine.MatchString(strings.TrimSpace(r.body)) {
+			until = i
+		}
+	}
+	for _, c := range frames(f.rows, f.at+1, until, rank) {
+		if b := strings.TrimSpace(f.rows[c.row].body); strings.HasPrefix(b, "File ") {
+			after = append(after, c)
+		}
+	}
+	return calls, after
+}
+
+// better returns a finding of the same failure that has numbers, where this one has none: a wrapper's message, a wrapped
+// message of another rank, the plugin's words.
+func (f *finding) better(all []finding) *finding {
+	if f.count() > 1 {
+		return nil
+	}
+	var b *finding
+	for i := range all {
+		g := &all[i]
+		if g.order != f.order && g.rule.kind == f.rule.kind && g.count() > max(1, f.count()) && !g.alive && b == nil {
+			b = g
+		}
+	}
+	return b
+}
+
+func near(rs []row, at, before, after int) []row {
+	return rs[max(0, at-before):min(len(rs), at+after+1)]
+}
+
+func joined(rs []row) string {
+	var b strings.Builder
+	for _, r := range rs {
+		b.WriteString(clip(r.body))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+const clipped = 600
+
+func clip(s string) string {
+	if len(s) > clipped {
+		return strings.ToValidUTF8(s[:clipped], "") + "…"
+	}
+	return s
+}
+
+// cause is one line for a person.
+func (r *Report) cause(device string) string {
+	where := map[Phase]string{Build: "while the model was built", Data: "in the data pipeline",
+		TrainForward: "in the training's forward pass", TrainBackward: "in the backward pass",
+		Optimizer: "in the optimizer's step", Validation: "in validation",
+		Checkpoint: "while a state was saved or loaded"}[r.Phase]
+	if where == "" && r.Stage != string(Unknown) && r.Stage != "" {
+		where = "in " + r.Stage
+	}
+	var b strings.Builder
+	switch {
+	case r.Confidence == Weak:
+		b.WriteString("killed by SIGKILL: most often the kernel, for want of host memory; nothing here says so")
+	case r.Kind == HostOOM && device == "out of host memory":
+		b.WriteString("killed for want of host memory")
+	case device == "":
+		b.WriteString("out of memory")
+	default:
+		b.WriteString(device)
+	}
+	if where != "" {
+		b.WriteString(" " + where)
+	}
+	if r.Requested != nil {
+		fmt.Fprintf(&b, ": asked for %v", *r.Requested)
+		if r.Free != nil && r.Capacity != nil {
+			fmt.Fprintf(&b, " with %v of %v free", *r.Free, *r.Capacity)
+		}
+	}
+	switch {
+	case r.Limit && r.Allowed != nil:
+		fmt.Fprintf(&b, "; the limit of %v set for this process is reached, not the card's end", *r.Allowed)
+	case r.Kind == GPUFragmentation && r.Reserved != nil:
+		fmt.Fprintf(&b, "; %v are reserved but in pieces too small", *r.Reserved-value(r.Allocated))
+	case r.Kind == GPUContention && r.Capacity != nil && r.Numbers.others() > 0:
+		fmt.Fprintf(&b, "; other processes hold about %v", r.Numbers.others().Round(100*unit.MiB))
+	case r.Kind == GPUCapacity && r.Requested != nil && r.Capacity != nil && *r.Requested > *r.Capacity:
+		b.WriteString("; that is more than the whole card")
+	}
+	if !r.Fatal {
+		b.WriteString("; the program went on")
+	}
+	return b.String()
+}

@@ -1,0 +1,242 @@
+package oom
+
+// A nature says what a text means for the program that printed it.
+type nature uint8
+
+const (
+	// raised is a text that comes in an exception: printed with no exception's name and no traceback above it, somebody
+	// caught it and reports it.
+	raised nature = iota
+	// spoken is a text that a library, the kernel or a scheduler prints by itself when the program cannot go on.
+	spoken
+	// survived is a text that says that the program goes on.
+	survived
+	// consequence is what follows when another rank, worker or signal ended the program; it never is the cause.
+	consequence
+)
+
+// Weights order findings: the heaviest fatal one is what ended the program, the first among equals.
+const (
+	sure      = 100 // the allocator, the kernel or the scheduler in its own words
+	probable  = 90  // says "out of memory" without numbers
+	ordered   = 85  // somebody ordered the end: time limit, preemption, Ctrl-C
+	broken    = 70  // a fault of the device or of the code, which other messages then repeat
+	suspected = 60  // usually memory, unless the device is broken
+	exception = 50  // any other exception
+	killed    = 40  // killed by SIGKILL, by whom is not said
+	echo      = 20  // a consequence
+)
+
+// A rule is one text that this package knows.
+type rule struct {
+	name   string // of a failure that is not memory, Report.NotMemory
+	kind   Kind
+	weight int
+	nature nature
+	re     *pattern
+	cause  string // one line for a person; of memory, the device that ran out
+}
+
+// Words open an excerpt; the rules then read it. They are in lower case, and cheap: see literals.go.
+var (
+	memoryWords = []string{
+		"out of memory", "out-of-memory", "outofmemory", "out_of_memory", "tried to allocate", "total capac",
+		"allocated by pytorch", "reserved in total by", "alloc_failed", "resource_exhausted", "resource exhausted",
+		"resourceexhausted", "oom when", "oom-kill", "oom_kill", "oomkill", "oom killed", "from oom", "oom in ",
+		"oom detected", "cuda oom", "out_of_me", "t allocate memory", "not enough memory", "cannot allocate", "unable to allocate",
+		"memoryerror", "bad_alloc", "shared memory", "killed", "sigkill", "failed to cuda calloc", "cuda failure 2",
+		"low on memory", "low on resource: memory", "memory limit", "memlimit", "memory usage", "internal assert failed",
+		"memory allocation of", "heap space", "failed to allocate", "microbatch size will", "trying batch size",
+		"exceeded limit", "hbm capacity", "oomd", "earlyoom",
+	}
+	failureWords = []string{
+		"traceback", "error:", "exception:", "keyboardinterrupt", "sigterm", "sigint",
+		"cancelled", "preempt", "aborted", "segmentation fault", "core dumped", "fatal", "timed out", "timeout:",
+		"out of resource", "outofresources", "cuda error", "cublas_status", "cudnn_status",
+		"nccl warn", "nccl error", "nccl operations", "ncclunhandled", "ncclsystem", "ncclinternal", "assert",
+		"exitcode", "exit code", "return code", "exit status", "too many open files", "no space left", "quota exceeded",
+		"terminated", "nan/inf", "is nan", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
+		"time limit", "bus error", "systemexit",
+	}
+	frameWords = []string{"  file \"", "❱"}
+)
+
+// rules are tried in order on each line of an excerpt; the first that matches is the line's meaning. What is survived
+// stands before what is fatal, the particular before the general.
+var rules = []rule{
+	// --- met and outlived -------------------------------------------------------------------------------------------
+	// TensorFlow tsl/framework/bfc_allocator.cc: the caller asked for a try.
+	{kind: GPUUnspecified, weight: probable, nature: survived,
+		re: rx(`ran out of memory trying to allocate .*(?:caller indicates that this is not a failure|$)`)},
+	// TensorFlow stream_executor/cuda/cuda_driver.cc logs each size it tries, at level I, and goes on with less.
+	{kind: GPUUnspecified, weight: probable, nature: survived,
+		re: rx(`\b[IWE] .*failed to allocate .* from device: CUDA_ERROR_OUT_OF_MEMORY`)},
+	{kind: GPUUnspecified, weight: probable, nature: survived,
+		re: rx(`(?i)attempting to recover from OOM|\bOOM in all workers, skipping|\bOOM detected\b.*(?:recover|` +
+			`retry|reduc|skip)`)},
+	{kind: GPUUnspecified, weight: probable, nature: survived,
+		re: rx(`(?i)(?:out ?of ?memory\w*|\bCUDA OOM\b)[^.]{0,80}(?:\b(?:using|falling back to|fall back to|` +
+			`switching to) |` +
+			`\b(?:skip(?:ping|ped)?|retry(?:ing)?|recover(?:ed|ing)?|reducing|halving|ignoring)\b)`)},
+	{kind: GPUUnspecified, weight: probable, nature: survived,
+		re: rx(`(?i)\b(?:copy|copying|moving|move) .{0,60} to CPU due to (?:CUDA )?(?:OOM|out of memory)`)},
+	{kind: GPUUnspecified, weight: probable, nature: survived,
+		re: rx(`(?i)microbatch size will be decreased|Batch size \d+ failed, trying batch size \d+`)},
+
+	// --- PyTorch's caching allocator: c10/cuda/CUDACachingAllocator.cpp and its like ---------------------------------
+	{kind: GPUUnspecified, weight: sure, nature: raised, cause: "out of GPU memory",
+		re: rx(`(?:CUDA|HIP|XPU|MPS backend|NPU|MUSA) out of memory\b\.?.{0,12}(?:Tried to|\(MPS|$)`)},
+	{kind: GPUUnspecified, weight: sure, nature: raised, cause: "out of GPU memory",
+		re: rx(`(?:CUDA|HIP|XPU|MPS backend|NPU|MUSA) out of memory\.`)},
+	// the same assert stands in two files: in the allocator it replaces the message, in PeerToPeerAccess NVML is broken
+	{name: "nvml", kind: NoMemory, weight: suspected, nature: spoken,
+		re:    rx(`(?:NVML_SUCCESS|nvml\w*\().*INTERNAL ASSERT FAILED.*PeerToPeerAccess`),
+		cause: "NVML does not work here, and expandable segments need it"},
+	{kind: GPUUnspecified, weight: suspected, nature: spoken, cause: "out of GPU memory",
+		re: rx(`NVML_SUCCESS == r\b.*INTERNAL ASSERT FAILED`)},
+	{kind: GPUUnspecified, weight: suspected, nature: spoken, cause: "out of GPU memory",
+		re: rx(`INTERNAL ASSERT FAILED at .*CUDACachingAllocator\.cpp`)},
+	// expandable segments: cuMemCreate's own error
+	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
+		re: rx(`CUDA driver error: out of memory`)},
+	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
+		re: rx(`(?i)\b(?:CUDA|HIP|hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)? ?: ?` +
+			`(?:out of memory|hipErrorOutOfMemory|cudaErrorMemoryAllocation)`)},
+	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
+		re: rx(`\b(?:CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory)\b|` +
+			`cudaMalloc (?:retry )?failed: out of memory|` +
+			`Out of memory error on GPU \d+`)},
+
+	// --- CUDA's libraries: a broken device answers with the same status ---------------------------------------------
+	{kind: GPUUnspecified, weight: suspected, nature: spoken, cause: "out of GPU memory",
+		re: rx(`\b(?:CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|HIPBLAS|ROCBLAS|MIOPEN)_STATUS_(?:ALLOC_FAILED|` +
+			`MEMORY_ERROR|NO_MEMORY)|CUFFT_ALLOC_FAILED`)},
+	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory while NCCL set up its buffers",
+		re: rx(`Failed to CUDA (?:calloc|malloc)\b|NCCL WARN .*Cuda failure 2\b|` +
+			`NCCL WARN .*Cuda failure 'out of memory'`)},
+
+	// --- JAX, XLA, TensorFlow -----------------------------------------------------------------------------------------
+	{kind: GPUCapacity, weight: sure, nature: spoken, cause: "out of GPU memory",
+		re: rx(`OOM when allocating tensor with shape.*device:(?:GPU|TPU|DML|XLA_GPU)`)},
+	{kind: CPUAlloc, weight: sure, nature: spoken, cause: "out of host memory",
+		re: rx(`OOM when allocating tensor with shape.*device:(?:XLA_)?CPU`)},
+	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
+		re: rx(`OOM when allocating tensor with shape`)},
+	{kind: GPUUnspecified, weight: sure, nature: spoken, cause: "out of accelerator memory",
+		re: rx(`(?:RESOURCE_EXHAUSTED|Resource exhausted): .*(?:[Oo]ut of memory|OOM|[Ff]ailed to allocate).*\d|` +
+			`Ran out of memory in memory space \w+`)},
+
+	// --- the host refuses an allocation -------------------------------------------------------------------------------
+	{kind: CPUAlloc, weight: sure, nature: raised, cause: "out of host memory",
+		re: rx(`DefaultCPUAllocator: (?:can't allocate memory|not enough memory)`)},
+	{kind: CPUAlloc, weight: sure, nature: raised, cause: "out of host memory",
+		re: rx(`(?:\b_?ArrayMemoryError|\bMemoryError): Unable to allocate|Unable to allocate [\d.]+ ?\w+ for an array`)},
+	{name: "open_files", kind: NoMemory, weight: broken, nature: spoken,
+		re:    rx(`[Tt]oo many open files`),
+		cause: "too many open files: a limit of the process, not memory (ulimit -n; a sharing strategy that uses files)"},
+	{kind: CPUAlloc, weight: probable, nature: spoken, cause: "out of host memory",
+		re: rx(`std::bad_alloc|memory allocation of \d+ bytes failed|(?:\[Errno 12\]|errno 12|\(12\)|fork:|mmap:|` +
+			`malloc:?).{0,40}[Cc]annot allocate memory|` +
+			`[Cc]annot allocate memory.{0,30}(?:errno=12|\(12\)|Errno 12)|java\.lang\.OutOfMemoryError|` +
+			`JavaScript heap out of memory|^MemoryError\b|\bMemoryError:?\s*$`)},
+	{kind: CPUAlloc, weight: probable, nature: raised, cause: "out of host memory",
+		re: rx(`\b(?:RuntimeError|OSError|Error): .*(?:[Cc]annot allocate memory|CUDA error: host|cudaHostAlloc)`)},
+
+	// an exception by its name alone, such as DataParallel's "Caught OutOfMemoryError in replica 0"; and what C programs say
+	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of GPU memory",
+		re: rx(`\b(?:torch\.|cuda\.)*OutOfMemoryError\b(?:: |:?\s*$)`)},
+	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of memory, of a GPU it seems",
+		re: rx(`\b[Ee]rror: [Oo]ut of memory\b`)},
+
+	// --- /dev/shm -----------------------------------------------------------------------------------------------------
+	{kind: SharedMemory, weight: sure, nature: spoken, cause: "shared memory (/dev/shm) is full",
+		re: rx(`insufficient shared memory \(shm\)|[Bb]us error.*out of shared memory|workers? (?:are|` +
+			`is) out of shared memory`)},
+	{kind: SharedMemory, weight: sure, nature: spoken, cause: "shared memory (/dev/shm) is full",
+		re: rx(`(?:unable to (?:write to|resize|allocate shared memory|open shared memory)|/torch_\d|/dev/shm|` +
+			`nccl-\w+).{0,120}No space left on device|` +
+			`No space left on device.{0,60}(?:/dev/shm|shared memory)`)},
+	{kind: SharedMemory, weight: probable, nature: spoken, cause: "shared memory (/dev/shm) is full",
+		re: rx(`unable to (?:allocate|resize) shared memory`)},
+
+	// --- the host kills -----------------------------------------------------------------------------------------------
+	// Slurm's slurmstepd, old and new words; the kernel's mm/oom_kill.c; Kubernetes; Ray; LSF; PBS
+	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
+		re: rx(`Detected \d+ oom[-_]kill event|have been (?:OOM[ -]Killed|killed by the cgroup out-of-memory)|` +
+			`\bOUT_OF_MEMORY\b.*(?:slurm|State|\b0:125)|` +
+			`(?:Exceeded|exceeded) job memory limit|oom-kill:|(?:Out of memory|out of memory): Kill(?:ed)? process|` +
+			`Memory cgroup out of memory|: tasks? [\d,-]+: Out Of Memory|\bOUT_OF_ME\+|\bOOMKilled\b|` +
+			`killed by (?:the )?(?:cgroup|kernel)?.{0,12}(?:OOM|out-of-memory)[- ]?(?:killer|handler)?`)},
+	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
+		re: rx(`node (?:was |is )?(?:running )?low on (?:resource: )?memory|TERM_MEMLIMIT|` +
+			`job killed.*memory (?:usage )?limit|` +
+			`\b(?:mem|vmem|pmem|rss)\b \d+\w* exceeded limit|memory usage threshold|systemd-oomd|earlyoom.*sending SIG`)},
+	{kind: HostOOM, weight: sure, nature: spoken, cause: "a loader worker was killed for want of host memory",
+		re: rx(`DataLoader worker \(pid\S* ?\d+\S*\) is killed by signal: Killed`)},
+	{kind: HostOOM, weight: killed, nature: spoken,
+		re: rx(`^\s*Killed\s*$|: line \d+: +\d+ Killed\b|\[\d+\]\+? +Killed\b|: tasks? [\d,-]+: Killed|` +
+			`^\d+ Killed\b|zsh: killed\b|` +
+			`Signal 9 \(SIGKILL\) received by|Signals\.SIGKILL|terminated with signal (?:SIGKILL|9\b)|` +
+			`(?:exit ?code|return code|exit status|exited with code)[ :=]+(?:-9|137)\b|interrupted by signal 9|` +
+			`[Tt]erminated by signal 9\b`)},
+
+	// --- what is no memory, though it may look so -----------------------------------------------------------------
+	{name: "kernel_resources", kind: NoMemory, weight: broken, nature: raised,
+		re:    rx(`out of resources?: (?:shared memory|threads|registers|tensor memory)|OutOfResources`),
+		cause: "a kernel asks for more on-chip memory than this GPU has: smaller blocks or fewer stages, not a smaller batch"},
+	{name: "disk_full", kind: NoMemory, weight: broken, nature: spoken,
+		re: rx(`No space left on device|[Dd]isk quota exceeded|not enough disk space|` +
+			`PytorchStreamWriter failed writing|unexpected pos \d+ vs \d+`),
+		cause: "a file could not be written: the disk or a quota is full"},
+	{name: "device_assert", kind: NoMemory, weight: broken, nature: spoken, re: rx(`device-side assert triggered|` +
+		`cudaErrorAssert\b|\.cuh?:\d+: .*Assertion .* failed`),
+		cause: "a device-side assert: an index or label out of range; what comes after it on this device means nothing"},
+	{name: "time_limit", kind: NoMemory, weight: ordered, nature: spoken,
+		re: rx(`CANCELLED AT .* DUE TO TIME LIMIT|TERM_RUNLIMIT|walltime \d+ exceeded limit|(?:hit|reached|` +
+			`exceeded) (?:the )?(?:job )?time limit|DUE to SIGNAL Terminated`),
+		cause: "the scheduler's time limit"},
+	{name: "preempted", kind: NoMemory, weight: ordered, nature: spoken,
+		re: rx(`CANCELLED AT .* DUE TO (?:PREEMPTION|NODE FAIL)|(?:job|instance|node|worker|task|container|` +
+			`VM) (?:has been|was|is being|will be) preempted|PreemptionError`), cause: "preempted by the scheduler"},
+	{name: "cancelled", kind: NoMemory, weight: ordered, nature: spoken,
+		re: rx(`\*\*\* (?:JOB|STEP) .*CANCELLED AT`), cause: "cancelled through the scheduler"},
+	{name: "interrupted", kind: NoMemory, weight: ordered, nature: spoken,
+		re: rx(`^KeyboardInterrupt|[^\w'"(\x60.]KeyboardInterrupt\b|Detected KeyboardInterrupt|` +
+			`[Ii]nterrupted by (?:the )?user|Signal 2 \(SIGINT\) received|Received SIGINT`),
+		cause: "interrupted by the user"},
+	{name: "nccl", kind: NoMemory, weight: suspected, nature: consequence,
+		re: rx(`[Ww]atchdog caught collective operation timeout|NCCL operations have failed or timed out|` +
+			`collective operation timeout|Timed out waiting \d+ms`),
+		cause: "a collective operation timed out: another rank is gone or stuck"},
+	{name: "terminated", kind: NoMemory, weight: killed, nature: consequence,
+		re: rx(`[Rr]eceived (?:signal )?(?:SIGTERM|15)|Signal 15 \(SIGTERM\) received|^\s*Terminated\s*$|` +
+			`SignalException|(?:exit ?code|return code)[ :=]+(?:-15|143)\b`), cause: "terminated by SIGTERM"},
+	{name: "nan", kind: NoMemory, weight: broken, nature: raised,
+		re: rx(`(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss is (?:nan|inf|` +
+			`not finite)|FloatingPointError`),
+		cause: "the loss is no longer a finite number"},
+	{name: "device_fault", kind: NoMemory, weight: broken, nature: spoken,
+		re: rx(`(?:CUDA|HIP)(?: driver)? error: |cuDNN error: |(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|` +
+			`HIPBLAS)_STATUS_[A-Z_]+|illegal memory access|uncorrectable ECC|Unable to find a valid cuDNN|` +
+			`unable to find an engine`),
+		cause: "an error of the GPU or its libraries"},
+	{name: "nccl", kind: NoMemory, weight: echo + 10, nature: consequence,
+		re: rx(`ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError|DistBackendError|` +
+			`NCCL error in|` +
+			`Connection (?:closed|reset) by (?:remote )?peer|` +
+			`[Ss]ocket [Tt]imeout`), cause: "another rank is gone, or the network between them"},
+	{name: "worker_died", kind: NoMemory, weight: echo, nature: consequence,
+		re: rx(`ChildFailedError|ProcessRaisedException|ProcessExitedException|CalledProcessError|` +
+			`DataLoader worker \(pid.*exited unexpectedly|BrokenPipeError|` +
+			`ConnectionResetError|BrokenProcessPool|Killing subprocess|Sending process \d+ closing signal|` +
+			`exits with return code|exitcode +:|failed \(exitcode:`),
+		cause: "a process of the program ended"},
+	{name: "crash", kind: NoMemory, weight: exception, nature: spoken,
+		re: rx(`Segmentation fault|Fatal Python error|\(core dumped\)|Caught signal \d+ \(|` +
+			`^\s*Aborted\b`), cause: "the program crashed"},
+	{name: "exception", kind: NoMemory, weight: exception, nature: raised, re: exceptionLine},
+}
+
+// exceptionLine is how Python prints an exception that nobody caught: its name first on the line. A warning is none.
+var exceptionLine = rx(`^(?:[A-Za-z_]\w*\.)*(_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure|Exit|Timeout)|` +
+	`OutOfResources|Exception)(?::\s|:?\s*$)`)

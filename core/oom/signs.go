@@ -1,0 +1,294 @@
+package oom
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"regexp/syntax"
+	"strconv"
+	"strings"
+
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// Marks of words. The signs share the bits above these.
+const (
+	markMemory uint64 = 1 << iota
+	markFailure
+	markFrame
+	firstSign = 3
+)
+
+// An Event is a sign that was read.
+type Event struct {
+	Kind      job.SignKind
+	Phase     string // of the sign
+	Knob      string // of the sign
+	Iteration int64  // group "iteration"; -1 where the pattern has none
+	Path      string // group "path"
+	Bytes     unit.Bytes
+	Value     string // group "value"
+	Line      Line
+}
+
+// A State is what the signs have said so far.
+type State struct {
+	Phase       string // the current one: of the last Phase sign that has not ended; "training" once started; "" before
+	Iteration   int64  // the highest; -1 before any
+	Saved       *Event // the last saved state
+	Resumed     *Event
+	Started     bool
+	Succeeded   bool
+	Failed      bool
+	Interrupted bool
+	OutOfMemory int // OutOfMemory signs
+	Survived    int // Survived signs
+	Peak        unit.Bytes
+	Settings    map[string]string // knob: value, as the program confirmed it
+	Events      int
+	outer       string // the phase to which PhaseEnd returns
+}
+
+type compiled struct {
+	sign  job.Sign
+	re    *regexp.Regexp
+	group map[string]int
+	mark  uint64 // 0: no word of it is certain, so every line is tried
+	word  string
+}
+
+// A signReader finds a plugin's signs in lines.
+type signReader struct {
+	signs       []compiled
+	any         bool
+	always      bool
+	codes       map[int]string
+	mustSucceed bool
+}
+
+func newSignReader(signs job.Signs) (*signReader, error) {
+	r := &signReader{any: len(signs.Lines) > 0, codes: signs.Codes, mustSucceed: signs.MustSucceed}
+	for i, s := range signs.Lines {
+		re, err := regexp.Compile(s.Pattern)
+		if err != nil {
+			return nil, fmt.Errorf("reading the %s sign: %w", s.Kind, err)
+		}
+		c := compiled{sign: s, re: re, group: map[string]int{}, word: requiredWord(s.Pattern)}
+		for g, name := range re.SubexpNames() {
+			c.group[name] = g
+		}
+		if c.word != "" {
+			c.mark = 1 << (firstSign + i%(64-firstSign))
+		} else {
+			r.always = true
+		}
+		r.signs = append(r.signs, c)
+	}
+	return r, nil
+}
+
+func (r *signReader) addWords(words map[string]uint64) {
+	for _, c := range r.signs {
+		if c.mark != 0 {
+			words[c.word] |= c.mark
+		}
+	}
+}
+
+// requiredWord returns the longest literal that every match of the pattern contains, in lower case, or "".
+func requiredWord(pattern string) string {
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return ""
+	}
+	word := longestLiteral(re.Simplify())
+	if len(word) < 3 {
+		return ""
+	}
+	return word
+}
+
+func longestLiteral(re *syntax.Regexp) string {
+	switch re.Op {
+	case syntax.OpLiteral:
+		for _, r := range re.Rune {
+			if r > 0x7e {
+				return "" // folding is for ASCII only
+			}
+		}
+		return strings.ToLower(string(re.Rune))
+	case syntax.OpCapture, syntax.OpPlus:
+		return longestLiteral(re.Sub[0])
+	case syntax.OpRepeat:
+		if re.Min > 0 {
+			return longestLiteral(re.Sub[0])
+		}
+	case syntax.OpConcat:
+		best := ""
+		for _, sub := range re.Sub {
+			if w := longestLiteral(sub); len(w) > len(best) {
+				best = w
+			}
+		}
+		return best
+	}
+	return ""
+}
+
+// match calls found for every sign in text, with where its match ends.
+func (r *signReader) match(text []byte, marks uint64, found func(i int, e Event, end int)) {
+	if !r.always && marks>>firstSign == 0 {
+		return
+	}
+	for i, c := range r.signs {
+		if c.mark != 0 && marks&c.mark == 0 {
+			continue
+		}
+		m := c.re.FindSubmatchIndex(text)
+		if m == nil {
+			continue
+		}
+		group := func(name string) string {
+			if g, ok := c.group[name]; ok && g > 0 && m[2*g] >= 0 {
+				return string(text[m[2*g]:m[2*g+1]])
+			}
+			return ""
+		}
+		e := Event{Kind: c.sign.Kind, Phase: c.sign.Phase, Knob: c.sign.Knob, Iteration: -1,
+			Path: group("path"), Value: group("value")}
+		if g := group("iteration"); g != "" {
+			if n, err := strconv.ParseInt(digits(g), 10, 64); err == nil {
+				e.Iteration = n
+			}
+		}
+		if g := group("bytes"); g != "" {
+			if b, err := unit.Parse(digits(g) + group("unit")); err == nil {
+				e.Bytes = b
+			}
+		}
+		found(i, e, m[1])
+	}
+}
+
+// digits strips what groups digits.
+func digits(s string) string { return grouping.Replace(s) }
+
+var grouping = strings.NewReplacer(",", "", "_", "", " ", "")
+
+// event records a sign.
+func (s *stream) event(e Event, number int, text string) {
+	e.Line = Line{Stream: s.name, Number: number, Text: text}
+	s.state.take(e)
+	if e.Kind == job.OutOfMemory || e.Kind == job.Survived || e.Kind == job.Failed {
+		s.record.event = &e
+	}
+	if s.d.OnEvent != nil {
+		s.d.OnEvent(e)
+	}
+}
+
+func (t *State) take(e Event) {
+	if t.Events == 0 {
+		t.Iteration = -1
+	}
+	t.Events++
+	switch e.Kind {
+	case job.Started:
+		t.Started = true
+		t.Phase, t.outer = "training", "training"
+	case job.Progress:
+		t.Iteration = max(t.Iteration, e.Iteration)
+		t.Phase, t.outer = "training", "training"
+	case job.SavedState:
+		t.Saved = &e
+	case job.Resumed:
+		t.Resumed = &e
+		t.Iteration = max(t.Iteration, e.Iteration)
+	case job.Phase:
+		if t.Phase != e.Phase {
+			t.outer, t.Phase = t.Phase, e.Phase
+		}
+	case job.PhaseEnd:
+		if t.Phase == e.Phase {
+			t.Phase = t.outer
+		}
+	case job.Memory:
+		t.Peak = max(t.Peak, e.Bytes)
+	case job.OutOfMemory:
+		t.OutOfMemory++
+	case job.Survived:
+		t.Survived++
+	case job.Interrupted:
+		t.Interrupted = true
+	case job.Succeeded:
+		t.Succeeded = true
+	case job.Failed:
+		t.Failed = true
+	case job.Setting:
+		if t.Settings == nil {
+			t.Settings = map[string]string{}
+		}
+		t.Settings[e.Knob] = e.Value
+	}
+}
+
+// fine says whether the signs allow a success.
+func (t *State) fine(mustSucceed bool) bool {
+	return !t.Failed && !t.Interrupted && (t.Succeeded || !mustSucceed && t.OutOfMemory <= t.Survived)
+}
+
+// State returns what the signs have said so far. Where the log has spoken, it is believed about the phase; of counts and
+// progress, the highest of all streams counts, because the same line may stand in each.
+func (d *Detector) State() State {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state()
+}
+
+func (d *Detector) state() State {
+	out := State{Iteration: -1}
+	for _, s := range d.streams {
+		t := s.state
+		t.Settings = maps.Clone(t.Settings)
+		s.record.matchWith(d, t.take) // what is not known to be complete is all there is to read
+		if t.Events == 0 {
+			continue
+		}
+		if out.Events == 0 || s.name == Log {
+			out.Phase = t.Phase
+		}
+		if out.Saved == nil || t.Saved != nil && t.Saved.Iteration > out.Saved.Iteration {
+			out.Saved = t.Saved
+		}
+		if out.Resumed == nil {
+			out.Resumed = t.Resumed
+		}
+		out.Iteration = max(out.Iteration, t.Iteration)
+		out.Started = out.Started || t.Started
+		out.Succeeded = out.Succeeded || t.Succeeded
+		out.Failed = out.Failed || t.Failed
+		out.Interrupted = out.Interrupted || t.Interrupted
+		out.OutOfMemory = max(out.OutOfMemory, t.OutOfMemory)
+		out.Survived = max(out.Survived, t.Survived)
+		out.Peak = max(out.Peak, t.Peak)
+		out.Events = max(out.Events, t.Events)
+		if out.Settings == nil || s.name == Log {
+			settings := maps.Clone(out.Settings)
+			if settings == nil {
+				settings = map[string]string{}
+			}
+			maps.Copy(settings, t.Settings)
+			out.Settings = settings
+		}
+	}
+	return out
+}
+
+// phaseFor returns the phase by signs at this moment: the stream's own if it has any, else the best other.
+func (d *Detector) phaseFor(s *stream) string {
+	if s.state.Events > 0 {
+		return s.state.Phase
+	}
+	return d.state().Phase
+}

@@ -1,0 +1,157 @@
+package oom
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// trainer are the signs of a trainer that exits 0 whatever happens, replaces messages and logs through rich.
+var trainer = job.Signs{
+	MustSucceed: true,
+	Lines: []job.Sign{
+		{Kind: job.Started, Pattern: `Start training from epoch: (?P<epoch>\d+), iter: (?P<iteration>\d+)`},
+		{Kind: job.Progress, Pattern: `\[epoch:\s*[\d,]+, iter:\s*(?P<iteration>[\d,]+), lr:\([^)]*\)\]`},
+		{Kind: job.Memory, Pattern: `\[peak VRAM: (?P<bytes>[\d.]+) (?P<unit>GB)\]`},
+		{Kind: job.SavedState, Pattern: `Saving models and training states to (?P<path>\S+) for epoch: \d+, iter: (?P<iteration>\d+)`},
+		{Kind: job.Phase, Phase: "validation", Pattern: `Saving \d+ validation images`},
+		{Kind: job.PhaseEnd, Phase: "validation", Pattern: `Validation \S+ done`},
+		{Kind: job.OutOfMemory, Phase: "training", Pattern: `Ran out of VRAM during training`},
+		{Kind: job.Survived, Pattern: `OOM Recovery successful`},
+		{Kind: job.Setting, Knob: "batch", Pattern: `Batch size per gpu: (?P<value>\d+)`},
+		{Kind: job.Interrupted, Pattern: `User interrupted`},
+		{Kind: job.Failed, Pattern: `Training stopped`},
+		{Kind: job.Succeeded, Pattern: `End of training`},
+	},
+}
+
+const trainingLog = `2025-11-21 10:00:00,000 INFO: Batch size per gpu: 16
+2025-11-21 10:00:00,000 INFO: Start training from epoch: 0, iter: 0.
+2025-11-21 10:00:01,000 INFO: [epoch:  0, iter:   1,100, lr:(2.000e-04,)] [peak VRAM: 1.71 GB] l_g_total: 0.1
+2025-11-21 10:00:01,000 INFO: Saving models and training states to experiments/x for epoch: 0, iter: 1100.
+`
+
+const traceback = "Traceback (most recent call last):\n  File \"train.py\", line 441, in train_pipeline\n    model.optimize_parameters(i)\n" +
+	"  File \"models/sr_model.py\", line 652, in optimize_parameters\n    loss = self.net(lq)\n"
+
+func TestState(t *testing.T) {
+	d := newDetector(t, trainer)
+	var kinds []job.SignKind
+	d.OnEvent = func(e Event) { kinds = append(kinds, e.Kind) }
+	write(t, d, Log, trainingLog)
+	s := d.State()
+	if s.Iteration != 1100 || s.Phase != "training" || !s.Started || s.Succeeded || s.Settings["batch"] != "16" {
+		t.Errorf("the state is %+v", s)
+	}
+	if s.Peak != unit.Bytes(1836098519) {
+		t.Errorf("the peak is %d", s.Peak)
+	}
+	if s.Saved == nil || s.Saved.Path != "experiments/x" || s.Saved.Iteration != 1100 || s.Saved.Line.Number != 4 {
+		t.Errorf("the saved state is %+v", s.Saved)
+	}
+	want := []job.SignKind{job.Setting, job.Started, job.Progress, job.Memory, job.SavedState}
+	if diff := cmp.Diff(want, kinds); diff != "" {
+		t.Error(diff)
+	}
+	write(t, d, Log, "Saving 3 validation images\n")
+	if p := d.State().Phase; p != "validation" {
+		t.Errorf("the phase is %q in validation", p)
+	}
+	write(t, d, Log, "Validation set5 done\n")
+	if p := d.State().Phase; p != "training" {
+		t.Errorf("the phase is %q after validation", p)
+	}
+}
+
+func write(t testing.TB, d *Detector, stream, text string) {
+	t.Helper()
+	if _, err := d.Stream(stream).Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWrappedSigns: rich wraps records into a column of whatever terminal there is.
+func TestWrappedSigns(t *testing.T) {
+	f := fixtureNamed(t, "real/rich_terminal")
+	for _, step := range []int{1, 7, 1 << 20} {
+		d := newDetector(t, trainer)
+		var events []string
+		d.OnEvent = func(e Event) { events = append(events, fmt.Sprint(e.Kind, " ", e.Iteration, " ", e.Path)) }
+		for at := 0; at < len(f.log); at += step {
+			if _, err := d.Write(f.log[at:min(len(f.log), at+step)]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := d.State()
+		if s.Iteration != 300 || s.Saved == nil || s.Saved.Iteration != 300 {
+			t.Errorf("in steps of %d: the state is %+v, after %q", step, s, events)
+		}
+		if len(events) != 8 { // the fixture trains twice: three times an iteration and one saved state
+			t.Errorf("in steps of %d: the events are %q", step, events)
+		}
+	}
+}
+
+// TestPendingRecord: the last record may be followed by nothing.
+func TestPendingRecord(t *testing.T) {
+	d := newDetector(t, trainer)
+	write(t, d, Terminal, "[11/21/26 20:58:04] INFO     Batch size per                       train.py:26\n"+
+		"                             gpu: 12\n")
+	if got := d.State().Settings["batch"]; got != "12" {
+		t.Errorf("batch is %q", got)
+	}
+	write(t, d, Terminal, "[11/21/26 20:58:05] ERROR    Ran out of VRAM                      train.py:33\n"+
+		"                             during training. Reduce lq_size.\n")
+	v := d.Judge(Exited(0), trainer)
+	if v.Ending != OutOfMemory || v.Report.Stage != "training" {
+		t.Errorf("judged %v in %q: %s", v.Ending, v.Report.Stage, v.Cause)
+	}
+}
+
+func TestBadPattern(t *testing.T) {
+	_, err := NewDetector(job.Signs{Lines: []job.Sign{{Kind: job.Progress, Pattern: `iter (\d+`}}})
+	if err == nil || !strings.Contains(err.Error(), "progress") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestRequiredWord(t *testing.T) {
+	for _, tt := range [][2]string{
+		{`\[epoch:\s*([\d,]+), iter:\s*([\d,]+)`, "[epoch:"},
+		{`(?i)End of Training`, "end of training"},
+		{`a|b`, ""},
+		{`(?:foo)?\d+`, ""},
+		{`(?:loss)+ x`, "loss"},
+		{`\d+`, ""},
+	} {
+		if got := requiredWord(tt[0]); got != tt[1] {
+			t.Errorf("requiredWord(%q) is %q, want %q", tt[0], got, tt[1])
+		}
+	}
+}
+
+// TestSignWithoutWord: a pattern that promises no literal is tried on every line.
+func TestSignWithoutWord(t *testing.T) {
+	d := newDetector(t, job.Signs{Lines: []job.Sign{{Kind: job.Progress, Pattern: `^(?P<iteration>\d+)$`}}})
+	write(t, d, Stdout, "12\nx\n13\n")
+	if got := d.State().Iteration; got != 13 {
+		t.Errorf("the iteration is %d", got)
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	// The terminal has the replaced message; the log file, read later, has the original with its numbers.
+	d := newDetector(t, trainer)
+	write(t, d, Terminal, "ERROR Ran out of VRAM during training. Reduce lq_size.\n")
+	write(t, d, Log, trainingLog+"2025-11-21 10:00:09,000 ERROR: boom\n"+traceback+
+		"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 11.63 GiB of which 1.00 GiB is free.\n")
+	r := d.Report(Exited(0))
+	if !r.OOM || !r.Fatal || r.Requested == nil || *r.Requested != 2*unit.GiB || r.Evidence[0].Stream != Log {
+		t.Errorf("the report is %+v", r)
+	}
+}

@@ -1,0 +1,158 @@
+package oom
+
+import (
+	"encoding/json"
+
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A Kind is the memory that ran out. Each wants a different remedy.
+type Kind string
+
+const (
+	GPUCapacity      Kind = "gpu_capacity"      // the card, or the limit set on it, is too small for the job
+	GPUFragmentation Kind = "gpu_fragmentation" // enough is reserved, in pieces too small
+	GPUContention    Kind = "gpu_contention"    // other processes hold the card
+	GPUUnspecified   Kind = "gpu_unspecified"   // a GPU ran out, the text does not say how
+	HostOOM          Kind = "host_oom"          // a process was killed for the host's memory
+	SharedMemory     Kind = "shm"               // /dev/shm is full
+	CPUAlloc         Kind = "cpu_alloc"         // the host refused an allocation
+	NoMemory         Kind = "none"              // memory is not the matter
+)
+
+// A Phase is the part of the program that failed.
+type Phase string
+
+const (
+	Build         Phase = "build"
+	Data          Phase = "data"
+	TrainForward  Phase = "train_forward"
+	TrainBackward Phase = "train_backward"
+	Optimizer     Phase = "optimizer"
+	Validation    Phase = "validation"
+	Checkpoint    Phase = "checkpoint" // saving or loading a state
+	Unknown       Phase = "unknown"
+)
+
+// Coarse returns the phase in the words of ladders and signs: the three parts of a step are one "training".
+func (p Phase) Coarse() string {
+	switch p {
+	case TrainForward, TrainBackward, Optimizer:
+		return "training"
+	case "":
+		return string(Unknown)
+	}
+	return string(p)
+}
+
+// A Confidence says how far a report may be trusted.
+type Confidence string
+
+const (
+	Certain Confidence = "certain" // the text says so in the allocator's, the kernel's or the plugin's own words
+	Likely  Confidence = "likely"  // the usual meaning of the text, which has others
+	Weak    Confidence = "weak"    // a process was killed, and nothing says by whom
+)
+
+// A Process is one that the message lists beside ours, or as ours: in a container the pids are the host's, and our own
+// process is listed under a number that it does not know.
+type Process struct {
+	PID   int64
+	Bytes unit.Bytes
+}
+
+// MarshalJSON writes the pair [pid, bytes].
+func (p Process) MarshalJSON() ([]byte, error) { return json.Marshal([2]int64{p.PID, int64(p.Bytes)}) }
+
+// UnmarshalJSON reads the pair [pid, bytes].
+func (p *Process) UnmarshalJSON(b []byte) error {
+	var pair [2]int64
+	err := json.Unmarshal(b, &pair)
+	p.PID, p.Bytes = pair[0], unit.Bytes(pair[1])
+	return err
+}
+
+// Numbers are what the message states; nil is what it does not say. Reserved is the total, allocated included.
+type Numbers struct {
+	Requested    *unit.Bytes `json:"requested_bytes"`
+	Capacity     *unit.Bytes `json:"capacity_bytes"`
+	Allocated    *unit.Bytes `json:"allocated_bytes"`
+	Reserved     *unit.Bytes `json:"reserved_bytes"`
+	Free         *unit.Bytes `json:"free_bytes"`
+	ProcessInUse *unit.Bytes `json:"process_in_use_bytes,omitempty"`
+	Allowed      *unit.Bytes `json:"allowed_bytes,omitempty"` // a memory fraction's limit
+	PrivatePools *unit.Bytes `json:"private_pools_bytes,omitempty"`
+	Others       []Process   `json:"other_processes,omitempty"`
+}
+
+// A Line is where something was read.
+type Line struct {
+	Stream string `json:"stream,omitempty"`
+	Number int    `json:"line"` // from 1; a carriage return starts no new line
+	Text   string `json:"text"` // without escape sequences
+}
+
+// A Report is what the output says, as far as it says anything.
+type Report struct {
+	OOM   bool  `json:"oom"`   // something ran out of memory
+	Fatal bool  `json:"fatal"` // the program, or the step that printed it, ended there; also of a failure that is no OOM
+	Kind  Kind  `json:"kind"`
+	Phase Phase `json:"phase"`
+	Numbers
+	Frame string `json:"frame"` // the innermost frame outside installed packages, "file.py:LINE in func"; null if unknown
+	Cause string `json:"cause"` // one line for a person
+
+	Stage      string     `json:"stage"`                 // Phase.Coarse, or the plugin's word for it
+	Limit      bool       `json:"limit,omitempty"`       // a limit set for this process was reached, not the card's end
+	NotMemory  string     `json:"not_memory,omitempty"`  // what ended it, where not memory: "time_limit", "disk_full", …
+	Confidence Confidence `json:"confidence,omitempty"`  // empty where nothing was found
+	Evidence   []Line     `json:"evidence,omitempty"`    // the line that says so, first
+	Survived   int        `json:"survived,omitempty"`    // out-of-memories that the program met and outlived
+	Needs      unit.Bytes `json:"needs_bytes,omitempty"` // allocated + requested: at least so much; 0 if unknown
+}
+
+// MarshalJSON writes an unknown frame as null.
+func (r Report) MarshalJSON() ([]byte, error) {
+	type plain Report
+	out := struct {
+		plain
+		Frame *string `json:"frame"`
+	}{plain: plain(r)}
+	if r.Frame != "" {
+		out.Frame = &r.Frame
+	}
+	return json.Marshal(out)
+}
+
+// An Exit is how a program ended. The zero value is an exit that nobody saw, as of a log file.
+type Exit struct {
+	Known  bool
+	Code   int
+	Signal int // the signal that killed it, 0 if none
+	// Asked says that launch itself passed on a signal of the user's, such as Ctrl-C.
+	Asked bool
+	// OOMKills counts the kernel's out-of-memory kills in the program's cgroup while it ran, where that can be read.
+	OOMKills int
+}
+
+// Exited is the exit of a program that returned code by itself.
+func Exited(code int) Exit { return Exit{Known: true, Code: code} }
+
+// Killed is the exit of a program that died of a signal.
+func Killed(signal int) Exit { return Exit{Known: true, Signal: signal} }
+
+// fine says whether a program ended well, by its exit alone and by what the plugin says of its codes.
+func (e Exit) fine(codes map[int]string) bool {
+	if e.Signal != 0 {
+		return false
+	}
+	if meaning, ok := codes[e.Code]; ok && Ending(meaning) == Succeeded {
+		return true
+	}
+	return e.Code == 0
+}
+
+// interrupted says whether the exit is the user's doing.
+func (e Exit) interrupted(codes map[int]string) bool {
+	return e.Asked || e.Signal == sigint || e.Code == 128+sigint || Ending(codes[e.Code]) == Interrupted
+}
