@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/term"
 
@@ -30,6 +31,9 @@ func main() {
 	host.ServeMain(builtins...)
 	nvml.ChildMain()
 
+	if i := slices.Index(os.Args, "--"); i > 0 && os.Args[1] != "plan" {
+		proc.Prepare() // a program will be run: its keeper starts while the command is being read
+	}
 	root := newRoot()
 	err := root.ExecuteContext(context.Background())
 	var code exitCode

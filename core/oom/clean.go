@@ -1,6 +1,9 @@
 package oom
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 const (
 	// maxLine bounds what is held of a line that does not end; what follows it counts as a further line. The overlap
@@ -54,6 +57,27 @@ var special = func() (t [256]bool) {
 	return t
 }()
 
+// plainRun returns how many bytes of p stand before the first special one. Eight at a time: the high bit of a byte of
+// the mask is set where the byte is below a space or is DEL, and, falsely, for a tab.
+func plainRun(p []byte) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	i := 0
+	for ; i+8 <= len(p); i += 8 {
+		v := binary.LittleEndian.Uint64(p[i:])
+		below := (v - 0x20*ones) &^ v
+		del := v ^ 0x7f*ones
+		del = (del - ones) &^ del
+		if (below|del)&highs == 0 {
+			continue
+		}
+		break
+	}
+	for i < len(p) && !special[p[i]] {
+		i++
+	}
+	return i
+}
+
 func (c *cleaner) write(p []byte) {
 	for i := 0; i < len(p); {
 		if c.state != plainText {
@@ -61,10 +85,7 @@ func (c *cleaner) write(p []byte) {
 			i++
 			continue
 		}
-		end := i
-		for end < len(p) && !special[p[end]] {
-			end++
-		}
+		end := i + plainRun(p[i:])
 		if end > i {
 			c.text(p[i:end])
 			i = end
