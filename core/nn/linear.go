@@ -1,0 +1,128 @@
+package nn
+
+// Linear is torch.nn.Linear under that name, over the last dimension.
+//
+// Saved: input and weight (derivatives.yaml, addmm and mm), each for the other's gradient.
+func (t *Tape) Linear(name string, x Tensor, out int64, bias bool) Tensor {
+	at, line := t.node, t.line
+	t.enter(name)
+	y := t.linear(x, out, bias)
+	t.node, t.line = at, line
+	return y
+}
+
+// Linear describes a torch.nn.Linear without its name, for a Sequential.
+type Linear struct {
+	Out    int64
+	NoBias bool
+}
+
+// Module is the layer as a module.
+func (l Linear) Module() Module {
+	return func(t *Tape, x Tensor) Tensor { return t.linear(x, l.Out, !l.NoBias) }
+}
+
+func (t *Tape) linear(x Tensor, out int64, bias bool) Tensor {
+	w := t.Param("weight", out, x.Dim(-1))
+	var b Tensor
+	if bias {
+		b = t.toLow(t.Param("bias", out))
+	}
+	x, w = t.toLow(x), t.toLow(w)
+	x = t.Contiguous(x) // flatten to two dimensions copies what is not (linear in aten/src/ATen/native/Linear.cpp)
+	return t.mm("torch.nn.functional.linear", x.with(-1, out).dense(), x, w, b)
+}
+
+// Matmul is torch.matmul of two tensors of at least three dimensions and equal leading ones.
+//
+// Saved: both operands, each for the other's gradient (derivatives.yaml, bmm). Leading dimensions are merged, which
+// copies what is not laid out for it (reshape in _matmul_impl, LinearAlgebra.cpp).
+func (t *Tape) Matmul(a, b Tensor) Tensor {
+	a, b = t.toLow(a), t.toLow(b)
+	shape := a.with(-1, b.Dim(-1)).dense()
+	a = t.Reshape(a, t.merged(a).Shape()...)
+	b = t.Reshape(b, t.merged(b).Shape()...)
+	y := t.mm("torch.matmul", t.merged(shape), a, b, Tensor{})
+	return t.View(y, shape.Shape()...)
+}
+
+// merged is the shape of x with its leading dimensions in one.
+func (t *Tape) merged(x Tensor) Tensor {
+	return x.resized(x.Numel()/(x.Dim(-1)*x.Dim(-2)), x.Dim(-2), x.Dim(-1))
+}
+
+// Bmm is torch.bmm. Operands may be permuted: their strides are passed to cuBLAS.
+//
+// Saved: both operands, each for the other's gradient (derivatives.yaml, bmm).
+func (t *Tape) Bmm(a, b Tensor) Tensor {
+	a, b = t.toLow(a), t.toLow(b)
+	return t.mm("torch.bmm", a.with(-1, b.Dim(-1)).dense(), a, b, Tensor{})
+}
+
+func (t *Tape) mm(name string, shape, a, b, bias Tensor) Tensor {
+	o := t.op(name, a, b, bias)
+	y := o.out(shape)
+	if t.recording(a, b, bias) {
+		y.grad = true
+		if a.grad {
+			o.save(b)
+		}
+		if b.grad {
+			o.save(a)
+		}
+		o.fresh(a, a)
+		o.fresh(b, b)
+		if bias.dims > 0 {
+			o.fresh(bias, bias)
+		}
+	}
+	o.end()
+	return y
+}
+
+// SDPA is torch.nn.functional.scaled_dot_product_attention of q, k, v in (batch, heads, tokens, channels).
+//
+// Saved by a fused kernel: q, k, v, its result, and the logarithm of the sum of exponentials in float32
+// (derivatives.yaml, _scaled_dot_product_flash_attention and _scaled_dot_product_efficient_attention).
+func (t *Tape) SDPA(q, k, v Tensor) Tensor {
+	q, k, v = t.toLow(q), t.toLow(k), t.toLow(v)
+	if t.MathSDPA {
+		return t.mathSDPA(q, k, v)
+	}
+	o := t.op("torch.nn.functional.scaled_dot_product_attention", q, k, v)
+	// The flash kernel writes (batch, tokens, heads, channels) and returns its transpose.
+	y := q.with(-1, v.Dim(-1))
+	y = o.out(y.like(y.permuted(0, 2, 1, 3).dense().permuted(0, 2, 1, 3)))
+	lse := q.with(-1, 1).dense()
+	lse.dtype = F32
+	lse = o.out(lse)
+	if t.recording(q, k, v) {
+		y.grad = true
+		o.save(q, k, v, y, lse)
+		o.fresh(q, q)
+		o.fresh(k, k)
+		o.fresh(v, v)
+	}
+	o.end()
+	return y
+}
+
+// mathSDPA is _scaled_dot_product_attention_math: q and k each scaled by the root, softmax, product.
+func (t *Tape) mathSDPA(q, k, v Tensor) Tensor {
+	attn := t.Matmul(t.MulScalar(q), t.Transpose(t.MulScalar(k), -2, -1))
+	return t.Matmul(t.softmax(attn), v)
+}
+
+// MatmulConst is torch.matmul of x with a small constant matrix of out columns. Saved: the matrix alone. What is
+// permuted is copied before (reshape in _matmul_impl).
+func (t *Tape) MatmulConst(x Tensor, out int64) Tensor {
+	x = t.Contiguous(t.toLow(x))
+	o := t.op("torch.matmul", x)
+	y := o.out(x.with(-1, out).dense())
+	if t.recording(x) {
+		y.grad = true
+		o.fresh(x, x)
+	}
+	o.end()
+	return y
+}

@@ -1,0 +1,265 @@
+package nn
+
+import "github.com/launch-ml/launch/core/unit"
+
+// A Peak is the moment at which a tape needs the most memory for tensors that come and go. Parameters, buffers and
+// optimizer states are not in it: they are there all the time.
+type Peak struct {
+	Bytes  unit.Bytes
+	Moment string // the operation during which it is reached, as Alloc.What
+	Parts  []PartPeak
+	// Allocs are the single requests larger than every earlier one, in order of time.
+	Allocs []Alloc
+
+	Saved       unit.Bytes // what the graph holds when the first backward begins, without the batch
+	SavedCasts  unit.Bytes // of it, copies of parameters in the autocast type
+	ForwardPeak unit.Bytes // the peak until then
+	Gradients   unit.Bytes // of all parameters, when the last backward has run
+}
+
+// A PartPeak is what one part of the job holds at the peak.
+type PartPeak struct {
+	Part       string
+	Inputs     unit.Bytes // the batch
+	Saved      unit.Bytes // held by the graph
+	Casts      unit.Bytes // copies of parameters in the autocast type
+	Gradients  unit.Bytes // of parameters
+	Transients unit.Bytes // everything else
+}
+
+// An Alloc is a single request to the allocator.
+type Alloc struct {
+	Bytes unit.Bytes
+	What  string // module path and line: "body.0.attn: attn = torch.bmm(q, k)"
+}
+
+// Peak replays the tape.
+func (t *Tape) Peak() Peak {
+	r := newReplay(t)
+	r.list(t.ops, 0)
+	if !r.began {
+		r.begin()
+	}
+	p := Peak{Bytes: unit.Bytes(r.peak), Saved: unit.Bytes(r.saved), SavedCasts: unit.Bytes(r.casts),
+		ForwardPeak: unit.Bytes(r.forwardPeak), Gradients: unit.Bytes(r.gradients)}
+	for _, a := range r.allocs {
+		p.Allocs = append(p.Allocs, Alloc{unit.Bytes(a.bytes), t.where(a.op)})
+	}
+	if r.peakOp != nil {
+		p.Moment = t.where(r.peakOp)
+		if r.peakBack {
+			p.Moment = "backward of " + p.Moment
+		}
+	}
+	for i, c := range r.atPeak {
+		p.Parts = append(p.Parts, PartPeak{
+			Part: t.parts[i], Inputs: unit.Bytes(c[isInput]), Saved: unit.Bytes(c[isSaved]), Casts: unit.Bytes(c[isCast]),
+			Gradients: unit.Bytes(c[isGradient]), Transients: unit.Bytes(c[isActivation]),
+		})
+	}
+	return p
+}
+
+// A replay carries a tape out.
+type replay struct {
+	t *Tape
+
+	live, peak int64
+	counts     []account // by part
+	atPeak     []account
+	peakOp     *op
+	peakBack   bool
+
+	began                     bool // the first backward has
+	saved, casts, forwardPeak int64
+	gradients                 int64
+	allocs                    []request
+
+	state  []storeState
+	free   [][]int32 // by list and op: the first storage whose last op this is
+	next   []int32   // by storage: the next such one
+	gradOf []int32   // by value: its gradient's storage, 0 for none
+	gstore []gradStore
+	layout []bool // by value: its gradient is permuted
+}
+
+// An account is what a part holds, by kind of storage.
+type account [6]int64
+
+type request struct {
+	bytes int64
+	op    *op
+}
+
+type storeState struct {
+	saved int32 // how many nodes hold it
+	live  bool
+	past  bool // nothing but nodes holds it any more
+}
+
+type gradStore struct {
+	bytes int64
+	refs  int32
+	part  uint8
+	kind  uint8
+}
+
+func newReplay(t *Tape) *replay {
+	r := &replay{
+		t: t, counts: make([]account, len(t.parts)), atPeak: make([]account, len(t.parts)),
+		state: make([]storeState, len(t.stores)), next: make([]int32, len(t.stores)),
+		gradOf: make([]int32, t.values), layout: make([]bool, t.values), gstore: make([]gradStore, 1, 512),
+	}
+	r.free = make([][]int32, len(t.segs)+1)
+	r.free[0] = make([]int32, len(t.ops))
+	for i, s := range t.segs {
+		r.free[i+1] = make([]int32, len(s.ops))
+	}
+	end := int32(len(t.ops) - 1) // of the recording, which attributes and the outermost variables live to see
+	for _, s := range t.attrs {
+		t.stores[s].last = end
+	}
+	for _, s := range t.held {
+		t.stores[s].last = end
+	}
+	for i := 1; i < len(t.stores); i++ {
+		if s := &t.stores[i]; s.kind != isParam {
+			r.next[i] = r.free[s.seg][s.last]
+			r.free[s.seg][s.last] = int32(i)
+		}
+	}
+	return r
+}
+
+// alloc is a request of o's, or of o's backward, entered under a part and a kind.
+func (r *replay) alloc(bytes int64, part, kind uint8, o *op, back bool) {
+	if bytes == 0 {
+		return
+	}
+	r.live += bytes
+	r.counts[part][kind] += bytes
+	if r.live > r.peak {
+		r.peak, r.peakOp, r.peakBack = r.live, o, back
+		copy(r.atPeak, r.counts)
+	}
+	if n := len(r.allocs); n == 0 || bytes > r.allocs[n-1].bytes {
+		r.allocs = append(r.allocs, request{bytes, o})
+	}
+}
+
+func (r *replay) dealloc(bytes int64, part, kind uint8) {
+	r.live -= bytes
+	r.counts[part][kind] -= bytes
+}
+
+// begin writes down what the graph holds when the forward is done.
+func (r *replay) begin() {
+	r.began = true
+	r.forwardPeak = r.peak
+	for i, s := range r.state {
+		if st := &r.t.stores[i]; s.live && s.saved > 0 && st.kind != isInput {
+			r.saved += st.bytes
+			if st.kind == isCast {
+				r.casts += st.bytes
+			}
+		}
+	}
+}
+
+// list carries out one list of ops.
+func (r *replay) list(ops []op, seg int32) {
+	start := 0 // of the graph that the next backward runs
+	for i := range ops {
+		o := &ops[i]
+		switch o.kind {
+		case opTouch:
+		case opBackward:
+			if !r.began {
+				r.begin()
+			}
+			r.gradOf[o.out] = r.newGrad(0, o.part, isActivation) // of the loss: a scalar
+			r.back(ops[start:i])
+			start = i + 1
+			r.gradients = 0
+			for _, c := range r.counts {
+				r.gradients += c[isGradient]
+			}
+		case opGradients:
+			r.keepGradients(o)
+		case opStep:
+			r.step(o)
+		default:
+			r.forward(o)
+		}
+		for s := r.free[seg][i]; s != 0; s = r.next[s] {
+			r.state[s].past = true
+			r.release(s)
+		}
+	}
+}
+
+func (r *replay) forward(o *op) {
+	for _, s := range r.t.uses[o.use0:o.use1] {
+		st := &r.t.stores[s]
+		r.alloc(st.bytes, st.part, st.kind, o, false)
+		r.state[s].live = true
+	}
+	if o.tmp > 0 && !r.t.Dispatched {
+		r.alloc(o.tmp, o.part, isActivation, o, false)
+		r.dealloc(o.tmp, o.part, isActivation)
+	}
+	for _, s := range r.t.saves[o.save0:o.save1] {
+		if r.state[s].saved++; r.state[s].saved == 1 {
+			r.move(s, isActivation, isSaved)
+		}
+	}
+}
+
+// move enters an activation under another kind.
+func (r *replay) move(s int32, from, to uint8) {
+	if st := &r.t.stores[s]; st.kind == isActivation {
+		r.counts[st.part][from] -= st.bytes
+		r.counts[st.part][to] += st.bytes
+	}
+}
+
+func (r *replay) release(s int32) {
+	st := &r.state[s]
+	if st.live && st.past && st.saved == 0 {
+		st.live = false
+		r.dealloc(r.t.stores[s].bytes, r.t.stores[s].part, r.t.stores[s].kind)
+	}
+}
+
+func (r *replay) keepGradients(o *op) {
+	for _, w := range r.t.weights {
+		if r.t.stores[w.store].part == o.part && r.gradOf[w.value] == 0 {
+			r.alloc(w.bytes(), o.part, isGradient, o, false)
+			r.gradOf[w.value] = r.newGrad(w.bytes(), o.part, isGradient)
+		}
+	}
+}
+
+// step is the optimizer's, and zero_grad.
+func (r *replay) step(o *op) {
+	r.alloc(o.tmp, o.part, isActivation, o, false)
+	r.dealloc(o.tmp, o.part, isActivation)
+	for _, w := range r.t.weights {
+		if g := r.gradOf[w.value]; g != 0 && r.gstore[g].part == o.part {
+			r.drop(g)
+			r.gradOf[w.value] = 0
+		}
+	}
+}
+
+func (r *replay) newGrad(bytes int64, part, kind uint8) int32 {
+	r.gstore = append(r.gstore, gradStore{bytes: bytes, refs: 1, part: part, kind: kind})
+	return int32(len(r.gstore) - 1)
+}
+
+func (r *replay) drop(g int32) {
+	gs := &r.gstore[g]
+	if gs.refs--; gs.refs == 0 {
+		r.dealloc(gs.bytes, gs.part, gs.kind)
+	}
+}

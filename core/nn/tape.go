@@ -1,0 +1,428 @@
+package nn
+
+import (
+	"slices"
+
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A Module is a forward: of a layer, a block or a network. Layers without parameters are modules as they are:
+// (*Tape).GELU.
+type Module func(t *Tape, x Tensor) Tensor
+
+// A Tape records what a program does with memory, in the order in which it does it.
+type Tape struct {
+	// Training is module.training: what model.train() and model.eval() set.
+	Training bool
+	// UpsampleLow keeps interpolate in the input's type under autocast. Newer PyTorch has the upsample operations
+	// on the float32 list (AT_FORALL_FP32 in autocast_mode.h of 2.15; not in 1.13).
+	UpsampleLow bool
+	// Torch1 is PyTorch 1.13, where a mean over dimensions saves its input (its formula asks for self.numel(), which
+	// was no size then), and where prelu and maximum make fewer intermediates in backward.
+	Torch1 bool
+	// MathSDPA makes scaled_dot_product_attention the plain computation, as without a fused kernel.
+	MathSDPA bool
+	// Dispatched counts only tensors that operations hand to one another, as a recording on the CPU can see, and
+	// leaves out the contiguous copies that kernels make for themselves of gradients that are not.
+	Dispatched bool
+
+	noGrad  int        // depth of torch.no_grad
+	frozen  int        // depth of FreezeParams
+	auto    bool       // inside an autocast region
+	low     DType      // its type
+	casts   *castCache // of the outermost autocast region; nil outside
+	node    int32      // the module that runs
+	line    string     // of its forward
+	part    uint8
+	parts   []string
+	nodes   []node
+	tensors []Tensor    // parameters and buffers
+	sizes   []partSizes // by part
+	weights []Tensor    // the parameters that require a gradient
+
+	ops    []op // of the list that is being recorded: the main one, or a checkpointed segment's
+	stores []store
+	values int32
+	uses   []int32 // arenas, into which an op holds ranges
+	saves  []int32
+	grads  []gradient
+	args   []int32         // storages that the caller of the op to come holds
+	attrs  map[int32]int32 // storages of attributes of modules, which live on, by module
+	held   []int32         // storages of local variables, innermost function last
+	frame  int             // where those of the innermost begin
+	segs   []segment
+	seg    int32 // 0 is the main list
+}
+
+// A node is a module or a parameter by its name, in the tree of the model.
+type node struct {
+	name                     string
+	parent, child, next, hot int32 // 0 for none; hot is the child that was asked for last
+	tensor                   int32 // of a parameter or buffer, 1 for the first
+}
+
+type partSizes struct {
+	params, trainable, buffers int64 // elements
+	paramBytes, gradBytes      int64
+	bufferBytes                int64
+}
+
+// A store is a storage: what the allocator gives and takes back.
+type store struct {
+	bytes int64
+	last  int32 // the last op of its own list that needs it
+	seg   int32
+	part  uint8
+	kind  uint8
+}
+
+// Kinds of storages. The last two are what a replay makes of an activation and of a gradient.
+const (
+	isActivation = iota
+	isParam      // counted by Size, never by the replay
+	isInput      // the batch
+	isCast       // a copy of a parameter in the autocast type
+	isSaved      // held by the graph
+	isGradient   // of a parameter
+)
+
+type opKind uint8
+
+const (
+	opCompute opKind = iota
+	opTouch          // reads, and does nothing else: the end of a Python variable
+	opBackward
+	opStep
+	opGradients
+	opCheckpoint
+)
+
+type op struct {
+	kind       opKind
+	part       uint8
+	name       string
+	line       string // of the module's forward, or ""
+	node       int32
+	out        int32 // first value that it makes
+	outs       int32 // how many
+	use0, use1 int32 // storages made, in t.uses
+	save0      int32
+	save1      int32
+	grad0      int32
+	grad1      int32
+	tmp        int64 // live while the op runs
+	btmp       int64 // live while its backward runs
+	seg        int32 // of opCheckpoint
+	dense      bool  // its backward makes a contiguous copy of a gradient that is not
+	follows    bool  // its gradients are laid out as the result's: an elementwise op
+}
+
+// A gradient says what an op's backward makes for one of its inputs.
+type gradient struct {
+	value int32
+	param int32 // index of the parameter's storage, or -1
+	from  int32 // the op's output, counted from its first, whose gradient is passed on when bytes is 0
+	bytes int64 // 0: the gradient of the output itself, or a view of it
+	raw   int64 // the size before it is summed to the input's shape and cast to its type; 0 for no such step
+	flip  bool  // passed on as a permuted view
+}
+
+type segment struct {
+	ops []op
+	in  []Tensor // the detached inputs inside the segment
+	out Tensor
+}
+
+// NewTape returns an empty tape in training mode, with gradients and without autocast.
+func NewTape() *Tape {
+	t := &Tape{
+		Training: true,
+		ops:      make([]op, 0, 2048), stores: make([]store, 1, 2048), // storage 0 is none
+		uses: make([]int32, 0, 2048), saves: make([]int32, 0, 2048), grads: make([]gradient, 0, 2048),
+		nodes: make([]node, 1, 1024), tensors: make([]Tensor, 0, 512),
+	}
+	t.parts = []string{""}
+	t.attrs = map[int32]int32{}
+	t.sizes = make([]partSizes, 1, 8)
+	return t
+}
+
+// Part runs f with what it allocates under the name of a part of the job, such as "network_g".
+func (t *Tape) Part(name string, f func()) {
+	old, at, line := t.part, t.node, t.line
+	t.part = uint8(len(t.parts))
+	for i, p := range t.parts {
+		if p == name {
+			t.part = uint8(i)
+		}
+	}
+	if int(t.part) == len(t.parts) {
+		t.parts = append(t.parts, name)
+		t.sizes = append(t.sizes, partSizes{})
+	}
+	t.enter(name)
+	f()
+	t.part, t.node, t.line = old, at, line
+}
+
+// Scope runs f as the body of the module of that name, whose arguments live until it returns.
+func (t *Tape) Scope(name string, f func(), args ...Tensor) {
+	at, line, frame := t.node, t.line, t.frame
+	t.enter(name)
+	t.frame = len(t.held)
+	f()
+	t.leave(frame)
+	for _, a := range args {
+		t.touch(a.store)
+	}
+	t.node, t.line = at, line
+}
+
+// Call calls the submodule m of that name with x. It returns what m returns.
+func (t *Tape) Call(name string, x Tensor, m Module) (y Tensor) {
+	at, line, frame := t.node, t.line, t.frame
+	t.enter(name)
+	t.frame = len(t.held)
+	y = m(t, x)
+	t.leave(frame)
+	t.touch(x.store)
+	t.node, t.line = at, line
+	return y
+}
+
+// leave ends the variables of the innermost function.
+func (t *Tape) leave(frame int) {
+	t.touch(t.held[t.frame:]...)
+	t.held = t.held[:t.frame]
+	t.frame = frame
+}
+
+// Sequential is torch.nn.Sequential under that name: the modules "0", "1", … each called with what the one before
+// returned. Only the first argument is held.
+func (t *Tape) Sequential(name string, x Tensor, ms ...Module) Tensor {
+	return t.Call(name, x, func(t *Tape, x Tensor) Tensor {
+		for i, m := range ms {
+			x = t.Call(index(i), x, m)
+		}
+		return x
+	})
+}
+
+// Hold marks x as a local variable, which lives until its function returns.
+func (t *Tape) Hold(x Tensor) Tensor {
+	t.held = append(t.held, x.store)
+	return x
+}
+
+// Rebind is the assignment of a new value to the variable that held old, which lives until the new value exists:
+// attn = t.Rebind(attn, t.Softmax(t.DivScalar(attn))).
+func (t *Tape) Rebind(old, new Tensor) Tensor {
+	t.touch(old.store)
+	for i := range t.held[t.frame:] { // another function's variable of the same value keeps it
+		if h := &t.held[t.frame+i]; *h == old.store {
+			*h = new.store
+		}
+	}
+	return new
+}
+
+// Line says which line of the module's forward the operations that follow stand for, until the next Line or the
+// module's end. It is what a request for memory is reported under.
+func (t *Tape) Line(python string) { t.line = python }
+
+// NoGrad runs f under torch.no_grad or inference_mode.
+func (t *Tape) NoGrad(f func()) {
+	t.noGrad++
+	f()
+	t.noGrad--
+}
+
+// Inference reports whether no graph is recorded, so that nothing outlives its variables: a loop whose turns are of
+// one size then needs to be recorded for two of them only.
+func (t *Tape) Inference() bool { return t.noGrad > 0 }
+
+// FreezeParams runs f while no parameter requires a gradient, though the graph goes on through it.
+func (t *Tape) FreezeParams(f func()) {
+	t.frozen++
+	f()
+	t.frozen--
+}
+
+// Autocast runs f inside torch.autocast of that type; F32 stands for autocast(enabled=False). Weight copies made
+// inside the outermost region live until it ends, or until the nodes that have saved them have run.
+func (t *Tape) Autocast(low DType, f func()) {
+	auto, old, casts := t.auto, t.low, t.casts
+	t.auto, t.low = low != F32, low
+	if casts == nil && t.auto {
+		t.casts = &castCache{}
+	}
+	f()
+	if casts == nil && t.casts != nil {
+		t.casts.end(t)
+	}
+	t.auto, t.low, t.casts = auto, old, casts
+}
+
+// Input puts a batch on the tape, which lives as long as it is held.
+func (t *Tape) Input(d DType, shape ...int64) Tensor {
+	x := Tensor{dtype: d}.resized(shape...)
+	o := t.op("input")
+	y := o.out(x)
+	t.stores[y.store].kind = isInput
+	o.end()
+	return y
+}
+
+// Param is the module's parameter of that name; it is made on first use.
+func (t *Tape) Param(name string, shape ...int64) Tensor { return t.param(name, false, shape) }
+
+// FrozenParam is a parameter that never requires a gradient, yet is counted among the parameters.
+func (t *Tape) FrozenParam(name string, shape ...int64) Tensor { return t.param(name, true, shape) }
+
+func (t *Tape) param(name string, frozen bool, shape []int64) Tensor {
+	n := t.join(name)
+	if t.nodes[n].tensor == 0 {
+		w := t.model(n, Tensor{grad: !frozen}.resized(shape...))
+		s := &t.sizes[t.part]
+		s.params += w.Numel()
+		s.paramBytes += w.bytes()
+		if !frozen {
+			t.weights = append(t.weights, w)
+			s.trainable += w.Numel()
+			s.gradBytes += w.bytes()
+		}
+	}
+	w := t.tensors[t.nodes[n].tensor-1]
+	w.grad = w.grad && t.frozen == 0
+	return w
+}
+
+// Buffer is the module's buffer of that name; it is made on first use.
+func (t *Tape) Buffer(name string, d DType, shape ...int64) Tensor {
+	n := t.join(name)
+	if t.nodes[n].tensor == 0 {
+		b := t.model(n, Tensor{dtype: d}.resized(shape...))
+		t.sizes[t.part].buffers += b.Numel()
+		t.sizes[t.part].bufferBytes += b.bytes()
+	}
+	return t.tensors[t.nodes[n].tensor-1]
+}
+
+// model enters a parameter or a buffer at its node.
+func (t *Tape) model(n int32, x Tensor) Tensor {
+	x.store = t.newStore(x.bytes(), isParam)
+	x.value = t.newValue()
+	t.tensors = append(t.tensors, x)
+	t.nodes[n].tensor = int32(len(t.tensors))
+	return x
+}
+
+// Size is what a part keeps for as long as the model lives.
+type Size struct {
+	Params, Trainable, Buffers         int64 // elements
+	ParamBytes, GradBytes, BufferBytes unit.Bytes
+}
+
+// Size is the sum over the parts of these names, or over all for none.
+func (t *Tape) Size(parts ...string) (s Size) {
+	for i, p := range t.sizes {
+		if len(parts) > 0 && !slices.Contains(parts, t.parts[i]) {
+			continue
+		}
+		s.Params += p.params
+		s.Trainable += p.trainable
+		s.Buffers += p.buffers
+		s.ParamBytes += unit.Bytes(p.paramBytes)
+		s.GradBytes += unit.Bytes(p.gradBytes)
+		s.BufferBytes += unit.Bytes(p.bufferBytes)
+	}
+	return s
+}
+
+// Detach is x.detach(): the same storage outside the graph.
+func (t *Tape) Detach(x Tensor) Tensor {
+	x.grad = false
+	x.value = t.newValue()
+	return x
+}
+
+// Backward is loss.backward(). Everything recorded since the Backward before that the loss depends on runs
+// backwards, and the graph is gone.
+func (t *Tape) Backward(loss Tensor) {
+	o := t.op("torch.Tensor.backward", loss)
+	t.ops[o.i].kind = opBackward
+	t.ops[o.i].out = loss.value
+	o.end()
+}
+
+// OptimizerStep is optimizer.step() of one part, which needs tmp bytes while it runs, followed by
+// zero_grad(set_to_none=True), which frees the part's gradients.
+func (t *Tape) OptimizerStep(part string, tmp unit.Bytes) {
+	t.Part(part, func() {
+		o := t.op("optimizer.step()")
+		t.ops[o.i].kind = opStep
+		t.ops[o.i].tmp = int64(tmp)
+		o.end()
+	})
+}
+
+// KeepGradients says that the gradients of a part exist already: the step before accumulated into them.
+func (t *Tape) KeepGradients(part string) {
+	t.Part(part, func() {
+		o := t.op("gradients of the micro-batch before")
+		t.ops[o.i].kind = opGradients
+		o.end()
+	})
+}
+
+func (t *Tape) enter(name string) { t.node, t.line = t.join(name), "" }
+
+// join is the child of the current module of that name. Children are mostly asked for in their order, so the search
+// begins behind the last.
+func (t *Tape) join(name string) int32 {
+	if name == "" {
+		return t.node
+	}
+	parent := t.node
+	if hot := t.nodes[parent].hot; hot != 0 {
+		for _, from := range [...]int32{hot, t.nodes[parent].child} {
+			for c := from; c != 0; c = t.nodes[c].next {
+				if t.nodes[c].name == name {
+					t.nodes[parent].hot = c
+					return c
+				}
+			}
+		}
+	}
+	c := int32(len(t.nodes))
+	t.nodes = append(t.nodes, node{name: name, parent: parent})
+	if last := t.nodes[parent].hot; last == 0 {
+		t.nodes[parent].child = c
+	} else {
+		for t.nodes[last].next != 0 {
+			last = t.nodes[last].next
+		}
+		t.nodes[last].next = c
+	}
+	t.nodes[parent].hot = c
+	return c
+}
+
+// where is the path and the line of an op, as a person reads it: "body.0.attn: attn = torch.bmm(q, k)".
+func (t *Tape) where(o *op) string {
+	what := o.name
+	if o.line != "" {
+		what = o.line
+	}
+	path := ""
+	for n := o.node; n != 0; n = t.nodes[n].parent {
+		if path != "" {
+			path = "." + path
+		}
+		path = t.nodes[n].name + path
+	}
+	if path == "" {
+		return what
+	}
+	return path + ": " + what
+}

@@ -1,0 +1,233 @@
+// Package arch is what the super-resolution networks, losses and discriminators of traiNNer-redux, BasicSR and neosr
+// cost: each is its Python forward on an nn.Tape, one architecture one file, and a training step or a validation
+// image is put together from them.
+package arch
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/nn"
+)
+
+// ErrUnknown is the error for a network, a loss or a discriminator without a formula. It says nothing about the job:
+// its cost is unknown, not wrong.
+var ErrUnknown = errors.New("no formula for it")
+
+// A Spec is a network as a recipe names it.
+type Spec struct {
+	Type  string         // network_g.type; upper and lower case are one (registry.py registers the lower)
+	Scale int64          // the recipe's own; an argument "scale" in Args comes before it
+	Args  map[string]any // the other keys of network_g, with their values as the YAML reader gives them
+	// Source is the text of the checkout's own file of the architecture, or nil. It decides where one name stands for
+	// several networks: ParagonSR2's.
+	Source []byte
+}
+
+// A Network is an architecture with its arguments.
+type Network struct {
+	Name    string // the registered name
+	Scale   int64
+	InCh    int64
+	Forward nn.Module // (batch, InCh, h, w) to (batch, channels, h·Scale, w·Scale)
+	// Generation names which of several networks of that name this is, and Assumed is true where that is a guess.
+	Generation string
+	Assumed    bool
+	// CheckpointArg is the argument that switches activation checkpointing, or "" for a network that has none.
+	CheckpointArg string
+	Checkpointing bool
+	BatchNorm     bool  // sees the micro-batch: splitting it is not the same mathematics
+	NoFP16        bool  // upstream falls back to bfloat16 (ARCHS_WITHOUT_FP16 in arch_info.py)
+	MinLQ         int64 // the smallest low-resolution crop; 0 for any
+	Multiple      int64 // what the low-resolution crop should be a multiple of; at least 1
+	ConvDominated bool  // dense 3×3 convolutions take most of its time: see Workspace
+}
+
+type builder func(s Spec, a *args) (Network, error)
+
+var networks = map[string]builder{}
+
+// register enters names of networks. Architecture files call it while the program starts.
+func register(b builder, names ...string) {
+	for _, n := range names {
+		networks[n] = b
+	}
+}
+
+// Names lists the networks that have a formula.
+func Names() []string { return slices.Sorted(maps.Keys(networks)) }
+
+// Build finds the network of a recipe. The warnings say what upstream would swallow, and what was assumed. The error
+// is ErrUnknown for a network without a formula, and otherwise says what upstream would stop at.
+func Build(s Spec) (Network, []string, error) {
+	s.Type = strings.ToLower(s.Type)
+	b, ok := networks[s.Type]
+	if !ok {
+		return Network{}, nil, fmt.Errorf("network %q: %w", s.Type, ErrUnknown)
+	}
+	a := &args{values: s.Args, used: map[string]bool{"type": true}}
+	s.Scale = a.int("scale", s.Scale)
+	n, err := b(s, a)
+	if err != nil {
+		return Network{}, a.warnings, fmt.Errorf("network %q: %w", s.Type, err)
+	}
+	if err := a.finish(); err != nil {
+		return Network{}, a.warnings, fmt.Errorf("network %q: %w", s.Type, err)
+	}
+	if n.Name == "" {
+		n.Name = s.Type
+	}
+	n.Scale = s.Scale
+	if n.InCh == 0 {
+		n.InCh = 3
+	}
+	n.Multiple = max(n.Multiple, 1)
+	return n, a.warnings, nil
+}
+
+// args reads keyword arguments as Python would: a name that nobody asks for is an error, or a warning where the
+// constructor takes **kwargs.
+type args struct {
+	values   map[string]any
+	used     map[string]bool
+	swallow  bool // the constructor takes **kwargs and drops them
+	warnings []string
+	errs     []error
+}
+
+func (a *args) warn(format string, v ...any) {
+	a.warnings = append(a.warnings, fmt.Sprintf(format, v...))
+}
+
+func (a *args) get(name string) (any, bool) {
+	a.used[name] = true
+	v, ok := a.values[name]
+	return v, ok
+}
+
+func (a *args) wrong(name string, v any, want string) {
+	a.errs = append(a.errs, fmt.Errorf("%s: %v is not %s", name, v, want))
+}
+
+func (a *args) int(name string, def int64) int64 {
+	v, ok := a.get(name)
+	if !ok {
+		return def
+	}
+	if n, ok := toInt(v); ok {
+		return n
+	}
+	a.wrong(name, v, "a whole number")
+	return def
+}
+
+func toInt(v any) (int64, bool) {
+	switch v := v.(type) {
+	case int:
+		return int64(v), true
+	case int64:
+		return v, true
+	case uint64:
+		return int64(v), true
+	case float64:
+		return int64(v), v == float64(int64(v))
+	}
+	return 0, false
+}
+
+func (a *args) float(name string, def float64) float64 {
+	v, ok := a.get(name)
+	if !ok {
+		return def
+	}
+	if f, ok := v.(float64); ok {
+		return f
+	}
+	if n, ok := toInt(v); ok {
+		return float64(n)
+	}
+	a.wrong(name, v, "a number")
+	return def
+}
+
+func (a *args) bool(name string, def bool) bool {
+	v, ok := a.get(name)
+	if !ok {
+		return def
+	}
+	switch v := v.(type) {
+	case bool:
+		return v
+	case nil: // None is false wherever it is tested
+		return false
+	}
+	if n, ok := toInt(v); ok {
+		return n != 0
+	}
+	a.wrong(name, v, "true or false")
+	return def
+}
+
+func (a *args) string(name, def string) string {
+	v, ok := a.get(name)
+	if !ok {
+		return def
+	}
+	switch v := v.(type) {
+	case string:
+		return v
+	case nil:
+		return ""
+	}
+	a.wrong(name, v, "text")
+	return def
+}
+
+func (a *args) ints(name string, def ...int64) []int64 {
+	v, ok := a.get(name)
+	if !ok {
+		return def
+	}
+	list, ok := v.([]any)
+	if !ok {
+		a.wrong(name, v, "a list of whole numbers")
+		return def
+	}
+	ns := make([]int64, len(list))
+	for i, e := range list {
+		if ns[i], ok = toInt(e); !ok {
+			a.wrong(name, v, "a list of whole numbers")
+			return def
+		}
+	}
+	return ns
+}
+
+// ignore marks arguments that cost no memory as known.
+func (a *args) ignore(names ...string) {
+	for _, n := range names {
+		a.used[n] = true
+	}
+}
+
+func (a *args) finish() error {
+	for _, n := range slices.Sorted(maps.Keys(a.values)) {
+		switch {
+		case a.used[n]:
+		case a.swallow:
+			a.warn("network_g.%s is not read by this architecture", n)
+		default:
+			a.errs = append(a.errs, fmt.Errorf("got an unexpected keyword argument %q", n))
+		}
+	}
+	return errors.Join(a.errs...)
+}
+
+// conv is torch.nn.Conv2d(in, out, k) with the padding that keeps the size.
+func conv(out, k int64) nn.Conv { return nn.Conv{Out: out, K: k} }
+
+// depthwise is torch.nn.Conv2d(c, c, k, groups=c) with the padding that keeps the size.
+func depthwise(c, k int64) nn.Conv { return nn.Conv{Out: c, K: k, Groups: c} }

@@ -1,0 +1,151 @@
+package arch
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/launch-ml/launch/core/nn"
+)
+
+// A Discriminator is network_d.
+type Discriminator struct {
+	Name    string
+	forward nn.Module
+}
+
+var discriminators = map[string]func(a *args) (nn.Module, error){}
+
+// BuildDiscriminator finds the discriminator of a recipe's network_d. The error is ErrUnknown for one without a
+// formula.
+func BuildDiscriminator(typ string, values map[string]any) (Discriminator, []string, error) {
+	b, ok := discriminators[strings.ToLower(typ)]
+	if !ok {
+		return Discriminator{}, nil, fmt.Errorf("discriminator %q: %w", typ, ErrUnknown)
+	}
+	a := &args{values: values, used: map[string]bool{"type": true}}
+	f, err := b(a)
+	if err == nil {
+		err = a.finish()
+	}
+	if err != nil {
+		return Discriminator{}, a.warnings, fmt.Errorf("discriminator %q: %w", typ, err)
+	}
+	return Discriminator{Name: strings.ToLower(typ), forward: f}, a.warnings, nil
+}
+
+// ganLoss is GANLoss of the type "vanilla": binary cross entropy against a tensor of ones or zeros
+// (traiNNer/losses/gan_loss.py at 68629319). The other types need less.
+func ganLoss(t *nn.Tape, pred nn.Tensor) nn.Tensor {
+	target := t.MulScalar(t.ZerosLike(pred))
+	return t.BCEWithLogits(pred, target)
+}
+
+func init() {
+	discriminators["unetdiscriminatorsn"] = func(a *args) (nn.Module, error) {
+		d := unetDiscriminatorSN{feat: a.int("num_feat", 64), skip: a.bool("skip_connection", true)}
+		a.ignore("num_in_ch")
+		return d.forward, nil
+	}
+	discriminators["dunet"] = func(a *args) (nn.Module, error) {
+		a.ignore("num_in_ch")
+		return dunet(a.int("num_feat", 64)), nil
+	}
+	discriminators["patchgandiscriminatorsn"] = func(a *args) (nn.Module, error) {
+		a.ignore("input_nc")
+		return patchGAN(a.int("ndf", 64), a.int("n_layers", 3), a.bool("use_sigmoid", false)), nil
+	}
+	discriminators["multiscalepatchgandiscriminatorsn"] = func(a *args) (nn.Module, error) {
+		a.ignore("input_nc")
+		num := a.int("num_d", 3)
+		model := patchGAN(a.int("ndf", 64), a.int("n_layers", 3), a.bool("use_sigmoid", false))
+		return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+			var result []nn.Tensor
+			inputDownsampled := x
+			for i := range num {
+				y := t.Call(fmt.Sprint("layers.", i), inputDownsampled, model)
+				result = append(result, t.Hold(t.Mean(y)))
+				if i != num-1 {
+					inputDownsampled = t.Hold(t.Rebind(inputDownsampled, t.AvgPool2d(inputDownsampled, 3, 2, 1)))
+				}
+			}
+			return t.Mean(t.Stack(result...))
+		}, nil
+	}
+}
+
+// unetDiscriminatorSN is UNetDiscriminatorSN of Real-ESRGAN (traiNNer/archs/discriminator_arch.py at 68629319).
+type unetDiscriminatorSN struct {
+	feat int64
+	skip bool
+}
+
+func (d unetDiscriminatorSN) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	n := d.feat
+	norm := func(name string, x nn.Tensor, out, k, stride int64) nn.Tensor {
+		return t.LeakyReLUInplace(t.Conv2d(name, x, nn.Conv{Out: out, K: k, Stride: stride, NoBias: true, Spectral: true}))
+	}
+	x0 := t.Hold(t.LeakyReLUInplace(t.Conv2d("conv0", x, conv(n, 3))))
+	x1 := t.Hold(norm("conv1", x0, n*2, 4, 2))
+	x2 := t.Hold(norm("conv2", x1, n*4, 4, 2))
+	x3 := t.Hold(norm("conv3", x2, n*8, 4, 2))
+
+	up := func(x nn.Tensor, name string, out int64, skip nn.Tensor) nn.Tensor {
+		x = t.Rebind(x, t.Upsample(x, 2))
+		y := t.Hold(norm(name, t.Hold(x), out, 3, 1))
+		if d.skip {
+			y = t.Rebind(y, t.Add(y, skip))
+		}
+		return y
+	}
+	x4 := up(x3, "conv4", n*4, x2)
+	x5 := up(x4, "conv5", n*2, x1)
+	x6 := up(x5, "conv6", n, x0)
+
+	out := norm("conv7", x6, n, 3, 1)
+	out = norm("conv8", out, n, 3, 1)
+	return t.Conv2d("conv9", out, conv(1, 3))
+}
+
+// dunet is DUnet (traiNNer/archs/dunet_arch.py at 68629319), with DySample for upsampling.
+func dunet(feat int64) nn.Module {
+	down := func(dim int64) nn.Module {
+		return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+			return t.Sequential("", x, nn.Conv{Out: dim * 2, K: 3, Stride: 2, Parametrized: true}.Module(), (*nn.Tape).MishInplace)
+		}
+	}
+	up := func(dim int64) nn.Module {
+		return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+			return t.Sequential("", x, dySample(dim, 2, 4, false), nn.Conv{Out: dim / 2, K: 3, Parametrized: true}.Module())
+		}
+	}
+	return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+		x0 := t.Hold(t.Conv2d("in_to_dim", x, conv(feat, 3)))
+		x1 := t.Hold(t.Call("e_x1", x0, down(feat)))
+		x2 := t.Hold(t.Call("e_x2", x1, down(feat*2)))
+		x3 := t.Hold(t.Call("e_x3", x2, down(feat*4)))
+		x = t.Add(t.Call("up1", x3, up(feat*8)), x2)
+		x = t.Rebind(x, t.Add(t.Call("up2", x, up(feat*4)), x1))
+		x = t.Rebind(x, t.Add(t.Call("up3", x, up(feat*2)), x0))
+		end := nn.Conv{Out: feat, K: 3, NoBias: true, Parametrized: true}.Module()
+		return t.Sequential("end_conv", x, end, (*nn.Tape).MishInplace, end, (*nn.Tape).MishInplace, conv(1, 3).Module())
+	}
+}
+
+// patchGAN is PatchGANDiscriminatorSN (traiNNer/archs/patchgan_arch.py at 68629319).
+func patchGAN(ndf, layers int64, sigmoid bool) nn.Module {
+	norm := func(out, stride int64) nn.Module {
+		return nn.Conv{Out: out, K: 4, Stride: stride, Spectral: true}.Module()
+	}
+	sequence := []nn.Module{norm(ndf, 2), (*nn.Tape).LeakyReLUInplace}
+	nf := ndf
+	for range layers - 1 {
+		nf = min(nf*2, 512)
+		sequence = append(sequence, norm(nf, 2), (*nn.Tape).LeakyReLUInplace)
+	}
+	nf = min(nf*2, 512)
+	sequence = append(sequence, norm(nf, 1), (*nn.Tape).LeakyReLUInplace, norm(1, 1))
+	if sigmoid {
+		sequence = append(sequence, (*nn.Tape).Sigmoid)
+	}
+	return func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.Sequential("model", x, sequence...) }
+}

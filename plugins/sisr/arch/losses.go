@@ -1,0 +1,97 @@
+package arch
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/launch-ml/launch/core/nn"
+)
+
+// A Loss is one entry of train.losses.
+type Loss struct {
+	Type   string         // charbonnierloss, perceptualloss, …
+	Weight float64        // loss_weight; 0 switches the loss off
+	Args   map[string]any // the other keys
+}
+
+// A lossFunc is a loss's forward of the output against the target: a scalar, or its size in float32 for several.
+type lossFunc func(t *nn.Tape, x, y nn.Tensor) nn.Tensor
+
+type lossBuilder func(a *args) (lossFunc, error)
+
+var losses = map[string]lossBuilder{}
+
+func registerLoss(b lossBuilder, names ...string) {
+	for _, n := range names {
+		losses[n] = b
+	}
+}
+
+// Label is the loss's name in upstream's own log (loss_type_to_label in traiNNer/utils/misc.py shortens it further).
+func (l Loss) Label() string { return strings.TrimSuffix(strings.ToLower(l.Type), "loss") }
+
+// build finds the loss's formula. A GAN loss has none of its own: the step runs the discriminator.
+func (l Loss) build() (lossFunc, error) {
+	name := strings.ToLower(l.Type)
+	b, ok := losses[name]
+	if !ok {
+		return nil, fmt.Errorf("loss %q: %w", l.Type, ErrUnknown)
+	}
+	a := &args{values: l.Args, used: map[string]bool{"type": true, "loss_weight": true}, swallow: true}
+	f, err := b(a)
+	if err == nil {
+		err = a.finish()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("loss %q: %w", l.Type, err)
+	}
+	return f, nil
+}
+
+// isGAN reports whether the loss is the adversarial one.
+func (l Loss) isGAN() bool {
+	n := strings.ToLower(l.Type)
+	return n == "ganloss" || n == "multiscaleganloss" || n == "gan_loss"
+}
+
+// float32Loss is torch.amp.custom_fwd(cast_inputs=torch.float32): autocast is off inside, and inputs are cast at the
+// door.
+func float32Loss(f lossFunc) lossFunc {
+	return func(t *nn.Tape, x, y nn.Tensor) (z nn.Tensor) {
+		t.Autocast(nn.F32, func() { z = f(t, t.To(x, nn.F32), t.To(y, nn.F32)) })
+		return z
+	}
+}
+
+// l1Loss is F.l1_loss(reduction="none") and its mean (loss_util.py, weighted_loss).
+func l1Loss(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return t.L1Loss(x, y) }
+
+func mseLoss(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return t.MSELoss(x, y) }
+
+// charbonnierLoss is torch.sqrt((pred - target) ** 2 + eps).mean() (traiNNer/losses/basic_loss.py at 68629319). pow is
+// on autocast's float32 list.
+func charbonnierLoss(t *nn.Tape, pred, target nn.Tensor) nn.Tensor {
+	return t.Mean(t.Sqrt(t.AddScalar(t.Pow(t.Sub(pred, target)))))
+}
+
+func criterion(name string) (lossFunc, error) {
+	switch name {
+	case "l1":
+		return l1Loss, nil
+	case "l2", "mse":
+		return mseLoss, nil
+	case "charbonnier":
+		return charbonnierLoss, nil
+	}
+	return nil, fmt.Errorf("criterion %q: %w", name, ErrUnknown)
+}
+
+func plainLoss(f lossFunc) lossBuilder {
+	return func(a *args) (lossFunc, error) { return f, nil }
+}
+
+func init() {
+	registerLoss(plainLoss(l1Loss), "l1loss", "l1_loss")
+	registerLoss(plainLoss(mseLoss), "mseloss", "mse_loss")
+	registerLoss(plainLoss(charbonnierLoss), "charbonnierloss", "charbonnier_loss")
+}

@@ -1,0 +1,219 @@
+package arch
+
+import (
+	"fmt"
+
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A StepConfig is a training step of traiNNer-redux's SRModel on one device.
+type StepConfig struct {
+	Net        Network
+	Batch      int64    // the micro-batch: batch_size_per_gpu
+	LQ         int64    // side of the low-resolution crop
+	AMP        nn.DType // F16 or BF16 under use_amp, F32 without
+	Accumulate int64    // accum_iter; 0 is 1
+	OptimG     string   // optim_g.type; "" is AdamW
+	OptimD     string
+	EMA        bool // ema_decay above 0
+	Losses     []Loss
+	Disc       Discriminator // network_d, used where Losses has a GAN loss
+	// OldTorch is PyTorch 1.13: interpolate is not on autocast's float32 list, and a mean saves its input.
+	OldTorch bool
+}
+
+// Training is the estimate of one optimizer step: the generator's forward, the losses, its backward, the
+// discriminator's two forwards and its backward, the optimizers. It follows SRModel.optimize_parameters
+// (traiNNer/models/sr_model.py at 68629319).
+//
+// Sizes that the network cannot have (a crop of nothing, images that do not fit together) are an unknown estimate.
+func Training(cfg StepConfig) (e mem.Estimate) {
+	defer unknownOnPanic(&e)
+	t := nn.NewTape()
+	unknown := cfg.record(t)
+	e.Unknown = unknown
+	e.Add(cfg.resident(t)...)
+	addPeak(&e, t.Peak())
+	return e
+}
+
+// unknownOnPanic turns a shape that the tape refuses into an estimate that says so: the job itself may still run.
+func unknownOnPanic(e *mem.Estimate) {
+	if r := recover(); r != nil {
+		*e = mem.Estimate{Unknown: fmt.Sprint(r)}
+	}
+}
+
+// record puts the step on the tape. It returns why the estimate is not whole, or "".
+func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
+	t.UpsampleLow, t.Torch1 = cfg.OldTorch, cfg.OldTorch
+	gtSize := cfg.LQ * cfg.Net.Scale
+	gan := false
+	optG, optD := cfg.optimizers()
+
+	var lq, gt, previous nn.Tensor
+	t.Part("batch", func() {
+		lq = t.Hold(t.Input(nn.F32, cfg.Batch, cfg.Net.InCh, cfg.LQ, cfg.LQ))
+		gt = t.Hold(t.Input(nn.F32, cfg.Batch, cfg.Net.InCh, gtSize, gtSize))
+		// self.output of the step before, until this step assigns its own.
+		previous = t.Zeros(nn.F32, cfg.Batch, cfg.Net.InCh, gtSize, gtSize)
+	})
+	if cfg.Accumulate > 1 {
+		t.KeepGradients("network_g")
+		if cfg.hasGAN() {
+			t.KeepGradients("network_d")
+		}
+	}
+
+	var output, lGTotal nn.Tensor
+	t.Autocast(cfg.AMP, func() {
+		t.Part("network_g", func() { output = t.Call("", lq, cfg.Net.Forward) })
+		output = t.Hold(t.Rebind(previous, output))
+		t.Part("losses", func() { lGTotal = t.Hold(t.Zeros(nn.F32)) })
+		for _, l := range cfg.Losses {
+			if l.Weight == 0 {
+				continue
+			}
+			if l.isGAN() {
+				gan = true
+				lGTotal = t.AddInplace(lGTotal, cfg.generatorGAN(t, output, l))
+				continue
+			}
+			f, err := l.build()
+			if err != nil {
+				unknown = err.Error()
+				continue
+			}
+			t.Part("losses."+l.Label(), func() {
+				t.FreezeParams(func() {
+					t.Scope("", func() { lGTotal = t.AddInplace(lGTotal, f(t, output, gt)) }, output, gt)
+				})
+			})
+		}
+	})
+	if len(cfg.Losses) == 0 {
+		unknown = "no losses given"
+		lGTotal = t.Mean(output)
+	}
+	t.Part("network_g", func() { t.Backward(lGTotal) })
+	size := t.Size("network_g")
+	t.OptimizerStep("network_g", optG.tempBytes(size.GradBytes))
+
+	if gan {
+		if cfg.Disc.forward == nil {
+			return "network_d: " + ErrUnknown.Error()
+		}
+		cfg.discriminatorStep(t, output, gt)
+		t.OptimizerStep("network_d", optD.tempBytes(t.Size("network_d").GradBytes))
+	}
+	return unknown
+}
+
+func (cfg StepConfig) hasGAN() bool {
+	for _, l := range cfg.Losses {
+		if l.isGAN() && l.Weight != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// generatorGAN is the discriminator's judgement of the output, with the discriminator's parameters frozen.
+func (cfg StepConfig) generatorGAN(t *nn.Tape, output nn.Tensor, l Loss) (loss nn.Tensor) {
+	if cfg.Disc.forward == nil {
+		return t.Mean(output)
+	}
+	t.Part("network_d", func() {
+		t.FreezeParams(func() {
+			fakeGPred := t.Call("", output, cfg.Disc.forward)
+			loss = ganLoss(t, fakeGPred)
+		})
+	})
+	return loss
+}
+
+// discriminatorStep judges the real and the generated image and runs backward over both.
+func (cfg StepConfig) discriminatorStep(t *nn.Tape, output, gt nn.Tensor) {
+	t.Part("network_d", func() {
+		var lDReal, lDFake nn.Tensor
+		t.Autocast(cfg.AMP, func() {
+			realDPred := t.Hold(t.Call("", gt, cfg.Disc.forward))
+			lDReal = ganLoss(t, realDPred)
+			fakeDPred := t.Hold(t.Call("", t.Detach(output), cfg.Disc.forward))
+			lDFake = ganLoss(t, fakeDPred)
+		})
+		t.Backward(t.Add(lDReal, lDFake))
+	})
+}
+
+func (cfg StepConfig) optimizers() (g, d optimizer) {
+	g, _ = optimizerOf(orAdamW(cfg.OptimG))
+	d, _ = optimizerOf(orAdamW(cfg.OptimD))
+	return g, d
+}
+
+func orAdamW(name string) string {
+	if name == "" {
+		return "AdamW"
+	}
+	return name
+}
+
+// resident is what stays on the card from the first step on, by the sizes that the tape has seen.
+func (cfg StepConfig) resident(t *nn.Tape) []mem.Item {
+	g, d := t.Size("network_g"), t.Size("network_d")
+	items := modelItems("network_g", g, cfg.Net.Name)
+	items = append(items, cfg.optimizerItem("network_g", cfg.OptimG, g))
+	if cfg.EMA {
+		items = append(items, mem.Item{
+			Kind: mem.Parameters, What: "ema", Bytes: g.ParamBytes + g.BufferBytes, Count: g.Params,
+			From: "ema_decay > 0: a copy of network_g",
+		})
+	}
+	if d.Params > 0 {
+		items = append(items, modelItems("network_d", d, cfg.Disc.Name)...)
+		items = append(items, cfg.optimizerItem("network_d", cfg.OptimD, d))
+	}
+	for _, l := range cfg.Losses {
+		if what := "losses." + l.Label(); l.Weight != 0 && !l.isGAN() {
+			items = append(items, modelItems(what, t.Size(what), l.Type)...)
+		}
+	}
+	return items
+}
+
+func modelItems(what string, s nn.Size, from string) []mem.Item {
+	return []mem.Item{
+		{Kind: mem.Parameters, What: what, Bytes: s.ParamBytes, Count: s.Params, From: from + ", counted"},
+		{Kind: mem.Buffers, What: what, Bytes: s.BufferBytes, Count: s.Buffers, From: from + ", counted"},
+	}
+}
+
+func (cfg StepConfig) optimizerItem(what, name string, s nn.Size) mem.Item {
+	o, known := optimizerOf(orAdamW(name))
+	it := mem.Item{Kind: mem.Optimizer, What: what, Bytes: o.stateBytes(s.GradBytes),
+		From: fmt.Sprintf("%s: %d float32 states a parameter", orAdamW(name), o.states)}
+	if !known {
+		it.Guess, it.From = true, fmt.Sprintf("%s is not known; as many states as Adam are assumed", name)
+	}
+	return it
+}
+
+// addPeak enters the moment of the peak, part by part.
+func addPeak(e *mem.Estimate, p nn.Peak) {
+	at := "at the peak, " + p.Moment
+	for _, part := range p.Parts {
+		e.Add(
+			mem.Item{Kind: mem.Inputs, What: part.Part, Bytes: part.Inputs, From: "low- and high-resolution crops in float32"},
+			mem.Item{Kind: mem.Saved, What: part.Part, Bytes: part.Saved, From: at},
+			mem.Item{Kind: mem.Saved, What: part.Part, Bytes: part.Casts, From: "autocast's copies of the weights, " + at},
+			mem.Item{Kind: mem.Gradients, What: part.Part, Bytes: part.Gradients, From: at},
+			mem.Item{Kind: mem.Transients, What: part.Part, Bytes: part.Transients, From: at},
+		)
+	}
+	for _, a := range p.Allocs {
+		e.Largest(mem.Alloc{Bytes: unit.Bytes(a.Bytes), What: a.What})
+	}
+}

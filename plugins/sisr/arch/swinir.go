@@ -1,0 +1,289 @@
+package arch
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/launch-ml/launch/core/nn"
+)
+
+// SwinIR (Liang et al., 2021), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/SwinIR/__arch/SwinIR.py;
+// defaults in traiNNer/archs/swinir_arch.py at 68629319).
+func init() {
+	swinir := func(img, dim, layers, heads int64, upsampler, resi string) builder {
+		return func(s Spec, a *args) (Network, error) {
+			repeat := func(v int64) []int64 {
+				list := make([]int64, layers)
+				for i := range list {
+					list[i] = v
+				}
+				return list
+			}
+			n := swinIR{
+				scale: s.Scale, img: a.int("img_size", img), in: a.int("in_chans", 3), dim: a.int("embed_dim", dim),
+				depths: a.ints("depths", repeat(6)...), heads: a.ints("num_heads", repeat(heads)...),
+				window: a.int("window_size", 8), mlp: a.float("mlp_ratio", 2), qkvBias: a.bool("qkv_bias", true),
+				drop: a.float("drop_rate", 0), attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1),
+				patchNorm: a.bool("patch_norm", true), checkpointing: a.bool("use_checkpoint", false),
+				upsampler: a.string("upsampler", upsampler), resi: a.string("resi_connection", resi),
+				unshuffle: a.int("start_unshuffle", 1),
+			}
+			a.ignore("qk_scale", "img_range")
+			if p := a.int("patch_size", 1); p != 1 {
+				return Network{}, fmt.Errorf("patch_size %d: %w", p, ErrUnknown)
+			}
+			if a.bool("ape", false) {
+				return Network{}, fmt.Errorf("ape: %w", ErrUnknown)
+			}
+			if len(n.heads) != len(n.depths) || n.window < 1 || n.window > n.img {
+				return Network{}, fmt.Errorf("depths %v, num_heads %v, window_size %d", n.depths, n.heads, n.window)
+			}
+			return Network{
+				InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing, NoFP16: true,
+				Multiple: n.window,
+			}, nil
+		}
+	}
+	register(swinir(64, 240, 9, 8, "nearest+conv", "3conv"), "swinir_l")
+	register(swinir(48, 180, 6, 6, "pixelshuffle", "1conv"), "swinir_m")
+	register(swinir(64, 60, 4, 6, "pixelshuffledirect", "1conv"), "swinir_s")
+}
+
+type swinIR struct {
+	scale, img, in, dim, window, unshuffle int64
+	depths, heads                          []int64
+	mlp, drop, attnDrop, dropPath          float64
+	qkvBias, patchNorm, checkpointing      bool
+	upsampler, resi                        string
+}
+
+const swinFeat = 64 // num_feat
+
+func (n swinIR) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	h, w := x.Dim(2), x.Dim(3)
+	up := func(k int64) int64 { return (k + n.window - 1) / n.window * n.window }
+	if up(h) != h || up(w) != w { // check_image_size
+		x = t.Hold(t.PadTo(x, true, x.Dim(0), x.Dim(1), up(h), up(w)))
+	}
+	mean := t.Zeros(nn.F32, 1, n.in, 1, 1) // an attribute, not a buffer
+	x = t.Hold(t.Rebind(x, t.MulScalar(t.Sub(x, mean))))
+	if n.unshuffle > 1 {
+		x = t.Rebind(x, t.PixelUnshuffle(x, n.unshuffle))
+	}
+	out := n.in
+	lrelu := (*nn.Tape).LeakyReLUInplace
+
+	if n.upsampler == "" {
+		xFirst := t.Hold(t.Conv2d("conv_first", x, conv(n.dim, 3)))
+		res := t.Hold(t.Add(t.Call("conv_after_body", n.features(t, xFirst), n.resiConv), xFirst))
+		x = t.Rebind(x, t.Add(x, t.Conv2d("conv_last", res, conv(out, 3))))
+	} else {
+		x = t.Rebind(x, t.Conv2d("conv_first", x, conv(n.dim, 3)))
+		x = t.Rebind(x, t.Add(t.Call("conv_after_body", n.features(t, x), n.resiConv), x))
+	}
+	switch n.upsampler {
+	case "pixelshuffle":
+		x = t.Rebind(x, t.Sequential("conv_before_upsample", x, conv(swinFeat, 3).Module(), lrelu))
+		x = t.Rebind(x, t.Conv2d("conv_last", t.Call("upsample", x, upsample(n.scale, swinFeat)), conv(out, 3)))
+	case "pixelshuffledirect":
+		x = t.Rebind(x, t.Sequential("upsample", x, conv(n.scale*n.scale*out, 3).Module(), shuffle(n.scale)))
+	case "nearest+conv":
+		x = t.Rebind(x, t.Sequential("conv_before_upsample", x, conv(swinFeat, 3).Module(), lrelu))
+		ups := 1 // conv_up1 is there for every scale
+		if n.scale == 4 || n.scale == 8 {
+			ups = bits.Len64(uint64(n.scale)) - 1
+		}
+		for i := range ups {
+			x = t.Rebind(x, lrelu(t, t.Conv2d(fmt.Sprint("conv_up", i+1), t.Upsample(x, 2), conv(swinFeat, 3))))
+		}
+		x = t.Rebind(x, t.Conv2d("conv_last", lrelu(t, t.Conv2d("conv_hr", x, conv(swinFeat, 3))), conv(out, 3)))
+	}
+	x = t.Rebind(x, t.Add(t.DivScalar(x), mean))
+	return t.Narrow(t.Narrow(x, 2, h*n.scale), 3, w*n.scale)
+}
+
+func shuffle(r int64) nn.Module {
+	return func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.PixelShuffle(x, r) }
+}
+
+// upsample is Upsample: a power of two in steps of two, or three.
+func upsample(scale, feat int64) nn.Module {
+	return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+		if scale == 3 {
+			return t.Sequential("", x, conv(9*feat, 3).Module(), shuffle(3))
+		}
+		var ms []nn.Module
+		for range bits.Len64(uint64(scale)) - 1 {
+			ms = append(ms, conv(4*feat, 3).Module(), shuffle(2))
+		}
+		return t.Sequential("", x, ms...)
+	}
+}
+
+// resiConv is the convolution before a residual connection.
+func (n swinIR) resiConv(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	if n.resi == "1conv" {
+		return conv(n.dim, 3).Module()(t, x)
+	}
+	lrelu := (*nn.Tape).LeakyReLUInplace
+	return t.Sequential("", x, conv(n.dim/4, 3).Module(), lrelu, conv(n.dim/4, 1).Module(), lrelu, conv(n.dim, 3).Module())
+}
+
+// features is forward_features.
+func (n swinIR) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
+	t.Scope("", func() {
+		h, w := x.Dim(2), x.Dim(3)
+		y = t.Call("patch_embed", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+			x = tokens(t, x)
+			if n.patchNorm {
+				x = t.LayerNorm("norm", x)
+			}
+			return x
+		})
+		y = t.Hold(y)
+		block, total := int64(0), int64(0)
+		for _, d := range n.depths {
+			total += d
+		}
+		for i := range n.depths {
+			first := block
+			y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+				return n.rstb(t, x, h, w, i, first, total)
+			}))
+			block += n.depths[i]
+		}
+		y = t.Rebind(y, t.LayerNorm("norm", y))
+		y = image(t, y, h, w)
+	}, x)
+	return y
+}
+
+// tokens is PatchEmbed: (b, c, h, w) to (b, h·w, c), a view.
+func tokens(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	return t.Transpose(t.View(x, x.Dim(0), x.Dim(1), x.Dim(2)*x.Dim(3)), 1, 2)
+}
+
+// image is PatchUnEmbed, the way back.
+func image(t *nn.Tape, x nn.Tensor, h, w int64) nn.Tensor {
+	return t.View(t.Transpose(x, 1, 2), x.Dim(0), x.Dim(2), h, w)
+}
+
+// rstb is RSTB.
+func (n swinIR) rstb(t *nn.Tape, x nn.Tensor, h, w int64, layer int, first, total int64) nn.Tensor {
+	group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+		for i := range n.depths[layer] {
+			dropPath := n.dropPath * float64(first+i) / float64(max(total-1, 1))
+			shift := i % 2 * (n.window / 2)
+			m := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, h, w, shift, n.heads[layer], dropPath) }
+			name := fmt.Sprint("blocks.", i)
+			if n.checkpointing {
+				x = t.Rebind(x, t.Checkpoint(name, x, m))
+			} else {
+				x = t.Rebind(x, t.Call(name, x, m))
+			}
+		}
+		return x
+	})
+	y := t.Call("conv", image(t, group, h, w), n.resiConv)
+	return t.Add(tokens(t, y), x)
+}
+
+// windows is window_partition and its view: (b, h, w, c) to (windows, pixels, c).
+func windows(t *nn.Tape, x nn.Tensor, ws int64) nn.Tensor {
+	b, h, w, c := x.Dim(0), x.Dim(1), x.Dim(2), x.Dim(3)
+	x = t.View(x, b, h/ws, ws, w/ws, ws, c)
+	return t.View(t.Contiguous(t.Permute(x, 0, 1, 3, 2, 4, 5)), -1, ws*ws, c)
+}
+
+// windowReverse is window_reverse.
+func windowReverse(t *nn.Tape, x nn.Tensor, ws, b, h, w int64) nn.Tensor {
+	c := x.Dim(-1)
+	x = t.View(x, b, h/ws, w/ws, ws, ws, c)
+	return t.View(t.Contiguous(t.Permute(x, 0, 1, 3, 2, 4, 5)), b, h, w, c)
+}
+
+// block is SwinTransformerBlock.
+func (n swinIR) block(t *nn.Tape, x nn.Tensor, h, w, shift, heads int64, dropPath float64) nn.Tensor {
+	b, c := x.Dim(0), x.Dim(2)
+	ws := n.window
+	if n.img <= ws {
+		shift, ws = 0, n.img
+	}
+	if shift > 0 {
+		t.Buffer("attn_mask", nn.F32, (n.img/ws)*(n.img/ws), ws*ws, ws*ws)
+	}
+
+	shortcut := x
+	x = t.LayerNorm("norm1", x)
+	x = t.Hold(t.View(x, b, h, w, c))
+	shiftedX := x
+	if shift > 0 {
+		shiftedX = t.Hold(t.Roll(x))
+	}
+	xWindows := t.Hold(windows(t, shiftedX, ws))
+
+	var mask nn.Tensor
+	if shift > 0 {
+		mask = t.Buffer("attn_mask", nn.F32)
+		if h != n.img || w != n.img { // calculate_mask of another size, moved to the device
+			mask = t.Zeros(nn.F32, h/ws*(w/ws), ws*ws, ws*ws)
+		}
+	}
+	attnWindows := t.Hold(t.Call("attn", xWindows, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+		return n.attention(t, x, mask, ws, heads)
+	}))
+	y := windowReverse(t, attnWindows, ws, b, h, w)
+	if shift > 0 {
+		shiftedX = t.Rebind(shiftedX, t.Hold(y))
+		y = t.Roll(shiftedX)
+	}
+	x = t.Rebind(x, t.View(y, b, h*w, c))
+
+	x = t.Rebind(x, t.Add(shortcut, dropPathOf(t, x, dropPath)))
+	return t.Add(x, dropPathOf(t, t.Call("mlp", t.LayerNorm("norm2", x), n.mlpOf), dropPath))
+}
+
+// dropPathOf is timm's drop_path: a random factor for each sample.
+func dropPathOf(t *nn.Tape, x nn.Tensor, p float64) nn.Tensor {
+	if p == 0 || !t.Training {
+		return x
+	}
+	return t.Mul(x, t.Zeros(x.DType(), x.Dim(0), 1, 1))
+}
+
+// mlpOf is Mlp.
+func (n swinIR) mlpOf(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	x = t.Linear("fc1", x, int64(float64(n.dim)*n.mlp), true)
+	x = t.Dropout(t.GELU(x), n.drop)
+	return t.Dropout(t.Linear("fc2", x, n.dim, true), n.drop)
+}
+
+// attention is WindowAttention. The bias table is float32, so what is added to it is too.
+func (n swinIR) attention(t *nn.Tape, x, mask nn.Tensor, ws, heads int64) nn.Tensor {
+	t.Buffer("relative_position_index", nn.I64, x.Dim(1), x.Dim(1))
+	return n.attend(t, x, mask, ws, heads)
+}
+
+// attend is the same without its index, which HAT keeps elsewhere.
+func (n swinIR) attend(t *nn.Tape, x, mask nn.Tensor, ws, heads int64) nn.Tensor {
+	b, tokens, c := x.Dim(0), x.Dim(1), x.Dim(2)
+	table := t.Param("relative_position_bias_table", (2*ws-1)*(2*ws-1), heads)
+	qkv := t.View(t.Linear("qkv", x, 3*c, n.qkvBias), b, tokens, 3, heads, c/heads)
+	p := t.Unbind(t.Permute(qkv, 2, 0, 3, 1, 4))
+	q, k, v := p[0], t.Hold(p[1]), p[2]
+	q = t.Hold(t.MulScalar(q))
+	attn := t.Hold(t.Matmul(q, t.Transpose(k, -2, -1)))
+
+	bias := t.View(t.Copy("Tensor.__getitem__", table, tokens*tokens, heads), tokens, tokens, heads)
+	bias = t.Hold(t.Contiguous(t.Permute(bias, 2, 0, 1)))
+	attn = t.Rebind(attn, t.Add(attn, bias))
+	if nW := mask.Dim(0); mask.Dims() > 0 {
+		y := t.Add(t.View(attn, b/nW, nW, heads, tokens, tokens), t.View(mask, 1, nW, 1, tokens, tokens))
+		attn = t.Rebind(attn, t.View(y, -1, heads, tokens, tokens))
+	}
+	attn = t.Rebind(attn, t.Softmax(attn))
+	attn = t.Rebind(attn, t.Dropout(attn, n.attnDrop))
+
+	x = t.Reshape(t.Transpose(t.Matmul(attn, v), 1, 2), b, tokens, c)
+	return t.Dropout(t.Linear("proj", x, c, true), n.drop)
+}

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Records what PyTorch keeps for backward, and its peaks, for the Go tests to compare the tape with.
+
+    capture.py layers OUT.json                       small networks of our own, one for each kind of layer
+    capture.py nets OUT.json --checkout DIR ...      a project's own classes, from its checkout (never committed)
+    capture.py losses OUT.json --checkout DIR ...    its losses, of an image that requires a gradient
+
+"nets" and "losses" take "name;argument=value;..." with values in JSON, and import the file of the checkout's
+traiNNer/archs or traiNNer/losses that registers the name. A net may also be "file.py:Class".
+
+On the "meta" device nothing is computed, so large networks take seconds; but there some derivatives (mish) are put
+together from several operations where a real device has one, so networks with these are recorded on the CPU. PyTorch
+1.13 has no backward of convolutions there at all.
+"""
+
+import argparse
+import importlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import types
+
+import torch
+
+import layers
+import measure
+
+
+def record(name, make, shape, device, sizes=()):
+    """One row for each precision."""
+    for amp in (False, True):
+        model = make().to(device)
+        x = torch.rand(*shape, device=device)
+        params, buffers = measure.count(model)
+        kept, casts, top = measure.saved(model, [x], amp)
+        peak, op = measure.train_peak(model, [x], amp)
+        row = {
+            "name": name, "shape": list(shape), "amp": amp, "params": params, "buffers": buffers, "saved": kept,
+            "casts": casts, "peak": peak, "peak_op": op,
+        }
+        evals = {}
+        for size in sizes or [shape[-1]]:
+            image = torch.rand(1, shape[1], size, size, device=device)
+            evals[str(size)], row["largest"], row["largest_op"] = measure.eval_peak(model, [image], amp)
+        row["eval"] = evals
+        if os.environ.get("CAPTURE_TOP"):
+            print(name, amp, kept, casts, peak, op)
+            tally = {}
+            for t in top:
+                tally[t] = tally.get(t, 0) + 1
+            for t, n in tally.items():
+                print("   ", n, "x", t)
+        yield row
+
+
+def load(checkout, kind, file):
+    """Imports one file of a checkout without its package's __init__, which wants everything."""
+    for k in [k for k in sys.modules if k == "traiNNer" or k.startswith("traiNNer.")]:
+        del sys.modules[k]
+    for name in ("traiNNer", "traiNNer.utils", "traiNNer.archs", "traiNNer.losses"):
+        m = types.ModuleType(name)
+        m.__path__ = [os.path.join(checkout, *name.split("."))]
+        sys.modules[name] = m
+    importlib.import_module(f"traiNNer.{kind}.{file}")
+    return importlib.import_module("traiNNer.utils.registry")
+
+
+def plain(path, name):
+    """A class of a file that needs no package."""
+    spec = importlib.util.spec_from_file_location("plain", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, name)
+
+
+def find(checkout, name, kind="archs"):
+    """What a file of the checkout registers under a name: a class or a function."""
+    folder = os.path.join(checkout, "traiNNer", kind)
+    for f in sorted(os.listdir(folder)):
+        if not f.endswith("_%s.py" % {"archs": "arch", "losses": "loss"}[kind]):
+            continue
+        with open(os.path.join(folder, f), encoding="utf-8") as text:
+            source = text.read().lower()
+        if f"def {name}(" in source or f"class {name}(" in source:
+            reg = load(checkout, kind, f[:-3])
+            names = ("SPANDREL_REGISTRY", "ARCH_REGISTRY", "LOSS_REGISTRY")
+            for r in (getattr(reg, n) for n in names if hasattr(reg, n)):
+                if name in r:
+                    return r.get(name)
+    raise SystemExit(f"{name}: no file of {folder} registers it")
+
+
+def arguments(text):
+    name, *rest = text.split(";")
+    return name, {k: json.loads(v) for k, _, v in (a.partition("=") for a in rest)}
+
+
+def stub_losses():
+    """Losses want weights from the network and a package that few have; neither changes what is saved."""
+    import torchvision
+
+    real = torchvision.models.vgg19
+    torchvision.models.vgg19 = lambda weights=None: real(weights=None)
+    sys.modules.setdefault("antialiased_cnns", types.ModuleType("antialiased_cnns"))
+    torch.amp.custom_fwd = float32_forward
+
+
+def float32_forward(*_args, **_kwargs):
+    """torch.amp.custom_fwd(cast_inputs=torch.float32) under the emulated autocast."""
+
+    def wrap(f):
+        def forward(self, *xs):
+            modes = [m for m in measure.ACTIVE if m.on]
+            for m in modes:
+                m.on = False
+            try:
+                return f(self, *(x.float() for x in xs)) if modes else f(self, *xs)
+            finally:
+                for m in modes:
+                    m.on = True
+
+        return forward
+
+    return wrap
+
+
+class Judged(torch.nn.Module):
+    """A loss of an image, as a module whose one input is the target."""
+
+    def __init__(self, loss, shape):
+        super().__init__()
+        self.image = torch.nn.Parameter(torch.rand(shape))
+        self.loss = loss
+
+    def forward(self, target):
+        out = self.loss(self.image, target)
+        return sum(out.values()) if isinstance(out, dict) else out
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("what", choices=["layers", "nets", "losses"])
+    p.add_argument("out")
+    p.add_argument("nets", nargs="*")
+    p.add_argument("--checkout", help="the project's root, with traiNNer/ in it")
+    p.add_argument("--commit", default="", help="its commit, recorded beside the numbers")
+    p.add_argument("--device", default="", help='"cpu" or "meta"; layers run on the first, nets on the second')
+    p.add_argument("--crop", type=int, default=64)
+    p.add_argument("--eval", type=int, nargs="*", default=[128, 256])
+    a = p.parse_intermixed_args()
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    measure.patch_attention()
+    measure.patch_checkpoint()
+    rows = []
+    if a.what == "layers":
+        device = a.device or "cpu"
+        for name, make in layers.cases():
+            try:
+                rows += record(name, make, (2, 3, layers.S, layers.S), device)
+            except Exception as e:  # noqa: BLE001
+                print(f"{name}: {type(e).__name__}: {e}", file=sys.stderr)
+    else:
+        device = a.device or "meta"
+        shape = (1, 3, a.crop, a.crop)
+        if a.what == "losses":
+            stub_losses()
+        for text in a.nets:
+            name, kw = arguments(text)
+            if a.what == "losses":
+                cls = find(a.checkout, name, "losses")
+            elif ".py:" in name:
+                path, name = name.rsplit(":", 1)
+                cls, name = plain(path, name), name.lower()
+            else:
+                cls = find(a.checkout, name)
+
+            def make(cls=cls, kw=kw):
+                return Judged(cls(loss_weight=1.0, **kw), shape) if a.what == "losses" else cls(**kw)
+
+            try:
+                got = [dict(row, args=kw) for row in record(name, make, shape, device, a.eval)]
+            except Exception as e:  # noqa: BLE001
+                print(f"{text}: {type(e).__name__}: {e}", file=sys.stderr)
+                continue
+            rows += got
+            for r in got:
+                print(text, r["amp"], r["params"], r["saved"], r["peak"], r["eval"], file=sys.stderr)
+    commit = a.commit
+    if a.checkout and not commit:
+        head = subprocess.run(["git", "-C", a.checkout, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+        commit = head.stdout.strip()
+    out = {"torch": torch.__version__, "device": device, "commit": commit, "rows": rows}
+    with open(a.out, "w", encoding="utf-8") as f:
+        json.dump(out, f, indent=1)
+        f.write("\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+"""What PyTorch itself keeps and needs: tensors saved for backward, by storage, and the peak of live bytes.
+
+Only tensors that pass the dispatcher are seen, so a kernel's own scratch memory is not. On the "meta" device the
+shapes, types and lifetimes are those of a real run, and nothing is computed.
+"""
+
+import contextlib
+import gc
+import math
+import weakref
+
+import torch
+import torch.nn.functional as F
+import torch.utils.checkpoint
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+# The lists of aten/src/ATen/autocast_mode.h for CUDA (2.15), under the names that Python calls.
+LOW = {
+    "conv1d", "conv2d", "conv3d", "conv_transpose2d", "prelu", "addmm", "matmul", "__matmul__", "__rmatmul__",
+    "einsum", "mm", "mv", "linear", "addbmm", "baddbmm", "bmm", "scaled_dot_product_attention",
+}
+FULL = {
+    "exp", "log", "log10", "log2", "reciprocal", "rsqrt", "pow", "__pow__", "__rpow__", "softplus", "layer_norm",
+    "group_norm", "rms_norm", "cosine_similarity", "nll_loss", "kl_div", "l1_loss", "smooth_l1_loss", "huber_loss",
+    "mse_loss", "binary_cross_entropy_with_logits", "cdist", "logsumexp", "prod", "softmax", "log_softmax",
+    "cumprod", "cumsum", "norm", "vector_norm", "sum", "normalize", "interpolate", "upsample_nearest2d",
+    "upsample_bilinear2d", "upsample_bicubic2d", "acos", "asin", "cosh", "tan", "sinh", "expm1", "log1p",
+}
+PROMOTE = {"atan2", "grid_sample", "cross", "dot", "vdot", "tensordot"}
+
+
+def width(dtype):
+    return torch.finfo(dtype).bits if dtype.is_floating_point else torch.iinfo(dtype).bits
+
+
+class CudaAutocast(TorchFunctionMode):
+    """torch.autocast("cuda") by its lists, on any device, with its cache of weight copies."""
+
+    def __init__(self, low=torch.bfloat16):
+        super().__init__()
+        self.low, self.cache, self.on = low, {}, True
+
+    def cast(self, x, dtype):
+        if isinstance(x, torch.Tensor):
+            if not x.is_floating_point() or x.dtype == dtype:
+                return x
+            if dtype == self.low and x.is_leaf and x.requires_grad:
+                if id(x) not in self.cache:
+                    self.cache[id(x)] = x.to(dtype)
+                return self.cache[id(x)]
+            return x.to(dtype)
+        if isinstance(x, (list, tuple)):
+            return type(x)(self.cast(y, dtype) for y in x)
+        return x
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        dtype = None
+        if self.on:
+            if name in LOW:
+                dtype = self.low
+            elif name in FULL:
+                dtype = torch.float32
+            elif name in PROMOTE:
+                dtype = max((a.dtype for a in args if isinstance(a, torch.Tensor)), key=width)
+        if dtype is not None:
+            args = tuple(self.cast(a, dtype) for a in args)
+            kwargs = {k: self.cast(v, dtype) for k, v in kwargs.items()}
+        return func(*args, **kwargs)
+
+
+class FusedAttention(torch.autograd.Function):
+    """What a fused attention kernel saves, without one: q, k, v, the result, and the log-sum-exp in float32."""
+
+    @staticmethod
+    def forward(ctx, q, k, v):
+        b, h, n, d = q.shape
+        out = torch.empty(b, n, h, v.shape[-1], dtype=q.dtype, device=q.device).transpose(1, 2)
+        lse = torch.empty(b, h, n, dtype=torch.float32, device=q.device)
+        ctx.save_for_backward(q, k, v, out, lse)
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        q, k, v, _out, _lse = ctx.saved_tensors
+        return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+
+
+def fused_attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None):
+    if attn_mask is None:
+        return FusedAttention.apply(q, k, v)
+    s = scale if scale is not None else 1 / math.sqrt(q.shape[-1])
+    return ((q * math.sqrt(s)) @ (k * math.sqrt(s)).transpose(-2, -1) + attn_mask).softmax(-1) @ v
+
+
+def patch_attention():
+    """Makes F.scaled_dot_product_attention save what the fused kernels save on CUDA."""
+
+    def sdpa(q, k, v, *args, **kwargs):
+        for mode in reversed(ACTIVE):
+            if mode.on:
+                q, k, v = mode.cast((q, k, v), mode.low)
+        return fused_attention(q, k, v, *args, **kwargs)
+
+    F.scaled_dot_product_attention = sdpa
+
+
+def patch_checkpoint():
+    """Makes activation checkpointing recompute under the emulated autocast, as it does under the real one. PyTorch
+    before 2.1 has no place to say so; there the rows with both fail and are left out."""
+    real = torch.utils.checkpoint.checkpoint
+
+    def checkpoint(f, *args, **kwargs):
+        if ACTIVE and not kwargs.get("use_reentrant", True) and hasattr(torch.utils.checkpoint, "noop_context_fn"):
+            kwargs["context_fn"] = lambda: (contextlib.nullcontext(), Amp(True))
+        return real(f, *args, **kwargs)
+
+    torch.utils.checkpoint.checkpoint = checkpoint
+
+
+ACTIVE = []  # CudaAutocast modes that have been entered
+
+
+def storage(t):
+    return t.untyped_storage() if hasattr(t, "untyped_storage") else t.storage()
+
+
+def key(t):
+    return storage(t)._cdata
+
+
+def nbytes(t):
+    return storage(t).nbytes()
+
+
+class Live(TorchDispatchMode):
+    """The bytes of live storages, and their peak."""
+
+    def __init__(self, exclude):
+        super().__init__()
+        self.exclude, self.live, self.now, self.peak, self.op = exclude, {}, 0, 0, ""
+        self.largest, self.largest_op = 0, ""
+
+    def track(self, t, op):
+        k, n = key(t), nbytes(t)
+        if k in self.exclude or n == 0:
+            return
+        entry = self.live.setdefault(k, [n, 0])
+        entry[1] += 1
+        if entry[1] == 1:
+            self.now += n
+            if n > self.largest:
+                self.largest, self.largest_op = n, op
+            if self.now > self.peak:
+                self.peak, self.op = self.now, op
+        weakref.finalize(t, self.drop, k)
+
+    def drop(self, k):
+        entry = self.live[k]
+        entry[1] -= 1
+        if entry[1] == 0:
+            self.now -= entry[0]
+            del self.live[k]
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        stack = [out]
+        while stack:
+            o = stack.pop()
+            if isinstance(o, torch.Tensor):
+                self.track(o, str(func))
+            elif isinstance(o, (list, tuple)):
+                stack.extend(o)
+        return out
+
+
+def fixed(model):
+    return {key(p) for p in model.parameters()} | {key(b) for b in model.buffers()}
+
+
+def count(model):
+    return (
+        sum(p.numel() for p in model.parameters()),
+        sum(b.numel() for b in model.buffers()),
+    )
+
+
+class Amp:
+    """with Amp(on) as mode: the autocast emulation, or nothing."""
+
+    def __init__(self, on):
+        self.mode = CudaAutocast() if on else None
+
+    def __enter__(self):
+        if self.mode:
+            self.mode.__enter__()
+            ACTIVE.append(self.mode)
+        return self.mode
+
+    def __exit__(self, *exc):
+        if self.mode:
+            ACTIVE.pop()
+            self.mode.__exit__(*exc)
+
+
+def saved(model, xs, amp, forward=None):
+    """Bytes of storages that the graph holds after the forward, without parameters, buffers and inputs; then those of
+    them that are weight copies; then the largest shapes."""
+    model.train()
+    exclude = fixed(model) | {key(x) for x in xs}
+    seen, keep = {}, []
+
+    def pack(t):
+        if key(t) not in exclude and key(t) not in seen:
+            seen[key(t)] = (nbytes(t), tuple(t.shape), str(t.dtype))
+            keep.append(t)
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t), Amp(amp) as mode:
+        y = (forward or model)(*xs)
+    casts = {key(w) for w in mode.cache.values()} if mode else set()
+    cast = sum(v[0] for k, v in seen.items() if k in casts)
+    top = sorted((v for k, v in seen.items() if k not in casts), reverse=True)
+    del y
+    return sum(v[0] for v in top), cast, top
+
+
+def train_peak(model, xs, amp, forward=None):
+    """The peak of live bytes of forward, mean absolute value and backward, without parameters and inputs."""
+    model.train()
+    for p in model.parameters():
+        p.grad = None
+    gc.collect()
+    gc.disable()
+    live = Live(fixed(model) | {key(x) for x in xs})
+
+    def pack(t):
+        live.track(t, "saved")
+        return t
+
+    with live:
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            with Amp(amp) as mode:
+                y = (forward or model)(*xs)
+            if mode:
+                mode.cache.clear()
+            loss = y.abs().mean()
+        loss.backward()
+    gc.enable()
+    for p in model.parameters():
+        p.grad = None
+    return live.peak, live.op
+
+
+def eval_peak(model, xs, amp, forward=None):
+    """The peak of live bytes of a forward without a graph, whose parameters require none, as in an EMA copy."""
+    model.eval()
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    for p in wanted:
+        p.requires_grad_(False)
+    gc.collect()
+    with torch.no_grad(), Live(fixed(model) | {key(x) for x in xs}) as live, Amp(amp):
+        y = (forward or model)(*xs)
+    del y
+    for p in wanted:
+        p.requires_grad_(True)
+    return live.peak, live.largest, live.largest_op
