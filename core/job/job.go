@@ -17,7 +17,9 @@ type Job struct {
 	Dialect string  `json:"dialect"` // which of the family's projects: "traiNNer-redux"
 	Name    string  `json:"name"`    // of the experiment, by the recipe
 	Arch    string  `json:"arch"`
-	Knobs   []Knob  `json:"knobs,omitempty"`
+	// Generation says which of several networks of that name this is, where there are several.
+	Generation string `json:"generation,omitempty"`
+	Knobs      []Knob `json:"knobs,omitempty"`
 	// Options are those that the program declares, so that an edit of its arguments lands where the program reads it.
 	Options []config.Option `json:"options,omitempty"`
 	Files   []File          `json:"files,omitempty"`

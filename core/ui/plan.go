@@ -56,7 +56,11 @@ func (p Printer) Plan(v View) {
 func title(j *job.Job) string {
 	parts := []string{j.Dialect}
 	if j.Arch != "" {
-		parts = append(parts, j.Arch)
+		if j.Generation != "" {
+			parts = append(parts, j.Arch+", "+j.Generation)
+		} else {
+			parts = append(parts, j.Arch)
+		}
 	}
 	if j.Name != "" {
 		parts = append(parts, fmt.Sprintf("%q", j.Name))

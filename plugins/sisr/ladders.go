@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
@@ -37,8 +38,8 @@ func (sisr) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set,
 	if err := x.read(); err != nil {
 		return nil, err
 	}
-	b := builder{checkout: x, device: d, job: j}
-	b.net, b.netWarnings, b.netErr = arch.Build(b.spec(nil))
+	b := builder{checkout: x, device: d, job: j, states: map[setting]*mem.Estimate{}}
+	b.net, _, b.netErr = arch.Build(b.spec(nil)) // what it warns of, Recognize has said
 	return b.build(ctx), nil
 }
 
@@ -48,11 +49,15 @@ type builder struct {
 	device gpu.Device
 	job    *job.Job
 
-	net         arch.Network
-	netWarnings []string
-	netErr      error // ErrUnknown, or what the trainer itself would stop at
-	disc        arch.Discriminator
-	warnings    []string
+	net    arch.Network
+	netErr error // ErrUnknown, or what the trainer itself would stop at
+	disc   arch.Discriminator
+
+	states map[setting]*mem.Estimate // what stays on the card around a validation
+
+	torchOnce              sync.Once
+	torchMajor, torchMinor int
+	torchKnown             bool
 
 	image    scan
 	imageErr error
@@ -148,16 +153,20 @@ func (b *builder) training(settings []setting) ladder.Ladder {
 	r := b.recipe
 	asked := variant{r.microBatch, r.accum, r.lqSize, b.net.Checkpointing}
 	l := ladder.Ladder{Phase: ladder.Training}
-	askedRung := b.trainingRung(asked, asked, settings)
-	var below []ladder.Rung
+	var smaller, larger []variant
 	if !r.automations && r.microBatch > 0 {
-		for _, v := range b.smaller(asked) {
-			below = append(below, b.trainingRung(v, asked, settings))
-		}
+		smaller, larger = b.smaller(asked), b.larger(asked)
 	}
-	above := b.larger(asked, settings)
-	l.Asked = len(above)
-	l.Rungs = append(above, ladder.Descend(askedRung, below, 0)...)
+	prices := b.priceTraining(append(append([]variant{asked}, smaller...), larger...), settings)
+	for _, v := range larger {
+		l.Rungs = append(l.Rungs, b.trainingRung(v, asked, prices[v]))
+	}
+	l.Asked = len(l.Rungs)
+	var below []ladder.Rung
+	for _, v := range smaller {
+		below = append(below, b.trainingRung(v, asked, prices[v]))
+	}
+	l.Rungs = append(l.Rungs, ladder.Descend(b.trainingRung(asked, asked, prices[asked]), below, 0)...)
 	return l
 }
 
@@ -208,11 +217,8 @@ func (b *builder) smaller(asked variant) (out []variant) {
 
 func (b *builder) multiple() int64 { return max(1, b.net.Multiple) }
 
-// larger lists rungs above the job as asked: the same global batch in fewer, larger pieces.
-func (b *builder) larger(asked variant, settings []setting) (out []ladder.Rung) {
-	if asked.accum <= 1 || b.recipe.automations || b.recipe.microBatch <= 0 {
-		return nil
-	}
+// larger lists the ways to train with more: the same global batch in fewer, larger pieces.
+func (b *builder) larger(asked variant) (out []variant) {
 	for k := asked.accum; k > 1; k-- {
 		if asked.accum%k != 0 {
 			continue
@@ -222,18 +228,16 @@ func (b *builder) larger(asked variant, settings []setting) (out []ladder.Rung) 
 		if b.recipe.otf && b.recipe.queueSize%v.micro != 0 {
 			continue
 		}
-		out = append(out, b.trainingRung(v, asked, settings))
+		out = append(out, v)
 	}
 	return out
 }
 
-// trainingRung names, prices and edits one way to train.
-func (b *builder) trainingRung(v, asked variant, settings []setting) ladder.Rung {
+// trainingRung names one way to train and makes its edits.
+func (b *builder) trainingRung(v, asked variant, prices []mem.Estimate) ladder.Rung {
 	r := b.recipe
-	rung := ladder.Rung{Name: "as asked", Slowdown: 1, Values: map[string]int64{job.MicroBatch: v.micro, job.Accumulation: v.accum, knobCrop: v.lq}}
-	for _, s := range settings {
-		rung.Estimates = append(rung.Estimates, b.priceTraining(v, s))
-	}
+	rung := ladder.Rung{Name: "as asked", Slowdown: 1, Estimates: prices,
+		Values: map[string]int64{job.MicroBatch: v.micro, job.Accumulation: v.accum, knobCrop: v.lq}}
 	if v == asked {
 		rung.Values = nil
 		return rung

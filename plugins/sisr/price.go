@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,15 +19,15 @@ import (
 )
 
 // spec names the network to the formulas, with arguments that a rung sets.
-func (b *builder) spec(set map[string]any) arch.Spec {
+func (x *checkout) spec(set map[string]any) arch.Spec {
 	args := map[string]any{}
-	for k, v := range b.recipe.net.args {
+	for k, v := range x.recipe.net.args {
 		args[k] = v
 	}
 	for k, v := range set {
 		args[k] = v
 	}
-	return arch.Spec{Type: b.recipe.net.kind, Scale: b.recipe.scale, Args: args, Source: b.arch}
+	return arch.Spec{Type: x.recipe.net.kind, Scale: x.recipe.scale, Args: args, Source: x.arch}
 }
 
 // step is the training step of a variant, for the formulas.
@@ -43,7 +44,7 @@ func (b *builder) step(v variant, s setting) (arch.StepConfig, error) {
 	}
 	cfg := arch.StepConfig{
 		Net: net, Batch: v.micro, LQ: v.lq, AMP: s.amp, Accumulate: v.accum,
-		OptimG: b.recipe.optG, OptimD: b.recipe.optD, EMA: b.recipe.withEMA, Disc: b.disc,
+		OptimG: b.recipe.optG, OptimD: b.recipe.optD, EMA: b.recipe.withEMA, Disc: b.disc, OldTorch: b.oldTorch(),
 	}
 	for _, l := range b.recipe.losses {
 		weight := 1.0
@@ -58,40 +59,81 @@ func (b *builder) step(v variant, s setting) (arch.StepConfig, error) {
 	return cfg, nil
 }
 
-// priceTraining estimates the training step.
-func (b *builder) priceTraining(v variant, s setting) mem.Estimate {
-	if b.recipe.microBatch <= 0 || v.lq <= 0 {
-		return mem.Estimate{Unknown: "the recipe does not say how large a micro-batch is"}
+// priceTraining estimates the training step of every variant, for every setting. Variants that differ in their batch only
+// are priced together.
+func (b *builder) priceTraining(variants []variant, settings []setting) map[variant][]mem.Estimate {
+	out := map[variant][]mem.Estimate{}
+	why := ""
+	switch {
+	case b.recipe.microBatch <= 0 || b.recipe.lqSize <= 0:
+		why = "the recipe does not say how large a micro-batch is"
+	case b.recipe.automations:
+		why = "train.training_automations changes batch and crop while the training runs"
+	case b.netErr != nil:
+		why = unknown(b.netErr)
 	}
-	if b.recipe.automations {
-		return mem.Estimate{Unknown: "train.training_automations changes batch and crop while the training runs"}
+	if why != "" {
+		for _, v := range variants {
+			out[v] = slices.Repeat([]mem.Estimate{{Unknown: why}}, len(settings))
+		}
+		return out
 	}
-	cfg, err := b.step(v, s)
-	if err != nil {
-		return unknown(err)
+	// What decides the price beside the batch; with accumulation gradients stay from piece to piece.
+	type alike struct {
+		lq                          int64
+		checkpointing, accumulation bool
 	}
-	e := arch.Training(cfg)
-	if b.recipe.otf {
-		e.Add(b.queueItem(v))
+	groups := map[alike][]variant{}
+	for _, v := range variants {
+		k := alike{v.lq, v.checkpointing, v.accum > 1}
+		groups[k] = append(groups[k], v)
 	}
-	return b.around(e, s, false)
+	for _, group := range groups {
+		var batches []int64
+		for _, v := range group {
+			batches = append(batches, v.micro)
+		}
+		for _, s := range settings {
+			cfg, err := b.step(group[0], s)
+			var estimates []mem.Estimate
+			if err != nil {
+				estimates = slices.Repeat([]mem.Estimate{{Unknown: unknown(err)}}, len(group))
+			} else {
+				estimates = arch.Trainings(cfg, batches...)
+			}
+			for i, e := range estimates {
+				if b.recipe.otf {
+					e.Add(b.queueItem(group[i]))
+				}
+				out[group[i]] = append(out[group[i]], b.around(e, s, false))
+			}
+		}
+	}
+	return out
 }
 
 // priceValidation estimates the validation of the largest image, in tiles or whole.
 func (b *builder) priceValidation(tile int64, s setting) mem.Estimate {
 	if b.netErr != nil {
-		return unknown(b.netErr)
+		return mem.Estimate{Unknown: unknown(b.netErr)}
 	}
 	if b.imageErr != nil {
 		return mem.Estimate{Unknown: "how large the validation images are is not known: " + b.imageErr.Error()}
 	}
 	cfg := arch.ValConfig{
 		Net: b.net, H: int64(b.image.height), W: int64(b.image.width), AMP: s.amp, Tile: max(0, tile), Overlap: b.recipe.tileOverlap,
-		GT: len(b.recipe.valGT) > 0,
+		GT: len(b.recipe.valGT) > 0, OldTorch: b.oldTorch(),
 	}
 	step, err := b.step(variant{b.recipe.microBatch, b.recipe.accum, b.recipe.lqSize, b.net.Checkpointing}, s)
 	if err == nil && b.recipe.microBatch > 0 && b.recipe.lqSize > 0 {
-		cfg.Step = &step
+		if _, ok := b.states[s]; !ok {
+			states := arch.States(step)
+			// A loss without a formula leaves the training unknown; what it keeps on the card beside a validation is
+			// a small network at most, and said in a warning.
+			states.Unknown = ""
+			b.states[s] = &states
+		}
+		cfg.Step, cfg.States = &step, b.states[s]
 	}
 	e := arch.Validation(cfg)
 	if e.Known() && len(b.recipe.gpuMetrics) > 0 {
@@ -111,11 +153,12 @@ func withoutMetrics(es []mem.Estimate) (out []mem.Estimate) {
 	return out
 }
 
-func unknown(err error) mem.Estimate {
+// unknown says why there is no estimate.
+func unknown(err error) string {
 	if errors.Is(err, arch.ErrUnknown) {
-		return mem.Estimate{Unknown: err.Error() + ": launch works from what it measures"}
+		return err.Error() + ": launch works from what it measures"
 	}
-	return mem.Estimate{Unknown: err.Error()}
+	return err.Error()
 }
 
 // queueItem is the pool of the on-the-fly degradations, in float32, both sizes (realesrgan_model.py at 68629319).
@@ -167,6 +210,11 @@ var torchVersion = regexp.MustCompile(`(?m)^__version__ = ['"](\d+)\.(\d+)`)
 // torch finds the version of torch that the command's interpreter would import, from its files. Interpreters behind a
 // wrapper (pyenv's shims, conda run) are not looked through: ok is then false.
 func (b *builder) torch() (major, minor int, ok bool) {
+	b.torchOnce.Do(func() { b.torchMajor, b.torchMinor, b.torchKnown = b.findTorch() })
+	return b.torchMajor, b.torchMinor, b.torchKnown
+}
+
+func (b *builder) findTorch() (major, minor int, ok bool) {
 	python := b.prog.Interpreter
 	if python == "" {
 		return 0, 0, false
@@ -194,6 +242,12 @@ func (b *builder) torch() (major, minor int, ok bool) {
 	major, _ = strconv.Atoi(string(m[1]))
 	minor, _ = strconv.Atoi(string(m[2]))
 	return major, minor, true
+}
+
+// oldTorch reports whether the program's torch is known to be of the 1.x line, which keeps some tensors that 2.x does not.
+func (b *builder) oldTorch() bool {
+	major, _, ok := b.torch()
+	return ok && major < 2
 }
 
 func lookPath(name string, env []string) string {

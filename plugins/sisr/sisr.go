@@ -103,6 +103,14 @@ func (sisr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 		Warnings:  append(warnings, x.warnings()...),
 	}
 	j.Arch = r.net.kind
+	net, assumed, err := arch.Build(x.spec(nil))
+	switch {
+	case err == nil:
+		j.Generation = net.Generation
+		j.Warnings = append(j.Warnings, assumed...)
+	case !errors.Is(err, arch.ErrUnknown):
+		j.Warnings = append(j.Warnings, fmt.Sprintf("the trainer will stop at %v", err))
+	}
 	if _, resumes := argv.Get(r.resumeFlag); !resumes {
 		j.Resume.Edits = []config.Edit{{Knob: "resume", At: config.Address{Doc: config.ArgvDoc, Path: r.resumeFlag}, Add: true, Cost: "none"}}
 	} else {

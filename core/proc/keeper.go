@@ -1,0 +1,188 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const keeperArg = "__keeper"
+
+// A keeper is our end of a keeper process. Each serves one program. It can be had before there is anything to keep.
+type keeper struct {
+	sock int
+	pid  int
+	from chan message // what it says; closed when it is gone
+
+	mu     sync.Mutex // of sends, and of closed
+	closed bool
+}
+
+var ready struct {
+	sync.Mutex
+	ch chan prepared
+}
+
+type prepared struct {
+	k   *keeper
+	err error
+}
+
+// Prepare starts a keeper for the next Run, in the background, so that the time it takes is not added. It may be called
+// at any time; if there is no next Run, it costs nothing but that.
+func Prepare() {
+	ready.Lock()
+	defer ready.Unlock()
+	if ready.ch != nil {
+		return
+	}
+	ch := make(chan prepared, 1)
+	ready.ch = ch
+	go func() {
+		k, err := newKeeper()
+		ch <- prepared{k, err}
+	}()
+}
+
+func takeKeeper() (*keeper, error) {
+	ready.Lock()
+	ch := ready.ch
+	ready.ch = nil
+	ready.Unlock()
+	if ch != nil {
+		if p := <-ch; p.err == nil && p.k.idle() {
+			return p.k, nil
+		} else if p.err == nil {
+			p.k.leave(nil) // somebody killed it meanwhile
+		}
+	}
+	return newKeeper()
+}
+
+// idle reports whether k still lives, before it was asked for anything.
+func (k *keeper) idle() bool {
+	select {
+	case <-k.from:
+		return false
+	default:
+		return true
+	}
+}
+
+func newKeeper() (*keeper, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("starting the keeper: %w", err)
+	}
+	defer unix.Close(pair[1])
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		unix.Close(pair[0])
+		return nil, fmt.Errorf("starting the keeper: opening /dev/null: %w", err)
+	}
+	defer unix.Close(null)
+	// The socket keeps its number, which was free here, so that no descriptor is covered that the user's shell has
+	// opened for the program (`3<file`, or /dev/fd/63 of a process substitution): those pass through the keeper.
+	files := make([]uintptr, pair[1]+1)
+	for fd := range files {
+		files[fd] = ^uintptr(0)
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			files[fd] = uintptr(fd)
+		}
+	}
+	files[0], files[1], files[2], files[pair[1]] = uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1])
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{os.Args[0], keeperArg, strconv.Itoa(pair[1])},
+		&syscall.ProcAttr{Env: os.Environ(), Files: files})
+	if err != nil {
+		unix.Close(pair[0])
+		return nil, fmt.Errorf("starting the keeper: executing /proc/self/exe: %w", err)
+	}
+	k := &keeper{sock: pair[0], pid: pid, from: make(chan message, 64)}
+	go receive(k.sock, k.from)
+	return k, nil
+}
+
+func (k *keeper) send(kind kind, b body, files ...int) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return os.ErrClosed
+	}
+	return send(k.sock, message{kind, b, files})
+}
+
+// start has the keeper start the program and returns its pid.
+func (k *keeper) start(o startOrder, files []int) (int, error) {
+	if err := k.send(msgStart, o.encode(), files...); err != nil {
+		return 0, fmt.Errorf("asking the keeper to start %s: %w", o.path, err)
+	}
+	m, ok := <-k.from
+	if !ok {
+		return 0, errKeeper
+	}
+	if m.kind == msgFailed {
+		return 0, &StartError{o.args[0], syscall.Errno(m.body.int())}
+	}
+	return int(m.body.int()), nil
+}
+
+var errKeeper = errors.New("the keeper has died, and the program was killed")
+
+// signal passes on that sig came. With matched, the keeper passes it to the program only if it did not get it itself: a
+// signal that both got was sent to a whole process group or tree, and the program has got it too.
+func (k *keeper) signal(sig syscall.Signal, group, matched bool) {
+	var b body
+	b.putInt(int64(sig))
+	b.putBool(group)
+	b.putBool(matched)
+	_ = k.send(msgSignal, b) // if the keeper is gone, k.from says so
+}
+
+func (k *keeper) foreground(yes bool) {
+	var b body
+	b.putBool(yes)
+	_ = k.send(msgForeground, b)
+}
+
+func (k *keeper) raw(before, now *unix.Termios) {
+	var b body
+	b.putString(termiosBytes(before))
+	b.putString(termiosBytes(now))
+	_ = k.send(msgRaw, b)
+}
+
+func (k *keeper) kill() { _ = k.send(msgKill, nil) }
+
+// leave lets the keeper go, once, and hands it pairs of files to copy for those that the program left behind.
+func (k *keeper) leave(pairs []int) {
+	if k.send(msgLeave, nil, pairs...) == os.ErrClosed {
+		return
+	}
+	k.mu.Lock()
+	k.closed = true
+	k.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		for range k.from { // until its end of the socket is closed, so that nobody reads a number that is another file's
+		}
+		unix.Close(k.sock)
+		for {
+			if _, err := unix.Wait4(k.pid, nil, 0, nil); err != unix.EINTR {
+				break
+			}
+		}
+		close(done)
+	}()
+	if len(pairs) == 0 {
+		select { // usually at once; its end is not worth a wait
+		case <-done:
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

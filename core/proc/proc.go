@@ -1,0 +1,119 @@
+// Package proc runs a program as if it had been started bare, in a pseudo-terminal or on copied pipes, to its last byte.
+//
+// Between this process and the program stands a keeper: this same executable, started again. It is the leader of the
+// pseudo-terminal's session, as a shell would be, so that job control inside is the kernel's own; it collects what the
+// program orphans, and when this process dies, however it dies, it kills all of it. A program that uses this package
+// therefore calls [KeeperMain] first thing in main.
+//
+// What the program prints goes three ways of equal bytes: it prints, the user sees, [Spec.Tap] is told.
+//
+// What differs from bare: the program's parent is the keeper; its terminal is another of the same size and settings;
+// settings that it changes there and leaves changed (`stty -echo`) do not outlive it; standard output that is a file is
+// a pipe to it, so it cannot seek in it, and does not hear of a full disk (see [Exit.Output]); of the signals that the
+// caller of this process ignores, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM and SIGPIPE are not ignored in the program, because
+// the Go runtime takes them before anyone can look.
+package proc
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A Mode says when the program gets a pseudo-terminal of its own to control.
+type Mode int
+
+const (
+	Auto   Mode = iota // where standard input and standard output are terminals
+	Always             // in any case: --tty
+	Never              // in no case: the input is inherited, outputs are pipes
+)
+
+// A Stream is where the program printed something.
+type Stream uint8
+
+const (
+	Output Stream = 1 // standard output, or a terminal (or file) that is both outputs
+	Error  Stream = 2 // standard error, where it is not the same as standard output
+)
+
+func (s Stream) String() string {
+	if s == Error {
+		return "stderr"
+	}
+	return "stdout"
+}
+
+// DefaultGrace is how long a program has, after it was asked to end, where Spec.Grace is 0.
+const DefaultGrace = 30 * time.Second
+
+// A Spec is a program and how to run it. Only Args is required.
+type Spec struct {
+	Args []string // Args[0] is looked for as a shell does, in the PATH of Env
+	Dir  string   // its folder; "" is this process's own
+	Env  []string // all of its environment; nil is this process's own. Nothing is added
+
+	// The user's, nil for this process's own. A terminal is passed on as a terminal: both ways where Mode says so,
+	// else for output only. Anything else is inherited (input) or copied through a pipe (outputs). Outputs that are
+	// one file share a pipe, so that their order is kept.
+	Stdin, Stdout, Stderr *os.File
+	TTY                   Mode
+
+	// Tap is told every byte that the program prints, in order, after the user was. p is only valid during the call.
+	// Calls do not overlap. A Tap that is slow is waited for only when it is far behind, and one that hangs is given
+	// up, see Exit.Untapped: what the user sees does not depend on it.
+	Tap func(from Stream, p []byte)
+
+	// Grace is how long the program may take to end after SIGTERM (the user's, or ours when ctx is done) before it and
+	// all it started is killed. 0 is DefaultGrace; negative is for ever.
+	Grace time.Duration
+
+	// Limit is the RLIMIT_DATA (`ulimit -S -d`) of the program and what it starts; 0 is none. It does not bind us.
+	Limit unit.Bytes
+
+	// Started, if not nil, is called once, when the program runs.
+	Started func(pid int)
+}
+
+// Run runs a program to its end and returns how it ended; the error is about running it, never about how it ended, and is
+// a [*StartError] where the program could not be started at all. When ctx is done the program is asked to end, and
+// after Spec.Grace it is killed with all that it started.
+//
+// When Run returns, all that the program printed has been written and told, the user's terminal is as it was before, and,
+// unless it had to be killed, what the program has left running runs on as it would have bare: whatever that still
+// prints gets where it would have got. Input that was typed and that the program did not read is there for the next
+// Run, or after [Exit.Become] for the shell, where the kernel lets us hand it back.
+//
+// Signals that arrive while it runs are passed on to the program, unless they were sent to it as well; the caller must
+// not end on them. Only one Run at a time may have the user's terminal.
+func Run(ctx context.Context, s Spec) (Exit, error) {
+	if len(s.Args) == 0 || s.Args[0] == "" {
+		return Exit{}, fmt.Errorf("running a program: no command given")
+	}
+	if s.Stdin == nil {
+		s.Stdin = os.Stdin
+	}
+	if s.Stdout == nil {
+		s.Stdout = os.Stdout
+	}
+	if s.Stderr == nil {
+		s.Stderr = os.Stderr
+	}
+	if s.Env == nil {
+		s.Env = os.Environ()
+	}
+	if s.Grace == 0 {
+		s.Grace = DefaultGrace
+	}
+	if err := ctx.Err(); err != nil {
+		return Exit{}, fmt.Errorf("running %s: %w", s.Args[0], err)
+	}
+	path, err := look(s)
+	if err != nil {
+		return Exit{}, err
+	}
+	return run(ctx, s, path)
+}

@@ -1,0 +1,381 @@
+package proc
+
+import (
+	"context"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// An attempt is one program under way: the state of Run's loop.
+type attempt struct {
+	spec  Spec
+	k     *keeper
+	st    *streams
+	in    *input // nil where the program reads the user's input itself
+	sigs  chan os.Signal
+	exit  Exit
+	front bool // we are in the foreground of the user's terminal, as far as we know
+
+	asked      bool // the program was asked to end
+	grace      <-chan time.Time
+	background chan struct{} // in says that it found us in the background
+	gone       chan struct{} // nobody reads the terminal's output any more
+	ignoreCont time.Time     // a SIGCONT before then has been seen to
+}
+
+// run is Run, with the defaults filled in and the program found.
+func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
+	a := &attempt{spec: s, sigs: make(chan os.Signal, 256),
+		background: make(chan struct{}, 1), gone: make(chan struct{}, 1)}
+	defer catch(a.sigs)()
+
+	if a.k, err = takeKeeper(); err != nil {
+		return Exit{}, err
+	}
+	defer a.k.leave(nil) // unless it has left
+	tap := newTap(s.Tap)
+	defer tap.finish()
+	if a.st, err = connect(s, tap); err != nil {
+		return Exit{}, err
+	}
+	if err := a.start(path); err != nil {
+		a.st.close()
+		if err == errKeeper && len(a.sigs) > 0 {
+			// Both of us got it before there was a program: it is as if that had.
+			sig := (<-a.sigs).(syscall.Signal)
+			return Exit{Signal: sig, Interrupted: sig == unix.SIGINT, Signals: []syscall.Signal{sig}, OOMKills: -1}, nil
+		}
+		return Exit{}, err
+	}
+	began, kills := time.Now(), newOOMCount()
+	for _, c := range a.st.copies {
+		c.gone = func() { a.gone <- struct{}{} }
+		c.running = true
+		go c.run()
+	}
+	if s.Started != nil {
+		s.Started(a.exit.Pid)
+	}
+	err = a.loop(ctx)
+	a.exit.Took = time.Since(began)
+	a.k.leave(a.finish())
+	a.st.close()
+	a.exit.OOMKills = kills.since()
+	a.exit.Untapped = tap.finish()
+	return a.exit, err
+}
+
+// start brings the user's terminal into the state in which the program is to meet it, and starts the program.
+func (a *attempt) start(path string) error {
+	st := a.st
+	order := startOrder{path: path, args: a.spec.Args, env: a.spec.Env, dir: a.spec.Dir, limit: int64(a.spec.Limit),
+		control: st.ctl != nil, foreground: true, user: st.user != nil}
+	files := st.files[:]
+	if st.ctl != nil {
+		files = append(files, st.ctl.slave)
+		var err error
+		if a.in, err = newInput(int(a.spec.Stdin.Fd()), st.ctl, a.behind); err != nil {
+			return err
+		}
+	}
+	if st.user != nil {
+		files = append(files, st.user.fd)
+		a.enter()
+		order.foreground = a.front
+	}
+	pid, err := a.k.start(order, files)
+	if err != nil {
+		if st.user != nil {
+			st.user.restore()
+		}
+		if a.in != nil {
+			a.in.wake.close()
+		}
+		return err
+	}
+	st.started()
+	a.exit.Pid = pid
+	if a.in != nil {
+		a.in.open = st.user == nil || a.front
+		go a.in.run()
+	}
+	return nil
+}
+
+// enter makes the user's terminal ours if we are in its foreground, and has the program's terminal look like it.
+func (a *attempt) enter() {
+	u := a.st.user
+	a.front = u.foreground()
+	if !a.front {
+		return
+	}
+	if !u.isRaw && a.st.ctl.untouched() {
+		a.st.ctl.adopt(u.fd) // in the background it was of somebody else that we took them
+	} else {
+		a.st.ctl.resize(u.fd)
+	}
+	if u.makeRaw() == nil {
+		a.k.raw(&u.before, &u.now)
+	}
+}
+
+// behind is asked before each read of the user's terminal: are we in its background?
+func (a *attempt) behind() bool {
+	if a.st.user == nil || a.st.user.foreground() {
+		return false
+	}
+	select {
+	case a.background <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// loop attends to the program until it has ended.
+func (a *attempt) loop(ctx context.Context) error {
+	cancelled := ctx.Done()
+	for {
+		// Nobody tells a job in the background that its shell has put it into the foreground (`fg`), unless it was
+		// stopped: so, only there, we look.
+		var look <-chan time.Time
+		if a.st.user != nil && !a.front {
+			look = time.After(300 * time.Millisecond)
+		}
+		select {
+		case m, ok := <-a.k.from:
+			if !ok {
+				if a.st.ctl != nil {
+					_ = unix.Kill(-a.exit.Pid, unix.SIGKILL) // the kernel has killed the program only
+				}
+				return errKeeper
+			}
+			switch m.kind {
+			case msgStopped:
+				a.stopped(syscall.Signal(m.body.int()))
+			case msgEnded:
+				a.ended(&m.body)
+				return nil
+			}
+		case sig := <-a.sigs:
+			a.signal(sig.(syscall.Signal))
+		case <-cancelled:
+			cancelled = nil
+			a.exit.Cancelled = true
+			a.k.signal(unix.SIGTERM, false, false)
+			a.k.signal(unix.SIGCONT, true, false) // a stopped program cannot end
+			a.ask()
+		case <-a.grace:
+			a.grace = nil
+			a.exit.Killed = true
+			a.k.kill()
+		case <-a.background:
+			a.front = false
+			a.st.user.isRaw = false // whoever is in the foreground has set it
+			a.k.foreground(false)
+		case <-a.gone:
+			a.k.signal(unix.SIGHUP, true, false) // its terminal is gone
+		case <-look:
+			if a.st.user.foreground() {
+				a.resume()
+			}
+		}
+	}
+}
+
+// ask starts the time that a program has, once it was asked to end.
+func (a *attempt) ask() {
+	if !a.asked && a.spec.Grace > 0 {
+		a.grace = time.After(a.spec.Grace)
+	}
+	a.asked = true
+}
+
+// signal passes on one that came.
+func (a *attempt) signal(sig syscall.Signal) {
+	st := a.st
+	switch sig {
+	case unix.SIGWINCH:
+		switch {
+		case st.ctl != nil:
+			if screen := st.screen(a.spec); screen >= 0 && (st.user == nil || a.front) {
+				st.ctl.resize(screen) // which tells the program
+			}
+			return
+		case st.side != nil:
+			// The user's terminal has told the program already, which may have looked before we were here.
+			st.side.resize(st.screen(a.spec))
+			a.k.signal(sig, false, false)
+			return
+		}
+	case unix.SIGCONT:
+		if st.ctl != nil {
+			if time.Now().After(a.ignoreCont) {
+				a.resume()
+			}
+			return
+		}
+	default:
+		a.exit.Signals = append(a.exit.Signals, sig)
+	}
+	if sig == unix.SIGINT {
+		a.exit.Interrupted = true
+	}
+	if sig == unix.SIGTERM {
+		a.ask()
+	}
+	// A terminal that hangs up tells the whole group. The others come from kill(1) and tell one process: what the program
+	// does about its children is its own affair, and workers that die before it are trouble.
+	a.k.signal(sig, sig == unix.SIGHUP, true)
+	if sig == unix.SIGHUP && st.ctl != nil {
+		a.k.signal(unix.SIGCONT, true, false) // what is stopped would never hear of it; the kernel does so too
+	}
+}
+
+// stopped: the program was stopped, so we stop in the same way, and the shell has a job that is stopped.
+func (a *attempt) stopped(sig syscall.Signal) {
+	if !isStopped(a.exit.Pid) {
+		return // we were stopped along with it, and both go on already
+	}
+	st := a.st
+	if (sig == unix.SIGTTIN || sig == unix.SIGTTOU) && st.user != nil && st.user.foreground() {
+		a.resume() // it was stopped for being in the background, where we were and no longer are
+		return
+	}
+	if a.in != nil {
+		a.in.let(false)
+	}
+	for _, c := range st.copies {
+		c.settle() // what it printed comes before what the shell says about it
+	}
+	if st.user != nil {
+		st.user.restore()
+	}
+	if st.ctl != nil && sig != unix.SIGSTOP {
+		a.stopJob(sig)
+	}
+	raise(sig)
+	// Here we go on, or the kernel has dropped it, because we are no shell's job: then the program has to go on.
+	if st.ctl != nil {
+		a.ignoreCont = time.Now().Add(100 * time.Millisecond)
+		a.resume()
+	}
+}
+
+// stopJob stops the rest of our process group, as the key does: a script that runs us, what we are piped to. We are in it,
+// and do not stop for this one: to stop twice would take the user two `fg`.
+func (a *attempt) stopJob(sig syscall.Signal) {
+	was := action(sig, &sigaction{1}) // ignored
+	_ = unix.Kill(0, sig)
+	action(sig, &was)
+}
+
+// resume: we go on, or have changed between foreground and background. The program goes on, if it was stopped.
+func (a *attempt) resume() {
+	st := a.st
+	if st.user != nil {
+		if st.user.isRaw { // somebody may have set it while we were stopped
+			now, err := unix.IoctlGetTermios(st.user.fd, unix.TCGETS)
+			st.user.isRaw = err == nil && *now == st.user.now
+		}
+		a.enter()
+		a.k.foreground(a.front)
+	}
+	a.k.signal(unix.SIGCONT, true, false)
+	if a.in != nil {
+		a.in.let(st.user == nil || a.front)
+	}
+}
+
+// ended reads how the program ended.
+func (a *attempt) ended(b *body) {
+	status := syscall.WaitStatus(b.int())
+	a.exit.MaxRSS = bytes64(b.int())
+	a.exit.Left = b.bool()
+	if status.Signaled() {
+		a.exit.Signal = status.Signal()
+	} else {
+		a.exit.Code = status.ExitStatus()
+	}
+}
+
+// finish passes on the program's last words and puts the user's terminal in order. It returns pairs of files for the keeper
+// to copy, if what the program has left behind still holds any.
+func (a *attempt) finish() (pairs []int) {
+	st := a.st
+	if a.exit.Left && (a.exit.Cancelled || a.exit.Killed) {
+		a.sweep()
+	}
+	if a.in != nil {
+		rest := a.in.stop()
+		if a.in.interrupted.Load() {
+			a.exit.Interrupted = true
+		}
+		if a.in.wrote.Load() && st.user != nil {
+			keepTyped(st.ctl.unread())
+		}
+		if st.user != nil {
+			keepTyped(rest)
+		}
+	}
+	if st.ctl != nil {
+		st.ctl.closeSlave()
+	}
+	for _, c := range st.copies {
+		c.end()
+		if !a.wait(c) {
+			a.exit.Output = os.ErrDeadlineExceeded
+			continue
+		}
+		if c.err != nil && a.exit.Output == nil {
+			a.exit.Output = c.err
+		}
+		if c.left {
+			pairs = append(pairs, c.src, c.dst)
+		}
+	}
+	if st.user != nil {
+		st.user.restore()
+	}
+	return pairs
+}
+
+// sweep has all that a program has left killed, where it was us who ended it: the next attempt is to have its room.
+func (a *attempt) sweep() {
+	a.k.kill()
+	limit := time.After(5 * time.Second) // what is stuck in the kernel stays so
+	for {
+		select {
+		case m, ok := <-a.k.from:
+			if !ok || m.kind == msgKilled {
+				return
+			}
+		case <-limit:
+			return
+		}
+	}
+}
+
+// wait waits until c has passed on everything. Whoever reads it may be slow, and is waited for, as bare; but not for ever
+// after somebody has asked for an end.
+func (a *attempt) wait(c *copier) bool {
+	const stuck = 5 * time.Second
+	for {
+		at := c.progress()
+		select {
+		case <-c.done:
+			return true
+		case <-time.After(stuck):
+			if c.progress() == at && (a.asked || a.exit.Interrupted) {
+				return false
+			}
+		case sig := <-a.sigs:
+			if sig == unix.SIGTERM || sig == unix.SIGINT || sig == unix.SIGHUP {
+				a.asked = true
+				a.exit.Signals = append(a.exit.Signals, sig.(syscall.Signal))
+			}
+		}
+	}
+}
