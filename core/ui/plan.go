@@ -165,8 +165,11 @@ func (p Printer) changes(v View) {
 		return
 	}
 	p.line("%s (%s), in a copy; your files stay as they are:", p.bold("changes"), v.Plan.Why)
-	for _, e := range v.Plan.Edits {
+	for i, e := range v.Plan.Edits {
 		p.edit(e)
+		if last := i+1 == len(v.Plan.Edits); e.Why != "" && (last || v.Plan.Edits[i+1].Why != e.Why) { // a reason for several is said once
+			p.line("    %s", e.Why)
+		}
 	}
 	if a, b := v.Run.Job.Batch, v.Plan.Batch; a.Global() > 0 && a.Global() != b.Global() {
 		p.line("  %s global batch %s instead of %s", p.yellow("!"), batchText(b), batchText(a))
@@ -181,9 +184,6 @@ func (p Printer) edit(e config.Edit) {
 		from = "not set"
 	}
 	p.line("  %s %s → %s   %s   cost: %s", pad(e.Knob, 26), from, p.bold(e.To), e.At.Path, e.Cost)
-	if e.Why != "" {
-		p.line("    %s", e.Why)
-	}
 }
 
 // Stop says why nothing (more) is started, and what the user could allow.
