@@ -57,6 +57,7 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	defer p.close()
 	if p.err != nil {
 		return p.err
 	}
@@ -401,7 +402,7 @@ func resume(ctx context.Context, s settings, name string) error {
 	if err := rec.Write(record.Event{Kind: record.Resumed}); err != nil {
 		return err
 	}
-	return finish(ctx, s, r, f.device, rec, say)
+	return finish(ctx, s, r, f.device, rec, say, nil)
 }
 
 func alive(pid int) bool {

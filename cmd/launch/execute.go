@@ -35,6 +35,7 @@ type executor struct {
 	record   *record.Record // nil where none can be kept
 	say      ui.Printer
 	exit     proc.Exit // of the last attempt: what launch itself ends as
+	settle   func()    // what has to have happened before launch ends, and need not before the program starts; may be nil
 }
 
 // Room implements [run.Executor].
@@ -104,6 +105,9 @@ func (x *executor) attempt(ctx context.Context, c job.Command, signs job.Signs, 
 		}
 	}
 	exit, err := proc.Run(ctx, spec)
+	if x.settle != nil {
+		x.settle()
+	}
 	peak, peaks := watch.stop()
 	if err != nil {
 		return run.Outcome{}, err

@@ -36,7 +36,15 @@ type prepared struct {
 	run      *run.Run      // nil likewise
 	device   *gpu.Device   // nil where none can be seen
 	warnings []string
-	err      error // the plugin recognised the command and says that it is wrong, or failed itself
+	err      error // what the user has to mend before anything can be started
+	ending   chan struct{}
+}
+
+// close waits until the plugin's process has ended, which began when it had answered.
+func (p *prepared) close() {
+	if p.ending != nil {
+		<-p.ending
+	}
 }
 
 // prepare reads the command: which plugin, which job, which device, which ladders. It starts at most one plugin.
@@ -66,19 +74,29 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 	if err != nil {
 		return p.without("making a folder for the plugin's socket: %v", err), nil
 	}
-	defer os.RemoveAll(socket)
+	p.ending = make(chan struct{})
+	end := func() { os.RemoveAll(socket) }
+	defer func() {
+		go func() { // nobody waits for a plugin that has answered
+			defer close(p.ending)
+			end()
+		}()
+	}()
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
 	client, err := host.Start(ctx, source, socket)
 	if err != nil {
 		return p.without("%v", err), nil
 	}
-	defer client.Close()
+	end = func() {
+		client.Close()
+		os.RemoveAll(socket)
+	}
 	j, err := client.Recognize(ctx, p.command)
 	switch {
 	case errors.Is(err, plugin.ErrNotMine):
 		if s.Plugin != "auto" {
-			return nil, fmt.Errorf("plugin %s does not know this command", s.Plugin)
+			p.err = fmt.Errorf("plugin %s does not know this command", s.Plugin)
 		}
 		return p, nil
 	case errors.Is(err, host.ErrTrouble):
@@ -91,7 +109,8 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 	d := <-devices
 	p.warnings = append(p.warnings, d.warnings...)
 	if d.err != nil {
-		return nil, d.err
+		p.job, p.err = nil, d.err
+		return p, nil
 	}
 	p.device = d.device
 	set, err := client.Ladders(ctx, j, pricedOn(p.device))
@@ -126,6 +145,16 @@ func pricedOn(d *gpu.Device) gpu.Device {
 }
 
 func (p *prepared) pick(ctx context.Context, s settings, builtins []plugin.Manifest) (host.Source, bool, error) {
+	if s.Plugin == "auto" {
+		if p.program == nil {
+			return host.Source{}, false, nil
+		}
+		// A built-in plugin comes first, so the search for others can be spared where one is meant.
+		own, _ := host.Find(builtins, nil, nil)
+		if src, ok := host.Pick(own, p.seen()); ok {
+			return src, true, nil
+		}
+	}
 	sources, warnings := findPlugins(ctx, s, builtins)
 	if s.Plugin != "auto" {
 		p.warnings = append(p.warnings, warnings...)
@@ -135,9 +164,6 @@ func (p *prepared) pick(ctx context.Context, s settings, builtins []plugin.Manif
 			}
 		}
 		return host.Source{}, false, fmt.Errorf("there is no plugin %q; `launch plugins` lists those there are", s.Plugin)
-	}
-	if p.program == nil {
-		return host.Source{}, false, nil
 	}
 	src, ok := host.Pick(sources, p.seen())
 	return src, ok, nil

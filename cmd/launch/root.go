@@ -94,6 +94,7 @@ func wrap(ctx context.Context, s settings, args []string) error {
 	if err != nil {
 		return err
 	}
+	defer p.close()
 	if p.err != nil {
 		return p.err
 	}
@@ -109,7 +110,7 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 	for _, w := range p.warnings {
 		say.Warn("%s", w)
 	}
-	x := &executor{settings: s, say: say}
+	x := &executor{settings: s, say: say, settle: p.close}
 	if s.Device == "cpu" {
 		x.device = hostDevice(s)
 	}
@@ -171,12 +172,12 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 			say.Warn("%v", err)
 		}
 	}
-	return finish(ctx, s, p.run, p.device, rec, say)
+	return finish(ctx, s, p.run, p.device, rec, say, p.close)
 }
 
 // finish carries a run to its end and ends as its last attempt did. It returns an error only where nothing ran.
-func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec *record.Record, say ui.Printer) error {
-	x := &executor{settings: s, job: r.Job, device: device, record: rec, say: say}
+func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec *record.Record, say ui.Printer, settle func()) error {
+	x := &executor{settings: s, job: r.Job, device: device, record: rec, say: say, settle: settle}
 	j := &journal{record: rec, say: say}
 	stop, err := r.Carry(ctx, x, j)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
@@ -19,6 +20,9 @@ type LaddersQuestion struct {
 
 // Serve answers launch's questions with p until launch ends the process. It is all that a plugin's main does.
 func Serve(p Plugin) {
+	// A plugin lives for some milliseconds, and its user waits for them: collecting garbage can wait until it matters.
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(512 << 20)
 	wire.Serve(map[string]wire.Method{
 		"Manifest": func(context.Context, []byte) (any, error) { return p.Manifest(), nil },
 		"Recognize": func(ctx context.Context, in []byte) (any, error) {

@@ -196,21 +196,23 @@ func (b *builder) smaller(asked variant) (out []variant) {
 			}
 		}
 	}
-	smallest := out
+	// A smaller crop is another experiment, so everything that is not comes first: it is taken together with the
+	// smallest micro-batch.
+	least := asked
+	for _, v := range out {
+		if v.checkpointing == asked.checkpointing && v.micro < least.micro {
+			least = v
+		}
+	}
 	for _, share := range []int64{75, 50, 25} {
 		lq := asked.lq * share / 100 / 8 * 8
 		lq = lq / b.multiple() * b.multiple()
 		if lq < max(16, b.net.MinLQ) || lq >= asked.lq {
 			continue
 		}
-		v := asked
+		v := least
 		v.lq = lq
 		out = append(out, v)
-		if n := len(smallest); n > 0 {
-			v = smallest[n-1]
-			v.lq = lq
-			out = append(out, v)
-		}
 	}
 	return out
 }

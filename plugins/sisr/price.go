@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
@@ -88,28 +89,40 @@ func (b *builder) priceTraining(variants []variant, settings []setting) map[vari
 		k := alike{v.lq, v.checkpointing, v.accum > 1}
 		groups[k] = append(groups[k], v)
 	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
 	for _, group := range groups {
 		var batches []int64
 		for _, v := range group {
 			batches = append(batches, v.micro)
+			out[v] = make([]mem.Estimate, len(settings))
 		}
-		for _, s := range settings {
-			cfg, err := b.step(group[0], s)
-			var estimates []mem.Estimate
-			if err != nil {
-				estimates = slices.Repeat([]mem.Estimate{{Unknown: unknown(err)}}, len(group))
-			} else {
-				estimates = arch.Trainings(cfg, batches...)
-			}
-			for i, e := range estimates {
-				if b.recipe.otf {
-					e.Add(b.queueItem(group[i]))
+		for i, s := range settings {
+			wg.Go(func() {
+				estimates := b.priceBatches(group[0], batches, s)
+				mu.Lock()
+				defer mu.Unlock()
+				for k, v := range group {
+					e := estimates[k]
+					if b.recipe.otf {
+						e.Add(b.queueItem(v))
+					}
+					out[v][i] = b.around(e, s, false)
 				}
-				out[group[i]] = append(out[group[i]], b.around(e, s, false))
-			}
+			})
 		}
 	}
+	wg.Wait()
 	return out
+}
+
+// priceBatches estimates a variant at several micro-batches.
+func (b *builder) priceBatches(v variant, batches []int64, s setting) []mem.Estimate {
+	cfg, err := b.step(v, s)
+	if err != nil {
+		return slices.Repeat([]mem.Estimate{{Unknown: unknown(err)}}, len(batches))
+	}
+	return arch.Trainings(cfg, batches...)
 }
 
 // priceValidation estimates the validation of the largest image, in tiles or whole.

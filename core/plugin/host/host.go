@@ -181,9 +181,9 @@ func Find(builtins []plugin.Manifest, dirs []string, ask func(path string) (plug
 	known := func(name string) bool {
 		return slices.ContainsFunc(found, func(s Source) bool { return s.Manifest.Name == name })
 	}
+	var searched []os.FileInfo
 	for _, dir := range dirs {
-		paths, _ := filepath.Glob(filepath.Join(dir, prefix+"*"))
-		for _, path := range paths {
+		for _, path := range programs(dir, &searched) {
 			name := strings.TrimPrefix(filepath.Base(path), prefix)
 			if info, err := os.Stat(path); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
 				continue
@@ -203,6 +203,29 @@ func Find(builtins []plugin.Manifest, dirs []string, ask func(path string) (plug
 		}
 	}
 	return found, warnings
+}
+
+// programs lists the files of a folder that are named as plugins. A folder that was searched under another name, as /bin
+// is /usr/bin, is passed over.
+func programs(dir string, searched *[]os.FileInfo) (paths []string) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || slices.ContainsFunc(*searched, func(other os.FileInfo) bool { return os.SameFile(info, other) }) {
+		return nil
+	}
+	*searched = append(*searched, info)
+	names, _ := f.Readdirnames(-1) // in no order, and nothing is asked of the files: folders on PATH have thousands
+	for _, name := range names {
+		if strings.HasPrefix(name, prefix) {
+			paths = append(paths, filepath.Join(dir, name))
+		}
+	}
+	slices.Sort(paths)
+	return paths
 }
 
 // prefix of the file name of a plugin of somebody else's.
