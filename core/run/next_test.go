@@ -307,3 +307,27 @@ func TestAsAskedChangesOnlyWhatFailed(t *testing.T) {
 		r.Attempts = append(r.Attempts, Attempt{*p, oomIn([]string{ladder.Training, ladder.Validation, ladder.Validation}[i], 0, 0)})
 	}
 }
+
+// Filling starts from the top of the same ladder, and takes what fits for certain; after a failure it goes down.
+func TestFill(t *testing.T) {
+	at := func(b unit.Bytes) mem.Estimate { return sure(g, b*g/2, 0) }
+	rungs := append([]ladder.Rung{
+		rung("64", ladder.None, "micro-batch", "64", at(64)), // 33 GiB
+		rung("20", ladder.None, "micro-batch", "20", at(20)), // 11 GiB
+	}, training(at)...)
+	small := func(unit.Bytes) mem.Estimate { return sure(g, g, 0) }
+	r := sr(rungs, validation(small))
+	r.Ladders.Phases[0].Asked = 2
+	if p, _ := r.Next(); names(p) != "as asked, as asked" {
+		t.Errorf("without --fill the plan is %q", names(p))
+	}
+	r.Limits.Fill = true
+	p, _ := r.Next()
+	if names(p) != "20, as asked" {
+		t.Fatalf("with --fill the plan is %q, want the largest rung that fits", names(p))
+	}
+	r.Attempts = append(r.Attempts, Attempt{*p, oomIn(ladder.Training, 11*g, 3*g)})
+	if p, stop := r.Next(); stop != nil || names(p) != "as asked, as asked" {
+		t.Errorf("after it failed: %v, %+v; want the next rung that is then expected to fit", p, stop)
+	}
+}

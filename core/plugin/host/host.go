@@ -189,6 +189,7 @@ func Find(builtins []plugin.Manifest, dirs []string, ask func(path string) (plug
 				continue
 			}
 			if known(name) {
+				warnings = append(warnings, fmt.Sprintf("plugin %s is left out: there is another %s before it", path, name))
 				continue
 			}
 			m, err := ask(path)
