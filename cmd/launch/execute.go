@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -53,8 +54,11 @@ func (x *executor) Room(ctx context.Context) (unit.Bytes, error) {
 // Execute implements [run.Executor].
 func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error) {
 	dir, err := x.folder(p.Attempt)
-	if err != nil {
+	if err != nil && len(p.Edits) > 0 {
 		return run.Outcome{}, err
+	}
+	if err != nil { // nothing has to be written: the training runs, and what it prints is not kept
+		x.say.Warn("%v: what the program prints is not kept", err)
 	}
 	made, err := x.job.Rewrite(p.Edits, dir)
 	if err != nil {
@@ -71,13 +75,16 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 	return x.attempt(ctx, made.Command, x.job.Signs, dir)
 }
 
+// folder makes the folder of an attempt: in its run's record, or, where none can be kept, among the temporary files.
 func (x *executor) folder(attempt int) (string, error) {
-	if x.record == nil {
-		return os.MkdirTemp("", "launch-attempt-")
+	if x.record != nil {
+		if dir, err := x.record.Attempt(attempt); err == nil {
+			return dir, nil
+		}
 	}
-	dir, err := x.record.Attempt(attempt)
+	dir, err := os.MkdirTemp("", "launch-attempt-")
 	if err != nil {
-		return "", fmt.Errorf("making the attempt's folder: %w", err)
+		return "", fmt.Errorf("making a folder for the attempt: %w", err)
 	}
 	return dir, nil
 }
@@ -119,7 +126,7 @@ func (x *executor) attempt(ctx context.Context, c job.Command, signs job.Signs, 
 			f.Close()
 		}
 	}
-	seen := oom.Exit{Known: true, Code: exit.Code, Signal: int(exit.Signal), Asked: exit.Interrupted || len(exit.Signals) > 0 || exit.Cancelled, OOMKills: max(0, exit.OOMKills)}
+	seen := oom.Exit{Known: true, Code: exit.Code, Signal: int(exit.Signal), Asked: asked(exit), OOMKills: max(0, exit.OOMKills)}
 	v := detector.Judge(seen, signs)
 	state := detector.State()
 	out := run.Outcome{
@@ -135,6 +142,14 @@ func (x *executor) attempt(ctx context.Context, c job.Command, signs job.Signs, 
 	}
 	out.Saved = saved(c.Dir, signs, began)
 	return out, nil
+}
+
+// asked reports whether somebody asked the program to stop. A job that was suspended and continued, or told to write a
+// state (SIGUSR1, SIGUSR2), was not.
+func asked(exit proc.Exit) bool {
+	return exit.Interrupted || exit.Cancelled || slices.ContainsFunc(exit.Signals, func(s syscall.Signal) bool {
+		return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP || s == syscall.SIGQUIT
+	})
 }
 
 // steadyHeap makes glibc give memory back, so that what a limit measures is what the program uses: without it the peak
