@@ -66,7 +66,8 @@ func dieOf(sig syscall.Signal) {
 	var set unix.Sigset_t
 	set.Val[(sig-1)/64] |= 1 << ((uint(sig) - 1) % 64)
 	_ = unix.PthreadSigmask(unix.SIG_UNBLOCK, &set, nil)
-	raise(sig) // not by way of the runtime, which turns some into a stack dump and exit 2
+	action(sig, &sigaction{}) // not by way of the runtime, which turns some into a stack dump and exit 2
+	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), sig)
 }
 
 // A StartError says that the program could not be started, and nothing was.

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// settle lets every copy of a signal that is under way arrive, and then asks the program how many came. It cannot be waited
-// for that nothing comes: a second one would be there after the keeper's patience.
+// settle lets every copy of a signal that is under way arrive, and then asks the program how many came. That nothing
+// comes cannot be waited for: a second one would be there after the keeper's patience.
 func (s *screen) settle(pid int) {
 	s.t.Helper()
 	s.until("CAME")
@@ -244,7 +244,8 @@ func TestTypedAheadGoesToTheShell(t *testing.T) {
 	}
 	file := filepath.Join(tempDir(t), "go")
 	s := bash(t)
-	s.typeIn(strings.Join(append(wrapped(), "sh", script(t, `echo READY; while [ ! -e `+file+` ]; do sleep 0.02; done`)), " ") + "\n")
+	w := append(wrapped(), "sh", script(t, `echo READY; while [ ! -e `+file+` ]; do sleep 0.02; done`))
+	s.typeIn(strings.Join(w, " ") + "\n")
 	s.until("READY")
 	s.typeIn("echo AHEAD$((1+1))\n")
 	s.until("echo AHEAD") // echoed: it was read

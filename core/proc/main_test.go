@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 	if signal.Ignored(syscall.SIGINT) { // started in the background by a plain shell: what the tests start is not
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGQUIT)
 	}
+	if signal.Ignored(syscall.SIGHUP) { // under nohup, likewise
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	os.Exit(m.Run())
 }
 

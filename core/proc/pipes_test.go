@@ -139,7 +139,8 @@ func TestTapIsToldAll(t *testing.T) {
 	if err != nil || exit.Code != 0 || exit.Untapped != 0 || exit.MaxRSS <= 0 || exit.Left {
 		t.Errorf("%+v, %v", exit, err)
 	}
-	if told[Output].String() != out || told[Error].String() != errs || errs != "bad\n" || !strings.HasSuffix(out, "\n200000\nlast") {
+	if told[Output].String() != out || told[Error].String() != errs || errs != "bad\n" ||
+		!strings.HasSuffix(out, "\n200000\nlast") {
 		t.Errorf("told %d and %d bytes, read %d and %d", told[Output].Len(), told[Error].Len(), len(out), len(errs))
 	}
 }
@@ -204,7 +205,8 @@ func TestNotStarted(t *testing.T) {
 }
 
 func TestScriptWithoutFirstLine(t *testing.T) {
-	s := Spec{Args: []string{"./script", "a b"}, Dir: filepath.Dir(script(t, `echo "$1" $PWD; exit 6`)), Env: []string{"PATH=/bin:/usr/bin"}}
+	s := Spec{Args: []string{"./script", "a b"}, Env: []string{"PATH=/bin:/usr/bin"}}
+	s.Dir = filepath.Dir(script(t, `echo "$1" $PWD; exit 6`))
 	read := files(t, &s)
 	exit, err := Run(t.Context(), s)
 	if out, _ := read(); err != nil || exit.Code != 6 || out != "a b "+s.Dir+"\n" {
@@ -228,18 +230,19 @@ func TestCancelled(t *testing.T) {
 	note := filepath.Join(tempDir(t), "pids")
 	for _, tt := range []struct {
 		name, text string
+		grace      time.Duration
 		killed     bool
 		status     int
 	}{
-		{"it ends", `trap "exit 9" TERM`, false, 9},
-		{"it does not", `trap "" TERM`, true, 137},
+		{"it ends", `trap "exit 9" TERM`, patient, false, 9},
+		{"it does not", `trap "" TERM`, 100 * time.Millisecond, true, 137},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			os.Remove(note)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			s := Spec{Args: []string{"sh", "-c", tt.text + `; setsid sh -c "trap '' TERM HUP; while :; do sleep 1; done" &
-				echo $$ $! >` + note + `; while :; do sleep 0.02; done`}, Grace: 200 * time.Millisecond}
+				echo $$ $! >` + note + `; while :; do sleep 0.02; done`}, Grace: tt.grace}
 			read := files(t, &s)
 			go func() { pidsIn(t, note, 2); cancel() }()
 			exit, err := Run(ctx, s)

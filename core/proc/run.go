@@ -234,61 +234,6 @@ func (a *attempt) signal(sig syscall.Signal) {
 	}
 }
 
-// stopped: the program was stopped, so we stop in the same way, and the shell has a job that is stopped.
-func (a *attempt) stopped(sig syscall.Signal) {
-	if !isStopped(a.exit.Pid) {
-		return // we were stopped along with it, and both go on already
-	}
-	st := a.st
-	if (sig == unix.SIGTTIN || sig == unix.SIGTTOU) && st.user != nil && st.user.foreground() {
-		a.resume() // it was stopped for being in the background, where we were and no longer are
-		return
-	}
-	if a.in != nil {
-		a.in.let(false)
-	}
-	for _, c := range st.copies {
-		c.settle() // what it printed comes before what the shell says about it
-	}
-	if st.user != nil {
-		st.user.restore()
-	}
-	if st.ctl != nil && sig != unix.SIGSTOP {
-		a.stopJob(sig)
-	}
-	raise(sig)
-	// Here we go on, or the kernel has dropped it, because we are no shell's job: then the program has to go on.
-	if st.ctl != nil {
-		a.ignoreCont = time.Now().Add(100 * time.Millisecond)
-		a.resume()
-	}
-}
-
-// stopJob stops the rest of our process group, as the key does: a script that runs us, what we are piped to. We are in it,
-// and do not stop for this one: to stop twice would take the user two `fg`.
-func (a *attempt) stopJob(sig syscall.Signal) {
-	was := action(sig, &sigaction{1}) // ignored
-	_ = unix.Kill(0, sig)
-	action(sig, &was)
-}
-
-// resume: we go on, or have changed between foreground and background. The program goes on, if it was stopped.
-func (a *attempt) resume() {
-	st := a.st
-	if st.user != nil {
-		if st.user.isRaw { // somebody may have set it while we were stopped
-			now, err := unix.IoctlGetTermios(st.user.fd, unix.TCGETS)
-			st.user.isRaw = err == nil && *now == st.user.now
-		}
-		a.enter()
-		a.k.foreground(a.front)
-	}
-	a.k.signal(unix.SIGCONT, true, false)
-	if a.in != nil {
-		a.in.let(st.user == nil || a.front)
-	}
-}
-
 // ended reads how the program ended.
 func (a *attempt) ended(b *body) {
 	status := syscall.WaitStatus(b.int())

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"os"
 	"os/signal"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,7 +20,7 @@ import (
 // Shells without job control start what they put in the background with SIGINT and SIGQUIT ignored. The runtime takes SIGQUIT
 // before anyone can look, so that it goes by SIGINT, and is ignored again.
 func passable() (out []os.Signal) {
-	ignored := ignoredSignals()
+	ignored := signalMask("SigIgn")
 	if ignored>>(unix.SIGINT-1)&1 != 0 {
 		signal.Ignore(unix.SIGQUIT)
 		ignored |= 1 << (unix.SIGQUIT - 1)
@@ -35,15 +34,16 @@ func passable() (out []os.Signal) {
 	return out
 }
 
-// ignoredSignals is the mask of the signals that this process ignores; signal n is bit n-1.
-func ignoredSignals() uint64 {
+// signalMask is a mask of /proc/self/status: SigIgn, what this process ignores; ShdPnd, what it has yet to take. Signal n is
+// bit n-1.
+func signalMask(name string) uint64 {
 	f, err := os.Open("/proc/self/status")
 	if err != nil {
 		return 0
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if v, ok := strings.CutPrefix(lines.Text(), "SigIgn:"); ok {
+		if v, ok := strings.CutPrefix(lines.Text(), name+":"); ok {
 			mask, _ := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
 			return mask
 		}
@@ -61,16 +61,6 @@ func action(sig syscall.Signal, to *sigaction) (was sigaction) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(to)),
 		uintptr(unsafe.Pointer(&was)), 8, 0, 0)
 	return was
-}
-
-// raise sends sig to the calling thread, for it to do what it does by default. If that is to stop, raise returns when this
-// process goes on, or at once where the kernel drops it (in an orphaned process group).
-func raise(sig syscall.Signal) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	was := action(sig, &sigaction{})
-	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), sig)
-	action(sig, &was)
 }
 
 // caught is the runtime's handler of SIGTSTP.
