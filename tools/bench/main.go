@@ -27,7 +27,7 @@ func main() {
 	mib := flag.Int("mib", 256, "MiB of lines through the pseudo-terminal")
 	rounds := flag.Int("rounds", 3, "throughput measured how often")
 	seconds := flag.Int("seconds", 5, "seconds of ten lines each")
-	child := flag.String("child", "", "be the measured program: lines or ticks (for bench itself)")
+	child := flag.String("child", "", "be the measured program: lines, ticks or clock (for bench itself)")
 	flag.Parse()
 	switch *child {
 	case "lines":
@@ -35,6 +35,9 @@ func main() {
 		return
 	case "ticks":
 		ticks(*seconds)
+		return
+	case "clock":
+		fmt.Println(time.Now().UnixNano())
 		return
 	}
 	wrapper := flag.Args()
@@ -63,6 +66,7 @@ func main() {
 		}})
 	}
 	machine()
+	b.before(*n)
 	b.start(*n)
 	b.throughput(*mib, *rounds)
 	b.cpu(*seconds)
@@ -113,6 +117,36 @@ func (b bench) each(n int, f func(w wrapping) (float64, error)) [][]float64 {
 	return out
 }
 
+// before measures the time from before the wrapper's start to the program's first instruction of its own: what is added
+// before a training starts.
+func (b bench) before(n int) {
+	all := b.each(n, func(w wrapping) (float64, error) {
+		args := w.wrap([]string{b.self, "-child=clock"})
+		begin := time.Now()
+		out, err := exec.Command(args[0], args[1:]...).Output()
+		if err != nil {
+			return 0, err
+		}
+		started, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
+		return float64(time.Unix(0, started).Sub(begin).Microseconds()) / 1000, err
+	})
+	b.table(fmt.Sprintf("until the program runs, on pipes, ms, %d of each", n), all)
+}
+
+// table prints what was measured of every wrapper beside what it adds to bare, pair by pair.
+func (b bench) table(title string, all [][]float64) {
+	fmt.Printf("\n%s\n", title)
+	fmt.Printf("%-12s %8s %8s %8s %8s\n", "", "median", "best", "added", "best")
+	for i, w := range b.wrappers {
+		var added []float64
+		for k := range min(len(all[i]), len(all[0])) {
+			added = append(added, all[i][k]-all[0][k])
+		}
+		best := at(all[i], 0)
+		fmt.Printf("%-12s %8.2f %8.2f %8.2f %8.2f\n", w.name, at(all[i], 0.5), best, at(added, 0.5), best-at(all[0], 0))
+	}
+}
+
 // start measures `true`: the time from before its start to after its end.
 func (b bench) start(n int) {
 	for _, where := range []string{"pipes", "terminal"} {
@@ -127,16 +161,7 @@ func (b bench) start(n int) {
 			}
 			return float64(time.Since(begin).Microseconds()) / 1000, err
 		})
-		fmt.Printf("\nstart-up and end on %s, ms, %d of each\n", where, n)
-		fmt.Printf("%-12s %8s %8s %8s %8s\n", "", "median", "best", "added", "best")
-		for i, w := range b.wrappers {
-			var added []float64
-			for k := range min(len(all[i]), len(all[0])) {
-				added = append(added, all[i][k]-all[0][k])
-			}
-			best := at(all[i], 0)
-			fmt.Printf("%-12s %8.2f %8.2f %8.2f %8.2f\n", w.name, at(all[i], 0.5), best, at(added, 0.5), best-at(all[0], 0))
-		}
+		b.table(fmt.Sprintf("start-up and end on %s, ms, %d of each", where, n), all)
 	}
 }
 
