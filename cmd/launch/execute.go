@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -72,7 +73,29 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 	if p.Attempt > 1 || len(p.Edits) > 0 {
 		x.say.Starting(p)
 	}
-	return x.attempt(ctx, made.Command, x.job.Signs, dir)
+	out, err := x.attempt(ctx, made.Command, x.job.Signs, dir)
+	if err == nil {
+		out.Confirmed = confirmed(x.job, made, out.Began)
+	}
+	return out, err
+}
+
+// confirmed lists the documents, as the edits name them, that the program took: it has kept their text.
+func confirmed(j *job.Job, made *job.Rewritten, began time.Time) (docs []string) {
+	for _, path := range newest(j.Command.Dir, j.Signs.Recipes, began) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		for _, f := range made.Files {
+			for _, original := range j.Files {
+				if filepath.Base(original.Path) == filepath.Base(f.Path) && bytes.Contains(text, bytes.TrimSpace(f.Text)) {
+					docs = append(docs, original.Path)
+				}
+			}
+		}
+	}
+	return docs
 }
 
 // folder makes the folder of an attempt: in its run's record, or, where none can be kept, among the temporary files.

@@ -24,7 +24,7 @@ const (
 type Sign struct {
 	Kind SignKind `json:"kind"`
 	// Pattern is an RE2 expression, matched anywhere in a line that was stripped of escape sequences. Digits in its
-	// groups may be grouped by commas.
+	// groups may be grouped by commas. A pattern without a literal of three characters is tried on every line.
 	Pattern string `json:"pattern"`
 	Phase   string `json:"phase,omitempty"` // of Phase and PhaseEnd, and of OutOfMemory where the words imply one
 	Knob    string `json:"knob,omitempty"`  // of Setting
@@ -36,11 +36,15 @@ type Signs struct {
 	// Log globs, relative to the command's folder, name the program's own log files, which may be cleaner than what
 	// it prints. Only a file written after the attempt began counts, and of those the newest.
 	Log []string `json:"log,omitempty"`
+	// Recipes globs, relative to the command's folder, name the copies that the program itself makes of the recipe it
+	// was given, perhaps behind lines of its own: where one holds the recipe of the attempt, its settings are confirmed.
+	Recipes []string `json:"recipes,omitempty"`
 	// States globs, relative to the command's folder, name the files that a resume reads. StateIteration, if not
 	// empty, is an RE2 expression over the base name whose group "iteration" orders them.
 	States         []string `json:"states,omitempty"`
 	StateIteration string   `json:"state_iteration,omitempty"`
-	// Codes says what exit codes mean where it is not what they seem.
+	// Codes says what exit codes mean where it is not what they seem. "succeeded" and "interrupted" are taken by their
+	// word; any other text is the cause that a person is shown.
 	Codes map[int]string `json:"codes,omitempty"`
 	// MustSucceed says that a run that exits 0 without a Succeeded sign has failed.
 	MustSucceed bool `json:"must_succeed,omitempty"`

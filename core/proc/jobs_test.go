@@ -98,7 +98,7 @@ func TestWorkersAreNotTold(t *testing.T) {
 func bash(t *testing.T) *screen {
 	t.Helper()
 	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip("bash is not installed")
+		t.Fatal("bash is not installed, and these tests are about being its job")
 	}
 	s := newScreen(t, "bash", "--norc", "--noprofile", "-i")
 	s.until("$ ")
@@ -206,7 +206,7 @@ func TestForegroundOfARunningJob(t *testing.T) {
 func TestShellInside(t *testing.T) {
 	s := newScreen(t, wrapped("bash", "--norc", "--noprofile", "-i")...)
 	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip("bash is not installed")
+		t.Fatal("bash is not installed, and these tests are about being its job")
 	}
 	s.until("$ ")
 	s.typeIn("sh -c 'echo RU\"\"NS; read x'\n")

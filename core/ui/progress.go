@@ -2,6 +2,7 @@ package ui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,8 +69,8 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 		}
 	}
 	p.line("%s", s)
-	for _, k := range unconfirmed(&last.Plan, last.Outcome.Settings) {
-		p.line("%s the program printed nothing that confirms %s", p.yellow("note:"), k)
+	for _, k := range unconfirmed(&last.Plan, &last.Outcome) {
+		p.line("%s nothing of the program's confirms %s", p.yellow("note:"), k)
 	}
 	if last.Outcome.Lied {
 		p.line("%s the program exited 0 though it failed", p.yellow("note:"))
@@ -80,13 +81,14 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	p.line("run %s · exit code %d is %s", id, code, whose)
 }
 
-// unconfirmed lists the edited knobs whose value the program confirmed to be another one than planned, or, where it
-// confirms knobs at all, did not confirm.
-func unconfirmed(plan *run.Plan, settings map[string]string) (out []string) {
+// unconfirmed lists the edited knobs whose value the program confirmed to be another one than planned, or did not confirm
+// at all, neither in print nor by its own copy of the recipe.
+func unconfirmed(plan *run.Plan, outcome *run.Outcome) (out []string) {
 	for _, e := range plan.Edits {
-		switch seen, ok := settings[e.Knob]; {
+		switch seen, ok := outcome.Settings[e.Knob]; {
 		case ok && strings.ReplaceAll(seen, ",", "") != e.To: // programs group digits
 			out = append(out, fmt.Sprintf("%s = %s (it says %s)", e.Knob, e.To, seen))
+		case slices.Contains(outcome.Confirmed, e.At.Doc):
 		case !ok && e.Knob != "resume":
 			out = append(out, fmt.Sprintf("%s = %s", e.Knob, e.To))
 		}

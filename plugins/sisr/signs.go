@@ -39,6 +39,7 @@ func signs(r *recipe) job.Signs {
 	}
 	if r.experiment != "" {
 		folder := globEscape.Replace(r.experiment)
+		s.Recipes = []string{folder + "/*.yml", folder + "/*.yaml", folder + "/*.toml"} // copy_opt_file
 		s.Log = []string{folder + "/train_*.log"}
 		s.States = []string{folder + "/training_states/*.state"}
 		s.StateIteration = `^(?P<iteration>\d+)\.state$`
