@@ -26,7 +26,7 @@ func (r *Run) Next() (*Plan, *Stop) {
 	switch {
 	case out.Ending != OutOfMemory:
 		return nil, &Stop{Why: string(out.Ending)}
-	case !r.mends(out.Report):
+	case out.Report.Kind != oom.GPUContention && !r.mends(out.Report):
 		return nil, &Stop{Why: out.Report.Cause + "; no rung of the ladders gives back that memory"}
 	}
 	phase := r.phaseOf(out)
@@ -98,7 +98,8 @@ func (r *Run) afterContention(last *Attempt, phase string) (*Plan, *Stop) {
 	return p, nil
 }
 
-// mends reports whether a rung of the ladders can help against what ran out.
+// mends reports whether a rung of the ladders can help against what ran out. Nothing of a step is there yet while the
+// model is built, and no rung makes the model smaller.
 func (r *Run) mends(rep oom.Report) bool {
 	switch rep.Kind {
 	case oom.HostOOM, oom.CPUAlloc:

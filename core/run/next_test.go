@@ -223,6 +223,10 @@ func TestContentionLowersTheRoom(t *testing.T) {
 	if p, stop := r.Next(); p != nil || stop.Code != TryLater {
 		t.Errorf("plan %v, stop %+v; want %d", p, stop, TryLater)
 	}
+	r.Attempts[0].Outcome.Report.Phase = oom.Build // no room for the model itself: somebody else's fault all the same
+	if p, stop := r.Next(); p != nil || stop.Code != TryLater {
+		t.Errorf("while the model is built: plan %v, stop %+v; want %d", p, stop, TryLater)
+	}
 }
 
 func TestUsedUpNamesTheNextRung(t *testing.T) {
