@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/launch-ml/launch/core/job"
@@ -32,13 +33,17 @@ func colouredOutput() []byte {
 	return b.Bytes()
 }
 
+// floodOutput is what a program prints that prints nothing else, as fast as it can: lines of 64 bytes, and the carriage
+// return that a terminal adds.
+func floodOutput() []byte { return bytes.Repeat([]byte(strings.Repeat("x", 63)+"\r\n"), 10000) }
+
 // BenchmarkCost reads ten thousand lines, which is a second of output at the rate that must cost less than a hundredth of
 // a core: ns/op below 10 ms. Beside it stands what copying the bytes costs anyway.
 func BenchmarkCost(b *testing.B) {
 	for _, in := range []struct {
 		name string
 		text []byte
-	}{{"plain", trainingOutput()}, {"coloured", colouredOutput()}} {
+	}{{"plain", trainingOutput()}, {"coloured", colouredOutput()}, {"flood", floodOutput()}} {
 		b.Run(in.name+"/copy", func(b *testing.B) {
 			b.SetBytes(int64(len(in.text)))
 			for b.Loop() {

@@ -3,6 +3,7 @@ package oom
 import (
 	"bytes"
 	"encoding/binary"
+	"math/bits"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 
 // A segment is a piece of clean text that ended with a newline, with a carriage return, or at maxLine.
 type segment struct {
-	text   []byte // valid until the next write
+	text   []byte // valid until emit returns
 	number int    // of the line, from 1
 	redraw bool   // ended by a carriage return: a terminal shows what follows in its place
 }
@@ -57,20 +58,23 @@ var special = func() (t [256]bool) {
 	return t
 }()
 
-// plainRun returns how many bytes of p stand before the first special one. Eight at a time: the high bit of a byte of
-// the mask is set where the byte is below a space or is DEL, and, falsely, for a tab.
+// plainRun returns how many bytes of p stand before the first special one. Eight at a time: the lowest high bit of the
+// mask belongs to the first byte that is below a space or is DEL, or to a tab, or now and then to what follows a 0xff.
 func plainRun(p []byte) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	i := 0
-	for ; i+8 <= len(p); i += 8 {
+	for i <= len(p)-8 {
 		v := binary.LittleEndian.Uint64(p[i:])
-		below := (v - 0x20*ones) &^ v
-		del := v ^ 0x7f*ones
-		del = (del - ones) &^ del
-		if (below|del)&highs == 0 {
+		mask := ((v - 0x20*ones) | (v + ones)) &^ v & highs
+		if mask == 0 {
+			i += 8
 			continue
 		}
-		break
+		i += bits.TrailingZeros64(mask) / 8
+		if special[p[i]] {
+			return i
+		}
+		i++
 	}
 	for i < len(p) && !special[p[i]] {
 		i++
@@ -79,28 +83,33 @@ func plainRun(p []byte) int {
 }
 
 func (c *cleaner) write(p []byte) {
-	for i := 0; i < len(p); {
+	for i := 0; i < len(p); i++ {
 		if c.state != plainText {
 			c.escaped(p[i])
-			i++
 			continue
 		}
 		end := i + plainRun(p[i:])
-		if end > i {
-			c.text(p[i:end])
-			i = end
-			continue
+		line := p[i:end]
+		if len(c.line) > 0 || len(line) > maxLine || end == len(p) || p[end] != '\n' && p[end] != '\r' {
+			c.text(line)
+			line = c.line
+		} // else the whole line lies here, and need not be copied
+		if i = end; i == len(p) {
+			return
 		}
 		switch p[i] {
 		case '\n':
-			c.newline()
+			c.newline(line)
 		case '\r':
-			c.flush(true)
+			c.flush(line, true)
 			c.drawn = true
+			if i+1 < len(p) && p[i+1] == '\n' { // as a terminal ends every line
+				i++
+				c.newline(nil)
+			}
 		case 0x1b:
 			c.state = escape
 		}
-		i++
 	}
 }
 
@@ -116,16 +125,16 @@ func (c *cleaner) text(p []byte) {
 	c.line = append(c.line, p...)
 }
 
-func (c *cleaner) newline() {
-	c.flush(false)
+func (c *cleaner) newline(line []byte) {
+	c.flush(line, false)
 	c.number++
 	c.drawn, c.wrapped = false, false
 }
 
 // flush emits the line so far. An empty one is emitted only where it is a line of its own.
-func (c *cleaner) flush(redraw bool) {
-	if len(c.line) > 0 || !redraw && !c.drawn && !c.wrapped {
-		c.emit(segment{text: c.line, number: c.number + 1, redraw: redraw})
+func (c *cleaner) flush(line []byte, redraw bool) {
+	if len(line) > 0 || !redraw && !c.drawn && !c.wrapped {
+		c.emit(segment{text: line, number: c.number + 1, redraw: redraw})
 	}
 	c.line = c.line[:0]
 }
@@ -139,7 +148,7 @@ func (c *cleaner) escaped(b byte) {
 	if b == '\n' || b == 0x18 || b == 0x1a { // a line end, CAN or SUB ends a broken sequence
 		c.state = plainText
 		if b == '\n' {
-			c.newline()
+			c.newline(c.line)
 		}
 		return
 	}

@@ -50,6 +50,7 @@ type Detector struct {
 
 	mu      sync.Mutex
 	words   *literals
+	sieve   *sieve // of the words that matter while no excerpt is open; nil: the automaton reads every line
 	signs   *signReader
 	streams []*stream
 }
@@ -85,7 +86,7 @@ func NewDetector(signs job.Signs) (*Detector, error) {
 		words[w] |= markFrame
 	}
 	r.addWords(words)
-	return &Detector{words: newLiterals(words), signs: r}, nil
+	return &Detector{words: newLiterals(words), sieve: newSieve(words, markFrame), signs: r}, nil
 }
 
 // Write reads terminal output. It is Stream(Terminal).Write.
@@ -119,7 +120,10 @@ func (s *stream) Write(p []byte) (int, error) {
 
 // segment takes one clean line.
 func (s *stream) segment(seg segment) {
-	marks := s.d.words.scan(seg.text)
+	marks := uint64(0)
+	if s.open || s.d.sieve == nil || s.d.sieve.holds(seg.text) {
+		marks = s.d.words.scan(seg.text)
+	}
 	if s.d.signs.any {
 		if s.signLine(seg, marks) {
 			marks |= markMemory
@@ -190,7 +194,7 @@ func (s *stream) watch(seg segment) {
 		return
 	}
 	x := s.excerpts[len(s.excerpts)-1]
-	if !x.memory || len(x.after) >= progressKept {
+	if !x.memory || len(x.after) >= progressKept || !mayCount(seg.text) {
 		return
 	}
 	if p, ok := progressOf(string(seg.text)); ok && (len(x.after) == 0 || x.after[len(x.after)-1] != p) {

@@ -1,0 +1,198 @@
+package oom
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/launch-ml/launch/core/job"
+)
+
+// TestSieveHolds: each word is found wherever it stands in a line, and nothing is found that the automaton does not.
+func TestSieveHolds(t *testing.T) {
+	d := newDetector(t, trainer)
+	for _, w := range append(memoryWords, failureWords...) {
+		for before := range 18 {
+			for after := range 10 {
+				for _, fill := range []string{" ", "x", "\xff", "\x00"} {
+					line := strings.Repeat(fill, before) + w + strings.Repeat(fill, after)
+					if !d.sieve.holds([]byte(line)) || !d.sieve.holds([]byte(strings.ToUpper(line))) {
+						t.Fatalf("it does not find %q in %q", w, line)
+					}
+				}
+			}
+		}
+	}
+	rnd := rand.New(rand.NewPCG(5, 6))
+	for range 300_000 {
+		line := []byte(soupOf(rnd, 3))
+		if got, want := d.sieve.holds(line), d.words.scan(line)&^markFrame != 0; got != want {
+			t.Fatalf("it says %v of %q, the automaton %v", got, line, want)
+		}
+	}
+}
+
+// TestMay: the cheap questions never say no where the regular expressions say yes.
+func TestMay(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(7, 8))
+	heads, counts := 0, 0
+	for range 200_000 {
+		line := soupOf(rnd, 5)
+		if line == "" {
+			continue
+		}
+		if richHead.FindIndex([]byte(line)) != nil {
+			if heads++; !mayHead([]byte(line)) {
+				t.Fatalf("mayHead denies %q", line)
+			}
+		}
+		if _, ok := progressOf(line); ok {
+			if counts++; !mayCount([]byte(line)) {
+				t.Fatalf("mayCount denies %q", line)
+			}
+		}
+	}
+	if heads < 100 || counts < 100 {
+		t.Errorf("only %d heads and %d counts were tried", heads, counts)
+	}
+}
+
+// soupParts are what lines are cooked of; the words stand among them.
+var soupParts = append(append(append([]string{
+	"", " ", "x", "é", "\t", "\xff", "\x7f", "\x00", "OOM ", "oom", "fata", "rror:", "  File \"a.py\", line 3, in f", "iter: 1,200", "step 77 loss 0.1",
+	"[epoch:  0, iter:   1,100, lr:(2.000e-04,)] [peak VRAM: 1.71 GB]", " 3/100 [00:01<00:20, 1.2it/s]", "│", "[rank0]: ",
+	"[11/21/26 21:00:00] INFO     ", "INFO     ", "                             ", " train.py:26", "[a] ERROR \t", "\fDEBUG\t", "[[a b] CRITICAL  x", "LOſS 3 epoch: 4", "7/9 [0:01", "lr 3 it 5", "Ran out of VRAM during training",
+	"Saving 3 validation images", "OOM Recovery successful", "Validation set5 done", "Batch size per gpu: 16", "\x1b[32m", "\x1b]8;;", "\x1b\\", "\x1b[3C", "\x1b",
+	"RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 4.00 GiB total capacity; 3.00 GiB already allocated)",
+	"Traceback (most recent call last):", "Killed", "2025-11-21 10:00:01,000 INFO: nothing to see here, and more of it",
+}, memoryWords...), failureWords...), frameWords...)
+
+// soupOf returns up to n parts, some of them cut, some in capitals.
+func soupOf(rnd *rand.Rand, n int) string {
+	var b strings.Builder
+	for range rnd.IntN(n + 1) {
+		p := soupParts[rnd.IntN(len(soupParts))]
+		switch rnd.IntN(8) {
+		case 0:
+			p = p[:rnd.IntN(len(p)+1)]
+		case 1:
+			p = p[rnd.IntN(len(p)+1):]
+		case 2:
+			p = strings.ToUpper(p)
+		case 3:
+			p = strings.Repeat("-", rnd.IntN(9)) + p
+		}
+		b.WriteString(p)
+	}
+	return b.String()
+}
+
+// soup returns lines of anything: mostly dull ones, in which the sieve has something to do.
+func soup(rnd *rand.Rand) []byte {
+	ends := [][]string{{"\n"}, {"\r\n"}, {"\n", "\r\n", "\r", "\r\r\n", ""}}[rnd.IntN(3)]
+	dull := rnd.IntN(60)
+	var b bytes.Buffer
+	for range rnd.IntN(900) {
+		switch {
+		case rnd.IntN(400) == 0:
+			b.WriteString(strings.Repeat("long ", rnd.IntN(maxLine/2)))
+		case rnd.IntN(60) < dull:
+			b.WriteString("2025-11-21 10:00:01 it is all well with the world of 0123456789"[:rnd.IntN(64)])
+		default:
+			b.WriteString(soupOf(rnd, 3))
+		}
+		b.WriteString(ends[rnd.IntN(len(ends))])
+	}
+	return b.Bytes()
+}
+
+// An account is all that a Detector knows.
+type account struct {
+	Report   Report
+	State    State
+	Events   []Event
+	Excerpts []excerpt
+	Tails    [][]held
+}
+
+func accountOf(t testing.TB, d *Detector, log []byte, next func(at int) int) account {
+	var a account
+	d.OnEvent = func(e Event) { a.Events = append(a.Events, e) }
+	for at := 0; at < len(log); {
+		to := min(len(log), max(at+1, next(at)))
+		name := Terminal
+		if len(log)%3 == 0 { // the log of a program is read differently
+			name = Log
+		}
+		if _, err := d.Stream(name).Write(log[at:to]); err != nil {
+			t.Fatal(err)
+		}
+		at = to
+	}
+	a.State = d.State()
+	a.Excerpts = d.snapshot()
+	for _, s := range d.streams {
+		a.Tails = append(a.Tails, s.tail.lines(beforeLines))
+	}
+	a.Report = d.Report(Exit{})
+	return a
+}
+
+// sameSlowly compares a Detector with one that has no short cuts: without a sieve, and given one byte at a time, so that
+// every line is gathered before it is read.
+func sameSlowly(t *testing.T, signs job.Signs, log []byte, next func(at int) int) {
+	t.Helper()
+	slow := newDetector(t, signs)
+	slow.sieve = nil
+	want := accountOf(t, slow, log, func(at int) int { return at + 1 })
+	got := accountOf(t, newDetector(t, signs), log, next)
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(State{}, excerpt{}, held{}, progress{}), cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("of %d bytes (-slow +fast):\n%s", len(log), diff)
+	}
+}
+
+// TestSameSlowly runs over all fixtures, as they are and with the line ends of a terminal, and over soups of lines.
+func TestSameSlowly(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	random := func(at int) int { return at + 1 + rnd.IntN(1+rnd.IntN(5000)) }
+	for _, f := range fixtures(t) {
+		for _, signs := range []job.Signs{{}, trainer} {
+			sameSlowly(t, signs, f.log, whole)
+			sameSlowly(t, signs, f.log, random)
+			sameSlowly(t, signs, bytes.ReplaceAll(f.log, []byte("\n"), []byte("\r\n")), random)
+		}
+	}
+	dull := strings.Repeat("nothing to see here\n", 250)
+	for _, log := range []string{
+		"Killed\n" + dull + "  File \"a.py\", line 3, in f\n" + dull, // frames hold an excerpt open
+		strings.Repeat("x", 3*maxLine) + " Killed\n" + strings.Repeat("y", maxLine) + "\r\n" + strings.Repeat("z", maxLine+1) + "\n",
+	} {
+		sameSlowly(t, job.Signs{}, []byte(log), whole)
+	}
+	soups := 12
+	if testing.Short() {
+		soups = 3
+	}
+	for range soups {
+		log := soup(rnd)
+		sameSlowly(t, []job.Signs{{}, trainer}[rnd.IntN(2)], log, random)
+	}
+}
+
+// FuzzSameSlowly: the same of any bytes, split anywhere.
+func FuzzSameSlowly(f *testing.F) {
+	for i, x := range fixtures(f) {
+		if len(x.log) < 1200 {
+			f.Add(x.log, uint64(i))
+		}
+	}
+	f.Fuzz(func(t *testing.T, log []byte, seed uint64) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		random := func(at int) int { return at + 1 + rnd.IntN(1+rnd.IntN(100)) }
+		sameSlowly(t, []job.Signs{{}, trainer}[seed%2], log, random)
+	})
+}
