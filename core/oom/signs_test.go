@@ -155,3 +155,19 @@ func TestPrecedence(t *testing.T) {
 		t.Errorf("the report is %+v", r)
 	}
 }
+
+// On a terminal every line ends in CR LF, and that redraws nothing: the context before a message is there all the same.
+func TestTailOfATerminal(t *testing.T) {
+	for _, end := range []string{"\n", "\r\n"} {
+		var tl tail
+		c := cleaner{emit: func(s segment) { tl.add(s, false) }}
+		c.write([]byte("one" + end + "two" + end + "10%\r20%\r30%" + end + "three" + end))
+		var got []string
+		for _, l := range tl.lines(10) {
+			got = append(got, l.text)
+		}
+		if s := strings.Join(got, " "); s != "one two 30% three" {
+			t.Errorf("lines ending in %q: the tail holds %q, want one two 30%% three", end, s)
+		}
+	}
+}

@@ -25,7 +25,7 @@ const (
 // add appends a line. A line that was redrawn is replaced, as a terminal would: hours of progress bars are one line. One
 // that matters (keep) stays.
 func (t *tail) add(s segment, keep bool) {
-	if n := len(t.starts); t.redraw && n > 0 {
+	if n := len(t.starts); t.redraw && n > 0 && t.starts[n-1].number == s.number { // not across the line feed of a CR LF
 		t.buf = t.buf[:t.starts[n-1].at]
 		t.starts = t.starts[:n-1]
 	}

@@ -30,6 +30,13 @@ type part struct {
 	n    int
 }
 
+// In a flood a pseudo-terminal is read 4 KiB at a time, and to be woken for each costs more than what is then done. So a
+// little is gathered first, for a time that nobody notices: what is told is not what the user sees.
+const (
+	gather     = 256 << 10
+	gatherTime = time.Millisecond
+)
+
 func newTap(f func(Stream, []byte)) *tap {
 	t := &tap{f: f, less: make(chan struct{}, 1), done: make(chan struct{}), backlog: 16 << 20, hung: 5 * time.Second}
 	t.more.L = &t.mu
@@ -83,7 +90,12 @@ func (t *tap) run() {
 			t.mu.Unlock()
 			return
 		}
-		if cap(bytes) > 1<<20 {
+		if len(t.bytes) < gather && !t.over {
+			t.mu.Unlock()
+			time.Sleep(gatherTime)
+			t.mu.Lock()
+		}
+		if cap(bytes) > 4<<20 {
 			bytes = nil // a burst is not worth its memory for ever
 		}
 		bytes, t.bytes = t.bytes, bytes[:0]
