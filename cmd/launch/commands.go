@@ -349,6 +349,8 @@ func resume(ctx context.Context, s settings, name string) error {
 	}
 	r := h.Run()
 	switch {
+	case r == nil && (len(h.Events) == 0 || h.Events[0].Kind != record.Followed):
+		return fmt.Errorf("the record of run %s is damaged: its beginning cannot be read", id)
 	case r == nil:
 		return fmt.Errorf("run %s was of a command that no plugin recognised: there is nothing to go on from", id)
 	case h.Stop() != nil:

@@ -74,6 +74,9 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 		x.say.Starting(p)
 	}
 	out, err := x.attempt(ctx, made.Command, x.job.Signs, dir)
+	if x.record == nil && dir != "" { // nothing is recorded, so nothing is left
+		defer os.RemoveAll(dir)
+	}
 	if err == nil {
 		out.Confirmed = confirmed(x.job, made, out.Began)
 	}
@@ -118,6 +121,12 @@ func (x *executor) attempt(ctx context.Context, c job.Command, signs job.Signs, 
 	if err != nil {
 		return run.Outcome{}, fmt.Errorf("plugin's signs: %w", err)
 	}
+	var failure sync.Map // job.Failed: the first line by which the program said that it failed
+	detector.OnEvent = func(e oom.Event) {
+		if e.Kind == job.Failed {
+			failure.LoadOrStore(job.Failed, strings.TrimSpace(e.Line.Text))
+		}
+	}
 	tap := newTap(detector, dir)
 	defer tap.close()
 	began := time.Now()
@@ -157,11 +166,16 @@ func (x *executor) attempt(ctx context.Context, c job.Command, signs job.Signs, 
 		Peak: peak, Peaks: peaks, Iteration: max(0, state.Iteration), Settings: state.Settings, Began: began, Took: exit.Took,
 		Cause: v.Cause, Lied: v.Lied,
 	}
-	if out.Peak == 0 {
-		out.Peak = state.Peak
+	out.PeakIs = run.Used
+	switch host := x.device != nil && x.device.Kind == gpu.CPU; {
+	case out.Peak > 0:
+	case host:
+		out.Peak, out.PeakIs = exit.MaxRSS, run.Resident
+	default:
+		out.Peak, out.PeakIs = state.Peak, run.Allocated
 	}
-	if x.device != nil && x.device.Kind == gpu.CPU && out.Peak == 0 {
-		out.Peak = exit.MaxRSS
+	if said, ok := failure.Load(job.Failed); ok && out.Ending == run.Failed && v.Report.Cause == "" {
+		out.Cause = said.(string)
 	}
 	out.Saved = saved(c.Dir, signs, began)
 	return out, nil

@@ -32,6 +32,7 @@ const (
 type prepared struct {
 	command  job.Command
 	program  *command.Prog // nil where the command could not be understood
+	unread   error         // why not
 	job      *job.Job      // nil where no plugin recognised it
 	run      *run.Run      // nil likewise
 	device   *gpu.Device   // nil where none can be seen
@@ -60,6 +61,8 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 	prog, err := command.Program(args, p.command.Env, dir)
 	if err == nil {
 		p.program = &prog
+	} else {
+		p.unread = err
 	}
 	source, ok, err := p.pick(ctx, s, builtins)
 	if err != nil {
@@ -113,6 +116,10 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 		return p, nil
 	}
 	p.device = d.device
+	if p.device != nil && s.Reserve > 0 && s.Reserve >= p.device.Total {
+		p.job, p.err = nil, fmt.Errorf("--reserve %v leaves nothing of a device of %v", s.Reserve, p.device.Total)
+		return p, nil
+	}
 	set, err := client.Ladders(ctx, j, pricedOn(p.device))
 	switch {
 	case errors.Is(err, host.ErrTrouble):
@@ -125,7 +132,7 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 	p.run = &run.Run{
 		Job: j, Ladders: set,
 		Limits: run.Limits{Allow: s.Allow, AsAsked: s.AsAsked, Fill: s.Fill, Anyway: s.Anyway},
-		Room:   room(p.device, s), Host: p.device != nil && p.device.Kind == gpu.CPU,
+		Room:   room(p.device, s), Empty: empty(p.device, s), Host: p.device != nil && p.device.Kind == gpu.CPU,
 	}
 	return p, nil
 }
@@ -287,12 +294,21 @@ func availableMemory() unit.Bytes {
 	return 0
 }
 
-// room is what the job may take on the device; 0 where there is none.
+// room is what the job may take on the device; 0 where there is none. A device that is full is still a device: the room
+// is then less than anything needs.
 func room(d *gpu.Device, s settings) unit.Bytes {
-	if d == nil {
+	if d == nil || d.Total == 0 {
 		return 0
 	}
-	return max(0, d.Free()-s.Reserve)
+	return max(1, d.Free()-s.Reserve)
+}
+
+// empty is what the job could take if nobody else were on the device.
+func empty(d *gpu.Device, s settings) unit.Bytes {
+	if d == nil || d.Total == 0 {
+		return 0
+	}
+	return max(1, d.Total-s.Reserve)
 }
 
 // view plans the first attempt, for a person or a script to see.

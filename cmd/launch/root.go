@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -90,6 +93,9 @@ func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
 // wrap runs a command. It does not return when the command ran: launch ends as the command did.
 func wrap(ctx context.Context, s settings, args []string) error {
 	say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr), Quiet: s.Quiet}
+	if err := checkJSONFile(s.JSONFile); err != nil {
+		return err
+	}
 	p, err := prepare(ctx, s, args, manifests())
 	if err != nil {
 		return err
@@ -110,6 +116,13 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 	for _, w := range p.warnings {
 		say.Warn("%s", w)
 	}
+	if s.Expects || slices.ContainsFunc(p.command.Args, namesRecipe) {
+		why := "no plugin knows it"
+		if p.unread != nil {
+			why = p.unread.Error()
+		}
+		say.Warn("this command is not recognised (%s): it runs as typed, once, and nothing is adjusted", why)
+	}
 	x := &executor{settings: s, say: say, settle: p.close}
 	if s.Device == "cpu" {
 		x.device = hostDevice(s)
@@ -123,6 +136,9 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 	}
 	out, err := x.attempt(ctx, p.command, job.Signs{}, dir)
 	if err != nil {
+		if x.record != nil {
+			rec.Write(record.Event{Kind: record.Stopped, Stop: &run.Stop{Why: "not started: " + err.Error()}})
+		}
 		return started(err)
 	}
 	if x.record != nil {
@@ -139,11 +155,23 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 
 func args(p *prepared) []string { return p.command.Args }
 
+// namesRecipe reports whether an argument looks like a training's recipe, so that its user may expect more of launch than
+// to run it.
+func namesRecipe(arg string) bool {
+	return slices.ContainsFunc(strings.Fields(arg), func(w string) bool {
+		w = strings.Trim(w, `"'`)
+		return strings.HasSuffix(w, ".yml") || strings.HasSuffix(w, ".yaml") || strings.HasSuffix(w, ".toml") || strings.HasPrefix(w, "train") && strings.HasSuffix(w, ".py")
+	})
+}
+
 // carry plans and runs a job to its end.
 func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 	v := p.view()
-	if !s.Quiet || v.Stop != nil {
+	switch {
+	case !s.Quiet:
 		say.Plan(v)
+	case v.Stop != nil:
+		say.Stop(p.run, v.Stop)
 	}
 	if v.Stop != nil {
 		writeResult(s, say, result{Version: 1, Ending: "refused", Code: v.Stop.Code, Stop: v.Stop, Job: p.job})
@@ -296,9 +324,43 @@ func writeResult(s settings, say ui.Printer, r result) {
 	}
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err == nil {
-		err = renameio.WriteFile(s.JSONFile, append(b, '\n'), 0o644)
+		err = writeJSON(s.JSONFile, append(b, '\n'))
 	}
 	if err != nil {
 		say.Warn("writing %s: %v", s.JSONFile, err)
 	}
+}
+
+// writeJSON writes a whole document or nothing: into a file of its own that then takes the name. What is no ordinary
+// file (a device, a pipe, /dev/fd/3) is written to, and a link is followed.
+func writeJSON(path string, b []byte) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() {
+		return renameio.WriteFile(path, b, 0o644)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(b); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+// checkJSONFile says before anything is started that a result could not be written.
+func checkJSONFile(path string) error {
+	if path == "" {
+		return nil
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("--json-file %s is a folder", path)
+	}
+	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+		return fmt.Errorf("--json-file %s: there is no folder %s", path, filepath.Dir(path))
+	}
+	return nil
 }

@@ -34,6 +34,7 @@ type settings struct {
 	State    string // folder of the runs
 	Grace    time.Duration
 	Sample   time.Duration
+	Expects  bool // the user said something that only matters to a recognised job
 }
 
 // addFlags declares the settings, with what they are when nobody says anything.
@@ -69,7 +70,11 @@ func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 			return settings{}, err
 		}
 	}
-	return decode(v)
+	s, err := decode(v)
+	for _, name := range []string{"allow", "vram", "device", "memory", "reserve", "fill", "as-asked", "anyway"} {
+		s.Expects = s.Expects || f.Changed(name)
+	}
+	return s, err
 }
 
 // settingsFiles lists the files there are, the weakest first.
@@ -141,6 +146,9 @@ func decode(v *viper.Viper) (s settings, err error) {
 		errs = append(errs, fmt.Errorf("--memory limits the host's memory and goes with --device cpu; for a card it is --vram"))
 	case s.VRAM > 0 && s.Device == "cpu":
 		errs = append(errs, fmt.Errorf("--vram is a card's memory and does not go with --device cpu; there it is --memory"))
+	}
+	if s.VRAM > 0 && s.VRAM < 64*unit.MiB || s.Memory > 0 && s.Memory < 64*unit.MiB {
+		errs = append(errs, fmt.Errorf("--vram and --memory take an amount with its unit, such as 12GiB: %v holds no training", max(s.VRAM, s.Memory)))
 	}
 	if s.AsAsked && s.Fill {
 		errs = append(errs, fmt.Errorf("--as-asked and --fill contradict each other"))

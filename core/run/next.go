@@ -51,13 +51,13 @@ func (r *Run) first() (*Plan, *Stop) {
 		r.goOn(p)
 		return p, nil
 	}
-	p, refused := r.choose(nil)
+	p := r.choose(nil)
 	if p == nil {
-		return nil, r.usedUp(refused, CannotFit)
+		return nil, r.usedUp(nil)
 	}
 	p.Why = r.reason(p)
 	if p.Verdict() == ladder.Not && !r.Limits.Anyway {
-		stop := r.usedUp(p, CannotFit)
+		stop := r.usedUp(nil)
 		stop.Refused = p
 		return nil, stop
 	}
@@ -67,9 +67,9 @@ func (r *Run) first() (*Plan, *Stop) {
 
 // after plans the attempt after one that ran out of memory in phase.
 func (r *Run) after(last *Attempt, phase string) (*Plan, *Stop) {
-	p, _ := r.choose(last)
+	p := r.choose(last)
 	if p == nil || p.Verdict() == ladder.Not && !r.Limits.Anyway && !r.Limits.AsAsked {
-		return nil, r.usedUp(&last.Plan, 0)
+		return nil, r.usedUp(last)
 	}
 	p.Why = fmt.Sprintf("%s ran out of memory in %s", last.Plan.describe(phase), phase)
 	r.goOn(p)
@@ -79,7 +79,7 @@ func (r *Run) after(last *Attempt, phase string) (*Plan, *Stop) {
 // afterContention plans the attempt after one that failed because others held the memory: the room is smaller now, and
 // nothing was learned of the job. The same plan again would only do if the others have gone.
 func (r *Run) afterContention(last *Attempt, phase string) (*Plan, *Stop) {
-	p, _ := r.choose(nil)
+	p := r.choose(nil)
 	same := p != nil && p.stands(&last.Plan)
 	if p == nil || p.Verdict() == ladder.Not || same && r.Room <= last.Plan.Room {
 		return nil, &Stop{Why: "others hold the memory that the job needs: " + last.Outcome.Report.Cause, Code: TryLater}
@@ -120,8 +120,8 @@ func (r *Run) phaseOf(out Outcome) string {
 
 // choose stands every phase on a rung. After an out-of-memory (last not nil) the phase that failed starts below the
 // rung that failed. Among the rungs of the shared ladder it prefers the one with which all phases fit, then the
-// mildest, then the one as asked. The second result is the last plan considered, for the refusal to show.
-func (r *Run) choose(last *Attempt) (best, considered *Plan) {
+// mildest, then the one as asked.
+func (r *Run) choose(last *Attempt) (best *Plan) {
 	shared := r.Ladders.Shared
 	from := shared.Asked
 	if r.Limits.Fill {
@@ -134,18 +134,11 @@ func (r *Run) choose(last *Attempt) (best, considered *Plan) {
 		if shared.Rungs[s].Cost > r.Limits.Allow {
 			continue
 		}
-		p, ok := r.standOn(s, last)
-		if p != nil {
-			considered = p
-		}
-		if !ok {
-			continue
-		}
-		if best == nil || better(p, best) {
+		if p, ok := r.standOn(s, last); ok && (best == nil || better(p, best)) {
 			best = p
 		}
 	}
-	return best, considered
+	return best
 }
 
 // better reports whether p is to be preferred to q, which comes before it on the shared ladder.
@@ -323,37 +316,34 @@ func (r *Run) goOn(p *Plan) {
 	}
 }
 
-// usedUp says that no allowed rung is left, and which one comes next.
-func (r *Run) usedUp(p *Plan, code int) *Stop {
-	stop := &Stop{Why: "no allowed rung is left", Code: code}
-	if code == CannotFit {
-		stop.Why = "cannot fit at the allowed cost"
-	}
-	if r.Limits.Allow == ladder.Model {
-		stop.Why = strings.Replace(stop.Why, "allowed ", "", 1)
-	}
-	worst := ladder.Training
-	if p != nil {
-		if code == 0 {
-			worst = r.phaseOf(r.Last().Outcome)
-		}
-		for _, c := range p.Choices {
-			if code == CannotFit && c.Verdict == ladder.Not {
-				worst = c.Phase
-				break
-			}
+// usedUp says that no allowed rung is left, and what would have to be allowed. last is the attempt that failed; nil
+// where nothing was started.
+func (r *Run) usedUp(last *Attempt) *Stop {
+	stop := &Stop{Why: "no allowed rung is left"}
+	if last == nil {
+		stop.Why, stop.Code = "cannot fit at the allowed cost", CannotFit
+		alone := *r
+		alone.Room = r.Empty
+		if p := alone.choose(nil); r.Empty > r.Room && p != nil && p.Verdict() != ladder.Not {
+			stop.Why = fmt.Sprintf("no room now: others hold %v of the device", r.Empty-r.Room)
+			stop.Code = TryLater
+			return stop
 		}
 	}
-	for _, l := range []*ladder.Ladder{r.Ladders.Ladder(worst), &r.Ladders.Shared} {
-		if l == nil {
+	further := *r
+	for c := r.Limits.Allow + 1; c <= ladder.Model; c++ {
+		further.Limits.Allow = c
+		p := further.choose(last)
+		if p == nil || p.Verdict() == ladder.Not || p.Cost < c {
 			continue
 		}
-		for _, rung := range l.Rungs[l.Asked:] {
-			if rung.Cost > r.Limits.Allow && (stop.Beyond == nil || rung.Cost < stop.Beyond.Cost) {
-				stop.Beyond = &Beyond{l.Phase, rung.Name, rung.Cost, "--allow " + rung.Cost.String()}
-				break
-			}
-		}
+		stop.Beyond = &Beyond{Name: p.Changes(), Cost: c, Flag: "--allow " + c.String()}
+		return stop
+	}
+	if r.Limits.Allow < ladder.Model {
+		stop.Why += ", nor at any other"
+	} else {
+		stop.Why = "no rung is left"
 	}
 	return stop
 }
@@ -366,7 +356,11 @@ func (r *Run) reason(p *Plan) string {
 		asked := l.Rungs[l.Asked].At(r.Ladders.Shared.Asked)
 		switch {
 		case c.Rung > l.Asked || p.Shared.Rung != r.Ladders.Shared.Asked && ladder.Judge(asked, r.room()) > ladder.Unknown:
-			why = append(why, fmt.Sprintf("%s as asked needs %v of %v", c.Phase, asked.Total(), r.Room))
+			least := ""
+			if !asked.Known() {
+				least = "at least "
+			}
+			why = append(why, fmt.Sprintf("%s as asked needs %s%v of %v", c.Phase, least, asked.Total(), r.Room))
 		case c.Rung < l.Asked:
 			why = append(why, fmt.Sprintf("%s as asked leaves %v unused", c.Phase, r.Room-asked.Total()))
 		}

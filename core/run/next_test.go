@@ -114,7 +114,7 @@ func TestFirstPlan(t *testing.T) {
 }
 
 func TestRefusesOnlyWhatIsCounted(t *testing.T) {
-	huge := func(b unit.Bytes) mem.Estimate { return sure(20*g, b*g, 0) }
+	huge := func(b unit.Bytes) mem.Estimate { return sure(5*g+min(b-1, 1)*15*g, b*g, 0) } // only the crop of 64 fits
 	small := func(unit.Bytes) mem.Estimate { return sure(g, g, 0) }
 	r := sr(training(huge), validation(small))
 	p, stop := r.Next()
@@ -333,5 +333,15 @@ func TestFill(t *testing.T) {
 	r.Attempts = append(r.Attempts, Attempt{*p, oomIn(ladder.Training, 11*g, 3*g)})
 	if p, stop := r.Next(); stop != nil || names(p) != "as asked, as asked" {
 		t.Errorf("after it failed: %v, %+v; want the next rung that is then expected to fit", p, stop)
+	}
+}
+
+// A card that is full of others' work is no card that is too small.
+func TestNoRoomNow(t *testing.T) {
+	at := func(b unit.Bytes) mem.Estimate { return sure(2*g, b*g/4, 0) }
+	r := sr(training(at), validation(func(unit.Bytes) mem.Estimate { return sure(g, g, 0) }))
+	r.Room, r.Empty = g, 12*g
+	if p, stop := r.Next(); p != nil || stop.Code != TryLater || !strings.Contains(stop.Why, "others hold 11.0 GiB") {
+		t.Errorf("plan %v, stop %+v; want %d", p, stop, TryLater)
 	}
 }

@@ -35,6 +35,13 @@ const (
 	Interrupted = oom.Interrupted
 )
 
+// The quantities that a measured peak can be.
+const (
+	Used      = "used"      // what the driver sees of the job's processes
+	Allocated = "allocated" // live tensors, by the program's own account
+	Resident  = "resident"  // pages of the largest process, libraries included: a limit on data does not count them all
+)
+
 // A State is what a resume reads.
 type State struct {
 	Path      string `json:"path,omitempty"`
@@ -51,6 +58,7 @@ type Outcome struct {
 	Report    oom.Report            `json:"report"`              // the evidence, whatever the ending
 	Phase     string                `json:"phase,omitempty"`     // the ladder's name of the phase it ended in
 	Peak      unit.Bytes            `json:"peak_bytes"`          // the largest seen in use by the job; 0 if not sampled
+	PeakIs    string                `json:"peak_is"`             // which of the quantities below it is
 	Peaks     map[string]unit.Bytes `json:"peaks,omitempty"`     // the same by phase
 	Saved     *State                `json:"saved,omitempty"`     // the newest state that this attempt wrote
 	Iteration int64                 `json:"iteration"`           // the last one reported
@@ -119,9 +127,9 @@ type Stop struct {
 	Refused *Plan `json:"refused,omitempty"`
 }
 
-// Beyond is a rung that the user has not allowed.
+// Beyond is a rung, or several of different phases, that the user has not allowed.
 type Beyond struct {
-	Phase string      `json:"phase"`
+	Phase string      `json:"phase,omitempty"` // where it is of one phase
 	Name  string      `json:"name"`
 	Cost  ladder.Cost `json:"cost"`
 	Flag  string      `json:"flag"` // that allows it
@@ -143,6 +151,8 @@ type Run struct {
 	// Room is what the job may take on its fullest device, measured again before every attempt; 0 where there is no
 	// device that launch can see.
 	Room unit.Bytes `json:"room_bytes"`
+	// Empty is what the job could take if nobody else were on that device.
+	Empty unit.Bytes `json:"empty_bytes,omitempty"`
 	// Host says that the room is the host's memory.
 	Host bool `json:"host,omitempty"`
 	// Left is the state that an attempt left of which the end was not seen, because launch itself was killed.

@@ -81,6 +81,9 @@ func (v View) Document(command []string, env map[string]string) PlanDocument {
 	}
 	for _, c := range v.Plan.Choices {
 		l := v.Run.Ladders.Ladder(c.Phase)
+		if why := l.Rungs[l.Asked].At(v.Run.Ladders.Shared.Asked).Unknown; why != "" {
+			d.Warnings = append(d.Warnings, c.Phase+" is unknown: "+why)
+		}
 		d.Phases = append(d.Phases, PhaseDoc{
 			Phase: c.Phase, Rung: c.Name, Cost: c.Cost, Verdict: c.Verdict.String(),
 			Asked:   estimateDoc(l.Rungs[l.Asked].At(v.Run.Ladders.Shared.Asked), room),

@@ -105,8 +105,11 @@ func (p Printer) phase(v View, c run.Choice) {
 	p.line("")
 	if !asked.Known() && !planned.Known() {
 		p.line("  %s  %s: %s", p.bold(c.Phase), p.yellow("unknown"), planned.Unknown)
-		for _, it := range planned.Items {
-			p.line("    %-34s %12v", it.What+" "+string(it.Kind), it.Bytes)
+		if len(planned.Items) > 0 { // what is counted so far is a lower bound
+			for _, row := range ledger(planned, planned) {
+				p.line("    %s %12s", pad(row.name, 34), cell(row.planned))
+			}
+			p.line("    %s %12v   %s", pad("at least", 34), planned.Total(), p.yellow("the rest is unknown"))
 		}
 		return
 	}
@@ -160,11 +163,17 @@ func (p Printer) verdict(v View, c run.Choice) string {
 // changes writes what the plan does to the recipe, the command and the environment.
 func (p Printer) changes(v View) {
 	p.line("")
-	if len(v.Plan.Edits) == 0 {
+	switch {
+	case v.Stop != nil && len(v.Plan.Edits) == 0:
+		return
+	case v.Stop != nil:
+		p.line("%s that would still be allowed:", p.bold("changes"))
+	case len(v.Plan.Edits) == 0:
 		p.line("nothing is changed: it runs as typed")
 		return
+	default:
+		p.line("%s (%s), in a copy; your files stay as they are:", p.bold("changes"), v.Plan.Why)
 	}
-	p.line("%s (%s), in a copy; your files stay as they are:", p.bold("changes"), v.Plan.Why)
 	for i, e := range v.Plan.Edits {
 		p.edit(e)
 		if last := i+1 == len(v.Plan.Edits); e.Why != "" && (last || v.Plan.Edits[i+1].Why != e.Why) { // a reason for several is said once
@@ -190,7 +199,7 @@ func (p Printer) edit(e config.Edit) {
 func (p Printer) Stop(r *run.Run, s *run.Stop) {
 	p.line("%s %s", p.red("stopped:"), s.Why)
 	if b := s.Beyond; b != nil {
-		p.line("  next would come %q (%s), which costs %s: %s", b.Name, b.Phase, b.Cost, b.Flag)
+		p.line("  what would come next: %s, which costs %s: %s", b.Name, b.Cost, b.Flag)
 	}
 	if s.Code == run.CannotFit {
 		p.line("  to run it all the same: --anyway")
@@ -211,7 +220,7 @@ func ledger(asked, planned mem.Estimate) []row {
 	var rows []row
 	at := map[string]int{}
 	put := func(it mem.Item, into func(*row) *unit.Bytes) {
-		name := it.What + " " + string(it.Kind)
+		name := strings.TrimSpace(it.What + " " + string(it.Kind))
 		if it.What == "" || it.What == string(it.Kind) {
 			name = string(it.Kind)
 		}

@@ -63,14 +63,18 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 		s += ": " + changes
 	}
 	if peak := last.Outcome.Peak; peak > 0 {
-		s += fmt.Sprintf(" · measured peak %v", peak)
-		if e := largest(&last.Plan); e > 0 {
+		s += fmt.Sprintf(" · measured peak %v %s", peak, last.Outcome.PeakIs)
+		if e := largest(&last.Plan); e > 0 && last.Outcome.PeakIs == run.Used {
 			s += fmt.Sprintf(" (estimate %v)", e)
 		}
 	}
 	p.line("%s", s)
-	for _, k := range unconfirmed(&last.Plan, &last.Outcome) {
-		p.line("%s nothing of the program's confirms %s", p.yellow("note:"), k)
+	var open []string
+	if ended == run.Succeeded { // of a run that failed there is more to say
+		open = unconfirmed(&last.Plan, &last.Outcome)
+	}
+	if len(open) > 0 {
+		p.line("%s nothing of the program's confirms %s", p.yellow("note:"), strings.Join(open, ", "))
 	}
 	if last.Outcome.Lied {
 		p.line("%s the program exited 0 though it failed", p.yellow("note:"))
@@ -94,7 +98,7 @@ func unconfirmed(plan *run.Plan, outcome *run.Outcome) (out []string) {
 		}
 	}
 	if len(out) > 3 {
-		out = append(out[:3], fmt.Sprintf("%d more", len(out)-3))
+		out = append(out[:3], fmt.Sprintf("and %d more", len(out)-3))
 	}
 	return out
 }

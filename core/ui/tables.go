@@ -46,7 +46,11 @@ type RunRow struct {
 // RowOf sums a run up. alive says whether the process that wrote its record last is still there.
 func RowOf(h *record.History, alive bool) RunRow {
 	row := RunRow{ID: h.ID, State: "cut off"}
-	if alive {
+	switch {
+	case len(h.Events) == 0 || h.Events[0].Kind != record.Started && h.Events[0].Kind != record.Followed:
+		row.State = "damaged" // its beginning cannot be read
+		return row
+	case alive:
 		row.State = "running"
 	}
 	for _, e := range h.Events {
@@ -56,6 +60,8 @@ func RowOf(h *record.History, alive bool) RunRow {
 		switch {
 		case e.Kind == record.Followed:
 			row.Command, row.Attempts = e.Args, 1
+		case e.Kind == record.Stopped && h.Events[0].Kind == record.Followed:
+			row.State = "not started"
 		case e.Kind == record.Ended && e.Outcome != nil:
 			row.State, row.Peak = string(e.Outcome.Ending), e.Outcome.Peak
 		}
@@ -126,6 +132,9 @@ func (p Printer) Show(h *record.History, alive bool) {
 	for _, a := range r.Attempts {
 		p.line("  attempt %d  %s (%s)", a.Plan.Attempt, p.bold(a.Plan.Changes()), a.Plan.Why)
 		for _, e := range a.Plan.Edits {
+			if e.Knob == "resume" {
+				continue // said by the state that it goes on from
+			}
 			p.line("      %s: %s → %s", e.Knob, from(e), e.To)
 		}
 		for _, c := range a.Plan.Choices {
@@ -153,7 +162,7 @@ func (p Printer) outcome(out *run.Outcome) {
 		p.line("      saved state: iteration %d, %s", out.Saved.Iteration, out.Saved.Path)
 	}
 	if out.Peak > 0 {
-		p.line("      measured peak: %v", out.Peak)
+		p.line("      measured peak: %v %s", out.Peak, out.PeakIs)
 	}
 }
 

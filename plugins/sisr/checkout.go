@@ -61,9 +61,10 @@ func (x *checkout) place() {
 	}
 }
 
-// accepts reports whether the checkout knows the key; without a checkout, whether it is one of today's upstream.
+// accepts reports whether the key can be set: the checkout knows it, and the recipe lets it be edited. Without a checkout
+// every key of the dialect counts as known.
 func (x *checkout) accepts(path string) bool {
-	if path == "" {
+	if path == "" || !x.recipe.settable(path) {
 		return false
 	}
 	if x.schema == nil {
@@ -124,6 +125,11 @@ func (x *checkout) warnings() (out []string) {
 	}
 	if rel, err := filepath.Rel(filepath.Join(x.prog.Dir, "options", "_templates"), absolute(x.prog.Dir, r.path)); err == nil && !strings.HasPrefix(rel, "..") {
 		warn("%s lies below options/_templates, where the trainer reads no recipe: copy it elsewhere", r.path)
+	}
+	for _, path := range []string{r.micro, r.accumulation, r.tile, r.amp} {
+		if path != "" && r.at(path).Exists() && !r.settable(path) {
+			warn("%s cannot be changed in a copy (%s): launch plans without it; write the value itself there to let it", path, r.fixed[path])
+		}
 	}
 	if r.at("path.ignore_resume_networks").Exists() && r.dialect == &redux {
 		warn("path.ignore_resume_networks crashes the trainer when it makes its folders")

@@ -26,11 +26,11 @@ func (sisr) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set,
 	if len(j.Files) != 1 {
 		return nil, errors.New("the job has no recipe")
 	}
-	r, _, err := readRecipe(j.Files[0].Path, j.Files[0].Text)
+	prog, err := command.Program(j.Command.Args, j.Command.Env, j.Command.Dir)
 	if err != nil {
 		return nil, err
 	}
-	prog, err := command.Program(j.Command.Args, j.Command.Env, j.Command.Dir)
+	r, _, err := readRecipe(j.Files[0].Path, j.Files[0].Text, forced(prog.Args))
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (b *builder) training(settings []setting) ladder.Ladder {
 	asked := variant{r.microBatch, r.accum, r.lqSize, b.net.Checkpointing}
 	l := ladder.Ladder{Phase: ladder.Training}
 	var smaller, larger []variant
-	if !r.automations && r.microBatch > 0 {
+	if !r.automations && r.microBatch > 0 && b.accepts(r.micro) {
 		smaller, larger = b.smaller(asked), b.larger(asked)
 	}
 	prices := b.priceTraining(append(append([]variant{asked}, smaller...), larger...), settings)
@@ -204,10 +204,10 @@ func (b *builder) smaller(asked variant) (out []variant) {
 			least = v
 		}
 	}
-	for _, share := range []int64{75, 50, 25} {
+	for _, share := range []int64{50, 25} {
 		lq := asked.lq * share / 100 / 8 * 8
 		lq = lq / b.multiple() * b.multiple()
-		if lq < max(16, b.net.MinLQ) || lq >= asked.lq {
+		if lq < max(16, b.net.MinLQ) || lq >= asked.lq || !b.accepts(b.cropPath()) {
 			continue
 		}
 		v := least
@@ -215,6 +215,14 @@ func (b *builder) smaller(asked variant) (out []variant) {
 		out = append(out, v)
 	}
 	return out
+}
+
+// cropPath is where the recipe says how large the crop is: at low resolution, or at high.
+func (b *builder) cropPath() string {
+	if r := b.recipe; r.at(r.gt).Exists() && !r.at(r.lq).Exists() {
+		return r.gt
+	}
+	return b.recipe.lq
 }
 
 func (b *builder) multiple() int64 { return max(1, b.net.Multiple) }
@@ -254,11 +262,11 @@ func (b *builder) trainingRung(v, asked variant, prices []mem.Estimate) ladder.R
 	if v.lq != asked.lq {
 		rung.Cost = max(rung.Cost, ladder.Recipe)
 		name(fmt.Sprintf("low-resolution crop %d", v.lq))
-		path, value := r.lq, v.lq
-		if r.at(r.gt).Exists() && !r.at(r.lq).Exists() {
-			path, value = r.gt, v.lq*r.scale
+		value := v.lq
+		if b.cropPath() == r.gt {
+			value *= r.scale
 		}
-		rung.Edits = append(rung.Edits, b.edit(knobCrop, path, value, ladder.Recipe, "a smaller crop is another experiment"))
+		rung.Edits = append(rung.Edits, b.edit(knobCrop, b.cropPath(), value, ladder.Recipe, "a smaller crop is another experiment"))
 	}
 	if v.micro != asked.micro {
 		cost, why := ladder.Speed, fmt.Sprintf("the same global batch of %d in smaller pieces", v.micro*v.accum)

@@ -1,6 +1,7 @@
 package sisr
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -39,6 +40,43 @@ type recipe struct {
 	trainRoots  []string
 	enlargeAuto bool
 	automations bool // the forks' manager that turns batch and crop while running
+
+	fixed map[string]string // paths that no edit of the recipe can set, and why
+	alias bool              // the recipe may have anchors, aliases or merges
+}
+
+// maxBatch bounds what is taken for a micro-batch, and with it how many ways to split it are priced.
+const maxBatch = 1 << 14
+
+// force applies BasicSR's --force_yml a:b:c=value, which outranks the file whatever is edited there
+// (basicsr/utils/options.py at 8d56e3a0).
+func (r *recipe) force(forced []string) {
+	for _, f := range forced {
+		keys, value, ok := strings.Cut(f, "=")
+		path := config.JoinPath(strings.Split(keys, ":")...)
+		if !ok || r.tree.Set(path, value) != nil {
+			continue // the trainer says what is wrong with it
+		}
+		r.root = r.tree.Root()
+		r.fixed[path] = "--force_yml outranks the recipe"
+	}
+}
+
+// settable reports whether an edit of the recipe can set the path. A value that an anchor shares with others, or that
+// is merged in, cannot be set for itself.
+func (r *recipe) settable(path string) bool {
+	if why, seen := r.fixed[path]; seen || !r.alias {
+		return why == ""
+	}
+	scratch, err := config.Parse(r.path, r.tree.Bytes())
+	if err == nil {
+		err = scratch.Set(path, "1")
+	}
+	r.fixed[path] = ""
+	if err != nil {
+		r.fixed[path] = err.Error()
+	}
+	return err == nil
 }
 
 // part is a network or a loss of the recipe: its type and its arguments.
@@ -51,14 +89,19 @@ type part struct {
 // metricsOnGPU build a network on the card for every image (traiNNer/metrics/*.py).
 var metricsOnGPU = []string{"lpips", "dists", "topiq", "pieapp", "niqe_gpu"}
 
-// readRecipe reads a recipe. The warnings are about what it says; the error is about what it must say and does not.
-func readRecipe(path string, text []byte) (*recipe, []string, error) {
+// readRecipe reads a recipe. forced are what the command says over it (BasicSR's --force_yml a:b=c). The warnings are
+// about what it says; the error is about what it must say and does not.
+func readRecipe(path string, text []byte, forced []string) (*recipe, []string, error) {
 	tree, err := config.Parse(path, text)
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &recipe{tree: tree, path: path, root: tree.Root()}
+	r := &recipe{tree: tree, path: path, root: tree.Root(), fixed: map[string]string{}}
 	r.dialect = tell(r.root, path)
+	if r.dialect == &basicSR {
+		r.force(forced)
+	}
+	r.alias = bytes.ContainsAny(text, "&*") || bytes.Contains(text, []byte("<<"))
 	if !r.root.Get("network_g").Exists() && !r.root.Get("datasets").Exists() {
 		return nil, nil, errOtherRecipe
 	}
@@ -66,17 +109,19 @@ func readRecipe(path string, text []byte) (*recipe, []string, error) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
 
 	r.title = r.root.Get("name").Text()
-	r.scale = r.int("scale", 1)
+	if r.scale = r.int("scale", 1); r.scale < 1 {
+		return nil, nil, fmt.Errorf("%s:%d: scale is %s; it is at least 1", path, r.at("scale").Line(), r.at("scale").Text())
+	}
 	r.net, r.disc = r.part("network_g"), r.part("network_d")
 	if r.net.kind == "" {
 		return nil, nil, fmt.Errorf("%s names no network: network_g.type is missing", path)
 	}
 	r.microBatch, r.accum = r.int(r.micro, 0), max(1, r.int(r.accumulation, r.defaultAccumulation))
-	if r.microBatch <= 0 {
-		if v := r.at(r.micro); v.Exists() {
-			return nil, nil, fmt.Errorf("%s:%d: %s is %s, where the trainer reads a whole number", path, v.Line(), r.micro, v.Text())
-		}
+	if v := r.at(r.micro); !v.Exists() {
 		warn("%s is missing: the trainer will say so", r.micro)
+	} else if r.microBatch < 1 || r.microBatch > maxBatch {
+		spelled, _ := tree.Get(r.micro)
+		return nil, nil, fmt.Errorf("%s:%d: %s is %s; it is a whole number from 1 to %d, without quotes", path, v.Line(), r.micro, spelled, maxBatch)
 	}
 	switch lq, gt := r.int(r.lq, 0), r.int(r.gt, 0); {
 	case lq > 0 && gt > 0 && r.dialect == &redux:
@@ -86,6 +131,8 @@ func readRecipe(path string, text []byte) (*recipe, []string, error) {
 		r.lqSize = lq
 	case gt > 0:
 		r.lqSize = gt / max(1, r.scale)
+	case lq < 0 || gt < 0:
+		return nil, nil, fmt.Errorf("%s: the training crop is negative", path)
 	default:
 		warn("neither %s nor %s says how large the training crop is", r.lq, r.gt)
 	}

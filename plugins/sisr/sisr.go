@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
@@ -75,7 +74,7 @@ func (sisr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, warnings, err := readRecipe(path, text)
+	r, warnings, err := readRecipe(path, text, forced(prog.Args))
 	switch {
 	case errors.Is(err, errOtherRecipe):
 		return nil, fmt.Errorf("%w: %s is %w", plugin.ErrNotMine, path, err)
@@ -107,7 +106,12 @@ func (sisr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 	switch {
 	case err == nil:
 		j.Generation = net.Generation
-		j.Warnings = append(j.Warnings, assumed...)
+		for _, w := range assumed {
+			if net.Assumed && strings.Contains(w, "not read") { // of another generation it may be
+				w += ", if it is the one assumed"
+			}
+			j.Warnings = append(j.Warnings, w)
+		}
 	case !errors.Is(err, arch.ErrUnknown):
 		j.Warnings = append(j.Warnings, fmt.Sprintf("the trainer will stop at %v", err))
 	}
@@ -119,6 +123,15 @@ func (sisr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 	return j, nil
 }
 
+// forced returns the values of --force_yml, which only BasicSR has.
+func forced(args []string) []string {
+	argv, err := config.ParseArgv(args, append(options[:len(options):len(options)], forceYML))
+	if err != nil || !argv.Has("--force_yml") {
+		return nil
+	}
+	return argv.Values("--force_yml")
+}
+
 // readFile reads a recipe. The errors are what a person can act on.
 func readFile(path, named string) ([]byte, error) {
 	info, err := os.Stat(path)
@@ -128,7 +141,7 @@ func readFile(path, named string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("reading the recipe %s: %w", named, errors.Unwrap(err))
 	case info.IsDir():
-		return nil, fmt.Errorf("the recipe %s is a folder: %w", named, syscall.EISDIR)
+		return nil, fmt.Errorf("the recipe %s is a folder", named)
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("the recipe %s is no ordinary file", named)
 	case info.Size() > maxRecipe:

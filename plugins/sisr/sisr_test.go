@@ -295,3 +295,52 @@ func TestDialects(t *testing.T) {
 		}
 	}
 }
+
+// What an anchor shares with other keys, or the command says over the recipe, cannot be set in a copy: no rung tries to.
+func TestWhatCannotBeSet(t *testing.T) {
+	shared := strings.Replace(recipeYAML, "batch_size_per_gpu: 8 ", "batch_size_per_gpu: &b 8 ", 1) + "other: *b\n"
+	j, set := priced(t, shared, 12*unit.GiB)
+	for _, r := range set.Ladder(ladder.Training).Rungs {
+		if _, err := j.Rewrite(r.Edits, t.TempDir()); err != nil {
+			t.Errorf("rung %q cannot be carried out: %v", r.Name, err)
+		}
+	}
+	if all := strings.Join(j.Warnings, "\n"); !strings.Contains(all, "batch_size_per_gpu cannot be changed in a copy") {
+		t.Errorf("nobody says that the batch cannot be changed:\n%s", all)
+	}
+
+	basic := "name: b\nmodel_type: SRModel\nscale: 4\ndatasets:\n  train: {gt_size: 128, batch_size_per_gpu: 16}\nnetwork_g: {type: RRDBNet, num_in_ch: 3, num_out_ch: 3}\ntrain: {pixel_opt: {type: L1Loss, loss_weight: 1.0}}\n"
+	dir := folder(t, map[string]string{"x.yml": basic}, nil)
+	args := []string{"python", "train.py", "-opt", "x.yml", "--force_yml", "datasets:train:batch_size_per_gpu=4"}
+	j, err := recognize(t, dir, args...)
+	if err != nil || j.Batch.Micro != 4 {
+		t.Fatalf("--force_yml …=4 is read as %+v, %v", j, err)
+	}
+	j.Command = job.Command{Args: args, Dir: dir}
+	set, err = New().Ladders(t.Context(), j, gpu.Device{Kind: gpu.CUDA, Total: 12 * unit.GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range set.Ladder(ladder.Training).Rungs {
+		for _, e := range r.Edits {
+			if e.Knob == knobMicro {
+				t.Errorf("%s edits what the command outranks", r.Name)
+			}
+		}
+	}
+}
+
+func TestImpossibleNumbers(t *testing.T) {
+	for name, tt := range map[string]struct{ from, to, says string }{
+		"a quoted batch":  {"gpu: 8 ", `gpu: "8" `, `batch_size_per_gpu is "8"; it is a whole number`},
+		"no batch":        {"gpu: 8 ", "gpu: 0 ", "batch_size_per_gpu is 0; it is a whole number from 1"},
+		"a negative crop": {"lq_size: 64", "lq_size: -64", "crop is negative"},
+		"no scale":        {"scale: 2", "scale: 0", "scale is 0; it is at least 1"},
+		"a huge batch":    {"gpu: 8 ", "gpu: 1000000000 ", "batch_size_per_gpu is 1000000000"},
+	} {
+		dir := folder(t, map[string]string{"x.yml": strings.Replace(recipeYAML, tt.from, tt.to, 1)}, nil)
+		if _, err := recognize(t, dir, "python", "train.py", "-opt", "x.yml"); err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v, want it to say %q", name, err, tt.says)
+		}
+	}
+}

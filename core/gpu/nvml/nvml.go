@@ -38,7 +38,7 @@ type look struct {
 func (l look) err() error {
 	switch {
 	case l.Absent:
-		return fmt.Errorf("%w: %s", ErrNoDriver, l.Error)
+		return fmt.Errorf("%w: %s", ErrNoDriver, strings.TrimPrefix(l.Error, ErrNoDriver.Error()+": "))
 	case l.Error != "":
 		return fmt.Errorf("asking the NVIDIA driver: %s", l.Error)
 	}

@@ -28,8 +28,8 @@ const word = "__plugin"
 
 // A Source is a plugin that can be started.
 type Source struct {
-	Manifest plugin.Manifest
-	Path     string // of its program; empty for a built-in one
+	Manifest plugin.Manifest `json:"manifest"`
+	Path     string          `json:"path,omitempty"` // of its program; empty for a built-in one
 }
 
 // ServeMain is called first thing in main. It returns at once unless this process was started to be one of the
