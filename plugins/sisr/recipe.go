@@ -1,9 +1,9 @@
 package sisr
 
 import (
-	"bytes"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -44,6 +44,10 @@ type recipe struct {
 	fixed map[string]string // paths that no edit of the recipe can set, and why
 	alias bool              // the recipe may have anchors, aliases or merges
 }
+
+// sharing matches what may be an anchor, an alias or a merge in YAML, and never misses one: it stands at the beginning of
+// a value. Most recipes have none, and are spared to be tried.
+var sharing = regexp.MustCompile(`(?m)^[^#\n]*(?:[:,\[{?-][ \t]*|^[ \t]*)(?:![^ \n]* +)?[&*][^ \t\n]|<<[ \t]*:`)
 
 // maxBatch bounds what is taken for a micro-batch, and with it how many ways to split it are priced.
 const maxBatch = 1 << 14
@@ -101,7 +105,7 @@ func readRecipe(path string, text []byte, forced []string) (*recipe, []string, e
 	if r.dialect == &basicSR {
 		r.force(forced)
 	}
-	r.alias = bytes.ContainsAny(text, "&*") || bytes.Contains(text, []byte("<<"))
+	r.alias = sharing.Match(text)
 	if !r.root.Get("network_g").Exists() && !r.root.Get("datasets").Exists() {
 		return nil, nil, errOtherRecipe
 	}
