@@ -229,3 +229,15 @@ func TestOddSizes(t *testing.T) {
 		}
 	}
 }
+
+// A recipe may say by its arguments which generation it is for, where no checkout does.
+func TestGenerationByArguments(t *testing.T) {
+	spec := Spec{Type: "paragonsr2_nano", Scale: 2, Args: map[string]any{"hr_blocks": int64(1)}}
+	if _, _, err := Build(spec); !errors.Is(err, ErrUnknown) {
+		t.Errorf("with version 2.1's argument: %v; the local windows' formula would be wrong for it", err)
+	}
+	delete(spec.Args, "hr_blocks")
+	if n, warnings, err := Build(spec); err != nil || !n.Assumed || len(warnings) != 1 {
+		t.Errorf("without: %+v, %q, %v; want an assumption that is named", n.Generation, warnings, err)
+	}
+}

@@ -74,6 +74,9 @@ func buildParagon(s Spec, a *args) (Network, error) {
 	if s.Source != nil {
 		generation, assumed = paragonGeneration(s.Source)
 	}
+	if _, old := s.Args["hr_blocks"]; old && s.Source == nil { // an argument of version 2.1 alone
+		return Network{}, fmt.Errorf("hr_blocks is of ParagonSR2 2.1: %w", ErrUnknown)
+	}
 	switch {
 	case generation == "":
 		return Network{}, fmt.Errorf("this version of paragonsr2_arch.py: %w", ErrUnknown)
@@ -81,7 +84,7 @@ func buildParagon(s Spec, a *args) (Network, error) {
 		return Network{}, fmt.Errorf("the release of ParagonSR2 has no network of that name")
 	case assumed && s.Source == nil:
 		a.warn("%s stands for several networks; without the checkout's paragonsr2_arch.py, %s is assumed "+
-			"(with full attention it needs far more)", s.Type, generation)
+			"(with full attention it needs far more, and version 2.1 far less)", s.Type, generation)
 	case assumed:
 		a.warn("this version of paragonsr2_arch.py is not one that is known; by its classes it is taken for %s", generation)
 	}
