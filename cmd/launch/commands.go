@@ -82,6 +82,15 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 		command, env = made.Command.Args, made.Set
 	}
 	d := v.Document(command, env)
+	if s.JSONFile != "" {
+		b, err := json.MarshalIndent(d, "", "  ")
+		if err == nil {
+			err = writeJSON(s.JSONFile, append(b, '\n'))
+		}
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", s.JSONFile, err)
+		}
+	}
 	if asJSON {
 		if err := printJSON(d); err != nil {
 			return err
@@ -245,9 +254,10 @@ func newPlugins() *cobra.Command {
 var version = ""
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use: "version", Short: "print the version", Args: cobra.NoArgs,
-		Run: func(*cobra.Command, []string) {
+		RunE: func(*cobra.Command, []string) error {
 			v := version
 			if info, ok := debug.ReadBuildInfo(); ok && v == "" {
 				v = info.Main.Version
@@ -255,9 +265,15 @@ func newVersion() *cobra.Command {
 			if v == "" {
 				v = "(development)"
 			}
+			if asJSON {
+				return printJSON(map[string]string{"version": v, "os": runtime.GOOS, "arch": runtime.GOARCH, "go": runtime.Version()})
+			}
 			fmt.Printf("launch %s %s/%s %s\n", v, runtime.GOOS, runtime.GOARCH, runtime.Version())
+			return nil
 		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the version as JSON")
+	return c
 }
 
 func newRuns() *cobra.Command {

@@ -69,8 +69,22 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return fmt.Errorf("%w; `launch --help` lists the flags, and the command to run stands behind --", err)
 	})
-	root.AddCommand(newPlan(), newExplain(), newRuns(), newShow(), newResume(), newGPUs(), newPlugins(), newVersion())
+	root.AddCommand(newPlan(), newResume())
+	for _, c := range []*cobra.Command{newExplain(), newRuns(), newShow(), newGPUs(), newPlugins(), newVersion()} {
+		c.SetUsageTemplate(withoutGlobals(c.UsageTemplate())) // the flags of a run mean nothing to them
+		root.AddCommand(c)
+	}
 	return root
+}
+
+// withoutGlobals takes the list of inherited flags out of a usage template.
+func withoutGlobals(template string) string {
+	before, rest, found := strings.Cut(template, "{{if .HasAvailableInheritedFlags}}")
+	_, after, ended := strings.Cut(rest, "{{end}}")
+	if !found || !ended {
+		return template
+	}
+	return before + after
 }
 
 // commandLine reads the settings, and the command behind "--".
