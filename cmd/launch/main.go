@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 
 	"golang.org/x/term"
@@ -31,6 +32,7 @@ func main() {
 	host.ServeMain(builtins...)
 	nvml.ChildMain()
 
+	debug.SetGCPercent(400) // some MiB at most: what is saved is time before the program starts
 	if i := slices.Index(os.Args, "--"); i > 0 && os.Args[1] != "plan" {
 		proc.Prepare() // a program will be run: its keeper starts while the command is being read
 	}

@@ -115,9 +115,11 @@ func largest(plan *run.Plan) (most unit.Bytes) {
 
 // Unrecognised says how a command ended that no plugin had recognised, if there is anything to say.
 func (p Printer) Unrecognised(v oom.Report, cause string) {
-	p.line("%s", p.red("out of memory: ")+cause)
-	for _, l := range v.Explain() {
-		p.line("  %s", l)
+	for i, l := range v.Explain() {
+		if i == 0 {
+			l = p.red("out of memory: ") + cause // which is what the explanation begins with
+		}
+		p.line("%s", l)
 	}
 	p.line("no plugin knows this command: nothing was changed, and nothing is tried again")
 }
