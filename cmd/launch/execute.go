@@ -37,6 +37,7 @@ type executor struct {
 	record   *record.Record // nil where none can be kept
 	say      ui.Printer
 	exit     proc.Exit // of the last attempt: what launch itself ends as
+	midLine  bool      // what the program printed last was no whole line, where launch's own words would follow it
 	settle   func()    // what has to have happened before launch ends, and need not before the program starts; may be nil
 }
 
@@ -152,6 +153,7 @@ func (x *executor) attempt(ctx context.Context, c job.Command, signs job.Signs, 
 		return run.Outcome{}, err
 	}
 	x.exit = exit
+	x.midLine = tap.midLine()
 	for _, path := range newest(c.Dir, signs.Log, began) {
 		if f, err := os.Open(path); err == nil {
 			io.Copy(detector.Stream(oom.Log), f)
@@ -249,14 +251,28 @@ func saved(dir string, signs job.Signs, since time.Time) *run.State {
 	return best
 }
 
+// breakLine ends the program's last line, if it did not, before launch says something.
+func (x *executor) breakLine() {
+	if x.midLine {
+		x.midLine = false
+		fmt.Fprintln(os.Stderr)
+	}
+}
+
 // tap hands what the program prints to the detector and keeps it in a file.
 type tap struct {
 	out, err io.Writer
 	file     *os.File
+	joined   bool // both outputs go to one place
+	last     byte // the last byte of what stands where launch's words will
 }
 
 func newTap(d *oom.Detector, dir string) *tap {
 	t := &tap{out: d.Stream(oom.Terminal), err: d.Stream(oom.Stderr)}
+	if a, err := os.Stdout.Stat(); err == nil {
+		b, err := os.Stderr.Stat()
+		t.joined = err == nil && os.SameFile(a, b)
+	}
 	if dir != "" {
 		// Without it the run goes on all the same: a full disk must not stop a training.
 		t.file, _ = os.OpenFile(filepath.Join(dir, outputFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -268,6 +284,9 @@ func newTap(d *oom.Detector, dir string) *tap {
 const outputFile = "output.log"
 
 func (t *tap) take(from proc.Stream, p []byte) {
+	if len(p) > 0 && (from == proc.Error || t.joined) {
+		t.last = p[len(p)-1]
+	}
 	if from == proc.Error {
 		t.err.Write(p)
 	} else {
@@ -277,6 +296,8 @@ func (t *tap) take(from proc.Stream, p []byte) {
 		t.file.Write(p)
 	}
 }
+
+func (t *tap) midLine() bool { return t.last != 0 && t.last != '\n' }
 
 func (t *tap) close() {
 	if t.file != nil {

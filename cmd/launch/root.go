@@ -145,7 +145,7 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 	dir := ""
 	if err == nil {
 		x.record = rec
-		rec.Write(record.Event{Kind: record.Followed, Args: record.MaskArgs(args(p)), Dir: p.command.Dir})
+		rec.Write(record.Event{Kind: record.Followed, Args: record.MaskArgs(p.command.Args), Dir: p.command.Dir})
 		dir, _ = rec.Attempt(1)
 	}
 	out, err := x.attempt(ctx, p.command, job.Signs{}, dir)
@@ -160,14 +160,13 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 		rec.Close()
 	}
 	if out.Ending == run.OutOfMemory {
+		x.breakLine()
 		say.Unrecognised(out.Report, out.Cause)
 	}
 	writeResult(s, say, result{Version: 1, Ending: out.Ending, Code: x.exit.Status(), Outcome: &out, Run: id(x.record)})
 	x.exit.Become()
 	return nil
 }
-
-func args(p *prepared) []string { return p.command.Args }
 
 // namesRecipe reports whether an argument looks like a training's recipe, so that its user may expect more of launch than
 // to run it.
@@ -220,7 +219,7 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 // finish carries a run to its end and ends as its last attempt did. It returns an error only where nothing ran.
 func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec *record.Record, say ui.Printer, settle func()) error {
 	x := &executor{settings: s, job: r.Job, device: device, record: rec, say: say, settle: settle}
-	j := &journal{record: rec, say: say}
+	j := &journal{record: rec, say: say, executor: x}
 	stop, err := r.Carry(ctx, x, j)
 	if err != nil {
 		if _, ok := startCode(err); ok || r.Last() == nil {
@@ -287,9 +286,10 @@ func masked(r *run.Run) *run.Run {
 // journal records, and says what ended. A disk that is full must not stop a training: it is said once, and the run
 // goes on unrecorded.
 type journal struct {
-	record *record.Record
-	say    ui.Printer
-	said   bool
+	record   *record.Record
+	say      ui.Printer
+	executor *executor
+	said     bool
 }
 
 func (j *journal) Planned(p *run.Plan) error {
@@ -302,6 +302,9 @@ func (j *journal) Planned(p *run.Plan) error {
 func (j *journal) Ended(a *run.Attempt) error {
 	if j.record != nil {
 		j.warn(j.record.Ended(a))
+	}
+	if a.Outcome.Ending != run.Succeeded || !j.say.Quiet {
+		j.executor.breakLine()
 	}
 	j.say.Ended(a)
 	return nil
