@@ -38,7 +38,7 @@ func (sisr) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set,
 	if err := x.read(); err != nil {
 		return nil, err
 	}
-	b := builder{checkout: x, device: d, job: j, states: map[setting]*mem.Estimate{}}
+	b := builder{checkout: x, device: d, job: j}
 	b.net, _, b.netErr = arch.Build(b.spec(nil)) // what it warns of, Recognize has said
 	return b.build(ctx), nil
 }
@@ -52,8 +52,6 @@ type builder struct {
 	net    arch.Network
 	netErr error // ErrUnknown, or what the trainer itself would stop at
 	disc   arch.Discriminator
-
-	states map[setting]*mem.Estimate // what stays on the card around a validation
 
 	torchOnce              sync.Once
 	torchMajor, torchMinor int
@@ -321,31 +319,18 @@ func (b *builder) enlargeRatio() (int64, bool) {
 // validation builds the ladder of the validation pass: tiles, then no GPU metrics, then no validation.
 func (b *builder) validation(settings []setting) ladder.Ladder {
 	r := b.recipe
-	rung := func(tile int64) ladder.Rung {
-		out := ladder.Rung{Name: "as asked", Slowdown: 1}
-		for _, s := range settings {
-			out.Estimates = append(out.Estimates, b.priceValidation(tile, s))
-		}
-		return out
-	}
-	asked := rung(r.tileSize)
+	tiles := b.smallerTiles()
+	prices := b.priceValidations(append([]int64{r.tileSize}, tiles...), settings)
+	asked := ladder.Rung{Name: "as asked", Slowdown: 1, Estimates: prices[0]}
 	var below []ladder.Rung
 	var least ladder.Rung
-	if r.tile != "" && b.accepts(r.tile) {
-		for _, tile := range []int64{512, 256, 128, 64, 32} {
-			whole := r.tileSize <= 0
-			if !whole && tile >= r.tileSize || whole && b.image.images > 0 && int64(max(b.image.width, b.image.height)) <= tile || tile%b.multiple() != 0 {
-				continue
-			}
-			t := rung(tile)
-			t.Name, t.Cost = fmt.Sprintf("validation in tiles of %d", tile), ladder.Metrics
-			t.Slowdown = 1 + 16/float64(tile)
-			t.Edits = append(t.Edits, b.edit(knobTile, r.tile, tile, ladder.Metrics, "validation takes the image in pieces; its figures are not comparable with whole images"))
-			if overlap := min(tile/4, 16); r.overlap != "" && b.accepts(r.overlap) && (r.tileOverlap == 0 || r.tileOverlap >= tile) {
-				t.Edits = append(t.Edits, b.edit(knobOverlap, r.overlap, overlap, ladder.Metrics, "without overlap the borders of the tiles show as seams"))
-			}
-			below, least = append(below, t), t
+	for i, tile := range tiles {
+		t := ladder.Rung{Name: fmt.Sprintf("validation in tiles of %d", tile), Cost: ladder.Metrics, Slowdown: 1 + 16/float64(tile), Estimates: prices[i+1]}
+		t.Edits = append(t.Edits, b.edit(knobTile, r.tile, tile, ladder.Metrics, "validation takes the image in pieces; its figures are not comparable with whole images"))
+		if overlap := min(tile/4, 16); r.overlap != "" && b.accepts(r.overlap) && (r.tileOverlap == 0 || r.tileOverlap >= tile) {
+			t.Edits = append(t.Edits, b.edit(knobOverlap, r.overlap, overlap, ladder.Metrics, "without overlap the borders of the tiles show as seams"))
 		}
+		below, least = append(below, t), t
 	}
 	if len(r.gpuMetrics) > 0 && b.accepts("val.metrics_enabled") {
 		t := ladder.Rung{Name: "no metrics", Cost: ladder.Metrics, Slowdown: 2, Estimates: asked.Estimates}
@@ -365,6 +350,24 @@ func (b *builder) validation(settings []setting) ladder.Ladder {
 		below = append(below, t)
 	}
 	return ladder.Ladder{Phase: ladder.Validation, Rungs: ladder.Descend(asked, below, 0)}
+}
+
+// smallerTiles lists the sizes of tiles that are smaller than what validation takes now.
+func (b *builder) smallerTiles() (tiles []int64) {
+	r := b.recipe
+	if r.tile == "" || !b.accepts(r.tile) {
+		return nil
+	}
+	now := r.tileSize
+	if now <= 0 && b.image.images > 0 {
+		now = int64(max(b.image.width, b.image.height))
+	}
+	for _, tile := range []int64{512, 256, 128, 64, 32} {
+		if (now <= 0 || tile < now) && tile%b.multiple() == 0 {
+			tiles = append(tiles, tile)
+		}
+	}
+	return tiles
 }
 
 // dropIdle takes rungs off the shared ladder with which no phase as asked needs less, and their prices off the others.

@@ -88,20 +88,17 @@ func (b *builder) priceTraining(variants []variant, settings []setting) map[vari
 	for _, v := range variants {
 		k := alike{v.lq, v.checkpointing, v.accum > 1}
 		groups[k] = append(groups[k], v)
+		out[v] = make([]mem.Estimate, len(settings)) // all of them before the first is filled: the map is only read from then on
 	}
-	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, group := range groups {
 		var batches []int64
 		for _, v := range group {
 			batches = append(batches, v.micro)
-			out[v] = make([]mem.Estimate, len(settings))
 		}
 		for i, s := range settings {
 			wg.Go(func() {
 				estimates := b.priceBatches(group[0], batches, s)
-				mu.Lock()
-				defer mu.Unlock()
 				for k, v := range group {
 					e := estimates[k]
 					if b.recipe.otf {
@@ -125,28 +122,47 @@ func (b *builder) priceBatches(v variant, batches []int64, s setting) []mem.Esti
 	return arch.Trainings(cfg, batches...)
 }
 
-// priceValidation estimates the validation of the largest image, in tiles or whole.
-func (b *builder) priceValidation(tile int64, s setting) mem.Estimate {
+// priceValidations estimates the validation of the largest image, in tiles of each size (0: whole), for every setting.
+func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Estimate {
+	out := make([][]mem.Estimate, len(tiles))
+	var wg sync.WaitGroup
+	for i, s := range settings {
+		// A loss without a formula leaves the training unknown; what it keeps on the card beside a validation is a
+		// small network at most.
+		step, err := b.step(variant{b.recipe.microBatch, b.recipe.accum, b.recipe.lqSize, b.net.Checkpointing}, s)
+		var states mem.Estimate
+		around := err == nil && b.recipe.microBatch > 0 && b.recipe.lqSize > 0
+		if around {
+			states = arch.States(step)
+			states.Unknown = ""
+		}
+		for k, tile := range tiles {
+			if i == 0 {
+				out[k] = make([]mem.Estimate, len(settings))
+			}
+			wg.Go(func() {
+				cfg := arch.ValConfig{
+					Net: b.net, H: int64(b.image.height), W: int64(b.image.width), AMP: s.amp, Tile: max(0, tile), Overlap: b.recipe.tileOverlap,
+					GT: len(b.recipe.valGT) > 0, OldTorch: b.oldTorch(),
+				}
+				if around {
+					cfg.Step, cfg.States = &step, &states
+				}
+				out[k][i] = b.priceValidation(cfg, s)
+			})
+		}
+	}
+	wg.Wait()
+	return out
+}
+
+// priceValidation estimates one image's validation.
+func (b *builder) priceValidation(cfg arch.ValConfig, s setting) mem.Estimate {
 	if b.netErr != nil {
 		return mem.Estimate{Unknown: unknown(b.netErr)}
 	}
 	if b.imageErr != nil {
 		return mem.Estimate{Unknown: "how large the validation images are is not known: " + b.imageErr.Error()}
-	}
-	cfg := arch.ValConfig{
-		Net: b.net, H: int64(b.image.height), W: int64(b.image.width), AMP: s.amp, Tile: max(0, tile), Overlap: b.recipe.tileOverlap,
-		GT: len(b.recipe.valGT) > 0, OldTorch: b.oldTorch(),
-	}
-	step, err := b.step(variant{b.recipe.microBatch, b.recipe.accum, b.recipe.lqSize, b.net.Checkpointing}, s)
-	if err == nil && b.recipe.microBatch > 0 && b.recipe.lqSize > 0 {
-		if _, ok := b.states[s]; !ok {
-			states := arch.States(step)
-			// A loss without a formula leaves the training unknown; what it keeps on the card beside a validation is
-			// a small network at most, and said in a warning.
-			states.Unknown = ""
-			b.states[s] = &states
-		}
-		cfg.Step, cfg.States = &step, b.states[s]
 	}
 	e := arch.Validation(cfg)
 	if e.Known() && len(b.recipe.gpuMetrics) > 0 {
