@@ -176,6 +176,9 @@ func (x *executor) attempt(ctx context.Context, c job.Command, signs job.Signs, 
 	default:
 		out.Peak, out.PeakIs = state.Peak, run.Allocated
 	}
+	if out.Peak == 0 {
+		out.PeakIs = "" // nothing was measured
+	}
 	if said, ok := failure.Load(job.Failed); ok && out.Ending == run.Failed && v.Report.Cause == "" {
 		out.Cause = said.(string)
 	}

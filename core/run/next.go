@@ -356,11 +356,11 @@ func (r *Run) reason(p *Plan) string {
 		asked := l.Rungs[l.Asked].At(r.Ladders.Shared.Asked)
 		switch {
 		case c.Rung > l.Asked || p.Shared.Rung != r.Ladders.Shared.Asked && ladder.Judge(asked, r.room()) > ladder.Unknown:
-			least := ""
-			if !asked.Known() {
-				least = "at least "
+			needs := asked.Total().String()
+			if !asked.Known() { // what is counted is a lower bound
+				needs = "at least " + asked.Certain().String()
 			}
-			why = append(why, fmt.Sprintf("%s as asked needs %s%v of %v", c.Phase, least, asked.Total(), r.Room))
+			why = append(why, fmt.Sprintf("%s as asked needs %s of %v", c.Phase, needs, r.Room))
 		case c.Rung < l.Asked:
 			why = append(why, fmt.Sprintf("%s as asked leaves %v unused", c.Phase, r.Room-asked.Total()))
 		}

@@ -51,19 +51,19 @@ type State struct {
 // An Outcome is what an attempt came to.
 type Outcome struct {
 	Ending    Ending                `json:"ending"`
-	Code      int                   `json:"code"`                // the program's own
-	Signal    int                   `json:"signal,omitempty"`    // that killed it; Code then means nothing
-	Cause     string                `json:"cause,omitempty"`     // one line for a person; empty after a success
-	Lied      bool                  `json:"lied,omitempty"`      // it exited 0 though it failed
-	Report    oom.Report            `json:"report"`              // the evidence, whatever the ending
-	Phase     string                `json:"phase,omitempty"`     // the ladder's name of the phase it ended in
-	Peak      unit.Bytes            `json:"peak_bytes"`          // the largest seen in use by the job; 0 if not sampled
-	PeakIs    string                `json:"peak_is"`             // which of the quantities below it is
-	Peaks     map[string]unit.Bytes `json:"peaks,omitempty"`     // the same by phase
-	Saved     *State                `json:"saved,omitempty"`     // the newest state that this attempt wrote
-	Iteration int64                 `json:"iteration"`           // the last one reported
-	Settings  map[string]string     `json:"settings,omitempty"`  // of knobs, as the program printed them
-	Confirmed []string              `json:"confirmed,omitempty"` // documents of which the program kept the very text it was given
+	Code      int                   `json:"code"`                 // the program's own
+	Signal    int                   `json:"signal,omitempty"`     // that killed it; Code then means nothing
+	Cause     string                `json:"cause,omitempty"`      // one line for a person; empty after a success
+	Lied      bool                  `json:"lied,omitempty"`       // it exited 0 though it failed
+	Report    oom.Report            `json:"report"`               // the evidence, whatever the ending
+	Phase     string                `json:"phase,omitempty"`      // the ladder's name of the phase it ended in
+	Peak      unit.Bytes            `json:"peak_bytes,omitempty"` // the largest seen in use by the job; absent in JSON if nothing was measured
+	PeakIs    string                `json:"peak_is,omitempty"`    // which of the quantities below it is
+	Peaks     map[string]unit.Bytes `json:"peaks,omitempty"`      // the same by phase
+	Saved     *State                `json:"saved,omitempty"`      // the newest state that this attempt wrote
+	Iteration int64                 `json:"iteration"`            // the last one reported
+	Settings  map[string]string     `json:"settings,omitempty"`   // of knobs, as the program printed them
+	Confirmed []string              `json:"confirmed,omitempty"`  // documents of which the program kept the very text it was given
 	Began     time.Time             `json:"began"`
 	Took      time.Duration         `json:"took_ns"`
 }

@@ -39,7 +39,7 @@ type RunRow struct {
 	Arch     string     `json:"arch,omitempty"`
 	Attempts int        `json:"attempts"`
 	Changes  string     `json:"changes,omitempty"`
-	Peak     unit.Bytes `json:"peak_bytes"` // 0: not measured
+	Peak     unit.Bytes `json:"peak_bytes,omitempty"` // absent: not measured
 	Command  []string   `json:"command"`
 }
 

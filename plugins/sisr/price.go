@@ -122,19 +122,24 @@ func (b *builder) priceBatches(v variant, batches []int64, s setting) []mem.Esti
 	return arch.Trainings(cfg, batches...)
 }
 
+// vggWeights is what the largest of the usual losses keeps on the card: VGG19's features up to conv5_4, 77 MB in float32.
+const vggWeights = 77 * unit.MiB
+
 // priceValidations estimates the validation of the largest image, in tiles of each size (0: whole), for every setting.
 func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Estimate {
 	out := make([][]mem.Estimate, len(tiles))
 	var wg sync.WaitGroup
 	for i, s := range settings {
-		// A loss without a formula leaves the training unknown; what it keeps on the card beside a validation is a
-		// small network at most.
 		step, err := b.step(variant{b.recipe.microBatch, b.recipe.accum, b.recipe.lqSize, b.net.Checkpointing}, s)
 		var states mem.Estimate
 		around := err == nil && b.recipe.microBatch > 0 && b.recipe.lqSize > 0
 		if around {
 			states = arch.States(step)
-			states.Unknown = ""
+			if states.Unknown != "" { // of the training; beside a validation only what its parts keep counts
+				states.Add(mem.Item{Kind: mem.Parameters, What: "uncounted parts", Bytes: vggWeights, Guess: true,
+					From: "not known (" + states.Unknown + "); the weights of a VGG19 are taken for it"})
+				states.Unknown = ""
+			}
 		}
 		for k, tile := range tiles {
 			if i == 0 {

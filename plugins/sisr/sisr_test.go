@@ -231,6 +231,16 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
+// What a training's unknown part keeps on the card beside a validation is a guess in the ledger, and not nothing.
+func TestUncountedPartsBesideValidation(t *testing.T) {
+	_, whole := priced(t, recipeYAML, 12*unit.GiB)
+	_, part := priced(t, strings.Replace(recipeYAML, "l1loss", "nobodysloss", 1), 12*unit.GiB)
+	a, b := whole.Ladder(ladder.Validation).Rungs[0].At(0), part.Ladder(ladder.Validation).Rungs[0].At(0)
+	if !b.Known() || b.Total() <= a.Total() || b.Certain() > a.Certain() {
+		t.Errorf("with a loss nobody knows: %v, %v of it certain; without %v, %v", b.Total(), b.Certain(), a.Total(), a.Certain())
+	}
+}
+
 func TestWarnings(t *testing.T) {
 	options := "class A(Struct):\n    batch_size_per_gpu: int\n    lq_size: int\n\nclass ReduxOptions(Struct):\n    name: str\n    datasets: dict[str, A]\n    network_g: dict[str, Any]\n    val: dict[str, Any]\n"
 	recipe := "name: x\nnetwork_g: {type: compact}\ndatasets:\n  train: {batch_size_per_gpu: 4, lq_size: 32, use_hflip: true}\nval: {val_enabled: false, val_batch_size: 1}\nbogus: 1\n"
