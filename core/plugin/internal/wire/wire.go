@@ -147,6 +147,8 @@ func handler(m Method) grpc.MethodHandler {
 		switch {
 		case errors.Is(err, ErrDeclined):
 			return nil, status.Error(codes.FailedPrecondition, err.Error())
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled): // the plugin gave up, as it should: that is no answer
+			return nil, status.Error(codes.DeadlineExceeded, err.Error())
 		case err != nil:
 			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
