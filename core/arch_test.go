@@ -23,6 +23,7 @@ var mayImport = map[string][]string{
 	"core/config":               {"go.yaml.in/yaml/v3", "github.com/pelletier/go-toml/v2", "github.com/pelletier/go-toml/v2/unstable"},
 	"core/config/command":       {"mvdan.cc/sh/v3/syntax"},
 	"core/job":                  {"core/config", "core/config/command"},
+	"core/python":               {"core/config", "core/config/command"},
 	"core/gpu":                  {"core/unit"},
 	"core/gpu/nvml":             {"core/gpu", "core/unit", "github.com/NVIDIA/go-nvml/pkg/nvml"},
 	"core/ladder":               {"core/config", "core/mem", "core/unit"},
@@ -45,7 +46,7 @@ var only = map[string]string{
 }
 
 // pluginMay is what a plugin's packages may import: the SDK's values, never the host, a process or a device.
-var pluginMay = []string{"core/plugin", "core/gpu", "core/job", "core/ladder", "core/config", "core/config/command", "core/mem", "core/nn", "core/unit"}
+var pluginMay = []string{"core/plugin", "core/gpu", "core/job", "core/ladder", "core/config", "core/config/command", "core/mem", "core/nn", "core/python", "core/unit"}
 
 // imports lists what the Go files of a package import, with the file that does.
 func imports(t *testing.T, root string) map[string]map[string]string {

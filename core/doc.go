@@ -11,6 +11,7 @@
 //
 //	config     the settings of a recipe where they lie: documents that are edited byte for byte
 //	config/command  what stands before a Python script's arguments: interpreters, launchers, shells
+//	python     the Python that a command would use, by its files: interpreter, packages, versions
 //	job        what the user asked for, as a plugin has read it; rewriting its command
 //	plugin     what the author of a plugin writes against; hides go-plugin
 //	plugin/host     finding plugins and asking them, in a process of their own

@@ -315,6 +315,24 @@ func (a *Argv) Add(path string, values ...string) error {
 	return a.accept(slices.Insert(slices.Clone(a.args), at, add...), path, values)
 }
 
+// Extend gives an option one more value, behind those that its last use has; it adds an option that is not there.
+func (a *Argv) Extend(path, value string) error {
+	t, ok := a.find(path)
+	if !ok {
+		return a.Add(path, value)
+	}
+	if t.opt < 0 || a.options[t.opt].Takes < Any {
+		return fmt.Errorf("%s takes no further value", path)
+	}
+	args, values := slices.Clone(a.args), append(a.values(t), value)
+	if t.from > 0 { // --base=a.yaml takes no value behind it, and --base a.yaml does
+		args = slices.Replace(args, t.at, t.at+1, t.name, args[t.at][t.from:], value)
+	} else {
+		args = slices.Insert(args, t.first+t.n, value)
+	}
+	return a.accept(args, path, values)
+}
+
 // Remove removes every use of an option or an override.
 func (a *Argv) Remove(path string) error {
 	args := slices.Clone(a.args)

@@ -41,6 +41,7 @@ type Edit struct {
 	At       Address
 	From, To string
 	Add      bool // the key was absent, and From is empty; in JSON "from" is then null
+	Remove   bool // it is taken away, and To is empty; in JSON "to" is then null. Only arguments can be
 	Cost     string
 	Why      string
 }
@@ -49,6 +50,9 @@ func (e Edit) String() string {
 	from := e.From
 	if e.Add {
 		from = "(absent)"
+	}
+	if e.Remove {
+		return fmt.Sprintf("%v: %s -> (taken away)", e.At, from)
 	}
 	return fmt.Sprintf("%v: %s -> %s", e.At, from, e.To)
 }
@@ -59,16 +63,19 @@ type flatEdit struct {
 	Doc  string  `json:"doc"`
 	Path string  `json:"path"`
 	From *string `json:"from"`
-	To   string  `json:"to"`
+	To   *string `json:"to"`
 	Cost string  `json:"cost"`
 	Why  string  `json:"why"`
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (e Edit) MarshalJSON() ([]byte, error) {
-	f := flatEdit{Knob: e.Knob, Doc: e.At.Doc, Path: e.At.Path, To: e.To, Cost: e.Cost, Why: e.Why}
+	f := flatEdit{Knob: e.Knob, Doc: e.At.Doc, Path: e.At.Path, Cost: e.Cost, Why: e.Why}
 	if !e.Add {
 		f.From = &e.From
+	}
+	if !e.Remove {
+		f.To = &e.To
 	}
 	return json.Marshal(f)
 }
@@ -79,7 +86,10 @@ func (e *Edit) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &f); err != nil {
 		return err
 	}
-	*e = Edit{Knob: f.Knob, At: Address{f.Doc, f.Path}, To: f.To, Cost: f.Cost, Why: f.Why, Add: f.From == nil}
+	*e = Edit{Knob: f.Knob, At: Address{f.Doc, f.Path}, Cost: f.Cost, Why: f.Why, Add: f.From == nil, Remove: f.To == nil}
+	if f.To != nil {
+		e.To = *f.To
+	}
 	if f.From != nil {
 		e.From = *f.From
 	}
@@ -140,7 +150,15 @@ func Apply(d Document, e Edit) error {
 	case from != e.From:
 		return fmt.Errorf("editing %v: it was %s and is now %s", e.At, e.From, from)
 	}
-	if err := d.Set(e.At.Path, e.To); err != nil {
+	var err error
+	if r, can := d.(interface{ Remove(path string) error }); e.Remove && can {
+		err = r.Remove(e.At.Path)
+	} else if e.Remove {
+		err = fmt.Errorf("nothing can be taken away from it")
+	} else {
+		err = d.Set(e.At.Path, e.To)
+	}
+	if err != nil {
 		return fmt.Errorf("editing %s: %w", e.At.Doc, err)
 	}
 	return nil

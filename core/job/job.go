@@ -8,6 +8,18 @@ type Command struct {
 	Args []string `json:"args"`
 	Dir  string   `json:"dir"`           // absolute
 	Env  []string `json:"env,omitempty"` // "NAME=value"
+	// Sources are the Python files that a plugin asked for (plugin.Need), as launch has read them.
+	Sources []config.PythonSource `json:"sources,omitempty"`
+}
+
+// Source returns the Python file of that absolute path, or nil if it was not read yet.
+func (c Command) Source(path string) *config.PythonSource {
+	for i := range c.Sources {
+		if c.Sources[i].Path == path {
+			return &c.Sources[i]
+		}
+	}
+	return nil
 }
 
 // A Job is a command that a plugin has recognised.
@@ -21,14 +33,18 @@ type Job struct {
 	Generation string `json:"generation,omitempty"`
 	Knobs      []Knob `json:"knobs,omitempty"`
 	// Options are those that the program declares, so that an edit of its arguments lands where the program reads it.
-	Options []config.Option `json:"options,omitempty"`
-	Files   []File          `json:"files,omitempty"`
-	Batch   Batch           `json:"batch"`
-	Signs   Signs           `json:"signs"`
-	Resume  Resume          `json:"resume"`
+	Options   []config.Option `json:"options,omitempty"`
+	Files     []File          `json:"files,omitempty"`
+	Batch     Batch           `json:"batch"`
+	Signs     Signs           `json:"signs"`
+	Resume    Resume          `json:"resume"`
+	Rehearsal Rehearsal       `json:"rehearsal"`
 	// Exclusive names what two runs must not share at the same time, such as the experiment's folder: absolute.
 	Exclusive string   `json:"exclusive,omitempty"`
 	Warnings  []string `json:"warnings,omitempty"`
+	// Truths are what the project's guides, comments or flags say and the code does not do, each with its evidence. They
+	// are said once, and only where the job is concerned.
+	Truths []string `json:"truths,omitempty"`
 }
 
 // A Knob is a setting of the recipe that costs memory, under the field's name for it rather than the file's:
@@ -50,11 +66,21 @@ const (
 // A File is a document of the recipe, as it was when the plugin read it. A retry works on the same text, whatever
 // happened to the file since.
 type File struct {
-	Path   string `json:"path"`   // as the command names it
-	Format string `json:"format"` // "yaml", "toml"
-	Flag   string `json:"flag"`   // the option of the command that names it: "-opt"
-	Text   []byte `json:"text"`
+	Path   string `json:"path"`   // as the command names it; of Python source, absolute
+	Format string `json:"format"` // "yaml", "toml", Python
+	// Flag is the option of the command that names it: "-opt". Of Python source it is empty: nothing names that, and an
+	// edited copy is served in its place while the program runs.
+	Flag string `json:"flag,omitempty"`
+	Text []byte `json:"text,omitempty"` // empty for Python source
+	// Added says that the user has no such file: with edits one is written, and stands behind the option's other values.
+	// Its text is "{}" and Path a mere name for it.
+	Added bool `json:"added,omitempty"`
+	// Source is Python source, with its literals.
+	Source *config.PythonSource `json:"source,omitempty"`
 }
+
+// Python is the format of files that are settings in Python.
+const Python = "python"
 
 // Batch is how many samples go where. The guides' "effective batch" is the global batch.
 type Batch struct {
@@ -66,10 +92,32 @@ type Batch struct {
 // Global is the samples of one optimizer step; 0 where the batch is not known.
 func (b Batch) Global() int64 { return b.Micro * b.Accumulation * b.Ranks }
 
+// A Rehearsal is how the same command is shortened to pass through every phase once, in a folder of launch's own, and
+// leaves nothing behind. It serves --rehearse, and the trials that measure how fast a rung is.
+type Rehearsal struct {
+	// Edits shorten it and lead all that it writes into the folder [Scratch].
+	Edits []config.Edit `json:"edits,omitempty"`
+	// Steps is after how many iterations (of its Progress signs) launch ends a program that would not end by itself;
+	// 0 where it ends by itself.
+	Steps int64 `json:"steps,omitempty"`
+	// None says why it cannot be shortened; empty where it can.
+	None string `json:"none,omitempty"`
+}
+
+// Scratch stands in the values of a rehearsal's edits for the path of a folder of launch's own.
+const Scratch = "{scratch}"
+
 // Resume is how the same command goes on from its newest saved state.
 type Resume struct {
 	// Edits make the command go on. They are made only on an attempt after one that left a state newer than itself.
+	// In their values [SavedPath] stands for the path of that state.
 	Edits []config.Edit `json:"edits,omitempty"`
+	// Aside globs, relative to the command's folder, name saved states that a retry which starts over would overwrite:
+	// launch puts them aside before it.
+	Aside []string `json:"aside,omitempty"`
 	// None says why a retry of this job starts over; empty where it goes on.
 	None string `json:"none,omitempty"`
 }
+
+// SavedPath stands in the values of Resume's edits for the path of the saved state that the attempt goes on from.
+const SavedPath = "{saved state}"

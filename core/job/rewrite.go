@@ -13,7 +13,7 @@ import (
 // A Rewritten is a command with edits made, and the edited copies of files that it reads. Nothing was written yet.
 type Rewritten struct {
 	Command Command
-	Files   []File            // with the paths of the copies
+	Files   []File            // with the paths of the copies; of Python source, that of the original, which they are served for
 	Set     map[string]string // what was set in the environment
 }
 
@@ -51,8 +51,18 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 		if !edited {
 			continue
 		}
-		f.Path, f.Text = filepath.Join(dir, filepath.Base(f.Path)), doc.Bytes()
-		if err := argv.Set(f.Flag, f.Path); err != nil {
+		f.Text = doc.Bytes()
+		if f.Format == Python { // its path is what the copy is served for
+			out.Files = append(out.Files, f)
+			continue
+		}
+		f.Path = filepath.Join(dir, filepath.Base(f.Path))
+		if f.Added {
+			err = argv.Extend(f.Flag, f.Path)
+		} else {
+			err = argv.Set(f.Flag, f.Path)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("pointing %s at the edited copy: %w", f.Flag, err)
 		}
 		out.Files = append(out.Files, f)
@@ -62,6 +72,14 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 	}
 	out.Command.Env = withEnv(j.Command.Env, out.Set)
 	return out, nil
+}
+
+// open reads the document.
+func (f File) open() (config.Tree, error) {
+	if f.Format == Python {
+		return config.OpenPython(f.Source)
+	}
+	return config.Parse(f.Path, f.Text)
 }
 
 func editArgv(argv *config.Argv, e config.Edit) error {
@@ -86,7 +104,7 @@ func (j *Job) editFile(docs map[string]config.Tree, e config.Edit) error {
 			return fmt.Errorf("editing %v: the command reads no such file", e.At)
 		}
 		var err error
-		if doc, err = config.Parse(e.At.Doc, j.Files[i].Text); err != nil {
+		if doc, err = j.Files[i].open(); err != nil {
 			return err
 		}
 		docs[e.At.Doc] = doc

@@ -39,6 +39,15 @@ type Plugin interface {
 	Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error)
 }
 
+// A Need is the error by which Recognize asks for Python files to be read, which takes a process: launch reads them with
+// the command's own interpreter, without running them, and asks again with [job.Command.Sources]. A file that could not be
+// read is among them too, with its Problem. After three rounds launch asks no more.
+type Need struct {
+	Sources []string `json:"sources"` // absolute paths
+}
+
+func (n *Need) Error() string { return "needs to know what stands in " + strings.Join(n.Sources, ", ") }
+
 // A Manifest is what can be known of a plugin without starting it.
 type Manifest struct {
 	Name    string   `json:"name"` // "sisr"

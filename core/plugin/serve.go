@@ -12,6 +12,12 @@ import (
 	"github.com/launch-ml/launch/core/plugin/internal/wire"
 )
 
+// Recognition is the document that answers a command: a job, or what has to be known before there can be one.
+type Recognition struct {
+	*job.Job
+	Need *Need `json:"need,omitempty"`
+}
+
 // LaddersQuestion is the document that asks for ladders.
 type LaddersQuestion struct {
 	Job    *job.Job   `json:"job"`
@@ -31,10 +37,14 @@ func Serve(p Plugin) {
 				return nil, fmt.Errorf("reading the question: %w", err)
 			}
 			j, err := p.Recognize(ctx, c)
-			if errors.Is(err, ErrNotMine) {
+			var need *Need
+			switch {
+			case errors.As(err, &need):
+				return Recognition{Need: need}, nil
+			case errors.Is(err, ErrNotMine):
 				return nil, fmt.Errorf("%w: %w", wire.ErrDeclined, err)
 			}
-			return j, err
+			return Recognition{Job: j}, err
 		},
 		"Ladders": func(ctx context.Context, in []byte) (any, error) {
 			var q LaddersQuestion

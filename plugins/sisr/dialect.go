@@ -37,7 +37,6 @@ const (
 	knobEMA          = "EMA"
 	knobQueue        = "degradation queue"
 	knobWorkers      = "loader workers"
-	knobAllocator    = "allocator"
 	knobValFreq      = "validation interval"
 )
 

@@ -15,6 +15,7 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/plugins/sisr/arch"
 )
 
@@ -122,7 +123,7 @@ func (b *builder) shared(set *ladder.Set) []setting {
 	if b.device.Kind == gpu.CPU {
 		return settings
 	}
-	if e, ok := b.expandable(); ok {
+	if e, ok := python.Of(b.prog, b.job.Command.Env).ExpandableSegments(b.job.Command.Env); ok {
 		set.Shared.Rungs = append(set.Shared.Rungs, ladder.Rung{Name: "expandable segments", Cost: ladder.None, Slowdown: 1, Edits: []config.Edit{e}})
 		settings = append(settings, setting{asked.amp, true})
 	}

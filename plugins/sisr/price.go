@@ -5,16 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
-	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/plugins/sisr/arch"
 )
@@ -216,87 +213,18 @@ func (b *builder) around(e mem.Estimate, s setting, validation bool) mem.Estimat
 	return e
 }
 
-// expandable is the edit that makes the allocator use expandable segments, where that is known to be harmless: Linux
-// and not WSL or Jetson, torch 2.2 or later, and nothing set by the user (pytorch#165685, vllm#42609 are about sharing
-// tensors between processes, which this family does not).
-func (b *builder) expandable() (config.Edit, bool) {
-	for _, kv := range b.job.Command.Env {
-		if strings.HasPrefix(kv, "PYTORCH_CUDA_ALLOC_CONF=") || strings.HasPrefix(kv, "PYTORCH_ALLOC_CONF=") {
-			return config.Edit{}, false
-		}
-	}
-	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err != nil || strings.Contains(strings.ToLower(string(release)), "microsoft") ||
-		strings.Contains(string(release), "tegra") {
-		return config.Edit{}, false
-	}
-	major, minor, ok := b.torch()
-	if !ok || major < 2 || major == 2 && minor < 2 {
-		return config.Edit{}, false
-	}
-	return config.Edit{
-		Knob: knobAllocator, At: config.Address{Doc: config.EnvDoc, Path: "PYTORCH_CUDA_ALLOC_CONF"}, To: "expandable_segments:True", Add: true,
-		Cost: ladder.None.String(), Why: "segments that grow leave fewer pieces too small to use",
-	}, true
-}
-
-var torchVersion = regexp.MustCompile(`(?m)^__version__ = ['"](\d+)\.(\d+)`)
-
-// torch finds the version of torch that the command's interpreter would import, from its files. Interpreters behind a
-// wrapper (pyenv's shims, conda run) are not looked through: ok is then false.
+// torch is the version of torch that the command's interpreter would import.
 func (b *builder) torch() (major, minor int, ok bool) {
-	b.torchOnce.Do(func() { b.torchMajor, b.torchMinor, b.torchKnown = b.findTorch() })
+	b.torchOnce.Do(func() {
+		b.torchMajor, b.torchMinor, b.torchKnown = python.Of(b.prog, b.job.Command.Env).Torch()
+	})
 	return b.torchMajor, b.torchMinor, b.torchKnown
-}
-
-func (b *builder) findTorch() (major, minor int, ok bool) {
-	python := b.prog.Interpreter
-	if python == "" {
-		return 0, 0, false
-	}
-	if !strings.Contains(python, "/") {
-		python = lookPath(python, b.job.Command.Env)
-	}
-	bin := filepath.Dir(absolute(b.prog.Dir, python))
-	var candidates []string
-	for _, pattern := range []string{"../lib/python3.*/site-packages", "../lib/python3*/dist-packages", "../local/lib/python3.*/dist-packages"} {
-		hits, _ := filepath.Glob(filepath.Join(bin, pattern, "torch", "version.py"))
-		candidates = append(candidates, hits...)
-	}
-	if len(candidates) != 1 {
-		return 0, 0, false
-	}
-	text, err := os.ReadFile(candidates[0])
-	if err != nil {
-		return 0, 0, false
-	}
-	m := torchVersion.FindSubmatch(text)
-	if m == nil {
-		return 0, 0, false
-	}
-	major, _ = strconv.Atoi(string(m[1]))
-	minor, _ = strconv.Atoi(string(m[2]))
-	return major, minor, true
 }
 
 // oldTorch reports whether the program's torch is known to be of the 1.x line, which keeps some tensors that 2.x does not.
 func (b *builder) oldTorch() bool {
 	major, _, ok := b.torch()
 	return ok && major < 2
-}
-
-func lookPath(name string, env []string) string {
-	for _, kv := range env {
-		path, ok := strings.CutPrefix(kv, "PATH=")
-		if !ok {
-			continue
-		}
-		for _, dir := range filepath.SplitList(path) {
-			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode()&0o111 != 0 {
-				return filepath.Join(dir, name)
-			}
-		}
-	}
-	return name
 }
 
 // expand replaces a leading ~ by the home folder, as the trainer does (os.path.expanduser).

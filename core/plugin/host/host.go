@@ -100,15 +100,19 @@ func (c *Client) Manifest() plugin.Manifest { return c.source.Manifest }
 
 // Recognize implements [plugin.Plugin].
 func (c *Client) Recognize(ctx context.Context, cmd job.Command) (*job.Job, error) {
-	var j job.Job
-	switch err := c.call.Call(ctx, "Recognize", cmd, &j); {
+	var r plugin.Recognition
+	switch err := c.call.Call(ctx, "Recognize", cmd, &r); {
 	case errors.Is(err, wire.ErrDeclined):
 		return nil, fmt.Errorf("%w: %s", plugin.ErrNotMine, c.source.Manifest.Name)
 	case err != nil:
 		return nil, c.weigh("reading the command", err)
+	case r.Need != nil:
+		return nil, r.Need
+	case r.Job == nil:
+		return nil, c.trouble("reading the command", errors.New("it answered with no job"))
 	}
-	j.Command, j.Plugin = cmd, c.source.Manifest.Name // what was asked is not the plugin's to change
-	return &j, nil
+	r.Job.Command, r.Job.Plugin = cmd, c.source.Manifest.Name // what was asked is not the plugin's to change
+	return r.Job, nil
 }
 
 // Ladders implements [plugin.Plugin]. What a plugin answers is checked: it is another program.

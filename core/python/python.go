@@ -1,0 +1,100 @@
+// Package python knows the Python that a command would use, from its files: where its interpreter is, and which packages
+// it would import, in which version. It starts nothing.
+package python
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config/command"
+)
+
+// An Environment is a Python and the folders that its packages lie in.
+type Environment struct {
+	Interpreter string // its path, as the command would find it; "" where that is not known
+	folders     []string
+}
+
+// Of returns the environment of a command that is started with env. Interpreters behind a wrapper (pyenv's shims, conda
+// run) are not looked through: their packages are then not known.
+func Of(prog command.Prog, env []string) Environment {
+	python := prog.Interpreter
+	if python == "" {
+		return Environment{}
+	}
+	if !strings.Contains(python, "/") {
+		python = lookPath(python, env)
+	}
+	if !filepath.IsAbs(python) {
+		python = filepath.Join(prog.Dir, python)
+	}
+	e := Environment{Interpreter: python}
+	bin := filepath.Dir(python)
+	for _, pattern := range []string{"../lib/python3.*/site-packages", "../lib/python3*/dist-packages", "../local/lib/python3.*/dist-packages"} {
+		hits, _ := filepath.Glob(filepath.Join(bin, pattern))
+		e.folders = append(e.folders, hits...)
+	}
+	return e
+}
+
+// Known reports whether any folder of packages was found, so that a package that is not in them is not there.
+func (e Environment) Known() bool { return len(e.folders) > 0 }
+
+// Has reports whether a package or a module of that name can be imported. A user's own folders (PYTHONPATH, the user
+// site) are not searched.
+func (e Environment) Has(module string) bool {
+	return slices.ContainsFunc(e.folders, func(dir string) bool {
+		for _, name := range []string{module, module + ".py"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+var torchVersion = regexp.MustCompile(`(?m)^__version__ = ['"](\d+)\.(\d+)`)
+
+// Torch returns the version of torch, if exactly one is there.
+func (e Environment) Torch() (major, minor int, ok bool) {
+	var found []string
+	for _, dir := range e.folders {
+		path := filepath.Join(dir, "torch", "version.py")
+		if _, err := os.Stat(path); err == nil {
+			found = append(found, path)
+		}
+	}
+	if len(found) != 1 {
+		return 0, 0, false
+	}
+	text, err := os.ReadFile(found[0])
+	if err != nil {
+		return 0, 0, false
+	}
+	m := torchVersion.FindSubmatch(text)
+	if m == nil {
+		return 0, 0, false
+	}
+	major, _ = strconv.Atoi(string(m[1]))
+	minor, _ = strconv.Atoi(string(m[2]))
+	return major, minor, true
+}
+
+func lookPath(name string, env []string) string {
+	for _, kv := range env {
+		path, ok := strings.CutPrefix(kv, "PATH=")
+		if !ok {
+			continue
+		}
+		for _, dir := range filepath.SplitList(path) {
+			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode()&0o111 != 0 {
+				return filepath.Join(dir, name)
+			}
+		}
+	}
+	return name
+}
