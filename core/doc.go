@@ -13,8 +13,10 @@
 //	config/command  what stands before a Python script's arguments: interpreters, launchers, shells
 //	python     the Python that a command would use, by its files: interpreter, packages, versions
 //	job        what the user asked for, as a plugin has read it; rewriting its command
+//	overlay    settings in Python source: read by an interpreter that runs nothing, served in place of the file
 //	plugin     what the author of a plugin writes against; hides go-plugin
 //	plugin/host     finding plugins and asking them, in a process of their own
+//	plugin/declared the plugin of projects that have none: a short file says where their settings lie
 //	plugin/internal/wire  JSON documents between launch and a plugin's process
 //	nn         what a PyTorch module costs without running it: the forward pass on a tape
 //	mem        the ledger: lines of memory with a kind, a part and a source

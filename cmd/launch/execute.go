@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/zip"
 	"bytes"
 	"context"
 	"errors"
@@ -13,15 +14,18 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/google/renameio/v2"
 
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
@@ -38,7 +42,9 @@ type executor struct {
 	say      ui.Printer
 	exit     proc.Exit // of the last attempt: what launch itself ends as
 	midLine  bool      // what the program printed last was no whole line, where launch's own words would follow it
-	settle   func()    // what has to have happened before launch ends, and need not before the program starts; may be nil
+	// firstBegan is when the run's first attempt began that was no trial.
+	firstBegan time.Time
+	settle     func() // what has to have happened before launch ends, and need not before the program starts; may be nil
 }
 
 // Room implements [run.Executor].
@@ -62,26 +68,149 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 	if err != nil { // nothing has to be written: the training runs, and what it prints is not kept
 		x.say.Warn("%v: what the program prints is not kept", err)
 	}
-	made, err := x.job.Rewrite(p.Edits, dir)
+	edits := p.Edits
+	if p.Trial != "" {
+		scratch := filepath.Join(dir, "scratch")
+		if err := os.MkdirAll(scratch, 0o700); err != nil {
+			return run.Outcome{}, fmt.Errorf("making a folder for the trial: %w", err)
+		}
+		defer os.RemoveAll(scratch)
+		edits = slices.Clone(edits)
+		for i := range edits {
+			edits[i].To = strings.ReplaceAll(edits[i].To, job.Scratch, scratch)
+		}
+	} else if p.Resume == nil {
+		x.putAside(p)
+	}
+	made, err := x.job.Rewrite(edits, dir)
 	if err != nil {
 		return run.Outcome{}, err
 	}
+	a := attempt{command: made.Command, signs: x.job.Signs, dir: dir, trial: p.Trial, batch: p.Batch, steps: x.job.Rehearsal.Steps}
+	var sources []overlay.File
 	for _, f := range made.Files {
-		if err := renameio.WriteFile(f.Path, f.Text, 0o600); err != nil {
+		if f.Format == job.Python {
+			sources = append(sources, overlay.File{Path: f.Path, SHA256: f.Source.SHA256, Text: f.Text, Names: edited(edits, f.Path)})
+		} else if f.Format == job.Binary {
+			if err := patchedCopy(absolute(x.job.Command.Dir, f.From), f.Path, f.Patches); err != nil {
+				return run.Outcome{}, fmt.Errorf("copying %s: %w", f.From, err)
+			}
+			defer os.Remove(f.Path) // it may be large, and is the user's own but for some bytes
+		} else if err := renameio.WriteFile(f.Path, f.Text, 0o600); err != nil {
 			return run.Outcome{}, fmt.Errorf("writing the edited copy of %s: %w", filepath.Base(f.Path), err)
 		}
+	}
+	if len(sources) > 0 {
+		if a.overlay, err = overlay.Install(dir, sources, a.command.Env); err != nil {
+			return run.Outcome{}, fmt.Errorf("preparing the edited copies of Python source: %w", err)
+		}
+		a.command.Env = withEnv(a.command.Env, a.overlay.Env)
 	}
 	if p.Attempt > 1 || len(p.Edits) > 0 {
 		x.say.Starting(p)
 	}
-	out, err := x.attempt(ctx, made.Command, x.job.Signs, dir)
+	out, err := x.attempt(ctx, a)
 	if x.record == nil && dir != "" { // nothing is recorded, so nothing is left
 		defer os.RemoveAll(dir)
 	}
-	if err == nil {
-		out.Confirmed = confirmed(x.job, made, out.Began)
+	if err != nil {
+		return out, err
 	}
-	return out, err
+	out.Confirmed = confirmed(x.job, made, out.Began)
+	if a.overlay != nil {
+		asBuilt(&out, a.overlay.Report(), edits)
+	}
+	return out, nil
+}
+
+// patchedCopy copies a file and writes the patches into the copy.
+func patchedCopy(from, to string, patches []job.Patch) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	for _, p := range patches {
+		for _, b := range p.Bytes {
+			if err == nil {
+				_, err = out.WriteAt(b.New, b.At)
+			}
+		}
+	}
+	return errors.Join(err, out.Close())
+}
+
+func absolute(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// edited lists the paths that edits change in a document.
+func edited(edits []config.Edit, doc string) (paths []string) {
+	for _, e := range edits {
+		if e.At.Doc == doc {
+			paths = append(paths, e.At.Path)
+		}
+	}
+	return paths
+}
+
+// asBuilt enters what the program itself said of the settings that it took from edited source: their values where it
+// built them, and else that it has read the source.
+func asBuilt(out *run.Outcome, r overlay.Report, edits []config.Edit) {
+	for _, e := range edits {
+		if value, ok := r.Value(e.At.Doc, e.At.Path); ok {
+			if out.Settings == nil {
+				out.Settings = map[string]string{}
+			}
+			if _, said := out.Settings[e.Knob]; !said { // what it printed itself comes first
+				out.Settings[e.Knob] = value
+			}
+		} else if r.Applied[e.At.Doc] > 0 && !slices.Contains(out.Confirmed, e.At.Doc) {
+			out.Confirmed = append(out.Confirmed, e.At.Doc)
+		}
+	}
+}
+
+// putAside moves the saved states of this run's earlier attempts out of the way of one that starts over, into a folder
+// beside them.
+func (x *executor) putAside(p *run.Plan) {
+	if x.firstBegan.IsZero() {
+		return
+	}
+	var moved []string
+	for _, g := range x.job.Resume.Aside {
+		if !filepath.IsAbs(g) {
+			g = filepath.Join(x.job.Command.Dir, g)
+		}
+		hits, _ := filepath.Glob(g)
+		for _, path := range hits {
+			info, err := os.Stat(path)
+			if err != nil || !info.Mode().IsRegular() || info.ModTime().Before(x.firstBegan.Truncate(time.Second)) {
+				continue
+			}
+			dir := filepath.Join(filepath.Dir(path), fmt.Sprintf("before-attempt-%d-%s", p.Attempt, x.firstBegan.Format("20060102-150405")))
+			if err := os.MkdirAll(dir, 0o755); err == nil {
+				err = os.Rename(path, filepath.Join(dir, filepath.Base(path)))
+				if err == nil {
+					moved = append(moved, dir)
+					continue
+				}
+			}
+			x.say.Warn("%s could not be put aside (%v): the attempt may overwrite it", path, err)
+		}
+	}
+	slices.Sort(moved)
+	for _, dir := range slices.Compact(moved) {
+		x.say.Line("this attempt starts over; what was saved before is in %s", dir)
+	}
 }
 
 // confirmed lists the documents, as the edits name them, that the program took: it has kept their text.
@@ -116,27 +245,55 @@ func (x *executor) folder(attempt int) (string, error) {
 	return dir, nil
 }
 
-// attempt runs the command to its end and weighs how it ended. dir takes what it printed; "" keeps nothing.
-func (x *executor) attempt(ctx context.Context, c job.Command, signs job.Signs, dir string) (run.Outcome, error) {
+// attempt is what one attempt runs.
+type attempt struct {
+	command job.Command
+	signs   job.Signs
+	dir     string // takes what it prints; "" keeps nothing
+	trial   run.Trial
+	steps   int64            // of a trial: after how many iterations launch ends it; 0 where it ends by itself
+	batch   job.Batch        // as planned
+	overlay *overlay.Overlay // nil where no Python source is edited
+}
+
+// attempt runs the command to its end and weighs how it ended.
+func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) {
+	c, signs := a.command, a.signs
 	detector, err := oom.NewDetector(signs)
 	if err != nil {
 		return run.Outcome{}, fmt.Errorf("plugin's signs: %w", err)
 	}
 	var failure sync.Map // job.Failed: the first line by which the program said that it failed
+	pace := pace{}
 	detector.OnEvent = func(e oom.Event) {
-		if e.Kind == job.Failed {
+		switch e.Kind {
+		case job.Failed:
 			failure.LoadOrStore(job.Failed, strings.TrimSpace(e.Line.Text))
+		case job.Progress:
+			pace.see(e.Iteration)
 		}
 	}
-	tap := newTap(detector, dir)
+	tap := newTap(detector, a.dir)
 	defer tap.close()
 	began := time.Now()
+	if a.trial == "" && x.firstBegan.IsZero() {
+		x.firstBegan = began
+	}
 	watch := x.watch(ctx, detector)
+	guard, ctx := guarded(ctx, a, detector, tap)
 	spec := proc.Spec{
 		Args: c.Args, Dir: c.Dir, Env: c.Env, Tap: tap.take, Grace: x.settings.Grace, Started: watch.started,
 	}
 	if x.settings.TTY {
 		spec.TTY = proc.Always
+	}
+	if a.trial != "" { // its output is nobody's: standard output is the run's own
+		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+		if err != nil {
+			return run.Outcome{}, err
+		}
+		defer null.Close()
+		spec.Stdin, spec.Stdout, spec.Stderr, spec.TTY = null, null, null, proc.Never
 	}
 	if x.device != nil && x.device.Kind == gpu.CPU && x.settings.Memory > 0 {
 		spec.Limit = x.settings.Memory
@@ -148,25 +305,26 @@ func (x *executor) attempt(ctx context.Context, c job.Command, signs job.Signs, 
 	if x.settle != nil {
 		x.settle()
 	}
+	why := guard.stop()
 	peak, peaks := watch.stop()
 	if err != nil {
 		return run.Outcome{}, err
 	}
 	x.exit = exit
-	x.midLine = tap.midLine()
+	x.midLine = a.trial == "" && tap.midLine()
 	for _, path := range newest(c.Dir, signs.Log, began) {
 		if f, err := os.Open(path); err == nil {
 			io.Copy(detector.Stream(oom.Log), f)
 			f.Close()
 		}
 	}
-	seen := oom.Exit{Known: true, Code: exit.Code, Signal: int(exit.Signal), Asked: asked(exit), OOMKills: max(0, exit.OOMKills)}
+	seen := oom.Exit{Known: true, Code: exit.Code, Signal: int(exit.Signal), Asked: asked(exit) && why == "", OOMKills: max(0, exit.OOMKills)}
 	v := detector.Judge(seen, signs)
 	state := detector.State()
 	out := run.Outcome{
 		Ending: v.Ending, Code: exit.Code, Signal: int(exit.Signal), Report: v.Report, Phase: v.Report.Stage,
 		Peak: peak, Peaks: peaks, Iteration: max(0, state.Iteration), Settings: state.Settings, Began: began, Took: exit.Took,
-		Cause: v.Cause, Lied: v.Lied,
+		Cause: v.Cause, Lied: v.Lied, Rate: pace.rate(a.batch, signs.CountsMicro),
 	}
 	out.PeakIs = run.Used
 	switch host := x.device != nil && x.device.Kind == gpu.CPU; {
@@ -182,7 +340,15 @@ func (x *executor) attempt(ctx context.Context, c job.Command, signs job.Signs, 
 	if said, ok := failure.Load(job.Failed); ok && out.Ending == run.Failed && v.Report.Cause == "" {
 		out.Cause = said.(string)
 	}
-	out.Saved = saved(c.Dir, signs, began)
+	switch {
+	case why == enough && out.Ending != run.OutOfMemory:
+		out.Ending, out.Cause, out.Lied = run.Succeeded, "", false
+	case why != "" && why != enough:
+		out.Ending, out.Cause, out.Untaken, out.Lied = run.Failed, "it ran without the settings that it was to have: "+why, why, false
+	}
+	if a.trial == "" && out.Iteration >= signs.StateAfter {
+		out.Saved = saved(c.Dir, signs, began)
+	}
 	return out, nil
 }
 
@@ -217,21 +383,34 @@ func newest(dir string, globs []string, since time.Time) (paths []string) {
 }
 
 func newestOf(dir, glob string, since time.Time) (path string, at time.Time) {
+	for _, path := range writtenSince(dir, glob, since) {
+		info, err := os.Stat(path)
+		if err == nil {
+			return path, info.ModTime()
+		}
+	}
+	return "", at
+}
+
+// writtenSince returns the files of a glob that were written since, the newest first.
+func writtenSince(dir, glob string, since time.Time) (paths []string) {
 	if !filepath.IsAbs(glob) {
 		glob = filepath.Join(dir, glob)
 	}
 	hits, _ := filepath.Glob(glob)
+	at := map[string]time.Time{}
 	for _, h := range hits {
 		info, err := os.Stat(h)
 		// A second's grace: some file systems keep no fractions.
-		if err == nil && info.Mode().IsRegular() && info.Size() > 0 && !info.ModTime().Before(since.Truncate(time.Second)) && !info.ModTime().Before(at) {
-			path, at = h, info.ModTime()
+		if err == nil && info.Mode().IsRegular() && info.Size() > 0 && !info.ModTime().Before(since.Truncate(time.Second)) {
+			paths, at[h] = append(paths, h), info.ModTime()
 		}
 	}
-	return path, at
+	slices.SortStableFunc(paths, func(a, b string) int { return at[b].Compare(at[a]) })
+	return paths
 }
 
-// saved finds the newest state that was written since: what a resume would go on from.
+// saved finds the newest state that was written since and is whole: what a resume would go on from.
 func saved(dir string, signs job.Signs, since time.Time) *run.State {
 	iteration, err := regexp.Compile(signs.StateIteration)
 	if err != nil {
@@ -239,19 +418,43 @@ func saved(dir string, signs job.Signs, since time.Time) *run.State {
 	}
 	var best *run.State
 	for _, g := range signs.States {
-		path, _ := newestOf(dir, g, since)
-		if path == "" {
-			continue
-		}
-		s := &run.State{Path: path}
-		if m := iteration.FindStringSubmatch(filepath.Base(path)); len(m) > 1 {
-			s.Iteration, _ = strconv.ParseInt(m[1], 10, 64)
-		}
-		if best == nil || s.Iteration > best.Iteration {
-			best = s
+		for _, path := range writtenSince(dir, g, since) {
+			if !whole(path) {
+				continue
+			}
+			s := &run.State{Path: path}
+			if m := iteration.FindStringSubmatch(filepath.Base(path)); len(m) > 1 {
+				s.Iteration, _ = strconv.ParseInt(m[1], 10, 64)
+			}
+			if best == nil || s.Iteration > best.Iteration {
+				best = s
+			}
+			break
 		}
 	}
 	return best
+}
+
+// whole reports whether a file is not known to be torn: torch.save writes a zip archive, whose directory comes last.
+func whole(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	magic := make([]byte, 4)
+	if _, err := io.ReadFull(f, magic); err != nil {
+		return false
+	}
+	if string(magic) != "PK\x03\x04" { // of another format: nothing is known against it
+		return true
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	_, err = zip.NewReader(f, info.Size())
+	return err == nil
 }
 
 // breakLine ends the program's last line, if it did not, before launch says something.
@@ -266,8 +469,9 @@ func (x *executor) breakLine() {
 type tap struct {
 	out, err io.Writer
 	file     *os.File
-	joined   bool // both outputs go to one place
-	last     byte // the last byte of what stands where launch's words will
+	joined   bool         // both outputs go to one place
+	last     byte         // the last byte of what stands where launch's words will
+	first    atomic.Int64 // when it printed first, in Unix nanoseconds; 0 before
 }
 
 func newTap(d *oom.Detector, dir string) *tap {
@@ -287,6 +491,9 @@ func newTap(d *oom.Detector, dir string) *tap {
 const outputFile = "output.log"
 
 func (t *tap) take(from proc.Stream, p []byte) {
+	if len(p) > 0 && t.first.Load() == 0 {
+		t.first.Store(time.Now().UnixNano())
+	}
 	if len(p) > 0 && (from == proc.Error || t.joined) {
 		t.last = p[len(p)-1]
 	}
@@ -298,6 +505,14 @@ func (t *tap) take(from proc.Stream, p []byte) {
 	if t.file != nil {
 		t.file.Write(p)
 	}
+}
+
+// since is how long ago the program printed first; 0 if it has not.
+func (t *tap) since() time.Duration {
+	if first := t.first.Load(); first != 0 {
+		return time.Since(time.Unix(0, first))
+	}
+	return 0
 }
 
 func (t *tap) midLine() bool { return t.last != 0 && t.last != '\n' }

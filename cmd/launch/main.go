@@ -15,15 +15,19 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/plugin/declared"
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/plugins/dualattn"
 	"github.com/launch-ml/launch/plugins/sisr"
 )
 
 // builtins are the plugins linked into this program, which serves them by starting itself again.
 var builtins = []func() plugin.Plugin{
-	func() plugin.Plugin { return sisr.New() },
+	sisr.New,
+	dualattn.New,
+	declared.New, // last: a plugin of its own knows more of a project
 }
 
 func main() {

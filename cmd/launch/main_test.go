@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 }
 
 // python is the interpreter that the end-to-end tests run, with torch, PyYAML and Pillow: `make deps` installs them.
-func python() string {
+func testPython() string {
 	if p := os.Getenv("LAUNCH_TEST_PYTHON"); p != "" {
 		return p
 	}
@@ -48,8 +48,8 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(python(), "-c", "import torch, yaml, PIL").CombinedOutput(); err != nil {
-		t.Fatalf("%s lacks what the end-to-end tests run on; `make deps` installs it: %v\n%s", python(), err, out)
+	if out, err := exec.Command(testPython(), "-c", "import torch, yaml, PIL").CombinedOutput(); err != nil {
+		t.Fatalf("%s lacks what the end-to-end tests run on; `make deps` installs it: %v\n%s", testPython(), err, out)
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -58,7 +58,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
 			e.Setenv("BADPLUGIN", bad)
 			e.Setenv("FAKEDRIVER", fake)
-			e.Setenv("PYTHON", python())
+			e.Setenv("PYTHON", testPython())
 			e.Setenv("EXAMPLE", example)
 			e.Setenv("CHECKOUT", filepath.Join(mustAbs("testdata"), "checkout"))
 			return os.Mkdir(filepath.Join(e.WorkDir, "home"), 0o755)

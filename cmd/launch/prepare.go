@@ -1,21 +1,27 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
@@ -71,8 +77,13 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 	if !ok {
 		return p, nil
 	}
-	devices := make(chan found, 1)
-	go func() { devices <- findDevice(ctx, s, p.command.Env) }()
+	looked := make(chan struct{})
+	var d found
+	go func() {
+		defer close(looked)
+		d = findDevice(ctx, s, p.command.Env)
+	}()
+	devices := func() found { <-looked; return d }
 	socket, err := os.MkdirTemp("", "launch-")
 	if err != nil {
 		return p.without("making a folder for the plugin's socket: %v", err), nil
@@ -95,7 +106,7 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 		client.Close()
 		os.RemoveAll(socket)
 	}
-	j, err := client.Recognize(ctx, p.command)
+	j, err := p.recognize(ctx, client, devices)
 	switch {
 	case errors.Is(err, plugin.ErrNotMine):
 		if s.Plugin != "auto" {
@@ -109,13 +120,16 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 		return p, nil
 	}
 	p.job = j
-	d := <-devices
+	devices()
 	p.warnings = append(p.warnings, d.warnings...)
 	if d.err != nil {
 		p.job, p.err = nil, d.err
 		return p, nil
 	}
 	p.device = d.device
+	if none := j.Rehearsal.None; none != "" && (s.Rehearse || s.Fast) {
+		p.warnings = append(p.warnings, "no trial is made: "+none)
+	}
 	if p.device != nil && s.Reserve > 0 && s.Reserve >= p.device.Total {
 		p.job, p.err = nil, fmt.Errorf("--reserve %v leaves nothing of a device of %v", s.Reserve, p.device.Total)
 		return p, nil
@@ -129,12 +143,93 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 		p.job, p.err = nil, err
 		return p, nil
 	}
+	if why := p.untakable(j); why != "" {
+		p.warnings = append(p.warnings, "settings in Python source stay as they are: "+why)
+		withoutSource(j, set)
+	}
 	p.run = &run.Run{
 		Job: j, Ladders: set,
-		Limits: run.Limits{Allow: s.Allow, AsAsked: s.AsAsked, Fill: s.Fill, Anyway: s.Anyway},
+		Limits: run.Limits{Allow: s.Allow, AsAsked: s.AsAsked, Fill: s.Fill, Fast: s.Fast, Rehearse: s.Rehearse, Anyway: s.Anyway},
 		Room:   room(p.device, s), Empty: empty(p.device, s), Host: p.device != nil && p.device.Kind == gpu.CPU,
 	}
 	return p, nil
+}
+
+// rounds is how often a plugin may ask for more before it answers: an import is followed from file to file.
+const rounds = 6
+
+// recognize asks the plugin, and finds out first what it needs to know.
+func (p *prepared) recognize(ctx context.Context, client plugin.Plugin, devices func() found) (*job.Job, error) {
+	for range rounds {
+		j, err := client.Recognize(ctx, p.command)
+		var need *plugin.Need
+		if !errors.As(err, &need) {
+			return j, err
+		}
+		if need.Devices && p.command.Devices == 0 {
+			p.command.Devices = cmp.Or(devices().count, -1)
+		}
+		var unread []string
+		for _, path := range need.Sources {
+			if p.command.Source(path) == nil && !slices.Contains(unread, path) {
+				unread = append(unread, path)
+			}
+		}
+		if len(unread) > 0 {
+			interpreter, dir := "", p.command.Dir
+			if p.program != nil {
+				interpreter, dir = python.Of(*p.program, p.command.Env).Interpreter, p.program.Dir
+			}
+			p.command.Sources = append(p.command.Sources, overlay.Read(ctx, interpreter, p.command.Env, dir, unread)...)
+		}
+	}
+	return nil, fmt.Errorf("%w: it asks for more and more files", host.ErrTrouble)
+}
+
+// untakable says why the program is known beforehand not to take edited Python source, or "".
+func (p *prepared) untakable(j *job.Job) string {
+	if p.program == nil || !slices.ContainsFunc(j.Files, func(f job.File) bool { return f.Format == job.Python }) {
+		return ""
+	}
+	return overlay.Refused(*p.program)
+}
+
+// withoutSource takes the rungs away that edit Python source.
+func withoutSource(j *job.Job, set *ladder.Set) {
+	inSource := func(edits []config.Edit) bool {
+		return slices.ContainsFunc(edits, func(e config.Edit) bool {
+			return slices.ContainsFunc(j.Files, func(f job.File) bool { return f.Format == job.Python && f.Path == e.At.Doc })
+		})
+	}
+	for k := range set.Phases {
+		l := &set.Phases[k]
+		for i := len(l.Rungs) - 1; i >= 0; i-- {
+			if inSource(l.Rungs[i].Edits) {
+				l.Rungs = slices.Delete(l.Rungs, i, i+1)
+				if i < l.Asked {
+					l.Asked--
+				}
+			}
+		}
+	}
+	for i := len(set.Shared.Rungs) - 1; i >= 0; i-- {
+		if !inSource(set.Shared.Rungs[i].Edits) {
+			continue
+		}
+		set.Shared.Rungs = slices.Delete(set.Shared.Rungs, i, i+1)
+		if i < set.Shared.Asked {
+			set.Shared.Asked--
+		}
+		for k := range set.Phases {
+			for n := range set.Phases[k].Rungs {
+				r := &set.Phases[k].Rungs[n]
+				r.Estimates = slices.Delete(slices.Clone(r.Estimates), i, i+1)
+			}
+		}
+	}
+	if inSource(j.Rehearsal.Edits) {
+		j.Rehearsal = job.Rehearsal{None: "its settings in Python source cannot be changed"}
+	}
 }
 
 // without gives the plugin up and says why: the command runs as typed.
@@ -222,6 +317,7 @@ func manifests() (out []plugin.Manifest) {
 // found is the device that the job would run on.
 type found struct {
 	device   *gpu.Device
+	count    int // how many the program would see; 0 where that is not known
 	warnings []string
 	err      error // of the user's: there is no such device
 }
@@ -232,7 +328,7 @@ func findDevice(ctx context.Context, s settings, env []string) (f found) {
 	case s.Device == "cpu":
 		return found{device: hostDevice(s)}
 	case s.VRAM > 0:
-		return found{device: &gpu.Device{Kind: gpu.CUDA, Name: "a card of " + s.VRAM.String(), Total: s.VRAM, Planned: true}}
+		return found{device: &gpu.Device{Kind: gpu.CUDA, Name: "a card of " + s.VRAM.String(), Total: s.VRAM, Planned: true}, count: s.GPUs}
 	}
 	ctx, cancel := context.WithTimeout(ctx, driverDeadline)
 	defer cancel()
@@ -262,6 +358,7 @@ func findDevice(ctx context.Context, s settings, env []string) (f found) {
 	if unsure {
 		f.warnings = append(f.warnings, "the cards differ and CUDA numbers the fastest first, which the driver does not tell: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name cards by UUID")
 	}
+	f.count = len(seen)
 	for i := range seen {
 		if f.device == nil || seen[i].Free() < f.device.Free() {
 			f.device = &seen[i]
@@ -314,7 +411,9 @@ func empty(d *gpu.Device, s settings) unit.Bytes {
 // view plans the first attempt, for a person or a script to see.
 func (p *prepared) view() ui.View {
 	v := ui.View{Run: p.run, Device: p.device, Warnings: p.warnings}
-	v.Plan, v.Stop = p.run.Next()
+	itself := *p.run // not the trials that may come before it
+	itself.Limits.Fast, itself.Limits.Rehearse = false, false
+	v.Plan, v.Stop = itself.Next()
 	if v.Plan == nil && v.Stop != nil {
 		v.Plan = v.Stop.Refused
 	}

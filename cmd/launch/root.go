@@ -148,7 +148,7 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 		rec.Write(record.Event{Kind: record.Followed, Args: record.MaskArgs(p.command.Args), Dir: p.command.Dir})
 		dir, _ = rec.Attempt(1)
 	}
-	out, err := x.attempt(ctx, p.command, job.Signs{}, dir)
+	out, err := x.attempt(ctx, attempt{command: p.command, dir: dir})
 	if err != nil {
 		if x.record != nil {
 			rec.Write(record.Event{Kind: record.Stopped, Stop: &run.Stop{Why: "not started: " + err.Error()}})
@@ -279,6 +279,7 @@ func masked(r *run.Run) *run.Run {
 	out := *r
 	j := *r.Job
 	j.Command.Args, j.Command.Env = record.MaskArgs(j.Command.Args), record.MaskEnv(j.Command.Env)
+	j.Command.Sources = nil // those that matter are among the job's files
 	out.Job = &j
 	return &out
 }
@@ -337,6 +338,7 @@ func writeResult(s settings, say ui.Printer, r result) {
 	if r.Job != nil {
 		j := *r.Job
 		j.Command.Args, j.Command.Env = record.MaskArgs(j.Command.Args), record.MaskEnv(j.Command.Env)
+		j.Command.Sources = nil
 		r.Job = &j
 	}
 	b, err := json.MarshalIndent(r, "", "  ")

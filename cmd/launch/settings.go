@@ -27,6 +27,9 @@ type settings struct {
 	Plugin   string     // "auto", "none" or a name
 	AsAsked  bool
 	Fill     bool
+	Fast     bool // with Fill: by trials of a few sizes
+	Rehearse bool
+	GPUs     int // with VRAM: how many such cards
 	Anyway   bool
 	TTY      bool
 	Quiet    bool
@@ -46,7 +49,10 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("reserve", "0", "how much of the card to leave free")
 	f.String("plugin", "auto", "auto, none, or the name of the plugin to ask")
 	f.Bool("as-asked", false, "change a phase only after it ran out of memory, whatever is estimated")
-	f.Bool("fill", false, "use more of the card where the ladder has rungs above the job as asked")
+	f.String("fill", "", "use more of the card where the ladder has rungs above the job as asked; fast: only as far as that is faster, by short trials")
+	f.Lookup("fill").NoOptDefVal = "most"
+	f.Bool("rehearse", false, "go through every phase once first, in a short run that leaves nothing behind")
+	f.Int("gpus", 1, "with --vram: how many such cards the command would see")
 	f.Bool("anyway", false, "run what would be refused")
 	f.Bool("tty", false, "run in a pseudo-terminal even if the output is no terminal")
 	f.BoolP("quiet", "q", false, "say nothing unless something went wrong")
@@ -71,7 +77,7 @@ func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 		}
 	}
 	s, err := decode(v)
-	for _, name := range []string{"allow", "vram", "device", "memory", "reserve", "fill", "as-asked", "anyway"} {
+	for _, name := range []string{"allow", "vram", "device", "memory", "reserve", "fill", "as-asked", "anyway", "rehearse", "gpus"} {
 		s.Expects = s.Expects || f.Changed(name)
 	}
 	return s, err
@@ -136,7 +142,19 @@ func decode(v *viper.Viper) (s settings, err error) {
 	}
 	s.VRAM, s.Memory, s.Reserve = bytes("vram"), bytes("memory"), bytes("reserve")
 	s.Device, s.Plugin = v.GetString("device"), v.GetString("plugin")
-	s.AsAsked, s.Fill, s.Anyway = v.GetBool("as-asked"), v.GetBool("fill"), v.GetBool("anyway")
+	s.AsAsked, s.Anyway, s.Rehearse, s.GPUs = v.GetBool("as-asked"), v.GetBool("anyway"), v.GetBool("rehearse"), v.GetInt("gpus")
+	switch fill := v.GetString("fill"); fill {
+	case "", "false", "0", "no":
+	case "fast":
+		s.Fill, s.Fast = true, true
+	case "most", "true", "1", "yes":
+		s.Fill = true
+	default:
+		errs = append(errs, fmt.Errorf("--fill=%s: it is --fill, or --fill=fast", fill))
+	}
+	if s.GPUs < 1 {
+		errs = append(errs, fmt.Errorf("--gpus %d: at least one", s.GPUs))
+	}
 	s.TTY, s.Quiet, s.JSONFile = v.GetBool("tty"), v.GetBool("quiet"), v.GetString("json-file")
 	s.Grace, s.Sample = duration("grace"), duration("sample")
 	switch {

@@ -8,6 +8,9 @@ type Command struct {
 	Args []string `json:"args"`
 	Dir  string   `json:"dir"`           // absolute
 	Env  []string `json:"env,omitempty"` // "NAME=value"
+	// Devices is how many GPUs the command would see, once a plugin has asked (plugin.Need): 0 where it has not, and -1
+	// where launch does not know.
+	Devices int `json:"devices,omitempty"`
 	// Sources are the Python files that a plugin asked for (plugin.Need), as launch has read them.
 	Sources []config.PythonSource `json:"sources,omitempty"`
 }
@@ -77,7 +80,28 @@ type File struct {
 	Added bool `json:"added,omitempty"`
 	// Source is Python source, with its literals.
 	Source *config.PythonSource `json:"source,omitempty"`
+	// Patches are the edits that a binary file knows, prepared: its text is not read, and its copy is made as the attempt
+	// starts.
+	Patches []Patch `json:"patches,omitempty"`
+	From    string  `json:"from,omitempty"` // of a rewritten binary file: what it is a copy of
 }
+
+// A Patch is one value in a binary file and what another value would be in its place: the same number of bytes.
+type Patch struct {
+	Path  string  `json:"path"` // "queue_ptr", as it stands in an edit's address
+	From  string  `json:"from"` // both as they stand in an edit
+	To    string  `json:"to"`
+	Bytes []Bytes `json:"bytes"` // to be written for To
+}
+
+// Bytes stand at an offset.
+type Bytes struct {
+	At  int64  `json:"at"`
+	New []byte `json:"new"`
+}
+
+// Binary is the format of files that are copied and patched.
+const Binary = "binary"
 
 // Python is the format of files that are settings in Python.
 const Python = "python"

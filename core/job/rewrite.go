@@ -32,7 +32,7 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rewriting the command: %w", err)
 	}
-	docs := map[string]config.Tree{}
+	docs, patched := map[string]config.Tree{}, map[string][]Patch{}
 	for _, e := range edits {
 		switch e.At.Doc {
 		case config.EnvDoc:
@@ -40,7 +40,11 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 		case config.ArgvDoc:
 			err = editArgv(argv, e)
 		default:
-			err = j.editFile(docs, e)
+			if p, ok := j.patch(e); ok {
+				patched[e.At.Doc] = append(patched[e.At.Doc], p)
+			} else {
+				err = j.editFile(docs, e)
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -48,13 +52,21 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 	}
 	for _, f := range j.Files {
 		doc, edited := docs[f.Path]
-		if !edited {
+		switch f.Patches = patched[f.Path]; {
+		case edited:
+			f.Text = doc.Bytes()
+		case len(f.Patches) == 0:
 			continue
 		}
-		f.Text = doc.Bytes()
 		if f.Format == Python { // its path is what the copy is served for
 			out.Files = append(out.Files, f)
 			continue
+		}
+		if f.Format == Binary {
+			if now, _ := argv.Get(f.Flag); now != f.Path { // it goes on from a state of its own by now
+				continue
+			}
+			f.From = f.Path
 		}
 		f.Path = filepath.Join(dir, filepath.Base(f.Path))
 		if f.Added {
@@ -72,6 +84,18 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 	}
 	out.Command.Env = withEnv(j.Command.Env, out.Set)
 	return out, nil
+}
+
+// patch finds the prepared bytes of an edit.
+func (j *Job) patch(e config.Edit) (Patch, bool) {
+	for _, f := range j.Files {
+		for _, p := range f.Patches {
+			if f.Path == e.At.Doc && p.Path == e.At.Path && p.From == e.From && p.To == e.To {
+				return p, true
+			}
+		}
+	}
+	return Patch{}, false
 }
 
 // open reads the document.

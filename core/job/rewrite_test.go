@@ -74,3 +74,33 @@ func TestRewriteRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestRewriteOfWhatIsNoRecipe(t *testing.T) {
+	j := job("python", "train.py", "-opt", "x.yml", "--base", "a.yml", "--resume", "old.pt", "--gpu", "0")
+	j.Options = append(j.Options, config.Option{Names: []string{"--base"}, Takes: config.Any}, config.Option{Names: []string{"--resume"}}, config.Option{Names: []string{"--gpu"}})
+	source := &config.PythonSource{Path: "/w/c.py", Text: []byte("A = 1\nB = 2\n"), Items: []config.PythonItem{{Path: "A", Value: []byte("1"), Literal: true, Start: 4, End: 5}, {Path: "B", Value: []byte("2"), Literal: true, Start: 10, End: 11}}}
+	j.Files = append(j.Files,
+		File{Path: "launch.yaml", Format: "yaml", Flag: "--base", Text: []byte("{}\n"), Added: true},
+		File{Path: "/w/c.py", Format: Python, Source: source},
+		File{Path: "old.pt", Format: Binary, Flag: "--resume", Patches: []Patch{{Path: "queue_ptr", From: "224", To: "0", Bytes: []Bytes{{7, []byte{0}}}}}})
+	at := func(doc, path string) config.Address { return config.Address{Doc: doc, Path: path} }
+	out, err := j.Rewrite([]config.Edit{
+		{At: at("launch.yaml", "data.batch"), To: "3", Add: true},
+		{At: at("/w/c.py", "A"), From: "1", To: "16"}, {At: at("/w/c.py", "B"), From: "2", To: "32"},
+		{At: at("old.pt", "queue_ptr"), From: "224", To: "0"},
+		{At: at(config.ArgvDoc, "--gpu"), From: "0", Remove: true},
+	}, "/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"python", "train.py", "-opt", "x.yml", "--base", "a.yml", "/a/launch.yaml", "--resume", "/a/old.pt"}; !slices.Equal(out.Command.Args, want) {
+		t.Errorf("command %q, want %q", out.Command.Args, want)
+	}
+	if len(out.Files) != 3 || string(out.Files[0].Text) != "{data: {batch: 3}}\n" || string(out.Files[1].Text) != "A = 16\nB = 32\n" ||
+		out.Files[1].Path != "/w/c.py" || out.Files[2].From != "old.pt" || len(out.Files[2].Patches) != 1 {
+		t.Errorf("files %+v", out.Files)
+	}
+	if out, err := j.Rewrite([]config.Edit{{At: at("old.pt", "queue_ptr"), From: "224", To: "1"}}, "/a"); err == nil {
+		t.Errorf("a patch that nobody prepared: %+v", out)
+	}
+}

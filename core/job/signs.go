@@ -43,6 +43,11 @@ type Signs struct {
 	// empty, is an RE2 expression over the base name whose group "iteration" orders them.
 	States         []string `json:"states,omitempty"`
 	StateIteration string   `json:"state_iteration,omitempty"`
+	// StateAfter is how many iterations must have been reported before a state counts: some programs write one even when
+	// they die before anything was trained.
+	StateAfter int64 `json:"state_after,omitempty"`
+	// CountsMicro says that the iterations of Progress are forward passes, of which accumulation makes an optimizer step.
+	CountsMicro bool `json:"counts_micro,omitempty"`
 	// Codes says what exit codes mean where it is not what they seem. "succeeded" and "interrupted" are taken by their
 	// word; any other text is the cause that a person is shown.
 	Codes map[int]string `json:"codes,omitempty"`

@@ -39,14 +39,26 @@ type Plugin interface {
 	Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error)
 }
 
-// A Need is the error by which Recognize asks for Python files to be read, which takes a process: launch reads them with
-// the command's own interpreter, without running them, and asks again with [job.Command.Sources]. A file that could not be
-// read is among them too, with its Problem. After three rounds launch asks no more.
+// A Need is the error by which Recognize asks for what a plugin cannot find out by itself, because it takes a process;
+// launch finds it out and asks again. Python files are read by the command's own interpreter, without running them, and
+// are then in [job.Command.Sources]; a file that could not be read is among them too, with its Problem. After a few
+// rounds launch asks no more.
 type Need struct {
-	Sources []string `json:"sources"` // absolute paths
+	Sources []string `json:"sources,omitempty"` // absolute paths
+	// Devices asks how many GPUs the command would see: [job.Command.Devices].
+	Devices bool `json:"devices,omitempty"`
 }
 
-func (n *Need) Error() string { return "needs to know what stands in " + strings.Join(n.Sources, ", ") }
+func (n *Need) Error() string {
+	var what []string
+	if n.Devices {
+		what = append(what, "how many GPUs it would see")
+	}
+	if len(n.Sources) > 0 {
+		what = append(what, "what stands in "+strings.Join(n.Sources, ", "))
+	}
+	return "needs to know " + strings.Join(what, " and ")
+}
 
 // A Manifest is what can be known of a plugin without starting it.
 type Manifest struct {

@@ -18,12 +18,26 @@ const unbounded = unit.Bytes(1) << 62
 
 // Next returns the plan for the next attempt or, if there is to be none, why not. It reads nothing but the run.
 func (r *Run) Next() (*Plan, *Stop) {
-	last := r.Last()
-	if last == nil {
-		return r.first()
+	switch last := r.Last(); {
+	case last == nil:
+		p, stop := r.first()
+		if p != nil {
+			p = r.tried(p)
+		}
+		return p, stop
+	case last.Plan.Trial != "":
+		return r.afterTrial(last)
+	default:
+		return r.afterFailure(last)
 	}
+}
+
+// afterFailure plans the attempt after one that failed; after a success there is none.
+func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	out := last.Outcome
 	switch {
+	case out.Untaken != "":
+		return nil, &Stop{Why: "the program did not take its settings: " + out.Untaken, Code: OwnTrouble}
 	case out.Ending != OutOfMemory:
 		return nil, &Stop{Why: string(out.Ending)}
 	case out.Report.Kind != oom.GPUContention && !r.mends(out.Report):
@@ -119,8 +133,11 @@ func (r *Run) phaseOf(out Outcome) string {
 }
 
 // choose stands every phase on a rung. After an out-of-memory (last not nil) the phase that failed starts below the
-// rung that failed. Among the rungs of the shared ladder it prefers the one with which all phases fit, then the
-// mildest, then the one as asked.
+// rung that failed.
+//
+// Of the shared ladder a rung above the job as asked is taken if all phases fit with it, the largest first. Below, it
+// prefers the rung with which all phases fit, then the mildest, then the one nearest to the job as asked; but before
+// anything was measured nobody's results are changed on a guess, as in [ladder.Ladder.Fit].
 func (r *Run) choose(last *Attempt) (best *Plan) {
 	shared := r.Ladders.Shared
 	from := shared.Asked
@@ -130,11 +147,23 @@ func (r *Run) choose(last *Attempt) (best *Plan) {
 	if last != nil {
 		from = last.Plan.Shared.Rung
 	}
+	measured := slices.ContainsFunc(r.Ladders.Phases, func(l ladder.Ladder) bool { return r.measured(l.Phase) })
 	for s := from; s < len(shared.Rungs); s++ {
 		if shared.Rungs[s].Cost > r.Limits.Allow {
 			continue
 		}
-		if p, ok := r.standOn(s, last); ok && (best == nil || better(p, best)) {
+		p, ok := r.standOn(s, last)
+		switch {
+		case !ok:
+		case s < shared.Asked:
+			if p.Verdict() == ladder.Fits {
+				return p
+			}
+		case best == nil:
+			best = p
+		case !measured && best.Verdict() <= ladder.May && shared.Rungs[s].Cost > max(ladder.Speed, best.Shared.Cost):
+			return best
+		case better(p, best):
 			best = p
 		}
 	}
@@ -311,6 +340,7 @@ func (r *Run) goOn(p *Plan) {
 		return
 	}
 	for _, e := range r.Job.Resume.Edits {
+		e.To = strings.ReplaceAll(e.To, job.SavedPath, p.Resume.Path)
 		e.Why = fmt.Sprintf("goes on from iteration %d", p.Resume.Iteration)
 		p.Edits = append(p.Edits, e)
 	}
@@ -361,7 +391,7 @@ func (r *Run) reason(p *Plan) string {
 				needs = "at least " + asked.Certain().String()
 			}
 			why = append(why, fmt.Sprintf("%s as asked needs %s of %v", c.Phase, needs, r.Room))
-		case c.Rung < l.Asked:
+		case c.Rung < l.Asked || p.Shared.Rung < r.Ladders.Shared.Asked && asked.Known():
 			why = append(why, fmt.Sprintf("%s as asked leaves %v unused", c.Phase, r.Room-asked.Total()))
 		}
 	}

@@ -345,3 +345,84 @@ func TestNoRoomNow(t *testing.T) {
 		t.Errorf("plan %v, stop %+v; want %d", p, stop, TryLater)
 	}
 }
+
+// coupled is a job that validates at the training micro-batch, so that the knob is on the shared ladder: 16 × 1, 8 × 2 and
+// as asked 4 × 4, then 2 × 8, at a gigabyte a sample in training and half of that in validation.
+func coupled(guess unit.Bytes) *Run {
+	r := sr(nil, nil)
+	set := r.Ladders
+	set.Shared = ladder.Ladder{Phase: ladder.Shared, Asked: 2}
+	for i, micro := range []string{"16", "8", "4", "2"} {
+		n := unit.Bytes(16 >> i)
+		cost := []ladder.Cost{ladder.Numerics, ladder.Speed, ladder.None, ladder.Numerics}[i]
+		rg := rung("micro-batch "+micro, cost, "micro-batch", micro, mem.Estimate{})
+		rg.Estimates = nil
+		if i == 2 {
+			rg = ladder.Rung{Name: "as asked"}
+		}
+		set.Shared.Rungs = append(set.Shared.Rungs, rg)
+		for k, phase := range []unit.Bytes{n * g, n * g / 2} {
+			if i == 0 {
+				set.Phases[k].Rungs = []ladder.Rung{{Name: "as asked"}}
+			}
+			set.Phases[k].Rungs[0].Estimates = append(set.Phases[k].Rungs[0].Estimates, sure(g, phase, guess))
+		}
+	}
+	return r
+}
+
+func TestCoupledPhases(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		room    unit.Bytes
+		guess   unit.Bytes
+		limits  Limits
+		want    string
+		verdict ladder.Verdict
+	}{
+		{"as asked", 12 * g, 0, Limits{Allow: ladder.Metrics}, "as asked", ladder.Fits},
+		{"down for both", 4 * g, 0, Limits{Allow: ladder.Metrics}, "micro-batch 2", ladder.Fits},
+		{"a guess costs nobody's results", 6 * g, 2 * g, Limits{Allow: ladder.Metrics}, "as asked", ladder.May},
+		{"up takes the largest that fits", 12 * g, 0, Limits{Allow: ladder.Metrics, Fill: true}, "micro-batch 8", ladder.Fits},
+		{"up to the top", 20 * g, 0, Limits{Allow: ladder.Metrics, Fill: true}, "micro-batch 16", ladder.Fits},
+		{"up as far as allowed", 20 * g, 0, Limits{Allow: ladder.Speed, Fill: true}, "micro-batch 8", ladder.Fits},
+		{"nothing above fits", 6 * g, 0, Limits{Allow: ladder.Metrics, Fill: true}, "as asked", ladder.Fits},
+	} {
+		r := coupled(tt.guess)
+		r.Room, r.Limits = tt.room, tt.limits
+		p, stop := r.Next()
+		if stop != nil {
+			t.Errorf("%s: stopped: %s", tt.name, stop.Why)
+		} else if p.Shared.Name != tt.want || p.Verdict() != tt.verdict {
+			t.Errorf("%s: %q (%v), want %q (%v)", tt.name, p.Shared.Name, p.Verdict(), tt.want, tt.verdict)
+		}
+	}
+	r := coupled(0)
+	p, _ := r.Next()
+	r.Attempts = append(r.Attempts, Attempt{*p, oomIn(ladder.Validation, 0, 0)})
+	if p, stop := r.Next(); stop != nil || p.Shared.Name != "micro-batch 2" {
+		t.Errorf("after an out-of-memory in validation: %+v, %+v", p, stop)
+	}
+}
+
+func TestUntakenSettingsEndTheRun(t *testing.T) {
+	r := coupled(0)
+	p, _ := r.Next()
+	r.Attempts = append(r.Attempts, Attempt{*p, Outcome{Ending: Failed, Untaken: "python runs with -E"}})
+	if _, stop := r.Next(); stop == nil || stop.Code != OwnTrouble || !strings.Contains(stop.Why, "-E") {
+		t.Errorf("stop %+v", stop)
+	}
+}
+
+func TestResumePath(t *testing.T) {
+	r := coupled(0)
+	r.Job.Resume.Edits = []config.Edit{{Knob: "resume", At: config.Address{Doc: "argv", Path: "--resume"}, To: job.SavedPath, Add: true}}
+	p, _ := r.Next()
+	out := oomIn(ladder.Training, 0, 0)
+	out.Saved = &State{Path: "logs/last.ckpt", Iteration: 3}
+	r.Attempts = append(r.Attempts, Attempt{*p, out})
+	p, stop := r.Next()
+	if stop != nil || p.Edits[len(p.Edits)-1].To != "logs/last.ckpt" {
+		t.Errorf("plan %+v, stop %+v", p, stop)
+	}
+}

@@ -55,6 +55,7 @@ type Outcome struct {
 	Signal    int                   `json:"signal,omitempty"`     // that killed it; Code then means nothing
 	Cause     string                `json:"cause,omitempty"`      // one line for a person; empty after a success
 	Lied      bool                  `json:"lied,omitempty"`       // it exited 0 though it failed
+	Untaken   string                `json:"untaken,omitempty"`    // why launch ended it: it ran without the settings it was to have
 	Report    oom.Report            `json:"report"`               // the evidence, whatever the ending
 	Phase     string                `json:"phase,omitempty"`      // the ladder's name of the phase it ended in
 	Peak      unit.Bytes            `json:"peak_bytes,omitempty"` // the largest seen in use by the job; absent in JSON if nothing was measured
@@ -62,10 +63,13 @@ type Outcome struct {
 	Peaks     map[string]unit.Bytes `json:"peaks,omitempty"`      // the same by phase
 	Saved     *State                `json:"saved,omitempty"`      // the newest state that this attempt wrote
 	Iteration int64                 `json:"iteration"`            // the last one reported
-	Settings  map[string]string     `json:"settings,omitempty"`   // of knobs, as the program printed them
-	Confirmed []string              `json:"confirmed,omitempty"`  // documents of which the program kept the very text it was given
-	Began     time.Time             `json:"began"`
-	Took      time.Duration         `json:"took_ns"`
+	// Rate is how many samples of the global batch it trained in a second, from its first report of progress to its last;
+	// absent where it reported too little.
+	Rate      float64           `json:"samples_per_second,omitempty"`
+	Settings  map[string]string `json:"settings,omitempty"`  // of knobs, as the program printed them
+	Confirmed []string          `json:"confirmed,omitempty"` // documents of which the program kept the very text it was given
+	Began     time.Time         `json:"began"`
+	Took      time.Duration     `json:"took_ns"`
 }
 
 // A Choice is where a phase stands on its ladder.
@@ -81,6 +85,7 @@ type Choice struct {
 // A Plan is what one attempt will be, decided and complete.
 type Plan struct {
 	Attempt int           `json:"attempt"` // counted from 1
+	Trial   Trial         `json:"trial,omitempty"`
 	Shared  Choice        `json:"shared"`
 	Choices []Choice      `json:"choices"`
 	Edits   []config.Edit `json:"edits,omitempty"`
@@ -141,6 +146,10 @@ type Limits struct {
 	AsAsked bool        `json:"as_asked,omitempty"` // a phase is changed only after it ran out of memory, whatever is estimated
 	Fill    bool        `json:"fill,omitempty"`     // start from the top of the ladder
 	Anyway  bool        `json:"anyway,omitempty"`   // run what would be refused
+	// Fast, with Fill, times a few sizes first and takes the fastest.
+	Fast bool `json:"fast,omitempty"`
+	// Rehearse tries every phase in a short run first.
+	Rehearse bool `json:"rehearse,omitempty"`
 }
 
 // A Run is a job on its way: what is fixed about it, the room there is now, and its attempts so far.

@@ -30,6 +30,7 @@ type PlanDocument struct {
 	Command     []string          `json:"command"`      // as it would be run; an edited recipe lies where {attempt} stands
 	Env         map[string]string `json:"env"`          // what would be set
 	Warnings    []string          `json:"warnings"`
+	Truths      []string          `json:"truths"` // where the project's guides, comments or flags say what its code does not do
 	Why         string            `json:"why,omitempty"`
 	Stop        *run.Stop         `json:"stop,omitempty"` // why it would be refused
 }
@@ -64,7 +65,7 @@ func (v View) Document(command []string, env map[string]string) PlanDocument {
 	d := PlanDocument{
 		Version: PlanVersion, Plugin: j.Plugin, Dialect: j.Dialect, Arch: j.Arch, Name: j.Name, Device: v.Device,
 		Command: command, Env: env, Stop: v.Stop, Edits: []config.Edit{}, Phases: []PhaseDoc{},
-		Warnings: append(append([]string{}, j.Warnings...), v.Warnings...),
+		Warnings: append(append([]string{}, j.Warnings...), v.Warnings...), Truths: j.Truths,
 	}
 	room := v.Run.Room
 	if v.Device != nil {
@@ -124,6 +125,9 @@ func (d PlanDocument) Complete() PlanDocument {
 	}
 	if d.Warnings == nil {
 		d.Warnings = []string{}
+	}
+	if d.Truths == nil {
+		d.Truths = []string{}
 	}
 	if d.Env == nil {
 		d.Env = map[string]string{}

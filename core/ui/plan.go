@@ -48,6 +48,9 @@ func (p Printer) Plan(v View) {
 	for _, w := range append(append([]string{}, j.Warnings...), v.Warnings...) {
 		p.line("%s %s", p.yellow("note:"), w)
 	}
+	for _, w := range j.Truths {
+		p.line("%s %s", p.yellow("in truth:"), w)
+	}
 	if v.Stop != nil {
 		p.Stop(v.Run, v.Stop)
 	}
@@ -188,11 +191,14 @@ func (p Printer) changes(v View) {
 }
 
 func (p Printer) edit(e config.Edit) {
-	from := e.From
+	from, to := e.From, p.bold(e.To)
 	if e.Add {
 		from = "not set"
 	}
-	p.line("  %s %s → %s   %s   cost: %s", pad(e.Knob, 26), from, p.bold(e.To), e.At.Path, e.Cost)
+	if e.Remove {
+		to = "taken away"
+	}
+	p.line("  %s %s → %s   %s   cost: %s", pad(e.Knob, 26), from, to, e.At.Path, e.Cost)
 }
 
 // Stop says why nothing (more) is started, and what the user could allow.

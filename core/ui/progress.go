@@ -13,10 +13,18 @@ import (
 
 // Starting says what an attempt changes, in one line: the remedy, where one went before.
 func (p Printer) Starting(plan *run.Plan) {
+	what := plan.Changes()
+	switch plan.Trial {
+	case run.Rehearsal:
+		p.line("rehearsal: %s, every phase once; nothing of it is kept", p.bold(what))
+		return
+	case run.Timing:
+		p.line("timing: %s, a few steps; nothing of them is kept", p.bold(what))
+		return
+	}
 	if plan.Attempt == 1 { // the plan itself was just shown
 		return
 	}
-	what := plan.Changes()
 	if plan.Resume != nil {
 		what += fmt.Sprintf(", goes on from iteration %d", plan.Resume.Iteration)
 	} else {
@@ -28,7 +36,15 @@ func (p Printer) Starting(plan *run.Plan) {
 // Ended says how an attempt ended, in one line: the cause. A success is left to the summary.
 func (p Printer) Ended(a *run.Attempt) {
 	out := a.Outcome
-	if out.Ending == run.Succeeded {
+	switch {
+	case out.Ending != run.Succeeded:
+	case a.Plan.Trial == run.Timing && out.Rate > 0:
+		p.line("timed: %.4g samples a second", out.Rate)
+		return
+	case a.Plan.Trial == run.Rehearsal:
+		p.line("rehearsed in %s: %s", short(out.Took), p.green("every phase fits"))
+		return
+	default:
 		return
 	}
 	where := ""

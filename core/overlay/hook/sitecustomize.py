@@ -1,0 +1,431 @@
+"""launch: serves edited copies of Python source to this program in place of the files, which stay as they are.
+
+launch puts the folder of this file at the front of PYTHONPATH, and Python imports it at every start (PEP 370, site.py).
+What it does is written in overlay.json beside the folder: which file (by its real path and its SHA-256) is to be read
+from which copy, and where to report it. It holds to three rules. Whatever goes wrong, the program runs as it would
+without it. Nothing is printed. Nothing that a program can see is changed without need: so no module of the standard library
+is imported that is not there already (a program may have its own json.py), the folder is taken off sys.path, and a
+sitecustomize that stands behind this one is run in its place.
+
+Where a copy is served:
+  - import, importlib.reload, python -m, spec_from_file_location: SourceFileLoader.get_code, which is asked before any .pyc
+    is looked for, and whose result no .pyc is written from;
+  - runpy.run_path, the children of multiprocessing that run the script again, cProfile: io.open_code, whose purpose is
+    to open what will be executed;
+  - python script.py: see script() below.
+"""
+# What follows is parsed by Python 2.7 and 3.6 too, which get as far as the version check.
+import os
+import sys
+
+
+def boot(manifest):
+    # JSON without true, false and null is a Python literal, and this one is launch's own.
+    with open(manifest) as f:
+        doc = eval(f.read(), {"__builtins__": {}})
+    report = doc["report"]
+
+    # --- the report: JSON lines, each in one write, so that processes do not mix
+
+    def quote(s):
+        out = []
+        for c in s:
+            n = ord(c)
+            if n > 0xFFFF:
+                n -= 0x10000
+                out.append("\\u%04x\\u%04x" % (0xD800 + (n >> 10), 0xDC00 + (n & 0x3FF)))
+            elif n < 32 or n > 126 or c in '"\\':
+                out.append("\\u%04x" % n)
+            else:
+                out.append(c)
+        return '"' + "".join(out) + '"'
+
+    def encode(v):
+        if isinstance(v, dict):
+            return "{" + ", ".join([quote(k) + ": " + encode(v[k]) for k in v]) + "}"
+        return str(v) if isinstance(v, int) else quote(v)
+
+    def say(event, **fields):
+        try:
+            fields["event"], fields["pid"] = event, os.getpid()
+            line = ("\n" + encode(fields) + "\n").encode("ascii")  # a line that another left torn ends here
+            fd = os.open(report, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+            try:
+                if os.fstat(fd).st_size < 8 << 20:
+                    os.write(fd, line)
+            finally:
+                os.close(fd)
+        except Exception:
+            pass
+
+    say("boot", python="%d.%d.%d" % sys.version_info[:3], executable=sys.executable or "")
+    if sys.version_info < (3, 8):
+        return
+
+    import _functools
+    import _io
+    import _operator
+
+    external = sys.modules["_frozen_importlib_external"]
+    Loader = external.SourceFileLoader
+    files = {e["real"]: e for e in doc["files"]}
+    bases = {os.path.basename(p) for p in files}
+
+    # --- the texts
+
+    def find(path):
+        """What is to be served for a path, or None."""
+        path = os.fsdecode(path)
+        if path[path.rfind("/") + 1:] in bases or os.path.islink(path):
+            return files.get(os.path.realpath(path))
+        return None
+
+    def digest(data):
+        for name, new in (("_sha2", "sha256"), ("_sha256", "sha256"), ("hashlib", "sha256")):
+            try:
+                return getattr(__import__(name), new)(data).hexdigest()
+            except ImportError:
+                pass
+
+    def text(entry):
+        """The bytes of the copy, or None if the file is no longer what it was copied from."""
+        with _io.FileIO(entry["real"]) as f:
+            if digest(f.readall()) != entry["sha256"]:
+                say("stale", path=entry["path"])
+                return None
+        with _io.FileIO(entry["copy"]) as f:
+            return f.readall()
+
+    def failed(path, error):
+        say("error", path=path, error="%s: %s" % (type(error).__name__, error))
+
+    # --- the settings, as the program built them
+
+    built = Settings(say)
+
+    def compiled(data, path, entry):
+        """The code of a copy, with the real path for its file name."""
+        try:
+            return compile(built.watched(data, path, entry), path, "exec", dont_inherit=True)
+        except Exception:
+            return compile(data, path, "exec", dont_inherit=True)  # says what is wrong with the text itself
+
+    # --- modules
+
+    plain_get_code, plain_source_to_code = Loader.get_code, external.SourceLoader.source_to_code
+
+    def get_code(self, fullname):
+        entry = None
+        try:
+            entry = find(self.path)
+            if entry is not None:
+                data = text(entry)
+                if data is not None:
+                    if type(self).source_to_code is plain_source_to_code:
+                        code = compiled(data, self.path, entry)
+                    else:  # a loader that rewrites what it loads, such as jaxtyping's
+                        code = self.source_to_code(data, self.path)
+                    say("applied", path=entry["path"], name=fullname or self.name)
+                    return code
+        except Exception as e:
+            if entry is not None:
+                failed(entry["path"], e)
+        return plain_get_code(self, fullname)
+
+    # Python leaves the frames of its own import system out of tracebacks, by this file name; so it does this one then.
+    get_code.__code__ = get_code.__code__.replace(co_filename=plain_get_code.__code__.co_filename)
+    Loader.get_code = get_code
+
+    # --- files that are opened to be executed
+
+    io = sys.modules["io"]
+    plain_open_code = io.open_code
+
+    def open_code(path):
+        entry = None
+        try:
+            entry = find(path)
+            if entry is not None:
+                data = text(entry)
+                if data is not None:
+                    import warnings
+
+                    with warnings.catch_warnings():  # whoever asked will compile it again
+                        warnings.simplefilter("ignore")
+                        compile(data, entry["real"], "exec", dont_inherit=True)
+                    say("applied", path=entry["path"], name="")
+                    return _io.BytesIO(data)
+        except Exception as e:
+            if entry is not None:
+                failed(entry["path"], e)
+        return plain_open_code(path)
+
+    io.open_code = open_code
+
+    # --- the script
+
+    def hook(path):
+        """Takes the script that Python was started with, if it is one of ours.
+
+        Before Python opens a script it asks sys.path_hooks whether that path is importable, which is how it runs folders
+        and zip files. Nothing but the interpreter itself asks from no frame at all.
+        """
+        try:
+            sys._getframe(1)
+        except ValueError:
+            entry = None
+            try:
+                if sys.path_hooks[-1] is hook:  # it is asked but once
+                    sys.path_hooks.pop()
+                entry = find(path)
+                data = None if entry is None else text(entry)
+                if data is not None:
+                    return script(path, compiled(data, path, entry), entry)
+            except Exception as e:
+                if entry is not None:
+                    failed(entry["path"], e)
+        raise ImportError(path)
+
+    def script(path, code, entry):
+        """Makes Python run the code as its script, with no frame below it and everything as it is in a plain run.
+
+        What is importable is run by calling runpy._run_module_as_main("__main__", False) (pymain_run_module in CPython's
+        Modules/main.c), and runpy would show: in tracebacks, in inspect.stack(), in __spec__. So for a moment something
+        else stands in for runpy, whose _run_module_as_main has no frame: setattr, which sets a property, whose setter is
+        operator.getitem, which finds a key missing, for which a defaultdict calls its factory without arguments: a
+        function of the script's code. A function of a module's code runs as exec would run it.
+        """
+        known = sys.modules.get("runpy")
+
+        class Run(__import__("_collections").defaultdict):
+            __main__ = property(None, _operator.getitem)
+
+        class Runpy(type(sys)):
+            def __getattr__(self, name):
+                if known is None:
+                    sys.modules.pop("runpy", None)
+                else:
+                    sys.modules["runpy"] = known
+                if name != "_run_module_as_main":  # a Python that does otherwise; the finder below serves it
+                    __import__("runpy")
+                    return getattr(sys.modules["runpy"], name)
+                if sys.path and sys.path[0] == path:
+                    if getattr(sys.flags, "safe_path", False):
+                        del sys.path[0]
+                    else:
+                        sys.path[0] = os.path.dirname(os.path.realpath(path))
+                sys.path_importer_cache[path] = None
+                main = sys.modules["__main__"].__dict__
+                main["__file__"], main["__loader__"] = path, Loader("__main__", path)
+                if sys.version_info < (3, 15):
+                    main["__cached__"] = None
+                say("applied", path=entry["path"], name="__main__")
+                return _functools.partial(setattr, Run(Function(code, main)))
+
+        class Finder(object):
+            def find_spec(self, name, target=None):
+                if name == "__main__":
+                    return external.spec_from_file_location(name, path, loader=Loader(name, path))
+
+        sys.modules["runpy"] = Runpy("runpy")
+        return Finder()
+
+    sys.path_hooks.append(hook)
+
+
+class Settings(object):
+    """Reports what the program made of edited settings: values as they were built, not as they were meant."""
+
+    limit = 200  # characters of a value, and values of an instance
+
+    def __init__(self, say):
+        self.say = say
+        self.owners = {}  # classes that have an edited field: {class: {field: item's path}}
+        self.seen = set()
+
+    # --- watching
+
+    def watched(self, data, path, entry):
+        """The syntax tree of a copy in which look() is called behind each statement that may have bound a setting."""
+        only_ast = 0x400  # ast.PyCF_ONLY_AST
+        tree = compile(data, path, "exec", only_ast, True)
+        roots = {keys[0].rstrip("()") for keys in entry["names"].values()}
+        self.modules()[path] = lambda ns: self.look(ns, entry)
+        body = []
+        for s in tree.body:
+            body.append(s)
+            kind = type(s).__name__
+            names = {getattr(t, "id", None) for t in getattr(s, "targets", None) or [getattr(s, "target", None)]}
+            if kind in ("ClassDef", "If", "Try", "With") or getattr(s, "name", None) in roots or names & roots:
+                call = "try:\n __import__('_launch').modules[%r](globals())\nexcept Exception: pass" % path
+                probe = compile(call, path, "exec", only_ast, True).body[0]
+                self.place(probe, s.end_lineno)
+                body.append(probe)
+        tree.body = body
+        return tree
+
+    def modules(self):
+        if "_launch" not in sys.modules:
+            sys.modules["_launch"] = type(sys)("_launch")
+            sys.modules["_launch"].modules = {}
+        return sys.modules["_launch"].modules
+
+    def place(self, node, line):
+        for name in node._attributes:
+            setattr(node, name, line if name.endswith("lineno") else 0)
+        for name in node._fields:
+            for child in getattr(node, name) if isinstance(getattr(node, name), list) else [getattr(node, name)]:
+                if hasattr(child, "_fields"):
+                    self.place(child, line)
+
+    def look(self, ns, entry):
+        values = {}
+        for path, keys in entry["names"].items():
+            ok, value = self.resolve(ns, path, keys)
+            if ok and self.literal(value):
+                values[path] = self.text(value)
+        if values and values != entry.get("said"):
+            entry["said"] = values
+            self.say("instance", path=entry["path"], **{"class": "", "values": values})
+        for value in list(ns.values()) + list(self.owners):
+            if isinstance(value, type) and value.__dict__.get("__module__") == ns.get("__name__"):
+                self.wrap(value, entry)
+
+    def resolve(self, ns, path, keys):
+        """Follows an item's path from a module's names: (True, value), or (False, None) where only an instance has it."""
+        at = ns
+        for i, key in enumerate(keys):
+            last = i == len(keys) - 1
+            if key.endswith("()"):
+                at = self.own(at, key[:-2])
+                at = getattr(at, "__wrapped__", at)
+                if i != len(keys) - 2 or type(at) is not Function:
+                    return False, None
+                return True, self.default(at, keys[-1])
+            if type(at) is type:
+                if last or key == "__init__":
+                    self.owners.setdefault(at, {})[keys[-1]] = path
+                if key == "__init__":
+                    return False, None
+            at = self.own(at, key)
+            if at is None:
+                return False, None
+        return True, at
+
+    def own(self, at, key):
+        """What an object itself holds under a name; nothing of the program's is called for it."""
+        if type(at) is dict or isinstance(at, dict) and type(at).__getitem__ is dict.__getitem__:
+            return dict.get(at, key)
+        try:
+            held = type.__getattribute__(at, "__dict__") if isinstance(at, type) else object.__getattribute__(at, "__dict__")
+        except AttributeError:
+            return None
+        value = held.get(key)
+        if isinstance(at, type) and type(value).__name__ in ("member_descriptor", "_tuplegetter", "property"):
+            field = held.get("__dataclass_fields__", {}).get(key)
+            return held.get("_field_defaults", {}).get(key) if field is None else field.default
+        return value
+
+    def default(self, function, name):
+        code, kw = function.__code__, function.__kwdefaults__ or {}
+        if name in kw:
+            return kw[name]
+        names, given = code.co_varnames[:code.co_argcount], function.__defaults__ or ()
+        return dict(zip(names[len(names) - len(given):], given)).get(name, self)  # which is no literal
+
+    # --- instances
+
+    def wrap(self, cls, entry):
+        """Has the first instance of a class reported that has an edited field, itself or by its bases, and then undoes it."""
+        init = cls.__dict__.get("__init__")
+        if type(cls) is not type or type(init) is not Function or cls in self.seen:
+            return
+        if not any(base in self.owners for base in cls.__mro__):
+            return
+        self.seen.add(cls)
+
+        def __init__(*args, **kwargs):
+            try:
+                init(*args, **kwargs)
+            except BaseException as e:
+                if e.__traceback__ is not None:
+                    e.__traceback__ = e.__traceback__.tb_next
+                raise
+            self.born(cls, args[0], __init__, init, entry)
+
+        annotations = "__annotate__" if hasattr(init, "__annotate__") else "__annotations__"
+        for name in ("__module__", "__name__", "__qualname__", "__doc__", annotations, "__type_params__"):
+            if hasattr(init, name):
+                setattr(__init__, name, getattr(init, name))
+        __init__.__dict__.update(init.__dict__)
+        __init__.__wrapped__ = init
+        cls.__init__ = __init__
+
+    def born(self, cls, obj, wrapper, init, entry):
+        try:
+            if cls.__dict__.get("__init__") is not wrapper or type(obj).__init__ is not wrapper:
+                return  # wrapped again by someone else, or the base's part of another class
+            cls.__init__ = init
+            values = {}
+            for name, value in self.fields(obj):
+                if self.literal(value) and len(values) < self.limit:
+                    values[self.path(type(obj), name)] = self.text(value)
+            self.say("instance", path=entry["path"], **{"class": type(obj).__qualname__, "values": values})
+        except Exception:
+            pass
+
+    def fields(self, obj):
+        """The names and values of an instance, by what it and its classes hold; no property is asked."""
+        found = {}
+        for k in reversed(type(obj).__mro__):
+            for name, value in k.__dict__.items():
+                if type(value).__name__ == "member_descriptor":
+                    try:
+                        found[name] = value.__get__(obj)
+                    except AttributeError:
+                        pass
+                elif not name.startswith("__"):
+                    found[name] = value
+        try:
+            found.update(object.__getattribute__(obj, "__dict__"))
+        except AttributeError:
+            pass
+        return found.items()
+
+    def path(self, cls, name):
+        """The path of the item that declares a field."""
+        for k in cls.__mro__:
+            if name in self.owners.get(k, ()):
+                return self.owners[k][name]
+            if name in k.__dict__:
+                cls = k
+                break
+        return cls.__qualname__ + "." + name.replace("\\", "\\\\").replace(".", "\\.")
+
+    def literal(self, value, depth=0):
+        if value is None or type(value) in (bool, int, float, str):
+            return True
+        if type(value) in (tuple, list, set, frozenset) and len(value) <= self.limit and depth < 4:
+            return all(self.literal(v, depth + 1) for v in value)
+        return type(value) is dict and len(value) <= self.limit and depth < 4 and \
+            all(self.literal(k, depth + 1) and self.literal(v, depth + 1) for k, v in value.items())
+
+    def text(self, value):
+        out = repr(value[:self.limit + 1] if type(value) is str else value)
+        return out if len(out) <= self.limit else out[:self.limit] + "..."
+
+
+Function = type(boot)
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [p for p in sys.path if os.path.abspath(p) != here]
+sys.path_importer_cache.pop(here, None)
+try:
+    manifest = os.path.join(os.path.dirname(here), "overlay.json")
+    if os.path.realpath(os.environ.get("LAUNCH_OVERLAY", "")) == os.path.realpath(manifest):
+        boot(manifest)
+except Exception:
+    pass
+
+# The one that is hidden behind this file takes its place. If there is none, this raises what site.py expects then.
+sys.modules.pop("sitecustomize", None)
+import sitecustomize  # noqa

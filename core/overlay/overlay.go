@@ -1,0 +1,148 @@
+// Package overlay reads settings that stand in Python source, and serves edited copies of such files to a program in
+// place of the files themselves, as go build -overlay does for Go.
+//
+// Nothing of the user's is run to read it, and no file of the user's is written. [Read] parses. [Install] writes the
+// copies, and a hook that Python loads at its start (hook/sitecustomize.py), into a folder of launch's own; two
+// environment variables lead there. The program then finds the edited text wherever it would have read the file: in
+// import, -m, as its script, in its children. The hook says what it did, so that a program that did not take the
+// settings ([Report], [Verdict]) can be stopped before it wastes time; some ways to start Python are known never to take
+// them ([Refused]).
+package overlay
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/launch-ml/launch/core/config"
+)
+
+//go:embed hook/sitecustomize.py
+var hook []byte
+
+// A File is a Python file of which the program is to be served a copy.
+type File struct {
+	Path   string   // absolute
+	SHA256 string   // of the file that the copy was made from; a file that has changed since is not replaced
+	Text   []byte   // the copy's
+	Names  []string // the paths of the items that were edited, whose values are to be reported
+}
+
+// An Overlay is one that was installed.
+type Overlay struct {
+	Env    []string // what the program's environment must have: PYTHONPATH and LAUNCH_OVERLAY
+	files  []File
+	report string
+}
+
+// manifest is overlay.json, which the hook reads. It must hold no true, false or null: the hook says why.
+type manifest struct {
+	Report string  `json:"report"`
+	Files  []entry `json:"files"`
+}
+
+type entry struct {
+	Path   string              `json:"path"`
+	Real   string              `json:"real"`
+	SHA256 string              `json:"sha256"`
+	Copy   string              `json:"copy"`
+	Names  map[string][]string `json:"names"` // items' paths, and their keys
+}
+
+// Install writes the copies and the hook into dir, an absolute folder that is the attempt's own. env is the environment
+// that the program would get; of it only PYTHONPATH is looked at. A later Install in the same folder replaces the former.
+func Install(dir string, files []File, env []string) (*Overlay, error) {
+	if !filepath.IsAbs(dir) || strings.ContainsRune(dir, filepath.ListSeparator) || !utf8.ValidString(dir) {
+		return nil, fmt.Errorf("installing a source overlay: the folder %q cannot be put into PYTHONPATH", dir)
+	}
+	site, copies := filepath.Join(dir, "site"), filepath.Join(dir, "copies")
+	for _, d := range []string{dir, site, copies} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return nil, fmt.Errorf("installing a source overlay: %w", err)
+		}
+	}
+	o := &Overlay{files: files, report: filepath.Join(dir, "report.jsonl")}
+	if err := os.Remove(o.report); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("installing a source overlay: %w", err)
+	}
+	m := manifest{Report: o.report}
+	seen := map[string]string{}
+	for i, f := range files {
+		real, err := filepath.EvalSymlinks(f.Path)
+		if err != nil {
+			return nil, fmt.Errorf("installing a source overlay: %w", err)
+		}
+		switch other, twice := seen[real]; {
+		case !filepath.IsAbs(f.Path), !utf8.ValidString(f.Path + real):
+			return nil, fmt.Errorf("installing a source overlay: the path %q is relative or no UTF-8", f.Path)
+		case twice:
+			return nil, fmt.Errorf("installing a source overlay: %s and %s are one file", other, f.Path)
+		}
+		seen[real] = f.Path
+		e := entry{Path: f.Path, Real: real, SHA256: f.SHA256, Names: map[string][]string{},
+			Copy: filepath.Join(copies, strconv.Itoa(i)+"-"+filepath.Base(real))}
+		for _, name := range f.Names {
+			e.Names[name] = config.SplitPath(name)
+		}
+		if err := renameio.WriteFile(e.Copy, f.Text, 0o600); err != nil {
+			return nil, fmt.Errorf("writing the edited copy of %s: %w", f.Path, err)
+		}
+		m.Files = append(m.Files, e)
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	for path, content := range map[string][]byte{overlay: text, filepath.Join(site, "sitecustomize.py"): hook} {
+		if err := renameio.WriteFile(path, content, 0o600); err != nil {
+			return nil, fmt.Errorf("installing a source overlay: %w", err)
+		}
+	}
+	path := site
+	if before := lookup(env, "PYTHONPATH"); before != "" { // an empty entry would mean the current folder
+		path += string(filepath.ListSeparator) + before
+	}
+	o.Env = []string{"PYTHONPATH=" + path, "LAUNCH_OVERLAY=" + overlay}
+	return o, nil
+}
+
+// lookup returns the value of a variable, the last one where it is set twice.
+func lookup(env []string, name string) (value string) {
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+// Report reads what the program's processes have said so far.
+func (o *Overlay) Report() Report {
+	text, err := os.ReadFile(o.report)
+	if err != nil { // none has said anything
+		return ParseReport(nil)
+	}
+	return ParseReport(text)
+}
+
+// Files returns what was installed.
+func (o *Overlay) Files() []File { return o.files }
+
+// NotTaken says why the program runs without the edited settings, or "" as long as that is not certain. begun and since
+// are as for [Verdict].
+func (o *Overlay) NotTaken(begun bool, since time.Duration) string {
+	if state, why := Verdict(o.Report(), o.files, begun, since); state == NotTaken {
+		return why
+	}
+	return ""
+}

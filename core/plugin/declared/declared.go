@@ -1,0 +1,452 @@
+// Package declared is the plugin of projects that nobody has written a plugin for: a short file beside the training
+// script says where its settings lie and what it prints.
+//
+// The file is .launch-job.yaml, in the script's folder or the command's:
+//
+//	script: train.py                                # which script is meant
+//	micro-batch: {src/config.py: Config.batch_size} # where the micro-batch is set, and
+//	accumulation: {src/config.py: Config.accum}     # the accumulation, if there is one
+//	batch-norm: false                               # whether the network sees the micro-batch
+//	rungs:                                          # what else may be changed, mildest first
+//	  - {name: activation checkpointing, at: {src/config.py: Config.remat}, to: true, cost: speed}
+//	progress: 'step (?P<iteration>\d+)'             # what it prints, as RE2 expressions
+//	saved: 'saved (?P<path>\S+)'
+//	succeeded: 'training is over'
+//	resume: {--resume: 'checkpoints/*.pt'}          # by which option it goes on, and from what
+//
+// A place is an option ("--batch-size"), a value in Python source ({file.py: Class.field}, {file.py: CONSTANT}), or a
+// value in the file that an option names ({--config: train.batch_size}). There is no formula: the job runs as it is, and
+// after an out-of-memory the next rung is taken.
+package declared
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/plugin"
+)
+
+// File is the name of a declaration.
+const File = ".launch-job.yaml"
+
+// New returns the plugin.
+func New() plugin.Plugin { return declared{} }
+
+type declared struct{}
+
+// Manifest implements [plugin.Plugin].
+func (declared) Manifest() plugin.Manifest {
+	return plugin.Manifest{Name: "declared", Version: "1", About: "any project with a " + File + " beside its script",
+		Marks: []plugin.Mark{{Beside: []string{File}}}}
+}
+
+// A place is where a setting stands.
+type place struct {
+	file string // a Python file; or "" for an option or the file that an option names
+	flag string
+	path string // within the file; "" is the option's own value
+}
+
+// declaration is a .launch-job.yaml that was read.
+type declaration struct {
+	path         string
+	micro, accum *place
+	batchNorm    bool
+	rungs        []rung
+	signs        job.Signs
+	resume       string // the option
+}
+
+type rung struct {
+	name string
+	at   place
+	to   any
+	cost ladder.Cost
+}
+
+// keys of a declaration.
+var keys = []string{"script", "micro-batch", "accumulation", "batch-norm", "rungs", "progress", "started", "saved", "succeeded", "resume"}
+
+func read(path, script string) (*declaration, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := config.ParseYAML(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	root := doc.Root()
+	wrong := func(key, format string, args ...any) error {
+		return fmt.Errorf("%s, line %d: %s: %s", path, root.Get(key).Line(), key, fmt.Sprintf(format, args...))
+	}
+	for _, k := range root.Keys() {
+		if !slices.Contains(keys, k) {
+			return nil, wrong(k, "there is no such key; there are %s", strings.Join(keys, ", "))
+		}
+	}
+	if s, ok := root.Get("script").Str(); !ok || s != script {
+		return nil, fmt.Errorf("%w: %s is about %s", plugin.ErrNotMine, path, root.Get("script").Text())
+	}
+	d := &declaration{path: path}
+	d.batchNorm, _ = root.Get("batch-norm").Bool()
+	for key, into := range map[string]**place{"micro-batch": &d.micro, "accumulation": &d.accum} {
+		if v := root.Get(key); v.Exists() {
+			p, err := placeOf(v)
+			if err != nil {
+				return nil, wrong(key, "%v", err)
+			}
+			*into = &p
+		}
+	}
+	if d.micro == nil {
+		return nil, fmt.Errorf("%s: micro-batch: it does not say where that is set", path)
+	}
+	for i := range root.Get("rungs").Len() {
+		v := root.Get("rungs").Index(i)
+		r := rung{name: v.Get("name").Text()}
+		if r.at, err = placeOf(v.Get("at")); err != nil {
+			return nil, wrong("rungs", "%q: %v", r.name, err)
+		}
+		if r.cost, err = ladder.ParseCost(v.Get("cost").Text()); err != nil {
+			return nil, wrong("rungs", "%q: %v", r.name, err)
+		}
+		if r.to = scalar(v.Get("to")); r.to == nil || r.name == "" {
+			return nil, wrong("rungs", "each has a name, a place (at), a value (to) and a cost")
+		}
+		d.rungs = append(d.rungs, r)
+	}
+	slices.SortStableFunc(d.rungs, func(a, b rung) int { return int(a.cost - b.cost) })
+	for _, s := range []struct {
+		key, group string
+		kind       job.SignKind
+	}{{"progress", "iteration", job.Progress}, {"started", "", job.Started}, {"saved", "", job.SavedState}, {"succeeded", "", job.Succeeded}} {
+		pattern, ok := root.Get(s.key).Str()
+		if !ok {
+			continue
+		}
+		re, err := regexp.Compile(pattern)
+		if err != nil {
+			return nil, wrong(s.key, "%v", err)
+		}
+		if s.group != "" && re.SubexpIndex(s.group) < 0 {
+			return nil, wrong(s.key, "it has no group (?P<%s>…)", s.group)
+		}
+		d.signs.Lines = append(d.signs.Lines, job.Sign{Kind: s.kind, Pattern: pattern})
+		d.signs.MustSucceed = d.signs.MustSucceed || s.kind == job.Succeeded
+	}
+	for _, flag := range root.Get("resume").Keys() {
+		d.resume = flag
+		d.signs.States = append(d.signs.States, root.Get("resume").Get(flag).Text())
+	}
+	return d, nil
+}
+
+func placeOf(v config.Value) (place, error) {
+	if s, ok := v.Str(); ok && strings.HasPrefix(s, "-") {
+		return place{flag: s}, nil
+	}
+	if v.Kind() == config.Map && v.Len() == 1 {
+		key := v.Keys()[0]
+		path, ok := v.Get(key).Str()
+		switch {
+		case !ok || path == "":
+		case strings.HasPrefix(key, "-"):
+			return place{flag: key, path: path}, nil
+		case strings.HasSuffix(key, ".py"):
+			return place{file: key, path: path}, nil
+		}
+	}
+	return place{}, errors.New("a place is an option, {file.py: Class.field}, or {--option: path.in.its.file}")
+}
+
+func scalar(v config.Value) any {
+	if b, ok := v.Bool(); ok {
+		return b
+	}
+	if i, ok := v.Int(); ok {
+		return i
+	}
+	if f, ok := v.Float(); ok {
+		return f
+	}
+	if s, ok := v.Str(); ok {
+		return s
+	}
+	return nil
+}
+
+// reading is a command and the documents that its declaration speaks of.
+type reading struct {
+	*declaration
+	prog    command.Prog
+	argv    *config.Argv
+	options []config.Option
+	files   []job.File
+	command job.Command
+}
+
+// open finds the declaration and reads the documents. The error may be a [plugin.Need].
+func open(c job.Command) (*reading, error) {
+	prog, err := command.Program(c.Args, c.Env, c.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", plugin.ErrNotMine, err)
+	}
+	r := &reading{prog: prog, command: c}
+	script := filepath.Base(prog.Script)
+	for _, dir := range []string{filepath.Dir(prog.Path()), prog.Dir} {
+		r.declaration, err = read(filepath.Join(dir, File), script)
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, plugin.ErrNotMine
+	case err != nil:
+		return nil, err
+	}
+	var need plugin.Need
+	places := []place{*r.micro}
+	if r.accum != nil {
+		places = append(places, *r.accum)
+	}
+	for _, g := range r.rungs {
+		places = append(places, g.at)
+	}
+	flags := map[string]bool{}
+	for _, p := range places {
+		if p.flag != "" && !flags[p.flag] {
+			flags[p.flag] = true
+			r.options = append(r.options, config.Option{Names: []string{p.flag}})
+		}
+		if p.file != "" && c.Source(r.absolute(p.file)) == nil && !slices.Contains(need.Sources, r.absolute(p.file)) {
+			need.Sources = append(need.Sources, r.absolute(p.file))
+		}
+	}
+	if len(need.Sources) > 0 {
+		return nil, &need
+	}
+	if r.resume != "" && !flags[r.resume] {
+		r.options = append(r.options, config.Option{Names: []string{r.resume}})
+	}
+	if r.argv, err = config.ParseArgv(prog.Args, r.options); err != nil {
+		return nil, fmt.Errorf("reading the options of %s: %w", prog.Script, err)
+	}
+	for _, p := range places {
+		if err := r.openFile(p); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// absolute is a path of the declaration, which is relative to its own folder.
+func (r *reading) absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(r.path), path)
+}
+
+func (r *reading) openFile(p place) error {
+	f := job.File{}
+	switch {
+	case p.file != "":
+		f.Path, f.Format, f.Source = r.absolute(p.file), job.Python, r.command.Source(r.absolute(p.file))
+	case p.path != "":
+		name, ok := r.argv.Get(p.flag)
+		if !ok {
+			return fmt.Errorf("%s speaks of the file that %s names, and the command has no %s", r.path, p.flag, p.flag)
+		}
+		path := name
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(r.prog.Dir, path)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("reading the recipe: %w", err)
+		}
+		f = job.File{Path: name, Format: "yaml", Flag: p.flag, Text: text}
+	default:
+		return nil
+	}
+	if !slices.ContainsFunc(r.files, func(o job.File) bool { return o.Path == f.Path }) {
+		r.files = append(r.files, f)
+	}
+	return nil
+}
+
+// document returns the document of a place, and its name and path in edits.
+func (r *reading) document(p place) (config.Document, config.Address, error) {
+	if p.path == "" {
+		return r.argv, config.Address{Doc: config.ArgvDoc, Path: p.flag}, nil
+	}
+	name := r.absolute(p.file)
+	if p.file == "" {
+		name, _ = r.argv.Get(p.flag)
+	}
+	i := slices.IndexFunc(r.files, func(f job.File) bool { return f.Path == name })
+	at := config.Address{Doc: name, Path: p.path}
+	if f := r.files[i]; f.Source != nil {
+		doc, err := config.OpenPython(f.Source)
+		keys := config.SplitPath(p.path)
+		if err == nil && len(keys) > 1 { // a field may stand in a base
+			if it, ok := f.Source.Field(config.JoinPath(keys[:len(keys)-1]...), keys[len(keys)-1]); ok {
+				at.Path = it.Path
+			}
+		}
+		return doc, at, err
+	}
+	doc, err := config.Parse(name, r.files[i].Text)
+	return doc, at, err
+}
+
+// number reads a whole number at a place.
+func (r *reading) number(p *place, absent int64) (int64, error) {
+	if p == nil {
+		return absent, nil
+	}
+	doc, at, err := r.document(*p)
+	if err != nil {
+		return 0, err
+	}
+	text, ok := doc.Get(at.Path)
+	if !ok {
+		return absent, nil
+	}
+	n, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 0, 64)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%s: %v is %q, which is no batch size", r.path, at, text)
+	}
+	return n, nil
+}
+
+// Recognize implements [plugin.Plugin].
+func (declared) Recognize(_ context.Context, c job.Command) (*job.Job, error) {
+	r, err := open(c)
+	if err != nil {
+		return nil, err
+	}
+	micro, err := r.number(r.micro, 0)
+	if err != nil {
+		return nil, err
+	}
+	accum, err := r.number(r.accum, 1)
+	if err != nil {
+		return nil, err
+	}
+	j := &job.Job{
+		Dialect: "declared in " + filepath.Base(filepath.Dir(r.path)) + "/" + File, Name: filepath.Base(r.prog.Script),
+		Options: r.options, Files: r.files, Signs: r.signs,
+		Batch:     job.Batch{Micro: micro, Accumulation: accum, Ranks: 1},
+		Rehearsal: job.Rehearsal{None: "a declaration does not say how the program is shortened"},
+	}
+	if micro == 0 {
+		_, at, _ := r.document(*r.micro)
+		j.Warnings = append(j.Warnings, fmt.Sprintf("%v is not set, so the micro-batch is not known and stays as it is", at))
+	}
+	switch {
+	case r.resume == "":
+		j.Resume.None = File + " names no option to resume by"
+	default:
+		from, given := r.argv.Get(r.resume)
+		j.Resume.Edits = []config.Edit{{Knob: "resume", At: config.Address{Doc: config.ArgvDoc, Path: r.resume}, From: from, To: job.SavedPath, Add: !given, Cost: "none"}}
+	}
+	return j, nil
+}
+
+// Ladders implements [plugin.Plugin].
+func (declared) Ladders(_ context.Context, j *job.Job, _ gpu.Device) (*ladder.Set, error) {
+	r, err := open(j.Command)
+	if err != nil {
+		return nil, err
+	}
+	unknown := []mem.Estimate{{Unknown: "a declared project has no formula: launch works from what it measures"}}
+	b := j.Batch
+	set := &ladder.Set{
+		Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}},
+		Values: map[string]int64{job.MicroBatch: b.Micro, job.Accumulation: b.Accumulation},
+	}
+	if b.Micro > 0 {
+		set.Invariants = []ladder.Invariant{{Name: "global batch", Factors: []string{job.MicroBatch, job.Accumulation}, Equals: b.Micro * b.Accumulation, Until: ladder.Recipe}}
+	}
+	asked := ladder.Rung{Name: "as asked", Slowdown: 1, Estimates: unknown}
+	var below []ladder.Rung
+	for _, g := range r.rungs {
+		e, err := r.edit(g.name, g.at, g.to, g.cost)
+		if err != nil {
+			return nil, err
+		}
+		if e.From == e.To && !e.Add { // it is so already
+			continue
+		}
+		below = append(below, ladder.Rung{Name: g.name, Cost: g.cost, Slowdown: 1.3, Estimates: unknown, Edits: []config.Edit{e}})
+	}
+	for micro := b.Micro / 2; micro >= 1 && b.Micro%micro == 0; micro /= 2 {
+		k := b.Micro / micro
+		rg := ladder.Rung{Cost: ladder.Speed, Slowdown: 1 + 0.1*float64(k), Estimates: unknown, Values: map[string]int64{job.MicroBatch: micro}}
+		if r.batchNorm {
+			rg.Cost = ladder.Numerics
+		}
+		rg.Name = fmt.Sprintf("micro-batch %d", micro)
+		if r.accum == nil {
+			rg.Cost = ladder.Recipe // there is nothing to make up for it
+		} else {
+			rg.Name += fmt.Sprintf(" × accumulation %d", b.Accumulation*k)
+			rg.Values[job.Accumulation] = b.Accumulation * k
+			e, err := r.edit(job.Accumulation, *r.accum, b.Accumulation*k, rg.Cost)
+			if err != nil {
+				return nil, err
+			}
+			rg.Edits = append(rg.Edits, e)
+		}
+		e, err := r.edit(job.MicroBatch, *r.micro, micro, rg.Cost)
+		if err != nil {
+			return nil, err
+		}
+		rg.Edits = append(rg.Edits, e)
+		below = append(below, rg)
+	}
+	set.Phases = []ladder.Ladder{{Phase: ladder.Training, Rungs: ladder.Descend(asked, below, 0)}}
+	return set, nil
+}
+
+// edit is the edit of one place.
+func (r *reading) edit(knob string, p place, to any, cost ladder.Cost) (config.Edit, error) {
+	doc, at, err := r.document(p)
+	if err != nil {
+		return config.Edit{}, err
+	}
+	text := fmt.Sprint(to)
+	if t, ok := doc.(config.Tree); ok {
+		if text, err = t.Text(to); err != nil {
+			return config.Edit{}, fmt.Errorf("%v: %w", at, err)
+		}
+	} else {
+		doc, err = config.ParseArgv(r.prog.Args, r.options)
+		if err != nil {
+			return config.Edit{}, err
+		}
+	}
+	e, err := config.Change(doc, at.Doc, at.Path, text)
+	if err != nil {
+		return config.Edit{}, fmt.Errorf("%s: %w", r.path, err)
+	}
+	e.Knob, e.Cost = knob, cost.String()
+	return e, nil
+}

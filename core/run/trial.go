@@ -1,0 +1,173 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/launch-ml/launch/core/ladder"
+)
+
+// A Trial says that an attempt is a short run of the program apart from the experiment, which leaves nothing behind.
+type Trial string
+
+const (
+	Rehearsal Trial = "rehearsal" // through every phase, to see whether it fits
+	Timing    Trial = "timing"    // a few steps, to see how fast it is
+)
+
+// flat is the gain in speed below which a larger rung is not worth its memory.
+const flat = 1.03
+
+// timings is how many sizes are timed at most.
+const timings = 3
+
+// tried makes the run's first plan a trial, if the user asked for one and the program can be shortened.
+func (r *Run) tried(p *Plan) *Plan {
+	switch {
+	case r.Job.Rehearsal.None != "" || p.Resume != nil:
+		return p
+	case r.Limits.Fast:
+		base := *r
+		base.Limits.Fill = false
+		if q, stop := base.first(); stop == nil && !q.stands(p) { // else there is nothing to compare
+			return r.short(q, Timing)
+		}
+	}
+	if r.Limits.Rehearse {
+		return r.short(p, Rehearsal)
+	}
+	return p
+}
+
+// short makes a plan a trial.
+func (r *Run) short(p *Plan, t Trial) *Plan {
+	p.Trial, p.Resume = t, nil
+	p.Edits = append(p.Edits, r.Job.Rehearsal.Edits...)
+	return p
+}
+
+// afterTrial plans the attempt after a trial.
+func (r *Run) afterTrial(last *Attempt) (*Plan, *Stop) {
+	out := &last.Outcome
+	if out.Ending == Interrupted || out.Untaken != "" {
+		return r.afterFailure(last)
+	}
+	if last.Plan.Trial == Timing {
+		return r.afterTiming(last)
+	}
+	if out.Ending == OutOfMemory {
+		p, stop := r.afterFailure(last)
+		if p != nil {
+			r.short(p, Rehearsal)
+		}
+		return p, stop
+	}
+	p := r.standAt(&last.Plan, "as rehearsed")
+	if out.Ending != Succeeded {
+		p.Why = "not rehearsed: the rehearsal failed, and not for memory (" + out.Cause + ")"
+	}
+	r.goOn(p)
+	return p, nil
+}
+
+// afterTiming times the next larger rung while that is worth it, and then takes the fastest.
+func (r *Run) afterTiming(last *Attempt) (*Plan, *Stop) {
+	var timed []*Attempt
+	for i := range r.Attempts {
+		if r.Attempts[i].Plan.Trial == Timing {
+			timed = append(timed, &r.Attempts[i])
+		}
+	}
+	best := slices.MaxFunc(timed, func(a, b *Attempt) int {
+		switch {
+		case a.Outcome.Rate > b.Outcome.Rate*flat:
+			return 1
+		case b.Outcome.Rate > a.Outcome.Rate*flat:
+			return -1
+		}
+		return 0 // the first of them: it needs the least
+	})
+	if last.Outcome.Rate > 0 && best == last && len(timed) < timings {
+		if p := r.larger(&last.Plan); p != nil {
+			return r.short(p, Timing), nil
+		}
+	}
+	if timed[0].Outcome.Ending == OutOfMemory {
+		return r.afterFailure(timed[0])
+	}
+	base := timed[0].Outcome.Rate
+	why := "it could not be timed, so nothing is changed for the sake of speed"
+	if best.Outcome.Rate > 0 && base > 0 {
+		why = fmt.Sprintf("the fastest of %d timed: %.4g samples a second, %.2f times the first", len(timed), best.Outcome.Rate, best.Outcome.Rate/base)
+	} else {
+		best = timed[0]
+	}
+	p := r.standAt(&best.Plan, why)
+	if r.Limits.Rehearse {
+		return r.short(p, Rehearsal), nil
+	}
+	r.goOn(p)
+	return p, nil
+}
+
+// larger returns the plan on the next fill rung above p that fits, or nil.
+func (r *Run) larger(p *Plan) *Plan {
+	try := func(s int, rungs map[string]int) *Plan {
+		q := r.standOnRungs(s, rungs)
+		if q == nil || q.Verdict() != ladder.Fits {
+			return nil
+		}
+		return q
+	}
+	rungs := p.rungs()
+	for s := min(p.Shared.Rung, r.Ladders.Shared.Asked) - 1; s >= 0; s-- {
+		if r.Ladders.Shared.Rungs[s].Cost <= r.Limits.Allow {
+			if q := try(s, rungs); q != nil {
+				return q
+			}
+		}
+	}
+	for _, l := range r.Ladders.Phases {
+		for i := min(rungs[l.Phase], l.Asked) - 1; i >= 0; i-- {
+			if l.Rungs[i].Cost > r.Limits.Allow {
+				continue
+			}
+			higher := p.rungs()
+			higher[l.Phase] = i
+			if q := try(p.Shared.Rung, higher); q != nil {
+				return q
+			}
+		}
+	}
+	return nil
+}
+
+// standAt returns a plan on the same rungs as p.
+func (r *Run) standAt(p *Plan, why string) *Plan {
+	q := r.standOnRungs(p.Shared.Rung, p.rungs())
+	q.Why = why
+	return q
+}
+
+// standOnRungs returns the plan on exactly these rungs, or nil if it would break an invariant.
+func (r *Run) standOnRungs(s int, rungs map[string]int) *Plan {
+	picks := map[string]ladder.Pick{}
+	for _, l := range r.Ladders.Phases {
+		e := r.correct(l.Phase, s, l.Rungs[rungs[l.Phase]].At(s))
+		picks[l.Phase] = ladder.Pick{Rung: rungs[l.Phase], Estimate: e, Verdict: ladder.Judge(e, r.room())}
+	}
+	p := r.plan(s, picks)
+	if len(r.Ladders.Broken(r.Ladders.ValuesAt(s, rungs), p.Cost)) > 0 {
+		return nil
+	}
+	return p
+}
+
+// rungs is where each phase stands.
+func (p *Plan) rungs() map[string]int {
+	out := map[string]int{}
+	for _, c := range p.Choices {
+		out[c.Phase] = c.Rung
+	}
+	return out
+}

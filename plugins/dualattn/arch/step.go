@@ -1,0 +1,209 @@
+package arch
+
+import (
+	"fmt"
+
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A StepConfig is the training of the network on one device.
+type StepConfig struct {
+	Net        Net
+	Batch      int64    // the micro-batch: images in one forward, with as many pairs
+	Accumulate int64    // gradient_accumulation_steps; 0 is 1
+	AMP        nn.DType // F16 under mixed_precision, F32 without, and on a CPU
+	SGD        bool     // SGD with momentum, of Re-ID; else Adam
+	OldTorch   bool     // PyTorch 1.13, whose zero_grad keeps the gradients
+	// LastVal is the samples of the last batch of a validation, whose attention maps the model still holds in the first
+	// training forward after it; 0 where the training never validates.
+	LastVal int64
+	// LastValGuess says that LastVal is an upper bound: how many images are validated is not known.
+	LastValGuess bool
+}
+
+// The parts of the job.
+const (
+	model     = "model"
+	criterion = "criterion"
+	batchPart = "batch"
+	lastMaps  = "attention maps of the last validation"
+)
+
+// Training is the estimate of the training at its fullest step: either one within an accumulation group, while the
+// gradients of the micro-batches before are there, or the first after a validation, whose last attention maps are. It
+// follows DualCrossAttentionTrainer.train_epoch (train.py:433-590 at 6a4e6b6).
+func Training(cfg StepConfig) (e mem.Estimate) {
+	defer unknownOnPanic(&e)
+	e = cfg.step(false)
+	if cfg.LastVal > 0 {
+		if first := cfg.step(true); first.Total() > e.Total() {
+			e = first
+		}
+	}
+	return e
+}
+
+// unknownOnPanic turns a shape that the tape refuses into an estimate that says so: the job itself may still run.
+func unknownOnPanic(e *mem.Estimate) {
+	if r := recover(); r != nil {
+		*e = mem.Estimate{Unknown: fmt.Sprint(r)}
+	}
+}
+
+// step is one micro-batch's estimate: of a later one in its group, or of the first after a validation.
+func (cfg StepConfig) step(afterValidation bool) (e mem.Estimate) {
+	t := nn.NewTape()
+	cfg.record(t, afterValidation)
+	e.Add(cfg.resident(t)...)
+	cfg.addPeak(&e, t.Peak())
+	return e
+}
+
+// Peak replays one micro-batch of the training, for comparison with measurements.
+func Peak(cfg StepConfig) nn.Peak {
+	t := nn.NewTape()
+	cfg.record(t, false)
+	return t.Peak()
+}
+
+// Size is what the model keeps: its parameters.
+func Size(n Net) nn.Size {
+	t := nn.NewTape()
+	StepConfig{Net: n, Batch: 1}.record(t, false)
+	return t.Size(model, unused)
+}
+
+func (cfg StepConfig) record(t *nn.Tape, afterValidation bool) {
+	n := cfg.Net
+	t.Torch1 = cfg.OldTorch
+	var images, paired, labels nn.Tensor
+	var before []nn.Tensor
+	t.Part(batchPart, func() {
+		for range 2 + min(n.Local, 1) { // outputs["…_features"] of the step before, views of whole sequences
+			before = append(before, t.Hold(t.Zeros(nn.F32, cfg.Batch, n.tokens(), n.Dim)))
+		}
+		images = t.Hold(t.Input(nn.F32, cfg.Batch, 3, n.Height, n.Width))
+		labels = t.Hold(t.Zeros(nn.I64, cfg.Batch))
+		paired = t.Hold(t.Input(nn.F32, cfg.Batch, 3, n.Height, n.Width)) // images[perm_indices]
+	})
+	var maps []nn.Tensor
+	if afterValidation {
+		t.Part(lastMaps, func() { maps = n.maps(t, cfg.LastVal) })
+	}
+	// zero_grad() at the head of a group sets the gradients to None since torch 2.0, and to zero before.
+	if cfg.Accumulate > 1 && !afterValidation || cfg.OldTorch {
+		t.KeepGradients(model)
+		t.KeepGradients(criterion)
+	}
+	var total nn.Tensor
+	t.Autocast(cfg.AMP, func() {
+		var out outputs
+		t.Part(model, func() { out, _ = n.forward(t, images, paired, maps) })
+		for i, f := range out.features {
+			t.Hold(t.Rebind(before[i], f))
+		}
+		t.Part(criterion, func() { total = n.criterion(t, out.logits, labels) })
+		total = t.Hold(t.DivScalar(total))
+	})
+	t.Part(model, func() { t.Backward(total) })
+	temps := t.Size(model).GradBytes
+	if cfg.SGD {
+		temps = 0
+	}
+	t.OptimizerStep(model, temps)
+}
+
+// maps are the attention maps of an evaluation's forward, in float32.
+func (n Net) maps(t *nn.Tape, batch int64) (maps []nn.Tensor) {
+	for range n.Layers {
+		maps = append(maps, t.Hold(t.Zeros(nn.F32, batch, n.Heads, n.tokens(), n.tokens())))
+	}
+	return maps
+}
+
+// criterion is DualCrossAttentionLoss.forward: a cross-entropy for each branch, weighted by its uncertainty. (The
+// triplets of Re-ID are mined from distances between class tokens: batch² numbers, which are not counted.)
+func (n Net) criterion(t *nn.Tape, logits []nn.Tensor, labels nn.Tensor) (total nn.Tensor) {
+	logVars := t.Param("uncertainty_weighting.log_vars", 3)
+	for i, l := range logits {
+		w := t.Hold(t.Select(logVars, 0))
+		loss := t.Add(t.Mul(t.Exp(t.Neg(w)), t.CrossEntropy(l, labels)), w)
+		if i > 0 {
+			loss = t.Add(total, loss)
+		}
+		total = loss
+	}
+	return t.MulScalar(total)
+}
+
+// Validation is the estimate of one batch of the validation. It follows _evaluate_fgvc (train.py:630-670 at 6a4e6b6):
+// torch.no_grad, no autocast, and the attention maps of all blocks kept as an attribute, where those of the batch before
+// live until this batch's are complete. The gradients of the last step are still there: only the next step frees them.
+func Validation(cfg StepConfig) (e mem.Estimate) {
+	defer unknownOnPanic(&e)
+	resident := nn.NewTape()
+	small := cfg
+	small.Batch = 1
+	small.record(resident, false)
+
+	n := cfg.Net
+	t := nn.NewTape()
+	t.Torch1, t.Training = cfg.OldTorch, false
+	t.Part(model, func() {
+		t.NoGrad(func() {
+			t.Part(batchPart, func() {
+				for range 1 + min(n.Local, 1) { // outputs of the batch before
+					t.Hold(t.Zeros(nn.F32, cfg.Batch, n.tokens(), n.Dim))
+				}
+			})
+			var maps []nn.Tensor
+			t.Part("attention maps of the batch before", func() { maps = n.maps(t, cfg.Batch) })
+			images := nn.Tensor{}
+			t.Part(batchPart, func() { images = t.Hold(t.Input(nn.F32, cfg.Batch, 3, n.Height, n.Width)) })
+			n.forward(t, images, images, maps)
+		})
+	})
+	e.Add(cfg.resident(resident)...)
+	size := resident.Size(model)
+	e.Add(mem.Item{Kind: mem.Gradients, What: model, Bytes: size.GradBytes, From: "of the last training step: zero_grad() is called at the head of the next"})
+	cfg.addPeak(&e, t.Peak())
+	return e
+}
+
+// resident is what stays on the card from the first step on.
+func (cfg StepConfig) resident(t *nn.Tape) []mem.Item {
+	m, dead, c := t.Size(model), t.Size(unused), t.Size(criterion)
+	states, name := unit.Bytes(2), "Adam: two float32 states a parameter"
+	if cfg.SGD {
+		states, name = 1, "SGD with momentum: one float32 state a parameter"
+	}
+	return []mem.Item{
+		{Kind: mem.Parameters, What: model, Bytes: m.ParamBytes + c.ParamBytes, Count: m.Params + c.Params, From: "DualCrossAttentionViT and its loss, counted"},
+		{Kind: mem.Parameters, What: unused, Bytes: dead.ParamBytes, Count: dead.Params, From: "the GLCA block's own self-attention, whose result nobody reads"},
+		{Kind: mem.Optimizer, What: model, Bytes: (m.GradBytes + c.GradBytes) * states, From: name},
+	}
+}
+
+// addPeak enters the moment of the peak, part by part.
+func (cfg StepConfig) addPeak(e *mem.Estimate, p nn.Peak) {
+	at := "at the peak, " + p.Moment
+	for _, part := range p.Parts {
+		guess := part.Part == lastMaps && cfg.LastValGuess
+		from := at
+		if part.Part == lastMaps {
+			from = fmt.Sprintf("the model keeps the maps of the last %d validated images until its next forward ends (dual_vit.py, self.attention_maps)", cfg.LastVal)
+		}
+		e.Add(
+			mem.Item{Kind: mem.Inputs, What: part.Part, Bytes: part.Inputs, From: "images and their pairs in float32"},
+			mem.Item{Kind: mem.Saved, What: part.Part, Bytes: part.Saved, From: at},
+			mem.Item{Kind: mem.Saved, What: part.Part, Bytes: part.Casts, From: "autocast's copies of the weights, " + at},
+			mem.Item{Kind: mem.Gradients, What: part.Part, Bytes: part.Gradients, From: at},
+			mem.Item{Kind: mem.Transients, What: part.Part, Bytes: part.Transients, From: from, Guess: guess},
+		)
+	}
+	for _, a := range p.Allocs {
+		e.Largest(mem.Alloc{Bytes: a.Bytes, What: a.What})
+	}
+}

@@ -1,0 +1,361 @@
+package dualattn
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/core/unit"
+	"github.com/launch-ml/launch/plugins/dualattn/arch"
+)
+
+// The program validates at the training micro-batch: one knob for both phases, so it stands on the shared ladder, and
+// with it every other setting, for all of them touch both. Training and validation have a ladder of one rung each, priced
+// once for each shared rung. So an out-of-memory in either phase leads to a smaller micro-batch, and a plan fits only
+// where both phases do.
+
+// variant is one way to run the job. The zero values of amp, size and glca are those asked for.
+type variant struct {
+	micro, accum int64
+	expandable   bool
+	amp          bool  // mixed precision, where it was off
+	side         int64 // a smaller square input
+	noGLCA       bool
+}
+
+// Ladders implements [plugin.Plugin].
+func (dualattn) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
+	x, err := open(j.Command)
+	if err != nil {
+		return nil, err
+	}
+	b := builder{checkout: x, cpu: d.Kind == gpu.CPU, device: d}
+	return b.build(), nil
+}
+
+type builder struct {
+	*checkout
+	device gpu.Device
+	cpu    bool
+}
+
+func (b *builder) build() *ladder.Set {
+	asked := variant{micro: b.micro, accum: b.accum}
+	set := &ladder.Set{
+		Values: map[string]int64{job.MicroBatch: b.micro, job.Accumulation: b.accum},
+		Shared: ladder.Ladder{Phase: ladder.Shared},
+		Phases: []ladder.Ladder{
+			{Phase: ladder.Training, Rungs: []ladder.Rung{{Name: "as asked", Slowdown: 1}}},
+			{Phase: ladder.Validation, Rungs: []ladder.Rung{{Name: "as asked", Slowdown: 1}}},
+		},
+	}
+	if b.micro > 0 {
+		set.Invariants = []ladder.Invariant{{Name: "global batch", Factors: []string{job.MicroBatch, job.Accumulation}, Equals: b.micro * b.accum}}
+	}
+	var above, below []ladder.Rung
+	prices := map[string][2]mem.Estimate{}
+	price := func(v variant, name string) [2]mem.Estimate {
+		p := [2]mem.Estimate{b.price(v, false), b.price(v, true)}
+		prices[name] = p
+		return p
+	}
+	first := ladder.Rung{Name: "as asked", Slowdown: 1}
+	price(asked, first.Name)
+	need := map[string]unit.Bytes{}
+	for _, v := range b.variants(asked) {
+		r, ok := b.rung(v, asked)
+		if !ok {
+			continue
+		}
+		p := price(v, r.Name)
+		need[r.Name] = max(p[0].Total(), p[1].Total())
+		if v.micro > asked.micro {
+			above = append(above, r)
+		} else {
+			below = append(below, r)
+		}
+	}
+	slices.SortStableFunc(above, func(p, q ladder.Rung) int { return cmp.Compare(need[q.Name], need[p.Name]) })
+	slices.SortStableFunc(below, func(p, q ladder.Rung) int {
+		return cmp.Or(cmp.Compare(p.Cost, q.Cost), cmp.Compare(p.Slowdown, q.Slowdown))
+	})
+	set.Shared.Asked = len(above)
+	set.Shared.Rungs = slices.Concat(above, []ladder.Rung{first}, below)
+	for _, r := range set.Shared.Rungs {
+		for i := range set.Phases {
+			set.Phases[i].Rungs[0].Estimates = append(set.Phases[i].Rungs[0].Estimates, prices[r.Name][i])
+		}
+	}
+	return set
+}
+
+// floor is the smallest micro-batch that is offered: one image is always its own pair, and a re-identification's triplets
+// want two identities.
+func (b *builder) floor() int64 {
+	if b.task == "reid" {
+		return 2 * max(1, b.class.int("images_per_id", 1))
+	}
+	return 2
+}
+
+// variants lists the other ways to run the job: every split of its global batch, with and without expandable segments,
+// mixed precision where it is off, and, at the smallest micro-batch, a smaller input and no GLCA branch.
+func (b *builder) variants(asked variant) (out []variant) {
+	if b.problem != "" || b.micro <= 0 {
+		return nil
+	}
+	var splits []variant
+	global, per := asked.micro*asked.accum, int64(1)
+	if b.task == "reid" {
+		per = max(1, b.class.int("images_per_id", 1))
+	}
+	for micro := global; micro >= b.floor(); micro-- {
+		if global%micro == 0 && micro%per == 0 && (b.hasAccum || micro == asked.micro) {
+			splits = append(splits, variant{micro: micro, accum: global / micro})
+		}
+	}
+	if !slices.Contains(splits, asked) { // below the floor, or of no whole identities: it is the user's
+		splits = append(splits, asked)
+	}
+	least := splits[len(splits)-1]
+	on, _ := b.class.bool("mixed_precision")
+	_, switchable := b.class.field("mixed_precision")
+	for _, v := range splits {
+		out = append(out, v)
+		if switchable && !on && !b.cpu && v.micro <= asked.micro {
+			with := v
+			with.amp = true
+			out = append(out, with)
+		}
+	}
+	if h, w, ok := b.class.pair("input_size"); ok && b.sizeReachable() && h == w && h > 384 {
+		small := least
+		small.side = 384
+		out = append(out, small)
+	}
+	if b.net().Local > 0 && !b.ablated() {
+		without := least
+		without.noGLCA = true
+		out = append(out, without)
+	}
+	if _, ok := b.expandable(); ok {
+		for _, v := range slices.Clone(out) {
+			v.expandable = true
+			out = append(out, v)
+		}
+	}
+	return slices.DeleteFunc(out, func(v variant) bool { return v == asked })
+}
+
+func (b *builder) expandable() (config.Edit, bool) {
+	if b.cpu {
+		return config.Edit{}, false
+	}
+	return b.python().ExpandableSegments(b.env)
+}
+
+// rung names a variant and makes its edits; ok is false where one of them cannot be placed.
+func (b *builder) rung(v, asked variant) (r ladder.Rung, ok bool) {
+	r.Slowdown, r.Values = 1, map[string]int64{job.MicroBatch: v.micro, job.Accumulation: v.accum}
+	name := func(s string) {
+		if r.Name != "" {
+			r.Name += ", "
+		}
+		r.Name += s
+	}
+	ok = true
+	set := func(field, knob string, to any, cost ladder.Cost, why string) {
+		s, found := b.class.field(field)
+		b.put(&r, &ok, s, found, knob, to, cost, why)
+	}
+	if v.noGLCA {
+		name("without GLCA")
+		set("num_glca_layers", knobGLCA, int64(0), ladder.Model, "the network of "+paper+" without its global-local branch; saves "+b.localShare())
+	}
+	if v.side > 0 {
+		name(fmt.Sprintf("input %d × %d", v.side, v.side))
+		why := paper + " trains at 448 × 448; an evaluation of this model needs the same two edits"
+		resize := b.class.int("resize_size", 0) * v.side / b.netSide()
+		set("input_size", knobSize, []int64{v.side, v.side}, ladder.Recipe, why)
+		set("resize_size", knobResize, resize, ladder.Recipe, why)
+		for _, it := range [...]struct {
+			path, knob string
+			to         int64
+		}{{itemInput, knobSize, v.side}, {itemResize, knobResize, resize}} {
+			item, found := b.transforms.Item(it.path)
+			b.put(&r, &ok, setting{b.transforms, item}, found, it.knob, it.to, ladder.Recipe, why)
+		}
+	}
+	if v.micro != asked.micro {
+		name(fmt.Sprintf("micro-batch %d × accumulation %d", v.micro, v.accum))
+		cost, why := b.splitCost(v, asked)
+		r.Slowdown *= 1 + 0.02*(float64(asked.micro)/float64(v.micro)-1)
+		b.split(&r, &ok, v, cost, why)
+	}
+	if v.amp {
+		name("mixed precision in float16")
+		r.Slowdown *= 0.6
+		set("mixed_precision", knobAMP, true, ladder.Numerics, "matrix products and what they save in float16, with loss scaling")
+	}
+	if v.expandable {
+		name("expandable segments")
+		e, _ := b.expandable()
+		r.Edits = append(r.Edits, e)
+	}
+	return r, ok
+}
+
+// put adds an edit to a rung.
+func (b *builder) put(r *ladder.Rung, ok *bool, s setting, found bool, knob string, to any, cost ladder.Cost, why string) {
+	if !found || !s.item.Literal {
+		*ok = false
+		return
+	}
+	e, err := s.edit(knob, to, cost, why)
+	if err != nil {
+		*ok = false
+		return
+	}
+	r.Cost = max(r.Cost, cost)
+	r.Edits = append(r.Edits, e)
+}
+
+// split makes the edits of micro-batch and accumulation, both where the configuration class declares them, so that what
+// it derives from them follows. Where --batch_size outranks the configuration, its value is changed in the arguments; the
+// configuration's own product, from which the learning rate is derived, is then held by its own batch_size.
+func (b *builder) split(r *ladder.Rung, ok *bool, v variant, cost ladder.Cost, why string) {
+	batch, found := b.class.field("batch_size")
+	accum, hasAccum := b.class.field("gradient_accumulation_steps")
+	b.put(r, ok, accum, hasAccum, job.Accumulation, v.accum, cost, why)
+	if !b.batchFlag {
+		b.put(r, ok, batch, found, job.MicroBatch, v.micro, cost, why)
+		return
+	}
+	from, _ := b.argv.Get("--batch_size")
+	r.Edits = append(r.Edits, config.Edit{Knob: job.MicroBatch, At: config.Address{Doc: config.ArgvDoc, Path: "--batch_size"},
+		From: from, To: fmt.Sprint(v.micro), Cost: cost.String(), Why: why + "; --batch_size outranks the configuration"})
+	derived := b.class.int("batch_size", 0) * b.accum
+	if derived%v.accum != 0 {
+		*ok = false
+		return
+	}
+	if file := derived / v.accum; file != b.class.int("batch_size", 0) {
+		b.put(r, ok, batch, found, knobDerived, file, ladder.None, "the learning rate is derived from the configuration's own product, which stays")
+	}
+}
+
+// splitCost is what another micro-batch at the same global batch gives up.
+func (b *builder) splitCost(v, asked variant) (ladder.Cost, string) {
+	why := fmt.Sprintf("the same global batch of %d in pieces of %d", v.micro*v.accum, v.micro)
+	switch {
+	case b.task == "reid":
+		return ladder.Recipe, why + fmt.Sprintf("; triplets are mined within the micro-batch, which holds %d identities instead of %d", v.micro/b.perID(), asked.micro/b.perID())
+	case v.micro < 4:
+		return ladder.Numerics, why + "; " + pairing(v.micro)
+	case asked.micro < 4:
+		return ladder.Numerics, why + fmt.Sprintf("; in %d %% of them an image is paired with itself, instead of %d %%", selfPaired(v.micro), selfPaired(asked.micro))
+	}
+	return ladder.Speed, why
+}
+
+func (b *builder) perID() int64 { return max(1, b.class.int("images_per_id", 1)) }
+
+func (b *builder) netSide() int64 { return max(1, b.net().Height) }
+
+// net is the network as configured.
+func (x *checkout) net() arch.Net {
+	c := x.class
+	n := arch.Net{
+		Patch: c.int("patch_size", 16), Classes: c.int("num_classes", c.int("num_identities", 0)), Dim: c.int("embed_dim", 768), Heads: c.int("num_heads", 12),
+		Hidden: c.int("hidden_dim", 3072), Layers: c.int("num_sa_layers", 12), Local: c.int("num_glca_layers", 1),
+		Dropout: c.float("dropout", 0.1), TopK: c.float("top_k_ratio", 0.1), Loop: x.version.loop, ExtraBlock: x.version.extra,
+	}
+	n.Height, n.Width, _ = c.pair("input_size")
+	stochastic, _ := c.bool("use_stochastic_depth")
+	n.DropPath = x.version.drop && stochastic && c.float("stochastic_depth_prob", 0) > 0
+	if on, _ := c.bool("use_gradient_checkpointing"); on && (x.version.flag == wrong || x.version.flag == crashes || x.version.flag == works) {
+		n.Loop = arch.Recomputed
+	}
+	if x.ablated() {
+		n.Local = 0
+	}
+	return n
+}
+
+// validated is how many images are validated, of the data sets whose split is published: 5,794 in CUB-200-2011.
+var validated = map[string]int64{"cub": 5794}
+
+// step is the training of a variant.
+func (x *checkout) step(v variant, cuda bool) arch.StepConfig {
+	cfg := arch.StepConfig{Net: x.net(), Batch: v.micro, Accumulate: v.accum, AMP: x.amp(!cuda), SGD: x.class.text("optimizer") == "sgd"}
+	cfg.LastVal, cfg.LastValGuess = v.micro, true
+	if n, ok := validated[x.dataset]; ok {
+		cfg.LastVal, cfg.LastValGuess = cmp.Or(n%v.micro, v.micro), false
+	}
+	if v.amp {
+		cfg.AMP = nn.F16
+	}
+	if v.side > 0 {
+		cfg.Net.Height, cfg.Net.Width = v.side, v.side
+	}
+	if v.noGLCA {
+		cfg.Net.Local = 0
+	}
+	cfg.Net.HostDropout = !cuda
+	return cfg
+}
+
+// price estimates one phase of a variant.
+func (b *builder) price(v variant, validation bool) mem.Estimate {
+	switch {
+	case b.problem != "":
+		return mem.Estimate{Unknown: b.problem}
+	case b.micro <= 0:
+		return mem.Estimate{Unknown: "the configuration does not say how large a micro-batch is"}
+	}
+	cfg := b.step(v, !b.cpu)
+	major, _, known := b.python().Torch()
+	cfg.OldTorch = known && major < 2
+	e := arch.Training(cfg)
+	if validation {
+		e = arch.Validation(cfg)
+	}
+	if !b.version.known { // an upper bound refuses nothing
+		for i := range e.Items {
+			e.Items[i].Guess = true
+		}
+	}
+	if b.cpu {
+		e.Add(mem.HostRuntime(major))
+		return e
+	}
+	e.Add(mem.BLASWorkspace(b.device.Capability), mem.CUDAContext(b.device.Name, b.device.Total))
+	if e.Known() {
+		e.Add(b.late())
+	}
+	return e
+}
+
+// lateGrowth is what the one recorded failure had reserved and could not use: 1.25 GiB of a P100's 15.89 GiB, 8 %, in the
+// first batch after the third validation, when epochs 1 to 15 had fitted (the author's log at b74c628 and at 6a4e6b6,
+// torch 2, micro-batch 4). Much of it are the blocks that held the validation's attention maps, which serve no request of
+// a training step.
+const (
+	lateGrowth = 1280 * unit.MiB
+	lateShare  = 0.08
+)
+
+// late is what has to stay free for what comes after the first validation. It stands for the allocator's slack too: it
+// was measured as that. A run that dies of it has lost hours and starts over, so it is kept with expandable segments as
+// well, with which nobody has measured it.
+func (b *builder) late() mem.Item {
+	return mem.Item{Kind: mem.Late, What: "after the first validation", Bytes: max(lateGrowth, unit.Bytes(lateShare*float64(b.device.Total))),
+		From: "1.25 GiB reserved and not usable on a P100 of 15.89 GiB, at epoch 16, after a validation (the author's log at 6a4e6b6), or 8 % of the card: a step that fits is no run that fits, and no state can be resumed"}
+}

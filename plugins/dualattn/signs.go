@@ -1,0 +1,78 @@
+package dualattn
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+)
+
+// globEscape takes their meaning from the characters that mean something in a glob.
+var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// signs are the words of train.py at 6a4e6b6 (train, train_epoch, evaluate, save_checkpoint, main). What it logs besides
+// (logger.info) is not relied on: the logs that the author has published lack it. Between the data set's own line and
+// "Starting training" there is about a minute of silence, while every training image is decoded for its label
+// (fgvc_datasets.py:258).
+func (x *checkout) signs() job.Signs {
+	s := job.Signs{
+		Lines: []job.Sign{
+			{Kind: job.Started, Pattern: `Starting training for \d+ epochs`},
+			{Kind: job.Setting, Knob: job.MicroBatch, Pattern: `Physical batch size: (?P<value>\d+)`},
+			{Kind: job.Setting, Knob: job.Accumulation, Pattern: `Gradient accumulation steps: (?P<value>\d+)`},
+			{Kind: job.Setting, Knob: "global batch", Pattern: `Effective batch size: (?P<value>\d+)`},
+			{Kind: job.Progress, Pattern: `Epoch \d+:\s+\d+%\|.*\| (?P<iteration>\d+)/\d+ \[`},
+			{Kind: job.Phase, Phase: ladder.Validation, Pattern: `Evaluating (?:val|test)|Extracting Re-ID features`},
+			{Kind: job.PhaseEnd, Phase: ladder.Validation, Pattern: `^Val (?:Top-1 Acc|mAP):`},
+			{Kind: job.SavedState, Pattern: `New best model saved with metric:`},
+			{Kind: job.Succeeded, Pattern: `Training completed! Best metric:`},
+			{Kind: job.Failed, Pattern: `Training failed: `},
+		},
+		CountsMicro: true, // the bar counts micro-batches of the epoch
+		MustSucceed: true,
+	}
+	if dir := x.states(); dir != "" {
+		s.States = []string{filepath.Join(globEscape.Replace(dir), "checkpoint_*.pth")}
+		s.StateIteration = `^checkpoint_epoch_(?P<iteration>\d+)\.pth$`
+	}
+	return s
+}
+
+// resume says that there is none.
+func (x *checkout) resume() job.Resume {
+	r := job.Resume{None: "the trainer cannot resume: --resume is parsed and never read, so a retry starts at epoch 1, after it has decoded the whole training set for its labels again (75 s for CUB on the author's machine)"}
+	if _, reads := x.uses("resume"); reads {
+		r.None = "how this trainer resumes is not known: a retry starts at epoch 1"
+	}
+	if dir := x.states(); dir != "" {
+		r.Aside = []string{filepath.Join(globEscape.Replace(dir), "checkpoint_*.pth")}
+	}
+	return r
+}
+
+// rehearsal is how far the training can be shortened: to its first steps. Nothing limits an epoch, and the validation
+// stands behind one.
+func (x *checkout) rehearsal() job.Rehearsal {
+	r := job.Rehearsal{
+		Steps: 4 * max(1, x.accum),
+		None:  "the first validation stands behind a whole epoch, which no setting shortens: the data set cannot be cut. What a validation needs is what its estimate says",
+	}
+	add := func(flag, value string) {
+		e := config.Edit{Knob: flag, At: config.Address{Doc: config.ArgvDoc, Path: flag}, To: value, Cost: "none"}
+		if from, ok := x.argv.Get(flag); ok {
+			e.From = from
+		} else {
+			e.Add = true
+		}
+		r.Edits = append(r.Edits, e)
+	}
+	add("--epochs", "1")
+	add("--checkpoint_dir", job.Scratch+"/checkpoints")
+	add("--log_dir", job.Scratch+"/logs")
+	if !x.argv.Has("--no_logging") {
+		add("--no_logging", "")
+	}
+	return r
+}

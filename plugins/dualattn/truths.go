@@ -1,0 +1,286 @@
+package dualattn
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+
+	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/plugins/dualattn/arch"
+)
+
+// paper is the recipe that the project reproduces.
+const paper = "DCAL (Zhu et al., CVPR 2022)"
+
+// paperBatch is the paper's global batch for recognition; for re-identification it is 64.
+func (x *checkout) paperBatch() int64 {
+	if x.task == "reid" {
+		return 64
+	}
+	return 16
+}
+
+// uses is where the script reads an argument, if it does: args.NAME.
+func (x *checkout) uses(name string) (at string, ok bool) {
+	if x.train == nil {
+		return "", true
+	}
+	at, _, ok = find(x.train, regexp.MustCompile(`\bargs\.`+name+`\b`))
+	return at, ok
+}
+
+var (
+	reScaled    = regexp.MustCompile(`self\.scaled_lr\s*=\s*([^\n]*)`)
+	reLearning  = regexp.MustCompile(`config\.learning_rate\s*=\s*args\.lr`)
+	reOptimizer = regexp.MustCompile(`lr\s*=\s*self\.config\.scaled_lr`)
+	reNotYet    = regexp.MustCompile(`not implemented yet`)
+	reHandled   = regexp.MustCompile(`self\.dataset_name\s*==\s*["'](\w+)["']`)
+	reNoMAP     = regexp.MustCompile(`["']mAP["']\s*:\s*0\.0`)
+	reWandb     = regexp.MustCompile(`(?m)^import wandb`)
+	reBatchSet  = regexp.MustCompile(`config\.batch_size\s*=\s*args\.batch_size`)
+)
+
+// warnings are what the user should know before this run starts.
+func (x *checkout) warnings() (out []string) {
+	if x.problem != "" {
+		return []string{x.problem + ": nothing is changed, and what the job needs is not known"}
+	}
+	warn := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if x.cut {
+		warn("only the first %d files that the script imports were read", maxFiles)
+	}
+	on, _ := x.class.bool("use_gradient_checkpointing")
+	if w, _ := x.version.describe(on); w != "" {
+		warn("%s", w)
+	}
+	if !x.version.known {
+		warn("the model file %s (sha256 %.12s) is of a version that launch does not know: the step with three streams, which needs most, is taken for an upper bound, and refuses nothing", x.model.Path, x.model.SHA256)
+	}
+	x.warnBatch(warn)
+	if x.accum*x.micro > 0 && x.micro < 4 && x.task == "fgvc" {
+		warn("micro-batch %d: %s", x.micro, pairing(x.micro))
+	}
+	if x.argv.Has("--lr") && x.task == "fgvc" && has(x.train, reLearning) && has(x.train, reOptimizer) {
+		at, _, _ := find(x.train, reLearning)
+		warn("--lr does nothing for --task fgvc: it is set (%s) after the configuration derived scaled_lr, which the optimizer takes", at)
+	}
+	for _, flag := range []string{"resume", "debug", "num_workers"} {
+		if x.argv.Has("--" + flag) {
+			if _, read := x.uses(flag); !read {
+				warn("--%s is parsed and never read", flag)
+			}
+		}
+	}
+	if a, ok := x.argv.Get("--ablation"); ok && (a == "sa_only" || a == "sa_glca") && !x.reads("num_pwca_layers") {
+		warn("--ablation %s still runs pair-wise cross-attention in every block: nothing reads num_pwca_layers", a)
+	}
+	if at, missing := x.notImplemented(); missing {
+		warn("the data set %s is not implemented (%s): the trainer ends with code 1 before it trains", x.dataset, at)
+	}
+	if py := x.python(); py.Known() && !py.Has("wandb") {
+		if at, _, ok := find(x.train, reWandb); ok {
+			warn("the command's Python has no package wandb, which %s imports even without --wandb_project: pip install wandb, or the run ends at once", at)
+		}
+	}
+	return out
+}
+
+// warnBatch says what a global batch other than the paper's comes from.
+func (x *checkout) warnBatch(warn func(string, ...any)) {
+	global := x.micro * x.accum
+	file := x.class.int("batch_size", 0)
+	at, _, _ := find(x.train, reBatchSet)
+	if v, ok := x.argv.Get("--batch_size"); ok && !x.batchFlag {
+		warn("--batch_size %s is ignored: the script tests it for truth, and the configuration's %d stands", v, x.micro)
+	}
+	switch {
+	case global <= 0 || global == x.paperBatch():
+	case x.batchFlag && x.micro != file:
+		warn("--batch_size %d makes the global batch %d × %d = %d, not %d: it outranks the configuration's %d (%s), and there is no option for the accumulation, which stays %d. The learning rate stays that of %d",
+			x.micro, x.micro, x.accum, global, x.paperBatch(), file, at, x.accum, file*x.accum)
+	default:
+		warn("the global batch is %d × %d = %d; %s trains at %d. It is kept as asked", x.micro, x.accum, global, paper, x.paperBatch())
+	}
+}
+
+// pairing is how often the micro-batch's random pairing pairs an image with itself (train.py:475-486 at 6a4e6b6): the
+// distractor of pair-wise cross-attention is then the image.
+func pairing(micro int64) string {
+	return fmt.Sprintf("in %d %% of micro-batches of %d an image is paired with itself, and pair-wise cross-attention then has no distractor; of 4 in 4 %%, from 8 on in none", selfPaired(micro), micro)
+}
+
+// selfPaired is the share of micro-batches in which an image is its own pair, in percent: a random permutation, of which
+// each fixed point is swapped with its neighbour, one after the other. The larger ones are zero to the percent.
+func selfPaired(n int64) int64 {
+	if n >= 7 {
+		return 0
+	}
+	total, paired := 0, 0
+	perm := make([]int, n)
+	for i := range perm {
+		perm[i] = i
+	}
+	try := func() {
+		p := append([]int(nil), perm...)
+		for i, at := range perm {
+			if i == at {
+				j := (i + 1) % len(p)
+				p[i], p[j] = p[j], p[i]
+			}
+		}
+		total++
+		for i, at := range p {
+			if i == at {
+				paired++
+				return
+			}
+		}
+	}
+	var permute func(k int)
+	permute = func(k int) {
+		if k == len(perm) {
+			try()
+			return
+		}
+		for i := k; i < len(perm); i++ {
+			perm[k], perm[i] = perm[i], perm[k]
+			permute(k + 1)
+			perm[k], perm[i] = perm[i], perm[k]
+		}
+	}
+	permute(0)
+	return int64(math.Round(100 * float64(paired) / float64(total)))
+}
+
+// notImplemented reports whether the project's loader refuses the data set, and where.
+func (x *checkout) notImplemented() (at string, missing bool) {
+	for _, s := range x.sources {
+		c := code(s.Text)
+		loc := reNotYet.FindIndex(c)
+		if loc == nil {
+			continue
+		}
+		var handled []string
+		for _, m := range reHandled.FindAllSubmatch(c, -1) {
+			handled = append(handled, string(m[1]))
+		}
+		if strings.Contains(strings.ToLower(string(s.Text)), x.dataset) && len(handled) > 0 {
+			missing = true
+			at = place(s, loc[0])
+			for _, h := range handled {
+				if h == x.dataset {
+					return "", false
+				}
+			}
+		}
+	}
+	return at, missing
+}
+
+// truths are where the project's guides, comments and flags are wrong, as far as this job is concerned.
+func (x *checkout) truths() (out []string) {
+	if x.problem != "" {
+		return nil
+	}
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	on, _ := x.class.bool("use_gradient_checkpointing")
+	if _, truth := x.version.describe(on); truth != "" {
+		say("%s", truth)
+	}
+	if x.task == "fgvc" {
+		x.sayTable(say)
+		x.sayRate(say)
+	}
+	say("num_glca_layers=0 saves %s, not the 10 %% of the guide", x.localShare())
+	if it, ok := x.transformSize(); ok {
+		say("input_size alone stops the training at an assertion: the transforms have sizes of their own (%s), so a smaller input is two edits", place(x.transforms, it.Start))
+	}
+	if at, _, ok := find(x.train, reNoMAP); ok && x.task == "reid" {
+		say("the validation of re-identification is a placeholder (%s): mAP is always 0, so no state is ever the best", at)
+	}
+	if x.version.loop == arch.LastPairs && x.version.known {
+		say("each block overwrites the pair-wise cross-attention of the block before (%s): only the last block's reaches the loss, and the others are computed and thrown away", x.version.loopA)
+	}
+	return out
+}
+
+// The guide's table (MEMORY_OPTIMIZATION_GUIDE.md at 6d5161d): micro-batch, accumulation, gigabytes.
+var guide = [...]struct {
+	micro, accum int64
+	says         string
+}{{2, 8, "10-12"}, {4, 4, "14-15"}, {8, 2, "22-24"}, {16, 1, "40-45"}}
+
+// sayTable puts the guide's table beside what this code needs at the paper's sizes: tensors, without the CUDA context
+// and without what the allocator holds in reserve.
+func (x *checkout) sayTable(say func(string, ...any)) {
+	var rows []string
+	for _, g := range guide {
+		cfg := x.step(variant{micro: g.micro, accum: g.accum}, true)
+		cfg.LastVal = 0
+		e := arch.Training(cfg)
+		if !e.Known() {
+			return
+		}
+		rows = append(rows, fmt.Sprintf("%d × %d: %s GB, truly %.1f", g.micro, g.accum, g.says, float64(e.Total())/1e9))
+	}
+	say("the guide's memory table was never measured (with the flag on, its code of 6d5161d stops in the first backward). For this code as configured: %s", strings.Join(rows, "; "))
+}
+
+// sayRate says which learning rate the code takes.
+func (x *checkout) sayRate(say func(string, ...any)) {
+	for _, s := range x.sources {
+		if s.Class(x.class.name) == nil {
+			continue
+		}
+		at, m, ok := find(s, reScaled)
+		base := x.class.float("learning_rate", 0)
+		batch := float64(x.class.int("batch_size", 0) * x.accum)
+		switch {
+		case !ok || base == 0 || batch == 0:
+		case strings.Contains(m[1], "sqrt"):
+			say("the learning rate is %.4g (%s: learning_rate × √(global batch / 16)), %.0f times the paper's %.4g = 5e-4 × 16 / 512", base*math.Sqrt(batch/16), at, base*math.Sqrt(batch/16)/1.5625e-5, 1.5625e-5)
+		case strings.Contains(m[1], "512"):
+			say("the learning rate is %.5g (%s: learning_rate × global batch / 512); OOM_FIX_SUMMARY.md's 1.5625e-4 is a slip", base*batch/512, at)
+		}
+		return
+	}
+}
+
+// localShare is what the GLCA branch costs of the training at micro-batch 4.
+func (x *checkout) localShare() string {
+	with := x.step(variant{micro: 4, accum: 4}, true)
+	without := with
+	without.Net.Local = 0
+	if with.Net.Local == 0 {
+		with.Net.Local = 1
+	}
+	a, b := arch.Training(with).Total(), arch.Training(without).Total()
+	return fmt.Sprintf("%.1f %% at micro-batch 4", 100*float64(a-b)/float64(max(a, 1)))
+}
+
+// generation names the version.
+func (v version) generation() string {
+	switch {
+	case !v.known:
+		return "unknown version"
+	case v.loop == arch.LastPairs:
+		return "the last block's pairs" + v.of()
+	}
+	return "three streams" + v.of()
+}
+
+func (v version) of() string {
+	if v.name == "" {
+		return ""
+	}
+	return " (" + v.name + ")"
+}
+
+// amp is the type that the training computes in.
+func (x *checkout) amp(cpu bool) nn.DType {
+	if on, _ := x.class.bool("mixed_precision"); on && !cpu { // torch.cuda.amp is off where there is no CUDA
+		return nn.F16
+	}
+	return nn.F32
+}
