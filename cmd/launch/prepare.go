@@ -410,7 +410,7 @@ func empty(d *gpu.Device, s settings) unit.Bytes {
 
 // view plans the first attempt, for a person or a script to see.
 func (p *prepared) view() ui.View {
-	v := ui.View{Run: p.run, Device: p.device, Warnings: p.warnings}
+	v := ui.View{Run: p.run, Device: p.device, Warnings: p.warnings, Truths: p.job.Truths}
 	itself := *p.run // not the trials that may come before it
 	itself.Limits.Fast, itself.Limits.Rehearse = false, false
 	v.Plan, v.Stop = itself.Next()

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -180,6 +182,7 @@ func namesRecipe(arg string) bool {
 // carry plans and runs a job to its end.
 func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 	v := p.view()
+	v.Truths = unsaid(filepath.Join(s.State, "said"), p.job)
 	switch {
 	case !s.Quiet:
 		say.Plan(v)
@@ -382,4 +385,25 @@ func checkJSONFile(path string) error {
 		return fmt.Errorf("--json-file %s: there is no folder %s", path, filepath.Dir(path))
 	}
 	return nil
+}
+
+// unsaid returns those truths of a job that its user has not been told by an earlier run, and remembers them: a run says
+// each once, `launch plan` says them all.
+func unsaid(path string, j *job.Job) (fresh []string) {
+	known, _ := os.ReadFile(path)
+	var add []byte
+	for _, t := range j.Truths {
+		sum := fmt.Sprintf("%x\n", sha256.Sum256([]byte(j.Command.Dir+"\x00"+t)))
+		if bytes.Contains(known, []byte(sum)) {
+			continue
+		}
+		fresh, add = append(fresh, t), append(add, sum...)
+	}
+	if len(add) > 0 && os.MkdirAll(filepath.Dir(path), 0o700) == nil {
+		if f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
+			f.Write(add) // not remembered, it is said again
+			f.Close()
+		}
+	}
+	return fresh
 }

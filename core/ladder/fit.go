@@ -51,8 +51,8 @@ type Pick struct {
 
 // Fit returns the first rung that fits. An estimate is no proof, so where none fits:
 //
-//   - before anything was measured, a rung costlier than [Speed] is taken only if the counted lines of the cheaper
-//     ones exceed the room: nobody's results are changed on a guess;
+//   - before anything was measured, a rung costlier than [Speed] is taken only if what is vouched for of the cheaper
+//     ones exceeds the room: nobody's results are changed on a guess;
 //   - otherwise the smallest rung whose counted lines fit gets its chance ([May]);
 //   - the smallest rung allowed is returned with [Not] where even its counted lines exceed the room.
 //
@@ -76,7 +76,7 @@ func (l Ladder) Fit(q Query) (p Pick, ok bool) {
 			}
 			continue
 		}
-		if may != nil && !q.Measured && r.Cost > Speed && r.Cost > l.Rungs[may.Rung].Cost {
+		if may != nil && !q.Measured && r.Cost > Speed && r.Cost > l.Rungs[may.Rung].Cost && may.Estimate.Vouched() <= q.Room {
 			return *may, true
 		}
 		switch here.Verdict {

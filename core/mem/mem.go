@@ -84,6 +84,17 @@ func (e Estimate) Certain() unit.Bytes {
 	return sum
 }
 
+// Vouched is the sum of the lines that a rule or a measurement vouches for: all that are no guess.
+func (e Estimate) Vouched() unit.Bytes {
+	var sum unit.Bytes
+	for _, it := range e.Items {
+		if !it.Guess {
+			sum += it.Bytes
+		}
+	}
+	return sum
+}
+
 // Growing is the sum of the lines that grow with the batch and the image.
 func (e Estimate) Growing() unit.Bytes {
 	var sum unit.Bytes

@@ -161,13 +161,18 @@ func (r *Run) choose(last *Attempt) (best *Plan) {
 			}
 		case best == nil:
 			best = p
-		case !measured && best.Verdict() <= ladder.May && shared.Rungs[s].Cost > max(ladder.Speed, best.Shared.Cost):
+		case !measured && shared.Rungs[s].Cost > max(ladder.Speed, best.Shared.Cost) && r.onlyGuessed(best):
 			return best
 		case better(p, best):
 			best = p
 		}
 	}
 	return best
+}
+
+// onlyGuessed reports whether nothing but guesses speaks against a plan.
+func (r *Run) onlyGuessed(p *Plan) bool {
+	return p.Verdict() <= ladder.May && !slices.ContainsFunc(p.Choices, func(c Choice) bool { return c.Estimate.Vouched() > r.room() })
 }
 
 // better reports whether p is to be preferred to q, which comes before it on the shared ladder.

@@ -397,7 +397,17 @@ func TestCoupledPhases(t *testing.T) {
 			t.Errorf("%s: %q (%v), want %q (%v)", tt.name, p.Shared.Name, p.Verdict(), tt.want, tt.verdict)
 		}
 	}
+	// What was seen to grow late is no guess, though it is not counted from shapes.
 	r := coupled(0)
+	r.Room = 6 * g
+	for i, e := range r.Ladders.Phases[0].Rungs[0].Estimates {
+		e.Add(mem.Item{Kind: mem.Late, What: "after the first validation", Bytes: 2 * g, From: "a log"})
+		r.Ladders.Phases[0].Rungs[0].Estimates[i] = e
+	}
+	if p, stop := r.Next(); stop != nil || p.Shared.Name != "micro-batch 2" {
+		t.Errorf("with late growth: %+v, %+v", p, stop)
+	}
+	r = coupled(0)
 	p, _ := r.Next()
 	r.Attempts = append(r.Attempts, Attempt{*p, oomIn(ladder.Validation, 0, 0)})
 	if p, stop := r.Next(); stop != nil || p.Shared.Name != "micro-batch 2" {

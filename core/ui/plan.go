@@ -32,6 +32,7 @@ type View struct {
 	Stop     *run.Stop // why nothing is started; nil where something is
 	Device   *gpu.Device
 	Warnings []string
+	Truths   []string // those of the job's that are to be said
 }
 
 // Plan writes the plan for a person, in one screen.
@@ -48,7 +49,7 @@ func (p Printer) Plan(v View) {
 	for _, w := range append(append([]string{}, j.Warnings...), v.Warnings...) {
 		p.line("%s %s", p.yellow("note:"), w)
 	}
-	for _, w := range j.Truths {
+	for _, w := range v.Truths {
 		p.line("%s %s", p.yellow("in truth:"), w)
 	}
 	if v.Stop != nil {
