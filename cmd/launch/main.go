@@ -20,12 +20,16 @@ import (
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/plugins/dualattn"
+	"github.com/launch-ml/launch/plugins/moco"
 	"github.com/launch-ml/launch/plugins/sisr"
+	"github.com/launch-ml/launch/plugins/stablesr"
 )
 
 // builtins are the plugins linked into this program, which serves them by starting itself again.
 var builtins = []func() plugin.Plugin{
 	sisr.New,
+	moco.New,
+	stablesr.New,
 	dualattn.New,
 	declared.New, // last: a plugin of its own knows more of a project
 }

@@ -13,7 +13,7 @@ import (
 // A Report is what the hook has said in all of a program's processes.
 type Report struct {
 	Booted    int               // Python processes that started with the hook
-	Old       string            // the version of one that is too old for it, before 3.8
+	Old       string            // the version, where all of them are too old for it: before 3.8
 	Applied   map[string]int    // how often a file's copy was served, by File.Path
 	Stale     map[string]int    // how often a file was found changed, and the file itself used
 	Errors    map[string]string // by File.Path, why its copy could not be served the last time, and the file itself was used
@@ -33,6 +33,7 @@ type Instance struct {
 // ParseReport reads the hook's lines. One that is torn or unknown is passed over.
 func ParseReport(text []byte) Report {
 	r := Report{Applied: map[string]int{}, Stale: map[string]int{}, Errors: map[string]string{}}
+	var fit int
 	for line := range bytes.Lines(text) {
 		var e struct {
 			Event, Python, Path, Error, Class string
@@ -47,6 +48,8 @@ func ParseReport(text []byte) Report {
 			r.Booted++
 			if old(e.Python) {
 				r.Old = e.Python
+			} else {
+				fit++
 			}
 		case "applied":
 			r.Applied[e.Path]++
@@ -57,6 +60,9 @@ func ParseReport(text []byte) Report {
 		case "instance":
 			r.Instances = append(r.Instances, Instance{Path: e.Path, Class: e.Class, PID: e.PID, Values: e.Values})
 		}
+	}
+	if fit > 0 {
+		r.Old = ""
 	}
 	return r
 }

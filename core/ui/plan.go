@@ -119,7 +119,11 @@ func (p Printer) phase(v View, c run.Choice) {
 	}
 	changed := c.Rung != l.Asked || v.Plan.Shared.Rung != v.Run.Ladders.Shared.Asked
 	if changed {
-		p.line("  %-36s %12s %12s   %s", p.bold(pad(c.Phase, 36)), "as asked", "planned", c.Name)
+		name := c.Name
+		if c.Rung == l.Asked { // what changes it is on the shared ladder
+			name = v.Plan.Shared.Name
+		}
+		p.line("  %-36s %12s %12s   %s", p.bold(pad(c.Phase, 36)), "as asked", "planned", name)
 	} else {
 		p.line("  %-36s %12s", p.bold(pad(c.Phase, 36)), "as asked")
 	}

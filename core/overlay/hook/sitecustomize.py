@@ -48,7 +48,7 @@ def boot(manifest):
     def say(event, **fields):
         try:
             fields["event"], fields["pid"] = event, os.getpid()
-            line = ("\n" + encode(fields) + "\n").encode("ascii")  # a line that another left torn ends here
+            line = ("\n" + encode(fields) + "\n").encode("utf-8")  # a line that another left torn ends here
             fd = os.open(report, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
             try:
                 if os.fstat(fd).st_size < 8 << 20:
@@ -70,6 +70,10 @@ def boot(manifest):
     Loader = external.SourceFileLoader
     files = {e["real"]: e for e in doc["files"]}
     bases = {os.path.basename(p) for p in files}
+
+    def unseen(e):
+        """Takes the frame that caught an exception out of its traceback (before 3.11 this has no effect)."""
+        e.__traceback__ = e.__traceback__.tb_next
 
     # --- the texts
 
@@ -101,7 +105,7 @@ def boot(manifest):
 
     # --- the settings, as the program built them
 
-    built = Settings(say)
+    built = Settings(say, unseen)
 
     def compiled(data, path, entry):
         """The code of a copy, with the real path for its file name."""
@@ -158,7 +162,11 @@ def boot(manifest):
         except Exception as e:
             if entry is not None:
                 failed(entry["path"], e)
-        return plain_open_code(path)
+        try:
+            return plain_open_code(path)
+        except BaseException as e:
+            unseen(e)
+            raise
 
     io.open_code = open_code
 
@@ -238,37 +246,57 @@ class Settings(object):
 
     limit = 200  # characters of a value, and values of an instance
 
-    def __init__(self, say):
-        self.say = say
+    def __init__(self, say, unseen):
+        self.say, self.unseen = say, unseen
         self.owners = {}  # classes that have an edited field: {class: {field: item's path}}
-        self.seen = set()
+        self.seen = set()  # classes of which an instance was reported, or will be
+        self.probes = {}  # what the code of a copy calls, by its path
 
-    # --- watching
+    # --- what is put into a copy
 
     def watched(self, data, path, entry):
-        """The syntax tree of a copy in which look() is called behind each statement that may have bound a setting."""
-        only_ast = 0x400  # ast.PyCF_ONLY_AST
-        tree = compile(data, path, "exec", only_ast, True)
+        """The syntax tree of a copy, with calls behind whatever may have bound a setting: statements of the module,
+        for look(), and the bodies of __init__ methods, for born()."""
+        if "_launch" not in sys.modules:
+            sys.modules["_launch"] = type(sys)("_launch")
+            sys.modules["_launch"].probes = self.probes
+        self.probes[path] = lambda ns, *obj: self.born(obj[0], sys._getframe(1).f_code, entry) if obj else self.look(ns, entry)
         roots = {keys[0].rstrip("()") for keys in entry["names"].values()}
-        self.modules()[path] = lambda ns: self.look(ns, entry)
+        tree = compile(data, path, "exec", 0x400, True)  # ast.PyCF_ONLY_AST
         body = []
         for s in tree.body:
             body.append(s)
             kind = type(s).__name__
-            names = {getattr(t, "id", None) for t in getattr(s, "targets", None) or [getattr(s, "target", None)]}
-            if kind in ("ClassDef", "If", "Try", "With") or getattr(s, "name", None) in roots or names & roots:
-                call = "try:\n __import__('_launch').modules[%r](globals())\nexcept Exception: pass" % path
-                probe = compile(call, path, "exec", only_ast, True).body[0]
-                self.place(probe, s.end_lineno)
-                body.append(probe)
+            if kind == "ClassDef":
+                self.within(s, path)
+            if kind in ("ClassDef", "If", "Try", "With") or getattr(s, "name", None) in roots or self.bound(s) & roots:
+                body.append(self.probe(path, "", s.end_lineno))
         tree.body = body
         return tree
 
-    def modules(self):
-        if "_launch" not in sys.modules:
-            sys.modules["_launch"] = type(sys)("_launch")
-            sys.modules["_launch"].modules = {}
-        return sys.modules["_launch"].modules
+    def within(self, cls, path):
+        for s in cls.body:
+            kind = type(s).__name__
+            if kind == "ClassDef":
+                self.within(s, path)
+            elif kind == "FunctionDef" and s.name == "__init__" and s.args.args:
+                s.body.append(self.probe(path, ", " + s.args.args[0].arg, s.end_lineno))
+
+    def bound(self, s):
+        """The names at the roots of what a statement assigns to."""
+        names = set()
+        for t in getattr(s, "targets", None) or [getattr(s, "target", None)]:
+            while hasattr(t, "value") and not hasattr(t, "id"):
+                t = t.value
+            for e in getattr(t, "elts", [t]):
+                names.add(getattr(e, "id", None))
+        return names
+
+    def probe(self, path, more, line):
+        call = "try:\n __import__('_launch').probes[%r](globals()%s)\nexcept Exception: pass" % (path, more)
+        node = compile(call, path, "exec", 0x400, True).body[0]
+        self.place(node, line)
+        return node
 
     def place(self, node, line):
         for name in node._attributes:
@@ -277,6 +305,8 @@ class Settings(object):
             for child in getattr(node, name) if isinstance(getattr(node, name), list) else [getattr(node, name)]:
                 if hasattr(child, "_fields"):
                     self.place(child, line)
+
+    # --- what they find
 
     def look(self, ns, entry):
         values = {}
@@ -336,36 +366,63 @@ class Settings(object):
     # --- instances
 
     def wrap(self, cls, entry):
-        """Has the first instance of a class reported that has an edited field, itself or by its bases, and then undoes it."""
+        """Has the first instance of a class reported whose __init__ dataclasses or attrs wrote, and so no probe is in.
+
+        Until then a function stands in for that __init__ which takes the same arguments, and which inspect sees through.
+        """
         init = cls.__dict__.get("__init__")
-        if type(cls) is not type or type(init) is not Function or cls in self.seen:
+        if type(cls) is not type or type(init) is not Function or not init.__code__.co_filename.startswith("<"):
             return
-        if not any(base in self.owners for base in cls.__mro__):
+        code = init.__code__
+        args = list(code.co_varnames[:code.co_argcount])
+        named = list(code.co_varnames[code.co_argcount:code.co_argcount + code.co_kwonlyargcount])
+        if cls in self.seen or code.co_flags & 0x0C or code.co_posonlyargcount or not args or not self.edited(cls):
             return
         self.seen.add(cls)
+        ns = {}
+        exec(
+            "def made(_init, _unseen, _done):\n"
+            " def __init__(%s):\n"
+            "  try:\n"
+            "   _init(%s)\n"
+            "  except BaseException as _e:\n"
+            "   _unseen(_e)\n"
+            "   raise\n"
+            "  _done(%s)\n"
+            " return __init__\n" % (", ".join(args + ["*"] * bool(named) + named), ", ".join(args + [n + "=" + n for n in named]), args[0]),
+            ns)
 
-        def __init__(*args, **kwargs):
-            try:
-                init(*args, **kwargs)
-            except BaseException as e:
-                if e.__traceback__ is not None:
-                    e.__traceback__ = e.__traceback__.tb_next
-                raise
-            self.born(cls, args[0], __init__, init, entry)
+        def done(obj):
+            if cls.__dict__.get("__init__") is made:  # and not wrapped again by someone else
+                cls.__init__ = init
+                self.say_instance(obj, entry)
 
+        made = ns["made"](init, self.unseen, done)
         annotations = "__annotate__" if hasattr(init, "__annotate__") else "__annotations__"
-        for name in ("__module__", "__name__", "__qualname__", "__doc__", annotations, "__type_params__"):
+        for name in ("__module__", "__name__", "__qualname__", "__doc__", "__defaults__", "__kwdefaults__", annotations, "__type_params__"):
             if hasattr(init, name):
-                setattr(__init__, name, getattr(init, name))
-        __init__.__dict__.update(init.__dict__)
-        __init__.__wrapped__ = init
-        cls.__init__ = __init__
+                setattr(made, name, getattr(init, name))
+        made.__dict__.update(init.__dict__)
+        made.__wrapped__ = init
+        cls.__init__ = made
 
-    def born(self, cls, obj, wrapper, init, entry):
+    def edited(self, cls):
+        return any(k in self.owners for k in cls.__mro__)
+
+    def born(self, obj, code, entry):
+        """An __init__ has come to its end: is it the whole of a first instance?"""
+        cls = type(obj)
+        if cls in self.seen or not self.edited(cls):
+            return
+        init = cls.__init__
+        while getattr(init, "__wrapped__", None) is not None:
+            init = init.__wrapped__
+        if getattr(init, "__code__", None) is code:
+            self.seen.add(cls)
+            self.say_instance(obj, entry)
+
+    def say_instance(self, obj, entry):
         try:
-            if cls.__dict__.get("__init__") is not wrapper or type(obj).__init__ is not wrapper:
-                return  # wrapped again by someone else, or the base's part of another class
-            cls.__init__ = init
             values = {}
             for name, value in self.fields(obj):
                 if self.literal(value) and len(values) < self.limit:

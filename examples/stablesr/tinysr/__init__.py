@@ -1,0 +1,1 @@
+"""A small diffusion super-resolution trainer: see README.md."""

@@ -1,0 +1,80 @@
+package moco
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/plugins/moco/arch"
+)
+
+// What tells facebookresearch's two projects, by their parsers: moco declares a queue (main_moco.py at 7397dfe), moco-v3
+// an MLP's width and a frozen stem (main_moco.py at c349e6e).
+var (
+	reMoCoK     = regexp.MustCompile(`['"]--moco-k['"]`)
+	reMLPDim    = regexp.MustCompile(`['"]--moco-mlp-dim['"]`)
+	reStopGrad  = regexp.MustCompile(`['"]--stop-grad-conv1['"]`)
+	reAssert    = regexp.MustCompile(`assert\s+self\.(?:K|queue_size)\s*%\s*batch_size\s*==\s*0`)
+	reAutocast  = regexp.MustCompile(`\bautocast\(`)
+	reSpawn     = regexp.MustCompile(`\bmp\.spawn\(`)
+	reDivideAll = regexp.MustCompile(`batch_size\s*=\s*int\(\s*\w+\.batch_size\s*/+\s*(?:args\.)?(?:ngpus_per_node|world_size)\s*\)`)
+)
+
+// readFacebook reads a command of moco or moco-v3: options only.
+func (p *project) readFacebook(main text) error {
+	p.options = main.options()
+	if _, ok := declared(p.options, "--batch-size"); !ok {
+		return fmt.Errorf("%w: %s declares no --batch-size", plugin.ErrNotMine, p.prog.Script)
+	}
+	if err := p.parse(); err != nil {
+		return err
+	}
+	p.dialect, p.step, p.library = "facebookresearch/moco", arch.V2, arch.Torchvision
+	if !main.has(reMoCoK) {
+		p.dialect, p.step = "facebookresearch/moco-v3", arch.V3
+	}
+	p.batch, p.rate = p.flag(knobTotal, "--batch-size"), p.flag(knobRate, "--lr")
+	p.resume = p.flag("resume", "--resume")
+	p.epochs = p.flag("", "--epochs").int()
+	p.dim, p.optimizer = p.flag("", "--moco-dim").int(), "sgd"
+	p.named = p.flag("", "--arch").value
+	p.encoder = p.named
+	p.spawns = p.argv.Has("--multiprocessing-distributed") && main.has(reSpawn)
+	p.divides = main.has(reDivideAll)
+	if p.step == arch.V2 {
+		p.queue, p.mlp = p.flag(knobQueue, "--moco-k"), p.argv.Has("--mlp")
+		p.usesQueue = true
+		builder := readText(filepath.Join(p.root, "moco", "builder.py"))
+		p.asserts, p.assertAt = builder.has(reAssert), builder.at(reAssert)
+	} else {
+		p.mlpDim, p.stopGrad = p.flag("", "--moco-mlp-dim").int(), p.argv.Has("--stop-grad-conv1")
+		p.optimizer = p.flag("", "--optimizer").value
+		if len(p.named) > 3 && p.named[:3] == "vit" {
+			p.library = arch.VITs
+		}
+		if main.has(reAutocast) { // always on, by no option (main_moco.py:352 at c349e6e)
+			p.amp = knob{name: knobAMP, value: "True", found: true, dead: "autocast is always on: " + main.at(reAutocast)}
+		}
+	}
+	if dirs := p.argv.Positionals(); len(dirs) > 0 {
+		p.data, p.dataDeep, p.dataTypes = filepath.Join(absolute(p.prog.Dir, dirs[len(dirs)-1]), "train"), true, imageTypes
+	}
+	return nil
+}
+
+func absolute(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// aligned reports whether the queue takes the keys of a step where the code asserts it: a step's keys are those of all
+// processes, not of one GPU.
+func (p *project) aligned(n, k int64) bool {
+	if !p.asserts || n == 0 || p.world == 0 || k == 0 {
+		return true
+	}
+	return k%(n*p.world) == 0
+}

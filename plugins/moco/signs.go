@@ -1,0 +1,251 @@
+package moco
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/plugins/moco/arch"
+)
+
+// globEscape takes their meaning from the characters that mean something in a glob.
+var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// Lines of progress. facebookresearch's meters (ProgressMeter.display: main_moco.py:402 at 7397dfe, :387 at c349e6e);
+// tqdm's bar under the names that solar-ssl gives it (train_moco.py:202 at d3649f9, :331 at 023a7ec), which is drawn
+// once before anything was trained.
+const (
+	lineMeters = `Epoch: \[\d+\]\[\s*(?P<iteration>\d+)/\d+\]\s+Time`
+	lineBar    = `Epoch \[\d+(?:/\d+)?\]:.*\|\s*(?P<iteration>[1-9]\d*)/\d+ \[`
+)
+
+// signs are the words of the family's trainers.
+//
+// Zero visible GPUs and mp.spawn make a run that exits 0 and has trained nothing: a success needs a line of progress.
+// None of them prints its batch, so there is nothing to confirm it by; the "VRAM ESTIMATE" of solar-ssl's settings are
+// literals.
+func (p *project) signs() job.Signs {
+	progress := lineMeters
+	if p.solar != nil {
+		progress = lineBar
+	}
+	s := job.Signs{
+		Lines: []job.Sign{
+			{Kind: job.Progress, Pattern: progress},
+			{Kind: job.Succeeded, Pattern: progress},
+			{Kind: job.Resumed, Pattern: `=> loaded checkpoint '(?P<path>[^']*)' \(epoch (?P<iteration>\d+)`},
+			{Kind: job.SavedState, Pattern: `=> saved new best checkpoint \(epoch (?P<iteration>\d+)`},
+		},
+		MustSucceed: true,
+		CountsMicro: p.accumulation.live(),
+		Codes:       map[int]string{0: "also where mp.spawn found no GPU and started nothing"},
+	}
+	if states := p.states(); len(states) > 0 {
+		s.States = states
+	}
+	if p.solar == nil {
+		s.StateIteration = `^checkpoint_(?P<iteration>\d+)\.pth\.tar$`
+	}
+	return s
+}
+
+// states are the files that a resume reads, as globs. facebookresearch's lie where the command runs.
+func (p *project) states() []string {
+	dir := globEscape.Replace(p.prog.Dir)
+	switch {
+	case p.solar == nil:
+		return []string{filepath.Join(dir, "checkpoint_*.pth.tar")}
+	case !p.resume.found:
+		return nil
+	}
+	folder, ok := p.checkpointDir()
+	if !ok {
+		return nil
+	}
+	folder = globEscape.Replace(folder)
+	return []string{filepath.Join(folder, "last.pth"), filepath.Join(folder, "best.pth")}
+}
+
+// resumes reports whether the command as typed goes on from a saved state.
+func (p *project) resumes() bool { return p.resume.found && !p.resume.left && p.resume.value != "" }
+
+// resumable reports whether a run of it can be gone on with.
+func (p *project) resumable() bool { return p.resume.found }
+
+// resumption is how the same command goes on after a failure.
+func (p *project) resumption() job.Resume {
+	if p.resume.found {
+		e := config.Edit{Knob: "resume", At: p.resume.at, To: job.SavedPath, Add: true, Cost: ladder.None.String(), Why: "goes on from the last saved state"}
+		if !p.resume.left {
+			e.From, e.Add = p.resume.value, false
+		}
+		return job.Resume{Edits: []config.Edit{e}}
+	}
+	r := job.Resume{None: "this state of " + p.dialect + " has no --resume, and load_checkpoint is never called: a retry starts over at epoch 0, whatever its guides say"}
+	if folder, ok := p.experiment(); ok {
+		folder = globEscape.Replace(folder)
+		r.Aside = []string{filepath.Join(folder, "last.pth"), filepath.Join(folder, "best.pth")}
+	}
+	return r
+}
+
+// exclusive is the folder that two runs must not share.
+func (p *project) exclusive() string {
+	if p.solar == nil {
+		return p.prog.Dir
+	}
+	if p.resume.found {
+		dir, _ := p.checkpointDir()
+		return dir
+	}
+	dir, _ := p.experiment()
+	return dir
+}
+
+// checkpointDir is the settings' checkpoint_dir. An f-string of other fields is put together as Python would.
+func (p *project) checkpointDir() (string, bool) {
+	it, path, ok := p.field("checkpoint_dir")
+	if !ok {
+		return "", false
+	}
+	value := literal(it, p.source(path).Text)
+	if !it.Literal {
+		if value, ok = p.format(value); !ok {
+			return "", false
+		}
+	}
+	return absolute(p.prog.Dir, value), true
+}
+
+var (
+	reFString = regexp.MustCompile(`^[fF](["'])(.*)["']$`)
+	reBraces  = regexp.MustCompile(`\{(?:self\.)?(\w+)\}`)
+	reTag     = regexp.MustCompile(`def\s+get_experiment_tag\([^\n]*\n((?:[ \t]+[^\n]*\n?|[ \t]*\n)*)`)
+	reReturn  = regexp.MustCompile(`(?m)^\s*return\s+(f["'][^\n]*["'])\s*$`)
+	reProduct = regexp.MustCompile(`(?m)^\s*(\w+)\s*=\s*((?:self\.\w+|\d+)(?:\s*\*\s*(?:self\.\w+|\d+))*)\s*(?:#[^\n]*)?$`)
+	reShort   = regexp.MustCompile(`(?m)^\s*(\w+)\s*=\s*["']([^"']*)["']\s+if\s+["']([^"']*)["']\s+in\s+self\.backbone\s+else\s+self\.backbone\.replace\(\s*["']([^"']*)["']\s*,\s*["']([^"']*)["']\s*\)`)
+)
+
+// format puts an f-string together whose braces hold nothing but fields. ok is false for any other.
+func (p *project) format(spelled string, more ...map[string]string) (string, bool) {
+	m := reFString.FindStringSubmatch(strings.TrimSpace(spelled))
+	if m == nil {
+		return "", false
+	}
+	ok := true
+	out := reBraces.ReplaceAllStringFunc(m[2], func(b string) string {
+		name := reBraces.FindStringSubmatch(b)[1]
+		for _, known := range more {
+			if v, is := known[name]; is {
+				return v
+			}
+		}
+		it, path, found := p.field(name)
+		if !found || !it.Literal {
+			ok = false
+			return ""
+		}
+		return pythonString(literal(it, p.source(path).Text))
+	})
+	return out, ok && !strings.ContainsAny(out, "{}")
+}
+
+// experiment is the folder that a run of solar-ssl's main saves into: checkpoint_dir and the tag, which is made after the
+// worker has divided the batch. A split at the same global batch has the same tag, and so overwrites.
+func (p *project) experiment() (string, bool) {
+	dir, ok := p.checkpointDir()
+	if !ok || p.micro == 0 || p.solar.unread != "" {
+		return "", false
+	}
+	body := reTag.FindStringSubmatch(string(p.source(p.solar.config).Text))
+	if body == nil {
+		return "", false
+	}
+	known := map[string]string{}
+	for _, m := range reShort.FindAllStringSubmatch(body[1], -1) {
+		known[m[1]] = strings.ReplaceAll(p.named, m[4], m[5])
+		if strings.Contains(p.named, m[3]) {
+			known[m[1]] = m[2]
+		}
+	}
+	for _, m := range reProduct.FindAllStringSubmatch(body[1], -1) {
+		if v, ok := p.product(m[2]); ok {
+			known[m[1]] = v
+		}
+	}
+	known["batch_size"] = itoa(p.micro)
+	ret := reReturn.FindStringSubmatch(body[1])
+	if ret == nil {
+		return "", false
+	}
+	tag, ok := p.format(ret[1], known)
+	return filepath.Join(dir, tag), ok
+}
+
+// product is a product of fields and numbers, of the batch as the worker has divided it.
+func (p *project) product(expression string) (string, bool) {
+	n := int64(1)
+	for _, factor := range strings.Split(expression, "*") {
+		factor = strings.TrimSpace(factor)
+		field, is := strings.CutPrefix(factor, "self.")
+		switch {
+		case !is:
+			n *= knob{value: factor}.int()
+		case field == "batch_size":
+			n *= p.micro
+		default:
+			k := p.setting("", field)
+			if !k.found || k.int() == 0 {
+				return "", false
+			}
+			n *= k.int()
+		}
+	}
+	return itoa(n), true
+}
+
+// rehearsal is how the command is shortened to some steps that leave nothing behind.
+func (p *project) rehearsal() job.Rehearsal {
+	steps := 4*p.accumulate() + 2 // optimizer states come with the first step, later where the scaler skips some
+	switch {
+	case p.step == arch.V3:
+		return job.Rehearsal{None: "moco-v3 writes a new folder into runs/ every time it starts"}
+	case p.solar == nil:
+		// It saves into the folder that it is started in, after every epoch: it must end before the first one does.
+		if its := p.iterations(p.micro); p.cut && p.images == 0 || its < 8*steps && !p.cut {
+			return job.Rehearsal{None: "a state is written into the command's folder after every epoch, and it is not sure that a short run would end before"}
+		}
+		k := p.flag("progress interval", "--print-freq")
+		e, err := p.edit(k, int64(1), ladder.None.String(), "a short run")
+		if err != nil || !k.found {
+			return job.Rehearsal{None: "its progress cannot be followed step by step"}
+		}
+		return job.Rehearsal{Edits: []config.Edit{e}, Steps: steps}
+	case p.resumes():
+		return job.Rehearsal{None: "the command goes on from a saved state, so a shorter training would end before it begins"}
+	}
+	out := job.Rehearsal{Steps: steps}
+	for _, s := range []struct {
+		knob, field string
+		value       any
+	}{{"epochs", "epochs", int64(1)}, {"experiment", "checkpoint_dir", job.Scratch}} {
+		k := p.setting(s.knob, s.field)
+		if !k.live() {
+			return job.Rehearsal{None: "the settings have no " + s.field + " of their own that could be set"}
+		}
+		e, err := p.edit(k, s.value, ladder.None.String(), "a short run")
+		if err != nil {
+			return job.Rehearsal{None: err.Error()}
+		}
+		out.Edits = append(out.Edits, e)
+	}
+	if k := p.flag("warm-up", "--warmup-epochs"); k.found { // must be less than the epochs (train_moco.py:118 at 023a7ec)
+		if e, err := p.edit(k, int64(0), ladder.None.String(), "a short run"); err == nil {
+			out.Edits = append(out.Edits, e)
+		}
+	}
+	return out
+}

@@ -1,0 +1,431 @@
+package moco
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/plugins/moco/arch"
+)
+
+// solar-ssl/moco-v3 and what is built like it: a script that leads to a trainer, which imports its settings as a class.
+// Which class is live stands in the trainer's import and nowhere else: users switch it with sed.
+type solar struct {
+	trainer   text
+	files     []text // what the trainer imports of the project, itself first
+	config    string // the file of the class that is live
+	class     string
+	variable  string   // the trainer's name for it: "config"
+	documents []string // the files of the class and its bases: where its fields stand
+	unread    string   // why its settings could not be read
+}
+
+var (
+	reImportMain = regexp.MustCompile(`(?m)^\s*from\s+([\w.]+)\s+import\s+[^\n]*\bmain\b`)
+	reImport     = regexp.MustCompile(`(?m)^\s*(?:from\s+([\w.]+)\s+import\b|import\s+([\w.]+))`)
+	reConstruct  = regexp.MustCompile(`(?m)^\s*(\w+)\s*(?::[^=\n]+)?=\s*(\w+)\(\s*\)`)
+	reMomentum   = regexp.MustCompile(`def\s+_?(?:momentum_update|update_momentum)\w*\(`)
+	reBackbone   = regexp.MustCompile(`def\s+get_backbone\(`)
+	reListdir    = regexp.MustCompile(`\bos\.listdir\(`)
+	reEnqueue    = regexp.MustCompile(`self\._dequeue_and_enqueue\(`)
+	reBothKeys   = regexp.MustCompile(`self\._dequeue_and_enqueue\(\s*torch\.cat\(`)
+	reFrozen     = regexp.MustCompile(`stop_grad_conv1\s*=\s*True\s*\)`)
+	reNamed      = regexp.MustCompile(`stop_grad_conv1\s*=`)
+	reFreezes    = regexp.MustCompile(`def\s+get_backbone\([^)]*stop_grad_conv1[^=)]*=\s*True`)
+	reTimm       = regexp.MustCompile(`\btimm\.create_model\(`)
+	reVitB16     = regexp.MustCompile(`\bmodels\.vit_b_16\(`)
+	reProxy      = regexp.MustCompile(`["']vit_small["']\s*:[\s\S]{0,500}?\bmodels\.vit_b_16\(`)
+	reTorchvis   = regexp.MustCompile(`\bmodels\.(resne[x]?t\w*|wide_resnet\w*)\(`)
+	reSmall      = regexp.MustCompile(`class\s+SmallResNet\b`)
+	reFolder     = regexp.MustCompile(`os\.path\.join\(\s*root_dir\s*,\s*["']([^"']+)["']\s*\)`)
+	reEndings    = regexp.MustCompile(`\.endswith\(\s*\(([^)]*)\)`)
+	reQuoted     = regexp.MustCompile(`["']([^"']*)["']`)
+)
+
+// trainer is the file of the training loop that a script leads to: itself, or where it imports main from. "" for a
+// script of another family.
+func (p *project) trainer(main text) string {
+	if isTrainer(main) {
+		return main.path
+	}
+	for _, m := range reImportMain.FindAllStringSubmatch(main.code, -1) {
+		if path := resolve(p.root, main.path, m[1]); path != "" && isTrainer(readText(path)) {
+			return path
+		}
+	}
+	return ""
+}
+
+// isTrainer tells a trainer by what it does: it builds its settings from a class, reads batch_size of it, and builds a
+// momentum-contrast model.
+func isTrainer(t text) bool {
+	v, _ := settingsOf(t)
+	return v != "" && reBuildsMoCo.MatchString(t.code)
+}
+
+var reBuildsMoCo = regexp.MustCompile(`(?i)\bmoco\w*\(`)
+
+// settingsOf finds the variable that the trainer keeps its settings in, and the name of their class.
+func settingsOf(t text) (variable, class string) {
+	for _, m := range reConstruct.FindAllStringSubmatch(t.code, -1) {
+		if strings.Contains(t.code, m[1]+".batch_size") {
+			return m[1], m[2]
+		}
+	}
+	return "", ""
+}
+
+// readSolar reads a command whose settings are a class.
+func (p *project) readSolar(main text) error {
+	s := &solar{trainer: readText(p.trainer(main))}
+	p.solar = s
+	p.dialect, p.divides = "solar-ssl/moco-v3", s.trainer.has(reDivideAll)
+	p.options = s.trainer.options()
+	if err := p.parse(); err != nil {
+		return err
+	}
+	s.files = p.reachable(s.trainer)
+	variable, class := settingsOf(s.trainer)
+	s.variable = variable
+	if err := p.findSettings(s, main.path, class); err != nil {
+		return err
+	}
+	p.spawns = p.argv.Has("--multiprocessing-distributed") && s.trainer.has(reSpawn)
+	p.resume = p.flag("resume", "--resume")
+	p.readModel(s)
+	if s.unread != "" {
+		p.warn("%s could not be read (%s): nothing in it is changed", filepath.Base(s.config), s.unread)
+		p.batch = knob{}
+		return nil
+	}
+	p.readFields(s)
+	p.readEncoder(s)
+	p.missing(s)
+	return nil
+}
+
+// maxFiles bounds how many files of a project are followed.
+const maxFiles = 64
+
+// reachable are the project's own files that a file imports, itself first.
+func (p *project) reachable(from text) []text {
+	files := []text{from}
+	for i := 0; i < len(files) && len(files) < maxFiles; i++ {
+		for _, m := range reImport.FindAllStringSubmatch(files[i].code, -1) {
+			path := resolve(p.root, files[i].path, m[1]+m[2])
+			if path != "" && !slices.ContainsFunc(files, func(t text) bool { return t.path == path }) {
+				files = append(files, readText(path))
+			}
+		}
+	}
+	return files
+}
+
+// first is the first file that matches.
+func (s *solar) first(re *regexp.Regexp) text {
+	for _, t := range s.files {
+		if t.has(re) {
+			return t
+		}
+	}
+	return text{}
+}
+
+// findSettings follows the imports from the script to the file that declares the class, and asks launch to read them.
+func (p *project) findSettings(s *solar, script, class string) error {
+	guess := ""
+	re := regexp.MustCompile(`(?m)^\s*from\s+([\w.]+)\s+import\s+[^\n]*\b` + regexp.QuoteMeta(class) + `\b`)
+	if m := re.FindStringSubmatch(s.trainer.code); m != nil {
+		guess = resolve(p.root, s.trainer.path, m[1])
+	}
+	if err := p.need(script, s.trainer.path, guess); err != nil {
+		return err
+	}
+	if script != s.trainer.path { // the text says so; the parser has the last word
+		src := p.source(script)
+		if src.Problem == "" && !slices.ContainsFunc(src.Imports, func(i config.PythonImport) bool {
+			return i.Name == "main" && resolve(p.root, script, i.Module) == s.trainer.path
+		}) {
+			return fmt.Errorf("%w: %s does not import main from %s", plugin.ErrNotMine, filepath.Base(script), filepath.Base(s.trainer.path))
+		}
+	}
+	return p.followClass(s, s.trainer.path, class, &s.documents)
+}
+
+// need asks launch for the files that it has not read yet.
+func (p *project) need(paths ...string) error {
+	var missing []string
+	for _, path := range paths {
+		if path != "" && p.source(path) == nil && !slices.Contains(missing, path) {
+			missing = append(missing, path)
+		}
+	}
+	if len(missing) > 0 {
+		return &plugin.Need{Sources: missing}
+	}
+	return nil
+}
+
+// followClass finds the file that declares a class that file knows by that name, and then those of its bases, and enters
+// them. The first is the class's own.
+func (p *project) followClass(s *solar, file, class string, into *[]string) error {
+	for range 8 {
+		src := p.source(file)
+		if src.Problem != "" {
+			if s.config == "" {
+				s.config = file
+			}
+			s.unread = src.Problem
+			return nil
+		}
+		if c := src.Class(class); c != nil {
+			if s.config == "" {
+				s.config, s.class = file, class
+			}
+			if slices.Contains(*into, file) {
+				return nil
+			}
+			*into = append(*into, file)
+			for _, base := range c.Bases {
+				if src.Class(base) == nil && p.imports(src, base) != "" {
+					if err := p.followClass(s, file, base, into); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		}
+		next := p.imports(src, class)
+		if next == "" {
+			if s.config == "" {
+				s.config, s.unread = file, "it does not say where "+class+" comes from"
+			}
+			return nil
+		}
+		for _, i := range src.Imports {
+			if i.As == class && i.Name != "" {
+				class = i.Name
+				break
+			}
+		}
+		if err := p.need(next); err != nil {
+			return err
+		}
+		file = next
+	}
+	s.unread = "its imports lead in a circle"
+	return nil
+}
+
+// imports is the project's file that a name is imported from, or "".
+func (p *project) imports(src *config.PythonSource, name string) string {
+	for _, i := range src.Imports {
+		if i.As == name && i.Name != "" {
+			return resolve(p.root, src.Path, i.Module)
+		}
+	}
+	return ""
+}
+
+// field finds a field of the settings: in the class, else in its bases.
+func (p *project) field(name string) (config.PythonItem, string, bool) {
+	s := p.solar
+	for i, path := range s.documents {
+		src := p.source(path)
+		classes := []string{s.class}
+		if i > 0 { // a base from another file
+			classes = classes[:0]
+			for _, c := range src.Classes {
+				classes = append(classes, c.Name)
+			}
+		}
+		for _, class := range classes {
+			if it, ok := src.Field(class, name); ok {
+				return it, path, true
+			}
+			if it, ok := src.Item(config.JoinPath(class, "__init__", name)); ok {
+				return it, path, true
+			}
+		}
+	}
+	return config.PythonItem{}, "", false
+}
+
+// setting is a field as a knob.
+func (p *project) setting(name, field string) knob {
+	it, path, ok := p.field(field)
+	if !ok {
+		return knob{}
+	}
+	k := knob{name: name, at: config.Address{Doc: path, Path: it.Path}, found: true}
+	k.value = literal(it, p.source(path).Text)
+	switch assigned := regexp.MustCompile(`(?m)^\s*` + p.solar.variable + `\.` + field + `\s*=[^=]`); {
+	case !it.Literal:
+		k.dead = place(path, it.Line) + " computes it"
+	case !p.readsField(field):
+		k.dead = "nothing that runs reads it"
+	case p.solar.trainer.has(assigned) && !p.divided(field):
+		k.dead = p.solar.trainer.at(assigned) + " sets it itself"
+	}
+	return k
+}
+
+// divided reports whether the only assignment to the field is the worker's division.
+func (p *project) divided(field string) bool {
+	code := p.solar.trainer.code
+	n := len(regexp.MustCompile(`(?m)^\s*`+p.solar.variable+`\.`+field+`\s*=[^=]`).FindAllString(code, -1))
+	return field == "batch_size" && n == len(reDivideAll.FindAllString(code, -1))
+}
+
+// literal is a value as the program reads it, as far as it can be said in a word.
+func literal(it config.PythonItem, src []byte) string {
+	var s string
+	if json.Unmarshal(it.Value, &s) == nil && it.Literal && strings.HasPrefix(string(it.Value), `"`) {
+		return s
+	}
+	if it.Start < 0 || it.End > len(src) || it.Start > it.End {
+		return string(it.Value)
+	}
+	return string(src[it.Start:it.End])
+}
+
+// readsField reports whether any file that runs reads the field of its settings. What the class's own methods print of
+// it is not counted.
+func (p *project) readsField(field string) bool {
+	re := regexp.MustCompile(`(?:\.` + regexp.QuoteMeta(field) + `\b|getattr\([^)]*["']` + regexp.QuoteMeta(field) + `["'])`)
+	for _, t := range p.solar.files {
+		if !slices.Contains(p.solar.documents, t.path) && t.has(re) {
+			return true
+		}
+	}
+	return false
+}
+
+// readModel finds what the model does with its queue.
+func (p *project) readModel(s *solar) {
+	model := s.first(reMomentum)
+	switch {
+	case model.has(reBothKeys):
+		p.step = arch.Solar
+	case model.has(reEnqueue):
+		p.step = arch.SolarK2
+	default:
+		p.step = arch.SolarExp
+	}
+	p.asserts, p.assertAt = model.has(reAssert), model.at(reAssert)
+	p.stopGrad = s.trainer.has(reFrozen) || !s.trainer.has(reNamed) && s.first(reBackbone).has(reFreezes)
+}
+
+// readFields reads the settings.
+func (p *project) readFields(s *solar) {
+	p.batch = p.setting(knobTotal, "batch_size")
+	p.accumulation = p.setting(knobAccumulation, "gradient_accumulation_steps")
+	p.rate = p.setting(knobRate, "learning_rate")
+	p.queue = p.setting(knobQueue, "queue_size")
+	p.amp = p.setting(knobAMP, "use_amp")
+	p.checkpointing = p.setting(knobCheckpointing, "use_grad_checkpointing")
+	p.crop = p.setting(knobCrop, "image_size")
+	p.dim, p.mlpDim = p.setting("", "feature_dim").int(), p.setting("", "mlp_dim").int()
+	p.epochs = p.setting("", "epochs").int()
+	p.optimizer = strings.ToLower(p.setting("", "optimizer").value)
+	p.named = p.setting("", "backbone").value
+	if p.step != arch.SolarExp {
+		use := p.setting("", "use_queue")
+		p.usesQueue = use.found && use.on()
+		if !p.usesQueue {
+			p.asserts = false
+		}
+	}
+	if dir := p.setting("", "dataset_path"); dir.value != "" {
+		dataset := s.first(reListdir)
+		p.data = absolute(p.prog.Dir, dir.value)
+		if m := reFolder.FindStringSubmatch(dataset.code); m != nil {
+			p.data = filepath.Join(p.data, m[1])
+		}
+		if m := reEndings.FindStringSubmatch(dataset.code); m != nil {
+			for _, e := range reQuoted.FindAllStringSubmatch(m[1], -1) {
+				p.dataTypes = append(p.dataTypes, e[1])
+			}
+		}
+		if !dataset.exists() || p.dataTypes == nil {
+			p.data = ""
+		}
+	}
+}
+
+// readEncoder finds which network a backbone's name stands for: the source says, not the name.
+func (p *project) readEncoder(s *solar) {
+	b := s.first(reBackbone)
+	p.encoder = p.named
+	switch vit := strings.HasPrefix(p.named, "vit"); {
+	case b.has(reSmall):
+		p.library = arch.Small
+	case vit && b.has(reTimm):
+		p.library = arch.Timm
+	case vit && p.named == "vit_small" && b.has(reProxy), vit && p.named == "vit_base" && b.has(reVitB16):
+		p.library, p.encoder = arch.Torchvision, "vit_b_16"
+	case !vit && b.has(reTorchvis):
+		p.library = arch.Torchvision
+	default:
+		p.encoder = "" // nothing is known of it
+	}
+}
+
+// missing warns of settings that the trainer reads and the class does not have: it would stop with an AttributeError
+// after some seconds.
+func (p *project) missing(s *solar) {
+	re := regexp.MustCompile(`(.?)\b` + regexp.QuoteMeta(s.variable) + `\.(\w+)\s*(.?)`)
+	var names []string
+	line := 0
+	for _, m := range re.FindAllStringSubmatchIndex(s.trainer.code, -1) {
+		before, name, after := s.trainer.code[m[2]:m[3]], s.trainer.code[m[4]:m[5]], s.trainer.code[m[6]:m[7]]
+		if before == "." || after == "(" || slices.Contains(names, name) {
+			continue
+		}
+		if _, _, ok := p.field(name); ok || p.unresolvedBase() || p.annotated(name) {
+			continue
+		}
+		guarded := regexp.MustCompile(`hasattr\(\s*` + regexp.QuoteMeta(s.variable) + `\s*,\s*["']` + name + `["']\s*\)`)
+		if s.trainer.has(guarded) {
+			continue
+		}
+		names = append(names, name)
+		if line == 0 {
+			line = 1 + strings.Count(s.trainer.code[:m[0]], "\n")
+		}
+	}
+	if len(names) > 0 {
+		p.warn("%s has no %s, which %s reads: it would stop with an AttributeError", filepath.Base(s.config), strings.Join(names, ", "), place(s.trainer.path, line))
+	}
+}
+
+// unresolvedBase reports whether the class inherits from something that was not found, and so may have any field.
+func (p *project) unresolvedBase() bool {
+	for _, path := range p.solar.documents {
+		src := p.source(path)
+		for _, c := range src.Classes {
+			for _, base := range c.Bases {
+				if base != "object" && src.Class(base) == nil && p.imports(src, base) == "" {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// annotated reports whether the class declares the name without a value, or as a property.
+func (p *project) annotated(name string) bool {
+	re := regexp.MustCompile(`(?m)^\s+(?:` + regexp.QuoteMeta(name) + `\s*[:=]|def\s+` + regexp.QuoteMeta(name) + `\()`)
+	for _, path := range p.solar.documents {
+		if re.Match(p.source(path).Text) {
+			return true
+		}
+	}
+	return false
+}

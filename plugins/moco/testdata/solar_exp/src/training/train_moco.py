@@ -1,0 +1,52 @@
+import argparse
+import os
+
+import torch
+import torch.multiprocessing as mp
+
+from src.config import Config
+from src.datasets.images import Images
+from src.models.backbones import get_backbone
+from src.models.moco import MoCoV3
+from src.saving import save_checkpoint
+
+
+def get_args():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--dist-url', default='tcp://127.0.0.1:23456', type=str)
+    parser.add_argument('--world-size', default=1, type=int)
+    parser.add_argument('--rank', default=0, type=int)
+    parser.add_argument('--multiprocessing-distributed', action='store_true')
+    parser.add_argument('--resume', default='', type=str, metavar='PATH')
+    parser.add_argument('--warmup-epochs', default=40, type=int)
+    return parser.parse_args()
+
+
+def main():
+    args = get_args()
+    config = Config()
+    ngpus_per_node = torch.cuda.device_count()
+    if args.multiprocessing_distributed:
+        mp.spawn(main_worker, nprocs=ngpus_per_node, args=(ngpus_per_node, args, config))
+    else:
+        main_worker(0, ngpus_per_node, args, config)
+
+
+def main_worker(gpu, ngpus_per_node, args, config):
+    model = MoCoV3(
+        lambda: get_backbone(config.backbone), dim=config.feature_dim, mlp_dim=config.mlp_dim,
+    )
+    if args.multiprocessing_distributed:
+        config.batch_size = int(config.batch_size / ngpus_per_node)
+    if config.optimizer == "adamw":
+        optimizer = torch.optim.AdamW(model.parameters(), config.learning_rate)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), config.learning_rate)
+    data = Images(config.dataset_path, config.image_size)
+    loader = torch.utils.data.DataLoader(data, batch_size=config.batch_size, drop_last=True)
+    for epoch in range(config.epochs):
+        for i, (x1, x2) in enumerate(loader):
+            model(x1, x2, config.momentum).backward()
+            optimizer.step()
+        if (epoch + 1) % config.save_freq == 0:
+            save_checkpoint(model, os.path.join(config.checkpoint_dir, "last.pth"))

@@ -1,0 +1,115 @@
+package arch
+
+import (
+	"regexp"
+
+	"github.com/launch-ml/launch/core/nn"
+)
+
+// A Generation says which EdgeMapProcessor a checkout has: its widths are in the code, not in the recipe.
+type Generation int
+
+const (
+	NoEdge     Generation = iota
+	EdgeBefore            // five layers of 1024 channels at full size, never committed; its text is in cea3b81's readme
+	EdgeAfter             // cea3b81: three layers of 256 channels at half size
+	EdgeSmall             // from 8ed7c85 on: a backbone of 32 to 128 channels
+)
+
+func (g Generation) String() string {
+	return [...]string{"none", "the one before cea3b81", "cea3b81's", "the one from 8ed7c85 on"}[g]
+}
+
+var (
+	pyComment = regexp.MustCompile(`(?m)#.*$`)
+	edgeSmall = regexp.MustCompile(`self\.backbone\s*=\s*nn\.Sequential\(\s*nn\.Conv2d\(3, 32,[\s\S]*nn\.Conv2d\(128, 128,[\s\S]*self\.to_four\s*=\s*nn\.Conv2d\(128, 4`)
+	edgeAfter = regexp.MustCompile(`self\.initial_conv\s*=[\s\S]*,\s*64,\s*4,\s*stride=2[\s\S]*\b256,\s*256,\s*3|self\.initial_conv\s*=[\s\S]*else 256, 256, 3,[\s\S]*stage2_channels\s*=\s*\[128, 64, 16, 4\]`)
+	edgeFirst = regexp.MustCompile(`\b1024\b[\s\S]*range\(5\)[\s\S]*\[512, 256, 64, 16, 4\]`)
+)
+
+// EdgeOf tells the processor by the text of edge_processor.py, without its comments.
+func EdgeOf(source []byte) Generation {
+	source = pyComment.ReplaceAll(source, nil)
+	switch {
+	case edgeSmall.Match(source):
+		return EdgeSmall
+	case edgeAfter.Match(source):
+		return EdgeAfter
+	case edgeFirst.Match(source):
+		return EdgeBefore
+	}
+	return NoEdge
+}
+
+type edge struct {
+	generation Generation
+	in         int64 // edge_input_channels
+}
+
+// target is the side that every generation pools to, whatever the image's: target_size=64 (unet_with_edge.py:99).
+const target = 64
+
+// fuse is edge_processor and EdgeFusionModule: (batch, channels+4, 64, 64).
+func (e edge) fuse(t *nn.Tape, s style, x, edgeMap nn.Tensor, channels int64) (fused nn.Tensor) {
+	s.freeze(t, func() {
+		t.Part("edge", func() {
+			if x.Dim(3) != target {
+				panic("the edge features are 64×64 and the latent is not: EdgeFusion stops at torch.cat")
+			}
+			features := t.Hold(t.Call("edge_processor", edgeMap, e.processor))
+			fused = t.Call("edge_fusion", t.Cat(1, x, features), func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+				return convBNReLU(t, "fusion_conv", x, conv(channels+4, 3), true)
+			})
+		})
+	})
+	return fused
+}
+
+// processor is EdgeMapProcessor.forward.
+func (e edge) processor(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	x = t.Hold(x)
+	then := func(name string, c nn.Conv, relu bool) { x = t.Rebind(x, convBNReLU(t, name, x, c, relu)) }
+	down := func(out int64) nn.Conv { return nn.Conv{Out: out, K: 4, Stride: 2, Pad: 1} }
+	if e.generation == EdgeSmall {
+		backbone := func(i int, c nn.Conv) {
+			c.NoBias = true
+			x = t.Rebind(x, t.Conv2d(named("backbone", i), x, c))
+			x = t.Rebind(x, t.ReLUInplace(t.BatchNorm2d(named("backbone", i+1), x)))
+		}
+		backbone(0, conv(32, 3))
+		backbone(3, nn.Conv{Out: 64, K: 3, Stride: 2})
+		backbone(6, nn.Conv{Out: 128, K: 3, Stride: 2})
+		backbone(9, conv(128, 3))
+		x = t.Rebind(x, t.Conv2d("to_four", x, conv(4, 1)))
+		return adaptivePool(t, x)
+	}
+	stage1, width, stage2 := 5, int64(1024), []int64{512, 256, 64, 16, 4}
+	if e.generation == EdgeAfter {
+		then("initial_conv", down(64), true)
+		stage1, width, stage2 = 3, 256, []int64{128, 64, 16, 4}
+	}
+	for i := range stage1 {
+		then(named("stage1_layers", i), conv(width, 3), true)
+	}
+	for i, out := range stage2 {
+		then(named("stage2_layers", i), down(out), i < len(stage2)-1)
+	}
+	return adaptivePool(t, x)
+}
+
+// convBNReLU is the Sequential of a convolution, a batch normalisation and ReLU(inplace=True).
+func convBNReLU(t *nn.Tape, name string, x nn.Tensor, c nn.Conv, relu bool) nn.Tensor {
+	ms := []nn.Module{c.Module(), func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.BatchNorm2d("", x) }}
+	if relu {
+		ms = append(ms, (*nn.Tape).ReLUInplace)
+	}
+	return t.Sequential(name, x, ms...)
+}
+
+// adaptivePool is AdaptiveAvgPool2d((64, 64)), which saves its input; smaller images are repeated.
+func adaptivePool(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	if k := x.Dim(3) / target; k > 0 && x.Dim(3)%target == 0 && x.Dim(2) == x.Dim(3) {
+		return t.AvgPool2d(x, k, k, 0)
+	}
+	return t.Interpolate(x, target, target)
+}

@@ -1,0 +1,88 @@
+package arch
+
+import (
+	"fmt"
+
+	"github.com/launch-ml/launch/core/nn"
+)
+
+// text is the text tower of OpenCLIP or of Hugging Face's CLIP (ldm/modules/encoders/modules.py).
+type text struct {
+	width, layers, heads, vocab, context, embed int64
+	penultimate                                 bool // the last block is not run
+}
+
+// openCLIP are text towers by open_clip's model names (open_clip/model_configs).
+var openCLIP = map[string]text{
+	"ViT-H-14": {width: 1024, layers: 24, heads: 16, vocab: 49408, context: 77, embed: 1024},
+	"ViT-L-14": {width: 768, layers: 12, heads: 12, vocab: 49408, context: 77, embed: 768},
+	"ViT-B-32": {width: 512, layers: 12, heads: 8, vocab: 49408, context: 77, embed: 512},
+}
+
+// readText reads cond_stage_config; nil for a model without a text.
+func readText(v any) (*text, error) {
+	if s, ok := v.(string); ok && s == "__is_unconditional__" {
+		return nil, nil
+	}
+	c := section(v)
+	a := c.params()
+	switch c.Target() {
+	case "FrozenOpenCLIPEmbedder":
+		n, ok := openCLIP[a.text("arch", "ViT-H-14")]
+		if !ok {
+			return nil, fmt.Errorf("cond_stage_config arch %s: %w", a.text("arch", ""), ErrUnknown)
+		}
+		n.penultimate = a.text("layer", "last") == "penultimate"
+		return &n, nil
+	case "FrozenCLIPEmbedder":
+		if v := a.text("version", "openai/clip-vit-large-patch14"); v != "openai/clip-vit-large-patch14" {
+			return nil, fmt.Errorf("cond_stage_config version %s: %w", v, ErrUnknown)
+		}
+		n := openCLIP["ViT-L-14"]
+		n.embed = 0 // CLIPTextModel has no projection
+		return &n, nil
+	}
+	return nil, c.unknown("cond_stage_config")
+}
+
+// forward is encode_with_transformer: (batch, context, width).
+func (n *text) forward(t *nn.Tape, batch int64) (x nn.Tensor) {
+	t.Scope("model", func() {
+		t.Param("token_embedding.weight", n.vocab, n.width)
+		pos := t.Param("positional_embedding", n.context, n.width)
+		if n.embed > 0 {
+			t.Param("text_projection", n.width, n.embed)
+			t.Param("logit_scale")
+		}
+		x = t.Hold(t.Add(t.Zeros(nn.F32, batch, n.context, n.width), pos))
+		for i := range int(n.layers) {
+			y := t.Call(named("transformer.resblocks", i), x, n.block)
+			if i == int(n.layers)-1 && n.penultimate {
+				break
+			}
+			x = t.Rebind(x, y)
+		}
+		x = t.Rebind(x, t.LayerNorm("ln_final", x))
+	})
+	return x
+}
+
+// block is ResidualAttentionBlock, with torch.nn.MultiheadAttention and its mask.
+func (n *text) block(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	b, l := x.Dim(0), n.context
+	h := t.Hold(t.LayerNorm("ln_1", x))
+	t.Scope("attn", func() {
+		qkv := t.Hold(t.Linear("in_proj", h, 3*n.width, true))
+		parts := t.Split(qkv, 2, n.width, n.width, n.width)
+		split := func(x nn.Tensor) nn.Tensor {
+			return t.Hold(t.View(t.Permute(t.View(x, b, l, n.heads, n.width/n.heads), 0, 2, 1, 3), b*n.heads, l, n.width/n.heads))
+		}
+		q, k, v := split(parts[0]), split(parts[1]), split(parts[2])
+		attn := t.Hold(t.Softmax(t.Add(t.Bmm(t.MulScalar(q), t.Transpose(k, 1, 2)), t.Zeros(nn.F32, l, l))))
+		a := t.View(t.Permute(t.View(t.Bmm(attn, v), b, n.heads, l, n.width/n.heads), 0, 2, 1, 3), b, l, n.width)
+		h = t.Rebind(h, t.Linear("out_proj", a, n.width, true))
+	}, h)
+	x = t.Hold(t.Add(x, h))
+	h = t.Sequential("mlp", t.LayerNorm("ln_2", x), nn.Linear{Out: 4 * n.width}.Module(), (*nn.Tape).GELU, nn.Linear{Out: n.width}.Module())
+	return t.Add(x, h)
+}

@@ -1,0 +1,240 @@
+package arch
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/launch-ml/launch/core/nn"
+)
+
+// vae is AutoencoderKL, and AutoencoderKLResi's controllable feature wrapping where fusion is set
+// (ldm/models/autoencoder.py, ldm/modules/diffusionmodules/model.py).
+type vae struct {
+	xformers          bool
+	ch, in, out, z    int64
+	embed, resolution int64
+	mult              []int64
+	blocks            int64
+	attn              []int64 // attn_resolutions
+	fusion            bool    // Decoder_Mix
+	frozen            bool    // all but the fusion layers
+}
+
+func readVAE(c Config) (*vae, error) {
+	p, _ := c["params"].(map[string]any)
+	dd := &args{values: section(p["ddconfig"])}
+	n := &vae{
+		ch: dd.size("ch", 128), in: dd.size("in_channels", 3), out: dd.size("out_ch", 3), z: dd.size("z_channels", 4),
+		resolution: dd.size("resolution", 256), mult: dd.sizes("ch_mult", 1, 2, 4, 8), blocks: dd.size("num_res_blocks", 2),
+		attn: dd.sizes("attn_resolutions"), embed: c.params().size("embed_dim", 4),
+	}
+	switch c.Target() {
+	case "AutoencoderKL":
+	case "AutoencoderKLResi":
+		n.fusion = true
+	default:
+		return nil, c.unknown("first_stage_config")
+	}
+	if dd.err != nil {
+		return nil, fmt.Errorf("first_stage_config.ddconfig: %w", dd.err)
+	}
+	if n.ch%32 != 0 {
+		return nil, fmt.Errorf("first_stage_config: ch %d is no multiple of the 32 groups of its norms", n.ch)
+	}
+	return n, nil
+}
+
+// factor is how much smaller than the image a latent is.
+func (n *vae) factor() int64 { return 1 << (len(n.mult) - 1) }
+
+// normalize is Normalize of model.py.
+func normalize(t *nn.Tape, name string, x nn.Tensor) nn.Tensor { return t.GroupNorm(name, x, 32) }
+
+// nonlinearity is x*sigmoid(x), written out.
+func nonlinearity(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
+	t.Scope("", func() { y = t.Mul(x, t.Sigmoid(x)) }, x)
+	return y
+}
+
+// resnet is ResnetBlock without a time embedding.
+func resnet(out int64) nn.Module {
+	return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+		h := t.Hold(x)
+		h = t.Rebind(h, normalize(t, "norm1", h))
+		h = t.Rebind(h, nonlinearity(t, h))
+		h = t.Rebind(h, t.Conv2d("conv1", h, conv(out, 3)))
+		h = t.Rebind(h, normalize(t, "norm2", h))
+		h = t.Rebind(h, nonlinearity(t, h))
+		h = t.Rebind(h, t.Conv2d("conv2", h, conv(out, 3)))
+		if x.Dim(1) != out {
+			x = t.Conv2d("nin_shortcut", x, conv(out, 1))
+		}
+		return t.Add(x, h)
+	}
+}
+
+// attnBlock is AttnBlock, or MemoryEfficientAttnBlock.
+func (n *vae) attnBlock(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	b, c, h, w := x.Dim(0), x.Dim(1), x.Dim(2), x.Dim(3)
+	hn := t.Hold(normalize(t, "norm", x))
+	q, k, v := t.Hold(t.Conv2d("q", hn, conv(c, 1))), t.Hold(t.Conv2d("k", hn, conv(c, 1))), t.Hold(t.Conv2d("v", hn, conv(c, 1)))
+	var a nn.Tensor
+	if n.xformers {
+		flat := func(x nn.Tensor) nn.Tensor {
+			return t.View(t.Contiguous(t.Permute(t.View(x, b, c, h*w), 0, 2, 1)), b, 1, h*w, c)
+		}
+		a = t.Hold(t.SDPA(flat(q), flat(k), flat(v)))
+		a = t.View(t.Permute(t.View(a, b, h*w, c), 0, 2, 1), b, c, h, w)
+	} else {
+		weight := t.Hold(t.Bmm(t.Permute(t.View(q, b, c, h*w), 0, 2, 1), t.View(k, b, c, h*w)))
+		weight = t.Rebind(weight, t.MulScalar(weight))
+		weight = t.Rebind(weight, t.Softmax(weight))
+		a = t.View(t.Bmm(t.View(v, b, c, h*w), t.Permute(weight, 0, 2, 1)), b, c, h, w)
+	}
+	return t.Add(x, t.Conv2d("proj_out", a, conv(c, 1)))
+}
+
+func (n *vae) hasAttn(res int64) bool { return slices.Contains(n.attn, res) }
+
+// encoder is Encoder.forward: the moments, and where fea is not nil the features that Decoder_Mix is given. hs keeps
+// every level's results.
+func (n *vae) encoder(t *nn.Tape, x nn.Tensor, fea *[]nn.Tensor) (moments nn.Tensor) {
+	t.Scope("encoder", func() {
+		h := t.Hold(t.Conv2d("conv_in", x, conv(n.ch, 3)))
+		res := n.resolution
+		for level, mult := range n.mult {
+			for i := range int(n.blocks) {
+				h = t.Call(fmt.Sprintf("down.%d.block.%d", level, i), h, resnet(n.ch*mult))
+				if n.hasAttn(res) {
+					h = t.Call(fmt.Sprintf("down.%d.attn.%d", level, i), h, n.attnBlock)
+				}
+				t.Hold(h)
+			}
+			if fea != nil && (level == 1 || level == 2) {
+				*fea = append(*fea, h)
+			}
+			if level != len(n.mult)-1 {
+				h = t.Hold(t.Conv2d(fmt.Sprintf("down.%d.downsample.conv", level), t.Pad(h, 1, 1, false), nn.Conv{Out: h.Dim(1), K: 3, Stride: 2, Valid: true}))
+				res /= 2
+			}
+		}
+		h = n.middle(t, h)
+		h = t.Rebind(h, nonlinearity(t, t.Hold(normalize(t, "norm_out", h))))
+		moments = t.Conv2d("conv_out", h, conv(2*n.z, 3))
+	}, x)
+	return t.Conv2d("quant_conv", moments, conv(2*n.embed, 1))
+}
+
+func (n *vae) middle(t *nn.Tape, h nn.Tensor) nn.Tensor {
+	c := h.Dim(1)
+	h = t.Rebind(h, t.Call("mid.block_1", h, resnet(c)))
+	h = t.Rebind(h, t.Call("mid.attn_1", h, n.attnBlock))
+	return t.Hold(t.Rebind(h, t.Call("mid.block_2", h, resnet(c))))
+}
+
+// decoder is Decoder.forward, or Decoder_Mix's with the encoder's features.
+func (n *vae) decoder(t *nn.Tape, z nn.Tensor, fea []nn.Tensor) (x nn.Tensor) {
+	own := style{frozen: n.frozen}
+	own.freeze(t, func() { z = t.Conv2d("post_quant_conv", z, conv(n.z, 1)) })
+	t.Scope("decoder", func() {
+		last := len(n.mult) - 1
+		var h nn.Tensor
+		own.freeze(t, func() {
+			h = t.Hold(t.Conv2d("conv_in", z, conv(n.ch*n.mult[last], 3)))
+			h = n.middle(t, h)
+		})
+		res := n.resolution >> last
+		for level := last; level >= 0; level-- {
+			own.freeze(t, func() {
+				for i := range int(n.blocks) + 1 {
+					h = t.Rebind(h, t.Call(fmt.Sprintf("up.%d.block.%d", level, i), h, resnet(n.ch*n.mult[level])))
+					if n.hasAttn(res) {
+						h = t.Rebind(h, t.Call(fmt.Sprintf("up.%d.attn.%d", level, i), h, n.attnBlock))
+					}
+				}
+			})
+			if n.fusion && fea != nil && level != last && level != 0 {
+				t.Part(partFusion, func() { h = t.Rebind(h, fuse(t, fmt.Sprint("fusion_layer_", level), fea[level-1], h)) })
+			}
+			if level != 0 {
+				own.freeze(t, func() {
+					h = t.Rebind(h, t.Call(fmt.Sprintf("up.%d.upsample", level), h, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+						x = t.Rebind(x, t.Upsample(x, 2))
+						return t.Conv2d("conv", x, conv(x.Dim(1), 3))
+					}))
+				})
+				res *= 2
+			}
+		}
+		own.freeze(t, func() {
+			h = t.Rebind(h, normalize(t, "norm_out", h))
+			h = t.Rebind(h, nonlinearity(t, h))
+			x = t.Conv2d("conv_out", h, conv(n.out, 3))
+		})
+	}, z)
+	return x
+}
+
+// declareDecoder enters the decoder's parameters for a phase that never decodes, by a forward of the smallest latent.
+func (n *vae) declareDecoder(t *nn.Tape) {
+	t.NoGrad(func() { n.decoder(t, t.Zeros(nn.F32, 1, n.embed, 1, 1), nil) })
+}
+
+// fuse is Fuse_sft_block_RRDB with two RRDB of 32 growing channels.
+func fuse(t *nn.Tape, name string, encFeat, decFeat nn.Tensor) (out nn.Tensor) {
+	t.Scope(name, func() {
+		c := decFeat.Dim(1)
+		h := t.Hold(t.Call("encode_enc_1", t.Cat(1, encFeat, decFeat), fusionBlock(c)))
+		for i := range 2 {
+			h = t.Rebind(h, t.Call(named("encode_enc_2", i), h, rrdb))
+		}
+		h = t.Rebind(h, t.Call("encode_enc_3", h, fusionBlock(c)))
+		out = t.Add(decFeat, t.MulScalar(h))
+	}, encFeat, decFeat)
+	return out
+}
+
+// fusionBlock is ResBlock of model.py: a ResnetBlock whose shortcut has another name.
+func fusionBlock(out int64) nn.Module {
+	return func(t *nn.Tape, xIn nn.Tensor) nn.Tensor {
+		x := t.Hold(xIn)
+		x = t.Rebind(x, normalize(t, "norm1", x))
+		x = t.Rebind(x, nonlinearity(t, x))
+		x = t.Rebind(x, t.Conv2d("conv1", x, conv(out, 3)))
+		x = t.Rebind(x, normalize(t, "norm2", x))
+		x = t.Rebind(x, nonlinearity(t, x))
+		x = t.Rebind(x, t.Conv2d("conv2", x, conv(out, 3)))
+		if xIn.Dim(1) != out {
+			xIn = t.Conv2d("conv_out", xIn, conv(out, 1))
+		}
+		return t.Add(xIn, x)
+	}
+}
+
+// rrdb is RRDB of basicsr/archs/rrdbnet_arch.py.
+func rrdb(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	out := t.Hold(t.Call("rdb1", x, denseBlock))
+	out = t.Rebind(out, t.Call("rdb2", out, denseBlock))
+	out = t.Rebind(out, t.Call("rdb3", out, denseBlock))
+	return t.Add(t.MulScalar(out), x)
+}
+
+func denseBlock(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	xs := []nn.Tensor{x}
+	for i := range 4 {
+		in := x
+		if i > 0 {
+			in = t.Cat(1, xs...)
+		}
+		xs = append(xs, t.Hold(t.LeakyReLUInplace(t.Conv2d(fmt.Sprint("conv", i+1), in, conv(32, 3)))))
+	}
+	x5 := t.Hold(t.Conv2d("conv5", t.Cat(1, xs...), conv(x.Dim(1), 3)))
+	return t.Add(t.MulScalar(x5), x)
+}
+
+// frozenDecoder is the decoder of the second stage: only the fusion layers are trained (autoencoder.py:510).
+func (n *vae) frozenDecoder(t *nn.Tape, z nn.Tensor, fea []nn.Tensor) nn.Tensor {
+	d := *n
+	d.frozen = true
+	return d.decoder(t, z, fea)
+}

@@ -1,0 +1,427 @@
+package stablesr
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/python"
+	"github.com/launch-ml/launch/core/unit"
+	"github.com/launch-ml/launch/plugins/stablesr/arch"
+)
+
+// Ladders implements [plugin.Plugin].
+//
+// The sanity check, the validation and the image log run at the training's micro-batch, and the pool stays on the card
+// through all of them, so every knob is on the shared ladder and each phase is priced on it. Structcond's activation
+// checkpointing concerns the training alone, and is there too: it gives back so little (84 MiB a sample at 512) that it is
+// worth a rung only when the micro-batch cannot be smaller.
+func (stablesr) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
+	r, err := readCommand(j.Command)
+	if err != nil {
+		return nil, err
+	}
+	r.ranks = j.Batch.Ranks
+	b := builder{recipe: r, device: d, job: j, python: python.Of(r.prog, j.Command.Env)}
+	return b.build(), nil
+}
+
+// builder makes the ladders of one job.
+type builder struct {
+	*recipe
+	device gpu.Device
+	job    *job.Job
+	python python.Environment
+}
+
+// variant is one way to run, as the formulas see it.
+type variant struct {
+	micro, accum, queue, size int64
+	edgeOff                   bool
+	structCkpt                bool
+	expandable                bool
+}
+
+// A rung of the shared ladder and what it means.
+type shared struct {
+	ladder.Rung
+	variant
+}
+
+// build makes the ladders.
+func (b *builder) build() *ladder.Set {
+	asked := variant{micro: b.micro, accum: b.accum, queue: b.queue, size: b.size}
+	set := &ladder.Set{Values: map[string]int64{knobMicro: b.micro, knobAccumulation: b.accum}}
+	if b.micro > 0 && b.accum > 0 {
+		set.Invariants = append(set.Invariants, ladder.Invariant{
+			Name: "global batch", Factors: []string{knobMicro, knobAccumulation}, Equals: b.micro * b.accum, Until: ladder.Recipe,
+		})
+		if b.queue > 0 && b.queue%b.micro == 0 { // ddpm.py:1885 asserts it
+			set.Values[knobQueue] = b.queue
+			set.Invariants = append(set.Invariants, ladder.Invariant{Name: "pool of degraded pairs", Factors: []string{knobMicro}, Divides: knobQueue})
+		}
+	}
+	rungs, at := b.shared(asked)
+	set.Shared = ladder.Ladder{Phase: ladder.Shared, Asked: at}
+	training, validation, logging := b.phase(ladder.Training), b.phase(ladder.Validation), b.phase(images)
+	phases := []struct {
+		ladder *ladder.Ladder
+		price  func(arch.Step) mem.Estimate
+	}{{&training, arch.Step.Training}, {&validation, arch.Step.Validation}, {&logging, func(s arch.Step) mem.Estimate { return s.Images(8) }}}
+	var wg sync.WaitGroup
+	for _, p := range phases {
+		estimates := make([]mem.Estimate, len(rungs))
+		p.ladder.Rungs[0].Estimates = estimates
+		for i, s := range rungs {
+			wg.Go(func() {
+				model, err := b.modelOf(s.variant)
+				estimates[i] = b.price(model, err, s.variant, p.price)
+			})
+		}
+	}
+	for _, s := range rungs {
+		set.Shared.Rungs = append(set.Shared.Rungs, s.Rung)
+	}
+	wg.Wait()
+	set.Phases = append(set.Phases, training)
+	if b.validates() {
+		set.Phases = append(set.Phases, validation)
+	}
+	if b.logsImages() {
+		set.Phases = append(set.Phases, logging)
+	}
+	dropIdle(set)
+	return set
+}
+
+func (b *builder) phase(name string) ladder.Ladder {
+	return ladder.Ladder{Phase: name, Rungs: []ladder.Rung{{Name: "as asked", Slowdown: 1}}}
+}
+
+// validates reports whether there is a validation, of which the sanity check is the first.
+func (b *builder) validates() bool { return has(b.root, "data.params.validation") }
+
+func (b *builder) logsImages() bool {
+	return b.stableSR() && !truth(b.root, keyImages+".disabled", false)
+}
+
+// shared lists the rungs that concern every phase, from the one that needs most, and where the job as asked stands.
+func (b *builder) shared(asked variant) (rungs []shared, at int) {
+	larger, smaller := b.splits(asked)
+	for _, v := range larger {
+		if s, ok := b.splitRung(v, asked); ok {
+			rungs = append(rungs, s)
+		}
+	}
+	at = len(rungs)
+	rungs = append(rungs, shared{ladder.Rung{Name: "as asked", Slowdown: 1}, asked})
+	var below []shared
+	least := asked
+	for _, v := range smaller {
+		if s, ok := b.splitRung(v, asked); ok {
+			below = append(below, s)
+			least = v
+		}
+	}
+	if s, ok := b.structRung(least, asked); ok {
+		below = append(below, s)
+	}
+	if e, ok := b.expandable(); ok {
+		v := asked
+		v.expandable = true
+		below = append(below, shared{ladder.Rung{Name: "expandable segments", Cost: ladder.None, Slowdown: 1, Edits: []config.Edit{e}}, v})
+		if least != asked {
+			if s, ok := b.splitRung(least, asked); ok {
+				s.Name, s.expandable = s.Name+", expandable segments", true
+				s.Edits = append(s.Edits, e)
+				s.Slowdown += 0.01
+				below = append(below, s)
+			}
+		}
+	}
+	below = append(below, b.otherExperiments(least, asked)...)
+	slices.SortStableFunc(below, func(x, y shared) int { return cmp.Or(cmp.Compare(x.Cost, y.Cost), cmp.Compare(x.Slowdown, y.Slowdown)) })
+	return append(rungs, below...), at
+}
+
+// splits lists the ways to make up the same global batch whose micro-batch divides the pool, larger ones first, then
+// smaller ones.
+func (b *builder) splits(asked variant) (larger, smaller []variant) {
+	if asked.micro <= 0 || asked.accum <= 0 || asked.micro*asked.accum > maxBatch {
+		return nil, nil
+	}
+	product := asked.micro * asked.accum
+	for m := product; m >= 1; m-- {
+		if product%m != 0 || m == asked.micro || asked.queue > 0 && asked.queue%m != 0 {
+			continue
+		}
+		v := asked
+		v.micro, v.accum = m, product/m
+		if m > asked.micro {
+			larger = append(larger, v)
+		} else {
+			smaller = append(smaller, v)
+		}
+	}
+	return larger, smaller
+}
+
+// maxBatch bounds the global batches of which every division is looked at.
+const maxBatch = 1 << 14
+
+// splitCost is what a split gives up.
+func (b *builder) splitCost() (ladder.Cost, string) {
+	switch {
+	case b.model != nil && b.model.BatchNorm:
+		return ladder.Numerics, "; the edge processor's batch normalisation sees the piece"
+	case b.model != nil && b.model.EMA:
+		return ladder.Numerics, "; the averages of use_ema follow every piece"
+	}
+	return ladder.Speed, ""
+}
+
+// splitChanges divide the global batch in another way. What would follow the micro-batch is written down as it is.
+func (b *builder) splitChanges(v, asked variant) []change {
+	if v.micro == asked.micro {
+		return nil
+	}
+	cost, more := b.splitCost()
+	why := fmt.Sprintf("the same global batch of %d in pieces of %d%s", v.micro*v.accum*max(1, b.ranks), v.micro, more)
+	changes := []change{
+		{knobMicro, keyMicro, v.micro, cost, why},
+		{knobAccumulation, keyAccum, v.accum, cost, why + "; every image log then runs as often in a row"},
+	}
+	if !has(b.root, keyWorkers) { // main.py:171: 2 × batch_size
+		changes = append(changes, change{knobWorkers, keyWorkers, 2 * asked.micro, ladder.None, "main.py would take two for each sample of a micro-batch"})
+	}
+	if b.queue > 0 && !has(b.root, keyQueue) { // ddpm.py:1883: 50 × batch_size
+		changes = append(changes, change{knobQueue, keyQueue, asked.queue, ladder.None, "the pool would follow the micro-batch"})
+	}
+	return changes
+}
+
+// splitRung is one division of the global batch.
+func (b *builder) splitRung(v, asked variant) (shared, bool) {
+	edits, err := b.makes(b.job, b.splitChanges(v, asked)...)
+	if err != nil {
+		return shared{}, false
+	}
+	cost, _ := b.splitCost()
+	return shared{ladder.Rung{
+		Name: fmt.Sprintf("micro-batch %d × accumulation %d", v.micro, v.accum), Cost: cost, Edits: edits,
+		Slowdown: splitSlowdown(float64(v.accum) / float64(asked.accum)),
+		Values:   map[string]int64{knobMicro: v.micro, knobAccumulation: v.accum},
+	}, v}, true
+}
+
+// Expected slowdowns order the rungs of one cost; they are no promise.
+func splitSlowdown(k float64) float64 {
+	if k <= 1 {
+		return 1 / (1 + 0.02*(1/k-1))
+	}
+	return 1 + 0.02*(k-1)
+}
+
+// otherExperiments are the rungs that change the experiment: a smaller pool, a smaller crop, no edge maps. They are taken
+// together with the smallest micro-batch, because everything that is not another experiment comes first.
+func (b *builder) otherExperiments(least, asked variant) (out []shared) {
+	base, ok := shared{variant: asked}, true
+	if least != asked {
+		base, ok = b.splitRung(least, asked)
+	}
+	if !ok || !b.stableSR() {
+		return nil
+	}
+	add := func(name string, v variant, cost ladder.Cost, changes ...change) {
+		for i := range changes {
+			changes[i].cost = cost
+		}
+		edits, err := b.makes(b.job, append(slices.DeleteFunc(b.splitChanges(least, asked), func(c change) bool { return sets(changes, c.key) }), changes...)...)
+		if err != nil {
+			return
+		}
+		s := shared{ladder.Rung{Name: name, Cost: cost, Edits: edits, Slowdown: max(1, base.Slowdown), Values: map[string]int64{}}, v}
+		if base.Name != "" {
+			s.Name = base.Name + ", " + name
+		}
+		for k, n := range base.Values {
+			s.Values[k] = n
+		}
+		if v.queue != asked.queue {
+			s.Values[knobQueue] = v.queue
+		}
+		out = append(out, s)
+	}
+	smallest, pool := least, []change(nil) // what no edge maps is taken together with
+	if b.queue > 0 {
+		for _, share := range []int64{3, 8} {
+			v := least
+			if v.queue = max(1, asked.queue/share/least.micro) * least.micro; v.queue < asked.queue {
+				pool = []change{{knob: knobQueue, key: keyQueue, value: v.queue, why: "fewer degradations are mixed in a batch"}}
+				smallest = v
+				add(fmt.Sprintf("pool of %d", v.queue), v, ladder.Recipe, slices.Clone(pool)...)
+			}
+		}
+	}
+	if sizes := b.cropKeys(); b.model.Edge() == arch.NoEdge && len(sizes) > 0 && !b.edgeOn() {
+		for _, share := range []int64{75, 50} {
+			v := least
+			if v.size = asked.size * share / 100 / b.model.Multiple() * b.model.Multiple(); v.size < b.model.Multiple() || v.size >= asked.size {
+				continue
+			}
+			var changes []change
+			for _, key := range sizes {
+				changes = append(changes, change{knob: cropKnobs[key], key: key, value: v.size, why: "a smaller crop is another experiment; all sizes change together"})
+			}
+			add(fmt.Sprintf("high-resolution crop %d", v.size), v, ladder.Recipe, changes...)
+		}
+	}
+	if b.edgeOn() && b.model.Edge() != arch.NoEdge {
+		v, name := smallest, "no edge maps"
+		if v.edgeOff = true; v.queue != asked.queue {
+			name = fmt.Sprintf("pool of %d, %s", v.queue, name)
+		}
+		const why = "without its edge maps it is another model; both places must agree"
+		add(name, v, ladder.Model, append(pool, change{knob: knobEdge, key: keyEdge, value: false, why: why},
+			change{knob: knobEdge, key: keyUNetEdge, value: false, why: why})...)
+	}
+	return out
+}
+
+func sets(changes []change, key string) bool {
+	return slices.ContainsFunc(changes, func(c change) bool { return c.key == key })
+}
+
+// cropKnobs name the sizes that have to change together (facts of ddpm.py:2194, realesrgan_dataset.py, ddpm.py:1384).
+var cropKnobs = map[string]string{keyGTSize: knobCrop, keyTrainCrop: "training crop", keyValCrop: "validation crop", keyImageSize: "image size"}
+
+// cropKeys are the keys that say the resolution, if all of them agree: then they can be changed together.
+func (b *builder) cropKeys() (out []string) {
+	for _, key := range []string{keyGTSize, keyTrainCrop, keyValCrop, keyImageSize} {
+		n, ok := integer(b.root, key)
+		switch {
+		case !ok && key == keyGTSize, ok && n != b.size:
+			return nil
+		case ok:
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// structRung is structcond's activation checkpointing, the only one that works, beside the smallest micro-batch.
+func (b *builder) structRung(least, asked variant) (shared, bool) {
+	if !b.stableSR() || truth(b.root, keyStructCkpt, false) {
+		return shared{}, false
+	}
+	s := shared{ladder.Rung{Name: knobStruct, Cost: ladder.Speed, Slowdown: 1.03}, least}
+	if least != asked {
+		split, ok := b.splitRung(least, asked)
+		if !ok {
+			return shared{}, false
+		}
+		s.Name, s.Cost, s.Slowdown, s.Values = split.Name+", "+knobStruct, split.Cost, split.Slowdown+0.03, split.Values
+	}
+	s.structCkpt = true
+	var err error
+	s.Edits, err = b.makes(b.job, append(b.splitChanges(least, asked),
+		change{knobStruct, keyStructCkpt, true, ladder.Speed, "its activations are computed again in the backward pass instead of kept"})...)
+	return s, err == nil
+}
+
+// expandable is the allocator's edit, where nothing overwrites it.
+func (b *builder) expandable() (config.Edit, bool) {
+	if b.device.Kind == gpu.CPU || b.checkout.allocator() != "" {
+		return config.Edit{}, false
+	}
+	return b.python.ExpandableSegments(b.job.Command.Env)
+}
+
+// dropIdle takes away what saves nothing: rungs of the shared ladder below the job as asked that need no less than one
+// above them, in every phase.
+func dropIdle(set *ladder.Set) {
+	total := func(i int) (sum unit.Bytes, known bool) {
+		for _, l := range set.Phases {
+			e := l.Rungs[0].At(i)
+			if !e.Known() {
+				return 0, false
+			}
+			sum = max(sum, e.Total())
+		}
+		return sum, true
+	}
+	least, known := total(set.Shared.Asked)
+	for i := set.Shared.Asked + 1; i < len(set.Shared.Rungs); i++ {
+		here, ok := total(i)
+		if !known || !ok || here < least {
+			if ok {
+				least, known = here, true
+			}
+			continue
+		}
+		set.Shared.Rungs = slices.Delete(set.Shared.Rungs, i, i+1)
+		for p := range set.Phases {
+			for k := range set.Phases[p].Rungs {
+				set.Phases[p].Rungs[k].Estimates = slices.Delete(set.Phases[p].Rungs[k].Estimates, i, i+1)
+			}
+		}
+		i--
+	}
+}
+
+// modelOf is the model of a variant.
+func (b *builder) modelOf(v variant) (*arch.Model, error) {
+	if !v.edgeOff && !v.structCkpt {
+		return b.model, b.modelErr
+	}
+	root := deepCopy(b.root)
+	if v.edgeOff {
+		override{keyEdge, false}.set(root)
+		override{keyUNetEdge, false}.set(root)
+	}
+	if v.structCkpt {
+		override{keyStructCkpt, true}.set(root)
+	}
+	return b.readModel(root)
+}
+
+// price estimates a phase of a variant on the device.
+func (b *builder) price(m *arch.Model, err error, v variant, phase func(arch.Step) mem.Estimate) mem.Estimate {
+	why := ""
+	switch {
+	case err != nil:
+		why = err.Error() + ": launch works from what it measures"
+	case v.micro <= 0:
+		why = "the recipe does not say how large a micro-batch is"
+	case v.size <= 0:
+		why = "the recipe does not say how large the images are"
+	case v.size%m.Factor() != 0:
+		why = fmt.Sprintf("images of %d do not make whole latents", v.size)
+	}
+	if why != "" {
+		return mem.Estimate{Unknown: why}
+	}
+	card := b.device.Kind != gpu.CPU
+	major, _, torchKnown := b.python.Torch()
+	e := phase(arch.Step{
+		Model: m, Batch: v.micro, Size: v.size, Queue: v.queue, Xformers: b.python.Has("xformers"), Torch1: torchKnown && major < 2,
+		DDP: card && has(b.root, keyGPUs), Foreach: card && torchKnown && major >= 2,
+	})
+	if !card {
+		e.Add(mem.HostRuntime(major))
+		return e
+	}
+	e.Add(mem.AllocatorSlack(e, v.expandable), mem.BLASWorkspace(b.device.Capability), mem.CUDAContext(b.device.Name, b.device.Total))
+	if share, spelled := b.fraction(); share < 1 {
+		e.Add(mem.Item{Kind: mem.Slack, What: "the script's limit", Bytes: unit.Bytes((1 - share) * float64(b.device.Total)), Guess: true,
+			From: fmt.Sprintf("set_per_process_memory_fraction(%s): out of memory comes at that share of the card", spelled)})
+	}
+	return e
+}

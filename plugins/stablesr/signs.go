@@ -1,0 +1,58 @@
+package stablesr
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+)
+
+// images is the phase of ImageLogger: log_images runs accumulate times in a row, a thousand steps of diffusion each
+// (main.py:366, on_train_batch_end is called for every micro-batch while global_step stands still).
+const images = "image logging"
+
+// signs are the words of main.py and of Lightning 1.4.2, whose bars are redrawn behind a carriage return.
+func (r *recipe) signs() job.Signs {
+	s := job.Signs{
+		Lines: []job.Sign{
+			{Kind: job.Phase, Phase: ladder.Validation, Pattern: `Validation sanity check:\s`},
+			{Kind: job.Started, Pattern: `Training: -1it `},
+			{Kind: job.Phase, Phase: ladder.Validation, Pattern: `Validating:\s+\d+%`},
+			{Kind: job.PhaseEnd, Phase: ladder.Validation, Pattern: `Validating:\s+100%`},
+			{Kind: job.Phase, Phase: images, Pattern: `Sampling t:\s+\d+%`},
+			{Kind: job.PhaseEnd, Phase: images, Pattern: `Sampling t:\s+100%`},
+			{Kind: job.Memory, Pattern: `Average Peak memory (?P<bytes>[\d.]+) ?(?P<unit>MiB)`}, // max_memory_allocated of an epoch
+			{Kind: job.SavedState, Pattern: `saving model to "(?P<path>[^"]+)"`},
+			{Kind: job.Interrupted, Pattern: `Detected KeyboardInterrupt, attempting graceful shutdown`},
+			{Kind: job.Failed, Pattern: `Edge processing tests failed!`}, // train_with_edge.py's own preflight
+			{Kind: job.Setting, Knob: knobAccumulation, Pattern: `^accumulate_grad_batches = (?P<value>\d+)\s*$`},
+			{Kind: job.Setting, Knob: knobMicro, Pattern: `\(num_gpus\) \* (?P<value>\d+) \(batchsize\)`}, // with --scale_lr
+			// OmegaConf's print of the recipe: data.params.train.params.queue_size alone stands so deep.
+			{Kind: job.Setting, Knob: knobQueue, Pattern: `^ {8}queue_size: (?P<value>\d+)\s*$`},
+		},
+		Codes: map[int]string{
+			0:   "also after Ctrl-C, once the loop has begun",
+			137: "rank 0 was killed: by Lightning, when another rank had failed (DeadlockDetectedException), or by the kernel, when host memory ran out",
+		},
+	}
+	if !has(r.root, "test_data.params.batch_size") { // else the print has two such lines, and the last is the test's
+		s.Lines = append(s.Lines, job.Sign{Kind: job.Setting, Knob: knobMicro, Pattern: `^ {4}batch_size: (?P<value>\d+)\s*$`})
+	}
+	if strings.HasSuffix(text(r.root, keyTarget), ".LatentDiffusionSRTextWTWithEdge") {
+		// Its training_step logs nothing (ddpm_with_edge.py:332): the bar counts micro-batches, validation's among them.
+		s.Lines = append(s.Lines, job.Sign{Kind: job.Progress, Pattern: `Epoch \d+:\s+\d+%.*?\s(?P<iteration>\d+)/\d+ \[`})
+		s.CountsMicro, s.StateAfter = true, max(1, r.accum)+1
+	} else {
+		s.Lines = append(s.Lines, job.Sign{Kind: job.Progress, Pattern: `Epoch \d+:.*\bglobal_step=(?P<iteration>\d+)`}) // optimizer steps
+		s.StateAfter = 1
+	}
+	// Every rank names a folder by its own time of day, and one without checkpoints is another rank's. A resumed attempt
+	// goes on in the folder of the one before.
+	folder := globEscape.Replace(r.logdir)
+	if r.logdir == "" {
+		folder = filepath.Join(globEscape.Replace(r.logs()), "????-??-??T??-??-??"+globEscape.Replace(r.suffix()))
+	}
+	s.States = []string{folder + "/checkpoints/last.ckpt", folder + "/checkpoints/epoch=*.ckpt"}
+	return s
+}
