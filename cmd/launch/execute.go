@@ -75,9 +75,15 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 			return run.Outcome{}, fmt.Errorf("making a folder for the trial: %w", err)
 		}
 		defer os.RemoveAll(scratch)
+		name := fmt.Sprintf("launch-trial-%d-%d", os.Getpid(), time.Now().UnixNano())
 		edits = slices.Clone(edits)
 		for i := range edits {
-			edits[i].To = strings.ReplaceAll(edits[i].To, job.Scratch, scratch)
+			edits[i].To = strings.NewReplacer(job.Scratch, scratch, job.ScratchName, name).Replace(edits[i].To)
+		}
+		for _, path := range x.job.Rehearsal.Leaves {
+			if strings.Contains(path, job.ScratchName) { // nothing else is ours to remove
+				defer os.RemoveAll(absolute(x.job.Command.Dir, strings.ReplaceAll(path, job.ScratchName, name)))
+			}
 		}
 	} else if p.Resume == nil {
 		x.putAside(p)
@@ -107,7 +113,7 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 		a.command.Env = withEnv(a.command.Env, a.overlay.Env)
 	}
 	if p.Attempt > 1 || len(p.Edits) > 0 {
-		x.say.Starting(p)
+		x.say.Starting(p, x.firstBegan.IsZero())
 	}
 	out, err := x.attempt(ctx, a)
 	if x.record == nil && dir != "" { // nothing is recorded, so nothing is left

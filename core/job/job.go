@@ -124,12 +124,19 @@ type Rehearsal struct {
 	// Steps is after how many iterations (of its Progress signs) launch ends a program that would not end by itself;
 	// 0 where it ends by itself.
 	Steps int64 `json:"steps,omitempty"`
+	// Leaves are paths, with [ScratchName] in them, that it leaves in the project because its experiments cannot lie
+	// elsewhere: launch removes them.
+	Leaves []string `json:"leaves,omitempty"`
 	// None says why it cannot be shortened; empty where it can.
 	None string `json:"none,omitempty"`
 }
 
-// Scratch stands in the values of a rehearsal's edits for the path of a folder of launch's own.
-const Scratch = "{scratch}"
+// In the values of a rehearsal's edits Scratch stands for the path of a folder of launch's own, and ScratchName for a
+// name that nothing has.
+const (
+	Scratch     = "{scratch}"
+	ScratchName = "{scratch name}"
+)
 
 // Resume is how the same command goes on from its newest saved state.
 type Resume struct {

@@ -11,8 +11,9 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Starting says what an attempt changes, in one line: the remedy, where one went before.
-func (p Printer) Starting(plan *run.Plan) {
+// Starting says what an attempt changes, in one line: the remedy, where one went before. first says that it is the first
+// that is no trial.
+func (p Printer) Starting(plan *run.Plan, first bool) {
 	what := plan.Changes()
 	switch plan.Trial {
 	case run.Rehearsal:
@@ -22,12 +23,15 @@ func (p Printer) Starting(plan *run.Plan) {
 		p.line("timing: %s, a few steps; nothing of them is kept", p.bold(what))
 		return
 	}
-	if plan.Attempt == 1 { // the plan itself was just shown
+	switch {
+	case plan.Attempt == 1: // the plan itself was just shown
 		return
-	}
-	if plan.Resume != nil {
+	case first:
+		p.line("the run itself: %s (%s)", p.bold(what), plan.Why)
+		return
+	case plan.Resume != nil:
 		what += fmt.Sprintf(", goes on from iteration %d", plan.Resume.Iteration)
-	} else {
+	default:
 		what += ", starts over"
 	}
 	p.line("attempt %d: %s", plan.Attempt, p.bold(what))

@@ -98,7 +98,7 @@ func (sisr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 		Batch:     job.Batch{Micro: r.microBatch, Accumulation: r.accum, Ranks: ranks(r, prog, c.Env)},
 		Knobs:     x.knobs(),
 		Signs:     signs(r),
-		Rehearsal: rehearsal(r, argv),
+		Rehearsal: rehearsal(r, argv, x.root),
 		Exclusive: r.experiment,
 		Warnings:  append(warnings, x.warnings()...),
 	}
