@@ -1,4 +1,4 @@
-# make demo   the main job, for real, on a machine without a GPU
+# make demo   the main job, for real, on a machine without a GPU; demo-moco, demo-stablesr, demo-dualattn: the other families
 # make test   all tests
 # Both install what they need from Debian, if it is missing: python3-torch (1.13, CPU), PyYAML, Pillow, gcc.
 
@@ -9,7 +9,7 @@ GO     ?= go
 PYTHON ?= /usr/bin/python3
 export LAUNCH_TEST_PYTHON := $(PYTHON)
 
-.PHONY: build install test race demo demo-gpu bench fuzz deps fmt
+.PHONY: build install test race demo demo-moco demo-stablesr demo-dualattn demo-gpu bench deps fmt
 
 build:
 	$(GO) build -o bin/launch ./cmd/launch
@@ -36,6 +36,9 @@ race:
 
 demo: deps build
 	./examples/sisr/demo.sh cpu
+
+demo-moco demo-stablesr demo-dualattn: deps build
+	./examples/$(@:demo-%=%)/demo.sh cpu
 
 demo-gpu: build
 	./examples/sisr/demo.sh gpu

@@ -123,6 +123,7 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 		return out, err
 	}
 	out.Confirmed = confirmed(x.job, made, out.Began)
+	asSaved(&out, x.job, edits)
 	if a.overlay != nil {
 		asBuilt(&out, a.overlay.Report(), edits)
 	}
@@ -168,17 +169,42 @@ func edited(edits []config.Edit, doc string) (paths []string) {
 	return paths
 }
 
+// asSaved enters what stands at an edit's path in the copies that the program itself has written of its settings: the
+// values that it really runs with, joined from all that it reads.
+func asSaved(out *run.Outcome, j *job.Job, edits []config.Edit) {
+	for _, path := range newest(j.Command.Dir, j.Signs.Recipes, out.Began) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		doc, err := config.Parse(path, text)
+		if err != nil {
+			continue
+		}
+		for _, e := range edits {
+			if value, ok := doc.Get(e.At.Path); ok && e.At.Doc != config.ArgvDoc && !slices.Contains(out.Confirmed, e.At.Doc) {
+				settle(out, e.Knob, value)
+			}
+		}
+	}
+}
+
+// settle enters a setting as the program sees it, unless it said so itself.
+func settle(out *run.Outcome, knob, value string) {
+	if out.Settings == nil {
+		out.Settings = map[string]string{}
+	}
+	if _, said := out.Settings[knob]; !said {
+		out.Settings[knob] = value
+	}
+}
+
 // asBuilt enters what the program itself said of the settings that it took from edited source: their values where it
 // built them, and else that it has read the source.
 func asBuilt(out *run.Outcome, r overlay.Report, edits []config.Edit) {
 	for _, e := range edits {
 		if value, ok := r.Value(e.At.Doc, e.At.Path); ok {
-			if out.Settings == nil {
-				out.Settings = map[string]string{}
-			}
-			if _, said := out.Settings[e.Knob]; !said { // what it printed itself comes first
-				out.Settings[e.Knob] = value
-			}
+			settle(out, e.Knob, value)
 		} else if r.Applied[e.At.Doc] > 0 && !slices.Contains(out.Confirmed, e.At.Doc) {
 			out.Confirmed = append(out.Confirmed, e.At.Doc)
 		}

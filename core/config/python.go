@@ -19,7 +19,7 @@ type PythonSource struct {
 	Items   []PythonItem     `json:"items,omitempty"`
 	Classes []PythonClass    `json:"classes,omitempty"`
 	Imports []PythonImport   `json:"imports,omitempty"`
-	Calls   map[string][]int `json:"calls,omitempty"` // dotted names of what is called anywhere, with their lines: "checkpoint"
+	Calls   map[string][]int `json:"calls,omitempty"` // dotted names of what is called anywhere, with their lines: "checkpoint"; ".backward" of an expression
 	// Problem says why the file could not be read; everything else is then empty.
 	Problem string `json:"problem,omitempty"`
 }
@@ -28,7 +28,9 @@ type PythonSource struct {
 //
 // Its path is that of [JoinPath]: "Config.batch_size" is a class's field, "Config.__init__.batch_size" what a method
 // assigns to self, "LIMIT" a constant of the module, "CFG.data.batch" a key of a dictionary that is written out or of a
-// dict() call, "build()" and a name, "build().size", a parameter's default.
+// dict() call, "build()" and a name, "build().size", a parameter's default. What the only call of its kind in a place is
+// given by name stands below that place: "build().Resize().size", "Resize().size" for one in the module itself. There
+// may be several items of a path, in the order in which they stand; none is a literal where it cannot be known which counts.
 type PythonItem struct {
 	Path string `json:"path"`
 	// Value is the literal as JSON: tuples and sets are lists; null with Literal false where it is an expression.

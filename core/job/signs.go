@@ -38,6 +38,7 @@ type Signs struct {
 	Log []string `json:"log,omitempty"`
 	// Recipes globs, relative to the command's folder, name the copies that the program itself makes of the recipe it
 	// was given, perhaps behind lines of its own: where one holds the recipe of the attempt, its settings are confirmed.
+	// A copy in words of its own, such as the sum of several recipes, confirms what stands in it at an edit's path.
 	Recipes []string `json:"recipes,omitempty"`
 	// States globs, relative to the command's folder, name the files that a resume reads. StateIteration, if not
 	// empty, is an RE2 expression over the base name whose group "iteration" orders them.

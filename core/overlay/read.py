@@ -55,7 +55,7 @@ def reader(ast, text):
             self.scope, self.kind = [], "module"
             self.owner = None  # of a method: the name of its first parameter
             self.maybe = 0  # how many conditions stand around
-            self.given = {}  # paths of what calls are given by name, with their items
+            self.given = {}  # what calls are given by name: items by their paths
             self.done = set()  # calls of which the keywords are items already
 
         # --- where things stand, and what they say
@@ -257,6 +257,10 @@ def reader(ast, text):
             # Which of several assignments counts, or which of several calls is meant, nobody can know from the text.
             unsure = [i for items in self.given.values() if len(items) > 1 for i in items]
             by_path = {}
+            calls = {id(i) for items in self.given.values() for i in items}
+            declared = {i["path"] for i, _ in self.items if id(i) not in calls}
+            # build(size=1) is not what build().size means where build itself is declared
+            self.items = [(i, m) for i, m in self.items if id(i) not in calls or i["path"] not in declared]
             for item, maybe in self.items:
                 by_path.setdefault(item["path"], []).append((item, maybe))
             for items in by_path.values():

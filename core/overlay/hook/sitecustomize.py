@@ -1,6 +1,6 @@
 """launch: serves edited copies of Python source to this program in place of the files, which stay as they are.
 
-launch puts the folder of this file at the front of PYTHONPATH, and Python imports it at every start (PEP 370, site.py).
+launch puts the folder of this file at the front of PYTHONPATH, and Python imports it at every start (site.py).
 What it does is written in overlay.json beside the folder: which file (by its real path and its SHA-256) is to be read
 from which copy, and where to report it. It holds to three rules. Whatever goes wrong, the program runs as it would
 without it. Nothing is printed. Nothing that a program can see is changed without need: so no module of the standard library
@@ -204,9 +204,14 @@ def boot(manifest):
         function of the script's code. A function of a module's code runs as exec would run it.
         """
         known = sys.modules.get("runpy")
+        main = sys.modules["__main__"].__dict__
+        loader = Loader("__main__", path)
+        folder = os.path.dirname(os.path.realpath(path))
 
         class Run(__import__("_collections").defaultdict):
             __main__ = property(None, _operator.getitem)
+
+        run = _functools.partial(setattr, Run(Function(code, main)))
 
         class Runpy(type(sys)):
             def __getattr__(self, name):
@@ -215,25 +220,26 @@ def boot(manifest):
                 else:
                     sys.modules["runpy"] = known
                 if name != "_run_module_as_main":  # a Python that does otherwise; the finder below serves it
+                    if not getattr(sys.flags, "safe_path", False):
+                        sys.path.insert(1, folder)
                     __import__("runpy")
                     return getattr(sys.modules["runpy"], name)
                 if sys.path and sys.path[0] == path:
                     if getattr(sys.flags, "safe_path", False):
                         del sys.path[0]
                     else:
-                        sys.path[0] = os.path.dirname(os.path.realpath(path))
+                        sys.path[0] = folder
                 sys.path_importer_cache[path] = None
-                main = sys.modules["__main__"].__dict__
-                main["__file__"], main["__loader__"] = path, Loader("__main__", path)
+                main["__file__"], main["__loader__"] = path, loader
                 if sys.version_info < (3, 15):
                     main["__cached__"] = None
                 say("applied", path=entry["path"], name="__main__")
-                return _functools.partial(setattr, Run(Function(code, main)))
+                return run
 
         class Finder(object):
             def find_spec(self, name, target=None):
                 if name == "__main__":
-                    return external.spec_from_file_location(name, path, loader=Loader(name, path))
+                    return external.spec_from_file_location(name, path, loader=loader)
 
         sys.modules["runpy"] = Runpy("runpy")
         return Finder()
@@ -255,19 +261,20 @@ class Settings(object):
     # --- what is put into a copy
 
     def watched(self, data, path, entry):
-        """The syntax tree of a copy, with calls behind whatever may have bound a setting: statements of the module,
-        for look(), and the bodies of __init__ methods, for born()."""
+        """The syntax tree of a copy, with calls behind whatever may have bound a setting: statements of the module, for
+        look(), and the bodies of __init__ methods of classes that have one, by their bases too, for born()."""
         if "_launch" not in sys.modules:
             sys.modules["_launch"] = type(sys)("_launch")
             sys.modules["_launch"].probes = self.probes
         self.probes[path] = lambda ns, *obj: self.born(obj[0], sys._getframe(1).f_code, entry) if obj else self.look(ns, entry)
         roots = {keys[0].rstrip("()") for keys in entry["names"].values()}
         tree = compile(data, path, "exec", 0x400, True)  # ast.PyCF_ONLY_AST
-        body = []
+        body, family = [], set(roots)
         for s in tree.body:
             body.append(s)
             kind = type(s).__name__
-            if kind == "ClassDef":
+            if kind == "ClassDef" and ({s.name} | {getattr(b, "id", None) for b in s.bases}) & family:
+                family.add(s.name)
                 self.within(s, path)
             if kind in ("ClassDef", "If", "Try", "With") or getattr(s, "name", None) in roots or self.bound(s) & roots:
                 body.append(self.probe(path, "", s.end_lineno))
@@ -329,8 +336,8 @@ class Settings(object):
             if key.endswith("()"):
                 at = self.own(at, key[:-2])
                 at = getattr(at, "__wrapped__", at)
-                if i != len(keys) - 2 or type(at) is not Function:
-                    return False, None
+                if i != len(keys) - 2 or type(at) is not Function or at.__module__ != ns.get("__name__"):
+                    return False, None  # what a call is given, not what a function declares
                 return True, self.default(at, keys[-1])
             if type(at) is type:
                 if last or key == "__init__":
