@@ -106,7 +106,7 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 		client.Close()
 		os.RemoveAll(socket)
 	}
-	j, err := p.recognize(ctx, client, devices)
+	j, err := p.recognize(ctx, client, devices, overlay.Cache(filepath.Join(s.State, "sources")))
 	switch {
 	case errors.Is(err, plugin.ErrNotMine):
 		if s.Plugin != "auto" {
@@ -159,7 +159,7 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 const rounds = 6
 
 // recognize asks the plugin, and finds out first what it needs to know.
-func (p *prepared) recognize(ctx context.Context, client plugin.Plugin, devices func() found) (*job.Job, error) {
+func (p *prepared) recognize(ctx context.Context, client plugin.Plugin, devices func() found, cache overlay.Cache) (*job.Job, error) {
 	for range rounds {
 		j, err := client.Recognize(ctx, p.command)
 		var need *plugin.Need
@@ -180,7 +180,7 @@ func (p *prepared) recognize(ctx context.Context, client plugin.Plugin, devices 
 			if p.program != nil {
 				interpreter, dir = python.Of(*p.program, p.command.Env).Interpreter, p.program.Dir
 			}
-			p.command.Sources = append(p.command.Sources, overlay.Read(ctx, interpreter, p.command.Env, dir, unread)...)
+			p.command.Sources = append(p.command.Sources, cache.Read(ctx, interpreter, p.command.Env, dir, unread)...)
 		}
 	}
 	return nil, fmt.Errorf("%w: it asks for more and more files", host.ErrTrouble)

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -38,18 +39,31 @@ const maxSource = 4 * unit.MiB
 // 3.8, python3 on env's PATH is asked instead. env and dir are those of the command. There is one source for each path, in
 // order; one that could not be read says why in its Problem.
 func Read(ctx context.Context, python string, env []string, dir string, paths []string) []config.PythonSource {
-	sources := make([]config.PythonSource, len(paths))
+	return sources(ctx, "", python, env, dir, paths)
+}
+
+func sources(ctx context.Context, cache Cache, python string, env []string, dir string, paths []string) []config.PythonSource {
+	out := make([]config.PythonSource, len(paths))
 	var open []*config.PythonSource
 	for i, path := range paths {
-		sources[i] = load(path)
-		if sources[i].Problem == "" {
-			open = append(open, &sources[i])
+		out[i] = load(path)
+		if out[i].Problem == "" && !cache.get(&out[i]) {
+			open = append(open, &out[i])
 		}
 	}
+	unread := slices.Clone(open)
+	defer func() {
+		for _, s := range unread {
+			cache.put(*s)
+		}
+		if len(unread) > 0 && cache != "" {
+			cache.prune()
+		}
+	}()
 	var unfit []string
 	for _, python := range interpreters(python, env) {
 		if len(open) == 0 {
-			return sources
+			return out
 		}
 		var err error
 		if open, err = ask(ctx, python, env, dir, open); err != nil {
@@ -64,7 +78,7 @@ func Read(ctx context.Context, python string, env []string, dir string, paths []
 			s.Problem += ": " + strings.Join(unfit, "; ")
 		}
 	}
-	return sources
+	return out
 }
 
 // reCookie is PEP 263's declaration of an encoding, which stands in one of the first two lines.

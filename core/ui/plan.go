@@ -14,6 +14,7 @@ package ui
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
@@ -46,6 +47,9 @@ func (p Printer) Plan(v View) {
 		}
 		p.changes(v)
 	}
+	if v.Stop == nil && v.close() && j.Rehearsal.None == "" && !v.Run.Limits.Rehearse {
+		p.line("%s the estimate is within its own error of the room: --rehearse goes through every phase once before the run", p.yellow("close:"))
+	}
 	for _, w := range append(append([]string{}, j.Warnings...), v.Warnings...) {
 		p.line("%s %s", p.yellow("note:"), w)
 	}
@@ -55,6 +59,20 @@ func (p Printer) Plan(v View) {
 	if v.Stop != nil {
 		p.Stop(v.Run, v.Stop)
 	}
+}
+
+// margin is how far estimates of known parts have been off: 4.9 % at the worst against recorded steps (docs/accuracy.md).
+const margin = 0.05
+
+// close reports whether some phase fits, or does not, by less than an estimate's own error.
+func (v View) close() bool {
+	if v.Plan == nil || v.Run.Room == 0 {
+		return false
+	}
+	return slices.ContainsFunc(v.Plan.Choices, func(c run.Choice) bool {
+		total := c.Estimate.Total()
+		return c.Verdict == ladder.May || c.Verdict == ladder.Fits && float64(v.Run.Room-total) < margin*float64(total)
+	})
 }
 
 func title(j *job.Job) string {

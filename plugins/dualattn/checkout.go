@@ -285,6 +285,17 @@ func (x *checkout) ablated() bool {
 	return a == "sa_only" || a == "sa_pwca"
 }
 
+// dialect is the project: the package that its model stands in.
+func (x *checkout) dialect() string {
+	if x.model == nil {
+		return ""
+	}
+	if x.guided() {
+		return "clau_duaL_cross_attention_learning"
+	}
+	return filepath.Base(filepath.Dir(filepath.Dir(x.model.Path)))
+}
+
 func (x *checkout) experiment() string {
 	if name, ok := x.argv.Get("--experiment_name"); ok {
 		return name

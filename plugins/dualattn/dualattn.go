@@ -40,7 +40,7 @@ func (dualattn) Recognize(ctx context.Context, c job.Command) (*job.Job, error) 
 		return nil, err
 	}
 	j := &job.Job{
-		Dialect: "clau_duaL_cross_attention_learning", Name: x.experiment(), Arch: "dual cross-attention ViT", Generation: x.version.generation(),
+		Dialect: x.dialect(), Name: x.experiment(), Arch: "dual cross-attention ViT", Generation: x.version.generation(),
 		Options: x.options, Batch: job.Batch{Micro: x.micro, Accumulation: x.accum, Ranks: 1},
 		Files: x.files(), Knobs: x.knobs(), Signs: x.signs(), Resume: x.resume(), Rehearsal: x.rehearsal(),
 		Exclusive: x.states(), Warnings: x.warnings(), Truths: x.truths(),

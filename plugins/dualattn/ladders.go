@@ -60,11 +60,15 @@ func (b *builder) build() *ladder.Set {
 		set.Invariants = []ladder.Invariant{{Name: "global batch", Factors: []string{job.MicroBatch, job.Accumulation}, Equals: b.micro * b.accum}}
 	}
 	var above, below []ladder.Rung
-	prices := map[string][2]mem.Estimate{}
+	prices := map[string][2]mem.Estimate{} // by rung: training and validation
+	known := map[variant][2]mem.Estimate{}
 	price := func(v variant, name string) [2]mem.Estimate {
-		p := [2]mem.Estimate{b.price(v, false), b.price(v, true)}
-		prices[name] = p
-		return p
+		v.expandable = false // which no line depends on
+		if _, ok := known[v]; !ok {
+			known[v] = [2]mem.Estimate{b.price(v, false), b.price(v, true)}
+		}
+		prices[name] = known[v]
+		return known[v]
 	}
 	first := ladder.Rung{Name: "as asked", Slowdown: 1}
 	price(asked, first.Name)

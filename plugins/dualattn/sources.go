@@ -121,6 +121,9 @@ type class struct {
 // field returns where a class declares a field: itself, or the nearest of its bases, in whatever file of the project
 // they stand.
 func (c class) field(name string) (setting, bool) {
+	if c.src == nil { // nothing could be read
+		return setting{}, false
+	}
 	return c.project.field(c.src, c.name, name, 0)
 }
 

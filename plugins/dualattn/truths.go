@@ -3,6 +3,7 @@ package dualattn
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -75,6 +76,7 @@ func (x *checkout) warnings() (out []string) {
 	if a, ok := x.argv.Get("--ablation"); ok && (a == "sa_only" || a == "sa_glca") && !x.reads("num_pwca_layers") {
 		warn("--ablation %s still runs pair-wise cross-attention in every block: nothing reads num_pwca_layers", a)
 	}
+	x.warnPretrained(warn)
 	if at, missing := x.notImplemented(); missing {
 		warn("the data set %s is not implemented (%s): the trainer ends with code 1 before it trains", x.dataset, at)
 	}
@@ -84,6 +86,33 @@ func (x *checkout) warnings() (out []string) {
 		}
 	}
 	return out
+}
+
+var (
+	rePretrained = regexp.MustCompile(`\bload_pretrained\w*\(`)
+	reSavedState = regexp.MustCompile(`^checkpoint_\w+\.pth$`)
+)
+
+// warnPretrained says what becomes of weights that cannot be loaded: the trainer prints that they were not, and goes on
+// from scratch, whatever require_pretrained says.
+func (x *checkout) warnPretrained(warn func(string, ...any)) {
+	path, given := x.argv.Get("--pretrained")
+	if !given {
+		path = x.class.text("pretrained_model")
+	}
+	if path == "" || !has(x.train, rePretrained) {
+		return
+	}
+	at := path
+	if !filepath.IsAbs(at) {
+		at = filepath.Join(x.prog.Dir, at)
+	}
+	switch {
+	case !exists(at):
+		warn("the pretrained weights %s are not there: the trainer says so in one line and trains from scratch, whatever require_pretrained says", path)
+	case reSavedState.MatchString(filepath.Base(path)):
+		warn("--pretrained %s loads nothing: a state of this trainer keeps its weights under another key, and goes on from scratch", path)
+	}
 }
 
 // warnBatch says what a global batch other than the paper's comes from.
@@ -185,14 +214,18 @@ func (x *checkout) truths() (out []string) {
 	}
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	on, _ := x.class.bool("use_gradient_checkpointing")
-	if _, truth := x.version.describe(on); truth != "" {
+	if _, truth := x.version.describe(on); truth != "" && x.guided() {
 		say("%s", truth)
 	}
-	if x.task == "fgvc" {
-		x.sayTable(say)
-		x.sayRate(say)
+	if x.guided() {
+		if x.task == "fgvc" {
+			x.sayTable(say)
+			x.sayRate(say)
+		}
+		if !x.ablated() {
+			say("num_glca_layers=0 saves %s, not the 10 %% of the guide", x.localShare())
+		}
 	}
-	say("num_glca_layers=0 saves %s, not the 10 %% of the guide", x.localShare())
 	if it, ok := x.transformSize(); ok {
 		say("input_size alone stops the training at an assertion: the transforms have sizes of their own (%s), so a smaller input is two edits", place(x.transforms, it.Start))
 	}
@@ -204,6 +237,14 @@ func (x *checkout) truths() (out []string) {
 	}
 	return out
 }
+
+// guided reports whether this is the project that the guides are of.
+func (x *checkout) guided() bool {
+	return filepath.Base(filepath.Dir(filepath.Dir(x.model.Path))) == upstream
+}
+
+// upstream is the package of clau_duaL_cross_attention_learning.
+const upstream = "dual_cross_attention"
 
 // The guide's table (MEMORY_OPTIMIZATION_GUIDE.md at 6d5161d): micro-batch, accumulation, gigabytes.
 var guide = [...]struct {
@@ -218,13 +259,13 @@ func (x *checkout) sayTable(say func(string, ...any)) {
 	for _, g := range guide {
 		cfg := x.step(variant{micro: g.micro, accum: g.accum}, true)
 		cfg.LastVal = 0
-		e := arch.Training(cfg)
-		if !e.Known() {
+		train, val := arch.Training(cfg), arch.Validation(cfg)
+		if !train.Known() || !val.Known() {
 			return
 		}
-		rows = append(rows, fmt.Sprintf("%d × %d: %s GB, truly %.1f", g.micro, g.accum, g.says, float64(e.Total())/1e9))
+		rows = append(rows, fmt.Sprintf("%d × %d: %s GB, truly %.1f", g.micro, g.accum, g.says, float64(max(train.Total(), val.Total()))/1e9))
 	}
-	say("the guide's memory table was never measured (with the flag on, its code of 6d5161d stops in the first backward). For this code as configured: %s", strings.Join(rows, "; "))
+	say("the guide's memory table was never measured: with the flag on, its code of 6d5161d stops in the first backward. This code's tensors, without the CUDA context and the allocator's reserve: %s", strings.Join(rows, "; "))
 }
 
 // sayRate says which learning rate the code takes.
@@ -247,16 +288,15 @@ func (x *checkout) sayRate(say func(string, ...any)) {
 	}
 }
 
-// localShare is what the GLCA branch costs of the training at micro-batch 4.
+// localShare is what the GLCA branch keeps of the training at micro-batch 4: saved tensors, and parameters with their
+// gradients and optimizer states.
 func (x *checkout) localShare() string {
 	with := x.step(variant{micro: 4, accum: 4}, true)
 	without := with
+	with.LastVal, without.LastVal = 0, 0
 	without.Net.Local = 0
-	if with.Net.Local == 0 {
-		with.Net.Local = 1
-	}
-	a, b := arch.Training(with).Total(), arch.Training(without).Total()
-	return fmt.Sprintf("%.1f %% at micro-batch 4", 100*float64(a-b)/float64(max(a, 1)))
+	share := float64(arch.Kept(with)-arch.Kept(without)) / float64(max(arch.Training(with).Total(), 1))
+	return fmt.Sprintf("%.1f %% at micro-batch 4", 100*share)
 }
 
 // generation names the version.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/unit"
+	"github.com/launch-ml/launch/plugins/moco/arch"
 )
 
 // A checkpoint is what is known of the saved state that a command goes on from, without its tensors.
@@ -25,6 +26,7 @@ type checkpoint struct {
 	k      int64 // length of its queue; 0 where it has none
 	ptr    int64 // queue_ptr
 	hasPtr bool
+	keys   dict // what it holds, by its names
 	place  pointer
 	to     []int64 // the values that a copy's pointer may be given
 }
@@ -53,6 +55,11 @@ func (p *project) readCheckpoint() {
 		return
 	}
 	p.checkpoint = c
+	for _, key := range p.stateKeys() {
+		if _, ok := c.keys[key]; !ok {
+			p.warn("%s has no %q, as states have that were released with a paper: the trainer would stop at a KeyError", c.path, key)
+		}
+	}
 	if k := p.queue.int(); c.k != 0 && k != 0 && c.k != k {
 		p.warn("the queue in %s has %d keys and the job's has %d: loading it would stop at a size mismatch; keep %s at %d", c.path, c.k, k, p.queue.at.Path, c.k)
 	}
@@ -63,6 +70,17 @@ func (p *project) readCheckpoint() {
 		p.warn("the queue of %s stands at %d, which is no multiple of the %d keys of a step: the run would go well until the queue wraps, "+
 			"and then stop at \"The expanded size of the tensor\"; a batch that divides %d goes on well", c.path, c.ptr, g, c.ptr)
 	}
+}
+
+// stateKeys are what the trainer reads of a saved state (main_moco.py:299-317 at 7397dfe, :236-252 at c349e6e; moco-v3#29).
+func (p *project) stateKeys() []string {
+	switch {
+	case p.solar != nil: // load_checkpoint asks for the weights alone
+		return []string{"state_dict"}
+	case p.step == arch.V3:
+		return []string{"epoch", "state_dict", "optimizer", "scaler"}
+	}
+	return []string{"epoch", "state_dict", "optimizer"}
 }
 
 // read reads the file's directory and its pickle, and of its storages the pointer's eight bytes.
@@ -94,6 +112,7 @@ func (c *checkpoint) readFrom(f io.ReaderAt, size int64) error {
 		return err
 	}
 	top := entries(v)
+	c.keys = top
 	c.epoch, _ = top["epoch"].(int64)
 	c.arch, _ = top["arch"].(string)
 	state := entries(top["state_dict"])

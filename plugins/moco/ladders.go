@@ -305,7 +305,7 @@ func (p *project) crops(smaller []variant) (out []variant) {
 	}
 	for _, crop := range []int64{192, 160, 128} {
 		v := least
-		if crop >= p.crop.int() {
+		if crop >= p.crop.int() || !p.bounded(v.micro, v.accum) {
 			continue
 		}
 		v.crop, v.cost = crop, ladder.Recipe

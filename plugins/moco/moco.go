@@ -77,6 +77,9 @@ func read(ctx context.Context, c job.Command) (*project, error) {
 		return nil, &plugin.Need{Devices: true}
 	}
 	p.divide()
+	if g := p.micro * p.world; g > 0 && !p.aligned(p.micro, p.queue.int()) {
+		p.warn("a step enqueues %d keys, and %s asserts that they divide the queue of %d: it would stop at the first step", g, p.assertAt, p.queue.int())
+	}
 	p.countImages(ctx)
 	if p.resumes() {
 		p.readCheckpoint()

@@ -27,7 +27,8 @@ type solar struct {
 
 var (
 	reImportMain = regexp.MustCompile(`(?m)^\s*from\s+([\w.]+)\s+import\s+[^\n]*\bmain\b`)
-	reImport     = regexp.MustCompile(`(?m)^\s*(?:from\s+([\w.]+)\s+import\b|import\s+([\w.]+))`)
+	reImport     = regexp.MustCompile(`(?m)^\s*(?:from\s+([\w.]+)\s+import\s+(?:\(([^)]*)\)|([^\n(]*))|import\s+([\w.]+))`)
+	reName       = regexp.MustCompile(`\w+`)
 	reConstruct  = regexp.MustCompile(`(?m)^\s*(\w+)\s*(?::[^=\n]+)?=\s*(\w+)\(\s*\)`)
 	reMomentum   = regexp.MustCompile(`def\s+_?(?:momentum_update|update_momentum)\w*\(`)
 	reBackbone   = regexp.MustCompile(`def\s+get_backbone\(`)
@@ -117,9 +118,15 @@ func (p *project) reachable(from text) []text {
 	files := []text{from}
 	for i := 0; i < len(files) && len(files) < maxFiles; i++ {
 		for _, m := range reImport.FindAllStringSubmatch(files[i].code, -1) {
-			path := resolve(p.root, files[i].path, m[1]+m[2])
-			if path != "" && !slices.ContainsFunc(files, func(t text) bool { return t.path == path }) {
-				files = append(files, readText(path))
+			modules := []string{m[1] + m[4]}
+			for _, name := range reName.FindAllString(m[2]+m[3], -1) { // a name may be a module of a package
+				modules = append(modules, strings.TrimSuffix(m[1], ".")+"."+name)
+			}
+			for _, module := range modules {
+				path := resolve(p.root, files[i].path, module)
+				if path != "" && !slices.ContainsFunc(files, func(t text) bool { return t.path == path }) {
+					files = append(files, readText(path))
+				}
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package moco
 
 import (
+	"fmt"
 	"math"
 	"path/filepath"
 	"regexp"
@@ -34,6 +35,7 @@ var (
 	reDivide   = regexp.MustCompile(`(?i)divisible by batch|MUST be divisible`)
 	reMeasured = regexp.MustCompile(`4\.6\s?GB`)
 	reScaled   = regexp.MustCompile(`6\.9\s?GB`)
+	reThirty   = regexp.MustCompile(`~?30\s?%`)
 	reEstimate = regexp.MustCompile(`def\s+print_vram_estimate\(`)
 )
 
@@ -47,7 +49,11 @@ func (p *project) truths() {
 	p.trueBatch(cfg)
 	p.trueRate(cfg)
 	if k := p.checkpointing; k.found && k.dead != "" && k.on() {
-		p.truth("use_grad_checkpointing does nothing: no file that runs reads it, so the \"~30 %%\" that the comments promise of it are 0 (%s)", p.at(k))
+		promise := ""
+		if m := reThirty.FindString(cfg.raw); m != "" {
+			promise = fmt.Sprintf(", so the %q that a comment promises of it is 0", m)
+		}
+		p.truth("use_grad_checkpointing does nothing: no file that runs reads it%s (%s)", promise, p.at(k))
 	}
 	if p.accumulation.found && p.accumulation.dead != "" && p.accumulation.int() > 1 {
 		p.truth("gradient_accumulation_steps does nothing here: %s does not read it, so an optimizer step sees one batch (%s)", filepath.Base(s.trainer.path), p.at(p.accumulation))
@@ -85,10 +91,10 @@ func (p *project) trueBatch(cfg text) {
 	if !p.divides || !reTwoGPUs.MatchString(cfg.raw) || p.batch.int() <= 0 {
 		return
 	}
-	total, a := p.batch.int(), p.accumulate()
-	real := total * a
+	total, a := p.batch.int(), max(1, p.accumulation.int())
+	real := total * p.accumulate()
 	if p.micro > 0 {
-		real = p.micro * p.world * a
+		real = p.micro * p.world * p.accumulate()
 	}
 	why := p.solar.trainer.at(reDivideAll) + " divides the batch by the number of GPUs, so it is %d, on any number of them"
 	if !p.spawns {
@@ -103,8 +109,7 @@ func (p *project) trueRate(cfg text) {
 	if !base.found || !p.rate.found || !p.divides || p.batch.int() <= 0 {
 		return
 	}
-	a := p.accumulate()
-	counted, real := 2*p.batch.int()*a, p.batch.int()*a
+	counted, real := 2*p.batch.int()*max(1, p.accumulation.int()), p.batch.int()*p.accumulate()
 	if rule := base.float() * float64(counted) / 256; rule > 0 && math.Abs(p.rate.float()/rule-1) < 0.01 {
 		p.truth("learning_rate %s is base_lr × %d/256; with the %d images that a step really sees the same rule gives %s (base_lr itself is read by nothing; %s)",
 			p.rate.value, counted, real, pythonString(strconv.FormatFloat(base.float()*float64(real)/256, 'g', 12, 64)), p.at(p.rate))

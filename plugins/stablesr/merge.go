@@ -124,7 +124,8 @@ func readOverride(word string) override {
 	return o
 }
 
-// set lays a value at a dotted key, as OmegaConf.update does: what is no mapping on the way becomes one.
+// set lays a value at a dotted key, as OmegaConf.update does: what is no mapping on the way becomes one, and a mapping is
+// merged.
 func (o override) set(root tree) error {
 	keys := strings.Split(o.key, ".")
 	at := root
@@ -140,7 +141,15 @@ func (o override) set(root tree) error {
 		}
 		at[key], at = next, next
 	}
-	at[keys[len(keys)-1]] = o.value
+	last := keys[len(keys)-1]
+	if old, ok := at[last].(tree); ok {
+		if over, ok := o.value.(tree); ok {
+			sub, err := merge(old, over)
+			at[last] = sub
+			return err
+		}
+	}
+	at[last] = o.value
 	return nil
 }
 

@@ -114,10 +114,14 @@ func (x *checkout) load(args []string, edited map[string][]byte) (*recipe, error
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
+	words := tree{} // the dotlist is a configuration of its own, which is merged like a file
 	for _, o := range r.overrides {
-		if err := o.set(r.root); err != nil {
+		if err := o.set(words); err != nil {
 			return nil, err
 		}
+	}
+	if r.root, err = merge(r.root, words); err != nil {
+		return nil, err
 	}
 	for name, value := range r.flags {
 		v := readOverride("v=" + value).value

@@ -22,6 +22,7 @@ func (r *recipe) signs() job.Signs {
 			{Kind: job.PhaseEnd, Phase: ladder.Validation, Pattern: `Validating:\s+100%`},
 			{Kind: job.Phase, Phase: images, Pattern: `Sampling t:\s+\d+%`},
 			{Kind: job.PhaseEnd, Phase: images, Pattern: `Sampling t:\s+100%`},
+			{Kind: job.Phase, Phase: images, Pattern: `, in log_im(?:g|ages)$`},                 // a frame of a traceback
 			{Kind: job.Memory, Pattern: `Average Peak memory (?P<bytes>[\d.]+) ?(?P<unit>MiB)`}, // max_memory_allocated of an epoch
 			{Kind: job.SavedState, Pattern: `saving model to "(?P<path>[^"]+)"`},
 			{Kind: job.Interrupted, Pattern: `Detected KeyboardInterrupt, attempting graceful shutdown`},

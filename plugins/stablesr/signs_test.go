@@ -109,6 +109,8 @@ func TestEndings(t *testing.T) {
 			in("ldm/models/diffusion/ddpm.py", "validation_step") + oomIs + sanity, oom.Exited(1), oom.OutOfMemory, ladder.Validation},
 		"in the backward pass, the bar redrawn behind it": {head + began + epoch + frame + in("pytorch_lightning/loops/optimization.py", "backward") +
 			in("torch/autograd/__init__.py", "backward") + oomIs + epoch, oom.Exited(1), oom.OutOfMemory, ladder.Training},
+		"while images are logged": {head + began + epoch + frame + in("main.py", "log_img") + in("ldm/models/diffusion/ddpm.py", "log_images") +
+			in("ldm/modules/diffusionmodules/model.py", "forward") + oomIs + epoch, oom.Exited(1), oom.OutOfMemory, images},
 		"Ctrl-C": {head + began + epoch + "\nDetected KeyboardInterrupt, attempting graceful shutdown...\nSummoning checkpoint.\n", oom.Exited(0), oom.Interrupted, ""},
 		"another rank ran out": {head + began + epoch + "\nTraceback (most recent call last):\n" + in("pytorch_lightning/loops/training.py", "_training_step") +
 			oomIs + "\nDuring handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n" +
@@ -148,6 +150,8 @@ func TestStatesGlob(t *testing.T) {
 		write(t, want, "x")
 		write(t, filepath.Join(dir, filepath.Dir(tt.run), "child_runs", filepath.Base(tt.run), "checkpoints/last.ckpt"), "x")
 		write(t, filepath.Join(dir, filepath.Dir(tt.run), "2026-01-01T00-00-01_other/checkpoints/last.ckpt"), "x")
+		_, suffix, _ := strings.Cut(filepath.Base(tt.run), "_")
+		write(t, filepath.Join(dir, filepath.Dir(tt.run), "kept_"+suffix, "checkpoints/last.ckpt"), "x") // no run's name
 		if err := os.MkdirAll(filepath.Join(dir, tt.run+"0", "wandb"), 0o755); err != nil {
 			t.Fatal(err)
 		}

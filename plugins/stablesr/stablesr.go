@@ -134,11 +134,11 @@ func (r *recipe) resumption() job.Resume {
 	out := job.Resume{}
 	switch v, named := r.argv.Get("--name"); {
 	case r.entry == edgePy && named && v != "": // the script always hands a name on, and main.py refuses both
-		out.Edits = append(out.Edits, config.Edit{Knob: "name", At: at("--name"), From: v, Cost: "none"})
+		out.Edits = append(out.Edits, config.Edit{Knob: "resume", At: at("--name"), From: v, Cost: "none"})
 	case r.entry == edgePy && !named && !r.argv.Has("--name="):
-		out.Edits = append(out.Edits, config.Edit{Knob: "name", At: at("--name="), Add: true, Cost: "none"})
+		out.Edits = append(out.Edits, config.Edit{Knob: "resume", At: at("--name="), Add: true, Cost: "none"})
 	case r.entry == mainPy && named:
-		out.Edits = append(out.Edits, config.Edit{Knob: "name", At: at("--name"), From: v, Remove: true, Cost: "none"})
+		out.Edits = append(out.Edits, config.Edit{Knob: "resume", At: at("--name"), From: v, Remove: true, Cost: "none"})
 	}
 	out.Edits = append(out.Edits, resume)
 	return out

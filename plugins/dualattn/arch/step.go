@@ -68,6 +68,17 @@ func Peak(cfg StepConfig) nn.Peak {
 	return t.Peak()
 }
 
+// Kept is what a training keeps for its backward and its optimizer: saved tensors, parameters, gradients, states.
+func Kept(cfg StepConfig) unit.Bytes {
+	t := nn.NewTape()
+	cfg.record(t, false)
+	sum := t.Peak().Saved + t.Size(model).GradBytes
+	for _, it := range cfg.resident(t) {
+		sum += it.Bytes
+	}
+	return sum
+}
+
 // Size is what the model keeps: its parameters.
 func Size(n Net) nn.Size {
 	t := nn.NewTape()
@@ -77,6 +88,9 @@ func Size(n Net) nn.Size {
 
 func (cfg StepConfig) record(t *nn.Tape, afterValidation bool) {
 	n := cfg.Net
+	if min(n.Height, n.Width, n.Patch, n.Dim, n.Heads, n.Layers, cfg.Batch) <= 0 {
+		panic("the sizes of the network are not known")
+	}
 	t.Torch1 = cfg.OldTorch
 	var images, paired, labels nn.Tensor
 	var before []nn.Tensor

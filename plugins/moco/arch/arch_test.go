@@ -247,3 +247,105 @@ func TestPeaksOfSteps(t *testing.T) {
 		}
 	}
 }
+
+// What the tensors of a process need in all, by the closed forms of the same study: GiB per GPU for so many images of
+// each, under DistributedDataParallel on two GPUs.
+func TestAllocatedTable(t *testing.T) {
+	sizes := []int64{16, 32, 40, 48, 64, 96, 128, 256}
+	for _, r := range []struct {
+		name string
+		low  nn.DType
+		gib  []float64
+	}{
+		{"v2 R50 --mlp", nn.F32, []float64{2.02, 3.48, 4.22, 4.95, 6.42, 9.35, 12.28, 24.0}},
+		{"v3 R50", nn.F16, []float64{2.13, 3.52, 4.23, 4.93, 6.34, 9.15, 11.96, 23.2}},
+		{"v3 ViT-S", nn.F16, []float64{3.23, 5.24, 6.29, 7.34, 9.44, 13.6, 17.8, 34.7}},
+		{"v3 ViT-B", nn.F16, []float64{5.80, 8.83, 10.4, 11.9, 15.0, 21.2, 27.5, 52.3}},
+		{"solar R50", nn.F16, []float64{2.57, 3.91, 4.61, 5.31, 6.71, 9.51, 12.3, 23.5}},
+		{"solar R50", nn.F32, []float64{3.75, 6.48, 7.85, 9.21, 11.9, 17.4, 22.9, 44.7}},
+	} {
+		s := step(t, r.name)
+		s.AMP, s.World = r.low, 2
+		for i, e := range Trainings(s, sizes...) {
+			got := float64(e.Total()) / (1 << 30)
+			if off := (got - r.gib[i]) / r.gib[i]; !e.Known() || math.Abs(off) > 0.02 {
+				t.Errorf("%s in %v, %d images: %.2f GiB, the closed form has %.2f (%+.1f %%)", r.name, r.low, sizes[i], got, r.gib[i], 100*off)
+			}
+		}
+	}
+}
+
+// What is interpolated is what would have been priced.
+func TestTrainingsAreEachTraining(t *testing.T) {
+	s := step(t, "solar R50")
+	sizes := []int64{64, 2, 17, 32, 256, 32}
+	for i, e := range Trainings(s, sizes...) {
+		s.Batch = sizes[i]
+		if want := Training(s); e.Total() != want.Total() || len(e.Items) != len(want.Items) {
+			t.Errorf("%d images: %v, priced by itself %v", sizes[i], e.Total(), want.Total())
+		}
+	}
+}
+
+// moco's ShuffleBN gathers the images of all processes, twice over: of many, that is the peak.
+func TestShuffledBatchOfManyProcesses(t *testing.T) {
+	s := step(t, "v2 R50 --mlp")
+	s.Batch = 32
+	total := func(world int64) int64 {
+		s.World = world
+		return int64(Training(s).Total())
+	}
+	image := int64(3 * 224 * 224 * 4)
+	if got, want := total(64)-total(32), 2*32*32*image; math.Abs(float64(got-want)) > 0.05*float64(want) {
+		t.Errorf("32 processes more need %d bytes more, want %d", got, want)
+	}
+	if total(8) != total(1) {
+		t.Errorf("of eight the forward of the keys needs more than the gathered images: %d, of one %d", total(8), total(1))
+	}
+}
+
+// solar-ssl's main registers the queue whether its loss reads it or not.
+func TestQueueThatNobodyReads(t *testing.T) {
+	s := step(t, "solar R50")
+	s.Batch = 2
+	queue := func() (b unit.Bytes) {
+		for _, it := range Training(s).Items {
+			if it.What == "queue" {
+				b += it.Bytes
+			}
+		}
+		return b
+	}
+	const want = 256*65536*4 + 8
+	if got := queue(); got != want {
+		t.Errorf("the queue has %d bytes, want %d", got, want)
+	}
+	s.Queue = false
+	if got := queue(); got != want {
+		t.Errorf("unread it has %d bytes, want %d", got, want)
+	}
+	s.Project = SolarExp
+	if got := queue(); got != 0 {
+		t.Errorf("the branch has none, and %d bytes", got)
+	}
+}
+
+// A saved state that stays, gradients that are freed, one process without buckets.
+func TestWhatAStepKeeps(t *testing.T) {
+	s := step(t, "solar R50")
+	s.Batch = 32
+	full := Training(s).Total()
+	s.Checkpoint = 370 << 20
+	if got := Training(s).Total() - full; got != 370<<20 {
+		t.Errorf("a saved state on the card needs %v", got)
+	}
+	s.Checkpoint, s.DDP = 0, false
+	buckets := full - Training(s).Total()
+	if math.Abs(float64(buckets)-4*51835776) > 1e6 {
+		t.Errorf("the buckets need %v", buckets)
+	}
+	s.DDP, s.Accumulate, s.Torch1 = true, 1, false // zero_grad frees them before the forward (set_to_none)
+	if got := full - Training(s).Total(); got != 4*51835776 {
+		t.Errorf("gradients that are not there need %v", got)
+	}
+}

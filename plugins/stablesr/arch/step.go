@@ -99,6 +99,13 @@ func (s Step) Images(n int64) (e mem.Estimate) {
 	return e
 }
 
+// Saved is what the graph of one micro-batch holds when its backward begins, without the batch itself.
+func (s Step) Saved() unit.Bytes {
+	t := s.tape()
+	t.Backward(s.loss(t, true))
+	return t.Peak().Saved
+}
+
 func (s Step) tape() *nn.Tape {
 	t := nn.NewTape()
 	t.Torch1 = s.Torch1

@@ -1,0 +1,1 @@
+"""A small dual cross-attention vision transformer, its settings and its synthetic data."""

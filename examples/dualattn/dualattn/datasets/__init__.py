@@ -1,0 +1,3 @@
+from .synthetic import make_loaders
+
+__all__ = ["make_loaders"]

@@ -1,0 +1,3 @@
+from .dual_vit import DualCrossAttentionViT
+
+__all__ = ["DualCrossAttentionViT"]
