@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -68,7 +69,16 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 	if err != nil { // nothing has to be written: the training runs, and what it prints is not kept
 		x.say.Warn("%v: what the program prints is not kept", err)
 	}
-	edits := p.Edits
+	edits := slices.Clone(p.Edits)
+	for i := range edits {
+		if strings.Contains(edits[i].To, job.FreePort) {
+			port, err := freePort()
+			if err != nil {
+				return run.Outcome{}, err
+			}
+			edits[i].To = strings.ReplaceAll(edits[i].To, job.FreePort, port)
+		}
+	}
 	if p.Trial != "" {
 		scratch := filepath.Join(dir, "scratch")
 		if err := os.MkdirAll(scratch, 0o700); err != nil {
@@ -76,7 +86,6 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 		}
 		defer os.RemoveAll(scratch)
 		name := fmt.Sprintf("launch-trial-%d-%d", os.Getpid(), time.Now().UnixNano())
-		edits = slices.Clone(edits)
 		for i := range edits {
 			edits[i].To = strings.NewReplacer(job.Scratch, scratch, job.ScratchName, name).Replace(edits[i].To)
 		}
@@ -157,6 +166,17 @@ func absolute(dir, path string) string {
 		return path
 	}
 	return filepath.Join(dir, path)
+}
+
+// freePort finds a port of this machine that nobody listens on.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("finding a free port: %w", err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
 }
 
 // edited lists the paths that edits change in a document.
@@ -455,6 +475,9 @@ func saved(dir string, signs job.Signs, since time.Time) *run.State {
 				continue
 			}
 			s := &run.State{Path: path}
+			if info, err := os.Stat(path); err == nil {
+				s.Bytes = unit.Bytes(info.Size())
+			}
 			if m := iteration.FindStringSubmatch(filepath.Base(path)); len(m) > 1 {
 				s.Iteration, _ = strconv.ParseInt(m[1], 10, 64)
 			}

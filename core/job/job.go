@@ -146,9 +146,18 @@ type Resume struct {
 	// Aside globs, relative to the command's folder, name saved states that a retry which starts over would overwrite:
 	// launch puts them aside before it.
 	Aside []string `json:"aside,omitempty"`
+	// Always are edits of every attempt after the first, whether or not it goes on from a state. In their values [FreePort]
+	// stands for a TCP port of this machine that nobody listens on.
+	Always []config.Edit `json:"always,omitempty"`
+	// OnCard says that the program keeps what it has read of the state on the card for as long as it trains.
+	OnCard bool `json:"on_card,omitempty"`
 	// None says why a retry of this job starts over; empty where it goes on.
 	None string `json:"none,omitempty"`
 }
+
+// FreePort stands in the values of Resume's edits for a port of this machine: what an attempt before has left behind may
+// still listen on the old one.
+const FreePort = "{free port}"
 
 // SavedPath stands in the values of Resume's edits for the path of the saved state that the attempt goes on from.
 const SavedPath = "{saved state}"

@@ -258,6 +258,9 @@ func (r *Run) plan(s int, picks map[string]ladder.Pick) *Plan {
 		p.Edits = append(p.Edits, rung.Edits...)
 		p.Cost = max(p.Cost, rung.Cost)
 	}
+	if len(r.Attempts) > 0 {
+		p.Edits = append(p.Edits, r.Job.Resume.Always...)
+	}
 	p.Batch = batch(r.Job.Batch, r.Ladders.ValuesAt(s, rungs))
 	return p
 }
@@ -276,6 +279,10 @@ func batch(asked job.Batch, values map[string]int64) job.Batch {
 // correct adds to an estimate what the attempts have measured of the phase. An out-of-memory is a measurement: at
 // least allocated + requested was needed. It scales the lines that grow with size, as a line of its own.
 func (r *Run) correct(phase string, shared int, e mem.Estimate) mem.Estimate {
+	if s := r.state(); s != nil && r.Job.Resume.OnCard && r.Job.Resume.None == "" && e.Known() {
+		e.Items = append(slices.Clone(e.Items), mem.Item{Kind: mem.Buffers, What: "resumed state", Bytes: s.Bytes,
+			From: "the size of the saved state, which stays on the card"})
+	}
 	factor, from := 1.0, 0
 	for _, a := range r.Attempts {
 		needed, ok := r.needed(a, phase, shared)

@@ -436,3 +436,39 @@ func TestResumePath(t *testing.T) {
 		t.Errorf("plan %+v, stop %+v", p, stop)
 	}
 }
+
+// What a retry needs beside the rung: a port that is free, and room for the state that stays on the card.
+func TestRetryEdits(t *testing.T) {
+	r := coupled(0)
+	r.Room = 6 * g
+	r.Job.Resume = job.Resume{OnCard: true, Edits: []config.Edit{{Knob: "resume", At: config.Address{Doc: "argv", Path: "--resume"}, To: job.SavedPath, Add: true}},
+		Always: []config.Edit{{Knob: "port", At: config.Address{Doc: "argv", Path: "--dist-url"}, From: "tcp://localhost:10001", To: "tcp://localhost:" + job.FreePort}}}
+	has := func(p *Plan) bool {
+		for _, e := range p.Edits {
+			if e.Knob == "port" {
+				return true
+			}
+		}
+		return false
+	}
+	p, _ := r.Next()
+	if has(p) {
+		t.Error("the first attempt is changed as only a retry should be")
+	}
+	out := oomIn(ladder.Training, 5*g, g)
+	out.Saved = &State{Path: "c.pth", Bytes: g}
+	r.Attempts = append(r.Attempts, Attempt{*p, out})
+	p, stop := r.Next()
+	if stop != nil || !has(p) {
+		t.Fatalf("plan %+v, stop %+v", p, stop)
+	}
+	var kept unit.Bytes
+	for _, it := range p.Choices[0].Estimate.Items {
+		if it.What == "resumed state" {
+			kept += it.Bytes
+		}
+	}
+	if kept != g {
+		t.Errorf("%v of the state are counted, want 1 GiB", kept)
+	}
+}

@@ -44,8 +44,9 @@ const (
 
 // A State is what a resume reads.
 type State struct {
-	Path      string `json:"path,omitempty"`
-	Iteration int64  `json:"iteration"`
+	Path      string     `json:"path,omitempty"`
+	Iteration int64      `json:"iteration"`
+	Bytes     unit.Bytes `json:"bytes,omitempty"`
 }
 
 // An Outcome is what an attempt came to.

@@ -533,6 +533,12 @@ func TestReIdentification(t *testing.T) {
 	if stop == nil || stop.Beyond == nil || stop.Beyond.Cost != ladder.Recipe {
 		t.Errorf("%+v, %+v", p, stop)
 	}
+	six := files("three streams", "batch_size: int = 64", "batch_size: int = 96", "images_per_id: int = 4", "images_per_id: int = 6")
+	for _, r := range priced(t, recognized(t, six, "--task", "reid", "--dataset", "market1501"), card(16*unit.GiB)).Shared.Rungs {
+		if n := r.Values[job.MicroBatch]; n%6 != 0 {
+			t.Errorf("rung %q holds no whole identities", r.Name)
+		}
+	}
 	_, _, err := asked(t, write(t, files("three streams", "batch_size: int = 64", "batch_size: int = 62")), "--task", "reid", "--dataset", "market1501")
 	if err == nil || !strings.Contains(err.Error(), "images_per_id") {
 		t.Errorf("62: %v", err)
@@ -560,7 +566,7 @@ func TestHost(t *testing.T) {
 			t.Errorf("%+v", it)
 		}
 	}
-	if e.Total() < 20*unit.GiB {
+	if e.Total() < 22*unit.GiB {
 		t.Errorf("float32 with noise needs %v", e.Total())
 	}
 }
@@ -678,7 +684,9 @@ func TestExample(t *testing.T) {
 	if j.Dialect != "dualattn" || j.Batch.Micro != 8 || j.Batch.Global() != 16 || one(j.Truths, "guide") {
 		t.Errorf("read as %q, %+v, %q", j.Dialect, j.Batch, j.Truths)
 	}
-	r := &run.Run{Job: j, Ladders: priced(t, j, gpu.Device{Kind: gpu.CPU, Total: 390 * unit.MiB}), Limits: run.Limits{Allow: ladder.Metrics}, Room: 390 * unit.MiB, Host: true}
+	// The demo's 390 MiB, with the gigabyte that a torch of unknown version is taken for instead of 1.13's 192 MiB.
+	const limit = (390 - 192 + 1024) * unit.MiB
+	r := &run.Run{Job: j, Ladders: priced(t, j, gpu.Device{Kind: gpu.CPU, Total: limit}), Limits: run.Limits{Allow: ladder.Metrics}, Room: limit, Host: true}
 	if p, stop := r.Next(); stop != nil || p.Batch.Micro != 4 || p.Batch.Global() != 16 {
 		t.Errorf("%+v, %+v", p, stop)
 	}

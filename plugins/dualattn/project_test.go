@@ -239,7 +239,7 @@ from .attention import SelfAttention
 
 class Block:
     def __init__(self, embed_dim):
-        self.sa = SelfAttention(embed_dim)  # checkpoint( is not called here
+        self.sa = SelfAttention(embed_dim)  # x = checkpoint(f, x) is not called here
 
 
 class DualCrossAttentionViT:
@@ -248,7 +248,7 @@ class DualCrossAttentionViT:
         self.norm = None
 
     def forward(self, x, x_pair=None):
-        """checkpoint(nothing)"""` + loop + `
+        """y = checkpoint(nothing)"""` + loop + `
         self.attention_maps = {}
         return sa_x
 `

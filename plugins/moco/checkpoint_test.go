@@ -282,8 +282,8 @@ func TestResumption(t *testing.T) {
 		return strings.Join(out.Command.Args, " ")
 	}
 	j := recognized(t, asked(checkout(t, "v2", nil), 2, with("main_moco.py", "data")...))
-	if got := edit(j); !strings.HasSuffix(got, "data --resume "+job.SavedPath) {
-		t.Errorf("goes on by %q", got)
+	if got := edit(j); !strings.HasSuffix(got, "data --resume "+job.SavedPath) || !j.Resume.OnCard {
+		t.Errorf("goes on by %q, %+v", got, j.Resume)
 	}
 	if _, j := resuming(t, "8"); !strings.Contains(edit(j), "--resume "+job.SavedPath) || strings.Contains(edit(j), "checkpoint_0002") {
 		t.Errorf("goes on by %q", edit(j))
@@ -319,5 +319,33 @@ func TestQueueOfAResumableRun(t *testing.T) {
 		if to(r, knobQueue) != "" || r.Cost > ladder.Recipe {
 			t.Errorf("rung %q", r.Name)
 		}
+	}
+}
+
+// What an attempt has left behind may still hold the port, and the next would stop at "address already in use".
+func TestRetryAtAFreshPort(t *testing.T) {
+	port := func(args ...string) string {
+		j := recognized(t, asked(checkout(t, "v2", nil), 2, with("main_moco.py", append(args, "data")...)...))
+		if len(j.Resume.Always) == 0 {
+			return ""
+		}
+		return j.Resume.Always[0].To
+	}
+	for url, want := range map[string]string{
+		"tcp://localhost:10001": "tcp://localhost:" + job.FreePort,
+		"tcp://127.0.0.1:1":     "tcp://127.0.0.1:" + job.FreePort,
+		"tcp://node7:10001":     "", // of another machine nothing is known
+		"env://":                "",
+	} {
+		if got := port("--dist-url", url); got != want {
+			t.Errorf("%s: a retry meets at %q, want %q", url, got, want)
+		}
+	}
+	if got := port("--dist-url", "tcp://localhost:10001", "--world-size", "2"); got != "" {
+		t.Errorf("on two nodes a retry would meet at %q", got)
+	}
+	j := recognized(t, asked(checkout(t, "solar", nil), 2, with("main.py")...))
+	if len(j.Resume.Always) != 1 || !j.Resume.Always[0].Add {
+		t.Errorf("the default address: %+v", j.Resume.Always)
 	}
 }

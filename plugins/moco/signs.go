@@ -82,14 +82,32 @@ func (p *project) resumption() job.Resume {
 		if !p.resume.left {
 			e.From, e.Add = p.resume.value, false
 		}
-		return job.Resume{Edits: []config.Edit{e}}
+		return job.Resume{Edits: []config.Edit{e}, Always: p.freshPort(), OnCard: p.solar == nil && !p.resumes()} // the price of a command that resumes as typed has it
 	}
-	r := job.Resume{None: "this state of " + p.dialect + " has no --resume, and load_checkpoint is never called: a retry starts over at epoch 0, whatever its guides say"}
+	r := job.Resume{Always: p.freshPort(), None: "this state of " + p.dialect + " has no --resume, and load_checkpoint is never called: a retry starts over at epoch 0, whatever its guides say"}
 	if folder, ok := p.experiment(); ok {
 		folder = globEscape.Replace(folder)
 		r.Aside = []string{filepath.Join(folder, "last.pth"), filepath.Join(folder, "best.pth")}
 	}
 	return r
+}
+
+// reLocal is an address on this machine with a port of its own.
+var reLocal = regexp.MustCompile(`^(tcp://(?:localhost|127\.0\.0\.1|\[::1\]):)\d+$`)
+
+// freshPort is the edit by which a retry on one machine meets at another port: what the attempt before has left behind may
+// still listen on the old one (errno 98).
+func (p *project) freshPort() []config.Edit {
+	url := p.flag("rendezvous", "--dist-url")
+	m := reLocal.FindStringSubmatch(url.value)
+	if !p.spawns || p.nodes != 1 || m == nil {
+		return nil
+	}
+	e := config.Edit{Knob: url.name, At: url.at, From: url.value, To: m[1] + job.FreePort, Cost: ladder.None.String(), Why: "a port that nothing of the attempt before can hold"}
+	if url.left {
+		e.From, e.Add = "", true
+	}
+	return []config.Edit{e}
 }
 
 // exclusive is the folder that two runs must not share.

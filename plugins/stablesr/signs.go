@@ -43,7 +43,7 @@ func (r *recipe) signs() job.Signs {
 	if strings.HasSuffix(text(r.root, keyTarget), ".LatentDiffusionSRTextWTWithEdge") {
 		// Its training_step logs nothing (ddpm_with_edge.py:332): the bar counts micro-batches, validation's among them.
 		s.Lines = append(s.Lines, job.Sign{Kind: job.Progress, Pattern: `Epoch \d+:\s+\d+%.*?\s(?P<iteration>\d+)/\d+ \[`})
-		s.CountsMicro, s.StateAfter = true, max(1, r.accum)+1
+		s.CountsMicro, s.StateAfter = true, max(1, r.micro*r.accum)+1 // a step was made, whatever the rung's accumulation
 	} else {
 		s.Lines = append(s.Lines, job.Sign{Kind: job.Progress, Pattern: `Epoch \d+:.*\bglobal_step=(?P<iteration>\d+)`}) // optimizer steps
 		s.StateAfter = 1

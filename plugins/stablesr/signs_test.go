@@ -87,7 +87,7 @@ func TestStateAfter(t *testing.T) {
 		t.Errorf("StableSR: a state counts after %d, of micro-batches: %v", signs.StateAfter, signs.CountsMicro)
 	}
 	edge := mine(t, checkoutDir(t, "edge", map[string]func(string) string{"configs/edge.yaml": edged}), "train_with_edge.py").Signs
-	if edge.StateAfter != 5 || !edge.CountsMicro {
+	if edge.StateAfter != 25 || !edge.CountsMicro {
 		t.Errorf("the edge fork: a state counts after %d, of micro-batches: %v", edge.StateAfter, edge.CountsMicro)
 	}
 	if s := detect(t, edge, head+began+edgeUp+"\r", "").State(); s.Iteration != 9 {

@@ -156,9 +156,10 @@ func (r *recipe) rehearsal(j *job.Job) job.Rehearsal {
 		return job.Rehearsal{None: "the recipe does not say how many micro-batches make a step"}
 	}
 	short := func(key string, value int) change { return change{knob: "rehearsal", key: key, value: value} }
+	batches := int(max(2, r.micro*r.accum)) // of which every rung makes at least one step
 	changes := []change{
-		short(trainerKey+"max_epochs", 1), short(trainerKey+"max_steps", int(max(2, r.micro))),
-		short(trainerKey+"limit_train_batches", int(max(2, r.micro*r.accum))), short(trainerKey+"limit_val_batches", 2),
+		short(trainerKey+"max_epochs", 1), short(trainerKey+"max_steps", batches), // never before the epoch's end, and so its validation
+		short(trainerKey+"limit_train_batches", batches), short(trainerKey+"limit_val_batches", 2),
 		short("lightning.modelcheckpoint.params.every_n_train_steps", 1),
 	}
 	if v, ok := get(r.root, keyImages+".disabled"); !ok || v != true {

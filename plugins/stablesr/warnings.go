@@ -236,6 +236,8 @@ func (r *recipe) truths() (out []string) {
 			}
 			say("the activation checkpointing that the guide adds to EdgeMapProcessor is commented out in the same commit (edge_processor.py:76)")
 			say("\"reduce to 256 × 256\" stops with a RuntimeError: the edge features are 64 × 64 whatever the image is")
+			say("the out-of-memory that the guide sets out from (6.00 GiB asked for, 13.04 allocated) came in the sanity check, not in training: neither Adam's states nor saved tensors are in that sum")
+			say("\"the original edge processor works with batch 6\": its test instantiates the new class, and without gradients (test_memory_optimization.py)")
 			say("15 to 18 GB, as the guide has it, is right for a micro-batch of 2 without any checkpointing: 16.6 GiB and the CUDA context")
 		}
 	}
