@@ -353,7 +353,7 @@ func (r *Run) goOn(p *Plan) {
 	}
 	for _, e := range r.Job.Resume.Edits {
 		e.To = strings.ReplaceAll(e.To, job.SavedPath, p.Resume.Path)
-		e.Why = fmt.Sprintf("goes on from iteration %d", p.Resume.Iteration)
+		e.Why = fmt.Sprintf("goes on from %v", p.Resume)
 		p.Edits = append(p.Edits, e)
 	}
 }

@@ -6,6 +6,8 @@
 package run
 
 import (
+	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -120,6 +122,14 @@ func (p *Plan) Choice(phase string) *Choice {
 type Attempt struct {
 	Plan    Plan    `json:"plan"`
 	Outcome Outcome `json:"outcome"`
+}
+
+// String names the state as a person knows it: by its iteration, or by its file where its name has none.
+func (s State) String() string {
+	if s.Iteration > 0 || s.Path == "" {
+		return fmt.Sprintf("iteration %d", s.Iteration)
+	}
+	return filepath.Base(s.Path)
 }
 
 // A Stop is why there is no next plan.

@@ -95,12 +95,20 @@ func (r *Run) afterTiming(last *Attempt) (*Plan, *Stop) {
 	if timed[0].Outcome.Ending == OutOfMemory {
 		return r.afterFailure(timed[0])
 	}
-	base := timed[0].Outcome.Rate
-	why := "it could not be timed, so nothing is changed for the sake of speed"
-	if best.Outcome.Rate > 0 && base > 0 {
-		why = fmt.Sprintf("the fastest of %d timed: %.4g samples a second, %.2f times the first", len(timed), best.Outcome.Rate, best.Outcome.Rate/base)
-	} else {
+	base, rated := timed[0].Outcome.Rate, 0
+	for _, a := range timed {
+		if a.Outcome.Rate > 0 {
+			rated++
+		}
+	}
+	why := "too few steps to time, so nothing is changed for the sake of speed"
+	switch {
+	case base == 0:
 		best = timed[0]
+	case rated > 1:
+		why = fmt.Sprintf("the fastest of %d timed: %.4g samples a second, %.2f times the first", rated, best.Outcome.Rate, best.Outcome.Rate/base)
+	case last.Outcome.Ending == OutOfMemory:
+		why = "the next larger ran out of memory"
 	}
 	p := r.standAt(&best.Plan, why)
 	if r.Limits.Rehearse {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,6 +92,7 @@ func TestFillFast(t *testing.T) {
 		{"it does not help at all", []float64{100, 101}, 2, "as asked"},
 		{"it is slower", []float64{100, 80}, 2, "as asked"},
 		{"it cannot be timed", []float64{0}, 1, "as asked"},
+		{"the larger cannot be timed", []float64{100, 0}, 2, "as asked"},
 	} {
 		r := rehearsable()
 		r.Limits = Limits{Allow: ladder.Metrics, Fill: true, Fast: true}
@@ -100,7 +102,7 @@ func TestFillFast(t *testing.T) {
 			}
 		}
 		p, stop := r.Next()
-		if stop != nil || p.Trial != "" || p.Shared.Name != tt.want || len(r.Attempts) != tt.tried {
+		if few := slices.Contains(tt.rates, 0); stop != nil || p.Trial != "" || p.Shared.Name != tt.want || len(r.Attempts) != tt.tried || few != strings.Contains(p.Why, "too few steps") {
 			t.Errorf("%s: plan %+v, stop %+v after %d timings", tt.name, p, stop, len(r.Attempts))
 		}
 	}

@@ -30,7 +30,7 @@ func (p Printer) Starting(plan *run.Plan, first bool) {
 		p.line("the run itself: %s (%s)", p.bold(what), plan.Why)
 		return
 	case plan.Resume != nil:
-		what += fmt.Sprintf(", goes on from iteration %d", plan.Resume.Iteration)
+		what += fmt.Sprintf(", goes on from %v", plan.Resume)
 	default:
 		what += ", starts over"
 	}

@@ -55,5 +55,6 @@ func (r *recipe) signs() job.Signs {
 		folder = filepath.Join(globEscape.Replace(r.logs()), "????-??-??T??-??-??"+globEscape.Replace(r.suffix()))
 	}
 	s.States = []string{folder + "/checkpoints/last.ckpt", folder + "/checkpoints/epoch=*.ckpt"}
+	s.Recipes = []string{folder + "/configs/*-project.yaml", folder + "/configs/*-lightning.yaml"} // what it joined of all its files and words
 	return s
 }
