@@ -127,8 +127,11 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 		return p, nil
 	}
 	p.device = d.device
-	if none := j.Rehearsal.None; none != "" && (s.Rehearse || s.Fast) {
-		p.warnings = append(p.warnings, "no trial is made: "+none)
+	switch short := j.Rehearsal; {
+	case short.None != "" && (s.Rehearse || s.Fast):
+		p.warnings = append(p.warnings, "no trial is made: "+short.None)
+	case short.Partial != "" && s.Rehearse:
+		p.warnings = append(p.warnings, "no rehearsal is made: "+short.Partial)
 	}
 	if p.device != nil && s.Reserve > 0 && s.Reserve >= p.device.Total {
 		p.job, p.err = nil, fmt.Errorf("--reserve %v leaves nothing of a device of %v", s.Reserve, p.device.Total)

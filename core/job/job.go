@@ -127,6 +127,8 @@ type Rehearsal struct {
 	// Leaves are paths, with [ScratchName] in them, that it leaves in the project because its experiments cannot lie
 	// elsewhere: launch removes them.
 	Leaves []string `json:"leaves,omitempty"`
+	// Partial says which phase it does not reach: it then serves trials of speed only.
+	Partial string `json:"partial,omitempty"`
 	// None says why it cannot be shortened; empty where it can.
 	None string `json:"none,omitempty"`
 }

@@ -273,13 +273,14 @@ func (d *Detector) state() State {
 		out.Survived = max(out.Survived, t.Survived)
 		out.Peak = max(out.Peak, t.Peak)
 		out.Events = max(out.Events, t.Events)
-		if out.Settings == nil || s.name == Log {
-			settings := maps.Clone(out.Settings)
-			if settings == nil {
-				settings = map[string]string{}
+		for knob, value := range t.Settings { // the log's word counts most, and of the others the first stream's
+			if _, said := out.Settings[knob]; said && s.name != Log {
+				continue
 			}
-			maps.Copy(settings, t.Settings)
-			out.Settings = settings
+			if out.Settings == nil {
+				out.Settings = map[string]string{}
+			}
+			out.Settings[knob] = value
 		}
 	}
 	return out

@@ -68,6 +68,32 @@ func TestState(t *testing.T) {
 	}
 }
 
+// Settings may be printed on one stream while the bars are drawn on another that spoke first.
+func TestSettingsOfEveryStream(t *testing.T) {
+	d := newDetector(t, job.Signs{Lines: []job.Sign{
+		{Kind: job.Progress, Pattern: `step (?P<iteration>\d+)`},
+		{Kind: job.Setting, Knob: "batch", Pattern: `batch size: (?P<value>\d+)`},
+	}})
+	write(t, d, Stderr, "step 1\nbatch size: 8\n")
+	write(t, d, Terminal, "batch size: 4\n")
+	if got := d.State().Settings["batch"]; got == "" {
+		t.Errorf("settings %v", d.State().Settings)
+	}
+	d = newDetector(t, job.Signs{Lines: []job.Sign{
+		{Kind: job.Progress, Pattern: `step (?P<iteration>\d+)`},
+		{Kind: job.Setting, Knob: "batch", Pattern: `batch size: (?P<value>\d+)`},
+	}})
+	write(t, d, Stderr, "step 1\n")
+	write(t, d, Terminal, "batch size: 4\n")
+	if got := d.State().Settings["batch"]; got != "4" {
+		t.Errorf("printed on standard output, after a bar on standard error: %v", d.State().Settings)
+	}
+	write(t, d, Log, "batch size: 16\n")
+	if got := d.State().Settings["batch"]; got != "16" {
+		t.Errorf("its log says 16: %v", d.State().Settings)
+	}
+}
+
 func write(t testing.TB, d *Detector, stream, text string) {
 	t.Helper()
 	if _, err := d.Stream(stream).Write([]byte(text)); err != nil {

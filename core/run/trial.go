@@ -33,10 +33,15 @@ func (r *Run) tried(p *Plan) *Plan {
 			return r.short(q, Timing)
 		}
 	}
-	if r.Limits.Rehearse {
+	if r.rehearses() {
 		return r.short(p, Rehearsal)
 	}
 	return p
+}
+
+// rehearses reports whether the run is to be rehearsed, and can be.
+func (r *Run) rehearses() bool {
+	return r.Limits.Rehearse && r.Job.Rehearsal.None == "" && r.Job.Rehearsal.Partial == ""
 }
 
 // short makes a plan a trial.
@@ -111,7 +116,7 @@ func (r *Run) afterTiming(last *Attempt) (*Plan, *Stop) {
 		why = "the next larger ran out of memory"
 	}
 	p := r.standAt(&best.Plan, why)
-	if r.Limits.Rehearse {
+	if r.rehearses() {
 		return r.short(p, Rehearsal), nil
 	}
 	r.goOn(p)

@@ -78,6 +78,16 @@ func TestRehearsalThatFails(t *testing.T) {
 	if p := then(t, r, Outcome{}); p.Trial != "" {
 		t.Errorf("a program that cannot be shortened is rehearsed")
 	}
+	r = rehearsable()
+	r.Job.Rehearsal.Partial = "the first validation stands behind a whole epoch"
+	r.Limits = Limits{Allow: ladder.Metrics, Rehearse: true, Fill: true, Fast: true}
+	if p := then(t, r, Outcome{Ending: Succeeded, Rate: 100}); p.Trial != Timing {
+		t.Errorf("what does not reach every phase can still be timed: %+v", p)
+	}
+	then(t, r, Outcome{Ending: Succeeded, Rate: 80})
+	if p, _ := r.Next(); p.Trial != "" {
+		t.Errorf("a rehearsal that does not reach every phase is none: %+v", p)
+	}
 }
 
 func TestFillFast(t *testing.T) {

@@ -47,7 +47,7 @@ func (p Printer) Plan(v View) {
 		}
 		p.changes(v)
 	}
-	if v.Stop == nil && v.close() && j.Rehearsal.None == "" && !v.Run.Limits.Rehearse {
+	if v.Stop == nil && v.close() && j.Rehearsal.None == "" && j.Rehearsal.Partial == "" && !v.Run.Limits.Rehearse {
 		p.line("%s the estimate is within its own error of the room: --rehearse goes through every phase once before the run", p.yellow("close:"))
 	}
 	for _, w := range append(append([]string{}, j.Warnings...), v.Warnings...) {

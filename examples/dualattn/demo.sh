@@ -3,43 +3,15 @@
 # first training step after that runs out of memory, because the validation's attention maps are still there. launch
 # takes the next rung, at the same global batch of 16, puts the old states aside and starts over, since the trainer cannot
 # resume. Usage: demo.sh cpu|gpu
-#
-# cpu: the host's memory is the room, with a limit that the kernel enforces. gpu: a card made small by a memory fraction.
-# Works in a folder of its own, and checks what it claims; DEMO_KEEP=1 keeps the folder.
-set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-launch=${LAUNCH:-$here/../../bin/launch}
-python=${PYTHON:-/usr/bin/python3}
-kind=${1:-cpu}
-
-work=$(mktemp -d)
-[ -n "${DEMO_KEEP:-}" ] && echo "working in $work" || trap 'rm -rf "$work"' EXIT
-cp -r "$here"/{train.py,dualattn} "$work"
-cd "$work"
-export XDG_STATE_HOME=$work/state PYTHONDONTWRITEBYTECODE=1
+. "$(dirname "$0")/../demo.bash"
+begin train.py dualattn
+export PYTHONDONTWRITEBYTECODE=1
 settings=dualattn/configs/recognition.py
 before=$(sha256sum < "$settings")
 
-case $kind in
-cpu) room=(--device cpu --memory "${DEMO_MEMORY:-390MiB}") ;;
-gpu)
-	# The card is made small: torch may take that much of it, and launch is told to leave the rest free.
-	limit=$((${DEMO_MEMORY_MIB:-250} * 1024 * 1024))
-	total=$("$launch" gpus --json | "$python" -c 'import json,sys; d=json.load(sys.stdin); print(d[0]["total_bytes"] - d[0]["used_bytes"] if d else 0)')
-	[ "$total" -gt 0 ] || { echo "there is no NVIDIA GPU here that launch can see" >&2; exit 1; }
-	DUALATTN_MEMORY_FRACTION=$("$python" -c "print($limit / $total)")
-	export DUALATTN_MEMORY_FRACTION CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0} CUDA_DEVICE_ORDER=PCI_BUS_ID
-	room=(--reserve "$((total - limit))") ;;
-*) echo "usage: demo.sh cpu|gpu" >&2; exit 2 ;;
-esac
+if [ "$kind" = cpu ]; then room 390; else room 250 DUALATTN_MEMORY_FRACTION; fi
 train=(train.py --task fgvc --dataset shapes)
 
-say() { printf '\n\033[1m$ %s\033[0m\n' "$*"; }
-check() { # check WHAT TEST...: what is claimed is tested
-	local what=$1; shift
-	if "$@"; then echo "  ok: $what"; else echo "  NOT SO: $what" >&2; exit 1; fi
-}
-json() { "$python" -c "import json,sys; d=json.load(open(sys.argv[1])); print($2)" "$1"; }
 aside() { find . -name 'checkpoint_latest.pth*' -not -path ./checkpoints/checkpoint_latest.pth | grep -q .; }
 
 say launch --as-asked "${room[@]}" -- python "${train[@]}"

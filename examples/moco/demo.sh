@@ -1,50 +1,22 @@
 #!/usr/bin/env bash
 # The main job, for real: a training that runs out of memory in its first step, met by a smaller micro-batch at the same
 # global batch; and one that leaves memory unused, which --fill doubles the micro-batch of. Usage: demo.sh cpu|gpu
-#
-# cpu: the host's memory is the room, with a limit that the kernel enforces. gpu: a card made small by a memory fraction.
-# Works in a folder of its own, and checks what it claims; DEMO_KEEP=1 keeps the folder.
-set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-launch=${LAUNCH:-$here/../../bin/launch}
-python=${PYTHON:-/usr/bin/python3}
-kind=${1:-cpu}
-
-work=$(mktemp -d)
-[ -n "${DEMO_KEEP:-}" ] && echo "working in $work" || trap 'rm -rf "$work"' EXIT
-cp -r "$here"/{main.py,gen_data.py,src} "$work"
-cd "$work"
-export XDG_STATE_HOME=$work/state
+. "$(dirname "$0")/../demo.bash"
+begin main.py gen_data.py src
 "$python" gen_data.py
 
-case $kind in
-cpu)
-	small=(--device cpu --memory "${DEMO_MEMORY:-280MiB}")
-	large=(--device cpu --memory "${DEMO_MEMORY_LARGE:-400MiB}") ;;
-gpu)
-	# The card is made small: torch may take that much of it, and launch is told to leave the rest free.
-	total=$("$launch" gpus --json | "$python" -c 'import json,sys; d=json.load(sys.stdin); print(d[0]["total_bytes"] - d[0]["used_bytes"] if d else 0)')
-	[ "$total" -gt 0 ] || { echo "there is no NVIDIA GPU here that launch can see" >&2; exit 1; }
-	export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0} CUDA_DEVICE_ORDER=PCI_BUS_ID
-	limit=$((${DEMO_MEMORY_MIB:-280} * 1024 * 1024))
-	small=(--reserve "$((total - limit))")
-	large=()
-	fraction=$("$python" -c "print($limit / $total)") ;;
-*) echo "usage: demo.sh cpu|gpu" >&2; exit 2 ;;
-esac
-
-say() { printf '\n\033[1m$ %s\033[0m\n' "$*"; }
-check() { # check WHAT TEST...: what is claimed is tested
-	local what=$1; shift
-	if "$@"; then echo "  ok: $what"; else echo "  NOT SO: $what" >&2; exit 1; fi
-}
-json() { "$python" -c "import json,sys; d=json.load(open(sys.argv[1])); print($2)" "$1"; }
+large=()
+if [ "$kind" = cpu ]; then
+	room 400
+	large=("${room[@]}")
+fi
+room 280 MOCO_MEMORY_FRACTION
+small=("${room[@]}")
 settings() { sed -i "s/^from src\.config_[a-z]* import/from src.config_$1 import/" src/training/train_moco.py; }
 globals_kept="{a['plan']['batch']['micro'] * a['plan']['batch']['accumulation'] * a['plan']['batch']['ranks'] for a in d['attempts']} == {256}"
 
 settings wide # an optimizer step takes its 256 images at once
 before=$(cat src/config_*.py | sha256sum)
-[ "$kind" = gpu ] && export MOCO_MEMORY_FRACTION=$fraction
 
 say launch plan "${small[@]}" -- python main.py
 "$launch" plan "${small[@]}" -- "$python" main.py || true

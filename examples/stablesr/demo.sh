@@ -1,43 +1,13 @@
 #!/usr/bin/env bash
 # A training that trains, and then runs out of memory when it logs its first images; launch takes the rung that fits, goes
 # on from what the dying run saved, and it trains to the end. Usage: demo.sh cpu|gpu
-#
-# cpu: the host's memory is the room, with a limit that the kernel enforces. gpu: a card made small by a memory fraction.
-# Works in a folder of its own, and checks what it claims; DEMO_KEEP=1 keeps the folder.
-set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-launch=${LAUNCH:-$here/../../bin/launch}
-python=${PYTHON:-/usr/bin/python3}
-kind=${1:-cpu}
-
-work=$(mktemp -d)
-[ -n "${DEMO_KEEP:-}" ] && echo "working in $work" || trap 'rm -rf "$work"' EXIT
-cp -r "$here"/{main.py,tinysr,configs} "$work"
-cd "$work"
-export XDG_STATE_HOME=$work/state
+. "$(dirname "$0")/../demo.bash"
+begin main.py tinysr configs
 recipe=configs/demo.yaml
 before=$(sha256sum < "$recipe")
 
-case $kind in
-cpu) room=(--device cpu --memory "${DEMO_MEMORY:-275MiB}") ;;
-gpu)
-	# The card is made small: torch may take that much of it, and launch is told to leave the rest free.
-	limit=$((${DEMO_MEMORY_MIB:-400} * 1024 * 1024))
-	total=$("$launch" gpus --json | "$python" -c 'import json,sys; d=json.load(sys.stdin); print(d[0]["total_bytes"] - d[0]["used_bytes"] if d else 0)')
-	[ "$total" -gt 0 ] || { echo "there is no NVIDIA GPU here that launch can see" >&2; exit 1; }
-	TINYSR_MEMORY_FRACTION=$("$python" -c "print($limit / $total)")
-	export TINYSR_MEMORY_FRACTION CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0} CUDA_DEVICE_ORDER=PCI_BUS_ID
-	room=(--reserve "$((total - limit))") ;;
-*) echo "usage: demo.sh cpu|gpu" >&2; exit 2 ;;
-esac
+if [ "$kind" = cpu ]; then room 275; else room 400 TINYSR_MEMORY_FRACTION; fi
 command=(main.py --train --base "$recipe" --gpus 0, --name demo --scale_lr False)
-
-say() { printf '\n\033[1m$ %s\033[0m\n' "$*"; }
-check() { # check WHAT TEST...: what is claimed is tested
-	local what=$1; shift
-	if "$@"; then echo "  ok: $what"; else echo "  NOT SO: $what" >&2; exit 1; fi
-}
-json() { "$python" -c "import json,sys; d=json.load(open(sys.argv[1])); print($2)" "$1"; }
 
 say launch plan "${room[@]}" -- python "${command[@]}"
 "$launch" plan "${room[@]}" -- "$python" "${command[@]}" || true

@@ -56,8 +56,8 @@ func (x *checkout) resume() job.Resume {
 // stands behind one.
 func (x *checkout) rehearsal() job.Rehearsal {
 	r := job.Rehearsal{
-		Steps: 4 * max(1, x.accum),
-		None:  "the first validation stands behind a whole epoch, which no setting shortens: the data set cannot be cut. What a validation needs is what its estimate says",
+		Steps:   4 * max(1, x.accum),
+		Partial: "the first validation stands behind a whole epoch, which no setting shortens: the data set cannot be cut. What a validation needs is what its estimate says",
 	}
 	add := func(flag, value string) {
 		e := config.Edit{Knob: flag, At: config.Address{Doc: config.ArgvDoc, Path: flag}, To: value, Cost: "none"}
