@@ -29,6 +29,7 @@ test: deps
 	$(GO) vet ./...
 	$(GO) test ./...
 	$(GO) test -race ./plugins/sisr ./core/plugin/host # what prices on several cores, and what talks to a process
+	$(GO) test -race -run 'TestScripts/(source|plan)|TestPace' ./cmd/launch
 	for e in sisr moco stablesr; do (cd examples/$$e && $(PYTHON) -m unittest -q) || exit 1; done
 
 race:

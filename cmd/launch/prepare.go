@@ -79,10 +79,10 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 	}
 	looked := make(chan struct{})
 	var d found
-	go func() {
+	go func(ctx context.Context) {
 		defer close(looked)
 		d = findDevice(ctx, s, p.command.Env)
-	}()
+	}(ctx)
 	devices := func() found { <-looked; return d }
 	socket, err := os.MkdirTemp("", "launch-")
 	if err != nil {
