@@ -9,6 +9,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/plugins/sisr/arch"
 )
 
 // checkout is the project's source beside the script, as far as it decides what a recipe means.
@@ -115,14 +116,6 @@ func (x *checkout) warnings() (out []string) {
 	} else if r.dialect == &redux {
 		warn("no checkout beside %s: which keys it accepts is not known", x.prog.Script)
 	}
-	for _, d := range deadKnobs {
-		if r.at(d.path).Exists() {
-			warn("%s has no effect: %s", d.path, d.why)
-		}
-	}
-	if r.at("train.gradient_checkpointing").Exists() || r.at("gradient_checkpointing").Exists() {
-		warn("gradient_checkpointing is no key of the recipe: activation checkpointing is an argument of network_g, with a name of each architecture's own")
-	}
 	if rel, err := filepath.Rel(filepath.Join(x.prog.Dir, "options", "_templates"), absolute(x.prog.Dir, r.path)); err == nil && !strings.HasPrefix(rel, "..") {
 		warn("%s lies below options/_templates, where the trainer reads no recipe: copy it elsewhere", r.path)
 	}
@@ -143,6 +136,29 @@ func (x *checkout) warnings() (out []string) {
 	}
 	if r.otf && r.queueSize > 0 && r.microBatch > 0 && r.queueSize%r.microBatch != 0 {
 		warn("queue_size %d is no multiple of the micro-batch %d, which the trainer asserts", r.queueSize, r.microBatch)
+	}
+	return out
+}
+
+// truths are where guides and recipes of the family say what the code does not do.
+func (x *checkout) truths(net arch.Network, known bool) (out []string) {
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	r := x.recipe
+	for _, d := range deadKnobs {
+		if r.at(d.path).Exists() {
+			say("%s (line %d) has no effect: %s", d.path, r.at(d.path).Line(), d.why)
+		}
+	}
+	if r.at("train.gradient_checkpointing").Exists() || r.at("gradient_checkpointing").Exists() {
+		say("gradient_checkpointing is no key of the recipe: activation checkpointing is an argument of network_g, with a name of each architecture's own")
+	}
+	if known && strings.HasPrefix(net.Name, "paragonsr2") {
+		if n := arch.Parameters(net); n > 0 && n < 1_000_000 {
+			say("the guides give networks of this name millions of parameters; the one of this checkout has %d (counted: %s)", n, net.Generation)
+		}
+	}
+	if m := r.at("train.dynamic_loss_scheduling.momentum"); r.lossScheduling() && m.Exists() && r.accum > 1 {
+		say("dynamic_loss_scheduling is called for every micro-batch: with an accumulation of %d its momentum of %s acts %d times an optimizer step", r.accum, m.Text(), r.accum)
 	}
 	return out
 }

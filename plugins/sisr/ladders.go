@@ -274,6 +274,8 @@ func (b *builder) trainingRung(v, asked variant, prices []mem.Estimate) ladder.R
 			cost, why = ladder.Recipe, fmt.Sprintf("%s has no accumulation: the global batch becomes %d", r.name, v.micro*v.accum)
 		case b.netErr == nil && b.net.BatchNorm:
 			cost, why = ladder.Numerics, why+"; batch normalisation sees the piece"
+		case r.lossScheduling():
+			cost, why = ladder.Numerics, why+"; dynamic_loss_scheduling counts pieces, so its smoothing and its momentum act on each"
 		}
 		rung.Cost = max(rung.Cost, cost)
 		rung.Slowdown *= splitSlowdown(float64(v.accum) / float64(asked.accum))

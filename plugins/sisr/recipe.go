@@ -66,6 +66,13 @@ func (r *recipe) force(forced []string) {
 	}
 }
 
+// lossScheduling reports whether the forks' dynamic_loss_scheduling is on. It is called for every micro-batch
+// (sr_model.py), with a window of ten calls and a momentum of its own.
+func (r *recipe) lossScheduling() bool {
+	on, ok := r.at("train.dynamic_loss_scheduling.enabled").Bool()
+	return on && ok
+}
+
 // settable reports whether an edit of the recipe can set the path. A value that an anchor shares with others, or that
 // is merged in, cannot be set for itself.
 func (r *recipe) settable(path string) bool {

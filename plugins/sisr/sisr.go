@@ -116,6 +116,7 @@ func (sisr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 	case !errors.Is(err, arch.ErrUnknown):
 		j.Warnings = append(j.Warnings, fmt.Sprintf("the trainer will stop at %v", err))
 	}
+	j.Truths = x.truths(net, err == nil && !net.Assumed)
 	if _, resumes := argv.Get(r.resumeFlag); !resumes {
 		j.Resume.Edits = []config.Edit{{Knob: "resume", At: config.Address{Doc: config.ArgvDoc, Path: r.resumeFlag}, Add: true, Cost: "none"}}
 	} else {

@@ -354,3 +354,53 @@ func TestImpossibleNumbers(t *testing.T) {
 		}
 	}
 }
+
+// What guides and recipes say and the code does not do is said with its evidence; a loss schedule that counts pieces is
+// no longer the same mathematics when a batch is split.
+func TestTruths(t *testing.T) {
+	recipe := strings.Replace(recipeYAML, "    dataroot_lq: val\n", "    dataroot_lq: val\n    lq_size: 32\n", 1)
+	recipe = strings.Replace(recipe, "type: compact", "type: paragonsr2_nano", 1)
+	recipe = strings.Replace(recipe, "accum_iter: 1", "accum_iter: 2", 1)
+	recipe = strings.Replace(recipe, "  total_iter: 1000\n", "  total_iter: 1000\n  gradient_checkpointing: true\n  dynamic_loss_scheduling: {enabled: true, momentum: 0.92}\n", 1)
+	j, set := priced(t, recipe, 12*unit.GiB)
+	said := strings.Join(j.Truths, "\n")
+	for _, want := range []string{"datasets.val.lq_size (line 18) has no effect", "gradient_checkpointing is no key", "momentum of 0.92 acts 2 times"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it is not said that %q:\n%s", want, said)
+		}
+	}
+	if strings.Contains(said, "millions of parameters") { // which of the networks of that name it is, is only assumed
+		t.Errorf("without the checkout's own source:\n%s", said)
+	}
+	l := set.Ladder(ladder.Training)
+	for _, r := range l.Rungs[l.Asked+1:] {
+		if r.Values[job.MicroBatch] < 8 && r.Cost < ladder.Numerics {
+			t.Errorf("%q costs %v", r.Name, r.Cost)
+		}
+	}
+	if j, _ := priced(t, recipeYAML, 12*unit.GiB); len(j.Truths) != 0 {
+		t.Errorf("of a plain recipe it is said: %q", j.Truths)
+	}
+}
+
+// A rehearsal is short, lies in an experiment of its own that is named for removal, and is not made of what resumes.
+func TestRehearsal(t *testing.T) {
+	j, _ := priced(t, recipeYAML, 12*unit.GiB)
+	out, err := j.Rewrite(j.Rehearsal.Edits, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(out.Files[0].Text)
+	for _, want := range []string{"total_iter: 3", "val_freq: 2", "save_checkpoint_freq: 2", "name: \"" + job.ScratchName} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if len(j.Rehearsal.Leaves) == 0 || !strings.HasSuffix(j.Rehearsal.Leaves[0], "experiments/"+job.ScratchName) {
+		t.Errorf("it leaves %q", j.Rehearsal.Leaves)
+	}
+	resumes, _ := priced(t, strings.Replace(recipeYAML, "path: {}", "path: {resume_state: a.state}", 1), 12*unit.GiB)
+	if resumes.Rehearsal.None == "" {
+		t.Error("what goes on from a state is rehearsed")
+	}
+}

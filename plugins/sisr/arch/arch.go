@@ -88,6 +88,21 @@ func Build(s Spec) (Network, []string, error) {
 	return n, a.warnings, nil
 }
 
+// Parameters counts the parameters of a network; 0 where its shapes do not fit together.
+func Parameters(n Network) (count int64) {
+	defer func() {
+		if recover() != nil {
+			count = 0
+		}
+	}()
+	side := max(n.MinLQ, 64) / n.Multiple * n.Multiple
+	t := nn.NewTape()
+	t.NoGrad(func() {
+		t.Part("network_g", func() { t.Call("", t.Input(nn.F32, 1, n.InCh, side, side), n.Forward) })
+	})
+	return t.Size("network_g").Params
+}
+
 // args reads keyword arguments as Python would: a name that nobody asks for is an error, or a warning where the
 // constructor takes **kwargs.
 type args struct {
