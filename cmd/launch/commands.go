@@ -98,13 +98,25 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 	} else {
 		say.Plan(v)
 		if v.Plan != nil && len(v.Plan.Edits) > 0 {
-			say.Line("command: %s", strings.Join(command, " "))
+			say.Line("command: %s", quoted(command))
 		}
 	}
 	if d.Fits != nil && !*d.Fits {
 		return exitCode(run.CannotFit)
 	}
 	return nil
+}
+
+// quoted is a command as a shell would read it.
+func quoted(args []string) string {
+	var out []string
+	for _, a := range args {
+		if a == "" || strings.ContainsAny(a, " \t\n'\"\\$`*?[]{}()<>|&;!#~") && a != attemptFolder && !strings.HasPrefix(a, attemptFolder+"/") {
+			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+		out = append(out, a)
+	}
+	return strings.Join(out, " ")
 }
 
 func newExplain() *cobra.Command {

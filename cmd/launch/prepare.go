@@ -45,6 +45,8 @@ type prepared struct {
 	warnings []string
 	err      error // what the user has to mend before anything can be started
 	ending   chan struct{}
+	// asksForHelp says that the command only wants the program's usage.
+	asksForHelp bool
 }
 
 // close waits until the plugin's process has ended, which began when it had answered.
@@ -69,6 +71,10 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 		p.program = &prog
 	} else {
 		p.unread = err
+	}
+	if p.program != nil && slices.ContainsFunc(p.program.Args, func(a string) bool { return a == "-h" || a == "--help" }) {
+		p.asksForHelp = true // it will print that and end, whatever else it was told
+		return p, nil
 	}
 	source, ok, err := p.pick(ctx, s, builtins)
 	if err != nil {
@@ -106,7 +112,7 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 		client.Close()
 		os.RemoveAll(socket)
 	}
-	j, err := p.recognize(ctx, client, devices, overlay.Cache(filepath.Join(s.State, "sources")))
+	j, err := p.recognize(ctx, s, client, devices)
 	switch {
 	case errors.Is(err, plugin.ErrNotMine):
 		if s.Plugin != "auto" {
@@ -148,6 +154,7 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 	}
 	if why := p.untakable(j); why != "" {
 		p.warnings = append(p.warnings, "settings in Python source stay as they are: "+why)
+		j.Fixed = why
 		withoutSource(j, set)
 	}
 	p.run = &run.Run{
@@ -162,7 +169,7 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 const rounds = 6
 
 // recognize asks the plugin, and finds out first what it needs to know.
-func (p *prepared) recognize(ctx context.Context, client plugin.Plugin, devices func() found, cache overlay.Cache) (*job.Job, error) {
+func (p *prepared) recognize(ctx context.Context, s settings, client plugin.Plugin, devices func() found) (*job.Job, error) {
 	for range rounds {
 		j, err := client.Recognize(ctx, p.command)
 		var need *plugin.Need
@@ -170,7 +177,7 @@ func (p *prepared) recognize(ctx context.Context, client plugin.Plugin, devices 
 			return j, err
 		}
 		if need.Devices && p.command.Devices == 0 {
-			p.command.Devices = cmp.Or(devices().count, -1)
+			p.command.Devices = cmp.Or(s.GPUs, devices().count, -1)
 		}
 		var unread []string
 		for _, path := range need.Sources {
@@ -183,7 +190,7 @@ func (p *prepared) recognize(ctx context.Context, client plugin.Plugin, devices 
 			if p.program != nil {
 				interpreter, dir = python.Of(*p.program, p.command.Env).Interpreter, p.program.Dir
 			}
-			p.command.Sources = append(p.command.Sources, cache.Read(ctx, interpreter, p.command.Env, dir, unread)...)
+			p.command.Sources = append(p.command.Sources, overlay.Cache(filepath.Join(s.State, "sources")).Read(ctx, interpreter, p.command.Env, dir, unread)...)
 		}
 	}
 	return nil, fmt.Errorf("%w: it asks for more and more files", host.ErrTrouble)
@@ -331,7 +338,7 @@ func findDevice(ctx context.Context, s settings, env []string) (f found) {
 	case s.Device == "cpu":
 		return found{device: hostDevice(s)}
 	case s.VRAM > 0:
-		return found{device: &gpu.Device{Kind: gpu.CUDA, Name: "a card of " + s.VRAM.String(), Total: s.VRAM, Planned: true}, count: s.GPUs}
+		return found{device: &gpu.Device{Kind: gpu.CUDA, Name: "a card of " + s.VRAM.String(), Total: s.VRAM, Planned: true}, count: 1}
 	}
 	ctx, cancel := context.WithTimeout(ctx, driverDeadline)
 	defer cancel()

@@ -132,7 +132,7 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 	for _, w := range p.warnings {
 		say.Warn("%s", w)
 	}
-	if s.Expects || slices.ContainsFunc(p.command.Args, namesRecipe) {
+	if !p.asksForHelp && (s.Expects || !s.Quiet && slices.ContainsFunc(p.command.Args, namesRecipe)) {
 		why := "no plugin knows it"
 		if p.unread != nil {
 			why = p.unread.Error()
@@ -222,6 +222,11 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 // finish carries a run to its end and ends as its last attempt did. It returns an error only where nothing ran.
 func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec *record.Record, say ui.Printer, settle func()) error {
 	x := &executor{settings: s, job: r.Job, device: device, record: rec, say: say, settle: settle}
+	for _, a := range r.Attempts { // of a run that goes on after launch itself was killed
+		if a.Plan.Trial == "" && x.firstBegan.IsZero() {
+			x.firstBegan = a.Outcome.Began
+		}
+	}
 	j := &journal{record: rec, say: say, executor: x}
 	stop, err := r.Carry(ctx, x, j)
 	if err != nil {
@@ -235,10 +240,11 @@ func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec
 	code, whose := x.exit.Status(), "the program's own"
 	switch {
 	case stop.Code != 0:
-		code, whose = stop.Code, "launch's: no room now; elsewhere or later"
-		if stop.Code == run.CannotFit {
-			whose = "launch's: cannot fit at the allowed cost"
-		}
+		code = stop.Code
+		whose = map[int]string{
+			run.TryLater: "launch's: no room now; elsewhere or later", run.CannotFit: "launch's: cannot fit at the allowed cost",
+			run.OwnTrouble: "launch's: the settings did not reach the program",
+		}[code]
 	case last != nil && last.Outcome.Lied && last.Outcome.Ending != run.Interrupted:
 		code, whose = 1, "launch's: the program exited 0, and its own words say that it failed"
 	}

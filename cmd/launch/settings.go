@@ -29,7 +29,7 @@ type settings struct {
 	Fill     bool
 	Fast     bool // with Fill: by trials of a few sizes
 	Rehearse bool
-	GPUs     int // with VRAM: how many such cards
+	GPUs     int // how many cards the command would see; 0: those that are here, or one of VRAM
 	Anyway   bool
 	TTY      bool
 	Quiet    bool
@@ -52,7 +52,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("fill", "", "use more of the card where the ladder has rungs above the job as asked; fast: only as far as that is faster, by short trials")
 	f.Lookup("fill").NoOptDefVal = "most"
 	f.Bool("rehearse", false, "go through every phase once first, in a short run that leaves nothing behind")
-	f.Int("gpus", 1, "with --vram: how many such cards the command would see")
+	f.Int("gpus", 0, "how many cards the command would see, where launch cannot look (default with --vram: 1)")
 	f.Bool("anyway", false, "run what would be refused")
 	f.Bool("tty", false, "run in a pseudo-terminal even if the output is no terminal")
 	f.BoolP("quiet", "q", false, "say nothing unless something went wrong")
@@ -152,8 +152,8 @@ func decode(v *viper.Viper) (s settings, err error) {
 	default:
 		errs = append(errs, fmt.Errorf("--fill=%s: it is --fill, or --fill=fast", fill))
 	}
-	if s.GPUs < 1 {
-		errs = append(errs, fmt.Errorf("--gpus %d: at least one", s.GPUs))
+	if s.GPUs < 0 {
+		errs = append(errs, fmt.Errorf("--gpus %d: it is a number of cards", s.GPUs))
 	}
 	s.TTY, s.Quiet, s.JSONFile = v.GetBool("tty"), v.GetBool("quiet"), v.GetString("json-file")
 	s.Grace, s.Sample = duration("grace"), duration("sample")

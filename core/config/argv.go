@@ -21,8 +21,8 @@ const (
 
 // An Option is one option that a program declares: all its names, and what it takes.
 type Option struct {
-	Names []string
-	Takes Takes
+	Names []string `json:"names"`
+	Takes Takes    `json:"takes,omitempty"`
 }
 
 // Argv is the arguments of a program that reads them with argparse. Its paths are the declared names of options and,

@@ -36,12 +36,14 @@ type Job struct {
 	Generation string `json:"generation,omitempty"`
 	Knobs      []Knob `json:"knobs,omitempty"`
 	// Options are those that the program declares, so that an edit of its arguments lands where the program reads it.
-	Options   []config.Option `json:"options,omitempty"`
-	Files     []File          `json:"files,omitempty"`
-	Batch     Batch           `json:"batch"`
-	Signs     Signs           `json:"signs"`
-	Resume    Resume          `json:"resume"`
-	Rehearsal Rehearsal       `json:"rehearsal"`
+	Options []config.Option `json:"options,omitempty"`
+	Files   []File          `json:"files,omitempty"`
+	Batch   Batch           `json:"batch"`
+	Signs   Signs           `json:"signs"`
+	Resume  Resume          `json:"resume"`
+	// Fixed says why settings of the job cannot be changed by launch, where there would be rungs that do; the host sets it.
+	Fixed     string    `json:"fixed,omitempty"`
+	Rehearsal Rehearsal `json:"rehearsal"`
 	// Exclusive names what two runs must not share at the same time, such as the experiment's folder: absolute.
 	Exclusive string   `json:"exclusive,omitempty"`
 	Warnings  []string `json:"warnings,omitempty"`

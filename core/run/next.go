@@ -383,9 +383,12 @@ func (r *Run) usedUp(last *Attempt) *Stop {
 		return stop
 	}
 	if r.Limits.Allow < ladder.Model {
-		stop.Why += ", nor at any other"
+		stop.Why += ", and at no higher cost is there one that would fit"
 	} else {
 		stop.Why = "no rung is left"
+	}
+	if r.Job.Fixed != "" {
+		stop.Why = "nothing can be changed: " + r.Job.Fixed
 	}
 	return stop
 }
@@ -421,8 +424,11 @@ func (p *Plan) stands(q *Plan) bool {
 }
 
 func (p *Plan) describe(phase string) string {
-	if c := p.Choice(phase); c != nil {
+	if c := p.Choice(phase); c != nil && c.Name != asAsked {
 		return fmt.Sprintf("%q", c.Name)
 	}
-	return "the job"
+	return fmt.Sprintf("%q", p.Changes()) // what sets it may be on the shared ladder
 }
+
+// asAsked is the name of the rung that changes nothing.
+const asAsked = "as asked"

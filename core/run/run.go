@@ -192,12 +192,12 @@ func (r *Run) Last() *Attempt {
 func (p *Plan) Changes() string {
 	var names []string
 	for _, c := range append([]Choice{p.Shared}, p.Choices...) {
-		if c.Name != "as asked" {
+		if c.Name != asAsked {
 			names = append(names, c.Name)
 		}
 	}
 	if len(names) == 0 {
-		return "as asked"
+		return asAsked
 	}
 	return strings.Join(names, "; ")
 }

@@ -85,8 +85,12 @@ func (v View) Document(command []string, env map[string]string) PlanDocument {
 		if why := l.Rungs[l.Asked].At(v.Run.Ladders.Shared.Asked).Unknown; why != "" {
 			d.Warnings = append(d.Warnings, c.Phase+" is unknown: "+why)
 		}
+		rung, cost := c.Name, max(c.Cost, v.Plan.Shared.Cost)
+		if s := v.Plan.Shared; c.Rung == l.Asked && s.Rung != v.Run.Ladders.Shared.Asked { // what changes it is on the shared ladder
+			rung = s.Name
+		}
 		d.Phases = append(d.Phases, PhaseDoc{
-			Phase: c.Phase, Rung: c.Name, Cost: c.Cost, Verdict: c.Verdict.String(),
+			Phase: c.Phase, Rung: rung, Cost: cost, Verdict: c.Verdict.String(),
 			Asked:   estimateDoc(l.Rungs[l.Asked].At(v.Run.Ladders.Shared.Asked), room),
 			Planned: estimateDoc(c.Estimate, room),
 		})

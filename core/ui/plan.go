@@ -14,6 +14,7 @@ package ui
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -47,6 +48,13 @@ func (p Printer) Plan(v View) {
 		}
 		p.changes(v)
 	}
+	switch limits := v.Run.Limits; {
+	case v.Stop != nil || j.Rehearsal.None != "":
+	case limits.Fast:
+		p.line("%s a few sizes are timed in short runs, up to this plan, and the fastest is taken", p.bold("first:"))
+	case limits.Rehearse && j.Rehearsal.Partial == "":
+		p.line("%s every phase is gone through once in a short run", p.bold("first:"))
+	}
 	if v.Stop == nil && v.close() && j.Rehearsal.None == "" && j.Rehearsal.Partial == "" && !v.Run.Limits.Rehearse {
 		p.line("%s the estimate is within its own error of the room: --rehearse goes through every phase once before the run", p.yellow("close:"))
 	}
@@ -71,7 +79,8 @@ func (v View) close() bool {
 	}
 	return slices.ContainsFunc(v.Plan.Choices, func(c run.Choice) bool {
 		total := c.Estimate.Total()
-		return c.Verdict == ladder.May || c.Verdict == ladder.Fits && float64(v.Run.Room-total) < margin*float64(total)
+		off := math.Abs(float64(v.Run.Room - total))
+		return (c.Verdict == ladder.May || c.Verdict == ladder.Fits) && off < margin*float64(total)
 	})
 }
 

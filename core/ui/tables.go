@@ -159,7 +159,11 @@ func (p Printer) outcome(out *run.Outcome) {
 	}
 	p.line("      %s", s)
 	if out.Saved != nil {
-		p.line("      saved state: iteration %d, %s", out.Saved.Iteration, out.Saved.Path)
+		if out.Saved.Iteration > 0 {
+			p.line("      saved state: iteration %d, %s", out.Saved.Iteration, out.Saved.Path)
+		} else {
+			p.line("      saved state: %s", out.Saved.Path)
+		}
 	}
 	if out.Peak > 0 {
 		p.line("      measured peak: %v %s", out.Peak, out.PeakIs)

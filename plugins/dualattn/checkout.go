@@ -133,9 +133,6 @@ func (x *checkout) read() error {
 			x.micro, x.batchFlag = n, true
 		}
 	}
-	if unknown := x.argv.Unknown(); len(unknown) > 0 {
-		return fmt.Errorf("%s has no option %s and would stop at it", x.prog.Script, strings.Join(unknown, ", "))
-	}
 	if per := x.class.int("images_per_id", 0); x.task == "reid" && per > 0 && !x.batchFlag && x.micro%per != 0 {
 		return fmt.Errorf("batch_size %d is not divisible by images_per_id %d: the configuration refuses it", x.micro, per)
 	}
@@ -166,7 +163,9 @@ func (x *checkout) findClass() error {
 		x.class = class{&x.project, x.model, ""}
 		return nil
 	}
-	return fmt.Errorf("--dataset %s: %s knows %s for --task %s", x.dataset, x.prog.Script, strings.Join(known, ", "), x.task)
+	x.problem = fmt.Sprintf("--dataset %s: %s knows %s for --task %s", x.dataset, x.prog.Script, strings.Join(known, ", "), x.task)
+	x.class = class{&x.project, x.model, ""}
+	return nil
 }
 
 // at is the address of a setting.
@@ -246,7 +245,7 @@ func (x *checkout) reads(field string) bool {
 			}
 			continue
 		}
-		if s.Class(x.class.name) != nil || !re.Match(c) {
+		if reClassMap.Match(c) || s.Class(x.class.name) != nil || !re.Match(c) { // a configuration speaks of its fields itself
 			continue
 		}
 		for _, line := range strings.Split(string(c), "\n") { // an assignment to it reads nothing

@@ -364,7 +364,14 @@ func TestSmallerInput(t *testing.T) {
 			t.Errorf("%s: rung %q", other, r.Name)
 		}
 	}
-	if !one(j.Truths, "input_size alone", "transforms.py:8") {
+	if one(j.Truths, "input_size alone") {
+		t.Errorf("nobody has touched the input size: %q", j.Truths)
+	}
+	smaller := files("three streams")
+	for path, text := range smaller {
+		smaller[path] = strings.ReplaceAll(text, "input_size: Tuple[int, int] = (448, 448)", "input_size: Tuple[int, int] = (384, 384)")
+	}
+	if j := recognized(t, smaller, fgvc()...); !one(j.Truths, "input_size alone", "transforms.py:8") {
 		t.Errorf("said %q", j.Truths)
 	}
 }
@@ -376,8 +383,8 @@ func TestWithoutGLCA(t *testing.T) {
 	if r == nil || r.Cost != ladder.Model || !strings.Contains(r.Edits[0].Why, "CVPR 2022") {
 		t.Fatalf("%+v", r)
 	}
-	if !one(j.Truths, "saves 1.6 %", "not the 10 %") {
-		t.Errorf("said %q", j.Truths)
+	if why := r.Edits[0].Why; !strings.Contains(why, "saves 1.6 %") || !strings.Contains(why, "not the 10 %") {
+		t.Errorf("its reason is %q", why)
 	}
 	if r := rung(priced(t, recognized(t, files("three streams"), fgvc("--ablation", "sa_pwca")...), card(16*unit.GiB)), "without GLCA"); r != nil {
 		t.Error("a branch that is off already is switched off")
@@ -390,9 +397,17 @@ func TestLateGrowth(t *testing.T) {
 		set := priced(t, recognized(t, files("three streams"), fgvc()...), card(size))
 		for _, l := range set.Phases {
 			for _, e := range l.Rungs[0].Estimates {
-				i := slices.IndexFunc(e.Items, func(it mem.Item) bool { return it.Kind == mem.Late })
-				if i < 0 || e.Items[i].Bytes != want || e.Items[i].Guess || !strings.Contains(e.Items[i].From, "P100") {
-					t.Fatalf("%v: %+v", size, e.Items)
+				var all, measured unit.Bytes
+				for _, it := range e.Items {
+					if it.Kind == mem.Late {
+						all += it.Bytes
+						if !it.Guess && strings.Contains(it.From, "P100") {
+							measured += it.Bytes
+						}
+					}
+				}
+				if all != want || measured != 1280*unit.MiB { // beyond what was measured it is a guess
+					t.Fatalf("%v: %v, of which %v measured", size, all, measured)
 				}
 			}
 		}
@@ -436,9 +451,10 @@ func TestValidationIsCoupled(t *testing.T) {
 // facts 0.10: names of data sets, and those that are not implemented.
 func TestDatasets(t *testing.T) {
 	for _, tt := range []struct{ task, dataset, knows string }{{"fgvc", "air", "cub, cars, aircraft"}, {"reid", "veri", "market1501, veri776"}, {"fgvc", "market1501", "aircraft"}} {
-		_, _, err := asked(t, write(t, files("three streams")), "--task", tt.task, "--dataset", tt.dataset)
-		if err == nil || errors.Is(err, plugin.ErrNotMine) || !strings.Contains(err.Error(), tt.knows) {
-			t.Errorf("%s %s: %v", tt.task, tt.dataset, err)
+		// It is said, and nothing is turned; the program has the last word.
+		j := recognized(t, files("three streams"), "--task", tt.task, "--dataset", tt.dataset)
+		if !one(j.Warnings, tt.knows) || len(j.Files) != 0 {
+			t.Errorf("%s %s: %q, files %v", tt.task, tt.dataset, j.Warnings, len(j.Files))
 		}
 	}
 	for dataset, missing := range map[string]bool{"cub": false, "cars": true, "aircraft": true} {
@@ -465,8 +481,8 @@ func TestIdleArguments(t *testing.T) {
 	if i := slices.IndexFunc(j.Knobs, func(k job.Knob) bool { return k.Name == knobAMP }); i < 0 || j.Knobs[i].Dead != "" {
 		t.Errorf("mixed precision: %+v", j.Knobs)
 	}
-	if _, _, err := asked(t, write(t, files("three streams")), fgvc("--config", "x.yaml")...); err == nil || !strings.Contains(err.Error(), "no option --config") {
-		t.Errorf("--config: %v", err)
+	if j := recognized(t, files("three streams"), fgvc("--config", "x.yaml")...); !one(j.Warnings, "no option --config") {
+		t.Errorf("--config: %q", j.Warnings)
 	}
 	quiet := recognized(t, files("three streams"), fgvc()...)
 	if one(quiet.Warnings, "is parsed") || one(quiet.Warnings, "--lr") {

@@ -181,7 +181,7 @@ func (b *builder) rung(v, asked variant) (r ladder.Rung, ok bool) {
 	}
 	if v.noGLCA {
 		name("without GLCA")
-		set("num_glca_layers", knobGLCA, int64(0), ladder.Model, "the network of "+paper+" without its global-local branch; saves "+b.localShare())
+		set("num_glca_layers", knobGLCA, int64(0), ladder.Model, "the network of "+paper+" without its global-local branch; saves "+b.localShare()+", not the 10 % of MEMORY_OPTIMIZATION_GUIDE.md")
 	}
 	if v.side > 0 {
 		name(fmt.Sprintf("input %d × %d", v.side, v.side))
@@ -246,12 +246,14 @@ func (b *builder) split(r *ladder.Rung, ok *bool, v variant, cost ladder.Cost, w
 	r.Edits = append(r.Edits, config.Edit{Knob: job.MicroBatch, At: config.Address{Doc: config.ArgvDoc, Path: "--batch_size"},
 		From: from, To: fmt.Sprint(v.micro), Cost: cost.String(), Why: why + "; --batch_size outranks the configuration"})
 	derived := b.class.int("batch_size", 0) * b.accum
-	if derived%v.accum != 0 {
-		*ok = false
-		return
+	file, keeps, held := max(1, derived/v.accum), ladder.None, "the learning rate is derived from the configuration's own product, which stays"
+	if file*v.accum != derived {
+		keeps = ladder.Recipe
+		held = fmt.Sprintf("the learning rate is derived from the configuration's own product, which becomes %d instead of %d", file*v.accum, derived)
+		r.Cost = max(r.Cost, keeps)
 	}
-	if file := derived / v.accum; file != b.class.int("batch_size", 0) {
-		b.put(r, ok, batch, found, knobDerived, file, ladder.None, "the learning rate is derived from the configuration's own product, which stays")
+	if file != b.class.int("batch_size", 0) {
+		b.put(r, ok, batch, found, knobDerived, file, keeps, held)
 	}
 }
 
@@ -342,7 +344,7 @@ func (b *builder) price(v variant, validation bool) mem.Estimate {
 	}
 	e.Add(mem.BLASWorkspace(b.device.Capability), mem.CUDAContext(b.device.Name, b.device.Total))
 	if e.Known() {
-		e.Add(b.late())
+		e.Add(b.late()...)
 	}
 	return e
 }
@@ -359,7 +361,12 @@ const (
 // late is what has to stay free for what comes after the first validation. It stands for the allocator's slack too: it
 // was measured as that. A run that dies of it has lost hours and starts over, so it is kept with expandable segments as
 // well, with which nobody has measured it.
-func (b *builder) late() mem.Item {
-	return mem.Item{Kind: mem.Late, What: "after the first validation", Bytes: max(lateGrowth, unit.Bytes(lateShare*float64(b.device.Total))),
-		From: "1.25 GiB reserved and not usable on a P100 of 15.89 GiB, at epoch 16, after a validation (the author's log at 6a4e6b6), or 8 % of the card: a step that fits is no run that fits, and no state can be resumed"}
+func (b *builder) late() []mem.Item {
+	const what = "after the first validation"
+	return []mem.Item{
+		{Kind: mem.Late, What: what, Bytes: lateGrowth,
+			From: "1.25 GiB reserved and not usable on a P100 of 15.89 GiB, at epoch 16, after a validation (the author's log at 6a4e6b6): a step that fits is no run that fits, and no state can be resumed"},
+		{Kind: mem.Late, What: what, Bytes: max(0, unit.Bytes(lateShare*float64(b.device.Total))-lateGrowth), Guess: true,
+			From: "8 % of the card, as it was of the P100: on larger cards nobody has measured it"},
+	}
 }

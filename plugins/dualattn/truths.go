@@ -5,8 +5,10 @@ import (
 	"math"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/plugins/dualattn/arch"
 )
@@ -60,7 +62,7 @@ func (x *checkout) warnings() (out []string) {
 	}
 	x.warnBatch(warn)
 	if x.accum*x.micro > 0 && x.micro < 4 && x.task == "fgvc" {
-		warn("micro-batch %d: %s", x.micro, pairing(x.micro))
+		warn("as asked, at micro-batch %d: %s", x.micro, pairing(x.micro))
 	}
 	if x.argv.Has("--lr") && x.task == "fgvc" && has(x.train, reLearning) && has(x.train, reOptimizer) {
 		at, _, _ := find(x.train, reLearning)
@@ -120,7 +122,12 @@ func (x *checkout) warnBatch(warn func(string, ...any)) {
 	global := x.micro * x.accum
 	file := x.class.int("batch_size", 0)
 	at, _, _ := find(x.train, reBatchSet)
-	if v, ok := x.argv.Get("--batch_size"); ok && !x.batchFlag {
+	if unknown := x.argv.Unknown(); len(unknown) > 0 {
+		warn("%s declares no option %s where launch could read it: argparse stops at what it does not know", x.prog.Script, strings.Join(unknown, ", "))
+	}
+	if v, ok := x.argv.Get("--batch_size"); ok && !x.batchFlag && v != "0" {
+		warn("--batch_size %s is no whole number: argparse stops at it", v)
+	} else if ok && !x.batchFlag {
 		warn("--batch_size %s is ignored: the script tests it for truth, and the configuration's %d stands", v, x.micro)
 	}
 	switch {
@@ -214,7 +221,8 @@ func (x *checkout) truths() (out []string) {
 	}
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	on, _ := x.class.bool("use_gradient_checkpointing")
-	if _, truth := x.version.describe(on); truth != "" && x.guided() {
+	_, hasFlag := x.class.field("use_gradient_checkpointing")
+	if _, truth := x.version.describe(on); truth != "" && x.guided() && hasFlag {
 		say("%s", truth)
 	}
 	if x.guided() {
@@ -222,12 +230,9 @@ func (x *checkout) truths() (out []string) {
 			x.sayTable(say)
 			x.sayRate(say)
 		}
-		if !x.ablated() {
-			say("num_glca_layers=0 saves %s, not the 10 %% of the guide", x.localShare())
-		}
 	}
-	if it, ok := x.transformSize(); ok {
-		say("input_size alone stops the training at an assertion: the transforms have sizes of their own (%s), so a smaller input is two edits", place(x.transforms, it.Start))
+	if it, ok := x.transformSize(); ok && x.resized(it) {
+		say("input_size alone stops the training at an assertion: the transforms have sizes of their own (%s), so another input is two edits", place(x.transforms, it.Start))
 	}
 	if at, _, ok := find(x.train, reNoMAP); ok && x.task == "reid" {
 		say("the validation of re-identification is a placeholder (%s): mAP is always 0, so no state is ever the best", at)
@@ -236,6 +241,18 @@ func (x *checkout) truths() (out []string) {
 		say("each block overwrites the pair-wise cross-attention of the block before (%s): only the last block's reaches the loss, and the others are computed and thrown away", x.version.loopA)
 	}
 	return out
+}
+
+// resized reports whether the configuration asks for another input than the transforms write out.
+func (x *checkout) resized(it config.PythonItem) bool {
+	h, w, ok := x.class.pair("input_size")
+	if !ok {
+		return false
+	}
+	text := strings.Trim(string(it.Value), "[]() ")
+	side, _, _ := strings.Cut(text, ",")
+	n, err := strconv.ParseInt(strings.TrimSpace(side), 10, 64)
+	return err == nil && (n != h || n != w)
 }
 
 // guided reports whether this is the project that the guides are of.
@@ -265,7 +282,7 @@ func (x *checkout) sayTable(say func(string, ...any)) {
 		}
 		rows = append(rows, fmt.Sprintf("%d × %d: %s GB, truly %.1f", g.micro, g.accum, g.says, float64(max(train.Total(), val.Total()))/1e9))
 	}
-	say("the guide's memory table was never measured: with the flag on, its code of 6d5161d stops in the first backward. This code's tensors, without the CUDA context and the allocator's reserve: %s", strings.Join(rows, "; "))
+	say("the table of MEMORY_OPTIMIZATION_GUIDE.md was never measured: with the flag on, its code of 6d5161d stops in the first backward. This code's tensors, without the CUDA context and the allocator's reserve: %s", strings.Join(rows, "; "))
 }
 
 // sayRate says which learning rate the code takes.

@@ -347,7 +347,7 @@ func (b *builder) rung(v variant, prices []mem.Estimate) (ladder.Rung, error) {
 		r.Name += fmt.Sprintf(", queue of %d", v.queue)
 	}
 	if was != is && b.scalesRate() {
-		set(b.rate, scaled(b.rate.float(), is, was), "the project's own rule: linear in the global batch")
+		set(b.rate, scaled(b.rate.float(), is, was), b.rateRule())
 	}
 	if v.crop != asked.crop {
 		set(b.crop, v.crop, "a smaller crop is another experiment")
@@ -368,6 +368,15 @@ func (b *builder) rung(v variant, prices []mem.Estimate) (ladder.Rung, error) {
 // scalesRate reports whether the learning rate must follow the global batch by an edit: moco-v3 scales its own
 // (main_moco.py:189 at c349e6e).
 func (p *project) scalesRate() bool { return p.step != arch.V3 && p.rate.live() }
+
+// rateRule names the rule by which the rate follows the global batch: facebookresearch's README asks for it, and the
+// settings of solar-ssl that name a base_lr follow it.
+func (p *project) rateRule() string {
+	if p.solar == nil || p.setting("", "base_lr").found {
+		return "the project's own rule: linear in the global batch"
+	}
+	return "linear in the global batch; the project itself states no rule"
+}
 
 // scaled is a rate times is/was, as short as it can be said.
 func scaled(rate float64, is, was int64) float64 {

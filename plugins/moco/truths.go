@@ -96,7 +96,7 @@ func (p *project) trueBatch(cfg text) {
 	if p.micro > 0 {
 		real = p.micro * p.world * p.accumulate()
 	}
-	why := p.solar.trainer.at(reDivideAll) + " divides the batch by the number of GPUs, so it is %d, on any number of them"
+	why := p.solar.trainer.at(reDivideAll) + " divides the batch by the number of GPUs, so it is %d here"
 	if !p.spawns {
 		why = "this is one process on one GPU, so it is %d"
 	}

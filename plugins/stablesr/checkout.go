@@ -64,9 +64,10 @@ func (x *checkout) source(rel string) string {
 	return string(pyComment.ReplaceAll(text, nil))
 }
 
-// takesBase reports whether the script is of latent-diffusion's kind: it declares --base and reads the rest as overrides.
+// takesBase reports whether the script is of latent-diffusion's kind: it declares --base, reads the rest as overrides, and
+// builds a trainer of Lightning's settings. Other people's main.py have one or the other.
 func (x *checkout) takesBase() bool {
-	return strings.Contains(x.main, `"--base"`) && strings.Contains(x.main, "parse_known_args")
+	return strings.Contains(x.main, `"--base"`) && strings.Contains(x.main, "parse_known_args") && strings.Contains(x.main, "accumulate_grad_batches")
 }
 
 // argDefault is the default of an option that the script declares, as it is spelled; "" where it does not say.

@@ -69,6 +69,10 @@ func (b *builder) build() *ladder.Set {
 		}
 	}
 	rungs, at := b.shared(asked)
+	idle := b.idleCard()
+	if idle != "" { // nothing that happens on the card is to be fitted to it
+		rungs, at = []shared{{ladder.Rung{Name: "as asked", Slowdown: 1}, asked}}, 0
+	}
 	set.Shared = ladder.Ladder{Phase: ladder.Shared, Asked: at}
 	training, validation, logging := b.phase(ladder.Training), b.phase(ladder.Validation), b.phase(images)
 	phases := []struct {
@@ -81,6 +85,10 @@ func (b *builder) build() *ladder.Set {
 		p.ladder.Rungs[0].Estimates = estimates
 		for i, s := range rungs {
 			wg.Go(func() {
+				if idle != "" {
+					estimates[i] = mem.Estimate{Unknown: idle}
+					return
+				}
 				model, err := b.modelOf(s.variant)
 				estimates[i] = b.price(model, err, s.variant, p.price)
 			})
@@ -99,6 +107,20 @@ func (b *builder) build() *ladder.Set {
 	}
 	dropIdle(set)
 	return set
+}
+
+// idleCard says why the job takes nothing of a card that it is priced for, or "".
+func (b *builder) idleCard() string {
+	v, there := get(b.root, keyGPUs)
+	switch {
+	case b.device.Kind == gpu.CPU:
+		return ""
+	case b.entry == mainPy && !b.trains():
+		return "without --train nothing is trained"
+	case !there, v == int64(0), v == "0":
+		return "as typed it runs on the CPU: it takes nothing of the card"
+	}
+	return ""
 }
 
 func (b *builder) phase(name string) ladder.Ladder {

@@ -197,6 +197,14 @@ func TestNotMine(t *testing.T) {
 	if _, err := recognize(dir, "main.py", "-a", "resnet50", "-b", "256", "data"); !errors.Is(err, plugin.ErrNotMine) {
 		t.Errorf("the ImageNet example is taken for ours: %v", err)
 	}
+	// Another project's main.py, with options of the same names and none of Lightning's settings.
+	write(t, filepath.Join(dir, "main.py"), "p.add_argument(\"--base\", nargs=\"*\")\np.add_argument(\"--train\", action=\"store_true\")\nopt, _ = p.parse_known_args()\n")
+	write(t, filepath.Join(dir, "c.yaml"), "model: {target: foo.Bar, params: {}}\ndata: {params: {batch_size: 4}}\n")
+	for _, args := range [][]string{{"--train", "--base", "c.yaml"}, {"--base", "c.yaml", "--train", "k=v"}} {
+		if _, err := recognize(dir, append([]string{"main.py"}, args...)...); !errors.Is(err, plugin.ErrNotMine) {
+			t.Errorf("another project's main.py is taken for ours: %v", err)
+		}
+	}
 	if _, err := recognize(t.TempDir(), "main.py", "--base", "x.yaml"); !errors.Is(err, plugin.ErrNotMine) {
 		t.Errorf("a script that is not there is ours: %v", err)
 	}
@@ -332,6 +340,9 @@ func TestEdits(t *testing.T) {
 		"in a shell's string":    {nil, nil},
 	} {
 		dir := checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": nil})
+		if tt.args != nil && !slices.Contains(tt.args, "--gpus") { // without it nothing is fitted to a card
+			tt.args, tt.want = append(tt.args, "--gpus=0,"), append(tt.want, "--gpus=0,")
+		}
 		args := append([]string{"main.py"}, tt.args...)
 		var j *job.Job
 		if tt.args == nil {
@@ -875,6 +886,27 @@ func TestHost(t *testing.T) {
 	for _, it := range set.Ladder(ladder.Training).Rungs[0].At(set.Shared.Asked).Items {
 		if it.Kind == mem.Context || it.Kind == mem.Slack || it.What == "DDP buckets" {
 			t.Errorf("on a CPU there is %+v", it)
+		}
+	}
+}
+
+// What takes nothing of the card is not fitted to it.
+func TestIdleCard(t *testing.T) {
+	for name, tt := range map[string]struct {
+		args []string
+		idle bool
+	}{
+		"trains on a card":       {[]string{"--train", "--gpus", "0,"}, false},
+		"--train said in a word": {[]string{"--train", "True", "--gpus", "0,"}, false},
+		"no --gpus":              {[]string{"--train"}, true},
+		"the number 0":           {[]string{"--train", "--gpus", "0"}, true},
+		"no --train":             {[]string{"--gpus", "0,"}, true},
+		"--train False":          {[]string{"--train", "False", "--gpus", "0,"}, true},
+	} {
+		j := mine(t, checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": nil}), append([]string{"main.py", "--base", "r.yaml"}, tt.args...)...)
+		set := laddersOf(t, j, card(24*unit.GiB))
+		if e := set.Phases[0].Rungs[0].At(set.Shared.Asked); (len(set.Shared.Rungs) == 1 && !e.Known()) != tt.idle {
+			t.Errorf("%s: %d rungs, %+v", name, len(set.Shared.Rungs), e.Unknown)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -64,7 +65,7 @@ func (r *recipe) warnOfArguments(warn func(string, ...any), env []string) {
 				warn("%s has no effect: main.py ignores a Trainer flag that says the default, and the recipe says %v; write %s%s=%s in front", idle, v, trainerKey, name, value)
 			}
 		}
-		if !r.argv.Has("--train") {
+		if !r.trains() {
 			warn("without --train nothing is trained")
 		}
 	}
@@ -91,6 +92,16 @@ func (r *recipe) warnOfArguments(warn func(string, ...any), env []string) {
 	if r.scalesLR() {
 		warn("the learning rate is scaled by accumulation × GPUs × micro-batch: it stays what it is where that product does")
 	}
+}
+
+// trains reports whether --train is on: given alone, or with what main.py's str2bool takes for true. An entry with an edge
+// processor passes it itself.
+func (r *recipe) trains() bool {
+	if r.entry != mainPy {
+		return true
+	}
+	v, given := r.argv.Get("--train")
+	return given && slices.Contains([]string{"", "yes", "true", "t", "y", "1"}, strings.ToLower(v))
 }
 
 // loggedIn reports whether Weights & Biases would not ask: a variable of its own says how, or a login is kept.

@@ -99,7 +99,10 @@ func read(path, script string) (*declaration, error) {
 			return nil, wrong(k, "there is no such key; there are %s", strings.Join(keys, ", "))
 		}
 	}
-	if s, ok := root.Get("script").Str(); !ok || s != script {
+	if _, ok := root.Get("script").Str(); !ok {
+		return nil, fmt.Errorf("%s: script: it does not say which script it is about", path)
+	}
+	if s, _ := root.Get("script").Str(); s != script {
 		return nil, fmt.Errorf("%w: %s is about %s", plugin.ErrNotMine, path, root.Get("script").Text())
 	}
 	d := &declaration{path: path}

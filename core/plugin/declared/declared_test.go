@@ -115,6 +115,7 @@ func TestDeclaredRecipeFile(t *testing.T) {
 func TestDeclarationErrors(t *testing.T) {
 	for name, tt := range map[string]struct{ text, says string }{
 		"another script":   {"script: eval.py\nmicro-batch: --b\n", "eval.py"},
+		"no script":        {"micro-batch: --b\n", "which script"},
 		"no micro-batch":   {"script: train.py\n", "micro-batch"},
 		"a misspelled key": {"script: train.py\nmicrobatch: --b\n", "microbatch"},
 		"no place":         {"script: train.py\nmicro-batch: 12\n", "a place is"},

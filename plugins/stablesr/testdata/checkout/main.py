@@ -13,3 +13,4 @@ def get_parser():
 opt, unknown = get_parser().parse_known_args()
 ngpu = len(lightning_config.trainer.gpus.strip(",").split(","))  # noqa: F821
 logger = "pytorch_lightning.loggers.WandbLogger"
+accumulate = lightning_config.trainer.accumulate_grad_batches  # noqa: F821
