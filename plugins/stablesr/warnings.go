@@ -104,6 +104,9 @@ func (r *recipe) trains() bool {
 	return given && slices.Contains([]string{"", "yes", "true", "t", "y", "1"}, strings.ToLower(v))
 }
 
+// guide is what leiweiqiang's fork says of memory, at cea3b81.
+const guide = "MEMORY_OPTIMIZATION_SUMMARY.md"
+
 // loggedIn reports whether Weights & Biases would not ask: a variable of its own says how, or a login is kept.
 func loggedIn(env []string) bool {
 	for _, kv := range env {
@@ -131,7 +134,7 @@ func (r *recipe) warnOfModel(warn func(string, ...any), env python.Environment) 
 			if r.model.UnfrozenDiff {
 				what = "'dict' object has no attribute 'detach'"
 			}
-			warn("unet_config.params.use_checkpoint: True stops the first backward pass (%s): the checkpoint differentiates frozen parameters, and struct_cond is a dict; set it to False, which memory is counted for", what)
+			warn("unet_config.params.use_checkpoint: True stops the first backward pass (%s): the checkpoint differentiates frozen parameters, and struct_cond is a dict; set it to False, which memory is counted for, as the fork did 66 minutes after its guide (2ab2079f)", what)
 		}
 		switch v, _ := get(r.root, keyPrecision); fmt.Sprint(v) {
 		case "16", "bf16":
@@ -234,22 +237,16 @@ func (r *recipe) truths() (out []string) {
 		return nil
 	}
 	edge := r.model.Edge()
-	if edge != arch.NoEdge || r.entry == edgePy {
-		if r.model.Checkpointing {
-			say("use_checkpoint: True, \"implemented and tested\" by the guide, was taken back 66 minutes later: it stops the first backward pass (2ab2079f)")
-		}
+	if edge != arch.NoEdge || r.entry == edgePy { // where the guide is of
 		if r.micro*r.accum == 12 {
-			say("the guide keeps the effective batch \"at 12 (2 × 6 instead of 6 × 4)\": 6 × 4 is 24, so it was halved; 2 × 12 keeps it")
+			say(guide + " keeps the effective batch \"at 12 (2 × 6 instead of 6 × 4)\": 6 × 4 is 24, so it was halved; 2 × 12 keeps it")
 		}
 		if edge == arch.EdgeAfter {
 			if !r.model.UnfrozenDiff {
 				say("none of the edge branch's 36 tensors is trained, nor its input convolution: the freeze keeps only names with \"spade\" (ddpm.py:1627); it stays random")
 			}
-			say("the activation checkpointing that the guide adds to EdgeMapProcessor is commented out in the same commit (edge_processor.py:76)")
-			say("\"reduce to 256 × 256\" stops with a RuntimeError: the edge features are 64 × 64 whatever the image is")
-			say("the out-of-memory that the guide sets out from (6.00 GiB asked for, 13.04 allocated) came in the sanity check, not in training: neither Adam's states nor saved tensors are in that sum")
-			say("\"the original edge processor works with batch 6\": its test instantiates the new class, and without gradients (test_memory_optimization.py)")
-			say("15 to 18 GB, as the guide has it, is right for a micro-batch of 2 without any checkpointing: 16.6 GiB and the CUDA context")
+			say("of what " + guide + " advises, the activation checkpointing of EdgeMapProcessor is commented out in the same commit (edge_processor.py:76), and \"reduce to 256 × 256\" stops with a RuntimeError: the edge features are 64 × 64 whatever the image is")
+			say("the out-of-memory that " + guide + " sets out from (6.00 GiB asked for, 13.04 allocated) came in the sanity check, not in training: neither Adam's states nor saved tensors are in that sum. That the processor before worked \"with batch 6\" was tested on the new class, without gradients (test_memory_optimization.py); its 15 to 18 GB are right for a micro-batch of 2: 16.6 GiB and the CUDA context")
 		}
 	}
 	if r.entry == edgePy {
