@@ -57,7 +57,10 @@ class Trainer:
             while self.global_step < self.max_steps and self.epoch < self.max_epochs:
                 self.one_epoch()
                 self.epoch += 1
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, RuntimeError) as e:
+            # Within a recomputation autograd hands Python's exception on as an error of its own.
+            if isinstance(e, RuntimeError) and not str(e).startswith("KeyboardInterrupt"):
+                raise
             print("\nDetected KeyboardInterrupt, attempting graceful shutdown...")
             self.interrupted = True
             self.summon()
