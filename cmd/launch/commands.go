@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -410,9 +411,25 @@ func resume(ctx context.Context, s settings, name string) error {
 		return f.err
 	}
 	// The attempt that was cut off has no outcome. What it left is found as after any other: its saved state.
+	var first time.Time
+	for _, a := range r.Attempts {
+		if a.Plan.Trial == "" && first.IsZero() {
+			first = a.Outcome.Began
+		}
+	}
 	if began, ok := h.CutOff(); ok {
+		if first.IsZero() {
+			first = began.Time
+		}
 		if st := saved(r.Job.Command.Dir, r.Job.Signs, began.Time); st != nil {
 			r.Left = st
+		}
+		switch {
+		case s.Quiet:
+		case r.Left != nil && r.Job.Resume.None == "":
+			say.Line("run %s: its last attempt was cut off; it goes on from %v", id, r.Left)
+		default:
+			say.Line("run %s: its last attempt was cut off, and there is nothing to go on from: it starts over", id)
 		}
 	}
 	if r.Job.Exclusive != "" {
@@ -432,7 +449,7 @@ func resume(ctx context.Context, s settings, name string) error {
 	if err := rec.Write(record.Event{Kind: record.Resumed}); err != nil {
 		return err
 	}
-	return finish(ctx, s, r, f.device, rec, say, nil)
+	return finish(ctx, s, r, f.device, rec, say, nil, first)
 }
 
 func alive(pid int) bool {

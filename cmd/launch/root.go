@@ -216,17 +216,14 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 			say.Warn("%v", err)
 		}
 	}
-	return finish(ctx, s, p.run, p.device, rec, say, p.close)
+	return finish(ctx, s, p.run, p.device, rec, say, p.close, time.Time{})
 }
 
 // finish carries a run to its end and ends as its last attempt did. It returns an error only where nothing ran.
-func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec *record.Record, say ui.Printer, settle func()) error {
+// began is when an earlier launch of the same run started its first attempt; zero where there was none.
+func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec *record.Record, say ui.Printer, settle func(), began time.Time) error {
 	x := &executor{settings: s, job: r.Job, device: device, record: rec, say: say, settle: settle}
-	for _, a := range r.Attempts { // of a run that goes on after launch itself was killed
-		if a.Plan.Trial == "" && x.firstBegan.IsZero() {
-			x.firstBegan = a.Outcome.Began
-		}
-	}
+	x.firstBegan = began
 	j := &journal{record: rec, say: say, executor: x}
 	stop, err := r.Carry(ctx, x, j)
 	if err != nil {
