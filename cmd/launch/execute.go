@@ -464,13 +464,21 @@ func writtenSince(dir, glob string, since time.Time) (paths []string) {
 	at := map[string]time.Time{}
 	for _, h := range hits {
 		info, err := os.Stat(h)
-		// A second's grace: some file systems keep no fractions.
-		if err == nil && info.Mode().IsRegular() && info.Size() > 0 && !info.ModTime().Before(since.Truncate(time.Second)) {
+		if err == nil && info.Mode().IsRegular() && info.Size() > 0 && !info.ModTime().Before(earliest(info.ModTime(), since)) {
 			paths, at[h] = append(paths, h), info.ModTime()
 		}
 	}
 	slices.SortStableFunc(paths, func(a, b string) int { return at[b].Compare(at[a]) })
 	return paths
+}
+
+// earliest is the first time that a file written since can bear: the kernel's clock for files lags behind by a tick, and
+// some file systems keep no fractions of a second.
+func earliest(at, since time.Time) time.Time {
+	if at.Nanosecond() == 0 {
+		return since.Truncate(time.Second)
+	}
+	return since.Add(-20 * time.Millisecond)
 }
 
 // saved finds the newest state that was written since and is whole: what a resume would go on from.

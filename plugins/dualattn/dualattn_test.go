@@ -710,3 +710,38 @@ func TestExample(t *testing.T) {
 		t.Error("a larger input is offered as a smaller one")
 	}
 }
+
+// What a configuration says of its own fields is no reading of them: the other task's does so in upstream.
+func TestAblationWithBothConfigurations(t *testing.T) {
+	fs := files("three streams")
+	fs["dual_cross_attention/configs/reid_config.py"] += "\n    def summary(self):\n        return {\"num_pwca_layers\": self.num_pwca_layers}\n"
+	if j := recognized(t, fs, fgvc("--ablation", "sa_glca")...); !one(j.Warnings, "--ablation sa_glca still runs") {
+		t.Errorf("said %q", j.Warnings)
+	}
+}
+
+// Without an accumulation there is nothing to keep the global batch by.
+func TestWithoutAccumulation(t *testing.T) {
+	fs := files("three streams", "    gradient_accumulation_steps: int = 4\n", "", "self.batch_size * self.gradient_accumulation_steps", "self.batch_size")
+	j := recognized(t, fs, fgvc()...)
+	if !one(j.Warnings, "no gradient_accumulation_steps") {
+		t.Errorf("said %q", j.Warnings)
+	}
+	for _, r := range priced(t, j, card(80*unit.GiB)).Shared.Rungs {
+		if m, ok := r.Values[job.MicroBatch]; ok && m != 4 {
+			t.Errorf("rung %q", r.Name)
+		}
+	}
+}
+
+// A batch that the file's own product cannot be divided for still has its rungs, at the price of another learning rate.
+func TestBatchSizeBeyondTheFile(t *testing.T) {
+	j := recognized(t, files("three streams"), fgvc("--batch_size", "32")...)
+	r := rung(priced(t, j, card(24*unit.GiB)), "micro-batch 4 × accumulation 32")
+	if r == nil || r.Cost != ladder.Recipe {
+		t.Fatalf("%+v", r)
+	}
+	if !slices.ContainsFunc(r.Edits, func(e config.Edit) bool { return strings.Contains(e.Why, "which becomes 32 instead of 16") }) {
+		t.Errorf("what it costs is not said: %+v", r.Edits)
+	}
+}

@@ -61,6 +61,9 @@ func (x *checkout) warnings() (out []string) {
 		warn("the model file %s (sha256 %.12s) is of a version that launch does not know: the step with three streams, which needs most, is taken for an upper bound, and refuses nothing", x.model.Path, x.model.SHA256)
 	}
 	x.warnBatch(warn)
+	if !x.hasAccum && x.micro > 0 {
+		warn("this version has no gradient_accumulation_steps: a smaller micro-batch would be another global batch, so none is offered")
+	}
 	if x.accum*x.micro > 0 && x.micro < 4 && x.task == "fgvc" {
 		warn("as asked, at micro-batch %d: %s", x.micro, pairing(x.micro))
 	}
