@@ -31,5 +31,9 @@
 //	ui         everything that a person sees, and the documents that scripts read
 //
 // Decisions are pure functions of values (ladder.Fit, run.Next, oom's verdict); what acts on the world (proc, nvml,
-// record, plugin/host) decides nothing. cmd/launch wires them. arch_test.go says who may import whom.
+// record, plugin/host, overlay) decides nothing. arch_test.go says who may import whom.
+//
+// cmd/launch wires them: prepare.go reads the command and asks the plugin, root.go carries the run, execute.go carries out
+// one attempt with the tap on its output (tap.go), the look at the card (watch.go) and what may end it early (guard.go);
+// states.go finds what it saved, confirm.go which settings it took.
 package core

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"archive/zip"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,20 +8,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/google/renameio/v2"
 
-	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
@@ -139,35 +132,6 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 	return out, nil
 }
 
-// patchedCopy copies a file and writes the patches into the copy.
-func patchedCopy(from, to string, patches []job.Patch) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	for _, p := range patches {
-		for _, b := range p.Bytes {
-			if err == nil {
-				_, err = out.WriteAt(b.New, b.At)
-			}
-		}
-	}
-	return errors.Join(err, out.Close())
-}
-
-func absolute(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
-}
-
 // freePort finds a port of this machine that nobody listens on.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -177,110 +141,6 @@ func freePort() (string, error) {
 	defer l.Close()
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	return port, err
-}
-
-// edited lists the paths that edits change in a document.
-func edited(edits []config.Edit, doc string) (paths []string) {
-	for _, e := range edits {
-		if e.At.Doc == doc {
-			paths = append(paths, e.At.Path)
-		}
-	}
-	return paths
-}
-
-// asSaved enters what stands at an edit's path in the copies that the program itself has written of its settings: the
-// values that it really runs with, joined from all that it reads.
-func asSaved(out *run.Outcome, j *job.Job, edits []config.Edit) {
-	for _, path := range newest(j.Command.Dir, j.Signs.Recipes, out.Began) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		doc, err := config.Parse(path, text)
-		if err != nil {
-			continue
-		}
-		for _, e := range edits {
-			if value, ok := doc.Get(e.At.Path); ok && e.At.Doc != config.ArgvDoc && !slices.Contains(out.Confirmed, e.At.Doc) {
-				settle(out, e.Knob, value)
-			}
-		}
-	}
-}
-
-// settle enters a setting as the program sees it, unless it said so itself.
-func settle(out *run.Outcome, knob, value string) {
-	if out.Settings == nil {
-		out.Settings = map[string]string{}
-	}
-	if _, said := out.Settings[knob]; !said {
-		out.Settings[knob] = value
-	}
-}
-
-// asBuilt enters what the program itself said of the settings that it took from edited source: their values where it
-// built them, and else that it has read the source.
-func asBuilt(out *run.Outcome, r overlay.Report, edits []config.Edit) {
-	for _, e := range edits {
-		if value, ok := r.Value(e.At.Doc, e.At.Path); ok {
-			settle(out, e.Knob, value)
-		} else if r.Applied[e.At.Doc] > 0 && !slices.Contains(out.Confirmed, e.At.Doc) {
-			out.Confirmed = append(out.Confirmed, e.At.Doc)
-		}
-	}
-}
-
-// putAside moves the saved states of this run's earlier attempts out of the way of one that starts over, into a folder
-// beside them.
-func (x *executor) putAside(p *run.Plan) {
-	if x.firstBegan.IsZero() {
-		return
-	}
-	var moved []string
-	for _, g := range x.job.Resume.Aside {
-		if !filepath.IsAbs(g) {
-			g = filepath.Join(x.job.Command.Dir, g)
-		}
-		hits, _ := filepath.Glob(g)
-		for _, path := range hits {
-			info, err := os.Stat(path)
-			if err != nil || !info.Mode().IsRegular() || info.ModTime().Before(x.firstBegan.Truncate(time.Second)) {
-				continue
-			}
-			dir := filepath.Join(filepath.Dir(path), fmt.Sprintf("before-attempt-%d-%s", p.Attempt, x.firstBegan.Format("20060102-150405")))
-			if err := os.MkdirAll(dir, 0o755); err == nil {
-				err = os.Rename(path, filepath.Join(dir, filepath.Base(path)))
-				if err == nil {
-					moved = append(moved, dir)
-					continue
-				}
-			}
-			x.say.Warn("%s could not be put aside (%v): the attempt may overwrite it", path, err)
-		}
-	}
-	slices.Sort(moved)
-	for _, dir := range slices.Compact(moved) {
-		x.say.Line("this attempt starts over; what was saved before is in %s", dir)
-	}
-}
-
-// confirmed lists the documents, as the edits name them, that the program took: it has kept their text.
-func confirmed(j *job.Job, made *job.Rewritten, began time.Time) (docs []string) {
-	for _, path := range newest(j.Command.Dir, j.Signs.Recipes, began) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		for _, f := range made.Files {
-			for _, original := range j.Files {
-				if filepath.Base(original.Path) == filepath.Base(f.Path) && bytes.Contains(text, bytes.TrimSpace(f.Text)) {
-					docs = append(docs, original.Path)
-				}
-			}
-		}
-	}
-	return docs
 }
 
 // folder makes the folder of an attempt: in its run's record, or, where none can be kept, among the temporary files.
@@ -435,262 +295,12 @@ func steadyHeap(env []string) (add []string) {
 	return add
 }
 
-// newest returns of each glob the newest file that was written since, if there is one.
-func newest(dir string, globs []string, since time.Time) (paths []string) {
-	for _, g := range globs {
-		if path, _ := newestOf(dir, g, since); path != "" {
-			paths = append(paths, path)
-		}
-	}
-	return paths
-}
-
-func newestOf(dir, glob string, since time.Time) (path string, at time.Time) {
-	for _, path := range writtenSince(dir, glob, since) {
-		info, err := os.Stat(path)
-		if err == nil {
-			return path, info.ModTime()
-		}
-	}
-	return "", at
-}
-
-// writtenSince returns the files of a glob that were written since, the newest first.
-func writtenSince(dir, glob string, since time.Time) (paths []string) {
-	if !filepath.IsAbs(glob) {
-		glob = filepath.Join(dir, glob)
-	}
-	hits, _ := filepath.Glob(glob)
-	at := map[string]time.Time{}
-	for _, h := range hits {
-		info, err := os.Stat(h)
-		if err == nil && info.Mode().IsRegular() && info.Size() > 0 && !info.ModTime().Before(earliest(info.ModTime(), since)) {
-			paths, at[h] = append(paths, h), info.ModTime()
-		}
-	}
-	slices.SortStableFunc(paths, func(a, b string) int { return at[b].Compare(at[a]) })
-	return paths
-}
-
-// earliest is the first time that a file written since can bear: the kernel's clock for files lags behind by a tick, and
-// some file systems keep no fractions of a second.
-func earliest(at, since time.Time) time.Time {
-	if at.Nanosecond() == 0 {
-		return since.Truncate(time.Second)
-	}
-	return since.Add(-20 * time.Millisecond)
-}
-
-// saved finds the newest state that was written since and is whole: what a resume would go on from.
-func saved(dir string, signs job.Signs, since time.Time) *run.State {
-	iteration, err := regexp.Compile(signs.StateIteration)
-	if err != nil {
-		return nil
-	}
-	var best *run.State
-	for _, g := range signs.States {
-		for _, path := range writtenSince(dir, g, since) {
-			if !whole(path) {
-				continue
-			}
-			s := &run.State{Path: path}
-			if info, err := os.Stat(path); err == nil {
-				s.Bytes = unit.Bytes(info.Size())
-			}
-			if m := iteration.FindStringSubmatch(filepath.Base(path)); len(m) > 1 {
-				s.Iteration, _ = strconv.ParseInt(m[1], 10, 64)
-			}
-			if best == nil || s.Iteration > best.Iteration {
-				best = s
-			}
-			break
-		}
-	}
-	return best
-}
-
-// whole reports whether a file is not known to be torn: torch.save writes a zip archive, whose directory comes last.
-func whole(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	magic := make([]byte, 4)
-	if _, err := io.ReadFull(f, magic); err != nil {
-		return false
-	}
-	if string(magic) != "PK\x03\x04" { // of another format: nothing is known against it
-		return true
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	_, err = zip.NewReader(f, info.Size())
-	return err == nil
-}
-
 // breakLine ends the program's last line, if it did not, before launch says something.
 func (x *executor) breakLine() {
 	if x.midLine {
 		x.midLine = false
 		fmt.Fprintln(os.Stderr)
 	}
-}
-
-// tap hands what the program prints to the detector and keeps it in a file.
-type tap struct {
-	out, err io.Writer
-	file     *os.File
-	joined   bool         // both outputs go to one place
-	last     byte         // the last byte of what stands where launch's words will
-	first    atomic.Int64 // when it printed first, in Unix nanoseconds; 0 before
-}
-
-func newTap(d *oom.Detector, dir string) *tap {
-	t := &tap{out: d.Stream(oom.Terminal), err: d.Stream(oom.Stderr)}
-	if a, err := os.Stdout.Stat(); err == nil {
-		b, err := os.Stderr.Stat()
-		t.joined = err == nil && os.SameFile(a, b)
-	}
-	if dir != "" {
-		// Without it the run goes on all the same: a full disk must not stop a training.
-		t.file, _ = os.OpenFile(filepath.Join(dir, outputFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	}
-	return t
-}
-
-// outputFile is what a program printed, as it printed it, in its attempt's folder.
-const outputFile = "output.log"
-
-func (t *tap) take(from proc.Stream, p []byte) {
-	if len(p) > 0 && t.first.Load() == 0 {
-		t.first.Store(time.Now().UnixNano())
-	}
-	if len(p) > 0 && (from == proc.Error || t.joined) {
-		t.last = p[len(p)-1]
-	}
-	if from == proc.Error {
-		t.err.Write(p)
-	} else {
-		t.out.Write(p)
-	}
-	if t.file != nil {
-		t.file.Write(p)
-	}
-}
-
-// since is how long ago the program printed first; 0 if it has not.
-func (t *tap) since() time.Duration {
-	if first := t.first.Load(); first != 0 {
-		return time.Since(time.Unix(0, first))
-	}
-	return 0
-}
-
-func (t *tap) midLine() bool { return t.last != 0 && t.last != '\n' }
-
-func (t *tap) close() {
-	if t.file != nil {
-		t.file.Close()
-	}
-}
-
-// watcher samples the card while an attempt runs.
-type watcher struct {
-	mu    sync.Mutex
-	pid   int
-	peak  unit.Bytes
-	peaks map[string]unit.Bytes
-	end   func()
-	done  chan struct{}
-}
-
-// watch starts sampling the device, if it is one of the driver's.
-func (x *executor) watch(ctx context.Context, d *oom.Detector) *watcher {
-	w := &watcher{peaks: map[string]unit.Bytes{}, end: func() {}}
-	if x.device == nil || x.device.Kind != gpu.CUDA || x.device.Planned || x.device.UUID == "" {
-		return w
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	w.end, w.done = cancel, make(chan struct{})
-	uuid, before := x.device.UUID, x.device.Used
-	go func() {
-		defer close(w.done)
-		nvml.Watch(ctx, x.settings.Sample, func(_ time.Time, devices []gpu.Device) {
-			for _, dev := range devices {
-				if dev.UUID == uuid {
-					w.see(dev, before, d.State().Phase)
-				}
-			}
-		}) // a driver that stops answering takes the figures away, not the training
-	}()
-	return w
-}
-
-func (w *watcher) started(pid int) {
-	w.mu.Lock()
-	w.pid = pid
-	w.mu.Unlock()
-}
-
-// see takes one look: the job's share is that of its own processes, or, where the driver does not tell them apart (in
-// a container its pids are the host's), what came on top of what was in use before.
-func (w *watcher) see(d gpu.Device, before unit.Bytes, phase string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	used, known := unit.Bytes(0), false
-	for _, p := range d.Processes {
-		if p.Used >= 0 && w.pid > 0 && descends(p.PID, w.pid) {
-			used, known = used+p.Used, true
-		}
-	}
-	if !known {
-		used = max(0, d.Used-before)
-	}
-	w.peak = max(w.peak, used)
-	if phase != "" {
-		w.peaks[phase] = max(w.peaks[phase], used)
-	}
-}
-
-func (w *watcher) stop() (unit.Bytes, map[string]unit.Bytes) {
-	w.end()
-	if w.done != nil {
-		<-w.done
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.peak, w.peaks
-}
-
-// descends reports whether a process is the ancestor or one of its descendants.
-func descends(pid, ancestor int) bool {
-	for range 64 {
-		if pid == ancestor {
-			return true
-		}
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return false
-		}
-		// "pid (comm) state ppid …", and comm may hold anything, parentheses too.
-		i := len(stat) - 1
-		for i >= 0 && stat[i] != ')' {
-			i--
-		}
-		var state byte
-		var parent int
-		if i < 0 {
-			return false
-		}
-		if _, err := fmt.Sscanf(string(stat[i+1:]), " %c %d", &state, &parent); err != nil || parent <= 1 {
-			return false
-		}
-		pid = parent
-	}
-	return false
 }
 
 // startCode is launch's exit code for a command that could not be started, and whether err is about that.

@@ -280,8 +280,8 @@ func batch(asked job.Batch, values map[string]int64) job.Batch {
 // least allocated + requested was needed. It scales the lines that grow with size, as a line of its own.
 func (r *Run) correct(phase string, shared int, e mem.Estimate) mem.Estimate {
 	if s := r.state(); s != nil && r.Job.Resume.OnCard && r.Job.Resume.None == "" && e.Known() {
-		e.Items = append(slices.Clone(e.Items), mem.Item{Kind: mem.Buffers, What: "resumed state", Bytes: s.Bytes,
-			From: "the size of the saved state, which stays on the card"})
+		e.Items = slices.Clone(e.Items)
+		e.Add(mem.Item{Kind: mem.Buffers, What: "resumed state", Bytes: s.Bytes, From: "the size of the saved state, which stays on the card"})
 	}
 	factor, from := 1.0, 0
 	for _, a := range r.Attempts {

@@ -745,3 +745,21 @@ func TestBatchSizeBeyondTheFile(t *testing.T) {
 		t.Errorf("what it costs is not said: %+v", r.Edits)
 	}
 }
+
+// What the configuration computes is not known, and no default stands in for it.
+func TestComputedSize(t *testing.T) {
+	fs := files("three streams")
+	for path, text := range fs {
+		fs[path] = strings.ReplaceAll(text, "embed_dim: int = 768", "embed_dim: int = 12 * 64")
+	}
+	j := recognized(t, fs, fgvc()...)
+	if one(j.Truths, "truly") {
+		t.Errorf("the guide's table stands beside figures of a guessed size: %q", j.Truths)
+	}
+	set := priced(t, j, card(16*unit.GiB))
+	for _, l := range set.Phases {
+		if e := l.Rungs[0].At(set.Shared.Asked); e.Known() || !strings.Contains(e.Unknown, "computes embed_dim") {
+			t.Errorf("%s: known %v, %q", l.Phase, e.Known(), e.Unknown)
+		}
+	}
+}

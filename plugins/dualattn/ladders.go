@@ -144,7 +144,7 @@ func (b *builder) variants(asked variant) (out []variant) {
 		small.side = 384
 		out = append(out, small)
 	}
-	if b.net().Local > 0 && !b.ablated() {
+	if b.net().Local > 0 && !b.ablated() && b.class.computed(sizes...) == "" { // what it saves is part of its reason
 		without := least
 		without.noGLCA = true
 		out = append(out, without)
@@ -275,7 +275,12 @@ func (b *builder) perID() int64 { return max(1, b.class.int("images_per_id", 1))
 
 func (b *builder) netSide() int64 { return max(1, b.net().Height) }
 
-// net is the network as configured.
+// sizes are the settings that decide what the network needs.
+var sizes = []string{"input_size", "patch_size", "num_classes", "num_identities", "embed_dim", "num_heads", "hidden_dim", "num_sa_layers",
+	"num_glca_layers", "dropout", "top_k_ratio", "use_stochastic_depth", "stochastic_depth_prob", "mixed_precision", "gradient_accumulation_steps"}
+
+// net is the network as configured. What the configuration leaves out is upstream's default; see sizes for what it
+// computes.
 func (x *checkout) net() arch.Net {
 	c := x.class
 	n := arch.Net{
@@ -325,6 +330,9 @@ func (b *builder) price(v variant, validation bool) mem.Estimate {
 		return mem.Estimate{Unknown: b.problem}
 	case b.micro <= 0:
 		return mem.Estimate{Unknown: "the configuration does not say how large a micro-batch is"}
+	}
+	if name := b.class.computed(sizes...); name != "" {
+		return mem.Estimate{Unknown: "the configuration computes " + name + ", which launch does not run"}
 	}
 	cfg := b.step(v, !b.cpu)
 	major, _, known := b.python().Torch()

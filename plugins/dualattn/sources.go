@@ -172,6 +172,16 @@ func (c class) decode(name string, v any) bool {
 	return ok && s.item.Literal && json.Unmarshal(s.item.Value, v) == nil
 }
 
+// computed returns the first of the settings that are there and no literal, so that their values are not known; or "".
+func (c class) computed(names ...string) string {
+	for _, name := range names {
+		if s, ok := c.field(name); ok && !s.item.Literal {
+			return name
+		}
+	}
+	return ""
+}
+
 func (c class) int(name string, def int64) (v int64) {
 	if !c.decode(name, &v) {
 		return def

@@ -230,7 +230,9 @@ func (x *checkout) truths() (out []string) {
 	}
 	if x.guided() {
 		if x.task == "fgvc" {
-			x.sayTable(say)
+			if x.class.computed(sizes...) == "" {
+				x.sayTable(say)
+			}
 			x.sayRate(say)
 		}
 	}

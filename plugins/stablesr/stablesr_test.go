@@ -905,8 +905,9 @@ func TestIdleCard(t *testing.T) {
 	} {
 		j := mine(t, checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": nil}), append([]string{"main.py", "--base", "r.yaml"}, tt.args...)...)
 		set := laddersOf(t, j, card(24*unit.GiB))
-		if e := set.Phases[0].Rungs[0].At(set.Shared.Asked); (len(set.Shared.Rungs) == 1 && !e.Known()) != tt.idle {
-			t.Errorf("%s: %d rungs, %+v", name, len(set.Shared.Rungs), e.Unknown)
+		e := set.Phases[0].Rungs[0].At(set.Shared.Asked)
+		if untouched := len(set.Shared.Rungs) == 1 && !e.Known(); untouched != tt.idle {
+			t.Errorf("%s: left alone: %v, want %v (%d rungs; unknown because %q)", name, untouched, tt.idle, len(set.Shared.Rungs), e.Unknown)
 		}
 	}
 }

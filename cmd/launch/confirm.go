@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/overlay"
+	"github.com/launch-ml/launch/core/run"
+)
+
+// edited lists the paths that edits change in a document.
+func edited(edits []config.Edit, doc string) (paths []string) {
+	for _, e := range edits {
+		if e.At.Doc == doc {
+			paths = append(paths, e.At.Path)
+		}
+	}
+	return paths
+}
+
+// asSaved enters what stands at an edit's path in the copies that the program itself has written of its settings: the
+// values that it really runs with, joined from all that it reads.
+func asSaved(out *run.Outcome, j *job.Job, edits []config.Edit) {
+	for _, path := range newest(j.Command.Dir, j.Signs.Recipes, out.Began) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		doc, err := config.Parse(path, text)
+		if err != nil {
+			continue
+		}
+		for _, e := range edits {
+			if value, ok := doc.Get(e.At.Path); ok && e.At.Doc != config.ArgvDoc && !slices.Contains(out.Confirmed, e.At.Doc) {
+				settle(out, e.Knob, value)
+			}
+		}
+	}
+}
+
+// settle enters a setting as the program sees it, unless it said so itself.
+func settle(out *run.Outcome, knob, value string) {
+	if out.Settings == nil {
+		out.Settings = map[string]string{}
+	}
+	if _, said := out.Settings[knob]; !said {
+		out.Settings[knob] = value
+	}
+}
+
+// asBuilt enters what the program itself said of the settings that it took from edited source: their values where it
+// built them, and else that it has read the source.
+func asBuilt(out *run.Outcome, r overlay.Report, edits []config.Edit) {
+	for _, e := range edits {
+		if value, ok := r.Value(e.At.Doc, e.At.Path); ok {
+			settle(out, e.Knob, value)
+		} else if r.Applied[e.At.Doc] > 0 && !slices.Contains(out.Confirmed, e.At.Doc) {
+			out.Confirmed = append(out.Confirmed, e.At.Doc)
+		}
+	}
+}
+
+// confirmed lists the documents, as the edits name them, that the program took: it has kept their text.
+func confirmed(j *job.Job, made *job.Rewritten, began time.Time) (docs []string) {
+	for _, path := range newest(j.Command.Dir, j.Signs.Recipes, began) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		for _, f := range made.Files {
+			for _, original := range j.Files {
+				if filepath.Base(original.Path) == filepath.Base(f.Path) && bytes.Contains(text, bytes.TrimSpace(f.Text)) {
+					docs = append(docs, original.Path)
+				}
+			}
+		}
+	}
+	return docs
+}
