@@ -19,7 +19,7 @@ var mayImport = map[string][]string{
 	"core":                      {},
 	"core/unit":                 {},
 	"core/nn":                   {"core/unit"},
-	"core/mem":                  {"core/unit"},
+	"core/mem":                  {"core/gpu", "core/nn", "core/unit"},
 	"core/config":               {"go.yaml.in/yaml/v3", "github.com/pelletier/go-toml/v2", "github.com/pelletier/go-toml/v2/unstable"},
 	"core/config/command":       {"mvdan.cc/sh/v3/syntax"},
 	"core/job":                  {"core/config", "core/config/command"},

@@ -59,6 +59,8 @@ type Estimate struct {
 	Allocs []Alloc `json:"allocs,omitempty"`
 	// Unknown, if not empty, says why there is no estimate. Items are then at most a lower bound.
 	Unknown string `json:"unknown,omitempty"`
+
+	requests *requests // behind the lines; lost on the wire, as what follows from it is a line by then
 }
 
 // Known reports whether e estimates the whole phase.
@@ -89,6 +91,17 @@ func (e Estimate) Vouched() unit.Bytes {
 	var sum unit.Bytes
 	for _, it := range e.Items {
 		if !it.Guess {
+			sum += it.Bytes
+		}
+	}
+	return sum
+}
+
+// Of is the sum of the lines of one kind.
+func (e Estimate) Of(k Kind) unit.Bytes {
+	var sum unit.Bytes
+	for _, it := range e.Items {
+		if it.Kind == k {
 			sum += it.Bytes
 		}
 	}

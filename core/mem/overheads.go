@@ -43,21 +43,6 @@ func BLASWorkspace(capability string) Item {
 	return it
 }
 
-// slackShare of the live tensors that grow is what the caching allocator reserves beyond them at the peak. 3 to 10 %
-// is what is reported for regular shapes; the share will be derived from the sequence of requests.
-const slackShare = 0.05
-
-// AllocatorSlack is what the caching allocator has reserved and not allocated, or, with expandable segments, the last
-// page of each pool.
-func AllocatorSlack(e Estimate, expandable bool) Item {
-	if expandable {
-		return Item{Kind: Slack, What: string(Slack), Bytes: 40 * unit.MiB, Guess: true,
-			From: "expandable segments: a page of 20 MiB or 2 MiB a pool and stream"}
-	}
-	return Item{Kind: Slack, What: string(Slack), Bytes: unit.Bytes(slackShare * float64(e.Growing())), Guess: true,
-		From: "5 % of what grows: 3 to 10 % are reported for regular shapes"}
-}
-
 // HostRuntime is the interpreter, torch and their libraries, which count against a limit on a CPU. torchMajor is 0 where
 // the version is not known.
 //

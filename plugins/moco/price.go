@@ -86,7 +86,8 @@ func (b *builder) around(e mem.Estimate, c computing) mem.Estimate {
 		e.Add(mem.HostRuntime(major))
 		return e
 	}
-	e.Add(mem.AllocatorSlack(e, c.expandable), mem.BLASWorkspace(b.device.Capability), convolutions, mem.CUDAContext(b.device.Name, b.device.Total))
+	e.OnCard(b.device, c.expandable)
+	e.Add(convolutions)
 	if b.world > 1 {
 		e.Add(collectives)
 	}

@@ -47,7 +47,7 @@ func (s Step) Training() (e mem.Estimate) {
 	}
 	e.Unknown = s.Model.Unknown
 	s.resident(&e, t, false)
-	addPeak(&e, t.Peak())
+	e.AddPeak(t.Peak(), "images of the micro-batch in float32")
 	return e
 }
 
@@ -65,7 +65,7 @@ func (s Step) Validation() (e mem.Estimate) {
 	})
 	e.Unknown = s.Model.Unknown
 	s.resident(&e, t, true)
-	addPeak(&e, t.Peak())
+	e.AddPeak(t.Peak(), "images of the micro-batch in float32")
 	return e
 }
 
@@ -95,7 +95,7 @@ func (s Step) Images(n int64) (e mem.Estimate) {
 		t.Hold(s.decode(t, t.AddScalar(z)))
 	})
 	s.resident(&e, t, true)
-	addPeak(&e, t.Peak())
+	e.AddPeak(t.Peak(), "images of the micro-batch in float32")
 	return e
 }
 
@@ -217,10 +217,7 @@ func (s Step) resident(e *mem.Estimate, t *nn.Tape, alone bool) {
 		e.Add(mem.Item{Kind: mem.Buffers, What: "DDP buckets", Bytes: trained,
 			From: "main.py forces ddp for any number of GPUs: a copy of all gradients"})
 	}
-	if s.Queue > 0 {
-		e.Add(mem.Item{Kind: mem.Buffers, What: "pool of degraded pairs", Bytes: unit.Bytes(s.Queue * 2 * 3 * s.Size * s.Size * 4),
-			From: fmt.Sprintf("queue_size %d × 2 × 3 × %d² × 4 B (ddpm.py:1885)", s.Queue, s.Size)})
-	}
+	e.Add(s.pool())
 	if s.Model.EMA {
 		size := t.Size(partUNet, partSPADE, partEdge)
 		e.Add(mem.Item{Kind: mem.Parameters, What: "EMA", Bytes: size.ParamBytes, Count: size.Params, From: "use_ema: LitEma copies the whole UNet"})
@@ -230,29 +227,25 @@ func (s Step) resident(e *mem.Estimate, t *nn.Tape, alone bool) {
 	}
 }
 
+// pool is the line of the pool of degraded pairs.
+func (s Step) pool() mem.Item {
+	return mem.Item{Kind: mem.Buffers, What: "pool of degraded pairs", Bytes: unit.Bytes(s.Queue * 2 * 3 * s.Size * s.Size * 4),
+		From: fmt.Sprintf("queue_size %d × 2 × 3 × %d² × 4 B (ddpm.py:1885)", s.Queue, s.Size)}
+}
+
+// SetPool makes an estimate of the same step with another pool, which keeps one, that of s.
+func (s Step) SetPool(e *mem.Estimate) {
+	line := s.pool()
+	for i := range e.Items {
+		if e.Items[i].Kind == line.Kind && e.Items[i].What == line.What {
+			e.Items[i] = line
+		}
+	}
+}
+
 // unknownOnPanic turns a shape that the tape refuses into an estimate that says so: the job itself may still run.
 func unknownOnPanic(e *mem.Estimate) {
 	if r := recover(); r != nil {
 		*e = mem.Estimate{Unknown: fmt.Sprint(r)}
-	}
-}
-
-// addPeak enters the moment of the peak, part by part.
-func addPeak(e *mem.Estimate, p nn.Peak) {
-	at := "at the peak, " + p.Moment
-	for _, part := range p.Parts {
-		what := part.Part
-		if what == "" {
-			what = "loss"
-		}
-		e.Add(
-			mem.Item{Kind: mem.Inputs, What: what, Bytes: part.Inputs, From: "images of the micro-batch in float32"},
-			mem.Item{Kind: mem.Saved, What: what, Bytes: part.Saved, From: at},
-			mem.Item{Kind: mem.Gradients, What: what, Bytes: part.Gradients, From: at},
-			mem.Item{Kind: mem.Transients, What: what, Bytes: part.Transients, From: at},
-		)
-	}
-	for _, a := range p.Allocs {
-		e.Largest(mem.Alloc{Bytes: a.Bytes, What: a.What})
 	}
 }
