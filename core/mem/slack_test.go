@@ -63,7 +63,16 @@ func TestSlack(t *testing.T) {
 // The same estimate at several sizes, replayed between two, is each of them by itself, slack and all.
 func TestReplayedBatches(t *testing.T) {
 	batches := []int64{16, 1, 3, 8, 3}
-	for i, e := range AtBatches(step, batches...) {
+	es := AtBatches(step, batches...)
+	for i := range es { // each is added to by itself
+		es[i].Add(Item{Kind: Slack, Bytes: unit.Bytes(i + 1)})
+	}
+	for i, e := range es {
+		if n := len(e.Items) - 1; e.Items[n].Bytes != unit.Bytes(i+1) {
+			t.Errorf("estimate %d ends in what was added to another: %+v", i, e.Items[n])
+		} else {
+			e.Items = e.Items[:n:n]
+		}
 		want := step(batches[i])
 		for _, x := range []*Estimate{&e, &want} {
 			x.OnCard(gpu.Device{Name: "some card", Total: 8 * unit.GiB}, false)

@@ -1,6 +1,7 @@
 package nn_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -16,7 +17,7 @@ func record(batch int64) nn.Peak {
 		t.Autocast(nn.F16, func() {
 			y := t.GELU(t.Conv2d("a", x, nn.Conv{Out: 16, K: 3, Pad: 1}))
 			y = t.Checkpoint("b", y, func(t T, x X) X { return t.Softmax(t.Conv2d("c", x, nn.Conv{Out: 4, K: 3, Pad: 1})) })
-			t.Backward(t.Mean(y))
+			t.Backward(t.Mean(t.Norm(y, 1))) // of which backward makes temporaries
 		})
 	})
 	t.OptimizerStep("net", 2*t.Size("net").GradBytes)
@@ -57,6 +58,23 @@ func TestTrace(t *testing.T) {
 	net := p.Trace.Parts[1]
 	if len(net.Params) != 4 || len(net.Weights) != 4 || net.Params[0] != 16*8*9*4 {
 		t.Errorf("parameters %v, weights %v", net.Params, net.Weights)
+	}
+}
+
+// An optimizer's temporaries are lists of tensors of the parameters' sizes, all there at once.
+func TestOptimizerTemporaries(t *testing.T) {
+	tape := nn.NewTape()
+	tape.Part("net", func() { tape.Param("a", 100); tape.Param("b", 50) })
+	tape.OptimizerStep("net", 2*tape.Size("net").GradBytes)
+	var asked []unit.Bytes
+	p := tape.Peak()
+	for _, e := range p.Trace.Events {
+		if e.Bytes > 0 {
+			asked = append(asked, e.Bytes)
+		}
+	}
+	if !slices.Equal(asked, []unit.Bytes{400, 200, 400, 200}) || p.Bytes != 1200 {
+		t.Errorf("asked for %v, %v at the fullest", asked, p.Bytes)
 	}
 }
 
