@@ -30,13 +30,13 @@ var mayImport = map[string][]string{
 	"core/ladder":               {"core/config", "core/mem", "core/unit"},
 	"core/oom":                  {"core/job", "core/unit"},
 	"core/proc":                 {"core/unit", "github.com/creack/pty", "golang.org/x/term", "golang.org/x/sys/unix"},
-	"core/plugin":               {"core/gpu", "core/job", "core/ladder", "core/plugin/internal/wire"},
+	"core/plugin":               {"core/gpu", "core/job", "core/ladder", "core/mem", "core/unit", "core/plugin/internal/wire"},
 	"core/plugin/declared":      {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/plugin"},
 	"core/plugin/internal/wire": {"github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "google.golang.org/grpc", "google.golang.org/grpc/codes", "google.golang.org/grpc/status", "google.golang.org/protobuf/types/known/wrapperspb"},
 	"core/plugin/host":          {"core/gpu", "core/job", "core/ladder", "core/plugin", "core/plugin/internal/wire", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "github.com/google/renameio/v2"},
 	"core/run":                  {"core/config", "core/job", "core/ladder", "core/mem", "core/oom", "core/unit"},
 	"core/record":               {"core/run", "golang.org/x/sys/unix"},
-	"core/ui":                   {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/record", "core/run", "core/unit"},
+	"core/ui":                   {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/plugin", "core/record", "core/run", "core/unit"},
 }
 
 // only are packages of other people that one package alone may import, or the packages below it.

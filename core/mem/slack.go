@@ -85,23 +85,26 @@ func (a *Allocator) Replay(e Estimate) (u Usage, ok bool) {
 	if r == nil || !e.Known() {
 		return Usage{}, false
 	}
+	events, steps := r.peak.Trace.Events, 1
+	stepped := map[int]bool{} // parts by whether their optimizer steps: elsewhere its states are there already
+	for _, ev := range events {
+		if ev.Block < 0 {
+			stepped[int(-1-ev.Block)], steps = true, 2
+		}
+	}
 	states := map[int][]unit.Bytes{}
 	for i, it := range e.Items {
 		if i >= r.first && i < r.last || !slices.Contains(tensors, it.Kind) {
 			continue
 		}
 		sizes, part := r.kept(it)
-		if part >= 0 {
+		if part >= 0 && stepped[part] {
 			states[part] = append(states[part], sizes...)
 			continue
 		}
 		for _, n := range sizes {
 			a.Ask(n)
 		}
-	}
-	events, steps := r.peak.Trace.Events, 1
-	if slices.ContainsFunc(events, func(ev nn.Event) bool { return ev.Block < 0 }) {
-		steps = 2
 	}
 	held := make([]int32, len(events)+1)
 	for range steps {
@@ -124,11 +127,6 @@ func (a *Allocator) Replay(e Estimate) (u Usage, ok bool) {
 				a.Free(id)
 				held[block] = 0
 			}
-		}
-	}
-	for _, sizes := range states { // of a part whose optimizer is not on the tape
-		for _, n := range sizes {
-			a.Ask(n)
 		}
 	}
 	return a.Usage(), true

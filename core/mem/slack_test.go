@@ -60,6 +60,22 @@ func TestSlack(t *testing.T) {
 	}
 }
 
+// A validation comes when the optimizer's states are there: they are kept from its beginning.
+func TestValidationHoldsStates(t *testing.T) {
+	var e Estimate
+	tape := nn.NewTape()
+	tape.NoGrad(func() {
+		tape.Part("net", func() { tape.Conv2d("a", tape.Hold(tape.Input(nn.F32, 1, 3, 256, 256)), nn.Conv{Out: 64, K: 3, Pad: 1}) })
+	})
+	e.Add(Item{Kind: Parameters, What: "net", Bytes: tape.Size("net").ParamBytes}, Item{Kind: Optimizer, What: "net", Bytes: 2 * tape.Size("net").ParamBytes})
+	e.Add(Item{Kind: Optimizer, What: "net", Bytes: 300 * unit.MiB})
+	e.AddPeak(tape.Peak(), "an image")
+	var a Allocator
+	if u, ok := a.Replay(e); !ok || u.Allocated < e.Total() {
+		t.Errorf("%v in use at the fullest, the lines are %v", u.Allocated, e.Total())
+	}
+}
+
 // The same estimate at several sizes, replayed between two, is each of them by itself, slack and all.
 func TestReplayedBatches(t *testing.T) {
 	batches := []int64{16, 1, 3, 8, 3}

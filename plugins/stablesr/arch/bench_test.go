@@ -4,7 +4,7 @@ import "testing"
 
 // The tape of the largest model here: the UNet of Stable Diffusion 2.1 with everything around it, by phase.
 func BenchmarkTape(b *testing.B) {
-	m, err := Read(stableSR("LatentDiffusionSRTextWT", nil), NoEdge)
+	m, err := Read(Stock("LatentDiffusionSRTextWT", nil), NoEdge)
 	if err != nil {
 		b.Fatal(err)
 	}
