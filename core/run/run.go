@@ -91,6 +91,7 @@ type Plan struct {
 	Trial   Trial         `json:"trial,omitempty"`
 	Shared  Choice        `json:"shared"`
 	Choices []Choice      `json:"choices"`
+	Host    *HostChoice   `json:"host,omitempty"` // nil where the plugin knows nothing of the host's memory
 	Edits   []config.Edit `json:"edits,omitempty"`
 	Batch   job.Batch     `json:"batch"`
 	Room    unit.Bytes    `json:"room_bytes"`
@@ -175,6 +176,8 @@ type Run struct {
 	Empty unit.Bytes `json:"empty_bytes,omitempty"`
 	// Host says that the room is the host's memory.
 	Host bool `json:"host,omitempty"`
+	// Rooms are those of the host beside a card's, measured again before every attempt.
+	Rooms ladder.HostRooms `json:"rooms"`
 	// Left is the state that an attempt left of which the end was not seen, because launch itself was killed.
 	Left     *State    `json:"left,omitempty"`
 	Attempts []Attempt `json:"attempts,omitempty"`
@@ -195,6 +198,9 @@ func (p *Plan) Changes() string {
 		if c.Name != asAsked {
 			names = append(names, c.Name)
 		}
+	}
+	if p.Host != nil && p.Host.Rung > 0 {
+		names = append(names, p.Host.Name)
 	}
 	if len(names) == 0 {
 		return asAsked
