@@ -142,3 +142,11 @@ func (l Loader) each() string {
 	}
 	return ""
 }
+
+// HostProcesses is the interpreter, torch and their libraries in each of a job's processes on the host. On a card the
+// driver's libraries come to it, of which nobody has measured how much.
+func HostProcesses(ranks int64, torchMajor int) HostLine {
+	it := HostRuntime(torchMajor)
+	it.Bytes *= unit.Bytes(max(1, ranks))
+	return HostLine{Item: it}
+}
