@@ -132,3 +132,13 @@ func (e *Estimate) Largest(a Alloc) {
 		e.Allocs = append(e.Allocs, a)
 	}
 }
+
+// Of is the sum of the lines of some kinds.
+func (e Estimate) Of(kinds ...Kind) (sum unit.Bytes) {
+	for _, it := range e.Items {
+		if slices.Contains(kinds, it.Kind) {
+			sum += it.Bytes
+		}
+	}
+	return sum
+}
