@@ -17,7 +17,6 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/hostmem"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
@@ -56,7 +55,7 @@ func (x *executor) Room(ctx context.Context) (unit.Bytes, error) {
 }
 
 // Rooms implements [run.Executor].
-func (x *executor) Rooms(context.Context) ladder.HostRooms { return hostmem.Look() }
+func (x *executor) Rooms(context.Context) ladder.HostRooms { return rooms(x.device) }
 
 // Execute implements [run.Executor].
 func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error) {

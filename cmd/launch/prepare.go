@@ -159,7 +159,7 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 	p.run = &run.Run{
 		Job: j, Ladders: set,
 		Limits: run.Limits{Allow: s.Allow, AsAsked: s.AsAsked, Fill: s.Fill, Fast: s.Fast, Rehearse: s.Rehearse, Anyway: s.Anyway},
-		Rooms:  hostmem.Look(),
+		Rooms:  rooms(p.device),
 		Room:   room(p.device, s), Empty: empty(p.device, s), Host: p.device != nil && p.device.Kind == gpu.CPU,
 	}
 	return p, nil
@@ -387,6 +387,14 @@ func hostDevice(s settings) *gpu.Device {
 		d.Total, _ = hostmem.Available()
 	}
 	return d
+}
+
+// rooms are those of the host beside the device's: not known where the card is not here, and so neither is its host.
+func rooms(d *gpu.Device) ladder.HostRooms {
+	if d != nil && d.Planned {
+		return ladder.HostRooms{}
+	}
+	return hostmem.Look()
 }
 
 // room is what the job may take on the device; 0 where there is none. A device that is full is still a device: the room

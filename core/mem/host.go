@@ -117,7 +117,7 @@ func (l Loader) Lines() (lines []HostLine) {
 	}
 	if l.Workers > 0 {
 		add(Loaders, ahead, false, true, fmt.Sprintf("%s(%d workers × %d ahead + %d) batches of %s", l.each(), l.Workers, l.Prefetch, 1+l.Queued, l.From))
-		name = l.What + ", samples of one batch a worker"
+		name = l.What + ", being made"
 		add(Loaders, l.Workers, false, false, fmt.Sprintf("%s%d workers, each with the samples that it makes into a batch", l.each(), l.Workers))
 		name = l.What
 		lines = append(lines, HostLine{When: Training, Item: Item{Kind: Workers, What: l.What, Bytes: workerPrivate * unit.Bytes(l.Workers*l.Ranks), Guess: true,

@@ -16,6 +16,7 @@ type HostChoice struct {
 	Rung  int        `json:"rung"`
 	Name  string     `json:"name"`
 	Needs []HostNeed `json:"needs"`
+	Why   string     `json:"why,omitempty"` // of an attempt that stands lower than the one before
 }
 
 // A HostNeed is what the job needs of one room of its host.
@@ -203,7 +204,8 @@ func (r *Run) afterHost(last *Attempt, room string) (*Plan, *Stop) {
 	if p.Host.Rung == last.Plan.Host.Rung {
 		return nil, &Stop{Why: fmt.Sprintf("%s; no rung of the host's ladder needs less of it than %q", cause, last.Plan.Host.Name)}
 	}
-	p.Why = fmt.Sprintf("%s ran out with %q: loaders give it back, the settings of the card do not", room, last.Plan.Host.Name)
+	p.Why = fmt.Sprintf("%s ran out with %q", room, last.Plan.Host.Name)
+	p.Host.Why = fmt.Sprintf("for %s: the loaders alone give it back, and nothing of the card", room)
 	r.goOn(p)
 	return p, nil
 }

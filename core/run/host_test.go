@@ -114,7 +114,7 @@ func TestRoomsAreApart(t *testing.T) {
 		if p.Choices[0].Name != step.card || p.Host.Name != step.host {
 			t.Fatalf("attempt %d is %q, %q; want %q, %q (%s)", i+1, p.Choices[0].Name, p.Host.Name, step.card, step.host, p.Why)
 		}
-		if i == 1 && (knobsOf(p) != "prefetch" || !strings.Contains(p.Why, "/dev/shm ran out") || !strings.Contains(p.Why, "the settings of the card do not")) {
+		if i == 1 && (knobsOf(p) != "prefetch" || !strings.Contains(p.Why, "/dev/shm ran out") || !strings.Contains(p.Host.Why, "nothing of the card")) {
 			t.Errorf("attempt 2 edits %s because %s", knobsOf(p), p.Why)
 		}
 		for _, it := range p.Choices[0].Estimate.Items {
