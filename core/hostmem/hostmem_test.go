@@ -37,6 +37,10 @@ func TestMemory(t *testing.T) {
 			"sys/fs/cgroup/memory/slurm/memory.limit_in_bytes": "8" + G, "sys/fs/cgroup/memory/slurm/memory.usage_in_bytes": "6" + G,
 			"sys/fs/cgroup/memory/slurm/memory.stat": "inactive_file 9\ntotal_inactive_file 1" + G + "\n",
 		}, 3_000_000_000, "/slurm"},
+		{"no limit is none", map[string]string{
+			"proc/self/cgroup":                           "4:memory:/\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712", "sys/fs/cgroup/memory/memory.usage_in_bytes": "1",
+		}, -1, ""},
 		{"a limit that is reached is a room of nothing, and known", map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/j\n", "sys/fs/cgroup/j/memory.max": "1" + G, "sys/fs/cgroup/j/memory.current": "2" + G,
 		}, 0, "/j"},

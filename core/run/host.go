@@ -40,6 +40,14 @@ func (c *HostChoice) Need(room string) *HostNeed {
 	return nil
 }
 
+// rung is where it stands; as asked where there is no ladder.
+func (c *HostChoice) rung() int {
+	if c == nil {
+		return 0
+	}
+	return c.Rung
+}
+
 // hostRoom is the room of the host that ran out, or "": then it was the device's. On a CPU the host's memory is the
 // device's: the ladders of the phases give it back.
 func (r *Run) hostRoom(rep oom.Report) string {

@@ -95,7 +95,7 @@ func TestFirstHostPlan(t *testing.T) {
 // The rooms are never mixed up: an out-of-memory of the card moves nothing of the host's ladder, one of the host nothing
 // of the card's, and neither measures the other.
 func TestRoomsAreApart(t *testing.T) {
-	r := fed(func(unit.Bytes) mem.Estimate { return unknown() })
+	r := fed(func(b unit.Bytes) mem.Estimate { return sure(g, b*g/2, 0) })
 	r.Rooms = ladder.HostRooms{Memory: room(4 * g), Shm: room(g)}
 	for i, step := range []struct {
 		card, host string
@@ -117,12 +117,34 @@ func TestRoomsAreApart(t *testing.T) {
 		if i == 1 && (knobsOf(p) != "prefetch" || !strings.Contains(p.Why, "/dev/shm ran out") || !strings.Contains(p.Host.Why, "nothing of the card")) {
 			t.Errorf("attempt 2 edits %s because %s", knobsOf(p), p.Why)
 		}
-		for _, it := range p.Choices[0].Estimate.Items {
-			if it.Kind == mem.Correction {
-				t.Errorf("attempt %d: the host's measurement corrected the card's estimate", i+1)
+		if i == 1 && p.Choices[0].Estimate.Of(mem.Correction) != 0 {
+			t.Error("the host's measurement corrected the card's estimate")
+		}
+		if i == 2 { // even where the host's rooms have become too small meanwhile
+			r.Rooms.Shm = room(1)
+			if p, _ := r.Next(); p.Host.Name != step.host {
+				t.Errorf("after an out-of-memory of the card the loaders are fed by %q", p.Host.Name)
 			}
+			r.Rooms.Shm = room(g)
 		}
 		r.Attempts = append(r.Attempts, Attempt{*p, step.then})
+	}
+}
+
+// A full /dev/shm in a phase is no measurement of what the phase needs of the card: nobody's results are changed for it.
+func TestHostMeasuresNoPhase(t *testing.T) {
+	r := fed(func(unit.Bytes) mem.Estimate { return sure(g, g, 0) })
+	r.Ladders.Phases[1].Rungs = validation(func(p unit.Bytes) mem.Estimate { return sure(g, 10*g, p*g/64) })
+	for _, o := range []Outcome{hostOOM(oom.SharedMemory), hostOOM(oom.GPUContention)} {
+		p, _ := r.Next()
+		if o.Report.Kind == oom.SharedMemory {
+			o.Phase = ladder.Validation
+		}
+		r.Attempts = append(r.Attempts, Attempt{*p, o})
+	}
+	r.Room++
+	if p, stop := r.Next(); stop != nil || names(p) != "as asked, as asked" || p.Host.Name != "prefetch 1" {
+		t.Errorf("plan %+v, stop %+v", p, stop)
 	}
 }
 

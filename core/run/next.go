@@ -422,7 +422,7 @@ func (r *Run) reason(p *Plan) string {
 
 // stands reports whether p and q are the same rungs.
 func (p *Plan) stands(q *Plan) bool {
-	return p.Shared.Rung == q.Shared.Rung && slices.EqualFunc(p.Choices, q.Choices, func(a, b Choice) bool {
+	return p.Shared.Rung == q.Shared.Rung && p.Host.rung() == q.Host.rung() && slices.EqualFunc(p.Choices, q.Choices, func(a, b Choice) bool {
 		return a.Phase == b.Phase && a.Rung == b.Rung
 	})
 }
