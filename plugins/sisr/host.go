@@ -170,6 +170,9 @@ func (b *builder) decoded(ctx context.Context) (unit.Bytes, string) {
 		pixel = 12 + 3
 	}
 	gt := int64(s.width) * int64(s.height)
+	if gt == 0 {
+		return unit.Bytes(pixel) * unit.MiB, "a whole image of a megapixel: none could be looked at"
+	}
 	n := pixel * (gt + gt/(b.recipe.scale*b.recipe.scale))
 	return unit.Bytes(n), fmt.Sprintf("a whole image of %d × %d at both resolutions, %d B a pixel: the largest of the first %d", s.width, s.height, pixel, s.images)
 }

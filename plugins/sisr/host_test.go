@@ -117,6 +117,9 @@ func TestHostLines(t *testing.T) {
 	if lineOf(h, mem.Saving, 8) <= 0 {
 		t.Error("a saved state takes nothing")
 	}
+	if got := lineOf(hosted(t, "    num_worker_per_gpu: 4\n    meta_info: x\n", nil, card, "sh", "-c", "cd val && python ../train.py -opt ../x.yml"), mem.Decoded, 8); got != 4*3*unit.MiB {
+		t.Errorf("images that cannot be looked at take %v, and not a guess", got)
+	}
 	onCPU := hosted(t, "    num_worker_per_gpu: 4\n", nil, gpu.Device{Kind: gpu.CPU, Total: 4 * unit.GiB})
 	if lineOf(onCPU, mem.Pinned, 8) != 0 {
 		t.Error("without a card something is pinned")

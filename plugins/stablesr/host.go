@@ -88,7 +88,9 @@ const clip = unit.Bytes(986e6 * 4)
 // host builds the ladder of the host's memory. training is the training as asked, whose parameters are made on the host.
 //
 // Both loaders have the same workers (main.py:205-218 at 398ee93), and the training's stay while the other's run. Lightning
-// looks one batch ahead of the one in use (trainer/supporters.py, prefetch_iterator, at 1.4.2).
+// looks one batch ahead of the one in use (trainer/supporters.py:615, prefetch_iterator, at 1.4.2). Measured by statfs on
+// /dev/shm with 2 workers (Lightning 1.4.2, torch 1.13, 2026-11-22): 6.07 batches in a training step, 12.15 in a step of a
+// validation within an epoch; the formula gives 6 and 12.
 func (b *builder) host(training mem.Estimate) *ladder.HostLadder {
 	asked, ok := integer(b.root, keyWorkers)
 	if !ok {
