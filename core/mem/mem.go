@@ -96,6 +96,17 @@ func (e Estimate) Vouched() unit.Bytes {
 	return sum
 }
 
+// Of is the sum of the lines of one kind.
+func (e Estimate) Of(k Kind) unit.Bytes {
+	var sum unit.Bytes
+	for _, it := range e.Items {
+		if it.Kind == k {
+			sum += it.Bytes
+		}
+	}
+	return sum
+}
+
 // Growing is the sum of the lines that grow with the batch and the image.
 func (e Estimate) Growing() unit.Bytes {
 	var sum unit.Bytes
@@ -131,14 +142,4 @@ func (e *Estimate) Largest(a Alloc) {
 	if n := len(e.Allocs); n == 0 || a.Bytes > e.Allocs[n-1].Bytes {
 		e.Allocs = append(e.Allocs, a)
 	}
-}
-
-// Of is the sum of the lines of some kinds.
-func (e Estimate) Of(kinds ...Kind) (sum unit.Bytes) {
-	for _, it := range e.Items {
-		if slices.Contains(kinds, it.Kind) {
-			sum += it.Bytes
-		}
-	}
-	return sum
 }
