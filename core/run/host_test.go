@@ -120,6 +120,9 @@ func TestRoomsAreApart(t *testing.T) {
 		if i == 1 && p.Choices[0].Estimate.Of(mem.Correction) != 0 {
 			t.Error("the host's measurement corrected the card's estimate")
 		}
+		if i == 2 && p.Why != `"as asked" ran out of memory in training` || i == 2 && p.Changes() != "8 × 2; prefetch 1" {
+			t.Errorf("attempt 3 is %q because %s", p.Changes(), p.Why)
+		}
 		if i == 2 { // even where the host's rooms have become too small meanwhile
 			r.Rooms.Shm = room(1)
 			if p, _ := r.Next(); p.Host.Name != step.host {

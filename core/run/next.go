@@ -380,7 +380,7 @@ func (r *Run) usedUp(last *Attempt) *Stop {
 		if p == nil || p.Verdict() == ladder.Not || p.Cost < c {
 			continue
 		}
-		stop.Beyond = &Beyond{Name: p.Changes(), Cost: c, Flag: "--allow " + c.String()}
+		stop.Beyond = &Beyond{Name: p.onDevice(), Cost: c, Flag: "--allow " + c.String()}
 		return stop
 	}
 	if r.Limits.Allow < ladder.Model {
@@ -431,7 +431,7 @@ func (p *Plan) describe(phase string) string {
 	if c := p.Choice(phase); c != nil && c.Name != asAsked {
 		return fmt.Sprintf("%q", c.Name)
 	}
-	return fmt.Sprintf("%q", p.Changes()) // what sets it may be on the shared ladder
+	return fmt.Sprintf("%q", p.onDevice()) // what sets it may be on the shared ladder
 }
 
 // asAsked is the name of the rung that changes nothing.

@@ -193,14 +193,23 @@ func (r *Run) Last() *Attempt {
 
 // Changes names the rungs that the plan stands on beside the job as asked, in one line.
 func (p *Plan) Changes() string {
+	switch device := p.onDevice(); {
+	case p.Host.rung() == 0:
+		return device
+	case device == asAsked:
+		return p.Host.Name
+	default:
+		return device + "; " + p.Host.Name
+	}
+}
+
+// onDevice names those of the ladders by which the device's memory is taken.
+func (p *Plan) onDevice() string {
 	var names []string
 	for _, c := range append([]Choice{p.Shared}, p.Choices...) {
 		if c.Name != asAsked {
 			names = append(names, c.Name)
 		}
-	}
-	if p.Host != nil && p.Host.Rung > 0 {
-		names = append(names, p.Host.Name)
 	}
 	if len(names) == 0 {
 		return asAsked

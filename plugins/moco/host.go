@@ -82,7 +82,7 @@ func (b *builder) host(training mem.Estimate) *ladder.HostLadder {
 		now := l
 		now.Workers = f.Workers
 		out := append(now.Lines(), mem.HostProcesses(ranks, major))
-		if model := training.Of(mem.Parameters)+training.Of(mem.Buffers); onCard && model > 0 {
+		if model := training.Of(mem.Parameters) + training.Of(mem.Buffers); onCard && model > 0 {
 			out = append(out, mem.HostLine{When: mem.Starting, Item: mem.Item{Kind: mem.HostModel, What: "encoders", Bytes: model * unit.Bytes(ranks),
 				From: "parameters and buffers, the queue among them, made on the host in every process"}})
 		}
