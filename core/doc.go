@@ -23,6 +23,7 @@
 //	unit       amounts of memory
 //	gpu        devices and looks at them, as values
 //	gpu/nvml   NVIDIA's driver, in a process of its own
+//	hostmem    the rooms of the host: its memory and /dev/shm
 //	ladder     the ways to run a job, priced, and which of them fits
 //	run        a job and its attempts; Next, which decides, and Carry, which does
 //	proc       a program in a pseudo-terminal or on copied pipes, to its last byte

@@ -39,10 +39,11 @@ type Item struct {
 }
 
 // certain kinds are counted exactly from shapes; the others depend on kernels, drivers and luck.
-var certain = []Kind{Parameters, Gradients, Optimizer, Buffers, Inputs, Saved, Transients}
+var certain = []Kind{Parameters, Gradients, Optimizer, Buffers, Inputs, Saved, Transients, Loaders}
 
-// grows lists the kinds that scale with the batch and the image, which a measurement of an attempt corrects.
-var grows = []Kind{Inputs, Saved, Transients, Workspace, Slack}
+// grows lists the kinds that scale with the batch and the image, on the host with the workers too, which a measurement of
+// an attempt corrects.
+var grows = []Kind{Inputs, Saved, Transients, Workspace, Slack, Loaders, Pinned, Decoded, Workers}
 
 // An Alloc is a single request to the allocator.
 type Alloc struct {

@@ -24,6 +24,7 @@ type PlanDocument struct {
 	Fits        *bool             `json:"fits"`       // null: not known, and it would run
 	Verdict     string            `json:"verdict"`    // "fits", "may not fit", "cannot fit", "unknown"
 	Phases      []PhaseDoc        `json:"phases"`
+	Host        []HostDoc         `json:"host"` // empty: nothing is known of it
 	Edits       []config.Edit     `json:"edits"`
 	Cost        ladder.Cost       `json:"cost"`
 	GlobalBatch *BatchDoc         `json:"global_batch"` // null: not known
@@ -95,6 +96,7 @@ func (v View) Document(command []string, env map[string]string) PlanDocument {
 			Planned: estimateDoc(c.Estimate, room),
 		})
 	}
+	d.Host = v.hostDocs()
 	worst := v.Plan.Verdict()
 	if v.Device == nil {
 		worst = ladder.Unknown
@@ -123,6 +125,9 @@ func estimateDoc(e mem.Estimate, room unit.Bytes) EstimateDoc {
 func (d PlanDocument) Complete() PlanDocument {
 	if d.Phases == nil {
 		d.Phases = []PhaseDoc{}
+	}
+	if d.Host == nil {
+		d.Host = []HostDoc{}
 	}
 	if d.Edits == nil {
 		d.Edits = []config.Edit{}

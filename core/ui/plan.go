@@ -46,6 +46,7 @@ func (p Printer) Plan(v View) {
 		for _, c := range v.Plan.Choices {
 			p.phase(v, c)
 		}
+		p.host(v)
 		p.changes(v)
 	}
 	switch limits := v.Run.Limits; {

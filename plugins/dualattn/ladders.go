@@ -97,6 +97,7 @@ func (b *builder) build() *ladder.Set {
 			set.Phases[i].Rungs[0].Estimates = append(set.Phases[i].Rungs[0].Estimates, prices[r.Name][i])
 		}
 	}
+	set.Host = b.host(prices[first.Name][0])
 	return set
 }
 

@@ -114,6 +114,7 @@ func (b *builder) build() *ladder.Set {
 		set.Phases = append(set.Phases, logging)
 	}
 	dropIdle(set)
+	set.Host = b.host(training.Rungs[0].At(set.Shared.Asked))
 	return set
 }
 
