@@ -180,7 +180,8 @@ func (e Estimate) Reserved(expandable bool) (b unit.Bytes, ok bool) {
 	return u.Reserved, ok
 }
 
-// OnCard adds what a process takes on a card beside its tensors: the allocator's slack, cuBLAS's workspace, the context.
+// OnCard adds what a process takes on a card beside its tensors: the allocator's slack, the workspace of
+// cuBLAS and cuBLASLt, the context.
 func (e *Estimate) OnCard(d gpu.Device, expandable bool) {
-	e.Add(AllocatorSlack(*e, expandable), BLASWorkspace(d.Capability), CUDAContext(d.Name, d.Total))
+	e.Add(AllocatorSlack(*e, expandable), BLASWorkspace(d.Capability), BLASLtWorkspace(d.Capability), CUDAContext(d.Name, d.Total))
 }

@@ -65,7 +65,9 @@ func TestValidationHoldsStates(t *testing.T) {
 	var e Estimate
 	tape := nn.NewTape()
 	tape.NoGrad(func() {
-		tape.Part("net", func() { tape.Conv2d("a", tape.Hold(tape.Input(nn.F32, 1, 3, 256, 256)), nn.Conv{Out: 64, K: 3, Pad: 1}) })
+		tape.Part("net", func() {
+			tape.Conv2d("a", tape.Hold(tape.Input(nn.F32, 1, 3, 256, 256)), nn.Conv{Out: 64, K: 3, Pad: 1})
+		})
 	})
 	e.Add(Item{Kind: Parameters, What: "net", Bytes: tape.Size("net").ParamBytes}, Item{Kind: Optimizer, What: "net", Bytes: 2 * tape.Size("net").ParamBytes})
 	e.Add(Item{Kind: Optimizer, What: "net", Bytes: 300 * unit.MiB})
