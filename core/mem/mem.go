@@ -61,6 +61,10 @@ type Estimate struct {
 	// Unknown, if not empty, says why there is no estimate. Items are then at most a lower bound.
 	Unknown string `json:"unknown,omitempty"`
 
+	// Reserved is what the caching allocator comes to hold on a card with room for all it caches
+	// (torch.cuda.max_memory_reserved): the phase needs less of it, as its lines say. 0 where that is not known.
+	Reserved unit.Bytes `json:"reserved_bytes,omitempty"`
+
 	requests *requests // behind the lines; lost on the wire, as what follows from it is a line by then
 }
 

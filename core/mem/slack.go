@@ -139,24 +139,33 @@ var tensors = []Kind{Parameters, Gradients, Optimizer, Buffers, Inputs}
 // sequence of requests is not known. 3 to 10 % is what is reported for regular shapes.
 const slackShare = 0.05
 
-// AllocatorSlack is what the caching allocator needs beyond the tensors: rounding, and free blocks that serve no later
-// request. It is replayed in a room that just holds the tensors, at whose end the allocator gives back what it can before
-// it asks for more: what is merely cached is no need.
-func AllocatorSlack(e Estimate, expandable bool) Item {
-	a := Allocator{Expandable: expandable, Limit: e.live()}
-	if u, ok := a.Replay(e); ok {
-		how := "in segments of 2 and 20 MiB or more"
+// slack is what the caching allocator needs beyond the tensors: rounding, and free blocks that serve no later request. It
+// is replayed in a room that just holds the tensors, at whose end the allocator gives back what it can before it asks for
+// more: what is merely cached is no need. reserved is what it comes to hold with all of that, where there is room for it; 0
+// where the requests are not known.
+func (e Estimate) slack(expandable bool) (it Item, reserved unit.Bytes) {
+	it = Item{Kind: Slack, What: string(Slack), Guess: true}
+	free := Allocator{Expandable: expandable}
+	u, ok := free.Replay(e)
+	if !ok {
+		it.Bytes, it.From = unit.Bytes(slackShare*float64(e.Growing())), "5 % of what grows: 3 to 10 % are reported for regular shapes"
 		if expandable {
-			how = "in expandable segments"
+			it.Bytes, it.From = 40*unit.MiB, "expandable segments: a page of 20 MiB or 2 MiB a pool and stream"
 		}
-		return Item{Kind: Slack, What: string(Slack), Bytes: max(0, u.Reserved-a.Limit), From: "the caching allocator replayed " + how}
+		return it, 0
 	}
+	live := e.live()
+	need := u.Reserved
+	if need-live > live/100 { // much is cached: how much of it is needed?
+		tight := Allocator{Expandable: expandable, Limit: live}
+		u, _ := tight.Replay(e)
+		need = min(need, u.Reserved)
+	}
+	it.Guess, it.Bytes, it.From = false, max(0, need-live), "the caching allocator replayed in segments of 2 and 20 MiB or more"
 	if expandable {
-		return Item{Kind: Slack, What: string(Slack), Bytes: 40 * unit.MiB, Guess: true,
-			From: "expandable segments: a page of 20 MiB or 2 MiB a pool and stream"}
+		it.From = "the caching allocator replayed in expandable segments"
 	}
-	return Item{Kind: Slack, What: string(Slack), Bytes: unit.Bytes(slackShare * float64(e.Growing())), Guess: true,
-		From: "5 % of what grows: 3 to 10 % are reported for regular shapes"}
+	return it, u.Reserved
 }
 
 // live is the sum of the lines that are tensors.
@@ -172,16 +181,10 @@ func (e Estimate) live() (sum unit.Bytes) {
 	return sum
 }
 
-// Reserved is what the caching allocator comes to hold where there is room for all it caches
-// (torch.cuda.max_memory_reserved): more than the phase needs. ok is false where its requests are not known.
-func (e Estimate) Reserved(expandable bool) (b unit.Bytes, ok bool) {
-	a := Allocator{Expandable: expandable}
-	u, ok := a.Replay(e)
-	return u.Reserved, ok
-}
-
-// OnCard adds what a process takes on a card beside its tensors: the allocator's slack, the workspace of
-// cuBLAS and cuBLASLt, the context.
+// OnCard adds what a process takes on a card beside its tensors: the allocator's slack, the workspace of cuBLAS and
+// cuBLASLt, the context.
 func (e *Estimate) OnCard(d gpu.Device, expandable bool) {
-	e.Add(AllocatorSlack(*e, expandable), BLASWorkspace(d.Capability), BLASLtWorkspace(d.Capability), CUDAContext(d.Name, d.Total))
+	it, reserved := e.slack(expandable)
+	e.Reserved = reserved
+	e.Add(it, BLASWorkspace(d.Capability), BLASLtWorkspace(d.Capability), CUDAContext(d.Name, d.Total))
 }

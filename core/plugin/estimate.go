@@ -24,10 +24,8 @@ type Estimator interface {
 type Phase struct {
 	Phase    string       `json:"phase"`
 	Estimate mem.Estimate `json:"estimate"`
-	// Allocated is max_memory_allocated and Reserved max_memory_reserved, where there is room for all that the allocator
-	// caches; 0 where the requests are not known.
+	// Allocated is max_memory_allocated; 0 where the requests are not known. (Reserved is the estimate's own.)
 	Allocated unit.Bytes `json:"allocated_bytes,omitempty"`
-	Reserved  unit.Bytes `json:"reserved_bytes,omitempty"`
 }
 
 // Price makes a phase of an estimate of tensors: on a card with what a process takes there beside them.
@@ -35,7 +33,7 @@ func Price(phase string, e mem.Estimate, d gpu.Device) Phase {
 	p := Phase{Phase: phase, Estimate: e}
 	var a mem.Allocator
 	if u, ok := a.Replay(e); ok {
-		p.Allocated, p.Reserved = u.Allocated, u.Reserved
+		p.Allocated, p.Estimate.Reserved = u.Allocated, u.Reserved
 	}
 	switch d.Kind {
 	case gpu.CUDA:

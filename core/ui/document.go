@@ -48,10 +48,12 @@ type PhaseDoc struct {
 
 // EstimateDoc is an estimate. TotalBytes is null where there is none: unknown is never zero.
 type EstimateDoc struct {
-	TotalBytes   *unit.Bytes `json:"total_bytes"`
-	Items        []mem.Item  `json:"items"`
-	FirstFailing *mem.Alloc  `json:"first_failing"` // null: no single request exceeds the room
-	Unknown      string      `json:"unknown,omitempty"`
+	TotalBytes *unit.Bytes `json:"total_bytes"`
+	Items      []mem.Item  `json:"items"`
+	// ReservedBytes is what the caching allocator would hold where there is room for all it caches; null: not known.
+	ReservedBytes *unit.Bytes `json:"reserved_bytes"`
+	FirstFailing  *mem.Alloc  `json:"first_failing"` // null: no single request exceeds the room
+	Unknown       string      `json:"unknown,omitempty"`
 }
 
 // BatchDoc is the global batch as asked and as planned.
@@ -114,6 +116,9 @@ func estimateDoc(e mem.Estimate, room unit.Bytes) EstimateDoc {
 	if e.Known() {
 		total := e.Total()
 		d.TotalBytes = &total
+	}
+	if e.Reserved > 0 {
+		d.ReservedBytes = &e.Reserved
 	}
 	if room > 0 {
 		d.FirstFailing = e.FirstFailing(room)

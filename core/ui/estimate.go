@@ -19,13 +19,12 @@ type EstimateDocument struct {
 	Warnings []string          `json:"warnings"`
 }
 
-// BarePhaseDoc is one phase of a bare network. AllocatedBytes and ReservedBytes are what torch.cuda would report as the
+// BarePhaseDoc is one phase of a bare network. AllocatedBytes, as ReservedBytes, is what torch.cuda would report as the
 // largest of a run that has all the room it wants; null where that is not known. The estimate is what it needs.
 type BarePhaseDoc struct {
 	Phase string `json:"phase"`
 	EstimateDoc
 	AllocatedBytes *unit.Bytes `json:"allocated_bytes"`
-	ReservedBytes  *unit.Bytes `json:"reserved_bytes"`
 }
 
 // EstimateOf makes the document of what a plugin has answered.
@@ -34,7 +33,7 @@ func EstimateOf(name, arch string, settings map[string]string, d *gpu.Device, ph
 	for _, p := range phases {
 		b := BarePhaseDoc{Phase: p.Phase, EstimateDoc: estimateDoc(p.Estimate, 0)}
 		if p.Allocated > 0 {
-			b.AllocatedBytes, b.ReservedBytes = &p.Allocated, &p.Reserved
+			b.AllocatedBytes = &p.Allocated
 		}
 		doc.Phases = append(doc.Phases, b)
 	}
