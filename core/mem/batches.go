@@ -28,7 +28,7 @@ func AtBatches(price func(micro int64) Estimate, batches ...int64) []Estimate {
 			return
 		}
 		first, last := at(sorted[lo]), at(sorted[hi])
-		line := first.alike(last)
+		line := first.requests == nil && first.alike(last)
 		for _, n := range sorted[lo+1 : hi] {
 			part, whole := n-sorted[lo], sorted[hi]-sorted[lo]
 			if e, ok := first.replayed(last, part, whole); ok {
@@ -49,7 +49,7 @@ func AtBatches(price func(micro int64) Estimate, batches ...int64) []Estimate {
 	out := make([]Estimate, len(batches))
 	for i, n := range batches {
 		out[i] = at(n)
-		out[i].Items = slices.Clip(out[i].Items) // the same size twice is two estimates to add to
+		out[i].Items = slices.Clone(out[i].Items) // the same size twice is two estimates, each to be changed
 	}
 	return out
 }

@@ -78,8 +78,13 @@ func (b *builder) build() *ladder.Set {
 	phases := []struct {
 		ladder *ladder.Ladder
 		price  func(arch.Step) mem.Estimate
-		noGrad bool
-	}{{&training, arch.Step.Training, false}, {&validation, arch.Step.Validation, true}, {&logging, func(s arch.Step) mem.Estimate { return s.Images(8) }, true}}
+		most   int64          // samples of a micro-batch that it takes
+		blind  func(*variant) // takes out what the phase does not see
+	}{
+		{&training, arch.Step.Training, maxBatch, func(*variant) {}},
+		{&validation, arch.Step.Validation, maxBatch, func(v *variant) { v.structCkpt = false }}, // without a gradient nothing is recomputed
+		{&logging, func(s arch.Step) mem.Estimate { return s.Images(logged) }, logged, func(v *variant) { v.structCkpt, v.queue = false, 0 }},
+	}
 	var wg sync.WaitGroup
 	for _, p := range phases {
 		estimates := make([]mem.Estimate, len(rungs))
@@ -90,13 +95,13 @@ func (b *builder) build() *ladder.Set {
 			}
 			continue
 		}
-		for _, group := range alike(rungs, p.noGrad) {
+		for _, group := range alike(rungs, p.blind) {
 			wg.Go(func() {
 				var vs []variant
 				for _, i := range group {
 					vs = append(vs, rungs[i].variant)
 				}
-				for k, e := range b.price(vs, p.price) {
+				for k, e := range b.price(vs, p.price, p.most) {
 					estimates[group[k]] = e
 				}
 			})
@@ -118,16 +123,13 @@ func (b *builder) build() *ladder.Set {
 	return set
 }
 
-// alike groups rungs by what decides their price beside the micro-batch and lines of their own, by index. Without a
-// gradient nothing is checkpointed, and the pool is merely there.
-func alike(rungs []shared, noGrad bool) (groups [][]int) {
+// alike groups rungs by what decides their price beside the micro-batch and the pool's own line, by index.
+func alike(rungs []shared, blind func(*variant)) (groups [][]int) {
 	at := map[variant]int{}
 	for i, s := range rungs {
 		k := s.variant
 		k.micro, k.accum, k.expandable = 0, 0, false
-		if noGrad {
-			k.queue, k.structCkpt = 0, false
-		}
+		blind(&k)
 		if _, ok := at[k]; !ok {
 			at[k] = len(groups)
 			groups = append(groups, nil)
@@ -442,8 +444,11 @@ func (b *builder) modelOf(v variant) (*arch.Model, error) {
 	return b.readModel(root)
 }
 
-// price estimates a phase of variants on the device that are alike.
-func (b *builder) price(vs []variant, phase func(arch.Step) mem.Estimate) []mem.Estimate {
+// logged is how many images of a batch log_images takes (ddpm.py:3123, N=8).
+const logged = 8
+
+// price estimates a phase of variants on the device that are alike, of at most so many samples.
+func (b *builder) price(vs []variant, phase func(arch.Step) mem.Estimate, most int64) []mem.Estimate {
 	v := vs[0]
 	m, err := b.modelOf(v)
 	why := ""
@@ -468,7 +473,7 @@ func (b *builder) price(vs []variant, phase func(arch.Step) mem.Estimate) []mem.
 	}
 	var batches []int64
 	for _, v := range vs {
-		batches = append(batches, v.micro)
+		batches = append(batches, min(v.micro, most))
 	}
 	out := mem.AtBatches(func(n int64) mem.Estimate {
 		s := step
