@@ -74,6 +74,7 @@ type replay struct {
 	saved, casts, forwardPeak int64
 	gradients                 int64
 	allocs                    []request
+	watch                     func(bytes int64, o *op, back bool) // of every request, before it is met; nil for nobody
 
 	state  []storeState
 	free   [][]int32 // by list and op: the first storage whose last op this is
@@ -135,6 +136,9 @@ func newReplay(t *Tape) *replay {
 func (r *replay) alloc(bytes int64, part, kind uint8, o *op, back bool) {
 	if bytes == 0 {
 		return
+	}
+	if r.watch != nil {
+		r.watch(bytes, o, back)
 	}
 	r.live += bytes
 	r.counts[part][kind] += bytes

@@ -131,7 +131,7 @@ func (b *builder) phase(name string) ladder.Ladder {
 func (b *builder) validates() bool { return has(b.root, "data.params.validation") }
 
 func (b *builder) logsImages() bool {
-	return b.stableSR() && !truth(b.root, keyImages+".disabled", false)
+	return (b.stableSR() || b.model != nil && b.model.Resi()) && !truth(b.root, keyImages+".disabled", false)
 }
 
 // shared lists the rungs that concern every phase, from the one that needs most, and where the job as asked stands.

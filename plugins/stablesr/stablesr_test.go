@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -843,6 +844,7 @@ func TestUnknown(t *testing.T) {
 	for name, edit := range map[string]func(string) string{
 		"another UNet":  replace("openaimodel.UNetModelDualcondV2", "mine.UNet"),
 		"another model": replace("ddpm.LatentDiffusionSRTextWT", "ddpm.MyOwn"),
+		"a ControlNet":  replace("    image_size: 512\n", "    image_size: 512\n    use_hq_canny_cond: True\n"),
 		"no size":       replace("  gt_size: 512\ndata", "  other: 1\ndata", "        crop_size: 512\n", "", "resolution: 512, ", ""),
 	} {
 		j := mine(t, checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": edit}), "main.py", "--train", "--base", "r.yaml", "--gpus", "0,")
@@ -857,7 +859,9 @@ func TestUnknown(t *testing.T) {
 // Plain latent-diffusion: the whole UNet is trained, its checkpointing works, and the learning rate is scaled by default.
 func TestLatentDiffusion(t *testing.T) {
 	ldm := replace("ddpm.LatentDiffusionSRTextWT", "ddpm.LatentDiffusion", "openaimodel.UNetModelDualcondV2", "openaimodel.UNetModel", "gt_size: 512\ndata", "other: 1\ndata")
-	dir := checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": ldm})
+	structcond := regexp.MustCompile(`(?m)^    structcond_stage_config:\n(?:      .*\n)*`)
+	plain := func(s string) string { return structcond.ReplaceAllString(ldm(s), "") }
+	dir := checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": plain})
 	main, _ := os.ReadFile(filepath.Join(dir, "main.py"))
 	write(t, filepath.Join(dir, "main.py"), strings.Replace(string(main), `const=True, default=False)`, `const=True, default=True)`, 1))
 	j := mine(t, dir, "main.py", "--train", "--base", "r.yaml", "--gpus", "0,")

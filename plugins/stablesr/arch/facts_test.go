@@ -3,6 +3,7 @@ package arch
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/launch-ml/launch/core/mem"
@@ -79,9 +80,12 @@ func TestParameters(t *testing.T) {
 			t.Errorf("%s has %d parameters, want %d", part, by[part], want)
 		}
 	}
-	for gen, want := range map[Generation]int64{EdgeBefore: 48_559_612, EdgeAfter: 2_006_076, EdgeSmall: 241_700} {
+	for gen, want := range map[Generation]int64{EdgeBefore: 48_559_612, EdgeAfter: 2_006_076, EdgeTanh: 2_006_076, EdgeSmall: 241_700} {
 		_, by := params(Step{Model: edged(t, gen), Batch: 1, Size: 512, Xformers: true}.Validation())
-		fusion := int64(8*8*9 + 8 + 16)
+		fusion := int64(0)
+		if gen.fuses() {
+			fusion = 8*8*9 + 8 + 16
+		}
 		if got := by[partEdge] - fusion; got != want {
 			t.Errorf("the edge processor %v has %d parameters, want %d", gen, got, want)
 		}
@@ -246,9 +250,21 @@ func TestSanityCheckFails(t *testing.T) {
 			t.Errorf("a sanity check before the first step has %s of %s", it.Kind, it.What)
 		}
 	}
-	// At the peak, in the second layer, three of those tensors are there: its input, its convolution's and its
-	// normalisation's result. The message came in the first layer, with its convolution's result and nothing else there.
-	near(t, "allocated when 6 GiB were asked for", float64(e.Total()-2*six)/(1<<30), 13.04, 0.01)
+	// What is live when the first batch normalisation asks for its result, and what is there all the time.
+	step := Step{Model: edged(t, EdgeBefore), Batch: 6, Size: 512, DDP: true, Queue: 180, NoAdam: true}
+	var resident mem.Estimate
+	tape := step.validate()
+	step.resident(&resident, tape, true)
+	var allocated []float64
+	tape.Requests(func(a nn.Alloc, _ bool, live unit.Bytes) {
+		if a.Bytes == six && strings.HasSuffix(a.What, "batch_norm") {
+			allocated = append(allocated, float64(live+resident.Total())/(1<<30))
+		}
+	})
+	if len(allocated) == 0 || math.Abs(allocated[0]-13.04) > 0.1 {
+		t.Errorf("allocated when 6 GiB are asked for: %.3f GiB, the message says 13.04", allocated)
+	}
+	t.Logf("allocated when a normalisation asks for 6 GiB: %.3f", allocated)
 }
 
 // A forward without gradients of one sample at 512 took 710 MiB (facts 6.2).
@@ -289,27 +305,5 @@ func TestOwnNumbers(t *testing.T) {
 	// 512 is the only size at which the edge features meet the latent (facts 6.6).
 	if e := (Step{Model: edged(t, EdgeAfter), Batch: 1, Size: 256}).Training(); e.Known() {
 		t.Error("edge processing at 256 has an estimate, and the program stops there")
-	}
-}
-
-// facts 6.3: the second stage keeps 47,648 bytes a pixel, and its loss has no formula.
-func TestResi(t *testing.T) {
-	c := stableSR("AutoencoderKLResi", nil)
-	p := c["params"].(map[string]any)["first_stage_config"].(map[string]any)["params"].(map[string]any)
-	p["lossconfig"] = map[string]any{"target": "ldm.modules.losses.LPIPSWithDiscriminator"}
-	m := read(t, Config{"target": "ldm.models.autoencoder.AutoencoderKLResi", "params": p}, NoEdge)
-	e := Step{Model: m, Batch: 1, Size: 512, DDP: true}.Training()
-	if e.Known() || e.Certain() < 11*unit.GiB {
-		t.Errorf("the second stage is %v, %q", e.Certain(), e.Unknown)
-	}
-	var saved unit.Bytes
-	for _, it := range e.Items {
-		if it.Kind == mem.Saved {
-			saved += it.Bytes
-		}
-	}
-	near(t, "saved bytes a pixel", float64(saved)/(512*512), 47648, 0.02)
-	if _, by := params(e); by[partFusion] < 44_000_000 || by[partFusion] > 45_000_000 {
-		t.Errorf("the fusion layers have %d parameters, want 44.4 million", by[partFusion])
 	}
 }

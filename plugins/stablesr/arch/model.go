@@ -20,13 +20,15 @@ type Model struct {
 	// Unknown, if not empty, says which part of a training step has no formula.
 	Unknown string
 
-	stableSR      bool // with structcond, SPADE and degradations made on the card
-	edgeStep      bool // ddpm_with_edge.py's training_step: it encodes twice and decodes
-	edgeLoss      float64
+	stableSR      bool    // with structcond, SPADE and degradations made on the card
+	edgeStep      bool    // ddpm_with_edge.py's training_step: it encodes twice and decodes
+	edgeLoss      float64 // edge_loss_weight of b73597f
 	unet          *unet
 	structcond    *encoder
 	vae           *vae
 	text          *text
+	loss          *lossConfig // of the second stage
+	freezeDec     bool        // of the second stage: only its fusion is trained
 	trainableText bool
 	concat        bool // conditioning_key concat or hybrid
 	scale         int64
@@ -41,18 +43,25 @@ func Read(model Config, gen Generation) (*Model, error) {
 	switch m.Target {
 	case "AutoencoderKLResi": // the second stage: the controllable feature wrapping
 		m.EMA = false
+		if err := known(p, resiArgs); err != nil {
+			return nil, err
+		}
 		vae, err := readVAE(Config{"target": m.Target, "params": p})
 		if err != nil {
 			return nil, err
 		}
-		m.vae = vae
-		m.Unknown = fmt.Sprintf("its loss %v: %v", section(p["lossconfig"])["target"], ErrUnknown)
+		m.vae, m.freezeDec = vae, a.bool("freeze_dec", true)
+		if m.loss, err = readLoss(p["lossconfig"]); err != nil {
+			return nil, err
+		}
+		if a.bool("synthesis_data", false) {
+			m.Unknown = fmt.Sprintf("synthesis_data, which keeps a pool of its own: %v", ErrUnknown)
+		}
 		return m, a.err
 	case "LatentDiffusionSRTextWT", "LatentDiffusionSRTextWTFFHQ":
 		m.stableSR = true
 	case "LatentDiffusionSRTextWTWithEdge":
 		m.stableSR, m.edgeStep = true, true
-		m.edgeLoss = a.float("edge_loss_weight", 0)
 	case "LatentDiffusion":
 		m.UnfrozenDiff = true
 	default:
@@ -62,6 +71,17 @@ func Read(model Config, gen Generation) (*Model, error) {
 	if m.edgeStep && a.bool("use_edge_processing", false) { // ddpm_with_edge.py:62 sets both in the UNet's section
 		unetConfig = unetConfig.with("UNetModelDualcondV2WithEdge", map[string]any{
 			"use_edge_processing": true, "edge_input_channels": a.int("edge_input_channels", 3)})
+	}
+	m.edgeLoss = a.float("edge_loss_weight", 0)
+	names := ddpmArgs
+	switch {
+	case m.edgeStep:
+		names = edgeArgs
+	case m.stableSR:
+		names = stableSRArgs
+	}
+	if err := known(p, names); err != nil {
+		return nil, err
 	}
 	var err error
 	if m.unet, err = readUNet(unetConfig, gen); err != nil {
@@ -130,23 +150,31 @@ func (m *Model) Multiple() int64 {
 	return m.vae.factor() << (len(m.unet.mult) - 1)
 }
 
-// parts are the names that a ledger has for the stages.
+// The names that a ledger has for the stages: the recipe's sections in words, and of the losses the modules' own names.
 const (
 	partBatch  = "batch"
 	partUNet   = "unet"
 	partSPADE  = "spade"
 	partStruct = "structcond"
 	partVAE    = "first stage"
-	partText   = "cond stage"
-	partEdge   = "edge"
+	partText   = "text encoder"
+	partEdge   = "edge processor"
 	partFusion = "fusion"
+	partLPIPS  = "loss.perceptual_loss"
+	partDisc   = "loss.discriminator"
+	partLoss   = "loss"
 )
+
+// stages are the parts that have parameters, in the order of a ledger.
+var stages = []string{partUNet, partSPADE, partStruct, partVAE, partText, partEdge, partFusion, partLPIPS, partDisc}
 
 // trainable lists the parts whose parameters have gradients.
 func (m *Model) trainable() (parts []string) {
 	switch {
+	case m.Resi() && m.freezeDec:
+		return []string{partFusion, partDisc}
 	case m.Resi():
-		return []string{partFusion}
+		return []string{partVAE, partFusion, partDisc}
 	case m.UnfrozenDiff:
 		parts = append(parts, partUNet, partEdge)
 	}

@@ -231,10 +231,3 @@ func denseBlock(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	x5 := t.Hold(t.Conv2d("conv5", t.Cat(1, xs...), conv(x.Dim(1), 3)))
 	return t.Add(t.MulScalar(x5), x)
 }
-
-// frozenDecoder is the decoder of the second stage: only the fusion layers are trained (autoencoder.py:510).
-func (n *vae) frozenDecoder(t *nn.Tape, z nn.Tensor, fea []nn.Tensor) nn.Tensor {
-	d := *n
-	d.frozen = true
-	return d.decoder(t, z, fea)
-}
