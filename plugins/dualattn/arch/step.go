@@ -129,10 +129,11 @@ func (cfg StepConfig) record(t *nn.Tape, afterValidation bool) {
 	t.OptimizerStep(model, temps)
 }
 
-// maps are the attention maps of an evaluation's forward, in float32.
+// maps are the attention maps of an evaluation's forward, in float32. They live as long as the model's attribute: until
+// the forward that they are given to assigns it anew (dual_vit.py:436-441 at 9b6147a).
 func (n Net) maps(t *nn.Tape, batch int64) (maps []nn.Tensor) {
 	for range n.Layers {
-		maps = append(maps, t.Hold(t.Zeros(nn.F32, batch, n.Heads, n.tokens(), n.tokens())))
+		maps = append(maps, t.Zeros(nn.F32, batch, n.Heads, n.tokens(), n.tokens()))
 	}
 	return maps
 }
