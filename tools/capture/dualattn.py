@@ -46,7 +46,8 @@ def train(model, xs, amp):
     gc.disable()
     live = measure.Live(measure.fixed(model) | {measure.key(x) for x in xs})
 
-    def pack(t):
+    def pack(t):  # detached: a result that its own node keeps would live for ever, in graphs that die before a backward
+        t = t.detach()
         live.track(t, "saved")
         return t
 

@@ -182,7 +182,7 @@ func Validation(cfg StepConfig) (e mem.Estimate) {
 	})
 	e.Add(cfg.resident(resident)...)
 	size := resident.Size(model)
-	e.Add(mem.Item{Kind: mem.Gradients, What: model, Bytes: size.GradBytes, From: "of the last training step: zero_grad() is called at the head of the next"})
+	e.Add(mem.Item{Kind: mem.Gradients, What: model, Bytes: size.GradBytes, Count: size.Trainable, From: "of the last training step: zero_grad() is called at the head of the next"})
 	cfg.addPeak(&e, t.Peak())
 	return e
 }
@@ -197,7 +197,7 @@ func (cfg StepConfig) resident(t *nn.Tape) []mem.Item {
 	return []mem.Item{
 		{Kind: mem.Parameters, What: model, Bytes: m.ParamBytes + c.ParamBytes, Count: m.Params + c.Params, From: "DualCrossAttentionViT and its loss, counted"},
 		{Kind: mem.Parameters, What: unused, Bytes: dead.ParamBytes, Count: dead.Params, From: "the GLCA block's own self-attention, whose result nobody reads"},
-		{Kind: mem.Optimizer, What: model, Bytes: (m.GradBytes + c.GradBytes) * states, From: name},
+		{Kind: mem.Optimizer, What: model, Bytes: (m.GradBytes + c.GradBytes) * states, Count: (m.Trainable + c.Trainable) * int64(states), From: name},
 	}
 }
 
