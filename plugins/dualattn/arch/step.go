@@ -214,7 +214,7 @@ func (cfg StepConfig) addPeak(e *mem.Estimate, p nn.Peak) {
 			mem.Item{Kind: mem.Inputs, What: part.Part, Bytes: part.Inputs, From: "images and their pairs in float32"},
 			mem.Item{Kind: mem.Saved, What: part.Part, Bytes: part.Saved, From: at},
 			mem.Item{Kind: mem.Saved, What: part.Part, Bytes: part.Casts, From: "autocast's copies of the weights, " + at},
-			mem.Item{Kind: mem.Gradients, What: part.Part, Bytes: part.Gradients, From: at},
+			mem.Item{Kind: mem.Gradients, What: part.Part, Bytes: part.Gradients, Count: int64(part.Gradients) / 4, From: at},
 			mem.Item{Kind: mem.Transients, What: part.Part, Bytes: part.Transients, From: from, Guess: guess},
 		)
 	}

@@ -429,7 +429,7 @@ func (s Step) addPeak(e *mem.Estimate, p nn.Peak) {
 			mem.Item{Kind: mem.Inputs, What: what, Bytes: part.Inputs, From: fmt.Sprintf("two crops an image of 3 × %d² in float32", s.Image)},
 			mem.Item{Kind: mem.Saved, What: what, Bytes: part.Saved, From: at},
 			mem.Item{Kind: mem.Saved, What: what, Bytes: part.Casts, From: "autocast's copies of the weights, " + at},
-			mem.Item{Kind: mem.Gradients, What: what, Bytes: part.Gradients, From: at},
+			mem.Item{Kind: mem.Gradients, What: what, Bytes: part.Gradients, Count: int64(part.Gradients) / 4, From: at},
 			mem.Item{Kind: mem.Transients, What: what, Bytes: part.Transients, From: at},
 		)
 	}

@@ -14,7 +14,7 @@ import (
 // stableSR is a section model of our own with the parameters of SD 2.1 and StableSR.
 func stableSR(target string, params map[string]any) Config {
 	p := map[string]any{
-		"use_ema": false,
+		"use_ema": false, "conditioning_key": "crossattn",
 		"unet_config": map[string]any{"target": "ldm.modules.diffusionmodules.openaimodel.UNetModelDualcondV2", "params": map[string]any{
 			"in_channels": int64(4), "out_channels": int64(4), "model_channels": int64(320), "attention_resolutions": []any{int64(4), int64(2), int64(1)},
 			"num_res_blocks": int64(2), "channel_mult": []any{int64(1), int64(2), int64(4), int64(4)}, "num_head_channels": int64(64),
@@ -295,7 +295,7 @@ func TestOwnNumbers(t *testing.T) {
 	for name, c := range map[string]Config{
 		"another model": {"target": "ldm.models.diffusion.ddpm.Layout2ImgDiffusion", "params": map[string]any{}},
 		"another UNet":  stableSR("LatentDiffusionSRTextWT", map[string]any{"unet_config": map[string]any{"target": "my.own.UNet"}}),
-		"another VAE":   stableSR("LatentDiffusionSRTextWT", map[string]any{"first_stage_config": map[string]any{"target": "ldm.models.autoencoder.VQModelInterface"}}),
+		"another VAE":   stableSR("LatentDiffusionSRTextWT", map[string]any{"first_stage_config": map[string]any{"target": "ldm.models.autoencoder.IdentityFirstStage"}}),
 		"another text":  stableSR("LatentDiffusionSRTextWT", map[string]any{"cond_stage_config": map[string]any{"target": "my.own.Text"}}),
 	} {
 		if _, err := Read(c, NoEdge); !errors.Is(err, ErrUnknown) {

@@ -30,7 +30,7 @@ type Model struct {
 	loss          *lossConfig // of the second stage
 	freezeDec     bool        // of the second stage: only its fusion is trained
 	trainableText bool
-	concat        bool // conditioning_key concat or hybrid
+	rescaler      *rescaler // a condition of the latent's size, which is set beside it
 	scale         int64
 }
 
@@ -58,7 +58,8 @@ func Read(model Config, gen Generation) (*Model, error) {
 			m.Unknown = fmt.Sprintf("synthesis_data, which keeps a pool of its own: %v", ErrUnknown)
 		}
 		return m, a.err
-	case "LatentDiffusionSRTextWT", "LatentDiffusionSRTextWTFFHQ":
+	case "LatentDiffusionSRTextWT", "LatentDiffusionSRTextWTFFHQ",
+		"LatentDiffusionSRTextWTFFHQl1": // caixin98's, which compares loss_type and sets nothing (ddpm.py:3357 at 515034d)
 		m.stableSR = true
 	case "LatentDiffusionSRTextWTWithEdge":
 		m.stableSR, m.edgeStep = true, true
@@ -95,13 +96,21 @@ func Read(model Config, gen Generation) (*Model, error) {
 	if m.vae, err = readVAE(section(p["first_stage_config"])); err != nil {
 		return nil, err
 	}
-	if m.text, err = readText(p["cond_stage_config"]); err != nil {
-		return nil, err
-	}
 	m.trainableText = a.bool("cond_stage_trainable", false)
-	m.concat = a.text("conditioning_key", "") == "concat" || a.text("conditioning_key", "") == "hybrid"
-	if m.concat {
-		return nil, fmt.Errorf("conditioning_key %s: %w", a.text("conditioning_key", ""), ErrUnknown)
+	key := a.text("conditioning_key", "")
+	if key == "" && p["cond_stage_config"] != unconditional && a.bool("concat_mode", true) {
+		key = "concat" // ddpm.py:581
+	}
+	switch {
+	case key == "hybrid", key == "adm", key == "concat" && m.stableSR:
+		return nil, fmt.Errorf("conditioning_key %s: %w", key, ErrUnknown)
+	case key == "concat":
+		m.rescaler, err = readRescaler(section(p["cond_stage_config"]))
+	default:
+		m.text, err = readText(p["cond_stage_config"])
+	}
+	if err != nil {
+		return nil, err
 	}
 	if m.Checkpointing = m.unet.checkpoint; m.stableSR { // it never gets beyond the first backward: see Checkpointing
 		m.unet.checkpoint = false
@@ -158,6 +167,7 @@ const (
 	partStruct = "structcond"
 	partVAE    = "first stage"
 	partText   = "text encoder"
+	partCond   = "cond stage"
 	partEdge   = "edge processor"
 	partFusion = "fusion"
 	partLPIPS  = "loss.perceptual_loss"
@@ -166,7 +176,7 @@ const (
 )
 
 // stages are the parts that have parameters, in the order of a ledger.
-var stages = []string{partUNet, partSPADE, partStruct, partVAE, partText, partEdge, partFusion, partLPIPS, partDisc}
+var stages = []string{partUNet, partSPADE, partStruct, partVAE, partText, partCond, partEdge, partFusion, partLPIPS, partDisc}
 
 // trainable lists the parts whose parameters have gradients.
 func (m *Model) trainable() (parts []string) {
@@ -180,7 +190,7 @@ func (m *Model) trainable() (parts []string) {
 	}
 	parts = append(parts, partSPADE, partStruct)
 	if m.trainableText {
-		parts = append(parts, partText)
+		parts = append(parts, partText, partCond)
 	}
 	return parts
 }
@@ -191,7 +201,10 @@ func (s Step) encode(t *nn.Tape, x nn.Tensor) (z nn.Tensor) {
 		t.NoGrad(func() {
 			t.FreezeParams(func() {
 				moments := s.vae().encoder(t, x, nil)
-				z = t.MulScalar(t.Narrow(moments, 1, moments.Dim(1)/2))
+				if s.Model.vae.codes == 0 { // the mean, or a sample, of the posterior
+					moments = t.Narrow(moments, 1, moments.Dim(1)/2)
+				}
+				z = t.MulScalar(moments)
 			})
 		})
 	})

@@ -145,15 +145,15 @@ func (s Step) batch(t *nn.Tape, val bool) (lq, gt, edgeMap nn.Tensor) {
 
 // loss is the step's forward up to its loss. training is training_step, which differs from validation's in the edge fork.
 func (s Step) loss(t *nn.Tape, training bool) nn.Tensor {
+	if !s.Model.stableSR {
+		return s.ldm(t)
+	}
 	lq, gt, edgeMap := s.batch(t, false)
 	if edgeMap.Dims() > 0 && s.Model.Edge().differentiated() {
 		edgeMap = t.RequireGrad(edgeMap)
 	}
 	z := t.Hold(s.encode(t, lq))
 	zGT := t.Hold(s.encode(t, gt))
-	if !s.Model.stableSR {
-		zGT = z
-	}
 	var c nn.Tensor
 	var cond map[int64]nn.Tensor
 	if s.Model.edgeStep && training {
@@ -264,7 +264,7 @@ func addPeak(e *mem.Estimate, p nn.Peak) {
 		e.Add(
 			mem.Item{Kind: mem.Inputs, What: what, Bytes: part.Inputs, From: "images of the micro-batch in float32"},
 			mem.Item{Kind: mem.Saved, What: what, Bytes: part.Saved, From: at},
-			mem.Item{Kind: mem.Gradients, What: what, Bytes: part.Gradients, From: at},
+			mem.Item{Kind: mem.Gradients, What: what, Bytes: part.Gradients, Count: int64(part.Gradients) / 4, From: at},
 			mem.Item{Kind: mem.Transients, What: what, Bytes: part.Transients, From: at},
 		)
 	}

@@ -17,6 +17,7 @@ type vae struct {
 	blocks            int64
 	attn              []int64 // attn_resolutions
 	fusion            bool    // Decoder_Mix
+	codes             int64   // n_embed of VQModelInterface, whose latent is no distribution; 0 for AutoencoderKL
 	frozen            bool    // all but the fusion layers
 }
 
@@ -30,6 +31,8 @@ func readVAE(c Config) (*vae, error) {
 	}
 	switch c.Target() {
 	case "AutoencoderKL":
+	case "VQModelInterface": // autoencoder.py:22 and 271; its quantisation is part of decode alone
+		n.codes = c.params().size("n_embed", 0)
 	case "AutoencoderKLResi":
 		n.fusion = true
 	default:
@@ -118,11 +121,19 @@ func (n *vae) encoder(t *nn.Tape, x nn.Tensor, fea *[]nn.Tensor) (moments nn.Ten
 				res /= 2
 			}
 		}
-		h = n.middle(t, h)
+		t.Scope("", func() { h = n.middle(t, h) }, h) // in a frame of its own: hs keeps what it begins with
 		h = t.Rebind(h, nonlinearity(t, t.Hold(normalize(t, "norm_out", h))))
-		moments = t.Conv2d("conv_out", h, conv(2*n.z, 3))
+		moments = t.Conv2d("conv_out", h, conv(n.outputs()*n.z, 3))
 	}, x)
-	return t.Conv2d("quant_conv", moments, conv(2*n.embed, 1))
+	return t.Conv2d("quant_conv", moments, conv(n.outputs()*n.embed, 1))
+}
+
+// outputs is how many numbers the encoder gives for each of the latent's: of a distribution two (double_z).
+func (n *vae) outputs() int64 {
+	if n.codes > 0 {
+		return 1
+	}
+	return 2
 }
 
 func (n *vae) middle(t *nn.Tape, h nn.Tensor) nn.Tensor {
@@ -178,6 +189,9 @@ func (n *vae) decoder(t *nn.Tape, z nn.Tensor, fea []nn.Tensor) (x nn.Tensor) {
 // declareDecoder enters the decoder's parameters for a phase that never decodes, by a forward of the smallest latent.
 func (n *vae) declareDecoder(t *nn.Tape) {
 	t.NoGrad(func() { n.decoder(t, t.Zeros(nn.F32, 1, n.embed, 1, 1), nil) })
+	if n.codes > 0 {
+		t.Param("quantize.embedding.weight", n.codes, n.embed)
+	}
 }
 
 // fuse is Fuse_sft_block_RRDB with two RRDB of 32 growing channels.
