@@ -267,6 +267,55 @@ func TestSanityCheckFails(t *testing.T) {
 	t.Logf("allocated when a normalisation asks for 6 GiB: %.3f", allocated)
 }
 
+// b73597f decodes what is predicted with a graph that nobody differentiates and that dies with p_losses (facts 6.2 and 2:
+// 7.27 GiB a sample of saved activations of the decoder at 512).
+func TestEdgeLoss(t *testing.T) {
+	moving := func(params map[string]any) (n float64) {
+		e := Step{Model: read(t, stableSR("LatentDiffusionSRTextWT", params), NoEdge), Batch: 1, Size: 512, Xformers: true}.Training()
+		if !e.Known() {
+			t.Fatal(e.Unknown)
+		}
+		for _, it := range e.Items {
+			if it.Kind == mem.Saved || it.Kind == mem.Transients {
+				n += float64(it.Bytes)
+			}
+		}
+		return n / (1 << 30)
+	}
+	without, with := moving(nil), moving(map[string]any{"edge_loss_weight": int64(10)})
+	if grew := with - without; grew < 6.5 || grew > 8.5 {
+		t.Errorf("the edge loss needs %.2f GiB more, want about 7.27 and the other decode's 1.0, less the backward's own", grew)
+	}
+}
+
+// From 5312b48 on the edge map requires no gradient, so that the frozen processor keeps nothing; the loss encodes the map
+// while everything that the UNet saved is there.
+func TestEdgeGenerations(t *testing.T) {
+	saved := func(gen Generation) (n float64) {
+		for _, it := range (Step{Model: edged(t, gen), Batch: 1, Size: 512, Xformers: true}).Training().Items {
+			if it.Kind == mem.Saved && it.What == partEdge {
+				n += float64(it.Bytes)
+			}
+		}
+		return n / (1 << 20)
+	}
+	near(t, "cea3b81's saves, MiB", saved(EdgeAfter), 437.1, .01)
+	for _, gen := range []Generation{EdgeTanh, EdgeSmall} {
+		if n := saved(gen); n != 0 {
+			t.Errorf("%v saves %.1f MiB though its map wants no gradient", gen, n)
+		}
+	}
+	peak := func(gen Generation) float64 {
+		tape := nn.NewTape()
+		s := Step{Model: edged(t, gen), Batch: 1, Size: 512, Xformers: true}
+		tape.Backward(s.loss(tape, true))
+		return float64(tape.Peak().ForwardPeak-tape.Peak().Saved) / (1 << 20)
+	}
+	if least := peak(EdgeSmall); least < 700 {
+		t.Errorf("at most %.0f MiB beyond what is saved in the forward: the map's encoding, 819 MiB, is not in it", least)
+	}
+}
+
 // A forward without gradients of one sample at 512 took 710 MiB (facts 6.2).
 func TestForwardPeak(t *testing.T) {
 	m := stock(t)
