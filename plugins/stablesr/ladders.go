@@ -201,6 +201,8 @@ const maxBatch = 1 << 14
 // splitCost is what a split gives up.
 func (b *builder) splitCost() (ladder.Cost, string) {
 	switch {
+	case b.model != nil && b.model.Resi(): // contperceptual.py:58 against :73
+		return ladder.Recipe, "; the loss divides the reconstruction's part by the micro-batch once more and the discriminator's not, so that they weigh otherwise"
 	case b.model != nil && b.model.BatchNorm:
 		return ladder.Numerics, "; the edge processor's batch normalisation sees the piece"
 	case b.model != nil && b.model.EMA:
