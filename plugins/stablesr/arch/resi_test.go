@@ -40,7 +40,7 @@ type resiRow struct {
 	Size, Batch                                                   int64
 	Args                                                          map[string]any
 	Params, Trainable, Fusion, Discriminator, Perceptual, Buffers int64
-	Saved, Grads, Peak, Val                                       int64
+	Saved, Grads, Peak                                            int64
 	PeakFirst                                                     int64 `json:"peak_first"`
 	ValPeak                                                       int64 `json:"val_peak"`
 }
@@ -100,6 +100,9 @@ func TestSecondStage(t *testing.T) {
 		}
 		check("saved", int64(p.Saved), r.Saved, .01, .01)
 		check("peak", int64(p.Bytes)-batch, r.Peak, .02, .03)
+		if m.freezeDec { // of both optimizers' halves
+			check("gradients", int64(p.Gradients), r.Grads, 0, 0)
+		}
 
 		tape = nn.NewTape()
 		tape.Dispatched, tape.Training = true, false
