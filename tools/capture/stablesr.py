@@ -76,17 +76,25 @@ def fused_dropout(x, p=0.5, training=True, inplace=False):
     return torch.native_dropout(x, p, training)[0] if training and p > 0 else x
 
 
-def build(module, freeze_dec=True, kl_weight=0.0, perceptual_weight=1.0, disc_loss="hinge", **kw):
+def build(module, freeze_dec=True, kl_weight=0.0, perceptual_weight=1.0, disc_loss="hinge", use_canny_cfw=False, **kw):
     dd = dict(double_z=True, z_channels=4, resolution=512, in_channels=3, out_ch=3, ch=128, ch_mult=[1, 2, 4, 4],
               num_res_blocks=2, attn_resolutions=[], dropout=0.0)
     dd.update(kw)
     loss = {"target": "ldm.modules.losses.LPIPSWithDiscriminator", "params": {
         "disc_start": 0, "kl_weight": kl_weight, "disc_weight": 0.025, "disc_factor": 1.0,
         "perceptual_weight": perceptual_weight, "disc_loss": disc_loss}}
+    more = {}
+    if use_canny_cfw:
+        more = {"use_canny_cfw": True, "canny_controlnet_stage_config": {"target": "ldm.modules.controlnet_cldm.ControlNet", "params": dict(
+            image_size=32, in_channels=4, hint_channels=3, model_channels=320, attention_resolutions=[4, 2, 1], num_res_blocks=2,
+            channel_mult=[1, 2, 4, 4], num_head_channels=64, use_spatial_transformer=True, use_linear_in_transformer=True,
+            transformer_depth=1, context_dim=1024, use_checkpoint=False, legacy=False)}}
+        stub("omegaconf")
+        stub("omegaconf.listconfig", ListConfig=list)
     with open(os.devnull, "w", encoding="utf-8") as quiet:
         out, sys.stdout = sys.stdout, quiet
         try:
-            return module.AutoencoderKLResi(ddconfig=dd, lossconfig=loss, embed_dim=4, freeze_dec=freeze_dec)
+            return module.AutoencoderKLResi(ddconfig=dd, lossconfig=loss, embed_dim=4, freeze_dec=freeze_dec, **more)
         finally:
             sys.stdout = out
 
@@ -99,6 +107,18 @@ def toggle(optimizers, i):
     for p in optimizers[i]:
         p.requires_grad_(before[p])
     return before
+
+
+def edges(model, gt):
+    """_enc_fea_canny_from_gt of stm233's fork, whose edges are found on the host."""
+    if not getattr(model, "use_canny_cfw", False):
+        return {}
+    with torch.no_grad():
+        image = ((gt + 1.0) * 0.5).clamp(0, 1)
+        hint = torch.zeros_like(image)
+        t = torch.full((hint.shape[0],), 999, device=hint.device, dtype=torch.long)
+        context = torch.zeros(hint.shape[0], 77, 1024, device=hint.device)
+        return {"enc_fea_canny": model.canny_controlnet_for_cfw.encode_hint_for_cfw(hint, t, context)}
 
 
 def step(model, batch, live=None, tally=None):
@@ -117,7 +137,7 @@ def step(model, batch, live=None, tally=None):
             return t
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-            rec, posterior = model(x, latent)
+            rec, posterior = model(x, latent, **edges(model, gt))
             loss, _log = model.loss(gt, rec, posterior, i, 1, last_layer=model.get_last_layer(), split="train")
         del rec, posterior, _log
         if tally is not None and i == 0:
@@ -169,13 +189,14 @@ def record(module, name, size, batch, **kw):
     val = measure.Live(exclude)
     with torch.no_grad(), val:
         model.eval()
-        rec, posterior = model(xs[0], xs[2])
+        rec, posterior = model(xs[0], xs[2], **edges(model, xs[1]))
         for i in range(2):
             model.loss(xs[1], rec, posterior, i, 1, last_layer=model.get_last_layer(), split="val")
     count = lambda ps: sum(p.numel() for p in ps)  # noqa: E731
     return {
         "name": name, "size": size, "batch": batch, "args": kw, "params": count(model.parameters()),
         "trainable": count(p for p in model.parameters() if p.requires_grad),
+        "control": count(p for n, p in model.named_parameters() if "canny_controlnet" in n),
         "fusion": count(p for n, p in model.named_parameters() if "fusion_layer" in n),
         "discriminator": count(model.loss.discriminator.parameters()),
         "perceptual": count(model.loss.perceptual_loss.parameters()),

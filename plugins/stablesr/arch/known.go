@@ -26,6 +26,7 @@ var (
 	resiArgs = []string{
 		"ddconfig", "lossconfig", "embed_dim", "ckpt_path", "ignore_keys", "image_key", "colorize_nlabels", "monitor", "fusion_w",
 		"freeze_dec", "synthesis_data", "use_usm", "test_gt",
+		"use_canny_cfw", "canny_controlnet_stage_config", "controlnet_ckpt_path", // stm233's at a9548ad
 	}
 )
 

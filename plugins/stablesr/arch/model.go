@@ -28,6 +28,7 @@ type Model struct {
 	vae           *vae
 	text          *text
 	loss          *lossConfig // of the second stage
+	control       *control    // of stm233's second stage, for its edges
 	freezeDec     bool        // of the second stage: only its fusion is trained
 	trainableText bool
 	rescaler      *rescaler // a condition of the latent's size, which is set beside it
@@ -53,6 +54,11 @@ func Read(model Config, gen Generation) (*Model, error) {
 		m.vae, m.freezeDec = vae, a.bool("freeze_dec", true)
 		if m.loss, err = readLoss(p["lossconfig"]); err != nil {
 			return nil, err
+		}
+		if a.bool("use_canny_cfw", false) {
+			if m.control, err = readControl(section(p["canny_controlnet_stage_config"])); err != nil {
+				return nil, err
+			}
 		}
 		if a.bool("synthesis_data", false) {
 			m.Unknown = fmt.Sprintf("synthesis_data, which keeps a pool of its own: %v", ErrUnknown)
@@ -161,22 +167,23 @@ func (m *Model) Multiple() int64 {
 
 // The names that a ledger has for the stages: the recipe's sections in words, and of the losses the modules' own names.
 const (
-	partBatch  = "batch"
-	partUNet   = "unet"
-	partSPADE  = "spade"
-	partStruct = "structcond"
-	partVAE    = "first stage"
-	partText   = "text encoder"
-	partCond   = "cond stage"
-	partEdge   = "edge processor"
-	partFusion = "fusion"
-	partLPIPS  = "loss.perceptual_loss"
-	partDisc   = "loss.discriminator"
-	partLoss   = "loss"
+	partBatch   = "batch"
+	partUNet    = "unet"
+	partSPADE   = "spade"
+	partStruct  = "structcond"
+	partVAE     = "first stage"
+	partText    = "text encoder"
+	partCond    = "cond stage"
+	partEdge    = "edge processor"
+	partFusion  = "fusion"
+	partControl = "canny controlnet"
+	partLPIPS   = "loss.perceptual_loss"
+	partDisc    = "loss.discriminator"
+	partLoss    = "loss"
 )
 
 // stages are the parts that have parameters, in the order of a ledger.
-var stages = []string{partUNet, partSPADE, partStruct, partVAE, partText, partCond, partEdge, partFusion, partLPIPS, partDisc}
+var stages = []string{partUNet, partSPADE, partStruct, partVAE, partText, partCond, partEdge, partFusion, partControl, partLPIPS, partDisc}
 
 // trainable lists the parts whose parameters have gradients.
 func (m *Model) trainable() (parts []string) {
@@ -215,7 +222,7 @@ func (s Step) encode(t *nn.Tape, x nn.Tensor) (z nn.Tensor) {
 func (s Step) decode(t *nn.Tape, z nn.Tensor) (x nn.Tensor) {
 	t.Part(partVAE, func() {
 		t.NoGrad(func() {
-			t.FreezeParams(func() { x = s.vae().decoder(t, t.MulScalar(z), nil) })
+			t.FreezeParams(func() { x = s.vae().decoder(t, t.MulScalar(z), nil, nil) })
 		})
 	})
 	return x

@@ -47,7 +47,7 @@ func (s Step) resi(t *nn.Tape, backward func(nn.Tensor)) {
 		var loss nn.Tensor
 		t.Scope("", func() {
 			inputs, gts, latents := s.resiInput(t)
-			reconstructions := t.Hold(s.resiForward(t, inputs, latents, optimizer == 0))
+			reconstructions := t.Hold(s.resiForward(t, inputs, latents, s.edges(t, gts), optimizer == 0))
 			loss = s.resiLoss(t, gts, reconstructions, optimizer)
 		})
 		backward(loss)
@@ -72,6 +72,24 @@ func (s Step) resiInput(t *nn.Tape) (inputs, gts, latents nn.Tensor) {
 	return inputs, gts, latents
 }
 
+// edges is _enc_fea_canny_from_gt of stm233's fork (autoencoder.py:613 at a9548ad); nil without a ControlNet.
+func (s Step) edges(t *nn.Tape, gts nn.Tensor) (canny []nn.Tensor) {
+	if s.Model.control == nil {
+		return nil
+	}
+	t.Part(partControl, func() {
+		t.Scope("", func() {
+			t.Hold(t.MulScalar(gts)) // in the range of 0 to 1, while the edges are found on the host
+			hint := t.Hold(t.Zeros(nn.F32, s.Batch, s.Model.control.hint, s.Size, s.Size))
+			canny = s.Model.control.encodeHint(t, hint)
+		}, gts)
+	})
+	for _, f := range canny {
+		t.Hold(f)
+	}
+	return canny
+}
+
 // inputs is what resiInput holds.
 func (s Step) inputs() unit.Bytes {
 	side := s.Size / s.Model.Factor()
@@ -80,7 +98,7 @@ func (s Step) inputs() unit.Bytes {
 
 // resiForward is forward (autoencoder.py:591): the features of the low-resolution image's encoder into the decoder. own
 // says that the step is that of the autoencoder's optimizer.
-func (s Step) resiForward(t *nn.Tape, input, latent nn.Tensor, own bool) (dec nn.Tensor) {
+func (s Step) resiForward(t *nn.Tape, input, latent nn.Tensor, canny []nn.Tensor, own bool) (dec nn.Tensor) {
 	run := func() {
 		t.Scope("", func() {
 			v := s.vae()
@@ -101,7 +119,7 @@ func (s Step) resiForward(t *nn.Tape, input, latent nn.Tensor, own bool) (dec nn
 			for _, f := range encFea {
 				t.Hold(f)
 			}
-			dec = v.decoder(t, latent, encFea)
+			dec = v.decoder(t, latent, encFea, canny)
 		}, input, latent)
 	}
 	t.Part(partVAE, func() {
@@ -158,6 +176,9 @@ func (s Step) resiLoss(t *nn.Tape, inputs, reconstructions nn.Tensor, optimizer 
 // declareLosses enters the losses' parameters, of which a step may not compute all, by an image of the smallest size.
 func (s Step) declareLosses(t *nn.Tape) {
 	x := t.Zeros(nn.F32, 1, 3, 32, 32)
+	if s.Model.control != nil {
+		t.Part(partControl, func() { s.Model.control.declare(t) })
+	}
 	t.Part(partLPIPS, func() { lpips(t, x, x) })
 	t.Part(partDisc, func() { s.Model.loss.disc.forward(t, x) })
 }

@@ -64,7 +64,7 @@ func (s Step) validate() *nn.Tape {
 		if s.Model.Resi() { // validation_step (autoencoder.py:858), in evaluation mode
 			t.Training = false
 			inputs, gts, latents := s.resiInput(t)
-			reconstructions := t.Hold(s.resiForward(t, inputs, latents, true))
+			reconstructions := t.Hold(s.resiForward(t, inputs, latents, s.edges(t, inputs), true))
 			for optimizer := range 2 {
 				t.Hold(s.resiLoss(t, gts, reconstructions, optimizer))
 			}
@@ -84,7 +84,7 @@ func (s Step) Images(n int64) (e mem.Estimate) {
 		t.NoGrad(func() {
 			t.Training = false
 			inputs, _, latents := s.resiInput(t)
-			t.Hold(s.resiForward(t, inputs, latents, true))
+			t.Hold(s.resiForward(t, inputs, latents, s.edges(t, inputs), true))
 		})
 		e.Unknown = s.Model.Unknown
 		s.resident(&e, t, true)
@@ -178,7 +178,7 @@ func (s Step) loss(t *nn.Tape, training bool) nn.Tensor {
 	case s.Model.edgeLoss > 0 && !s.Model.edgeStep && training: // b73597f, ddpm.py:2537-2567
 		drop := t.Dead(func() { // the edges are found in what is detached: this graph ends with p_losses
 			t.Part(partVAE, func() {
-				t.FreezeParams(func() { t.Hold(s.vae().decoder(t, t.MulScalar(out), nil)) })
+				t.FreezeParams(func() { t.Hold(s.vae().decoder(t, t.MulScalar(out), nil, nil)) })
 			})
 		})
 		t.Hold(s.decode(t, zGT))

@@ -144,7 +144,7 @@ func (n *vae) middle(t *nn.Tape, h nn.Tensor) nn.Tensor {
 }
 
 // decoder is Decoder.forward, or Decoder_Mix's with the encoder's features.
-func (n *vae) decoder(t *nn.Tape, z nn.Tensor, fea []nn.Tensor) (x nn.Tensor) {
+func (n *vae) decoder(t *nn.Tape, z nn.Tensor, fea, canny []nn.Tensor) (x nn.Tensor) {
 	own := style{frozen: n.frozen}
 	own.freeze(t, func() { z = t.Conv2d("post_quant_conv", z, conv(n.z, 1)) })
 	t.Scope("decoder", func() {
@@ -165,7 +165,11 @@ func (n *vae) decoder(t *nn.Tape, z nn.Tensor, fea []nn.Tensor) (x nn.Tensor) {
 				}
 			})
 			if n.fusion && fea != nil && level != last && level != 0 {
-				t.Part(partFusion, func() { h = t.Rebind(h, fuse(t, fmt.Sprint("fusion_layer_", level), fea[level-1], h)) })
+				cond := []nn.Tensor{fea[level-1]}
+				if canny != nil {
+					cond = append(cond, canny[level-1])
+				}
+				t.Part(partFusion, func() { h = t.Rebind(h, fuse(t, fmt.Sprint("fusion_layer_", level), cond, h)) })
 			}
 			if level != 0 {
 				own.freeze(t, func() {
@@ -188,23 +192,34 @@ func (n *vae) decoder(t *nn.Tape, z nn.Tensor, fea []nn.Tensor) (x nn.Tensor) {
 
 // declareDecoder enters the decoder's parameters for a phase that never decodes, by a forward of the smallest latent.
 func (n *vae) declareDecoder(t *nn.Tape) {
-	t.NoGrad(func() { n.decoder(t, t.Zeros(nn.F32, 1, n.embed, 1, 1), nil) })
+	t.NoGrad(func() { n.decoder(t, t.Zeros(nn.F32, 1, n.embed, 1, 1), nil, nil) })
 	if n.codes > 0 {
 		t.Param("quantize.embedding.weight", n.codes, n.embed)
 	}
 }
 
-// fuse is Fuse_sft_block_RRDB with two RRDB of 32 growing channels.
-func fuse(t *nn.Tape, name string, encFeat, decFeat nn.Tensor) (out nn.Tensor) {
+// fuse is Fuse_sft_block_RRDB with two RRDB of 32 growing channels (model.py:822), whose conditions are the encoder's
+// features and, in stm233's fork, those of edges, enlarged to the same size (model.py:840 at a9548ad).
+func fuse(t *nn.Tape, name string, cond []nn.Tensor, decFeat nn.Tensor) (out nn.Tensor) {
 	t.Scope(name, func() {
 		c := decFeat.Dim(1)
-		h := t.Hold(t.Call("encode_enc_1", t.Cat(1, encFeat, decFeat), fusionBlock(c)))
+		in := append([]nn.Tensor(nil), cond...)
+		for i := 1; i < len(in); i++ {
+			if in[i].Dim(3) != in[0].Dim(3) {
+				in[i] = t.Hold(t.Interpolate(in[i], in[0].Dim(2), in[0].Dim(3)))
+			}
+		}
+		fusedIn := t.Cat(1, append(in, decFeat)...)
+		if len(cond) > 1 {
+			t.Hold(fusedIn) // a variable of the fork's
+		}
+		h := t.Hold(t.Call("encode_enc_1", fusedIn, fusionBlock(c)))
 		for i := range 2 {
 			h = t.Rebind(h, t.Call(named("encode_enc_2", i), h, rrdb))
 		}
 		h = t.Rebind(h, t.Call("encode_enc_3", h, fusionBlock(c)))
 		out = t.Add(decFeat, t.MulScalar(h))
-	}, encFeat, decFeat)
+	}, append([]nn.Tensor{decFeat}, cond...)...)
 	return out
 }
 
