@@ -195,9 +195,11 @@ func (cfg StepConfig) resident(t *nn.Tape) []mem.Item {
 		states, name = 1, "SGD with momentum: one float32 state a parameter"
 	}
 	return []mem.Item{
-		{Kind: mem.Parameters, What: model, Bytes: m.ParamBytes + c.ParamBytes, Count: m.Params + c.Params, From: "DualCrossAttentionViT and its loss, counted"},
+		{Kind: mem.Parameters, What: model, Bytes: m.ParamBytes, Count: m.Params, From: "DualCrossAttentionViT, counted"},
+		{Kind: mem.Parameters, What: criterion, Bytes: c.ParamBytes, Count: c.Params, From: "DualCrossAttentionLoss's weights of uncertainty, counted"},
 		{Kind: mem.Parameters, What: unused, Bytes: dead.ParamBytes, Count: dead.Params, From: "the GLCA block's own self-attention, whose result nobody reads"},
-		{Kind: mem.Optimizer, What: model, Bytes: (m.GradBytes + c.GradBytes) * states, Count: (m.Trainable + c.Trainable) * int64(states), From: name},
+		{Kind: mem.Optimizer, What: model, Bytes: m.GradBytes * states, Count: m.Trainable * int64(states), From: name},
+		{Kind: mem.Optimizer, What: criterion, Bytes: c.GradBytes * states, Count: c.Trainable * int64(states), From: name},
 	}
 }
 

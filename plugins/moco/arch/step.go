@@ -59,16 +59,7 @@ func Training(s Step) (e mem.Estimate) {
 	return e
 }
 
-// query and key are the names of the two encoders' parts on the tape, and so in the paths of its requests: the project's
-// own. A ledger has one name for each in all projects: see word.
-func (s Step) query() string {
-	return [...]string{"encoder_q", "base_encoder", "base_model", "base_model", "base_model"}[s.Project]
-}
-func (s Step) key() string {
-	return [...]string{"encoder_k", "momentum_encoder", "base_model_k", "base_model_k", "base_model_k"}[s.Project]
-}
-
-// The names that a ledger has for the parts.
+// The names of the parts, on the tape and in a ledger: alike in all projects, whatever their modules are called.
 const (
 	partBatch = "batch"
 	partQuery = "query encoder" // with its projector and its predictor
@@ -76,17 +67,15 @@ const (
 	partQueue = "queue"
 )
 
-// word is what a ledger calls a part of the tape.
-func (s Step) word(part string) string {
-	switch part {
-	case s.query():
-		return partQuery
-	case s.key():
-		return partKey
-	case "":
-		return lossPart
+func (s Step) query() string { return partQuery }
+func (s Step) key() string   { return partKey }
+
+// module is the project's own name for an encoder, which the paths of its requests have.
+func (s Step) module(key bool) string {
+	if key {
+		return [...]string{"encoder_k", "momentum_encoder", "base_model_k", "base_model_k", "base_model_k"}[s.Project]
 	}
-	return part
+	return [...]string{"encoder_q", "base_encoder", "base_model", "base_model", "base_model"}[s.Project]
 }
 
 // record puts a step on the tape.
@@ -138,13 +127,13 @@ func (s Step) encode(t *nn.Tape, x nn.Tensor, key bool) nn.Tensor {
 	var y nn.Tensor
 	t.Part(part, func() {
 		if !frozen {
-			y = t.Call("", x, s.Encoder.Module(o))
+			y = t.Call(s.module(key), x, s.Encoder.Module(o))
 			return
 		}
 		t.FreezeParams(func() {
 			training := t.Training
 			t.Training = training && s.Project != SolarExp
-			y = t.Call("", x, s.Encoder.Module(o))
+			y = t.Call(s.module(key), x, s.Encoder.Module(o))
 			t.Training = training
 		})
 	})
@@ -424,7 +413,10 @@ func (s Step) resident(t *nn.Tape) []mem.Item {
 func (s Step) addPeak(e *mem.Estimate, p nn.Peak) {
 	at := "at the peak, " + p.Moment
 	for _, part := range p.Parts {
-		what := s.word(part.Part)
+		what := part.Part
+		if what == "" {
+			what = lossPart
+		}
 		e.Add(
 			mem.Item{Kind: mem.Inputs, What: what, Bytes: part.Inputs, From: fmt.Sprintf("two crops an image of 3 × %d² in float32", s.Image)},
 			mem.Item{Kind: mem.Saved, What: what, Bytes: part.Saved, From: at},

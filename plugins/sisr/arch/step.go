@@ -210,8 +210,8 @@ func (cfg StepConfig) optimizerItem(what, name string, s nn.Size) mem.Item {
 func addPeak(e *mem.Estimate, p nn.Peak) {
 	at := "at the peak, " + p.Moment
 	for _, part := range p.Parts {
-		if part.Part == "" { // sums of losses
-			part.Part = "losses"
+		if part.Part == "" {
+			part.Part = "loss"
 		}
 		e.Add(
 			mem.Item{Kind: mem.Inputs, What: part.Part, Bytes: part.Inputs, From: "low- and high-resolution crops in float32"},

@@ -219,11 +219,7 @@ func (s Step) resident(e *mem.Estimate, t *nn.Tape, alone bool) {
 		e.Add(mem.Item{Kind: mem.Buffers, What: "DDP buckets", Bytes: trained.GradBytes, Count: trained.Trainable,
 			From: "main.py forces ddp for any number of GPUs: a copy of all gradients"})
 	}
-	if s.Queue > 0 {
-		n := s.Queue * 2 * 3 * s.Size * s.Size
-		e.Add(mem.Item{Kind: mem.Buffers, What: "degradation queue", Bytes: unit.Bytes(n * 4), Count: n,
-			From: fmt.Sprintf("queue_size %d × 2 × 3 × %d² × 4 B (ddpm.py:1885)", s.Queue, s.Size)})
-	}
+	e.Add(s.pool())
 	if s.Model.EMA {
 		for _, part := range []string{partUNet, partSPADE, partEdge} {
 			size := t.Size(part)
@@ -233,6 +229,13 @@ func (s Step) resident(e *mem.Estimate, t *nn.Tape, alone bool) {
 			}
 		}
 	}
+}
+
+// pool is the line of the pool of degraded pairs.
+func (s Step) pool() mem.Item {
+	n := s.Queue * 2 * 3 * s.Size * s.Size
+	return mem.Item{Kind: mem.Buffers, What: "degradation queue", Bytes: unit.Bytes(n * 4), Count: n,
+		From: fmt.Sprintf("queue_size %d × 2 × 3 × %d² × 4 B (ddpm.py:1885)", s.Queue, s.Size)}
 }
 
 // EMA is what the averages of a part are called behind its name.
