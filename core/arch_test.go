@@ -19,7 +19,7 @@ var mayImport = map[string][]string{
 	"core":                      {},
 	"core/unit":                 {},
 	"core/nn":                   {"core/unit"},
-	"core/mem":                  {"core/unit"},
+	"core/mem":                  {"core/gpu", "core/nn", "core/unit"},
 	"core/config":               {"go.yaml.in/yaml/v3", "github.com/pelletier/go-toml/v2", "github.com/pelletier/go-toml/v2/unstable"},
 	"core/config/command":       {"mvdan.cc/sh/v3/syntax"},
 	"core/job":                  {"core/config", "core/config/command"},
@@ -28,15 +28,16 @@ var mayImport = map[string][]string{
 	"core/gpu":                  {"core/unit"},
 	"core/gpu/nvml":             {"core/gpu", "core/unit", "github.com/NVIDIA/go-nvml/pkg/nvml"},
 	"core/ladder":               {"core/config", "core/mem", "core/unit"},
+	"core/hostmem":              {"core/ladder", "core/unit"},
 	"core/oom":                  {"core/job", "core/unit"},
 	"core/proc":                 {"core/unit", "github.com/creack/pty", "golang.org/x/term", "golang.org/x/sys/unix"},
-	"core/plugin":               {"core/gpu", "core/job", "core/ladder", "core/plugin/internal/wire"},
+	"core/plugin":               {"core/gpu", "core/job", "core/ladder", "core/mem", "core/unit", "core/plugin/internal/wire"},
 	"core/plugin/declared":      {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/plugin"},
 	"core/plugin/internal/wire": {"github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "google.golang.org/grpc", "google.golang.org/grpc/codes", "google.golang.org/grpc/status", "google.golang.org/protobuf/types/known/wrapperspb"},
 	"core/plugin/host":          {"core/gpu", "core/job", "core/ladder", "core/plugin", "core/plugin/internal/wire", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "github.com/google/renameio/v2"},
 	"core/run":                  {"core/config", "core/job", "core/ladder", "core/mem", "core/oom", "core/unit"},
 	"core/record":               {"core/run", "golang.org/x/sys/unix"},
-	"core/ui":                   {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/record", "core/run", "core/unit"},
+	"core/ui":                   {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/plugin", "core/record", "core/run", "core/unit"},
 }
 
 // only are packages of other people that one package alone may import, or the packages below it.

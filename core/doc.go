@@ -19,10 +19,11 @@
 //	plugin/declared the plugin of projects that have none: a short file says where their settings lie
 //	plugin/internal/wire  JSON documents between launch and a plugin's process
 //	nn         what a PyTorch module costs without running it: the forward pass on a tape
-//	mem        the ledger: lines of memory with a kind, a part and a source
+//	mem        the ledger: lines of memory with a kind, a part and a source; the caching allocator, replayed
 //	unit       amounts of memory
 //	gpu        devices and looks at them, as values
 //	gpu/nvml   NVIDIA's driver, in a process of its own
+//	hostmem    the rooms of the host: its memory and /dev/shm
 //	ladder     the ways to run a job, priced, and which of them fits
 //	run        a job and its attempts; Next, which decides, and Carry, which does
 //	proc       a program in a pseudo-terminal or on copied pipes, to its last byte
@@ -35,5 +36,5 @@
 //
 // cmd/launch wires them: prepare.go reads the command and asks the plugin, root.go carries the run, execute.go carries out
 // one attempt with the tap on its output (tap.go), the look at the card (watch.go) and what may end it early (guard.go);
-// states.go finds what it saved, confirm.go which settings it took.
+// states.go finds what it saved, confirm.go which settings it took. estimate.go prices a network without a command.
 package core

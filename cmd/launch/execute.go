@@ -18,6 +18,7 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/proc"
@@ -52,6 +53,9 @@ func (x *executor) Room(ctx context.Context) (unit.Bytes, error) {
 	}
 	return room(x.device, x.settings), nil // a driver that stopped answering leaves what was last known
 }
+
+// Rooms implements [run.Executor].
+func (x *executor) Rooms(context.Context) ladder.HostRooms { return rooms(x.device) }
 
 // Execute implements [run.Executor].
 func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error) {

@@ -8,14 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/hostmem"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/overlay"
@@ -160,6 +159,7 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 	p.run = &run.Run{
 		Job: j, Ladders: set,
 		Limits: run.Limits{Allow: s.Allow, AsAsked: s.AsAsked, Fill: s.Fill, Fast: s.Fast, Rehearse: s.Rehearse, Anyway: s.Anyway},
+		Rooms:  rooms(p.device),
 		Room:   room(p.device, s), Empty: empty(p.device, s), Host: p.device != nil && p.device.Kind == gpu.CPU,
 	}
 	return p, nil
@@ -236,6 +236,9 @@ func withoutSource(j *job.Job, set *ladder.Set) {
 				r.Estimates = slices.Delete(slices.Clone(r.Estimates), i, i+1)
 			}
 		}
+	}
+	if set.Host != nil {
+		set.Host.Rungs = slices.DeleteFunc(set.Host.Rungs, func(r ladder.HostRung) bool { return inSource(r.Edits) })
 	}
 	if inSource(j.Rehearsal.Edits) {
 		j.Rehearsal = job.Rehearsal{None: "its settings in Python source cannot be changed"}
@@ -381,24 +384,17 @@ func findDevice(ctx context.Context, s settings, env []string) (f found) {
 func hostDevice(s settings) *gpu.Device {
 	d := &gpu.Device{Kind: gpu.CPU, Name: "this machine's memory", Total: s.Memory}
 	if d.Total == 0 {
-		d.Total = availableMemory()
+		d.Total, _ = hostmem.Available()
 	}
 	return d
 }
 
-// availableMemory reads what the kernel thinks a new program can have; 0 if it does not say.
-func availableMemory() unit.Bytes {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
+// rooms are those of the host beside the device's: not known where the card is not here, and so neither is its host.
+func rooms(d *gpu.Device) ladder.HostRooms {
+	if d != nil && d.Planned {
+		return ladder.HostRooms{}
 	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
-			kib, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			return unit.Bytes(kib) * unit.KiB
-		}
-	}
-	return 0
+	return hostmem.Look()
 }
 
 // room is what the job may take on the device; 0 where there is none. A device that is full is still a device: the room

@@ -71,7 +71,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return fmt.Errorf("%w; `launch --help` lists the flags, and the command to run stands behind --", err)
 	})
-	root.AddCommand(newPlan(), newResume())
+	root.AddCommand(newPlan(), newEstimate(), newResume())
 	for _, c := range []*cobra.Command{newExplain(), newRuns(), newShow(), newGPUs(), newPlugins(), newVersion()} {
 		c.SetUsageTemplate(withoutGlobals(c.UsageTemplate())) // the flags of a run mean nothing to them
 		root.AddCommand(c)

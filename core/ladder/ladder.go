@@ -48,6 +48,8 @@ type Set struct {
 	Phases     []Ladder         `json:"phases"`
 	Values     map[string]int64 `json:"values,omitempty"` // the knobs as asked, for the invariants
 	Invariants []Invariant      `json:"invariants,omitempty"`
+	// Host is the ladder of the host's memory; nil where the plugin knows nothing of it.
+	Host *HostLadder `json:"host,omitempty"`
 }
 
 // An Invariant is what every plan must keep: the product of the Factors equals Equals, or divides the value of
@@ -153,6 +155,11 @@ func (s *Set) Check() error {
 	}
 	if len(s.Phases) == 0 {
 		return fmt.Errorf("no phase has a ladder")
+	}
+	if s.Host != nil {
+		if err := s.Host.check(s); err != nil {
+			return fmt.Errorf("%s ladder: %w", Host, err)
+		}
 	}
 	return nil
 }

@@ -8,9 +8,10 @@ import (
 
 // AtBatches returns the estimates of one phase at several micro-batches, in their order, for the price of a few.
 //
-// At every moment of a phase memory is a line in the micro-batch, so the peak is the largest of many lines, which is
-// convex. Where the peak is at the same moment for two micro-batches, that moment's line is the peak between them too:
-// what is interpolated is exact. Between others it is looked for in halves.
+// Every tensor of a phase is a line in the micro-batch. Where the smallest and the largest are one program, what lies
+// between them is replayed with sizes between theirs, exactly. Where they are not, memory is a line at every moment, so
+// the peak is the largest of many lines, which is convex: where it is at the same moment for two micro-batches, that
+// moment's line is the peak between them too, and between others it is looked for in halves.
 func AtBatches(price func(micro int64) Estimate, batches ...int64) []Estimate {
 	sorted := slices.Compact(slices.Sorted(slices.Values(batches)))
 	prices := map[int64]Estimate{}
@@ -27,10 +28,16 @@ func AtBatches(price func(micro int64) Estimate, batches ...int64) []Estimate {
 			return
 		}
 		first, last := at(sorted[lo]), at(sorted[hi])
-		if alike(first, last) {
-			for _, n := range sorted[lo+1 : hi] {
-				prices[n] = between(first, last, n-sorted[lo], sorted[hi]-sorted[lo])
+		line := first.alike(last)
+		for _, n := range sorted[lo+1 : hi] {
+			part, whole := n-sorted[lo], sorted[hi]-sorted[lo]
+			if e, ok := first.replayed(last, part, whole); ok {
+				prices[n] = e
+			} else if line {
+				prices[n] = first.between(last, part, whole)
 			}
+		}
+		if _, done := prices[sorted[lo+1]]; done {
 			return
 		}
 		mid := (lo + hi) / 2
@@ -42,28 +49,63 @@ func AtBatches(price func(micro int64) Estimate, batches ...int64) []Estimate {
 	out := make([]Estimate, len(batches))
 	for i, n := range batches {
 		out[i] = at(n)
+		out[i].Items = slices.Clip(out[i].Items) // the same size twice is two estimates to add to
 	}
 	return out
 }
 
 // alike reports whether two estimates have the same lines, which name the moment of the peak, and the same requests.
-func alike(a, b Estimate) bool {
-	return a.Unknown == b.Unknown &&
-		slices.EqualFunc(a.Items, b.Items, func(x, y Item) bool {
-			return x.Kind == y.Kind && x.What == y.What && x.From == y.From
-		}) &&
-		slices.EqualFunc(a.Allocs, b.Allocs, func(x, y Alloc) bool { return x.What == y.What })
+func (e Estimate) alike(o Estimate) bool {
+	return sameLines(e, o, len(e.Items), len(e.Items), 0) &&
+		slices.EqualFunc(e.Allocs, o.Allocs, func(x, y Alloc) bool { return x.What == y.What })
 }
 
-// between is the estimate part/whole of the way from a to b.
-func between(a, b Estimate, part, whole int64) Estimate {
-	e := Estimate{Items: slices.Clone(a.Items), Allocs: slices.Clone(a.Allocs), Unknown: a.Unknown}
-	line := func(p, q unit.Bytes) unit.Bytes { return p + (q-p)/unit.Bytes(whole)*unit.Bytes(part) }
-	for i := range e.Items {
-		e.Items[i].Bytes = line(a.Items[i].Bytes, b.Items[i].Bytes)
+// sameLines reports whether all lines are the same but for their sizes, those from first to last left out. a has more of
+// them than b by more.
+func sameLines(a, b Estimate, first, last, more int) bool {
+	same := func(x, y []Item) bool {
+		return slices.EqualFunc(x, y, func(x, y Item) bool { return x.Kind == y.Kind && x.What == y.What && x.From == y.From })
 	}
-	for i := range e.Allocs {
-		e.Allocs[i].Bytes = line(a.Allocs[i].Bytes, b.Allocs[i].Bytes)
+	return a.Unknown == b.Unknown && len(a.Items)-len(b.Items) == more && same(a.Items[:first], b.Items[:first]) && same(a.Items[last:], b.Items[last-more:])
+}
+
+// line is the size part/whole of the way from p to q.
+func line(p, q unit.Bytes, part, whole int64) unit.Bytes {
+	return p + (q-p)*unit.Bytes(part)/unit.Bytes(whole)
+}
+
+// between is the estimate part/whole of the way from e to o.
+func (e Estimate) between(o Estimate, part, whole int64) Estimate {
+	out := Estimate{Items: slices.Clone(e.Items), Allocs: slices.Clone(e.Allocs), Unknown: e.Unknown}
+	for i := range out.Items {
+		out.Items[i].Bytes = line(e.Items[i].Bytes, o.Items[i].Bytes, part, whole)
 	}
-	return e
+	for i := range out.Allocs {
+		out.Allocs[i].Bytes = line(e.Allocs[i].Bytes, o.Allocs[i].Bytes, part, whole)
+	}
+	return out
+}
+
+// replayed is the same with the peak replayed. ok is false where e and o are not of one program.
+func (e Estimate) replayed(o Estimate, part, whole int64) (out Estimate, ok bool) {
+	a, b := e.requests, o.requests
+	if a == nil || b == nil || a.first != b.first || a.last-b.last != len(e.Items)-len(o.Items) || !sameLines(e, o, a.first, a.last, a.last-b.last) {
+		return Estimate{}, false
+	}
+	peak, ok := a.peak.Between(b.peak, part, whole)
+	if !ok {
+		return Estimate{}, false
+	}
+	out.Unknown = e.Unknown
+	keep := func(from, to, behind int) {
+		for i := from; i < to; i++ {
+			it := e.Items[i]
+			it.Bytes = line(it.Bytes, o.Items[i-behind].Bytes, part, whole)
+			out.Items = append(out.Items, it)
+		}
+	}
+	keep(0, a.first, 0)
+	out.AddPeak(peak, a.inputs)
+	keep(a.last, len(e.Items), a.last-b.last)
+	return out, true
 }

@@ -39,10 +39,11 @@ type Item struct {
 }
 
 // certain kinds are counted exactly from shapes; the others depend on kernels, drivers and luck.
-var certain = []Kind{Parameters, Gradients, Optimizer, Buffers, Inputs, Saved, Transients}
+var certain = []Kind{Parameters, Gradients, Optimizer, Buffers, Inputs, Saved, Transients, Loaders}
 
-// grows lists the kinds that scale with the batch and the image, which a measurement of an attempt corrects.
-var grows = []Kind{Inputs, Saved, Transients, Workspace, Slack}
+// grows lists the kinds that scale with the batch and the image, on the host with the workers too, which a measurement of
+// an attempt corrects.
+var grows = []Kind{Inputs, Saved, Transients, Workspace, Slack, Loaders, Pinned, Decoded, Workers}
 
 // An Alloc is a single request to the allocator.
 type Alloc struct {
@@ -59,6 +60,12 @@ type Estimate struct {
 	Allocs []Alloc `json:"allocs,omitempty"`
 	// Unknown, if not empty, says why there is no estimate. Items are then at most a lower bound.
 	Unknown string `json:"unknown,omitempty"`
+
+	// Reserved is what the caching allocator comes to hold on a card with room for all it caches
+	// (torch.cuda.max_memory_reserved): the phase needs less of it, as its lines say. 0 where that is not known.
+	Reserved unit.Bytes `json:"reserved_bytes,omitempty"`
+
+	requests *requests // behind the lines; lost on the wire, as what follows from it is a line by then
 }
 
 // Known reports whether e estimates the whole phase.
@@ -89,6 +96,17 @@ func (e Estimate) Vouched() unit.Bytes {
 	var sum unit.Bytes
 	for _, it := range e.Items {
 		if !it.Guess {
+			sum += it.Bytes
+		}
+	}
+	return sum
+}
+
+// Of is the sum of the lines of one kind.
+func (e Estimate) Of(k Kind) unit.Bytes {
+	var sum unit.Bytes
+	for _, it := range e.Items {
+		if it.Kind == k {
 			sum += it.Bytes
 		}
 	}

@@ -54,6 +54,9 @@ func TestOverheads(t *testing.T) {
 			t.Errorf("cuBLAS at capability %q: %v, want %v", capability, got, want)
 		}
 	}
+	if small, large := BLASLtWorkspace("8.6"), BLASLtWorkspace("9.0"); small.Bytes != unit.MiB || large.Bytes != 32*unit.MiB || !small.Guess {
+		t.Errorf("cuBLASLt: %v, from Hopper on %v", small.Bytes, large.Bytes)
+	}
 	if HostRuntime(1).Bytes >= HostRuntime(2).Bytes {
 		t.Error("torch 1 takes no less than torch 2")
 	}

@@ -43,19 +43,22 @@ func BLASWorkspace(capability string) Item {
 	return it
 }
 
-// slackShare of the live tensors that grow is what the caching allocator reserves beyond them at the peak. 3 to 10 %
-// is what is reported for regular shapes; the share will be derived from the sequence of requests.
-const slackShare = 0.05
-
-// AllocatorSlack is what the caching allocator has reserved and not allocated, or, with expandable segments, the last
-// page of each pool.
-func AllocatorSlack(e Estimate, expandable bool) Item {
-	if expandable {
-		return Item{Kind: Slack, What: string(Slack), Bytes: 40 * unit.MiB, Guess: true,
-			From: "expandable segments: a page of 20 MiB or 2 MiB a pool and stream"}
+// BLASLtWorkspace is cuBLASLt's, which a linear layer with a bias asks of the allocator while it runs
+// (_getWorkspaceSize in aten/src/ATen/cuda/CUDABlas.cpp, pytorch#120925): 1 MiB, and 32 MiB from Hopper on.
+func BLASLtWorkspace(capability string) Item {
+	it := Item{Kind: Workspace, What: "cuBLASLt", Bytes: unit.MiB, Guess: true, From: "cuBLASLt's default workspace before Hopper"}
+	if major, _, _ := strings.Cut(capability, "."); major >= "9" || len(major) > 1 {
+		it.Bytes, it.From = 32*unit.MiB, "cuBLASLt's default workspace from Hopper on"
 	}
-	return Item{Kind: Slack, What: string(Slack), Bytes: unit.Bytes(slackShare * float64(e.Growing())), Guess: true,
-		From: "5 % of what grows: 3 to 10 % are reported for regular shapes"}
+	return it
+}
+
+// Collectives is what NCCL keeps outside the allocator in each of several processes: its channels have buffers of
+// NCCL_BUFFSIZE (4 MiB) in both directions and those of its other protocols, and its kernels are loaded on the first
+// collective.
+func Collectives() Item {
+	return Item{Kind: Context, What: "NCCL", Bytes: 128 * unit.MiB, Guess: true,
+		From: "buffers of 4 MiB a channel and direction, of some channels, and NCCL's kernels"}
 }
 
 // HostRuntime is the interpreter, torch and their libraries, which count against a limit on a CPU. torchMajor is 0 where

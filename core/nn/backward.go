@@ -49,7 +49,7 @@ func (r *replay) node(o *op) {
 	if permuted && o.dense && !r.t.Dispatched {
 		btmp += r.gstore[r.gradOf[o.out]].bytes
 	}
-	r.alloc(btmp, o.part, isActivation, o, true)
+	tmp := r.alloc(btmp, o.part, isActivation, o, true)
 	gs := r.t.grads[o.grad0:o.grad1]
 	for _, g := range gs {
 		if n := max(g.raw, g.bytes); n > 0 {
@@ -63,7 +63,7 @@ func (r *replay) node(o *op) {
 		r.gstore[s].refs++
 		made = append(made, s)
 	}
-	r.dealloc(btmp, o.part, isActivation)
+	r.dealloc(tmp, btmp, o.part, isActivation)
 	for i, g := range gs { // validate_outputs: sum to the input's shape, cast to its type
 		if g.raw > 0 {
 			n := r.makeGrad(g.bytes, o)
@@ -81,8 +81,7 @@ func (r *replay) node(o *op) {
 }
 
 func (r *replay) makeGrad(bytes int64, o *op) int32 {
-	r.alloc(bytes, o.part, isActivation, o, true)
-	return r.newGrad(bytes, o.part, isActivation)
+	return r.newGrad(r.alloc(bytes, o.part, isActivation, o, true), bytes, o.part, isActivation)
 }
 
 // deliver is InputBuffer::add, and AccumulateGrad for a parameter: the first gradient is taken over, later ones are

@@ -29,7 +29,9 @@ func (t *Tape) linear(x Tensor, out int64, bias bool) Tensor {
 		b = t.toLow(t.Param("bias", out))
 	}
 	x, w = t.toLow(x), t.toLow(w)
-	x = t.Contiguous(x) // flatten to two dimensions copies what is not (linear in aten/src/ATen/native/Linear.cpp)
+	if x.dims > 2 { // flattened to two, which copies what is not contiguous (linear in aten/src/ATen/native/Linear.cpp)
+		x = t.Contiguous(x)
+	}
 	return t.mm("torch.nn.functional.linear", x.with(-1, out).dense(), x, w, b)
 }
 

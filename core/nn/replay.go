@@ -15,6 +15,10 @@ type Peak struct {
 	SavedCasts  unit.Bytes // of it, copies of parameters in the autocast type
 	ForwardPeak unit.Bytes // the peak until then
 	Gradients   unit.Bytes // of all parameters, when the last backward has run
+
+	Trace Trace // the whole sequence
+
+	tape *Tape
 }
 
 // A PartPeak is what one part of the job holds at the peak.
@@ -51,6 +55,7 @@ func (t *Tape) Peak() Peak {
 			p.Moment = "backward of " + p.Moment
 		}
 	}
+	p.Trace, p.tape = Trace{t.traceParts(), r.trace}, t
 	for i, c := range r.atPeak {
 		p.Parts = append(p.Parts, PartPeak{
 			Part: t.parts[i], Inputs: unit.Bytes(c[isInput]), Saved: unit.Bytes(c[isSaved]), Casts: unit.Bytes(c[isCast]),
@@ -76,6 +81,9 @@ type replay struct {
 	allocs                    []request
 	watch                     func(bytes int64, o *op, back bool) // of every request, before it is met; nil for nobody
 
+	trace  []Event
+	blocks int32 // so far
+
 	state  []storeState
 	free   [][]int32 // by list and op: the first storage whose last op this is
 	next   []int32   // by storage: the next such one
@@ -93,6 +101,7 @@ type request struct {
 }
 
 type storeState struct {
+	block int32
 	saved int32 // how many nodes hold it
 	live  bool
 	past  bool // nothing but nodes holds it any more
@@ -100,6 +109,7 @@ type storeState struct {
 
 type gradStore struct {
 	bytes int64
+	block int32
 	refs  int32
 	part  uint8
 	kind  uint8
@@ -109,7 +119,7 @@ func newReplay(t *Tape) *replay {
 	r := &replay{
 		t: t, counts: make([]account, len(t.parts)), atPeak: make([]account, len(t.parts)),
 		state: make([]storeState, len(t.stores)), next: make([]int32, len(t.stores)),
-		gradOf: make([]int32, t.values), layout: make([]bool, t.values), gstore: make([]gradStore, 1, 512),
+		trace: make([]Event, 0, 4*len(t.ops)), gradOf: make([]int32, t.values), layout: make([]bool, t.values), gstore: make([]gradStore, 1, 512),
 	}
 	r.free = make([][]int32, len(t.segs)+1)
 	r.free[0] = make([]int32, len(t.ops))
@@ -132,14 +142,15 @@ func newReplay(t *Tape) *replay {
 	return r
 }
 
-// alloc is a request of o's, or of o's backward, entered under a part and a kind.
-func (r *replay) alloc(bytes int64, part, kind uint8, o *op, back bool) {
+// alloc is a request of o's, or of o's backward, entered under a part and a kind. It returns the block, 0 for none.
+func (r *replay) alloc(bytes int64, part, kind uint8, o *op, back bool) int32 {
 	if bytes == 0 {
-		return
+		return 0
 	}
 	if r.watch != nil {
 		r.watch(bytes, o, back)
 	}
+	block := r.ask(bytes)
 	r.live += bytes
 	r.counts[part][kind] += bytes
 	if r.live > r.peak {
@@ -149,9 +160,11 @@ func (r *replay) alloc(bytes int64, part, kind uint8, o *op, back bool) {
 	if n := len(r.allocs); n == 0 || bytes > r.allocs[n-1].bytes {
 		r.allocs = append(r.allocs, request{bytes, o})
 	}
+	return block
 }
 
-func (r *replay) dealloc(bytes int64, part, kind uint8) {
+func (r *replay) dealloc(block int32, bytes int64, part, kind uint8) {
+	r.giveBack(block)
 	r.live -= bytes
 	r.counts[part][kind] -= bytes
 }
@@ -181,7 +194,7 @@ func (r *replay) list(ops []op, seg int32) {
 			if !r.began {
 				r.begin()
 			}
-			r.gradOf[o.out] = r.newGrad(0, o.part, isActivation) // of the loss: a scalar
+			r.gradOf[o.out] = r.newGrad(0, 0, o.part, isActivation) // of the loss: a scalar
 			r.back(ops[start:i])
 			start = i + 1
 			r.gradients = 0
@@ -205,12 +218,12 @@ func (r *replay) list(ops []op, seg int32) {
 func (r *replay) forward(o *op) {
 	for _, s := range r.t.uses[o.use0:o.use1] {
 		st := &r.t.stores[s]
-		r.alloc(st.bytes, st.part, st.kind, o, false)
+		r.state[s].block = r.alloc(st.bytes, st.part, st.kind, o, false)
 		r.state[s].live = true
 	}
 	if o.tmp > 0 && !r.t.Dispatched {
-		r.alloc(o.tmp, o.part, isActivation, o, false)
-		r.dealloc(o.tmp, o.part, isActivation)
+		b := r.alloc(o.tmp, o.part, isActivation, o, false)
+		r.dealloc(b, o.tmp, o.part, isActivation)
 	}
 	for _, s := range r.t.saves[o.save0:o.save1] {
 		if r.state[s].saved++; r.state[s].saved == 1 {
@@ -231,23 +244,23 @@ func (r *replay) release(s int32) {
 	st := &r.state[s]
 	if st.live && st.past && st.saved == 0 {
 		st.live = false
-		r.dealloc(r.t.stores[s].bytes, r.t.stores[s].part, r.t.stores[s].kind)
+		r.dealloc(st.block, r.t.stores[s].bytes, r.t.stores[s].part, r.t.stores[s].kind)
 	}
 }
 
 func (r *replay) keepGradients(o *op) {
 	for _, w := range r.t.weights {
 		if r.t.stores[w.store].part == o.part && r.gradOf[w.value] == 0 {
-			r.alloc(w.bytes(), o.part, isGradient, o, false)
-			r.gradOf[w.value] = r.newGrad(w.bytes(), o.part, isGradient)
+			b := r.alloc(w.bytes(), o.part, isGradient, o, false)
+			r.gradOf[w.value] = r.newGrad(b, w.bytes(), o.part, isGradient)
 		}
 	}
 }
 
 // step is the optimizer's, and zero_grad.
 func (r *replay) step(o *op) {
-	r.alloc(o.tmp, o.part, isActivation, o, false)
-	r.dealloc(o.tmp, o.part, isActivation)
+	r.temporaries(o)
+	r.trace = append(r.trace, Event{Block: -1 - int32(o.part)})
 	for _, w := range r.t.weights {
 		if g := r.gradOf[w.value]; g != 0 && r.gstore[g].part == o.part {
 			r.drop(g)
@@ -256,14 +269,35 @@ func (r *replay) step(o *op) {
 	}
 }
 
-func (r *replay) newGrad(bytes int64, part, kind uint8) int32 {
-	r.gstore = append(r.gstore, gradStore{bytes: bytes, refs: 1, part: part, kind: kind})
+// temporaries are the lists of tensors that an optimizer makes while it steps, as many as the step's bytes are times the
+// part's gradients: they come one parameter at a time.
+func (r *replay) temporaries(o *op) {
+	grads := int64(r.t.sizes[o.part].gradBytes)
+	if grads == 0 || o.tmp%grads != 0 {
+		r.dealloc(r.alloc(o.tmp, o.part, isActivation, o, false), o.tmp, o.part, isActivation)
+		return
+	}
+	var blocks []gradStore
+	for range o.tmp / grads {
+		for _, w := range r.t.weights {
+			if n := w.bytes(); r.t.stores[w.store].part == o.part {
+				blocks = append(blocks, gradStore{bytes: n, block: r.alloc(n, o.part, isActivation, o, false)})
+			}
+		}
+	}
+	for _, b := range blocks {
+		r.dealloc(b.block, b.bytes, o.part, isActivation)
+	}
+}
+
+func (r *replay) newGrad(block int32, bytes int64, part, kind uint8) int32 {
+	r.gstore = append(r.gstore, gradStore{block: block, bytes: bytes, refs: 1, part: part, kind: kind})
 	return int32(len(r.gstore) - 1)
 }
 
 func (r *replay) drop(g int32) {
 	gs := &r.gstore[g]
 	if gs.refs--; gs.refs == 0 {
-		r.dealloc(gs.bytes, gs.part, gs.kind)
+		r.dealloc(gs.block, gs.bytes, gs.part, gs.kind)
 	}
 }

@@ -1,5 +1,7 @@
 package nn
 
+import "slices"
+
 // view is a result that shares its input's storage and gives it its own gradient, or a view of it.
 func (t *Tape) view(name string, x, shape Tensor) Tensor {
 	o := t.op(name, x)
@@ -121,8 +123,9 @@ func (t *Tape) Split(x Tensor, dim int, sizes ...int64) []Tensor {
 	return ys
 }
 
-// Cat is torch.cat along dim, at the widest type of its inputs. Saved: nothing (derivatives.yaml, cat); the inputs'
-// gradients are views of the result's.
+// Cat is torch.cat along dim, at the widest type of its inputs. The result is contiguous unless all of them are channels
+// last (cat_compute_output_memory_format in TensorShape.cpp). Saved: nothing (derivatives.yaml, cat); the inputs' gradients
+// are views of the result's.
 func (t *Tape) Cat(dim int, xs ...Tensor) Tensor {
 	y, n := xs[0], int64(0)
 	for _, x := range xs {
@@ -130,7 +133,11 @@ func (t *Tape) Cat(dim int, xs ...Tensor) Tensor {
 		y.dtype = promote(y.dtype, x.dtype)
 	}
 	o := t.op("torch.cat", xs...)
-	y = o.out(y.with(dim, n).like(xs[0]))
+	y = y.with(dim, n).dense()
+	if !slices.ContainsFunc(xs, func(x Tensor) bool { return !x.channelsLast() }) {
+		y = y.like(xs[0])
+	}
+	y = o.out(y)
 	if t.recording(xs...) {
 		y.grad = true
 		for _, x := range xs {
@@ -145,6 +152,11 @@ func (t *Tape) Cat(dim int, xs ...Tensor) Tensor {
 	}
 	o.end()
 	return y
+}
+
+// channelsLast reports whether x is laid out as (batch, height, width, channels) and not contiguous.
+func (x Tensor) channelsLast() bool {
+	return x.dims == 4 && !x.contiguous() && x.permuted(0, 2, 3, 1).contiguous()
 }
 
 // Stack is torch.stack of n equal tensors along a new first dimension.

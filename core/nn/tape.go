@@ -65,6 +65,7 @@ type partSizes struct {
 	params, trainable, buffers int64 // elements
 	paramBytes, gradBytes      int64
 	bufferBytes                int64
+	tensors                    TracePart
 }
 
 // A store is a storage: what the allocator gives and takes back.
@@ -286,8 +287,10 @@ func (t *Tape) param(name string, frozen bool, shape []int64) Tensor {
 		s := &t.sizes[t.part]
 		s.params += w.Numel()
 		s.paramBytes += w.bytes()
+		s.tensors.Params = append(s.tensors.Params, w.Bytes())
 		if !frozen {
 			t.weights = append(t.weights, w)
+			s.tensors.Weights = append(s.tensors.Weights, w.Bytes())
 			s.trainable += w.Numel()
 			s.gradBytes += w.bytes()
 		}
@@ -302,8 +305,10 @@ func (t *Tape) Buffer(name string, d DType, shape ...int64) Tensor {
 	n := t.join(name)
 	if t.nodes[n].tensor == 0 {
 		b := t.model(n, Tensor{dtype: d}.resized(shape...))
-		t.sizes[t.part].buffers += b.Numel()
-		t.sizes[t.part].bufferBytes += b.bytes()
+		s := &t.sizes[t.part]
+		s.buffers += b.Numel()
+		s.bufferBytes += b.bytes()
+		s.tensors.Buffers = append(s.tensors.Buffers, b.Bytes())
 	}
 	return t.tensors[t.nodes[n].tensor-1]
 }

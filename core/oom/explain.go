@@ -50,6 +50,9 @@ func (r Report) Explain() []string {
 			out = append(out, fmt.Sprintf("  %d. %s", i+1, h))
 		}
 	}
+	if apart := r.apart(); apart != "" {
+		out = append(out, "", apart)
+	}
 	return out
 }
 
@@ -144,6 +147,19 @@ func (r Report) help() []string {
 		}), "a fixed share of the card for each program, so that neither surprises the other")
 	}
 	return r.smaller(r.allocator())
+}
+
+// apart says which remedies are none, because they are of another room: what people try first against either.
+func (r Report) apart() string {
+	switch {
+	case !r.OOM:
+		return ""
+	case r.Kind == HostOOM || r.Kind == SharedMemory:
+		return "settings of the card (activation checkpointing, mixed precision, tiles) give back nothing of the host's memory"
+	case strings.HasPrefix(string(r.Kind), "gpu_"):
+		return "loader workers, prefetch and pinned memory are host memory: fewer of them give back nothing of the card"
+	}
+	return ""
 }
 
 // allocator is the rung that costs nothing. Expandable segments are named only as far as is known to be safe: on Linux,

@@ -29,7 +29,7 @@ func Serve(p Plugin) {
 	// A plugin lives for some milliseconds, and its user waits for them: collecting garbage can wait until it matters.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(512 << 20)
-	wire.Serve(map[string]wire.Method{
+	methods := map[string]wire.Method{
 		"Manifest": func(context.Context, []byte) (any, error) { return p.Manifest(), nil },
 		"Recognize": func(ctx context.Context, in []byte) (any, error) {
 			var c job.Command
@@ -53,5 +53,15 @@ func Serve(p Plugin) {
 			}
 			return p.Ladders(ctx, q.Job, q.Device)
 		},
-	})
+	}
+	if e, ok := p.(Estimator); ok {
+		methods["Estimate"] = func(ctx context.Context, in []byte) (any, error) {
+			var q EstimateQuestion
+			if err := json.Unmarshal(in, &q); err != nil {
+				return nil, fmt.Errorf("reading the question: %w", err)
+			}
+			return e.Estimate(ctx, q.Bare, q.Device)
+		}
+	}
+	wire.Serve(methods)
 }

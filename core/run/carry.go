@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -11,6 +12,8 @@ import (
 type Executor interface {
 	// Room measures what the job may take now, on its fullest device; 0 where no device can be seen.
 	Room(ctx context.Context) (unit.Bytes, error)
+	// Rooms measures the rooms of the host beside it.
+	Rooms(ctx context.Context) ladder.HostRooms
 	// Execute carries out one plan to its end. The error is launch's own trouble, never the program's.
 	Execute(ctx context.Context, p *Plan) (Outcome, error)
 }
@@ -28,7 +31,7 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 		if err != nil {
 			return nil, fmt.Errorf("measuring the room: %w", err)
 		}
-		r.Room = room
+		r.Room, r.Rooms = room, ex.Rooms(ctx)
 		p, stop := r.Next()
 		if stop != nil {
 			return stop, nil

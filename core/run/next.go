@@ -40,6 +40,8 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 		return nil, &Stop{Why: "the program did not take its settings: " + out.Untaken, Code: OwnTrouble}
 	case out.Ending != OutOfMemory:
 		return nil, &Stop{Why: string(out.Ending)}
+	case r.hostRoom(out.Report) != "":
+		return r.afterHost(last, r.hostRoom(out.Report))
 	case out.Report.Kind != oom.GPUContention && !r.mends(out.Report):
 		return nil, &Stop{Why: out.Report.Cause + "; no rung of the ladders gives back that memory"}
 	}
@@ -61,6 +63,9 @@ func (r *Run) first() (*Plan, *Stop) {
 		p.Why = "as asked"
 		if r.Room == 0 {
 			p.Why = "as asked: no device can be seen"
+			if w := r.hostReason(p); w != "" {
+				p.Why = "no device can be seen; " + w
+			}
 		}
 		r.goOn(p)
 		return p, nil
@@ -112,16 +117,11 @@ func (r *Run) afterContention(last *Attempt, phase string) (*Plan, *Stop) {
 	return p, nil
 }
 
-// mends reports whether a rung of the ladders can help against what ran out. Nothing of a step is there yet while the
-// model is built, and no rung makes the model smaller.
+// mends reports whether a rung of the device's ladders can help against what ran out. Nothing of a step is there yet
+// while the model is built, and no rung makes the model smaller; on a CPU a limit shows late, and may have been met by
+// anything.
 func (r *Run) mends(rep oom.Report) bool {
-	switch rep.Kind {
-	case oom.HostOOM, oom.CPUAlloc:
-		return r.Host
-	case oom.SharedMemory: // which no rung of a card or of a memory limit gives back
-		return false
-	}
-	return rep.Phase != oom.Build
+	return rep.Phase != oom.Build || rep.Kind == oom.HostOOM || rep.Kind == oom.CPUAlloc
 }
 
 // phaseOf names the ladder of the phase that an attempt ended in.
@@ -262,6 +262,7 @@ func (r *Run) plan(s int, picks map[string]ladder.Pick) *Plan {
 		p.Edits = append(p.Edits, r.Job.Resume.Always...)
 	}
 	p.Batch = batch(r.Job.Batch, r.Ladders.ValuesAt(s, rungs))
+	r.feed(p)
 	return p
 }
 
@@ -313,7 +314,7 @@ func (r *Run) correct(phase string, shared int, e mem.Estimate) mem.Estimate {
 // needed is what an attempt proved that the phase needs under the given shared rung, if it proved anything.
 func (r *Run) needed(a Attempt, phase string, shared int) (unit.Bytes, bool) {
 	rep := a.Outcome.Report
-	if a.Outcome.Ending != OutOfMemory || r.phaseOf(a.Outcome) != phase || rep.Kind == oom.GPUContention || a.Plan.Choice(phase) == nil {
+	if a.Outcome.Ending != OutOfMemory || r.phaseOf(a.Outcome) != phase || rep.Kind == oom.GPUContention || r.hostRoom(rep) != "" || a.Plan.Choice(phase) == nil {
 		return 0, false
 	}
 	if rep.Kind == oom.GPUFragmentation && a.Plan.Shared.Rung != shared {
@@ -328,7 +329,7 @@ func (r *Run) needed(a Attempt, phase string, shared int) (unit.Bytes, bool) {
 
 func (r *Run) measured(phase string) bool {
 	return slices.ContainsFunc(r.Attempts, func(a Attempt) bool {
-		return a.Outcome.Ending == OutOfMemory && r.phaseOf(a.Outcome) == phase
+		return a.Outcome.Ending == OutOfMemory && r.phaseOf(a.Outcome) == phase && r.hostRoom(a.Outcome.Report) == ""
 	})
 }
 
@@ -379,7 +380,7 @@ func (r *Run) usedUp(last *Attempt) *Stop {
 		if p == nil || p.Verdict() == ladder.Not || p.Cost < c {
 			continue
 		}
-		stop.Beyond = &Beyond{Name: p.Changes(), Cost: c, Flag: "--allow " + c.String()}
+		stop.Beyond = &Beyond{Name: p.onDevice(), Cost: c, Flag: "--allow " + c.String()}
 		return stop
 	}
 	if r.Limits.Allow < ladder.Model {
@@ -410,6 +411,9 @@ func (r *Run) reason(p *Plan) string {
 			why = append(why, fmt.Sprintf("%s as asked leaves %v unused", c.Phase, r.Room-asked.Total()))
 		}
 	}
+	if w := r.hostReason(p); w != "" {
+		why = append(why, w)
+	}
 	if len(why) == 0 {
 		return "as asked"
 	}
@@ -418,7 +422,7 @@ func (r *Run) reason(p *Plan) string {
 
 // stands reports whether p and q are the same rungs.
 func (p *Plan) stands(q *Plan) bool {
-	return p.Shared.Rung == q.Shared.Rung && slices.EqualFunc(p.Choices, q.Choices, func(a, b Choice) bool {
+	return p.Shared.Rung == q.Shared.Rung && p.Host.rung() == q.Host.rung() && slices.EqualFunc(p.Choices, q.Choices, func(a, b Choice) bool {
 		return a.Phase == b.Phase && a.Rung == b.Rung
 	})
 }
@@ -427,7 +431,7 @@ func (p *Plan) describe(phase string) string {
 	if c := p.Choice(phase); c != nil && c.Name != asAsked {
 		return fmt.Sprintf("%q", c.Name)
 	}
-	return fmt.Sprintf("%q", p.Changes()) // what sets it may be on the shared ladder
+	return fmt.Sprintf("%q", p.onDevice()) // what sets it may be on the shared ladder
 }
 
 // asAsked is the name of the rung that changes nothing.

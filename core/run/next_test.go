@@ -273,6 +273,7 @@ type script struct {
 }
 
 func (s *script) Room(context.Context) (unit.Bytes, error) { return 12 * g, nil }
+func (s *script) Rooms(context.Context) ladder.HostRooms   { return ladder.HostRooms{} }
 func (s *script) Execute(_ context.Context, p *Plan) (Outcome, error) {
 	if s.fail != nil {
 		return Outcome{}, s.fail

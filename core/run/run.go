@@ -91,6 +91,7 @@ type Plan struct {
 	Trial   Trial         `json:"trial,omitempty"`
 	Shared  Choice        `json:"shared"`
 	Choices []Choice      `json:"choices"`
+	Host    *HostChoice   `json:"host,omitempty"` // nil where the plugin knows nothing of the host's memory
 	Edits   []config.Edit `json:"edits,omitempty"`
 	Batch   job.Batch     `json:"batch"`
 	Room    unit.Bytes    `json:"room_bytes"`
@@ -175,6 +176,8 @@ type Run struct {
 	Empty unit.Bytes `json:"empty_bytes,omitempty"`
 	// Host says that the room is the host's memory.
 	Host bool `json:"host,omitempty"`
+	// Rooms are those of the host beside a card's, measured again before every attempt.
+	Rooms ladder.HostRooms `json:"rooms"`
 	// Left is the state that an attempt left of which the end was not seen, because launch itself was killed.
 	Left     *State    `json:"left,omitempty"`
 	Attempts []Attempt `json:"attempts,omitempty"`
@@ -190,6 +193,18 @@ func (r *Run) Last() *Attempt {
 
 // Changes names the rungs that the plan stands on beside the job as asked, in one line.
 func (p *Plan) Changes() string {
+	switch device := p.onDevice(); {
+	case p.Host.rung() == 0:
+		return device
+	case device == asAsked:
+		return p.Host.Name
+	default:
+		return device + "; " + p.Host.Name
+	}
+}
+
+// onDevice names those of the ladders by which the device's memory is taken.
+func (p *Plan) onDevice() string {
 	var names []string
 	for _, c := range append([]Choice{p.Shared}, p.Choices...) {
 		if c.Name != asAsked {

@@ -24,6 +24,7 @@ type PlanDocument struct {
 	Fits        *bool             `json:"fits"`       // null: not known, and it would run
 	Verdict     string            `json:"verdict"`    // "fits", "may not fit", "cannot fit", "unknown"
 	Phases      []PhaseDoc        `json:"phases"`
+	Host        []HostDoc         `json:"host"` // empty: nothing is known of it
 	Edits       []config.Edit     `json:"edits"`
 	Cost        ladder.Cost       `json:"cost"`
 	GlobalBatch *BatchDoc         `json:"global_batch"` // null: not known
@@ -47,10 +48,12 @@ type PhaseDoc struct {
 
 // EstimateDoc is an estimate. TotalBytes is null where there is none: unknown is never zero.
 type EstimateDoc struct {
-	TotalBytes   *unit.Bytes `json:"total_bytes"`
-	Items        []mem.Item  `json:"items"`
-	FirstFailing *mem.Alloc  `json:"first_failing"` // null: no single request exceeds the room
-	Unknown      string      `json:"unknown,omitempty"`
+	TotalBytes *unit.Bytes `json:"total_bytes"`
+	Items      []mem.Item  `json:"items"`
+	// ReservedBytes is what the caching allocator would hold where there is room for all it caches; null: not known.
+	ReservedBytes *unit.Bytes `json:"reserved_bytes"`
+	FirstFailing  *mem.Alloc  `json:"first_failing"` // null: no single request exceeds the room
+	Unknown       string      `json:"unknown,omitempty"`
 }
 
 // BatchDoc is the global batch as asked and as planned.
@@ -95,6 +98,7 @@ func (v View) Document(command []string, env map[string]string) PlanDocument {
 			Planned: estimateDoc(c.Estimate, room),
 		})
 	}
+	d.Host = v.hostDocs()
 	worst := v.Plan.Verdict()
 	if v.Device == nil {
 		worst = ladder.Unknown
@@ -113,6 +117,9 @@ func estimateDoc(e mem.Estimate, room unit.Bytes) EstimateDoc {
 		total := e.Total()
 		d.TotalBytes = &total
 	}
+	if e.Reserved > 0 {
+		d.ReservedBytes = &e.Reserved
+	}
 	if room > 0 {
 		d.FirstFailing = e.FirstFailing(room)
 	}
@@ -123,6 +130,9 @@ func estimateDoc(e mem.Estimate, room unit.Bytes) EstimateDoc {
 func (d PlanDocument) Complete() PlanDocument {
 	if d.Phases == nil {
 		d.Phases = []PhaseDoc{}
+	}
+	if d.Host == nil {
+		d.Host = []HostDoc{}
 	}
 	if d.Edits == nil {
 		d.Edits = []config.Edit{}

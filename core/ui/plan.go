@@ -46,6 +46,7 @@ func (p Printer) Plan(v View) {
 		for _, c := range v.Plan.Choices {
 			p.phase(v, c)
 		}
+		p.host(v)
 		p.changes(v)
 	}
 	switch limits := v.Run.Limits; {
@@ -166,6 +167,9 @@ func (p Printer) phase(v View, c run.Choice) {
 		total += fmt.Sprintf(" %12v", planned.Total())
 	}
 	p.line("    %s %s   %s", pad("estimate", 34), total, p.verdict(v, c))
+	if r := planned.Reserved; r > planned.Total()+planned.Total()/20 {
+		p.line("    where there is room, the allocator caches on: up to %v, most of which it gives back when it has to", r)
+	}
 	if f := asked.FirstFailing(v.Run.Room); f != nil && v.Run.Room > 0 {
 		p.line("    as asked, the first request that cannot be met: %v, %s", f.Bytes, f.What)
 	}

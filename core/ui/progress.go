@@ -34,7 +34,11 @@ func (p Printer) Starting(plan *run.Plan, first bool) {
 	default:
 		what += ", starts over"
 	}
-	p.line("attempt %d: %s", plan.Attempt, p.bold(what))
+	why := ""
+	if plan.Host != nil && plan.Host.Why != "" {
+		why = " (" + plan.Host.Why + ")"
+	}
+	p.line("attempt %d: %s%s", plan.Attempt, p.bold(what), why)
 }
 
 // Ended says how an attempt ended, in one line: the cause. A success is left to the summary.

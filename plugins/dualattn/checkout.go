@@ -270,7 +270,7 @@ func (x *checkout) files() (out []job.File) {
 		return nil
 	}
 	add(x.transforms) // before a configuration in the same file: it has more items
-	for _, f := range []string{"batch_size", "gradient_accumulation_steps", "mixed_precision", "input_size", "resize_size", "num_glca_layers"} {
+	for _, f := range []string{"batch_size", "gradient_accumulation_steps", "mixed_precision", "input_size", "resize_size", "num_glca_layers", "num_workers", "pin_memory"} {
 		if s, ok := x.class.field(f); ok {
 			add(s.src)
 		}

@@ -106,6 +106,8 @@ func (x *checkout) knobs() (out []job.Knob) {
 	}
 	add(knobSize, "input_size", size)
 	add(knobGLCA, "num_glca_layers", "")
+	add(knobWorkers, "num_workers", "")
+	add(knobPinned, "pin_memory", "")
 	flag := "it is no lever in this code: see the warnings"
 	if x.version.flag == idle {
 		flag = "the model never calls checkpoint()"

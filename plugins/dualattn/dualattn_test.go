@@ -391,7 +391,8 @@ func TestWithoutGLCA(t *testing.T) {
 	}
 }
 
-// facts 0.4, 3.4: what stays free for what comes after a validation, with its source, and on a P100 no 4 × 4.
+// facts 0.4, 3.4: what stays free for what comes after a validation, the slack of a step included, with its source, and on
+// a P100 no 4 × 4.
 func TestLateGrowth(t *testing.T) {
 	for size, want := range map[unit.Bytes]unit.Bytes{8 * unit.GiB: 1280 * unit.MiB, 80 * unit.GiB: 80 * unit.GiB * 8 / 100} {
 		set := priced(t, recognized(t, files("three streams"), fgvc()...), card(size))
@@ -406,8 +407,9 @@ func TestLateGrowth(t *testing.T) {
 						}
 					}
 				}
-				if all != want || measured != 1280*unit.MiB { // beyond what was measured it is a guess
-					t.Fatalf("%v: %v, of which %v measured", size, all, measured)
+				slack := e.Of(mem.Slack)
+				if all+slack != want || measured+slack != 1280*unit.MiB { // beyond what was measured it is a guess
+					t.Fatalf("%v: %v beyond the slack of %v, of which %v measured", size, all, slack, measured)
 				}
 			}
 		}

@@ -63,7 +63,7 @@ func (b *builder) build() *ladder.Set {
 	prices := map[string][2]mem.Estimate{} // by rung: training and validation
 	known := map[variant][2]mem.Estimate{}
 	price := func(v variant, name string) [2]mem.Estimate {
-		v.expandable = false // which no line depends on
+		v.expandable = false // what it saves of the slack stays free for late growth
 		if _, ok := known[v]; !ok {
 			known[v] = [2]mem.Estimate{b.price(v, false), b.price(v, true)}
 		}
@@ -97,6 +97,7 @@ func (b *builder) build() *ladder.Set {
 			set.Phases[i].Rungs[0].Estimates = append(set.Phases[i].Rungs[0].Estimates, prices[r.Name][i])
 		}
 	}
+	set.Host = b.host(prices[first.Name][0])
 	return set
 }
 
@@ -350,9 +351,9 @@ func (b *builder) price(v variant, validation bool) mem.Estimate {
 		e.Add(mem.HostRuntime(major))
 		return e
 	}
-	e.Add(mem.BLASWorkspace(b.device.Capability), mem.CUDAContext(b.device.Name, b.device.Total))
+	e.OnCard(b.device, v.expandable)
 	if e.Known() {
-		e.Add(b.late()...)
+		e.Add(b.late(e)...)
 	}
 	return e
 }
@@ -366,15 +367,16 @@ const (
 	lateShare  = 0.08
 )
 
-// late is what has to stay free for what comes after the first validation. It stands for the allocator's slack too: it
-// was measured as that. A run that dies of it has lost hours and starts over, so it is kept with expandable segments as
+// late is what has to stay free for what comes after the first validation, beyond the slack that the allocator has in any
+// case: both together were measured. A run that dies of it has lost hours and starts over, so it is kept with expandable segments as
 // well, with which nobody has measured it.
-func (b *builder) late() []mem.Item {
+func (b *builder) late(e mem.Estimate) []mem.Item {
 	const what = "after the first validation"
+	slack := e.Of(mem.Slack)
 	return []mem.Item{
-		{Kind: mem.Late, What: what, Bytes: lateGrowth,
+		{Kind: mem.Late, What: what, Bytes: max(0, lateGrowth-slack),
 			From: "1.25 GiB reserved and not usable on a P100 of 15.89 GiB, at epoch 16, after a validation (the author's log at 6a4e6b6): a step that fits is no run that fits, and no state can be resumed"},
-		{Kind: mem.Late, What: what, Bytes: max(0, unit.Bytes(lateShare*float64(b.device.Total))-lateGrowth), Guess: true,
+		{Kind: mem.Late, What: what, Bytes: max(0, unit.Bytes(lateShare*float64(b.device.Total))-max(lateGrowth, slack)), Guess: true,
 			From: "8 % of the card, as it was of the P100: on larger cards nobody has measured it"},
 	}
 }

@@ -74,6 +74,7 @@ func (b *builder) build() (*ladder.Set, error) {
 	}
 	set.Phases = []ladder.Ladder{l}
 	b.dropIdle(set)
+	set.Host = b.host(l.Rungs[l.Asked].At(set.Shared.Asked))
 	return set, nil
 }
 

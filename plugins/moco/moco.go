@@ -242,7 +242,7 @@ func (p *project) job() *job.Job {
 	for _, o := range p.options {
 		j.Options = append(j.Options, o.Option)
 	}
-	for _, k := range []knob{p.batch, p.accumulation, p.rate, p.queue, p.amp, p.checkpointing, p.crop} {
+	for _, k := range []knob{p.batch, p.accumulation, p.rate, p.queue, p.amp, p.checkpointing, p.crop, p.workers(p.trains())} {
 		if k.found {
 			j.Knobs = append(j.Knobs, job.Knob{Name: k.name, At: k.at, Value: k.value, Default: k.left, Dead: k.dead})
 		}

@@ -1,7 +1,6 @@
 package moco
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/launch-ml/launch/core/gpu"
@@ -86,9 +85,10 @@ func (b *builder) around(e mem.Estimate, c computing) mem.Estimate {
 		e.Add(mem.HostRuntime(major))
 		return e
 	}
-	e.Add(mem.AllocatorSlack(e, c.expandable), mem.BLASWorkspace(b.device.Capability), convolutions, mem.CUDAContext(b.device.Name, b.device.Total))
+	e.OnCard(b.device, c.expandable)
+	e.Add(convolutions)
 	if b.world > 1 {
-		e.Add(collectives)
+		e.Add(mem.Collectives())
 	}
 	return e
 }
@@ -98,8 +98,3 @@ func (b *builder) around(e mem.Estimate, c computing) mem.Estimate {
 // lie 0.0 to 0.35 GiB above what the tensors alone need, 0.16 GiB on average.
 var convolutions = mem.Item{Kind: mem.Workspace, What: "cuDNN", Bytes: 164 * unit.MiB, Guess: true,
 	From: "cudnn.benchmark: lightly's published peaks of MoCo and SimCLR lie 0 to 0.35 GiB above their tensors"}
-
-// collectives is what NCCL keeps outside the allocator: each of its channels has buffers of NCCL_BUFFSIZE (4 MiB) in
-// both directions and those of its other protocols, and its kernels are loaded on the first collective.
-var collectives = mem.Item{Kind: mem.Context, What: "NCCL", Bytes: 128 * unit.MiB, Guess: true,
-	From: fmt.Sprintf("buffers of %v a channel and direction, of some channels, and NCCL's kernels", 4*unit.MiB)}

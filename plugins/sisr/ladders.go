@@ -108,6 +108,7 @@ func (b *builder) build(ctx context.Context) *ladder.Set {
 		set.Phases = append(set.Phases, b.validation(settings))
 	}
 	b.dropIdle(set)
+	set.Host = b.host(ctx)
 	return set
 }
 

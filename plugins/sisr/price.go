@@ -219,7 +219,7 @@ func (b *builder) around(e mem.Estimate, s setting, validation bool) mem.Estimat
 	if validation {
 		e.Add(arch.Workspace(b.net, e)...)
 	}
-	e.Add(mem.AllocatorSlack(e, s.expandable), mem.BLASWorkspace(b.device.Capability), mem.CUDAContext(b.device.Name, b.device.Total))
+	e.OnCard(b.device, s.expandable)
 	return e
 }
 

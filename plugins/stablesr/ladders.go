@@ -78,19 +78,27 @@ func (b *builder) build() *ladder.Set {
 	phases := []struct {
 		ladder *ladder.Ladder
 		price  func(arch.Step) mem.Estimate
-	}{{&training, arch.Step.Training}, {&validation, arch.Step.Validation}, {&logging, func(s arch.Step) mem.Estimate { return s.Images(8) }}}
+		noGrad bool
+	}{{&training, arch.Step.Training, false}, {&validation, arch.Step.Validation, true}, {&logging, func(s arch.Step) mem.Estimate { return s.Images(8) }, true}}
 	var wg sync.WaitGroup
 	for _, p := range phases {
 		estimates := make([]mem.Estimate, len(rungs))
 		p.ladder.Rungs[0].Estimates = estimates
-		for i, s := range rungs {
+		if idle != "" {
+			for i := range estimates {
+				estimates[i].Unknown = idle
+			}
+			continue
+		}
+		for _, group := range alike(rungs, p.noGrad) {
 			wg.Go(func() {
-				if idle != "" {
-					estimates[i] = mem.Estimate{Unknown: idle}
-					return
+				var vs []variant
+				for _, i := range group {
+					vs = append(vs, rungs[i].variant)
 				}
-				model, err := b.modelOf(s.variant)
-				estimates[i] = b.price(model, err, s.variant, p.price)
+				for k, e := range b.price(vs, p.price) {
+					estimates[group[k]] = e
+				}
 			})
 		}
 	}
@@ -106,7 +114,27 @@ func (b *builder) build() *ladder.Set {
 		set.Phases = append(set.Phases, logging)
 	}
 	dropIdle(set)
+	set.Host = b.host(training.Rungs[0].At(set.Shared.Asked))
 	return set
+}
+
+// alike groups rungs by what decides their price beside the micro-batch and lines of their own, by index. Without a
+// gradient nothing is checkpointed, and the pool is merely there.
+func alike(rungs []shared, noGrad bool) (groups [][]int) {
+	at := map[variant]int{}
+	for i, s := range rungs {
+		k := s.variant
+		k.micro, k.accum, k.expandable = 0, 0, false
+		if noGrad {
+			k.queue, k.structCkpt = 0, false
+		}
+		if _, ok := at[k]; !ok {
+			at[k] = len(groups)
+			groups = append(groups, nil)
+		}
+		groups[at[k]] = append(groups[at[k]], i)
+	}
+	return groups
 }
 
 // idleCard says why the job takes nothing of a card that it is priced for, or "".
@@ -416,13 +444,15 @@ func (b *builder) modelOf(v variant) (*arch.Model, error) {
 	return b.readModel(root)
 }
 
-// price estimates a phase of a variant on the device.
-func (b *builder) price(m *arch.Model, err error, v variant, phase func(arch.Step) mem.Estimate) mem.Estimate {
+// price estimates a phase of variants on the device that are alike.
+func (b *builder) price(vs []variant, phase func(arch.Step) mem.Estimate) []mem.Estimate {
+	v := vs[0]
+	m, err := b.modelOf(v)
 	why := ""
 	switch {
 	case err != nil:
 		why = err.Error() + ": launch works from what it measures"
-	case v.micro <= 0:
+	case slices.ContainsFunc(vs, func(v variant) bool { return v.micro <= 0 }):
 		why = "the recipe does not say how large a micro-batch is"
 	case v.size <= 0:
 		why = "the recipe does not say how large the images are"
@@ -430,22 +460,43 @@ func (b *builder) price(m *arch.Model, err error, v variant, phase func(arch.Ste
 		why = fmt.Sprintf("images of %d do not make whole latents", v.size)
 	}
 	if why != "" {
-		return mem.Estimate{Unknown: why}
+		return slices.Repeat([]mem.Estimate{{Unknown: why}}, len(vs))
 	}
 	card := b.device.Kind != gpu.CPU
 	major, _, torchKnown := b.python.Torch()
-	e := phase(arch.Step{
-		Model: m, Batch: v.micro, Size: v.size, Queue: v.queue, Xformers: b.python.Has("xformers"), Torch1: torchKnown && major < 2,
+	step := arch.Step{
+		Model: m, Size: v.size, Queue: v.queue, Xformers: b.python.Has("xformers"), Torch1: torchKnown && major < 2,
 		DDP: card && has(b.root, keyGPUs), Foreach: card && torchKnown && major >= 2,
-	})
-	if !card {
-		e.Add(mem.HostRuntime(major))
-		return e
 	}
-	e.Add(mem.AllocatorSlack(e, v.expandable), mem.BLASWorkspace(b.device.Capability), mem.CUDAContext(b.device.Name, b.device.Total))
+	var batches []int64
+	for _, v := range vs {
+		batches = append(batches, v.micro)
+	}
+	out := mem.AtBatches(func(n int64) mem.Estimate {
+		s := step
+		s.Batch = n
+		return phase(s)
+	}, batches...)
+	for i := range out {
+		if vs[i].queue != v.queue {
+			step.Queue = vs[i].queue
+			step.SetPool(&out[i])
+		}
+		b.around(&out[i], vs[i])
+	}
+	return out
+}
+
+// around adds what no forward asks for: the context and the libraries' workspace on a card, the interpreter on a CPU.
+func (b *builder) around(e *mem.Estimate, v variant) {
+	if b.device.Kind == gpu.CPU {
+		major, _, _ := b.python.Torch()
+		e.Add(mem.HostRuntime(major))
+		return
+	}
+	e.OnCard(b.device, v.expandable)
 	if share, spelled := b.fraction(); share < 1 {
 		e.Add(mem.Item{Kind: mem.Slack, What: "the script's limit", Bytes: unit.Bytes((1 - share) * float64(b.device.Total)), Guess: true,
 			From: fmt.Sprintf("set_per_process_memory_fraction(%s): out of memory comes at that share of the card", spelled)})
 	}
-	return e
 }

@@ -56,7 +56,10 @@ type Client struct {
 	logs   *tail
 }
 
-var _ plugin.Plugin = (*Client)(nil)
+var (
+	_ plugin.Plugin    = (*Client)(nil)
+	_ plugin.Estimator = (*Client)(nil)
+)
 
 // Start starts the plugin's process. dir is a folder of ours, for its socket; see [Client.Close].
 func Start(ctx context.Context, s Source, dir string) (*Client, error) {
@@ -125,6 +128,14 @@ func (c *Client) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder
 		return nil, c.trouble("pricing the job", fmt.Errorf("its answer contradicts itself: %w", err))
 	}
 	return &s, nil
+}
+
+// Estimate implements [plugin.Estimator]. A plugin that is none says so by an error.
+func (c *Client) Estimate(ctx context.Context, q *plugin.Bare, d gpu.Device) (phases []plugin.Phase, err error) {
+	if err := c.call.Call(ctx, "Estimate", plugin.EstimateQuestion{Bare: q, Device: d}, &phases); err != nil {
+		return nil, c.weigh("pricing "+q.Arch, err)
+	}
+	return phases, nil
 }
 
 // Close ends the plugin's process. It returns within three seconds, whatever the plugin does.

@@ -203,24 +203,13 @@ func (cfg StepConfig) resident(t *nn.Tape) []mem.Item {
 	}
 }
 
-// addPeak enters the moment of the peak, part by part.
+// addPeak enters the moment of the peak. The maps of the last validation say where they come from.
 func (cfg StepConfig) addPeak(e *mem.Estimate, p nn.Peak) {
-	at := "at the peak, " + p.Moment
-	for _, part := range p.Parts {
-		guess := part.Part == lastMaps && cfg.LastValGuess
-		from := at
-		if part.Part == lastMaps {
-			from = fmt.Sprintf("the model keeps the maps of the last %d validated images until its next forward ends (dual_vit.py, self.attention_maps)", cfg.LastVal)
+	e.AddPeak(p, "images and their pairs in float32")
+	for i := range e.Items {
+		if it := &e.Items[i]; it.What == lastMaps {
+			it.Guess = cfg.LastValGuess
+			it.From = fmt.Sprintf("the model keeps the maps of the last %d validated images until its next forward ends (dual_vit.py, self.attention_maps)", cfg.LastVal)
 		}
-		e.Add(
-			mem.Item{Kind: mem.Inputs, What: part.Part, Bytes: part.Inputs, From: "images and their pairs in float32"},
-			mem.Item{Kind: mem.Saved, What: part.Part, Bytes: part.Saved, From: at},
-			mem.Item{Kind: mem.Saved, What: part.Part, Bytes: part.Casts, From: "autocast's copies of the weights, " + at},
-			mem.Item{Kind: mem.Gradients, What: part.Part, Bytes: part.Gradients, Count: int64(part.Gradients) / 4, From: at},
-			mem.Item{Kind: mem.Transients, What: part.Part, Bytes: part.Transients, From: from, Guess: guess},
-		)
-	}
-	for _, a := range p.Allocs {
-		e.Largest(mem.Alloc{Bytes: a.Bytes, What: a.What})
 	}
 }

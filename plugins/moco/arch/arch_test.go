@@ -2,6 +2,7 @@ package arch
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/launch-ml/launch/core/mem"
@@ -281,7 +282,7 @@ func TestTrainingsAreEachTraining(t *testing.T) {
 	sizes := []int64{64, 2, 17, 32, 256, 32}
 	for i, e := range Trainings(s, sizes...) {
 		s.Batch = sizes[i]
-		if want := Training(s); e.Total() != want.Total() || len(e.Items) != len(want.Items) {
+		if want := Training(s); !slices.Equal(e.Items, want.Items) {
 			t.Errorf("%d images: %v, priced by itself %v", sizes[i], e.Total(), want.Total())
 		}
 	}

@@ -55,7 +55,7 @@ func Training(s Step) (e mem.Estimate) {
 	t := nn.NewTape()
 	s.record(t)
 	e.Add(s.resident(t)...)
-	s.addPeak(&e, t.Peak())
+	e.AddPeak(t.Peak(), fmt.Sprintf("two crops an image of 3 × %d² in float32", s.Image))
 	return e
 }
 
@@ -407,25 +407,4 @@ func (s Step) resident(t *nn.Tape) []mem.Item {
 			From: "--resume loads it onto the card, where a local variable of main_worker keeps it to the end"})
 	}
 	return items
-}
-
-// addPeak enters the moment of the peak, part by part.
-func (s Step) addPeak(e *mem.Estimate, p nn.Peak) {
-	at := "at the peak, " + p.Moment
-	for _, part := range p.Parts {
-		what := part.Part
-		if what == "" {
-			what = lossPart
-		}
-		e.Add(
-			mem.Item{Kind: mem.Inputs, What: what, Bytes: part.Inputs, From: fmt.Sprintf("two crops an image of 3 × %d² in float32", s.Image)},
-			mem.Item{Kind: mem.Saved, What: what, Bytes: part.Saved, From: at},
-			mem.Item{Kind: mem.Saved, What: what, Bytes: part.Casts, From: "autocast's copies of the weights, " + at},
-			mem.Item{Kind: mem.Gradients, What: what, Bytes: part.Gradients, Count: int64(part.Gradients) / 4, From: at},
-			mem.Item{Kind: mem.Transients, What: what, Bytes: part.Transients, From: at},
-		)
-	}
-	for _, a := range p.Allocs {
-		e.Largest(mem.Alloc{Bytes: unit.Bytes(a.Bytes), What: a.What})
-	}
 }

@@ -2,6 +2,7 @@ package arch
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -208,7 +209,7 @@ func TestTrainings(t *testing.T) {
 		batches := []int64{16, 1, 6, 4, 2, 8}
 		for i, e := range Trainings(step, batches...) {
 			step.Batch = batches[i]
-			if want := Training(step); e.Total() != want.Total() || len(e.Items) != len(want.Items) {
+			if want := Training(step); !slices.Equal(e.Items, want.Items) {
 				t.Errorf("%s at %d: %v, by itself %v", name, batches[i], e.Total(), want.Total())
 			}
 		}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/nn"
-	"github.com/launch-ml/launch/core/unit"
 )
 
 // A StepConfig is a training step of traiNNer-redux's SRModel on one device.
@@ -36,7 +35,7 @@ func Training(cfg StepConfig) (e mem.Estimate) {
 	unknown := cfg.record(t)
 	e.Unknown = unknown
 	e.Add(cfg.resident(t)...)
-	addPeak(&e, t.Peak())
+	e.AddPeak(t.Peak(), "low- and high-resolution crops in float32")
 	return e
 }
 
@@ -204,24 +203,4 @@ func (cfg StepConfig) optimizerItem(what, name string, s nn.Size) mem.Item {
 		it.Guess, it.From = true, fmt.Sprintf("%s is not known; as many states as Adam are assumed", name)
 	}
 	return it
-}
-
-// addPeak enters the moment of the peak, part by part.
-func addPeak(e *mem.Estimate, p nn.Peak) {
-	at := "at the peak, " + p.Moment
-	for _, part := range p.Parts {
-		if part.Part == "" {
-			part.Part = "loss"
-		}
-		e.Add(
-			mem.Item{Kind: mem.Inputs, What: part.Part, Bytes: part.Inputs, From: "low- and high-resolution crops in float32"},
-			mem.Item{Kind: mem.Saved, What: part.Part, Bytes: part.Saved, From: at},
-			mem.Item{Kind: mem.Saved, What: part.Part, Bytes: part.Casts, From: "autocast's copies of the weights, " + at},
-			mem.Item{Kind: mem.Gradients, What: part.Part, Bytes: part.Gradients, Count: int64(part.Gradients) / 4, From: at},
-			mem.Item{Kind: mem.Transients, What: part.Part, Bytes: part.Transients, From: at},
-		)
-	}
-	for _, a := range p.Allocs {
-		e.Largest(mem.Alloc{Bytes: unit.Bytes(a.Bytes), What: a.What})
-	}
 }

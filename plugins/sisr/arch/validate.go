@@ -70,7 +70,7 @@ func Validation(cfg ValConfig) (e mem.Estimate) {
 	default:
 		e.Add(modelItems("network_g", t.Size("network_g"), cfg.Net.Name)...)
 	}
-	addPeak(&e, t.Peak())
+	e.AddPeak(t.Peak(), "low- and high-resolution image in float32")
 	return e
 }
 

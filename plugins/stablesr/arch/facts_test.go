@@ -11,34 +11,6 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// stableSR is a section model of our own with the parameters of SD 2.1 and StableSR.
-func stableSR(target string, params map[string]any) Config {
-	p := map[string]any{
-		"use_ema": false, "conditioning_key": "crossattn",
-		"unet_config": map[string]any{"target": "ldm.modules.diffusionmodules.openaimodel.UNetModelDualcondV2", "params": map[string]any{
-			"in_channels": int64(4), "out_channels": int64(4), "model_channels": int64(320), "attention_resolutions": []any{int64(4), int64(2), int64(1)},
-			"num_res_blocks": int64(2), "channel_mult": []any{int64(1), int64(2), int64(4), int64(4)}, "num_head_channels": int64(64),
-			"use_spatial_transformer": true, "use_linear_in_transformer": true, "transformer_depth": int64(1), "context_dim": int64(1024),
-			"use_checkpoint": false, "legacy": false, "semb_channels": int64(256),
-		}},
-		"first_stage_config": map[string]any{"target": "ldm.models.autoencoder.AutoencoderKL", "params": map[string]any{
-			"embed_dim": int64(4), "ddconfig": map[string]any{
-				"z_channels": int64(4), "resolution": int64(512), "in_channels": int64(3), "out_ch": int64(3), "ch": int64(128),
-				"ch_mult": []any{int64(1), int64(2), int64(4), int64(4)}, "num_res_blocks": int64(2), "attn_resolutions": []any{},
-			}}},
-		"cond_stage_config": map[string]any{"target": "ldm.modules.encoders.modules.FrozenOpenCLIPEmbedder", "params": map[string]any{"layer": "penultimate"}},
-		"structcond_stage_config": map[string]any{"target": "ldm.modules.diffusionmodules.openaimodel.EncoderUNetModelWT", "params": map[string]any{
-			"in_channels": int64(4), "model_channels": int64(256), "out_channels": int64(256), "num_res_blocks": int64(2),
-			"attention_resolutions": []any{int64(4), int64(2), int64(1)}, "channel_mult": []any{int64(1), int64(1), int64(2), int64(2)},
-			"num_heads": int64(4), "num_head_channels": int64(-1), "use_checkpoint": false,
-		}},
-	}
-	for k, v := range params {
-		p[k] = v
-	}
-	return Config{"target": "ldm.models.diffusion.ddpm." + target, "params": p}
-}
-
 func read(t *testing.T, c Config, gen Generation) *Model {
 	t.Helper()
 	m, err := Read(c, gen)
@@ -49,11 +21,11 @@ func read(t *testing.T, c Config, gen Generation) *Model {
 }
 
 func stock(t *testing.T) *Model {
-	return read(t, stableSR("LatentDiffusionSRTextWT", nil), NoEdge)
+	return read(t, Stock("LatentDiffusionSRTextWT", nil), NoEdge)
 }
 
 func edged(t *testing.T, gen Generation) *Model {
-	return read(t, stableSR("LatentDiffusionSRTextWTWithEdge", map[string]any{"use_edge_processing": true}), gen)
+	return read(t, Stock("LatentDiffusionSRTextWTWithEdge", map[string]any{"use_edge_processing": true}), gen)
 }
 
 func params(e mem.Estimate) (all int64, by map[string]int64) {
@@ -222,7 +194,7 @@ func TestClosedForm(t *testing.T) {
 		{"edge after 1", edged(t, EdgeAfter), 1, 512, false, 12.2},
 		{"256 of 6", stock(t), 6, 256, false, 10.3},
 		{"256 of 2", stock(t), 2, 256, false, 8.2},
-		{"unfrozen 1, xformers", read(t, stableSR("LatentDiffusionSRTextWT", map[string]any{"unfrozen_diff": true}), NoEdge), 1, 512, true, 22.4},
+		{"unfrozen 1, xformers", read(t, Stock("LatentDiffusionSRTextWT", map[string]any{"unfrozen_diff": true}), NoEdge), 1, 512, true, 22.4},
 	} {
 		e := Step{Model: tt.model, Batch: tt.batch, Size: tt.size, Xformers: tt.xformers, DDP: true, Queue: 180, Torch1: true}.Training()
 		if !e.Known() {
@@ -271,7 +243,7 @@ func TestSanityCheckFails(t *testing.T) {
 // 7.27 GiB a sample of saved activations of the decoder at 512).
 func TestEdgeLoss(t *testing.T) {
 	moving := func(params map[string]any) (n float64) {
-		e := Step{Model: read(t, stableSR("LatentDiffusionSRTextWT", params), NoEdge), Batch: 1, Size: 512, Xformers: true}.Training()
+		e := Step{Model: read(t, Stock("LatentDiffusionSRTextWT", params), NoEdge), Batch: 1, Size: 512, Xformers: true}.Training()
 		if !e.Known() {
 			t.Fatal(e.Unknown)
 		}
@@ -334,7 +306,7 @@ func TestForwardPeak(t *testing.T) {
 
 // A recipe is priced by its own numbers, and what has no formula is unknown and never zero.
 func TestOwnNumbers(t *testing.T) {
-	small := stableSR("LatentDiffusionSRTextWT", nil)
+	small := Stock("LatentDiffusionSRTextWT", nil)
 	unetParams := small["params"].(map[string]any)["unet_config"].(map[string]any)["params"].(map[string]any)
 	unetParams["model_channels"] = int64(64)
 	half := read(t, small, NoEdge)
@@ -343,9 +315,9 @@ func TestOwnNumbers(t *testing.T) {
 	}
 	for name, c := range map[string]Config{
 		"another model": {"target": "ldm.models.diffusion.ddpm.Layout2ImgDiffusion", "params": map[string]any{}},
-		"another UNet":  stableSR("LatentDiffusionSRTextWT", map[string]any{"unet_config": map[string]any{"target": "my.own.UNet"}}),
-		"another VAE":   stableSR("LatentDiffusionSRTextWT", map[string]any{"first_stage_config": map[string]any{"target": "ldm.models.autoencoder.IdentityFirstStage"}}),
-		"another text":  stableSR("LatentDiffusionSRTextWT", map[string]any{"cond_stage_config": map[string]any{"target": "my.own.Text"}}),
+		"another UNet":  Stock("LatentDiffusionSRTextWT", map[string]any{"unet_config": map[string]any{"target": "my.own.UNet"}}),
+		"another VAE":   Stock("LatentDiffusionSRTextWT", map[string]any{"first_stage_config": map[string]any{"target": "ldm.models.autoencoder.IdentityFirstStage"}}),
+		"another text":  Stock("LatentDiffusionSRTextWT", map[string]any{"cond_stage_config": map[string]any{"target": "my.own.Text"}}),
 	} {
 		if _, err := Read(c, NoEdge); !errors.Is(err, ErrUnknown) {
 			t.Errorf("%s: %v, want that there is no formula", name, err)

@@ -42,7 +42,7 @@ func (s Step) Training() (e mem.Estimate) {
 	}
 	e.Unknown = s.Model.Unknown
 	s.resident(&e, t, false)
-	addPeak(&e, t.Peak())
+	e.AddPeak(t.Peak(), "images of the micro-batch in float32")
 	return e
 }
 
@@ -53,7 +53,7 @@ func (s Step) Validation() (e mem.Estimate) {
 	t := s.validate()
 	e.Unknown = s.Model.Unknown
 	s.resident(&e, t, true)
-	addPeak(&e, t.Peak())
+	e.AddPeak(t.Peak(), "images of the micro-batch in float32")
 	return e
 }
 
@@ -88,7 +88,7 @@ func (s Step) Images(n int64) (e mem.Estimate) {
 		})
 		e.Unknown = s.Model.Unknown
 		s.resident(&e, t, true)
-		addPeak(&e, t.Peak())
+		e.AddPeak(t.Peak(), "images of the micro-batch in float32")
 		return e
 	}
 	s.Batch = min(s.Batch, n)
@@ -109,7 +109,7 @@ func (s Step) Images(n int64) (e mem.Estimate) {
 		t.Hold(s.decode(t, t.AddScalar(z)))
 	})
 	s.resident(&e, t, true)
-	addPeak(&e, t.Peak())
+	e.AddPeak(t.Peak(), "images of the micro-batch in float32")
 	return e
 }
 
@@ -249,29 +249,19 @@ func (s Step) adam() string {
 	return "AdamW"
 }
 
+// SetPool makes an estimate of the same step with another pool, which keeps one, that of s.
+func (s Step) SetPool(e *mem.Estimate) {
+	line := s.pool()
+	for i := range e.Items {
+		if e.Items[i].Kind == line.Kind && e.Items[i].What == line.What {
+			e.Items[i] = line
+		}
+	}
+}
+
 // unknownOnPanic turns a shape that the tape refuses into an estimate that says so: the job itself may still run.
 func unknownOnPanic(e *mem.Estimate) {
 	if r := recover(); r != nil {
 		*e = mem.Estimate{Unknown: fmt.Sprint(r)}
-	}
-}
-
-// addPeak enters the moment of the peak, part by part.
-func addPeak(e *mem.Estimate, p nn.Peak) {
-	at := "at the peak, " + p.Moment
-	for _, part := range p.Parts {
-		what := part.Part
-		if what == "" {
-			what = partLoss
-		}
-		e.Add(
-			mem.Item{Kind: mem.Inputs, What: what, Bytes: part.Inputs, From: "images of the micro-batch in float32"},
-			mem.Item{Kind: mem.Saved, What: what, Bytes: part.Saved, From: at},
-			mem.Item{Kind: mem.Gradients, What: what, Bytes: part.Gradients, Count: int64(part.Gradients) / 4, From: at},
-			mem.Item{Kind: mem.Transients, What: what, Bytes: part.Transients, From: at},
-		)
-	}
-	for _, a := range p.Allocs {
-		e.Largest(mem.Alloc{Bytes: a.Bytes, What: a.What})
 	}
 }

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/plugin/host"
+	"github.com/launch-ml/launch/core/ui"
+)
+
+// shorthands are settings of a bare network that have a flag of their own, with what they say in its help.
+var shorthands = [][2]string{
+	{"micro-batch", "samples in one forward pass"},
+	{"accumulation", "forward passes before an optimizer step"},
+	{"amp", "off, bf16 or fp16"},
+	{"optimizer", "as the family names it"},
+	{"scale", "of super-resolution"},
+	{"lq", "side of the low-resolution crop"},
+	{"image", "size of an image: 512, or 512x384 as height and width"},
+	{"tile", "side of a validation's tiles"},
+	{"queue", "length of a queue"},
+	{"project", "which of the family's projects"},
+}
+
+func newEstimate() *cobra.Command {
+	var arch string
+	var set []string
+	var asJSON, list bool
+	c := &cobra.Command{
+		Use:   "estimate --arch NAME [flags]",
+		Short: "price a network by itself, without a recipe",
+		Long: `estimate prices a network from flags, so that any formula can be checked without a recipe. What has no flag of its own is
+said with --set NAME=VALUE: settings of the family's step, and the network's own arguments. A setting that does not exist
+is an error that lists those that do. Without --vram or a card here it gives the tensors alone.`,
+		Example: "  launch estimate --list\n  launch estimate --arch span --scale 2 --micro-batch 1 --lq 64 --amp bf16 --json\n" +
+			"  launch estimate --arch swinir_m --scale 2 --lq 48 --set use_checkpoint=true --vram 12GiB",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := readSettings(c.Flags(), ".")
+			if err != nil {
+				return err
+			}
+			sources, warnings := findPlugins(c.Context(), s, manifests())
+			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
+			if list {
+				return listArchs(say, sources, asJSON)
+			}
+			q, err := bare(c.Flags(), arch, set)
+			if err != nil {
+				return err
+			}
+			d, err := estimate(c.Context(), s, sources, q)
+			if err != nil {
+				return err
+			}
+			d.Warnings = append(d.Warnings, warnings...)
+			if asJSON {
+				return printJSON(d)
+			}
+			say.Estimate(d)
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&arch, "arch", "", "the network: --list names them")
+	f.StringArrayVar(&set, "set", nil, "NAME=VALUE of any other setting or argument; may be repeated")
+	f.BoolVar(&asJSON, "json", false, "print the estimate as JSON")
+	f.BoolVar(&list, "list", false, "list the networks that have a formula")
+	for _, h := range shorthands {
+		f.String(h[0], "", h[1])
+	}
+	return c
+}
+
+// bare is the network that was asked for.
+func bare(f *pflag.FlagSet, arch string, set []string) (*plugin.Bare, error) {
+	if arch == "" {
+		return nil, errors.New("which network? --arch NAME; launch estimate --list names those with a formula")
+	}
+	q := &plugin.Bare{Arch: arch, Settings: map[string]string{}}
+	for _, h := range shorthands {
+		if f.Changed(h[0]) {
+			q.Settings[h[0]] = f.Lookup(h[0]).Value.String()
+		}
+	}
+	for _, kv := range set {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--set %s: it takes NAME=VALUE", kv)
+		}
+		if old, twice := q.Settings[name]; twice {
+			return nil, fmt.Errorf("%s is set to %q and to %q", name, old, value)
+		}
+		q.Settings[name] = value
+	}
+	return q, nil
+}
+
+// estimate asks the plugin that knows the network.
+func estimate(ctx context.Context, s settings, sources []host.Source, q *plugin.Bare) (d ui.EstimateDocument, err error) {
+	i := slices.IndexFunc(sources, func(src host.Source) bool {
+		return (s.Plugin == "auto" || s.Plugin == src.Manifest.Name) &&
+			slices.ContainsFunc(src.Manifest.Archs, func(a string) bool { return strings.EqualFold(a, q.Arch) })
+	})
+	if i < 0 {
+		return d, fmt.Errorf("no plugin has a formula for %q; launch estimate --list names those that there are", q.Arch)
+	}
+	source := sources[i]
+	q.Arch = source.Manifest.Archs[slices.IndexFunc(source.Manifest.Archs, func(a string) bool { return strings.EqualFold(a, q.Arch) })]
+	found := findDevice(ctx, s, os.Environ())
+	if found.err != nil {
+		return d, found.err
+	}
+	device := gpu.Device{}
+	if found.device != nil {
+		device = *found.device
+	}
+	socket, err := os.MkdirTemp("", "launch-")
+	if err != nil {
+		return d, fmt.Errorf("making a folder for the plugin's socket: %w", err)
+	}
+	defer os.RemoveAll(socket)
+	ctx, cancel := context.WithTimeout(ctx, readDeadline)
+	defer cancel()
+	client, err := host.Start(ctx, source, socket)
+	if err != nil {
+		return d, err
+	}
+	defer client.Close()
+	phases, err := client.Estimate(ctx, q, device)
+	if err != nil {
+		return d, err
+	}
+	return ui.EstimateOf(source.Manifest.Name, q.Arch, q.Settings, found.device, phases, found.warnings), nil
+}
+
+// listArchs names the networks of every plugin.
+func listArchs(say ui.Printer, sources []host.Source, asJSON bool) error {
+	names := map[string][]string{}
+	for _, src := range sources {
+		if len(src.Manifest.Archs) > 0 {
+			names[src.Manifest.Name] = src.Manifest.Archs
+		}
+	}
+	if asJSON {
+		return printJSON(names)
+	}
+	for _, src := range sources {
+		for _, arch := range src.Manifest.Archs {
+			say.Line("%-12s %s", src.Manifest.Name, arch)
+		}
+	}
+	return nil
+}

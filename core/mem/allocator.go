@@ -1,0 +1,330 @@
+package mem
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// What PyTorch's caching allocator is made of (c10/cuda/CUDACachingAllocator.h, the same from 1.13 to 2.11).
+const (
+	minBlock     = 512           // kMinBlockSize: requests are rounded up to it
+	smallSize    = 1 * unit.MiB  // kSmallSize: the largest request of the small pool
+	smallSegment = 2 * unit.MiB  // kSmallBuffer
+	largeSegment = 20 * unit.MiB // kLargeBuffer: the segment of requests below minLarge
+	minLarge     = 10 * unit.MiB // kMinLargeAlloc
+	roundLarge   = 2 * unit.MiB  // kRoundLarge: what larger segments are rounded up to
+)
+
+// An Allocator is PyTorch's caching allocator on one card and one stream: what it reserves of the driver for a sequence of
+// requests. It follows DeviceCachingAllocator of c10/cuda/CUDACachingAllocator.cpp function by function, and leaves out
+// the options that nobody sets by default (max_split_size, garbage collection, rounding to powers of two) and the pools of
+// CUDA graphs.
+type Allocator struct {
+	// Expandable is expandable_segments:True: one growing segment a pool, in pages.
+	Expandable bool
+	// Limit is what the driver has to give; before the allocator asks for more it returns what it has cached. 0 is no
+	// limit. It goes beyond the limit where the program would fail, so that by how much is known.
+	Limit unit.Bytes
+
+	small, large pool
+	blocks       []block
+	usage        Usage
+	now          Usage
+}
+
+// Usage is what a sequence of requests came to at its fullest: each at its own moment.
+type Usage struct {
+	Allocated unit.Bytes // torch.cuda.max_memory_allocated: blocks in use, rounded
+	Reserved  unit.Bytes // torch.cuda.max_memory_reserved: segments
+}
+
+// A pool is a BlockPool: free blocks by size, then address.
+type pool struct {
+	free     []int32
+	page     unit.Bytes // of an expandable segment
+	first    int32      // the first block of the expandable segment; 0 before there is one
+	unmapped []int32    // its blocks without memory, by address
+	end      unit.Bytes // the address behind the last segment
+}
+
+// A block is a piece of a segment, in the list of its segment.
+type block struct {
+	addr, size   unit.Bytes
+	prev, next   int32 // 0 for none
+	small        bool
+	used, mapped bool
+}
+
+// endless is the address space of an expandable segment, which the driver gives without memory behind it.
+const endless = unit.Bytes(1) << 50
+
+func (a *Allocator) pool(b *block) *pool {
+	if b.small {
+		return &a.small
+	}
+	return &a.large
+}
+
+// Usage returns what the requests so far came to.
+func (a *Allocator) Usage() Usage { return a.usage }
+
+// Ask is malloc: it gives a block for so many bytes, at least one. The block's name is for Free.
+func (a *Allocator) Ask(bytes unit.Bytes) int32 {
+	if len(a.blocks) == 0 {
+		a.blocks = append(make([]block, 0, 4096), block{}) // 0 is none
+		a.small.page, a.large.page = smallSegment, largeSegment
+	}
+	size := (max(bytes, 1) + minBlock - 1) / minBlock * minBlock
+	p := &a.large
+	if size <= smallSize {
+		p = &a.small
+	}
+	id := a.freeBlock(p, size)
+	if id == 0 {
+		if a.Expandable {
+			id = a.expand(p, size)
+		} else {
+			id = a.segment(p, size)
+		}
+	}
+	a.split(p, id, size)
+	b := &a.blocks[id]
+	b.used = true
+	a.now.Allocated += b.size
+	a.usage.Allocated = max(a.usage.Allocated, a.now.Allocated)
+	return id
+}
+
+// Free is free: the block is cached, together with free neighbours.
+func (a *Allocator) Free(id int32) {
+	b := &a.blocks[id]
+	b.used = false
+	a.now.Allocated -= b.size
+	p := a.pool(b)
+	id = a.merge(p, id, b.prev)
+	id = a.merge(p, id, a.blocks[id].next)
+	a.insert(p, id)
+}
+
+// freeBlock is get_free_block: the smallest cached block that serves.
+func (a *Allocator) freeBlock(p *pool, size unit.Bytes) int32 {
+	i := a.find(p, size, -1)
+	if i == len(p.free) {
+		return 0
+	}
+	// A block before unmapped space counts as large as it can grow: another one is preferred.
+	if grows := func(id int32) bool {
+		next := a.blocks[id].next
+		return next != 0 && !a.blocks[next].mapped
+	}; a.Expandable && grows(p.free[i]) && i+1 < len(p.free) && !grows(p.free[i+1]) {
+		i++
+	}
+	id := p.free[i]
+	p.free = slices.Delete(p.free, i, i+1)
+	return id
+}
+
+// find is where a free block of that size and address stands or would stand.
+func (a *Allocator) find(p *pool, size, addr unit.Bytes) int {
+	from, to := 0, len(p.free)
+	for from < to {
+		mid := int(uint(from+to) >> 1)
+		if b := &a.blocks[p.free[mid]]; b.size < size || b.size == size && b.addr < addr {
+			from = mid + 1
+		} else {
+			to = mid
+		}
+	}
+	return from
+}
+
+// remove takes a block from the free ones.
+func (a *Allocator) remove(p *pool, id int32) {
+	i := a.find(p, a.blocks[id].size, a.blocks[id].addr)
+	p.free = slices.Delete(p.free, i, i+1)
+}
+
+// segment is alloc_block: a new segment of get_allocation_size.
+func (a *Allocator) segment(p *pool, size unit.Bytes) int32 {
+	n := (size + roundLarge - 1) / roundLarge * roundLarge
+	switch {
+	case size <= smallSize:
+		n = smallSegment
+	case size < minLarge:
+		n = largeSegment
+	}
+	a.makeRoom(n)
+	a.reserve(n)
+	id := a.add(block{addr: p.end, size: n, small: size <= smallSize, mapped: true})
+	p.end += n
+	return id
+}
+
+// makeRoom is release_cached_blocks, where the driver would not have n more.
+func (a *Allocator) makeRoom(n unit.Bytes) {
+	if a.Limit > 0 && a.now.Reserved+n > a.Limit {
+		a.release(&a.small)
+		a.release(&a.large)
+	}
+}
+
+func (a *Allocator) reserve(n unit.Bytes) {
+	a.now.Reserved += n
+	a.usage.Reserved = max(a.usage.Reserved, a.now.Reserved)
+}
+
+// release is release_blocks: segments without a block in use go back to the driver, and of an expandable one the pages
+// that lie within free blocks (unmap_block).
+func (a *Allocator) release(p *pool) {
+	if a.Expandable {
+		cached := p.free
+		p.free = nil
+		for _, id := range cached {
+			a.unmap(p, id)
+		}
+		return
+	}
+	p.free = slices.DeleteFunc(p.free, func(id int32) bool {
+		b := &a.blocks[id]
+		whole := b.prev == 0 && b.next == 0
+		if whole {
+			a.now.Reserved -= b.size
+		}
+		return whole
+	})
+}
+
+// split is alloc_found_block's: what a block has beyond the size stays free, if should_split says so.
+func (a *Allocator) split(p *pool, id int32, size unit.Bytes) {
+	rest := a.blocks[id].size - size
+	if rest < minBlock || !a.Expandable && !a.blocks[id].small && rest <= smallSize {
+		return
+	}
+	a.insert(p, a.cut(id, size))
+}
+
+// cut makes a block of what stands behind the first size bytes of another, of the same kind.
+func (a *Allocator) cut(id int32, size unit.Bytes) int32 {
+	b := a.blocks[id]
+	b.prev, b.used = id, false
+	b.addr += size
+	b.size -= size
+	rest := a.add(b)
+	if b.next != 0 {
+		a.blocks[b.next].prev = rest
+	}
+	a.blocks[id].next, a.blocks[id].size = rest, size
+	return rest
+}
+
+func (a *Allocator) add(b block) int32 {
+	a.blocks = append(a.blocks, b)
+	return int32(len(a.blocks) - 1)
+}
+
+// merge is try_merge_blocks: id takes in its free neighbour. It returns the block that is left.
+func (a *Allocator) merge(p *pool, id, other int32) int32 {
+	if other == 0 || a.blocks[other].used || a.blocks[other].mapped != a.blocks[id].mapped {
+		return id
+	}
+	if a.blocks[other].mapped {
+		a.remove(p, other)
+	} else {
+		p.unmapped = slices.DeleteFunc(p.unmapped, func(u int32) bool { return u == other })
+	}
+	first, second := id, other
+	if a.blocks[other].addr < a.blocks[id].addr {
+		first, second = other, id
+	}
+	f, s := &a.blocks[first], a.blocks[second]
+	f.size += s.size
+	f.next = s.next
+	if s.next != 0 {
+		a.blocks[s.next].prev = first
+	}
+	return first
+}
+
+func (a *Allocator) insert(p *pool, id int32) {
+	p.free = slices.Insert(p.free, a.find(p, a.blocks[id].size, a.blocks[id].addr), id)
+}
+
+// expand is try_allocate_expandable_block: the first place of the segment with room for size, of free and unmapped
+// blocks, is mapped as far as it has to be.
+func (a *Allocator) expand(p *pool, size unit.Bytes) int32 {
+	if p.first == 0 {
+		p.first = a.add(block{size: endless, small: p == &a.small})
+		p.unmapped = []int32{p.first}
+	}
+	a.makeRoom((size + p.page - 1) / p.page * p.page)
+	id := a.place(p, size)
+	if !a.blocks[id].mapped {
+		id = a.mapBlock(p, id, min(a.blocks[id].size, size))
+	}
+	for a.blocks[id].size < size {
+		next := a.blocks[id].next
+		id = a.mapBlock(p, next, min(size-a.blocks[id].size, a.blocks[next].size))
+	}
+	a.remove(p, id)
+	return id
+}
+
+// place is find_expandable_block.
+func (a *Allocator) place(p *pool, size unit.Bytes) int32 {
+	for _, id := range p.unmapped {
+		if prev := a.blocks[id].prev; prev != 0 && !a.blocks[prev].used {
+			id = prev
+		}
+		room := unit.Bytes(0)
+		for b := id; b != 0 && !a.blocks[b].used && room < size; b = a.blocks[b].next {
+			room += a.blocks[b].size
+		}
+		if room >= size {
+			return id
+		}
+	}
+	return 0 // never: the last one is endless
+}
+
+// mapBlock is map_block: whole pages for the first size bytes of an unmapped block, which joins its free neighbours.
+func (a *Allocator) mapBlock(p *pool, id int32, size unit.Bytes) int32 {
+	size = min((size+p.page-1)/p.page*p.page, a.blocks[id].size)
+	a.reserve(size)
+	at := slices.Index(p.unmapped, id)
+	if size < a.blocks[id].size {
+		p.unmapped[at] = a.cut(id, size)
+	} else {
+		p.unmapped = slices.Delete(p.unmapped, at, at+1)
+	}
+	a.blocks[id].mapped = true
+	id = a.merge(p, id, a.blocks[id].prev)
+	id = a.merge(p, id, a.blocks[id].next)
+	a.insert(p, id)
+	return id
+}
+
+// unmap is unmap_block: the pages that lie within a free block go back, what is left of it at both ends stays.
+func (a *Allocator) unmap(p *pool, id int32) {
+	b := a.blocks[id]
+	from, to := (b.addr+p.page-1)/p.page*p.page, (b.addr+b.size)/p.page*p.page
+	if to <= from {
+		a.insert(p, id)
+		return
+	}
+	if from > b.addr {
+		inner := a.cut(id, from-b.addr)
+		a.insert(p, id)
+		id = inner
+	}
+	if end := b.addr + b.size; end > to {
+		a.insert(p, a.cut(id, to-from))
+	}
+	a.now.Reserved -= to - from
+	a.blocks[id].mapped = false
+	id = a.merge(p, id, a.blocks[id].prev)
+	id = a.merge(p, id, a.blocks[id].next)
+	i, _ := slices.BinarySearchFunc(p.unmapped, a.blocks[id].addr, func(u int32, at unit.Bytes) int { return cmp.Compare(a.blocks[u].addr, at) })
+	p.unmapped = slices.Insert(p.unmapped, i, id)
+}

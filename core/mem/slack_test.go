@@ -1,0 +1,136 @@
+package mem
+
+import (
+	"testing"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// step is a training step of a stack of convolutions, as a plugin would price it.
+func step(batch int64) (e Estimate) {
+	t := nn.NewTape()
+	t.Part("net", func() {
+		x := t.Hold(t.Input(nn.F32, batch, 3, 128, 128))
+		for _, name := range []string{"a", "b", "c", "d"} {
+			x = t.GELU(t.Conv2d(name, x, nn.Conv{Out: 64, K: 3, Pad: 1}))
+		}
+		t.Backward(t.Mean(x))
+	})
+	size := t.Size("net")
+	t.OptimizerStep("net", size.GradBytes)
+	e.Add(Item{Kind: Parameters, What: "net", Bytes: size.ParamBytes}, Item{Kind: Optimizer, What: "net", Bytes: 2 * size.GradBytes},
+		Item{Kind: Parameters, What: "ema", Bytes: size.ParamBytes})
+	e.AddPeak(t.Peak(), "images")
+	e.Add(Item{Kind: Buffers, What: "queue", Bytes: 7 * unit.MiB}, Item{Kind: Workspace, What: "cuDNN", Bytes: unit.GiB})
+	return e
+}
+
+// Slack is what is reserved beyond the tensors; a library's workspace is none of them.
+func TestSlack(t *testing.T) {
+	e := step(4)
+	live := e.Total() - unit.GiB
+	var replayed Allocator
+	if u, ok := replayed.Replay(e); !ok || u.Allocated < live || u.Allocated > live+live/50 {
+		t.Errorf("%v in use at the fullest, the tensors are %v", u.Allocated, live)
+	}
+	segments, most := e.slack(false)
+	pages, mostPages := e.slack(true)
+	if segments.Guess || segments.Bytes <= 0 || segments.Bytes > live/4 {
+		t.Errorf("slack is %+v of %v", segments, live)
+	}
+	if pages.Bytes > segments.Bytes {
+		t.Errorf("expandable segments need more slack, %v, than others, %v", pages.Bytes, segments.Bytes)
+	}
+	for expandable, slack := range map[bool]unit.Bytes{false: segments.Bytes, true: pages.Bytes} {
+		free := most
+		if expandable {
+			free = mostPages
+		}
+		if free < live+slack {
+			t.Errorf("with room for it %v are reserved, fewer than the %v needed", free, live+slack)
+		}
+		a := Allocator{Expandable: expandable, Limit: live + slack}
+		if u, _ := a.Replay(e); u.Reserved > a.Limit+a.Limit/50 {
+			t.Errorf("a room of %v is said to do, and takes %v (expandable %v)", a.Limit, u.Reserved, expandable)
+		}
+	}
+	if guess, reserved := (Estimate{Items: e.Items}).slack(false); !guess.Guess || reserved != 0 {
+		t.Errorf("where no request is known slack is a guess, not %+v", guess)
+	}
+	if guess, _ := (Estimate{Items: e.Items, Unknown: "no formula", requests: e.requests}).slack(false); !guess.Guess {
+		t.Errorf("where the estimate is unknown slack is a guess, not %+v", guess)
+	}
+}
+
+// A validation comes when the optimizer's states are there: they are kept from its beginning.
+func TestValidationHoldsStates(t *testing.T) {
+	var e Estimate
+	tape := nn.NewTape()
+	tape.NoGrad(func() {
+		tape.Part("net", func() {
+			tape.Conv2d("a", tape.Hold(tape.Input(nn.F32, 1, 3, 256, 256)), nn.Conv{Out: 64, K: 3, Pad: 1})
+		})
+	})
+	e.Add(Item{Kind: Parameters, What: "net", Bytes: tape.Size("net").ParamBytes}, Item{Kind: Optimizer, What: "net", Bytes: 2 * tape.Size("net").ParamBytes})
+	e.Add(Item{Kind: Optimizer, What: "net", Bytes: 300 * unit.MiB})
+	e.AddPeak(tape.Peak(), "an image")
+	var a Allocator
+	if u, ok := a.Replay(e); !ok || u.Allocated < e.Total() {
+		t.Errorf("%v in use at the fullest, the lines are %v", u.Allocated, e.Total())
+	}
+}
+
+// The same estimate at several sizes, replayed between two, is each of them by itself, slack and all.
+func TestReplayedBatches(t *testing.T) {
+	batches := []int64{16, 1, 3, 8, 3}
+	es := AtBatches(step, batches...)
+	for i := range es { // each is added to by itself
+		es[i].Add(Item{Kind: Slack, Bytes: unit.Bytes(i + 1)})
+	}
+	for i, e := range es {
+		if n := len(e.Items) - 1; e.Items[n].Bytes != unit.Bytes(i+1) {
+			t.Errorf("estimate %d ends in what was added to another: %+v", i, e.Items[n])
+		} else {
+			e.Items = e.Items[:n:n]
+		}
+		want := step(batches[i])
+		for _, x := range []*Estimate{&e, &want} {
+			x.OnCard(gpu.Device{Name: "some card", Total: 8 * unit.GiB}, false)
+		}
+		for k := range want.Items {
+			if e.Items[k] != want.Items[k] {
+				t.Errorf("at %d line %d is %+v, by itself %+v", batches[i], k, e.Items[k], want.Items[k])
+			}
+		}
+		if len(e.Items) != len(want.Items) || len(e.Allocs) != len(want.Allocs) {
+			t.Errorf("at %d: %d lines and %d requests, by itself %d and %d", batches[i], len(e.Items), len(e.Allocs), len(want.Items), len(want.Allocs))
+		}
+	}
+}
+
+// Lines are split into the tensors that they are made of: an optimizer's come with its first step.
+func TestKept(t *testing.T) {
+	e := step(1)
+	r := e.requests
+	for what, c := range map[string]struct {
+		it    Item
+		n     int
+		later bool
+	}{
+		"parameters":       {e.Items[0], 8, false},
+		"optimizer states": {e.Items[1], 16, true},
+		"a copy":           {e.Items[2], 8, false},
+		"a queue":          {Item{Kind: Buffers, What: "queue", Bytes: 7 * unit.MiB}, 1, false},
+	} {
+		sizes, part := r.kept(c.it)
+		sum := unit.Bytes(0)
+		for _, n := range sizes {
+			sum += n
+		}
+		if len(sizes) != c.n || sum != c.it.Bytes || part >= 0 != c.later {
+			t.Errorf("%s: %d tensors of %v in all (part %d), want %d of %v", what, len(sizes), sum, part, c.n, c.it.Bytes)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package nn_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// record is a step of a small network: a convolution with a checkpointed one behind it, a loss, an optimizer.
+func record(batch int64) nn.Peak {
+	t := nn.NewTape()
+	t.Part("net", func() {
+		t.KeepGradients("net")
+		x := t.Hold(t.Input(nn.F32, batch, 8, 32, 32))
+		t.Autocast(nn.F16, func() {
+			y := t.GELU(t.Conv2d("a", x, nn.Conv{Out: 16, K: 3, Pad: 1}))
+			y = t.Checkpoint("b", y, func(t T, x X) X { return t.Softmax(t.Conv2d("c", x, nn.Conv{Out: 4, K: 3, Pad: 1})) })
+			t.Backward(t.Mean(t.Norm(y, 1))) // of which backward makes temporaries
+		})
+	})
+	t.OptimizerStep("net", 2*t.Size("net").GradBytes)
+	return t.Peak()
+}
+
+// The sequence of requests is the peak's own: its largest sum is the peak, every block is given back once, and nothing is
+// left when gradients are gone.
+func TestTrace(t *testing.T) {
+	p := record(4)
+	live, peak := map[int32]unit.Bytes{}, unit.Bytes(0)
+	sum, steps := unit.Bytes(0), 0
+	for i, e := range p.Trace.Events {
+		switch {
+		case e.Block < 0:
+			if name := p.Trace.Parts[-1-e.Block].Name; name != "net" {
+				t.Errorf("the optimizer steps on %q", name)
+			}
+			steps++
+		case e.Bytes > 0:
+			if _, there := live[e.Block]; there {
+				t.Fatalf("event %d asks for block %d again", i, e.Block)
+			}
+			live[e.Block] = e.Bytes
+			sum += e.Bytes
+		default:
+			if _, there := live[e.Block]; !there {
+				t.Fatalf("event %d gives back block %d, which is not there", i, e.Block)
+			}
+			sum -= live[e.Block]
+			delete(live, e.Block)
+		}
+		peak = max(peak, sum)
+	}
+	if peak != p.Bytes || steps != 1 || len(live) != 0 {
+		t.Errorf("%d bytes at the fullest, the peak is %d; %d optimizer steps, %d blocks left", peak, p.Bytes, steps, len(live))
+	}
+	net := p.Trace.Parts[1]
+	if len(net.Params) != 4 || len(net.Weights) != 4 || net.Params[0] != 16*8*9*4 {
+		t.Errorf("parameters %v, weights %v", net.Params, net.Weights)
+	}
+}
+
+// An optimizer's temporaries are lists of tensors of the parameters' sizes, all there at once.
+func TestOptimizerTemporaries(t *testing.T) {
+	tape := nn.NewTape()
+	tape.Part("net", func() { tape.Param("a", 100); tape.Param("b", 50) })
+	tape.OptimizerStep("net", 2*tape.Size("net").GradBytes)
+	var asked []unit.Bytes
+	p := tape.Peak()
+	for _, e := range p.Trace.Events {
+		if e.Bytes > 0 {
+			asked = append(asked, e.Bytes)
+		}
+	}
+	if !slices.Equal(asked, []unit.Bytes{400, 200, 400, 200}) || p.Bytes != 1200 {
+		t.Errorf("asked for %v, %v at the fullest", asked, p.Bytes)
+	}
+}
+
+// What lies between two sizes is what would have been recorded there.
+func TestBetween(t *testing.T) {
+	small, large := record(2), record(10)
+	for n := int64(2); n <= 10; n++ {
+		want := record(n)
+		got, ok := small.Between(large, n-2, 8)
+		if !ok || got.Bytes != want.Bytes || got.Moment != want.Moment || got.Saved != want.Saved || len(got.Trace.Events) != len(want.Trace.Events) {
+			t.Fatalf("at %d: %v %q, recorded %v %q", n, got.Bytes, got.Moment, want.Bytes, want.Moment)
+		}
+		for i, e := range got.Trace.Events {
+			if e != want.Trace.Events[i] {
+				t.Fatalf("at %d event %d is %+v, recorded %+v", n, i, e, want.Trace.Events[i])
+			}
+		}
+	}
+	other := nn.NewTape()
+	other.Backward(other.Mean(other.GELU(other.Conv2d("a", other.Input(nn.F32, 2, 8, 32, 32), nn.Conv{Out: 16, K: 3}))))
+	if _, ok := small.Between(other.Peak(), 1, 2); ok {
+		t.Error("two different networks are said to be one")
+	}
+	if _, ok := small.Between(nn.Peak{}, 1, 2); ok {
+		t.Error("a peak without a tape is said to be of the same network")
+	}
+}

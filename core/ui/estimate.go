@@ -1,0 +1,74 @@
+package ui
+
+import (
+	"fmt"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// EstimateDocument is what `launch estimate --json` prints. It is a promise, as [PlanDocument] is.
+type EstimateDocument struct {
+	Version  int               `json:"version"`
+	Plugin   string            `json:"plugin"`
+	Arch     string            `json:"arch"`
+	Settings map[string]string `json:"settings"` // as they were given
+	Device   *gpu.Device       `json:"device"`   // null: no card, and the lines are tensors alone
+	Phases   []BarePhaseDoc    `json:"phases"`
+	Warnings []string          `json:"warnings"`
+}
+
+// BarePhaseDoc is one phase of a bare network. AllocatedBytes, as ReservedBytes, is what torch.cuda would report as the
+// largest of a run that has all the room it wants; null where that is not known. The estimate is what it needs.
+type BarePhaseDoc struct {
+	Phase string `json:"phase"`
+	EstimateDoc
+	AllocatedBytes *unit.Bytes `json:"allocated_bytes"`
+}
+
+// EstimateOf makes the document of what a plugin has answered.
+func EstimateOf(name, arch string, settings map[string]string, d *gpu.Device, phases []plugin.Phase, warnings []string) EstimateDocument {
+	doc := EstimateDocument{Version: PlanVersion, Plugin: name, Arch: arch, Settings: settings, Device: d, Phases: []BarePhaseDoc{}, Warnings: append([]string{}, warnings...)}
+	for _, p := range phases {
+		b := BarePhaseDoc{Phase: p.Phase, EstimateDoc: estimateDoc(p.Estimate, 0)}
+		if p.Allocated > 0 {
+			b.AllocatedBytes = &p.Allocated
+		}
+		doc.Phases = append(doc.Phases, b)
+	}
+	return doc
+}
+
+// Estimate writes the ledger of each phase of a bare network.
+func (p Printer) Estimate(d EstimateDocument) {
+	where := "its tensors alone: no card is planned for (--vram 12GiB)"
+	if d.Device != nil {
+		where = fmt.Sprintf("on %s, %v", d.Device.Name, d.Device.Total)
+	}
+	p.line("%s (plugin %s), %s", p.bold(d.Arch), d.Plugin, where)
+	for _, phase := range d.Phases {
+		p.line("")
+		p.line("  %s", p.bold(phase.Phase))
+		for _, it := range phase.Items {
+			guess := ""
+			if it.Guess {
+				guess = " (guess)"
+			}
+			count := ""
+			if it.Count > 0 {
+				count = fmt.Sprintf("%d", it.Count)
+			}
+			p.line("    %-52s %14s %12v   %s", fmt.Sprintf("%s %s%s", it.What, it.Kind, guess), count, it.Bytes, it.From)
+		}
+		if phase.TotalBytes != nil {
+			p.line("    %-52s %14s %12v", "estimate", "", *phase.TotalBytes)
+		}
+		if phase.AllocatedBytes != nil {
+			p.line("    with room to spare torch.cuda would report %v allocated and %v reserved", *phase.AllocatedBytes, *phase.ReservedBytes)
+		}
+	}
+	for _, w := range d.Warnings {
+		p.line("%s %s", p.yellow("note:"), w)
+	}
+}

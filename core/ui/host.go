@@ -1,0 +1,83 @@
+package ui
+
+import (
+	"fmt"
+
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/run"
+)
+
+// host writes the rooms of the host, apart from the card's: in a line each where they hold the job as asked, and else as
+// a phase is written.
+func (p Printer) host(v View) {
+	c := v.Plan.Host
+	if c == nil || len(c.Needs) == 0 {
+		return
+	}
+	p.line("")
+	for _, n := range c.Needs {
+		asked := v.Run.Ladders.Host.At(0, n.Name, v.Plan.Batch.Micro)
+		changed := c.Rung > 0
+		total := fmt.Sprintf("%12s", askedTotal(asked))
+		if !changed && (n.Verdict == ladder.Fits || n.Verdict == ladder.Unknown) {
+			p.line("  %s %s   %s", p.bold(pad(n.Name, 36)), total, p.hostVerdict(n))
+			continue
+		}
+		if changed {
+			p.line("  %s %12s %12s   %s", p.bold(pad(n.Name, 36)), "as asked", "planned", c.Name)
+			total += fmt.Sprintf(" %12s", askedTotal(n.Estimate))
+		} else {
+			p.line("  %s %12s", p.bold(pad(n.Name, 36)), "as asked")
+		}
+		for _, row := range ledger(asked, n.Estimate) {
+			cells := fmt.Sprintf("%12s", cell(row.asked))
+			if changed {
+				cells += fmt.Sprintf(" %12s", cell(row.planned))
+			}
+			p.line("    %s %s", pad(row.name, 34), cells)
+		}
+		p.line("    %s %s   %s", pad("estimate", 34), total, p.hostVerdict(n))
+	}
+}
+
+// hostVerdict says what a need is to its room. Nothing is refused for it.
+func (p Printer) hostVerdict(n run.HostNeed) string {
+	if n.Room == nil {
+		return "how much is free is not known"
+	}
+	of := fmt.Sprintf("of %v, %s", n.Room.Free, n.Room.By)
+	switch {
+	case n.Verdict == ladder.Not:
+		return p.red(fmt.Sprintf("does not fit: %v %s; it is run all the same", n.Estimate.Vouched(), of))
+	case !n.Estimate.Known():
+		return p.yellow("unknown: " + n.Estimate.Unknown)
+	case n.Verdict == ladder.May:
+		return p.yellow(fmt.Sprintf("may not fit: some of it is guessed, %s", of))
+	}
+	return p.green(fmt.Sprintf("fits, %v left", n.Room.Free-n.Estimate.Total())) + " " + of
+}
+
+// HostDoc is one room of the host, as asked and as planned. Nothing of it counts in the document's fits and verdict,
+// which are the device's.
+type HostDoc struct {
+	Room    string           `json:"room"` // "host memory", which includes what lies in "/dev/shm", and that
+	Free    *ladder.HostRoom `json:"free"` // null: not known
+	Asked   EstimateDoc      `json:"asked"`
+	Planned EstimateDoc      `json:"planned"`
+	Rung    string           `json:"rung"`
+	Verdict string           `json:"verdict"`
+}
+
+func (v View) hostDocs() []HostDoc {
+	docs := []HostDoc{}
+	if v.Plan == nil || v.Plan.Host == nil {
+		return docs
+	}
+	for _, n := range v.Plan.Host.Needs {
+		docs = append(docs, HostDoc{
+			Room: n.Name, Free: n.Room, Rung: v.Plan.Host.Name, Verdict: n.Verdict.String(),
+			Asked: estimateDoc(v.Run.Ladders.Host.At(0, n.Name, v.Plan.Batch.Micro), 0), Planned: estimateDoc(n.Estimate, 0),
+		})
+	}
+	return docs
+}

@@ -1,0 +1,75 @@
+package moco
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/plugins/moco/arch"
+)
+
+// Estimate implements [plugin.Estimator]: a training step of one process. What a setting is when nobody says anything is the
+// project's own default (main_moco.py of moco at 7397dfe and of moco-v3 at c349e6e; src/config_low.py of solar-ssl).
+func (moco) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
+	transformer := strings.HasPrefix(q.Arch, "vit")
+	project := q.OneOf("project", "v3", "v2", "v1", "solar", "solar-exp")
+	s := arch.Step{Project: arch.V3, Dim: 256, MLPDim: 4096, Optimizer: "lars", FrozenStem: transformer, AMP: nn.F16}
+	library, amp := arch.Torchvision, "fp16"
+	switch project {
+	case "v1", "v2":
+		s = arch.Step{Project: arch.V2, Dim: 128, MLP: project == "v2", Optimizer: "sgd", K: 65536}
+		amp = "off"
+	case "solar":
+		s = arch.Step{Project: arch.Solar, Dim: 256, MLPDim: 4096, Optimizer: "sgd", K: 65536, Queue: true, FrozenStem: true}
+	case "solar-exp":
+		s = arch.Step{Project: arch.SolarExp, Dim: 256, MLPDim: 4096, Optimizer: "sgd"}
+	case "v3":
+		if transformer {
+			library, s.Optimizer = arch.VITs, "adamw"
+		}
+	}
+	s.Batch, s.World, s.Image = q.Int("micro-batch", 32), q.Int("ranks", 1), q.Int("image", 224)
+	s.DDP = q.Bool("ddp", project != "solar")
+	s.Accumulate, s.Dim = q.Int("accumulation", 1), q.Int("dim", s.Dim)
+	if s.MLPDim > 0 {
+		s.MLPDim = q.Int("mlp-dim", s.MLPDim)
+	}
+	if s.K > 0 {
+		s.K = q.Int("queue", s.K)
+	}
+	s.Optimizer = q.Text("optimizer", s.Optimizer)
+	switch q.OneOf("amp", uniq(amp, "off", "bf16", "fp16")...) {
+	case "fp16":
+		s.AMP = nn.F16
+	case "bf16":
+		s.AMP = nn.BF16
+	default:
+		s.AMP = nn.F32
+	}
+	if err := q.Err(); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.Encoder, err = arch.Build(library, q.Arch); err != nil {
+		return nil, err
+	}
+	e := arch.Training(s)
+	if !e.Known() {
+		return nil, fmt.Errorf("training of %s: %s", q.Arch, e.Unknown)
+	}
+	return []plugin.Phase{plugin.Price("training", e, d)}, nil
+}
+
+// uniq puts the first value, the default, in front of the others.
+func uniq(first string, all ...string) []string {
+	out := []string{first}
+	for _, v := range all {
+		if v != first {
+			out = append(out, v)
+		}
+	}
+	return out
+}

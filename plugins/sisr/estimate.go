@@ -1,0 +1,72 @@
+package sisr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/plugins/sisr/arch"
+)
+
+// Estimate implements [plugin.Estimator]: a training step of the network, and the validation of an image if one is given,
+// without the training's states if nothing is trained. What is no setting of the step is an argument of the network's own, as in network_g.
+func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
+	step := arch.StepConfig{
+		Batch: q.Int("micro-batch", 1), LQ: q.Int("lq", 64), Accumulate: q.Int("accumulation", 1), AMP: precision(q.OneOf("amp", "off", "bf16", "fp16")),
+		OptimG: q.Text("optimizer", "AdamW"), OptimD: q.Text("optimizer-d", "AdamW"), EMA: q.Bool("ema", true),
+	}
+	scale, disc := q.Int("scale", 4), q.Text("discriminator", "")
+	for _, l := range strings.Split(q.Text("losses", "charbonnierloss"), ",") {
+		step.Losses = append(step.Losses, arch.Loss{Type: l, Weight: 1})
+	}
+	val := arch.ValConfig{AMP: step.AMP, Tile: q.Int("tile", 0), Overlap: q.Int("tile-overlap", 0)}
+	val.H, val.W = q.Image("image", "")
+	trains := q.Bool("training", true)
+	spec := arch.Spec{Type: q.Arch, Scale: scale, Args: q.Rest()}
+	if err := q.Err(); err != nil {
+		return nil, err
+	}
+	var err error
+	if step.Net, _, err = arch.Build(spec); err != nil {
+		return nil, err
+	}
+	if disc != "" {
+		if step.Disc, _, err = arch.BuildDiscriminator(disc, nil); err != nil {
+			return nil, err
+		}
+		step.Losses = append(step.Losses, arch.Loss{Type: "ganloss", Weight: 1})
+	}
+	var phases []plugin.Phase
+	if trains {
+		phases = append(phases, plugin.Price("training", arch.Training(step), d))
+		val.Step = &step
+	}
+	if val.H > 0 {
+		val.Net = step.Net
+		phases = append(phases, plugin.Price("validation", arch.Validation(val), d))
+	}
+	if len(phases) == 0 {
+		return nil, errors.New("without a training and without an image there is nothing to price")
+	}
+	for _, p := range phases {
+		if !p.Estimate.Known() {
+			return nil, fmt.Errorf("%s of %s: %s", p.Phase, q.Arch, p.Estimate.Unknown)
+		}
+	}
+	return phases, nil
+}
+
+// precision is autocast's type.
+func precision(amp string) nn.DType {
+	switch amp {
+	case "fp16":
+		return nn.F16
+	case "bf16":
+		return nn.BF16
+	}
+	return nn.F32
+}
