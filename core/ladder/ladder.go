@@ -180,8 +180,8 @@ func (l Ladder) check(shared, sharedAsked int) error {
 		}
 		for _, e := range r.Estimates {
 			for _, it := range e.Items {
-				if it.Bytes < 0 && it.Kind != mem.Correction {
-					return fmt.Errorf("rung %q: %s of %s is %d bytes", r.Name, it.Kind, it.What, it.Bytes)
+				if err := it.Check(); err != nil {
+					return fmt.Errorf("rung %q: %w", r.Name, err)
 				}
 			}
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 func priced(name string, cost Cost, slow float64, saved unit.Bytes, edits ...string) Rung {
-	r := Rung{Name: name, Cost: cost, Slowdown: slow, Estimates: []mem.Estimate{{Items: []mem.Item{{Kind: mem.Saved, Bytes: saved}}}}}
+	r := Rung{Name: name, Cost: cost, Slowdown: slow, Estimates: []mem.Estimate{{Items: []mem.Item{{Kind: mem.Saved, What: "net", Bytes: saved}}}}}
 	for _, knob := range edits {
 		r.Edits = append(r.Edits, config.Edit{Knob: knob})
 	}
@@ -65,6 +65,9 @@ func TestCheck(t *testing.T) {
 		"a broken invariant":   {func(s *Set) { s.Phases[0].Rungs[1].Values = map[string]int64{"batch": 8} }, "breaks the invariant"},
 		"a missing price":      {func(s *Set) { s.Phases[0].Rungs[1].Estimates = nil }, "0 estimates for 1"},
 		"negative bytes":       {func(s *Set) { s.Phases[0].Rungs[1] = priced("split", Speed, 1, -5, "batch") }, "-5 bytes"},
+		"a kind of its own":    {func(s *Set) { s.Phases[0].Rungs[1].Estimates[0].Items[0].Kind = "weights" }, "no kind of memory"},
+		"uncounted":            {func(s *Set) { s.Phases[0].Rungs[1].Estimates[0].Items[0].Kind = mem.Parameters }, "no count"},
+		"no part":              {func(s *Set) { s.Phases[0].Rungs[1].Estimates[0].Items[0].What = "" }, "belong to no part"},
 		"no phase":             {func(s *Set) { s.Phases = nil }, "no phase"},
 		"no shared rung":       {func(s *Set) { s.Shared.Rungs = nil }, "shared ladder has no rung"},
 		"a cost beyond":        {func(s *Set) { s.Phases[0].Rungs[1].Cost = 42 }, "no cost that exists"},

@@ -28,7 +28,7 @@ func (e *Estimate) AddPeak(p nn.Peak, inputs string) {
 			Item{Kind: Inputs, What: what, Bytes: part.Inputs, From: inputs},
 			Item{Kind: Saved, What: what, Bytes: part.Saved, From: at},
 			Item{Kind: Saved, What: what, Bytes: part.Casts, From: "autocast's copies of the weights, " + at},
-			Item{Kind: Gradients, What: what, Bytes: part.Gradients, From: at},
+			Item{Kind: Gradients, What: what, Bytes: part.Gradients, Count: int64(part.Gradients) / 4, From: at},
 			Item{Kind: Transients, What: what, Bytes: part.Transients, From: at},
 		)
 	}

@@ -79,6 +79,7 @@ type replay struct {
 	saved, casts, forwardPeak int64
 	gradients                 int64
 	allocs                    []request
+	watch                     func(bytes int64, o *op, back bool) // of every request, before it is met; nil for nobody
 
 	trace  []Event
 	blocks int32 // so far
@@ -145,6 +146,9 @@ func newReplay(t *Tape) *replay {
 func (r *replay) alloc(bytes int64, part, kind uint8, o *op, back bool) int32 {
 	if bytes == 0 {
 		return 0
+	}
+	if r.watch != nil {
+		r.watch(bytes, o, back)
 	}
 	block := r.ask(bytes)
 	r.live += bytes

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/python"
@@ -42,7 +43,7 @@ func (b *builder) step(v variant, s setting) (arch.StepConfig, error) {
 	}
 	cfg := arch.StepConfig{
 		Net: net, Batch: v.micro, LQ: v.lq, AMP: s.amp, Accumulate: v.accum,
-		OptimG: b.recipe.optG, OptimD: b.recipe.optD, EMA: b.recipe.withEMA, Disc: b.disc, OldTorch: b.oldTorch(),
+		DDP: slices.ContainsFunc(b.prog.Launchers, func(l command.Launcher) bool { return l.Procs > 0 }), OptimG: b.recipe.optG, OptimD: b.recipe.optD, EMA: b.recipe.withEMA, Disc: b.disc, OldTorch: b.oldTorch(),
 	}
 	for _, l := range b.recipe.losses {
 		weight := 1.0
@@ -52,9 +53,17 @@ func (b *builder) step(v variant, s setting) (arch.StepConfig, error) {
 		case int64:
 			weight = float64(w)
 		}
-		cfg.Losses = append(cfg.Losses, arch.Loss{Type: l.kind, Weight: weight, Args: l.args})
+		cfg.Losses = append(cfg.Losses, arch.Loss{Type: l.kind, Name: ledgerName(l), Weight: weight, Args: l.args})
 	}
 	return cfg, nil
+}
+
+// ledgerName is what a ledger calls a loss: its key in the recipe, or of a list its type.
+func ledgerName(l part) string {
+	if key, ok := strings.CutPrefix(l.at, "train."); ok && strings.HasSuffix(key, "_opt") {
+		return key
+	}
+	return "losses." + l.kind
 }
 
 // priceTraining estimates the training step of every variant, for every setting. Variants that differ in their batch only
@@ -133,7 +142,7 @@ func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Es
 		if around {
 			states = arch.States(step)
 			if states.Unknown != "" { // of the training; beside a validation only what its parts keep counts
-				states.Add(mem.Item{Kind: mem.Parameters, What: "uncounted parts", Bytes: vggWeights, Guess: true,
+				states.Add(mem.Item{Kind: mem.Parameters, What: "uncounted parts", Bytes: vggWeights, Count: int64(vggWeights) / 4, Guess: true,
 					From: "not known (" + states.Unknown + "); the weights of a VGG19 are taken for it"})
 				states.Unknown = ""
 			}
@@ -195,7 +204,8 @@ func unknown(err error) string {
 // queueItem is the pool of the on-the-fly degradations, in float32, both sizes (realesrgan_model.py at 68629319).
 func (b *builder) queueItem(v variant) mem.Item {
 	q, gt := b.recipe.queueSize, v.lq*b.recipe.scale
-	return mem.Item{Kind: mem.Buffers, What: "degradation queue", Bytes: unit.Bytes(q * 3 * (v.lq*v.lq + gt*gt) * 4),
+	n := q * 3 * (v.lq*v.lq + gt*gt)
+	return mem.Item{Kind: mem.Buffers, What: "degradation queue", Bytes: unit.Bytes(n * 4), Count: n,
 		From: fmt.Sprintf("queue_size %d × 3 × (%d² + %d²) × 4 B", q, v.lq, gt)}
 }
 

@@ -161,7 +161,7 @@ func (b *builder) phase(name string) ladder.Ladder {
 func (b *builder) validates() bool { return has(b.root, "data.params.validation") }
 
 func (b *builder) logsImages() bool {
-	return b.stableSR() && !truth(b.root, keyImages+".disabled", false)
+	return (b.stableSR() || b.model != nil && b.model.Resi()) && !truth(b.root, keyImages+".disabled", false)
 }
 
 // shared lists the rungs that concern every phase, from the one that needs most, and where the job as asked stands.
@@ -231,6 +231,8 @@ const maxBatch = 1 << 14
 // splitCost is what a split gives up.
 func (b *builder) splitCost() (ladder.Cost, string) {
 	switch {
+	case b.model != nil && b.model.Resi(): // contperceptual.py:58 against :73
+		return ladder.Recipe, "; the loss divides the reconstruction's part by the micro-batch once more and the discriminator's not, so that they weigh otherwise"
 	case b.model != nil && b.model.BatchNorm:
 		return ladder.Numerics, "; the edge processor's batch normalisation sees the piece"
 	case b.model != nil && b.model.EMA:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -844,6 +845,7 @@ func TestUnknown(t *testing.T) {
 	for name, edit := range map[string]func(string) string{
 		"another UNet":  replace("openaimodel.UNetModelDualcondV2", "mine.UNet"),
 		"another model": replace("ddpm.LatentDiffusionSRTextWT", "ddpm.MyOwn"),
+		"a ControlNet":  replace("    image_size: 512\n", "    image_size: 512\n    use_hq_canny_cond: True\n"),
 		"no size":       replace("  gt_size: 512\ndata", "  other: 1\ndata", "        crop_size: 512\n", "", "resolution: 512, ", ""),
 	} {
 		j := mine(t, checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": edit}), "main.py", "--train", "--base", "r.yaml", "--gpus", "0,")
@@ -858,7 +860,9 @@ func TestUnknown(t *testing.T) {
 // Plain latent-diffusion: the whole UNet is trained, its checkpointing works, and the learning rate is scaled by default.
 func TestLatentDiffusion(t *testing.T) {
 	ldm := replace("ddpm.LatentDiffusionSRTextWT", "ddpm.LatentDiffusion", "openaimodel.UNetModelDualcondV2", "openaimodel.UNetModel", "gt_size: 512\ndata", "other: 1\ndata")
-	dir := checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": ldm})
+	structcond := regexp.MustCompile(`(?m)^    structcond_stage_config:\n(?:      .*\n)*`)
+	plain := func(s string) string { return structcond.ReplaceAllString(ldm(s), "") }
+	dir := checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": plain})
 	main, _ := os.ReadFile(filepath.Join(dir, "main.py"))
 	write(t, filepath.Join(dir, "main.py"), strings.Replace(string(main), `const=True, default=False)`, `const=True, default=True)`, 1))
 	j := mine(t, dir, "main.py", "--train", "--base", "r.yaml", "--gpus", "0,")
@@ -910,5 +914,45 @@ func TestIdleCard(t *testing.T) {
 		if untouched := len(set.Shared.Rungs) == 1 && !e.Known(); untouched != tt.idle {
 			t.Errorf("%s: left alone: %v, want %v (%d rungs; unknown because %q)", name, untouched, tt.idle, len(set.Shared.Rungs), e.Unknown)
 		}
+	}
+}
+
+// secondStage is a recipe of the controllable feature wrapping, with the sizes of upstream's.
+const secondStage = `model:
+  base_learning_rate: 5.0e-5
+  target: ldm.models.autoencoder.AutoencoderKLResi
+  params:
+    embed_dim: 4
+    freeze_dec: True
+    lossconfig:
+      target: ldm.modules.losses.LPIPSWithDiscriminator
+      params: {disc_start: 501, kl_weight: 0, disc_weight: 0.025, disc_factor: 1.0}
+    ddconfig: {double_z: true, z_channels: 4, resolution: 512, in_channels: 3, out_ch: 3, ch: 128, ch_mult: [1, 2, 4, 4], num_res_blocks: 2, attn_resolutions: [], dropout: 0.0}
+data:
+  params:
+    batch_size: 2
+    num_workers: 6
+    validation: {target: basicsr.data.single_image_dataset.SingleImageNPDataset}
+lightning:
+  trainer: {accumulate_grad_batches: 4}
+`
+
+// The second stage is priced in every phase, and dividing its batch otherwise is another experiment: its loss says so.
+func TestSecondStage(t *testing.T) {
+	dir := checkoutDir(t, "checkout", nil)
+	write(t, filepath.Join(dir, "r.yaml"), secondStage)
+	j := mine(t, dir, "main.py", "--train", "--base", "r.yaml", "--gpus", "0,")
+	set := laddersOf(t, j, card(24*unit.GiB))
+	for _, phase := range []string{ladder.Training, ladder.Validation, images} {
+		l := set.Ladder(phase)
+		if l == nil {
+			t.Fatalf("%s has no ladder", phase)
+		}
+		if e := l.Rungs[0].At(set.Shared.Asked); !e.Known() || e.Total() < unit.GiB {
+			t.Errorf("%s: %v, %s", phase, e.Total(), e.Unknown)
+		}
+	}
+	if r := find(t, set.Shared, "micro-batch 1 × accumulation 8"); r.Cost != ladder.Recipe {
+		t.Errorf("a division of the batch costs %v", r.Cost)
 	}
 }

@@ -185,7 +185,7 @@ func (r *recipe) warnOfPreflight(warn func(string, ...any), j *job.Job) {
 // averages is what use_ema's take.
 func averages(m *arch.Model) (n unit.Bytes) {
 	for _, it := range (arch.Step{Model: m, Batch: 1, Size: m.Multiple()}).Validation().Items {
-		if it.What == "EMA" && it.Kind == mem.Parameters {
+		if strings.HasSuffix(it.What, arch.EMA) && it.Kind == mem.Parameters {
 			n += it.Bytes
 		}
 	}

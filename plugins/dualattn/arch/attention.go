@@ -72,7 +72,10 @@ func (n Net) glcaBlock(t *nn.Tape, name string, x nn.Tensor, history []nn.Tensor
 			drop = t.Dead(func() { t.Part(unused, func() { n.stream(t, x, 0) }) })
 		}
 		in := t.Hold(t.LayerNorm("norm_glca", x))
-		y = t.Hold(t.Add(x, n.dropPath(t, n.glca(t, in, history), 1)))
+		out, weights := n.glca(t, in, history)
+		t.Hold(out)
+		t.Hold(weights)
+		y = t.Hold(t.Add(x, n.dropPath(t, out, 1)))
 		y = t.Add(y, n.dropPath(t, n.mlp(t, "ffn", t.LayerNorm("norm_ffn", y)), 1))
 	}, x)
 	return t.Hold(y), drop
@@ -82,7 +85,8 @@ func (n Net) glcaBlock(t *nn.Tape, name string, x nn.Tensor, history []nn.Tensor
 const unused = "model, unused"
 
 // glca is GlobalLocalCrossAttention.forward: the class token and the patches of the highest rollout attend to all.
-func (n Net) glca(t *nn.Tape, x nn.Tensor, history []nn.Tensor) (y nn.Tensor) {
+// weights are that attention after its dropout, which the block's variables keep.
+func (n Net) glca(t *nn.Tape, x nn.Tensor, history []nn.Tensor) (y, weights nn.Tensor) {
 	t.Scope("glca", func() {
 		b, tokens := x.Dim(0), x.Dim(1)
 		scores := t.Hold(n.rollout(t, history))
@@ -95,11 +99,12 @@ func (n Net) glca(t *nn.Tape, x nn.Tensor, history []nn.Tensor) (y nn.Tensor) {
 		local := t.Hold(t.Copy("queries[batch_indices, selected_indices]", x, b, selected, n.Dim))
 		q := t.Hold(n.heads(t, t.Linear("q_proj", local, n.Dim, true), 1)[0])
 
-		out, _, _ := n.attend(t, q, k, v)
+		var out nn.Tensor
+		out, _, weights = n.attend(t, q, k, v)
 		out = t.Hold(n.dropout(t, t.Linear("proj", t.Hold(out), n.Dim, true)))
 		y = t.WriteSlice(t.Zeros(out.DType(), b, tokens, n.Dim), out, false) // output.scatter_(1, index, out)
 	}, x)
-	return y
+	return y, weights
 }
 
 // rollout is AttentionRollout.rollout: the product over the layers of the maps' means over heads, with the residual.

@@ -3,11 +3,11 @@ package arch
 import (
 	"fmt"
 	"math"
-	"slices"
 	"testing"
 
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // base is the network for CUB-200-2011 at 448 × 448.
@@ -126,22 +126,30 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// The P100's message: 14.12 GiB allocated when a backward in the first batch of an epoch asked for 226 MiB, which is the
-// gradient of one float32 attention of target and pair.
+// The P100's message (train_log.txt at 6a4e6b6, of the code of 3c20744 to 9b6147a: train.py:514): at the first batch after a
+// validation, whose last batch had 5794 % 4 = 2 images, a backward asked for 226 MiB with 14.12 GiB allocated. That is a
+// gradient in float32 of the attention of target and pair, of which the last block's backward makes two. The maps of the
+// validation are gone by then: they are 0.66 of the 1.25 GiB that are reserved and not allocated.
 func TestRecordedFailure(t *testing.T) {
-	cfg := StepConfig{Net: base(), Batch: 4, Accumulate: 4, AMP: nn.F16}
-	p := Peak(cfg)
-	e := Training(cfg)
-	var states float64
-	for _, it := range e.Items {
-		if it.Kind == mem.Parameters || it.Kind == mem.Optimizer || it.Kind == mem.Inputs {
-			states += float64(it.Bytes)
+	cfg := StepConfig{Net: base(func(n *Net) { n.DropPath = true }), Batch: 4, Accumulate: 4, AMP: nn.F16, LastVal: 2}
+	tape := nn.NewTape()
+	cfg.record(tape, true)
+	var resident mem.Estimate
+	resident.Add(cfg.resident(tape)...)
+	const attention = 4 * 12 * 785 * 1570 * 4 // rounded up to a segment of whole 2 MiB: 226 MiB
+	near(t, "the request, MiB", math.Ceil(attention/float64(2<<20))*2, 226, 0)
+	var allocated []float64
+	tape.Requests(func(a nn.Alloc, backward bool, live unit.Bytes) {
+		if backward && a.Bytes == attention && len(allocated) < 2 {
+			allocated = append(allocated, float64(live+resident.Total())/(1<<30))
 		}
+	})
+	t.Logf("allocated before the first requests of 226 MiB: %.3f GiB", allocated)
+	if len(allocated) < 2 {
+		t.Fatal("the backward makes no such request")
 	}
-	near(t, "allocated when the backward begins, GiB", (states+float64(p.Saved))/(1<<30), 14.12, .02)
-	const attention = 4 * 12 * 785 * 1570 * 4 // rounded up to 2 MiB: 226 MiB
-	if !slices.ContainsFunc(p.Allocs, func(a nn.Alloc) bool { return a.Bytes == attention }) {
-		t.Errorf("none of the requests is of %d bytes: %v", attention, p.Allocs)
+	for _, gib := range allocated {
+		near(t, "allocated when 226 MiB are asked for, GiB", gib, 14.12, .01)
 	}
 }
 

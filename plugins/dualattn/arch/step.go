@@ -129,10 +129,11 @@ func (cfg StepConfig) record(t *nn.Tape, afterValidation bool) {
 	t.OptimizerStep(model, temps)
 }
 
-// maps are the attention maps of an evaluation's forward, in float32.
+// maps are the attention maps of an evaluation's forward, in float32. They live as long as the model's attribute: until
+// the forward that they are given to assigns it anew (dual_vit.py:436-441 at 9b6147a).
 func (n Net) maps(t *nn.Tape, batch int64) (maps []nn.Tensor) {
 	for range n.Layers {
-		maps = append(maps, t.Hold(t.Zeros(nn.F32, batch, n.Heads, n.tokens(), n.tokens())))
+		maps = append(maps, t.Zeros(nn.F32, batch, n.Heads, n.tokens(), n.tokens()))
 	}
 	return maps
 }
@@ -181,7 +182,7 @@ func Validation(cfg StepConfig) (e mem.Estimate) {
 	})
 	e.Add(cfg.resident(resident)...)
 	size := resident.Size(model)
-	e.Add(mem.Item{Kind: mem.Gradients, What: model, Bytes: size.GradBytes, From: "of the last training step: zero_grad() is called at the head of the next"})
+	e.Add(mem.Item{Kind: mem.Gradients, What: model, Bytes: size.GradBytes, Count: size.Trainable, From: "of the last training step: zero_grad() is called at the head of the next"})
 	cfg.addPeak(&e, t.Peak())
 	return e
 }
@@ -197,8 +198,8 @@ func (cfg StepConfig) resident(t *nn.Tape) []mem.Item {
 		{Kind: mem.Parameters, What: model, Bytes: m.ParamBytes, Count: m.Params, From: "DualCrossAttentionViT, counted"},
 		{Kind: mem.Parameters, What: criterion, Bytes: c.ParamBytes, Count: c.Params, From: "DualCrossAttentionLoss's weights of uncertainty, counted"},
 		{Kind: mem.Parameters, What: unused, Bytes: dead.ParamBytes, Count: dead.Params, From: "the GLCA block's own self-attention, whose result nobody reads"},
-		{Kind: mem.Optimizer, What: model, Bytes: m.GradBytes * states, From: name},
-		{Kind: mem.Optimizer, What: criterion, Bytes: c.GradBytes * states, From: name},
+		{Kind: mem.Optimizer, What: model, Bytes: m.GradBytes * states, Count: m.Trainable * int64(states), From: name},
+		{Kind: mem.Optimizer, What: criterion, Bytes: c.GradBytes * states, Count: c.Trainable * int64(states), From: name},
 	}
 }
 

@@ -59,19 +59,30 @@ func Training(s Step) (e mem.Estimate) {
 	return e
 }
 
-// query and key are the names of the two encoders' parts: the project's own.
-func (s Step) query() string {
+// The names of the parts, on the tape and in a ledger: alike in all projects, whatever their modules are called.
+const (
+	partBatch = "batch"
+	partQuery = "query encoder" // with its projector and its predictor
+	partKey   = "key encoder"
+	partQueue = "queue"
+)
+
+func (s Step) query() string { return partQuery }
+func (s Step) key() string   { return partKey }
+
+// module is the project's own name for an encoder, which the paths of its requests have.
+func (s Step) module(key bool) string {
+	if key {
+		return [...]string{"encoder_k", "momentum_encoder", "base_model_k", "base_model_k", "base_model_k"}[s.Project]
+	}
 	return [...]string{"encoder_q", "base_encoder", "base_model", "base_model", "base_model"}[s.Project]
-}
-func (s Step) key() string {
-	return [...]string{"encoder_k", "momentum_encoder", "base_model_k", "base_model_k", "base_model_k"}[s.Project]
 }
 
 // record puts a step on the tape.
 func (s Step) record(t *nn.Tape) {
 	t.Torch1, t.UpsampleLow = s.Torch1, s.Torch1
 	var x1, x2 nn.Tensor
-	t.Part("images", func() {
+	t.Part(partBatch, func() {
 		x1 = t.Hold(t.Input(nn.F32, s.Batch, 3, s.Image, s.Image))
 		x2 = t.Hold(t.Input(nn.F32, s.Batch, 3, s.Image, s.Image))
 	})
@@ -116,13 +127,13 @@ func (s Step) encode(t *nn.Tape, x nn.Tensor, key bool) nn.Tensor {
 	var y nn.Tensor
 	t.Part(part, func() {
 		if !frozen {
-			y = t.Call("", x, s.Encoder.Module(o))
+			y = t.Call(s.module(key), x, s.Encoder.Module(o))
 			return
 		}
 		t.FreezeParams(func() {
 			training := t.Training
 			t.Training = training && s.Project != SolarExp
-			y = t.Call("", x, s.Encoder.Module(o))
+			y = t.Call(s.module(key), x, s.Encoder.Module(o))
 			t.Training = training
 		})
 	})
@@ -368,14 +379,14 @@ func (s Step) resident(t *nn.Tape) []mem.Item {
 	q, k := t.Size(s.query()), t.Size(s.key())
 	from := s.Encoder.Name + ", counted"
 	items := []mem.Item{
-		{Kind: mem.Parameters, What: s.query(), Bytes: q.ParamBytes, Count: q.Params, From: from},
-		{Kind: mem.Parameters, What: s.key(), Bytes: k.ParamBytes, Count: k.Params, From: from + ": the momentum encoder is a second copy"},
-		{Kind: mem.Buffers, What: s.query(), Bytes: q.BufferBytes, Count: q.Buffers, From: from},
+		{Kind: mem.Parameters, What: partQuery, Bytes: q.ParamBytes, Count: q.Params, From: from},
+		{Kind: mem.Parameters, What: partKey, Bytes: k.ParamBytes, Count: k.Params, From: from + ": the momentum encoder is a second copy"},
+		{Kind: mem.Buffers, What: partQuery, Bytes: q.BufferBytes, Count: q.Buffers, From: from},
 	}
 	queue := unit.Bytes(0)
 	if s.K > 0 && (s.Queue || s.Project == Solar) { // solar's main registers it, used or not
 		queue = unit.Bytes(s.Dim*s.K*4 + 8)
-		items = append(items, mem.Item{Kind: mem.Buffers, What: "queue", Bytes: queue, Count: s.Dim*s.K + 1,
+		items = append(items, mem.Item{Kind: mem.Buffers, What: partQueue, Bytes: queue, Count: s.Dim*s.K + 1,
 			From: fmt.Sprintf("%d keys of %d numbers in float32", s.K, s.Dim)})
 	}
 	if s.Queue {
@@ -384,12 +395,12 @@ func (s Step) resident(t *nn.Tape) []mem.Item {
 	}
 	o := s.optimizer()
 	items = append(items,
-		mem.Item{Kind: mem.Buffers, What: s.key(), Bytes: k.BufferBytes, Count: k.Buffers, From: from},
-		mem.Item{Kind: mem.Optimizer, What: s.query(), Bytes: o.states * q.GradBytes,
+		mem.Item{Kind: mem.Buffers, What: partKey, Bytes: k.BufferBytes, Count: k.Buffers, From: from},
+		mem.Item{Kind: mem.Optimizer, What: partQuery, Bytes: o.states * q.GradBytes, Count: int64(o.states) * q.Trainable,
 			From: fmt.Sprintf("%s: %d float32 states a trainable parameter, from the first optimizer step on", s.Optimizer, o.states)})
 	if s.DDP {
-		items = append(items, mem.Item{Kind: mem.Gradients, What: "DistributedDataParallel", Bytes: q.GradBytes, Count: q.Trainable,
-			From: "its buckets, a second copy of the gradients (gradient_as_bucket_view=False)"})
+		items = append(items, mem.Item{Kind: mem.Buffers, What: "DDP buckets", Bytes: q.GradBytes, Count: q.Trainable,
+			From: "DistributedDataParallel's, a second copy of the gradients (gradient_as_bucket_view=False)"})
 	}
 	if s.Checkpoint > 0 {
 		items = append(items, mem.Item{Kind: mem.Late, What: "saved state", Bytes: s.Checkpoint,

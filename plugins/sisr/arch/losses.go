@@ -10,6 +10,7 @@ import (
 // A Loss is one entry of train.losses.
 type Loss struct {
 	Type   string         // charbonnierloss, perceptualloss, …
+	Name   string         // the recipe's own for it: "losses.perceptualloss", "perceptual_opt"; "" where there is no recipe
 	Weight float64        // loss_weight; 0 switches the loss off
 	Args   map[string]any // the other keys
 }
@@ -29,6 +30,14 @@ func registerLoss(b lossBuilder, names ...string) {
 
 // Label is the loss's name in upstream's own log (loss_type_to_label in traiNNer/utils/misc.py shortens it further).
 func (l Loss) Label() string { return strings.TrimSuffix(strings.ToLower(l.Type), "loss") }
+
+// part is what a ledger calls the loss.
+func (l Loss) part() string {
+	if l.Name != "" {
+		return l.Name
+	}
+	return "losses." + l.Label()
+}
 
 // build finds the loss's formula. A GAN loss has none of its own: the step runs the discriminator.
 func (l Loss) build() (lossFunc, error) {

@@ -19,6 +19,7 @@ type StepConfig struct {
 	EMA        bool // ema_decay above 0
 	Losses     []Loss
 	Disc       Discriminator // network_d, used where Losses has a GAN loss
+	DDP        bool          // both networks are wrapped in DistributedDataParallel, as with a launcher
 	// OldTorch is PyTorch 1.13: interpolate is not on autocast's float32 list, and a mean saves its input.
 	OldTorch bool
 }
@@ -85,7 +86,7 @@ func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 				unknown = err.Error()
 				continue
 			}
-			t.Part("losses."+l.Label(), func() {
+			t.Part(l.part(), func() {
 				t.FreezeParams(func() {
 					t.Scope("", func() { lGTotal = t.AddInplace(lGTotal, f(t, output, gt)) }, output, gt)
 				})
@@ -167,16 +168,20 @@ func (cfg StepConfig) resident(t *nn.Tape) []mem.Item {
 	items = append(items, cfg.optimizerItem("network_g", cfg.OptimG, g))
 	if cfg.EMA {
 		items = append(items, mem.Item{
-			Kind: mem.Parameters, What: "ema", Bytes: g.ParamBytes + g.BufferBytes, Count: g.Params,
+			Kind: mem.Parameters, What: "network_g EMA", Bytes: g.ParamBytes + g.BufferBytes, Count: g.Params + g.Buffers,
 			From: "ema_decay > 0: a copy of network_g",
 		})
+	}
+	if cfg.DDP {
+		items = append(items, mem.Item{Kind: mem.Buffers, What: "DDP buckets", Bytes: g.GradBytes + d.GradBytes, Count: g.Trainable + d.Trainable,
+			From: "DistributedDataParallel's, a second copy of the gradients (gradient_as_bucket_view=False; base_model.py, model_to_device)"})
 	}
 	if d.Params > 0 {
 		items = append(items, modelItems("network_d", d, cfg.Disc.Name)...)
 		items = append(items, cfg.optimizerItem("network_d", cfg.OptimD, d))
 	}
 	for _, l := range cfg.Losses {
-		if what := "losses." + l.Label(); l.Weight != 0 && !l.isGAN() {
+		if what := l.part(); l.Weight != 0 && !l.isGAN() {
 			items = append(items, modelItems(what, t.Size(what), l.Type)...)
 		}
 	}
@@ -192,7 +197,7 @@ func modelItems(what string, s nn.Size, from string) []mem.Item {
 
 func (cfg StepConfig) optimizerItem(what, name string, s nn.Size) mem.Item {
 	o, known := optimizerOf(orAdamW(name))
-	it := mem.Item{Kind: mem.Optimizer, What: what, Bytes: o.stateBytes(s.GradBytes),
+	it := mem.Item{Kind: mem.Optimizer, What: what, Bytes: o.stateBytes(s.GradBytes), Count: int64(o.stateBytes(s.GradBytes)) / 4,
 		From: fmt.Sprintf("%s: %d float32 states a parameter", orAdamW(name), o.states)}
 	if !known {
 		it.Guess, it.From = true, fmt.Sprintf("%s is not known; as many states as Adam are assumed", name)

@@ -80,7 +80,7 @@ func (b resBlock) forward(t *nn.Tape, x, emb nn.Tensor) (y nn.Tensor) {
 		}
 	})
 	if b.cond != nil {
-		t.Part("spade", func() { h = t.Rebind(h, b.spade(t, h)) })
+		t.Part(partSPADE, func() { h = t.Rebind(h, b.spade(t, h)) })
 	}
 	b.freeze(t, func() {
 		if in.Dim(1) != b.out {

@@ -3,6 +3,7 @@ package arch
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/launch-ml/launch/core/mem"
@@ -51,9 +52,12 @@ func TestParameters(t *testing.T) {
 			t.Errorf("%s has %d parameters, want %d", part, by[part], want)
 		}
 	}
-	for gen, want := range map[Generation]int64{EdgeBefore: 48_559_612, EdgeAfter: 2_006_076, EdgeSmall: 241_700} {
+	for gen, want := range map[Generation]int64{EdgeBefore: 48_559_612, EdgeAfter: 2_006_076, EdgeTanh: 2_006_076, EdgeSmall: 241_700} {
 		_, by := params(Step{Model: edged(t, gen), Batch: 1, Size: 512, Xformers: true}.Validation())
-		fusion := int64(8*8*9 + 8 + 16)
+		fusion := int64(0)
+		if gen.fuses() {
+			fusion = 8*8*9 + 8 + 16
+		}
 		if got := by[partEdge] - fusion; got != want {
 			t.Errorf("the edge processor %v has %d parameters, want %d", gen, got, want)
 		}
@@ -218,9 +222,70 @@ func TestSanityCheckFails(t *testing.T) {
 			t.Errorf("a sanity check before the first step has %s of %s", it.Kind, it.What)
 		}
 	}
-	// At the peak, in the second layer, three of those tensors are there: its input, its convolution's and its
-	// normalisation's result. The message came in the first layer, with its convolution's result and nothing else there.
-	near(t, "allocated when 6 GiB were asked for", float64(e.Total()-2*six)/(1<<30), 13.04, 0.01)
+	// What is live when the first batch normalisation asks for its result, and what is there all the time.
+	step := Step{Model: edged(t, EdgeBefore), Batch: 6, Size: 512, DDP: true, Queue: 180, NoAdam: true}
+	var resident mem.Estimate
+	tape := step.validate()
+	step.resident(&resident, tape, true)
+	var allocated []float64
+	tape.Requests(func(a nn.Alloc, _ bool, live unit.Bytes) {
+		if a.Bytes == six && strings.HasSuffix(a.What, "batch_norm") {
+			allocated = append(allocated, float64(live+resident.Total())/(1<<30))
+		}
+	})
+	if len(allocated) == 0 || math.Abs(allocated[0]-13.04) > 0.1 {
+		t.Errorf("allocated when 6 GiB are asked for: %.3f GiB, the message says 13.04", allocated)
+	}
+	t.Logf("allocated when a normalisation asks for 6 GiB: %.3f", allocated)
+}
+
+// b73597f decodes what is predicted with a graph that nobody differentiates and that dies with p_losses (facts 6.2 and 2:
+// 7.27 GiB a sample of saved activations of the decoder at 512).
+func TestEdgeLoss(t *testing.T) {
+	moving := func(params map[string]any) (n float64) {
+		e := Step{Model: read(t, Stock("LatentDiffusionSRTextWT", params), NoEdge), Batch: 1, Size: 512, Xformers: true}.Training()
+		if !e.Known() {
+			t.Fatal(e.Unknown)
+		}
+		for _, it := range e.Items {
+			if it.Kind == mem.Saved || it.Kind == mem.Transients {
+				n += float64(it.Bytes)
+			}
+		}
+		return n / (1 << 30)
+	}
+	without, with := moving(nil), moving(map[string]any{"edge_loss_weight": int64(10)})
+	if grew := with - without; grew < 6.5 || grew > 8.5 {
+		t.Errorf("the edge loss needs %.2f GiB more, want about 7.27 and the other decode's 1.0, less the backward's own", grew)
+	}
+}
+
+// From 5312b48 on the edge map requires no gradient, so that the frozen processor keeps nothing; the loss encodes the map
+// while everything that the UNet saved is there.
+func TestEdgeGenerations(t *testing.T) {
+	saved := func(gen Generation) (n float64) {
+		for _, it := range (Step{Model: edged(t, gen), Batch: 1, Size: 512, Xformers: true}).Training().Items {
+			if it.Kind == mem.Saved && it.What == partEdge {
+				n += float64(it.Bytes)
+			}
+		}
+		return n / (1 << 20)
+	}
+	near(t, "cea3b81's saves, MiB", saved(EdgeAfter), 437.1, .01)
+	for _, gen := range []Generation{EdgeTanh, EdgeSmall} {
+		if n := saved(gen); n != 0 {
+			t.Errorf("%v saves %.1f MiB though its map wants no gradient", gen, n)
+		}
+	}
+	peak := func(gen Generation) float64 {
+		tape := nn.NewTape()
+		s := Step{Model: edged(t, gen), Batch: 1, Size: 512, Xformers: true}
+		tape.Backward(s.loss(tape, true))
+		return float64(tape.Peak().ForwardPeak-tape.Peak().Saved) / (1 << 20)
+	}
+	if least := peak(EdgeSmall); least < 700 {
+		t.Errorf("at most %.0f MiB beyond what is saved in the forward: the map's encoding, 819 MiB, is not in it", least)
+	}
 }
 
 // A forward without gradients of one sample at 512 took 710 MiB (facts 6.2).
@@ -251,7 +316,7 @@ func TestOwnNumbers(t *testing.T) {
 	for name, c := range map[string]Config{
 		"another model": {"target": "ldm.models.diffusion.ddpm.Layout2ImgDiffusion", "params": map[string]any{}},
 		"another UNet":  Stock("LatentDiffusionSRTextWT", map[string]any{"unet_config": map[string]any{"target": "my.own.UNet"}}),
-		"another VAE":   Stock("LatentDiffusionSRTextWT", map[string]any{"first_stage_config": map[string]any{"target": "ldm.models.autoencoder.VQModelInterface"}}),
+		"another VAE":   Stock("LatentDiffusionSRTextWT", map[string]any{"first_stage_config": map[string]any{"target": "ldm.models.autoencoder.IdentityFirstStage"}}),
 		"another text":  Stock("LatentDiffusionSRTextWT", map[string]any{"cond_stage_config": map[string]any{"target": "my.own.Text"}}),
 	} {
 		if _, err := Read(c, NoEdge); !errors.Is(err, ErrUnknown) {
@@ -261,27 +326,5 @@ func TestOwnNumbers(t *testing.T) {
 	// 512 is the only size at which the edge features meet the latent (facts 6.6).
 	if e := (Step{Model: edged(t, EdgeAfter), Batch: 1, Size: 256}).Training(); e.Known() {
 		t.Error("edge processing at 256 has an estimate, and the program stops there")
-	}
-}
-
-// facts 6.3: the second stage keeps 47,648 bytes a pixel, and its loss has no formula.
-func TestResi(t *testing.T) {
-	c := Stock("AutoencoderKLResi", nil)
-	p := c["params"].(map[string]any)["first_stage_config"].(map[string]any)["params"].(map[string]any)
-	p["lossconfig"] = map[string]any{"target": "ldm.modules.losses.LPIPSWithDiscriminator"}
-	m := read(t, Config{"target": "ldm.models.autoencoder.AutoencoderKLResi", "params": p}, NoEdge)
-	e := Step{Model: m, Batch: 1, Size: 512, DDP: true}.Training()
-	if e.Known() || e.Certain() < 11*unit.GiB {
-		t.Errorf("the second stage is %v, %q", e.Certain(), e.Unknown)
-	}
-	var saved unit.Bytes
-	for _, it := range e.Items {
-		if it.Kind == mem.Saved {
-			saved += it.Bytes
-		}
-	}
-	near(t, "saved bytes a pixel", float64(saved)/(512*512), 47648, 0.02)
-	if _, by := params(e); by[partFusion] < 44_000_000 || by[partFusion] > 45_000_000 {
-		t.Errorf("the fusion layers have %d parameters, want 44.4 million", by[partFusion])
 	}
 }

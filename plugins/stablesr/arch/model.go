@@ -20,15 +20,18 @@ type Model struct {
 	// Unknown, if not empty, says which part of a training step has no formula.
 	Unknown string
 
-	stableSR      bool // with structcond, SPADE and degradations made on the card
-	edgeStep      bool // ddpm_with_edge.py's training_step: it encodes twice and decodes
-	edgeLoss      float64
+	stableSR      bool    // with structcond, SPADE and degradations made on the card
+	edgeStep      bool    // ddpm_with_edge.py's training_step: it encodes twice and decodes
+	edgeLoss      float64 // edge_loss_weight of b73597f
 	unet          *unet
 	structcond    *encoder
 	vae           *vae
 	text          *text
+	loss          *lossConfig // of the second stage
+	control       *control    // of stm233's second stage, for its edges
+	freezeDec     bool        // of the second stage: only its fusion is trained
 	trainableText bool
-	concat        bool // conditioning_key concat or hybrid
+	rescaler      *rescaler // a condition of the latent's size, which is set beside it
 	scale         int64
 }
 
@@ -41,18 +44,31 @@ func Read(model Config, gen Generation) (*Model, error) {
 	switch m.Target {
 	case "AutoencoderKLResi": // the second stage: the controllable feature wrapping
 		m.EMA = false
+		if err := known(p, resiArgs); err != nil {
+			return nil, err
+		}
 		vae, err := readVAE(Config{"target": m.Target, "params": p})
 		if err != nil {
 			return nil, err
 		}
-		m.vae = vae
-		m.Unknown = fmt.Sprintf("its loss %v: %v", section(p["lossconfig"])["target"], ErrUnknown)
+		m.vae, m.freezeDec = vae, a.bool("freeze_dec", true)
+		if m.loss, err = readLoss(p["lossconfig"]); err != nil {
+			return nil, err
+		}
+		if a.bool("use_canny_cfw", false) {
+			if m.control, err = readControl(section(p["canny_controlnet_stage_config"])); err != nil {
+				return nil, err
+			}
+		}
+		if a.bool("synthesis_data", false) {
+			m.Unknown = fmt.Sprintf("synthesis_data, which keeps a pool of its own: %v", ErrUnknown)
+		}
 		return m, a.err
-	case "LatentDiffusionSRTextWT", "LatentDiffusionSRTextWTFFHQ":
+	case "LatentDiffusionSRTextWT", "LatentDiffusionSRTextWTFFHQ",
+		"LatentDiffusionSRTextWTFFHQl1": // caixin98's, which compares loss_type and sets nothing (ddpm.py:3357 at 515034d)
 		m.stableSR = true
 	case "LatentDiffusionSRTextWTWithEdge":
 		m.stableSR, m.edgeStep = true, true
-		m.edgeLoss = a.float("edge_loss_weight", 0)
 	case "LatentDiffusion":
 		m.UnfrozenDiff = true
 	default:
@@ -62,6 +78,17 @@ func Read(model Config, gen Generation) (*Model, error) {
 	if m.edgeStep && a.bool("use_edge_processing", false) { // ddpm_with_edge.py:62 sets both in the UNet's section
 		unetConfig = unetConfig.with("UNetModelDualcondV2WithEdge", map[string]any{
 			"use_edge_processing": true, "edge_input_channels": a.int("edge_input_channels", 3)})
+	}
+	m.edgeLoss = a.float("edge_loss_weight", 0)
+	names := ddpmArgs
+	switch {
+	case m.edgeStep:
+		names = edgeArgs
+	case m.stableSR:
+		names = stableSRArgs
+	}
+	if err := known(p, names); err != nil {
+		return nil, err
 	}
 	var err error
 	if m.unet, err = readUNet(unetConfig, gen); err != nil {
@@ -75,13 +102,21 @@ func Read(model Config, gen Generation) (*Model, error) {
 	if m.vae, err = readVAE(section(p["first_stage_config"])); err != nil {
 		return nil, err
 	}
-	if m.text, err = readText(p["cond_stage_config"]); err != nil {
-		return nil, err
-	}
 	m.trainableText = a.bool("cond_stage_trainable", false)
-	m.concat = a.text("conditioning_key", "") == "concat" || a.text("conditioning_key", "") == "hybrid"
-	if m.concat {
-		return nil, fmt.Errorf("conditioning_key %s: %w", a.text("conditioning_key", ""), ErrUnknown)
+	key := a.text("conditioning_key", "")
+	if key == "" && p["cond_stage_config"] != unconditional && a.bool("concat_mode", true) {
+		key = "concat" // ddpm.py:581
+	}
+	switch {
+	case key == "hybrid", key == "adm", key == "concat" && m.stableSR:
+		return nil, fmt.Errorf("conditioning_key %s: %w", key, ErrUnknown)
+	case key == "concat":
+		m.rescaler, err = readRescaler(section(p["cond_stage_config"]))
+	default:
+		m.text, err = readText(p["cond_stage_config"])
+	}
+	if err != nil {
+		return nil, err
 	}
 	if m.Checkpointing = m.unet.checkpoint; m.stableSR { // it never gets beyond the first backward: see Checkpointing
 		m.unet.checkpoint = false
@@ -130,29 +165,39 @@ func (m *Model) Multiple() int64 {
 	return m.vae.factor() << (len(m.unet.mult) - 1)
 }
 
-// parts are the names that a ledger has for the stages.
+// The names that a ledger has for the stages: the recipe's sections in words, and of the losses the modules' own names.
 const (
-	partBatch  = "batch"
-	partUNet   = "unet"
-	partSPADE  = "spade"
-	partStruct = "structcond"
-	partVAE    = "first stage"
-	partText   = "cond stage"
-	partEdge   = "edge"
-	partFusion = "fusion"
+	partBatch   = "batch"
+	partUNet    = "unet"
+	partSPADE   = "spade"
+	partStruct  = "structcond"
+	partVAE     = "first stage"
+	partText    = "text encoder"
+	partCond    = "cond stage"
+	partEdge    = "edge processor"
+	partFusion  = "fusion"
+	partControl = "canny controlnet"
+	partLPIPS   = "loss.perceptual_loss"
+	partDisc    = "loss.discriminator"
+	partLoss    = "loss"
 )
+
+// stages are the parts that have parameters, in the order of a ledger.
+var stages = []string{partUNet, partSPADE, partStruct, partVAE, partText, partCond, partEdge, partFusion, partControl, partLPIPS, partDisc}
 
 // trainable lists the parts whose parameters have gradients.
 func (m *Model) trainable() (parts []string) {
 	switch {
+	case m.Resi() && m.freezeDec:
+		return []string{partFusion, partDisc}
 	case m.Resi():
-		return []string{partFusion}
+		return []string{partVAE, partFusion, partDisc}
 	case m.UnfrozenDiff:
 		parts = append(parts, partUNet, partEdge)
 	}
 	parts = append(parts, partSPADE, partStruct)
 	if m.trainableText {
-		parts = append(parts, partText)
+		parts = append(parts, partText, partCond)
 	}
 	return parts
 }
@@ -163,7 +208,10 @@ func (s Step) encode(t *nn.Tape, x nn.Tensor) (z nn.Tensor) {
 		t.NoGrad(func() {
 			t.FreezeParams(func() {
 				moments := s.vae().encoder(t, x, nil)
-				z = t.MulScalar(t.Narrow(moments, 1, moments.Dim(1)/2))
+				if s.Model.vae.codes == 0 { // the mean, or a sample, of the posterior
+					moments = t.Narrow(moments, 1, moments.Dim(1)/2)
+				}
+				z = t.MulScalar(moments)
 			})
 		})
 	})
@@ -174,7 +222,7 @@ func (s Step) encode(t *nn.Tape, x nn.Tensor) (z nn.Tensor) {
 func (s Step) decode(t *nn.Tape, z nn.Tensor) (x nn.Tensor) {
 	t.Part(partVAE, func() {
 		t.NoGrad(func() {
-			t.FreezeParams(func() { x = s.vae().decoder(t, t.MulScalar(z), nil) })
+			t.FreezeParams(func() { x = s.vae().decoder(t, t.MulScalar(z), nil, nil) })
 		})
 	})
 	return x

@@ -29,16 +29,11 @@ func (s Step) Training() (e mem.Estimate) {
 	for _, part := range s.Model.trainable() {
 		t.KeepGradients(part) // DDP keeps them between steps, and zero_grad of torch 1 fills with zeros
 	}
-	var loss nn.Tensor
 	if s.Model.Resi() {
-		loss = s.resi(t)
+		s.resi(t, func(loss nn.Tensor) { t.Part(partLoss, func() { t.Backward(loss) }) })
 	} else {
-		loss = s.loss(t, true)
-	}
-	t.Backward(loss)
-	var grads unit.Bytes
-	for _, part := range s.Model.trainable() {
-		grads += t.Size(part).ParamBytes
+		loss := s.loss(t, true)
+		t.Part(partLoss, func() { t.Backward(loss) })
 	}
 	if s.Foreach {
 		for _, part := range s.Model.trainable() {
@@ -55,28 +50,47 @@ func (s Step) Training() (e mem.Estimate) {
 // check before the training.
 func (s Step) Validation() (e mem.Estimate) {
 	defer unknownOnPanic(&e)
-	t := s.tape()
-	t.NoGrad(func() {
-		if s.Model.Resi() {
-			s.resi(t)
-		} else {
-			s.loss(t, false)
-		}
-	})
+	t := s.validate()
 	e.Unknown = s.Model.Unknown
 	s.resident(&e, t, true)
 	e.AddPeak(t.Peak(), "images of the micro-batch in float32")
 	return e
 }
 
+// validate records a validation step.
+func (s Step) validate() *nn.Tape {
+	t := s.tape()
+	t.NoGrad(func() {
+		if s.Model.Resi() { // validation_step (autoencoder.py:858), in evaluation mode
+			t.Training = false
+			inputs, gts, latents := s.resiInput(t)
+			reconstructions := t.Hold(s.resiForward(t, inputs, latents, s.edges(t, inputs), true))
+			for optimizer := range 2 {
+				t.Hold(s.resiLoss(t, gts, reconstructions, optimizer))
+			}
+		} else {
+			s.loss(t, false)
+		}
+	})
+	return t
+}
+
 // Images is the estimate of log_images (ddpm.py:3123): n samples, every one of them decoded three times, and the UNet once
 // for each of the diffusion's steps, of which one is enough to know.
 func (s Step) Images(n int64) (e mem.Estimate) {
 	defer unknownOnPanic(&e)
-	if s.Model.Resi() {
-		return mem.Estimate{Unknown: "log_images of " + s.Model.Target + " has no formula yet"}
-	}
 	t := s.tape()
+	if s.Model.Resi() { // log_images of autoencoder.py:888: one reconstruction
+		t.NoGrad(func() {
+			t.Training = false
+			inputs, _, latents := s.resiInput(t)
+			t.Hold(s.resiForward(t, inputs, latents, s.edges(t, inputs), true))
+		})
+		e.Unknown = s.Model.Unknown
+		s.resident(&e, t, true)
+		e.AddPeak(t.Peak(), "images of the micro-batch in float32")
+		return e
+	}
 	s.Batch = min(s.Batch, n)
 	t.NoGrad(func() {
 		x, _, edgeMap := s.batch(t, true)
@@ -131,15 +145,15 @@ func (s Step) batch(t *nn.Tape, val bool) (lq, gt, edgeMap nn.Tensor) {
 
 // loss is the step's forward up to its loss. training is training_step, which differs from validation's in the edge fork.
 func (s Step) loss(t *nn.Tape, training bool) nn.Tensor {
+	if !s.Model.stableSR {
+		return s.ldm(t)
+	}
 	lq, gt, edgeMap := s.batch(t, false)
-	if edgeMap.Dims() > 0 {
-		edgeMap = t.RequireGrad(edgeMap) // ddpm_with_edge.py:174
+	if edgeMap.Dims() > 0 && s.Model.Edge().differentiated() {
+		edgeMap = t.RequireGrad(edgeMap)
 	}
 	z := t.Hold(s.encode(t, lq))
 	zGT := t.Hold(s.encode(t, gt))
-	if !s.Model.stableSR {
-		zGT = z
-	}
 	var c nn.Tensor
 	var cond map[int64]nn.Tensor
 	if s.Model.edgeStep && training {
@@ -156,81 +170,83 @@ func (s Step) loss(t *nn.Tape, training bool) nn.Tensor {
 	noise := t.Hold(t.ZerosLike(z))
 	xNoisy := t.Hold(t.Add(z, noise)) // q_sample
 	out := t.Hold(s.diffuse(t, xNoisy, c, cond, edgeMap))
-	if s.Model.edgeLoss > 0 && training { // b73597f: two decodes that are differentiated
-		t.Part(partVAE, func() {
-			t.FreezeParams(func() {
-				first := t.Hold(s.vae().decoder(t, t.MulScalar(out), nil))
-				second := t.Hold(s.vae().decoder(t, t.MulScalar(out), nil))
-				out = t.Add(t.Mean(first), t.Mean(second))
+	// l2 loss without reduction, then its mean
+	loss := t.Hold(t.Mean(t.MSELoss(out, noise)))
+	switch {
+	case edgeMap.Dims() > 0 && s.Model.Edge().compares():
+		loss = t.Add(loss, t.MSELoss(out, t.Hold(s.encode(t, edgeMap))))
+	case s.Model.edgeLoss > 0 && !s.Model.edgeStep && training: // b73597f, ddpm.py:2537-2567
+		drop := t.Dead(func() { // the edges are found in what is detached: this graph ends with p_losses
+			t.Part(partVAE, func() {
+				t.FreezeParams(func() { t.Hold(s.vae().decoder(t, t.MulScalar(out), nil, nil)) })
 			})
 		})
+		t.Hold(s.decode(t, zGT))
+		drop()
 	}
-	// l2 loss without reduction, then its mean
-	return t.Mean(t.MSELoss(out, noise))
-}
-
-// resi is AutoencoderKLResi's forward with freeze_dec: the encoder's features into the frozen decoder, whose fusion is
-// trained. Its loss has no formula.
-func (s Step) resi(t *nn.Tape) nn.Tensor {
-	var x, latent nn.Tensor
-	t.Part(partBatch, func() {
-		x = t.Hold(t.Input(nn.F32, s.Batch, 3, s.Size, s.Size))
-		t.Hold(t.Input(nn.F32, s.Batch, 3, s.Size, s.Size)) // gt
-		t.Hold(t.Input(nn.F32, s.Batch, 3, s.Size, s.Size)) // sample
-		latent = t.Hold(t.Input(nn.F32, s.Batch, s.Model.vae.embed, s.Size/s.Model.Factor(), s.Size/s.Model.Factor()))
-	})
-	var out nn.Tensor
-	t.Part(partVAE, func() {
-		var fea []nn.Tensor
-		t.FreezeParams(func() { s.vae().encoder(t, x, &fea) })
-		for _, f := range fea {
-			t.Hold(f)
-		}
-		out = s.vae().frozenDecoder(t, latent, fea)
-	})
-	return t.Mean(out)
+	return loss
 }
 
 // resident is what stays on the card: parameters, gradients and their buckets, Adam's states, the pool, averages.
 // alone says that no backward is on the tape, so that gradients are not there.
 func (s Step) resident(e *mem.Estimate, t *nn.Tape, alone bool) {
-	if !s.Model.Resi() {
+	if s.Model.Resi() {
+		t.NoGrad(func() { t.FreezeParams(func() { s.declareLosses(t) }) })
+	} else {
 		t.Part(partVAE, func() { t.FreezeParams(func() { s.Model.vae.declareDecoder(t) }) })
 	}
-	for _, part := range []string{partUNet, partSPADE, partStruct, partVAE, partText, partEdge, partFusion} {
+	from := s.Model.Target + ", counted"
+	for _, part := range stages {
 		size := t.Size(part)
-		e.Add(mem.Item{Kind: mem.Parameters, What: part, Bytes: size.ParamBytes, Count: size.Params, From: s.Model.Target + ", counted"},
-			mem.Item{Kind: mem.Buffers, What: part, Bytes: size.BufferBytes, Count: size.Buffers, From: s.Model.Target + ", counted"})
+		e.Add(mem.Item{Kind: mem.Parameters, What: part, Bytes: size.ParamBytes, Count: size.Params, From: from},
+			mem.Item{Kind: mem.Buffers, What: part, Bytes: size.BufferBytes, Count: size.Buffers, From: from})
 	}
-	var trained unit.Bytes
+	var trained nn.Size
 	for _, part := range s.Model.trainable() {
-		trained += t.Size(part).ParamBytes
-	}
-	if alone && !s.NoAdam {
-		e.Add(mem.Item{Kind: mem.Gradients, What: "trained parameters", Bytes: trained, From: "they stay between steps"})
-	}
-	if !s.NoAdam {
-		e.Add(mem.Item{Kind: mem.Optimizer, What: "trained parameters", Bytes: 2 * trained,
-			From: "AdamW: two float32 states, from the first optimizer step on"})
+		size := t.Size(part)
+		trained.GradBytes += size.GradBytes
+		trained.Trainable += size.Trainable
+		if s.NoAdam {
+			continue
+		}
+		if alone {
+			e.Add(mem.Item{Kind: mem.Gradients, What: part, Bytes: size.GradBytes, Count: size.Trainable, From: "they stay between steps"})
+		}
+		e.Add(mem.Item{Kind: mem.Optimizer, What: part, Bytes: 2 * size.GradBytes, Count: 2 * size.Trainable,
+			From: s.adam() + ": two float32 states a parameter, from the first optimizer step on"})
 	}
 	if s.DDP {
-		e.Add(mem.Item{Kind: mem.Buffers, What: "DDP buckets", Bytes: trained,
+		e.Add(mem.Item{Kind: mem.Buffers, What: "DDP buckets", Bytes: trained.GradBytes, Count: trained.Trainable,
 			From: "main.py forces ddp for any number of GPUs: a copy of all gradients"})
 	}
 	e.Add(s.pool())
 	if s.Model.EMA {
-		size := t.Size(partUNet, partSPADE, partEdge)
-		e.Add(mem.Item{Kind: mem.Parameters, What: "EMA", Bytes: size.ParamBytes, Count: size.Params, From: "use_ema: LitEma copies the whole UNet"})
-		if alone {
-			e.Add(mem.Item{Kind: mem.Transients, What: "EMA", Bytes: size.ParamBytes, From: "ema_scope keeps the trained parameters aside while it swaps"})
+		for _, part := range []string{partUNet, partSPADE, partEdge} {
+			size := t.Size(part)
+			e.Add(mem.Item{Kind: mem.Parameters, What: part + EMA, Bytes: size.ParamBytes, Count: size.Params, From: "use_ema: LitEma copies the whole UNet"})
+			if alone {
+				e.Add(mem.Item{Kind: mem.Transients, What: part + EMA, Bytes: size.ParamBytes, From: "ema_scope keeps the trained parameters aside while it swaps"})
+			}
 		}
 	}
 }
 
 // pool is the line of the pool of degraded pairs.
 func (s Step) pool() mem.Item {
-	return mem.Item{Kind: mem.Buffers, What: "pool of degraded pairs", Bytes: unit.Bytes(s.Queue * 2 * 3 * s.Size * s.Size * 4),
+	n := s.Queue * 2 * 3 * s.Size * s.Size
+	return mem.Item{Kind: mem.Buffers, What: "degradation queue", Bytes: unit.Bytes(n * 4), Count: n,
 		From: fmt.Sprintf("queue_size %d × 2 × 3 × %d² × 4 B (ddpm.py:1885)", s.Queue, s.Size)}
+}
+
+// EMA is what the averages of a part are called behind its name.
+const EMA = " EMA"
+
+// adam is the optimizer: of the second stage Adam (autoencoder.py:873), else AdamW (ddpm.py:3232).
+func (s Step) adam() string {
+	if s.Model.Resi() {
+		return "Adam"
+	}
+	return "AdamW"
 }
 
 // SetPool makes an estimate of the same step with another pool, which keeps one, that of s.

@@ -4,7 +4,7 @@ package arch
 // StableSR's encoder of structure (configs/stableSRNew/v2-finetune_text_T_512.yaml at 398ee93). params come before them.
 func Stock(target string, params map[string]any) Config {
 	p := map[string]any{
-		"use_ema": false,
+		"use_ema": false, "conditioning_key": "crossattn",
 		"unet_config": map[string]any{"target": "ldm.modules.diffusionmodules.openaimodel.UNetModelDualcondV2", "params": map[string]any{
 			"in_channels": int64(4), "out_channels": int64(4), "model_channels": int64(320), "attention_resolutions": []any{int64(4), int64(2), int64(1)},
 			"num_res_blocks": int64(2), "channel_mult": []any{int64(1), int64(2), int64(4), int64(4)}, "num_head_channels": int64(64),

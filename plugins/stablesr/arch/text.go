@@ -19,9 +19,12 @@ var openCLIP = map[string]text{
 	"ViT-B-32": {width: 512, layers: 12, heads: 8, vocab: 49408, context: 77, embed: 512},
 }
 
+// unconditional is what stands in place of a section for a model without a condition.
+const unconditional = "__is_unconditional__"
+
 // readText reads cond_stage_config; nil for a model without a text.
 func readText(v any) (*text, error) {
-	if s, ok := v.(string); ok && s == "__is_unconditional__" {
+	if v == unconditional {
 		return nil, nil
 	}
 	c := section(v)

@@ -17,6 +17,7 @@ type vae struct {
 	blocks            int64
 	attn              []int64 // attn_resolutions
 	fusion            bool    // Decoder_Mix
+	codes             int64   // n_embed of VQModelInterface, whose latent is no distribution; 0 for AutoencoderKL
 	frozen            bool    // all but the fusion layers
 }
 
@@ -30,6 +31,8 @@ func readVAE(c Config) (*vae, error) {
 	}
 	switch c.Target() {
 	case "AutoencoderKL":
+	case "VQModelInterface": // autoencoder.py:22 and 271; its quantisation is part of decode alone
+		n.codes = c.params().size("n_embed", 0)
 	case "AutoencoderKLResi":
 		n.fusion = true
 	default:
@@ -118,11 +121,19 @@ func (n *vae) encoder(t *nn.Tape, x nn.Tensor, fea *[]nn.Tensor) (moments nn.Ten
 				res /= 2
 			}
 		}
-		h = n.middle(t, h)
+		t.Scope("", func() { h = n.middle(t, h) }, h) // in a frame of its own: hs keeps what it begins with
 		h = t.Rebind(h, nonlinearity(t, t.Hold(normalize(t, "norm_out", h))))
-		moments = t.Conv2d("conv_out", h, conv(2*n.z, 3))
+		moments = t.Conv2d("conv_out", h, conv(n.outputs()*n.z, 3))
 	}, x)
-	return t.Conv2d("quant_conv", moments, conv(2*n.embed, 1))
+	return t.Conv2d("quant_conv", moments, conv(n.outputs()*n.embed, 1))
+}
+
+// outputs is how many numbers the encoder gives for each of the latent's: of a distribution two (double_z).
+func (n *vae) outputs() int64 {
+	if n.codes > 0 {
+		return 1
+	}
+	return 2
 }
 
 func (n *vae) middle(t *nn.Tape, h nn.Tensor) nn.Tensor {
@@ -133,7 +144,7 @@ func (n *vae) middle(t *nn.Tape, h nn.Tensor) nn.Tensor {
 }
 
 // decoder is Decoder.forward, or Decoder_Mix's with the encoder's features.
-func (n *vae) decoder(t *nn.Tape, z nn.Tensor, fea []nn.Tensor) (x nn.Tensor) {
+func (n *vae) decoder(t *nn.Tape, z nn.Tensor, fea, canny []nn.Tensor) (x nn.Tensor) {
 	own := style{frozen: n.frozen}
 	own.freeze(t, func() { z = t.Conv2d("post_quant_conv", z, conv(n.z, 1)) })
 	t.Scope("decoder", func() {
@@ -154,7 +165,11 @@ func (n *vae) decoder(t *nn.Tape, z nn.Tensor, fea []nn.Tensor) (x nn.Tensor) {
 				}
 			})
 			if n.fusion && fea != nil && level != last && level != 0 {
-				t.Part(partFusion, func() { h = t.Rebind(h, fuse(t, fmt.Sprint("fusion_layer_", level), fea[level-1], h)) })
+				cond := []nn.Tensor{fea[level-1]}
+				if canny != nil {
+					cond = append(cond, canny[level-1])
+				}
+				t.Part(partFusion, func() { h = t.Rebind(h, fuse(t, fmt.Sprint("fusion_layer_", level), cond, h)) })
 			}
 			if level != 0 {
 				own.freeze(t, func() {
@@ -177,20 +192,34 @@ func (n *vae) decoder(t *nn.Tape, z nn.Tensor, fea []nn.Tensor) (x nn.Tensor) {
 
 // declareDecoder enters the decoder's parameters for a phase that never decodes, by a forward of the smallest latent.
 func (n *vae) declareDecoder(t *nn.Tape) {
-	t.NoGrad(func() { n.decoder(t, t.Zeros(nn.F32, 1, n.embed, 1, 1), nil) })
+	t.NoGrad(func() { n.decoder(t, t.Zeros(nn.F32, 1, n.embed, 1, 1), nil, nil) })
+	if n.codes > 0 {
+		t.Param("quantize.embedding.weight", n.codes, n.embed)
+	}
 }
 
-// fuse is Fuse_sft_block_RRDB with two RRDB of 32 growing channels.
-func fuse(t *nn.Tape, name string, encFeat, decFeat nn.Tensor) (out nn.Tensor) {
+// fuse is Fuse_sft_block_RRDB with two RRDB of 32 growing channels (model.py:822), whose conditions are the encoder's
+// features and, in stm233's fork, those of edges, enlarged to the same size (model.py:840 at a9548ad).
+func fuse(t *nn.Tape, name string, cond []nn.Tensor, decFeat nn.Tensor) (out nn.Tensor) {
 	t.Scope(name, func() {
 		c := decFeat.Dim(1)
-		h := t.Hold(t.Call("encode_enc_1", t.Cat(1, encFeat, decFeat), fusionBlock(c)))
+		in := append([]nn.Tensor(nil), cond...)
+		for i := 1; i < len(in); i++ {
+			if in[i].Dim(3) != in[0].Dim(3) {
+				in[i] = t.Hold(t.Interpolate(in[i], in[0].Dim(2), in[0].Dim(3)))
+			}
+		}
+		fusedIn := t.Cat(1, append(in, decFeat)...)
+		if len(cond) > 1 {
+			t.Hold(fusedIn) // a variable of the fork's
+		}
+		h := t.Hold(t.Call("encode_enc_1", fusedIn, fusionBlock(c)))
 		for i := range 2 {
 			h = t.Rebind(h, t.Call(named("encode_enc_2", i), h, rrdb))
 		}
 		h = t.Rebind(h, t.Call("encode_enc_3", h, fusionBlock(c)))
 		out = t.Add(decFeat, t.MulScalar(h))
-	}, encFeat, decFeat)
+	}, append([]nn.Tensor{decFeat}, cond...)...)
 	return out
 }
 
@@ -230,11 +259,4 @@ func denseBlock(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	}
 	x5 := t.Hold(t.Conv2d("conv5", t.Cat(1, xs...), conv(x.Dim(1), 3)))
 	return t.Add(t.MulScalar(x5), x)
-}
-
-// frozenDecoder is the decoder of the second stage: only the fusion layers are trained (autoencoder.py:510).
-func (n *vae) frozenDecoder(t *nn.Tape, z nn.Tensor, fea []nn.Tensor) nn.Tensor {
-	d := *n
-	d.frozen = true
-	return d.decoder(t, z, fea)
 }
