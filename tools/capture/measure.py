@@ -257,6 +257,8 @@ def eval_peak(model, xs, amp, forward=None):
     """The peak of live bytes of a forward without a graph, whose parameters require none, as in an EMA copy."""
     model.eval()
     wanted = [p for p in model.parameters() if p.requires_grad]
+    # A module that computes its weights anew in eval (Conv3XC) lets the old ones go, whose keys others would then get.
+    kept = [p.detach() for p in model.parameters()]  # noqa: F841
     for p in wanted:
         p.requires_grad_(False)
     gc.collect()

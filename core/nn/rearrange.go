@@ -1,0 +1,97 @@
+package nn
+
+// Rearrange is einops.rearrange where the new order cannot be seen as a view: a contiguous copy of that shape, by way
+// of more dimensions than a [Tensor] has. It is view, permute and reshape, whose reshape clones.
+//
+// Saved: nothing (derivatives.yaml, view, permute, clone); the gradient is a permuted view of the result's.
+func (t *Tape) Rearrange(x Tensor, shape ...int64) Tensor {
+	o := t.op("einops.rearrange", x)
+	y := o.out(x.resized(shape...))
+	if t.recording(x) {
+		y.grad = true
+		o.gradient(x, 0, 0)
+		t.grads[len(t.grads)-1].flip = true
+	}
+	o.end()
+	return y
+}
+
+// MulInplace is x.mul_(y): the result is x's storage.
+//
+// Saved: y, and a copy of what x was (derivatives.yaml, mul.Tensor: the in-place variant that gen_variable_type.py
+// writes saves self.clone() where y requires a gradient).
+func (t *Tape) MulInplace(x, y Tensor) Tensor {
+	o := t.op("torch.Tensor.mul_", x, y)
+	z := o.result(x)
+	if t.recording(x, y) {
+		var copied Tensor
+		if y.grad {
+			copied = o.out(x.like(x))
+		}
+		z.grad = true
+		if x.grad {
+			o.save(y)
+		}
+		if y.grad {
+			o.save(copied)
+		}
+		o.fresh(x, z)
+		o.fresh(y, z)
+		o.follows()
+	}
+	o.end()
+	return z
+}
+
+// A Function is a torch.autograd.Function: forward runs without a graph, and one node stands for all of it.
+type Function struct {
+	Name string
+	// Forward returns the result, and what it passes to ctx.save_for_backward; its parameters may be left out.
+	Forward func() (y Tensor, saved []Tensor)
+	// Temps is how many bytes of intermediates backward has beside the gradients that it returns.
+	Temps int64
+}
+
+// Apply is Function.apply(xs...). Backward gives each of xs that requires a gradient one of its own, of the result's
+// type before it is cast to the input's (validate_outputs in engine.cpp).
+func (t *Tape) Apply(f Function, xs ...Tensor) Tensor {
+	var y Tensor
+	var saved []Tensor
+	t.NoGrad(func() {
+		t.Scope("", func() {
+			y, saved = f.Forward()
+		}, xs...)
+	})
+	o := t.op(f.Name, append([]Tensor{y}, saved...)...)
+	z := o.result(y)
+	if t.recording(xs...) {
+		z.grad = true
+		o.save(saved...)
+		o.btmp(f.Temps)
+		for _, x := range xs {
+			computed := x
+			computed.dtype = y.dtype
+			o.fresh(x, computed)
+		}
+	}
+	o.end()
+	return z
+}
+
+// Normalize is torch.nn.functional.normalize(x, dim=-1): x divided by its norm, which is clamped from below. Under
+// autocast all of it is taken in float32, as for [Tape.Norm].
+//
+// Saved: x and its norm (derivatives.yaml, linalg_vector_norm, clamp_min), x and the clamped norm (div.Tensor).
+func (t *Tape) Normalize(x Tensor) (y Tensor) {
+	x = t.toFull(x)
+	t.Scope("", func() {
+		denom := t.Hold(t.Expand(t.Clamp(t.Norm(x, x.Dims()-1)), x.Shape()...))
+		y = t.Div(x, denom)
+	}, x)
+	return y
+}
+
+// HardsigmoidInplace is torch.nn.Hardsigmoid(inplace=True). Saved: a copy of its input (derivatives.yaml, hardsigmoid).
+func (t *Tape) HardsigmoidInplace(x Tensor) Tensor {
+	return t.inplace(x, saving{name: "torch.nn.functional.hardsigmoid_", input: true})
+}
