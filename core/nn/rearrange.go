@@ -95,3 +95,47 @@ func (t *Tape) Normalize(x Tensor) (y Tensor) {
 func (t *Tape) HardsigmoidInplace(x Tensor) Tensor {
 	return t.inplace(x, saving{name: "torch.nn.functional.hardsigmoid_", input: true})
 }
+
+// GroupNormPlain is torch.nn.GroupNorm(groups, channels, affine=False), which autocast runs in float32. Saved: as
+// [Tape.GroupNorm].
+func (t *Tape) GroupNormPlain(x Tensor, groups int64) Tensor {
+	x = t.toFull(x)
+	o := t.op("torch.nn.functional.group_norm", x)
+	stat := Tensor{}.resized(x.Dim(0) * groups)
+	y := o.out(x.dense())
+	mean, rstd := o.out(stat), o.out(stat)
+	if t.recording(x) {
+		y.grad = true
+		o.save(x, mean, rstd)
+		o.fresh(x, x)
+		o.dense()
+	}
+	o.end()
+	return y
+}
+
+// Var is x.var(dim, keepdim=True). Saved: its input (derivatives.yaml, var.correction), whose distance from its mean
+// backward makes first (var_backward in FunctionsManual.cpp).
+func (t *Tape) Var(x Tensor, dim int) Tensor {
+	o := t.op("torch.var", x)
+	y := o.out(x.with(dim, 1).dense())
+	if t.recording(x) {
+		y.grad = true
+		o.save(x)
+		o.btmp(x.bytes())
+		o.gradient(x, x.bytes(), 0)
+	}
+	o.end()
+	return y
+}
+
+// InplaceOfView is an in-place operation m on the view x of a result that nothing else reads. Autograd puts CopySlices
+// between the two (torch/csrc/autograd/functions/tensor.cpp), whose backward copies the gradient of the whole, and
+// that copy once more for m's own backward.
+func (t *Tape) InplaceOfView(x Tensor, m Module) Tensor {
+	y := m(t, x)
+	if y.grad {
+		t.ops[len(t.ops)-1].btmp += 2 * x.bytes()
+	}
+	return y
+}
