@@ -139,3 +139,50 @@ func (t *Tape) InplaceOfView(x Tensor, m Module) Tensor {
 	}
 	return y
 }
+
+// VarUnfolded is the variance within each window of k×k of x: torch.var over the last two dimensions of
+// x.unfold(2, k, 1).unfold(3, k, 1), which is a view.
+//
+// Saved: x, by way of that view (derivatives.yaml, var.correction). Backward makes a tensor of k·k times the result's
+// size twice over, its distance from the mean and the product of that and the gradient (var_backward in
+// FunctionsManual.cpp), and folds it in two steps (unfold_backward).
+func (t *Tape) VarUnfolded(x Tensor, k int64) Tensor {
+	o := t.op("torch.var", x)
+	y := o.out(x.with(2, x.Dim(2)-k+1).with(3, x.Dim(3)-k+1).dense())
+	if t.recording(x) {
+		y.grad = true
+		o.save(x)
+		o.btmp(2 * k * k * y.bytes())
+		o.gradient(x, x.bytes(), 0)
+	}
+	o.end()
+	return y
+}
+
+// MaskedFill is x[mask] = 0: x's storage. Saved: the mask (derivatives.yaml, index_put_).
+func (t *Tape) MaskedFill(x, mask Tensor) Tensor {
+	o := t.op("Tensor.__setitem__", x, mask)
+	y := o.result(x)
+	if t.recording(x) {
+		y.grad = true
+		o.save(mask)
+		o.fresh(x, x)
+	}
+	o.end()
+	return y
+}
+
+// StackSecond is torch.stack(xs, dim=1) of equal tensors.
+func (t *Tape) StackSecond(xs ...Tensor) Tensor {
+	ys := make([]Tensor, len(xs))
+	for i, x := range xs {
+		s := x.Shape()
+		y := x
+		copy(y.shape[2:], x.shape[1:x.dims])
+		copy(y.stride[2:], x.stride[1:x.dims])
+		y.shape[1], y.stride[1] = 1, x.stride[0]
+		y.dims = uint8(len(s) + 1)
+		ys[i] = t.view("Tensor.unsqueeze", x, y)
+	}
+	return t.Cat(1, ys...)
+}

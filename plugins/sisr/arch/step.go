@@ -86,6 +86,9 @@ func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 				unknown = err.Error()
 				continue
 			}
+			if l.wantsEMA() {
+				cfg.averagedForward(t, lq)
+			}
 			t.Part("losses."+l.Label(), func() {
 				t.FreezeParams(func() {
 					t.Scope("", func() { lGTotal = t.AddInplace(lGTotal, f(t, output, gt)) }, output, gt)
@@ -109,6 +112,14 @@ func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 		t.OptimizerStep("network_d", optD.tempBytes(t.Size("network_d").GradBytes))
 	}
 	return unknown
+}
+
+// averagedForward is net_g_ema(lq) under inference_mode, whose copies of weights autocast does not cache. Its output is
+// on the account of the loss that asked for it.
+func (cfg StepConfig) averagedForward(t *nn.Tape, lq nn.Tensor) {
+	t.Part("ema", func() {
+		t.NoGrad(func() { t.FreezeParams(func() { t.Call("", lq, cfg.Net.Forward) }) })
+	})
 }
 
 func (cfg StepConfig) hasGAN() bool {
