@@ -83,11 +83,12 @@ func (t *Tape) Apply(f Function, xs ...Tensor) Tensor {
 //
 // Saved: x and its norm (derivatives.yaml, linalg_vector_norm, clamp_min), x and the clamped norm (div.Tensor).
 func (t *Tape) Normalize(x Tensor) (y Tensor) {
+	given := x
 	x = t.toFull(x)
 	t.Scope("", func() {
 		denom := t.Hold(t.Expand(t.Clamp(t.Norm(x, x.Dims()-1)), x.Shape()...))
 		y = t.Div(x, denom)
-	}, x)
+	}, given, x)
 	return y
 }
 

@@ -24,7 +24,6 @@ import types
 
 import torch
 
-import layers
 import measure
 
 
@@ -151,6 +150,7 @@ def main():
     p.add_argument("--checkout", help="the project's root, with traiNNer/ in it")
     p.add_argument("--commit", default="", help="its commit, recorded beside the numbers")
     p.add_argument("--device", default="", help='"cpu" or "meta"; layers run on the first, nets on the second')
+    p.add_argument("--cases", default="layers", help="the file here that has the layers: layers or layers_rearrange")
     p.add_argument("--crop", type=int, default=64)
     p.add_argument("--eval", type=int, nargs="*", default=[128, 256])
     a = p.parse_intermixed_args()
@@ -162,9 +162,9 @@ def main():
     rows = []
     if a.what == "layers":
         device = a.device or "cpu"
-        for name, make in layers.cases():
+        for name, make in importlib.import_module(a.cases).cases():
             try:
-                rows += record(name, make, (2, 3, layers.S, layers.S), device)
+                rows += record(name, make, (2, 3, 32, 32), device)
             except Exception as e:  # noqa: BLE001
                 print(f"{name}: {type(e).__name__}: {e}", file=sys.stderr)
     else:

@@ -191,8 +191,9 @@ func layerNormFunction(t *nn.Tape, x nn.Tensor) nn.Tensor {
 			y := t.Hold(t.Div(t.Sub(x, mu), t.Sqrt(t.AddScalar(variance))))
 			return t.Add(t.Mul(t.View(weight, 1, c, 1, 1), y), t.View(bias, 1, c, 1, 1)), []nn.Tensor{y, variance}
 		},
-		// g; then g - y * mean_gy and the difference of that and mean_g, of which gx takes the place of one.
-		Temps: 2 * x.Numel() * int64(nn.F32.Size()),
+		// g; then g - y * mean_gy and the difference of that and mean_g, of which gx takes the place of one; and three
+		// planes: mean_g, mean_gy, the inverse deviation.
+		Temps: (2*x.Numel() + 3*x.Numel()/c) * int64(nn.F32.Size()),
 	}, x, weight, bias)
 }
 
