@@ -90,6 +90,9 @@ func buildParagon(s Spec, a *args) (Network, error) {
 		return Network{}, fmt.Errorf("this version of paragonsr2_arch.py: %w", ErrUnknown)
 	case generation == paragonRelease || generation == paragonUltimate:
 		return Network{}, fmt.Errorf("the release of ParagonSR2 has no network of that name")
+	case assumed && generation == paragonDynamic && s.Source == nil:
+		a.warn("%s stands for several networks; without the checkout's paragonsr2_arch.py, %s is assumed, the one that "+
+			"takes hr_blocks", s.Type, generation)
 	case assumed && s.Source == nil:
 		a.warn("%s stands for several networks; without the checkout's paragonsr2_arch.py, %s is assumed "+
 			"(with full attention it needs far more, and version 2.1 far less)", s.Type, generation)
