@@ -104,6 +104,13 @@ def stub_losses():
         real = getattr(torchvision.models, name)
         setattr(torchvision.models, name, lambda weights=None, real=real: real(weights=None))
     sys.modules.setdefault("antialiased_cnns", types.ModuleType("antialiased_cnns"))
+    try:
+        import timm
+    except ImportError:
+        pass
+    else:
+        create = timm.create_model
+        timm.create_model = lambda name, pretrained=False, **kw: create(name, pretrained=False, **kw)
     torch.amp.custom_fwd = float32_forward
 
 
@@ -139,7 +146,8 @@ class Judged(torch.nn.Module):
             out = self.loss(self.image, target.clone(), target)
         else:
             out = self.loss(self.image, target)
-        return sum(out.values()) if isinstance(out, dict) else out
+        out = sum(out.values()) if isinstance(out, dict) else out
+        return out if out.requires_grad or not torch.is_grad_enabled() else out + 0 * self.image.mean()
 
 
 def main():
