@@ -24,7 +24,6 @@ import types
 
 import torch
 
-import layers
 import measure
 
 
@@ -101,9 +100,17 @@ def stub_losses():
     """Losses want weights from the network and a package that few have; neither changes what is saved."""
     import torchvision
 
-    real = torchvision.models.vgg19
-    torchvision.models.vgg19 = lambda weights=None: real(weights=None)
+    for name in ("vgg16", "vgg19"):
+        real = getattr(torchvision.models, name)
+        setattr(torchvision.models, name, lambda weights=None, real=real: real(weights=None))
     sys.modules.setdefault("antialiased_cnns", types.ModuleType("antialiased_cnns"))
+    try:
+        import timm
+    except ImportError:
+        pass
+    else:
+        create = timm.create_model
+        timm.create_model = lambda name, pretrained=False, **kw: create(name, pretrained=False, **kw)
     torch.amp.custom_fwd = float32_forward
 
 
@@ -135,8 +142,12 @@ class Judged(torch.nn.Module):
         self.loss = loss
 
     def forward(self, target):
-        out = self.loss(self.image, target)
-        return sum(out.values()) if isinstance(out, dict) else out
+        if type(self.loss).__name__ == "LDLLoss":  # which wants what the averaged network made, too
+            out = self.loss(self.image, target.clone(), target)
+        else:
+            out = self.loss(self.image, target)
+        out = sum(out.values()) if isinstance(out, dict) else out
+        return out if out.requires_grad or not torch.is_grad_enabled() else out + 0 * self.image.mean()
 
 
 def main():
@@ -147,6 +158,7 @@ def main():
     p.add_argument("--checkout", help="the project's root, with traiNNer/ in it")
     p.add_argument("--commit", default="", help="its commit, recorded beside the numbers")
     p.add_argument("--device", default="", help='"cpu" or "meta"; layers run on the first, nets on the second')
+    p.add_argument("--cases", default="layers", help="the file here that has the layers: layers or layers_rearrange")
     p.add_argument("--crop", type=int, default=64)
     p.add_argument("--batch", type=int, default=1, help="some copies are made of several images only")
     p.add_argument("--eval", type=int, nargs="*", default=[128, 256])
@@ -159,9 +171,9 @@ def main():
     rows = []
     if a.what == "layers":
         device = a.device or "cpu"
-        for name, make in layers.cases():
+        for name, make in importlib.import_module(a.cases).cases():
             try:
-                rows += record(name, make, (2, 3, layers.S, layers.S), device)
+                rows += record(name, make, (2, 3, 32, 32), device)
             except Exception as e:  # noqa: BLE001
                 print(f"{name}: {type(e).__name__}: {e}", file=sys.stderr)
     else:

@@ -209,21 +209,33 @@ def saved(model, xs, amp, forward=None):
     them that are weight copies; then the largest shapes."""
     model.train()
     exclude = fixed(model) | {key(x) for x in xs}
-    seen, keep = {}, []
+    seen, nodes = {}, {}
+
+    class Packed:  # what one node holds of one tensor, as long as there is that node
+        def __init__(self, t):
+            self.t = t.detach()  # a result would hold its own node otherwise
+
+    def drop(k):
+        nodes[k] -= 1
+        if nodes[k] == 0:
+            del seen[k]
 
     def pack(t):
-        if key(t) not in exclude and key(t) not in seen:
-            seen[key(t)] = (nbytes(t), tuple(t.shape), str(t.dtype))
-            keep.append(t)
-        return t
+        p = Packed(t)
+        if key(t) not in exclude:
+            seen.setdefault(key(t), (nbytes(t), tuple(t.shape), str(t.dtype)))
+            nodes[key(t)] = nodes.get(key(t), 0) + 1
+            weakref.finalize(p, drop, key(t)).atexit = False
+        return p
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t), Amp(amp) as mode:
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda p: p.t), Amp(amp) as mode:
         y = (forward or model)(*xs)
     casts = {key(w) for w in mode.cache.values()} if mode else set()
     cast = sum(v[0] for k, v in seen.items() if k in casts)
     top = sorted((v for k, v in seen.items() if k not in casts), reverse=True)
+    total = sum(v[0] for v in top)
     del y
-    return sum(v[0] for v in top), cast, top
+    return total, cast, top
 
 
 def train_peak(model, xs, amp, forward=None):
@@ -236,6 +248,7 @@ def train_peak(model, xs, amp, forward=None):
     live = Live(fixed(model) | {key(x) for x in xs})
 
     def pack(t):
+        t = t.detach()  # a result would hold its own node otherwise
         live.track(t, "saved")
         return t
 
@@ -257,6 +270,8 @@ def eval_peak(model, xs, amp, forward=None):
     """The peak of live bytes of a forward without a graph, whose parameters require none, as in an EMA copy."""
     model.eval()
     wanted = [p for p in model.parameters() if p.requires_grad]
+    # A module that computes its weights anew in eval (Conv3XC) lets the old ones go, whose keys others would then get.
+    kept = [p.detach() for p in model.parameters()]  # noqa: F841
     for p in wanted:
         p.requires_grad_(False)
     gc.collect()

@@ -23,6 +23,8 @@ var paragonKnown = map[string]string{
 	"05d6c9cc22253547858ffae05cf127e5d7bef404babfcf9e7d47b307d3a70a2f": paragonFull,
 	"5e62251e44021a3c3a9f71da82715d1f7d750b162092e6ea1d5cdb767e83111f": paragonWindow,
 	"36ba838b02c01e24bd5682465062972cdf0a754f75e8e3628a23f6b16316d3a7": paragonRelease,
+	"841fe1d9a61619e2e200c5dc54782acbc6317ed4a7d70e2abf8294f5c784516a": paragonDynamic,
+	"c15e0dc348eb6ba1b690429c84e3e713fd9cb4ed96398fa3115d04e783605edd": paragonUltimate,
 }
 
 // paragonGeneration says which network an arch file holds, and whether that is a guess. "" is one without a formula.
@@ -36,12 +38,18 @@ func paragonGeneration(source []byte) (generation string, assumed bool) {
 	switch {
 	case has("class LocalWindowAttention") && has("class NanoBlock"): // December 2025, between the two
 		return "", true
+	case has("class UltimateBlock"):
+		return paragonUltimate, true
 	case has("class NanoBlock") && has("class ProBlock") && has("class TokenDictionaryCA"):
 		return paragonRelease, true
 	case has("class LocalWindowAttention"):
 		return paragonWindow, true
 	case has("class EfficientSelfAttention"):
 		return paragonFull, true
+	case has("class CheapDynamicModulation"): // after 2.1, before the static one
+		return "", true
+	case has("class DynamicKernelGenerator") && has("hr_blocks"):
+		return paragonDynamic, true
 	}
 	return "", true
 }
@@ -75,18 +83,24 @@ func buildParagon(s Spec, a *args) (Network, error) {
 		generation, assumed = paragonGeneration(s.Source)
 	}
 	if _, old := s.Args["hr_blocks"]; old && s.Source == nil { // an argument of version 2.1 alone
-		return Network{}, fmt.Errorf("hr_blocks is of ParagonSR2 2.1: %w", ErrUnknown)
+		generation = paragonDynamic
 	}
 	switch {
 	case generation == "":
 		return Network{}, fmt.Errorf("this version of paragonsr2_arch.py: %w", ErrUnknown)
-	case generation == paragonRelease:
+	case generation == paragonRelease || generation == paragonUltimate:
 		return Network{}, fmt.Errorf("the release of ParagonSR2 has no network of that name")
+	case assumed && generation == paragonDynamic && s.Source == nil:
+		a.warn("%s stands for several networks; without the checkout's paragonsr2_arch.py, %s is assumed, the one that "+
+			"takes hr_blocks", s.Type, generation)
 	case assumed && s.Source == nil:
 		a.warn("%s stands for several networks; without the checkout's paragonsr2_arch.py, %s is assumed "+
 			"(with full attention it needs far more, and version 2.1 far less)", s.Type, generation)
 	case assumed:
 		a.warn("this version of paragonsr2_arch.py is not one that is known; by its classes it is taken for %s", generation)
+	}
+	if generation == paragonDynamic {
+		return buildParagonDynamic(s, a, assumed)
 	}
 	size := paragonSizes[s.Type]
 	n := paragon{
@@ -249,9 +263,9 @@ func magicKernel(scale int64, alpha float64, sharp, blur, h, v string) nn.Module
 		}
 		if alpha > 0 {
 			xSharp := t.Hold(t.Call(sharp, x, separable(7)))
-			x = t.Add(x, t.MulScalar(t.Sub(xSharp, x)))
+			x = t.Hold(t.Add(x, t.MulScalar(t.Sub(xSharp, x))))
 		}
-		x = t.Upsample(x, scale)
+		x = t.Hold(t.Upsample(x, scale))
 		return t.Call(blur, x, separable(5))
 	}
 }

@@ -15,7 +15,7 @@ func init() {
 				generation, assumed = paragonGeneration(s.Source)
 			}
 			switch {
-			case generation != paragonRelease:
+			case generation != paragonRelease && generation != paragonUltimate:
 				return Network{}, fmt.Errorf("this version of paragonsr2_arch.py: %w", ErrUnknown)
 			case s.Source == nil: // no other generation has these names
 				a.warn("without the checkout's paragonsr2_arch.py, the %s is assumed", generation)
@@ -26,7 +26,7 @@ func init() {
 			n := paragonR{
 				scale: s.Scale, inCh: a.int("in_chans", 3), feat: feat, groups: groups, blocks: blocks, variant: variant,
 				alpha: a.float("upsampler_alpha", alpha), checkpointing: a.bool("use_checkpointing", false),
-				window: a.int("window_size", window),
+				window: a.int("window_size", window), tokens: 64, byGroup: generation == paragonUltimate,
 			}
 			mode := a.string("attention_mode", "sdpa")
 			n.attention = mode != "" && !a.bool("export_safe", false)
@@ -46,9 +46,11 @@ func init() {
 
 type paragonR struct {
 	scale, inCh, feat, groups, blocks, window int64
+	tokens                                    int64 // of the dictionary
 	variant                                   string
 	alpha                                     float64
 	checkpointing, attention                  bool
+	byGroup                                   bool // a checkpoint for each group, not for each block
 }
 
 // forward is ParagonSR2.forward without its video arguments.
@@ -58,6 +60,9 @@ func (n paragonR) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	x = t.Conv2d("conv_in", x, conv(n.feat, 3))
 	x = t.Rebind(x, t.Call("body", x, n.body))
 	x = t.Conv2d("conv_mid", x, conv(n.feat, 3))
+	if n.variant == "ultimate" {
+		x = t.Call("final_norm", x, affineTransform)
+	}
 	x = t.Hold(t.Rebind(x, t.Sequential("up", x, conv(n.feat*n.scale*n.scale, 3).Module(),
 		func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.PixelShuffle(x, n.scale) })))
 
@@ -83,6 +88,10 @@ func (n paragonR) body(t *nn.Tape, x nn.Tensor) nn.Tensor {
 }
 
 func (n paragonR) residualGroup(t *nn.Tape, x nn.Tensor, group int64) nn.Tensor {
+	if n.byGroup && n.checkpointing && x.RequiresGrad() {
+		n.checkpointing = false
+		return t.Checkpoint("", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.residualGroup(t, x, group) })
+	}
 	for i := range n.blocks {
 		var block nn.Module
 		shift := (group*n.blocks + i) % 2 * (n.window / 2)
@@ -93,6 +102,8 @@ func (n paragonR) residualGroup(t *nn.Tape, x nn.Tensor, group int64) nn.Tensor 
 			block = n.streamBlock
 		case "photo":
 			block = func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.photoBlock(t, x, shift) }
+		case "ultimate":
+			block = func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.ultimateBlock(t, x, group*n.blocks+i, shift) }
 		default:
 			block = func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.proBlock(t, x, shift) }
 		}
@@ -236,9 +247,10 @@ func (n paragonR) windowAttention(shift int64) nn.Module {
 	}
 }
 
-// tokenDictionaryCA is TokenDictionaryCA with 64 tokens and projections to 16.
+// tokenDictionaryCA is TokenDictionaryCA with projections to 16.
 func (n paragonR) tokenDictionaryCA(t *nn.Tape, x nn.Tensor) nn.Tensor {
-	const tokens, reduced = 64, 16
+	const reduced = 16
+	tokens := n.tokens
 	b, c, h, w := x.Dim(0), x.Dim(1), x.Dim(2), x.Dim(3)
 	xFlat := t.Transpose(t.View(x, b, c, h*w), 1, 2)
 	td := t.Expand(t.Param("token_dict", 1, tokens, c), b, tokens, c)

@@ -70,6 +70,8 @@ func recordings(t *testing.T, pattern string) []recording {
 var sources = map[string]string{
 	"da033d99": "class EfficientSelfAttention",
 	"069b6d59": "class EfficientSelfAttention\nclass LocalWindowAttention",
+	"2f64430b": "class DynamicKernelGenerator\nhr_blocks",
+	"933d5397": "class NanoBlock\nclass ProBlock\nclass TokenDictionaryCA\nclass UltimateBlock",
 	"921e57d1": "class NanoBlock\nclass ProBlock\nclass TokenDictionaryCA",
 }
 
@@ -226,7 +228,10 @@ func TestNames(t *testing.T) {
 		"artcnn": "artcnn_r8f64", "artcnn_r16f96": "artcnn_r8f64", "artcnn_r8f48": "artcnn_r8f64",
 		"artcnn_r5f48": "artcnn_r8f64", "artcnn_r8f24": "artcnn_r8f64", "rcan_l": "rcan",
 		"hat_m": "hat_s", "hat_l": "hat_s", "hat_m_aligned": "hat_s", "hat_l_aligned": "hat_s",
-		"paragonsr2_m": "paragonsr2_s", "paragonsr2_xl": "paragonsr2_l",
+		"paragonsr2_m": "paragonsr2_s", "paragonsr2_xl": "paragonsr2_l", "hyperionsr_l": "hyperionsr_m",
+		"paragonsr_m": "paragonsr_s", "paragonsr_l": "paragonsr_s", "paragonsr_xl": "paragonsr_s",
+		"paragonsr2_static_xs": "paragonsr2_static_s", "paragonsr2_static_l": "paragonsr2_static_m",
+		"paragonsr2_static_xl": "paragonsr2_static_m",
 	}
 	for _, n := range Names() {
 		if !checked[n] && !checked[same[n]] {

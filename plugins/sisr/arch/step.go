@@ -86,6 +86,9 @@ func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 				unknown = err.Error()
 				continue
 			}
+			if l.wantsEMA() {
+				cfg.averagedForward(t, lq)
+			}
 			t.Part(l.part(), func() {
 				t.FreezeParams(func() {
 					t.Scope("", func() { lGTotal = t.AddInplace(lGTotal, f(t, output, gt)) }, output, gt)
@@ -109,6 +112,17 @@ func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 		t.OptimizerStep("network_d", optD.tempBytes(t.Size("network_d").GradBytes))
 	}
 	return unknown
+}
+
+// emaPart is the averaged copy of the generator.
+const emaPart = "network_g EMA"
+
+// averagedForward is net_g_ema(lq) under inference_mode, whose copies of weights autocast does not cache. Its output is
+// on the account of the loss that asked for it.
+func (cfg StepConfig) averagedForward(t *nn.Tape, lq nn.Tensor) {
+	t.Part(emaPart, func() {
+		t.NoGrad(func() { t.FreezeParams(func() { t.Call("", lq, cfg.Net.Forward) }) })
+	})
 }
 
 func (cfg StepConfig) hasGAN() bool {
@@ -168,7 +182,7 @@ func (cfg StepConfig) resident(t *nn.Tape) []mem.Item {
 	items = append(items, cfg.optimizerItem("network_g", cfg.OptimG, g))
 	if cfg.EMA {
 		items = append(items, mem.Item{
-			Kind: mem.Parameters, What: "network_g EMA", Bytes: g.ParamBytes + g.BufferBytes, Count: g.Params + g.Buffers,
+			Kind: mem.Parameters, What: emaPart, Bytes: g.ParamBytes + g.BufferBytes, Count: g.Params + g.Buffers,
 			From: "ema_decay > 0: a copy of network_g",
 		})
 	}

@@ -1,0 +1,135 @@
+package arch
+
+import (
+	"fmt"
+
+	"github.com/launch-ml/launch/core/nn"
+)
+
+// Losses of colour: cosim_loss.py of traiNNer/losses at 68629319; consistency_loss.py and chc_loss.py of Phhofm's tree at
+// 22faa2a6.
+func init() {
+	registerLoss(func(a *args) (lossFunc, error) {
+		a.ignore("cosim_lambda")
+		return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
+			x, y = t.Hold(t.Clamp(x)), t.Hold(t.Clamp(y))
+			return t.MulScalar(t.Neg(t.Mean(cosineSimilarity(t, x, y))))
+		}), nil
+	}, "cosimloss")
+	registerLoss(func(a *args) (lossFunc, error) {
+		a.ignore("blur_sigma", "saturation", "brightness", "cosim_weight", "chc_lambda")
+		l := consistencyLoss{blur: a.bool("blur", true), kernel: a.int("blur_kernel_size", 21), cosim: a.bool("cosim", true)}
+		switch name := a.string("criterion", "chc"); name {
+		case "chc":
+			l.criterion = chcLoss
+		case "l1":
+			l.criterion = l1Loss
+		default:
+			return nil, fmt.Errorf("criterion %q: %w", name, ErrUnknown)
+		}
+		return l.forward, nil
+	}, "consistencyloss")
+}
+
+// cosineSimilarity is torch.nn.functional.cosine_similarity over dimension 1: each factor divided by a copy of its norm
+// (cosine_similarity in Distance.cpp), in float32 under autocast.
+func cosineSimilarity(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
+	var z nn.Tensor
+	t.Scope("", func() {
+		xNorm, yNorm := t.Hold(t.Clone(t.Norm(x, 1))), t.Hold(t.Clone(t.Norm(y, 1)))
+		z = t.SumDim(t.Mul(t.Div(x, xNorm), t.Div(y, yNorm)), 1)
+	}, x, y)
+	return z
+}
+
+// chcLoss is CHCLoss with the pseudo-Huber distance.
+func chcLoss(t *nn.Tape, pred, target nn.Tensor) (loss nn.Tensor) {
+	t.Scope("", func() {
+		cosineTerm := t.Hold(t.Mean(t.Neg(cosineSimilarity(t, pred, target))))
+		base := t.Hold(t.Sqrt(t.AddScalar(t.Pow(t.Sub(pred, target)))))
+		combined := t.Hold(t.Add(base, t.MulScalar(cosineTerm)))
+		clipped := t.Hold(t.Clamp(combined))
+		loss = t.MulScalar(t.Mean(clipped))
+	}, pred, target)
+	return loss
+}
+
+// A consistencyLoss is ConsistencyLoss.
+type consistencyLoss struct {
+	blur, cosim bool
+	kernel      int64
+	criterion   lossFunc
+}
+
+func (l consistencyLoss) forward(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
+	mean := t.Buffer("chroma_mean", nn.F32, 1, 2, 1, 1)
+	rgb2y := t.Buffer("rgb2y", nn.F32, 3)
+	x, y = t.Hold(t.Clamp(x)), t.Hold(t.Clamp(y))
+	xBlur, yBlur := x, y
+	if l.blur {
+		xBlur, yBlur = t.Hold(t.Clamp(l.gaussianBlur(t, x))), t.Hold(t.Clamp(l.gaussianBlur(t, y)))
+	}
+	inputLuma := t.Hold(lStar(t, xBlur, rgb2y))
+	targetLuma := t.Hold(t.MulScalar(lStar(t, yBlur, rgb2y)))
+
+	inputChroma := t.Hold(oklabChroma(t, x))
+	targetChroma := t.Hold(t.MulScalar(oklabChroma(t, y)))
+	inputChroma = t.Rebind(inputChroma, t.Clamp(t.Add(inputChroma, mean)))
+	targetChroma = t.Rebind(targetChroma, t.Clamp(t.Add(targetChroma, mean)))
+
+	loss := t.Add(l.criterion(t, inputLuma, targetLuma), l.criterion(t, inputChroma, targetChroma))
+	if l.cosim {
+		plane := func(x nn.Tensor) nn.Tensor { return t.View(x, x.Dim(0), 1, x.Dim(1), x.Dim(2)) }
+		luma := t.Neg(t.Mean(cosineSimilarity(t, plane(inputLuma), plane(targetLuma))))
+		chroma := t.Neg(t.Mean(cosineSimilarity(t, inputChroma, targetChroma)))
+		loss = t.Add(loss, t.MulScalar(t.Add(luma, chroma)))
+	}
+	return t.MulScalar(loss)
+}
+
+// gaussianBlur is torchvision's: padded by reflection, and one depthwise convolution of the whole kernel.
+func (l consistencyLoss) gaussianBlur(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	c, k := x.Dim(1), l.kernel
+	kernel := t.Zeros(nn.F32, c, 1, k, k)
+	return t.ConvWeight(t.Pad(x, k-1, k-1, true), kernel, nn.Tensor{}, nn.Conv{Groups: c, Valid: true})
+}
+
+// linearRGB is _lin_rgb.
+func linearRGB(t *nn.Tape, img nn.Tensor) nn.Tensor {
+	return t.Where(t.Compare(img, img), t.DivScalar(img), t.Pow(t.Clamp(t.DivScalar(t.AddScalar(img)))))
+}
+
+// lStar is _rgb_to_l_star: (b, 3, h, w) to (b, h, w).
+func lStar(t *nn.Tape, img, rgb2y nn.Tensor) (y nn.Tensor) {
+	t.Scope("", func() {
+		lin := t.Hold(linearRGB(t, t.Permute(img, 0, 2, 3, 1)))
+		t.Autocast(nn.F32, func() { // tensordot keeps its widest input's type
+			y = t.Hold(t.View(t.MatmulConst(lin, 1), img.Dim(0), img.Dim(2), img.Dim(3)))
+		})
+		y = t.Rebind(y, t.Where(t.Compare(y, y), t.MulScalar(y),
+			t.AddScalar(t.MulScalar(t.Pow(t.Clamp(y))))))
+		y = t.Clamp(t.DivScalar(y))
+	}, img)
+	return y
+}
+
+// oklabChroma is _rgb_to_oklab_chroma: (b, 3, h, w) to (b, 2, h, w).
+func oklabChroma(t *nn.Tape, img nn.Tensor) (y nn.Tensor) {
+	t.Scope("", func() {
+		lin := t.Hold(linearRGB(t, img))
+		r, g, b := t.Select(lin, 1), t.Select(lin, 1), t.Select(lin, 1)
+		sum := func(x, y, z nn.Tensor) nn.Tensor {
+			return t.Hold(t.Add(t.Add(t.MulScalar(x), t.MulScalar(y)), t.MulScalar(z)))
+		}
+		l, m, s := sum(r, g, b), sum(r, g, b), sum(r, g, b)
+		root := func(x nn.Tensor) nn.Tensor {
+			sign := t.Elementwise("torch.sign", x, false, false)
+			return t.Hold(t.Mul(sign, t.Pow(t.Clamp(t.Abs(x)))))
+		}
+		l, m, s = root(l), root(m), root(s)
+		a, c := sum(l, m, s), sum(l, m, s)
+		shape := []int64{a.Dim(0), 1, a.Dim(1), a.Dim(2)}
+		y = t.Cat(1, t.View(a, shape...), t.View(c, shape...))
+	}, img)
+	return y
+}

@@ -1,0 +1,63 @@
+package arch
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/launch-ml/launch/core/nn"
+)
+
+// What an upstream constructor stops at is an error that is not about a missing formula; what it takes is none.
+func TestConstructors(t *testing.T) {
+	type m = map[string]any
+	for _, c := range []struct {
+		name  string
+		scale int64
+		args  m
+		wrong bool
+	}{
+		{"omnisr", 2, m{"num_feat": 6}, true}, {"omnisr", 2, m{"num_feat": 48}, false},
+		{"man", 2, m{"n_colors": 1}, true}, {"man_light", 2, m{"n_feats": 64}, true}, {"man_light", 2, m{"n_feats": 63}, false},
+		{"eimn_a", 2, m{"embed_dims": 60}, true}, {"eimn_a", 2, m{"embed_dims": 56}, false},
+		{"spanplus", 2, m{"upsampler": "lp"}, true}, {"spanplus", 2, m{"upsampler": "conv"}, true},
+		{"spanplus", 1, m{"upsampler": "conv", "blocks": nil}, false}, {"spanplus", 2, m{"feature_channels": 30}, true},
+		{"mosrv2", 4, m{"upsampler": "none"}, true}, {"mosrv2", 4, m{"upsampler": "dysample", "mid_dim": 30}, true},
+		{"mosrv2", 6, m{"upsampler": "pixelshuffle"}, true}, {"mosrv2", 6, nil, false},
+		{"rtmosr_l", 3, nil, true}, {"rtmosr_l", 3, m{"unshuffle_mod": false}, false}, {"rtmosr", 3, nil, false},
+		{"esrganplus", 5, nil, true}, {"esrganplus", 2, m{"noise_mode": "never"}, true},
+		{"esrganplus", 2, m{"noise_style": "other"}, true}, {"esrganplus", 2, m{"noise_init_gain": -1.0}, true},
+		{"omnisr", 2, m{"use_checkpoint": true}, true}, {"hyperionsr_m", 2, m{"use_checkpoint": true}, false},
+		{"paragonsr_s", 2, m{"hr_blocks": 1}, false}, {"paragonsr2_static_s", 2, m{"hr_blocks": 0}, false},
+		{"paragonsr2_micro", 2, m{"hr_blocks": 1}, true}, // a name of the hybrid, an argument of 2.1
+	} {
+		_, _, err := Build(Spec{Type: c.name, Scale: c.scale, Args: c.args})
+		if (err != nil) != c.wrong || errors.Is(err, ErrUnknown) {
+			t.Errorf("%s at %d, %v: %v", c.name, c.scale, c.args, err)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		args m
+	}{{"mosrv2", m{"upsampler": "lda"}}, {"eimn_a", m{"freeze_param": true}}} {
+		if _, _, err := Build(Spec{Type: c.name, Scale: 2, Args: c.args}); !errors.Is(err, ErrUnknown) {
+			t.Errorf("%s, %v: %v; upstream takes it, and there is no formula", c.name, c.args, err)
+		}
+	}
+}
+
+// LDL runs the averaged network on the batch while the graph is there.
+func TestLDLRunsTheAveragedNetwork(t *testing.T) {
+	step := StepConfig{Net: build(t, Spec{Type: "swinir_s", Scale: 2}), Batch: 1, LQ: 32, AMP: nn.BF16, EMA: true}
+	peak := func(loss string) nn.Peak {
+		tape := nn.NewTape()
+		step.Losses = []Loss{{Type: loss, Weight: 1}}
+		if unknown := step.record(tape); unknown != "" {
+			t.Fatal(loss, ": ", unknown)
+		}
+		return tape.Peak()
+	}
+	with, without := peak("ldlloss"), peak("l1loss")
+	if got := with.ForwardPeak - without.ForwardPeak; got < 1<<20 {
+		t.Errorf("the forwards with LDL peak %v above those with L1; the averaged network's own is more than that", got)
+	}
+}
