@@ -148,6 +148,7 @@ def main():
     p.add_argument("--commit", default="", help="its commit, recorded beside the numbers")
     p.add_argument("--device", default="", help='"cpu" or "meta"; layers run on the first, nets on the second')
     p.add_argument("--crop", type=int, default=64)
+    p.add_argument("--batch", type=int, default=1)
     p.add_argument("--eval", type=int, nargs="*", default=[128, 256])
     a = p.parse_intermixed_args()
 
@@ -165,7 +166,7 @@ def main():
                 print(f"{name}: {type(e).__name__}: {e}", file=sys.stderr)
     else:
         device = a.device or "meta"
-        shape = (1, 3, a.crop, a.crop)
+        shape = (a.batch, 3, a.crop, a.crop)
         if a.what == "losses":
             stub_losses()
         for text in a.nets:

@@ -1,0 +1,52 @@
+package nn
+
+// SoftmaxAs is torch.softmax(x, dim=-1, dtype=x.dtype). Autocast leaves alone what names a type of its own
+// (AT_FORALL_FP32_SET_OPT_DTYPE in autocast_mode.h), so what is half stays half.
+//
+// Saved: its result (derivatives.yaml, _softmax).
+func (t *Tape) SoftmaxAs(x Tensor) Tensor { return t.softmax(x) }
+
+// Normalize is torch.nn.functional.normalize(x, dim=dim): the norm, its lower bound, their quotient.
+//
+// Saved: the input, by the norm and by the division, the norm, and what it was clamped to (derivatives.yaml,
+// linalg_vector_norm, clamp_min, div.Tensor). Under autocast the norm is told float32 and makes no copy of what it
+// reads (AT_FORALL_FP32_SET_OPT_DTYPE), and the quotient is float32.
+func (t *Tape) Normalize(x Tensor, dim int) Tensor {
+	norm := x.with(dim, 1).like(x)
+	if t.auto {
+		norm.dtype = F32
+	}
+	o := t.op("torch.linalg.vector_norm", x)
+	norm = o.out(norm)
+	if t.recording(x) {
+		norm.grad = true
+		o.save(x, norm)
+		wide := x
+		wide.dtype = norm.dtype
+		o.btmp(norm.bytes() + norm.Numel()) // the gradient over the norm, and where the norm is zero
+		o.fresh(x, wide)
+	}
+	o.end()
+	denom := t.Hold(t.unary(norm, saving{name: "torch.clamp_min", input: true, masks: 1}))
+	var y Tensor
+	t.Scope("", func() { y = t.Div(x, t.Expand(denom, x.Shape()...)) }, denom)
+	return y
+}
+
+// PadLike is torch.nn.functional.pad with a constant, to a shape: a copy that is laid out as its input, even where
+// nothing is added (constant_pad_nd in native/PadNd.cpp). Saved: nothing (derivatives.yaml, constant_pad_nd).
+func (t *Tape) PadLike(x Tensor, shape ...int64) Tensor {
+	y := x
+	for i, n := range shape {
+		y = y.with(i, n)
+	}
+	o := t.op("torch.nn.functional.pad", x)
+	y = o.out(y.like(x))
+	if t.recording(x) {
+		y.grad = true
+		o.gradient(x, x.bytes(), 0)
+		o.follows()
+	}
+	o.end()
+	return y
+}
