@@ -129,7 +129,9 @@ func (n dat) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 func multiple(k, m int64) int64 { return (k + m - 1) / m * m }
 
 // resiConv is the convolution before a residual connection.
-func (n dat) resiConv(t *nn.Tape, x nn.Tensor) nn.Tensor { return swinIR{dim: n.dim, resi: n.resi}.resiConv(t, x) }
+func (n dat) resiConv(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	return swinIR{dim: n.dim, resi: n.resi}.resiConv(t, x)
+}
 
 // features is forward_features.
 func (n dat) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
