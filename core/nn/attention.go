@@ -50,3 +50,55 @@ func (t *Tape) PadLike(x Tensor, shape ...int64) Tensor {
 	o.end()
 	return y
 }
+
+// Integers are the int64 results of torch.argmax over the last dimension, or of sort, topk and the like on integers: n
+// tensors of that shape outside the graph.
+func (t *Tape) Integers(name string, x Tensor, n int, shape ...int64) []Tensor {
+	o := t.op(name, x)
+	ys := make([]Tensor, n)
+	for i := range ys {
+		ys[i] = o.out(Tensor{dtype: I64}.resized(shape...))
+	}
+	o.end()
+	return ys
+}
+
+// Gather is torch.gather(x, dim, index) for an index of the result's shape, or a view that expands to it. Saved: the
+// input, whose sizes backward asks for, and the index (derivatives.yaml, gather).
+func (t *Tape) Gather(x, index Tensor, shape ...int64) Tensor {
+	o := t.op("torch.gather", x, index)
+	y := o.out(x.resized(shape...))
+	if t.recording(x) {
+		y.grad = true
+		o.save(x, index)
+		o.gradient(x, x.bytes(), 0)
+	}
+	o.end()
+	return y
+}
+
+// InstanceNorm is torch.nn.InstanceNorm1d(affine=True) under that name, of (batch, channels, tokens): a batch norm of
+// one sample of batch times channels, with weight and bias repeated (instance_norm in native/Normalization.cpp). It
+// is on none of autocast's lists.
+//
+// Saved: the input, contiguous, the repeated weight, mean and inverse deviation (derivatives.yaml, native_batch_norm).
+func (t *Tape) InstanceNorm(name string, x Tensor) (y Tensor) {
+	t.Scope(name, func() {
+		n := x.Dim(0) * x.Dim(1)
+		w := t.Hold(t.Copy("Tensor.repeat", t.Param("weight", x.Dim(1)), n))
+		b := t.Hold(t.Copy("Tensor.repeat", t.Param("bias", x.Dim(1)), n))
+		z := t.Hold(t.Contiguous(x))
+		o := t.op("torch.nn.functional.instance_norm", z, w, b)
+		y = o.out(z)
+		mean, rstd := o.out(Tensor{}.resized(n)), o.out(Tensor{}.resized(n))
+		if t.recording(z, w, b) {
+			y.grad = true
+			o.save(z, w, mean, rstd)
+			o.fresh(z, z)
+			o.fresh(w, w)
+			o.fresh(b, b)
+		}
+		o.end()
+	}, x)
+	return y
+}
