@@ -102,3 +102,23 @@ func (t *Tape) InstanceNorm(name string, x Tensor) (y Tensor) {
 	}, x)
 	return y
 }
+
+// Var is x.var(dim, keepdim=True). Saved: its input (derivatives.yaml, var.correction), from which backward subtracts
+// the mean.
+func (t *Tape) Var(x Tensor, dim int) Tensor {
+	o := t.op("torch.var", x)
+	y := o.out(x.with(dim, 1).like(x))
+	if t.recording(x) {
+		y.grad = true
+		o.save(x)
+		o.btmp(x.bytes() + y.bytes())
+		o.gradient(x, x.bytes(), 0)
+	}
+	o.end()
+	return y
+}
+
+// MaxPoolSame is torch.nn.MaxPool2d(k, 1, k // 2) of an odd k, which keeps the size. Saved: as MaxPool2d.
+func (t *Tape) MaxPoolSame(x Tensor) Tensor {
+	return t.maxPool("torch.nn.functional.max_pool2d", x, x.Dim(2), x.Dim(3))
+}

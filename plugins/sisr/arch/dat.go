@@ -211,7 +211,7 @@ func (n dat) sgfn(t *nn.Tape, x nn.Tensor, h, w int64) nn.Tensor {
 	return t.Linear("fc2", x, n.dim, true)
 }
 
-// interaction are the modules of both attentions beside the attention itself.
+// dwconv, channelInteraction and spatialInteraction are the modules of both attentions beside the attention itself.
 func (n dat) dwconv(t *nn.Tape, v nn.Tensor) nn.Tensor {
 	return t.Sequential("dwconv", v, depthwise(n.dim, 3).Module(), named((*nn.Tape).BatchNorm2d), (*nn.Tape).GELU)
 }
@@ -289,12 +289,27 @@ func (n dat) spatialAttention(t *nn.Tape, x nn.Tensor, h, w, heads int64, shift 
 
 // windowAttention is Spatial_Attention of windows that lie or stand.
 func (n dat) windowAttention(t *nn.Tape, qkv, mask nn.Tensor, idx int, h, w, heads int64) nn.Tensor {
-	b, c := qkv.Dim(1), qkv.Dim(3)
 	hs, ws := n.split[idx], n.split[1-idx]
-	window := hs * ws
-	index := t.Buffer("relative_position_index", nn.I64, window, window)
-	biases := t.Buffer("rpe_biases", nn.F32, (2*hs-1)*(2*ws-1), 2)
+	r := rectangles{
+		hs: hs, ws: ws, heads: heads,
+		index:   t.Buffer("relative_position_index", nn.I64, hs*ws, hs*ws),
+		offsets: t.Buffer("rpe_biases", nn.F32, (2*hs-1)*(2*ws-1), 2),
+		softmax: func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.Dropout(t.SoftmaxAs(x), n.attnDrop) },
+	}
+	return r.attend(t, qkv, mask, h, w)
+}
 
+// rectangles is attention within windows of hs×ws pixels, with a bias that a small network makes of their offsets.
+type rectangles struct {
+	hs, ws, heads  int64
+	index, offsets nn.Tensor
+	softmax        nn.Module
+}
+
+// attend takes queries, keys and values, (3, batch, h·w, channels), to (batch, h, w, channels).
+func (r rectangles) attend(t *nn.Tape, qkv, mask nn.Tensor, h, w int64) nn.Tensor {
+	b, c, heads, hs, ws := qkv.Dim(1), qkv.Dim(3), r.heads, r.hs, r.ws
+	window := hs * ws
 	im2win := func(x nn.Tensor) (y nn.Tensor) {
 		t.Scope("", func() {
 			img := t.Hold(t.View(t.Contiguous(t.Transpose(x, -2, -1)), b, c, h, w))
@@ -314,16 +329,15 @@ func (n dat) windowAttention(t *nn.Tape, qkv, mask nn.Tensor, idx int, h, w, hea
 	q = t.Rebind(q, t.MulScalar(q))
 	attn := t.Hold(t.Matmul(q, t.Transpose(k, -2, -1)))
 
-	pos := t.Hold(t.Call("pos", biases, n.positionBias(c/4, heads)))
-	bias := t.View(t.Copy("Tensor.__getitem__", pos, index.Numel(), heads), window, window, heads)
+	pos := t.Hold(t.Call("pos", r.offsets, positionBias(c/4, heads)))
+	bias := t.View(t.Copy("Tensor.__getitem__", pos, r.index.Numel(), heads), window, window, heads)
 	bias = t.Hold(t.Contiguous(t.Permute(bias, 2, 0, 1)))
 	attn = t.Rebind(attn, t.Add(attn, bias))
 	if nW := mask.Dim(0); mask.Dims() > 0 {
 		y := t.Add(t.View(attn, -1, nW, heads, window, window), t.View(mask, 1, nW, 1, window, window))
 		attn = t.Rebind(attn, t.View(y, -1, heads, window, window))
 	}
-	attn = t.Rebind(attn, t.SoftmaxAs(attn))
-	attn = t.Rebind(attn, t.Dropout(attn, n.attnDrop))
+	attn = t.Rebind(attn, r.softmax(t, attn))
 
 	x := t.Hold(t.Matmul(attn, v))
 	x = t.Rebind(x, t.View(t.Transpose(x, 1, 2), -1, window, c))
@@ -336,7 +350,7 @@ func (n dat) windowAttention(t *nn.Tape, qkv, mask nn.Tensor, idx int, h, w, hea
 }
 
 // positionBias is DynamicPosBias without residuals.
-func (n dat) positionBias(dim, heads int64) nn.Module {
+func positionBias(dim, heads int64) nn.Module {
 	dim /= 4
 	step := func(out int64) nn.Module {
 		return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
