@@ -6,12 +6,12 @@ package nn
 // Saved: its result (derivatives.yaml, _softmax).
 func (t *Tape) SoftmaxAs(x Tensor) Tensor { return t.softmax(x) }
 
-// Normalize is torch.nn.functional.normalize(x, dim=dim): the norm, its lower bound, their quotient.
+// NormalizeDim is torch.nn.functional.normalize(x, dim=dim): the norm, its lower bound, their quotient.
 //
 // Saved: the input, by the norm and by the division, the norm, and what it was clamped to (derivatives.yaml,
 // linalg_vector_norm, clamp_min, div.Tensor). Under autocast the norm is told float32 and makes no copy of what it
 // reads (AT_FORALL_FP32_SET_OPT_DTYPE), and the quotient is float32.
-func (t *Tape) Normalize(x Tensor, dim int) Tensor {
+func (t *Tape) NormalizeDim(x Tensor, dim int) Tensor {
 	norm := x.with(dim, 1).like(x)
 	if t.auto {
 		norm.dtype = F32
@@ -33,7 +33,7 @@ func (t *Tape) Normalize(x Tensor, dim int) Tensor {
 	return y
 }
 
-// PadLike is torch.nn.functional.pad with a constant, to a shape: a copy that is laid out as its input, even where
+// PadLike is torch.nn.functional.pad with a constant, to a shape: a copy in the input's memory format, even where
 // nothing is added (constant_pad_nd in native/PadNd.cpp). Saved: nothing (derivatives.yaml, constant_pad_nd).
 func (t *Tape) PadLike(x Tensor, shape ...int64) Tensor {
 	y := x
@@ -41,7 +41,11 @@ func (t *Tape) PadLike(x Tensor, shape ...int64) Tensor {
 		y = y.with(i, n)
 	}
 	o := t.op("torch.nn.functional.pad", x)
-	y = o.out(y.like(x))
+	y = y.suggested(x)
+	if y.Numel() == x.Numel() {
+		y = y.like(x) // a clone
+	}
+	y = o.out(y)
 	if t.recording(x) {
 		y.grad = true
 		o.gradient(x, x.bytes(), 0)
@@ -103,9 +107,9 @@ func (t *Tape) InstanceNorm(name string, x Tensor) (y Tensor) {
 	return y
 }
 
-// Var is x.var(dim, keepdim=True). Saved: its input (derivatives.yaml, var.correction), from which backward subtracts
+// VarDim is x.var(dim, keepdim=True). Saved: its input (derivatives.yaml, var.correction), from which backward subtracts
 // the mean.
-func (t *Tape) Var(x Tensor, dim int) Tensor {
+func (t *Tape) VarDim(x Tensor, dim int) Tensor {
 	o := t.op("torch.var", x)
 	y := o.out(x.with(dim, 1).like(x))
 	if t.recording(x) {

@@ -156,6 +156,7 @@ def main():
     torch.manual_seed(0)
     measure.patch_attention()
     measure.patch_checkpoint()
+    measure.patch_convolution()
     rows = []
     if a.what == "layers":
         device = a.device or "cpu"

@@ -116,6 +116,18 @@ def patch_attention():
     F.scaled_dot_product_attention = sdpa
 
 
+def patch_convolution():
+    """Makes convolutions on "meta" keep channels last, as cuDNN does; there they always come out contiguous."""
+    from torch._meta_registrations import meta_conv
+    from torch._prims_common import suggest_memory_format
+
+    def convolution(x, w, *args):
+        y = meta_conv(x, w, *args)
+        return torch.empty_like(y, memory_format=suggest_memory_format(x)) if x.dim() == 4 else y
+
+    LIBRARY.impl("convolution", convolution, "Meta", allow_override=True)
+
+
 def patch_checkpoint():
     """Makes activation checkpointing recompute under the emulated autocast, as it does under the real one. PyTorch
     before 2.1 has no place to say so; there the rows with both fail and are left out."""
@@ -129,6 +141,7 @@ def patch_checkpoint():
     torch.utils.checkpoint.checkpoint = checkpoint
 
 
+LIBRARY = torch.library.Library("aten", "IMPL")  # what is registered goes with it
 ACTIVE = []  # CudaAutocast modes that have been entered
 
 

@@ -210,8 +210,8 @@ func (n craft) attention(t *nn.Tape, low, high nn.Tensor, heads int64) nn.Tensor
 		split := func(x nn.Tensor) nn.Tensor { return t.View(x, b, heads, c/heads, h*w) }
 		p := t.Split(kv, 1, c, c)
 		q, k, v := split(q), split(p[0]), split(p[1])
-		q = t.Hold(t.Normalize(q, -1))
-		k = t.Hold(t.Normalize(k, -1))
+		q = t.Hold(t.NormalizeDim(q, -1))
+		k = t.Hold(t.NormalizeDim(k, -1))
 		attn := t.Hold(t.Mul(t.Matmul(q, t.Transpose(k, -2, -1)), t.Param("temperature", heads, 1, 1)))
 		attn = t.Rebind(attn, t.Softmax(attn))
 		out = t.Matmul(attn, v)
@@ -235,10 +235,10 @@ func (n craft) feedForward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 func imageNorm(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	h, w := x.Dim(2), x.Dim(3)
 	x = t.View(t.Permute(x, 0, 2, 3, 1), x.Dim(0), h*w, x.Dim(1))
-	return image(t, t.Call("body", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	return spread(t, t.Call("body", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		c := x.Dim(-1)
 		mu := t.Hold(t.MeanDim(x, -1))
-		sigma := t.Hold(t.Var(x, -1))
+		sigma := t.Hold(t.VarDim(x, -1))
 		x = t.Mul(t.Div(t.Sub(x, mu), t.Sqrt(t.AddScalar(sigma))), t.Param("weight", c))
 		return t.Add(x, t.Param("bias", c))
 	}), h, w)

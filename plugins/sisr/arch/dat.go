@@ -128,6 +128,11 @@ func (n dat) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 // multiple is k rounded up to a multiple of m.
 func multiple(k, m int64) int64 { return (k + m - 1) / m * m }
 
+// spread is rearrange(x, "b (h w) c -> b c h w").
+func spread(t *nn.Tape, x nn.Tensor, h, w int64) nn.Tensor {
+	return t.Permute(t.View(x, x.Dim(0), h, w, x.Dim(2)), 0, 3, 1, 2)
+}
+
 // resiConv is the convolution before a residual connection.
 func (n dat) resiConv(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	return swinIR{dim: n.dim, resi: n.resi}.resiConv(t, x)
@@ -149,7 +154,7 @@ func (n dat) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 			first += d
 		}
 		y = t.Rebind(y, t.LayerNorm("norm", y))
-		y = image(t, y, h, w)
+		y = spread(t, y, h, w)
 	}, x)
 	return y
 }
@@ -174,9 +179,9 @@ func (n dat) residualGroup(t *nn.Tape, x nn.Tensor, h, w, rg, first, total int64
 		}
 	}
 	if n.depths[rg] == 0 {
-		x = t.Hold(image(t, x, h, w))
+		x = t.Hold(spread(t, x, h, w))
 	} else {
-		x = t.Rebind(x, image(t, x, h, w))
+		x = t.Rebind(x, spread(t, x, h, w))
 	}
 	x = t.Rebind(x, t.Call("conv", x, n.resiConv))
 	return t.Add(res, tokens(t, x))
@@ -371,8 +376,8 @@ func (n dat) channelAttention(t *nn.Tape, x nn.Tensor, h, w, heads int64) nn.Ten
 	q, k, v := t.Transpose(p[0], -2, -1), t.Transpose(p[1], -2, -1), t.Transpose(p[2], -2, -1)
 	image := t.Hold(t.View(t.Contiguous(t.View(v, b, c, l)), b, c, h, w))
 
-	q = t.Hold(t.Normalize(q, -1))
-	k = t.Hold(t.Normalize(k, -1))
+	q = t.Hold(t.NormalizeDim(q, -1))
+	k = t.Hold(t.NormalizeDim(k, -1))
 	attn := t.Hold(t.Mul(t.Matmul(q, t.Transpose(k, -2, -1)), t.Param("temperature", heads, 1, 1)))
 	attn = t.Rebind(attn, t.Softmax(attn))
 	attn = t.Rebind(attn, t.Dropout(attn, n.attnDrop))
