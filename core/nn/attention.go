@@ -75,6 +75,9 @@ func (t *Tape) Gather(x, index Tensor, shape ...int64) Tensor {
 	if t.recording(x) {
 		y.grad = true
 		o.save(x, index)
+		if t.Dispatched { // scatter_add is out of place under a dispatch mode (gather_backward in FunctionsManual.cpp)
+			o.btmp(x.bytes())
+		}
 		o.gradient(x, x.bytes(), 0)
 	}
 	o.end()

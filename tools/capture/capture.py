@@ -2,6 +2,7 @@
 """Records what PyTorch keeps for backward, and its peaks, for the Go tests to compare the tape with.
 
     capture.py layers OUT.json                       small networks of our own, one for each kind of layer
+    capture.py attention OUT.json                    the same for the operations of attention networks
     capture.py nets OUT.json --checkout DIR ...      a project's own classes, from its checkout (never committed)
     capture.py losses OUT.json --checkout DIR ...    its losses, of an image that requires a gradient
 
@@ -25,6 +26,7 @@ import types
 import torch
 
 import layers
+import layers_attention
 import measure
 
 
@@ -141,7 +143,7 @@ class Judged(torch.nn.Module):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=["layers", "nets", "losses"])
+    p.add_argument("what", choices=["layers", "attention", "nets", "losses"])
     p.add_argument("out")
     p.add_argument("nets", nargs="*")
     p.add_argument("--checkout", help="the project's root, with traiNNer/ in it")
@@ -158,9 +160,9 @@ def main():
     measure.patch_checkpoint()
     measure.patch_convolution()
     rows = []
-    if a.what == "layers":
+    if a.what in ("layers", "attention"):
         device = a.device or "cpu"
-        for name, make in layers.cases():
+        for name, make in (layers if a.what == "layers" else layers_attention).cases():
             try:
                 rows += record(name, make, (2, 3, layers.S, layers.S), device)
             except Exception as e:  # noqa: BLE001
