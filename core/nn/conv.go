@@ -69,7 +69,7 @@ func (t *Tape) ConvWeight(x, w, b Tensor, c Conv) Tensor {
 	}
 	o := t.op("torch.nn.functional.conv2d", x, w, b)
 	y := x.resized(x.Dim(0), w.Dim(0), size(x.Dim(2), w.Dim(2)), size(x.Dim(3), w.Dim(3)))
-	y = o.out(y.like(x)) // channels last stay last (cudnn_conv_suggest_memory_format)
+	y = o.out(y.suggested(x)) // cudnn_conv_suggest_memory_format
 	if t.recording(x, w, b) {
 		y.grad = true
 		o.save(x, w)

@@ -29,7 +29,8 @@ func (t *Tape) linear(x Tensor, out int64, bias bool) Tensor {
 		b = t.toLow(t.Param("bias", out))
 	}
 	x, w = t.toLow(x), t.toLow(w)
-	if x.dims > 2 { // flattened to two, which copies what is not contiguous (linear in aten/src/ATen/native/Linear.cpp)
+	// Flattening to two dimensions copies what has no such view (_flatten_nd_linear in aten/src/ATen/native/Linear.cpp).
+	if _, ok := x.viewed(x.Numel()/x.Dim(-1), x.Dim(-1)); !ok {
 		x = t.Contiguous(x)
 	}
 	return t.mm("torch.nn.functional.linear", x.with(-1, out).dense(), x, w, b)
@@ -40,12 +41,14 @@ func (t *Tape) linear(x Tensor, out int64, bias bool) Tensor {
 // Saved: both operands, each for the other's gradient (derivatives.yaml, bmm). Leading dimensions are merged, which
 // copies what is not laid out for it (reshape in _matmul_impl, LinearAlgebra.cpp).
 func (t *Tape) Matmul(a, b Tensor) Tensor {
+	x, y := a.store, b.store
 	a, b = t.toLow(a), t.toLow(b)
 	shape := a.with(-1, b.Dim(-1)).dense()
 	a = t.Reshape(a, t.merged(a).Shape()...)
 	b = t.Reshape(b, t.merged(b).Shape()...)
-	y := t.mm("torch.matmul", t.merged(shape), a, b, Tensor{})
-	return t.View(y, shape.Shape()...)
+	t.args = append(t.args, x, y) // the caller holds both while their copies are multiplied
+	z := t.mm("torch.matmul", t.merged(shape), a, b, Tensor{})
+	return t.View(z, shape.Shape()...)
 }
 
 // merged is the shape of x with its leading dimensions in one.

@@ -78,20 +78,6 @@ func (t *Tape) Apply(f Function, xs ...Tensor) Tensor {
 	return z
 }
 
-// Normalize is torch.nn.functional.normalize(x, dim=-1): x divided by its norm, which is clamped from below. Under
-// autocast all of it is taken in float32, as for [Tape.Norm].
-//
-// Saved: x and its norm (derivatives.yaml, linalg_vector_norm, clamp_min), x and the clamped norm (div.Tensor).
-func (t *Tape) Normalize(x Tensor) (y Tensor) {
-	given := x
-	x = t.toFull(x)
-	t.Scope("", func() {
-		denom := t.Hold(t.Expand(t.Clamp(t.Norm(x, x.Dims()-1)), x.Shape()...))
-		y = t.Div(x, denom)
-	}, given, x)
-	return y
-}
-
 // HardsigmoidInplace is torch.nn.Hardsigmoid(inplace=True). Saved: a copy of its input (derivatives.yaml, hardsigmoid).
 func (t *Tape) HardsigmoidInplace(x Tensor) Tensor {
 	return t.inplace(x, saving{name: "torch.nn.functional.hardsigmoid_", input: true})
@@ -110,21 +96,6 @@ func (t *Tape) GroupNormPlain(x Tensor, groups int64) Tensor {
 		o.save(x, mean, rstd)
 		o.fresh(x, x)
 		o.dense()
-	}
-	o.end()
-	return y
-}
-
-// Var is x.var(dim, keepdim=True). Saved: its input (derivatives.yaml, var.correction), whose distance from its mean
-// backward makes first (var_backward in FunctionsManual.cpp).
-func (t *Tape) Var(x Tensor, dim int) Tensor {
-	o := t.op("torch.var", x)
-	y := o.out(x.with(dim, 1).dense())
-	if t.recording(x) {
-		y.grad = true
-		o.save(x)
-		o.btmp(x.bytes())
-		o.gradient(x, x.bytes(), 0)
 	}
 	o.end()
 	return y

@@ -19,9 +19,9 @@ var rearranged = map[string]nn.Module{
 		return t.MulInplace(y, t.Sigmoid(y))
 	},
 	"hardsigmoid in place": func(t T, x X) X { return t.HardsigmoidInplace(a(t, x)) },
-	"normalize":            func(t T, x X) X { return t.Normalize(a(t, x)) },
+	"normalize":            func(t T, x X) X { return t.NormalizeDim(a(t, x), -1) },
 	"group norm plain":     func(t T, x X) X { return t.GroupNormPlain(x, 1) },
-	"variance":             func(t T, x X) X { return t.Div(x, t.AddScalar(t.Var(x, 1))) },
+	"variance":             func(t T, x X) X { return t.Div(x, t.AddScalar(t.VarDim(x, 1))) },
 	"variance of windows":  func(t T, x X) X { return t.Mul(x, t.VarUnfolded(t.Pad(x, 6, 6, true), 7)) },
 	"function": func(t T, x X) X {
 		var y X

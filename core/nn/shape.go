@@ -135,7 +135,7 @@ func (t *Tape) Cat(dim int, xs ...Tensor) Tensor {
 	o := t.op("torch.cat", xs...)
 	y = y.with(dim, n).dense()
 	if !slices.ContainsFunc(xs, func(x Tensor) bool { return !x.channelsLast() }) {
-		y = y.like(xs[0])
+		y = y.suggested(xs[0])
 	}
 	y = o.out(y)
 	if t.recording(xs...) {
@@ -152,11 +152,6 @@ func (t *Tape) Cat(dim int, xs ...Tensor) Tensor {
 	}
 	o.end()
 	return y
-}
-
-// channelsLast reports whether x is laid out as (batch, height, width, channels) and not contiguous.
-func (x Tensor) channelsLast() bool {
-	return x.dims == 4 && !x.contiguous() && x.permuted(0, 2, 3, 1).contiguous()
 }
 
 // Stack is torch.stack of n equal tensors along a new first dimension.

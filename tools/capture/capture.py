@@ -2,6 +2,7 @@
 """Records what PyTorch keeps for backward, and its peaks, for the Go tests to compare the tape with.
 
     capture.py layers OUT.json                       small networks of our own, one for each kind of layer
+    capture.py layers OUT.json --cases layers_attention   the same for the operations of attention networks
     capture.py nets OUT.json --checkout DIR ...      a project's own classes, from its checkout (never committed)
     capture.py losses OUT.json --checkout DIR ...    its losses, of an image that requires a gradient
 
@@ -158,7 +159,7 @@ def main():
     p.add_argument("--checkout", help="the project's root, with traiNNer/ in it")
     p.add_argument("--commit", default="", help="its commit, recorded beside the numbers")
     p.add_argument("--device", default="", help='"cpu" or "meta"; layers run on the first, nets on the second')
-    p.add_argument("--cases", default="layers", help="the file here that has the layers: layers or layers_rearrange")
+    p.add_argument("--cases", default="layers", help="the file here that has the layers: layers, layers_rearrange or layers_attention")
     p.add_argument("--crop", type=int, default=64)
     p.add_argument("--batch", type=int, default=1, help="some copies are made of several images only")
     p.add_argument("--eval", type=int, nargs="*", default=[128, 256])
@@ -168,6 +169,7 @@ def main():
     torch.manual_seed(0)
     measure.patch_attention()
     measure.patch_checkpoint()
+    measure.patch_convolution()
     rows = []
     if a.what == "layers":
         device = a.device or "cpu"

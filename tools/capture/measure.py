@@ -24,9 +24,11 @@ FULL = {
     "exp", "log", "log10", "log2", "reciprocal", "rsqrt", "pow", "__pow__", "__rpow__", "softplus", "layer_norm",
     "group_norm", "rms_norm", "cosine_similarity", "nll_loss", "kl_div", "l1_loss", "smooth_l1_loss", "huber_loss",
     "mse_loss", "binary_cross_entropy_with_logits", "cdist", "logsumexp", "prod", "softmax", "log_softmax",
-    "cumprod", "cumsum", "norm", "vector_norm", "sum", "normalize", "interpolate", "upsample_nearest2d",
+    "cumprod", "cumsum", "norm", "vector_norm", "sum", "interpolate", "upsample_nearest2d",
     "upsample_bilinear2d", "upsample_bicubic2d", "acos", "asin", "cosh", "tan", "sinh", "expm1", "log1p",
 }
+# Of these, what names a dtype of its own is left alone (AT_FORALL_FP32_SET_OPT_DTYPE).
+SET_DTYPE = {"prod", "softmax", "log_softmax", "cumprod", "cumsum", "vector_norm", "sum"}
 PROMOTE = {"atan2", "grid_sample", "cross", "dot", "vdot", "tensordot"}
 
 
@@ -57,7 +59,9 @@ class CudaAutocast(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
         dtype = None
-        if self.on:
+        if self.on and name == "normalize":
+            return normalize(*args, **kwargs)
+        if self.on and not (name in SET_DTYPE and kwargs.get("dtype")):
             if name in LOW:
                 dtype = self.low
             elif name in FULL:
@@ -68,6 +72,12 @@ class CudaAutocast(TorchFunctionMode):
             args = tuple(self.cast(a, dtype) for a in args)
             kwargs = {k: self.cast(v, dtype) for k, v in kwargs.items()}
         return func(*args, **kwargs)
+
+
+def normalize(x, p=2.0, dim=1, eps=1e-12, out=None):
+    """F.normalize under autocast: on no list itself, it calls vector_norm, which is told float32 and makes no copy."""
+    denom = torch.linalg.vector_norm(x, p, dim, keepdim=True, dtype=torch.float32).clamp_min(eps).expand_as(x)
+    return x / denom
 
 
 class FusedAttention(torch.autograd.Function):
@@ -106,6 +116,18 @@ def patch_attention():
     F.scaled_dot_product_attention = sdpa
 
 
+def patch_convolution():
+    """Makes convolutions on "meta" keep channels last, as cuDNN does; there they always come out contiguous."""
+    from torch._meta_registrations import meta_conv
+    from torch._prims_common import suggest_memory_format
+
+    def convolution(x, w, *args):
+        y = meta_conv(x, w, *args)
+        return torch.empty_like(y, memory_format=suggest_memory_format(x)) if x.dim() == 4 else y
+
+    LIBRARY.impl("convolution", convolution, "Meta", allow_override=True)
+
+
 def patch_checkpoint():
     """Makes activation checkpointing recompute under the emulated autocast, as it does under the real one. PyTorch
     before 2.1 has no place to say so; there the rows with both fail and are left out."""
@@ -119,6 +141,7 @@ def patch_checkpoint():
     torch.utils.checkpoint.checkpoint = checkpoint
 
 
+LIBRARY = torch.library.Library("aten", "IMPL")  # what is registered goes with it
 ACTIVE = []  # CudaAutocast modes that have been entered
 
 
@@ -135,16 +158,18 @@ def nbytes(t):
 
 
 class Live(TorchDispatchMode):
-    """The bytes of live storages, and their peak."""
+    """The bytes of live storages on one device, and their peak. What a network computes on the CPU before it moves it
+    there, such as attention masks, is not in it."""
 
-    def __init__(self, exclude):
+    def __init__(self, exclude, device):
         super().__init__()
+        self.device = device
         self.exclude, self.live, self.now, self.peak, self.op = exclude, {}, 0, 0, ""
         self.largest, self.largest_op = 0, ""
 
     def track(self, t, op):
         k, n = key(t), nbytes(t)
-        if k in self.exclude or n == 0:
+        if k in self.exclude or n == 0 or t.device.type != self.device:
             return
         entry = self.live.setdefault(k, [n, 0])
         entry[1] += 1
@@ -245,7 +270,7 @@ def train_peak(model, xs, amp, forward=None):
         p.grad = None
     gc.collect()
     gc.disable()
-    live = Live(fixed(model) | {key(x) for x in xs})
+    live = Live(fixed(model) | {key(x) for x in xs}, xs[0].device.type)
 
     def pack(t):
         t = t.detach()  # a result would hold its own node otherwise
@@ -275,7 +300,7 @@ def eval_peak(model, xs, amp, forward=None):
     for p in wanted:
         p.requires_grad_(False)
     gc.collect()
-    with torch.no_grad(), Live(fixed(model) | {key(x) for x in xs}) as live, Amp(amp):
+    with torch.no_grad(), Live(fixed(model) | {key(x) for x in xs}, xs[0].device.type) as live, Amp(amp):
         y = (forward or model)(*xs)
     del y
     for p in wanted:

@@ -65,7 +65,7 @@ func gradientVarianceLoss(t *nn.Tape, output, target nn.Tensor, patch int64, c l
 		return t.Hold(t.Copy("torch.nn.functional.unfold", x, x.Dim(0), patch*patch, n))
 	}
 	p := [...]nn.Tensor{unfold(gxTarget), unfold(gyTarget), unfold(gxOutput), unfold(gyOutput)}
-	variance := func(x nn.Tensor) nn.Tensor { return t.Hold(t.Var(x, 1)) }
+	variance := func(x nn.Tensor) nn.Tensor { return t.Hold(t.VarDim(x, 1)) }
 	varTargetX, varOutputX := variance(p[0]), variance(p[2])
 	varTargetY, varOutputY := variance(p[1]), variance(p[3])
 	return t.Add(c(t, varTargetX, varOutputX), c(t, varTargetY, varOutputY))

@@ -34,7 +34,7 @@ func refinedArtifactMap(t *nn.Tape, gt, output, ema nn.Tensor) (y nn.Tensor) {
 		b, h, w := residual.Dim(0), residual.Dim(2), residual.Dim(3)
 
 		flat := t.View(t.Clone(residual), b, h*w)
-		patch := t.Hold(t.Pow(t.View(t.Var(flat, 1), b, 1, 1, 1)))
+		patch := t.Hold(t.Pow(t.View(t.VarDim(flat, 1), b, 1, 1, 1)))
 		padded := t.Hold(t.Pad(t.Clone(residual), k-1, k-1, true)) // get_local_weights
 		pixel := t.Hold(t.VarUnfolded(padded, k))
 		overall := t.Hold(t.Mul(patch, pixel))

@@ -168,8 +168,8 @@ func (n omniSR) channelAttention(grid bool) nn.Module {
 
 		rearrange := func(x nn.Tensor) nn.Tensor { return t.Rearrange(x, b, outer, heads, c/heads, inner) }
 		q, k, v := t.Hold(rearrange(p[0])), t.Hold(rearrange(p[1])), t.Hold(rearrange(p[2]))
-		q = t.Rebind(q, t.Normalize(q))
-		k = t.Rebind(k, t.Normalize(k))
+		q = t.Rebind(q, t.NormalizeDim(q, -1))
+		k = t.Rebind(k, t.NormalizeDim(k, -1))
 
 		attn := t.Hold(t.Mul(t.Matmul(q, t.Transpose(k, -2, -1)), temperature))
 		attn = t.Rebind(attn, t.Softmax(attn))

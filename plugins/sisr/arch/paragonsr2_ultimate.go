@@ -93,7 +93,7 @@ func instanceLayerNorm(t *nn.Tape, name string, x nn.Tensor) (y, localStd nn.Ten
 		b, c := x.Dim(0), x.Dim(1)
 		flat := t.Hold(t.View(x, b, -1))
 		mean := t.Hold(t.View(t.MeanDim(flat, 1), b, 1, 1, 1))
-		variance := t.Hold(t.View(t.Var(flat, 1), b, 1, 1, 1))
+		variance := t.Hold(t.View(t.VarDim(flat, 1), b, 1, 1, 1))
 		std := t.Hold(t.Sqrt(t.AddScalar(variance)))
 
 		norm := t.Hold(t.Div(t.Sub(x, mean), std))
