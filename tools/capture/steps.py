@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Records whole training steps: what the graph holds, and the peak of live bytes with all model states.
+
+    steps.py FAMILY OUT.json [NAME=DIR@COMMIT ...] [--only TEXT]
+
+Families: torchvision, moco, sisr, stablesr, dualattn. All but the first want checkouts of the projects whose classes
+they build, by the names that the family's module lists (step_FAMILY.py); none of their code is kept. Needs PyTorch 2.1
+or later (track.py); everything runs on the "meta" device, so a step of a large model takes seconds and no memory.
+
+A row has the arguments that the Go side prices it by, the parameters, the bytes that the graph holds when the (last)
+backward begins, and the peak of each step: the first without optimizer states, the others with them. "fake" is the sum
+that a user of FakeTensor adds up, where it can be had (track.fake_sum).
+"""
+
+import argparse
+import importlib
+import json
+import sys
+import time
+
+import torch
+
+import track
+
+
+def row(case, args):
+    """One case, measured. case(args, rec) is a training loop over rec.steps; it returns what it trained."""
+    rec = track.Recorder()
+    model = case(args, rec)
+    params = [p for m in model for p in m.parameters()]
+    buffers = [b for m in model for b in m.buffers()]
+    peak, moment, parts = max(rec.peaks[1:], key=lambda p: p[0])
+    out = {
+        "name": args["name"], "args": {k: v for k, v in args.items() if k != "name"},
+        "params": sum(p.numel() for p in params), "trainable": sum(p.numel() for p in params if p.requires_grad),
+        "bytes": sum(t.numel() * t.element_size() for t in params + buffers),
+        "saved": rec.saved, "first": rec.peaks[0][0], "peak": peak, "moment": moment, "parts": parts,
+    }
+    if args.get("checkpointing"):
+        del out["saved"]  # non-reentrant checkpoints keep what they keep in closures, which no hook sees
+    return out
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("family", choices=["torchvision", "moco", "sisr", "stablesr", "dualattn"])
+    p.add_argument("out")
+    p.add_argument("checkouts", nargs="*", help="NAME=DIR@COMMIT")
+    p.add_argument("--only", default="", help="only cases whose arguments contain this text")
+    a = p.parse_args()
+
+    checkouts, commits = {}, {}
+    for text in a.checkouts:
+        name, _, rest = text.partition("=")
+        checkouts[name], _, commits[name] = rest.rpartition("@")
+    torch.set_num_threads(1)
+    track.as_cuda()
+    family = importlib.import_module("step_" + a.family)
+    rows = []
+    for case, args in family.cases(checkouts):
+        if a.only not in json.dumps(args):
+            continue
+        start = time.time()
+        try:
+            got = row(case, args)
+            if fake := getattr(family, "fake", None):
+                try:
+                    got["fake"] = fake(args)
+                except Exception as e:  # noqa: BLE001
+                    got["fake_error"] = f"{type(e).__name__}: {e}".split("\n")[0][:120]
+        except Exception as e:  # noqa: BLE001
+            print(f"{args}: {type(e).__name__}: {e}", file=sys.stderr)
+            if a.only:
+                raise
+            continue
+        if got.get("fake", 1) is None:
+            del got["fake"]
+        rows.append(got)
+        print(json.dumps(got), f"{time.time() - start:.1f} s", file=sys.stderr)
+    versions = {"torch": torch.__version__}
+    for name in ("torchvision", "timm"):
+        if m := sys.modules.get(name):
+            versions[name] = m.__version__
+    out = {"family": a.family, **versions, "device": "meta", "recorded": time.strftime("%Y-%m-%d"), "commits": commits, "rows": rows}
+    with open(a.out, "w", encoding="utf-8") as f:
+        json.dump(out, f, indent=1)
+        f.write("\n")
+
+
+if __name__ == "__main__":
+    main()
