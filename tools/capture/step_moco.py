@@ -2,7 +2,7 @@
 
 Checkouts: v2 (facebookresearch/moco), v3 (facebookresearch/moco-v3, on timm 0.4.9, which the checkout's Python finds
 on its path), solar (solar-ssl/moco-v3, main), solark2 (its state of 2026-02-05), solarexp (its branch
-experiment--large-batch-size). One process: its gathers are copies.
+experiment--large-batch-size, on timm 1.0: a recording of its own). One process: its gathers are copies.
 """
 
 import functools
@@ -153,6 +153,10 @@ def solar(a, rec):
 
 def solarexp(a, rec):
     root = DIRS["solarexp"]
+    import timm
+
+    if timm.__version__.startswith("0."):
+        raise SystemExit(f"the branch's transformers are timm 1.0's, and this is {timm.__version__}")
     mod = plain(os.path.join(root, "src", "models", "moco_v3.py"), "solarexp_moco_v3")
     backbones = plain(os.path.join(root, "src", "models", "backbones.py"), "solarexp_backbones")
     torch.distributed.is_initialized = lambda: False

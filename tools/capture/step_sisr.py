@@ -1,7 +1,8 @@
 """traiNNer-redux's step (SRModel.optimize_parameters, traiNNer/models/sr_model.py:547-790 at 68629319): the generator
 with its losses, the discriminator's two forwards, two optimizers, accumulation and EMA, with the project's own classes.
 
-Checkout: redux. Weights are not loaded; a loss's network has its sizes and no values.
+Checkout: redux. Weights are not loaded; a loss's network has its sizes and no values. Networks with mish are left out
+(realplksr, mosr, dunet): on the meta device its derivative is put together from several operations, where a real device has one.
 """
 
 import copy
@@ -100,9 +101,9 @@ def cases(checkouts):
     base = {"scale": 4, "args": {}, "batch": 4, "lq": 64, "losses": l1, "disc": "", "ema": True, "accumulate": 1, "optimizer": "adamw"}
     for change in ({"net": "compact"}, {"net": "compact", "losses": gan, "disc": "unetdiscriminatorsn"}, {"net": "span", "losses": char, "batch": 8},
                    {"net": "esrgan", "losses": char, "batch": 2}, {"net": "esrgan", "losses": gan, "disc": "unetdiscriminatorsn", "batch": 2, "lq": 48},
-                   {"net": "realplksr", "losses": vgg, "accumulate": 2}, {"net": "plksr", "losses": gan, "disc": "dunet", "accumulate": 2, "batch": 2},
+                   {"net": "plksr", "losses": gan, "disc": "patchgandiscriminatorsn", "accumulate": 2, "batch": 2},
                    {"net": "safmn", "ema": False, "batch": 8}, {"net": "rcan", "losses": char, "batch": 2}, {"net": "swinir_s", "losses": l1, "batch": 2},
-                   {"net": "hat_s", "losses": char, "batch": 1}, {"net": "mosr", "losses": gan, "disc": "unetdiscriminatorsn", "batch": 2}):
+                   {"net": "artcnn_r8f64", "losses": vgg, "accumulate": 2}, {"net": "hat_s", "losses": char, "batch": 1}):
         for precision in ("fp32", "bf16"):
             a = {**base, **change}
             yield case, {"name": a["net"] + (" with GAN" if a["disc"] else ""), **a, "precision": precision}

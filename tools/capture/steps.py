@@ -7,6 +7,9 @@ Families: torchvision, moco, sisr, stablesr, dualattn. All but the first want ch
 they build, by the names that the family's module lists (step_FAMILY.py); none of their code is kept. Needs PyTorch 2.1
 or later (track.py); everything runs on the "meta" device, so a step of a large model takes seconds and no memory.
 
+OUT.json is written after every row. Rows that it has already are kept and not measured again, so that a run that was
+stopped goes on; take the file away to record anew.
+
 A row has the arguments that the Go side prices it by, the parameters, the bytes that the graph holds when the (last)
 backward begins, and the peak of each step: the first without optimizer states, the others with them. "fake" is the sum
 that a user of FakeTensor adds up, where it can be had (track.fake_sum).
@@ -15,6 +18,7 @@ that a user of FakeTensor adds up, where it can be had (track.fake_sum).
 import argparse
 import importlib
 import json
+import os
 import sys
 import time
 
@@ -41,6 +45,22 @@ def row(case, args):
     return out
 
 
+def identity(args):
+    return json.dumps(args, sort_keys=True)
+
+
+def save(path, family, commits, rows):
+    versions = {"torch": torch.__version__}
+    for name in ("torchvision", "timm"):
+        if m := sys.modules.get(name):
+            versions[name] = m.__version__
+    out = {"family": family, **versions, "device": "meta", "recorded": time.strftime("%Y-%m-%d"), "commits": commits, "rows": rows}
+    with open(path + ".part", "w", encoding="utf-8") as f:
+        json.dump(out, f, indent=1)
+        f.write("\n")
+    os.replace(path + ".part", path)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("family", choices=["torchvision", "moco", "sisr", "stablesr", "dualattn"])
@@ -56,9 +76,13 @@ def main():
     torch.set_num_threads(1)
     track.as_cuda()
     family = importlib.import_module("step_" + a.family)
-    rows = []
-    for case, args in family.cases(checkouts):
-        if a.only not in json.dumps(args):
+    have = {}
+    if os.path.exists(a.out):
+        with open(a.out, encoding="utf-8") as f:
+            have = {identity({"name": r["name"], **r["args"]}): r for r in json.load(f)["rows"]}
+    all_cases = list(family.cases(checkouts))
+    for case, args in all_cases:
+        if identity(args) in have or a.only not in json.dumps(args):
             continue
         start = time.time()
         try:
@@ -73,18 +97,9 @@ def main():
             if a.only:
                 raise
             continue
-        if got.get("fake", 1) is None:
-            del got["fake"]
-        rows.append(got)
+        have[identity(args)] = got
+        save(a.out, a.family, commits, [have[identity(x)] for _, x in all_cases if identity(x) in have])
         print(json.dumps(got), f"{time.time() - start:.1f} s", file=sys.stderr)
-    versions = {"torch": torch.__version__}
-    for name in ("torchvision", "timm"):
-        if m := sys.modules.get(name):
-            versions[name] = m.__version__
-    out = {"family": a.family, **versions, "device": "meta", "recorded": time.strftime("%Y-%m-%d"), "commits": commits, "rows": rows}
-    with open(a.out, "w", encoding="utf-8") as f:
-        json.dump(out, f, indent=1)
-        f.write("\n")
 
 
 if __name__ == "__main__":

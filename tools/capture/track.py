@@ -164,6 +164,7 @@ def as_cuda(precision="fp32"):
     measure.patch_checkpoint()
     F.dropout = dropout
     measure.FULL |= {"cross_entropy_loss", "nll_loss_nd", "cosine_embedding_loss"}
+    measure.PROMOTE |= {"grid_sampler"}
     for name in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
         setattr(F, name, lambda *_: False)
     torch.Tensor.cuda = lambda t, *_, **__: t.to("meta")
