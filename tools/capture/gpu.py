@@ -271,12 +271,22 @@ class Host:
         return {}
 
 
+class Missing(Exception):
+    """What this installation does not have, so that the row is skipped."""
+
+
 def build(row, checkouts):
     """The network, and whether it classifies."""
     if row["source"] == "ours":
-        return ours()[row["net"]](row["checkpointing"]), False
+        nets = ours()
+        if row["net"] not in nets:
+            raise Missing("this torch has no scaled_dot_product_attention")
+        return nets[row["net"]](row["checkpointing"]), False
     if row["source"] == "torchvision":
-        torchvision = importlib.import_module("torchvision")
+        try:
+            torchvision = importlib.import_module("torchvision")
+        except ImportError as e:
+            raise Missing(f"no torchvision: {e}") from e
         return getattr(torchvision.models, row["net"])(), True
     import capture
 
@@ -305,6 +315,8 @@ def measure_row(row, device, checkouts, trace):
             for phase in run(row, device, checkouts, meter):
                 out["phases"][phase] = meter.figures()
                 meter.reset()
+    except Missing as e:
+        return {**out, "skipped": str(e)}
     except RuntimeError as e:  # torch.cuda.OutOfMemoryError is one
         if "out of memory" not in str(e) and "allocate memory" not in str(e):
             raise

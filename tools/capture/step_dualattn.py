@@ -73,6 +73,16 @@ def case(a, rec):
     return [model, criterion]
 
 
+def fake(a):
+    """Of the model with its pair."""
+    kind, _ = load(a["version"])
+    x = (a["batch"], 3, a["height"], a["width"])
+    return track.fake_sum(
+        lambda: kind((a["height"], a["width"]), 16, a["classes"], a["dim"], a["layers"], a["local"], a["layers"], a["heads"],
+                     a["hidden"], a["dropout"], a["topk"]).train(),
+        lambda m: m(torch.empty(x), x_pair=torch.empty(x)), 1 if a["optimizer"] == "sgd" else 2)
+
+
 def cases(checkouts):
     DIRS.update(checkouts)
     for version, accumulate in (("three", 1), ("three", 2), ("last", 2), ("again", 2)):

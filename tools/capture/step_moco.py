@@ -187,7 +187,7 @@ def cases(checkouts):
                 yield v2, {"name": "moco v2 " + net, "project": "v2", "net": net, "mlp": mlp, "k": k, "batch": batch,
                            "precision": "fp32", "optimizer": "sgd"}
     if "v3" in DIRS:
-        for net, optim, batches in (("resnet50", "lars", (8, 32)), ("vit_small", "adamw", (8, 32)), ("vit_base", "adamw", (8, 32)),
+        for net, optim, batches in (("resnet50", "lars", (8, 32)), ("vit_small", "adamw", (8, 32)), ("vit_base", "adamw", (2, 8, 32)),
                                     ("vit_conv_small", "adamw", (8,)), ("vit_conv_base", "adamw", (8,))):
             for batch in batches:
                 for precision in ("fp32", "fp16"):

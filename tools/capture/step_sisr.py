@@ -92,6 +92,12 @@ def case(a, rec):
     return mods
 
 
+def fake(a):
+    """Of the generator alone, which is what a user would hand over."""
+    return track.fake_sum(lambda: make("archs", {"type": a["net"], "scale": a["scale"], **a["args"]}),
+                          lambda m: m(torch.empty(a["batch"], 3, a["lq"], a["lq"])), 2)
+
+
 def cases(checkouts):
     DIRS.update(checkouts)
     l1 = [{"type": "l1loss", "weight": 1.0}]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records whole training steps: what the graph holds, and the peak of live bytes with all model states.
 
-    steps.py FAMILY OUT.json [NAME=DIR@COMMIT ...] [--only TEXT]
+    steps.py FAMILY OUT.json [NAME=DIR@COMMIT ...] [--only TEXT] [--fake]
 
 Families: torchvision, moco, sisr, stablesr, dualattn. All but the first want checkouts of the projects whose classes
 they build, by the names that the family's module lists (step_FAMILY.py); none of their code is kept. Needs PyTorch 2.1
@@ -12,7 +12,7 @@ stopped goes on; take the file away to record anew.
 
 A row has the arguments that the Go side prices it by, the parameters, the bytes that the graph holds when the (last)
 backward begins, and the peak of each step: the first without optimizer states, the others with them. "fake" is the sum
-that a user of FakeTensor adds up, where it can be had (track.fake_sum).
+that a user of FakeTensor adds up, where it can be had (track.fake_sum); --fake adds it to rows that lack it.
 """
 
 import argparse
@@ -45,6 +45,17 @@ def row(case, args):
     return out
 
 
+def add_fake(family, args, got):
+    if "fake" in got or not hasattr(family, "fake"):
+        return
+    try:
+        got["fake"] = family.fake(args)
+        got.pop("fake_error", None)
+    except Exception as e:  # noqa: BLE001
+        got["fake_error"] = f"{type(e).__name__}: {e}".split("\n")[0][:120]
+    print(args["name"], got.get("fake"), got.get("fake_error"), file=sys.stderr)
+
+
 def identity(args):
     return json.dumps(args, sort_keys=True)
 
@@ -67,8 +78,11 @@ def main():
     p.add_argument("out")
     p.add_argument("checkouts", nargs="*", help="NAME=DIR@COMMIT")
     p.add_argument("--only", default="", help="only cases whose arguments contain this text")
+    p.add_argument("--fake", action="store_true", help="add FakeTensor's sum to the rows that are there, and measure none")
     a = p.parse_args()
 
+    if not hasattr(torch.Tensor, "untyped_storage"):
+        raise SystemExit(f"steps.py wants PyTorch 2.1 or later, and this is {torch.__version__}")
     checkouts, commits = {}, {}
     for text in a.checkouts:
         name, _, rest = text.partition("=")
@@ -82,16 +96,16 @@ def main():
             have = {identity({"name": r["name"], **r["args"]}): r for r in json.load(f)["rows"]}
     all_cases = list(family.cases(checkouts))
     for case, args in all_cases:
-        if identity(args) in have or a.only not in json.dumps(args):
+        if a.only not in json.dumps(args):
+            continue
+        if a.fake and identity(args) in have:
+            add_fake(family, args, have[identity(args)])
+            save(a.out, a.family, commits, [have[identity(x)] for _, x in all_cases if identity(x) in have])
+        if a.fake or identity(args) in have:
             continue
         start = time.time()
         try:
             got = row(case, args)
-            if fake := getattr(family, "fake", None):
-                try:
-                    got["fake"] = fake(args)
-                except Exception as e:  # noqa: BLE001
-                    got["fake_error"] = f"{type(e).__name__}: {e}".split("\n")[0][:120]
         except Exception as e:  # noqa: BLE001
             print(f"{args}: {type(e).__name__}: {e}", file=sys.stderr)
             if a.only:

@@ -159,7 +159,7 @@ def dropout(x, p=0.5, training=True, inplace=False):
 
 def as_cuda(precision="fp32"):
     """Makes the Python side behave as on CUDA: fused attention, fused dropout, autocast that sees into the functions of
-    torch.nn.functional, and .cuda() to the device at hand."""
+    torch.nn.functional, .cuda() to the device at hand; and lets a constructor on the meta device read a number, as timm's do."""
     measure.patch_attention()
     measure.patch_checkpoint()
     F.dropout = dropout
@@ -167,6 +167,8 @@ def as_cuda(precision="fp32"):
     measure.PROMOTE |= {"grid_sampler"}
     for name in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
         setattr(F, name, lambda *_: False)
+    item = torch.Tensor.item
+    torch.Tensor.item = lambda t: 0.0 if t.is_meta else item(t)
     torch.Tensor.cuda = lambda t, *_, **__: t.to("meta")
 
 

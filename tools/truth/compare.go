@@ -208,8 +208,12 @@ func (c comparison) summary(p *printer) {
 	every := func(compared) bool { return true }
 	withFake := func(r compared) bool { return r.Fake != nil }
 	ours := func(r compared) (float64, bool) { return off(r.live, r.Peak), true }
-	for _, f := range c.files {
-		add("launch, "+f.Family, func(r compared) bool { return r.Family == f.Family }, ours)
+	families := map[string]bool{}
+	for _, f := range c.files { // a family may have several recordings
+		families[f.Family] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		add("launch, "+name, func(r compared) bool { return r.Family == name }, ours)
 	}
 	add("launch, all", every, ours)
 	add("accelerate's rule, the same rows", every, func(r compared) (float64, bool) { return off(r.accelerate, r.Peak), true })
