@@ -205,5 +205,5 @@ def cases(checkouts):
                 yield solar, {"name": "solar-ssl " + net, "project": project, "net": net, "batch": batch, "precision": precision, "optimizer": optim,
                               "queue": queue, "k": 65536, "accumulate": accumulate}
     if "solarexp" in DIRS:
-        for net, optim, batch in (("resnet50", "sgd", 8), ("vit_small", "adamw", 8), ("vit_base", "adamw", 8)):
+        for net, optim, batch in (("resnet50", "sgd", 8), ("vit_small", "sgd", 2), ("vit_small", "adamw", 8), ("vit_base", "adamw", 8)):
             yield solarexp, {"name": "solar-ssl exp " + net, "project": "solarexp", "net": net, "batch": batch, "precision": "fp32", "optimizer": optim}

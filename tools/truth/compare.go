@@ -130,7 +130,11 @@ func percent(x float64) string { return fmt.Sprintf("%+.2f %%", 100*x+0) }
 
 func (c comparison) table(p *printer) {
 	p.heading("Every row")
-	p.text("Allocated: the peak of live bytes of a step with optimizer states, parameters and all, in MiB. Under accelerate and FakeTensor: what each says, divided by the same measurement.")
+	p.text("Allocated: the peak of live bytes of a step with optimizer states, parameters and all, in MiB. Saved: the error of the saved tensors. Beside " +
+		"them what a user could run instead, divided by the same measurement. accelerate: four times parameters and buffers of all modules, its rule for " +
+		"training with Adam in float32. FakeTensor: parameters, buffers, gradients, optimizer states and the outputs of all modules without children, added up " +
+		"over one forward under FakeTensorMode (tools/capture/track.py, fake_sum); GPUMemNet publishes results of such a sum, and not its script. " +
+		"A dash: torch does not let, or nobody has recorded it.")
 	var lines [][]string
 	for _, r := range c.rows {
 		saved := "–"
