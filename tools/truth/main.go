@@ -60,14 +60,15 @@ func report(root string, w io.Writer, markdown bool) (broken []string, err error
 	if err != nil {
 		return nil, err
 	}
+	studied := checkAll(facts, rec)
 	p := printer{w: w, markdown: markdown}
 	c.sources(&p)
 	c.table(&p)
 	c.summary(&p)
 	cards.table(&p)
 	published(&p)
-	factsTable(&p, facts, rec)
-	return append(c.broken(), factsBroken(facts, rec)...), nil
+	factsTable(&p, studied)
+	return append(c.broken(), factsBroken(studied)...), nil
 }
 
 const begin, end = "<!-- truth -->", "<!-- /truth -->"

@@ -49,7 +49,7 @@ func TestBroken(t *testing.T) {
 		says   string
 	}{
 		"a parameter":     {func(c *comparison) { c.rows[0].Price.Params++ }, "parameters"},
-		"saved tensors":   {func(c *comparison) { c.rows[0].Price.Saved *= 2 }, "saved tensors +1"},
+		"saved tensors":   {func(c *comparison) { c.rows[0].Price.Saved *= 2 }, "saved tensors +"},
 		"a peak too low":  {func(c *comparison) { c.rows[0].live = c.rows[0].Peak * 97 / 100 }, "peak -3"},
 		"a peak too high": {func(c *comparison) { c.rows[0].live = c.rows[0].Peak * 104 / 100 }, "peak +4"},
 		"few rows":        {func(c *comparison) { c.rows = c.rows[:59] }, "want at least 60"},
