@@ -9,7 +9,7 @@ GO     ?= go
 PYTHON ?= /usr/bin/python3
 export LAUNCH_TEST_PYTHON := $(PYTHON)
 
-.PHONY: build install test race demo demo-moco demo-stablesr demo-dualattn demo-gpu bench deps fmt
+.PHONY: build install test race demo demo-moco demo-stablesr demo-dualattn demo-gpu bench bench-truth deps fmt
 
 build:
 	$(GO) build -o bin/launch ./cmd/launch
@@ -46,6 +46,10 @@ demo-gpu: build
 
 bench: build
 	$(GO) run ./tools/bench -- bin/launch
+
+# bench-truth compares the estimates with what PyTorch was recorded to need, and fails where a limit is broken.
+bench-truth:
+	$(GO) run ./tools/truth
 
 fmt:
 	gofmt -w cmd core plugins tools

@@ -135,7 +135,8 @@ def patch_checkpoint():
 
     def checkpoint(f, *args, **kwargs):
         if ACTIVE and not kwargs.get("use_reentrant", True) and hasattr(torch.utils.checkpoint, "noop_context_fn"):
-            kwargs["context_fn"] = lambda: (contextlib.nullcontext(), Amp(True))
+            low = ACTIVE[-1].low
+            kwargs["context_fn"] = lambda: (contextlib.nullcontext(), Amp(True, low))
         return real(f, *args, **kwargs)
 
     torch.utils.checkpoint.checkpoint = checkpoint
@@ -214,8 +215,8 @@ def count(model):
 class Amp:
     """with Amp(on) as mode: the autocast emulation, or nothing."""
 
-    def __init__(self, on):
-        self.mode = CudaAutocast() if on else None
+    def __init__(self, on, low=torch.bfloat16):
+        self.mode = CudaAutocast(low) if on else None
 
     def __enter__(self):
         if self.mode:

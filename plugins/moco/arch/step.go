@@ -103,6 +103,9 @@ func (s Step) record(t *nn.Tape) {
 			loss = t.Hold(loss)
 		}, x1, x2)
 	})
+	if s.Project != Solar && !s.Torch1 { // zero_grad stands between forward and backward, and frees from torch 2.0 on
+		t.ZeroGrad(s.query())
+	}
 	t.Part(s.query(), func() { t.Backward(loss) })
 	t.OptimizerStep(s.query(), s.optimizer().temps*t.Size(s.query()).GradBytes)
 }

@@ -1,0 +1,27 @@
+package nn
+
+import "testing"
+
+// Gradients of the step before are there during the forward, and are gone when zero_grad stands before backward.
+func TestZeroGrad(t *testing.T) {
+	peak := func(zero bool) int64 {
+		tape := NewTape()
+		x := tape.Hold(tape.Input(F32, 4, 64))
+		tape.KeepGradients("net")
+		var y Tensor
+		tape.Part("net", func() { y = tape.Hold(tape.Linear("fc", x, 1024, false)) })
+		loss := tape.Mean(y)
+		if zero {
+			tape.ZeroGrad("net")
+		}
+		tape.Backward(loss)
+		return int64(tape.Peak().Bytes)
+	}
+	const weight, out, in = 64 * 1024 * 4, 4 * 1024 * 4, 4 * 64 * 4
+	if got, least := peak(false), int64(2*weight+out+in); got < least {
+		t.Errorf("gradients that stay: peak of %d bytes, want at least the old and the new, %d", got, least)
+	}
+	if got, most := peak(true), int64(2*weight); got > most {
+		t.Errorf("gradients that are let go: peak of %d bytes, want one set of them and the batch, below %d", got, most)
+	}
+}

@@ -1,0 +1,15 @@
+package arch_test
+
+import (
+	"testing"
+
+	"github.com/launch-ml/launch/tools/truth/rows"
+)
+
+// Whole training steps of the projects' own classes, as tools/capture/steps.py has recorded them from PyTorch: parameters,
+// saved tensors, the peak of live bytes with all model states.
+func TestSteps(t *testing.T) {
+	if n := rows.Check(t, "testdata/steps_stablesr.json"); n < 10 {
+		t.Errorf("%d rows are recorded, want at least 10", n)
+	}
+}

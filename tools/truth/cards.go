@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/launch-ml/launch/core/unit"
+	"github.com/launch-ml/launch/tools/truth/rows"
+)
+
+// Cards are the measurements on real GPUs, and the grid that they are rows of.
+type cards struct {
+	grid     []rows.CardSetting
+	measured []rows.CardRow
+}
+
+// readCards reads grid.txt (`gpu.py --list --checkout redux=.`) and every gpu_*.json beside it.
+func readCards(dir string) (c cards, err error) {
+	f, err := os.Open(filepath.Join(dir, "grid.txt"))
+	if err != nil {
+		return c, err
+	}
+	defer func() { _ = f.Close() }()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var s rows.CardSetting
+		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
+			return c, fmt.Errorf("grid.txt: %w", err)
+		}
+		c.grid = append(c.grid, s)
+	}
+	paths, err := filepath.Glob(filepath.Join(dir, "gpu_*.json"))
+	if err != nil {
+		return c, err
+	}
+	for _, p := range paths {
+		m, err := rows.ReadCards(p)
+		if err != nil {
+			return c, err
+		}
+		if m.Device == "cuda" { // what a tracker on the CPU stood in for is no measurement of a card
+			c.measured = append(c.measured, m.Rows...)
+		}
+	}
+	return c, nil
+}
+
+// table prints what was measured on GPUs, and never a figure in place of one that was not.
+func (c cards) table(p *printer) {
+	p.heading("On a GPU: allocated, reserved, used")
+	have := map[rows.CardSetting]bool{}
+	var lines [][]string
+	var offs [3][]float64
+	for _, r := range c.measured {
+		if r.Skipped != "" || r.Error != "" || r.OOM != nil {
+			continue
+		}
+		e, err := r.Price()
+		if err != nil {
+			continue
+		}
+		have[r.Row] = true
+		_, allocated, reserved, used := rows.Sums(e)
+		cells := []string{r.Facts.Device, r.Row.Net, r.Row.String()}
+		f := r.Peak()
+		for i, pair := range []struct {
+			got  unit.Bytes
+			want *unit.Bytes
+		}{{allocated, f.Allocated}, {reserved, f.Reserved}, {used, f.Used}} {
+			if pair.want == nil {
+				cells = append(cells, mib(pair.got), "–", "–")
+				continue
+			}
+			offs[i] = append(offs[i], off(pair.got, *pair.want))
+			cells = append(cells, mib(pair.got), mib(*pair.want), fmt.Sprintf("%.3f", float64(pair.got)/float64(*pair.want)))
+		}
+		lines = append(lines, cells)
+	}
+	left := 0
+	for _, s := range c.grid {
+		if !have[s] {
+			left++
+		}
+	}
+	if len(lines) == 0 {
+		p.text("No GPU row is recorded: all %d rows of the grid (tools/capture/gpu.py --list) are unmeasured, and of reserved and used memory nothing is claimed here.", left)
+		return
+	}
+	p.table([]string{"device", "architecture", "settings", "allocated", "measured", "ratio", "reserved", "measured", "ratio", "used", "measured", "ratio"}, 3, lines)
+	var sums [][]string
+	for i, what := range []string{"allocated", "reserved", "used"} {
+		sums = append(sums, append([]string{what}, summarise(offs[i]).cells()...))
+	}
+	p.table([]string{"what", "rows", "median", "95th percentile", "worst", "under by more than 2 %"}, 1, sums)
+	p.text("%d of %d rows of the grid are unmeasured.", left, len(c.grid))
+}

@@ -1,0 +1,146 @@
+// Truth compares what launch foresees with what PyTorch was recorded to need, row by row, beside what a user could run
+// instead. It exits with 1 where a limit is broken.
+//
+//	go run ./tools/truth [-root .] [-markdown] [-write docs/accuracy.md]
+//
+// The rows are whole training steps: tools/capture/steps.py records them. With -write, the part of a document between
+// the lines "<!-- truth -->" and "<!-- /truth -->" is replaced by the tables.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	root := flag.String("root", ".", "the repository")
+	markdown := flag.Bool("markdown", false, "print for a document")
+	write := flag.String("write", "", "a document to write the tables into")
+	flag.Parse()
+	var out bytes.Buffer
+	broken, err := report(*root, &out, *markdown || *write != "")
+	if err == nil && *write != "" {
+		err = replace(*write, out.String())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "truth:", err)
+		os.Exit(1)
+	}
+	if *write == "" {
+		_, _ = io.Copy(os.Stdout, &out)
+	}
+	for _, b := range broken {
+		fmt.Fprintln(os.Stderr, "truth: limit broken:", b)
+	}
+	if len(broken) > 0 {
+		os.Exit(1)
+	}
+}
+
+// report writes all tables and lists the limits that are broken.
+func report(root string, w io.Writer, markdown bool) (broken []string, err error) {
+	c, err := compare(root)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := readFacts(filepath.Join(root, "tools", "truth", "testdata", "facts_sisr.json"))
+	if err != nil {
+		return nil, err
+	}
+	cards, err := readCards(filepath.Join(root, "tools", "truth", "testdata"))
+	if err != nil {
+		return nil, err
+	}
+	rec, err := readRecord(root)
+	if err != nil {
+		return nil, err
+	}
+	studied := checkAll(facts, rec)
+	p := printer{w: w, markdown: markdown}
+	c.sources(&p)
+	c.table(&p)
+	c.summary(&p)
+	cards.table(&p)
+	published(&p)
+	factsTable(&p, studied)
+	return append(c.broken(), factsBroken(studied)...), nil
+}
+
+const begin, end = "<!-- truth -->", "<!-- /truth -->"
+
+// replace puts text between the two marks of a document.
+func replace(path, text string) error {
+	doc, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	head, rest, ok := strings.Cut(string(doc), begin)
+	_, tail, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		return fmt.Errorf("%s has no lines %s and %s to write between", path, begin, end)
+	}
+	return os.WriteFile(path, []byte(head+begin+"\n\n"+text+"\n"+end+tail), 0o644)
+}
+
+// A printer prints tables, for a terminal or for a document.
+type printer struct {
+	w        io.Writer
+	markdown bool
+}
+
+func (p *printer) heading(text string) {
+	if p.markdown {
+		fmt.Fprintf(p.w, "### %s\n\n", text)
+		return
+	}
+	fmt.Fprintf(p.w, "%s\n\n", strings.ToUpper(text))
+}
+
+func (p *printer) text(format string, v ...any) {
+	fmt.Fprintf(p.w, format+"\n\n", v...)
+}
+
+// table prints rows under a head; columns from left on are flush right.
+func (p *printer) table(head []string, left int, rows [][]string) {
+	if p.markdown {
+		line := func(cells []string) { fmt.Fprintf(p.w, "| %s |\n", strings.Join(cells, " | ")) }
+		line(head)
+		marks := make([]string, len(head))
+		for i := range marks {
+			marks[i] = "---"
+			if i >= left {
+				marks[i] = "--:"
+			}
+		}
+		line(marks)
+		for _, r := range rows {
+			line(r)
+		}
+		fmt.Fprintln(p.w)
+		return
+	}
+	width := make([]int, len(head))
+	for _, r := range append([][]string{head}, rows...) {
+		for i, c := range r {
+			width[i] = max(width[i], len([]rune(c)))
+		}
+	}
+	for _, r := range append([][]string{head}, rows...) {
+		var b strings.Builder
+		for i, c := range r {
+			pad := strings.Repeat(" ", width[i]-len([]rune(c)))
+			if i < left {
+				b.WriteString(c + pad + "  ")
+			} else {
+				b.WriteString(pad + c + "  ")
+			}
+		}
+		fmt.Fprintln(p.w, strings.TrimRight(b.String(), " "))
+	}
+	fmt.Fprintln(p.w)
+}

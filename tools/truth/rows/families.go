@@ -1,0 +1,158 @@
+package rows
+
+import (
+	"fmt"
+
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/nn"
+	dualarch "github.com/launch-ml/launch/plugins/dualattn/arch"
+	mocoarch "github.com/launch-ml/launch/plugins/moco/arch"
+	sisrarch "github.com/launch-ml/launch/plugins/sisr/arch"
+	srarch "github.com/launch-ml/launch/plugins/stablesr/arch"
+)
+
+// moco is a step of tools/capture/step_moco.py: one process, not wrapped.
+func moco(a args) (p Price, err error) {
+	s := mocoarch.Step{Batch: a.Batch, World: 1, Image: 224, Dim: 256, MLPDim: 4096, K: a.K, AMP: a.amp(), Optimizer: a.Optimizer, Accumulate: a.Accumulate}
+	s.Queue, _ = a.Queue.(bool)
+	library := mocoarch.Torchvision
+	vit := len(a.Net) > 3 && a.Net[:3] == "vit"
+	switch a.Project {
+	case "v2":
+		s.Project, s.Dim, s.MLP = mocoarch.V2, 128, a.MLP
+	case "v3":
+		s.Project, s.FrozenStem = mocoarch.V3, vit && a.Net != "vit_conv_small" && a.Net != "vit_conv_base"
+		if vit {
+			library = mocoarch.VITs
+		}
+	case "solar", "solark2":
+		s.Project, s.FrozenStem = mocoarch.Solar, true
+		if a.Project == "solark2" {
+			s.Project = mocoarch.SolarK2
+		}
+		if vit {
+			a.Net = "vit_b_16"
+		}
+	case "solarexp":
+		s.Project, library, s.FrozenStem = mocoarch.SolarExp, mocoarch.Timm, vit
+	default:
+		return p, fmt.Errorf("project %q has no formula", a.Project)
+	}
+	if s.Encoder, err = mocoarch.Build(library, a.Net); err != nil {
+		return p, err
+	}
+	return Price{Saved: mocoarch.Peak(s).Saved, Estimate: mocoarch.Training(s)}, nil
+}
+
+// torchvision is a classifier with its last layer, cross entropy and one optimizer: tools/capture/step_torchvision.py.
+// No plugin has it as a job; its networks are those that moco builds on.
+func torchvision(a args) (Price, error) {
+	e, err := mocoarch.Build(mocoarch.Torchvision, a.Net)
+	if err != nil {
+		return Price{}, err
+	}
+	t := nn.NewTape()
+	const net = "network"
+	x := t.Hold(t.Input(nn.F32, a.Batch, 3, a.Size, a.Size))
+	labels := t.Hold(t.Input(nn.I64, a.Batch))
+	t.KeepGradients(net)
+	var loss nn.Tensor
+	t.Autocast(a.amp(), func() {
+		var y nn.Tensor
+		t.Part(net, func() { y = t.Call("", x, e.Module(mocoarch.Options{Head: nn.Linear{Out: 1000}.Module()})) })
+		loss = t.Hold(t.CrossEntropy(y, labels))
+	})
+	t.ZeroGrad(net) // which stands between forward and backward
+	t.Part(net, func() { t.Backward(loss) })
+	states, temps := 2*t.Size(net).GradBytes, t.Size(net).GradBytes // Adam's root, or SGD's gradients with weight decay
+	if a.Optimizer == "sgd" {
+		states = t.Size(net).GradBytes
+	}
+	t.OptimizerStep(net, temps)
+	size, peak := t.Size(net), t.Peak()
+	var est mem.Estimate
+	est.Add(mem.Item{Kind: mem.Parameters, Bytes: size.ParamBytes, Count: size.Params}, mem.Item{Kind: mem.Buffers, Bytes: size.BufferBytes},
+		mem.Item{Kind: mem.Optimizer, Bytes: states}, mem.Item{Kind: mem.Transients, Bytes: peak.Bytes})
+	return Price{Saved: peak.Saved, Estimate: est}, nil
+}
+
+// sisr is traiNNer-redux's step: tools/capture/step_sisr.py.
+func sisr(a args) (p Price, err error) {
+	n, _, err := sisrarch.Build(sisrarch.Spec{Type: a.Net, Scale: a.Scale, Args: a.Args})
+	if err != nil {
+		return p, err
+	}
+	cfg := sisrarch.StepConfig{Net: n, Batch: a.Batch, LQ: a.LQ, AMP: a.amp(), Accumulate: a.Accumulate, EMA: a.EMA}
+	for _, l := range a.Losses {
+		cfg.Losses = append(cfg.Losses, sisrarch.Loss{Type: l.Type, Weight: l.Weight})
+	}
+	if a.Disc != "" {
+		if cfg.Disc, _, err = sisrarch.BuildDiscriminator(a.Disc, nil); err != nil {
+			return p, err
+		}
+	}
+	return Price{Saved: sisrarch.Peak(cfg).Saved, Estimate: sisrarch.Training(cfg)}, nil
+}
+
+// stableSR is shared_step or the edge fork's training_step, as PyTorch 1 keeps gradients: tools/capture/step_stablesr.py.
+func stableSR(a args) (p Price, err error) {
+	edge := a.Project == "edge"
+	gen, target := srarch.NoEdge, "LatentDiffusionSRTextWT"
+	params := map[string]any{
+		"use_ema": false, "unfrozen_diff": a.Unfrozen,
+		"unet_config": map[string]any{"target": "UNetModelDualcondV2", "params": map[string]any{
+			"in_channels": int64(4), "out_channels": int64(4), "model_channels": int64(320), "attention_resolutions": list(4, 2, 1),
+			"num_res_blocks": int64(2), "channel_mult": list(1, 2, 4, 4), "num_head_channels": int64(64), "use_spatial_transformer": true,
+			"use_linear_in_transformer": true, "transformer_depth": int64(1), "context_dim": int64(1024), "use_checkpoint": false,
+			"legacy": false, "semb_channels": int64(256),
+		}},
+		"first_stage_config": map[string]any{"target": "AutoencoderKL", "params": map[string]any{
+			"embed_dim": int64(4), "ddconfig": map[string]any{"z_channels": int64(4), "resolution": int64(512), "in_channels": int64(3),
+				"out_ch": int64(3), "ch": int64(128), "ch_mult": list(1, 2, 4, 4), "num_res_blocks": int64(2), "attn_resolutions": []any{}},
+		}},
+		"cond_stage_config": map[string]any{"target": "FrozenOpenCLIPEmbedder", "params": map[string]any{"layer": "penultimate"}},
+		"structcond_stage_config": map[string]any{"target": "EncoderUNetModelWT", "params": map[string]any{
+			"in_channels": int64(4), "model_channels": int64(256), "out_channels": int64(256), "num_res_blocks": int64(2),
+			"attention_resolutions": list(4, 2, 1), "channel_mult": list(1, 1, 2, 2), "num_heads": int64(4), "num_head_channels": int64(-1),
+			"use_checkpoint": false,
+		}},
+	}
+	if edge {
+		gen, target = srarch.EdgeAfter, "LatentDiffusionSRTextWTWithEdge"
+		params["use_edge_processing"] = true
+	}
+	m, err := srarch.Read(srarch.Config{"target": target, "params": params}, gen)
+	if err != nil {
+		return p, err
+	}
+	s := srarch.Step{Model: m, Batch: a.Batch, Size: a.Size, Xformers: a.Xformers}
+	if n, ok := a.Queue.(float64); ok {
+		s.Queue = int64(n)
+	}
+	return Price{Saved: s.Saved(), Estimate: s.Training()}, nil
+}
+
+func list(ns ...int64) (l []any) {
+	for _, n := range ns {
+		l = append(l, n)
+	}
+	return l
+}
+
+// dualAttention is the dual cross-attention ViT's step: tools/capture/step_dualattn.py.
+func dualAttention(a args) (p Price, err error) {
+	n := dualarch.Net{Height: a.Height, Width: a.Width, Patch: 16, Classes: a.Classes, Dim: a.Dim, Heads: a.Heads, Hidden: a.Hidden,
+		Layers: a.Layers, Local: a.Local, Dropout: a.Dropout, TopK: a.TopK, DropPath: a.DropPath}
+	switch a.Version {
+	case "three":
+		n.ExtraBlock = false
+	case "last":
+		n.Loop = dualarch.LastPairs
+	case "again":
+		n.Loop = dualarch.Recomputed
+	default:
+		return p, fmt.Errorf("version %q has no formula", a.Version)
+	}
+	cfg := dualarch.StepConfig{Net: n, Batch: a.Batch, Accumulate: a.Accumulate, AMP: a.amp(), SGD: a.Optimizer == "sgd"}
+	return Price{Saved: dualarch.Peak(cfg).Saved, Estimate: dualarch.Training(cfg)}, nil
+}

@@ -1,0 +1,231 @@
+// Package rows reads the training steps that tools/capture/steps.py has recorded, and prices each by the formulas of
+// launch's plugins.
+package rows
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A File is one recording: real PyTorch, on the meta device, with the classes of one family's projects.
+type File struct {
+	Family      string            `json:"family"`
+	Torch       string            `json:"torch"`
+	Torchvision string            `json:"torchvision"`
+	Timm        string            `json:"timm"`
+	Recorded    string            `json:"recorded"`
+	Commits     map[string]string `json:"commits"`
+	Rows        []Row             `json:"rows"`
+}
+
+// A Row is one training step: its arguments, as the family's capture module has them, and what PyTorch made of it.
+type Row struct {
+	Family string          `json:"-"`
+	Name   string          `json:"name"`
+	Args   json.RawMessage `json:"args"`
+
+	Params    int64      `json:"params"`    // elements of all modules on the card
+	Trainable int64      `json:"trainable"` // of them, that require a gradient when the step ends
+	Model     unit.Bytes `json:"bytes"`     // parameters and buffers of all modules
+	// Saved is what the graph holds when backward begins, without model and batch. Nil where no hook sees it: under
+	// activation checkpointing.
+	Saved  *unit.Bytes `json:"saved"`
+	First  unit.Bytes  `json:"first"` // the peak of live bytes of the first step, without optimizer states
+	Peak   unit.Bytes  `json:"peak"`  // and of a step with them: everything, parameters included
+	Moment string      `json:"moment"`
+	// Fake is the sum that a user of FakeTensor adds up (tools/capture/track.py, fake_sum); nil where torch does not let.
+	Fake *unit.Bytes `json:"fake"`
+}
+
+// Settings are the row's arguments as a person reads them.
+func (r Row) Settings() string {
+	var a args
+	if json.Unmarshal(r.Args, &a) != nil {
+		return string(r.Args)
+	}
+	return a.String()
+}
+
+// Precision is the type of autocast, or "fp32" without.
+func (r Row) Precision() string {
+	var a args
+	_ = json.Unmarshal(r.Args, &a)
+	return a.Precision
+}
+
+// A Price is launch's side of a row.
+type Price struct {
+	Params   int64
+	Saved    unit.Bytes
+	Estimate mem.Estimate
+}
+
+// Live is what the estimate says of tensors: all lines but those that no tensor stands behind.
+func (p Price) Live() (sum unit.Bytes) {
+	for _, it := range p.Estimate.Items {
+		switch it.Kind {
+		case mem.Workspace, mem.Context, mem.Slack, mem.Runtime, mem.Correction:
+		default:
+			sum += it.Bytes
+		}
+	}
+	return sum
+}
+
+// Read reads one recording.
+func Read(path string) (f File, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return f, err
+	}
+	if err := json.Unmarshal(data, &f); err != nil {
+		return f, fmt.Errorf("read recording %s: %w", path, err)
+	}
+	for i := range f.Rows {
+		f.Rows[i].Family = f.Family
+	}
+	return f, nil
+}
+
+// All reads every recording of the repository at root, in the order of the families' names.
+func All(root string) (files []File, err error) {
+	paths, err := filepath.Glob(filepath.Join(root, "plugins", "*", "arch", "testdata", "steps_*.json"))
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range paths {
+		f, err := Read(p)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("no recordings below %s: say where the repository is with -root", root)
+	}
+	return files, nil
+}
+
+// Price is what launch makes of the row. The error says that it has no formula.
+func (r Row) Price() (Price, error) {
+	var a args
+	if err := json.Unmarshal(r.Args, &a); err != nil {
+		return Price{}, fmt.Errorf("%s: %w", r.Name, err)
+	}
+	price, ok := map[string]func(args) (Price, error){
+		"moco": moco, "torchvision": torchvision, "sisr": sisr, "stablesr": stableSR, "dualattn": dualAttention,
+	}[r.Family]
+	if !ok {
+		return Price{}, fmt.Errorf("%s: no plugin prices the family %q", r.Name, r.Family)
+	}
+	p, err := price(a)
+	if err == nil && !p.Estimate.Known() {
+		err = fmt.Errorf("the estimate is unknown: %s", p.Estimate.Unknown)
+	}
+	if err != nil {
+		return Price{}, fmt.Errorf("%s, %s: %w", r.Name, a, err)
+	}
+	for _, it := range p.Estimate.Items {
+		if it.Kind == mem.Parameters {
+			p.Params += it.Count
+		}
+	}
+	return p, nil
+}
+
+// args are the arguments of all families' rows.
+type args struct {
+	Batch      int64  `json:"batch"`
+	Size       int64  `json:"size"`
+	Precision  string `json:"precision"`
+	Optimizer  string `json:"optimizer"`
+	Accumulate int64  `json:"accumulate"`
+
+	// moco, torchvision
+	Project string `json:"project"` // stablesr too
+	Net     string `json:"net"`     // sisr too
+	MLP     bool   `json:"mlp"`
+	K       int64  `json:"k"`
+	Queue   any    `json:"queue"` // moco: whether the loss reads it; stablesr: pairs
+
+	// sisr
+	Scale  int64          `json:"scale"`
+	Args   map[string]any `json:"args"`
+	LQ     int64          `json:"lq"`
+	Losses []struct {
+		Type   string  `json:"type"`
+		Weight float64 `json:"weight"`
+	} `json:"losses"`
+	Disc string `json:"disc"`
+	EMA  bool   `json:"ema"`
+
+	// stablesr
+	Xformers bool `json:"xformers"`
+	Unfrozen bool `json:"unfrozen"`
+
+	// dualattn
+	Version       string  `json:"version"`
+	Height        int64   `json:"height"`
+	Width         int64   `json:"width"`
+	TopK          float64 `json:"topk"`
+	Checkpointing bool    `json:"checkpointing"`
+	Dim           int64   `json:"dim"`
+	Heads         int64   `json:"heads"`
+	Hidden        int64   `json:"hidden"`
+	Layers        int64   `json:"layers"`
+	Local         int64   `json:"local"`
+	Dropout       float64 `json:"dropout"`
+	DropPath      bool    `json:"drop_path"`
+	Classes       int64   `json:"classes"`
+}
+
+func (a args) String() string {
+	size := a.Size
+	if a.LQ > 0 {
+		size = a.LQ
+	}
+	s := fmt.Sprintf("batch %d", a.Batch)
+	switch {
+	case a.Height > 0:
+		s += fmt.Sprintf(", %d×%d", a.Height, a.Width)
+	case size > 0:
+		s += fmt.Sprintf(", %d²", size)
+	}
+	s += ", " + a.Precision + ", " + a.Optimizer
+	if a.Accumulate > 1 {
+		s += fmt.Sprintf(", accumulation %d", a.Accumulate)
+	}
+	for _, extra := range []struct {
+		on   bool
+		name string
+	}{
+		{a.MLP, "mlp"}, {a.K > 0 && a.K != 65536, fmt.Sprintf("queue of %d", a.K)}, {a.Queue == true, "queue read"}, {a.EMA, "EMA"},
+		{len(a.Losses) > 1, fmt.Sprintf("%d losses", len(a.Losses))}, {a.Disc != "", a.Disc}, {a.Xformers, "xformers"},
+		{a.Unfrozen, "UNet trained"}, {a.Checkpointing, "checkpointing"}, {a.Version != "" && a.Dropout == 0, "no dropout"},
+		{a.DropPath, "stochastic depth"}, {a.Version != "" && a.Local == 0, "no GLCA"}, {a.Version != "" && a.Dim != 768, fmt.Sprintf("width %d", a.Dim)},
+	} {
+		if extra.on {
+			s += ", " + extra.name
+		}
+	}
+	if n, ok := a.Queue.(float64); ok && n > 0 {
+		s += fmt.Sprintf(", pool of %.0f", n)
+	}
+	return s
+}
+
+func (a args) amp() nn.DType {
+	switch a.Precision {
+	case "fp16":
+		return nn.F16
+	case "bf16":
+		return nn.BF16
+	}
+	return nn.F32
+}
