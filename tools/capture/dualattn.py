@@ -44,7 +44,7 @@ def train(model, xs, amp):
     model.train()
     gc.collect()
     gc.disable()
-    live = measure.Live(measure.fixed(model) | {measure.key(x) for x in xs})
+    live = measure.Live(measure.fixed(model) | {measure.key(x) for x in xs}, xs[0].device.type)
 
     def pack(t):  # detached: a result that its own node keeps would live for ever, in graphs that die before a backward
         t = t.detach()
@@ -71,7 +71,7 @@ def train(model, xs, amp):
 def evaluate(model, xs):
     model.eval()
     gc.collect()
-    with torch.no_grad(), measure.Live(measure.fixed(model) | {measure.key(x) for x in xs}) as live:
+    with torch.no_grad(), measure.Live(measure.fixed(model) | {measure.key(x) for x in xs}, xs[0].device.type) as live:
         out = model(xs[0], x_pair=None)
         out = model(xs[0], x_pair=None)
     del out

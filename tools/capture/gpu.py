@@ -248,7 +248,7 @@ class Host:
 
         import measure
 
-        self.torch, self.live = torch, measure.Live(set())
+        self.torch, self.live = torch, measure.Live(set(), "cpu")
         self.facts = {"device": "cpu", "total": 0, "driver": "", "cuda": None, "cudnn": None}
 
     def reset(self):

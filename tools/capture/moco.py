@@ -58,7 +58,7 @@ def main():
             frozen = [q for q in model.parameters() if q.requires_grad]
             for q in frozen:
                 q.requires_grad_(False)
-            with torch.no_grad(), measure.Live(measure.fixed(model) | {measure.key(x)}) as live, measure.Amp(amp):
+            with torch.no_grad(), measure.Live(measure.fixed(model) | {measure.key(x)}, x.device.type) as live, measure.Amp(amp):
                 model(x)
             for q in frozen:
                 q.requires_grad_(True)

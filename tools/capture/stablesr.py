@@ -177,7 +177,7 @@ def record(module, name, size, batch, **kw):
         p.grad = None
     gc.collect()
     gc.disable()
-    live = measure.Live(exclude)
+    live = measure.Live(exclude, xs[0].device.type)
     live.marks = []
     with live:
         step(model, xs, live=live)
@@ -186,7 +186,7 @@ def record(module, name, size, batch, **kw):
     for p in model.parameters():
         p.grad = None
     gc.collect()
-    val = measure.Live(exclude)
+    val = measure.Live(exclude, xs[0].device.type)
     with torch.no_grad(), val:
         model.eval()
         rec, posterior = model(xs[0], xs[2], **edges(model, xs[1]))
@@ -227,7 +227,7 @@ def record_ldm(module, size, batch, model_channels=128):
     t = torch.zeros(batch, dtype=torch.long, device="meta")
     gc.collect()
     gc.disable()
-    live = measure.Live(measure.fixed(model) | {measure.key(i) for i in (x, seg, t)})
+    live = measure.Live(measure.fixed(model) | {measure.key(i) for i in (x, seg, t)}, x.device.type)
 
     def pack(t):
         live.track(t, "saved")

@@ -181,10 +181,9 @@ func (cfg StepConfig) resident(t *nn.Tape) []mem.Item {
 	items := modelItems("network_g", g, cfg.Net.Name)
 	items = append(items, cfg.optimizerItem("network_g", cfg.OptimG, g))
 	if cfg.EMA {
-		items = append(items, mem.Item{
-			Kind: mem.Parameters, What: emaPart, Bytes: g.ParamBytes + g.BufferBytes, Count: g.Params + g.Buffers,
-			From: "ema_decay > 0: a copy of network_g",
-		})
+		const from = "ema_decay > 0: a copy of network_g"
+		items = append(items, mem.Item{Kind: mem.Parameters, What: emaPart, Bytes: g.ParamBytes, Count: g.Params, From: from},
+			mem.Item{Kind: mem.Buffers, What: emaPart, Bytes: g.BufferBytes, Count: g.Buffers, From: from})
 	}
 	if cfg.DDP {
 		items = append(items, mem.Item{Kind: mem.Buffers, What: "DDP buckets", Bytes: g.GradBytes + d.GradBytes, Count: g.Trainable + d.Trainable,

@@ -98,30 +98,12 @@ func sisr(a args) (p Price, err error) {
 func stableSR(a args) (p Price, err error) {
 	edge := a.Project == "edge"
 	gen, target := srarch.NoEdge, "LatentDiffusionSRTextWT"
-	params := map[string]any{
-		"use_ema": false, "unfrozen_diff": a.Unfrozen,
-		"unet_config": map[string]any{"target": "UNetModelDualcondV2", "params": map[string]any{
-			"in_channels": int64(4), "out_channels": int64(4), "model_channels": int64(320), "attention_resolutions": list(4, 2, 1),
-			"num_res_blocks": int64(2), "channel_mult": list(1, 2, 4, 4), "num_head_channels": int64(64), "use_spatial_transformer": true,
-			"use_linear_in_transformer": true, "transformer_depth": int64(1), "context_dim": int64(1024), "use_checkpoint": false,
-			"legacy": false, "semb_channels": int64(256),
-		}},
-		"first_stage_config": map[string]any{"target": "AutoencoderKL", "params": map[string]any{
-			"embed_dim": int64(4), "ddconfig": map[string]any{"z_channels": int64(4), "resolution": int64(512), "in_channels": int64(3),
-				"out_ch": int64(3), "ch": int64(128), "ch_mult": list(1, 2, 4, 4), "num_res_blocks": int64(2), "attn_resolutions": []any{}},
-		}},
-		"cond_stage_config": map[string]any{"target": "FrozenOpenCLIPEmbedder", "params": map[string]any{"layer": "penultimate"}},
-		"structcond_stage_config": map[string]any{"target": "EncoderUNetModelWT", "params": map[string]any{
-			"in_channels": int64(4), "model_channels": int64(256), "out_channels": int64(256), "num_res_blocks": int64(2),
-			"attention_resolutions": list(4, 2, 1), "channel_mult": list(1, 1, 2, 2), "num_heads": int64(4), "num_head_channels": int64(-1),
-			"use_checkpoint": false,
-		}},
-	}
+	params := map[string]any{"unfrozen_diff": a.Unfrozen}
 	if edge {
 		gen, target = srarch.EdgeAfter, "LatentDiffusionSRTextWTWithEdge"
 		params["use_edge_processing"] = true
 	}
-	m, err := srarch.Read(srarch.Config{"target": target, "params": params}, gen)
+	m, err := srarch.Read(srarch.Stock(target, params), gen)
 	if err != nil {
 		return p, err
 	}
@@ -130,13 +112,6 @@ func stableSR(a args) (p Price, err error) {
 		s.Queue = int64(n)
 	}
 	return Price{Saved: s.Saved(), Estimate: s.Training()}, nil
-}
-
-func list(ns ...int64) (l []any) {
-	for _, n := range ns {
-		l = append(l, n)
-	}
-	return l
 }
 
 // dualAttention is the dual cross-attention ViT's step: tools/capture/step_dualattn.py.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/core/unit"
@@ -136,31 +137,18 @@ func (r CardRow) Price() (e mem.Estimate, err error) {
 	t.OptimizerStep(net, temps)
 	e.Add(mem.Item{Kind: mem.Parameters, What: net, Bytes: size.ParamBytes, Count: size.Params}, mem.Item{Kind: mem.Buffers, What: net, Bytes: size.BufferBytes},
 		mem.Item{Kind: mem.Optimizer, What: net, Bytes: states})
-	for _, part := range t.Peak().Parts {
-		e.Add(mem.Item{Kind: mem.Inputs, What: part.Part, Bytes: part.Inputs}, mem.Item{Kind: mem.Saved, What: part.Part, Bytes: part.Saved + part.Casts},
-			mem.Item{Kind: mem.Gradients, What: part.Part, Bytes: part.Gradients}, mem.Item{Kind: mem.Transients, What: part.Part, Bytes: part.Transients})
-	}
-	e.Add(mem.BLASWorkspace(r.Facts.Capability), mem.AllocatorSlack(e, false), mem.CUDAContext(r.Facts.Device, r.Facts.Total))
+	e.AddPeak(t.Peak(), "images in float32")
+	e.OnCard(gpu.Device{Kind: gpu.CUDA, Name: r.Facts.Device, Capability: r.Facts.Capability, Total: r.Facts.Total}, false)
 	return e, nil
 }
 
-// Sums of an estimate: of tensors, of what the allocator has handed out, of what it has reserved, of what the process uses.
+// Sums of an estimate: of tensors, of what the allocator has handed out, of what it has reserved and of what the process
+// uses where there is room for all that is cached.
 func Sums(e mem.Estimate) (tensors, allocated, reserved, used unit.Bytes) {
 	tensors = Price{Estimate: e}.Live()
-	for _, it := range e.Items {
-		switch it.Kind {
-		case mem.Workspace:
-			allocated += it.Bytes
-		case mem.Slack:
-			reserved += it.Bytes
-		case mem.Context:
-			used += it.Bytes
-		}
-	}
-	allocated += tensors
-	reserved += allocated
-	used += reserved
-	return tensors, allocated, reserved, used
+	allocated = tensors + e.Of(mem.Workspace)
+	reserved = max(allocated+e.Of(mem.Slack), e.Reserved+e.Of(mem.Workspace))
+	return tensors, allocated, reserved, reserved + e.Of(mem.Context)
 }
 
 // own are the networks of gpu.py itself (its function ours).
