@@ -41,8 +41,8 @@ type Item struct {
 // certain kinds are counted exactly from shapes; the others depend on kernels, drivers and luck.
 var certain = []Kind{Parameters, Gradients, Optimizer, Buffers, Inputs, Saved, Transients}
 
-// grows lists the kinds that scale with the batch and the image, which a measurement of an attempt corrects.
-var grows = []Kind{Inputs, Saved, Transients, Workspace, Slack}
+// growing lists the kinds that scale with the batch and the image, which a measurement of an attempt corrects.
+var growing = []Kind{Inputs, Saved, Transients, Workspace, Slack}
 
 // An Alloc is a single request to the allocator.
 type Alloc struct {
@@ -59,6 +59,8 @@ type Estimate struct {
 	Allocs []Alloc `json:"allocs,omitempty"`
 	// Unknown, if not empty, says why there is no estimate. Items are then at most a lower bound.
 	Unknown string `json:"unknown,omitempty"`
+	// Learned names the receipts that corrected it; empty where it is as priced.
+	Learned []string `json:"learned,omitempty"`
 }
 
 // Known reports whether e estimates the whole phase.
@@ -73,13 +75,16 @@ func (e Estimate) Total() unit.Bytes {
 	return sum
 }
 
-// Certain is the sum of the lines that are counted and not guessed.
+// Certain is the sum of the lines that are counted and not guessed; or, where the same was measured to need less, that.
 func (e Estimate) Certain() unit.Bytes {
 	var sum unit.Bytes
 	for _, it := range e.Items {
 		if !it.Guess && slices.Contains(certain, it.Kind) {
 			sum += it.Bytes
 		}
+	}
+	if len(e.Learned) > 0 && e.Known() {
+		return min(sum, e.Total())
 	}
 	return sum
 }
@@ -99,7 +104,7 @@ func (e Estimate) Vouched() unit.Bytes {
 func (e Estimate) Growing() unit.Bytes {
 	var sum unit.Bytes
 	for _, it := range e.Items {
-		if slices.Contains(grows, it.Kind) {
+		if slices.Contains(growing, it.Kind) {
 			sum += it.Bytes
 		}
 	}
