@@ -153,7 +153,7 @@ func (b books) learn(set *ladder.Set, receipts []mem.Receipt) (*ladder.Set, bool
 	if len(receipts) == 0 || b.machine.Kind == "" {
 		return set, false
 	}
-	out, any := *set, false
+	out, corrected := *set, false
 	out.Phases = slices.Clone(set.Phases)
 	for n, l := range set.Phases {
 		type priced struct {
@@ -187,9 +187,9 @@ func (b books) learn(set *ladder.Set, receipts []mem.Receipt) (*ladder.Set, bool
 			out.Phases[n] = l
 			continue
 		}
-		any = true
+		corrected = true
 	}
-	if !any {
+	if !corrected {
 		return set, false
 	}
 	return &out, true

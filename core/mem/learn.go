@@ -37,6 +37,7 @@ const (
 type Lessons struct {
 	whole, tensors, rest *curve    // of the total, of live tensors on a card, and of what is beyond these
 	constant             *offset   // from other jobs, where the phase itself has no curve of it
+	context              *offset   // from out-of-memory messages, which tell it from all else
 	program              []Receipt // of the same program: for a phase without a formula
 }
 
@@ -83,6 +84,7 @@ func Learn(receipts []Receipt, of Key, on Machine, priced func(Key) (Estimate, b
 	l.tensors = newCurve(own, on, otherCard, 0.8, is(Allocated), tensor)
 	l.rest = newCurve(own, on, sameCard, 0.1, beyondTensors, beyond)
 	l.constant = newOffset(others, on, beyondTensors, beyond)
+	l.context = newOffset(receipts, on, beyondReserved, func(it Item) bool { return it.Kind == Context })
 	return l
 }
 
@@ -105,6 +107,17 @@ func beyondTensors(r Receipt) (Measurement, bool) {
 		return Measurement{}, false
 	}
 	return Measurement{Is: "beyond tensors", Bytes: used.Bytes - live.Bytes, Bound: used.Bound, From: used.From}, true
+}
+
+// beyondReserved is what a card holds for a process beside what its allocator has reserved: the context. An
+// out-of-memory message has both figures of the same moment.
+func beyondReserved(r Receipt) (Measurement, bool) {
+	used, ok := r.Find(Used)
+	reserved, also := r.Find(Reserved)
+	if !ok || !also || used.Bound != reserved.Bound || used.Bytes <= reserved.Bytes {
+		return Measurement{}, false
+	}
+	return Measurement{Is: "context", Bytes: used.Bytes - reserved.Bytes, From: used.From}, true
 }
 
 // constants is the sum of the guessed lines that no size changes, and growth how far those that grow may be off.
@@ -352,13 +365,16 @@ func (l *Lessons) Apply(e Estimate, of Key) Estimate {
 	out := e
 	out.Items, out.Learned = slices.Clone(e.Items), nil
 	x := float64(e.Total())
+	if l.context != nil {
+		out.replace(Context, l.context.bytes, l.context.from)
+	}
 	switch {
 	case l.tensors != nil:
 		out.correct(l.tensors, x, e, tensor, of.Phase)
 		if l.rest != nil {
-			out.replace(Context, l.rest.flat(), l.rest.points[0].from)
+			out.replace(Context, l.rest.flat(), l.rest.points[0].from) // where nothing said it better
 			r, from := l.rest.at(x)
-			out.add(Slack, "beyond live tensors", r-out.since(e, beyond), from, x)
+			out.add(Slack, "beyond live tensors", r-out.since(e, beyond), from, x, beyond)
 		} else if l.constant != nil {
 			out.replace(Context, l.constant.bytes, l.constant.from)
 		}
@@ -381,7 +397,7 @@ func (e *Estimate) correct(c *curve, x float64, priced Estimate, in func(Item) b
 		e.replace(Context, c.flat(), c.points[0].from)
 		e.replace(Runtime, c.flat(), c.points[0].from)
 	}
-	e.add(Correction, phase, r-e.since(priced, in), from, x)
+	e.add(Correction, phase, r-e.since(priced, in), from, x, in)
 }
 
 // since is by how much the lines of a scope, corrections included, have changed.
@@ -403,8 +419,9 @@ func (e *Estimate) replace(k Kind, by float64, from []Receipt) {
 	}
 }
 
-// add appends a correction with where it comes from. It is a guess where nothing near was measured.
-func (e *Estimate) add(k Kind, what string, bytes float64, from []point, x float64) {
+// add appends a correction with where it comes from. It is a guess where nothing near was measured; where something was,
+// the sum of the lines in scope is vouched for, and none of them is a guess.
+func (e *Estimate) add(k Kind, what string, bytes float64, from []point, x float64, in func(Item) bool) {
 	it := Item{Kind: k, What: what, Bytes: unit.Bytes(math.Round(bytes))}
 	if k != Correction && bytes < 0 {
 		it.Kind = Correction
@@ -424,6 +441,11 @@ func (e *Estimate) add(k Kind, what string, bytes float64, from []point, x float
 	default:
 		it.From = fmt.Sprintf("from a size %.2g times this, measured in %s", near.x/max(1, x), names(rs))
 		it.Guess = math.Abs(near.x-x) > nearby*x
+	}
+	for i := range e.Items {
+		if !it.Guess && in(e.Items[i]) {
+			e.Items[i].Guess = false
+		}
 	}
 	e.Add(it)
 }
