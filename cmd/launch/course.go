@@ -170,14 +170,14 @@ func (c *course) close(also ...string) {
 // print takes the peak that the program has printed. What it has grown by belongs to a phase that ran since it was
 // printed last and of which none was known.
 func (c *course) print(peak unit.Bytes) {
+	if c.phase != "" {
+		c.printed.ran[c.phase] = true
+	}
 	var fresh []string
 	for p := range c.printed.ran {
 		if m, ok := c.printed.phases[p]; !ok || m.Bound == mem.AtMost {
 			fresh = append(fresh, p)
 		}
-	}
-	if c.phase != "" && len(c.printed.ran) == 0 {
-		fresh = append(fresh, c.phase)
 	}
 	grown := peak > c.printed.peak
 	m := mem.Measurement{Is: mem.Allocated, Bytes: peak, From: "the program's own print"}
@@ -233,6 +233,9 @@ func (c *course) measured(phases []string, succeeded bool) (out map[string][]mem
 	}
 	out = map[string][]mem.Measurement{}
 	for p, s := range peaks {
+		if s.peak == 0 {
+			continue
+		}
 		m := mem.Measurement{Is: c.is, Bytes: s.peak, From: c.from, Bound: mem.Sampled}
 		if s.counted {
 			m.Bound = mem.Exact
@@ -240,9 +243,7 @@ func (c *course) measured(phases []string, succeeded bool) (out map[string][]mem
 		if s.most || c.doubted {
 			m.Bound = mem.AtMost
 		}
-		if m.Is != "" {
-			out[p] = append(out[p], m)
-		}
+		out[p] = append(out[p], m)
 	}
 	for p, m := range c.printed.phases {
 		if p != "" {
