@@ -98,7 +98,7 @@ func programOf(j *job.Job) string {
 			edits = append(edits, config.Edit{Knob: k.Name, At: k.At, From: k.Value, To: "1", Add: k.Default})
 		}
 	}
-	made, err := j.Rewrite(edits, "-")
+	made, err := j.Rewrite(edits, attemptFolder)
 	if err != nil { // then it is another program at every size, and less is learned
 		made = &job.Rewritten{Command: j.Command}
 	}
@@ -202,7 +202,10 @@ func (b books) write(name string, r *run.Run, a *run.Attempt) (out []mem.Receipt
 	if o.Untaken != "" || b.machine.Kind == "" {
 		return nil
 	}
-	set := cmp.Or(r.Priced, r.Ladders)
+	set, failed := cmp.Or(r.Priced, r.Ladders), o.Phase
+	if set.Ladder(failed) == nil {
+		failed = ladder.Training
+	}
 	for _, c := range a.Plan.Choices {
 		k := b.key(set, c.Phase, a.Plan.Shared.Rung, c.Rung)
 		if contradicted(k.Settings, o.Settings) {
@@ -236,7 +239,7 @@ func (b books) write(name string, r *run.Run, a *run.Attempt) (out []mem.Receipt
 					rec.Measured[i].Bound = mem.AtMost
 				}
 			}
-		case o.Ending == run.OutOfMemory && cmp.Or(o.Phase, ladder.Training) == c.Phase:
+		case o.Ending == run.OutOfMemory && failed == c.Phase:
 			rec.Measured = refused(a, b.machine.Kind)
 		}
 		if rec.Check() == nil {
