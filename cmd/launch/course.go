@@ -16,9 +16,9 @@ import (
 // A course is what an attempt is seen to go through: its phases, by the program's words, and how much memory was held
 // between two of them.
 //
-// Not every program says that a phase begins; most say that it is over. So what was seen between two words belongs to
-// the phases that may have run there: to the one, where there is only one, and else to the one that nothing else
-// explains.
+// Not every program says that a phase begins, and those that do say it late or say its end early: a bar is drawn after
+// the first step, and what it made is still to be decoded after the last. So what was seen between two words belongs to
+// the phases that may have run there: to the one between its own words, and else to the one that nothing else explains.
 type course struct {
 	// pooled says that what was taken is kept, as torch's caching allocator does on a card: a phase then takes over what
 	// an earlier one has filled.
@@ -30,6 +30,7 @@ type course struct {
 	over    bool
 	doubted bool   // others may have had a share in what was seen
 	phase   string // that is running; "" before the first
+	edge    string // of which there was a word since the last of training
 	outer   string // to which the end of phase returns
 	since   stretch
 	before  unit.Bytes // the most that was held before since
@@ -112,15 +113,14 @@ func (c *course) hear(e oom.Event) {
 	switch e.Kind {
 	case job.Started:
 		c.close()
-		c.phase, c.outer = ladder.Training, ladder.Training
+		c.phase, c.outer, c.edge = ladder.Training, ladder.Training, ""
 	case job.Progress:
 		if c.phase != ladder.Training && c.phase != "" {
 			c.passed[c.phase] = true
 		}
-		if c.phase == "" { // there was no word of a beginning
-			c.phase = ladder.Training
-		}
-		c.close()
+		c.phase = ladder.Training // also where there was no word of its beginning
+		c.close(c.edge)
+		c.edge = ""
 		if e.Iteration < 0 || e.Iteration != c.last {
 			c.last = e.Iteration
 			c.steps++
@@ -128,17 +128,18 @@ func (c *course) hear(e oom.Event) {
 		c.phase, c.outer = ladder.Training, ladder.Training
 	case job.Phase:
 		if e.Phase != c.phase {
-			c.close()
-			c.outer, c.phase = c.phase, e.Phase
+			c.close(c.edge, e.Phase)
+			c.outer, c.phase, c.edge = c.phase, e.Phase, e.Phase
 		}
 	case job.PhaseEnd:
 		c.passed[e.Phase] = true
 		if c.phase == e.Phase {
 			c.close()
 			c.phase = c.outer
-			return
+		} else {
+			c.close(c.edge, e.Phase)
 		}
-		c.close(e.Phase)
+		c.edge = e.Phase
 	case job.Memory:
 		if c.pooled { // torch counts what it allocates on a card, and nothing on a CPU
 			c.print(e.Bytes)
@@ -150,6 +151,7 @@ func (c *course) hear(e oom.Event) {
 func (c *course) close(also ...string) {
 	s := c.since
 	c.since = stretch{}
+	also = slices.DeleteFunc(also, func(p string) bool { return p == "" || p == c.phase })
 	for _, p := range append(also, c.phase) {
 		if p != "" {
 			c.printed.ran[p] = true
@@ -220,12 +222,12 @@ func (c *course) measured(phases []string, succeeded bool) (out map[string][]mem
 	}
 	for _, s := range c.among {
 		for _, p := range s.phases {
-			explained := slices.ContainsFunc(s.phases, func(o string) bool { return o != p && peaks[o].peak >= s.peak })
 			_, seen := c.alone[p]
-			others := slices.DeleteFunc(slices.Clone(s.phases), func(o string) bool { _, known := c.alone[o]; return o == p || known })
-			if seen || p == "" {
+			if p == "" || p == ladder.Training && seen { // its own words stand close enough
 				continue
 			}
+			explained := slices.ContainsFunc(s.phases, func(o string) bool { return o != p && peaks[o].peak >= s.peak })
+			others := slices.DeleteFunc(slices.Clone(s.phases), func(o string) bool { _, known := c.alone[o]; return o == p || known })
 			got := s.stretch
 			got.most = got.most || explained || len(others) > 0
 			peaks[p] = peaks[p].better(got)
