@@ -18,7 +18,7 @@ import (
 //
 // Not every program says that a phase begins, and those that do say it late or say its end early: a bar is drawn after
 // the first step, and what it made is still to be decoded after the last. So what was seen between two words belongs to
-// the phases that may have run there: to the one between its own words, and else to the one that nothing else explains.
+// the phases that may have run there: to the one between its own words, and else to the one that was to need the most.
 type course struct {
 	// pooled says that what was taken is kept, as torch's caching allocator does on a card: a phase then takes over what
 	// an earlier one has filled.
@@ -200,9 +200,11 @@ func (c *course) print(peak unit.Bytes) {
 	c.printed.ran = map[string]bool{}
 }
 
-// measured is what was measured of each phase, and which phases were gone through completely. phases are those of the
-// job; succeeded says how it ended.
-func (c *course) measured(phases []string, succeeded bool) (out map[string][]mem.Measurement, passed []string) {
+// measured is what was measured of each phase, and which phases were gone through completely. priced is what each phase of
+// the job was expected to need, 0 where that is unknown: of phases that may have run between two words, what was held
+// there is the measure of the one that was to need the most, where none is known to have held as much alone.
+// succeeded says how the attempt ended.
+func (c *course) measured(priced map[string]unit.Bytes, succeeded bool) (out map[string][]mem.Measurement, passed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	tail := c.since
@@ -215,21 +217,25 @@ func (c *course) measured(phases []string, succeeded bool) (out map[string][]mem
 	if c.steps >= 2 || succeeded && c.steps >= 1 {
 		c.passed[ladder.Training] = true
 	}
-	if _, ok := peaks[ladder.Training]; !ok && succeeded && len(c.among) == 0 && len(peaks) == 0 && (c.phase == ladder.Training || len(phases) == 1) {
+	if _, ok := peaks[ladder.Training]; !ok && succeeded && len(c.among) == 0 && len(peaks) == 0 && (c.phase == ladder.Training || len(priced) == 1) {
 		// It said nothing while it trained, and nothing of another phase.
 		peaks[ladder.Training] = tail.better(c.alone[""])
 		c.passed[ladder.Training] = true
 	}
 	for _, s := range c.among {
-		for _, p := range s.phases {
-			_, seen := c.alone[p]
-			if p == "" || p == ladder.Training && seen { // its own words stand close enough
-				continue
-			}
-			explained := slices.ContainsFunc(s.phases, func(o string) bool { return o != p && peaks[o].peak >= s.peak })
-			others := slices.DeleteFunc(slices.Clone(s.phases), func(o string) bool { _, known := c.alone[o]; return o == p || known })
+		candidates := slices.DeleteFunc(slices.Clone(s.phases), func(p string) bool { return p == "" })
+		if len(candidates) == 0 {
+			continue
+		}
+		slices.Sort(candidates)
+		needs := slices.MaxFunc(candidates, func(a, b string) int {
+			return cmp.Or(cmp.Compare(priced[a], priced[b]), cmp.Compare(rank(a), rank(b)))
+		})
+		for _, p := range candidates {
 			got := s.stretch
-			got.most = got.most || explained || len(others) > 0
+			for _, o := range candidates {
+				got.most = got.most || o != p && (c.alone[o].peak >= s.peak || o == needs)
+			}
 			peaks[p] = peaks[p].better(got)
 		}
 	}
@@ -256,6 +262,14 @@ func (c *course) measured(phases []string, succeeded bool) (out map[string][]mem
 		slices.SortFunc(out[p], func(a, b mem.Measurement) int { return cmp.Compare(a.Is, b.Is) })
 	}
 	return out, slices.Sorted(maps.Keys(c.passed))
+}
+
+// rank puts training behind the others: it has its own words, and they stand close.
+func rank(phase string) int {
+	if phase == ladder.Training {
+		return 0
+	}
+	return 1
 }
 
 // peaks is the most that was held, of all and by phase.

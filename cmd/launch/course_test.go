@@ -33,6 +33,10 @@ func TestCourse(t *testing.T) {
 			"training 90 data sampled; validation 160 data sampled", "training validation"},
 		"it is said all at once": {"start 90 step 160 val /val 95 step", false, false,
 			"training 90 data sampled; validation 160 data sampled", "training validation"},
+		"training is the larger: its first step after validation": {"start 90 step 90 val 60 /val 99 step 90 step", false, false,
+			"training 99 data sampled; validation 60 data sampled", "training validation"},
+		"training is the larger: validation ends early": {"start 90 step 90 val 60 /val 70 step 90 step", false, false,
+			"training 90 data sampled; validation 60 data sampled", "training validation"},
 		"building takes the most":            {"300 start 90 step 92 step", false, false, "training 92 data sampled", "training"},
 		"the last words are not of training": {"start 90 step 80 step 400", false, false, "training 90 data sampled", "training"},
 		"no word but the first":              {"20 start 90 85", false, false, "training 90 data sampled", "training"},
@@ -55,6 +59,13 @@ func TestCourse(t *testing.T) {
 		"its own peak, later more":   {"start step p70 step p75", true, false, "training 75 allocated", "training"},
 		"on a CPU it counts nothing": {"start 90 step p70 95 step p75", false, false, "training 95 data sampled", "training"},
 	} {
+		priced := map[string]unit.Bytes{"training": 100, "validation": 150}
+		if strings.HasPrefix(name, "no word at all") {
+			delete(priced, "validation") // it is the only phase
+		}
+		if strings.HasPrefix(name, "training is the larger") {
+			priced["validation"] = 50
+		}
 		c := newCourse()
 		c.is, c.from, c.pooled = mem.Data, "looks", tt.pooled
 		step := int64(0)
@@ -81,7 +92,7 @@ func TestCourse(t *testing.T) {
 		}
 		c.finish()
 		c.hear(oom.Event{Kind: job.PhaseEnd, Phase: "validation"}) // read in a log afterwards
-		ms, passed := c.measured([]string{"training"}, !tt.failed)
+		ms, passed := c.measured(priced, !tt.failed)
 		var got []string
 		for _, p := range []string{"training", "validation"} {
 			var of []string

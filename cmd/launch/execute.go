@@ -18,6 +18,7 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/proc"
@@ -31,6 +32,7 @@ import (
 type executor struct {
 	settings settings
 	job      *job.Job
+	priced   *ladder.Set // its ladders as the plugin priced them; nil where nothing is recognised
 	device   *gpu.Device
 	record   *record.Record // nil where none can be kept
 	say      ui.Printer
@@ -95,8 +97,15 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 		return run.Outcome{}, err
 	}
 	a := attempt{command: made.Command, signs: x.job.Signs, dir: dir, trial: p.Trial, batch: p.Batch, steps: x.job.Rehearsal.Steps}
-	for _, c := range p.Choices {
-		a.phases = append(a.phases, c.Phase)
+	if x.priced != nil {
+		a.priced = map[string]unit.Bytes{}
+		for _, c := range p.Choices {
+			if e := x.priced.Ladder(c.Phase).Rungs[c.Rung].At(p.Shared.Rung); e.Known() {
+				a.priced[c.Phase] = e.Total()
+			} else {
+				a.priced[c.Phase] = 0
+			}
+		}
 	}
 	var sources []overlay.File
 	for _, f := range made.Files {
@@ -166,10 +175,10 @@ type attempt struct {
 	signs   job.Signs
 	dir     string // takes what it prints; "" keeps nothing
 	trial   run.Trial
-	phases  []string         // of its job; none where it is not recognised
-	steps   int64            // of a trial: after how many iterations launch ends it; 0 where it ends by itself
-	batch   job.Batch        // as planned
-	overlay *overlay.Overlay // nil where no Python source is edited
+	priced  map[string]unit.Bytes // what its phases were expected to need; 0 where that is unknown
+	steps   int64                 // of a trial: after how many iterations launch ends it; 0 where it ends by itself
+	batch   job.Batch             // as planned
+	overlay *overlay.Overlay      // nil where no Python source is edited
 }
 
 // attempt runs the command to its end and weighs how it ended.
@@ -269,7 +278,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	case why != "" && why != enough:
 		out.Ending, out.Cause, out.Untaken, out.Lied = run.Failed, "it ran without the settings that it was to have: "+why, why, false
 	}
-	out.Measured, out.Passed = watch.measured(a.phases, out.Ending == run.Succeeded)
+	out.Measured, out.Passed = watch.measured(a.priced, out.Ending == run.Succeeded)
 	if a.trial == "" && out.Iteration >= signs.StateAfter {
 		out.Saved = saved(c.Dir, signs, began)
 	}

@@ -19,6 +19,7 @@ import (
 // not data has not changed, the difference is a peak of the data that no look has met.
 //
 // What is missed: a peak within a phase that is shorter than the time between two looks and lower than one before it.
+// What is taken for data: a file that is mapped and unmapped between two looks, at the very peak of the address space.
 
 const (
 	hostLook = 10 * time.Millisecond // between two looks at least

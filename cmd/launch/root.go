@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -223,7 +224,7 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 // began is when an earlier launch of the same run started its first attempt; zero where there was none.
 func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec *record.Record, say ui.Printer, settle func(), began time.Time) error {
 	x := &executor{settings: s, job: r.Job, device: device, record: rec, say: say, settle: settle}
-	x.firstBegan = began
+	x.firstBegan, x.priced = began, cmp.Or(r.Priced, r.Ladders)
 	j := &journal{record: rec, say: say, executor: x, run: r, books: newBooks(s, r.Job, device), receipts: s.receipts()}
 	stop, err := r.Carry(ctx, x, j)
 	if err != nil {
