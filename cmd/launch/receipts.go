@@ -306,7 +306,7 @@ all the same. A phase that failed counts only as needing more than it could have
 at the same settings on the same machine, and of all the newest 500.
 
 On a card, what the program prints of its own peak counts more than what the driver shows, which is looked at every
-second. On the CPU with --memory, what the limit counts (VmData) is looked at every hundredth of a second: a peak that is
+second. On the CPU with --memory, what the limit counts (VmData) is looked at thirty times a second: a peak that is
 shorter than that, and lower than one before it, is not seen.`,
 		Example: "  launch receipts\n  launch receipts --json | jq '.[].measured'\n  launch receipts export a100.jsonl\n  launch receipts import a100.jsonl",
 		Args:    cobra.NoArgs,
