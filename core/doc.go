@@ -19,7 +19,7 @@
 //	plugin/declared the plugin of projects that have none: a short file says where their settings lie
 //	plugin/internal/wire  JSON documents between launch and a plugin's process
 //	nn         what a PyTorch module costs without running it: the forward pass on a tape
-//	mem        the ledger: lines of memory with a kind, a part and a source; the caching allocator, replayed
+//	mem        the ledger: lines of memory with a kind, a part and a source; the caching allocator, replayed; what receipts teach
 //	unit       amounts of memory
 //	gpu        devices and looks at them, as values
 //	gpu/nvml   NVIDIA's driver, in a process of its own
@@ -28,7 +28,7 @@
 //	run        a job and its attempts; Next, which decides, and Carry, which does
 //	proc       a program in a pseudo-terminal or on copied pipes, to its last byte
 //	oom        what a program's output says of how it ended
-//	record     runs on disk
+//	record     runs and receipts on disk
 //	ui         everything that a person sees, and the documents that scripts read
 //
 // Decisions are pure functions of values (ladder.Fit, run.Next, oom's verdict); what acts on the world (proc, nvml,

@@ -32,6 +32,7 @@ import (
 type executor struct {
 	settings settings
 	job      *job.Job
+	priced   *ladder.Set // its ladders as the plugin priced them; nil where nothing is recognised
 	device   *gpu.Device
 	record   *record.Record // nil where none can be kept
 	say      ui.Printer
@@ -99,6 +100,16 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 		return run.Outcome{}, err
 	}
 	a := attempt{command: made.Command, signs: x.job.Signs, dir: dir, trial: p.Trial, batch: p.Batch, steps: x.job.Rehearsal.Steps}
+	if x.priced != nil {
+		a.priced = map[string]unit.Bytes{}
+		for _, c := range p.Choices {
+			if e := x.priced.Ladder(c.Phase).Rungs[c.Rung].At(p.Shared.Rung); e.Known() {
+				a.priced[c.Phase] = e.Total()
+			} else {
+				a.priced[c.Phase] = 0
+			}
+		}
+	}
 	var sources []overlay.File
 	for _, f := range made.Files {
 		if f.Format == job.Python {
@@ -167,9 +178,10 @@ type attempt struct {
 	signs   job.Signs
 	dir     string // takes what it prints; "" keeps nothing
 	trial   run.Trial
-	steps   int64            // of a trial: after how many iterations launch ends it; 0 where it ends by itself
-	batch   job.Batch        // as planned
-	overlay *overlay.Overlay // nil where no Python source is edited
+	priced  map[string]unit.Bytes // what its phases were expected to need; 0 where that is unknown
+	steps   int64                 // of a trial: after how many iterations launch ends it; 0 where it ends by itself
+	batch   job.Batch             // as planned
+	overlay *overlay.Overlay      // nil where no Python source is edited
 }
 
 // attempt runs the command to its end and weighs how it ended.
@@ -181,7 +193,9 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	}
 	var failure sync.Map // job.Failed: the first line by which the program said that it failed
 	pace := pace{}
+	watch := x.watch(ctx)
 	detector.OnEvent = func(e oom.Event) {
+		watch.hear(e)
 		switch e.Kind {
 		case job.Failed:
 			failure.LoadOrStore(job.Failed, strings.TrimSpace(e.Line.Text))
@@ -195,7 +209,6 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	if a.trial == "" && x.firstBegan.IsZero() {
 		x.firstBegan = began
 	}
-	watch := x.watch(ctx, detector)
 	guard, ctx := guarded(ctx, a, detector, tap)
 	spec := proc.Spec{
 		Args: c.Args, Dir: c.Dir, Env: c.Env, Tap: tap.take, Grace: x.settings.Grace, Started: watch.started,
@@ -222,7 +235,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 		x.settle()
 	}
 	why := guard.stop()
-	peak, peaks := watch.stop()
+	watch.stop()
 	if err != nil {
 		return run.Outcome{}, err
 	}
@@ -237,12 +250,13 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	seen := oom.Exit{Known: true, Code: exit.Code, Signal: int(exit.Signal), Asked: asked(exit) && why == "", OOMKills: max(0, exit.OOMKills)}
 	v := detector.Judge(seen, signs)
 	state := detector.State()
+	peak, peaks := watch.peaks()
 	out := run.Outcome{
 		Ending: v.Ending, Code: exit.Code, Signal: int(exit.Signal), Report: v.Report, Phase: v.Report.Stage,
 		Peak: peak, Peaks: peaks, Iteration: max(0, state.Iteration), Settings: state.Settings, Began: began, Took: exit.Took,
 		Cause: v.Cause, Lied: v.Lied, Rate: pace.rate(a.batch, signs.CountsMicro),
 	}
-	out.PeakIs = run.Used
+	out.PeakIs = watch.is
 	switch host := x.device != nil && x.device.Kind == gpu.CPU; {
 	case out.Peak > 0:
 	case host:
@@ -267,6 +281,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	case why != "" && why != enough:
 		out.Ending, out.Cause, out.Untaken, out.Lied = run.Failed, "it ran without the settings that it was to have: "+why, why, false
 	}
+	out.Measured, out.Passed = watch.measured(a.priced, out.Ending == run.Succeeded)
 	if a.trial == "" && out.Iteration >= signs.StateAfter {
 		out.Saved = saved(c.Dir, signs, began)
 	}

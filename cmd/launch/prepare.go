@@ -17,6 +17,7 @@ import (
 	"github.com/launch-ml/launch/core/hostmem"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
@@ -142,6 +143,7 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 		p.job, p.err = nil, fmt.Errorf("--reserve %v leaves nothing of a device of %v", s.Reserve, p.device.Total)
 		return p, nil
 	}
+	receipts := s.read()
 	set, err := client.Ladders(ctx, j, pricedOn(p.device))
 	switch {
 	case errors.Is(err, host.ErrTrouble):
@@ -162,7 +164,22 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 		Rooms:  rooms(p.device),
 		Room:   room(p.device, s), Empty: empty(p.device, s), Host: p.device != nil && p.device.Kind == gpu.CPU,
 	}
+	p.learn(s, receipts)
 	return p, nil
+}
+
+// learn corrects the ladders by what was measured before.
+func (p *prepared) learn(s settings, receipts func() ([]mem.Receipt, error)) {
+	rs, err := receipts()
+	if err != nil {
+		p.warnings = append(p.warnings, fmt.Sprintf("%v: nothing is learned from earlier runs", err))
+	}
+	if len(rs) == 0 {
+		return
+	}
+	if set, learned := newBooks(s, p.job, p.device).learn(p.run.Ladders, rs); learned {
+		p.run.Priced, p.run.Ladders = p.run.Ladders, set
+	}
 }
 
 // rounds is how often a plugin may ask for more before it answers: an import is followed from file to file.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -72,7 +73,7 @@ func newRoot() *cobra.Command {
 		return fmt.Errorf("%w; `launch --help` lists the flags, and the command to run stands behind --", err)
 	})
 	root.AddCommand(newPlan(), newEstimate(), newResume())
-	for _, c := range []*cobra.Command{newExplain(), newRuns(), newShow(), newGPUs(), newPlugins(), newVersion()} {
+	for _, c := range []*cobra.Command{newExplain(), newRuns(), newShow(), newReceipts(), newGPUs(), newPlugins(), newVersion()} {
 		c.SetUsageTemplate(withoutGlobals(c.UsageTemplate())) // the flags of a run mean nothing to them
 		root.AddCommand(c)
 	}
@@ -223,8 +224,8 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 // began is when an earlier launch of the same run started its first attempt; zero where there was none.
 func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec *record.Record, say ui.Printer, settle func(), began time.Time) error {
 	x := &executor{settings: s, job: r.Job, device: device, record: rec, say: say, settle: settle}
-	x.firstBegan = began
-	j := &journal{record: rec, say: say, executor: x}
+	x.firstBegan, x.priced = began, cmp.Or(r.Priced, r.Ladders)
+	j := &journal{record: rec, say: say, executor: x, run: r, books: newBooks(s, r.Job, device), receipts: s.receipts()}
 	stop, err := r.Carry(ctx, x, j)
 	if err != nil {
 		if _, ok := startCode(err); ok || r.Last() == nil {
@@ -296,6 +297,9 @@ type journal struct {
 	record   *record.Record
 	say      ui.Printer
 	executor *executor
+	run      *run.Run
+	books    books
+	receipts record.Receipts
 	said     bool
 }
 
@@ -310,6 +314,13 @@ func (j *journal) Ended(a *run.Attempt) error {
 	if j.record != nil {
 		j.warn(j.record.Ended(a))
 	}
+	name := id(j.record)
+	if j.record == nil {
+		name = "unrecorded-" + a.Outcome.Began.UTC().Format("20060102-150405.000")
+	}
+	if err := j.receipts.Append(j.books.write(name, j.run, a)...); err != nil && j.record != nil {
+		j.warn(err)
+	}
 	if a.Outcome.Ending != run.Succeeded || !j.say.Quiet {
 		j.executor.breakLine()
 	}
@@ -320,7 +331,7 @@ func (j *journal) Ended(a *run.Attempt) error {
 func (j *journal) warn(err error) {
 	if err != nil && !j.said {
 		j.said = true
-		j.say.Warn("%v: the run goes on, without a record", err)
+		j.say.Warn("%v: the run goes on, without a whole record", err)
 	}
 }
 

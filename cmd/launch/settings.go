@@ -37,6 +37,7 @@ type settings struct {
 	State    string // folder of the runs
 	Grace    time.Duration
 	Sample   time.Duration
+	Receipts bool // learn from those there are
 	Expects  bool // the user said something that only matters to a recognised job
 }
 
@@ -58,6 +59,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.BoolP("quiet", "q", false, "say nothing unless something went wrong")
 	f.String("json-file", "", "write what happened to this file, as JSON")
 	f.String("state-dir", "", "where runs are recorded (default $XDG_STATE_HOME/launch)")
+	f.Bool("receipts", true, "let estimates learn from what earlier runs measured; they are written in any case")
 	f.Duration("grace", 30*time.Second, "how long a program that was asked to stop may take")
 	f.Duration("sample", time.Second, "how often to look at the GPU")
 }
@@ -156,6 +158,7 @@ func decode(v *viper.Viper) (s settings, err error) {
 		errs = append(errs, fmt.Errorf("--gpus %d: it is a number of cards", s.GPUs))
 	}
 	s.TTY, s.Quiet, s.JSONFile = v.GetBool("tty"), v.GetBool("quiet"), v.GetString("json-file")
+	s.Receipts = v.GetBool("receipts")
 	s.Grace, s.Sample = duration("grace"), duration("sample")
 	switch {
 	case s.Memory > 0 && s.Device == "auto":

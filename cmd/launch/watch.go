@@ -4,81 +4,82 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
-	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// watcher samples the card while an attempt runs.
+// watcher looks at the memory that a job holds while an attempt runs.
 type watcher struct {
-	mu    sync.Mutex
-	pid   int
-	peak  unit.Bytes
-	peaks map[string]unit.Bytes
-	end   func()
-	done  chan struct{}
+	*course
+	pid  atomic.Int64
+	end  func()
+	done chan struct{}
 }
 
-// watch starts sampling the device, if it is one of the driver's.
-func (x *executor) watch(ctx context.Context, d *oom.Detector) *watcher {
-	w := &watcher{peaks: map[string]unit.Bytes{}, end: func() {}}
-	if x.device == nil || x.device.Kind != gpu.CUDA || x.device.Planned || x.device.UUID == "" {
-		return w
+// watch starts looking at the device, if it is one of the driver's, or at the processes, if their memory is limited.
+func (x *executor) watch(ctx context.Context) *watcher {
+	w := &watcher{course: newCourse(), end: func() {}}
+	start := func(look func(context.Context)) {
+		ctx, cancel := context.WithCancel(ctx)
+		w.end, w.done = cancel, make(chan struct{})
+		go func() {
+			defer close(w.done)
+			look(ctx)
+		}()
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	w.end, w.done = cancel, make(chan struct{})
-	uuid, before := x.device.UUID, x.device.Used
-	go func() {
-		defer close(w.done)
-		nvml.Watch(ctx, x.settings.Sample, func(_ time.Time, devices []gpu.Device) {
-			for _, dev := range devices {
-				if dev.UUID == uuid {
-					w.see(dev, before, d.State().Phase)
+	w.pooled = x.device == nil || x.device.Kind == gpu.CUDA
+	switch d := x.device; {
+	case d == nil || d.Planned:
+	case d.Kind == gpu.CPU && x.settings.Memory > 0:
+		w.is, w.from = mem.Data, "VmData in /proc/PID/status"
+		start(func(ctx context.Context) { hostWatch(ctx, func() int { return int(w.pid.Load()) }, w.see) })
+	case d.Kind == gpu.CUDA && d.UUID != "":
+		w.is, w.from = mem.Used, "NVML"
+		uuid, before, alone := d.UUID, d.Used, len(d.Processes) == 0
+		start(func(ctx context.Context) {
+			nvml.Watch(ctx, x.settings.Sample, func(_ time.Time, devices []gpu.Device) {
+				for _, dev := range devices {
+					if dev.UUID == uuid {
+						w.card(dev, before, alone)
+					}
 				}
-			}
-		}) // a driver that stops answering takes the figures away, not the training
-	}()
+			}) // a driver that stops answering takes the figures away, not the training
+		})
+	}
 	return w
 }
 
-func (w *watcher) started(pid int) {
-	w.mu.Lock()
-	w.pid = pid
-	w.mu.Unlock()
-}
+func (w *watcher) started(pid int) { w.pid.Store(int64(pid)) }
 
-// see takes one look: the job's share is that of its own processes, or, where the driver does not tell them apart (in
-// a container its pids are the host's), what came on top of what was in use before.
-func (w *watcher) see(d gpu.Device, before unit.Bytes, phase string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// card takes one look at a card: the job's share is that of its own processes, or, where the driver does not tell them
+// apart (in a container its pids are the host's), what came on top of what was in use before. With others on the card
+// that may be theirs.
+func (w *watcher) card(d gpu.Device, before unit.Bytes, alone bool) {
 	used, known := unit.Bytes(0), false
 	for _, p := range d.Processes {
-		if p.Used >= 0 && w.pid > 0 && descends(p.PID, w.pid) {
+		if p.Used >= 0 && w.pid.Load() > 0 && descends(p.PID, int(w.pid.Load())) {
 			used, known = used+p.Used, true
 		}
 	}
 	if !known {
 		used = max(0, d.Used-before)
+		w.doubt(!alone)
 	}
-	w.peak = max(w.peak, used)
-	if phase != "" {
-		w.peaks[phase] = max(w.peaks[phase], used)
-	}
+	w.see(used, false)
 }
 
-func (w *watcher) stop() (unit.Bytes, map[string]unit.Bytes) {
+// stop ends the looking.
+func (w *watcher) stop() {
 	w.end()
 	if w.done != nil {
 		<-w.done
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.peak, w.peaks
+	w.finish()
 }
 
 // descends reports whether a process is the ancestor or one of its descendants.

@@ -41,9 +41,9 @@ type Item struct {
 // certain kinds are counted exactly from shapes; the others depend on kernels, drivers and luck.
 var certain = []Kind{Parameters, Gradients, Optimizer, Buffers, Inputs, Saved, Transients, Loaders}
 
-// grows lists the kinds that scale with the batch and the image, on the host with the workers too, which a measurement of
+// growing lists the kinds that scale with the batch and the image, on the host with the workers too, which a measurement of
 // an attempt corrects.
-var grows = []Kind{Inputs, Saved, Transients, Workspace, Slack, Loaders, Pinned, Decoded, Workers}
+var growing = []Kind{Inputs, Saved, Transients, Workspace, Slack, Loaders, Pinned, Decoded, Workers}
 
 // An Alloc is a single request to the allocator.
 type Alloc struct {
@@ -60,10 +60,11 @@ type Estimate struct {
 	Allocs []Alloc `json:"allocs,omitempty"`
 	// Unknown, if not empty, says why there is no estimate. Items are then at most a lower bound.
 	Unknown string `json:"unknown,omitempty"`
-
 	// Reserved is what the caching allocator comes to hold on a card with room for all it caches
 	// (torch.cuda.max_memory_reserved): the phase needs less of it, as its lines say. 0 where that is not known.
 	Reserved unit.Bytes `json:"reserved_bytes,omitempty"`
+	// Learned names the receipts that corrected it; empty where it is as priced.
+	Learned []string `json:"learned,omitempty"`
 
 	requests *requests // behind the lines; lost on the wire, as what follows from it is a line by then
 }
@@ -80,13 +81,16 @@ func (e Estimate) Total() unit.Bytes {
 	return sum
 }
 
-// Certain is the sum of the lines that are counted and not guessed.
+// Certain is the sum of the lines that are counted and not guessed; or, where the same was measured to need less, that.
 func (e Estimate) Certain() unit.Bytes {
 	var sum unit.Bytes
 	for _, it := range e.Items {
 		if !it.Guess && slices.Contains(certain, it.Kind) {
 			sum += it.Bytes
 		}
+	}
+	if len(e.Learned) > 0 && e.Known() {
+		return min(sum, e.Total())
 	}
 	return sum
 }
@@ -117,7 +121,7 @@ func (e Estimate) Of(k Kind) unit.Bytes {
 func (e Estimate) Growing() unit.Bytes {
 	var sum unit.Bytes
 	for _, it := range e.Items {
-		if slices.Contains(grows, it.Kind) {
+		if slices.Contains(growing, it.Kind) {
 			sum += it.Bytes
 		}
 	}

@@ -61,6 +61,27 @@ var torchVersion = regexp.MustCompile(`(?m)^__version__ = ['"](\d+)\.(\d+)`)
 
 // Torch returns the version of torch, if exactly one is there.
 func (e Environment) Torch() (major, minor int, ok bool) {
+	m := torchVersion.FindStringSubmatch(e.torch())
+	if m == nil {
+		return 0, 0, false
+	}
+	major, _ = strconv.Atoi(m[1])
+	minor, _ = strconv.Atoi(m[2])
+	return major, minor, true
+}
+
+var wholeVersion = regexp.MustCompile(`(?m)^__version__ = ['"]([^'"\n]+)['"]`)
+
+// TorchBuild returns torch's whole version, its build included ("2.15.0+cu132"), or "" if not exactly one is there.
+func (e Environment) TorchBuild() string {
+	if m := wholeVersion.FindStringSubmatch(e.torch()); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// torch is the text of torch/version.py, if exactly one is there.
+func (e Environment) torch() string {
 	var found []string
 	for _, dir := range e.folders {
 		path := filepath.Join(dir, "torch", "version.py")
@@ -69,19 +90,13 @@ func (e Environment) Torch() (major, minor int, ok bool) {
 		}
 	}
 	if len(found) != 1 {
-		return 0, 0, false
+		return ""
 	}
 	text, err := os.ReadFile(found[0])
 	if err != nil {
-		return 0, 0, false
+		return ""
 	}
-	m := torchVersion.FindSubmatch(text)
-	if m == nil {
-		return 0, 0, false
-	}
-	major, _ = strconv.Atoi(string(m[1]))
-	minor, _ = strconv.Atoi(string(m[2]))
-	return major, minor, true
+	return string(text)
 }
 
 func lookPath(name string, env []string) string {

@@ -282,7 +282,7 @@ func batch(asked job.Batch, values map[string]int64) job.Batch {
 func (r *Run) correct(phase string, shared int, e mem.Estimate) mem.Estimate {
 	if s := r.state(); s != nil && r.Job.Resume.OnCard && r.Job.Resume.None == "" && e.Known() {
 		e.Items = slices.Clone(e.Items)
-		e.Add(mem.Item{Kind: mem.Buffers, What: "resumed state", Bytes: s.Bytes, From: "the size of the saved state, which stays on the card"})
+		e.Add(mem.Item{Kind: mem.Buffers, What: ResumedState, Bytes: s.Bytes, From: "the size of the saved state, which stays on the card"})
 	}
 	factor, from := 1.0, 0
 	for _, a := range r.Attempts {
@@ -303,7 +303,8 @@ func (r *Run) correct(phase string, shared int, e mem.Estimate) mem.Estimate {
 	if factor <= 1 || !e.Known() {
 		return e
 	}
-	out := mem.Estimate{Items: slices.Clone(e.Items), Allocs: e.Allocs}
+	out := e
+	out.Items = slices.Clone(e.Items)
 	out.Add(mem.Item{
 		Kind: mem.Correction, What: phase, Bytes: unit.Bytes(float64(e.Growing()) * (factor - 1)),
 		From: fmt.Sprintf("attempt %d needed %.2f times the lines that grow with size", from, factor),
@@ -433,6 +434,9 @@ func (p *Plan) describe(phase string) string {
 	}
 	return fmt.Sprintf("%q", p.onDevice()) // what sets it may be on the shared ladder
 }
+
+// ResumedState is the line of a state that stays on the card after a resume.
+const ResumedState = "resumed state"
 
 // asAsked is the name of the rung that changes nothing.
 const asAsked = "as asked"

@@ -39,9 +39,10 @@ const (
 
 // The quantities that a measured peak can be.
 const (
-	Used      = "used"      // what the driver sees of the job's processes
-	Allocated = "allocated" // live tensors, by the program's own account
-	Resident  = "resident"  // pages of the largest process, libraries included: a limit on data does not count them all
+	Used      = mem.Used      // what the driver sees of the job's processes
+	Allocated = mem.Allocated // live tensors, by the program's own account
+	Resident  = mem.Resident  // pages of the largest process, libraries included: a limit on data does not count them all
+	Data      = mem.Data      // what a limit on data counts, of the largest process
 )
 
 // A State is what a resume reads.
@@ -53,19 +54,23 @@ type State struct {
 
 // An Outcome is what an attempt came to.
 type Outcome struct {
-	Ending    Ending                `json:"ending"`
-	Code      int                   `json:"code"`                 // the program's own
-	Signal    int                   `json:"signal,omitempty"`     // that killed it; Code then means nothing
-	Cause     string                `json:"cause,omitempty"`      // one line for a person; empty after a success
-	Lied      bool                  `json:"lied,omitempty"`       // it exited 0 though it failed
-	Untaken   string                `json:"untaken,omitempty"`    // why launch ended it: it ran without the settings it was to have
-	Report    oom.Report            `json:"report"`               // the evidence, whatever the ending
-	Phase     string                `json:"phase,omitempty"`      // the ladder's name of the phase it ended in
-	Peak      unit.Bytes            `json:"peak_bytes,omitempty"` // the largest seen in use by the job; absent in JSON if nothing was measured
-	PeakIs    string                `json:"peak_is,omitempty"`    // which of the quantities below it is
-	Peaks     map[string]unit.Bytes `json:"peaks,omitempty"`      // the same by phase
-	Saved     *State                `json:"saved,omitempty"`      // the newest state that this attempt wrote
-	Iteration int64                 `json:"iteration"`            // the last one reported
+	Ending  Ending                `json:"ending"`
+	Code    int                   `json:"code"`                 // the program's own
+	Signal  int                   `json:"signal,omitempty"`     // that killed it; Code then means nothing
+	Cause   string                `json:"cause,omitempty"`      // one line for a person; empty after a success
+	Lied    bool                  `json:"lied,omitempty"`       // it exited 0 though it failed
+	Untaken string                `json:"untaken,omitempty"`    // why launch ended it: it ran without the settings it was to have
+	Report  oom.Report            `json:"report"`               // the evidence, whatever the ending
+	Phase   string                `json:"phase,omitempty"`      // the ladder's name of the phase it ended in
+	Peak    unit.Bytes            `json:"peak_bytes,omitempty"` // the largest seen in use by the job; absent in JSON if nothing was measured
+	PeakIs  string                `json:"peak_is,omitempty"`    // which of the quantities below it is
+	Peaks   map[string]unit.Bytes `json:"peaks,omitempty"`      // the same by phase
+	// Measured is what was measured of each phase, and Passed are the phases that were gone through completely: receipts
+	// are made of it.
+	Measured  map[string][]mem.Measurement `json:"measured,omitempty"`
+	Passed    []string                     `json:"passed,omitempty"`
+	Saved     *State                       `json:"saved,omitempty"` // the newest state that this attempt wrote
+	Iteration int64                        `json:"iteration"`       // the last one reported
 	// Rate is how many samples of the global batch it trained in a second, from its first report of progress to its last;
 	// absent where it reported too little.
 	Rate      float64           `json:"samples_per_second,omitempty"`
@@ -168,7 +173,9 @@ type Limits struct {
 type Run struct {
 	Job     *job.Job    `json:"job"`
 	Ladders *ladder.Set `json:"ladders"`
-	Limits  Limits      `json:"limits"`
+	// Priced is the ladders as the plugin priced them, where receipts have corrected Ladders; nil where none did.
+	Priced *ladder.Set `json:"priced,omitempty"`
+	Limits Limits      `json:"limits"`
 	// Room is what the job may take on its fullest device, measured again before every attempt; 0 where there is no
 	// device that launch can see.
 	Room unit.Bytes `json:"room_bytes"`

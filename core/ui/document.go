@@ -54,6 +54,7 @@ type EstimateDoc struct {
 	ReservedBytes *unit.Bytes `json:"reserved_bytes"`
 	FirstFailing  *mem.Alloc  `json:"first_failing"` // null: no single request exceeds the room
 	Unknown       string      `json:"unknown,omitempty"`
+	Receipts      []string    `json:"receipts,omitempty"` // that corrected it: run/attempt/phase
 }
 
 // BatchDoc is the global batch as asked and as planned.
@@ -112,7 +113,7 @@ func (v View) Document(command []string, env map[string]string) PlanDocument {
 }
 
 func estimateDoc(e mem.Estimate, room unit.Bytes) EstimateDoc {
-	d := EstimateDoc{Items: append([]mem.Item{}, e.Items...), Unknown: e.Unknown}
+	d := EstimateDoc{Items: append([]mem.Item{}, e.Items...), Unknown: e.Unknown, Receipts: e.Learned}
 	if e.Known() {
 		total := e.Total()
 		d.TotalBytes = &total

@@ -47,6 +47,7 @@ func (p Printer) Plan(v View) {
 			p.phase(v, c)
 		}
 		p.host(v)
+		p.learned(v.Plan)
 		p.changes(v)
 	}
 	switch limits := v.Run.Limits; {
@@ -68,6 +69,27 @@ func (p Printer) Plan(v View) {
 	if v.Stop != nil {
 		p.Stop(v.Run, v.Stop)
 	}
+}
+
+// learned says which receipts a plan's estimates used.
+func (p Printer) learned(plan *run.Plan) {
+	var runs []string
+	for _, c := range plan.Choices {
+		for _, id := range c.Estimate.Learned {
+			if name, _, _ := strings.Cut(id, "/"); !slices.Contains(runs, name) {
+				runs = append(runs, name)
+			}
+		}
+	}
+	if len(runs) == 0 {
+		return
+	}
+	p.line("")
+	more := ""
+	if n := len(runs) - 3; n > 0 {
+		runs, more = runs[:3], fmt.Sprintf(" and %d more", n)
+	}
+	p.line("receipts of run %s%s were used; --receipts=false plans without", strings.Join(runs, ", "), more)
 }
 
 // margin is how far estimates of known parts have been off: 4.9 % at the worst against recorded steps (docs/accuracy.md).

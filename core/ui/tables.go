@@ -1,11 +1,13 @@
 package ui
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
@@ -139,7 +141,7 @@ func (p Printer) Show(h *record.History, alive bool) {
 		}
 		for _, c := range a.Plan.Choices {
 			if c.Estimate.Known() {
-				p.line("      %s: estimate %v of %v", c.Phase, c.Estimate.Total(), a.Plan.Room)
+				p.line("      %s: estimate %v of %v%s", c.Phase, c.Estimate.Total(), a.Plan.Room, measuredText(a.Outcome.Measured[c.Phase]))
 			}
 		}
 		p.outcome(&a.Outcome)
@@ -168,6 +170,70 @@ func (p Printer) outcome(out *run.Outcome) {
 	if out.Peak > 0 {
 		p.line("      measured peak: %v %s", out.Peak, out.PeakIs)
 	}
+}
+
+// measuredText is what was measured of a phase, to stand behind its estimate.
+func measuredText(ms []mem.Measurement) (s string) {
+	for _, m := range ms {
+		bound := ""
+		if m.Bound == mem.AtLeast || m.Bound == mem.AtMost {
+			bound = string(m.Bound) + " "
+		}
+		s += fmt.Sprintf(", measured %s%v %s", bound, m.Bytes, m.Is)
+	}
+	return s
+}
+
+// Receipts lists what was predicted and what was measured, the newest last.
+func (p Printer) Receipts(rs []mem.Receipt) {
+	if len(rs) == 0 {
+		p.line("no receipt yet")
+		return
+	}
+	p.line("%-16s %-26s %-12s %12s %12s %12s   %s", "", "", "", "priced", "planned", "measured", "")
+	for _, r := range rs {
+		arch := r.Job.Arch
+		if arch == "" {
+			arch = r.Job.Plugin + " " + r.Job.Program
+		}
+		priced, planned := "unknown", "unknown"
+		if r.Predicted.Known() {
+			priced = r.Predicted.Total().String()
+		}
+		if r.Planned > 0 {
+			planned = r.Planned.String()
+		}
+		on := r.Machine.Card
+		if on == "" {
+			on = r.Machine.Kind
+		}
+		for i, m := range r.Measured {
+			bound := ""
+			if m.Bound == mem.AtLeast || m.Bound == mem.AtMost {
+				bound = string(m.Bound)
+			}
+			if i > 0 {
+				p.line("%-16s %-26s %-12s %12s %12s %12v   %s %s", "", "", "", "", "", m.Bytes, m.Is, bound)
+				continue
+			}
+			p.line("%-16s %-26s %-12s %12s %12s %12v   %s %s · micro-batch %s · %s, torch %s", r.Time.Local().Format("2006-01-02 15:04"), clip(arch, 26), clip(r.Job.Phase, 12),
+				priced, planned, m.Bytes, m.Is, bound, orUnknown(r.Job.Settings["micro-batch"]), on, orUnknown(r.Machine.Torch))
+		}
+	}
+}
+
+func clip(s string, n int) string {
+	if runes := []rune(s); len(runes) > n {
+		return string(runes[:n-1]) + "…"
+	}
+	return s
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
 }
 
 func from(e config.Edit) string {

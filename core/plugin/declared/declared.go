@@ -359,6 +359,7 @@ func (declared) Recognize(_ context.Context, c job.Command) (*job.Job, error) {
 		Batch:     job.Batch{Micro: micro, Accumulation: accum, Ranks: 1},
 		Rehearsal: job.Rehearsal{None: "a declaration does not say how the program is shortened"},
 	}
+	j.Knobs = append(r.knob(job.MicroBatch, r.micro), r.knob(job.Accumulation, r.accum)...)
 	if micro == 0 {
 		_, at, _ := r.document(*r.micro)
 		j.Warnings = append(j.Warnings, fmt.Sprintf("%v is not set, so the micro-batch is not known and stays as it is", at))
@@ -371,6 +372,19 @@ func (declared) Recognize(_ context.Context, c job.Command) (*job.Job, error) {
 		j.Resume.Edits = []config.Edit{{Knob: "resume", At: config.Address{Doc: config.ArgvDoc, Path: r.resume}, From: from, To: job.SavedPath, Add: !given, Cost: "none"}}
 	}
 	return j, nil
+}
+
+// knob is the setting at a place, or nothing where none is declared.
+func (r *reading) knob(name string, p *place) []job.Knob {
+	if p == nil {
+		return nil
+	}
+	doc, at, err := r.document(*p)
+	if err != nil {
+		return nil
+	}
+	value, set := doc.Get(at.Path)
+	return []job.Knob{{Name: name, At: at, Value: value, Default: !set}}
 }
 
 // Ladders implements [plugin.Plugin].

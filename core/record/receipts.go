@@ -1,0 +1,240 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/mem"
+)
+
+// Receipts is the file of what was predicted and what was measured: a line of JSON a receipt, appended. Lines that are
+// no receipt, such as one torn by a full disk, are read over.
+//
+// It is bounded: of one phase of one program at the same settings on the same machine the newest five are kept, and of
+// all the newest 500.
+type Receipts struct{ Path string }
+
+const (
+	keptAlike = 5
+	keptInAll = 500
+	slackKept = 100       // how many more lines may stand there before it is rewritten
+	longest   = 256 << 10 // of a line
+)
+
+// Read returns the receipts, the oldest first, and how many lines are none.
+func (s Receipts) Read() (rs []mem.Receipt, bad int, err error) {
+	f, err := os.Open(s.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading the receipts: %w", err)
+	}
+	defer f.Close()
+	err = eachLine(f, func(_ int, line []byte) {
+		if r, err := parseReceipt(line); err == nil {
+			rs = append(rs, r)
+		} else {
+			bad++
+		}
+	})
+	if err != nil {
+		return rs, bad, fmt.Errorf("reading the receipts: %w", err)
+	}
+	return rs, bad, nil
+}
+
+func parseReceipt(line []byte) (r mem.Receipt, err error) {
+	if len(line) > longest {
+		return r, fmt.Errorf("a line of %d bytes is no receipt", len(line))
+	}
+	if err := json.Unmarshal(line, &r); err != nil {
+		return r, fmt.Errorf("it is no receipt: %w", err)
+	}
+	return r, r.Check()
+}
+
+// eachLine calls see for every line that is not empty, with its number; what is longer than any receipt is cut.
+func eachLine(in io.Reader, see func(number int, line []byte)) error {
+	b := bufio.NewReaderSize(in, 64<<10)
+	for number := 1; ; number++ {
+		var line []byte
+		for {
+			part, err := b.ReadSlice('\n')
+			if len(line) <= longest {
+				line = append(line, part...)
+			}
+			if err == bufio.ErrBufferFull {
+				continue
+			}
+			if err != nil && err != io.EOF {
+				return err
+			}
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				see(number, line)
+			}
+			if err == io.EOF {
+				return nil
+			}
+			break
+		}
+	}
+}
+
+// Append adds receipts at the end, and shortens the file where it has grown beyond its bound.
+func (s Receipts) Append(rs ...mem.Receipt) error {
+	var lines bytes.Buffer
+	for _, r := range rs {
+		if err := r.Check(); err != nil {
+			return fmt.Errorf("writing a receipt: %w", err)
+		}
+		b, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("writing a receipt: %w", err)
+		}
+		lines.Write(append(b, '\n'))
+	}
+	if lines.Len() == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(s.Path), 0o700); err != nil {
+		return fmt.Errorf("making the folder of receipts: %w", err)
+	}
+	unlock, alone := s.lock()
+	defer unlock()
+	f, err := os.OpenFile(s.Path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the receipts: %w", err)
+	}
+	defer f.Close()
+	text := lines.Bytes()
+	if end, err := f.Seek(0, io.SeekEnd); err == nil && end > 0 {
+		last := make([]byte, 1)
+		if _, err := f.ReadAt(last, end-1); err == nil && last[0] != '\n' { // torn: it must not swallow the next one
+			text = append([]byte("\n"), text...)
+		}
+	}
+	if _, err := f.Write(text); err != nil {
+		return fmt.Errorf("writing the receipts: %w", err)
+	}
+	if alone {
+		return s.shorten()
+	}
+	return nil
+}
+
+// lock keeps two launches from shortening the file under each other. A training's end does not wait long for it, and
+// some network file systems have none: appending does without, shortening does not.
+func (s Receipts) lock() (unlock func(), held bool) {
+	f, err := os.OpenFile(s.Path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return func() {}, false
+	}
+	for range 20 {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, true
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			break
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	f.Close()
+	return func() {}, false
+}
+
+// shorten rewrites the file where it is longer than its bound.
+func (s Receipts) shorten() error {
+	rs, bad, err := s.Read()
+	if err != nil {
+		return err
+	}
+	kept := keep(rs)
+	if len(rs)+bad <= len(kept)+slackKept {
+		return nil
+	}
+	var out bytes.Buffer
+	for _, r := range kept {
+		b, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("writing a receipt: %w", err)
+		}
+		out.Write(append(b, '\n'))
+	}
+	if err := renameio.WriteFile(s.Path, out.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("shortening the receipts: %w", err)
+	}
+	return nil
+}
+
+// keep returns the receipts that the bound leaves, the oldest first.
+func keep(rs []mem.Receipt) (kept []mem.Receipt) {
+	rs = slices.Clone(rs)
+	slices.SortStableFunc(rs, func(a, b mem.Receipt) int { return b.Time.Compare(a.Time) })
+	alike := map[string]int{}
+	for _, r := range rs {
+		k := fmt.Sprintf("%q %+v %q", []string{r.Job.Plugin, r.Job.Arch, r.Job.Generation, r.Job.Phase, r.Job.Program}, r.Machine, sorted(r.Job.Settings))
+		if alike[k]++; alike[k] <= keptAlike && len(kept) < keptInAll {
+			kept = append(kept, r)
+		}
+	}
+	slices.Reverse(kept)
+	return kept
+}
+
+func sorted(m map[string]string) (out []string) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, k, m[k])
+	}
+	return out
+}
+
+// Import adds the receipts of another file that are not there yet. It trusts no line: problems says of each that is no
+// receipt which it is and why. Receipts of the future are none.
+func (s Receipts) Import(in io.Reader, now time.Time) (added, known int, problems []error, err error) {
+	have, _, err := s.Read()
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	ids := map[string]bool{}
+	for _, r := range have {
+		ids[r.ID()] = true
+	}
+	var fresh []mem.Receipt
+	err = eachLine(in, func(number int, line []byte) {
+		r, err := parseReceipt(line)
+		if err == nil && r.Time.After(now.Add(24*time.Hour)) {
+			err = fmt.Errorf("it is of %s, which is yet to come", r.Time.Format(time.RFC3339))
+		}
+		switch {
+		case err != nil:
+			problems = append(problems, fmt.Errorf("line %d: %w", number, err))
+		case ids[r.ID()]:
+			known++
+		default:
+			ids[r.ID()] = true
+			fresh = append(fresh, r)
+		}
+	})
+	if err != nil {
+		return 0, known, problems, fmt.Errorf("reading receipts: %w", err)
+	}
+	if err := s.Append(fresh...); err != nil {
+		return 0, known, problems, err
+	}
+	return len(fresh), known, problems, nil
+}
