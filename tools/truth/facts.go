@@ -52,6 +52,7 @@ func readFacts(path string) ([]fact, error) {
 var sources = map[string]string{
 	"da033d99": "class EfficientSelfAttention",
 	"069b6d59": "class EfficientSelfAttention\nclass LocalWindowAttention",
+	"933d5397": "class NanoBlock\nclass ProBlock\nclass TokenDictionaryCA\nclass UltimateBlock",
 	"921e57d1": "class NanoBlock\nclass ProBlock\nclass TokenDictionaryCA",
 }
 
@@ -120,13 +121,14 @@ func (rec record) explained(f fact, n sisrarch.Network, x finding, got float64) 
 	case (strings.HasPrefix(f.Type, "realplksr") || f.Type == "mosr") && !strings.HasPrefix(figure, "saved"):
 		return "on the meta device mish is put together from several operations: the class is recorded on the CPU instead, and has what the formula has"
 	}
+	side := int64(64)
 	if figure == "saved AMP 128" {
+		side = 128
 		at64 := x
 		at64.figure = "saved AMP 64"
 		if rec.explained(f, n, at64, got/4) != "" {
 			return "as at 64"
 		}
-		return ""
 	}
 	commits := []string{f.Commit}
 	if f.Commit == "" {
@@ -136,11 +138,12 @@ func (rec record) explained(f fact, n sisrarch.Network, x finding, got float64) 
 		for _, r := range rec[c] {
 			scale, _ := r.Args["scale"].(float64)
 			on, _ := r.Args[n.CheckpointArg].(bool)
-			if r.Name != f.Type || len(r.Shape) < 4 || r.Shape[3] != 64 || int64(scale) != f.Scale && scale != 0 || on != f.Checkpointing ||
+			if r.Name != f.Type || len(r.Shape) < 4 || r.Shape[3] != side || int64(scale) != f.Scale && scale != 0 || on != f.Checkpointing ||
 				strings.Contains(figure, "AMP") != r.AMP && !strings.HasPrefix(figure, "inference") {
 				continue
 			}
 			var want float64
+			samples := float64(r.Shape[0])
 			switch {
 			case strings.HasPrefix(figure, "saved"):
 				want = float64(r.Saved)
@@ -150,9 +153,10 @@ func (rec record) explained(f fact, n sisrarch.Network, x finding, got float64) 
 				if !r.AMP {
 					continue
 				}
+				samples = 1 // an image at a time
 				want = float64(r.Eval[strings.TrimSuffix(strings.TrimPrefix(figure, "inference "), "²")])
 			}
-			if want /= (1 << 20) * float64(r.Shape[0]); want > 0 && math.Abs(got/want-1) < 0.03 {
+			if want /= (1 << 20) * samples; want > 0 && math.Abs(got/want-1) < 0.03 {
 				return fmt.Sprintf("recorded from the class with torch 2.15: %.1f, and the formula has %.1f for it", want, got)
 			}
 		}
