@@ -28,8 +28,14 @@ type Allocator struct {
 	// limit. It goes beyond the limit where the program would fail, so that by how much is known.
 	Limit unit.Bytes
 
+	// Coarse takes the small pool for one piece without gaps: its requests are many, and where they hold next to nothing
+	// of the card, so do the gaps between them.
+	Coarse bool
+
 	small, large pool
+	piece, held  unit.Bytes // of a coarse small pool: in use, and reserved
 	blocks       []block
+	idle         []int32 // names of blocks that were merged into others
 	usage        Usage
 	now          Usage
 }
@@ -76,7 +82,17 @@ func (a *Allocator) Ask(bytes unit.Bytes) int32 {
 		a.blocks = append(make([]block, 0, 4096), block{}) // 0 is none
 		a.small.page, a.large.page = smallSegment, largeSegment
 	}
-	size := (max(bytes, 1) + minBlock - 1) / minBlock * minBlock
+	size := rounded(bytes)
+	if a.Coarse && size <= smallSize {
+		a.piece += size
+		a.allocated(size)
+		if n := (a.piece + smallSegment - 1) / smallSegment * smallSegment; n > a.held {
+			a.makeRoom(n - a.held)
+			a.reserve(n - a.held)
+			a.held = n
+		}
+		return -int32(size / minBlock)
+	}
 	p := &a.large
 	if size <= smallSize {
 		p = &a.small
@@ -92,13 +108,28 @@ func (a *Allocator) Ask(bytes unit.Bytes) int32 {
 	a.split(p, id, size)
 	b := &a.blocks[id]
 	b.used = true
-	a.now.Allocated += b.size
-	a.usage.Allocated = max(a.usage.Allocated, a.now.Allocated)
+	a.allocated(b.size)
 	return id
+}
+
+// rounded is round_size.
+func rounded(bytes unit.Bytes) unit.Bytes {
+	return (max(bytes, 1) + minBlock - 1) / minBlock * minBlock
+}
+
+func (a *Allocator) allocated(size unit.Bytes) {
+	a.now.Allocated += size
+	a.usage.Allocated = max(a.usage.Allocated, a.now.Allocated)
 }
 
 // Free is free: the block is cached, together with free neighbours.
 func (a *Allocator) Free(id int32) {
+	if id < 0 { // a piece of a coarse pool
+		size := unit.Bytes(-id) * minBlock
+		a.piece -= size
+		a.now.Allocated -= size
+		return
+	}
 	b := &a.blocks[id]
 	b.used = false
 	a.now.Allocated -= b.size
@@ -165,6 +196,10 @@ func (a *Allocator) segment(p *pool, size unit.Bytes) int32 {
 // makeRoom is release_cached_blocks, where the driver would not have n more.
 func (a *Allocator) makeRoom(n unit.Bytes) {
 	if a.Limit > 0 && a.now.Reserved+n > a.Limit {
+		if n := (a.piece + smallSegment - 1) / smallSegment * smallSegment; n < a.held {
+			a.now.Reserved -= a.held - n
+			a.held = n
+		}
 		a.release(&a.small)
 		a.release(&a.large)
 	}
@@ -191,6 +226,7 @@ func (a *Allocator) release(p *pool) {
 		whole := b.prev == 0 && b.next == 0
 		if whole {
 			a.now.Reserved -= b.size
+			a.idle = append(a.idle, id)
 		}
 		return whole
 	})
@@ -220,6 +256,11 @@ func (a *Allocator) cut(id int32, size unit.Bytes) int32 {
 }
 
 func (a *Allocator) add(b block) int32 {
+	if n := len(a.idle); n > 0 {
+		id := a.idle[n-1]
+		a.idle, a.blocks[id] = a.idle[:n-1], b
+		return id
+	}
 	a.blocks = append(a.blocks, b)
 	return int32(len(a.blocks) - 1)
 }
@@ -238,6 +279,7 @@ func (a *Allocator) merge(p *pool, id, other int32) int32 {
 	if a.blocks[other].addr < a.blocks[id].addr {
 		first, second = other, id
 	}
+	a.idle = append(a.idle, second)
 	f, s := &a.blocks[first], a.blocks[second]
 	f.size += s.size
 	f.next = s.next

@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/launch-ml/launch/core/gpu"
@@ -79,42 +80,37 @@ func copies(bytes unit.Bytes, tensors []unit.Bytes) []unit.Bytes {
 }
 
 // Replay carries out the requests of an estimate of one phase: what is kept, then two steps, of which the first makes the
-// optimizer's states. ok is false where the estimate has no sequence of requests.
+// optimizer's states, here and there in what the step has left. (A third changes nothing.) In expandable segments it does
+// not matter where they lie: one step, with the states made before, reserves the same within 1 %, and is replayed alone.
+// ok is false where the estimate has no sequence of requests.
 func (a *Allocator) Replay(e Estimate) (u Usage, ok bool) {
-	r := e.requests
-	if r == nil || !e.Known() {
+	if e.requests == nil || !e.Known() {
 		return Usage{}, false
 	}
-	events, steps := r.peak.Trace.Events, 1
-	stepped := map[int]bool{} // parts by whether their optimizer steps: elsewhere its states are there already
-	for _, ev := range events {
-		if ev.Block < 0 {
-			stepped[int(-1-ev.Block)], steps = true, 2
-		}
+	s := e.sequence()
+	for _, n := range s.kept {
+		a.Ask(n)
 	}
-	states := map[int][]unit.Bytes{}
-	for i, it := range e.Items {
-		if i >= r.first && i < r.last || !slices.Contains(tensors, it.Kind) {
-			continue
+	if a.Expandable {
+		for _, part := range slices.Sorted(maps.Keys(s.states)) { // in one order: the same question has one answer
+			for _, n := range s.states[part] {
+				a.Ask(n)
+			}
+			s.states[part] = nil
 		}
-		sizes, part := r.kept(it)
-		if part >= 0 && stepped[part] {
-			states[part] = append(states[part], sizes...)
-			continue
-		}
-		for _, n := range sizes {
-			a.Ask(n)
-		}
+		s.steps = 1
 	}
-	held := make([]int32, len(events)+1)
-	for range steps {
-		for _, ev := range events {
-			switch part := int(-1 - ev.Block); {
+	held := make([]int32, len(s.events)+1)
+
+	for step := range s.steps {
+		for _, ev := range s.events {
+			switch {
 			case ev.Block < 0:
-				for _, n := range states[part] {
-					a.Ask(n)
+				if step == 0 {
+					for _, n := range s.states[-1-ev.Block] {
+						a.Ask(n)
+					}
 				}
-				delete(states, part)
 			case ev.Bytes > 0:
 				held[ev.Block] = a.Ask(ev.Bytes)
 			default:
@@ -132,6 +128,67 @@ func (a *Allocator) Replay(e Estimate) (u Usage, ok bool) {
 	return a.Usage(), true
 }
 
+// A sequence is what an estimate asks of an allocator.
+type sequence struct {
+	kept   []unit.Bytes           // from before the first step
+	states map[int32][]unit.Bytes // by part, where its optimizer steps: made in the first
+	events []nn.Event             // of a step
+	steps  int
+}
+
+func (e Estimate) sequence() sequence {
+	r := e.requests
+	s := sequence{states: map[int32][]unit.Bytes{}, events: r.peak.Trace.Events, steps: 1}
+	for _, ev := range s.events {
+		if ev.Block < 0 {
+			s.states[-1-ev.Block], s.steps = nil, 2
+		}
+	}
+	for i, it := range e.Items {
+		if i >= r.first && i < r.last || !slices.Contains(tensors, it.Kind) {
+			continue
+		}
+		sizes, part := r.kept(it)
+		if _, steps := s.states[int32(part)]; steps && part >= 0 {
+			s.states[int32(part)] = append(s.states[int32(part)], sizes...)
+		} else {
+			s.kept = append(s.kept, sizes...)
+		}
+	}
+	return s
+}
+
+// small is what the small pool holds at its fullest.
+func (s sequence) small() (peak unit.Bytes) {
+	sum := unit.Bytes(0)
+	ask := func(n unit.Bytes) unit.Bytes {
+		if n = rounded(n); n > smallSize {
+			return 0
+		}
+		sum += n
+		peak = max(peak, sum)
+		return n
+	}
+	for _, n := range s.kept {
+		ask(n)
+	}
+	for _, sizes := range s.states {
+		for _, n := range sizes {
+			ask(n)
+		}
+	}
+	held := make([]unit.Bytes, len(s.events)+1)
+	for _, ev := range s.events {
+		switch {
+		case ev.Bytes > 0:
+			held[ev.Block] = ask(ev.Bytes)
+		case ev.Block > 0:
+			sum -= held[ev.Block]
+		}
+	}
+	return peak
+}
+
 // tensors are the kinds of lines that are tensors of their own beside what the tape asks for.
 var tensors = []Kind{Parameters, Gradients, Optimizer, Buffers, Inputs}
 
@@ -145,9 +202,7 @@ const slackShare = 0.05
 // where the requests are not known.
 func (e Estimate) slack(expandable bool) (it Item, reserved unit.Bytes) {
 	it = Item{Kind: Slack, What: string(Slack), Guess: true}
-	free := Allocator{Expandable: expandable}
-	u, ok := free.Replay(e)
-	if !ok {
+	if e.requests == nil || !e.Known() {
 		it.Bytes, it.From = unit.Bytes(slackShare*float64(e.Growing())), "5 % of what grows: 3 to 10 % are reported for regular shapes"
 		if expandable {
 			it.Bytes, it.From = 40*unit.MiB, "expandable segments: a page of 20 MiB or 2 MiB a pool and stream"
@@ -155,9 +210,12 @@ func (e Estimate) slack(expandable bool) (it Item, reserved unit.Bytes) {
 		return it, 0
 	}
 	live := e.live()
+	coarse := e.sequence().small() < live/minor
+	free := Allocator{Expandable: expandable, Coarse: coarse}
+	u, _ := free.Replay(e)
 	need := u.Reserved
 	if need-live > live/100 { // much is cached: how much of it is needed?
-		tight := Allocator{Expandable: expandable, Limit: live}
+		tight := Allocator{Expandable: expandable, Limit: live, Coarse: coarse}
 		u, _ := tight.Replay(e)
 		need = min(need, u.Reserved)
 	}
@@ -167,6 +225,9 @@ func (e Estimate) slack(expandable bool) (it Item, reserved unit.Bytes) {
 	}
 	return it, u.Reserved
 }
+
+// minor is the share of the tensors, as a divisor, below which the small pool is taken for one piece.
+const minor = 30
 
 // live is the sum of the lines that are tensors.
 func (e Estimate) live() (sum unit.Bytes) {

@@ -39,6 +39,9 @@ type Alloc struct {
 
 // Peak replays the tape.
 func (t *Tape) Peak() Peak {
+	if n := int64(len(t.ops)); n > longest.Load() {
+		longest.Store(n)
+	}
 	r := newReplay(t)
 	r.list(t.ops, 0)
 	if !r.began {

@@ -2,6 +2,7 @@ package nn
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -134,13 +135,19 @@ type segment struct {
 	out Tensor
 }
 
+// longest is how many operations the longest tape of this process had.
+var longest atomic.Int64
+
+func init() { longest.Store(2048) }
+
 // NewTape returns an empty tape in training mode, with gradients and without autocast.
 func NewTape() *Tape {
+	n := int(longest.Load()) // a program's tapes are much alike, and growing them step by step costs half of their time
 	t := &Tape{
 		Training: true,
-		ops:      make([]op, 0, 2048), stores: make([]store, 1, 2048), // storage 0 is none
-		uses: make([]int32, 0, 2048), saves: make([]int32, 0, 2048), grads: make([]gradient, 0, 2048),
-		nodes: make([]node, 1, 1024), tensors: make([]Tensor, 0, 512),
+		ops:      make([]op, 0, n), stores: make([]store, 1, n), // storage 0 is none
+		uses: make([]int32, 0, n), saves: make([]int32, 0, n), grads: make([]gradient, 0, n),
+		nodes: make([]node, 1, n/2), tensors: make([]Tensor, 0, n/4),
 	}
 	t.parts = []string{""}
 	t.attrs = map[int32]int32{}

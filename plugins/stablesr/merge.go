@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/launch-ml/launch/core/config"
 )
@@ -15,8 +16,23 @@ import (
 // is nil.
 type tree = map[string]any
 
+// parsed are the files that were read, by path and text: every rung is tried on the whole recipe, most of which stays.
+var parsed sync.Map
+
 // parse reads one file of the recipe.
 func parse(path string, text []byte) (tree, error) {
+	key := path + "\x00" + string(text)
+	if root, ok := parsed.Load(key); ok {
+		return deepCopy(root.(tree)), nil
+	}
+	root, err := parseAnew(path, text)
+	if err == nil {
+		parsed.Store(key, deepCopy(root))
+	}
+	return root, err
+}
+
+func parseAnew(path string, text []byte) (tree, error) {
 	doc, err := config.Parse(path, text)
 	if err != nil {
 		return nil, err
