@@ -179,7 +179,7 @@ func (b *builder) smaller(asked variant) (out []variant) {
 	}
 	splits := []int64{1}
 	for k := int64(2); k <= asked.micro; k++ {
-		if asked.micro%k == 0 {
+		if asked.micro%k == 0 && asked.micro/k >= b.net.MinBatch {
 			splits = append(splits, k)
 		}
 	}

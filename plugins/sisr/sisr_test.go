@@ -404,3 +404,21 @@ func TestRehearsal(t *testing.T) {
 		t.Error("what goes on from a state is rehearsed")
 	}
 }
+
+// DAT normalises one pixel of each image over the batch: of one image alone it does not train, and no rung asks for that.
+func TestSmallestBatch(t *testing.T) {
+	for net, want := range map[string]string{"dat_light": "2", "compact": "1"} {
+		_, set := priced(t, strings.Replace(recipeYAML, "type: compact", "type: "+net, 1), 4*unit.GiB)
+		least := ""
+		for _, r := range set.Ladder(ladder.Training).Rungs {
+			for _, e := range r.Edits {
+				if e.Knob == job.MicroBatch && (least == "" || len(e.To) < len(least) || len(e.To) == len(least) && e.To < least) {
+					least = e.To
+				}
+			}
+		}
+		if least != want {
+			t.Errorf("%s: the smallest micro-batch of its rungs is %q, want %s", net, least, want)
+		}
+	}
+}

@@ -42,6 +42,7 @@ type Network struct {
 	BatchNorm     bool  // sees the micro-batch: splitting it is not the same mathematics
 	NoFP16        bool  // upstream falls back to bfloat16 (ARCHS_WITHOUT_FP16 in arch_info.py)
 	MinLQ         int64 // the smallest low-resolution crop; 0 for any
+	MinBatch      int64 // the smallest micro-batch that it trains with; 0 for any
 	Multiple      int64 // what the low-resolution crop should be a multiple of; at least 1
 	ConvDominated bool  // dense 3×3 convolutions take most of its time: see Workspace
 }
@@ -95,7 +96,8 @@ func Parameters(n Network) (count int64) {
 			count = 0
 		}
 	}()
-	side := max(n.MinLQ, 64) / n.Multiple * n.Multiple
+	m := max(n.Multiple, 1)
+	side := (max(n.MinLQ, 64) + m - 1) / m * m
 	t := nn.NewTape()
 	t.NoGrad(func() {
 		t.Part("network_g", func() { t.Call("", t.Input(nn.F32, 1, n.InCh, side, side), n.Forward) })

@@ -102,7 +102,7 @@ func TestAttentionArguments(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]Network{
-		"dat":       {CheckpointArg: "use_chk", BatchNorm: true, NoFP16: true, Multiple: 32},
+		"dat":       {CheckpointArg: "use_chk", BatchNorm: true, MinBatch: 2, NoFP16: true, Multiple: 32},
 		"drct_l":    {CheckpointArg: "use_checkpoint", NoFP16: true, Multiple: 16},
 		"atd":       {NoFP16: true, Multiple: 16},
 		"craft":     {Multiple: 16},
@@ -111,7 +111,7 @@ func TestAttentionArguments(t *testing.T) {
 	} {
 		n := build(t, Spec{Type: name, Scale: 2})
 		if n.CheckpointArg != want.CheckpointArg || n.BatchNorm != want.BatchNorm || n.NoFP16 != want.NoFP16 ||
-			n.Multiple != want.Multiple || n.Checkpointing {
+			n.Multiple != want.Multiple || n.MinBatch != want.MinBatch || n.Checkpointing {
 			t.Errorf("%s: %+v", name, n)
 		}
 	}

@@ -29,7 +29,10 @@ func init() {
 			}
 			return Network{
 				InCh: n.in, Forward: n.forward, CheckpointArg: "use_chk", Checkpointing: n.checkpointing, BatchNorm: true,
-				NoFP16: true, Multiple: max(n.split[0], n.split[1]) * max(n.pad, 1),
+				// Its channel interaction normalises one pixel of each image over the batch (dat_arch.py, channel_interaction):
+				// of a single image torch.nn.functional.batch_norm raises "Expected more than 1 value per channel".
+				MinBatch: 2,
+				NoFP16:   true, Multiple: max(n.split[0], n.split[1]) * max(n.pad, 1),
 			}, nil
 		}
 	}
