@@ -110,6 +110,7 @@ func (a *Allocator) Replay(e Estimate) (u Usage, ok bool) {
 					for _, n := range s.states[-1-ev.Block] {
 						a.Ask(n)
 					}
+					s.states[-1-ev.Block] = nil // once, however often it steps
 				}
 			case ev.Bytes > 0:
 				held[ev.Block] = a.Ask(ev.Bytes)

@@ -208,6 +208,8 @@ func (r *replay) list(ops []op, seg int32) {
 			r.keepGradients(o)
 		case opStep:
 			r.step(o)
+		case opZeroGrad:
+			r.zeroGrad(o)
 		default:
 			r.forward(o)
 		}
@@ -260,10 +262,14 @@ func (r *replay) keepGradients(o *op) {
 	}
 }
 
-// step is the optimizer's, and zero_grad.
+// step is the optimizer's, and zero_grad behind it.
 func (r *replay) step(o *op) {
 	r.temporaries(o)
 	r.trace = append(r.trace, Event{Block: -1 - int32(o.part)})
+	r.zeroGrad(o)
+}
+
+func (r *replay) zeroGrad(o *op) {
 	for _, w := range r.t.weights {
 		if g := r.gradOf[w.value]; g != 0 && r.gstore[g].part == o.part {
 			r.drop(g)

@@ -95,6 +95,7 @@ const (
 	opTouch          // reads, and does nothing else: the end of a Python variable
 	opBackward
 	opStep
+	opZeroGrad
 	opGradients
 	opCheckpoint
 )

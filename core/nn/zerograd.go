@@ -5,7 +5,7 @@ package nn
 func (t *Tape) ZeroGrad(part string) {
 	t.Part(part, func() {
 		o := t.op("optimizer.zero_grad()")
-		t.ops[o.i].kind = opStep // without temporaries of its own
+		t.ops[o.i].kind = opZeroGrad
 		o.end()
 	})
 }

@@ -71,8 +71,9 @@ func torchvision(a args) (Price, error) {
 	t.OptimizerStep(net, temps)
 	size, peak := t.Size(net), t.Peak()
 	var est mem.Estimate
-	est.Add(mem.Item{Kind: mem.Parameters, Bytes: size.ParamBytes, Count: size.Params}, mem.Item{Kind: mem.Buffers, Bytes: size.BufferBytes},
-		mem.Item{Kind: mem.Optimizer, Bytes: states}, mem.Item{Kind: mem.Transients, Bytes: peak.Bytes})
+	est.Add(mem.Item{Kind: mem.Parameters, What: net, Bytes: size.ParamBytes, Count: size.Params},
+		mem.Item{Kind: mem.Buffers, What: net, Bytes: size.BufferBytes}, mem.Item{Kind: mem.Optimizer, What: net, Bytes: states})
+	est.AddPeak(peak, "images in float32 and their classes")
 	return Price{Saved: peak.Saved, Estimate: est}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // A told is a test that is told of, to see what Check says.
@@ -64,5 +65,37 @@ func TestSums(t *testing.T) {
 	tensors, allocated, reserved, used := Sums(e)
 	if tensors != 11 || allocated != 111 || reserved != 1111 || used != 11111 {
 		t.Errorf("tensors %d, allocated %d, reserved %d, used %d", tensors, allocated, reserved, used)
+	}
+}
+
+// What the allocator is replayed to hand out is the tensors themselves, rounded: of every recorded row of every family. A
+// request that is made twice, or for a line that is none of the card's, is seen here.
+func TestAllocatedIsLive(t *testing.T) {
+	files, err := All("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, f := range files {
+		for _, r := range f.Rows {
+			p, err := r.Price()
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			for _, expandable := range []bool{false, true} {
+				a := mem.Allocator{Expandable: expandable}
+				u, ok := a.Replay(p.Estimate)
+				live := p.Live()
+				// A block of more than 10 MiB may be up to 1 MiB larger than what it was asked for.
+				if most := live + live/20 + 8*unit.MiB; !ok || u.Allocated < live || u.Allocated > most || u.Reserved < u.Allocated {
+					t.Errorf("%s %s (expandable %v): %v of tensors, %v allocated, %v reserved", r.Name, r.Settings(), expandable, live, u.Allocated, u.Reserved)
+				}
+				n++
+			}
+		}
+	}
+	if n < 200 {
+		t.Errorf("only %d replays", n)
 	}
 }
