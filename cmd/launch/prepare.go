@@ -401,7 +401,9 @@ func findDevice(ctx context.Context, s settings, env []string) (f found) {
 func hostDevice(s settings) *gpu.Device {
 	d := &gpu.Device{Kind: gpu.CPU, Name: "this machine's memory", Total: s.Memory}
 	if d.Total == 0 {
-		d.Total, _ = hostmem.Available()
+		if room := hostmem.Look().Memory; room != nil { // what the machine has, or the limit of a cgroup
+			d.Total = room.Free
+		}
 	}
 	return d
 }

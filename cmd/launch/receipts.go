@@ -215,6 +215,11 @@ func (b books) write(name string, r *run.Run, a *run.Attempt) (out []mem.Receipt
 			Version: mem.ReceiptVersion, Run: name, Attempt: a.Plan.Attempt, Time: o.Began.Add(o.Took).UTC().Truncate(time.Second),
 			Job: k, Machine: b.machine, Ending: string(o.Ending), Planned: c.Estimate.Total(),
 		}
+		if h := a.Plan.Host; h != nil && r.Ladders.Host != nil { // how it was fed is a setting as any other
+			for _, e := range r.Ladders.Host.Rungs[h.Rung].Edits {
+				k.Settings[e.Knob] = e.To
+			}
+		}
 		raw := set.Ladder(c.Phase).Rungs[c.Rung].At(a.Plan.Shared.Rung)
 		rec.Predicted.Unknown, rec.Predicted.Reserved = raw.Unknown, raw.Reserved
 		rec.Predicted.Items = slices.Clone(raw.Items)
@@ -298,12 +303,14 @@ func newReceipts() *cobra.Command {
 line, and what was measured, with card, driver, torch and settings. The next estimate on this machine uses them:
 
   the same phase of the same architecture   the measurement itself at a size that was measured, straight lines between two
-  another job on the very same machine      the context, or Python and torch, only
+  another job on the same card and driver   the context only; on the CPU, with the same torch: Python and torch
   a model without a formula                 a line in the micro-batch, through what the same program took at others
 
 A plan says which receipts it used. --receipts=false (or "receipts: false" in .launch.yaml) plans without them; they are written
 all the same. A phase that failed counts only as needing more than it could have. Kept are the newest five of one phase
-at the same settings on the same machine, and of all the newest 500.
+at the same settings on the same machine, and of all the newest 500, those of this machine first. They are lines of the
+file receipts.jsonl in the state folder: to forget one, delete its line. What was imported counts only where nothing was
+seen here, never lowers an estimate below its counted lines, and is not believed where it is far from the estimate.
 
 On a card, what the program prints of its own peak counts more than what the driver shows, which is looked at every
 second. On the CPU with --memory, what the limit counts (VmData) is looked at thirty times a second: a peak that is
@@ -388,6 +395,9 @@ left out; the exit code is then 1.`,
 				return err
 			}
 			fmt.Printf("%d receipts added, %d known already, %d lines left out\n", added, known, len(problems))
+			if there, kept, err := s.receipts().Bound(); err == nil && kept < there {
+				fmt.Printf("of the %d that are there now the newest %d are kept, those of this machine first\n", there, kept)
+			}
 			if len(problems) > 0 {
 				return exitCode(1)
 			}

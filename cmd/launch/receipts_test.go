@@ -19,7 +19,7 @@ import (
 const mib = unit.MiB
 
 func grown(micro int64) mem.Estimate {
-	return mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, Bytes: unit.Bytes(micro) * 10 * mib}, {Kind: mem.Runtime, Bytes: 200 * mib, Guess: true}}}
+	return mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, What: "net", Bytes: unit.Bytes(micro) * 10 * mib}, {Kind: mem.Runtime, What: "Python and torch", Bytes: 200 * mib, Guess: true}}}
 }
 
 // aSet is a training at micro-batch 16 that can be split, and a validation in one piece.

@@ -102,7 +102,9 @@ const workerPrivate = 64 * unit.MiB
 // outstanding than that), and one is in use. A worker collates straight into shared memory (_utils/collate.py,
 // _new_shared), where a batch stays until the program lets go of it. Measured by statfs on /dev/shm while a loader was
 // stalled: 2.013, 5.009, 9.006, 17.049, 3.002 and 17.039 batches for workers × prefetch of 1 × 1, 2 × 2, 4 × 2, 4 × 4,
-// 2 × 1 and 8 × 2, the same with torch 1.13 and 2.15 (2026-11-22); without workers nothing.
+// 2 × 1 and 8 × 2, the same with torch 1.13 and 2.15 (2026-11-22); without workers nothing. For the moment in which the next
+// batch is handed over the program's loop holds the last one too: in a /dev/shm with less than a batch to spare a training at
+// 2 × 2 died three times of three, and passed with room for six.
 //
 // Pinned copies replace batches in shared memory, one by one; the allocator of page-locked memory keeps what it once had
 // (at/cuda/CachingHostAllocator.cpp), so in time there may be as many again.

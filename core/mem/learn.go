@@ -13,7 +13,7 @@ import (
 
 // What receipts teach, in three sentences. Of the same phase of the same architecture, what was measured beyond the
 // priced lines is a curve over their sum: through every size that was measured, straight between two, and beyond them on
-// a slope that the priors share out between what is constant and what grows. Of other jobs on the very same machine
+// a slope that the priors share out between what is constant and what grows. Of other jobs on the same card and driver, or on a CPU with the same torch,
 // only the constant carries over: the context, or the interpreter and torch. Without a formula, measurements at several
 // micro-batches are a line in the micro-batch.
 //
@@ -48,7 +48,7 @@ func Learn(receipts []Receipt, of Key, on Machine, priced func(Key) (Estimate, b
 	l := &Lessons{}
 	var own, unpriced, others []Receipt
 	changed := false
-	for _, r := range receipts {
+	for _, r := range believed(receipts, of) {
 		if r.Machine.near(on) == foreign {
 			continue
 		}
@@ -86,6 +86,45 @@ func Learn(receipts []Receipt, of Key, on Machine, priced func(Key) (Estimate, b
 	l.constant = newOffset(others, on, beyondTensors, beyond)
 	l.context = newOffset(receipts, on, beyondReserved, func(it Item) bool { return it.Kind == Context })
 	return l
+}
+
+// grown is how much more than the median the newest measurement of a size has to be for it to count instead.
+const grown = 1.1
+
+// strange is how many times the price an imported receipt may be off and still be believed.
+const strange = 8
+
+// believed are the receipts that count: where this machine has seen the phase itself, or for a constant any other job,
+// nothing that was imported does. What is imported never lowers an estimate below its counted lines, and counts for
+// nothing where it is far from any price.
+func believed(receipts []Receipt, of Key) (out []Receipt) {
+	var ownPhase, ownOther bool
+	for _, r := range receipts {
+		ownPhase = ownPhase || !r.Imported && r.Job.arch(of)
+		ownOther = ownOther || !r.Imported && !r.Job.arch(of)
+	}
+	for _, r := range receipts {
+		if !r.Imported {
+			out = append(out, r)
+			continue
+		}
+		if same := r.Job.arch(of); same && ownPhase || !same && ownOther || !r.Predicted.Known() {
+			continue
+		}
+		price := r.Predicted.Total()
+		r.Measured = slices.Clone(r.Measured)
+		plausible := true
+		for i, m := range r.Measured {
+			plausible = plausible && m.Bytes < strange*price+unit.GiB && m.Bytes > price/strange
+			if m.Bound == Exact {
+				r.Measured[i].Bound = Sampled
+			}
+		}
+		if plausible {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // measured finds in a receipt what a curve is drawn through.
@@ -257,8 +296,12 @@ func newPoint(x float64, rs []Receipt, find measured, in func(Item) bool) (point
 	}
 	y := 0.0
 	if len(passed) > 0 {
+		newest := passed[0]
 		slices.Sort(passed)
 		y = passed[len(passed)/2] // of two the larger
+		if newest > grown*y {     // the program has changed in what no digest of its recipe sees
+			y = newest
+		}
 	}
 	if least > max(y, e.sum(in)) {
 		p.failed, p.from = true, failed
@@ -353,7 +396,7 @@ type offset struct {
 	from  []Receipt
 }
 
-// newOffset is the median of what the receipts of the very same machine say, each weighing as much as the constant is of
+// newOffset is the median of what the receipts of the same card and driver, or the same torch, say, each weighing as much as the constant is of
 // what it measured: a small job tells the interpreter from its tensors, a large one does not.
 func newOffset(rs []Receipt, on Machine, find measured, in func(Item) bool) *offset {
 	type vote struct{ bytes, weight float64 }

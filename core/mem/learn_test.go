@@ -296,3 +296,28 @@ func TestCachedIsNoNeed(t *testing.T) {
 		}
 	}
 }
+
+// A stranger's receipts count for less: nothing where this machine has seen the phase itself, never below counted lines,
+// and nothing where they are far from any price.
+func TestImported(t *testing.T) {
+	imported := func(m Measurement) Receipt { return with(took(16, host, m), func(r *Receipt) { r.Imported = true }) }
+	for name, tt := range map[string]struct {
+		receipts []Receipt
+		want     unit.Bytes
+	}{
+		"believed where nothing else is known":    {[]Receipt{imported(data(370, Exact))}, 370},
+		"not beside what was seen here":           {[]Receipt{imported(data(370, Exact)), took(16, host, data(500, Exact))}, 500},
+		"nor by their number":                     {[]Receipt{imported(data(370, Exact)), imported(data(371, Exact)), imported(data(372, Exact)), took(16, host, data(500, Exact))}, 500},
+		"not below what is counted":               {[]Receipt{imported(data(180, Exact))}, 200},
+		"not a hundred terabytes":                 {[]Receipt{imported(data(100<<20, Exact))}, 400},
+		"not by a failure of that size":           {[]Receipt{imported(data(100<<20, AtLeast))}, 400},
+		"not next to nothing":                     {[]Receipt{imported(data(1, Exact))}, 400},
+		"the newest, where the program has grown": {[]Receipt{took(16, host, data(370, Exact)), took(16, host, data(371, Exact)), took(16, host, data(650, Exact))}, 650},
+		"but not a wild one that is older":        {[]Receipt{took(16, host, data(650, Exact)), took(16, host, data(370, Exact)), took(16, host, data(371, Exact))}, 371},
+	} {
+		of := key("net", 16)
+		if got := Learn(tt.receipts, of, host, today(host)).Apply(priced(16, host), of); got.Total() < tt.want*mib-mib/2 || got.Total() > tt.want*mib+mib/2 {
+			t.Errorf("%s: %v, want %d MiB", name, got.Total(), tt.want)
+		}
+	}
+}

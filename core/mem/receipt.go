@@ -22,6 +22,8 @@ type Receipt struct {
 	Job     Key       `json:"job"`
 	Machine Machine   `json:"machine"`
 	Ending  string    `json:"ending"`
+	// Imported says that it was written elsewhere: nobody here saw what it says.
+	Imported bool `json:"imported,omitempty"`
 	// Predicted is the estimate as the plugin priced it, without the single requests and without corrections: what was
 	// learned by then is not learned from again.
 	Predicted Estimate `json:"predicted"`

@@ -184,7 +184,15 @@ func (s Receipts) shorten() error {
 // keep returns the receipts that the bound leaves, the oldest first.
 func keep(rs []mem.Receipt) (kept []mem.Receipt) {
 	rs = slices.Clone(rs)
-	slices.SortStableFunc(rs, func(a, b mem.Receipt) int { return b.Time.Compare(a.Time) })
+	slices.SortStableFunc(rs, func(a, b mem.Receipt) int {
+		if a.Imported != b.Imported { // what was seen here goes last
+			if a.Imported {
+				return 1
+			}
+			return -1
+		}
+		return b.Time.Compare(a.Time)
+	})
 	alike := map[string]int{}
 	for _, r := range rs {
 		k := fmt.Sprintf("%q %+v %q", []string{r.Job.Plugin, r.Job.Arch, r.Job.Generation, r.Job.Phase, r.Job.Program}, r.Machine, sorted(r.Job.Settings))
@@ -192,7 +200,7 @@ func keep(rs []mem.Receipt) (kept []mem.Receipt) {
 			kept = append(kept, r)
 		}
 	}
-	slices.Reverse(kept)
+	slices.SortStableFunc(kept, func(a, b mem.Receipt) int { return a.Time.Compare(b.Time) })
 	return kept
 }
 
@@ -227,6 +235,7 @@ func (s Receipts) Import(in io.Reader, now time.Time) (added, known int, problem
 			known++
 		default:
 			ids[r.ID()] = true
+			r.Imported = true
 			fresh = append(fresh, r)
 		}
 	})
@@ -237,4 +246,10 @@ func (s Receipts) Import(in io.Reader, now time.Time) (added, known int, problem
 		return 0, known, problems, err
 	}
 	return len(fresh), known, problems, nil
+}
+
+// Bound says how many of the receipts that are there the file will keep.
+func (s Receipts) Bound() (there, kept int, err error) {
+	rs, _, err := s.Read()
+	return len(rs), len(keep(rs)), err
 }

@@ -18,6 +18,9 @@ func (p Printer) host(v View) {
 	for _, n := range c.Needs {
 		asked := v.Run.Ladders.Host.At(0, n.Name, v.Plan.Batch.Micro)
 		changed := c.Rung > 0
+		if asked.Known() && asked.Total() == 0 && n.Estimate.Total() == 0 {
+			continue // nothing is at stake
+		}
 		total := fmt.Sprintf("%12s", askedTotal(asked))
 		if !changed && (n.Verdict == ladder.Fits || n.Verdict == ladder.Unknown) {
 			p.line("  %s %s   %s", p.bold(pad(n.Name, 36)), total, p.hostVerdict(n))
@@ -42,6 +45,9 @@ func (p Printer) host(v View) {
 
 // hostVerdict says what a need is to its room. Nothing is refused for it.
 func (p Printer) hostVerdict(n run.HostNeed) string {
+	if !n.Estimate.Known() {
+		return p.yellow(n.Estimate.Unknown)
+	}
 	if n.Room == nil {
 		return "how much is free is not known"
 	}
@@ -49,8 +55,6 @@ func (p Printer) hostVerdict(n run.HostNeed) string {
 	switch {
 	case n.Verdict == ladder.Not:
 		return p.red(fmt.Sprintf("does not fit: %v %s; it is run all the same", n.Estimate.Vouched(), of))
-	case !n.Estimate.Known():
-		return p.yellow("unknown: " + n.Estimate.Unknown)
 	case n.Verdict == ladder.May:
 		return p.yellow(fmt.Sprintf("may not fit: some of it is guessed, %s", of))
 	}
