@@ -72,7 +72,7 @@ is an error that lists those that do. Without --vram or a card here it gives the
 	}
 	f := c.Flags()
 	f.StringVar(&arch, "arch", "", "the network: --list names them")
-	f.StringArrayVar(&set, "set", nil, "NAME=VALUE of any other setting or argument; may be repeated")
+	f.StringArrayVar(&set, "set", nil, "NAME=VALUE of any other setting or argument, lists as [8,16]; may be repeated")
 	f.BoolVar(&asJSON, "json", false, "print the estimate as JSON")
 	f.BoolVar(&list, "list", false, "list the networks that have a formula")
 	for _, h := range shorthands {

@@ -63,19 +63,19 @@ func TestFeeds(t *testing.T) {
 	}
 }
 
-// What is needed of either room, by hand: 4 workers × 2 ahead + 1 batches of 16 samples in /dev/shm, which count against
+// What is needed of either room, by hand: 4 workers × 2 ahead + 2 batches of 16 samples in /dev/shm, which count against
 // the memory too, with as many pinned copies, a batch's samples in every worker, and the workers themselves. The model on
 // its way to the card is none of that moment's.
 func TestHostNeeds(t *testing.T) {
 	l := feeding(Feed{4, 2, true}, true, true, true)
 	const batch = 16 * unit.MiB
-	if got := l.At(0, SharedMemory, 16).Total(); got != 9*batch {
-		t.Errorf("/dev/shm: %v, want %v", got, 9*batch)
+	if got := l.At(0, SharedMemory, 16).Total(); got != 10*batch {
+		t.Errorf("/dev/shm: %v, want %v", got, 10*batch)
 	}
-	if got, want := l.At(0, HostMemory, 16).Total(), (9+9+4)*batch+4*64*unit.MiB; got != want {
+	if got, want := l.At(0, HostMemory, 16).Total(), (10+10+4)*batch+4*64*unit.MiB; got != want {
 		t.Errorf("memory: %v, want %v", got, want)
 	}
-	if got := l.At(0, SharedMemory, 4).Total(); got != 9*4*unit.MiB {
+	if got := l.At(0, SharedMemory, 4).Total(); got != 10*4*unit.MiB {
 		t.Errorf("/dev/shm does not follow the micro-batch: %v", got)
 	}
 	last := len(l.Rungs) - 1
@@ -89,7 +89,7 @@ func TestHostNeeds(t *testing.T) {
 		t.Error("a micro-batch that is not known has a need")
 	}
 	ranks := mem.Loader{What: "training", Ranks: 2, Workers: 2, Prefetch: 2, Sample: unit.MiB, Fixed: 3}
-	if got := mem.SharedMemory(ranks.Lines(), 99).Total(); got != 2*5*3*unit.MiB {
+	if got := mem.SharedMemory(ranks.Lines(), 99).Total(); got != 2*6*3*unit.MiB {
 		t.Errorf("two ranks and batches of three: %v", got)
 	}
 }

@@ -99,7 +99,7 @@ const workerPrivate = 64 * unit.MiB
 // Lines are what the loader needs.
 //
 // A loader is Workers × Prefetch batches ahead (torch/utils/data/dataloader.py, _try_put_index: fewer tasks are
-// outstanding than that), and one is in use. A worker collates straight into shared memory (_utils/collate.py,
+// outstanding than that), and the program holds one, or for a moment two. A worker collates straight into shared memory (_utils/collate.py,
 // _new_shared), where a batch stays until the program lets go of it. Measured by statfs on /dev/shm while a loader was
 // stalled: 2.013, 5.009, 9.006, 17.049, 3.002 and 17.039 batches for workers × prefetch of 1 × 1, 2 × 2, 4 × 2, 4 × 4,
 // 2 × 1 and 8 × 2, the same with torch 1.13 and 2.15 (2026-11-22); without workers nothing. For the moment in which the next
@@ -109,7 +109,11 @@ const workerPrivate = 64 * unit.MiB
 // Pinned copies replace batches in shared memory, one by one; the allocator of page-locked memory keeps what it once had
 // (at/cuda/CachingHostAllocator.cpp), so in time there may be as many again.
 func (l Loader) Lines() (lines []HostLine) {
-	ahead := l.Workers*l.Prefetch + 1 + l.Queued
+	held := int64(1)
+	if l.Workers > 0 {
+		held = 2
+	}
+	ahead := l.Workers*l.Prefetch + held + l.Queued
 	name := l.What
 	add := func(kind Kind, batches int64, guess, shm bool, from string) {
 		lines = append(lines, HostLine{
@@ -118,7 +122,7 @@ func (l Loader) Lines() (lines []HostLine) {
 		})
 	}
 	if l.Workers > 0 {
-		add(Loaders, ahead, false, true, fmt.Sprintf("%s(%d workers × %d ahead + %d) batches of %s", l.each(), l.Workers, l.Prefetch, 1+l.Queued, l.From))
+		add(Loaders, ahead, false, true, fmt.Sprintf("%s(%d workers × %d ahead + %d) batches of %s", l.each(), l.Workers, l.Prefetch, held+l.Queued, l.From))
 		name = l.What + ", being made"
 		add(Loaders, l.Workers, false, false, fmt.Sprintf("%s%d workers, each with the samples that it makes into a batch", l.each(), l.Workers))
 		name = l.What

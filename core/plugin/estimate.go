@@ -2,7 +2,9 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -130,14 +132,22 @@ func (b *Bare) Image(name, otherwise string) (h, w int64) {
 }
 
 // Rest are the settings that were not asked for, which are then taken to be the network's own arguments: numbers, truth
-// values and texts.
+// values, texts, and lists such as [8,16].
 func (b *Bare) Rest() map[string]any {
 	args := map[string]any{}
 	for name, v := range b.Settings {
 		if slices.ContainsFunc(b.read, func(s setting) bool { return s.name == name }) {
 			continue
 		}
-		if n, err := strconv.ParseInt(v, 10, 64); err == nil {
+		var list []any
+		if strings.HasPrefix(v, "[") && json.Unmarshal([]byte(v), &list) == nil {
+			for i, x := range list { // as a YAML reader has them
+				if f, ok := x.(float64); ok && f == math.Trunc(f) {
+					list[i] = int64(f)
+				}
+			}
+			args[name] = list
+		} else if n, err := strconv.ParseInt(v, 10, 64); err == nil {
 			args[name] = n
 		} else if f, err := strconv.ParseFloat(v, 64); err == nil {
 			args[name] = f

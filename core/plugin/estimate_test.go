@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -35,9 +36,9 @@ func TestBare(t *testing.T) {
 			t.Errorf("%s=%s: %v", name, value, err)
 		}
 	}
-	b, _ = read(map[string]string{"depth": "3", "ratio": "1.5", "bias": "true", "act": "gelu"})
+	b, _ = read(map[string]string{"depth": "3", "ratio": "1.5", "bias": "true", "act": "gelu", "split_size": "[8, 16]"})
 	args := b.Rest()
-	if args["depth"] != int64(3) || args["ratio"] != 1.5 || args["bias"] != true || args["act"] != "gelu" || len(args) != 4 || b.Err() != nil {
+	if args["depth"] != int64(3) || args["ratio"] != 1.5 || args["bias"] != true || args["act"] != "gelu" || fmt.Sprint(args["split_size"]) != "[8 16]" || len(args) != 5 || b.Err() != nil {
 		t.Errorf("the rest is %v, %v", args, b.Err())
 	}
 }

@@ -130,3 +130,31 @@ func TestImport(t *testing.T) {
 		t.Errorf("of an empty file: %d, %v", added, err)
 	}
 }
+
+// What comes from elsewhere is marked, and never pushes out what was seen here.
+func TestImportLeavesOwn(t *testing.T) {
+	s := Receipts{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
+	s.Append(receipt(1, "8"), receipt(2, "16"))
+	var lines bytes.Buffer
+	for i := range 700 {
+		b, _ := json.Marshal(receipt(100+i, fmt.Sprint(i)))
+		lines.Write(append(b, '\n'))
+	}
+	if _, _, problems, err := s.Import(&lines, monday.Add(9000*time.Hour)); err != nil || len(problems) > 0 {
+		t.Fatal(err, problems)
+	}
+	own, imported := 0, 0
+	for _, r := range read(t, s) {
+		if r.Imported {
+			imported++
+		} else {
+			own++
+		}
+	}
+	if own != 2 || imported != keptInAll-2 {
+		t.Errorf("%d of this machine's and %d imported ones are kept", own, imported)
+	}
+	if there, kept, err := s.Bound(); err != nil || there != kept || kept != keptInAll {
+		t.Errorf("%d are there and %d would be kept: %v", there, kept, err)
+	}
+}

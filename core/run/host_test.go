@@ -63,7 +63,7 @@ func TestFirstHostPlan(t *testing.T) {
 		{"room enough", small, room(4 * g), room(g), "as asked", "as asked"},
 		{"nothing is known", small, nil, nil, "as asked", "as asked"},
 		{"docker's /dev/shm of 64 MiB", small, room(4 * g), room(64 * M), "2 loader workers, prefetch 1", "as asked"},
-		{"/dev/shm of 150 MiB", small, room(4 * g), room(150 * M), "prefetch 1", "as asked"},
+		{"/dev/shm of 170 MiB", small, room(4 * g), room(170 * M), "prefetch 1", "as asked"},
 		{"it follows the micro-batch that the card allows", large, room(4 * g), room(150 * M), "as asked", "8 × 2"},
 		{"memory", small, room(700 * M), room(g), "4 loader workers, prefetch 1", "as asked"},
 		{"guesses refuse nothing, and no rung at all does", small, room(M), room(M), "no loader workers", "as asked"},

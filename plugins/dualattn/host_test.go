@@ -56,8 +56,8 @@ func TestHostLadder(t *testing.T) {
 		if !strings.Contains(e.Unknown, tt.unknown) || (tt.unknown == "") != e.Known() {
 			t.Errorf("%s: %q, want %q", tt.name, e.Unknown, tt.unknown)
 		}
-		if e.Known() && e.Total() != 9*4*sample {
-			t.Errorf("%s: /dev/shm %v, want %v", tt.name, e.Total(), 9*4*sample)
+		if e.Known() && e.Total() != 10*4*sample {
+			t.Errorf("%s: /dev/shm %v, want %v", tt.name, e.Total(), 10*4*sample)
 		}
 		if tt.name != "as upstream has it" {
 			continue

@@ -53,7 +53,12 @@ func (moco) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 		return nil, err
 	}
 	var err error
-	if s.Encoder, err = arch.Build(library, q.Arch); err != nil {
+	for _, l := range []arch.Library{library, arch.Torchvision, arch.Timm, arch.VITs, arch.Small} { // the project's own first
+		if s.Encoder, err = arch.Build(l, q.Arch); err == nil {
+			break
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	e := arch.Training(s)

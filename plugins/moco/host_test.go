@@ -49,15 +49,15 @@ func TestHostLadder(t *testing.T) {
 		turned  string
 		unknown string
 	}{
-		{"v2 on eight GPUs: 4 workers each", asked(v2, 8, with("main_moco.py", "-b", "256", "data")...), 32, 8 * 9 * 32, " 16 8 0", ""},
-		{"v2 on three: 11 each", asked(v2, 3, with("main_moco.py", "-b", "96", "data")...), 32, 3 * 23 * 32, " 15 6 3 0", ""},
-		{"v2 with -j 1", asked(v2, 1, with("main_moco.py", "-j", "1", "-b", "32", "data")...), 32, 3 * 32, " 0", ""},
-		{"solar on two", asked(solar, 2, with("main.py")...), 32, 2 * 9 * 32, " 4 2 0", ""},
-		{"solar on one without processes", asked(solar, 2, "main.py"), 64, 17 * 64, " 4 2 1 0", ""},
-		{"a worker that does not divide them", asked(undivided, 2, with("main.py")...), 32, 2 * 17 * 32, " 4 2 1 0", ""},
-		{"code that sets them itself", asked(fixed, 1, "main.py"), 64, 17 * 64, "", ""},
+		{"v2 on eight GPUs: 4 workers each", asked(v2, 8, with("main_moco.py", "-b", "256", "data")...), 32, 8 * 10 * 32, " 16 8 0", ""},
+		{"v2 on three: 11 each", asked(v2, 3, with("main_moco.py", "-b", "96", "data")...), 32, 3 * 24 * 32, " 15 6 3 0", ""},
+		{"v2 with -j 1", asked(v2, 1, with("main_moco.py", "-j", "1", "-b", "32", "data")...), 32, 4 * 32, " 0", ""},
+		{"solar on two", asked(solar, 2, with("main.py")...), 32, 2 * 10 * 32, " 4 2 0", ""},
+		{"solar on one without processes", asked(solar, 2, "main.py"), 64, 18 * 64, " 4 2 1 0", ""},
+		{"a worker that does not divide them", asked(undivided, 2, with("main.py")...), 32, 2 * 18 * 32, " 4 2 1 0", ""},
+		{"code that sets them itself", asked(fixed, 1, "main.py"), 64, 18 * 64, "", ""},
 		{"settings without them", asked(checkout(t, "solar", nil), 1, "main.py"), 64, 0, "", "how many loader workers"},
-		{"an option that nothing reads", asked(checkout(t, "v2", nil), 1, with("main_moco.py", "-b", "32", "data")...), 32, 65 * 32, "", ""},
+		{"an option that nothing reads", asked(checkout(t, "v2", nil), 1, with("main_moco.py", "-b", "32", "data")...), 32, 66 * 32, "", ""},
 	} {
 		h := ladders(t, recognized(t, tt.c), 24*unit.GiB).Host
 		if got := turned(h); got != tt.turned {
@@ -69,9 +69,9 @@ func TestHostLadder(t *testing.T) {
 		}
 	}
 	// moco-v3's guide: 4096 on 8 GPUs with 4 workers each is 8 × 512 images a GPU in the workers' hands, 4.6 GiB of two
-	// crops each, and one batch in use.
+	// crops each, and two batches in use.
 	l := mem.Loader{Workers: 4, Prefetch: 2, Ranks: 1, Sample: sample, Samples: 1}
-	if got := mem.SharedMemory(l.Lines(), 512).Total(); got != 9*512*sample {
+	if got := mem.SharedMemory(l.Lines(), 512).Total(); got != 10*512*sample {
 		t.Errorf("a GPU of moco-v3: %v", got)
 	}
 }

@@ -41,6 +41,9 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 		step.Losses = append(step.Losses, arch.Loss{Type: "ganloss", Weight: 1})
 	}
 	var phases []plugin.Phase
+	if trains && step.Batch < step.Net.MinBatch {
+		return nil, fmt.Errorf("%s does not train with a micro-batch of %d: its batch normalisation sees one pixel of each image, so it takes %d at least", q.Arch, step.Batch, step.Net.MinBatch)
+	}
 	if trains {
 		phases = append(phases, plugin.Price("training", arch.Training(step), d))
 		val.Step = &step

@@ -67,19 +67,19 @@ func TestHostLadder(t *testing.T) {
 		sample  unit.Bytes
 		edits   string
 	}{
-		"redux as its recipes are": {"    num_worker_per_gpu: 4\n", nil, nil, 9, pair,
+		"redux as its recipes are": {"    num_worker_per_gpu: 4\n", nil, nil, 10, pair,
 			" | prefetch_factor=1 | num_worker_per_gpu=2 prefetch_factor=1 | num_worker_per_gpu=1 prefetch_factor=1 | num_worker_per_gpu=1 prefetch_factor=1 pin_memory=false | " +
 				"num_worker_per_gpu=0 persistent_workers=false prefetch_factor=null pin_memory=false"},
-		"what the recipe says": {"    num_worker_per_gpu: 2\n    prefetch_factor: 8\n    pin_memory: false\n    persistent_workers: false\n", nil, nil, 17, pair,
+		"what the recipe says": {"    num_worker_per_gpu: 2\n    prefetch_factor: 8\n    pin_memory: false\n    persistent_workers: false\n", nil, nil, 18, pair,
 			" | prefetch_factor=1 | num_worker_per_gpu=1 prefetch_factor=1 | num_worker_per_gpu=0 prefetch_factor=null"},
-		"a loader that reads workers alone": {"    num_worker_per_gpu: 4\n    prefetch_factor: 8\n", loaderOf("n = opt.num_worker_per_gpu  # prefetch_factor, persistent_workers\n"), nil, 9, pair,
+		"a loader that reads workers alone": {"    num_worker_per_gpu: 4\n    prefetch_factor: 8\n", loaderOf("n = opt.num_worker_per_gpu  # prefetch_factor, persistent_workers\n"), nil, 10, pair,
 			" | num_worker_per_gpu=2 | num_worker_per_gpu=1"},
-		"prefetch_mode cuda keeps its pinned memory": {"    num_worker_per_gpu: 1\n    prefetch_mode: cuda\n    prefetch_factor: 1\n", nil, nil, 2, pair,
+		"prefetch_mode cuda keeps its pinned memory": {"    num_worker_per_gpu: 1\n    prefetch_mode: cuda\n    prefetch_factor: 1\n", nil, nil, 3, pair,
 			" | num_worker_per_gpu=0 persistent_workers=false prefetch_factor=null"},
-		"prefetch_mode cpu is ahead by its queue": {"    num_worker_per_gpu: 1\n    prefetch_mode: cpu\n    num_prefetch_queue: 3\n    prefetch_factor: 1\n    pin_memory: false\n", nil, nil, 1 + 1 + 3 + 1, pair,
+		"prefetch_mode cpu is ahead by its queue": {"    num_worker_per_gpu: 1\n    prefetch_mode: cpu\n    num_prefetch_queue: 3\n    prefetch_factor: 1\n    pin_memory: false\n", nil, nil, 1 + 2 + 3 + 1, pair,
 			" | num_worker_per_gpu=0 persistent_workers=false prefetch_factor=null"},
 		"two processes have two loaders": {"    num_worker_per_gpu: 1\n    prefetch_factor: 1\n    pin_memory: false\n", nil,
-			[]string{"torchrun", "--nproc-per-node", "2", "train.py", "--launcher", "pytorch", "-opt", "x.yml"}, 4, pair,
+			[]string{"torchrun", "--nproc-per-node", "2", "train.py", "--launcher", "pytorch", "-opt", "x.yml"}, 6, pair,
 			" | num_worker_per_gpu=0 persistent_workers=false prefetch_factor=null"},
 		"degradations are made on the card": {"    type: realesrgandataset\n    num_worker_per_gpu: 0\n    persistent_workers: false\n    prefetch_factor: ~\n    pin_memory: false\n", nil, nil, 0,
 			3*(128+32)*(128+32)*4 + 3*21*21*4, ""},
@@ -108,7 +108,7 @@ func lineOf(h *ladder.HostLadder, kind mem.Kind, micro int64) (sum unit.Bytes) {
 
 func TestHostLines(t *testing.T) {
 	h := hosted(t, "    num_worker_per_gpu: 4\n", nil, card)
-	if got, want := lineOf(h, mem.Pinned, 8), 9*8*pair; got != want {
+	if got, want := lineOf(h, mem.Pinned, 8), 10*8*pair; got != want {
 		t.Errorf("pinned copies: %v, want %v", got, want)
 	}
 	if got, want := lineOf(h, mem.Decoded, 8), unit.Bytes(4*3*(1920*1080+1920*1080/4)); got != want {

@@ -34,7 +34,7 @@ func (stablesr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plu
 	}
 	model, err := arch.Read(arch.Stock(q.Arch, params), edge)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s has no sizes of its own here, only a recipe has (launch plan prices that): %w", q.Arch, err)
 	}
 	s.Model = model
 	var phases []plugin.Phase

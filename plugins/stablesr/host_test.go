@@ -39,17 +39,17 @@ func TestHostLadder(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		j       *job.Job
-		batches unit.Bytes // of 6, of both loaders: workers × 2 ahead, one in use and one that Lightning looks at
+		batches unit.Bytes // of 6, of both loaders: workers × 2 ahead, two in use and one that Lightning looks at
 		sample  unit.Bytes
 		turns   string
 	}{
-		{"as its recipe is", named(nil, "--gpus", "0,"), 2 * 14, sample512, " num_workers=3 num_workers=1 num_workers=0"},
-		{"two for each sample where it does not say", named(replace("    num_workers: 6\n", ""), "--gpus", "0,"), 2 * 26, sample512,
+		{"as its recipe is", named(nil, "--gpus", "0,"), 2 * 15, sample512, " num_workers=3 num_workers=1 num_workers=0"},
+		{"two for each sample where it does not say", named(replace("    num_workers: 6\n", ""), "--gpus", "0,"), 2 * 27, sample512,
 			" num_workers=6 num_workers=3 num_workers=1 num_workers=0"},
-		{"in every process", named(nil, "--gpus", "0,1,"), 2 * 2 * 14, sample512, " num_workers=3 num_workers=1 num_workers=0"},
+		{"in every process", named(nil, "--gpus", "0,1,"), 2 * 2 * 15, sample512, " num_workers=3 num_workers=1 num_workers=0"},
 		{"no validation", named(replace("    validation:\n      target: basicsr.data.realesrgan_dataset.RealESRGANDataset\n      params:\n        crop_size: 512\n", ""), "--gpus", "0,"),
-			14, sample512, " num_workers=3 num_workers=1 num_workers=0"},
-		{"a word of the dotlist", named(nil, "--gpus", "0,", "data.params.num_workers=2"), 2 * 6, sample512, " num_workers=1 num_workers=0"},
+			15, sample512, " num_workers=3 num_workers=1 num_workers=0"},
+		{"a word of the dotlist", named(nil, "--gpus", "0,", "data.params.num_workers=2"), 2 * 7, sample512, " num_workers=1 num_workers=0"},
 	} {
 		set := laddersOf(t, tt.j, card(48*unit.GiB))
 		h := set.Host
@@ -73,7 +73,7 @@ func TestHostOfEdges(t *testing.T) {
 	dir := checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": nil})
 	write(t, filepath.Join(dir, dataSource), "return_d = {'gt': img_gt, 'img_edge': img_edge}\n")
 	j := mine(t, dir, "main.py", "--train", "--base", "r.yaml", "--gpus", "0,", "--scale_lr", "False")
-	if got, want := laddersOf(t, j, card(48*unit.GiB)).Host.At(0, ladder.SharedMemory, 6).Total(), 2*14*6*(sample512+3*unit.MiB); got != want {
+	if got, want := laddersOf(t, j, card(48*unit.GiB)).Host.At(0, ladder.SharedMemory, 6).Total(), 2*15*6*(sample512+3*unit.MiB); got != want {
 		t.Errorf("/dev/shm %v, want %v", got, want)
 	}
 	other := checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": replace("target: basicsr.data.realesrgan_dataset.RealESRGANDataset", "target: mine.Pairs")})

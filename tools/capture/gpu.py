@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures peaks of training steps on an NVIDIA GPU, in one go, with nothing but PyTorch 2.0 or later.
 
-    gpu.py OUT.json [--minutes 30] [--checkout redux=DIR ...] [--trace DIR] [--only TEXT]
+    gpu.py OUT.json [--minutes 60] [--checkout redux=DIR ...] [--trace DIR] [--only TEXT]
     gpu.py OUT.json --device cpu            the same code path without a GPU, with a tracker in place of CUDA's figures
     gpu.py --list                           the grid
 
@@ -438,6 +438,10 @@ def main():
         return
     if not a.out:
         p.error("say where to write, such as: gpu.py gpu.json")
+    if a.device == "cuda":  # asked once, in a process of its own: this one must hold nothing of the card
+        seen = subprocess.run([sys.executable, "-c", "import torch; raise SystemExit(0 if torch.cuda.is_available() else 3)"], check=False)
+        if seen.returncode:
+            p.error("torch sees no CUDA device here, so there is nothing to measure; --device cpu only tries the script itself")
     if a.trace:
         os.makedirs(a.trace, exist_ok=True)
     book = {"schema": SCHEMA, "device": a.device, "rows": []}

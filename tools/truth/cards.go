@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/tools/truth/rows"
@@ -13,6 +14,7 @@ import (
 
 // Cards are the measurements on real GPUs, and the grid that they are rows of.
 type cards struct {
+	notes    []string // of files that say nothing of a card
 	grid     []rows.CardSetting
 	measured []rows.CardRow
 }
@@ -40,9 +42,13 @@ func readCards(dir string) (c cards, err error) {
 		if err != nil {
 			return c, err
 		}
-		if m.Device == "cuda" { // what a tracker on the CPU stood in for is no measurement of a card
-			c.measured = append(c.measured, m.Rows...)
+		usable := slices.DeleteFunc(m.Rows, func(r rows.CardRow) bool { // a tracker on the CPU measures no card
+			return m.Device != "cuda" || r.Skipped != "" || r.Error != ""
+		})
+		if len(usable) == 0 {
+			c.notes = append(c.notes, fmt.Sprintf("Of %s no row is usable: it is of the device %q, or its rows ended in errors.", filepath.Base(p), m.Device))
 		}
+		c.measured = append(c.measured, usable...)
 	}
 	return c, nil
 }
@@ -50,6 +56,9 @@ func readCards(dir string) (c cards, err error) {
 // table prints what was measured on GPUs, and never a figure in place of one that was not.
 func (c cards) table(p *printer) {
 	p.heading("On a GPU: allocated, reserved, used")
+	for _, n := range c.notes {
+		p.text("%s", n)
+	}
 	have := map[rows.CardSetting]bool{}
 	var lines [][]string
 	var offs [3][]float64
@@ -85,7 +94,7 @@ func (c cards) table(p *printer) {
 		}
 	}
 	if len(lines) == 0 {
-		p.text("No GPU row is recorded: all %d rows of the grid (tools/capture/gpu.py --list) are unmeasured, and of reserved and used memory nothing is claimed here.", left)
+		p.text("No GPU row is recorded: all %d rows of the grid (tools/capture/gpu.py --list --checkout redux=DIR; without a checkout fewer) are unmeasured, and of reserved and used memory nothing is claimed here.", left)
 		return
 	}
 	p.table([]string{"device", "architecture", "settings", "allocated", "measured", "ratio", "reserved", "measured", "ratio", "used", "measured", "ratio"}, 3, lines)

@@ -157,7 +157,11 @@ func (rec record) explained(f fact, n sisrarch.Network, x finding, got float64) 
 				want = float64(r.Eval[strings.TrimSuffix(strings.TrimPrefix(figure, "inference "), "²")])
 			}
 			if want /= (1 << 20) * samples; want > 0 && math.Abs(got/want-1) < 0.03 {
-				return fmt.Sprintf("recorded from the class with torch 2.15: %.1f, and the formula has %.1f for it", want, got)
+				at := "an image"
+				if samples > 1 {
+					at = fmt.Sprintf("an image of %.0f at once", samples)
+				}
+				return fmt.Sprintf("torch 2.15 has %.1f %s for the class, the formula for torch 2 and one image %.1f", want, at, got)
 			}
 		}
 	}
