@@ -234,6 +234,8 @@ func (b books) write(name string, r *run.Run, a *run.Attempt) (out []mem.Receipt
 			rec.Planned = 0
 		}
 		switch {
+		case o.Ending == run.OutOfMemory && failed == c.Phase: // though it may have passed before
+			rec.Measured = refused(a, b.machine.Kind)
 		case slices.Contains(o.Passed, c.Phase):
 			rec.Measured = slices.Clone(o.Measured[c.Phase])
 			if len(rec.Measured) == 0 && o.PeakIs == run.Resident {
@@ -244,8 +246,6 @@ func (b books) write(name string, r *run.Run, a *run.Attempt) (out []mem.Receipt
 					rec.Measured[i].Bound = mem.AtMost
 				}
 			}
-		case o.Ending == run.OutOfMemory && failed == c.Phase:
-			rec.Measured = refused(a, b.machine.Kind)
 		}
 		if rec.Check() == nil {
 			out = append(out, rec)

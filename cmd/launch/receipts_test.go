@@ -236,3 +236,15 @@ func TestRefused(t *testing.T) {
 		}
 	}
 }
+
+// A phase that was gone through and failed later needs what it was refused, and not what it took before.
+func TestFailsAfterItPassed(t *testing.T) {
+	a := attemptOn(1, run.Outcome{Ending: run.OutOfMemory, Phase: ladder.Training, Report: oom.Report{Kind: oom.CPUAlloc},
+		Measured: map[string][]mem.Measurement{ladder.Training: data(250)}, Passed: []string{"training", "validation"}})
+	a.Plan.Room = 390 * mib
+	for _, r := range someBooks().write("a-run", &run.Run{Ladders: aSet()}, a) {
+		if m := r.Measured[0]; r.Job.Phase == ladder.Training && (m.Bound != mem.AtLeast || m.Bytes <= 390*mib) {
+			t.Errorf("training's receipt says %+v", m)
+		}
+	}
+}
