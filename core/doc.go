@@ -37,4 +37,6 @@
 // cmd/launch wires them: prepare.go reads the command and asks the plugin, root.go carries the run, execute.go carries out
 // one attempt with the tap on its output (tap.go), the look at the card (watch.go) and what may end it early (guard.go);
 // states.go finds what it saved, confirm.go which settings it took. estimate.go prices a network without a command.
+// receipts.go writes what an attempt measured and applies what was learned; course.go splits its peaks by phase, hostwatch.go
+// looks at what a limit on host memory counts.
 package core

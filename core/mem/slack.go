@@ -67,13 +67,17 @@ func (r *requests) kept(it Item) (sizes []unit.Bytes, part int) {
 	return copies(it.Bytes, all), -1
 }
 
-// copies are bytes as whole copies of tensors, or in one piece.
+// mostCopies is more copies of a model than anybody keeps of it in one line: the hungriest optimizer here has five states.
+const mostCopies = 8
+
+// copies are bytes as whole copies of tensors, or in one piece: a queue that happens to be a multiple of some small part is
+// no copy of it.
 func copies(bytes unit.Bytes, tensors []unit.Bytes) []unit.Bytes {
 	sum := unit.Bytes(0)
 	for _, n := range tensors {
 		sum += n
 	}
-	if sum == 0 || bytes%sum != 0 {
+	if sum == 0 || bytes%sum != 0 || bytes/sum > mostCopies {
 		return []unit.Bytes{bytes}
 	}
 	return slices.Repeat(tensors, int(bytes/sum))
@@ -101,7 +105,6 @@ func (a *Allocator) Replay(e Estimate) (u Usage, ok bool) {
 		s.steps = 1
 	}
 	held := make([]int32, len(s.events)+1)
-
 	for step := range s.steps {
 		for _, ev := range s.events {
 			switch {

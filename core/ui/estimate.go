@@ -65,7 +65,7 @@ func (p Printer) Estimate(d EstimateDocument) {
 			p.line("    %-52s %14s %12v", "estimate", "", *phase.TotalBytes)
 		}
 		if phase.AllocatedBytes != nil {
-			p.line("    with room to spare torch.cuda would report %v allocated and %v reserved", *phase.AllocatedBytes, *phase.ReservedBytes)
+			p.line("    replayed with room to spare: %v allocated, %v reserved (torch.cuda.max_memory_*); held against no card yet", *phase.AllocatedBytes, *phase.ReservedBytes)
 		}
 	}
 	for _, w := range d.Warnings {

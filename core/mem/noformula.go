@@ -1,0 +1,146 @@
+package mem
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// line estimates a phase that has no formula from what the same program took: at this micro-batch, on the line through
+// others, or in proportion to the only one.
+func (l *Lessons) line(e Estimate, of Key) Estimate {
+	micro, counts := number(of.Settings[microBatch])
+	sizes := map[float64][]Receipt{}
+	for _, r := range l.program {
+		n, ok := number(r.Job.Settings[microBatch])
+		if _, _, found := total(r, e); found && ok == counts && alikeBut(r.Job.Settings, of.Settings) {
+			sizes[n] = append(sizes[n], r)
+		}
+	}
+	var xs, ys []float64
+	var through []Receipt
+	for n, rs := range sizes {
+		if y, from := passed(rs, e); y > 0 {
+			xs, ys, through = append(xs, n), append(ys, y), append(through, from...)
+		}
+	}
+	slices.SortFunc(through, newestFirst)
+	it := Item{Kind: Correction, What: of.Phase}
+	var y float64
+	here := slices.Index(xs, micro)
+	least, refused := failed(sizes[micro], e)
+	switch {
+	case here >= 0:
+		y, through = passed(sizes[micro], e)
+		it.From = "no formula; measured at these settings in " + names(through)
+	case len(xs) > 1:
+		y = onLine(xs, ys, micro)
+		it.From = fmt.Sprintf("no formula; a line through %d micro-batches, measured in %s", len(xs), names(through))
+		it.Guess = micro > 2*slices.Max(xs) || micro < slices.Min(xs)/2
+	case len(xs) == 1:
+		grows, _ := e.growth(always)
+		base := min(e.sum(always)-grows, ys[0])
+		y, it.Guess = base+(ys[0]-base)*micro/xs[0], true
+		it.From = "no formula; in proportion to the micro-batch of " + names(through)
+	}
+	if here < 0 && least > y {
+		y, through, it.Guess = least, refused, false
+		it.From = "no formula; these settings ran out of memory in " + names(refused)
+	}
+	if y == 0 {
+		return e
+	}
+	out := e
+	out.Items, out.Learned, out.Unknown = slices.Clone(e.Items), nil, ""
+	it.Bytes = unit.Bytes(math.Round(y - e.sum(always)))
+	out.learned(through)
+	out.Add(it)
+	return out
+}
+
+// passed is the median of what the newest receipts took that did not fail; 0 where there is none.
+func passed(rs []Receipt, e Estimate) (float64, []Receipt) {
+	var ys []float64
+	var from []Receipt
+	slices.SortFunc(rs, newestFirst)
+	for _, r := range rs {
+		if y, bound, _ := total(r, e); bound != AtLeast && len(ys) < perSize {
+			ys, from = append(ys, y), append(from, r)
+		}
+	}
+	if len(ys) == 0 {
+		return 0, nil
+	}
+	slices.Sort(ys)
+	return ys[len(ys)/2], from
+}
+
+// failed is the most that receipts were refused.
+func failed(rs []Receipt, e Estimate) (least float64, from []Receipt) {
+	for _, r := range rs {
+		if y, bound, _ := total(r, e); bound == AtLeast {
+			least, from = max(least, y), append(from, r)
+		}
+	}
+	return least, from
+}
+
+func newestFirst(a, b Receipt) int { return b.Time.Compare(a.Time) }
+
+// total is all that a receipt's phase took, where that was measured. Of live tensors alone the rest is e's own.
+func total(r Receipt, e Estimate) (float64, Bound, bool) {
+	for _, is := range []string{Data, Used} {
+		if m, ok := r.Find(is); ok && m.Bound != AtMost {
+			return float64(m.Bytes), m.Bound, true
+		}
+	}
+	if m, ok := r.Find(Allocated); ok && m.Bound != AtMost {
+		return float64(m.Bytes) + e.sum(beyond), m.Bound, true
+	}
+	return 0, "", false
+}
+
+// onLine is the line of least squares at x. It rises: memory does not fall with the micro-batch, whatever two
+// measurements say.
+func onLine(xs, ys []float64, x float64) float64 {
+	var mx, my, n float64
+	for i := range xs {
+		mx, my, n = mx+xs[i], my+ys[i], n+1
+	}
+	mx, my = mx/n, my/n
+	var cov, spread float64
+	for i := range xs {
+		cov += (xs[i] - mx) * (ys[i] - my)
+		spread += square(xs[i] - mx)
+	}
+	slope := max(1, cov/spread)
+	return max(1+x, my+slope*(x-mx))
+}
+
+// alikeBut reports whether settings are the same but for how the global batch is cut.
+func alikeBut(a, b map[string]string) bool {
+	count := func(m map[string]string) (n int) {
+		for k := range m {
+			if k != microBatch && k != accumulation {
+				n++
+			}
+		}
+		return n
+	}
+	for k, v := range a {
+		if w, ok := b[k]; k != microBatch && k != accumulation && (!ok || w != v) {
+			return false
+		}
+	}
+	return count(a) == count(b)
+}
+
+func number(s string) (float64, bool) {
+	n, err := strconv.ParseFloat(s, 64)
+	return n, err == nil && n > 0
+}
+
+func square(x float64) float64 { return x * x }
