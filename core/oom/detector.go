@@ -65,6 +65,7 @@ type stream struct {
 	dropped  int
 	open     bool // the last excerpt is still being written
 	record   record
+	waiting  waiting
 	state    State
 }
 
@@ -115,6 +116,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	s.cleaner.write(p)
+	s.settle()
 	return len(p), nil
 }
 
@@ -124,7 +126,7 @@ func (s *stream) segment(seg segment) {
 	if s.open || s.d.sieve == nil || s.d.sieve.holds(seg.text) {
 		marks = s.d.words.scan(seg.text)
 	}
-	if s.d.signs.any {
+	if s.d.signs.any && !s.waits(seg, marks) {
 		if s.signLine(seg, marks) {
 			marks |= markMemory
 		}
