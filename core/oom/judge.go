@@ -29,6 +29,7 @@ type Verdict struct {
 }
 
 const (
+	sighup  = 1
 	sigint  = 2
 	sigkill = 9
 	sigterm = 15
@@ -41,22 +42,31 @@ func (d *Detector) Judge(exit Exit, signs job.Signs) Verdict {
 
 // Judge weighs a report with the exit and the signs. Its order is the rule:
 //
-//  1. Who was asked to stop, and did, was interrupted.
+//  1. Who was asked to stop, and did, was interrupted; so was whom a scheduler ended. Who went on to say that it succeeded,
+//     did not stop.
 //  2. A success is an exit of 0, or one that the plugin knows for a success, that no sign denies; where success has a
 //     sign it must have come. What was printed on the way is no matter.
 //  3. Of what failed, memory is the cause if the program ended on it. What it met and outlived proves nothing.
 //  4. A kill that nobody explains is an out-of-memory only if the kernel's counters say so: it may be anybody's.
 func (r Report) Judge(exit Exit, signs job.Signs, state State) Verdict {
-	v := Verdict{Report: r, Cause: r.Cause}
 	fine := exit.fine(signs.Codes)
 	failed := exit.Known && !(fine && state.fine(signs.MustSucceed)) ||
 		!exit.Known && !state.Succeeded && (r.Fatal || state.Failed)
+	deaf := !failed && exit.Asked && state.Succeeded
+	if failed {
+		r.killed(exit)
+	}
+	if failed || exit.Asked {
+		r.place(state, signs)
+	}
+	v := Verdict{Report: r, Cause: r.Cause}
 	switch {
-	case exit.interrupted(signs.Codes), state.Interrupted, failed && r.NotMemory == "interrupted":
-		v.Ending, v.Why = Interrupted, "whoever stopped it wanted it stopped"
-		v.Cause = "interrupted by the user"
+	case !deaf && exit.interrupted(signs.Codes), state.Interrupted, failed && (r.NotMemory == "interrupted" || r.ordered()):
+		v.Ending = Interrupted
+		v.Cause, v.Why = r.stopped(exit)
 		return v
 	case !failed:
+		v.Report.Survived = max(v.Report.Survived, exit.OOMKills) // of its processes that it could do without
 		v.Ending, v.Cause, v.Why = Succeeded, "", "nothing says that it failed"
 		return v
 	}
@@ -64,14 +74,9 @@ func (r Report) Judge(exit Exit, signs job.Signs, state State) Verdict {
 	switch {
 	case r.OOM && r.Fatal && r.Confidence != Weak:
 		v.Ending = OutOfMemory
-	case exit.OOMKills > 0 && (exit.Signal == sigkill || exit.Code == 128+sigkill || r.Confidence == Weak || r.Cause == ""):
-		v.Ending = OutOfMemory
-		v.Report.OOM, v.Report.Fatal, v.Report.Kind, v.Report.Confidence = true, true, HostOOM, Certain
-		v.Cause = "killed by the kernel for want of host memory, by its own count"
-		v.Report.Cause = v.Cause
 	default:
 		v.Ending = Failed
-		if v.Cause == "" || r.OOM {
+		if v.Cause == "" || r.OOM && (r.Confidence != Weak || exit.Signal != 0) {
 			v.Cause = how(exit, signs, v.Lied)
 		}
 	}
@@ -83,7 +88,7 @@ func (r Report) Judge(exit Exit, signs job.Signs, state State) Verdict {
 func (v Verdict) retry() (bool, string) {
 	r := v.Report
 	switch {
-	case v.Ending != OutOfMemory && r.NotMemory == "":
+	case v.Ending != OutOfMemory && (r.NotMemory == "" || r.NotMemory == "killed"):
 		return false, "nothing shows that memory ran out"
 	case v.Ending != OutOfMemory:
 		return false, "not a matter of memory"

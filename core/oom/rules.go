@@ -171,7 +171,7 @@ var rules = []rule{
 		re: rx(`node (?:was |is )?(?:running )?low on (?:resource: )?memory|TERM_MEMLIMIT|` +
 			`job killed.*memory (?:usage )?limit|` +
 			`\b(?:mem|vmem|pmem|rss)\b \d+\w* exceeded limit|memory usage threshold|systemd-oomd|earlyoom.*sending SIG`)},
-	{kind: HostOOM, weight: sure, nature: spoken, cause: "a loader worker was killed for want of host memory",
+	{kind: HostOOM, weight: suspected, nature: spoken, cause: "a loader worker was killed for want of host memory",
 		re: rx(`DataLoader worker \(pid\S* ?\d+\S*\) is killed by signal: Killed`)},
 	{kind: HostOOM, weight: killed, nature: spoken,
 		re: rx(`^\s*Killed\s*$|: line \d+: +\d+ Killed\b|\[\d+\]\+? +Killed\b|: tasks? [\d,-]+: Killed|` +
