@@ -91,11 +91,18 @@ if __name__ == "__main__":
     mp.spawn(main, args=(2,), nprocs=2)
 """,
     "torchrun": """
+import os, sys, time
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")
 dist.barrier()
 def train_step():
-    if dist.get_rank() == 1: torch.empty(1 << 50)
+    if dist.get_rank() == 1 and sys.argv[1] == "refused": torch.empty(1 << 50)
+    if dist.get_rank() == 1 and sys.argv[1] == "eats":
+        open("/proc/self/oom_score_adj", "w").write("1000")
+        held = [b"\\1" * (8 << 20) for _ in range(512)]
+    if dist.get_rank() == 1 and sys.argv[1] == "waits":
+        print("HERE", os.getpid(), "WORKER", os.getpid(), flush=True)
+        time.sleep(60)
     dist.all_reduce(torch.ones(4))
 train_step()
 """,
@@ -322,8 +329,8 @@ class Session:
 class Machine:
     """What can be provoked here, and the means."""
 
-    def __init__(self, launch, python, quick):
-        self.launch, self.python, self.n = launch, python, 0
+    def __init__(self, launch, python, torchrun, quick):
+        self.launch, self.python, self.torchrun, self.n = launch, python, torchrun, 0
         self.lock = threading.Lock()
         self.lacks = {}
         if quick:
@@ -335,8 +342,10 @@ class Machine:
             self.lacks["mount"] = "no mount namespace: it needs root (unshare -m, mount -t tmpfs)"
         if subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
             self.lacks["torch"] = "%s has no torch" % python
-        elif subprocess.run([python, "-c", "import torch.distributed.run"], stderr=subprocess.DEVNULL).returncode:
-            self.lacks["torchrun"] = "torch.distributed.run does not start here"
+        trial = subprocess.run([torchrun, "-m", "torch.distributed.run", "--no_python", "--nproc_per_node", "1", "--master_port", port(), "true"],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+        if trial.returncode:
+            self.lacks["torchrun"] = "torchrun does not start with %s: %s" % (torchrun, trial.stdout.strip().rpartition("\n")[2])
 
     def find_groups(self):
         """The folder below which groups with a limit can be made, and why there is none."""
@@ -424,6 +433,24 @@ class Stage:
         with self.m.group() as procs:
             return method(*args, before=("sh", "-c", "echo $$ > %s && exec \"$@\"" % procs, "sh"), **kwargs)
 
+    def torchrun(self, *args, **kwargs):
+        return self.run([self.m.torchrun, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", port(), "torchrun.py", *args], **kwargs)
+
+    def example(self, name, command, until=None, prepare=None, **kwargs):
+        """A trainer of examples/, interrupted when it has printed something."""
+        source = os.path.join(HERE, "..", "..", "examples", name)
+        shutil.copytree(source, self.dir, dirs_exist_ok=True)
+        if os.path.exists(os.path.join(self.dir, "gen_data.py")):
+            subprocess.run([self.m.python, "gen_data.py"], cwd=self.dir, check=True, stdout=subprocess.DEVNULL)
+        if prepare:
+            prepare(self.dir)
+
+        def act(s):
+            s.until(until)
+            s.interrupt()
+
+        return self.run([self.m.python, *command.split()], act if until else None, **kwargs)
+
     def alone(self, name):
         """The program in a group of its own, which launch is not in."""
         with self.m.group() as procs:
@@ -433,6 +460,22 @@ class Stage:
 def small(path, mib, *more):
     """Puts a small file system at a path, for what it runs alone."""
     return ("unshare", "-m", "sh", "-c", "mkdir -p %s && mount -t tmpfs -o size=%dm tmpfs %s && exec \"$@\"" % (path, mib, path), "sh", *more)
+
+
+def recipe(dir, pattern, to):
+    path = os.path.join(dir, "options", "tiny.yml")
+    with open(path) as f:
+        text = f.read()
+    with open(path, "w") as f:
+        f.write(re.sub(pattern, to, text))
+
+
+def longer(dir):
+    recipe(dir, r"total_iter: \d+", "total_iter: 100000")
+
+
+def steep(dir):
+    recipe(dir, r"lr: !!float \S+", "lr: !!float 1e+30")
 
 
 def kill_worker(s):
@@ -506,6 +549,8 @@ def rows():
         Row("logs it and exits with words of its own", lambda t: t.plain("hides and logs"), "out of memory", "cpu_alloc", "training", code=1, decision=ONCE),
         Row("in a thread", lambda t: t.plain("thread"), "out of memory", "cpu_alloc", "data", code=1, decision=ONCE),
         Row("segfault, no limit near", lambda t: t.plain("segfaults"), "failed", cause="signal 11", code=-11, decision=ONCE),
+        Row("segfault near a limit", lambda t: t.train("segfault", flags=("--as-asked", "--device", "cpu", "--memory", "256MiB")), "out of memory", "cpu_alloc",
+            "training", cause="killed by segmentation fault with .* under a limit of 256 MiB", decision=AS_ASKED + "card micro-batch 2 × accumulation 2; host as asked; resumes → "),
         Row("SIGTERM to launch", lambda t: t.plain("waits", act=kill_launch(15)), "interrupted", cause="SIGTERM, which came to launch", code=-15, decision=ONCE),
         Row("SIGTERM to the program", lambda t: t.plain("waits", act=kill_program(15)), "failed", cause="terminated by SIGTERM", code=-15, decision=ONCE),
         Row("SIGTERM to launch, training", lambda t: t.train("training", act=kill_launch(15)), "interrupted", stage="training", cause="SIGTERM", code=-15,
@@ -536,31 +581,44 @@ def rows():
         Row("cgroup: a child, the parent lives on", lambda t: t.grouped(t.plain, "child outlived"), "succeeded", code=0, decision=r"outlived 1\)$", needs=group),
         Row("cgroup: a rank of two (mp.spawn, gloo)", lambda t: t.grouped(t.plain, "rank", "eats", port()), "out of memory", "host_oom", sure="certain",
             cause=count, code=1, decision=ONCE, needs=group + torch),
-        Row("cgroup: while it builds", lambda t: t.grouped(t.train, "eats while it builds"), "out of memory", "host_oom", "build", "certain", count, code=-9,
+        Row("cgroup: while it builds", lambda t: t.grouped(t.train, "eats while it builds", flags=("--as-asked",)), "out of memory", "host_oom", "build", "certain", count, code=-9,
             decision=AS_ASKED + "out of memory: .*no loader was running yet", needs=group),
         Row("cgroup: when it trains", lambda t: t.grouped(t.train, "eats when it trains", flags=("--as-asked",)), "out of memory", "host_oom", "training",
-            "certain", count, decision=AS_ASKED + "card as asked; host prefetch 1; resumes → ", not_said="card [^a]", needs=group),
+            "certain", count, decision=AS_ASKED + "card as asked; host [^a;][^;]*; resumes → ", not_said="card [^a]", needs=group),
         Row("cgroup: while it validates", lambda t: t.grouped(t.train, "eats while it validates", flags=("--as-asked",)), "out of memory", "host_oom",
-            "validation", "certain", count, decision=AS_ASKED + "card as asked; host prefetch 1; resumes → ", not_said="card [^a]", needs=group),
+            "validation", "certain", count, decision=AS_ASKED + "card as asked; host [^a;][^;]*; resumes → ", not_said="card [^a]", needs=group),
         Row("cgroup: a loader's worker", lambda t: t.grouped(t.train, "worker", flags=("--as-asked",)), "out of memory", "host_oom", "data", "certain",
             "a loader worker was killed for want of host memory", code=0, lied=True,
-            decision=AS_ASKED + "card as asked; host prefetch 1; resumes → .*succeeded$", not_said="card [^a]", needs=group + torch),
+            decision=AS_ASKED + "card as asked; host [^a;][^;]*; resumes → .*succeeded$", not_said="card [^a]", needs=group + torch),
         Row("kill -9 of torch's loader worker", lambda t: t.train("worker killed by hand", act=kill_worker), "failed", stage="data",
             cause="a loader worker was killed by SIGKILL, and the kernel", code=1, lied=True, decision=AS_ASKED + "failed$", needs=torch + ("count",)),
         Row("kill -9 of a rank of two", lambda t: t.plain("rank", "waits", port(), act=kill_worker), "failed", cause="a process of the program was killed by SIGKILL",
             code=1, decision=ONCE, needs=torch + ("count",)),
         Row("/dev/shm full", lambda t: t.plain("loads", before=small("/dev/shm", 8)), "out of memory", "shm", "data", code=1, decision=ONCE, needs=mount + torch),
         Row("/dev/shm full, training", lambda t: t.train("worker", before=small("/dev/shm", 200), flags=("--as-asked",)), "out of memory", "shm", "data",
-            code=0, lied=True, decision=AS_ASKED + "card as asked; host prefetch 1; resumes → .*succeeded$", not_said="card [^a]", needs=mount + torch),
+            code=0, lied=True, decision=AS_ASKED + "card as asked; host [^a;][^;]*; resumes → .*succeeded$", not_said="card [^a]", needs=mount + torch),
         Row("disk full, torch.save", lambda t: t.plain("saves", os.path.join(t.dir, "full", "c.pth"), before=small(os.path.join(t.dir, "full"), 4)), "failed",
-            stage="checkpoint", cause="the disk or a quota is full", code=1, decision=ONCE, needs=mount + torch),
+            stage="checkpoint", cause="the disk or a quota is full", decision=ONCE, needs=mount + torch),
         Row("disk full while a training saves, and exit 0", lambda t: t.train("disk full", before=small(os.path.join(t.dir, "experiments"), 4)), "failed",
             stage="checkpoint", cause="the disk or a quota is full", code=1, lied=True, decision=AS_ASKED + "failed$", needs=mount),
         Row("one rank of two out of memory (mp.spawn, gloo)", lambda t: t.plain("rank", "refused", port()), "out of memory", "cpu_alloc", "training",
             "certain", "out of host memory", 1, decision=ONCE, needs=torch),
-        Row("one rank of two out of memory (torchrun, gloo)", lambda t: t.run([t.m.python, "-m", "torch.distributed.run", "--nproc_per_node", "2",
-            "--master_port", port(), "torchrun.py"]), "out of memory", "cpu_alloc", "training", "certain", "out of host memory", 1, decision=ONCE,
-            needs=torch + ("torchrun",)),
+        Row("one rank of two out of memory (torchrun, gloo)", lambda t: t.torchrun("refused"), "out of memory", "cpu_alloc", "training", "certain",
+            "out of host memory", 1, decision=ONCE, needs=("torchrun",)),
+        Row("cgroup: a rank of two (torchrun, gloo)", lambda t: t.grouped(t.torchrun, "eats"), "out of memory", "host_oom", sure="certain", cause=count,
+            code=1, decision=ONCE, needs=group + ("torchrun",)),
+        Row("kill -9 of a rank of two (torchrun, gloo)", lambda t: t.torchrun("waits", act=kill_worker), "failed",
+            cause="a process of the program was killed by SIGKILL", code=1, decision=ONCE, needs=("torchrun", "count")),
+        Row("example: Ctrl-C in sisr, which saves and exits 0", lambda t: t.example("sisr", 'train.py -opt options/tiny.yml', "iter: +2,", prepare=longer),
+            "interrupted", stage="training", cause="interrupted by the user", code=0, decision=AS_ASKED + "interrupted$", needs=torch),
+        Row("example: NaN in sisr, which exits 0", lambda t: t.example("sisr", 'train.py -opt options/tiny.yml', prepare=steep), "failed", stage="training",
+            cause="no longer a finite number", code=1, lied=True, decision=AS_ASKED + "failed$", needs=torch),
+        Row("example: a full disk in sisr, which exits 0", lambda t: t.example("sisr", 'train.py -opt options/tiny.yml', before=small("experiments", 1)),
+            "failed", stage="checkpoint", cause="the disk or a quota is full", code=1, lied=True, decision=AS_ASKED + "failed$", needs=torch + mount),
+        Row("example: Ctrl-C in stablesr, which exits 0", lambda t: t.example("stablesr", 'main.py --train --base configs/tiny.yaml --gpus 0,', r"Epoch 0:.*\b1/"),
+            "interrupted", cause="interrupted by the user", code=0, decision=AS_ASKED + "interrupted$", needs=torch),
+        Row("example: no GPU in moco, which exits 0", lambda t: t.example("moco", 'main.py --multiprocessing-distributed --world-size 1 --rank 0'), "failed",
+            cause="no success", code=1, lied=True, decision=AS_ASKED + "failed$", needs=torch),
     ]
     return quick, full
 
@@ -592,6 +650,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     p.add_argument("--launch", default="launch")
     p.add_argument("--python", default=sys.executable)
+    p.add_argument("--torchrun", metavar="PYTHON", help="an interpreter whose torchrun starts, if that of --python does not")
     p.add_argument("--quick", action="store_true", help="only what needs neither root nor torch")
     p.add_argument("--only", default="", help="only the rows with this in their names")
     p.add_argument("-v", action="store_true", help="say what launch made of each, in full")
@@ -601,7 +660,7 @@ def main():
         sys.exit("there is no %s: `make build` makes bin/launch" % a.launch)
     quick, full = rows()
     table = [r for r in quick + ([] if a.quick else full) if a.only in r.name]
-    machine = Machine(os.path.abspath(launch), a.python, a.quick)
+    machine = Machine(os.path.abspath(launch), a.python, a.torchrun or a.python, a.quick)
     if not COUNTED:
         machine.lacks["count"] = "the kernel does not count its kills in /proc/vmstat (it does since Linux 4.13)"
     columns = "%-48s %-14s %-16s %-11s %-9s %-8s %s"

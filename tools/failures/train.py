@@ -80,6 +80,13 @@ def optimize_parameters(iteration):
         raise RuntimeError("Training failed: NaN/Inf found in loss. Try reducing the learning rate.")
     if HOW == "replaced message" and iteration > 10 and micro > card:
         raise RuntimeError("Ran out of VRAM during training. Reduce lq_size or batch_size_per_gpu and try again.")
+    if HOW == "segfault" and iteration > 10:
+        held = []
+        try:
+            while True:
+                held.append(b"\1" * (1 << 20))
+        except MemoryError:
+            os.kill(os.getpid(), signal.SIGSEGV)  # as code does that does not look at what malloc has answered
     if HOW == "eats when it trains" and iteration > 10:
         eat()
 
