@@ -248,7 +248,8 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 		}
 	}
 	seen := oom.Seen{Card: watch.onCard(), Host: watch.onHost(), Exit: oom.Exit{
-		Known: true, Code: exit.Code, Signal: int(exit.Signal), Asked: asked(exit) && why == "", OOMKills: max(0, exit.OOMKills),
+		Known: true, Code: exit.Code, Signal: int(exit.Signal), Asked: asked(exit) != 0 && why == "", AskedBy: int(asked(exit)),
+		OOMKills: max(0, exit.OOMKills), Counted: exit.OOMKills >= 0, Local: exit.Family,
 	}}
 	v := detector.Judge(seen, signs)
 	state := detector.State()
@@ -296,12 +297,21 @@ func starved(exit proc.Exit, limit unit.Bytes) bool {
 	return (exit.Signal == syscall.SIGSEGV || exit.Signal == syscall.SIGBUS || exit.Signal == syscall.SIGABRT) && len(exit.Signals) == 0 && exit.MaxRSS > limit*4/5
 }
 
-// asked reports whether somebody asked the program to stop. A job that was suspended and continued, or told to write a
-// state (SIGUSR1, SIGUSR2), was not.
-func asked(exit proc.Exit) bool {
-	return exit.Interrupted || exit.Cancelled || slices.ContainsFunc(exit.Signals, func(s syscall.Signal) bool {
-		return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP || s == syscall.SIGQUIT
-	})
+// asked is the signal by which somebody asked the program to stop, or 0. A job that was suspended and continued, or told to
+// write a state (SIGUSR1, SIGUSR2), was not asked to.
+func asked(exit proc.Exit) syscall.Signal {
+	if exit.Interrupted {
+		return syscall.SIGINT
+	}
+	for _, s := range exit.Signals {
+		if s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP || s == syscall.SIGQUIT {
+			return s
+		}
+	}
+	if exit.Cancelled {
+		return syscall.SIGTERM
+	}
+	return 0
 }
 
 // steadyHeap makes glibc give memory back, so that what a limit measures is what the program uses: without it the peak

@@ -102,6 +102,14 @@ type Frame struct {
 // the way out, other ranks that wait.
 const settled = time.Minute
 
+// count is how many refusals there were.
+func (in *Inside) count() int {
+	if in == nil {
+		return 0
+	}
+	return in.Count
+}
+
 // last is the refusal that the program died of, if it died of one: its own exception says so, or no other is known and it
 // came right before the end.
 func (in *Inside) last() *Refusal {

@@ -171,7 +171,7 @@ var rules = []rule{
 		re: rx(`node (?:was |is )?(?:running )?low on (?:resource: )?memory|TERM_MEMLIMIT|` +
 			`job killed.*memory (?:usage )?limit|` +
 			`\b(?:mem|vmem|pmem|rss)\b \d+\w* exceeded limit|memory usage threshold|systemd-oomd|earlyoom.*sending SIG`)},
-	{kind: HostOOM, weight: sure, nature: spoken, cause: "a loader worker was killed for want of host memory",
+	{kind: HostOOM, weight: suspected, nature: spoken, cause: "a loader worker was killed for want of host memory",
 		re: rx(`DataLoader worker \(pid\S* ?\d+\S*\) is killed by signal: Killed`)},
 	{kind: HostOOM, weight: killed, nature: spoken,
 		re: rx(`^\s*Killed\s*$|: line \d+: +\d+ Killed\b|\[\d+\]\+? +Killed\b|: tasks? [\d,-]+: Killed|` +
@@ -211,6 +211,10 @@ var rules = []rule{
 	{name: "terminated", kind: NoMemory, weight: killed, nature: consequence,
 		re: rx(`[Rr]eceived (?:signal )?(?:SIGTERM|15)|Signal 15 \(SIGTERM\) received|^\s*Terminated\s*$|` +
 			`SignalException|(?:exit ?code|return code)[ :=]+(?:-15|143)\b`), cause: "terminated by SIGTERM"},
+	// detr's engine.py and what has copied it: it says so, and calls sys.exit(1)
+	{name: "nan", kind: NoMemory, weight: broken, nature: spoken,
+		re:    rx(`(?i)\bloss is -?(?:nan|inf)\b.{0,20}\b(?:stopping|aborting|exiting|terminating)`),
+		cause: "the loss is no longer a finite number"},
 	{name: "nan", kind: NoMemory, weight: broken, nature: raised,
 		re: rx(`(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss is (?:nan|inf|` +
 			`not finite)|FloatingPointError`),

@@ -80,25 +80,6 @@ func (r *Report) beyond(capacity unit.Bytes) bool {
 	return r.Requested != nil && *r.Requested > capacity
 }
 
-func (r *Report) killed(seen Seen) {
-	x := seen.Exit
-	died := x.Signal == sigkill || x.Code == 128+sigkill || r.Confidence == Weak // a process of it was killed
-	mute := r.Cause == "" && !r.OOM
-	switch {
-	case x.OOMKills > 0 && (died || mute):
-		r.Kind, r.Confidence = HostOOM, Certain
-		r.What = "killed by the kernel for want of host memory, by its own count"
-		r.saw(Kernel, fmt.Sprintf("%d killed for memory in this cgroup while it ran", x.OOMKills), HostOOM, Certain)
-	case x.Known && died && (mute || r.Confidence == Weak) && seen.Host.empty():
-		r.Kind, r.Confidence = HostOOM, Likely
-		r.What = "killed when the host's memory was used up"
-		r.saw(OnHost, fmt.Sprintf("%v was left of %v (%s)", seen.Host.Least, seen.Host.Room, seen.Host.By), HostOOM, Likely)
-	default:
-		return
-	}
-	r.OOM, r.Fatal, r.NotMemory = true, true, ""
-}
-
 func (r *Report) inside(in *Inside) {
 	if in == nil {
 		return
