@@ -247,7 +247,9 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 			f.Close()
 		}
 	}
-	seen := oom.Exit{Known: true, Code: exit.Code, Signal: int(exit.Signal), Asked: asked(exit) && why == "", OOMKills: max(0, exit.OOMKills)}
+	seen := oom.Seen{Card: watch.onCard(), Host: watch.onHost(), Exit: oom.Exit{
+		Known: true, Code: exit.Code, Signal: int(exit.Signal), Asked: asked(exit) && why == "", OOMKills: max(0, exit.OOMKills),
+	}}
 	v := detector.Judge(seen, signs)
 	state := detector.State()
 	peak, peaks := watch.peaks()

@@ -35,45 +35,40 @@ const (
 )
 
 // Judge reports on what was read, and weighs it. It is asked for when the output has been read to its end.
-func (d *Detector) Judge(exit Exit, signs job.Signs) Verdict {
-	return d.Report(exit).Judge(exit, signs, d.State())
+func (d *Detector) Judge(seen Seen, signs job.Signs) Verdict {
+	return d.Report(seen.Exit).Judge(seen, signs, d.State())
 }
 
-// Judge weighs a report with the exit and the signs. Its order is the rule:
+// Judge weighs a report with all that was seen beside it. Its order is the rule:
 //
 //  1. Who was asked to stop, and did, was interrupted.
 //  2. A success is an exit of 0, or one that the plugin knows for a success, that no sign denies; where success has a
 //     sign it must have come. What was printed on the way is no matter.
-//  3. Of what failed, memory is the cause if the program ended on it. What it met and outlived proves nothing.
-//  4. A kill that nobody explains is an out-of-memory only if the kernel's counters say so: it may be anybody's.
-func (r Report) Judge(exit Exit, signs job.Signs, state State) Verdict {
-	v := Verdict{Report: r, Cause: r.Cause}
+//  3. Of what failed, memory is the cause if the program ended on it: by the first failing rank's last exception, by the
+//     plugin's signs, by the exit and the kernel's counts, by looks from outside and from inside, as [Report.weigh] says.
+//     What it met and outlived proves nothing.
+//  4. A kill that nobody explains is nobody's: it may be anybody's.
+func (r Report) Judge(seen Seen, signs job.Signs, state State) Verdict {
+	exit := seen.Exit
 	fine := exit.fine(signs.Codes)
 	failed := exit.Known && !(fine && state.fine(signs.MustSucceed)) ||
 		!exit.Known && !state.Succeeded && (r.Fatal || state.Failed)
 	switch {
 	case exit.interrupted(signs.Codes), state.Interrupted, failed && r.NotMemory == "interrupted":
-		v.Ending, v.Why = Interrupted, "whoever stopped it wanted it stopped"
-		v.Cause = "interrupted by the user"
-		return v
+		return Verdict{Ending: Interrupted, Report: r, Cause: "interrupted by the user", Why: "whoever stopped it wanted it stopped"}
 	case !failed:
-		v.Ending, v.Cause, v.Why = Succeeded, "", "nothing says that it failed"
-		return v
+		if in := seen.Inside; in != nil {
+			r.Survived = max(r.Survived, in.Count)
+		}
+		return Verdict{Ending: Succeeded, Report: r, Why: "nothing says that it failed"}
 	}
-	v.Lied = exit.Known && fine
+	r = r.weigh(seen)
+	v := Verdict{Ending: Failed, Report: r, Cause: r.Cause, Lied: exit.Known && fine}
 	switch {
 	case r.OOM && r.Fatal && r.Confidence != Weak:
 		v.Ending = OutOfMemory
-	case exit.OOMKills > 0 && (exit.Signal == sigkill || exit.Code == 128+sigkill || r.Confidence == Weak || r.Cause == ""):
-		v.Ending = OutOfMemory
-		v.Report.OOM, v.Report.Fatal, v.Report.Kind, v.Report.Confidence = true, true, HostOOM, Certain
-		v.Cause = "killed by the kernel for want of host memory, by its own count"
-		v.Report.Cause = v.Cause
-	default:
-		v.Ending = Failed
-		if v.Cause == "" || r.OOM {
-			v.Cause = how(exit, signs, v.Lied)
-		}
+	case r.Cause == "" || r.OOM:
+		v.Cause = how(exit, signs, v.Lied)
 	}
 	v.Retry, v.Why = v.retry()
 	return v
