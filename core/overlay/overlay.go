@@ -80,6 +80,9 @@ func Install(dir string, files []File, env []string, parts ...Part) (*Overlay, e
 	}
 	site, copies := filepath.Join(dir, "site"), filepath.Join(dir, "copies")
 	for _, d := range []string{dir, site, copies} {
+		if d == copies && len(files) == 0 {
+			continue
+		}
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, fmt.Errorf("installing a source overlay: %w", err)
 		}

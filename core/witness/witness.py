@@ -26,9 +26,7 @@ PATH = 300  # characters of a path or a name
 LINES = 300  # of peaks that one process says
 FIRST = 20  # refusals that are all said; after those each that doubles their number
 DEVICES = 16  # that are looked at
-SMALL = 1 << 20  # bytes by which a peak has to grow to be said again, and at least 1 part in 256
-PAUSE = 1.0  # seconds between two looks, after the first steps
-EARLY = 8  # steps after each of which is looked
+SHARE = 200  # of the time, one part at the most is spent on looks at the counters
 SINCE = (2, 2)  # the first torch of which the observer is trusted
 
 # What counts calls, or lines, and prints them, would count the hook's too.
@@ -138,25 +136,23 @@ class Witness(object):
 
     def step(self):
         self.steps += 1
-        if self.steps > EARLY:
+        began = time.monotonic()
+        if began >= self.next:
+            self.look()
             now = time.monotonic()
-            if now < self.next:
-                return
-            self.next = now + PAUSE
-        self.look(range(self.devices) if self.steps <= EARLY else list(self.known), SMALL)
+            self.next = now + SHARE * (now - began)
 
-    def look(self, devices, least):
-        """Says the peaks of devices that have grown by so many bytes."""
+    def look(self):
+        """Says the peaks of devices where they have grown. A program may reset the counters, so what is said is the highest."""
         if self.core is None or os.getpid() != self.pid:
             return
-        for d in devices:
-            allocated, reserved = self.stats(d, "peak")
+        for d in range(self.devices):
             before = self.known.get(d, (0, 0))
-            if any(now - was >= max(least, was >> 8 if least > 1 else 0) for now, was in zip((allocated, reserved), before)):
-                self.known[d] = (max(allocated, before[0]), max(reserved, before[1]))  # a program may reset its counters
+            after = tuple(map(max, self.stats(d, "peak"), before))
+            if after != before and self.lines < LINES:
+                self.known[d] = after
                 self.lines += 1
-                if self.lines <= LINES or least == 1:
-                    self.say("peak", device=d, allocated=self.known[d][0], reserved=self.known[d][1])
+                self.say("peak", device=d, allocated=after[0], reserved=after[1])
 
     def stats(self, device, which):
         s = self.core._cuda_memoryStats(device)
@@ -175,7 +171,7 @@ class Witness(object):
             fields["total"] = self.core._cuda_getDeviceProperties(device).total_memory
         finally:
             self.say("refused", **fields)
-        self.look([device], 1)
+        self.look()
 
     # --- at the end
 
@@ -192,7 +188,8 @@ class Witness(object):
             frames = [frame(code, line) for code, line in frames[-FRAMES:]]
             self.say("failed", type=name[:PATH], frames=frames, allocated=allocated, reserved=reserved, **memory())
         if self.torch:
-            self.look(range(self.devices), 1)
+            self.lines = 0
+            self.look()
             self.say("exit", steps=self.steps, refused=self.refused, **memory())
 
 
