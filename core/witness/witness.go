@@ -96,6 +96,7 @@ type line struct {
 
 	Python, Path, Error, Why, Version, Type string
 	Observer, N, Device                     int
+	Refusals                                int `json:"refused"`
 
 	Requested, Limit, Free, Total, Allocated, Reserved, Data unit.Bytes
 
@@ -186,6 +187,8 @@ func (w *Witness) take(l *line) {
 		if w.refused = append(w.refused, *l); len(w.refused) > 2*kept {
 			w.refused = append(w.refused[:kept], w.refused[kept+1:]...)
 		}
+	case "exit":
+		w.counts[l.PID] = max(w.counts[l.PID], l.Refusals)
 	case "failed":
 		// A helper may fail, and nobody minds: what trains counts for more.
 		if w.failure == nil || !w.torches[w.failure.PID] && w.torches[l.PID] {

@@ -33,7 +33,11 @@ SINCE = (2, 2)  # the first torch of which the observer is trusted
 PROFILERS = ("cProfile", "profile", "trace", "pdb", "coverage", "kernprof", "line_profiler", "scalene", "viztracer", "pyinstrument", "memory_profiler")
 
 
+own = [__file__]  # whose calls are none of the program's
+
+
 def start(say, quiet, loader):
+    own.append(quiet.__code__.co_filename)
     for word in getattr(sys, "orig_argv", [])[1:]:
         if word.startswith("-") and word != "-m":
             continue
@@ -209,7 +213,7 @@ def frame(code, line):
 def stack(at):
     """The calls that led here, outermost first. A backward pass on a card runs in a thread of torch's own, which has no
     Python calls of its own: it was the one that waits in autograd that asked."""
-    while at is not None and at.f_code.co_filename == __file__:
+    while at is not None and at.f_code.co_filename in own:
         at = at.f_back
     if at is None:
         main = getattr(getattr(sys.modules.get("threading"), "_main_thread", None), "ident", 0)
