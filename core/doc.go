@@ -28,6 +28,7 @@
 //	run        a job and its attempts; Next, which decides, and Carry, which does
 //	proc       a program in a pseudo-terminal or on copied pipes, to its last byte
 //	oom        what a program's output says of how it ended
+//	witness    what its own processes say of their memory, by a part of overlay's hook
 //	record     runs and receipts on disk
 //	ui         everything that a person sees, and the documents that scripts read
 //

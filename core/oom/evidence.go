@@ -69,26 +69,29 @@ type Host struct {
 
 // Inside is what a hook within the program's processes reported.
 type Inside struct {
-	Refused []Refusal // out-of-memories, in the order of time, those that were caught too; of many the first and the last
-	Count   int       // how many there were
-	Failure *Failure  // what ended a process; of several ranks the first
+	Hook    Handshake `json:"hook"`               // how far it was taken
+	Refused []Refusal `json:"refused,omitempty"`  // out-of-memories, in the order of time, those that were caught too; of many the first and the last
+	Count   int       `json:"refusals,omitempty"` // how many there were; torch catches some itself (cuDNN's search for an algorithm)
+	Failure *Failure  `json:"failure,omitempty"`  // what ended a process; of several ranks the first
 }
 
 // A Refusal is an allocation that the card's allocator refused.
 type Refusal struct {
-	PID    int
-	Before time.Duration // the program's end
+	PID    int           `json:"pid"`
+	Before time.Duration `json:"before_ns"` // the program's end
 	Numbers
-	Frames []Frame // outermost first
+	Frames []Frame `json:"frames,omitempty"` // outermost first
 }
 
 // A Failure is an exception that ended a process.
 type Failure struct {
-	PID    int
-	Before time.Duration // the program's end
-	Type   string        // "torch.OutOfMemoryError"
-	Memory unit.Bytes    // what the process had mapped as data; 0 if unknown
-	Frames []Frame
+	PID       int           `json:"pid"`
+	Before    time.Duration `json:"before_ns"`                 // the program's end
+	Type      string        `json:"type"`                      // "torch.OutOfMemoryError"
+	Memory    unit.Bytes    `json:"data_bytes,omitempty"`      // what the process had mapped as data; 0 if unknown
+	Allocated unit.Bytes    `json:"allocated_bytes,omitempty"` // on its fullest card, when it had ended; 0 where it used none
+	Reserved  unit.Bytes    `json:"reserved_bytes,omitempty"`
+	Frames    []Frame       `json:"frames,omitempty"`
 }
 
 // A Frame is one call: a path, a line, a function.
