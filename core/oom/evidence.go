@@ -35,6 +35,8 @@ type Seen struct {
 	Card   *Card   // nil where nobody looked at a card
 	Host   *Host   // nil where nobody looked at the host's memory
 	Inside *Inside // nil where the program ran without the hook
+	// Limit is what the kernel held each process of the program to; 0: nothing. Resident is the most that one of them held.
+	Limit, Resident unit.Bytes
 }
 
 // Card is what looks at a card have seen of it until the program ended.

@@ -31,7 +31,10 @@ type Verdict struct {
 const (
 	sighup  = 1
 	sigint  = 2
+	sigabrt = 6
+	sigbus  = 7
 	sigkill = 9
+	sigsegv = 11
 	sigterm = 15
 )
 

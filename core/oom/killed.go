@@ -83,7 +83,7 @@ func (r *Report) pid() int {
 // place says where the program ended by the signs, where the words do not say: in the phase that was running, or, of a
 // program that says when it begins to train, before that. An allocation that was refused has words of its own.
 func (r *Report) place(state State, signs job.Signs) {
-	if r.OOM && r.Kind != HostOOM || r.Phase != Unknown && r.Phase != "" || r.Stage != string(Unknown) && r.Stage != "" {
+	if r.OOM && r.Kind != HostOOM && r.Evidence[0].From == Output || r.Phase != Unknown && r.Phase != "" || r.Stage != string(Unknown) && r.Stage != "" {
 		return
 	}
 	switch {
