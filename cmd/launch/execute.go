@@ -247,10 +247,10 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 			f.Close()
 		}
 	}
-	seen := oom.Exit{
+	seen := oom.Seen{Card: watch.onCard(), Host: watch.onHost(), Exit: oom.Exit{
 		Known: true, Code: exit.Code, Signal: int(exit.Signal), Asked: asked(exit) != 0 && why == "", AskedBy: int(asked(exit)),
 		OOMKills: max(0, exit.OOMKills), Counted: exit.OOMKills >= 0, Local: exit.Family,
-	}
+	}}
 	v := detector.Judge(seen, signs)
 	state := detector.State()
 	peak, peaks := watch.peaks()

@@ -9,29 +9,34 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/hostmem"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/unit"
 )
 
 // watcher looks at the memory that a job holds while an attempt runs.
 type watcher struct {
 	*course
+	*looks
 	pid  atomic.Int64
 	end  func()
-	done chan struct{}
+	done []chan struct{}
 }
 
 // watch starts looking at the device, if it is one of the driver's, or at the processes, if their memory is limited.
 func (x *executor) watch(ctx context.Context) *watcher {
-	w := &watcher{course: newCourse(), end: func() {}}
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watcher{course: newCourse(), looks: newLooks(x.settings.Sample), end: cancel}
 	start := func(look func(context.Context)) {
-		ctx, cancel := context.WithCancel(ctx)
-		w.end, w.done = cancel, make(chan struct{})
+		done := make(chan struct{})
+		w.done = append(w.done, done)
 		go func() {
-			defer close(w.done)
+			defer close(done)
 			look(ctx)
 		}()
 	}
+	start(func(ctx context.Context) { hostRoomWatch(ctx, hostmem.Look, w.host) })
 	w.pooled = x.device == nil || x.device.Kind == gpu.CUDA
 	switch d := x.device; {
 	case d == nil || d.Planned:
@@ -61,9 +66,14 @@ func (w *watcher) started(pid int) { w.pid.Store(int64(pid)) }
 // that may be theirs.
 func (w *watcher) card(d gpu.Device, before unit.Bytes, alone bool) {
 	used, known := unit.Bytes(0), false
+	var who []oom.Holder
 	for _, p := range d.Processes {
-		if p.Used >= 0 && w.pid.Load() > 0 && descends(p.PID, int(w.pid.Load())) {
+		switch {
+		case p.Used < 0:
+		case w.pid.Load() > 0 && descends(p.PID, int(w.pid.Load())):
 			used, known = used+p.Used, true
+		default:
+			who = append(who, oom.Holder{PID: int64(p.PID), Bytes: p.Used, Name: p.Name, User: p.User})
 		}
 	}
 	if !known {
@@ -71,13 +81,18 @@ func (w *watcher) card(d gpu.Device, before unit.Bytes, alone bool) {
 		w.doubt(!alone)
 	}
 	w.see(used, false)
+	if others := d.Used - used; known {
+		w.looks.card(d, used, others, who)
+	} else {
+		w.looks.card(d, used, before, nil)
+	}
 }
 
 // stop ends the looking.
 func (w *watcher) stop() {
 	w.end()
-	if w.done != nil {
-		<-w.done
+	for _, done := range w.done {
+		<-done
 	}
 	w.finish()
 }

@@ -26,7 +26,7 @@ func FuzzDetector(f *testing.F) {
 		d := newDetector(t, trainer)
 		write(t, d, Log, string(log))
 		write(t, d, Stderr, string(log))
-		d.Judge(Exited(int(step)), trainer)
+		d.Judge(Seen{Exit: Exited(int(step))}, trainer)
 	})
 }
 
@@ -58,7 +58,7 @@ func TestBounded(t *testing.T) {
 			if grown := heap() - before; grown > 16<<20 {
 				t.Errorf("it holds %d MiB after 24 MiB", grown>>20)
 			}
-			d.Judge(Exited(1), job.Signs{})
+			d.Judge(Seen{Exit: Exited(1)}, job.Signs{})
 			runtime.KeepAlive(d)
 		})
 	}

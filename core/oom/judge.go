@@ -36,49 +36,47 @@ const (
 )
 
 // Judge reports on what was read, and weighs it. It is asked for when the output has been read to its end.
-func (d *Detector) Judge(exit Exit, signs job.Signs) Verdict {
-	return d.Report(exit).Judge(exit, signs, d.State())
+func (d *Detector) Judge(seen Seen, signs job.Signs) Verdict {
+	return d.Report(seen.Exit).Judge(seen, signs, d.State())
 }
 
-// Judge weighs a report with the exit and the signs. Its order is the rule:
+// Judge weighs a report with all that was seen beside it. Its order is the rule:
 //
 //  1. Who was asked to stop, and did, was interrupted; so was whom a scheduler ended. Who went on to say that it succeeded,
 //     did not stop.
 //  2. A success is an exit of 0, or one that the plugin knows for a success, that no sign denies; where success has a
 //     sign it must have come. What was printed on the way is no matter.
-//  3. Of what failed, memory is the cause if the program ended on it. What it met and outlived proves nothing.
-//  4. A kill that nobody explains is an out-of-memory only if the kernel's counters say so: it may be anybody's.
-func (r Report) Judge(exit Exit, signs job.Signs, state State) Verdict {
+//  3. Of what failed, memory is the cause if the program ended on it: by the first failing rank's last exception, by the
+//     plugin's signs, by the exit and the kernel's counts, by looks from outside and from inside, as [Report.weigh] says.
+//     What it met and outlived proves nothing.
+//  4. A kill that nobody explains is nobody's: it may be anybody's.
+func (r Report) Judge(seen Seen, signs job.Signs, state State) Verdict {
+	exit := seen.Exit
 	fine := exit.fine(signs.Codes)
 	failed := exit.Known && !(fine && state.fine(signs.MustSucceed)) ||
 		!exit.Known && !state.Succeeded && (r.Fatal || state.Failed)
 	deaf := !failed && exit.Asked && state.Succeeded
-	if failed {
-		r.killed(exit)
-	}
 	if failed || exit.Asked {
 		r.place(state, signs)
 	}
-	v := Verdict{Report: r, Cause: r.Cause}
 	switch {
 	case !deaf && exit.interrupted(signs.Codes), state.Interrupted, failed && (r.NotMemory == "interrupted" || r.ordered()):
-		v.Ending = Interrupted
-		v.Cause, v.Why = r.stopped(exit)
-		return v
+		cause, why := r.stopped(exit)
+		return Verdict{Ending: Interrupted, Report: r, Cause: cause, Why: why}
 	case !failed:
-		v.Report.Survived = max(v.Report.Survived, exit.OOMKills) // of its processes that it could do without
-		v.Ending, v.Cause, v.Why = Succeeded, "", "nothing says that it failed"
-		return v
+		r.Survived = max(r.Survived, exit.OOMKills) // of its processes that it could do without
+		if in := seen.Inside; in != nil {
+			r.Survived = max(r.Survived, in.Count)
+		}
+		return Verdict{Ending: Succeeded, Report: r, Why: "nothing says that it failed"}
 	}
-	v.Lied = exit.Known && fine
+	r = r.weigh(seen)
+	v := Verdict{Ending: Failed, Report: r, Cause: r.Cause, Lied: exit.Known && fine}
 	switch {
 	case r.OOM && r.Fatal && r.Confidence != Weak:
 		v.Ending = OutOfMemory
-	default:
-		v.Ending = Failed
-		if v.Cause == "" || r.OOM && (r.Confidence != Weak || exit.Signal != 0) {
-			v.Cause = how(exit, signs, v.Lied)
-		}
+	case r.Cause == "", r.OOM && (r.Confidence != Weak || exit.Signal != 0):
+		v.Cause = how(exit, signs, v.Lied)
 	}
 	v.Retry, v.Why = v.retry()
 	return v
@@ -88,7 +86,7 @@ func (r Report) Judge(exit Exit, signs job.Signs, state State) Verdict {
 func (v Verdict) retry() (bool, string) {
 	r := v.Report
 	switch {
-	case v.Ending != OutOfMemory && (r.NotMemory == "" || r.NotMemory == "killed"):
+	case v.Ending != OutOfMemory && (r.NotMemory == "" || r.NotMemory == byHand):
 		return false, "nothing shows that memory ran out"
 	case v.Ending != OutOfMemory:
 		return false, "not a matter of memory"

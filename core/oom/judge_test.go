@@ -64,7 +64,7 @@ func TestJudge(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDetector(t, tt.signs)
 			write(t, d, Terminal, tt.output)
-			v := d.Judge(tt.exit, tt.signs)
+			v := d.Judge(Seen{Exit: tt.exit}, tt.signs)
 			if v.Ending != tt.want || v.Retry != tt.retry || v.Report.Kind != tt.kind || tt.stage != "" && v.Report.Stage != tt.stage {
 				t.Errorf("judged %q, retry %v, %s in %q; want %q, %v, %s in %q\ncause: %s; why: %s", v.Ending, v.Retry, v.Report.Kind,
 					v.Report.Stage, tt.want, tt.retry, tt.kind, tt.stage, v.Cause, v.Why)
@@ -89,7 +89,7 @@ func TestLateEcho(t *testing.T) {
 	for i := range 50 {
 		write(t, d, Stdout, "step "+string(rune('0'+i%10))+" loss 0.5\n")
 	}
-	if v := d.Judge(Exited(1), job.Signs{}); v.Ending != OutOfMemory {
+	if v := d.Judge(Seen{Exit: Exited(1)}, job.Signs{}); v.Ending != OutOfMemory {
 		t.Errorf("judged %v: %s", v.Ending, v.Cause)
 	}
 }

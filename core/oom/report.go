@@ -141,24 +141,21 @@ func follows(root, memory *finding) bool {
 // describe fills the report from the finding that matters.
 func (r *Report) describe(f *finding, all []finding) {
 	text := f.rows[f.at]
-	r.Evidence = append(r.Evidence, Line{f.stream, text.number, clip(strings.TrimSpace(text.text))})
+	r.Evidence = append(r.Evidence, f.evidence())
 	calls, after := f.calls()
 	r.Frame = own(calls)
 	if r.Frame == "" {
 		r.Frame = own(after)
 	}
 	if !f.memory() {
-		r.NotMemory, r.Cause = f.rule.name, f.rule.cause
+		r.NotMemory, r.Cause, r.What = f.rule.name, f.rule.cause, f.rule.cause
 		r.phase(f, calls, after)
 		if r.Cause == "" {
 			r.Cause = clip(strings.TrimSpace(text.body))
 		} else if f.name != "" && f.rule.name != "interrupted" {
 			r.Cause += " (" + f.name + ")"
 		}
-		r.Confidence = Likely
-		if f.rule.weight >= ordered {
-			r.Confidence = Certain
-		}
+		r.Confidence = f.sure()
 		return
 	}
 	for i, tried := 0, 0; r.Frame == "" && i < len(all) && tried < 8; i++ {
@@ -174,8 +171,7 @@ func (r *Report) describe(f *finding, all []finding) {
 	r.Numbers = f.Numbers
 	if told := f.better(all); told != nil {
 		r.Numbers = told.Numbers
-		line := told.rows[told.at]
-		r.Evidence = append(r.Evidence, Line{told.stream, line.number, clip(strings.TrimSpace(line.text))})
+		r.Evidence = append(r.Evidence, told.evidence())
 		if r.Frame == "" {
 			more, _ := told.calls()
 			r.Frame, calls = own(more), more
@@ -183,18 +179,28 @@ func (r *Report) describe(f *finding, all []finding) {
 	}
 	r.phase(f, calls, after)
 	r.gpu(f)
-	switch {
-	case f.rule.weight >= probable:
-		r.Confidence = Certain
-	case f.rule.weight > killed:
-		r.Confidence = Likely
-	default:
-		r.Confidence = Weak
-	}
+	r.Confidence = f.sure()
 	if r.Allocated != nil && r.Requested != nil {
 		r.Needs = *r.Allocated + *r.Requested
 	}
-	r.Cause = r.cause(f.rule.cause)
+	r.What = f.rule.cause
+	r.Cause = r.cause()
+}
+
+// sure is how far the words of a finding may be trusted.
+func (f *finding) sure() Confidence {
+	switch {
+	case f.memory() && f.rule.weight >= probable, !f.memory() && f.rule.weight >= ordered:
+		return Certain
+	case f.memory() && f.rule.weight <= killed:
+		return Weak
+	}
+	return Likely
+}
+
+func (f *finding) evidence() Evidence {
+	line := f.rows[f.at]
+	return Evidence{From: Output, Line: Line{f.stream, line.number, clip(strings.TrimSpace(line.text))}, For: f.rule.kind, Sure: f.sure()}
 }
 
 // gpu says which way a GPU ran out.
@@ -367,7 +373,7 @@ func clip(s string) string {
 }
 
 // cause is one line for a person.
-func (r *Report) cause(device string) string {
+func (r *Report) cause() string {
 	where := map[Phase]string{Build: "while the model was built", Data: "in the data pipeline",
 		TrainForward: "in the training's forward pass", TrainBackward: "in the backward pass",
 		Optimizer: "in the optimizer's step", Validation: "in validation",
@@ -379,12 +385,12 @@ func (r *Report) cause(device string) string {
 	switch {
 	case r.Confidence == Weak:
 		b.WriteString("killed by SIGKILL: most often the kernel, for want of host memory; nothing here says so")
-	case r.Kind == HostOOM && device == "out of host memory":
+	case r.Kind == HostOOM && r.What == "out of host memory":
 		b.WriteString("killed for want of host memory")
-	case device == "":
+	case r.What == "":
 		b.WriteString("out of memory")
 	default:
-		b.WriteString(device)
+		b.WriteString(r.What)
 	}
 	if where != "" {
 		b.WriteString(" " + where)
@@ -400,6 +406,11 @@ func (r *Report) cause(device string) string {
 		fmt.Fprintf(&b, "; the limit of %v set for this process is reached, not the card's end", *r.Allowed)
 	case r.Kind == GPUFragmentation && r.Reserved != nil:
 		fmt.Fprintf(&b, "; %v are reserved but in pieces too small", *r.Reserved-value(r.Allocated))
+	case r.Kind == GPUContention && len(r.HeldBy) > 0:
+		fmt.Fprintf(&b, "; others hold the card: %s", r.HeldBy[0])
+		if n := len(r.HeldBy) - 1; n > 0 {
+			fmt.Fprintf(&b, " and %d more", n)
+		}
 	case r.Kind == GPUContention && r.Capacity != nil && r.Numbers.others() > 0:
 		fmt.Fprintf(&b, "; other processes hold about %v", r.Numbers.others().Round(100*unit.MiB))
 	case r.Kind == GPUCapacity && r.Requested != nil && r.Capacity != nil && *r.Requested > *r.Capacity:

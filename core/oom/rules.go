@@ -219,10 +219,14 @@ var rules = []rule{
 		re: rx(`(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss is (?:nan|inf|` +
 			`not finite)|FloatingPointError`),
 		cause: "the loss is no longer a finite number"},
+	// A library that could not take what it needs to start says so (facts: the usual face of a full card, and of others).
+	{name: noWorkspace, kind: NoMemory, weight: broken, nature: spoken,
+		re: rx(`Unable to find a valid cuDNN algorithm|(?:GET|FIND) was unable to find an engine|` +
+			`(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE)_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)`),
+		cause: "a library of the GPU could not start or found no algorithm: the usual face of a full card, or of a broken installation"},
 	{name: "device_fault", kind: NoMemory, weight: broken, nature: spoken,
 		re: rx(`(?:CUDA|HIP)(?: driver)? error: |cuDNN error: |(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|` +
-			`HIPBLAS)_STATUS_[A-Z_]+|illegal memory access|uncorrectable ECC|Unable to find a valid cuDNN|` +
-			`unable to find an engine`),
+			`HIPBLAS)_STATUS_[A-Z_]+|illegal memory access|uncorrectable ECC`),
 		cause: "an error of the GPU or its libraries"},
 	{name: "nccl", kind: NoMemory, weight: echo + 10, nature: consequence,
 		re: rx(`ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError|DistBackendError|` +

@@ -133,7 +133,7 @@ func TestPendingRecord(t *testing.T) {
 	}
 	write(t, d, Terminal, "[11/21/26 20:58:05] ERROR    Ran out of VRAM                      train.py:33\n"+
 		"                             during training. Reduce lq_size.\n")
-	v := d.Judge(Exited(0), trainer)
+	v := d.Judge(Seen{Exit: Exited(0)}, trainer)
 	if v.Ending != OutOfMemory || v.Report.Stage != "training" {
 		t.Errorf("judged %v in %q: %s", v.Ending, v.Report.Stage, v.Cause)
 	}

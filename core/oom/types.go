@@ -101,12 +101,14 @@ type Report struct {
 	Numbers
 	Frame string `json:"frame"` // the innermost frame outside installed packages, "file.py:LINE in func"; null if unknown
 	Cause string `json:"cause"` // one line for a person
+	What  string `json:"what"`  // the same in a few words, without where and how much; "" where nothing was found
 
 	Stage      string     `json:"stage"`                 // Phase.Coarse, or the plugin's word for it
 	Limit      bool       `json:"limit,omitempty"`       // a limit set for this process was reached, not the card's end
 	NotMemory  string     `json:"not_memory,omitempty"`  // what ended it, where not memory: "time_limit", "disk_full", …
 	Confidence Confidence `json:"confidence,omitempty"`  // empty where nothing was found
-	Evidence   []Line     `json:"evidence,omitempty"`    // the line that says so, first
+	Evidence   []Evidence `json:"evidence,omitempty"`    // what says so first, then what speaks for it or against it
+	HeldBy     []Holder   `json:"held_by,omitempty"`     // of contention: who holds the rest of the card, the largest first
 	Survived   int        `json:"survived,omitempty"`    // out-of-memories that the program met and outlived
 	Needs      unit.Bytes `json:"needs_bytes,omitempty"` // allocated + requested: at least so much; 0 if unknown
 }

@@ -639,7 +639,7 @@ func judged(t *testing.T, signs job.Signs, code int, out, err string) (oom.Verdi
 	}
 	fmt.Fprint(d.Stream("stdout"), out)
 	fmt.Fprint(d.Stream("stderr"), err)
-	return d.Judge(oom.Exit{Known: true, Code: code}, signs), d.State()
+	return d.Judge(oom.Seen{Exit: oom.Exited(code)}, signs), d.State()
 }
 
 func TestSigns(t *testing.T) {

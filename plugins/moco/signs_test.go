@@ -26,7 +26,7 @@ func judged(t *testing.T, j *job.Job, output string, exit oom.Exit) (oom.Verdict
 	if _, err := io.WriteString(d, output); err != nil {
 		t.Fatal(err)
 	}
-	return d.Judge(exit, j.Signs), d.State()
+	return d.Judge(oom.Seen{Exit: exit}, j.Signs), d.State()
 }
 
 const (

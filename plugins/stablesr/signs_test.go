@@ -122,13 +122,13 @@ func TestEndings(t *testing.T) {
 		"the preflight of the fork": {"Edge processing tests failed!\n", oom.Exited(0), oom.Failed, ""},
 	} {
 		signs := stock(t).Signs
-		v := detect(t, signs, tt.out, "").Judge(tt.exit, signs)
+		v := detect(t, signs, tt.out, "").Judge(oom.Seen{Exit: tt.exit}, signs)
 		if v.Ending != tt.want || tt.stage != "" && v.Report.Stage != tt.stage {
 			t.Errorf("%s: %s in %q (%s), want %s in %q", name, v.Ending, v.Report.Stage, v.Cause, tt.want, tt.stage)
 		}
 	}
 	signs := stock(t).Signs
-	if v := detect(t, signs, head, "").Judge(oom.Exited(137), signs); !strings.Contains(v.Cause, "DeadlockDetectedException") {
+	if v := detect(t, signs, head, "").Judge(oom.Seen{Exit: oom.Exited(137)}, signs); !strings.Contains(v.Cause, "DeadlockDetectedException") {
 		t.Errorf("an exit of 137 is explained by %q", v.Cause)
 	}
 }

@@ -1,0 +1,146 @@
+package oom
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// noWorkspace names the words of CUDA's libraries that a full card explains, and much else.
+const noWorkspace = "no_workspace"
+
+// weigh holds the text of a failure against what was seen beside it. Its order is the rule, each witness over those
+// before it:
+//
+//  1. Words that have other meanings (Likely) are believed of a full card, and not of one with a quarter free.
+//  2. Who holds the card is better known from looks at it than from the message's sums.
+//  3. The kernel's count of its own kills is certain; [Report.killed] holds a kill against it.
+//  4. The hook within the program knows what the allocator refused, and where, whatever was printed.
+func (r Report) weigh(seen Seen) Report {
+	r.onCard(seen.Card)
+	r.killed(seen)
+	r.inside(seen.Inside)
+	if r.OOM {
+		r.Cause = r.cause()
+	}
+	return r
+}
+
+// saw notes what was seen, and what it speaks for.
+func (r *Report) saw(from Source, what string, speaksFor Kind, sure Confidence) {
+	r.Evidence = append(r.Evidence[:len(r.Evidence):len(r.Evidence)], Evidence{From: from, Line: Line{Text: what}, For: speaksFor, Sure: sure})
+}
+
+func (r *Report) onCard(c *Card) {
+	if c == nil || c.Looks == 0 {
+		return
+	}
+	gpu := r.OOM && strings.HasPrefix(string(r.Kind), "gpu_")
+	state := fmt.Sprintf("%v of %v were free at the last looks", c.Free, c.Capacity)
+	switch {
+	case gpu && r.Confidence == Likely && c.roomy():
+		r.saw(OnCard, state, NoMemory, Likely)
+		r.OOM, r.Kind, r.NotMemory, r.Needs = false, NoMemory, "device_fault", 0
+		r.Cause = "the words of a failed allocation, on a card with room: most often the card was broken by an error before them"
+		return
+	case gpu && r.Confidence == Likely && c.full():
+		r.saw(OnCard, state, r.Kind, Certain)
+		r.Confidence = Certain
+	case !r.OOM && r.NotMemory == noWorkspace && c.full():
+		r.saw(OnCard, state, GPUCapacity, Likely)
+		r.OOM, r.Kind, r.NotMemory, r.Confidence = true, GPUCapacity, "", Likely
+		r.What = "out of GPU memory: none was left for a library's workspace"
+		gpu = true
+	}
+	if !gpu {
+		return
+	}
+	switch {
+	case c.crowded() && (r.Kind == GPUUnspecified || r.Kind == GPUCapacity && !r.beyond(c.Capacity)):
+		r.Kind = GPUContention
+	case r.Kind == GPUUnspecified:
+		r.Kind = GPUCapacity
+	case r.Kind == GPUContention && c.Peak > 0 && !c.crowded() && r.Capacity != nil:
+		r.Kind = GPUCapacity // what the message's sums left over was ours
+	}
+	if r.Kind == GPUContention {
+		r.HeldBy = c.Who
+		r.saw(OnCard, fmt.Sprintf("others held %v of %v", c.Others, c.Capacity), GPUContention, Certain)
+	}
+	if c.Steady >= time.Minute && r.Phase == Unknown {
+		r.saw(OnCard, fmt.Sprintf("the job had held a steady %v for %v before: what failed is no ordinary step", c.At, c.Steady.Round(time.Second)), r.Kind, Likely)
+	}
+}
+
+// beyond says that the request would have failed on an empty card.
+func (r *Report) beyond(capacity unit.Bytes) bool {
+	return r.Requested != nil && *r.Requested > capacity
+}
+
+func (r *Report) inside(in *Inside) {
+	if in == nil {
+		return
+	}
+	last := in.last()
+	died := 0
+	if last != nil {
+		died = 1
+		r.refused(last)
+	}
+	r.Survived = max(r.Survived, in.Count-died)
+	if f := in.Failure; f != nil && last == nil && r.Frame == "" && r.Fatal {
+		r.Frame = own(framesOf(f.Frames))
+	}
+}
+
+// refused takes over what the allocator's own observer reported of the out-of-memory that the program died of.
+func (r *Report) refused(last *Refusal) {
+	calls := framesOf(last.Frames)
+	numbers := last.Numbers
+	if r.Numbers.count() > numbers.count() { // the message knows of others, and of a limit
+		numbers = r.Numbers
+	}
+	if !r.OOM || !strings.HasPrefix(string(r.Kind), "gpu_") {
+		r.Kind, r.What = GPUUnspecified, "out of GPU memory"
+	}
+	r.OOM, r.Fatal, r.NotMemory, r.Confidence, r.Numbers = true, true, "", Certain, numbers
+	if kind, limit := gpuKind(&r.Numbers); r.Kind == GPUUnspecified {
+		r.Kind, r.Limit = kind, limit
+	}
+	if r.Allocated != nil && r.Requested != nil {
+		r.Needs = *r.Allocated + *r.Requested
+	}
+	if frame := own(calls); frame != "" {
+		r.Frame = frame
+	}
+	if phase, exact := phaseOf(calls); phase != Unknown && (exact || r.Phase == Unknown) {
+		r.Phase = phase
+		if r.Stage == string(Unknown) || r.Stage == "" || exact {
+			r.Stage = phase.Coarse()
+		}
+	}
+	r.saw(Witness, "the allocator refused a request, by its own observer within the program", r.Kind, Certain)
+}
+
+func framesOf(frames []Frame) (out []frame) {
+	for _, f := range frames {
+		out = append(out, frame{path: f.Path, line: strconv.Itoa(f.Line), name: f.Name})
+	}
+	return out
+}
+
+// String names a holder as a person would look for it.
+func (h Holder) String() string {
+	name := h.Name
+	if name == "" {
+		name = "process"
+	}
+	s := fmt.Sprintf("%s (pid %d", name, h.PID)
+	if h.User != "" {
+		s += ", " + h.User
+	}
+	return fmt.Sprintf("%s) with %v", s, h.Bytes)
+}
