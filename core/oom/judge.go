@@ -59,32 +59,24 @@ func (r Report) Judge(seen Seen, signs job.Signs, state State) Verdict {
 	failed := exit.Known && !(fine && state.fine(signs.MustSucceed)) ||
 		!exit.Known && !state.Succeeded && (r.Fatal || state.Failed)
 	deaf := !failed && exit.Asked && state.Succeeded
-	if failed {
-		r = r.weigh(seen)
-	}
 	if failed || exit.Asked {
 		r.place(state, signs)
 	}
-	v := Verdict{Report: r, Cause: r.Cause}
 	switch {
 	case !deaf && exit.interrupted(signs.Codes), state.Interrupted, failed && (r.NotMemory == "interrupted" || r.ordered()):
-		v.Ending = Interrupted
-		v.Cause, v.Why = r.stopped(exit)
-		return v
+		cause, why := r.stopped(exit)
+		return Verdict{Ending: Interrupted, Report: r, Cause: cause, Why: why}
 	case !failed:
-		v.Report.Survived = max(r.Survived, exit.OOMKills, seen.Inside.count()) // of its processes, some that it could do without
-		v.Ending, v.Cause, v.Why = Succeeded, "", "nothing says that it failed"
-		return v
+		r.Survived = max(r.Survived, exit.OOMKills, seen.Inside.count()) // of its processes, some that it could do without
+		return Verdict{Ending: Succeeded, Report: r, Why: "nothing says that it failed"}
 	}
-	v.Lied = exit.Known && fine
+	r = r.weigh(seen)
+	v := Verdict{Ending: Failed, Report: r, Cause: r.Cause, Lied: exit.Known && fine}
 	switch {
 	case r.OOM && r.Fatal && r.Confidence != Weak:
 		v.Ending = OutOfMemory
-	default:
-		v.Ending = Failed
-		if v.Cause == "" || r.OOM && (r.Confidence != Weak || exit.Signal != 0) {
-			v.Cause = how(exit, signs, v.Lied)
-		}
+	case r.Cause == "", r.OOM && (r.Confidence != Weak || exit.Signal != 0):
+		v.Cause = how(exit, signs, v.Lied)
 	}
 	v.Retry, v.Why = v.retry()
 	return v
@@ -94,7 +86,7 @@ func (r Report) Judge(seen Seen, signs job.Signs, state State) Verdict {
 func (v Verdict) retry() (bool, string) {
 	r := v.Report
 	switch {
-	case v.Ending != OutOfMemory && (r.NotMemory == "" || r.NotMemory == "killed"):
+	case v.Ending != OutOfMemory && (r.NotMemory == "" || r.NotMemory == byHand):
 		return false, "nothing shows that memory ran out"
 	case v.Ending != OutOfMemory:
 		return false, "not a matter of memory"

@@ -12,28 +12,33 @@ import (
 //  1. What the output says for certain stands: a rank that was out of memory may be killed for it.
 //  2. Of a program that was killed, or that ended as one does whose worker or rank was, or that does not say why, the kernel
 //     is the cause where it counts a kill for memory. That is certain.
-//  3. A SIGKILL on a host that had nothing left is likely for that, whoever sent it: a daemon may have (earlyoom, systemd-oomd).
-//  4. Where it has killed nobody for memory on the whole machine, who was killed there was killed by somebody else. What
-//     may have been killed elsewhere (srun, ssh) is not known by this machine's count.
+//  3. A SIGKILL on a host that had nothing left is likely for want of memory: if it was not the kernel's, then a daemon's
+//     that watches memory.
+//  4. Else, where the kernel has killed nobody for memory on the whole machine, who was killed there was killed by somebody.
+//     What may have been killed elsewhere (srun, ssh) is not known by this machine's count.
 func (r *Report) killed(seen Seen) {
 	x := seen.Exit
 	died := x.Signal == sigkill || x.Code == 128+sigkill
+	mute := r.Cause == "" && !r.OOM
+	worker := r.OOM && r.Fatal && r.Kind == HostOOM && r.Confidence == Likely // by its words, which a kill by anybody has too
 	none := x.Counted && x.OOMKills == 0
 	switch {
-	case r.OOM && r.Fatal && r.Confidence == Certain:
-	case x.OOMKills > 0 && r.OOM && r.Fatal && r.Kind == HostOOM && r.Confidence == Likely:
-		r.Confidence = Certain
+	case r.OOM && r.Fatal && r.Confidence == Certain || !x.Known:
+	case x.OOMKills > 0 && worker:
+		r.starved(r.What, x)
 	case x.OOMKills > 0 && died:
-		r.starved("killed by the kernel for want of host memory, by its own count", x.OOMKills)
-	case x.OOMKills > 0 && (r.Confidence == Weak || r.Cause == "" || r.secondhand()):
-		r.starved("a process of the program was killed by the kernel for want of host memory, by its own count", x.OOMKills)
-	case (died || r.Confidence == Weak) && (r.Confidence == Weak || r.Cause == "" && !r.OOM) && seen.Host.empty():
+		r.starved("killed by the kernel for want of host memory (by its own count)", x)
+	case x.OOMKills > 0 && (mute || r.Confidence == Weak || r.secondhand()):
+		r.starved("a process of the program was killed by the kernel for want of host memory (by its own count)", x)
+	case (died && mute || r.Confidence == Weak || worker) && seen.Host.empty():
+		if !worker {
+			r.What = "killed when the host's memory was used up"
+		}
 		r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence = true, true, HostOOM, "", Likely
-		r.What = "killed when the host's memory was used up"
 		r.saw(OnHost, fmt.Sprintf("%v was left of %v (%s)", seen.Host.Least, seen.Host.Room, seen.Host.By), HostOOM, Likely)
-	case none && r.Kind == HostOOM && r.Confidence == Likely && x.Local[r.pid()]:
+	case none && worker && x.Local[r.pid()]:
 		r.shot("a loader worker was killed by SIGKILL")
-	case none && x.Signal == sigkill && (r.Confidence == Weak || r.Cause == ""):
+	case none && x.Signal == sigkill && (mute || r.Confidence == Weak):
 		r.shot("killed by SIGKILL")
 	case none && r.Confidence == Weak && !died:
 		r.shot("a process of the program was killed by SIGKILL")
@@ -41,18 +46,21 @@ func (r *Report) killed(seen Seen) {
 }
 
 // starved says that the kernel has killed it.
-func (r *Report) starved(cause string, kills int) {
-	r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence, r.What = true, true, HostOOM, "", Certain, cause
-	r.saw(Kernel, fmt.Sprintf("%d killed for memory while it ran", kills), HostOOM, Certain)
+func (r *Report) starved(what string, x Exit) {
+	r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence, r.What = true, true, HostOOM, "", Certain, what
+	r.saw(Kernel, fmt.Sprintf("%d of its processes killed for memory, as their cgroups count", x.OOMKills), HostOOM, Certain)
 }
 
 // shot says that the kernel has not.
 func (r *Report) shot(what string) {
-	r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence = false, true, NoMemory, "killed", Certain
-	r.What = what
+	r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence, r.What = false, true, NoMemory, byHand, Certain, what
 	r.Cause = what + ", and the kernel of this machine has killed nobody for memory meanwhile: somebody's kill -9, a " +
 		"scheduler's, or that of a daemon that watches memory (earlyoom, systemd-oomd)"
+	r.saw(Kernel, "nobody was killed for memory on this machine", NoMemory, Certain)
 }
+
+// byHand names a SIGKILL that is not the kernel's.
+const byHand = "killed"
 
 // secondhand says that what ended the program is what follows when another of its processes has ended.
 func (r *Report) secondhand() bool {
@@ -83,7 +91,7 @@ func (r *Report) pid() int {
 // place says where the program ended by the signs, where the words do not say: in the phase that was running, or, of a
 // program that says when it begins to train, before that. An allocation that was refused has words of its own.
 func (r *Report) place(state State, signs job.Signs) {
-	if r.OOM && r.Kind != HostOOM && r.Evidence[0].From == Output || r.Phase != Unknown && r.Phase != "" || r.Stage != string(Unknown) && r.Stage != "" {
+	if r.OOM && r.Kind != HostOOM || r.Phase != Unknown && r.Phase != "" || r.Stage != string(Unknown) && r.Stage != "" {
 		return
 	}
 	switch {

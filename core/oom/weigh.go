@@ -17,7 +17,7 @@ const noWorkspace = "no_workspace"
 //
 //  1. Words that have other meanings (Likely) are believed of a full card, and not of one with a quarter free.
 //  2. Who holds the card is better known from looks at it than from the message's sums.
-//  3. The kernel's count of its own kills is certain. A SIGKILL on a host that had nothing left is likely the kernel's.
+//  3. The kernel's count of its own kills is certain; [Report.killed] holds a kill against it.
 //  4. Code that does not check an allocation dies by a fault of its own, near the limit.
 //  5. The hook within the program knows what the allocator refused, and where, whatever was printed.
 func (r Report) weigh(seen Seen) Report {

@@ -365,7 +365,7 @@ class Machine:
         return None, why
 
     @contextlib.contextmanager
-    def group(self):
+    def group(self, mib=LIMIT_MIB):
         """A group with a limit: its cgroup.procs."""
         with self.lock:
             self.n += 1
@@ -373,8 +373,8 @@ class Machine:
         os.mkdir(path)
         try:
             with open(os.path.join(path, self.groups[1]), "w") as f:
-                f.write(str(LIMIT_MIB << 20))
-            for swap, value in (("memory.memsw.limit_in_bytes", str(LIMIT_MIB << 20)), ("memory.swap.max", "0")):
+                f.write(str(mib << 20))
+            for swap, value in (("memory.memsw.limit_in_bytes", str(mib << 20)), ("memory.swap.max", "0")):
                 try:
                     with open(os.path.join(path, swap), "w") as f:
                         f.write(value)
@@ -428,9 +428,9 @@ class Stage:
     def train(self, how, act=None, **kwargs):
         return self.run([self.m.python, "train.py", "-opt", "x.yml"], act, HOW=how, **kwargs)
 
-    def grouped(self, method, *args, **kwargs):
+    def grouped(self, method, *args, mib=LIMIT_MIB, **kwargs):
         """The same with launch in a group."""
-        with self.m.group() as procs:
+        with self.m.group(mib) as procs:
             return method(*args, before=("sh", "-c", "echo $$ > %s && exec \"$@\"" % procs, "sh"), **kwargs)
 
     def torchrun(self, *args, **kwargs):
@@ -459,7 +459,7 @@ class Stage:
 
 def small(path, mib, *more):
     """Puts a small file system at a path, for what it runs alone."""
-    return ("unshare", "-m", "sh", "-c", "mkdir -p %s && mount -t tmpfs -o size=%dm tmpfs %s && exec \"$@\"" % (path, mib, path), "sh", *more)
+    return ("unshare", "-m", "sh", "-c", "mkdir -p %s && mount -t tmpfs -o size=%dk tmpfs %s && exec \"$@\"" % (path, mib * 1024, path), "sh", *more)
 
 
 def recipe(dir, pattern, to):
@@ -475,6 +475,7 @@ def longer(dir):
 
 
 def steep(dir):
+    longer(dir)
     recipe(dir, r"lr: !!float \S+", "lr: !!float 1e+30")
 
 
@@ -605,7 +606,7 @@ def rows():
             "certain", "out of host memory", 1, decision=ONCE, needs=torch),
         Row("one rank of two out of memory (torchrun, gloo)", lambda t: t.torchrun("refused"), "out of memory", "cpu_alloc", "training", "certain",
             "out of host memory", 1, decision=ONCE, needs=("torchrun",)),
-        Row("cgroup: a rank of two (torchrun, gloo)", lambda t: t.grouped(t.torchrun, "eats"), "out of memory", "host_oom", sure="certain", cause=count,
+        Row("cgroup: a rank of two (torchrun, gloo)", lambda t: t.grouped(t.torchrun, "eats", mib=2048), "out of memory", "host_oom", sure="certain", cause=count,
             code=1, decision=ONCE, needs=group + ("torchrun",)),
         Row("kill -9 of a rank of two (torchrun, gloo)", lambda t: t.torchrun("waits", act=kill_worker), "failed",
             cause="a process of the program was killed by SIGKILL", code=1, decision=ONCE, needs=("torchrun", "count")),
@@ -613,7 +614,7 @@ def rows():
             "interrupted", stage="training", cause="interrupted by the user", code=0, decision=AS_ASKED + "interrupted$", needs=torch),
         Row("example: NaN in sisr, which exits 0", lambda t: t.example("sisr", 'train.py -opt options/tiny.yml', prepare=steep), "failed", stage="training",
             cause="no longer a finite number", code=1, lied=True, decision=AS_ASKED + "failed$", needs=torch),
-        Row("example: a full disk in sisr, which exits 0", lambda t: t.example("sisr", 'train.py -opt options/tiny.yml', before=small("experiments", 1)),
+        Row("example: a full disk in sisr, which exits 0", lambda t: t.example("sisr", 'train.py -opt options/tiny.yml', before=small("experiments", 1 / 16)),
             "failed", stage="checkpoint", cause="the disk or a quota is full", code=1, lied=True, decision=AS_ASKED + "failed$", needs=torch + mount),
         Row("example: Ctrl-C in stablesr, which exits 0", lambda t: t.example("stablesr", 'main.py --train --base configs/tiny.yaml --gpus 0,', r"Epoch 0:.*\b1/"),
             "interrupted", cause="interrupted by the user", code=0, decision=AS_ASKED + "interrupted$", needs=torch),
