@@ -50,12 +50,12 @@ var recovered = rx(`(?i)attempting to recover|skipping (?:this |the )?(?:update|
 
 // findings reads an excerpt.
 func (d *Detector) findings(x *excerpt) []finding {
-	rs := rows(x.lines)
+	rs, first := rows(x.lines, x.first, d.words)
 	counted := counts(rs)
 	var out []finding
-	for _, i := range d.triggers(x, rs) {
+	for _, i := range d.triggers(x, rs, first) {
 		f, ok := finding{}, false
-		if e, sign := x.signs[rs[i].number]; sign {
+		if e, sign := x.signs[rs[i].number]; sign && !rs[i].more {
 			if f, ok = signFinding(e); ok {
 				f.at, f.name, f.traced = i, head1(rs[i].body), tracedAbove(rs, i)
 				f.Numbers = readNumbers(messageAt(rs, i))
@@ -79,10 +79,11 @@ func (d *Detector) findings(x *excerpt) []finding {
 const maxFindings = 96
 
 // triggers returns the rows that may matter: of too many the first, which tell the root, and the last, which tell the end.
-func (d *Detector) triggers(x *excerpt, rs []row) []int {
+func (d *Detector) triggers(x *excerpt, rs []row, first int) []int {
 	var memory, failure []int
-	for i := min(x.first, len(rs)); i < len(rs); i++ {
+	for i := first; i < len(rs); i++ {
 		_, sign := x.signs[rs[i].number]
+		sign = sign && !rs[i].more
 		marks := uint64(0)
 		if !rs[i].source {
 			marks = d.words.scan([]byte(rs[i].body))
@@ -112,6 +113,9 @@ func counts(rs []row) []counted {
 	bytes := 0
 	for i, r := range rs {
 		bytes += len(r.text) + 1
+		if !mayCount([]byte(r.body[:min(len(r.body), 600)])) {
+			continue
+		}
 		if p, ok := progressOf(r.body); ok {
 			out = append(out, counted{p, i, bytes})
 		}
@@ -156,6 +160,15 @@ func read(rs []row, i int) (finding, bool) {
 	return f, ok
 }
 
+// ruleFilter passes over the rules that a line cannot match.
+var ruleFilter = sync.OnceValue(func() *prefilter {
+	var all []*pattern
+	for _, r := range rules {
+		all = append(all, r.re)
+	}
+	return newPrefilter(all)
+})
+
 // code is a line of Python, as a traceback or a listing shows it.
 var code = rx(`^(?:except|raise|if|elif|assert|return|with|print)\b[ (]`)
 
@@ -167,7 +180,11 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 	if code.MatchString(text) {
 		return finding{}, 0, false
 	}
-	for _, r := range rules {
+	may := ruleFilter().may(text)
+	for n, r := range rules {
+		if may>>(n%64)&1 == 0 {
+			continue
+		}
 		m := r.re.FindStringIndex(text)
 		if m == nil {
 			continue
