@@ -200,6 +200,9 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 			before = text[:h[0]]
 		}
 		f.traced = tracedAbove(rs, i)
+		if r.kind != NoMemory && !f.traced && fenced(rs, i) {
+			return finding{}, 0, false
+		}
 		if r.kind != NoMemory {
 			f.Numbers = readNumbers(messageAt(rs, i))
 		}
@@ -210,10 +213,12 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 		told := quoted || f.name == "" && !f.traced && logged.MatchString(text)
 		switch r.nature {
 		case survived:
+		case decreed:
+			f.fatal = !quoted
 		case spoken, consequence:
 			f.fatal = !told || r.weight == sure && r.kind != GPUUnspecified
 		case raised:
-			f.fatal = !quoted && (f.name != "" || f.traced)
+			f.fatal = !quoted && (f.name != "" || f.traced || f.count() > 1 && failed.MatchString(before))
 			if !f.fatal && !f.said(text, before) {
 				return finding{}, 0, false
 			}
@@ -261,6 +266,33 @@ func tracedAbove(rs []row, at int) bool {
 	}
 	return false
 }
+
+// failed stands before a message where a program says that this, or a step of it, has failed.
+var failed = rx(`(?:\b(?:ERROR|FATAL|CRITICAL|Error|Failed|FAILED|failed)\b)[\])]?\s?[:|-]+\s*$`)
+
+// fenced says whether a line stands alone in a code block of a page of Markdown that has headings, or is cut short there
+// with dots: the page explains it. Who pastes a log pastes more of it.
+func fenced(rs []row, at int) bool {
+	fence := func(i, step int) bool {
+		for i += step; i >= 0 && i < len(rs); i += step {
+			if s := strings.TrimSpace(rs[i].body); s != "" {
+				return strings.HasPrefix(s, "```") || strings.HasPrefix(s, "~~~")
+			}
+		}
+		return false
+	}
+	if !fence(at, -1) || !fence(at, 1) {
+		return false
+	}
+	return elided.MatchString(rs[at].body) || slices.ContainsFunc(near(rs, at, 12, 0), func(r row) bool {
+		return heading.MatchString(r.text)
+	})
+}
+
+var (
+	heading = rx(`^#{1,6} \w`)
+	elided  = rx(`\w(?:\.\.\.|…)(?:\W|$)`)
+)
 
 func harnessAbove(rs []row, at int) bool {
 	for i := max(0, at-8); i < at; i++ {
@@ -372,7 +404,8 @@ type progress struct {
 }
 
 var (
-	barCount = rx(`\b([\d,]+)/[\d,]+ \[\d+:\d\d`)
+	// tqdm/std.py, format_meter; lightning/pytorch/callbacks/progress/rich_progress.py
+	barCount = rx(`\b([\d,]+)/[\d,]+ (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
 	logCount = rx(`(?i)\b(?:epoch|iter|iteration|step|global_step|batch|it|update)s?\b["']?[\s:=\[#(]{0,4}([\d,]+)`)
 	logStats = rx(`(?i)loss|\blr\b|acc|psnr|it/s|s/it|\beta\b|ppl|reward|grad|samples/s|tokens/s`)
 	stamped  = rx(`\b\d\d:\d\d:\d\d`)
@@ -380,7 +413,7 @@ var (
 
 // countWords are those of barCount (1), logStats (2) and logCount (4): progressOf finds nothing without 1, or 2 and 4.
 var countWords = sync.OnceValue(func() *literals {
-	words := map[string]uint64{" [": 1, "ſ": 7, "\u212a": 7} // these two fold to s and k
+	words := map[string]uint64{" [": 1, " •": 1, "ſ": 7, "\u212a": 7} // these two fold to s and k
 	for _, w := range []string{"loss", "lr", "acc", "psnr", "it/s", "s/it", "eta", "ppl", "reward", "grad", "samples/s", "tokens/s"} {
 		words[w] = 2
 	}

@@ -83,10 +83,10 @@ func (r *Report) part(f *finding, calls, after []frame, s State) Part {
 	if len(frames) == 0 {
 		frames = after
 	}
-	if p := partOf(frames); p != "" {
+	training := r.Phase.Coarse() == "training"
+	if p := partOf(frames); p != "" && !(training && p == Metric) {
 		return p
 	}
-	training := r.Phase.Coarse() == "training"
 	if training {
 		if f.firstStep(frames, s) {
 			return FirstStep
@@ -154,15 +154,15 @@ func (f *finding) source(c frame) string {
 	return ""
 }
 
-// tqdm's bar: tqdm/std.py, format_meter.
-var barOf = rx(`(\d+)/(\d+) \[\d+:\d\d`)
+// barOf reads the bars of barCount, and of what they count to.
+var barOf = rx(`(\d+)/(\d+) (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
 
 // barAtZero says whether the last progress bar stood at none of its steps, and never moved. tqdm draws it once more when
 // it is closed, which may be after the traceback.
 func (f *finding) barAtZero() bool {
 	last := ""
 	for i := min(len(f.rows)-1, f.at+6); i >= 0; i-- {
-		if b := f.rows[i].body; !strings.Contains(b, " [") || len(b) > clipped {
+		if b := f.rows[i].body; !strings.Contains(b, " [") && !strings.Contains(b, " •") || len(b) > clipped {
 			continue
 		}
 		m := barOf.FindStringSubmatch(f.rows[i].body)

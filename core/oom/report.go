@@ -110,7 +110,40 @@ func heaviest(all []finding) *finding {
 			root = f
 		}
 	}
+	for root != nil && root.rule.weight == exception {
+		next := root.raisedWith(all)
+		if next == nil {
+			break
+		}
+		root = next
+	}
 	return root
+}
+
+// chained is what Python prints between exceptions that were raised one on account of the other (traceback.py). The last
+// one ended the program.
+var chained = rx(`^(?:During handling of the above exception, another exception occurred|` +
+	`The above exception was the direct cause of the following exception):`)
+
+// raisedWith returns the exception that was raised on account of this one, or nil.
+func (f *finding) raisedWith(all []finding) *finding {
+	link := -1
+	for i := f.at + 1; i < min(len(f.rows), f.at+6); i++ {
+		if r := f.rows[i]; r.rank == f.rows[f.at].rank && chained.MatchString(strings.TrimSpace(r.body)) {
+			link = i
+		}
+	}
+	if link < 0 {
+		return nil
+	}
+	for i := range all {
+		g := &all[i]
+		if g.x == f.x && g.at > link && g.at < link+maxTrace && g.fatal && !g.alive && g.rule.name == "exception" &&
+			g.rows[g.at].rank == f.rows[f.at].rank {
+			return g
+		}
+	}
+	return nil
 }
 
 // best returns the memory finding that says most, or nil: what was caught and survived is told by its numbers.
@@ -267,6 +300,9 @@ func (r *Report) guess(f *finding) Phase {
 	around := joined(near(f.rows, f.at, 12, 6))
 	if p := phaseOfText(around); p != Unknown {
 		return p
+	}
+	if f.rule.name == "disk_full" && phaseOfWords(around) == Checkpoint {
+		return Checkpoint // the one thing that everybody writes and that has a size
 	}
 	if !f.memory() {
 		return Unknown

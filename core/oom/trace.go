@@ -181,6 +181,7 @@ type frame struct {
 
 var (
 	pythonFrame = rx(`File "([^"]+)", line (\d+), in (\S+)`)
+	parsedFrame = rx(`^\s*File "([^"]+)", line (\d+)\s*$`)              // of a file that could not be parsed
 	mangledPath = rx(`File \\"([^"\\]+)\\", line (\d+), in ([^\s\\]+)`) // a traceback as a JSON string
 	richFrame   = rx(`^\s*(\S+\.py):(\d+)(?: in(?: (\S+))?)?\s*$`)
 	richName    = rx(`^\s*(?:in )?([\w<>]+)\s*$`)
@@ -209,6 +210,10 @@ func frames(rows []row, from, to int, rank string) []frame {
 		}
 		if m := mangledPath.FindStringSubmatch(r.body); m != nil {
 			out = append(out, frame{m[1], m[2], m[3], i})
+			continue
+		}
+		if m := parsedFrame.FindStringSubmatch(r.body); m != nil {
+			out = append(out, frame{m[1], m[2], "", i})
 			continue
 		}
 		if r.boxed {
@@ -255,14 +260,20 @@ func (f frame) installed() bool {
 // windowsStdlib is the standard library on Windows: C:\Python311\lib\threading.py, …\envs\x\lib\asyncio\events.py.
 var windowsStdlib = rx(`(?:python\d*|conda\d?|envs/[^/]+)/lib/`)
 
-// own returns the innermost frame outside installed packages, as "file.py:LINE in func", or "".
+// own returns the innermost frame outside installed packages, as "file.py:LINE in func", or "". Of a file that could not
+// be parsed there is no function.
 func own(frames []frame) string {
 	for i := len(frames) - 1; i >= 0; i-- {
 		f := frames[i]
-		if f.installed() || f.line == "" || f.name == "" {
+		parsed := f.name == "" && i == len(frames)-1 && strings.HasSuffix(f.path, ".py")
+		if f.installed() || f.line == "" || f.name == "" && !parsed {
 			continue
 		}
-		return path.Base(strings.ReplaceAll(f.path, `\`, "/")) + ":" + f.line + " in " + f.name
+		at := path.Base(strings.ReplaceAll(f.path, `\`, "/")) + ":" + f.line
+		if parsed {
+			return at
+		}
+		return at + " in " + f.name
 	}
 	return ""
 }
