@@ -196,11 +196,12 @@ func (c *course) turns(e oom.Event) bool {
 	return false
 }
 
-// told takes the peaks that a hook within the program has reported.
-func (c *course) told(allocated, reserved unit.Bytes) {
+// told takes the peaks that a hook within the program has reported, for the last time or not: it does not speak where
+// nothing has grown, so before the last time its silence says nothing of the phases since.
+func (c *course) told(allocated, reserved unit.Bytes, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if allocated > c.allocated.peak || reserved > c.reserved.peak { // else it has not spoken since
+	if last || allocated > c.allocated.peak || reserved > c.reserved.peak {
 		c.allocated.tell(allocated, c.phase)
 		c.reserved.tell(reserved, c.phase)
 	}
@@ -209,6 +210,9 @@ func (c *course) told(allocated, reserved unit.Bytes) {
 // tell takes a peak, told while phase was running. What it has grown by belongs to a phase that ran since it was told last
 // and of which none was known.
 func (n *counter) tell(peak unit.Bytes, phase string) {
+	if peak == 0 {
+		return
+	}
 	if phase != "" {
 		n.ran[phase] = true
 	}

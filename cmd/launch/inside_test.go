@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // The hook is there where the user or the plugin asks for it and nowhere else, and what stands in its way stops nothing.
@@ -57,35 +59,56 @@ func TestHook(t *testing.T) {
 
 // What a hook reports is a counter's peak of the phase that ran when it grew, and outranks the program's own print of it.
 func TestCourseToldByHook(t *testing.T) {
-	c := newCourse()
-	c.pooled = true
-	hear := func(kind job.SignKind, phase string) {
-		e := oom.Event{Kind: kind, Phase: phase, Iteration: 1}
-		if !c.turns(e) && kind != job.Memory && kind != job.Progress {
-			t.Errorf("%s may begin another phase", kind)
-		}
-		c.hear(e)
+	exact := func(allocated, reserved unit.Bytes) []mem.Measurement {
+		return []mem.Measurement{{Is: mem.Allocated, Bytes: allocated, From: byHook}, {Is: mem.Reserved, Bytes: reserved, From: byHook}}
 	}
-	c.told(0, 0) // it has not spoken
-	hear(job.Started, "")
-	c.told(100, 200)
-	if c.turns(oom.Event{Kind: job.Progress}) {
-		t.Error("training goes on at each of its steps")
+	atMost := func(allocated, reserved unit.Bytes) []mem.Measurement {
+		ms := exact(allocated, reserved)
+		ms[0].Bound, ms[1].Bound = mem.AtMost, mem.AtMost
+		return ms
 	}
-	hear(job.Progress, "")
-	c.hear(oom.Event{Kind: job.Memory, Bytes: 90})
-	c.told(120, 200)
-	hear(job.Phase, "validation")
-	c.told(150, 260)
-	hear(job.PhaseEnd, "validation")
-	c.told(150, 260)
-	out, _ := c.measured(nil, true)
-	for phase, want := range map[string][]mem.Measurement{
-		ladder.Training: {{Is: mem.Allocated, Bytes: 120, From: byHook}, {Is: mem.Reserved, Bytes: 200, From: byHook}},
-		"validation":    {{Is: mem.Allocated, Bytes: 150, From: byHook}, {Is: mem.Reserved, Bytes: 260, From: byHook}},
+	sign := func(kind job.SignKind, phase string) func(*course) {
+		return func(c *course) { c.hear(oom.Event{Kind: kind, Phase: phase, Iteration: 1}) }
+	}
+	told := func(allocated, reserved unit.Bytes, last bool) func(*course) {
+		return func(c *course) { c.told(allocated, reserved, last) }
+	}
+	started, step := sign(job.Started, ""), sign(job.Progress, "")
+	validation, validated := sign(job.Phase, "validation"), sign(job.PhaseEnd, "validation")
+	for name, tt := range map[string]struct {
+		course []func(*course)
+		want   map[string][]mem.Measurement
+	}{
+		"each phase says its own": {[]func(*course){told(0, 0, false), started, told(100, 200, false), step,
+			func(c *course) { c.hear(oom.Event{Kind: job.Memory, Bytes: 90}) }, told(120, 200, false), validation, told(150, 260, false), validated},
+			map[string][]mem.Measurement{ladder.Training: exact(120, 200), "validation": exact(150, 260)}},
+		"a validation is seen at the next step": {[]func(*course){started, told(100, 200, false), validation, told(100, 200, false), validated, step, told(150, 260, true)},
+			map[string][]mem.Measurement{ladder.Training: exact(100, 200), "validation": exact(150, 260)}},
+		"a validation that needs less": {[]func(*course){started, told(100, 200, false), validation, validated, step, told(100, 200, true)},
+			map[string][]mem.Measurement{ladder.Training: exact(100, 200), "validation": atMost(100, 200)}},
+		"killed in a validation": {[]func(*course){started, told(100, 200, false), validation, told(100, 200, false)},
+			map[string][]mem.Measurement{ladder.Training: exact(100, 200)}},
+		"heard at the end only": {[]func(*course){started, step, validation, validated, step, told(150, 260, true)},
+			map[string][]mem.Measurement{ladder.Training: atMost(150, 260), "validation": atMost(150, 260)}},
+		"no card": {[]func(*course){started, step, told(0, 0, true)}, map[string][]mem.Measurement{}},
 	} {
-		if !slices.Equal(out[phase], want) {
-			t.Errorf("%s: %+v, want %+v", phase, out[phase], want)
+		c := newCourse()
+		c.pooled = true
+		for _, do := range tt.course {
+			do(c)
 		}
+		if out, _ := c.measured(nil, true); !maps.EqualFunc(out, tt.want, slices.Equal) {
+			t.Errorf("%s: %+v, want %+v", name, out, tt.want)
+		}
+	}
+	c := newCourse()
+	for _, e := range []oom.Event{{Kind: job.Started}, {Kind: job.Phase}, {Kind: job.PhaseEnd}, {Kind: job.Progress}} {
+		if !c.turns(e) {
+			t.Errorf("%s may begin another phase", e.Kind)
+		}
+	}
+	started(c)
+	if c.turns(oom.Event{Kind: job.Progress}) || c.turns(oom.Event{Kind: job.Memory}) {
+		t.Error("training goes on at each of its steps")
 	}
 }

@@ -44,8 +44,8 @@ type Witness struct {
 	counts              map[int]int // refusals, by process
 	failure             *line
 	booted, ran         int
-	old, why            string // why a process says nothing
-	torches             map[int]bool
+	old, why            string       // why a process says nothing
+	torches, cards      map[int]bool // processes that imported torch, and that use a card
 	hook                oom.Handshake
 }
 
@@ -54,16 +54,16 @@ const kept = 16
 
 // Of is the witness of the processes that load an overlay's hook with [Part].
 func Of(o *overlay.Overlay) *Witness {
-	return &Witness{path: o.ReportFile(), counts: map[int]int{}, torches: map[int]bool{}}
+	return &Witness{path: o.ReportFile(), counts: map[int]int{}, torches: map[int]bool{}, cards: map[int]bool{}}
 }
 
 // Peaks is the most that any process had allocated on a device, and the most that one had reserved, as far as they have
-// said so: 0 if none has.
-func (w *Witness) Peaks() (allocated, reserved unit.Bytes) {
+// said so: 0 if none has. last says that all who used a device have had their last word.
+func (w *Witness) Peaks() (allocated, reserved unit.Bytes, last bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.read()
-	return w.allocated, w.reserved
+	return w.allocated, w.reserved, w.hook.CUDA > 0 && len(w.cards) == 0
 }
 
 // Inside is all that was heard of a program that ended then.
@@ -176,6 +176,7 @@ func (w *Witness) take(l *line) {
 		}
 	case "cuda":
 		w.hook.CUDA++
+		w.cards[l.PID] = true
 		w.hook.Observed += l.Observer
 		if l.Why != "" {
 			w.hook.Why = "refused requests are not seen: " + l.Why
@@ -189,6 +190,7 @@ func (w *Witness) take(l *line) {
 		}
 	case "exit":
 		w.counts[l.PID] = max(w.counts[l.PID], l.Refusals)
+		delete(w.cards, l.PID)
 	case "failed":
 		// A helper may fail, and nobody minds: what trains counts for more.
 		if w.failure == nil || !w.torches[w.failure.PID] && w.torches[l.PID] {

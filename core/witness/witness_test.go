@@ -297,7 +297,7 @@ take(700)
 	if f := in.Failure; f == nil || f.Type != "torch._C.OutOfMemoryError" || f.PID != in.Refused[1].PID || f.Allocated != 400 || f.Reserved != 800 {
 		t.Errorf("%+v", f)
 	}
-	if a, r := w.Peaks(); a != 400 || r != 800 {
+	if a, r, last := w.Peaks(); a != 400 || r != 800 || !last {
 		t.Errorf("peaks %v %v", a, r)
 	}
 }
@@ -351,14 +351,14 @@ _C.now[0] = 0; _C.take(900)         # seen at the end only
 	dir, o := t.TempDir(), install(t)
 	write(t, dir, files)
 	w := Of(o)
-	if a, r := w.Peaks(); a != 0 || r != 0 {
+	if a, r, last := w.Peaks(); a != 0 || r != 0 || last {
 		t.Errorf("before it began: %v %v", a, r)
 	}
 	out := start(t, dir, o.Env)
 	if out.stdout != "[-1] 0\n[300, 0]\n[120, 0]\nTrue\n" || out.code != 0 {
 		t.Errorf("%+v", out)
 	}
-	if a, r := w.Peaks(); a != 900 || r != 1800 {
+	if a, r, last := w.Peaks(); a != 900 || r != 1800 || !last {
 		t.Errorf("peaks %v %v", a, r)
 	}
 	text, _ := os.ReadFile(o.ReportFile())
@@ -435,7 +435,7 @@ torch.optim.optimizer.step()
 
 func TestRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.jsonl")
-	w := &Witness{path: path, counts: map[int]int{}, torches: map[int]bool{}}
+	w := &Witness{path: path, counts: map[int]int{}, torches: map[int]bool{}, cards: map[int]bool{}}
 	if in := w.Inside(time.Now()); in.Hook.Why != overlay.Unread {
 		t.Errorf("of nothing: %+v", in)
 	}
@@ -454,11 +454,11 @@ func TestRead(t *testing.T) {
 		t.Errorf("of an old one: %+v", in)
 	}
 	say("{\"event\": \"witness\", \"pid\": 2, \"why\": \"\"}\n{\"event\": \"torch\", \"pid\": 2, \"version\": \"2.6.0\"}\nnonsense\n{\"event\": \"peak\", \"pid\": 2, \"allocated\": 10, \"res")
-	if a, _ := w.Peaks(); a != 0 {
+	if a, _, _ := w.Peaks(); a != 0 {
 		t.Errorf("of half a line: %v", a)
 	}
-	say("erved\": 20}\n{\"event\": \"peak\", \"pid\": 3, \"allocated\": 7, \"reserved\": 30}\n")
-	if a, r := w.Peaks(); a != 10 || r != 30 {
+	say("erved\": 20}\n{\"event\": \"cuda\", \"pid\": 2}\n{\"event\": \"cuda\", \"pid\": 3}\n{\"event\": \"exit\", \"pid\": 3}\n{\"event\": \"peak\", \"pid\": 3, \"allocated\": 7, \"reserved\": 30}\n")
+	if a, r, last := w.Peaks(); a != 10 || r != 30 || last {
 		t.Errorf("peaks %v %v", a, r)
 	}
 	say("{\"event\": \"failed\", \"pid\": 9, \"type\": \"OSError\", \"ms\": 1}\n{\"event\": \"failed\", \"pid\": 2, \"type\": \"KeyError\", \"ms\": 2, \"frames\": [[\"a.py\", 3, \"f\"], 7]}\n{\"event\": \"failed\", \"pid\": 2, \"type\": \"ValueError\", \"ms\": 3}\n")
