@@ -4,9 +4,12 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -60,11 +63,11 @@ func (c *oomCount) see(pid string) {
 	c.groups[file] = &kills{n, n}
 }
 
-// Looks at where the processes stand: often within the first second or so, which is when they move, and then for no more
-// than a thousandth of a core.
+// Looks at where the processes stand: often at first, which is when they move, and then for no more than a thousandth of a
+// core, by the time that a look takes the core: on a busy machine it mostly waits.
 const (
 	firstOOMLook = 10 * time.Millisecond
-	oftenOOMLook = time.Second
+	oftenOOMLook = 250 * time.Millisecond
 	mostOOMLook  = 10 * time.Second
 	oomLookShare = 1000
 )
@@ -74,19 +77,27 @@ const mostFamily = 1 << 16
 
 // follow looks at all that descends from a process, until done is closed.
 func (c *oomCount) follow(pid int, done <-chan struct{}) {
+	runtime.LockOSThread() // whose time is taken
+	defer runtime.UnlockOSThread()
 	for pause := firstOOMLook; ; {
 		select {
 		case <-done:
 			return
 		case <-time.After(pause):
 		}
-		began := time.Now()
+		began := threadTime()
 		c.look(pid)
-		took := time.Since(began)
 		if pause *= 2; pause > oftenOOMLook {
-			pause = min(max(pause, oomLookShare*took), mostOOMLook)
+			pause = min(max(oftenOOMLook, oomLookShare*(threadTime()-began)), mostOOMLook)
 		}
 	}
+}
+
+// threadTime is how long this thread has had a core.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
+	return time.Duration(t.Nano())
 }
 
 // look counts in the groups of all that descends from a process, which itself is one of ours.
