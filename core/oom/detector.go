@@ -181,6 +181,7 @@ func (s *stream) extend(seg segment, marks uint64) {
 	if n := len(x.lines); n > 0 && s.tail.redraw && x.lines[n-1].number == seg.number {
 		x.bytes -= len(x.lines[n-1].text)
 		x.lines = x.lines[:n-1] // drawn over
+		x.first = min(x.first, n-1)
 	}
 	x.lines = append(x.lines, held{seg.number, string(seg.text)})
 	x.bytes += len(seg.text)

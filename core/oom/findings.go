@@ -175,8 +175,25 @@ var code = rx(`^(?:except|raise|if|elif|assert|return|with|print)\b[ (]`)
 // mention is a message between quotation marks, without what would make it one that was printed.
 var mention = rx("[\"'\x60][\\w ]{0,24}(?:out of memory|OutOfMemoryError|ALLOC_FAILED)\\.?[\"'\x60]")
 
+// wrapper is an exception that only holds another process's: torch/multiprocessing/spawn.py, which until 1.5 raised a bare
+// Exception.
+var wrapper = rx(`^-- Process \d+ terminated with the following error:`)
+
+// wraps says whether the text that begins at a row is such a wrapper's.
+func wraps(rs []row, i int) bool {
+	for _, r := range rs[i:min(len(rs), i+4)] {
+		if wrapper.MatchString(strings.TrimSpace(r.body)) {
+			return true
+		}
+	}
+	return false
+}
+
 // readText applies the rules to the text that begins at a row, and returns where the match begins.
 func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
+	if n := len(text); n > 2 && text[0] == '`' && text[n-1] == '`' && tracedAbove(rs, i) {
+		text = text[1 : n-1] // Markdown, below its traceback
+	}
 	if code.MatchString(text) {
 		return finding{}, 0, false
 	}
@@ -189,10 +206,13 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 		if m == nil {
 			continue
 		}
+		if r.name == "exception" && wraps(rs, i) {
+			return finding{}, 0, false // the other's exception follows
+		}
 		f = finding{rule: r, at: i}
 		before := text[:m[0]]
 		if r.kind != NoMemory && mention.MatchString(text) &&
-			!strings.Contains(text, "Cuda failure") { // NCCL quotes the error
+			!strings.Contains(text, "Cuda failure") && !strings.Contains(text, "(-4:Insufficient") { // NCCL and OpenCV quote
 			return finding{}, 0, false
 		}
 		f.name = head1(text)

@@ -176,6 +176,9 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 	text := f.rows[f.at]
 	r.Evidence = append(r.Evidence, f.evidence())
 	calls, after := f.calls()
+	if reraised.MatchString(text.body) && len(after) > 0 {
+		calls, after = after, calls
+	}
 	r.Frame = own(calls)
 	if r.Frame == "" {
 		r.Frame = own(after)
@@ -235,6 +238,10 @@ func (f *finding) evidence() Evidence {
 	line := f.rows[f.at]
 	return Evidence{From: Output, Line: Line{f.stream, line.number, clip(strings.TrimSpace(line.text))}, For: f.rule.kind, Sure: f.sure()}
 }
+
+// reraised is the message of an exception that is raised again in another thread or process, above its own traceback:
+// torch/_utils.py, ExceptionWrapper.
+var reraised = rx(`Caught \w+ in (?:replica|DataLoader worker process|pin memory thread)`)
 
 // gpu says which way a GPU ran out.
 func (r *Report) gpu(f *finding) {
@@ -309,6 +316,10 @@ func (r *Report) guess(f *finding) Phase {
 	}
 	if f.rule.name == "disk_full" && phaseOfWords(around) == Checkpoint {
 		return Checkpoint // the one thing that everybody writes and that has a size
+	}
+	switch f.name {
+	case "ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError":
+		return Build
 	}
 	if !f.memory() {
 		return Unknown

@@ -50,7 +50,7 @@ var (
 		"low on memory", "low on resource: memory", "memory limit", "memlimit", "memory usage", "internal assert failed",
 		"memory allocation of", "heap space", "failed to allocate", "allocation of size", "could not be allocated", "could not allocate",
 		"outofdevicememory", "outofhostmemory", "device_memory", "host_memory", "out_of_resources", "insufficient memory",
-		"all available ram", "more memory than is available", "paging file is too small", "exceeding memory limits",
+		"no executable batch", "all available ram", "more memory than is available", "paging file is too small", "exceeding memory limits",
 		"over memory limit", "would exceed allowed memory", "greater than the maximum", "allocation failed", "alloc failed", "microbatch size will", "trying batch size",
 		"exceeded limit", "hbm capacity", "oomd", "earlyoom",
 	}
@@ -186,6 +186,10 @@ var rules = []rule{
 	// c10/cuda/CUDAMallocAsyncAllocator.cpp
 	{kind: GPUUnspecified, weight: sure, nature: raised, cause: "out of GPU memory",
 		re: rx(`Allocation on device ?\d* would exceed allowed memory`)},
+
+	// accelerate/utils/memory.py: each size down to one ran out of memory, and was caught
+	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of memory at every batch size down to one",
+		re: rx(`No executable batch size found, reached zero`)},
 
 	// an exception by its name alone, such as DataParallel's "Caught OutOfMemoryError in replica 0"; and what C programs say
 	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of GPU memory",
