@@ -254,8 +254,9 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 			f.Close()
 		}
 	}
-	seen := oom.Seen{Card: watch.onCard(), Host: watch.onHost(), Inside: a.inside(ended), Exit: oom.Exit{
-		Known: true, Code: exit.Code, Signal: int(exit.Signal), Asked: asked(exit) && why == "", OOMKills: max(0, exit.OOMKills),
+	seen := oom.Seen{Card: watch.onCard(), Host: watch.onHost(), Inside: a.inside(ended), Limit: spec.Limit, Resident: exit.MaxRSS, Exit: oom.Exit{
+		Known: true, Code: exit.Code, Signal: int(exit.Signal), Asked: asked(exit) != 0 && why == "", AskedBy: int(asked(exit)),
+		OOMKills: max(0, exit.OOMKills), Counted: exit.OOMKills >= 0, Local: exit.Family,
 	}}
 	v := detector.Judge(seen, signs)
 	state := detector.State()
@@ -279,11 +280,6 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	if said, ok := failure.Load(job.Failed); ok && out.Ending == run.Failed && v.Report.Cause == "" {
 		out.Cause = said.(string)
 	}
-	if spec.Limit > 0 && x.job != nil && out.Ending == run.Failed && starved(exit, spec.Limit) {
-		out.Ending, out.Phase = run.OutOfMemory, state.Phase
-		out.Cause = fmt.Sprintf("killed by %v with %v resident, under a limit of %v: code that does not check an allocation dies like that", exit.Signal, exit.MaxRSS, spec.Limit)
-		out.Report.OOM, out.Report.Fatal, out.Report.Kind, out.Report.Cause = true, true, oom.CPUAlloc, out.Cause
-	}
 	switch {
 	case why == enough && out.Ending != run.OutOfMemory:
 		out.Ending, out.Cause, out.Lied = run.Succeeded, "", false
@@ -297,18 +293,21 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	return out, nil
 }
 
-// starved reports whether a program under a memory limit died as one does whose allocation failed unchecked: by a fault of
-// its own, near the limit. Torch's and its libraries' native code does so now and then.
-func starved(exit proc.Exit, limit unit.Bytes) bool {
-	return (exit.Signal == syscall.SIGSEGV || exit.Signal == syscall.SIGBUS || exit.Signal == syscall.SIGABRT) && len(exit.Signals) == 0 && exit.MaxRSS > limit*4/5
-}
-
-// asked reports whether somebody asked the program to stop. A job that was suspended and continued, or told to write a
-// state (SIGUSR1, SIGUSR2), was not.
-func asked(exit proc.Exit) bool {
-	return exit.Interrupted || exit.Cancelled || slices.ContainsFunc(exit.Signals, func(s syscall.Signal) bool {
-		return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP || s == syscall.SIGQUIT
-	})
+// asked is the signal by which somebody asked the program to stop, or 0. A job that was suspended and continued, or told to
+// write a state (SIGUSR1, SIGUSR2), was not asked to.
+func asked(exit proc.Exit) syscall.Signal {
+	if exit.Interrupted {
+		return syscall.SIGINT
+	}
+	for _, s := range exit.Signals {
+		if s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP || s == syscall.SIGQUIT {
+			return s
+		}
+	}
+	if exit.Cancelled {
+		return syscall.SIGTERM
+	}
+	return 0
 }
 
 // steadyHeap makes glibc give memory back, so that what a limit measures is what the program uses: without it the peak

@@ -172,7 +172,12 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 	}
 	if out.Ending == run.OutOfMemory {
 		x.breakLine()
-		say.Unrecognised(out.Report, out.Cause)
+		x := ui.Explanation{Report: out.Report}
+		if dir != "" {
+			x.Clues = clues(filepath.Join(dir, outputFile))
+		}
+		x.Advise(nil)
+		say.Unrecognised(x, out.Cause)
 	}
 	if in := out.Inside; in != nil && (!s.Quiet || !in.Hook.Taken()) {
 		x.breakLine()

@@ -35,6 +35,8 @@ type Seen struct {
 	Card   *Card   // nil where nobody looked at a card
 	Host   *Host   // nil where nobody looked at the host's memory
 	Inside *Inside // nil where the program ran without the hook
+	// Limit is what the kernel held each process of the program to; 0: nothing. Resident is the most that one of them held.
+	Limit, Resident unit.Bytes
 }
 
 // Card is what looks at a card have seen of it until the program ended.
@@ -104,6 +106,14 @@ type Frame struct {
 // settled is how long before a program's end an out-of-memory may lie that it died of: unwinding, a state that is saved on
 // the way out, other ranks that wait.
 const settled = time.Minute
+
+// count is how many refusals there were.
+func (in *Inside) count() int {
+	if in == nil {
+		return 0
+	}
+	return in.Count
+}
 
 // last is the refusal that the program died of, if it died of one: its own exception says so, or no other is known and it
 // came right before the end.

@@ -43,6 +43,10 @@ var (
 	oldNumbers = rx(`\(GPU\d*;` + size + `totalcapacity;` + size + `alreadyallocated;` + size + `free;(?:` + size +
 		`allowed;)?` + size + `(reservedintotalbyPyTorch|cached)`)
 
+	// c10/cuda/CUDAMallocAsyncAllocator.cpp: five lines, of which the last is 2^64 bytes where no limit was set
+	asyncNumbers = rx(`Currentlyallocated:` + size + `Requested:` + size + `Devicelimit:` + size + `Free\(accordingtoCUDA\):` + size +
+		`(?:PyTorchlimit\(setbyuser-suppliedmemoryfraction\):` + size + `)?`)
+
 	mpsNumbers = rx(`MPSallocated:` + size + `,otherallocations:` + size + `,maxallowed:` + size + `\)`)
 
 	cpuRequested   = rx(`youtriedtoallocate(\d+)bytes`)
@@ -53,6 +57,11 @@ var (
 		`EXHAUSTED:.{0,80}[Ff]ailedtoallocate(?:requestfor)?)` + size)
 	xlaUsed  = rx(`Used` + size + `of` + size + `\w+\.`)
 	tfTensor = rx(`withshape\[([\d,]+)\]andtype([a-z]+\d*)on/`)
+	// ggml's backends, Vulkan among them; ONNX Runtime, TensorRT, CuPy, MLX (rules.go says where)
+	otherRequested = rx(`(?:allocating` + size + `ondevice\d+:|[Dd]evicememoryallocationofsize(\d+)failed|` +
+		`[Ff]ailedtoallocate(?:[A-Za-z]\w{0,20})?buffer,?(?:of)?size=?(\d[\d.]*(?:[KMGT]i?B)?)|` +
+		`requestedbufferofsize(\d+)|amountofGPUmemory\((\d+)bytes\)|Outofmemoryallocating(\d[\d,]*)bytes|` +
+		`Insufficientmemory\)Failedtoallocate(\d+)bytes|\[metal::malloc\]Attemptingtoallocate(\d+)bytes|requestedbytesof(\d+))`)
 	// Paddle's paddle/phi/core/memory/allocation/cuda_allocator.cc
 	paddleNumbers = rx(`Cannotallocate` + size + `memoryonGPU\d+,` + size +
 		`memoryhasbeenallocatedandavailablememoryisonly` + size)
@@ -123,6 +132,16 @@ func readNumbers(s string) (n Numbers) {
 			n.Allocated, n.Allowed = rounded(a), rounded(l)
 		}
 	}
+	if m := asyncNumbers.FindStringSubmatch(s); m != nil {
+		for i, to := range []**unit.Bytes{&n.Allocated, &n.Requested, &n.Capacity, &n.Free, &n.Allowed} {
+			if v, ok := parseSize(m[i+1]); ok && m[i+1] != "" {
+				*to = rounded(v)
+			}
+		}
+		if n.Allowed != nil && n.Capacity != nil && *n.Allowed > *n.Capacity {
+			n.Allowed = nil
+		}
+	}
 	set(&n.Capacity, msgCapacity, s)
 	set(&n.Free, msgFree, s)
 	set(&n.Allowed, msgAllowed, s)
@@ -146,6 +165,21 @@ func readNumbers(s string) (n Numbers) {
 	}
 	for _, re := range []*pattern{cpuRequested, numpyRequested, ncclRequested, rustRequested, xlaRequested} {
 		set(&n.Requested, re, s)
+	}
+	if n.Requested == nil {
+		if m := otherRequested.FindStringSubmatch(s); m != nil {
+			for _, v := range m[1:] {
+				if v == "" {
+					continue
+				}
+				if !strings.ContainsAny(v, "KMGTB") {
+					v += "B"
+				}
+				if b, ok := parseSize(v); ok {
+					n.Requested = rounded(b)
+				}
+			}
+		}
 	}
 	if m := paddleNumbers.FindStringSubmatch(s); m != nil {
 		for i, to := range []**unit.Bytes{&n.Requested, &n.Allocated, &n.Free} {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -141,13 +140,14 @@ func largest(plan *run.Plan) (most unit.Bytes) {
 }
 
 // Unrecognised says how a command ended that no plugin had recognised, if there is anything to say.
-func (p Printer) Unrecognised(v oom.Report, cause string) {
-	for i, l := range v.Explain() {
+func (p Printer) Unrecognised(x Explanation, cause string) {
+	for i, l := range x.Report.Explain() {
 		if i == 0 {
 			l = p.red("out of memory: ") + cause // which is what the explanation begins with
 		}
 		p.line("%s", l)
 	}
+	p.remedies(x)
 	p.line("no plugin knows this command: nothing was changed, and nothing is tried again")
 }
 
@@ -182,5 +182,9 @@ func short(d time.Duration) string {
 	case d < time.Minute:
 		return d.Round(100 * time.Millisecond).String()
 	}
-	return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+	s := d.Round(time.Second).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	return s
 }

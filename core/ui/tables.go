@@ -26,7 +26,7 @@ func (p Printer) GPUs(all []gpu.Device) {
 			if proc.Used < 0 {
 				used = "unknown"
 			}
-			p.line("   process %-8d %10s  %s", proc.PID, used, proc.Name)
+			p.line("   process %-8d %10s  %s", proc.PID, used, strings.TrimSpace(proc.User+"  "+proc.Name))
 		}
 	}
 }
@@ -130,7 +130,7 @@ func (p Printer) Show(h *record.History, alive bool) {
 		}
 		return
 	}
-	p.line("  job       %s", title(r.Job))
+	p.line("  job       %s", Title(r.Job))
 	for _, a := range r.Attempts {
 		p.line("  attempt %d  %s (%s)", a.Plan.Attempt, p.bold(a.Plan.Changes()), a.Plan.Why)
 		for _, e := range a.Plan.Edits {
