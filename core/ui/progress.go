@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
 )
