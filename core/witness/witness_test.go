@@ -42,7 +42,7 @@ type outcome struct {
 // start runs main.py in dir.
 func start(t testing.TB, dir string, env []string, args ...string) outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // of a hang: on a busy machine torch alone takes a minute
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python(t), append(args, "main.py")...)
 	cmd.Dir, cmd.Env = dir, append([]string{"HOME=/nonexistent", "LANG=C.UTF-8", "PATH=" + os.Getenv("PATH")}, env...)
