@@ -276,7 +276,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	if spec.Limit > 0 && x.job != nil && out.Ending == run.Failed && starved(exit, spec.Limit) {
 		out.Ending, out.Phase = run.OutOfMemory, state.Phase
 		out.Cause = fmt.Sprintf("killed by %v with %v resident, under a limit of %v: code that does not check an allocation dies like that", exit.Signal, exit.MaxRSS, spec.Limit)
-		out.Report.OOM, out.Report.Fatal, out.Report.Kind, out.Report.Cause = true, true, oom.CPUAlloc, out.Cause
+		out.Report.OOM, out.Report.Fatal, out.Report.Kind, out.Report.Cause, out.Report.Confidence = true, true, oom.CPUAlloc, out.Cause, oom.Likely
 	}
 	switch {
 	case why == enough && out.Ending != run.OutOfMemory:

@@ -56,7 +56,7 @@ var (
 		"nccl warn", "nccl error", "nccl operations", "ncclunhandled", "ncclsystem", "ncclinternal", "assert",
 		"exitcode", "exit code", "return code", "exit status", "too many open files", "no space left", "quota exceeded",
 		"terminated", "nan/inf", "is nan", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
-		"time limit", "bus error", "systemexit",
+		"time limit", "bus error", "systemexit", "eoferror", "notimplementederror", // the two are often raised without a word
 	}
 	frameWords = []string{"  file \"", "❱"}
 )
