@@ -257,7 +257,7 @@ func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec
 	case stop.Code != 0:
 		code = stop.Code
 		whose = map[int]string{
-			run.TryLater: "launch's: no room now; elsewhere or later", run.CannotFit: "launch's: cannot fit at the allowed cost",
+			run.TryLater: "launch's: no room now, or preempted; elsewhere or later", run.CannotFit: "launch's: cannot fit at the allowed cost",
 			run.OwnTrouble: "launch's: the settings did not reach the program",
 		}[code]
 	case last != nil && last.Outcome.Lied && last.Outcome.Ending != run.Interrupted:

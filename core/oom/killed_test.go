@@ -54,6 +54,7 @@ func TestKilled(t *testing.T) {
 		{"a rank, somebody", spawned, counted(Exited(1), 0), Failed, NoMemory, Certain, "build", "a process of the program was killed by SIGKILL, and the kernel", 0},
 		{"a rank, not known", spawned, Exited(1), Failed, HostOOM, Weak, "", "nothing here says so", 0},
 		{"a pipe's other end was killed", traceback + "EOFError\n", counted(Exited(1), 1), OutOfMemory, HostOOM, Certain, "", "by its own count", 0},
+		{"a pipe's other end is gone, and nobody was killed", traceback + "EOFError\n", counted(Exited(1), 0), Failed, NoMemory, Likely, "", "EOFError", 0},
 		{"a file ended early, and nobody was killed", traceback + "EOFError: Ran out of input\n", counted(Exited(1), 1), Failed, NoMemory, Likely, "", "EOFError: Ran out of input", 0},
 		{"an assertion, while another process was killed", traceback + "AssertionError: 3 != 4\n", counted(Exited(1), 1), Failed, NoMemory, Likely, "", "AssertionError: 3 != 4", 0},
 		{"a rank ran out of the card, and the launcher was killed", traceback + message, counted(Killed(9), 1), OutOfMemory, GPUCapacity, Certain, "", "out of GPU memory", 0},

@@ -62,6 +62,7 @@ var (
 		"exitcode", "exit code", "return code", "exit status", "too many open files", "no space left", "quota exceeded",
 		"terminated", "nan/inf", "is nan", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
 		"time limit", "state: timeout", " timeout ", "node_fail", "bus error", "systemexit",
+		"eoferror", "notimplementederror", // the two are often raised without a word
 	}
 	frameWords = []string{"  file \"", "❱"}
 )

@@ -519,6 +519,11 @@ def time_limit(s):
     os.kill(pid, signal.SIGKILL)
 
 
+def preempted(s):
+    """As a scheduler that says so through the program's own output, and tells the program alone."""
+    os.kill(s.here(), signal.SIGTERM)
+
+
 NOBODY = "the kernel of this machine has killed nobody for memory" if COUNTED else "SIGKILL, by whom is not known"
 ONCE = "^one attempt, as typed$"
 AS_ASKED = r"^card as asked; host as asked → "
@@ -551,7 +556,7 @@ def rows():
         Row("in a thread", lambda t: t.plain("thread"), "out of memory", "cpu_alloc", "data", code=1, decision=ONCE),
         Row("segfault, no limit near", lambda t: t.plain("segfaults"), "failed", cause="signal 11", code=-11, decision=ONCE),
         Row("segfault near a limit", lambda t: t.train("segfault", flags=("--as-asked", "--device", "cpu", "--memory", "256MiB")), "out of memory", "cpu_alloc",
-            "training", cause="killed by segmentation fault with .* under a limit of 256 MiB", decision=AS_ASKED + "card micro-batch 2 × accumulation 2; host as asked; resumes → "),
+            "training", "likely", cause="killed by segmentation fault with .* under a limit of 256 MiB", decision=AS_ASKED + r"card micro-batch \d × accumulation \d; host as asked; resumes → "),
         Row("SIGTERM to launch", lambda t: t.plain("waits", act=kill_launch(15)), "interrupted", cause="SIGTERM, which came to launch", code=-15, decision=ONCE),
         Row("SIGTERM to the program", lambda t: t.plain("waits", act=kill_program(15)), "failed", cause="terminated by SIGTERM", code=-15, decision=ONCE),
         Row("SIGTERM to launch, training", lambda t: t.train("training", act=kill_launch(15)), "interrupted", stage="training", cause="SIGTERM", code=-15,
@@ -559,6 +564,8 @@ def rows():
         Row("SIGTERM to a training's program", lambda t: t.train("training", act=kill_program(15)), "failed", stage="training", cause="terminated by SIGTERM",
             code=-15, decision=AS_ASKED + "failed$"),
         Row("time limit: SIGTERM, then SIGKILL", lambda t: t.plain("out of time", act=time_limit), "interrupted", cause="time limit", code=-9, decision=ONCE),
+        Row("preempted", lambda t: t.train("preempted", act=preempted), "interrupted", stage="training", cause="preempted by the scheduler", code=75,
+            decision=AS_ASKED + "interrupted: preempted by the scheduler$"),
         Row("Ctrl-C that it ignores to the end", lambda t: t.train("deaf", act=interrupt), "succeeded", code=0, decision=AS_ASKED + "succeeded$"),
         Row("Ctrl-C twice, the first ignored", lambda t: t.train("deaf to the first", act=interrupt_twice, tty=True), "interrupted", stage="training", code=3,
             decision=AS_ASKED + "interrupted$"),

@@ -132,6 +132,9 @@ def main():
     heard = []
     if HOW.startswith("deaf"):
         signal.signal(signal.SIGINT, lambda *_: heard.append(1) if not heard else sys.exit(3))
+    if HOW == "preempted":
+        words = b"slurmstepd: error: *** JOB 77 ON n1 CANCELLED AT 2026-01-02T03:04:05 DUE TO PREEMPTION ***\n"
+        signal.signal(signal.SIGTERM, lambda *_: (os.write(2, words), os._exit(143)))
     build_network()
     say("Start training from epoch: 0, iter: 0.")
     began = time.time()
@@ -142,6 +145,7 @@ def main():
             if iteration == 10:
                 save_state(iteration)
                 wait("training")
+                wait("preempted")
         if HOW.startswith("deaf"):
             print("HERE", os.getpid(), flush=True)
             while not heard:
