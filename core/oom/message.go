@@ -146,9 +146,6 @@ func readNumbers(s string) (n Numbers) {
 				*to = rounded(v)
 			}
 		}
-		if n.Allowed != nil && n.Capacity != nil && *n.Allowed > *n.Capacity {
-			n.Allowed = nil
-		}
 	}
 	set(&n.Capacity, msgCapacity, s)
 	set(&n.Free, msgFree, s)
