@@ -175,6 +175,22 @@ var code = rx(`^(?:except|raise|if|elif|assert|return|with|print)\b[ (]`)
 // mention is a message between quotation marks, without what would make it one that was printed.
 var mention = rx("[\"'\x60][\\w ]{0,24}(?:out of memory|OutOfMemoryError|ALLOC_FAILED)\\.?[\"'\x60]")
 
+// Python's semaphores and shared arrays are files in /dev/shm (Modules/_multiprocessing/semaphore.c, by sem_open(3);
+// Lib/multiprocessing/heap.py), which an ENOSPC from there does not say.
+var (
+	shmFull   = rule{kind: SharedMemory, weight: sure, nature: spoken, cause: "shared memory (/dev/shm) is full"}
+	shmFrames = rx(`multiprocessing/(?:synchronize|heap|shared_memory)\.py`)
+)
+
+func inShm(rs []row, at int) bool {
+	for _, r := range rs[max(0, at-5):at] {
+		if shmFrames.MatchString(r.body) {
+			return true
+		}
+	}
+	return false
+}
+
 // wrapper is an exception that only holds another process's: torch/multiprocessing/spawn.py, which until 1.5 raised a bare
 // Exception.
 var wrapper = rx(`^-- Process \d+ terminated with the following error:`)
@@ -209,6 +225,9 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 		if r.name == "exception" && wraps(rs, i) {
 			return finding{}, 0, false // the other's exception follows
 		}
+		if r.name == "disk_full" && inShm(rs, i) {
+			r = shmFull
+		}
 		f = finding{rule: r, at: i}
 		before := text[:m[0]]
 		if r.kind != NoMemory && mention.MatchString(text) &&
@@ -233,6 +252,12 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 		told := quoted || f.name == "" && !f.traced && logged.MatchString(text)
 		switch r.nature {
 		case survived:
+			for _, of := range rules[n+1:] { // of which memory, another rule may say
+				if of.kind != NoMemory && of.nature != survived && of.re.MatchString(text) {
+					f.rule.kind, f.rule.cause = of.kind, of.cause
+					break
+				}
+			}
 		case decreed:
 			f.fatal = !quoted
 		case spoken, consequence:
@@ -311,7 +336,7 @@ func fenced(rs []row, at int) bool {
 
 var (
 	heading = rx(`^#{1,6} \w`)
-	elided  = rx(`\w(?:\.\.\.|…)(?:\W|$)`)
+	elided  = rx(`[\w(](?:\.\.\.|…)(?:\W|$)`)
 )
 
 func harnessAbove(rs []row, at int) bool {

@@ -47,12 +47,12 @@ func FuzzNumbers(f *testing.F) {
 // FuzzFrames: rows lose nothing of a line but what they know, and frames that stand in them are whole.
 func FuzzFrames(f *testing.F) {
 	seeds(f)
+	d := newDetector(f, trainer)
 	f.Fuzz(func(t *testing.T, text string) {
 		var lines []held
 		for i, l := range strings.Split(text, "\n") {
 			lines = append(lines, held{i + 1, l})
 		}
-		d := newDetector(t, trainer)
 		rs, first := rows(lines, len(lines)/2, d.words)
 		if len(rs) < len(lines) || first > len(rs) || rs[first].number != lines[len(lines)/2].number || rs[first].more {
 			t.Fatalf("%d rows of %d lines, from %d", len(rs), len(lines), first)

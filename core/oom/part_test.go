@@ -95,3 +95,19 @@ func TestPartOfWords(t *testing.T) {
 		}
 	}
 }
+
+// TestPartBeside: a loss that has a metric's name is none in training; frames may stand below the message.
+func TestPartBeside(t *testing.T) {
+	ssim := []frame{{path: "train.py", line: "1", name: "train"}, {path: "loss.py", line: "2", name: "ssim"}}
+	f := &finding{rows: []row{{body: "x"}}, x: &excerpt{}}
+	training, validation := Report{Phase: TrainForward}, Report{Phase: Validation}
+	if p := training.part(f, ssim, nil, State{}); p != "" {
+		t.Errorf("a loss in training is %q", p)
+	}
+	if p := validation.part(f, ssim, nil, State{}); p != Metric {
+		t.Errorf("it is %q in validation", p)
+	}
+	if p := validation.part(f, nil, ssim, State{}); p != Metric {
+		t.Errorf("it is %q where its frames stand below", p)
+	}
+}

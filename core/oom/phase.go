@@ -168,7 +168,7 @@ var wordPhases = []struct {
 		`error loading (?:the )?model|load_tensors|kv[ _]cache|KV (?:buffer|self) size|compute buffer size|offload(?:ed|ing) [\w/ -]{0,24}layers`)},
 	{Checkpoint, rx(`(?i)(?:write|save|saving|dump|load|restore)_?(?:state|checkpoint|ckpt)\b|saving (?:model|` +
 		`checkpoint|state|weights)|resuming from|\b(?:checkpoint|ckpt) (?:write|writing|save|saving)\b|` +
-		`writing (?:the |a )?(?:checkpoint|snapshot)`)},
+		`writing (?:the |a )?(?:checkpoint|snapshot)|SafetensorError\b.*seriali[sz]`)},
 	{Validation, rx(`(?i)\b(?:running |start(?:ing)? )?(?:validation|validating|evaluating|evaluation|inference)\b|` +
 		`évaluation|(?:Validation|Evaluating|Testing|Predicting)[ :]+ *\d+%|预测|推理|验证|测试时`)},
 	{Data, rx(`(?i)loading (?:the )?(?:dataset|data|images)\b|caching images|tokeniz(?:ing|ation)`)},

@@ -34,6 +34,7 @@ func TestPhaseOf(t *testing.T) {
 		{"a state that is read while a model is built", "train.py main; transformers/modeling_utils.py from_pretrained; torch/serialization.py load",
 			Build, true},
 		{"a state that is resumed", "train.py main; train.py resume; torch/serialization.py load", Checkpoint, true},
+		{"a model within a resume", "train.py resume_training; train.py load_model; torch/serialization.py load", Checkpoint, true},
 		{"a model's constructor", "train.py main; net.py __init__", Build, false},
 		{"an output object within a forward", "train.py main; net.py compute_loss; transformers/utils/generic.py __init__", TrainForward, true},
 		{"a plain forward", "train.py main; torch/nn/modules/module.py _call_impl; net.py forward", TrainForward, false},

@@ -51,7 +51,7 @@ var (
 		"memory allocation of", "heap space", "failed to allocate", "allocation of size", "could not be allocated", "could not allocate",
 		"outofdevicememory", "outofhostmemory", "device_memory", "host_memory", "out_of_resources", "insufficient memory",
 		"no executable batch", "all available ram", "more memory than is available", "paging file is too small", "exceeding memory limits",
-		"over memory limit", "would exceed allowed memory", "greater than the maximum", "allocation failed", "alloc failed", "microbatch size will", "trying batch size",
+		"over memory limit", "would exceed allowed memory", "allocation failure", "greater than the maximum", "allocation failed", "alloc failed", "microbatch size will", "trying batch size",
 		"exceeded limit", "hbm capacity", "oomd", "earlyoom",
 	}
 	failureWords = []string{
@@ -60,7 +60,7 @@ var (
 		"out of resource", "outofresources", "cuda error", "cublas_status", "cudnn_status",
 		"nccl warn", "nccl error", "nccl operations", "ncclunhandled", "ncclsystem", "ncclinternal", "assert",
 		"exitcode", "exit code", "return code", "exit status", "too many open files", "no space left", "quota exceeded",
-		"terminated", "nan/inf", "is nan", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
+		"terminated", "nan/inf", "is nan", "loss is inf", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
 		"time limit", "state: timeout", " timeout ", "node_fail", "bus error", "systemexit",
 		"eoferror", "notimplementederror", // the two are often raised without a word
 	}
@@ -88,6 +88,10 @@ var rules = []rule{
 		re: rx(`(?i)\b(?:copy|copying|moving|move) .{0,60} to CPU due to (?:CUDA )?(?:OOM|out of memory)`)},
 	{kind: GPUUnspecified, weight: probable, nature: survived,
 		re: rx(`(?i)microbatch size will be decreased|Batch size \d+ failed, trying batch size \d+`)},
+
+	// sglang's scheduler takes requests back; c10/cuda/CUDAFunctions.cpp warns, and there is no GPU then
+	{kind: GPUUnspecified, weight: probable, nature: survived,
+		re: rx(`(?i)out of memory happened\b.*retract|Warning: CUDA initialization: .*: out of memory`)},
 
 	// --- PyTorch's caching allocator: c10/cuda/CUDACachingAllocator.cpp and its like ---------------------------------
 	{kind: GPUUnspecified, weight: sure, nature: raised, cause: "out of GPU memory",
@@ -141,6 +145,9 @@ var rules = []rule{
 		re: rx(`not enough GPU video memory|PT_DEVMEM.{0,40}Allocation failed|` +
 			`[Rr]equested amount of GPU memory \(\d+ bytes\) could not be allocated|` +
 			`OutOfMemoryError: Out of memory allocating [\d,]+ bytes \(allocated so far`)},
+	// AWS's Neuron runtime, nrt_status.h: NRT_RESOURCE
+	{kind: GPUUnspecified, weight: suspected, nature: raised, cause: "out of accelerator memory",
+		re: rx(`nrt_\w*alloc\w* status=4\b`)},
 	// onnxruntime/core/framework/bfc_arena.cc, of whichever device the arena is
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of memory, of a GPU it seems",
 		re: rx(`Failed to allocate memory for requested buffer of size \d+|` +
@@ -210,6 +217,9 @@ var rules = []rule{
 		re: rx(`unable to (?:allocate|resize) shared memory`)},
 
 	// --- the host kills -----------------------------------------------------------------------------------------------
+	// Ray lists what may have been (src/ray/raylet/worker_pool.cc), the kernel among it: that says nothing
+	{name: "worker_died", kind: NoMemory, weight: echo, nature: consequence, cause: "a process of the program ended",
+		re: rx(`There are some potential root causes`)},
 	// Slurm's slurmstepd, old and new words; the kernel's mm/oom_kill.c; Kubernetes; Ray; LSF; PBS
 	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
 		re: rx(`Detected \d+ oom[-_]kill event|have been (?:OOM[ -]Killed|killed by the cgroup out-of-memory)|` +
@@ -269,10 +279,9 @@ var rules = []rule{
 	{name: "terminated", kind: NoMemory, weight: killed, nature: consequence,
 		re: rx(`[Rr]eceived (?:signal )?(?:SIGTERM|15)|Signal 15 \(SIGTERM\) received|^\s*Terminated\s*$|` +
 			`SignalException|(?:exit ?code|return code)[ :=]+(?:-15|143)\b`), cause: "terminated by SIGTERM"},
-	// detr's engine.py and what has copied it: it says so, and calls sys.exit(1)
-	{name: "nan", kind: NoMemory, weight: broken, nature: spoken,
-		re:    rx(`(?i)\bloss is -?(?:nan|inf)\b.{0,20}\b(?:stopping|aborting|exiting|terminating)`),
-		cause: "the loss is no longer a finite number"},
+	// detr's engine.py, torchvision's references/detection/engine.py, and all who follow them, print this and exit
+	{name: "nan", kind: NoMemory, weight: broken, nature: spoken, cause: "the loss is no longer a finite number",
+		re: rx(`(?i)\bloss is (?:nan|-?inf\w*|not finite|tensor\(nan\S*|non-finite)\W{1,4}(?:\w+ )?(?:stop|abort|exit|terminat|quit)`)},
 	{name: "nan", kind: NoMemory, weight: broken, nature: raised,
 		re: rx(`(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss is (?:nan|inf|` +
 			`not finite)|FloatingPointError`),

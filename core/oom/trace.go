@@ -18,7 +18,7 @@ type row struct {
 	source bool   // it stood in the box of a traceback, which shows source and not what happened
 }
 
-// linePrefix is what others put before each line of a program; its first group, where it took part, says whose line it is.
+// linePrefix is what others put before each line of a program; its groups, where they took part, say whose line it is.
 //
 //   - torchrun --tee (torch/distributed/elastic/multiprocessing/tail_log.py): a role and the local rank, "[default0]:";
 //     torch's own "[rank0]: " before an exception (torch/distributed/c10d_logger.py), Lightning's "[rank: 0] "
@@ -29,11 +29,11 @@ type row struct {
 //     and of the files that they read ("2026-01-02T03:04:05.6Z stderr F ": Kubernetes' CRI log format)
 //   - syslog and journalctl "Jan  2 03:04:05 host unit[12]: "
 //   - a comment, a quotation
-var linePrefix = rx(`^(?:\s{0,4}(\[[A-Za-z_]*:?\s?\d+\]:?|\[\d+,[\w:,-]+\]<std\w+>:?|\d+:|` +
+var linePrefix = rx(`^(?:(\[[A-Za-z_]+\d+\]:) ?|\s{0,4}(\[[A-Za-z_]*:?\s?\d+\]:?|\[\d+,[\w:,-]+\]<std\w+>:?|\d+:|` +
 	`\([\w.:\[\] -]{0,60}?(?:pid|ip|rank)=[^)]*\)|` +
 	`[\w.-]+[-_]\d+ +\||[\w.-]+ {2,}\||\[pod/[\w./-]+\]|` +
 	`(?:[a-z]\w*(?:-\w+)*-\d+|(?:gpu|node|worker|host|compute)\d+|\d+\.\d+\.\d+\.\d+):)(?: |$)|` +
-	stamp + `(?: |$)|(?:#+ |> ))`)
+	`(?:` + stamp + `)(?: |$)|(?:#+ |> ))`)
 
 // stamp is a time that was put before a line by who passed it on, not by who wrote it.
 const stamp = `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)(?: std(?:out|err) [FP]|` +
@@ -89,18 +89,23 @@ func rows(lines []held, first int, words *literals) ([]row, int) {
 	return out, from
 }
 
-// cut returns where to end the first row of a text that is longer than one: at a space where that tears no word in two.
+// cut returns where to end the first row of a text that is longer than one: at a space, and if there is one, far from all
+// words that matter, so that none is torn in two.
 func cut(text string, words *literals) int {
 	const room = 48 // longer than any word
-	for at := maxRow; at > maxRow/2; at-- {
+	first := 0
+	for at := maxRow; ; {
 		at = strings.LastIndexByte(text[:at], ' ')
 		if at <= maxRow/2 {
 			break
 		}
-		before, after := text[at-room:at], text[at:min(len(text), at+room)]
-		if words.scan([]byte(before+after)) == words.scan([]byte(before))|words.scan([]byte(after)) {
+		if words.scan([]byte(text[at-room:min(len(text), at+room)])) == 0 {
 			return at
 		}
+		first = max(first, at)
+	}
+	if first > 0 {
+		return first
 	}
 	at := maxRow
 	for at > maxRow-4 && !utf8.RuneStart(text[at]) {
@@ -150,8 +155,10 @@ func (r *row) unprefix() {
 		if m == nil {
 			break
 		}
-		if m[2] >= 0 && r.rank == "" {
-			r.rank = strings.TrimSuffix(r.body[m[2]:m[3]], ":")
+		for g := 2; g < len(m) && r.rank == ""; g += 2 {
+			if m[g] >= 0 {
+				r.rank = strings.TrimSuffix(r.body[m[g]:m[g+1]], ":")
+			}
 		}
 		r.body = r.body[m[1]:]
 	}

@@ -2,8 +2,10 @@
 
     python3 make.py [NAME...]
 
-Made with CPython 3.11, torch 1.13.0a0 (Debian 1.13.1+dfsg) and NumPy 1.24 on Linux 6, on 2026-11-21. Paths of the machine
-are replaced by /home/user. Every program is written in full below; what it prints is kept as it came, standard error and
+Made with CPython 3.11, torch 1.13.0a0 (Debian 1.13.1+dfsg) and NumPy 1.24 on Linux 6, on 2026-11-21. What names TORCH2_PYTHON
+was made with CPython 3.12, torch 2.15, lightning 2.6.6, accelerate 1.15.0, transformers 5.23.0, deepspeed 0.19.8 and NumPy 2, what
+names LIGHTNING1_PYTHON with pytorch-lightning 1.4.2 and torch 1.13, what names JAX_PYTHON with jax 0.12.0.1 and tensorflow-cpu 2.21.0,
+on 2026-11-22. Paths of the machine are replaced by /home/user. Every program is written in full below; what it prints is kept as it came, standard error and
 standard output in one file, except where a case says otherwise.
 """
 
@@ -436,6 +438,9 @@ resource.setrlimit(resource.RLIMIT_DATA, (used + (512 << 20), resource.RLIM_INFI
 train_step()
 """
 
+DEEPSPEED = (TORCHRUN.replace("FAIL", "limit(32); net(torch.rand(1, 3, 2048, 2048))")
+             .replace('if __name__', 'sys.argv = sys.argv[:1]\n\nif __name__'))
+
 COMMANDS |= {
     # Lightning 2.6 and 1.4 (LIGHTNING1_PYTHON, with torch 1.13)
     "lightning_sanity": (lightning(True, validation="return big(self)"), [TORCH2, "train.py"]),
@@ -466,6 +471,9 @@ COMMANDS |= {
     "trainer_first_step": (hf("training_step", 64), [TORCH2, "train.py"]),
     "trainer_evaluation": (hf("evaluation_loop", 64, extra="eval_strategy='steps', eval_steps=1"), [TORCH2, "train.py"]),
     "trainer_finds": (hf("training_step", 120, extra="auto_find_batch_size=True"), [TORCH2, "train.py"]),
+    # DeepSpeed's launcher, which prints a return code for each rank that it stops as well
+    "deepspeed_launcher": (DEEPSPEED, [TORCH2, "-m", "deepspeed.launcher.launch", "--master_addr=127.0.0.1",
+                                       "--master_port=29518", "--world_info=eyJsb2NhbGhvc3QiOiBbMCwgMV19", "train.py"]),
     "jax_cpu": (JAX_CPU, [JAX, "train.py"]),
     "tensorflow_cpu": (TF_CPU, [JAX, "train.py"]),
 }
