@@ -123,7 +123,7 @@ func (in *Inside) last() *Refusal {
 	}
 	f := in.Failure
 	for i, r := range slices.Backward(in.Refused) {
-		if f == nil && r.Before <= settled || f != nil && f.PID == r.PID && r.Before-f.Before <= settled && memoryError(f.Type) {
+		if f == nil && r.Before <= settled || f != nil && (f.PID == r.PID || relayed(f.Type)) && r.Before-f.Before <= settled && memoryError(f.Type) {
 			return &in.Refused[i]
 		}
 	}
@@ -134,9 +134,11 @@ func (in *Inside) last() *Refusal {
 // programs wrap it.
 func memoryError(name string) bool {
 	name = name[strings.LastIndexByte(name, '.')+1:]
-	return name == "OutOfMemoryError" || name == "MemoryError" || name == "RuntimeError" || name == "AcceleratorError" ||
-		name == "ProcessRaisedException"
+	return name == "OutOfMemoryError" || name == "MemoryError" || name == "RuntimeError" || name == "AcceleratorError" || relayed(name)
 }
+
+// relayed says whether an exception is a parent's, which a child of it died of (torch/multiprocessing/spawn.py).
+func relayed(name string) bool { return strings.HasSuffix(name, "ProcessRaisedException") }
 
 // full says that next to nothing of the card was free: less than a fiftieth, or than 256 MiB, which is what a small kernel
 // module or a workspace takes.

@@ -289,7 +289,7 @@ func (r *Report) phase(f *finding, calls, after []frame, state State) {
 		sign = f.x.phase
 	}
 	switch {
-	case f.rule.kind == SharedMemory || strings.Contains(f.rows[f.at].body, "DataLoader worker"):
+	case f.rule.kind == SharedMemory || loaderProcess.MatchString(f.rows[f.at].body):
 		r.Phase = Data
 	case f.phase != "" && !agrees(frames, f.phase):
 		r.Phase = signPhase(f.phase)
@@ -307,6 +307,10 @@ func (r *Report) phase(f *finding, calls, after []frame, state State) {
 		r.Stage = sign
 	}
 }
+
+// loaderProcess is a loader's worker by torch's words for it, or by the name that torch gives its threads and processes, which
+// the kernel prints (torch/utils/data/_utils/worker.py and pin_memory.py).
+var loaderProcess = rx(`DataLoader worker|\bpt_data_(?:worker|pin)\b`)
 
 // guess reads the words around evidence that has no frames.
 func (r *Report) guess(f *finding) Phase {

@@ -74,6 +74,7 @@ func TestWeigh(t *testing.T) {
 		{"it died of it, by its own exception", "", Seen{Exit: Exited(1), Inside: inside(&Failure{PID: 5, Before: time.Second, Type: "torch.OutOfMemoryError"}, time.Second)}, OutOfMemory, GPUCapacity, Certain, ""},
 		{"it died of something else", traceback + "KeyError: 'x'\n", Seen{Exit: Exited(1), Inside: inside(&Failure{PID: 5, Before: time.Second, Type: "KeyError"}, 2*time.Second)}, Failed, NoMemory, Likely, "KeyError"},
 		{"another process died", traceback + "KeyError: 'x'\n", Seen{Exit: Exited(1), Inside: inside(&Failure{PID: 6, Before: time.Second, Type: "RuntimeError"}, 2*time.Second)}, Failed, NoMemory, Likely, "KeyError"},
+		{"a rank died of it, and its parent says so", "", Seen{Exit: Exited(1), Inside: inside(&Failure{PID: 6, Type: "torch.multiprocessing.spawn.ProcessRaisedException"}, time.Second)}, OutOfMemory, GPUCapacity, Certain, ""},
 		{"it was met long ago", traceback + "KeyError: 'x'\n", Seen{Exit: Exited(1), Inside: inside(nil, time.Hour)}, Failed, NoMemory, Likely, "KeyError"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
