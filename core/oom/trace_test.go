@@ -24,6 +24,7 @@ func TestPrefixes(t *testing.T) {
 		"(RayTrainWorker pid=912, ip=10.0.0.7) ": "(RayTrainWorker pid=912, ip=10.0.0.7)",
 		"(EngineCore_DP0 pid=12) ":               "(EngineCore_DP0 pid=12)",
 		"trainer-1  | ":                          "trainer-1  |",
+		"trainer_1 | ":                           "trainer_1 |",
 		"mytrainer  | ":                          "mytrainer  |",
 		"[pod/trainer-0/main] ":                  "[pod/trainer-0/main]",
 		"2026-04-01T17:06:35.003Z ":              "",
