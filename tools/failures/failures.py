@@ -386,7 +386,10 @@ class Machine:
                 try:
                     os.rmdir(path)
                     break
-                except OSError:
+                except OSError:  # whom a killed launcher has left, such as a rank in a session of its own
+                    with contextlib.suppress(OSError), open(os.path.join(path, "cgroup.procs")) as f:
+                        for pid in f.read().split():
+                            os.kill(int(pid), signal.SIGKILL)
                     time.sleep(0.05)
 
 
