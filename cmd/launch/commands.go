@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,8 +17,7 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
-	"github.com/launch-ml/launch/core/job"
-	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
@@ -118,86 +116,6 @@ func quoted(args []string) string {
 		out = append(out, a)
 	}
 	return strings.Join(out, " ")
-}
-
-func newExplain() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:     "explain [FILE | RUN | last | -]",
-		Short:   "say what a log, or a run, died of",
-		Example: "  launch explain slurm-4711.out\n  python train.py 2>&1 | tee log | launch explain -\n  launch explain last",
-		Args:    cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := readSettings(c.Flags(), ".")
-			if err != nil {
-				return err
-			}
-			what := "-"
-			if len(args) == 1 {
-				what = args[0]
-			} else if isTerminal(os.Stdin) {
-				what = "last"
-			}
-			report, err := explain(s, what)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(report)
-			}
-			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
-			for _, line := range report.Explain() {
-				say.Line("%s", line)
-			}
-			return nil
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
-	return c
-}
-
-// explain reports on a file, on standard input, or on the last attempt of a run.
-func explain(s settings, what string) (oom.Report, error) {
-	if what == "-" {
-		return explainText(os.Stdin, job.Signs{}, oom.Exit{})
-	}
-	if info, err := os.Stat(what); err == nil && !info.IsDir() {
-		f, err := os.Open(what)
-		if err != nil {
-			return oom.Report{}, fmt.Errorf("reading %s: %w", what, err)
-		}
-		defer f.Close()
-		return explainText(f, job.Signs{}, oom.Exit{})
-	}
-	store := record.Store{Dir: s.runs()}
-	id, err := store.Find(what)
-	if err != nil {
-		return oom.Report{}, fmt.Errorf("%s is neither a file nor a run: %w", what, err)
-	}
-	h, err := store.Read(id)
-	if err != nil {
-		return oom.Report{}, err
-	}
-	for i := len(h.Events) - 1; i >= 0; i-- {
-		switch e := h.Events[i]; {
-		case e.Attempt != nil:
-			return e.Attempt.Outcome.Report, nil
-		case e.Outcome != nil:
-			return e.Outcome.Report, nil
-		}
-	}
-	return oom.Report{}, fmt.Errorf("no attempt of run %s has ended", id)
-}
-
-func explainText(in io.Reader, signs job.Signs, exit oom.Exit) (oom.Report, error) {
-	d, err := oom.NewDetector(signs)
-	if err != nil {
-		return oom.Report{}, err
-	}
-	if _, err := io.Copy(d, in); err != nil {
-		return oom.Report{}, fmt.Errorf("reading the log: %w", err)
-	}
-	return d.Report(exit), nil
 }
 
 func newGPUs() *cobra.Command {
@@ -354,11 +272,18 @@ func newShow() *cobra.Command {
 
 func newResume() *cobra.Command {
 	return &cobra.Command{
-		Use: "resume RUN", Short: "go on with a run of which launch itself was killed", Args: cobra.ExactArgs(1),
+		Use: "resume RUN", Short: "go on with a run that was cut off, stopped, or needs a higher --allow", Args: cobra.ExactArgs(1),
+		Long: `resume goes on with a run from its newest saved state, on the rung that it had come to: a run of which launch itself was
+killed, that was interrupted, that failed for a reason that is mended now, or for which no allowed rung was left. A cost is
+raised by --allow alone; what the run was allowed when it began stands otherwise.`,
+		Example: "  launch resume last\n  launch resume last --allow recipe",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := readSettings(c.Flags(), ".")
 			if err != nil {
 				return err
+			}
+			if !c.Flags().Changed("allow") { // the user's word for this run stands
+				s.Allow = ladder.None
 			}
 			return resume(c.Context(), s, args[0])
 		},
@@ -382,8 +307,6 @@ func resume(ctx context.Context, s settings, name string) error {
 		return fmt.Errorf("the record of run %s is damaged: its beginning cannot be read", id)
 	case r == nil:
 		return fmt.Errorf("run %s was of a command that no plugin recognised: there is nothing to go on from", id)
-	case h.Stop() != nil:
-		return fmt.Errorf("run %s is over: %s", id, h.Stop().Why)
 	case alive(h.PID()):
 		return fmt.Errorf("run %s is still carried by process %d", id, h.PID())
 	}
@@ -392,6 +315,7 @@ func resume(ctx context.Context, s settings, name string) error {
 			return fmt.Errorf("run %s has a secret in its command that was not recorded: start it again by hand", id)
 		}
 	}
+	stopped := h.Stop() != nil
 	r.Job.Command.Env = os.Environ()
 	if info, err := os.Stat(r.Job.Command.Dir); err != nil || !info.IsDir() {
 		return fmt.Errorf("the folder of run %s is gone: %s", id, r.Job.Command.Dir)
@@ -415,6 +339,17 @@ func resume(ctx context.Context, s settings, name string) error {
 	for _, a := range r.Attempts {
 		if a.Plan.Trial == "" && first.IsZero() {
 			first = a.Outcome.Began
+		}
+	}
+	if err := r.Again(s.Allow); err != nil && stopped {
+		return fmt.Errorf("run %s is over: %w", id, err)
+	}
+	r.Limits.Anyway = r.Limits.Anyway || s.Anyway
+	if stopped && !s.Quiet {
+		if st := r.Saved(); st != nil {
+			say.Line("run %s: it goes on from %v", id, st)
+		} else {
+			say.Line("run %s: there is nothing to go on from: it starts over", id)
 		}
 	}
 	if began, ok := h.CutOff(); ok {

@@ -31,7 +31,10 @@ type Verdict struct {
 const (
 	sighup  = 1
 	sigint  = 2
+	sigabrt = 6
+	sigbus  = 7
 	sigkill = 9
+	sigsegv = 11
 	sigterm = 15
 )
 
@@ -64,10 +67,7 @@ func (r Report) Judge(seen Seen, signs job.Signs, state State) Verdict {
 		cause, why := r.stopped(exit)
 		return Verdict{Ending: Interrupted, Report: r, Cause: cause, Why: why}
 	case !failed:
-		r.Survived = max(r.Survived, exit.OOMKills) // of its processes that it could do without
-		if in := seen.Inside; in != nil {
-			r.Survived = max(r.Survived, in.Count)
-		}
+		r.Survived = max(r.Survived, exit.OOMKills, seen.Inside.count()) // of its processes, some that it could do without
 		return Verdict{Ending: Succeeded, Report: r, Why: "nothing says that it failed"}
 	}
 	r = r.weigh(seen)

@@ -103,6 +103,7 @@ type Report struct {
 	Cause string `json:"cause"` // one line for a person
 	What  string `json:"what"`  // the same in a few words, without where and how much; "" where nothing was found
 
+	Part       Part       `json:"part,omitempty"`        // what was going on in that phase, where it is known
 	Stage      string     `json:"stage"`                 // Phase.Coarse, or the plugin's word for it
 	Limit      bool       `json:"limit,omitempty"`       // a limit set for this process was reached, not the card's end
 	NotMemory  string     `json:"not_memory,omitempty"`  // what ended it, where not memory: "time_limit", "disk_full", …

@@ -44,6 +44,9 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 			return nil, fmt.Errorf("attempt %d: %w", p.Attempt, err)
 		}
 		r.Attempts = append(r.Attempts, Attempt{*p, out})
+		if out.Saved != nil {
+			r.Left = nil // which is older
+		}
 		if err := j.Ended(r.Last()); err != nil {
 			return nil, fmt.Errorf("recording the attempt: %w", err)
 		}

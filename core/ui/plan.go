@@ -40,7 +40,7 @@ type View struct {
 // Plan writes the plan for a person, in one screen.
 func (p Printer) Plan(v View) {
 	j := v.Run.Job
-	p.line("%s", p.bold(title(j)))
+	p.line("%s", p.bold(Title(j)))
 	p.line("%s", deviceLine(v))
 	if v.Plan != nil {
 		for _, c := range v.Plan.Choices {
@@ -107,7 +107,8 @@ func (v View) close() bool {
 	})
 }
 
-func title(j *job.Job) string {
+// Title names a job in one line.
+func Title(j *job.Job) string {
 	parts := []string{j.Dialect}
 	if j.Arch != "" {
 		if j.Generation != "" {

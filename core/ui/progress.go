@@ -100,6 +100,9 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	if len(open) > 0 {
 		p.line("%s nothing of the program's confirms %s", p.yellow("note:"), strings.Join(open, ", "))
 	}
+	if in := last.Outcome.Inside; in != nil {
+		p.Inside(in.Hook)
+	}
 	if last.Outcome.Lied {
 		p.line("%s the program exited 0 though it failed", p.yellow("note:"))
 	}
@@ -138,14 +141,24 @@ func largest(plan *run.Plan) (most unit.Bytes) {
 }
 
 // Unrecognised says how a command ended that no plugin had recognised, if there is anything to say.
-func (p Printer) Unrecognised(v oom.Report, cause string) {
-	for i, l := range v.Explain() {
+func (p Printer) Unrecognised(x Explanation, cause string) {
+	for i, l := range x.Report.Explain() {
 		if i == 0 {
 			l = p.red("out of memory: ") + cause // which is what the explanation begins with
 		}
 		p.line("%s", l)
 	}
+	p.remedies(x)
 	p.line("no plugin knows this command: nothing was changed, and nothing is tried again")
+}
+
+// Inside says whether the program took the hook that was to tell of its memory.
+func (p Printer) Inside(h oom.Handshake) {
+	if h.Why != "" {
+		p.line("%s inside: %v", p.yellow("note:"), h)
+		return
+	}
+	p.line("inside: %v", h)
 }
 
 // Warn says something that the user should know before the program starts.
@@ -170,5 +183,9 @@ func short(d time.Duration) string {
 	case d < time.Minute:
 		return d.Round(100 * time.Millisecond).String()
 	}
-	return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+	s := d.Round(time.Second).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	return s
 }

@@ -130,7 +130,7 @@ func (p Printer) Show(h *record.History, alive bool) {
 		}
 		return
 	}
-	p.line("  job       %s", title(r.Job))
+	p.line("  job       %s", Title(r.Job))
 	for _, a := range r.Attempts {
 		p.line("  attempt %d  %s (%s)", a.Plan.Attempt, p.bold(a.Plan.Changes()), a.Plan.Why)
 		for _, e := range a.Plan.Edits {

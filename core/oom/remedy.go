@@ -1,0 +1,364 @@
+package oom
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A Remedy is one thing that would have helped.
+type Remedy struct {
+	What string `json:"what"`
+	// Cost is what it gives up, by the name of a rung's cost: none, speed, numerics, metrics, recipe, model.
+	Cost  string   `json:"cost"`
+	Env   []string `json:"env,omitempty"`   // NAME=value, for the program
+	Flags []Flag   `json:"flags,omitempty"` // settings of frameworks and schedulers, as they take them
+	Run   []string `json:"run,omitempty"`   // commands for a shell
+}
+
+// A Flag is a setting as whoever takes it has it written.
+type Flag struct {
+	Of   string `json:"of"` // "transformers", "lightning", "sbatch", "docker run"
+	Text string `json:"text"`
+}
+
+// The costs of remedies, those of ladders, mildest first.
+var remedyCosts = []string{"none", "speed", "numerics", "metrics", "recipe", "model"}
+
+// Remedies lists what would have helped, the mildest cost first. A setting is named only where it is the same in every
+// program, or where the text shows the framework that takes it and no version that does not.
+func (r Report) Remedies(c Clues) []Remedy {
+	a := &advice{r: r, c: c}
+	switch {
+	case !r.OOM && !r.Fatal:
+	case !r.OOM:
+		a.notMemory()
+	case r.Confidence == Weak:
+		a.unexplained()
+	case r.Kind == SharedMemory:
+		a.sharedMemory()
+	case r.Kind == HostOOM:
+		a.hostMemory()
+	case r.Kind == CPUAlloc:
+		a.hostRefused()
+	default:
+		a.gpu()
+	}
+	slices.SortStableFunc(a.out, func(x, y Remedy) int {
+		return cmp.Compare(slices.Index(remedyCosts, x.Cost), slices.Index(remedyCosts, y.Cost))
+	})
+	return a.out
+}
+
+// advice gathers remedies.
+type advice struct {
+	r   Report
+	c   Clues
+	out []Remedy
+}
+
+// A with adds to a remedy what is exact about it.
+type with func(*Remedy)
+
+func (a *advice) add(cost, what string, exact ...with) {
+	m := Remedy{What: what, Cost: cost}
+	for _, w := range exact {
+		w(&m)
+	}
+	a.out = append(a.out, m)
+}
+
+func env(set string) with    { return func(m *Remedy) { m.Env = append(m.Env, set) } }
+func shell(line string) with { return func(m *Remedy) { m.Run = append(m.Run, line) } }
+
+// flag names a setting of a tool that is at hand wherever the failure is.
+func flag(of, text string) with {
+	return func(m *Remedy) { m.Flags = append(m.Flags, Flag{of, text}) }
+}
+
+// in names a setting of a framework, where the text shows that one.
+func (a *advice) in(framework, text string) with {
+	return func(m *Remedy) {
+		if a.c.use(framework) && !(framework == Accelerate && (a.c.use(Transformers) || a.c.use(DeepSpeed))) {
+			m.Flags = append(m.Flags, Flag{framework, text})
+		}
+	}
+}
+
+// plain names what torch itself takes, in code: where no framework takes it, and torch is no older than since.
+func (a *advice) plain(since int, text string) with {
+	return func(m *Remedy) {
+		if a.c.use(Torch) && len(m.Flags) == 0 && !a.c.Torch.before(since) {
+			m.Flags = append(m.Flags, Flag{Torch, text})
+		}
+	}
+}
+
+func (a *advice) gpu() {
+	r := a.r
+	if r.Kind == GPUContention {
+		what := "the card to itself: others hold what it needs"
+		if fits, known := r.FitsAlone(); known && !fits {
+			what = "the card to itself, or one with more memory: what the others hold would not have been enough"
+		}
+		a.add("none", what, shell("nvidia-smi"), env("CUDA_VISIBLE_DEVICES=N"))
+		if a.c.use(JAX) { // docs.jax.dev, GPU memory allocation
+			a.add("none", "no memory taken ahead by the JAX programs on it: each takes three quarters of the card as it starts", env("XLA_PYTHON_CLIENT_PREALLOCATE=false"))
+		}
+	}
+	if a.c.Notebook {
+		a.add("none", "the kernel restarted: after an error a notebook keeps the tensors of the step that failed")
+	}
+	a.allocator()
+	switch r.Phase {
+	case Validation:
+		a.validation()
+	case Optimizer:
+		a.optimizer()
+	case Build:
+		a.build()
+	case Checkpoint:
+		a.add("none", "the state loaded to the CPU first: loaded onto the card it is there twice", a.plain(0, `torch.load(path, map_location="cpu")`))
+		a.add("none", "the state saved from a copy on the CPU")
+	case Data:
+		a.add("none", "batches moved to the card one at a time, without prefetching onto it")
+	default:
+		a.step()
+	}
+}
+
+// allocator is what costs nothing. Expandable segments are named only as far as is known to be safe: natively on Linux,
+// from torch 2.2 on, and not where tensors are shared between processes (pytorch#165685).
+func (a *advice) allocator() {
+	r := a.r
+	gap := r.Reserved != nil && r.Allocated != nil && r.Requested != nil && *r.Reserved-*r.Allocated >= *r.Requested
+	pieces := r.Kind == GPUFragmentation || gap && !r.Limit
+	if r.Limit && r.Allowed != nil && r.Capacity != nil {
+		a.add("none", "a higher memory fraction: the card has room that this process may not take", a.plain(108, "torch.cuda.set_per_process_memory_fraction(1.0)"))
+	}
+	switch {
+	case a.c.use(JAX) && r.Kind != GPUContention:
+		// docs.jax.dev, GPU memory allocation
+		a.add("none", "the whole card for JAX, which takes three quarters of it unless told otherwise", env("XLA_PYTHON_CLIENT_MEM_FRACTION=.95"))
+	case a.c.use(TensorFlow) && (r.Kind == GPUFragmentation || r.Kind == GPUUnspecified):
+		a.add("none", "another allocator, where memory is in pieces", env("TF_GPU_ALLOCATOR=cuda_malloc_async")) // tsl/framework/bfc_allocator.cc
+	case r.Capacity == nil && r.Allowed != nil:
+		// aten/src/ATen/mps/MPSAllocator.mm
+		a.add("none", "no limit: the system may come to a halt", env("PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0"))
+	case !pieces:
+	case a.c.NoExpandable == "" && !a.c.Torch.before(202):
+		what := "segments that grow: what is reserved is in pieces too small, and this is what it is for"
+		if r.Kind != GPUFragmentation {
+			what = "segments that grow: it may buy a little, for what is reserved would just have served"
+		}
+		if a.c.Torch.From < 202 {
+			what += " (torch 2.2 or later)"
+		}
+		what += "; not where processes share CUDA tensors, on WSL or on Jetson"
+		a.add("none", what, env("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"))
+	case r.Kind == GPUFragmentation && !a.c.Torch.before(110):
+		why := a.c.NoExpandable
+		if why == "" {
+			why = "torch is too old for them"
+		}
+		a.add("none", "large blocks never split; it may itself raise the usage (segments that grow would be better: "+why+")", env("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128"))
+	}
+}
+
+// step is the training step: the three parts of it need less by the same means.
+func (a *advice) step() {
+	a.smaller()
+	a.add("speed", "activation checkpointing: the same mathematics, about a third more time",
+		a.in(Transformers, "--gradient_checkpointing True"),
+		a.in(JAX, "jax.checkpoint(f)"),
+		a.plain(111, "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"))
+	if a.c.use(DeepSpeed) {
+		a.add("speed", "gradients and optimizer states sharded over the ranks, or kept on the CPU",
+			flag(DeepSpeed, `"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}`))
+	}
+	a.add("numerics", "bf16 (or fp16) autocast, where it is off: other rounding",
+		a.in(Transformers, "--bf16 True"),
+		a.in(Lightning, `Trainer(precision="bf16-mixed"), before 2.0 "bf16"`),
+		a.in(Accelerate, "accelerate launch --mixed_precision bf16"),
+		a.in(DeepSpeed, `"bf16": {"enabled": true}`),
+		a.plain(110, `torch.autocast("cuda", dtype=torch.bfloat16)`))
+	a.add("recipe", "a smaller crop, sequence or resolution: another experiment")
+}
+
+// smaller is the micro-batch. A request that is larger than the card bounds how much smaller it has to be.
+func (a *advice) smaller() {
+	part, of := "half", int64(2)
+	if r := a.r; r.Requested != nil && r.Capacity != nil && *r.Capacity > 0 {
+		for unit.Bytes(of)**r.Capacity < *r.Requested && of < 1<<20 {
+			of *= 2
+		}
+	}
+	times := "twice"
+	if of > 2 {
+		part, times = fmt.Sprintf("1/%d of", of), fmt.Sprintf("%d times", of)
+	}
+	what := fmt.Sprintf("%s the micro-batch, %s the accumulation: the same global batch, more time (batch norm sees smaller batches)", part, times)
+	if of > 2 {
+		what += "; even so only if that one request grows with the batch"
+	}
+	a.add("speed", what,
+		a.in(Transformers, a.trainer(part, of)),
+		a.in(Lightning, fmt.Sprintf("Trainer(accumulate_grad_batches=%d) and a DataLoader of %s the batch_size", of, part)),
+		a.in(DeepSpeed, fmt.Sprintf(`"train_micro_batch_size_per_gpu": %s, "gradient_accumulation_steps": %s`, part, times)),
+		a.in(Accelerate, fmt.Sprintf("Accelerator(gradient_accumulation_steps=%d) and a DataLoader of %s the batch_size", of, part)))
+}
+
+// trainer spells the micro-batch for the Trainer of transformers: with its own numbers, where it has said them.
+func (a *advice) trainer(part string, of int64) string {
+	const micro, accum = "--per_device_train_batch_size", "--gradient_accumulation_steps"
+	if a.c.MicroBatch >= of && a.c.MicroBatch%of == 0 && a.c.Accumulation > 0 {
+		return fmt.Sprintf("%s %d %s %d", micro, a.c.MicroBatch/of, accum, a.c.Accumulation*of)
+	}
+	return fmt.Sprintf("%s (%s of it, at least 1) %s (%d times)", micro, strings.TrimSuffix(part, " of"), accum, of)
+}
+
+func (a *advice) validation() {
+	a.add("none", "validation without gradients, if it keeps them", a.plain(0, "with torch.no_grad():"))
+	a.add("speed", "a validation batch of 1; the training batch has no part in it",
+		a.in(Transformers, "--per_device_eval_batch_size 1"),
+		a.in(Lightning, "a val_dataloader of batch_size=1"))
+	if a.c.use(Transformers) {
+		// it keeps all predictions on the card until the last: transformers/trainer.py, evaluation_loop
+		a.add("speed", "predictions moved to the host as they come, not at the end", flag(Transformers, "--eval_accumulation_steps 1"))
+	}
+	a.add("metrics", "validation in tiles or on smaller pieces: the same model, other validation figures")
+}
+
+func (a *advice) optimizer() {
+	if !a.c.Torch.before(200) && !a.c.use(JAX) && !a.c.use(TensorFlow) {
+		// foreach is what torch takes on CUDA since 2.0: torch/optim/optimizer.py, _default_to_fused_or_foreach
+		a.add("speed", "an optimizer that works on one tensor after the other, without a copy of them all",
+			a.in(Transformers, "--optim adamw_torch_fused"), a.plain(200, "foreach=False, or fused=True, for the optimizer"))
+	}
+	a.add("speed", "optimizer states sharded over the ranks, or kept on the CPU: the first step makes them, so a smaller batch helps little",
+		a.in(Transformers, "--deepspeed ds.json, with \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"}}"),
+		a.in(Lightning, `Trainer(strategy="deepspeed_stage_2_offload")`),
+		a.in(DeepSpeed, `"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}`),
+		a.in(Accelerate, "accelerate launch --use_deepspeed --zero_stage 2 --offload_optimizer_device cpu"))
+	a.add("numerics", "optimizer states of 8 bits", a.in(Transformers, "--optim adamw_bnb_8bit"))
+}
+
+func (a *advice) build() {
+	a.add("none", "weights read to the CPU first: read onto the card they are there twice", a.plain(0, `torch.load(path, map_location="cpu")`))
+	a.add("speed", "a model that is sharded over cards or kept in part on the CPU; there is no batch yet, so its size is no remedy")
+	a.add("numerics", "weights in bf16 from the start")
+}
+
+func (a *advice) sharedMemory() {
+	a.add("none", "more shared memory for the container; in Kubernetes an emptyDir with medium: Memory on /dev/shm",
+		flag("docker run", "--shm-size=8g, or --ipc=host"))
+	a.add("none", "fewer loader workers, a smaller prefetch factor", a.in(Transformers, "--dataloader_num_workers 1"),
+		a.plain(0, "DataLoader(num_workers=1, prefetch_factor=2)"))
+	a.add("none", "tensors shared by files, which need no /dev/shm and are left behind by a kill",
+		flag(Torch, `torch.multiprocessing.set_sharing_strategy("file_system")`))
+}
+
+func (a *advice) hostMemory() {
+	a.add("none", "fewer loader workers, a smaller prefetch factor, no pinned memory",
+		a.in(Transformers, "--dataloader_num_workers 1 --dataloader_pin_memory False"),
+		a.plain(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
+	a.add("none", "data that is read and not held (memory-mapped files); persistent_workers off, if memory grows from epoch to epoch")
+	a.more()
+}
+
+// more is more of the host's memory, by whoever hands it out.
+func (a *advice) more() {
+	if a.c.Slurm != "" {
+		a.add("none", "more memory for the job; what it used is on record",
+			flag("sbatch", "--mem, above what sacct says it was given (ReqMem)"), shell(a.sacct()))
+		return
+	}
+	a.add("none", "more memory for the job: the scheduler's, or the container's limit",
+		flag("sbatch", "--mem"), flag("docker run", "--memory"))
+}
+
+func (a *advice) sacct() string {
+	return "sacct -j " + a.c.Slurm + " --format=JobID,State,ExitCode,MaxRSS,ReqMem,Elapsed,Timelimit"
+}
+
+func (a *advice) hostRefused() {
+	a.add("none", "a higher limit, if one is set (here, or the container's)", shell("ulimit -v; ulimit -d"))
+	switch a.r.Phase {
+	case Data:
+		a.add("none", "arrays that are memory-mapped or read in parts, or of a smaller type")
+		a.add("none", "fewer loader workers, each of which holds its own copy", a.plain(0, "DataLoader(num_workers=1)"))
+	case Validation:
+		a.validation()
+	case Optimizer:
+		a.optimizer()
+	case Build:
+		a.build()
+	case Checkpoint:
+		a.add("none", "a state that is memory-mapped as it is read", a.plain(201, "torch.load(path, mmap=True)"))
+	default:
+		a.step()
+	}
+}
+
+// unexplained is a kill of which nobody says who did it: first to find out.
+func (a *advice) unexplained() {
+	if a.c.Slurm != "" {
+		a.add("none", "who killed it: the scheduler knows", shell(a.sacct()))
+	}
+	a.add("none", "who killed it: the kernel's log names the process, if it was the kernel", shell(`journalctl -k -g "out of memory|oom-kill"`))
+	a.hostMemory()
+}
+
+// notMemory is what ended a program that did not run out of memory, and what to do about it.
+func (a *advice) notMemory() {
+	const fromState = "a resume from the last saved state"
+	switch a.r.NotMemory {
+	case "device_assert":
+		a.add("none", "the line that is at fault, shown by a run in step with the card, or on the CPU: an index or a label is out of range", env("CUDA_LAUNCH_BLOCKING=1"))
+	case "open_files":
+		a.add("none", "a higher limit of open files", shell("ulimit -n 65536"))
+		a.add("none", "fewer loader workers, or tensors shared by files", flag(Torch, `torch.multiprocessing.set_sharing_strategy("file_system")`))
+	case "disk_full":
+		a.add("none", "room on the disk, in its inodes or in the quota; older saved states may go", shell("df -h .; df -i .; quota -s"))
+		a.add("none", "a look at the newest saved state before a resume: it may be torn")
+	case "kernel_resources":
+		a.add("speed", "smaller blocks or fewer stages of that kernel, or the plain implementation; a smaller batch does nothing")
+	case "time_limit":
+		a.add("none", fromState+", with more time", flag("sbatch", "--time"))
+		a.add("none", "a signal before the end, for a program that saves its state on it", flag("sbatch", "--signal=B:USR1@300"))
+	case "preempted":
+		a.add("none", fromState+"; put back into the queue by itself", flag("sbatch", "--requeue"))
+	case "cancelled":
+		a.add("none", fromState+": somebody, or the scheduler, cancelled it")
+		if a.c.Slurm != "" {
+			a.add("none", "who did, and when", shell(a.sacct()))
+		}
+	case "interrupted", "terminated":
+		a.add("none", fromState)
+	case "nvml":
+		a.add("none", "a driver and a library that agree again: a reboot, or the module loaded anew", shell("nvidia-smi"))
+		a.add("none", "expandable segments off until then", env("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"))
+	case "nccl":
+		a.add("none", "the first rank that failed: its own log says why (several logs at once: launch explain rank*.log)", env("NCCL_DEBUG=INFO"))
+	case "worker_died":
+		a.add("none", "the log of the process that ended: this text only says that it did",
+			flag("torchrun", "--tee 3 --log_dir logs"), flag(Torch, "@torch.distributed.elastic.multiprocessing.errors.record on main"))
+	case "nan":
+		a.add("recipe", "a smaller learning rate, or gradient clipping",
+			a.in(Transformers, "--learning_rate, --max_grad_norm"), a.in(Lightning, "Trainer(gradient_clip_val=1.0)"),
+			a.plain(0, "torch.nn.utils.clip_grad_norm_(parameters, 1.0)"))
+		a.add("numerics", "bf16 in place of fp16, whose largest number is 65,504")
+		a.add("speed", "the operation that made it", a.plain(0, "torch.autograd.set_detect_anomaly(True)"))
+	case noWorkspace:
+		a.add("none", "a look at the card as it starts: full, and it is memory", shell("nvidia-smi"))
+		a.add("none", "a driver, CUDA and cuDNN that belong together, and one copy of each", shell("python -m torch.utils.collect_env"))
+	case "device_fault":
+		a.add("none", "the call that is at fault, shown by a run in step with the card", env("CUDA_LAUNCH_BLOCKING=1"))
+		a.add("none", "the card's own errors", shell("nvidia-smi -q -d ECC; journalctl -k -g Xid"))
+	case "crash":
+		a.add("none", "where it crashed, of every thread", env("PYTHONFAULTHANDLER=1"))
+	}
+}

@@ -1,0 +1,369 @@
+package ui
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// ExplanationVersion is the version of [Explanation]. Fields are added within a version and never change their meaning.
+const ExplanationVersion = 1
+
+// An Explanation is what `launch explain` says of a text or a run, and, as JSON, what it prints for scripts: a promise. In
+// JSON the report's fields stand beside the others.
+type Explanation struct {
+	Report oom.Report `json:"-"`
+
+	Version int       `json:"version"`
+	Source  Source    `json:"source"`
+	Clues   oom.Clues `json:"clues"`
+	// FitsAlone says of contention whether the request would have been met on a card without the others; null: not known.
+	FitsAlone *bool       `json:"fits_alone"`
+	Remedies  []RemedyDoc `json:"remedies"` // the mildest cost first
+	Run       *RunDoc     `json:"run,omitempty"`
+}
+
+// A Source is what was read.
+type Source struct {
+	Kind  string   `json:"kind"`  // "text", "notebook", "run"
+	Files []string `json:"files"` // "-" is standard input
+	// Cut says that an input could not be read to its end, and why.
+	Cut string `json:"cut,omitempty"`
+}
+
+// A RemedyDoc is a remedy; of a run also a rung of its ladders.
+type RemedyDoc struct {
+	oom.Remedy
+	Ladder        string        `json:"ladder,omitempty"` // whose rung it is
+	Edits         []config.Edit `json:"edits,omitempty"`  // that make the rung, of the job as asked
+	EstimateBytes *unit.Bytes   `json:"estimate_bytes,omitempty"`
+	RoomBytes     *unit.Bytes   `json:"room_bytes,omitempty"`
+	Fits          string        `json:"fits,omitempty"`  // "fits", "may not fit", "cannot fit", "unknown"
+	Allow         string        `json:"allow,omitempty"` // launch's flag that allows it; absent where it is allowed
+}
+
+// A RunDoc is a run as far as an explanation needs it.
+type RunDoc struct {
+	ID         string        `json:"id"`
+	Job        string        `json:"job,omitempty"`
+	Command    []string      `json:"command"`
+	State      string        `json:"state"` // an ending, "running", "cut off", "not started"
+	Cause      string        `json:"cause,omitempty"`
+	ExitCode   int           `json:"exit_code"`
+	Signal     int           `json:"signal,omitempty"`
+	Lied       bool          `json:"lied,omitempty"` // it exited 0 though it failed
+	Iteration  int64         `json:"iteration"`
+	Took       time.Duration `json:"took_ns"`
+	Attempts   []AttemptDoc  `json:"attempts"`
+	PeakBytes  *unit.Bytes   `json:"peak_bytes"` // null: not measured
+	PeakIs     string        `json:"peak_is,omitempty"`
+	RoomBytes  *unit.Bytes   `json:"room_bytes"` // null: not known
+	SavedState *run.State    `json:"saved_state"`
+	Output     string        `json:"output,omitempty"`     // where what it printed is kept
+	LastLines  []string      `json:"last_lines,omitempty"` // of that, where nothing else says why it failed
+	Why        string        `json:"why,omitempty"`        // there is no further attempt
+	// GoOn is the command that goes on with it; absent where there is none, and then Not says why.
+	GoOn []string `json:"go_on,omitempty"`
+	When string   `json:"when,omitempty"` // that command makes sense: "once that is mended"
+	Not  string   `json:"not,omitempty"`
+}
+
+// An AttemptDoc is an attempt in one line.
+type AttemptDoc struct {
+	Number  int        `json:"number"`
+	Changes string     `json:"changes"`
+	Ending  run.Ending `json:"ending"`
+	Cause   string     `json:"cause,omitempty"`
+	Phase   string     `json:"phase,omitempty"`
+}
+
+// MarshalJSON writes the report's fields and the others side by side.
+func (x Explanation) MarshalJSON() ([]byte, error) {
+	report, err := json.Marshal(x.Report)
+	if err != nil {
+		return nil, err
+	}
+	type plain Explanation
+	rest, err := json.Marshal(plain(x))
+	if err != nil {
+		return nil, err
+	}
+	return append(append(report[:len(report)-1], ','), rest[1:]...), nil
+}
+
+// Advise fills in what follows from the report: what would have helped, and what the run's own ladders offer.
+func (x *Explanation) Advise(options []run.Option) {
+	x.Version = ExplanationVersion
+	x.Remedies = []RemedyDoc{}
+	if fits, known := x.Report.FitsAlone(); known {
+		x.FitsAlone = &fits
+	}
+	sets := map[string]bool{}
+	for _, o := range options {
+		for _, e := range o.Edits {
+			if e.At.Doc == config.EnvDoc {
+				sets[e.At.Path] = true
+			}
+		}
+	}
+	general := x.Report.Remedies(x.Clues)
+	for c := ladder.None; c <= ladder.Model; c++ {
+		for _, m := range general {
+			if m.Cost != c.String() || len(options) > 0 && (len(m.Env) == 0 || setsOne(m, sets)) {
+				continue // the job's own rungs say the same in its own keys
+			}
+			x.Remedies = append(x.Remedies, RemedyDoc{Remedy: m})
+		}
+		for _, o := range options {
+			if o.Cost == c {
+				x.Remedies = append(x.Remedies, rungDoc(o))
+			}
+		}
+	}
+}
+
+func setsOne(m oom.Remedy, sets map[string]bool) bool {
+	for _, e := range m.Env {
+		if name, _, _ := strings.Cut(e, "="); sets[name] {
+			return true
+		}
+	}
+	return false
+}
+
+func rungDoc(o run.Option) RemedyDoc {
+	d := RemedyDoc{Remedy: oom.Remedy{What: o.Name, Cost: o.Cost.String()}, Ladder: o.Phase, Edits: o.Edits, Fits: o.Verdict.String()}
+	if o.Estimate.Known() {
+		total := o.Estimate.Total()
+		d.EstimateBytes = &total
+	}
+	if o.Room > 0 {
+		d.RoomBytes = &o.Room
+	}
+	if !o.Allowed {
+		d.Allow = "--allow " + o.Cost.String()
+	}
+	return d
+}
+
+// Explain says an explanation to a person.
+func (p Printer) Explain(x Explanation) {
+	if x.Run != nil {
+		p.ranAs(x.Run)
+	}
+	switch {
+	case x.Report.OOM || x.Report.Fatal:
+		p.died(x)
+	case x.Run == nil:
+		p.line("nothing in this text says that a program failed")
+	}
+	if x.Source.Cut != "" {
+		p.line("%s %s", p.yellow("note:"), x.Source.Cut)
+	}
+	p.remedies(x)
+	if x.Run != nil {
+		p.goOn(x.Run)
+	}
+}
+
+// ranAs is what a run was, and what it came to.
+func (p Printer) ranAs(r *RunDoc) {
+	what := r.Job
+	if what == "" {
+		what = strings.Join(r.Command, " ")
+	}
+	p.line("run %s · %s", r.ID, what)
+	for i, a := range r.Attempts {
+		if i+1 < len(r.Attempts) {
+			how := string(a.Ending)
+			if a.Cause != "" {
+				how = a.Cause
+			}
+			p.line("  attempt %d  %s: %s", a.Number, a.Changes, how)
+		}
+	}
+	last := ""
+	if n := len(r.Attempts); n > 1 {
+		last = fmt.Sprintf(" in attempt %d, %s", r.Attempts[n-1].Number, r.Attempts[n-1].Changes)
+	} else if n == 1 && r.Attempts[0].Changes != "as asked" && r.Attempts[0].Changes != "" {
+		last = ", " + r.Attempts[0].Changes
+	}
+	s := r.State
+	if r.State == string(run.Succeeded) {
+		s = p.green(s)
+	} else if r.State != "running" {
+		s = p.red(s)
+	}
+	if r.Took > 0 {
+		s += " after " + short(r.Took)
+	}
+	s += last
+	if r.Iteration > 0 {
+		s += fmt.Sprintf(", at iteration %d", r.Iteration)
+	}
+	if r.Lied {
+		s += fmt.Sprintf(" (the program exited %d, which is no sign of it)", r.ExitCode)
+	}
+	p.line("%s", s)
+	if r.PeakBytes != nil {
+		of := ""
+		if r.RoomBytes != nil {
+			of = fmt.Sprintf(" of %v", *r.RoomBytes)
+		}
+		p.line("  measured peak %v %s%s", *r.PeakBytes, r.PeakIs, of)
+	}
+}
+
+// died is why.
+func (p Printer) died(x Explanation) {
+	if x.Run != nil {
+		p.line("")
+	}
+	for i, l := range x.Report.Explain() {
+		if i == 0 {
+			l = p.bold(l)
+		}
+		p.line("%s", l)
+	}
+	switch c := x.Clues; {
+	case c.Slurm != "" && c.Step != "":
+		p.line("  %-9s job %s, step %s", "slurm", c.Slurm, c.Step)
+	case c.Slurm != "":
+		p.line("  %-9s job %s", "slurm", c.Slurm)
+	}
+}
+
+// remedies lists what would have helped.
+func (p Printer) remedies(x Explanation) {
+	if len(x.Remedies) == 0 {
+		return
+	}
+	p.line("")
+	head := "what would have helped, the mildest cost first:"
+	costs := true
+	switch {
+	case !x.Report.OOM:
+		head, costs = "what to do:", false
+		for _, m := range x.Remedies {
+			costs = costs || m.Cost != ladder.None.String()
+		}
+	case x.Report.Confidence == oom.Weak:
+		head, costs = "what to do:", false
+	case !x.Report.Fatal:
+		head = "what would spare it that, the mildest cost first:"
+	}
+	p.line("%s", p.bold(head))
+	var cannot []string
+	for _, m := range x.Remedies {
+		if m.Fits == ladder.Not.String() {
+			cannot = append(cannot, m.What)
+			continue
+		}
+		indent := "  - "
+		if costs {
+			indent = fmt.Sprintf("  %-9s ", m.Cost)
+		}
+		p.line("%s%s%s", indent, m.What, p.priced(m))
+		blank := strings.Repeat(" ", len(indent)+2)
+		for _, e := range m.Edits {
+			p.line("%s%s", blank, p.bold(EditText(e)))
+		}
+		for _, e := range m.Env {
+			p.line("%s%s", blank, p.bold(e))
+		}
+		for _, f := range m.Flags {
+			p.line("%s%s: %s", blank, f.Of, p.bold(f.Text))
+		}
+		for _, c := range m.Run {
+			p.line("%s$ %s", blank, p.bold(c))
+		}
+	}
+	if len(cannot) > 0 {
+		p.line("  %-9s %s", "too large", "all the same: "+strings.Join(cannot, "; "))
+	}
+	if apart := x.Report.Apart(); apart != "" {
+		p.line("  %-9s %s", "no use:", apart)
+	}
+}
+
+// priced is what is expected of a rung.
+func (p Printer) priced(m RemedyDoc) string {
+	if m.Fits == "" {
+		return ""
+	}
+	s := ": "
+	switch {
+	case m.EstimateBytes == nil:
+		s += "how much it needs is not known"
+	case m.RoomBytes == nil:
+		s += fmt.Sprintf("estimate %v", *m.EstimateBytes)
+	case m.Fits == ladder.Fits.String():
+		s += fmt.Sprintf("estimate %v of %v, %s", *m.EstimateBytes, *m.RoomBytes, p.green("fits"))
+	default:
+		s += fmt.Sprintf("estimate %v of %v, %s", *m.EstimateBytes, *m.RoomBytes, p.yellow(m.Fits))
+	}
+	if m.Allow != "" {
+		s += "; " + m.Allow
+	}
+	return s
+}
+
+// EditText is an edit as a user would make it by hand: "x.yml: train.batch: 8 → 4", "--batch-size 4 (was 8)",
+// "NAME=value".
+func EditText(e config.Edit) string {
+	was := ""
+	if !e.Add && e.From != "" {
+		was = fmt.Sprintf("  (was %s)", e.From)
+	}
+	switch {
+	case e.Remove:
+		return e.At.Path + " taken away"
+	case e.At.Doc == config.EnvDoc:
+		return e.At.Path + "=" + e.To + was
+	case e.At.Doc == config.ArgvDoc && strings.HasPrefix(e.At.Path, "-"):
+		return strings.TrimSpace(e.At.Path+" "+e.To) + was
+	case e.At.Doc == config.ArgvDoc:
+		return e.At.Path + "=" + e.To + was
+	}
+	return fmt.Sprintf("%s: %s: %s → %s", e.At.Doc, e.At.Path, from(e), e.To)
+}
+
+// goOn says how to go on with a run, or why it cannot be.
+func (p Printer) goOn(r *RunDoc) {
+	if len(r.LastLines) > 0 {
+		p.line("")
+		p.line("%s", p.bold("the last it printed:"))
+		for _, l := range r.LastLines {
+			p.line("  %s", l)
+		}
+	}
+	if r.Why == "" && len(r.GoOn) == 0 && r.Not == "" && r.Output == "" {
+		return
+	}
+	p.line("")
+	if r.Why != "" {
+		p.line("stopped: %s", r.Why)
+	}
+	if len(r.GoOn) > 0 {
+		where := "from the beginning"
+		if r.SavedState != nil {
+			where = fmt.Sprintf("from %v", r.SavedState)
+		}
+		if r.When != "" {
+			where += ", " + r.When
+		}
+		p.line("go on:   %s   (%s)", p.bold(strings.Join(r.GoOn, " ")), where)
+	} else if r.Not != "" {
+		p.line("go on:   %s", r.Not)
+	}
+	if r.Output != "" {
+		p.line("output:  %s", r.Output)
+	}
+}
