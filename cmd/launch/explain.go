@@ -67,6 +67,7 @@ Exit code: 0 if it could read, whatever it found; scripts ask the JSON: launch e
 // explain explains texts, or one run.
 func explain(s settings, args []string) (ui.Explanation, error) {
 	var files []string
+	named := len(args) > 1 // evidence says of which file it is
 	for _, arg := range args {
 		info, err := os.Stat(arg)
 		switch {
@@ -77,7 +78,7 @@ func explain(s settings, args []string) (ui.Explanation, error) {
 			if err != nil {
 				return ui.Explanation{}, err
 			}
-			files = append(files, found...)
+			files, named = append(files, found...), true
 		case err == nil:
 			files = append(files, arg)
 		case len(args) == 1 && !strings.ContainsAny(arg, `/\`):
@@ -86,7 +87,7 @@ func explain(s settings, args []string) (ui.Explanation, error) {
 			return ui.Explanation{}, fmt.Errorf("reading what to explain: %w", err)
 		}
 	}
-	return explainTexts(files)
+	return explainTexts(files, named)
 }
 
 // newestLog finds what was written last in a folder, and what is of the same name: slurm-7.out beside slurm-7.err.
@@ -111,7 +112,7 @@ func newestLog(dir string) ([]string, error) {
 
 // explainTexts reports on files, "-" for standard input. Each is a stream of its own, so that the first that failed is found
 // among ranks that each have a log.
-func explainTexts(files []string) (ui.Explanation, error) {
+func explainTexts(files []string, named bool) (ui.Explanation, error) {
 	x := ui.Explanation{Source: ui.Source{Kind: "text", Files: files}}
 	d, err := oom.NewDetector(job.Signs{})
 	if err != nil {
@@ -119,7 +120,7 @@ func explainTexts(files []string) (ui.Explanation, error) {
 	}
 	for _, path := range files {
 		stream := oom.Terminal
-		if len(files) > 1 {
+		if named {
 			stream = streamName(path)
 		}
 		kind, err := readInto(d, path, stream)

@@ -25,6 +25,7 @@ type Clues struct {
 	Notebook bool         `json:"notebook,omitempty"`   // it ran in one
 	Slurm    string       `json:"slurm_job,omitempty"`  // the job's number, as slurmstepd and srun name it
 	Step     string       `json:"slurm_step,omitempty"` // of that job
+	Device   string       `json:"device,omitempty"`     // "hip", "xpu", "mps", "tpu"; "" is CUDA, or not known
 	// NoExpandable says why expandable segments are no remedy here; "" where nothing speaks against them.
 	NoExpandable string `json:"no_expandable_segments,omitempty"`
 	// MicroBatch and Accumulation are what the Trainer of transformers says of itself; 0 where it does not.
@@ -86,12 +87,12 @@ var frameworkPaths = []struct {
 	name string
 	re   *pattern
 }{
-	{Transformers, rx(`transformers[/\\]trainer(?:_seq2seq)?\.py`)},                                        // src/transformers/trainer.py
-	{Lightning, rx(`(?:pytorch_lightning|lightning[/\\](?:pytorch|fabric))[/\\]\w+`)},                      // src/lightning/pytorch, src/pytorch_lightning
-	{DeepSpeed, rx(`deepspeed[/\\](?:runtime|ops|__init__\.py)`)},                                          // deepspeed/runtime/engine.py
-	{Accelerate, rx(`accelerate[/\\](?:accelerator|optimizer|utils[/\\]\w+)\.py`)},                         // src/accelerate/accelerator.py
-	{JAX, rx(`[/\\]jax[/\\]_src[/\\]|\b(?:XlaRuntimeError|JaxRuntimeError)\b`)},                            // jax/_src/api.py; jaxlib/xla_client.py
-	{TensorFlow, rx(`[/\\]tensorflow[/\\]python[/\\]|[/\\]keras[/\\]src[/\\]|by allocator \S*GPU_\d_bfc`)}, // tensorflow/python/framework/errors_impl.py
+	{Transformers, rx(`transformers[/\\]trainer(?:_seq2seq)?\.py`)},                                                              // src/transformers/trainer.py
+	{Lightning, rx(`(?:pytorch_lightning|lightning[/\\](?:pytorch|fabric))[/\\]\w+`)},                                            // src/lightning/pytorch, src/pytorch_lightning
+	{DeepSpeed, rx(`deepspeed[/\\](?:runtime|ops|__init__\.py)`)},                                                                // deepspeed/runtime/engine.py
+	{Accelerate, rx(`accelerate[/\\](?:accelerator|optimizer|utils[/\\]\w+)\.py`)},                                               // src/accelerate/accelerator.py
+	{JAX, rx(`RESOURCE_EXHAUSTED: (?:Out of memory while|XLA:)|[/\\]jax[/\\]_src[/\\]|\b(?:XlaRuntimeError|JaxRuntimeError)\b`)}, // jax/_src/api.py; jaxlib/xla_client.py
+	{TensorFlow, rx(`[/\\]tensorflow[/\\]python[/\\]|[/\\]keras[/\\]src[/\\]|by allocator \S*GPU_\d_bfc`)},                       // tensorflow/python/framework/errors_impl.py
 	{Torch, rx(`[/\\]torch[/\\](?:nn|_tensor\.py|optim|autograd|utils|cuda|distributed)\b|allocated by PyTorch|` +
 		`in total by PyTorch|\btorch\.(?:cuda\.)?OutOfMemoryError\b|DefaultCPUAllocator`)},
 }
@@ -143,8 +144,18 @@ var noExpandable = []struct {
 	{rx(`CUDA driver error: out of memory`), "they are on already"}, // only their cuMemCreate says it so
 	{rx(`PeerToPeerAccess\.cpp`), "they need an NVML that works"},
 	{rx(`\bHIP out of memory`), "they are not known to work on ROCm"},
-	{rx(`\bXPU out of memory`), "they are CUDA's"},
-	{rx(`\bMPS backend out of memory`), "they are CUDA's"},
+	{rx(`\bXPU out of memory|\bMPS backend out of memory`), "they are CUDA's"},
+}
+
+// devices are words by which a device that is not CUDA's is known.
+var devices = []struct {
+	re   *pattern
+	name string
+}{
+	{rx(`\bHIP out of memory|\bhipError\w+`), "hip"},
+	{rx(`\bXPU out of memory`), "xpu"},
+	{rx(`\bMPS backend out of memory`), "mps"},
+	{rx(`\bXLA:TPU\b|memory space hbm`), "tpu"},
 }
 
 // Clues reads them around the lines that may matter, not in all that the program printed.
@@ -196,6 +207,11 @@ func (c *Clues) read(text string, agree *bool) {
 	for _, w := range noExpandable {
 		if c.NoExpandable == "" && w.re.MatchString(text) {
 			c.NoExpandable = w.why
+		}
+	}
+	for _, v := range devices {
+		if c.Device == "" && v.re.MatchString(text) {
+			c.Device = v.name
 		}
 	}
 	c.Notebook = c.Notebook || cellFrame.MatchString(text)

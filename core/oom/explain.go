@@ -36,10 +36,10 @@ func (r Report) Explain() []string {
 	for i, e := range r.Evidence {
 		say([]string{"seen", ""}[min(i, 1)], r.seen(e))
 	}
-	switch r.Confidence {
-	case Likely:
+	switch {
+	case r.Confidence == Likely && (r.OOM || r.NotMemory != "exception"):
 		say("sure?", "likely: the usual meaning of these words, though they have others")
-	case Weak:
+	case r.Confidence == Weak:
 		say("sure?", "weak: only the kernel's log (journalctl -k, dmesg) or the scheduler's says who killed it")
 	}
 	if r.Survived > 0 && r.Fatal {
@@ -121,6 +121,7 @@ func (r Report) bar() []string {
 	slack := min(max(0, value(r.Reserved)-allocated), total-allocated)
 	free := min(value(r.Free), total-allocated-slack)
 	rest := total - allocated - slack - free
+	about := "" // where this process's share outside PyTorch is not stated
 	outside, others, unknown := unit.Bytes(0), unit.Bytes(0), "others, and this process outside PyTorch"
 	switch {
 	case r.Capacity == nil:
@@ -131,9 +132,10 @@ func (r Report) bar() []string {
 		if others, unknown = rest-outside, "others"; others < rounding {
 			outside, others = rest, 0
 		}
-	case r.Kind == GPUContention:
+	case r.Kind == GPUContention && r.Allocated != nil:
 		others, unknown = min(r.held(), rest), "others"
 		outside = rest - others
+		about = "about "
 	default:
 		others = rest
 	}
@@ -157,7 +159,11 @@ func (r Report) bar() []string {
 		bar.WriteString(strings.Repeat(p.mark, max(0, end-drawn)))
 		drawn = max(drawn, end)
 		if p.n >= unit.MiB {
-			legend = append(legend, fmt.Sprintf("%s %v %s", p.mark, p.n, p.what))
+			n := p.n.String()
+			if p.mark == "~" || p.mark == "o" && outside > 0 {
+				n = about + n
+			}
+			legend = append(legend, fmt.Sprintf("%s %s %s", p.mark, n, p.what))
 		}
 	}
 	out := []string{"", fmt.Sprintf("  [%s] %v%s", bar.String(), total, name)}

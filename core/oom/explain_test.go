@@ -1,36 +1,67 @@
 package oom
 
 import (
+	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/unit"
 )
+
+// told is all that is said of a report, remedies and what is exact about them in lines of their own.
+func told(r Report, c Clues) string {
+	lines := r.Explain()
+	for _, m := range r.Remedies(c) {
+		lines = append(lines, m.Cost+": "+m.What)
+		for _, e := range m.Env {
+			lines = append(lines, "env "+e)
+		}
+		for _, f := range m.Flags {
+			lines = append(lines, f.Of+" "+f.Text)
+		}
+		for _, s := range m.Run {
+			lines = append(lines, "$ "+s)
+		}
+	}
+	return strings.Join(append(lines, r.Apart()), "\n")
+}
 
 func TestExplain(t *testing.T) {
 	for _, tt := range []struct {
 		fixture string
-		want    []string // each must be in one of the lines
-		not     string   // must be in none
+		want    []string // each must be said
+		not     string   // must not be
 	}{
-		{"written/torch26", []string{"out of GPU memory in the training's forward pass", "] 23.7 GiB", "asked for 512 MiB more",
-			"short of it by at least 300 MiB", "unet.py:77 in forward", "micro-batch of half"}, "expandable"},
-		{"written/fragmented", []string{"in pieces too small", "1. PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"}, ""},
-		{"written/limit", []string{"the limit of 4.00 GiB", "a higher memory fraction", "tiles"}, "micro-batch"},
-		{"written/torch112", []string{"other processes hold about", "CUDA_VISIBLE_DEVICES"}, ""},
-		{"written/shm_enospc", []string{"/dev/shm", "--shm-size"}, "micro-batch"},
-		{"written/slurm_oom", []string{"killed for want of host memory", "--mem"}, "micro-batch"},
-		{"written/torchrun_killed", []string{"nothing here says so", "weak:"}, ""},
-		{"written/slurm_time", []string{"time limit", "--time"}, "memory"},
-		{"written/open_files", []string{"not memory", "ulimit -n"}, ""},
+		{"written/torch26", []string{"out of GPU memory in the training's forward pass", "] 23.7 GiB", "it asked for 512 MiB more, 300 MiB beyond",
+			"asked by  unet.py:77 in forward", "seen      output, line 10:", "speed: half the micro-batch", "use_reentrant"}, "expandable"},
+		{"written/fragmented", []string{"in pieces too small", "env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"}, "(torch 2.2 or later)"},
+		{"written/limit", []string{"the limit of 4.00 GiB", "a higher memory fraction", "metrics: validation in tiles"}, "micro-batch"},
+		{"written/torch112", []string{"other processes hold about", "env CUDA_VISIBLE_DEVICES", "without the others it would have been met", "o about 8.50 GiB others"}, ""},
+		{"written/shm_enospc", []string{"/dev/shm", "docker run --shm-size"}, "micro-batch"},
+		{"written/slurm_oom", []string{"killed for want of host memory", "sbatch --mem", "$ sacct -j 424242 "}, "micro-batch"},
+		{"written/torchrun_killed", []string{"nothing here says so", "weak:", "$ journalctl -k"}, "micro-batch"},
+		{"written/slurm_time", []string{"time limit", "sbatch --time"}, "memory"},
+		{"written/open_files", []string{"not memory", "$ ulimit -n"}, ""},
 		{"written/goes_on_after_traceback", []string{"the program went on"}, ""},
-		{"written/help_text", []string{"nothing in this text"}, ""},
-		{"real/optimizer", []string{"foreach=False"}, ""},
+		{"written/help_text", []string{"nothing in this text"}, "none:"},
+		{"written/mps", []string{"] 18.1 GiB allowed", "env PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0"}, "CUDA"},
+		{"written/hip", []string{"out of GPU memory"}, "nvidia-smi"},
+		{"written/jax", []string{"env XLA_PYTHON_CLIENT_MEM_FRACTION", "jax jax.checkpoint"}, "torch"},
+		{"written/ipython", []string{"none: the kernel restarted"}, ""},
+		{"written/wsl_bogus", []string{"out of GPU memory"}, "expandable_segments:True"},
+		{"written/expandable", []string{"out of GPU memory"}, "expandable_segments:True"},
+		{"real/optimizer", []string{"foreach=False"}, "micro-batch"},
 		{"real/rich_piped", []string{"more than the whole card", "once and went on"}, ""},
+		{"real/nan", []string{"no longer a finite number", "speed: the operation"}, ""},
 	} {
 		t.Run(tt.fixture, func(t *testing.T) {
-			lines := readIn(t, fixtureNamed(t, tt.fixture).log, whole).Explain()
-			text := strings.Join(lines, "\n")
+			d := newDetector(t, job.Signs{})
+			io.WriteString(d, string(fixtureNamed(t, tt.fixture).log))
+			r := d.Report(Exit{})
+			text := told(r, d.Clues())
 			for _, w := range tt.want {
 				if !strings.Contains(text, w) {
 					t.Errorf("it does not say %q:\n%s", w, text)
@@ -39,7 +70,7 @@ func TestExplain(t *testing.T) {
 			if tt.not != "" && strings.Contains(text, tt.not) {
 				t.Errorf("it says %q:\n%s", tt.not, text)
 			}
-			for _, l := range lines {
+			for _, l := range r.Explain() {
 				if strings.ContainsAny(l, "\n\x1b") {
 					t.Errorf("not a line of plain text: %q", l)
 				}
@@ -60,7 +91,150 @@ func fixtureNamed(t testing.TB, name string) fixture {
 }
 
 func TestExplainNothing(t *testing.T) {
-	if got := newDetector(t, job.Signs{}).Report(Exit{}).Explain(); len(got) != 1 {
-		t.Errorf("an empty text is explained as %q", got)
+	r := newDetector(t, job.Signs{}).Report(Exit{})
+	if got := r.Explain(); len(got) != 1 || len(r.Remedies(Clues{})) != 0 {
+		t.Errorf("an empty text is explained as %q, %v", got, r.Remedies(Clues{}))
+	}
+}
+
+// Every kind of memory in every phase, and everything that is none, has remedies, the mildest cost first, of costs that
+// exist.
+func TestRemediesInOrder(t *testing.T) {
+	reports := []Report{}
+	for _, k := range []Kind{GPUCapacity, GPUFragmentation, GPUContention, GPUUnspecified, HostOOM, SharedMemory, CPUAlloc} {
+		for _, p := range []Phase{Build, Data, TrainForward, TrainBackward, Optimizer, Validation, Checkpoint, Unknown} {
+			reports = append(reports, Report{OOM: true, Fatal: true, Kind: k, Phase: p})
+		}
+	}
+	for _, r := range rules {
+		if r.name != "" && r.name != "exception" {
+			reports = append(reports, Report{Fatal: true, Kind: NoMemory, NotMemory: r.name})
+		}
+	}
+	everything := Clues{Uses: []string{Torch, Transformers, Lightning, DeepSpeed, Accelerate, JAX, TensorFlow}, Slurm: "7", Notebook: true}
+	for _, r := range reports {
+		for _, c := range []Clues{{}, everything} {
+			all := r.Remedies(c)
+			if len(all) == 0 {
+				t.Errorf("%s %s %s: nothing would have helped", r.Kind, r.Phase, r.NotMemory)
+			}
+			if !slices.IsSortedFunc(all, func(a, b Remedy) int {
+				return slices.Index(remedyCosts, a.Cost) - slices.Index(remedyCosts, b.Cost)
+			}) || slices.ContainsFunc(all, func(m Remedy) bool { return !slices.Contains(remedyCosts, m.Cost) || m.What == "" }) {
+				t.Errorf("%s %s %s: not in the order of cost: %+v", r.Kind, r.Phase, r.NotMemory, all)
+			}
+		}
+	}
+}
+
+// clued is a failure of torch's allocator that prints more beside it.
+const clued = `%s
+Traceback (most recent call last):
+  File "train.py", line 9, in <module>
+    main()
+%s
+%s: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total %s of 23.69 GiB of which 1.00 GiB is free. Of the allocated memory 15.00 GiB is allocated by PyTorch, and 7.00 GiB is reserved by PyTorch but unallocated.
+`
+
+func TestClues(t *testing.T) {
+	trainer := `  File "/v/site-packages/transformers/trainer.py", line 2052, in train` + "\n    x()\n" + `  File "/v/site-packages/accelerate/accelerator.py", line 2134, in backward` + "\n    y()"
+	module := func(line int) string {
+		return fmt.Sprintf("  File \"/v/site-packages/torch/nn/modules/module.py\", line %d, in _call_impl\n    return forward_call(*args)", line)
+	}
+	const oom, capacity = "torch.OutOfMemoryError", "capacity"
+	for name, tt := range map[string]struct {
+		text  string
+		torch string
+		want  []string
+		not   []string
+	}{
+		"the Trainer's own numbers": {fmt.Sprintf(clued, "  Instantaneous batch size per device = 8\n  Gradient Accumulation steps = 4", trainer, oom, capacity), "2.5 or later",
+			[]string{"transformers --per_device_train_batch_size 4 --gradient_accumulation_steps 8", "--gradient_checkpointing", "--bf16"}, []string{"accelerate ", "torch.autocast"}},
+		"the Trainer without numbers": {fmt.Sprintf(clued, "", trainer, oom, capacity), "2.5 or later", []string{"--per_device_train_batch_size (half of it"}, nil},
+		"a batch that cannot be halved": {fmt.Sprintf(clued, "  Instantaneous batch size per device = 1\n  Gradient Accumulation steps = 4", trainer, oom, capacity), "2.5 or later",
+			[]string{"(half of it"}, []string{"batch_size 0"}},
+		"lightning":                 {fmt.Sprintf(clued, "", `  File "/v/site-packages/lightning/pytorch/trainer/trainer.py", line 5, in fit`, oom, capacity), "2.5 or later", []string{"accumulate_grad_batches=2", `precision="bf16-mixed"`}, []string{"--bf16"}},
+		"deepspeed":                 {fmt.Sprintf(clued, "", `  File "/v/site-packages/deepspeed/runtime/engine.py", line 5, in forward`, oom, capacity), "2.5 or later", []string{`"zero_optimization"`, "train_micro_batch_size_per_gpu"}, nil},
+		"2.1 by its misspelling":    {fmt.Sprintf(clued, "", "", "torch.cuda.OutOfMemoryError", "capacty"), "2.1", []string{"max_split_size_mb:128"}, []string{"expandable_segments:True"}},
+		"2.4 by a line":             {fmt.Sprintf(clued, "", module(1553), "torch.cuda.OutOfMemoryError", capacity), "2.4", []string{"expandable_segments:True"}, []string{"torch 2.2 or later"}},
+		"witnesses that contradict": {fmt.Sprintf(clued, "", module(1194), oom, capacity), "", []string{"expandable_segments:True", "torch 2.2 or later"}, nil},
+		"1.7 to nothing newer": {`Traceback (most recent call last):
+` + module(727) + `
+RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 11.00 GiB total capacity; 5.00 GiB already allocated; 1.00 GiB free; 9.00 GiB reserved in total by PyTorch)`,
+			"1.7", []string{"half the micro-batch"}, []string{"expandable", "max_split", "autocast(", "use_reentrant"}},
+		"a device that is not CUDA's": {strings.ReplaceAll(fmt.Sprintf(clued, "", "", oom, capacity), "CUDA out", "HIP out"), "2.5 or later", []string{"PYTORCH_HIP_ALLOC_CONF=max_split_size_mb"}, []string{"expandable_segments:True"}},
+		"a memory error of XLA's":     {"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7406166528 bytes.\n", "", []string{"XLA_PYTHON_CLIENT_MEM_FRACTION"}, []string{"PYTORCH_"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDetector(t, job.Signs{})
+			io.WriteString(d, tt.text)
+			c := d.Clues()
+			if got := c.Torch.String(); got != tt.torch {
+				t.Errorf("torch %q, want %q", got, tt.torch)
+			}
+			text := told(d.Report(Exit{}), c)
+			for _, w := range tt.want {
+				if !strings.Contains(text, w) {
+					t.Errorf("it does not say %q:\n%s", w, text)
+				}
+			}
+			for _, n := range tt.not {
+				if strings.Contains(text, n) {
+					t.Errorf("it says %q:\n%s", n, text)
+				}
+			}
+		})
+	}
+}
+
+func TestSlurmClues(t *testing.T) {
+	for text, want := range map[string][2]string{
+		"slurmstepd: error: Detected 1 oom_kill event in StepId=424242.0. Some of the step tasks have been OOM Killed.": {"424242", "0"},
+		"slurmstepd: error: Detected 1 oom-kill event(s) in step 77.batch cgroup.":                                      {"77", "batch"},
+		"slurmstepd: error: *** JOB 4711 ON gpu-3 CANCELLED AT 2024-05-01T10:00:00 DUE TO TIME LIMIT ***":               {"4711", ""},
+		"slurmstepd: error: *** STEP 4711.3 ON gpu-3 CANCELLED AT 2024-05-01T10:00:00 DUE TO PREEMPTION ***":            {"4711", "3"},
+	} {
+		d := newDetector(t, job.Signs{})
+		io.WriteString(d, text+"\n")
+		if c := d.Clues(); c.Slurm != want[0] || c.Step != want[1] {
+			t.Errorf("%s: job %q step %q", text, c.Slurm, c.Step)
+		}
+	}
+}
+
+// Who saw it stands beside what was seen, and what speaks against it says so; whose memory it is that others hold.
+func TestExplainWitnesses(t *testing.T) {
+	b := func(n unit.Bytes) *unit.Bytes { return &n }
+	r := Report{OOM: true, Fatal: true, Kind: GPUContention, Phase: TrainForward, Cause: "out of GPU memory", Confidence: Certain,
+		Numbers: Numbers{Requested: b(2 * unit.GiB), Capacity: b(24 * unit.GiB), Allocated: b(4 * unit.GiB), Reserved: b(5 * unit.GiB), Free: b(unit.GiB)},
+		HeldBy:  []Holder{{PID: 31, Bytes: 17 * unit.GiB, Name: "python", User: "ada"}},
+		Evidence: []Evidence{{From: Output, Line: Line{Terminal, 7, "CUDA out of memory"}, For: GPUUnspecified}, {From: OnCard, Line: Line{Text: "others held 17.0 GiB"}, For: GPUContention},
+			{From: Kernel, Line: Line{Text: "1 killed"}, For: HostOOM}, {From: OnHost, Line: Line{Text: "plenty left"}, For: NoMemory}, {From: Witness, Line: Line{Text: "refused"}}}}
+	text := strings.Join(r.Explain(), "\n")
+	for _, w := range []string{"held by   python (pid 31, ada) with 17.0 GiB", "output, line 7: CUDA", "looks at the card: others", "the kernel: 1 killed",
+		"looks at the host, against it: plenty", "inside the program: refused", "o about 17.0 GiB others", "without the others it would have been met"} {
+		if !strings.Contains(text, w) {
+			t.Errorf("it does not say %q:\n%s", w, text)
+		}
+	}
+	if fits, known := r.FitsAlone(); !fits || !known {
+		t.Error("2 GiB would not fit beside 6 of 24")
+	}
+	r.Requested = b(20 * unit.GiB)
+	if fits, known := r.FitsAlone(); fits || !known {
+		t.Error("20 GiB would fit beside 6 of 24")
+	}
+	if text := told(r, Clues{}); !strings.Contains(text, "would not have been enough") {
+		t.Errorf("it does not say that the card alone is too small:\n%s", text)
+	}
+}
+
+// A request beyond the whole card bounds the micro-batch.
+func TestSmallerThanTheCard(t *testing.T) {
+	b := func(n unit.Bytes) *unit.Bytes { return &n }
+	r := Report{OOM: true, Fatal: true, Kind: GPUCapacity, Phase: TrainForward, Numbers: Numbers{Requested: b(50 * unit.GiB), Capacity: b(12 * unit.GiB)}}
+	if text := told(r, Clues{Uses: []string{Transformers}, MicroBatch: 16, Accumulation: 1}); !strings.Contains(text, "1/8 of the micro-batch, 8 times the accumulation") ||
+		!strings.Contains(text, "--per_device_train_batch_size 2 --gradient_accumulation_steps 8") {
+		t.Errorf("50 GiB of 12:\n%s", text)
 	}
 }

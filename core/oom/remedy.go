@@ -71,8 +71,8 @@ func (a *advice) add(cost, what string, exact ...with) {
 	a.out = append(a.out, m)
 }
 
-func env(set string) with    { return func(m *Remedy) { m.Env = append(m.Env, set) } }
-func shell(line string) with { return func(m *Remedy) { m.Run = append(m.Run, line) } }
+func env(set string) with  { return func(m *Remedy) { m.Env = append(m.Env, set) } }
+func ask(line string) with { return func(m *Remedy) { m.Run = append(m.Run, line) } }
 
 // flag names a setting of a tool that is at hand wherever the failure is.
 func flag(of, text string) with {
@@ -104,7 +104,14 @@ func (a *advice) gpu() {
 		if fits, known := r.FitsAlone(); known && !fits {
 			what = "the card to itself, or one with more memory: what the others hold would not have been enough"
 		}
-		a.add("none", what, shell("nvidia-smi"), env("CUDA_VISIBLE_DEVICES=N"))
+		tool, visible := "nvidia-smi", "CUDA_VISIBLE_DEVICES=N"
+		switch a.c.Device {
+		case "hip":
+			tool, visible = "rocm-smi --showpids", "HIP_VISIBLE_DEVICES=N"
+		case "xpu":
+			tool, visible = "xpu-smi ps", "ZE_AFFINITY_MASK=N"
+		}
+		a.add("none", what, ask(tool), env(visible))
 		if a.c.use(JAX) { // docs.jax.dev, GPU memory allocation
 			a.add("none", "no memory taken ahead by the JAX programs on it: each takes three quarters of the card as it starts", env("XLA_PYTHON_CLIENT_PREALLOCATE=false"))
 		}
@@ -112,7 +119,14 @@ func (a *advice) gpu() {
 	if a.c.Notebook {
 		a.add("none", "the kernel restarted: after an error a notebook keeps the tensors of the step that failed")
 	}
+	if r.Phase == Build && r.Requested == nil && r.Kind != GPUContention && a.c.Device == "" {
+		a.add("none", "a look at the card as it starts: where nothing at all can be taken, others mostly hold it", ask("nvidia-smi"))
+	}
 	a.allocator()
+	if a.c.Device == "tpu" { // the step is compiled as a whole, and refused before it runs
+		a.step()
+		return
+	}
 	switch r.Phase {
 	case Validation:
 		a.validation()
@@ -140,7 +154,9 @@ func (a *advice) allocator() {
 		a.add("none", "a higher memory fraction: the card has room that this process may not take", a.plain(108, "torch.cuda.set_per_process_memory_fraction(1.0)"))
 	}
 	switch {
-	case a.c.use(JAX) && r.Kind != GPUContention:
+	case a.c.Device == "tpu":
+	case a.c.use(JAX) && r.Kind == GPUContention:
+	case a.c.use(JAX):
 		// docs.jax.dev, GPU memory allocation
 		a.add("none", "the whole card for JAX, which takes three quarters of it unless told otherwise", env("XLA_PYTHON_CLIENT_MEM_FRACTION=.95"))
 	case a.c.use(TensorFlow) && (r.Kind == GPUFragmentation || r.Kind == GPUUnspecified):
@@ -148,23 +164,26 @@ func (a *advice) allocator() {
 	case r.Capacity == nil && r.Allowed != nil:
 		// aten/src/ATen/mps/MPSAllocator.mm
 		a.add("none", "no limit: the system may come to a halt", env("PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0"))
-	case !pieces:
+	case !pieces || !a.c.use(Torch):
 	case a.c.NoExpandable == "" && !a.c.Torch.before(202):
-		what := "segments that grow: what is reserved is in pieces too small, and this is what it is for"
+		what := "segments that grow: they are for memory in pieces"
 		if r.Kind != GPUFragmentation {
-			what = "segments that grow: it may buy a little, for what is reserved would just have served"
+			what = "segments that grow: they may buy a little, for what is reserved would just have served"
 		}
+		unless := "not on WSL or Jetson, nor where processes share CUDA tensors"
 		if a.c.Torch.From < 202 {
-			what += " (torch 2.2 or later)"
+			unless = "torch 2.2 or later, " + unless
 		}
-		what += "; not where processes share CUDA tensors, on WSL or on Jetson"
-		a.add("none", what, env("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"))
+		a.add("none", what+" ("+unless+")", env("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"))
 	case r.Kind == GPUFragmentation && !a.c.Torch.before(110):
-		why := a.c.NoExpandable
+		why, name := a.c.NoExpandable, "PYTORCH_CUDA_ALLOC_CONF"
+		if a.c.Device == "hip" {
+			name = "PYTORCH_HIP_ALLOC_CONF"
+		}
 		if why == "" {
 			why = "torch is too old for them"
 		}
-		a.add("none", "large blocks never split; it may itself raise the usage (segments that grow would be better: "+why+")", env("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128"))
+		a.add("none", "large blocks never split; it may itself raise the usage (segments that grow would be better: "+why+")", env(name+"=max_split_size_mb:128"))
 	}
 }
 
@@ -184,8 +203,20 @@ func (a *advice) step() {
 		a.in(Lightning, `Trainer(precision="bf16-mixed"), before 2.0 "bf16"`),
 		a.in(Accelerate, "accelerate launch --mixed_precision bf16"),
 		a.in(DeepSpeed, `"bf16": {"enabled": true}`),
-		a.plain(110, `torch.autocast("cuda", dtype=torch.bfloat16)`))
+		a.in(TensorFlow, `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")`),
+		a.plain(110, fmt.Sprintf("torch.autocast(%q, dtype=torch.bfloat16)", a.device())))
 	a.add("recipe", "a smaller crop, sequence or resolution: another experiment")
+}
+
+// device is torch's name for the kind of device.
+func (a *advice) device() string {
+	switch {
+	case a.r.Kind == CPUAlloc:
+		return "cpu"
+	case a.c.Device == "" || a.c.Device == "hip":
+		return "cuda"
+	}
+	return a.c.Device
 }
 
 // smaller is the micro-batch. A request that is larger than the card bounds how much smaller it has to be.
@@ -273,7 +304,7 @@ func (a *advice) hostMemory() {
 func (a *advice) more() {
 	if a.c.Slurm != "" {
 		a.add("none", "more memory for the job; what it used is on record",
-			flag("sbatch", "--mem, above what sacct says it was given (ReqMem)"), shell(a.sacct()))
+			flag("sbatch", "--mem, above what sacct says it was given (ReqMem)"), ask(a.sacct()))
 		return
 	}
 	a.add("none", "more memory for the job: the scheduler's, or the container's limit",
@@ -285,7 +316,7 @@ func (a *advice) sacct() string {
 }
 
 func (a *advice) hostRefused() {
-	a.add("none", "a higher limit, if one is set (here, or the container's)", shell("ulimit -v; ulimit -d"))
+	a.add("none", "a higher limit, if one is set (here, or the container's)", ask("ulimit -v; ulimit -d"))
 	switch a.r.Phase {
 	case Data:
 		a.add("none", "arrays that are memory-mapped or read in parts, or of a smaller type")
@@ -306,9 +337,9 @@ func (a *advice) hostRefused() {
 // unexplained is a kill of which nobody says who did it: first to find out.
 func (a *advice) unexplained() {
 	if a.c.Slurm != "" {
-		a.add("none", "who killed it: the scheduler knows", shell(a.sacct()))
+		a.add("none", "who killed it: the scheduler knows", ask(a.sacct()))
 	}
-	a.add("none", "who killed it: the kernel's log names the process, if it was the kernel", shell(`journalctl -k -g "out of memory|oom-kill"`))
+	a.add("none", "who killed it: the kernel's log names the process, if it was the kernel", ask(`journalctl -k -g "out of memory|oom-kill"`))
 	a.hostMemory()
 }
 
@@ -319,10 +350,10 @@ func (a *advice) notMemory() {
 	case "device_assert":
 		a.add("none", "the line that is at fault, shown by a run in step with the card, or on the CPU: an index or a label is out of range", env("CUDA_LAUNCH_BLOCKING=1"))
 	case "open_files":
-		a.add("none", "a higher limit of open files", shell("ulimit -n 65536"))
+		a.add("none", "a higher limit of open files", ask("ulimit -n 65536"))
 		a.add("none", "fewer loader workers, or tensors shared by files", flag(Torch, `torch.multiprocessing.set_sharing_strategy("file_system")`))
 	case "disk_full":
-		a.add("none", "room on the disk, in its inodes or in the quota; older saved states may go", shell("df -h .; df -i .; quota -s"))
+		a.add("none", "room on the disk, in its inodes or in the quota; older saved states may go", ask("df -h .; df -i .; quota -s"))
 		a.add("none", "a look at the newest saved state before a resume: it may be torn")
 	case "kernel_resources":
 		a.add("speed", "smaller blocks or fewer stages of that kernel, or the plain implementation; a smaller batch does nothing")
@@ -334,12 +365,12 @@ func (a *advice) notMemory() {
 	case "cancelled":
 		a.add("none", fromState+": somebody, or the scheduler, cancelled it")
 		if a.c.Slurm != "" {
-			a.add("none", "who did, and when", shell(a.sacct()))
+			a.add("none", "who did, and when", ask(a.sacct()))
 		}
 	case "interrupted", "terminated":
 		a.add("none", fromState)
 	case "nvml":
-		a.add("none", "a driver and a library that agree again: a reboot, or the module loaded anew", shell("nvidia-smi"))
+		a.add("none", "a driver and a library that agree again: a reboot, or the module loaded anew", ask("nvidia-smi"))
 		a.add("none", "expandable segments off until then", env("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"))
 	case "nccl":
 		a.add("none", "the first rank that failed: its own log says why (several logs at once: launch explain rank*.log)", env("NCCL_DEBUG=INFO"))
@@ -353,11 +384,11 @@ func (a *advice) notMemory() {
 		a.add("numerics", "bf16 in place of fp16, whose largest number is 65,504")
 		a.add("speed", "the operation that made it", a.plain(0, "torch.autograd.set_detect_anomaly(True)"))
 	case noWorkspace:
-		a.add("none", "a look at the card as it starts: full, and it is memory", shell("nvidia-smi"))
-		a.add("none", "a driver, CUDA and cuDNN that belong together, and one copy of each", shell("python -m torch.utils.collect_env"))
+		a.add("none", "a look at the card as it starts: full, and it is memory", ask("nvidia-smi"))
+		a.add("none", "a driver, CUDA and cuDNN that belong together, and one copy of each", ask("python -m torch.utils.collect_env"))
 	case "device_fault":
 		a.add("none", "the call that is at fault, shown by a run in step with the card", env("CUDA_LAUNCH_BLOCKING=1"))
-		a.add("none", "the card's own errors", shell("nvidia-smi -q -d ECC; journalctl -k -g Xid"))
+		a.add("none", "the card's own errors", ask("nvidia-smi -q -d ECC; journalctl -k -g Xid"))
 	case "crash":
 		a.add("none", "where it crashed, of every thread", env("PYTHONFAULTHANDLER=1"))
 	}

@@ -161,8 +161,17 @@ func (p Printer) Explain(x Explanation) {
 	switch {
 	case x.Report.OOM || x.Report.Fatal:
 		p.died(x)
+	case x.Run != nil && x.Run.Cause != "" && x.Run.State != string(run.Interrupted):
+		p.line("  %s", x.Run.Cause)
 	case x.Run == nil:
-		p.line("nothing in this text says that a program failed")
+		what := "this text"
+		if files := x.Source.Files; len(files) > 0 && files[0] != "-" {
+			what = strings.Join(files[:min(3, len(files))], ", ")
+			if n := len(files) - 3; n > 0 {
+				what += fmt.Sprintf(" and %d more", n)
+			}
+		}
+		p.line("nothing in %s says that a program failed", what)
 	}
 	if x.Source.Cut != "" {
 		p.line("%s %s", p.yellow("note:"), x.Source.Cut)
@@ -201,7 +210,7 @@ func (p Printer) ranAs(r *RunDoc) {
 	} else if r.State != "running" {
 		s = p.red(s)
 	}
-	if r.Took > 0 {
+	if r.Took >= time.Millisecond {
 		s += " after " + short(r.Took)
 	}
 	s += last
@@ -256,6 +265,8 @@ func (p Printer) remedies(x Explanation) {
 		}
 	case x.Report.Confidence == oom.Weak:
 		head, costs = "what to do:", false
+	case x.Run != nil && x.Remedies[len(x.Remedies)-1].Ladder != "":
+		head = "what is left, the mildest cost first:"
 	case !x.Report.Fatal:
 		head = "what would spare it that, the mildest cost first:"
 	}
