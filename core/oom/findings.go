@@ -268,6 +268,12 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 				return finding{}, 0, false
 			}
 		}
+		if ignored(rs, i) {
+			if r.weight < probable {
+				return finding{}, 0, false // what says little proves nothing there
+			}
+			f.fatal = false
+		}
 		if f.fatal && harnessAbove(rs, i) && !f.traced {
 			f.fatal = false
 		}
@@ -285,6 +291,25 @@ func (f *finding) said(text, before string) bool {
 	before = strings.TrimSpace(before)
 	return f.memory() && len(text) < 120 && (before == "" || strings.ContainsRune(":]|>-!", rune(before[len(before)-1])))
 }
+
+// ignored says whether Python itself has passed over an exception: what is raised where nobody can catch it, as in __del__
+// (CPython's Python/errors.c, PyErr_WriteUnraisable), is printed and forgotten.
+func ignored(rs []row, at int) bool {
+	for i := at - 1; i >= max(0, at-maxUnraisable); i-- {
+		body := rs[i].body
+		switch {
+		case rs[i].rank != rs[at].rank && rs[i].rank != "":
+		case strings.HasPrefix(body, "Exception ignored in"), strings.HasPrefix(body, "Exception ignored while"):
+			return true
+		case body != "" && body[0] != ' ' && body[0] != '\t' && !strings.HasPrefix(body, "Traceback (most"):
+			return false
+		}
+	}
+	return false
+}
+
+// maxUnraisable bounds the frames of a traceback that nobody wants.
+const maxUnraisable = 60
 
 // head1 returns the last name of an exception before a message.
 func head1(text string) string {

@@ -51,6 +51,7 @@ var phaseRules = []phaseRule{
 		`predict|metrics?)(?:/[^/]*)?\.py$|/(?:evaluation|evaluators?|metrics)/`)},
 	{phase: Validation, name: rx(`^decorate_context$`), weak: true},
 	{phase: Build, name: rx(`^__init__$`), weak: true},
+	{phase: TrainForward, name: rx(`^(?:update|learn)$`), weak: true}, // of algorithms that keep their own loop: RL, DomainBed
 	{phase: TrainForward, name: rx(`^(?:train|training|fit)(?:_loop|_model|_net\w*|_epoch\w*|_iter\w*)?$`), weak: true},
 }
 
@@ -77,6 +78,9 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 			if r.phase == Checkpoint && pretrained(frames[:i]) {
 				return Build, true
 			}
+			if r.phase == Validation && ofForward(frames[:i+1]) {
+				break // a module's own, in training too
+			}
 			if r.either && validates(frames[:i]) {
 				return Validation, true
 			}
@@ -101,6 +105,18 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 		return Build, false
 	}
 	return Unknown, false
+}
+
+// method is what modules call the parts of their forward as well (Ultralytics, nn/tasks.py; Keras' predict is none of these).
+var method = rx(`^_?(?:predict|infer|inference|generate|sample|test)(?:_once|_impl|_step)?$`)
+
+// ofForward says whether the innermost frame is a method that a module's forward has called.
+func ofForward(frames []frame) bool {
+	i := len(frames) - 1
+	for i >= 0 && method.MatchString(frames[i].name) {
+		i--
+	}
+	return i >= 0 && i < len(frames)-1 && frames[i].name == "forward"
 }
 
 // validates says whether validation stands nearer than training in the frames around a step.

@@ -349,6 +349,9 @@ func signPhase(sign string) Phase {
 	return Unknown
 }
 
+// headLines bounds how far above its words an exception's name may stand.
+const headLines = 4
+
 // maxTrace bounds how far back a traceback may reach, in lines: a deep one in rich's boxes is so long.
 const maxTrace = 900
 
@@ -361,12 +364,18 @@ func (f *finding) calls() (calls, after []frame) {
 		if rank != "" && r.rank != "" && r.rank != rank {
 			continue
 		}
+		if strings.Contains(r.body, ": Traceback (most recent call last)") && exceptionLine.MatchString(strings.TrimSpace(r.body)) {
+			continue // a message that begins with another language's traceback (MXNet's python/mxnet/base.py)
+		}
 		if strings.Contains(r.body, "Traceback (most recent call last)") ||
 			strings.Contains(r.body, "Traceback of TorchScript") {
 			from = i
 			break
 		}
 		if i < f.at-1 && exceptionLine.MatchString(strings.TrimSpace(r.body)) {
+			if i >= f.at-headLines && len(frames(f.rows, i+1, f.at, rank)) == 0 {
+				continue // the head of the same message (Paddle's paddle/phi/core/enforce.h prints it over several lines)
+			}
 			from = i + 1
 			break
 		}

@@ -109,8 +109,9 @@ var rules = []rule{
 	// expandable segments: cuMemCreate's own error
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
 		re: rx(`CUDA driver error: out of memory`)},
+	// C programs' check macros, of ggml and the CUDA samples, say where: "CUDA error 2 at file.cu:462: out of memory"
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
-		re: rx(`(?i)\b(?:CUDA|HIP|hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)? ?: ?` +
+		re: rx(`(?i)\b(?:CUDA|HIP|hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?` +
 			`(?:out of memory|hipErrorOutOfMemory|cudaErrorMemoryAllocation)`)},
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
 		re: rx(`\b(?:CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory)\b|` +
