@@ -9,7 +9,7 @@ GO     ?= go
 PYTHON ?= /usr/bin/python3
 export LAUNCH_TEST_PYTHON := $(PYTHON)
 
-.PHONY: build install test race demo demo-moco demo-stablesr demo-dualattn demo-gpu bench bench-truth deps fmt
+.PHONY: build install test race demo demo-moco demo-stablesr demo-dualattn demo-gpu failures bench bench-truth deps fmt
 
 build:
 	$(GO) build -o bin/launch ./cmd/launch
@@ -43,6 +43,12 @@ demo-moco demo-stablesr demo-dualattn: deps build
 
 demo-gpu: build
 	./examples/sisr/demo.sh gpu
+
+# failures provokes what trainings die of, for real, and checks the verdict on each: out of memory by a cgroup's limit,
+# workers and ranks killed, /dev/shm and disks full, and so on. As root it provokes all of it, else what it can, and says so.
+# TORCHRUN is an interpreter whose torchrun starts, if that of PYTHON does not: torch 1.13's does not with Python 3.11.
+failures: deps build
+	$(PYTHON) tools/failures/failures.py --launch bin/launch $(if $(TORCHRUN),--torchrun $(TORCHRUN))
 
 bench: build
 	$(GO) run ./tools/bench -- bin/launch

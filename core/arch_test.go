@@ -30,6 +30,7 @@ var mayImport = map[string][]string{
 	"core/ladder":               {"core/config", "core/mem", "core/unit"},
 	"core/hostmem":              {"core/ladder", "core/unit"},
 	"core/oom":                  {"core/job", "core/unit"},
+	"core/witness":              {"core/oom", "core/overlay", "core/unit"},
 	"core/proc":                 {"core/unit", "github.com/creack/pty", "golang.org/x/term", "golang.org/x/sys/unix"},
 	"core/plugin":               {"core/gpu", "core/job", "core/ladder", "core/mem", "core/unit", "core/plugin/internal/wire"},
 	"core/plugin/declared":      {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/plugin"},

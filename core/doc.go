@@ -28,6 +28,7 @@
 //	run        a job and its attempts; Next, which decides, and Carry, which does
 //	proc       a program in a pseudo-terminal or on copied pipes, to its last byte
 //	oom        what a program's output says of how it ended
+//	witness    what its own processes say of their memory, by a part of overlay's hook
 //	record     runs and receipts on disk
 //	ui         everything that a person sees, and the documents that scripts read
 //
@@ -38,5 +39,5 @@
 // one attempt with the tap on its output (tap.go), the look at the card (watch.go) and what may end it early (guard.go);
 // states.go finds what it saved, confirm.go which settings it took. estimate.go prices a network without a command.
 // receipts.go writes what an attempt measured and applies what was learned; course.go splits its peaks by phase, hostwatch.go
-// looks at what a limit on host memory counts.
+// looks at what a limit on host memory counts, inside.go asks the program's own processes.
 package core

@@ -39,7 +39,8 @@ type course struct {
 	passed  map[string]bool
 	steps   int
 	last    int64
-	printed printed
+	// counters are torch's own of a card: as the program prints them, and as a hook within it reports them.
+	printed, allocated, reserved *counter
 }
 
 // A stretch is the most that was held between two words of the program.
@@ -66,19 +67,30 @@ type shared struct {
 	stretch
 }
 
-// printed is what the program prints of its own peak, which covers all phases so far.
-type printed struct {
-	peak   unit.Bytes
-	ran    map[string]bool // since it was printed last
-	phases map[string]mem.Measurement
+// A counter is a peak that somebody tells now and then, and that covers all phases so far.
+type counter struct {
+	is, from string
+	peak     unit.Bytes
+	ran      map[string]bool // since it was told last
+	phases   map[string]mem.Measurement
 }
+
+func newCounter(is, from string) *counter {
+	return &counter{is: is, from: from, ran: map[string]bool{}, phases: map[string]mem.Measurement{}}
+}
+
+// byHook is who told of a counter that nobody had to print.
+const byHook = "launch's hook in the program"
 
 func newCourse() *course {
 	return &course{
 		alone: map[string]stretch{}, passed: map[string]bool{}, last: -1,
-		printed: printed{ran: map[string]bool{}, phases: map[string]mem.Measurement{}},
+		printed:   newCounter(mem.Allocated, "the program's own print"),
+		allocated: newCounter(mem.Allocated, byHook), reserved: newCounter(mem.Reserved, byHook),
 	}
 }
+
+func (c *course) counters() [3]*counter { return [...]*counter{c.printed, c.allocated, c.reserved} }
 
 // see takes a look at what is held. counted says that it is a peak that was counted, not one that was met.
 func (c *course) see(held unit.Bytes, counted bool) {
@@ -142,7 +154,7 @@ func (c *course) hear(e oom.Event) {
 		c.edge = e.Phase
 	case job.Memory:
 		if c.pooled { // torch counts what it allocates on a card, and nothing on a CPU
-			c.print(e.Bytes)
+			c.printed.tell(e.Bytes, c.phase)
 		}
 	}
 }
@@ -154,7 +166,9 @@ func (c *course) close(also ...string) {
 	also = slices.DeleteFunc(also, func(p string) bool { return p == "" || p == c.phase })
 	for _, p := range append(also, c.phase) {
 		if p != "" {
-			c.printed.ran[p] = true
+			for _, n := range c.counters() {
+				n.ran[p] = true
+			}
 		}
 	}
 	s.most = c.pooled && s.peak <= c.before
@@ -169,35 +183,62 @@ func (c *course) close(also ...string) {
 	c.among = append(c.among, shared{append(also, c.phase), s})
 }
 
-// print takes the peak that the program has printed. What it has grown by belongs to a phase that ran since it was
-// printed last and of which none was known.
-func (c *course) print(peak unit.Bytes) {
-	if c.phase != "" {
-		c.printed.ran[c.phase] = true
+// turns says whether a sign may begin another phase: what a hook has said until then belongs to those before.
+func (c *course) turns(e oom.Event) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch e.Kind {
+	case job.Started, job.Phase, job.PhaseEnd:
+		return true
+	case job.Progress:
+		return c.phase != ladder.Training
+	}
+	return false
+}
+
+// told takes the peaks that a hook within the program has reported, for the last time or not: it does not speak where
+// nothing has grown, so before the last time its silence says nothing of the phases since.
+func (c *course) told(allocated, reserved unit.Bytes, last bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last || allocated > c.allocated.peak || reserved > c.reserved.peak {
+		c.allocated.tell(allocated, c.phase)
+		c.reserved.tell(reserved, c.phase)
+	}
+}
+
+// tell takes a peak, told while phase was running. What it has grown by belongs to a phase that ran since it was told last
+// and of which none was known.
+func (n *counter) tell(peak unit.Bytes, phase string) {
+	if peak == 0 {
+		return
+	}
+	if phase != "" {
+		n.ran[phase] = true
 	}
 	var fresh []string
-	for p := range c.printed.ran {
-		if m, ok := c.printed.phases[p]; !ok || m.Bound == mem.AtMost {
+	for p := range n.ran {
+		if m, ok := n.phases[p]; !ok || m.Bound == mem.AtMost {
 			fresh = append(fresh, p)
 		}
 	}
-	grown := peak > c.printed.peak
-	m := mem.Measurement{Is: mem.Allocated, Bytes: peak, From: "the program's own print"}
+	grown := peak > n.peak
+	m := mem.Measurement{Is: n.is, Bytes: peak, From: n.from}
 	switch {
-	case len(c.printed.ran) <= 1 && len(fresh) == 0 && grown: // of the one phase, later
-		for p := range c.printed.ran {
-			c.printed.phases[p] = m
+	case len(n.ran) <= 1 && len(fresh) == 0 && grown: // of the one phase, later
+		for p := range n.ran {
+			n.phases[p] = m
 		}
 	case len(fresh) == 1 && grown:
-		c.printed.phases[fresh[0]] = m
+		n.phases[fresh[0]] = m
 	default:
 		for _, p := range fresh {
 			m.Bound = mem.AtMost
-			c.printed.phases[p] = m
+			n.phases[p] = m
 		}
 	}
-	c.printed.peak = max(c.printed.peak, peak)
-	c.printed.ran = map[string]bool{}
+	n.peak = max(n.peak, peak)
+	n.ran = map[string]bool{}
 }
 
 // measured is what was measured of each phase, and which phases were gone through completely. priced is what each phase of
@@ -253,8 +294,11 @@ func (c *course) measured(priced map[string]unit.Bytes, succeeded bool) (out map
 		}
 		out[p] = append(out[p], m)
 	}
-	for p, m := range c.printed.phases {
-		if p != "" {
+	for _, n := range c.counters() {
+		for p, m := range n.phases {
+			if told, ok := c.allocated.phases[p]; p == "" || n == c.printed && ok && (told.Bound != mem.AtMost || m.Bound == mem.AtMost) {
+				continue // the same counter, read at a better moment
+			}
 			out[p] = append(out[p], m)
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
+	"github.com/launch-ml/launch/core/witness"
 )
 
 // executor carries out plans on this machine. It implements [run.Executor].
@@ -123,11 +124,8 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 			return run.Outcome{}, fmt.Errorf("writing the edited copy of %s: %w", filepath.Base(f.Path), err)
 		}
 	}
-	if len(sources) > 0 {
-		if a.overlay, err = overlay.Install(dir, sources, a.command.Env); err != nil {
-			return run.Outcome{}, fmt.Errorf("preparing the edited copies of Python source: %w", err)
-		}
-		a.command.Env = withEnv(a.command.Env, a.overlay.Env)
+	if err := x.hook(&a, sources); err != nil {
+		return run.Outcome{}, fmt.Errorf("preparing the edited copies of Python source: %w", err)
 	}
 	if p.Attempt > 1 || len(p.Edits) > 0 {
 		x.say.Starting(p, x.firstBegan.IsZero())
@@ -141,7 +139,7 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 	}
 	out.Confirmed = confirmed(x.job, made, out.Began)
 	asSaved(&out, x.job, edits)
-	if a.overlay != nil {
+	if len(sources) > 0 {
 		asBuilt(&out, a.overlay.Report(), edits)
 	}
 	return out, nil
@@ -181,7 +179,9 @@ type attempt struct {
 	priced  map[string]unit.Bytes // what its phases were expected to need; 0 where that is unknown
 	steps   int64                 // of a trial: after how many iterations launch ends it; 0 where it ends by itself
 	batch   job.Batch             // as planned
-	overlay *overlay.Overlay      // nil where no Python source is edited
+	overlay *overlay.Overlay      // nil where nothing is wanted of the program's Python
+	witness *witness.Witness      // nil where it is not asked what it knows of its memory
+	unheard string                // why it could not be
 }
 
 // attempt runs the command to its end and weighs how it ended.
@@ -195,6 +195,9 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	pace := pace{}
 	watch := x.watch(ctx)
 	detector.OnEvent = func(e oom.Event) {
+		if a.witness != nil && watch.turns(e) {
+			watch.told(a.witness.Peaks())
+		}
 		watch.hear(e)
 		switch e.Kind {
 		case job.Failed:
@@ -234,7 +237,11 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	if x.settle != nil {
 		x.settle()
 	}
+	ended := time.Now()
 	why := guard.stop()
+	if a.witness != nil {
+		watch.told(a.witness.Peaks())
+	}
 	watch.stop()
 	if err != nil {
 		return run.Outcome{}, err
@@ -247,8 +254,9 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 			f.Close()
 		}
 	}
-	seen := oom.Seen{Card: watch.onCard(), Host: watch.onHost(), Exit: oom.Exit{
-		Known: true, Code: exit.Code, Signal: int(exit.Signal), Asked: asked(exit) && why == "", OOMKills: max(0, exit.OOMKills),
+	seen := oom.Seen{Card: watch.onCard(), Host: watch.onHost(), Inside: a.inside(ended), Limit: spec.Limit, Resident: exit.MaxRSS, Exit: oom.Exit{
+		Known: true, Code: exit.Code, Signal: int(exit.Signal), Asked: asked(exit) != 0 && why == "", AskedBy: int(asked(exit)),
+		OOMKills: max(0, exit.OOMKills), Counted: exit.OOMKills >= 0, Local: exit.Family,
 	}}
 	v := detector.Judge(seen, signs)
 	state := detector.State()
@@ -256,7 +264,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	out := run.Outcome{
 		Ending: v.Ending, Code: exit.Code, Signal: int(exit.Signal), Report: v.Report, Phase: v.Report.Stage,
 		Peak: peak, Peaks: peaks, Iteration: max(0, state.Iteration), Settings: state.Settings, Began: began, Took: exit.Took,
-		Cause: v.Cause, Lied: v.Lied, Rate: pace.rate(a.batch, signs.CountsMicro),
+		Cause: v.Cause, Lied: v.Lied, Rate: pace.rate(a.batch, signs.CountsMicro), Inside: seen.Inside,
 	}
 	out.PeakIs = watch.is
 	switch host := x.device != nil && x.device.Kind == gpu.CPU; {
@@ -264,18 +272,13 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	case host:
 		out.Peak, out.PeakIs = exit.MaxRSS, run.Resident
 	default:
-		out.Peak, out.PeakIs = state.Peak, run.Allocated
+		out.Peak, out.PeakIs = max(state.Peak, watch.allocated.peak), run.Allocated
 	}
 	if out.Peak == 0 {
 		out.PeakIs = "" // nothing was measured
 	}
 	if said, ok := failure.Load(job.Failed); ok && out.Ending == run.Failed && v.Report.Cause == "" {
 		out.Cause = said.(string)
-	}
-	if spec.Limit > 0 && x.job != nil && out.Ending == run.Failed && starved(exit, spec.Limit) {
-		out.Ending, out.Phase = run.OutOfMemory, state.Phase
-		out.Cause = fmt.Sprintf("killed by %v with %v resident, under a limit of %v: code that does not check an allocation dies like that", exit.Signal, exit.MaxRSS, spec.Limit)
-		out.Report.OOM, out.Report.Fatal, out.Report.Kind, out.Report.Cause = true, true, oom.CPUAlloc, out.Cause
 	}
 	switch {
 	case why == enough && out.Ending != run.OutOfMemory:
@@ -290,18 +293,21 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	return out, nil
 }
 
-// starved reports whether a program under a memory limit died as one does whose allocation failed unchecked: by a fault of
-// its own, near the limit. Torch's and its libraries' native code does so now and then.
-func starved(exit proc.Exit, limit unit.Bytes) bool {
-	return (exit.Signal == syscall.SIGSEGV || exit.Signal == syscall.SIGBUS || exit.Signal == syscall.SIGABRT) && len(exit.Signals) == 0 && exit.MaxRSS > limit*4/5
-}
-
-// asked reports whether somebody asked the program to stop. A job that was suspended and continued, or told to write a
-// state (SIGUSR1, SIGUSR2), was not.
-func asked(exit proc.Exit) bool {
-	return exit.Interrupted || exit.Cancelled || slices.ContainsFunc(exit.Signals, func(s syscall.Signal) bool {
-		return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP || s == syscall.SIGQUIT
-	})
+// asked is the signal by which somebody asked the program to stop, or 0. A job that was suspended and continued, or told to
+// write a state (SIGUSR1, SIGUSR2), was not asked to.
+func asked(exit proc.Exit) syscall.Signal {
+	if exit.Interrupted {
+		return syscall.SIGINT
+	}
+	for _, s := range exit.Signals {
+		if s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP || s == syscall.SIGQUIT {
+			return s
+		}
+	}
+	if exit.Cancelled {
+		return syscall.SIGTERM
+	}
+	return 0
 }
 
 // steadyHeap makes glibc give memory back, so that what a limit measures is what the program uses: without it the peak

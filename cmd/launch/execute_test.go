@@ -6,16 +6,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
-	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
-	"github.com/launch-ml/launch/core/unit"
 )
 
 func write(t *testing.T, path string, text []byte) {
@@ -114,24 +111,5 @@ func TestPutAside(t *testing.T) {
 	hits, _ := filepath.Glob(filepath.Join(dir, "ck/before-attempt-2-*/latest.pth"))
 	if _, err := os.Stat(mine); err == nil || len(hits) != 1 {
 		t.Errorf("put aside: %v", hits)
-	}
-}
-
-// A crash is an out-of-memory only under a limit, near it, and of the program's own.
-func TestStarved(t *testing.T) {
-	const limit = 250 * unit.MiB
-	for name, tt := range map[string]struct {
-		exit proc.Exit
-		want bool
-	}{
-		"a fault near the limit":     {proc.Exit{Signal: syscall.SIGSEGV, MaxRSS: 240 * unit.MiB}, true},
-		"a fault far from it":        {proc.Exit{Signal: syscall.SIGSEGV, MaxRSS: 100 * unit.MiB}, false},
-		"killed by somebody":         {proc.Exit{Signal: syscall.SIGKILL, MaxRSS: 240 * unit.MiB}, false},
-		"an error":                   {proc.Exit{Code: 1, MaxRSS: 240 * unit.MiB}, false},
-		"a signal that came from us": {proc.Exit{Signal: syscall.SIGABRT, MaxRSS: 240 * unit.MiB, Signals: []syscall.Signal{syscall.SIGABRT}}, false},
-	} {
-		if got := starved(tt.exit, limit); got != tt.want {
-			t.Errorf("%s: %v", name, got)
-		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/overlay"
 )
 
 // A guard ends an attempt that has shown what it was to show, or that runs without the settings it was to have.
@@ -28,7 +29,8 @@ const look = 200 * time.Millisecond
 func guarded(ctx context.Context, a attempt, d *oom.Detector, t *tap) (*guard, context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	g := &guard{cancel: cancel, done: make(chan struct{})}
-	if a.overlay == nil && (a.trial == "" || a.steps == 0) {
+	taken := a.overlay == nil || len(a.overlay.Files()) == 0
+	if taken && (a.trial == "" || a.steps == 0) {
 		close(g.done)
 		return g, ctx
 	}
@@ -43,9 +45,12 @@ func guarded(ctx context.Context, a attempt, d *oom.Detector, t *tap) (*guard, c
 			case <-tick.C:
 			}
 			state := d.State()
-			if a.overlay != nil {
+			if !taken {
 				begun := state.Started || state.Iteration >= 0
-				if why := a.overlay.NotTaken(begun, t.since()); why != "" {
+				switch said, why := a.overlay.Verdict(begun, t.since()); said {
+				case overlay.Taken: // once and for all
+					taken = true
+				case overlay.NotTaken:
 					g.why = why
 					cancel()
 					return

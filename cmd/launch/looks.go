@@ -88,7 +88,9 @@ func (l *looks) onCard() *oom.Card {
 	}
 	c := l.now
 	c.Every = l.every
-	fullest := slices.MinFunc(l.recent, func(a, b glance) int { return cmp.Compare(a.free, b.free) })
+	fullest := slices.MinFunc(l.recent, func(a, b glance) int {
+		return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(len(b.who), len(a.who)))
+	})
 	c.Free, c.Others, c.Who = fullest.free, fullest.others, fullest.who
 	return &c
 }

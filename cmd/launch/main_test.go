@@ -60,6 +60,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("FAKEDRIVER", fake)
 			e.Setenv("PYTHON", testPython())
 			e.Setenv("EXAMPLE", example)
+			e.Setenv("FAILURES", filepath.Join(filepath.Dir(filepath.Dir(example)), "tools", "failures", "failures.py"))
 			e.Setenv("CHECKOUT", filepath.Join(mustAbs("testdata"), "checkout"))
 			return os.Mkdir(filepath.Join(e.WorkDir, "home"), 0o755)
 		},

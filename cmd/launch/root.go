@@ -151,7 +151,15 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 		rec.Write(record.Event{Kind: record.Followed, Args: record.MaskArgs(p.command.Args), Dir: p.command.Dir})
 		dir, _ = rec.Attempt(1)
 	}
-	out, err := x.attempt(ctx, attempt{command: p.command, dir: dir})
+	a := attempt{command: p.command, dir: dir}
+	if s.Inside && dir == "" { // nothing is recorded, so nothing is left
+		a.dir, _ = x.folder(1)
+	}
+	x.hook(&a, nil) // which fails over copies only
+	out, err := x.attempt(ctx, a)
+	if a.dir != dir {
+		os.RemoveAll(a.dir)
+	}
 	if err != nil {
 		if x.record != nil {
 			rec.Write(record.Event{Kind: record.Stopped, Stop: &run.Stop{Why: "not started: " + err.Error()}})
@@ -170,6 +178,10 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 		}
 		x.Advise(nil)
 		say.Unrecognised(x, out.Cause)
+	}
+	if in := out.Inside; in != nil && (!s.Quiet || !in.Hook.Taken()) {
+		x.breakLine()
+		say.Inside(in.Hook)
 	}
 	writeResult(s, say, result{Version: 1, Ending: out.Ending, Code: x.exit.Status(), Outcome: &out, Run: id(x.record)})
 	x.exit.Become()
@@ -245,7 +257,7 @@ func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec
 	case stop.Code != 0:
 		code = stop.Code
 		whose = map[int]string{
-			run.TryLater: "launch's: no room now; elsewhere or later", run.CannotFit: "launch's: cannot fit at the allowed cost",
+			run.TryLater: "launch's: no room now, or preempted; elsewhere or later", run.CannotFit: "launch's: cannot fit at the allowed cost",
 			run.OwnTrouble: "launch's: the settings did not reach the program",
 		}[code]
 	case last != nil && last.Outcome.Lied && last.Outcome.Ending != run.Interrupted:

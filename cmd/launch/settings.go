@@ -29,7 +29,8 @@ type settings struct {
 	Fill     bool
 	Fast     bool // with Fill: by trials of a few sizes
 	Rehearse bool
-	GPUs     int // how many cards the command would see; 0: those that are here, or one of VRAM
+	Inside   bool // have the program's own Python say what it knows of its memory
+	GPUs     int  // how many cards the command would see; 0: those that are here, or one of VRAM
 	Anyway   bool
 	TTY      bool
 	Quiet    bool
@@ -53,6 +54,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("fill", "", "use more of the card where the ladder has rungs above the job as asked; fast: only as far as that is faster, by short trials")
 	f.Lookup("fill").NoOptDefVal = "most"
 	f.Bool("rehearse", false, "go through every phase once first, in a short run that leaves nothing behind")
+	f.Bool("inside", false, "have the program's Python processes report their peaks, and what they were doing when memory ran out, by a hook through PYTHONPATH; what they print stays the same")
 	f.Int("gpus", 0, "how many cards the command would see, where launch cannot look (default with --vram: 1)")
 	f.Bool("anyway", false, "run what would be refused")
 	f.Bool("tty", false, "run in a pseudo-terminal even if the output is no terminal")
@@ -158,7 +160,7 @@ func decode(v *viper.Viper) (s settings, err error) {
 		errs = append(errs, fmt.Errorf("--gpus %d: it is a number of cards", s.GPUs))
 	}
 	s.TTY, s.Quiet, s.JSONFile = v.GetBool("tty"), v.GetBool("quiet"), v.GetString("json-file")
-	s.Receipts = v.GetBool("receipts")
+	s.Receipts, s.Inside = v.GetBool("receipts"), v.GetBool("inside")
 	s.Grace, s.Sample = duration("grace"), duration("sample")
 	switch {
 	case s.Memory > 0 && s.Device == "auto":

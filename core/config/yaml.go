@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -33,6 +34,48 @@ type YAML struct {
 
 // ParseYAML reads a YAML file whose root is a mapping.
 func ParseYAML(text []byte) (*YAML, error) {
+	if d, ok := read.get(text); ok {
+		return d, nil
+	}
+	d, err := readText(text)
+	if err == nil {
+		read.put(d)
+	}
+	return d, err
+}
+
+// read remembers what texts say. Every edit is proven by reading the file again, and a ladder tries much the same edits
+// for each of its rungs, so the same text is read many times over.
+var read memory
+
+// A memory is of some texts, of which a YAML says all: nothing that it points to is ever changed.
+type memory struct {
+	mu   sync.Mutex
+	docs map[string]YAML
+	size int
+}
+
+// maxMemory is how many bytes of text are remembered before all are forgotten.
+const maxMemory = 1 << 20
+
+func (m *memory) get(text []byte) (*YAML, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d, ok := m.docs[string(text)]
+	return &d, ok
+}
+
+func (m *memory) put(d *YAML) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.size += len(d.text); m.docs == nil || m.size > maxMemory {
+		m.docs, m.size = map[string]YAML{}, len(d.text)
+	}
+	m.docs[string(d.text)] = *d
+}
+
+// readText reads it anew.
+func readText(text []byte) (*YAML, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("%d bytes long: too large for a recipe", len(text))
 	}

@@ -50,6 +50,11 @@ type Job struct {
 	// Truths are what the project's guides, comments or flags say and the code does not do, each with its evidence. They
 	// are said once, and only where the job is concerned.
 	Truths []string `json:"truths,omitempty"`
+	// Inside asks that the program's own Python processes say what they know of their memory: what the card's allocator
+	// refused and from where it was asked, its peaks, the exception that ended a process. A plugin asks for it where the
+	// program hides its failures, or does not print its peaks. It comes by the environment (PYTHONPATH), and a program that
+	// does not take it runs all the same.
+	Inside bool `json:"inside,omitempty"`
 }
 
 // A Knob is a setting of the recipe that costs memory, under the field's name for it rather than the file's:

@@ -1,5 +1,7 @@
 package job
 
+import "slices"
+
 // A SignKind says what a line of a program's output means. Readers ignore kinds that they do not know, so that a newer
 // plugin works with an older launch.
 type SignKind string
@@ -54,4 +56,9 @@ type Signs struct {
 	Codes map[int]string `json:"codes,omitempty"`
 	// MustSucceed says that a run that exits 0 without a Succeeded sign has failed.
 	MustSucceed bool `json:"must_succeed,omitempty"`
+}
+
+// Has reports whether there is a sign of that kind.
+func (s Signs) Has(kind SignKind) bool {
+	return slices.ContainsFunc(s.Lines, func(l Sign) bool { return l.Kind == kind })
 }

@@ -38,6 +38,47 @@ type Allocator struct {
 	idle         []int32 // names of blocks that were merged into others
 	usage        Usage
 	now          Usage
+	brim         brim
+}
+
+// A brim is what is called once, before the first request that reserves more in all than so many bytes: nothing has been
+// done for it yet.
+type brim struct {
+	bytes unit.Bytes
+	f     func()
+}
+
+func (a *Allocator) whenFull(bytes unit.Bytes, f func()) { a.brim = brim{bytes, f} }
+
+// mayFill is asked before n more are reserved, and before anything is changed.
+func (a *Allocator) mayFill(n unit.Bytes) {
+	if a.brim.bytes > 0 && a.now.Reserved+n > a.brim.bytes {
+		f := a.brim.f
+		a.brim = brim{}
+		if f != nil {
+			f()
+		}
+	}
+}
+
+// reset makes it a new allocator in the same memory.
+func (a *Allocator) reset() {
+	*a = Allocator{blocks: a.blocks[:0], idle: a.idle[:0], small: a.small.reset(), large: a.large.reset()}
+}
+
+// as makes it a copy of b in its own memory.
+func (a *Allocator) as(b *Allocator) {
+	blocks, idle, small, large := append(a.blocks[:0], b.blocks...), append(a.idle[:0], b.idle...), a.small.as(&b.small), a.large.as(&b.large)
+	*a = *b
+	a.blocks, a.idle, a.small, a.large, a.brim = blocks, idle, small, large, brim{}
+}
+
+func (p *pool) reset() pool { return pool{free: p.free[:0], unmapped: p.unmapped[:0]} }
+
+func (p *pool) as(q *pool) pool {
+	out := *q
+	out.free, out.unmapped = append(p.free[:0], q.free...), append(p.unmapped[:0], q.unmapped...)
+	return out
 }
 
 // Usage is what a sequence of requests came to at its fullest: each at its own moment.
@@ -48,11 +89,17 @@ type Usage struct {
 
 // A pool is a BlockPool: free blocks by size, then address.
 type pool struct {
-	free     []int32
+	free     []free
 	page     unit.Bytes // of an expandable segment
 	first    int32      // the first block of the expandable segment; 0 before there is one
 	unmapped []int32    // its blocks without memory, by address
 	end      unit.Bytes // the address behind the last segment
+}
+
+// A free block, with what it is ordered by.
+type free struct {
+	size, addr unit.Bytes
+	id         int32
 }
 
 // A block is a piece of a segment, in the list of its segment.
@@ -79,14 +126,22 @@ func (a *Allocator) Usage() Usage { return a.usage }
 // Ask is malloc: it gives a block for so many bytes, at least one. The block's name is for Free.
 func (a *Allocator) Ask(bytes unit.Bytes) int32 {
 	if len(a.blocks) == 0 {
-		a.blocks = append(make([]block, 0, 4096), block{}) // 0 is none
+		if cap(a.blocks) == 0 {
+			a.blocks = make([]block, 0, 4096)
+		}
+		a.blocks = append(a.blocks, block{}) // 0 is none
 		a.small.page, a.large.page = smallSegment, largeSegment
 	}
 	size := rounded(bytes)
 	if a.Coarse && size <= smallSize {
+		n := (a.piece + size + smallSegment - 1) / smallSegment * smallSegment
+		more := n > a.held
+		if more {
+			a.mayFill(n - a.held)
+		}
 		a.piece += size
 		a.allocated(size)
-		if n := (a.piece + smallSegment - 1) / smallSegment * smallSegment; n > a.held {
+		if more {
 			a.makeRoom(n - a.held)
 			a.reserve(n - a.held)
 			a.held = n
@@ -141,7 +196,7 @@ func (a *Allocator) Free(id int32) {
 
 // freeBlock is get_free_block: the smallest cached block that serves.
 func (a *Allocator) freeBlock(p *pool, size unit.Bytes) int32 {
-	i := a.find(p, size, -1)
+	i := p.find(size, -1)
 	if i == len(p.free) {
 		return 0
 	}
@@ -149,20 +204,20 @@ func (a *Allocator) freeBlock(p *pool, size unit.Bytes) int32 {
 	if grows := func(id int32) bool {
 		next := a.blocks[id].next
 		return next != 0 && !a.blocks[next].mapped
-	}; a.Expandable && grows(p.free[i]) && i+1 < len(p.free) && !grows(p.free[i+1]) {
+	}; a.Expandable && grows(p.free[i].id) && i+1 < len(p.free) && !grows(p.free[i+1].id) {
 		i++
 	}
-	id := p.free[i]
-	p.free = slices.Delete(p.free, i, i+1)
+	id := p.free[i].id
+	p.cut(i)
 	return id
 }
 
 // find is where a free block of that size and address stands or would stand.
-func (a *Allocator) find(p *pool, size, addr unit.Bytes) int {
+func (p *pool) find(size, addr unit.Bytes) int {
 	from, to := 0, len(p.free)
 	for from < to {
 		mid := int(uint(from+to) >> 1)
-		if b := &a.blocks[p.free[mid]]; b.size < size || b.size == size && b.addr < addr {
+		if b := &p.free[mid]; b.size < size || b.size == size && b.addr < addr {
 			from = mid + 1
 		} else {
 			to = mid
@@ -171,11 +226,14 @@ func (a *Allocator) find(p *pool, size, addr unit.Bytes) int {
 	return from
 }
 
-// remove takes a block from the free ones.
-func (a *Allocator) remove(p *pool, id int32) {
-	i := a.find(p, a.blocks[id].size, a.blocks[id].addr)
-	p.free = slices.Delete(p.free, i, i+1)
+// cut takes the i-th from the free blocks.
+func (p *pool) cut(i int) {
+	copy(p.free[i:], p.free[i+1:])
+	p.free = p.free[:len(p.free)-1]
 }
+
+// remove takes a block from the free ones.
+func (a *Allocator) remove(p *pool, id int32) { p.cut(p.find(a.blocks[id].size, a.blocks[id].addr)) }
 
 // segment is alloc_block: a new segment of get_allocation_size.
 func (a *Allocator) segment(p *pool, size unit.Bytes) int32 {
@@ -186,6 +244,7 @@ func (a *Allocator) segment(p *pool, size unit.Bytes) int32 {
 	case size < minLarge:
 		n = largeSegment
 	}
+	a.mayFill(n)
 	a.makeRoom(n)
 	a.reserve(n)
 	id := a.add(block{addr: p.end, size: n, small: size <= smallSize, mapped: true})
@@ -216,17 +275,17 @@ func (a *Allocator) release(p *pool) {
 	if a.Expandable {
 		cached := p.free
 		p.free = nil
-		for _, id := range cached {
-			a.unmap(p, id)
+		for _, f := range cached {
+			a.unmap(p, f.id)
 		}
 		return
 	}
-	p.free = slices.DeleteFunc(p.free, func(id int32) bool {
-		b := &a.blocks[id]
+	p.free = slices.DeleteFunc(p.free, func(f free) bool {
+		b := &a.blocks[f.id]
 		whole := b.prev == 0 && b.next == 0
 		if whole {
 			a.now.Reserved -= b.size
-			a.idle = append(a.idle, id)
+			a.idle = append(a.idle, f.id)
 		}
 		return whole
 	})
@@ -290,17 +349,23 @@ func (a *Allocator) merge(p *pool, id, other int32) int32 {
 }
 
 func (a *Allocator) insert(p *pool, id int32) {
-	p.free = slices.Insert(p.free, a.find(p, a.blocks[id].size, a.blocks[id].addr), id)
+	f := free{a.blocks[id].size, a.blocks[id].addr, id}
+	i := p.find(f.size, f.addr)
+	p.free = append(p.free, free{})
+	copy(p.free[i+1:], p.free[i:])
+	p.free[i] = f
 }
 
 // expand is try_allocate_expandable_block: the first place of the segment with room for size, of free and unmapped
 // blocks, is mapped as far as it has to be.
 func (a *Allocator) expand(p *pool, size unit.Bytes) int32 {
+	pages := (size + p.page - 1) / p.page * p.page
+	a.mayFill(pages)
 	if p.first == 0 {
 		p.first = a.add(block{size: endless, small: p == &a.small})
-		p.unmapped = []int32{p.first}
+		p.unmapped = append(p.unmapped, p.first)
 	}
-	a.makeRoom((size + p.page - 1) / p.page * p.page)
+	a.makeRoom(pages)
 	id := a.place(p, size)
 	if !a.blocks[id].mapped {
 		id = a.mapBlock(p, id, min(a.blocks[id].size, size))

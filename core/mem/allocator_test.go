@@ -137,13 +137,16 @@ func (a *Allocator) check(t *testing.T) {
 		return id
 	}
 	for _, p := range []*pool{&a.small, &a.large} {
-		for i, id := range p.free {
-			b := a.blocks[id]
+		for i, f := range p.free {
+			id, b := f.id, a.blocks[f.id]
+			if f.size != b.size || f.addr != b.addr {
+				t.Fatalf("%+v is among the free blocks as %+v", b, f)
+			}
 			if b.used || !b.mapped {
 				t.Fatalf("%+v is among the free blocks", b)
 			}
 			if i > 0 {
-				if before := a.blocks[p.free[i-1]]; before.size > b.size || before.size == b.size && before.addr >= b.addr {
+				if before := a.blocks[p.free[i-1].id]; before.size > b.size || before.size == b.size && before.addr >= b.addr {
 					t.Fatal("the free blocks are out of order")
 				}
 			}

@@ -1,7 +1,9 @@
 package mem
 
 import (
+	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -49,9 +51,33 @@ func AtBatches(price func(micro int64) Estimate, batches ...int64) []Estimate {
 	out := make([]Estimate, len(batches))
 	for i, n := range batches {
 		out[i] = at(n)
+	}
+	for i := range out {
+		if r := out[i].requests; r != nil {
+			r.peak.Done() // what lay between has been asked
+		}
 		out[i].Items = slices.Clone(out[i].Items) // the same size twice is two estimates, each to be changed
 	}
 	return out
+}
+
+// Together runs tasks, as many at a time as there are processors, and waits for all of them. Pricing all at once would take
+// no less time, and the memory of all.
+func Together(tasks []func()) {
+	var wg sync.WaitGroup
+	next := make(chan func())
+	for range min(len(tasks), runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for task := range next {
+				task()
+			}
+		})
+	}
+	for _, task := range tasks {
+		next <- task
+	}
+	close(next)
+	wg.Wait()
 }
 
 // alike reports whether two estimates have the same lines, which name the moment of the peak, and the same requests.

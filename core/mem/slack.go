@@ -1,8 +1,9 @@
 package mem
 
 import (
-	"maps"
+	"cmp"
 	"slices"
+	"sync"
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/nn"
@@ -40,157 +41,284 @@ func (e *Estimate) AddPeak(p nn.Peak, inputs string) {
 	e.requests = r
 }
 
-// kept are the requests behind a line that stays from before the first step, and those that come with the optimizer's
-// first. A line is as many tensors as it has parameters, where it is a multiple of them.
-func (r *requests) kept(it Item) (sizes []unit.Bytes, part int) {
-	for i, p := range r.peak.Trace.Parts {
-		if it.What != p.Name {
-			continue
-		}
-		if it.Kind == Optimizer {
-			return copies(it.Bytes, p.Weights), i
-		}
-		for _, tensors := range [][]unit.Bytes{p.Params, p.Buffers, p.Weights} {
-			if sizes := copies(it.Bytes, tensors); len(sizes) > 1 {
-				return sizes, -1
-			}
-		}
-		return []unit.Bytes{it.Bytes}, -1
-	}
-	var all []unit.Bytes // of several parts, such as an average of the whole model
-	for _, p := range r.peak.Trace.Parts {
-		all = append(all, p.Weights...)
-		if sizes := copies(it.Bytes, p.Params); len(sizes) > 1 {
-			return sizes, -1
-		}
-	}
-	return copies(it.Bytes, all), -1
+// A line is what is asked for behind a line of an estimate: so many copies of a list of tensors.
+type copied struct {
+	tensors []unit.Bytes
+	sum     unit.Bytes
+	times   int
 }
+
+func (c copied) number() int { return c.times * len(c.tensors) }
 
 // mostCopies is more copies of a model than anybody keeps of it in one line: the hungriest optimizer here has five states.
 const mostCopies = 8
 
-// copies are bytes as whole copies of tensors, or in one piece: a queue that happens to be a multiple of some small part is
-// no copy of it.
-func copies(bytes unit.Bytes, tensors []unit.Bytes) []unit.Bytes {
-	sum := unit.Bytes(0)
+// of are bytes as whole copies of tensors, or in one piece: a queue that happens to be a multiple of some small part is no
+// copy of it.
+func (c copied) of(bytes unit.Bytes) copied {
+	if c.sum == 0 || bytes%c.sum != 0 || bytes/c.sum > mostCopies {
+		return copied{tensors: []unit.Bytes{bytes}, sum: bytes, times: 1}
+	}
+	c.times = int(bytes / c.sum)
+	return c
+}
+
+func newCopied(tensors []unit.Bytes) copied {
+	c := copied{tensors: tensors}
 	for _, n := range tensors {
-		sum += n
+		c.sum += n
 	}
-	if sum == 0 || bytes%sum != 0 || bytes/sum > mostCopies {
-		return []unit.Bytes{bytes}
-	}
-	return slices.Repeat(tensors, int(bytes/sum))
+	return c
 }
 
-// Replay carries out the requests of an estimate of one phase: what is kept, then two steps, of which the first makes the
-// optimizer's states, here and there in what the step has left. (A third changes nothing.) In expandable segments it does
-// not matter where they lie: one step, with the states made before, reserves the same within 1 %, and is replayed alone.
-// ok is false where the estimate has no sequence of requests.
-func (a *Allocator) Replay(e Estimate) (u Usage, ok bool) {
-	if e.requests == nil || !e.Known() {
-		return Usage{}, false
-	}
-	s := e.sequence()
-	for _, n := range s.kept {
-		a.Ask(n)
-	}
-	if a.Expandable {
-		for _, part := range slices.Sorted(maps.Keys(s.states)) { // in one order: the same question has one answer
-			for _, n := range s.states[part] {
-				a.Ask(n)
-			}
-			s.states[part] = nil
-		}
-		s.steps = 1
-	}
-	held := make([]int32, len(s.events)+1)
-	for step := range s.steps {
-		for _, ev := range s.events {
-			switch {
-			case ev.Block < 0:
-				if step == 0 {
-					for _, n := range s.states[-1-ev.Block] {
-						a.Ask(n)
-					}
-					s.states[-1-ev.Block] = nil // once, however often it steps
-				}
-			case ev.Bytes > 0:
-				held[ev.Block] = a.Ask(ev.Bytes)
-			default:
-				a.Free(held[ev.Block])
-				held[ev.Block] = 0
-			}
-		}
-		for block, id := range held { // gradients that outlive the step make place for those of the next
-			if id != 0 {
-				a.Free(id)
-				held[block] = 0
-			}
-		}
-	}
-	return a.Usage(), true
+// A keeper knows which tensors the lines of an estimate are made of.
+type keeper struct {
+	parts []kept
+	all   copied // the parameters of every part that require a gradient
 }
 
-// A sequence is what an estimate asks of an allocator.
+// kept is a part's tensors that are there before the first step.
+type kept struct {
+	name                     string
+	params, buffers, weights copied
+}
+
+func newKeeper(parts []nn.TracePart) (k keeper) {
+	var all []unit.Bytes
+	for _, p := range parts {
+		k.parts = append(k.parts, kept{p.Name, newCopied(p.Params), newCopied(p.Buffers), newCopied(p.Weights)})
+		all = append(all, p.Weights...)
+	}
+	k.all = newCopied(all)
+	return k
+}
+
+// kept are the requests behind a line that stays from before the first step, and those that come with the optimizer's
+// first, which are of a part by its number; -1 for the others. A line is as many tensors as it has parameters, where it is
+// a multiple of them.
+func (k keeper) kept(it Item) (c copied, part int) {
+	for i, p := range k.parts {
+		if it.What != p.name {
+			continue
+		}
+		if it.Kind == Optimizer {
+			return p.weights.of(it.Bytes), i
+		}
+		for _, tensors := range [...]copied{p.params, p.buffers, p.weights} {
+			if c := tensors.of(it.Bytes); c.number() > 1 {
+				return c, -1
+			}
+		}
+		return copied{}.of(it.Bytes), -1
+	}
+	for _, p := range k.parts {
+		if c := p.params.of(it.Bytes); c.number() > 1 {
+			return c, -1
+		}
+	}
+	return k.all.of(it.Bytes), -1 // of several parts, such as an average of the whole model
+}
+
+// A sequence is what an estimate asks of an allocator: what is kept, then two steps, of which the first makes the
+// optimizer's states, here and there in what the step has left. (A third changes nothing.)
 type sequence struct {
-	kept   []unit.Bytes           // from before the first step
-	states map[int32][]unit.Bytes // by part, where its optimizer steps: made in the first
-	events []nn.Event             // of a step
+	kept   []copied   // from before the first step
+	states []states   // made in the first, by part
+	events []nn.Event // of a step
 	steps  int
+}
+
+// states are what a part's optimizer makes where it steps.
+type states struct {
+	part int32
+	made []copied
 }
 
 func (e Estimate) sequence() sequence {
 	r := e.requests
-	s := sequence{states: map[int32][]unit.Bytes{}, events: r.peak.Trace.Events, steps: 1}
+	s := sequence{events: r.peak.Trace.Events, steps: 1}
 	for _, ev := range s.events {
-		if ev.Block < 0 {
-			s.states[-1-ev.Block], s.steps = nil, 2
+		if part := -1 - ev.Block; ev.Block < 0 && s.of(part) == nil {
+			s.states, s.steps = append(s.states, states{part: part}), 2
 		}
 	}
+	slices.SortFunc(s.states, func(a, b states) int { return cmp.Compare(a.part, b.part) })
+	k := newKeeper(r.peak.Trace.Parts)
 	for i, it := range e.Items {
 		if i >= r.first && i < r.last || !slices.Contains(tensors, it.Kind) {
 			continue
 		}
-		sizes, part := r.kept(it)
-		if _, steps := s.states[int32(part)]; steps && part >= 0 {
-			s.states[int32(part)] = append(s.states[int32(part)], sizes...)
+		c, part := k.kept(it)
+		if at := s.of(int32(part)); at != nil {
+			at.made = append(at.made, c)
 		} else {
-			s.kept = append(s.kept, sizes...)
+			s.kept = append(s.kept, c)
 		}
 	}
 	return s
 }
 
+// of are the states of a part, or nil.
+func (s sequence) of(part int32) *states {
+	for i := range s.states {
+		if s.states[i].part == part {
+			return &s.states[i]
+		}
+	}
+	return nil
+}
+
 // small is what the small pool holds at its fullest.
 func (s sequence) small() (peak unit.Bytes) {
 	sum := unit.Bytes(0)
-	ask := func(n unit.Bytes) unit.Bytes {
-		if n = rounded(n); n > smallSize {
-			return 0
-		}
-		sum += n
-		peak = max(peak, sum)
-		return n
-	}
-	for _, n := range s.kept {
-		ask(n)
-	}
-	for _, sizes := range s.states {
-		for _, n := range sizes {
-			ask(n)
+	ask := func(n unit.Bytes) {
+		if n = rounded(n); n <= smallSize {
+			sum += n
+			peak = max(peak, sum)
 		}
 	}
-	held := make([]unit.Bytes, len(s.events)+1)
+	all := func(cs []copied) {
+		for _, c := range cs {
+			for range c.times {
+				for _, n := range c.tensors {
+					ask(n)
+				}
+			}
+		}
+	}
+	all(s.kept)
+	for _, p := range s.states {
+		all(p.made)
+	}
+	p := plays.Get().(*play) // for its memory
+	defer plays.Put(p)
+	held := p.hold(len(s.events))
 	for _, ev := range s.events {
 		switch {
 		case ev.Bytes > 0:
-			held[ev.Block] = ask(ev.Bytes)
+			before := sum
+			ask(ev.Bytes)
+			held[ev.Block] = int32((sum - before) / minBlock)
 		case ev.Block > 0:
-			sum -= held[ev.Block]
+			sum -= unit.Bytes(held[ev.Block]) * minBlock
 		}
 	}
 	return peak
+}
+
+// Replay carries out the requests of an estimate of one phase. In expandable segments it does not matter where the
+// optimizer's states lie: one step, with the states made before, reserves the same within 1 %, and is replayed alone. ok is
+// false where the estimate has no sequence of requests.
+func (a *Allocator) Replay(e Estimate) (u Usage, ok bool) {
+	if e.requests == nil || !e.Known() {
+		return Usage{}, false
+	}
+	p := plays.Get().(*play)
+	defer plays.Put(p)
+	own := p.Allocator
+	p.Allocator = a
+	p.begin(e.sequence())
+	p.end()
+	p.Allocator = own
+	return a.Usage(), true
+}
+
+// A play is an allocator at some moment of a sequence.
+type play struct {
+	*Allocator
+	sequence
+	step, next int     // the event to come
+	made       []bool  // by part with states: they are
+	held       []int32 // by block of the events
+}
+
+// plays are for their memory.
+var plays = sync.Pool{New: func() any { return &play{Allocator: &Allocator{}} }}
+
+// with empties the allocator.
+func (p *play) with(expandable, coarse bool, limit unit.Bytes) {
+	p.reset()
+	p.Expandable, p.Coarse, p.Limit = expandable, coarse, limit
+}
+
+// as makes p what q is.
+func (p *play) as(q *play) {
+	p.Allocator.as(q.Allocator)
+	p.sequence, p.step, p.next = q.sequence, q.step, q.next
+	p.made, p.held = append(p.made[:0], q.made...), append(p.held[:0], q.held...)
+}
+
+// hold is room for what a step's events hold.
+func (p *play) hold(events int) []int32 {
+	if cap(p.held) <= events {
+		p.held = make([]int32, 2*events+1)
+	}
+	p.held = p.held[:events+1]
+	clear(p.held)
+	return p.held
+}
+
+// begin asks for what is kept.
+func (p *play) begin(s sequence) {
+	p.sequence = s
+	p.hold(len(s.events))
+	p.step, p.next, p.made = 0, 0, append(p.made[:0], make([]bool, len(s.states))...)
+	p.askAll(s.kept)
+	if p.Expandable {
+		for i := range s.states { // in one order: the same question has one answer
+			p.make(i)
+		}
+		p.steps = 1
+	}
+}
+
+// end carries out the rest.
+func (p *play) end() {
+	for ; p.step < p.steps; p.step, p.next = p.step+1, 0 {
+		for ; p.next < len(p.events); p.next++ {
+			switch ev := p.events[p.next]; {
+			case ev.Block < 0:
+				for i := range p.states {
+					if p.states[i].part == -1-ev.Block {
+						p.make(i)
+					}
+				}
+			case ev.Bytes > 0:
+				p.held[ev.Block] = p.Ask(ev.Bytes)
+			default:
+				p.Free(p.held[ev.Block])
+				p.held[ev.Block] = 0
+			}
+		}
+		for block, id := range p.held { // gradients that outlive the step make place for those of the next
+			if id != 0 {
+				p.Free(id)
+				p.held[block] = 0
+			}
+		}
+	}
+}
+
+// make makes a part's states, once, however often it steps.
+func (p *play) make(i int) {
+	if p.made[i] {
+		return
+	}
+	p.made[i] = true
+	f := p.brim.f
+	p.brim.f = nil // in their midst is no event to go on from
+	p.askAll(p.states[i].made)
+	p.brim.f = f
+}
+
+func (p *play) askAll(cs []copied) {
+	for _, c := range cs {
+		for range c.times {
+			for _, n := range c.tensors {
+				p.Ask(n)
+			}
+		}
+	}
 }
 
 // tensors are the kinds of lines that are tensors of their own beside what the tape asks for.
@@ -213,21 +341,40 @@ func (e Estimate) slack(expandable bool) (it Item, reserved unit.Bytes) {
 		}
 		return it, 0
 	}
-	live := e.live()
-	coarse := e.sequence().small() < live/minor
-	free := Allocator{Expandable: expandable, Coarse: coarse}
-	u, _ := free.Replay(e)
-	need := u.Reserved
-	if need-live > live/100 { // much is cached: how much of it is needed?
-		tight := Allocator{Expandable: expandable, Limit: live, Coarse: coarse}
-		u, _ := tight.Replay(e)
-		need = min(need, u.Reserved)
-	}
+	live, requests := e.live(), e.sequence()
+	need, reserved := requests.need(live, expandable, requests.small() < live/minor)
 	it.Guess, it.Bytes, it.From = false, max(0, need-live), "the caching allocator replayed in segments of 2 and 20 MiB or more"
 	if expandable {
 		it.From = "the caching allocator replayed in expandable segments"
 	}
-	return it, u.Reserved
+	return it, reserved
+}
+
+// need is what has to be reserved for the requests in a room that just holds their live bytes, and what is reserved where
+// there is room for all. The two are one sequence until the room is full, and are carried out once until then.
+func (s sequence) need(live unit.Bytes, expandable, coarse bool) (need, reserved unit.Bytes) {
+	p, tight := plays.Get().(*play), plays.Get().(*play)
+	defer plays.Put(p)
+	defer plays.Put(tight)
+	p.with(expandable, coarse, 0)
+	p.begin(s)
+	forked := false
+	if p.now.Reserved <= live {
+		p.whenFull(live, func() { tight.as(p); forked = true })
+	}
+	p.end()
+	reserved = p.usage.Reserved
+	if reserved-live <= live/100 {
+		return reserved, reserved
+	}
+	if forked { // much is cached: how much of it is needed?
+		tight.Limit = live
+	} else {
+		tight.with(expandable, coarse, live)
+		tight.begin(s)
+	}
+	tight.end()
+	return min(reserved, tight.usage.Reserved), reserved
 }
 
 // minor is the share of the tensors, as a divisor, below which the small pool is taken for one piece.

@@ -113,7 +113,7 @@ func TestReplayedBatches(t *testing.T) {
 // Lines are split into the tensors that they are made of: an optimizer's come with its first step.
 func TestKept(t *testing.T) {
 	e := step(1)
-	r := e.requests
+	k := newKeeper(e.requests.peak.Trace.Parts)
 	for what, c := range map[string]struct {
 		it    Item
 		n     int
@@ -125,13 +125,41 @@ func TestKept(t *testing.T) {
 		"a queue, by chance a multiple of the parameters": {Item{Kind: Buffers, What: "queue", Bytes: 1000 * e.Items[0].Bytes}, 1, false},
 		"a queue": {Item{Kind: Buffers, What: "queue", Bytes: 7 * unit.MiB}, 1, false},
 	} {
-		sizes, part := r.kept(c.it)
+		line, part := k.kept(c.it)
 		sum := unit.Bytes(0)
-		for _, n := range sizes {
-			sum += n
+		for _, n := range line.tensors {
+			sum += n * unit.Bytes(line.times)
 		}
-		if len(sizes) != c.n || sum != c.it.Bytes || part >= 0 != c.later {
-			t.Errorf("%s: %d tensors of %v in all (part %d), want %d of %v", what, len(sizes), sum, part, c.n, c.it.Bytes)
+		if line.number() != c.n || sum != c.it.Bytes || part >= 0 != c.later {
+			t.Errorf("%s: %d tensors of %v in all (part %d), want %d of %v", what, line.number(), sum, part, c.n, c.it.Bytes)
 		}
+	}
+}
+
+// The tight room is gone on with from where it begins to matter. That is what it comes to from the beginning.
+func TestSlackFromTheBeginning(t *testing.T) {
+	gone := 0
+	for batch := range int64(12) {
+		for _, expandable := range []bool{false, true} {
+			e := step(batch + 1)
+			live := e.live()
+			for _, coarse := range []bool{false, true} {
+				free, tight := Allocator{Expandable: expandable, Coarse: coarse}, Allocator{Expandable: expandable, Coarse: coarse, Limit: live}
+				most, _ := free.Replay(e)
+				least, _ := tight.Replay(e)
+				need, reserved := e.sequence().need(live, expandable, coarse)
+				want := most.Reserved
+				if most.Reserved-live > live/100 {
+					want = min(want, least.Reserved)
+					gone++
+				}
+				if need != want || reserved != most.Reserved {
+					t.Errorf("batch %d, expandable %v, coarse %v: %v of %v, from the beginning %v of %v", batch+1, expandable, coarse, need, reserved, want, most.Reserved)
+				}
+			}
+		}
+	}
+	if gone < 10 {
+		t.Errorf("only %d of them needed a second look", gone)
 	}
 }

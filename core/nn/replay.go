@@ -1,6 +1,11 @@
 package nn
 
-import "github.com/launch-ml/launch/core/unit"
+import (
+	"slices"
+	"sync"
+
+	"github.com/launch-ml/launch/core/unit"
+)
 
 // A Peak is the moment at which a tape needs the most memory for tensors that come and go. Parameters, buffers and
 // optimizer states are not in it: they are there all the time.
@@ -21,6 +26,19 @@ type Peak struct {
 	tape *Tape
 }
 
+// Done says that the peak's tape, and every other peak of it, will be asked nothing any more: Between has no answer from
+// here on. The memory is the next tape's.
+func (p *Peak) Done() {
+	if t := p.tape; t != nil {
+		p.tape = nil
+		if t.ops != nil {
+			next := *t
+			*t = Tape{}
+			spent.Put(&next)
+		}
+	}
+}
+
 // A PartPeak is what one part of the job holds at the peak.
 type PartPeak struct {
 	Part       string
@@ -39,10 +57,8 @@ type Alloc struct {
 
 // Peak replays the tape.
 func (t *Tape) Peak() Peak {
-	if n := int64(len(t.ops)); n > longest.Load() {
-		longest.Store(n)
-	}
 	r := newReplay(t)
+	defer r.done()
 	r.list(t.ops, 0)
 	if !r.began {
 		r.begin()
@@ -58,7 +74,7 @@ func (t *Tape) Peak() Peak {
 			p.Moment = "backward of " + p.Moment
 		}
 	}
-	p.Trace, p.tape = Trace{t.traceParts(), r.trace}, t
+	p.Trace, p.tape = Trace{t.traceParts(), slices.Clone(r.trace)}, t
 	for i, c := range r.atPeak {
 		p.Parts = append(p.Parts, PartPeak{
 			Part: t.parts[i], Inputs: unit.Bytes(c[isInput]), Saved: unit.Bytes(c[isSaved]), Casts: unit.Bytes(c[isCast]),
@@ -88,9 +104,10 @@ type replay struct {
 	blocks int32 // so far
 
 	state  []storeState
-	free   [][]int32 // by list and op: the first storage whose last op this is
-	next   []int32   // by storage: the next such one
-	gradOf []int32   // by value: its gradient's storage, 0 for none
+	free   []int32 // by list and op: the first storage whose last op this is
+	first  []int32 // by list: where it begins in free
+	next   []int32 // by storage: the next such one
+	gradOf []int32 // by value: its gradient's storage, 0 for none
 	gstore []gradStore
 	layout []bool // by value: its gradient is permuted
 }
@@ -118,17 +135,30 @@ type gradStore struct {
 	kind  uint8
 }
 
+// over are replays that have ended, for their memory.
+var over sync.Pool
+
 func newReplay(t *Tape) *replay {
-	r := &replay{
-		t: t, counts: make([]account, len(t.parts)), atPeak: make([]account, len(t.parts)),
-		state: make([]storeState, len(t.stores)), next: make([]int32, len(t.stores)),
-		trace: make([]Event, 0, 4*len(t.ops)), gradOf: make([]int32, t.values), layout: make([]bool, t.values), gstore: make([]gradStore, 1, 512),
+	r, ok := over.Get().(*replay)
+	if !ok {
+		const n = 8192 // as NewTape
+		r = &replay{
+			state: make([]storeState, 0, n), next: make([]int32, 0, n), free: make([]int32, 0, n), gradOf: make([]int32, 0, n),
+			layout: make([]bool, 0, n), gstore: make([]gradStore, 0, n), trace: make([]Event, 0, 4*n),
+		}
 	}
-	r.free = make([][]int32, len(t.segs)+1)
-	r.free[0] = make([]int32, len(t.ops))
-	for i, s := range t.segs {
-		r.free[i+1] = make([]int32, len(s.ops))
+	*r = replay{
+		t: t, counts: zeroed(r.counts, len(t.parts)), atPeak: zeroed(r.atPeak, len(t.parts)), allocs: r.allocs[:0],
+		state: zeroed(r.state, len(t.stores)), next: zeroed(r.next, len(t.stores)), trace: r.trace[:0],
+		gradOf: zeroed(r.gradOf, int(t.values)), layout: zeroed(r.layout, int(t.values)), gstore: append(r.gstore[:0], gradStore{}),
+		free: r.free, first: append(r.first[:0], 0),
 	}
+	ops := len(t.ops)
+	for i := range t.segs {
+		r.first = append(r.first, int32(ops))
+		ops += len(t.segs[i].ops)
+	}
+	r.free = zeroed(r.free, ops)
 	end := int32(len(t.ops) - 1) // of the recording, which attributes and the outermost variables live to see
 	for _, s := range t.attrs {
 		t.stores[s].last = end
@@ -138,11 +168,26 @@ func newReplay(t *Tape) *replay {
 	}
 	for i := 1; i < len(t.stores); i++ {
 		if s := &t.stores[i]; s.kind != isParam {
-			r.next[i] = r.free[s.seg][s.last]
-			r.free[s.seg][s.last] = int32(i)
+			last := &r.free[r.first[s.seg]+s.last]
+			r.next[i], *last = *last, int32(i)
 		}
 	}
 	return r
+}
+
+// zeroed is s with n zeros, in the same memory if it has room.
+func zeroed[T any](s []T, n int) []T {
+	if n > cap(s) {
+		return make([]T, n)
+	}
+	clear(s[:n])
+	return s[:n]
+}
+
+// done gives the replay's memory to the next one.
+func (r *replay) done() {
+	r.t, r.watch, r.peakOp = nil, nil, nil
+	over.Put(r)
 }
 
 // alloc is a request of o's, or of o's backward, entered under a part and a kind. It returns the block, 0 for none.
@@ -189,6 +234,7 @@ func (r *replay) begin() {
 // list carries out one list of ops.
 func (r *replay) list(ops []op, seg int32) {
 	start := 0 // of the graph that the next backward runs
+	free := r.free[r.first[seg]:]
 	for i := range ops {
 		o := &ops[i]
 		switch o.kind {
@@ -213,7 +259,7 @@ func (r *replay) list(ops []op, seg int32) {
 		default:
 			r.forward(o)
 		}
-		for s := r.free[seg][i]; s != 0; s = r.next[s] {
+		for s := free[i]; s != 0; s = r.next[s] {
 			r.state[s].past = true
 			r.release(s)
 		}

@@ -6,6 +6,7 @@ import "github.com/launch-ml/launch/core/unit"
 // out-of-memory's "tried to allocate" and "already allocated", without parameters, buffers and optimizer states.
 func (t *Tape) Requests(f func(a Alloc, backward bool, live unit.Bytes)) {
 	r := newReplay(t)
+	defer r.done()
 	r.watch = func(bytes int64, o *op, back bool) {
 		f(Alloc{unit.Bytes(bytes), t.where(o)}, back, unit.Bytes(r.live))
 	}

@@ -2,7 +2,7 @@ package nn
 
 import (
 	"slices"
-	"sync/atomic"
+	"sync"
 
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -37,7 +37,7 @@ type Tape struct {
 	part    uint8
 	parts   []string
 	nodes   []node
-	tensors []Tensor    // parameters and buffers
+	tensors []modelled  // parameters and buffers
 	sizes   []partSizes // by part
 	weights []Tensor    // the parameters that require a gradient
 
@@ -62,11 +62,16 @@ type node struct {
 	tensor                   int32 // of a parameter or buffer, 1 for the first
 }
 
+// A modelled tensor is there for as long as the model lives.
+type modelled struct {
+	Tensor
+	buffer bool
+}
+
 type partSizes struct {
 	params, trainable, buffers int64 // elements
 	paramBytes, gradBytes      int64
 	bufferBytes                int64
-	tensors                    TracePart
 }
 
 // A store is a storage: what the allocator gives and takes back.
@@ -136,23 +141,27 @@ type segment struct {
 	out Tensor
 }
 
-// longest is how many operations the longest tape of this process had.
-var longest atomic.Int64
-
-func init() { longest.Store(2048) }
+// spent are tapes that nobody will ask again: a program has tens of them, much alike, and their memory is the most of
+// what they cost. See [Peak.Done].
+var spent sync.Pool
 
 // NewTape returns an empty tape in training mode, with gradients and without autocast.
 func NewTape() *Tape {
-	n := int(longest.Load()) // a program's tapes are much alike, and growing them step by step costs half of their time
-	t := &Tape{
-		Training: true,
-		ops:      make([]op, 0, n), stores: make([]store, 1, n), // storage 0 is none
-		uses: make([]int32, 0, n), saves: make([]int32, 0, n), grads: make([]gradient, 0, n),
-		nodes: make([]node, 1, n/2), tensors: make([]Tensor, 0, n/4),
+	t, ok := spent.Get().(*Tape)
+	if !ok { // of a large network; memory that is never written to costs nothing
+		const n = 8192
+		t = &Tape{
+			ops: make([]op, 0, n), stores: make([]store, 0, n), uses: make([]int32, 0, n), saves: make([]int32, 0, n),
+			grads: make([]gradient, 0, n), nodes: make([]node, 0, n), tensors: make([]modelled, 0, n/2), attrs: map[int32]int32{},
+		}
 	}
-	t.parts = []string{""}
-	t.attrs = map[int32]int32{}
-	t.sizes = make([]partSizes, 1, 8)
+	clear(t.attrs)
+	*t = Tape{
+		Training: true, attrs: t.attrs, parts: append(t.parts[:0], ""), sizes: append(t.sizes[:0], partSizes{}),
+		nodes: append(t.nodes[:0], node{}), stores: append(t.stores[:0], store{}), // number 0 is none
+		ops: t.ops[:0], uses: t.uses[:0], saves: t.saves[:0], grads: t.grads[:0], args: t.args[:0], held: t.held[:0],
+		tensors: t.tensors[:0], weights: t.weights[:0], segs: t.segs[:0],
+	}
 	return t
 }
 
@@ -291,19 +300,17 @@ func (t *Tape) FrozenParam(name string, shape ...int64) Tensor { return t.param(
 func (t *Tape) param(name string, frozen bool, shape []int64) Tensor {
 	n := t.join(name)
 	if t.nodes[n].tensor == 0 {
-		w := t.model(n, Tensor{grad: !frozen}.resized(shape...))
+		w := t.model(n, Tensor{grad: !frozen}.resized(shape...), false)
 		s := &t.sizes[t.part]
 		s.params += w.Numel()
 		s.paramBytes += w.bytes()
-		s.tensors.Params = append(s.tensors.Params, w.Bytes())
 		if !frozen {
 			t.weights = append(t.weights, w)
-			s.tensors.Weights = append(s.tensors.Weights, w.Bytes())
 			s.trainable += w.Numel()
 			s.gradBytes += w.bytes()
 		}
 	}
-	w := t.tensors[t.nodes[n].tensor-1]
+	w := t.tensors[t.nodes[n].tensor-1].Tensor
 	w.grad = w.grad && t.frozen == 0
 	return w
 }
@@ -312,20 +319,19 @@ func (t *Tape) param(name string, frozen bool, shape []int64) Tensor {
 func (t *Tape) Buffer(name string, d DType, shape ...int64) Tensor {
 	n := t.join(name)
 	if t.nodes[n].tensor == 0 {
-		b := t.model(n, Tensor{dtype: d}.resized(shape...))
+		b := t.model(n, Tensor{dtype: d}.resized(shape...), true)
 		s := &t.sizes[t.part]
 		s.buffers += b.Numel()
 		s.bufferBytes += b.bytes()
-		s.tensors.Buffers = append(s.tensors.Buffers, b.Bytes())
 	}
-	return t.tensors[t.nodes[n].tensor-1]
+	return t.tensors[t.nodes[n].tensor-1].Tensor
 }
 
 // model enters a parameter or a buffer at its node.
-func (t *Tape) model(n int32, x Tensor) Tensor {
+func (t *Tape) model(n int32, x Tensor, buffer bool) Tensor {
 	x.store = t.newStore(x.bytes(), isParam)
 	x.value = t.newValue()
-	t.tensors = append(t.tensors, x)
+	t.tensors = append(t.tensors, modelled{x, buffer})
 	t.nodes[n].tensor = int32(len(t.tensors))
 	return x
 }

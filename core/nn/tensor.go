@@ -113,7 +113,7 @@ func (x Tensor) resized(shape ...int64) Tensor {
 	x.shape = [maxDims]int32{}
 	for i, d := range shape {
 		if d < 0 || int64(int32(d)) != d {
-			panic(fmt.Sprintf("nn: impossible shape %v", shape))
+			panic(fmt.Sprintf("nn: impossible shape %v", append([]int64(nil), shape...))) // a copy: shapes stay on the stack
 		}
 		x.shape[i] = int32(d)
 	}

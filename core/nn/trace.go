@@ -27,8 +27,40 @@ type Event struct {
 func (t *Tape) traceParts() []TracePart {
 	parts := make([]TracePart, len(t.parts))
 	for i, name := range t.parts {
-		parts[i] = t.sizes[i].tensors
 		parts[i].Name = name
+	}
+	var params, weights, buffers []int = make([]int, len(parts)), make([]int, len(parts)), make([]int, len(parts))
+	for i := range t.tensors {
+		x := &t.tensors[i]
+		switch part := t.stores[x.store].part; {
+		case x.buffer:
+			buffers[part]++
+		case x.grad:
+			params[part]++
+			weights[part]++
+		default:
+			params[part]++
+		}
+	}
+	all := make([]unit.Bytes, 0, len(t.tensors)+len(t.weights))
+	for i := range parts {
+		next := func(n int) []unit.Bytes {
+			all = all[:len(all)+n]
+			return all[len(all)-n : len(all)-n : len(all)]
+		}
+		parts[i].Params, parts[i].Weights, parts[i].Buffers = next(params[i]), next(weights[i]), next(buffers[i])
+	}
+	for i := range t.tensors {
+		x := &t.tensors[i]
+		p := &parts[t.stores[x.store].part]
+		switch n := x.Bytes(); {
+		case x.buffer:
+			p.Buffers = append(p.Buffers, n)
+		case x.grad:
+			p.Params, p.Weights = append(p.Params, n), append(p.Weights, n)
+		default:
+			p.Params = append(p.Params, n)
+		}
 	}
 	return parts
 }

@@ -102,3 +102,27 @@ func TestBetween(t *testing.T) {
 		t.Error("a peak without a tape is said to be of the same network")
 	}
 }
+
+// A tape whose memory is taken over says nothing any more, and the next one says what it would have said in memory of its
+// own.
+func TestDone(t *testing.T) {
+	small, large, want := record(2), record(10), record(3)
+	again := small
+	small.Done()
+	small.Done() // once is enough
+	if _, ok := again.Between(large, 1, 8); ok {
+		t.Error("a tape that is gone lies between something")
+	}
+	if _, ok := again.Between(again, 1, 8); ok {
+		t.Error("something lies between tapes that are gone")
+	}
+	if got := record(3); got.Bytes != want.Bytes || got.Moment != want.Moment || !slices.Equal(got.Trace.Events, want.Trace.Events) ||
+		!slices.EqualFunc(got.Trace.Parts, want.Trace.Parts, func(a, b nn.TracePart) bool {
+			return a.Name == b.Name && slices.Equal(a.Params, b.Params) && slices.Equal(a.Weights, b.Weights) && slices.Equal(a.Buffers, b.Buffers)
+		}) {
+		t.Errorf("in used memory: %v %q, before: %v %q", got.Bytes, got.Moment, want.Bytes, want.Moment)
+	}
+	if len(large.Trace.Events) == 0 || large.Bytes == 0 {
+		t.Error("another peak was touched")
+	}
+}

@@ -65,6 +65,7 @@ type stream struct {
 	dropped  int
 	open     bool // the last excerpt is still being written
 	record   record
+	waiting  waiting
 	state    State
 }
 
@@ -115,6 +116,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	s.cleaner.write(p)
+	s.settle()
 	return len(p), nil
 }
 
@@ -124,7 +126,7 @@ func (s *stream) segment(seg segment) {
 	if s.open || s.d.sieve == nil || s.d.sieve.holds(seg.text) {
 		marks = s.d.words.scan(seg.text)
 	}
-	if s.d.signs.any {
+	if s.d.signs.any && !s.waits(seg, marks) {
 		if s.signLine(seg, marks) {
 			marks |= markMemory
 		}
@@ -179,6 +181,7 @@ func (s *stream) extend(seg segment, marks uint64) {
 	if n := len(x.lines); n > 0 && s.tail.redraw && x.lines[n-1].number == seg.number {
 		x.bytes -= len(x.lines[n-1].text)
 		x.lines = x.lines[:n-1] // drawn over
+		x.first = min(x.first, n-1)
 	}
 	x.lines = append(x.lines, held{seg.number, string(seg.text)})
 	x.bytes += len(seg.text)

@@ -35,6 +35,8 @@ type Seen struct {
 	Card   *Card   // nil where nobody looked at a card
 	Host   *Host   // nil where nobody looked at the host's memory
 	Inside *Inside // nil where the program ran without the hook
+	// Limit is what the kernel held each process of the program to; 0: nothing. Resident is the most that one of them held.
+	Limit, Resident unit.Bytes
 }
 
 // Card is what looks at a card have seen of it until the program ended.
@@ -69,26 +71,29 @@ type Host struct {
 
 // Inside is what a hook within the program's processes reported.
 type Inside struct {
-	Refused []Refusal // out-of-memories, in the order of time, those that were caught too; of many the first and the last
-	Count   int       // how many there were
-	Failure *Failure  // what ended a process; of several ranks the first
+	Hook    Handshake `json:"hook"`               // how far it was taken
+	Refused []Refusal `json:"refused,omitempty"`  // out-of-memories, in the order of time, those that were caught too; of many the first and the last
+	Count   int       `json:"refusals,omitempty"` // how many there were; torch catches some itself (cuDNN's search for an algorithm)
+	Failure *Failure  `json:"failure,omitempty"`  // what ended a process; of several ranks the first
 }
 
 // A Refusal is an allocation that the card's allocator refused.
 type Refusal struct {
-	PID    int
-	Before time.Duration // the program's end
+	PID    int           `json:"pid"`
+	Before time.Duration `json:"before_ns"` // the program's end
 	Numbers
-	Frames []Frame // outermost first
+	Frames []Frame `json:"frames,omitempty"` // outermost first
 }
 
 // A Failure is an exception that ended a process.
 type Failure struct {
-	PID    int
-	Before time.Duration // the program's end
-	Type   string        // "torch.OutOfMemoryError"
-	Memory unit.Bytes    // what the process had mapped as data; 0 if unknown
-	Frames []Frame
+	PID       int           `json:"pid"`
+	Before    time.Duration `json:"before_ns"`                 // the program's end
+	Type      string        `json:"type"`                      // "torch.OutOfMemoryError"
+	Memory    unit.Bytes    `json:"data_bytes,omitempty"`      // what the process had mapped as data; 0 if unknown
+	Allocated unit.Bytes    `json:"allocated_bytes,omitempty"` // on its fullest card, when it had ended; 0 where it used none
+	Reserved  unit.Bytes    `json:"reserved_bytes,omitempty"`
+	Frames    []Frame       `json:"frames,omitempty"`
 }
 
 // A Frame is one call: a path, a line, a function.
@@ -102,6 +107,14 @@ type Frame struct {
 // the way out, other ranks that wait.
 const settled = time.Minute
 
+// count is how many refusals there were.
+func (in *Inside) count() int {
+	if in == nil {
+		return 0
+	}
+	return in.Count
+}
+
 // last is the refusal that the program died of, if it died of one: its own exception says so, or no other is known and it
 // came right before the end.
 func (in *Inside) last() *Refusal {
@@ -110,7 +123,7 @@ func (in *Inside) last() *Refusal {
 	}
 	f := in.Failure
 	for i, r := range slices.Backward(in.Refused) {
-		if f == nil && r.Before <= settled || f != nil && f.PID == r.PID && r.Before-f.Before <= settled && memoryError(f.Type) {
+		if f == nil && r.Before <= settled || f != nil && (f.PID == r.PID || relayed(f.Type)) && r.Before-f.Before <= settled && memoryError(f.Type) {
 			return &in.Refused[i]
 		}
 	}
@@ -121,9 +134,11 @@ func (in *Inside) last() *Refusal {
 // programs wrap it.
 func memoryError(name string) bool {
 	name = name[strings.LastIndexByte(name, '.')+1:]
-	return name == "OutOfMemoryError" || name == "MemoryError" || name == "RuntimeError" || name == "AcceleratorError" ||
-		name == "ProcessRaisedException"
+	return name == "OutOfMemoryError" || name == "MemoryError" || name == "RuntimeError" || name == "AcceleratorError" || relayed(name)
 }
+
+// relayed says whether an exception is a parent's, which a child of it died of (torch/multiprocessing/spawn.py).
+func relayed(name string) bool { return strings.HasSuffix(name, "ProcessRaisedException") }
 
 // full says that next to nothing of the card was free: less than a fiftieth, or than 256 MiB, which is what a small kernel
 // module or a workspace takes.

@@ -50,12 +50,12 @@ var recovered = rx(`(?i)attempting to recover|skipping (?:this |the )?(?:update|
 
 // findings reads an excerpt.
 func (d *Detector) findings(x *excerpt) []finding {
-	rs := rows(x.lines)
+	rs, first := rows(x.lines, x.first, d.words)
 	counted := counts(rs)
 	var out []finding
-	for _, i := range d.triggers(x, rs) {
+	for _, i := range d.triggers(x, rs, first) {
 		f, ok := finding{}, false
-		if e, sign := x.signs[rs[i].number]; sign {
+		if e, sign := x.signs[rs[i].number]; sign && !rs[i].more {
 			if f, ok = signFinding(e); ok {
 				f.at, f.name, f.traced = i, head1(rs[i].body), tracedAbove(rs, i)
 				f.Numbers = readNumbers(messageAt(rs, i))
@@ -79,10 +79,11 @@ func (d *Detector) findings(x *excerpt) []finding {
 const maxFindings = 96
 
 // triggers returns the rows that may matter: of too many the first, which tell the root, and the last, which tell the end.
-func (d *Detector) triggers(x *excerpt, rs []row) []int {
+func (d *Detector) triggers(x *excerpt, rs []row, first int) []int {
 	var memory, failure []int
-	for i := min(x.first, len(rs)); i < len(rs); i++ {
+	for i := first; i < len(rs); i++ {
 		_, sign := x.signs[rs[i].number]
+		sign = sign && !rs[i].more
 		marks := uint64(0)
 		if !rs[i].source {
 			marks = d.words.scan([]byte(rs[i].body))
@@ -112,6 +113,9 @@ func counts(rs []row) []counted {
 	bytes := 0
 	for i, r := range rs {
 		bytes += len(r.text) + 1
+		if !mayCount([]byte(r.body[:min(len(r.body), 600)])) {
+			continue
+		}
 		if p, ok := progressOf(r.body); ok {
 			out = append(out, counted{p, i, bytes})
 		}
@@ -156,26 +160,78 @@ func read(rs []row, i int) (finding, bool) {
 	return f, ok
 }
 
+// ruleFilter passes over the rules that a line cannot match.
+var ruleFilter = sync.OnceValue(func() *prefilter {
+	var all []*pattern
+	for _, r := range rules {
+		all = append(all, r.re)
+	}
+	return newPrefilter(all)
+})
+
 // code is a line of Python, as a traceback or a listing shows it.
 var code = rx(`^(?:except|raise|if|elif|assert|return|with|print)\b[ (]`)
 
 // mention is a message between quotation marks, without what would make it one that was printed.
 var mention = rx("[\"'\x60][\\w ]{0,24}(?:out of memory|OutOfMemoryError|ALLOC_FAILED)\\.?[\"'\x60]")
 
+// Python's semaphores and shared arrays are files in /dev/shm (Modules/_multiprocessing/semaphore.c, by sem_open(3);
+// Lib/multiprocessing/heap.py), which an ENOSPC from there does not say.
+var (
+	shmFull   = rule{kind: SharedMemory, weight: sure, nature: spoken, cause: "shared memory (/dev/shm) is full"}
+	shmFrames = rx(`multiprocessing/(?:synchronize|heap|shared_memory)\.py`)
+)
+
+func inShm(rs []row, at int) bool {
+	for _, r := range rs[max(0, at-5):at] {
+		if shmFrames.MatchString(r.body) {
+			return true
+		}
+	}
+	return false
+}
+
+// wrapper is an exception that only holds another process's: torch/multiprocessing/spawn.py, which until 1.5 raised a bare
+// Exception.
+var wrapper = rx(`^-- Process \d+ terminated with the following error:`)
+
+// wraps says whether the text that begins at a row is such a wrapper's.
+func wraps(rs []row, i int) bool {
+	for _, r := range rs[i:min(len(rs), i+4)] {
+		if wrapper.MatchString(strings.TrimSpace(r.body)) {
+			return true
+		}
+	}
+	return false
+}
+
 // readText applies the rules to the text that begins at a row, and returns where the match begins.
 func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
+	if n := len(text); n > 2 && text[0] == '`' && text[n-1] == '`' && tracedAbove(rs, i) {
+		text = text[1 : n-1] // Markdown, below its traceback
+	}
 	if code.MatchString(text) {
 		return finding{}, 0, false
 	}
-	for _, r := range rules {
+	may := ruleFilter().may(text)
+	for n, r := range rules {
+		if may>>(n%64)&1 == 0 {
+			continue
+		}
 		m := r.re.FindStringIndex(text)
 		if m == nil {
 			continue
 		}
+		if r.name == "exception" && wraps(rs, i) {
+			return finding{}, 0, false // the other's exception follows
+		}
+		if r.name == "disk_full" && inShm(rs, i) {
+			r = shmFull
+		}
 		f = finding{rule: r, at: i}
 		before := text[:m[0]]
 		if r.kind != NoMemory && mention.MatchString(text) &&
-			!strings.Contains(text, "Cuda failure") { // NCCL quotes the error
+			!strings.Contains(text, "Cuda failure") && !strings.Contains(text, "(-4:Insufficient") { // NCCL and OpenCV quote
 			return finding{}, 0, false
 		}
 		f.name = head1(text)
@@ -183,6 +239,9 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 			before = text[:h[0]]
 		}
 		f.traced = tracedAbove(rs, i)
+		if r.kind != NoMemory && !f.traced && fenced(rs, i) {
+			return finding{}, 0, false
+		}
 		if r.kind != NoMemory {
 			f.Numbers = readNumbers(messageAt(rs, i))
 		}
@@ -193,10 +252,18 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 		told := quoted || f.name == "" && !f.traced && logged.MatchString(text)
 		switch r.nature {
 		case survived:
+			for _, of := range rules[n+1:] { // of which memory, another rule may say
+				if of.kind != NoMemory && of.nature != survived && of.re.MatchString(text) {
+					f.rule.kind, f.rule.cause = of.kind, of.cause
+					break
+				}
+			}
+		case decreed:
+			f.fatal = !quoted
 		case spoken, consequence:
 			f.fatal = !told || r.weight == sure && r.kind != GPUUnspecified
 		case raised:
-			f.fatal = !quoted && (f.name != "" || f.traced)
+			f.fatal = !quoted && (f.name != "" || f.traced || f.count() > 1 && failed.MatchString(before))
 			if !f.fatal && !f.said(text, before) {
 				return finding{}, 0, false
 			}
@@ -244,6 +311,33 @@ func tracedAbove(rs []row, at int) bool {
 	}
 	return false
 }
+
+// failed stands before a message where a program says that this, or a step of it, has failed.
+var failed = rx(`(?:\b(?:ERROR|FATAL|CRITICAL|Error|Failed|FAILED|failed)\b)[\])]?\s?[:|-]+\s*$`)
+
+// fenced says whether a line stands alone in a code block of a page of Markdown that has headings, or is cut short there
+// with dots: the page explains it. Who pastes a log pastes more of it.
+func fenced(rs []row, at int) bool {
+	fence := func(i, step int) bool {
+		for i += step; i >= 0 && i < len(rs); i += step {
+			if s := strings.TrimSpace(rs[i].body); s != "" {
+				return strings.HasPrefix(s, "```") || strings.HasPrefix(s, "~~~")
+			}
+		}
+		return false
+	}
+	if !fence(at, -1) || !fence(at, 1) {
+		return false
+	}
+	return elided.MatchString(rs[at].body) || slices.ContainsFunc(near(rs, at, 12, 0), func(r row) bool {
+		return heading.MatchString(r.text)
+	})
+}
+
+var (
+	heading = rx(`^#{1,6} \w`)
+	elided  = rx(`[\w(](?:\.\.\.|…)(?:\W|$)`)
+)
 
 func harnessAbove(rs []row, at int) bool {
 	for i := max(0, at-8); i < at; i++ {
@@ -355,7 +449,8 @@ type progress struct {
 }
 
 var (
-	barCount = rx(`\b([\d,]+)/[\d,]+ \[\d+:\d\d`)
+	// tqdm/std.py, format_meter; lightning/pytorch/callbacks/progress/rich_progress.py
+	barCount = rx(`\b([\d,]+)/[\d,]+ (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
 	logCount = rx(`(?i)\b(?:epoch|iter|iteration|step|global_step|batch|it|update)s?\b["']?[\s:=\[#(]{0,4}([\d,]+)`)
 	logStats = rx(`(?i)loss|\blr\b|acc|psnr|it/s|s/it|\beta\b|ppl|reward|grad|samples/s|tokens/s`)
 	stamped  = rx(`\b\d\d:\d\d:\d\d`)
@@ -363,7 +458,7 @@ var (
 
 // countWords are those of barCount (1), logStats (2) and logCount (4): progressOf finds nothing without 1, or 2 and 4.
 var countWords = sync.OnceValue(func() *literals {
-	words := map[string]uint64{" [": 1, "ſ": 7, "\u212a": 7} // these two fold to s and k
+	words := map[string]uint64{" [": 1, " •": 1, "ſ": 7, "\u212a": 7} // these two fold to s and k
 	for _, w := range []string{"loss", "lr", "acc", "psnr", "it/s", "s/it", "eta", "ppl", "reward", "grad", "samples/s", "tokens/s"} {
 		words[w] = 2
 	}

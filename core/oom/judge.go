@@ -29,8 +29,12 @@ type Verdict struct {
 }
 
 const (
+	sighup  = 1
 	sigint  = 2
+	sigabrt = 6
+	sigbus  = 7
 	sigkill = 9
+	sigsegv = 11
 	sigterm = 15
 )
 
@@ -41,7 +45,8 @@ func (d *Detector) Judge(seen Seen, signs job.Signs) Verdict {
 
 // Judge weighs a report with all that was seen beside it. Its order is the rule:
 //
-//  1. Who was asked to stop, and did, was interrupted.
+//  1. Who was asked to stop, and did, was interrupted; so was whom a scheduler ended. Who went on to say that it succeeded,
+//     did not stop.
 //  2. A success is an exit of 0, or one that the plugin knows for a success, that no sign denies; where success has a
 //     sign it must have come. What was printed on the way is no matter.
 //  3. Of what failed, memory is the cause if the program ended on it: by the first failing rank's last exception, by the
@@ -53,13 +58,16 @@ func (r Report) Judge(seen Seen, signs job.Signs, state State) Verdict {
 	fine := exit.fine(signs.Codes)
 	failed := exit.Known && !(fine && state.fine(signs.MustSucceed)) ||
 		!exit.Known && !state.Succeeded && (r.Fatal || state.Failed)
+	deaf := !failed && exit.Asked && state.Succeeded
+	if failed || exit.Asked {
+		r.place(state, signs)
+	}
 	switch {
-	case exit.interrupted(signs.Codes), state.Interrupted, failed && r.NotMemory == "interrupted":
-		return Verdict{Ending: Interrupted, Report: r, Cause: "interrupted by the user", Why: "whoever stopped it wanted it stopped"}
+	case !deaf && exit.interrupted(signs.Codes), state.Interrupted, failed && (r.NotMemory == "interrupted" || r.ordered()):
+		cause, why := r.stopped(exit)
+		return Verdict{Ending: Interrupted, Report: r, Cause: cause, Why: why}
 	case !failed:
-		if in := seen.Inside; in != nil {
-			r.Survived = max(r.Survived, in.Count)
-		}
+		r.Survived = max(r.Survived, exit.OOMKills, seen.Inside.count()) // of its processes, some that it could do without
 		return Verdict{Ending: Succeeded, Report: r, Why: "nothing says that it failed"}
 	}
 	r = r.weigh(seen)
@@ -67,7 +75,7 @@ func (r Report) Judge(seen Seen, signs job.Signs, state State) Verdict {
 	switch {
 	case r.OOM && r.Fatal && r.Confidence != Weak:
 		v.Ending = OutOfMemory
-	case r.Cause == "" || r.OOM:
+	case r.Cause == "", r.OOM && (r.Confidence != Weak || exit.Signal != 0):
 		v.Cause = how(exit, signs, v.Lied)
 	}
 	v.Retry, v.Why = v.retry()
@@ -78,7 +86,7 @@ func (r Report) Judge(seen Seen, signs job.Signs, state State) Verdict {
 func (v Verdict) retry() (bool, string) {
 	r := v.Report
 	switch {
-	case v.Ending != OutOfMemory && r.NotMemory == "":
+	case v.Ending != OutOfMemory && (r.NotMemory == "" || r.NotMemory == byHand):
 		return false, "nothing shows that memory ran out"
 	case v.Ending != OutOfMemory:
 		return false, "not a matter of memory"

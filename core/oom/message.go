@@ -12,16 +12,22 @@ import (
 const messageLines = 14
 
 // squeeze joins the lines of a message without any white space. However a terminal, a pager or rich has wrapped it, within
-// a word or within a number, the squeezed text is the same; so the patterns below have no spaces.
+// a word or within a number, the squeezed text is the same; so the patterns below have no spaces. A line that begins with a
+// time is no continuation, and its digits are kept apart from the number that may stand before them.
 func squeeze(lines []row) string {
 	var b strings.Builder
 	for _, l := range lines {
+		if startsAnew.MatchString(l.body) {
+			b.WriteByte('\n')
+		}
 		for _, f := range strings.Fields(l.body) {
 			b.WriteString(f)
 		}
 	}
 	return b.String()
 }
+
+var startsAnew = rx(`^[\[(]?(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|\d+\.\d\d\.\d{3})`)
 
 const (
 	size = `(\d[\d,]*(?:\.\d*)?(?:[KMGT]i?B|[KMGT]|bytes|B))`
@@ -43,16 +49,27 @@ var (
 	oldNumbers = rx(`\(GPU\d*;` + size + `totalcapacity;` + size + `alreadyallocated;` + size + `free;(?:` + size +
 		`allowed;)?` + size + `(reservedintotalbyPyTorch|cached)`)
 
+	// c10/cuda/CUDAMallocAsyncAllocator.cpp: five lines, of which the last is 2^64 bytes where no limit was set
+	asyncNumbers = rx(`Currentlyallocated:` + size + `Requested:` + size + `Devicelimit:` + size + `Free\(accordingtoCUDA\):` + size +
+		`(?:PyTorchlimit\(setbyuser-suppliedmemoryfraction\):` + size + `)?`)
+
 	mpsNumbers = rx(`MPSallocated:` + size + `,otherallocations:` + size + `,maxallowed:` + size + `\)`)
 
 	cpuRequested   = rx(`youtriedtoallocate(\d+)bytes`)
 	rustRequested  = rx(`memoryallocationof(\d+)bytesfailed`)
 	numpyRequested = rx(`Unabletoallocate` + size + `foranarray`)
-	ncclRequested  = rx(`FailedtoCUDA[cm]allocasync(\d+)bytes`)
+	ncclRequested  = rx(`FailedtoCUDA[cm]alloc(?:host)?(?:async)?(\d+)bytes`)
 	xlaRequested   = rx(`(?:[Oo]utofmemory(?:whiletryingtoallocate|allocating)|` +
 		`EXHAUSTED:.{0,80}[Ff]ailedtoallocate(?:requestfor)?)` + size)
 	xlaUsed  = rx(`Used` + size + `of` + size + `\w+\.`)
 	tfTensor = rx(`withshape\[([\d,]+)\]andtype([a-z]+\d*)on/`)
+	// ggml's backends, Vulkan among them; ONNX Runtime, TensorRT, CuPy, MLX (rules.go says where)
+	otherRequested = rx(`(?:allocating` + size + `ondevice\d+:|[Dd]evicememoryallocationofsize(\d+)failed|` +
+		`[Ff]ailedtoallocate(?:[A-Za-z]\w{0,20})?buffer,?(?:of)?size=?(\d[\d.]*(?:[KMGT]i?B)?)|` +
+		`requestedbufferofsize(\d+)|amountofGPUmemory\((\d+)bytes\)|Outofmemoryallocating(\d[\d,]*)bytes|` +
+		`Insufficientmemory\)Failedtoallocate(\d+)bytes|\[metal::malloc\]Attemptingtoallocate(\d+)bytes|requestedbytesof(\d+))`)
+	// TensorFlow's gpu_cudamallocasync_allocator.cc, on two lines
+	tfAsync = rx(`failedtoallocate(\d+)bytes:CUDAerror.{0,80}?Freememory/Totalmemory:(\d+)/(\d+)`)
 	// Paddle's paddle/phi/core/memory/allocation/cuda_allocator.cc
 	paddleNumbers = rx(`Cannotallocate` + size + `memoryonGPU\d+,` + size +
 		`memoryhasbeenallocatedandavailablememoryisonly` + size)
@@ -123,6 +140,13 @@ func readNumbers(s string) (n Numbers) {
 			n.Allocated, n.Allowed = rounded(a), rounded(l)
 		}
 	}
+	if m := asyncNumbers.FindStringSubmatch(s); m != nil {
+		for i, to := range []**unit.Bytes{&n.Allocated, &n.Requested, &n.Capacity, &n.Free, &n.Allowed} {
+			if v, ok := parseSize(m[i+1]); ok && m[i+1] != "" {
+				*to = rounded(v)
+			}
+		}
+	}
 	set(&n.Capacity, msgCapacity, s)
 	set(&n.Free, msgFree, s)
 	set(&n.Allowed, msgAllowed, s)
@@ -146,6 +170,28 @@ func readNumbers(s string) (n Numbers) {
 	}
 	for _, re := range []*pattern{cpuRequested, numpyRequested, ncclRequested, rustRequested, xlaRequested} {
 		set(&n.Requested, re, s)
+	}
+	if n.Requested == nil {
+		if m := otherRequested.FindStringSubmatch(s); m != nil {
+			for _, v := range m[1:] {
+				if v == "" {
+					continue
+				}
+				if !strings.ContainsAny(v, "KMGTB") {
+					v += "B"
+				}
+				if b, ok := parseSize(v); ok {
+					n.Requested = rounded(b)
+				}
+			}
+		}
+	}
+	if m := tfAsync.FindStringSubmatch(s); m != nil {
+		for i, to := range []**unit.Bytes{&n.Requested, &n.Free, &n.Capacity} {
+			if v, ok := parseSize(m[i+1] + "B"); ok {
+				*to = rounded(v)
+			}
+		}
 	}
 	if m := paddleNumbers.FindStringSubmatch(s); m != nil {
 		for i, to := range []**unit.Bytes{&n.Requested, &n.Allocated, &n.Free} {

@@ -11,6 +11,7 @@ type phaseRule struct {
 	phase      Phase
 	path, name *pattern // either may be nil
 	weak       bool     // decides only where nothing further out does
+	either     bool     // is called in validation as well: decides unless that stands further out
 }
 
 // The places are PyTorch's, Lightning's, Accelerate's, Transformers' and DeepSpeed's; the names of functions are those
@@ -40,7 +41,8 @@ var phaseRules = []phaseRule{
 	{phase: TrainBackward, path: rx(`torch/_tensor\.py|torch/tensor\.py|autograd/graph\.py|autograd/__init__\.py`),
 		name: rx(`^(?:backward|_engine_run_backward|grad)$`)},
 	{phase: TrainBackward, name: rx(`^(?:\w*backward\w*|unscale_and_clip_grads|_post_backward\w*)$`)},
-	{phase: TrainForward, name: rx(`^(?:training_step\w*|train_step\w*|compute_loss\w*|run_step|train_one_\w+|` +
+	{phase: TrainForward, name: rx(`^(?:compute_loss\w*|shared_step|_step|_?common_step)$`), either: true},
+	{phase: TrainForward, name: rx(`^(?:training_step\w*|train_step\w*|run_step|train_one_\w+|` +
 		`train_batch|train_on_batch|forward_step|_?optimizer_closure|closure|fit_batch|do_train\w*|` +
 		`optimize_parameters)$`)},
 	{phase: Validation, name: rx(`^_*(?:\w+_)?(?:eval|evaluate|evaluation|evaluator|valid|validate|validation|val|` +
@@ -49,6 +51,7 @@ var phaseRules = []phaseRule{
 		`predict|metrics?)(?:/[^/]*)?\.py$|/(?:evaluation|evaluators?|metrics)/`)},
 	{phase: Validation, name: rx(`^decorate_context$`), weak: true},
 	{phase: Build, name: rx(`^__init__$`), weak: true},
+	{phase: TrainForward, name: rx(`^(?:train|training|fit)(?:_loop|_model|_net\w*|_epoch\w*|_iter\w*)?$`), weak: true},
 }
 
 // launcher is what starts a program, and takes no part in it.
@@ -74,6 +77,9 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 			if r.phase == Checkpoint && pretrained(frames[:i]) {
 				return Build, true
 			}
+			if r.either && validates(frames[:i]) {
+				return Validation, true
+			}
 			if !r.weak {
 				return r.phase, true
 			}
@@ -91,19 +97,55 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 		return weak, false
 	case forward:
 		return TrainForward, false
+	case imports(frames):
+		return Build, false
 	}
 	return Unknown, false
 }
 
-// pretrained says whether a state is read to build a model, not to resume one.
-func pretrained(outer []frame) bool {
-	for _, f := range outer {
-		if f.name == "from_pretrained" {
-			return true
+// validates says whether validation stands nearer than training in the frames around a step.
+func validates(outer []frame) bool {
+	for i := len(outer) - 1; i >= 0; i-- {
+		for _, r := range phaseRules {
+			if !r.weak && !r.either && r.path == nil && r.name.MatchString(outer[i].name) &&
+				(r.phase == Validation || r.phase == TrainForward) {
+				return r.phase == Validation
+			}
 		}
 	}
 	return false
 }
+
+// imports says whether a module was being imported: the code of one file that another's asked for.
+func imports(frames []frame) bool {
+	modules, last := 0, ""
+	for _, f := range frames {
+		if f.name == "<module>" && f.path != last {
+			modules++
+			last = f.path
+		}
+	}
+	n := len(frames) - 1
+	return modules > 1 && n >= 0 && (frames[n].name == "<module>" || frames[n].name == "" || strings.HasPrefix(frames[n].path, "<frozen"))
+}
+
+// pretrained says whether a state is read to build a model, not to resume one.
+func pretrained(outer []frame) bool {
+	build := false
+	for _, f := range outer {
+		if resumes.MatchString(f.name) {
+			return false
+		}
+		build = build || builds.MatchString(f.name)
+	}
+	return build
+}
+
+var (
+	builds = rx(`^(?:from_pretrained|(?:_?load|build|create|init|setup|make|get)_(?:model|pretrained)\w*)$`)
+	// what a trainer reads to go on, as people, Lightning and Transformers name it
+	resumes = rx(`^_?(?:resume|restore)(?:_\w+)?$|resume_from|^_load_(?:from_checkpoint|optimizer_and_scheduler)$`)
+)
 
 // sourcePhases are read in the source lines of a traceback, and in names of operations.
 var sourcePhases = []struct {
@@ -122,9 +164,11 @@ var wordPhases = []struct {
 }{
 	{Build, rx(`(?i)capture cuda graph|loading (?:model|weights|checkpoint shards|pipeline)|` +
 		`load(?:ing)? .{0,60}weights:|model initiali[sz]ation|initiali[sz]ing (?:the )?model|` +
-		`creating (?:the )?model|building (?:the )?model|failed to load (?:the )?model|engine core init`)},
+		`creating (?:the )?model|building (?:the )?model|failed to load (?:the )?model|engine core init|` +
+		`error loading (?:the )?model|load_tensors|kv[ _]cache|KV (?:buffer|self) size|compute buffer size|offload(?:ed|ing) [\w/ -]{0,24}layers`)},
 	{Checkpoint, rx(`(?i)(?:write|save|saving|dump|load|restore)_?(?:state|checkpoint|ckpt)\b|saving (?:model|` +
-		`checkpoint|state|weights)|resuming from`)},
+		`checkpoint|state|weights)|resuming from|\b(?:checkpoint|ckpt) (?:write|writing|save|saving)\b|` +
+		`writing (?:the |a )?(?:checkpoint|snapshot)|SafetensorError\b.*seriali[sz]`)},
 	{Validation, rx(`(?i)\b(?:running |start(?:ing)? )?(?:validation|validating|evaluating|evaluation|inference)\b|` +
 		`évaluation|(?:Validation|Evaluating|Testing|Predicting)[ :]+ *\d+%|预测|推理|验证|测试时`)},
 	{Data, rx(`(?i)loading (?:the )?(?:dataset|data|images)\b|caching images|tokeniz(?:ing|ation)`)},

@@ -18,6 +18,14 @@ func TestPhaseOf(t *testing.T) {
 			"torch/nn/modules/module.py _call_impl; net.py forward", TrainBackward, true},
 		{"a forward within an optimizer's closure", "train.py main; torch/optim/adam.py step; lightning/loops/optimization.py closure; " +
 			"net.py training_step; net.py forward", TrainForward, true},
+		{"a loss that is evaluated", "train.py main; transformers/trainer.py train; transformers/trainer.py evaluation_loop; " +
+			"transformers/trainer.py prediction_step; transformers/trainer.py compute_loss; net.py forward", Validation, true},
+		{"a loss in training", "train.py main; transformers/trainer.py training_step; transformers/trainer.py compute_loss; net.py forward",
+			TrainForward, true},
+		{"a step that validation shares", "train.py main; net.py validation_step; net.py shared_step; net.py forward", Validation, true},
+		{"a loss without a name", "train.py main; train.py train; loss.py ssim", TrainForward, false},
+		{"a module that is imported", "train.py <module>; models/net.py <module>", Build, false},
+		{"a script's own level", "train.py <module>", Unknown, false},
 		{"an optimizer under no_grad", "train.py main; torch/utils/_contextlib.py decorate_context; torch/optim/adamw.py step", Optimizer, true},
 		{"a scheduler is no optimizer", "train.py main; torch/optim/lr_scheduler.py step", Unknown, false},
 		{"a teacher under no_grad", "train.py main; net.py training_step; torch/utils/_contextlib.py decorate_context; net.py forward", TrainForward, true},
@@ -26,6 +34,7 @@ func TestPhaseOf(t *testing.T) {
 		{"a state that is read while a model is built", "train.py main; transformers/modeling_utils.py from_pretrained; torch/serialization.py load",
 			Build, true},
 		{"a state that is resumed", "train.py main; train.py resume; torch/serialization.py load", Checkpoint, true},
+		{"a model within a resume", "train.py resume_training; train.py load_model; torch/serialization.py load", Checkpoint, true},
 		{"a model's constructor", "train.py main; net.py __init__", Build, false},
 		{"an output object within a forward", "train.py main; net.py compute_loss; transformers/utils/generic.py __init__", TrainForward, true},
 		{"a plain forward", "train.py main; torch/nn/modules/module.py _call_impl; net.py forward", TrainForward, false},

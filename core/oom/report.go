@@ -21,7 +21,7 @@ func (d *Detector) Report(exit Exit) Report {
 			all = append(all, f)
 		}
 	}
-	r := verdict(all, d.fate(exit))
+	r := verdict(all, d.fate(exit), d.state())
 	if survivals := d.state().Survived; survivals > r.Survived {
 		r.Survived = survivals
 	}
@@ -74,7 +74,7 @@ func (s *stream) finish() {
 //  4. An out-of-memory after which other ranks went on for a while, until they were stopped for want of it, is fatal.
 //  5. A program that is known to have ended well died of nothing, whatever it printed; of one that is known to have
 //     failed, and gives no other reason, an out-of-memory that it reported is the reason.
-func verdict(all []finding, fate fate) Report {
+func verdict(all []finding, fate fate, state State) Report {
 	root := heaviest(all)
 	memory := best(all)
 	switch {
@@ -95,9 +95,9 @@ func verdict(all []finding, fate fate) Report {
 	switch {
 	case root != nil:
 		r.Fatal = true
-		r.describe(root, all)
+		r.describe(root, all, state)
 	case memory != nil:
-		r.describe(memory, all)
+		r.describe(memory, all, state)
 	}
 	return r
 }
@@ -110,7 +110,40 @@ func heaviest(all []finding) *finding {
 			root = f
 		}
 	}
+	for root != nil && root.rule.weight == exception {
+		next := root.raisedWith(all)
+		if next == nil {
+			break
+		}
+		root = next
+	}
 	return root
+}
+
+// chained is what Python prints between exceptions that were raised one on account of the other (traceback.py). The last
+// one ended the program.
+var chained = rx(`^(?:During handling of the above exception, another exception occurred|` +
+	`The above exception was the direct cause of the following exception):`)
+
+// raisedWith returns the exception that was raised on account of this one, or nil.
+func (f *finding) raisedWith(all []finding) *finding {
+	link := -1
+	for i := f.at + 1; i < min(len(f.rows), f.at+6); i++ {
+		if r := f.rows[i]; r.rank == f.rows[f.at].rank && chained.MatchString(strings.TrimSpace(r.body)) {
+			link = i
+		}
+	}
+	if link < 0 {
+		return nil
+	}
+	for i := range all {
+		g := &all[i]
+		if g.x == f.x && g.at > link && g.at < link+maxTrace && g.fatal && !g.alive && g.rule.name == "exception" &&
+			g.rows[g.at].rank == f.rows[f.at].rank {
+			return g
+		}
+	}
+	return nil
 }
 
 // best returns the memory finding that says most, or nil: what was caught and survived is told by its numbers.
@@ -139,17 +172,20 @@ func follows(root, memory *finding) bool {
 }
 
 // describe fills the report from the finding that matters.
-func (r *Report) describe(f *finding, all []finding) {
+func (r *Report) describe(f *finding, all []finding, state State) {
 	text := f.rows[f.at]
 	r.Evidence = append(r.Evidence, f.evidence())
 	calls, after := f.calls()
+	if reraised.MatchString(text.body) && len(after) > 0 {
+		calls, after = after, calls
+	}
 	r.Frame = own(calls)
 	if r.Frame == "" {
 		r.Frame = own(after)
 	}
 	if !f.memory() {
 		r.NotMemory, r.Cause, r.What = f.rule.name, f.rule.cause, f.rule.cause
-		r.phase(f, calls, after)
+		r.phase(f, calls, after, state)
 		if r.Cause == "" {
 			r.Cause = clip(strings.TrimSpace(text.body))
 		} else if f.name != "" && f.rule.name != "interrupted" {
@@ -177,7 +213,7 @@ func (r *Report) describe(f *finding, all []finding) {
 			r.Frame, calls = own(more), more
 		}
 	}
-	r.phase(f, calls, after)
+	r.phase(f, calls, after, state)
 	r.gpu(f)
 	r.Confidence = f.sure()
 	if r.Allocated != nil && r.Requested != nil {
@@ -202,6 +238,10 @@ func (f *finding) evidence() Evidence {
 	line := f.rows[f.at]
 	return Evidence{From: Output, Line: Line{f.stream, line.number, clip(strings.TrimSpace(line.text))}, For: f.rule.kind, Sure: f.sure()}
 }
+
+// reraised is the message of an exception that is raised again in another thread or process, above its own traceback:
+// torch/_utils.py, ExceptionWrapper.
+var reraised = rx(`Caught \w+ in (?:replica|DataLoader worker process|pin memory thread)`)
 
 // gpu says which way a GPU ran out.
 func (r *Report) gpu(f *finding) {
@@ -232,7 +272,8 @@ var noHole = rx(`(?i)no contiguous|not? .{0,24}contiguous (?:hole|block|region|c
 
 // phase sets the phase: the plugin's words for it, then frames that are exact, then the phase that the signs say was
 // running, then a forward, then the words around the evidence.
-func (r *Report) phase(f *finding, calls, after []frame) {
+func (r *Report) phase(f *finding, calls, after []frame, state State) {
+	defer func() { r.Part = r.part(f, calls, after, state) }()
 	if strings.Contains(f.rows[f.at].body, "OOM when allocating tensor") { // TensorFlow names the operation, below
 		if p := phaseOfText(joined(near(f.rows, f.at, 0, 60))); p != Unknown {
 			r.Phase, r.Stage = p, p.Coarse()
@@ -248,7 +289,7 @@ func (r *Report) phase(f *finding, calls, after []frame) {
 		sign = f.x.phase
 	}
 	switch {
-	case f.rule.kind == SharedMemory || strings.Contains(f.rows[f.at].body, "DataLoader worker"):
+	case f.rule.kind == SharedMemory || loaderProcess.MatchString(f.rows[f.at].body):
 		r.Phase = Data
 	case f.phase != "" && !agrees(frames, f.phase):
 		r.Phase = signPhase(f.phase)
@@ -267,11 +308,22 @@ func (r *Report) phase(f *finding, calls, after []frame) {
 	}
 }
 
+// loaderProcess is a loader's worker by torch's words for it, or by the name that torch gives its threads and processes, which
+// the kernel prints (torch/utils/data/_utils/worker.py and pin_memory.py).
+var loaderProcess = rx(`DataLoader worker|\bpt_data_(?:worker|pin)\b`)
+
 // guess reads the words around evidence that has no frames.
 func (r *Report) guess(f *finding) Phase {
 	around := joined(near(f.rows, f.at, 12, 6))
 	if p := phaseOfText(around); p != Unknown {
 		return p
+	}
+	if f.rule.name == "disk_full" && phaseOfWords(around) == Checkpoint {
+		return Checkpoint // the one thing that everybody writes and that has a size
+	}
+	switch f.name {
+	case "ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError":
+		return Build
 	}
 	if !f.memory() {
 		return Unknown
@@ -374,13 +426,7 @@ func clip(s string) string {
 
 // cause is one line for a person.
 func (r *Report) cause() string {
-	where := map[Phase]string{Build: "while the model was built", Data: "in the data pipeline",
-		TrainForward: "in the training's forward pass", TrainBackward: "in the backward pass",
-		Optimizer: "in the optimizer's step", Validation: "in validation",
-		Checkpoint: "while a state was saved or loaded"}[r.Phase]
-	if where == "" && r.Stage != string(Unknown) && r.Stage != "" {
-		where = "in " + r.Stage
-	}
+	where := r.where()
 	var b strings.Builder
 	switch {
 	case r.Confidence == Weak:

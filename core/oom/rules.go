@@ -9,6 +9,8 @@ const (
 	raised nature = iota
 	// spoken is a text that a library, the kernel or a scheduler prints by itself when the program cannot go on.
 	spoken
+	// decreed is a text by which a scheduler ends the program, whatever stands before it.
+	decreed
 	// survived is a text that says that the program goes on.
 	survived
 	// consequence is what follows when another rank, worker or signal ended the program; it never is the cause.
@@ -46,7 +48,10 @@ var (
 		"oom detected", "cuda oom", "out_of_me", "t allocate memory", "not enough memory", "cannot allocate", "unable to allocate",
 		"memoryerror", "bad_alloc", "shared memory", "killed", "sigkill", "failed to cuda calloc", "cuda failure 2",
 		"low on memory", "low on resource: memory", "memory limit", "memlimit", "memory usage", "internal assert failed",
-		"memory allocation of", "heap space", "failed to allocate", "microbatch size will", "trying batch size",
+		"memory allocation of", "heap space", "failed to allocate", "allocation of size", "could not be allocated", "could not allocate",
+		"outofdevicememory", "outofhostmemory", "device_memory", "host_memory", "out_of_resources", "insufficient memory",
+		"no executable batch", "all available ram", "more memory than is available", "paging file is too small", "exceeding memory limits",
+		"over memory limit", "would exceed allowed memory", "allocation failure", "greater than the maximum", "allocation failed", "alloc failed", "microbatch size will", "trying batch size",
 		"exceeded limit", "hbm capacity", "oomd", "earlyoom",
 	}
 	failureWords = []string{
@@ -55,8 +60,9 @@ var (
 		"out of resource", "outofresources", "cuda error", "cublas_status", "cudnn_status",
 		"nccl warn", "nccl error", "nccl operations", "ncclunhandled", "ncclsystem", "ncclinternal", "assert",
 		"exitcode", "exit code", "return code", "exit status", "too many open files", "no space left", "quota exceeded",
-		"terminated", "nan/inf", "is nan", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
-		"time limit", "bus error", "systemexit",
+		"terminated", "nan/inf", "is nan", "loss is inf", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
+		"time limit", "state: timeout", " timeout ", "node_fail", "bus error", "systemexit",
+		"eoferror", "notimplementederror", // the two are often raised without a word
 	}
 	frameWords = []string{"  file \"", "❱"}
 )
@@ -82,6 +88,10 @@ var rules = []rule{
 		re: rx(`(?i)\b(?:copy|copying|moving|move) .{0,60} to CPU due to (?:CUDA )?(?:OOM|out of memory)`)},
 	{kind: GPUUnspecified, weight: probable, nature: survived,
 		re: rx(`(?i)microbatch size will be decreased|Batch size \d+ failed, trying batch size \d+`)},
+
+	// sglang's scheduler takes requests back; c10/cuda/CUDAFunctions.cpp warns, and there is no GPU then
+	{kind: GPUUnspecified, weight: probable, nature: survived,
+		re: rx(`(?i)out of memory happened\b.*retract|Warning: CUDA initialization: .*: out of memory`)},
 
 	// --- PyTorch's caching allocator: c10/cuda/CUDACachingAllocator.cpp and its like ---------------------------------
 	{kind: GPUUnspecified, weight: sure, nature: raised, cause: "out of GPU memory",
@@ -115,6 +125,34 @@ var rules = []rule{
 		re: rx(`Failed to CUDA (?:calloc|malloc)\b|NCCL WARN .*Cuda failure 2\b|` +
 			`NCCL WARN .*Cuda failure 'out of memory'`)},
 
+	// --- other runtimes -----------------------------------------------------------------------------------------------
+	// ggml: ggml-backend.cpp, ggml-alloc.c and each backend name the buffer; the CPU's is the host's
+	{kind: CPUAlloc, weight: probable, nature: spoken, cause: "out of host memory",
+		re: rx(`(?:failed|unable) to allocate (?:CPU|\w+_Host) buffer|cpu_buffer_type_alloc_buffer: failed to allocate|` +
+			`ErrorOutOfHostMemory|VK_ERROR_OUT_OF_HOST_MEMORY`)},
+	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
+		re: rx(`(?:failed|unable) to allocate [A-Za-z]+\d* buffer\b|: failed to allocate buffer,? (?:of )?size|` +
+			`[Dd]evice memory allocation of size \d+ failed`)},
+	// Vulkan (vulkan_enums.hpp), SYCL and Level Zero (ur_api.h), OpenCL (cl.h), Metal (Metal.framework), MLX (metal/allocator.cpp)
+	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
+		re: rx(`ErrorOutOfDeviceMemory|VK_ERROR_OUT_OF_DEVICE_MEMORY|(?:UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_DEVICE_MEMORY|` +
+			`CL_MEM_OBJECT_ALLOCATION_FAILURE|CommandBufferCallbackErrorOutOfMemory|` +
+			`\[metal::malloc\] .*(?:greater than the maximum|Unable to allocate|Resource limit)`)},
+	{kind: GPUUnspecified, weight: suspected, nature: spoken, cause: "out of GPU memory",
+		re: rx(`\b(?:UR|PI|ZE|CL)_(?:RESULT_)?(?:ERROR_)?OUT_OF_RESOURCES\b`)},
+	// torch-directml; Habana's PyTorch bridge; TensorRT's virtualMemoryBuffer.cpp; cupy/cuda/memory.pyx
+	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
+		re: rx(`not enough GPU video memory|PT_DEVMEM.{0,40}Allocation failed|` +
+			`[Rr]equested amount of GPU memory \(\d+ bytes\) could not be allocated|` +
+			`OutOfMemoryError: Out of memory allocating [\d,]+ bytes \(allocated so far`)},
+	// AWS's Neuron runtime, nrt_status.h: NRT_RESOURCE
+	{kind: GPUUnspecified, weight: suspected, nature: raised, cause: "out of accelerator memory",
+		re: rx(`nrt_\w*alloc\w* status=4\b`)},
+	// onnxruntime/core/framework/bfc_arena.cc, of whichever device the arena is
+	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of memory, of a GPU it seems",
+		re: rx(`Failed to allocate memory for requested buffer of size \d+|` +
+			`Available memory of \d+ is smaller than requested bytes of \d+`)},
+
 	// --- JAX, XLA, TensorFlow -----------------------------------------------------------------------------------------
 	{kind: GPUCapacity, weight: sure, nature: spoken, cause: "out of GPU memory",
 		re: rx(`OOM when allocating tensor with shape.*device:(?:GPU|TPU|DML|XLA_GPU)`)},
@@ -122,6 +160,10 @@ var rules = []rule{
 		re: rx(`OOM when allocating tensor with shape.*device:(?:XLA_)?CPU`)},
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
 		re: rx(`OOM when allocating tensor with shape`)},
+	// xla/pjrt/cpu: the host's own device has other words than a card's allocator, and no size in GiB
+	{kind: CPUAlloc, weight: sure, nature: spoken, cause: "out of host memory",
+		re: rx(`(?:RESOURCE_EXHAUSTED|Resource exhausted|INTERNAL): (?:Error dispatching computation: )*` +
+			`Out of memory allocating \d+ bytes`)},
 	{kind: GPUUnspecified, weight: sure, nature: spoken, cause: "out of accelerator memory",
 		re: rx(`(?:RESOURCE_EXHAUSTED|Resource exhausted): .*(?:[Oo]ut of memory|OOM|[Ff]ailed to allocate).*\d|` +
 			`Ran out of memory in memory space \w+`)},
@@ -134,6 +176,10 @@ var rules = []rule{
 	{name: "open_files", kind: NoMemory, weight: broken, nature: spoken,
 		re:    rx(`[Tt]oo many open files`),
 		cause: "too many open files: a limit of the process, not memory (ulimit -n; a sharing strategy that uses files)"},
+	// OpenCV's core/src/alloc.cpp names its function OutOfMemoryError; Windows' ERROR_COMMITMENT_LIMIT
+	{kind: CPUAlloc, weight: probable, nature: spoken, cause: "out of host memory",
+		re: rx(`\(-4:Insufficient memory\)|OpenCV.*Insufficient memory|WinError 1455|os error 1455|` +
+			`[Pp]aging file is too small`)},
 	{kind: CPUAlloc, weight: probable, nature: spoken, cause: "out of host memory",
 		re: rx(`std::bad_alloc|memory allocation of \d+ bytes failed|(?:\[Errno 12\]|errno 12|\(12\)|fork:|mmap:|` +
 			`malloc:?).{0,40}[Cc]annot allocate memory|` +
@@ -141,6 +187,17 @@ var rules = []rule{
 			`JavaScript heap out of memory|^MemoryError\b|\bMemoryError:?\s*$`)},
 	{kind: CPUAlloc, weight: probable, nature: raised, cause: "out of host memory",
 		re: rx(`\b(?:RuntimeError|OSError|Error): .*(?:[Cc]annot allocate memory|CUDA error: host|cudaHostAlloc)`)},
+
+	// ECS and AWS Batch give this as the reason of a stopped container
+	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
+		re: rx(`Container killed due to memory usage`)},
+	// c10/cuda/CUDAMallocAsyncAllocator.cpp
+	{kind: GPUUnspecified, weight: sure, nature: raised, cause: "out of GPU memory",
+		re: rx(`Allocation on device ?\d* would exceed allowed memory`)},
+
+	// accelerate/utils/memory.py: each size down to one ran out of memory, and was caught
+	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of memory at every batch size down to one",
+		re: rx(`No executable batch size found, reached zero`)},
 
 	// an exception by its name alone, such as DataParallel's "Caught OutOfMemoryError in replica 0"; and what C programs say
 	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of GPU memory",
@@ -160,23 +217,32 @@ var rules = []rule{
 		re: rx(`unable to (?:allocate|resize) shared memory`)},
 
 	// --- the host kills -----------------------------------------------------------------------------------------------
+	// Ray lists what may have been (src/ray/raylet/worker_pool.cc), the kernel among it: that says nothing
+	{name: "worker_died", kind: NoMemory, weight: echo, nature: consequence, cause: "a process of the program ended",
+		re: rx(`There are some potential root causes`)},
 	// Slurm's slurmstepd, old and new words; the kernel's mm/oom_kill.c; Kubernetes; Ray; LSF; PBS
 	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
 		re: rx(`Detected \d+ oom[-_]kill event|have been (?:OOM[ -]Killed|killed by the cgroup out-of-memory)|` +
-			`\bOUT_OF_MEMORY\b.*(?:slurm|State|\b0:125)|` +
+			`\bOUT_OF_MEMORY\b.*(?:slurm|State|\b0:125)|State: OUT_OF_MEMORY|` +
 			`(?:Exceeded|exceeded) job memory limit|oom-kill:|(?:Out of memory|out of memory): Kill(?:ed)? process|` +
-			`Memory cgroup out of memory|: tasks? [\d,-]+: Out Of Memory|\bOUT_OF_ME\+|\bOOMKilled\b|` +
+			`Memory cgroup out of memory|: tasks? [\d,-]+: Out Of Memory|\bOUT_OF_ME\+|` +
+			`\bOOMKilled(?:"?\s*[:=]\s*"?[Tt]rue|[^"':=\w]|["'](?:[^:]|$)|$)|Failed with result 'oom-kill'|` +
 			`killed by (?:the )?(?:cgroup|kernel)?.{0,12}(?:OOM|out-of-memory)[- ]?(?:killer|handler)?`)},
 	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
 		re: rx(`node (?:was |is )?(?:running )?low on (?:resource: )?memory|TERM_MEMLIMIT|` +
 			`job killed.*memory (?:usage )?limit|` +
 			`\b(?:mem|vmem|pmem|rss)\b \d+\w* exceeded limit|memory usage threshold|systemd-oomd|earlyoom.*sending SIG`)},
-	{kind: HostOOM, weight: sure, nature: spoken, cause: "a loader worker was killed for want of host memory",
+	// YARN's containers; HTCondor's starter; Vertex AI; Colab and Kaggle
+	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
+		re: rx(`for exceeding (?:\w+ )?memory limits|gone over memory limit of|` +
+			`replica \w+ \d+ ran out-of-memory and exited|` +
+			`crashed after using all available RAM|tried to allocate more memory than is available`)},
+	{kind: HostOOM, weight: suspected, nature: spoken, cause: "a loader worker was killed for want of host memory",
 		re: rx(`DataLoader worker \(pid\S* ?\d+\S*\) is killed by signal: Killed`)},
 	{kind: HostOOM, weight: killed, nature: spoken,
 		re: rx(`^\s*Killed\s*$|: line \d+: +\d+ Killed\b|\[\d+\]\+? +Killed\b|: tasks? [\d,-]+: Killed|` +
-			`^\d+ Killed\b|zsh: killed\b|` +
-			`Signal 9 \(SIGKILL\) received by|Signals\.SIGKILL|terminated with signal (?:SIGKILL|9\b)|` +
+			`^\d+ Killed\b|zsh: killed\b|\[\d+\] +[+-]? *\d+ killed\b|` +
+			`Signal 9 \(SIGKILL\) received by|Signals\.SIGKILL|terminated (?:with|by) signal (?:SIGKILL|9\b)|` +
 			`(?:exit ?code|return code|exit status|exited with code)[ :=]+(?:-9|137)\b|interrupted by signal 9|` +
 			`[Tt]erminated by signal 9\b`)},
 
@@ -191,15 +257,17 @@ var rules = []rule{
 	{name: "device_assert", kind: NoMemory, weight: broken, nature: spoken, re: rx(`device-side assert triggered|` +
 		`cudaErrorAssert\b|\.cuh?:\d+: .*Assertion .* failed`),
 		cause: "a device-side assert: an index or label out of range; what comes after it on this device means nothing"},
-	{name: "time_limit", kind: NoMemory, weight: ordered, nature: spoken,
-		re: rx(`CANCELLED AT .* DUE TO TIME LIMIT|TERM_RUNLIMIT|walltime \d+ exceeded limit|(?:hit|reached|` +
+	{name: "time_limit", kind: NoMemory, weight: ordered, nature: decreed,
+		re: rx(`CANCELLED AT .* DUE TO TIME LIMIT|State: TIMEOUT\b|\bTIMEOUT +\d+:\d+\b|TERM_RUNLIMIT|walltime \d+ exceeded limit|(?:hit|reached|` +
 			`exceeded) (?:the )?(?:job )?time limit|DUE to SIGNAL Terminated`),
 		cause: "the scheduler's time limit"},
-	{name: "preempted", kind: NoMemory, weight: ordered, nature: spoken,
-		re: rx(`CANCELLED AT .* DUE TO (?:PREEMPTION|NODE FAIL)|(?:job|instance|node|worker|task|container|` +
+	{name: "preempted", kind: NoMemory, weight: ordered, nature: decreed,
+		re: rx(`CANCELLED AT .* DUE TO (?:PREEMPTION|NODE FAIL|JOB REQUEUE)|` +
+			`State: (?:PREEMPTED|NODE_FAIL)\b|\b(?:PREEMPTED|NODE_FAIL) +\d+:\d+\b|` +
+			`(?:job|instance|node|worker|task|container|` +
 			`VM) (?:has been|was|is being|will be) preempted|PreemptionError`), cause: "preempted by the scheduler"},
-	{name: "cancelled", kind: NoMemory, weight: ordered, nature: spoken,
-		re: rx(`\*\*\* (?:JOB|STEP) .*CANCELLED AT`), cause: "cancelled through the scheduler"},
+	{name: "cancelled", kind: NoMemory, weight: ordered, nature: decreed,
+		re: rx(`\*\*\* (?:JOB|STEP) .*CANCELLED AT|State: CANCELLED\b|\bCANCELLED(?:\+| by \d+)? +\d+:\d+\b`), cause: "cancelled through the scheduler"},
 	{name: "interrupted", kind: NoMemory, weight: ordered, nature: spoken,
 		re: rx(`^KeyboardInterrupt|[^\w'"(\x60.]KeyboardInterrupt\b|Detected KeyboardInterrupt|` +
 			`[Ii]nterrupted by (?:the )?user|Signal 2 \(SIGINT\) received|Received SIGINT`),
@@ -211,6 +279,9 @@ var rules = []rule{
 	{name: "terminated", kind: NoMemory, weight: killed, nature: consequence,
 		re: rx(`[Rr]eceived (?:signal )?(?:SIGTERM|15)|Signal 15 \(SIGTERM\) received|^\s*Terminated\s*$|` +
 			`SignalException|(?:exit ?code|return code)[ :=]+(?:-15|143)\b`), cause: "terminated by SIGTERM"},
+	// detr's engine.py, torchvision's references/detection/engine.py, and all who follow them, print this and exit
+	{name: "nan", kind: NoMemory, weight: broken, nature: spoken, cause: "the loss is no longer a finite number",
+		re: rx(`(?i)\bloss is (?:nan|-?inf\w*|not finite|tensor\(nan\S*|non-finite)\W{1,4}(?:\w+ )?(?:stop|abort|exit|terminat|quit)`)},
 	{name: "nan", kind: NoMemory, weight: broken, nature: raised,
 		re: rx(`(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss is (?:nan|inf|` +
 			`not finite)|FloatingPointError`),

@@ -63,6 +63,7 @@ type signReader struct {
 	signs       []compiled
 	any         bool
 	always      bool
+	progress    uint64 // marks of the signs of progress alone
 	codes       map[int]string
 	mustSucceed bool
 }
@@ -85,6 +86,7 @@ func newSignReader(signs job.Signs) (*signReader, error) {
 		}
 		r.signs = append(r.signs, c)
 	}
+	r.progress = progressMarks(r.signs)
 	return r, nil
 }
 

@@ -1,8 +1,10 @@
 package oom
 
 import (
+	"encoding/json"
 	"path"
 	"strings"
+	"unicode/utf8"
 )
 
 // A row is a line of an excerpt, and what is left of it without the prefixes that launchers put before each line.
@@ -12,50 +14,157 @@ type row struct {
 	body   string
 	rank   string // as "[rank3]", where the prefix says so
 	boxed  bool   // it stood in a box
+	more   bool   // it goes on a line that another row began
 	source bool   // it stood in the box of a traceback, which shows source and not what happened
 }
 
-// prefixes of torchrun and its redirects, mpirun, srun -l, Ray, docker compose; a comment, a quotation.
-var linePrefix = rx(`^(?:\s{0,4}(\[(?:rank|default)?\s?\d+\]:?|\[\d+,\d+\]<std\w+>:?|\d+:|\([\w.]*(?:pid|ip|` +
-	`rank)=[^)]*\)|` +
-	`[\w.-]+-\d+ +\|)(?: |$)|(?:#+ |> ))`)
+// linePrefix is what others put before each line of a program; its groups, where they took part, say whose line it is.
+//
+//   - torchrun --tee (torch/distributed/elastic/multiprocessing/tail_log.py): a role and the local rank, "[default0]:";
+//     torch's own "[rank0]: " before an exception (torch/distributed/c10d_logger.py), Lightning's "[rank: 0] "
+//   - mpirun --tag-output "[1,0]<stderr>:", and SageMaker's "[1,mpirank:0,algo-1]<stderr>:"
+//   - srun --label "0: "; pdsh, as DeepSpeed's launcher uses it, "worker-1: "
+//   - Ray and vLLM: "(train_fn pid=12, ip=10.0.0.1) "
+//   - docker compose "trainer-1  | ", kubectl logs --prefix "[pod/trainer-0/main] ", stamps of kubectl and docker logs,
+//     and of the files that they read ("2026-01-02T03:04:05.6Z stderr F ": Kubernetes' CRI log format)
+//   - syslog and journalctl "Jan  2 03:04:05 host unit[12]: "
+//   - a comment, a quotation
+var linePrefix = rx(`^(?:(\[[A-Za-z_]+\d+\]:) ?|\s{0,4}(\[[A-Za-z_]*:?\s?\d+\]:?|\[\d+,[\w:,-]+\]<std\w+>:?|\d+:|` +
+	`\([\w.:\[\] -]{0,60}?(?:pid|ip|rank)=[^)]*\)|` +
+	`[\w.-]+[-_]\d+ +\||[\w.-]+ {2,}\||\[pod/[\w./-]+\]|` +
+	`(?:[a-z]\w*(?:-\w+)*-\d+|(?:gpu|node|worker|host|compute)\d+|\d+\.\d+\.\d+\.\d+):)(?: |$)|` +
+	`(?:` + stamp + `)(?: |$)|(?:#+ |> ))`)
 
-// notebookEscape is an SGR sequence within JSON, as in a saved notebook.
-var notebookEscape = rx(`\\u001b\[[0-9;]*m`)
+// stamp is a time that was put before a line by who passed it on, not by who wrote it.
+const stamp = `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)(?: std(?:out|err) [FP]|` +
+	` [\w.-]+ [\w.@/-]+(?:\[\d+\])?:)?|` +
+	`[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: [\w.-]+ [\w.@/-]+(?:\[\d+\])?:)?`
 
-// rows cleans the lines of an excerpt.
-func rows(lines []held) []row {
-	out := make([]row, len(lines))
-	source := false
+// rawEscape is an SGR sequence within JSON, as in a saved notebook, and once that is decoded.
+var rawEscape = rx(`(?:\\u001b|\x1b)\[[0-9;]*m`)
+
+// maxRow bounds a row, in bytes: all that is read of a text is read of rows, and what a rule costs grows with its length.
+// The longest message of an allocator has 900 bytes.
+const maxRow = 2 << 10
+
+// rows cleans the lines of an excerpt, and says where the first line that matters begins. A line is several rows if it
+// holds several lines as JSON, or is longer than maxRow.
+func rows(lines []held, first int, words *literals) ([]row, int) {
+	out := make([]row, 0, len(lines))
+	from, source := 0, false
 	for i, l := range lines {
-		r := row{number: l.number, text: l.text, body: l.text}
-		if strings.Contains(r.body, `\u001b[`) {
-			r.body = notebookEscape.ReplaceAllString(r.body, "")
-			r.body = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSpace(r.body), ","), `"`)
-			r.body = strings.TrimSuffix(strings.TrimPrefix(r.body, `"`), `\n`)
+		if i == first {
+			from = len(out)
 		}
-		for range 3 {
-			m := linePrefix.FindStringSubmatchIndex(r.body)
-			if m == nil {
-				break
+		more := false
+		for _, text := range unwrap(l.text) {
+			for text != "" || !more {
+				piece := text
+				if len(text) > maxRow {
+					piece = text[:cut(text, words)]
+				}
+				text = text[len(piece):]
+				r := row{number: l.number, text: l.text, body: piece, more: more}
+				if more || text != "" {
+					r.text = piece
+				}
+				r.unprefix()
+				r.unbox()
+				if r.boxed && strings.Contains(r.body, "Traceback (most recent call last)") {
+					source = true
+				}
+				source = source && r.boxed
+				r.source = source
+				if more && r.rank == "" {
+					r.rank = out[len(out)-1].rank
+				}
+				out = append(out, r)
+				more = true
 			}
-			if m[2] >= 0 && r.rank == "" {
-				r.rank = strings.TrimSuffix(r.body[m[2]:m[3]], ":")
-			}
-			r.body = r.body[m[1]:]
 		}
-		if message, ok := richFirst([]byte(r.body)); ok {
-			r.body = string(message)
-		}
-		r.unbox()
-		if r.boxed && strings.Contains(r.body, "Traceback (most recent call last)") {
-			source = true
-		}
-		source = source && r.boxed
-		r.source = source
-		out[i] = r
 	}
-	return out
+	if first >= len(lines) {
+		from = len(out)
+	}
+	return out, from
+}
+
+// cut returns where to end the first row of a text that is longer than one: at a space, and if there is one, far from all
+// words that matter, so that none is torn in two.
+func cut(text string, words *literals) int {
+	const room = 48 // longer than any word
+	first := 0
+	for at := maxRow; ; {
+		at = strings.LastIndexByte(text[:at], ' ')
+		if at <= maxRow/2 {
+			break
+		}
+		if words.scan([]byte(text[at-room:min(len(text), at+room)])) == 0 {
+			return at
+		}
+		first = max(first, at)
+	}
+	if first > 0 {
+		return first
+	}
+	at := maxRow
+	for at > maxRow-4 && !utf8.RuneStart(text[at]) {
+		at--
+	}
+	return at
+}
+
+// A container's record, as docker's json-file driver, Kubernetes and the clouds' loggers write it: one of these has the
+// line that the program wrote.
+type container struct {
+	Log     string `json:"log"`     // docker: daemon/logger/jsonfilelog
+	Message string `json:"message"` // journalctl -o json (its MESSAGE), structlog, python-json-logger
+	Msg     string `json:"msg"`
+	Text    string `json:"textPayload"` // Google's Cloud Logging
+}
+
+// unwrap returns the lines that a line holds: itself, unless it is JSON.
+func unwrap(text string) []string {
+	s := strings.TrimSpace(text)
+	switch {
+	case strings.HasPrefix(s, `{"`) && strings.HasSuffix(s, "}"):
+		var c container
+		if json.Unmarshal([]byte(s), &c) == nil {
+			for _, line := range []string{c.Log, c.Message, c.Msg, c.Text} {
+				if line != "" {
+					return strings.Split(strings.TrimRight(rawEscape.ReplaceAllString(line, ""), "\r\n"), "\n")
+				}
+			}
+		}
+	case strings.Contains(s, `\u001b[`): // a string of a saved notebook
+		var line string
+		if json.Unmarshal([]byte(strings.TrimSuffix(s, ",")), &line) == nil {
+			return strings.Split(strings.TrimRight(rawEscape.ReplaceAllString(line, ""), "\r\n"), "\n")
+		}
+		s = rawEscape.ReplaceAllString(s, "")
+		s = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSpace(s), ","), `"`)
+		return []string{strings.TrimSuffix(strings.TrimPrefix(s, `"`), `\n`)}
+	}
+	return []string{text}
+}
+
+// unprefix takes off what others have put before the line, four deep at most: a stamp, a pod, a rank, a comment.
+func (r *row) unprefix() {
+	for range 4 {
+		m := linePrefix.FindStringSubmatchIndex(r.body)
+		if m == nil {
+			break
+		}
+		for g := 2; g < len(m) && r.rank == ""; g += 2 {
+			if m[g] >= 0 {
+				r.rank = strings.TrimSuffix(r.body[m[g]:m[g+1]], ":")
+			}
+		}
+		r.body = r.body[m[1]:]
+	}
+	if message, ok := richFirst([]byte(r.body)); ok {
+		r.body = string(message)
+	}
 }
 
 // unbox takes off the frame that rich draws around a traceback (Rich, rich/traceback.py and rich/box.py).
@@ -79,6 +188,7 @@ type frame struct {
 
 var (
 	pythonFrame = rx(`File "([^"]+)", line (\d+), in (\S+)`)
+	parsedFrame = rx(`^\s*File "([^"]+)", line (\d+)\s*$`)              // of a file that could not be parsed
 	mangledPath = rx(`File \\"([^"\\]+)\\", line (\d+), in ([^\s\\]+)`) // a traceback as a JSON string
 	richFrame   = rx(`^\s*(\S+\.py):(\d+)(?: in(?: (\S+))?)?\s*$`)
 	richName    = rx(`^\s*(?:in )?([\w<>]+)\s*$`)
@@ -107,6 +217,10 @@ func frames(rows []row, from, to int, rank string) []frame {
 		}
 		if m := mangledPath.FindStringSubmatch(r.body); m != nil {
 			out = append(out, frame{m[1], m[2], m[3], i})
+			continue
+		}
+		if m := parsedFrame.FindStringSubmatch(r.body); m != nil {
+			out = append(out, frame{m[1], m[2], "", i})
 			continue
 		}
 		if r.boxed {
@@ -153,14 +267,20 @@ func (f frame) installed() bool {
 // windowsStdlib is the standard library on Windows: C:\Python311\lib\threading.py, …\envs\x\lib\asyncio\events.py.
 var windowsStdlib = rx(`(?:python\d*|conda\d?|envs/[^/]+)/lib/`)
 
-// own returns the innermost frame outside installed packages, as "file.py:LINE in func", or "".
+// own returns the innermost frame outside installed packages, as "file.py:LINE in func", or "". Of a file that could not
+// be parsed there is no function.
 func own(frames []frame) string {
 	for i := len(frames) - 1; i >= 0; i-- {
 		f := frames[i]
-		if f.installed() || f.line == "" || f.name == "" {
+		parsed := f.name == "" && i == len(frames)-1 && strings.HasSuffix(f.path, ".py")
+		if f.installed() || f.line == "" || f.name == "" && !parsed {
 			continue
 		}
-		return path.Base(strings.ReplaceAll(f.path, `\`, "/")) + ":" + f.line + " in " + f.name
+		at := path.Base(strings.ReplaceAll(f.path, `\`, "/")) + ":" + f.line
+		if parsed {
+			return at
+		}
+		return at + " in " + f.name
 	}
 	return ""
 }

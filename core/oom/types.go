@@ -103,6 +103,7 @@ type Report struct {
 	Cause string `json:"cause"` // one line for a person
 	What  string `json:"what"`  // the same in a few words, without where and how much; "" where nothing was found
 
+	Part       Part       `json:"part,omitempty"`        // what was going on in that phase, where it is known
 	Stage      string     `json:"stage"`                 // Phase.Coarse, or the plugin's word for it
 	Limit      bool       `json:"limit,omitempty"`       // a limit set for this process was reached, not the card's end
 	NotMemory  string     `json:"not_memory,omitempty"`  // what ended it, where not memory: "time_limit", "disk_full", …
@@ -132,9 +133,14 @@ type Exit struct {
 	Code   int
 	Signal int // the signal that killed it, 0 if none
 	// Asked says that launch itself passed on a signal of the user's, such as Ctrl-C.
-	Asked bool
-	// OOMKills counts the kernel's out-of-memory kills in the program's cgroup while it ran, where that can be read.
+	Asked   bool
+	AskedBy int // which signal, where that is known
+	// OOMKills counts the kernel's out-of-memory kills in the program's cgroups while it ran. Counted says that 0 means
+	// none on the whole machine.
 	OOMKills int
+	Counted  bool
+	// Local are processes of this machine that were seen to be the program's; there may be more.
+	Local map[int]bool
 }
 
 // Exited is the exit of a program that returned code by itself.

@@ -17,11 +17,13 @@ const noWorkspace = "no_workspace"
 //
 //  1. Words that have other meanings (Likely) are believed of a full card, and not of one with a quarter free.
 //  2. Who holds the card is better known from looks at it than from the message's sums.
-//  3. The kernel's count of its own kills is certain. A SIGKILL on a host that had nothing left is likely the kernel's.
-//  4. The hook within the program knows what the allocator refused, and where, whatever was printed.
+//  3. The kernel's count of its own kills is certain; [Report.killed] holds a kill against it.
+//  4. Code that does not check an allocation dies by a fault of its own, near the limit.
+//  5. The hook within the program knows what the allocator refused, and where, whatever was printed.
 func (r Report) weigh(seen Seen) Report {
 	r.onCard(seen.Card)
 	r.killed(seen)
+	r.unchecked(seen)
 	r.inside(seen.Inside)
 	if r.OOM {
 		r.Cause = r.cause()
@@ -80,23 +82,17 @@ func (r *Report) beyond(capacity unit.Bytes) bool {
 	return r.Requested != nil && *r.Requested > capacity
 }
 
-func (r *Report) killed(seen Seen) {
+// unchecked is for a program under a limit that died as one does whose allocation failed unchecked. Torch's and its
+// libraries' native code does so now and then.
+func (r *Report) unchecked(seen Seen) {
 	x := seen.Exit
-	died := x.Signal == sigkill || x.Code == 128+sigkill || r.Confidence == Weak // a process of it was killed
-	mute := r.Cause == "" && !r.OOM
-	switch {
-	case x.OOMKills > 0 && (died || mute):
-		r.Kind, r.Confidence = HostOOM, Certain
-		r.What = "killed by the kernel for want of host memory, by its own count"
-		r.saw(Kernel, fmt.Sprintf("%d killed for memory in this cgroup while it ran", x.OOMKills), HostOOM, Certain)
-	case x.Known && died && (mute || r.Confidence == Weak) && seen.Host.empty():
-		r.Kind, r.Confidence = HostOOM, Likely
-		r.What = "killed when the host's memory was used up"
-		r.saw(OnHost, fmt.Sprintf("%v was left of %v (%s)", seen.Host.Least, seen.Host.Room, seen.Host.By), HostOOM, Likely)
-	default:
+	fault := x.Signal == sigsegv || x.Signal == sigbus || x.Signal == sigabrt
+	if r.OOM && r.Confidence != Weak || !fault || x.Asked || seen.Limit <= 0 || seen.Resident <= seen.Limit*4/5 {
 		return
 	}
-	r.OOM, r.Fatal, r.NotMemory = true, true, ""
+	r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence = true, true, CPUAlloc, "", Likely
+	r.What = fmt.Sprintf("killed by signal %d with %v resident, under a limit of %v: code that does not check an allocation dies like that", x.Signal, seen.Resident, seen.Limit)
+	r.saw(Status, r.What, CPUAlloc, Likely)
 }
 
 func (r *Report) inside(in *Inside) {

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	cublas = "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n"
-	engine = "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution\n"
-	shell  = "bash: line 1: 77 Killed python\n"
+	cublas  = "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n"
+	engine  = "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution\n"
+	byShell = "bash: line 1: 77 Killed python\n"
 )
 
 // TestWeigh: what was seen beside the text decides where words have several meanings, and only there.
@@ -42,32 +42,39 @@ func TestWeigh(t *testing.T) {
 		has    string // the cause, or the last evidence
 	}{
 		{"cuBLAS, nobody looked", traceback + cublas, Seen{Exit: Exited(1)}, OutOfMemory, GPUUnspecified, Likely, ""},
-		{"cuBLAS on a full card", traceback + cublas, Seen{Exited(1), card(gib/8, 0), nil, nil}, OutOfMemory, GPUCapacity, Certain, ""},
-		{"cuBLAS on a card with room", traceback + cublas, Seen{Exited(1), card(12*gib, 0), nil, nil}, Failed, NoMemory, Likely, "a card with room"},
-		{"cuBLAS, between the two", traceback + cublas, Seen{Exited(1), card(11*gib/2, 0), nil, nil}, OutOfMemory, GPUCapacity, Likely, ""},
-		{"cuBLAS, too few looks for room", traceback + cublas, Seen{Exited(1), &Card{Capacity: 24 * gib, Free: 20 * gib, Looks: 2}, nil, nil}, OutOfMemory, GPUCapacity, Likely, ""},
+		{"cuBLAS on a full card", traceback + cublas, Seen{Exit: Exited(1), Card: card(gib/8, 0)}, OutOfMemory, GPUCapacity, Certain, ""},
+		{"cuBLAS on a card with room", traceback + cublas, Seen{Exit: Exited(1), Card: card(12*gib, 0)}, Failed, NoMemory, Likely, "a card with room"},
+		{"cuBLAS, between the two", traceback + cublas, Seen{Exit: Exited(1), Card: card(11*gib/2, 0)}, OutOfMemory, GPUCapacity, Likely, ""},
+		{"cuBLAS, too few looks for room", traceback + cublas, Seen{Exit: Exited(1), Card: &Card{Capacity: 24 * gib, Free: 20 * gib, Looks: 2}}, OutOfMemory, GPUCapacity, Likely, ""},
 		{"cuDNN's engine, nobody looked", traceback + engine, Seen{Exit: Exited(1)}, Failed, NoMemory, Likely, "the usual face of a full card"},
-		{"cuDNN's engine on a full card", traceback + engine, Seen{Exited(1), card(gib/8, 0), nil, nil}, OutOfMemory, GPUCapacity, Likely, "workspace"},
-		{"cuDNN's engine on a card with room", traceback + engine, Seen{Exited(1), card(9*gib, 0), nil, nil}, Failed, NoMemory, Likely, ""},
-		{"the allocator's words on a card with room", traceback + message, Seen{Exited(1), card(12*gib, 0), nil, nil}, OutOfMemory, GPUCapacity, Certain, ""},
-		{"the allocator's words, and others on the card", traceback + message, Seen{Exited(1), card(0, 9*gib), nil, nil}, OutOfMemory, GPUContention, Certain,
+		{"cuDNN's engine on a full card", traceback + engine, Seen{Exit: Exited(1), Card: card(gib/8, 0)}, OutOfMemory, GPUCapacity, Likely, "workspace"},
+		{"cuDNN's engine on a card with room", traceback + engine, Seen{Exit: Exited(1), Card: card(9*gib, 0)}, Failed, NoMemory, Likely, ""},
+		{"the allocator's words on a card with room", traceback + message, Seen{Exit: Exited(1), Card: card(12*gib, 0)}, OutOfMemory, GPUCapacity, Certain, ""},
+		{"the allocator's words, and others on the card", traceback + message, Seen{Exit: Exited(1), Card: card(0, 9*gib)}, OutOfMemory, GPUContention, Certain,
 			"others hold the card: python3 (pid 77, ada) with 9.00 GiB"},
 		{"more than the card, and others on it", traceback + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 128.00 GiB. GPU 0 has a total capacity of " +
-			"24.00 GiB of which 10.00 GiB is free.\n", Seen{Exited(1), card(gib, 9*gib), nil, nil}, OutOfMemory, GPUCapacity, Certain, "more than the whole card"},
-		{"a success, whatever was seen", cublas, Seen{Exited(0), card(0, 9*gib), nil, inside(nil, time.Second)}, Succeeded, GPUUnspecified, Likely, ""},
+			"24.00 GiB of which 10.00 GiB is free.\n", Seen{Exit: Exited(1), Card: card(gib, 9*gib)}, OutOfMemory, GPUCapacity, Certain, "more than the whole card"},
+		{"a success, whatever was seen", cublas, Seen{Exit: Exited(0), Card: card(0, 9*gib), Inside: inside(nil, time.Second)}, Succeeded, GPUUnspecified, Likely, ""},
 
 		{"kill -9, an empty host", "step 1\n", Seen{Exit: Killed(9), Host: &Host{Room: 16 * gib, Least: gib / 8, Looks: 9, By: "the memory limit of cgroup /job"}},
 			OutOfMemory, HostOOM, Likely, "cgroup /job"},
 		{"kill -9, a host with room", "step 1\n", Seen{Exit: Killed(9), Host: &Host{Room: 16 * gib, Least: gib, Looks: 9}}, Failed, NoMemory, "", "by whom is not known"},
-		{"a worker killed, by its shell", "step 1\n" + shell, Seen{Exit: Exited(137), Host: &Host{Room: 16 * gib, Least: 0, Looks: 9}}, OutOfMemory, HostOOM, Likely, "used up"},
+		{"a worker killed, by its shell", "step 1\n" + byShell, Seen{Exit: Exited(137), Host: &Host{Room: 16 * gib, Least: 0, Looks: 9}}, OutOfMemory, HostOOM, Likely, "used up"},
 		{"an exception on an empty host", traceback + "KeyError: 'x'\n", Seen{Exit: Exited(1), Host: &Host{Room: 16 * gib, Least: 0, Looks: 9}}, Failed, NoMemory, Likely, "KeyError"},
 		{"the kernel counts, and an exception stands there", traceback + "KeyError: 'x'\n", Seen{Exit: Exit{Known: true, Code: 1, OOMKills: 1}}, Failed, NoMemory, Likely, "KeyError"},
 		{"the kernel counts, and nothing was said", "step 1\n", Seen{Exit: Exit{Known: true, Code: 1, OOMKills: 1}}, OutOfMemory, HostOOM, Certain, "by its own count"},
+
+		{"a fault near the limit", "step 1\n", Seen{Exit: Killed(11), Limit: gib, Resident: gib * 9 / 10}, OutOfMemory, CPUAlloc, Likely, "code that does not check an allocation"},
+		{"a fault far from the limit", "step 1\n", Seen{Exit: Killed(11), Limit: gib, Resident: gib / 2}, Failed, NoMemory, "", "killed by signal 11"},
+		{"a fault without a limit", "step 1\n", Seen{Exit: Killed(11), Resident: gib}, Failed, NoMemory, "", "killed by signal 11"},
+		{"an order near the limit", "step 1\n", Seen{Exit: Killed(15), Limit: gib, Resident: gib}, Failed, NoMemory, "", "SIGTERM"},
+		{"bad_alloc near the limit", "terminate called after throwing an instance of 'std::bad_alloc'\n", Seen{Exit: Killed(6), Limit: gib, Resident: gib}, OutOfMemory, CPUAlloc, Certain, "out of host memory"},
 
 		{"the program hid it", "something went wrong\n", Seen{Exit: Exited(1), Inside: inside(nil, time.Second)}, OutOfMemory, GPUCapacity, Certain, "in the backward pass: asked for 1.00 GiB"},
 		{"it died of it, by its own exception", "", Seen{Exit: Exited(1), Inside: inside(&Failure{PID: 5, Before: time.Second, Type: "torch.OutOfMemoryError"}, time.Second)}, OutOfMemory, GPUCapacity, Certain, ""},
 		{"it died of something else", traceback + "KeyError: 'x'\n", Seen{Exit: Exited(1), Inside: inside(&Failure{PID: 5, Before: time.Second, Type: "KeyError"}, 2*time.Second)}, Failed, NoMemory, Likely, "KeyError"},
 		{"another process died", traceback + "KeyError: 'x'\n", Seen{Exit: Exited(1), Inside: inside(&Failure{PID: 6, Before: time.Second, Type: "RuntimeError"}, 2*time.Second)}, Failed, NoMemory, Likely, "KeyError"},
+		{"a rank died of it, and its parent says so", "", Seen{Exit: Exited(1), Inside: inside(&Failure{PID: 6, Type: "torch.multiprocessing.spawn.ProcessRaisedException"}, time.Second)}, OutOfMemory, GPUCapacity, Certain, ""},
 		{"it was met long ago", traceback + "KeyError: 'x'\n", Seen{Exit: Exited(1), Inside: inside(nil, time.Hour)}, Failed, NoMemory, Likely, "KeyError"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -37,6 +37,18 @@ type File struct {
 	Names  []string // the paths of the items that were edited, whose values are to be reported
 }
 
+// A Part is a script of launch's own that the hook runs as every Python process starts, after its own work: there is one
+// hook, whoever wants something of the program's processes. Python 3.8 or later runs it, as no module, and calls its
+//
+//	start(say, quiet, loader)
+//
+// where say(event, **fields) appends a line to the report, quiet(f) is f without its own exceptions, and loader is the
+// class that reads modules. It keeps to the rules of hook/sitecustomize.py.
+type Part struct {
+	Name string // of a file
+	Text []byte
+}
+
 // An Overlay is one that was installed.
 type Overlay struct {
 	Env    []string // what the program's environment must have: PYTHONPATH and LAUNCH_OVERLAY
@@ -46,8 +58,9 @@ type Overlay struct {
 
 // manifest is overlay.json, which the hook reads. It must hold no true, false or null: the hook says why.
 type manifest struct {
-	Report string  `json:"report"`
-	Files  []entry `json:"files"`
+	Report string   `json:"report"`
+	Files  []entry  `json:"files"`
+	Parts  []string `json:"parts"`
 }
 
 type entry struct {
@@ -58,14 +71,18 @@ type entry struct {
 	Names  map[string][]string `json:"names"` // items' paths, and their keys
 }
 
-// Install writes the copies and the hook into dir, an absolute folder that is the attempt's own. env is the environment
-// that the program would get; of it only PYTHONPATH is looked at. A later Install in the same folder replaces the former.
-func Install(dir string, files []File, env []string) (*Overlay, error) {
+// Install writes the copies, the hook and its parts into dir, an absolute folder that is the attempt's own. env is the
+// environment that the program would get; of it only PYTHONPATH is looked at. A later Install in the same folder replaces
+// the former.
+func Install(dir string, files []File, env []string, parts ...Part) (*Overlay, error) {
 	if !filepath.IsAbs(dir) || strings.ContainsRune(dir, filepath.ListSeparator) || !utf8.ValidString(dir) {
 		return nil, fmt.Errorf("installing a source overlay: the folder %q cannot be put into PYTHONPATH", dir)
 	}
 	site, copies := filepath.Join(dir, "site"), filepath.Join(dir, "copies")
 	for _, d := range []string{dir, site, copies} {
+		if d == copies && len(files) == 0 {
+			continue
+		}
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, fmt.Errorf("installing a source overlay: %w", err)
 		}
@@ -74,7 +91,7 @@ func Install(dir string, files []File, env []string) (*Overlay, error) {
 	if err := os.Remove(o.report); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("installing a source overlay: %w", err)
 	}
-	m := manifest{Report: o.report}
+	m := manifest{Report: o.report, Files: []entry{}, Parts: []string{}}
 	seen := map[string]string{}
 	for i, f := range files {
 		real, err := filepath.EvalSymlinks(f.Path)
@@ -98,12 +115,19 @@ func Install(dir string, files []File, env []string) (*Overlay, error) {
 		}
 		m.Files = append(m.Files, e)
 	}
+	for _, part := range parts {
+		m.Parts = append(m.Parts, filepath.Join(dir, part.Name))
+	}
 	text, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
 	overlay := filepath.Join(dir, "overlay.json")
-	for path, content := range map[string][]byte{overlay: text, filepath.Join(site, "sitecustomize.py"): hook} {
+	texts := map[string][]byte{overlay: text, filepath.Join(site, "sitecustomize.py"): hook}
+	for i, part := range parts {
+		texts[m.Parts[i]] = part.Text
+	}
+	for path, content := range texts {
 		if err := renameio.WriteFile(path, content, 0o600); err != nil {
 			return nil, fmt.Errorf("installing a source overlay: %w", err)
 		}
@@ -135,14 +159,13 @@ func (o *Overlay) Report() Report {
 	return ParseReport(text)
 }
 
+// ReportFile is where the program's processes write what they say.
+func (o *Overlay) ReportFile() string { return o.report }
+
 // Files returns what was installed.
 func (o *Overlay) Files() []File { return o.files }
 
-// NotTaken says why the program runs without the edited settings, or "" as long as that is not certain. begun and since
-// are as for [Verdict].
-func (o *Overlay) NotTaken(begun bool, since time.Duration) string {
-	if state, why := Verdict(o.Report(), o.files, begun, since); state == NotTaken {
-		return why
-	}
-	return ""
+// Verdict is [Verdict] on what the program's processes have said so far.
+func (o *Overlay) Verdict(begun bool, since time.Duration) (State, string) {
+	return Verdict(o.Report(), o.files, begun, since)
 }

@@ -109,6 +109,10 @@ func (s State) String() string { return [...]string{"not yet", "taken", "not tak
 // before say little; a Python that has the hook reports within 50 ms of its start.
 const silence = 45 * time.Second
 
+// Unread is why nothing was reported by a program of which no process has started with the hook.
+const Unread = "no Python of the program has read launch's hook: it is started with -E, -I or -S, by something that clears the environment or sets PYTHONPATH " +
+	"(env -i, sudo, a container, srun --export=NONE, a wrapper script), or on another machine"
+
 // Verdict says whether the program has taken the settings of files. begun says that its training has begun, since how long
 // ago it wrote something for the first time (0: it has not). If it has not taken them, why is a sentence for the user.
 func Verdict(r Report, files []File, begun bool, since time.Duration) (state State, why string) {
@@ -128,8 +132,7 @@ func Verdict(r Report, files []File, begun bool, since time.Duration) (state Sta
 	case !begun && (r.Booted > 0 || since < silence):
 		return NotYet, ""
 	case r.Booted == 0:
-		return NotTaken, "no Python of the program has read launch's hook: it is started with -E, -I or -S, by something that clears the environment or sets PYTHONPATH " +
-			"(env -i, sudo, a container, srun --export=NONE, a wrapper script), or on another machine; let it keep PYTHONPATH and LAUNCH_OVERLAY, or make the changes in the source yourself"
+		return NotTaken, Unread + "; let it keep PYTHONPATH and LAUNCH_OVERLAY, or make the changes in the source yourself"
 	case r.Old != "":
 		return NotTaken, fmt.Sprintf("the program runs Python %s, and settings in Python source can be changed from 3.8 on", r.Old)
 	}

@@ -51,8 +51,8 @@ func TestNotReached(t *testing.T) {
 					t.Errorf("begun %v, since %v: %v: %s", c.begun, c.since, state, why)
 				}
 			}
-			if why := o.NotTaken(true, 0); why == "" {
-				t.Error("NotTaken says nothing")
+			if state, why := o.Verdict(true, 0); state != NotTaken || why == "" {
+				t.Errorf("%v %q", state, why)
 			}
 		})
 	}

@@ -25,9 +25,10 @@ type Exit struct {
 	Cancelled   bool             // it was asked to end because the context was done
 	Killed      bool             // it was killed because it did not end within the grace
 
-	MaxRSS   unit.Bytes // the most memory that one of its processes had resident
-	OOMKills int        // processes that the kernel killed for memory in our cgroup while it ran; -1 if that cannot be read
-	Left     bool       // it left processes running
+	MaxRSS   unit.Bytes   // the most memory that one of its processes had resident
+	OOMKills int          // processes that the kernel killed for memory in our cgroup, or the program's, while it ran; -1 if that is not known
+	Family   map[int]bool // processes that were seen to be it, or to descend from it: not all, where some were short-lived
+	Left     bool         // it left processes running
 
 	Untapped int64 // bytes that Spec.Tap was not told, because it hung
 	Output   error // the first failure to pass its output on, such as a full disk; it was not told of it

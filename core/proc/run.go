@@ -41,6 +41,7 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 	if a.st, err = connect(s, tap); err != nil {
 		return Exit{}, err
 	}
+	kills := newOOMCount()
 	if err := a.start(path); err != nil {
 		a.st.close()
 		if err == errKeeper && len(a.sigs) > 0 {
@@ -50,7 +51,12 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 		}
 		return Exit{}, err
 	}
-	began, kills := time.Now(), newOOMCount()
+	began := time.Now()
+	ended, counted := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(counted)
+		kills.follow(a.k.pid, ended)
+	}()
 	for _, c := range a.st.copies {
 		c.gone = func() { a.gone <- struct{}{} }
 		c.running = true
@@ -63,7 +69,9 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 	a.exit.Took = time.Since(began)
 	a.k.leave(a.finish())
 	a.st.close()
-	a.exit.OOMKills = kills.since()
+	close(ended)
+	<-counted
+	a.exit.OOMKills, a.exit.Family = kills.since(), kills.family
 	a.exit.Untapped = tap.finish()
 	return a.exit, err
 }

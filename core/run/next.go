@@ -38,6 +38,8 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	switch {
 	case out.Untaken != "":
 		return nil, &Stop{Why: "the program did not take its settings: " + out.Untaken, Code: OwnTrouble}
+	case out.Ending == Interrupted && out.Report.NotMemory == "preempted":
+		return nil, &Stop{Why: out.Cause, Code: TryLater}
 	case out.Ending != OutOfMemory:
 		return nil, &Stop{Why: string(out.Ending)}
 	case r.hostRoom(out.Report) != "":

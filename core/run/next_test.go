@@ -229,6 +229,19 @@ func TestContentionLowersTheRoom(t *testing.T) {
 	}
 }
 
+// What a scheduler has preempted runs elsewhere or later, and what the user has stopped is the user's.
+func TestPreempted(t *testing.T) {
+	small := func(unit.Bytes) mem.Estimate { return sure(g, g, 0) }
+	for name, code := range map[string]int{"preempted": TryLater, "time_limit": 0, "interrupted": 0} {
+		r := sr(training(small), validation(small))
+		p, _ := r.Next()
+		r.Attempts = append(r.Attempts, Attempt{*p, Outcome{Ending: Interrupted, Signal: 15, Cause: "as it was", Report: oom.Report{NotMemory: name}}})
+		if p, stop := r.Next(); p != nil || stop.Code != code {
+			t.Errorf("%s: plan %v, stop %+v; want %d", name, p, stop, code)
+		}
+	}
+}
+
 func TestUsedUpNamesTheNextRung(t *testing.T) {
 	none := func(unit.Bytes) mem.Estimate { return unknown() }
 	r := sr(training(none), validation(none))

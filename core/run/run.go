@@ -78,6 +78,8 @@ type Outcome struct {
 	Confirmed []string          `json:"confirmed,omitempty"` // documents of which the program kept the very text it was given
 	Began     time.Time         `json:"began"`
 	Took      time.Duration     `json:"took_ns"`
+	// Inside is what a hook within the program said; nil where none was wanted.
+	Inside *oom.Inside `json:"inside,omitempty"`
 }
 
 // A Choice is where a phase stands on its ladder.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -99,6 +100,9 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	if len(open) > 0 {
 		p.line("%s nothing of the program's confirms %s", p.yellow("note:"), strings.Join(open, ", "))
 	}
+	if in := last.Outcome.Inside; in != nil {
+		p.Inside(in.Hook)
+	}
 	if last.Outcome.Lied {
 		p.line("%s the program exited 0 though it failed", p.yellow("note:"))
 	}
@@ -146,6 +150,15 @@ func (p Printer) Unrecognised(x Explanation, cause string) {
 	}
 	p.remedies(x)
 	p.line("no plugin knows this command: nothing was changed, and nothing is tried again")
+}
+
+// Inside says whether the program took the hook that was to tell of its memory.
+func (p Printer) Inside(h oom.Handshake) {
+	if h.Why != "" {
+		p.line("%s inside: %v", p.yellow("note:"), h)
+		return
+	}
+	p.line("inside: %v", h)
 }
 
 // Warn says something that the user should know before the program starts.

@@ -26,7 +26,7 @@ func (p Printer) GPUs(all []gpu.Device) {
 			if proc.Used < 0 {
 				used = "unknown"
 			}
-			p.line("   process %-8d %10s  %s", proc.PID, used, proc.Name)
+			p.line("   process %-8d %10s  %s", proc.PID, used, strings.TrimSpace(proc.User+"  "+proc.Name))
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/gpu"
@@ -96,14 +95,14 @@ func (b *builder) priceTraining(variants []variant, settings []setting) map[vari
 		groups[k] = append(groups[k], v)
 		out[v] = make([]mem.Estimate, len(settings)) // all of them before the first is filled: the map is only read from then on
 	}
-	var wg sync.WaitGroup
+	var tasks []func()
 	for _, group := range groups {
 		var batches []int64
 		for _, v := range group {
 			batches = append(batches, v.micro)
 		}
 		for i, s := range settings {
-			wg.Go(func() {
+			tasks = append(tasks, func() {
 				estimates := b.priceBatches(group[0], batches, s)
 				for k, v := range group {
 					e := estimates[k]
@@ -115,7 +114,7 @@ func (b *builder) priceTraining(variants []variant, settings []setting) map[vari
 			})
 		}
 	}
-	wg.Wait()
+	mem.Together(tasks)
 	return out
 }
 
@@ -134,7 +133,7 @@ const vggWeights = 77 * unit.MiB
 // priceValidations estimates the validation of the largest image, in tiles of each size (0: whole), for every setting.
 func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Estimate {
 	out := make([][]mem.Estimate, len(tiles))
-	var wg sync.WaitGroup
+	var tasks []func()
 	for i, s := range settings {
 		step, err := b.step(variant{b.recipe.microBatch, b.recipe.accum, b.recipe.lqSize, b.net.Checkpointing}, s)
 		var states mem.Estimate
@@ -151,7 +150,7 @@ func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Es
 			if i == 0 {
 				out[k] = make([]mem.Estimate, len(settings))
 			}
-			wg.Go(func() {
+			tasks = append(tasks, func() {
 				cfg := arch.ValConfig{
 					Net: b.net, H: int64(b.image.height), W: int64(b.image.width), AMP: s.amp, Tile: max(0, tile), Overlap: b.recipe.tileOverlap,
 					GT: len(b.recipe.valGT) > 0, OldTorch: b.oldTorch(),
@@ -163,7 +162,7 @@ func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Es
 			})
 		}
 	}
-	wg.Wait()
+	mem.Together(tasks)
 	return out
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
@@ -85,7 +84,7 @@ func (b *builder) build() *ladder.Set {
 		{&validation, arch.Step.Validation, maxBatch, func(v *variant) { v.structCkpt = false }}, // without a gradient nothing is recomputed
 		{&logging, func(s arch.Step) mem.Estimate { return s.Images(logged) }, logged, func(v *variant) { v.structCkpt, v.queue = false, 0 }},
 	}
-	var wg sync.WaitGroup
+	var tasks []func()
 	for _, p := range phases {
 		estimates := make([]mem.Estimate, len(rungs))
 		p.ladder.Rungs[0].Estimates = estimates
@@ -96,7 +95,7 @@ func (b *builder) build() *ladder.Set {
 			continue
 		}
 		for _, group := range alike(rungs, p.blind) {
-			wg.Go(func() {
+			tasks = append(tasks, func() {
 				var vs []variant
 				for _, i := range group {
 					vs = append(vs, rungs[i].variant)
@@ -110,7 +109,7 @@ func (b *builder) build() *ladder.Set {
 	for _, s := range rungs {
 		set.Shared.Rungs = append(set.Shared.Rungs, s.Rung)
 	}
-	wg.Wait()
+	mem.Together(tasks)
 	set.Phases = append(set.Phases, training)
 	if b.validates() {
 		set.Phases = append(set.Phases, validation)

@@ -5,8 +5,10 @@ package nvml
 import (
 	"fmt"
 	"os"
+	"os/user"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -117,6 +119,27 @@ func process(pid int, used uint64) gpu.Process {
 	}
 	if comm, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm"); err == nil {
 		p.Name = strings.TrimSpace(string(comm))
+		if info, err := os.Stat("/proc/" + strconv.Itoa(pid)); err == nil {
+			p.User = owner(info)
+		}
 	}
 	return p
+}
+
+// owners are the names of users by their number, each asked for once: behind a name may stand a server that is far away.
+var owners = map[uint32]string{}
+
+func owner(info os.FileInfo) string {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	name, asked := owners[stat.Uid]
+	if !asked {
+		if u, err := user.LookupId(strconv.FormatUint(uint64(stat.Uid), 10)); err == nil {
+			name = u.Username
+		}
+		owners[stat.Uid] = name
+	}
+	return name
 }

@@ -19,6 +19,26 @@ import os
 import sys
 
 
+ours = [__file__]  # whose code is the hook's
+
+
+def quiet(f):
+    """f, of which no exception gets out but one that is not the hook's own: a signal's handler may run, and raise, anywhere
+    in the program, so also here."""
+
+    def call(*args, **fields):
+        try:
+            f(*args, **fields)
+        except Exception:
+            t = sys.exc_info()[2]
+            while t is not None and t.tb_frame.f_code.co_filename in ours:
+                t = t.tb_next
+            if t is not None:
+                raise
+
+    return call
+
+
 def boot(manifest):
     # JSON without true, false and null is a Python literal, and this one is launch's own.
     with open(manifest) as f:
@@ -43,32 +63,46 @@ def boot(manifest):
     def encode(v):
         if isinstance(v, dict):
             return "{" + ", ".join([quote(k) + ": " + encode(v[k]) for k in v]) + "}"
+        if isinstance(v, (list, tuple)):
+            return "[" + ", ".join([encode(e) for e in v]) + "]"
         return str(v) if isinstance(v, int) else quote(v)
 
+    @quiet
     def say(event, **fields):
+        fields["event"], fields["pid"] = event, os.getpid()
+        line = ("\n" + encode(fields) + "\n").encode("utf-8")  # a line that another left torn ends here
+        fd = os.open(report, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         try:
-            fields["event"], fields["pid"] = event, os.getpid()
-            line = ("\n" + encode(fields) + "\n").encode("utf-8")  # a line that another left torn ends here
-            fd = os.open(report, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-            try:
-                if os.fstat(fd).st_size < 8 << 20:
-                    os.write(fd, line)
-            finally:
-                os.close(fd)
-        except Exception:
-            pass
+            if os.fstat(fd).st_size < 8 << 20:
+                os.write(fd, line)
+        finally:
+            os.close(fd)
 
     say("boot", python="%d.%d.%d" % sys.version_info[:3], executable=sys.executable or "")
     if sys.version_info < (3, 8):
         return
+    external = sys.modules["_frozen_importlib_external"]
+    if doc["files"]:
+        serve(doc["files"], say, external)
+    for path in doc["parts"]:
+        try:
+            part = type(sys)("_launch")
+            part.__file__ = path
+            exec(external.SourceFileLoader("_launch", path).get_code("_launch"), part.__dict__)
+            ours.append(path)
+            part.start(say, quiet, external.SourceFileLoader)
+        except Exception as e:
+            say("error", path=path, error="%s: %s" % (type(e).__name__, e))
 
+
+def serve(listed, say, external):
+    """Has the copies read in place of the files."""
     import _functools
     import _io
     import _operator
 
-    external = sys.modules["_frozen_importlib_external"]
     Loader = external.SourceFileLoader
-    files = {e["real"]: e for e in doc["files"]}
+    files = {e["real"]: e for e in listed}
     bases = {os.path.basename(p) for p in files}
 
     def unseen(e):

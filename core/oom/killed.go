@@ -1,0 +1,125 @@
+package oom
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/launch-ml/launch/core/job"
+)
+
+// killed holds what the output says of a kill against the kernel's own count. Its order is the rule:
+//
+//  1. What the output says for certain stands: a rank that was out of memory may be killed for it.
+//  2. Of a program that was killed, or that ended as one does whose worker or rank was, or that does not say why, the kernel
+//     is the cause where it counts a kill for memory. That is certain.
+//  3. A SIGKILL on a host that had nothing left is likely for want of memory: if it was not the kernel's, then a daemon's
+//     that watches memory.
+//  4. Else, where the kernel has killed nobody for memory on the whole machine, who was killed there was killed by somebody.
+//     What may have been killed elsewhere (srun, ssh) is not known by this machine's count.
+func (r *Report) killed(seen Seen) {
+	x := seen.Exit
+	died := x.Signal == sigkill || x.Code == 128+sigkill
+	mute := r.Cause == "" && !r.OOM
+	worker := r.OOM && r.Fatal && r.Kind == HostOOM && r.Confidence == Likely // by its words, which a kill by anybody has too
+	none := x.Counted && x.OOMKills == 0
+	switch {
+	case r.OOM && r.Fatal && r.Confidence == Certain || !x.Known:
+	case x.OOMKills > 0 && worker:
+		r.starved(r.What, x)
+	case x.OOMKills > 0 && died:
+		r.starved("killed by the kernel for want of host memory (by its own count)", x)
+	case x.OOMKills > 0 && (mute || r.Confidence == Weak || r.secondhand()):
+		r.starved("a process of the program was killed by the kernel for want of host memory (by its own count)", x)
+	case (died && mute || r.Confidence == Weak || worker) && seen.Host.empty():
+		if !worker {
+			r.What = "killed when the host's memory was used up"
+		}
+		r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence = true, true, HostOOM, "", Likely
+		r.saw(OnHost, fmt.Sprintf("%v was left of %v (%s)", seen.Host.Least, seen.Host.Room, seen.Host.By), HostOOM, Likely)
+	case none && worker && x.Local[r.pid()]:
+		r.shot("a loader worker was killed by SIGKILL")
+	case none && x.Signal == sigkill && (mute || r.Confidence == Weak):
+		r.shot("killed by SIGKILL")
+	case none && r.Confidence == Weak && !died:
+		r.shot("a process of the program was killed by SIGKILL")
+	}
+}
+
+// starved says that the kernel has killed it.
+func (r *Report) starved(what string, x Exit) {
+	r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence, r.What = true, true, HostOOM, "", Certain, what
+	r.saw(Kernel, fmt.Sprintf("%d of its processes killed for memory, as their cgroups count", x.OOMKills), HostOOM, Certain)
+}
+
+// shot says that the kernel has not.
+func (r *Report) shot(what string) {
+	r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence, r.What = false, true, NoMemory, byHand, Certain, what
+	r.Cause = what + ", and the kernel of this machine has killed nobody for memory meanwhile: somebody's kill -9, a " +
+		"scheduler's, or that of a daemon that watches memory (earlyoom, systemd-oomd)"
+	r.saw(Kernel, "nobody was killed for memory on this machine", NoMemory, Certain)
+}
+
+// byHand names a SIGKILL that is not the kernel's.
+const byHand = "killed"
+
+// secondhand says that what ended the program is what follows when another of its processes has ended.
+func (r *Report) secondhand() bool {
+	switch r.NotMemory {
+	case "worker_died", "nccl", "terminated":
+		return true
+	}
+	return r.Cause == "EOFError" // which a pipe from another process raises, without a word, when that is gone
+}
+
+// workerPID is how torch names a worker (torch/csrc/DataLoader.cpp, THPModule_errorIfAnyWorkerFails, and
+// torch/utils/data/dataloader.py).
+var workerPID = rx(`DataLoader worker \(pid\S* ?(\d+)`)
+
+// pid is the worker that the evidence names, or 0.
+func (r *Report) pid() int {
+	if len(r.Evidence) == 0 {
+		return 0
+	}
+	m := workerPID.FindStringSubmatch(r.Evidence[0].Text)
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
+}
+
+// place says where the program ended by the signs, where the words do not say: in the phase that was running, or, of a
+// program that says when it begins to train, before that. An allocation that was refused has words of its own.
+func (r *Report) place(state State, signs job.Signs) {
+	if r.OOM && r.Kind != HostOOM || r.Phase != Unknown && r.Phase != "" || r.Stage != string(Unknown) && r.Stage != "" {
+		return
+	}
+	switch {
+	case state.Phase != "":
+		r.Phase, r.Stage = signPhase(state.Phase), state.Phase
+	case !state.Started && signs.Has(job.Started):
+		r.Phase, r.Stage = Build, string(Build)
+	}
+}
+
+// ordered says that the output tells who ordered the end.
+func (r *Report) ordered() bool {
+	switch r.NotMemory {
+	case "time_limit", "preempted", "cancelled":
+		return true
+	}
+	return false
+}
+
+// stopped says who stopped it.
+func (r *Report) stopped(x Exit) (cause, why string) {
+	switch {
+	case r.ordered():
+		return r.Cause, "the scheduler ended it, and would again"
+	case x.AskedBy == sigterm:
+		return "stopped by SIGTERM, which came to launch", "whoever stopped it wanted it stopped"
+	case x.AskedBy == sighup:
+		return "stopped by SIGHUP: its terminal was closed", "whoever stopped it wanted it stopped"
+	}
+	return "interrupted by the user", "whoever stopped it wanted it stopped"
+}

@@ -1,0 +1,233 @@
+package oom
+
+import (
+	"slices"
+	"strings"
+)
+
+// A Part says of a phase what was going on in it, where that is known: each has remedies of its own.
+type Part string
+
+const (
+	Load         Part = "load"          // weights were read, while a model was built
+	FirstStep    Part = "first_step"    // no step was finished before, of all or since it resumed: optimizer states are made now
+	Metric       Part = "metric"        // a figure of merit was computed
+	ImageLogging Part = "image_logging" // images or plots were made for a person to see
+	SanityCheck  Part = "sanity_check"  // Lightning's few batches of validation before any training
+	Save         Part = "save"          // a state was written
+	Resume       Part = "resume"        // a state was read, to go on from it
+)
+
+// A partRule says what a frame means: read from the innermost outwards, the first that says something decides.
+type partRule struct {
+	part       Part
+	path, name *pattern // either may be nil
+}
+
+// The places are of PyTorch, torchvision, TorchMetrics, Lightning, Transformers, Accelerate and of loggers; the other names
+// are those that people give.
+var partRules = []partRule{
+	// lightning/pytorch/trainer/trainer.py; before 1.5 in pytorch_lightning/trainer/trainer.py
+	{part: SanityCheck, name: rx(`^_?run_sanity_(?:check|val\w*)$`)},
+	{part: ImageLogging, path: rx(`torchvision/utils\.py|torch/utils/tensorboard/|tensorboardX/|wandb/sdk/data_types/`)},
+	{part: ImageLogging, name: rx(`^_?(?:(?:log|save|write|dump|plot|draw|add|render|make)_(?:\w+_)?(?:imgs?|images?|figures?|` +
+		`videos?|pictures?|grids?|plots?|samples?|previews?|visuals?)(?:_\w+)?|log_local|log_img|make_grid|visuali[sz]e\w*|` +
+		`plot|tensor2img|tensor2im)$`)},
+	{part: Metric, path: rx(`(?:^|/)(?:torchmetrics|torcheval|lpips|piq|pyiqa|cleanfid|torch_fidelity|pytorch_fid|` +
+		`pytorch_msssim|pycocotools|skimage/metrics|sklearn/metrics)/`)},
+	{part: Metric, path: rx(`(?:^|/)metrics?(?:/\w+)*(?:/\w+)?\.py$|(?:^|/)(?:\w+_)?metrics?\.py$`)},
+	{part: Metric, name: rx(`^_?(?:(?:compute|calculate|calc|update|eval|evaluate|get|measure)_(?:\w+_)?(?:metrics?|psnr|` +
+		`ssim|lpips|fid|kid|niqe|iou|miou|map|auc|accuracy|scores?|statistics)(?:_\w+)?|psnr|ssim|ms_ssim|lpips|fid|miou|` +
+		`accuracy|preprocess_logits_for_metrics|nested_concat|add_batch)$`)},
+	{part: Save, path: rx(`torch/serialization\.py`), name: rx(`^_?(?:legacy_)?save$|^persistent_id$|^__exit__$`)},
+	{part: Save, path: rx(`/safetensors/`), name: rx(`^(?:save|save_file|save_model|_tobytes|_flatten)$`)},
+	{part: Save, name: rx(`^_?(?:save|dump|write|export)(?:_\w*)?(?:checkpoint|ckpt|state|states|weights|snapshot|` +
+		`model|network)\w*$|^save_pretrained$|^torch_save$`)},
+	// lightning/pytorch/trainer/connectors/checkpoint_connector.py, transformers/trainer.py, accelerate/checkpointing.py
+	{part: Resume, name: rx(`^_?(?:resume|restore)(?:_\w+)?$|^_load_(?:from_checkpoint|optimizer_and_scheduler|rng_state)$|` +
+		`^load_accelerator_state$|^\w*resume_(?:from|training|state|checkpoint)\w*$`)},
+	{part: Resume, path: rx(`torch/optim/`), name: rx(`^load_state_dict$|^_process_value\w*$`)},
+	{part: Load, name: rx(`^(?:from_pretrained|load_(?:\w+_)?(?:model|weights?|network|pretrained|unet|vae|lora)(?:_\w+)?|` +
+		`init_from_\w+|load_checkpoint_in_model|_load_pretrained_model|_load_state_dict_into_\w+)$`)},
+}
+
+// reading are the frames in which a state is read, for what, only those around them say.
+var (
+	readingPath = rx(`torch/serialization\.py|/safetensors/|torch/distributed/checkpoint/`)
+	readingName = rx(`^_?(?:load\w*|get_tensor|_cuda_deserialize|_rebuild\w*)$|^cuda_deserialize$`)
+)
+
+// Of a state that an optimizer makes at its first step, the frame is the one that makes it: torch/optim since 2.0 does so in
+// _init_group, and calls nothing there that has a frame; before, the source line says so.
+var makesStates = rx(`\b(?:zeros_like|torch\.zeros|empty_like|full_like)\(|exp_avg|momentum_buffer`)
+
+// partWords are read beside evidence whose frames do not tell.
+var partWords = []struct {
+	part Part
+	re   *pattern
+}{
+	// lightning/pytorch/callbacks/progress/tqdm_progress.py; until 1.7 "Validation sanity check"
+	{SanityCheck, rx(`Sanity Check(?:ing)?\b|Validation sanity check`)},
+	{ImageLogging, rx(`(?i)\b(?:logging|saving|writing|sampling|visuali[sz]ing) (?:\w+ ){0,2}(?:images|samples|grids?|figures|videos?)\b`)},
+	{Metric, rx(`(?i)\b(?:comput|calculat|evaluat|measur)ing (?:the |\w+ ){0,2}(?:metrics?|fid|kid|psnr|ssim|lpips|inception score|miou)\b`)},
+	{Save, rx(`(?i)\bsaving (?:the |\w+ ){0,2}(?:model|checkpoint|state|weights|snapshot)`)},
+	// "Restoring states from the checkpoint path at": lightning's checkpoint_connector.py
+	{Resume, rx(`(?i)\bresum(?:e|ing) (?:from|training|state|the )|restoring states from the checkpoint`)},
+	{Load, rx(`(?i)\bloading (?:the |\w+ ){0,2}(?:checkpoint shards|weights|pretrained|model|pipeline)|load(?:ing)? .{0,60}weights:`)},
+}
+
+// part says what was going on in the report's phase: frames first, then the progress bar that was being drawn and the
+// plugin's counts, then the words around.
+func (r *Report) part(f *finding, calls, after []frame, s State) Part {
+	frames := calls
+	if len(frames) == 0 {
+		frames = after
+	}
+	training := r.Phase.Coarse() == "training"
+	if p := partOf(frames); p != "" && !(training && p == Metric) {
+		return p
+	}
+	if training {
+		if f.firstStep(frames, s) {
+			return FirstStep
+		}
+		return ""
+	}
+	told := partOfWords(f.rows, f.at)
+	switch {
+	case r.Phase == Unknown, r.Phase == Validation && told != Save && told != Load && told != Resume,
+		r.Phase == Checkpoint && (told == Save || told == Load || told == Resume),
+		r.Phase == Build && (told == Load || told == Resume):
+		return told
+	}
+	return ""
+}
+
+// partOf reads frames, outermost first.
+func partOf(frames []frame) Part {
+	reading := false
+	for i := len(frames) - 1; i >= 0; i-- {
+		p := strings.ReplaceAll(frames[i].path, `\`, "/")
+		for _, r := range partRules {
+			if (r.path == nil || r.path.MatchString(p)) && (r.name == nil || r.name.MatchString(frames[i].name)) {
+				if r.part == Load && slices.ContainsFunc(frames[:i], func(o frame) bool { return partOf([]frame{o}) == Resume }) {
+					return Resume
+				}
+				return r.part
+			}
+		}
+		reading = reading || readingPath.MatchString(p) && readingName.MatchString(frames[i].name)
+	}
+	if reading {
+		return Load
+	}
+	return ""
+}
+
+// firstStep says whether no step of training was finished before a failure in one. That nothing was printed proves nothing:
+// many programs print every hundredth step.
+func (f *finding) firstStep(frames []frame, s State) bool {
+	if s.Events > 0 {
+		if s.Resumed != nil && s.Iteration <= s.Resumed.Iteration {
+			return true // nor any since it resumed
+		}
+		if s.Iteration > 0 {
+			return false
+		}
+	}
+	if n := len(frames) - 1; n >= 0 {
+		p := strings.ReplaceAll(frames[n].path, `\`, "/")
+		if strings.Contains(p, "torch/optim/") || strings.Contains(p, "/optim") || frames[n].name == "_init_group" {
+			if frames[n].name == "_init_group" || makesStates.MatchString(f.source(frames[n])) {
+				return true
+			}
+		}
+	}
+	return f.barAtZero()
+}
+
+// source returns the line of source below a frame.
+func (f *finding) source(c frame) string {
+	if c.row+1 < len(f.rows) && c.row+1 != f.at {
+		return f.rows[c.row+1].body
+	}
+	return ""
+}
+
+// barOf reads the bars of barCount, and of what they count to.
+var barOf = rx(`(\d+)/(\d+) (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
+
+// barAtZero says whether the last progress bar stood at none of its steps, and never moved. tqdm draws it once more when
+// it is closed, which may be after the traceback.
+func (f *finding) barAtZero() bool {
+	last := ""
+	for i := min(len(f.rows)-1, f.at+6); i >= 0; i-- {
+		if b := f.rows[i].body; !strings.Contains(b, " [") && !strings.Contains(b, " •") || len(b) > clipped {
+			continue
+		}
+		m := barOf.FindStringSubmatch(f.rows[i].body)
+		switch {
+		case m == nil:
+		case last == "":
+			if m[1] != "0" {
+				return false
+			}
+			last = m[2]
+		case m[2] == last && m[1] != "0":
+			return false
+		}
+	}
+	return last != ""
+}
+
+// partOfWords reads the words before evidence, the nearest first.
+func partOfWords(rs []row, at int) Part {
+	for i := min(at, len(rs)-1); i >= max(0, at-12); i-- {
+		text := clip(rs[i].body)
+		if strings.Contains(text, `File "`) {
+			continue
+		}
+		for _, p := range partWords {
+			if p.re.MatchString(text) {
+				return p.part
+			}
+		}
+	}
+	return ""
+}
+
+// where says in which part of the program it was, for Report.Cause.
+func (r *Report) where() string {
+	switch r.Part {
+	case Load:
+		return "while weights were loaded"
+	case Metric:
+		return "while a metric was computed"
+	case ImageLogging:
+		return "while an image was logged"
+	case SanityCheck:
+		return "in the sanity check, the validation before any training"
+	case Save:
+		return "while a state was saved"
+	case Resume:
+		return "while a state was resumed"
+	case FirstStep:
+		switch r.Phase {
+		case TrainForward:
+			return "in the forward pass of the first step"
+		case TrainBackward:
+			return "in the backward pass of the first step"
+		case Optimizer:
+			return "in the optimizer's first step, which makes its states"
+		}
+		return "in the first step"
+	}
+	where := map[Phase]string{Build: "while the model was built", Data: "in the data pipeline",
+		TrainForward: "in the training's forward pass", TrainBackward: "in the backward pass",
+		Optimizer: "in the optimizer's step", Validation: "in validation",
+		Checkpoint: "while a state was saved or loaded"}[r.Phase]
+	if where == "" && r.Stage != string(Unknown) && r.Stage != "" {
+		where = "in " + r.Stage
+	}
+	return where
+}
