@@ -11,5 +11,6 @@
 // detector.go keeps excerpts, thin.go passes over progress that comes in floods, tail.go what came before them; signs.go and record.go read a plugin's words; rules.go lists
 // every text that this package knows, with its source; findings.go applies them; message.go reads the numbers, trace.go
 // the frames; phase.go, part.go and kind.go say which phase, what of it, and which memory; report.go finds what ended the program; judge.go
-// weighs it with the exit; explain.go says it to a person.
+// weighs it with the exit; explain.go says it to a person, remedy.go what would have
+// helped, clues.go in whose words.
 package oom

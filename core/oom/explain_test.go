@@ -187,6 +187,13 @@ RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 11.00 GiB t
 	}
 }
 
+// A setting of torch's is named where torch is shown to be what failed.
+func TestNoTorchNoSetting(t *testing.T) {
+	if text := told(Report{OOM: true, Fatal: true, Kind: GPUFragmentation, Phase: TrainForward}, Clues{}); strings.Contains(text, "PYTORCH") || strings.Contains(text, "torch.") {
+		t.Errorf("nothing shows torch:\n%s", text)
+	}
+}
+
 func TestSlurmClues(t *testing.T) {
 	for text, want := range map[string][2]string{
 		"slurmstepd: error: Detected 1 oom_kill event in StepId=424242.0. Some of the step tasks have been OOM Killed.": {"424242", "0"},

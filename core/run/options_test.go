@@ -53,6 +53,11 @@ func TestOptions(t *testing.T) {
 // The shared ladder is among them, in the order of cost, and what an invariant forbids is not.
 func TestOptionsShared(t *testing.T) {
 	r := coupled(0)
+	crop := ladder.Rung{Name: "crop", Cost: ladder.Recipe}
+	for range r.Ladders.Shared.Rungs {
+		crop.Estimates = append(crop.Estimates, sure(g, g/4, 0))
+	}
+	r.Ladders.Phases[0].Rungs = append(r.Ladders.Phases[0].Rungs, crop) // which the phase's own ladder lists first
 	p, _ := r.Next()
 	r.Attempts = append(r.Attempts, Attempt{*p, oomIn(ladder.Training, 0, 0)})
 	before := optionsText(r.Options())
