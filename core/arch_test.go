@@ -18,13 +18,14 @@ const module = "github.com/launch-ml/launch/"
 var mayImport = map[string][]string{
 	"core":                      {},
 	"core/unit":                 {},
+	"core/lazy":                 {},
 	"core/nn":                   {"core/unit"},
 	"core/mem":                  {"core/gpu", "core/nn", "core/unit"},
-	"core/config":               {"go.yaml.in/yaml/v3", "github.com/pelletier/go-toml/v2", "github.com/pelletier/go-toml/v2/unstable"},
-	"core/config/command":       {"mvdan.cc/sh/v3/syntax"},
+	"core/config":               {"core/lazy", "go.yaml.in/yaml/v3", "github.com/pelletier/go-toml/v2", "github.com/pelletier/go-toml/v2/unstable"},
+	"core/config/command":       {"core/lazy", "mvdan.cc/sh/v3/syntax"},
 	"core/job":                  {"core/config", "core/config/command"},
-	"core/python":               {"core/config", "core/config/command"},
-	"core/overlay":              {"core/config", "core/config/command", "core/unit", "github.com/google/renameio/v2"},
+	"core/python":               {"core/lazy", "core/config", "core/config/command"},
+	"core/overlay":              {"core/lazy", "core/config", "core/config/command", "core/unit", "github.com/google/renameio/v2"},
 	"core/gpu":                  {"core/unit"},
 	"core/gpu/nvml":             {"core/gpu", "core/unit", "github.com/NVIDIA/go-nvml/pkg/nvml"},
 	"core/ladder":               {"core/config", "core/mem", "core/unit"},
@@ -37,7 +38,7 @@ var mayImport = map[string][]string{
 	"core/plugin/internal/wire": {"github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "google.golang.org/grpc", "google.golang.org/grpc/codes", "google.golang.org/grpc/status", "google.golang.org/protobuf/types/known/wrapperspb"},
 	"core/plugin/host":          {"core/gpu", "core/job", "core/ladder", "core/plugin", "core/plugin/internal/wire", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "github.com/google/renameio/v2"},
 	"core/run":                  {"core/config", "core/job", "core/ladder", "core/mem", "core/oom", "core/unit"},
-	"core/record":               {"core/mem", "core/run", "github.com/google/renameio/v2", "golang.org/x/sys/unix"},
+	"core/record":               {"core/lazy", "core/mem", "core/run", "github.com/google/renameio/v2", "golang.org/x/sys/unix"},
 	"core/ui":                   {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/plugin", "core/record", "core/run", "core/unit"},
 }
 
@@ -50,7 +51,7 @@ var only = map[string]string{
 }
 
 // pluginMay is what a plugin's packages may import: the SDK's values, never the host, a process or a device.
-var pluginMay = []string{"core/plugin", "core/gpu", "core/job", "core/ladder", "core/config", "core/config/command", "core/mem", "core/nn", "core/python", "core/unit"}
+var pluginMay = []string{"core/plugin", "core/gpu", "core/job", "core/ladder", "core/config", "core/config/command", "core/lazy", "core/mem", "core/nn", "core/python", "core/unit"}
 
 // imports lists what the Go files of a package import, with the file that does.
 func imports(t *testing.T, root string) map[string]map[string]string {

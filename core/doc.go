@@ -21,6 +21,7 @@
 //	nn         what a PyTorch module costs without running it: the forward pass on a tape
 //	mem        the ledger: lines of memory with a kind, a part and a source; the caching allocator, replayed; what receipts teach
 //	unit       amounts of memory
+//	lazy       regular expressions, compiled when they are first used
 //	gpu        devices and looks at them, as values
 //	gpu/nvml   NVIDIA's driver, in a process of its own
 //	hostmem    the rooms of the host: its memory and /dev/shm

@@ -3,9 +3,10 @@ package config
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // Takes says how many arguments an option takes: argparse's nargs and actions.
@@ -68,7 +69,7 @@ func (a *Argv) declared(name string) (int, bool) {
 	return -1, false
 }
 
-var reNegative = regexp.MustCompile(`^-\d+$|^-\d*\.\d+$`)
+var reNegative = lazy.MustCompile(`^-\d+$|^-\d*\.\d+$`)
 
 // isOption reports whether argparse takes arg for an option (_parse_optional of Python 3.8 to 3.14).
 func (a *Argv) isOption(arg string) bool {

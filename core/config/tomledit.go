@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // Get implements [Document]. A table with a header has no text.
@@ -211,7 +212,7 @@ func sameBut(a, b Value, path []string) bool {
 	return b.Len() == grown
 }
 
-var reBareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+var reBareKey = lazy.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 func tomlKey(k string) string {
 	if reBareKey.MatchString(k) {

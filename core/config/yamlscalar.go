@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // What a plain scalar is to PyYAML, and so to msgspec and BasicSR: yaml/resolver.py of PyYAML 6.0,
@@ -16,20 +17,20 @@ import (
 // exponent needs a dot before it and a sign in it), 010 is 8, yes is true and 1:30 is 90. OmegaConf's loader is PyYAML's
 // with another expression for floats, by which 1e-4 is one: for its programs such a string is still to be parsed.
 var (
-	re11Bool  = regexp.MustCompile(`^(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$`)
-	re11Float = regexp.MustCompile(`^(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?` +
+	re11Bool  = lazy.MustCompile(`^(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$`)
+	re11Float = lazy.MustCompile(`^(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?` +
 		`|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?` +
 		`|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*` +
 		`|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
-	re11Int = regexp.MustCompile(`^(?:[-+]?0b[0-1_]+|[-+]?0[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+` +
+	re11Int = lazy.MustCompile(`^(?:[-+]?0b[0-1_]+|[-+]?0[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+` +
 		`|[-+]?[1-9][0-9_]*(?::[0-5]?[0-9])+)$`)
-	re11Time = regexp.MustCompile(`^(?:[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{4}-[0-9][0-9]?-[0-9][0-9]?` +
+	re11Time = lazy.MustCompile(`^(?:[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{4}-[0-9][0-9]?-[0-9][0-9]?` +
 		`(?:[Tt]|[ \t]+)[0-9][0-9]?:[0-9]{2}:[0-9]{2}(?:\.[0-9]*)?(?:[ \t]*(?:Z|[-+][0-9][0-9]?(?::[0-9]{2})?))?)$`)
 
 	// The core schema of YAML 1.2.2, section 10.3.2.
-	re12Bool  = regexp.MustCompile(`^(?:true|True|TRUE|false|False|FALSE)$`)
-	re12Int   = regexp.MustCompile(`^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$`)
-	re12Float = regexp.MustCompile(`^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?` +
+	re12Bool  = lazy.MustCompile(`^(?:true|True|TRUE|false|False|FALSE)$`)
+	re12Int   = lazy.MustCompile(`^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$`)
+	re12Float = lazy.MustCompile(`^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?` +
 		`|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
 )
 
@@ -199,7 +200,7 @@ func agreed(s string) bool {
 }
 
 // rePlain is narrower than what YAML allows, so that it is safe in flow collections and before a colon too.
-var rePlain = regexp.MustCompile(`^[A-Za-z_./][A-Za-z0-9_./+-]*$`)
+var rePlain = lazy.MustCompile(`^[A-Za-z_./][A-Za-z0-9_./+-]*$`)
 
 // YAMLText spells a value in YAML so that readers of YAML 1.1 and 1.2 read the same: nil, bool, int, int64, float64,
 // string, or a slice of these.

@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -82,7 +82,7 @@ func sources(ctx context.Context, cache Cache, python string, env []string, dir 
 }
 
 // reCookie is PEP 263's declaration of an encoding, which stands in one of the first two lines.
-var reCookie = regexp.MustCompile(`^(?:[ \t\f]*(?:#[^\n]*)?\r?\n)?[ \t\f]*#[^\n]*?coding[:=][ \t]*([-_.a-zA-Z0-9]+)`)
+var reCookie = lazy.MustCompile(`^(?:[ \t\f]*(?:#[^\n]*)?\r?\n)?[ \t\f]*#[^\n]*?coding[:=][ \t]*([-_.a-zA-Z0-9]+)`)
 
 // load reads a file's text, once: what is parsed, hashed and edited is the same.
 func load(path string) config.PythonSource {

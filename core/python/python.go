@@ -5,12 +5,12 @@ package python
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // An Environment is a Python and the folders that its packages lie in.
@@ -57,7 +57,7 @@ func (e Environment) Has(module string) bool {
 	})
 }
 
-var torchVersion = regexp.MustCompile(`(?m)^__version__ = ['"](\d+)\.(\d+)`)
+var torchVersion = lazy.MustCompile(`(?m)^__version__ = ['"](\d+)\.(\d+)`)
 
 // Torch returns the version of torch, if exactly one is there.
 func (e Environment) Torch() (major, minor int, ok bool) {
@@ -70,7 +70,7 @@ func (e Environment) Torch() (major, minor int, ok bool) {
 	return major, minor, true
 }
 
-var wholeVersion = regexp.MustCompile(`(?m)^__version__ = ['"]([^'"\n]+)['"]`)
+var wholeVersion = lazy.MustCompile(`(?m)^__version__ = ['"]([^'"\n]+)['"]`)
 
 // TorchBuild returns torch's whole version, its build included ("2.15.0+cu132"), or "" if not exactly one is there.
 func (e Environment) TorchBuild() string {

@@ -1,17 +1,18 @@
 package record
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // Masked stands for a secret that was not recorded.
 const Masked = "***"
 
 var (
-	secretName = regexp.MustCompile(`(?i)secret|passw(or)?d|passphrase|(^|[-_.])(token|auth|authorization|credentials?)($|[-_.])|(api|access|private)[-_]?key`)
-	secretURL  = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://[^/\s:@]*:)[^/\s@]+@`)
+	secretName = lazy.MustCompile(`(?i)secret|passw(or)?d|passphrase|(^|[-_.])(token|auth|authorization|credentials?)($|[-_.])|(api|access|private)[-_]?key`)
+	secretURL  = lazy.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://[^/\s:@]*:)[^/\s@]+@`)
 )
 
 // MaskArgs returns the command line with what looks like a secret replaced: the values of flags and of assignments

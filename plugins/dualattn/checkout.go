@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/python"
 )
@@ -53,11 +53,11 @@ type checkout struct {
 }
 
 var (
-	reArgument = regexp.MustCompile(`add_argument\(\s*["'](--?[\w-]+)["']`)
-	reStore    = regexp.MustCompile(`action\s*=\s*["']store_(?:true|false)["']`)
-	rePairs    = regexp.MustCompile(`def forward\([^)]*\bx_pair\b`)
-	reMaps     = regexp.MustCompile(`\bself\.attention_maps\s*=`)
-	reClassMap = regexp.MustCompile(`["'](\w+)["']\s*:\s*(\w+)`)
+	reArgument = lazy.MustCompile(`add_argument\(\s*["'](--?[\w-]+)["']`)
+	reStore    = lazy.MustCompile(`action\s*=\s*["']store_(?:true|false)["']`)
+	rePairs    = lazy.MustCompile(`def forward\([^)]*\bx_pair\b`)
+	reMaps     = lazy.MustCompile(`\bself\.attention_maps\s*=`)
+	reClassMap = lazy.MustCompile(`["'](\w+)["']\s*:\s*(\w+)`)
 )
 
 // declared reads the script's options where it declares them, and the arguments that it gets.
@@ -176,8 +176,8 @@ func (s setting) at() config.Address {
 func (s setting) spelled() []byte { return s.src.Text[s.item.Start:s.item.End] }
 
 var (
-	reFactory = regexp.MustCompile(`\w+Transforms\(([^)]*)\)`)
-	reSizes   = regexp.MustCompile(`\b(input_size|resize_size)\s*=\s*(\d+)`)
+	reFactory = lazy.MustCompile(`\w+Transforms\(([^)]*)\)`)
+	reSizes   = lazy.MustCompile(`\b(input_size|resize_size)\s*=\s*(\d+)`)
 )
 
 // The items that stand for the sizes which the transforms' factory writes out.
@@ -235,8 +235,8 @@ func (x *checkout) sizeReachable() bool {
 
 // reads reports whether any file of the project but the configurations names a field.
 func (x *checkout) reads(field string) bool {
-	re := regexp.MustCompile(`\b(?:self|config|args|cfg)(?:\.config)?\.` + field + `\b|['"]` + field + `['"]\s*:`)
-	used := regexp.MustCompile(`\bself\.` + field + `\b`)
+	re := lazy.MustCompile(`\b(?:self|config|args|cfg)(?:\.config)?\.` + field + `\b|['"]` + field + `['"]\s*:`)
+	used := lazy.MustCompile(`\bself\.` + field + `\b`)
 	for _, s := range x.sources {
 		c := code(s.Text)
 		if s == x.model {
@@ -249,7 +249,7 @@ func (x *checkout) reads(field string) bool {
 			continue
 		}
 		for _, line := range strings.Split(string(c), "\n") { // an assignment to it reads nothing
-			if re.MatchString(line) && !regexp.MustCompile(`\.`+field+`\s*=[^=]`).MatchString(line) {
+			if re.MatchString(line) && !lazy.MustCompile(`\.`+field+`\s*=[^=]`).MatchString(line) {
 				return true
 			}
 		}
@@ -306,7 +306,7 @@ func (x *checkout) experiment() string {
 	return name
 }
 
-var reStates = regexp.MustCompile(`["']--checkpoint_dir["'][^\n]*default\s*=\s*["']([^"']+)["']`)
+var reStates = lazy.MustCompile(`["']--checkpoint_dir["'][^\n]*default\s*=\s*["']([^"']+)["']`)
 
 // states is the folder of the saved states, absolute: --checkpoint_dir, whose default outranks the configuration's.
 func (x *checkout) states() string {

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
-	"regexp"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // code is the text of a Python file in which comments and strings between triple quotes are blanks: what is found in it
@@ -60,7 +60,7 @@ func place(src *config.PythonSource, offset int) string {
 }
 
 // find is the place of the first match of a pattern in a file's code; ok is false where there is none.
-func find(src *config.PythonSource, re *regexp.Regexp) (at string, match []string, ok bool) {
+func find(src *config.PythonSource, re *lazy.Regexp) (at string, match []string, ok bool) {
 	if src == nil {
 		return "", nil, false
 	}
@@ -80,7 +80,7 @@ func find(src *config.PythonSource, re *regexp.Regexp) (at string, match []strin
 }
 
 // has reports whether a file's code matches.
-func has(src *config.PythonSource, re *regexp.Regexp) bool {
+func has(src *config.PythonSource, re *lazy.Regexp) bool {
 	_, _, ok := find(src, re)
 	return ok
 }

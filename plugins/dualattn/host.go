@@ -2,11 +2,11 @@ package dualattn
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -22,7 +22,7 @@ const (
 const decoded = 3 * unit.MiB
 
 // reFlagWorkers is a program that takes its workers from --num_workers; upstream parses the option and reads it nowhere.
-var reFlagWorkers = regexp.MustCompile(`\bargs\.num_workers\b`)
+var reFlagWorkers = lazy.MustCompile(`\bargs\.num_workers\b`)
 
 // loads is a field of the configuration that the loaders are built with; ok is false where it is not there, is no literal,
 // or is read by nothing that runs.
@@ -33,7 +33,7 @@ func (b *builder) loads(field string) (s setting, ok bool) {
 
 // handsOn reports whether the code gives the field of its configuration to something (train.py:249 at 227722e).
 func (b *builder) handsOn(field string) bool {
-	re := regexp.MustCompile(`=\s*[\w.]*\bconfig\.` + field + `\b`)
+	re := lazy.MustCompile(`=\s*[\w.]*\bconfig\.` + field + `\b`)
 	return slices.ContainsFunc(b.sources, func(s *config.PythonSource) bool { return re.Match(code(s.Text)) })
 }
 

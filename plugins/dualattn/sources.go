@@ -5,11 +5,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // The project is what the script imports of its own folder: the files, followed import by import.
@@ -19,7 +19,7 @@ const (
 	maxFile  = 1 << 20
 )
 
-var reImport = regexp.MustCompile(`(?m)^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([\w., \t]+))`)
+var reImport = lazy.MustCompile(`(?m)^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([\w., \t]+))`)
 
 // closure lists the Python files that the script's imports reach below its folder, the script first. It reads no file
 // larger than maxFile and no more than maxFiles of them; cut says that there were more.

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/plugins/dualattn/arch"
 )
@@ -29,19 +29,19 @@ func (x *checkout) uses(name string) (at string, ok bool) {
 	if x.train == nil {
 		return "", true
 	}
-	at, _, ok = find(x.train, regexp.MustCompile(`\bargs\.`+name+`\b`))
+	at, _, ok = find(x.train, lazy.MustCompile(`\bargs\.`+name+`\b`))
 	return at, ok
 }
 
 var (
-	reScaled    = regexp.MustCompile(`self\.scaled_lr\s*=\s*([^\n]*)`)
-	reLearning  = regexp.MustCompile(`config\.learning_rate\s*=\s*args\.lr`)
-	reOptimizer = regexp.MustCompile(`lr\s*=\s*self\.config\.scaled_lr`)
-	reNotYet    = regexp.MustCompile(`not implemented yet`)
-	reHandled   = regexp.MustCompile(`self\.dataset_name\s*==\s*["'](\w+)["']`)
-	reNoMAP     = regexp.MustCompile(`["']mAP["']\s*:\s*0\.0`)
-	reWandb     = regexp.MustCompile(`(?m)^import wandb`)
-	reBatchSet  = regexp.MustCompile(`config\.batch_size\s*=\s*args\.batch_size`)
+	reScaled    = lazy.MustCompile(`self\.scaled_lr\s*=\s*([^\n]*)`)
+	reLearning  = lazy.MustCompile(`config\.learning_rate\s*=\s*args\.lr`)
+	reOptimizer = lazy.MustCompile(`lr\s*=\s*self\.config\.scaled_lr`)
+	reNotYet    = lazy.MustCompile(`not implemented yet`)
+	reHandled   = lazy.MustCompile(`self\.dataset_name\s*==\s*["'](\w+)["']`)
+	reNoMAP     = lazy.MustCompile(`["']mAP["']\s*:\s*0\.0`)
+	reWandb     = lazy.MustCompile(`(?m)^import wandb`)
+	reBatchSet  = lazy.MustCompile(`config\.batch_size\s*=\s*args\.batch_size`)
 )
 
 // warnings are what the user should know before this run starts.
@@ -94,8 +94,8 @@ func (x *checkout) warnings() (out []string) {
 }
 
 var (
-	rePretrained = regexp.MustCompile(`\bload_pretrained\w*\(`)
-	reSavedState = regexp.MustCompile(`^checkpoint_\w+\.pth$`)
+	rePretrained = lazy.MustCompile(`\bload_pretrained\w*\(`)
+	reSavedState = lazy.MustCompile(`^checkpoint_\w+\.pth$`)
 )
 
 // warnPretrained says what becomes of weights that cannot be loaded: the trainer prints that they were not, and goes on

@@ -3,10 +3,10 @@ package dualattn
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/plugins/dualattn/arch"
 )
 
@@ -46,16 +46,16 @@ var versions = map[string]version{
 
 // The features of a model file's code.
 var (
-	reFlag = regexp.MustCompile(`\buse_gradient_checkpointing\b`)
+	reFlag = lazy.MustCompile(`\buse_gradient_checkpointing\b`)
 	// The call, not the import: "checkpoint(" behind anything but "import", "def" or a dot of another object.
-	reCheckpoint = regexp.MustCompile(`(?m)(?:=|return|\()\s*(?:torch\.utils\.checkpoint\.|checkpoint_utils\.|cp\.)?checkpoint\(`)
+	reCheckpoint = lazy.MustCompile(`(?m)(?:=|return|\()\s*(?:torch\.utils\.checkpoint\.|checkpoint_utils\.|cp\.)?checkpoint\(`)
 	// Pair-wise cross-attention that goes on from its own state, and that which is overwritten by each block.
-	reOwnState  = regexp.MustCompile(`\.pwca\([^\n]*\bpwca_\w+`)
-	reOverwrite = regexp.MustCompile(`\bpwca_\w+\s*=\s*\w+\[['"]pwca_output['"]\]`)
-	reAttention = regexp.MustCompile(`=\s*SelfAttention\(`)
-	reDropPath  = regexp.MustCompile(`\bDropPath\(`)
-	reLoop      = regexp.MustCompile(`^([ \t]*)for (\w+) in .*:\s*$`)
-	reFunction  = regexp.MustCompile(`^([ \t]*)(?:async )?def \w+\((.*)`)
+	reOwnState  = lazy.MustCompile(`\.pwca\([^\n]*\bpwca_\w+`)
+	reOverwrite = lazy.MustCompile(`\bpwca_\w+\s*=\s*\w+\[['"]pwca_output['"]\]`)
+	reAttention = lazy.MustCompile(`=\s*SelfAttention\(`)
+	reDropPath  = lazy.MustCompile(`\bDropPath\(`)
+	reLoop      = lazy.MustCompile(`^([ \t]*)for (\w+) in .*:\s*$`)
+	reFunction  = lazy.MustCompile(`^([ \t]*)(?:async )?def \w+\((.*)`)
 )
 
 // read says what a model file does: by its digest where it is a file that was read before, and by its features where it
@@ -121,8 +121,8 @@ func lateClosure(code string) (line int, again, ok bool) {
 		if loop == nil {
 			continue
 		}
-		uses := regexp.MustCompile(`\b` + loop[2] + `\.`)
-		bound := regexp.MustCompile(`\b` + loop[2] + `\b`)
+		uses := lazy.MustCompile(`\b` + loop[2] + `\.`)
+		bound := lazy.MustCompile(`\b` + loop[2] + `\b`)
 		for j := i + 1; j < end(i); j++ {
 			def := reFunction.FindStringSubmatch(lines[j])
 			if def == nil || bound.MatchString(def[2]) {

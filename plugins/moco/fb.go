@@ -3,8 +3,8 @@ package moco
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/plugins/moco/arch"
 )
@@ -12,13 +12,13 @@ import (
 // What tells facebookresearch's two projects, by their parsers: moco declares a queue (main_moco.py at 7397dfe), moco-v3
 // an MLP's width and a frozen stem (main_moco.py at c349e6e).
 var (
-	reMoCoK     = regexp.MustCompile(`['"]--moco-k['"]`)
-	reMLPDim    = regexp.MustCompile(`['"]--moco-mlp-dim['"]`)
-	reStopGrad  = regexp.MustCompile(`['"]--stop-grad-conv1['"]`)
-	reAssert    = regexp.MustCompile(`assert\s+self\.(?:K|queue_size)\s*%\s*batch_size\s*==\s*0`)
-	reAutocast  = regexp.MustCompile(`\bautocast\(`)
-	reSpawn     = regexp.MustCompile(`\bmp\.spawn\(`)
-	reDivideAll = regexp.MustCompile(`batch_size\s*=\s*int\(\s*\w+\.batch_size\s*/+\s*(?:args\.)?(?:ngpus_per_node|world_size)\s*\)`)
+	reMoCoK     = lazy.MustCompile(`['"]--moco-k['"]`)
+	reMLPDim    = lazy.MustCompile(`['"]--moco-mlp-dim['"]`)
+	reStopGrad  = lazy.MustCompile(`['"]--stop-grad-conv1['"]`)
+	reAssert    = lazy.MustCompile(`assert\s+self\.(?:K|queue_size)\s*%\s*batch_size\s*==\s*0`)
+	reAutocast  = lazy.MustCompile(`\bautocast\(`)
+	reSpawn     = lazy.MustCompile(`\bmp\.spawn\(`)
+	reDivideAll = lazy.MustCompile(`batch_size\s*=\s*int\(\s*\w+\.batch_size\s*/+\s*(?:args\.)?(?:ngpus_per_node|world_size)\s*\)`)
 )
 
 // readFacebook reads a command of moco or moco-v3: options only.

@@ -2,12 +2,12 @@ package moco
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -17,11 +17,11 @@ const knobWorkers = "loader workers"
 // Each process takes its share of the workers, rounded up: main_moco.py:269 at 7397dfe, main_moco.py:207 at c349e6e,
 // train_moco.py:114 at d3649f9.
 var (
-	reDivideWorkers = regexp.MustCompile(`(?m)^\s*\w+\.(?:num_)?workers\s*=\s*int\(\s*\(\s*\w+\.(?:num_)?workers\s*\+\s*ngpus_per_node\s*-\s*1\s*\)\s*/+\s*ngpus_per_node\s*\)`)
-	reSetsWorkers   = regexp.MustCompile(`(?m)^\s*\w+\.(?:num_)?workers\s*=[^=]`)
-	reReadsWorkers  = regexp.MustCompile(`=\s*\w+\.workers\b`)
-	rePrefetch      = regexp.MustCompile(`\bprefetch_factor\s*=\s*(\d+)\b`)
-	rePinned        = regexp.MustCompile(`\bpin_memory\s*=\s*[^F\s]`)
+	reDivideWorkers = lazy.MustCompile(`(?m)^\s*\w+\.(?:num_)?workers\s*=\s*int\(\s*\(\s*\w+\.(?:num_)?workers\s*\+\s*ngpus_per_node\s*-\s*1\s*\)\s*/+\s*ngpus_per_node\s*\)`)
+	reSetsWorkers   = lazy.MustCompile(`(?m)^\s*\w+\.(?:num_)?workers\s*=[^=]`)
+	reReadsWorkers  = lazy.MustCompile(`=\s*\w+\.workers\b`)
+	rePrefetch      = lazy.MustCompile(`\bprefetch_factor\s*=\s*(\d+)\b`)
+	rePinned        = lazy.MustCompile(`\bpin_memory\s*=\s*[^F\s]`)
 )
 
 // trains is the file of the training loop.

@@ -2,12 +2,12 @@ package moco
 
 import (
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/plugins/moco/arch"
 )
 
@@ -93,7 +93,7 @@ func (p *project) resumption() job.Resume {
 }
 
 // reLocal is an address on this machine with a port of its own.
-var reLocal = regexp.MustCompile(`^(tcp://(?:localhost|127\.0\.0\.1|\[::1\]):)\d+$`)
+var reLocal = lazy.MustCompile(`^(tcp://(?:localhost|127\.0\.0\.1|\[::1\]):)\d+$`)
 
 // freshPort is the edit by which a retry on one machine meets at another port: what the attempt before has left behind may
 // still listen on the old one (errno 98).
@@ -139,12 +139,12 @@ func (p *project) checkpointDir() (string, bool) {
 }
 
 var (
-	reFString = regexp.MustCompile(`^[fF](["'])(.*)["']$`)
-	reBraces  = regexp.MustCompile(`\{(?:self\.)?(\w+)\}`)
-	reTag     = regexp.MustCompile(`def\s+get_experiment_tag\([^\n]*\n((?:[ \t]+[^\n]*\n?|[ \t]*\n)*)`)
-	reReturn  = regexp.MustCompile(`(?m)^\s*return\s+(f["'][^\n]*["'])\s*$`)
-	reProduct = regexp.MustCompile(`(?m)^\s*(\w+)\s*=\s*((?:self\.\w+|\d+)(?:\s*\*\s*(?:self\.\w+|\d+))*)\s*(?:#[^\n]*)?$`)
-	reShort   = regexp.MustCompile(`(?m)^\s*(\w+)\s*=\s*["']([^"']*)["']\s+if\s+["']([^"']*)["']\s+in\s+self\.backbone\s+else\s+self\.backbone\.replace\(\s*["']([^"']*)["']\s*,\s*["']([^"']*)["']\s*\)`)
+	reFString = lazy.MustCompile(`^[fF](["'])(.*)["']$`)
+	reBraces  = lazy.MustCompile(`\{(?:self\.)?(\w+)\}`)
+	reTag     = lazy.MustCompile(`def\s+get_experiment_tag\([^\n]*\n((?:[ \t]+[^\n]*\n?|[ \t]*\n)*)`)
+	reReturn  = lazy.MustCompile(`(?m)^\s*return\s+(f["'][^\n]*["'])\s*$`)
+	reProduct = lazy.MustCompile(`(?m)^\s*(\w+)\s*=\s*((?:self\.\w+|\d+)(?:\s*\*\s*(?:self\.\w+|\d+))*)\s*(?:#[^\n]*)?$`)
+	reShort   = lazy.MustCompile(`(?m)^\s*(\w+)\s*=\s*["']([^"']*)["']\s+if\s+["']([^"']*)["']\s+in\s+self\.backbone\s+else\s+self\.backbone\.replace\(\s*["']([^"']*)["']\s*,\s*["']([^"']*)["']\s*\)`)
 )
 
 // format puts an f-string together whose braces hold nothing but fields. ok is false for any other.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/plugins/moco/arch"
 )
@@ -26,26 +27,26 @@ type solar struct {
 }
 
 var (
-	reImportMain = regexp.MustCompile(`(?m)^\s*from\s+([\w.]+)\s+import\s+[^\n]*\bmain\b`)
-	reImport     = regexp.MustCompile(`(?m)^\s*(?:from\s+([\w.]+)\s+import\s+(?:\(([^)]*)\)|([^\n(]*))|import\s+([\w.]+))`)
-	reName       = regexp.MustCompile(`\w+`)
-	reConstruct  = regexp.MustCompile(`(?m)^\s*(\w+)\s*(?::[^=\n]+)?=\s*(\w+)\(\s*\)`)
-	reMomentum   = regexp.MustCompile(`def\s+_?(?:momentum_update|update_momentum)\w*\(`)
-	reBackbone   = regexp.MustCompile(`def\s+get_backbone\(`)
-	reListdir    = regexp.MustCompile(`\bos\.listdir\(`)
-	reEnqueue    = regexp.MustCompile(`self\._dequeue_and_enqueue\(`)
-	reBothKeys   = regexp.MustCompile(`self\._dequeue_and_enqueue\(\s*torch\.cat\(`)
-	reFrozen     = regexp.MustCompile(`stop_grad_conv1\s*=\s*True\s*\)`)
-	reNamed      = regexp.MustCompile(`stop_grad_conv1\s*=`)
-	reFreezes    = regexp.MustCompile(`def\s+get_backbone\([^)]*stop_grad_conv1[^=)]*=\s*True`)
-	reTimm       = regexp.MustCompile(`\btimm\.create_model\(`)
-	reVitB16     = regexp.MustCompile(`\bmodels\.vit_b_16\(`)
-	reProxy      = regexp.MustCompile(`["']vit_small["']\s*:[\s\S]{0,500}?\bmodels\.vit_b_16\(`)
-	reTorchvis   = regexp.MustCompile(`\bmodels\.(resne[x]?t\w*|wide_resnet\w*)\(`)
-	reSmall      = regexp.MustCompile(`class\s+SmallResNet\b`)
-	reFolder     = regexp.MustCompile(`os\.path\.join\(\s*root_dir\s*,\s*["']([^"']+)["']\s*\)`)
-	reEndings    = regexp.MustCompile(`\.endswith\(\s*\(([^)]*)\)`)
-	reQuoted     = regexp.MustCompile(`["']([^"']*)["']`)
+	reImportMain = lazy.MustCompile(`(?m)^\s*from\s+([\w.]+)\s+import\s+[^\n]*\bmain\b`)
+	reImport     = lazy.MustCompile(`(?m)^\s*(?:from\s+([\w.]+)\s+import\s+(?:\(([^)]*)\)|([^\n(]*))|import\s+([\w.]+))`)
+	reName       = lazy.MustCompile(`\w+`)
+	reConstruct  = lazy.MustCompile(`(?m)^\s*(\w+)\s*(?::[^=\n]+)?=\s*(\w+)\(\s*\)`)
+	reMomentum   = lazy.MustCompile(`def\s+_?(?:momentum_update|update_momentum)\w*\(`)
+	reBackbone   = lazy.MustCompile(`def\s+get_backbone\(`)
+	reListdir    = lazy.MustCompile(`\bos\.listdir\(`)
+	reEnqueue    = lazy.MustCompile(`self\._dequeue_and_enqueue\(`)
+	reBothKeys   = lazy.MustCompile(`self\._dequeue_and_enqueue\(\s*torch\.cat\(`)
+	reFrozen     = lazy.MustCompile(`stop_grad_conv1\s*=\s*True\s*\)`)
+	reNamed      = lazy.MustCompile(`stop_grad_conv1\s*=`)
+	reFreezes    = lazy.MustCompile(`def\s+get_backbone\([^)]*stop_grad_conv1[^=)]*=\s*True`)
+	reTimm       = lazy.MustCompile(`\btimm\.create_model\(`)
+	reVitB16     = lazy.MustCompile(`\bmodels\.vit_b_16\(`)
+	reProxy      = lazy.MustCompile(`["']vit_small["']\s*:[\s\S]{0,500}?\bmodels\.vit_b_16\(`)
+	reTorchvis   = lazy.MustCompile(`\bmodels\.(resne[x]?t\w*|wide_resnet\w*)\(`)
+	reSmall      = lazy.MustCompile(`class\s+SmallResNet\b`)
+	reFolder     = lazy.MustCompile(`os\.path\.join\(\s*root_dir\s*,\s*["']([^"']+)["']\s*\)`)
+	reEndings    = lazy.MustCompile(`\.endswith\(\s*\(([^)]*)\)`)
+	reQuoted     = lazy.MustCompile(`["']([^"']*)["']`)
 )
 
 // trainer is the file of the training loop that a script leads to: itself, or where it imports main from. "" for a
@@ -69,7 +70,7 @@ func isTrainer(t text) bool {
 	return v != "" && reBuildsMoCo.MatchString(t.code)
 }
 
-var reBuildsMoCo = regexp.MustCompile(`(?i)\bmoco\w*\(`)
+var reBuildsMoCo = lazy.MustCompile(`(?i)\bmoco\w*\(`)
 
 // settingsOf finds the variable that the trainer keeps its settings in, and the name of their class.
 func settingsOf(t text) (variable, class string) {
@@ -134,7 +135,7 @@ func (p *project) reachable(from text) []text {
 }
 
 // first is the first file that matches.
-func (s *solar) first(re *regexp.Regexp) text {
+func (s *solar) first(re *lazy.Regexp) text {
 	for _, t := range s.files {
 		if t.has(re) {
 			return t
@@ -146,7 +147,7 @@ func (s *solar) first(re *regexp.Regexp) text {
 // findSettings follows the imports from the script to the file that declares the class, and asks launch to read them.
 func (p *project) findSettings(s *solar, script, class string) error {
 	guess := ""
-	re := regexp.MustCompile(`(?m)^\s*from\s+([\w.]+)\s+import\s+[^\n]*\b` + regexp.QuoteMeta(class) + `\b`)
+	re := lazy.MustCompile(`(?m)^\s*from\s+([\w.]+)\s+import\s+[^\n]*\b` + regexp.QuoteMeta(class) + `\b`)
 	if m := re.FindStringSubmatch(s.trainer.code); m != nil {
 		guess = resolve(p.root, s.trainer.path, m[1])
 	}
@@ -271,7 +272,7 @@ func (p *project) setting(name, field string) knob {
 	}
 	k := knob{name: name, at: config.Address{Doc: path, Path: it.Path}, found: true}
 	k.value = literal(it, p.source(path).Text)
-	switch assigned := regexp.MustCompile(`(?m)^\s*` + p.solar.variable + `\.` + field + `\s*=[^=]`); {
+	switch assigned := lazy.MustCompile(`(?m)^\s*` + p.solar.variable + `\.` + field + `\s*=[^=]`); {
 	case !it.Literal:
 		k.dead = place(path, it.Line) + " computes it"
 	case !p.readsField(field):
@@ -285,7 +286,7 @@ func (p *project) setting(name, field string) knob {
 // divided reports whether the only assignment to the field is the worker's division.
 func (p *project) divided(field string) bool {
 	code := p.solar.trainer.code
-	n := len(regexp.MustCompile(`(?m)^\s*`+p.solar.variable+`\.`+field+`\s*=[^=]`).FindAllString(code, -1))
+	n := len(lazy.MustCompile(`(?m)^\s*`+p.solar.variable+`\.`+field+`\s*=[^=]`).FindAllString(code, -1))
 	return field == "batch_size" && n == len(reDivideAll.FindAllString(code, -1))
 }
 
@@ -304,7 +305,7 @@ func literal(it config.PythonItem, src []byte) string {
 // readsField reports whether any file that runs reads the field of its settings. What the class's own methods print of
 // it is not counted.
 func (p *project) readsField(field string) bool {
-	re := regexp.MustCompile(`(?:\.` + regexp.QuoteMeta(field) + `\b|getattr\([^)]*["']` + regexp.QuoteMeta(field) + `["'])`)
+	re := lazy.MustCompile(`(?:\.` + regexp.QuoteMeta(field) + `\b|getattr\([^)]*["']` + regexp.QuoteMeta(field) + `["'])`)
 	for _, t := range p.solar.files {
 		if !slices.Contains(p.solar.documents, t.path) && t.has(re) {
 			return true
@@ -386,7 +387,7 @@ func (p *project) readEncoder(s *solar) {
 // missing warns of settings that the trainer reads and the class does not have: it would stop with an AttributeError
 // after some seconds.
 func (p *project) missing(s *solar) {
-	re := regexp.MustCompile(`(.?)\b` + regexp.QuoteMeta(s.variable) + `\.(\w+)\s*(.?)`)
+	re := lazy.MustCompile(`(.?)\b` + regexp.QuoteMeta(s.variable) + `\.(\w+)\s*(.?)`)
 	var names []string
 	line := 0
 	for _, m := range re.FindAllStringSubmatchIndex(s.trainer.code, -1) {
@@ -397,7 +398,7 @@ func (p *project) missing(s *solar) {
 		if _, _, ok := p.field(name); ok || p.unresolvedBase() || p.annotated(name) {
 			continue
 		}
-		guarded := regexp.MustCompile(`hasattr\(\s*` + regexp.QuoteMeta(s.variable) + `\s*,\s*["']` + name + `["']\s*\)`)
+		guarded := lazy.MustCompile(`hasattr\(\s*` + regexp.QuoteMeta(s.variable) + `\s*,\s*["']` + name + `["']\s*\)`)
 		if s.trainer.has(guarded) {
 			continue
 		}
@@ -428,7 +429,7 @@ func (p *project) unresolvedBase() bool {
 
 // annotated reports whether the class declares the name without a value, or as a property.
 func (p *project) annotated(name string) bool {
-	re := regexp.MustCompile(`(?m)^\s+(?:` + regexp.QuoteMeta(name) + `\s*[:=]|def\s+` + regexp.QuoteMeta(name) + `\()`)
+	re := lazy.MustCompile(`(?m)^\s+(?:` + regexp.QuoteMeta(name) + `\s*[:=]|def\s+` + regexp.QuoteMeta(name) + `\()`)
 	for _, path := range p.solar.documents {
 		if re.Match(p.source(path).Text) {
 			return true

@@ -4,11 +4,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // A text is a Python file of the checkout. Its fingerprints are looked for in code, which is the file with comments and
@@ -44,10 +44,10 @@ func newText(path, raw string) text { return text{path: path, raw: raw, code: bl
 func (t text) exists() bool { return t.raw != "" }
 
 // has reports whether the code matches.
-func (t text) has(re *regexp.Regexp) bool { return re.MatchString(t.code) }
+func (t text) has(re *lazy.Regexp) bool { return re.MatchString(t.code) }
 
 // line is the line of the first match in the code, or 0.
-func (t text) line(re *regexp.Regexp) int {
+func (t text) line(re *lazy.Regexp) int {
 	at := re.FindStringIndex(t.code)
 	if at == nil {
 		return 0
@@ -56,10 +56,10 @@ func (t text) line(re *regexp.Regexp) int {
 }
 
 // at names the place of the first match for a person: "train_moco.py:113".
-func (t text) at(re *regexp.Regexp) string { return place(t.path, t.line(re)) }
+func (t text) at(re *lazy.Regexp) string { return place(t.path, t.line(re)) }
 
 // saidAt is at, with comments and docstrings looked through too.
-func (t text) saidAt(re *regexp.Regexp) string {
+func (t text) saidAt(re *lazy.Regexp) string {
 	at := re.FindStringIndex(t.raw)
 	if at == nil {
 		return place(t.path, 0)
@@ -127,7 +127,7 @@ type option struct {
 	value string // its default as spelled in Python, without quotes; "" where none is given
 }
 
-var reAddArgument = regexp.MustCompile(`\.add_argument\(`)
+var reAddArgument = lazy.MustCompile(`\.add_argument\(`)
 
 // options are the options that the text's add_argument calls declare.
 func (t text) options() (out []option) {

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/plugins/moco/arch"
 )
 
@@ -30,13 +30,13 @@ func pythonString(s string) string {
 }
 
 var (
-	reTwoGPUs  = regexp.MustCompile(`(?i)\*\s*2\s*(?:GPUs\b|\*\s*self\.|\*\s*\d)|2 GPUs assumed|Per-GPU for DDP`)
-	reQueueSum = regexp.MustCompile(`([\d,]+)\s*/\s*(\d+)\s*=\s*(\d+)\s+(?:batches|steps)|([\d,]+)\s*=\s*(\d+)\s*[×x]\s*(\d+)`)
-	reDivide   = regexp.MustCompile(`(?i)divisible by batch|MUST be divisible`)
-	reMeasured = regexp.MustCompile(`4\.6\s?GB`)
-	reScaled   = regexp.MustCompile(`6\.9\s?GB`)
-	reThirty   = regexp.MustCompile(`~?30\s?%`)
-	reEstimate = regexp.MustCompile(`def\s+print_vram_estimate\(`)
+	reTwoGPUs  = lazy.MustCompile(`(?i)\*\s*2\s*(?:GPUs\b|\*\s*self\.|\*\s*\d)|2 GPUs assumed|Per-GPU for DDP`)
+	reQueueSum = lazy.MustCompile(`([\d,]+)\s*/\s*(\d+)\s*=\s*(\d+)\s+(?:batches|steps)|([\d,]+)\s*=\s*(\d+)\s*[×x]\s*(\d+)`)
+	reDivide   = lazy.MustCompile(`(?i)divisible by batch|MUST be divisible`)
+	reMeasured = lazy.MustCompile(`4\.6\s?GB`)
+	reScaled   = lazy.MustCompile(`6\.9\s?GB`)
+	reThirty   = lazy.MustCompile(`~?30\s?%`)
+	reEstimate = lazy.MustCompile(`def\s+print_vram_estimate\(`)
 )
 
 // truths says where the project's guides, comments and flags are wrong, as far as this job is concerned.
@@ -65,7 +65,7 @@ func (p *project) truths() {
 	if _, set := p.getenv("USE_LOW_VRAM_CONFIG"); set {
 		p.truth("USE_LOW_VRAM_CONFIG is read by nothing: %s decides with its import of %s from %s", filepath.Base(s.trainer.path), s.class, filepath.Base(s.config))
 	}
-	if cfg.has(reEstimate) && s.trainer.has(regexp.MustCompile(`\.print_vram_estimate\(`)) {
+	if cfg.has(reEstimate) && s.trainer.has(lazy.MustCompile(`\.print_vram_estimate\(`)) {
 		p.truth("the amounts of memory that it prints at the start are text in %s and measure nothing", cfg.at(reEstimate))
 	}
 	if reMeasured.MatchString(cfg.raw) && reScaled.MatchString(cfg.raw) {
@@ -123,7 +123,7 @@ func (p *project) trueQueue(cfg text) {
 	}
 	if !p.asserts && reDivide.MatchString(cfg.raw) {
 		model := p.solar.first(reMomentum)
-		p.truth("nothing has to divide queue_size: %s writes round the end (%s says that it must)", model.at(regexp.MustCompile(`def\s+_dequeue_and_enqueue\(`)), cfg.saidAt(reDivide))
+		p.truth("nothing has to divide queue_size: %s writes round the end (%s says that it must)", model.at(lazy.MustCompile(`def\s+_dequeue_and_enqueue\(`)), cfg.saidAt(reDivide))
 	}
 	if p.step != arch.Solar || p.batch.int() == 0 {
 		return

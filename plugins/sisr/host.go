@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"regexp"
 	"runtime"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/plugins/sisr/arch"
@@ -109,7 +109,7 @@ func (b *builder) loader() (l loader) {
 
 // reads reports whether the code that builds the loader reads a key. Without a checkout the dialect's is taken for it.
 func (l loader) reads(key string) bool {
-	return l.source == "" || regexp.MustCompile(`(?m)^[^#\n]*\b`+key+`\b`).MatchString(l.source)
+	return l.source == "" || lazy.MustCompile(`(?m)^[^#\n]*\b`+key+`\b`).MatchString(l.source)
 }
 
 // sample is what one sample's tensors take, in float32: crops at both resolutions, and of the on-the-fly degradations the

@@ -3,11 +3,11 @@ package sisr
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // recipe is what a recipe says of everything that costs memory, in one spelling for all dialects.
@@ -47,7 +47,7 @@ type recipe struct {
 
 // sharing matches what may be an anchor, an alias or a merge in YAML, and never misses one: it stands at the beginning of
 // a value. Most recipes have none, and are spared to be tried.
-var sharing = regexp.MustCompile(`(?m)^[^#\n]*(?:[:,\[{?-][ \t]*|^[ \t]*)(?:![^ \n]* +)?[&*][^ \t\n]|<<[ \t]*:`)
+var sharing = lazy.MustCompile(`(?m)^[^#\n]*(?:[:,\[{?-][ \t]*|^[ \t]*)(?:![^ \n]* +)?[&*][^ \t\n]|<<[ \t]*:`)
 
 // maxBatch bounds what is taken for a micro-batch, and with it how many ways to split it are priced.
 const maxBatch = 1 << 14

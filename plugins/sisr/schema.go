@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // schema is what a checkout accepts in its recipes, read from the checkout's own source: every fork and every version
@@ -28,9 +28,9 @@ var optionFiles = []struct{ path, root string }{
 }
 
 var (
-	classLine = regexp.MustCompile(`^class (\w+)(?:\(\s*(\w*)[^)]*\))?\s*:`)
-	fieldLine = regexp.MustCompile(`^    (\w+)\s*:\s*(.*)$`)
-	word      = regexp.MustCompile(`\w+`)
+	classLine = lazy.MustCompile(`^class (\w+)(?:\(\s*(\w*)[^)]*\))?\s*:`)
+	fieldLine = lazy.MustCompile(`^    (\w+)\s*:\s*(.*)$`)
+	word      = lazy.MustCompile(`\w+`)
 )
 
 // readSchema reads the options of the checkout in one of dirs; nil where there is none.

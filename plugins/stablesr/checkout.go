@@ -6,10 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/plugins/stablesr/arch"
 )
 
@@ -32,7 +32,7 @@ type checkout struct {
 	edgePL string // ddpm_with_edge.py
 }
 
-var pyComment = regexp.MustCompile(`(?m)^\s*#.*$|\s#\s.*$`)
+var pyComment = lazy.MustCompile(`(?m)^\s*#.*$|\s#\s.*$`)
 
 // readCheckout reads what is there. What is not there is no error: only what it decides is then not known.
 func readCheckout(prog command.Prog) (*checkout, error) {
@@ -87,7 +87,7 @@ func argDefault(script, name string) string {
 	return strings.Trim(m[1], `"'`)
 }
 
-var defaultArg = regexp.MustCompile(`default\s*=\s*("[^"]*"|'[^']*'|\w+)`)
+var defaultArg = lazy.MustCompile(`default\s*=\s*("[^"]*"|'[^']*'|\w+)`)
 
 // scales reports whether the learning rate is multiplied by the global batch where the command does not say: not in
 // StableSR, and in CompVis's own main.py it is.
@@ -99,8 +99,8 @@ func (x *checkout) stripsGPUs() bool {
 }
 
 var (
-	setsAllocator = regexp.MustCompile(`os\.environ\[['"]PYTORCH_CUDA_ALLOC_CONF['"]\]\s*=\s*['"]([^'"]*)['"]`)
-	setsFraction  = regexp.MustCompile(`set_per_process_memory_fraction\(\s*([0-9.]+)`)
+	setsAllocator = lazy.MustCompile(`os\.environ\[['"]PYTORCH_CUDA_ALLOC_CONF['"]\]\s*=\s*['"]([^'"]*)['"]`)
+	setsFraction  = lazy.MustCompile(`set_per_process_memory_fraction\(\s*([0-9.]+)`)
 )
 
 // allocator is what the script sets for the caching allocator, over whatever it was started with; "" for nothing.

@@ -3,13 +3,13 @@ package stablesr
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // A tree is a recipe as OmegaConf merges it: mappings are map[string]any, lists []any, numbers int64 or float64, and null
@@ -43,7 +43,7 @@ func parseAnew(path string, text []byte) (tree, error) {
 
 // omegaFloat is what OmegaConf's loader reads as a number beside PyYAML's own: 1e-4 is one to it (omegaconf/_utils.py,
 // get_yaml_loader, 2.1.1).
-var omegaFloat = regexp.MustCompile(`^(?:[-+]?(?:[0-9][0-9_]*)\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?(?:[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)|\.[0-9_]+(?:[eE][-+][0-9]+)?)$`)
+var omegaFloat = lazy.MustCompile(`^(?:[-+]?(?:[0-9][0-9_]*)\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?(?:[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)|\.[0-9_]+(?:[eE][-+][0-9]+)?)$`)
 
 // plain is a setting as Python has it.
 func plain(doc config.Tree, v config.Value, at []string) any {

@@ -9,9 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // ErrNotUnderstood says that a command is in no form that this package is sure of.
@@ -180,7 +181,7 @@ func align(a, b []string) []match {
 	return ms
 }
 
-var reShellSafe = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+var reShellSafe = lazy.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
 func quote(s string) string {
 	if reShellSafe.MatchString(s) {

@@ -2,11 +2,12 @@ package command
 
 import (
 	"path/filepath"
-	"regexp"
 	"strings"
+
+	"github.com/launch-ml/launch/core/lazy"
 )
 
-var rePython = regexp.MustCompile(`^(?:python|pypy)[0-9.]*$`)
+var rePython = lazy.MustCompile(`^(?:python|pypy)[0-9.]*$`)
 
 // python reads an interpreter's own options: "usage" in CPython's Modules/main.c and Python/initconfig.c.
 func (r *reader) python(words []word) error {

@@ -2,8 +2,9 @@ package command
 
 import (
 	"path/filepath"
-	"regexp"
 	"strings"
+
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // Nested deeper than any real command, so that "env env env …" ends.
@@ -66,7 +67,7 @@ var simple = map[string]struct {
 	"exec":     {"", 0},
 }
 
-var reNiceness = regexp.MustCompile(`^-[0-9]+$`)
+var reNiceness = lazy.MustCompile(`^-[0-9]+$`)
 
 func (r *reader) simple(words []word, name string, spec struct {
 	options string
@@ -86,7 +87,7 @@ func (r *reader) simple(words []word, name string, spec struct {
 	return r.command(rest[spec.words:])
 }
 
-var reAssignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+var reAssignment = lazy.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 
 func (r *reader) envCommand(words []word) error {
 	r.through("env")
