@@ -1,6 +1,7 @@
 package oom
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/launch-ml/launch/core/job"
@@ -91,5 +92,29 @@ func TestLateEcho(t *testing.T) {
 	}
 	if v := d.Judge(Seen{Exit: Exited(1)}, job.Signs{}); v.Ending != OutOfMemory {
 		t.Errorf("judged %v: %s", v.Ending, v.Cause)
+	}
+}
+
+// TestOutlived: one failure that is logged, raised and written to a log file is one; what a program met before is another.
+func TestOutlived(t *testing.T) {
+	logged := "2025-11-21 10:00:00,000 ERROR: " + strings.TrimPrefix(message, "torch.OutOfMemoryError: ")
+	skipped := "2025-11-21 10:00:00,000 WARNING: CUDA out of memory, skipping batch\n"
+	died := logged + traceback + message
+	for name, tt := range map[string]struct {
+		streams map[string]string
+		want    int
+	}{
+		"it is logged and raised":       {map[string]string{Terminal: died}, 0},
+		"the same in a log":             {map[string]string{Terminal: died, Stderr: traceback + message, Log: logged}, 0},
+		"it met two before":             {map[string]string{Terminal: skipped + skipped + died}, 2},
+		"it met two before, in streams": {map[string]string{Terminal: skipped + skipped + died, Log: skipped + skipped + logged}, 2},
+	} {
+		d := newDetector(t, job.Signs{})
+		for s, text := range tt.streams {
+			write(t, d, s, text)
+		}
+		if r := d.Report(Exited(1)); r.Survived != tt.want || !r.Fatal || !r.OOM {
+			t.Errorf("%s: outlived %d, want %d (fatal %v)", name, r.Survived, tt.want, r.Fatal)
+		}
 	}
 }

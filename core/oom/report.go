@@ -87,11 +87,7 @@ func verdict(all []finding, fate fate, state State) Report {
 		root = memory
 	}
 	r := Report{Kind: NoMemory, Phase: Unknown, Stage: string(Unknown)}
-	for i := range all {
-		if f := &all[i]; f.memory() && f != root && (f.alive || !f.fatal) && f.rule.weight > killed {
-			r.Survived++
-		}
-	}
+	r.Survived = outlived(all, root)
 	switch {
 	case root != nil:
 		r.Fatal = true
@@ -100,6 +96,40 @@ func verdict(all []finding, fate fate, state State) Report {
 		r.describe(memory, all, state)
 	}
 	return r
+}
+
+// outlived counts the out-of-memories that ended nothing. What stands in a log, on a terminal and among the errors is one, and
+// what a program logs before it dies of it is none.
+func outlived(all []finding, root *finding) (most int) {
+	counts := map[string]int{}
+	for i := range all {
+		f := &all[i]
+		if !f.memory() || f == root || f.rule.weight <= killed || f.fatal && !f.alive {
+			continue
+		}
+		if root != nil && root.memory() && f.announces(root) {
+			continue
+		}
+		counts[f.stream]++
+		most = max(most, counts[f.stream])
+	}
+	return most
+}
+
+// announces says whether a message is of the same failure as another, told right before it or in another stream.
+func (f *finding) announces(root *finding) bool {
+	if f.alive || f.rule.nature == survived || f.count() > 0 && !f.Numbers.same(root.Numbers) {
+		return false
+	}
+	return f.stream != root.stream || root.rows[root.at].number-f.rows[f.at].number < announced
+}
+
+// announced bounds how far before a traceback's last line a program may have logged what it died of: the traceback itself.
+const announced = 60
+
+// same says whether two messages are of one request.
+func (n Numbers) same(o Numbers) bool {
+	return value(n.Requested) == value(o.Requested) && value(n.Allocated) == value(o.Allocated) && value(n.Free) == value(o.Free)
 }
 
 // heaviest returns the finding that ended the program, or nil.

@@ -313,6 +313,8 @@ func (p Printer) priced(m RemedyDoc) string {
 	switch {
 	case m.EstimateBytes == nil:
 		s += "how much it needs is not known"
+	case *m.EstimateBytes == 0: // the phase is left out
+		s = ""
 	case m.RoomBytes == nil:
 		s += fmt.Sprintf("estimate %v", *m.EstimateBytes)
 	case m.Fits == ladder.Fits.String():
@@ -320,7 +322,10 @@ func (p Printer) priced(m RemedyDoc) string {
 	default:
 		s += fmt.Sprintf("estimate %v of %v, %s", *m.EstimateBytes, *m.RoomBytes, p.yellow(m.Fits))
 	}
-	if m.Allow != "" {
+	switch {
+	case m.Allow != "" && s == "":
+		s = ": " + m.Allow
+	case m.Allow != "":
 		s += "; " + m.Allow
 	}
 	return s
