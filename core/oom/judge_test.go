@@ -98,7 +98,7 @@ func TestLateEcho(t *testing.T) {
 // TestOutlived: one failure that is logged, raised and written to a log file is one; what a program met before is another.
 func TestOutlived(t *testing.T) {
 	logged := "2025-11-21 10:00:00,000 ERROR: " + strings.TrimPrefix(message, "torch.OutOfMemoryError: ")
-	skipped := "2025-11-21 10:00:00,000 WARNING: CUDA out of memory, skipping batch\n"
+	skipped := "2025-11-21 10:00:00,000 WARNING: CUDA out of memory, skipping batch\n" + strings.Repeat("and so on\n", 20)
 	died := logged + traceback + message
 	for name, tt := range map[string]struct {
 		streams map[string]string
