@@ -97,7 +97,9 @@ func TestLateEcho(t *testing.T) {
 
 // TestOutlived: one failure that is logged, raised and written to a log file is one; what a program met before is another.
 func TestOutlived(t *testing.T) {
-	logged := "2025-11-21 10:00:00,000 ERROR: " + strings.TrimPrefix(message, "torch.OutOfMemoryError: ")
+	refused := "[enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 829440000 bytes. " +
+		"Error code 12 (Cannot allocate memory)\n"
+	logged, message := "2025-11-21 10:00:00,000 ERROR: "+refused, "RuntimeError: "+refused
 	skipped := "2025-11-21 10:00:00,000 WARNING: CUDA out of memory, skipping batch\n" + strings.Repeat("and so on\n", 20)
 	died := logged + traceback + message
 	for name, tt := range map[string]struct {
