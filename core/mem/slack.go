@@ -84,7 +84,12 @@ type kept struct {
 }
 
 func newKeeper(parts []nn.TracePart) (k keeper) {
-	var all []unit.Bytes
+	n := 0
+	for _, p := range parts {
+		n += len(p.Weights)
+	}
+	k.parts = make([]kept, 0, len(parts))
+	all := make([]unit.Bytes, 0, n)
 	for _, p := range parts {
 		k.parts = append(k.parts, kept{p.Name, newCopied(p.Params), newCopied(p.Buffers), newCopied(p.Weights)})
 		all = append(all, p.Weights...)

@@ -11,9 +11,8 @@ func (t *Tape) Checkpoint(name string, x Tensor, m Module) Tensor {
 	t.NoGrad(func() { y = t.Call(name, x, m) })
 
 	ops, seg, casts, held, frame := t.ops, t.seg, t.casts, t.held, t.frame
-	t.segs = append(t.segs, segment{})
-	n := len(t.segs) - 1
-	t.ops, t.seg, t.held, t.frame = nil, int32(n+1), nil, 0
+	n := t.segment()
+	t.ops, t.seg, t.held, t.frame = t.segs[n].ops[:0], int32(n+1), nil, 0
 	if casts != nil {
 		t.casts = &castCache{}
 	}
@@ -46,4 +45,16 @@ func (t *Tape) Checkpoint(name string, x Tensor, m Module) Tensor {
 	}
 	o.end()
 	return z
+}
+
+// segment begins a segment, in the memory of one of a tape before if there is one.
+func (t *Tape) segment() int {
+	n := len(t.segs)
+	if n < cap(t.segs) {
+		t.segs = t.segs[:n+1]
+	} else {
+		t.segs = append(t.segs, segment{})
+	}
+	t.segs[n] = segment{ops: t.segs[n].ops[:0]}
+	return n
 }

@@ -27,9 +27,8 @@ func (t *Tape) CheckpointAll(name string, f func(t *Tape, xs []Tensor) Tensor, x
 	t.NoGrad(func() { y = run(xs) })
 
 	ops, seg, casts, held, frame := t.ops, t.seg, t.casts, t.held, t.frame
-	t.segs = append(t.segs, segment{})
-	n := len(t.segs) - 1
-	t.ops, t.seg, t.held, t.frame = nil, int32(n+1), nil, 0
+	n := t.segment()
+	t.ops, t.seg, t.held, t.frame = t.segs[n].ops[:0], int32(n+1), nil, 0
 	if casts != nil {
 		t.casts = &castCache{}
 	}

@@ -3,6 +3,7 @@ package stablesr
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/launch-ml/launch/core/config"
 )
@@ -66,8 +67,8 @@ var trainerArgs = map[string]trainerArg{
 // trainerKeys are what else a Trainer takes from a recipe.
 var trainerKeys = []string{"callbacks"}
 
-// options are all that main.py declares, in a fixed order.
-func options() []config.Option {
+// options are all that main.py declares, in a fixed order. Nobody may change them.
+var options = sync.OnceValue(func() []config.Option {
 	out := slices.Clone(mainOptions)
 	var names []string
 	for name := range trainerArgs {
@@ -81,8 +82,8 @@ func options() []config.Option {
 		}
 		out = append(out, o)
 	}
-	return out
-}
+	return slices.Clip(out)
+})
 
 // isDefault reports whether a Trainer flag's value is the Trainer's own default, which main.py ignores
 // (nondefault_trainer_args, main.py:128).

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -163,4 +164,4 @@ func section(v any) Config {
 func conv(out, k int64) nn.Conv { return nn.Conv{Out: out, K: k} }
 
 // named is a child's name with its index: "block.0".
-func named(name string, i int) string { return fmt.Sprint(name, ".", i) }
+func named(name string, i int) string { return name + "." + strconv.Itoa(i) }
