@@ -214,7 +214,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	}
 	guard, ctx := guarded(ctx, a, detector, tap)
 	spec := proc.Spec{
-		Args: c.Args, Dir: c.Dir, Env: c.Env, Tap: tap.take, Grace: x.settings.Grace, Started: watch.started,
+		Args: c.Args, Dir: c.Dir, Env: c.Env, Tap: tap.take, Grace: x.settings.Grace, Started: watch.started, Hold: x.job != nil,
 	}
 	if x.settings.TTY {
 		spec.TTY = proc.Always
@@ -233,7 +233,16 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 			spec.Env = append(slices.Clone(c.Env), steadyHeap(c.Env)...)
 		}
 	}
+	var out run.Outcome
 	exit, err := proc.Run(ctx, spec)
+	defer func() {
+		// Ranks in sessions of their own outlive a launcher that the kernel killed, and hold what the next attempt needs.
+		if out.Ending == run.OutOfMemory {
+			exit.Remains.End()
+		} else {
+			exit.Remains.Leave()
+		}
+	}()
 	if x.settle != nil {
 		x.settle()
 	}
@@ -261,7 +270,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	v := detector.Judge(seen, signs)
 	state := detector.State()
 	peak, peaks := watch.peaks()
-	out := run.Outcome{
+	out = run.Outcome{
 		Ending: v.Ending, Code: exit.Code, Signal: int(exit.Signal), Report: v.Report, Phase: v.Report.Stage,
 		Peak: peak, Peaks: peaks, Iteration: max(0, state.Iteration), Settings: state.Settings, Began: began, Took: exit.Took,
 		Cause: v.Cause, Lied: v.Lied, Rate: pace.rate(a.batch, signs.CountsMicro), Inside: seen.Inside,

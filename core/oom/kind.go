@@ -52,7 +52,7 @@ func gpuKind(n *Numbers) (kind Kind, limit bool) {
 
 // own is what this process holds of the card, as well as can be known.
 func (n *Numbers) own() unit.Bytes {
-	if n.ProcessInUse != nil {
+	if n.ProcessInUse != nil && *n.ProcessInUse >= value(n.Allocated) { // NVML, where it is broken, says 0
 		return *n.ProcessInUse
 	}
 	reserved := max(value(n.Reserved), value(n.Allocated))

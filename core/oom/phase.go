@@ -47,6 +47,8 @@ var phaseRules = []phaseRule{
 		`optimize_parameters)$`)},
 	{phase: Validation, name: rx(`^_*(?:\w+_)?(?:eval|evaluate|evaluation|evaluator|valid|validate|validation|val|` +
 		`test|infer|inference|predict|prediction|generate|sample|testing)(?:_\w+)?$`)},
+	{phase: Validation, name: rx(`^_*(?:get|compute|calculate|calc|eval|measure)_(?:\w+_)?(?:fid|kid|inception_score|psnr|ssim|lpips|` +
+		`niqe|miou|metrics?)(?:_and_\w+|_\w*score\w*)?$`)},
 	{phase: Validation, path: rx(`(?:^|/)(?:evaluation|evaluators?|evaluate|validate|validation|inference|predictor|` +
 		`predict|metrics?)(?:/[^/]*)?\.py$|/(?:evaluation|evaluators?|metrics)/`)},
 	{phase: Validation, name: rx(`^decorate_context$`), weak: true},
@@ -78,8 +80,8 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 			if r.phase == Checkpoint && pretrained(frames[:i]) {
 				return Build, true
 			}
-			if r.phase == Validation && ofForward(frames[:i+1]) {
-				break // a module's own, in training too
+			if r.phase == Validation && (ofForward(frames[:i+1]) || r.name != nil && strings.Contains(f.name, "train")) {
+				break // a module's own, in training too; or "train_and_evaluate"
 			}
 			if r.either && validates(frames[:i]) {
 				return Validation, true

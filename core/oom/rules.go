@@ -109,6 +109,8 @@ var rules = []rule{
 	// expandable segments: cuMemCreate's own error
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
 		re: rx(`CUDA driver error: out of memory`)},
+	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory", // caffe2/core/common_gpu.h, CUDA_ENFORCE
+		re: rx(`error == cudaSuccess\. 2 vs 0\b`)},
 	// C programs' check macros, of ggml and the CUDA samples, say where: "CUDA error 2 at file.cu:462: out of memory"
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
 		re: rx(`(?i)\b(?:CUDA|HIP|hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?` +

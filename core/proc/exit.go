@@ -29,6 +29,7 @@ type Exit struct {
 	OOMKills int          // processes that the kernel killed for memory in our cgroup, or the program's, while it ran; -1 if that is not known
 	Family   map[int]bool // processes that were seen to be it, or to descend from it: not all, where some were short-lived
 	Left     bool         // it left processes running
+	Remains  *Remains     // these, where Spec.Hold asked for them; else nil
 
 	Untapped int64 // bytes that Spec.Tap was not told, because it hung
 	Output   error // the first failure to pass its output on, such as a full disk; it was not told of it

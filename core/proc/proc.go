@@ -74,6 +74,9 @@ type Spec struct {
 	// Limit is the RLIMIT_DATA (`ulimit -S -d`) of the program and what it starts; 0 is none. It does not bind us.
 	Limit unit.Bytes
 
+	// Hold leaves it to the caller what becomes of processes that the program leaves running, see Exit.Remains.
+	Hold bool
+
 	// Started, if not nil, is called once, when the program runs.
 	Started func(pid int)
 }

@@ -35,7 +35,11 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 	if a.k, err = takeKeeper(); err != nil {
 		return Exit{}, err
 	}
-	defer a.k.leave(nil) // unless it has left
+	defer func() {
+		if a.exit.Remains == nil {
+			a.k.leave(nil) // unless it has left
+		}
+	}()
 	tap := newTap(s.Tap)
 	defer tap.finish()
 	if a.st, err = connect(s, tap); err != nil {
@@ -67,8 +71,12 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 	}
 	err = a.loop(ctx)
 	a.exit.Took = time.Since(began)
-	a.k.leave(a.finish())
-	a.st.close()
+	pairs := a.finish()
+	if s.Hold && a.exit.Left && !a.swept() {
+		a.exit.Remains = &Remains{a, pairs}
+	} else {
+		a.release(pairs)
+	}
 	close(ended)
 	<-counted
 	a.exit.OOMKills, a.exit.Family = kills.since(), kills.family
@@ -258,7 +266,7 @@ func (a *attempt) ended(b *body) {
 // to copy, if what the program has left behind still holds any.
 func (a *attempt) finish() (pairs []int) {
 	st := a.st
-	if a.exit.Left && (a.exit.Cancelled || a.exit.Killed) {
+	if a.exit.Left && a.swept() {
 		a.sweep()
 	}
 	if a.in != nil {
@@ -293,6 +301,36 @@ func (a *attempt) finish() (pairs []int) {
 		st.user.restore()
 	}
 	return pairs
+}
+
+// swept says whether what it has left is ended, because it was us who ended it.
+func (a *attempt) swept() bool { return a.exit.Cancelled || a.exit.Killed }
+
+// release lets go of what the program has left, and of the outputs.
+func (a *attempt) release(pairs []int) {
+	a.k.leave(pairs)
+	a.st.close()
+}
+
+// Remains are processes that a program has left running. One of Leave and End has to be called; on nil they do nothing.
+type Remains struct {
+	a     *attempt
+	pairs []int
+}
+
+// Leave lets them run on, as they would have bare.
+func (r *Remains) Leave() {
+	if r != nil {
+		r.a.release(r.pairs)
+	}
+}
+
+// End kills them, sessions of their own or not.
+func (r *Remains) End() {
+	if r != nil {
+		r.a.sweep()
+		r.a.release(nil)
+	}
 }
 
 // sweep has all that a program has left killed, where it was us who ended it: the next attempt is to have its room.
