@@ -205,6 +205,41 @@ func TestKilledKeeper(t *testing.T) {
 	eventually(t, "its child is gone", func() bool { return !alive(child) })
 }
 
+// TestRemains: what a program has left running is ended or left as the caller says, in a session of its own too.
+func TestRemains(t *testing.T) {
+	for _, end := range []bool{true, false} {
+		dir := tempDir(t)
+		note := filepath.Join(dir, "pids")
+		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer null.Close()
+		exit, err := Run(t.Context(), Spec{Args: []string{"sh", script(t, "sleep 300 & a=$!; setsid sleep 300 & echo $a $! >"+note+"; exit 1")},
+			Stdin: null, Stdout: null, Stderr: null, TTY: Never, Hold: true})
+		if err != nil || exit.Code != 1 || !exit.Left || exit.Remains == nil {
+			t.Fatalf("%+v, %v", exit, err)
+		}
+		pids := pidsIn(t, note, 2)
+		if end {
+			exit.Remains.End()
+		} else {
+			exit.Remains.Leave()
+		}
+		for _, pid := range pids {
+			if end {
+				eventually(t, "it is ended", func() bool { return !alive(pid) })
+			} else if !alive(pid) {
+				t.Errorf("%d of %v is gone", pid, pids)
+			} else {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	}
+	(*Remains)(nil).End()
+	(*Remains)(nil).Leave()
+}
+
 func TestWhatIsLeftRunsOn(t *testing.T) {
 	for _, around := range []string{"W", "W | cat", "W --no-tty"} {
 		t.Run(around, func(t *testing.T) {
