@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"core/gpu/nvml":             {"core/gpu", "core/unit", "github.com/NVIDIA/go-nvml/pkg/nvml"},
 	"core/ladder":               {"core/config", "core/mem", "core/unit"},
 	"core/hostmem":              {"core/ladder", "core/unit"},
-	"core/oom":                  {"core/job", "core/unit"},
+	"core/oom":                  {"core/job", "core/lazy", "core/unit"},
 	"core/witness":              {"core/oom", "core/overlay", "core/unit"},
 	"core/proc":                 {"core/unit", "github.com/creack/pty", "golang.org/x/term", "golang.org/x/sys/unix"},
 	"core/plugin":               {"core/gpu", "core/job", "core/ladder", "core/mem", "core/unit", "core/plugin/internal/wire"},

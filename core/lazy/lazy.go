@@ -22,14 +22,20 @@ func (r *Regexp) get() *regexp.Regexp {
 	return r.re
 }
 
-func (r *Regexp) Match(b []byte) bool                        { return r.get().Match(b) }
-func (r *Regexp) MatchString(s string) bool                  { return r.get().MatchString(s) }
-func (r *Regexp) FindString(s string) string                 { return r.get().FindString(s) }
-func (r *Regexp) FindIndex(b []byte) []int                   { return r.get().FindIndex(b) }
-func (r *Regexp) FindStringIndex(s string) []int             { return r.get().FindStringIndex(s) }
-func (r *Regexp) FindSubmatch(b []byte) [][]byte             { return r.get().FindSubmatch(b) }
-func (r *Regexp) FindSubmatchIndex(b []byte) []int           { return r.get().FindSubmatchIndex(b) }
-func (r *Regexp) FindStringSubmatch(s string) []string       { return r.get().FindStringSubmatch(s) }
+// String is the source.
+func (r *Regexp) String() string { return r.source }
+
+func (r *Regexp) Match(b []byte) bool                  { return r.get().Match(b) }
+func (r *Regexp) MatchString(s string) bool            { return r.get().MatchString(s) }
+func (r *Regexp) FindString(s string) string           { return r.get().FindString(s) }
+func (r *Regexp) FindIndex(b []byte) []int             { return r.get().FindIndex(b) }
+func (r *Regexp) FindStringIndex(s string) []int       { return r.get().FindStringIndex(s) }
+func (r *Regexp) FindSubmatch(b []byte) [][]byte       { return r.get().FindSubmatch(b) }
+func (r *Regexp) FindSubmatchIndex(b []byte) []int     { return r.get().FindSubmatchIndex(b) }
+func (r *Regexp) FindStringSubmatch(s string) []string { return r.get().FindStringSubmatch(s) }
+func (r *Regexp) FindStringSubmatchIndex(s string) []int {
+	return r.get().FindStringSubmatchIndex(s)
+}
 func (r *Regexp) FindAll(b []byte, n int) [][]byte           { return r.get().FindAll(b, n) }
 func (r *Regexp) FindAllString(s string, n int) []string     { return r.get().FindAllString(s, n) }
 func (r *Regexp) FindAllStringIndex(s string, n int) [][]int { return r.get().FindAllStringIndex(s, n) }

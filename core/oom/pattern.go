@@ -1,37 +1,16 @@
 package oom
 
 import (
-	"regexp"
 	"regexp/syntax"
 	"strings"
-	"sync"
+
+	"github.com/launch-ml/launch/core/lazy"
 )
 
-// A pattern is a regular expression that is compiled when it is first used. There are a hundred of them, most programs
-// fail never, and launch has ten milliseconds to start.
-type pattern struct {
-	source string
-	once   sync.Once
-	re     *regexp.Regexp
-}
+// A pattern is a regular expression that is compiled when it is first used: most programs never fail.
+type pattern = lazy.Regexp
 
-func rx(source string) *pattern { return &pattern{source: source} }
-
-func (p *pattern) get() *regexp.Regexp {
-	p.once.Do(func() { p.re = regexp.MustCompile(p.source) })
-	return p.re
-}
-
-func (p *pattern) MatchString(s string) bool              { return p.get().MatchString(s) }
-func (p *pattern) FindIndex(b []byte) []int               { return p.get().FindIndex(b) }
-func (p *pattern) FindStringIndex(s string) []int         { return p.get().FindStringIndex(s) }
-func (p *pattern) FindStringSubmatch(s string) []string   { return p.get().FindStringSubmatch(s) }
-func (p *pattern) FindStringSubmatchIndex(s string) []int { return p.get().FindStringSubmatchIndex(s) }
-func (p *pattern) ReplaceAllString(s, with string) string { return p.get().ReplaceAllString(s, with) }
-
-func (p *pattern) FindAllStringSubmatch(s string, n int) [][]string {
-	return p.get().FindAllStringSubmatch(s, n)
-}
+func rx(source string) *pattern { return lazy.MustCompile(source) }
 
 // A prefilter says which of many patterns may match a text, for about the price of reading it once: of each it knows words
 // of which every match holds one. (The idea is Russ Cox's, "Regular Expression Matching with a Trigram Index", 2012.)
@@ -45,7 +24,7 @@ func newPrefilter(patterns []*pattern) *prefilter {
 	f, words := &prefilter{}, map[string]uint64{}
 	for i, p := range patterns {
 		mark := uint64(1) << (i % 64)
-		re, err := syntax.Parse(p.source, syntax.Perl)
+		re, err := syntax.Parse(p.String(), syntax.Perl)
 		var need []string
 		if err == nil {
 			need = oneOf(re.Simplify())
