@@ -63,22 +63,29 @@ func (a *Allocator) mayFill(n unit.Bytes) {
 
 // reset makes it a new allocator in the same memory.
 func (a *Allocator) reset() {
-	*a = Allocator{blocks: a.blocks[:0], idle: a.idle[:0], small: a.small.reset(), large: a.large.reset()}
+	a.small.free.clear()
+	a.large.free.clear()
+	*a = Allocator{
+		blocks: a.blocks[:0], idle: a.idle[:0],
+		small: pool{free: a.small.free, unmapped: a.small.unmapped[:0]}, large: pool{free: a.large.free, unmapped: a.large.unmapped[:0]},
+	}
 }
 
 // as makes it a copy of b in its own memory.
 func (a *Allocator) as(b *Allocator) {
-	blocks, idle, small, large := append(a.blocks[:0], b.blocks...), append(a.idle[:0], b.idle...), a.small.as(&b.small), a.large.as(&b.large)
+	own := *a
 	*a = *b
-	a.blocks, a.idle, a.small, a.large, a.brim = blocks, idle, small, large, brim{}
+	a.blocks, a.idle, a.brim = append(own.blocks[:0], b.blocks...), append(own.idle[:0], b.idle...), brim{}
+	a.small.as(&own.small, &b.small)
+	a.large.as(&own.large, &b.large)
 }
 
-func (p *pool) reset() pool { return pool{free: p.free[:0], unmapped: p.unmapped[:0]} }
-
-func (p *pool) as(q *pool) pool {
-	out := *q
-	out.free, out.unmapped = append(p.free[:0], q.free...), append(p.unmapped[:0], q.unmapped...)
-	return out
+// as makes it a copy of q in the memory of own.
+func (p *pool) as(own, q *pool) {
+	*p = *q
+	p.free = own.free
+	p.free.as(&q.free)
+	p.unmapped = append(own.unmapped[:0], q.unmapped...)
 }
 
 // Usage is what a sequence of requests came to at its fullest: each at its own moment.
@@ -89,17 +96,11 @@ type Usage struct {
 
 // A pool is a BlockPool: free blocks by size, then address.
 type pool struct {
-	free     []free
+	free     freeList
 	page     unit.Bytes // of an expandable segment
 	first    int32      // the first block of the expandable segment; 0 before there is one
 	unmapped []int32    // its blocks without memory, by address
 	end      unit.Bytes // the address behind the last segment
-}
-
-// A free block, with what it is ordered by.
-type free struct {
-	size, addr unit.Bytes
-	id         int32
 }
 
 // A block is a piece of a segment, in the list of its segment.
@@ -196,44 +197,26 @@ func (a *Allocator) Free(id int32) {
 
 // freeBlock is get_free_block: the smallest cached block that serves.
 func (a *Allocator) freeBlock(p *pool, size unit.Bytes) int32 {
-	i := p.find(size, -1)
-	if i == len(p.free) {
+	run, i := p.free.find(size, -1)
+	f, ok := p.free.at(run, i)
+	if !ok {
 		return 0
 	}
 	// A block before unmapped space counts as large as it can grow: another one is preferred.
 	if grows := func(id int32) bool {
 		next := a.blocks[id].next
 		return next != 0 && !a.blocks[next].mapped
-	}; a.Expandable && grows(p.free[i].id) && i+1 < len(p.free) && !grows(p.free[i+1].id) {
-		i++
-	}
-	id := p.free[i].id
-	p.cut(i)
-	return id
-}
-
-// find is where a free block of that size and address stands or would stand.
-func (p *pool) find(size, addr unit.Bytes) int {
-	from, to := 0, len(p.free)
-	for from < to {
-		mid := int(uint(from+to) >> 1)
-		if b := &p.free[mid]; b.size < size || b.size == size && b.addr < addr {
-			from = mid + 1
-		} else {
-			to = mid
+	}; a.Expandable && grows(f.id) {
+		if other, ok := p.free.at(run, i+1); ok && !grows(other.id) {
+			f = other
 		}
 	}
-	return from
-}
-
-// cut takes the i-th from the free blocks.
-func (p *pool) cut(i int) {
-	copy(p.free[i:], p.free[i+1:])
-	p.free = p.free[:len(p.free)-1]
+	p.free.remove(f.size, f.addr)
+	return f.id
 }
 
 // remove takes a block from the free ones.
-func (a *Allocator) remove(p *pool, id int32) { p.cut(p.find(a.blocks[id].size, a.blocks[id].addr)) }
+func (a *Allocator) remove(p *pool, id int32) { p.free.remove(a.blocks[id].size, a.blocks[id].addr) }
 
 // segment is alloc_block: a new segment of get_allocation_size.
 func (a *Allocator) segment(p *pool, size unit.Bytes) int32 {
@@ -273,22 +256,20 @@ func (a *Allocator) reserve(n unit.Bytes) {
 // that lie within free blocks (unmap_block).
 func (a *Allocator) release(p *pool) {
 	if a.Expandable {
-		cached := p.free
-		p.free = nil
+		cached := p.free.all()
+		p.free.clear()
 		for _, f := range cached {
 			a.unmap(p, f.id)
 		}
 		return
 	}
-	p.free = slices.DeleteFunc(p.free, func(f free) bool {
-		b := &a.blocks[f.id]
-		whole := b.prev == 0 && b.next == 0
-		if whole {
+	for _, f := range p.free.all() {
+		if b := &a.blocks[f.id]; b.prev == 0 && b.next == 0 {
 			a.now.Reserved -= b.size
 			a.idle = append(a.idle, f.id)
+			p.free.remove(f.size, f.addr)
 		}
-		return whole
-	})
+	}
 }
 
 // split is alloc_found_block's: what a block has beyond the size stays free, if should_split says so.
@@ -349,11 +330,7 @@ func (a *Allocator) merge(p *pool, id, other int32) int32 {
 }
 
 func (a *Allocator) insert(p *pool, id int32) {
-	f := free{a.blocks[id].size, a.blocks[id].addr, id}
-	i := p.find(f.size, f.addr)
-	p.free = append(p.free, free{})
-	copy(p.free[i+1:], p.free[i:])
-	p.free[i] = f
+	p.free.insert(free{a.blocks[id].size, a.blocks[id].addr, id})
 }
 
 // expand is try_allocate_expandable_block: the first place of the segment with room for size, of free and unmapped

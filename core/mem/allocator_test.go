@@ -137,7 +137,7 @@ func (a *Allocator) check(t *testing.T) {
 		return id
 	}
 	for _, p := range []*pool{&a.small, &a.large} {
-		for i, f := range p.free {
+		for i, f := range p.free.all() {
 			id, b := f.id, a.blocks[f.id]
 			if f.size != b.size || f.addr != b.addr {
 				t.Fatalf("%+v is among the free blocks as %+v", b, f)
@@ -146,7 +146,7 @@ func (a *Allocator) check(t *testing.T) {
 				t.Fatalf("%+v is among the free blocks", b)
 			}
 			if i > 0 {
-				if before := a.blocks[p.free[i-1].id]; before.size > b.size || before.size == b.size && before.addr >= b.addr {
+				if before := a.blocks[p.free.all()[i-1].id]; before.size > b.size || before.size == b.size && before.addr >= b.addr {
 					t.Fatal("the free blocks are out of order")
 				}
 			}
