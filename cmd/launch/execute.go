@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -273,7 +274,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	out = run.Outcome{
 		Ending: v.Ending, Code: exit.Code, Signal: int(exit.Signal), Report: v.Report, Phase: v.Report.Stage,
 		Peak: peak, Peaks: peaks, Iteration: max(0, state.Iteration), Settings: state.Settings, Began: began, Took: exit.Took,
-		Cause: v.Cause, Lied: v.Lied, Rate: pace.rate(a.batch, signs.CountsMicro), Inside: seen.Inside,
+		Cause: v.Cause, Lied: v.Lied, Doubt: v.Doubt, Rate: pace.rate(a.batch, signs.CountsMicro), Inside: seen.Inside,
 	}
 	out.PeakIs = watch.is
 	switch host := x.device != nil && x.device.Kind == gpu.CPU; {
@@ -294,6 +295,14 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 		out.Ending, out.Cause, out.Lied = run.Succeeded, "", false
 	case why != "" && why != enough:
 		out.Ending, out.Cause, out.Untaken, out.Lied = run.Failed, "it ran without the settings that it was to have: "+why, why, false
+	}
+	if out.Doubt != "" && a.trial == "" {
+		x.breakLine()
+		x.say.Warn("it exited 0, and what it printed ends with an out-of-memory: %s. A pipe (| tee) or \"|| true\" swallows an exit code", out.Doubt)
+	}
+	if out.Ending == run.Failed { // the report says what the outcome does
+		out.Report.Fatal = true
+		out.Report.Cause = cmp.Or(out.Report.Cause, out.Cause)
 	}
 	out.Measured, out.Passed = watch.measured(a.priced, out.Ending == run.Succeeded)
 	if a.trial == "" && out.Iteration >= signs.StateAfter {

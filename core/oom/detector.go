@@ -26,6 +26,8 @@ const (
 	firstKept    = 8         // excerpts of each stream: the first failing rank comes first, what ended it comes last
 	lastKept     = 8
 	progressKept = 16
+	mostLooks    = 2000 // lines that are looked at for progress after an excerpt, and then one in so many
+	rareLook     = 64
 )
 
 // An excerpt is the text around lines that may matter. It is read when a report is asked for, never before.
@@ -39,6 +41,7 @@ type excerpt struct {
 	phase  string        // the phase by signs at the last line that may tell of memory
 	signs  map[int]Event // line number: the plugin's words for an out-of-memory or its survival
 	after  []progress    // seen since it was closed
+	looks  int           // for these
 }
 
 // A Detector reads a program's output as it is written. It never fails, never holds output back, and holds a bounded
@@ -197,7 +200,10 @@ func (s *stream) watch(seg segment) {
 		return
 	}
 	x := s.excerpts[len(s.excerpts)-1]
-	if !x.memory || len(x.after) >= progressKept || !mayCount(seg.text) {
+	if !x.memory || len(x.after) >= progressKept {
+		return
+	}
+	if x.looks++; x.looks > mostLooks && x.looks%rareLook != 0 || !mayCount(seg.text) {
 		return
 	}
 	if p, ok := progressOf(string(seg.text)); ok && (len(x.after) == 0 || x.after[len(x.after)-1] != p) {

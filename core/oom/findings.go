@@ -70,7 +70,7 @@ func (d *Detector) findings(x *excerpt) []finding {
 		}
 	}
 	for i := range out {
-		out[i].alive = out[i].memory() && out[i].survivedAfter(out[i:], counted)
+		out[i].alive = out[i].memory() && (out[i].survivedAfter(out[i:], counted) || out[i].diedLater(out[i:], counted))
 	}
 	return out
 }
@@ -81,6 +81,7 @@ const maxFindings = 96
 // triggers returns the rows that may matter: of too many the first, which tell the root, and the last, which tell the end.
 func (d *Detector) triggers(x *excerpt, rs []row, first int) []int {
 	var memory, failure []int
+	below := false // a traceback's frames
 	for i := first; i < len(rs); i++ {
 		_, sign := x.signs[rs[i].number]
 		sign = sign && !rs[i].more
@@ -91,14 +92,35 @@ func (d *Detector) triggers(x *excerpt, rs []row, first int) []int {
 		switch {
 		case sign || marks&markMemory != 0:
 			memory = append(memory, i)
-		case marks&markFailure != 0:
+		case marks&markFailure != 0 || below && raisedLine.MatchString(rs[i].body):
 			failure = append(failure, i)
+		}
+		switch body := rs[i].body; {
+		case strings.HasPrefix(body, "Traceback (most recent call last)"):
+			below = true
+		case body == "" || body[0] != ' ' && body[0] != '\t':
+			below = false
 		}
 	}
 	out := append(ends(memory), ends(failure)...)
 	slices.Sort(out)
 	return out
 }
+
+// anyException is one whose name does not say that it is one.
+var anyException = rule{name: "exception", kind: NoMemory, weight: exception, nature: raised}
+
+// raisedHere says whether a line is the one in which a traceback right above it ends.
+func raisedHere(rs []row, i int) bool {
+	if i == 0 || rs[i].boxed || wraps(rs, i) || !raisedLine.MatchString(rs[i].body) {
+		return false
+	}
+	above := rs[i-1].body
+	return above != "" && (above[0] == ' ' || above[0] == '\t') && tracedAbove(rs, i)
+}
+
+// raisedLine is an exception of any name, where a traceback has just ended: "zipfile.BadZipFile: File is not a zip file".
+var raisedLine = rx(`^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?:: \S.*|:?\s*)$`)
 
 func ends(at []int) []int {
 	if len(at) > maxFindings {
@@ -147,6 +169,9 @@ func signFinding(e Event) (finding, bool) {
 func read(rs []row, i int) (finding, bool) {
 	body := strings.TrimSpace(rs[i].body)
 	f, _, ok := readText(rs, i, body)
+	if !ok && raisedHere(rs, i) {
+		f, ok = finding{rule: anyException, at: i, name: raisedLine.FindStringSubmatch(body)[1], traced: true, fatal: !ignored(rs, i) && !harnessAbove(rs, i)}, true
+	}
 	if ok && f.rule.name != "exception" || i+1 >= len(rs) {
 		return f, ok
 	}
@@ -249,6 +274,9 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 		if quoted && (f.count() == 0 || strings.Contains(before, "raise ")) {
 			return finding{}, 0, false // source, configuration or documentation
 		}
+		if r.kind != NoMemory && r.nature != survived && otherErrors[f.name] {
+			continue // it quotes, in a path or a key, what it is not about
+		}
 		told := quoted || f.name == "" && !f.traced && logged.MatchString(text)
 		switch r.nature {
 		case survived:
@@ -263,10 +291,13 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 		case spoken, consequence:
 			f.fatal = !told || r.weight == sure && r.kind != GPUUnspecified
 		case raised:
-			f.fatal = !quoted && (f.name != "" || f.traced || f.count() > 1 && failed.MatchString(before))
+			f.fatal = !quoted && (f.name != "" || f.traced || f.count() > 1 && failed.MatchString(before) || r.kind != NoMemory && lastWords.MatchString(text))
 			if !f.fatal && !f.said(text, before) {
 				return finding{}, 0, false
 			}
+		}
+		if told && r.kind != NoMemory && r.nature != survived && !quoted && lastWords.MatchString(text) {
+			f.fatal = true
 		}
 		if ignored(rs, i) {
 			if r.weight < probable {
@@ -282,6 +313,16 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 	return finding{}, 0, false
 }
 
+// otherErrors are exceptions of Python's that no want of memory raises.
+var otherErrors = func() map[string]bool {
+	m := map[string]bool{}
+	for _, name := range strings.Fields("FileNotFoundError FileExistsError PermissionError NotADirectoryError IsADirectoryError AssertionError KeyError " +
+		"IndexError TypeError NameError ImportError ModuleNotFoundError SyntaxError IndentationError UnicodeDecodeError ZeroDivisionError") {
+		m[name] = true
+	}
+	return m
+}()
+
 // said tells a message that a program printed from one that a text talks about: it has numbers, or it is all that its line
 // says.
 func (f *finding) said(text, before string) bool {
@@ -291,6 +332,9 @@ func (f *finding) said(text, before string) bool {
 	before = strings.TrimSpace(before)
 	return f.memory() && len(text) < 120 && (before == "" || strings.ContainsRune(":]|>-!", rune(before[len(before)-1])))
 }
+
+// lastWords say that the program ends, or that what it was to do has failed.
+var lastWords = rx(`(?i)\b(?:exiting|aborting|terminating|giving up|cannot continue|(?:training|run|job) (?:has )?(?:failed|stopped|aborted|crashed))\b`)
 
 // ignored says whether Python itself has passed over an exception: what is raised where nobody can catch it, as in __del__
 // (CPython's Python/errors.c, PyErr_WriteUnraisable), is printed and forgotten.
@@ -464,6 +508,26 @@ func (f *finding) progressed(counts []counted) bool {
 		look(p, stdoutBlock)
 	}
 	return moved >= 2 || rising >= 5
+}
+
+// diedLater says whether the program trained on and then died of something else: a counter rose between the message and a
+// later exception with a traceback of its own. What a dying program's buffer held comes after its last traceback.
+func (f *finding) diedLater(later []finding, counts []counted) bool {
+	for i := range later {
+		g := &later[i]
+		if g.at <= f.at || g.rule.name != "exception" || !g.fatal || !g.traced || g.rows[g.at].rank != f.rows[f.at].rank {
+			continue
+		}
+		rises, last := 0, map[bool]int64{}
+		for _, c := range counts {
+			if c.row > f.at && c.row < g.at && c.n > last[c.bar] {
+				last[c.bar] = c.n
+				rises++
+			}
+		}
+		return rises >= 2
+	}
+	return false
 }
 
 // A progress is a counter that a training loop printed.

@@ -2,6 +2,8 @@ package oom
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/launch-ml/launch/core/job"
 )
@@ -26,6 +28,9 @@ type Verdict struct {
 	Why   string
 	// Lied says that the program exited 0 though it failed.
 	Lied bool
+	// Doubt is what speaks against a success: an out-of-memory that its text ends with, though nothing but the exit says that
+	// it went well. A pipe and "|| true" swallow an exit code.
+	Doubt string
 }
 
 const (
@@ -40,7 +45,42 @@ const (
 
 // Judge reports on what was read, and weighs it. It is asked for when the output has been read to its end.
 func (d *Detector) Judge(seen Seen, signs job.Signs) Verdict {
-	return d.Report(seen.Exit).Judge(seen, signs, d.State())
+	state := d.State()
+	v := d.Report(seen.Exit).Judge(seen, signs, state)
+	switch {
+	case v.Ending == Succeeded && !state.Succeeded:
+		if text := d.Report(Exit{}); text.OOM && text.Fatal && text.Confidence == Certain {
+			v.Doubt = text.Cause
+		}
+	case v.Ending == Failed && v.Report.Cause == "" && !v.Lied && seen.Exit.Signal == 0 && signs.Codes[seen.Exit.Code] == "":
+		if last := d.lastWords(); last != "" {
+			v.Cause = fmt.Sprintf("it exited %d; the last that it said: %s", seen.Exit.Code, last)
+		}
+	}
+	return v
+}
+
+// lastWords is the last line that is not blank: of standard error, if it is known apart and has one.
+func (d *Detector) lastWords() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range []string{Stderr, Terminal, Stdout} {
+		for _, s := range d.streams {
+			if s.name != name {
+				continue
+			}
+			lines := s.tail.lines(40)
+			if seg, ok := s.cleaner.pending(); ok {
+				lines = append(lines, held{seg.number, string(seg.text)})
+			}
+			for _, l := range slices.Backward(lines) {
+				if text := strings.TrimSpace(l.text); text != "" {
+					return shorten(text, 200)
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // Judge weighs a report with all that was seen beside it. Its order is the rule:

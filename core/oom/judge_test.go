@@ -120,3 +120,56 @@ func TestOutlived(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatEndedIt: an out-of-memory that was met and outlived is not what a program died of later, and the last lines count.
+func TestWhatEndedIt(t *testing.T) {
+	caught := traceback + message
+	bug := "Traceback (most recent call last):\n  File \"train.py\", line 9, in <module>\n    d['lr']\n"
+	for name, tt := range map[string]struct {
+		text  string
+		exit  Exit
+		want  Ending
+		cause string
+		sure  Confidence
+	}{
+		"it trained on, and died of a bug":      {caught + steps(1, 20, "step %d loss 0.5\n") + bug + "KeyError: 'lr'\n", Exited(1), Failed, "KeyError: 'lr'", Likely},
+		"it died of a bug at once":              {caught + bug + "KeyError: 'lr'\n", Exited(1), OutOfMemory, "out of GPU memory", Likely},
+		"it died of it":                         {steps(1, 20, "step %d loss 0.5\n") + caught, Exited(1), OutOfMemory, "out of GPU memory", Certain},
+		"a buffer is written after it":          {caught + steps(1, 20, "step %d loss 0.5\n"), Exited(1), OutOfMemory, "out of GPU memory", Certain},
+		"it says that training failed":          {"Training failed: CUDA out of memory. Tried to allocate 2.00 GiB\n", Exit{}, OutOfMemory, "out of GPU memory", Certain},
+		"it says that it exits":                 {"2025-11-21 10:00:00 ERROR CUDA out of memory. Exiting with status 1\n", Exit{}, OutOfMemory, "out of GPU memory", Certain},
+		"it says so, and goes on":               {"2025-11-21 10:00:00 ERROR CUDA out of memory, skipping batch\n" + steps(1, 9, "step %d loss 0.5\n"), Exit{}, Succeeded, "", Certain},
+		"it prints of an interrupt nobody sent": {"KeyboardInterrupt\nrestarting\n" + bug + "ValueError: bad\n", Exited(1), Failed, "ValueError: bad", Likely},
+		"it was interrupted":                    {"KeyboardInterrupt\n", Exited(130), Interrupted, "interrupted by the user", Certain},
+		"an interrupt, in a log":                {bug + "KeyboardInterrupt\n", Exit{}, Interrupted, "interrupted by the user", Certain},
+		"an exception of any name":              {bug + "zipfile.BadZipFile: File is not a zip file\n", Exited(1), Failed, "zipfile.BadZipFile: File is not a zip file", Likely},
+		"an exception without a word":           {bug + "queue.Empty\n", Exit{}, Failed, "queue.Empty", Likely},
+		"prose below a traceback's blank line":  {bug + "\nEverything: is fine\n", Exit{}, Succeeded, "", ""},
+		"a path that quotes the words":          {bug + "FileNotFoundError: [Errno 2] No such file or directory: '/data/CUDA out of memory. Tried/x'\n", Exited(1), Failed, "FileNotFoundError", Likely},
+		"an assertion that quotes them":         {bug + "AssertionError: expected RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB\n", Exited(1), Failed, "AssertionError", Likely},
+		"its last words":                        {"loading\nNo GPU found, please use one\n\n", Exited(1), Failed, "it exited 1; the last that it said: No GPU found, please use one", ""},
+		"a shell says 137 of its own kill":      {"step 1\n", Exit{Known: true, Code: 137, Counted: true}, Failed, "killed by SIGKILL, and the kernel of this machine has killed nobody", Likely},
+	} {
+		d := newDetector(t, job.Signs{})
+		write(t, d, Terminal, tt.text)
+		v := d.Judge(Seen{Exit: tt.exit}, job.Signs{})
+		if v.Ending != tt.want || !strings.HasPrefix(v.Cause, tt.cause) || v.Report.Confidence != tt.sure {
+			t.Errorf("%s: %q, %s, %s; want %q, %s, %s", name, v.Ending, v.Cause, v.Report.Confidence, tt.want, tt.cause, tt.sure)
+		}
+	}
+}
+
+// TestDoubt: an exit of 0 is believed, and what speaks against it is said.
+func TestDoubt(t *testing.T) {
+	for text, want := range map[string]bool{
+		traceback + message: true,
+		traceback + message + steps(1, 900, "step %d loss 0.5\n"): false,
+		message: true, "2025-11-21 10:00:00 WARNING CUDA out of memory, skipping batch\n": false, "step 1 loss 1\n": false,
+	} {
+		d := newDetector(t, job.Signs{})
+		write(t, d, Terminal, text)
+		if v := d.Judge(Seen{Exit: Exited(0)}, job.Signs{}); v.Ending != Succeeded || (v.Doubt != "") != want {
+			t.Errorf("%.60q: %s, doubt %q", text, v.Ending, v.Doubt)
+		}
+	}
+}

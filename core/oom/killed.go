@@ -40,6 +40,9 @@ func (r *Report) killed(seen Seen) {
 		r.shot("a loader worker was killed by SIGKILL")
 	case none && x.Signal == sigkill && (mute || r.Confidence == Weak):
 		r.shot("killed by SIGKILL")
+	case none && died && (mute || r.Confidence == Weak): // a shell's way to say so: what it ran may have been elsewhere
+		r.shot("killed by SIGKILL")
+		r.Confidence = Likely
 	case none && r.Confidence == Weak && !died:
 		r.shot("a process of the program was killed by SIGKILL")
 	}

@@ -14,9 +14,14 @@ func (d *Detector) Report(exit Exit) Report {
 	for _, s := range d.streams {
 		s.finish()
 	}
+	// launch sees the interrupt key, and the signal in the exit: what a program prints of one that nobody sent ended nothing.
+	unasked := exit.Known && !exit.Asked && exit.Signal != sigint && exit.Code != 128+sigint && !exit.fine(d.signs.codes)
 	var all []finding
 	for _, x := range d.snapshot() {
 		for _, f := range d.findings(&x) {
+			if unasked && f.rule.name == "interrupted" {
+				continue
+			}
 			f.order = len(all)
 			all = append(all, f)
 		}
@@ -92,10 +97,33 @@ func verdict(all []finding, fate fate, state State) Report {
 	case root != nil:
 		r.Fatal = true
 		r.describe(root, all, state)
+		if last := root.endedBy(all); last != nil && r.Confidence == Certain { // it was caught, and may have been outlived
+			r.Confidence = Likely
+			r.Evidence = append(r.Evidence, last.evidence())
+		}
 	case memory != nil:
+		r.WentOn = memory.alive || memory.rule.nature == survived || fate == well
 		r.describe(memory, all, state)
 	}
 	return r
+}
+
+// endedBy returns the exception that a program ended with after an out-of-memory, with a traceback of its own; nil where the
+// one was raised on account of the other, or is another process's.
+func (f *finding) endedBy(all []finding) *finding {
+	for i := range all {
+		g := &all[i]
+		if !f.memory() || g.order <= f.order || g.x != f.x || g.rule.name != "exception" || !g.fatal || !g.traced || g.rows[g.at].rank != f.rows[f.at].rank {
+			continue
+		}
+		for _, r := range f.rows[f.at:g.at] {
+			if chained.MatchString(r.body) {
+				return nil
+			}
+		}
+		return g
+	}
+	return nil
 }
 
 // outlived counts the out-of-memories that ended nothing. What stands in a log, on a terminal and among the errors is one, and
@@ -501,8 +529,11 @@ func (r *Report) cause() string {
 	case r.Kind == GPUCapacity && r.Requested != nil && r.Capacity != nil && *r.Requested > *r.Capacity:
 		b.WriteString("; that is more than the whole card")
 	}
-	if !r.Fatal {
+	switch {
+	case r.WentOn:
 		b.WriteString("; the program went on")
+	case !r.Fatal:
+		b.WriteString("; whether the program went on, this does not say")
 	}
 	return b.String()
 }

@@ -1,6 +1,7 @@
 package oom
 
 import (
+	"cmp"
 	"encoding/json"
 	"path"
 	"strings"
@@ -193,6 +194,7 @@ var (
 	richFrame   = rx(`^\s*(\S+\.py):(\d+)(?: in(?: (\S+))?)?\s*$`)
 	richName    = rx(`^\s*(?:in )?([\w<>]+)\s*$`)
 	ipyFrame    = rx(`^\s*File (\S+\.py):(\d+), in ([\w<>.]+)`)
+	ipyCell     = rx(`^\s*(?:Input )?(Cell In ?\[\d+\]), line (\d+)(?:, in ([\w<>.]+))?`) // IPython 8, core/ultratb.py
 	ipyOld      = rx(`^\s*(\S+\.py) in ([\w<>]+)\(`)
 	ipyArrow    = rx(`^-+> (\d+)\b`)
 )
@@ -236,7 +238,9 @@ func frames(rows []row, from, to int, rank string) []frame {
 			prefix = ""
 			continue
 		}
-		if m := ipyFrame.FindStringSubmatch(r.body); m != nil {
+		if m := ipyCell.FindStringSubmatch(r.body); m != nil {
+			out = append(out, frame{m[1], m[2], cmp.Or(m[3], "<module>"), i})
+		} else if m := ipyFrame.FindStringSubmatch(r.body); m != nil {
 			out = append(out, frame{m[1], m[2], m[3], i})
 		} else if m := ipyOld.FindStringSubmatch(r.body); m != nil {
 			out = append(out, frame{m[1], "", m[2], i})

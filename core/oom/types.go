@@ -94,10 +94,12 @@ type Line struct {
 
 // A Report is what the output says, as far as it says anything.
 type Report struct {
-	OOM   bool  `json:"oom"`   // something ran out of memory
-	Fatal bool  `json:"fatal"` // the program, or the step that printed it, ended there; also of a failure that is no OOM
-	Kind  Kind  `json:"kind"`
-	Phase Phase `json:"phase"`
+	OOM   bool `json:"oom"`   // something ran out of memory
+	Fatal bool `json:"fatal"` // the program, or the step that printed it, ended there; also of a failure that is no OOM
+	// WentOn says that the program is seen to have gone on after it.
+	WentOn bool  `json:"went_on,omitempty"`
+	Kind   Kind  `json:"kind"`
+	Phase  Phase `json:"phase"`
 	Numbers
 	Frame string `json:"frame"` // the innermost frame outside installed packages, "file.py:LINE in func"; null if unknown
 	Cause string `json:"cause"` // one line for a person

@@ -87,11 +87,17 @@ func (r *Report) beyond(capacity unit.Bytes) bool {
 func (r *Report) unchecked(seen Seen) {
 	x := seen.Exit
 	fault := x.Signal == sigsegv || x.Signal == sigbus || x.Signal == sigabrt
-	if r.OOM && r.Confidence != Weak || !fault || x.Asked || seen.Limit <= 0 || seen.Resident <= seen.Limit*4/5 {
+	// CPython's word for a C function that failed and does not say why (Objects/call.c, _Py_CheckFunctionResult)
+	mute := strings.HasPrefix(r.Cause, "SystemError: ") && strings.Contains(r.Cause, "without exception set") || strings.HasPrefix(r.Cause, "SystemError: returned NULL")
+	if r.OOM && r.Confidence != Weak || !fault && !mute || x.Asked || seen.Limit <= 0 || seen.Resident <= seen.Limit*4/5 {
 		return
 	}
 	r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence = true, true, CPUAlloc, "", Likely
-	r.What = fmt.Sprintf("killed by signal %d with %v resident, under a limit of %v: code that does not check an allocation dies like that", x.Signal, seen.Resident, seen.Limit)
+	how := fmt.Sprintf("killed by signal %d", x.Signal)
+	if !fault {
+		how = r.Cause
+	}
+	r.What = fmt.Sprintf("%s with %v resident, under a limit of %v: code that does not check an allocation dies like that", how, seen.Resident, seen.Limit)
 	r.saw(Status, r.What, CPUAlloc, Likely)
 }
 
