@@ -40,6 +40,7 @@ var phaseRules = []phaseRule{
 	{phase: Optimizer, path: rx(`deepspeed/runtime/(?:zero|fp16|bf16)`), name: rx(`^step$`)},
 	{phase: TrainBackward, path: rx(`torch/_tensor\.py|torch/tensor\.py|autograd/graph\.py|autograd/__init__\.py`),
 		name: rx(`^(?:backward|_engine_run_backward|grad)$`)},
+	{phase: Optimizer, name: rx(`^(?:clip_grad_norm_?|clip_grad_value_|clip_grads_with_norm_|zero_grad)$`)}, // torch/nn/utils/clip_grad.py
 	{phase: TrainBackward, name: rx(`^(?:\w*backward\w*|unscale_and_clip_grads|_post_backward\w*)$`)},
 	{phase: TrainForward, name: rx(`^(?:compute_loss\w*|shared_step|_step|_?common_step)$`), either: true},
 	{phase: TrainForward, name: rx(`^(?:training_step\w*|train_step\w*|run_step|train_one_\w+|` +

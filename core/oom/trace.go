@@ -209,7 +209,7 @@ func frames(rows []row, from, to int, rank string) []frame {
 		if rank != "" && r.rank != "" && r.rank != rank {
 			continue
 		}
-		if !r.boxed && !strings.Contains(r.body, "File ") && !strings.Contains(r.body, ".py") &&
+		if !r.boxed && !strings.Contains(r.body, "File ") && !strings.Contains(r.body, ".py") && !strings.Contains(r.body, "Cell In") &&
 			!strings.HasPrefix(r.body, "-") {
 			continue
 		}
