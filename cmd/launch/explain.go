@@ -334,7 +334,7 @@ func explainRun(s settings, name string) (ui.Explanation, error) {
 		d.Output = path
 		x.Source.Files = []string{path}
 		x.Clues = clues(path)
-		if d.State == string(run.Failed) && !x.Report.Fatal || d.State == "cut off" {
+		if d.State == string(run.Failed) && len(x.Report.Evidence) == 0 || d.State == "cut off" {
 			d.LastLines, _ = record.Tail(path, lastLines)
 		}
 	}
