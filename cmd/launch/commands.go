@@ -285,7 +285,7 @@ raised by --allow alone; what the run was allowed when it began stands otherwise
 			if !c.Flags().Changed("allow") { // the user's word for this run stands
 				s.Allow = ladder.None
 			}
-			return resume(c.Context(), s, args[0])
+			return told(s, resume(c.Context(), s, args[0]))
 		},
 	}
 }
@@ -371,6 +371,7 @@ func resume(ctx context.Context, s settings, name string) error {
 		unlock, err := store.Lock(r.Job.Exclusive, fmt.Sprintf("run %s (process %d)", id, os.Getpid()))
 		if errors.Is(err, record.ErrBusy) {
 			say.Line("%v", err)
+			writeResult(s, say, result{Version: 1, Run: id, Ending: notRun, Code: run.TryLater, Error: err.Error(), Job: r.Job})
 			return exitCode(run.TryLater)
 		}
 		if err == nil {
@@ -381,7 +382,7 @@ func resume(ctx context.Context, s settings, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := rec.Write(record.Event{Kind: record.Resumed}); err != nil {
+	if err := rec.Write(record.Event{Kind: record.Resumed, Limit: limit(s)}); err != nil {
 		return err
 	}
 	return finish(ctx, s, r, f.device, rec, say, nil, first)

@@ -47,10 +47,14 @@ func main() {
 	root := newRoot()
 	err := root.ExecuteContext(context.Background())
 	var code exitCode
+	var own *ownExit
 	switch {
 	case err == nil:
 	case errors.As(err, &code):
 		os.Exit(int(code))
+	case errors.As(err, &own):
+		fmt.Fprintf(os.Stderr, "launch: %v\n", own.error)
+		os.Exit(own.code)
 	default:
 		fmt.Fprintf(os.Stderr, "launch: %v\n", err)
 		os.Exit(run.OwnTrouble)

@@ -23,6 +23,7 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 const longHelp = `launch runs a training command so that it fits its GPU, and goes on when it does not.
@@ -59,12 +60,15 @@ func newRoot() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			s, args, err := commandLine(c, args)
 			if err != nil {
-				return err
+				if s.JSONFile == "" { // a settings file that cannot be read
+					s.JSONFile, _ = c.Flags().GetString("json-file")
+				}
+				return told(s, err)
 			}
 			if len(args) == 0 {
 				return c.Help()
 			}
-			return wrap(c.Context(), s, args)
+			return told(s, wrap(c.Context(), s, args))
 		},
 	}
 	root.Flags().SetInterspersed(false)
@@ -148,7 +152,7 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 	dir := ""
 	if err == nil {
 		x.record = rec
-		rec.Write(record.Event{Kind: record.Followed, Args: record.MaskArgs(p.command.Args), Dir: p.command.Dir})
+		rec.Write(record.Event{Kind: record.Followed, Args: record.MaskArgs(p.command.Args), Dir: p.command.Dir, Limit: limit(s)})
 		dir, _ = rec.Attempt(1)
 	}
 	a := attempt{command: p.command, dir: dir}
@@ -176,6 +180,7 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 		if dir != "" {
 			x.Clues = clues(filepath.Join(dir, outputFile))
 		}
+		x.Clues.Limit = limit(s)
 		x.Advise(nil)
 		say.Unrecognised(x, out.Cause)
 	}
@@ -222,6 +227,7 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 		case errors.Is(err, record.ErrBusy):
 			os.RemoveAll(rec.Dir)
 			say.Line("%v", err)
+			writeResult(s, say, result{Version: 1, Ending: notRun, Code: run.TryLater, Error: err.Error(), Job: p.job})
 			return exitCode(run.TryLater)
 		case err != nil:
 			say.Warn("%v: another launch in the same experiment would not be noticed", err)
@@ -230,7 +236,7 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 		}
 	}
 	if rec != nil {
-		if err := rec.Write(record.Event{Kind: record.Started, Run: masked(p.run), Device: p.device}); err != nil {
+		if err := rec.Write(record.Event{Kind: record.Started, Run: masked(p.run), Device: p.device, Limit: limit(s)}); err != nil {
 			say.Warn("%v", err)
 		}
 	}
@@ -280,16 +286,48 @@ func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec
 	return nil
 }
 
+// limit is what the kernel holds each process of a run to; 0: nothing.
+func limit(s settings) unit.Bytes {
+	if s.Device != "cpu" {
+		return 0
+	}
+	return s.Memory
+}
+
 // started says why a command could not be started, and hands its exit code on.
 func started(err error) error {
 	if code, ok := startCode(err); ok {
 		var start *proc.StartError
 		errors.As(err, &start)
-		fmt.Fprintf(os.Stderr, "launch: %v\n", start)
-		return exitCode(code)
+		return &ownExit{start, code}
 	}
 	return err
 }
+
+// An ownExit is launch's own trouble with an exit code of its own.
+type ownExit struct {
+	error
+	code int
+}
+
+// told writes launch's own trouble to --json-file, so that no older result is taken for this one's. A code that was handed on
+// has its result there already.
+func told(s settings, err error) error {
+	var code exitCode
+	if err == nil || errors.As(err, &code) || checkJSONFile(s.JSONFile) != nil {
+		return err
+	}
+	r := result{Version: 1, Ending: notRun, Code: run.OwnTrouble, Error: err.Error(), Whose: "launch's: nothing was run"}
+	var own *ownExit
+	if errors.As(err, &own) {
+		r.Code = own.code
+	}
+	writeResult(s, ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr), Quiet: s.Quiet}, r)
+	return err
+}
+
+// notRun is the ending of what launch could not run.
+const notRun run.Ending = "not run"
 
 func id(rec *record.Record) string {
 	if rec == nil {
@@ -357,7 +395,8 @@ type result struct {
 	Version  int           `json:"version"`
 	Run      string        `json:"run,omitempty"`
 	Ending   run.Ending    `json:"ending"`
-	Code     int           `json:"exit_code"` // launch's
+	Code     int           `json:"exit_code"`       // launch's
+	Error    string        `json:"error,omitempty"` // why nothing was run, where launch itself says so
 	Whose    string        `json:"whose,omitempty"`
 	Stop     *run.Stop     `json:"stop,omitempty"`
 	Job      *job.Job      `json:"job,omitempty"`

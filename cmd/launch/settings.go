@@ -47,7 +47,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("allow", "metrics", "how far launch may go: "+strings.Join(ladder.Costs(), ", "))
 	f.String("vram", "", "plan for a card of this size that is not here, such as 12GiB")
 	f.String("device", "auto", "auto, cpu, or a GPU by index or UUID")
-	f.String("memory", "", "with --device cpu: how much memory the job may take; the kernel enforces it")
+	f.String("memory", "", "with --device cpu: how much memory each process of the job may take; the kernel enforces it, per process (RLIMIT_DATA)")
 	f.String("reserve", "0", "how much of the card to leave free")
 	f.String("plugin", "auto", "auto, none, or the name of the plugin to ask")
 	f.Bool("as-asked", false, "change a phase only after it ran out of memory, whatever is estimated")

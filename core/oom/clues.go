@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // The frameworks that a text may show by its frames. Each has names of its own for what every program has.
@@ -31,6 +33,8 @@ type Clues struct {
 	// MicroBatch and Accumulation are what the Trainer of transformers says of itself; 0 where it does not.
 	MicroBatch   int64 `json:"micro_batch,omitempty"`
 	Accumulation int64 `json:"accumulation,omitempty"`
+	// Limit is what launch had the kernel hold each process of the run to (--memory); 0: nothing. No text shows it.
+	Limit unit.Bytes `json:"limit_bytes,omitempty"`
 }
 
 // use says whether a text shows a framework.

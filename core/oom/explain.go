@@ -190,9 +190,11 @@ func (r Report) bar() []string {
 
 // Apart says which remedies are none, because they are of another room: what people try first against either; "" where
 // there is nothing to say.
-func (r Report) Apart() string {
+func (r Report) Apart(c Clues) string {
 	switch {
 	case !r.OOM:
+		return ""
+	case c.Device == "mps": // one memory for both
 		return ""
 	case r.Kind == HostOOM || r.Kind == SharedMemory:
 		return "settings of the card (activation checkpointing, mixed precision, tiles) give back nothing of the host's memory"

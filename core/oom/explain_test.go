@@ -26,7 +26,7 @@ func told(r Report, c Clues) string {
 			lines = append(lines, "$ "+s)
 		}
 	}
-	return strings.Join(append(lines, r.Apart()), "\n")
+	return strings.Join(append(lines, r.Apart(c)), "\n")
 }
 
 func TestExplain(t *testing.T) {
@@ -40,20 +40,20 @@ func TestExplain(t *testing.T) {
 		{"written/fragmented", []string{"in pieces too small", "env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"}, "(torch 2.2 or later)"},
 		{"written/limit", []string{"the limit of 4.00 GiB", "a higher memory fraction", "metrics: validation in tiles"}, "micro-batch"},
 		{"written/torch112", []string{"other processes hold about", "env CUDA_VISIBLE_DEVICES", "without the others it would have been met", "o about 8.50 GiB others"}, ""},
-		{"written/shm_enospc", []string{"/dev/shm", "docker run --shm-size"}, "micro-batch"},
+		{"written/shm_enospc", []string{"/dev/shm", "docker run --shm-size"}, "file_system"},
 		{"written/slurm_oom", []string{"killed for want of host memory", "sbatch --mem", "$ sacct -j 424242 "}, "micro-batch"},
 		{"written/torchrun_killed", []string{"nothing here says so", "weak:", "$ journalctl -k"}, "micro-batch"},
 		{"written/slurm_time", []string{"time limit", "sbatch --time"}, "memory"},
-		{"written/open_files", []string{"not memory", "$ ulimit -n"}, ""},
+		{"written/open_files", []string{"not memory", "$ ulimit -n", `set_sharing_strategy("file_system")`}, ""},
 		{"written/goes_on_after_traceback", []string{"the program went on"}, ""},
 		{"written/help_text", []string{"nothing in this text"}, "none:"},
-		{"written/mps", []string{"] 18.1 GiB allowed", "env PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0"}, "CUDA"},
+		{"written/mps", []string{"] 18.1 GiB allowed", "env PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0"}, "loader workers"},
 		{"written/hip", []string{"out of GPU memory"}, "nvidia-smi"},
 		{"written/jax", []string{"env XLA_PYTHON_CLIENT_MEM_FRACTION", "jax jax.checkpoint"}, "torch"},
 		{"written/ipython", []string{"none: the kernel restarted"}, ""},
 		{"written/wsl_bogus", []string{"out of GPU memory"}, "expandable_segments:True"},
 		{"written/expandable", []string{"out of GPU memory"}, "expandable_segments:True"},
-		{"real/optimizer", []string{"foreach=False"}, "micro-batch"},
+		{"real/optimizer", []string{"SGD"}, "foreach"},
 		{"real/rich_piped", []string{"more than the whole card", "once and went on"}, ""},
 		{"real/nan", []string{"no longer a finite number", "speed: the operation"}, ""},
 	} {

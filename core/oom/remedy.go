@@ -25,6 +25,11 @@ type Flag struct {
 	Text string `json:"text"`
 }
 
+// Launch says that a remedy is a flag of launch itself, which no rung of a job's ladders says.
+func (m Remedy) Launch() bool {
+	return slices.ContainsFunc(m.Flags, func(f Flag) bool { return f.Of == "launch" })
+}
+
 // The costs of remedies, those of ladders, mildest first.
 var remedyCosts = []string{"none", "speed", "numerics", "metrics", "recipe", "model"}
 
@@ -127,7 +132,7 @@ func (a *advice) gpu() {
 		a.step()
 		return
 	}
-	switch r.Phase {
+	switch a.phase() {
 	case Validation:
 		a.validation()
 	case Optimizer:
@@ -135,13 +140,29 @@ func (a *advice) gpu() {
 	case Build:
 		a.build()
 	case Checkpoint:
-		a.add("none", "the state loaded to the CPU first: loaded onto the card it is there twice", a.plain(0, `torch.load(path, map_location="cpu")`))
-		a.add("none", "the state saved from a copy on the CPU")
+		if r.Part != Save {
+			a.add("none", "the state loaded to the CPU first: loaded onto the card it is there twice", a.plain(0, `torch.load(path, map_location="cpu")`))
+		}
+		if r.Part == Save || r.Part == "" {
+			a.add("none", "the state saved from a copy on the CPU")
+		}
 	case Data:
 		a.add("none", "batches moved to the card one at a time, without prefetching onto it")
 	default:
 		a.step()
 	}
+}
+
+// ofData is a frame of a data set: by its file, as projects name it, or by what torch calls of one
+// (torch/utils/data/_utils/fetch.py).
+var ofData = rx(`(?i)^[^ ]*data_?sets?[^ ]*(?::\d+)? in |\bin (?:\w*dataset\w*|__getitems?__|collate\w*)\b`)
+
+// phase is that of the report; what a data set does while all is being built is data, whatever else is.
+func (a *advice) phase() Phase {
+	if a.r.Phase == Build && ofData.MatchString(a.r.Frame) {
+		return Data
+	}
+	return a.r.Phase
 }
 
 // allocator is what costs nothing. Expandable segments are named only as far as is known to be safe: natively on Linux,
@@ -168,7 +189,11 @@ func (a *advice) allocator() {
 	case a.c.NoExpandable == "" && !a.c.Torch.before(202):
 		what := "segments that grow: they are for memory in pieces"
 		if r.Kind != GPUFragmentation {
-			what = "segments that grow: they may buy a little, for what is reserved would just have served"
+			slack := *r.Reserved - *r.Allocated
+			what = fmt.Sprintf("segments that grow: %v are reserved and not allocated, which is more than it asked for, and lie in pieces", slack)
+			if r.Capacity != nil && slack < *r.Capacity/little {
+				what = fmt.Sprintf("segments that grow: they may buy a little, of the %v that are reserved and not allocated", slack)
+			}
 		}
 		unless := "not on WSL or Jetson, nor where processes share CUDA tensors"
 		if a.c.Torch.From < 202 {
@@ -187,17 +212,32 @@ func (a *advice) allocator() {
 	}
 }
 
+// little is the share of the card, one in so many, below which what expandable segments can win is called little: ours, for
+// the next larger request takes it.
+const little = 20
+
 // step is the training step: the three parts of it need less by the same means.
 func (a *advice) step() {
 	a.smaller()
-	a.add("speed", "activation checkpointing: the same mathematics, about a third more time",
-		a.in(Transformers, "--gradient_checkpointing True"),
-		a.in(JAX, "jax.checkpoint(f)"),
-		a.plain(111, "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"))
+	a.checkpointing()
 	if a.c.use(DeepSpeed) {
 		a.add("speed", "gradients and optimizer states sharded over the ranks, or kept on the CPU",
 			flag(DeepSpeed, `"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}`))
 	}
+	a.bf16()
+	a.add("recipe", smallerInput)
+}
+
+const smallerInput = "a smaller crop, sequence or resolution: another experiment"
+
+func (a *advice) checkpointing() {
+	a.add("speed", "activation checkpointing: the same mathematics, about a third more time",
+		a.in(Transformers, "--gradient_checkpointing True"),
+		a.in(JAX, "jax.checkpoint(f)"),
+		a.plain(111, "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"))
+}
+
+func (a *advice) bf16() {
 	a.add("numerics", "bf16 (or fp16) autocast, where it is off: other rounding",
 		a.in(Transformers, "--bf16 True"),
 		a.in(Lightning, `Trainer(precision="bf16-mixed"), before 2.0 "bf16"`),
@@ -205,7 +245,6 @@ func (a *advice) step() {
 		a.in(DeepSpeed, `"bf16": {"enabled": true}`),
 		a.in(TensorFlow, `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")`),
 		a.plain(110, fmt.Sprintf("torch.autocast(%q, dtype=torch.bfloat16)", a.device())))
-	a.add("recipe", "a smaller crop, sequence or resolution: another experiment")
 }
 
 // device is torch's name for the kind of device.
@@ -264,10 +303,21 @@ func (a *advice) validation() {
 }
 
 func (a *advice) optimizer() {
-	if !a.c.Torch.before(200) && !a.c.use(JAX) && !a.c.use(TensorFlow) {
+	if !a.c.Torch.before(200) && !a.c.use(JAX) && !a.c.use(TensorFlow) && a.c.Device != "mps" {
 		// foreach is what torch takes on CUDA since 2.0: torch/optim/optimizer.py, _default_to_fused_or_foreach
-		a.add("speed", "an optimizer that works on one tensor after the other, without a copy of them all",
-			a.in(Transformers, "--optim adamw_torch_fused"), a.plain(200, "foreach=False, or fused=True, for the optimizer"))
+		// Where the version is not known the setting is none for those that do not take it, so it is said from when on.
+		since := ""
+		if a.c.Torch.From < 200 {
+			since = " (torch 2.0 or later)"
+		}
+		// fused is for CUDA's optimizers from 2.0 on; elsewhere it came later, for some of them
+		text, trainer := "foreach=False for the optimizer", with(func(*Remedy) {})
+		if a.c.Device == "" || a.c.Device == "hip" {
+			text = "foreach=False, or fused=True, for the optimizer"
+			trainer = a.in(Transformers, "--optim adamw_torch_fused")
+		}
+		a.add("speed", "an optimizer that works on one tensor after the other, without a copy of them all"+since,
+			trainer, a.plain(200, text))
 	}
 	a.add("speed", "optimizer states sharded over the ranks, or kept on the CPU: the first step makes them, so a smaller batch helps little",
 		a.in(Transformers, "--deepspeed ds.json, with \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"}}"),
@@ -288,16 +338,21 @@ func (a *advice) sharedMemory() {
 		flag("docker run", "--shm-size=8g, or --ipc=host"))
 	a.add("none", "fewer loader workers, a smaller prefetch factor", a.in(Transformers, "--dataloader_num_workers 1"),
 		a.plain(0, "DataLoader(num_workers=1, prefetch_factor=2)"))
-	a.add("none", "tensors shared by files, which need no /dev/shm and are left behind by a kill",
-		flag(Torch, `torch.multiprocessing.set_sharing_strategy("file_system")`))
+	// not the sharing strategy file_system: its files lie on /dev/shm too (aten/src/ATen/MapAllocator.cpp, shm_open)
 }
 
 func (a *advice) hostMemory() {
+	limited := a.limited()
 	a.add("none", "fewer loader workers, a smaller prefetch factor, no pinned memory",
 		a.in(Transformers, "--dataloader_num_workers 1 --dataloader_pin_memory False"),
 		a.plain(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
 	a.add("none", "data that is read and not held (memory-mapped files); persistent_workers off, if memory grows from epoch to epoch")
-	a.more()
+	if a.phase() == Build || a.phase() == Checkpoint && a.r.Part != Save {
+		a.mapped("weights that are memory-mapped as they are read")
+	}
+	if !limited {
+		a.more()
+	}
 }
 
 // more is more of the host's memory, by whoever hands it out.
@@ -315,23 +370,71 @@ func (a *advice) sacct() string {
 	return "sacct -j " + a.c.Slurm + " --format=JobID,State,ExitCode,MaxRSS,ReqMem,Elapsed,Timelimit"
 }
 
+// hostRefused is a request for host memory that was refused: by a limit, or because there is none left. Nothing that moves
+// to the CPU helps, for that is where it ran out.
 func (a *advice) hostRefused() {
-	a.add("none", "a higher limit, if one is set (here, or the container's)", ask("ulimit -v; ulimit -d"))
-	switch a.r.Phase {
+	if !a.limited() {
+		a.add("none", "a higher limit, if one is set (here, or the container's)", ask("ulimit -v; ulimit -d"))
+	}
+	switch a.phase() {
 	case Data:
 		a.add("none", "arrays that are memory-mapped or read in parts, or of a smaller type")
 		a.add("none", "fewer loader workers, each of which holds its own copy", a.plain(0, "DataLoader(num_workers=1)"))
 	case Validation:
 		a.validation()
 	case Optimizer:
-		a.optimizer()
+		a.add("recipe", "an optimizer with a smaller state: SGD with momentum keeps one number a weight, Adam two", a.plain(0, "torch.optim.SGD(parameters, lr, momentum=0.9)"))
+		a.add("none", "fewer loader workers, each of which holds its own copy", a.plain(0, "DataLoader(num_workers=1)"))
 	case Build:
-		a.build()
+		a.mapped("weights that are memory-mapped as they are read")
+		a.add("numerics", "weights in bf16 from the start")
+		a.add("model", "a smaller model; there is no batch yet, so its size is no remedy")
 	case Checkpoint:
-		a.add("none", "a state that is memory-mapped as it is read", a.plain(201, "torch.load(path, mmap=True)"))
+		if a.r.Part == Save {
+			a.add("none", "a state that is written in parts, or only what is needed of it: what gathers it holds a second copy")
+		} else {
+			a.mapped("a state that is memory-mapped as it is read")
+		}
 	default:
-		a.step()
+		a.hostStep()
 	}
+}
+
+// mapped is a state that is read as it is used (torch/serialization.py: mmap, from 2.1 on).
+func (a *advice) mapped(what string) {
+	if a.c.use(Torch) && a.c.Torch.From < 201 && !a.c.Torch.before(201) {
+		what += " (torch 2.1 or later)"
+	}
+	if a.c.Torch.before(201) {
+		a.add("none", "one state read at a time, and let go of before the next: torch 2.1 or later could memory-map it")
+		return
+	}
+	a.add("none", what, a.plain(201, "torch.load(path, mmap=True)"))
+}
+
+// hostStep is a training step on the CPU: as on a card, but for what would be kept on the CPU.
+func (a *advice) hostStep() {
+	a.smaller()
+	a.checkpointing()
+	a.bf16()
+	a.add("recipe", smallerInput)
+}
+
+// limited says whether launch itself set the limit that was reached, and then what to ask of it.
+func (a *advice) limited() bool {
+	limit := a.c.Limit
+	if limit <= 0 {
+		return false
+	}
+	// Half as much again is a first try where only the limit is known; where the request is, it is the least that is of use.
+	more := limit + limit/2
+	if r := a.r.Requested; r != nil {
+		more = max(more, limit+*r)
+	}
+	const step = 100 * unit.MiB
+	more = (more + step - 1) / step * step
+	a.add("none", fmt.Sprintf("more than the %v that launch was told to allow each process", limit), flag("launch", fmt.Sprintf("--memory %dMiB", more/unit.MiB)))
+	return true
 }
 
 // unexplained is a kill of which nobody says who did it: first to find out.

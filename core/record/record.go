@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // Version of the events. A reader meets older ones; a newer one it refuses.
@@ -51,6 +52,7 @@ type Event struct {
 	Dir     string       `json:"dir,omitempty"`
 	Outcome *run.Outcome `json:"outcome,omitempty"` // of such a command
 	Device  any          `json:"device,omitempty"`
+	Limit   unit.Bytes   `json:"limit_bytes,omitempty"` // what the kernel holds each process to from here on (--memory)
 }
 
 // A Store is the folder of all runs.

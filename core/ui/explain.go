@@ -51,24 +51,26 @@ type RemedyDoc struct {
 
 // A RunDoc is a run as far as an explanation needs it.
 type RunDoc struct {
-	ID         string        `json:"id"`
-	Job        string        `json:"job,omitempty"`
-	Command    []string      `json:"command"`
-	State      string        `json:"state"` // an ending, "running", "cut off", "not started"
-	Cause      string        `json:"cause,omitempty"`
-	ExitCode   int           `json:"exit_code"`
-	Signal     int           `json:"signal,omitempty"`
-	Lied       bool          `json:"lied,omitempty"` // it exited 0 though it failed
-	Iteration  int64         `json:"iteration"`
-	Took       time.Duration `json:"took_ns"`
-	Attempts   []AttemptDoc  `json:"attempts"`
-	PeakBytes  *unit.Bytes   `json:"peak_bytes"` // null: not measured
-	PeakIs     string        `json:"peak_is,omitempty"`
-	RoomBytes  *unit.Bytes   `json:"room_bytes"` // null: not known
-	SavedState *run.State    `json:"saved_state"`
-	Output     string        `json:"output,omitempty"`     // where what it printed is kept
-	LastLines  []string      `json:"last_lines,omitempty"` // of that, where nothing else says why it failed
-	Why        string        `json:"why,omitempty"`        // there is no further attempt
+	ID        string        `json:"id"`
+	Job       string        `json:"job,omitempty"`
+	Command   []string      `json:"command"`
+	State     string        `json:"state"` // an ending, "running", "cut off", "not started"
+	Cause     string        `json:"cause,omitempty"`
+	ExitCode  int           `json:"exit_code"`
+	Signal    int           `json:"signal,omitempty"`
+	Lied      bool          `json:"lied,omitempty"` // it exited 0 though it failed
+	Iteration int64         `json:"iteration"`
+	Took      time.Duration `json:"took_ns"`
+	Attempts  []AttemptDoc  `json:"attempts"`
+	PeakBytes *unit.Bytes   `json:"peak_bytes"` // null: not measured
+	PeakIs    string        `json:"peak_is,omitempty"`
+	RoomBytes *unit.Bytes   `json:"room_bytes"` // null: not known
+	// LimitBytes is what the kernel held each of its processes to (--memory); absent where nothing was set.
+	LimitBytes unit.Bytes `json:"limit_bytes,omitempty"`
+	SavedState *run.State `json:"saved_state"`
+	Output     string     `json:"output,omitempty"`     // where what it printed is kept
+	LastLines  []string   `json:"last_lines,omitempty"` // of that, where nothing else says why it failed
+	Why        string     `json:"why,omitempty"`        // there is no further attempt
 	// GoOn is the command that goes on with it; absent where there is none, and then Not says why.
 	GoOn []string `json:"go_on,omitempty"`
 	When string   `json:"when,omitempty"` // that command makes sense: "once that is mended"
@@ -116,7 +118,7 @@ func (x *Explanation) Advise(options []run.Option) {
 	general := x.Report.Remedies(x.Clues)
 	for c := ladder.None; c <= ladder.Model; c++ {
 		for _, m := range general {
-			if m.Cost != c.String() || len(options) > 0 && (len(m.Env) == 0 || setsOne(m, sets)) {
+			if m.Cost != c.String() || len(options) > 0 && !m.Launch() && (len(m.Env) == 0 || setsOne(m, sets)) {
 				continue // the job's own rungs say the same in its own keys
 			}
 			x.Remedies = append(x.Remedies, RemedyDoc{Remedy: m})
@@ -228,6 +230,9 @@ func (p Printer) ranAs(r *RunDoc) {
 		}
 		p.line("  measured peak %v %s%s", *r.PeakBytes, r.PeakIs, of)
 	}
+	if r.LimitBytes > 0 {
+		p.line("  limit %v for each process, by --memory", r.LimitBytes)
+	}
 }
 
 // died is why.
@@ -299,7 +304,7 @@ func (p Printer) remedies(x Explanation) {
 	if len(cannot) > 0 {
 		p.line("  %-9s %s", "too large", "all the same: "+strings.Join(cannot, "; "))
 	}
-	if apart := x.Report.Apart(); apart != "" {
+	if apart := x.Report.Apart(x.Clues); apart != "" {
 		p.line("  %-9s %s", "no use:", apart)
 	}
 }
