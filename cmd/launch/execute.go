@@ -274,7 +274,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	out = run.Outcome{
 		Ending: v.Ending, Code: exit.Code, Signal: int(exit.Signal), Report: v.Report, Phase: v.Report.Stage,
 		Peak: peak, Peaks: peaks, Iteration: max(0, state.Iteration), Settings: state.Settings, Began: began, Took: exit.Took,
-		Cause: v.Cause, Lied: v.Lied, Doubt: v.Doubt, Rate: pace.rate(a.batch, signs.CountsMicro), Inside: seen.Inside,
+		Cause: v.Cause, Lied: v.Lied, Silent: v.Silent, Doubt: v.Doubt, Rate: pace.rate(a.batch, signs.CountsMicro), Inside: seen.Inside,
 	}
 	out.PeakIs = watch.is
 	switch host := x.device != nil && x.device.Kind == gpu.CPU; {

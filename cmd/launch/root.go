@@ -266,6 +266,8 @@ func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec
 			run.TryLater: "launch's: no room now, or preempted; elsewhere or later", run.CannotFit: "launch's: cannot fit at the allowed cost",
 			run.OwnTrouble: "launch's: the settings did not reach the program",
 		}[code]
+	case last != nil && last.Outcome.Silent:
+		code, whose = 1, "launch's: the program exited 0, and the words by which it says that it succeeded never came"
 	case last != nil && last.Outcome.Lied && last.Outcome.Ending != run.Interrupted:
 		code, whose = 1, "launch's: the program exited 0, and its own words say that it failed"
 	}

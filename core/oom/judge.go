@@ -28,6 +28,8 @@ type Verdict struct {
 	Why   string
 	// Lied says that the program exited 0 though it failed.
 	Lied bool
+	// Silent says that it exited 0 and that nothing says that it failed but the words of its success, which never came.
+	Silent bool
 	// Doubt is what speaks against a success: an out-of-memory that its text ends with, though nothing but the exit says that
 	// it went well. A pipe and "|| true" swallow an exit code.
 	Doubt string
@@ -112,9 +114,12 @@ func (r Report) Judge(seen Seen, signs job.Signs, state State) Verdict {
 	}
 	r = r.weigh(seen)
 	v := Verdict{Ending: Failed, Report: r, Cause: r.Cause, Lied: exit.Known && fine}
+	v.Silent = v.Lied && !state.Failed && !r.Fatal && state.OutOfMemory <= state.Survived
 	switch {
 	case r.OOM && r.Fatal && r.Confidence != Weak:
 		v.Ending = OutOfMemory
+	case v.Silent && (r.Cause == "" || !r.Fatal):
+		v.Cause = fmt.Sprintf("it exited %d, and never said that it succeeded", exit.Code)
 	case r.Cause == "", r.OOM && (r.Confidence != Weak || exit.Signal != 0):
 		v.Cause = how(exit, signs, v.Lied)
 	}

@@ -159,6 +159,24 @@ func TestWhatEndedIt(t *testing.T) {
 	}
 }
 
+// TestSilent: no word of success is not a word of failure.
+func TestSilent(t *testing.T) {
+	for text, want := range map[string]bool{
+		trainingLog: true,
+		trainingLog + "INFO: Training stopped.\n":                       false,
+		trainingLog + "ERROR: Ran out of VRAM during training.\n":       false,
+		trainingLog + traceback + "KeyError: 'x'\n":                     false,
+		trainingLog + "INFO: End of training. Time consumed: 1\n":       false,
+		trainingLog + traceback + message + "INFO: Training stopped.\n": false,
+	} {
+		d := newDetector(t, trainer)
+		write(t, d, Terminal, text)
+		if v := d.Judge(Seen{Exit: Exited(0)}, trainer); v.Silent != want || want && v.Cause != "it exited 0, and never said that it succeeded" {
+			t.Errorf("%.40q…: silent %v, %s", text[len(trainingLog):], v.Silent, v.Cause)
+		}
+	}
+}
+
 // TestDoubt: an exit of 0 is believed, and what speaks against it is said.
 func TestDoubt(t *testing.T) {
 	for text, want := range map[string]bool{

@@ -59,6 +59,7 @@ type Outcome struct {
 	Signal  int                   `json:"signal,omitempty"`     // that killed it; Code then means nothing
 	Cause   string                `json:"cause,omitempty"`      // one line for a person; empty after a success
 	Lied    bool                  `json:"lied,omitempty"`       // it exited 0 though it failed
+	Silent  bool                  `json:"silent,omitempty"`     // it exited 0, and what says that it succeeded never came
 	Doubt   string                `json:"doubt,omitempty"`      // what speaks against a success that only the exit code says
 	Untaken string                `json:"untaken,omitempty"`    // why launch ended it: it ran without the settings it was to have
 	Report  oom.Report            `json:"report"`               // the evidence, whatever the ending

@@ -103,7 +103,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	if in := last.Outcome.Inside; in != nil {
 		p.Inside(in.Hook)
 	}
-	if last.Outcome.Lied {
+	if last.Outcome.Lied && !last.Outcome.Silent {
 		p.line("%s the program exited 0 though it failed", p.yellow("note:"))
 	}
 	if stop != nil && stop.Why != string(ended) {
