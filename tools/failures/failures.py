@@ -629,7 +629,7 @@ def rows():
         Row("example: Ctrl-C in stablesr, which exits 0", lambda t: t.example("stablesr", 'main.py --train --base configs/tiny.yaml --gpus 0,', r"Epoch 0:.*\b1/"),
             "interrupted", cause="interrupted by the user", code=0, decision=AS_ASKED + "interrupted$", needs=torch),
         Row("example: no GPU in moco, which exits 0", lambda t: t.example("moco", 'main.py --multiprocessing-distributed --world-size 1 --rank 0'), "failed",
-            cause="no success", code=1, lied=True, decision=AS_ASKED + "failed$", needs=torch),
+            cause="never said that it succeeded", code=1, lied=True, decision=AS_ASKED + "failed$", needs=torch),
     ]
     return quick, full
 
