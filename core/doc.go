@@ -37,8 +37,9 @@
 // record, plugin/host, overlay) decides nothing. arch_test.go says who may import whom.
 //
 // cmd/launch wires them: prepare.go reads the command and asks the plugin, root.go carries the run, execute.go carries out
-// one attempt with the tap on its output (tap.go), the look at the card (watch.go) and what may end it early (guard.go);
-// states.go finds what it saved, confirm.go which settings it took. estimate.go prices a network without a command.
-// receipts.go writes what an attempt measured and applies what was learned; course.go splits its peaks by phase, hostwatch.go
-// looks at what a limit on host memory counts, inside.go asks the program's own processes.
+// one attempt with the tap on its output (tap.go), the looks at card and host (watch.go, looks.go) and what may end it early
+// (guard.go); states.go finds what it saved, confirm.go which settings it took. estimate.go prices a network without a
+// command, explain.go says what a log or a run died of. receipts.go writes what an attempt measured and applies what was
+// learned; course.go splits its peaks by phase, hostwatch.go looks at what a limit on host memory counts, inside.go asks
+// the program's own processes.
 package core

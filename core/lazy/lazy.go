@@ -1,5 +1,6 @@
 // Package lazy has regular expressions that are compiled when they are first used. A run uses a few of the hundreds there
-// are, and compiling all of them was a third of the time in which launch starts, paid again by its plugin's process.
+// are. Compiling all of them was 3.8 of the 8.6 ms of CPU time that "launch version" took (2 cores, 2026-11-22), paid again by
+// its plugin's process.
 package lazy
 
 import (

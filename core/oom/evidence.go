@@ -44,10 +44,12 @@ type Card struct {
 	Capacity unit.Bytes // what the driver can give out
 	Free     unit.Bytes // the least that was free in the last looks
 	Peak     unit.Bytes // the most that the job's own processes held
-	Others   unit.Bytes // the most that others held in the last looks; 0 where the driver does not tell them apart
-	Who      []Holder   // the others, the largest first
-	Looks    int        // how many there were; of too few nothing follows
-	Every    time.Duration
+	// Others is what others held at the fullest of the last looks. Where the driver does not tell the job's processes from
+	// theirs, as in a container, it is what was in use before the job began, and Who is empty.
+	Others unit.Bytes
+	Who    []Holder // the others, the largest first
+	Looks  int      // how many there were; of too few nothing follows
+	Every  time.Duration
 	// Steady is for how long the job had held about the same before its last look, and At how much that was.
 	Steady time.Duration
 	At     unit.Bytes

@@ -42,6 +42,7 @@ func TestKilled(t *testing.T) {
 	}{
 		{"the kernel, for memory", "", counted(Killed(9), 1), OutOfMemory, HostOOM, Certain, "build", "by its own count", 0},
 		{"the same while it validates", "starts to train\nvalidating\n", counted(Killed(9), 1), OutOfMemory, HostOOM, Certain, "validation", "by its own count", 0},
+		{"the kernel, after an error that it had printed", "starts to train\n" + traceback + "ValueError: x\n", counted(Killed(9), 1), OutOfMemory, HostOOM, Certain, "", "killed by the kernel", 0},
 		{"somebody: the kernel has killed nobody", "", counted(Killed(9), 0), Failed, NoMemory, Certain, "build", "has killed nobody for memory", 0},
 		{"nobody knows", "", Killed(9), Failed, NoMemory, "", "build", "by whom is not known", 0},
 		{"a worker, the kernel counts it", worker, counted(Exited(1), 1), OutOfMemory, HostOOM, Certain, "data", "a loader worker was killed for want of host memory", 0},

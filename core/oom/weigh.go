@@ -70,7 +70,11 @@ func (r *Report) onCard(c *Card) {
 	}
 	if r.Kind == GPUContention {
 		r.HeldBy = c.Who
-		r.saw(OnCard, fmt.Sprintf("others held %v of %v", c.Others, c.Capacity), GPUContention, Certain)
+		what, sure := "others held %v of %v", Certain
+		if len(c.Who) == 0 { // nobody can tell whose the rest is
+			what, sure = "others held %v of %v before the job began, and it is not known who holds what now", Likely
+		}
+		r.saw(OnCard, fmt.Sprintf(what, c.Others, c.Capacity), GPUContention, sure)
 	}
 	if c.Steady >= time.Minute && r.Phase == Unknown {
 		r.saw(OnCard, fmt.Sprintf("the job had held a steady %v for %v before: what failed is no ordinary step", c.At, c.Steady.Round(time.Second)), r.Kind, Likely)

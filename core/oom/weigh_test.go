@@ -52,6 +52,8 @@ func TestWeigh(t *testing.T) {
 		{"the allocator's words on a card with room", traceback + message, Seen{Exit: Exited(1), Card: card(12*gib, 0)}, OutOfMemory, GPUCapacity, Certain, ""},
 		{"the allocator's words, and others on the card", traceback + message, Seen{Exit: Exited(1), Card: card(0, 9*gib)}, OutOfMemory, GPUContention, Certain,
 			"others hold the card: python3 (pid 77, ada) with 9.00 GiB"},
+		{"others on the card, and nobody can tell who", traceback + message, Seen{Exit: Exited(1), Card: &Card{Capacity: 24 * gib, Others: 9 * gib, Looks: 10}}, OutOfMemory, GPUContention,
+			Certain, "others held 9.00 GiB of 24.0 GiB before the job began"},
 		{"more than the card, and others on it", traceback + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 128.00 GiB. GPU 0 has a total capacity of " +
 			"24.00 GiB of which 10.00 GiB is free.\n", Seen{Exit: Exited(1), Card: card(gib, 9*gib)}, OutOfMemory, GPUCapacity, Certain, "more than the whole card"},
 		{"a success, whatever was seen", cublas, Seen{Exit: Exited(0), Card: card(0, 9*gib), Inside: inside(nil, time.Second)}, Succeeded, GPUUnspecified, Likely, ""},
