@@ -115,6 +115,18 @@ def stub_losses():
     torch.amp.custom_fwd = float32_forward
 
 
+def stub_cuda():
+    """Some files say cuda() or device="cuda" where they stand; here that is where everything else is."""
+    torch.Tensor.cuda = torch.nn.Module.cuda = lambda self, *args, **kwargs: self
+    for name in ("zeros", "ones", "randn", "tensor"):
+        real = getattr(torch, name)
+
+        def make(*args, device=None, real=real, **kwargs):
+            return real(*args, device=None if device == "cuda" else device, **kwargs)
+
+        setattr(torch, name, make)
+
+
 def float32_forward(*_args, **_kwargs):
     """torch.amp.custom_fwd(cast_inputs=torch.float32) under the emulated autocast."""
 
@@ -170,6 +182,7 @@ def main():
     measure.patch_attention()
     measure.patch_checkpoint()
     measure.patch_convolution()
+    stub_cuda()
     rows = []
     if a.what == "layers":
         device = a.device or "cpu"

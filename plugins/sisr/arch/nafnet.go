@@ -1,0 +1,94 @@
+package arch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/launch-ml/launch/core/nn"
+)
+
+// NAFNet (Chen et al., 2022), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/NAFNet/__arch/NAFNet_arch.py;
+// defaults in traiNNer/archs/nafnet_arch.py at 68629319).
+func init() {
+	naf := func(width int64) builder {
+		return func(s Spec, a *args) (Network, error) {
+			n := nafNet{inCh: a.int("img_channel", 3), width: a.int("width", width), middle: a.int("middle_blk_num", 12)}
+			n.enc, n.dec = a.intsOrNone("enc_blk_nums", 2, 2, 4, 8), a.intsOrNone("dec_blk_nums", 2, 2, 2, 2)
+			if len(n.dec) != len(n.enc) { // what comes out is not of the size of what it is added to
+				return Network{}, fmt.Errorf("enc_blk_nums %v and dec_blk_nums %v are not of one length", n.enc, n.dec)
+			}
+			if err := sameSize(s.Scale); err != nil {
+				return Network{}, err
+			}
+			return Network{InCh: n.inCh, Forward: n.forward, Multiple: 1 << len(n.enc)}, nil
+		}
+	}
+	register(naf(64), "nafnet64")
+	register(naf(32), "nafnet32")
+}
+
+// intsOrNone is a list whose default stands for None too.
+func (a *args) intsOrNone(name string, def ...int64) []int64 {
+	if v, ok := a.get(name); ok && v == nil {
+		return def
+	}
+	return a.ints(name, def...)
+}
+
+// sameSize is the error for a network whose result has the size of its input, whatever scale it is given: the loss of the
+// first step stops at it.
+func sameSize(scale int64) error {
+	if scale != 1 {
+		return errors.New("the network leaves an image at its size: the scale is 1")
+	}
+	return nil
+}
+
+type nafNet struct {
+	inCh, width, middle int64
+	enc, dec            []int64
+}
+
+// forward is NAFNet.forward.
+func (n nafNet) forward(t *nn.Tape, inp nn.Tensor) nn.Tensor {
+	h, w, side := inp.Dim(2), inp.Dim(3), int64(1)<<len(n.enc)
+	inp = t.Hold(t.PadTo(inp, false, inp.Dim(0), inp.Dim(1), multiple(h, side), multiple(w, side))) // check_image_size
+	x := t.Conv2d("intro", inp, conv(n.width, 3))
+	blocks := func(count int64) []nn.Module { return slices.Repeat([]nn.Module{nafBlock}, int(count)) }
+
+	t.Hold(x)
+	var encs []nn.Tensor
+	for i, count := range n.enc {
+		x = t.Rebind(x, t.Sequential(fmt.Sprint("encoders.", i), x, blocks(count)...))
+		encs = append(encs, x)
+		x = t.Hold(t.Conv2d(fmt.Sprint("downs.", i), x, nn.Conv{Out: 2 * x.Dim(1), K: 2, Stride: 2, Valid: true}))
+	}
+	x = t.Rebind(x, t.Sequential("middle_blks", x, blocks(n.middle)...))
+	for i, count := range n.dec {
+		up := nn.Conv{Out: 2 * x.Dim(1), K: 1, NoBias: true}.Module()
+		x = t.Rebind(x, t.Sequential(fmt.Sprint("ups.", i), x, up, shuffle(2)))
+		x = t.Rebind(x, t.Add(x, encs[len(encs)-1-i]))
+		x = t.Rebind(x, t.Sequential(fmt.Sprint("decoders.", i), x, blocks(count)...))
+	}
+	x = t.Rebind(x, t.Conv2d("ending", x, conv(n.inCh, 3)))
+	x = t.Rebind(x, t.Add(x, inp))
+	return t.Narrow(t.Narrow(x, 2, h), 3, w)
+}
+
+// nafBlock is NAFBlock with both expansions at 2.
+func nafBlock(t *nn.Tape, inp nn.Tensor) nn.Tensor {
+	c := inp.Dim(1)
+	beta, gamma := t.Param("beta", 1, c, 1, 1), t.Param("gamma", 1, c, 1, 1)
+	x := t.Hold(t.Call("norm1", inp, layerNormFunction))
+	x = t.Rebind(x, t.Conv2d("conv1", x, conv(2*c, 1)))
+	x = t.Rebind(x, t.Conv2d("conv2", x, depthwise(2*c, 3)))
+	x = t.Rebind(x, t.Call("", x, simpleGate))
+	x = t.Rebind(x, t.Mul(x, t.Sequential("sca", x, (*nn.Tape).AvgPoolAll, conv(c, 1).Module())))
+	x = t.Rebind(x, t.Conv2d("conv3", x, conv(c, 1)))
+	y := t.Hold(t.Add(inp, t.Mul(x, beta)))
+	x = t.Rebind(x, t.Conv2d("conv4", t.Call("norm2", y, layerNormFunction), conv(2*c, 1)))
+	x = t.Rebind(x, t.Call("", x, simpleGate))
+	x = t.Rebind(x, t.Conv2d("conv5", x, conv(c, 1)))
+	return t.Add(y, t.Mul(x, gamma))
+}
