@@ -146,6 +146,17 @@ def float32_forward(*_args, **_kwargs):
     return wrap
 
 
+class Clip(torch.nn.Module):
+    """A network of clips (b, t, c, h, w), called with (b, t * c, h, w)."""
+
+    def __init__(self, net, frames):
+        super().__init__()
+        self.net, self.frames = net, frames
+
+    def forward(self, x):
+        return self.net(x.view(x.shape[0], self.frames, -1, *x.shape[2:]))
+
+
 class Judged(torch.nn.Module):
     """A loss of an image, as a module whose one input is the target."""
 
@@ -175,6 +186,7 @@ def main():
     p.add_argument("--crop", type=int, default=64)
     p.add_argument("--batch", type=int, default=1, help="some copies are made of several images only")
     p.add_argument("--eval", type=int, nargs="*", default=[128, 256])
+    p.add_argument("--frames", type=int, default=1, help="of a network of clips, whose frames count as channels here")
     a = p.parse_intermixed_args()
 
     torch.set_num_threads(1)
@@ -193,7 +205,7 @@ def main():
                 print(f"{name}: {type(e).__name__}: {e}", file=sys.stderr)
     else:
         device = a.device or "meta"
-        shape = (a.batch, 3, a.crop, a.crop)
+        shape = (a.batch, 3 * a.frames, a.crop, a.crop)
         if a.what == "losses":
             stub_losses()
         for text in a.nets:
@@ -207,7 +219,9 @@ def main():
                 cls = find(a.checkout, name)
 
             def make(cls=cls, kw=kw):
-                return Judged(cls(loss_weight=1.0, **kw), shape) if a.what == "losses" else cls(**kw)
+                if a.what == "losses":
+                    return Judged(cls(loss_weight=1.0, **kw), shape)
+                return Clip(cls(**kw), a.frames) if a.frames > 1 else cls(**kw)
 
             try:
                 got = [dict(row, args=kw) for row in record(name, make, shape, device, a.eval)]

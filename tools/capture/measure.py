@@ -248,7 +248,7 @@ def saved(model, xs, amp, forward=None):
 
     def pack(t):
         p = Packed(t)
-        if key(t) not in exclude:
+        if key(t) not in exclude and t.device == xs[0].device:  # an index made on the CPU stays there
             seen.setdefault(key(t), (nbytes(t), tuple(t.shape), str(t.dtype)))
             nodes[key(t)] = nodes.get(key(t), 0) + 1
             weakref.finalize(p, drop, key(t)).atexit = False
