@@ -3,6 +3,7 @@ package nn
 // A ConvTranspose describes a torch.nn.ConvTranspose2d.
 type ConvTranspose struct {
 	Out, K, Stride, Pad int64
+	NoBias              bool
 }
 
 // Module is the layer as a module of its own name.
@@ -11,8 +12,15 @@ type ConvTranspose struct {
 // transposed=True). It is on autocast's list of lower precision.
 func (c ConvTranspose) Module() Module {
 	return func(t *Tape, x Tensor) Tensor {
-		w, b := t.Param("weight", x.Dim(1), c.Out, c.K, c.K), t.Param("bias", c.Out)
-		x, w, b = t.toLow(x), t.toLow(w), t.toLow(b)
+		w := t.Param("weight", x.Dim(1), c.Out, c.K, c.K)
+		var b Tensor
+		if !c.NoBias {
+			b = t.Param("bias", c.Out)
+		}
+		x, w = t.toLow(x), t.toLow(w)
+		if !c.NoBias {
+			b = t.toLow(b)
+		}
 		size := func(n int64) int64 { return (n-1)*c.Stride - 2*c.Pad + c.K }
 		o := t.op("torch.nn.functional.conv_transpose2d", x, w, b)
 		y := x.resized(x.Dim(0), c.Out, size(x.Dim(2)), size(x.Dim(3)))
@@ -22,7 +30,9 @@ func (c ConvTranspose) Module() Module {
 			o.save(x, w)
 			o.fresh(x, x)
 			o.fresh(w, w)
-			o.fresh(b, b)
+			if !c.NoBias {
+				o.fresh(b, b)
+			}
 			o.dense()
 		}
 		o.end()

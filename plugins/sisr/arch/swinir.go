@@ -3,6 +3,7 @@ package arch
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/launch-ml/launch/core/nn"
 )
@@ -248,7 +249,9 @@ func dropPathOf(t *nn.Tape, x nn.Tensor, p float64) nn.Tensor {
 	if p == 0 || !t.Training {
 		return x
 	}
-	return t.Mul(x, t.Zeros(x.DType(), x.Dim(0), 1, 1))
+	shape := slices.Repeat([]int64{1}, x.Dims())
+	shape[0] = x.Dim(0)
+	return t.Mul(x, t.Zeros(x.DType(), shape...))
 }
 
 // mlpOf is Mlp.
