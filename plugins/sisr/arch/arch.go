@@ -32,6 +32,7 @@ type Network struct {
 	Name    string // the registered name
 	Scale   int64
 	InCh    int64
+	Frames  int64     // of a network of clips, whose channels are those of all frames; 1 for one of images
 	Forward nn.Module // (batch, InCh, h, w) to (batch, channels, h·Scale, w·Scale)
 	// Generation names which of several networks of that name this is, and Assumed is true where that is a guess.
 	Generation string
@@ -85,9 +86,12 @@ func Build(s Spec) (Network, []string, error) {
 	if n.InCh == 0 {
 		n.InCh = 3
 	}
-	n.Multiple = max(n.Multiple, 1)
+	n.Frames, n.Multiple = max(n.Frames, 1), max(n.Multiple, 1)
 	return n, a.warnings, nil
 }
+
+// gtCh is how many channels there are of an image that the network's result is compared with.
+func (n Network) gtCh() int64 { return n.InCh / max(n.Frames, 1) }
 
 // Parameters counts the parameters of a network; 0 where its shapes do not fit together.
 func Parameters(n Network) (count int64) {

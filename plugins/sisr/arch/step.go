@@ -56,9 +56,9 @@ func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 	var lq, gt, previous nn.Tensor
 	t.Part("batch", func() {
 		lq = t.Hold(t.Input(nn.F32, cfg.Batch, cfg.Net.InCh, cfg.LQ, cfg.LQ))
-		gt = t.Hold(t.Input(nn.F32, cfg.Batch, cfg.Net.InCh, gtSize, gtSize))
+		gt = t.Hold(t.Input(nn.F32, cfg.Batch, cfg.Net.gtCh(), gtSize, gtSize))
 		// self.output of the step before, until this step assigns its own.
-		previous = t.Zeros(nn.F32, cfg.Batch, cfg.Net.InCh, gtSize, gtSize)
+		previous = t.Zeros(nn.F32, cfg.Batch, cfg.Net.gtCh(), gtSize, gtSize)
 	})
 	if cfg.Accumulate > 1 {
 		t.KeepGradients("network_g")

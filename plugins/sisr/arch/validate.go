@@ -35,10 +35,10 @@ func Validation(cfg ValConfig) (e mem.Estimate) {
 	t.Part("image", func() {
 		lq = t.Hold(t.Input(nn.F32, 1, cfg.Net.InCh, cfg.H, cfg.W))
 		if cfg.GT {
-			t.Hold(t.Input(nn.F32, 1, cfg.Net.InCh, cfg.H*scale, cfg.W*scale))
+			t.Hold(t.Input(nn.F32, 1, cfg.Net.gtCh(), cfg.H*scale, cfg.W*scale))
 		}
 		if s := cfg.Step; s != nil { // self.output of the last training step, until this image's replaces it
-			t.Hold(t.Zeros(nn.F32, s.Batch, s.Net.InCh, s.LQ*scale, s.LQ*scale))
+			t.Hold(t.Zeros(nn.F32, s.Batch, s.Net.gtCh(), s.LQ*scale, s.LQ*scale))
 		}
 	})
 	infer := func() {
@@ -105,7 +105,7 @@ func (cfg ValConfig) inferTiled(t *nn.Tape, lq nn.Tensor, net nn.Module) nn.Tens
 	hPad, wPad := padTo(h), padTo(w)
 	lq = t.Hold(t.PadTo(lq, true, 1, c, hPad, wPad))
 
-	output := t.Hold(t.Zeros(nn.F32, 1, c, hPad*scale, wPad*scale))
+	output := t.Hold(t.Zeros(nn.F32, 1, cfg.Net.gtCh(), hPad*scale, wPad*scale))
 	weightMap := t.Hold(t.ZerosLike(output))
 	weight := t.Hold(t.Zeros(nn.F32, 1, 1, tile*scale, tile*scale))
 
