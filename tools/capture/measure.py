@@ -300,6 +300,10 @@ def eval_peak(model, xs, amp, forward=None):
     kept = [p.detach() for p in model.parameters()]  # noqa: F841
     for p in wanted:
         p.requires_grad_(False)
+    if any(hasattr(m, "params_updated") for m in model.modules()):  # which does so in the first forward
+        with torch.no_grad():
+            (forward or model)(*xs)
+        kept += [p.detach() for p in model.parameters()]
     gc.collect()
     with torch.no_grad(), Live(fixed(model) | {key(x) for x in xs}, xs[0].device.type) as live, Amp(amp):
         y = (forward or model)(*xs)
