@@ -192,6 +192,7 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(0)
     measure.patch_attention()
+    measure.patch_rms_norm()
     measure.patch_checkpoint()
     measure.patch_convolution()
     stub_cuda()

@@ -116,6 +116,35 @@ def patch_attention():
     F.scaled_dot_product_attention = sdpa
 
 
+class FusedRMSNorm(torch.autograd.Function):
+    """What the fused kernel of rms_norm saves, which only CUDA has: the input, the weight, the inverse root in float32."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        rstd = torch.empty(*x.shape[:-1], 1, dtype=torch.float32, device=x.device)
+        ctx.save_for_backward(x, weight, rstd)
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        x, weight, _rstd = ctx.saved_tensors
+        g = g.contiguous()
+        return torch.empty(x.shape, dtype=x.dtype, device=x.device), torch.empty_like(weight)
+
+
+def patch_rms_norm():
+    """Makes F.rms_norm over the last dimension save what its fused kernel saves on CUDA."""
+
+    def rms_norm(x, normalized_shape, weight=None, eps=None):
+        for mode in reversed(ACTIVE):
+            if mode.on:
+                x, weight = mode.cast((x, weight), torch.float32)
+        return FusedRMSNorm.apply(x, weight)
+
+    F.rms_norm = rms_norm
+
+
 def patch_convolution():
     """Makes convolutions on "meta" keep channels last, as cuDNN does; there they always come out contiguous."""
     from torch._meta_registrations import meta_conv

@@ -1,0 +1,44 @@
+package nn_test
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/launch-ml/launch/core/nn"
+)
+
+// more are the networks of tools/capture/layers_more.py, under the same names.
+var more = map[string]nn.Module{
+	"transposed convolution without bias": func(t T, x X) X {
+		return t.Call("b", a(t, x), nn.ConvTranspose{Out: channels, K: 2, Stride: 2, NoBias: true}.Module())
+	},
+	"rms norm":        func(t T, x X) X { return t.RMSNorm("n", a(t, x)) },
+	"spectral linear": func(t T, x X) X { return t.Call("b", a(t, x), nn.SpectralLinear(48)) },
+	"rfft2": func(t T, x X) X {
+		y := t.Sigmoid(t.RFFT2(t.To(a(t, x), nn.F32)))
+		return t.View(y, x.Dim(0), channels, x.Dim(2), -1)
+	},
+}
+
+// TestMore is TestRecorded for the layers of transpose.go, spectral.go and fourier.go.
+func TestMore(t *testing.T) {
+	data, err := os.ReadFile("testdata/more_215.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rec recording
+	if err := json.Unmarshal(data, &rec); err != nil {
+		t.Fatal(err)
+	}
+	others := layers
+	layers = more
+	defer func() { layers = others }()
+	seen := map[string]bool{}
+	compare(t, rec, seen)
+	for name := range layers {
+		if !seen[name] {
+			t.Errorf("%s: not recorded", name)
+		}
+	}
+}
