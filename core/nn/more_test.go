@@ -15,13 +15,14 @@ var more = map[string]nn.Module{
 	},
 	"rms norm":        func(t T, x X) X { return t.RMSNorm("n", a(t, x)) },
 	"spectral linear": func(t T, x X) X { return t.Call("b", a(t, x), nn.SpectralLinear(48)) },
+	"circular pad":    func(t T, x X) X { return t.PadCircular(a(t, x), 1) },
 	"rfft2": func(t T, x X) X {
 		y := t.Sigmoid(t.RFFT2(t.To(a(t, x), nn.F32)))
 		return t.View(y, x.Dim(0), channels, x.Dim(2), -1)
 	},
 }
 
-// TestMore is TestRecorded for the layers of transpose.go, spectral.go and fourier.go.
+// TestMore is TestRecorded for the layers of transpose.go, spectral.go, fourier.go and circular.go.
 func TestMore(t *testing.T) {
 	data, err := os.ReadFile("testdata/more_215.json")
 	if err != nil {

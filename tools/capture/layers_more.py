@@ -2,6 +2,7 @@
 
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 from torch.nn.utils import spectral_norm
 
 from layers import Between, C
@@ -19,3 +20,4 @@ def cases():
     yield "rms norm", make(lambda m, x: m.n(m.a(x)), a=conv, n=lambda: nn.RMSNorm(32))
     yield "spectral linear", make(lambda m, x: m.b(m.a(x)), a=conv, b=lambda: spectral_norm(nn.Linear(32, 48)))
     yield "rfft2", make(lambda m, x: torch.view_as_real(torch.fft.rfft2(m.a(x).float())).sigmoid().flatten(3), a=conv)
+    yield "circular pad", make(lambda m, x: F.pad(m.a(x), (1, 1, 1, 1), mode="circular"), a=conv)

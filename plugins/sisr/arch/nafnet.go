@@ -48,6 +48,7 @@ func sameSize(scale int64) error {
 type nafNet struct {
 	inCh, width, middle int64
 	enc, dec            []int64
+	encoder             func(level int) nn.Module // of one block, where it is none of NAFNet's own
 }
 
 // forward is NAFNet.forward.
@@ -60,7 +61,11 @@ func (n nafNet) forward(t *nn.Tape, inp nn.Tensor) nn.Tensor {
 	t.Hold(x)
 	var encs []nn.Tensor
 	for i, count := range n.enc {
-		x = t.Rebind(x, t.Sequential(fmt.Sprint("encoders.", i), x, blocks(count)...))
+		ms := blocks(count)
+		if n.encoder != nil {
+			ms = slices.Repeat([]nn.Module{n.encoder(i)}, int(count))
+		}
+		x = t.Rebind(x, t.Sequential(fmt.Sprint("encoders.", i), x, ms...))
 		encs = append(encs, x)
 		x = t.Hold(t.Conv2d(fmt.Sprint("downs.", i), x, nn.Conv{Out: 2 * x.Dim(1), K: 2, Stride: 2, Valid: true}))
 	}
