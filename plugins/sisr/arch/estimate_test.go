@@ -217,7 +217,7 @@ func TestTrainings(t *testing.T) {
 }
 
 // leavesSize are networks that restore an image at its size, which upstream trains at a scale of 1 alone.
-var leavesSize = map[string]bool{"nafnet32": true, "nafnet64": true, "cascadedgaze": true}
+var leavesSize = map[string]bool{"nafnet32": true, "nafnet64": true, "cascadedgaze": true, "docres_base": true, "docres_large": true}
 
 // Whatever a recipe says, there is an answer.
 func TestOddSizes(t *testing.T) {

@@ -28,7 +28,21 @@ func TestConstructors(t *testing.T) {
 		{"esrganplus", 2, m{"noise_style": "other"}, true}, {"esrganplus", 2, m{"noise_init_gain": -1.0}, true},
 		{"omnisr", 2, m{"use_checkpoint": true}, true}, {"hyperionsr_m", 2, m{"use_checkpoint": true}, false},
 		{"paragonsr_s", 2, m{"hr_blocks": 1}, false}, {"paragonsr2_static_s", 2, m{"hr_blocks": 0}, false},
-		{"paragonsr2_micro", 2, m{"hr_blocks": 1}, true}, // a name of the hybrid, an argument of 2.1
+		{"paragonsr2_micro", 2, m{"hr_blocks": 1}, true},                          // a name of the hybrid, an argument of 2.1
+		{"gaterv3_s", 2, m{"dim": 48}, true}, {"gaterv3", 2, m{"dim": 48}, false}, // the former passes dim itself
+		{"gaterv3", 2, m{"enc_blocks": []any{1, 1}}, true}, {"gaterv3_s", 2, m{"upsample": "pa_up"}, true},
+		{"gaterv3_s", 2, m{"upsample": "conv"}, true}, {"gaterv3_s", 1, m{"upsample": "conv"}, false},
+		{"lmlt_tiny", 2, m{"dim": 42}, true}, {"lkfmixer_t", 2, m{"large_kernel": 30}, true},
+		{"nafnet32", 2, nil, true}, {"nafnet32", 1, nil, false}, {"nafnet32", 1, m{"dec_blk_nums": []any{2, 2}}, true},
+		{"cascadedgaze", 4, nil, true}, {"docres_base", 2, nil, true}, {"docres_base", 1, m{"heads": []any{5, 5, 5, 5}}, true},
+		{"moesr2", 2, m{"dim": 30}, true}, {"spanf3", 2, m{"unshuffle_mod": true}, false},
+		{"realcugan", 1, nil, true}, {"realcugan", 4, m{"fast": true}, true}, {"realcugan", 2, m{"fast": true, "pro": true}, true},
+		{"dis_fast", 5, nil, true}, {"ditn_real", 2, m{"patch_size": 0}, true}, {"seemore_t", 2, m{"topk": 4}, true},
+		{"seemore_t", 2, m{"lr_space": "log"}, true}, {"dctlsa", 2, m{"num_modules": 5}, true}, {"dctlsa", 2, m{"nf": 56}, true},
+		{"temporalspan", 2, m{"feature_channels": 44}, true}, {"temporalspanv2", 2, m{"num_frames": 4}, true},
+		{"temporalspanv2", 2, m{"num_blocks": 5}, true}, {"tscunet", 2, m{"clip_size": 4}, true}, {"tscunet", 3, nil, true},
+		{"tscunet", 2, m{"sigma": true}, true}, {"scunet_aaf6aa", 3, nil, true}, {"scunet_aaf6aa", 2, m{"dim": 96}, true},
+		{"emt", 2, m{"dim": 64}, true}, {"emt", 2, m{"upsampler": "nearest"}, true}, {"emt", 5, nil, true},
 	} {
 		_, _, err := Build(Spec{Type: c.name, Scale: c.scale, Args: c.args})
 		if (err != nil) != c.wrong || errors.Is(err, ErrUnknown) {
@@ -38,7 +52,8 @@ func TestConstructors(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args m
-	}{{"mosrv2", m{"upsampler": "lda"}}, {"eimn_a", m{"freeze_param": true}}} {
+	}{{"mosrv2", m{"upsampler": "lda"}}, {"eimn_a", m{"freeze_param": true}}, {"gaterv3", m{"attention": true}},
+		{"emt", m{"window_list": []any{}}}, {"tscunet", m{"state": m{}}}} {
 		if _, _, err := Build(Spec{Type: c.name, Scale: 2, Args: c.args}); !errors.Is(err, ErrUnknown) {
 			t.Errorf("%s, %v: %v; upstream takes it, and there is no formula", c.name, c.args, err)
 		}
@@ -59,5 +74,20 @@ func TestLDLRunsTheAveragedNetwork(t *testing.T) {
 	with, without := peak("ldlloss"), peak("l1loss")
 	if got := with.ForwardPeak - without.ForwardPeak; got < 1<<20 {
 		t.Errorf("the forwards with LDL peak %v above those with L1; the averaged network's own is more than that", got)
+	}
+}
+
+// A network of clips takes the channels of all frames, and is compared with one image.
+func TestClipsAreComparedWithAnImage(t *testing.T) {
+	n := build(t, Spec{Type: "temporalspan", Scale: 2, Args: map[string]any{"num_frames": int64(7)}})
+	if n.InCh != 21 || n.gtCh() != 3 {
+		t.Errorf("a clip of 7 frames has %d channels, and its image %d; want 21 and 3", n.InCh, n.gtCh())
+	}
+	step := StepConfig{Net: n, Batch: 1, LQ: 32, Losses: []Loss{{Type: "l1loss", Weight: 1}}}
+	if e := Training(step); !e.Known() {
+		t.Error("a step on clips: ", e.Unknown)
+	}
+	if e := Validation(ValConfig{Net: n, H: 48, W: 48, Tile: 32}); !e.Known() {
+		t.Error("a validation of a clip in tiles: ", e.Unknown)
 	}
 }
