@@ -43,6 +43,9 @@ func AtBatches(price func(micro int64) Estimate, batches ...int64) []Estimate {
 			return
 		}
 		mid := (lo + hi) / 2
+		if sorted[lo] == 1 { // a dimension of one has no stride of its own, and so its program is often not the others'
+			mid = lo + 1
+		}
 		at(sorted[mid])
 		fill(lo, mid)
 		fill(mid, hi)

@@ -31,11 +31,7 @@ type Peak struct {
 func (p *Peak) Done() {
 	if t := p.tape; t != nil {
 		p.tape = nil
-		if t.ops != nil {
-			next := *t
-			*t = Tape{}
-			spent.Put(&next)
-		}
+		t.Done()
 	}
 }
 

@@ -165,6 +165,15 @@ func NewTape() *Tape {
 	return t
 }
 
+// Done says that the tape will be asked nothing any more. Its memory is the next one's.
+func (t *Tape) Done() {
+	if t.ops != nil {
+		next := *t
+		*t = Tape{}
+		spent.Put(&next)
+	}
+}
+
 // Part runs f with what it allocates under the name of a part of the job, such as "network_g".
 func (t *Tape) Part(name string, f func()) {
 	old, at, line := t.part, t.node, t.line

@@ -57,6 +57,16 @@ func (s Step) Validation() (e mem.Estimate) {
 	return e
 }
 
+// Kept is what a validation finds on the card before it begins: the lines that stay from step to step.
+func (s Step) Kept() (e mem.Estimate) {
+	defer unknownOnPanic(&e)
+	t := s.validate()
+	defer t.Done()
+	e.Unknown = s.Model.Unknown
+	s.resident(&e, t, true)
+	return e
+}
+
 // validate records a validation step.
 func (s Step) validate() *nn.Tape {
 	t := s.tape()
