@@ -197,22 +197,23 @@ func (a *Allocator) Free(id int32) {
 
 // freeBlock is get_free_block: the smallest cached block that serves.
 func (a *Allocator) freeBlock(p *pool, size unit.Bytes) int32 {
-	run, i := p.free.find(size, -1)
-	f, ok := p.free.at(run, i)
-	if !ok {
+	run, i := p.free.find(size, 0)
+	if !p.free.there(run) {
 		return 0
 	}
+	id := p.free.runs[run][i].id
 	// A block before unmapped space counts as large as it can grow: another one is preferred.
 	if grows := func(id int32) bool {
 		next := a.blocks[id].next
 		return next != 0 && !a.blocks[next].mapped
-	}; a.Expandable && grows(f.id) {
-		if other, ok := p.free.at(run, i+1); ok && !grows(other.id) {
-			f = other
+	}; a.Expandable && grows(id) {
+		if run2, i2 := p.free.next(run, i); p.free.there(run2) && !grows(p.free.runs[run2][i2].id) {
+			run, i = run2, i2
+			id = p.free.runs[run][i].id
 		}
 	}
-	p.free.remove(f.size, f.addr)
-	return f.id
+	p.free.take(run, i)
+	return id
 }
 
 // remove takes a block from the free ones.

@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/launch-ml/launch/core/unit"
@@ -12,8 +13,11 @@ type free struct {
 	id         int32
 }
 
-func (f free) before(size, addr unit.Bytes) bool {
-	return f.size < size || f.size == size && f.addr < addr
+// before is 1 where f stands before a block of that size and address, else 0.
+func (f *free) before(size, addr unit.Bytes) uint64 {
+	_, less := bits.Sub64(uint64(f.addr), uint64(addr), 0)
+	_, less = bits.Sub64(uint64(f.size), uint64(size), less)
+	return less
 }
 
 // A freeList is free blocks by size, then address. Mostly there are twenty, and sometimes thousands: they stand in runs, of
@@ -29,41 +33,36 @@ const maxRun = 32
 // find is where a block of that size and address stands or would stand: a run, and a place in it. Behind the last block it
 // is the run that is not there.
 func (l *freeList) find(size, addr unit.Bytes) (run, i int) {
-	from, to := 0, len(l.runs)
-	for from < to {
-		mid := int(uint(from+to) >> 1)
-		if r := l.runs[mid]; r[len(r)-1].before(size, addr) {
-			from = mid + 1
-		} else {
-			to = mid
+	for run < len(l.runs) {
+		r := l.runs[run]
+		if r[len(r)-1].before(size, addr) == 0 {
+			break
 		}
-	}
-	if from == len(l.runs) {
-		return from, 0
-	}
-	run, r := from, l.runs[from]
-	from, to = 0, len(r)
-	for from < to {
-		mid := int(uint(from+to) >> 1)
-		if r[mid].before(size, addr) {
-			from = mid + 1
-		} else {
-			to = mid
-		}
-	}
-	return run, from
-}
-
-// at is the block at a place, or the first one of the run behind; ok is false behind the last.
-func (l *freeList) at(run, i int) (f free, ok bool) {
-	if run < len(l.runs) && i == len(l.runs[run]) {
-		run, i = run+1, 0
+		run++
 	}
 	if run == len(l.runs) {
-		return free{}, false
+		return run, 0
 	}
-	return l.runs[run][i], true
+	// Half a million of these are one plan. No step of the search is foreseen, so it must not be a branch.
+	r := l.runs[run]
+	for n := len(r); n > 1; {
+		half := n / 2
+		i += half * int(r[i+half-1].before(size, addr))
+		n -= half
+	}
+	return run, i
 }
+
+// next is the place behind another.
+func (l *freeList) next(run, i int) (int, int) {
+	if i++; i == len(l.runs[run]) {
+		return run + 1, 0
+	}
+	return run, i
+}
+
+// there reports whether a block stands at a place that was found.
+func (l *freeList) there(run int) bool { return run < len(l.runs) }
 
 func (l *freeList) insert(f free) {
 	run, i := l.find(f.size, f.addr)
@@ -96,8 +95,10 @@ func (l *freeList) run() []free {
 }
 
 // remove takes a block out that is there.
-func (l *freeList) remove(size, addr unit.Bytes) {
-	run, i := l.find(size, addr)
+func (l *freeList) remove(size, addr unit.Bytes) { l.take(l.find(size, addr)) }
+
+// take takes out the block at a place.
+func (l *freeList) take(run, i int) {
 	r := l.runs[run]
 	copy(r[i:], r[i+1:])
 	if r = r[:len(r)-1]; len(r) > 0 {

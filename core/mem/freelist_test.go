@@ -15,7 +15,7 @@ func TestFreeList(t *testing.T) {
 		var l, other freeList
 		var want []free
 		order := func(a, b free) int {
-			if a.before(b.size, b.addr) {
+			if a.before(b.size, b.addr) == 1 {
 				return -1
 			}
 			return 1
@@ -33,14 +33,13 @@ func TestFreeList(t *testing.T) {
 			}
 			size := unit.Bytes(r.IntN(1 + int(seed)*700))
 			at := slices.IndexFunc(want, func(f free) bool { return f.size >= size })
-			run, k := l.find(size, -1)
-			first, ok := l.at(run, k)
-			if ok != (at >= 0) || ok && first != want[at] {
-				t.Fatalf("seed %d, %d: for %v %+v (%v) serves", seed, i, size, first, ok)
+			run, k := l.find(size, 0)
+			if l.there(run) != (at >= 0) || l.there(run) && l.runs[run][k] != want[at] {
+				t.Fatalf("seed %d, %d: for %v run %d, place %d serves", seed, i, size, run, k)
 			}
-			if ok {
-				if next, ok := l.at(run, k+1); ok != (at+1 < len(want)) || ok && next != want[at+1] {
-					t.Fatalf("seed %d, %d: behind %+v is %+v (%v)", seed, i, first, next, ok)
+			if l.there(run) {
+				if run, k := l.next(run, k); l.there(run) != (at+1 < len(want)) || l.there(run) && l.runs[run][k] != want[at+1] {
+					t.Fatalf("seed %d, %d: behind %+v is run %d, place %d", seed, i, want[at], run, k)
 				}
 			}
 			if i%500 == 0 {

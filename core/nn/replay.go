@@ -296,7 +296,8 @@ func (r *replay) release(s int32) {
 }
 
 func (r *replay) keepGradients(o *op) {
-	for _, w := range r.t.weights {
+	for _, n := range r.t.weights {
+		w := &r.t.tensors[n]
 		if r.t.stores[w.store].part == o.part && r.gradOf[w.value] == 0 {
 			b := r.alloc(w.bytes(), o.part, isGradient, o, false)
 			r.gradOf[w.value] = r.newGrad(b, w.bytes(), o.part, isGradient)
@@ -312,7 +313,8 @@ func (r *replay) step(o *op) {
 }
 
 func (r *replay) zeroGrad(o *op) {
-	for _, w := range r.t.weights {
+	for _, n := range r.t.weights {
+		w := &r.t.tensors[n]
 		if g := r.gradOf[w.value]; g != 0 && r.gstore[g].part == o.part {
 			r.drop(g)
 			r.gradOf[w.value] = 0
@@ -330,7 +332,8 @@ func (r *replay) temporaries(o *op) {
 	}
 	var blocks []gradStore
 	for range o.tmp / grads {
-		for _, w := range r.t.weights {
+		for _, i := range r.t.weights {
+			w := &r.t.tensors[i]
 			if n := w.bytes(); r.t.stores[w.store].part == o.part {
 				blocks = append(blocks, gradStore{bytes: n, block: r.alloc(n, o.part, isActivation, o, false)})
 			}

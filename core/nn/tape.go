@@ -39,7 +39,7 @@ type Tape struct {
 	nodes   []node
 	tensors []modelled  // parameters and buffers
 	sizes   []partSizes // by part
-	weights []Tensor    // the parameters that require a gradient
+	weights []int32     // of tensors, the parameters that require a gradient
 
 	ops    []op // of the list that is being recorded: the main one, or a checkpointed segment's
 	stores []store
@@ -152,7 +152,7 @@ func NewTape() *Tape {
 		const n = 8192
 		t = &Tape{
 			ops: make([]op, 0, n), stores: make([]store, 0, n), uses: make([]int32, 0, n), saves: make([]int32, 0, n),
-			grads: make([]gradient, 0, n), nodes: make([]node, 0, n), tensors: make([]modelled, 0, n/2), attrs: map[int32]int32{},
+			grads: make([]gradient, 0, n), nodes: make([]node, 0, n), tensors: make([]modelled, 0, n/2), weights: make([]int32, 0, n/2), attrs: map[int32]int32{},
 		}
 	}
 	clear(t.attrs)
@@ -314,7 +314,7 @@ func (t *Tape) param(name string, frozen bool, shape []int64) Tensor {
 		s.params += w.Numel()
 		s.paramBytes += w.bytes()
 		if !frozen {
-			t.weights = append(t.weights, w)
+			t.weights = append(t.weights, t.nodes[n].tensor-1)
 			s.trainable += w.Numel()
 			s.gradBytes += w.bytes()
 		}
