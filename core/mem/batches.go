@@ -115,6 +115,23 @@ func (e Estimate) between(o Estimate, part, whole int64) Estimate {
 	return out
 }
 
+// Resized is the estimate where what one line of Python makes has part/whole of its size, as [nn.Peak.Resized] has it; its
+// other lines stay as they are. ok is false where there is no such line in its requests.
+func (e Estimate) Resized(python string, part, whole int64) (out Estimate, ok bool) {
+	r := e.requests
+	if r == nil {
+		return Estimate{}, false
+	}
+	peak, ok := r.peak.Resized(python, part, whole)
+	if !ok {
+		return Estimate{}, false
+	}
+	out = Estimate{Items: slices.Clone(e.Items[:r.first]), Unknown: e.Unknown}
+	out.AddPeak(peak, r.inputs)
+	out.Items = append(out.Items, e.Items[r.last:]...)
+	return out, true
+}
+
 // replayed is the same with the peak replayed. ok is false where e and o are not of one program.
 func (e Estimate) replayed(o Estimate, part, whole int64) (out Estimate, ok bool) {
 	a, b := e.requests, o.requests
