@@ -38,9 +38,7 @@ func (p Peak) Between(q Peak, part, whole int64) (r Peak, ok bool) {
 			return Peak{}, false
 		}
 	}
-	r = t.Peak()
-	r.tape = nil
-	return r, true
+	return t.peak(p.Trace.Parts), true
 }
 
 // Resized is the peak of the same program where what the operations of one line of Python make has part/whole of its size:
@@ -62,9 +60,7 @@ func (p Peak) Resized(python string, part, whole int64) (r Peak, ok bool) {
 	if !ok {
 		return Peak{}, false
 	}
-	r = t.Peak()
-	r.tape = nil
-	return r, true
+	return t.peak(p.Trace.Parts), true
 }
 
 // copied is the tape with sizes of its own, in the memory of another one, which done gives back.

@@ -53,6 +53,13 @@ type Alloc struct {
 
 // Peak replays the tape.
 func (t *Tape) Peak() Peak {
+	p := t.peak(t.traceParts())
+	p.tape = t
+	return p
+}
+
+// peak is that of a tape with those parts, which is asked nothing more.
+func (t *Tape) peak(parts []TracePart) Peak {
 	r := newReplay(t)
 	defer r.done()
 	r.list(t.ops, 0)
@@ -70,7 +77,7 @@ func (t *Tape) Peak() Peak {
 			p.Moment = "backward of " + p.Moment
 		}
 	}
-	p.Trace, p.tape = Trace{t.traceParts(), slices.Clone(r.trace)}, t
+	p.Trace = Trace{parts, slices.Clone(r.sizes.all), slices.Clone(r.trace)}
 	for i, c := range r.atPeak {
 		p.Parts = append(p.Parts, PartPeak{
 			Part: t.parts[i], Inputs: unit.Bytes(c[isInput]), Saved: unit.Bytes(c[isSaved]), Casts: unit.Bytes(c[isCast]),
@@ -97,6 +104,7 @@ type replay struct {
 	watch                     func(bytes int64, o *op, back bool) // of every request, before it is met; nil for nobody
 
 	trace  []Event
+	sizes  sizes
 	blocks int32 // so far
 
 	state  []storeState
@@ -145,10 +153,11 @@ func newReplay(t *Tape) *replay {
 	}
 	*r = replay{
 		t: t, counts: zeroed(r.counts, len(t.parts)), atPeak: zeroed(r.atPeak, len(t.parts)), allocs: r.allocs[:0],
-		state: zeroed(r.state, len(t.stores)), next: zeroed(r.next, len(t.stores)), trace: r.trace[:0],
+		state: zeroed(r.state, len(t.stores)), next: zeroed(r.next, len(t.stores)), trace: r.trace[:0], sizes: r.sizes,
 		gradOf: zeroed(r.gradOf, int(t.values)), layout: zeroed(r.layout, int(t.values)), gstore: append(r.gstore[:0], gradStore{}),
 		free: r.free, first: append(r.first[:0], 0),
 	}
+	r.sizes.reset()
 	ops := len(t.ops)
 	for i := range t.segs {
 		r.first = append(r.first, int32(ops))
