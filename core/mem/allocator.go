@@ -197,22 +197,21 @@ func (a *Allocator) Free(id int32) {
 
 // freeBlock is get_free_block: the smallest cached block that serves.
 func (a *Allocator) freeBlock(p *pool, size unit.Bytes) int32 {
-	run, i := p.free.find(size, 0)
-	if !p.free.there(run) {
+	at := p.free.serving(size)
+	if at.nowhere() {
 		return 0
 	}
-	id := p.free.runs[run][i].id
+	id := p.free.at(at).id
 	// A block before unmapped space counts as large as it can grow: another one is preferred.
 	if grows := func(id int32) bool {
 		next := a.blocks[id].next
 		return next != 0 && !a.blocks[next].mapped
 	}; a.Expandable && grows(id) {
-		if run2, i2 := p.free.next(run, i); p.free.there(run2) && !grows(p.free.runs[run2][i2].id) {
-			run, i = run2, i2
-			id = p.free.runs[run][i].id
+		if other := p.free.next(at); !other.nowhere() && !grows(p.free.at(other).id) {
+			at, id = other, p.free.at(other).id
 		}
 	}
-	p.free.take(run, i)
+	p.free.take(at)
 	return id
 }
 

@@ -10,10 +10,13 @@ import (
 
 // Thousands of blocks, of few sizes and of many: what comes and goes, what serves, and a copy, as a sorted list has it.
 func TestFreeList(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var l, other freeList
 		var want []free
+		some := func() unit.Bytes { // of a few sizes or many, all small or of every magnitude
+			return unit.Bytes(r.IntN(1+int(seed/2)*700)) << (seed % 2 * 13 * uint64(r.IntN(3)))
+		}
 		order := func(a, b free) int {
 			if a.before(b.size, b.addr) == 1 {
 				return -1
@@ -22,7 +25,7 @@ func TestFreeList(t *testing.T) {
 		}
 		for i := range int32(6000) {
 			if grows := i%3000 < 2000; len(want) == 0 || grows && r.IntN(4) > 0 || !grows && r.IntN(4) == 0 {
-				f := free{unit.Bytes(r.IntN(1 + int(seed)*700)), unit.Bytes(i), i}
+				f := free{some(), unit.Bytes(i), i}
 				at, _ := slices.BinarySearchFunc(want, f, order)
 				want = slices.Insert(want, at, f)
 				l.insert(f)
@@ -31,15 +34,15 @@ func TestFreeList(t *testing.T) {
 				l.remove(want[at].size, want[at].addr)
 				want = slices.Delete(want, at, at+1)
 			}
-			size := unit.Bytes(r.IntN(1 + int(seed)*700))
+			size := some()
 			at := slices.IndexFunc(want, func(f free) bool { return f.size >= size })
-			run, k := l.find(size, 0)
-			if l.there(run) != (at >= 0) || l.there(run) && l.runs[run][k] != want[at] {
-				t.Fatalf("seed %d, %d: for %v run %d, place %d serves", seed, i, size, run, k)
+			p := l.serving(size)
+			if p.nowhere() != (at < 0) || at >= 0 && l.at(p) != want[at] {
+				t.Fatalf("seed %d, %d: for %v what stands at %+v serves", seed, i, size, p)
 			}
-			if l.there(run) {
-				if run, k := l.next(run, k); l.there(run) != (at+1 < len(want)) || l.there(run) && l.runs[run][k] != want[at+1] {
-					t.Fatalf("seed %d, %d: behind %+v is run %d, place %d", seed, i, want[at], run, k)
+			if at >= 0 {
+				if next := l.next(p); next.nowhere() != (at+1 == len(want)) || at+1 < len(want) && l.at(next) != want[at+1] {
+					t.Fatalf("seed %d, %d: behind %+v comes %+v", seed, i, want[at], next)
 				}
 			}
 			if i%500 == 0 {
