@@ -1,6 +1,8 @@
 package nn_test
 
 import (
+	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -129,6 +131,34 @@ func TestResized(t *testing.T) {
 	full.Done()
 	if _, ok := full.Resized("pool = pool[idx]", 1, 2); ok {
 		t.Error("a tape that is gone makes something")
+	}
+}
+
+// A turn of a loop that is not recorded leaves the same parameters and the same peak.
+func TestAlike(t *testing.T) {
+	record := func(turns int, all bool) nn.Peak {
+		tape := nn.NewTape()
+		tape.NoGrad(func() {
+			tape.Part("net", func() {
+				x := tape.Hold(tape.Input(nn.F32, 2, 8, 32, 32))
+				for i := range turns {
+					if !all && i > 1 {
+						tape.Alike(fmt.Sprint("block.", i), "block.1")
+						continue
+					}
+					x = tape.Rebind(x, tape.Call(fmt.Sprint("block.", i), x, func(tape *nn.Tape, x nn.Tensor) nn.Tensor {
+						y := tape.BatchNorm2d("norm", tape.Call("conv", x, nn.Conv{Out: 8, K: 3}.Module()))
+						tape.FrozenParam("scale", 3)
+						return tape.Add(x, y)
+					}))
+				}
+			})
+		})
+		return tape.Peak()
+	}
+	want, got := record(6, true), record(6, false)
+	if !reflect.DeepEqual(got.Trace.Parts, want.Trace.Parts) || got.Bytes != want.Bytes || got.Bytes == 0 || len(got.Trace.Events) >= len(want.Trace.Events) {
+		t.Errorf("%v and %v, all recorded %v and %v", got.Trace.Parts, got.Bytes, want.Trace.Parts, want.Bytes)
 	}
 }
 
