@@ -67,12 +67,15 @@ func (b *builder) build() *ladder.Set {
 			set.Invariants = append(set.Invariants, ladder.Invariant{Name: "pool of degraded pairs", Factors: []string{knobMicro}, Divides: knobQueue})
 		}
 	}
-	rungs, at := b.shared(asked)
+	// Which edits the program would take is found out while what they would save is priced: nearly always it takes all.
+	expected, at := b.expecting().shared(asked)
+	rungs := expected
+	tasks := []func(){func() { rungs, at = b.shared(asked) }}
 	idle := b.idleCard()
 	if idle != "" { // nothing that happens on the card is to be fitted to it
 		rungs, at = []shared{{ladder.Rung{Name: "as asked", Slowdown: 1}, asked}}, 0
+		expected, tasks = rungs, nil
 	}
-	set.Shared = ladder.Ladder{Phase: ladder.Shared, Asked: at}
 	training, validation, logging := b.phase(ladder.Training), b.phase(ladder.Validation), b.phase(images)
 	phases := []struct {
 		ladder *ladder.Ladder
@@ -84,32 +87,40 @@ func (b *builder) build() *ladder.Set {
 		{&validation, arch.Step.Validation, maxBatch, func(v *variant) { v.structCkpt = false }}, // without a gradient nothing is recomputed
 		{&logging, func(s arch.Step) mem.Estimate { return s.Images(logged) }, logged, func(v *variant) { v.structCkpt = false }},
 	}
-	var tasks []func()
-	for _, p := range phases {
-		estimates := make([]mem.Estimate, len(rungs))
-		p.ladder.Rungs[0].Estimates = estimates
+	estimates := make([][]mem.Estimate, len(phases)) // by what is expected
+	for n, p := range phases {
+		estimates[n] = make([]mem.Estimate, len(expected))
 		if idle != "" {
-			for i := range estimates {
-				estimates[i].Unknown = idle
-			}
+			estimates[n][0].Unknown = idle
 			continue
 		}
-		for _, group := range alike(rungs, p.blind) {
+		for _, group := range alike(expected, p.blind) {
 			tasks = append(tasks, func() {
 				var vs []variant
 				for _, i := range group {
-					vs = append(vs, rungs[i].variant)
+					vs = append(vs, expected[i].variant)
 				}
 				for k, e := range b.price(vs, p.price, p.most) {
-					estimates[group[k]] = e
+					estimates[n][group[k]] = e
 				}
 			})
 		}
 	}
+	mem.Together(tasks)
+	set.Shared = ladder.Ladder{Phase: ladder.Shared, Asked: at}
 	for _, s := range rungs {
 		set.Shared.Rungs = append(set.Shared.Rungs, s.Rung)
+		i := slices.IndexFunc(expected, func(x shared) bool { return x.variant == s.variant })
+		for n, p := range phases {
+			e := mem.Estimate{}
+			if i >= 0 {
+				e = estimates[n][i]
+			} else { // the smallest micro-batch that the program takes is another one than expected
+				e = b.price([]variant{s.variant}, p.price, p.most)[0]
+			}
+			p.ladder.Rungs[0].Estimates = append(p.ladder.Rungs[0].Estimates, e)
+		}
 	}
-	mem.Together(tasks)
 	set.Phases = append(set.Phases, training)
 	if b.validates() {
 		set.Phases = append(set.Phases, validation)
@@ -120,6 +131,13 @@ func (b *builder) build() *ladder.Set {
 	dropIdle(set)
 	set.Host = b.host(training.Rungs[0].At(set.Shared.Asked))
 	return set
+}
+
+// expecting is a builder that takes every edit for one that the program would take.
+func (b *builder) expecting() *builder {
+	r, c := *b.recipe, *b
+	r.expects, c.recipe = true, &r
+	return &c
 }
 
 // alike groups rungs by what decides their price beside the micro-batch and the pool, by index.
