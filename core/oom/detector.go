@@ -83,6 +83,9 @@ func NewDetector(signs job.Signs) (*Detector, error) {
 	for _, w := range memoryWords {
 		words[w] |= markMemory
 	}
+	for _, w := range notAllocated {
+		words[lowered(w)] |= markMemory
+	}
 	for _, w := range failureWords {
 		words[w] |= markFailure
 	}

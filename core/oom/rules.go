@@ -191,6 +191,11 @@ var rules = []rule{
 	{kind: CPUAlloc, weight: probable, nature: raised, cause: "out of host memory",
 		re: rx(`\b(?:RuntimeError|OSError|Error): .*(?:[Cc]annot allocate memory|CUDA error: host|cudaHostAlloc)`)},
 
+	{kind: CPUAlloc, weight: probable, nature: spoken, cause: "out of host memory", re: refusedAbroad},
+	// pyarrow/error.pxi, of Status::OutOfMemory in cpp/src/arrow/memory_pool.cc
+	{kind: CPUAlloc, weight: probable, nature: raised, cause: "out of host memory",
+		re: rx(`\bArrowMemoryError\b(?:: |:?\s*$)`)},
+
 	// ECS and AWS Batch give this as the reason of a stopped container
 	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
 		re: rx(`Container killed due to memory usage`)},
@@ -242,6 +247,8 @@ var rules = []rule{
 			`crashed after using all available RAM|tried to allocate more memory than is available`)},
 	{kind: HostOOM, weight: suspected, nature: spoken, cause: "a loader worker was killed for want of host memory",
 		re: rx(`DataLoader worker \(pid\S* ?\d+\S*\) is killed by signal: Killed`)},
+	// deepspeed/launcher/launch.py logs how a rank ended, as an error of its own: nobody goes on after that
+	{kind: HostOOM, weight: killed, nature: decreed, re: rx(`exits with return code ?= ?(?:-9|137)\b`)},
 	{kind: HostOOM, weight: killed, nature: spoken,
 		re: rx(`^\s*Killed\s*$|: line \d+: +\d+ Killed\b|\[\d+\]\+? +Killed\b|: tasks? [\d,-]+: Killed|` +
 			`^\d+ Killed\b|zsh: killed\b|\[\d+\] +[+-]? *\d+ killed\b|` +

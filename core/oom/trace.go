@@ -265,6 +265,9 @@ func (f frame) installed() bool {
 	if strings.Contains(p, "/bin/") && !strings.HasSuffix(p, ".py") {
 		return true // an entry point that an installer wrote
 	}
+	if (strings.HasSuffix(p, ".pyx") || strings.HasSuffix(p, ".pxi")) && !strings.HasPrefix(p, "/") {
+		return true // Cython names a file as it stood where the package was built
+	}
 	return strings.HasPrefix(p, "<") || strings.Contains(p, ":/") && windowsStdlib.MatchString(p)
 }
 
