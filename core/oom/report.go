@@ -233,6 +233,7 @@ func follows(root, memory *finding) bool {
 func (r *Report) describe(f *finding, all []finding, state State) {
 	text := f.rows[f.at]
 	r.Evidence = append(r.Evidence, f.evidence())
+	r.Rank = f.failed()
 	calls, after := f.calls()
 	if reraised.MatchString(text.body) && len(after) > 0 {
 		calls, after = after, calls

@@ -30,7 +30,7 @@ type row struct {
 //     and of the files that they read ("2026-01-02T03:04:05.6Z stderr F ": Kubernetes' CRI log format)
 //   - syslog and journalctl "Jan  2 03:04:05 host unit[12]: "
 //   - a comment, a quotation
-var linePrefix = rx(`^(?:(\[[A-Za-z_]+\d+\]:) ?|\s{0,4}(\[[A-Za-z_]*:?\s?\d+\]:?|\[\d+,[\w:,-]+\]<std\w+>:?|\d+:|` +
+var linePrefix = rx(`^(?:(\[[A-Za-z_]+\d+\]:|\[\d+,[\w:,-]+\]<std\w+>:) ?|\s{0,4}(\[[A-Za-z_]*:?\s?\d+\]:?|\[\d+,[\w:,-]+\]<std\w+>:?|\d+:|` +
 	`\([\w.:\[\] -]{0,60}?(?:pid|ip|rank)=[^)]*\)|` +
 	`[\w.-]+[-_]\d+ +\||[\w.-]+ {2,}\||\[pod/[\w./-]+\]|` +
 	`(?:[a-z]\w*(?:-\w+)*-\d+|(?:gpu|node|worker|host|compute)\d+|\d+\.\d+\.\d+\.\d+):)(?: |$)|` +

@@ -101,9 +101,11 @@ type Report struct {
 	Kind   Kind  `json:"kind"`
 	Phase  Phase `json:"phase"`
 	Numbers
-	Frame string `json:"frame"` // the innermost frame outside installed packages, "file.py:LINE in func"; null if unknown
-	Cause string `json:"cause"` // one line for a person
-	What  string `json:"what"`  // the same in a few words, without where and how much; "" where nothing was found
+	// Rank is that of the process whose words these are, of several, as they or who ran them say; null: they do not.
+	Rank  *int64 `json:"rank"`
+	Frame string `json:"frame,omitempty"` // the innermost frame outside installed packages, "file.py:LINE in func"; null if unknown
+	Cause string `json:"cause"`           // one line for a person
+	What  string `json:"what"`            // the same in a few words, without where and how much; "" where nothing was found
 
 	Part       Part       `json:"part,omitempty"`        // what was going on in that phase, where it is known
 	Stage      string     `json:"stage"`                 // Phase.Coarse, or the plugin's word for it
