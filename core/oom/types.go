@@ -97,9 +97,11 @@ type Report struct {
 	OOM   bool `json:"oom"`   // something ran out of memory
 	Fatal bool `json:"fatal"` // the program, or the step that printed it, ended there; also of a failure that is no OOM
 	// WentOn says that the program is seen to have gone on after it.
-	WentOn bool  `json:"went_on,omitempty"`
-	Kind   Kind  `json:"kind"`
-	Phase  Phase `json:"phase"`
+	WentOn bool `json:"went_on,omitempty"`
+	// LaterRun says that it ended a program after which another began in the same text, of which nothing says that it failed.
+	LaterRun bool  `json:"later_run,omitempty"`
+	Kind     Kind  `json:"kind"`
+	Phase    Phase `json:"phase"`
 	Numbers
 	// Rank is that of the process whose words these are, of several, as they or who ran them say; null: they do not.
 	Rank  *int64 `json:"rank"`
