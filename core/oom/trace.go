@@ -115,27 +115,13 @@ func cut(text string, words *literals) int {
 	return at
 }
 
-// A container's record, as docker's json-file driver, Kubernetes and the clouds' loggers write it: one of these has the
-// line that the program wrote.
-type container struct {
-	Log     string `json:"log"`     // docker: daemon/logger/jsonfilelog
-	Message string `json:"message"` // journalctl -o json (its MESSAGE), structlog, python-json-logger
-	Msg     string `json:"msg"`
-	Text    string `json:"textPayload"` // Google's Cloud Logging
-}
-
 // unwrap returns the lines that a line holds: itself, unless it is JSON.
 func unwrap(text string) []string {
 	s := strings.TrimSpace(text)
 	switch {
 	case strings.HasPrefix(s, `{"`) && strings.HasSuffix(s, "}"):
-		var c container
-		if json.Unmarshal([]byte(s), &c) == nil {
-			for _, line := range []string{c.Log, c.Message, c.Msg, c.Text} {
-				if line != "" {
-					return strings.Split(strings.TrimRight(rawEscape.ReplaceAllString(line, ""), "\r\n"), "\n")
-				}
-			}
+		if lines := recorded(s, 0); lines != nil {
+			return lines
 		}
 	case strings.Contains(s, `\u001b[`): // a string of a saved notebook
 		var line string
