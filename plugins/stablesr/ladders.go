@@ -82,7 +82,7 @@ func (b *builder) build() *ladder.Set {
 	}{
 		{&training, arch.Step.Training, maxBatch, func(*variant) {}},
 		{&validation, arch.Step.Validation, maxBatch, func(v *variant) { v.structCkpt = false }}, // without a gradient nothing is recomputed
-		{&logging, func(s arch.Step) mem.Estimate { return s.Images(logged) }, logged, func(v *variant) { v.structCkpt, v.queue = false, 0 }},
+		{&logging, func(s arch.Step) mem.Estimate { return s.Images(logged) }, logged, func(v *variant) { v.structCkpt = false }},
 	}
 	var tasks []func()
 	for _, p := range phases {
@@ -122,12 +122,12 @@ func (b *builder) build() *ladder.Set {
 	return set
 }
 
-// alike groups rungs by what decides their price beside the micro-batch and the pool's own line, by index.
+// alike groups rungs by what decides their price beside the micro-batch and the pool, by index.
 func alike(rungs []shared, blind func(*variant)) (groups [][]int) {
 	at := map[variant]int{}
 	for i, s := range rungs {
 		k := s.variant
-		k.micro, k.accum, k.expandable = 0, 0, false
+		k.micro, k.accum, k.queue, k.expandable = 0, 0, 0, false
 		blind(&k)
 		if _, ok := at[k]; !ok {
 			at[k] = len(groups)
@@ -473,20 +473,35 @@ func (b *builder) price(vs []variant, phase func(arch.Step) mem.Estimate, most i
 		DDP: card && has(b.root, keyGPUs), Foreach: card && torchKnown && major >= 2,
 	}
 	var batches []int64
-	for _, v := range vs {
-		batches = append(batches, min(v.micro, most))
+	pools := map[int64][]int{} // by micro-batch, what has another pool
+	for i, w := range vs {
+		batches = append(batches, min(w.micro, most))
+		if w.queue != v.queue {
+			pools[batches[i]] = append(pools[batches[i]], i)
+		}
 	}
+	pooled := map[int]mem.Estimate{} // they are of the smallest micro-batch, which is always priced itself
 	out := mem.AtBatches(func(n int64) mem.Estimate {
 		s := step
 		s.Batch = n
-		return phase(s)
-	}, batches...)
-	for i := range out {
-		if vs[i].queue != v.queue {
-			step.Queue = vs[i].queue
-			step.SetPool(&out[i])
+		e := phase(s)
+		for _, i := range pools[n] {
+			pooled[i] = s.WithPool(e, vs[i].queue)
 		}
-		b.around(&out[i], vs[i])
+		return e
+	}, batches...)
+	for i, w := range vs {
+		if same := slices.IndexFunc(vs[:i], func(o variant) bool {
+			return min(o.micro, most) == batches[i] && o.queue == w.queue && o.expandable == w.expandable
+		}); same >= 0 { // they differ in what this phase does not see
+			out[i] = out[same]
+			out[i].Items = slices.Clone(out[same].Items)
+			continue
+		}
+		if w.queue != v.queue {
+			out[i] = pooled[i]
+		}
+		b.around(&out[i], w)
 	}
 	return out
 }
