@@ -532,6 +532,7 @@ func (b *builder) around(e *mem.Estimate, v variant) {
 		return
 	}
 	e.OnCard(b.device, v.expandable)
+	e.Add(mem.Collectives(b.device, b.ranks)...)
 	if share, spelled := b.fraction(); share < 1 {
 		e.Add(mem.Item{Kind: mem.Slack, What: "the script's limit", Bytes: unit.Bytes((1 - share) * float64(b.device.Total)), Guess: true,
 			From: fmt.Sprintf("set_per_process_memory_fraction(%s): out of memory comes at that share of the card", spelled)})
