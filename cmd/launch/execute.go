@@ -79,6 +79,7 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 			edits[i].To = strings.ReplaceAll(edits[i].To, job.FreePort, port)
 		}
 	}
+	started := x.job
 	if p.Trial != "" {
 		scratch := filepath.Join(dir, "scratch")
 		if err := os.MkdirAll(scratch, 0o700); err != nil {
@@ -94,10 +95,11 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 				defer os.RemoveAll(absolute(x.job.Command.Dir, strings.ReplaceAll(path, job.ScratchName, name)))
 			}
 		}
+		started = x.job.Away(scratch)
 	} else if p.Resume == nil {
 		x.putAside(p)
 	}
-	made, err := x.job.Rewrite(edits, dir)
+	made, err := started.Rewrite(edits, dir)
 	if err != nil {
 		return run.Outcome{}, err
 	}

@@ -131,13 +131,20 @@ func Parse(name string, text []byte) (Tree, error) {
 	return t, nil
 }
 
-// Change sets the value at path and returns the edit that did it, with knob, cost and reason still to be filled in.
-func Change(d Document, doc, path, to string) (Edit, error) {
+// Proposed is the edit that sets the value at path, with knob, cost and reason still to be filled in. Whether it can be
+// placed is known when it is applied.
+func Proposed(d Document, doc, path, to string) Edit {
 	from, ok := d.Get(path)
+	return Edit{At: Address{doc, path}, From: from, To: to, Add: !ok}
+}
+
+// Change sets the value at path and returns the edit that did it, as [Proposed].
+func Change(d Document, doc, path, to string) (Edit, error) {
+	e := Proposed(d, doc, path, to)
 	if err := d.Set(path, to); err != nil {
 		return Edit{}, fmt.Errorf("editing %s: %w", doc, err)
 	}
-	return Edit{At: Address{doc, path}, From: from, To: to, Add: !ok}, nil
+	return e, nil
 }
 
 // Apply carries out an edit on d. It is refused if d does not hold what the edit was made from.

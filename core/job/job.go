@@ -134,6 +134,10 @@ type Rehearsal struct {
 	// Leaves are paths, with [ScratchName] in them, that it leaves in the project because its experiments cannot lie
 	// elsewhere: launch removes them.
 	Leaves []string `json:"leaves,omitempty"`
+	// Away starts it in the folder [Scratch], for a program that writes where it is started. Paths are the places of those
+	// arguments of the command that launch then makes absolute, so that what it reads is what it was.
+	Away  bool  `json:"away,omitempty"`
+	Paths []int `json:"paths,omitempty"`
 	// Partial says which phase it does not reach: it then serves trials of speed only.
 	Partial string `json:"partial,omitempty"`
 	// None says why it cannot be shortened; empty where it can.

@@ -86,6 +86,23 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 	return out, nil
 }
 
+// Away returns the job with its command started in another folder: what its rehearsal names as paths is absolute, and so
+// still what it was. A job whose rehearsal is not away is returned as it is.
+func (j *Job) Away(dir string) *Job {
+	if !j.Rehearsal.Away {
+		return j
+	}
+	out := *j
+	out.Command.Args = slices.Clone(j.Command.Args)
+	for _, i := range j.Rehearsal.Paths {
+		if i >= 0 && i < len(out.Command.Args) && !filepath.IsAbs(out.Command.Args[i]) {
+			out.Command.Args[i] = filepath.Join(j.Command.Dir, out.Command.Args[i])
+		}
+	}
+	out.Command.Dir = dir
+	return &out
+}
+
 // patch finds the prepared bytes of an edit.
 func (j *Job) patch(e config.Edit) (Patch, bool) {
 	for _, f := range j.Files {

@@ -19,6 +19,10 @@ const (
 	SharedMemory = "/dev/shm"
 )
 
+// Apart is, on a CPU, what the loader workers need beside the processes that train, whose room is the device's. Nobody
+// knows what is free for it: a limit by --memory is one on each process.
+const Apart = "loader workers, beside it"
+
 // A HostRoom is what is free of one of the host's memories. Where that is not known there is no HostRoom.
 type HostRoom struct {
 	Free unit.Bytes `json:"free_bytes"`
@@ -49,12 +53,18 @@ type HostRung struct {
 	Lines []mem.HostLine `json:"lines,omitempty"`
 }
 
-// At is what a rung needs of a room, [HostMemory] or [SharedMemory], for a micro-batch; 0 is one that is not known.
+// At is what a rung needs of a room, [HostMemory] or [SharedMemory], or of [Apart], for a micro-batch; 0 is one that is
+// not known.
 func (l *HostLadder) At(rung int, room string, micro int64) mem.Estimate {
 	lines := l.Rungs[rung].Lines
-	e := mem.HostMemory(lines, micro)
-	if room == SharedMemory {
+	var e mem.Estimate
+	switch room {
+	case SharedMemory:
 		e = mem.SharedMemory(lines, micro)
+	case Apart:
+		e = mem.Apart(lines, micro)
+	default:
+		e = mem.HostMemory(lines, micro)
 	}
 	e.Unknown = l.Unknown
 	if e.Unknown == "" && micro <= 0 {

@@ -197,22 +197,22 @@ func (a *Allocator) Free(id int32) {
 
 // freeBlock is get_free_block: the smallest cached block that serves.
 func (a *Allocator) freeBlock(p *pool, size unit.Bytes) int32 {
-	run, i := p.free.find(size, -1)
-	f, ok := p.free.at(run, i)
-	if !ok {
+	at := p.free.serving(size)
+	if at.nowhere() {
 		return 0
 	}
+	id := p.free.at(at).id
 	// A block before unmapped space counts as large as it can grow: another one is preferred.
 	if grows := func(id int32) bool {
 		next := a.blocks[id].next
 		return next != 0 && !a.blocks[next].mapped
-	}; a.Expandable && grows(f.id) {
-		if other, ok := p.free.at(run, i+1); ok && !grows(other.id) {
-			f = other
+	}; a.Expandable && grows(id) {
+		if other := p.free.next(at); !other.nowhere() && !grows(p.free.at(other).id) {
+			at, id = other, p.free.at(other).id
 		}
 	}
-	p.free.remove(f.size, f.addr)
-	return f.id
+	p.free.take(at)
+	return id
 }
 
 // remove takes a block from the free ones.

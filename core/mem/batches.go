@@ -43,6 +43,10 @@ func AtBatches(price func(micro int64) Estimate, batches ...int64) []Estimate {
 			return
 		}
 		mid := (lo + hi) / 2
+		if sorted[lo] == 1 { // a dimension of one has no stride of its own, and so its program is often not the others'
+			mid = lo + 1
+			first.done() // nothing lies between the two
+		}
 		at(sorted[mid])
 		fill(lo, mid)
 		fill(mid, hi)
@@ -53,9 +57,7 @@ func AtBatches(price func(micro int64) Estimate, batches ...int64) []Estimate {
 		out[i] = at(n)
 	}
 	for i := range out {
-		if r := out[i].requests; r != nil {
-			r.peak.Done() // what lay between has been asked
-		}
+		out[i].done()
 		out[i].Items = slices.Clone(out[i].Items) // the same size twice is two estimates, each to be changed
 	}
 	return out
@@ -78,6 +80,13 @@ func Together(tasks []func()) {
 	}
 	close(next)
 	wg.Wait()
+}
+
+// done says that what lies between the estimate's peak and another has been asked.
+func (e Estimate) done() {
+	if r := e.requests; r != nil {
+		r.peak.Done()
+	}
 }
 
 // alike reports whether two estimates have the same lines, which name the moment of the peak, and the same requests.
@@ -112,6 +121,23 @@ func (e Estimate) between(o Estimate, part, whole int64) Estimate {
 	return out
 }
 
+// Resized is the estimate where what one line of Python makes has part/whole of its size, as [nn.Peak.Resized] has it; its
+// other lines stay as they are. ok is false where there is no such line in its requests.
+func (e Estimate) Resized(python string, part, whole int64) (out Estimate, ok bool) {
+	r := e.requests
+	if r == nil {
+		return Estimate{}, false
+	}
+	peak, ok := r.peak.Resized(python, part, whole)
+	if !ok {
+		return Estimate{}, false
+	}
+	out = Estimate{Items: slices.Clone(e.Items[:r.first]), Unknown: e.Unknown}
+	out.addPeak(peak, r.inputs, r.keeper)
+	out.Items = append(out.Items, e.Items[r.last:]...)
+	return out, true
+}
+
 // replayed is the same with the peak replayed. ok is false where e and o are not of one program.
 func (e Estimate) replayed(o Estimate, part, whole int64) (out Estimate, ok bool) {
 	a, b := e.requests, o.requests
@@ -131,7 +157,7 @@ func (e Estimate) replayed(o Estimate, part, whole int64) (out Estimate, ok bool
 		}
 	}
 	keep(0, a.first, 0)
-	out.AddPeak(peak, a.inputs)
+	out.addPeak(peak, a.inputs, a.keeper)
 	keep(a.last, len(e.Items), a.last-b.last)
 	return out, true
 }

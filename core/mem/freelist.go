@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/launch-ml/launch/core/unit"
@@ -12,76 +13,114 @@ type free struct {
 	id         int32
 }
 
-func (f free) before(size, addr unit.Bytes) bool {
-	return f.size < size || f.size == size && f.addr < addr
+// before is 1 where f stands before a block of that size and address, else 0: a search that cannot be foreseen does not
+// branch.
+func (f *free) before(size, addr unit.Bytes) uint64 {
+	_, less := bits.Sub64(uint64(f.addr), uint64(addr), 0)
+	_, less = bits.Sub64(uint64(f.size), uint64(size), less)
+	return less
 }
 
-// A freeList is free blocks by size, then address. Mostly there are twenty, and sometimes thousands: they stand in runs, of
-// which one is moved where a block comes or goes.
+// A freeList is free blocks by size, then address. Mostly there are twenty, of twenty sizes, and sometimes thousands of one
+// size. So they stand in classes, four to every doubling of the size, and a class in runs, of which one is moved where a
+// block comes or goes.
 type freeList struct {
-	runs  [][]free // none is empty
-	spare [][]free // memory of former runs
+	classes [classes][][]free           // no run is empty
+	some    [(classes + 63) / 64]uint64 // the classes that have a run
+	spare   [][]free                    // memory of former runs
 }
+
+// classes are those of all sizes up to 2 PiB.
+const classes = 4 * 43
 
 // maxRun is how long a run may be.
 const maxRun = 32
 
-// find is where a block of that size and address stands or would stand: a run, and a place in it. Behind the last block it
-// is the run that is not there.
-func (l *freeList) find(size, addr unit.Bytes) (run, i int) {
-	from, to := 0, len(l.runs)
-	for from < to {
-		mid := int(uint(from+to) >> 1)
-		if r := l.runs[mid]; r[len(r)-1].before(size, addr) {
-			from = mid + 1
-		} else {
-			to = mid
-		}
-	}
-	if from == len(l.runs) {
-		return from, 0
-	}
-	run, r := from, l.runs[from]
-	from, to = 0, len(r)
-	for from < to {
-		mid := int(uint(from+to) >> 1)
-		if r[mid].before(size, addr) {
-			from = mid + 1
-		} else {
-			to = mid
-		}
-	}
-	return run, from
+// class is that of a size.
+func class(size unit.Bytes) int {
+	n := max(uint64(size)/minBlock, 1)
+	top := bits.Len64(n) - 1
+	return min(4*top+int(n<<2>>top&3), classes-1)
 }
 
-// at is the block at a place, or the first one of the run behind; ok is false behind the last.
-func (l *freeList) at(run, i int) (f free, ok bool) {
-	if run < len(l.runs) && i == len(l.runs[run]) {
-		run, i = run+1, 0
+// A place is where a block stands: behind the last one it is of no class.
+type place struct{ class, run, i int }
+
+func (p place) nowhere() bool { return p.class == classes }
+
+// find is where a block of that size and address stands or would stand in its class: a run, and a place in it. Behind the
+// last block it is the run that is not there.
+func find(runs [][]free, size, addr unit.Bytes) (run, i int) {
+	for run < len(runs) && runs[run][len(runs[run])-1].before(size, addr) == 1 {
+		run++
 	}
-	if run == len(l.runs) {
-		return free{}, false
+	if run == len(runs) {
+		return run, 0
 	}
-	return l.runs[run][i], true
+	r := runs[run]
+	for n := len(r); n > 1; {
+		half := n / 2
+		i += half * int(r[i+half-1].before(size, addr))
+		n -= half
+	}
+	return run, i
 }
+
+// serving is the place of the first block of at least that size.
+func (l *freeList) serving(size unit.Bytes) place {
+	c := class(size)
+	if run, i := find(l.classes[c], size, 0); run < len(l.classes[c]) {
+		return place{c, run, i}
+	}
+	return place{class: l.behind(c)}
+}
+
+// behind is the next class that has blocks.
+func (l *freeList) behind(c int) int {
+	c++
+	for w := c / 64; w < len(l.some); w++ {
+		if set := l.some[w] >> (c % 64); set != 0 {
+			return c + bits.TrailingZeros64(set)
+		}
+		c = 64 * (w + 1)
+	}
+	return classes
+}
+
+// next is the place behind another.
+func (l *freeList) next(p place) place {
+	if p.i++; p.i == len(l.classes[p.class][p.run]) {
+		p.i, p.run = 0, p.run+1
+	}
+	if p.run == len(l.classes[p.class]) {
+		return place{class: l.behind(p.class)}
+	}
+	return p
+}
+
+// at is the block at a place.
+func (l *freeList) at(p place) free { return l.classes[p.class][p.run][p.i] }
 
 func (l *freeList) insert(f free) {
-	run, i := l.find(f.size, f.addr)
-	if run == len(l.runs) {
-		if run == 0 {
-			l.runs = append(l.runs, l.run())
-		} else {
-			run--
-		}
-		i = len(l.runs[run])
+	c := class(f.size)
+	runs := l.classes[c]
+	run, i := find(runs, f.size, f.addr)
+	switch {
+	case len(runs) == 0:
+		l.classes[c] = append(runs, append(l.run(), f))
+		l.some[c/64] |= 1 << (c % 64)
+		return
+	case run == len(runs):
+		run--
+		i = len(runs[run])
 	}
-	r := append(l.runs[run], free{})
+	r := append(runs[run], free{})
 	copy(r[i+1:], r[i:])
 	r[i] = f
-	l.runs[run] = r
+	runs[run] = r
 	if len(r) == maxRun {
-		l.runs[run] = r[:maxRun/2]
-		l.runs = slices.Insert(l.runs, run+1, append(l.run(), r[maxRun/2:]...))
+		runs[run] = r[:maxRun/2]
+		l.classes[c] = slices.Insert(runs, run+1, append(l.run(), r[maxRun/2:]...))
 	}
 }
 
@@ -97,31 +136,51 @@ func (l *freeList) run() []free {
 
 // remove takes a block out that is there.
 func (l *freeList) remove(size, addr unit.Bytes) {
-	run, i := l.find(size, addr)
-	r := l.runs[run]
-	copy(r[i:], r[i+1:])
+	c := class(size)
+	run, i := find(l.classes[c], size, addr)
+	l.take(place{c, run, i})
+}
+
+// take takes out the block at a place.
+func (l *freeList) take(p place) {
+	runs := l.classes[p.class]
+	r := runs[p.run]
+	copy(r[p.i:], r[p.i+1:])
 	if r = r[:len(r)-1]; len(r) > 0 {
-		l.runs[run] = r
+		runs[p.run] = r
 		return
 	}
 	l.spare = append(l.spare, r)
-	l.runs = slices.Delete(l.runs, run, run+1)
+	if l.classes[p.class] = slices.Delete(runs, p.run, p.run+1); len(runs) == 1 {
+		l.some[p.class/64] &^= 1 << (p.class % 64)
+	}
 }
 
 // all are the blocks in their order.
-func (l *freeList) all() []free { return slices.Concat(l.runs...) }
+func (l *freeList) all() (out []free) {
+	for c := l.behind(-1); c < classes; c = l.behind(c) {
+		out = append(out, slices.Concat(l.classes[c]...)...)
+	}
+	return out
+}
 
 func (l *freeList) clear() {
-	for _, r := range l.runs {
-		l.spare = append(l.spare, r[:0])
+	for c := l.behind(-1); c < classes; c = l.behind(c) {
+		for _, r := range l.classes[c] {
+			l.spare = append(l.spare, r[:0])
+		}
+		l.classes[c] = l.classes[c][:0]
 	}
-	l.runs = l.runs[:0]
+	clear(l.some[:])
 }
 
 // as makes it a copy of m in its own memory.
 func (l *freeList) as(m *freeList) {
 	l.clear()
-	for _, r := range m.runs {
-		l.runs = append(l.runs, append(l.run(), r...))
+	for c := m.behind(-1); c < classes; c = m.behind(c) {
+		for _, r := range m.classes[c] {
+			l.classes[c] = append(l.classes[c], append(l.run(), r...))
+		}
 	}
+	l.some = m.some
 }

@@ -32,8 +32,12 @@ type HostLine struct {
 	Item
 	PerSample unit.Bytes `json:"per_sample,omitempty"` // and this for every sample of one process's micro-batch
 	// Shm says that it lies in /dev/shm, which is a room of its own and counts against the host's memory as well.
-	Shm  bool   `json:"shm,omitempty"`
-	When Moment `json:"when,omitempty"`
+	Shm bool `json:"shm,omitempty"`
+	// Apart says that it lies outside the processes that train: in their loader workers, or in /dev/shm. A limit on each
+	// process (RLIMIT_DATA) counts it in none of those: what is shared is no data (mm/mmap.c, may_expand_vm), and a worker
+	// has a limit of its own.
+	Apart bool   `json:"apart,omitempty"`
+	When  Moment `json:"when,omitempty"`
 }
 
 // at is the line for a micro-batch.
@@ -64,6 +68,16 @@ func HostMemory(lines []HostLine, micro int64) Estimate {
 func SharedMemory(lines []HostLine, micro int64) (e Estimate) {
 	for _, l := range lines {
 		if l.Shm {
+			e.Add(l.at(micro))
+		}
+	}
+	return e
+}
+
+// Apart is what of the lines lies outside the processes that train.
+func Apart(lines []HostLine, micro int64) (e Estimate) {
+	for _, l := range lines {
+		if l.Apart {
 			e.Add(l.at(micro))
 		}
 	}
@@ -118,7 +132,7 @@ func (l Loader) Lines() (lines []HostLine) {
 	add := func(kind Kind, batches int64, guess, shm bool, from string) {
 		lines = append(lines, HostLine{
 			Item:      Item{Kind: kind, What: name, Bytes: l.Sample * unit.Bytes(batches*l.Ranks*l.Fixed), Guess: guess, From: from},
-			PerSample: l.Sample * unit.Bytes(batches*l.Ranks*l.Samples), Shm: shm, When: Training,
+			PerSample: l.Sample * unit.Bytes(batches*l.Ranks*l.Samples), Shm: shm, Apart: l.Workers > 0 && kind != Pinned, When: Training,
 		})
 	}
 	if l.Workers > 0 {
@@ -126,7 +140,7 @@ func (l Loader) Lines() (lines []HostLine) {
 		name = l.What + ", being made"
 		add(Loaders, l.Workers, false, false, fmt.Sprintf("%s%d workers, each with the samples that it makes into a batch", l.each(), l.Workers))
 		name = l.What
-		lines = append(lines, HostLine{When: Training, Item: Item{Kind: Workers, What: l.What, Bytes: workerPrivate * unit.Bytes(l.Workers*l.Ranks), Guess: true,
+		lines = append(lines, HostLine{When: Training, Apart: true, Item: Item{Kind: Workers, What: l.What, Bytes: workerPrivate * unit.Bytes(l.Workers*l.Ranks), Guess: true,
 			From: fmt.Sprintf("%s%d × %v: a worker that does nothing else has 6 MiB (torch 1.13) or 12 MiB (2.15)", l.each(), l.Workers, workerPrivate)}})
 	} else {
 		add(Loaders, ahead, false, false, fmt.Sprintf("%s%d batches of %s, made in the process itself", l.each(), ahead, l.From))
@@ -136,7 +150,7 @@ func (l Loader) Lines() (lines []HostLine) {
 	}
 	if l.Making > 0 {
 		makers := max(1, l.Workers)
-		lines = append(lines, HostLine{When: Training, Item: Item{Kind: Decoded, What: l.What, Bytes: l.Making * unit.Bytes(makers*l.Ranks), Guess: true,
+		lines = append(lines, HostLine{When: Training, Apart: l.Workers > 0, Item: Item{Kind: Decoded, What: l.What, Bytes: l.Making * unit.Bytes(makers*l.Ranks), Guess: true,
 			From: fmt.Sprintf("%s%d × %s", l.each(), makers, l.MakingFrom)}})
 	}
 	return lines

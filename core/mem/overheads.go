@@ -1,8 +1,10 @@
 package mem
 
 import (
+	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -15,22 +17,19 @@ import (
 func CUDAContext(card string, total unit.Bytes) Item {
 	it := Item{Kind: Context, What: string(Context), Bytes: 300 * unit.MiB, Guess: true,
 		From: "prior for cards up to 24 GiB: 250 to 455 MiB in out-of-memory messages of torch 2.1 to 2.9"}
-	name := strings.ToUpper(card)
-	large := func(names ...string) bool {
-		for _, n := range names {
-			if strings.Contains(name, n) {
-				return true
-			}
-		}
-		return false
-	}
 	switch {
-	case large("H100", "H200", "GH200", "B100", "B200", "B300"):
+	case named(card, "H100", "H200", "GH200", "B100", "B200", "B300"):
 		it.Bytes, it.From = 750*unit.MiB, "prior for Hopper and Blackwell: 707 to 768 MiB in messages of torch 2.7 to 2.9"
-	case large("V100", "A100", "A800"), total > 24*unit.GiB+unit.GiB/2:
+	case named(card, "V100", "A100", "A800"), total > 24*unit.GiB+unit.GiB/2:
 		it.Bytes, it.From = 500*unit.MiB, "prior for cards above 24 GiB: 423 to 554 MiB in messages of torch 2.3"
 	}
 	return it
+}
+
+// named reports whether a card's name holds one of these.
+func named(card string, names ...string) bool {
+	card = strings.ToUpper(card)
+	return slices.ContainsFunc(names, func(n string) bool { return strings.Contains(card, n) })
 }
 
 // BLASWorkspace is cuBLAS's, which PyTorch takes through its allocator: CUBLAS_WORKSPACE_CONFIG's default is 8 MiB and
@@ -53,12 +52,25 @@ func BLASLtWorkspace(capability string) Item {
 	return it
 }
 
-// Collectives is what NCCL keeps outside the allocator in each of several processes: its channels have buffers of
-// NCCL_BUFFSIZE (4 MiB) in both directions and those of its other protocols, and its kernels are loaded on the first
-// collective.
-func Collectives() Item {
-	return Item{Kind: Context, What: "NCCL", Bytes: 128 * unit.MiB, Guess: true,
-		From: "buffers of 4 MiB a channel and direction, of some channels, and NCCL's kernels"}
+// Collectives is what NCCL keeps outside the allocator in each of several ranks, or in the one process that drives several
+// cards (DataParallel copies parameters and sums gradients through it): nothing for one. It is there from the first
+// collective on.
+//
+// A connection of a channel has a buffer for each protocol: 4 MiB (NCCL_BUFFSIZE), 4.7 MiB (LL128: 120 × 640 × 8 × 8 B) and
+// 0.5 MiB (LL: 8 × 512 × 8 × 16 B) (computeBuffSizes in src/init.cc and src/include/device.h of NCCL 2.18), and there are a few
+// channels over PCIe and dozens over NVLink; its kernels come to that. Processes under DDP on H100s of 93 and 94 GiB
+// held 1302 to 1567 MiB outside the allocator in out-of-memory messages, others on such cards 707 to 768; on A100s and H100s of
+// 80 GiB 1659 to 3457. Nothing was measured here.
+func Collectives(d gpu.Device, ranks int64) []Item {
+	if ranks <= 1 || d.Kind == gpu.CPU {
+		return nil
+	}
+	it := Item{Kind: Context, What: "NCCL", Bytes: 128 * unit.MiB, Guess: true,
+		From: "buffers of 9 MiB a connection, of some channels, and NCCL's kernels"}
+	if named(d.Name, "A100", "A800", "H100", "H800", "H200", "GH200", "B100", "B200", "B300") {
+		it.Bytes, it.From = 600*unit.MiB, "cards with NVLink: at the least what H100s under DDP held beyond those without, in out-of-memory messages"
+	}
+	return []Item{it}
 }
 
 // HostRuntime is the interpreter, torch and their libraries, which count against a limit on a CPU. torchMajor is 0 where

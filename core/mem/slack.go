@@ -13,13 +13,16 @@ import (
 // requests is what a phase asks of the allocator, beside what its lines say is kept.
 type requests struct {
 	peak        nn.Peak
-	inputs      string // what the batch is
-	first, last int    // the lines of the estimate that the peak accounts for
+	keeper      *keeper // of the peak's parts
+	inputs      string  // what the batch is
+	first, last int     // the lines of the estimate that the peak accounts for
 }
 
 // AddPeak enters the moment at which a tape needs the most, part by part, and its requests. inputs says what the batch is.
-func (e *Estimate) AddPeak(p nn.Peak, inputs string) {
-	r := &requests{peak: p, inputs: inputs, first: len(e.Items)}
+func (e *Estimate) AddPeak(p nn.Peak, inputs string) { e.addPeak(p, inputs, newKeeper(p.Trace.Parts)) }
+
+func (e *Estimate) addPeak(p nn.Peak, inputs string, k *keeper) {
+	r := &requests{peak: p, keeper: k, inputs: inputs, first: len(e.Items)}
 	at := "at the peak, " + p.Moment
 	for _, part := range p.Parts {
 		what := part.Part
@@ -83,8 +86,8 @@ type kept struct {
 	params, buffers, weights copied
 }
 
-func newKeeper(parts []nn.TracePart) (k keeper) {
-	n := 0
+func newKeeper(parts []nn.TracePart) *keeper {
+	k, n := &keeper{}, 0
 	for _, p := range parts {
 		n += len(p.Weights)
 	}
@@ -101,7 +104,7 @@ func newKeeper(parts []nn.TracePart) (k keeper) {
 // kept are the requests behind a line that stays from before the first step, and those that come with the optimizer's
 // first, which are of a part by its number; -1 for the others. A line is as many tensors as it has parameters, where it is
 // a multiple of them.
-func (k keeper) kept(it Item) (c copied, part int) {
+func (k *keeper) kept(it Item) (c copied, part int) {
 	for i, p := range k.parts {
 		if it.What != p.name {
 			continue
@@ -127,10 +130,10 @@ func (k keeper) kept(it Item) (c copied, part int) {
 // A sequence is what an estimate asks of an allocator: what is kept, then two steps, of which the first makes the
 // optimizer's states, here and there in what the step has left. (A third changes nothing.)
 type sequence struct {
-	kept   []copied   // from before the first step
-	states []states   // made in the first, by part
-	events []nn.Event // of a step
-	steps  int
+	kept     []copied // from before the first step
+	states   []states // made in the first, by part
+	nn.Trace          // of a step
+	steps    int
 }
 
 // states are what a part's optimizer makes where it steps.
@@ -141,19 +144,18 @@ type states struct {
 
 func (e Estimate) sequence() sequence {
 	r := e.requests
-	s := sequence{events: r.peak.Trace.Events, steps: 1}
-	for _, ev := range s.events {
+	s := sequence{Trace: r.peak.Trace, steps: 1}
+	for _, ev := range s.Events {
 		if part := -1 - ev.Block; ev.Block < 0 && s.of(part) == nil {
 			s.states, s.steps = append(s.states, states{part: part}), 2
 		}
 	}
 	slices.SortFunc(s.states, func(a, b states) int { return cmp.Compare(a.part, b.part) })
-	k := newKeeper(r.peak.Trace.Parts)
 	for i, it := range e.Items {
 		if i >= r.first && i < r.last || !slices.Contains(tensors, it.Kind) {
 			continue
 		}
-		c, part := k.kept(it)
+		c, part := r.keeper.kept(it)
 		if at := s.of(int32(part)); at != nil {
 			at.made = append(at.made, c)
 		} else {
@@ -197,12 +199,12 @@ func (s sequence) small() (peak unit.Bytes) {
 	}
 	p := plays.Get().(*play) // for its memory
 	defer plays.Put(p)
-	held := p.hold(len(s.events))
-	for _, ev := range s.events {
+	held := p.hold(len(s.Events))
+	for _, ev := range s.Events {
 		switch {
-		case ev.Bytes > 0:
+		case ev.Size > 0:
 			before := sum
-			ask(ev.Bytes)
+			ask(s.Sizes[ev.Size])
 			held[ev.Block] = int32((sum - before) / minBlock)
 		case ev.Block > 0:
 			sum -= unit.Bytes(held[ev.Block]) * minBlock
@@ -266,7 +268,7 @@ func (p *play) hold(events int) []int32 {
 // begin asks for what is kept.
 func (p *play) begin(s sequence) {
 	p.sequence = s
-	p.hold(len(s.events))
+	p.hold(len(s.Events))
 	p.step, p.next, p.made = 0, 0, append(p.made[:0], make([]bool, len(s.states))...)
 	p.askAll(s.kept)
 	if p.Expandable {
@@ -280,16 +282,16 @@ func (p *play) begin(s sequence) {
 // end carries out the rest.
 func (p *play) end() {
 	for ; p.step < p.steps; p.step, p.next = p.step+1, 0 {
-		for ; p.next < len(p.events); p.next++ {
-			switch ev := p.events[p.next]; {
+		for ; p.next < len(p.Events); p.next++ {
+			switch ev := p.Events[p.next]; {
 			case ev.Block < 0:
 				for i := range p.states {
 					if p.states[i].part == -1-ev.Block {
 						p.make(i)
 					}
 				}
-			case ev.Bytes > 0:
-				p.held[ev.Block] = p.Ask(ev.Bytes)
+			case ev.Size > 0:
+				p.held[ev.Block] = p.Ask(p.Sizes[ev.Size])
 			default:
 				p.Free(p.held[ev.Block])
 				p.held[ev.Block] = 0

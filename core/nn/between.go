@@ -13,16 +13,8 @@ func (p Peak) Between(q Peak, part, whole int64) (r Peak, ok bool) {
 		return Peak{}, false
 	}
 	line := func(x, y int64) int64 { return x + (y-x)*part/whole }
-	memory := NewTape()
-	t := *a
-	t.stores = append(memory.stores[:0], a.stores...)
-	t.grads = append(memory.grads[:0], a.grads...)
-	t.ops = append(memory.ops[:0], a.ops...)
-	t.segs = slices.Clone(a.segs)
-	defer func() {
-		memory.stores, memory.grads, memory.ops = t.stores, t.grads, t.ops
-		spent.Put(memory)
-	}()
+	t, done := a.copied()
+	defer done()
 	for i := range t.stores {
 		x, y := &t.stores[i], &b.stores[i]
 		if x.last != y.last || x.seg != y.seg || x.part != y.part || x.kind != y.kind || x.kind == isParam && x.bytes != y.bytes {
@@ -46,9 +38,43 @@ func (p Peak) Between(q Peak, part, whole int64) (r Peak, ok bool) {
 			return Peak{}, false
 		}
 	}
-	r = t.Peak()
-	r.tape = nil
-	return r, true
+	return t.peak(p.Trace.Parts), true
+}
+
+// Resized is the peak of the same program where what the operations of one line of Python make has part/whole of its size:
+// tensors whose size is a setting of its own, and from which nothing else is made. ok is false where there is no such line.
+func (p Peak) Resized(python string, part, whole int64) (r Peak, ok bool) {
+	if p.tape == nil || len(p.tape.ops) == 0 {
+		return Peak{}, false
+	}
+	t, done := p.tape.copied()
+	defer done()
+	for i := range t.ops {
+		if o := &t.ops[i]; o.line == python {
+			ok = true
+			for _, s := range t.uses[o.use0:o.use1] {
+				t.stores[s].bytes = t.stores[s].bytes * part / whole
+			}
+		}
+	}
+	if !ok {
+		return Peak{}, false
+	}
+	return t.peak(p.Trace.Parts), true
+}
+
+// copied is the tape with sizes of its own, in the memory of another one, which done gives back.
+func (t *Tape) copied() (c *Tape, done func()) {
+	memory, own := NewTape(), *t
+	c = &own
+	c.stores = append(memory.stores[:0], t.stores...)
+	c.grads = append(memory.grads[:0], t.grads...)
+	c.ops = append(memory.ops[:0], t.ops...)
+	c.segs = slices.Clone(t.segs)
+	return c, func() {
+		memory.stores, memory.grads, memory.ops = c.stores, c.grads, c.ops
+		spent.Put(memory)
+	}
 }
 
 // between moves the sizes of a towards those of b.

@@ -33,7 +33,7 @@ func (t *Tape) linear(x Tensor, out int64, bias bool) Tensor {
 	if _, ok := x.viewed(x.Numel()/x.Dim(-1), x.Dim(-1)); !ok {
 		x = t.Contiguous(x)
 	}
-	return t.mm("torch.nn.functional.linear", x.with(-1, out).dense(), x, w, b)
+	return t.mm("torch.nn.functional.linear", x.with(-1, out), x, w, b)
 }
 
 // Matmul is torch.matmul of two tensors of at least three dimensions and equal leading ones.
@@ -43,7 +43,7 @@ func (t *Tape) linear(x Tensor, out int64, bias bool) Tensor {
 func (t *Tape) Matmul(a, b Tensor) Tensor {
 	x, y := a.store, b.store
 	a, b = t.toLow(a), t.toLow(b)
-	shape := a.with(-1, b.Dim(-1)).dense()
+	shape := a.with(-1, b.Dim(-1))
 	a = t.Reshape(a, t.merged(a).Shape()...)
 	b = t.Reshape(b, t.merged(b).Shape()...)
 	t.args = append(t.args, x, y) // the caller holds both while their copies are multiplied
@@ -61,7 +61,7 @@ func (t *Tape) merged(x Tensor) Tensor {
 // Saved: both operands, each for the other's gradient (derivatives.yaml, bmm).
 func (t *Tape) Bmm(a, b Tensor) Tensor {
 	a, b = t.toLow(a), t.toLow(b)
-	return t.mm("torch.bmm", a.with(-1, b.Dim(-1)).dense(), a, b, Tensor{})
+	return t.mm("torch.bmm", a.with(-1, b.Dim(-1)), a, b, Tensor{})
 }
 
 func (t *Tape) mm(name string, shape, a, b, bias Tensor) Tensor {
@@ -98,7 +98,7 @@ func (t *Tape) SDPA(q, k, v Tensor) Tensor {
 	// The flash kernel writes (batch, tokens, heads, channels) and returns its transpose.
 	y := q.with(-1, v.Dim(-1))
 	y = o.out(y.like(y.permuted(0, 2, 1, 3).dense().permuted(0, 2, 1, 3)))
-	lse := q.with(-1, 1).dense()
+	lse := q.with(-1, 1)
 	lse.dtype = F32
 	lse = o.out(lse)
 	if t.recording(q, k, v) {
@@ -123,7 +123,7 @@ func (t *Tape) mathSDPA(q, k, v Tensor) Tensor {
 func (t *Tape) MatmulConst(x Tensor, out int64) Tensor {
 	x = t.Contiguous(t.toLow(x))
 	o := t.op("torch.matmul", x)
-	y := o.out(x.with(-1, out).dense())
+	y := o.out(x.with(-1, out))
 	if t.recording(x) {
 		y.grad = true
 		o.fresh(x, x)

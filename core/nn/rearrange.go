@@ -120,7 +120,7 @@ func (t *Tape) InplaceOfView(x Tensor, m Module) Tensor {
 // FunctionsManual.cpp), and folds it in two steps (unfold_backward).
 func (t *Tape) VarUnfolded(x Tensor, k int64) Tensor {
 	o := t.op("torch.var", x)
-	y := o.out(x.with(2, x.Dim(2)-k+1).with(3, x.Dim(3)-k+1).dense())
+	y := o.out(x.with(2, x.Dim(2)-k+1).with(3, x.Dim(3)-k+1))
 	if t.recording(x) {
 		y.grad = true
 		o.save(x)
@@ -151,10 +151,12 @@ func (t *Tape) StackSecond(xs ...Tensor) Tensor {
 		s := x.Shape()
 		y := x
 		copy(y.shape[2:], x.shape[1:x.dims])
-		copy(y.stride[2:], x.stride[1:x.dims])
-		y.shape[1], y.stride[1] = 1, x.stride[0]
+		from := x.stride()
+		to := layout{from[0], from[0]}
+		copy(to[2:], from[1:x.dims])
+		y.shape[1] = 1
 		y.dims = uint8(len(s) + 1)
-		ys[i] = t.view("Tensor.unsqueeze", x, y)
+		ys[i] = t.view("Tensor.unsqueeze", x, y.laid(to))
 	}
 	return t.Cat(1, ys...)
 }

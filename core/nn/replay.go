@@ -31,11 +31,7 @@ type Peak struct {
 func (p *Peak) Done() {
 	if t := p.tape; t != nil {
 		p.tape = nil
-		if t.ops != nil {
-			next := *t
-			*t = Tape{}
-			spent.Put(&next)
-		}
+		t.Done()
 	}
 }
 
@@ -57,6 +53,13 @@ type Alloc struct {
 
 // Peak replays the tape.
 func (t *Tape) Peak() Peak {
+	p := t.peak(t.traceParts())
+	p.tape = t
+	return p
+}
+
+// peak is that of a tape with those parts, which is asked nothing more.
+func (t *Tape) peak(parts []TracePart) Peak {
 	r := newReplay(t)
 	defer r.done()
 	r.list(t.ops, 0)
@@ -74,7 +77,7 @@ func (t *Tape) Peak() Peak {
 			p.Moment = "backward of " + p.Moment
 		}
 	}
-	p.Trace, p.tape = Trace{t.traceParts(), slices.Clone(r.trace)}, t
+	p.Trace = Trace{parts, slices.Clone(r.sizes.all), slices.Clone(r.trace)}
 	for i, c := range r.atPeak {
 		p.Parts = append(p.Parts, PartPeak{
 			Part: t.parts[i], Inputs: unit.Bytes(c[isInput]), Saved: unit.Bytes(c[isSaved]), Casts: unit.Bytes(c[isCast]),
@@ -101,6 +104,7 @@ type replay struct {
 	watch                     func(bytes int64, o *op, back bool) // of every request, before it is met; nil for nobody
 
 	trace  []Event
+	sizes  sizes
 	blocks int32 // so far
 
 	state  []storeState
@@ -149,10 +153,11 @@ func newReplay(t *Tape) *replay {
 	}
 	*r = replay{
 		t: t, counts: zeroed(r.counts, len(t.parts)), atPeak: zeroed(r.atPeak, len(t.parts)), allocs: r.allocs[:0],
-		state: zeroed(r.state, len(t.stores)), next: zeroed(r.next, len(t.stores)), trace: r.trace[:0],
+		state: zeroed(r.state, len(t.stores)), next: zeroed(r.next, len(t.stores)), trace: r.trace[:0], sizes: r.sizes,
 		gradOf: zeroed(r.gradOf, int(t.values)), layout: zeroed(r.layout, int(t.values)), gstore: append(r.gstore[:0], gradStore{}),
 		free: r.free, first: append(r.first[:0], 0),
 	}
+	r.sizes.reset()
 	ops := len(t.ops)
 	for i := range t.segs {
 		r.first = append(r.first, int32(ops))
@@ -300,7 +305,8 @@ func (r *replay) release(s int32) {
 }
 
 func (r *replay) keepGradients(o *op) {
-	for _, w := range r.t.weights {
+	for _, n := range r.t.weights {
+		w := &r.t.tensors[n]
 		if r.t.stores[w.store].part == o.part && r.gradOf[w.value] == 0 {
 			b := r.alloc(w.bytes(), o.part, isGradient, o, false)
 			r.gradOf[w.value] = r.newGrad(b, w.bytes(), o.part, isGradient)
@@ -316,7 +322,8 @@ func (r *replay) step(o *op) {
 }
 
 func (r *replay) zeroGrad(o *op) {
-	for _, w := range r.t.weights {
+	for _, n := range r.t.weights {
+		w := &r.t.tensors[n]
 		if g := r.gradOf[w.value]; g != 0 && r.gstore[g].part == o.part {
 			r.drop(g)
 			r.gradOf[w.value] = 0
@@ -334,7 +341,8 @@ func (r *replay) temporaries(o *op) {
 	}
 	var blocks []gradStore
 	for range o.tmp / grads {
-		for _, w := range r.t.weights {
+		for _, i := range r.t.weights {
+			w := &r.t.tensors[i]
 			if n := w.bytes(); r.t.stores[w.store].part == o.part {
 				blocks = append(blocks, gradStore{bytes: n, block: r.alloc(n, o.part, isActivation, o, false)})
 			}

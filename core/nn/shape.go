@@ -54,20 +54,20 @@ func (t *Tape) Permute(x Tensor, dims ...int) Tensor {
 }
 
 func (x Tensor) permuted(dims ...int) Tensor {
-	y := x
+	y, from, to := x, x.stride(), layout{}
 	for i, d := range dims {
-		y.shape[i], y.stride[i] = x.shape[d], x.stride[d]
+		y.shape[i], to[i] = x.shape[d], from[d]
 	}
-	return y
+	return y.laid(to)
 }
 
 // Transpose is x.transpose(i, j): the same storage.
 func (t *Tape) Transpose(x Tensor, i, j int) Tensor {
 	i, j = (i+int(x.dims))%int(x.dims), (j+int(x.dims))%int(x.dims)
-	y := x
+	y, s := x, x.stride()
 	y.shape[i], y.shape[j] = x.shape[j], x.shape[i]
-	y.stride[i], y.stride[j] = x.stride[j], x.stride[i]
-	return t.view("Tensor.transpose", x, y)
+	s[i], s[j] = s[j], s[i]
+	return t.view("Tensor.transpose", x, y.laid(s))
 }
 
 // Contiguous is x.contiguous(): x itself, or a copy of what is not. Saved: nothing (derivatives.yaml, clone).
@@ -97,7 +97,7 @@ func (t *Tape) Narrow(x Tensor, dim int, n int64) Tensor {
 		return x
 	}
 	o := t.op("Tensor.slice", x)
-	y := o.result(x.with(dim, n))
+	y := o.result(x.narrowed(dim, n))
 	if t.recording(x) {
 		y.grad = true
 		o.gradient(x, x.bytes(), 0)
@@ -113,7 +113,7 @@ func (t *Tape) Split(x Tensor, dim int, sizes ...int64) []Tensor {
 	ys := make([]Tensor, len(sizes))
 	recording := t.recording(x)
 	for i, n := range sizes {
-		ys[i] = o.result(x.with(dim, n))
+		ys[i] = o.result(x.narrowed(dim, n))
 		ys[i].grad = recording
 	}
 	if recording {
@@ -133,7 +133,7 @@ func (t *Tape) Cat(dim int, xs ...Tensor) Tensor {
 		y.dtype = promote(y.dtype, x.dtype)
 	}
 	o := t.op("torch.cat", xs...)
-	y = y.with(dim, n).dense()
+	y = y.with(dim, n)
 	if !slices.ContainsFunc(xs, func(x Tensor) bool { return !x.channelsLast() }) {
 		y = y.suggested(xs[0])
 	}
@@ -168,13 +168,13 @@ func (t *Tape) Expand(x Tensor, shape ...int64) Tensor {
 	o := t.op("Tensor.expand", x)
 	y := x.resized(shape...)
 	off := int(y.dims) - int(x.dims)
+	from, to := x.stride(), layout{}
 	for i := range int(y.dims) {
-		y.stride[i] = 0
 		if i >= off && x.shape[i-off] == y.shape[i] {
-			y.stride[i] = x.stride[i-off]
+			to[i] = from[i-off]
 		}
 	}
-	y = o.result(y)
+	y = o.result(y.laid(to))
 	if t.recording(x) {
 		y.grad = true
 		o.gradient(x, x.bytes(), 0)
@@ -304,8 +304,9 @@ func (t *Tape) Unbind(x Tensor) []Tensor {
 	for i := range ys {
 		o := t.op("Tensor.select", x)
 		y := x.resized(x.Shape()[1:]...)
-		copy(y.stride[:], x.stride[1:])
-		ys[i] = o.result(y)
+		from, to := x.stride(), layout{}
+		copy(to[:], from[1:])
+		ys[i] = o.result(y.laid(to))
 		if t.recording(x) {
 			ys[i].grad = true
 			o.gradient(x, x.bytes(), 0)
@@ -322,11 +323,11 @@ func (t *Tape) Select(x Tensor, dim int) Tensor {
 		dim += int(x.dims)
 	}
 	o := t.op("Tensor.select", x)
-	y := x
+	y, s := x, x.stride()
 	copy(y.shape[dim:], x.shape[dim+1:])
-	copy(y.stride[dim:], x.stride[dim+1:])
+	copy(s[dim:], s[dim+1:])
 	y.dims--
-	y = o.result(y)
+	y = o.result(y.laid(s))
 	if t.recording(x) {
 		y.grad = true
 		o.gradient(x, x.bytes(), 0)

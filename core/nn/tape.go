@@ -39,7 +39,7 @@ type Tape struct {
 	nodes   []node
 	tensors []modelled  // parameters and buffers
 	sizes   []partSizes // by part
-	weights []Tensor    // the parameters that require a gradient
+	weights []int32     // of tensors, the parameters that require a gradient
 
 	ops    []op // of the list that is being recorded: the main one, or a checkpointed segment's
 	stores []store
@@ -152,7 +152,7 @@ func NewTape() *Tape {
 		const n = 8192
 		t = &Tape{
 			ops: make([]op, 0, n), stores: make([]store, 0, n), uses: make([]int32, 0, n), saves: make([]int32, 0, n),
-			grads: make([]gradient, 0, n), nodes: make([]node, 0, n), tensors: make([]modelled, 0, n/2), attrs: map[int32]int32{},
+			grads: make([]gradient, 0, n), nodes: make([]node, 0, n), tensors: make([]modelled, 0, n/2), weights: make([]int32, 0, n/2), attrs: map[int32]int32{},
 		}
 	}
 	clear(t.attrs)
@@ -163,6 +163,15 @@ func NewTape() *Tape {
 		tensors: t.tensors[:0], weights: t.weights[:0], segs: t.segs[:0],
 	}
 	return t
+}
+
+// Done says that the tape will be asked nothing any more. Its memory is the next one's.
+func (t *Tape) Done() {
+	if t.ops != nil {
+		next := *t
+		*t = Tape{}
+		spent.Put(&next)
+	}
 }
 
 // Part runs f with what it allocates under the name of a part of the job, such as "network_g".
@@ -300,15 +309,7 @@ func (t *Tape) FrozenParam(name string, shape ...int64) Tensor { return t.param(
 func (t *Tape) param(name string, frozen bool, shape []int64) Tensor {
 	n := t.join(name)
 	if t.nodes[n].tensor == 0 {
-		w := t.model(n, Tensor{grad: !frozen}.resized(shape...), false)
-		s := &t.sizes[t.part]
-		s.params += w.Numel()
-		s.paramBytes += w.bytes()
-		if !frozen {
-			t.weights = append(t.weights, w)
-			s.trainable += w.Numel()
-			s.gradBytes += w.bytes()
-		}
+		t.newParam(n, Tensor{grad: !frozen}.resized(shape...))
 	}
 	w := t.tensors[t.nodes[n].tensor-1].Tensor
 	w.grad = w.grad && t.frozen == 0
@@ -319,12 +320,49 @@ func (t *Tape) param(name string, frozen bool, shape []int64) Tensor {
 func (t *Tape) Buffer(name string, d DType, shape ...int64) Tensor {
 	n := t.join(name)
 	if t.nodes[n].tensor == 0 {
-		b := t.model(n, Tensor{dtype: d}.resized(shape...), true)
-		s := &t.sizes[t.part]
-		s.buffers += b.Numel()
-		s.bufferBytes += b.bytes()
+		t.newBuffer(n, Tensor{dtype: d}.resized(shape...))
 	}
 	return t.tensors[t.nodes[n].tensor-1].Tensor
+}
+
+func (t *Tape) newParam(n int32, w Tensor) {
+	w = t.model(n, w, false)
+	s := &t.sizes[t.part]
+	s.params += w.Numel()
+	s.paramBytes += w.bytes()
+	if w.grad {
+		t.weights = append(t.weights, t.nodes[n].tensor-1)
+		s.trainable += w.Numel()
+		s.gradBytes += w.bytes()
+	}
+}
+
+func (t *Tape) newBuffer(n int32, b Tensor) {
+	b = t.model(n, b, true)
+	s := &t.sizes[t.part]
+	s.buffers += b.Numel()
+	s.bufferBytes += b.bytes()
+}
+
+// Alike enters a submodule of that name with the parameters and buffers of another one, and does not call it: the turns of
+// a loop that need not be recorded, see [Tape.Inference].
+func (t *Tape) Alike(name, like string) { t.alike(t.join(like), t.join(name)) }
+
+func (t *Tape) alike(from, to int32) {
+	at := t.node
+	for c := t.nodes[from].child; c != 0; c = t.nodes[c].next {
+		t.node = to
+		n := t.join(t.nodes[c].name)
+		if k := t.nodes[c].tensor; k != 0 && t.nodes[n].tensor == 0 {
+			if x := t.tensors[k-1]; x.buffer {
+				t.newBuffer(n, x.Tensor)
+			} else {
+				t.newParam(n, x.Tensor)
+			}
+		}
+		t.alike(c, n)
+	}
+	t.node = at
 }
 
 // model enters a parameter or a buffer at its node.

@@ -54,13 +54,35 @@ const maxDims = 6
 // A Tensor is a value of the forward pass: a shape, an element type, and the identity of its storage and of its
 // place in the autograd graph. It is a value and holds no data.
 type Tensor struct {
-	shape  [maxDims]int32
-	stride [maxDims]int64 // in elements, as torch.Tensor.stride()
-	dims   uint8
-	dtype  DType
-	grad   bool // requires_grad
-	store  int32
-	value  int32
+	strides *layout // nil for those of a contiguous tensor, which nearly all are
+	shape   [maxDims]int32
+	store   int32
+	value   int32
+	dims    uint8
+	dtype   DType
+	grad    bool // requires_grad
+}
+
+// A layout is strides in elements, as torch.Tensor.stride(). It is never changed.
+type layout [maxDims]int64
+
+// stride is torch.Tensor.stride().
+func (x Tensor) stride() (s layout) {
+	if x.strides != nil {
+		return *x.strides
+	}
+	n := int64(1)
+	for i := int(x.dims) - 1; i >= 0; i-- {
+		s[i] = n
+		n *= int64(x.shape[i])
+	}
+	return s
+}
+
+// laid is x with those strides.
+func (x Tensor) laid(s layout) Tensor {
+	x.strides = &s
+	return x
 }
 
 // Dim is the size of dimension i; a negative i counts from the end, as in Python.
@@ -121,22 +143,21 @@ func (x Tensor) resized(shape ...int64) Tensor {
 	return x.dense()
 }
 
-// with is x with dimension i set to n. Its strides are those of x still.
+// with is x with dimension i set to n, contiguous.
 func (x Tensor) with(i int, n int64) Tensor {
 	if i < 0 {
 		i += int(x.dims)
 	}
 	x.shape[i] = int32(n)
-	return x
+	return x.dense()
 }
+
+// narrowed is x with dimension i set to n. Its strides are those of x still.
+func (x Tensor) narrowed(i int, n int64) Tensor { return x.with(i, n).laid(x.stride()) }
 
 // dense is x with the strides of a contiguous tensor.
 func (x Tensor) dense() Tensor {
-	n := int64(1)
-	for i := int(x.dims) - 1; i >= 0; i-- {
-		x.stride[i] = n
-		n *= int64(x.shape[i])
-	}
+	x.strides = nil
 	return x
 }
 
@@ -149,27 +170,31 @@ func (x Tensor) like(y Tensor) Tensor {
 	var order [maxDims]int
 	for i := range int(x.dims) {
 		j := i
-		for ; j > 0 && y.stride[order[j-1]] < y.stride[i] && y.shape[i] > 1; j-- {
+		for ; j > 0 && y.strides[order[j-1]] < y.strides[i] && y.shape[i] > 1; j-- {
 			order[j] = order[j-1]
 		}
 		order[j] = i
 	}
+	var s layout
 	n := int64(1)
 	for i := int(x.dims) - 1; i >= 0; i-- {
-		x.stride[order[i]] = n
+		s[order[i]] = n
 		n *= int64(x.shape[order[i]])
 	}
-	return x
+	return x.laid(s)
 }
 
 // contiguous is Tensor.is_contiguous().
 func (x Tensor) contiguous() bool {
+	if x.strides == nil {
+		return true
+	}
 	n := int64(1)
 	for i := int(x.dims) - 1; i >= 0; i-- {
 		if x.shape[i] == 1 {
 			continue
 		}
-		if x.stride[i] != n {
+		if x.strides[i] != n {
 			return false
 		}
 		n *= int64(x.shape[i])
@@ -183,18 +208,19 @@ func (x Tensor) viewed(shape ...int64) (Tensor, bool) {
 	if x.contiguous() {
 		return y, true
 	}
+	from, to := x.stride(), layout{}
 	j := int(y.dims) - 1
 	chunk, elements, base := int64(1), int64(1), int64(0)
 	for i := int(x.dims) - 1; i >= 0; i-- {
 		if elements == 1 {
-			base = x.stride[i]
+			base = from[i]
 		}
 		elements *= int64(x.shape[i])
-		if i > 0 && (x.shape[i-1] == 1 || x.stride[i-1] == elements*base) {
+		if i > 0 && (x.shape[i-1] == 1 || from[i-1] == elements*base) {
 			continue
 		}
 		for j >= 0 && (chunk < elements || y.shape[j] == 1) {
-			y.stride[j] = chunk * base
+			to[j] = chunk * base
 			chunk *= int64(y.shape[j])
 			j--
 		}
@@ -203,7 +229,7 @@ func (x Tensor) viewed(shape ...int64) (Tensor, bool) {
 		}
 		chunk, elements = 1, 1
 	}
-	return y, j == -1
+	return y.laid(to), j == -1
 }
 
 // broadcast is the common shape of two tensors (the broadcasting rules of NumPy), at the promoted type.

@@ -1,6 +1,8 @@
 package nn_test
 
 import (
+	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -37,12 +39,12 @@ func TestTrace(t *testing.T) {
 				t.Errorf("the optimizer steps on %q", name)
 			}
 			steps++
-		case e.Bytes > 0:
+		case e.Size > 0:
 			if _, there := live[e.Block]; there {
 				t.Fatalf("event %d asks for block %d again", i, e.Block)
 			}
-			live[e.Block] = e.Bytes
-			sum += e.Bytes
+			live[e.Block] = p.Trace.Sizes[e.Size]
+			sum += p.Trace.Sizes[e.Size]
 		default:
 			if _, there := live[e.Block]; !there {
 				t.Fatalf("event %d gives back block %d, which is not there", i, e.Block)
@@ -69,8 +71,8 @@ func TestOptimizerTemporaries(t *testing.T) {
 	var asked []unit.Bytes
 	p := tape.Peak()
 	for _, e := range p.Trace.Events {
-		if e.Bytes > 0 {
-			asked = append(asked, e.Bytes)
+		if e.Size > 0 {
+			asked = append(asked, p.Trace.Sizes[e.Size])
 		}
 	}
 	if !slices.Equal(asked, []unit.Bytes{400, 200, 400, 200}) || p.Bytes != 1200 {
@@ -84,7 +86,8 @@ func TestBetween(t *testing.T) {
 	for n := int64(2); n <= 10; n++ {
 		want := record(n)
 		got, ok := small.Between(large, n-2, 8)
-		if !ok || got.Bytes != want.Bytes || got.Moment != want.Moment || got.Saved != want.Saved || len(got.Trace.Events) != len(want.Trace.Events) {
+		if !ok || got.Bytes != want.Bytes || got.Moment != want.Moment || got.Saved != want.Saved || len(got.Trace.Events) != len(want.Trace.Events) ||
+			!slices.Equal(got.Trace.Sizes, want.Trace.Sizes) {
 			t.Fatalf("at %d: %v %q, recorded %v %q", n, got.Bytes, got.Moment, want.Bytes, want.Moment)
 		}
 		for i, e := range got.Trace.Events {
@@ -100,6 +103,79 @@ func TestBetween(t *testing.T) {
 	}
 	if _, ok := small.Between(nn.Peak{}, 1, 2); ok {
 		t.Error("a peak without a tape is said to be of the same network")
+	}
+}
+
+// What one line makes has another size, and nothing else has.
+func TestResized(t *testing.T) {
+	record := func(pool int64) nn.Peak {
+		tape := nn.NewTape()
+		x := tape.Hold(tape.Input(nn.F32, 2, 8, 32, 32))
+		tape.Line("pool = pool[idx]")
+		tape.Zeros(nn.F32, pool, 1000)
+		tape.Line("")
+		tape.Part("net", func() { tape.Backward(tape.Mean(tape.GELU(tape.Conv2d("a", x, nn.Conv{Out: 16, K: 3})))) })
+		return tape.Peak()
+	}
+	full := record(600)
+	for _, n := range []int64{6, 60, 600} {
+		want := record(n)
+		got, ok := full.Resized("pool = pool[idx]", n, 600)
+		if !ok || got.Bytes != want.Bytes || got.Moment != want.Moment || !slices.Equal(got.Trace.Sizes, want.Trace.Sizes) || !slices.Equal(got.Trace.Events, want.Trace.Events) {
+			t.Errorf("a pool of %d: %v, %v %q, recorded %v %q", n, ok, got.Bytes, got.Moment, want.Bytes, want.Moment)
+		}
+	}
+	if _, ok := full.Resized("pool = other[idx]", 1, 2); ok {
+		t.Error("a line that is not there makes something")
+	}
+	full.Done()
+	if _, ok := full.Resized("pool = pool[idx]", 1, 2); ok {
+		t.Error("a tape that is gone makes something")
+	}
+}
+
+// A turn of a loop that is not recorded leaves the same parameters and the same peak.
+func TestAlike(t *testing.T) {
+	record := func(turns int, all bool) nn.Peak {
+		tape := nn.NewTape()
+		tape.NoGrad(func() {
+			tape.Part("net", func() {
+				x := tape.Hold(tape.Input(nn.F32, 2, 8, 32, 32))
+				for i := range turns {
+					if !all && i > 1 {
+						tape.Alike(fmt.Sprint("block.", i), "block.1")
+						continue
+					}
+					x = tape.Rebind(x, tape.Call(fmt.Sprint("block.", i), x, func(tape *nn.Tape, x nn.Tensor) nn.Tensor {
+						y := tape.BatchNorm2d("norm", tape.Call("conv", x, nn.Conv{Out: 8, K: 3}.Module()))
+						tape.FrozenParam("scale", 3)
+						return tape.Add(x, y)
+					}))
+				}
+			})
+		})
+		return tape.Peak()
+	}
+	want, got := record(6, true), record(6, false)
+	if !reflect.DeepEqual(got.Trace.Parts, want.Trace.Parts) || got.Bytes != want.Bytes || got.Bytes == 0 || len(got.Trace.Events) >= len(want.Trace.Events) {
+		t.Errorf("%v and %v, all recorded %v and %v", got.Trace.Parts, got.Bytes, want.Trace.Parts, want.Bytes)
+	}
+}
+
+// However many sizes there are, each has one number.
+func TestSizes(t *testing.T) {
+	tape := nn.NewTape()
+	for i := range int64(3000) {
+		tape.Zeros(nn.F32, 1+i%1500)
+	}
+	p := tape.Peak()
+	if len(p.Trace.Sizes) != 1501 || len(p.Trace.Events) != 6000 {
+		t.Fatalf("%d sizes, %d events", len(p.Trace.Sizes), len(p.Trace.Events))
+	}
+	for i := range 3000 {
+		if got, want := p.Trace.Sizes[p.Trace.Events[2*i].Size], unit.Bytes(4*(1+i%1500)); got != want {
+			t.Fatalf("request %d is of %v, want %v", i, got, want)
+		}
 	}
 }
 

@@ -53,15 +53,19 @@ func (y Tensor) suggested(x Tensor) Tensor {
 // c10/core/MemoryFormat.h). The batch's stride counts even where the batch is one: a view of tokens as one image may
 // have a small one, and then is not seen as channels last.
 func (x Tensor) channelsLast() bool {
-	if x.dims != 4 || x.stride[1] == 0 {
+	if x.dims != 4 || x.strides == nil && int64(x.shape[1])*int64(x.shape[2])*int64(x.shape[3]) > 1 {
+		return false // nearly always
+	}
+	s := x.stride()
+	if s[1] == 0 {
 		return false
 	}
 	least := int64(0)
 	for _, d := range [...]int{1, 3, 2, 0} {
-		if x.shape[d] == 0 || x.stride[d] < least || d == 0 && least == x.stride[1] {
+		if x.shape[d] == 0 || s[d] < least || d == 0 && least == s[1] {
 			return false
 		}
-		least = x.stride[d] * int64(x.shape[d])
+		least = s[d] * int64(x.shape[d])
 	}
 	return true
 }

@@ -70,6 +70,7 @@ type stream struct {
 	record   record
 	waiting  waiting
 	state    State
+	renewal  renewal
 }
 
 // NewDetector returns a Detector that reads the plugin's signs as well; job.Signs{} for none. The error names the pattern
@@ -82,6 +83,9 @@ func NewDetector(signs job.Signs) (*Detector, error) {
 	words := map[string]uint64{}
 	for _, w := range memoryWords {
 		words[w] |= markMemory
+	}
+	for _, w := range notAllocated {
+		words[lowered(w)] |= markMemory
 	}
 	for _, w := range failureWords {
 		words[w] |= markFailure
@@ -144,6 +148,7 @@ func (s *stream) segment(seg segment) {
 		s.watch(seg)
 	}
 	s.tail.add(seg, keep)
+	s.renew(seg)
 }
 
 // begin opens an excerpt with what came before.

@@ -26,6 +26,9 @@ func (r Report) Explain() []string {
 	default:
 		say("at", r.Frame)
 	}
+	if r.Rank != nil {
+		say("rank", fmt.Sprint(*r.Rank))
+	}
 	for i, h := range r.HeldBy {
 		if i == maxHolders {
 			say("", fmt.Sprintf("and %d more", len(r.HeldBy)-i))

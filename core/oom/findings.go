@@ -22,6 +22,7 @@ type finding struct {
 	traced bool   // frames stand right above it
 	fatal  bool   // the program, or the step, ended here
 	alive  bool   // the program went on, by what it printed after
+	past   bool   // it is of a program after whose end another began
 	Numbers
 }
 

@@ -67,7 +67,8 @@ var (
 	otherRequested = rx(`(?:allocating` + size + `ondevice\d+:|[Dd]evicememoryallocationofsize(\d+)failed|` +
 		`[Ff]ailedtoallocate(?:[A-Za-z]\w{0,20})?buffer,?(?:of)?size=?(\d[\d.]*(?:[KMGT]i?B)?)|` +
 		`requestedbufferofsize(\d+)|amountofGPUmemory\((\d+)bytes\)|Outofmemoryallocating(\d[\d,]*)bytes|` +
-		`Insufficientmemory\)Failedtoallocate(\d+)bytes|\[metal::malloc\]Attemptingtoallocate(\d+)bytes|requestedbytesof(\d+))`)
+		`Insufficientmemory\)Failedtoallocate(\d+)bytes|\[metal::malloc\]Attemptingtoallocate(\d+)bytes|requestedbytesof(\d+)|` +
+		`ArrowMemoryError:.{0,40}?allocofsize(\d+)failed)`)
 	// TensorFlow's gpu_cudamallocasync_allocator.cc, on two lines
 	tfAsync = rx(`failedtoallocate(\d+)bytes:CUDAerror.{0,80}?Freememory/Totalmemory:(\d+)/(\d+)`)
 	// Paddle's paddle/phi/core/memory/allocation/cuda_allocator.cc

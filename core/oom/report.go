@@ -26,7 +26,11 @@ func (d *Detector) Report(exit Exit) Report {
 			all = append(all, f)
 		}
 	}
-	r := verdict(all, d.fate(exit), d.state())
+	fate := d.fate(exit)
+	if fate != badly { // else what looks like another's beginning may be the buffer of another rank
+		d.past(all)
+	}
+	r := verdict(all, fate, d.state())
 	if survivals := d.state().Survived; survivals > r.Survived {
 		r.Survived = survivals
 	}
@@ -70,7 +74,8 @@ func (s *stream) finish() {
 
 // verdict is the rule by which a text is judged:
 //
-//  1. An out-of-memory that the program outlived ended nothing.
+//  1. An out-of-memory that the program outlived ended nothing; one after which another program began, of which nothing
+//     says that it failed, did not end that one.
 //  2. What ended it is the heaviest of the fatal findings, the first among equals: the allocator, the kernel or the
 //     scheduler in its own words; then an order to stop; a broken device, which makes other messages lie; an exception;
 //     a kill that nobody explains; and what follows from another process's end comes last.
@@ -102,7 +107,8 @@ func verdict(all []finding, fate fate, state State) Report {
 			r.Evidence = append(r.Evidence, last.evidence())
 		}
 	case memory != nil:
-		r.WentOn = memory.alive || memory.rule.nature == survived || fate == well
+		r.LaterRun = memory.past && !memory.alive
+		r.WentOn = !r.LaterRun && (memory.alive || memory.rule.nature == survived || fate == well)
 		r.describe(memory, all, state)
 	}
 	return r
@@ -132,7 +138,7 @@ func outlived(all []finding, root *finding) (most int) {
 	counts := map[string]int{}
 	for i := range all {
 		f := &all[i]
-		if !f.memory() || f == root || f.rule.weight <= killed || f.fatal && !f.alive {
+		if !f.memory() || f == root || f.rule.weight <= killed || f.fatal && !f.alive || f.past {
 			continue
 		}
 		if root != nil && root.memory() && f.announces(root) {
@@ -164,7 +170,7 @@ func (n Numbers) same(o Numbers) bool {
 func heaviest(all []finding) *finding {
 	var root *finding
 	for i := range all {
-		if f := &all[i]; f.fatal && !f.alive && (root == nil || f.rule.weight > root.rule.weight) {
+		if f := &all[i]; f.fatal && !f.alive && !f.past && (root == nil || f.rule.weight > root.rule.weight) {
 			root = f
 		}
 	}
@@ -223,7 +229,7 @@ func follows(root, memory *finding) bool {
 		return false
 	case root.rule.nature == consequence:
 		return memory.rule.nature != survived
-	case memory.alive:
+	case memory.alive, memory.past:
 		return false
 	}
 	return root.rule.weight == exception && root.rows[root.at].number-memory.rows[memory.at].number <= 300
@@ -233,6 +239,7 @@ func follows(root, memory *finding) bool {
 func (r *Report) describe(f *finding, all []finding, state State) {
 	text := f.rows[f.at]
 	r.Evidence = append(r.Evidence, f.evidence())
+	r.Rank = f.failed()
 	calls, after := f.calls()
 	if reraised.MatchString(text.body) && len(after) > 0 {
 		calls, after = after, calls
@@ -532,6 +539,8 @@ func (r *Report) cause() string {
 	switch {
 	case r.WentOn:
 		b.WriteString("; the program went on")
+	case r.LaterRun:
+		b.WriteString("; another run began after it, of which nothing says that it failed")
 	case !r.Fatal:
 		b.WriteString("; whether the program went on, this does not say")
 	}

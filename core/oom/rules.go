@@ -63,6 +63,7 @@ var (
 		"terminated", "nan/inf", "is nan", "loss is inf", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
 		"time limit", "state: timeout", " timeout ", "node_fail", "bus error", "systemexit",
 		"eoferror", "notimplementederror", // the two are often raised without a word
+		"exc_type", // structlog's name for an exception's, in JSON
 	}
 	frameWords = []string{"  file \"", "❱"}
 )
@@ -191,6 +192,11 @@ var rules = []rule{
 	{kind: CPUAlloc, weight: probable, nature: raised, cause: "out of host memory",
 		re: rx(`\b(?:RuntimeError|OSError|Error): .*(?:[Cc]annot allocate memory|CUDA error: host|cudaHostAlloc)`)},
 
+	{kind: CPUAlloc, weight: probable, nature: spoken, cause: "out of host memory", re: refusedAbroad},
+	// pyarrow/error.pxi, of Status::OutOfMemory in cpp/src/arrow/memory_pool.cc
+	{kind: CPUAlloc, weight: probable, nature: raised, cause: "out of host memory",
+		re: rx(`\bArrowMemoryError\b(?:: |:?\s*$)`)},
+
 	// ECS and AWS Batch give this as the reason of a stopped container
 	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
 		re: rx(`Container killed due to memory usage`)},
@@ -242,6 +248,8 @@ var rules = []rule{
 			`crashed after using all available RAM|tried to allocate more memory than is available`)},
 	{kind: HostOOM, weight: suspected, nature: spoken, cause: "a loader worker was killed for want of host memory",
 		re: rx(`DataLoader worker \(pid\S* ?\d+\S*\) is killed by signal: Killed`)},
+	// deepspeed/launcher/launch.py logs how a rank ended, as an error of its own: nobody goes on after that
+	{kind: HostOOM, weight: killed, nature: decreed, re: rx(`exits with return code ?= ?(?:-9|137)\b`)},
 	{kind: HostOOM, weight: killed, nature: spoken,
 		re: rx(`^\s*Killed\s*$|: line \d+: +\d+ Killed\b|\[\d+\]\+? +Killed\b|: tasks? [\d,-]+: Killed|` +
 			`^\d+ Killed\b|zsh: killed\b|\[\d+\] +[+-]? *\d+ killed\b|` +

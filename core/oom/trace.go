@@ -30,7 +30,7 @@ type row struct {
 //     and of the files that they read ("2026-01-02T03:04:05.6Z stderr F ": Kubernetes' CRI log format)
 //   - syslog and journalctl "Jan  2 03:04:05 host unit[12]: "
 //   - a comment, a quotation
-var linePrefix = rx(`^(?:(\[[A-Za-z_]+\d+\]:) ?|\s{0,4}(\[[A-Za-z_]*:?\s?\d+\]:?|\[\d+,[\w:,-]+\]<std\w+>:?|\d+:|` +
+var linePrefix = rx(`^(?:(\[[A-Za-z_]+\d+\]:|\[\d+,[\w:,-]+\]<std\w+>:) ?|\s{0,4}(\[[A-Za-z_]*:?\s?\d+\]:?|\[\d+,[\w:,-]+\]<std\w+>:?|\d+:|` +
 	`\([\w.:\[\] -]{0,60}?(?:pid|ip|rank)=[^)]*\)|` +
 	`[\w.-]+[-_]\d+ +\||[\w.-]+ {2,}\||\[pod/[\w./-]+\]|` +
 	`(?:[a-z]\w*(?:-\w+)*-\d+|(?:gpu|node|worker|host|compute)\d+|\d+\.\d+\.\d+\.\d+):)(?: |$)|` +
@@ -115,27 +115,13 @@ func cut(text string, words *literals) int {
 	return at
 }
 
-// A container's record, as docker's json-file driver, Kubernetes and the clouds' loggers write it: one of these has the
-// line that the program wrote.
-type container struct {
-	Log     string `json:"log"`     // docker: daemon/logger/jsonfilelog
-	Message string `json:"message"` // journalctl -o json (its MESSAGE), structlog, python-json-logger
-	Msg     string `json:"msg"`
-	Text    string `json:"textPayload"` // Google's Cloud Logging
-}
-
 // unwrap returns the lines that a line holds: itself, unless it is JSON.
 func unwrap(text string) []string {
 	s := strings.TrimSpace(text)
 	switch {
 	case strings.HasPrefix(s, `{"`) && strings.HasSuffix(s, "}"):
-		var c container
-		if json.Unmarshal([]byte(s), &c) == nil {
-			for _, line := range []string{c.Log, c.Message, c.Msg, c.Text} {
-				if line != "" {
-					return strings.Split(strings.TrimRight(rawEscape.ReplaceAllString(line, ""), "\r\n"), "\n")
-				}
-			}
+		if lines := recorded(s, 0); lines != nil {
+			return lines
 		}
 	case strings.Contains(s, `\u001b[`): // a string of a saved notebook
 		var line string
@@ -264,6 +250,9 @@ func (f frame) installed() bool {
 	}
 	if strings.Contains(p, "/bin/") && !strings.HasSuffix(p, ".py") {
 		return true // an entry point that an installer wrote
+	}
+	if (strings.HasSuffix(p, ".pyx") || strings.HasSuffix(p, ".pxi")) && !strings.HasPrefix(p, "/") {
+		return true // Cython names a file as it stood where the package was built
 	}
 	return strings.HasPrefix(p, "<") || strings.Contains(p, ":/") && windowsStdlib.MatchString(p)
 }

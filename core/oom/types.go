@@ -97,13 +97,17 @@ type Report struct {
 	OOM   bool `json:"oom"`   // something ran out of memory
 	Fatal bool `json:"fatal"` // the program, or the step that printed it, ended there; also of a failure that is no OOM
 	// WentOn says that the program is seen to have gone on after it.
-	WentOn bool  `json:"went_on,omitempty"`
-	Kind   Kind  `json:"kind"`
-	Phase  Phase `json:"phase"`
+	WentOn bool `json:"went_on,omitempty"`
+	// LaterRun says that it ended a program after which another began in the same text, of which nothing says that it failed.
+	LaterRun bool  `json:"later_run,omitempty"`
+	Kind     Kind  `json:"kind"`
+	Phase    Phase `json:"phase"`
 	Numbers
-	Frame string `json:"frame"` // the innermost frame outside installed packages, "file.py:LINE in func"; null if unknown
-	Cause string `json:"cause"` // one line for a person
-	What  string `json:"what"`  // the same in a few words, without where and how much; "" where nothing was found
+	// Rank is that of the process whose words these are, of several, as they or who ran them say; null: they do not.
+	Rank  *int64 `json:"rank"`
+	Frame string `json:"frame,omitempty"` // the innermost frame outside installed packages, "file.py:LINE in func"; null if unknown
+	Cause string `json:"cause"`           // one line for a person
+	What  string `json:"what"`            // the same in a few words, without where and how much; "" where nothing was found
 
 	Part       Part       `json:"part,omitempty"`        // what was going on in that phase, where it is known
 	Stage      string     `json:"stage"`                 // Phase.Coarse, or the plugin's word for it

@@ -21,7 +21,7 @@ type HostChoice struct {
 
 // A HostNeed is what the job needs of one room of its host.
 type HostNeed struct {
-	Name     string           `json:"name"` // ladder.HostMemory, ladder.SharedMemory
+	Name     string           `json:"name"` // ladder.HostMemory, ladder.SharedMemory; ladder.Apart
 	Estimate mem.Estimate     `json:"estimate"`
 	Room     *ladder.HostRoom `json:"room"` // null: not known
 	Verdict  ladder.Verdict   `json:"verdict"`
@@ -146,7 +146,7 @@ func (r *Run) hostAt(rung int, micro int64) HostChoice {
 	c := HostChoice{Rung: rung, Name: h.Rungs[rung].Name}
 	for _, n := range []HostNeed{{Name: ladder.HostMemory, Room: r.Rooms.Memory}, {Name: ladder.SharedMemory, Room: r.Rooms.Shm}} {
 		if r.Host && n.Name == ladder.HostMemory { // it is the phases' room
-			continue
+			n.Name, n.Room = ladder.Apart, nil
 		}
 		n.Estimate = r.correctHost(n.Name, h.At(rung, n.Name, micro))
 		n.Verdict = n.judge()

@@ -245,3 +245,26 @@ func TestHostEditReplaces(t *testing.T) {
 		t.Errorf("it is edited twice, or not at all: %+v", p.Edits)
 	}
 }
+
+// On a CPU the room is that of the process that trains. What its loader workers take in theirs is said, and holds nothing up.
+func TestWorkersBesideTheLimit(t *testing.T) {
+	r := fed(func(unit.Bytes) mem.Estimate { return sure(g, g, 0) })
+	r.Host, r.Rooms.Memory = true, room(unit.MiB)
+	c := r.hostAt(0, 16)
+	n := c.Need(ladder.Apart)
+	// 18 batches in /dev/shm, 8 in the making, 64 MiB of each worker's own.
+	if want := (18+8)*16*unit.MiB + 8*64*unit.MiB; n == nil || n.Estimate.Total() != want || n.Verdict != ladder.Unknown || c.Need(ladder.HostMemory) != nil {
+		t.Fatalf("%+v, want %v", n, want)
+	}
+	if p, stop := r.Next(); stop != nil || p.Host.Rung != 0 {
+		t.Errorf("held up by it: %+v, %+v", p, stop)
+	}
+	last := len(r.Ladders.Host.Rungs) - 1 // no workers: the batches are made in the process itself, and are its own
+	if n := r.hostAt(last, 16); r.Ladders.Host.Rungs[last].Name != "no loader workers" || n.Need(ladder.Apart).Estimate.Total() != 0 {
+		t.Errorf("without workers: %+v", n)
+	}
+	r.Host = false
+	if c := r.hostAt(0, 16); c.Need(ladder.Apart) != nil || c.Need(ladder.HostMemory) == nil {
+		t.Errorf("with a card: %+v", c)
+	}
+}

@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -86,14 +85,14 @@ type AttemptDoc struct {
 	Phase   string     `json:"phase,omitempty"`
 }
 
-// MarshalJSON writes the report's fields and the others side by side.
+// MarshalJSON writes the report's fields and the others side by side, all of them.
 func (x Explanation) MarshalJSON() ([]byte, error) {
-	report, err := json.Marshal(x.Report)
+	report, err := whole(x.Report)
 	if err != nil {
 		return nil, err
 	}
 	type plain Explanation
-	rest, err := json.Marshal(plain(x))
+	rest, err := whole(plain(x))
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,10 @@ import (
 // a phase is written.
 func (p Printer) host(v View) {
 	c := v.Plan.Host
+	if v.Run.Host && v.Run.Ladders.Host == nil {
+		p.line("")
+		p.line("  the room is that of each process: what loader workers or other ranks take in theirs is not counted")
+	}
 	if c == nil || len(c.Needs) == 0 {
 		return
 	}
@@ -46,7 +50,14 @@ func (p Printer) host(v View) {
 // hostVerdict says what a need is to its room. Nothing is refused for it.
 func (p Printer) hostVerdict(n run.HostNeed) string {
 	if !n.Estimate.Known() {
-		return p.yellow(n.Estimate.Unknown)
+		why := n.Estimate.Unknown
+		if n.Name == ladder.Apart {
+			why += ": in no line above"
+		}
+		return p.yellow(why)
+	}
+	if n.Name == ladder.Apart {
+		return "in processes with a limit of their own, and in /dev/shm: in no line above"
 	}
 	if n.Room == nil {
 		return "how much is free is not known"
@@ -64,7 +75,9 @@ func (p Printer) hostVerdict(n run.HostNeed) string {
 // HostDoc is one room of the host, as asked and as planned. Nothing of it counts in the document's fits and verdict,
 // which are the device's.
 type HostDoc struct {
-	Room    string           `json:"room"` // "host memory", which includes what lies in "/dev/shm", and that
+	// "host memory", which includes what lies in "/dev/shm", and that. On a CPU the host's memory is the device's, and
+	// "loader workers, beside it" stands in its place: what is in none of the phases' lines.
+	Room    string           `json:"room"`
 	Free    *ladder.HostRoom `json:"free"` // null: not known
 	Asked   EstimateDoc      `json:"asked"`
 	Planned EstimateDoc      `json:"planned"`

@@ -598,7 +598,7 @@ func TestResume(t *testing.T) {
 	if len(j.Resume.Aside) != 1 || !strings.HasSuffix(j.Resume.Aside[0], `/out/\[1]/checkpoint_*.pth`) {
 		t.Errorf("aside: %q", j.Resume.Aside)
 	}
-	if r := j.Rehearsal; r.None != "" || !strings.Contains(r.Partial, "a whole epoch") || r.Steps == 0 || !slices.ContainsFunc(r.Edits, func(e config.Edit) bool {
+	if r := j.Rehearsal; r.None != "" || !strings.Contains(r.Partial, "a whole epoch") || !strings.Contains(r.Partial, "a short images.txt") || r.Steps == 0 || !slices.ContainsFunc(r.Edits, func(e config.Edit) bool {
 		return e.At.Path == "--checkpoint_dir" && strings.HasPrefix(e.To, job.Scratch) && e.From == "out/[1]"
 	}) {
 		t.Errorf("%+v", r)

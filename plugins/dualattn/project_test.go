@@ -45,6 +45,7 @@ def arguments():
     p.add_argument("--dataset", type=str, required=True)
     p.add_argument("--batch_size", type=int)
     p.add_argument("--epochs", type=int)
+    p.add_argument("--data_root", type=str)
     p.add_argument("--lr", type=float)
     p.add_argument("--pretrained", type=str)
     p.add_argument("--ablation", choices=["sa_only", "sa_glca", "sa_pwca", "full"])

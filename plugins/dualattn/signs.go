@@ -2,6 +2,7 @@ package dualattn
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
@@ -58,6 +59,10 @@ func (x *checkout) rehearsal() job.Rehearsal {
 	r := job.Rehearsal{
 		Steps:   4 * max(1, x.accum),
 		Partial: "the first validation stands behind a whole epoch, which no setting shortens: the data set cannot be cut. What a validation needs is what its estimate says",
+	}
+	takes := slices.ContainsFunc(x.options, func(o config.Option) bool { return slices.Contains(o.Names, "--data_root") })
+	if takes && x.task == "fgvc" && x.dataset == "cub" { // fgvc_datasets.py, _load_annotations, at 6a4e6b6: images.txt says which images there are
+		r.Partial += ". To rehearse it by hand: --epochs 1, a --checkpoint_dir of its own, and a --data_root that links to the data set's own files but for a short images.txt"
 	}
 	add := func(flag, value string) {
 		e := config.Edit{Knob: flag, At: config.Address{Doc: config.ArgvDoc, Path: flag}, To: value, Cost: "none"}

@@ -87,9 +87,7 @@ func (b *builder) around(e mem.Estimate, c computing) mem.Estimate {
 	}
 	e.OnCard(b.device, c.expandable)
 	e.Add(convolutions)
-	if b.world > 1 {
-		e.Add(mem.Collectives())
-	}
+	e.Add(mem.Collectives(b.device, b.world)...)
 	return e
 }
 

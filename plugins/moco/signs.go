@@ -2,13 +2,14 @@ package moco
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/lazy"
-	"github.com/launch-ml/launch/plugins/moco/arch"
 )
 
 // globEscape takes their meaning from the characters that mean something in a glob.
@@ -225,45 +226,148 @@ func (p *project) product(expression string) (string, bool) {
 	return itoa(n), true
 }
 
-// rehearsal is how the command is shortened to some steps that leave nothing behind.
+// rehearsal is how the command is shortened to some steps that leave nothing behind. A state is saved after an epoch, which
+// nothing shortens; it takes nothing of a card. There is no validation.
 func (p *project) rehearsal() job.Rehearsal {
 	steps := 4*p.accumulate() + 2 // optimizer states come with the first step, later where the scaler skips some
-	switch {
-	case p.step == arch.V3:
-		return job.Rehearsal{None: "moco-v3 writes a new folder into runs/ every time it starts"}
-	case p.solar == nil:
-		// It saves into the folder that it is started in, after every epoch: it must end before the first one does.
-		if its := p.iterations(p.micro); p.cut && p.images == 0 || its < 8*steps && !p.cut {
-			return job.Rehearsal{None: "a state is written into the command's folder after every epoch, and it is not sure that a short run would end before"}
-		}
-		k := p.flag("progress interval", "--print-freq")
-		e, err := p.edit(k, int64(1), ladder.None.String(), "a short run")
-		if err != nil || !k.found {
-			return job.Rehearsal{None: "its progress cannot be followed step by step"}
-		}
-		return job.Rehearsal{Edits: []config.Edit{e}, Steps: steps}
-	case p.resumes():
+	if p.solar == nil {
+		return p.rehearseFacebook(steps)
+	}
+	if p.resumes() {
 		return job.Rehearsal{None: "the command goes on from a saved state, so a shorter training would end before it begins"}
 	}
-	out := job.Rehearsal{Steps: steps}
-	for _, s := range []struct {
-		knob, field string
-		value       any
-	}{{"epochs", "epochs", int64(1)}, {"experiment", "checkpoint_dir", job.Scratch}} {
-		k := p.setting(s.knob, s.field)
-		if !k.live() {
-			return job.Rehearsal{None: "the settings have no " + s.field + " of their own that could be set"}
+	out := job.Rehearsal{}
+	short := func(k knob, value any) {
+		if out.None != "" {
+			return
 		}
-		e, err := p.edit(k, s.value, ladder.None.String(), "a short run")
+		if e, err := p.edit(k, value, ladder.None.String(), "a short run"); err != nil {
+			out.None = err.Error()
+		} else {
+			out.Edits = append(out.Edits, e)
+		}
+	}
+	saves, data := p.setting("experiment", "checkpoint_dir"), p.setting("data", "dataset_path")
+	dir, known := p.checkpointDir()
+	switch {
+	case saves.live():
+		short(saves, job.Scratch)
+	case !saves.found || !known:
+		return job.Rehearsal{None: "where it saves is not a setting of its own (checkpoint_dir) that could be read"}
+	case !p.relative("checkpoint_dir"):
+		return job.Rehearsal{None: "it saves into " + dir + ", which no setting of its own changes"}
+	case !data.live():
+		return job.Rehearsal{None: "it saves where it is started, and elsewhere it would not find its images: the settings have no dataset_path of their own"}
+	default:
+		out = p.away()
+		if !filepath.IsAbs(data.value) {
+			short(data, absolute(p.prog.Dir, data.value))
+		}
+	}
+	if epochs := p.setting("epochs", "epochs"); epochs.live() {
+		short(epochs, int64(1))
+	} else if out.None == "" {
+		out.None = "the settings have no epochs of their own that could be set"
+	}
+	if k := p.flag("warm-up", "--warmup-epochs"); k.found { // must be less than the epochs (train_moco.py:118 at 023a7ec)
+		short(k, int64(0))
+	}
+	if out.None != "" {
+		return job.Rehearsal{None: out.None}
+	}
+	out.Steps = steps
+	return out
+}
+
+// rehearseFacebook rehearses facebookresearch's programs, which save into the folder that they are started in, and moco-v3
+// makes a new one in its runs/ at every start (main_moco.py:233 and :310 at c349e6e).
+func (p *project) rehearseFacebook(steps int64) job.Rehearsal {
+	every := p.flag("progress interval", "--print-freq")
+	if !every.found {
+		return job.Rehearsal{None: "its progress cannot be followed step by step: it has no --print-freq"}
+	}
+	dirs := p.argv.Positionals()
+	if len(dirs) == 0 {
+		return job.Rehearsal{None: "it saves where it is started, and its images are not named on the command line"}
+	}
+	if p.resumes() && !filepath.IsAbs(p.resume.value) {
+		return job.Rehearsal{None: "it is rehearsed in another folder, where --resume " + p.resume.value + " would not be found: give it an absolute path"}
+	}
+	out := p.away(dirs[len(dirs)-1])
+	if out.None != "" {
+		return out
+	}
+	short := []knob{every}
+	if epochs := p.flag("epochs", "--epochs"); epochs.found && !p.resumes() && !p.argv.Has("--start-epoch") {
+		short = append(short, epochs)
+	} else if its := p.iterations(p.micro); !p.cut && p.images > 0 && its <= steps {
+		return job.Rehearsal{None: "it begins at a later epoch, and none is long enough to be ended within"}
+	}
+	for _, k := range short {
+		e, err := p.edit(k, int64(1), ladder.None.String(), "a short run")
 		if err != nil {
 			return job.Rehearsal{None: err.Error()}
 		}
 		out.Edits = append(out.Edits, e)
 	}
-	if k := p.flag("warm-up", "--warmup-epochs"); k.found { // must be less than the epochs (train_moco.py:118 at 023a7ec)
-		if e, err := p.edit(k, int64(0), ladder.None.String(), "a short run"); err == nil {
-			out.Edits = append(out.Edits, e)
+	out.Steps = steps
+	return out
+}
+
+// away is a rehearsal in a folder of launch's own. read are arguments of the program that name what it reads.
+func (p *project) away(read ...string) job.Rehearsal {
+	c := &p.prog
+	if c.Shell || c.Kind != command.Script || c.Dir != p.command.Dir || len(c.Launchers) > 0 || c.First < 1 || c.Argv[c.First-1] != c.Script ||
+		slices.ContainsFunc(c.Through, func(name string) bool {
+			return !strings.Contains(" env nice nohup time stdbuf taskset numactl ", " "+name+" ")
+		}) ||
+		slices.ContainsFunc(c.Env, func(kv string) bool { return strings.HasPrefix(kv, "PYTHONPATH=") }) {
+		return job.Rehearsal{None: "it writes where it is started, and only a plain \"python " + filepath.Base(c.Script) + " …\" can be started elsewhere"}
+	}
+	out := job.Rehearsal{Away: true, Paths: []int{c.First - 1}}
+	if i := c.InterpreterAt; i >= 0 && strings.Contains(c.Interpreter, "/") {
+		out.Paths = append(out.Paths, i)
+	}
+	for _, name := range read {
+		at := -1
+		for i, arg := range c.Args {
+			if arg == name && at >= 0 {
+				return job.Rehearsal{None: "which of the arguments " + name + " is its data set is not certain"}
+			}
+			if arg == name {
+				at = i
+			}
+		}
+		if at < 0 {
+			return job.Rehearsal{None: "where the command says " + name + " is not certain"}
+		}
+		out.Paths = append(out.Paths, c.First+at)
+	}
+	for _, kv := range p.command.Env {
+		name, value, _ := strings.Cut(kv, "=")
+		if name != "PYTHONPATH" || value == "" {
+			continue
+		}
+		folders := filepath.SplitList(value)
+		for i, f := range folders {
+			folders[i] = absolute(c.Dir, f)
+		}
+		if to := strings.Join(folders, string(filepath.ListSeparator)); to != value {
+			out.Edits = append(out.Edits, config.Edit{Knob: "module path", At: config.Address{Doc: config.EnvDoc, Path: name}, From: value, To: to, Cost: ladder.None.String(), Why: "it is started in another folder"})
 		}
 	}
 	return out
+}
+
+// relative reports whether a field of the settings is certainly a relative path.
+func (p *project) relative(field string) bool {
+	it, path, ok := p.field(field)
+	if !ok {
+		return false
+	}
+	value := literal(it, p.source(path).Text)
+	if !it.Literal {
+		value, ok = p.format(value)
+	}
+	return ok && value != "" && !filepath.IsAbs(value)
 }

@@ -154,25 +154,49 @@ func TestRehearsals(t *testing.T) {
 	if out, err := solar.Rewrite(solar.Rehearsal.Edits, t.TempDir()); err != nil || !strings.Contains(string(out.Files[0].Text), `checkpoint_dir: str = "`+job.Scratch) && !strings.Contains(string(out.Files[0].Text), "checkpoint_dir: str = '"+job.Scratch) {
 		t.Errorf("solar, rewritten: %v", err)
 	}
-	if r := jobOf(t, "v3").Rehearsal; r.None == "" {
-		t.Errorf("v3 leaves a folder in runs/: %+v", r)
+	// facebookresearch's save where they are started, and so does the branch: its checkpoint_dir is an expression.
+	v3 := jobOf(t, "v3")
+	if r := v3.Rehearsal; r.None != "" || !r.Away || !slices.Equal(r.Paths, []int{1, len(v3.Command.Args) - 1}) || path(v3, "progress interval") != "1" || path(v3, "epochs") != "1" || r.Steps == 0 {
+		t.Errorf("v3: %+v", r)
 	}
-	if r := jobOf(t, "solar_exp").Rehearsal; r.None == "" {
-		t.Errorf("its checkpoint_dir is an expression: %+v", r)
+	away := v3.Away("/elsewhere")
+	if out, err := away.Rewrite(v3.Rehearsal.Edits, t.TempDir()); err != nil || out.Command.Dir != "/elsewhere" ||
+		out.Command.Args[1] != filepath.Join(v3.Command.Dir, "main_moco.py") || !slices.Contains(out.Command.Args, filepath.Join(v3.Command.Dir, "data")) || v3.Command.Args[1] != "main_moco.py" {
+		t.Errorf("v3, elsewhere: %+v, %v", out, err)
 	}
-	// moco saves into the command's folder after an epoch: only where a short run certainly ends before.
-	if r := jobOf(t, "v2").Rehearsal; r.None == "" {
-		t.Errorf("v2 without a data set: %+v", r)
+	branch := jobOf(t, "solar_exp")
+	if r := branch.Rehearsal; r.None != "" || !r.Away || path(branch, "epochs") != "1" || path(branch, "warm-up") != "0" || !strings.Contains(path(branch, "data"), branch.Command.Dir) || path(branch, "experiment") != "" {
+		t.Errorf("the branch: %+v", r)
 	}
-	dir := checkout(t, "v2", nil)
-	images(t, filepath.Join(dir, "data/train/cats"), 400)
-	j := recognized(t, asked(dir, 2, with("main_moco.py", "-b", "8", "--moco-k", "64", "data")...))
-	if r := j.Rehearsal; r.None != "" || r.Steps == 0 || path(j, "progress interval") != "1" {
-		t.Errorf("v2: %+v", r)
+	for what, args := range map[string][]string{
+		"no data set":          with("main_moco.py"),
+		"a relative resume":    with("main_moco.py", "--resume", "x.pth.tar", "data"),
+		"two words for data":   with("main_moco.py", "-a", "data", "data"),
+		"another starts it":    {"-m", "torch.distributed.run", "main_moco.py", "data"},
+		"no progress by steps": nil,
+	} {
+		dir := checkout(t, "v3", nil)
+		if args == nil {
+			dir, args = checkout(t, "v3", map[string][]string{"main_moco.py": {"--print-freq", "--print-often"}}), with("main_moco.py", "data")
+		}
+		if r := recognized(t, asked(dir, 2, args...)).Rehearsal; r.None == "" || len(r.Edits) > 0 || r.Away {
+			t.Errorf("%s: %+v", what, r)
+		}
+	}
+	c := asked(checkout(t, "v3", map[string][]string{"main_moco.py": {"parser.add_argument('--epochs'", "parser.add_argument('--start-epoch', default=0, type=int)\nparser.add_argument('--epochs'"}}),
+		2, with("main_moco.py", "--start-epoch", "3", "data")...)
+	c.Env = append(c.Env, "PYTHONPATH=lib:/opt")
+	if j := recognized(t, c); !j.Rehearsal.Away || path(j, "epochs") != "" || path(j, "module path") != filepath.Join(c.Dir, "lib")+":/opt" {
+		t.Errorf("a later epoch, with modules of its own: %+v", j.Rehearsal)
+	}
+	// Where its folder is an expression of an absolute path, it would save among the real run's files.
+	dir := checkout(t, "solar_exp", map[string][]string{"src/config.py": {`f"checkpoints/{backbone}"`, `f"/data/{backbone}"`}})
+	if j := recognized(t, asked(dir, 2, with("main.py")...)); !strings.Contains(j.Rehearsal.None, "/data/resnet50") {
+		t.Errorf("the branch, saving elsewhere: %+v", j.Rehearsal)
 	}
 	// A branch whose folder is plain must have its warm-up shortened with its epochs.
 	dir = checkout(t, "solar_exp", map[string][]string{"src/config.py": {`f"checkpoints/{backbone}"`, `"checkpoints"`}})
-	j = recognized(t, asked(dir, 2, with("main.py")...))
+	j := recognized(t, asked(dir, 2, with("main.py")...))
 	if path(j, "epochs") != "1" || path(j, "warm-up") != "0" {
 		t.Errorf("the branch: %+v", j.Rehearsal)
 	}

@@ -44,6 +44,9 @@ func (b *builder) step(v variant, s setting) (arch.StepConfig, error) {
 		Net: net, Batch: v.micro, LQ: v.lq, AMP: s.amp, Accumulate: v.accum,
 		DDP: slices.ContainsFunc(b.prog.Launchers, func(l command.Launcher) bool { return l.Procs > 0 }), OptimG: b.recipe.optG, OptimD: b.recipe.optD, EMA: b.recipe.withEMA, Disc: b.disc, OldTorch: b.oldTorch(),
 	}
+	if !launched(b.prog, b.job.Command.Env) && b.device.Kind == gpu.CUDA {
+		cfg.Replicas = b.job.Batch.Ranks
+	}
 	for _, l := range b.recipe.losses {
 		weight := 1.0
 		switch w := l.args["loss_weight"].(type) {
@@ -219,6 +222,7 @@ func (b *builder) around(e mem.Estimate, s setting, validation bool) mem.Estimat
 		e.Add(arch.Workspace(b.net, e)...)
 	}
 	e.OnCard(b.device, s.expandable)
+	e.Add(mem.Collectives(b.device, b.job.Batch.Ranks)...)
 	return e
 }
 

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -84,6 +85,10 @@ func (sisr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 	if r.dialect == &basicSR {
 		opts = append(opts[:len(opts):len(opts)], forceYML)
 	}
+	shared, asks := ranks(r, prog, c)
+	if asks {
+		return nil, &plugin.Need{Devices: true}
+	}
 	x := checkout{prog: prog, recipe: r}
 	if err := x.read(); err != nil {
 		return nil, err
@@ -95,7 +100,7 @@ func (sisr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 	j := &job.Job{
 		Dialect: r.name, Name: r.title, Options: opts,
 		Files:     []job.File{{Path: path, Format: format(path), Flag: "-opt", Text: text}},
-		Batch:     job.Batch{Micro: r.microBatch, Accumulation: r.accum, Ranks: ranks(r, prog, c.Env)},
+		Batch:     job.Batch{Micro: r.microBatch, Accumulation: r.accum, Ranks: shared},
 		Knobs:     x.knobs(),
 		Signs:     signs(r),
 		Rehearsal: rehearsal(r, argv, x.root),
@@ -167,24 +172,44 @@ func format(path string) string {
 
 // ranks is how many processes, or replicas, share a step. Without a launcher traiNNer-redux wraps the network in
 // DataParallel over num_gpu cards and multiplies the loader's batch by their number (data/__init__.py:92): one
-// micro-batch a card all the same.
-func ranks(r *recipe, prog command.Prog, env []string) int64 {
+// micro-batch a card all the same. asks says that how many cards there are decides it, which is not known yet.
+func ranks(r *recipe, prog command.Prog, c job.Command) (n int64, asks bool) {
 	for _, l := range prog.Launchers {
 		if n := l.Procs * max(1, l.Nodes); n > 1 {
-			return int64(n)
+			return int64(n), false
 		}
 	}
-	if n, ok := r.at(r.gpus).Int(); ok && n > 1 {
-		return n
+	if n := worldSize(c.Env); n > 1 && r.at(r.gpus).Text() == auto {
+		return n, false
 	}
+	switch n, ok := r.at(r.gpus).Int(); {
+	case ok && n > 1:
+		return n, false
+	case ok || launched(prog, c.Env) || r.at(r.gpus).Text() != auto:
+	case c.Devices == 0:
+		return 0, true
+	default: // torch.cuda.device_count() (utils/options.py:181)
+		return max(1, int64(c.Devices)), false
+	}
+	return max(1, worldSize(c.Env)), false
+}
+
+const auto = "auto"
+
+// launched reports whether something starts a process for each card.
+func launched(prog command.Prog, env []string) bool {
+	return slices.ContainsFunc(prog.Launchers, func(l command.Launcher) bool { return l.Procs > 0 || l.Spec != "" }) || worldSize(env) > 0
+}
+
+// worldSize is a launcher's word on how many processes there are; 0 for none.
+func worldSize(env []string) int64 {
 	for _, kv := range env {
 		if v, ok := strings.CutPrefix(kv, "WORLD_SIZE="); ok {
-			if n, err := strconv.ParseInt(v, 10, 64); err == nil && n > 1 {
-				return n
-			}
+			n, _ := strconv.ParseInt(v, 10, 64)
+			return max(0, n)
 		}
 	}
-	return 1
+	return 0
 }
 
 func absolute(dir, path string) string {

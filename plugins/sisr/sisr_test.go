@@ -7,6 +7,7 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -82,7 +84,7 @@ func folder(t *testing.T, files map[string]string, images map[string][2]int) str
 
 func recognize(t *testing.T, dir string, args ...string) (*job.Job, error) {
 	t.Helper()
-	return New().Recognize(t.Context(), job.Command{Args: args, Dir: dir, Env: []string{"PATH=/usr/bin"}})
+	return New().Recognize(t.Context(), job.Command{Args: args, Dir: dir, Env: []string{"PATH=/usr/bin"}, Devices: -1})
 }
 
 // priced recognises the recipe and prices it on a card of that size.
@@ -420,5 +422,43 @@ func TestSmallestBatch(t *testing.T) {
 		if least != want {
 			t.Errorf("%s: the smallest micro-batch of its rungs is %q, want %s", net, least, want)
 		}
+	}
+}
+
+// Without a launcher "auto" is as many replicas as there are cards, and the first of them is the fullest.
+func TestCardsByAuto(t *testing.T) {
+	dir := folder(t, map[string]string{"x.yml": recipeYAML}, map[string][2]int{"val/a.png": {128, 96}, "gt/1.png": {8, 8}})
+	command := func(devices int, args ...string) job.Command {
+		return job.Command{Args: append(args, "train.py", "-opt", "x.yml"), Dir: dir, Env: []string{"PATH=/usr/bin"}, Devices: devices}
+	}
+	price := func(c job.Command) (int64, mem.Estimate) {
+		j, err := New().Recognize(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.Command = c
+		set, err := New().Ladders(t.Context(), j, gpu.Device{Kind: gpu.CUDA, Total: 24 * unit.GiB})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := set.Ladder(ladder.Training)
+		return j.Batch.Ranks, l.Rungs[l.Asked].At(set.Shared.Asked)
+	}
+	has := func(e mem.Estimate, what string) bool {
+		return slices.ContainsFunc(e.Items, func(it mem.Item) bool { return it.What == what })
+	}
+	var need *plugin.Need
+	if _, err := New().Recognize(t.Context(), command(0, "python")); !errors.As(err, &need) || !need.Devices {
+		t.Fatalf("how many cards there are was not asked for: %v", err)
+	}
+	n, one := price(command(-1, "python"))
+	if n != 1 || has(one, "NCCL") {
+		t.Errorf("not known how many: %d ranks, %+v", n, one.Items)
+	}
+	if n, two := price(command(2, "python")); n != 2 || !has(two, "NCCL") || has(two, "DDP buckets") || two.Of(mem.Inputs) != 2*one.Of(mem.Inputs) {
+		t.Errorf("two cards: %d ranks, %+v", n, two.Items)
+	}
+	if n, ddp := price(command(0, "torchrun", "--nproc_per_node", "2")); n != 2 || !has(ddp, "NCCL") || !has(ddp, "DDP buckets") || ddp.Of(mem.Inputs) != one.Of(mem.Inputs) {
+		t.Errorf("two processes: %d ranks, %+v", n, ddp.Items)
 	}
 }

@@ -32,8 +32,6 @@ type checkout struct {
 	edgePL string // ddpm_with_edge.py
 }
 
-var pyComment = lazy.MustCompile(`(?m)^\s*#.*$|\s#\s.*$`)
-
 // readCheckout reads what is there. What is not there is no error: only what it decides is then not known.
 func readCheckout(prog command.Prog) (*checkout, error) {
 	x := &checkout{prog: prog, root: prog.Dir}
@@ -43,7 +41,7 @@ func readCheckout(prog command.Prog) (*checkout, error) {
 		if err != nil {
 			return nil, err
 		}
-		x.script = string(pyComment.ReplaceAll(text, nil))
+		x.script = uncommented(string(text))
 	}
 	x.main = x.script
 	if strings.HasPrefix(filepath.Base(prog.Script), "train_with_edge") {
@@ -61,8 +59,35 @@ func (x *checkout) source(rel string) string {
 	if err != nil {
 		return ""
 	}
-	return string(pyComment.ReplaceAll(text, nil))
+	return uncommented(string(text))
 }
+
+// uncommented is Python source without what stands behind a # that begins a line or has space on both sides: in a string it
+// mostly has none.
+func uncommented(source string) string {
+	if !strings.Contains(source, "#") {
+		return source
+	}
+	var b strings.Builder
+	b.Grow(len(source))
+	for line := range strings.Lines(source) {
+		for i := strings.IndexByte(line, '#'); i >= 0; {
+			if strings.TrimSpace(line[:i]) == "" || isSpace(line[i-1]) && (i+1 == len(line) || isSpace(line[i+1])) {
+				line = line[:i] + "\n"
+				break
+			}
+			next := strings.IndexByte(line[i+1:], '#')
+			if next < 0 {
+				break
+			}
+			i += 1 + next
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+func isSpace(c byte) bool { return strings.IndexByte(" \t\r\n\f", c) >= 0 }
 
 // takesBase reports whether the script is of latent-diffusion's kind: it declares --base, reads the rest as overrides, and
 // builds a trainer of Lightning's settings. Other people's main.py have one or the other.

@@ -67,12 +67,15 @@ type change struct {
 }
 
 // edits spells changes where the program reads them last: in a Trainer flag that outranks all else, in the word of the
-// dotlist that is there already, and else in the overlay, or in the one file of train_with_edge.py.
+// dotlist that is there already, and else in the overlay, or in the one file of train_with_edge.py. Whether they can be
+// placed is [recipe.tried]'s to find out.
 func (r *recipe) edits(changes ...change) (out []config.Edit, err error) {
-	overlay, err := config.ParseYAML(r.overlay())
-	if err != nil {
-		return nil, err
+	if r.behind == nil {
+		if r.behind, err = config.ParseYAML(r.overlay()); err != nil {
+			return nil, err
+		}
 	}
+	overlay := r.behind
 	for _, c := range changes {
 		add := func(e config.Edit) {
 			e.Knob, e.Cost, e.Why = c.knob, c.cost.String(), c.why
@@ -107,11 +110,7 @@ func (r *recipe) edits(changes ...change) (out []config.Edit, err error) {
 		if err != nil {
 			return nil, err
 		}
-		e, err := config.Change(overlay, overlayName, c.key, text)
-		if err != nil {
-			return nil, err
-		}
-		add(e)
+		add(config.Proposed(overlay, overlayName, c.key, text))
 	}
 	return out, nil
 }
@@ -196,6 +195,9 @@ func (r *recipe) tried(j *job.Job, edits []config.Edit) (*recipe, error) {
 
 // makes returns the edits of changes if the program would take each of them, and nothing else.
 func (r *recipe) makes(j *job.Job, changes ...change) ([]config.Edit, error) {
+	if r.expects {
+		return nil, nil
+	}
 	edits, err := r.edits(changes...)
 	if err != nil {
 		return nil, err

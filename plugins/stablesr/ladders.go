@@ -67,12 +67,15 @@ func (b *builder) build() *ladder.Set {
 			set.Invariants = append(set.Invariants, ladder.Invariant{Name: "pool of degraded pairs", Factors: []string{knobMicro}, Divides: knobQueue})
 		}
 	}
-	rungs, at := b.shared(asked)
+	// Which edits the program would take is found out while what they would save is priced: nearly always it takes all.
+	expected, at := b.expecting().shared(asked)
+	rungs := expected
+	tasks := []func(){func() { rungs, at = b.shared(asked) }}
 	idle := b.idleCard()
 	if idle != "" { // nothing that happens on the card is to be fitted to it
 		rungs, at = []shared{{ladder.Rung{Name: "as asked", Slowdown: 1}, asked}}, 0
+		expected, tasks = rungs, nil
 	}
-	set.Shared = ladder.Ladder{Phase: ladder.Shared, Asked: at}
 	training, validation, logging := b.phase(ladder.Training), b.phase(ladder.Validation), b.phase(images)
 	phases := []struct {
 		ladder *ladder.Ladder
@@ -82,34 +85,42 @@ func (b *builder) build() *ladder.Set {
 	}{
 		{&training, arch.Step.Training, maxBatch, func(*variant) {}},
 		{&validation, arch.Step.Validation, maxBatch, func(v *variant) { v.structCkpt = false }}, // without a gradient nothing is recomputed
-		{&logging, func(s arch.Step) mem.Estimate { return s.Images(logged) }, logged, func(v *variant) { v.structCkpt, v.queue = false, 0 }},
+		{&logging, func(s arch.Step) mem.Estimate { return s.Images(logged) }, logged, func(v *variant) { v.structCkpt = false }},
 	}
-	var tasks []func()
-	for _, p := range phases {
-		estimates := make([]mem.Estimate, len(rungs))
-		p.ladder.Rungs[0].Estimates = estimates
+	estimates := make([][]mem.Estimate, len(phases)) // by what is expected
+	for n, p := range phases {
+		estimates[n] = make([]mem.Estimate, len(expected))
 		if idle != "" {
-			for i := range estimates {
-				estimates[i].Unknown = idle
-			}
+			estimates[n][0].Unknown = idle
 			continue
 		}
-		for _, group := range alike(rungs, p.blind) {
+		for _, group := range alike(expected, p.blind) {
 			tasks = append(tasks, func() {
 				var vs []variant
 				for _, i := range group {
-					vs = append(vs, rungs[i].variant)
+					vs = append(vs, expected[i].variant)
 				}
 				for k, e := range b.price(vs, p.price, p.most) {
-					estimates[group[k]] = e
+					estimates[n][group[k]] = e
 				}
 			})
 		}
 	}
+	mem.Together(tasks)
+	set.Shared = ladder.Ladder{Phase: ladder.Shared, Asked: at}
 	for _, s := range rungs {
 		set.Shared.Rungs = append(set.Shared.Rungs, s.Rung)
+		i := slices.IndexFunc(expected, func(x shared) bool { return x.variant == s.variant })
+		for n, p := range phases {
+			e := mem.Estimate{}
+			if i >= 0 {
+				e = estimates[n][i]
+			} else { // the smallest micro-batch that the program takes is another one than expected
+				e = b.price([]variant{s.variant}, p.price, p.most)[0]
+			}
+			p.ladder.Rungs[0].Estimates = append(p.ladder.Rungs[0].Estimates, e)
+		}
 	}
-	mem.Together(tasks)
 	set.Phases = append(set.Phases, training)
 	if b.validates() {
 		set.Phases = append(set.Phases, validation)
@@ -122,12 +133,19 @@ func (b *builder) build() *ladder.Set {
 	return set
 }
 
-// alike groups rungs by what decides their price beside the micro-batch and the pool's own line, by index.
+// expecting is a builder that takes every edit for one that the program would take.
+func (b *builder) expecting() *builder {
+	r, c := *b.recipe, *b
+	r.expects, c.recipe = true, &r
+	return &c
+}
+
+// alike groups rungs by what decides their price beside the micro-batch and the pool, by index.
 func alike(rungs []shared, blind func(*variant)) (groups [][]int) {
 	at := map[variant]int{}
 	for i, s := range rungs {
 		k := s.variant
-		k.micro, k.accum, k.expandable = 0, 0, false
+		k.micro, k.accum, k.queue, k.expandable = 0, 0, 0, false
 		blind(&k)
 		if _, ok := at[k]; !ok {
 			at[k] = len(groups)
@@ -473,20 +491,35 @@ func (b *builder) price(vs []variant, phase func(arch.Step) mem.Estimate, most i
 		DDP: card && has(b.root, keyGPUs), Foreach: card && torchKnown && major >= 2,
 	}
 	var batches []int64
-	for _, v := range vs {
-		batches = append(batches, min(v.micro, most))
+	pools := map[int64][]int{} // by micro-batch, what has another pool
+	for i, w := range vs {
+		batches = append(batches, min(w.micro, most))
+		if w.queue != v.queue {
+			pools[batches[i]] = append(pools[batches[i]], i)
+		}
 	}
+	pooled := map[int]mem.Estimate{} // they are of the smallest micro-batch, which is always priced itself
 	out := mem.AtBatches(func(n int64) mem.Estimate {
 		s := step
 		s.Batch = n
-		return phase(s)
-	}, batches...)
-	for i := range out {
-		if vs[i].queue != v.queue {
-			step.Queue = vs[i].queue
-			step.SetPool(&out[i])
+		e := phase(s)
+		for _, i := range pools[n] {
+			pooled[i] = s.WithPool(e, vs[i].queue)
 		}
-		b.around(&out[i], vs[i])
+		return e
+	}, batches...)
+	for i, w := range vs {
+		if same := slices.IndexFunc(vs[:i], func(o variant) bool {
+			return min(o.micro, most) == batches[i] && o.queue == w.queue && o.expandable == w.expandable
+		}); same >= 0 { // they differ in what this phase does not see
+			out[i] = out[same]
+			out[i].Items = slices.Clone(out[same].Items)
+			continue
+		}
+		if w.queue != v.queue {
+			out[i] = pooled[i]
+		}
+		b.around(&out[i], w)
 	}
 	return out
 }
@@ -499,6 +532,7 @@ func (b *builder) around(e *mem.Estimate, v variant) {
 		return
 	}
 	e.OnCard(b.device, v.expandable)
+	e.Add(mem.Collectives(b.device, b.ranks)...)
 	if share, spelled := b.fraction(); share < 1 {
 		e.Add(mem.Item{Kind: mem.Slack, What: "the script's limit", Bytes: unit.Bytes((1 - share) * float64(b.device.Total)), Guess: true,
 			From: fmt.Sprintf("set_per_process_memory_fraction(%s): out of memory comes at that share of the card", spelled)})

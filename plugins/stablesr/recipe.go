@@ -53,6 +53,8 @@ type recipe struct {
 	flags     map[string]string // Trainer flags that differ from their defaults, as typed
 	idle      []string          // Trainer flags that main.py ignores
 	root      tree
+	expects   bool         // that every change can be made: no edits are
+	behind    *config.YAML // the overlay as long as nothing is changed; nil before it is asked for
 
 	micro, accum int64 // 0 where the recipe does not say it in a whole number
 	ranks        int64

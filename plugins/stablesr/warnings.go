@@ -184,7 +184,7 @@ func (r *recipe) warnOfPreflight(warn func(string, ...any), j *job.Job) {
 
 // averages is what use_ema's take.
 func averages(m *arch.Model) (n unit.Bytes) {
-	for _, it := range (arch.Step{Model: m, Batch: 1, Size: m.Multiple()}).Validation().Items {
+	for _, it := range (arch.Step{Model: m, Batch: 1, Size: m.Multiple()}).Kept().Items {
 		if strings.HasSuffix(it.What, arch.EMA) && it.Kind == mem.Parameters {
 			n += it.Bytes
 		}
@@ -201,7 +201,7 @@ func (r *recipe) stateSize() (n unit.Bytes) {
 	if r.model.Edge() != arch.NoEdge {
 		side = 512
 	}
-	e := arch.Step{Model: r.model, Batch: 1, Size: side, Xformers: true}.Validation()
+	e := arch.Step{Model: r.model, Batch: 1, Size: side, Xformers: true}.Kept()
 	if !e.Known() && !errors.Is(r.modelErr, arch.ErrUnknown) && r.model.Unknown == "" {
 		return 0
 	}

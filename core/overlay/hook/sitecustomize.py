@@ -176,7 +176,7 @@ def serve(listed, say, external):
 
     # --- files that are opened to be executed
 
-    io = sys.modules["io"]
+    io = __import__("io")  # which Python 3.14 no longer does by itself; it is frozen, so no file of the program's can be it
     plain_open_code = io.open_code
 
     def open_code(path):

@@ -118,10 +118,11 @@ func (c *Client) Recognize(ctx context.Context, cmd job.Command) (*job.Job, erro
 	return r.Job, nil
 }
 
-// Ladders implements [plugin.Plugin]. What a plugin answers is checked: it is another program.
+// Ladders implements [plugin.Plugin]. What a plugin answers is checked: it is another program. It is a plugin's last
+// answer: its process is told to end while the answer is read.
 func (c *Client) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
 	var s ladder.Set
-	if err := c.call.Call(ctx, "Ladders", plugin.LaddersQuestion{Job: j, Device: d}, &s); err != nil {
+	if err := c.call.CallThen(ctx, "Ladders", plugin.LaddersQuestion{Job: j, Device: d}, &s, func() { go c.Close() }); err != nil {
 		return nil, c.weigh("pricing the job", err)
 	}
 	if err := s.Check(); err != nil {

@@ -2,9 +2,11 @@ package arch
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // A StepConfig is a training step of traiNNer-redux's SRModel on one device.
@@ -20,6 +22,9 @@ type StepConfig struct {
 	Losses     []Loss
 	Disc       Discriminator // network_d, used where Losses has a GAN loss
 	DDP        bool          // both networks are wrapped in DistributedDataParallel, as with a launcher
+	// Replicas are the cards over which DataParallel splits the batch of the one process, Batch samples each: the estimate is
+	// of the first, on which the outputs of all are gathered. 0 and 1 are none.
+	Replicas int64
 	// OldTorch is PyTorch 1.13: interpolate is not on autocast's float32 list, and a mean saves its input.
 	OldTorch bool
 }
@@ -55,10 +60,10 @@ func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 
 	var lq, gt, previous nn.Tensor
 	t.Part("batch", func() {
-		lq = t.Hold(t.Input(nn.F32, cfg.Batch, cfg.Net.InCh, cfg.LQ, cfg.LQ))
-		gt = t.Hold(t.Input(nn.F32, cfg.Batch, cfg.Net.gtCh(), gtSize, gtSize))
+		lq = t.Hold(t.Input(nn.F32, cfg.gathered(), cfg.Net.InCh, cfg.LQ, cfg.LQ))
+		gt = t.Hold(t.Input(nn.F32, cfg.gathered(), cfg.Net.gtCh(), gtSize, gtSize))
 		// self.output of the step before, until this step assigns its own.
-		previous = t.Zeros(nn.F32, cfg.Batch, cfg.Net.gtCh(), gtSize, gtSize)
+		previous = t.Zeros(nn.F32, cfg.gathered(), cfg.Net.gtCh(), gtSize, gtSize)
 	})
 	if cfg.Accumulate > 1 {
 		t.KeepGradients("network_g")
@@ -69,7 +74,7 @@ func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 
 	var output, lGTotal nn.Tensor
 	t.Autocast(cfg.AMP, func() {
-		t.Part("network_g", func() { output = t.Call("", lq, cfg.Net.Forward) })
+		t.Part("network_g", func() { output = cfg.parallel(t, lq, cfg.Net.Forward) })
 		output = t.Hold(t.Rebind(previous, output))
 		t.Part("losses", func() { lGTotal = t.Hold(t.Zeros(nn.F32)) })
 		for _, l := range cfg.Losses {
@@ -102,16 +107,40 @@ func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 	}
 	t.Part("network_g", func() { t.Backward(lGTotal) })
 	size := t.Size("network_g")
-	t.OptimizerStep("network_g", optG.tempBytes(size.GradBytes))
+	t.OptimizerStep("network_g", cfg.reduced(optG, size.GradBytes))
 
 	if gan {
 		if cfg.Disc.forward == nil {
 			return "network_d: " + ErrUnknown.Error()
 		}
 		cfg.discriminatorStep(t, output, gt)
-		t.OptimizerStep("network_d", optD.tempBytes(t.Size("network_d").GradBytes))
+		t.OptimizerStep("network_d", cfg.reduced(optD, t.Size("network_d").GradBytes))
 	}
 	return unknown
+}
+
+// gathered is how many samples lie on the first card.
+func (cfg StepConfig) gathered() int64 { return cfg.Batch * max(1, cfg.Replicas) }
+
+// parallel is a network that model_to_device has wrapped: under DataParallel it runs on this card's share of the batch, a
+// view, and the outputs of all cards are put together here (scatter and gather in torch/nn/parallel/scatter_gather.py).
+// The replica on this card has the parameters themselves (broadcast_coalesced in torch/csrc/cuda/comm.cpp), and
+// the others' need here no more than buffers of 10 MiB while they are sent.
+func (cfg StepConfig) parallel(t *nn.Tape, x nn.Tensor, forward nn.Module) nn.Tensor {
+	if cfg.Replicas <= 1 {
+		return t.Call("", x, forward)
+	}
+	y := t.Call("", t.Narrow(x, 0, cfg.Batch), forward)
+	return t.Cat(0, slices.Repeat([]nn.Tensor{y}, int(cfg.Replicas))...)
+}
+
+// reduced is what is needed between backward and the optimizer's end: under DataParallel the gradients of this card's
+// replica are there until the sum of all cards' is (Broadcast.backward in torch/nn/parallel/_functions.py).
+func (cfg StepConfig) reduced(o optimizer, grads unit.Bytes) unit.Bytes {
+	if cfg.Replicas > 1 {
+		return max(grads, o.tempBytes(grads))
+	}
+	return o.tempBytes(grads)
 }
 
 // emaPart is the averaged copy of the generator.
@@ -141,7 +170,7 @@ func (cfg StepConfig) generatorGAN(t *nn.Tape, output nn.Tensor, l Loss) (loss n
 	}
 	t.Part("network_d", func() {
 		t.FreezeParams(func() {
-			fakeGPred := t.Call("", output, cfg.Disc.forward)
+			fakeGPred := cfg.parallel(t, output, cfg.Disc.forward)
 			loss = ganLoss(t, fakeGPred)
 		})
 	})
@@ -153,9 +182,9 @@ func (cfg StepConfig) discriminatorStep(t *nn.Tape, output, gt nn.Tensor) {
 	t.Part("network_d", func() {
 		var lDReal, lDFake nn.Tensor
 		t.Autocast(cfg.AMP, func() {
-			realDPred := t.Hold(t.Call("", gt, cfg.Disc.forward))
+			realDPred := t.Hold(cfg.parallel(t, gt, cfg.Disc.forward))
 			lDReal = ganLoss(t, realDPred)
-			fakeDPred := t.Hold(t.Call("", t.Detach(output), cfg.Disc.forward))
+			fakeDPred := t.Hold(cfg.parallel(t, t.Detach(output), cfg.Disc.forward))
 			lDFake = ganLoss(t, fakeDPred)
 		})
 		t.Backward(t.Add(lDReal, lDFake))

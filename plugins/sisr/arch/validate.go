@@ -38,7 +38,7 @@ func Validation(cfg ValConfig) (e mem.Estimate) {
 			t.Hold(t.Input(nn.F32, 1, cfg.Net.gtCh(), cfg.H*scale, cfg.W*scale))
 		}
 		if s := cfg.Step; s != nil { // self.output of the last training step, until this image's replaces it
-			t.Hold(t.Zeros(nn.F32, s.Batch, s.Net.gtCh(), s.LQ*scale, s.LQ*scale))
+			t.Hold(t.Zeros(nn.F32, s.gathered(), s.Net.gtCh(), s.LQ*scale, s.LQ*scale))
 		}
 	})
 	infer := func() {

@@ -2,6 +2,7 @@ package arch
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/nn"
@@ -54,6 +55,16 @@ func (s Step) Validation() (e mem.Estimate) {
 	e.Unknown = s.Model.Unknown
 	s.resident(&e, t, true)
 	e.AddPeak(t.Peak(), "images of the micro-batch in float32")
+	return e
+}
+
+// Kept is what a validation finds on the card before it begins: the lines that stay from step to step.
+func (s Step) Kept() (e mem.Estimate) {
+	defer unknownOnPanic(&e)
+	t := s.validate()
+	defer t.Done()
+	e.Unknown = s.Model.Unknown
+	s.resident(&e, t, true)
 	return e
 }
 
@@ -136,7 +147,9 @@ func (s Step) batch(t *nn.Tape, val bool) (lq, gt, edgeMap nn.Tensor) {
 			edgeMap = image()
 		}
 		if s.Queue > 0 && !val { // the full pool is shuffled by indexing, which copies one half of it after the other
+			t.Line(shuffle)
 			t.Zeros(nn.F32, s.Queue, 3, s.Size, s.Size)
+			t.Line("")
 		}
 		lq, gt = image(), image()
 	})
@@ -249,14 +262,25 @@ func (s Step) adam() string {
 	return "AdamW"
 }
 
-// SetPool makes an estimate of the same step with another pool, which keeps one, that of s.
-func (s Step) SetPool(e *mem.Estimate) {
-	line := s.pool()
-	for i := range e.Items {
-		if e.Items[i].Kind == line.Kind && e.Items[i].What == line.What {
-			e.Items[i] = line
+// shuffle is the one line that makes something of the pool's size (ddpm.py:1894).
+const shuffle = "self.queue_lr = self.queue_lr[idx]"
+
+// WithPool is an estimate of s with a pool of another size, in place of its own.
+func (s Step) WithPool(e mem.Estimate, queue int64) mem.Estimate {
+	other := s
+	other.Queue = queue
+	out, shuffled := e.Resized(shuffle, queue, s.Queue)
+	if !shuffled { // an image log only keeps it
+		out = e
+		out.Items = slices.Clone(e.Items)
+	}
+	was, is := s.pool(), other.pool()
+	for i := range out.Items {
+		if out.Items[i].Kind == was.Kind && out.Items[i].What == was.What {
+			out.Items[i] = is
 		}
 	}
+	return out
 }
 
 // unknownOnPanic turns a shape that the tape refuses into an estimate that says so: the job itself may still run.

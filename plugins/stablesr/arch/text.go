@@ -58,9 +58,14 @@ func (n *text) forward(t *nn.Tape, batch int64) (x nn.Tensor) {
 			t.Param("logit_scale")
 		}
 		x = t.Hold(t.Add(t.Zeros(nn.F32, batch, n.context, n.width), pos))
+		last := int(n.layers) - 1
 		for i := range int(n.layers) {
+			if t.Inference() && i > 1 && i < last { // the first two are as large as any, and stand for all
+				t.Alike(named("transformer.resblocks", i), named("transformer.resblocks", 1))
+				continue
+			}
 			y := t.Call(named("transformer.resblocks", i), x, n.block)
-			if i == int(n.layers)-1 && n.penultimate {
+			if i == last && n.penultimate {
 				break
 			}
 			x = t.Rebind(x, y)

@@ -91,6 +91,11 @@ type Caller struct{ cc *grpc.ClientConn }
 
 // Call sends in as JSON and reads the answer into out. The error wraps [ErrDeclined] if the method returned that.
 func (c *Caller) Call(ctx context.Context, method string, in, out any) error {
+	return c.CallThen(ctx, method, in, out, func() {})
+}
+
+// CallThen is Call, which calls then as soon as the answer is there and before it is read.
+func (c *Caller) CallThen(ctx context.Context, method string, in, out any, then func()) error {
 	b, err := json.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("writing the question to the plugin: %w", err)
@@ -112,6 +117,7 @@ func (c *Caller) Call(ctx context.Context, method string, in, out any) error {
 			return fmt.Errorf("asking the plugin: %w", err)
 		}
 	}
+	then()
 	if err := json.Unmarshal(answer.GetValue(), out); err != nil {
 		return fmt.Errorf("the plugin's answer to %s is not what was agreed: %w", method, err)
 	}

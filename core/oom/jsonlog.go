@@ -1,0 +1,123 @@
+package oom
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// A jsonRecord is a line of a log that is JSON: a container's, as docker's json-file driver, Kubernetes and the clouds' loggers
+// write it, in which one field has the line that the program wrote; or a program's own logger's, which has a traceback in
+// a field of its own.
+type jsonRecord struct {
+	Log     string `json:"log"`     // docker: daemon/logger/jsonfilelog
+	Message string `json:"message"` // journalctl -o json (its MESSAGE), structlog, python-json-logger
+	Msg     string `json:"msg"`
+	Payload string `json:"textPayload"` // Google's Cloud Logging
+
+	Event string          `json:"event"`       // structlog: structlog/_base.py
+	Exc   json.RawMessage `json:"exc_info"`    // python-json-logger: jsonlogger.py, add_fields; logging's own name for it
+	Raise json.RawMessage `json:"exception"`   // structlog: processors.py, ExceptionRenderer; a text, or one entry for each exception
+	Trace json.RawMessage `json:"traceback"`   // who writes their own formatter
+	Stack json.RawMessage `json:"stack_trace"` // Logstash's and Google's Error Reporting
+	Dots  json.RawMessage `json:"error.stack_trace"`
+	Error json.RawMessage `json:"error"`  // Elastic's ecs-logging: {"stack_trace": …}
+	Text  string          `json:"text"`   // loguru/_handler.py, with serialize=True: the line as it would be without
+	Rec   json.RawMessage `json:"record"` // and the record, of which that is made
+	Cloud json.RawMessage `json:"jsonPayload"`
+}
+
+// recorded returns the lines that a JSON record holds, the message's and the traceback's; nil where it is none that is known.
+func recorded(text string, depth int) []string {
+	var c jsonRecord
+	if depth > 2 || !json.Valid([]byte(text)) {
+		return nil
+	}
+	_ = json.Unmarshal([]byte(text), &c) // a field of another type than these loggers' is left out
+	if len(c.Cloud) > 0 && c.Cloud[0] == '{' {
+		return recorded(string(c.Cloud), depth+1)
+	}
+	message := ""
+	for _, m := range []string{c.Log, c.Message, c.Msg, c.Payload} {
+		if m != "" {
+			message = m
+			break
+		}
+	}
+	traces := []json.RawMessage{c.Exc, c.Raise, c.Trace, c.Stack, c.Dots}
+	var nested struct {
+		Stack json.RawMessage `json:"stack_trace"`
+	}
+	if len(c.Error) > 0 && json.Unmarshal(c.Error, &nested) == nil {
+		traces = append(traces, nested.Stack)
+	}
+	trace := ""
+	for _, raw := range traces {
+		if trace = traceOf(raw); trace != "" {
+			break
+		}
+	}
+	switch {
+	case len(c.Rec) > 0 && c.Rec[0] == '{' && c.Text != "":
+		message = c.Text
+	case message == "" && trace != "":
+		message = c.Event
+	}
+	if message == "" && trace == "" {
+		return nil
+	}
+	var out []string
+	for _, part := range []string{message, trace} {
+		if part = strings.TrimRight(rawEscape.ReplaceAllString(part, ""), "\r\n"); part == "" {
+			continue
+		}
+		if s := strings.TrimSpace(part); strings.HasPrefix(s, `{"`) && strings.HasSuffix(s, "}") { // a logger's, in a container's
+			if lines := recorded(s, depth+1); lines != nil {
+				out = append(out, lines...)
+				continue
+			}
+		}
+		out = append(out, strings.Split(part, "\n")...)
+	}
+	return out
+}
+
+// traceOf returns a traceback as Python prints it, of a text that holds one or of structlog's entries
+// (structlog/tracebacks.py, ExceptionDictTransformer); "" of anything else.
+func traceOf(raw json.RawMessage) string {
+	var text string
+	var entries []struct {
+		Type   string `json:"exc_type"`
+		Value  string `json:"exc_value"`
+		Frames []struct {
+			File string `json:"filename"`
+			Line int    `json:"lineno"`
+			Name string `json:"name"`
+		} `json:"frames"`
+	}
+	switch {
+	case len(raw) == 0:
+	case json.Unmarshal(raw, &text) == nil:
+		if !strings.Contains(text, "Traceback (most recent call last)") {
+			return ""
+		}
+	case json.Unmarshal(raw, &entries) == nil:
+		var b strings.Builder
+		for i := len(entries) - 1; i >= 0; i-- { // the newest stands first, and Python prints it last
+			e := entries[i]
+			if e.Type == "" {
+				return ""
+			}
+			b.WriteString("Traceback (most recent call last):\n")
+			for _, f := range e.Frames {
+				fmt.Fprintf(&b, "  File \"%s\", line %d, in %s\n", f.File, f.Line, f.Name)
+			}
+			b.WriteString(e.Type + ": " + e.Value + "\n")
+			if i > 0 {
+				b.WriteString("\nDuring handling of the above exception, another exception occurred:\n\n")
+			}
+		}
+		return b.String()
+	}
+	return text
+}

@@ -1,0 +1,70 @@
+package oom
+
+import (
+	"testing"
+
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// reported is the report of a text whose program's exit nobody saw.
+func reported(t *testing.T, text string) Report {
+	t.Helper()
+	d := newDetector(t, job.Signs{})
+	d.Write([]byte(text))
+	return d.Report(Exit{})
+}
+
+// What glibc says of a refused allocation in other languages is what it says in English.
+func TestRefusedInOtherLanguages(t *testing.T) {
+	for _, words := range notAllocated {
+		for _, text := range []string{
+			"run.sh: line 3: fork: " + words + "\n",
+			"Traceback (most recent call last):\n  File \"/home/u/a.py\", line 12, in load\n    b = mmap.mmap(-1, n)\nOSError: [Errno 12] " + words + "\n",
+			"step 3 loss 0.1\nmalloc: " + words + ".",
+		} {
+			if r := reported(t, text); !r.OOM || !r.Fatal || r.Kind != CPUAlloc {
+				t.Errorf("%q: %+v", text, r)
+			}
+		}
+		for _, text := range []string{
+			"\"" + words + "\" steht in der Dokumentation\n", // talked about
+			"# " + words + " (ENOMEM)\nprint('x')\n",
+			"loss 0.1\n",
+		} {
+			if r := reported(t, text); r.OOM {
+				t.Errorf("%q: %+v", text, r)
+			}
+		}
+	}
+}
+
+// DeepSpeed's launcher says how a rank ended in its own log; nothing more need be known of it.
+func TestDeepSpeedKilled(t *testing.T) {
+	const launcher = "[2024-03-01 10:00:00,123] [INFO] [launch.py:316:sigkill_handler] Killing subprocess 4711\n" +
+		"[2024-03-01 10:00:00,500] [ERROR] [launch.py:322:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_rank=1'] exits with return code = "
+	if r := reported(t, launcher+"-9\n"); !r.OOM || !r.Fatal || r.Kind != HostOOM || r.Confidence != Weak {
+		t.Errorf("killed: %+v", r)
+	}
+	if r := reported(t, launcher+"1\n"); r.OOM {
+		t.Errorf("ended by itself: %+v", r)
+	}
+	if r := reported(t, "Traceback (most recent call last):\n  File \"/home/u/train.py\", line 9, in <module>\nKeyError: 'x'\n"+launcher+"-9\n"); r.OOM || r.Cause != "KeyError: 'x'" {
+		t.Errorf("of something else: %+v", r)
+	}
+}
+
+// Arrow's name for it says which memory; its own frames, which Cython names as they were built, are nobody's.
+func TestArrow(t *testing.T) {
+	r := reported(t, `Traceback (most recent call last):
+  File "/home/u/prep.py", line 12, in <module>
+    t = pq.read_table("a.parquet")
+  File "/x/site-packages/pyarrow/parquet/core.py", line 3, in read_table
+    return dataset.read()
+  File "pyarrow/error.pxi", line 115, in pyarrow.lib.check_status
+pyarrow.lib.ArrowMemoryError: malloc of size 8589934592 failed
+`)
+	if !r.OOM || !r.Fatal || r.Kind != CPUAlloc || value(r.Requested) != 8*unit.GiB || r.Frame != "prep.py:12 in <module>" {
+		t.Errorf("%+v", r)
+	}
+}

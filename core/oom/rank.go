@@ -1,0 +1,59 @@
+package oom
+
+import "strconv"
+
+var (
+	// rankPrefix is a rank among what is put before a line (linePrefix says by whom): a number that counts processes, not
+	// machines, pods or process ids.
+	rankPrefix = rx(`^\[(?:rank:? ?|[a-z]\w*?)(\d+)\]:?$|^\[\d+,(?:mpirank:)?(\d+)(?:,[\w-]+)?\]<std|^(\d+)$|\brank=(\d+)`)
+	// torch/multiprocessing/spawn.py, above the traceback of the child
+	spawned = rx(`^-- Process (\d+) terminated with the following error:`)
+	// torch/distributed/elastic/multiprocessing/errors/__init__.py, of the first that failed
+	rootCause = rx(`^Root Cause \(first observed failure\):`)
+	causeRank = rx(`^\s*rank\s*: (\d+) \(local_rank: \d+\)`)
+)
+
+// failed is the rank of the process that a finding is of, by what stands before its line, above its traceback, or in
+// torchrun's summary after it; nil where nothing says it.
+func (f *finding) failed() *int64 {
+	number := func(m []string) *int64 {
+		for _, s := range m[min(1, len(m)):] {
+			if n, err := strconv.ParseInt(s, 10, 32); err == nil {
+				return &n
+			}
+		}
+		return nil
+	}
+	own := f.rows[f.at].rank
+	if n := number(rankPrefix.FindStringSubmatch(own)); n != nil && (own[0] < '0' || own[0] > '9' || f.others(own) > 0) {
+		return n
+	}
+	for i := f.at; i >= max(0, f.at-maxTrace); i-- {
+		body := f.rows[i].body
+		if m := spawned.FindStringSubmatch(body); m != nil {
+			return number(m)
+		}
+		if i < f.at && f.rows[i].rank == own && exceptionLine.MatchString(body) {
+			break // another failure
+		}
+	}
+	root := false
+	for _, r := range f.rows[f.at:] {
+		if root = root || rootCause.MatchString(r.body); root {
+			if m := causeRank.FindStringSubmatch(r.body); m != nil {
+				return number(m)
+			}
+		}
+	}
+	return nil
+}
+
+// others counts the other lines of a rank: a bare number before one line only is a line's own, as cat -n and editors put it.
+func (f *finding) others(rank string) (n int) {
+	for i, r := range f.rows {
+		if i != f.at && r.rank == rank && r.number != f.rows[f.at].number {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,170 @@
+package oom
+
+import (
+	"slices"
+	"strings"
+)
+
+// A renewal is the sign that another program began in a text that held one already, as where runs are appended to one log:
+// the head of the text, what stood there before any progress, comes again from its first lines on, and then progress.
+//
+// What a dying program's buffer still held when its traceback was written comes after that too, with progress of its own,
+// but a program says its head only once. Ranks that each say it do so before any of them has failed, and what comes twice
+// there is no head; nor is what a program says of every epoch, which stands between the head and the failure too.
+type renewal struct {
+	head  []uint64 // of the first lines, without their numbers
+	seen  map[uint64]bool
+	ended int // the line that ended the head
+	next  int // the place in head behind the line that came again last
+	near  int // the number of that line
+	came  int // how many have, in order
+	line  int // where the head came again; 0: it has not
+	after int // lines of progress since
+}
+
+const (
+	headRead  = 200 // lines among which what comes twice is no head
+	headKept  = 24  // of them
+	headApart = 12  // lines between two of a head that comes again
+	headAgain = 3   // of its lines at the least, and three quarters of them
+	headAfter = 3   // of progress behind it
+)
+
+// renew looks at a line. Before a stream has spoken of anything that matters it reads the first lines only.
+func (s *stream) renew(seg segment) {
+	r := &s.renewal
+	counts := false
+	if (r.ended == 0 || r.complete()) && mayCount(seg.text) {
+		if _, counts = progressOf(string(seg.text)); counts && r.complete() {
+			r.after++
+		}
+	}
+	if r.ended == 0 {
+		if counts || seg.number > headRead || len(s.excerpts) > 0 {
+			r.ended = seg.number
+		} else {
+			r.take(headHash(seg.text))
+		}
+	}
+	if len(s.excerpts) == 0 || len(r.head) < headAgain || counts {
+		return
+	}
+	h := headHash(seg.text)
+	if h <= 1 {
+		return
+	}
+	if !r.complete() && seg.number-r.near > headApart {
+		r.next, r.came = 0, 0
+	}
+	for i, known := range r.head {
+		switch {
+		case known != h || i > 1 && r.came == 0:
+			continue
+		case i < r.next: // it comes once more: the newest counts
+			r.came, r.after = 0, 0
+		}
+		if r.came == 0 {
+			r.line = seg.number
+		}
+		r.next, r.near = i+1, seg.number
+		r.came++
+		return
+	}
+}
+
+// take adds a line to the head.
+func (r *renewal) take(h uint64) {
+	switch {
+	case h <= 1:
+	case r.seen[h]:
+		for i := range r.head {
+			if r.head[i] == h {
+				r.head = slices.Delete(r.head, i, i+1) // of several ranks, or said again and again
+				break
+			}
+		}
+	case len(r.head) < headKept:
+		if r.seen == nil {
+			r.seen = map[uint64]bool{}
+		}
+		r.seen[h] = true
+		r.head = append(r.head, h)
+	}
+}
+
+// complete says that enough of the head has come again.
+func (r *renewal) complete() bool { return r.came >= headAgain && 4*r.came >= 3*len(r.head) }
+
+// renewed is the line in which another program began and then made progress, or 0.
+func (s *stream) renewed() int {
+	if r := &s.renewal; r.complete() && r.after >= headAfter {
+		return r.line
+	}
+	return 0
+}
+
+// headHash is of a line without its numbers (FNV-1a); 0 for one that says too little, that counts, or that tells of a failure.
+func headHash(text []byte) uint64 {
+	const enough = 8 // letters
+	if len(text) > 400 || mayCount(text) || strings.HasPrefix(string(text), "Traceback") {
+		return 0
+	}
+	h, letters, digits := uint64(14695981039346656037), 0, false
+	for _, b := range text {
+		if b >= '0' && b <= '9' {
+			if digits {
+				continue
+			}
+			digits, b = true, '0'
+		} else {
+			digits = false
+		}
+		if b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= 0x80 {
+			letters++
+		}
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	if letters < enough {
+		return 0
+	}
+	return h
+}
+
+// past marks what was found before another program began, if nothing says that this one failed.
+func (d *Detector) past(all []finding) {
+	for _, s := range d.streams {
+		line := s.renewed()
+		if line == 0 {
+			continue
+		}
+		failed, first := false, -1
+		for i := range all {
+			f := &all[i]
+			if f.stream != s.name {
+				continue
+			}
+			failed = failed || f.rows[f.at].number >= line && f.fatal && !f.alive
+			if first < 0 && f.memory() {
+				first = i
+			}
+		}
+		if failed || first < 0 || s.repeats(&all[first]) {
+			continue
+		}
+		for i := range all {
+			if f := &all[i]; f.stream == s.name && f.rows[f.at].number < line {
+				f.past = true
+			}
+		}
+	}
+}
+
+// repeats says whether lines of the head stand between it and a finding: then they are no head.
+func (s *stream) repeats(f *finding) bool {
+	for _, r := range f.rows[:f.at] {
+		if r.number > s.renewal.ended && !r.more && slices.Contains(s.renewal.head, headHash([]byte(r.text))) {
+			return true
+		}
+	}
+	return false
+}
