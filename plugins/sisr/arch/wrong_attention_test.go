@@ -1,0 +1,46 @@
+package arch
+
+import (
+	"errors"
+	"testing"
+)
+
+// What the constructors of the attention networks stop at, and what they take.
+func TestAttentionConstructors(t *testing.T) {
+	type m = map[string]any
+	for _, c := range []struct {
+		name  string
+		scale int64
+		args  m
+		wrong bool
+	}{
+		{"srformer", 2, m{"use_checkpoint": true}, true}, {"srformerv2", 2, m{"use_checkpoint": true}, false},
+		{"srformer", 2, m{"window_size": 15}, true}, {"srformer", 2, m{"window_size": 12}, false},
+		{"srformer", 2, m{"upsampler": "nearest+conv"}, true}, {"srformer", 4, m{"upsampler": "nearest+conv"}, false},
+		{"srformer", 2, m{"upsampler": ""}, true}, {"srformer", 1, m{"upsampler": nil}, false},
+		{"srformer", 6, nil, true}, {"srformer_light", 6, nil, false}, {"srformer", 2, m{"embed_dim": 90}, true},
+		{"srformer", 2, m{"resi_connection": "2conv"}, true}, {"srformer", 2, m{"num_heads": []any{6}}, true},
+		{"srformerv2", 2, m{"squeeze_dim": 45}, true}, {"srformerv2", 2, m{"squeeze_dim": 50}, false},
+		{"srformerv2", 2, m{"drop_rate": 0.1}, true}, {"srformerv2", 2, m{"window_size": 16}, false},
+	} {
+		_, _, err := Build(Spec{Type: c.name, Scale: c.scale, Args: c.args})
+		if (err != nil) != c.wrong || errors.Is(err, ErrUnknown) {
+			t.Errorf("%s at %d, %v: %v", c.name, c.scale, c.args, err)
+		}
+	}
+}
+
+// A size that a network's windows do not divide is unknown, with the sizes in its reason; the multiple that the network
+// asks for is none.
+func TestWindowsThatDoNotDivide(t *testing.T) {
+	n := build(t, Spec{Type: "srformerv2", Scale: 2, Args: map[string]any{"window_size": 16, "depths": []any{1}, "num_heads": []any{8}}})
+	if n.Multiple != 48 {
+		t.Errorf("windows of 16 and 12 want a multiple of %d", n.Multiple)
+	}
+	for lq, known := range map[int64]bool{64: false, 48: true, 40: true} {
+		e := Training(StepConfig{Net: n, Batch: 1, LQ: lq, Losses: charbonnier()})
+		if (e.Unknown == "") != known {
+			t.Errorf("crops of %d: %q", lq, e.Unknown)
+		}
+	}
+}
