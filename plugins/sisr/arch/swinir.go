@@ -183,7 +183,7 @@ func (n swinIR) rstb(t *nn.Tape, x nn.Tensor, h, w int64, layer int, first, tota
 			m := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, h, w, shift, n.heads[layer], dropPath) }
 			name := fmt.Sprint("blocks.", i)
 			if n.checkpointing {
-				x = t.Rebind(x, t.Checkpoint(name, x, m))
+				x = t.Rebind(x, t.CheckpointReentrant(name, x, m))
 			} else {
 				x = t.Rebind(x, t.Call(name, x, m))
 			}

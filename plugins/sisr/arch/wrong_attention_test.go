@@ -22,6 +22,11 @@ func TestAttentionConstructors(t *testing.T) {
 		{"srformer", 2, m{"resi_connection": "2conv"}, true}, {"srformer", 2, m{"num_heads": []any{6}}, true},
 		{"srformerv2", 2, m{"squeeze_dim": 45}, true}, {"srformerv2", 2, m{"squeeze_dim": 50}, false},
 		{"srformerv2", 2, m{"drop_rate": 0.1}, true}, {"srformerv2", 2, m{"window_size": 16}, false},
+		{"swin2sr_l", 2, nil, true}, {"swin2sr_l", 4, nil, false}, {"swin2sr_m", 6, nil, true}, {"swin2sr_s", 6, nil, false},
+		{"swin2sr_s", 2, m{"upsampler": "pixelshuffle_hf"}, true}, {"swin2sr_s", 2, m{"upsampler": "pixelshuffle_aux"}, false},
+		{"swin2sr_s", 2, m{"upsampler": "pixelshuffle_aux", "in_chans": 1}, true}, {"swin2sr_s", 2, m{"img_size": 60}, true},
+		{"swin2sr_s", 2, m{"img_size": 4}, false}, {"swin2sr_s", 2, m{"num_heads": []any{7, 6, 6, 6}}, true},
+		{"swin2sr_s", 2, m{"qk_scale": 1}, true},
 	} {
 		_, _, err := Build(Spec{Type: c.name, Scale: c.scale, Args: c.args})
 		if (err != nil) != c.wrong || errors.Is(err, ErrUnknown) {
