@@ -236,9 +236,28 @@ func (n dat) spatialInteraction(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // spatialAttention is Adaptive_Spatial_Attention.
 func (n dat) spatialAttention(t *nn.Tape, x nn.Tensor, h, w, heads int64, shift bool) nn.Tensor {
+	b, l, c := x.Dim(0), h*w, n.dim
+	v, attened := n.rectangleWindows(t, x, h, w, heads, shift)
+
+	convX := t.Hold(n.dwconv(t, v))
+	channelMap := t.Hold(t.View(t.Contiguous(t.Permute(n.channelInteraction(t, convX), 0, 2, 3, 1)), b, 1, c))
+	attention := t.Hold(t.View(t.Contiguous(t.Transpose(attened, -2, -1)), b, c, h, w))
+	spatialMap := t.Hold(n.spatialInteraction(t, attention))
+	attened = t.Rebind(attened, t.Mul(attened, t.Sigmoid(channelMap)))
+	convX = t.Rebind(convX, t.Mul(t.Sigmoid(spatialMap), convX))
+	convX = t.Rebind(convX, t.View(t.Contiguous(t.Permute(convX, 0, 2, 3, 1)), b, l, c))
+
+	y := t.Hold(t.Add(attened, convX))
+	y = t.Rebind(y, t.Linear("proj", y, c, true))
+	return t.Dropout(y, n.drop)
+}
+
+// rectangleWindows is its first half, which RGT's attention has too: the values as an image, and what windows that lie and
+// windows that stand make of half the channels each.
+func (n dat) rectangleWindows(t *nn.Tape, x nn.Tensor, h, w, heads int64, shift bool) (v, attened nn.Tensor) {
 	b, l, c, half := x.Dim(0), h*w, n.dim, n.dim/2
 	qkv := t.Hold(t.Permute(t.View(t.Linear("qkv", x, 3*c, n.qkvBias), b, l, 3, c), 2, 0, 1, 3))
-	v := t.Hold(t.View(t.Contiguous(t.Transpose(t.Select(qkv, 0), -2, -1)), b, c, h, w))
+	v = t.Hold(t.View(t.Contiguous(t.Transpose(t.Select(qkv, 0), -2, -1)), b, c, h, w))
 
 	largest := max(n.split[0], n.split[1])
 	ph, pw := multiple(h, largest), multiple(w, largest)
@@ -280,19 +299,7 @@ func (n dat) spatialAttention(t *nn.Tape, x nn.Tensor, h, w, heads int64, shift 
 		x1 = t.Hold(crop(attend(0, t.Narrow(qkv, 3, half), nn.Tensor{})))
 		x2 = t.Hold(crop(attend(1, t.Narrow(qkv, 3, half), nn.Tensor{})))
 	}
-	attened := t.Hold(t.Cat(2, x1, x2))
-
-	convX := t.Hold(n.dwconv(t, v))
-	channelMap := t.Hold(t.View(t.Contiguous(t.Permute(n.channelInteraction(t, convX), 0, 2, 3, 1)), b, 1, c))
-	attention := t.Hold(t.View(t.Contiguous(t.Transpose(attened, -2, -1)), b, c, h, w))
-	spatialMap := t.Hold(n.spatialInteraction(t, attention))
-	attened = t.Rebind(attened, t.Mul(attened, t.Sigmoid(channelMap)))
-	convX = t.Rebind(convX, t.Mul(t.Sigmoid(spatialMap), convX))
-	convX = t.Rebind(convX, t.View(t.Contiguous(t.Permute(convX, 0, 2, 3, 1)), b, l, c))
-
-	y := t.Hold(t.Add(attened, convX))
-	y = t.Rebind(y, t.Linear("proj", y, c, true))
-	return t.Dropout(y, n.drop)
+	return v, t.Hold(t.Cat(2, x1, x2))
 }
 
 // windowAttention is Spatial_Attention of windows that lie or stand.

@@ -27,11 +27,27 @@ func TestAttentionConstructors(t *testing.T) {
 		{"swin2sr_s", 2, m{"upsampler": "pixelshuffle_aux", "in_chans": 1}, true}, {"swin2sr_s", 2, m{"img_size": 60}, true},
 		{"swin2sr_s", 2, m{"img_size": 4}, false}, {"swin2sr_s", 2, m{"num_heads": []any{7, 6, 6, 6}}, true},
 		{"swin2sr_s", 2, m{"qk_scale": 1}, true},
+		{"rgt", 6, nil, true}, {"rgt_s", 2, m{"split_size": []any{8, 24}}, true}, {"rgt_s", 2, m{"img_size": 50}, false},
+		{"rgt_s", 2, m{"c_ratio": 0.21}, true}, {"rgt_s", 2, m{"num_heads": []any{7, 6, 6, 6, 6, 6}}, true},
+		{"rgt_s", 2, m{"mlp_ratio": 1.005}, false}, {"rgt_s", 2, m{"mlp_ratio": 1.01}, true}, {"rgt_s", 2, m{"use_checkpoint": true}, true},
 	} {
 		_, _, err := Build(Spec{Type: c.name, Scale: c.scale, Args: c.args})
 		if (err != nil) != c.wrong || errors.Is(err, ErrUnknown) {
 			t.Errorf("%s at %d, %v: %v", c.name, c.scale, c.args, err)
 		}
+	}
+}
+
+// RGT's reduction is by the longer side, and wants a shorter one that is as large.
+func TestReductionOfASmallImage(t *testing.T) {
+	n := build(t, Spec{Type: "rgt_s", Scale: 2})
+	for width, known := range map[int64]bool{63: false, 64: true, 1200: true} {
+		if e := Validation(ValConfig{Net: n, H: 1200, W: width}); (e.Unknown == "") != known {
+			t.Errorf("1200×%d: %q", width, e.Unknown)
+		}
+	}
+	if e := Training(StepConfig{Net: n, Batch: 1, LQ: 3, Losses: charbonnier()}); e.Unknown == "" {
+		t.Error("crops of 3 pixels are priced")
 	}
 }
 
