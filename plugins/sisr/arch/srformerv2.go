@@ -31,7 +31,7 @@ func init() {
 			multiple += n.window
 		}
 		return Network{
-			InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing, NoFP16: true,
+			InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing,
 			Multiple: multiple, MinLQ: n.window/2 + 1,
 		}, nil
 	}, "srformerv2")

@@ -30,6 +30,8 @@ func TestAttentionConstructors(t *testing.T) {
 		{"rgt", 6, nil, true}, {"rgt_s", 2, m{"split_size": []any{8, 24}}, true}, {"rgt_s", 2, m{"img_size": 50}, false},
 		{"rgt_s", 2, m{"c_ratio": 0.21}, true}, {"rgt_s", 2, m{"num_heads": []any{7, 6, 6, 6, 6, 6}}, true},
 		{"rgt_s", 2, m{"mlp_ratio": 1.005}, false}, {"rgt_s", 2, m{"mlp_ratio": 1.01}, true}, {"rgt_s", 2, m{"use_checkpoint": true}, true},
+		{"elan", 2, m{"c_elan": 100}, true}, {"elan", 2, m{"c_elan": 99, "window_sizes": nil}, false},
+		{"elan", 2, m{"window_sizes": []any{4, 8}}, true}, {"elan_light", 2, m{"norm": true, "colors": 1}, true},
 	} {
 		_, _, err := Build(Spec{Type: c.name, Scale: c.scale, Args: c.args})
 		if (err != nil) != c.wrong || errors.Is(err, ErrUnknown) {
