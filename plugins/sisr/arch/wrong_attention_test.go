@@ -32,6 +32,9 @@ func TestAttentionConstructors(t *testing.T) {
 		{"rgt_s", 2, m{"mlp_ratio": 1.005}, false}, {"rgt_s", 2, m{"mlp_ratio": 1.01}, true}, {"rgt_s", 2, m{"use_checkpoint": true}, true},
 		{"elan", 2, m{"c_elan": 100}, true}, {"elan", 2, m{"c_elan": 99, "window_sizes": nil}, false},
 		{"elan", 2, m{"window_sizes": []any{4, 8}}, true}, {"elan_light", 2, m{"norm": true, "colors": 1}, true},
+		{"hit_sir", 2, m{"embed_dim": 64}, true}, {"hit_srf", 2, m{"expansion_factor": 4}, false}, {"hit_sir", 2, m{"mlp_ratio": 2}, true},
+		{"hit_sir", 2, m{"hier_win_ratios": []any{0.5, 1, 2}}, true}, {"hit_sir", 2, m{"hier_win_ratios": []any{0.5, 1, 1.5, 2, 2, 2}}, true},
+		{"hit_sir", 2, m{"hier_win_ratios": []any{0.5, 1, 1, 2, 3, "4"}}, true}, {"hit_sir", 2, m{"upsampler": "nearest+conv"}, true},
 	} {
 		_, _, err := Build(Spec{Type: c.name, Scale: c.scale, Args: c.args})
 		if (err != nil) != c.wrong || errors.Is(err, ErrUnknown) {
@@ -50,6 +53,19 @@ func TestReductionOfASmallImage(t *testing.T) {
 	}
 	if e := Training(StepConfig{Net: n, Batch: 1, LQ: 3, Losses: charbonnier()}); e.Unknown == "" {
 		t.Error("crops of 3 pixels are priced")
+	}
+}
+
+// HiT-SIR reflects each image up to windows of up to 64 pixels, which a smaller one than half of that is too small for; the
+// images of HiT-SRF may be half as large again.
+func TestReflectedWindows(t *testing.T) {
+	for name, sizes := range map[string]map[int64]bool{"hit_sir": {32: false, 33: true, 64: true}, "hit_srf": {16: false, 17: true, 32: true}} {
+		n := build(t, Spec{Type: name, Scale: 2})
+		for lq, known := range sizes {
+			if e := Training(StepConfig{Net: n, Batch: 1, LQ: lq, Losses: charbonnier()}); (e.Unknown == "") != known || known != (lq >= n.MinLQ) {
+				t.Errorf("%s at %d: %q, and its least crop is %d", name, lq, e.Unknown, n.MinLQ)
+			}
+		}
 	}
 }
 
