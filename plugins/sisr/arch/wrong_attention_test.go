@@ -35,6 +35,8 @@ func TestAttentionConstructors(t *testing.T) {
 		{"hit_sir", 2, m{"embed_dim": 64}, true}, {"hit_srf", 2, m{"expansion_factor": 4}, false}, {"hit_sir", 2, m{"mlp_ratio": 2}, true},
 		{"hit_sir", 2, m{"hier_win_ratios": []any{0.5, 1, 2}}, true}, {"hit_sir", 2, m{"hier_win_ratios": []any{0.5, 1, 1.5, 2, 2, 2}}, true},
 		{"hit_sir", 2, m{"hier_win_ratios": []any{0.5, 1, 1, 2, 3, "4"}}, true}, {"hit_sir", 2, m{"upsampler": "nearest+conv"}, true},
+		{"hat_iln_s", 2, m{"img_range": 1.0}, true}, {"hat_s", 2, m{"img_range": 1.0}, false}, {"dat_iln", 2, m{"img_range": 1.0}, true},
+		{"dat_2", 2, m{"img_range": 1.0}, false}, {"dat_iln_light", 2, m{"use_chk": true, "unshuffle_mod": true}, false},
 	} {
 		_, _, err := Build(Spec{Type: c.name, Scale: c.scale, Args: c.args})
 		if (err != nil) != c.wrong || errors.Is(err, ErrUnknown) {
