@@ -32,3 +32,17 @@ func (t *Tape) Lookup(table, index Tensor, shape ...int64) Tensor {
 	o.end()
 	return y
 }
+
+// AvgPoolBy is torch.nn.AvgPool2d(k, k), whose result is laid out as its input: AvgPool2d's is contiguous. Saved: its
+// input (derivatives.yaml, avg_pool2d).
+func (t *Tape) AvgPoolBy(x Tensor, k int64) Tensor {
+	o := t.op("torch.nn.functional.avg_pool2d", x)
+	y := o.out(x.resized(x.Dim(0), x.Dim(1), x.Dim(2)/k, x.Dim(3)/k).suggested(x))
+	if t.recording(x) {
+		y.grad = true
+		o.save(x)
+		o.fresh(x, x)
+	}
+	o.end()
+	return y
+}

@@ -27,6 +27,19 @@ var functional = map[string]nn.Module{
 		v := t.Hold(t.Call("", q, unit))
 		return t.View(t.Permute(t.Matmul(q, t.Matmul(t.Transpose(k, -2, -1), v)), 0, 2, 1, 4, 3), b, c, h, w)
 	},
+	"rows of a table": func(t T, x X) X {
+		y := t.Call("b", tokens(t, a(t, x)), func(t T, y X) X {
+			index := t.Hold(t.Zeros(nn.I64, y.Dim(1)))
+			return t.Mul(y, t.Lookup(t.Param("table", 64, channels), index, y.Dim(1), channels))
+		})
+		return image(t, y, x)
+	},
+	"average pool channels last": func(t T, x X) X {
+		y := t.Hold(channelsLast(t, a(t, x)))
+		p := t.Hold(tokens(t, t.AvgPoolBy(y, 2)))
+		y = t.Rebind(y, t.Mul(t.Linear("l", p, channels, true), p))
+		return t.View(t.Clone(t.Transpose(y, 1, 2)), x.Dim(0), channels, x.Dim(2)/2, x.Dim(3)/2)
+	},
 	"reentrant checkpoints": func(t T, x X) X {
 		block := func(t T, x X) X {
 			return t.Sequential("", x, conv(channels, 3).Module(), (*nn.Tape).GELU, conv(channels, 3).Module())

@@ -46,6 +46,25 @@ def reentrant(m, x):
     return m.c(torch.utils.checkpoint.checkpoint(m.d, y, use_reentrant=True))
 
 
+class Rows(nn.Module):
+    """A table, looked up by an index that is made in the forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.rand(64, C))
+
+    def forward(self, x):
+        index = torch.zeros(x.shape[1], dtype=torch.int64, device=x.device)
+        return x * self.table[index]
+
+
+def pooled(m, x):
+    y = m.a(x).permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+    p = tokens(F.avg_pool2d(y, 2, 2))
+    y = m.l(p) * p
+    return y.transpose(1, 2).reshape(x.shape[0], C, x.shape[2] // 2, x.shape[3] // 2)
+
+
 def block():
     return nn.Sequential(conv(), nn.GELU(), conv())
 
@@ -57,3 +76,5 @@ def cases():
     yield "bias of parts", call(biased, a=conv, b=Biases)
     yield "products of permuted casts", call(permuted_products, a=conv)
     yield "reentrant checkpoints", call(reentrant, a=conv, b=block, c=conv, d=block)
+    yield "rows of a table", call(lambda m, x: image(m.b(tokens(m.a(x))), x), a=conv, b=Rows)
+    yield "average pool channels last", call(pooled, a=conv, l=lambda: nn.Linear(C, C))

@@ -113,3 +113,8 @@ def cases(checkouts):
         for precision in ("fp32", "bf16"):
             a = {**base, **change}
             yield case, {"name": a["net"] + (" with GAN" if a["disc"] else ""), **a, "precision": precision}
+    # Attention networks, in a file of their own: steps_sisr_attention.json.
+    for net, batch, lq in (("srformer_light", 2, 64), ("srformerv2", 1, 36), ("swin2sr_s", 2, 64), ("rgt_s", 1, 64), ("elan_light", 2, 64),
+                           ("hit_sir", 1, 48), ("hit_srf", 2, 64), ("hat_iln_s", 1, 64), ("dat_iln_light", 2, 64), ("grl_t", 1, 64)):
+        for precision in ("fp32", "bf16"):
+            yield case, {"name": net, **base, "net": net, "batch": batch, "lq": lq, "kind": "attention", "precision": precision}

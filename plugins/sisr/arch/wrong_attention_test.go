@@ -37,10 +37,30 @@ func TestAttentionConstructors(t *testing.T) {
 		{"hit_sir", 2, m{"hier_win_ratios": []any{0.5, 1, 1, 2, 3, "4"}}, true}, {"hit_sir", 2, m{"upsampler": "nearest+conv"}, true},
 		{"hat_iln_s", 2, m{"img_range": 1.0}, true}, {"hat_s", 2, m{"img_range": 1.0}, false}, {"dat_iln", 2, m{"img_range": 1.0}, true},
 		{"dat_2", 2, m{"img_range": 1.0}, false}, {"dat_iln_light", 2, m{"use_chk": true, "unshuffle_mod": true}, false},
+		{"grl_t", 2, m{"stripe_size": []any{64, 48}}, true}, {"grl_t", 2, m{"stripe_size": []any{32, 16}, "img_size": 32}, false},
+		{"grl_t", 2, m{"img_size": 48}, true}, {"grl_s", 6, nil, true}, {"grl_t", 6, nil, false}, {"grl_b", 2, m{"num_heads_stripe": []any{4, 4, 4, 4, 4, 4, 4}}, true},
+		{"grl_t", 2, m{"use_checkpoint": true}, true}, {"grl_t", 2, m{"stripe_groups": []any{nil, nil}}, false},
 	} {
 		_, _, err := Build(Spec{Type: c.name, Scale: c.scale, Args: c.args})
 		if (err != nil) != c.wrong || errors.Is(err, ErrUnknown) {
 			t.Errorf("%s at %d, %v: %v", c.name, c.scale, c.args, err)
+		}
+	}
+}
+
+// What upstream takes, and there is no formula for.
+func TestAttentionWithoutFormula(t *testing.T) {
+	type m = map[string]any
+	for _, c := range []struct {
+		name string
+		args m
+	}{
+		{"srformer", m{"patch_size": 2}}, {"swin2sr_s", m{"patch_size": 2}}, {"grl_t", m{"stripe_groups": []any{4, nil}}},
+		{"grl_t", m{"euclidean_dist": true}}, {"grl_t", m{"fairscale_checkpoint": true}}, {"grl_t", m{"anchor_proj_type": "conv2d"}},
+		{"grl_t", m{"qkv_proj_type": "separable_conv"}}, {"grl_t", m{"conv_type": "linear"}}, {"grl_t", m{"out_channels": 1}},
+	} {
+		if _, _, err := Build(Spec{Type: c.name, Scale: 2, Args: c.args}); !errors.Is(err, ErrUnknown) {
+			t.Errorf("%s, %v: %v; upstream takes it, and there is no formula", c.name, c.args, err)
 		}
 	}
 }
