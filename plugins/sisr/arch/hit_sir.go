@@ -8,15 +8,24 @@ import (
 
 // HiT-SIR (Zhang et al., 2024): traiNNer/archs/hit_sir_arch.py at 68629319. HiT-SRF differs in its feed-forward network and
 // in how it pads: see hit_srf.go.
-func init() { register(buildHiT(false), "hit_sir") }
+func init() { register(buildHiT(sir), "hit_sir") }
 
-func buildHiT(srf bool) builder {
+// A hitKind is one of the three networks.
+type hitKind uint8
+
+const (
+	sir hitKind = iota
+	srf
+	sng
+)
+
+func buildHiT(kind hitKind) builder {
 	return func(s Spec, a *args) (Network, error) {
 		n := hit{swinIR: swinIR{
 			scale: s.Scale, in: a.int("in_chans", 3), dim: a.int("embed_dim", 60), depths: a.ints("depths", 6, 6, 6, 6),
-			heads: a.ints("num_heads", 6, 6, 6, 6), mlp: 2, patchNorm: true, // expansion_factor goes into **kwargs, which nobody reads
+			heads: a.ints("num_heads", 6, 6, 6, 6), mlp: 2, patchNorm: true, qkvBias: true, // expansion_factor goes into **kwargs, which nobody reads
 			resi: a.string("resi_connection", "1conv"), upsampler: a.string("upsampler", "pixelshuffledirect"),
-		}, srf: srf, base: a.ints("base_win_size", 8, 8), ratios: a.floats("hier_win_ratios", 0.5, 1, 2, 4, 6, 8)}
+		}, kind: kind, base: a.ints("base_win_size", 8, 8), ratios: a.floats("hier_win_ratios", 0.5, 1, 2, 4, 6, 8)}
 		a.ignore("img_size", "img_range", "expansion_factor")
 		if err := n.check(); err != nil {
 			return Network{}, err
@@ -24,10 +33,13 @@ func buildHiT(srf bool) builder {
 		all, largest := int64(1), int64(1)
 		for i := range n.deepest() {
 			ws := n.window(i)
+			if kind == sng {
+				ws[0], ws[1] = 2*ws[0], 2*ws[1]
+			}
 			all, largest = lcm(all, lcm(ws[0], ws[1])), max(largest, ws[0], ws[1])
 		}
 		least := largest/2 + 1
-		if srf {
+		if kind != sir {
 			least = largest/4 + 1
 		}
 		if all > largest { // windows of 48 and 64 have none that a crop would be rounded up to
@@ -65,7 +77,7 @@ func (a *args) floats(name string, def ...float64) []float64 {
 // hit shares with SwinIR what is around its blocks.
 type hit struct {
 	swinIR
-	srf    bool
+	kind   hitKind
 	base   []int64
 	ratios []float64
 }
@@ -96,9 +108,13 @@ func (n hit) check() error {
 		}
 	}
 	for i := range min(len(n.heads), len(n.depths)) {
-		if h := n.heads[i]; h < 1 || n.dim%(2*h) != 0 {
+		h := n.heads[i]
+		if h < 1 || n.dim%(2*h) != 0 {
 			return fmt.Errorf("embed_dim %d does not divide among twice %d heads", n.dim, h)
 		}
+	}
+	if n.kind == sng && (n.base[0] != n.base[1]) {
+		return fmt.Errorf("base_win_size %v: windows are square", n.base)
 	}
 	if n.dim < 16 {
 		return fmt.Errorf("embed_dim %d is too small", n.dim)
@@ -138,7 +154,7 @@ func (n hit) padded(t *nn.Tape, x nn.Tensor, win [2]int64) nn.Tensor {
 	x = t.Hold(t.Contiguous(t.Permute(x, 0, 3, 1, 2)))
 	h, w := x.Dim(2), x.Dim(3)
 	ph, pw := multiple(h, win[0]), multiple(w, win[1])
-	if n.srf && (ph-h >= h || pw-w >= w) {
+	if n.kind != sir && (ph-h >= h || pw-w >= w) {
 		x = t.Rebind(x, t.PadTo(x, true, x.Dim(0), x.Dim(1), 2*h-1, 2*w-1))
 	}
 	if ph-x.Dim(2) >= x.Dim(2) || pw-x.Dim(3) >= x.Dim(3) {
@@ -152,13 +168,17 @@ func (n hit) padded(t *nn.Tape, x nn.Tensor, win [2]int64) nn.Tensor {
 func (n hit) block(t *nn.Tape, x nn.Tensor, h, w int64, win [2]int64, heads int64) nn.Tensor {
 	b, c := x.Dim(0), x.Dim(2)
 	shortcut := x
-	x = t.Hold(t.Call("", t.View(x, b, h, w, c), func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.padded(t, x, win) }))
+	side := win
+	if n.kind == sng {
+		side = [2]int64{2 * win[0], 2 * win[1]}
+	}
+	x = t.Hold(t.Call("", t.View(x, b, h, w, c), func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.padded(t, x, side) }))
 	x = t.Rebind(x, t.Call("correlation", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.scc(t, x, win, heads) }))
 	x = t.Rebind(x, t.View(t.Contiguous(t.Narrow(t.Narrow(x, 1, h), 2, w)), b, h*w, c))
 	x = t.Rebind(x, t.LayerNorm("norm1", x))
 	x = t.Rebind(x, t.Add(shortcut, x))
 	mlp := n.mlpOf
-	if n.srf {
+	if n.kind == srf {
 		mlp = func(t *nn.Tape, x nn.Tensor) nn.Tensor { return srformer{swinIR: n.swinIR}.convFFN(t, x, h, w) }
 	}
 	return t.Add(x, t.LayerNorm("norm2", t.Call("mlp", x, mlp)))
@@ -181,6 +201,11 @@ func (n hit) scc(t *nn.Tape, x nn.Tensor, win [2]int64, heads int64) nn.Tensor {
 	b, h, w, c := x.Dim(0), x.Dim(1), x.Dim(2), x.Dim(3)
 	l := win[0] * win[1]
 	qv := t.Hold(t.View(t.Call("qv", x, n.dfe(c)), b, h, w, c))
+	if n.kind == sng {
+		ngrams := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.ngrams(t, x, win, heads) }
+		qv = t.Rebind(qv, t.Call("ngram_window_partition", qv, ngrams))
+		return n.correlate(t, qv, b, h, w, win, heads, c)
+	}
 	parts := t.View(qv, b, h/win[0], win[0], w/win[1], win[1], c)
 	qv = t.Rebind(qv, t.View(t.Contiguous(t.Permute(parts, 0, 1, 3, 2, 4, 5)), -1, l, c))
 	return n.correlate(t, qv, b, h, w, win, heads, c)

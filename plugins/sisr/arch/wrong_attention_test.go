@@ -40,6 +40,7 @@ func TestAttentionConstructors(t *testing.T) {
 		{"grl_t", 2, m{"stripe_size": []any{64, 48}}, true}, {"grl_t", 2, m{"stripe_size": []any{32, 16}, "img_size": 32}, false},
 		{"grl_t", 2, m{"img_size": 48}, true}, {"grl_s", 6, nil, true}, {"grl_t", 6, nil, false}, {"grl_b", 2, m{"num_heads_stripe": []any{4, 4, 4, 4, 4, 4, 4}}, true},
 		{"grl_t", 2, m{"use_checkpoint": true}, true}, {"grl_t", 2, m{"stripe_groups": []any{nil, nil}}, false},
+		{"hit_sng", 2, m{"base_win_size": []any{8, 4}}, true}, {"hit_sir", 2, m{"base_win_size": []any{8, 4}}, false},
 	} {
 		_, _, err := Build(Spec{Type: c.name, Scale: c.scale, Args: c.args})
 		if (err != nil) != c.wrong || errors.Is(err, ErrUnknown) {
@@ -81,7 +82,8 @@ func TestReductionOfASmallImage(t *testing.T) {
 // HiT-SIR reflects each image up to windows of up to 64 pixels, which a smaller one than half of that is too small for; the
 // images of HiT-SRF may be half as large again.
 func TestReflectedWindows(t *testing.T) {
-	for name, sizes := range map[string]map[int64]bool{"hit_sir": {32: false, 33: true, 64: true}, "hit_srf": {16: false, 17: true, 32: true}} {
+	for name, sizes := range map[string]map[int64]bool{"hit_sir": {32: false, 33: true, 64: true}, "hit_srf": {16: false, 17: true, 32: true},
+		"hit_sng": {32: false, 33: true, 64: true}} {
 		n := build(t, Spec{Type: name, Scale: 2})
 		for lq, known := range sizes {
 			if e := Training(StepConfig{Net: n, Batch: 1, LQ: lq, Losses: charbonnier()}); (e.Unknown == "") != known || known != (lq >= n.MinLQ) {
