@@ -16,17 +16,14 @@ func (t *Tape) LinearWeight(x, w, b Tensor) Tensor {
 }
 
 // Lookup is table[index] along the first dimension, for an index that the forward has made itself, with that shape. Saved:
-// the index (derivatives.yaml, index.Tensor). Backward on CUDA sorts it: four tensors of its size
-// (index_put_with_sort_kernel in aten/src/ATen/native/cuda/Indexing.cu), which no recording on the CPU sees.
+// the index (derivatives.yaml, index.Tensor). Backward on CUDA sorts it in scratch memory of its own
+// (index_put_with_sort_kernel in aten/src/ATen/native/cuda/Indexing.cu), which no recording has seen and which is not here.
 func (t *Tape) Lookup(table, index Tensor, shape ...int64) Tensor {
 	o := t.op("Tensor.__getitem__", table, index)
 	y := o.out(table.resized(shape...))
 	if t.recording(table) {
 		y.grad = true
 		o.save(index)
-		if !t.Dispatched {
-			o.btmp(4 * index.bytes())
-		}
 		o.fresh(table, table)
 	}
 	o.end()
