@@ -43,8 +43,11 @@ func channelsLast(t T, x X) X {
 }
 
 // TestAttention compares each with PyTorch's own account, as TestRecorded does.
-func TestAttention(t *testing.T) {
-	data, err := os.ReadFile("testdata/attention_215.json")
+func TestAttention(t *testing.T) { compareAll(t, "testdata/attention_215.json", attention) }
+
+func compareAll(t *testing.T, file string, networks map[string]nn.Module) {
+	t.Helper()
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +57,7 @@ func TestAttention(t *testing.T) {
 	}
 	seen := 0
 	for _, r := range rec.Rows {
-		forward, ok := attention[r.Name]
+		forward, ok := networks[r.Name]
 		if !ok {
 			t.Errorf("%s: recorded, and not written down here", r.Name)
 			continue
@@ -90,7 +93,7 @@ func TestAttention(t *testing.T) {
 		})
 		near("peak of inference", int64(tape.Peak().Bytes-x.Bytes()), r.Eval["32"], 0.03)
 	}
-	if seen != 2*len(attention) {
-		t.Errorf("%d rows for %d networks", seen, len(attention))
+	if seen != 2*len(networks) {
+		t.Errorf("%d rows for %d networks", seen, len(networks))
 	}
 }

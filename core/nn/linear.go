@@ -43,10 +43,11 @@ func (t *Tape) linear(x Tensor, out int64, bias bool) Tensor {
 func (t *Tape) Matmul(a, b Tensor) Tensor {
 	x, y := a.store, b.store
 	a, b = t.toLow(a), t.toLow(b)
+	lowX, lowY := a.store, b.store
 	shape := a.with(-1, b.Dim(-1))
 	a = t.Reshape(a, t.merged(a).Shape()...)
 	b = t.Reshape(b, t.merged(b).Shape()...)
-	t.args = append(t.args, x, y) // the caller holds both while their copies are multiplied
+	t.args = append(t.args, x, y, lowX, lowY) // the caller, and autocast's, hold both while their copies are multiplied
 	z := t.mm("torch.matmul", t.merged(shape), a, b, Tensor{})
 	return t.View(z, shape.Shape()...)
 }

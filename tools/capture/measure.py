@@ -166,7 +166,16 @@ def patch_checkpoint():
         if ACTIVE and not kwargs.get("use_reentrant", True) and hasattr(torch.utils.checkpoint, "noop_context_fn"):
             low = ACTIVE[-1].low
             kwargs["context_fn"] = lambda: (contextlib.nullcontext(), Amp(True, low))
+        elif ACTIVE and kwargs.get("use_reentrant", True):
+            return real(again(f, ACTIVE[-1].low), *args, **kwargs)
         return real(f, *args, **kwargs)
+
+    def again(f, low):  # which the backward calls, where no mode is active
+        def call(*args, **kwargs):
+            with Amp(not ACTIVE, low):
+                return f(*args, **kwargs)
+
+        return call
 
     torch.utils.checkpoint.checkpoint = checkpoint
 

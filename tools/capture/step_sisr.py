@@ -8,11 +8,22 @@ Checkout: redux. Weights are not loaded; a loss's network has its sizes and no v
 import copy
 
 import torch
+import torch.nn.functional as F
 
 import capture
+import measure
 import track
 
 DIRS = {}
+PLAIN = F.normalize
+
+
+def normalize(*args, **kwargs):
+    """F.normalize, whose norm is told float32 under autocast and makes no copy: see measure.normalize."""
+    return (measure.normalize if measure.ACTIVE and measure.ACTIVE[-1].on else PLAIN)(*args, **kwargs)
+
+
+F.normalize = normalize
 
 
 def make(kind, spec):
@@ -113,3 +124,8 @@ def cases(checkouts):
         for precision in ("fp32", "bf16"):
             a = {**base, **change}
             yield case, {"name": a["net"] + (" with GAN" if a["disc"] else ""), **a, "precision": precision}
+    # Attention networks, in a file of their own: steps_sisr_attention.json.
+    for net, batch, lq in (("srformer_light", 2, 64), ("srformerv2", 1, 36), ("swin2sr_s", 2, 64), ("rgt_s", 1, 64), ("elan_light", 2, 64),
+                           ("hit_sir", 1, 48), ("hit_srf", 2, 64), ("hat_iln_s", 1, 64), ("dat_iln_light", 2, 64), ("grl_t", 1, 64)):
+        for precision in ("fp32", "bf16"):
+            yield case, {"name": net, **base, "net": net, "batch": batch, "lq": lq, "kind": "attention", "precision": precision}

@@ -9,38 +9,42 @@ import (
 
 // DAT (Chen et al., 2023): traiNNer/archs/dat_arch.py at 68629319.
 func init() {
-	dat := func(layers, blocks, dim, expansion int64, split []int64, resi string) builder {
-		return func(s Spec, a *args) (Network, error) {
-			n := dat{
-				scale: s.Scale, up: s.Scale, in: a.int("in_chans", 3), img: a.int("img_size", 64), dim: a.int("embed_dim", dim),
-				split: a.ints("split_size", split...), depths: a.ints("depth", slices.Repeat([]int64{blocks}, int(layers))...),
-				heads:     a.ints("num_heads", slices.Repeat([]int64{6}, int(layers))...),
-				expansion: a.float("expansion_factor", float64(expansion)), resi: a.string("resi_connection", resi),
-				qkvBias: a.bool("qkv_bias", true), drop: a.float("drop_rate", 0), attnDrop: a.float("attn_drop_rate", 0),
-				dropPath: a.float("drop_path_rate", 0.1), checkpointing: a.bool("use_chk", false),
-				upsampler: a.string("upsampler", "pixelshuffle"),
-			}
-			a.ignore("img_range", "qk_scale")
-			if a.bool("unshuffle_mod", false) && s.Scale < 3 {
-				n.pad, n.up = 4/max(s.Scale, 1), 4
-			}
-			if err := n.check(); err != nil {
-				return Network{}, err
-			}
-			return Network{
-				InCh: n.in, Forward: n.forward, CheckpointArg: "use_chk", Checkpointing: n.checkpointing, BatchNorm: true,
-				// Its channel interaction normalises one pixel of each image over the batch (dat_arch.py, channel_interaction):
-				// of a single image torch.nn.functional.batch_norm raises "Expected more than 1 value per channel".
-				MinBatch: 2,
-				NoFP16:   true, Multiple: max(n.split[0], n.split[1]) * max(n.pad, 1),
-			}, nil
+	register(buildDAT(6, 6, 180, 4, []int64{8, 32}, "1conv", false), "dat")
+	register(buildDAT(6, 6, 180, 2, []int64{8, 16}, "1conv", false), "dat_s")
+	register(buildDAT(6, 6, 180, 2, []int64{8, 32}, "1conv", false), "dat_2")
+	register(buildDAT(12, 6, 180, 2, []int64{8, 32}, "1conv", false), "dat_2_l")
+	register(buildDAT(1, 18, 60, 2, []int64{8, 32}, "3conv", false), "dat_light")
+}
+
+func buildDAT(layers, blocks, dim, expansion int64, split []int64, resi string, iln bool) builder {
+	return func(s Spec, a *args) (Network, error) {
+		n := dat{
+			scale: s.Scale, up: s.Scale, in: a.int("in_chans", 3), img: a.int("img_size", 64), dim: a.int("embed_dim", dim),
+			split: a.ints("split_size", split...), depths: a.ints("depth", slices.Repeat([]int64{blocks}, int(layers))...),
+			heads:     a.ints("num_heads", slices.Repeat([]int64{6}, int(layers))...),
+			expansion: a.float("expansion_factor", float64(expansion)), resi: a.string("resi_connection", resi),
+			qkvBias: a.bool("qkv_bias", true), drop: a.float("drop_rate", 0), attnDrop: a.float("attn_drop_rate", 0),
+			dropPath: a.float("drop_path_rate", 0.1), checkpointing: a.bool("use_chk", false),
+			upsampler: a.string("upsampler", "pixelshuffle"), iln: iln,
 		}
+		a.ignore("qk_scale")
+		if !iln {
+			a.ignore("img_range")
+		}
+		if a.bool("unshuffle_mod", false) && s.Scale < 3 {
+			n.pad, n.up = 4/max(s.Scale, 1), 4
+		}
+		if err := n.check(); err != nil {
+			return Network{}, err
+		}
+		return Network{
+			InCh: n.in, Forward: n.forward, CheckpointArg: "use_chk", Checkpointing: n.checkpointing, BatchNorm: true,
+			// Its channel interaction normalises one pixel of each image over the batch (dat_arch.py, channel_interaction):
+			// of a single image torch.nn.functional.batch_norm raises "Expected more than 1 value per channel".
+			MinBatch: 2,
+			NoFP16:   !iln, Multiple: max(n.split[0], n.split[1]) * max(n.pad, 1),
+		}, nil
 	}
-	register(dat(6, 6, 180, 4, []int64{8, 32}, "1conv"), "dat")
-	register(dat(6, 6, 180, 2, []int64{8, 16}, "1conv"), "dat_s")
-	register(dat(6, 6, 180, 2, []int64{8, 32}, "1conv"), "dat_2")
-	register(dat(12, 6, 180, 2, []int64{8, 32}, "1conv"), "dat_2_l")
-	register(dat(1, 18, 60, 2, []int64{8, 32}, "3conv"), "dat_light")
 }
 
 type dat struct {
@@ -48,6 +52,7 @@ type dat struct {
 	split, depths, heads                []int64
 	expansion, drop, attnDrop, dropPath float64
 	qkvBias, checkpointing              bool
+	iln                                 bool // DAT with i-LN: see dat_iln.go
 	resi, upsampler                     string
 }
 
@@ -108,14 +113,17 @@ func (n dat) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	if n.pad > 0 { // check_img_size
 		x = t.Hold(t.PadTo(x, true, x.Dim(0), x.Dim(1), multiple(h, n.pad), multiple(w, n.pad)))
 	}
-	mean := t.Hold(t.Zeros(x.DType(), 1, n.in, 1, 1))
-	x = t.Hold(t.Rebind(x, t.MulScalar(t.Sub(x, mean))))
+	var mean nn.Tensor
+	if !n.iln {
+		mean = t.Hold(t.Zeros(x.DType(), 1, n.in, 1, 1))
+		x = t.Hold(t.Rebind(x, t.MulScalar(t.Sub(x, mean))))
+	}
 
 	if n.pad > 0 {
 		unshuffle := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.PixelUnshuffle(x, n.pad) }
-		x = t.Rebind(x, t.Sequential("conv_first", x, unshuffle, conv(n.dim, 3).Module()))
+		x = t.Hold(t.Rebind(x, t.Sequential("conv_first", x, unshuffle, conv(n.dim, 3).Module())))
 	} else {
-		x = t.Rebind(x, t.Conv2d("conv_first", x, conv(n.dim, 3)))
+		x = t.Hold(t.Rebind(x, t.Conv2d("conv_first", x, conv(n.dim, 3))))
 	}
 	x = t.Rebind(x, t.Add(t.Call("conv_after_body", n.features(t, x), n.resiConv), x))
 	if n.upsampler == "pixelshuffle" {
@@ -124,7 +132,9 @@ func (n dat) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	} else {
 		x = t.Rebind(x, t.Sequential("upsample", x, conv(n.up*n.up*n.in, 3).Module(), shuffle(n.up)))
 	}
-	x = t.Rebind(x, t.Add(t.DivScalar(x), mean))
+	if !n.iln {
+		x = t.Rebind(x, t.Add(t.DivScalar(x), mean))
+	}
 	return t.Narrow(t.Narrow(x, 2, h*n.scale), 3, w*n.scale)
 }
 
@@ -145,7 +155,12 @@ func (n dat) resiConv(t *nn.Tape, x nn.Tensor) nn.Tensor {
 func (n dat) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 	t.Scope("", func() {
 		h, w := x.Dim(2), x.Dim(3)
-		y = t.Hold(t.Sequential("before_RG", x, tokens, named((*nn.Tape).LayerNorm)))
+		if n.iln { // BeforeRG_iLN
+			y = t.Call("before_RG", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return normOrAffine(t, "norm", tokens(t, x), true) })
+		} else {
+			y = t.Sequential("before_RG", x, tokens, named((*nn.Tape).LayerNorm))
+		}
+		y = t.Hold(y)
 		first, total := int64(0), int64(0)
 		for _, d := range n.depths {
 			total += d
@@ -156,7 +171,7 @@ func (n dat) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 			}))
 			first += d
 		}
-		y = t.Rebind(y, t.LayerNorm("norm", y))
+		y = t.Rebind(y, normOrAffine(t, "norm", y, n.iln))
 		y = spread(t, y, h, w)
 	}, x)
 	return y
@@ -193,15 +208,17 @@ func (n dat) residualGroup(t *nn.Tape, x nn.Tensor, h, w, rg, first, total int64
 // block is DATB.
 func (n dat) block(t *nn.Tape, x nn.Tensor, h, w, rg, b int64, dropPath float64) nn.Tensor {
 	heads := n.heads[rg]
-	y := t.Call("attn", t.LayerNorm("norm1", x), func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	norm, std1 := restored(t, "norm1", x, n.iln)
+	y := t.Call("attn", norm, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		if b%2 == 0 {
 			return n.spatialAttention(t, x, h, w, heads, shifted(rg, b))
 		}
 		return n.channelAttention(t, x, h, w, heads)
 	})
-	x = t.Hold(t.Add(x, dropPathOf(t, y, dropPath)))
-	y = t.Call("ffn", t.LayerNorm("norm2", x), func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.sgfn(t, x, h, w) })
-	return t.Rebind(x, t.Add(x, dropPathOf(t, y, dropPath)))
+	x = t.Hold(t.Add(x, rescaled(t, std1, dropPathOf(t, y, dropPath))))
+	norm, std2 := restored(t, "norm2", x, n.iln)
+	y = t.Call("ffn", norm, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.sgfn(t, x, h, w) })
+	return t.Rebind(x, t.Add(x, rescaled(t, std2, dropPathOf(t, y, dropPath))))
 }
 
 // sgfn is SGFN, whose dropout nobody sets.
@@ -236,9 +253,28 @@ func (n dat) spatialInteraction(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // spatialAttention is Adaptive_Spatial_Attention.
 func (n dat) spatialAttention(t *nn.Tape, x nn.Tensor, h, w, heads int64, shift bool) nn.Tensor {
+	b, l, c := x.Dim(0), h*w, n.dim
+	v, attened := n.rectangleWindows(t, x, h, w, heads, shift)
+
+	convX := t.Hold(n.dwconv(t, v))
+	channelMap := t.Hold(t.View(t.Contiguous(t.Permute(n.channelInteraction(t, convX), 0, 2, 3, 1)), b, 1, c))
+	attention := t.Hold(t.View(t.Contiguous(t.Transpose(attened, -2, -1)), b, c, h, w))
+	spatialMap := t.Hold(n.spatialInteraction(t, attention))
+	attened = t.Rebind(attened, t.Mul(attened, t.Sigmoid(channelMap)))
+	convX = t.Rebind(convX, t.Mul(t.Sigmoid(spatialMap), convX))
+	convX = t.Rebind(convX, t.View(t.Contiguous(t.Permute(convX, 0, 2, 3, 1)), b, l, c))
+
+	y := t.Hold(t.Add(attened, convX))
+	y = t.Rebind(y, t.Linear("proj", y, c, true))
+	return t.Dropout(y, n.drop)
+}
+
+// rectangleWindows is its first half, which RGT's attention has too: the values as an image, and what windows that lie and
+// windows that stand make of half the channels each.
+func (n dat) rectangleWindows(t *nn.Tape, x nn.Tensor, h, w, heads int64, shift bool) (v, attened nn.Tensor) {
 	b, l, c, half := x.Dim(0), h*w, n.dim, n.dim/2
 	qkv := t.Hold(t.Permute(t.View(t.Linear("qkv", x, 3*c, n.qkvBias), b, l, 3, c), 2, 0, 1, 3))
-	v := t.Hold(t.View(t.Contiguous(t.Transpose(t.Select(qkv, 0), -2, -1)), b, c, h, w))
+	v = t.Hold(t.View(t.Contiguous(t.Transpose(t.Select(qkv, 0), -2, -1)), b, c, h, w))
 
 	largest := max(n.split[0], n.split[1])
 	ph, pw := multiple(h, largest), multiple(w, largest)
@@ -280,19 +316,7 @@ func (n dat) spatialAttention(t *nn.Tape, x nn.Tensor, h, w, heads int64, shift 
 		x1 = t.Hold(crop(attend(0, t.Narrow(qkv, 3, half), nn.Tensor{})))
 		x2 = t.Hold(crop(attend(1, t.Narrow(qkv, 3, half), nn.Tensor{})))
 	}
-	attened := t.Hold(t.Cat(2, x1, x2))
-
-	convX := t.Hold(n.dwconv(t, v))
-	channelMap := t.Hold(t.View(t.Contiguous(t.Permute(n.channelInteraction(t, convX), 0, 2, 3, 1)), b, 1, c))
-	attention := t.Hold(t.View(t.Contiguous(t.Transpose(attened, -2, -1)), b, c, h, w))
-	spatialMap := t.Hold(n.spatialInteraction(t, attention))
-	attened = t.Rebind(attened, t.Mul(attened, t.Sigmoid(channelMap)))
-	convX = t.Rebind(convX, t.Mul(t.Sigmoid(spatialMap), convX))
-	convX = t.Rebind(convX, t.View(t.Contiguous(t.Permute(convX, 0, 2, 3, 1)), b, l, c))
-
-	y := t.Hold(t.Add(attened, convX))
-	y = t.Rebind(y, t.Linear("proj", y, c, true))
-	return t.Dropout(y, n.drop)
+	return v, t.Hold(t.Cat(2, x1, x2))
 }
 
 // windowAttention is Spatial_Attention of windows that lie or stand.

@@ -8,42 +8,46 @@ import (
 
 // HAT (Chen et al., 2023): traiNNer/archs/hat_arch.py at 68629319.
 func init() {
-	hat := func(dim, layers int64, compress, squeeze float64) builder {
-		return func(s Spec, a *args) (Network, error) {
-			six := make([]int64, layers)
-			for i := range six {
-				six[i] = 6
-			}
-			n := hat{
-				swinIR: swinIR{
-					scale: s.Scale, img: a.int("img_size", 64), in: a.int("in_chans", 3), dim: a.int("embed_dim", dim),
-					depths: a.ints("depths", six...), heads: a.ints("num_heads", six...), window: a.int("window_size", 16),
-					mlp: a.float("mlp_ratio", 2), qkvBias: a.bool("qkv_bias", true), drop: a.float("drop_rate", 0),
-					attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1),
-					patchNorm: a.bool("patch_norm", true), checkpointing: a.bool("use_checkpoint", false),
-				},
-				compress: a.float("compress_ratio", compress), squeeze: a.float("squeeze_factor", squeeze),
-				overlap: a.float("overlap_ratio", 0.5), feat: a.int("num_feat", swinFeat),
-			}
-			a.ignore("qk_scale", "img_range", "conv_scale")
-			p, up, resi := a.int("patch_size", 1), a.string("upsampler", "pixelshuffle"), a.string("resi_connection", "1conv")
-			if p != 1 || up != "pixelshuffle" || resi != "1conv" || a.bool("ape", false) {
-				return Network{}, fmt.Errorf("patch_size, ape, upsampler or resi_connection: %w", ErrUnknown)
-			}
-			if len(n.heads) != len(n.depths) || n.window < 1 || n.window >= n.img || n.compress < 1 || n.squeeze < 1 {
-				return Network{}, fmt.Errorf("depths %v, num_heads %v, window_size %d", n.depths, n.heads, n.window)
-			}
-			return Network{
-				InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing, NoFP16: true,
-				Multiple: n.window,
-			}, nil
+	register(buildHAT(180, 12, 3, 30, false), "hat_l")
+	register(buildHAT(180, 6, 3, 30, false), "hat_m")
+	register(buildHAT(144, 6, 24, 24, false), "hat_s")
+	register(buildHAT(192, 12, 3, 30, false), "hat_l_aligned")
+	register(buildHAT(192, 6, 3, 30, false), "hat_m_aligned")
+}
+
+func buildHAT(dim, layers int64, compress, squeeze float64, iln bool) builder {
+	return func(s Spec, a *args) (Network, error) {
+		six := make([]int64, layers)
+		for i := range six {
+			six[i] = 6
 		}
+		n := hat{
+			swinIR: swinIR{
+				scale: s.Scale, img: a.int("img_size", 64), in: a.int("in_chans", 3), dim: a.int("embed_dim", dim),
+				depths: a.ints("depths", six...), heads: a.ints("num_heads", six...), window: a.int("window_size", 16),
+				mlp: a.float("mlp_ratio", 2), qkvBias: a.bool("qkv_bias", true), drop: a.float("drop_rate", 0),
+				attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1),
+				patchNorm: a.bool("patch_norm", true), checkpointing: a.bool("use_checkpoint", false),
+			},
+			compress: a.float("compress_ratio", compress), squeeze: a.float("squeeze_factor", squeeze),
+			overlap: a.float("overlap_ratio", 0.5), feat: a.int("num_feat", swinFeat), iln: iln,
+		}
+		a.ignore("qk_scale", "conv_scale")
+		if !iln {
+			a.ignore("img_range")
+		}
+		p, up, resi := a.int("patch_size", 1), a.string("upsampler", "pixelshuffle"), a.string("resi_connection", "1conv")
+		if p != 1 || up != "pixelshuffle" || resi != "1conv" || a.bool("ape", false) {
+			return Network{}, fmt.Errorf("patch_size, ape, upsampler or resi_connection: %w", ErrUnknown)
+		}
+		if len(n.heads) != len(n.depths) || n.window < 1 || n.window >= n.img || n.compress < 1 || n.squeeze < 1 {
+			return Network{}, fmt.Errorf("depths %v, num_heads %v, window_size %d", n.depths, n.heads, n.window)
+		}
+		return Network{
+			InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing, NoFP16: !iln,
+			Multiple: n.window,
+		}, nil
 	}
-	register(hat(180, 12, 3, 30), "hat_l")
-	register(hat(180, 6, 3, 30), "hat_m")
-	register(hat(144, 6, 24, 24), "hat_s")
-	register(hat(192, 12, 3, 30), "hat_l_aligned")
-	register(hat(192, 6, 3, 30), "hat_m_aligned")
 }
 
 // hat shares with SwinIR its window attention, its MLP and its embedding.
@@ -51,6 +55,7 @@ type hat struct {
 	swinIR
 	compress, squeeze, overlap float64
 	feat                       int64
+	iln                        bool // HAT with i-LN: see hat_iln.go
 }
 
 func (n hat) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
@@ -58,17 +63,22 @@ func (n hat) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	over := n.window + int64(float64(n.window)*n.overlap)
 	t.Buffer("relative_position_index_SA", nn.I64, n.window*n.window, n.window*n.window)
 	t.Buffer("relative_position_index_OCA", nn.I64, n.window*n.window, over*over)
-	mean := t.Hold(t.Zeros(x.DType(), 1, n.in, 1, 1))
-	x = t.Hold(t.MulScalar(t.Sub(x, mean)))
+	var mean nn.Tensor
+	if !n.iln {
+		mean = t.Hold(t.Zeros(x.DType(), 1, n.in, 1, 1))
+		x = t.Hold(t.MulScalar(t.Sub(x, mean)))
+	}
 	up := func(k int64) int64 { return (k + n.window - 1) / n.window * n.window }
 	if up(h) != h || up(w) != w {
 		x = t.Rebind(x, t.PadTo(x, true, x.Dim(0), x.Dim(1), up(h), up(w)))
 	}
-	x = t.Rebind(x, t.Conv2d("conv_first", x, conv(n.dim, 3)))
+	x = t.Hold(t.Rebind(x, t.Conv2d("conv_first", x, conv(n.dim, 3))))
 	x = t.Rebind(x, t.Add(t.Conv2d("conv_after_body", n.features(t, x, over), conv(n.dim, 3)), x))
 	x = t.Rebind(x, t.Sequential("conv_before_upsample", x, conv(n.feat, 3).Module(), (*nn.Tape).LeakyReLUInplace))
 	x = t.Rebind(x, t.Conv2d("conv_last", t.Call("upsample", x, upsample(n.scale, n.feat)), conv(n.in, 3)))
-	x = t.Rebind(x, t.Add(t.DivScalar(x), mean))
+	if !n.iln {
+		x = t.Rebind(x, t.Add(t.DivScalar(x), mean))
+	}
 	return t.Narrow(t.Narrow(x, 2, h*n.scale), 3, w*n.scale)
 }
 
@@ -81,7 +91,7 @@ func (n hat) features(t *nn.Tape, x nn.Tensor, over int64) (y nn.Tensor) {
 		y = t.Hold(t.Call("patch_embed", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 			x = tokens(t, x)
 			if n.patchNorm {
-				x = t.LayerNorm("norm", x)
+				x = normOrAffine(t, "norm", x, n.iln)
 			}
 			return x
 		}))
@@ -98,7 +108,7 @@ func (n hat) features(t *nn.Tape, x nn.Tensor, over int64) (y nn.Tensor) {
 			}))
 			first += n.depths[i]
 		}
-		y = t.Rebind(y, t.LayerNorm("norm", y))
+		y = t.Rebind(y, normOrAffine(t, "norm", y, n.iln))
 		y = image(t, y, h, w)
 	}, x)
 	return y
@@ -128,7 +138,8 @@ func (n hat) attenBlocks(t *nn.Tape, x, mask nn.Tensor, h, w, over int64, layer 
 func (n hat) hab(t *nn.Tape, x, mask nn.Tensor, h, w, shift, heads int64, dropPath float64) nn.Tensor {
 	b, c, ws := x.Dim(0), x.Dim(2), n.window
 	shortcut := x
-	x = t.Hold(t.View(t.LayerNorm("norm1", x), b, h, w, c))
+	x, std1 := restored(t, "norm1", x, n.iln)
+	x = t.Hold(t.View(x, b, h, w, c))
 
 	convX := t.Call("conv_block", t.Permute(x, 0, 3, 1, 2), n.cab)
 	convX = t.Hold(t.View(t.Contiguous(t.Permute(convX, 0, 2, 3, 1)), b, h*w, c))
@@ -150,8 +161,13 @@ func (n hat) hab(t *nn.Tape, x, mask nn.Tensor, h, w, shift, heads int64, dropPa
 	}
 	attnX := t.View(y, b, h*w, c)
 
-	x = t.Rebind(x, t.Add(t.Add(shortcut, dropPathOf(t, attnX, dropPath)), t.MulScalar(convX)))
-	return t.Add(x, dropPathOf(t, t.Call("mlp", t.LayerNorm("norm2", x), n.mlpOf), dropPath))
+	if n.iln {
+		x = t.Rebind(x, t.Add(shortcut, t.Mul(std1, t.Add(scaledDropPath(t, attnX, dropPath), t.MulScalar(convX)))))
+	} else {
+		x = t.Rebind(x, t.Add(t.Add(shortcut, dropPathOf(t, attnX, dropPath)), t.MulScalar(convX)))
+	}
+	y, std2 := restored(t, "norm2", x, n.iln)
+	return t.Add(x, rescaled(t, std2, dropPathOf(t, t.Call("mlp", y, n.mlpOf), dropPath)))
 }
 
 // cab is CAB, with ChannelAttention at its end.
@@ -171,7 +187,8 @@ func (n hat) ocab(t *nn.Tape, x nn.Tensor, h, w, over, heads int64) nn.Tensor {
 	nw := h / ws * (w / ws)
 	d := c / heads
 	shortcut := x
-	x = t.Hold(t.View(t.LayerNorm("norm1", x), b, h, w, c))
+	x, std1 := restored(t, "norm1", x, n.iln)
+	x = t.Hold(t.View(x, b, h, w, c))
 
 	qkv := t.Unbind(t.Permute(t.View(t.Linear("qkv", x, 3*c, n.qkvBias), b, h, w, 3, c), 3, 0, 4, 1, 2))
 	t.Hold(qkv[0])
@@ -198,6 +215,7 @@ func (n hat) ocab(t *nn.Tape, x nn.Tensor, h, w, over, heads int64) nn.Tensor {
 
 	attnWindows := t.Hold(t.View(t.Transpose(t.Matmul(attn, v), 1, 2), b*nw, ws*ws, c))
 	x = t.Rebind(x, t.View(windowReverse(t, attnWindows, ws, b, h, w), b, h*w, c))
-	x = t.Rebind(x, t.Add(t.Linear("proj", x, c, true), shortcut))
-	return t.Add(x, t.Call("mlp", t.LayerNorm("norm2", x), n.mlpOf))
+	x = t.Rebind(x, t.Add(rescaled(t, std1, t.Linear("proj", x, c, true)), shortcut))
+	y, std2 := restored(t, "norm2", x, n.iln)
+	return t.Add(x, rescaled(t, std2, t.Call("mlp", y, n.mlpOf)))
 }

@@ -160,7 +160,8 @@ func compare(t *testing.T, r row, forward nn.Module, checkpointing bool, saved, 
 	}
 	p := tape.Peak()
 	peak.near(t, r, "peak of a step", int64(p.Bytes-x.Bytes()), r.Peak, 0.02, over)
-	if p.Gradients != tape.Size().GradBytes {
+	// A gradient that is a view holds the whole: of Swin2SR's q_bias and v_bias, what torch.cat of three was given.
+	if own := tape.Size().GradBytes; p.Gradients < own || float64(p.Gradients-own) > 0.01*float64(own) {
 		t.Errorf("%v: gradients of %v for parameters of %v", r, p.Gradients, tape.Size().GradBytes)
 	}
 

@@ -66,6 +66,12 @@ func (n swinIR) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	if up(h) != h || up(w) != w { // check_image_size
 		x = t.Hold(t.PadTo(x, true, x.Dim(0), x.Dim(1), up(h), up(w)))
 	}
+	return n.restore(t, x, h, w, n.features)
+}
+
+// restore is forward from where the image of h×w has been padded, around its forward_features: SRFormer and Swin2SR share
+// it.
+func (n swinIR) restore(t *nn.Tape, x nn.Tensor, h, w int64, features nn.Module) nn.Tensor {
 	mean := t.Zeros(nn.F32, 1, n.in, 1, 1) // an attribute, not a buffer
 	x = t.Hold(t.Rebind(x, t.MulScalar(t.Sub(x, mean))))
 	if n.unshuffle > 1 {
@@ -76,11 +82,11 @@ func (n swinIR) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 	if n.upsampler == "" {
 		xFirst := t.Hold(t.Conv2d("conv_first", x, conv(n.dim, 3)))
-		res := t.Hold(t.Add(t.Call("conv_after_body", n.features(t, xFirst), n.resiConv), xFirst))
+		res := t.Hold(t.Add(t.Call("conv_after_body", features(t, xFirst), n.resiConv), xFirst))
 		x = t.Rebind(x, t.Add(x, t.Conv2d("conv_last", res, conv(out, 3))))
 	} else {
 		x = t.Rebind(x, t.Conv2d("conv_first", x, conv(n.dim, 3)))
-		x = t.Rebind(x, t.Add(t.Call("conv_after_body", n.features(t, x), n.resiConv), x))
+		x = t.Rebind(x, t.Add(t.Call("conv_after_body", features(t, x), n.resiConv), x))
 	}
 	switch n.upsampler {
 	case "pixelshuffle":
@@ -178,7 +184,7 @@ func (n swinIR) rstb(t *nn.Tape, x nn.Tensor, h, w int64, layer int, first, tota
 			m := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, h, w, shift, n.heads[layer], dropPath) }
 			name := fmt.Sprint("blocks.", i)
 			if n.checkpointing {
-				x = t.Rebind(x, t.Checkpoint(name, x, m))
+				x = t.Rebind(x, t.CheckpointReentrant(name, x, m))
 			} else {
 				x = t.Rebind(x, t.Call(name, x, m))
 			}

@@ -1,0 +1,45 @@
+package nn
+
+// LinearWeight is torch.nn.functional.linear of x with a weight, and a bias unless it is the zero Tensor. What is no
+// leaf, such as a bias put together from several, autocast copies anew each time (cached_cast in autocast_mode.cpp).
+//
+// Saved: input and weight (derivatives.yaml, addmm and mm), each for the other's gradient.
+func (t *Tape) LinearWeight(x, w, b Tensor) Tensor {
+	if b.dims > 0 {
+		b = t.toLow(b)
+	}
+	x, w = t.toLow(x), t.toLow(w)
+	if _, ok := x.viewed(x.Numel()/x.Dim(-1), x.Dim(-1)); !ok {
+		x = t.Contiguous(x)
+	}
+	return t.mm("torch.nn.functional.linear", x.with(-1, w.Dim(0)).dense(), x, w, b)
+}
+
+// Lookup is table[index] along the first dimension, for an index that the forward has made itself, with that shape. Saved:
+// the index (derivatives.yaml, index.Tensor). Backward on CUDA sorts it in scratch memory of its own
+// (index_put_with_sort_kernel in aten/src/ATen/native/cuda/Indexing.cu), which no recording has seen and which is not here.
+func (t *Tape) Lookup(table, index Tensor, shape ...int64) Tensor {
+	o := t.op("Tensor.__getitem__", table, index)
+	y := o.out(table.resized(shape...))
+	if t.recording(table) {
+		y.grad = true
+		o.save(index)
+		o.fresh(table, table)
+	}
+	o.end()
+	return y
+}
+
+// AvgPoolBy is torch.nn.AvgPool2d(k, k), whose result is laid out as its input: AvgPool2d's is contiguous. Saved: its
+// input (derivatives.yaml, avg_pool2d).
+func (t *Tape) AvgPoolBy(x Tensor, k int64) Tensor {
+	o := t.op("torch.nn.functional.avg_pool2d", x)
+	y := o.out(x.resized(x.Dim(0), x.Dim(1), x.Dim(2)/k, x.Dim(3)/k).suggested(x))
+	if t.recording(x) {
+		y.grad = true
+		o.save(x)
+		o.fresh(x, x)
+	}
+	o.end()
+	return y
+}

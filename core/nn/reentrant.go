@@ -1,0 +1,22 @@
+package nn
+
+// CheckpointReentrant is torch.utils.checkpoint.checkpoint(m, x) with use_reentrant=True, which is what leaving the
+// argument out means: as [Tape.Checkpoint], but the backward holds the result of its recomputation, for which it calls
+// backward anew (outputs in CheckpointFunction.backward, torch/utils/checkpoint.py), until that is over.
+func (t *Tape) CheckpointReentrant(name string, x Tensor, m Module) Tensor {
+	return t.Checkpoint(name, x, func(t *Tape, x Tensor) Tensor {
+		if t.noGrad > 0 {
+			return m(t, x)
+		}
+		o := t.op("torch.utils.checkpoint", x) // its backward is the segment's last
+		in := o.result(x)
+		in.grad = true
+		o.gradient(x, 0, 0)
+		held := len(t.saves)
+		t.saves = append(t.saves, 0)
+		o.end()
+		out := m(t, in)
+		t.saves[held] = out.store
+		return out
+	})
+}
