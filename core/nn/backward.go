@@ -44,7 +44,7 @@ func (r *replay) forget(o *op) {
 func (r *replay) node(o *op) {
 	var array [8]int32
 	made := array[:0]
-	btmp := o.btmp
+	btmp := r.t.temps[o.temp].backward
 	permuted := r.layout[o.out]
 	if permuted && o.dense && !r.t.Dispatched {
 		btmp += r.gstore[r.gradOf[o.out]].bytes

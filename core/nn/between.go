@@ -1,6 +1,9 @@
 package nn
 
-import "slices"
+import (
+	"slices"
+	"sync"
+)
 
 // Between is the peak of the same program at a size that lies part/whole of the way from p's to q's: of the micro-batch,
 // of which every tensor is a line. Nothing is recorded anew, but the sequence is replayed, so the peak is where it is at
@@ -12,8 +15,21 @@ func (p Peak) Between(q Peak, part, whole int64) (r Peak, ok bool) {
 		a.values != b.values || !slices.Equal(a.uses, b.uses) || !slices.Equal(a.saves, b.saves) || !slices.Equal(a.parts, b.parts) {
 		return Peak{}, false
 	}
-	line := func(x, y int64) int64 { return x + (y-x)*part/whole }
-	t, done := a.copied()
+	if len(a.temps) != len(b.temps) || !alike(a.ops, b.ops) {
+		return Peak{}, false
+	}
+	for i := range a.segs {
+		if !alike(a.segs[i].ops, b.segs[i].ops) {
+			return Peak{}, false
+		}
+	}
+	line := func(x, y int64) int64 {
+		if x == y {
+			return x
+		}
+		return x + (y-x)*part/whole
+	}
+	t, done := a.resizable()
 	defer done()
 	for i := range t.stores {
 		x, y := &t.stores[i], &b.stores[i]
@@ -29,14 +45,9 @@ func (p Peak) Between(q Peak, part, whole int64) (r Peak, ok bool) {
 		}
 		x.bytes, x.raw = line(x.bytes, y.bytes), line(x.raw, y.raw)
 	}
-	if !between(t.ops, b.ops, line) {
-		return Peak{}, false
-	}
-	for i := range t.segs {
-		t.segs[i].ops = slices.Clone(t.segs[i].ops)
-		if !between(t.segs[i].ops, b.segs[i].ops, line) {
-			return Peak{}, false
-		}
+	for i := range t.temps {
+		x, y := &t.temps[i], &b.temps[i]
+		x.forward, x.backward = line(x.forward, y.forward), line(x.backward, y.backward)
 	}
 	return t.peak(p.Trace.Parts), true
 }
@@ -47,7 +58,7 @@ func (p Peak) Resized(python string, part, whole int64) (r Peak, ok bool) {
 	if p.tape == nil || len(p.tape.ops) == 0 {
 		return Peak{}, false
 	}
-	t, done := p.tape.copied()
+	t, done := p.tape.resizable()
 	defer done()
 	for i := range t.ops {
 		if o := &t.ops[i]; o.line == python {
@@ -63,31 +74,33 @@ func (p Peak) Resized(python string, part, whole int64) (r Peak, ok bool) {
 	return t.peak(p.Trace.Parts), true
 }
 
-// copied is the tape with sizes of its own, in the memory of another one, which done gives back.
-func (t *Tape) copied() (c *Tape, done func()) {
-	memory, own := NewTape(), *t
-	c = &own
-	c.stores = append(memory.stores[:0], t.stores...)
-	c.grads = append(memory.grads[:0], t.grads...)
-	c.ops = append(memory.ops[:0], t.ops...)
-	c.segs = slices.Clone(t.segs)
-	return c, func() {
-		memory.stores, memory.grads, memory.ops = c.stores, c.grads, c.ops
-		spent.Put(memory)
-	}
+// A scratch is the memory of what has sizes.
+type scratch struct {
+	stores []store
+	grads  []gradient
+	temps  []temp
 }
 
-// between moves the sizes of a towards those of b.
-func between(a, b []op, line func(x, y int64) int64) bool {
+var scratches = sync.Pool{New: func() any { return &scratch{} }}
+
+// resizable is the tape with sizes of its own, in memory that done gives back.
+func (t *Tape) resizable() (c *Tape, done func()) {
+	own, m := *t, scratches.Get().(*scratch)
+	m.stores, m.grads, m.temps = append(m.stores[:0], t.stores...), append(m.grads[:0], t.grads...), append(m.temps[:0], t.temps...)
+	own.stores, own.grads, own.temps = m.stores, m.grads, m.temps
+	return &own, func() { scratches.Put(m) }
+}
+
+// alike reports whether two lists of ops differ at most in sizes.
+func alike(a, b []op) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	for i := range a {
 		x, y := &a[i], &b[i]
-		if x.kind != y.kind || x.out != y.out || x.use1 != y.use1 || x.save1 != y.save1 || x.grad1 != y.grad1 || x.part != y.part {
+		if x.kind != y.kind || x.out != y.out || x.use1 != y.use1 || x.save1 != y.save1 || x.grad1 != y.grad1 || x.part != y.part || x.temp != y.temp {
 			return false
 		}
-		x.tmp, x.btmp = line(x.tmp, y.tmp), line(x.btmp, y.btmp)
 	}
 	return true
 }

@@ -107,7 +107,7 @@ func (t *Tape) GroupNormPlain(x Tensor, groups int64) Tensor {
 func (t *Tape) InplaceOfView(x Tensor, m Module) Tensor {
 	y := m(t, x)
 	if y.grad {
-		t.ops[len(t.ops)-1].btmp += 2 * x.bytes()
+		recorder{t, len(t.ops) - 1}.btmp(2 * x.bytes())
 	}
 	return y
 }

@@ -137,8 +137,17 @@ func (r recorder) gradient(x Tensor, bytes, raw int64) {
 	r.t.grads = append(r.t.grads, g)
 }
 
-func (r recorder) tmp(bytes int64)  { r.t.ops[r.i].tmp += bytes }
-func (r recorder) btmp(bytes int64) { r.t.ops[r.i].btmp += bytes }
+func (r recorder) tmp(bytes int64)  { r.temp().forward += bytes }
+func (r recorder) btmp(bytes int64) { r.temp().backward += bytes }
+
+func (r recorder) temp() *temp {
+	o := &r.t.ops[r.i]
+	if o.temp == 0 {
+		o.temp = int32(len(r.t.temps))
+		r.t.temps = append(r.t.temps, temp{})
+	}
+	return &r.t.temps[o.temp]
+}
 
 // dense marks an op whose kernels want contiguous gradients (expect_contiguous, or contiguous() at their head).
 func (r recorder) dense() { r.t.ops[r.i].dense = true }

@@ -277,9 +277,9 @@ func (r *replay) forward(o *op) {
 		r.state[s].block = r.alloc(st.bytes, st.part, st.kind, o, false)
 		r.state[s].live = true
 	}
-	if o.tmp > 0 && !r.t.Dispatched {
-		b := r.alloc(o.tmp, o.part, isActivation, o, false)
-		r.dealloc(b, o.tmp, o.part, isActivation)
+	if tmp := r.t.temps[o.temp].forward; tmp > 0 && !r.t.Dispatched {
+		b := r.alloc(tmp, o.part, isActivation, o, false)
+		r.dealloc(b, tmp, o.part, isActivation)
 	}
 	for _, s := range r.t.saves[o.save0:o.save1] {
 		if r.state[s].saved++; r.state[s].saved == 1 {
@@ -334,13 +334,13 @@ func (r *replay) zeroGrad(o *op) {
 // temporaries are the lists of tensors that an optimizer makes while it steps, as many as the step's bytes are times the
 // part's gradients: they come one parameter at a time.
 func (r *replay) temporaries(o *op) {
-	grads := int64(r.t.sizes[o.part].gradBytes)
-	if grads == 0 || o.tmp%grads != 0 {
-		r.dealloc(r.alloc(o.tmp, o.part, isActivation, o, false), o.tmp, o.part, isActivation)
+	grads, tmp := int64(r.t.sizes[o.part].gradBytes), r.t.temps[o.temp].forward
+	if grads == 0 || tmp%grads != 0 {
+		r.dealloc(r.alloc(tmp, o.part, isActivation, o, false), tmp, o.part, isActivation)
 		return
 	}
 	var blocks []gradStore
-	for range o.tmp / grads {
+	for range tmp / grads {
 		for _, i := range r.t.weights {
 			w := &r.t.tensors[i]
 			if n := w.bytes(); r.t.stores[w.store].part == o.part {

@@ -47,6 +47,7 @@ type Tape struct {
 	uses   []int32 // arenas, into which an op holds ranges
 	saves  []int32
 	grads  []gradient
+	temps  []temp
 	args   []int32         // storages that the caller of the op to come holds
 	attrs  map[int32]int32 // storages of attributes of modules, which live on, by module
 	held   []int32         // storages of local variables, innermost function last
@@ -118,12 +119,15 @@ type op struct {
 	save1      int32
 	grad0      int32
 	grad1      int32
-	tmp        int64 // live while the op runs
-	btmp       int64 // live while its backward runs
+	temp       int32 // in t.temps, 0 for none
 	seg        int32 // of opCheckpoint
 	dense      bool  // its backward makes a contiguous copy of a gradient that is not
 	follows    bool  // its gradients are laid out as the result's: an elementwise op
 }
+
+// A temp is what is live only while an op runs, and while its backward runs. It stands beside the ops so that they hold no
+// size: see [Peak.Between].
+type temp struct{ forward, backward int64 }
 
 // A gradient says what an op's backward makes for one of its inputs.
 type gradient struct {
@@ -159,7 +163,7 @@ func NewTape() *Tape {
 	*t = Tape{
 		Training: true, attrs: t.attrs, parts: append(t.parts[:0], ""), sizes: append(t.sizes[:0], partSizes{}),
 		nodes: append(t.nodes[:0], node{}), stores: append(t.stores[:0], store{}), // number 0 is none
-		ops: t.ops[:0], uses: t.uses[:0], saves: t.saves[:0], grads: t.grads[:0], args: t.args[:0], held: t.held[:0],
+		ops: t.ops[:0], uses: t.uses[:0], saves: t.saves[:0], grads: t.grads[:0], temps: append(t.temps[:0], temp{}), args: t.args[:0], held: t.held[:0],
 		tensors: t.tensors[:0], weights: t.weights[:0], segs: t.segs[:0],
 	}
 	return t
@@ -418,7 +422,7 @@ func (t *Tape) OptimizerStep(part string, tmp unit.Bytes) {
 	t.Part(part, func() {
 		o := t.op("optimizer.step()")
 		t.ops[o.i].kind = opStep
-		t.ops[o.i].tmp = int64(tmp)
+		o.tmp(int64(tmp))
 		o.end()
 	})
 }

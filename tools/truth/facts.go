@@ -350,7 +350,11 @@ func factsTable(p *printer, facts []checked) {
 		lines = append(lines, []string{f.Arch, equal, fmt.Sprintf("%d of %d", good, len(found)), what})
 	}
 	p.table([]string{"architecture", "parameters", "figures reproduced", "others"}, 4, lines)
-	p.text("Without a formula: %s.", strings.Join(without, ", "))
+	if len(without) > 0 {
+		p.text("Without a formula: %s.", strings.Join(without, ", "))
+	} else {
+		p.text("None of them is without a formula.")
+	}
 }
 
 func orUnexplained(why string) string {
