@@ -131,7 +131,7 @@ func (r recorder) fresh(x, computed Tensor) {
 
 func (r recorder) gradient(x Tensor, bytes, raw int64) {
 	g := gradient{value: x.value, param: -1, bytes: bytes, raw: raw}
-	if r.t.stores[x.store].kind == isParam {
+	if r.t.leaf(x) {
 		g.param = x.store
 	}
 	r.t.grads = append(r.t.grads, g)
@@ -161,14 +161,20 @@ func (r recorder) end() {
 	o.use1, o.save1, o.grad1 = int32(len(t.uses)), int32(len(t.saves)), int32(len(t.grads))
 }
 
+// leaf reports whether x is a parameter or a buffer itself, and no view of one.
+func (t *Tape) leaf(x Tensor) bool {
+	s := &t.stores[x.store]
+	return s.kind == isParam && s.value == x.value
+}
+
 // cast is x.to(d) as autocast does it: nothing for a tensor that is not floating or has the type already; once per
-// region for a parameter that requires a gradient (cached_cast in autocast_mode.cpp).
+// region for a parameter that requires a gradient, and each time for a view of one (cached_cast in autocast_mode.cpp).
 func (t *Tape) cast(x Tensor, d DType) Tensor {
 	if x.dtype == d || !x.dtype.Floating() || x.dims == 0 {
 		return x
 	}
 	param := t.stores[x.store].kind == isParam
-	cached := param && d == t.low && x.grad && t.casts != nil
+	cached := t.leaf(x) && d == t.low && x.grad && t.casts != nil
 	if cached {
 		if y, ok := t.casts.get(x.value); ok {
 			y.grad = y.grad && t.noGrad == 0

@@ -80,6 +80,7 @@ type store struct {
 	bytes int64
 	last  int32 // the last op of its own list that needs it
 	seg   int32
+	value int32 // of a parameter or a buffer
 	part  uint8
 	kind  uint8
 }
@@ -373,6 +374,7 @@ func (t *Tape) alike(from, to int32) {
 func (t *Tape) model(n int32, x Tensor, buffer bool) Tensor {
 	x.store = t.newStore(x.bytes(), isParam)
 	x.value = t.newValue()
+	t.stores[x.store].value = x.value
 	t.tensors = append(t.tensors, modelled{x, buffer})
 	t.nodes[n].tensor = int32(len(t.tensors))
 	return x
