@@ -93,7 +93,7 @@ func (r *replay) deliver(g gradient, s int32, o *op) {
 		r.gradOf[g.value] = s
 	case old == 0: // AccumulateGrad takes over what nobody else reads, and copies the rest
 		if r.gstore[s].refs > 1 {
-			n := r.makeGrad(r.gstore[s].bytes, o)
+			n := r.makeGrad(g.own, o)
 			r.drop(s)
 			s = n
 		}
@@ -106,7 +106,7 @@ func (r *replay) deliver(g gradient, s int32, o *op) {
 	case g.param >= 0 || r.gstore[old].refs == 1 && !r.t.Dispatched:
 		r.drop(s)
 	default:
-		n := r.makeGrad(r.gstore[old].bytes, o)
+		n := r.makeGrad(g.own, o) // of views of something larger, too, the sum has the input's size
 		r.drop(old)
 		r.drop(s)
 		r.gradOf[g.value] = n

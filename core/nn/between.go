@@ -43,7 +43,7 @@ func (p Peak) Between(q Peak, part, whole int64) (r Peak, ok bool) {
 		if x.value != y.value || (x.bytes == 0) != (y.bytes == 0) || (x.raw == 0) != (y.raw == 0) {
 			return Peak{}, false
 		}
-		x.bytes, x.raw = line(x.bytes, y.bytes), line(x.raw, y.raw)
+		x.own, x.bytes, x.raw = line(x.own, y.own), line(x.bytes, y.bytes), line(x.raw, y.raw)
 	}
 	for i := range t.temps {
 		x, y := &t.temps[i], &b.temps[i]

@@ -34,7 +34,7 @@ func (t *Tape) Checkpoint(name string, x Tensor, m Module) Tensor {
 		z.grad = true
 		t.ops[o.i].kind, t.ops[o.i].seg = opCheckpoint, int32(n)
 		o.save(x)
-		g := gradient{value: x.value, param: -1, bytes: x.bytes()}
+		g := gradient{value: x.value, param: -1, own: x.bytes(), bytes: x.bytes()}
 		if x.grad {
 			t.grads = append(t.grads, g)
 		} else {

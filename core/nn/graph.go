@@ -54,7 +54,7 @@ func (t *Tape) CheckpointAll(name string, f func(t *Tape, xs []Tensor) Tensor, x
 		t.ops[o.i].kind, t.ops[o.i].seg = opCheckpoint, int32(n)
 		o.save(xs...)
 		for _, x := range xs {
-			g := gradient{value: x.value, param: -1, bytes: x.bytes()}
+			g := gradient{value: x.value, param: -1, own: x.bytes(), bytes: x.bytes()}
 			if !x.grad { // nothing to pass on, yet the weights inside still want theirs: a value that nobody reads
 				g.value = t.newValue()
 			}

@@ -130,7 +130,7 @@ func (r recorder) fresh(x, computed Tensor) {
 }
 
 func (r recorder) gradient(x Tensor, bytes, raw int64) {
-	g := gradient{value: x.value, param: -1, bytes: bytes, raw: raw}
+	g := gradient{value: x.value, param: -1, own: x.bytes(), bytes: bytes, raw: raw}
 	if r.t.leaf(x) {
 		g.param = x.store
 	}

@@ -135,6 +135,7 @@ type gradient struct {
 	value int32
 	param int32 // index of the parameter's storage, or -1
 	from  int32 // the op's output, counted from its first, whose gradient is passed on when bytes is 0
+	own   int64 // the size of the input, and so of a sum of its gradients
 	bytes int64 // 0: the gradient of the output itself, or a view of it
 	raw   int64 // the size before it is summed to the input's shape and cast to its type; 0 for no such step
 	flip  bool  // passed on as a permuted view
