@@ -16,6 +16,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/plugins/stablesr/arch"
 )
@@ -68,8 +69,7 @@ func (stablesr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) 
 	j.Knobs = r.knobs(j)
 	j.Signs = r.signs()
 	j.Resume = r.resumption()
-	j.Rehearsal = r.rehearsal(j)
-	j.Warnings = r.warnings(j)
+	mem.Together([]func(){func() { j.Rehearsal = r.rehearsal(j) }, func() { j.Warnings = r.warnings(j) }})
 	j.Truths = r.truths()
 	return j, nil
 }
