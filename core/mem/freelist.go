@@ -25,8 +25,8 @@ func (f *free) before(size, addr unit.Bytes) uint64 {
 // size. So they stand in classes, four to every doubling of the size, and a class in runs, of which one is moved where a
 // block comes or goes.
 type freeList struct {
-	classes [classes][][]free           // no run is empty
-	some    [(classes + 63) / 64]uint64 // the classes that have a run
+	classes [classes][][]free           // no run is empty but a class's only one
+	some    [(classes + 63) / 64]uint64 // the classes that have blocks
 	spare   [][]free                    // memory of former runs
 }
 
@@ -48,20 +48,19 @@ type place struct{ class, run, i int }
 
 func (p place) nowhere() bool { return p.class == classes }
 
-// find is where a block of that size and address stands or would stand in its class: a run, and a place in it. Behind the
-// last block it is the run that is not there.
+// find is where a block of that size and address stands or would stand in its class, which has a run: a run, and a place in
+// it, behind the last block of the last run at most.
 func find(runs [][]free, size, addr unit.Bytes) (run, i int) {
-	for run < len(runs) && runs[run][len(runs[run])-1].before(size, addr) == 1 {
+	for run < len(runs)-1 && runs[run][len(runs[run])-1].before(size, addr) == 1 {
 		run++
 	}
-	if run == len(runs) {
-		return run, 0
-	}
 	r := runs[run]
-	for n := len(r); n > 1; {
-		half := n / 2
-		i += half * int(r[i+half-1].before(size, addr))
-		n -= half
+	n := len(r)
+	for ; n > 1; n -= n / 2 {
+		i += n / 2 * int(r[i+n/2-1].before(size, addr))
+	}
+	if n == 1 {
+		i += int(r[i].before(size, addr))
 	}
 	return run, i
 }
@@ -69,8 +68,10 @@ func find(runs [][]free, size, addr unit.Bytes) (run, i int) {
 // serving is the place of the first block of at least that size.
 func (l *freeList) serving(size unit.Bytes) place {
 	c := class(size)
-	if run, i := find(l.classes[c], size, 0); run < len(l.classes[c]) {
-		return place{c, run, i}
+	if l.some[c/64]>>(c%64)&1 == 1 {
+		if run, i := find(l.classes[c], size, 0); i < len(l.classes[c][run]) {
+			return place{c, run, i}
+		}
 	}
 	return place{class: l.behind(c)}
 }
@@ -103,17 +104,12 @@ func (l *freeList) at(p place) free { return l.classes[p.class][p.run][p.i] }
 
 func (l *freeList) insert(f free) {
 	c := class(f.size)
+	l.some[c/64] |= 1 << (c % 64)
+	if l.classes[c] == nil {
+		l.classes[c] = [][]free{l.run()}
+	}
 	runs := l.classes[c]
 	run, i := find(runs, f.size, f.addr)
-	switch {
-	case len(runs) == 0:
-		l.classes[c] = append(runs, append(l.run(), f))
-		l.some[c/64] |= 1 << (c % 64)
-		return
-	case run == len(runs):
-		run--
-		i = len(runs[run])
-	}
 	r := append(runs[run], free{})
 	copy(r[i+1:], r[i:])
 	r[i] = f
@@ -146,12 +142,14 @@ func (l *freeList) take(p place) {
 	runs := l.classes[p.class]
 	r := runs[p.run]
 	copy(r[p.i:], r[p.i+1:])
-	if r = r[:len(r)-1]; len(r) > 0 {
-		runs[p.run] = r
-		return
-	}
-	l.spare = append(l.spare, r)
-	if l.classes[p.class] = slices.Delete(runs, p.run, p.run+1); len(runs) == 1 {
+	r = r[:len(r)-1]
+	runs[p.run] = r
+	switch {
+	case len(r) > 0:
+	case len(runs) > 1:
+		l.spare = append(l.spare, r)
+		l.classes[p.class] = slices.Delete(runs, p.run, p.run+1)
+	default:
 		l.some[p.class/64] &^= 1 << (p.class % 64)
 	}
 }
@@ -166,10 +164,12 @@ func (l *freeList) all() (out []free) {
 
 func (l *freeList) clear() {
 	for c := l.behind(-1); c < classes; c = l.behind(c) {
-		for _, r := range l.classes[c] {
+		runs := l.classes[c]
+		for _, r := range runs[1:] {
 			l.spare = append(l.spare, r[:0])
 		}
-		l.classes[c] = l.classes[c][:0]
+		runs[0] = runs[0][:0]
+		l.classes[c] = runs[:1]
 	}
 	clear(l.some[:])
 }
@@ -178,7 +178,11 @@ func (l *freeList) clear() {
 func (l *freeList) as(m *freeList) {
 	l.clear()
 	for c := m.behind(-1); c < classes; c = m.behind(c) {
-		for _, r := range m.classes[c] {
+		if l.classes[c] == nil {
+			l.classes[c] = [][]free{l.run()}
+		}
+		l.classes[c][0] = append(l.classes[c][0], m.classes[c][0]...)
+		for _, r := range m.classes[c][1:] {
 			l.classes[c] = append(l.classes[c], append(l.run(), r...))
 		}
 	}
