@@ -24,7 +24,7 @@ func TestFreeList(t *testing.T) {
 			return 1
 		}
 		for i := range int32(6000) {
-			if grows := i%3000 < 2000; len(want) == 0 || grows && r.IntN(4) > 0 || !grows && r.IntN(4) == 0 {
+			if grows := i%3000 < 1400; len(want) == 0 || grows && r.IntN(4) > 0 || !grows && r.IntN(4) == 0 {
 				f := free{some(), unit.Bytes(i), i}
 				at, _ := slices.BinarySearchFunc(want, f, order)
 				want = slices.Insert(want, at, f)
