@@ -43,17 +43,14 @@ func (t *Tape) touch(stores ...int32) {
 	if n == 0 {
 		return
 	}
-	i := int32(len(t.ops))
-	// Two touches in a row are one: nothing happens between them.
-	if i > 0 && t.ops[i-1].kind == opTouch {
-		i--
-	} else {
+	// Nothing happens between the last op and this: what lives until now lives until that.
+	if len(t.ops) == 0 {
 		o := t.op("")
 		t.ops[o.i].kind = opTouch
 		o.end()
 	}
 	for _, s := range stores {
-		t.use(s, i)
+		t.use(s, int32(len(t.ops)-1))
 	}
 }
 
