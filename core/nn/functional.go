@@ -15,9 +15,13 @@ func (t *Tape) LinearWeight(x, w, b Tensor) Tensor {
 	return t.mm("torch.nn.functional.linear", x.with(-1, w.Dim(0)).dense(), x, w, b)
 }
 
+// sorting is what CUDA takes for each index while backward sorts them: int64 numbers of the index as a line, of the sorted
+// one, of a range and of what becomes of it (index_put_with_sort_kernel in aten/src/ATen/native/cuda/Indexing.cu), and cub's own
+// second pair of keys and values, since it sorts in more than one pass. No recording has seen it: the CPU adds up without.
+const sorting = (4 + 2) * 8
+
 // Lookup is table[index] along the first dimension, for an index that the forward has made itself, with that shape. Saved:
-// the index (derivatives.yaml, index.Tensor). Backward on CUDA sorts it in scratch memory of its own
-// (index_put_with_sort_kernel in aten/src/ATen/native/cuda/Indexing.cu), which no recording has seen and which is not here.
+// the index (derivatives.yaml, index.Tensor).
 func (t *Tape) Lookup(table, index Tensor, shape ...int64) Tensor {
 	o := t.op("Tensor.__getitem__", table, index)
 	y := o.out(table.resized(shape...))
@@ -25,6 +29,9 @@ func (t *Tape) Lookup(table, index Tensor, shape ...int64) Tensor {
 		y.grad = true
 		o.save(index)
 		o.fresh(table, table)
+		if !t.Dispatched && !t.CPU {
+			o.btmp(sorting * index.Numel())
+		}
 	}
 	o.end()
 	return y

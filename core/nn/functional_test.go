@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // functional are the networks of tools/capture/layers_functional.py, under the same names.
@@ -47,6 +48,20 @@ var functional = map[string]nn.Module{
 		y := t.Hold(t.CheckpointReentrant("b", a(t, x), block))
 		return t.Conv2d("c", t.CheckpointReentrant("d", y, block), conv(channels, 3))
 	},
+}
+
+// On a card the backward of a looked-up row sorts the index, which on the CPU it does not.
+func TestLookupSorts(t *testing.T) {
+	peak := func(cpu bool) unit.Bytes {
+		tape := nn.NewTape()
+		tape.CPU = cpu
+		index := tape.Hold(tape.Zeros(nn.I64, 1<<20))
+		tape.Backward(tape.Mean(tape.Lookup(tape.Param("table", 64, 1), index, 1<<20, 1)))
+		return tape.Peak().Bytes
+	}
+	if card, cpu := peak(false), peak(true); card-cpu < 40*unit.MiB || card-cpu > 48*unit.MiB {
+		t.Errorf("%v on a card, %v on the CPU", card, cpu)
+	}
 }
 
 // TestFunctional compares each with PyTorch's own account, as TestRecorded does.

@@ -23,6 +23,8 @@ type Tape struct {
 	Torch1 bool
 	// MathSDPA makes scaled_dot_product_attention the plain computation, as without a fused kernel.
 	MathSDPA bool
+	// CPU leaves out the scratch memory of kernels that the CPU does without.
+	CPU bool
 	// Dispatched counts only tensors that operations hand to one another, as a recording on the CPU can see, and
 	// leaves out the contiguous copies that kernels make for themselves of gradients that are not.
 	Dispatched bool

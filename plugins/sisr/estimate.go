@@ -17,7 +17,7 @@ import (
 func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
 	step := arch.StepConfig{
 		Batch: q.Int("micro-batch", 1), LQ: q.Int("lq", 64), Accumulate: q.Int("accumulation", 1), AMP: precision(q.OneOf("amp", "off", "bf16", "fp16")),
-		OptimG: q.Text("optimizer", "AdamW"), OptimD: q.Text("optimizer-d", "AdamW"), EMA: q.Bool("ema", true),
+		OptimG: q.Text("optimizer", "AdamW"), OptimD: q.Text("optimizer-d", "AdamW"), EMA: q.Bool("ema", true), CPU: d.Kind == gpu.CPU,
 	}
 	scale, disc := q.Int("scale", 4), q.Text("discriminator", "")
 	for _, l := range strings.Split(q.Text("losses", "charbonnierloss"), ",") {

@@ -27,6 +27,7 @@ type StepConfig struct {
 	Replicas int64
 	// OldTorch is PyTorch 1.13: interpolate is not on autocast's float32 list, and a mean saves its input.
 	OldTorch bool
+	CPU      bool // the step runs there, and not on a card
 }
 
 // Training is the estimate of one optimizer step: the generator's forward, the losses, its backward, the
@@ -53,7 +54,7 @@ func unknownOnPanic(e *mem.Estimate) {
 
 // record puts the step on the tape. It returns why the estimate is not whole, or "".
 func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
-	t.UpsampleLow, t.Torch1 = cfg.OldTorch, cfg.OldTorch
+	t.UpsampleLow, t.Torch1, t.CPU = cfg.OldTorch, cfg.OldTorch, cfg.CPU
 	gtSize := cfg.LQ * cfg.Net.Scale
 	gan := false
 	optG, optD := cfg.optimizers()

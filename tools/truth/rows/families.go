@@ -83,7 +83,7 @@ func sisr(a args) (p Price, err error) {
 	if err != nil {
 		return p, err
 	}
-	cfg := sisrarch.StepConfig{Net: n, Batch: a.Batch, LQ: a.LQ, AMP: a.amp(), Accumulate: a.Accumulate, EMA: a.EMA}
+	cfg := sisrarch.StepConfig{Net: n, Batch: a.Batch, LQ: a.LQ, AMP: a.amp(), Accumulate: a.Accumulate, EMA: a.EMA, CPU: true} // where the rows are recorded
 	for _, l := range a.Losses {
 		cfg.Losses = append(cfg.Losses, sisrarch.Loss{Type: l.Type, Weight: l.Weight})
 	}
