@@ -341,7 +341,7 @@ func explainRun(s settings, name string) (ui.Explanation, error) {
 	if r != nil {
 		d.Job = ui.Title(r.Job)
 		for _, a := range r.Attempts {
-			d.Attempts = append(d.Attempts, ui.AttemptDoc{Number: a.Plan.Attempt, Changes: a.Plan.Changes(), Ending: a.Outcome.Ending,
+			d.Attempts = append(d.Attempts, ui.AttemptDoc{Number: a.Plan.Attempt, Changes: a.Plan.Changes(), Trial: a.Plan.Trial, Ending: a.Outcome.Ending,
 				Cause: a.Outcome.Cause, Phase: a.Outcome.Phase})
 		}
 		if l := r.Last(); l != nil && l.Plan.Room > 0 {

@@ -24,6 +24,8 @@ func Judge(e mem.Estimate, room unit.Bytes) Verdict {
 	switch {
 	case e.Certain() > room: // also where the estimate is not complete: it is then a lower bound
 		return Not
+	case !e.Known() && e.Least() > room: // it failed with less before, which is no proof
+		return May
 	case !e.Known():
 		return Unknown
 	case e.Total() <= room:

@@ -89,6 +89,13 @@ func TestUnknownIsNeverZero(t *testing.T) {
 	if v := Judge(e, 10); v != Not {
 		t.Errorf("a lower bound of 20 in a room of 10 is judged %v", v)
 	}
+	e.Items[0].Kind, e.Learned = mem.Correction, []string{"r1"} // what failed before may have failed for another reason
+	if v := Judge(e, 10); v != May {
+		t.Errorf("what failed with 20 is judged %v in a room of 10", v)
+	}
+	if v := Judge(e, 30); v != Unknown {
+		t.Errorf("what failed with 20 is judged %v in a room of 30", v)
+	}
 }
 
 func TestInvariant(t *testing.T) {

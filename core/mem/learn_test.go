@@ -205,7 +205,6 @@ func TestLearnLine(t *testing.T) {
 		"a line, far":                     {part, []Receipt{unknown(4, data(300, Exact)), unknown(8, data(500, Exact))}, 32, 1700, true},
 		"another program":                 {part, []Receipt{unknown(8, data(500, Exact), other)}, 8, 0, false},
 		"another setting":                 {part, []Receipt{unknown(8, data(500, Exact), crop)}, 8, 0, false},
-		"it failed here":                  {part, []Receipt{unknown(8, data(500, AtLeast))}, 8, 500, false},
 		"it failed elsewhere":             {part, []Receipt{unknown(8, data(500, AtLeast))}, 4, 0, false},
 		"it failed above the line's word": {part, []Receipt{unknown(4, data(300, Exact)), unknown(8, data(900, AtLeast))}, 8, 900, false},
 	} {
@@ -220,6 +219,20 @@ func TestLearnLine(t *testing.T) {
 		if !got.Known() || got.Total() != tt.want*mib || got.Items[len(got.Items)-1].Guess != tt.guess || len(got.Learned) == 0 {
 			t.Errorf("%s: %v, want %d MiB, guess %v: %+v", name, got.Total(), tt.want, tt.guess, got)
 		}
+	}
+}
+
+// Where the same ran out of memory and nothing else is known, how much it needs is not known either.
+func TestLearnAtLeast(t *testing.T) {
+	e := Estimate{Items: []Item{{Kind: Buffers, What: "queue", Bytes: 100 * mib}}, Unknown: "no formula"}
+	r := took(8, host, data(500, AtLeast))
+	r.Predicted = e
+	got := Learn([]Receipt{r}, key("net", 8), host, func(Key) (Estimate, bool) { return e, true }).Apply(e, key("net", 8))
+	if got.Known() || got.Least() != 500*mib || len(got.Learned) == 0 || !strings.Contains(got.Unknown, "ran out of memory") {
+		t.Errorf("%+v", got)
+	}
+	if l := e.Least(); l != 100*mib {
+		t.Errorf("before it failed %v, want what is counted", l)
 	}
 }
 

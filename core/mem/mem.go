@@ -95,6 +95,14 @@ func (e Estimate) Certain() unit.Bytes {
 	return sum
 }
 
+// Least is what is known to be needed: the certain lines, and of an estimate that is not whole what failed before.
+func (e Estimate) Least() unit.Bytes {
+	if !e.Known() && len(e.Learned) > 0 {
+		return max(e.Certain(), e.Total())
+	}
+	return e.Certain()
+}
+
 // Vouched is the sum of the lines that a rule or a measurement vouches for: all that are no guess.
 func (e Estimate) Vouched() unit.Bytes {
 	var sum unit.Bytes

@@ -46,6 +46,15 @@ func (l *Lessons) line(e Estimate, of Key) Estimate {
 		y, it.Guess = base+(ys[0]-base)*micro/xs[0], true
 		it.From = "no formula; in proportion to the micro-batch of " + names(through)
 	}
+	if len(xs) == 0 && least > 0 {
+		out := e
+		out.Items, out.Learned = slices.Clone(e.Items), nil
+		out.Unknown = fmt.Sprintf("these settings ran out of memory in %s, and how much more they need nobody knows", names(refused))
+		it.Bytes, it.From = unit.Bytes(math.Round(least-e.sum(always))), "more than what there was in "+names(refused)
+		out.learned(refused)
+		out.Add(it)
+		return out
+	}
 	if here < 0 && least > y {
 		y, through, it.Guess = least, refused, false
 		it.From = "no formula; these settings ran out of memory in " + names(refused)

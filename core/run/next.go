@@ -407,7 +407,7 @@ func (r *Run) reason(p *Plan) string {
 		case c.Rung > l.Asked || p.Shared.Rung != r.Ladders.Shared.Asked && ladder.Judge(asked, r.room()) > ladder.Unknown:
 			needs := asked.Total().String()
 			if !asked.Known() { // what is counted is a lower bound
-				needs = "at least " + asked.Certain().String()
+				needs = "at least " + asked.Least().String()
 			}
 			why = append(why, fmt.Sprintf("%s as asked needs %s of %v", c.Phase, needs, r.Room))
 		case c.Rung < l.Asked || p.Shared.Rung < r.Ladders.Shared.Asked && asked.Known():

@@ -80,6 +80,7 @@ type RunDoc struct {
 type AttemptDoc struct {
 	Number  int        `json:"number"`
 	Changes string     `json:"changes"`
+	Trial   run.Trial  `json:"trial"` // "rehearsal" or "timing", or "" for an attempt at the run itself
 	Ending  run.Ending `json:"ending"`
 	Cause   string     `json:"cause,omitempty"`
 	Phase   string     `json:"phase,omitempty"`
@@ -196,7 +197,7 @@ func (p Printer) ranAs(r *RunDoc) {
 			if a.Cause != "" {
 				how = a.Cause
 			}
-			p.line("  attempt %d  %s: %s", a.Number, a.Changes, how)
+			p.line("  attempt %d  %s%s: %s", a.Number, trial(a.Trial), a.Changes, how)
 		}
 	}
 	last := ""

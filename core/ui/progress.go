@@ -73,9 +73,12 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	if p.Quiet && ended == run.Succeeded {
 		return
 	}
-	took := time.Duration(0)
+	took, trials := time.Duration(0), 0
 	for _, a := range r.Attempts {
 		took += a.Outcome.Took
+		if a.Plan.Trial != "" {
+			trials++
+		}
 	}
 	head := string(ended)
 	if ended == run.Succeeded {
@@ -83,7 +86,10 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	} else {
 		head = p.red(head)
 	}
-	s := fmt.Sprintf("%s in %s, %s", head, short(took), count(len(r.Attempts), "attempt"))
+	s := fmt.Sprintf("%s in %s, %s", head, short(took), count(len(r.Attempts)-trials, "attempt"))
+	if trials > 0 {
+		s += " after " + count(trials, "short run")
+	}
 	if changes := last.Plan.Changes(); changes != "as asked" {
 		s += ": " + changes
 	}

@@ -132,7 +132,7 @@ func (p Printer) Show(h *record.History, alive bool) {
 	}
 	p.line("  job       %s", Title(r.Job))
 	for _, a := range r.Attempts {
-		p.line("  attempt %d  %s (%s)", a.Plan.Attempt, p.bold(a.Plan.Changes()), a.Plan.Why)
+		p.line("  attempt %d  %s%s (%s)", a.Plan.Attempt, trial(a.Plan.Trial), p.bold(a.Plan.Changes()), a.Plan.Why)
 		for _, e := range a.Plan.Edits {
 			if e.Knob == "resume" {
 				continue // said by the state that it goes on from
@@ -241,4 +241,12 @@ func from(e config.Edit) string {
 		return "not set"
 	}
 	return e.From
+}
+
+// trial says before an attempt's changes that it was a short run apart from the experiment.
+func trial(t run.Trial) string {
+	if t == "" {
+		return ""
+	}
+	return string(t) + ", "
 }

@@ -269,10 +269,10 @@ func (b *builder) trainingRung(v, asked variant, prices []mem.Estimate) ladder.R
 		rung.Edits = append(rung.Edits, b.edit(knobCrop, b.cropPath(), value, ladder.Recipe, "a smaller crop is another experiment"))
 	}
 	if v.micro != asked.micro {
-		cost, why := ladder.Speed, fmt.Sprintf("the same global batch of %d in smaller pieces", v.micro*v.accum)
+		cost, why := ladder.Speed, fmt.Sprintf("the same global batch of %d in smaller pieces", v.micro*v.accum*max(1, b.job.Batch.Ranks))
 		switch {
 		case v.micro*v.accum != asked.micro*asked.accum:
-			cost, why = ladder.Recipe, fmt.Sprintf("%s has no accumulation: the global batch becomes %d", r.name, v.micro*v.accum)
+			cost, why = ladder.Recipe, fmt.Sprintf("%s has no accumulation: the global batch becomes %d", r.name, v.micro*v.accum*max(1, b.job.Batch.Ranks))
 		case b.netErr == nil && b.net.BatchNorm:
 			cost, why = ladder.Numerics, why+"; batch normalisation sees the piece"
 		case r.lossScheduling():

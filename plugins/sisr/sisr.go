@@ -107,11 +107,17 @@ func (sisr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 		Exclusive: r.experiment,
 		Warnings:  append(warnings, x.warnings()...),
 	}
+	if shared > 1 && !launched(prog, c.Env) {
+		j.Warnings = append(j.Warnings, replicas(shared, c.Devices))
+	}
 	j.Arch = r.net.kind
 	net, assumed, err := arch.Build(x.spec(nil))
 	switch {
 	case err == nil:
 		j.Generation = net.Generation
+		if r.microBatch > 0 && r.microBatch < net.MinBatch {
+			j.Warnings = append(j.Warnings, fmt.Sprintf("the trainer will stop at its first step: the batch normalisation of %s sees one pixel of each image, so a micro-batch takes %d of them at least", r.net.kind, net.MinBatch))
+		}
 		for _, w := range assumed {
 			if net.Assumed && strings.Contains(w, "not read") { // of another generation it may be
 				w += ", if it is the one assumed"
@@ -184,7 +190,7 @@ func ranks(r *recipe, prog command.Prog, c job.Command) (n int64, asks bool) {
 	}
 	switch n, ok := r.at(r.gpus).Int(); {
 	case ok && n > 1:
-		return n, false
+		return n, c.Devices == 0 && !launched(prog, c.Env)
 	case ok || launched(prog, c.Env) || r.at(r.gpus).Text() != auto:
 	case c.Devices == 0:
 		return 0, true
@@ -192,6 +198,15 @@ func ranks(r *recipe, prog command.Prog, c job.Command) (n int64, asks bool) {
 		return max(1, int64(c.Devices)), false
 	}
 	return max(1, worldSize(c.Env)), false
+}
+
+// replicas says what DataParallel does, over all cards that the process sees, however many num_gpu counts.
+func replicas(counted int64, seen int) string {
+	s := fmt.Sprintf("without a launcher it is DataParallel: the first card gathers the outputs of all %d and computes every loss, and is the one that is estimated", counted)
+	if seen > 0 && int64(seen) != counted {
+		return fmt.Sprintf("num_gpu is %d and the process sees %d: batches are made for %d cards, and DataParallel deals them to all that it sees; the estimate is of %d", counted, seen, counted, counted)
+	}
+	return s
 }
 
 const auto = "auto"

@@ -462,3 +462,32 @@ func TestCardsByAuto(t *testing.T) {
 		t.Errorf("two processes: %d ranks, %+v", n, ddp.Items)
 	}
 }
+
+// DataParallel deals what num_gpu counts to all cards that the process sees.
+func TestCardsCounted(t *testing.T) {
+	dir := folder(t, map[string]string{
+		"x.yml": strings.Replace(recipeYAML, "num_gpu: auto", "num_gpu: 2", 1),
+		"d.yml": strings.Replace(strings.Replace(recipeYAML, "compact", "dat_light", 1), "batch_size_per_gpu: 8 ", "batch_size_per_gpu: 1 ", 1),
+	}, map[string][2]int{"val/a.png": {128, 96}, "gt/1.png": {8, 8}})
+	said := func(recipe string, devices int, args ...string) string {
+		j, err := New().Recognize(t.Context(), job.Command{Args: append(args, "train.py", "-opt", recipe), Dir: dir, Env: []string{"PATH=/usr/bin"}, Devices: devices})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(j.Warnings, "\n")
+	}
+	for _, tt := range []struct {
+		devices int
+		says    string
+	}{{2, "the first card gathers the outputs of all 2"}, {-1, "the first card gathers the outputs of all 2"}, {4, "the process sees 4"}, {1, "the process sees 1"}} {
+		if got := said("x.yml", tt.devices, "python"); !strings.Contains(got, tt.says) {
+			t.Errorf("%d cards: %q, want %q", tt.devices, got, tt.says)
+		}
+	}
+	if got := said("x.yml", 0, "torchrun", "--nproc_per_node", "2"); strings.Contains(got, "DataParallel") {
+		t.Errorf("with a launcher: %q", got)
+	}
+	if got := said("d.yml", 1, "python"); !strings.Contains(got, "a micro-batch takes 2 of them at least") {
+		t.Errorf("a micro-batch of one: %q", got)
+	}
+}
