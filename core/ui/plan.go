@@ -164,7 +164,9 @@ func (p Printer) phase(v View, c run.Choice) {
 			for _, row := range ledger(planned, planned) {
 				p.line("    %s %12s", pad(row.name, 34), cell(row.planned))
 			}
-			p.line("    %s %12v   %s", pad("so far, at least", 34), planned.Least(), p.yellow("the rest is unknown"))
+			if least := planned.Least(); least > 0 {
+				p.line("    %s %12v   %s", pad("so far, at least", 34), least, p.yellow("the rest is unknown"))
+			}
 		}
 		return
 	}
