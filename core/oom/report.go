@@ -22,6 +22,9 @@ func (d *Detector) Report(exit Exit) Report {
 		if alone := d.past(all); len(alone) > 0 {
 			all = d.all(unasked, alone)
 		}
+		for i := range all {
+			all[i].alive = all[i].alive || all[i].done
+		}
 	}
 	r := verdict(all, fate, d.state())
 	if survivals := d.state().Survived; survivals > r.Survived {
