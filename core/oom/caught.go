@@ -33,8 +33,9 @@ func (f *finding) caught() bool {
 			continue
 		}
 		above := f.rows[i-1]
-		return above.rank == f.rows[f.at].rank && len(above.body) < 300 && !lastWords.MatchString(above.body) &&
-			(catches.MatchString(above.body) || recovered.MatchString(above.body))
+		text := above.text // with its level, which a body lacks
+		return above.rank == f.rows[f.at].rank && len(text) < 300 && !lastWords.MatchString(text) &&
+			(catches.MatchString(text) || recovered.MatchString(text))
 	}
 	return false
 }

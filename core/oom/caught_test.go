@@ -53,6 +53,7 @@ func TestCaught(t *testing.T) {
 	}{
 		"it says so, and that it is over":         {epochs(1, 1) + retry + caughtAll + epochs(1, 1) + "Training finished\n", true},
 		"it says so, and has two more epochs":     {epochs(1, 1) + retry + caughtAll + epochs(2, 3), true},
+		"it says what it has caught":              {epochs(1, 1) + "2026-02-03 04:05:06 WARNING: OOM at step 3\n" + caughtAll + epochs(2, 3), true},
 		"it says that it skips":                   {epochs(1, 1) + "skipping batch 7\n" + caughtAll + epochs(1, 1) + "fine-tuning done\n", true},
 		"a warning in JSON":                       {inJSON(epochs(1, 1), "warning", "step failed", epochs(2, 3)), true},
 		"a warning in JSON, and it is over":       {inJSON("", "WARNING", "step failed", "training complete"), true},
