@@ -52,7 +52,7 @@ func TestKilledInOtherLanguages(t *testing.T) {
 	}
 	for text, want := range map[string]bool{
 		"[1]+  Matado                  python fit.py\n": true, "Tué\n": true, "已杀死\n": true, "Getötet\n": true,
-		"Mort\n": false, "le chat est Mort \n": false, "class 3: 811 Mortar and 12 more\n": false, "personaje: Matado por el tigre\n": false, "шаг 3: 811 Убитых\n": false,
+		"Mort\n": false, "  Mort  \n": false, "le chat est Mort \n": false, "class 3: 811 Mortar and 12 more\n": false, "personaje: Matado por el tigre\n": false, "шаг 3: 811 Убитых\n": false,
 	} {
 		if r := reported(t, text); r.OOM != want || r.Fatal != want {
 			t.Errorf("%q: %+v", text, r)
