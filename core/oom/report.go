@@ -365,6 +365,11 @@ func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	if frames == Unknown {
 		frames, exact = phaseOf(after)
 	}
+	if p := f.asked(calls); p != Unknown {
+		frames, exact = p, true
+	} else if p := f.asked(after); p != Unknown && len(calls) == 0 {
+		frames, exact = p, true
+	}
 	sign := f.phase
 	if sign == "" {
 		sign = f.x.phase
