@@ -60,7 +60,13 @@ func rows(lines []held, first int, words *literals) ([]row, int) {
 		}
 		more := false
 		texts := unwrap(l.text)
-		mild := len(texts) > 2 && strings.HasPrefix(strings.TrimSpace(l.text), `{"`) && mildRecord(l.text, 0)
+		mild, rank := false, ""
+		if strings.HasPrefix(strings.TrimSpace(l.text), `{"`) {
+			mild = len(texts) > 2 && mildRecord(l.text, 0)
+			if m := rankField.FindStringSubmatch(l.text); m != nil {
+				rank = "rank=" + m[1]
+			}
+		}
 		for _, text := range texts {
 			for text != "" || !more {
 				piece := text
@@ -74,6 +80,7 @@ func rows(lines []held, first int, words *literals) ([]row, int) {
 				}
 				r.unprefix()
 				r.unbox()
+				r.rank = cmp.Or(r.rank, rank)
 				if r.boxed && strings.Contains(r.body, "Traceback (most recent call last)") {
 					source = true
 				}
