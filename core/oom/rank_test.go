@@ -27,6 +27,7 @@ func TestRank(t *testing.T) {
 		"in brackets":         {"[0] step 1\n[2] step 1\n[2] " + message + "\n", 2},
 		"with a colon":        {"[0]: step 1\n[2]: step 1\n[2]: " + message + "\n", 2},
 		"alone":               {"[2] step 1\n[2] " + message + "\n", -1},
+		"the second alone":    {"[1] step 1\n[1] " + message + "\n", -1},
 		"a numbered list":     {"[1] step 1\n[2] step 2\n[3] " + message + "\n", -1},
 		"process ids":         {"[811] step 1\n[812] step 1\n[812] " + message + "\n", -1},
 		"workers":             {"worker-0: step 1\nworker-2: step 1\nworker-2: " + strings.Replace(message, "GPU 1", "GPU 0", 1) + "\n", 2},

@@ -144,16 +144,14 @@ func (d *Detector) past(all []finding) map[string]int {
 		if line == 0 {
 			continue
 		}
-		failed, followed := false, false
+		failed := false
 		var first, memory *finding // of the earlier program
 		for i := range all {
 			f := &all[i]
 			switch late := f.rows[f.at].number >= line; {
 			case f.stream != s.name:
-			case late && f.fatal && !f.alive && f.rule.nature == consequence:
-				followed = true
 			case late:
-				failed = failed || f.fatal && !f.alive
+				failed = failed || f.fatal && !f.alive && f.rule.nature != consequence
 			default:
 				if first == nil && (f.fatal || f.memory()) {
 					first = f
@@ -167,7 +165,7 @@ func (d *Detector) past(all []finding) map[string]int {
 		case first == nil || s.repeats(first):
 		case failed:
 			alone[s.name] = line
-		case memory != nil && !followed:
+		case memory != nil:
 			for i := range all {
 				if f := &all[i]; f.stream == s.name && f.rows[f.at].number < line {
 					f.past = true
