@@ -87,6 +87,9 @@ func NewDetector(signs job.Signs) (*Detector, error) {
 	for _, w := range notAllocated {
 		words[lowered(w)] |= markMemory
 	}
+	for _, w := range killedWords() {
+		words[w] |= markMemory
+	}
 	for _, w := range failureWords {
 		words[w] |= markFailure
 	}

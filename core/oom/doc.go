@@ -11,8 +11,8 @@
 // detector.go keeps excerpts, tail.go what came before them; signs.go and record.go read a plugin's words, thin.go passes
 // over progress that comes in floods. rules.go lists every text that this package knows, with its source; findings.go
 // applies them; message.go reads the numbers, trace.go the frames; renewal.go tells where another run began in the same text,
-// rank.go which rank failed; phase.go, part.go and kind.go say which phase, which
-// part of it, and which memory; report.go finds what ended the program. evidence.go is what was seen beside the text;
-// judge.go is the rule, weigh.go and killed.go weigh what was seen; explain.go says it to a person, remedy.go what would
-// have helped, by clues.go.
+// caught.go what a program has caught and logged, rank.go which rank failed; locale.go has words of other languages;
+// phase.go, part.go and kind.go say which phase, which part of it, and which memory; report.go finds what ended the program.
+// evidence.go is what was seen beside the text; judge.go is the rule, weigh.go and killed.go weigh what was seen; explain.go
+// says it to a person, remedy.go what would have helped, by clues.go.
 package oom

@@ -22,6 +22,7 @@ type finding struct {
 	traced bool   // frames stand right above it
 	fatal  bool   // the program, or the step, ended here
 	alive  bool   // the program went on, by what it printed after
+	done   bool   // it was caught, and the program went on: unless that is known to have failed
 	past   bool   // it is of a program after whose end another began
 	Numbers
 }
@@ -71,7 +72,9 @@ func (d *Detector) findings(x *excerpt) []finding {
 		}
 	}
 	for i := range out {
-		out[i].alive = out[i].memory() && (out[i].survivedAfter(out[i:], counted) || out[i].diedLater(out[i:], counted))
+		f := &out[i]
+		f.alive = f.memory() && (f.survivedAfter(out[i:], counted) || f.diedLater(out[i:], counted))
+		f.done = f.memory() && !f.alive && f.resumed(counted)
 	}
 	return out
 }
@@ -447,7 +450,7 @@ func messageAt(rs []row, at int) string {
 
 // survivedAfter says whether the program went on after this finding.
 func (f *finding) survivedAfter(later []finding, counts []counted) bool {
-	if f.rule.nature == survived {
+	if f.rule.nature == survived || f.goesOn() {
 		return true
 	}
 	if f.rule.kind == HostOOM || f.rule.kind == SharedMemory {
@@ -526,7 +529,7 @@ func (f *finding) diedLater(later []finding, counts []counted) bool {
 				rises++
 			}
 		}
-		return rises >= 2
+		return rises >= 2 || rises > 0 && f.caught()
 	}
 	return false
 }

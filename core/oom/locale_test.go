@@ -1,6 +1,7 @@
 package oom
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/launch-ml/launch/core/job"
@@ -35,6 +36,26 @@ func TestRefusedInOtherLanguages(t *testing.T) {
 			if r := reported(t, text); r.OOM {
 				t.Errorf("%q: %+v", text, r)
 			}
+		}
+	}
+}
+
+// What bash says of a killed command in other languages is what it says in English.
+func TestKilledInOtherLanguages(t *testing.T) {
+	lines := []string{"fit.sh: línea 7: %s", "fit.sh : ligne 7 : %s", "fit.sh: 7. sor: %s", "fit.sh: linio 7ª: %s", "fit.sh: 7 行: %s", "fit.sh: 第 7 行：%s", "fit.sh：第 7 行： %s",
+		"fit.sh: 줄 7: %s", "fit.sh, linha 7: %s", "fit.sh: γραμμή 7: %s", "fit.sh línia 7: %s", "fit.sh: rivi 7:%s"}
+	for i, word := range append([]string{"Killed"}, killedAbroad...) {
+		text := fmt.Sprintf("step 1 loss 0.5\n"+lines[i%len(lines)], fmt.Sprintf("%5d %-24s python fit.py\n", 811, word))
+		if r := reported(t, text); !r.OOM || !r.Fatal || r.Kind != HostOOM || r.Confidence != Weak {
+			t.Errorf("%q: %+v", text, r)
+		}
+	}
+	for text, want := range map[string]bool{
+		"[1]+  Matado                  python fit.py\n": true, "Tué\n": true, "已杀死\n": true, "Getötet\n": true,
+		"Mort\n": false, "  Mort  \n": false, "le chat est Mort \n": false, "class 3: 811 Mortar and 12 more\n": false, "personaje: Matado por el tigre\n": false, "шаг 3: 811 Убитых\n": false,
+	} {
+		if r := reported(t, text); r.OOM != want || r.Fatal != want {
+			t.Errorf("%q: %+v", text, r)
 		}
 	}
 }

@@ -110,6 +110,31 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 	return Unknown, false
 }
 
+// callPhases are read in the line of source that a traceback ends in, where who printed it has left out torch's frames. The line is a call of nothing else that could have asked for memory.
+var callPhases = []struct {
+	phase Phase
+	re    *pattern
+}{
+	{TrainBackward, rx(`^(?:torch\.autograd\.(?:backward|grad)|(?:[\w.\[\]]+\.)?(?:scale\([^()]*\)\.|(?:sum|mean)\(\)\.)?(?:manual_)?backward|` +
+		`\([^()]*\)\.backward)\([^()]*\)?$`)},
+	{Optimizer, rx(`^(?:\w+ = )?(?:[\w.\[\]'"]+\.)?(?:\w*optim(?:izers?)?(?:_\w+)?|opt(?:_\w+|\d*)|(?:\w+_)?scaler(?:_\w+)?)(?:\[\w+\])?\.step\([^()]*\)?$`)},
+}
+
+// asked is the phase by the line of source in which the innermost of some frames stands.
+func (f *finding) asked(calls []frame) Phase {
+	n := len(calls) - 1
+	if n < 0 {
+		return Unknown
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(f.source(calls[n])), "  #")
+	for _, c := range callPhases {
+		if c.re.MatchString(line) && !strings.Contains(line, "sched") {
+			return c.phase
+		}
+	}
+	return Unknown
+}
+
 // method is what modules call the parts of their forward as well (Ultralytics, nn/tasks.py; Keras' predict is none of these).
 var method = rx(`^_?(?:predict|infer|inference|generate|sample|test)(?:_once|_impl|_step)?$`)
 

@@ -59,6 +59,29 @@ func TestPhaseOf(t *testing.T) {
 	}
 }
 
+// A traceback without torch's frames ends in the line that asked.
+func TestPhaseOfTrimmed(t *testing.T) {
+	for line, want := range map[string]Phase{
+		"loss.backward()": TrainBackward, "self.scaler_g.scale(l_total).backward()": TrainBackward, "accelerator.backward(loss)": TrainBackward,
+		"self.manual_backward(loss)": TrainBackward, "loss.mean().backward(retain_graph=True)": TrainBackward, "(loss / n).backward()": TrainBackward,
+		"torch.autograd.backward(loss)": TrainBackward, "losses[0].backward(  # twice": TrainBackward,
+		"optimizer.step()": Optimizer, "self.optimizer_g.step()": Optimizer, "opt.step(closure)": Optimizer, "self.scaler.step(self.optim)": Optimizer, "optimizers[1].step()": Optimizer,
+		"out = net(x)": TrainForward, "net(x).backward()": TrainForward, "net(x).sum().backward()": TrainForward, "accelerator.backward(criterion(net(x), y))": TrainForward,
+		"optimizer_scheduler.step()": TrainForward, "self.backward_path(x)": TrainForward, "env.step()": TrainForward,
+	} {
+		text := "Traceback (most recent call last):\n  File \"/home/ann/fit.py\", line 31, in <module>\n    train()\n  File \"/home/ann/fit.py\", line 12, in train_step\n    " + line +
+			"\n    ^^^^^^^^^^\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.69 GiB of which 1.00 GiB is free.\n"
+		if r := reported(t, text); r.Phase != want || r.Stage != "training" {
+			t.Errorf("%s: %s, want %s", line, r.Phase, want)
+		}
+	}
+	const within = "Traceback (most recent call last):\n  File \"/home/ann/fit.py\", line 12, in train_step\n    loss.backward()\n  File \"/home/ann/net.py\", line 9, in forward\n    return a @ b\n" +
+		"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+	if r := reported(t, within); r.Phase != TrainForward {
+		t.Errorf("a frame further in says more: %s", r.Phase)
+	}
+}
+
 func TestGPUKind(t *testing.T) {
 	gib := func(v float64) float64 { return v * (1 << 30) }
 	n := func(requested, capacity, allocated, reserved, free float64) *Numbers {

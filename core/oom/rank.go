@@ -6,6 +6,14 @@ var (
 	// rankPrefix is a rank among what is put before a line (linePrefix says by whom): a number that counts processes, not
 	// machines, pods or process ids.
 	rankPrefix = rx(`^\[(?:rank:? ?|[a-z]\w*?)(\d+)\]:?$|^\[\d+,(?:mpirank:)?(\d+)(?:,[\w-]+)?\]<std|^(\d+)$|\brank=(\d+)`)
+	// numbered are prefixes that count processes only where several stand beside each other: "[2] " of a launcher's own making,
+	// and "worker-2: ", a machine by DeepSpeed's hostfile (deepspeed/launcher/multinode_runner.py, pdsh), which is a rank where
+	// each has one process
+	numbered = rx(`^(\[|worker-)(\d{1,4})\]?$`)
+	// crowded says that a machine has more than one
+	crowded = rx(`--local_rank[= ][1-9]|\blocal_rank: [1-9]|\b(?:GPU |cuda:)[1-9]`)
+	// rankField is a rank in a record of JSON
+	rankField = rx(`"(?:global_)?rank": ?"?(\d{1,6})"?[,}\s]`)
 	// torch/multiprocessing/spawn.py, above the traceback of the child
 	spawned = rx(`^-- Process (\d+) terminated with the following error:`)
 	// torch/distributed/elastic/multiprocessing/errors/__init__.py, of the first that failed
@@ -28,6 +36,9 @@ func (f *finding) failed() *int64 {
 	if n := number(rankPrefix.FindStringSubmatch(own)); n != nil && (own[0] < '0' || own[0] > '9' || f.others(own) > 0) {
 		return n
 	}
+	if n := f.amongOthers(own); n != nil {
+		return n
+	}
 	for i := f.at; i >= max(0, f.at-maxTrace); i-- {
 		body := f.rows[i].body
 		if m := spawned.FindStringSubmatch(body); m != nil {
@@ -46,6 +57,30 @@ func (f *finding) failed() *int64 {
 		}
 	}
 	return nil
+}
+
+// amongOthers is the number of a prefix that stands before several lines, and beside it others of its kind that count from 0
+// or 1, as process ids do not.
+func (f *finding) amongOthers(own string) *int64 {
+	m := numbered.FindStringSubmatch(own)
+	if m == nil || f.others(own) == 0 {
+		return nil
+	}
+	n, _ := strconv.ParseInt(m[2], 10, 32)
+	least, several := n, false
+	for _, r := range f.rows {
+		if m[1] == "worker-" && crowded.MatchString(r.body) {
+			return nil
+		}
+		if o := numbered.FindStringSubmatch(r.rank); o != nil && o[1] == m[1] && r.rank != own {
+			k, _ := strconv.ParseInt(o[2], 10, 32)
+			least, several = min(least, k), true
+		}
+	}
+	if !several || least > 1 {
+		return nil
+	}
+	return &n
 }
 
 // others counts the other lines of a rank: a bare number before one line only is a line's own, as cat -n and editors put it.

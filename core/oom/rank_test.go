@@ -1,6 +1,10 @@
 package oom
 
-import "testing"
+import (
+	"strconv"
+	"strings"
+	"testing"
+)
 
 // Which rank failed is told by what stands before its words, by who spawned it, or by torchrun's summary.
 func TestRank(t *testing.T) {
@@ -20,6 +24,17 @@ func TestRank(t *testing.T) {
 		"srun --label":        {"0: step 1\n1: step 1\n1: " + message + "\n", 1},
 		"numbered lines":      {"6: step 1\n7: step 2\n8: " + message + "\n", -1},
 		"a machine":           {"worker-1: " + message + "\n", -1},
+		"in brackets":         {"[0] step 1\n[2] step 1\n[2] " + message + "\n", 2},
+		"with a colon":        {"[0]: step 1\n[2]: step 1\n[2]: " + message + "\n", 2},
+		"alone":               {"[2] step 1\n[2] " + message + "\n", -1},
+		"the second alone":    {"[1] step 1\n[1] " + message + "\n", -1},
+		"a numbered list":     {"[1] step 1\n[2] step 2\n[3] " + message + "\n", -1},
+		"process ids":         {"[811] step 1\n[812] step 1\n[812] " + message + "\n", -1},
+		"workers":             {"worker-0: step 1\nworker-2: step 1\nworker-2: " + strings.Replace(message, "GPU 1", "GPU 0", 1) + "\n", 2},
+		"workers of many":     {"worker-0: step 1\nworker-2: step 1\nworker-2: " + message + "\n", -1},
+		"JSON":                {`{"level": "error", "rank": 2, "msg": "failed", "exc_info": ` + strconv.Quote(trace) + "}\n", 2},
+		"JSON, as text":       {`{"level": "error", "msg": "failed", "exc_info": ` + strconv.Quote(trace) + `, "rank": "3"}` + "\n", 3},
+		"JSON, of a message":  {`{"level": "error", "msg": "{\"rank\": 4}", "exc_info": ` + strconv.Quote(trace) + "}\n", -1},
 		"spawned":             {"-- Process 1 terminated with the following error:\n" + trace, 1},
 		"torchrun's summary":  {trace + summary, 5},
 		"one process":         {trace, -1},

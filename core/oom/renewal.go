@@ -19,6 +19,7 @@ type renewal struct {
 	near  int // the number of that line
 	came  int // how many have, in order
 	line  int // where the head came again; 0: it has not
+	prior int // where it did before that, with progress behind it
 	after int // lines of progress since
 }
 
@@ -61,6 +62,9 @@ func (s *stream) renew(seg segment) {
 		case known != h || i > 1 && r.came == 0:
 			continue
 		case i < r.next: // it comes once more: the newest counts
+			if line := s.renewed(); line != 0 {
+				r.prior = line
+			}
 			r.came, r.after = 0, 0
 		}
 		if r.came == 0 {
@@ -95,12 +99,12 @@ func (r *renewal) take(h uint64) {
 // complete says that enough of the head has come again.
 func (r *renewal) complete() bool { return r.came >= headAgain && 4*r.came >= 3*len(r.head) }
 
-// renewed is the line in which another program began and then made progress, or 0.
+// renewed is the line in which the last program began that made progress, where it is not the first, or 0.
 func (s *stream) renewed() int {
 	if r := &s.renewal; r.complete() && r.after >= headAfter {
 		return r.line
 	}
-	return 0
+	return s.renewal.prior
 }
 
 // headHash is of a line without its numbers (FNV-1a); 0 for one that says too little, that counts, or that tells of a failure.
@@ -130,33 +134,56 @@ func headHash(text []byte) uint64 {
 	return h
 }
 
-// past marks what was found before another program began, if nothing says that this one failed.
-func (d *Detector) past(all []finding) {
+// past marks what was found before another program began, and returns, by stream, where one began that failed as well:
+// that failure is judged as if what stands before it were not there. What only follows from another process's end is no
+// failure of its own, for a rank that says all that another said is stopped like that.
+func (d *Detector) past(all []finding) map[string]int {
+	alone := map[string]int{}
 	for _, s := range d.streams {
 		line := s.renewed()
 		if line == 0 {
 			continue
 		}
-		failed, first := false, -1
+		failed := false
+		var first, memory *finding // of the earlier program
 		for i := range all {
 			f := &all[i]
-			if f.stream != s.name {
-				continue
-			}
-			failed = failed || f.rows[f.at].number >= line && f.fatal && !f.alive
-			if first < 0 && f.memory() {
-				first = i
+			switch late := f.rows[f.at].number >= line; {
+			case f.stream != s.name:
+			case late:
+				failed = failed || f.fatal && !f.alive && f.rule.nature != consequence
+			default:
+				if first == nil && (f.fatal || f.memory()) {
+					first = f
+				}
+				if memory == nil && f.memory() {
+					memory = f
+				}
 			}
 		}
-		if failed || first < 0 || s.repeats(&all[first]) {
-			continue
-		}
-		for i := range all {
-			if f := &all[i]; f.stream == s.name && f.rows[f.at].number < line {
-				f.past = true
+		switch {
+		case first == nil || s.repeats(first):
+		case failed:
+			alone[s.name] = line
+		case memory != nil:
+			for i := range all {
+				if f := &all[i]; f.stream == s.name && f.rows[f.at].number < line {
+					f.past = true
+				}
 			}
 		}
 	}
+	return alone
+}
+
+// since leaves of an excerpt what stands from a line on; ok is false where nothing of it that matters does.
+func (x excerpt) since(line int) (_ excerpt, ok bool) {
+	n := 0
+	for n < len(x.lines) && x.lines[n].number < line {
+		n++
+	}
+	x.lines, x.first = x.lines[n:], max(0, x.first-n)
+	return x, x.first < len(x.lines)
 }
 
 // repeats says whether lines of the head stand between it and a finding: then they are no head.

@@ -36,8 +36,7 @@ func TestAppendedRuns(t *testing.T) {
 		"with what follows from the death":  {head(1) + steps(1, 40) + died + elastic + head(2) + steps(1, 40), false},
 		"after two of them":                 {head(1) + steps(1, 9) + died + head(2) + steps(1, 9) + died + head(3) + steps(1, 9), false},
 		"a long one":                        {head(1) + steps(1, 4000) + died + head(2) + steps(1, 4000), false},
-		"it fails of memory too":            {head(1) + steps(1, 40) + died + head(2) + steps(1, 20) + died, true},
-		"it fails of something else":        {head(1) + steps(1, 40) + died + head(2) + steps(1, 20) + "Traceback (most recent call last):\n  File \"/home/u/train.py\", line 9, in <module>\nKeyError: 'x'\n", true},
+		"another rank is stopped":           {head(1) + steps(1, 40) + died + head(2) + steps(1, 20) + elastic, true},
 		"it has done nothing yet":           {head(1) + steps(1, 40) + died + head(2), true},
 		"the last run":                      {head(1) + steps(1, 40) + head(2) + steps(1, 40) + died, true},
 		"a buffer, written late":            {died + head(1) + steps(1, 40), true},
@@ -55,6 +54,49 @@ func TestAppendedRuns(t *testing.T) {
 		if !tt.fatal && (r.WentOn && !strings.Contains(name, "long") || !r.LaterRun && !r.WentOn || r.Survived > 0 && !r.WentOn) {
 			t.Errorf("%s: it did not go on, another run did: %+v", name, r)
 		}
+	}
+}
+
+// Runs that were appended to one log, of which the last failed as well: it is judged as if it stood alone.
+func TestAppendedFailures(t *testing.T) {
+	const head = "reading the options of the job\nmaking a net of 24 layers\nreading the list of pictures\n"
+	const steps = "step 1 loss 0.9\nstep 2 loss 0.8\nstep 3 loss 0.7\nstep 4 loss 0.6\n"
+	trace := func(calls, end string) string {
+		return "Traceback (most recent call last):\n  File \"/home/ann/fit.py\", line 31, in <module>\n    " + calls + "\n" + end + "\n"
+	}
+	memory := func(asked string) string {
+		return trace("net.train_epoch()\n  File \"/home/ann/fit.py\", line 12, in train_epoch\n    out = net(x)", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate "+asked+
+			" GiB. GPU 0 has a total capacity of 23.69 GiB of which 1.00 GiB is free. Of the allocated memory 15.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by PyTorch but unallocated.")
+	}
+	key := trace("score = table['acc']", "KeyError: 'acc'")
+	first := head + steps + memory("2.00")
+	for name, tt := range map[string]struct{ text, what, cause string }{
+		"another exception":      {first + head + steps + key, "exception", "KeyError"},
+		"a crash":                {first + head + steps + "fit.sh: line 4: 811 Segmentation fault      python fit.py\n", "crash", "crashed"},
+		"the time limit":         {first + head + steps + "slurmstepd: error: *** JOB 77 ON n3 CANCELLED AT 2026-02-03T04:05:06 DUE TO TIME LIMIT ***\n", "time_limit", "time limit"},
+		"Ctrl-C":                 {first + head + steps + "KeyboardInterrupt\n", "interrupted", "interrupted by the user"},
+		"a kill":                 {first + head + steps + "Killed\n", "", "killed by SIGKILL"},
+		"a smaller request":      {first + head + steps + memory("1.50"), "", "asked for 1.50 GiB"},
+		"after another failure":  {head + steps + key + head + steps + trace("n = rows / files", "ZeroDivisionError: division by zero"), "exception", "ZeroDivisionError"},
+		"of three, the last":     {first + head + steps + memory("1.50") + head + steps + key, "exception", "KeyError"},
+		"of three, the second":   {first + head + steps + key + head, "exception", "KeyError"},
+		"memory after an error":  {head + steps + key + head + steps + memory("1.50"), "", "asked for 1.50 GiB"},
+		"a long run between":     {first + head + strings.Repeat(steps, 900) + key, "exception", "KeyError"},
+		"and what torchrun says": {first + head + steps + key + "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \nfit.py FAILED\n", "exception", "KeyError"},
+	} {
+		r := reported(t, tt.text)
+		if !r.Fatal || r.NotMemory != tt.what || r.OOM != (tt.what == "") || !strings.Contains(r.Cause, tt.cause) || r.LaterRun || r.Survived > 0 {
+			t.Errorf("%s: %q, %+v", name, r.Cause, r)
+		}
+		alone := reported(t, tt.text[strings.LastIndex(strings.TrimSuffix(tt.text, head), head):])
+		if r.Cause != alone.Cause || r.Phase != alone.Phase || r.Frame != alone.Frame {
+			t.Errorf("%s: %q %s %s; alone: %q %s %s", name, r.Cause, r.Phase, r.Frame, alone.Cause, alone.Phase, alone.Frame)
+		}
+	}
+	d := newDetector(t, job.Signs{})
+	d.Write([]byte(first + head + steps + memory("1.50")))
+	if r := d.Report(Exited(1)); !strings.Contains(r.Cause, "asked for 2.00 GiB") {
+		t.Errorf("one program that exited 1: %+v", r)
 	}
 }
 

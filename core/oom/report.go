@@ -16,25 +16,41 @@ func (d *Detector) Report(exit Exit) Report {
 	}
 	// launch sees the interrupt key, and the signal in the exit: what a program prints of one that nobody sent ended nothing.
 	unasked := exit.Known && !exit.Asked && exit.Signal != sigint && exit.Code != 128+sigint && !exit.fine(d.signs.codes)
-	var all []finding
-	for _, x := range d.snapshot() {
-		for _, f := range d.findings(&x) {
-			if unasked && f.rule.name == "interrupted" {
-				continue
-			}
-			f.order = len(all)
-			all = append(all, f)
-		}
-	}
+	all := d.all(unasked, nil)
 	fate := d.fate(exit)
 	if fate != badly { // else what looks like another's beginning may be the buffer of another rank
-		d.past(all)
+		if alone := d.past(all); len(alone) > 0 {
+			all = d.all(unasked, alone)
+		}
+		for i := range all {
+			all[i].alive = all[i].alive || all[i].done
+		}
 	}
 	r := verdict(all, fate, d.state())
 	if survivals := d.state().Survived; survivals > r.Survived {
 		r.Survived = survivals
 	}
 	return r
+}
+
+// all reads every stream, one that alone names from the line on that it gives.
+func (d *Detector) all(unasked bool, alone map[string]int) (out []finding) {
+	for _, x := range d.snapshot() {
+		if line := alone[x.stream]; line > 0 {
+			var ok bool
+			if x, ok = x.since(line); !ok {
+				continue
+			}
+		}
+		for _, f := range d.findings(&x) {
+			if unasked && f.rule.name == "interrupted" {
+				continue
+			}
+			f.order = len(out)
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // A fate is what is known of the end of a program before its text is weighed.
@@ -74,8 +90,8 @@ func (s *stream) finish() {
 
 // verdict is the rule by which a text is judged:
 //
-//  1. An out-of-memory that the program outlived ended nothing; one after which another program began, of which nothing
-//     says that it failed, did not end that one.
+//  1. An out-of-memory that the program outlived ended nothing; one after which another program began did not end that one:
+//     if that failed too, it is judged as if it stood alone.
 //  2. What ended it is the heaviest of the fatal findings, the first among equals: the allocator, the kernel or the
 //     scheduler in its own words; then an order to stop; a broken device, which makes other messages lie; an exception;
 //     a kill that nobody explains; and what follows from another process's end comes last.
@@ -348,6 +364,11 @@ func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	frames, exact := phaseOf(calls)
 	if frames == Unknown {
 		frames, exact = phaseOf(after)
+	}
+	if p := f.asked(calls); p != Unknown {
+		frames, exact = p, true
+	} else if p := f.asked(after); p != Unknown && len(calls) == 0 {
+		frames, exact = p, true
 	}
 	sign := f.phase
 	if sign == "" {

@@ -256,6 +256,7 @@ var rules = []rule{
 			`Signal 9 \(SIGKILL\) received by|Signals\.SIGKILL|terminated (?:with|by) signal (?:SIGKILL|9\b)|` +
 			`(?:exit ?code|return code|exit status|exited with code)[ :=]+(?:-9|137)\b|interrupted by signal 9|` +
 			`[Tt]erminated by signal 9\b`)},
+	{kind: HostOOM, weight: killed, nature: spoken, re: endedAbroad},
 
 	// --- what is no memory, though it may look so -----------------------------------------------------------------
 	{name: "kernel_resources", kind: NoMemory, weight: broken, nature: raised,

@@ -16,6 +16,7 @@ type row struct {
 	rank   string // as "[rank3]", where the prefix says so
 	boxed  bool   // it stood in a box
 	more   bool   // it goes on a line that another row began
+	mild   bool   // of a traceback in a logger's record: its level is that of a program that goes on
 	source bool   // it stood in the box of a traceback, which shows source and not what happened
 }
 
@@ -58,19 +59,28 @@ func rows(lines []held, first int, words *literals) ([]row, int) {
 			from = len(out)
 		}
 		more := false
-		for _, text := range unwrap(l.text) {
+		texts := unwrap(l.text)
+		mild, rank := false, ""
+		if strings.HasPrefix(strings.TrimSpace(l.text), `{"`) {
+			mild = len(texts) > 2 && mildRecord(l.text, 0)
+			if m := rankField.FindStringSubmatch(l.text); m != nil {
+				rank = "rank=" + m[1]
+			}
+		}
+		for _, text := range texts {
 			for text != "" || !more {
 				piece := text
 				if len(text) > maxRow {
 					piece = text[:cut(text, words)]
 				}
 				text = text[len(piece):]
-				r := row{number: l.number, text: l.text, body: piece, more: more}
+				r := row{number: l.number, text: l.text, body: piece, more: more, mild: mild}
 				if more || text != "" {
 					r.text = piece
 				}
 				r.unprefix()
 				r.unbox()
+				r.rank = cmp.Or(r.rank, rank)
 				if r.boxed && strings.Contains(r.body, "Traceback (most recent call last)") {
 					source = true
 				}

@@ -1,0 +1,108 @@
+package oom
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// An out-of-memory whose traceback a program has logged, to go on, looks like one that ended it, and what follows may be
+// the buffer of a dying program. Two things such a buffer cannot explain together: the record of the traceback is a
+// warning, or the line right above it says that it was caught; and what follows is progress, or says that training is over.
+// Of a program that is known to have failed neither is believed.
+
+var (
+	// catches are a program's words, right above a traceback, for what it has caught.
+	catches = rx(`\bWARN(?:ING)?\b.*(?i:\bcaught\b|\bskip(?:s|ped|ping)?\b|\bretr(?:y|ies|ying)\b|out of memory|\bOOM\b)|(?i:\bcaught\b.{0,60}\b(?:skip|retry|continu|ignor)\w*)`)
+	// finished are those for the end of a training that went well.
+	finished = rx(`(?i)\b(?:(?:fine-?)?tuning|training) (?:(?:run|job|loop) )?(?:(?:has|is|was) )?(?:now )?(?:finished|completed?|done|over)\b|` +
+		`\b(?:finished|completed|done|end of) (?:the )?(?:(?:fine-?)?tuning|training)\b`)
+	// unfinished is what such a line says of less than the whole, or of an end that was none.
+	unfinished = rx(`(?i)\bepoch\b|\bstage\b|\bnot\b|error|fail|abort|crash|memory|exception|interrupt`)
+)
+
+// caught says whether the traceback that ends in this finding is one that the program logged when it had caught it.
+func (f *finding) caught() bool {
+	if !f.traced || !f.memory() {
+		return false
+	}
+	if f.rows[f.at].mild {
+		return true
+	}
+	for i := f.at - 1; i > max(0, f.at-maxTrace); i-- {
+		if r := f.rows[i]; r.rank != f.rows[f.at].rank || !strings.HasPrefix(r.body, "Traceback (most recent call last)") {
+			continue
+		}
+		above := f.rows[i-1]
+		text := above.text // with its level, which a body lacks
+		return above.rank == f.rows[f.at].rank && len(text) < 300 && !lastWords.MatchString(text) &&
+			(catches.MatchString(text) || recovered.MatchString(text))
+	}
+	return false
+}
+
+// resumed says whether a program that has caught this went on: it says that its training is over, or its counters moved.
+func (f *finding) resumed(counts []counted) bool {
+	if !f.caught() {
+		return false
+	}
+	for _, r := range f.rows[f.at+1:] {
+		if r.rank == f.rows[f.at].rank && len(r.body) < 300 && finished.MatchString(r.body) && !unfinished.MatchString(r.body) {
+			return true
+		}
+	}
+	known := false
+	highest, moved := map[bool]int64{}, 0
+	for _, c := range counts {
+		switch {
+		case c.row < f.at:
+			known = true
+			highest[c.bar] = max(highest[c.bar], c.n)
+		case c.row > f.at && c.n > highest[c.bar] && (known || f.rows[f.at].mild):
+			highest[c.bar] = c.n
+			moved++
+		}
+	}
+	return moved >= 2
+}
+
+// goesOn says whether a logged message itself ends in what the program does next (fairseq's trainer.py: "…; skipping batch").
+func (f *finding) goesOn() bool {
+	body := f.rows[f.at].body
+	return !f.traced && f.memory() && logged.MatchString(body) && !lastWords.MatchString(body) && goesOn.MatchString(body)
+}
+
+var goesOn = rx(`(?i)[;,:).] *(?:skipping|ignoring)(?: (?:this|the))?(?: (?:batch|step|sample|iteration|update))?[.! ]*$`)
+
+// mildRecord says whether a line of JSON is a logger's record of a level at which a program goes on (the names that Python's
+// logging, structlog, loguru, ECS and Google's Cloud Logging give the field), or a container's of such a record.
+func mildRecord(text string, depth int) bool {
+	var r struct {
+		Level    string `json:"level"`
+		Name     string `json:"levelname"`
+		Severity string `json:"severity"`
+		Dots     string `json:"log.level"`
+		Log      string `json:"log"`
+		Message  string `json:"message"`
+		Record   struct {
+			Level struct {
+				Name string `json:"name"`
+			} `json:"level"`
+		} `json:"record"`
+	}
+	if depth > 2 {
+		return false
+	}
+	_ = json.Unmarshal([]byte(text), &r) // a field of another type is left out
+	for _, s := range []string{r.Level, r.Name, r.Severity, r.Dots, r.Record.Level.Name} {
+		switch strings.ToLower(s) {
+		case "warning", "warn", "info", "notice", "debug":
+			return true
+		}
+	}
+	for _, inner := range []string{r.Log, r.Message} {
+		if s := strings.TrimSpace(inner); strings.HasPrefix(s, `{"`) && mildRecord(s, depth+1) {
+			return true
+		}
+	}
+	return false
+}
