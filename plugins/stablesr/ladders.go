@@ -28,8 +28,7 @@ func (stablesr) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.
 		return nil, err
 	}
 	r.ranks = j.Batch.Ranks
-	b := builder{recipe: r, device: d, job: j, python: python.Of(r.prog, j.Command.Env)}
-	return b.build(), nil
+	return newBuilder(r, j, d).build(), nil
 }
 
 // builder makes the ladders of one job.
@@ -38,6 +37,15 @@ type builder struct {
 	device gpu.Device
 	job    *job.Job
 	python python.Environment
+	share  float64 // of the card that the script lets PyTorch take
+	// spelled is that share as it stands in the script.
+	spelled string
+}
+
+func newBuilder(r *recipe, j *job.Job, d gpu.Device) *builder {
+	b := &builder{recipe: r, device: d, job: j, python: python.Of(r.prog, j.Command.Env)}
+	b.share, b.spelled = r.fraction()
+	return b
 }
 
 // variant is one way to run, as the formulas see it.
@@ -533,8 +541,8 @@ func (b *builder) around(e *mem.Estimate, v variant) {
 	}
 	e.OnCard(b.device, v.expandable)
 	e.Add(mem.Collectives(b.device, b.ranks)...)
-	if share, spelled := b.fraction(); share < 1 {
-		e.Add(mem.Item{Kind: mem.Slack, What: "the script's limit", Bytes: unit.Bytes((1 - share) * float64(b.device.Total)), Guess: true,
-			From: fmt.Sprintf("set_per_process_memory_fraction(%s): out of memory comes at that share of the card", spelled)})
+	if b.share < 1 {
+		e.Add(mem.Item{Kind: mem.Slack, What: "the script's limit", Bytes: unit.Bytes((1 - b.share) * float64(b.device.Total)), Guess: true,
+			From: fmt.Sprintf("set_per_process_memory_fraction(%s): out of memory comes at that share of the card", b.spelled)})
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
-	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/plugins/stablesr/arch"
 )
@@ -19,7 +18,7 @@ func TestRungsArePricedAsByThemselves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := builder{recipe: r, device: d, job: j, python: python.Of(r.prog, j.Command.Env)}
+	b := newBuilder(r, j, d)
 	rungs, _ := b.shared(variant{micro: b.micro, accum: b.accum, queue: b.queue, size: b.size})
 	for phase, p := range map[string]struct {
 		price func(arch.Step) mem.Estimate
