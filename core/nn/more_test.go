@@ -1,8 +1,6 @@
 package nn_test
 
 import (
-	"encoding/json"
-	"os"
 	"testing"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -23,23 +21,4 @@ var more = map[string]nn.Module{
 }
 
 // TestMore is TestRecorded for the layers of transpose.go, spectral.go, fourier.go and circular.go.
-func TestMore(t *testing.T) {
-	data, err := os.ReadFile("testdata/more_215.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rec recording
-	if err := json.Unmarshal(data, &rec); err != nil {
-		t.Fatal(err)
-	}
-	others := layers
-	layers = more
-	defer func() { layers = others }()
-	seen := map[string]bool{}
-	compare(t, rec, seen)
-	for name := range layers {
-		if !seen[name] {
-			t.Errorf("%s: not recorded", name)
-		}
-	}
-}
+func TestMore(t *testing.T) { compareIn(t, "testdata/more_215.json", more) }
