@@ -86,10 +86,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	} else {
 		head = p.red(head)
 	}
-	s := fmt.Sprintf("%s in %s, %s", head, short(took), count(len(r.Attempts)-trials, "attempt"))
-	if trials > 0 {
-		s += " after " + count(trials, "short run")
-	}
+	s := fmt.Sprintf("%s in %s, %s", head, short(took), tries(len(r.Attempts)-trials, trials))
 	if changes := last.Plan.Changes(); changes != "as asked" {
 		s += ": " + changes
 	}
@@ -175,6 +172,17 @@ func (p Printer) Warn(format string, args ...any) {
 
 // Line says a line.
 func (p Printer) Line(format string, args ...any) { p.line(format, args...) }
+
+// tries are the attempts at the run itself and the short runs before them.
+func tries(attempts, trials int) string {
+	switch {
+	case trials == 0:
+		return count(attempts, "attempt")
+	case attempts == 0:
+		return count(trials, "short run")
+	}
+	return count(attempts, "attempt") + " after " + count(trials, "short run")
+}
 
 func count(n int, what string) string {
 	if n == 1 {

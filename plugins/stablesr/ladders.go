@@ -506,7 +506,7 @@ func (b *builder) price(vs []variant, phase func(arch.Step) mem.Estimate, most i
 			pools[batches[i]] = append(pools[batches[i]], i)
 		}
 	}
-	pooled := map[int]mem.Estimate{} // they are of the smallest micro-batch, which is always priced itself
+	pooled := map[int]mem.Estimate{}
 	out := mem.AtBatches(func(n int64) mem.Estimate {
 		s := step
 		s.Batch = n
@@ -525,7 +525,13 @@ func (b *builder) price(vs []variant, phase func(arch.Step) mem.Estimate, most i
 			continue
 		}
 		if w.queue != v.queue {
-			out[i] = pooled[i]
+			e, ok := pooled[i]
+			if !ok { // between two micro-batches there is no tape to take it from
+				s := step
+				s.Batch, s.Queue = batches[i], w.queue
+				e = phase(s)
+			}
+			out[i] = e
 		}
 		b.around(&out[i], w)
 	}

@@ -51,3 +51,21 @@ func TestRungsArePricedAsByThemselves(t *testing.T) {
 		}
 	}
 }
+
+// A pool of another size is priced at any micro-batch, also between two that were recorded.
+func TestPoolsAtAnyMicroBatch(t *testing.T) {
+	j, d := stock(t), card(80*unit.GiB)
+	r, err := readCommand(j.Command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBuilder(r, j, d)
+	of := func(micro, queue int64) variant { return variant{micro: micro, accum: 1, queue: queue, size: b.size} }
+	vs := []variant{of(6, 60), of(1, 60), of(2, 60), of(3, 24), of(1, 12)}
+	for i, got := range b.price(vs, arch.Step.Training, maxBatch) {
+		want := b.price(vs[i:i+1], arch.Step.Training, maxBatch)[0]
+		if !got.Known() || got.Total() != want.Total() || got.Total() == 0 || got.Reserved != want.Reserved {
+			t.Errorf("%+v: %v, %v reserved; by itself %v, %v", vs[i], got.Total(), got.Reserved, want.Total(), want.Reserved)
+		}
+	}
+}
