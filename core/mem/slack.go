@@ -281,9 +281,10 @@ func (p *play) begin(s sequence) {
 
 // end carries out the rest.
 func (p *play) end() {
+	events, sizes, held, a := p.Events, p.Sizes, p.held, p.Allocator // many events: none of these changes
 	for ; p.step < p.steps; p.step, p.next = p.step+1, 0 {
-		for ; p.next < len(p.Events); p.next++ {
-			switch ev := p.Events[p.next]; {
+		for ; p.next < len(events); p.next++ {
+			switch ev := events[p.next]; {
 			case ev.Block < 0:
 				for i := range p.states {
 					if p.states[i].part == -1-ev.Block {
@@ -291,10 +292,10 @@ func (p *play) end() {
 					}
 				}
 			case ev.Size > 0:
-				p.held[ev.Block] = p.Ask(p.Sizes[ev.Size])
+				held[ev.Block] = a.Ask(sizes[ev.Size])
 			default:
-				p.Free(p.held[ev.Block])
-				p.held[ev.Block] = 0
+				a.Free(held[ev.Block])
+				held[ev.Block] = 0
 			}
 		}
 		for block, id := range p.held { // gradients that outlive the step make place for those of the next

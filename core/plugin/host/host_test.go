@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 
 func start(t *testing.T) *Client {
 	t.Helper()
-	c, err := Start(t.Context(), Source{Manifest: fake{}.Manifest()}, t.TempDir())
+	c, err := Start(t.Context(), Source{Manifest: fake{}.Manifest()}, t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestCloseOfAStoppedPlugin(t *testing.T) {
 }
 
 func TestNoPlugin(t *testing.T) {
-	_, err := Start(t.Context(), Source{Manifest: plugin.Manifest{Name: "true"}, Path: "/bin/true"}, t.TempDir())
+	_, err := Start(t.Context(), Source{Manifest: plugin.Manifest{Name: "true"}, Path: "/bin/true"}, t.TempDir(), nil)
 	if !errors.Is(err, ErrTrouble) || !strings.Contains(err.Error(), "plugin true: starting it") {
 		t.Errorf("a program that is no plugin: %v", err)
 	}
