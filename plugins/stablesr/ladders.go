@@ -518,18 +518,23 @@ func (b *builder) price(phase int, vs []variant) []mem.Estimate {
 		out = b.bare(phase, vs)
 	}
 	most := phases[phase].most
+	same := func(i int) int { // they differ in what this phase does not see
+		return slices.IndexFunc(vs[:i], func(o variant) bool {
+			return min(o.micro, most) == min(vs[i].micro, most) && o.queue == vs[i].queue && o.expandable == vs[i].expandable
+		})
+	}
+	var tasks []func()
 	for i, w := range vs {
-		if !out[i].Known() {
-			continue
+		if out[i].Known() && same(i) < 0 {
+			tasks = append(tasks, func() { b.around(&out[i], w) })
 		}
-		if same := slices.IndexFunc(vs[:i], func(o variant) bool {
-			return min(o.micro, most) == min(w.micro, most) && o.queue == w.queue && o.expandable == w.expandable
-		}); same >= 0 { // they differ in what this phase does not see
-			out[i] = out[same]
-			out[i].Items = slices.Clone(out[same].Items)
-			continue
+	}
+	mem.Together(tasks)
+	for i := range vs {
+		if k := same(i); out[i].Known() && k >= 0 {
+			out[i] = out[k]
+			out[i].Items = slices.Clone(out[k].Items)
 		}
-		b.around(&out[i], w)
 	}
 	return out
 }
