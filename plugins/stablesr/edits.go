@@ -203,7 +203,7 @@ func (r *recipe) makes(j *job.Job, changes ...change) ([]config.Edit, error) {
 	if err != nil {
 		return nil, err
 	}
-	kind := kindOf(edits, changes)
+	kind := kindOf(edits)
 	if r.taken[kind] {
 		return edits, nil
 	}
@@ -227,19 +227,11 @@ func (r *recipe) makes(j *job.Job, changes ...change) ([]config.Edit, error) {
 	return edits, nil
 }
 
-// kindOf is what edits have in common that differ in the numbers they write alone.
-func kindOf(edits []config.Edit, changes []change) string {
+// kindOf is what edits have in common that differ in what they write alone.
+func kindOf(edits []config.Edit) string {
 	var b strings.Builder
 	for _, e := range edits {
 		fmt.Fprintf(&b, "%q %t %t %q;", e.At, e.Add, e.Remove, e.From)
-	}
-	for _, c := range changes {
-		switch c.value.(type) {
-		case int, int64:
-			fmt.Fprintf(&b, "%q;", c.key)
-		default:
-			fmt.Fprintf(&b, "%q=%v;", c.key, c.value)
-		}
 	}
 	return b.String()
 }
