@@ -115,3 +115,42 @@ func TestAnticipatedLaddersAreTheSame(t *testing.T) {
 		}
 	}
 }
+
+// Where the command refuses every other division of the batch, what was priced ahead is of micro-batches that nobody takes: the
+// rungs that are left are priced as they are.
+func TestRungsThatWereNotExpected(t *testing.T) {
+	j, d := stock(t, "lightning.trainer={accumulate_grad_batches: 4}"), card(80*unit.GiB)
+	set := laddersOf(t, j, d)
+	r, err := readCommand(j.Command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, seen := newBuilder(r, j, d), 0
+	for i, rung := range set.Shared.Rungs {
+		v := b.asked()
+		switch rung.Name {
+		case knobStruct:
+			v.structCkpt = true
+		case "high-resolution crop 384":
+			v.size = 384
+		case "high-resolution crop 256":
+			v.size = 256
+		case "pool of 60":
+			v.queue = 60
+		case "pool of 18":
+			v.queue = 18
+		case "as asked":
+		default:
+			t.Fatalf("there is a rung %q", rung.Name)
+		}
+		for n, p := range phases {
+			got, want := set.Ladder(p.name).Rungs[0].At(i), b.price(n, []variant{v})[0]
+			if seen++; !got.Known() || got.Total() != want.Total() || got.Reserved != want.Reserved {
+				t.Errorf("%s, %s: %v, want %v", p.name, rung.Name, got.Total(), want.Total())
+			}
+		}
+	}
+	if seen < 3*len(phases) {
+		t.Errorf("only rungs %+v", set.Shared.Rungs)
+	}
+}
