@@ -63,8 +63,26 @@ def load(checkout, kind, file):
         m = types.ModuleType(name)
         m.__path__ = [os.path.join(checkout, *name.split("."))]
         sys.modules[name] = m
+    models = types.ModuleType("traiNNer.models.sr_model")  # where a loss with a network of its own looks for it
+    models.build_network = build_network
+    sys.modules["traiNNer.models"] = types.ModuleType("traiNNer.models")
+    sys.modules["traiNNer.models.sr_model"] = models
     importlib.import_module(f"traiNNer.{kind}.{file}")
     return importlib.import_module("traiNNer.utils.registry")
+
+
+def build_network(opt):
+    """traiNNer.archs.build_network, of the one file that registers the name."""
+    opt = dict(opt)
+    name = opt.pop("type").lower()
+    folder = sys.modules["traiNNer.archs"].__path__[0]
+    for f in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, f), encoding="utf-8") as text:
+            if f.endswith("_arch.py") and f"def {name}(" in text.read().lower():
+                importlib.import_module(f"traiNNer.archs.{f[:-3]}")
+                reg = sys.modules["traiNNer.utils.registry"]
+                return next(r for r in (reg.SPANDREL_REGISTRY, reg.ARCH_REGISTRY) if name in r).get(name)(**opt)
+    raise SystemExit(f"{name}: no file of {folder} registers it")
 
 
 def plain(path, name):
@@ -104,7 +122,16 @@ def stub_losses():
     for name in ("vgg16", "vgg19"):
         real = getattr(torchvision.models, name)
         setattr(torchvision.models, name, lambda weights=None, real=real: real(weights=None))
+        setattr(torchvision.models.vgg, name, getattr(torchvision.models, name))
     sys.modules.setdefault("antialiased_cnns", types.ModuleType("antialiased_cnns"))
+    torch.nn.Module.load_state_dict = lambda self, *args, **kwargs: None
+    torch.load = torch.hub.load_state_dict_from_url = lambda *args, **kwargs: {}
+    try:
+        import safetensors.torch
+    except ImportError:
+        pass
+    else:
+        safetensors.torch.load_file = lambda *args, **kwargs: {}
     try:
         import timm
     except ImportError:

@@ -9,7 +9,7 @@ import (
 
 // LDR-FLIP (Andersson et al., 2020): traiNNer/losses/flip_loss.py at 68629319, in float32 whatever autocast says. Its filters
 // are as wide as the eye's, by how many pixels a degree of the visual angle has; they are made anew in each forward. Phhofm's tree
-// at 22faa2a6 keeps a few planes more for its distance of colours: 3.6 % more saved, and a peak of 2.5 % more.
+// at 069b6d59 keeps a few planes more for its distance of colours: 3.6 % more saved, and a peak of 2.5 % more.
 func init() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		// 0.7 m away from a screen of that width with 3840 pixels (line 70).
@@ -108,7 +108,9 @@ func flipLinearRGB(t *nn.Tape, x nn.Tensor) nn.Tensor {
 }
 
 // flipMatrix is "linrgb2xyz" and "xyz2linrgb" (line 437): three by three numbers times the channels.
-func flipMatrix(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.Elementwise("torch.matmul", x, false, false) }
+func flipMatrix(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	return t.Elementwise("torch.matmul", x, false, false)
+}
 
 // flipIlluminant is the product with three numbers of the light.
 func flipIlluminant(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.Mul(x, t.Zeros(nn.F32, 3, 1, 1)) }
