@@ -23,7 +23,7 @@ LOW = {
 FULL = {
     "exp", "log", "log10", "log2", "reciprocal", "rsqrt", "pow", "__pow__", "__rpow__", "softplus", "layer_norm",
     "group_norm", "rms_norm", "cosine_similarity", "nll_loss", "kl_div", "l1_loss", "smooth_l1_loss", "huber_loss",
-    "mse_loss", "binary_cross_entropy_with_logits", "cdist", "logsumexp", "prod", "softmax", "log_softmax",
+    "mse_loss", "square", "binary_cross_entropy_with_logits", "cdist", "logsumexp", "prod", "softmax", "log_softmax",
     "cumprod", "cumsum", "norm", "vector_norm", "sum", "interpolate", "upsample_nearest2d",
     "upsample_bilinear2d", "upsample_bicubic2d", "acos", "asin", "cosh", "tan", "sinh", "expm1", "log1p",
 }

@@ -43,6 +43,8 @@ func TestConstructors(t *testing.T) {
 		{"temporalspanv2", 2, m{"num_blocks": 5}, true}, {"tscunet", 2, m{"clip_size": 4}, true}, {"tscunet", 3, nil, true},
 		{"tscunet", 2, m{"sigma": true}, true}, {"scunet_aaf6aa", 3, nil, true}, {"scunet_aaf6aa", 2, m{"dim": 96}, true},
 		{"emt", 2, m{"dim": 64}, true}, {"emt", 2, m{"upsampler": "nearest"}, true}, {"emt", 5, nil, true},
+		{"flexnet", 4, m{"window_size": 16}, true}, {"flexnet", 5, nil, false}, {"flexnet", 5, m{"upsampler": "nearest+conv"}, true},
+		{"metaflexnet", 2, m{"num_blocks": []any{1, 1}}, true}, {"flexnet", 2, m{"dim": 33, "upsampler": "dysample"}, true},
 	} {
 		_, _, err := Build(Spec{Type: c.name, Scale: c.scale, Args: c.args})
 		if (err != nil) != c.wrong || errors.Is(err, ErrUnknown) {
