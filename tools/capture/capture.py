@@ -220,6 +220,7 @@ def main():
     torch.manual_seed(0)
     measure.patch_attention()
     measure.patch_rms_norm()
+    measure.patch_flex_attention()
     measure.patch_checkpoint()
     measure.patch_convolution()
     stub_cuda()
