@@ -47,6 +47,7 @@ func TestConstructors(t *testing.T) {
 		{"metaflexnet", 2, m{"num_blocks": []any{1, 1}}, true}, {"flexnet", 2, m{"dim": 33, "upsampler": "dysample"}, true},
 		{"escrealm", 2, m{"attn_type": "xformers"}, true}, {"escrealm", 2, m{"num_heads": 3}, true}, {"escrealm", 5, nil, true},
 		{"escrealm_xl", 8, m{"attn_type": "SDPA"}, false},
+		{"tfdat", 5, nil, true}, {"tfdat", 4, m{"embed_dim": 90}, true}, {"tfdat", 1, nil, false}, {"tfdat", 4, m{"clip_size": 5}, true},
 	} {
 		_, _, err := Build(Spec{Type: c.name, Scale: c.scale, Args: c.args})
 		if (err != nil) != c.wrong || errors.Is(err, ErrUnknown) {
