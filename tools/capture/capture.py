@@ -139,6 +139,12 @@ def stub_losses():
     else:
         create = timm.create_model
         timm.create_model = lambda name, pretrained=False, **kw: create(name, pretrained=False, **kw)
+    try:
+        from transformers import CLIPConfig, CLIPModel
+    except ImportError:
+        pass
+    else:
+        CLIPModel.from_pretrained = classmethod(lambda cls, *args, **kwargs: cls(CLIPConfig()))
     torch.amp.custom_fwd = float32_forward
 
 
@@ -191,6 +197,9 @@ class Judged(torch.nn.Module):
         super().__init__()
         self.image = torch.nn.Parameter(torch.rand(shape))
         self.loss = loss
+        if type(loss).__name__ == "ContrastiveLoss":  # whose network is made in the first step
+            loss._ensure_clip_model(self.image.device)
+            self.register_buffer("lq", torch.rand(shape)[:, :, ::4, ::4].contiguous())  # of the batch
 
     def train(self, mode=True):  # which no training does to its losses: they stay as they are made
         self.training = mode
@@ -199,6 +208,8 @@ class Judged(torch.nn.Module):
     def forward(self, target):
         if type(self.loss).__name__ == "LDLLoss":  # which wants what the averaged network made, too
             out = self.loss(self.image, target.clone(), target)
+        elif type(self.loss).__name__ == "ContrastiveLoss":  # and the low resolution
+            out = self.loss(self.image, target, self.lq)
         elif type(self.loss).__name__ == "ContextualLoss":  # which asks for a plain tensor by its type
             out = self.loss(self.image.view_as(self.image), target)
         else:
