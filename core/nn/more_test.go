@@ -14,11 +14,34 @@ var more = map[string]nn.Module{
 	"rms norm":        func(t T, x X) X { return t.RMSNorm("n", a(t, x)) },
 	"spectral linear": func(t T, x X) X { return t.Call("b", a(t, x), nn.SpectralLinear(48)) },
 	"circular pad":    func(t T, x X) X { return t.PadCircular(a(t, x), 1) },
+	"product over a dimension": func(t T, x X) X {
+		y := t.Prod(a(t, x), 1)
+		return t.Mul(x, t.View(y, x.Dim(0), 1, x.Dim(2), x.Dim(3)))
+	},
+	"power of two tensors": func(t T, x X) X {
+		y := t.Sigmoid(a(t, x))
+		return t.PowTensor(y, t.Sigmoid(x))
+	},
+	"attention with a mask": func(t T, x X) X {
+		q, k, v := heads(t, a(t, x)), heads(t, x), heads(t, x)
+		return t.View(t.SDPABiased(q, k, v, t.View(t.Param("b.weight", 2048, 64), 1, 32, 64, 64)), x.Shape()...)
+	},
+	"flex attention": func(t T, x X) X {
+		q, k, v := heads(t, a(t, x)), heads(t, x), heads(t, x)
+		return t.View(t.FlexAttention(q, k, v, t.Param("b.weight", 32, 127)), x.Shape()...)
+	},
+	"rows by indices of the host": func(t T, x X) X {
+		y := a(t, x)
+		return t.Add(y, t.View(t.LookupHost(t.Param("b.weight", 8, 4), channels, channels), 1, channels, 1, 1))
+	},
 	"rfft2": func(t T, x X) X {
 		y := t.Sigmoid(t.RFFT2(t.To(a(t, x), nn.F32)))
 		return t.View(y, x.Dim(0), channels, x.Dim(2), -1)
 	},
 }
 
-// TestMore is TestRecorded for the layers of transpose.go, spectral.go, fourier.go and circular.go.
+// heads is a view of the image's numbers as 32 heads of 64 tokens.
+func heads(t T, x X) X { return t.View(x, x.Dim(0), 32, 64, 8) }
+
+// TestMore is TestRecorded for the layers of transpose.go, spectral.go, fourier.go, circular.go, prod.go, pow.go and flex.go.
 func TestMore(t *testing.T) { compareIn(t, "testdata/more_215.json", more) }

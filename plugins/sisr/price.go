@@ -25,7 +25,7 @@ func (x *checkout) spec(set map[string]any) arch.Spec {
 	for k, v := range set {
 		args[k] = v
 	}
-	return arch.Spec{Type: x.recipe.net.kind, Scale: x.recipe.scale, Args: args, Source: x.arch}
+	return arch.Spec{Type: x.recipe.net.kind, Scale: x.recipe.scale, Frames: x.recipe.int(trainSet+"clip_size", 0), Args: args, Source: x.arch}
 }
 
 // step is the training step of a variant, for the formulas.

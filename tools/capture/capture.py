@@ -63,8 +63,26 @@ def load(checkout, kind, file):
         m = types.ModuleType(name)
         m.__path__ = [os.path.join(checkout, *name.split("."))]
         sys.modules[name] = m
+    models = types.ModuleType("traiNNer.models.sr_model")  # where a loss with a network of its own looks for it
+    models.build_network = build_network
+    sys.modules["traiNNer.models"] = types.ModuleType("traiNNer.models")
+    sys.modules["traiNNer.models.sr_model"] = models
     importlib.import_module(f"traiNNer.{kind}.{file}")
     return importlib.import_module("traiNNer.utils.registry")
+
+
+def build_network(opt):
+    """traiNNer.archs.build_network, of the one file that registers the name."""
+    opt = dict(opt)
+    name = opt.pop("type").lower()
+    folder = sys.modules["traiNNer.archs"].__path__[0]
+    for f in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, f), encoding="utf-8") as text:
+            if f.endswith("_arch.py") and f"def {name}(" in text.read().lower():
+                importlib.import_module(f"traiNNer.archs.{f[:-3]}")
+                reg = sys.modules["traiNNer.utils.registry"]
+                return next(r for r in (reg.SPANDREL_REGISTRY, reg.ARCH_REGISTRY) if name in r).get(name)(**opt)
+    raise SystemExit(f"{name}: no file of {folder} registers it")
 
 
 def plain(path, name):
@@ -104,7 +122,16 @@ def stub_losses():
     for name in ("vgg16", "vgg19"):
         real = getattr(torchvision.models, name)
         setattr(torchvision.models, name, lambda weights=None, real=real: real(weights=None))
+        setattr(torchvision.models.vgg, name, getattr(torchvision.models, name))
     sys.modules.setdefault("antialiased_cnns", types.ModuleType("antialiased_cnns"))
+    torch.nn.Module.load_state_dict = lambda self, *args, **kwargs: None
+    torch.load = torch.hub.load_state_dict_from_url = lambda *args, **kwargs: {}
+    try:
+        import safetensors.torch
+    except ImportError:
+        pass
+    else:
+        safetensors.torch.load_file = lambda *args, **kwargs: {}
     try:
         import timm
     except ImportError:
@@ -112,6 +139,12 @@ def stub_losses():
     else:
         create = timm.create_model
         timm.create_model = lambda name, pretrained=False, **kw: create(name, pretrained=False, **kw)
+    try:
+        from transformers import CLIPConfig, CLIPModel
+    except ImportError:
+        pass
+    else:
+        CLIPModel.from_pretrained = classmethod(lambda cls, *args, **kwargs: cls(CLIPConfig()))
     torch.amp.custom_fwd = float32_forward
 
 
@@ -164,10 +197,21 @@ class Judged(torch.nn.Module):
         super().__init__()
         self.image = torch.nn.Parameter(torch.rand(shape))
         self.loss = loss
+        if type(loss).__name__ == "ContrastiveLoss":  # whose network is made in the first step
+            loss._ensure_clip_model(self.image.device)
+            self.register_buffer("lq", torch.rand(shape)[:, :, ::4, ::4].contiguous())  # of the batch
+
+    def train(self, mode=True):  # which no training does to its losses: they stay as they are made
+        self.training = mode
+        return self
 
     def forward(self, target):
         if type(self.loss).__name__ == "LDLLoss":  # which wants what the averaged network made, too
             out = self.loss(self.image, target.clone(), target)
+        elif type(self.loss).__name__ == "ContrastiveLoss":  # and the low resolution
+            out = self.loss(self.image, target, self.lq)
+        elif type(self.loss).__name__ == "ContextualLoss":  # which asks for a plain tensor by its type
+            out = self.loss(self.image.view_as(self.image), target)
         else:
             out = self.loss(self.image, target)
         out = sum(out.values()) if isinstance(out, dict) else out
@@ -193,6 +237,7 @@ def main():
     torch.manual_seed(0)
     measure.patch_attention()
     measure.patch_rms_norm()
+    measure.patch_flex_attention()
     measure.patch_checkpoint()
     measure.patch_convolution()
     stub_cuda()

@@ -23,7 +23,7 @@ LOW = {
 FULL = {
     "exp", "log", "log10", "log2", "reciprocal", "rsqrt", "pow", "__pow__", "__rpow__", "softplus", "layer_norm",
     "group_norm", "rms_norm", "cosine_similarity", "nll_loss", "kl_div", "l1_loss", "smooth_l1_loss", "huber_loss",
-    "mse_loss", "binary_cross_entropy_with_logits", "cdist", "logsumexp", "prod", "softmax", "log_softmax",
+    "mse_loss", "square", "binary_cross_entropy_with_logits", "cdist", "logsumexp", "prod", "softmax", "log_softmax",
     "cumprod", "cumsum", "norm", "vector_norm", "sum", "interpolate", "upsample_nearest2d",
     "upsample_bilinear2d", "upsample_bicubic2d", "acos", "asin", "cosh", "tan", "sinh", "expm1", "log1p",
 }
@@ -97,9 +97,28 @@ class FusedAttention(torch.autograd.Function):
         return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
 
 
+class BiasedAttention(torch.autograd.Function):
+    """What the memory-efficient kernel saves with a mask: the expanded view of it, too. Its gradient is of that size."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, bias):
+        b, h, n, d = q.shape
+        out = torch.empty(b, n, h, v.shape[-1], dtype=q.dtype, device=q.device).transpose(1, 2)
+        lse = torch.empty(b, h, n, dtype=torch.float32, device=q.device)
+        ctx.save_for_backward(q, k, v, bias, out, lse)
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        q, k, v, bias, _out, _lse = ctx.saved_tensors
+        return tuple(torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v, bias))
+
+
 def fused_attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None):
     if attn_mask is None:
         return FusedAttention.apply(q, k, v)
+    if not torch.backends.cuda.math_sdp_enabled():  # under sdpa_kernel(…): the kernel that takes a mask
+        return BiasedAttention.apply(q, k, v, attn_mask.expand(*q.shape[:-1], k.shape[-2]))
     s = scale if scale is not None else 1 / math.sqrt(q.shape[-1])
     return ((q * math.sqrt(s)) @ (k * math.sqrt(s)).transpose(-2, -1) + attn_mask).softmax(-1) @ v
 
@@ -111,9 +130,44 @@ def patch_attention():
         for mode in reversed(ACTIVE):
             if mode.on:
                 q, k, v = mode.cast((q, k, v), mode.low)
+                if not torch.backends.cuda.math_sdp_enabled():
+                    kwargs["attn_mask"] = mode.cast(kwargs.get("attn_mask"), mode.low)
         return fused_attention(q, k, v, *args, **kwargs)
 
     F.scaled_dot_product_attention = sdpa
+
+
+class FlexAttention(torch.autograd.Function):
+    """What a compiled flex_attention saves: q, k, v, what the score's function has captured, the result, and the
+    log-sum-exp in float32."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, *captured):
+        out = torch.empty_like(q)
+        lse = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
+        ctx.save_for_backward(q, k, v, out, lse, *captured)
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        q, k, v, out, _lse, *captured = ctx.saved_tensors
+        delta = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)  # noqa: F841 (of the result and its gradient)
+        return (torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), *(torch.empty_like(c) for c in captured))
+
+
+def patch_flex_attention():
+    """Makes torch.compile(flex_attention) what the compiled kernel is to memory, where nothing can be compiled."""
+    try:
+        from torch.nn.attention.flex_attention import flex_attention
+    except ImportError:  # before 2.5
+        return
+
+    def flex(q, k, v, score_mod=None):
+        captured = [c.cell_contents for c in score_mod.__closure__ or ()] if score_mod else []
+        return FlexAttention.apply(q, k, v, *(c for c in captured if isinstance(c, torch.Tensor)))
+
+    real = torch.compile
+    torch.compile = lambda f=None, **kwargs: flex if f is flex_attention else real(f, **kwargs)
 
 
 class FusedRMSNorm(torch.autograd.Function):

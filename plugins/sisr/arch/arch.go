@@ -19,9 +19,12 @@ var ErrUnknown = errors.New("no formula for it")
 
 // A Spec is a network as a recipe names it.
 type Spec struct {
-	Type  string         // network_g.type; upper and lower case are one (registry.py registers the lower)
-	Scale int64          // the recipe's own; an argument "scale" in Args comes before it
-	Args  map[string]any // the other keys of network_g, with their values as the YAML reader gives them
+	Type  string // network_g.type; upper and lower case are one (registry.py registers the lower)
+	Scale int64  // the recipe's own; an argument "scale" in Args comes before it
+	// Frames is how many the data set's clips have (clip_size), 0 where it says nothing: what a network of clips goes by that has
+	// no argument for it.
+	Frames int64
+	Args   map[string]any // the other keys of network_g, with their values as the YAML reader gives them
 	// Source is the text of the checkout's own file of the architecture, or nil. It decides where one name stands for
 	// several networks: ParagonSR2's.
 	Source []byte

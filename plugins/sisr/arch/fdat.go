@@ -87,14 +87,19 @@ func (n fdat) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	} else {
 		shallow = t.Hold(t.Conv2d("conv_first", x, conv(n.dim, 3)))
 	}
+	y := n.backbone(t, shallow)
+	return t.Narrow(t.Narrow(y, 2, h*n.scale), 3, w*n.scale)
+}
+
+// backbone is what follows the shallow features.
+func (n fdat) backbone(t *nn.Tape, shallow nn.Tensor) nn.Tensor {
 	groups := make([]nn.Module, n.groups)
 	for i := range groups {
 		groups[i] = func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.residualGroup(t, x, int64(i)) }
 	}
 	deep := t.Hold(t.Sequential("groups", shallow, groups...))
 	deep = t.Rebind(deep, t.Conv2d("conv_after", deep, nn.Conv{Out: n.dim, K: 3, NoBias: true}))
-	y := t.Hold(t.Call("upsampler", t.Add(deep, shallow), n.up.module))
-	return t.Narrow(t.Narrow(y, 2, h*n.scale), 3, w*n.scale)
+	return t.Hold(t.Call("upsampler", t.Add(deep, shallow), n.up.module))
 }
 
 // residualGroup is SimplifiedResidualGroup.

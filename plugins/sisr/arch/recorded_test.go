@@ -101,7 +101,7 @@ func TestNetworks(t *testing.T) {
 	saved, peak, eval := deviation{what: "saved"}, deviation{what: "peak of a step"}, deviation{what: "peak of inference"}
 	for _, rec := range recordings(t, "net_*.json") {
 		for _, r := range rec.Rows {
-			spec := Spec{Type: r.Name, Scale: 4, Args: r.Args}
+			spec := Spec{Type: r.Name, Scale: 4, Frames: r.Shape[1] / 3, Args: r.Args}
 			if s, ok := sources[rec.Commit[:min(8, len(rec.Commit))]]; ok {
 				spec.Source = []byte(s)
 			}

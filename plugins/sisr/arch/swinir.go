@@ -56,6 +56,8 @@ type swinIR struct {
 	mlp, drop, attnDrop, dropPath          float64
 	qkvBias, patchNorm, checkpointing      bool
 	upsampler, resi                        string
+	// blockOf is a layer's block of that number, where it is none of SwinIR's own.
+	blockOf func(t *nn.Tape, x nn.Tensor, h, w int64, layer int, i int64, dropPath float64) nn.Tensor
 }
 
 const swinFeat = 64 // num_feat
@@ -181,7 +183,12 @@ func (n swinIR) rstb(t *nn.Tape, x nn.Tensor, h, w int64, layer int, first, tota
 		for i := range n.depths[layer] {
 			dropPath := n.dropPath * float64(first+i) / float64(max(total-1, 1))
 			shift := i % 2 * (n.window / 2)
-			m := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, h, w, shift, n.heads[layer], dropPath) }
+			m := func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+				if n.blockOf != nil {
+					return n.blockOf(t, x, h, w, layer, i, dropPath)
+				}
+				return n.block(t, x, h, w, shift, n.heads[layer], dropPath)
+			}
 			name := fmt.Sprint("blocks.", i)
 			if n.checkpointing {
 				x = t.Rebind(x, t.CheckpointReentrant(name, x, m))

@@ -41,6 +41,8 @@ func TestAttentionConstructors(t *testing.T) {
 		{"grl_t", 2, m{"img_size": 48}, true}, {"grl_s", 6, nil, true}, {"grl_t", 6, nil, false}, {"grl_b", 2, m{"num_heads_stripe": []any{4, 4, 4, 4, 4, 4, 4}}, true},
 		{"grl_t", 2, m{"use_checkpoint": true}, true}, {"grl_t", 2, m{"stripe_groups": []any{nil, nil}}, false},
 		{"hit_sng", 2, m{"base_win_size": []any{8, 4}}, true}, {"hit_sir", 2, m{"base_win_size": []any{8, 4}}, false},
+		{"dwt", 6, nil, true}, {"dwt_s", 2, m{"upsampler": "nearest+conv"}, true}, {"dwt", 2, m{"window_size": 24}, true},
+		{"dwt", 2, m{"num_heads": []any{7, 6, 6, 6, 6, 6}}, true}, {"dwt", 2, m{"layer_kinds": []any{[]any{0, 2}}}, true},
 	} {
 		_, _, err := Build(Spec{Type: c.name, Scale: c.scale, Args: c.args})
 		if (err != nil) != c.wrong || errors.Is(err, ErrUnknown) {

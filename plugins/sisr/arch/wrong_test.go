@@ -43,6 +43,11 @@ func TestConstructors(t *testing.T) {
 		{"temporalspanv2", 2, m{"num_blocks": 5}, true}, {"tscunet", 2, m{"clip_size": 4}, true}, {"tscunet", 3, nil, true},
 		{"tscunet", 2, m{"sigma": true}, true}, {"scunet_aaf6aa", 3, nil, true}, {"scunet_aaf6aa", 2, m{"dim": 96}, true},
 		{"emt", 2, m{"dim": 64}, true}, {"emt", 2, m{"upsampler": "nearest"}, true}, {"emt", 5, nil, true},
+		{"flexnet", 4, m{"window_size": 16}, true}, {"flexnet", 5, nil, false}, {"flexnet", 5, m{"upsampler": "nearest+conv"}, true},
+		{"metaflexnet", 2, m{"num_blocks": []any{1, 1}}, true}, {"flexnet", 2, m{"dim": 33, "upsampler": "dysample"}, true},
+		{"escrealm", 2, m{"attn_type": "xformers"}, true}, {"escrealm", 2, m{"num_heads": 3}, true}, {"escrealm", 5, nil, true},
+		{"escrealm_xl", 8, m{"attn_type": "SDPA"}, false},
+		{"tfdat", 5, nil, true}, {"tfdat", 4, m{"embed_dim": 90}, true}, {"tfdat", 1, nil, false}, {"tfdat", 4, m{"clip_size": 5}, true},
 	} {
 		_, _, err := Build(Spec{Type: c.name, Scale: c.scale, Args: c.args})
 		if (err != nil) != c.wrong || errors.Is(err, ErrUnknown) {
@@ -53,7 +58,8 @@ func TestConstructors(t *testing.T) {
 		name string
 		args m
 	}{{"mosrv2", m{"upsampler": "lda"}}, {"eimn_a", m{"freeze_param": true}}, {"gaterv3", m{"attention": true}},
-		{"emt", m{"window_list": []any{}}}, {"tscunet", m{"state": m{}}}} {
+		{"emt", m{"window_list": []any{}}}, {"tscunet", m{"state": m{}}},
+		{"escrealm", m{"attn_type": "SDPA", "window_size": 10}}} {
 		if _, _, err := Build(Spec{Type: c.name, Scale: 2, Args: c.args}); !errors.Is(err, ErrUnknown) {
 			t.Errorf("%s, %v: %v; upstream takes it, and there is no formula", c.name, c.args, err)
 		}

@@ -1,0 +1,173 @@
+package arch
+
+import (
+	"fmt"
+
+	"github.com/launch-ml/launch/core/nn"
+)
+
+// DWT, the dilated window transformer: traiNNer/archs/dwt_arch.py at 68629319. It is SwinIR with some windows of pixels that
+// lie apart.
+func init() {
+	dwt := func(window int64) builder {
+		return func(s Spec, a *args) (Network, error) {
+			n := dwt{swinIR: swinIR{
+				scale: s.Scale, img: a.int("img_size", 64), in: a.int("in_chans", 3), dim: a.int("embed_dim", 180),
+				depths: a.ints("depths", 6, 6, 6, 6, 6, 6), heads: a.ints("num_heads", 6, 6, 6, 6, 6, 6),
+				window: a.int("window_size", window), mlp: a.float("mlp_ratio", 2), qkvBias: a.bool("qkv_bias", true),
+				drop: a.float("drop_rate", 0), attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1),
+				patchNorm: a.bool("patch_norm", true), checkpointing: a.bool("use_checkpoint", false),
+				upsampler: "pixelshuffle", resi: a.string("resi_connection", "1conv"),
+			}}
+			var err error
+			if n.kinds, err = a.table("layer_kinds", dwtKinds); err != nil {
+				return Network{}, err
+			}
+			a.ignore("qk_scale", "img_range")
+			if p := a.int("patch_size", 1); p != 1 {
+				return Network{}, fmt.Errorf("patch_size %d: %w", p, ErrUnknown)
+			}
+			if a.bool("ape", false) {
+				return Network{}, fmt.Errorf("ape: %w", ErrUnknown)
+			}
+			if u := a.string("upsampler", n.upsampler); u != n.upsampler { // forward (line 1182) leaves the network out for others
+				return Network{}, fmt.Errorf("upsampler %q: the network is run for pixelshuffle only", u)
+			}
+			if err := n.check(); err != nil {
+				return Network{}, err
+			}
+			n.blockOf = n.block
+			return Network{
+				InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing, NoFP16: true,
+				Multiple: 2 * n.window, MinLQ: n.window + 1, // what is reflected is smaller than the image
+			}, nil
+		}
+	}
+	register(dwt(16), "dwt")
+	register(dwt(8), "dwt_s")
+}
+
+// dwtKinds is the default of layer_kinds: for each block of each layer, windows as they lie (0), shifted (-1), or of pixels
+// that lie apart, within one or each of 2×2 parts of the image.
+var dwtKinds = [][]int64{
+	{0, -1, 0, -1, 0, -1}, {0, -1, 0, -1, 0, -1}, {0, 2, 0, 2, 0, 2}, {0, 2, 0, 2, 0, 2}, {0, 1, 0, 1, 0, 1}, {0, 1, 0, 1, 0, 1},
+}
+
+// table is a list of lists of whole numbers.
+func (a *args) table(name string, def [][]int64) ([][]int64, error) {
+	v, ok := a.get(name)
+	if !ok || v == nil {
+		return def, nil
+	}
+	rows, ok := v.([]any)
+	t := make([][]int64, len(rows))
+	for i, r := range rows {
+		list, isList := r.([]any)
+		ok = ok && isList
+		for _, e := range list {
+			k, whole := toInt(e)
+			t[i], ok = append(t[i], k), ok && whole
+		}
+	}
+	if !ok {
+		return nil, fmt.Errorf("%s: %v is not a list of lists of whole numbers", name, v)
+	}
+	return t, nil
+}
+
+type dwt struct {
+	swinIR
+	kinds [][]int64
+}
+
+// check is what its constructor stops at.
+func (n dwt) check() error {
+	if err := upsamples(n.scale); err != nil {
+		return err
+	}
+	if len(n.heads) < len(n.depths) || len(n.kinds) < len(n.depths) || n.window < 2 {
+		return fmt.Errorf("depths %v, num_heads %v, layer_kinds %v, window_size %d", n.depths, n.heads, n.kinds, n.window)
+	}
+	for i, depth := range n.depths {
+		if h := n.heads[i]; h < 1 || n.dim%h != 0 || int64(len(n.kinds[i])) < depth {
+			return fmt.Errorf("depths %v, num_heads %v, layer_kinds %v", n.depths, n.heads, n.kinds)
+		}
+		for _, k := range n.kinds[i] {
+			if k > 0 && (n.img%(k*n.window) != 0 || 2%k != 0) {
+				return fmt.Errorf("layer_kinds %v: windows of %d do not fill each of %d×%d parts", n.kinds, n.window, k, k)
+			}
+		}
+	}
+	return nil
+}
+
+// forward is DWT.forward (line 1182).
+func (n dwt) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	h, w, side := x.Dim(2), x.Dim(3), 2*n.window
+	x = t.Hold(t.PadTo(x, true, x.Dim(0), x.Dim(1), multiple(h, side), multiple(w, side))) // check_image_size
+	return n.restore(t, x, h, w, n.features)
+}
+
+// block is WindowAttentinBlock (line 433).
+func (n dwt) block(t *nn.Tape, x nn.Tensor, h, w int64, layer int, i int64, dropPath float64) nn.Tensor {
+	b, c, ws, kind := x.Dim(0), x.Dim(2), n.window, n.kinds[layer][i]
+	ws = min(ws, n.img)
+	area := ws * ws
+	var mask nn.Tensor
+	if kind != 0 {
+		mask = t.Buffer("attn_mask", nn.F32, n.img*n.img/area, area, area)
+	}
+	if h != n.img || w != n.img { // a mask of another size, and one where there was none
+		mask = t.Zeros(nn.F32, h*w/area, area, area)
+	}
+
+	shortcut := x
+	x = t.LayerNorm("norm1", x)
+	x = t.Hold(t.View(x, b, h, w, c))
+	shiftedX := x
+	if kind != 0 {
+		shiftedX = t.Hold(t.Roll(x))
+	}
+	var y nn.Tensor
+	if kind > 0 {
+		y = t.View(dilated(t, shiftedX, kind, ws), -1, area, c)
+	} else {
+		y = windows(t, shiftedX, ws)
+	}
+	xWindows := t.Hold(y)
+	attnWindows := t.Hold(t.Call("attn", xWindows, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+		if mask.Dims() > 0 {
+			t.Hold(mask)
+		}
+		return n.attention(t, x, mask, ws, n.heads[layer])
+	}))
+	if kind > 0 {
+		y = undilated(t, attnWindows, kind, ws, h, w)
+	} else {
+		y = windowReverse(t, attnWindows, ws, b, h, w)
+	}
+	if kind != 0 {
+		shiftedX = t.Rebind(shiftedX, t.Hold(y))
+		y = t.Roll(shiftedX)
+	}
+	x = t.Rebind(x, t.View(y, b, h*w, c))
+
+	x = t.Rebind(x, t.Add(shortcut, dropPathOf(t, x, dropPath)))
+	return t.Add(x, dropPathOf(t, t.Call("mlp", t.LayerNorm("norm2", x), n.mlpOf), dropPath))
+}
+
+// dilated is dilated_window_partition (line 63): the image in parts, and of each part windows of pixels that lie apart.
+func dilated(t *nn.Tape, x nn.Tensor, parts, ws int64) nn.Tensor {
+	b, h, w, c := x.Dim(0), x.Dim(1)/parts, x.Dim(2)/parts, x.Dim(3)
+	y := t.Contiguous(t.Permute(t.View(x, b, parts, h, parts, w, c), 0, 1, 3, 2, 4, 5))
+	t.Scope("", func() { y = t.Contiguous(t.Permute(t.View(y, -1, ws, h/ws, ws, w/ws, c), 0, 2, 4, 1, 3, 5)) }, t.View(y, -1, h, w, c))
+	return t.View(y, -1, ws, ws, c)
+}
+
+// undilated is dilated_window_reverse (line 134).
+func undilated(t *nn.Tape, x nn.Tensor, parts, ws, h, w int64) nn.Tensor {
+	c, ph, pw := x.Dim(-1), h/parts, w/parts
+	y := t.Contiguous(t.Permute(t.View(x, -1, ph/ws, pw/ws, ws, ws, c), 0, 3, 1, 4, 2, 5))
+	z := t.Contiguous(t.Permute(t.View(y, -1, parts, parts, ph, pw, c), 0, 1, 3, 2, 4, 5))
+	return t.View(z, -1, h, w, c)
+}

@@ -1,0 +1,145 @@
+package arch
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/launch-ml/launch/core/nn"
+)
+
+// The contextual loss (Mechrez et al., 2018): traiNNer/losses/contextual_loss.py at 68629319, as autocast has it. Of the layers
+// of VGG-19 that it is told it keeps those alone whose name has a underscore among its first five letters (alt_layers_names,
+// line 15): not its own default's, with which it is the number 0 and has no gradient, and with one it stops, for it adds
+// what is no whole number to one that is (line 120).
+func init() {
+	registerLoss(func(a *args) (lossFunc, error) {
+		a.ignore("b", "band_width", "net", "z_norm")
+		if !a.bool("use_vgg", true) {
+			a.ignore("layer_weights")
+			return contextualOfImages(a)
+		}
+		a.ignore("crop_quarter", "max_1d_size", "distance_type", "calc_type")
+		if v, ok := a.get("layer_weights"); ok && v != nil {
+			table, ok := v.(map[string]any)
+			if !ok {
+				return nil, fmt.Errorf("layer_weights: %v is not a table", v)
+			}
+			for name := range table {
+				for _, c := range name[:min(len(name), 5)] {
+					if c == '_' {
+						return nil, fmt.Errorf("layer_weights: with %s the first step stops: result type Float can't be cast to Long", name)
+					}
+				}
+			}
+		}
+		return func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
+			look := func(x nn.Tensor) { // VGGFeatureExtractor.forward, which keeps nothing of the one layer that is left
+				t.Autocast(nn.F32, func() {
+					x := t.To(x, nn.F32)
+					mean, std := t.Buffer("mean", nn.F32, 1, 3, 1, 1), t.Buffer("std", nn.F32, 1, 3, 1, 1)
+					drop := t.Dead(func() {
+						y := t.Div(t.Sub(x, mean), std)
+						t.Conv2d("vgg_net.conv1_1", y, nn.Conv{Out: 64, K: 3, Frozen: true})
+					})
+					drop()
+				})
+			}
+			look(x)
+			look(gt)
+			return t.Zeros(nn.I64)
+		}, nil
+	}, "contextualloss")
+}
+
+// contextualOfImages is the loss without VGG: each pixel of the output against each of the target.
+func contextualOfImages(a *args) (lossFunc, error) {
+	crop, side := a.bool("crop_quarter", false), a.int("max_1d_size", 100)
+	if d := a.string("distance_type", "cosine"); d != "cosine" {
+		return nil, fmt.Errorf("distance_type %q: %w", d, ErrUnknown)
+	}
+	if c := a.string("calc_type", "regular"); c == "bilateral" || c == "symetric" {
+		return nil, fmt.Errorf("calc_type %q: %w", c, ErrUnknown)
+	}
+	if side < 1 {
+		return nil, errors.New("max_1d_size must be positive")
+	}
+	return func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
+		if crop {
+			x, gt = t.Hold(cropQuarters(t, x)), t.Hold(cropQuarters(t, gt))
+		}
+		if x.Dim(2)*x.Dim(3) > side*side {
+			x, gt = t.Hold(randomPooling(t, x, side)), t.Hold(randomPooling(t, gt, side))
+		}
+		var loss nn.Tensor
+		t.Scope("", func() { loss = contextual(t, x, gt) }, x, gt)
+		return loss
+	}, nil
+}
+
+// cropQuarters is _crop_quarters (line 197).
+func cropQuarters(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	h, w := x.Dim(2), x.Dim(3)
+	var quarters []nn.Tensor
+	for _, y := range []int64{h / 2, h - h/2} {
+		for _, z := range []int64{w / 2, w - w/2} {
+			quarters = append(quarters, t.Narrow(t.Narrow(x, 2, y), 3, z))
+		}
+	}
+	return t.Cat(0, quarters...)
+}
+
+// randomPooling is _random_pooling (line 169): so many pixels, the same of all channels.
+func randomPooling(t *nn.Tape, x nn.Tensor, side int64) nn.Tensor {
+	n, c := x.Dim(0), x.Dim(1)
+	index := t.Indices(side * side)
+	y := t.Gather(t.View(x, n, c, x.Dim(2)*x.Dim(3)), index, n, c, side*side)
+	return t.View(y, n, c, side, side)
+}
+
+// contextual is calculate_cx_loss (line 357) of cosine distances.
+func contextual(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
+	finite := func(xs ...nn.Tensor) { // none may be all NaN, or all infinite
+		for _, x := range xs {
+			x = t.Detach(x)
+			t.Compare(x, x)
+			t.Compare(t.Abs(x), x)
+		}
+	}
+	finite(x, gt)
+	raw := t.Hold(cosineDistance(t, x, gt))
+	finite(raw)
+	nearest := t.View(t.MinDim(raw, 3), x.Dim(0), x.Dim(2), x.Dim(3), 1)
+	relative := t.Hold(t.Div(raw, t.AddScalar(nearest)))
+	finite(relative)
+	exp := t.Rebind(raw, t.Exp(t.DivScalar(t.Neg(relative))))
+	finite(exp)
+	similar := t.Rebind(relative, t.Div(exp, t.SumDim(exp, 3)))
+	finite(similar)
+	best := t.Hold(t.MinDim(t.MinDim(similar, 1), 1))
+	return t.Mean(t.Neg(t.Elementwise("torch.log", t.MeanDim(best, 1), true, false)))
+}
+
+// cosineDistance is _create_using_dot_p (line 262): (n, h, w, h·w).
+func cosineDistance(t *nn.Tape, x, gt nn.Tensor) (distance nn.Tensor) {
+	t.Scope("", func() {
+		n, c, h, w := x.Dim(0), x.Dim(1), x.Dim(2), x.Dim(3)
+		mean := t.Hold(t.MeanDim(gt, 0, 2, 3))
+		i, g := t.Hold(t.Sub(x, mean)), t.Hold(t.Sub(gt, mean))
+		i = t.Rebind(i, t.NormalizeDim(i, 1))
+		g = t.Rebind(g, t.NormalizeDim(g, 1))
+		var all []nn.Tensor
+		for range n { // each sample by itself, its pixels as the kernels of a convolution
+			kernel := t.Hold(t.Contiguous(t.Permute(t.View(t.Select(g, 0), 1, 1, c, h*w), 3, 2, 0, 1)))
+			y := t.ConvWeight(t.View(t.Select(i, 0), 1, c, h, w), kernel, nn.Tensor{}, nn.Conv{Valid: true})
+			y = t.Hold(t.Contiguous(t.Permute(y, 0, 2, 3, 1)))
+			all = append(all, t.Hold(t.To(y, nn.F32)))
+		}
+		y := t.Hold(t.Cat(0, all...))
+		for _, part := range all { // the list's name is the sum's
+			t.Rebind(part, y)
+		}
+		y = t.Rebind(y, t.DivScalar(t.Neg(y)))
+		distance = t.Rebind(y, t.Clamp(y))
+	}, x, gt)
+	return distance
+}
