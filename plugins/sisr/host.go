@@ -10,7 +10,6 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
-	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/plugins/sisr/arch"
@@ -109,7 +108,23 @@ func (b *builder) loader() (l loader) {
 
 // reads reports whether the code that builds the loader reads a key. Without a checkout the dialect's is taken for it.
 func (l loader) reads(key string) bool {
-	return l.source == "" || lazy.MustCompile(`(?m)^[^#\n]*\b`+key+`\b`).MatchString(l.source)
+	return l.source == "" || named(l.source, key)
+}
+
+// named reports whether a word stands in Python source before a comment.
+func named(source, word string) bool {
+	for at := 0; ; at++ {
+		i := strings.Index(source[at:], word)
+		if i < 0 {
+			return false
+		}
+		at += i
+		end := at + len(word)
+		line := source[strings.LastIndexByte(source[:at], '\n')+1 : at]
+		if (at == 0 || !letter(source[at-1])) && (end == len(source) || !letter(source[end])) && !strings.Contains(line, "#") {
+			return true
+		}
+	}
 }
 
 // sample is what one sample's tensors take, in float32: crops at both resolutions, and of the on-the-fly degradations the

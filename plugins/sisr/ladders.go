@@ -103,12 +103,14 @@ func (b *builder) build(ctx context.Context) *ladder.Set {
 		}
 	}
 	settings := b.shared(set)
-	set.Phases = append(set.Phases, b.training(settings))
+	tasks := []func(){func() { set.Phases[0] = b.training(settings) }, func() { set.Host = b.host(ctx) }}
+	set.Phases = make([]ladder.Ladder, 1, 2)
 	if r.valOn {
-		set.Phases = append(set.Phases, b.validation(settings))
+		set.Phases = set.Phases[:2]
+		tasks = append(tasks, func() { set.Phases[1] = b.validation(settings) })
 	}
+	mem.Together(tasks)
 	b.dropIdle(set)
-	set.Host = b.host(ctx)
 	return set
 }
 

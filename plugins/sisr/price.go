@@ -104,21 +104,37 @@ func (b *builder) priceTraining(variants []variant, settings []setting) map[vari
 		for _, v := range group {
 			batches = append(batches, v.micro)
 		}
-		for i, s := range settings {
+		for _, same := range alikeSettings(settings) {
 			tasks = append(tasks, func() {
-				estimates := b.priceBatches(group[0], batches, s)
+				estimates := b.priceBatches(group[0], batches, settings[same[0]])
+				var rungs []func()
 				for k, v := range group {
-					e := estimates[k]
 					if b.recipe.otf {
-						e.Add(b.queueItem(v))
+						estimates[k].Add(b.queueItem(v))
 					}
-					out[v][i] = b.around(e, s, false)
+					for _, i := range same {
+						rungs = append(rungs, func() { out[v][i] = b.around(estimates[k], settings[i], false) })
+					}
 				}
+				mem.Together(rungs)
 			})
 		}
 	}
 	mem.Together(tasks)
 	return out
+}
+
+// alikeSettings are the settings by index, those together that compute the same: the allocator's segments change nothing of
+// what is asked of it.
+func alikeSettings(settings []setting) (groups [][]int) {
+	for i, s := range settings {
+		k := slices.IndexFunc(groups, func(g []int) bool { return settings[g[0]].amp == s.amp })
+		if k < 0 {
+			k, groups = len(groups), append(groups, nil)
+		}
+		groups[k] = append(groups[k], i)
+	}
+	return groups
 }
 
 // priceBatches estimates a variant at several micro-batches.
@@ -136,8 +152,16 @@ const vggWeights = 77 * unit.MiB
 // priceValidations estimates the validation of the largest image, in tiles of each size (0: whole), for every setting.
 func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Estimate {
 	out := make([][]mem.Estimate, len(tiles))
+	why := b.unpriced()
+	for k := range tiles {
+		out[k] = slices.Repeat([]mem.Estimate{{Unknown: why}}, len(settings))
+	}
+	if why != "" {
+		return out
+	}
 	var tasks []func()
-	for i, s := range settings {
+	for _, same := range alikeSettings(settings) {
+		s := settings[same[0]]
 		step, err := b.step(variant{b.recipe.microBatch, b.recipe.accum, b.recipe.lqSize, b.net.Checkpointing}, s)
 		var states mem.Estimate
 		around := err == nil && b.recipe.microBatch > 0 && b.recipe.lqSize > 0
@@ -150,9 +174,6 @@ func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Es
 			}
 		}
 		for k, tile := range tiles {
-			if i == 0 {
-				out[k] = make([]mem.Estimate, len(settings))
-			}
 			tasks = append(tasks, func() {
 				cfg := arch.ValConfig{
 					Net: b.net, H: int64(b.image.height), W: int64(b.image.width), AMP: s.amp, Tile: max(0, tile), Overlap: b.recipe.tileOverlap,
@@ -161,7 +182,10 @@ func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Es
 				if around {
 					cfg.Step, cfg.States = &step, &states
 				}
-				out[k][i] = b.priceValidation(cfg, s)
+				e := b.priceValidation(cfg)
+				for _, i := range same {
+					out[k][i] = b.around(e, settings[i], true)
+				}
 			})
 		}
 	}
@@ -169,19 +193,24 @@ func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Es
 	return out
 }
 
-// priceValidation estimates one image's validation.
-func (b *builder) priceValidation(cfg arch.ValConfig, s setting) mem.Estimate {
-	if b.netErr != nil {
-		return mem.Estimate{Unknown: unknown(b.netErr)}
+// unpriced says why no validation has a price, or "".
+func (b *builder) unpriced() string {
+	switch {
+	case b.netErr != nil:
+		return unknown(b.netErr)
+	case b.imageErr != nil:
+		return "how large the validation images are is not known: " + b.imageErr.Error()
 	}
-	if b.imageErr != nil {
-		return mem.Estimate{Unknown: "how large the validation images are is not known: " + b.imageErr.Error()}
-	}
+	return ""
+}
+
+// priceValidation estimates one image's validation, without what is around it.
+func (b *builder) priceValidation(cfg arch.ValConfig) mem.Estimate {
 	e := arch.Validation(cfg)
 	if e.Known() && len(b.recipe.gpuMetrics) > 0 {
 		e.Unknown = fmt.Sprintf("the metrics %s run a network of their own on the card, which has no formula yet", strings.Join(b.recipe.gpuMetrics, ", "))
 	}
-	return b.around(e, s, true)
+	return e
 }
 
 // withoutMetrics is what is left when no metric runs on the card.
@@ -213,6 +242,7 @@ func (b *builder) queueItem(v variant) mem.Item {
 
 // around adds what no forward asks for: the context and the libraries' workspace on a card, the interpreter on a CPU.
 func (b *builder) around(e mem.Estimate, s setting, validation bool) mem.Estimate {
+	e.Items = slices.Clip(e.Items) // other settings begin with the same ones
 	if b.device.Kind == gpu.CPU {
 		major, _, _ := b.torch()
 		e.Add(mem.HostRuntime(major))

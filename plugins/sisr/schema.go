@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/lazy"
@@ -30,8 +31,18 @@ var optionFiles = []struct{ path, root string }{
 var (
 	classLine = lazy.MustCompile(`^class (\w+)(?:\(\s*(\w*)[^)]*\))?\s*:`)
 	fieldLine = lazy.MustCompile(`^    (\w+)\s*:\s*(.*)$`)
-	word      = lazy.MustCompile(`\w+`)
 )
+
+// match matches a line, of which most do not begin so: with that prefix and a letter.
+func match(r *lazy.Regexp, line, prefix string) []string {
+	if !strings.HasPrefix(line, prefix) || len(line) == len(prefix) || !letter(line[len(prefix)]) {
+		return nil
+	}
+	return r.FindStringSubmatch(line)
+}
+
+// letter reports whether a byte is of a word, as \w.
+func letter(c byte) bool { return c == '_' || c-'0' < 10 || c|0x20-'a' < 26 }
 
 // readSchema reads the options of the checkout in one of dirs; nil where there is none.
 func readSchema(exists func(string) (string, bool)) (*schema, error) {
@@ -62,7 +73,7 @@ func parseSchema(text []byte) *schema {
 	types := map[[2]string]string{}
 	for line := range bytes.Lines(text) {
 		l := strings.TrimRight(string(line), "\r\n")
-		if m := classLine.FindStringSubmatch(l); m != nil {
+		if m := match(classLine, l, "class "); m != nil {
 			class, field = m[1], ""
 			s.classes[class], s.bases[class] = map[string]string{}, m[2]
 			continue
@@ -74,7 +85,7 @@ func parseSchema(text []byte) *schema {
 			class = ""
 			continue
 		}
-		if m := fieldLine.FindStringSubmatch(l); m != nil {
+		if m := match(fieldLine, l, "    "); m != nil {
 			field = m[1]
 			s.classes[class][field] = ""
 			types[[2]string{class, field}] = m[2]
@@ -86,7 +97,7 @@ func parseSchema(text []byte) *schema {
 	}
 	for key, typ := range types {
 		typ, _, _ = strings.Cut(typ, "description") // words of a description name no type
-		for _, w := range word.FindAllString(typ, -1) {
+		for _, w := range strings.FieldsFunc(typ, func(c rune) bool { return c >= utf8.RuneSelf || !letter(byte(c)) }) {
 			if _, ok := s.classes[w]; ok {
 				nest := w
 				if strings.Contains(strings.ToLower(typ), "dict[") {
