@@ -128,7 +128,11 @@ func Title(j *job.Job) string {
 
 func batchText(b job.Batch) string {
 	s := fmt.Sprintf("%d = %d × %d", b.Global(), b.Micro, b.Accumulation)
-	if b.Ranks > 1 {
+	switch {
+	case b.Ranks <= 1:
+	case b.Replicas: // one process has no ranks
+		s += fmt.Sprintf(" × %d cards", b.Ranks)
+	default:
 		s += fmt.Sprintf(" × %d ranks", b.Ranks)
 	}
 	return s

@@ -436,6 +436,9 @@ func TestCardsByAuto(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if several := c.Devices > 1 && c.Args[0] == "python"; j.Batch.Replicas != several { // a process of torchrun's is a rank
+			t.Errorf("%v on %d cards: %+v", c.Args, c.Devices, j.Batch)
+		}
 		j.Command = c
 		set, err := New().Ladders(t.Context(), j, gpu.Device{Kind: gpu.CUDA, Total: 24 * unit.GiB})
 		if err != nil {
@@ -456,7 +459,7 @@ func TestCardsByAuto(t *testing.T) {
 		t.Errorf("not known how many: %d ranks, %+v", n, one.Items)
 	}
 	if n, two := price(command(2, "python")); n != 2 || !has(two, "NCCL") || has(two, "DDP buckets") || two.Of(mem.Inputs) != 2*one.Of(mem.Inputs) {
-		t.Errorf("two cards: %d ranks, %+v", n, two.Items)
+		t.Errorf("two cards: %d, %+v", n, two.Items)
 	}
 	if n, ddp := price(command(0, "torchrun", "--nproc_per_node", "2")); n != 2 || !has(ddp, "NCCL") || !has(ddp, "DDP buckets") || ddp.Of(mem.Inputs) != one.Of(mem.Inputs) {
 		t.Errorf("two processes: %d ranks, %+v", n, ddp.Items)
