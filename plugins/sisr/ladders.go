@@ -54,9 +54,9 @@ type builder struct {
 	netErr error // ErrUnknown, or what the trainer itself would stop at
 	disc   arch.Discriminator
 
-	torchOnce              sync.Once
-	torchMajor, torchMinor int
-	torchKnown             bool
+	torchOnce  sync.Once
+	torchMajor int
+	torchCUDA  string
 
 	image    scan
 	imageErr error
