@@ -196,12 +196,29 @@ func (p Printer) phase(v View, c run.Choice) {
 		total += fmt.Sprintf(" %12v", planned.Total())
 	}
 	p.line("    %s %s   %s", pad("estimate", 34), total, p.verdict(v, c))
+	if s := v.slowdown(c); s >= slower {
+		p.line("    expected to take %.3g times as long, by a rule of thumb; the rungs of one cost stand in that order", s)
+	}
 	if r := planned.Reserved; r > planned.Total()+planned.Total()/20 {
 		p.line("    where there is room, the allocator caches on: up to %v, most of which it gives back when it has to", r)
 	}
 	if f := asked.FirstFailing(v.Run.Room); f != nil && v.Run.Room > 0 {
 		p.line("    as asked, the first request that cannot be met: %v, %s", f.Bytes, f.What)
 	}
+}
+
+// slower is the expected slowdown from which a plan says it: below, the rule of thumb is within its own error.
+const slower = 1.1
+
+// slowdown is how long a phase is expected to take at its own rung and the shared one, relative to the job as asked.
+func (v View) slowdown(c run.Choice) float64 {
+	s := 1.0
+	for _, c := range []run.Choice{c, v.Plan.Shared} {
+		if l := v.Run.Ladders.Ladder(c.Phase); l != nil && c.Rung != l.Asked && l.Rungs[c.Rung].Slowdown > 0 {
+			s *= l.Rungs[c.Rung].Slowdown
+		}
+	}
+	return s
 }
 
 func askedTotal(e mem.Estimate) string {

@@ -337,7 +337,7 @@ func (b *builder) validation(settings []setting) ladder.Ladder {
 		below, least = append(below, t), t
 	}
 	if len(r.gpuMetrics) > 0 && b.accepts("val.metrics_enabled") {
-		t := ladder.Rung{Name: "no metrics", Cost: ladder.Metrics, Slowdown: 2, Estimates: asked.Estimates}
+		t := ladder.Rung{Name: "no metrics", Cost: ladder.Metrics, Slowdown: max(1, least.Slowdown), Estimates: asked.Estimates}
 		if least.Name != "" {
 			t.Name, t.Estimates, t.Edits = least.Name+", no metrics", least.Estimates, slices.Clone(least.Edits)
 		}

@@ -230,6 +230,12 @@ func TestUnknown(t *testing.T) {
 		if e := l.Rungs[l.Asked].At(0); e.Known() || !strings.Contains(e.Unknown, tt.says) {
 			t.Errorf("%s: estimate %v, unknown %q; want it to say %q", name, e.Total(), e.Unknown, tt.says)
 		}
+		if tt.says == "lpips" { // what is not slower is not said to be, and stands behind the tiles all the same
+			last, tile := l.Rungs[len(l.Rungs)-2], l.Rungs[len(l.Rungs)-3] // behind them is no validation at all
+			if !strings.Contains(last.Name, "no metrics") || last.Slowdown != tile.Slowdown || last.Slowdown <= 1 {
+				t.Errorf("%s: %q at %v behind %q at %v", name, last.Name, last.Slowdown, tile.Name, tile.Slowdown)
+			}
+		}
 	}
 }
 
