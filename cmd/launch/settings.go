@@ -129,8 +129,14 @@ func decode(v *viper.Viper) (s settings, err error) {
 			return 0
 		}
 		b, err := unit.Parse(text)
-		if err != nil {
+		switch {
+		case err != nil && strings.HasPrefix(text, "--"): // the next flag, or what stands before the command
+			errs = append(errs, fmt.Errorf("--%s needs an amount of memory, such as --%s 8GiB", key, key))
+		case err != nil:
 			errs = append(errs, fmt.Errorf("--%s: %w", key, err))
+		case key != "reserve" && b < 64*unit.MiB: // a runtime alone takes more
+			without := map[string]string{"vram": "to plan for the card that is here", "memory": "to set no limit"}[key]
+			errs = append(errs, fmt.Errorf("--%s %s: %v holds no training; give an amount with its unit, such as 12GiB, or leave it out %s", key, text, b, without))
 		}
 		return b
 	}
@@ -163,15 +169,14 @@ func decode(v *viper.Viper) (s settings, err error) {
 	s.Receipts, s.Inside = v.GetBool("receipts"), v.GetBool("inside")
 	s.Grace, s.Sample = duration("grace"), duration("sample")
 	switch {
+	case s.VRAM > 0 && s.Memory > 0:
+		errs = append(errs, fmt.Errorf("--vram plans for a card and --memory for this machine's own memory: leave one of them out"))
 	case s.Memory > 0 && s.Device == "auto":
 		s.Device = "cpu"
 	case s.Memory > 0 && s.Device != "cpu":
 		errs = append(errs, fmt.Errorf("--memory limits the host's memory and goes with --device cpu; for a card it is --vram"))
 	case s.VRAM > 0 && s.Device == "cpu":
 		errs = append(errs, fmt.Errorf("--vram is a card's memory and does not go with --device cpu; there it is --memory"))
-	}
-	if s.VRAM > 0 && s.VRAM < 64*unit.MiB || s.Memory > 0 && s.Memory < 64*unit.MiB {
-		errs = append(errs, fmt.Errorf("--vram and --memory take an amount with its unit, such as 12GiB: %v holds no training", max(s.VRAM, s.Memory)))
 	}
 	if s.AsAsked && s.Fill {
 		errs = append(errs, fmt.Errorf("--as-asked and --fill contradict each other"))
