@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
@@ -74,6 +75,9 @@ func newRoot() *cobra.Command {
 	root.Flags().SetInterspersed(false)
 	addFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) {
+			return wrongValue(wrong.GetFlag().Name, wrong.GetFlag().Value.Type(), wrong.GetValue())
+		}
 		if strings.Contains(c.Use, "COMMAND") {
 			return fmt.Errorf("%w; `%s --help` lists the flags, and the command to run stands behind --", err, c.CommandPath())
 		}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -140,10 +141,17 @@ func decode(v *viper.Viper) (s settings, err error) {
 		}
 		return b
 	}
+	yes := func(key string) bool { // of a file or the environment it is a text, which viper takes for no where it cannot read it
+		on, err := strconv.ParseBool(v.GetString(key))
+		if err != nil {
+			errs = append(errs, wrongValue(key, "bool", v.GetString(key)))
+		}
+		return on
+	}
 	duration := func(key string) time.Duration {
 		d, err := time.ParseDuration(v.GetString(key))
 		if err != nil || d <= 0 {
-			errs = append(errs, fmt.Errorf("--%s: %q is not a time, such as 30s", key, v.GetString(key)))
+			errs = append(errs, wrongValue(key, "duration", v.GetString(key)))
 		}
 		return d
 	}
@@ -152,7 +160,10 @@ func decode(v *viper.Viper) (s settings, err error) {
 	}
 	s.VRAM, s.Memory, s.Reserve = bytes("vram"), bytes("memory"), bytes("reserve")
 	s.Device, s.Plugin = v.GetString("device"), v.GetString("plugin")
-	s.AsAsked, s.Anyway, s.Rehearse, s.GPUs = v.GetBool("as-asked"), v.GetBool("anyway"), v.GetBool("rehearse"), v.GetInt("gpus")
+	s.AsAsked, s.Anyway, s.Rehearse = yes("as-asked"), yes("anyway"), yes("rehearse")
+	if s.GPUs, err = strconv.Atoi(v.GetString("gpus")); err != nil || s.GPUs < 0 {
+		errs = append(errs, wrongValue("gpus", "int", v.GetString("gpus")))
+	}
 	switch fill := v.GetString("fill"); fill {
 	case "", "false", "0", "no":
 	case "fast":
@@ -162,11 +173,8 @@ func decode(v *viper.Viper) (s settings, err error) {
 	default:
 		errs = append(errs, fmt.Errorf("--fill=%s: it is --fill, or --fill=fast", fill))
 	}
-	if s.GPUs < 0 {
-		errs = append(errs, fmt.Errorf("--gpus %d: it is a number of cards", s.GPUs))
-	}
-	s.TTY, s.Quiet, s.JSONFile = v.GetBool("tty"), v.GetBool("quiet"), v.GetString("json-file")
-	s.Receipts, s.Inside = v.GetBool("receipts"), v.GetBool("inside")
+	s.TTY, s.Quiet, s.JSONFile = yes("tty"), yes("quiet"), v.GetString("json-file")
+	s.Receipts, s.Inside = yes("receipts"), yes("inside")
 	s.Grace, s.Sample = duration("grace"), duration("sample")
 	switch {
 	case s.VRAM > 0 && s.Memory > 0:
@@ -186,6 +194,15 @@ func decode(v *viper.Viper) (s settings, err error) {
 		s.State = stateDir()
 	}
 	return s, errors.Join(errs...)
+}
+
+// wrongValue says what a setting takes, by the type of its flag.
+func wrongValue(name, kind, value string) error {
+	what := map[string]string{"bool": "true or false", "int": "a whole number of at least 0", "duration": "a time, such as 30s"}[kind]
+	if what == "" {
+		what = "what it takes (a " + kind + ")"
+	}
+	return fmt.Errorf("--%s: %q is not %s", name, value, what)
 }
 
 // stateDir is where runs are kept: the XDG base directory for state, or, without a home, a folder among the

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -42,6 +44,42 @@ func TestAmountsThatCannotBe(t *testing.T) {
 			t.Errorf("%s: %v", tt.args, err)
 		case tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "\n")):
 			t.Errorf("%s: %v, want one sentence that says %q", tt.args, err, tt.says)
+		}
+	}
+}
+
+// A text that says neither yes nor no, or no number, is not taken for no or nothing: from the environment or a file as little as
+// from a flag.
+func TestSettingsThatSayNothing(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	for _, tt := range []struct{ env, file, says string }{
+		{"LAUNCH_ANYWAY=maybe", "", `--anyway: "maybe" is not true or false`},
+		{"LAUNCH_GPUS=two", "", `--gpus: "two" is not a whole number of at least 0`},
+		{"LAUNCH_GPUS=-1", "", `--gpus: "-1" is not a whole number of at least 0`},
+		{"LAUNCH_GRACE=5", "", `--grace: "5" is not a time, such as 30s`},
+		{"", "quiet: sometimes\n", `--quiet: "sometimes" is not true or false`},
+		{"", "receipts: false\ngpus: 2\ngrace: 5s\n", ""},
+		{"LAUNCH_ANYWAY=1", "quiet: true\n", ""},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, ".launch.yaml"), []byte(tt.file), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if name, value, ok := strings.Cut(tt.env, "="); ok {
+			t.Setenv(name, value)
+		}
+		f := pflag.NewFlagSet("launch", pflag.ContinueOnError)
+		addFlags(f)
+		s, err := readSettings(f, dir)
+		switch {
+		case tt.says != "" && (err == nil || err.Error() != tt.says):
+			t.Errorf("%s %s: %v, want %q", tt.env, tt.file, err, tt.says)
+		case tt.says == "" && (err != nil || tt.env != "" && !(s.Anyway && s.Quiet) || tt.env == "" && (s.Receipts || s.GPUs != 2)):
+			t.Errorf("%s %s: %+v, %v", tt.env, tt.file, s, err)
+		}
+		if name, _, ok := strings.Cut(tt.env, "="); ok {
+			os.Unsetenv(name)
 		}
 	}
 }
