@@ -207,8 +207,9 @@ func (p Printer) phase(v View, c run.Choice) {
 	}
 }
 
-// slower is the expected slowdown from which a plan says it: below, the rule of thumb is within its own error.
-const slower = 1.1
+// slower is the expected slowdown from which a plan says it: activation checkpointing's is above, that of a few smaller
+// pieces below, where nobody would wonder why it was taken.
+const slower = 1.25
 
 // slowdown is how long a phase is expected to take at its own rung and the shared one, relative to the job as asked.
 func (v View) slowdown(c run.Choice) float64 {
