@@ -133,7 +133,7 @@ func estimate(ctx context.Context, s settings, sources []host.Source, q *plugin.
 	defer os.RemoveAll(socket)
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
-	client, err := host.Start(ctx, source, socket)
+	client, err := host.Start(ctx, source, socket, nil)
 	if err != nil {
 		return d, err
 	}

@@ -104,7 +104,7 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 	}()
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
-	client, err := host.Start(ctx, source, socket)
+	client, err := host.Start(ctx, source, socket, &p.command)
 	if err != nil {
 		return p.without("%v", err), nil
 	}

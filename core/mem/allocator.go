@@ -197,6 +197,10 @@ func (a *Allocator) Free(id int32) {
 
 // freeBlock is get_free_block: the smallest cached block that serves.
 func (a *Allocator) freeBlock(p *pool, size unit.Bytes) int32 {
+	if !a.Expandable {
+		id, _ := p.free.pop(size)
+		return id
+	}
 	at := p.free.serving(size)
 	if at.nowhere() {
 		return 0
@@ -206,7 +210,7 @@ func (a *Allocator) freeBlock(p *pool, size unit.Bytes) int32 {
 	if grows := func(id int32) bool {
 		next := a.blocks[id].next
 		return next != 0 && !a.blocks[next].mapped
-	}; a.Expandable && grows(id) {
+	}; grows(id) {
 		if other := p.free.next(at); !other.nowhere() && !grows(p.free.at(other).id) {
 			at, id = other, p.free.at(other).id
 		}
@@ -283,25 +287,31 @@ func (a *Allocator) split(p *pool, id int32, size unit.Bytes) {
 
 // cut makes a block of what stands behind the first size bytes of another, of the same kind.
 func (a *Allocator) cut(id int32, size unit.Bytes) int32 {
-	b := a.blocks[id]
-	b.prev, b.used = id, false
-	b.addr += size
-	b.size -= size
-	rest := a.add(b)
+	rest := a.name()
+	b, r := &a.blocks[id], &a.blocks[rest]
+	r.addr, r.size, r.small, r.used, r.mapped = b.addr+size, b.size-size, b.small, false, b.mapped
+	r.prev, r.next = id, b.next
 	if b.next != 0 {
 		a.blocks[b.next].prev = rest
 	}
-	a.blocks[id].next, a.blocks[id].size = rest, size
+	b.next, b.size = rest, size
 	return rest
 }
 
 func (a *Allocator) add(b block) int32 {
+	id := a.name()
+	a.blocks[id] = b
+	return id
+}
+
+// name is that of a block to come.
+func (a *Allocator) name() int32 {
 	if n := len(a.idle); n > 0 {
 		id := a.idle[n-1]
-		a.idle, a.blocks[id] = a.idle[:n-1], b
+		a.idle = a.idle[:n-1]
 		return id
 	}
-	a.blocks = append(a.blocks, b)
+	a.blocks = append(a.blocks, block{})
 	return int32(len(a.blocks) - 1)
 }
 
@@ -320,7 +330,7 @@ func (a *Allocator) merge(p *pool, id, other int32) int32 {
 		first, second = other, id
 	}
 	a.idle = append(a.idle, second)
-	f, s := &a.blocks[first], a.blocks[second]
+	f, s := &a.blocks[first], &a.blocks[second]
 	f.size += s.size
 	f.next = s.next
 	if s.next != 0 {

@@ -22,12 +22,37 @@ func (f *free) before(size, addr unit.Bytes) uint64 {
 }
 
 // A freeList is free blocks by size, then address. Mostly there are twenty, of twenty sizes, and sometimes thousands of one
-// size. So they stand in classes, four to every doubling of the size, and a class in runs, of which one is moved where a
-// block comes or goes.
+// size. So they stand in classes, four to every doubling of the size: alone, as most do, or in runs, of which one is moved
+// where a block comes or goes.
 type freeList struct {
-	classes [classes][][]free           // no run is empty but a class's only one
-	some    [(classes + 63) / 64]uint64 // the classes that have blocks
-	spare   [][]free                    // memory of former runs
+	some, ones set               // the classes that have blocks, and those of which the block stands alone
+	one        [classes]free     // by class of ones
+	classes    [classes][][]free // no run is empty but a class's only one
+	spare      [][]free          // memory of former runs
+}
+
+// A set is of classes.
+type set [(classes + 63) / 64]uint64
+
+func (s *set) has(c int) bool { return s[uint(c)/64]>>(uint(c)%64)&1 == 1 }
+func (s *set) add(c int)      { s[uint(c)/64] |= 1 << (uint(c) % 64) }
+func (s *set) remove(c int)   { s[uint(c)/64] &^= 1 << (uint(c) % 64) }
+
+// behind is the first class of the set behind another.
+func (s *set) behind(c int) int {
+	c++
+	w := uint(c) / 64
+	if w >= uint(len(s)) {
+		return classes
+	}
+	for rest := s[w] >> (uint(c) % 64) << (uint(c) % 64); ; rest = s[w] {
+		if rest != 0 {
+			return int(64*w) + bits.TrailingZeros64(rest)
+		}
+		if w++; w == uint(len(s)) {
+			return classes
+		}
+	}
 }
 
 // classes are those of all sizes up to 2 PiB.
@@ -40,7 +65,7 @@ const maxRun = 32
 func class(size unit.Bytes) int {
 	n := max(uint64(size)/minBlock, 1)
 	top := bits.Len64(n) - 1
-	return min(4*top+int(n<<2>>top&3), classes-1)
+	return min(4*top+int(n<<2>>(uint(top)%64)&3), classes-1)
 }
 
 // A place is where a block stands: behind the last one it is of no class.
@@ -68,47 +93,77 @@ func find(runs [][]free, size, addr unit.Bytes) (run, i int) {
 // serving is the place of the first block of at least that size.
 func (l *freeList) serving(size unit.Bytes) place {
 	c := class(size)
-	if l.some[c/64]>>(c%64)&1 == 1 {
+	switch {
+	case l.ones.has(c):
+		if l.one[c].size >= size {
+			return place{class: c}
+		}
+	case l.some.has(c):
 		if run, i := find(l.classes[c], size, 0); i < len(l.classes[c][run]) {
 			return place{c, run, i}
 		}
 	}
-	return place{class: l.behind(c)}
+	return place{class: l.some.behind(c)}
 }
 
-// behind is the next class that has blocks.
-func (l *freeList) behind(c int) int {
-	c++
-	for w := c / 64; w < len(l.some); w++ {
-		if set := l.some[w] >> (c % 64); set != 0 {
-			return c + bits.TrailingZeros64(set)
-		}
-		c = 64 * (w + 1)
+// pop takes out the first block of at least that size. ok is false where there is none.
+func (l *freeList) pop(size unit.Bytes) (id int32, ok bool) {
+	c := class(size)
+	if !l.some.has(c) || l.ones.has(c) && l.one[c].size < size {
+		c = l.some.behind(c)
 	}
-	return classes
+	if c < classes && l.ones.has(c) { // as mostly
+		l.ones.remove(c)
+		l.some.remove(c)
+		return l.one[c].id, true
+	}
+	at := l.serving(size)
+	if at.nowhere() {
+		return 0, false
+	}
+	id = l.at(at).id
+	l.take(at)
+	return id, true
 }
 
 // next is the place behind another.
 func (l *freeList) next(p place) place {
+	if l.ones.has(p.class) {
+		return place{class: l.some.behind(p.class)}
+	}
 	if p.i++; p.i == len(l.classes[p.class][p.run]) {
 		p.i, p.run = 0, p.run+1
 	}
 	if p.run == len(l.classes[p.class]) {
-		return place{class: l.behind(p.class)}
+		return place{class: l.some.behind(p.class)}
 	}
 	return p
 }
 
 // at is the block at a place.
-func (l *freeList) at(p place) free { return l.classes[p.class][p.run][p.i] }
+func (l *freeList) at(p place) free {
+	if l.ones.has(p.class) {
+		return l.one[p.class]
+	}
+	return l.classes[p.class][p.run][p.i]
+}
 
 func (l *freeList) insert(f free) {
 	c := class(f.size)
-	l.some[c/64] |= 1 << (c % 64)
+	if !l.some.has(c) {
+		l.some.add(c)
+		l.ones.add(c)
+		l.one[c] = f
+		return
+	}
 	if l.classes[c] == nil {
 		l.classes[c] = [][]free{l.run()}
 	}
 	runs := l.classes[c]
+	if l.ones.has(c) {
+		l.ones.remove(c)
+		runs[0] = append(runs[0], l.one[c])
+	}
 	run, i := find(runs, f.size, f.addr)
 	r := append(runs[run], free{})
 	copy(r[i+1:], r[i:])
@@ -132,13 +187,20 @@ func (l *freeList) run() []free {
 
 // remove takes a block out that is there.
 func (l *freeList) remove(size, addr unit.Bytes) {
-	c := class(size)
-	run, i := find(l.classes[c], size, addr)
-	l.take(place{c, run, i})
+	p := place{class: class(size)}
+	if !l.ones.has(p.class) {
+		p.run, p.i = find(l.classes[p.class], size, addr)
+	}
+	l.take(p)
 }
 
 // take takes out the block at a place.
 func (l *freeList) take(p place) {
+	if l.ones.has(p.class) {
+		l.ones.remove(p.class)
+		l.some.remove(p.class)
+		return
+	}
 	runs := l.classes[p.class]
 	r := runs[p.run]
 	copy(r[p.i:], r[p.i+1:])
@@ -150,20 +212,27 @@ func (l *freeList) take(p place) {
 		l.spare = append(l.spare, r)
 		l.classes[p.class] = slices.Delete(runs, p.run, p.run+1)
 	default:
-		l.some[p.class/64] &^= 1 << (p.class % 64)
+		l.some.remove(p.class)
 	}
 }
 
 // all are the blocks in their order.
 func (l *freeList) all() (out []free) {
-	for c := l.behind(-1); c < classes; c = l.behind(c) {
-		out = append(out, slices.Concat(l.classes[c]...)...)
+	for c := l.some.behind(-1); c < classes; c = l.some.behind(c) {
+		if l.ones.has(c) {
+			out = append(out, l.one[c])
+		} else {
+			out = append(out, slices.Concat(l.classes[c]...)...)
+		}
 	}
 	return out
 }
 
 func (l *freeList) clear() {
-	for c := l.behind(-1); c < classes; c = l.behind(c) {
+	for c := l.some.behind(-1); c < classes; c = l.some.behind(c) {
+		if l.ones.has(c) {
+			continue
+		}
 		runs := l.classes[c]
 		for _, r := range runs[1:] {
 			l.spare = append(l.spare, r[:0])
@@ -171,13 +240,17 @@ func (l *freeList) clear() {
 		runs[0] = runs[0][:0]
 		l.classes[c] = runs[:1]
 	}
-	clear(l.some[:])
+	l.some, l.ones = set{}, set{}
 }
 
 // as makes it a copy of m in its own memory.
 func (l *freeList) as(m *freeList) {
 	l.clear()
-	for c := m.behind(-1); c < classes; c = m.behind(c) {
+	for c := m.some.behind(-1); c < classes; c = m.some.behind(c) {
+		if m.ones.has(c) {
+			l.one[c] = m.one[c]
+			continue
+		}
 		if l.classes[c] == nil {
 			l.classes[c] = [][]free{l.run()}
 		}
@@ -186,5 +259,5 @@ func (l *freeList) as(m *freeList) {
 			l.classes[c] = append(l.classes[c], append(l.run(), r...))
 		}
 	}
-	l.some = m.some
+	l.some, l.ones = m.some, m.ones
 }

@@ -237,6 +237,29 @@ type play struct {
 	step, next int     // the event to come
 	made       []bool  // by part with states: they are
 	held       []int32 // by block of the events
+	floor      floor
+}
+
+// A floor is an allocator that holds what the last sequences began with: the parameters of one model, mostly, thousands of
+// them, in every phase and on every rung.
+type floor struct {
+	kept []copied
+	Allocator
+}
+
+// asked returns how many of the lines the floor holds, if a play in that allocator would hold them so: none or all of its own.
+// A limit changes nothing: while nothing has been freed, nothing can be given back.
+func (f *floor) asked(kept []copied, a *Allocator) int {
+	n := len(f.kept)
+	if n > len(kept) || f.Expandable != a.Expandable || f.Coarse != a.Coarse {
+		return 0
+	}
+	for i, c := range f.kept {
+		if c.times != kept[i].times || c.sum != kept[i].sum || !slices.Equal(c.tensors, kept[i].tensors) {
+			return 0
+		}
+	}
+	return n
 }
 
 // plays are for their memory.
@@ -270,7 +293,11 @@ func (p *play) begin(s sequence) {
 	p.sequence = s
 	p.hold(len(s.Events))
 	p.step, p.next, p.made = 0, 0, append(p.made[:0], make([]bool, len(s.states))...)
-	p.askAll(s.kept)
+	n := 0
+	if len(p.blocks) == 0 {
+		n = p.stand()
+	}
+	p.askAll(s.kept[n:])
 	if p.Expandable {
 		for i := range s.states { // in one order: the same question has one answer
 			p.make(i)
@@ -279,11 +306,31 @@ func (p *play) begin(s sequence) {
 	}
 }
 
+// stand asks for as much of what is kept as another sequence will begin with, in an empty allocator, or takes it from the
+// floor. It returns how many lines that is.
+func (p *play) stand() int {
+	if n := p.floor.asked(p.kept, p.Allocator); n > 0 {
+		limit := p.Limit
+		p.Allocator.as(&p.floor.Allocator)
+		p.Limit = limit
+		return n
+	}
+	n := slices.IndexFunc(p.kept, func(c copied) bool { return c.number() == 1 }) // what a setting has made, such as a queue
+	if n <= 0 {
+		return 0
+	}
+	p.askAll(p.kept[:n])
+	p.floor.kept = append(p.floor.kept[:0], p.kept[:n]...)
+	p.floor.Allocator.as(p.Allocator)
+	return n
+}
+
 // end carries out the rest.
 func (p *play) end() {
+	events, sizes, held, a := p.Events, p.Sizes, p.held, p.Allocator // many events: none of these changes
 	for ; p.step < p.steps; p.step, p.next = p.step+1, 0 {
-		for ; p.next < len(p.Events); p.next++ {
-			switch ev := p.Events[p.next]; {
+		for ; p.next < len(events); p.next++ {
+			switch ev := events[p.next]; {
 			case ev.Block < 0:
 				for i := range p.states {
 					if p.states[i].part == -1-ev.Block {
@@ -291,10 +338,10 @@ func (p *play) end() {
 					}
 				}
 			case ev.Size > 0:
-				p.held[ev.Block] = p.Ask(p.Sizes[ev.Size])
+				held[ev.Block] = a.Ask(sizes[ev.Size])
 			default:
-				p.Free(p.held[ev.Block])
-				p.held[ev.Block] = 0
+				a.Free(held[ev.Block])
+				held[ev.Block] = 0
 			}
 		}
 		for block, id := range p.held { // gradients that outlive the step make place for those of the next

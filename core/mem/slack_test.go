@@ -1,6 +1,8 @@
 package mem
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/launch-ml/launch/core/gpu"
@@ -161,5 +163,82 @@ func TestSlackFromTheBeginning(t *testing.T) {
 	}
 	if gone < 10 {
 		t.Errorf("only %d of them needed a second look", gone)
+	}
+}
+
+// What sequences begin with is asked for once. What they come to is the same as each by itself, in whatever order.
+func TestSlackOnTheSameFloor(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	model := func(n int) (out []unit.Bytes) {
+		for range n {
+			out = append(out, unit.Bytes(1+rng.IntN(1<<(8+rng.IntN(16)))))
+		}
+		return out
+	}
+	once := func(tensors []unit.Bytes) copied {
+		c := newCopied(tensors)
+		c.times = 1
+		return c
+	}
+	models := [][]unit.Bytes{model(300), model(300), model(40), nil}
+	models[3] = slices.Clone(models[0])
+	slices.Reverse(models[3])
+	type question struct {
+		sequence
+		expandable, coarse bool
+		limit              unit.Bytes
+	}
+	var questions []question
+	q, base := question{}, []copied{once(models[0])}
+	for range 600 {
+		switch q.steps, q.limit = 1, unit.Bytes(rng.IntN(400))*unit.MiB; rng.IntN(6) {
+		case 0:
+			q.expandable = !q.expandable
+		case 1:
+			q.coarse = !q.coarse
+		case 2:
+			base = nil
+			for k := range 1 + rng.IntN(2) {
+				base = append(base, once(models[rng.IntN(4)]))
+				base[k].times += rng.IntN(2)
+			}
+		}
+		queue := unit.Bytes(rng.IntN(64)) * unit.MiB
+		q.kept = append(slices.Clone(base), once([]unit.Bytes{queue + 1}), once(models[rng.IntN(4)]))
+		q.Sizes, q.Events = append([]unit.Bytes{0}, model(20)...), nil
+		for b := range int32(100) {
+			q.Events = append(q.Events, nn.Event{Block: b + 1, Size: int32(1 + rng.IntN(20))})
+			if b%3 == 2 {
+				q.Events = append(q.Events, nn.Event{Block: b}, nn.Event{Block: b - 1})
+			}
+		}
+		questions = append(questions, q)
+	}
+	stood, p := 0, &play{Allocator: &Allocator{}}
+	for i, q := range questions {
+		alone := &play{Allocator: &Allocator{}}
+		for _, p := range []*play{p, alone} {
+			p.with(q.expandable, q.coarse, q.limit)
+			if p.floor.asked(q.kept, p.Allocator) > 0 {
+				stood++
+			}
+			p.begin(q.sequence)
+			p.end()
+		}
+		if p.usage != alone.usage || p.now != alone.now {
+			t.Errorf("%d: %+v, by itself %+v", i, p.usage, alone.usage)
+		}
+	}
+	if stood < 20 {
+		t.Errorf("only %d of them stood on another's floor", stood)
+	}
+	for range 2 {
+		var a, empty Allocator
+		a.Ask(64 * unit.MiB)
+		got, _ := a.Replay(step(1))
+		want, _ := empty.Replay(step(1))
+		if want.Reserved += 64 * unit.MiB; got.Reserved != want.Reserved {
+			t.Errorf("beside what is there: %v, want %v", got.Reserved, want.Reserved)
+		}
 	}
 }

@@ -39,6 +39,15 @@ type Plugin interface {
 	Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error)
 }
 
+// An Anticipator begins on a command before it is asked for its prices. [Serve] asks for that; a plugin that is none works as
+// well, and its user waits a little longer.
+type Anticipator interface {
+	Plugin
+	// Anticipate is called with a command, once or more often, before Recognize and Ladders will most likely be asked for it.
+	// It returns at once; what it begins needs neither the device nor what launch does with the job between the two.
+	Anticipate(c job.Command)
+}
+
 // A Need is the error by which Recognize asks for what a plugin cannot find out by itself, because it takes a process;
 // launch finds it out and asks again. Python files are read by the command's own interpreter, without running them, and
 // are then in [job.Command.Sources]; a file that could not be read is among them too, with its Problem. After a few

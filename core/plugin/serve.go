@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -29,13 +28,17 @@ func Serve(p Plugin) {
 	// A plugin lives for some milliseconds, and its user waits for them: collecting garbage can wait until it matters.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(512 << 20)
+	anticipate := func(job.Command) {}
+	if a, ok := p.(Anticipator); ok {
+		anticipate = a.Anticipate
+	}
+	if c := (job.Command{}); wire.Announced(&c) {
+		anticipate(c)
+	}
 	methods := map[string]wire.Method{
 		"Manifest": func(context.Context, []byte) (any, error) { return p.Manifest(), nil },
-		"Recognize": func(ctx context.Context, in []byte) (any, error) {
-			var c job.Command
-			if err := json.Unmarshal(in, &c); err != nil {
-				return nil, fmt.Errorf("reading the question: %w", err)
-			}
+		"Recognize": wire.Asked(func(ctx context.Context, c job.Command) (any, error) {
+			anticipate(c)
 			j, err := p.Recognize(ctx, c)
 			var need *Need
 			switch {
@@ -45,23 +48,15 @@ func Serve(p Plugin) {
 				return nil, fmt.Errorf("%w: %w", wire.ErrDeclined, err)
 			}
 			return Recognition{Job: j}, err
-		},
-		"Ladders": func(ctx context.Context, in []byte) (any, error) {
-			var q LaddersQuestion
-			if err := json.Unmarshal(in, &q); err != nil {
-				return nil, fmt.Errorf("reading the question: %w", err)
-			}
+		}),
+		"Ladders": wire.Asked(func(ctx context.Context, q LaddersQuestion) (any, error) {
 			return p.Ladders(ctx, q.Job, q.Device)
-		},
+		}),
 	}
 	if e, ok := p.(Estimator); ok {
-		methods["Estimate"] = func(ctx context.Context, in []byte) (any, error) {
-			var q EstimateQuestion
-			if err := json.Unmarshal(in, &q); err != nil {
-				return nil, fmt.Errorf("reading the question: %w", err)
-			}
+		methods["Estimate"] = wire.Asked(func(ctx context.Context, q EstimateQuestion) (any, error) {
 			return e.Estimate(ctx, q.Bare, q.Device)
-		}
+		})
 	}
 	wire.Serve(methods)
 }

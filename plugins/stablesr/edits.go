@@ -193,7 +193,8 @@ func (r *recipe) tried(j *job.Job, edits []config.Edit) (*recipe, error) {
 	return r.checkout.load(prog.Args, copies)
 }
 
-// makes returns the edits of changes if the program would take each of them, and nothing else.
+// makes returns the edits of changes if the program would take each of them, and nothing else. That is tried once for all
+// that differ in their numbers alone: where a number can be placed, so can another.
 func (r *recipe) makes(j *job.Job, changes ...change) ([]config.Edit, error) {
 	if r.expects {
 		return nil, nil
@@ -201,6 +202,10 @@ func (r *recipe) makes(j *job.Job, changes ...change) ([]config.Edit, error) {
 	edits, err := r.edits(changes...)
 	if err != nil {
 		return nil, err
+	}
+	kind := kindOf(edits)
+	if r.taken[kind] {
+		return edits, nil
 	}
 	after, err := r.tried(j, edits)
 	if err != nil {
@@ -215,7 +220,20 @@ func (r *recipe) makes(j *job.Job, changes ...change) ([]config.Edit, error) {
 	if !same(want, after.root) {
 		return nil, fmt.Errorf("something in the command outranks the change")
 	}
+	if r.taken == nil {
+		r.taken = map[string]bool{}
+	}
+	r.taken[kind] = true
 	return edits, nil
+}
+
+// kindOf is what edits have in common that differ in what they write alone.
+func kindOf(edits []config.Edit) string {
+	var b strings.Builder
+	for _, e := range edits {
+		fmt.Fprintf(&b, "%q %t %t %q;", e.At, e.Add, e.Remove, e.From)
+	}
+	return b.String()
 }
 
 // number is a value as a recipe's reader has it.

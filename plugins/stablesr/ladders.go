@@ -11,7 +11,6 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
-	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/plugins/stablesr/arch"
 )
@@ -22,13 +21,17 @@ import (
 // through all of them, so every knob is on the shared ladder and each phase is priced on it. Structcond's activation
 // checkpointing concerns the training alone, and is there too: it gives back so little (84 MiB a sample at 512) that it is
 // worth a rung only when the micro-batch cannot be smaller.
-func (stablesr) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
-	r, err := readCommand(j.Command)
+func (s *stablesr) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
+	r, err := s.readAhead(j.Command)
 	if err != nil {
 		return nil, err
 	}
 	r.ranks = j.Batch.Ranks
-	return newBuilder(r, j, d).build(), nil
+	b := newBuilder(r, j, d)
+	if d.Kind != gpu.CPU {
+		b.ahead = s.claim(j.Command)
+	}
+	return b.build(), nil
 }
 
 // builder makes the ladders of one job.
@@ -36,14 +39,14 @@ type builder struct {
 	*recipe
 	device gpu.Device
 	job    *job.Job
-	python python.Environment
 	share  float64 // of the card that the script lets PyTorch take
 	// spelled is that share as it stands in the script.
 	spelled string
+	ahead   *ahead // what was priced before the device was known, or nil
 }
 
 func newBuilder(r *recipe, j *job.Job, d gpu.Device) *builder {
-	b := &builder{recipe: r, device: d, job: j, python: python.Of(r.prog, j.Command.Env)}
+	b := &builder{recipe: r, device: d, job: j}
 	b.share, b.spelled = r.fraction()
 	return b
 }
@@ -56,6 +59,11 @@ type variant struct {
 	expandable                bool
 }
 
+// asked is the job as it was typed.
+func (r *recipe) asked() variant {
+	return variant{micro: r.micro, accum: r.accum, queue: r.queue, size: r.size}
+}
+
 // A rung of the shared ladder and what it means.
 type shared struct {
 	ladder.Rung
@@ -64,7 +72,7 @@ type shared struct {
 
 // build makes the ladders.
 func (b *builder) build() *ladder.Set {
-	asked := variant{micro: b.micro, accum: b.accum, queue: b.queue, size: b.size}
+	asked := b.asked()
 	set := &ladder.Set{Values: map[string]int64{knobMicro: b.micro, knobAccumulation: b.accum}}
 	if b.micro > 0 && b.accum > 0 {
 		set.Invariants = append(set.Invariants, ladder.Invariant{
@@ -76,92 +84,125 @@ func (b *builder) build() *ladder.Set {
 		}
 	}
 	// Which edits the program would take is found out while what they would save is priced: nearly always it takes all.
-	expected, at := b.expecting().shared(asked)
-	rungs := expected
+	expected, first := b.expecting().shared(asked)
+	rungs, at := expected, first
 	tasks := []func(){func() { rungs, at = b.shared(asked) }}
 	idle := b.idleCard()
 	if idle != "" { // nothing that happens on the card is to be fitted to it
 		rungs, at = []shared{{ladder.Rung{Name: "as asked", Slowdown: 1}, asked}}, 0
-		expected, tasks = rungs, nil
-	}
-	training, validation, logging := b.phase(ladder.Training), b.phase(ladder.Validation), b.phase(images)
-	phases := []struct {
-		ladder *ladder.Ladder
-		price  func(arch.Step) mem.Estimate
-		most   int64          // samples of a micro-batch that it takes
-		blind  func(*variant) // takes out what the phase does not see
-	}{
-		{&training, arch.Step.Training, maxBatch, func(*variant) {}},
-		{&validation, arch.Step.Validation, maxBatch, func(v *variant) { v.structCkpt = false }}, // without a gradient nothing is recomputed
-		{&logging, func(s arch.Step) mem.Estimate { return s.Images(logged) }, logged, func(v *variant) { v.structCkpt = false }},
+		expected, first, tasks = rungs, 0, nil
 	}
 	estimates := make([][]mem.Estimate, len(phases)) // by what is expected
-	for n, p := range phases {
+	for n := range phases {
 		estimates[n] = make([]mem.Estimate, len(expected))
 		if idle != "" {
 			estimates[n][0].Unknown = idle
-			continue
 		}
-		for _, group := range alike(expected, p.blind) {
+	}
+	if feeding := b.apart(); idle == "" {
+		for _, g := range groups(expected) {
 			tasks = append(tasks, func() {
-				var vs []variant
-				for _, i := range group {
-					vs = append(vs, expected[i].variant)
+				for k, e := range b.price(g.phase, g.variants) {
+					estimates[g.phase][g.rungs[k]] = e
 				}
-				for k, e := range b.price(vs, p.price, p.most) {
-					estimates[n][group[k]] = e
+				if g.phase == training && slices.Contains(g.rungs, first) {
+					set.Host = feeding.host(estimates[training][first])
 				}
 			})
 		}
 	}
 	mem.Together(tasks)
+	ladders := make([]ladder.Ladder, len(phases))
+	for n, p := range phases {
+		ladders[n] = ladder.Ladder{Phase: p.name, Rungs: []ladder.Rung{{Name: "as asked", Slowdown: 1}}}
+	}
 	set.Shared = ladder.Ladder{Phase: ladder.Shared, Asked: at}
 	for _, s := range rungs {
 		set.Shared.Rungs = append(set.Shared.Rungs, s.Rung)
 		i := slices.IndexFunc(expected, func(x shared) bool { return x.variant == s.variant })
-		for n, p := range phases {
+		for n := range phases {
 			e := mem.Estimate{}
 			if i >= 0 {
 				e = estimates[n][i]
 			} else { // the smallest micro-batch that the program takes is another one than expected
-				e = b.price([]variant{s.variant}, p.price, p.most)[0]
+				e = b.price(n, []variant{s.variant})[0]
 			}
-			p.ladder.Rungs[0].Estimates = append(p.ladder.Rungs[0].Estimates, e)
+			ladders[n].Rungs[0].Estimates = append(ladders[n].Rungs[0].Estimates, e)
 		}
 	}
-	set.Phases = append(set.Phases, training)
+	set.Phases = append(set.Phases, ladders[training])
 	if b.validates() {
-		set.Phases = append(set.Phases, validation)
+		set.Phases = append(set.Phases, ladders[validation])
 	}
 	if b.logsImages() {
-		set.Phases = append(set.Phases, logging)
+		set.Phases = append(set.Phases, ladders[logging])
 	}
 	dropIdle(set)
-	set.Host = b.host(training.Rungs[0].At(set.Shared.Asked))
+	if idle != "" {
+		set.Host = b.host(estimates[training][first])
+	}
 	return set
+}
+
+// apart is a builder that works while another does.
+func (b *builder) apart() *builder {
+	r, c := *b.recipe, *b
+	r.taken, c.recipe = nil, &r
+	return &c
 }
 
 // expecting is a builder that takes every edit for one that the program would take.
 func (b *builder) expecting() *builder {
-	r, c := *b.recipe, *b
-	r.expects, c.recipe = true, &r
-	return &c
+	c := b.apart()
+	c.expects = true
+	return c
 }
 
-// alike groups rungs by what decides their price beside the micro-batch and the pool, by index.
-func alike(rungs []shared, blind func(*variant)) (groups [][]int) {
-	at := map[variant]int{}
-	for i, s := range rungs {
-		k := s.variant
-		k.micro, k.accum, k.queue, k.expandable = 0, 0, 0, false
-		blind(&k)
-		if _, ok := at[k]; !ok {
-			at[k] = len(groups)
-			groups = append(groups, nil)
+// A phase is priced from a step of so many samples of a micro-batch at most.
+type phase struct {
+	name  string
+	price func(arch.Step) mem.Estimate
+	most  int64
+	blind func(*variant) // takes out what the phase does not see
+}
+
+// The phases, and where they stand in the list of them.
+const (
+	training = iota
+	validation
+	logging
+)
+
+var phases = [...]phase{
+	training:   {ladder.Training, arch.Step.Training, maxBatch, func(*variant) {}},
+	validation: {ladder.Validation, arch.Step.Validation, maxBatch, func(v *variant) { v.structCkpt = false }}, // without a gradient nothing is recomputed
+	logging:    {images, func(s arch.Step) mem.Estimate { return s.Images(logged) }, logged, func(v *variant) { v.structCkpt = false }},
+}
+
+// A group is rungs that are priced together in a phase: they differ in the micro-batch and the pool.
+type group struct {
+	phase    int
+	rungs    []int // by index
+	variants []variant
+}
+
+// groups are all rungs in all phases.
+func groups(rungs []shared) (out []group) {
+	for n, p := range phases {
+		at := map[variant]int{}
+		for i, s := range rungs {
+			k := s.variant
+			k.micro, k.accum, k.queue, k.expandable = 0, 0, 0, false
+			p.blind(&k)
+			if _, ok := at[k]; !ok {
+				at[k] = len(out)
+				out = append(out, group{phase: n})
+			}
+			g := &out[at[k]]
+			g.rungs, g.variants = append(g.rungs, i), append(g.variants, s.variant)
 		}
-		groups[at[k]] = append(groups[at[k]], i)
 	}
-	return groups
+	return out
 }
 
 // idleCard says why the job takes nothing of a card that it is priced for, or "".
@@ -176,10 +217,6 @@ func (b *builder) idleCard() string {
 		return "as typed it runs on the CPU: it takes nothing of the card"
 	}
 	return ""
-}
-
-func (b *builder) phase(name string) ladder.Ladder {
-	return ladder.Ladder{Phase: name, Rungs: []ladder.Rung{{Name: "as asked", Slowdown: 1}}}
 }
 
 // validates reports whether there is a validation, of which the sanity check is the first.
@@ -474,8 +511,37 @@ func (b *builder) modelOf(v variant) (*arch.Model, error) {
 // logged is how many images of a batch log_images takes (ddpm.py:3123, N=8).
 const logged = 8
 
-// price estimates a phase of variants on the device that are alike, of at most so many samples.
-func (b *builder) price(vs []variant, phase func(arch.Step) mem.Estimate, most int64) []mem.Estimate {
+// price estimates a phase of variants on the device that are alike.
+func (b *builder) price(phase int, vs []variant) []mem.Estimate {
+	out, ok := b.ahead.take(phase, vs)
+	if !ok {
+		out = b.bare(phase, vs)
+	}
+	most := phases[phase].most
+	same := func(i int) int { // they differ in what this phase does not see
+		return slices.IndexFunc(vs[:i], func(o variant) bool {
+			return min(o.micro, most) == min(vs[i].micro, most) && o.queue == vs[i].queue && o.expandable == vs[i].expandable
+		})
+	}
+	var tasks []func()
+	for i, w := range vs {
+		if out[i].Known() && same(i) < 0 {
+			tasks = append(tasks, func() { b.around(&out[i], w) })
+		}
+	}
+	mem.Together(tasks)
+	for i := range vs {
+		if k := same(i); out[i].Known() && k >= 0 {
+			out[i] = out[k]
+			out[i].Items = slices.Clone(out[k].Items)
+		}
+	}
+	return out
+}
+
+// bare are the estimates without what is around them. They are the same on every card.
+func (b *builder) bare(phase int, vs []variant) []mem.Estimate {
+	p := phases[phase]
 	v := vs[0]
 	m, err := b.modelOf(v)
 	why := ""
@@ -501,7 +567,7 @@ func (b *builder) price(vs []variant, phase func(arch.Step) mem.Estimate, most i
 	var batches []int64
 	pools := map[int64][]int{} // by micro-batch, what has another pool
 	for i, w := range vs {
-		batches = append(batches, min(w.micro, most))
+		batches = append(batches, min(w.micro, p.most))
 		if w.queue != v.queue {
 			pools[batches[i]] = append(pools[batches[i]], i)
 		}
@@ -510,30 +576,23 @@ func (b *builder) price(vs []variant, phase func(arch.Step) mem.Estimate, most i
 	out := mem.AtBatches(func(n int64) mem.Estimate {
 		s := step
 		s.Batch = n
-		e := phase(s)
+		e := p.price(s)
 		for _, i := range pools[n] {
 			pooled[i] = s.WithPool(e, vs[i].queue)
 		}
 		return e
 	}, batches...)
 	for i, w := range vs {
-		if same := slices.IndexFunc(vs[:i], func(o variant) bool {
-			return min(o.micro, most) == batches[i] && o.queue == w.queue && o.expandable == w.expandable
-		}); same >= 0 { // they differ in what this phase does not see
-			out[i] = out[same]
-			out[i].Items = slices.Clone(out[same].Items)
+		if w.queue == v.queue {
 			continue
 		}
-		if w.queue != v.queue {
-			e, ok := pooled[i]
-			if !ok { // between two micro-batches there is no tape to take it from
-				s := step
-				s.Batch, s.Queue = batches[i], w.queue
-				e = phase(s)
-			}
-			out[i] = e
+		e, ok := pooled[i]
+		if !ok { // between two micro-batches there is no tape to take it from
+			s := step
+			s.Batch, s.Queue = batches[i], w.queue
+			e = p.price(s)
 		}
-		b.around(&out[i], w)
+		out[i] = e
 	}
 	return out
 }

@@ -1,12 +1,14 @@
 package stablesr
 
 import (
+	"reflect"
 	"testing"
 
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
-	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/unit"
-	"github.com/launch-ml/launch/plugins/stablesr/arch"
 )
 
 // Rungs are priced together: by two micro-batches of each kind, by one pool. Each is what it would be by itself, line by
@@ -19,22 +21,16 @@ func TestRungsArePricedAsByThemselves(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newBuilder(r, j, d)
-	rungs, _ := b.shared(variant{micro: b.micro, accum: b.accum, queue: b.queue, size: b.size})
-	for phase, p := range map[string]struct {
-		price func(arch.Step) mem.Estimate
-		most  int64
-	}{
-		ladder.Training: {arch.Step.Training, 1 << 20}, ladder.Validation: {arch.Step.Validation, 1 << 20},
-		images: {func(s arch.Step) mem.Estimate { return s.Images(8) }, 1 << 20}, // which bounds them itself
-	} {
-		seen := 0
+	rungs, _ := b.shared(b.asked())
+	for n, p := range phases {
+		seen, phase := 0, p.name
 		for _, s := range rungs {
 			for i, rung := range set.Shared.Rungs {
 				if rung.Name != s.Name {
 					continue
 				}
 				seen++
-				got, want := set.Ladder(phase).Rungs[0].At(i), b.price([]variant{s.variant}, p.price, p.most)[0]
+				got, want := set.Ladder(phase).Rungs[0].At(i), b.price(n, []variant{s.variant})[0]
 				if len(got.Items) != len(want.Items) || got.Reserved != want.Reserved {
 					t.Errorf("%s, %s: %d lines, %v reserved; by itself %d, %v", phase, s.Name, len(got.Items), got.Reserved, len(want.Items), want.Reserved)
 					continue
@@ -62,10 +58,99 @@ func TestPoolsAtAnyMicroBatch(t *testing.T) {
 	b := newBuilder(r, j, d)
 	of := func(micro, queue int64) variant { return variant{micro: micro, accum: 1, queue: queue, size: b.size} }
 	vs := []variant{of(6, 60), of(1, 60), of(2, 60), of(3, 24), of(1, 12)}
-	for i, got := range b.price(vs, arch.Step.Training, maxBatch) {
-		want := b.price(vs[i:i+1], arch.Step.Training, maxBatch)[0]
+	for i, got := range b.price(training, vs) {
+		want := b.price(training, vs[i:i+1])[0]
 		if !got.Known() || got.Total() != want.Total() || got.Total() == 0 || got.Reserved != want.Reserved {
 			t.Errorf("%+v: %v, %v reserved; by itself %v, %v", vs[i], got.Total(), got.Reserved, want.Total(), want.Reserved)
 		}
+	}
+}
+
+// What was begun before it was asked for is the same answer, for the command that it was begun for and no other, and once.
+func TestAnticipatedLaddersAreTheSame(t *testing.T) {
+	j, other := stock(t), stock(t)
+	ladders := func(p plugin.Plugin, j *job.Job, d gpu.Device) *ladder.Set {
+		t.Helper()
+		set, err := p.Ladders(t.Context(), j, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	d, cpu := card(24*unit.GiB), gpu.Device{Kind: gpu.CPU, Total: 24 * unit.GiB}
+	want, onCPU := ladders(New(), j, d), ladders(New(), j, cpu)
+	p := New().(*stablesr)
+	p.Anticipate(j.Command)
+	if got, err := p.Recognize(t.Context(), j.Command); err != nil || !reflect.DeepEqual(got, j) {
+		t.Errorf("recognised as %+v, %v", got, err)
+	}
+	if a := p.claim(other.Command); a != nil {
+		t.Error("another command's prices were taken")
+	}
+	if got := ladders(p, j, cpu); !reflect.DeepEqual(got, onCPU) {
+		t.Error("on the CPU the ladders are others")
+	}
+	if p.ahead.Load() == nil {
+		t.Error("a card's prices were taken for the CPU")
+	}
+	for range 2 {
+		if got := ladders(p, j, d); !reflect.DeepEqual(got, want) {
+			t.Error("the ladders are others")
+		}
+		if p.ahead.Load() != nil {
+			t.Error("what was begun was not taken")
+		}
+	}
+	p.Anticipate(j.Command)
+	r, err := readCommand(j.Command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBuilder(r, j, d)
+	rungs, _ := b.expecting().shared(b.asked())
+	a := p.claim(j.Command)
+	for _, g := range groups(rungs) {
+		if got, ok := a.take(g.phase, g.variants); !ok || len(got) != len(g.variants) {
+			t.Errorf("%s of %+v was not begun", phases[g.phase].name, g.variants)
+		}
+	}
+}
+
+// Where the command refuses every other division of the batch, what was priced ahead is of micro-batches that nobody takes: the
+// rungs that are left are priced as they are.
+func TestRungsThatWereNotExpected(t *testing.T) {
+	j, d := stock(t, "lightning.trainer={accumulate_grad_batches: 4}"), card(80*unit.GiB)
+	set := laddersOf(t, j, d)
+	r, err := readCommand(j.Command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, seen := newBuilder(r, j, d), 0
+	for i, rung := range set.Shared.Rungs {
+		v := b.asked()
+		switch rung.Name {
+		case knobStruct:
+			v.structCkpt = true
+		case "high-resolution crop 384":
+			v.size = 384
+		case "high-resolution crop 256":
+			v.size = 256
+		case "pool of 60":
+			v.queue = 60
+		case "pool of 18":
+			v.queue = 18
+		case "as asked":
+		default:
+			t.Fatalf("there is a rung %q", rung.Name)
+		}
+		for n, p := range phases {
+			got, want := set.Ladder(p.name).Rungs[0].At(i), b.price(n, []variant{v})[0]
+			if seen++; !got.Known() || got.Total() != want.Total() || got.Reserved != want.Reserved {
+				t.Errorf("%s, %s: %v, want %v", p.name, rung.Name, got.Total(), want.Total())
+			}
+		}
+	}
+	if seen < 3*len(phases) {
+		t.Errorf("only rungs %+v", set.Shared.Rungs)
 	}
 }

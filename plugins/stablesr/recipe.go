@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/plugins/stablesr/arch"
 )
 
@@ -43,6 +44,7 @@ const trainerKey = "lightning.trainer."
 // recipe is what a command says, merged from all that main.py merges.
 type recipe struct {
 	*checkout
+	python    python.Environment // that the command runs in; set by readCommand
 	argv      *config.Argv
 	options   []config.Option
 	base      []string // behind --base, or --config's one
@@ -53,8 +55,9 @@ type recipe struct {
 	flags     map[string]string // Trainer flags that differ from their defaults, as typed
 	idle      []string          // Trainer flags that main.py ignores
 	root      tree
-	expects   bool         // that every change can be made: no edits are
-	behind    *config.YAML // the overlay as long as nothing is changed; nil before it is asked for
+	expects   bool            // that every change can be made: no edits are
+	behind    *config.YAML    // the overlay as long as nothing is changed; nil before it is asked for
+	taken     map[string]bool // kinds of edits that the program would take
 
 	micro, accum int64 // 0 where the recipe does not say it in a whole number
 	ranks        int64

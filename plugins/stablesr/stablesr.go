@@ -12,22 +12,24 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/plugins/stablesr/arch"
 )
 
 // New returns the plugin.
-func New() plugin.Plugin { return stablesr{} }
+func New() plugin.Plugin { return &stablesr{} }
 
-type stablesr struct{}
+type stablesr struct{ ahead atomic.Pointer[ahead] }
 
 // Manifest implements [plugin.Plugin].
-func (stablesr) Manifest() plugin.Manifest {
+func (*stablesr) Manifest() plugin.Manifest {
 	return plugin.Manifest{
 		Name: "stablesr", Version: "1", About: "StableSR, its edge forks, and trainers of latent-diffusion's kind",
 		Archs: []string{"AutoencoderKLResi", "LatentDiffusion", "LatentDiffusionSRTextWT", "LatentDiffusionSRTextWTFFHQ", "LatentDiffusionSRTextWTWithEdge"},
@@ -40,8 +42,8 @@ func (stablesr) Manifest() plugin.Manifest {
 }
 
 // Recognize implements [plugin.Plugin].
-func (stablesr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
-	r, err := readCommand(c)
+func (s *stablesr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
+	r, err := s.readAhead(c)
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +95,8 @@ func readCommand(c job.Command) (*recipe, error) {
 		return nil, fmt.Errorf("%w: %w", plugin.ErrNotMine, err)
 	case errors.Is(err, config.ErrArgs):
 		return nil, fmt.Errorf("reading the options of %s: %w", prog.Script, err)
+	case err == nil:
+		r.python = python.Of(prog, c.Env)
 	}
 	return r, err
 }

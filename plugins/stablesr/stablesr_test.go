@@ -631,6 +631,24 @@ func TestUnknownEdgeProcessor(t *testing.T) {
 	}
 }
 
+// A rung whose change something in the command outranks is left out, and no other: that one kind of edit is taken says nothing of
+// another.
+func TestChangesThatAreOutranked(t *testing.T) {
+	names := func(words ...string) (out []string) {
+		dir := checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": nil})
+		args := append([]string{"main.py", "--train", "--gpus", "0,", "--base", "r.yaml", "--scale_lr", "False"}, words...)
+		for _, r := range laddersOf(t, mine(t, dir, args...), card(24*unit.GiB)).Shared.Rungs {
+			out = append(out, r.Name)
+		}
+		return out
+	}
+	with, without := names(), names("data.params.train.params={queue_size: 180}")
+	ofPool := func(name string) bool { return strings.Contains(name, "pool of") }
+	if !slices.ContainsFunc(with, ofPool) || slices.ContainsFunc(without, ofPool) || len(without) < 5 {
+		t.Errorf("rungs %q; with a pool in a word that says more %q", with, without)
+	}
+}
+
 // facts 1.2: train_with_edge.py takes one whole file, and neither overrides nor Trainer flags.
 func TestTrainWithEdge(t *testing.T) {
 	dir := checkoutDir(t, "edge", map[string]func(string) string{"configs/edge.yaml": edged, "my.yaml": both(edged, replace("batch_size: 6 ", "batch_size: 2 "))})

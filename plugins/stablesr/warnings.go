@@ -20,7 +20,7 @@ import (
 func (r *recipe) warnings(j *job.Job) (out []string) {
 	warn := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	r.warnOfArguments(warn, r.environ(j))
-	r.warnOfModel(warn, python.Of(r.prog, j.Command.Env))
+	r.warnOfModel(warn, r.python)
 	for _, d := range r.dead() {
 		if strings.HasPrefix(d.key, trainerKey) { // the others come with every recipe of the project
 			warn("%s has no effect: %s", d.key, d.why)

@@ -61,14 +61,18 @@ var (
 	_ plugin.Estimator = (*Client)(nil)
 )
 
-// Start starts the plugin's process. dir is a folder of ours, for its socket; see [Client.Close].
-func Start(ctx context.Context, s Source, dir string) (*Client, error) {
+// Start starts the plugin's process. dir is a folder of ours, for its socket; see [Client.Close]. first is the command that it
+// will be asked to recognise, or nil.
+func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Client, error) {
 	path, args := s.Path, []string(nil)
 	if path == "" {
 		path, args = "/proc/self/exe", []string{word, s.Manifest.Name}
 	}
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), wire.Cookie(), "PLUGIN_UNIX_SOCKET_DIR="+dir)
+	if first != nil {
+		cmd.Env = append(cmd.Env, wire.Announce(first)...)
+	}
 	logs := &tail{}
 	conf := wire.ClientConfig()
 	conf.Cmd = cmd

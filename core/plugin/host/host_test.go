@@ -3,7 +3,9 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +21,11 @@ import (
 // fake is a plugin that answers by what it is asked.
 type fake struct{}
 
+// anticipated is what the plugin's process was told to expect, one by one.
+var anticipated []string
+
+func (fake) Anticipate(c job.Command) { anticipated = append(anticipated, strings.Join(c.Args, " ")) }
+
 func (fake) Manifest() plugin.Manifest { return plugin.Manifest{Name: "fake"} }
 
 func (fake) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
@@ -33,7 +40,11 @@ func (fake) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 	case "print": // what a plugin prints must not disturb what it says
 		os.Stdout.WriteString(strings.Repeat("noise\n", 10000))
 	}
-	return &job.Job{Arch: "net", Command: job.Command{Args: []string{"forged"}}}, nil
+	name := strings.Join(anticipated, ", ")
+	if env := slices.DeleteFunc(os.Environ(), func(e string) bool { return !strings.Contains(e, "first") }); len(env) > 0 {
+		name += fmt.Sprintf(" and in the environment %q", env)
+	}
+	return &job.Job{Arch: "net", Name: name, Command: job.Command{Args: []string{"forged"}}}, nil
 }
 
 func (fake) Ladders(context.Context, *job.Job, gpu.Device) (*ladder.Set, error) {
@@ -51,7 +62,7 @@ func TestMain(m *testing.M) {
 
 func start(t *testing.T) *Client {
 	t.Helper()
-	c, err := Start(t.Context(), Source{Manifest: fake{}.Manifest()}, t.TempDir())
+	c, err := Start(t.Context(), Source{Manifest: fake{}.Manifest()}, t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +95,34 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// A plugin's process is told what it will be asked, with the question and, where that is known, before it.
+func TestAnticipation(t *testing.T) {
+	ask := func(first *job.Command) string {
+		t.Helper()
+		c, err := Start(t.Context(), Source{Manifest: fake{}.Manifest()}, t.TempDir(), first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		j, err := c.Recognize(t.Context(), job.Command{Args: []string{"first", "x"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j.Name
+	}
+	first := job.Command{Args: []string{"first", "y"}, Dir: "/d", Env: []string{"A=é\"'$x"}}
+	long := first
+	long.Env = []string{"A=" + strings.Repeat("x", 128<<10)}
+	for want, c := range map[string]*job.Command{"first x": nil, "first y, first x": &first} {
+		if got := ask(c); got != want {
+			t.Errorf("%+v: anticipated %q, want %q", c, got, want)
+		}
+	}
+	if got := ask(&long); got != "first x" { // which no process could be started with
+		t.Errorf("a long command: anticipated %q", got)
+	}
+}
+
 // A plugin that does not answer any more is ended all the same.
 func TestCloseOfAStoppedPlugin(t *testing.T) {
 	c := start(t)
@@ -111,7 +150,7 @@ func TestCloseOfAStoppedPlugin(t *testing.T) {
 }
 
 func TestNoPlugin(t *testing.T) {
-	_, err := Start(t.Context(), Source{Manifest: plugin.Manifest{Name: "true"}, Path: "/bin/true"}, t.TempDir())
+	_, err := Start(t.Context(), Source{Manifest: plugin.Manifest{Name: "true"}, Path: "/bin/true"}, t.TempDir(), nil)
 	if !errors.Is(err, ErrTrouble) || !strings.Contains(err.Error(), "plugin true: starting it") {
 		t.Errorf("a program that is no plugin: %v", err)
 	}

@@ -120,7 +120,7 @@ func ask(ctx context.Context, path string) (m plugin.Manifest, err error) {
 	}
 	defer os.RemoveAll(dir)
 	name := strings.TrimPrefix(filepath.Base(path), prefix)
-	c, err := Start(ctx, Source{Manifest: plugin.Manifest{Name: name}, Path: path}, dir)
+	c, err := Start(ctx, Source{Manifest: plugin.Manifest{Name: name}, Path: path}, dir, nil)
 	if err != nil {
 		return m, err
 	}
