@@ -33,7 +33,8 @@ func newPlan() *cobra.Command {
 		Short: "say what would be done, and do nothing",
 		Long: `plan reads the command, foresees its memory and says what would be changed. It starts nothing and writes nothing.
 
-Exit code: 0 if what is planned fits, or if there is nothing to say whether it does; 78 if it does not.`,
+Exit code: 0 if what is planned fits, or if there is nothing to say whether it does; 78 if it does not, or may not: what only
+may not fit is run all the same.`,
 		Example: "  launch plan --vram 12GiB -- python train.py -opt x.yml\n  launch plan --json -- python train.py -opt x.yml | jq .fits",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, args, err := commandLine(c, args)
@@ -121,7 +122,7 @@ func quoted(args []string) string {
 func newGPUs() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "gpus", Short: "list the GPUs, what is in use, and by whom", Args: cobra.NoArgs,
+		Use: "gpus", Short: "list the GPUs, what is in use, and by whom", Args: takes(0, 0, "no argument"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), driverDeadline)
 			defer cancel()
@@ -148,7 +149,7 @@ func newGPUs() *cobra.Command {
 func newPlugins() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "plugins", Short: "list the plugins and what they know", Args: cobra.NoArgs,
+		Use: "plugins", Short: "list the plugins and what they know", Args: takes(0, 0, "no argument"),
 		Long: `plugins lists the plugins: those built in, then programs launch-plugin-NAME beside launch, in the user's plugin folder
 ($XDG_DATA_HOME/launch/plugins) and on PATH.`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -187,7 +188,7 @@ var version = ""
 func newVersion() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "version", Short: "print the version", Args: cobra.NoArgs,
+		Use: "version", Short: "print the version", Args: takes(0, 0, "no argument"),
 		RunE: func(*cobra.Command, []string) error {
 			v := version
 			if info, ok := debug.ReadBuildInfo(); ok && v == "" {
@@ -210,7 +211,7 @@ func newVersion() *cobra.Command {
 func newRuns() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "runs", Short: "list the recorded runs", Args: cobra.NoArgs,
+		Use: "runs", Short: "list the recorded runs", Args: takes(0, 0, "no argument: launch show RUN shows one"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := readSettings(c.Flags(), ".")
 			if err != nil {
@@ -244,7 +245,7 @@ func newRuns() *cobra.Command {
 func newShow() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "show [RUN | last]", Short: "show a recorded run: its attempts, what was changed, what was measured", Args: cobra.MaximumNArgs(1),
+		Use: "show [RUN | last]", Short: "show a recorded run: its attempts, what was changed, what was measured", Args: takes(0, 1, "one run, which launch runs lists, or none for the last"),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := readSettings(c.Flags(), ".")
 			if err != nil {
@@ -272,7 +273,7 @@ func newShow() *cobra.Command {
 
 func newResume() *cobra.Command {
 	return &cobra.Command{
-		Use: "resume RUN", Short: "go on with a run that was cut off, stopped, or needs a higher --allow", Args: cobra.ExactArgs(1),
+		Use: "resume RUN", Short: "go on with a run that was cut off, stopped, or needs a higher --allow", Args: takes(1, 1, "one run, which launch runs lists, or the word last"),
 		Long: `resume goes on with a run from its newest saved state, on the rung that it had come to: a run of which launch itself was
 killed, that was interrupted, that failed for a reason that is mended now, or for which no allowed rung was left. A cost is
 raised by --allow alone; what the run was allowed when it began stands otherwise.`,

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,6 +16,7 @@ import (
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/ui"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // shorthands are settings of a bare network that have a flag of their own, with what they say in its help.
@@ -25,7 +27,7 @@ var shorthands = [][2]string{
 	{"optimizer", "as the family names it"},
 	{"scale", "of super-resolution"},
 	{"lq", "side of the low-resolution crop"},
-	{"image", "size of an image: 512, or 512x384 as height and width"},
+	{"image", "size of an image: 512, or where it need not be square 512x384 as height and width"},
 	{"tile", "side of a validation's tiles"},
 	{"queue", "length of a queue"},
 	{"project", "which of the family's projects"},
@@ -40,10 +42,10 @@ func newEstimate() *cobra.Command {
 		Short: "price a network by itself, without a recipe",
 		Long: `estimate prices a network from flags, so that any formula can be checked without a recipe. What has no flag of its own is
 said with --set NAME=VALUE: settings of the family's step, and the network's own arguments. A setting that does not exist
-is an error that lists those that do. Without --vram or a card here it gives the tensors alone.`,
+is an error. Without --vram, --device cpu or a card here it gives the tensors alone.`,
 		Example: "  launch estimate --list\n  launch estimate --arch span --scale 2 --micro-batch 1 --lq 64 --amp bf16 --json\n" +
 			"  launch estimate --arch swinir_m --scale 2 --lq 48 --set use_checkpoint=true --vram 12GiB",
-		Args: cobra.NoArgs,
+		Args: takes(0, 0, "no argument: --arch names the network, and --set what else it has"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := readSettings(c.Flags(), ".")
 			if err != nil {
@@ -112,7 +114,7 @@ func estimate(ctx context.Context, s settings, sources []host.Source, q *plugin.
 			slices.ContainsFunc(src.Manifest.Archs, func(a string) bool { return strings.EqualFold(a, q.Arch) })
 	})
 	if i < 0 {
-		return d, fmt.Errorf("no plugin has a formula for %q; launch estimate --list names those that there are", q.Arch)
+		return d, unknownArch(q.Arch, s.Plugin, sources)
 	}
 	source := sources[i]
 	q.Arch = source.Manifest.Archs[slices.IndexFunc(source.Manifest.Archs, func(a string) bool { return strings.EqualFold(a, q.Arch) })]
@@ -140,7 +142,68 @@ func estimate(ctx context.Context, s settings, sources []host.Source, q *plugin.
 	if err != nil {
 		return d, err
 	}
+	if err := countable(phases); err != nil {
+		return d, err
+	}
 	return ui.EstimateOf(source.Manifest.Name, q.Arch, q.Settings, found.device, phases, found.warnings), nil
+}
+
+// unknownArch says that no formula bears the name, with those that bear one like it.
+func unknownArch(name, only string, sources []host.Source) error {
+	if only != "auto" && !slices.ContainsFunc(sources, func(src host.Source) bool { return src.Manifest.Name == only }) {
+		return fmt.Errorf("there is no plugin %q; `launch plugins` lists those there are", only)
+	}
+	var like []string
+	for _, src := range sources {
+		for _, a := range src.Manifest.Archs {
+			switch {
+			case strings.EqualFold(a, name): // then the plugin that was asked for is another one
+				return fmt.Errorf("the formula for %q is of plugin %s, and --plugin is %s", a, src.Manifest.Name, only)
+			case alike(letters(a), letters(name)):
+				like = append(like, a)
+			}
+		}
+	}
+	const shown = 8
+	switch n := len(like); {
+	case n == 0:
+		return fmt.Errorf("no plugin has a formula for %q; `launch estimate --list` names those that there are", name)
+	case n > shown:
+		like = append(like[:shown], fmt.Sprintf("%d more", n-shown))
+	}
+	return fmt.Errorf("no plugin has a formula for %q; names like it are %s; `launch estimate --list` names all", name, strings.Join(like, ", "))
+}
+
+// alike reports whether one of two names may have been meant by the other: one is in the other, or they begin the same.
+func alike(a, b string) bool {
+	const least = 3 // letters: fewer are in every name
+	return len(b) >= least && (strings.Contains(a, b) || len(a) >= least && (strings.Contains(b, a) || a[:least] == b[:least]))
+}
+
+// letters is a name without what people leave out or write otherwise: case, and what is no letter or digit.
+func letters(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, name)
+}
+
+// mostBytes is more than all cards that were ever built into one machine: who comes to it has mistyped a size, and numbers
+// beyond it no longer fit into the 64 bits that they are counted in.
+const mostBytes = unit.Bytes(1) << 50
+
+// countable refuses an estimate of which the numbers cannot be right.
+func countable(phases []plugin.Phase) error {
+	for _, p := range phases {
+		for _, it := range p.Estimate.Items {
+			if it.Bytes < 0 || it.Bytes > mostBytes || it.Count < 0 {
+				return fmt.Errorf("%s: %s %s come to more than %v, or to less than nothing: a size is too large, or an argument below zero", p.Phase, it.What, it.Kind, mostBytes)
+			}
+		}
+	}
+	return nil
 }
 
 // listArchs names the networks of every plugin.

@@ -366,7 +366,7 @@ func findDevice(ctx context.Context, s settings, env []string) (f found) {
 	switch {
 	case errors.Is(err, nvml.ErrNoDriver):
 		if s.Device != "auto" {
-			f.err = fmt.Errorf("--device %s: %w", s.Device, err)
+			f.err = fmt.Errorf("--device %s: %w; --device cpu takes this machine's memory, and --vram 12GiB plans for a card that is not here", s.Device, err)
 		}
 		return f
 	case err != nil:

@@ -316,7 +316,7 @@ On a card, what the program prints of its own peak counts more than what the dri
 second. On the CPU with --memory, what the limit counts (VmData) is looked at thirty times a second: a peak that is
 shorter than that, and lower than one before it, is not seen.`,
 		Example: "  launch receipts\n  launch receipts --json | jq '.[].measured'\n  launch receipts export a100.jsonl\n  launch receipts import a100.jsonl",
-		Args:    cobra.NoArgs,
+		Args:    takes(0, 0, "no argument: it lists them; launch receipts export and launch receipts import take a file"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := readSettings(c.Flags(), ".")
 			if err != nil {
@@ -332,14 +332,14 @@ shorter than that, and lower than one before it, is not seen.`,
 			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
 			say.Receipts(rs)
 			if bad > 0 {
-				say.Warn("%d lines of %s are no receipts and do not count", bad, s.receipts().Path)
+				say.Warn("lines of %s that are no receipts and do not count: %d", s.receipts().Path, bad)
 			}
 			return nil
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the receipts as JSON")
 	c.AddCommand(&cobra.Command{
-		Use: "export [FILE]", Short: "write the receipts, a line of JSON each, to a file or to standard output", Args: cobra.MaximumNArgs(1),
+		Use: "export [FILE]", Short: "write the receipts, a line of JSON each, to a file or to standard output", Args: takes(0, 1, "one file, or none for standard output"),
 		Long: `export writes the receipts, a line of JSON each. They hold settings and figures, names of cards and versions; no paths, no
 command and no name of the machine.`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -366,11 +366,11 @@ command and no name of the machine.`,
 			if err := writeJSON(args[0], text); err != nil {
 				return fmt.Errorf("writing the receipts: %w", err)
 			}
-			fmt.Printf("%d receipts written to %s\n", len(rs), args[0])
+			fmt.Printf("%s written to %s\n", ui.Count(len(rs), "receipt"), args[0])
 			return nil
 		},
 	}, &cobra.Command{
-		Use: "import FILE", Short: "add the receipts of a file that export wrote; - is standard input", Args: cobra.ExactArgs(1),
+		Use: "import FILE", Short: "add the receipts of a file that export wrote; - is standard input", Args: takes(1, 1, "one file that launch receipts export wrote, or - for standard input"),
 		Long: `import adds the receipts of a file that are not there yet. A line that is no receipt is reported with its number and
 left out; the exit code is then 1.`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -394,7 +394,7 @@ left out; the exit code is then 1.`,
 			if err != nil {
 				return err
 			}
-			fmt.Printf("%d receipts added, %d known already, %d lines left out\n", added, known, len(problems))
+			fmt.Printf("%s added, %d known already, %s left out\n", ui.Count(added, "receipt"), known, ui.Count(len(problems), "line"))
 			if there, kept, err := s.receipts().Bound(); err == nil && kept < there {
 				fmt.Printf("of the %d that are there now the newest %d are kept, those of this machine first\n", there, kept)
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
@@ -73,8 +74,14 @@ func newRoot() *cobra.Command {
 	}
 	root.Flags().SetInterspersed(false)
 	addFlags(root.PersistentFlags())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return fmt.Errorf("%w; `launch --help` lists the flags, and the command to run stands behind --", err)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) {
+			return wrongValue(wrong.GetFlag().Name, wrong.GetFlag().Value.Type(), wrong.GetValue())
+		}
+		if strings.Contains(c.Use, "COMMAND") {
+			return fmt.Errorf("%w; `%s --help` lists the flags, and the command to run stands behind --", err, c.CommandPath())
+		}
+		return fmt.Errorf("%w; `%s --help` lists the flags", err, c.CommandPath())
 	})
 	root.AddCommand(newPlan(), newEstimate(), newResume())
 	for _, c := range []*cobra.Command{newExplain(), newRuns(), newShow(), newReceipts(), newGPUs(), newPlugins(), newVersion()} {
@@ -82,6 +89,16 @@ func newRoot() *cobra.Command {
 		root.AddCommand(c)
 	}
 	return root
+}
+
+// takes is cobra's check of how many arguments there are, with what the command takes instead of cobra's words.
+func takes(least, most int, what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return fmt.Errorf("%s takes %s", c.CommandPath(), what)
+		}
+		return nil
+	}
 }
 
 // withoutGlobals takes the list of inherited flags out of a usage template.

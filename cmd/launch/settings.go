@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -129,15 +130,28 @@ func decode(v *viper.Viper) (s settings, err error) {
 			return 0
 		}
 		b, err := unit.Parse(text)
-		if err != nil {
+		switch {
+		case err != nil && strings.HasPrefix(text, "--"): // the next flag, or what stands before the command
+			errs = append(errs, fmt.Errorf("--%s needs an amount of memory, such as --%s 8GiB", key, key))
+		case err != nil:
 			errs = append(errs, fmt.Errorf("--%s: %w", key, err))
+		case key != "reserve" && b < 64*unit.MiB: // a runtime alone takes more
+			without := map[string]string{"vram": "to plan for the card that is here", "memory": "to set no limit"}[key]
+			errs = append(errs, fmt.Errorf("--%s %s: %v holds no training; give an amount with its unit, such as 12GiB, or leave it out %s", key, text, b, without))
 		}
 		return b
+	}
+	yes := func(key string) bool { // of a file or the environment it is a text, which viper takes for no where it cannot read it
+		on, err := strconv.ParseBool(v.GetString(key))
+		if err != nil {
+			errs = append(errs, wrongValue(key, "bool", v.GetString(key)))
+		}
+		return on
 	}
 	duration := func(key string) time.Duration {
 		d, err := time.ParseDuration(v.GetString(key))
 		if err != nil || d <= 0 {
-			errs = append(errs, fmt.Errorf("--%s: %q is not a time, such as 30s", key, v.GetString(key)))
+			errs = append(errs, wrongValue(key, "duration", v.GetString(key)))
 		}
 		return d
 	}
@@ -146,7 +160,10 @@ func decode(v *viper.Viper) (s settings, err error) {
 	}
 	s.VRAM, s.Memory, s.Reserve = bytes("vram"), bytes("memory"), bytes("reserve")
 	s.Device, s.Plugin = v.GetString("device"), v.GetString("plugin")
-	s.AsAsked, s.Anyway, s.Rehearse, s.GPUs = v.GetBool("as-asked"), v.GetBool("anyway"), v.GetBool("rehearse"), v.GetInt("gpus")
+	s.AsAsked, s.Anyway, s.Rehearse = yes("as-asked"), yes("anyway"), yes("rehearse")
+	if s.GPUs, err = strconv.Atoi(v.GetString("gpus")); err != nil || s.GPUs < 0 {
+		errs = append(errs, wrongValue("gpus", "int", v.GetString("gpus")))
+	}
 	switch fill := v.GetString("fill"); fill {
 	case "", "false", "0", "no":
 	case "fast":
@@ -156,22 +173,18 @@ func decode(v *viper.Viper) (s settings, err error) {
 	default:
 		errs = append(errs, fmt.Errorf("--fill=%s: it is --fill, or --fill=fast", fill))
 	}
-	if s.GPUs < 0 {
-		errs = append(errs, fmt.Errorf("--gpus %d: it is a number of cards", s.GPUs))
-	}
-	s.TTY, s.Quiet, s.JSONFile = v.GetBool("tty"), v.GetBool("quiet"), v.GetString("json-file")
-	s.Receipts, s.Inside = v.GetBool("receipts"), v.GetBool("inside")
+	s.TTY, s.Quiet, s.JSONFile = yes("tty"), yes("quiet"), v.GetString("json-file")
+	s.Receipts, s.Inside = yes("receipts"), yes("inside")
 	s.Grace, s.Sample = duration("grace"), duration("sample")
 	switch {
+	case s.VRAM > 0 && s.Memory > 0:
+		errs = append(errs, fmt.Errorf("--vram plans for a card and --memory for this machine's own memory: leave one of them out"))
 	case s.Memory > 0 && s.Device == "auto":
 		s.Device = "cpu"
 	case s.Memory > 0 && s.Device != "cpu":
 		errs = append(errs, fmt.Errorf("--memory limits the host's memory and goes with --device cpu; for a card it is --vram"))
 	case s.VRAM > 0 && s.Device == "cpu":
 		errs = append(errs, fmt.Errorf("--vram is a card's memory and does not go with --device cpu; there it is --memory"))
-	}
-	if s.VRAM > 0 && s.VRAM < 64*unit.MiB || s.Memory > 0 && s.Memory < 64*unit.MiB {
-		errs = append(errs, fmt.Errorf("--vram and --memory take an amount with its unit, such as 12GiB: %v holds no training", max(s.VRAM, s.Memory)))
 	}
 	if s.AsAsked && s.Fill {
 		errs = append(errs, fmt.Errorf("--as-asked and --fill contradict each other"))
@@ -181,6 +194,15 @@ func decode(v *viper.Viper) (s settings, err error) {
 		s.State = stateDir()
 	}
 	return s, errors.Join(errs...)
+}
+
+// wrongValue says what a setting takes, by the type of its flag.
+func wrongValue(name, kind, value string) error {
+	what := map[string]string{"bool": "true or false", "int": "a whole number of at least 0", "duration": "a time, such as 30s"}[kind]
+	if what == "" {
+		what = "what it takes (a " + kind + ")"
+	}
+	return fmt.Errorf("--%s: %q is not %s", name, value, what)
 }
 
 // stateDir is where runs are kept: the XDG base directory for state, or, without a home, a folder among the

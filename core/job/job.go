@@ -117,7 +117,9 @@ const Python = "python"
 type Batch struct {
 	Micro        int64 `json:"micro"`        // samples in one forward pass of one rank
 	Accumulation int64 `json:"accumulation"` // forward passes before an optimizer step
-	Ranks        int64 `json:"ranks"`
+	Ranks        int64 `json:"ranks"`        // that share a step, with a micro-batch each
+	// Replicas says that those are no processes but the cards of one, to which torch.nn.DataParallel deals its batch.
+	Replicas bool `json:"replicas,omitempty"`
 }
 
 // Global is the samples of one optimizer step; 0 where the batch is not known.

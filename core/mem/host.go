@@ -163,10 +163,9 @@ func (l Loader) each() string {
 	return ""
 }
 
-// HostProcesses is the interpreter, torch and their libraries in each of a job's processes on the host. On a card the
-// driver's libraries come to it, of which nobody has measured how much.
-func HostProcesses(ranks int64, torchMajor int) HostLine {
-	it := HostRuntime(torchMajor)
-	it.Bytes *= unit.Bytes(max(1, ranks))
-	return HostLine{Item: it}
+// HostProcesses is the interpreter, torch and their libraries, as [RuntimeOf] has them, in each of a job's processes on the
+// host. On a card the driver's libraries come to it, of which nobody has measured how much.
+func HostProcesses(ranks int64, each Item) HostLine {
+	each.Bytes *= unit.Bytes(max(1, ranks))
+	return HostLine{Item: each}
 }

@@ -57,7 +57,25 @@ func TestOverheads(t *testing.T) {
 	if small, large := BLASLtWorkspace("8.6"), BLASLtWorkspace("9.0"); small.Bytes != unit.MiB || large.Bytes != 32*unit.MiB || !small.Guess {
 		t.Errorf("cuBLASLt: %v, from Hopper on %v", small.Bytes, large.Bytes)
 	}
-	if HostRuntime(1).Bytes >= HostRuntime(2).Bytes {
-		t.Error("torch 1 takes no less than torch 2")
+	// What a build took by itself, MiB of VmData after a step, and with what a trainer imports (overheads.go). The line
+	// is above the one and not far above the other.
+	for _, tt := range []struct {
+		major          int
+		cuda           string
+		alone, trainer unit.Bytes
+	}{
+		{1, NoCUDA, 148, 213}, {1, "", 148, 213}, {1, "11.7", 338, 403}, {2, "13.2", 806, 1025}, {2, "", 806, 1025}, {0, "", 806, 1025},
+		{2, NoCUDA, 806 - 383, 1025 - 383}, {0, NoCUDA, 806 - 383, 1025 - 383},
+	} {
+		it := RuntimeOf(tt.major, tt.cuda)
+		if tt.alone, tt.trainer = tt.alone*unit.MiB, tt.trainer*unit.MiB; it.Bytes < tt.alone || it.Bytes > tt.trainer*5/4 || it.Bytes < tt.trainer*9/10 || !it.Guess || it.From == "" {
+			t.Errorf("torch %d for CUDA %q: %v %q, where %v were measured alone and %v in a trainer", tt.major, tt.cuda, it.Bytes, it.From, tt.alone, tt.trainer)
+		}
+	}
+	if HostRuntime(1) != RuntimeOf(1, "") || HostRuntime(0).Bytes != unit.GiB {
+		t.Errorf("of an unknown build: %v, %v", HostRuntime(1), HostRuntime(0))
+	}
+	if got := HostProcesses(4, RuntimeOf(1, NoCUDA)).Bytes; got != 4*192*unit.MiB {
+		t.Errorf("four processes: %v", got)
 	}
 }

@@ -73,17 +73,38 @@ func Collectives(d gpu.Device, ranks int64) []Item {
 	return []Item{it}
 }
 
-// HostRuntime is the interpreter, torch and their libraries, which count against a limit on a CPU. torchMajor is 0 where
-// the version is not known.
+// HostRuntime is [RuntimeOf] where it is not known what torch was built for.
+func HostRuntime(torchMajor int) Item { return RuntimeOf(torchMajor, "") }
+
+// NoCUDA is what a torch was built for that knows no card.
+const NoCUDA = "none"
+
+// RuntimeOf is the interpreter, torch and their libraries, which count against a limit on a CPU. torchMajor is 0 where the
+// version is not known; cuda is the CUDA that torch was built for ("12.4"), [NoCUDA], or "" where that is not known.
 //
-// VmData after one convolution forward and backward, one thread, one arena, mmap from 64 KiB on (Debian 12, x86-64,
-// 2026-11-21): torch 1.13 (Debian's, CPU) 139 MiB; torch 2.15 (PyPI's, CUDA build) 716 MiB, and 951 MiB with what
-// traiNNer-redux imports.
-func HostRuntime(torchMajor int) Item {
-	it := Item{Kind: Runtime, What: "Python and torch", Bytes: unit.GiB, Guess: true,
-		From: "torch 2.15, CUDA build, with a trainer's imports: 951 MiB of RLIMIT_DATA"}
-	if torchMajor == 1 {
-		it.Bytes, it.From = 192*unit.MiB, "torch 1.13, CPU build: 139 MiB of RLIMIT_DATA, and a trainer's imports"
+// VmData of a process, MiB (Linux 6.18, x86-64, one thread, one arena, mmap from 64 KiB on, 2026-11-22): after import
+// torch; after a convolution's forward, backward and AdamW's step, under autocast too; and of that what lies in the data segments of
+// CUDA's libraries, which a limit counts though no card is there:
+//
+//	1.13.0, Debian's, CPU         139   148     0
+//	1.13.1+cu117, PyPI's          326   338   177
+//	2.5.1+cu124, PyPI's           636   707   373
+//	2.15.0+cu132, PyPI's          716   806   383
+//
+// What a trainer imports beside came to 0 (solar-ssl) to 176 MiB (dual cross-attention: pandas, matplotlib, timm), with 2.15.
+// traiNNer-redux has 967 MiB before its first step, 985 before its first validation and 1025 after it: its threads have 8 MiB of stack
+// each. pytorch-lightning 1.4.2 on 1.13 makes 213 of 149.
+func RuntimeOf(torchMajor int, cuda string) Item {
+	it := Item{Kind: Runtime, What: "Python and torch", Guess: true}
+	switch {
+	case torchMajor == 1 && (cuda == "" || cuda == NoCUDA):
+		it.Bytes, it.From = 192*unit.MiB, "torch 1.13, CPU build: 148 MiB of RLIMIT_DATA, and a trainer's imports"
+	case torchMajor == 1:
+		it.Bytes, it.From = 384*unit.MiB, "torch 1.13, CUDA build: 338 MiB of RLIMIT_DATA, and a trainer's imports"
+	case cuda == NoCUDA:
+		it.Bytes, it.From = 640*unit.MiB, "a CPU build was not measured: torch 2.15 less the data of CUDA's libraries, with a trainer's imports and threads"
+	default:
+		it.Bytes, it.From = unit.GiB, "torch 2.15, CUDA build, with a trainer's imports and threads: 985 to 1025 MiB of RLIMIT_DATA"
 	}
 	return it
 }

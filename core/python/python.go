@@ -70,6 +70,29 @@ func (e Environment) Torch() (major, minor int, ok bool) {
 	return major, minor, true
 }
 
+// In torch's version.py, in later ones with an annotation.
+var (
+	cudaVersion = lazy.MustCompile(`(?m)^cuda(?:: Optional\[str\])? = (?:['"]([\d.]+)['"]|(None))`)
+	hipVersion  = lazy.MustCompile(`(?m)^hip(?:: Optional\[str\])? = ['"]`)
+)
+
+// TorchCUDA returns torch's major version and the CUDA that it was built for: "12.4", or "none" of a build for the CPU
+// alone. What is not known is 0 and "".
+func (e Environment) TorchCUDA() (major int, cuda string) {
+	text := e.torch()
+	if m := torchVersion.FindStringSubmatch(text); m != nil {
+		major, _ = strconv.Atoi(m[1])
+	}
+	switch m := cudaVersion.FindStringSubmatch(text); {
+	case m == nil, hipVersion.MatchString(text):
+	case m[2] != "":
+		cuda = "none"
+	default:
+		cuda = m[1]
+	}
+	return major, cuda
+}
+
 var wholeVersion = lazy.MustCompile(`(?m)^__version__ = ['"]([^'"\n]+)['"]`)
 
 // TorchBuild returns torch's whole version, its build included ("2.15.0+cu132"), or "" if not exactly one is there.

@@ -44,6 +44,8 @@ type PhaseDoc struct {
 	Rung    string      `json:"rung"`
 	Cost    ladder.Cost `json:"cost"`
 	Verdict string      `json:"verdict"`
+	// Slowdown is the expected time as planned relative to as asked, by a rule of thumb.
+	Slowdown float64 `json:"slowdown"`
 }
 
 // EstimateDoc is an estimate. TotalBytes is null where there is none: unknown is never zero.
@@ -94,7 +96,7 @@ func (v View) Document(command []string, env map[string]string) PlanDocument {
 			rung = s.Name
 		}
 		d.Phases = append(d.Phases, PhaseDoc{
-			Phase: c.Phase, Rung: rung, Cost: cost, Verdict: c.Verdict.String(),
+			Phase: c.Phase, Rung: rung, Cost: cost, Verdict: c.Verdict.String(), Slowdown: v.slowdown(c),
 			Asked:   estimateDoc(l.Rungs[l.Asked].At(v.Run.Ladders.Shared.Asked), room),
 			Planned: estimateDoc(c.Estimate, room),
 		})

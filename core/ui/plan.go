@@ -128,7 +128,11 @@ func Title(j *job.Job) string {
 
 func batchText(b job.Batch) string {
 	s := fmt.Sprintf("%d = %d × %d", b.Global(), b.Micro, b.Accumulation)
-	if b.Ranks > 1 {
+	switch {
+	case b.Ranks <= 1:
+	case b.Replicas: // one process has no ranks
+		s += fmt.Sprintf(" × %d cards", b.Ranks)
+	default:
 		s += fmt.Sprintf(" × %d ranks", b.Ranks)
 	}
 	return s
@@ -192,12 +196,30 @@ func (p Printer) phase(v View, c run.Choice) {
 		total += fmt.Sprintf(" %12v", planned.Total())
 	}
 	p.line("    %s %s   %s", pad("estimate", 34), total, p.verdict(v, c))
+	if s := v.slowdown(c); s >= slower {
+		p.line("    expected to take %.3g times as long, by a rule of thumb; the rungs of one cost stand in that order", s)
+	}
 	if r := planned.Reserved; r > planned.Total()+planned.Total()/20 {
 		p.line("    where there is room, the allocator caches on: up to %v, most of which it gives back when it has to", r)
 	}
 	if f := asked.FirstFailing(v.Run.Room); f != nil && v.Run.Room > 0 {
 		p.line("    as asked, the first request that cannot be met: %v, %s", f.Bytes, f.What)
 	}
+}
+
+// slower is the expected slowdown from which a plan says it: activation checkpointing's is above, that of a few smaller
+// pieces below, where nobody would wonder why it was taken.
+const slower = 1.25
+
+// slowdown is how long a phase is expected to take at its own rung and the shared one, relative to the job as asked.
+func (v View) slowdown(c run.Choice) float64 {
+	s := 1.0
+	for _, c := range []run.Choice{c, v.Plan.Shared} {
+		if l := v.Run.Ladders.Ladder(c.Phase); l != nil && c.Rung != l.Asked && l.Rungs[c.Rung].Slowdown > 0 {
+			s *= l.Rungs[c.Rung].Slowdown
+		}
+	}
+	return s
 }
 
 func askedTotal(e mem.Estimate) string {

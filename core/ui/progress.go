@@ -177,14 +177,15 @@ func (p Printer) Line(format string, args ...any) { p.line(format, args...) }
 func tries(attempts, trials int) string {
 	switch {
 	case trials == 0:
-		return count(attempts, "attempt")
+		return Count(attempts, "attempt")
 	case attempts == 0:
-		return count(trials, "short run")
+		return Count(trials, "short run")
 	}
-	return count(attempts, "attempt") + " after " + count(trials, "short run")
+	return Count(attempts, "attempt") + " after " + Count(trials, "short run")
 }
 
-func count(n int, what string) string {
+// Count is a number of things: "1 line", "2 lines".
+func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

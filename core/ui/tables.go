@@ -111,7 +111,7 @@ func (p Printer) Runs(rows []RunRow) {
 		if r.Peak > 0 {
 			peak = "peak " + r.Peak.String()
 		}
-		p.line("%s  %s %s %-40s %s  %s", r.ID, state, pad(count(r.Attempts, "attempt"), 11), what, pad(peak, 14), r.Changes)
+		p.line("%s  %s %s %-40s %s  %s", r.ID, state, pad(Count(r.Attempts, "attempt"), 11), what, pad(peak, 14), r.Changes)
 	}
 }
 

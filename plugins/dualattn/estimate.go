@@ -35,10 +35,20 @@ func (dualattn) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plu
 	if err := q.Err(); err != nil {
 		return nil, err
 	}
+	switch { // what upstream would stop at (attention_modules.py:50 at 6a4e6b6; torch.nn.Dropout; torch.topk), or never sees
+	case n.Dim%n.Heads != 0:
+		return nil, fmt.Errorf("dim is %d and heads is %d: each head takes an equal part, so heads divides dim", n.Dim, n.Heads)
+	case !(n.Dropout >= 0 && n.Dropout < 1):
+		return nil, fmt.Errorf("dropout is %v: it is a share of at least 0 and below 1", n.Dropout)
+	case !(n.TopK > 0 && n.TopK <= 1):
+		return nil, fmt.Errorf("top-k is %v: it is a share above 0 and of at most 1", n.TopK)
+	case n.Height < n.Patch || n.Width < n.Patch:
+		return nil, fmt.Errorf("an image of %d × %d has no patch of %d: --image %d is the least", n.Height, n.Width, n.Patch, n.Patch)
+	}
 	phases := []plugin.Phase{plugin.Price("training", arch.Training(cfg), d), plugin.Price("validation", arch.Validation(cfg), d)}
 	for _, p := range phases {
 		if !p.Estimate.Known() {
-			return nil, fmt.Errorf("%s of %s: %s", p.Phase, q.Arch, p.Estimate.Unknown)
+			return nil, fmt.Errorf("there is no %s of %s with these settings: %s", p.Phase, q.Arch, p.Estimate.Unknown)
 		}
 	}
 	return phases, nil

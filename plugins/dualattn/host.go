@@ -55,11 +55,11 @@ func (b *builder) host(training mem.Estimate) *ladder.HostLadder {
 		Sample: unit.Bytes(3 * h * w * 4), Samples: 1, From: fmt.Sprintf("3 × %d × %d × 4 B", h, w),
 		Making: decoded, MakingFrom: "an image of a megapixel: how large they are was not looked at",
 	}
-	major, _, _ := b.python().Torch()
+	python := mem.RuntimeOf(b.python().TorchCUDA())
 	lines := func(f ladder.Feed) []mem.HostLine {
 		now := l
 		now.Workers, now.Pinned = f.Workers, f.Pinned
-		out := append(now.Lines(), mem.HostProcesses(1, major))
+		out := append(now.Lines(), mem.HostProcesses(1, python))
 		if model := training.Of(mem.Parameters); model > 0 && !b.cpu {
 			out = append(out, mem.HostLine{When: mem.Starting, Item: mem.Item{Kind: mem.HostModel, What: "network", Bytes: model, From: "its parameters, made on the host"}})
 		}

@@ -336,8 +336,8 @@ func (b *builder) price(v variant, validation bool) mem.Estimate {
 		return mem.Estimate{Unknown: "the configuration computes " + name + ", which launch does not run"}
 	}
 	cfg := b.step(v, !b.cpu)
-	major, _, known := b.python().Torch()
-	cfg.OldTorch = known && major < 2
+	major, cuda := b.python().TorchCUDA()
+	cfg.OldTorch = major == 1
 	e := arch.Training(cfg)
 	if validation {
 		e = arch.Validation(cfg)
@@ -348,7 +348,7 @@ func (b *builder) price(v variant, validation bool) mem.Estimate {
 		}
 	}
 	if b.cpu {
-		e.Add(mem.HostRuntime(major))
+		e.Add(mem.RuntimeOf(major, cuda))
 		return e
 	}
 	e.OnCard(b.device, v.expandable)

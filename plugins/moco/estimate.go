@@ -40,7 +40,7 @@ func (moco) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	if s.K > 0 {
 		s.K = q.Int("queue", s.K)
 	}
-	s.Optimizer = q.Text("optimizer", s.Optimizer)
+	s.Optimizer = q.OneOf("optimizer", uniq(s.Optimizer, "sgd", "lars", "adamw")...)
 	switch q.OneOf("amp", uniq(amp, "off", "bf16", "fp16")...) {
 	case "fp16":
 		s.AMP = nn.F16
@@ -61,11 +61,29 @@ func (moco) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	if err != nil {
 		return nil, err
 	}
+	if err := possible(q.Arch, s); err != nil {
+		return nil, err
+	}
 	e := arch.Training(s)
 	if !e.Known() {
-		return nil, fmt.Errorf("training of %s: %s", q.Arch, e.Unknown)
+		return nil, fmt.Errorf("there is no training of %s with these settings: %s", q.Arch, e.Unknown)
 	}
 	return []plugin.Phase{plugin.Price("training", e, d)}, nil
+}
+
+// possible says what upstream would stop at: an image of another size than a transformer's, a queue that the keys of a step
+// do not divide (moco/builder.py:73 at 7397dfe), one sample for a projector's batch normalisation (torch.nn.BatchNorm1d).
+func possible(name string, s arch.Step) error {
+	keys := s.Batch * s.World
+	switch {
+	case s.Encoder.Image > 0 && s.Image != s.Encoder.Image:
+		return fmt.Errorf("%s takes images of %d only, not of %d", name, s.Encoder.Image, s.Image)
+	case s.Project == arch.V2 && s.K%keys != 0:
+		return fmt.Errorf("a step enqueues %d keys, and they have to divide the queue: %d is no multiple of them, --queue %d is", keys, s.K, (s.K/keys+1)*keys)
+	case s.MLPDim > 0 && keys < minMicro:
+		return fmt.Errorf("%s does not train with a micro-batch of 1: batch normalisation in its projector has no variance of one sample; --micro-batch %d does", name, minMicro)
+	}
+	return nil
 }
 
 // uniq puts the first value, the default, in front of the others.

@@ -78,3 +78,22 @@ func (p *project) aligned(n, k int64) bool {
 	}
 	return k%(n*p.world) == 0
 }
+
+// aligns says which batches next to the job's the queue takes, as the job spells a batch.
+func (p *project) aligns() string {
+	below, above := p.micro-1, p.micro+1
+	for ; below > 0 && !p.aligned(below, p.queue.int()); below-- {
+	}
+	for ; above*p.world <= p.queue.int() && !p.aligned(above, p.queue.int()); above++ {
+	}
+	up := above*p.world <= p.queue.int()
+	switch {
+	case below > 0 && up:
+		return fmt.Sprintf("a batch of %d or of %d would not", p.batchFor(below), p.batchFor(above))
+	case below > 0:
+		return fmt.Sprintf("a batch of %d would not", p.batchFor(below))
+	case up:
+		return fmt.Sprintf("a batch of %d would not", p.batchFor(above))
+	}
+	return fmt.Sprintf("no batch of %d processes divides it: the length of the queue has to change", p.world)
+}

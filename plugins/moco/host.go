@@ -77,11 +77,11 @@ func (b *builder) host(training mem.Estimate) *ladder.HostLadder {
 	if m := rePrefetch.FindStringSubmatch(trainer.code); m != nil {
 		l.Prefetch, _ = strconv.ParseInt(m[1], 10, 64)
 	}
-	major, _, _ := b.env.Torch()
+	python := mem.RuntimeOf(b.env.TorchCUDA())
 	lines := func(f ladder.Feed) []mem.HostLine {
 		now := l
 		now.Workers = f.Workers
-		out := append(now.Lines(), mem.HostProcesses(ranks, major))
+		out := append(now.Lines(), mem.HostProcesses(ranks, python))
 		if model := training.Of(mem.Parameters) + training.Of(mem.Buffers); onCard && model > 0 {
 			out = append(out, mem.HostLine{When: mem.Starting, Item: mem.Item{Kind: mem.HostModel, What: "encoders", Bytes: model * unit.Bytes(ranks),
 				From: "parameters and buffers, the queue among them, made on the host in every process"}})

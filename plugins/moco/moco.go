@@ -78,7 +78,7 @@ func read(ctx context.Context, c job.Command) (*project, error) {
 	}
 	p.divide()
 	if g := p.micro * p.world; g > 0 && !p.aligned(p.micro, p.queue.int()) {
-		p.warn("a step enqueues %d keys, and %s asserts that they divide the queue of %d: it would stop at the first step", g, p.assertAt, p.queue.int())
+		p.warn("as asked a step enqueues %d keys, and %s asserts that they divide the queue of %d: it would stop at the first step; %s", g, p.assertAt, p.queue.int(), p.aligns())
 	}
 	p.countImages(ctx)
 	if p.resumes() {

@@ -294,12 +294,19 @@ func TestQueueInvariant(t *testing.T) {
 			}
 		}
 	}
-	// A job that would fail the assert itself is no ladder's fault, and is said.
-	j := recognized(t, asked(checkout(t, "v2", nil), 2, with("main_moco.py", "-b", "96", "data")...))
-	if !says(j.Warnings, "builder.py:5 asserts") {
-		t.Errorf("warns %q", j.Warnings)
+	// A job that would fail the assert itself is no ladder's fault, and is said, with the batches that would not. It is said
+	// of the job as asked: the rungs keep to the queue.
+	for _, tt := range []struct{ batch, k, says string }{
+		{"96", "65536", "as asked a step enqueues 96 keys, and builder.py:5 asserts that they divide the queue of 65536: it would stop at the first step; a batch of 64 or of 128 would not"},
+		{"192", "64", "a batch of 64 would not"},
+		{"64", "63", "no batch of 2 processes divides it"},
+	} {
+		j := recognized(t, asked(checkout(t, "v2", nil), 2, with("main_moco.py", "-b", tt.batch, "--moco-k", tt.k, "data")...))
+		if !says(j.Warnings, tt.says) {
+			t.Errorf("a batch of %s, a queue of %s: warns %q, want %q", tt.batch, tt.k, j.Warnings, tt.says)
+		}
+		ladders(t, j, 24*unit.GiB)
 	}
-	ladders(t, j, 24*unit.GiB)
 }
 
 // With --allow recipe half as much again, 96, comes with a queue that divides where the code asserts it.
@@ -484,7 +491,7 @@ func TestTruths(t *testing.T) {
 	c.Env = append(c.Env, "USE_LOW_VRAM_CONFIG=1")
 	j = recognized(t, c)
 	for _, want := range []string{
-		"= 768 images an optimizer step", "so it is 384", "4.6 × 96/64", "the queue holds 400 steps, not 800",
+		"= 768 images an optimizer step", "so it is 384", "4.6 × 96/64", "the queue holds 400 steps, not 800, of batches of 96",
 		`"vit_small" is torchvision's vit_b_16`, "USE_LOW_VRAM_CONFIG is read by nothing",
 	} {
 		if !says(j.Truths, want) {

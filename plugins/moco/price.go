@@ -81,8 +81,7 @@ func (b *builder) price(vs []variant, ways []computing) [][]mem.Estimate {
 // around adds what no forward asks for: the context and the libraries' workspace on a card, the interpreter on a CPU.
 func (b *builder) around(e mem.Estimate, c computing) mem.Estimate {
 	if b.device.Kind == gpu.CPU {
-		major, _, _ := b.env.Torch()
-		e.Add(mem.HostRuntime(major))
+		e.Add(mem.RuntimeOf(b.env.TorchCUDA()))
 		return e
 	}
 	e.OnCard(b.device, c.expandable)

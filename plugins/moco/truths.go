@@ -131,7 +131,7 @@ func (p *project) trueQueue(cfg text) {
 	for _, m := range reQueueSum.FindAllStringSubmatch(cfg.raw, -1) {
 		whole := strings.ReplaceAll(m[1]+m[4], ",", "")
 		if whole == itoa(p.queue.int()) && (m[2] == itoa(p.batch.int()) || m[5] == itoa(p.batch.int())) {
-			p.truth("the queue holds %d steps, not %s%s: a step enqueues the keys of both crops (%s)", p.queue.int()/(2*p.batch.int()), m[3], m[6],
+			p.truth("the queue holds %d steps, not %s%s, of batches of %d: a step of any batch enqueues the keys of both crops (%s)", p.queue.int()/(2*p.batch.int()), m[3], m[6], p.batch.int(),
 				p.solar.first(reMomentum).at(reBothKeys))
 			return
 		}

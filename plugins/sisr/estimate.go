@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/gpu"
@@ -32,17 +33,33 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	}
 	var err error
 	if step.Net, _, err = arch.Build(spec); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; what is no setting of the step is taken for an argument of the network", err)
 	}
-	if disc != "" {
-		if step.Disc, _, err = arch.BuildDiscriminator(disc, nil); err != nil {
-			return nil, err
+	for _, l := range step.Losses {
+		if !arch.HasLoss(l.Type) {
+			return nil, fmt.Errorf("losses has %q, which has no formula; those that have one are %s", l.Type, strings.Join(arch.LossNames(), ", "))
 		}
-		step.Losses = append(step.Losses, arch.Loss{Type: "ganloss", Weight: 1})
+	}
+	if val.Tile > 0 && val.Overlap >= val.Tile {
+		return nil, fmt.Errorf("tiles of %d do not overlap by %d: tile-overlap is less than tile", val.Tile, val.Overlap)
+	}
+	switch gan := slices.ContainsFunc(step.Losses, arch.Loss.IsGAN); {
+	case disc == "" && gan:
+		return nil, fmt.Errorf("an adversarial loss needs a discriminator, such as --set discriminator=%s", arch.DiscriminatorNames()[0])
+	case disc != "":
+		if step.Disc, _, err = arch.BuildDiscriminator(disc, nil); err != nil {
+			return nil, fmt.Errorf("%w; those that have one are %s", err, strings.Join(arch.DiscriminatorNames(), ", "))
+		}
+		if !gan {
+			step.Losses = append(step.Losses, arch.Loss{Type: "ganloss", Weight: 1})
+		}
 	}
 	var phases []plugin.Phase
 	if trains && step.Batch < step.Net.MinBatch {
-		return nil, fmt.Errorf("%s does not train with a micro-batch of %d: its batch normalisation sees one pixel of each image, so it takes %d at least", q.Arch, step.Batch, step.Net.MinBatch)
+		return nil, fmt.Errorf("%s does not train with a micro-batch of %d: its batch normalisation sees one pixel of each image, so it takes --micro-batch %d at least", q.Arch, step.Batch, step.Net.MinBatch)
+	}
+	if trains && step.LQ < step.Net.MinLQ {
+		return nil, fmt.Errorf("%s does not train on a low-resolution crop of %d: --lq %d is the least", q.Arch, step.LQ, step.Net.MinLQ)
 	}
 	if trains {
 		phases = append(phases, plugin.Price("training", arch.Training(step), d))
@@ -57,7 +74,7 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	}
 	for _, p := range phases {
 		if !p.Estimate.Known() {
-			return nil, fmt.Errorf("%s of %s: %s", p.Phase, q.Arch, p.Estimate.Unknown)
+			return nil, fmt.Errorf("there is no %s of %s with these settings: %s", p.Phase, q.Arch, p.Estimate.Unknown)
 		}
 	}
 	return phases, nil

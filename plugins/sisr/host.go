@@ -200,11 +200,11 @@ func (b *builder) host(ctx context.Context) *ladder.HostLadder {
 	if b.netErr == nil {
 		params = unit.Bytes(4 * arch.Parameters(b.net))
 	}
-	major, _, _ := b.torch()
+	python := mem.RuntimeOf(b.torch())
 	lines := func(f ladder.Feed) []mem.HostLine {
 		now := l.Loader
 		now.Workers, now.Prefetch, now.Pinned = f.Workers, f.Prefetch, f.Pinned
-		out := append(now.Lines(), mem.HostProcesses(l.Ranks, major))
+		out := append(now.Lines(), mem.HostProcesses(l.Ranks, python))
 		if params > 0 && b.device.Kind != gpu.CPU {
 			ranks := unit.Bytes(l.Ranks)
 			out = append(out,

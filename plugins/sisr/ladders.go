@@ -54,9 +54,9 @@ type builder struct {
 	netErr error // ErrUnknown, or what the trainer itself would stop at
 	disc   arch.Discriminator
 
-	torchOnce              sync.Once
-	torchMajor, torchMinor int
-	torchKnown             bool
+	torchOnce  sync.Once
+	torchMajor int
+	torchCUDA  string
 
 	image    scan
 	imageErr error
@@ -339,7 +339,7 @@ func (b *builder) validation(settings []setting) ladder.Ladder {
 		below, least = append(below, t), t
 	}
 	if len(r.gpuMetrics) > 0 && b.accepts("val.metrics_enabled") {
-		t := ladder.Rung{Name: "no metrics", Cost: ladder.Metrics, Slowdown: 2, Estimates: asked.Estimates}
+		t := ladder.Rung{Name: "no metrics", Cost: ladder.Metrics, Slowdown: max(1, least.Slowdown), Estimates: asked.Estimates}
 		if least.Name != "" {
 			t.Name, t.Estimates, t.Edits = least.Name+", no metrics", least.Estimates, slices.Clone(least.Edits)
 		}

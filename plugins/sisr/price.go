@@ -244,8 +244,7 @@ func (b *builder) queueItem(v variant) mem.Item {
 func (b *builder) around(e mem.Estimate, s setting, validation bool) mem.Estimate {
 	e.Items = slices.Clip(e.Items) // other settings begin with the same ones
 	if b.device.Kind == gpu.CPU {
-		major, _, _ := b.torch()
-		e.Add(mem.HostRuntime(major))
+		e.Add(mem.RuntimeOf(b.torch()))
 		return e
 	}
 	if validation {
@@ -256,18 +255,19 @@ func (b *builder) around(e mem.Estimate, s setting, validation bool) mem.Estimat
 	return e
 }
 
-// torch is the version of torch that the command's interpreter would import.
-func (b *builder) torch() (major, minor int, ok bool) {
+// torch is the major version of the torch that the command's interpreter would import, and what it was built for; 0 and ""
+// where that is not known.
+func (b *builder) torch() (major int, cuda string) {
 	b.torchOnce.Do(func() {
-		b.torchMajor, b.torchMinor, b.torchKnown = python.Of(b.prog, b.job.Command.Env).Torch()
+		b.torchMajor, b.torchCUDA = python.Of(b.prog, b.job.Command.Env).TorchCUDA()
 	})
-	return b.torchMajor, b.torchMinor, b.torchKnown
+	return b.torchMajor, b.torchCUDA
 }
 
 // oldTorch reports whether the program's torch is known to be of the 1.x line, which keeps some tensors that 2.x does not.
 func (b *builder) oldTorch() bool {
-	major, _, ok := b.torch()
-	return ok && major < 2
+	major, _ := b.torch()
+	return major == 1
 }
 
 // expand replaces a leading ~ by the home folder, as the trainer does (os.path.expanduser).

@@ -108,6 +108,7 @@ func (sisr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 		Warnings:  append(warnings, x.warnings()...),
 	}
 	if shared > 1 && !launched(prog, c.Env) {
+		j.Batch.Replicas = true
 		j.Warnings = append(j.Warnings, replicas(shared, c.Devices))
 	}
 	j.Arch = r.net.kind

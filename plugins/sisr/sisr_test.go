@@ -230,6 +230,12 @@ func TestUnknown(t *testing.T) {
 		if e := l.Rungs[l.Asked].At(0); e.Known() || !strings.Contains(e.Unknown, tt.says) {
 			t.Errorf("%s: estimate %v, unknown %q; want it to say %q", name, e.Total(), e.Unknown, tt.says)
 		}
+		if tt.says == "lpips" { // what is not slower is not said to be, and stands behind the tiles all the same
+			last, tile := l.Rungs[len(l.Rungs)-2], l.Rungs[len(l.Rungs)-3] // behind them is no validation at all
+			if !strings.Contains(last.Name, "no metrics") || last.Slowdown != tile.Slowdown || last.Slowdown <= 1 {
+				t.Errorf("%s: %q at %v behind %q at %v", name, last.Name, last.Slowdown, tile.Name, tile.Slowdown)
+			}
+		}
 	}
 }
 
@@ -436,6 +442,9 @@ func TestCardsByAuto(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if several := c.Devices > 1 && c.Args[0] == "python"; j.Batch.Replicas != several { // a process of torchrun's is a rank
+			t.Errorf("%v on %d cards: %+v", c.Args, c.Devices, j.Batch)
+		}
 		j.Command = c
 		set, err := New().Ladders(t.Context(), j, gpu.Device{Kind: gpu.CUDA, Total: 24 * unit.GiB})
 		if err != nil {
@@ -456,7 +465,7 @@ func TestCardsByAuto(t *testing.T) {
 		t.Errorf("not known how many: %d ranks, %+v", n, one.Items)
 	}
 	if n, two := price(command(2, "python")); n != 2 || !has(two, "NCCL") || has(two, "DDP buckets") || two.Of(mem.Inputs) != 2*one.Of(mem.Inputs) {
-		t.Errorf("two cards: %d ranks, %+v", n, two.Items)
+		t.Errorf("two cards: %d, %+v", n, two.Items)
 	}
 	if n, ddp := price(command(0, "torchrun", "--nproc_per_node", "2")); n != 2 || !has(ddp, "NCCL") || !has(ddp, "DDP buckets") || ddp.Of(mem.Inputs) != one.Of(mem.Inputs) {
 		t.Errorf("two processes: %d ranks, %+v", n, ddp.Items)

@@ -34,17 +34,24 @@ func (*stablesr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]pl
 	}
 	model, err := arch.Read(arch.Stock(q.Arch, params), edge)
 	if err != nil {
-		return nil, fmt.Errorf("%s has no sizes of its own here, only a recipe has (launch plan prices that): %w", q.Arch, err)
+		return nil, fmt.Errorf("the sizes of %s are in a recipe, which launch plan -- python main.py --base RECIPE … prices; without one there is LatentDiffusionSRTextWT", q.Arch)
 	}
 	s.Model = model
+	if s.Queue%s.Batch != 0 {
+		return nil, fmt.Errorf("the first batch asserts that the pool is a multiple of the micro-batch: %d is none of %d, --queue %d is", s.Queue, s.Batch, (s.Queue/s.Batch+1)*s.Batch)
+	}
 	var phases []plugin.Phase
 	for _, p := range []struct {
 		name  string
 		price func() mem.Estimate
 	}{{"training", s.Training}, {"validation", s.Validation}, {images, func() mem.Estimate { return s.Images(8) }}} {
 		e := p.price()
-		if !e.Known() {
-			return nil, fmt.Errorf("%s of %s: %s", p.name, q.Arch, e.Unknown)
+		switch {
+		case e.Known():
+		case s.Size%model.Multiple() != 0:
+			return nil, fmt.Errorf("%s does not take --image %d: the UNet's halves need a multiple of %d, such as %d", q.Arch, s.Size, model.Multiple(), (s.Size/model.Multiple()+1)*model.Multiple())
+		default:
+			return nil, fmt.Errorf("there is no %s of %s with these settings: %s", p.name, q.Arch, e.Unknown)
 		}
 		phases = append(phases, plugin.Price(p.name, e, d))
 	}

@@ -119,7 +119,7 @@ func (b *builder) host(training mem.Estimate) *ladder.HostLadder {
 			l.Workers, l.Prefetch = f.Workers, f.Prefetch
 			out = append(out, l.Lines()...)
 		}
-		out = append(out, mem.HostProcesses(ranks, major))
+		out = append(out, mem.HostProcesses(ranks, mem.HostRuntime(major)))
 		return append(out, b.states(training, unit.Bytes(ranks))...)
 	}
 	h := ladder.Feeds(ladder.Feed{Workers: asked, Prefetch: 2}, func(f ladder.Feed) ([]config.Edit, bool) {

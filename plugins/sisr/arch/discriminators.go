@@ -2,6 +2,8 @@ package arch
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -32,6 +34,9 @@ func BuildDiscriminator(typ string, values map[string]any) (Discriminator, []str
 	}
 	return Discriminator{Name: strings.ToLower(typ), forward: f}, a.warnings, nil
 }
+
+// DiscriminatorNames lists the discriminators that have a formula.
+func DiscriminatorNames() []string { return slices.Sorted(maps.Keys(discriminators)) }
 
 // ganLoss is GANLoss of the type "vanilla": binary cross entropy against a tensor of ones or zeros
 // (traiNNer/losses/gan_loss.py at 68629319). The other types need less.

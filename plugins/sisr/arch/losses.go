@@ -2,6 +2,8 @@ package arch
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -26,6 +28,15 @@ func registerLoss(b lossBuilder, names ...string) {
 	for _, n := range names {
 		losses[n] = b
 	}
+}
+
+// LossNames lists the losses that have a formula.
+func LossNames() []string { return slices.Sorted(maps.Keys(losses)) }
+
+// HasLoss reports whether a loss has a formula.
+func HasLoss(name string) bool {
+	_, ok := losses[strings.ToLower(name)]
+	return ok || Loss{Type: name}.IsGAN()
 }
 
 // Label is the loss's name in upstream's own log (loss_type_to_label in traiNNer/utils/misc.py shortens it further).
@@ -57,8 +68,8 @@ func (l Loss) build() (lossFunc, error) {
 	return f, nil
 }
 
-// isGAN reports whether the loss is the adversarial one.
-func (l Loss) isGAN() bool {
+// IsGAN reports whether the loss is the adversarial one.
+func (l Loss) IsGAN() bool {
 	n := strings.ToLower(l.Type)
 	return n == "ganloss" || n == "multiscaleganloss" || n == "gan_loss"
 }

@@ -82,7 +82,7 @@ func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 			if l.Weight == 0 {
 				continue
 			}
-			if l.isGAN() {
+			if l.IsGAN() {
 				gan = true
 				lGTotal = t.AddInplace(lGTotal, cfg.generatorGAN(t, output, l))
 				continue
@@ -157,7 +157,7 @@ func (cfg StepConfig) averagedForward(t *nn.Tape, lq nn.Tensor) {
 
 func (cfg StepConfig) hasGAN() bool {
 	for _, l := range cfg.Losses {
-		if l.isGAN() && l.Weight != 0 {
+		if l.IsGAN() && l.Weight != 0 {
 			return true
 		}
 	}
@@ -224,7 +224,7 @@ func (cfg StepConfig) resident(t *nn.Tape) []mem.Item {
 		items = append(items, cfg.optimizerItem("network_d", cfg.OptimD, d))
 	}
 	for _, l := range cfg.Losses {
-		if what := l.part(); l.Weight != 0 && !l.isGAN() {
+		if what := l.part(); l.Weight != 0 && !l.IsGAN() {
 			items = append(items, modelItems(what, t.Size(what), l.Type)...)
 		}
 	}

@@ -1,0 +1,41 @@
+package python
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/launch-ml/launch/core/config/command"
+)
+
+// version.py as torch's makers have written it over the years, and the one that this machine's Python would import.
+func TestTorchCUDA(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text, cuda string
+		major      int
+	}{
+		"2.15 of PyPI":       {"from typing import Optional\n\n__version__ = '2.15.0+cu132'\ndebug = False\ncuda: Optional[str] = '13.2'\nhip: Optional[str] = None\n", "13.2", 2},
+		"1.13 of PyPI":       {"__version__ = '1.13.1+cu117'\ndebug = False\ncuda = '11.7'\nhip = None\n", "11.7", 1},
+		"1.13 of Debian":     {"__version__ = '1.13.0a0'\ndebug = False\ncuda = None\nhip = None\n", "none", 1},
+		"2.4 for the CPU":    {"__version__ = '2.4.0+cpu'\ncuda: Optional[str] = None\nhip: Optional[str] = None\n", "none", 2},
+		"for ROCm":           {"__version__ = '2.4.0+rocm6.1'\ncuda: Optional[str] = None\nhip: Optional[str] = '6.1'\n", "", 2},
+		"nothing but itself": {"__version__ = '1.13.1'\n", "", 1},
+		"nothing":            {"", "", 0},
+	} {
+		root := t.TempDir()
+		at := filepath.Join(root, "lib", "python3.11", "site-packages", "torch")
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(at, "version.py"), []byte(tt.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		e := Of(command.Prog{Interpreter: filepath.Join(root, "bin", "python")}, nil)
+		if major, cuda := e.TorchCUDA(); major != tt.major || cuda != tt.cuda {
+			t.Errorf("%s: torch %d for CUDA %q, want %d for %q", name, major, cuda, tt.major, tt.cuda)
+		}
+	}
+	if major, cuda := (Environment{}).TorchCUDA(); major != 0 || cuda != "" {
+		t.Errorf("of no Python: torch %d for CUDA %q", major, cuda)
+	}
+}

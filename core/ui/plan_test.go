@@ -1,0 +1,73 @@
+package ui
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// Ranks are processes. The cards that DataParallel drives from one process are none.
+func TestTitleCountsWhatShares(t *testing.T) {
+	for _, tt := range []struct {
+		batch job.Batch
+		want  string
+	}{
+		{job.Batch{Micro: 8, Accumulation: 2, Ranks: 1}, "r · global batch 16 = 8 × 2 (plugin p)"},
+		{job.Batch{Micro: 8, Accumulation: 2, Ranks: 4}, "r · global batch 64 = 8 × 2 × 4 ranks (plugin p)"},
+		{job.Batch{Micro: 8, Accumulation: 2, Ranks: 4, Replicas: true}, "r · global batch 64 = 8 × 2 × 4 cards (plugin p)"},
+		{job.Batch{Micro: 8, Accumulation: 2, Ranks: 1, Replicas: true}, "r · global batch 16 = 8 × 2 (plugin p)"},
+	} {
+		if got := Title(&job.Job{Dialect: "r", Plugin: "p", Batch: tt.batch}); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}
+
+// Activation checkpointing may stand before the smaller of two micro-batches: by its expected slowdown, which is said.
+func TestPlanSaysWhatIsSlower(t *testing.T) {
+	priced := func(gib, shared unit.Bytes) []mem.Estimate {
+		of := func(b unit.Bytes) mem.Estimate {
+			return mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, What: "net", Bytes: b}}}
+		}
+		return []mem.Estimate{of(gib * unit.GiB), of(shared * unit.GiB)}
+	}
+	r := &run.Run{
+		Job: &job.Job{Dialect: "r", Plugin: "p"}, Limits: run.Limits{Allow: ladder.Numerics},
+		Ladders: &ladder.Set{
+			Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}, {Name: "half", Cost: ladder.Numerics, Slowdown: 0.8}}},
+			Phases: []ladder.Ladder{{Phase: ladder.Training, Rungs: []ladder.Rung{
+				{Name: "as asked", Slowdown: 1, Estimates: priced(64, 32)},
+				{Name: "two pieces", Cost: ladder.Speed, Slowdown: 1.02, Estimates: priced(32, 16)},
+				{Name: "checkpointing", Cost: ladder.Speed, Slowdown: 1.3566, Estimates: priced(8, 4)},
+			}}},
+		},
+	}
+	const said = "expected to take 1.36 times as long"
+	for _, tt := range []struct {
+		room     unit.Bytes
+		slowdown float64
+		says     bool
+	}{{100, 1, false}, {40, 1.02, false}, {10, 1.3566, true}, {5, 1.3566 * 0.8, false}} {
+		r.Room = tt.room * unit.GiB
+		plan, stop := r.Next()
+		if stop != nil {
+			t.Fatalf("in %v: %+v", r.Room, stop)
+		}
+		v := View{Run: r, Plan: plan, Device: &gpu.Device{Kind: gpu.CUDA, Total: r.Room}}
+		var out strings.Builder
+		Printer{W: &out}.Plan(v)
+		if got := strings.Contains(out.String(), said); got != tt.says {
+			t.Errorf("in %v: said is %v:\n%s", r.Room, got, out.String())
+		}
+		if got := v.Document(nil, nil).Phases[0].Slowdown; math.Abs(got-tt.slowdown) > 1e-9 {
+			t.Errorf("in %v: a slowdown of %v, want %v", r.Room, got, tt.slowdown)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package sisr
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/plugin"
+)
+
+// What a bare network cannot be is said in a sentence, with what would do; what it can be, however small, is priced.
+func TestEstimateOfTheImpossible(t *testing.T) {
+	for name, tt := range map[string]struct {
+		arch     string
+		settings map[string]string
+		says     string // "": it is priced
+	}{
+		"a crop below the least":       {"hit_srf", map[string]string{"lq": "7"}, "hit_srf does not train on a low-resolution crop of 7: --lq 17 is the least"},
+		"batch normalisation":          {"dat_light", nil, "so it takes --micro-batch 2 at least"},
+		"a loss that nobody knows":     {"compact", map[string]string{"losses": "l1loss,nosuch"}, `losses has "nosuch", which has no formula; those that have one are`},
+		"adversarial, against nobody":  {"compact", map[string]string{"losses": "l1loss,ganloss"}, "an adversarial loss needs a discriminator, such as --set discriminator="},
+		"a discriminator nobody knows": {"compact", map[string]string{"discriminator": "nosuch"}, "those that have one are dunet"},
+		"tiles that overlap by a tile": {"compact", map[string]string{"image": "64", "tile": "32", "tile-overlap": "32"}, "tile-overlap is less than tile"},
+		"no argument of the network's": {"compact", map[string]string{"queue": "7"}, `"queue"; what is no setting of the step is taken for an argument of the network`},
+		"less than no channels":        {"span", map[string]string{"feature_channels": "-5"}, "there is no training of span with these settings"},
+		"a crop that is just enough":   {"hit_srf", map[string]string{"lq": "17"}, ""},
+		"a discriminator and its loss": {"compact", map[string]string{"losses": "l1loss,ganloss", "discriminator": "dunet"}, ""},
+		"no training, and a tiny crop": {"rgt_s", map[string]string{"lq": "1", "training": "false", "image": "64"}, ""},
+	} {
+		phases, err := New().(plugin.Estimator).Estimate(t.Context(), &plugin.Bare{Arch: tt.arch, Settings: tt.settings}, gpu.Device{})
+		switch {
+		case tt.says == "" && (err != nil || len(phases) == 0):
+			t.Errorf("%s: %v, %d phases", name, err, len(phases))
+		case tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)):
+			t.Errorf("%s: %v, want it to say %q", name, err, tt.says)
+		}
+	}
+}
