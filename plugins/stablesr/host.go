@@ -113,13 +113,12 @@ func (b *builder) host(training mem.Estimate) *ladder.HostLadder {
 		l.Making, l.MakingFrom = b.decoded(key)
 		loaders = append(loaders, l)
 	}
-	major, _, _ := b.python.Torch()
 	lines := func(f ladder.Feed) (out []mem.HostLine) {
 		for _, l := range loaders {
 			l.Workers, l.Prefetch = f.Workers, f.Prefetch
 			out = append(out, l.Lines()...)
 		}
-		out = append(out, mem.HostProcesses(ranks, mem.HostRuntime(major)))
+		out = append(out, mem.HostProcesses(ranks, mem.RuntimeOf(b.python.TorchCUDA())))
 		return append(out, b.states(training, unit.Bytes(ranks))...)
 	}
 	h := ladder.Feeds(ladder.Feed{Workers: asked, Prefetch: 2}, func(f ladder.Feed) ([]config.Edit, bool) {

@@ -600,8 +600,7 @@ func (b *builder) bare(phase int, vs []variant) []mem.Estimate {
 // around adds what no forward asks for: the context and the libraries' workspace on a card, the interpreter on a CPU.
 func (b *builder) around(e *mem.Estimate, v variant) {
 	if b.device.Kind == gpu.CPU {
-		major, _, _ := b.python.Torch()
-		e.Add(mem.HostRuntime(major))
+		e.Add(mem.RuntimeOf(b.python.TorchCUDA()))
 		return
 	}
 	e.OnCard(b.device, v.expandable)

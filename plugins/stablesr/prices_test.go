@@ -81,8 +81,12 @@ func TestAnticipatedLaddersAreTheSame(t *testing.T) {
 	want, onCPU := ladders(New(), j, d), ladders(New(), j, cpu)
 	p := New().(*stablesr)
 	p.Anticipate(j.Command)
-	if got, err := p.Recognize(t.Context(), j.Command); err != nil || !reflect.DeepEqual(got, j) {
-		t.Errorf("recognised as %+v, %v", got, err)
+	got, err := p.Recognize(t.Context(), j.Command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Warnings = j.Warnings; !reflect.DeepEqual(got, j) { // which say how full the disk is just now
+		t.Errorf("recognised as %+v", got)
 	}
 	if a := p.claim(other.Command); a != nil {
 		t.Error("another command's prices were taken")
