@@ -1,6 +1,9 @@
 package nn
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // view is a result that shares its input's storage and gives it its own gradient, or a view of it.
 func (t *Tape) view(name string, x, shape Tensor) Tensor {
@@ -17,9 +20,16 @@ func (t *Tape) view(name string, x, shape Tensor) Tensor {
 }
 
 // View is x.view(shape) and x.reshape(shape): the same storage, or a contiguous copy of what cannot be seen that
-// way. One size may be -1.
+// way. One size may be -1. It panics where the shape has another number of elements, as PyTorch stops there.
 func (t *Tape) View(x Tensor, shape ...int64) Tensor {
-	shape = infer(x.Numel(), shape)
+	numel, n := x.Numel(), int64(1)
+	shape = infer(numel, shape)
+	for _, d := range shape {
+		n *= d
+	}
+	if n != numel {
+		panic(fmt.Sprintf("shape %v is invalid for a tensor of %v", append([]int64(nil), shape...), x.Shape()))
+	}
 	y, ok := x.viewed(shape...)
 	if !ok {
 		x = t.Clone(x)
