@@ -3,6 +3,7 @@ package stablesr
 import (
 	"reflect"
 	"slices"
+	"sync/atomic"
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
@@ -19,6 +20,7 @@ type ahead struct {
 	err     error
 	planned chan struct{} // closed when it is known what will be priced
 	prices  []anticipated
+	dropped atomic.Bool // nobody will take them
 }
 
 type anticipated struct {
@@ -61,7 +63,11 @@ func (a *ahead) plan() (tasks []func()) {
 	for _, g := range groups(rungs) {
 		bare := make(chan []mem.Estimate, 1)
 		a.prices = append(a.prices, anticipated{g.phase, g.variants, bare})
-		tasks = append(tasks, func() { bare <- b.bare(g.phase, g.variants) })
+		tasks = append(tasks, func() {
+			if !a.dropped.Load() {
+				bare <- b.bare(g.phase, g.variants)
+			}
+		})
 	}
 	return tasks
 }
@@ -94,6 +100,13 @@ func (s *stablesr) claim(c job.Command) *ahead {
 		return a
 	}
 	return nil
+}
+
+// drop leaves out what is not priced yet.
+func (a *ahead) drop() {
+	if a != nil {
+		a.dropped.Store(true)
+	}
 }
 
 // take takes bare estimates that were begun. ok is false where they were not.

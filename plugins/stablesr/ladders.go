@@ -28,8 +28,10 @@ func (s *stablesr) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladd
 	}
 	r.ranks = j.Batch.Ranks
 	b := newBuilder(r, j, d)
-	if d.Kind != gpu.CPU {
-		b.ahead = s.claim(j.Command)
+	if ahead := s.claim(j.Command); d.Kind == gpu.CPU {
+		ahead.drop()
+	} else {
+		b.ahead = ahead
 	}
 	return b.build(), nil
 }
