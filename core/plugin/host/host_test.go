@@ -112,7 +112,7 @@ func TestAnticipation(t *testing.T) {
 	}
 	first := job.Command{Args: []string{"first", "y"}, Dir: "/d", Env: []string{"A=é\"'$x"}}
 	long := first
-	long.Env = []string{"A=" + strings.Repeat("x", 128<<10)}
+	long.Env = []string{"A=" + strings.Repeat("x", 100<<10)}
 	for want, c := range map[string]*job.Command{"first x": nil, "first y, first x": &first} {
 		if got := ask(c); got != want {
 			t.Errorf("%+v: anticipated %q, want %q", c, got, want)

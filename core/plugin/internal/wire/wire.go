@@ -47,8 +47,9 @@ func Cookie() string { return handshake.MagicCookieKey + "=" + handshake.MagicCo
 // announced is the environment's variable in which a plugin's process finds what it will be asked first.
 const announced = "LAUNCH_PLUGIN_ASKED"
 
-// maxAnnounced is the longest entry of an environment that Linux takes (MAX_ARG_STRLEN), about.
-const maxAnnounced = 128<<10 - 1<<10
+// maxAnnounced is half of an environment's longest entry (MAX_ARG_STRLEN), which is also what a process may always be started
+// with in all, however small its stack: the question holds the environment once more.
+const maxAnnounced = 64 << 10
 
 // Announce returns the environment entries that tell a plugin's process what its first question will be, so that it can begin
 // before the connection stands. There are none where that is too long.
