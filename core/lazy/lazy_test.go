@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -81,4 +82,39 @@ func TestFirstUse(t *testing.T) {
 		}
 	}()
 	MustCompile(`(`).MatchString("")
+}
+
+// A text without the literal of a pattern has no match, and with it the pattern decides: the answers are those of regexp.
+func TestLiteral(t *testing.T) {
+	for source, want := range map[string]string{
+		`a(b+)c`: "a", `(?i)abc`: "", `foo|bar`: "", `(?:foo)?barbaz`: "barbaz", `x{0,2}yy`: "yy", `(?:abc){2}d`: "abc", `(abcd)+e`: "abcd",
+		`['"]--moco-k['"]`: "--moco-k", `\bautocast\(`: "autocast(", `(?m)^[^#\n]*\bkey\b`: "key", `x*`: "", `(?:long word)*z`: "z", `^$`: "", `ab(?i)cdef`: "ab", `(?:long){0,3}z`: "z",
+	} {
+		r := MustCompile(source)
+		if r.get(); r.literal != want {
+			t.Errorf("%s: %q, want %q", source, r.literal, want)
+		}
+		re := regexp.MustCompile(source)
+		for _, s := range []string{"", "abc", "ABC", "abbbc xabcabcd", "foo", "bar", "barbaz foobarbaz", "xyy y", "abcdabcde", `add('--moco-k', "--moco-k")`, "_autocast( autocast(", "# key\n key", "xx", "z long word", "abCDEF", "\xff"} {
+			for name, same := range map[string]bool{
+				"MatchString": r.MatchString(s) == re.MatchString(s), "Match": r.Match([]byte(s)) == re.Match([]byte(s)), "FindString": r.FindString(s) == re.FindString(s),
+				"FindIndex": reflect.DeepEqual(r.FindIndex([]byte(s)), re.FindIndex([]byte(s))), "FindStringIndex": reflect.DeepEqual(r.FindStringIndex(s), re.FindStringIndex(s)),
+				"FindSubmatch":               reflect.DeepEqual(r.FindSubmatch([]byte(s)), re.FindSubmatch([]byte(s))),
+				"FindSubmatchIndex":          reflect.DeepEqual(r.FindSubmatchIndex([]byte(s)), re.FindSubmatchIndex([]byte(s))),
+				"FindStringSubmatch":         reflect.DeepEqual(r.FindStringSubmatch(s), re.FindStringSubmatch(s)),
+				"FindStringSubmatchIndex":    reflect.DeepEqual(r.FindStringSubmatchIndex(s), re.FindStringSubmatchIndex(s)),
+				"FindAll":                    reflect.DeepEqual(r.FindAll([]byte(s), -1), re.FindAll([]byte(s), -1)),
+				"FindAllString":              reflect.DeepEqual(r.FindAllString(s, -1), re.FindAllString(s, -1)),
+				"FindAllStringIndex":         reflect.DeepEqual(r.FindAllStringIndex(s, 1), re.FindAllStringIndex(s, 1)),
+				"FindAllSubmatch":            reflect.DeepEqual(r.FindAllSubmatch([]byte(s), -1), re.FindAllSubmatch([]byte(s), -1)),
+				"FindAllSubmatchIndex":       reflect.DeepEqual(r.FindAllSubmatchIndex([]byte(s), 2), re.FindAllSubmatchIndex([]byte(s), 2)),
+				"FindAllStringSubmatch":      reflect.DeepEqual(r.FindAllStringSubmatch(s, -1), re.FindAllStringSubmatch(s, -1)),
+				"FindAllStringSubmatchIndex": reflect.DeepEqual(r.FindAllStringSubmatchIndex(s, -1), re.FindAllStringSubmatchIndex(s, -1)),
+			} {
+				if !same {
+					t.Errorf("%s of %q in %q is another answer", name, source, s)
+				}
+			}
+		}
+	}
 }

@@ -82,6 +82,21 @@ func Together(tasks []func()) {
 	wg.Wait()
 }
 
+// Alike groups the numbers below n by what they have in common, in their order: what is priced once.
+func Alike[K comparable](n int, key func(i int) K) (groups [][]int) {
+	at := map[K]int{}
+	for i := range n {
+		k := key(i)
+		g, ok := at[k]
+		if !ok {
+			g, groups = len(groups), append(groups, nil)
+			at[k] = g
+		}
+		groups[g] = append(groups[g], i)
+	}
+	return groups
+}
+
 // done says that what lies between the estimate's peak and another has been asked.
 func (e Estimate) done() {
 	if r := e.requests; r != nil {

@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/launch-ml/launch/core/unit"
@@ -36,5 +37,16 @@ func TestAtBatches(t *testing.T) {
 	}
 	if len(AtBatches(price)) != 0 {
 		t.Error("no sizes have estimates")
+	}
+}
+
+func TestAlike(t *testing.T) {
+	words := []string{"b", "a", "b", "c", "a", "b"}
+	got := Alike(len(words), func(i int) string { return words[i] })
+	if want := [][]int{{0, 2, 5}, {1, 4}, {3}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := Alike(0, func(int) int { return 0 }); got != nil {
+		t.Errorf("of nothing: %v", got)
 	}
 }

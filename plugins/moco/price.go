@@ -5,6 +5,7 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/plugins/moco/arch"
 )
@@ -59,27 +60,32 @@ func (b *builder) price(vs []variant, ways []computing) [][]mem.Estimate {
 		crop, queue  int64
 		accumulation bool
 	}
-	groups := map[alike][]int{}
-	for i, v := range vs {
-		k := alike{v.crop, v.queue, v.accum > 1}
-		groups[k] = append(groups[k], i)
-	}
-	for _, group := range groups {
+	var tasks []func()
+	for _, group := range mem.Alike(len(vs), func(i int) alike { return alike{vs[i].crop, vs[i].queue, vs[i].accum > 1} }) {
 		var batches []int64
 		for _, i := range group {
 			batches = append(batches, vs[i].micro)
 		}
-		for w, way := range ways {
-			for k, est := range arch.Trainings(b.stepFor(vs[group[0]], way, e), batches...) {
-				out[group[k]][w] = b.around(est, way)
-			}
+		for _, same := range mem.Alike(len(ways), func(w int) nn.DType { return ways[w].amp }) { // segments change nothing of what is asked
+			tasks = append(tasks, func() {
+				estimates := arch.Trainings(b.stepFor(vs[group[0]], ways[same[0]], e), batches...)
+				var rungs []func()
+				for k, i := range group {
+					for _, w := range same {
+						rungs = append(rungs, func() { out[i][w] = b.around(estimates[k], ways[w]) })
+					}
+				}
+				mem.Together(rungs)
+			})
 		}
 	}
+	mem.Together(tasks)
 	return out
 }
 
 // around adds what no forward asks for: the context and the libraries' workspace on a card, the interpreter on a CPU.
 func (b *builder) around(e mem.Estimate, c computing) mem.Estimate {
+	e.Items = slices.Clip(e.Items) // other ways begin with the same ones
 	if b.device.Kind == gpu.CPU {
 		e.Add(mem.RuntimeOf(b.env.TorchCUDA()))
 		return e

@@ -11,6 +11,7 @@ import (
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/plugins/sisr/arch"
@@ -92,23 +93,24 @@ func (b *builder) priceTraining(variants []variant, settings []setting) map[vari
 		lq                          int64
 		checkpointing, accumulation bool
 	}
-	groups := map[alike][]variant{}
-	for _, v := range variants {
-		k := alike{v.lq, v.checkpointing, v.accum > 1}
-		groups[k] = append(groups[k], v)
-		out[v] = make([]mem.Estimate, len(settings)) // all of them before the first is filled: the map is only read from then on
+	groups := mem.Alike(len(variants), func(i int) alike {
+		return alike{variants[i].lq, variants[i].checkpointing, variants[i].accum > 1}
+	})
+	for _, v := range variants { // all of them before the first is filled: the map is only read from then on
+		out[v] = make([]mem.Estimate, len(settings))
 	}
 	var tasks []func()
 	for _, group := range groups {
 		var batches []int64
-		for _, v := range group {
-			batches = append(batches, v.micro)
+		for _, i := range group {
+			batches = append(batches, variants[i].micro)
 		}
 		for _, same := range alikeSettings(settings) {
 			tasks = append(tasks, func() {
-				estimates := b.priceBatches(group[0], batches, settings[same[0]])
+				estimates := b.priceBatches(variants[group[0]], batches, settings[same[0]])
 				var rungs []func()
-				for k, v := range group {
+				for k, n := range group {
+					v := variants[n]
 					if b.recipe.otf {
 						estimates[k].Add(b.queueItem(v))
 					}
@@ -126,15 +128,8 @@ func (b *builder) priceTraining(variants []variant, settings []setting) map[vari
 
 // alikeSettings are the settings by index, those together that compute the same: the allocator's segments change nothing of
 // what is asked of it.
-func alikeSettings(settings []setting) (groups [][]int) {
-	for i, s := range settings {
-		k := slices.IndexFunc(groups, func(g []int) bool { return settings[g[0]].amp == s.amp })
-		if k < 0 {
-			k, groups = len(groups), append(groups, nil)
-		}
-		groups[k] = append(groups[k], i)
-	}
-	return groups
+func alikeSettings(settings []setting) [][]int {
+	return mem.Alike(len(settings), func(i int) nn.DType { return settings[i].amp })
 }
 
 // priceBatches estimates a variant at several micro-batches.

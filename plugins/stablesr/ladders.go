@@ -191,17 +191,17 @@ type group struct {
 // groups are all rungs in all phases.
 func groups(rungs []shared) (out []group) {
 	for n, p := range phases {
-		at := map[variant]int{}
-		for i, s := range rungs {
-			k := s.variant
+		for _, alike := range mem.Alike(len(rungs), func(i int) variant {
+			k := rungs[i].variant
 			k.micro, k.accum, k.queue, k.expandable = 0, 0, 0, false
 			p.blind(&k)
-			if _, ok := at[k]; !ok {
-				at[k] = len(out)
-				out = append(out, group{phase: n})
+			return k
+		}) {
+			g := group{phase: n, rungs: alike}
+			for _, i := range alike {
+				g.variants = append(g.variants, rungs[i].variant)
 			}
-			g := &out[at[k]]
-			g.rungs, g.variants = append(g.rungs, i), append(g.variants, s.variant)
+			out = append(out, g)
 		}
 	}
 	return out
