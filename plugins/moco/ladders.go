@@ -18,8 +18,8 @@ import (
 )
 
 // Ladders implements [plugin.Plugin].
-func (moco) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
-	p, err := read(ctx, j.Command)
+func (m *moco) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
+	p, err := m.project(ctx, j.Command)
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,10 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
@@ -20,12 +22,13 @@ import (
 )
 
 // New returns the plugin.
-func New() plugin.Plugin { return moco{} }
+func New() plugin.Plugin { return &moco{} }
 
-type moco struct{}
+// moco remembers the project that it has recognised last, until its ladders are asked for.
+type moco struct{ last atomic.Pointer[project] }
 
 // Manifest implements [plugin.Plugin].
-func (moco) Manifest() plugin.Manifest {
+func (*moco) Manifest() plugin.Manifest {
 	return plugin.Manifest{
 		Name: "moco", Version: "1", About: "momentum contrast: facebookresearch/moco and moco-v3, solar-ssl/moco-v3",
 		Archs: arch.Names(),
@@ -38,12 +41,22 @@ func (moco) Manifest() plugin.Manifest {
 }
 
 // Recognize implements [plugin.Plugin].
-func (moco) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
+func (m *moco) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 	p, err := read(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return p.job(), nil
+	j := p.job()
+	m.last.Store(p)
+	return j, nil
+}
+
+// project is what the command says: as it was recognised, once, or read anew.
+func (m *moco) project(ctx context.Context, c job.Command) (*project, error) {
+	if p := m.last.Swap(nil); p != nil && reflect.DeepEqual(p.command, c) {
+		return p, nil
+	}
+	return read(ctx, c)
 }
 
 // read reads what the command says and what the checkout says of it.

@@ -74,6 +74,9 @@ var reBuildsMoCo = lazy.MustCompile(`(?i)\bmoco\w*\(`)
 
 // settingsOf finds the variable that the trainer keeps its settings in, and the name of their class.
 func settingsOf(t text) (variable, class string) {
+	if !strings.Contains(t.code, ".batch_size") {
+		return "", ""
+	}
 	for _, m := range reConstruct.FindAllStringSubmatch(t.code, -1) {
 		if strings.Contains(t.code, m[1]+".batch_size") {
 			return m[1], m[2]
@@ -272,22 +275,15 @@ func (p *project) setting(name, field string) knob {
 	}
 	k := knob{name: name, at: config.Address{Doc: path, Path: it.Path}, found: true}
 	k.value = literal(it, p.source(path).Text)
-	switch assigned := lazy.MustCompile(`(?m)^\s*` + p.solar.variable + `\.` + field + `\s*=[^=]`); {
+	switch assigned := p.solar.trainer.assigned(p.solar.variable + "." + field); {
 	case !it.Literal:
 		k.dead = place(path, it.Line) + " computes it"
 	case !p.readsField(field):
 		k.dead = "nothing that runs reads it"
-	case p.solar.trainer.has(assigned) && !p.divided(field):
-		k.dead = p.solar.trainer.at(assigned) + " sets it itself"
+	case len(assigned) > 0 && !(field == "batch_size" && len(assigned) == len(reDivideAll.FindAllString(p.solar.trainer.code, -1))): // the worker's division
+		k.dead = place(p.solar.trainer.path, assigned[0]) + " sets it itself"
 	}
 	return k
-}
-
-// divided reports whether the only assignment to the field is the worker's division.
-func (p *project) divided(field string) bool {
-	code := p.solar.trainer.code
-	n := len(lazy.MustCompile(`(?m)^\s*`+p.solar.variable+`\.`+field+`\s*=[^=]`).FindAllString(code, -1))
-	return field == "batch_size" && n == len(reDivideAll.FindAllString(code, -1))
 }
 
 // literal is a value as the program reads it, as far as it can be said in a word.
@@ -305,9 +301,9 @@ func literal(it config.PythonItem, src []byte) string {
 // readsField reports whether any file that runs reads the field of its settings. What the class's own methods print of
 // it is not counted.
 func (p *project) readsField(field string) bool {
-	re := lazy.MustCompile(`(?:\.` + regexp.QuoteMeta(field) + `\b|getattr\([^)]*["']` + regexp.QuoteMeta(field) + `["'])`)
+	asked := lazy.MustCompile(`getattr\([^)]*["']` + regexp.QuoteMeta(field) + `["']`)
 	for _, t := range p.solar.files {
-		if !slices.Contains(p.solar.documents, t.path) && t.has(re) {
+		if !slices.Contains(p.solar.documents, t.path) && (t.reads("."+field) || t.has(asked)) {
 			return true
 		}
 	}

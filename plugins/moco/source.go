@@ -43,6 +43,39 @@ func newText(path, raw string) text { return text{path: path, raw: raw, code: bl
 
 func (t text) exists() bool { return t.raw != "" }
 
+// reads reports whether the code names an attribute, such as ".batch_size", and nothing longer.
+func (t text) reads(attribute string) bool {
+	for rest := t.code; ; {
+		_, behind, ok := strings.Cut(rest, attribute)
+		if !ok {
+			return false
+		}
+		if behind == "" || !wordByte(behind[0]) {
+			return true
+		}
+		rest = behind
+	}
+}
+
+// assigned are the lines of the code that begin with an assignment to a name, such as "config.batch_size".
+func (t text) assigned(name string) (lines []int) {
+	line, at := 1, 0
+	for {
+		i := strings.Index(t.code[at:], name)
+		if i < 0 {
+			return lines
+		}
+		line, at = line+strings.Count(t.code[at:at+i], "\n"), at+i
+		before := t.code[strings.LastIndexByte(t.code[:at], '\n')+1 : at]
+		at += len(name)
+		if behind := strings.TrimLeft(t.code[at:], " \t"); strings.TrimLeft(before, " \t") == "" && strings.HasPrefix(behind, "=") && !strings.HasPrefix(behind, "==") {
+			lines = append(lines, line)
+		}
+	}
+}
+
+func wordByte(c byte) bool { return c == '_' || c-'0' < 10 || c|0x20-'a' < 26 }
+
 // has reports whether the code matches.
 func (t text) has(re *lazy.Regexp) bool { return re.MatchString(t.code) }
 

@@ -202,3 +202,38 @@ func TestManifestMarks(t *testing.T) {
 		t.Error("somebody else's command bears a mark")
 	}
 }
+
+func TestNames(t *testing.T) {
+	code := newText("t.py", "config.batch_size = 1\n\n  config.batch_size\t= config.batch_sizes\nx = config.batch_size == 2\nif config.batch_size == 3: pass\nconfig.batch_size=4\nmy_config.batch_size = 5\nconfig.lr")
+	if got := code.assigned("config.batch_size"); !slices.Equal(got, []int{1, 3, 6}) {
+		t.Errorf("assigned on %v", got)
+	}
+	if got := code.assigned("config.lr"); got != nil {
+		t.Errorf("what is only read is assigned on %v", got)
+	}
+	for attribute, want := range map[string]bool{".batch_size": true, ".batch_sizes": true, ".batch": false, ".lr": true, ".l": false, ".dim": false} {
+		if code.reads(attribute) != want {
+			t.Errorf("%s: not %v", attribute, want)
+		}
+	}
+}
+
+// What was recognised is used once, and for the command that it was recognised of.
+func TestLaddersOfWhatWasRecognised(t *testing.T) {
+	dir := t.TempDir()
+	m := New().(*moco)
+	c := job.Command{Args: []string{"python", "main.py"}, Dir: dir}
+	remembered := &project{command: c}
+	m.last.Store(remembered)
+	if p, err := m.project(t.Context(), c); err != nil || p != remembered {
+		t.Errorf("%v, %v", p, err)
+	}
+	if _, err := m.project(t.Context(), c); err == nil {
+		t.Error("it was used twice: there is no such file")
+	}
+	m.last.Store(remembered)
+	c.Env = []string{"A=b"}
+	if _, err := m.project(t.Context(), c); err == nil {
+		t.Error("it was used for another command")
+	}
+}
