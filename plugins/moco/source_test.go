@@ -204,7 +204,7 @@ func TestManifestMarks(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	code := newText("t.py", "config.batch_size = 1\n\n  config.batch_size\t= config.batch_sizes\nx = config.batch_size == 2\nif config.batch_size == 3: pass\nconfig.batch_size=4\nmy_config.batch_size = 5\nconfig.lr")
+	code := newText("t.py", "config.batch_size = 1\n\n  config.batch_size\t= config.batch_sizes\nx = config.batch_size == 2\nif config.batch_size == 3: pass\nconfig.batch_size=4\nmy_config.batch_size = 5\nconfig.batch_size == 6\nconfig.lr")
 	if got := code.assigned("config.batch_size"); !slices.Equal(got, []int{1, 3, 6}) {
 		t.Errorf("assigned on %v", got)
 	}
