@@ -64,13 +64,17 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 	say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
 	if p.job == nil {
 		if asJSON {
-			return printJSON(ui.PlanDocument{Version: ui.PlanVersion, Command: args, Warnings: p.warnings, Verdict: "unknown"}.Complete())
+			err = printJSON(ui.PlanDocument{Version: ui.PlanVersion, Command: args, Warnings: p.warnings, Verdict: "unknown"}.Complete())
+		} else {
+			for _, w := range p.warnings {
+				say.Warn("%s", w)
+			}
+			say.Line("this command is not recognised (%s): it would run as typed, and an out-of-memory would be explained", p.why())
 		}
-		for _, w := range p.warnings {
-			say.Warn("%s", w)
+		if err == nil && p.failed {
+			err = exitCode(run.OwnTrouble)
 		}
-		say.Line("no plugin knows this command: it would run as typed, and an out-of-memory would be explained")
-		return nil
+		return err
 	}
 	v := p.view()
 	command, env := args, map[string]string{}

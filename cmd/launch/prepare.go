@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
@@ -43,6 +44,7 @@ type prepared struct {
 	run      *run.Run      // nil likewise
 	device   *gpu.Device   // nil where none can be seen
 	warnings []string
+	failed   bool  // the plugin, so that nothing is known of the command
 	err      error // what the user has to mend before anything can be started
 	ending   chan struct{}
 	// asksForHelp says that the command only wants the program's usage.
@@ -65,6 +67,12 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 	p := &prepared{command: job.Command{Args: args, Dir: dir, Env: os.Environ()}}
 	if s.Plugin == "none" {
 		return p, nil
+	}
+	for _, name := range append([]string{dir}, args...) { // which a plugin is asked in JSON
+		if !utf8.ValidString(name) {
+			p.unread = fmt.Errorf("%q is no UTF-8 text", name)
+			return p, nil
+		}
 	}
 	prog, err := command.Program(args, p.command.Env, dir)
 	if err == nil {
@@ -102,7 +110,7 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 			end()
 		}()
 	}()
-	ctx, cancel := context.WithTimeout(ctx, readDeadline)
+	ctx, cancel := withPatience(ctx, readDeadline)
 	defer cancel()
 	client, err := host.Start(ctx, source, socket, &p.command)
 	if err != nil {
@@ -265,6 +273,7 @@ func withoutSource(j *job.Job, set *ladder.Set) {
 // without gives the plugin up and says why: the command runs as typed.
 func (p *prepared) without(format string, args ...any) *prepared {
 	p.warnings = append(p.warnings, fmt.Sprintf(format, args...)+"; running as typed")
+	p.failed = true
 	return p
 }
 
@@ -443,4 +452,15 @@ func (p *prepared) view() ui.View {
 		v.Plan = v.Stop.Refused
 	}
 	return v
+}
+
+// why says what is known of a command that no plugin has recognised.
+func (p *prepared) why() string {
+	switch {
+	case p.unread != nil:
+		return p.unread.Error()
+	case p.failed:
+		return "its plugin failed"
+	}
+	return "no plugin knows it"
 }

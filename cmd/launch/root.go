@@ -155,11 +155,7 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 		say.Warn("%s", w)
 	}
 	if !p.asksForHelp && (s.Expects || !s.Quiet && slices.ContainsFunc(p.command.Args, namesRecipe)) {
-		why := "no plugin knows it"
-		if p.unread != nil {
-			why = p.unread.Error()
-		}
-		say.Warn("this command is not recognised (%s): it runs as typed, once, and nothing is adjusted", why)
+		say.Warn("this command is not recognised (%s): it runs as typed, once, and nothing is adjusted", p.why())
 	}
 	x := &executor{settings: s, say: say, settle: p.close}
 	if s.Device == "cpu" {
