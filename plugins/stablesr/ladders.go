@@ -378,7 +378,7 @@ func (b *builder) otherExperiments(least, asked variant) (out []shared) {
 		out = append(out, s)
 	}
 	smallest, pool := least, []change(nil) // what no edge maps is taken together with
-	if b.queue > 0 {
+	if b.queue > 0 && least.micro > 0 {
 		for _, share := range []int64{3, 8} {
 			v := least
 			if v.queue = max(1, asked.queue/share/least.micro) * least.micro; v.queue < asked.queue {

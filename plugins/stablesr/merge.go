@@ -116,6 +116,63 @@ func merge(dst, src tree) (tree, error) {
 	return out, nil
 }
 
+// reference is an interpolation that is a whole value: ${data.size}.
+var reference = lazy.MustCompile(`^\$\{\s*(\w+(?:\.\w+)*)\s*\}$`)
+
+// maxReferences is how far one reference may lead to the next: further, and it is a circle.
+const maxReferences = 16
+
+// resolved is what OmegaConf hands out for a value: what a reference names, from the root of what was merged. Relative ones,
+// resolvers (${oc.env:X}) and references within a mapping or a list that is itself named by one stay as they stand.
+func resolved(root tree, v any, depth int) any {
+	switch v := v.(type) {
+	case tree:
+		out := make(tree, len(v))
+		for key, sub := range v {
+			out[key] = resolved(root, sub, depth)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, sub := range v {
+			out[i] = resolved(root, sub, depth)
+		}
+		return out
+	case string:
+		if !refers(v) || depth == maxReferences {
+			return v
+		}
+		m := reference.FindStringSubmatch(v)
+		if m == nil {
+			return v
+		}
+		named, ok := get(root, m[1])
+		if _, text := named.(string); ok && text {
+			return resolved(root, named, depth+1)
+		} else if ok {
+			return resolved(root, named, maxReferences)
+		}
+	}
+	return v
+}
+
+// refers reports whether there is a reference anywhere in a value: mostly there is none.
+func refers(v any) bool {
+	switch v := v.(type) {
+	case tree:
+		for _, sub := range v {
+			if refers(sub) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, refers)
+	case string:
+		return strings.HasPrefix(v, "${")
+	}
+	return false
+}
+
 func isList(v any) bool { _, ok := v.([]any); return ok }
 
 // An override is one word of the dotlist: a key, and its value in YAML.

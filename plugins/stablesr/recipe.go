@@ -137,6 +137,9 @@ func (x *checkout) load(args []string, edited map[string][]byte) (*recipe, error
 			return nil, err
 		}
 	}
+	if refers(r.root) {
+		r.root, _ = resolved(r.root, r.root, 0).(tree)
+	}
 	if text(r.root, keyTarget) == "" {
 		return nil, errOther
 	}

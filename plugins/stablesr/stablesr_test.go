@@ -631,6 +631,36 @@ func TestUnknownEdgeProcessor(t *testing.T) {
 	}
 }
 
+// OmegaConf's references are what they name; a batch that is no whole number is none, and nothing is divided by it.
+func TestReferences(t *testing.T) {
+	of := func(words ...string) *job.Job {
+		dir := checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": nil})
+		return mine(t, dir, append(append([]string{"main.py"}, words...), "--train", "--gpus", "0,", "--base", "r.yaml")...)
+	}
+	for word, want := range map[string]int64{
+		"data.params.batch_size=${bs}": 3, "data.params.batch_size=${ twice }": 3, "data.params.batch_size=${lightning.trainer.accumulate_grad_batches}": 4,
+		"data.params.batch_size=${nobody}": 0, "data.params.batch_size=${data}": 0, "data.params.batch_size=${circle}": 0, "data.params.batch_size=${.num_workers}": 0,
+		"data.params.batch_size=${oc.env:BS}": 0, "data.params.batch_size=a${bs}": 0, "data.params.batch_size=0": 0, "data.params.batch_size=abc": 0, "data.params.batch_size=2.0": 0, "data.params.batch_size=": 0,
+	} {
+		j := of(word, "bs=3", "twice=${bs}", "circle=${round}", "round=${circle}")
+		if j.Batch.Micro != want {
+			t.Errorf("%s: a micro-batch of %d, want %d", word, j.Batch.Micro, want)
+		}
+		set := laddersOf(t, j, card(24*unit.GiB))
+		if e := set.Phases[0].Rungs[0].At(set.Shared.Asked); e.Known() != (want > 0) {
+			t.Errorf("%s: %q", word, e.Unknown)
+		}
+		if split := slices.ContainsFunc(set.Shared.Rungs, func(r ladder.Rung) bool { return strings.HasPrefix(r.Name, "micro-batch 1 ×") }); split != (want > 0) {
+			t.Errorf("%s: rungs %+v", word, set.Shared.Rungs)
+		}
+	}
+	// What names the batch changes with it: a smaller one would change more than the plan says, and is not offered.
+	set := laddersOf(t, of("data.params.batch_size=3", "data.all=${data}", "also=${data.params.batch_size}"), card(24*unit.GiB))
+	if slices.ContainsFunc(set.Shared.Rungs, func(r ladder.Rung) bool { return strings.HasPrefix(r.Name, "micro-batch") }) {
+		t.Errorf("rungs %+v", set.Shared.Rungs)
+	}
+}
+
 // A rung whose change something in the command outranks is left out, and no other: that one kind of edit is taken says nothing of
 // another.
 func TestChangesThatAreOutranked(t *testing.T) {
