@@ -20,16 +20,16 @@ func (p Printer) host(v View) {
 	}
 	p.line("")
 	for _, n := range c.Needs {
-		asked := v.Run.Ladders.Host.At(0, n.Name, v.Plan.Batch.Micro)
-		changed := c.Rung > 0
+		asked := v.Run.Ladders.Host.At(0, n.Name, v.Run.Job.Batch.Micro)
+		changed := c.Rung > 0 || v.Plan.Batch.Micro != v.Run.Job.Batch.Micro
 		if asked.Known() && asked.Total() == 0 && n.Estimate.Total() == 0 {
 			continue // nothing is at stake
 		}
-		total := fmt.Sprintf("%12s", askedTotal(asked))
-		if !changed && (n.Verdict == ladder.Fits || n.Verdict == ladder.Unknown) {
-			p.line("  %s %s   %s", p.bold(pad(n.Name, 36)), total, p.hostVerdict(n))
+		if c.Rung == 0 && (n.Verdict == ladder.Fits || n.Verdict == ladder.Unknown) {
+			p.line("  %s %12s   %s", p.bold(pad(n.Name, 36)), askedTotal(n.Estimate), p.hostVerdict(n))
 			continue
 		}
+		total := fmt.Sprintf("%12s", askedTotal(asked))
 		if changed {
 			p.line("  %s %12s %12s   %s", p.bold(pad(n.Name, 36)), "as asked", "planned", c.Name)
 			total += fmt.Sprintf(" %12s", askedTotal(n.Estimate))
@@ -93,7 +93,7 @@ func (v View) hostDocs() []HostDoc {
 	for _, n := range v.Plan.Host.Needs {
 		docs = append(docs, HostDoc{
 			Room: n.Name, Free: n.Room, Rung: v.Plan.Host.Name, Verdict: n.Verdict.String(),
-			Asked: estimateDoc(v.Run.Ladders.Host.At(0, n.Name, v.Plan.Batch.Micro), 0), Planned: estimateDoc(n.Estimate, 0),
+			Asked: estimateDoc(v.Run.Ladders.Host.At(0, n.Name, v.Run.Job.Batch.Micro), 0), Planned: estimateDoc(n.Estimate, 0),
 		})
 	}
 	return docs

@@ -71,3 +71,33 @@ func TestPlanSaysWhatIsSlower(t *testing.T) {
 		}
 	}
 }
+
+// The host's memory as asked is that of the batch as asked, whatever batch is planned.
+func TestHostAsAsked(t *testing.T) {
+	line := mem.HostLine{Item: mem.Item{Kind: mem.Buffers, What: "batches", From: "a test"}, PerSample: unit.GiB, Shm: true}
+	v := View{
+		Run: &run.Run{
+			Job:     &job.Job{Batch: job.Batch{Micro: 8}},
+			Ladders: &ladder.Set{Host: &ladder.HostLadder{Rungs: []ladder.HostRung{{Name: "2 loader workers", Lines: []mem.HostLine{line}}}}},
+		},
+		Plan: &run.Plan{Batch: job.Batch{Micro: 2}},
+	}
+	planned := v.Run.Ladders.Host.At(0, ladder.SharedMemory, 2)
+	v.Plan.Host = &run.HostChoice{Name: "2 loader workers", Needs: []run.HostNeed{{Name: ladder.SharedMemory, Estimate: planned, Verdict: ladder.Unknown}}}
+	docs := v.hostDocs()
+	if len(docs) != 1 || docs[0].Asked.TotalBytes == nil || *docs[0].Asked.TotalBytes != 8*unit.GiB || *docs[0].Planned.TotalBytes != 2*unit.GiB {
+		t.Errorf("%+v", docs)
+	}
+	var b strings.Builder
+	Printer{W: &b}.host(v)
+	if !strings.Contains(b.String(), "2.00 GiB") || strings.Contains(b.String(), "8.00 GiB") {
+		t.Errorf("in one line what is planned:\n%s", b.String())
+	}
+	v.Plan.Host.Needs[0].Verdict = ladder.Not
+	v.Plan.Host.Needs[0].Room = &ladder.HostRoom{Free: unit.GiB, By: "a test"}
+	b.Reset()
+	Printer{W: &b}.host(v)
+	if got := b.String(); !strings.Contains(got, "8.00 GiB     2.00 GiB") || !strings.Contains(got, "planned") {
+		t.Errorf("both, where they matter:\n%s", got)
+	}
+}
