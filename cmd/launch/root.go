@@ -76,7 +76,7 @@ func newRoot() *cobra.Command {
 	addFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) {
-			return wrongValue(wrong.GetFlag().Name, wrong.GetFlag().Value.Type(), wrong.GetValue())
+			return wrongValue("--"+wrong.GetFlag().Name, wrong.GetFlag().Value.Type(), wrong.GetValue())
 		}
 		if strings.Contains(c.Use, "COMMAND") {
 			return fmt.Errorf("%w; `%s --help` lists the flags, and the command to run stands behind --", err, c.CommandPath())
@@ -131,7 +131,7 @@ func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
 // wrap runs a command. It does not return when the command ran: launch ends as the command did.
 func wrap(ctx context.Context, s settings, args []string) error {
 	say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr), Quiet: s.Quiet}
-	if err := checkJSONFile(s.JSONFile); err != nil {
+	if err := checkJSONFile(s); err != nil {
 		return err
 	}
 	p, err := prepare(ctx, s, args, manifests())
@@ -333,7 +333,7 @@ type ownExit struct {
 // has its result there already.
 func told(s settings, err error) error {
 	var code exitCode
-	if err == nil || errors.As(err, &code) || checkJSONFile(s.JSONFile) != nil {
+	if err == nil || errors.As(err, &code) || checkJSONFile(s) != nil {
 		return err
 	}
 	r := result{Version: 1, Ending: notRun, Code: run.OwnTrouble, Error: err.Error(), Whose: "launch's: nothing was run"}
@@ -463,15 +463,16 @@ func writeJSON(path string, b []byte) error {
 }
 
 // checkJSONFile says before anything is started that a result could not be written.
-func checkJSONFile(path string) error {
+func checkJSONFile(s settings) error {
+	path := s.JSONFile
 	if path == "" {
 		return nil
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return fmt.Errorf("--json-file %s is a folder", path)
+		return fmt.Errorf("%s is a folder", s.said("json-file", path))
 	}
 	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-		return fmt.Errorf("--json-file %s: there is no folder %s", path, filepath.Dir(path))
+		return fmt.Errorf("%s: there is no folder %s", s.said("json-file", path), filepath.Dir(path))
 	}
 	return nil
 }
