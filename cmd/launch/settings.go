@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/unit"
@@ -92,7 +95,7 @@ func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 	}
 	from := map[string]string{}
 	for _, path := range settingsFiles(dir) {
-		if err := merge(v, path, f, from); err != nil {
+		if err := merge(v, path, from); err != nil {
 			return settings{}, err
 		}
 	}
@@ -132,24 +135,45 @@ func settingsFiles(dir string) (files []string) {
 	}
 }
 
-// merge adds a file to those before it, and to from what it sets.
-func merge(v *viper.Viper, path string, f *pflag.FlagSet, from map[string]string) error {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+// merge adds a file to those before it, and to from what it sets. A value is taken as it is written, 010 as well as yes: what it
+// means is the setting's to say.
+func merge(v *viper.Viper, path string, from map[string]string) error {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	one := viper.New()
-	one.SetConfigFile(path)
-	one.SetConfigType("yaml")
-	if err := one.ReadInConfig(); err != nil {
+	var values map[string]yaml.Node
+	if err == nil {
+		err = yaml.Unmarshal(text, &values)
+	}
+	if err != nil {
 		return fmt.Errorf("reading launch's settings in %s: %w", path, err)
 	}
-	for _, key := range one.AllKeys() {
-		if f.Lookup(key) == nil {
-			return fmt.Errorf("%s: launch has no setting %q; its settings are the flags of `launch --help`", path, key)
+	own := pflag.NewFlagSet("", pflag.ContinueOnError) // without those of one command, such as --json
+	addFlags(own)
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		value := values[key]
+		if value.Kind == yaml.AliasNode {
+			value = *value.Alias
 		}
-		from[key] = key + " in " + path
+		where := key + " in " + path
+		switch name := strings.ToLower(key); {
+		case own.Lookup(name) == nil:
+			errs = append(errs, fmt.Errorf("%s: launch has no setting %q; its settings are the flags of `launch --help`", path, key))
+		case from[name] != where && strings.EqualFold(from[name], where):
+			errs = append(errs, fmt.Errorf("%s sets %s twice", path, name))
+		case value.Kind != yaml.ScalarNode:
+			kind := map[yaml.Kind]string{yaml.SequenceNode: "a list", yaml.MappingNode: "a mapping"}[value.Kind]
+			errs = append(errs, fmt.Errorf("%s: %s where one value is wanted", where, kind))
+		case value.ShortTag() == "!!null":
+			errs = append(errs, fmt.Errorf("%s says nothing: give it a value, or leave it out", where))
+		default:
+			from[name] = where
+			v.MergeConfigMap(map[string]any{name: value.Value}) // which fails on nothing
+		}
 	}
-	return v.MergeConfigMap(one.AllSettings())
+	return errors.Join(errs...)
 }
 
 func decode(v *viper.Viper, from map[string]string) (s settings, err error) {

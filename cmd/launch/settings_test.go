@@ -62,6 +62,7 @@ func set(t *testing.T, env, file, user string, args ...string) (settings, string
 	}
 	f := pflag.NewFlagSet("launch", pflag.ContinueOnError)
 	addFlags(f)
+	f.Bool("json", false, "") // of one command, and no setting
 	if err := f.Parse(args); err != nil {
 		t.Fatal(err)
 	}
@@ -94,6 +95,19 @@ func TestSettingsThatCannotBeRead(t *testing.T) {
 		{user: "grace: 5s", file: "grace: 6", says: `grace in PROJECT/.launch.yaml: "6" is not a time, such as 30s`}, // of the one that counts
 		{user: "grace: 5s", file: "grace: 6", env: "LAUNCH_GRACE=7", says: `LAUNCH_GRACE: "7" is not a time, such as 30s`},
 		{user: "grace: 5", file: "grace: 6", env: "LAUNCH_GRACE=7", args: "--grace=-8s", says: `--grace: "-8s" is not a time, such as 30s`},
+		{file: "vram: [1]", says: "vram in PROJECT/.launch.yaml: a list where one value is wanted"},
+		{file: "vram: [1]", args: "--vram=8GiB", says: "vram in PROJECT/.launch.yaml: a list where one value is wanted"},
+		{file: "allow: [speed, metrics]", says: "allow in PROJECT/.launch.yaml: a list where one value is wanted"},
+		{file: "vram: {size: 12GiB}", says: "vram in PROJECT/.launch.yaml: a mapping where one value is wanted"},
+		{file: "json-file: {}", says: "json-file in PROJECT/.launch.yaml: a mapping where one value is wanted"},
+		{file: "vram:", says: "vram in PROJECT/.launch.yaml says nothing: give it a value, or leave it out"},
+		{user: "state-dir: null", says: "state-dir in USER/launch/config.yaml says nothing: give it a value, or leave it out"},
+		{file: "allow: ~\nquiet: []", says: "allow in PROJECT/.launch.yaml says nothing: give it a value, or leave it out\nquiet in PROJECT/.launch.yaml: a list where one value is wanted"},
+		{file: "allow: speed\nAllow: none", says: "PROJECT/.launch.yaml sets allow twice"},
+		{file: "json: true", says: "PROJECT/.launch.yaml: launch has no setting \"json\"; its settings are the flags of `launch --help`"},
+		{file: "gpus: !!int 2\nvram: &size 12GiB\nreserve: *size\nQuiet: yes\ndevice: auto"}, // an anchor is a value, and case is no matter
+		{env: "LAUNCH_VRAM=", file: "# nothing yet"},                                         // as everywhere: an empty variable is none
+		{env: "LAUNCH_QUIET=", file: "quiet: maybe", says: `quiet in PROJECT/.launch.yaml: "maybe" is not true or false`},
 		{file: "fill: much", args: "--fill=more", says: "--fill=more: it is --fill, or --fill=fast"},
 	} {
 		if _, says := set(t, tt.env, tt.file, tt.user, strings.Fields(tt.args)...); says != tt.says {
@@ -120,6 +134,9 @@ func TestBooleans(t *testing.T) {
 				}
 			}
 		}
+	}
+	if s, says := set(t, "", "device: 010", ""); says != "" || s.Device != "010" {
+		t.Errorf("as it is written: %+v, %s", s, says)
 	}
 	if s, says := set(t, "LAUNCH_FILL=Fast", "fill: no", "fill: yes"); says != "" || !s.Fill || !s.Fast {
 		t.Errorf("fast: %+v, %s", s, says)
