@@ -51,11 +51,17 @@ const examples = `  launch -- python train.py -opt x.yml               run it
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "launch [flags] -- COMMAND [ARG ...]",
-		Short:         "run a training command so that it fits its GPU, and go on when it does not",
-		Long:          longHelp,
-		Example:       examples,
-		Args:          cobra.ArbitraryArgs,
+		Use:     "launch [flags] -- COMMAND [ARG ...]",
+		Short:   "run a training command so that it fits its GPU, and go on when it does not",
+		Long:    longHelp,
+		Example: examples,
+		Args:    cobra.ArbitraryArgs,
+		PersistentPreRun: func(*cobra.Command, []string) { // quiet or not: something may be allowed that was not to be
+			say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr)}
+			for _, note := range mistyped(os.Environ()) {
+				say.Warn("%s", note)
+			}
+		},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(c *cobra.Command, args []string) error {

@@ -149,8 +149,7 @@ func merge(v *viper.Viper, path string, from map[string]string) error {
 	if err != nil {
 		return fmt.Errorf("reading launch's settings in %s: %w", path, err)
 	}
-	own := pflag.NewFlagSet("", pflag.ContinueOnError) // without those of one command, such as --json
-	addFlags(own)
+	settings := own()
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		value := values[key]
@@ -159,8 +158,12 @@ func merge(v *viper.Viper, path string, from map[string]string) error {
 		}
 		where := key + " in " + path
 		switch name := strings.ToLower(key); {
-		case own.Lookup(name) == nil:
-			errs = append(errs, fmt.Errorf("%s: launch has no setting %q; its settings are the flags of `launch --help`", path, key))
+		case settings.Lookup(name) == nil:
+			meant := ""
+			if near := nearest(name, settings); near != "" {
+				meant = fmt.Sprintf(" (was %s meant?)", near)
+			}
+			errs = append(errs, fmt.Errorf("%s: launch has no setting %q%s; its settings are the flags of `launch --help`", path, key, meant))
 		case from[name] != where && strings.EqualFold(from[name], where):
 			errs = append(errs, fmt.Errorf("%s sets %s twice", path, name))
 		case value.Kind != yaml.ScalarNode:

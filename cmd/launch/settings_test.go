@@ -104,6 +104,7 @@ func TestSettingsThatCannotBeRead(t *testing.T) {
 		{user: "state-dir: null", says: "state-dir in USER/launch/config.yaml says nothing: give it a value, or leave it out"},
 		{file: "allow: ~\nquiet: []", says: "allow in PROJECT/.launch.yaml says nothing: give it a value, or leave it out\nquiet in PROJECT/.launch.yaml: a list where one value is wanted"},
 		{file: "allow: speed\nAllow: none", says: "PROJECT/.launch.yaml sets allow twice"},
+		{file: "as_asked: true", says: "PROJECT/.launch.yaml: launch has no setting \"as_asked\" (was as-asked meant?); its settings are the flags of `launch --help`"},
 		{file: "json: true", says: "PROJECT/.launch.yaml: launch has no setting \"json\"; its settings are the flags of `launch --help`"},
 		{file: "gpus: !!int 2\nvram: &size 12GiB\nreserve: *size\nQuiet: yes\ndevice: auto"}, // an anchor is a value, and case is no matter
 		{env: "LAUNCH_VRAM=", file: "# nothing yet"},                                         // as everywhere: an empty variable is none
