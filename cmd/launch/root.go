@@ -129,9 +129,31 @@ func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
 	}
 	dash := c.ArgsLenAtDash()
 	if len(args) > 0 && dash != 0 {
+		if err := apart(c.Flags(), os.Args[:max(0, len(os.Args)-len(args))], args); err != nil { // nothing behind the first word is a flag of launch's
+			return s, nil, err
+		}
 		return s, nil, fmt.Errorf("put -- before the command to run: %s -- %s …", c.CommandPath(), args[0])
 	}
 	return s, args, nil
+}
+
+// apart says that a word before "--" may be the value of the flag before it, which can stand alone and so takes one behind "=" only;
+// nil where it is not.
+func apart(f *pflag.FlagSet, before, args []string) error {
+	if len(before) == 0 {
+		return nil
+	}
+	var flag *pflag.Flag
+	last := before[len(before)-1]
+	if word, ok := strings.CutPrefix(last, "--"); ok {
+		flag = f.Lookup(word)
+	} else if short, ok := strings.CutPrefix(last, "-"); ok && len(short) == 1 {
+		flag = f.ShorthandLookup(short)
+	}
+	if flag == nil || !(args[0] == "fast" || len(args) > 1 && args[1] == "--") {
+		return nil
+	}
+	return fmt.Errorf("the value of --%s stands behind =: --%s=%s", flag.Name, flag.Name, args[0])
 }
 
 // wrap runs a command. It does not return when the command ran: launch ends as the command did.
