@@ -249,6 +249,8 @@ func decode(v *viper.Viper, from map[string]string) (s settings, err error) {
 		wrong("%s limits the host's memory and does not go with %s but with --device cpu; for a card it is --vram", s.name("memory"), s.said("device", s.Device))
 	case s.VRAM > 0 && s.Device == "cpu":
 		wrong("%s is a card's memory and does not go with %s; there it is --memory", s.name("vram"), s.said("device", "cpu"))
+	case s.VRAM > 0 && s.Device != "auto": // which nobody would look at
+		wrong("%s plans for a card that is not here, and %s is one that is: leave one of them out, or say --device auto", s.name("vram"), s.said("device", s.Device))
 	}
 	if s.AsAsked && s.Fill {
 		wrong("%s and %s contradict each other", s.name("as-asked"), s.name("fill"))
