@@ -124,6 +124,9 @@ func settingsFiles(dir string) (files []string) {
 	if home, err := os.UserConfigDir(); err == nil {
 		files = append(files, filepath.Join(home, "launch", "config.yaml"))
 	}
+	if abs, err := filepath.Abs(dir); err == nil { // "." has nothing above it
+		dir = abs
+	}
 	for d := dir; ; d = filepath.Dir(d) { // the nearest one from here up, as git looks for its folder
 		path := filepath.Join(d, ".launch.yaml")
 		if _, err := os.Stat(path); err == nil {
