@@ -51,11 +51,17 @@ const examples = `  launch -- python train.py -opt x.yml               run it
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "launch [flags] -- COMMAND [ARG ...]",
-		Short:         "run a training command so that it fits its GPU, and go on when it does not",
-		Long:          longHelp,
-		Example:       examples,
-		Args:          cobra.ArbitraryArgs,
+		Use:     "launch [flags] -- COMMAND [ARG ...]",
+		Short:   "run a training command so that it fits its GPU, and go on when it does not",
+		Long:    longHelp,
+		Example: examples,
+		Args:    cobra.ArbitraryArgs,
+		PersistentPreRun: func(*cobra.Command, []string) { // quiet or not: something may be allowed that was not to be
+			say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr)}
+			for _, note := range mistyped(os.Environ()) {
+				say.Warn("%s", note)
+			}
+		},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -76,7 +82,7 @@ func newRoot() *cobra.Command {
 	addFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) {
-			return wrongValue(wrong.GetFlag().Name, wrong.GetFlag().Value.Type(), wrong.GetValue())
+			return wrongValue("--"+wrong.GetFlag().Name, wrong.GetFlag().Value.Type(), wrong.GetValue())
 		}
 		if strings.Contains(c.Use, "COMMAND") {
 			return fmt.Errorf("%w; `%s --help` lists the flags, and the command to run stands behind --", err, c.CommandPath())
@@ -123,15 +129,37 @@ func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
 	}
 	dash := c.ArgsLenAtDash()
 	if len(args) > 0 && dash != 0 {
+		if err := apart(c.Flags(), os.Args[:max(0, len(os.Args)-len(args))], args); err != nil { // nothing behind the first word is a flag of launch's
+			return s, nil, err
+		}
 		return s, nil, fmt.Errorf("put -- before the command to run: %s -- %s …", c.CommandPath(), args[0])
 	}
 	return s, args, nil
 }
 
+// apart says that a word before "--" may be the value of the flag before it, which can stand alone and so takes one behind "=" only;
+// nil where it is not.
+func apart(f *pflag.FlagSet, before, args []string) error {
+	if len(before) == 0 {
+		return nil
+	}
+	var flag *pflag.Flag
+	last := before[len(before)-1]
+	if word, ok := strings.CutPrefix(last, "--"); ok {
+		flag = f.Lookup(word)
+	} else if short, ok := strings.CutPrefix(last, "-"); ok && len(short) == 1 {
+		flag = f.ShorthandLookup(short)
+	}
+	if flag == nil || !(args[0] == "fast" || len(args) > 1 && args[1] == "--") {
+		return nil
+	}
+	return fmt.Errorf("the value of --%s stands behind =: --%s=%s", flag.Name, flag.Name, args[0])
+}
+
 // wrap runs a command. It does not return when the command ran: launch ends as the command did.
 func wrap(ctx context.Context, s settings, args []string) error {
 	say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr), Quiet: s.Quiet}
-	if err := checkJSONFile(s.JSONFile); err != nil {
+	if err := checkJSONFile(s); err != nil {
 		return err
 	}
 	p, err := prepare(ctx, s, args, manifests())
@@ -329,7 +357,7 @@ type ownExit struct {
 // has its result there already.
 func told(s settings, err error) error {
 	var code exitCode
-	if err == nil || errors.As(err, &code) || checkJSONFile(s.JSONFile) != nil {
+	if err == nil || errors.As(err, &code) || checkJSONFile(s) != nil {
 		return err
 	}
 	r := result{Version: 1, Ending: notRun, Code: run.OwnTrouble, Error: err.Error(), Whose: "launch's: nothing was run"}
@@ -459,15 +487,16 @@ func writeJSON(path string, b []byte) error {
 }
 
 // checkJSONFile says before anything is started that a result could not be written.
-func checkJSONFile(path string) error {
+func checkJSONFile(s settings) error {
+	path := s.JSONFile
 	if path == "" {
 		return nil
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return fmt.Errorf("--json-file %s is a folder", path)
+		return fmt.Errorf("%s is a folder", s.said("json-file", path))
 	}
 	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-		return fmt.Errorf("--json-file %s: there is no folder %s", path, filepath.Dir(path))
+		return fmt.Errorf("%s: there is no folder %s", s.said("json-file", path), filepath.Dir(path))
 	}
 	return nil
 }

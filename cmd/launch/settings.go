@@ -1,17 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/unit"
@@ -41,6 +45,19 @@ type settings struct {
 	Sample   time.Duration
 	Receipts bool // learn from those there are
 	Expects  bool // the user said something that only matters to a recognised job
+
+	from map[string]string // of what no flag says: how a complaint calls it
+}
+
+// name is how a complaint calls a setting: as whoever set it can find it. "--grace", "LAUNCH_GRACE", "grace in FILE".
+func (s settings) name(key string) string { return cmp.Or(s.from[key], "--"+key) }
+
+// said is a setting with what it was set to.
+func (s settings) said(key, value string) string {
+	if s.from[key] == "" {
+		return "--" + key + " " + value
+	}
+	return fmt.Sprintf("%s (%s)", s.from[key], value)
 }
 
 // addFlags declares the settings, with what they are when nobody says anything.
@@ -72,26 +89,43 @@ func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 	v := viper.New()
 	v.SetEnvPrefix("LAUNCH")
 	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
-	v.AutomaticEnv()
+	v.AutomaticEnv() // an empty variable is none
 	if err := v.BindPFlags(f); err != nil {
 		return settings{}, err
 	}
+	from := map[string]string{}
 	for _, path := range settingsFiles(dir) {
-		if err := merge(v, path, f); err != nil {
+		if err := merge(v, path, from); err != nil {
 			return settings{}, err
 		}
 	}
-	s, err := decode(v)
+	f.VisitAll(func(g *pflag.Flag) {
+		switch env := variable(g.Name); {
+		case g.Changed:
+			delete(from, g.Name)
+		case os.Getenv(env) != "":
+			from[g.Name] = env
+		}
+	})
+	s, err := decode(v, from)
 	for _, name := range []string{"allow", "vram", "device", "memory", "reserve", "fill", "as-asked", "anyway", "rehearse", "gpus"} {
 		s.Expects = s.Expects || f.Changed(name)
 	}
 	return s, err
 }
 
+// variable is the name of a setting in the environment.
+func variable(key string) string {
+	return "LAUNCH_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
+}
+
 // settingsFiles lists the files there are, the weakest first.
 func settingsFiles(dir string) (files []string) {
 	if home, err := os.UserConfigDir(); err == nil {
 		files = append(files, filepath.Join(home, "launch", "config.yaml"))
+	}
+	if abs, err := filepath.Abs(dir); err == nil { // "." has nothing above it
+		dir = abs
 	}
 	for d := dir; ; d = filepath.Dir(d) { // the nearest one from here up, as git looks for its folder
 		path := filepath.Join(d, ".launch.yaml")
@@ -104,26 +138,54 @@ func settingsFiles(dir string) (files []string) {
 	}
 }
 
-func merge(v *viper.Viper, path string, f *pflag.FlagSet) error {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+// merge adds a file to those before it, and to from what it sets. A value is taken as it is written, 010 as well as yes: what it
+// means is the setting's to say.
+func merge(v *viper.Viper, path string, from map[string]string) error {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	one := viper.New()
-	one.SetConfigFile(path)
-	one.SetConfigType("yaml")
-	if err := one.ReadInConfig(); err != nil {
+	var values map[string]yaml.Node
+	if err == nil {
+		err = yaml.Unmarshal(text, &values)
+	}
+	if err != nil {
 		return fmt.Errorf("reading launch's settings in %s: %w", path, err)
 	}
-	for _, key := range one.AllKeys() {
-		if f.Lookup(key) == nil {
-			return fmt.Errorf("%s: launch has no setting %q; its settings are the flags of `launch --help`", path, key)
+	settings := own()
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		value := values[key]
+		if value.Kind == yaml.AliasNode {
+			value = *value.Alias
+		}
+		where := key + " in " + path
+		switch name := strings.ToLower(key); {
+		case settings.Lookup(name) == nil:
+			meant := ""
+			if near := nearest(name, settings); near != "" {
+				meant = fmt.Sprintf(" (was %s meant?)", near)
+			}
+			errs = append(errs, fmt.Errorf("%s: launch has no setting %q%s; its settings are the flags of `launch --help`", path, key, meant))
+		case from[name] != where && strings.EqualFold(from[name], where):
+			errs = append(errs, fmt.Errorf("%s sets %s twice", path, name))
+		case value.Kind != yaml.ScalarNode:
+			kind := map[yaml.Kind]string{yaml.SequenceNode: "a list", yaml.MappingNode: "a mapping"}[value.Kind]
+			errs = append(errs, fmt.Errorf("%s: %s where one value is wanted", where, kind))
+		case value.ShortTag() == "!!null":
+			errs = append(errs, fmt.Errorf("%s says nothing: give it a value, or leave it out", where))
+		default:
+			from[name] = where
+			v.MergeConfigMap(map[string]any{name: value.Value}) // which fails on nothing
 		}
 	}
-	return v.MergeConfigMap(one.AllSettings())
+	return errors.Join(errs...)
 }
 
-func decode(v *viper.Viper) (s settings, err error) {
+func decode(v *viper.Viper, from map[string]string) (s settings, err error) {
+	s.from = from
 	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	bytes := func(key string) unit.Bytes {
 		text := v.GetString(key)
 		if text == "" {
@@ -131,63 +193,70 @@ func decode(v *viper.Viper) (s settings, err error) {
 		}
 		b, err := unit.Parse(text)
 		switch {
-		case err != nil && strings.HasPrefix(text, "--"): // the next flag, or what stands before the command
-			errs = append(errs, fmt.Errorf("--%s needs an amount of memory, such as --%s 8GiB", key, key))
+		case err != nil && from[key] == "" && strings.HasPrefix(text, "--"): // the next flag, or what stands before the command
+			wrong("--%s needs an amount of memory, such as --%s 8GiB", key, key)
 		case err != nil:
-			errs = append(errs, fmt.Errorf("--%s: %w", key, err))
+			wrong("%s: %w", s.name(key), err)
 		case key != "reserve" && b < 64*unit.MiB: // a runtime alone takes more
 			without := map[string]string{"vram": "to plan for the card that is here", "memory": "to set no limit"}[key]
-			errs = append(errs, fmt.Errorf("--%s %s: %v holds no training; give an amount with its unit, such as 12GiB, or leave it out %s", key, text, b, without))
+			wrong("%s: %v holds no training; give an amount with its unit, such as 12GiB, or leave it out %s", s.said(key, text), b, without)
 		}
 		return b
 	}
 	yes := func(key string) bool { // of a file or the environment it is a text, which viper takes for no where it cannot read it
-		on, err := strconv.ParseBool(v.GetString(key))
+		on, err := truth(v.GetString(key))
 		if err != nil {
-			errs = append(errs, wrongValue(key, "bool", v.GetString(key)))
+			errs = append(errs, wrongValue(s.name(key), "bool", v.GetString(key)))
 		}
 		return on
 	}
 	duration := func(key string) time.Duration {
 		d, err := time.ParseDuration(v.GetString(key))
 		if err != nil || d <= 0 {
-			errs = append(errs, wrongValue(key, "duration", v.GetString(key)))
+			errs = append(errs, wrongValue(s.name(key), "duration", v.GetString(key)))
 		}
 		return d
 	}
 	if s.Allow, err = ladder.ParseCost(v.GetString("allow")); err != nil {
-		errs = append(errs, fmt.Errorf("--allow: %w", err))
+		wrong("%s: %w", s.name("allow"), err)
 	}
 	s.VRAM, s.Memory, s.Reserve = bytes("vram"), bytes("memory"), bytes("reserve")
 	s.Device, s.Plugin = v.GetString("device"), v.GetString("plugin")
 	s.AsAsked, s.Anyway, s.Rehearse = yes("as-asked"), yes("anyway"), yes("rehearse")
 	if s.GPUs, err = strconv.Atoi(v.GetString("gpus")); err != nil || s.GPUs < 0 {
-		errs = append(errs, wrongValue("gpus", "int", v.GetString("gpus")))
+		errs = append(errs, wrongValue(s.name("gpus"), "int", v.GetString("gpus")))
 	}
-	switch fill := v.GetString("fill"); fill {
-	case "", "false", "0", "no":
+	switch fill := strings.ToLower(v.GetString("fill")); fill {
+	case "":
 	case "fast":
 		s.Fill, s.Fast = true, true
-	case "most", "true", "1", "yes":
+	case "most":
 		s.Fill = true
 	default:
-		errs = append(errs, fmt.Errorf("--fill=%s: it is --fill, or --fill=fast", fill))
+		switch s.Fill, err = truth(fill); {
+		case err != nil && from["fill"] == "":
+			wrong("--fill=%s: it is --fill, or --fill=fast", v.GetString("fill"))
+		case err != nil:
+			wrong("%s: %q is not fast, nor true or false", from["fill"], v.GetString("fill"))
+		}
 	}
 	s.TTY, s.Quiet, s.JSONFile = yes("tty"), yes("quiet"), v.GetString("json-file")
 	s.Receipts, s.Inside = yes("receipts"), yes("inside")
 	s.Grace, s.Sample = duration("grace"), duration("sample")
 	switch {
 	case s.VRAM > 0 && s.Memory > 0:
-		errs = append(errs, fmt.Errorf("--vram plans for a card and --memory for this machine's own memory: leave one of them out"))
+		wrong("%s plans for a card and %s for this machine's own memory: leave one of them out", s.name("vram"), s.name("memory"))
 	case s.Memory > 0 && s.Device == "auto":
 		s.Device = "cpu"
 	case s.Memory > 0 && s.Device != "cpu":
-		errs = append(errs, fmt.Errorf("--memory limits the host's memory and goes with --device cpu; for a card it is --vram"))
+		wrong("%s limits the host's memory and does not go with %s but with --device cpu; for a card it is --vram", s.name("memory"), s.said("device", s.Device))
 	case s.VRAM > 0 && s.Device == "cpu":
-		errs = append(errs, fmt.Errorf("--vram is a card's memory and does not go with --device cpu; there it is --memory"))
+		wrong("%s is a card's memory and does not go with %s; there it is --memory", s.name("vram"), s.said("device", "cpu"))
+	case s.VRAM > 0 && s.Device != "auto": // which nobody would look at
+		wrong("%s plans for a card that is not here, and %s is one that is: leave one of them out, or say --device auto", s.name("vram"), s.said("device", s.Device))
 	}
 	if s.AsAsked && s.Fill {
-		errs = append(errs, fmt.Errorf("--as-asked and --fill contradict each other"))
+		wrong("%s and %s contradict each other", s.name("as-asked"), s.name("fill"))
 	}
 	s.State = v.GetString("state-dir")
 	if s.State == "" {
@@ -196,13 +265,25 @@ func decode(v *viper.Viper) (s settings, err error) {
 	return s, errors.Join(errs...)
 }
 
+// truth reads a boolean as strconv does, and as YAML 1.1 writes it (yaml.org/type/bool.html), in any case. The parser reads YAML 1.2,
+// to which yes and on are texts.
+func truth(text string) (bool, error) {
+	switch text = strings.ToLower(text); text {
+	case "yes", "y", "on":
+		return true, nil
+	case "no", "n", "off":
+		return false, nil
+	}
+	return strconv.ParseBool(text)
+}
+
 // wrongValue says what a setting takes, by the type of its flag.
 func wrongValue(name, kind, value string) error {
 	what := map[string]string{"bool": "true or false", "int": "a whole number of at least 0", "duration": "a time, such as 30s"}[kind]
 	if what == "" {
 		what = "what it takes (a " + kind + ")"
 	}
-	return fmt.Errorf("--%s: %q is not %s", name, value, what)
+	return fmt.Errorf("%s: %q is not %s", name, value, what)
 }
 
 // stateDir is where runs are kept: the XDG base directory for state, or, without a home, a folder among the

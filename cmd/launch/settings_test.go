@@ -27,6 +27,10 @@ func TestAmountsThatCannotBe(t *testing.T) {
 		{"--vram much", `"much" is not an amount of memory`},
 		{"--vram 8GiB --memory 8GiB", "leave one of them out"},
 		{"--vram 8GiB --device cpu", "there it is --memory"},
+		{"--vram 8GiB --device 7", "--vram plans for a card that is not here, and --device 7 is one that is: leave one of them out, or say --device auto"},
+		{"--device GPU-foo --vram 8GiB", "and --device GPU-foo is one that is"},
+		{"--vram 8GiB --device auto", ""},
+		{"--device 7", ""},
 		{"--reserve 0", ""},
 		{"--vram=", ""},
 		{"--vram 64MiB --reserve 12", ""},
@@ -48,38 +52,103 @@ func TestAmountsThatCannotBe(t *testing.T) {
 	}
 }
 
+// set reads the settings of a folder with one .launch.yaml, one of the user, and one variable. In what it says the folders are
+// PROJECT and USER.
+func set(t *testing.T, env, file, user string, args ...string) (settings, string) {
+	t.Helper()
+	project, home := t.TempDir(), t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", home)
+	write(t, filepath.Join(project, ".launch.yaml"), []byte(file))
+	write(t, filepath.Join(home, "launch", "config.yaml"), []byte(user))
+	if name, value, ok := strings.Cut(env, "="); ok {
+		t.Setenv(name, value)
+		defer os.Unsetenv(name)
+	}
+	f := pflag.NewFlagSet("launch", pflag.ContinueOnError)
+	addFlags(f)
+	f.Bool("json", false, "") // of one command, and no setting
+	if err := f.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	s, err := readSettings(f, project)
+	if err == nil {
+		return s, ""
+	}
+	return s, strings.NewReplacer(project, "PROJECT", home, "USER").Replace(err.Error())
+}
+
 // A text that says neither yes nor no, or no number, is not taken for no or nothing: from the environment or a file as little as
-// from a flag.
-func TestSettingsThatSayNothing(t *testing.T) {
-	t.Setenv("HOME", t.TempDir())
-	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	for _, tt := range []struct{ env, file, says string }{
-		{"LAUNCH_ANYWAY=maybe", "", `--anyway: "maybe" is not true or false`},
-		{"LAUNCH_GPUS=two", "", `--gpus: "two" is not a whole number of at least 0`},
-		{"LAUNCH_GPUS=-1", "", `--gpus: "-1" is not a whole number of at least 0`},
-		{"LAUNCH_GRACE=5", "", `--grace: "5" is not a time, such as 30s`},
-		{"", "quiet: sometimes\n", `--quiet: "sometimes" is not true or false`},
-		{"", "receipts: false\ngpus: 2\ngrace: 5s\n", ""},
-		{"LAUNCH_ANYWAY=1", "quiet: true\n", ""},
+// from a flag. The complaint says where it stands.
+func TestSettingsThatCannotBeRead(t *testing.T) {
+	for _, tt := range []struct{ env, file, user, args, says string }{
+		{env: "LAUNCH_ANYWAY=maybe", says: `LAUNCH_ANYWAY: "maybe" is not true or false`},
+		{env: "LAUNCH_AS_ASKED=2", says: `LAUNCH_AS_ASKED: "2" is not true or false`},
+		{env: "LAUNCH_GPUS=two", says: `LAUNCH_GPUS: "two" is not a whole number of at least 0`},
+		{env: "LAUNCH_GPUS=-1", says: `LAUNCH_GPUS: "-1" is not a whole number of at least 0`},
+		{env: "LAUNCH_GRACE=30", says: `LAUNCH_GRACE: "30" is not a time, such as 30s`},
+		{env: "LAUNCH_FILL=much", says: `LAUNCH_FILL: "much" is not fast, nor true or false`},
+		{env: "LAUNCH_VRAM=12", says: "LAUNCH_VRAM (12): 12 B holds no training; give an amount with its unit, such as 12GiB, or leave it out to plan for the card that is here"},
+		{file: "quiet: sometimes", says: `quiet in PROJECT/.launch.yaml: "sometimes" is not true or false`},
+		{file: "sample: 5", says: `sample in PROJECT/.launch.yaml: "5" is not a time, such as 30s`},
+		{file: "reserve: much", says: `reserve in PROJECT/.launch.yaml: "much" is not an amount of memory, such as 8GiB or 8192MiB`},
+		{file: "allow: all", says: `allow in PROJECT/.launch.yaml: "all" is not a cost; the costs are none, speed, numerics, metrics, recipe, model`},
+		{file: "memory: 8GiB", args: "--vram=8GiB", says: "--vram plans for a card and memory in PROJECT/.launch.yaml for this machine's own memory: leave one of them out"},
+		{file: "device: 1", args: "--memory=8GiB", says: "--memory limits the host's memory and does not go with device in PROJECT/.launch.yaml (1) but with --device cpu; for a card it is --vram"},
+		{file: "device: 1", args: "--vram=8GiB", says: "--vram plans for a card that is not here, and device in PROJECT/.launch.yaml (1) is one that is: leave one of them out, or say --device auto"},
+		{file: "device: 1", args: "--vram=8GiB --device=auto"},
+		{file: "as-asked: true", args: "--fill", says: "as-asked in PROJECT/.launch.yaml and --fill contradict each other"},
+		{user: "grace: 5", says: `grace in USER/launch/config.yaml: "5" is not a time, such as 30s`},
+		{user: "grace: 5s", file: "grace: 6", says: `grace in PROJECT/.launch.yaml: "6" is not a time, such as 30s`}, // of the one that counts
+		{user: "grace: 5s", file: "grace: 6", env: "LAUNCH_GRACE=7", says: `LAUNCH_GRACE: "7" is not a time, such as 30s`},
+		{user: "grace: 5", file: "grace: 6", env: "LAUNCH_GRACE=7", args: "--grace=-8s", says: `--grace: "-8s" is not a time, such as 30s`},
+		{file: "vram: [1]", says: "vram in PROJECT/.launch.yaml: a list where one value is wanted"},
+		{file: "vram: [1]", args: "--vram=8GiB", says: "vram in PROJECT/.launch.yaml: a list where one value is wanted"},
+		{file: "allow: [speed, metrics]", says: "allow in PROJECT/.launch.yaml: a list where one value is wanted"},
+		{file: "vram: {size: 12GiB}", says: "vram in PROJECT/.launch.yaml: a mapping where one value is wanted"},
+		{file: "json-file: {}", says: "json-file in PROJECT/.launch.yaml: a mapping where one value is wanted"},
+		{file: "vram:", says: "vram in PROJECT/.launch.yaml says nothing: give it a value, or leave it out"},
+		{user: "state-dir: null", says: "state-dir in USER/launch/config.yaml says nothing: give it a value, or leave it out"},
+		{file: "allow: ~\nquiet: []", says: "allow in PROJECT/.launch.yaml says nothing: give it a value, or leave it out\nquiet in PROJECT/.launch.yaml: a list where one value is wanted"},
+		{file: "allow: speed\nAllow: none", says: "PROJECT/.launch.yaml sets allow twice"},
+		{file: "as_asked: true", says: "PROJECT/.launch.yaml: launch has no setting \"as_asked\" (was as-asked meant?); its settings are the flags of `launch --help`"},
+		{file: "json: true", says: "PROJECT/.launch.yaml: launch has no setting \"json\"; its settings are the flags of `launch --help`"},
+		{file: "gpus: !!int 2\nvram: &size 12GiB\nreserve: *size\nQuiet: yes\ndevice: auto"}, // an anchor is a value, and case is no matter
+		{env: "LAUNCH_VRAM=", file: "# nothing yet"},                                         // as everywhere: an empty variable is none
+		{env: "LAUNCH_QUIET=", file: "quiet: maybe", says: `quiet in PROJECT/.launch.yaml: "maybe" is not true or false`},
+		{file: "fill: much", args: "--fill=more", says: "--fill=more: it is --fill, or --fill=fast"},
 	} {
-		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, ".launch.yaml"), []byte(tt.file), 0o644); err != nil {
-			t.Fatal(err)
+		if _, says := set(t, tt.env, tt.file, tt.user, strings.Fields(tt.args)...); says != tt.says {
+			t.Errorf("%+v: %q", tt, says)
 		}
-		if name, value, ok := strings.Cut(tt.env, "="); ok {
-			t.Setenv(name, value)
+	}
+}
+
+// Who writes YAML 1.1 writes yes and no.
+func TestBooleans(t *testing.T) {
+	for text, on := range map[string]bool{
+		"yes": true, "Yes": true, "YES": true, "y": true, "on": true, "On": true, "true": true, "TRUE": true, "1": true, "t": true, `"yes"`: true,
+		"no": false, "No": false, "N": false, "off": false, "OFF": false, "false": false, "0": false,
+	} {
+		for _, key := range []string{"quiet", "receipts", "fill"} {
+			for _, from := range []string{"file", "environment"} {
+				env, file := "", key+": "+text+"\n"
+				if from == "environment" {
+					env, file = variable(key)+"="+strings.Trim(text, `"`), ""
+				}
+				s, says := set(t, env, file, "")
+				if got := map[string]bool{"quiet": s.Quiet, "receipts": s.Receipts, "fill": s.Fill}[key]; says != "" || got != on || s.Fast {
+					t.Errorf("%s: %s from the %s is %v, %s", key, text, from, got, says)
+				}
+			}
 		}
-		f := pflag.NewFlagSet("launch", pflag.ContinueOnError)
-		addFlags(f)
-		s, err := readSettings(f, dir)
-		switch {
-		case tt.says != "" && (err == nil || err.Error() != tt.says):
-			t.Errorf("%s %s: %v, want %q", tt.env, tt.file, err, tt.says)
-		case tt.says == "" && (err != nil || tt.env != "" && !(s.Anyway && s.Quiet) || tt.env == "" && (s.Receipts || s.GPUs != 2)):
-			t.Errorf("%s %s: %+v, %v", tt.env, tt.file, s, err)
-		}
-		if name, _, ok := strings.Cut(tt.env, "="); ok {
-			os.Unsetenv(name)
-		}
+	}
+	if s, says := set(t, "", "device: 010", ""); says != "" || s.Device != "010" {
+		t.Errorf("as it is written: %+v, %s", s, says)
+	}
+	if s, says := set(t, "LAUNCH_FILL=Fast", "fill: no", "fill: yes"); says != "" || !s.Fill || !s.Fast {
+		t.Errorf("fast: %+v, %s", s, says)
+	}
+	if s, says := set(t, "LAUNCH_ANYWAY=1", "receipts: false\ngpus: 2\ngrace: 5s\n", "quiet: on\ngpus: 3"); says != "" || !s.Anyway || s.Receipts || s.GPUs != 2 || !s.Quiet || s.Grace.Seconds() != 5 {
+		t.Errorf("all together: %+v, %s", s, says)
 	}
 }

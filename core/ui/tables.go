@@ -141,7 +141,11 @@ func (p Printer) Show(h *record.History, alive bool) {
 		}
 		for _, c := range a.Plan.Choices {
 			if c.Estimate.Known() {
-				p.line("      %s: estimate %v of %v%s", c.Phase, c.Estimate.Total(), a.Plan.Room, measuredText(a.Outcome.Measured[c.Phase]))
+				of := ""
+				if a.Plan.Room > 0 { // else no device was seen
+					of = fmt.Sprintf(" of %v", a.Plan.Room)
+				}
+				p.line("      %s: estimate %v%s%s", c.Phase, c.Estimate.Total(), of, measuredText(a.Outcome.Measured[c.Phase]))
 			}
 		}
 		p.outcome(&a.Outcome)

@@ -1,0 +1,33 @@
+package ui
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A run that saw no device has no room, which is not a room of nothing.
+func TestShowLeavesOutWhatIsNotKnown(t *testing.T) {
+	for room, want := range map[unit.Bytes]string{
+		0:            "\n      training: estimate 1.00 GiB, measured 900 MiB allocated\n",
+		8 * unit.GiB: "\n      training: estimate 1.00 GiB of 8.00 GiB, measured 900 MiB allocated\n",
+	} {
+		a := run.Attempt{Outcome: run.Outcome{Ending: run.Succeeded, Measured: map[string][]mem.Measurement{ladder.Training: {{Bytes: 900 * unit.MiB, Is: "allocated"}}}},
+			Plan: run.Plan{Attempt: 1, Room: room, Choices: []run.Choice{
+				{Phase: ladder.Training, Name: "as asked", Estimate: mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, What: "net", Bytes: unit.GiB}}}},
+				{Phase: ladder.Validation, Name: "as asked", Estimate: mem.Estimate{Unknown: "the images are not here"}},
+			}}}
+		h := &record.History{ID: "x", Events: []record.Event{{Kind: record.Started, Run: &run.Run{Job: &job.Job{Dialect: "r", Plugin: "p"}}}, {Kind: record.Ended, Attempt: &a}}}
+		var out strings.Builder
+		Printer{W: &out}.Show(h, false)
+		if got := out.String(); !strings.Contains(got, want) || strings.Contains(got, "0 B") || strings.Contains(got, "validation:") {
+			t.Errorf("room %v: %s", room, got)
+		}
+	}
+}
