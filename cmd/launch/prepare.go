@@ -148,7 +148,7 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 		p.warnings = append(p.warnings, "no rehearsal is made: "+short.Partial)
 	}
 	if p.device != nil && s.Reserve > 0 && s.Reserve >= p.device.Total {
-		p.job, p.err = nil, fmt.Errorf("--reserve %v leaves nothing of a device of %v", s.Reserve, p.device.Total)
+		p.job, p.err = nil, fmt.Errorf("%s %v leaves nothing of a device of %v", s.name("reserve"), s.Reserve, p.device.Total)
 		return p, nil
 	}
 	receipts := s.read()
@@ -375,7 +375,7 @@ func findDevice(ctx context.Context, s settings, env []string) (f found) {
 	switch {
 	case errors.Is(err, nvml.ErrNoDriver):
 		if s.Device != "auto" {
-			f.err = fmt.Errorf("--device %s: %w; --device cpu takes this machine's memory, and --vram 12GiB plans for a card that is not here", s.Device, err)
+			f.err = fmt.Errorf("%s: %w; --device cpu takes this machine's memory, and --vram 12GiB plans for a card that is not here", s.said("device", s.Device), err)
 		}
 		return f
 	case err != nil:
@@ -388,7 +388,7 @@ func findDevice(ctx context.Context, s settings, env []string) (f found) {
 	}
 	if err != nil {
 		if s.Device != "auto" {
-			f.err = fmt.Errorf("--device %s: it names none of the %d devices here; `launch gpus` lists them", s.Device, len(all))
+			f.err = fmt.Errorf("%s: it names none of the %d devices here; `launch gpus` lists them", s.said("device", s.Device), len(all))
 			return f
 		}
 		f.warnings = append(f.warnings, err.Error())
