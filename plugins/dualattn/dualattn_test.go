@@ -235,6 +235,17 @@ func TestBothFieldsInTheBaseClass(t *testing.T) {
 	}
 }
 
+// What torchrun does not take it stops at, before the trainer runs.
+func TestLauncherRefuses(t *testing.T) {
+	_, j, err := typed(t, write(t, files("three streams")), append([]string{"torchrun", "--nproc_per_node", "two", "train.py"}, fgvc()...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !one(j.Warnings, "torchrun will stop", "--nproc_per_node is two") {
+		t.Errorf("warned of %q", j.Warnings)
+	}
+}
+
 // A base class in another file of the project is found through the import.
 func TestBaseClassElsewhere(t *testing.T) {
 	fs := files("three streams")

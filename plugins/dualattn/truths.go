@@ -46,8 +46,11 @@ var (
 
 // warnings are what the user should know before this run starts.
 func (x *checkout) warnings() (out []string) {
+	if why := x.prog.Refuses(); why != "" {
+		out = append(out, why)
+	}
 	if x.problem != "" {
-		return []string{x.problem + ": nothing is changed, and what the job needs is not known"}
+		return append(out, x.problem+": nothing is changed, and what the job needs is not known")
 	}
 	warn := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if x.cut {

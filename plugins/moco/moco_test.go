@@ -97,6 +97,15 @@ func TestBatchIsATotal(t *testing.T) {
 	}
 }
 
+// What torchrun does not take it stops at, before the trainer runs.
+func TestLauncherRefuses(t *testing.T) {
+	c := asked(checkout(t, "solar", nil), 2, "main.py")
+	c.Args = []string{"torchrun", "--nproc_per_node", "two", "main.py"}
+	if j := recognized(t, c); !says(j.Warnings, "torchrun will stop before it starts anything: --nproc_per_node is two") {
+		t.Errorf("warned of %q", j.Warnings)
+	}
+}
+
 // Visible GPUs decide the batch of each: what launch says, else CUDA_VISIBLE_DEVICES, else it is not known.
 func TestNumberOfGPUs(t *testing.T) {
 	solar := checkout(t, "solar", nil)

@@ -472,6 +472,45 @@ func TestCardsByAuto(t *testing.T) {
 	}
 }
 
+// A process for each GPU is as many ranks as there are GPUs, in words as in figures.
+func TestRanksByWord(t *testing.T) {
+	dir := folder(t, map[string]string{"x.yml": strings.Replace(recipeYAML, "num_gpu: auto", "num_gpu: 1", 1)}, map[string][2]int{"val/a.png": {128, 96}, "gt/1.png": {8, 8}})
+	price := func(devices int, nproc string) (*job.Job, unit.Bytes, int64) {
+		c := job.Command{Args: []string{"torchrun", "--nproc_per_node", nproc, "train.py", "-opt", "x.yml", "--launcher", "pytorch"}, Dir: dir, Env: []string{"PATH=/usr/bin"}, Devices: devices}
+		j, err := New().Recognize(t.Context(), c)
+		if err != nil {
+			t.Fatalf("%s on %d: %v", nproc, devices, err)
+		}
+		j.Command = c
+		set, err := New().Ladders(t.Context(), j, gpu.Device{Kind: gpu.CUDA, Total: 24 * unit.GiB})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := set.Ladder(ladder.Training)
+		return j, l.Rungs[l.Asked].At(set.Shared.Asked).Total(), j.Batch.Ranks
+	}
+	_, two, _ := price(0, "2")
+	_, one, _ := price(0, "1")
+	for _, word := range []string{"gpu", "auto"} {
+		var need *plugin.Need
+		_, err := New().Recognize(t.Context(), job.Command{Args: []string{"torchrun", "--nproc_per_node", word, "train.py", "-opt", "x.yml"}, Dir: dir})
+		if !errors.As(err, &need) || !need.Devices {
+			t.Errorf("%s: how many GPUs there are was not asked for: %v", word, err)
+		}
+		if j, n, ranks := price(2, word); n != two || ranks != 2 || j.Batch.Replicas {
+			t.Errorf("%s on two: %v of %d ranks, want %v", word, n, ranks, two)
+		}
+		if j, n, _ := price(-1, word); n != one || !strings.Contains(strings.Join(j.Warnings, "\n"), "how many there are is not known") {
+			t.Errorf("%s on nobody knows how many: %v, want %v; warns %q", word, n, one, j.Warnings)
+		}
+	}
+	for _, wrong := range []string{"abc", "0"} {
+		if j, _, _ := price(0, wrong); !strings.Contains(strings.Join(j.Warnings, "\n"), "torchrun will stop before it starts anything: --nproc_per_node is "+wrong) {
+			t.Errorf("%s: warns %q", wrong, j.Warnings)
+		}
+	}
+}
+
 // DataParallel deals what num_gpu counts to all cards that the process sees.
 func TestCardsCounted(t *testing.T) {
 	dir := folder(t, map[string]string{
