@@ -221,7 +221,12 @@ func launchers(prog command.Prog, devices int) (out []string) {
 		out = append(out, why)
 	}
 	for _, l := range prog.Launchers {
-		if _, asks := l.PerNode(devices); asks {
+		n, asks := l.PerNode(devices)
+		if devices > 0 && n > devices { // rank % device_count(): utils/dist_util.py of redux (line 27 at 68629319), BasicSR and neosr
+			out = append(out, fmt.Sprintf("%s starts %d processes where %d GPUs are seen: %d of them share a GPU, and each needs what is planned for one; NCCL may refuse it (\"Duplicate GPU detected\")",
+				l.Name, n, devices, (n+devices-1)/devices))
+		}
+		if asks {
 			out = append(out, fmt.Sprintf("%s starts a process for each GPU (%s), and how many there are is not known: this is planned for one, without what several exchange; say --gpus N", l.Name, l.Spec))
 		}
 	}

@@ -504,6 +504,11 @@ func TestRanksByWord(t *testing.T) {
 			t.Errorf("%s on nobody knows how many: %v, want %v; warns %q", word, n, one, j.Warnings)
 		}
 	}
+	for devices, share := range map[int]string{0: "", 1: "4 of them share a GPU", 2: "2 of them share a GPU", 3: "2 of them share a GPU", 4: "", -1: ""} {
+		if j, _, _ := price(devices, "4"); strings.Contains(strings.Join(j.Warnings, "\n"), "share a GPU") != (share != "") || !strings.Contains(strings.Join(j.Warnings, "\n"), share) {
+			t.Errorf("four processes on %d GPUs: warns %q, want %q", devices, j.Warnings, share)
+		}
+	}
 	for _, wrong := range []string{"abc", "0"} {
 		if j, _, _ := price(0, wrong); !strings.Contains(strings.Join(j.Warnings, "\n"), "torchrun will stop before it starts anything: --nproc_per_node is "+wrong) {
 			t.Errorf("%s: warns %q", wrong, j.Warnings)
