@@ -246,6 +246,19 @@ func TestLauncherRefuses(t *testing.T) {
 	}
 }
 
+// The trainer makes no process group, so a second process is a second training on the same card.
+func TestUnjoinedProcesses(t *testing.T) {
+	for _, tt := range []struct{ nproc, says string }{{"2", "torchrun starts 2 processes, and this trainer joins none"}, {"gpu", "a process for each GPU"}, {"1", ""}} {
+		_, j, err := typed(t, write(t, files("three streams")), append([]string{"torchrun", "--nproc_per_node", tt.nproc, "train.py"}, fgvc()...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if one(j.Warnings, "joins none") != (tt.says != "") || tt.says != "" && !one(j.Warnings, tt.says) {
+			t.Errorf("%s: warned of %q, want %q", tt.nproc, j.Warnings, tt.says)
+		}
+	}
+}
+
 // A base class in another file of the project is found through the import.
 func TestBaseClassElsewhere(t *testing.T) {
 	fs := files("three streams")
