@@ -102,6 +102,16 @@ func (b *builder) build(ctx context.Context) *ladder.Set {
 			})
 		}
 	}
+	if why := b.idleCard(); why != "" { // nothing that happens on the card is to be fitted to it
+		asked := []ladder.Rung{{Name: "as asked", Slowdown: 1, Estimates: []mem.Estimate{{Unknown: why}}}}
+		set.Shared = ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked", Slowdown: 1}}}
+		set.Phases = []ladder.Ladder{{Phase: ladder.Training, Rungs: asked}}
+		if r.valOn {
+			set.Phases = append(set.Phases, ladder.Ladder{Phase: ladder.Validation, Rungs: asked})
+		}
+		set.Host = b.host(ctx)
+		return set
+	}
 	settings := b.shared(set)
 	tasks := []func(){func() { set.Phases[0] = b.training(settings) }, func() { set.Host = b.host(ctx) }}
 	set.Phases = make([]ladder.Ladder, 1, 2)
@@ -112,6 +122,16 @@ func (b *builder) build(ctx context.Context) *ladder.Set {
 	mem.Together(tasks)
 	b.dropIdle(set)
 	return set
+}
+
+// idleCard says why the job takes nothing of a card that it is priced for, or "". In redux and BasicSR num_gpu 0 is the
+// CPU (models/base_model.py:47 at 68629319; basicsr/models/base_model.py:18 as StableSR bundles it); neosr takes the card whatever it says (models/base.py:27 at
+// 31c70226).
+func (b *builder) idleCard() string {
+	if n, ok := b.recipe.at(b.recipe.gpus).Int(); ok && n == 0 && b.device.Kind != gpu.CPU && b.recipe.dialect != &neosr {
+		return "with num_gpu 0 it runs on the CPU as typed: it takes nothing of the card"
+	}
+	return ""
 }
 
 // shared builds the ladder of what touches all phases, and what its rungs mean to the formulas.

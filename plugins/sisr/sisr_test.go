@@ -516,6 +516,44 @@ func TestRanksByWord(t *testing.T) {
 	}
 }
 
+// Without a GPU by its recipe a job takes nothing of a card, and nothing of it is to be fitted to one; its host is.
+func TestIdleCard(t *testing.T) {
+	none := strings.Replace(recipeYAML, "num_gpu: auto", "num_gpu: 0", 1)
+	_, set := priced(t, none, unit.GiB)
+	for _, l := range append(set.Phases, set.Shared) {
+		if len(l.Rungs) != 1 || l.Phase != ladder.Shared && !strings.Contains(l.Rungs[0].At(0).Unknown, "runs on the CPU") {
+			t.Errorf("%s: %+v", l.Phase, l.Rungs)
+		}
+	}
+	if len(set.Phases) != 2 || set.Host == nil || len(set.Host.Rungs) == 0 {
+		t.Errorf("%d phases, host %+v", len(set.Phases), set.Host)
+	}
+	on := func(name, recipe, kind string) bool {
+		dir := folder(t, map[string]string{name: recipe}, map[string][2]int{"val/a.png": {64, 64}, "gt/1.png": {8, 8}})
+		j, err := recognize(t, dir, "python", "train.py", "-opt", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.Command = job.Command{Args: []string{"python", "train.py", "-opt", name}, Dir: dir, Env: []string{"PATH=/usr/bin"}}
+		set, err := New().Ladders(t.Context(), j, gpu.Device{Kind: kind, Total: 12 * unit.GiB})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set.Ladder(ladder.Training).Rungs[0].At(0).Known()
+	}
+	basic := "name: x\nmodel_type: SRModel\nscale: 2\nnum_gpu: 0\nnetwork_g: {type: compact}\ndatasets:\n  train: {gt_size: 64, batch_size_per_gpu: 2}\ntrain:\n  optim_g: {type: Adam}\n  pixel_opt: {type: L1Loss}\n"
+	toml := "name = \"x\"\nscale = 2\nnum_gpu = 0\n[datasets.train]\npatch_size = 32\nbatch_size = 2\n[network_g]\ntype = \"compact\"\n[train.optim_g]\ntype = \"adamw\"\n[train.pixel_opt]\ntype = \"l1loss\"\n"
+	for _, tt := range []struct {
+		name, recipe string
+		kind         string
+		priced       bool
+	}{{"x.yml", none, gpu.CPU, true}, {"x.yml", recipeYAML, gpu.CUDA, true}, {"b.yml", basic, gpu.CUDA, false}, {"b.yml", basic, gpu.CPU, true}, {"n.toml", toml, gpu.CUDA, true}} {
+		if got := on(tt.name, tt.recipe, tt.kind); got != tt.priced {
+			t.Errorf("%s on %v: priced %v, want %v", tt.name, tt.kind, got, tt.priced)
+		}
+	}
+}
+
 // DataParallel deals what num_gpu counts to all cards that the process sees.
 func TestCardsCounted(t *testing.T) {
 	dir := folder(t, map[string]string{
