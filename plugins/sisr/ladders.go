@@ -75,6 +75,9 @@ type variant struct {
 	checkpointing    bool
 }
 
+// divides reports whether the divisions of the global batch are looked at, all of them: not of one that nobody trains with.
+func (v variant) divides() bool { return v.accum <= maxBatch/v.micro }
+
 func (b *builder) build(ctx context.Context) *ladder.Set {
 	ctx, cancel := context.WithTimeout(ctx, scanTime)
 	defer cancel()
@@ -200,7 +203,7 @@ func (b *builder) smaller(asked variant) (out []variant) {
 		checkpointing = append(checkpointing, true)
 	}
 	splits := []int64{1}
-	for k := int64(2); k <= asked.micro; k++ {
+	for k := int64(2); k <= asked.micro && asked.divides(); k++ {
 		if asked.micro%k == 0 && asked.micro/k >= b.net.MinBatch {
 			splits = append(splits, k)
 		}
@@ -251,7 +254,7 @@ func (b *builder) multiple() int64 { return max(1, b.net.Multiple) }
 
 // larger lists the ways to train with more: the same global batch in fewer, larger pieces.
 func (b *builder) larger(asked variant) (out []variant) {
-	for k := asked.accum; k > 1; k-- {
+	for k := asked.accum; k > 1 && asked.divides(); k-- {
 		if asked.accum%k != 0 {
 			continue
 		}

@@ -195,6 +195,16 @@ func TestTrainingLadder(t *testing.T) {
 	}
 }
 
+// Of a global batch that nobody trains with no divisions are looked for: the ladder has the other ways alone, at once.
+func TestHugeAccumulation(t *testing.T) {
+	for accum, divides := range map[string]bool{"2": true, "2048": true, "2049": false, "1000000000000": false, "9223372036854775807": false} {
+		_, set := priced(t, strings.Replace(recipeYAML, "accum_iter: 1", "accum_iter: "+accum, 1), 12*unit.GiB)
+		if got := slices.ContainsFunc(set.Ladder(ladder.Training).Rungs, func(r ladder.Rung) bool { return strings.HasPrefix(r.Name, "micro-batch") }); got != divides {
+			t.Errorf("accum_iter %s: divisions %v, want %v", accum, got, divides)
+		}
+	}
+}
+
 func TestValidationLadder(t *testing.T) {
 	_, set := priced(t, recipeYAML, 12*unit.GiB)
 	l := set.Ladder(ladder.Validation)
