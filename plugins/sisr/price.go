@@ -49,14 +49,7 @@ func (b *builder) step(v variant, s setting) (arch.StepConfig, error) {
 		cfg.Replicas = b.job.Batch.Ranks
 	}
 	for _, l := range b.recipe.losses {
-		weight := 1.0
-		switch w := l.args["loss_weight"].(type) {
-		case float64:
-			weight = w
-		case int64:
-			weight = float64(w)
-		}
-		cfg.Losses = append(cfg.Losses, arch.Loss{Type: l.kind, Name: ledgerName(l), Weight: weight, Args: l.args})
+		cfg.Losses = append(cfg.Losses, l.loss())
 	}
 	return cfg, nil
 }
@@ -65,6 +58,18 @@ func (b *builder) step(v variant, s setting) (arch.StepConfig, error) {
 func (b *builder) starts(l command.Launcher) bool {
 	n, asks := l.Ranks(b.job.Command.Devices)
 	return n > 0 || asks
+}
+
+// loss is a loss of the recipe, for the formulas.
+func (l part) loss() arch.Loss {
+	weight := 1.0
+	switch w := l.args["loss_weight"].(type) {
+	case float64:
+		weight = w
+	case int64:
+		weight = float64(w)
+	}
+	return arch.Loss{Type: l.kind, Name: ledgerName(l), Weight: weight, Args: l.args}
 }
 
 // ledgerName is what a ledger calls a loss: its key in the recipe, or of a list its type.

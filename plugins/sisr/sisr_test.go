@@ -259,6 +259,41 @@ func TestUncountedPartsBesideValidation(t *testing.T) {
 	}
 }
 
+// A loss that the checkout has not stops the trainer as it is made, and one without a gradient at the first step, if it has no other.
+func TestLossesThatStop(t *testing.T) {
+	const made, alone = "this checkout has no loss", "without a gradient"
+	checkout := map[string]string{"traiNNer/losses/basic_loss.py": "@LOSS_REGISTRY.register()\nclass L1Loss(nn.Module):\n    pass\n", "traiNNer/losses/contextual_loss.py": "@LOSS_REGISTRY.register()\nclass ContextualLoss(nn.Module):\n    pass\n"}
+	for _, tt := range []struct {
+		losses string
+		source map[string]string
+		says   string
+	}{
+		{"{type: L1Loss, loss_weight: 1.0}", checkout, ""},
+		{"{type: contrastiveloss, loss_weight: 1.0}", checkout, made + ` "contrastiveloss"`},
+		{"{type: contrastiveloss, loss_weight: 1.0}", nil, ""},
+		{"{type: l1loss, loss_weight: 1.0}\n    - {type: contrastiveloss, loss_weight: 0}", checkout, ""},
+		{"{type: contextualloss, loss_weight: 1.0}", checkout, alone},
+		{"{type: contextualloss, loss_weight: 1.0, layer_weights: {conv3_2: 1.0}}", nil, alone},
+		{"{type: contextualloss, loss_weight: 1.0}\n    - {type: l1loss, loss_weight: 0}", nil, alone},
+		{"{type: contextualloss, loss_weight: 1.0}\n    - {type: l1loss, loss_weight: 0.1}", nil, ""},
+		{"{type: contextualloss, loss_weight: 1.0, use_vgg: false}", nil, ""},
+		{"{type: contextualloss, loss_weight: 1.0, layer_weights: {conv_3_2: 1.0}}", nil, ""}, // it has one layer, and stops otherwise
+	} {
+		files := map[string]string{"x.yml": strings.Replace(recipeYAML, "{type: l1loss, loss_weight: 1.0}", tt.losses, 1)}
+		for name, text := range tt.source {
+			files[name] = text
+		}
+		j, err := recognize(t, folder(t, files, nil), "python", "train.py", "-opt", "x.yml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := strings.Join(j.Warnings, "\n")
+		if !strings.Contains(all, tt.says) || strings.Contains(all, made) != strings.HasPrefix(tt.says, made) || strings.Contains(all, alone) != (tt.says == alone) {
+			t.Errorf("%s: warns %q, want %q", tt.losses, all, tt.says)
+		}
+	}
+}
+
 func TestWarnings(t *testing.T) {
 	options := "class A(Struct):\n    batch_size_per_gpu: int\n    lq_size: int\n\nclass ReduxOptions(Struct):\n    name: str\n    datasets: dict[str, A]\n    network_g: dict[str, Any]\n    val: dict[str, Any]\n"
 	recipe := "name: x\nnetwork_g: {type: compact}\ndatasets:\n  train: {batch_size_per_gpu: 4, lq_size: 32, use_hflip: true}\nval: {val_enabled: false, val_batch_size: 1}\nbogus: 1\n"
