@@ -227,7 +227,11 @@ func launchers(prog command.Prog, devices int) (out []string) {
 				l.Name, n, devices, (n+devices-1)/devices))
 		}
 		if asks {
-			out = append(out, fmt.Sprintf("%s starts a process for each GPU (%s), and how many there are is not known: this is planned for one, without what several exchange; say --gpus N", l.Name, l.Spec))
+			without := ""
+			if l.Spec == auto { // determine_local_world_size: os.cpu_count()
+				without = ", without one for each core"
+			}
+			out = append(out, fmt.Sprintf("%s starts a process for each GPU%s (%s), and how many there are is not known: this is planned for one, without what several exchange; say --gpus N", l.Name, without, l.Spec))
 		}
 	}
 	return out

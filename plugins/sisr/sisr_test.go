@@ -545,7 +545,7 @@ func TestRanksByWord(t *testing.T) {
 		if j, n, ranks := price(2, word); n != two || ranks != 2 || j.Batch.Replicas {
 			t.Errorf("%s on two: %v of %d ranks, want %v", word, n, ranks, two)
 		}
-		if j, n, _ := price(-1, word); n != one || !strings.Contains(strings.Join(j.Warnings, "\n"), "how many there are is not known") {
+		if j, n, _ := price(-1, word); n != one || !strings.Contains(strings.Join(j.Warnings, "\n"), "how many there are is not known") || strings.Contains(strings.Join(j.Warnings, "\n"), "for each core") != (word == "auto") {
 			t.Errorf("%s on nobody knows how many: %v, want %v; warns %q", word, n, one, j.Warnings)
 		}
 	}
