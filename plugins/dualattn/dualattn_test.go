@@ -235,6 +235,30 @@ func TestBothFieldsInTheBaseClass(t *testing.T) {
 	}
 }
 
+// What torchrun does not take it stops at, before the trainer runs.
+func TestLauncherRefuses(t *testing.T) {
+	_, j, err := typed(t, write(t, files("three streams")), append([]string{"torchrun", "--nproc_per_node", "two", "train.py"}, fgvc()...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !one(j.Warnings, "torchrun will stop", "--nproc_per_node is two") {
+		t.Errorf("warned of %q", j.Warnings)
+	}
+}
+
+// The trainer makes no process group, so a second process is a second training on the same card.
+func TestUnjoinedProcesses(t *testing.T) {
+	for _, tt := range []struct{ nproc, says string }{{"2", "torchrun starts 2 processes, and this trainer joins none"}, {"gpu", "a process for each GPU"}, {"1", ""}} {
+		_, j, err := typed(t, write(t, files("three streams")), append([]string{"torchrun", "--nproc_per_node", tt.nproc, "train.py"}, fgvc()...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if one(j.Warnings, "joins none") != (tt.says != "") || tt.says != "" && !one(j.Warnings, tt.says) {
+			t.Errorf("%s: warned of %q, want %q", tt.nproc, j.Warnings, tt.says)
+		}
+	}
+}
+
 // A base class in another file of the project is found through the import.
 func TestBaseClassElsewhere(t *testing.T) {
 	fs := files("three streams")

@@ -20,6 +20,7 @@ func TestEstimateOfTheImpossible(t *testing.T) {
 		"a share of none":  {"dual cross-attention ViT", map[string]string{"top-k": "nan"}, "top-k is NaN: it is a share above 0 and of at most 1"},
 		"more than all":    {"dual cross-attention ViT", map[string]string{"dropout": "1"}, "dropout is 1: it is a share of at least 0 and below 1"},
 		"no patch":         {"dual cross-attention ViT", map[string]string{"image": "7"}, "--image 16 is the least"},
+		"beyond counting":  {"dual cross-attention ViT", map[string]string{"image": "9999999999x64"}, "with these settings: a micro-batch of 2 with images of 9999999999 × 64 is too large to be counted"},
 		"one patch":        {"dual cross-attention ViT", map[string]string{"image": "16", "layers": "1"}, ""},
 	} {
 		phases, err := New().(plugin.Estimator).Estimate(t.Context(), &plugin.Bare{Arch: tt.arch, Settings: tt.settings}, gpu.Device{})

@@ -338,7 +338,13 @@ func source(t *testing.T, path string) config.PythonSource {
 // asked is the command with everything read that the plugin asks for.
 func asked(t *testing.T, dir string, args ...string) (job.Command, *job.Job, error) {
 	t.Helper()
-	c := job.Command{Args: append([]string{"python", "train.py"}, args...), Dir: dir, Env: []string{"PATH=/nowhere"}}
+	return typed(t, dir, append([]string{"python", "train.py"}, args...)...)
+}
+
+// typed is a whole command.
+func typed(t *testing.T, dir string, args ...string) (job.Command, *job.Job, error) {
+	t.Helper()
+	c := job.Command{Args: args, Dir: dir, Env: []string{"PATH=/nowhere"}}
 	for range 3 {
 		j, err := New().Recognize(t.Context(), c)
 		var need *plugin.Need

@@ -1,9 +1,11 @@
 package dualattn
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,10 +46,34 @@ var (
 	reBatchSet  = lazy.MustCompile(`config\.batch_size\s*=\s*args\.batch_size`)
 )
 
+// unjoined says that a launcher starts several processes of a trainer that makes no process group, or "".
+func (x *checkout) unjoined() string {
+	if slices.ContainsFunc(x.sources, func(s *config.PythonSource) bool { return bytes.Contains(s.Text, []byte("init_process_group")) }) {
+		return ""
+	}
+	for _, l := range x.prog.Launchers {
+		n, asks := l.PerNode(0)
+		many := fmt.Sprintf("%d processes", n)
+		if asks {
+			many = "a process for each GPU"
+		}
+		if asks || n > 1 {
+			return fmt.Sprintf("%s starts %s, and this trainer joins none: each trains everything by itself on the first GPU, which has to hold all of them, and all write the same saved states; one of them is what is planned", l.Name, many)
+		}
+	}
+	return ""
+}
+
 // warnings are what the user should know before this run starts.
 func (x *checkout) warnings() (out []string) {
+	if why := x.prog.Refuses(); why != "" {
+		out = append(out, why)
+	}
+	if why := x.unjoined(); why != "" {
+		out = append(out, why)
+	}
 	if x.problem != "" {
-		return []string{x.problem + ": nothing is changed, and what the job needs is not known"}
+		return append(out, x.problem+": nothing is changed, and what the job needs is not known")
 	}
 	warn := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if x.cut {

@@ -2,6 +2,7 @@ package moco
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,32 @@ func (p *project) countGPUs() {
 	if url := p.flag("", "--dist-url"); url.value == "env://" && p.nodes == -1 {
 		v, _ := p.getenv("WORLD_SIZE")
 		p.nodes, _ = strconv.ParseInt(v, 10, 64)
+	}
+}
+
+// several names a launcher that starts more than one process of the script, and says how many; "" where there is none.
+func (p *project) several() (launcher, many string) {
+	for _, l := range p.prog.Launchers {
+		switch n, asks := l.PerNode(p.command.Devices); {
+		case asks:
+			return l.Name, "a process for each GPU"
+		case n > 1:
+			return l.Name, fmt.Sprintf("%d processes", n)
+		}
+	}
+	return "", ""
+}
+
+// launched warns of a launcher around a script that starts its processes itself or, as solar-ssl's without the flag for
+// that, joins none: main_worker(0, …) takes GPU 0, makes no process group and wraps nothing (train_moco.py:60-124 at
+// d3649f9).
+func (p *project) launched() {
+	switch launcher, many := p.several(); {
+	case many == "":
+	case p.spawns:
+		p.warn("%s starts %s, and with --multiprocessing-distributed each of them starts one for every GPU once more, all at the same --dist-url: start the script with python", launcher, many)
+	case p.solar != nil:
+		p.warn("%s starts %s, and without --multiprocessing-distributed nothing joins them: each trains everything by itself on GPU 0, which has to hold all of them, and all save to the same folder; one of them is what is planned", launcher, many)
 	}
 }
 

@@ -18,6 +18,7 @@ func TestEstimateOfTheImpossible(t *testing.T) {
 		"a transformer's one size":      {"vit_small", map[string]string{"image": "225"}, "vit_small takes images of 224 only, not of 225"},
 		"a queue that is no multiple":   {"resnet18", map[string]string{"project": "v2", "queue": "100"}, "a step enqueues 32 keys, and they have to divide the queue: 100 is no multiple of them, --queue 128 is"},
 		"of all ranks":                  {"resnet18", map[string]string{"project": "v1", "queue": "96", "ranks": "2"}, "--queue 128 is"},
+		"beyond counting":               {"resnet18", map[string]string{"image": "5000000000"}, "with these settings: a micro-batch of 32 with images of 5000000000 is too large to be counted"},
 		"one sample":                    {"resnet18", map[string]string{"micro-batch": "1"}, "--micro-batch 2 does"},
 		"an optimizer nobody has":       {"resnet18", map[string]string{"optimizer": "nosuch"}, "it is one of lars, sgd, adamw"},
 		"one sample of each of two":     {"resnet18", map[string]string{"micro-batch": "1", "ranks": "2"}, ""},

@@ -85,6 +85,10 @@ func read(ctx context.Context, c job.Command) (*project, error) {
 	if err != nil {
 		return nil, err
 	}
+	if why := prog.Refuses(); why != "" {
+		p.warn("%s", why)
+	}
+	p.launched()
 	p.countGPUs()
 	if p.spawns && p.gpus < 0 && c.Devices == 0 {
 		return nil, &plugin.Need{Devices: true}

@@ -97,6 +97,44 @@ func TestBatchIsATotal(t *testing.T) {
 	}
 }
 
+// What torchrun does not take it stops at, before the trainer runs.
+func TestLauncherRefuses(t *testing.T) {
+	c := asked(checkout(t, "solar", nil), 2, "main.py")
+	c.Args = []string{"torchrun", "--nproc_per_node", "two", "main.py"}
+	if j := recognized(t, c); !says(j.Warnings, "torchrun will stop before it starts anything: --nproc_per_node is two") {
+		t.Errorf("warned of %q", j.Warnings)
+	}
+}
+
+// Around a script that starts its own processes, or joins none, torchrun is no help, and the sum of a step is each one's.
+func TestLaunchedFromOutside(t *testing.T) {
+	solar := checkout(t, "solar", nil)
+	const alone, again, one = "each trains everything by itself on GPU 0", "each of them starts one for every GPU once more", "this is one process on one GPU"
+	for _, tt := range []struct {
+		args               []string
+		warns, never, says string
+	}{
+		{[]string{"torchrun", "--nproc_per_node", "2", "main.py"}, "torchrun starts 2 processes, and without --multiprocessing-distributed nothing joins them", again, "torchrun starts 2 processes, all on one GPU and without exchanging gradients, so it is 256 in each of them"},
+		{[]string{"torchrun", "--nproc_per_node", "gpu", "main.py"}, "torchrun starts a process for each GPU, and", again, "torchrun starts a process for each GPU, all on one GPU"},
+		{append([]string{"torchrun", "--nproc_per_node", "2"}, with("main.py")...), again, alone, "divides the batch by the number of GPUs"},
+		{[]string{"torchrun", "main.py"}, "", alone, one},
+		{[]string{"python", "main.py"}, "", alone, one},
+	} {
+		c := asked(solar, 0, "main.py")
+		c.Args = tt.args
+		if c.Args[0] == "torchrun" && slices.Contains(c.Args, "--multiprocessing-distributed") {
+			c.Devices = 2
+		}
+		j := recognized(t, c)
+		if tt.warns != "" && !says(j.Warnings, tt.warns) || says(j.Warnings, tt.never) || tt.warns == "" && says(j.Warnings, again) {
+			t.Errorf("%q: warns %q, want %q and never %q", tt.args, j.Warnings, tt.warns, tt.never)
+		}
+		if !says(j.Truths, tt.says) || tt.says != one && says(j.Truths, one) {
+			t.Errorf("%q: says %q, want %q", tt.args, j.Truths, tt.says)
+		}
+	}
+}
+
 // Visible GPUs decide the batch of each: what launch says, else CUDA_VISIBLE_DEVICES, else it is not known.
 func TestNumberOfGPUs(t *testing.T) {
 	solar := checkout(t, "solar", nil)

@@ -99,6 +99,9 @@ func (p *project) trueBatch(cfg text) {
 	why := p.solar.trainer.at(reDivideAll) + " divides the batch by the number of GPUs, so it is %d here"
 	if !p.spawns {
 		why = "this is one process on one GPU, so it is %d"
+		if launcher, many := p.several(); many != "" {
+			why = launcher + " starts " + many + ", all on one GPU and without exchanging gradients, so it is %d in each of them"
+		}
 	}
 	p.truth("%s counts %d × 2 GPUs × %d = %d images an optimizer step; "+why, cfg.saidAt(reTwoGPUs), total, a, 2*total*a, real)
 }

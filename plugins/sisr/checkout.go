@@ -137,7 +137,72 @@ func (x *checkout) warnings() (out []string) {
 	if r.otf && r.queueSize > 0 && r.microBatch > 0 && r.queueSize%r.microBatch != 0 {
 		warn("queue_size %d is no multiple of the micro-batch %d, which the trainer asserts", r.queueSize, r.microBatch)
 	}
+	return append(out, x.lossWarnings()...)
+}
+
+// lossWarnings say at which losses the trainer will stop: those that the checkout does not have, and those that have no
+// gradient where there are no others. A weight of 0 leaves a loss out (models/sr_model.py:325 at 68629319).
+func (x *checkout) lossWarnings() (out []string) {
+	has := x.lossNames()
+	constant, others := "", false
+	for _, p := range x.recipe.losses {
+		l := p.loss()
+		if l.Weight == 0 {
+			continue
+		}
+		if has != nil && !has[strings.ToLower(l.Type)] {
+			out = append(out, fmt.Sprintf("the trainer will stop at %s: this checkout has no loss %q", p.at, l.Type))
+		}
+		if l.Constant() {
+			constant = p.at
+		} else {
+			others = true
+		}
+	}
+	if constant != "" && !others {
+		out = append(out, fmt.Sprintf("the trainer will stop at its first step: %s keeps none of the layers that it is told, so it is the number 0 without a gradient, and no other loss has a weight", constant))
+	}
 	return out
+}
+
+// lossFolder is where traiNNer-redux and its forks keep their losses, which register under their class's name in lower
+// case (losses/__init__.py and utils/registry.py at 68629319).
+const lossFolder = "traiNNer/losses"
+
+// lossNames are the names that a loss of the checkout may have, in lower case: every class and function of the folder, so that
+// none is missed; nil where the folder is not there.
+func (x *checkout) lossNames() (names map[string]bool) {
+	if x.recipe.dialect != &redux || len(x.recipe.losses) == 0 {
+		return nil
+	}
+	for _, dir := range []string{x.root, x.prog.Dir} {
+		files, err := os.ReadDir(filepath.Join(dir, lossFolder))
+		if err != nil {
+			continue
+		}
+		for _, f := range files {
+			if !strings.HasSuffix(f.Name(), ".py") {
+				continue
+			}
+			text, err := os.ReadFile(filepath.Join(dir, lossFolder, f.Name()))
+			if err != nil { // what stands there is not known
+				return nil
+			}
+			for line := range strings.Lines(string(text)) {
+				if kind, rest, ok := strings.Cut(line, " "); ok && (kind == "class" || kind == "def") {
+					if names == nil {
+						names = map[string]bool{}
+					}
+					name, _, _ := strings.Cut(rest, "(")
+					names[strings.ToLower(strings.TrimRight(name, ": \t\r\n"))] = true
+				}
+			}
+		}
+		if names != nil {
+			break
+		}
+	}
+	return names
 }
 
 // truths are where guides and recipes of the family say what the code does not do.

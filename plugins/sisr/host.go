@@ -1,6 +1,7 @@
 package sisr
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -93,10 +94,11 @@ func (b *builder) loader() (l loader) {
 	}
 	// With a launcher each process has a loader; without one, one loader feeds all cards (data/__init__.py:86-94).
 	for _, p := range b.prog.Launchers {
-		l.Ranks = max(l.Ranks, int64(p.Procs))
+		n, _ := p.PerNode(b.job.Command.Devices)
+		l.Ranks = max(l.Ranks, int64(cmp.Or(n, p.Procs)))
 	}
-	if l.Ranks == 1 {
-		n := max(1, b.job.Batch.Ranks)
+	if b.job.Batch.Replicas {
+		n := b.job.Batch.Ranks
 		l.Samples, l.Workers = n, l.Workers*n
 	}
 	l.Sample, l.From, l.why = b.sample()

@@ -75,6 +75,9 @@ type variant struct {
 	checkpointing    bool
 }
 
+// divides reports whether the divisions of the global batch are looked at, all of them: not of one that nobody trains with.
+func (v variant) divides() bool { return v.accum <= maxBatch/v.micro }
+
 func (b *builder) build(ctx context.Context) *ladder.Set {
 	ctx, cancel := context.WithTimeout(ctx, scanTime)
 	defer cancel()
@@ -102,6 +105,16 @@ func (b *builder) build(ctx context.Context) *ladder.Set {
 			})
 		}
 	}
+	if why := b.idleCard(); why != "" { // nothing that happens on the card is to be fitted to it
+		asked := []ladder.Rung{{Name: "as asked", Slowdown: 1, Estimates: []mem.Estimate{{Unknown: why}}}}
+		set.Shared = ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked", Slowdown: 1}}}
+		set.Phases = []ladder.Ladder{{Phase: ladder.Training, Rungs: asked}}
+		if r.valOn {
+			set.Phases = append(set.Phases, ladder.Ladder{Phase: ladder.Validation, Rungs: asked})
+		}
+		set.Host = b.host(ctx)
+		return set
+	}
 	settings := b.shared(set)
 	tasks := []func(){func() { set.Phases[0] = b.training(settings) }, func() { set.Host = b.host(ctx) }}
 	set.Phases = make([]ladder.Ladder, 1, 2)
@@ -112,6 +125,16 @@ func (b *builder) build(ctx context.Context) *ladder.Set {
 	mem.Together(tasks)
 	b.dropIdle(set)
 	return set
+}
+
+// idleCard says why the job takes nothing of a card that it is priced for, or "". In redux and BasicSR num_gpu 0 is the
+// CPU (models/base_model.py:47 at 68629319; basicsr/models/base_model.py:18 as StableSR bundles it); neosr takes the card whatever it says (models/base.py:27 at
+// 31c70226).
+func (b *builder) idleCard() string {
+	if n, ok := b.recipe.at(b.recipe.gpus).Int(); ok && n == 0 && b.device.Kind != gpu.CPU && b.recipe.dialect != &neosr {
+		return "with num_gpu 0 it runs on the CPU as typed: it takes nothing of the card"
+	}
+	return ""
 }
 
 // shared builds the ladder of what touches all phases, and what its rungs mean to the formulas.
@@ -180,7 +203,7 @@ func (b *builder) smaller(asked variant) (out []variant) {
 		checkpointing = append(checkpointing, true)
 	}
 	splits := []int64{1}
-	for k := int64(2); k <= asked.micro; k++ {
+	for k := int64(2); k <= asked.micro && asked.divides(); k++ {
 		if asked.micro%k == 0 && asked.micro/k >= b.net.MinBatch {
 			splits = append(splits, k)
 		}
@@ -231,7 +254,7 @@ func (b *builder) multiple() int64 { return max(1, b.net.Multiple) }
 
 // larger lists the ways to train with more: the same global batch in fewer, larger pieces.
 func (b *builder) larger(asked variant) (out []variant) {
-	for k := asked.accum; k > 1; k-- {
+	for k := asked.accum; k > 1 && asked.divides(); k-- {
 		if asked.accum%k != 0 {
 			continue
 		}

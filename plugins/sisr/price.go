@@ -43,22 +43,33 @@ func (b *builder) step(v variant, s setting) (arch.StepConfig, error) {
 	}
 	cfg := arch.StepConfig{
 		Net: net, Batch: v.micro, LQ: v.lq, AMP: s.amp, Accumulate: v.accum,
-		DDP: slices.ContainsFunc(b.prog.Launchers, func(l command.Launcher) bool { return l.Procs > 0 }), OptimG: b.recipe.optG, OptimD: b.recipe.optD, EMA: b.recipe.withEMA, Disc: b.disc, OldTorch: b.oldTorch(), CPU: b.device.Kind == gpu.CPU,
+		DDP: slices.ContainsFunc(b.prog.Launchers, b.starts), OptimG: b.recipe.optG, OptimD: b.recipe.optD, EMA: b.recipe.withEMA, Disc: b.disc, OldTorch: b.oldTorch(), CPU: b.device.Kind == gpu.CPU,
 	}
 	if !launched(b.prog, b.job.Command.Env) && b.device.Kind == gpu.CUDA {
 		cfg.Replicas = b.job.Batch.Ranks
 	}
 	for _, l := range b.recipe.losses {
-		weight := 1.0
-		switch w := l.args["loss_weight"].(type) {
-		case float64:
-			weight = w
-		case int64:
-			weight = float64(w)
-		}
-		cfg.Losses = append(cfg.Losses, arch.Loss{Type: l.kind, Name: ledgerName(l), Weight: weight, Args: l.args})
+		cfg.Losses = append(cfg.Losses, l.loss())
 	}
 	return cfg, nil
+}
+
+// starts reports whether a launcher starts processes that are ranks, one or more.
+func (b *builder) starts(l command.Launcher) bool {
+	n, asks := l.Ranks(b.job.Command.Devices)
+	return n > 0 || asks
+}
+
+// loss is a loss of the recipe, for the formulas.
+func (l part) loss() arch.Loss {
+	weight := 1.0
+	switch w := l.args["loss_weight"].(type) {
+	case float64:
+		weight = w
+	case int64:
+		weight = float64(w)
+	}
+	return arch.Loss{Type: l.kind, Name: ledgerName(l), Weight: weight, Args: l.args}
 }
 
 // ledgerName is what a ledger calls a loss: its key in the recipe, or of a list its type.

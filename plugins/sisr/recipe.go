@@ -49,7 +49,7 @@ type recipe struct {
 // a value. Most recipes have none, and are spared to be tried.
 var sharing = lazy.MustCompile(`(?m)^[^#\n]*(?:[:,\[{?-][ \t]*|^[ \t]*)(?:![^ \n]* +)?[&*][^ \t\n]|<<[ \t]*:`)
 
-// maxBatch bounds what is taken for a micro-batch, and with it how many ways to split it are priced.
+// maxBatch bounds what is taken for a micro-batch, and the global batches of which every division is priced.
 const maxBatch = 1 << 14
 
 // force applies BasicSR's --force_yml a:b:c=value, which outranks the file whatever is edited there

@@ -107,6 +107,7 @@ func (sisr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 		Exclusive: r.experiment,
 		Warnings:  append(warnings, x.warnings()...),
 	}
+	j.Warnings = append(j.Warnings, launchers(prog, c.Devices)...)
 	if shared > 1 && !launched(prog, c.Env) {
 		j.Batch.Replicas = true
 		j.Warnings = append(j.Warnings, replicas(shared, c.Devices))
@@ -182,7 +183,11 @@ func format(path string) string {
 // micro-batch a card all the same. asks says that how many cards there are decides it, which is not known yet.
 func ranks(r *recipe, prog command.Prog, c job.Command) (n int64, asks bool) {
 	for _, l := range prog.Launchers {
-		if n := l.Procs * max(1, l.Nodes); n > 1 {
+		n, asks := l.Ranks(c.Devices)
+		if asks && c.Devices == 0 {
+			return 0, true
+		}
+		if n > 1 {
 			return int64(n), false
 		}
 	}
@@ -208,6 +213,28 @@ func replicas(counted int64, seen int) string {
 		return fmt.Sprintf("num_gpu is %d and the process sees %d: batches are made for %d cards, and DataParallel deals them to all that it sees; the estimate is of %d", counted, seen, counted, counted)
 	}
 	return s
+}
+
+// launchers are what is to be said of the processes that the command starts, of a command that sees so many GPUs.
+func launchers(prog command.Prog, devices int) (out []string) {
+	if why := prog.Refuses(); why != "" {
+		out = append(out, why)
+	}
+	for _, l := range prog.Launchers {
+		n, asks := l.PerNode(devices)
+		if devices > 0 && n > devices { // rank % device_count(): utils/dist_util.py of redux (line 27 at 68629319), BasicSR and neosr
+			out = append(out, fmt.Sprintf("%s starts %d processes where %d GPUs are seen: %d of them share a GPU, and each needs what is planned for one; NCCL may refuse it (\"Duplicate GPU detected\")",
+				l.Name, n, devices, (n+devices-1)/devices))
+		}
+		if asks {
+			without := ""
+			if l.Spec == auto { // determine_local_world_size: os.cpu_count()
+				without = ", without one for each core"
+			}
+			out = append(out, fmt.Sprintf("%s starts a process for each GPU%s (%s), and how many there are is not known: this is planned for one, without what several exchange; say --gpus N", l.Name, without, l.Spec))
+		}
+	}
+	return out
 }
 
 const auto = "auto"

@@ -195,6 +195,16 @@ func TestTrainingLadder(t *testing.T) {
 	}
 }
 
+// Of a global batch that nobody trains with no divisions are looked for: the ladder has the other ways alone, at once.
+func TestHugeAccumulation(t *testing.T) {
+	for accum, divides := range map[string]bool{"2": true, "2048": true, "2049": false, "1000000000000": false, "9223372036854775807": false} {
+		_, set := priced(t, strings.Replace(recipeYAML, "accum_iter: 1", "accum_iter: "+accum, 1), 12*unit.GiB)
+		if got := slices.ContainsFunc(set.Ladder(ladder.Training).Rungs, func(r ladder.Rung) bool { return strings.HasPrefix(r.Name, "micro-batch") }); got != divides {
+			t.Errorf("accum_iter %s: divisions %v, want %v", accum, got, divides)
+		}
+	}
+}
+
 func TestValidationLadder(t *testing.T) {
 	_, set := priced(t, recipeYAML, 12*unit.GiB)
 	l := set.Ladder(ladder.Validation)
@@ -246,6 +256,41 @@ func TestUncountedPartsBesideValidation(t *testing.T) {
 	a, b := whole.Ladder(ladder.Validation).Rungs[0].At(0), part.Ladder(ladder.Validation).Rungs[0].At(0)
 	if !b.Known() || b.Total() <= a.Total() || b.Certain() > a.Certain() {
 		t.Errorf("with a loss nobody knows: %v, %v of it certain; without %v, %v", b.Total(), b.Certain(), a.Total(), a.Certain())
+	}
+}
+
+// A loss that the checkout has not stops the trainer as it is made, and one without a gradient at the first step, if it has no other.
+func TestLossesThatStop(t *testing.T) {
+	const made, alone = "this checkout has no loss", "without a gradient"
+	checkout := map[string]string{"traiNNer/losses/basic_loss.py": "@LOSS_REGISTRY.register()\nclass L1Loss(nn.Module):\n    pass\n", "traiNNer/losses/contextual_loss.py": "@LOSS_REGISTRY.register()\nclass ContextualLoss(nn.Module):\n    pass\n"}
+	for _, tt := range []struct {
+		losses string
+		source map[string]string
+		says   string
+	}{
+		{"{type: L1Loss, loss_weight: 1.0}", checkout, ""},
+		{"{type: contrastiveloss, loss_weight: 1.0}", checkout, made + ` "contrastiveloss"`},
+		{"{type: contrastiveloss, loss_weight: 1.0}", nil, ""},
+		{"{type: l1loss, loss_weight: 1.0}\n    - {type: contrastiveloss, loss_weight: 0}", checkout, ""},
+		{"{type: contextualloss, loss_weight: 1.0}", checkout, alone},
+		{"{type: contextualloss, loss_weight: 1.0, layer_weights: {conv3_2: 1.0}}", nil, alone},
+		{"{type: contextualloss, loss_weight: 1.0}\n    - {type: l1loss, loss_weight: 0}", nil, alone},
+		{"{type: contextualloss, loss_weight: 1.0}\n    - {type: l1loss, loss_weight: 0.1}", nil, ""},
+		{"{type: contextualloss, loss_weight: 1.0, use_vgg: false}", nil, ""},
+		{"{type: contextualloss, loss_weight: 1.0, layer_weights: {conv_3_2: 1.0}}", nil, ""}, // it has one layer, and stops otherwise
+	} {
+		files := map[string]string{"x.yml": strings.Replace(recipeYAML, "{type: l1loss, loss_weight: 1.0}", tt.losses, 1)}
+		for name, text := range tt.source {
+			files[name] = text
+		}
+		j, err := recognize(t, folder(t, files, nil), "python", "train.py", "-opt", "x.yml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := strings.Join(j.Warnings, "\n")
+		if !strings.Contains(all, tt.says) || strings.Contains(all, made) != strings.HasPrefix(tt.says, made) || strings.Contains(all, alone) != (tt.says == alone) {
+			t.Errorf("%s: warns %q, want %q", tt.losses, all, tt.says)
+		}
 	}
 }
 
@@ -469,6 +514,88 @@ func TestCardsByAuto(t *testing.T) {
 	}
 	if n, ddp := price(command(0, "torchrun", "--nproc_per_node", "2")); n != 2 || !has(ddp, "NCCL") || !has(ddp, "DDP buckets") || ddp.Of(mem.Inputs) != one.Of(mem.Inputs) {
 		t.Errorf("two processes: %d ranks, %+v", n, ddp.Items)
+	}
+}
+
+// A process for each GPU is as many ranks as there are GPUs, in words as in figures.
+func TestRanksByWord(t *testing.T) {
+	dir := folder(t, map[string]string{"x.yml": strings.Replace(recipeYAML, "num_gpu: auto", "num_gpu: 1", 1)}, map[string][2]int{"val/a.png": {128, 96}, "gt/1.png": {8, 8}})
+	price := func(devices int, nproc string) (*job.Job, unit.Bytes, int64) {
+		c := job.Command{Args: []string{"torchrun", "--nproc_per_node", nproc, "train.py", "-opt", "x.yml", "--launcher", "pytorch"}, Dir: dir, Env: []string{"PATH=/usr/bin"}, Devices: devices}
+		j, err := New().Recognize(t.Context(), c)
+		if err != nil {
+			t.Fatalf("%s on %d: %v", nproc, devices, err)
+		}
+		j.Command = c
+		set, err := New().Ladders(t.Context(), j, gpu.Device{Kind: gpu.CUDA, Total: 24 * unit.GiB})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := set.Ladder(ladder.Training)
+		return j, l.Rungs[l.Asked].At(set.Shared.Asked).Total(), j.Batch.Ranks
+	}
+	_, two, _ := price(0, "2")
+	_, one, _ := price(0, "1")
+	for _, word := range []string{"gpu", "auto"} {
+		var need *plugin.Need
+		_, err := New().Recognize(t.Context(), job.Command{Args: []string{"torchrun", "--nproc_per_node", word, "train.py", "-opt", "x.yml"}, Dir: dir})
+		if !errors.As(err, &need) || !need.Devices {
+			t.Errorf("%s: how many GPUs there are was not asked for: %v", word, err)
+		}
+		if j, n, ranks := price(2, word); n != two || ranks != 2 || j.Batch.Replicas {
+			t.Errorf("%s on two: %v of %d ranks, want %v", word, n, ranks, two)
+		}
+		if j, n, _ := price(-1, word); n != one || !strings.Contains(strings.Join(j.Warnings, "\n"), "how many there are is not known") || strings.Contains(strings.Join(j.Warnings, "\n"), "for each core") != (word == "auto") {
+			t.Errorf("%s on nobody knows how many: %v, want %v; warns %q", word, n, one, j.Warnings)
+		}
+	}
+	for devices, share := range map[int]string{0: "", 1: "4 of them share a GPU", 2: "2 of them share a GPU", 3: "2 of them share a GPU", 4: "", -1: ""} {
+		if j, _, _ := price(devices, "4"); strings.Contains(strings.Join(j.Warnings, "\n"), "share a GPU") != (share != "") || !strings.Contains(strings.Join(j.Warnings, "\n"), share) {
+			t.Errorf("four processes on %d GPUs: warns %q, want %q", devices, j.Warnings, share)
+		}
+	}
+	for _, wrong := range []string{"abc", "0"} {
+		if j, _, _ := price(0, wrong); !strings.Contains(strings.Join(j.Warnings, "\n"), "torchrun will stop before it starts anything: --nproc_per_node is "+wrong) {
+			t.Errorf("%s: warns %q", wrong, j.Warnings)
+		}
+	}
+}
+
+// Without a GPU by its recipe a job takes nothing of a card, and nothing of it is to be fitted to one; its host is.
+func TestIdleCard(t *testing.T) {
+	none := strings.Replace(recipeYAML, "num_gpu: auto", "num_gpu: 0", 1)
+	_, set := priced(t, none, unit.GiB)
+	for _, l := range append(set.Phases, set.Shared) {
+		if len(l.Rungs) != 1 || l.Phase != ladder.Shared && !strings.Contains(l.Rungs[0].At(0).Unknown, "runs on the CPU") {
+			t.Errorf("%s: %+v", l.Phase, l.Rungs)
+		}
+	}
+	if len(set.Phases) != 2 || set.Host == nil || len(set.Host.Rungs) == 0 {
+		t.Errorf("%d phases, host %+v", len(set.Phases), set.Host)
+	}
+	on := func(name, recipe, kind string) bool {
+		dir := folder(t, map[string]string{name: recipe}, map[string][2]int{"val/a.png": {64, 64}, "gt/1.png": {8, 8}})
+		j, err := recognize(t, dir, "python", "train.py", "-opt", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.Command = job.Command{Args: []string{"python", "train.py", "-opt", name}, Dir: dir, Env: []string{"PATH=/usr/bin"}}
+		set, err := New().Ladders(t.Context(), j, gpu.Device{Kind: kind, Total: 12 * unit.GiB})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set.Ladder(ladder.Training).Rungs[0].At(0).Known()
+	}
+	basic := "name: x\nmodel_type: SRModel\nscale: 2\nnum_gpu: 0\nnetwork_g: {type: compact}\ndatasets:\n  train: {gt_size: 64, batch_size_per_gpu: 2}\ntrain:\n  optim_g: {type: Adam}\n  pixel_opt: {type: L1Loss}\n"
+	toml := "name = \"x\"\nscale = 2\nnum_gpu = 0\n[datasets.train]\npatch_size = 32\nbatch_size = 2\n[network_g]\ntype = \"compact\"\n[train.optim_g]\ntype = \"adamw\"\n[train.pixel_opt]\ntype = \"l1loss\"\n"
+	for _, tt := range []struct {
+		name, recipe string
+		kind         string
+		priced       bool
+	}{{"x.yml", none, gpu.CPU, true}, {"x.yml", recipeYAML, gpu.CUDA, true}, {"b.yml", basic, gpu.CUDA, false}, {"b.yml", basic, gpu.CPU, true}, {"n.toml", toml, gpu.CUDA, true}} {
+		if got := on(tt.name, tt.recipe, tt.kind); got != tt.priced {
+			t.Errorf("%s on %v: priced %v, want %v", tt.name, tt.kind, got, tt.priced)
+		}
 	}
 }
 

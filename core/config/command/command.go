@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -37,6 +38,57 @@ type Launcher struct {
 	Procs int    // on each node; of accelerate, srun and mpirun on all nodes together
 	Spec  string // Procs as written: "2", "gpu", "auto"
 	Nodes int
+}
+
+// torchrunWords are what torchrun takes for a number of processes beside a number: determine_local_world_size in
+// torch/distributed/run.py of PyTorch 1.13 and 2.15, and the name of a backend of another maker's.
+var torchrunWords = []string{"gpu", "auto", "cpu", "xpu", "npu"}
+
+func (l Launcher) torchrun() bool {
+	return l.Name == "torchrun" || l.Name == "torch.distributed.launch"
+}
+
+// PerNode is how many processes the launcher starts on a node whose programs see that many GPUs (below 1: that is not
+// known); 0 where it does not say. asks says that how many GPUs there are decides it, and is not known.
+func (l Launcher) PerNode(gpus int) (n int, asks bool) {
+	switch {
+	case l.torchrun() && (l.Spec == "gpu" || l.Spec == "auto"):
+		return max(0, gpus), gpus < 1
+	case l.torchrun() && l.Spec == "cpu":
+		return runtime.NumCPU(), false
+	case l.torchrun(), l.Name == "deepspeed", l.Name == "accelerate" && l.Nodes == 0:
+		return l.Procs, false
+	case l.Nodes > 0:
+		return (l.Procs + l.Nodes - 1) / l.Nodes, false
+	}
+	return 0, false
+}
+
+// Ranks is how many processes the launcher starts on all nodes together, with PerNode's words for what is not known.
+func (l Launcher) Ranks(gpus int) (n int, asks bool) {
+	if !l.torchrun() && l.Name != "deepspeed" {
+		return l.Procs, false
+	}
+	n, asks = l.PerNode(gpus)
+	return n * max(1, l.Nodes), asks
+}
+
+// Refuses says why the launcher stops before it starts anything, or "".
+func (l Launcher) Refuses() string {
+	if !l.torchrun() || l.Procs > 0 || slices.Contains(torchrunWords, l.Spec) {
+		return ""
+	}
+	return fmt.Sprintf("%s will stop before it starts anything: --nproc_per_node is %s, and it takes a number of at least 1, or gpu, auto or cpu", l.Name, quote(l.Spec))
+}
+
+// Refuses says why a launcher of the command stops before it starts anything, or "".
+func (p Prog) Refuses() string {
+	for _, l := range p.Launchers {
+		if why := l.Refuses(); why != "" {
+			return why
+		}
+	}
+	return ""
 }
 
 // A Prog is a command that runs a Python program.

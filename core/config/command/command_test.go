@@ -2,6 +2,7 @@ package command
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -264,4 +265,49 @@ func FuzzProgram(f *testing.F) {
 			t.Fatalf("%q: %v", args, err)
 		}
 	})
+}
+
+// What torchrun takes for a number of processes, and what each launcher starts where so many GPUs are seen.
+func TestProcesses(t *testing.T) {
+	cpus := runtime.NumCPU()
+	for _, tt := range []struct {
+		command        string
+		gpus           int
+		perNode, ranks int
+		asks           bool
+		refuses        string
+	}{
+		{"torchrun --nproc_per_node 2 t.py", 0, 2, 2, false, ""},
+		{"torchrun --nproc_per_node 2 --nnodes 3 t.py", 8, 2, 6, false, ""},
+		{"torchrun --nproc_per_node gpu t.py", 0, 0, 0, true, ""},
+		{"torchrun --nproc_per_node gpu t.py", -1, 0, 0, true, ""},
+		{"torchrun --nproc_per_node gpu --nnodes 2 t.py", 4, 4, 8, false, ""},
+		{"python -m torch.distributed.run --nproc-per-node=auto t.py", 2, 2, 2, false, ""},
+		{"python -m torch.distributed.launch --nproc_per_node=auto t.py", 0, 0, 0, true, ""},
+		{"torchrun --nproc_per_node cpu t.py", 2, cpus, cpus, false, ""},
+		{"torchrun --nproc_per_node xpu t.py", 2, 0, 0, false, ""},
+		{"torchrun t.py", 4, 1, 1, false, ""},
+		{"torchrun --nproc_per_node abc t.py", 2, 0, 0, false, "--nproc_per_node is abc"},
+		{"torchrun --nproc_per_node 0 t.py", 2, 0, 0, false, "--nproc_per_node is 0"},
+		{"torchrun --nproc_per_node=-1 t.py", 2, 0, 0, false, "--nproc_per_node is -1"},
+		{"srun -n 8 -N 2 python t.py", 1, 4, 8, false, ""},
+		{"mpirun -np 4 python t.py", 1, 0, 4, false, ""},
+		{"accelerate launch --num_processes 2 t.py", 1, 2, 2, false, ""},
+		{"accelerate launch --num_processes 4 --num_machines 2 t.py", 1, 2, 4, false, ""},
+		{"deepspeed --num_gpus 2 --num_nodes 2 t.py", 1, 2, 4, false, ""},
+	} {
+		p, err := Program(fields(tt.command), nil, "/w")
+		if err != nil || len(p.Launchers) != 1 {
+			t.Errorf("%s: %+v, %v", tt.command, p.Launchers, err)
+			continue
+		}
+		perNode, asks := p.Launchers[0].PerNode(tt.gpus)
+		ranks, asksToo := p.Launchers[0].Ranks(tt.gpus)
+		if perNode != tt.perNode || ranks != tt.ranks || asks != tt.asks || asksToo != asks {
+			t.Errorf("%s on %d GPUs: %d a node, %d in all, asks %v %v; want %+v", tt.command, tt.gpus, perNode, ranks, asks, asksToo, tt)
+		}
+		if why := p.Refuses(); !strings.Contains(why, tt.refuses) || (why == "") != (tt.refuses == "") {
+			t.Errorf("%s: %q, want %q", tt.command, why, tt.refuses)
+		}
+	}
 }

@@ -117,7 +117,7 @@ func (r *reader) torchrun(words []word) error {
 		return err
 	}
 	l := Launcher{Name: name, Spec: r.option(o, "--nproc-per-node", "PET_NPROC_PER_NODE", "1")}
-	l.Procs = number(l.Spec)
+	l.Procs = number(strings.TrimSpace(l.Spec)) // as int() does
 	l.Nodes = number(r.option(o, "--nnodes", "PET_NNODES", "1"))
 	r.prog.Launchers = append(r.prog.Launchers, l)
 	if o.has("--no-python") || o.has("--run-path") {

@@ -3,6 +3,7 @@ package arch
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/launch-ml/launch/core/nn"
 )
@@ -49,6 +50,17 @@ func init() {
 			return t.Zeros(nn.I64)
 		}, nil
 	}, "contextualloss")
+}
+
+// Constant reports whether the loss is a number that does not depend on the network, so that alone it has no gradient and
+// its backward raises: the contextual loss of VGG's layers, of which it keeps none.
+func (l Loss) Constant() bool {
+	if !strings.EqualFold(l.Type, "contextualloss") {
+		return false
+	}
+	_, err := l.build()
+	a := &args{values: l.Args, used: map[string]bool{}}
+	return err == nil && a.bool("use_vgg", true)
 }
 
 // contextualOfImages is the loss without VGG: each pixel of the output against each of the target.

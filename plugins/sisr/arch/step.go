@@ -3,6 +3,7 @@ package arch
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/nn"
@@ -36,7 +37,7 @@ type StepConfig struct {
 //
 // Sizes that the network cannot have (a crop of nothing, images that do not fit together) are an unknown estimate.
 func Training(cfg StepConfig) (e mem.Estimate) {
-	defer unknownOnPanic(&e)
+	defer unknownOnPanic(&e, cfg.asked)
 	t := nn.NewTape()
 	unknown := cfg.record(t)
 	e.Unknown = unknown
@@ -45,11 +46,28 @@ func Training(cfg StepConfig) (e mem.Estimate) {
 	return e
 }
 
-// unknownOnPanic turns a shape that the tape refuses into an estimate that says so: the job itself may still run.
-func unknownOnPanic(e *mem.Estimate) {
-	if r := recover(); r != nil {
-		*e = mem.Estimate{Unknown: fmt.Sprint(r)}
+// unknownOnPanic turns a shape that the tape refuses into an estimate that says so, of what was asked: the job itself may
+// still run.
+func unknownOnPanic(e *mem.Estimate, asked func() string) {
+	r := recover()
+	if r == nil {
+		return
 	}
+	why := strings.TrimPrefix(fmt.Sprint(r), "nn: ")
+	switch shape, impossible := strings.CutPrefix(why, "impossible shape "); {
+	case impossible && strings.Contains(shape, "-"):
+		why = fmt.Sprintf("%s cannot be counted: there would be a tensor of %s", asked(), shape)
+	case impossible:
+		why = asked() + " is too large to be counted"
+	default:
+		why = fmt.Sprintf("%s does not fit the network: %s", asked(), why)
+	}
+	*e = mem.Estimate{Unknown: why}
+}
+
+// asked is the step in words.
+func (cfg StepConfig) asked() string {
+	return fmt.Sprintf("a micro-batch of %d with low-resolution crops of %d", cfg.Batch, cfg.LQ)
 }
 
 // record puts the step on the tape. It returns why the estimate is not whole, or "".
