@@ -64,7 +64,7 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 	if err != nil {
 		return nil, fmt.Errorf("finding the current folder: %w", err)
 	}
-	p := &prepared{command: job.Command{Args: args, Dir: dir, Env: os.Environ()}}
+	p := &prepared{command: job.Command{Args: args, Dir: dir, Env: os.Environ(), Devices: s.GPUs}}
 	if s.Plugin == "none" {
 		return p, nil
 	}

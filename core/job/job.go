@@ -8,8 +8,8 @@ type Command struct {
 	Args []string `json:"args"`
 	Dir  string   `json:"dir"`           // absolute
 	Env  []string `json:"env,omitempty"` // "NAME=value"
-	// Devices is how many GPUs the command would see, once a plugin has asked (plugin.Need): 0 where it has not, and -1
-	// where launch does not know.
+	// Devices is how many GPUs the command would see, where the user has said it or a plugin has asked (plugin.Need): 0 where
+	// neither has, and -1 where launch does not know.
 	Devices int `json:"devices,omitempty"`
 	// Sources are the Python files that a plugin asked for (plugin.Need), as launch has read them.
 	Sources []config.PythonSource `json:"sources,omitempty"`
