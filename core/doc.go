@@ -36,10 +36,14 @@
 // Decisions are pure functions of values (ladder.Fit, run.Next, oom's verdict); what acts on the world (proc, nvml,
 // record, plugin/host, overlay) decides nothing. arch_test.go says who may import whom.
 //
-// cmd/launch wires them: prepare.go reads the command and asks the plugin, root.go carries the run, execute.go carries out
+// cmd/launch wires them: settings.go reads the settings (mistyped.go names those that are none), prepare.go reads the command and
+// asks the plugin, for as long as patience.go has it; root.go carries the run, execute.go carries out
 // one attempt with the tap on its output (tap.go), the looks at card and host (watch.go, looks.go) and what may end it early
 // (guard.go); states.go finds what it saved, confirm.go which settings it took. estimate.go prices a network without a
 // command, explain.go says what a log or a run died of. receipts.go writes what an attempt measured and applies what was
 // learned; course.go splits its peaks by phase, hostwatch.go looks at what a limit on host memory counts, inside.go asks
 // the program's own processes.
+//
+// In a plugin one file reads the command, ladders.go lists the ways to run, and price.go (dualattn: ladders.go) asks arch, which has the
+// formulas, what each needs; stablesr's ahead.go begins with that before it is asked ([plugin.Anticipator]).
 package core

@@ -223,7 +223,7 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 		}
 		x.Clues.Limit = limit(s)
 		x.Advise(nil)
-		say.Unrecognised(x, out.Cause)
+		say.Unrecognised(x, out.Cause, p.why())
 	}
 	if in := out.Inside; in != nil && (!s.Quiet || !in.Hook.Taken()) {
 		x.breakLine()

@@ -32,16 +32,20 @@ func (r *Regexp) get() *regexp.Regexp {
 	return r.re
 }
 
-// in reports whether there may be a match in a text. Whole source files are asked for what is in few of them, and looking for a
-// word is faster than for a pattern by two orders of magnitude.
-func (r *Regexp) in(s string) bool {
-	r.get()
-	return strings.Contains(s, r.literal)
+// in is the text, or none of it where the literal is not in it: in nothing there is no match either. Whole source files are asked
+// for what is in few of them, and looking for a word is faster than for a pattern by two orders of magnitude.
+func (r *Regexp) in(s string) string {
+	if r.get(); strings.Contains(s, r.literal) {
+		return s
+	}
+	return ""
 }
 
-func (r *Regexp) inBytes(b []byte) bool {
-	r.get()
-	return r.literal == "" || bytes.Contains(b, []byte(r.literal))
+func (r *Regexp) inBytes(b []byte) []byte {
+	if r.get(); r.literal == "" || bytes.Contains(b, []byte(r.literal)) {
+		return b
+	}
+	return nil
 }
 
 // literal is the longest text that stands in everything a pattern matches, "" for none.
@@ -70,105 +74,33 @@ func literal(re *syntax.Regexp) (longest string) {
 // String is the source.
 func (r *Regexp) String() string { return r.source }
 
-func (r *Regexp) Match(b []byte) bool       { return r.inBytes(b) && r.re.Match(b) }
-func (r *Regexp) MatchString(s string) bool { return r.in(s) && r.re.MatchString(s) }
-
-func (r *Regexp) FindString(s string) (found string) {
-	if r.in(s) {
-		found = r.re.FindString(s)
-	}
-	return found
+func (r *Regexp) Match(b []byte) bool                  { return r.get().Match(r.inBytes(b)) }
+func (r *Regexp) MatchString(s string) bool            { return r.get().MatchString(r.in(s)) }
+func (r *Regexp) FindString(s string) string           { return r.get().FindString(r.in(s)) }
+func (r *Regexp) FindIndex(b []byte) []int             { return r.get().FindIndex(r.inBytes(b)) }
+func (r *Regexp) FindStringIndex(s string) []int       { return r.get().FindStringIndex(r.in(s)) }
+func (r *Regexp) FindSubmatch(b []byte) [][]byte       { return r.get().FindSubmatch(r.inBytes(b)) }
+func (r *Regexp) FindSubmatchIndex(b []byte) []int     { return r.get().FindSubmatchIndex(r.inBytes(b)) }
+func (r *Regexp) FindStringSubmatch(s string) []string { return r.get().FindStringSubmatch(r.in(s)) }
+func (r *Regexp) FindStringSubmatchIndex(s string) []int {
+	return r.get().FindStringSubmatchIndex(r.in(s))
 }
-
-func (r *Regexp) FindIndex(b []byte) (found []int) {
-	if r.inBytes(b) {
-		found = r.re.FindIndex(b)
-	}
-	return found
+func (r *Regexp) FindAll(b []byte, n int) [][]byte       { return r.get().FindAll(r.inBytes(b), n) }
+func (r *Regexp) FindAllString(s string, n int) []string { return r.get().FindAllString(r.in(s), n) }
+func (r *Regexp) FindAllStringIndex(s string, n int) [][]int {
+	return r.get().FindAllStringIndex(r.in(s), n)
 }
-
-func (r *Regexp) FindStringIndex(s string) (found []int) {
-	if r.in(s) {
-		found = r.re.FindStringIndex(s)
-	}
-	return found
+func (r *Regexp) FindAllSubmatch(b []byte, n int) [][][]byte {
+	return r.get().FindAllSubmatch(r.inBytes(b), n)
 }
-
-func (r *Regexp) FindSubmatch(b []byte) (found [][]byte) {
-	if r.inBytes(b) {
-		found = r.re.FindSubmatch(b)
-	}
-	return found
+func (r *Regexp) FindAllSubmatchIndex(b []byte, n int) [][]int {
+	return r.get().FindAllSubmatchIndex(r.inBytes(b), n)
 }
-
-func (r *Regexp) FindSubmatchIndex(b []byte) (found []int) {
-	if r.inBytes(b) {
-		found = r.re.FindSubmatchIndex(b)
-	}
-	return found
+func (r *Regexp) FindAllStringSubmatch(s string, n int) [][]string {
+	return r.get().FindAllStringSubmatch(r.in(s), n)
 }
-
-func (r *Regexp) FindStringSubmatch(s string) (found []string) {
-	if r.in(s) {
-		found = r.re.FindStringSubmatch(s)
-	}
-	return found
-}
-
-func (r *Regexp) FindStringSubmatchIndex(s string) (found []int) {
-	if r.in(s) {
-		found = r.re.FindStringSubmatchIndex(s)
-	}
-	return found
-}
-
-func (r *Regexp) FindAll(b []byte, n int) (found [][]byte) {
-	if r.inBytes(b) {
-		found = r.re.FindAll(b, n)
-	}
-	return found
-}
-
-func (r *Regexp) FindAllString(s string, n int) (found []string) {
-	if r.in(s) {
-		found = r.re.FindAllString(s, n)
-	}
-	return found
-}
-
-func (r *Regexp) FindAllStringIndex(s string, n int) (found [][]int) {
-	if r.in(s) {
-		found = r.re.FindAllStringIndex(s, n)
-	}
-	return found
-}
-
-func (r *Regexp) FindAllSubmatch(b []byte, n int) (found [][][]byte) {
-	if r.inBytes(b) {
-		found = r.re.FindAllSubmatch(b, n)
-	}
-	return found
-}
-
-func (r *Regexp) FindAllSubmatchIndex(b []byte, n int) (found [][]int) {
-	if r.inBytes(b) {
-		found = r.re.FindAllSubmatchIndex(b, n)
-	}
-	return found
-}
-
-func (r *Regexp) FindAllStringSubmatch(s string, n int) (found [][]string) {
-	if r.in(s) {
-		found = r.re.FindAllStringSubmatch(s, n)
-	}
-	return found
-}
-
-func (r *Regexp) FindAllStringSubmatchIndex(s string, n int) (found [][]int) {
-	if r.in(s) {
-		found = r.re.FindAllStringSubmatchIndex(s, n)
-	}
-	return found
+func (r *Regexp) FindAllStringSubmatchIndex(s string, n int) [][]int {
+	return r.get().FindAllStringSubmatchIndex(r.in(s), n)
 }
 
 func (r *Regexp) ReplaceAll(b, with []byte) []byte       { return r.get().ReplaceAll(b, with) }

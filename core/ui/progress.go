@@ -144,8 +144,8 @@ func largest(plan *run.Plan) (most unit.Bytes) {
 	return most
 }
 
-// Unrecognised says how a command ended that no plugin had recognised, if there is anything to say.
-func (p Printer) Unrecognised(x Explanation, cause string) {
+// Unrecognised says how a command ended that was not recognised, and why it was not: "no plugin knows it".
+func (p Printer) Unrecognised(x Explanation, cause, why string) {
 	for i, l := range x.Report.Explain() {
 		if i == 0 {
 			l = p.red("out of memory: ") + cause // which is what the explanation begins with
@@ -153,7 +153,7 @@ func (p Printer) Unrecognised(x Explanation, cause string) {
 		p.line("%s", l)
 	}
 	p.remedies(x)
-	p.line("no plugin knows this command: nothing was changed, and nothing is tried again")
+	p.line("this command was not recognised (%s): nothing was changed, and nothing is tried again", why)
 }
 
 // Inside says whether the program took the hook that was to tell of its memory.

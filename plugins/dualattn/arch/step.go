@@ -2,7 +2,6 @@ package arch
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/nn"
@@ -36,7 +35,7 @@ const (
 // gradients of the micro-batches before are there, or the first after a validation, whose last attention maps are. It
 // follows DualCrossAttentionTrainer.train_epoch (train.py:433-590 at 6a4e6b6).
 func Training(cfg StepConfig) (e mem.Estimate) {
-	defer unknownOnPanic(&e, cfg.asked)
+	defer mem.Refused(&e, cfg.asked)
 	e = cfg.step(false)
 	if cfg.LastVal > 0 {
 		if first := cfg.step(true); first.Total() > e.Total() {
@@ -44,25 +43,6 @@ func Training(cfg StepConfig) (e mem.Estimate) {
 		}
 	}
 	return e
-}
-
-// unknownOnPanic turns a shape that the tape refuses into an estimate that says so, of what was asked: the job itself may
-// still run.
-func unknownOnPanic(e *mem.Estimate, asked func() string) {
-	r := recover()
-	if r == nil {
-		return
-	}
-	why := strings.TrimPrefix(fmt.Sprint(r), "nn: ")
-	switch shape, impossible := strings.CutPrefix(why, "impossible shape "); {
-	case impossible && strings.Contains(shape, "-"):
-		why = fmt.Sprintf("%s cannot be counted: there would be a tensor of %s", asked(), shape)
-	case impossible:
-		why = asked() + " is too large to be counted"
-	default:
-		why = fmt.Sprintf("%s does not fit the network: %s", asked(), why)
-	}
-	*e = mem.Estimate{Unknown: why}
 }
 
 // asked is a batch in words.
@@ -175,7 +155,7 @@ func (n Net) criterion(t *nn.Tape, logits []nn.Tensor, labels nn.Tensor) (total 
 // torch.no_grad, no autocast, and the attention maps of all blocks kept as an attribute, where those of the batch before
 // live until this batch's are complete. The gradients of the last step are still there: only the next step frees them.
 func Validation(cfg StepConfig) (e mem.Estimate) {
-	defer unknownOnPanic(&e, cfg.asked)
+	defer mem.Refused(&e, cfg.asked)
 	resident := nn.NewTape()
 	small := cfg
 	small.Batch = 1

@@ -46,32 +46,13 @@ type Step struct {
 // Training is the estimate of a step in the steady state, when gradients and optimizer states are there. Sizes that the
 // encoder cannot have are an unknown estimate.
 func Training(s Step) (e mem.Estimate) {
-	defer unknownOnPanic(&e, s.asked)
+	defer mem.Refused(&e, s.asked)
 	s.Queue = s.Queue || s.Project == V2
 	t := nn.NewTape()
 	s.record(t)
 	e.Add(s.resident(t)...)
 	e.AddPeak(t.Peak(), fmt.Sprintf("two crops an image of 3 × %d² in float32", s.Image))
 	return e
-}
-
-// unknownOnPanic turns a shape that the tape refuses into an estimate that says so, of what was asked: the job itself may
-// still run.
-func unknownOnPanic(e *mem.Estimate, asked func() string) {
-	r := recover()
-	if r == nil {
-		return
-	}
-	why := strings.TrimPrefix(fmt.Sprint(r), "nn: ")
-	switch shape, impossible := strings.CutPrefix(why, "impossible shape "); {
-	case impossible && strings.Contains(shape, "-"):
-		why = fmt.Sprintf("%s cannot be counted: there would be a tensor of %s", asked(), shape)
-	case impossible:
-		why = asked() + " is too large to be counted"
-	default:
-		why = fmt.Sprintf("%s does not fit the network: %s", asked(), why)
-	}
-	*e = mem.Estimate{Unknown: why}
 }
 
 // asked is the step in words.

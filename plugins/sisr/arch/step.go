@@ -3,7 +3,6 @@ package arch
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/nn"
@@ -37,32 +36,13 @@ type StepConfig struct {
 //
 // Sizes that the network cannot have (a crop of nothing, images that do not fit together) are an unknown estimate.
 func Training(cfg StepConfig) (e mem.Estimate) {
-	defer unknownOnPanic(&e, cfg.asked)
+	defer mem.Refused(&e, cfg.asked)
 	t := nn.NewTape()
 	unknown := cfg.record(t)
 	e.Unknown = unknown
 	e.Add(cfg.resident(t)...)
 	e.AddPeak(t.Peak(), "low- and high-resolution crops in float32")
 	return e
-}
-
-// unknownOnPanic turns a shape that the tape refuses into an estimate that says so, of what was asked: the job itself may
-// still run.
-func unknownOnPanic(e *mem.Estimate, asked func() string) {
-	r := recover()
-	if r == nil {
-		return
-	}
-	why := strings.TrimPrefix(fmt.Sprint(r), "nn: ")
-	switch shape, impossible := strings.CutPrefix(why, "impossible shape "); {
-	case impossible && strings.Contains(shape, "-"):
-		why = fmt.Sprintf("%s cannot be counted: there would be a tensor of %s", asked(), shape)
-	case impossible:
-		why = asked() + " is too large to be counted"
-	default:
-		why = fmt.Sprintf("%s does not fit the network: %s", asked(), why)
-	}
-	*e = mem.Estimate{Unknown: why}
 }
 
 // asked is the step in words.

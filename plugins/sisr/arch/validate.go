@@ -26,7 +26,7 @@ type ValConfig struct {
 // (traiNNer/models/sr_model.py at 68629319). Metrics that run a network on the card (topiq, lpips, dists) are not in
 // it.
 func Validation(cfg ValConfig) (e mem.Estimate) {
-	defer unknownOnPanic(&e, cfg.asked)
+	defer mem.Refused(&e, cfg.asked)
 	t := nn.NewTape()
 	t.UpsampleLow, t.Torch1 = cfg.OldTorch, cfg.OldTorch
 	t.Training = false
@@ -82,7 +82,7 @@ func (cfg ValConfig) asked() string { return fmt.Sprintf("an image of %d × %d",
 // States is what a training keeps on the card from its first step on, between steps and during validation:
 // parameters, optimizer states, the EMA copy, the networks of discriminator and losses.
 func States(cfg StepConfig) (e mem.Estimate) {
-	defer unknownOnPanic(&e, func() string { return "even a small step" })
+	defer mem.Refused(&e, func() string { return "even a small step" })
 	t := nn.NewTape()
 	small := cfg
 	// As small as the deepest loss allows: VGG's four poolings and MS-SSIM's four want 64 pixels of high resolution.

@@ -25,7 +25,7 @@ type Step struct {
 // Training is the estimate of a forward, its backward and the optimizer's step: shared_step and configure_optimizers of
 // ddpm.py:2306 and 3232, training_step of ddpm_with_edge.py:332.
 func (s Step) Training() (e mem.Estimate) {
-	defer unknownOnPanic(&e)
+	defer mem.Refused(&e, s.asked)
 	t := s.tape()
 	for _, part := range s.Model.trainable() {
 		t.KeepGradients(part) // DDP keeps them between steps, and zero_grad of torch 1 fills with zeros
@@ -50,7 +50,7 @@ func (s Step) Training() (e mem.Estimate) {
 // Validation is the estimate of validation_step, which is the training's own shared_step under no_grad, and of the sanity
 // check before the training.
 func (s Step) Validation() (e mem.Estimate) {
-	defer unknownOnPanic(&e)
+	defer mem.Refused(&e, s.asked)
 	t := s.validate()
 	e.Unknown = s.Model.Unknown
 	s.resident(&e, t, true)
@@ -60,7 +60,7 @@ func (s Step) Validation() (e mem.Estimate) {
 
 // Kept is what a validation finds on the card before it begins: the lines that stay from step to step.
 func (s Step) Kept() (e mem.Estimate) {
-	defer unknownOnPanic(&e)
+	defer mem.Refused(&e, s.asked)
 	t := s.validate()
 	defer t.Done()
 	e.Unknown = s.Model.Unknown
@@ -89,7 +89,7 @@ func (s Step) validate() *nn.Tape {
 // Images is the estimate of log_images (ddpm.py:3123): n samples, every one of them decoded three times, and the UNet once
 // for each of the diffusion's steps, of which one is enough to know.
 func (s Step) Images(n int64) (e mem.Estimate) {
-	defer unknownOnPanic(&e)
+	defer mem.Refused(&e, s.asked)
 	t := s.tape()
 	if s.Model.Resi() { // log_images of autoencoder.py:888: one reconstruction
 		t.NoGrad(func() {
@@ -283,9 +283,7 @@ func (s Step) WithPool(e mem.Estimate, queue int64) mem.Estimate {
 	return out
 }
 
-// unknownOnPanic turns a shape that the tape refuses into an estimate that says so: the job itself may still run.
-func unknownOnPanic(e *mem.Estimate) {
-	if r := recover(); r != nil {
-		*e = mem.Estimate{Unknown: fmt.Sprint(r)}
-	}
+// asked is the step in words.
+func (s Step) asked() string {
+	return fmt.Sprintf("a micro-batch of %d with images of %d", s.Batch, s.Size)
 }

@@ -1,0 +1,178 @@
+package stablesr
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/unit"
+	"github.com/launch-ml/launch/plugins/stablesr/arch"
+)
+
+// A phase is priced from a step of so many samples of a micro-batch at most.
+type phase struct {
+	name  string
+	price func(arch.Step) mem.Estimate
+	most  int64
+	blind func(*variant) // takes out what the phase does not see
+}
+
+// The phases, and where they stand in the list of them.
+const (
+	training = iota
+	validation
+	logging
+)
+
+var phases = [...]phase{
+	training:   {ladder.Training, arch.Step.Training, maxBatch, func(*variant) {}},
+	validation: {ladder.Validation, arch.Step.Validation, maxBatch, func(v *variant) { v.structCkpt = false }}, // without a gradient nothing is recomputed
+	logging:    {images, func(s arch.Step) mem.Estimate { return s.Images(logged) }, logged, func(v *variant) { v.structCkpt = false }},
+}
+
+// A group is rungs that are priced together in a phase: they differ in the micro-batch and the pool.
+type group struct {
+	phase    int
+	rungs    []int // by index
+	variants []variant
+}
+
+// groups are all rungs in all phases.
+func groups(rungs []shared) (out []group) {
+	for n, p := range phases {
+		for _, alike := range mem.Alike(len(rungs), func(i int) variant {
+			k := rungs[i].variant
+			k.micro, k.accum, k.queue, k.expandable = 0, 0, 0, false
+			p.blind(&k)
+			return k
+		}) {
+			g := group{phase: n, rungs: alike}
+			for _, i := range alike {
+				g.variants = append(g.variants, rungs[i].variant)
+			}
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// modelOf is the model of a variant.
+func (b *builder) modelOf(v variant) (*arch.Model, error) {
+	if !v.edgeOff && !v.structCkpt {
+		return b.model, b.modelErr
+	}
+	root := deepCopy(b.root)
+	if v.edgeOff {
+		override{keyEdge, false}.set(root)
+		override{keyUNetEdge, false}.set(root)
+	}
+	if v.structCkpt {
+		override{keyStructCkpt, true}.set(root)
+	}
+	return b.readModel(root)
+}
+
+// logged is how many images of a batch log_images takes (ddpm.py:3123, N=8).
+const logged = 8
+
+// price estimates a phase of variants on the device that are alike.
+func (b *builder) price(phase int, vs []variant) []mem.Estimate {
+	out, ok := b.ahead.take(phase, vs)
+	if !ok {
+		out = b.bare(phase, vs)
+	}
+	most := phases[phase].most
+	same := func(i int) int { // they differ in what this phase does not see
+		return slices.IndexFunc(vs[:i], func(o variant) bool {
+			return min(o.micro, most) == min(vs[i].micro, most) && o.queue == vs[i].queue && o.expandable == vs[i].expandable
+		})
+	}
+	var tasks []func()
+	for i, w := range vs {
+		if out[i].Known() && same(i) < 0 {
+			tasks = append(tasks, func() { b.around(&out[i], w) })
+		}
+	}
+	mem.Together(tasks)
+	for i := range vs {
+		if k := same(i); out[i].Known() && k >= 0 {
+			out[i] = out[k]
+			out[i].Items = slices.Clone(out[k].Items)
+		}
+	}
+	return out
+}
+
+// bare are the estimates without what is around them. They are the same on every card.
+func (b *builder) bare(phase int, vs []variant) []mem.Estimate {
+	p := phases[phase]
+	v := vs[0]
+	m, err := b.modelOf(v)
+	why := ""
+	switch {
+	case err != nil:
+		why = err.Error() + ": launch works from what it measures"
+	case slices.ContainsFunc(vs, func(v variant) bool { return v.micro <= 0 }):
+		why = "the recipe does not say how large a micro-batch is"
+	case v.size <= 0:
+		why = "the recipe does not say how large the images are"
+	case v.size%m.Factor() != 0:
+		why = fmt.Sprintf("images of %d do not make whole latents", v.size)
+	}
+	if why != "" {
+		return slices.Repeat([]mem.Estimate{{Unknown: why}}, len(vs))
+	}
+	card := b.device.Kind != gpu.CPU
+	major, _, torchKnown := b.python.Torch()
+	step := arch.Step{
+		Model: m, Size: v.size, Queue: v.queue, Xformers: b.python.Has("xformers"), Torch1: torchKnown && major < 2,
+		DDP: card && has(b.root, keyGPUs), Foreach: card && torchKnown && major >= 2,
+	}
+	var batches []int64
+	pools := map[int64][]int{} // by micro-batch, what has another pool
+	for i, w := range vs {
+		batches = append(batches, min(w.micro, p.most))
+		if w.queue != v.queue {
+			pools[batches[i]] = append(pools[batches[i]], i)
+		}
+	}
+	pooled := map[int]mem.Estimate{}
+	out := mem.AtBatches(func(n int64) mem.Estimate {
+		s := step
+		s.Batch = n
+		e := p.price(s)
+		for _, i := range pools[n] {
+			pooled[i] = s.WithPool(e, vs[i].queue)
+		}
+		return e
+	}, batches...)
+	for i, w := range vs {
+		if w.queue == v.queue {
+			continue
+		}
+		e, ok := pooled[i]
+		if !ok { // between two micro-batches there is no tape to take it from
+			s := step
+			s.Batch, s.Queue = batches[i], w.queue
+			e = p.price(s)
+		}
+		out[i] = e
+	}
+	return out
+}
+
+// around adds what no forward asks for: the context and the libraries' workspace on a card, the interpreter on a CPU.
+func (b *builder) around(e *mem.Estimate, v variant) {
+	if b.device.Kind == gpu.CPU {
+		e.Add(mem.RuntimeOf(b.python.TorchCUDA()))
+		return
+	}
+	e.OnCard(b.device, v.expandable)
+	e.Add(mem.Collectives(b.device, b.ranks)...)
+	if b.share < 1 {
+		e.Add(mem.Item{Kind: mem.Slack, What: "the script's limit", Bytes: unit.Bytes((1 - b.share) * float64(b.device.Total)), Guess: true,
+			From: fmt.Sprintf("set_per_process_memory_fraction(%s): out of memory comes at that share of the card", b.spelled)})
+	}
+}
