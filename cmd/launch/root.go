@@ -317,6 +317,11 @@ func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec
 		rec.Close()
 	}
 	say.Summary(r, stop, id(rec), code, whose)
+	if state := r.Saved(); rec != nil && last != nil && state != nil { // else there is nothing that would be lost by starting over
+		d := &ui.RunDoc{ID: rec.ID, State: string(last.Outcome.Ending), SavedState: state}
+		goOn(d, masked(r), stop, &last.Outcome)
+		say.GoOn(d)
+	}
 	res := result{Version: 1, Code: code, Whose: whose, Stop: stop, Job: r.Job, Attempts: r.Attempts, Run: id(rec)}
 	if last != nil {
 		res.Ending = last.Outcome.Ending

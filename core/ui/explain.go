@@ -356,7 +356,24 @@ func EditText(e config.Edit) string {
 	return fmt.Sprintf("%s: %s: %s → %s", e.At.Doc, e.At.Path, from(e), e.To)
 }
 
-// goOn says how to go on with a run, or why it cannot be.
+// GoOn says by which command a run is gone on with, and from where, or why there is none.
+func (p Printer) GoOn(r *RunDoc) {
+	switch {
+	case len(r.GoOn) > 0:
+		where := "from the beginning"
+		if r.SavedState != nil {
+			where = fmt.Sprintf("from %v", r.SavedState)
+		}
+		if r.When != "" {
+			where += ", " + r.When
+		}
+		p.line("go on:   %s   (%s)", p.bold(strings.Join(r.GoOn, " ")), where)
+	case r.Not != "":
+		p.line("go on:   %s", r.Not)
+	}
+}
+
+// goOn says how a run ended, how it is gone on with, and where its output is.
 func (p Printer) goOn(r *RunDoc) {
 	if len(r.LastLines) > 0 {
 		p.line("")
@@ -372,18 +389,7 @@ func (p Printer) goOn(r *RunDoc) {
 	if r.Why != "" {
 		p.line("stopped: %s", r.Why)
 	}
-	if len(r.GoOn) > 0 {
-		where := "from the beginning"
-		if r.SavedState != nil {
-			where = fmt.Sprintf("from %v", r.SavedState)
-		}
-		if r.When != "" {
-			where += ", " + r.When
-		}
-		p.line("go on:   %s   (%s)", p.bold(strings.Join(r.GoOn, " ")), where)
-	} else if r.Not != "" {
-		p.line("go on:   %s", r.Not)
-	}
+	p.GoOn(r)
 	if r.Output != "" {
 		p.line("output:  %s", r.Output)
 	}
