@@ -19,11 +19,9 @@ const (
 
 // An Allocator is PyTorch's caching allocator on one card and one stream: what it reserves of the driver for a sequence of
 // requests. It follows DeviceCachingAllocator of c10/cuda/CUDACachingAllocator.cpp function by function, and leaves out
-// the options that nobody sets by default (max_split_size, garbage collection, rounding to powers of two) and the pools of
-// CUDA graphs.
+// [Caching.Other] and the pools of CUDA graphs.
 type Allocator struct {
-	// Expandable is expandable_segments:True: one growing segment a pool, in pages.
-	Expandable bool
+	Caching
 	// Limit is what the driver has to give; before the allocator asks for more it returns what it has cached. 0 is no
 	// limit. It goes beyond the limit where the program would fail, so that by how much is known.
 	Limit unit.Bytes
@@ -197,7 +195,7 @@ func (a *Allocator) Free(id int32) {
 
 // freeBlock is get_free_block: the smallest cached block that serves.
 func (a *Allocator) freeBlock(p *pool, size unit.Bytes) int32 {
-	if !a.Expandable {
+	if !a.Expandable && a.MaxSplit == 0 {
 		id, _ := p.free.pop(size)
 		return id
 	}
@@ -215,8 +213,23 @@ func (a *Allocator) freeBlock(p *pool, size unit.Bytes) int32 {
 			at, id = other, p.free.at(other).id
 		}
 	}
+	if a.spares(a.blocks[id].size, size) {
+		return 0
+	}
 	p.free.take(at)
 	return id
+}
+
+// spares reports whether a cached block of one size is kept from a request of another: an oversize one from what is smaller,
+// and from what is oversize itself where more than a segment would be lost on it.
+func (a *Allocator) spares(block, size unit.Bytes) bool {
+	switch {
+	case a.MaxSplit == 0:
+		return false
+	case size < a.MaxSplit:
+		return block >= a.MaxSplit
+	}
+	return block >= size+largeSegment
 }
 
 // remove takes a block from the free ones.
@@ -232,6 +245,9 @@ func (a *Allocator) segment(p *pool, size unit.Bytes) int32 {
 		n = largeSegment
 	}
 	a.mayFill(n)
+	if a.full(n) && a.MaxSplit > 0 {
+		a.giveBack(p, size)
+	}
 	a.makeRoom(n)
 	a.reserve(n)
 	id := a.add(block{addr: p.end, size: n, small: size <= smallSize, mapped: true})
@@ -239,9 +255,35 @@ func (a *Allocator) segment(p *pool, size unit.Bytes) int32 {
 	return id
 }
 
+// full reports whether the driver would not have n more.
+func (a *Allocator) full(n unit.Bytes) bool { return a.Limit > 0 && a.now.Reserved+n > a.Limit }
+
+// giveBack is release_available_cached_blocks: an oversize segment that is large enough for the request goes back to the driver,
+// or several, the largest first, if together they are. (Of a request below the bound no block that large is left but oversize ones:
+// another would have served it.)
+func (a *Allocator) giveBack(p *pool, size unit.Bytes) {
+	cached := p.free.all()
+	at, _ := slices.BinarySearchFunc(cached, size, func(f free, size unit.Bytes) int { return cmp.Compare(f.size, size) })
+	if at < len(cached) {
+		a.returned(p, cached[at])
+		return
+	}
+	for sum := unit.Bytes(0); at > 0 && sum < size && cached[at-1].size >= a.MaxSplit; at-- {
+		sum += cached[at-1].size
+		a.returned(p, cached[at-1])
+	}
+}
+
+// returned is release_block: the driver has the segment back.
+func (a *Allocator) returned(p *pool, f free) {
+	a.now.Reserved -= f.size
+	a.idle = append(a.idle, f.id)
+	p.free.remove(f.size, f.addr)
+}
+
 // makeRoom is release_cached_blocks, where the driver would not have n more.
 func (a *Allocator) makeRoom(n unit.Bytes) {
-	if a.Limit > 0 && a.now.Reserved+n > a.Limit {
+	if a.full(n) {
 		if n := (a.piece + smallSegment - 1) / smallSegment * smallSegment; n < a.held {
 			a.now.Reserved -= a.held - n
 			a.held = n
@@ -269,9 +311,7 @@ func (a *Allocator) release(p *pool) {
 	}
 	for _, f := range p.free.all() {
 		if b := &a.blocks[f.id]; b.prev == 0 && b.next == 0 {
-			a.now.Reserved -= b.size
-			a.idle = append(a.idle, f.id)
-			p.free.remove(f.size, f.addr)
+			a.returned(p, f)
 		}
 	}
 }
@@ -279,7 +319,7 @@ func (a *Allocator) release(p *pool) {
 // split is alloc_found_block's: what a block has beyond the size stays free, if should_split says so.
 func (a *Allocator) split(p *pool, id int32, size unit.Bytes) {
 	rest := a.blocks[id].size - size
-	if rest < minBlock || !a.Expandable && !a.blocks[id].small && rest <= smallSize {
+	if rest < minBlock || !a.Expandable && !a.blocks[id].small && (rest <= smallSize || a.MaxSplit > 0 && size >= a.MaxSplit) {
 		return
 	}
 	a.insert(p, a.cut(id, size))

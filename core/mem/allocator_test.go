@@ -50,7 +50,7 @@ func TestAllocator(t *testing.T) {
 			[]step{ask(40 * MiB), ask(30 * MiB), free(1), free(2), ask(30 * MiB), ask(40 * MiB)}, 0, Usage{70 * MiB, 70 * MiB}, Usage{70 * MiB, 80 * MiB}},
 	} {
 		for expandable, want := range map[bool]Usage{false: c.want, true: c.expandable} {
-			a := Allocator{Expandable: expandable, Limit: c.limit}
+			a := Allocator{Caching: Caching{Expandable: expandable}, Limit: c.limit}
 			var ids []int32
 			for _, s := range c.steps {
 				if s.free > 0 {
@@ -71,7 +71,7 @@ func TestAllocator(t *testing.T) {
 func TestAllocatorHolds(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		a := Allocator{Expandable: seed%2 == 1}
+		a := Allocator{Caching: Caching{Expandable: seed%2 == 1}}
 		if seed%3 == 0 {
 			a.Limit = 600 * unit.MiB
 		}

@@ -2,6 +2,7 @@ package mem
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -251,7 +252,7 @@ type floor struct {
 // A limit changes nothing: while nothing has been freed, nothing can be given back.
 func (f *floor) asked(kept []copied, a *Allocator) int {
 	n := len(f.kept)
-	if n > len(kept) || f.Expandable != a.Expandable || f.Coarse != a.Coarse {
+	if n > len(kept) || f.Caching != a.Caching || f.Coarse != a.Coarse {
 		return 0
 	}
 	for i, c := range f.kept {
@@ -266,9 +267,9 @@ func (f *floor) asked(kept []copied, a *Allocator) int {
 var plays = sync.Pool{New: func() any { return &play{Allocator: &Allocator{}} }}
 
 // with empties the allocator.
-func (p *play) with(expandable, coarse bool, limit unit.Bytes) {
+func (p *play) with(c Caching, coarse bool, limit unit.Bytes) {
 	p.reset()
-	p.Expandable, p.Coarse, p.Limit = expandable, coarse, limit
+	p.Caching, p.Coarse, p.Limit = c, coarse, limit
 }
 
 // as makes p what q is.
@@ -386,31 +387,37 @@ const slackShare = 0.05
 // is replayed in a room that just holds the tensors, at whose end the allocator gives back what it can before it asks for
 // more: what is merely cached is no need. reserved is what it comes to hold with all of that, where there is room for it; 0
 // where the requests are not known.
-func (e Estimate) slack(expandable bool) (it Item, reserved unit.Bytes) {
+func (e Estimate) slack(c Caching) (it Item, reserved unit.Bytes) {
 	it = Item{Kind: Slack, What: string(Slack), Guess: true}
 	if e.requests == nil || !e.Known() {
 		it.Bytes, it.From = unit.Bytes(slackShare*float64(e.Growing())), "5 % of what grows: 3 to 10 % are reported for regular shapes"
-		if expandable {
+		if c.Expandable {
 			it.Bytes, it.From = 40*unit.MiB, "expandable segments: a page of 20 MiB or 2 MiB a pool and stream"
 		}
 		return it, 0
 	}
 	live, requests := e.live(), e.sequence()
-	need, reserved := requests.need(live, expandable, requests.small() < live/minor)
-	it.Guess, it.Bytes, it.From = false, max(0, need-live), "the caching allocator replayed in segments of 2 and 20 MiB or more"
-	if expandable {
+	need, reserved := requests.need(live, c, requests.small() < live/minor)
+	it.Guess, it.Bytes, it.From = c.Other != "", max(0, need-live), "the caching allocator replayed in segments of 2 and 20 MiB or more"
+	if c.Expandable {
 		it.From = "the caching allocator replayed in expandable segments"
+	}
+	if c.MaxSplit > 0 {
+		it.From += fmt.Sprintf(", none above %v split", c.MaxSplit)
+	}
+	if c.Other != "" {
+		it.From += "; as without " + c.Other
 	}
 	return it, reserved
 }
 
 // need is what has to be reserved for the requests in a room that just holds their live bytes, and what is reserved where
 // there is room for all. The two are one sequence until the room is full, and are carried out once until then.
-func (s sequence) need(live unit.Bytes, expandable, coarse bool) (need, reserved unit.Bytes) {
+func (s sequence) need(live unit.Bytes, c Caching, coarse bool) (need, reserved unit.Bytes) {
 	p, tight := plays.Get().(*play), plays.Get().(*play)
 	defer plays.Put(p)
 	defer plays.Put(tight)
-	p.with(expandable, coarse, 0)
+	p.with(c, coarse, 0)
 	p.begin(s)
 	forked := false
 	if p.now.Reserved <= live {
@@ -424,7 +431,7 @@ func (s sequence) need(live unit.Bytes, expandable, coarse bool) (need, reserved
 	if forked { // much is cached: how much of it is needed?
 		tight.Limit = live
 	} else {
-		tight.with(expandable, coarse, live)
+		tight.with(c, coarse, live)
 		tight.begin(s)
 	}
 	tight.end()
@@ -449,8 +456,8 @@ func (e Estimate) live() (sum unit.Bytes) {
 
 // OnCard adds what a process takes on a card beside its tensors: the allocator's slack, the workspace of cuBLAS and
 // cuBLASLt, the context.
-func (e *Estimate) OnCard(d gpu.Device, expandable bool) {
-	it, reserved := e.slack(expandable)
+func (e *Estimate) OnCard(d gpu.Device, c Caching) {
+	it, reserved := e.slack(c)
 	e.Reserved = reserved
 	e.Add(it, BLASWorkspace(d.Capability), BLASLtWorkspace(d.Capability), CUDAContext(d.Name, d.Total))
 }

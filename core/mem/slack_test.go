@@ -37,8 +37,8 @@ func TestSlack(t *testing.T) {
 	if u, ok := replayed.Replay(e); !ok || u.Allocated < live || u.Allocated > live+live/50 {
 		t.Errorf("%v in use at the fullest, the tensors are %v", u.Allocated, live)
 	}
-	segments, most := e.slack(false)
-	pages, mostPages := e.slack(true)
+	segments, most := e.slack(Caching{})
+	pages, mostPages := e.slack(Caching{Expandable: true})
 	if segments.Guess || segments.Bytes <= 0 || segments.Bytes > live/4 {
 		t.Errorf("slack is %+v of %v", segments, live)
 	}
@@ -53,15 +53,15 @@ func TestSlack(t *testing.T) {
 		if free < live+slack {
 			t.Errorf("with room for it %v are reserved, fewer than the %v needed", free, live+slack)
 		}
-		a := Allocator{Expandable: expandable, Limit: live + slack}
+		a := Allocator{Caching: Caching{Expandable: expandable}, Limit: live + slack}
 		if u, _ := a.Replay(e); u.Reserved > a.Limit+a.Limit/50 {
 			t.Errorf("a room of %v is said to do, and takes %v (expandable %v)", a.Limit, u.Reserved, expandable)
 		}
 	}
-	if guess, reserved := (Estimate{Items: e.Items}).slack(false); !guess.Guess || reserved != 0 {
+	if guess, reserved := (Estimate{Items: e.Items}).slack(Caching{}); !guess.Guess || reserved != 0 {
 		t.Errorf("where no request is known slack is a guess, not %+v", guess)
 	}
-	if guess, _ := (Estimate{Items: e.Items, Unknown: "no formula", requests: e.requests}).slack(false); !guess.Guess {
+	if guess, _ := (Estimate{Items: e.Items, Unknown: "no formula", requests: e.requests}).slack(Caching{}); !guess.Guess {
 		t.Errorf("where the estimate is unknown slack is a guess, not %+v", guess)
 	}
 }
@@ -99,7 +99,7 @@ func TestReplayedBatches(t *testing.T) {
 		}
 		want := step(batches[i])
 		for _, x := range []*Estimate{&e, &want} {
-			x.OnCard(gpu.Device{Name: "some card", Total: 8 * unit.GiB}, false)
+			x.OnCard(gpu.Device{Name: "some card", Total: 8 * unit.GiB}, Caching{})
 		}
 		for k := range want.Items {
 			if e.Items[k] != want.Items[k] {
@@ -146,10 +146,10 @@ func TestSlackFromTheBeginning(t *testing.T) {
 			e := step(batch + 1)
 			live := e.live()
 			for _, coarse := range []bool{false, true} {
-				free, tight := Allocator{Expandable: expandable, Coarse: coarse}, Allocator{Expandable: expandable, Coarse: coarse, Limit: live}
+				free, tight := Allocator{Caching: Caching{Expandable: expandable}, Coarse: coarse}, Allocator{Caching: Caching{Expandable: expandable}, Coarse: coarse, Limit: live}
 				most, _ := free.Replay(e)
 				least, _ := tight.Replay(e)
-				need, reserved := e.sequence().need(live, expandable, coarse)
+				need, reserved := e.sequence().need(live, Caching{Expandable: expandable}, coarse)
 				want := most.Reserved
 				if most.Reserved-live > live/100 {
 					want = min(want, least.Reserved)
@@ -185,15 +185,18 @@ func TestSlackOnTheSameFloor(t *testing.T) {
 	slices.Reverse(models[3])
 	type question struct {
 		sequence
-		expandable, coarse bool
-		limit              unit.Bytes
+		Caching
+		coarse bool
+		limit  unit.Bytes
 	}
 	var questions []question
 	q, base := question{}, []copied{once(models[0])}
 	for range 600 {
-		switch q.steps, q.limit = 1, unit.Bytes(rng.IntN(400))*unit.MiB; rng.IntN(6) {
+		switch q.steps, q.limit = 1, unit.Bytes(rng.IntN(400))*unit.MiB; rng.IntN(7) {
 		case 0:
-			q.expandable = !q.expandable
+			q.Expandable = !q.Expandable
+		case 3:
+			q.MaxSplit = 21*unit.MiB - q.MaxSplit
 		case 1:
 			q.coarse = !q.coarse
 		case 2:
@@ -218,7 +221,7 @@ func TestSlackOnTheSameFloor(t *testing.T) {
 	for i, q := range questions {
 		alone := &play{Allocator: &Allocator{}}
 		for _, p := range []*play{p, alone} {
-			p.with(q.expandable, q.coarse, q.limit)
+			p.with(q.Caching, q.coarse, q.limit)
 			if p.floor.asked(q.kept, p.Allocator) > 0 {
 				stood++
 			}

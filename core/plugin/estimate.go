@@ -39,7 +39,7 @@ func Price(phase string, e mem.Estimate, d gpu.Device) Phase {
 	}
 	switch d.Kind {
 	case gpu.CUDA:
-		p.Estimate.OnCard(d, false)
+		p.Estimate.OnCard(d, mem.Caching{})
 	case gpu.CPU:
 		p.Estimate.Add(mem.HostRuntime(0))
 	}

@@ -17,14 +17,25 @@ import (
 type Environment struct {
 	Interpreter string // its path, as the command would find it; "" where that is not known
 	folders     []string
+	env         []string // what it is started with, the last of a name counting
+}
+
+// variable is one of the variables that it is started with.
+func (e Environment) variable(name string) (value string, ok bool) {
+	for _, kv := range slices.Backward(e.env) {
+		if n, v, is := strings.Cut(kv, "="); is && n == name {
+			return v, true
+		}
+	}
+	return "", false
 }
 
 // Of returns the environment of a command that is started with env. Interpreters behind a wrapper (pyenv's shims, conda
 // run) are not looked through: their packages are then not known.
 func Of(prog command.Prog, env []string) Environment {
-	python := prog.Interpreter
+	python, all := prog.Interpreter, prog.Environ(env)
 	if python == "" {
-		return Environment{}
+		return Environment{env: all}
 	}
 	if !strings.Contains(python, "/") {
 		python = lookPath(python, env)
@@ -32,7 +43,7 @@ func Of(prog command.Prog, env []string) Environment {
 	if !filepath.IsAbs(python) {
 		python = filepath.Join(prog.Dir, python)
 	}
-	e := Environment{Interpreter: python}
+	e := Environment{Interpreter: python, env: all}
 	bin := filepath.Dir(python)
 	for _, pattern := range []string{"../lib/python3.*/site-packages", "../lib/python3*/dist-packages", "../local/lib/python3.*/dist-packages"} {
 		hits, _ := filepath.Glob(filepath.Join(bin, pattern))

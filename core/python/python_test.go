@@ -39,3 +39,42 @@ func TestTorchCUDA(t *testing.T) {
 		t.Errorf("of no Python: torch %d for CUDA %q", major, cuda)
 	}
 }
+
+// Of the two names of one setting the older counts, and the newer where torch reads it.
+func TestAllocatorConf(t *testing.T) {
+	for name, tt := range map[string]struct {
+		torch string
+		env   []string
+		prog  command.Prog
+		want  string
+	}{
+		"nothing":                    {"2.10.0", nil, command.Prog{}, ""},
+		"the older":                  {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{}, "a"},
+		"both":                       {"2.10.0", []string{"PYTORCH_ALLOC_CONF=b", "PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{}, "a"},
+		"the newer":                  {"2.10.0", []string{"PYTORCH_ALLOC_CONF=b"}, command.Prog{}, "b"},
+		"which 2.9 does not take":    {"2.9.1", []string{"PYTORCH_ALLOC_CONF=b"}, command.Prog{}, ""},
+		"nor 1.13 read":              {"1.13.1", []string{"PYTORCH_ALLOC_CONF=b"}, command.Prog{}, ""},
+		"of a torch that is unknown": {"", []string{"PYTORCH_ALLOC_CONF=b"}, command.Prog{}, "b"},
+		"the last word":              {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF=a", "PYTORCH_CUDA_ALLOC_CONF=b"}, command.Prog{}, "b"},
+		"of the command line":        {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{Env: []string{"PYTORCH_CUDA_ALLOC_CONF=c"}}, "c"},
+		"taken away":                 {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{Unset: []string{"PYTORCH_CUDA_ALLOC_CONF"}}, ""},
+		"with all else":              {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{ClearEnv: true}, ""},
+	} {
+		root := t.TempDir()
+		at := filepath.Join(root, "lib", "python3.11", "site-packages", "torch")
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(at, "version.py"), []byte("__version__ = '"+tt.torch+"'\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		tt.prog.Interpreter = filepath.Join(root, "bin", "python")
+		e := Of(tt.prog, tt.env)
+		if got := e.AllocatorConf(); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+		if _, offered := e.ExpandableSegments(); offered && len(tt.prog.Environ(tt.env)) > 0 {
+			t.Errorf("%s: expandable segments are offered over what the user has set", name)
+		}
+	}
+}

@@ -24,14 +24,16 @@ func (m *moco) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.S
 		return nil, err
 	}
 	b := &builder{project: p, device: d, env: python.Of(p.prog, j.Command.Env)}
+	b.caching = mem.CachingOf(b.env.AllocatorConf())
 	return b.build()
 }
 
 // builder makes the ladders of one job.
 type builder struct {
 	*project
-	device gpu.Device
-	env    python.Environment
+	device  gpu.Device
+	env     python.Environment
+	caching mem.Caching // as the user has it
 }
 
 // a setting is one way to compute: the shared ladder's rungs, as the formulas see them.
@@ -90,7 +92,7 @@ func (b *builder) shared(set *ladder.Set) ([]computing, error) {
 	if !onCard {
 		return ways, nil
 	}
-	if e, ok := b.env.ExpandableSegments(b.command.Env); ok {
+	if e, ok := b.env.ExpandableSegments(); ok {
 		set.Shared.Rungs = append(set.Shared.Rungs, ladder.Rung{Name: "expandable segments", Cost: ladder.None, Slowdown: 1, Edits: []config.Edit{e}})
 		ways = append(ways, computing{asked.amp, true})
 	}

@@ -90,7 +90,7 @@ func (b *builder) around(e mem.Estimate, c computing) mem.Estimate {
 		e.Add(mem.RuntimeOf(b.env.TorchCUDA()))
 		return e
 	}
-	e.OnCard(b.device, c.expandable)
+	e.OnCard(b.device, b.caching.With(c.expandable))
 	e.Add(convolutions)
 	e.Add(mem.Collectives(b.device, b.world)...)
 	return e

@@ -57,6 +57,7 @@ type builder struct {
 	torchOnce  sync.Once
 	torchMajor int
 	torchCUDA  string
+	caching    mem.Caching // as the user has it
 
 	image    scan
 	imageErr error
@@ -149,7 +150,9 @@ func (b *builder) shared(set *ladder.Set) []setting {
 	if b.device.Kind == gpu.CPU {
 		return settings
 	}
-	if e, ok := python.Of(b.prog, b.job.Command.Env).ExpandableSegments(b.job.Command.Env); ok {
+	env := python.Of(b.prog, b.job.Command.Env)
+	b.caching = mem.CachingOf(env.AllocatorConf())
+	if e, ok := env.ExpandableSegments(); ok {
 		set.Shared.Rungs = append(set.Shared.Rungs, ladder.Rung{Name: "expandable segments", Cost: ladder.None, Slowdown: 1, Edits: []config.Edit{e}})
 		settings = append(settings, setting{asked.amp, true})
 	}

@@ -256,7 +256,7 @@ func (b *builder) around(e mem.Estimate, s setting, validation bool) mem.Estimat
 	if validation {
 		e.Add(arch.Workspace(b.net, e)...)
 	}
-	e.OnCard(b.device, s.expandable)
+	e.OnCard(b.device, b.caching.With(s.expandable))
 	e.Add(mem.Collectives(b.device, b.job.Batch.Ranks)...)
 	return e
 }

@@ -412,7 +412,12 @@ func (b *builder) expandable() (config.Edit, bool) {
 	if b.device.Kind == gpu.CPU || b.checkout.allocator() != "" {
 		return config.Edit{}, false
 	}
-	return b.python.ExpandableSegments(b.job.Command.Env)
+	return b.python.ExpandableSegments()
+}
+
+// caching is what the allocator is told where no rung tells it more.
+func (b *builder) caching() mem.Caching {
+	return mem.CachingOf(cmp.Or(b.checkout.allocator(), b.python.AllocatorConf()))
 }
 
 // dropIdle takes away what saves nothing: rungs of the shared ladder below the job as asked that need no less than one

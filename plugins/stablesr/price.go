@@ -169,7 +169,7 @@ func (b *builder) around(e *mem.Estimate, v variant) {
 		e.Add(mem.RuntimeOf(b.python.TorchCUDA()))
 		return
 	}
-	e.OnCard(b.device, v.expandable)
+	e.OnCard(b.device, b.caching().With(v.expandable))
 	e.Add(mem.Collectives(b.device, b.ranks)...)
 	if b.share < 1 {
 		e.Add(mem.Item{Kind: mem.Slack, What: "the script's limit", Bytes: unit.Bytes((1 - b.share) * float64(b.device.Total)), Guess: true,

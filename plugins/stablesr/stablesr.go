@@ -184,5 +184,5 @@ func (r *recipe) rehearsal(j *job.Job) job.Rehearsal {
 
 // environ is what the program's environment is made of.
 func (r *recipe) environ(j *job.Job) []string {
-	return append(slices.Clone(j.Command.Env), r.prog.Env...)
+	return r.prog.Environ(j.Command.Env)
 }

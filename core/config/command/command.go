@@ -118,6 +118,17 @@ type Prog struct {
 	start         string // the folder that the command is started in
 }
 
+// Environ is what the program is started with where the command is started with env; of a name the last counts.
+func (p Prog) Environ(env []string) []string {
+	if p.ClearEnv {
+		return slices.Clone(p.Env)
+	}
+	return append(slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains(p.Unset, name)
+	}), p.Env...)
+}
+
 // A word is an argument, and where in the command it stands.
 type word struct {
 	text       string

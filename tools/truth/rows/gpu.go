@@ -138,7 +138,7 @@ func (r CardRow) Price() (e mem.Estimate, err error) {
 	e.Add(mem.Item{Kind: mem.Parameters, What: net, Bytes: size.ParamBytes, Count: size.Params}, mem.Item{Kind: mem.Buffers, What: net, Bytes: size.BufferBytes},
 		mem.Item{Kind: mem.Optimizer, What: net, Bytes: states})
 	e.AddPeak(t.Peak(), "images in float32")
-	e.OnCard(gpu.Device{Kind: gpu.CUDA, Name: r.Facts.Device, Capability: r.Facts.Capability, Total: r.Facts.Total}, false)
+	e.OnCard(gpu.Device{Kind: gpu.CUDA, Name: r.Facts.Device, Capability: r.Facts.Capability, Total: r.Facts.Total}, mem.Caching{})
 	return e, nil
 }
 

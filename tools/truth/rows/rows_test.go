@@ -84,7 +84,7 @@ func TestAllocatedIsLive(t *testing.T) {
 				continue
 			}
 			for _, expandable := range []bool{false, true} {
-				a := mem.Allocator{Expandable: expandable}
+				a := mem.Allocator{Caching: mem.Caching{Expandable: expandable}}
 				u, ok := a.Replay(p.Estimate)
 				live := p.Live()
 				// A block of more than 10 MiB may be up to 1 MiB larger than what it was asked for.
