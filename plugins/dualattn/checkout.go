@@ -1,6 +1,7 @@
 package dualattn
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"os"
@@ -33,6 +34,7 @@ type project struct{ sources []*config.PythonSource }
 // checkout is a command of the family with what stands in its files.
 type checkout struct {
 	project
+	command job.Command
 	prog    command.Prog
 	env     []string
 	argv    *config.Argv
@@ -144,6 +146,9 @@ func (x *checkout) read() error {
 func (x *checkout) findClass() error {
 	var known []string
 	for _, s := range x.sources {
+		if len(s.Classes) == 0 {
+			continue
+		}
 		for _, m := range reClassMap.FindAllSubmatch(code(s.Text), -1) {
 			name, cl := string(m[1]), class{&x.project, s, string(m[2])}
 			if s.Class(cl.name) == nil || cl.text("task_type") != x.task {
@@ -238,6 +243,9 @@ func (x *checkout) reads(field string) bool {
 	re := lazy.MustCompile(`\b(?:self|config|args|cfg)(?:\.config)?\.` + field + `\b|['"]` + field + `['"]\s*:`)
 	used := lazy.MustCompile(`\bself\.` + field + `\b`)
 	for _, s := range x.sources {
+		if !bytes.Contains(s.Text, []byte(field)) {
+			continue
+		}
 		c := code(s.Text)
 		if s == x.model {
 			if used.Match(c) {

@@ -9,6 +9,8 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"reflect"
+	"sync/atomic"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
@@ -17,12 +19,13 @@ import (
 )
 
 // New returns the plugin.
-func New() plugin.Plugin { return dualattn{} }
+func New() plugin.Plugin { return &dualattn{} }
 
-type dualattn struct{}
+// dualattn remembers the checkout that it has recognised last, until its ladders are asked for.
+type dualattn struct{ last atomic.Pointer[checkout] }
 
 // Manifest implements [plugin.Plugin].
-func (dualattn) Manifest() plugin.Manifest {
+func (*dualattn) Manifest() plugin.Manifest {
 	return plugin.Manifest{
 		Name: "dualattn", Version: "1", About: "dual cross-attention vision transformers (DCAL), for recognition and re-identification",
 		Archs: []string{"dual cross-attention ViT"},
@@ -34,7 +37,7 @@ func (dualattn) Manifest() plugin.Manifest {
 }
 
 // Recognize implements [plugin.Plugin].
-func (dualattn) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
+func (d *dualattn) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 	x, err := open(c)
 	if err != nil {
 		return nil, err
@@ -45,7 +48,16 @@ func (dualattn) Recognize(ctx context.Context, c job.Command) (*job.Job, error) 
 		Files: x.files(), Knobs: x.knobs(), Signs: x.signs(), Resume: x.resume(), Rehearsal: x.rehearsal(),
 		Exclusive: x.states(), Warnings: x.warnings(), Truths: x.truths(),
 	}
+	d.last.Store(x)
 	return j, nil
+}
+
+// checkout is what was recognised, if that was the same command; else it is read.
+func (d *dualattn) checkout(c job.Command) (*checkout, error) {
+	if x := d.last.Swap(nil); x != nil && reflect.DeepEqual(x.command, c) {
+		return x, nil
+	}
+	return open(c)
 }
 
 // open reads a command of this family. The error is a [plugin.Need] until launch has read the project's files.
@@ -61,7 +73,7 @@ func open(c job.Command) (*checkout, error) {
 	if !filepath.IsAbs(script) {
 		script = filepath.Join(prog.Dir, script)
 	}
-	x := &checkout{prog: prog, env: c.Env}
+	x := &checkout{command: c, prog: prog, env: c.Env}
 	if err := x.declared(script); err != nil {
 		return nil, err
 	}

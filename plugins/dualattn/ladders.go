@@ -12,7 +12,6 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/nn"
-	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/plugins/dualattn/arch"
 )
 
@@ -31,8 +30,8 @@ type variant struct {
 }
 
 // Ladders implements [plugin.Plugin].
-func (dualattn) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
-	x, err := open(j.Command)
+func (p *dualattn) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
+	x, err := p.checkout(j.Command)
 	if err != nil {
 		return nil, err
 	}
@@ -59,45 +58,37 @@ func (b *builder) build() *ladder.Set {
 	if b.micro > 0 {
 		set.Invariants = []ladder.Invariant{{Name: "global batch", Factors: []string{job.MicroBatch, job.Accumulation}, Equals: b.micro * b.accum}}
 	}
-	var above, below []ladder.Rung
-	prices := map[string][2]mem.Estimate{} // by rung: training and validation
-	known := map[variant][2]mem.Estimate{}
-	price := func(v variant, name string) [2]mem.Estimate {
-		v.expandable = false // what it saves of the slack stays free for late growth
-		if _, ok := known[v]; !ok {
-			known[v] = [2]mem.Estimate{b.price(v, false), b.price(v, true)}
-		}
-		prices[name] = known[v]
-		return known[v]
-	}
-	first := ladder.Rung{Name: "as asked", Slowdown: 1}
-	price(asked, first.Name)
-	need := map[string]unit.Bytes{}
+	rungs, vs := []ladder.Rung{{Name: "as asked", Slowdown: 1}}, []variant{asked}
 	for _, v := range b.variants(asked) {
-		r, ok := b.rung(v, asked)
-		if !ok {
-			continue
+		if r, ok := b.rung(v, asked); ok {
+			rungs, vs = append(rungs, r), append(vs, v)
 		}
-		p := price(v, r.Name)
-		need[r.Name] = max(p[0].Total(), p[1].Total())
-		if v.micro > asked.micro {
+	}
+	prices := map[string]estimated{} // by rung
+	for i, p := range b.price(vs) {
+		prices[rungs[i].Name] = p
+	}
+	first := rungs[0]
+	var above, below []ladder.Rung
+	for i, r := range rungs[1:] {
+		if vs[i+1].micro > asked.micro {
 			above = append(above, r)
 		} else {
 			below = append(below, r)
 		}
 	}
-	slices.SortStableFunc(above, func(p, q ladder.Rung) int { return cmp.Compare(need[q.Name], need[p.Name]) })
+	slices.SortStableFunc(above, func(p, q ladder.Rung) int { return cmp.Compare(prices[q.Name].total(), prices[p.Name].total()) })
 	slices.SortStableFunc(below, func(p, q ladder.Rung) int {
 		return cmp.Or(cmp.Compare(p.Cost, q.Cost), cmp.Compare(p.Slowdown, q.Slowdown))
 	})
 	set.Shared.Asked = len(above)
 	set.Shared.Rungs = slices.Concat(above, []ladder.Rung{first}, below)
 	for _, r := range set.Shared.Rungs {
-		for i := range set.Phases {
-			set.Phases[i].Rungs[0].Estimates = append(set.Phases[i].Rungs[0].Estimates, prices[r.Name][i])
+		for i, e := range []mem.Estimate{prices[r.Name].training, prices[r.Name].validation} {
+			set.Phases[i].Rungs[0].Estimates = append(set.Phases[i].Rungs[0].Estimates, e)
 		}
 	}
-	set.Host = b.host(prices[first.Name][0])
+	set.Host = b.host(prices[first.Name].training)
 	return set
 }
 
@@ -163,7 +154,7 @@ func (b *builder) expandable() (config.Edit, bool) {
 	if b.cpu {
 		return config.Edit{}, false
 	}
-	return b.python().ExpandableSegments(b.env)
+	return b.python().ExpandableSegments()
 }
 
 // rung names a variant and makes its edits; ok is false where one of them cannot be placed.
@@ -322,61 +313,4 @@ func (x *checkout) step(v variant, cuda bool) arch.StepConfig {
 	}
 	cfg.Net.HostDropout = !cuda
 	return cfg
-}
-
-// price estimates one phase of a variant.
-func (b *builder) price(v variant, validation bool) mem.Estimate {
-	switch {
-	case b.problem != "":
-		return mem.Estimate{Unknown: b.problem}
-	case b.micro <= 0:
-		return mem.Estimate{Unknown: "the configuration does not say how large a micro-batch is"}
-	}
-	if name := b.class.computed(sizes...); name != "" {
-		return mem.Estimate{Unknown: "the configuration computes " + name + ", which launch does not run"}
-	}
-	cfg := b.step(v, !b.cpu)
-	major, cuda := b.python().TorchCUDA()
-	cfg.OldTorch = major == 1
-	e := arch.Training(cfg)
-	if validation {
-		e = arch.Validation(cfg)
-	}
-	if !b.version.known { // an upper bound refuses nothing
-		for i := range e.Items {
-			e.Items[i].Guess = true
-		}
-	}
-	if b.cpu {
-		e.Add(mem.RuntimeOf(major, cuda))
-		return e
-	}
-	e.OnCard(b.device, v.expandable)
-	if e.Known() {
-		e.Add(b.late(e)...)
-	}
-	return e
-}
-
-// lateGrowth is what the one recorded failure had reserved and could not use: 1.25 GiB of a P100's 15.89 GiB, 8 %, in the
-// first batch after the third validation, when epochs 1 to 15 had fitted (the author's log at b74c628 and at 6a4e6b6,
-// torch 2, micro-batch 4). Much of it are the blocks that held the validation's attention maps, which serve no request of
-// a training step.
-const (
-	lateGrowth = 1280 * unit.MiB
-	lateShare  = 0.08
-)
-
-// late is what has to stay free for what comes after the first validation, beyond the slack that the allocator has in any
-// case: both together were measured. A run that dies of it has lost hours and starts over, so it is kept with expandable segments as
-// well, with which nobody has measured it.
-func (b *builder) late(e mem.Estimate) []mem.Item {
-	const what = "after the first validation"
-	slack := e.Of(mem.Slack)
-	return []mem.Item{
-		{Kind: mem.Late, What: what, Bytes: max(0, lateGrowth-slack),
-			From: "1.25 GiB reserved and not usable on a P100 of 15.89 GiB, at epoch 16, after a validation (the author's log at 6a4e6b6): a step that fits is no run that fits, and no state can be resumed"},
-		{Kind: mem.Late, What: what, Bytes: max(0, unit.Bytes(lateShare*float64(b.device.Total))-max(lateGrowth, slack)), Guess: true,
-			From: "8 % of the card, as it was of the P100: on larger cards nobody has measured it"},
-	}
 }

@@ -1,8 +1,10 @@
 package dualattn
 
 import (
+	"bytes"
 	"encoding/json"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +21,7 @@ const (
 	maxFile  = 1 << 20
 )
 
-var reImport = lazy.MustCompile(`(?m)^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([\w., \t]+))`)
+var reImport = lazy.MustCompile(`^(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([\w., \t]+))`)
 
 // closure lists the Python files that the script's imports reach below its folder, the script first. It reads no file
 // larger than maxFile and no more than maxFiles of them; cut says that there were more.
@@ -72,7 +74,11 @@ func imports(text []byte, file, root string) (out []string) {
 		}
 		return base
 	}
-	for _, m := range reImport.FindAllSubmatch(text, -1) {
+	for statement := range importing(text) {
+		m := reImport.FindSubmatch(statement)
+		if m == nil {
+			continue
+		}
 		if len(m[3]) > 0 {
 			for _, name := range strings.Split(string(m[3]), ",") {
 				if f := strings.Fields(name); len(f) > 0 {
@@ -97,6 +103,20 @@ func imports(text []byte, file, root string) (out []string) {
 		}
 	}
 	return out
+}
+
+// importing are the rests of a text from each line on that begins as an import does. A pattern is a hundred times slower at
+// finding them.
+func importing(text []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for len(text) > 0 {
+			line := bytes.TrimLeft(text, " \t")
+			if (bytes.HasPrefix(line, []byte("import")) || bytes.HasPrefix(line, []byte("from"))) && !yield(line) {
+				return
+			}
+			_, text, _ = bytes.Cut(line, []byte("\n"))
+		}
+	}
 }
 
 // exists is a regular file.

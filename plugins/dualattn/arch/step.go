@@ -31,18 +31,34 @@ const (
 	lastMaps  = "attention maps of the last validation"
 )
 
+// inputs is what a batch is.
+const inputs = "images and their pairs in float32"
+
 // Training is the estimate of the training at its fullest step: either one within an accumulation group, while the
 // gradients of the micro-batches before are there, or the first after a validation, whose last attention maps are. It
 // follows DualCrossAttentionTrainer.train_epoch (train.py:433-590 at 6a4e6b6).
-func Training(cfg StepConfig) (e mem.Estimate) {
-	defer mem.Refused(&e, cfg.asked)
-	e = cfg.step(false)
+func Training(cfg StepConfig) mem.Estimate { return Trainings(cfg, cfg.Batch)[0] }
+
+// Trainings is Training at several micro-batches, in their order. A LastVal that is the whole micro-batch is so at each of them.
+func Trainings(cfg StepConfig, batches ...int64) []mem.Estimate {
+	es := cfg.steps(false, batches)
 	if cfg.LastVal > 0 {
-		if first := cfg.step(true); first.Total() > e.Total() {
-			e = first
+		for i, first := range cfg.steps(true, batches) {
+			if first.Total() > es[i].Total() {
+				es[i] = first
+			}
 		}
 	}
-	return e
+	return es
+}
+
+// at is the training at another micro-batch.
+func (cfg StepConfig) at(batch int64) StepConfig {
+	if cfg.LastVal == cfg.Batch {
+		cfg.LastVal = batch
+	}
+	cfg.Batch = batch
+	return cfg
 }
 
 // asked is a batch in words.
@@ -50,13 +66,26 @@ func (cfg StepConfig) asked() string {
 	return fmt.Sprintf("a micro-batch of %d with images of %d × %d", cfg.Batch, cfg.Net.Height, cfg.Net.Width)
 }
 
-// step is one micro-batch's estimate: of a later one in its group, or of the first after a validation.
-func (cfg StepConfig) step(afterValidation bool) (e mem.Estimate) {
-	t := nn.NewTape()
-	cfg.record(t, afterValidation)
-	e.Add(cfg.resident(t)...)
-	cfg.addPeak(&e, t.Peak())
-	return e
+// steps are the estimates of one micro-batch: of a later one in its group, or of the first after a validation.
+func (cfg StepConfig) steps(afterValidation bool, batches []int64) []mem.Estimate {
+	es := mem.AtBatches(func(n int64) (e mem.Estimate) {
+		cfg := cfg.at(n)
+		defer mem.Refused(&e, cfg.asked)
+		t := nn.NewTape()
+		cfg.record(t, afterValidation)
+		e.Add(cfg.resident(t)...)
+		e.AddPeak(t.Peak(), inputs)
+		return e
+	}, batches...)
+	for i, n := range batches { // the maps of the last validation say where they come from
+		for k := range es[i].Items {
+			if it := &es[i].Items[k]; it.What == lastMaps {
+				it.Guess = cfg.LastValGuess
+				it.From = fmt.Sprintf("the model keeps the maps of the last %d validated images until its next forward ends (dual_vit.py, self.attention_maps)", cfg.at(n).LastVal)
+			}
+		}
+	}
+	return es
 }
 
 // Peak replays one micro-batch of the training, for comparison with measurements.
@@ -69,6 +98,7 @@ func Peak(cfg StepConfig) nn.Peak {
 // Kept is what a training keeps for its backward and its optimizer: saved tensors, parameters, gradients, states.
 func Kept(cfg StepConfig) unit.Bytes {
 	t := nn.NewTape()
+	defer t.Done()
 	cfg.record(t, false)
 	sum := t.Peak().Saved + t.Size(model).GradBytes
 	for _, it := range cfg.resident(t) {
@@ -80,6 +110,7 @@ func Kept(cfg StepConfig) unit.Bytes {
 // Size is what the model keeps: its parameters.
 func Size(n Net) nn.Size {
 	t := nn.NewTape()
+	defer t.Done()
 	StepConfig{Net: n, Batch: 1}.record(t, false)
 	return t.Size(model, unused)
 }
@@ -154,13 +185,35 @@ func (n Net) criterion(t *nn.Tape, logits []nn.Tensor, labels nn.Tensor) (total 
 // Validation is the estimate of one batch of the validation. It follows _evaluate_fgvc (train.py:630-670 at 6a4e6b6):
 // torch.no_grad, no autocast, and the attention maps of all blocks kept as an attribute, where those of the batch before
 // live until this batch's are complete. The gradients of the last step are still there: only the next step frees them.
-func Validation(cfg StepConfig) (e mem.Estimate) {
-	defer mem.Refused(&e, cfg.asked)
-	resident := nn.NewTape()
-	small := cfg
-	small.Batch = 1
-	small.record(resident, false)
+func Validation(cfg StepConfig) mem.Estimate { return Validations(cfg, cfg.Batch)[0] }
 
+// Validations is Validation at several micro-batches, in their order.
+func Validations(cfg StepConfig, batches ...int64) []mem.Estimate {
+	var kept []mem.Item // the same at each
+	return mem.AtBatches(func(n int64) (e mem.Estimate) {
+		cfg := cfg.at(n)
+		defer mem.Refused(&e, cfg.asked)
+		if kept == nil {
+			kept = cfg.kept()
+		}
+		e.Add(kept...)
+		e.AddPeak(cfg.evaluate().Peak(), inputs)
+		return e
+	}, batches...)
+}
+
+// kept is what a validation finds on the card.
+func (cfg StepConfig) kept() []mem.Item {
+	t := nn.NewTape()
+	defer t.Done()
+	cfg.at(1).record(t, false)
+	size := t.Size(model)
+	return append(cfg.resident(t),
+		mem.Item{Kind: mem.Gradients, What: model, Bytes: size.GradBytes, Count: size.Trainable, From: "of the last training step: zero_grad() is called at the head of the next"})
+}
+
+// evaluate records one batch of the validation.
+func (cfg StepConfig) evaluate() *nn.Tape {
 	n := cfg.Net
 	t := nn.NewTape()
 	t.Torch1, t.Training = cfg.OldTorch, false
@@ -178,11 +231,7 @@ func Validation(cfg StepConfig) (e mem.Estimate) {
 			n.forward(t, images, images, maps)
 		})
 	})
-	e.Add(cfg.resident(resident)...)
-	size := resident.Size(model)
-	e.Add(mem.Item{Kind: mem.Gradients, What: model, Bytes: size.GradBytes, Count: size.Trainable, From: "of the last training step: zero_grad() is called at the head of the next"})
-	cfg.addPeak(&e, t.Peak())
-	return e
+	return t
 }
 
 // resident is what stays on the card from the first step on.
@@ -198,16 +247,5 @@ func (cfg StepConfig) resident(t *nn.Tape) []mem.Item {
 		{Kind: mem.Parameters, What: unused, Bytes: dead.ParamBytes, Count: dead.Params, From: "the GLCA block's own self-attention, whose result nobody reads"},
 		{Kind: mem.Optimizer, What: model, Bytes: m.GradBytes * states, Count: m.Trainable * int64(states), From: name},
 		{Kind: mem.Optimizer, What: criterion, Bytes: c.GradBytes * states, Count: c.Trainable * int64(states), From: name},
-	}
-}
-
-// addPeak enters the moment of the peak. The maps of the last validation say where they come from.
-func (cfg StepConfig) addPeak(e *mem.Estimate, p nn.Peak) {
-	e.AddPeak(p, "images and their pairs in float32")
-	for i := range e.Items {
-		if it := &e.Items[i]; it.What == lastMaps {
-			it.Guess = cfg.LastValGuess
-			it.From = fmt.Sprintf("the model keeps the maps of the last %d validated images until its next forward ends (dual_vit.py, self.attention_maps)", cfg.LastVal)
-		}
 	}
 }
