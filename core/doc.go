@@ -16,6 +16,7 @@
 //	overlay    settings in Python source: read by an interpreter that runs nothing, served in place of the file
 //	plugin     what the author of a plugin writes against; hides go-plugin
 //	plugin/host     finding plugins and asking them, in a process of their own
+//	plugin/plugintest what holds a plugin to its word: is every rung priced as the job that it makes?
 //	plugin/declared the plugin of projects that have none: a short file says where their settings lie
 //	plugin/internal/wire  JSON documents between launch and a plugin's process
 //	nn         what a PyTorch module costs without running it: the forward pass on a tape
@@ -44,6 +45,6 @@
 // learned; course.go splits its peaks by phase, hostwatch.go looks at what a limit on host memory counts, inside.go asks
 // the program's own processes.
 //
-// In a plugin one file reads the command, ladders.go lists the ways to run, and price.go (dualattn: ladders.go) asks arch, which has the
+// In a plugin one file reads the command, ladders.go lists the ways to run, and price.go asks arch, which has the
 // formulas, what each needs; stablesr's ahead.go begins with that before it is asked ([plugin.Anticipator]).
 package core

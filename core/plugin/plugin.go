@@ -7,6 +7,8 @@
 // A plugin's main is one call:
 //
 //	func main() { plugin.Serve(mine.New()) }
+//
+// and its first test another, of [github.com/launch-ml/launch/core/plugin/plugintest.Check].
 package plugin
 
 import (

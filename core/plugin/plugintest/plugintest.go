@@ -1,0 +1,206 @@
+// Package plugintest holds a plugin to its word, on a command of its family:
+//
+//	func TestPromises(t *testing.T) {
+//		plugintest.Check(t, mine.New(), job.Command{Args: []string{"python3", "train.py", "-opt", "x.yml"}, Dir: "testdata/project", Env: os.Environ()}, card)
+//	}
+//
+// The most of it is one question, asked of every rung: if the user had typed what this rung makes of the job, would the
+// plugin say the same of it? A rung's edits are made in a copy of the command's folder, as launch makes them, and the plugin
+// reads and prices that as any command. A knob that is turned where nobody reads it, an estimate that forgets a setting, an
+// edit that cannot be made: each shows as two answers that differ.
+package plugintest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/overlay"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/python"
+)
+
+// Check holds p to what [plugin.Plugin] promises, on the command c and the device d. c.Dir is copied, and read from the copy;
+// Python files that p asks for are read by the command's own interpreter, or by python3.
+func Check(t testing.TB, p plugin.Plugin, c job.Command, d gpu.Device) {
+	t.Helper()
+	c = copied(t, c)
+	before := tree(t, c.Dir)
+	marked(t, p, c)
+	for _, args := range [][]string{{"python3", "-c", "pass"}, {"python3", "no_such_script.py"}} {
+		if _, err := p.Recognize(t.Context(), job.Command{Args: args, Dir: c.Dir, Env: c.Env}); !errors.Is(err, plugin.ErrNotMine) {
+			t.Errorf("it takes %q for its own: %v", args, err)
+		}
+	}
+	j := recognize(t, p, c)
+	set, err := p.Ladders(t.Context(), j, d)
+	if err != nil {
+		t.Fatalf("%q cannot be priced: %v", c.Args, err)
+	}
+	if err := set.Check(); err != nil {
+		t.Error(err)
+	}
+	if again := recognize(t, p, c); !reflect.DeepEqual(wire(t, again), wire(t, j)) {
+		t.Error("asked the same, it recognises another job")
+	}
+	if again, err := p.Ladders(t.Context(), j, d); err != nil || !bytes.Equal(wire(t, again), wire(t, set)) {
+		t.Errorf("asked the same, it has other ladders (%v)", err)
+	}
+	survives(t, j)
+	survives(t, set)
+	if now := tree(t, c.Dir); !reflect.DeepEqual(now, before) {
+		t.Errorf("it wrote into the command's folder: %v, before it was asked %v", now, before)
+	}
+	for _, l := range set.Phases {
+		for _, r := range l.Rungs {
+			for s := range r.Estimates {
+				for _, it := range r.At(s).Items {
+					if it.From == "" {
+						t.Errorf("%s: %s: the %s of %s come from nowhere", l.Phase, r.Name, it.Kind, it.What)
+					}
+				}
+			}
+		}
+	}
+	for what, edits := range map[string][]config.Edit{"rehearsal": j.Rehearsal.Edits, "resume": j.Resume.Edits, "retry": j.Resume.Always} {
+		if _, err := j.Rewrite(edits, attempt(j)); err != nil {
+			t.Errorf("the edits of a %s cannot be made: %v", what, err)
+		}
+	}
+	rungs(t, p, j, set, d)
+	feeds(t, p, j, set, d)
+}
+
+// copied is the command in a copy of its folder.
+func copied(t testing.TB, c job.Command) job.Command {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(c.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	from, err := filepath.Abs(c.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Args = slices.Clone(c.Args)
+	for i, a := range c.Args {
+		if rel, err := filepath.Rel(from, a); err == nil && filepath.IsAbs(a) && filepath.IsLocal(rel) {
+			c.Args[i] = filepath.Join(dir, rel)
+		}
+	}
+	c.Dir = dir
+	return c
+}
+
+// attempt is the folder that edited copies go to.
+func attempt(j *job.Job) string { return filepath.Join(j.Command.Dir, "launch-attempt") }
+
+// marked holds the manifest against the command: launch asks no plugin of which no mark matches.
+func marked(t testing.TB, p plugin.Plugin, c job.Command) {
+	t.Helper()
+	m := p.Manifest()
+	if m.Name == "" || m.Version == "" || m.About == "" {
+		t.Errorf("the manifest lacks a name, a version or what it is about: %+v", m)
+	}
+	survives(t, &m)
+	prog, err := command.Program(c.Args, c.Env, c.Dir)
+	if err != nil {
+		t.Fatalf("%q is no Python command: %v", c.Args, err)
+	}
+	script, root := prog.Script, prog.Dir
+	if path := prog.Path(); path != "" {
+		script, root = filepath.Base(path), filepath.Dir(path)
+	}
+	seen := plugin.Seen{Script: script, Args: prog.Args, Exists: func(path string) bool {
+		return slices.ContainsFunc([]string{root, prog.Dir}, func(dir string) bool {
+			_, err := os.Stat(filepath.Join(dir, path))
+			return err == nil
+		})
+	}}
+	if !slices.ContainsFunc(m.Marks, func(mark plugin.Mark) bool { return mark.Matches(seen) }) {
+		t.Errorf("%q bears none of its marks: launch would not ask it", c.Args)
+	}
+}
+
+// rounds is how often a plugin may ask for more, as launch has it.
+const rounds = 6
+
+// recognize answers what p needs to know, as launch does.
+func recognize(t testing.TB, p plugin.Plugin, c job.Command) *job.Job {
+	t.Helper()
+	for range rounds {
+		j, err := p.Recognize(t.Context(), c)
+		var need *plugin.Need
+		switch {
+		case errors.As(err, &need):
+		case err != nil:
+			t.Fatalf("%q: %v", c.Args, err)
+		default:
+			j.Command, j.Plugin = c, p.Manifest().Name
+			return j
+		}
+		if need.Devices && c.Devices == 0 {
+			c.Devices = 1
+		}
+		prog, err := command.Program(c.Args, c.Env, c.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Sources = append(c.Sources, overlay.Read(t.Context(), python.Of(prog, c.Env).Interpreter, c.Env, prog.Dir, need.Sources)...)
+	}
+	t.Fatalf("%q: it asks for more and more", c.Args)
+	return nil
+}
+
+// wire is what goes from a plugin's process to launch's.
+func wire(t testing.TB, v any) []byte {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// survives holds a value against what launch reads of it.
+func survives[T any](t testing.TB, v *T) {
+	t.Helper()
+	var read T
+	sent := wire(t, v)
+	if err := json.Unmarshal(sent, &read); err != nil {
+		t.Error(err)
+	} else if !bytes.Equal(wire(t, &read), sent) {
+		t.Errorf("launch would read another %T than was sent", read)
+	}
+}
+
+// tree is what lies in a folder.
+func tree(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			files[path] = "a folder"
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			files[path] = info.Mode().String() + " " + info.ModTime().String()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}

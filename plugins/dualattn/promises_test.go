@@ -1,0 +1,31 @@
+package dualattn
+
+import (
+	"os"
+	"testing"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/plugin/plugintest"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// Every rung of every ladder is priced as the job that it makes would be.
+func TestPromises(t *testing.T) {
+	python := plugintest.Torch(t, "2.4.0")
+	for name, tt := range map[string]struct {
+		model, task, dataset string
+		device               gpu.Device
+		env                  string
+	}{
+		"segments expandable before": {"three streams", "fgvc", "cub", card(16 * unit.GiB), "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+		"re-identification":          {"three streams", "reid", "market1501", card(16 * unit.GiB), ""},
+		"on a CPU":                   {"overwritten", "fgvc", "cub", gpu.Device{Kind: gpu.CPU, Total: 8 * unit.GiB}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := write(t, files(tt.model))
+			plugintest.Check(t, New(), job.Command{Args: []string{python, "train.py", "--task", tt.task, "--dataset", tt.dataset}, Dir: dir, Env: append(os.Environ(), tt.env)}, tt.device)
+		})
+	}
+}

@@ -1,0 +1,33 @@
+package stablesr
+
+import (
+	"os"
+	"testing"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/plugin/plugintest"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// Every rung of every ladder is priced as the job that it makes would be.
+func TestPromises(t *testing.T) {
+	python := plugintest.Torch(t, "2.4.0")
+	for name, tt := range map[string]struct {
+		from   string
+		recipe func(string) string
+		args   []string
+		device gpu.Device
+		env    string
+	}{
+		"stock":                             {"checkout", nil, []string{"main.py", "--train", "--base", "r.yaml", "--gpus", "0,"}, card(24 * unit.GiB), ""},
+		"on a CPU":                          {"checkout", nil, []string{"main.py", "--train", "--base", "r.yaml"}, gpu.Device{Kind: gpu.CPU, Total: 64 * unit.GiB}, ""},
+		"edges, segments expandable before": {"edge", edged, []string{"main.py", "--train", "--base", "r.yaml", "--gpus", "0,"}, card(40 * unit.GiB), "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := checkoutDir(t, tt.from, map[string]func(string) string{"r.yaml": tt.recipe})
+			plugintest.Check(t, New(), job.Command{Args: append([]string{python}, tt.args...), Dir: dir, Env: append(os.Environ(), tt.env)}, tt.device)
+		})
+	}
+}
