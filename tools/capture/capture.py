@@ -240,6 +240,7 @@ def main():
     measure.patch_flex_attention()
     measure.patch_checkpoint()
     measure.patch_convolution()
+    measure.patch_mish()
     stub_cuda()
     rows = []
     if a.what == "layers":

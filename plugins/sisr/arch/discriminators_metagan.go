@@ -8,10 +8,6 @@ import (
 )
 
 // MetaGan2 and MetaGAN3 (umzi2): traiNNer/archs/metagan2_arch.py and metagan3_arch.py at 68629319.
-//
-// Two rows disagree and are not among the recordings, both under autocast: MetaGan2 at 2×256×256 peaks 2.45 % higher than here,
-// by 5 MB of the forward that no node has saved, and MetaGAN3 of three narrow stages (16, 32, 48) at 2×128×128 3.3 % higher, by
-// 68 KiB. Neither has been explained.
 func init() {
 	discriminators["metagan2"] = func(a *args) (nn.Module, error) {
 		d := metaGan2{

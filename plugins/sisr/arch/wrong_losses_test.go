@@ -20,7 +20,7 @@ func TestLossConstructors(t *testing.T) {
 		{"contextualloss", m{"use_vgg": false, "distance_type": "l2"}, true, true},
 		{"aesoploss", m{"decoder_opt": m{"type": "compact"}, "scale": 3}, true, false}, // nf // scale**2 is 7
 		{"aesoploss", m{"decoder_opt": m{"type": "nobodysnet"}}, true, true},
-		{"aesoploss", m{"criterion": "msssiml1"}, true, true},
+		{"aesoploss", m{"criterion": "msssiml1", "decoder_opt": m{"type": "compact"}}, true, false}, {"aesoploss", m{"criterion": "msssiml1"}, false, false},
 		{"perceptualanimeloss", m{"layer_weights": m{"4_2_bn3": 1}}, true, true},
 		{"perceptualanimeloss", m{"layer_weights": m{"7_0_conv2": 1}}, false, false},
 		{"structuretextureloss", m{"color_space": "ycbcr"}, true, true}, {"contrastiveloss", m{"temperature": 0}, true, false},
