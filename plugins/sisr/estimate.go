@@ -47,7 +47,7 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	case disc == "" && gan:
 		return nil, fmt.Errorf("an adversarial loss needs a discriminator, such as --set discriminator=%s", arch.DiscriminatorNames()[0])
 	case disc != "":
-		if step.Disc, _, err = arch.BuildDiscriminator(disc, nil); err != nil {
+		if step.Disc, _, err = arch.BuildDiscriminator(arch.Spec{Type: disc}); err != nil {
 			return nil, fmt.Errorf("%w; those that have one are %s", err, strings.Join(arch.DiscriminatorNames(), ", "))
 		}
 		if !gan {

@@ -77,9 +77,10 @@ class CudaAutocast(TorchFunctionMode):
 
 
 def normalize(x, p=2.0, dim=1, eps=1e-12, out=None):
-    """F.normalize under autocast: on no list itself, it calls vector_norm, which is told float32 and makes no copy."""
+    """F.normalize under autocast: on no list itself, it calls vector_norm, which is told float32 and makes no copy. What
+    spectral_norm keeps is written to, never replaced."""
     denom = torch.linalg.vector_norm(x, p, dim, keepdim=True, dtype=torch.float32).clamp_min(eps).expand_as(x)
-    return x / denom
+    return torch.div(x, denom, out=out)
 
 
 class FusedAttention(torch.autograd.Function):

@@ -123,7 +123,7 @@ func TestDiscriminators(t *testing.T) {
 	saved, peak, eval := deviation{what: "saved"}, deviation{what: "peak of a step"}, deviation{what: "peak of inference"}
 	for _, rec := range recordings(t, "disc_*.json") {
 		for _, r := range rec.Rows {
-			d, _, err := BuildDiscriminator(r.Name, r.Args)
+			d, _, err := BuildDiscriminator(Spec{Type: r.Name, Args: r.Args})
 			if err != nil {
 				t.Error(err)
 				continue
