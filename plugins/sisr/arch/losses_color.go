@@ -21,7 +21,7 @@ func init() {
 		l := consistencyLoss{blur: a.bool("blur", true), kernel: a.int("blur_kernel_size", 21), cosim: a.bool("cosim", true)}
 		switch name := a.string("criterion", "chc"); name {
 		case "chc":
-			l.criterion = chcLoss
+			l.criterion = chcLoss("huber")
 		case "l1":
 			l.criterion = l1Loss
 		default:
@@ -29,6 +29,17 @@ func init() {
 		}
 		return l.forward, nil
 	}, "consistencyloss")
+	registerLoss(func(a *args) (lossFunc, error) {
+		a.ignore("loss_lambda", "clip_min", "clip_max")
+		name, r := a.string("criterion", "huber"), a.string("reduction", "mean")
+		switch {
+		case name != "l1" && name != "huber":
+			return nil, fmt.Errorf("unsupported criterion %s: l1 or huber", name)
+		case r != "mean" && r != "sum":
+			return nil, fmt.Errorf("reduction %q: %w", r, ErrUnknown)
+		}
+		return chcLoss(name), nil
+	}, "chcloss")
 }
 
 // cosineSimilarity is torch.nn.functional.cosine_similarity over dimension 1: each factor divided by a copy of its norm
@@ -42,16 +53,23 @@ func cosineSimilarity(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
 	return z
 }
 
-// chcLoss is CHCLoss with the pseudo-Huber distance.
-func chcLoss(t *nn.Tape, pred, target nn.Tensor) (loss nn.Tensor) {
-	t.Scope("", func() {
-		cosineTerm := t.Hold(t.Mean(t.Neg(cosineSimilarity(t, pred, target))))
-		base := t.Hold(t.Sqrt(t.AddScalar(t.Pow(t.Sub(pred, target)))))
-		combined := t.Hold(t.Add(base, t.MulScalar(cosineTerm)))
-		clipped := t.Hold(t.Clamp(combined))
-		loss = t.MulScalar(t.Mean(clipped))
-	}, pred, target)
-	return loss
+// chcLoss is CHCLoss with the pseudo-Huber distance, or with l1.
+func chcLoss(name string) lossFunc {
+	return func(t *nn.Tape, pred, target nn.Tensor) (loss nn.Tensor) {
+		t.Scope("", func() {
+			cosineTerm := t.Hold(t.Mean(t.Neg(cosineSimilarity(t, pred, target))))
+			base := t.Sub(pred, target)
+			if name == "l1" {
+				base = t.Hold(t.Abs(base))
+			} else {
+				base = t.Hold(t.Sqrt(t.AddScalar(t.Pow(base))))
+			}
+			combined := t.Hold(t.Add(base, t.MulScalar(cosineTerm)))
+			clipped := t.Hold(t.Clamp(combined))
+			loss = t.MulScalar(t.Mean(clipped))
+		}, pred, target)
+		return loss
+	}
 }
 
 // A consistencyLoss is ConsistencyLoss.
