@@ -48,7 +48,8 @@ func cosineSimilarity(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
 	var z nn.Tensor
 	t.Scope("", func() {
 		xNorm, yNorm := t.Hold(t.Clone(t.Norm(x, 1))), t.Hold(t.Clone(t.Norm(y, 1)))
-		z = t.SumDim(t.Mul(t.Div(x, xNorm), t.Div(y, yNorm)), 1)
+		xUnit, yUnit := t.Hold(t.Div(x, xNorm)), t.Hold(t.Div(y, yNorm)) // of one C++ expression, to whose end they live
+		z = t.SumDim(t.Hold(t.Mul(xUnit, yUnit)), 1)
 	}, x, y)
 	return z
 }
@@ -105,11 +106,18 @@ func (l consistencyLoss) forward(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
 	return t.MulScalar(loss)
 }
 
-// gaussianBlur is torchvision's: padded by reflection, and one depthwise convolution of the whole kernel.
-func (l consistencyLoss) gaussianBlur(t *nn.Tape, x nn.Tensor) nn.Tensor {
+// gaussianBlur is torchvision's: padded by reflection, and one depthwise convolution of the whole kernel. The kernel is a
+// product of two, so that autocast has it in its own type, to which the image is cast for as long.
+func (l consistencyLoss) gaussianBlur(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 	c, k := x.Dim(1), l.kernel
-	kernel := t.Zeros(nn.F32, c, 1, k, k)
-	return t.ConvWeight(t.Pad(x, k-1, k-1, true), kernel, nn.Tensor{}, nn.Conv{Groups: c, Valid: true})
+	t.Scope("", func() {
+		kernel := t.Hold(t.Matmul(t.Zeros(x.DType(), k, 1), t.Zeros(x.DType(), 1, k)))
+		y = t.Hold(t.To(x, kernel.DType()))
+		y = t.Rebind(y, t.Pad(y, k-1, k-1, true))
+		y = t.Rebind(y, t.ConvWeight(y, t.Expand(t.View(kernel, 1, 1, k, k), c, 1, k, k), nn.Tensor{}, nn.Conv{Groups: c, Valid: true}))
+		y = t.To(y, x.DType())
+	}, x)
+	return y
 }
 
 // linearRGB is _lin_rgb.

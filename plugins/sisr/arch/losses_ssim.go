@@ -15,7 +15,7 @@ func init() {
 		y := a.bool("test_y_channel", true)
 		return float32Loss(func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
 			x, gt = preprocessRGB(t, x, y), t.Hold(preprocessRGB(t, gt, y))
-			score, _ := ssim(t, x, gt, true)
+			score, _ := ssim(t, x, gt, true, func(f func()) { f() })
 			return score
 		}), nil
 	}, "ssimloss")
@@ -42,8 +42,8 @@ func filter2(t *nn.Tape, x, win nn.Tensor) nn.Tensor {
 	return t.ConvWeight(x, win, nn.Tensor{}, c)
 }
 
-// ssim is ssim(get_cs=…) : the value and the contrast term.
-func ssim(t *nn.Tape, x, y nn.Tensor, luminance bool) (ssimVal, cs nn.Tensor) {
+// ssim is ssim(get_cs=…) : the value, computed by way of value, and the contrast term.
+func ssim(t *nn.Tape, x, y nn.Tensor, luminance bool, value func(f func())) (ssimVal, cs nn.Tensor) {
 	t.Scope("", func() {
 		win := t.Hold(t.Zeros(nn.F32, x.Dim(1), 1, 11, 11))
 		mu1 := t.Hold(filter2(t, x, win))
@@ -57,27 +57,40 @@ func ssim(t *nn.Tape, x, y nn.Tensor, luminance bool) (ssimVal, cs nn.Tensor) {
 
 		csMap := t.Div(t.AddScalar(t.MulScalar(sigma12)), t.AddScalar(t.Add(sigma1Sq, sigma2Sq)))
 		csMap = t.Hold(t.ReLU(csMap))
-		var l nn.Tensor
-		if luminance {
-			l = t.Div(t.AddScalar(t.MulScalar(mu1Mu2)), t.AddScalar(t.Add(mu1Sq, mu2Sq)))
-		} else {
-			l = t.ZerosLike(csMap)
-		}
-		l = t.Hold(l)
-		ssimMap := t.Hold(t.Mul(l, csMap))
-		ssimVal = t.MeanDim(ssimMap, 1, 2, 3)
+		value(func() {
+			var l nn.Tensor
+			if luminance {
+				l = t.Div(t.AddScalar(t.MulScalar(mu1Mu2)), t.AddScalar(t.Add(mu1Sq, mu2Sq)))
+			} else {
+				l = t.ZerosLike(csMap)
+			}
+			l = t.Hold(l)
+			ssimMap := t.Hold(t.Mul(l, csMap))
+			ssimVal = t.MeanDim(ssimMap, 1, 2, 3)
+		})
 		cs = t.MeanDim(csMap, 1, 2, 3)
 	}, x, y)
 	return ssimVal, cs
 }
 
-// msSSIM is ms_ssim over five scales.
+// msSSIM is ms_ssim over five scales, of whose values the last alone is used: the graph of another goes when the next one has
+// its name.
 func msSSIM(t *nn.Tape, x, y nn.Tensor, luminance bool) nn.Tensor {
+	const scales = 5
 	var mcs []nn.Tensor
 	var last nn.Tensor
-	for range 5 {
+	drop := func() {}
+	for i := range scales {
+		before := drop
 		var cs nn.Tensor
-		last, cs = ssim(t, x, y, luminance)
+		last, cs = ssim(t, x, y, luminance, func(f func()) {
+			if i == scales-1 {
+				f()
+				return
+			}
+			drop = t.Dead(f)
+		})
+		before()
 		mcs = append(mcs, t.Hold(cs))
 		x = t.Rebind(x, t.AvgPool2d(x, 2, 2, x.Dim(2)%2))
 		y = t.Rebind(y, t.AvgPool2d(y, 2, 2, y.Dim(2)%2))
