@@ -158,6 +158,22 @@ func TestStep(t *testing.T) {
 		}
 	}
 
+	vgg, _, err := BuildDiscriminator(Spec{Type: "VGGStyleDiscriminator"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gan.Disc = vgg
+	if e := Training(gan); !e.Known() {
+		t.Errorf("a discriminator of 128 with crops of 128: %s", e.Unknown)
+	}
+	gan.LQ = 32
+	if e := Training(gan); e.Known() || !strings.Contains(e.Unknown, "input_size 128") {
+		t.Errorf("a discriminator of 128 with crops of 64: %q", e.Unknown)
+	}
+	if _, _, err := BuildDiscriminator(Spec{Type: "VGGStyleDiscriminator", Args: map[string]any{"input_size": 64}}); err == nil || errors.Is(err, ErrUnknown) {
+		t.Error("an input_size of 64:", err)
+	}
+
 	odd := plain
 	odd.Losses = append(charbonnier(), Loss{Type: "nosuchloss", Weight: 1})
 	if e := Training(odd); e.Known() || !strings.Contains(e.Unknown, "nosuchloss") {
