@@ -17,7 +17,8 @@ func TestLossConstructors(t *testing.T) {
 		{"contextualloss", m{"layer_weights": m{"conv3_2": 1}}, false, false},
 		{"contextualloss", m{"layer_weights": m{"conv_3_2": 1}}, true, false}, // and so it would run, but for the first step
 		{"contextualloss", m{"layer_weights": m{"conv_3_2": 1}, "use_vgg": false}, false, false},
-		{"contextualloss", m{"use_vgg": false, "distance_type": "l2"}, true, true},
+		{"contextualloss", m{"use_vgg": false, "distance_type": "l3"}, true, false},
+		{"contextualloss", m{"use_vgg": false, "calc_type": "bilateral"}, true, true}, {"contextualloss", m{"use_vgg": false, "distance_type": "l2"}, false, false},
 		{"aesoploss", m{"decoder_opt": m{"type": "compact"}, "scale": 3}, true, false}, // nf // scale**2 is 7
 		{"aesoploss", m{"decoder_opt": m{"type": "nobodysnet"}}, true, true},
 		{"aesoploss", m{"criterion": "msssiml1", "decoder_opt": m{"type": "compact"}}, true, false}, {"aesoploss", m{"criterion": "msssiml1"}, false, false},
