@@ -1,18 +1,22 @@
 package arch
 
-import "github.com/launch-ml/launch/core/nn"
+import (
+	"strings"
+
+	"github.com/launch-ml/launch/core/nn"
+)
 
 // SSIM and MS-SSIM: traiNNer/losses/mssim_loss.py at 68629319, in float32 whatever autocast says.
 func init() {
 	registerLoss(func(a *args) (lossFunc, error) {
-		y, luminance := a.bool("test_y_channel", true), a.bool("include_luminance", false)
+		y, luminance := lumaOf(a), a.bool("include_luminance", false)
 		return float32Loss(func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
 			x, gt = preprocessRGB(t, x, y), t.Hold(preprocessRGB(t, gt, y))
 			return msSSIM(t, x, gt, luminance)
 		}), nil
 	}, "mssimloss", "mssim_loss")
 	registerLoss(func(a *args) (lossFunc, error) {
-		y := a.bool("test_y_channel", true)
+		y := lumaOf(a)
 		return float32Loss(func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
 			x, gt = preprocessRGB(t, x, y), t.Hold(preprocessRGB(t, gt, y))
 			score, _ := ssim(t, x, gt, true, func(f func()) { f() })
@@ -21,15 +25,31 @@ func init() {
 	}, "ssimloss")
 }
 
-// preprocessRGB is preprocess_rgb: clamped, and the luma of YIQ where asked for.
-func preprocessRGB(t *nn.Tape, x nn.Tensor, y bool) nn.Tensor {
+// lumaOf is the colour space whose first channel is compared, or "" for all channels of the image.
+func lumaOf(a *args) string {
+	space := a.string("color_space", "yiq")
+	if !a.bool("test_y_channel", true) {
+		return ""
+	}
+	return strings.ToLower(space)
+}
+
+// preprocessRGB is preprocess_rgb (line 131): clamped, and the luma where one is asked for. Of a space that it does not know the
+// first channel is the image's own.
+func preprocessRGB(t *nn.Tape, x nn.Tensor, space string) nn.Tensor {
 	x = t.Clamp(x)
-	if !y {
+	if space == "" {
 		return t.MulScalar(x)
 	}
 	b, h, w := x.Dim(0), x.Dim(2), x.Dim(3)
-	img := t.MatmulConst(t.Permute(x, 0, 2, 3, 1), 3)
-	img = t.Permute(img, 0, 3, 1, 2)
+	img := x
+	switch space {
+	case "yiq", "lhm":
+		img = t.Permute(t.MatmulConst(t.Permute(x, 0, 2, 3, 1), 3), 0, 3, 1, 2)
+	case "ycbcr":
+		img = t.Permute(t.MatmulConst(t.Permute(x, 0, 2, 3, 1), 3), 0, 3, 1, 2)
+		img = t.DivScalar(t.Add(img, t.Zeros(nn.F32, 1, 3, 1, 1)))
+	}
 	return t.MulScalar(t.Copy("Tensor.__getitem__", img, b, 1, h, w)) // img[:, [0], :, :] indexes, so it copies
 }
 

@@ -24,7 +24,7 @@ func TestLossConstructors(t *testing.T) {
 		{"aesoploss", m{"criterion": "msssiml1", "decoder_opt": m{"type": "compact"}}, true, false}, {"aesoploss", m{"criterion": "msssiml1"}, false, false},
 		{"perceptualanimeloss", m{"layer_weights": m{"4_2_bn3": 1}}, true, true},
 		{"perceptualanimeloss", m{"layer_weights": m{"7_0_conv2": 1}}, false, false},
-		{"structuretextureloss", m{"color_space": "ycbcr"}, true, true}, {"contrastiveloss", m{"temperature": 0}, true, false},
+		{"structuretextureloss", m{"color_space": "ycbcr"}, false, false}, {"contrastiveloss", m{"temperature": 0}, true, false},
 	} {
 		_, err := Loss{Type: c.name, Args: c.args}.build()
 		if (err != nil) != c.wrong || errors.Is(err, ErrUnknown) != c.unknown {
