@@ -97,20 +97,29 @@ func (r *replay) deliver(g gradient, s int32, o *op) {
 			r.drop(s)
 			s = n
 		}
-		gs := &r.gstore[s]
-		r.counts[gs.part][gs.kind] -= gs.bytes
-		gs.part, gs.kind = r.t.stores[g.param].part, isGradient
-		r.counts[gs.part][gs.kind] += gs.bytes
-		r.gradOf[g.value] = s
+		r.accumulate(g, s)
 	// can_accumulate_inplace is false while a dispatch mode is on, as in a recording.
-	case g.param >= 0 || r.gstore[old].refs == 1 && !r.t.Dispatched:
+	case !r.t.Dispatched && (g.param >= 0 || r.gstore[old].refs == 1):
 		r.drop(s)
 	default:
 		n := r.makeGrad(g.own, o) // of views of something larger, too, the sum has the input's size
 		r.drop(old)
 		r.drop(s)
+		if g.param >= 0 {
+			r.accumulate(g, n)
+			return
+		}
 		r.gradOf[g.value] = n
 	}
+}
+
+// accumulate makes s the gradient of a parameter.
+func (r *replay) accumulate(g gradient, s int32) {
+	gs := &r.gstore[s]
+	r.counts[gs.part][gs.kind] -= gs.bytes
+	gs.part, gs.kind = r.t.stores[g.param].part, isGradient
+	r.counts[gs.part][gs.kind] += gs.bytes
+	r.gradOf[g.value] = s
 }
 
 // recompute is the backward of torch.utils.checkpoint: the forward again, this time with a graph, then its backward.

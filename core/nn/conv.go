@@ -88,7 +88,8 @@ func (t *Tape) ConvWeight(x, w, b Tensor, c Conv) Tensor {
 // largest singular value. It is an attribute of the module, so it outlives the forward; it is no leaf, so autocast
 // does not cache its copy (cached_cast in autocast_mode.cpp).
 //
-// Saved: nothing of its size beside the parameter itself (derivatives.yaml, div.Tensor and dot).
+// Saved: nothing of its size beside the parameter itself (derivatives.yaml, div.Tensor and dot), and the two singular
+// vectors: of mv the right one, in autocast's type, of dot the left one, which autocast promotes to float32.
 func (t *Tape) spectral(keep bool, out, in, kh, kw int64) Tensor {
 	w := t.Param("weight_orig", out, in, kh, kw)
 	t.Buffer("weight_u", F32, out)
@@ -97,6 +98,11 @@ func (t *Tape) spectral(keep bool, out, in, kh, kw int64) Tensor {
 	y := o.out(w)
 	if t.recording(w) {
 		y.grad = true
+		u, v := Tensor{}.resized(out), Tensor{}.resized(in*kh*kw)
+		if t.auto {
+			v.dtype = t.low
+		}
+		o.save(o.out(u), o.out(v))
 		// -grad * ((weight_orig / sigma) / sigma) for sigma: three intermediates and their product.
 		o.btmp(3 * w.bytes())
 		o.fresh(w, w)

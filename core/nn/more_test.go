@@ -34,6 +34,12 @@ var more = map[string]nn.Module{
 		y := a(t, x)
 		return t.Add(y, t.View(t.LookupHost(t.Param("b.weight", 8, 4), channels, channels), 1, channels, 1, 1))
 	},
+	"masked select": func(t T, x X) X {
+		y := a(t, x)
+		mask := t.Hold(t.Zeros(nn.Bool, 1, channels, 1, 1))
+		y = t.Hold(t.View(t.MaskedSelect(y, mask, y.Numel()/2), x.Dim(0), channels/2, x.Dim(2), x.Dim(3)))
+		return t.Cat(1, y, t.MulScalar(y))
+	},
 	"rfft2": func(t T, x X) X {
 		y := t.Sigmoid(t.RFFT2(t.To(a(t, x), nn.F32)))
 		return t.View(y, x.Dim(0), channels, x.Dim(2), -1)
@@ -43,5 +49,5 @@ var more = map[string]nn.Module{
 // heads is a view of the image's numbers as 32 heads of 64 tokens.
 func heads(t T, x X) X { return t.View(x, x.Dim(0), 32, 64, 8) }
 
-// TestMore is TestRecorded for the layers of transpose.go, spectral.go, fourier.go, circular.go, prod.go, pow.go and flex.go.
+// TestMore is TestRecorded for the layers of transpose.go, spectral.go, fourier.go, circular.go, prod.go, pow.go, flex.go and masked.go.
 func TestMore(t *testing.T) { compareIn(t, "testdata/more_215.json", more) }

@@ -1,6 +1,7 @@
 package sisr
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ type checkout struct {
 	schema *schema // nil: no checkout here, or none that declares its keys
 	root   string  // folder of the script
 	arch   []byte  // source of ParagonSR2's file, whose networks changed under their names; nil where it is not there
+	munet  []byte  // source of MUNet's file, which changed likewise
 }
 
 // archFiles are where the checkouts keep ParagonSR2.
@@ -33,15 +35,23 @@ func (x *checkout) read() (err error) {
 	if x.schema, err = readSchema(x.find); err != nil {
 		return err
 	}
-	for _, f := range archFiles {
+	if x.arch, err = x.source(archFiles...); err == nil && strings.EqualFold(x.recipe.disc.kind, "munet") {
+		x.munet, err = x.source("traiNNer/archs/munet_arch.py")
+	}
+	return err
+}
+
+// source is the text of the first of the files that is there, or nil.
+func (x *checkout) source(files ...string) (text []byte, err error) {
+	for _, f := range files {
 		if path, ok := x.find(f); ok {
-			if x.arch, err = os.ReadFile(path); err != nil {
-				return fmt.Errorf("reading the architecture: %w", err)
+			if text, err = os.ReadFile(path); err != nil {
+				return nil, fmt.Errorf("reading the architecture: %w", err)
 			}
 			break
 		}
 	}
-	return nil
+	return text, nil
 }
 
 // find looks for a file of the checkout, beside the script first.
@@ -137,7 +147,37 @@ func (x *checkout) warnings() (out []string) {
 	if r.otf && r.queueSize > 0 && r.microBatch > 0 && r.queueSize%r.microBatch != 0 {
 		warn("queue_size %d is no multiple of the micro-batch %d, which the trainer asserts", r.queueSize, r.microBatch)
 	}
-	return append(out, x.lossWarnings()...)
+	return append(append(out, x.lossWarnings()...), x.discWarnings()...)
+}
+
+// discWarnings say at which discriminator the trainer will stop, where a loss has one built: at its constructor or its forward,
+// or at a loss that asks it for what it has not. Of all discriminators MUNet alone has forward_with_features.
+func (x *checkout) discWarnings() (out []string) {
+	kind, judged := x.recipe.disc.kind, false
+	for _, p := range x.recipe.losses {
+		l := p.loss()
+		if l.Weight == 0 || !l.IsGAN() && !l.WantsFeatures() {
+			continue
+		}
+		judged = true
+		switch {
+		case !l.WantsFeatures() || kind == "":
+		case !strings.EqualFold(kind, "munet"):
+			out = append(out, fmt.Sprintf("the trainer will stop at its first step: %s asks network_d for forward_with_features, which %s has not: munet has it", p.at, kind))
+		case !l.Scheduled():
+			out = append(out, fmt.Sprintf("the trainer will stop at its first step: %s asks its loss for a loss_weight, which FeatureMatchingLoss has only with a schedule such as start_iter: 0", p.at))
+		}
+	}
+	if !judged || kind == "" {
+		return out
+	}
+	switch _, assumed, err := arch.BuildDiscriminator(x.discSpec()); {
+	case err == nil:
+		out = append(out, assumed...)
+	case !errors.Is(err, arch.ErrUnknown):
+		out = append(out, fmt.Sprintf("the trainer will stop at %v", err))
+	}
+	return out
 }
 
 // lossWarnings say at which losses the trainer will stop: those that the checkout does not have, and those that have no

@@ -45,9 +45,9 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	}
 	switch gan := slices.ContainsFunc(step.Losses, arch.Loss.IsGAN); {
 	case disc == "" && gan:
-		return nil, fmt.Errorf("an adversarial loss needs a discriminator, such as --set discriminator=%s", arch.DiscriminatorNames()[0])
+		return nil, errors.New("an adversarial loss needs a discriminator, such as --set discriminator=dunet")
 	case disc != "":
-		if step.Disc, _, err = arch.BuildDiscriminator(disc, nil); err != nil {
+		if step.Disc, _, err = arch.BuildDiscriminator(arch.Spec{Type: disc}); err != nil {
 			return nil, fmt.Errorf("%w; those that have one are %s", err, strings.Join(arch.DiscriminatorNames(), ", "))
 		}
 		if !gan {

@@ -19,7 +19,7 @@ func TestEstimateOfTheImpossible(t *testing.T) {
 		"batch normalisation":          {"dat_light", nil, "so it takes --micro-batch 2 at least"},
 		"a loss that nobody knows":     {"compact", map[string]string{"losses": "l1loss,nosuch"}, `losses has "nosuch", which has no formula; those that have one are`},
 		"adversarial, against nobody":  {"compact", map[string]string{"losses": "l1loss,ganloss"}, "an adversarial loss needs a discriminator, such as --set discriminator="},
-		"a discriminator nobody knows": {"compact", map[string]string{"discriminator": "nosuch"}, "those that have one are dunet"},
+		"a discriminator nobody knows": {"compact", map[string]string{"discriminator": "nosuch"}, "those that have one are docres_discriminator, dunet"},
 		"tiles that overlap by a tile": {"compact", map[string]string{"image": "64", "tile": "32", "tile-overlap": "32"}, "tile-overlap is less than tile"},
 		"no argument of the network's": {"compact", map[string]string{"queue": "7"}, `"queue"; what is no setting of the step is taken for an argument of the network`},
 		"less than no channels":        {"span", map[string]string{"feature_channels": "-5"}, "there is no training of span with these settings: a micro-batch of 1 with low-resolution crops of 64 cannot be counted: there would be a tensor of [-5 3 1 1]"},

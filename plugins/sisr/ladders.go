@@ -90,7 +90,7 @@ func (b *builder) build(ctx context.Context) *ladder.Set {
 		b.trainSet, _ = countImages(ctx, b.prog.Dir, expand(r.trainRoots))
 	}
 	if b.netErr == nil && r.disc.kind != "" {
-		b.disc, _, _ = arch.BuildDiscriminator(r.disc.kind, r.disc.args)
+		b.disc, _, _ = arch.BuildDiscriminator(b.discSpec())
 	}
 	set := &ladder.Set{
 		Values: map[string]int64{job.MicroBatch: r.microBatch, job.Accumulation: r.accum, knobCrop: r.lqSize},

@@ -29,6 +29,11 @@ func (x *checkout) spec(set map[string]any) arch.Spec {
 	return arch.Spec{Type: x.recipe.net.kind, Scale: x.recipe.scale, Frames: x.recipe.int(trainSet+"clip_size", 0), Args: args, Source: x.arch}
 }
 
+// discSpec names the discriminator to the formulas.
+func (x *checkout) discSpec() arch.Spec {
+	return arch.Spec{Type: x.recipe.disc.kind, Args: x.recipe.disc.args, Source: x.munet}
+}
+
 // step is the training step of a variant, for the formulas.
 func (b *builder) step(v variant, s setting) (arch.StepConfig, error) {
 	net := b.net

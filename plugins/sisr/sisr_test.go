@@ -259,6 +259,48 @@ func TestUncountedPartsBesideValidation(t *testing.T) {
 	}
 }
 
+// What stops at the discriminator is said, by the checkout's own source of it.
+func TestDiscriminatorsThatStop(t *testing.T) {
+	const attribute, features, weight = "'MUNet' object has no attribute 'num_in_ch'", "forward_with_features", "start_iter"
+	file := "traiNNer/archs/munet_arch.py"
+	broken := map[string]string{file: "class MUNet:\n    def forward(self, x):\n        if x.size(1) != self.num_in_ch:\n"}
+	whole := map[string]string{file: "class MUNet:\n    def forward(self, x):\n"}
+	const gan = "{type: ganloss, loss_weight: 0.1}"
+	for _, tt := range []struct {
+		disc, losses string
+		source       map[string]string
+		says         []string
+	}{
+		{"munet", gan, broken, []string{attribute}},
+		{"MUNet", gan, broken, []string{attribute}},
+		{"munet", "{type: l1loss, loss_weight: 1.0}", broken, nil}, // which is then not built
+		{"munet", gan, whole, nil},
+		{"munet", gan, nil, []string{"taken for"}},
+		{"dunet", "{type: featurematchingloss, loss_weight: 1.0, start_iter: 5}", broken, []string{features}},
+		{"munet", "{type: featurematchingloss, loss_weight: 1.0, start_iter: 5}", broken, []string{attribute}},
+		{"munet", "{type: featurematchingloss, loss_weight: 1.0}", whole, []string{weight}},
+		{"dunet", "{type: featurematchingloss, loss_weight: 0}", broken, nil},
+	} {
+		files := map[string]string{"x.yml": strings.Replace(recipeYAML, "{type: l1loss, loss_weight: 1.0}", tt.losses, 1) + "network_d: {type: " + tt.disc + "}\n"}
+		for name, text := range tt.source {
+			files[name] = text
+		}
+		j, err := recognize(t, folder(t, files, nil), "python", "train.py", "-opt", "x.yml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said []string
+		for _, w := range j.Warnings {
+			if strings.Contains(w, attribute) || strings.Contains(w, features) || strings.Contains(w, weight) || strings.Contains(w, "taken for") {
+				said = append(said, w)
+			}
+		}
+		if len(said) != len(tt.says) || len(said) > 0 && !strings.Contains(said[0], tt.says[0]) {
+			t.Errorf("%s with %s: %q", tt.disc, tt.losses, said)
+		}
+	}
+}
+
 // A loss that the checkout has not stops the trainer as it is made, and one without a gradient at the first step, if it has no other.
 func TestLossesThatStop(t *testing.T) {
 	const made, alone = "this checkout has no loss", "without a gradient"

@@ -103,7 +103,7 @@ def find(checkout, name, kind="archs"):
             source = text.read().lower()
         if f"def {name}(" in source or f"class {name}(" in source:
             reg = load(checkout, kind, f[:-3])
-            names = ("SPANDREL_REGISTRY", "ARCH_REGISTRY", "LOSS_REGISTRY")
+            names = ("SPANDREL_REGISTRY", "ARCH_REGISTRY", "TESTARCH_REGISTRY", "LOSS_REGISTRY")
             for r in (getattr(reg, n) for n in names if hasattr(reg, n)):
                 if name in r:
                     return r.get(name)
@@ -240,6 +240,7 @@ def main():
     measure.patch_flex_attention()
     measure.patch_checkpoint()
     measure.patch_convolution()
+    measure.patch_mish()
     stub_cuda()
     rows = []
     if a.what == "layers":

@@ -28,6 +28,12 @@ def flex(m, x):
     return torch.compile(flex_attention)(heads(m.a(x)), heads(x), heads(x), score_mod=score).reshape(x.shape)
 
 
+def chosen(m, x):
+    mask = (torch.arange(C) % 2 == 0).view(1, C, 1, 1)
+    y = m.a(x).masked_select(mask).view(x.shape[0], C // 2, *x.shape[2:])
+    return torch.cat([y, y * 2], 1)
+
+
 def cases():
     def make(f, **modules):
         return lambda: Between(f, **{k: v() for k, v in modules.items()})
@@ -48,3 +54,4 @@ def cases():
         lambda m, x: m.a(x) + m.b.weight[torch.arange(C) % 8, torch.arange(C) % 4].view(1, C, 1, 1),
         a=conv, b=lambda: nn.Linear(4, 8, bias=False))
     yield "circular pad", make(lambda m, x: F.pad(m.a(x), (1, 1, 1, 1), mode="circular"), a=conv)
+    yield "masked select", make(chosen, a=conv)

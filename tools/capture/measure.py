@@ -47,7 +47,9 @@ class CudaAutocast(TorchFunctionMode):
         if isinstance(x, torch.Tensor):
             if not x.is_floating_point() or x.dtype == dtype:
                 return x
-            if dtype == self.low and x.is_leaf and x.requires_grad:
+            # Of a view that no_grad has made, too, PyTorch says that it is a leaf and requires a gradient (spectral_norm's
+            # weight_mat.t()); cached_cast in autocast_mode.cpp keeps the copy of none.
+            if dtype == self.low and x.is_leaf and x.requires_grad and not x._is_view():
                 if id(x) not in self.cache:
                     self.cache[id(x)] = x.to(dtype)
                 return self.cache[id(x)]
@@ -75,9 +77,10 @@ class CudaAutocast(TorchFunctionMode):
 
 
 def normalize(x, p=2.0, dim=1, eps=1e-12, out=None):
-    """F.normalize under autocast: on no list itself, it calls vector_norm, which is told float32 and makes no copy."""
+    """F.normalize under autocast: on no list itself, it calls vector_norm, which is told float32 and makes no copy. What
+    spectral_norm keeps is written to, never replaced."""
     denom = torch.linalg.vector_norm(x, p, dim, keepdim=True, dtype=torch.float32).clamp_min(eps).expand_as(x)
-    return x / denom
+    return torch.div(x, denom, out=out)
 
 
 class FusedAttention(torch.autograd.Function):
@@ -209,6 +212,18 @@ def patch_convolution():
         return torch.empty_like(y, memory_format=suggest_memory_format(x)) if x.dim() == 4 else y
 
     LIBRARY.impl("convolution", convolution, "Meta", allow_override=True)
+
+
+def patch_mish():
+    """Refuses mish on "meta", where its derivative is put together from ten operations: a real device has one kernel."""
+    real = F.mish
+
+    def mish(x, inplace=False):
+        if x.is_meta:
+            raise NotImplementedError("on meta mish has no derivative of its own: record on the CPU")
+        return real(x, inplace=inplace)
+
+    F.mish = mish
 
 
 def patch_checkpoint():

@@ -13,26 +13,38 @@ import (
 type Discriminator struct {
 	Name    string
 	forward nn.Module
+	why     error // there is none
 }
 
-var discriminators = map[string]func(a *args) (nn.Module, error){}
+var discriminators = map[string]func(s Spec, a *args) (nn.Module, error){}
 
-// BuildDiscriminator finds the discriminator of a recipe's network_d. The error is ErrUnknown for one without a
-// formula.
-func BuildDiscriminator(typ string, values map[string]any) (Discriminator, []string, error) {
-	b, ok := discriminators[strings.ToLower(typ)]
-	if !ok {
-		return Discriminator{}, nil, fmt.Errorf("discriminator %q: %w", typ, ErrUnknown)
+// BuildDiscriminator finds the discriminator of a recipe's network_d, by the spec's type, arguments and source. The error is
+// ErrUnknown for one without a formula, and otherwise says what upstream would stop at; a step with the discriminator that is
+// returned with it is an unknown estimate.
+func BuildDiscriminator(s Spec) (Discriminator, []string, error) {
+	d := Discriminator{Name: strings.ToLower(s.Type)}
+	b, ok := discriminators[d.Name]
+	a := &args{values: s.Args, used: map[string]bool{"type": true}}
+	d.why = ErrUnknown
+	if ok {
+		d.forward, d.why = b(s, a)
 	}
-	a := &args{values: values, used: map[string]bool{"type": true}}
-	f, err := b(a)
-	if err == nil {
-		err = a.finish()
+	if d.why == nil {
+		d.why = a.finish()
 	}
-	if err != nil {
-		return Discriminator{}, a.warnings, fmt.Errorf("discriminator %q: %w", typ, err)
+	if d.why != nil {
+		d.forward, d.why = nil, fmt.Errorf("discriminator %q: %w", s.Type, d.why)
 	}
-	return Discriminator{Name: strings.ToLower(typ), forward: f}, a.warnings, nil
+	return d, a.warnings, d.why
+}
+
+// unknown says why a step with the discriminator has no estimate.
+func (d Discriminator) unknown() string {
+	why := d.why
+	if why == nil { // the recipe names none
+		why = ErrUnknown
+	}
+	return "network_d: " + why.Error()
 }
 
 // DiscriminatorNames lists the discriminators that have a formula.
@@ -46,20 +58,20 @@ func ganLoss(t *nn.Tape, pred nn.Tensor) nn.Tensor {
 }
 
 func init() {
-	discriminators["unetdiscriminatorsn"] = func(a *args) (nn.Module, error) {
+	discriminators["unetdiscriminatorsn"] = func(_ Spec, a *args) (nn.Module, error) {
 		d := unetDiscriminatorSN{feat: a.int("num_feat", 64), skip: a.bool("skip_connection", true)}
 		a.ignore("num_in_ch")
 		return d.forward, nil
 	}
-	discriminators["dunet"] = func(a *args) (nn.Module, error) {
+	discriminators["dunet"] = func(_ Spec, a *args) (nn.Module, error) {
 		a.ignore("num_in_ch")
 		return dunet(a.int("num_feat", 64)), nil
 	}
-	discriminators["patchgandiscriminatorsn"] = func(a *args) (nn.Module, error) {
+	discriminators["patchgandiscriminatorsn"] = func(_ Spec, a *args) (nn.Module, error) {
 		a.ignore("input_nc")
 		return patchGAN(a.int("ndf", 64), a.int("n_layers", 3), a.bool("use_sigmoid", false)), nil
 	}
-	discriminators["multiscalepatchgandiscriminatorsn"] = func(a *args) (nn.Module, error) {
+	discriminators["multiscalepatchgandiscriminatorsn"] = func(_ Spec, a *args) (nn.Module, error) {
 		a.ignore("input_nc")
 		num := a.int("num_d", 3)
 		model := patchGAN(a.int("ndf", 64), a.int("n_layers", 3), a.bool("use_sigmoid", false))

@@ -8,12 +8,8 @@ import (
 )
 
 // MetaGan2 and MetaGAN3 (umzi2): traiNNer/archs/metagan2_arch.py and metagan3_arch.py at 68629319.
-//
-// Two rows disagree and are not among the recordings, both under autocast: MetaGan2 at 2×256×256 peaks 2.45 % higher than here,
-// by 5 MB of the forward that no node has saved, and MetaGAN3 of three narrow stages (16, 32, 48) at 2×128×128 3.3 % higher, by
-// 68 KiB. Neither has been explained.
 func init() {
-	discriminators["metagan2"] = func(a *args) (nn.Module, error) {
+	discriminators["metagan2"] = func(_ Spec, a *args) (nn.Module, error) {
 		d := metaGan2{
 			dims: a.ints("dims", 32, 64, 128, 192), blocks: a.ints("blocks", 3, 3, 15, 3), downs: a.ints("downs", 4, 2, 2, 2),
 		}
@@ -23,7 +19,7 @@ func init() {
 		}
 		return d.forward, nil
 	}
-	discriminators["metagan3"] = func(a *args) (nn.Module, error) {
+	discriminators["metagan3"] = func(_ Spec, a *args) (nn.Module, error) {
 		d := metaGAN3{dims: a.ints("dims", 64, 128, 192, 256), blocks: a.ints("blocks", 2, 3, 5, 2)}
 		a.ignore("in_ch")
 		if len(d.dims) < len(d.blocks) || len(d.blocks) == 0 {

@@ -100,7 +100,7 @@ func TestParameters(t *testing.T) {
 
 func TestStep(t *testing.T) {
 	n := build(t, Spec{Type: "compact", Scale: 2})
-	disc, _, err := BuildDiscriminator("UNetDiscriminatorSN", nil)
+	disc, _, err := BuildDiscriminator(Spec{Type: "UNetDiscriminatorSN"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,6 +137,41 @@ func TestStep(t *testing.T) {
 	accumulated.Accumulate = 2
 	if d := Training(accumulated).Total() - a.Total(); d < unit.MiB || d > 3*unit.MiB {
 		t.Errorf("gradients of the step before: %v", d)
+	}
+
+	penalized := gan
+	penalized.Losses = append(charbonnier(), Loss{Type: "ganloss", Weight: 0.1, Args: map[string]any{"gan_type": "r3gan"}})
+	if e := Training(penalized); e.Known() || !strings.Contains(e.Unknown, "penalties") {
+		t.Errorf("penalties on gradients: %q", e.Unknown)
+	}
+	stops, _, err := BuildDiscriminator(Spec{Type: "munet", Source: []byte("x.size(1) != self.num_in_ch")})
+	if err == nil || errors.Is(err, ErrUnknown) {
+		t.Error("MUNet without num_in_ch:", err)
+	}
+	gan.Disc = stops
+	if e := Training(gan); e.Known() || !strings.Contains(e.Unknown, "num_in_ch") {
+		t.Errorf("a discriminator that stops: %q", e.Unknown)
+	}
+	for source, unknown := range map[string]bool{"class AttentionFusion: self.num_in_ch = 3": true, "class MUNet: pass": false} {
+		if _, w, err := BuildDiscriminator(Spec{Type: "munet", Source: []byte(source)}); errors.Is(err, ErrUnknown) != unknown || len(w) > 0 {
+			t.Errorf("%s: %q, %v", source, w, err)
+		}
+	}
+
+	vgg, _, err := BuildDiscriminator(Spec{Type: "VGGStyleDiscriminator"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gan.Disc = vgg
+	if e := Training(gan); !e.Known() {
+		t.Errorf("a discriminator of 128 with crops of 128: %s", e.Unknown)
+	}
+	gan.LQ = 32
+	if e := Training(gan); e.Known() || !strings.Contains(e.Unknown, "input_size 128") {
+		t.Errorf("a discriminator of 128 with crops of 64: %q", e.Unknown)
+	}
+	if _, _, err := BuildDiscriminator(Spec{Type: "VGGStyleDiscriminator", Args: map[string]any{"input_size": 64}}); err == nil || errors.Is(err, ErrUnknown) {
+		t.Error("an input_size of 64:", err)
 	}
 
 	odd := plain

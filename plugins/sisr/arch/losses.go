@@ -58,6 +58,7 @@ func (l Loss) build() (lossFunc, error) {
 		return nil, fmt.Errorf("loss %q: %w", l.Type, ErrUnknown)
 	}
 	a := &args{values: l.Args, used: map[string]bool{"type": true, "loss_weight": true}, swallow: true}
+	a.ignore(schedule...)
 	f, err := b(a)
 	if err == nil {
 		err = a.finish()
@@ -73,6 +74,25 @@ func (l Loss) IsGAN() bool {
 	n := strings.ToLower(l.Type)
 	return n == "ganloss" || n == "multiscaleganloss" || n == "gan_loss"
 }
+
+// schedule are the keys that build_loss takes for itself and wraps the loss for (traiNNer/losses/__init__.py of Phhofm's tree,
+// lines 79 to 111 at 069b6d59). The wrapper computes the loss at every step, whatever it weighs.
+var schedule = []string{
+	"start_iter", "target_iter", "target_weight", "disable_after", "schedule_type", "warn_on_unused", "loss_decay", "loss_decay_inflection",
+}
+
+// Scheduled reports whether the loss is wrapped with a weight that changes.
+func (l Loss) Scheduled() bool {
+	return slices.ContainsFunc(schedule, func(key string) bool { _, ok := l.Args[key]; return ok })
+}
+
+// WantsFeatures reports whether the loss compares what the discriminator computes on its way, so that one is built for it
+// alone: FeatureMatchingLoss of Phhofm's tree, which asks network_d for forward_with_features (models/sr_model.py, line 548 at
+// 069b6d59).
+func (l Loss) WantsFeatures() bool { return strings.EqualFold(l.Type, "featurematchingloss") }
+
+// penalizes reports whether a GAN loss has gradient penalties, whose own graph is differentiated once more.
+func (l Loss) penalizes() bool { return strings.EqualFold(fmt.Sprint(l.Args["gan_type"]), "r3gan") }
 
 // float32Loss is torch.amp.custom_fwd(cast_inputs=torch.float32): autocast is off inside, and inputs are cast at the
 // door.

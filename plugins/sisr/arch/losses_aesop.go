@@ -17,15 +17,15 @@ func init() {
 		if scale < 1 || aesopFilters%(scale*scale) != 0 {
 			return nil, fmt.Errorf("scale %d: %d channels do not divide by its square", scale, aesopFilters)
 		}
-		c, err := criterion(a.string("criterion", "charbonnier"))
+		opt, ours := a.get("decoder_opt")
+		c, err := aesopCriterion(a.string("criterion", "charbonnier"), ours)
 		if err != nil {
 			return nil, err
 		}
-		opt, ours := a.get("decoder_opt")
 		l := aesopLoss{scale: scale, criterion: c}
 		if !ours {
 			l.decoder = rrdbnet{scale: scale, inNC: 3, outNC: 3, filters: aesopFilters, blocks: 23, grow: 32}.forward
-			return l.forward, nil
+			return l.helaman, nil
 		}
 		table, ok := opt.(map[string]any)
 		if !ok {
@@ -43,6 +43,18 @@ func init() {
 	}, "aesoploss")
 }
 
+// aesopCriterion is what compares the two images: l1 and charbonnier, beside which one constructor stops and the other, of
+// 069b6d59, takes every name for MS-SSIM with L1.
+func aesopCriterion(name string, ours bool) (lossFunc, error) {
+	switch {
+	case name == "l1" || name == "charbonnier":
+		return criterion(name)
+	case ours:
+		return nil, fmt.Errorf("invalid criterion: %s", name)
+	}
+	return losses["msssiml1loss"](&args{used: map[string]bool{}})
+}
+
 // aesopFilters is the autoencoder's nf.
 const aesopFilters = 64
 
@@ -57,6 +69,14 @@ func (l aesopLoss) forward(t *nn.Tape, sr, hr nn.Tensor) nn.Tensor {
 	var aeHR nn.Tensor
 	t.NoGrad(func() { aeHR = t.Hold(t.Call("ae", t.Detach(hr), l.autoencoder)) })
 	aeSR := t.Hold(t.Call("ae", sr, l.autoencoder))
+	return l.criterion(t, aeSR, aeHR)
+}
+
+// helaman is AESOPLoss.forward of 069b6d59, which looks at the output first: what the graph holds of it is there
+// while the target goes through.
+func (l aesopLoss) helaman(t *nn.Tape, sr, hr nn.Tensor) nn.Tensor {
+	aeSR := t.Hold(t.Call("ae", sr, l.autoencoder))
+	aeHR := t.Hold(t.Call("ae", t.Detach(hr), l.autoencoder))
 	return l.criterion(t, aeSR, aeHR)
 }
 

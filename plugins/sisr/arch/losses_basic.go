@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -49,11 +50,22 @@ func init() {
 		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return psnrLoss(t, x, y, toY) }, nil
 	}, "psnrloss")
 	registerLoss(plainLoss(nccLoss), "nccloss")
+	registerLoss(func(a *args) (lossFunc, error) { // of Phhofm's tree at 069b6d59
+		if a.float("delta", 1) <= 0 {
+			return nil, errors.New("delta must be positive")
+		}
+		if r := a.string("reduction", "mean"); r != "mean" && r != "sum" {
+			return nil, fmt.Errorf("reduction %q: %w", r, ErrUnknown)
+		}
+		return func(t *nn.Tape, x, y nn.Tensor) (z nn.Tensor) {
+			t.Scope("", func() { z = t.Mean(t.Hold(elementwiseLoss(t, "torch.nn.functional.huber_loss", x, y))) }, x, y)
+			return t.MulScalar(z)
+		}, nil
+	}, "huberloss")
 	registerLoss(plainLoss(bceDiceLoss), "bcewithlogitsdiceloss")
 }
 
-// colorLoss is ColorLoss: the two chroma planes, each averaged over squares. Its recording under autocast is left out: there
-// the image is a parameter, whose view the tape takes for the parameter itself and keeps its copy in the low type.
+// colorLoss is ColorLoss: the two chroma planes, each averaged over squares.
 func colorLoss(t *nn.Tape, x, y nn.Tensor, scale int64, c lossFunc) nn.Tensor {
 	ycbcr := func(t *nn.Tape, img nn.Tensor) nn.Tensor { // rgb2ycbcr_pt
 		bias := t.Hold(t.Zeros(img.DType(), 1, 3, 1, 1))

@@ -21,7 +21,7 @@ func init() {
 		l := consistencyLoss{blur: a.bool("blur", true), kernel: a.int("blur_kernel_size", 21), cosim: a.bool("cosim", true)}
 		switch name := a.string("criterion", "chc"); name {
 		case "chc":
-			l.criterion = chcLoss
+			l.criterion = chcLoss("huber")
 		case "l1":
 			l.criterion = l1Loss
 		default:
@@ -29,6 +29,17 @@ func init() {
 		}
 		return l.forward, nil
 	}, "consistencyloss")
+	registerLoss(func(a *args) (lossFunc, error) {
+		a.ignore("loss_lambda", "clip_min", "clip_max")
+		name, r := a.string("criterion", "huber"), a.string("reduction", "mean")
+		switch {
+		case name != "l1" && name != "huber":
+			return nil, fmt.Errorf("unsupported criterion %s: l1 or huber", name)
+		case r != "mean" && r != "sum":
+			return nil, fmt.Errorf("reduction %q: %w", r, ErrUnknown)
+		}
+		return chcLoss(name), nil
+	}, "chcloss")
 }
 
 // cosineSimilarity is torch.nn.functional.cosine_similarity over dimension 1: each factor divided by a copy of its norm
@@ -37,21 +48,29 @@ func cosineSimilarity(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
 	var z nn.Tensor
 	t.Scope("", func() {
 		xNorm, yNorm := t.Hold(t.Clone(t.Norm(x, 1))), t.Hold(t.Clone(t.Norm(y, 1)))
-		z = t.SumDim(t.Mul(t.Div(x, xNorm), t.Div(y, yNorm)), 1)
+		xUnit, yUnit := t.Hold(t.Div(x, xNorm)), t.Hold(t.Div(y, yNorm)) // of one C++ expression, to whose end they live
+		z = t.SumDim(t.Hold(t.Mul(xUnit, yUnit)), 1)
 	}, x, y)
 	return z
 }
 
-// chcLoss is CHCLoss with the pseudo-Huber distance.
-func chcLoss(t *nn.Tape, pred, target nn.Tensor) (loss nn.Tensor) {
-	t.Scope("", func() {
-		cosineTerm := t.Hold(t.Mean(t.Neg(cosineSimilarity(t, pred, target))))
-		base := t.Hold(t.Sqrt(t.AddScalar(t.Pow(t.Sub(pred, target)))))
-		combined := t.Hold(t.Add(base, t.MulScalar(cosineTerm)))
-		clipped := t.Hold(t.Clamp(combined))
-		loss = t.MulScalar(t.Mean(clipped))
-	}, pred, target)
-	return loss
+// chcLoss is CHCLoss with the pseudo-Huber distance, or with l1.
+func chcLoss(name string) lossFunc {
+	return func(t *nn.Tape, pred, target nn.Tensor) (loss nn.Tensor) {
+		t.Scope("", func() {
+			cosineTerm := t.Hold(t.Mean(t.Neg(cosineSimilarity(t, pred, target))))
+			base := t.Sub(pred, target)
+			if name == "l1" {
+				base = t.Hold(t.Abs(base))
+			} else {
+				base = t.Hold(t.Sqrt(t.AddScalar(t.Pow(base))))
+			}
+			combined := t.Hold(t.Add(base, t.MulScalar(cosineTerm)))
+			clipped := t.Hold(t.Clamp(combined))
+			loss = t.MulScalar(t.Mean(clipped))
+		}, pred, target)
+		return loss
+	}
 }
 
 // A consistencyLoss is ConsistencyLoss.
@@ -87,11 +106,18 @@ func (l consistencyLoss) forward(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
 	return t.MulScalar(loss)
 }
 
-// gaussianBlur is torchvision's: padded by reflection, and one depthwise convolution of the whole kernel.
-func (l consistencyLoss) gaussianBlur(t *nn.Tape, x nn.Tensor) nn.Tensor {
+// gaussianBlur is torchvision's: padded by reflection, and one depthwise convolution of the whole kernel. The kernel is a
+// product of two, so that autocast has it in its own type, to which the image is cast for as long.
+func (l consistencyLoss) gaussianBlur(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 	c, k := x.Dim(1), l.kernel
-	kernel := t.Zeros(nn.F32, c, 1, k, k)
-	return t.ConvWeight(t.Pad(x, k-1, k-1, true), kernel, nn.Tensor{}, nn.Conv{Groups: c, Valid: true})
+	t.Scope("", func() {
+		kernel := t.Hold(t.Matmul(t.Zeros(x.DType(), k, 1), t.Zeros(x.DType(), 1, k)))
+		y = t.Hold(t.To(x, kernel.DType()))
+		y = t.Rebind(y, t.Pad(y, k-1, k-1, true))
+		y = t.Rebind(y, t.ConvWeight(y, t.Expand(t.View(kernel, 1, 1, k, k), c, 1, k, k), nn.Tensor{}, nn.Conv{Groups: c, Valid: true}))
+		y = t.To(y, x.DType())
+	}, x)
+	return y
 }
 
 // linearRGB is _lin_rgb.

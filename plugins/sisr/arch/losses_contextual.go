@@ -66,10 +66,12 @@ func (l Loss) Constant() bool {
 // contextualOfImages is the loss without VGG: each pixel of the output against each of the target.
 func contextualOfImages(a *args) (lossFunc, error) {
 	crop, side := a.bool("crop_quarter", false), a.int("max_1d_size", 100)
-	if d := a.string("distance_type", "cosine"); d != "cosine" {
-		return nil, fmt.Errorf("distance_type %q: %w", d, ErrUnknown)
+	distance, ok := map[string]lossFunc{"cosine": cosineDistance, "l1": l1Distance, "l2": l2Distance}[a.string("distance_type", "cosine")]
+	if !ok {
+		return nil, errors.New("distance_type: select one of cosine, l1, l2")
 	}
-	if c := a.string("calc_type", "regular"); c == "bilateral" || c == "symetric" {
+	c := a.string("calc_type", "regular")
+	if c == "bilateral" {
 		return nil, fmt.Errorf("calc_type %q: %w", c, ErrUnknown)
 	}
 	if side < 1 {
@@ -83,8 +85,14 @@ func contextualOfImages(a *args) (lossFunc, error) {
 			x, gt = t.Hold(randomPooling(t, x, side)), t.Hold(randomPooling(t, gt, side))
 		}
 		var loss nn.Tensor
-		t.Scope("", func() { loss = contextual(t, x, gt) }, x, gt)
-		return loss
+		calculate := func(x, gt nn.Tensor) nn.Tensor {
+			t.Scope("", func() { loss = contextual(t, x, gt, distance) }, x, gt)
+			return loss
+		}
+		if c == "symetric" {
+			return t.DivScalar(t.Add(t.Hold(calculate(gt, x)), t.Hold(calculate(x, gt))))
+		}
+		return calculate(x, gt)
 	}, nil
 }
 
@@ -108,8 +116,8 @@ func randomPooling(t *nn.Tape, x nn.Tensor, side int64) nn.Tensor {
 	return t.View(y, n, c, side, side)
 }
 
-// contextual is calculate_cx_loss (line 357) of cosine distances.
-func contextual(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
+// contextual is calculate_cx_loss (line 357).
+func contextual(t *nn.Tape, x, gt nn.Tensor, distance lossFunc) nn.Tensor {
 	finite := func(xs ...nn.Tensor) { // none may be all NaN, or all infinite
 		for _, x := range xs {
 			x = t.Detach(x)
@@ -118,7 +126,7 @@ func contextual(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
 		}
 	}
 	finite(x, gt)
-	raw := t.Hold(cosineDistance(t, x, gt))
+	raw := t.Hold(distance(t, x, gt))
 	finite(raw)
 	nearest := t.View(t.MinDim(raw, 3), x.Dim(0), x.Dim(2), x.Dim(3), 1)
 	relative := t.Hold(t.Div(raw, t.AddScalar(nearest)))
@@ -152,6 +160,55 @@ func cosineDistance(t *nn.Tape, x, gt nn.Tensor) (distance nn.Tensor) {
 		}
 		y = t.Rebind(y, t.DivScalar(t.Neg(y)))
 		distance = t.Rebind(y, t.Clamp(y))
+	}, x, gt)
+	return distance
+}
+
+// l2Distance is _create_using_l2 (line 209): the product of all pixels with all.
+func l2Distance(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
+	square := func(x nn.Tensor) nn.Tensor {
+		y := t.SumDim(t.Mul(x, x), 1)
+		return t.Hold(t.View(y, y.Dim(0), y.Dim(2)))
+	}
+	var squareI, squareT nn.Tensor
+	var ab []nn.Tensor // of the sample before, until there is the next one
+	return distances(t, x, gt, func(ivecs, tvecs nn.Tensor) { squareI, squareT = square(ivecs), square(tvecs) },
+		func(ivec, tvec nn.Tensor) nn.Tensor {
+			p := ivec.Dim(1)
+			sI, sT := t.Select(squareI, 0), t.Select(squareT, 0)
+			y := t.Hold(t.Matmul(t.Permute(ivec, 1, 0), tvec))
+			for _, before := range ab {
+				t.Rebind(before, y)
+			}
+			ab = []nn.Tensor{y}
+			return t.Sub(t.Add(t.View(sI, p, 1), t.View(sT, 1, p)), t.MulScalar(y))
+		}, (*nn.Tape).Clamp)
+}
+
+// l1Distance is _create_using_l1 (line 243): of all pixels from all, in every channel.
+func l1Distance(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
+	return distances(t, x, gt, func(_, _ nn.Tensor) {}, func(ivec, tvec nn.Tensor) nn.Tensor {
+		c, p := ivec.Dim(0), ivec.Dim(1)
+		y := t.SumDim(t.Abs(t.Sub(t.View(ivec, c, p, 1), t.View(tvec, c, 1, p))), 0)
+		return t.View(y, p, p)
+	}, func(_ *nn.Tape, x nn.Tensor) nn.Tensor { return x })
+}
+
+// distances are those of each sample by itself, put together and then through last: (n, h, w, h·w).
+func distances(t *nn.Tape, x, gt nn.Tensor, first func(ivecs, tvecs nn.Tensor), one func(ivec, tvec nn.Tensor) nn.Tensor, last nn.Module) (distance nn.Tensor) {
+	t.Scope("", func() {
+		n, c, h, w := x.Dim(0), x.Dim(1), x.Dim(2), x.Dim(3)
+		ivecs, tvecs := t.View(x, n, c, h*w), t.View(gt, n, c, h*w)
+		first(ivecs, tvecs)
+		var all []nn.Tensor
+		for range n {
+			all = append(all, t.Hold(t.View(one(t.Select(ivecs, 0), t.Select(tvecs, 0)), 1, h, w, h*w)))
+		}
+		y := t.Hold(t.Cat(0, all...))
+		for _, part := range all[:n-1] { // the list's name is the sum's, and the last one's stays
+			t.Rebind(part, y)
+		}
+		distance = t.Rebind(y, last(t, y))
 	}, x, gt)
 	return distance
 }

@@ -12,10 +12,7 @@ func init() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		a.ignore("pixel_weight", "perceptual_weight", "structure_k", "structure_t", "texture_k", "texture_t")
 		l := structureTextureLoss{
-			luma: a.bool("test_y_channel", true), luminance: a.bool("include_luminance", false), want: vggConvLayers,
-		}
-		if c := a.string("color_space", "yiq"); c != "yiq" {
-			return nil, fmt.Errorf("color_space %q: %w", c, ErrUnknown)
+			luma: lumaOf(a), luminance: a.bool("include_luminance", false), want: vggConvLayers,
 		}
 		if v, ok := a.get("layer_weights"); ok && v != nil {
 			layers, ok := v.(map[string]any)
@@ -33,8 +30,9 @@ func init() {
 
 // A structureTextureLoss is StructureTextureLoss.
 type structureTextureLoss struct {
-	luma, luminance bool
-	want            []string
+	luma      string
+	luminance bool
+	want      []string
 }
 
 // forward is StructureTextureLoss.forward (line 151).

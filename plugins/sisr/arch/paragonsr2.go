@@ -244,6 +244,11 @@ func layerScale(t *nn.Tape, x nn.Tensor) nn.Tensor {
 // magicKernel is MagicKernelSharp2021Upsample, whose weights are frozen, with the names that its two versions give
 // its parts.
 func magicKernel(scale int64, alpha float64, sharp, blur, h, v string) nn.Module {
+	return magicKernelBy(func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.Upsample(x, scale) }, alpha, sharp, blur, h, v)
+}
+
+// magicKernelBy is the same with what makes the image larger.
+func magicKernelBy(upsample nn.Module, alpha float64, sharp, blur, h, v string) nn.Module {
 	separable := func(k int64) nn.Module { // SeparableConv
 		return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 			c := x.Dim(1)
@@ -265,7 +270,7 @@ func magicKernel(scale int64, alpha float64, sharp, blur, h, v string) nn.Module
 			xSharp := t.Hold(t.Call(sharp, x, separable(7)))
 			x = t.Hold(t.Add(x, t.MulScalar(t.Sub(xSharp, x))))
 		}
-		x = t.Hold(t.Upsample(x, scale))
+		x = t.Hold(upsample(t, x))
 		return t.Call(blur, x, separable(5))
 	}
 }

@@ -110,7 +110,7 @@ func TestNetworks(t *testing.T) {
 				t.Error(err)
 				continue
 			}
-			compare(t, r, n.Forward, n.Checkpointing, &saved, &peak, &eval)
+			compare(t, r, n.Forward, n.Checkpointing, 0.02, &saved, &peak, &eval)
 		}
 	}
 	saved.log(t)
@@ -123,12 +123,12 @@ func TestDiscriminators(t *testing.T) {
 	saved, peak, eval := deviation{what: "saved"}, deviation{what: "peak of a step"}, deviation{what: "peak of inference"}
 	for _, rec := range recordings(t, "disc_*.json") {
 		for _, r := range rec.Rows {
-			d, _, err := BuildDiscriminator(r.Name, r.Args)
+			d, _, err := BuildDiscriminator(Spec{Type: r.Name, Args: r.Args})
 			if err != nil {
 				t.Error(err)
 				continue
 			}
-			compare(t, r, d.forward, false, &saved, &peak, &eval)
+			compare(t, r, d.forward, false, 0.002, &saved, &peak, &eval)
 		}
 	}
 	saved.log(t)
@@ -136,7 +136,8 @@ func TestDiscriminators(t *testing.T) {
 	eval.log(t)
 }
 
-func compare(t *testing.T, r row, forward nn.Module, checkpointing bool, saved, peak, eval *deviation) {
+// compare compares one row. under is by how much a peak may be under PyTorch's, of which it may be over by half as much again.
+func compare(t *testing.T, r row, forward nn.Module, checkpointing bool, under float64, saved, peak, eval *deviation) {
 	t.Helper()
 	newTape := func(shape ...int64) (*nn.Tape, nn.Tensor) {
 		tape := nn.NewTape()
@@ -151,15 +152,15 @@ func compare(t *testing.T, r row, forward nn.Module, checkpointing bool, saved, 
 			r.Buffers)
 	}
 	if !checkpointing { // a recording cannot see what the non-reentrant checkpoint keeps in a closure
-		saved.near(t, r, "saved", int64(tape.Peak().Saved), r.Saved+r.Casts, 0.01, 0.01)
+		saved.near(t, r, "saved", int64(tape.Peak().Saved), r.Saved+r.Casts, under/2, under/2)
 	}
 	tape.Backward(tape.Mean(tape.Abs(y)))
-	over := 0.03
+	over := 1.5 * under
 	if checkpointing { // what is recomputed is let go piece by piece
 		over = 0.05
 	}
 	p := tape.Peak()
-	peak.near(t, r, "peak of a step", int64(p.Bytes-x.Bytes()), r.Peak, 0.02, over)
+	peak.near(t, r, "peak of a step", int64(p.Bytes-x.Bytes()), r.Peak, under, over)
 	// A gradient that is a view holds the whole: of Swin2SR's q_bias and v_bias, what torch.cat of three was given.
 	if own := tape.Size().GradBytes; p.Gradients < own || float64(p.Gradients-own) > 0.01*float64(own) {
 		t.Errorf("%v: gradients of %v for parameters of %v", r, p.Gradients, tape.Size().GradBytes)
@@ -175,7 +176,7 @@ func compare(t *testing.T, r row, forward nn.Module, checkpointing bool, saved, 
 		tape.NoGrad(func() {
 			tape.FreezeParams(func() { tape.Autocast(r.low(), func() { tape.Hold(tape.Call("", x, forward)) }) })
 		})
-		eval.near(t, r, "peak of inference at "+side, int64(tape.Peak().Bytes-x.Bytes()), want, 0.02, 0.03)
+		eval.near(t, r, "peak of inference at "+side, int64(tape.Peak().Bytes-x.Bytes()), want, under, 1.5*under)
 	}
 }
 
@@ -204,10 +205,10 @@ func TestLosses(t *testing.T) {
 			}
 			got := tape.Peak()
 			if want := r.Saved + r.Casts; want > 0 || got.Saved > 1024 {
-				saved.near(t, r, "saved", int64(got.Saved), want, 0.01, 0.01)
+				saved.near(t, r, "saved", int64(got.Saved), want, 0.005, 0.005)
 			}
 			tape.Backward(tape.Mean(tape.Abs(loss)))
-			peak.near(t, r, "peak of a step", int64(tape.Peak().Bytes-target.Bytes()), r.Peak, 0.03, 0.05)
+			peak.near(t, r, "peak of a step", int64(tape.Peak().Bytes-target.Bytes()), r.Peak, 0.01, 0.02)
 		}
 	}
 	saved.log(t)

@@ -82,6 +82,9 @@ func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 			}
 			if l.IsGAN() {
 				gan = true
+				if l.penalizes() {
+					unknown = fmt.Sprintf("loss %q: %v: its penalties differentiate a gradient", "r3ganloss", ErrUnknown)
+				}
 				lGTotal = t.AddInplace(lGTotal, cfg.generatorGAN(t, output, l))
 				continue
 			}
@@ -110,7 +113,7 @@ func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 
 	if gan {
 		if cfg.Disc.forward == nil {
-			return "network_d: " + ErrUnknown.Error()
+			return cfg.Disc.unknown()
 		}
 		cfg.discriminatorStep(t, output, gt)
 		t.OptimizerStep("network_d", cfg.reduced(optD, t.Size("network_d").GradBytes))

@@ -88,7 +88,7 @@ func sisr(a args) (p Price, err error) {
 		cfg.Losses = append(cfg.Losses, sisrarch.Loss{Type: l.Type, Weight: l.Weight})
 	}
 	if a.Disc != "" {
-		if cfg.Disc, _, err = sisrarch.BuildDiscriminator(a.Disc, nil); err != nil {
+		if cfg.Disc, _, err = sisrarch.BuildDiscriminator(sisrarch.Spec{Type: a.Disc}); err != nil {
 			return p, err
 		}
 	}
