@@ -43,7 +43,7 @@ func (b *builder) step(v variant, s setting) (arch.StepConfig, error) {
 	}
 	cfg := arch.StepConfig{
 		Net: net, Batch: v.micro, LQ: v.lq, AMP: s.amp, Accumulate: v.accum,
-		DDP: slices.ContainsFunc(b.prog.Launchers, b.starts), OptimG: b.recipe.optG, OptimD: b.recipe.optD, EMA: b.recipe.withEMA, Disc: b.disc, OldTorch: b.oldTorch(), CPU: b.device.Kind == gpu.CPU,
+		DDP: slices.ContainsFunc(b.prog.Launchers, b.starts), OptimG: b.recipe.optG, OptimD: b.recipe.optD, EMA: b.recipe.withEMA, Disc: b.disc, OldTorch: b.oldTorch(), CPU: b.device.Kind == gpu.CPU, OneDNN: b.device.Kind == gpu.CPU,
 	}
 	if !launched(b.prog, b.job.Command.Env) && b.device.Kind == gpu.CUDA {
 		cfg.Replicas = b.job.Batch.Ranks
@@ -187,6 +187,9 @@ func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Es
 				}
 				if around {
 					cfg.Step, cfg.States = &step, &states
+				}
+				if b.device.Kind == gpu.CPU {
+					cfg.Host = &arch.Host{Several: b.image.images > 1, Metrics: b.recipe.hostMetrics}
 				}
 				e := b.priceValidation(cfg)
 				for _, i := range same {

@@ -22,7 +22,7 @@ func signs(r *recipe) job.Signs {
 			{Kind: job.SavedState, Pattern: `Saving models and training states.* for epoch: [\d,]+, iter: (?P<iteration>[\d,]+)`},
 			{Kind: job.SavedState, Pattern: `Saving models and training states\.`},
 			{Kind: job.Phase, Phase: "validation", Pattern: `Saving \d+ validation images to`}, // said only where images are saved
-			{Kind: job.PhaseEnd, Phase: "validation", Pattern: `(?:INFO: |^\s*)Validation [^:]+$`},
+			{Kind: job.PhaseEnd, Phase: "validation", Pattern: `(?:INFO: |^\s*)Validation [^:#]+(?:$|\s#\s)`},
 			{Kind: job.OutOfMemory, Phase: "training", Pattern: `Ran out of VRAM during training`},
 			{Kind: job.Survived, Pattern: `OOM Recovery successful|OOM during validation of .*Switching to tiled`},
 			{Kind: job.Interrupted, Pattern: `User interrupted\. Preparing to save state`},
