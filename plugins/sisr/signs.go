@@ -16,7 +16,8 @@ func signs(r *recipe) job.Signs {
 		Lines: []job.Sign{
 			{Kind: job.Started, Pattern: `Start training from epoch: [\d,]+, (?:iter|step): (?P<iteration>[\d,]+)`},
 			{Kind: job.Resumed, Pattern: `Resuming training from epoch: [\d,]+, (?:iter|step): (?P<iteration>[\d,]+)`},
-			{Kind: job.Progress, Pattern: `\[epoch:\s*[\d,]+, (?:iter|step):\s*(?P<iteration>[\d,]+)`},
+			// Without the comma behind the number: at a line's end it would wait for the next line, which comes after a validation.
+			{Kind: job.Progress, Pattern: `\[epoch:\s*[\d,]+, (?:iter|step):\s*(?P<iteration>\d+(?:,\d{3})*)`},
 			{Kind: job.Memory, Pattern: `\[peak VRAM: (?P<bytes>[\d.]+) (?P<unit>GB)\]`},           // GiB, by max_memory_allocated
 			{Kind: job.Memory, Pattern: `\[VRAM: [\d.]+ GB, peak: (?P<bytes>[\d.]+) (?P<unit>GB)`}, // the forks of 2025-12
 			{Kind: job.SavedState, Pattern: `Saving models and training states.* for epoch: [\d,]+, iter: (?P<iteration>[\d,]+)`},

@@ -47,3 +47,30 @@ func TestEndOfValidation(t *testing.T) {
 		}
 	}
 }
+
+// A step is heard when its line comes, and not when the next message shows that it was the end of one: a whole validation may lie between.
+func TestStepIsHeardAtOnce(t *testing.T) {
+	j, err := recognize(t, folder(t, map[string]string{"x.yml": recipeYAML}, nil), "python", "train.py", "-opt", "x.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]int64{
+		"[11/22/26 14:45:07] INFO     [epoch:   0, iter:       6,           logger.py:158\n":         6,
+		"[11/22/26 14:45:07] INFO     [epoch:   0, iter:  12,345,           logger.py:158\n":         12345,
+		"2026-11-22 14:45:07,012 INFO: [epoch:   0, iter:   1,000, lr:(2.000e-04)] [eta: 0:00:00]\n": 1000,
+		"2026-11-22 14:45:07,012 INFO: [epoch:  0, iter:   10000, lr:(2.000e-04)] [eta: 0:00:00]\n":  10000,
+	} {
+		d, err := oom.NewDetector(j.Signs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := int64(-1)
+		d.OnEvent = func(e oom.Event) { got = e.Iteration }
+		if _, err := io.WriteString(d, text); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("after %q it is at iteration %d, want %d", text, got, want)
+		}
+	}
+}
