@@ -261,6 +261,9 @@ func (b *builder) around(e mem.Estimate, s setting, validation bool) mem.Estimat
 	}
 	e.OnCard(b.device, s.expandable)
 	e.Add(mem.Collectives(b.device, b.job.Batch.Ranks)...)
+	for _, l := range b.prog.Launchers {
+		e.Beside(int64(perCard(l, b.job.Command.Devices)), "the launcher starts more processes than there are GPUs")
+	}
 	return e
 }
 
