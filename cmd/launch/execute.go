@@ -95,6 +95,9 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 				defer os.RemoveAll(absolute(x.job.Command.Dir, strings.ReplaceAll(path, job.ScratchName, name)))
 			}
 		}
+		if err := stage(scratch, x.job.Rehearsal.Puts); err != nil {
+			return run.Outcome{}, err
+		}
 		started = x.job.Away(scratch)
 	} else if p.Resume == nil {
 		x.putAside(p)

@@ -206,9 +206,15 @@ func (b books) write(name string, r *run.Run, a *run.Attempt) (out []mem.Receipt
 	if set.Ladder(failed) == nil {
 		failed = ladder.Training
 	}
+	elsewhere := map[string]string{} // what the plan sets for one phase it does not set for another, and the program has it in all
+	for _, c := range a.Plan.Choices {
+		for _, e := range set.Ladder(c.Phase).Rungs[c.Rung].Edits {
+			elsewhere[e.Knob] = e.To
+		}
+	}
 	for _, c := range a.Plan.Choices {
 		k := b.key(set, c.Phase, a.Plan.Shared.Rung, c.Rung)
-		if contradicted(k.Settings, o.Settings) {
+		if contradicted(k.Settings, elsewhere, o.Settings) {
 			continue
 		}
 		rec := mem.Receipt{
@@ -254,11 +260,11 @@ func (b books) write(name string, r *run.Run, a *run.Attempt) (out []mem.Receipt
 	return out
 }
 
-// contradicted reports whether the program ran with other settings than it was given.
-func contradicted(given, said map[string]string) bool {
+// contradicted reports whether the program ran with other settings than it was given, for this phase or for another.
+func contradicted(given, elsewhere, said map[string]string) bool {
 	for knob, value := range said {
 		want, ok := given[knob]
-		if ok && strings.ReplaceAll(value, ",", "") != want {
+		if value = strings.ReplaceAll(value, ",", ""); ok && value != want && value != elsewhere[knob] {
 			if _, err := strconv.ParseFloat(want, 64); err == nil {
 				return true
 			}

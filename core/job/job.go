@@ -136,6 +136,8 @@ type Rehearsal struct {
 	// Leaves are paths, with [ScratchName] in them, that it leaves in the project because its experiments cannot lie
 	// elsewhere: launch removes them.
 	Leaves []string `json:"leaves,omitempty"`
+	// Puts are what launch lays into the folder [Scratch] before it, such as a data set that is cut short.
+	Puts []Put `json:"puts,omitempty"`
 	// Away starts it in the folder [Scratch], for a program that writes where it is started. Paths are the places of those
 	// arguments of the command that launch then makes absolute, so that what it reads is what it was.
 	Away  bool  `json:"away,omitempty"`
@@ -144,6 +146,13 @@ type Rehearsal struct {
 	Partial string `json:"partial,omitempty"`
 	// None says why it cannot be shortened; empty where it can.
 	None string `json:"none,omitempty"`
+}
+
+// A Put is a file of that text, or a link to something by its absolute path, at a path below the folder [Scratch].
+type Put struct {
+	Path string `json:"path"`
+	Link string `json:"link,omitempty"`
+	Text []byte `json:"text,omitempty"`
 }
 
 // In the values of a rehearsal's edits Scratch stands for the path of a folder of launch's own, and ScratchName for a

@@ -7,7 +7,7 @@ import (
 
 // Kinds lists every kind, in the order of a ledger: a script may rely on there being no other.
 func Kinds() []Kind {
-	return []Kind{Parameters, Gradients, Optimizer, Buffers, Inputs, Saved, Transients, Workspace, Context, Slack, Runtime, Correction, Late,
+	return []Kind{Parameters, Gradients, Optimizer, Buffers, Inputs, Saved, Transients, Workspace, Context, Slack, Runtime, Others, Correction, Late,
 		Loaders, Pinned, Decoded, Workers, HostModel, Saving}
 }
 

@@ -131,7 +131,7 @@ type measured func(Receipt) (Measurement, bool)
 // always, tensor and beyond are the lines that a measurement is of.
 func always(Item) bool { return true }
 func tensor(it Item) bool {
-	return it.Kind != Context && it.Kind != Slack && it.Kind != Runtime
+	return it.Kind != Context && it.Kind != Slack && it.Kind != Runtime && it.Kind != Others
 }
 func beyond(it Item) bool  { return !tensor(it) }
 func counted(it Item) bool { return tensor(it) && !it.Guess }

@@ -23,6 +23,7 @@ const (
 	Context    Kind = "CUDA context"
 	Slack      Kind = "allocator slack" // reserved and not allocated
 	Runtime    Kind = "runtime"         // on a CPU: the interpreter, torch and their libraries
+	Others     Kind = "other processes" // of the same job, on the same card
 	Correction Kind = "correction"      // learned from measured runs
 	Late       Kind = "late growth"     // appears after the first step
 )
@@ -43,7 +44,7 @@ var certain = []Kind{Parameters, Gradients, Optimizer, Buffers, Inputs, Saved, T
 
 // growing lists the kinds that scale with the batch and the image, on the host with the workers too, which a measurement of
 // an attempt corrects.
-var growing = []Kind{Inputs, Saved, Transients, Workspace, Slack, Loaders, Pinned, Decoded, Workers}
+var growing = []Kind{Inputs, Saved, Transients, Workspace, Slack, Others, Loaders, Pinned, Decoded, Workers}
 
 // An Alloc is a single request to the allocator.
 type Alloc struct {

@@ -50,6 +50,8 @@ func (r *replay) node(o *op) {
 		btmp += r.gstore[r.gradOf[o.out]].bytes
 	}
 	tmp := r.alloc(btmp, o.part, isActivation, o, true)
+	c := r.t.temps[o.temp].blocked
+	input, result := r.alloc(c.input, c.part, isActivation, o, true), r.alloc(c.result, c.part, isActivation, o, true)
 	gs := r.t.grads[o.grad0:o.grad1]
 	for _, g := range gs {
 		if n := max(g.raw, g.bytes); n > 0 {
@@ -64,6 +66,8 @@ func (r *replay) node(o *op) {
 		made = append(made, s)
 	}
 	r.dealloc(tmp, btmp, o.part, isActivation)
+	r.dealloc(input, c.input, c.part, isActivation)
+	r.dealloc(result, c.result, c.part, isActivation)
 	for i, g := range gs { // validate_outputs: sum to the input's shape, cast to its type
 		if g.raw > 0 {
 			n := r.makeGrad(g.bytes, o)

@@ -48,6 +48,7 @@ func (p Peak) Between(q Peak, part, whole int64) (r Peak, ok bool) {
 	for i := range t.temps {
 		x, y := &t.temps[i], &b.temps[i]
 		x.forward, x.backward = line(x.forward, y.forward), line(x.backward, y.backward)
+		x.blocked.input, x.blocked.result = line(x.blocked.input, y.blocked.input), line(x.blocked.result, y.blocked.result)
 	}
 	return t.peak(p.Trace.Parts), true
 }

@@ -272,6 +272,9 @@ func (r *replay) list(ops []op, seg int32) {
 }
 
 func (r *replay) forward(o *op) {
+	c := r.t.temps[o.temp].blocked
+	input, result := r.alloc(c.input, c.part, isActivation, o, false), r.alloc(c.result, c.part, isActivation, o, false)
+	r.dealloc(input, c.input, c.part, isActivation)
 	for _, s := range r.t.uses[o.use0:o.use1] {
 		st := &r.t.stores[s]
 		r.state[s].block = r.alloc(st.bytes, st.part, st.kind, o, false)
@@ -281,6 +284,7 @@ func (r *replay) forward(o *op) {
 		b := r.alloc(tmp, o.part, isActivation, o, false)
 		r.dealloc(b, tmp, o.part, isActivation)
 	}
+	r.dealloc(result, c.result, c.part, isActivation)
 	for _, s := range r.t.saves[o.save0:o.save1] {
 		if r.state[s].saved++; r.state[s].saved == 1 {
 			r.move(s, isActivation, isSaved)

@@ -25,6 +25,8 @@ type Tape struct {
 	MathSDPA bool
 	// CPU leaves out the scratch memory of kernels that the CPU does without.
 	CPU bool
+	// OneDNN counts the copies in blocks of channels that convolutions make on a CPU: see [Tape.ConvWeight].
+	OneDNN bool
 	// Dispatched counts only tensors that operations hand to one another, as a recording on the CPU can see, and
 	// leaves out the contiguous copies that kernels make for themselves of gradients that are not.
 	Dispatched bool
@@ -130,7 +132,16 @@ type op struct {
 
 // A temp is what is live only while an op runs, and while its backward runs. It stands beside the ops so that they hold no
 // size: see [Peak.Between].
-type temp struct{ forward, backward int64 }
+type temp struct {
+	forward, backward int64
+	blocked           blocked
+}
+
+// blocked are a convolution's copies of its input and of its result as oneDNN lays them out, on an account of their own.
+type blocked struct {
+	input, result int64
+	part          uint8
+}
 
 // A gradient says what an op's backward makes for one of its inputs.
 type gradient struct {
@@ -185,19 +196,22 @@ func (t *Tape) Done() {
 // Part runs f with what it allocates under the name of a part of the job, such as "network_g".
 func (t *Tape) Part(name string, f func()) {
 	old, at, line := t.part, t.node, t.line
-	t.part = uint8(len(t.parts))
-	for i, p := range t.parts {
-		if p == name {
-			t.part = uint8(i)
-		}
-	}
-	if int(t.part) == len(t.parts) {
-		t.parts = append(t.parts, name)
-		t.sizes = append(t.sizes, partSizes{})
-	}
+	t.part = t.partOf(name)
 	t.enter(name)
 	f()
 	t.part, t.node, t.line = old, at, line
+}
+
+// partOf is the number of the part of that name, which is there from now on.
+func (t *Tape) partOf(name string) uint8 {
+	for i, p := range t.parts {
+		if p == name {
+			return uint8(i)
+		}
+	}
+	t.parts = append(t.parts, name)
+	t.sizes = append(t.sizes, partSizes{})
+	return uint8(len(t.parts) - 1)
 }
 
 // Scope runs f as the body of the module of that name, whose arguments live until it returns.

@@ -622,10 +622,52 @@ func TestResume(t *testing.T) {
 	if len(j.Resume.Aside) != 1 || !strings.HasSuffix(j.Resume.Aside[0], `/out/\[1]/checkpoint_*.pth`) {
 		t.Errorf("aside: %q", j.Resume.Aside)
 	}
-	if r := j.Rehearsal; r.None != "" || !strings.Contains(r.Partial, "a whole epoch") || !strings.Contains(r.Partial, "a short images.txt") || r.Steps == 0 || !slices.ContainsFunc(r.Edits, func(e config.Edit) bool {
+	if r := j.Rehearsal; r.None != "" || !strings.Contains(r.Partial, "a whole epoch") || !strings.Contains(r.Partial, "where it lies is not known") || r.Steps == 0 || !slices.ContainsFunc(r.Edits, func(e config.Edit) bool {
 		return e.At.Path == "--checkpoint_dir" && strings.HasPrefix(e.To, job.Scratch) && e.From == "out/[1]"
 	}) {
 		t.Errorf("%+v", r)
+	}
+}
+
+// Where CUB's lists can be read, a rehearsal trains and validates on the first images of either split, of which it has links.
+func TestRehearsal(t *testing.T) {
+	root := t.TempDir()
+	var images, split strings.Builder
+	for i := range 400 {
+		fmt.Fprintf(&images, "%d 001.a/%d.jpg\r\n", i+1, i+1)
+		fmt.Fprintf(&split, "%d %d\n", i+1, i%2)
+	}
+	for name, text := range map[string]string{"images.txt": images.String(), "train_test_split.txt": split.String(), "classes.txt": "1 001.a\n"} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j := recognized(t, files("three streams"), fgvc("--data_root", root)...)
+	r := j.Rehearsal
+	if r.None != "" || r.Partial != "" || r.Steps != 0 || len(r.Puts) != 3 {
+		t.Fatalf("%+v", r)
+	}
+	if !slices.ContainsFunc(r.Edits, func(e config.Edit) bool {
+		return e.At.Path == "--data_root" && e.From == root && e.To == job.Scratch+"/data"
+	}) {
+		t.Errorf("it is not led to the short data set: %+v", r.Edits)
+	}
+	want := 4 * int(j.Batch.Global())
+	for _, p := range r.Puts {
+		switch name := filepath.Base(p.Path); {
+		case name == "images.txt":
+			if n := strings.Count(string(p.Text), "\n"); n != 2*want || strings.Contains(string(p.Text), "\r") || p.Link != "" {
+				t.Errorf("%d images, want %d of either split", n, want)
+			}
+		case p.Link != filepath.Join(root, name):
+			t.Errorf("%+v", p)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "train_test_split.txt"), []byte(strings.ReplaceAll(split.String(), " 0\n", " 1\n")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r := recognized(t, files("three streams"), fgvc("--data_root", root)...).Rehearsal; !strings.Contains(r.Partial, "both splits") || len(r.Puts) > 0 {
+		t.Errorf("without a test split: %+v", r)
 	}
 }
 

@@ -2,7 +2,6 @@ package dualattn
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
@@ -53,16 +52,14 @@ func (x *checkout) resume() job.Resume {
 	return r
 }
 
-// rehearsal is how far the training can be shortened: to its first steps. Nothing limits an epoch, and the validation
-// stands behind one.
+// rehearsal is how far the training can be shortened. Nothing limits an epoch, and the validation stands behind one: where
+// the data set cannot be cut, it goes no further than its first steps.
 func (x *checkout) rehearsal() job.Rehearsal {
-	r := job.Rehearsal{
-		Steps:   4 * max(1, x.accum),
-		Partial: "the first validation stands behind a whole epoch, which no setting shortens: the data set cannot be cut. What a validation needs is what its estimate says",
-	}
-	takes := slices.ContainsFunc(x.options, func(o config.Option) bool { return slices.Contains(o.Names, "--data_root") })
-	if takes && x.task == "fgvc" && x.dataset == "cub" { // fgvc_datasets.py, _load_annotations, at 6a4e6b6: images.txt says which images there are
-		r.Partial += ". To rehearse it by hand: --epochs 1, a --checkpoint_dir of its own, and a --data_root that links to the data set's own files but for a short images.txt"
+	r := job.Rehearsal{}
+	short, err := x.shortCUB()
+	if err != nil {
+		r.Steps = 4 * max(1, x.accum)
+		r.Partial = "the first validation stands behind a whole epoch, which no setting shortens, and the data set cannot be cut: " + err.Error() + ". What a validation needs is what its estimate says"
 	}
 	add := func(flag, value string) {
 		e := config.Edit{Knob: flag, At: config.Address{Doc: config.ArgvDoc, Path: flag}, To: value, Cost: "none"}
@@ -74,6 +71,10 @@ func (x *checkout) rehearsal() job.Rehearsal {
 		r.Edits = append(r.Edits, e)
 	}
 	add("--epochs", "1")
+	if err == nil {
+		r.Puts = short
+		add("--data_root", job.Scratch+"/"+cutData)
+	}
 	add("--checkpoint_dir", job.Scratch+"/checkpoints")
 	add("--log_dir", job.Scratch+"/logs")
 	if !x.argv.Has("--no_logging") {

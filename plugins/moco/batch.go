@@ -44,6 +44,16 @@ func (p *project) several() (launcher, many string) {
 	return "", ""
 }
 
+// processes is how many a launcher starts on this node; 0 where that is not known.
+func (p *project) processes() (most int64) {
+	for _, l := range p.prog.Launchers {
+		if n, asks := l.PerNode(p.command.Devices); !asks {
+			most = max(most, int64(n))
+		}
+	}
+	return most
+}
+
 // launched warns of a launcher around a script that starts its processes itself or, as solar-ssl's without the flag for
 // that, joins none: main_worker(0, …) takes GPU 0, makes no process group and wraps nothing (train_moco.py:60-124 at
 // d3649f9).
@@ -53,7 +63,11 @@ func (p *project) launched() {
 	case p.spawns:
 		p.warn("%s starts %s, and with --multiprocessing-distributed each of them starts one for every GPU once more, all at the same --dist-url: start the script with python", launcher, many)
 	case p.solar != nil:
-		p.warn("%s starts %s, and without --multiprocessing-distributed nothing joins them: each trains everything by itself on GPU 0, which has to hold all of them, and all save to the same folder; one of them is what is planned", launcher, many)
+		planned := "one of them is what is planned"
+		if p.crowd = p.processes(); p.crowd > 1 {
+			planned = "it is planned for all of them"
+		}
+		p.warn("%s starts %s, and without --multiprocessing-distributed nothing joins them: each trains everything by itself on GPU 0, which has to hold all of them, and all save to the same folder; %s", launcher, many, planned)
 	}
 }
 

@@ -175,6 +175,7 @@ type project struct {
 	nodes   int64 // 0 where it is not known
 	gpus    int64 // of this node; -1 where it is not known
 	world   int64 // processes that share a step; 0 where it is not known
+	crowd   int64 // processes that a launcher starts on GPU 0, each by itself; 0 where it is none or not known
 	micro   int64 // images of one process; 0 where it is not known
 	images  int64 // of the data set; 0 where they could not be counted
 	cut     bool

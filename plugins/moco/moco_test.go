@@ -135,6 +135,23 @@ func TestLaunchedFromOutside(t *testing.T) {
 	}
 }
 
+// Processes that nothing joins stand on one card, and it has to hold them all.
+func TestCrowd(t *testing.T) {
+	solar := checkout(t, "solar", nil)
+	price := func(args ...string) (mem.Estimate, *job.Job) {
+		c := asked(solar, 2, "main.py")
+		c.Args = args
+		j := recognized(t, c)
+		l := training(t, ladders(t, j, 80*unit.GiB))
+		return l.Rungs[l.Asked].At(0), j
+	}
+	one, _ := price("python", "main.py")
+	three, j := price("torchrun", "--nproc_per_node", "3", "main.py")
+	if three.Total() != 3*one.Total() || three.Certain() != one.Certain() || !says(j.Warnings, "it is planned for all of them") {
+		t.Errorf("three need %v (%v for certain), one %v (%v); warns %q", three.Total(), three.Certain(), one.Total(), one.Certain(), j.Warnings)
+	}
+}
+
 // Visible GPUs decide the batch of each: what launch says, else CUDA_VISIBLE_DEVICES, else it is not known.
 func TestNumberOfGPUs(t *testing.T) {
 	solar := checkout(t, "solar", nil)

@@ -93,6 +93,7 @@ func (b *builder) around(e mem.Estimate, c computing) mem.Estimate {
 	e.OnCard(b.device, b.caching.With(c.expandable))
 	e.Add(convolutions)
 	e.Add(mem.Collectives(b.device, b.world)...)
+	e.Beside(b.crowd, "nothing joins the launcher's processes, and each takes GPU 0")
 	return e
 }
 

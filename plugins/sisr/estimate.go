@@ -18,13 +18,16 @@ import (
 func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
 	step := arch.StepConfig{
 		Batch: q.Int("micro-batch", 1), LQ: q.Int("lq", 64), Accumulate: q.Int("accumulation", 1), AMP: precision(q.OneOf("amp", "off", "bf16", "fp16")),
-		OptimG: q.Text("optimizer", "AdamW"), OptimD: q.Text("optimizer-d", "AdamW"), EMA: q.Bool("ema", true), CPU: d.Kind == gpu.CPU,
+		OptimG: q.Text("optimizer", "AdamW"), OptimD: q.Text("optimizer-d", "AdamW"), EMA: q.Bool("ema", true), CPU: d.Kind == gpu.CPU, OneDNN: d.Kind == gpu.CPU,
 	}
 	scale, disc := q.Int("scale", 4), q.Text("discriminator", "")
 	for _, l := range strings.Split(q.Text("losses", "charbonnierloss"), ",") {
 		step.Losses = append(step.Losses, arch.Loss{Type: l, Weight: 1})
 	}
 	val := arch.ValConfig{AMP: step.AMP, Tile: q.Int("tile", 0), Overlap: q.Int("tile-overlap", 0)}
+	if step.CPU {
+		val.Host = &arch.Host{}
+	}
 	val.H, val.W = q.Image("image", "")
 	trains := q.Bool("training", true)
 	spec := arch.Spec{Type: q.Arch, Scale: scale, Args: q.Rest()}

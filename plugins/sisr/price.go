@@ -48,7 +48,7 @@ func (b *builder) step(v variant, s setting) (arch.StepConfig, error) {
 	}
 	cfg := arch.StepConfig{
 		Net: net, Batch: v.micro, LQ: v.lq, AMP: s.amp, Accumulate: v.accum,
-		DDP: slices.ContainsFunc(b.prog.Launchers, b.starts), OptimG: b.recipe.optG, OptimD: b.recipe.optD, EMA: b.recipe.withEMA, Disc: b.disc, OldTorch: b.oldTorch(), CPU: b.device.Kind == gpu.CPU,
+		DDP: slices.ContainsFunc(b.prog.Launchers, b.starts), OptimG: b.recipe.optG, OptimD: b.recipe.optD, EMA: b.recipe.withEMA, Disc: b.disc, OldTorch: b.oldTorch(), CPU: b.device.Kind == gpu.CPU, OneDNN: b.device.Kind == gpu.CPU,
 	}
 	if !launched(b.prog, b.job.Command.Env) && b.device.Kind == gpu.CUDA {
 		cfg.Replicas = b.job.Batch.Ranks
@@ -193,6 +193,9 @@ func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Es
 				if around {
 					cfg.Step, cfg.States = &step, &states
 				}
+				if b.device.Kind == gpu.CPU {
+					cfg.Host = &arch.Host{Several: b.image.images > 1, Metrics: b.recipe.hostMetrics}
+				}
 				e := b.priceValidation(cfg)
 				for _, i := range same {
 					out[k][i] = b.around(e, settings[i], true)
@@ -263,6 +266,9 @@ func (b *builder) around(e mem.Estimate, s setting, validation bool) mem.Estimat
 	}
 	e.OnCard(b.device, b.caching.With(s.expandable))
 	e.Add(mem.Collectives(b.device, b.job.Batch.Ranks)...)
+	for _, l := range b.prog.Launchers {
+		e.Beside(int64(perCard(l, b.job.Command.Devices)), "the launcher starts more processes than there are GPUs")
+	}
 	return e
 }
 

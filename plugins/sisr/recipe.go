@@ -37,6 +37,7 @@ type recipe struct {
 	tileSize    int64
 	tileOverlap int64
 	gpuMetrics  []string
+	hostMetrics []string // the types of the others
 	trainRoots  []string
 	enlargeAuto bool
 	automations bool // the forks' manager that turns batch and crop while running
@@ -295,8 +296,12 @@ func (r *recipe) readValidation() {
 	on, ok := val.Get("metrics_enabled").Bool()
 	for _, name := range metrics.Keys() {
 		kind := strings.ToLower(metrics.Get(name).Get("type").Text())
-		if (on || !ok && r.dialect != &redux) && slices.ContainsFunc(metricsOnGPU, func(m string) bool { return strings.Contains(kind, m) }) {
+		switch {
+		case !on && (ok || r.dialect == &redux):
+		case slices.ContainsFunc(metricsOnGPU, func(m string) bool { return strings.Contains(kind, m) }):
 			r.gpuMetrics = append(r.gpuMetrics, name)
+		default:
+			r.hostMetrics = append(r.hostMetrics, kind)
 		}
 	}
 	for _, set := range r.at("datasets").Keys() {

@@ -16,13 +16,14 @@ func signs(r *recipe) job.Signs {
 		Lines: []job.Sign{
 			{Kind: job.Started, Pattern: `Start training from epoch: [\d,]+, (?:iter|step): (?P<iteration>[\d,]+)`},
 			{Kind: job.Resumed, Pattern: `Resuming training from epoch: [\d,]+, (?:iter|step): (?P<iteration>[\d,]+)`},
-			{Kind: job.Progress, Pattern: `\[epoch:\s*[\d,]+, (?:iter|step):\s*(?P<iteration>[\d,]+)`},
+			// Without the comma behind the number: at a line's end it would wait for the next line, which comes after a validation.
+			{Kind: job.Progress, Pattern: `\[epoch:\s*[\d,]+, (?:iter|step):\s*(?P<iteration>\d+(?:,\d{3})*)`},
 			{Kind: job.Memory, Pattern: `\[peak VRAM: (?P<bytes>[\d.]+) (?P<unit>GB)\]`},           // GiB, by max_memory_allocated
 			{Kind: job.Memory, Pattern: `\[VRAM: [\d.]+ GB, peak: (?P<bytes>[\d.]+) (?P<unit>GB)`}, // the forks of 2025-12
 			{Kind: job.SavedState, Pattern: `Saving models and training states.* for epoch: [\d,]+, iter: (?P<iteration>[\d,]+)`},
 			{Kind: job.SavedState, Pattern: `Saving models and training states\.`},
 			{Kind: job.Phase, Phase: "validation", Pattern: `Saving \d+ validation images to`}, // said only where images are saved
-			{Kind: job.PhaseEnd, Phase: "validation", Pattern: `(?:INFO: |^\s*)Validation [^:]+$`},
+			{Kind: job.PhaseEnd, Phase: "validation", Pattern: `(?:INFO: |^\s*)Validation [^:#]+(?:$|\s#\s)`},
 			{Kind: job.OutOfMemory, Phase: "training", Pattern: `Ran out of VRAM during training`},
 			{Kind: job.Survived, Pattern: `OOM Recovery successful|OOM during validation of .*Switching to tiled`},
 			{Kind: job.Interrupted, Pattern: `User interrupted\. Preparing to save state`},

@@ -215,6 +215,16 @@ func replicas(counted int64, seen int) string {
 	return s
 }
 
+// perCard is how many of a launcher's processes stand on the fullest of so many GPUs: rank % device_count(), in
+// utils/dist_util.py of redux (line 27 at 68629319), BasicSR and neosr. It is 1 where that is not known.
+func perCard(l command.Launcher, devices int) int {
+	n, _ := l.PerNode(devices)
+	if devices < 1 {
+		return 1
+	}
+	return max(1, (n+devices-1)/devices)
+}
+
 // launchers are what is to be said of the processes that the command starts, of a command that sees so many GPUs.
 func launchers(prog command.Prog, devices int) (out []string) {
 	if why := prog.Refuses(); why != "" {
@@ -222,9 +232,9 @@ func launchers(prog command.Prog, devices int) (out []string) {
 	}
 	for _, l := range prog.Launchers {
 		n, asks := l.PerNode(devices)
-		if devices > 0 && n > devices { // rank % device_count(): utils/dist_util.py of redux (line 27 at 68629319), BasicSR and neosr
-			out = append(out, fmt.Sprintf("%s starts %d processes where %d GPUs are seen: %d of them share a GPU, and each needs what is planned for one; NCCL may refuse it (\"Duplicate GPU detected\")",
-				l.Name, n, devices, (n+devices-1)/devices))
+		if k := perCard(l, devices); k > 1 {
+			out = append(out, fmt.Sprintf("%s starts %d processes where %d GPUs are seen: %d of them share a GPU, and it is planned for all of these; NCCL may refuse it (\"Duplicate GPU detected\")",
+				l.Name, n, devices, k))
 		}
 		if asks {
 			without := ""

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -591,9 +592,14 @@ func TestRanksByWord(t *testing.T) {
 			t.Errorf("%s on nobody knows how many: %v, want %v; warns %q", word, n, one, j.Warnings)
 		}
 	}
+	_, alone, _ := price(4, "4")
 	for devices, share := range map[int]string{0: "", 1: "4 of them share a GPU", 2: "2 of them share a GPU", 3: "2 of them share a GPU", 4: "", -1: ""} {
-		if j, _, _ := price(devices, "4"); strings.Contains(strings.Join(j.Warnings, "\n"), "share a GPU") != (share != "") || !strings.Contains(strings.Join(j.Warnings, "\n"), share) {
+		j, n, _ := price(devices, "4")
+		if strings.Contains(strings.Join(j.Warnings, "\n"), "share a GPU") != (share != "") || !strings.Contains(strings.Join(j.Warnings, "\n"), share) {
 			t.Errorf("four processes on %d GPUs: warns %q, want %q", devices, j.Warnings, share)
+		}
+		if k, _ := strconv.Atoi(share[:min(1, len(share))]); n != alone*unit.Bytes(max(1, k)) {
+			t.Errorf("four processes on %d GPUs need %v of the fullest, want %d times %v", devices, n, max(1, k), alone)
 		}
 	}
 	for _, wrong := range []string{"abc", "0"} {

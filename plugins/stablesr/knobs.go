@@ -1,7 +1,6 @@
 package stablesr
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/launch-ml/launch/core/config"
@@ -29,7 +28,7 @@ func (r *recipe) knobs(j *job.Job) (out []job.Knob) {
 		v, there := get(r.root, key)
 		k := job.Knob{Name: name, At: r.address(key), Dead: dead, Default: !there}
 		if there {
-			k.Value = fmt.Sprint(v)
+			k.Value = spelled(v)
 		}
 		out = append(out, k)
 	}

@@ -282,3 +282,11 @@ func keys(root tree, path string) []string {
 	m, _ := v.(tree)
 	return slices.Sorted(maps.Keys(m))
 }
+
+// spelled is a setting's value as a recipe spells it, for people: a key that is there may have none.
+func spelled(v any) string {
+	if v == nil {
+		return "null"
+	}
+	return fmt.Sprint(v)
+}

@@ -621,6 +621,21 @@ func TestEdgeLadder(t *testing.T) {
 	}
 }
 
+// A key without a value is spelled as the recipe spells it, in every text that launch shows.
+func TestKeyWithoutValue(t *testing.T) {
+	dir := checkoutDir(t, "checkout", map[string]func(string) string{"n.yaml": replace("accumulate_grad_batches: 4", "accumulate_grad_batches: ~", "gt_size: 512", "gt_size: null")})
+	j := mine(t, dir, "main.py", "--train", "--base", "n.yaml", "--gpus", "0,", "--accumulate_grad_batches", "1")
+	all := joined(append(j.Warnings, j.Truths...))
+	if !strings.Contains(all, "the recipe says null;") || strings.Contains(all, "<nil>") {
+		t.Errorf("it is said:\n%s", all)
+	}
+	for _, k := range j.Knobs {
+		if strings.Contains(k.Value, "<nil>") {
+			t.Errorf("%s is %q", k.Name, k.Value)
+		}
+	}
+}
+
 // An edge processor that nobody knows has no formula: its widths are in the code.
 func TestUnknownEdgeProcessor(t *testing.T) {
 	dir := checkoutDir(t, "edge", map[string]func(string) string{"e.yaml": edged})

@@ -61,8 +61,8 @@ func (r *recipe) warnOfArguments(warn func(string, ...any), env []string) {
 		}
 		for _, idle := range r.idle {
 			name, value, _ := strings.Cut(strings.TrimPrefix(idle, "--"), " ")
-			if v, ok := get(r.root, trainerKey+name); ok && !trainerArgs[name].isDefault(fmt.Sprint(v)) {
-				warn("%s has no effect: main.py ignores a Trainer flag that says the default, and the recipe says %v; write %s%s=%s in front", idle, v, trainerKey, name, value)
+			if v, ok := get(r.root, trainerKey+name); ok && !trainerArgs[name].isDefault(spelled(v)) {
+				warn("%s has no effect: main.py ignores a Trainer flag that says the default, and the recipe says %s; write %s%s=%s in front", idle, spelled(v), trainerKey, name, value)
 			}
 		}
 		if !r.trains() {

@@ -28,6 +28,7 @@ type StepConfig struct {
 	// OldTorch is PyTorch 1.13: interpolate is not on autocast's float32 list, and a mean saves its input.
 	OldTorch bool
 	CPU      bool // the step runs there, and not on a card
+	OneDNN   bool // what oneDNN copies there counts too
 }
 
 // Training is the estimate of one optimizer step: the generator's forward, the losses, its backward, the
@@ -53,6 +54,7 @@ func (cfg StepConfig) asked() string {
 // record puts the step on the tape. It returns why the estimate is not whole, or "".
 func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 	t.UpsampleLow, t.Torch1, t.CPU = cfg.OldTorch, cfg.OldTorch, cfg.CPU
+	t.OneDNN = cfg.OneDNN
 	gtSize := cfg.LQ * cfg.Net.Scale
 	gan := false
 	optG, optD := cfg.optimizers()

@@ -20,6 +20,7 @@ type ValConfig struct {
 	Step     *StepConfig
 	States   *mem.Estimate
 	OldTorch bool
+	Host     *Host // the validation runs on the CPU; nil for a card
 }
 
 // Validation is the estimate of one validation image. It follows SRModel.nondist_validation, test and infer_tiled
@@ -29,6 +30,7 @@ func Validation(cfg ValConfig) (e mem.Estimate) {
 	defer mem.Refused(&e, cfg.asked)
 	t := nn.NewTape()
 	t.UpsampleLow, t.Torch1 = cfg.OldTorch, cfg.OldTorch
+	t.CPU, t.OneDNN = cfg.Host != nil, cfg.Host != nil
 	t.Training = false
 	ema := cfg.Step != nil && cfg.Step.EMA
 	scale := cfg.Net.Scale
@@ -43,17 +45,18 @@ func Validation(cfg ValConfig) (e mem.Estimate) {
 			t.Hold(t.Zeros(nn.F32, s.gathered(), s.Net.gtCh(), s.LQ*scale, s.LQ*scale))
 		}
 	})
+	var output nn.Tensor
 	infer := func() {
 		t.Part("network_g", func() {
 			net := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.Call("", x, cfg.Net.Forward) }
 			if cfg.Tile > 0 {
-				t.Hold(cfg.inferTiled(t, lq, net))
+				output = t.Hold(cfg.inferTiled(t, lq, net))
 			} else {
-				t.Hold(net(t, lq))
+				output = t.Hold(net(t, lq))
 			}
 		})
 	}
-	t.NoGrad(func() {
+	test := func() {
 		t.Autocast(cfg.AMP, func() {
 			if ema { // the copy's parameters require no gradient, so autocast does not cache their copies
 				t.FreezeParams(infer)
@@ -61,6 +64,18 @@ func Validation(cfg ValConfig) (e mem.Estimate) {
 				infer()
 			}
 		})
+	}
+	t.NoGrad(func() {
+		if cfg.Host == nil {
+			test()
+			return
+		}
+		t.Scope("", func() {
+			cfg.before(t)
+			test()
+		})
+		t.Hold(output)
+		cfg.judge(t)
 	})
 
 	switch {
