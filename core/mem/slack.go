@@ -462,9 +462,8 @@ func (e *Estimate) OnCard(d gpu.Device, c Caching) {
 	e.Add(it, BLASWorkspace(d.Capability), BLASLtWorkspace(d.Capability), CUDAContext(d.Name, d.Total))
 }
 
-// Beside adds the other processes of a job that stand on the same card, processes in all, each with the needs of this one.
-// It is a guess, for
-// their peaks need not come at the same moment.
+// Beside adds the other processes of a job that stand on the same card, processes in all, each with the needs of this one. It is a
+// guess, for their peaks need not come at the same moment.
 func (e *Estimate) Beside(processes int64, why string) {
 	if processes < 2 || !e.Known() {
 		return

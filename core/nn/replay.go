@@ -272,9 +272,14 @@ func (r *replay) list(ops []op, seg int32) {
 }
 
 func (r *replay) forward(o *op) {
-	c := r.t.temps[o.temp].blocked
-	input, result := r.alloc(c.input, c.part, isActivation, o, false), r.alloc(c.result, c.part, isActivation, o, false)
-	r.dealloc(input, c.input, c.part, isActivation)
+	var copies blocked
+	var result int32
+	if r.t.OneDNN {
+		copies = r.t.temps[o.temp].blocked
+		input := r.alloc(copies.input, copies.part, isActivation, o, false)
+		result = r.alloc(copies.result, copies.part, isActivation, o, false)
+		r.dealloc(input, copies.input, copies.part, isActivation)
+	}
 	for _, s := range r.t.uses[o.use0:o.use1] {
 		st := &r.t.stores[s]
 		r.state[s].block = r.alloc(st.bytes, st.part, st.kind, o, false)
@@ -284,7 +289,7 @@ func (r *replay) forward(o *op) {
 		b := r.alloc(tmp, o.part, isActivation, o, false)
 		r.dealloc(b, tmp, o.part, isActivation)
 	}
-	r.dealloc(result, c.result, c.part, isActivation)
+	r.dealloc(result, copies.result, copies.part, isActivation)
 	for _, s := range r.t.saves[o.save0:o.save1] {
 		if r.state[s].saved++; r.state[s].saved == 1 {
 			r.move(s, isActivation, isSaved)
