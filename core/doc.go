@@ -15,7 +15,7 @@
 //	job        what the user asked for, as a plugin has read it; rewriting its command
 //	overlay    settings in Python source: read by an interpreter that runs nothing, served in place of the file
 //	plugin     what the author of a plugin writes against; hides go-plugin
-//	plugin/host     finding plugins and asking them, in a process of their own
+//	plugin/host     finding plugins and asking them: in a process of their own or, where nothing is started, in this one
 //	plugin/plugintest what holds a plugin to its word: is every rung priced as the job that it makes?
 //	plugin/declared the plugin of projects that have none: a short file says where their settings lie
 //	plugin/internal/wire  JSON documents between launch and a plugin's process
@@ -38,7 +38,7 @@
 // record, plugin/host, overlay) decides nothing. arch_test.go says who may import whom.
 //
 // cmd/launch wires them: settings.go reads the settings (mistyped.go names those that are none), prepare.go reads the command and
-// asks the plugin, for as long as patience.go has it; root.go carries the run, execute.go carries out
+// asks the plugin in the way that client.go has for it, for as long as patience.go says; root.go carries the run, execute.go carries out
 // one attempt with the tap on its output (tap.go), the looks at card and host (watch.go, looks.go) and what may end it early
 // (guard.go), a trial in the folder that stage.go lays out; states.go finds what it saved, confirm.go which settings it took. estimate.go prices a network without a
 // command, explain.go says what a log or a run died of. receipts.go writes what an attempt measured and applies what was

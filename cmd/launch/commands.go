@@ -53,7 +53,7 @@ may not fit is run all the same.`,
 }
 
 func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
-	p, err := prepare(ctx, s, args, manifests())
+	p, err := prepare(ctx, s, args, here)
 	if err != nil {
 		return err
 	}

@@ -126,14 +126,9 @@ func estimate(ctx context.Context, s settings, sources []host.Source, q *plugin.
 	if found.device != nil {
 		device = *found.device
 	}
-	socket, err := os.MkdirTemp("", "launch-")
-	if err != nil {
-		return d, fmt.Errorf("making a folder for the plugin's socket: %w", err)
-	}
-	defer os.RemoveAll(socket)
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
-	client, err := host.Start(ctx, source, socket, nil)
+	client, err := here(ctx, source, nil)
 	if err != nil {
 		return d, err
 	}

@@ -25,7 +25,8 @@ import (
 	"github.com/launch-ml/launch/plugins/stablesr"
 )
 
-// builtins are the plugins linked into this program, which serves them by starting itself again.
+// builtins are the plugins linked into this program. Where it runs a command it serves them by starting itself again; plan and
+// estimate, which run nothing, ask them as they are (client.go).
 var builtins = []func() plugin.Plugin{
 	sisr.New,
 	moco.New,

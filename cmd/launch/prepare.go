@@ -58,8 +58,8 @@ func (p *prepared) close() {
 	}
 }
 
-// prepare reads the command: which plugin, which job, which device, which ladders. It starts at most one plugin.
-func prepare(ctx context.Context, s settings, args []string, builtins []plugin.Manifest) (*prepared, error) {
+// prepare reads the command: which plugin, which job, which device, which ladders. It asks at most one plugin.
+func prepare(ctx context.Context, s settings, args []string, ask asking) (*prepared, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil, fmt.Errorf("finding the current folder: %w", err)
@@ -84,7 +84,7 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 		p.asksForHelp = true // it will print that and end, whatever else it was told
 		return p, nil
 	}
-	source, ok, err := p.pick(ctx, s, builtins)
+	source, ok, err := p.pick(ctx, s, manifests())
 	if err != nil {
 		return nil, err
 	}
@@ -98,28 +98,19 @@ func prepare(ctx context.Context, s settings, args []string, builtins []plugin.M
 		d = findDevice(ctx, s, p.command.Env)
 	}(ctx)
 	devices := func() found { <-looked; return d }
-	socket, err := os.MkdirTemp("", "launch-")
-	if err != nil {
-		return p.without("making a folder for the plugin's socket: %v", err), nil
-	}
-	p.ending = make(chan struct{})
-	end := func() { os.RemoveAll(socket) }
-	defer func() {
-		go func() { // nobody waits for a plugin that has answered
-			defer close(p.ending)
-			end()
-		}()
-	}()
 	ctx, cancel := withPatience(ctx, readDeadline)
 	defer cancel()
-	client, err := host.Start(ctx, source, socket, &p.command)
+	client, err := ask(ctx, source, &p.command)
 	if err != nil {
 		return p.without("%v", err), nil
 	}
-	end = func() {
-		client.Close()
-		os.RemoveAll(socket)
-	}
+	p.ending = make(chan struct{})
+	defer func() {
+		go func() { // nobody waits for a plugin that has answered
+			defer close(p.ending)
+			client.Close()
+		}()
+	}()
 	j, err := p.recognize(ctx, s, client, devices)
 	switch {
 	case errors.Is(err, plugin.ErrNotMine):

@@ -162,7 +162,7 @@ func wrap(ctx context.Context, s settings, args []string) error {
 	if err := checkJSONFile(s); err != nil {
 		return err
 	}
-	p, err := prepare(ctx, s, args, manifests())
+	p, err := prepare(ctx, s, args, elsewhere)
 	if err != nil {
 		return err
 	}

@@ -64,14 +64,21 @@ func AtBatches(price func(micro int64) Estimate, batches ...int64) []Estimate {
 }
 
 // Together runs tasks, as many at a time as there are processors, and waits for all of them. Pricing all at once would take
-// no less time, and the memory of all.
+// no less time, and the memory of all. A task's panic is the caller's, once all others have run.
 func Together(tasks []func()) {
 	var wg sync.WaitGroup
-	next := make(chan func())
+	next, failed := make(chan func()), make(chan any, len(tasks))
 	for range min(len(tasks), runtime.GOMAXPROCS(0)) {
 		wg.Go(func() {
 			for task := range next {
-				task()
+				func() {
+					defer func() {
+						if r := recover(); r != nil {
+							failed <- r
+						}
+					}()
+					task()
+				}()
 			}
 		})
 	}
@@ -80,6 +87,11 @@ func Together(tasks []func()) {
 	}
 	close(next)
 	wg.Wait()
+	select {
+	case r := <-failed:
+		panic(r)
+	default:
+	}
 }
 
 // Alike groups the numbers below n by what they have in common, in their order: what is priced once.

@@ -70,6 +70,12 @@ type Estimate struct {
 	requests *requests // behind the lines; lost on the wire, as what follows from it is a line by then
 }
 
+// Copy is e with lines of its own, as another process would read it: without the requests behind them.
+func (e Estimate) Copy() Estimate {
+	e.Items, e.Allocs, e.Learned, e.requests = slices.Clone(e.Items), slices.Clone(e.Allocs), slices.Clone(e.Learned), nil
+	return e
+}
+
 // Known reports whether e estimates the whole phase.
 func (e Estimate) Known() bool { return e.Unknown == "" }
 

@@ -23,11 +23,15 @@ type LaddersQuestion struct {
 	Device gpu.Device `json:"device"`
 }
 
-// Serve answers launch's questions with p until launch ends the process. It is all that a plugin's main does.
-func Serve(p Plugin) {
-	// A plugin lives for some milliseconds, and its user waits for them: collecting garbage can wait until it matters.
+// Hurry lets this process' garbage lie until it matters: a plugin lives for some milliseconds, and its user waits for them.
+func Hurry() {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(512 << 20)
+}
+
+// Serve answers launch's questions with p until launch ends the process. It is all that a plugin's main does.
+func Serve(p Plugin) {
+	Hurry()
 	anticipate := func(job.Command) {}
 	if a, ok := p.(Anticipator); ok {
 		anticipate = a.Anticipate

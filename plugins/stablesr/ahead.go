@@ -26,7 +26,7 @@ type ahead struct {
 type anticipated struct {
 	phase    int
 	variants []variant
-	bare     chan []mem.Estimate // gives them once
+	bare     chan []mem.Estimate // gives them once, or is closed
 }
 
 var _ plugin.Anticipator = (*stablesr)(nil)
@@ -41,14 +41,20 @@ func (s *stablesr) Anticipate(c job.Command) {
 	go a.begin()
 }
 
+// begin gives up where it fails: whoever asks does the work anew, and it fails there.
 func (a *ahead) begin() {
-	a.recipe, a.err = readCommand(a.command)
-	close(a.read)
+	defer func() { recover() }()
+	func() {
+		defer close(a.read)
+		a.recipe, a.err = readCommand(a.command)
+	}()
 	var tasks []func()
-	if a.err == nil {
-		tasks = a.plan()
-	}
-	close(a.planned)
+	func() {
+		defer close(a.planned)
+		if a.err == nil {
+			tasks = a.plan()
+		}
+	}()
 	mem.Together(tasks)
 }
 
@@ -64,6 +70,7 @@ func (a *ahead) plan() (tasks []func()) {
 		bare := make(chan []mem.Estimate, 1)
 		a.prices = append(a.prices, anticipated{g.phase, g.variants, bare})
 		tasks = append(tasks, func() {
+			defer close(bare)
 			if !a.dropped.Load() {
 				bare <- b.bare(g.phase, g.variants)
 			}
@@ -89,6 +96,9 @@ func (s *stablesr) readAhead(c job.Command) (*recipe, error) {
 	<-a.read
 	if a.err != nil {
 		return nil, a.err
+	}
+	if a.recipe == nil { // reading it failed otherwise
+		return readCommand(c)
 	}
 	own := *a.recipe
 	return &own, nil
@@ -117,7 +127,8 @@ func (a *ahead) take(phase int, vs []variant) (out []mem.Estimate, ok bool) {
 	<-a.planned
 	for i := range a.prices {
 		if p := &a.prices[i]; p.phase == phase && slices.Equal(p.variants, vs) {
-			return <-p.bare, true
+			out, ok = <-p.bare
+			return out, ok
 		}
 	}
 	return nil, false

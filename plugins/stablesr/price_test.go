@@ -3,6 +3,7 @@ package stablesr
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
@@ -151,5 +152,30 @@ func TestRungsThatWereNotExpected(t *testing.T) {
 	}
 	if seen < 3*len(phases) {
 		t.Errorf("only rungs %+v", set.Shared.Rungs)
+	}
+}
+
+// What is begun ahead and fails, or is dropped, is done anew by whoever asks: nobody waits for it, and it ends nobody.
+func TestAheadGivesUp(t *testing.T) {
+	(&ahead{}).begin() // which has not even a channel to close
+	dir := checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": nil})
+	a := &ahead{command: job.Command{Args: []string{"python", "main.py", "--train", "--base", "r.yaml", "--gpus", "0,"}, Dir: dir, Env: env}, read: make(chan struct{}), planned: make(chan struct{})}
+	a.drop()
+	a.begin()
+	if len(a.prices) == 0 {
+		t.Fatal("nothing was planned")
+	}
+	taken := make(chan bool)
+	go func() {
+		_, ok := a.take(a.prices[0].phase, a.prices[0].variants)
+		taken <- ok
+	}()
+	select {
+	case ok := <-taken:
+		if ok {
+			t.Error("what was dropped was taken")
+		}
+	case <-time.After(time.Minute):
+		t.Error("what was dropped is waited for")
 	}
 }

@@ -37,6 +37,12 @@ func (fake) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 	case "slow":
 		<-ctx.Done()
 		return nil, ctx.Err()
+	case "weary":
+		return nil, context.Canceled
+	case "deaf":
+		select {}
+	case "panic":
+		mem.Together([]func(){func() { panic("no such layer") }})
 	case "print": // what a plugin prints must not disturb what it says
 		os.Stdout.WriteString(strings.Repeat("noise\n", 10000))
 	}
@@ -70,9 +76,14 @@ func start(t *testing.T) *Client {
 	return c
 }
 
+// A plugin gives the same answers in a process of its own and in this one.
 func TestAnswers(t *testing.T) {
-	c := start(t)
-	for _, args := range []string{"mine", "print"} {
+	t.Run("apart", func(t *testing.T) { answers(t, start(t), "mine", "print") })
+	t.Run("here", func(t *testing.T) { answers(t, NewHere(fake{}, nil), "mine") })
+}
+
+func answers(t *testing.T, c plugin.Plugin, mine ...string) {
+	for _, args := range mine {
 		j, err := c.Recognize(t.Context(), job.Command{Args: []string{args}})
 		if err != nil || j.Arch != "net" || j.Plugin != "fake" || j.Command.Args[0] != args {
 			t.Fatalf("%s: %+v, %v; the command is the user's, whatever the plugin says", args, j, err)
@@ -84,16 +95,53 @@ func TestAnswers(t *testing.T) {
 	if _, err := c.Recognize(t.Context(), job.Command{Args: []string{"wrong"}}); err == nil || err.Error() != "batch is ten" || errors.Is(err, ErrTrouble) {
 		t.Errorf("a wrong recipe: %v; want the plugin's own words", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := c.Recognize(ctx, job.Command{Args: []string{"slow"}}); !errors.Is(err, ErrTrouble) || !strings.Contains(err.Error(), "in time") {
-		t.Errorf("a plugin that hangs: %v", err)
-	}
 	set, err := c.Ladders(t.Context(), &job.Job{}, gpu.Device{})
 	if err != nil || set.Phases[0].Rungs[0].Estimates[0].Known() {
 		t.Errorf("an unknown estimate came back as %+v, %v", set, err)
 	}
 }
+
+// A plugin that fails is said to have failed, and nobody waits for one that is deaf.
+func TestFailures(t *testing.T) {
+	for name, c := range map[string]plugin.Plugin{"apart": start(t), "here": NewHere(fake{}, nil)} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		for _, args := range []string{"slow", "deaf"} {
+			if _, err := c.Recognize(ctx, job.Command{Args: []string{args}}); !errors.Is(err, ErrTrouble) || !strings.Contains(err.Error(), "in time") && name == "apart" {
+				t.Errorf("%s, a plugin that is %s: %v", name, args, err)
+			}
+		}
+		if _, err := c.Recognize(t.Context(), job.Command{Args: []string{"weary"}}); !errors.Is(err, ErrTrouble) {
+			t.Errorf("%s, a plugin that gives up: %v", name, err)
+		}
+		_, err := c.Recognize(t.Context(), job.Command{Args: []string{"panic"}})
+		if says := "plugin fake: reading the command: "; !errors.Is(err, ErrTrouble) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "panic: no such layer") {
+			t.Errorf("%s, a plugin that panics: %v", name, err)
+		}
+	}
+	if _, err := NewHere(fake{}, nil).Estimate(t.Context(), &plugin.Bare{Arch: "net"}, gpu.Device{}); !errors.Is(err, ErrTrouble) || !strings.Contains(err.Error(), "prices no bare network") {
+		t.Errorf("what prices no bare network: %v", err)
+	}
+	for name, p := range map[string]plugin.Plugin{"no job": answer{}, "no ladders": answer{job: &job.Job{}}} {
+		h := NewHere(p, nil)
+		j, err := h.Recognize(t.Context(), job.Command{})
+		if err == nil {
+			_, err = h.Ladders(t.Context(), j, gpu.Device{})
+		}
+		if !errors.Is(err, ErrTrouble) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// An answer is a plugin with one job, or none, and no ladders.
+type answer struct {
+	fake
+	job *job.Job
+}
+
+func (a answer) Recognize(context.Context, job.Command) (*job.Job, error)         { return a.job, nil }
+func (answer) Ladders(context.Context, *job.Job, gpu.Device) (*ladder.Set, error) { return nil, nil }
 
 // A plugin's process is told what it will be asked, with the question and, where that is known, before it.
 func TestAnticipation(t *testing.T) {
@@ -120,6 +168,10 @@ func TestAnticipation(t *testing.T) {
 	}
 	if got := ask(&long); got != "first x" { // which no process could be started with
 		t.Errorf("a long command: anticipated %q", got)
+	}
+	anticipated = nil
+	if j, err := NewHere(fake{}, &first).Recognize(t.Context(), job.Command{Args: []string{"first", "x"}}); err != nil || !strings.HasPrefix(j.Name, "first y, first x") {
+		t.Errorf("in this process: anticipated %+v, %v", j, err)
 	}
 }
 

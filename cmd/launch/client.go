@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/plugin/host"
+)
+
+// A client is a plugin that can be asked until it is closed.
+type client interface {
+	plugin.Plugin
+	plugin.Estimator
+	Close()
+}
+
+// asking is a way to ask a plugin. first is the command that it will be asked to recognise, nil where it will not.
+type asking func(ctx context.Context, source host.Source, first *job.Command) (client, error)
+
+// elsewhere asks a plugin in a process of its own: whatever becomes of it, a training that launch carries goes on.
+func elsewhere(ctx context.Context, source host.Source, first *job.Command) (client, error) {
+	socket, err := os.MkdirTemp("", "launch-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for the plugin's socket: %w", err)
+	}
+	c, err := host.Start(ctx, source, socket, first)
+	if err != nil {
+		os.RemoveAll(socket)
+		return nil, err
+	}
+	return process{c, socket}, nil
+}
+
+type process struct {
+	*host.Client
+	socket string
+}
+
+func (p process) Close() {
+	p.Client.Close()
+	os.RemoveAll(p.socket)
+}
+
+// here asks a built-in plugin in this process, which carries no training and ends with the answer; another's program still has
+// one of its own.
+func here(ctx context.Context, source host.Source, first *job.Command) (client, error) {
+	if source.Path == "" {
+		for _, b := range builtins {
+			if p := b(); p.Manifest().Name == source.Manifest.Name {
+				return host.NewHere(p, first), nil
+			}
+		}
+	}
+	return elsewhere(ctx, source, first)
+}
