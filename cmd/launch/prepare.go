@@ -149,7 +149,7 @@ func prepare(ctx context.Context, s settings, args []string, ask asking) (*prepa
 		p.job = nil
 		return p.without("%v", err), nil
 	case err != nil:
-		p.job, p.err = nil, err
+		p.job, p.err = nil, fmt.Errorf("%w\n(--plugin none runs the command as typed)", err)
 		return p, nil
 	}
 	if why := p.untakable(j); why != "" {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
@@ -169,6 +170,12 @@ func wrap(ctx context.Context, s settings, args []string) error {
 	defer p.close()
 	if p.err != nil {
 		return p.err
+	}
+	if p.job != nil {
+		if _, err := oom.NewDetector(p.job.Signs); err != nil {
+			p.without("plugin %s: %v", p.job.Plugin, err)
+			p.job = nil
+		}
 	}
 	if p.job == nil {
 		return asTyped(ctx, s, p, say)

@@ -200,6 +200,14 @@ func (l Ladder) check(shared, sharedAsked int) error {
 		if l.Phase != Shared && len(r.Estimates) != shared {
 			return fmt.Errorf("rung %q has %d estimates for %d shared rungs", r.Name, len(r.Estimates), shared)
 		}
+		for _, e := range r.Edits { // whose cost is what a person reads, and the rung's what --allow goes by
+			if e.Cost == "" {
+				continue
+			}
+			if c, err := ParseCost(e.Cost); err != nil || c > r.Cost {
+				return fmt.Errorf("rung %q costs %s, and its edit of %q says %q", r.Name, r.Cost, e.Knob, e.Cost)
+			}
+		}
 		for _, e := range r.Estimates {
 			for _, it := range e.Items {
 				if err := it.Check(); err != nil {

@@ -20,7 +20,8 @@ func (t *Tape) LinearWeight(x, w, b Tensor) Tensor {
 // second pair of keys and values, since it sorts in more than one pass. No recording has seen it: the CPU adds up without.
 const sorting = (4 + 2) * 8
 
-// Lookup is table[index] along the first dimension, for an index that the forward has made itself, with that shape. Saved:
+// Lookup is table[index] along the first dimension, with that shape: for an index that the forward has made itself, and as
+// torch.nn.Embedding has it. Saved:
 // the index (derivatives.yaml, index.Tensor).
 func (t *Tape) Lookup(table, index Tensor, shape ...int64) Tensor {
 	o := t.op("Tensor.__getitem__", table, index)

@@ -1,5 +1,7 @@
 package nn
 
+import "fmt"
+
 // Linear is torch.nn.Linear under that name, over the last dimension.
 //
 // Saved: input and weight (derivatives.yaml, addmm and mm), each for the other's gradient.
@@ -36,11 +38,14 @@ func (t *Tape) linear(x Tensor, out int64, bias bool) Tensor {
 	return t.mm("torch.nn.functional.linear", x.with(-1, out), x, w, b)
 }
 
-// Matmul is torch.matmul of two tensors of at least three dimensions and equal leading ones.
+// Matmul is torch.matmul of two tensors of at least two dimensions and equal leading ones.
 //
 // Saved: both operands, each for the other's gradient (derivatives.yaml, bmm). Leading dimensions are merged, which
 // copies what is not laid out for it (reshape in _matmul_impl, LinearAlgebra.cpp).
 func (t *Tape) Matmul(a, b Tensor) Tensor {
+	if a.Dims() < 2 || a.Dims() != b.Dims() || a.Dim(-1) != b.Dim(-2) || a.Numel()/(a.Dim(-1)*a.Dim(-2)) != b.Numel()/(b.Dim(-1)*b.Dim(-2)) {
+		panic(fmt.Sprintf("nn: no product of %v and %v", a, b))
+	}
 	x, y := a.store, b.store
 	a, b = t.toLow(a), t.toLow(b)
 	lowX, lowY := a.store, b.store

@@ -119,6 +119,13 @@ func (t *Tape) Narrow(x Tensor, dim int, n int64) Tensor {
 // Split is torch.split or chunk along dim: views. Backward joins their gradients (derivatives.yaml,
 // split_with_sizes).
 func (t *Tape) Split(x Tensor, dim int, sizes ...int64) []Tensor {
+	all := int64(0)
+	for _, n := range sizes {
+		all += n
+	}
+	if all != x.Dim(dim) {
+		panic(fmt.Sprintf("nn: %v is not split along %d into %v", x, dim, slices.Clone(sizes)))
+	}
 	o := t.op("torch.split", x)
 	ys := make([]Tensor, len(sizes))
 	recording := t.recording(x)
@@ -139,6 +146,9 @@ func (t *Tape) Split(x Tensor, dim int, sizes ...int64) []Tensor {
 func (t *Tape) Cat(dim int, xs ...Tensor) Tensor {
 	y, n := xs[0], int64(0)
 	for _, x := range xs {
+		if x.with(dim, y.Dim(dim)).shape != y.shape {
+			panic(fmt.Sprintf("nn: %v and %v are not joined along %d", y, x, dim))
+		}
 		n += x.Dim(dim)
 		y.dtype = promote(y.dtype, x.dtype)
 	}

@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 
@@ -334,6 +335,9 @@ func (t *Tape) param(name string, frozen bool, shape []int64) Tensor {
 		t.newParam(n, Tensor{grad: !frozen}.resized(shape...))
 	}
 	w := t.tensors[t.nodes[n].tensor-1].Tensor
+	if !w.is(shape) {
+		panic(fmt.Sprintf("nn: the parameter %s is %v, and is asked for as %v", t.path(n), w.Shape(), slices.Clone(shape)))
+	}
 	w.grad = w.grad && t.frozen == 0
 	return w
 }
@@ -488,21 +492,25 @@ func (t *Tape) join(name string) int32 {
 	return c
 }
 
+// path is that of a node, such as "body.0.attn.weight".
+func (t *Tape) path(n int32) (path string) {
+	for ; n != 0; n = t.nodes[n].parent {
+		if path != "" {
+			path = "." + path
+		}
+		path = t.nodes[n].name + path
+	}
+	return path
+}
+
 // where is the path and the line of an op, as a person reads it: "body.0.attn: attn = torch.bmm(q, k)".
 func (t *Tape) where(o *op) string {
 	what := o.name
 	if o.line != "" {
 		what = o.line
 	}
-	path := ""
-	for n := o.node; n != 0; n = t.nodes[n].parent {
-		if path != "" {
-			path = "." + path
-		}
-		path = t.nodes[n].name + path
+	if path := t.path(o.node); path != "" {
+		return path + ": " + what
 	}
-	if path == "" {
-		return what
-	}
-	return path + ": " + what
+	return what
 }

@@ -93,6 +93,19 @@ func (x Tensor) Dim(i int) int64 {
 	return int64(x.shape[i])
 }
 
+// is reports whether x has that shape.
+func (x Tensor) is(shape []int64) bool {
+	if len(shape) != int(x.dims) {
+		return false
+	}
+	for i, d := range shape {
+		if int64(x.shape[i]) != d {
+			return false
+		}
+	}
+	return true
+}
+
 // Dims is the number of dimensions.
 func (x Tensor) Dims() int { return int(x.dims) }
 

@@ -7,7 +7,10 @@
 // The most of it is one question, asked of every rung: if the user had typed what this rung makes of the job, would the
 // plugin say the same of it? A rung's edits are made in a copy of the command's folder, as launch makes them, and the plugin
 // reads and prices that as any command. A knob that is turned where nobody reads it, an estimate that forgets a setting, an
-// edit that cannot be made: each shows as two answers that differ.
+// edit that cannot be made: each shows as two answers that differ. Whether a price is true it cannot say: that takes PyTorch
+// (docs/accuracy.md).
+//
+// The smallest whole plugin is the toy in plugintest_test.go.
 package plugintest
 
 import (
@@ -19,6 +22,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/launch-ml/launch/core/config"
@@ -44,7 +48,7 @@ func Check(t testing.TB, p plugin.Plugin, c job.Command, d gpu.Device) {
 	}
 	j := recognize(t, p, c)
 	set, err := p.Ladders(t.Context(), j, d)
-	if err != nil {
+	if err != nil || set == nil {
 		t.Fatalf("%q cannot be priced: %v", c.Args, err)
 	}
 	if err := set.Check(); err != nil {
@@ -76,6 +80,18 @@ func Check(t testing.TB, p plugin.Plugin, c job.Command, d gpu.Device) {
 		if _, err := j.Rewrite(edits, attempt(j)); err != nil {
 			t.Errorf("the edits of a %s cannot be made: %v", what, err)
 		}
+	}
+	signs(t, j, set)
+	if j.Exclusive != "" && !filepath.IsAbs(j.Exclusive) {
+		t.Errorf("what two runs must not share is %q, and no absolute path", j.Exclusive)
+	}
+	if r := j.Resume; len(r.Edits) == 0 && r.None == "" {
+		t.Error("it says neither how a retry goes on from a saved state nor, as Resume.None, why it starts over")
+	}
+	if r := j.Rehearsal; len(r.Edits) > 0 && !r.Away && len(r.Leaves) == 0 && !slices.ContainsFunc(r.Edits, func(e config.Edit) bool {
+		return strings.Contains(e.To, job.Scratch) || strings.Contains(e.To, job.ScratchName)
+	}) {
+		t.Error("its rehearsal leads nothing into a folder of launch's own: what it writes is written over the user's")
 	}
 	rungs(t, p, j, set, d)
 	feeds(t, p, j, set, d)
@@ -143,8 +159,8 @@ func recognize(t testing.TB, p plugin.Plugin, c job.Command) *job.Job {
 		var need *plugin.Need
 		switch {
 		case errors.As(err, &need):
-		case err != nil:
-			t.Fatalf("%q: %v", c.Args, err)
+		case err != nil || j == nil:
+			t.Fatalf("%q is not recognised: %v", c.Args, err)
 		default:
 			j.Command, j.Plugin = c, p.Manifest().Name
 			return j

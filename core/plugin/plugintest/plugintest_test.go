@@ -74,6 +74,34 @@ func (p *toy) Recognize(_ context.Context, c job.Command) (*job.Job, error) {
 	if p.is("forgetful") {
 		j.Name = fmt.Sprint("toy ", p.asked)
 	}
+	j.Resume.None = "a toy saves nothing"
+	j.Signs = job.Signs{
+		Lines:  []job.Sign{{Kind: job.Progress, Pattern: `step (?P<iteration>\d+)`}, {Kind: job.Phase, Phase: ladder.Validation, Pattern: "validating"}, {Kind: job.Setting, Knob: job.MicroBatch, Pattern: `batch (?P<value>\d+)`}},
+		States: []string{"*.pt"}, StateIteration: `(?P<iteration>\d+)`,
+	}
+	j.Rehearsal = job.Rehearsal{Edits: []config.Edit{edit("state", config.ArgvDoc, "--batch", job.Scratch)}}
+	switch p.broken {
+	case "no pattern":
+		j.Signs.Lines[0].Pattern = "step (?P<iteration"
+	case "no group":
+		j.Signs.Lines[0].Pattern = "step"
+	case "no such phase":
+		j.Signs.Lines[1].Phase = "validate"
+	case "no such knob":
+		j.Signs.Lines[2].Knob = "batch"
+	case "no glob":
+		j.Signs.States[0] = "[.pt"
+	case "no order":
+		j.Signs.StateIteration = `\d+`
+	case "no resume":
+		j.Resume.None = ""
+	case "over the user's":
+		j.Rehearsal.Edits[0].To = "1"
+	case "relative":
+		j.Exclusive = "runs"
+	case "nil":
+		return nil, nil
+	}
 	if p.is("resume") {
 		j.Resume.Edits = []config.Edit{edit("state", "no.yaml", "from", "x")}
 	}
@@ -120,6 +148,9 @@ func (p *toy) Ladders(_ context.Context, j *job.Job, d gpu.Device) (*ladder.Set,
 			r = ladder.Rung{Name: "as asked"}
 		} else {
 			r.Edits = []config.Edit{edit(job.MicroBatch, config.ArgvDoc, "--batch", batch), edit(job.Accumulation, config.ArgvDoc, "--accumulate", r.Values[job.Accumulation])}
+			if p.is("too mild") {
+				r.Edits[0].Cost = "recipe"
+			}
 			if p.is("half an edit") {
 				r.Edits = r.Edits[:1]
 			}
@@ -183,23 +214,34 @@ func (h *heard) Fatalf(f string, a ...any) { h.Errorf(f, a...); panic(h) }
 // Every way to break a promise is heard of, and nothing is said of a plugin that breaks none.
 func TestCheck(t *testing.T) {
 	for broken, want := range map[string]string{
-		"":              "",
-		"marks":         "bears none of its marks",
-		"others":        "it takes [\"python3\" \"-c\" \"pass\"] for its own",
-		"writes":        "it wrote into the command's folder",
-		"forgetful":     "it recognises another job",
-		"other ladders": "it has other ladders",
-		"no ladders":    "no phase has a ladder",
-		"sourceless":    "training: batch 4: the saved tensors of net come from nowhere",
-		"resume":        "the edits of a resume cannot be made: editing no.yaml",
-		"deaf":          "shared, as asked; training, batch 4: micro-batch is \"8\" once it is set to \"4\"",
-		"no such file":  "shared, as asked; training, batch 4: its edits cannot be made: editing no.yaml",
-		"half an edit":  "batch 4: the job that it makes has a micro-batch of 4 × accumulation 1, and it says 8 in all",
-		"forgets half":  "shared, half precision; training, batch 1: training: 200 MiB as a rung, 100 MiB as typed\n\tsaved tensors of net: 200 MiB, 100 MiB",
-		"coupled":       "batch 4: validation: 1.56 GiB as a rung, 800 MiB as typed",
-		"a phase less":  "batch 4: validation: 200 MiB as a rung, and the job that it makes has no such phase",
-		"unknown":       "batch 4: training: unknown as a rung \"who knows\", as typed \"\"",
-		"idle workers":  "host, no workers, host memory: 0 B as a rung, 1.00 GiB as typed",
+		"":                "",
+		"marks":           "bears none of its marks",
+		"others":          "it takes [\"python3\" \"-c\" \"pass\"] for its own",
+		"writes":          "it wrote into the command's folder",
+		"forgetful":       "it recognises another job",
+		"other ladders":   "it has other ladders",
+		"no ladders":      "no phase has a ladder",
+		"sourceless":      "training: batch 4: the saved tensors of net come from nowhere",
+		"resume":          "the edits of a resume cannot be made: editing no.yaml",
+		"deaf":            "shared, as asked; training, batch 4: micro-batch is \"8\" once it is set to \"4\"",
+		"no such file":    "shared, as asked; training, batch 4: its edits cannot be made: editing no.yaml",
+		"half an edit":    "batch 4: the job that it makes has a micro-batch of 4 × accumulation 1, and it says 8 in all",
+		"forgets half":    "shared, half precision; training, batch 1: training: 200 MiB as a rung, 100 MiB as typed\n\tsaved tensors of net: 200 MiB, 100 MiB",
+		"coupled":         "batch 4: validation: 1.56 GiB as a rung, 800 MiB as typed",
+		"a phase less":    "batch 4: validation: 200 MiB as a rung, and the job that it makes has no such phase",
+		"unknown":         "batch 4: training: unknown as a rung \"who knows\", as typed \"\"",
+		"no pattern":      "reading the progress sign",
+		"no group":        `the progress sign "step" has no group "iteration"`,
+		"no such phase":   `is of a phase "validate", which has no ladder`,
+		"no such knob":    `is of "batch", which is no knob of the job`,
+		"no glob":         `"[.pt" matches no file`,
+		"no order":        "has no group \"iteration\"",
+		"no resume":       "it says neither how a retry goes on",
+		"over the user's": "its rehearsal leads nothing into a folder",
+		"relative":        `is "runs", and no absolute path`,
+		"nil":             "is not recognised",
+		"too mild":        `rung "batch 4" costs speed, and its edit of "micro-batch" says "recipe"`,
+		"idle workers":    "host, no workers, host memory: 0 B as a rung, 1.00 GiB as typed",
 	} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "train.py"), nil, 0o644); err != nil {
