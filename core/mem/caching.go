@@ -14,35 +14,35 @@ type Caching struct {
 	Expandable bool
 	// MaxSplit is max_split_size_mb: a larger block is not split, and serves no request that is much smaller. 0 is no bound.
 	MaxSplit unit.Bytes
-	// Other are the options beside these that change what is reserved, and that no replay here follows: "backend:cudaMallocAsync".
+	// Other are the options beside these that change what is reserved and that no replay here follows ("backend:cudaMallocAsync"), and
+	// what is no option, at which the program stops when it first asks for memory.
 	Other string
 }
 
 // CachingOf reads PYTORCH_CUDA_ALLOC_CONF: options with a value, parted by commas, of which the last of a name counts
-// (CUDAAllocatorConfig.cpp). An option that is none, or has no such value, stops the program when it first asks for memory: here
-// it says nothing.
-func CachingOf(conf string) (c Caching) {
+// (CUDAAllocatorConfig.cpp). torch is the version that reads it, 201 for 2.1, which is the first that knows expandable segments; 0 is
+// one that is not known.
+func CachingOf(conf string, torch int) (c Caching) {
 	var other []string
 	for option := range strings.SplitSeq(options(conf), ",") {
 		name, value, _ := strings.Cut(option, ":")
-		switch name {
-		case "expandable_segments":
+		mb, err := strconv.ParseInt(value, 10, 32)
+		switch bound := unit.Bytes(mb) * unit.MiB; {
+		case option == "" || slices.Contains(indifferent, name):
+		case name == "expandable_segments" && (value == "True" || value == "False") && (torch == 0 || torch >= 201):
 			c.Expandable = value == "True"
-		case "max_split_size_mb":
-			if mb, err := strconv.ParseInt(value, 10, 32); err == nil && unit.Bytes(mb)*unit.MiB > largeSegment { // less is an error
-				c.MaxSplit = unit.Bytes(mb) * unit.MiB
-			}
-		case "garbage_collection_threshold", "roundup_power2_divisions", "roundup_bypass_threshold_mb", "max_non_split_rounding_mb":
+		case name == "max_split_size_mb" && err == nil && bound > largeSegment:
+			c.MaxSplit = bound
+		case option != "backend:native" && !slices.Contains(other, option):
 			other = append(other, option)
-		case "backend":
-			if value != "native" {
-				other = append(other, option)
-			}
 		}
 	}
-	c.Other = strings.Join(slices.Compact(other), ",")
+	c.Other = strings.Join(other, ",")
 	return c
 }
+
+// indifferent are options that change nothing of what is reserved on a card.
+var indifferent = []string{"pinned_use_cuda_host_register", "pinned_num_register_threads", "pinned_use_background_threads", "release_lock_on_cudamalloc"}
 
 // With is the same with expandable segments, or as it was.
 func (c Caching) With(expandable bool) Caching {

@@ -14,16 +14,22 @@ func TestCachingOf(t *testing.T) {
 		"expandable_segments:True": {Expandable: true},
 		" expandable_segments : True , max_split_size_mb:128":                         {Expandable: true, MaxSplit: 128 * unit.MiB},
 		"expandable_segments:True,expandable_segments:False":                          {},
-		"expandable_segments:true":                                                    {}, // an error to PyTorch
-		"max_split_size_mb:20":                                                        {}, // likewise
-		"max_split_size_mb:many":                                                      {},
+		"expandable_segments:true":                                                    {Other: "expandable_segments:true"}, // an error to PyTorch
+		"max_split_size_mb:20":                                                        {Other: "max_split_size_mb:20"},     // likewise
+		"max_split_size_mb:many,garbage":                                              {Other: "max_split_size_mb:many,garbage"},
+		",PYTORCH_NO_CUDA_MEMORY_CACHING":                                             {Other: "PYTORCH_NO_CUDA_MEMORY_CACHING"},
 		"backend:native":                                                              {},
 		"backend:cudaMallocAsync,max_split_size_mb:64":                                {MaxSplit: 64 * unit.MiB, Other: "backend:cudaMallocAsync"},
 		"roundup_power2_divisions:[256:1,512:2,>:8],garbage_collection_threshold:0.8": {Other: "roundup_power2_divisions:[256:1;512:2;>:8],garbage_collection_threshold:0.8"},
 		"pinned_use_background_threads:True":                                          {},
 	} {
-		if got := CachingOf(conf); got != want {
+		if got := CachingOf(conf, 0); got != want {
 			t.Errorf("%q is %+v, want %+v", conf, got, want)
+		}
+	}
+	for torch, want := range map[int]Caching{113: {Other: "expandable_segments:True"}, 201: {Expandable: true}} {
+		if got := CachingOf("expandable_segments:True", torch); got != want {
+			t.Errorf("torch %d reads %+v, want %+v", torch, got, want)
 		}
 	}
 	asked := Caching{MaxSplit: unit.GiB}
@@ -87,7 +93,7 @@ func TestSlackAsTold(t *testing.T) {
 		"backend:cudaMallocAsync":  {"the caching allocator replayed in segments of 2 and 20 MiB or more; as without backend:cudaMallocAsync", true},
 	} {
 		e := step(4)
-		e.OnCard(gpu.Device{Name: "some card", Total: 8 * unit.GiB}, CachingOf(conf))
+		e.OnCard(gpu.Device{Name: "some card", Total: 8 * unit.GiB}, CachingOf(conf, 204))
 		for _, it := range e.Items {
 			if it.Kind == Slack && (it.From != want.from || it.Guess != want.guess) {
 				t.Errorf("%q: %q, guess %v", conf, it.From, it.Guess)

@@ -10,36 +10,48 @@ import (
 // Allocator is the knob of the caching allocator's settings.
 const Allocator = "allocator"
 
-// AllocatorConf is what the environment tells PyTorch's caching allocator on a card; "" for nothing. Since 2.9 it has two names, of
-// which the older is read first (CUDAAllocatorConfig.h); 2.9 takes no expandable segments from the newer (pytorch#183387), and the
-// torch before it nothing at all.
-func (e Environment) AllocatorConf() string {
-	if conf, ok := e.variable(olderConf); ok {
-		return conf
+// AllocatorConf is what the environment tells PyTorch's caching allocator on a card, "" for nothing, and which torch reads it: 201 for
+// 2.1, 0 where that is not known. Since 2.9 it has two names, of which the older is read first (CUDAAllocatorConfig.h); 2.9 takes no
+// expandable segments from the newer (pytorch#183387), and the torch before it nothing at all. The variable that switches the cache
+// off stands behind the options as if it were one.
+func (e Environment) AllocatorConf() (conf string, torch int) {
+	older, newer, uncached := e.value(olderConf), e.value(newerConf), e.value(noCaching)
+	if older+newer+uncached == "" {
+		return "", 0
 	}
-	conf, set := e.variable(newerConf)
-	if !set {
-		return ""
+	if major, minor, ok := e.Torch(); ok {
+		torch = major*100 + minor
 	}
-	if major, minor, ok := e.Torch(); ok && major*100+minor < 210 {
-		return ""
+	switch {
+	case older != "":
+		conf = older
+	case torch == 0 || torch >= 210:
+		conf = newer
 	}
-	return conf
+	if uncached != "" {
+		conf += "," + noCaching
+	}
+	return conf, torch
+}
+
+// value is that of a variable, "" where it is not set.
+func (e Environment) value(name string) string {
+	v, _ := e.variable(name)
+	return v
 }
 
 const (
 	olderConf = "PYTORCH_CUDA_ALLOC_CONF"
 	newerConf = "PYTORCH_ALLOC_CONF"
+	noCaching = "PYTORCH_NO_CUDA_MEMORY_CACHING" // of any value but none (forceUncachedAllocator in CUDACachingAllocator.cpp)
 )
 
 // ExpandableSegments is the edit that makes PyTorch's caching allocator use expandable segments, where that is known to be
-// harmless: Linux and not WSL or Jetson, torch 2.2 or later, and nothing set by the user. pytorch#165685 and vllm#42609
+// harmless: Linux and not WSL or Jetson, torch 2.2 or later, nothing set by the user, and no env(1) on the way that would take it away. pytorch#165685 and vllm#42609
 // are about sharing tensors between processes: a plugin of a family that does so must not offer it.
 func (e Environment) ExpandableSegments() (config.Edit, bool) {
-	for _, name := range []string{olderConf, newerConf} {
-		if _, set := e.variable(name); set {
-			return config.Edit{}, false
-		}
+	if e.value(olderConf)+e.value(newerConf)+e.value(noCaching) != "" || e.stripped == nil || e.stripped(olderConf) {
+		return config.Edit{}, false
 	}
 	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err != nil || strings.Contains(strings.ToLower(string(release)), "microsoft") ||
 		strings.Contains(string(release), "tegra") {

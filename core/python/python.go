@@ -18,6 +18,7 @@ type Environment struct {
 	Interpreter string // its path, as the command would find it; "" where that is not known
 	folders     []string
 	env         []string // what it is started with, the last of a name counting
+	stripped    func(name string) bool
 }
 
 // variable is one of the variables that it is started with.
@@ -34,8 +35,9 @@ func (e Environment) variable(name string) (value string, ok bool) {
 // run) are not looked through: their packages are then not known.
 func Of(prog command.Prog, env []string) Environment {
 	python, all := prog.Interpreter, prog.Environ(env)
+	stripped := func(name string) bool { return prog.ClearEnv || slices.Contains(prog.Unset, name) }
 	if python == "" {
-		return Environment{env: all}
+		return Environment{env: all, stripped: stripped}
 	}
 	if !strings.Contains(python, "/") {
 		python = lookPath(python, env)
@@ -43,7 +45,7 @@ func Of(prog command.Prog, env []string) Environment {
 	if !filepath.IsAbs(python) {
 		python = filepath.Join(prog.Dir, python)
 	}
-	e := Environment{Interpreter: python, env: all}
+	e := Environment{Interpreter: python, env: all, stripped: stripped}
 	bin := filepath.Dir(python)
 	for _, pattern := range []string{"../lib/python3.*/site-packages", "../lib/python3*/dist-packages", "../local/lib/python3.*/dist-packages"} {
 		hits, _ := filepath.Glob(filepath.Join(bin, pattern))

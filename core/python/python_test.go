@@ -42,39 +42,51 @@ func TestTorchCUDA(t *testing.T) {
 
 // Of the two names of one setting the older counts, and the newer where torch reads it.
 func TestAllocatorConf(t *testing.T) {
+	bare := Environment{stripped: func(string) bool { return false }, folders: []string{filepath.Dir(filepath.Dir(version(t, "2.4.0")))}}
+	_, linux := bare.ExpandableSegments() // a kernel that is neither WSL's nor a Jetson's
 	for name, tt := range map[string]struct {
 		torch string
 		env   []string
 		prog  command.Prog
 		want  string
+
+		offered bool
 	}{
-		"nothing":                    {"2.10.0", nil, command.Prog{}, ""},
-		"the older":                  {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{}, "a"},
-		"both":                       {"2.10.0", []string{"PYTORCH_ALLOC_CONF=b", "PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{}, "a"},
-		"the newer":                  {"2.10.0", []string{"PYTORCH_ALLOC_CONF=b"}, command.Prog{}, "b"},
-		"which 2.9 does not take":    {"2.9.1", []string{"PYTORCH_ALLOC_CONF=b"}, command.Prog{}, ""},
-		"nor 1.13 read":              {"1.13.1", []string{"PYTORCH_ALLOC_CONF=b"}, command.Prog{}, ""},
-		"of a torch that is unknown": {"", []string{"PYTORCH_ALLOC_CONF=b"}, command.Prog{}, "b"},
-		"the last word":              {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF=a", "PYTORCH_CUDA_ALLOC_CONF=b"}, command.Prog{}, "b"},
-		"of the command line":        {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{Env: []string{"PYTORCH_CUDA_ALLOC_CONF=c"}}, "c"},
-		"taken away":                 {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{Unset: []string{"PYTORCH_CUDA_ALLOC_CONF"}}, ""},
-		"with all else":              {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{ClearEnv: true}, ""},
+		"nothing":                    {"2.10.0", nil, command.Prog{}, "", true},
+		"an empty text":              {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF="}, command.Prog{}, "", true},
+		"no cache":                   {"2.4.0", []string{"PYTORCH_NO_CUDA_MEMORY_CACHING=0"}, command.Prog{}, ",PYTORCH_NO_CUDA_MEMORY_CACHING", false},
+		"the older":                  {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{}, "a", false},
+		"both":                       {"2.10.0", []string{"PYTORCH_ALLOC_CONF=b", "PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{}, "a", false},
+		"the newer":                  {"2.10.0", []string{"PYTORCH_ALLOC_CONF=b"}, command.Prog{}, "b", false},
+		"which 2.9 does not take":    {"2.9.1", []string{"PYTORCH_ALLOC_CONF=b"}, command.Prog{}, "", false},
+		"nor 1.13 read":              {"1.13.1", []string{"PYTORCH_ALLOC_CONF=b"}, command.Prog{}, "", false},
+		"of a torch that is unknown": {"", []string{"PYTORCH_ALLOC_CONF=b"}, command.Prog{}, "b", false},
+		"the last word":              {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF=a", "PYTORCH_CUDA_ALLOC_CONF=b"}, command.Prog{}, "b", false},
+		"of the command line":        {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{Env: []string{"PYTORCH_CUDA_ALLOC_CONF=c"}}, "c", false},
+		"taken away":                 {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{Unset: []string{"PYTORCH_CUDA_ALLOC_CONF"}}, "", false},
+		"with all else":              {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{ClearEnv: true}, "", false},
 	} {
-		root := t.TempDir()
-		at := filepath.Join(root, "lib", "python3.11", "site-packages", "torch")
-		if err := os.MkdirAll(at, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(at, "version.py"), []byte("__version__ = '"+tt.torch+"'\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		tt.prog.Interpreter = filepath.Join(root, "bin", "python")
+		tt.prog.Interpreter = filepath.Join(version(t, tt.torch), "../../../../../bin/python")
 		e := Of(tt.prog, tt.env)
-		if got := e.AllocatorConf(); got != tt.want {
+		if got, _ := e.AllocatorConf(); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
-		if _, offered := e.ExpandableSegments(); offered && len(tt.prog.Environ(tt.env)) > 0 {
-			t.Errorf("%s: expandable segments are offered over what the user has set", name)
+		_, offered := e.ExpandableSegments()
+		if want := tt.offered && linux; offered != want {
+			t.Errorf("%s: expandable segments are offered: %v, want %v", name, offered, want)
 		}
 	}
+}
+
+// version makes a Python that has that torch. It returns its version.py.
+func version(t *testing.T, torch string) string {
+	t.Helper()
+	at := filepath.Join(t.TempDir(), "lib", "python3.11", "site-packages", "torch", "version.py")
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at, []byte("__version__ = '"+torch+"'\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return at
 }

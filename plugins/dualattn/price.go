@@ -105,7 +105,9 @@ func (b *builder) around() func(e *mem.Estimate) {
 // caching is what the allocator is told, but for expandable segments: what they save of the slack stays free for late growth.
 func (b *builder) caching() mem.Caching {
 	c := mem.CachingOf(b.python().AllocatorConf())
-	c.Expandable = false
+	if c.Expandable {
+		c.Expandable, c.Other = false, "expandable_segments:True"
+	}
 	return c
 }
 

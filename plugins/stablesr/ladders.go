@@ -417,7 +417,8 @@ func (b *builder) expandable() (config.Edit, bool) {
 
 // caching is what the allocator is told where no rung tells it more.
 func (b *builder) caching() mem.Caching {
-	return mem.CachingOf(cmp.Or(b.checkout.allocator(), b.python.AllocatorConf()))
+	conf, torch := b.python.AllocatorConf()
+	return mem.CachingOf(cmp.Or(b.checkout.allocator(), conf), torch)
 }
 
 // dropIdle takes away what saves nothing: rungs of the shared ladder below the job as asked that need no less than one
