@@ -38,7 +38,7 @@
 // record, plugin/host, overlay) decides nothing. arch_test.go says who may import whom.
 //
 // cmd/launch wires them: settings.go reads the settings (mistyped.go names those that are none), prepare.go reads the command and
-// asks the plugin in the way that client.go has for it, for as long as patience.go says; root.go carries the run, execute.go carries out
+// asks the plugin in the way that client.go has for it, for as long as patience.go says; root.go carries the run, early.go hears who interrupts it before it runs, execute.go carries out
 // one attempt with the tap on its output (tap.go), the looks at card and host (watch.go, looks.go) and what may end it early
 // (guard.go), a trial in the folder that stage.go lays out; states.go finds what it saved, confirm.go which settings it took. estimate.go prices a network without a
 // command, explain.go says what a log or a run died of. receipts.go writes what an attempt measured and applies what was

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -390,11 +391,21 @@ func resume(ctx context.Context, s settings, name string) error {
 	if err := rec.Write(record.Event{Kind: record.Resumed, Limit: limit(s)}); err != nil {
 		return err
 	}
-	return finish(ctx, s, r, f.device, rec, say, nil, first)
+	heard := hearEarly()
+	defer heard.close()
+	return finish(ctx, s, r, f.device, rec, say, nil, first, heard)
 }
 
 func alive(pid int) bool {
-	return pid > 0 && (syscall.Kill(pid, 0) == nil || errors.Is(syscall.Kill(pid, 0), syscall.EPERM))
+	if pid <= 0 {
+		return false
+	}
+	// One that its parent has not fetched (in a notebook, in a container without an init) carries nothing any more.
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+		_, state, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ")
+		return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
+	}
+	return errors.Is(syscall.Kill(pid, 0), syscall.EPERM) || syscall.Kill(pid, 0) == nil
 }
 
 // runs is the folder of the recorded runs.

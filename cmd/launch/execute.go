@@ -33,6 +33,7 @@ import (
 // executor carries out plans on this machine. It implements [run.Executor].
 type executor struct {
 	settings settings
+	early    early
 	job      *job.Job
 	priced   *ladder.Set // its ladders as the plugin priced them; nil where nothing is recognised
 	device   *gpu.Device
@@ -240,7 +241,11 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 		}
 	}
 	var out run.Outcome
+	if err := x.early.came(); err != nil {
+		return run.Outcome{}, err
+	}
 	exit, err := proc.Run(ctx, spec)
+	x.early.forget()
 	defer func() {
 		// Ranks in sessions of their own outlive a launcher that the kernel killed, and hold what the next attempt needs.
 		if out.Ending == run.OutOfMemory {

@@ -348,6 +348,11 @@ func explainRun(s settings, name string) (ui.Explanation, error) {
 			d.RoomBytes = &l.Plan.Room
 		}
 		d.SavedState = r.Saved()
+		if began, ok := h.CutOff(); ok && r.Job.Resume.None == "" { // which says nothing of what it left
+			if st := saved(r.Job.Command.Dir, r.Job.Signs, began.Time); st != nil {
+				d.SavedState = st
+			}
+		}
 		options = r.Options()
 	} else if out != nil {
 		d.Attempts = append(d.Attempts, ui.AttemptDoc{Number: 1, Changes: "as asked", Ending: out.Ending, Cause: out.Cause, Phase: out.Phase})

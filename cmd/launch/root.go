@@ -252,6 +252,8 @@ func namesRecipe(arg string) bool {
 
 // carry plans and runs a job to its end.
 func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
+	heard := hearEarly()
+	defer heard.close()
 	v := p.view()
 	v.Truths = unsaid(filepath.Join(s.State, "said"), p.job)
 	switch {
@@ -288,16 +290,27 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 			say.Warn("%v", err)
 		}
 	}
-	return finish(ctx, s, p.run, p.device, rec, say, p.close, time.Time{})
+	return finish(ctx, s, p.run, p.device, rec, say, p.close, time.Time{}, heard)
 }
 
 // finish carries a run to its end and ends as its last attempt did. It returns an error only where nothing ran.
 // began is when an earlier launch of the same run started its first attempt; zero where there was none.
-func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec *record.Record, say ui.Printer, settle func(), began time.Time) error {
-	x := &executor{settings: s, job: r.Job, device: device, record: rec, say: say, settle: settle}
+func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec *record.Record, say ui.Printer, settle func(), began time.Time, heard early) error {
+	x := &executor{early: heard, settings: s, job: r.Job, device: device, record: rec, say: say, settle: settle}
 	x.firstBegan, x.priced = began, cmp.Or(r.Priced, r.Ladders)
 	j := &journal{record: rec, say: say, executor: x, run: r, books: newBooks(s, r.Job, device), receipts: s.receipts()}
 	stop, err := r.Carry(ctx, x, j)
+	var sooner *interruptedEarly
+	if errors.As(err, &sooner) {
+		stop = &run.Stop{Why: string(run.Interrupted), Code: 128 + int(sooner.signal)}
+		if rec != nil {
+			rec.Write(record.Event{Kind: record.Stopped, Stop: stop})
+			rec.Close()
+		}
+		say.Line("%v: run %s", sooner, id(rec))
+		writeResult(s, say, result{Version: 1, Run: id(rec), Ending: run.Interrupted, Code: stop.Code, Whose: "launch's: " + sooner.Error(), Stop: stop, Job: r.Job, Attempts: r.Attempts})
+		return exitCode(stop.Code)
+	}
 	if err != nil {
 		if _, ok := startCode(err); ok || r.Last() == nil {
 			return started(err)
@@ -306,19 +319,7 @@ func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec
 		stop = &run.Stop{Why: err.Error()}
 	}
 	last := r.Last()
-	code, whose := x.exit.Status(), "the program's own"
-	switch {
-	case stop.Code != 0:
-		code = stop.Code
-		whose = map[int]string{
-			run.TryLater: "launch's: no room now, or preempted; elsewhere or later", run.CannotFit: "launch's: cannot fit at the allowed cost",
-			run.OwnTrouble: "launch's: the settings did not reach the program",
-		}[code]
-	case last != nil && last.Outcome.Silent:
-		code, whose = 1, "launch's: the program exited 0, and the words by which it says that it succeeded never came"
-	case last != nil && last.Outcome.Lied && last.Outcome.Ending != run.Interrupted:
-		code, whose = 1, "launch's: the program exited 0, and its own words say that it failed"
-	}
+	code, whose := follows(x.exit.Status(), last, stop)
 	if rec != nil {
 		rec.Write(record.Event{Kind: record.Stopped, Stop: stop})
 		rec.Close()
@@ -339,6 +340,26 @@ func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec
 	}
 	x.exit.Become()
 	return nil
+}
+
+// follows is the exit code that launch ends with, and whose it is, behind a last attempt whose program ended with that status.
+func follows(status int, last *run.Attempt, stop *run.Stop) (code int, whose string) {
+	code, whose = status, "the program's own"
+	switch {
+	case stop.Code != 0:
+		code = stop.Code
+		whose = map[int]string{
+			run.TryLater: "launch's: no room now, or preempted; elsewhere or later", run.CannotFit: "launch's: cannot fit at the allowed cost",
+			run.OwnTrouble: "launch's: the settings did not reach the program",
+		}[code]
+	case last != nil && last.Plan.Trial != "" && last.Outcome.Ending == run.Interrupted && code == 0:
+		code, whose = 130, "launch's: interrupted before the run itself began"
+	case last != nil && last.Outcome.Silent:
+		code, whose = 1, "launch's: the program exited 0, and the words by which it says that it succeeded never came"
+	case last != nil && last.Outcome.Lied && last.Outcome.Ending != run.Interrupted:
+		code, whose = 1, "launch's: the program exited 0, and its own words say that it failed"
+	}
+	return code, whose
 }
 
 // limit is what the kernel holds each process of a run to; 0: nothing.

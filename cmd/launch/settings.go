@@ -73,7 +73,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.Lookup("fill").NoOptDefVal = "most"
 	f.Bool("rehearse", false, "go through every phase once first, in a short run that leaves nothing behind")
 	f.Bool("inside", false, "have the program's Python processes report their peaks, and what they were doing when memory ran out, by a hook through PYTHONPATH; what they print stays the same")
-	f.Int("gpus", 0, "how many cards the command would see, where launch cannot look (default with --vram: 1)")
+	f.Int("gpus", 0, "how many cards the command would see, where launch cannot look (default with --vram: as many as its launcher starts processes, else 1)")
 	f.Bool("anyway", false, "run what would be refused")
 	f.Bool("tty", false, "run in a pseudo-terminal even if the output is no terminal")
 	f.BoolP("quiet", "q", false, "say nothing unless something went wrong")

@@ -59,7 +59,11 @@ func (p Printer) Estimate(d EstimateDocument) {
 			if it.Count > 0 {
 				count = fmt.Sprintf("%d", it.Count)
 			}
-			p.line("    %-52s %14s %12v   %s", fmt.Sprintf("%s %s%s", it.What, it.Kind, guess), count, it.Bytes, it.From)
+			name := string(it.Kind)
+			if it.What != "" && it.What != name {
+				name = it.What + " " + name
+			}
+			p.line("    %-52s %14s %12v   %s", name+guess, count, it.Bytes, it.From)
 		}
 		if phase.TotalBytes != nil {
 			p.line("    %-52s %14s %12v", "estimate", "", *phase.TotalBytes)

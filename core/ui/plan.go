@@ -334,7 +334,7 @@ func ledger(asked, planned mem.Estimate) []row {
 	var shown []row
 	rest, n := row{}, 0
 	for _, r := range rows {
-		if float64(r.asked) >= minor*float64(a) || float64(r.planned) >= minor*float64(b) || r.asked < 0 || r.planned < 0 {
+		if float64(r.asked) >= minor*float64(a) || float64(r.planned) >= minor*float64(b) || float64(-r.asked) >= minor*float64(a) || float64(-r.planned) >= minor*float64(b) {
 			shown = append(shown, r)
 			continue
 		}

@@ -79,8 +79,11 @@ func RowOf(h *record.History, alive bool) RunRow {
 		if h.Stop() != nil {
 			row.State = string(last.Outcome.Ending)
 		}
-	} else if h.Stop() != nil {
+	} else if s := h.Stop(); s != nil {
 		row.State = "refused"
+		if s.Why == string(run.Interrupted) { // before anything was run
+			row.State = s.Why
+		}
 	}
 	return row
 }

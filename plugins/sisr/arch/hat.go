@@ -43,6 +43,9 @@ func buildHAT(dim, layers int64, compress, squeeze float64, iln bool) builder {
 		if len(n.heads) != len(n.depths) || n.window < 1 || n.window >= n.img || n.compress < 1 || n.squeeze < 1 {
 			return Network{}, fmt.Errorf("depths %v, num_heads %v, window_size %d", n.depths, n.heads, n.window)
 		}
+		if err := upsamples(n.scale); err != nil {
+			return Network{}, err
+		}
 		return Network{
 			InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing, NoFP16: !iln,
 			Multiple: n.window,

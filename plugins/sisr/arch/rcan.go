@@ -22,6 +22,9 @@ func init() {
 			if a.bool("unshuffle_mod", unshuffle) && s.Scale <= 2 {
 				n.down, n.up = 4/s.Scale, 4
 			}
+			if err := upsamples(n.up); err != nil {
+				return Network{}, err
+			}
 			return Network{InCh: n.colors, Forward: n.forward, NoFP16: true, Multiple: n.down}, nil
 		}
 	}

@@ -39,6 +39,11 @@ func init() {
 			if len(n.heads) != len(n.depths) || n.window < 1 || n.window > n.img {
 				return Network{}, fmt.Errorf("depths %v, num_heads %v, window_size %d", n.depths, n.heads, n.window)
 			}
+			if n.upsampler == "pixelshuffle" {
+				if err := upsamples(n.scale); err != nil {
+					return Network{}, err
+				}
+			}
 			return Network{
 				InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing, NoFP16: true,
 				Multiple: n.window,

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/ui"
+)
+
+// A signal that comes while no program runs is an error that names it; what came while one ran was the program's.
+func TestEarly(t *testing.T) {
+	if err := (early)(nil).came(); err != nil {
+		t.Errorf("heard by nobody: %v", err)
+	}
+	e := hearEarly()
+	defer e.close()
+	send := func() {
+		t.Helper()
+		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(10 * time.Second); len(e) == 0; {
+			if time.Now().After(deadline) {
+				t.Fatal("the signal never came")
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	send()
+	var came *interruptedEarly
+	if err := e.came(); !errors.As(err, &came) || came.signal != syscall.SIGTERM {
+		t.Errorf("it came as %v", err)
+	}
+	send()
+	e.forget()
+	if err := e.came(); err != nil {
+		t.Errorf("what the program got came again: %v", err)
+	}
+}
+
+// Interrupted before its program starts, a run ends as one that was interrupted, with 128 and the signal, and nothing was started.
+func TestInterruptedEarly(t *testing.T) {
+	store := record.Store{Dir: t.TempDir()}
+	rec, err := store.Create(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := make(early, 1)
+	e <- syscall.SIGINT
+	dir := t.TempDir()
+	r := &run.Run{
+		Job: &job.Job{Command: job.Command{Args: []string{"sh", "-c", "touch started"}, Dir: dir, Env: os.Environ()}, Resume: job.Resume{None: "it saves nothing"}},
+		Ladders: &ladder.Set{
+			Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}},
+			Phases: []ladder.Ladder{{Phase: ladder.Training, Rungs: []ladder.Rung{{Name: "as asked", Estimates: []mem.Estimate{{Unknown: "no formula"}}}}}},
+		},
+		Limits: run.Limits{AsAsked: true},
+	}
+	if err := rec.Write(record.Event{Kind: record.Started, Run: r}); err != nil {
+		t.Fatal(err)
+	}
+	err = finish(t.Context(), settings{Quiet: true, State: t.TempDir()}, r, nil, rec, ui.Printer{W: os.Stderr, Quiet: true}, nil, time.Time{}, e)
+	var code exitCode
+	if !errors.As(err, &code) || code != 130 {
+		t.Errorf("it ended as %v, want exit code 130", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "started")); err == nil {
+		t.Error("the program was started")
+	}
+	h, err := store.Read(rec.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row := ui.RowOf(h, false); row.State != string(run.Interrupted) {
+		t.Errorf("the run is %q", row.State)
+	}
+}
+
+// A process that has ended and was not fetched by its parent is not alive.
+func TestAlive(t *testing.T) {
+	c := exec.Command("true")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); alive(c.Process.Pid); {
+		if time.Now().After(deadline) {
+			t.Fatal("a zombie is alive")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	c.Wait()
+	if alive(c.Process.Pid) || alive(0) || !alive(os.Getpid()) || !alive(1) {
+		t.Error("of none, of this one and of the first process it is known whether they are alive")
+	}
+}
+
+// Whose exit code it is, and that of what never began is no success.
+func TestFollows(t *testing.T) {
+	ended := func(ending run.Ending, trial run.Trial) *run.Attempt {
+		return &run.Attempt{Plan: run.Plan{Trial: trial}, Outcome: run.Outcome{Ending: ending}}
+	}
+	lied := ended(run.Failed, "")
+	lied.Outcome.Lied = true
+	for name, tt := range map[string]struct {
+		status int
+		last   *run.Attempt
+		stop   run.Stop
+		code   int
+		whose  string
+	}{
+		"a success":                        {0, ended(run.Succeeded, ""), run.Stop{}, 0, "the program's own"},
+		"a failure":                        {3, ended(run.Failed, ""), run.Stop{}, 3, "the program's own"},
+		"one that says 0":                  {0, lied, run.Stop{}, 1, "its own words say that it failed"},
+		"one that saves and says 0":        {0, ended(run.Interrupted, ""), run.Stop{}, 0, "the program's own"},
+		"no room":                          {1, ended(run.OutOfMemory, ""), run.Stop{Code: run.TryLater}, run.TryLater, "launch's"},
+		"a rehearsal that was interrupted": {0, ended(run.Interrupted, "rehearsal"), run.Stop{}, 130, "before the run itself began"},
+		"one that said so with its own":    {143, ended(run.Interrupted, "rehearsal"), run.Stop{}, 143, "the program's own"},
+	} {
+		if code, whose := follows(tt.status, tt.last, &tt.stop); code != tt.code || !strings.Contains(whose, tt.whose) {
+			t.Errorf("%s: %d, %s; want %d, %s", name, code, whose, tt.code, tt.whose)
+		}
+	}
+}
