@@ -1,10 +1,13 @@
 package sisr
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
@@ -147,7 +150,67 @@ func (x *checkout) warnings() (out []string) {
 	if r.otf && r.queueSize > 0 && r.microBatch > 0 && r.queueSize%r.microBatch != 0 {
 		warn("queue_size %d is no multiple of the micro-batch %d, which the trainer asserts", r.queueSize, r.microBatch)
 	}
-	return append(append(out, x.lossWarnings()...), x.discWarnings()...)
+	return slices.Concat(out, x.netWarnings(r.net), x.lossWarnings(), x.discWarnings())
+}
+
+// archFolder is where traiNNer-redux and its forks keep their networks, which register under the name of their class or function
+// (archs/__init__.py and utils/registry.py at 68629319).
+const archFolder = "traiNNer/archs"
+
+// netWarnings say which network the checkout does not have: the trainer stops as it builds it.
+func (x *checkout) netWarnings(nets ...part) (out []string) {
+	for _, p := range nets {
+		if x.recipe.dialect == &redux && x.lacks(archFolder, p.kind) {
+			out = append(out, fmt.Sprintf("the trainer will stop at %s: this checkout has no network %q", p.at, p.kind))
+		}
+	}
+	return out
+}
+
+// lacks reports that no class and no function in a folder of the checkout has that name, in whatever case. A folder that is not
+// there, or cannot be read, lacks nothing. The file that is named most like it is looked into first.
+func (x *checkout) lacks(folder, name string) bool {
+	dir, files := "", []os.DirEntry(nil)
+	for _, root := range []string{x.root, x.prog.Dir} {
+		if entries, err := os.ReadDir(filepath.Join(root, folder)); err == nil {
+			dir, files = filepath.Join(root, folder), entries
+			break
+		}
+	}
+	name = strings.ToLower(name)
+	alike := func(f os.DirEntry) (n int) {
+		for file := f.Name(); n < len(file) && n < len(name) && file[n] == name[n]; n++ {
+		}
+		return n
+	}
+	slices.SortStableFunc(files, func(a, b os.DirEntry) int { return cmp.Compare(alike(b), alike(a)) })
+	looked := false
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".py") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if err != nil {
+			return false
+		}
+		looked = true
+		if defines(text, name) {
+			return false
+		}
+	}
+	return looked
+}
+
+// defines reports whether a module of Python defines a class or a function of that name, given in lower case.
+func defines(text []byte, name string) bool {
+	for line := range bytes.Lines(text) {
+		for _, kind := range []string{"class ", "def "} {
+			if rest, ok := bytes.CutPrefix(line, []byte(kind)); ok && len(rest) > len(name) && strings.EqualFold(string(rest[:len(name)]), name) && !letter(rest[len(name)]) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // discWarnings say at which discriminator the trainer will stop, where a loss has one built: at its constructor or its forward,
@@ -171,6 +234,7 @@ func (x *checkout) discWarnings() (out []string) {
 	if !judged || kind == "" {
 		return out
 	}
+	out = append(out, x.netWarnings(x.recipe.disc)...)
 	switch _, assumed, err := arch.BuildDiscriminator(x.discSpec()); {
 	case err == nil:
 		out = append(out, assumed...)
@@ -183,14 +247,13 @@ func (x *checkout) discWarnings() (out []string) {
 // lossWarnings say at which losses the trainer will stop: those that the checkout does not have, and those that have no
 // gradient where there are no others. A weight of 0 leaves a loss out (models/sr_model.py:325 at 68629319).
 func (x *checkout) lossWarnings() (out []string) {
-	has := x.lossNames()
 	constant, others := "", false
 	for _, p := range x.recipe.losses {
 		l := p.loss()
 		if l.Weight == 0 {
 			continue
 		}
-		if has != nil && !has[strings.ToLower(l.Type)] {
+		if x.recipe.dialect == &redux && x.lacks(lossFolder, l.Type) {
 			out = append(out, fmt.Sprintf("the trainer will stop at %s: this checkout has no loss %q", p.at, l.Type))
 		}
 		if l.Constant() {
@@ -208,42 +271,6 @@ func (x *checkout) lossWarnings() (out []string) {
 // lossFolder is where traiNNer-redux and its forks keep their losses, which register under their class's name in lower
 // case (losses/__init__.py and utils/registry.py at 68629319).
 const lossFolder = "traiNNer/losses"
-
-// lossNames are the names that a loss of the checkout may have, in lower case: every class and function of the folder, so that
-// none is missed; nil where the folder is not there.
-func (x *checkout) lossNames() (names map[string]bool) {
-	if x.recipe.dialect != &redux || len(x.recipe.losses) == 0 {
-		return nil
-	}
-	for _, dir := range []string{x.root, x.prog.Dir} {
-		files, err := os.ReadDir(filepath.Join(dir, lossFolder))
-		if err != nil {
-			continue
-		}
-		for _, f := range files {
-			if !strings.HasSuffix(f.Name(), ".py") {
-				continue
-			}
-			text, err := os.ReadFile(filepath.Join(dir, lossFolder, f.Name()))
-			if err != nil { // what stands there is not known
-				return nil
-			}
-			for line := range strings.Lines(string(text)) {
-				if kind, rest, ok := strings.Cut(line, " "); ok && (kind == "class" || kind == "def") {
-					if names == nil {
-						names = map[string]bool{}
-					}
-					name, _, _ := strings.Cut(rest, "(")
-					names[strings.ToLower(strings.TrimRight(name, ": \t\r\n"))] = true
-				}
-			}
-		}
-		if names != nil {
-			break
-		}
-	}
-	return names
-}
 
 // truths are where guides and recipes of the family say what the code does not do.
 func (x *checkout) truths(net arch.Network, known bool) (out []string) {

@@ -302,6 +302,52 @@ func TestDiscriminatorsThatStop(t *testing.T) {
 	}
 }
 
+// A network that the checkout has not stops the trainer as it is built.
+func TestNetworksThatStop(t *testing.T) {
+	const says = "this checkout has no network"
+	archs := map[string]string{"traiNNer/archs/srvgg_arch.py": "@ARCH_REGISTRY.register()\nclass Compact(nn.Module):\n    pass\n", "traiNNer/archs/other_arch.py": "def compact_large(**kwargs):\n    pass\n"}
+	gan := "{type: l1loss, loss_weight: 1.0}\n    - {type: ganloss, gan_type: vanilla, loss_weight: 0.1}"
+	for _, tt := range []struct {
+		net, disc, losses string
+		source            map[string]string
+		stops             []string
+	}{
+		{"compact", "", "", archs, nil},
+		{"COMPACT", "", "", archs, nil},
+		{"compact_large", "", "", archs, nil},
+		{"span", "", "", archs, []string{"span"}},
+		{"span", "", "", nil, nil},
+		{"compact", "", "", map[string]string{"traiNNer/archs/other_arch.py": "def compact_large(**kwargs):\n    pass\n"}, []string{"compact"}},
+		{"compact", "unetdiscriminatorsn", "", archs, nil}, // nobody asks for it
+		{"compact", "unetdiscriminatorsn", gan, archs, []string{"unetdiscriminatorsn"}},
+	} {
+		text := strings.Replace(recipeYAML, "type: compact\n", "type: "+tt.net+"\n", 1)
+		if tt.disc != "" {
+			text += "network_d: {type: " + tt.disc + "}\n"
+		}
+		if tt.losses != "" {
+			text = strings.Replace(text, "{type: l1loss, loss_weight: 1.0}", tt.losses, 1)
+		}
+		files := map[string]string{"x.yml": text}
+		for name, source := range tt.source {
+			files[name] = source
+		}
+		j, err := recognize(t, folder(t, files, nil), "python", "train.py", "-opt", "x.yml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := strings.Join(j.Warnings, "\n")
+		if strings.Count(all, says) != len(tt.stops) {
+			t.Errorf("%+v: warns %q", tt, all)
+		}
+		for _, name := range tt.stops {
+			if !strings.Contains(all, says+` "`+name+`"`) {
+				t.Errorf("%+v: warns %q", tt, all)
+			}
+		}
+	}
+}
+
 // A loss that the checkout has not stops the trainer as it is made, and one without a gradient at the first step, if it has no other.
 func TestLossesThatStop(t *testing.T) {
 	const made, alone = "this checkout has no loss", "without a gradient"
