@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,10 +22,25 @@ import (
 // fake is a plugin that answers by what it is asked.
 type fake struct{}
 
-// anticipated is what the plugin's process was told to expect, one by one.
-var anticipated []string
+// anticipated is what the plugin was told to expect, one by one.
+var (
+	anticipated []string
+	telling     sync.Mutex // nobody waits for one that is deaf, here
+)
 
-func (fake) Anticipate(c job.Command) { anticipated = append(anticipated, strings.Join(c.Args, " ")) }
+func (fake) Anticipate(c job.Command) {
+	telling.Lock()
+	defer telling.Unlock()
+	anticipated = append(anticipated, strings.Join(c.Args, " "))
+}
+
+// told is what it was told since it was asked last.
+func told() string {
+	telling.Lock()
+	defer telling.Unlock()
+	defer func() { anticipated = nil }()
+	return strings.Join(anticipated, ", ")
+}
 
 func (fake) Manifest() plugin.Manifest { return plugin.Manifest{Name: "fake"} }
 
@@ -46,7 +62,7 @@ func (fake) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 	case "print": // what a plugin prints must not disturb what it says
 		os.Stdout.WriteString(strings.Repeat("noise\n", 10000))
 	}
-	name := strings.Join(anticipated, ", ")
+	name := told()
 	if env := slices.DeleteFunc(os.Environ(), func(e string) bool { return !strings.Contains(e, "first") }); len(env) > 0 {
 		name += fmt.Sprintf(" and in the environment %q", env)
 	}
@@ -169,7 +185,7 @@ func TestAnticipation(t *testing.T) {
 	if got := ask(&long); got != "first x" { // which no process could be started with
 		t.Errorf("a long command: anticipated %q", got)
 	}
-	anticipated = nil
+	told()
 	if j, err := NewHere(fake{}, &first).Recognize(t.Context(), job.Command{Args: []string{"first", "x"}}); err != nil || !strings.HasPrefix(j.Name, "first y, first x") {
 		t.Errorf("in this process: anticipated %+v, %v", j, err)
 	}
