@@ -215,7 +215,7 @@ func Find(builtins []plugin.Manifest, dirs []string, ask func(path string) (plug
 			}
 			m, err := ask(path)
 			if err == nil && m.Name != name {
-				err = fmt.Errorf("it calls itself %q", m.Name)
+				err = fmt.Errorf("it calls itself %q, and its file would have to be %s%s", m.Name, prefix, m.Name)
 			}
 			if err != nil {
 				warnings = append(warnings, fmt.Sprintf("plugin %s is left out: %v", path, err))
