@@ -8,12 +8,17 @@ import (
 )
 
 // early hears the signals that come while no program runs to take them: behind the plan that a person reads before the program
-// starts, and between two attempts. Without it they would end launch, and leave a run of which nobody knows how it ended.
+// starts, and between two attempts. Without it they would end launch, and leave a run of which nobody knows how it ended. Those that
+// launch was started with ignored (nohup, a shell's background) stay so.
 type early chan os.Signal
 
 func hearEarly() early {
 	e := make(early, 1)
-	signal.Notify(e, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(sig) {
+			signal.Notify(e, sig)
+		}
+	}
 	return e
 }
 

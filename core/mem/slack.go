@@ -468,7 +468,7 @@ func (e *Estimate) Beside(processes int64, why string) {
 	if processes < 2 || !e.Known() {
 		return
 	}
-	e.Add(Item{Kind: Others, What: "processes like this one", Bytes: unit.Bytes(processes-1) * e.Total(), Guess: true,
+	e.Add(Item{Kind: Others, What: string(Others), Bytes: unit.Bytes(processes-1) * e.Total(), Guess: true,
 		From: fmt.Sprintf("%d more, each as this one: %s", processes-1, why)})
 	e.Reserved *= unit.Bytes(processes)
 }

@@ -2,6 +2,7 @@ package dualattn
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
@@ -106,7 +107,7 @@ func (b *builder) around() func(e *mem.Estimate) {
 func (b *builder) caching() mem.Caching {
 	c := mem.CachingOf(b.python().AllocatorConf())
 	if c.Expandable {
-		c.Expandable, c.Other = false, "expandable_segments:True"
+		c.Expandable, c.Other = false, strings.Trim(c.Other+",expandable_segments:True", ",")
 	}
 	return c
 }
