@@ -9,7 +9,7 @@ GO     ?= go
 PYTHON ?= /usr/bin/python3
 export LAUNCH_TEST_PYTHON := $(PYTHON)
 
-.PHONY: build install test race demo demo-moco demo-stablesr demo-dualattn demo-gpu failures bench bench-truth deps fmt
+.PHONY: build install test race demo demo-moco demo-stablesr demo-dualattn demo-gpu failures bench bench-truth attack deps fmt
 
 build:
 	$(GO) build -o bin/launch ./cmd/launch
@@ -49,6 +49,11 @@ demo-gpu: build
 # TORCHRUN is an interpreter whose torchrun starts, if that of PYTHON does not: torch 1.13's does not with Python 3.11.
 failures: deps build
 	$(PYTHON) tools/failures/failures.py --launch bin/launch $(if $(TORCHRUN),--torchrun $(TORCHRUN))
+
+# attack tries what must not happen: another account's files believed, a wrong result called a success, a training stopped. As
+# root it makes all of it, from a second account and in namespaces of its own; else what it can, and says so.
+attack: deps build
+	$(PYTHON) tools/attack/attack.py --launch bin/launch
 
 bench: build
 	$(GO) run ./tools/bench -- bin/launch
