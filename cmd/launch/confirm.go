@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -73,10 +72,8 @@ func confirmed(j *job.Job, made *job.Rewritten, began time.Time) (docs []string)
 			continue
 		}
 		for _, f := range made.Files {
-			for _, original := range j.Files {
-				if filepath.Base(original.Path) == filepath.Base(f.Path) && bytes.Contains(text, bytes.TrimSpace(f.Text)) {
-					docs = append(docs, original.Path)
-				}
+			if f.From != "" && bytes.Contains(text, bytes.TrimSpace(f.Text)) {
+				docs = append(docs, f.From)
 			}
 		}
 	}

@@ -123,12 +123,15 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 		if f.Format == job.Python {
 			sources = append(sources, overlay.File{Path: f.Path, SHA256: f.Source.SHA256, Text: f.Text, Names: edited(edits, f.Path)})
 		} else if f.Format == job.Binary {
+			if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
+				return run.Outcome{}, fmt.Errorf("copying %s: %w", f.From, err)
+			}
 			if err := patchedCopy(absolute(x.job.Command.Dir, f.From), f.Path, f.Patches); err != nil {
 				return run.Outcome{}, fmt.Errorf("copying %s: %w", f.From, err)
 			}
 			defer os.Remove(f.Path) // it may be large, and is the user's own but for some bytes
-		} else if err := renameio.WriteFile(f.Path, f.Text, 0o600); err != nil {
-			return run.Outcome{}, fmt.Errorf("writing the edited copy of %s: %w", filepath.Base(f.Path), err)
+		} else if err := writeCopy(f); err != nil {
+			return run.Outcome{}, fmt.Errorf("writing the edited copy of %s: %w", f.From, err)
 		}
 	}
 	if err := x.hook(&a, sources); err != nil {
@@ -150,6 +153,14 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 		asBuilt(&out, a.overlay.Report(), edits)
 	}
 	return out, nil
+}
+
+// writeCopy writes an edited copy, into a folder of its own where another has its name.
+func writeCopy(f job.File) error {
+	if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
+		return err
+	}
+	return renameio.WriteFile(f.Path, f.Text, 0o600)
 }
 
 // freePort finds a port of this machine that nobody listens on.

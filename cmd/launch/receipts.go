@@ -113,7 +113,7 @@ func programOf(j *job.Job) string {
 	for _, f := range j.Files {
 		text := string(f.Text)
 		for _, g := range made.Files {
-			if filepath.Base(g.Path) == filepath.Base(f.Path) && g.Format == f.Format && len(g.Text) > 0 {
+			if cmp.Or(g.From, g.Path) == f.Path && g.Format == f.Format && len(g.Text) > 0 {
 				text = string(g.Text)
 			}
 		}

@@ -90,7 +90,7 @@ type File struct {
 	// Patches are the edits that a binary file knows, prepared: its text is not read, and its copy is made as the attempt
 	// starts.
 	Patches []Patch `json:"patches,omitempty"`
-	From    string  `json:"from,omitempty"` // of a rewritten binary file: what it is a copy of
+	From    string  `json:"from,omitempty"` // of an edited copy: the path of what it is a copy of, as the command names it
 }
 
 // A Patch is one value in a binary file and what another value would be in its place: the same number of bytes.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
@@ -18,7 +19,8 @@ type Rewritten struct {
 }
 
 // Rewrite makes the edits. Edited files become copies below dir, under their own names, and the command is pointed at
-// them; the user's own files are never touched. Without edits the command is returned as it is.
+// them; the user's own files are never touched. Copies of one name lie in folders of their own. Without edits the command is
+// returned as it is.
 func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 	out := &Rewritten{Command: j.Command, Set: map[string]string{}}
 	if len(edits) == 0 {
@@ -50,6 +52,7 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 			return nil, err
 		}
 	}
+	taken := map[string]bool{} // paths of copies
 	for _, f := range j.Files {
 		doc, edited := docs[f.Path]
 		switch f.Patches = patched[f.Path]; {
@@ -66,9 +69,8 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 			if now, _ := argv.Get(f.Flag); now != f.Path { // it goes on from a state of its own by now
 				continue
 			}
-			f.From = f.Path
 		}
-		f.Path = filepath.Join(dir, filepath.Base(f.Path))
+		f.From, f.Path = f.Path, freeName(dir, filepath.Base(f.Path), taken)
 		if f.Added {
 			err = argv.Extend(f.Flag, f.Path)
 		} else {
@@ -84,6 +86,17 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 	}
 	out.Command.Env = withEnv(j.Command.Env, out.Set)
 	return out, nil
+}
+
+// freeName is a path below dir with that base name, and none of those that are taken: programs name experiments by their
+// recipes, so it is the folder that differs.
+func freeName(dir, base string, taken map[string]bool) string {
+	path := filepath.Join(dir, base)
+	for n := 2; taken[path]; n++ {
+		path = filepath.Join(dir, strconv.Itoa(n), base)
+	}
+	taken[path] = true
+	return path
 }
 
 // Away returns the job with its command started in another folder: what its rehearsal names as paths is absolute, and so

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -102,5 +103,38 @@ func TestRewriteOfWhatIsNoRecipe(t *testing.T) {
 	}
 	if out, err := j.Rewrite([]config.Edit{{At: at("old.pt", "queue_ptr"), From: "224", To: "1"}}, "/a"); err == nil {
 		t.Errorf("a patch that nobody prepared: %+v", out)
+	}
+}
+
+// Two recipes of one name stay two, and each option gets its own.
+func TestRewriteOfOneName(t *testing.T) {
+	j := &Job{
+		Command: Command{Args: []string{"python", "train.py", "--data", "a/c.yml", "--optim", "b/c.yml", "--net", "2/c.yml"}, Dir: "/w"},
+		Options: []config.Option{{Names: []string{"--data"}}, {Names: []string{"--optim"}}, {Names: []string{"--net"}}},
+	}
+	var edits []config.Edit
+	for i, f := range []File{{Path: "a/c.yml", Flag: "--data"}, {Path: "b/c.yml", Flag: "--optim"}, {Path: "2/c.yml", Flag: "--net"}} {
+		f.Format, f.Text = "yaml", []byte("n: 1\n")
+		j.Files = append(j.Files, f)
+		edits = append(edits, config.Edit{Knob: f.Flag, At: config.Address{Doc: f.Path, Path: "n"}, From: "1", To: strings.Repeat("2", i+1)})
+	}
+	out, err := j.Rewrite(edits, "/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]string{}
+	for _, f := range out.Files {
+		if was, twice := named[f.Path]; twice {
+			t.Errorf("%s is the copy of %s and of %s", f.Path, was, f.From)
+		}
+		named[f.Path] = f.From
+		if filepath.Base(f.Path) != "c.yml" {
+			t.Errorf("the copy of %s is called %s: an experiment may be named by it", f.From, f.Path)
+		}
+	}
+	for i, want := range []string{"a/c.yml", "b/c.yml", "2/c.yml"} {
+		if got := out.Command.Args[3+2*i]; named[got] != want {
+			t.Errorf("%s names the copy of %q, not of %q", out.Command.Args[2+2*i], named[got], want)
+		}
 	}
 }
