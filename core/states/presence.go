@@ -1,0 +1,83 @@
+package states
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Presence is this run's mark on a folder that several runs may write their states into: nobody is kept out, and each knows
+// whether it was alone. The kernel removes the mark when this process ends, however it ends.
+type Presence struct {
+	file  *os.File
+	line  string
+	alone bool
+}
+
+// Join marks a folder as one into which this run, called who, writes. The marks lie in the folder dir, which is launch's own.
+func Join(dir, folder, who string) (*Presence, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of locks: %w", err)
+	}
+	sum := sha256.Sum256([]byte(folder))
+	path := filepath.Join(dir, "folder-"+hex.EncodeToString(sum[:8]))
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("marking %s: %w", folder, err)
+	}
+	p := &Presence{file: f, line: strings.ReplaceAll(who, "\n", " ") + "\n"}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil { // whoever was here before has gone
+		p.alone = true
+		err = f.Truncate(0)
+	} else if errors.Is(err, unix.EWOULDBLOCK) {
+		err = nil
+	}
+	if err == nil {
+		_, err = f.WriteString(p.line)
+	}
+	if err == nil {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_SH)
+	}
+	if err != nil { // some network file systems have no locks
+		f.Close()
+		return nil, fmt.Errorf("marking %s: %w", folder, err)
+	}
+	return p, nil
+}
+
+// Alone reports whether no other run has marked the folder since this one has.
+func (p *Presence) Alone() bool {
+	if p == nil || !p.alone {
+		return false
+	}
+	text, err := io.ReadAll(io.NewSectionReader(p.file, 0, 1<<20))
+	return err == nil && string(text) == p.line
+}
+
+// Leave takes the mark away.
+func (p *Presence) Leave() {
+	if p != nil {
+		p.file.Close()
+	}
+}
+
+// Folders lists the folders of globs that hold no pattern, absolute: those in which states lie whatever a run is called.
+func Folders(dir string, globs []string) (out []string) {
+	for _, g := range globs {
+		if !filepath.IsAbs(g) {
+			g = filepath.Join(dir, g)
+		}
+		if folder := filepath.Dir(strings.TrimSuffix(g, "/")); !strings.ContainsAny(folder, `*?[\`) {
+			out = append(out, folder)
+		}
+	}
+	return out
+}

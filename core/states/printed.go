@@ -1,0 +1,80 @@
+package states
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// longestOutput is how much of what a program printed is read for the path of a state, from its end: the newest stands there.
+const longestOutput = 64 << 20
+
+// Printed returns a function that reports whether a program, which was started in dir, printed that it wrote a state at a
+// path. output is the file that holds what it printed, which is read when the function is first called. A line that reports
+// that something was loaded shows nothing.
+func Printed(output, dir string) func(path string) bool {
+	read := sync.OnceValue(func() []byte {
+		f, err := os.Open(output)
+		if err != nil {
+			return nil
+		}
+		defer f.Close()
+		if info, err := f.Stat(); err == nil && info.Size() > longestOutput {
+			f.Seek(-longestOutput, io.SeekEnd)
+		}
+		text, _ := io.ReadAll(io.LimitReader(f, longestOutput))
+		return text
+	})
+	return func(path string) bool {
+		names := []string{path}
+		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) && strings.Contains(rel, "/") {
+			names = append(names, rel) // a bare name may be any run's
+		}
+		for _, name := range names {
+			if saidOf(read(), []byte(name)) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// loads are the words of a line about a state that is read.
+var loads = regexp.MustCompile(`(?i)\b(load|resum|restor|found|init|import|warm|reading|from|teacher|pretrain)`)
+
+// saidOf reports whether a line of text names a file, as a whole word, and is not about loading it.
+func saidOf(text, name []byte) bool {
+	for at := 0; ; {
+		i := bytes.Index(text[at:], name)
+		if i < 0 {
+			return false
+		}
+		begin := at + i
+		end := begin + len(name)
+		at = end
+		line := text[bytes.LastIndexAny(text[:begin], "\r\n")+1:]
+		if stop := bytes.IndexAny(line, "\r\n"); stop >= 0 {
+			line = line[:stop]
+		}
+		before := bytes.TrimSuffix(text[:begin], []byte("./"))
+		if len(before) > 0 && partOfName(before[len(before)-1]) || end < len(text) && partOfName(text[end]) && !endOfSentence(text[end:]) {
+			continue
+		}
+		if !loads.Match(bytes.ReplaceAll(line, name, nil)) { // the words, not those of the path
+			return true
+		}
+	}
+}
+
+func partOfName(c byte) bool {
+	return c == '/' || c == '.' || c == '-' || c == '_' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'
+}
+
+// endOfSentence reports whether text begins with a full stop after which no name goes on, or with the slash of a folder.
+func endOfSentence(text []byte) bool {
+	return (text[0] == '.' || text[0] == '/') && (len(text) == 1 || !partOfName(text[1]))
+}

@@ -1,0 +1,230 @@
+package states
+
+import (
+	"archive/zip"
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/launch-ml/launch/core/job"
+)
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func archive(t *testing.T) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	w, err := z.Create("archive/data.pkl")
+	if err == nil {
+		_, err = w.Write(bytes.Repeat([]byte("weights"), 100))
+	}
+	if err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// A state counts where it is new and something shows whose it is.
+func TestWhoseStateItIs(t *testing.T) {
+	whole := archive(t)
+	for name, tt := range map[string]struct {
+		evidence func(dir string) Evidence
+		want     string
+	}{
+		"nothing shows it":       {func(string) Evidence { return Evidence{} }, ""},
+		"its folder is held":     {func(dir string) Evidence { return Evidence{Held: []string{dir + "/runs/b"}} }, "runs/b/0002.pt"},
+		"another folder is held": {func(dir string) Evidence { return Evidence{Held: []string{dir + "/runs/bb"}} }, ""},
+		"its path was printed": {func(dir string) Evidence {
+			return Evidence{Printed: func(p string) bool { return p == dir+"/runs/b/0002.pt" }}
+		}, "runs/b/0002.pt"},
+		"it was seen being made": {func(dir string) Evidence {
+			m, _ := look(dir + "/runs/b/0002.pt")
+			return Evidence{Wrote: func(id ID) bool { return id == m.ID }}
+		}, "runs/b/0002.pt"},
+		"the older one was saved": {func(dir string) Evidence {
+			return Evidence{Printed: func(p string) bool { return p == dir+"/runs/b/0001.pt" }}
+		}, "runs/b/0001.pt"},
+	} {
+		dir := t.TempDir()
+		write(t, dir+"/runs/b/0000.pt", whole) // of a run before
+		signs := job.Signs{States: []string{"runs/*/*.pt"}}
+		before := List(dir, signs.States)
+		write(t, dir+"/runs/b/0001.pt", whole)
+		write(t, dir+"/runs/b/0002.pt", whole)
+		write(t, dir+"/runs/b/0003.pt", whole[:len(whole)/2]) // torn
+		f := Newest(dir, signs, before, tt.evidence(dir))
+		got := ""
+		if f.State != nil {
+			got = strings.TrimPrefix(f.State.Path, dir+"/")
+		}
+		if got != tt.want {
+			t.Errorf("%s: it goes on from %q, want %q (%+v)", name, got, tt.want, f)
+		}
+		if tt.want == "" && len(f.Strange) != 2 {
+			t.Errorf("%s: strange are %q", name, f.Strange)
+		}
+	}
+}
+
+// What a listing holds is not new, whatever its time; what was written after it is, even with a time long before.
+func TestNoClock(t *testing.T) {
+	dir, signs := t.TempDir(), job.Signs{States: []string{"*.pt"}, StateIteration: `^(?P<iteration>\d+)`}
+	held := Evidence{Held: []string{dir}}
+	write(t, dir+"/5.pt", "old")
+	ahead := time.Now().Add(time.Hour)
+	if err := os.Chtimes(dir+"/5.pt", ahead, ahead); err != nil {
+		t.Fatal(err)
+	}
+	before := List(dir, signs.States)
+	if f := Newest(dir, signs, before, held); f.State != nil {
+		t.Errorf("a state that was there before counts: %+v", f.State)
+	}
+	write(t, dir+"/6.pt", "new")
+	past := time.Now().Add(-24 * time.Hour)
+	if err := os.Chtimes(dir+"/6.pt", past, past); err != nil {
+		t.Fatal(err)
+	}
+	f := Newest(dir, signs, before, held)
+	if f.State == nil || f.State.Iteration != 6 {
+		t.Errorf("a state of yesterday by its clock is not found: %+v", f)
+	}
+	write(t, dir+"/5.pt", "new, too") // overwritten in place
+	if f := Newest(dir, job.Signs{States: []string{"5.pt"}}, before, held); f.State == nil {
+		t.Error("a state that was overwritten is not found")
+	}
+}
+
+// Of states that are folders the newest complete one counts.
+func TestFolders(t *testing.T) {
+	signs := job.Signs{States: []string{"out/checkpoint-*"}}
+	full := map[string]string{"model.safetensors": "\x02\x00\x00\x00\x00\x00\x00\x00{}", "optimizer.pt": archive(t), "trainer_state.json": `{"global_step": 8}`}
+	for name, tt := range map[string]struct {
+		second map[string]string // checkpoint-16
+		want   string
+	}{
+		"both whole":           {full, "checkpoint-16"},
+		"a file is missing":    {map[string]string{"model.safetensors": full["model.safetensors"], "trainer_state.json": "{}"}, "checkpoint-8"},
+		"a JSON is cut short":  {map[string]string{"model.safetensors": full["model.safetensors"], "optimizer.pt": full["optimizer.pt"], "trainer_state.json": `{"glo`}, "checkpoint-8"},
+		"tensors are short":    {map[string]string{"model.safetensors": "\xff\x00\x00\x00\x00\x00\x00\x00{}", "optimizer.pt": full["optimizer.pt"], "trainer_state.json": "{}"}, "checkpoint-8"},
+		"an archive is torn":   {map[string]string{"model.safetensors": full["model.safetensors"], "optimizer.pt": full["optimizer.pt"][:60], "trainer_state.json": "{}"}, "checkpoint-8"},
+		"it is empty":          {nil, "checkpoint-8"},
+		"a file is being made": {map[string]string{"model.safetensors": full["model.safetensors"], "optimizer.pt": full["optimizer.pt"], "trainer_state.json": "{}", "x.tmp": "x"}, "checkpoint-8"},
+	} {
+		dir := t.TempDir()
+		for f, text := range full {
+			write(t, dir+"/out/checkpoint-8/"+f, text)
+		}
+		os.MkdirAll(dir+"/out/checkpoint-16", 0o755)
+		for f, text := range tt.second {
+			write(t, dir+"/out/checkpoint-16/"+f, text)
+		}
+		write(t, dir+"/out/tmp-checkpoint-24/model", "x")
+		f := Newest(dir, signs, Listing{}, Evidence{Held: []string{dir}})
+		if f.State == nil || filepath.Base(f.State.Path) != tt.want {
+			t.Errorf("%s: it goes on from %+v, want %s", name, f.State, tt.want)
+		}
+	}
+
+	// A first one, which nothing can be compared with.
+	dir := t.TempDir()
+	write(t, dir+"/out/checkpoint-8/model.bin", "weights")
+	held := Evidence{Held: []string{dir}}
+	if f := Newest(dir, signs, Listing{}, held); f.State != nil || len(f.Torn) != 1 {
+		t.Errorf("nothing shows that the first one is complete: %+v", f)
+	}
+	held.Stepped = time.Now().Add(time.Second)
+	if f := Newest(dir, signs, Listing{}, held); f.State == nil {
+		t.Error("a step came after it: it is complete")
+	}
+	if f := Newest(dir, signs, List(dir, signs.States), held); f.State != nil {
+		t.Errorf("a folder that was there before counts: %+v", f.State)
+	}
+}
+
+func TestPrinted(t *testing.T) {
+	dir := t.TempDir()
+	log := write(t, dir+"/log", strings.Join([]string{
+		"saved runs/b/0002.pt", "Saving to ./runs/b/0003.pt.", "wrote '" + dir + "/runs/b/0004.pt'", "Saving folder runs/b/checkpoint-8/",
+		"loading runs/a/0005.pt", "=> found checkpoint runs/a/0006.pt", "saved runs/b/0007.pt.tmp", "saved 0009.pt", "saved deep/runs/b/0010.pt",
+		"Resuming from runs/a/0011.pt\rstep 1",
+	}, "\n"))
+	printed := Printed(log, dir)
+	for path, want := range map[string]bool{"runs/b/0002.pt": true, "runs/b/0003.pt": true, "runs/b/0004.pt": true, "runs/b/checkpoint-8": true,
+		"runs/a/0005.pt": false, "runs/a/0006.pt": false, "runs/b/0007.pt": false, "0009.pt": false, "runs/b/0010.pt": false, "runs/a/0011.pt": false, "runs/b/000": false} {
+		if got := printed(filepath.Join(dir, path)); got != want {
+			t.Errorf("%s: printed %v, want %v", path, got, want)
+		}
+	}
+}
+
+// What a process of the run writes is seen, under a name that it has only later, too; what another writes is not.
+func TestWatch(t *testing.T) {
+	dir := t.TempDir()
+	var log bytes.Buffer
+	ours := exec.Command("sh", "-c", `read x; mkdir -p runs/b; exec 3>runs/b/tmp; echo weights >&3; sleep 0.3; exec 3>&-; mv runs/b/tmp runs/b/0001.pt; read x`)
+	theirs := exec.Command("sh", "-c", `mkdir -p runs/a; exec 3>runs/a/0001.pt; echo weights >&3; sleep 0.3; exec 3>&-; read x`)
+	ours.Dir, theirs.Dir = dir, dir
+	stdin, err := ours.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait, err := theirs.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ours.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w := NewWatch(dir, []string{"runs/*/*.pt"}, func() []int { return []int{ours.Process.Pid} }, &log)
+	if err := theirs.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stdin.Write([]byte("\n"))
+	id := func(path string) ID { m, _ := look(path); return m.ID }
+	for deadline := time.Now().Add(10 * time.Second); !w.Wrote(id(dir+"/runs/b/0001.pt")) && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !w.Wrote(id(dir + "/runs/b/0001.pt")) {
+		t.Error("a file of this run's was not seen")
+	}
+	if w.Wrote(id(dir + "/runs/a/0001.pt")) {
+		t.Error("a file of another run's was taken for this one's")
+	}
+	stdin.Close()
+	wait.Close()
+	ours.Wait()
+	theirs.Wait()
+	w.Stop()
+
+	// And all of it outlives launch.
+	if err := (Notes{Before: Listing{"x": {Bytes: 1}}, Held: []string{"y"}}).Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	f, err := WrittenLog(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Write(log.Bytes())
+	f.Close()
+	n, wrote, err := ReadNotes(dir)
+	if err != nil || n.Before["x"].Bytes != 1 || n.Held[0] != "y" || !wrote(id(dir+"/runs/b/0001.pt")) || wrote(id(dir+"/runs/a/0001.pt")) {
+		t.Errorf("read back: %+v, %v", n, err)
+	}
+}

@@ -1,0 +1,234 @@
+package states
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// A Watch sees which files are written by processes of this run, in the folders where its states lie. It looks when the kernel
+// reports that something is written there, so that it costs nothing in between. A file that is open for less than a moment is
+// missed: then something else has to show whose it is.
+type Watch struct {
+	dirs   []string // patterns of the folders in which a state may lie
+	family func() []int
+	log    io.Writer // gets each file as a line of JSON; may be nil
+
+	mu    sync.Mutex
+	wrote map[ID]bool
+	names map[string]lookedAt
+
+	fs   *fsnotify.Watcher
+	done chan struct{}
+}
+
+// lookedAt is when a name was last looked at, and what file it was then.
+type lookedAt struct {
+	when time.Time
+	id   ID
+}
+
+// folders is how many folders are watched at most: each costs the kernel about a kilobyte, and users have a limit.
+const folders = 256
+
+// NewWatch watches the folders of globs, which are relative to dir, until it is stopped. family lists the processes of the run.
+// What is seen is also written to log, so that it outlives this process. Where nothing can be watched nothing is seen.
+func NewWatch(dir string, globs []string, family func() []int, log io.Writer) *Watch {
+	w := &Watch{family: family, log: log, wrote: map[ID]bool{}, names: map[string]lookedAt{}, done: make(chan struct{})}
+	for _, g := range globs {
+		if !filepath.IsAbs(g) {
+			g = filepath.Join(dir, g)
+		}
+		w.dirs = append(w.dirs, filepath.Dir(strings.TrimSuffix(g, "/")))
+	}
+	fs, err := fsnotify.NewWatcher()
+	if err != nil || len(globs) == 0 {
+		close(w.done)
+		if err == nil {
+			fs.Close()
+		}
+		return w
+	}
+	w.fs = fs
+	for _, pattern := range w.dirs {
+		w.reach(pattern)
+	}
+	go w.run()
+	return w
+}
+
+// reach watches the folders of a pattern that there are, and those above one that is not there yet.
+func (w *Watch) reach(pattern string) {
+	for at := pattern; ; at = filepath.Dir(at) {
+		hits, _ := filepath.Glob(at)
+		for _, h := range hits {
+			w.add(h)
+		}
+		// Above a pattern every folder matters in which the next may appear.
+		if parent := filepath.Dir(at); parent == at || len(hits) > 0 && !strings.ContainsAny(at, `*?[`) {
+			return
+		}
+	}
+}
+
+func (w *Watch) add(path string) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() && len(w.fs.WatchList()) < folders {
+		w.fs.Add(path)
+	}
+}
+
+func (w *Watch) run() {
+	defer close(w.done)
+	for {
+		select {
+		case e, ok := <-w.fs.Events:
+			if !ok {
+				return
+			}
+			if e.Has(fsnotify.Create) {
+				w.entered(e.Name)
+			}
+			if e.Has(fsnotify.Create) || e.Has(fsnotify.Write) {
+				w.look(e.Name)
+			}
+		case _, ok := <-w.fs.Errors: // some events were dropped: what they would have shown is not known
+			if !ok {
+				return
+			}
+		}
+	}
+}
+
+// entered watches a folder that has appeared, if states may lie in it or below, and what was written there before that.
+func (w *Watch) entered(path string) {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return
+	}
+	for _, pattern := range w.dirs {
+		if above(path, pattern) || matches(pattern, filepath.Dir(path)) { // a state may itself be a folder
+			w.add(path)
+			entries, _ := os.ReadDir(path)
+			for _, e := range entries {
+				w.entered(filepath.Join(path, e.Name()))
+				w.look(filepath.Join(path, e.Name()))
+			}
+			return
+		}
+	}
+}
+
+func matches(pattern, path string) bool {
+	ok, err := filepath.Match(pattern, path)
+	return ok && err == nil
+}
+
+// above reports whether a folder is one of the pattern's, or may hold one.
+func above(path, pattern string) bool {
+	for {
+		if matches(pattern, path) {
+			return true
+		}
+		parent := filepath.Dir(pattern)
+		if parent == pattern {
+			return false
+		}
+		pattern = parent
+	}
+}
+
+// again is after how long a name is looked at again whose writer was not seen.
+const again = 5 * time.Millisecond
+
+// look finds out whether a process of the run has the file open for writing.
+func (w *Watch) look(path string) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return
+	}
+	id, _ := idOf(info)
+	w.mu.Lock()
+	was := w.names[path]
+	known := w.wrote[id] || was.id == id && time.Since(was.when) < again
+	if !known {
+		w.names[path] = lookedAt{time.Now(), id}
+	}
+	w.mu.Unlock()
+	if known {
+		return
+	}
+	for _, pid := range w.family() {
+		if writes(pid, id) {
+			w.mu.Lock()
+			w.wrote[id] = true
+			w.mu.Unlock()
+			if w.log != nil {
+				if b, err := json.Marshal(id); err == nil {
+					w.log.Write(append(b, '\n'))
+				}
+			}
+			return
+		}
+	}
+}
+
+// writes reports whether a process has a file open for writing.
+func writes(pid int, id ID) bool {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	f, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(-1)
+	for _, n := range names {
+		info, err := os.Stat(filepath.Join(dir, n))
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		if got, _ := idOf(info); got == id && openForWriting(pid, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// openForWriting reads the flags of an open file (proc_pid_fdinfo(5): in octal, O_ACCMODE in the lowest two bits).
+func openForWriting(pid int, fd string) bool {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, fd))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if v, ok := strings.CutPrefix(lines.Text(), "flags:"); ok {
+			flags, err := strconv.ParseUint(strings.TrimSpace(v), 8, 64)
+			return err == nil && flags&3 != 0
+		}
+	}
+	return false
+}
+
+// Wrote reports whether a process of the run was seen to write the file.
+func (w *Watch) Wrote(id ID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.wrote[id]
+}
+
+// Stop ends the watch. What was seen stays known.
+func (w *Watch) Stop() {
+	if w.fs != nil {
+		w.fs.Close()
+	}
+	<-w.done
+}
