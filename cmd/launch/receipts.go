@@ -199,7 +199,7 @@ func (b books) learn(set *ladder.Set, receipts []mem.Receipt) (*ladder.Set, bool
 // that ran out of memory needs at least what it was refused.
 func (b books) write(name string, r *run.Run, a *run.Attempt) (out []mem.Receipt) {
 	o := &a.Outcome
-	if o.Untaken != "" || b.machine.Kind == "" {
+	if o.Untaken != "" || b.machine.Kind == "" || len(a.Unconfirmed(b.job)) > 0 { // what it ran with is not known
 		return nil
 	}
 	set, failed := cmp.Or(r.Priced, r.Ladders), o.Phase

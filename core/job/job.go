@@ -39,8 +39,11 @@ type Job struct {
 	Options []config.Option `json:"options,omitempty"`
 	Files   []File          `json:"files,omitempty"`
 	Batch   Batch           `json:"batch"`
-	Signs   Signs           `json:"signs"`
-	Resume  Resume          `json:"resume"`
+	// Steps is how many optimizer steps the whole training has, where its signs of progress count them from its beginning, also
+	// after a resume; 0 where that is not known.
+	Steps  int64  `json:"steps,omitempty"`
+	Signs  Signs  `json:"signs"`
+	Resume Resume `json:"resume"`
 	// Fixed says why settings of the job cannot be changed by launch, where there would be rungs that do; the host sets it.
 	Fixed     string    `json:"fixed,omitempty"`
 	Rehearsal Rehearsal `json:"rehearsal"`
@@ -170,6 +173,10 @@ type Resume struct {
 	// Aside globs, relative to the command's folder, name saved states that a retry which starts over would overwrite:
 	// launch puts them aside before it.
 	Aside []string `json:"aside,omitempty"`
+	// InTheWay globs, relative to the command's folder, name files that a failed attempt leaves and at which the next one stops
+	// because they are there, such as the settings that Lightning saves once. Those that an attempt of this run has made are
+	// put aside before the next; no other.
+	InTheWay []string `json:"in_the_way,omitempty"`
 	// Always are edits of every attempt after the first, whether or not it goes on from a state. In their values [FreePort]
 	// stands for a TCP port of this machine that nobody listens on.
 	Always []config.Edit `json:"always,omitempty"`

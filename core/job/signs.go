@@ -8,7 +8,7 @@ type SignKind string
 
 const (
 	Started     SignKind = "started"     // the training loop has begun
-	Progress    SignKind = "progress"    // group "iteration": optimizer steps done
+	Progress    SignKind = "progress"    // group "iteration": optimizer steps done; group "total", if there is one: of how many
 	SavedState  SignKind = "saved"       // group "iteration", group "path": something a resume can read was written
 	Resumed     SignKind = "resumed"     // group "iteration": training goes on from a saved state
 	Phase       SignKind = "phase"       // the phase named by the sign has begun
@@ -42,7 +42,7 @@ type Signs struct {
 	// was given, perhaps behind lines of its own: where one holds the recipe of the attempt, its settings are confirmed.
 	// A copy in words of its own, such as the sum of several recipes, confirms what stands in it at an edit's path.
 	Recipes []string `json:"recipes,omitempty"`
-	// States globs, relative to the command's folder, name the files that a resume reads. StateIteration, if not
+	// States globs, relative to the command's folder, name the files, or folders, that a resume reads. StateIteration, if not
 	// empty, is an RE2 expression over the base name whose group "iteration" orders them.
 	States         []string `json:"states,omitempty"`
 	StateIteration string   `json:"state_iteration,omitempty"`
@@ -51,6 +51,9 @@ type Signs struct {
 	StateAfter int64 `json:"state_after,omitempty"`
 	// CountsMicro says that the iterations of Progress are forward passes, of which accumulation makes an optimizer step.
 	CountsMicro bool `json:"counts_micro,omitempty"`
+	// TakesArgv says that the program takes the options that are edited from its arguments and from nowhere else, so that
+	// what stands there is what it runs with. A plugin that has not read the program's code does not say so.
+	TakesArgv bool `json:"takes_argv,omitempty"`
 	// Codes says what exit codes mean where it is not what they seem. "succeeded" and "interrupted" are taken by their
 	// word; any other text is the cause that a person is shown.
 	Codes map[int]string `json:"codes,omitempty"`

@@ -50,6 +50,10 @@ func (d *Detector) Judge(seen Seen, signs job.Signs) Verdict {
 	state := d.State()
 	v := d.Report(seen.Exit).Judge(seen, signs, state)
 	switch {
+	case v.Ending == Succeeded && signs.Has(job.Progress) && !state.Stepped(signs) && d.ranOut():
+		// A trainer that swallows an out-of-memory goes on to its last line as if it had trained (torchtitan issue 2362).
+		state.Failed, state.Succeeded = true, false
+		v = d.Report(seen.Exit).asFatal().Judge(seen, signs, state)
 	case v.Ending == Succeeded && !state.Succeeded:
 		if text := d.Report(Exit{}); text.OOM && text.Fatal && text.Confidence == Certain {
 			v.Doubt = text.Cause
@@ -60,6 +64,18 @@ func (d *Detector) Judge(seen Seen, signs job.Signs) Verdict {
 		}
 	}
 	return v
+}
+
+// ranOut reports whether the text alone shows that memory ran out, survived or not.
+func (d *Detector) ranOut() bool {
+	text := d.Report(Exit{})
+	return text.OOM && text.Confidence == Certain
+}
+
+// asFatal is the report where it is known from elsewhere that the program did not survive what it tells of.
+func (r Report) asFatal() Report {
+	r.Fatal = true
+	return r
 }
 
 // lastWords is the last line that is not blank: of standard error, if it is known apart and has one.

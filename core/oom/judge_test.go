@@ -16,6 +16,9 @@ const validationTrace = "Traceback (most recent call last):\n  File \"train.py\"
 
 func TestJudge(t *testing.T) {
 	none := job.Signs{}
+	counted := job.Signs{MustSucceed: true, Lines: []job.Sign{{Kind: job.Progress, Pattern: `step (?P<iteration>\d+)/(?P<total>\d+)`}, {Kind: job.Succeeded, Pattern: `Training completed`}}}
+	const meter = `Epoch \[\d+\]\[(?P<iteration>\d+)/`
+	meters := job.Signs{MustSucceed: true, Lines: []job.Sign{{Kind: job.Progress, Pattern: meter}, {Kind: job.Succeeded, Pattern: meter}}}
 	interruptedCode := job.Signs{Codes: map[int]string{42: "interrupted"}}
 	for _, tt := range []struct {
 		name   string
@@ -44,6 +47,12 @@ func TestJudge(t *testing.T) {
 		{"kill -9 by the kernel", none, "", Exit{Known: true, Signal: 9, OOMKills: 1}, OutOfMemory, true, HostOOM, "unknown"},
 		{"DDP: the launcher dies of it", none, traceback + message, Killed(9), OutOfMemory, true, GPUCapacity, "training"},
 		{"full disk", none, traceback + "OSError: [Errno 28] No space left on device\n", Exited(1), Failed, false, NoMemory, "training"},
+
+		{"an out-of-memory swallowed before the first step", counted, traceback + message + "Training completed\n", Exited(0), OutOfMemory, true, GPUCapacity, "training"},
+		{"the same with a bar at 0", counted, "step 0/9\n" + traceback + message + "Training completed\n", Exited(0), OutOfMemory, true, GPUCapacity, "training"},
+		{"survived, and then it trained", counted, traceback + message + "step 1/9\nTraining completed\n", Exited(0), Succeeded, false, GPUCapacity, "training"},
+		{"no step was reported, and nothing went wrong", counted, "Training completed\n", Exited(0), Succeeded, false, NoMemory, "unknown"},
+		{"success is a report of progress", meters, "caught: " + message + "Epoch [0][0/9]\n", Exited(0), Succeeded, false, GPUCapacity, "unknown"},
 
 		{"it exits 0 after a replaced message", trainer, trainingLog + "ERROR: Ran out of VRAM during training.\nINFO: Training stopped.\n",
 			Exited(0), OutOfMemory, true, GPUUnspecified, "training"},

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,6 +27,7 @@ type Event struct {
 	Phase     string // of the sign
 	Knob      string // of the sign
 	Iteration int64  // group "iteration"; -1 where the pattern has none
+	Total     int64  // group "total"; 0 where the pattern has none
 	Path      string // group "path"
 	Bytes     unit.Bytes
 	Value     string // group "value"
@@ -36,6 +38,8 @@ type Event struct {
 type State struct {
 	Phase       string // the current one: of the last Phase sign that has not ended; "training" once started; "" before
 	Iteration   int64  // the highest; -1 before any
+	Moved       bool   // there was a Progress sign but those of iteration 0, which a bar shows before anything was trained
+	Total       int64  // of the last Progress sign that had one
 	Saved       *Event // the last saved state
 	Resumed     *Event
 	Started     bool
@@ -164,6 +168,9 @@ func (r *signReader) match(text []byte, marks uint64, found func(i int, e Event,
 				e.Iteration = n
 			}
 		}
+		if g := group("total"); g != "" {
+			e.Total, _ = strconv.ParseInt(digits(g), 10, 64)
+		}
 		if g := group("bytes"); g != "" {
 			if b, err := unit.Parse(digits(g) + group("unit")); err == nil {
 				e.Bytes = b
@@ -200,6 +207,10 @@ func (t *State) take(e Event) {
 		t.Started = true
 		t.Phase, t.outer = "training", "training"
 	case job.Progress:
+		t.Moved = t.Moved || e.Iteration != 0
+		if e.Total > 0 {
+			t.Total = e.Total
+		}
 		t.Iteration = max(t.Iteration, e.Iteration)
 		t.Phase, t.outer = "training", "training"
 	case job.SavedState:
@@ -240,6 +251,17 @@ func (t *State) fine(mustSucceed bool) bool {
 	return !t.Failed && !t.Interrupted && (t.Succeeded || !mustSucceed && t.OutOfMemory <= t.Survived)
 }
 
+// Stepped reports whether the program reported a step. Of programs whose success is known by a report of progress alone each
+// report is of a step that was done, the one of iteration 0 as well.
+func (t *State) Stepped(signs job.Signs) bool {
+	if t.Moved {
+		return true
+	}
+	return t.Succeeded && slices.ContainsFunc(signs.Lines, func(s job.Sign) bool {
+		return s.Kind == job.Succeeded && slices.ContainsFunc(signs.Lines, func(p job.Sign) bool { return p.Kind == job.Progress && p.Pattern == s.Pattern })
+	})
+}
+
 // State returns what the signs have said so far. Where the log has spoken, it is believed about the phase; of counts and
 // progress, the highest of all streams counts, because the same line may stand in each.
 func (d *Detector) State() State {
@@ -267,6 +289,10 @@ func (d *Detector) state() State {
 			out.Resumed = t.Resumed
 		}
 		out.Iteration = max(out.Iteration, t.Iteration)
+		out.Moved = out.Moved || t.Moved
+		if out.Total == 0 || t.Total > 0 && s.name == Log {
+			out.Total = t.Total
+		}
 		out.Started = out.Started || t.Started
 		out.Succeeded = out.Succeeded || t.Succeeded
 		out.Failed = out.Failed || t.Failed

@@ -43,6 +43,7 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 		if err != nil {
 			return nil, fmt.Errorf("attempt %d: %w", p.Attempt, err)
 		}
+		r.weigh(p, &out)
 		r.Attempts = append(r.Attempts, Attempt{*p, out})
 		if out.Saved != nil {
 			r.Left = nil // which is older

@@ -47,6 +47,9 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	case out.Report.Kind != oom.GPUContention && !r.mends(out.Report):
 		return nil, &Stop{Why: out.Report.Cause + "; no rung of the ladders gives back that memory"}
 	}
+	if why := r.unmoved(last); why != "" {
+		return nil, &Stop{Why: "the settings do not reach the program: " + why, Code: OwnTrouble}
+	}
 	phase := r.phaseOf(out)
 	l := r.Ladders.Ladder(phase)
 	if l == nil || phase == ladder.Shared {

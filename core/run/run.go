@@ -71,8 +71,14 @@ type Outcome struct {
 	// are made of it.
 	Measured  map[string][]mem.Measurement `json:"measured,omitempty"`
 	Passed    []string                     `json:"passed,omitempty"`
-	Saved     *State                       `json:"saved,omitempty"` // the newest state that this attempt wrote
-	Iteration int64                        `json:"iteration"`       // the last one reported
+	Saved     *State                       `json:"saved,omitempty"`   // the newest complete state that this attempt wrote
+	Strange   []string                     `json:"strange,omitempty"` // newer states of which nothing shows that this run wrote them
+	Torn      []string                     `json:"torn,omitempty"`    // states that this attempt began and did not complete
+	Made      []string                     `json:"made,omitempty"`    // files that it left, which a next attempt would overwrite or stumble over
+	Iteration int64                        `json:"iteration"`         // the last one reported
+	Stepped   bool                         `json:"stepped,omitempty"` // a step was reported
+	Total     int64                        `json:"total,omitempty"`   // of how many, by the program's own report
+	Short     string                       `json:"short,omitempty"`   // what speaks against a success: it reported fewer steps than it has
 	// Rate is how many samples of the global batch it trained in a second, from its first report of progress to its last;
 	// absent where it reported too little.
 	Rate      float64           `json:"samples_per_second,omitempty"`

@@ -2,11 +2,9 @@ package ui
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
@@ -97,12 +95,11 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 		}
 	}
 	p.line("%s", s)
-	var open []string
-	if ended == run.Succeeded { // of a run that failed there is more to say
-		open = unconfirmed(&last.Plan, &last.Outcome)
+	if open := last.Unconfirmed(r.Job); len(open) > 0 && ended == run.Succeeded { // of a run that failed there is more to report
+		p.line("%s nothing that the program printed or saved confirms %s", p.yellow("note:"), few(open))
 	}
-	if len(open) > 0 {
-		p.line("%s nothing of the program's confirms %s", p.yellow("note:"), strings.Join(open, ", "))
+	if short := last.Outcome.Short; short != "" {
+		p.line("%s %s", p.yellow("note:"), short)
 	}
 	if in := last.Outcome.Inside; in != nil {
 		p.Inside(in.Hook)
@@ -116,22 +113,17 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	p.line("run %s · exit code %d is %s", id, code, whose)
 }
 
-// unconfirmed lists the edited knobs whose value the program confirmed to be another one than planned, or did not confirm
-// at all, neither in print nor by its own copy of the recipe.
-func unconfirmed(plan *run.Plan, outcome *run.Outcome) (out []string) {
-	for _, e := range plan.Edits {
-		switch seen, ok := outcome.Settings[e.Knob]; {
-		case ok && strings.ReplaceAll(seen, ",", "") != e.To: // programs group digits
-			out = append(out, fmt.Sprintf("%s = %s (it says %s)", e.Knob, e.To, seen))
-		case slices.Contains(outcome.Confirmed, e.At.Doc):
-		case !ok && e.Knob != "resume" && !strings.Contains(e.To, job.FreePort): // a port that is taken is said soon enough
-			out = append(out, fmt.Sprintf("%s = %s", e.Knob, e.To))
+// few lists the first three.
+func few(open []run.Open) string {
+	var out []string
+	for i, u := range open {
+		if i == 3 {
+			out = append(out, fmt.Sprintf("and %d more", len(open)-3))
+			break
 		}
+		out = append(out, u.String())
 	}
-	if len(out) > 3 {
-		out = append(out[:3], fmt.Sprintf("and %d more", len(out)-3))
-	}
-	return out
+	return strings.Join(out, ", ")
 }
 
 func largest(plan *run.Plan) (most unit.Bytes) {

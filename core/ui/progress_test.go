@@ -1,12 +1,6 @@
 package ui
 
-import (
-	"testing"
-
-	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/job"
-	"github.com/launch-ml/launch/core/run"
-)
+import "testing"
 
 // A rehearsal is no attempt at the run, and is not said to be one.
 func TestTries(t *testing.T) {
@@ -16,13 +10,5 @@ func TestTries(t *testing.T) {
 		if got := tries(n[0], n[1]); got != want {
 			t.Errorf("%d attempts and %d short runs are %q, want %q", n[0], n[1], got, want)
 		}
-	}
-}
-
-// A free port is no setting that a program could be asked to confirm, and its placeholder nothing to show.
-func TestUnconfirmed(t *testing.T) {
-	plan := &run.Plan{Edits: []config.Edit{{Knob: "rendezvous", To: "tcp://localhost:" + job.FreePort}, {Knob: job.MicroBatch, To: "8"}}}
-	if got := unconfirmed(plan, &run.Outcome{}); len(got) != 1 || got[0] != "micro-batch = 8" {
-		t.Errorf("%q", got)
 	}
 }

@@ -41,6 +41,7 @@ func (p *project) signs() job.Signs {
 			{Kind: job.SavedState, Pattern: `=> saved new best checkpoint \(epoch (?P<iteration>\d+)`},
 		},
 		MustSucceed: true,
+		TakesArgv:   p.solar == nil, // argparse, and nothing sets args afterwards but the division by the ranks (main_moco.py:182 at 7397dfe)
 		CountsMicro: p.accumulation.live(),
 		Codes:       map[int]string{0: "also where mp.spawn found no GPU and started nothing"},
 	}

@@ -107,6 +107,7 @@ func (sisr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 		Exclusive: r.experiment,
 		Warnings:  append(warnings, x.warnings()...),
 	}
+	j.Steps = r.int(r.totalIter, 0)
 	j.Warnings = append(j.Warnings, launchers(prog, c.Devices)...)
 	if shared > 1 && !launched(prog, c.Env) {
 		j.Batch.Replicas = true

@@ -1,0 +1,135 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+)
+
+// weigh takes an outcome for less than the program itself took it for, where its own reports contradict it: a run that went on
+// and made no step, or one that trains with another batch, or for another number of steps, than was planned.
+func (r *Run) weigh(p *Plan, o *Outcome) {
+	if p.Trial != "" || o.Ending == Interrupted {
+		return
+	}
+	if why := r.Differs(p, o); why != "" && o.Untaken == "" {
+		o.Ending, o.Untaken, o.Lied, o.Silent = Failed, why, false, false
+		o.Cause = "it ran without the settings that it was to have: " + why
+	}
+	if o.Ending != Succeeded || !r.Job.Signs.Has(job.Progress) {
+		return
+	}
+	steps := r.steps(p, o)
+	switch done := max(o.Iteration, r.reached()); {
+	case p.Resume != nil && !o.Stepped && (steps == 0 || max(p.Resume.Iteration, done) < steps):
+		o.Ending, o.Lied = Failed, true
+		o.Cause = fmt.Sprintf("it went on from %v and ended without a step", p.Resume)
+	case steps > 0 && o.Iteration > 0 && 10*o.Iteration < 9*steps && !r.Job.Signs.CountsMicro:
+		o.Short = fmt.Sprintf("the last step that it reported is %d of %d", o.Iteration, steps)
+	}
+}
+
+// reached is the last iteration that any attempt has reported.
+func (r *Run) reached() (most int64) {
+	for _, a := range r.Attempts {
+		if a.Plan.Trial == "" {
+			most = max(most, a.Outcome.Iteration)
+		}
+	}
+	return most
+}
+
+// steps is how many steps the training has, as its recipe or its program says; 0 where neither does.
+func (r *Run) steps(p *Plan, o *Outcome) int64 {
+	if r.Job.Steps > 0 {
+		return r.Job.Steps
+	}
+	return o.Total
+}
+
+// Differs reports why what a program has reported so far of its batch and its length is another training than the plan; "" where
+// nothing shows that.
+func (r *Run) Differs(p *Plan, o *Outcome) string {
+	for _, e := range p.Edits {
+		said, ok := o.Settings[e.Knob]
+		said = strings.ReplaceAll(said, ",", "")
+		if ok && (e.Knob == job.MicroBatch || e.Knob == job.Accumulation) && said == e.From && said != e.To {
+			return fmt.Sprintf("the program reports %s %s, which the recipe says, and the plan is %s", e.Knob, said, e.To)
+		}
+	}
+	first := slices.IndexFunc(r.Attempts, func(a Attempt) bool { return a.Plan.Trial == "" && a.Outcome.Total > 0 })
+	if o.Total == 0 || first < 0 || p.Cost >= ladder.Recipe || r.Attempts[first].Plan.Cost >= ladder.Recipe {
+		return ""
+	}
+	was := r.Attempts[first]
+	before, now := float64(was.Outcome.Total), float64(o.Total)
+	if r.Job.Signs.CountsMicro { // forward passes, of which accumulation makes a step
+		before, now = before/float64(max(1, was.Plan.Batch.Accumulation)), now/float64(max(1, p.Batch.Accumulation))
+	}
+	if d := max(now-before, before-now); d > 1 && d > before/100 {
+		return fmt.Sprintf("the program trains for %.4g steps now, and for %.4g in attempt %d", now, before, was.Plan.Attempt)
+	}
+	return ""
+}
+
+// An Open is an edit that nothing of the program's confirms. Said is what it reports instead; "" where it reports nothing.
+type Open struct{ Knob, To, Said string }
+
+func (u Open) String() string {
+	if u.Said != "" {
+		return fmt.Sprintf("%s = %s (it reports %s)", u.Knob, u.To, u.Said)
+	}
+	return fmt.Sprintf("%s = %s", u.Knob, u.To)
+}
+
+// Unconfirmed lists the edits whose value the program confirmed to be another one than planned, or did not confirm at all,
+// neither in print nor by its own copy of the recipe. What launch itself hands over is confirmed: the environment, and the
+// arguments of a program that takes its settings from nowhere else.
+func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
+	for _, e := range a.Plan.Edits {
+		switch seen, ok := a.Outcome.Settings[e.Knob]; {
+		case ok && !same(seen, e.To):
+			out = append(out, Open{e.Knob, e.To, seen})
+		case ok, slices.Contains(a.Outcome.Confirmed, e.At.Doc), e.At.Doc == config.EnvDoc, e.At.Doc == config.ArgvDoc && j.Signs.TakesArgv:
+		case e.Knob == "resume", strings.Contains(e.To, job.FreePort): // which is known soon enough
+		default:
+			out = append(out, Open{e.Knob, e.To, ""})
+		}
+	}
+	return out
+}
+
+// same reports whether a program printed that value; programs group digits, and write numbers and words in their own way.
+func same(printed, value string) bool {
+	if printed == value || strings.ReplaceAll(printed, ",", "") == value {
+		return true
+	}
+	a, err := strconv.ParseFloat(printed, 64)
+	b, wrong := strconv.ParseFloat(value, 64)
+	return err == nil && wrong == nil && a == b
+}
+
+// unmoved reports why two attempts show that the settings do not reach the program: nothing confirms them, and at another
+// micro-batch memory ran out at the very same figures. "" where they do not.
+func (r *Run) unmoved(last *Attempt) string {
+	if len(r.Attempts) < 2 || len(last.Unconfirmed(r.Job)) == 0 {
+		return ""
+	}
+	was := &r.Attempts[len(r.Attempts)-2]
+	a, b := was.Outcome.Report, last.Outcome.Report
+	if was.Outcome.Ending != OutOfMemory || was.Plan.Batch.Micro == last.Plan.Batch.Micro || r.phaseOf(was.Outcome) != r.phaseOf(last.Outcome) ||
+		a.Requested == nil || b.Requested == nil || a.Allocated == nil || b.Allocated == nil {
+		return ""
+	}
+	close := func(x, y int64) bool { return 100*max(x-y, y-x) <= max(x, y) }
+	if !close(int64(*a.Requested), int64(*b.Requested)) || !close(int64(*a.Allocated), int64(*b.Allocated)) {
+		return ""
+	}
+	return fmt.Sprintf("it ran out of memory at micro-batch %d and at %d asking for the same %v with %v allocated, and nothing of its output confirms the settings",
+		was.Plan.Batch.Micro, last.Plan.Batch.Micro, *b.Requested, *b.Allocated)
+}

@@ -1,0 +1,129 @@
+package run
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+func edit(knob, from, to string) config.Edit {
+	return config.Edit{Knob: knob, At: config.Address{Doc: "x.py", Path: knob}, From: from, To: to}
+}
+
+var counted = job.Signs{Lines: []job.Sign{{Kind: job.Progress, Pattern: `step (?P<iteration>\d+)`}}}
+
+// A success is one only where the program's own reports do not contradict it.
+func TestWeigh(t *testing.T) {
+	at := &State{Path: "0008.pt", Iteration: 8}
+	ok := Outcome{Ending: Succeeded}
+	with := func(o Outcome, f func(*Outcome)) Outcome { f(&o); return o }
+	smaller := []config.Edit{edit(job.MicroBatch, "32", "8"), edit(job.Accumulation, "1", "4")}
+	for name, tt := range map[string]struct {
+		job     job.Job
+		before  []Attempt
+		plan    Plan
+		out     Outcome
+		want    Ending
+		cause   string
+		untaken bool
+	}{
+		"a step after a resume":       {job.Job{Signs: counted}, nil, Plan{Resume: at}, with(ok, func(o *Outcome) { o.Stepped, o.Iteration = true, 9 }), Succeeded, "", false},
+		"no step after a resume":      {job.Job{Signs: counted}, nil, Plan{Resume: at}, ok, Failed, "it went on from iteration 8 and ended without a step", false},
+		"nothing was left to train":   {job.Job{Signs: counted, Steps: 8}, nil, Plan{Resume: at}, ok, Succeeded, "", false},
+		"it says that itself":         {job.Job{Signs: counted}, nil, Plan{Resume: at}, with(ok, func(o *Outcome) { o.Total = 8 }), Succeeded, "", false},
+		"it had come to its end":      {job.Job{Signs: counted, Steps: 10}, []Attempt{{Outcome: Outcome{Iteration: 10}}}, Plan{Resume: at}, ok, Succeeded, "", false},
+		"something was left":          {job.Job{Signs: counted, Steps: 9}, nil, Plan{Resume: at}, ok, Failed, "ended without a step", false},
+		"no resume, and no step":      {job.Job{Signs: counted}, nil, Plan{}, ok, Succeeded, "", false},
+		"steps are not reported":      {job.Job{}, nil, Plan{Resume: at}, ok, Succeeded, "", false},
+		"it runs with the old batch":  {job.Job{Signs: counted}, nil, Plan{Edits: smaller}, with(ok, func(o *Outcome) { o.Settings = map[string]string{job.MicroBatch: "32"} }), Failed, "the program reports micro-batch 32", true},
+		"the same, out of memory":     {job.Job{Signs: counted}, nil, Plan{Edits: smaller}, with(ok, func(o *Outcome) { o.Ending, o.Settings = OutOfMemory, map[string]string{job.MicroBatch: "32"} }), Failed, "", true},
+		"it runs with the new batch":  {job.Job{Signs: counted}, nil, Plan{Edits: smaller}, with(ok, func(o *Outcome) { o.Settings = map[string]string{job.MicroBatch: "8", job.Accumulation: "4"} }), Succeeded, "", false},
+		"interrupted, with the old":   {job.Job{Signs: counted}, nil, Plan{Edits: smaller}, with(ok, func(o *Outcome) { o.Ending, o.Settings = Interrupted, map[string]string{job.MicroBatch: "32"} }), Interrupted, "", false},
+		"four times as long":          {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 8}}}, Plan{Edits: smaller}, with(ok, func(o *Outcome) { o.Total, o.Stepped = 32, true }), Failed, "trains for 32 steps now, and for 8 in attempt", true},
+		"as long as before":           {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 1000}}}, Plan{Edits: smaller}, with(ok, func(o *Outcome) { o.Total, o.Stepped = 1001, true }), Succeeded, "", false},
+		"it counts forward passes":    {job.Job{Signs: job.Signs{Lines: counted.Lines, CountsMicro: true}}, []Attempt{{Plan: Plan{Batch: job.Batch{Accumulation: 1}}, Outcome: Outcome{Total: 100}}}, Plan{Edits: smaller, Batch: job.Batch{Accumulation: 4}}, with(ok, func(o *Outcome) { o.Total, o.Stepped = 400, true }), Succeeded, "", false},
+		"and trains for longer":       {job.Job{Signs: job.Signs{Lines: counted.Lines, CountsMicro: true}}, []Attempt{{Plan: Plan{Batch: job.Batch{Accumulation: 1}}, Outcome: Outcome{Total: 100}}}, Plan{Edits: smaller, Batch: job.Batch{Accumulation: 4}}, with(ok, func(o *Outcome) { o.Total, o.Stepped = 1600, true }), Failed, "trains for 400 steps now, and for 100", true},
+		"a trial is not weighed":      {job.Job{Signs: counted}, nil, Plan{Trial: Rehearsal, Resume: at}, ok, Succeeded, "", false},
+		"the length may be different": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 8}}}, Plan{Cost: 4}, with(ok, func(o *Outcome) { o.Total, o.Stepped = 32, true }), Succeeded, "", false},
+	} {
+		r := &Run{Job: &tt.job, Attempts: tt.before}
+		out := tt.out
+		r.weigh(&tt.plan, &out)
+		if out.Ending != tt.want || !strings.Contains(out.Cause, tt.cause) || (out.Untaken != "") != tt.untaken {
+			t.Errorf("%s: %s (%s), untaken %q; want %s (%s)", name, out.Ending, out.Cause, out.Untaken, tt.want, tt.cause)
+		}
+		if out.Ending == Failed && out.Untaken == "" && !out.Lied {
+			t.Errorf("%s: the program's exit of 0 would stand", name)
+		}
+	}
+	short := with(ok, func(o *Outcome) { o.Iteration, o.Stepped = 300, true })
+	(&Run{Job: &job.Job{Signs: counted, Steps: 1000}}).weigh(&Plan{}, &short)
+	if short.Ending != Succeeded || short.Short != "the last step that it reported is 300 of 1000" {
+		t.Errorf("a short training: %s, %q", short.Ending, short.Short)
+	}
+}
+
+// What launch hands over itself is confirmed, and what the program printed or kept; a free port is nothing to confirm.
+func TestUnconfirmed(t *testing.T) {
+	port := config.Edit{Knob: "rendezvous", At: config.Address{Doc: config.ArgvDoc, Path: "--dist-url"}, To: "tcp://localhost:" + job.FreePort}
+	argv := config.Edit{Knob: "workers", At: config.Address{Doc: config.ArgvDoc, Path: "--workers"}, To: "2"}
+	env := config.Edit{Knob: "allocator", At: config.Address{Doc: config.EnvDoc, Path: "A"}, To: "x"}
+	a := Attempt{Plan: Plan{Edits: []config.Edit{port, argv, env, edit(job.MicroBatch, "16", "8"), edit("lr", "1", "1e-1")}}}
+	list := func(j job.Job) (out []string) {
+		for _, u := range a.Unconfirmed(&j) {
+			out = append(out, u.String())
+		}
+		return out
+	}
+	if got := strings.Join(list(job.Job{}), "; "); got != "workers = 2; micro-batch = 8; lr = 1e-1" {
+		t.Errorf("nothing confirms: %q", got)
+	}
+	a.Outcome.Settings = map[string]string{job.MicroBatch: "1,6", "lr": "0.1"}
+	if got := strings.Join(list(job.Job{Signs: job.Signs{TakesArgv: true}}), "; "); got != "micro-batch = 8 (it reports 1,6)" {
+		t.Errorf("one is contradicted: %q", got)
+	}
+	a.Outcome.Settings, a.Outcome.Confirmed = nil, []string{"x.py"}
+	if got := list(job.Job{Signs: job.Signs{TakesArgv: true}}); len(got) != 0 {
+		t.Errorf("all is confirmed: %q", got)
+	}
+}
+
+// Settings that do not arrive are known by what is asked for, where nothing confirms them.
+func TestUnmoved(t *testing.T) {
+	b := func(n int64) *unit.Bytes { v := unit.Bytes(n); return &v }
+	ran := func(micro, requested, allocated int64, edits ...config.Edit) Attempt {
+		return Attempt{Plan: Plan{Batch: job.Batch{Micro: micro}, Edits: edits},
+			Outcome: Outcome{Ending: OutOfMemory, Phase: "training", Report: oom.Report{Numbers: oom.Numbers{Requested: b(requested), Allocated: b(allocated)}}}}
+	}
+	smaller := edit(job.MicroBatch, "32", "16")
+	confirmed := ran(16, 1_648_361_472, 5_000_000_000, smaller)
+	confirmed.Outcome.Settings = map[string]string{job.MicroBatch: "16"}
+	unsized := ran(16, 1_648_361_472, 0, smaller)
+	unsized.Outcome.Report.Allocated = nil
+	for name, tt := range map[string]struct {
+		second Attempt
+		stops  bool
+	}{
+		"the same figures":            {ran(16, 1_648_361_472, 5_000_000_000, smaller), true},
+		"nearly the same":             {ran(16, 1_650_000_000, 4_990_000_000, smaller), true},
+		"half of it":                  {ran(16, 824_180_736, 5_000_000_000, smaller), false},
+		"the same request, less held": {ran(16, 1_648_361_472, 4_000_000_000, smaller), false},
+		"confirmed":                   {confirmed, false},
+		"what is held is not known":   {unsized, false},
+		"the same micro-batch":        {ran(32, 1_648_361_472, 5_000_000_000, edit("workers", "4", "2")), false},
+	} {
+		r := &Run{Job: &job.Job{}, Ladders: sr(training(func(unit.Bytes) mem.Estimate { return unknown() }), nil).Ladders, Attempts: []Attempt{ran(32, 1_648_361_472, 5_000_000_000), tt.second}}
+		if why := r.unmoved(r.Last()); (why != "") != tt.stops {
+			t.Errorf("%s: %q", name, why)
+		}
+	}
+	r := &Run{Job: &job.Job{}, Ladders: sr(training(func(unit.Bytes) mem.Estimate { return unknown() }), nil).Ladders, Limits: Limits{Allow: 3}, Attempts: []Attempt{ran(32, 1_648_361_472, 5_000_000_000), ran(16, 1_648_361_472, 5_000_000_000, smaller)}}
+	if p, stop := r.Next(); p != nil || stop.Code != OwnTrouble || !strings.Contains(stop.Why, "do not reach the program") {
+		t.Errorf("the next: %+v, %+v", p, stop)
+	}
+}
