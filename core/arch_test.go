@@ -40,6 +40,7 @@ var mayImport = map[string][]string{
 	"core/plugin/plugintest":    {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/overlay", "core/plugin", "core/python", "core/unit"},
 	"core/run":                  {"core/config", "core/job", "core/ladder", "core/mem", "core/oom", "core/unit"},
 	"core/record":               {"core/lazy", "core/mem", "core/run", "core/unit", "github.com/google/renameio/v2", "golang.org/x/sys/unix"},
+	"core/states":               {"core/job", "core/run", "core/unit", "github.com/fsnotify/fsnotify", "golang.org/x/sys/unix"},
 	"core/ui":                   {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/plugin", "core/record", "core/run", "core/unit"},
 }
 

@@ -31,6 +31,7 @@
 //	proc       a program in a pseudo-terminal or on copied pipes, to its last byte
 //	oom        what a program's output says of how it ended
 //	witness    what its own processes say of their memory, by a part of overlay's hook
+//	states     the saved states that a resume reads: which are complete, and this run's own
 //	record     runs and receipts on disk
 //	ui         everything that a person sees, and the documents that scripts read
 //
@@ -40,7 +41,8 @@
 // cmd/launch wires them: settings.go reads the settings (mistyped.go names those that are none), prepare.go reads the command and
 // asks the plugin in the way that client.go has for it, for as long as patience.go says; root.go carries the run, early.go hears who interrupts it before it runs, execute.go carries out
 // one attempt with the tap on its output (tap.go), the looks at card and host (watch.go, looks.go) and what may end it early
-// (guard.go), a trial in the folder that stage.go lays out; states.go finds what it saved, confirm.go which settings it took. estimate.go prices a network without a
+// (guard.go), a trial in the folder that stage.go lays out; states.go follows what it saves, cutshort.go what an attempt saved that was never seen to end,
+// confirm.go which settings it took. estimate.go prices a network without a
 // command, explain.go says what a log or a run died of. receipts.go writes what an attempt measured and applies what was
 // learned; course.go splits its peaks by phase, hostwatch.go looks at what a limit on host memory counts, inside.go asks
 // the program's own processes.

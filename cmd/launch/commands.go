@@ -277,12 +277,14 @@ func newShow() *cobra.Command {
 }
 
 func newResume() *cobra.Command {
-	return &cobra.Command{
+	var fromStart bool
+	c := &cobra.Command{
 		Use: "resume RUN", Short: "go on with a run that was cut off, stopped, or needs a higher --allow", Args: takes(1, 1, "one run, which launch runs lists, or the word last"),
 		Long: `resume goes on with a run from its newest saved state, on the rung that it had come to: a run of which launch itself was
 killed, that was interrupted, that failed for a reason that is mended now, or for which no allowed rung was left. A cost is
-raised by --allow alone; what the run was allowed when it began stands otherwise.`,
-		Example: "  launch resume last\n  launch resume last --allow recipe",
+raised by --allow alone; what the run was allowed when it began stands otherwise. A run that has left no saved state, or whose
+program cannot resume, is started over only with --from-start.`,
+		Example: "  launch resume last\n  launch resume last --allow recipe\n  launch resume last --from-start",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := readSettings(c.Flags(), ".")
 			if err != nil {
@@ -291,13 +293,15 @@ raised by --allow alone; what the run was allowed when it began stands otherwise
 			if !c.Flags().Changed("allow") { // the user's word for this run stands
 				s.Allow = ladder.None
 			}
-			return told(s, resume(c.Context(), s, args[0]))
+			return told(s, resume(c.Context(), s, args[0], fromStart))
 		},
 	}
+	c.Flags().BoolVar(&fromStart, "from-start", false, "start the run over, whatever it has saved")
+	return c
 }
 
 // resume takes a run up where its record ends.
-func resume(ctx context.Context, s settings, name string) error {
+func resume(ctx context.Context, s settings, name string, fromStart bool) error {
 	store := record.Store{Dir: s.runs()}
 	id, err := store.Find(name)
 	if err != nil {
@@ -342,36 +346,51 @@ func resume(ctx context.Context, s settings, name string) error {
 	}
 	// The attempt that was cut off has no outcome. What it left is found as after any other: its saved state.
 	var first time.Time
+	var b before
 	for _, a := range r.Attempts {
 		if a.Plan.Trial == "" && first.IsZero() {
 			first = a.Outcome.Began
 		}
+		b.made = append(b.made, a.Outcome.Made...)
 	}
 	if err := r.Again(s.Allow); err != nil && stopped {
 		return fmt.Errorf("run %s is over: %w", id, err)
 	}
 	r.Limits.Anyway = r.Limits.Anyway || s.Anyway
-	if stopped && !s.Quiet {
-		if st := r.Saved(); st != nil {
-			say.Line("run %s: it goes on from %v", id, st)
-		} else {
-			say.Line("run %s: there is nothing to go on from: it starts over", id)
-		}
-	}
-	if began, ok := h.CutOff(); ok {
+	began, cut := h.CutOff()
+	if cut {
 		if first.IsZero() {
 			first = began.Time
 		}
-		if st := saved(r.Job.Command.Dir, r.Job.Signs, began.Time); st != nil {
-			r.Left = st
+		left, made := cutShort(h, r.Job, s.locks())
+		if left.State != nil {
+			r.Left = left.State
 		}
-		switch {
-		case s.Quiet:
-		case r.Left != nil && r.Job.Resume.None == "":
-			say.Line("run %s: its last attempt was cut off; it goes on from %v", id, r.Left)
-		default:
-			say.Line("run %s: its last attempt was cut off, and there is nothing to go on from: it starts over", id)
+		b.made = append(b.made, made...)
+		for _, path := range left.Strange {
+			say.Warn("%s is newer than the run's last attempt, and nothing shows that this run wrote it: it does not go on from there", path)
 		}
+	}
+	if fromStart { // on the rung that the run had come to
+		r.Left = nil
+		for i := range r.Attempts {
+			r.Attempts[i].Outcome.Saved = nil
+		}
+	}
+	state, why := r.Saved(), "it left no complete saved state"
+	if none := r.Job.Resume.None; none != "" {
+		why = none
+	}
+	switch {
+	case state == nil && !fromStart:
+		return fmt.Errorf("run %s has nothing to go on from: %s; launch resume %s --from-start starts it over", id, why, id)
+	case s.Quiet:
+	case state == nil:
+		say.Line("run %s: it starts over", id)
+	case cut:
+		say.Line("run %s: its last attempt was cut off; it goes on from %v", id, state)
+	default:
+		say.Line("run %s: it goes on from %v", id, state)
 	}
 	if r.Job.Exclusive != "" {
 		unlock, err := store.Lock(r.Job.Exclusive, fmt.Sprintf("run %s (process %d)", id, os.Getpid()))
@@ -382,6 +401,7 @@ func resume(ctx context.Context, s settings, name string) error {
 		}
 		if err == nil {
 			defer unlock()
+			b.held = []string{r.Job.Exclusive}
 		}
 	}
 	rec, err := store.Append(id)
@@ -393,7 +413,8 @@ func resume(ctx context.Context, s settings, name string) error {
 	}
 	heard := hearEarly()
 	defer heard.close()
-	return finish(ctx, s, r, f.device, rec, say, nil, first, heard)
+	b.began = first
+	return finish(ctx, s, r, f.device, rec, say, nil, b, heard)
 }
 
 func alive(pid int) bool {
@@ -407,6 +428,9 @@ func alive(pid int) bool {
 	}
 	return errors.Is(syscall.Kill(pid, 0), syscall.EPERM) || syscall.Kill(pid, 0) == nil
 }
+
+// locks is the folder of launch's locks and marks.
+func (s settings) locks() string { return filepath.Join(s.State, "locks") }
 
 // runs is the folder of the recorded runs.
 func (s settings) runs() string { return filepath.Join(s.State, "runs") }

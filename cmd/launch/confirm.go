@@ -79,3 +79,14 @@ func confirmed(j *job.Job, made *job.Rewritten, began time.Time) (docs []string)
 	}
 	return docs
 }
+
+// untaken enters, of a program that has ended, that it never took the edited source: one that runs out of memory before its first
+// step has shown nothing by then. What failed for another reason may have ended before it came to its settings.
+func untaken(out *run.Outcome, o *overlay.Overlay) {
+	if out.Untaken != "" || out.Ending != run.OutOfMemory && out.Ending != run.Succeeded {
+		return
+	}
+	if said, why := o.Verdict(true, out.Took); said == overlay.NotTaken {
+		out.Ending, out.Cause, out.Untaken, out.Lied = run.Failed, "it ran without the settings that it was to have: "+why, why, false
+	}
+}

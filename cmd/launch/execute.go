@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -43,6 +44,11 @@ type executor struct {
 	midLine  bool      // what the program printed last was no whole line, where launch's own words would follow it
 	// firstBegan is when the run's first attempt began that was no trial.
 	firstBegan time.Time
+	held       []string // folders of which this run holds the lock
+	who        string   // this run, on its marks
+	marks      []mark   // on folders that other runs may write into as well
+	made       []string // what the run's attempts have left that a next one would overwrite or stumble over
+	differs    func(*run.Plan, *run.Outcome) string
 	settle     func() // what has to have happened before launch ends, and need not before the program starts; may be nil
 }
 
@@ -100,7 +106,7 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 			return run.Outcome{}, err
 		}
 		started = x.job.Away(scratch)
-	} else if p.Resume == nil {
+	} else if len(x.made) > 0 {
 		x.putAside(p)
 	}
 	made, err := started.Rewrite(edits, dir)
@@ -108,6 +114,11 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 		return run.Outcome{}, err
 	}
 	a := attempt{command: made.Command, signs: x.job.Signs, dir: dir, trial: p.Trial, batch: p.Batch, steps: x.job.Rehearsal.Steps}
+	if p.Trial == "" {
+		a.differs = func(s oom.State) string {
+			return x.differs(p, &run.Outcome{Settings: s.Settings, Total: s.Total})
+		}
+	}
 	if x.priced != nil {
 		a.priced = map[string]unit.Bytes{}
 		for _, c := range p.Choices {
@@ -151,6 +162,7 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 	asSaved(&out, x.job, edits)
 	if len(sources) > 0 {
 		asBuilt(&out, a.overlay.Report(), edits)
+		untaken(&out, a.overlay)
 	}
 	return out, nil
 }
@@ -200,6 +212,8 @@ type attempt struct {
 	overlay *overlay.Overlay      // nil where nothing is wanted of the program's Python
 	witness *witness.Witness      // nil where it is not asked what it knows of its memory
 	unheard string                // why it could not be
+	// differs says why what the program reports is another training than the plan's, or ""; nil where that is no matter.
+	differs func(oom.State) string
 }
 
 // attempt runs the command to its end and weighs how it ended.
@@ -209,7 +223,8 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	if err != nil {
 		return run.Outcome{}, fmt.Errorf("plugin's signs: %w", err)
 	}
-	var failure sync.Map // job.Failed: the first line by which the program said that it failed
+	var stepped atomic.Int64 // when it last reported a step, in Unix nanoseconds
+	var failure sync.Map     // job.Failed: the first line by which the program said that it failed
 	pace := pace{}
 	watch := x.watch(ctx)
 	detector.OnEvent = func(e oom.Event) {
@@ -222,6 +237,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 			failure.LoadOrStore(job.Failed, strings.TrimSpace(e.Line.Text))
 		case job.Progress:
 			pace.see(e.Iteration)
+			stepped.Store(time.Now().UnixNano())
 		}
 	}
 	tap := newTap(detector, a.dir)
@@ -229,6 +245,11 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	began := time.Now()
 	if a.trial == "" && x.firstBegan.IsZero() {
 		x.firstBegan = began
+	}
+	var trail *trail
+	if x.job != nil && a.trial == "" {
+		trail = x.follow(c.Dir, a.dir, func() int { return int(watch.pid.Load()) })
+		defer trail.stop()
 	}
 	guard, ctx := guarded(ctx, a, detector, tap)
 	spec := proc.Spec{
@@ -326,8 +347,10 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 		out.Report.Cause = cmp.Or(out.Report.Cause, out.Cause)
 	}
 	out.Measured, out.Passed = watch.measured(a.priced, out.Ending == run.Succeeded)
-	if a.trial == "" && out.Iteration >= signs.StateAfter {
-		out.Saved = saved(c.Dir, signs, began)
+	out.Stepped, out.Total = state.Stepped(signs), state.Total
+	if trail != nil {
+		tap.close() // what it printed is read
+		trail.found(&out, time.Unix(0, stepped.Load()))
 	}
 	return out, nil
 }

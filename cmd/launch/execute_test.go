@@ -1,8 +1,6 @@
 package main
 
 import (
-	"archive/zip"
-	"bytes"
 	"io"
 	"os"
 	"path/filepath"
@@ -22,44 +20,6 @@ func write(t *testing.T, path string, text []byte) {
 	}
 	if err := os.WriteFile(path, text, 0o644); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func archive(t *testing.T) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	z := zip.NewWriter(&b)
-	w, err := z.Create("archive/data.pkl")
-	if err == nil {
-		_, err = w.Write(bytes.Repeat([]byte("weights"), 1000))
-	}
-	if err == nil {
-		err = z.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-// A state that was being written when its program was killed is passed over for the one before it.
-func TestSavedStateIsWhole(t *testing.T) {
-	dir, signs := t.TempDir(), job.Signs{States: []string{"ck/*.pth"}, StateIteration: `_(?P<iteration>\d+)`}
-	since := time.Now().Add(-time.Minute)
-	whole := archive(t)
-	write(t, filepath.Join(dir, "ck/c_1.pth"), whole)
-	write(t, filepath.Join(dir, "ck/c_2.pth"), whole[:len(whole)-30])
-	at := time.Now().Add(-10 * time.Second)
-	os.Chtimes(filepath.Join(dir, "ck/c_1.pth"), at, at)
-	if s := saved(dir, signs, since); s == nil || s.Iteration != 1 || int(s.Bytes) != len(whole) {
-		t.Errorf("the state to go on from is %+v", s)
-	}
-	write(t, filepath.Join(dir, "ck/c_2.pth"), []byte("a format of its own"))
-	if s := saved(dir, signs, since); s == nil || s.Iteration != 2 {
-		t.Errorf("of a format that is not known, the newest: %+v", s)
-	}
-	if s := saved(dir, signs, time.Now().Add(time.Hour)); s != nil {
-		t.Errorf("one that was there before: %+v", s)
 	}
 }
 
@@ -94,22 +54,29 @@ func TestPatchedCopy(t *testing.T) {
 	}
 }
 
-// An attempt that starts over overwrites what the one before has saved; what was there before the run is not touched.
+// An attempt that starts over overwrites what the one before has saved; what was there before the run, or is another's, is not
+// touched. What the program would stop at is moved before every attempt.
 func TestPutAside(t *testing.T) {
-	dir := t.TempDir()
-	old, mine := filepath.Join(dir, "ck/old.pth"), filepath.Join(dir, "ck/latest.pth")
-	write(t, old, []byte("of last week"))
-	week := time.Now().Add(-7 * 24 * time.Hour)
-	os.Chtimes(old, week, week)
-	write(t, mine, []byte("of attempt 1"))
-	x := &executor{say: ui.Printer{W: io.Discard}, firstBegan: time.Now().Add(-time.Minute),
-		job: &job.Job{Command: job.Command{Dir: dir}, Resume: job.Resume{None: "there is no way to", Aside: []string{"ck/*.pth"}}}}
-	x.putAside(&run.Plan{Attempt: 2})
-	if _, err := os.Stat(old); err != nil {
-		t.Error("what was there before the run was moved")
-	}
-	hits, _ := filepath.Glob(filepath.Join(dir, "ck/before-attempt-2-*/latest.pth"))
-	if _, err := os.Stat(mine); err == nil || len(hits) != 1 {
-		t.Errorf("put aside: %v", hits)
+	for _, resume := range []*run.State{nil, {Path: "x"}} {
+		dir := t.TempDir()
+		old, mine, theirs, settings := filepath.Join(dir, "ck/old.pth"), filepath.Join(dir, "ck/latest.pth"), filepath.Join(dir, "ck/theirs.pth"), filepath.Join(dir, "logs/config.yaml")
+		write(t, old, []byte("of last week"))
+		x := &executor{say: ui.Printer{W: io.Discard}, firstBegan: time.Now().Add(-time.Minute),
+			job: &job.Job{Command: job.Command{Dir: dir}, Resume: job.Resume{Aside: []string{"ck/*.pth"}, InTheWay: []string{"logs/config.yaml"}}}}
+		tr := x.follow(dir, "", func() int { return 0 })
+		for _, path := range []string{old, mine, theirs, settings} { // the old one is overwritten
+			write(t, path, []byte("of attempt 1"))
+		}
+		tr.x.held = []string{mine}
+		var out run.Outcome
+		tr.found(&out, time.Time{})
+		tr.stop()
+		x.putAside(&run.Plan{Attempt: 2, Resume: resume})
+		for path, moved := range map[string]bool{old: false, theirs: false, mine: resume == nil, settings: true} {
+			hits, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "before-attempt-2-*", filepath.Base(path)))
+			if _, err := os.Stat(path); (err != nil) != moved || (len(hits) == 1) != moved {
+				t.Errorf("resume %v: %s is there: %v, put aside: %v", resume, path, err == nil, hits)
+			}
+		}
 	}
 }

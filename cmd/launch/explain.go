@@ -348,10 +348,8 @@ func explainRun(s settings, name string) (ui.Explanation, error) {
 			d.RoomBytes = &l.Plan.Room
 		}
 		d.SavedState = r.Saved()
-		if began, ok := h.CutOff(); ok && r.Job.Resume.None == "" { // which says nothing of what it left
-			if st := saved(r.Job.Command.Dir, r.Job.Signs, began.Time); st != nil {
-				d.SavedState = st
-			}
+		if f, _ := cutShort(h, r.Job, s.locks()); f.State != nil && r.Job.Resume.None == "" { // its record says nothing of what it left
+			d.SavedState = f.State
 		}
 		options = r.Options()
 	} else if out != nil {
@@ -412,6 +410,9 @@ func clues(path string) oom.Clues {
 func goOn(d *ui.RunDoc, r *run.Run, stop *run.Stop, out *run.Outcome) {
 	again := func(when string, flags ...string) {
 		d.GoOn, d.When = append([]string{"launch", "resume", d.ID}, flags...), when
+		if d.SavedState == nil {
+			d.GoOn = append(d.GoOn, "--from-start")
+		}
 	}
 	if stop != nil && out != nil && stop.Why != string(out.Ending) {
 		d.Why = stop.Why
@@ -425,7 +426,7 @@ func goOn(d *ui.RunDoc, r *run.Run, stop *run.Stop, out *run.Outcome) {
 	case d.State == "cut off":
 		again("")
 	case out == nil || stop == nil:
-	case out.Untaken != "":
+	case out.Untaken != "", stop.Code == run.OwnTrouble:
 		d.Not = "once the settings reach the program"
 	case stop.Beyond != nil:
 		again(cmp.Or(stop.Beyond.Name, ""), strings.Fields(stop.Beyond.Flag)...)

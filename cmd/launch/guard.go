@@ -30,7 +30,7 @@ func guarded(ctx context.Context, a attempt, d *oom.Detector, t *tap) (*guard, c
 	ctx, cancel := context.WithCancel(ctx)
 	g := &guard{cancel: cancel, done: make(chan struct{})}
 	taken := a.overlay == nil || len(a.overlay.Files()) == 0
-	if taken && (a.trial == "" || a.steps == 0) {
+	if taken && (a.trial == "" || a.steps == 0) && a.differs == nil {
 		close(g.done)
 		return g, ctx
 	}
@@ -51,6 +51,13 @@ func guarded(ctx context.Context, a attempt, d *oom.Detector, t *tap) (*guard, c
 				case overlay.Taken: // once and for all
 					taken = true
 				case overlay.NotTaken:
+					g.why = why
+					cancel()
+					return
+				}
+			}
+			if a.differs != nil {
+				if why := a.differs(state); why != "" {
 					g.why = why
 					cancel()
 					return

@@ -271,6 +271,7 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 	if err != nil {
 		say.Warn("%v: nothing is recorded, and the run cannot be resumed should launch itself be killed", err)
 	}
+	var held []string
 	if p.job.Exclusive != "" && rec != nil {
 		unlock, err := store.Lock(p.job.Exclusive, fmt.Sprintf("run %s (process %d)", rec.ID, os.Getpid()))
 		switch {
@@ -283,6 +284,7 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 			say.Warn("%v: another launch in the same experiment would not be noticed", err)
 		default:
 			defer unlock()
+			held = []string{p.job.Exclusive}
 		}
 	}
 	if rec != nil {
@@ -290,14 +292,21 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 			say.Warn("%v", err)
 		}
 	}
-	return finish(ctx, s, p.run, p.device, rec, say, p.close, time.Time{}, heard)
+	return finish(ctx, s, p.run, p.device, rec, say, p.close, before{held: held}, heard)
+}
+
+// before is what a run has before its first attempt here.
+type before struct {
+	began time.Time // when an earlier launch of the same run started its first attempt; zero where there was none
+	made  []string  // what the attempts of that have left that a next one would overwrite or stumble over
+	held  []string  // folders of which it holds the lock
 }
 
 // finish carries a run to its end and ends as its last attempt did. It returns an error only where nothing ran.
-// began is when an earlier launch of the same run started its first attempt; zero where there was none.
-func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec *record.Record, say ui.Printer, settle func(), began time.Time, heard early) error {
-	x := &executor{early: heard, settings: s, job: r.Job, device: device, record: rec, say: say, settle: settle}
-	x.firstBegan, x.priced = began, cmp.Or(r.Priced, r.Ladders)
+func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec *record.Record, say ui.Printer, settle func(), b before, heard early) error {
+	x := &executor{early: heard, settings: s, job: r.Job, device: device, record: rec, say: say, settle: settle, made: b.made, held: b.held, differs: r.Differs}
+	x.firstBegan, x.priced = b.began, cmp.Or(r.Priced, r.Ladders)
+	defer x.enter("run " + id(rec))()
 	j := &journal{record: rec, say: say, executor: x, run: r, books: newBooks(s, r.Job, device), receipts: s.receipts()}
 	stop, err := r.Carry(ctx, x, j)
 	var sooner *interruptedEarly

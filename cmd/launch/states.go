@@ -1,20 +1,17 @@
 package main
 
 import (
-	"archive/zip"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/run"
-	"github.com/launch-ml/launch/core/unit"
+	"github.com/launch-ml/launch/core/states"
 )
 
 // patchedCopy copies a file and writes the patches into the copy.
@@ -46,37 +43,139 @@ func absolute(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// putAside moves the saved states of this run's earlier attempts out of the way of one that starts over, into a folder
-// beside them.
+// A trail follows the saved states of one attempt: what there was before it, who wrote what, and so what it has left.
+type trail struct {
+	x      *executor
+	dir    string // the command's folder
+	log    string // what the program prints is kept in this file; "" where it is not
+	before states.Listing
+	watch  *states.Watch
+	wrote  *os.File          // may be nil
+	marked map[string]string // folders in which the run was alone
+}
+
+// follow begins a trail. folder is the attempt's own, "" where there is none. Without one nothing outlives launch, and what the
+// program prints shows nothing.
+func (x *executor) follow(dir, folder string, pid func() int) *trail {
+	t := &trail{x: x, dir: dir}
+	watched := slices.Concat(x.job.Signs.States, x.job.Resume.Aside, x.job.Resume.InTheWay)
+	t.before = states.List(dir, watched)
+	t.marked = map[string]string{}
+	for _, p := range x.marks {
+		if p.presence.Alone() {
+			t.marked[p.folder] = x.who
+		}
+	}
+	if folder != "" {
+		t.log = filepath.Join(folder, outputFile)
+		if err := (states.Notes{Before: t.before, Held: x.held, Marked: t.marked}).Write(folder); err == nil {
+			t.wrote, _ = states.WrittenLog(folder)
+		}
+	}
+	var log io.Writer
+	if t.wrote != nil {
+		log = t.wrote
+	}
+	t.watch = states.NewWatch(dir, watched, func() []int {
+		if root := pid(); root > 0 {
+			return descendants(root)
+		}
+		return nil
+	}, log)
+	return t
+}
+
+// stop ends the watch.
+func (t *trail) stop() {
+	if t != nil {
+		t.watch.Stop()
+		if t.wrote != nil {
+			t.wrote.Close()
+		}
+	}
+}
+
+// evidence is what shows whose a state is, of an attempt that has ended. In a folder that another run may use as well nothing
+// is this run's by its place alone before a step was reported.
+func (t *trail) evidence(stepped bool, last time.Time) states.Evidence {
+	e := states.Evidence{Wrote: t.watch.Wrote, Held: t.x.held, Stepped: last}
+	if t.log != "" {
+		e.Printed = states.Printed(t.log, t.dir)
+	}
+	for _, p := range t.x.marks {
+		if p.presence.Alone() && t.marked[p.folder] != "" && (stepped || !t.x.job.Signs.Has(job.Progress)) {
+			e.Held = append(slices.Clone(e.Held), p.folder)
+		}
+	}
+	return e
+}
+
+// found enters what the attempt has left.
+func (t *trail) found(out *run.Outcome, last time.Time) {
+	e := t.evidence(out.Stepped, last)
+	if out.Iteration >= t.x.job.Signs.StateAfter {
+		f := states.Newest(t.dir, t.x.job.Signs, t.before, e)
+		out.Saved, out.Strange, out.Torn = f.State, f.Strange, f.Torn
+	}
+	out.Made = states.Made(t.dir, slices.Concat(t.x.job.Resume.Aside, t.x.job.Resume.InTheWay), t.before, e)
+	t.x.made = append(t.x.made, out.Made...)
+}
+
+// A mark is this run's on a folder that other runs may write their states into as well.
+type mark struct {
+	folder   string
+	presence *states.Presence
+}
+
+// enter marks the folders in which the job's states lie, whatever the run is called, as this run's as well.
+func (x *executor) enter(who string) (leave func()) {
+	x.who = who
+	for _, folder := range states.Folders(x.job.Command.Dir, x.job.Signs.States) {
+		if p, err := states.Join(x.settings.locks(), folder, who); err == nil {
+			x.marks = append(x.marks, mark{folder, p})
+		}
+	}
+	return func() {
+		for _, s := range x.marks {
+			s.presence.Leave()
+		}
+	}
+}
+
+// putAside moves what earlier attempts of this run have left out of the way, into a folder beside it: saved states before an
+// attempt that starts over, and before each what the program would stop at.
 func (x *executor) putAside(p *run.Plan) {
-	if x.firstBegan.IsZero() {
-		return
+	globs := x.job.Resume.InTheWay
+	if p.Resume == nil {
+		globs = slices.Concat(globs, x.job.Resume.Aside)
 	}
 	var moved []string
-	for _, g := range x.job.Resume.Aside {
-		if !filepath.IsAbs(g) {
-			g = filepath.Join(x.job.Command.Dir, g)
+	x.made = slices.DeleteFunc(x.made, func(path string) bool {
+		if !states.Named(x.job.Command.Dir, globs, path) {
+			return false
 		}
-		hits, _ := filepath.Glob(g)
-		for _, path := range hits {
-			info, err := os.Stat(path)
-			if err != nil || !info.Mode().IsRegular() || info.ModTime().Before(x.firstBegan.Truncate(time.Second)) {
-				continue
-			}
-			dir := filepath.Join(filepath.Dir(path), fmt.Sprintf("before-attempt-%d-%s", p.Attempt, x.firstBegan.Format("20060102-150405")))
-			if err := os.MkdirAll(dir, 0o755); err == nil {
-				err = os.Rename(path, filepath.Join(dir, filepath.Base(path)))
-				if err == nil {
-					moved = append(moved, dir)
-					continue
-				}
-			}
-			x.say.Warn("%s could not be put aside (%v): the attempt may overwrite it", path, err)
+		if _, err := os.Lstat(path); err != nil { // the program has removed it
+			return true
 		}
-	}
+		dir := filepath.Join(filepath.Dir(path), fmt.Sprintf("before-attempt-%d-%s", p.Attempt, x.firstBegan.Format("20060102-150405")))
+		err := os.MkdirAll(dir, 0o755)
+		if err == nil {
+			err = os.Rename(path, filepath.Join(dir, filepath.Base(path)))
+		}
+		if err != nil {
+			x.say.Warn("%s could not be put aside (%v): the attempt may overwrite it, or stop at it", path, err)
+			return false
+		}
+		moved = append(moved, dir)
+		return true
+	})
 	slices.Sort(moved)
 	for _, dir := range slices.Compact(moved) {
-		x.say.Line("this attempt starts over; what was saved before is in %s", dir)
+		if p.Resume == nil {
+			x.say.Line("this attempt starts over; what was saved before is in %s", dir)
+		} else {
+			x.say.Line("what the attempt before has left in the way is in %s", dir)
+		}
 	}
 }
 
@@ -124,54 +223,4 @@ func earliest(at, since time.Time) time.Time {
 		return since.Truncate(time.Second)
 	}
 	return since.Add(-20 * time.Millisecond)
-}
-
-// saved finds the newest state that was written since and is whole: what a resume would go on from.
-func saved(dir string, signs job.Signs, since time.Time) *run.State {
-	iteration, err := regexp.Compile(signs.StateIteration)
-	if err != nil {
-		return nil
-	}
-	var best *run.State
-	for _, g := range signs.States {
-		for _, path := range writtenSince(dir, g, since) {
-			if !whole(path) {
-				continue
-			}
-			s := &run.State{Path: path}
-			if info, err := os.Stat(path); err == nil {
-				s.Bytes = unit.Bytes(info.Size())
-			}
-			if m := iteration.FindStringSubmatch(filepath.Base(path)); len(m) > 1 {
-				s.Iteration, _ = strconv.ParseInt(m[1], 10, 64)
-			}
-			if best == nil || s.Iteration > best.Iteration {
-				best = s
-			}
-			break
-		}
-	}
-	return best
-}
-
-// whole reports whether a file is not known to be torn: torch.save writes a zip archive, whose directory comes last.
-func whole(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	magic := make([]byte, 4)
-	if _, err := io.ReadFull(f, magic); err != nil {
-		return false
-	}
-	if string(magic) != "PK\x03\x04" { // of another format: nothing is known against it
-		return true
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	_, err = zip.NewReader(f, info.Size())
-	return err == nil
 }

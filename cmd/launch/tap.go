@@ -66,5 +66,6 @@ func (t *tap) midLine() bool { return t.last != 0 && t.last != '\n' }
 func (t *tap) close() {
 	if t.file != nil {
 		t.file.Close()
+		t.file = nil
 	}
 }

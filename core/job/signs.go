@@ -51,6 +51,8 @@ type Signs struct {
 	StateAfter int64 `json:"state_after,omitempty"`
 	// CountsMicro says that the iterations of Progress are forward passes, of which accumulation makes an optimizer step.
 	CountsMicro bool `json:"counts_micro,omitempty"`
+	// Every says that the program reports progress every so many iterations; 0 where that is not known.
+	Every int64 `json:"every,omitempty"`
 	// TakesArgv says that the program takes the options that are edited from its arguments and from nowhere else, so that
 	// what stands there is what it runs with. A plugin that has not read the program's code does not say so.
 	TakesArgv bool `json:"takes_argv,omitempty"`

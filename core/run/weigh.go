@@ -24,9 +24,9 @@ func (r *Run) weigh(p *Plan, o *Outcome) {
 	if o.Ending != Succeeded || !r.Job.Signs.Has(job.Progress) {
 		return
 	}
-	steps := r.steps(p, o)
+	steps, every := r.steps(p, o), max(1, r.Job.Signs.Every)
 	switch done := max(o.Iteration, r.reached()); {
-	case p.Resume != nil && !o.Stepped && (steps == 0 || max(p.Resume.Iteration, done) < steps):
+	case p.Resume != nil && !o.Stepped && (steps == 0 || max(p.Resume.Iteration, done)+every <= steps):
 		o.Ending, o.Lied = Failed, true
 		o.Cause = fmt.Sprintf("it went on from %v and ended without a step", p.Resume)
 	case steps > 0 && o.Iteration > 0 && 10*o.Iteration < 9*steps && !r.Job.Signs.CountsMicro:

@@ -38,6 +38,8 @@ func TestWeigh(t *testing.T) {
 		"it says that itself":         {job.Job{Signs: counted}, nil, Plan{Resume: at}, with(ok, func(o *Outcome) { o.Total = 8 }), Succeeded, "", false},
 		"it had come to its end":      {job.Job{Signs: counted, Steps: 10}, []Attempt{{Outcome: Outcome{Iteration: 10}}}, Plan{Resume: at}, ok, Succeeded, "", false},
 		"something was left":          {job.Job{Signs: counted, Steps: 9}, nil, Plan{Resume: at}, ok, Failed, "ended without a step", false},
+		"less than is reported":       {job.Job{Signs: job.Signs{Lines: counted.Lines, Every: 100}, Steps: 100}, nil, Plan{Resume: at}, ok, Succeeded, "", false},
+		"it would be reported":        {job.Job{Signs: job.Signs{Lines: counted.Lines, Every: 92}, Steps: 100}, nil, Plan{Resume: at}, ok, Failed, "", false},
 		"no resume, and no step":      {job.Job{Signs: counted}, nil, Plan{}, ok, Succeeded, "", false},
 		"steps are not reported":      {job.Job{}, nil, Plan{Resume: at}, ok, Succeeded, "", false},
 		"it runs with the old batch":  {job.Job{Signs: counted}, nil, Plan{Edits: smaller}, with(ok, func(o *Outcome) { o.Settings = map[string]string{job.MicroBatch: "32"} }), Failed, "the program reports micro-batch 32", true},

@@ -11,8 +11,10 @@ import (
 // Notes are what an attempt knows of its states beside their files, kept in the attempt's folder: launch may be killed, and the
 // one that takes the run up has to know whose they are.
 type Notes struct {
-	Before Listing  `json:"before"` // the attempt
-	Held   []string `json:"held,omitempty"`
+	Before Listing  `json:"before"`         // the attempt
+	Held   []string `json:"held,omitempty"` // folders of which the run held the lock
+	// Marked are folders in which the run was alone when the attempt began, with its mark.
+	Marked map[string]string `json:"marked,omitempty"`
 }
 
 const (

@@ -26,13 +26,11 @@ func Join(dir, folder, who string) (*Presence, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of locks: %w", err)
 	}
-	sum := sha256.Sum256([]byte(folder))
-	path := filepath.Join(dir, "folder-"+hex.EncodeToString(sum[:8]))
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(markOf(dir, folder), os.O_CREATE|os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("marking %s: %w", folder, err)
 	}
-	p := &Presence{file: f, line: strings.ReplaceAll(who, "\n", " ") + "\n"}
+	p := &Presence{file: f, line: oneLine(who)}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err == nil { // whoever was here before has gone
 		p.alone = true
@@ -61,6 +59,25 @@ func (p *Presence) Alone() bool {
 	text, err := io.ReadAll(io.NewSectionReader(p.file, 0, 1<<20))
 	return err == nil && string(text) == p.line
 }
+
+// Undisturbed reports whether the mark of a run that has ended, called who, is the last one, and was alone: so nobody has written
+// into the folder since.
+func Undisturbed(dir, folder, who string) bool {
+	f, err := os.OpenFile(markOf(dir, folder), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	return err == nil && string(text) == oneLine(who)
+}
+
+func markOf(dir, folder string) string {
+	sum := sha256.Sum256([]byte(folder))
+	return filepath.Join(dir, "folder-"+hex.EncodeToString(sum[:8]))
+}
+
+func oneLine(who string) string { return strings.ReplaceAll(who, "\n", " ") + "\n" }
 
 // Leave takes the mark away.
 func (p *Presence) Leave() {

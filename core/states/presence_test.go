@@ -29,8 +29,16 @@ func TestPresence(t *testing.T) {
 		t.Error("the other has gone, and what it wrote is still there")
 	}
 	a.Leave()
-	if c := join("/w/runs", "c"); !c.Alone() {
+	if Undisturbed(dir, "/w/runs", "a") {
+		t.Error("another run was there, and what was left is taken for undisturbed")
+	}
+	c := join("/w/runs", "c")
+	if !c.Alone() {
 		t.Error("nobody is left, and a new run is not alone")
+	}
+	c.Leave()
+	if !Undisturbed(dir, "/w/runs", "c") || Undisturbed(dir, "/w/runs", "b") || Undisturbed(dir, "/w/new", "c") {
+		t.Error("the last mark is of the run that was there last, alone")
 	}
 	if got := Folders("/w", []string{"a/*.pt", "runs/*/x.pt", "/abs/b/checkpoint-*/"}); !slices.Equal(got, []string{"/w/a", "/abs/b"}) {
 		t.Errorf("folders: %q", got)

@@ -104,6 +104,17 @@ func look(path string) (m Mark, ok bool) {
 	return m, m.Bytes > 0
 }
 
+// Until returns those that were last written before a time: what can be known of a listing that nobody took.
+func (l Listing) Until(at time.Time) Listing {
+	out := Listing{}
+	for path, m := range l {
+		if m.Modified < at.UnixNano() {
+			out[path] = m
+		}
+	}
+	return out
+}
+
 // since reports whether a state was written after the listing was taken.
 func (l Listing) since(path string, m Mark) bool {
 	was, there := l[path]
@@ -180,6 +191,31 @@ func Newest(dir string, signs job.Signs, before Listing, e Evidence) (f Found) {
 		}
 	}
 	return f
+}
+
+// Made lists the files and folders that globs name and that an attempt has made: they were not there before it, and either
+// something shows that this run wrote them, or their path is one file's whatever the run is called.
+func Made(dir string, globs []string, before Listing, e Evidence) (paths []string) {
+	for _, g := range globs {
+		one := !strings.ContainsAny(g, `*?[`)
+		for _, path := range expand(dir, g) {
+			m, ok := look(path)
+			if _, there := before[path]; ok && (one && !there || before.since(path, m) && e.ours(path, m)) && !slices.Contains(paths, path) {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
+// Named reports whether one of globs names the path.
+func Named(dir string, globs []string, path string) bool {
+	return slices.ContainsFunc(globs, func(g string) bool {
+		if !filepath.IsAbs(g) {
+			g = filepath.Join(dir, g)
+		}
+		return matches(strings.TrimSuffix(g, "/"), path)
+	})
 }
 
 // A candidate is a state as it lies there.

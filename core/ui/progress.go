@@ -59,6 +59,27 @@ func (p Printer) Ended(a *run.Attempt) {
 		where = fmt.Sprintf(" at iteration %d", out.Iteration)
 	}
 	p.line("%s%s after %s: %s", p.red(string(out.Ending)), where, short(out.Took), out.Cause)
+	p.passedOver("", &out)
+}
+
+// passedOver says which states an attempt may have left and a resume does not read, and why.
+func (p Printer) passedOver(indent string, out *run.Outcome) {
+	for _, s := range []struct {
+		paths []string
+		why   string
+	}{
+		{out.Strange, "it is newer than this attempt, and nothing shows that this run wrote it"},
+		{out.Torn, "it is not complete"},
+	} {
+		if len(s.paths) == 0 {
+			continue
+		}
+		more := ""
+		if n := len(s.paths) - 1; n > 0 {
+			more = fmt.Sprintf(", and %d more", n)
+		}
+		p.line("%s%s not resumed from %s%s: %s", indent, p.yellow("note:"), s.paths[0], more, s.why)
+	}
 }
 
 // Summary says what the whole run came to, and whose exit code follows.

@@ -157,7 +157,7 @@ func (p Printer) Show(h *record.History, alive bool) {
 		p.Stop(r, s)
 	}
 	if row.State == "cut off" {
-		p.line("  launch itself was killed; go on with: launch resume %s", h.ID)
+		p.line("  launch itself was killed; go on with: launch resume %s (launch explain %s prints from where)", h.ID, h.ID)
 	}
 }
 
@@ -167,6 +167,10 @@ func (p Printer) outcome(out *run.Outcome) {
 		s += ": " + out.Cause
 	}
 	p.line("      %s", s)
+	if out.Short != "" {
+		p.line("      %s", out.Short)
+	}
+	p.passedOver("      ", out)
 	if out.Saved != nil {
 		if out.Saved.Iteration > 0 {
 			p.line("      saved state: iteration %d, %s", out.Saved.Iteration, out.Saved.Path)

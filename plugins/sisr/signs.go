@@ -36,6 +36,7 @@ func signs(r *recipe) job.Signs {
 		},
 		// "exit 0" is what this family says after nearly every failure: only its last words tell.
 		MustSucceed: true,
+		Every:       r.int("logger.print_freq", 0),
 		Codes:       map[int]string{0: "also after an error in the training loop, and after Ctrl-C"},
 	}
 	if r.experiment != "" {

@@ -12,7 +12,13 @@
 //	progress: 'step (?P<iteration>\d+)'             # what it prints, as RE2 expressions
 //	saved: 'saved (?P<path>\S+)'
 //	succeeded: 'training is over'
-//	resume: {--resume: 'checkpoints/*.pt'}          # by which option it goes on, and from what
+//	resume: {--resume: 'checkpoints/*.pt'}          # by which option it goes on, and from what: files or folders
+//	in-the-way: ['logs/config.yaml']                # what an attempt leaves and the next one stops at
+//	confirm: {micro-batch: 'batch size (?P<value>\d+)'} # how it prints what it runs with
+//
+// Where several runs save into folders of their own, the resume's path says {--option} for the value of an option:
+// 'runs/{--name}/*.pt'. A folder that an option such as --out names, and that the path's patterns match, is taken for this
+// run's own as well. A group (?P<total>…) in progress, for "step 4/100", says of how many optimizer steps.
 //
 // A place is an option ("--batch-size"), a value in Python source ({file.py: Class.field}, {file.py: CONSTANT}), or a
 // value in the file that an option names ({--config: train.batch_size}). There is no formula: the job runs as it is, and
@@ -69,6 +75,7 @@ type declaration struct {
 	rungs        []rung
 	signs        job.Signs
 	resume       string // the option
+	inTheWay     []string
 }
 
 type rung struct {
@@ -79,7 +86,8 @@ type rung struct {
 }
 
 // keys of a declaration.
-var keys = []string{"script", "micro-batch", "accumulation", "batch-norm", "rungs", "progress", "started", "saved", "succeeded", "resume"}
+var keys = []string{"script", "micro-batch", "accumulation", "batch-norm", "rungs", "progress", "started", "saved", "succeeded", "resume",
+	"in-the-way", "confirm"}
 
 func read(path, script string) (*declaration, error) {
 	text, err := os.ReadFile(path)
@@ -151,6 +159,24 @@ func read(path, script string) (*declaration, error) {
 		}
 		d.signs.Lines = append(d.signs.Lines, job.Sign{Kind: s.kind, Pattern: pattern})
 		d.signs.MustSucceed = d.signs.MustSucceed || s.kind == job.Succeeded
+	}
+	for _, knob := range root.Get("confirm").Keys() {
+		pattern := root.Get("confirm").Get(knob).Text()
+		re, err := regexp.Compile(pattern)
+		if err == nil && re.SubexpIndex("value") < 0 {
+			err = fmt.Errorf("%s has no group (?P<value>…)", knob)
+		}
+		if err != nil {
+			return nil, wrong("confirm", "%v", err)
+		}
+		d.signs.Lines = append(d.signs.Lines, job.Sign{Kind: job.Setting, Knob: knob, Pattern: pattern})
+	}
+	if v := root.Get("in-the-way"); v.Kind() == config.Seq {
+		for i := range v.Len() {
+			d.inTheWay = append(d.inTheWay, v.Index(i).Text())
+		}
+	} else if v.Exists() {
+		d.inTheWay = []string{v.Text()}
 	}
 	for _, flag := range root.Get("resume").Keys() {
 		d.resume = flag
@@ -364,6 +390,8 @@ func (declared) Recognize(_ context.Context, c job.Command) (*job.Job, error) {
 		_, at, _ := r.document(*r.micro)
 		j.Warnings = append(j.Warnings, fmt.Sprintf("%v is not set, so the micro-batch is not known and stays as it is", at))
 	}
+	j.Resume.InTheWay = r.inTheWay
+	j.Signs.States, j.Exclusive = own(j.Signs.States, r.prog.Args, r.prog.Dir, func(option string) (string, bool) { return optionOf(r.prog.Args, option) })
 	switch {
 	case r.resume == "":
 		j.Resume.None = File + " names no option to resume by"
@@ -372,6 +400,19 @@ func (declared) Recognize(_ context.Context, c job.Command) (*job.Job, error) {
 		j.Resume.Edits = []config.Edit{{Knob: "resume", At: config.Address{Doc: config.ArgvDoc, Path: r.resume}, From: from, To: job.SavedPath, Add: !given, Cost: "none"}}
 	}
 	return j, nil
+}
+
+// optionOf is the value of an option as it was typed.
+func optionOf(args []string, option string) (string, bool) {
+	for i, a := range args {
+		if v, ok := strings.CutPrefix(a, option+"="); ok {
+			return v, true
+		}
+		if a == option && i+1 < len(args) {
+			return args[i+1], true
+		}
+	}
+	return "", false
 }
 
 // knob is the setting at a place, or nothing where none is declared.
