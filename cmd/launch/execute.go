@@ -26,6 +26,7 @@ import (
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/states"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/core/witness"
@@ -48,6 +49,8 @@ type executor struct {
 	who        string   // this run, on its marks
 	marks      []mark   // on folders that other runs may write into as well
 	made       []string // what the run's attempts have left that a next one would overwrite or stumble over
+	spans      []states.Span
+	blocked    []string // those of them at which an attempt has stopped
 	differs    func(*run.Plan, *run.Outcome) string
 	settle     func() // what has to have happened before launch ends, and need not before the program starts; may be nil
 }
@@ -347,7 +350,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 		out.Report.Cause = cmp.Or(out.Report.Cause, out.Cause)
 	}
 	out.Measured, out.Passed = watch.measured(a.priced, out.Ending == run.Succeeded)
-	out.Stepped, out.Total = state.Stepped(signs), state.Total
+	out.Stepped, out.Varied, out.Total = state.Stepped(signs), state.Varied, state.Total
 	if trail != nil {
 		tap.close() // what it printed is read
 		trail.found(&out, time.Unix(0, stepped.Load()))

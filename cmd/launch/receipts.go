@@ -315,7 +315,7 @@ line, and what was measured, with card, driver, torch and settings. The next est
 A plan says which receipts it used. --receipts=false (or "receipts: false" in .launch.yaml) plans without them; they are written
 all the same. A phase that failed counts only as needing more than it could have. Kept are the newest five of one phase
 at the same settings on the same machine, and of all the newest 500, those of this machine first. They are lines of the
-file receipts.jsonl in the state folder: to forget one, delete its line. What was imported counts only where nothing was
+file receipts.jsonl in the state folder; launch receipts drop RUN forgets those of one run. What was imported counts only where nothing was
 seen here, never lowers an estimate below its counted lines, and is not believed where it is far from the estimate.
 
 On a card, what the program prints of its own peak counts more than what the driver shows, which is looked at every
@@ -345,6 +345,28 @@ shorter than that, and lower than one before it, is not seen.`,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the receipts as JSON")
 	c.AddCommand(&cobra.Command{
+		Use: "drop RUN", Short: "forget what was learned from a run", Args: takes(1, 1, "one run, as launch runs and launch receipts name it"),
+		Long: `drop removes the receipts of one run: no estimate learns from it any more. The run's record stays.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := readSettings(c.Flags(), ".")
+			if err != nil {
+				return err
+			}
+			name := args[0]
+			if id, err := (record.Store{Dir: s.runs()}).Find(name); err == nil { // else its record is gone, and the receipts are not
+				name = id
+			}
+			n, err := s.receipts().Drop(name)
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				return fmt.Errorf("there is no receipt of run %s; launch receipts --json lists them", name)
+			}
+			fmt.Printf("%s of run %s removed\n", ui.Count(n, "receipt"), name)
+			return nil
+		},
+	}, &cobra.Command{
 		Use: "export [FILE]", Short: "write the receipts, a line of JSON each, to a file or to standard output", Args: takes(0, 1, "one file, or none for standard output"),
 		Long: `export writes the receipts, a line of JSON each. They hold settings and figures, names of cards and versions; no paths, no
 command and no name of the machine.`,

@@ -118,6 +118,13 @@ func (t *trail) found(out *run.Outcome, last time.Time) {
 		out.Saved, out.Strange, out.Torn = f.State, f.Strange, f.Torn
 	}
 	out.Made = states.Made(t.dir, slices.Concat(t.x.job.Resume.Aside, t.x.job.Resume.InTheWay), t.before, e)
+	if out.Ending == run.Failed && t.log != "" {
+		if path, ok := states.Blocked(t.log, t.dir, t.x.spans); ok {
+			out.Blocked, out.Made = path, append(out.Made, path)
+			t.x.blocked = append(t.x.blocked, path)
+		}
+	}
+	t.x.spans = append(t.x.spans, states.Span{Began: out.Began, Ended: out.Began.Add(out.Took)})
 	t.x.made = append(t.x.made, out.Made...)
 }
 
@@ -151,7 +158,7 @@ func (x *executor) putAside(p *run.Plan) {
 	}
 	var moved []string
 	x.made = slices.DeleteFunc(x.made, func(path string) bool {
-		if !states.Named(x.job.Command.Dir, globs, path) {
+		if !states.Named(x.job.Command.Dir, globs, path) && !slices.Contains(x.blocked, path) {
 			return false
 		}
 		if _, err := os.Lstat(path); err != nil { // the program has removed it

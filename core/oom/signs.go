@@ -39,6 +39,7 @@ type State struct {
 	Phase       string // the current one: of the last Phase sign that has not ended; "training" once started; "" before
 	Iteration   int64  // the highest; -1 before any
 	Moved       bool   // there was a Progress sign but those of iteration 0, which a bar shows before anything was trained
+	Varied      bool   // Progress signs told of different iterations
 	Total       int64  // of the last Progress sign that had one
 	Saved       *Event // the last saved state
 	Resumed     *Event
@@ -207,6 +208,7 @@ func (t *State) take(e Event) {
 		t.Started = true
 		t.Phase, t.outer = "training", "training"
 	case job.Progress:
+		t.Varied = t.Varied || t.Moved && e.Iteration != t.Iteration
 		t.Moved = t.Moved || e.Iteration != 0
 		if e.Total > 0 {
 			t.Total = e.Total
@@ -289,7 +291,7 @@ func (d *Detector) state() State {
 			out.Resumed = t.Resumed
 		}
 		out.Iteration = max(out.Iteration, t.Iteration)
-		out.Moved = out.Moved || t.Moved
+		out.Moved, out.Varied = out.Moved || t.Moved, out.Varied || t.Varied
 		if out.Total == 0 || t.Total > 0 && s.name == Log {
 			out.Total = t.Total
 		}

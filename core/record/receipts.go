@@ -167,8 +167,13 @@ func (s Receipts) shorten() error {
 	if len(rs)+bad <= len(kept)+slackKept {
 		return nil
 	}
+	return s.rewrite(kept)
+}
+
+// rewrite makes these the receipts that there are. Its caller holds the lock.
+func (s Receipts) rewrite(rs []mem.Receipt) error {
 	var out bytes.Buffer
-	for _, r := range kept {
+	for _, r := range rs {
 		b, err := json.Marshal(r)
 		if err != nil {
 			return fmt.Errorf("writing a receipt: %w", err)
@@ -179,6 +184,24 @@ func (s Receipts) shorten() error {
 		return fmt.Errorf("shortening the receipts: %w", err)
 	}
 	return nil
+}
+
+// Drop removes the receipts of a run, and returns how many there were.
+func (s Receipts) Drop(run string) (dropped int, err error) {
+	unlock, alone := s.lock()
+	defer unlock()
+	if !alone {
+		return 0, errors.New("removing receipts: another launch is writing them, or their file system has no locks")
+	}
+	rs, _, err := s.Read()
+	if err != nil {
+		return 0, err
+	}
+	kept := slices.DeleteFunc(slices.Clone(rs), func(r mem.Receipt) bool { return r.Run == run })
+	if dropped = len(rs) - len(kept); dropped == 0 {
+		return 0, nil
+	}
+	return dropped, s.rewrite(kept)
 }
 
 // keep returns the receipts that the bound leaves, the oldest first.

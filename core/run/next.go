@@ -40,6 +40,10 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 		return nil, &Stop{Why: "the program did not take its settings: " + out.Untaken, Code: OwnTrouble}
 	case out.Ending == Interrupted && out.Report.NotMemory == "preempted":
 		return nil, &Stop{Why: out.Cause, Code: TryLater}
+	case out.Ending == Failed && out.Blocked != "" && !r.blockedBefore(out.Blocked):
+		p := r.standAt(&last.Plan, "it stopped at a file that an earlier attempt of this run has left, which is put aside")
+		r.goOn(p)
+		return p, nil
 	case out.Ending != OutOfMemory:
 		return nil, &Stop{Why: string(out.Ending)}
 	case r.hostRoom(out.Report) != "":
@@ -59,6 +63,11 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 		return r.afterContention(last, phase)
 	}
 	return r.after(last, phase)
+}
+
+// blockedBefore reports whether an attempt before the last stopped at the file, too: putting it aside did not help.
+func (r *Run) blockedBefore(path string) bool {
+	return slices.ContainsFunc(r.Attempts[:len(r.Attempts)-1], func(a Attempt) bool { return a.Outcome.Blocked == path })
 }
 
 // first plans the first attempt.

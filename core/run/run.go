@@ -75,8 +75,10 @@ type Outcome struct {
 	Strange   []string                     `json:"strange,omitempty"` // newer states of which nothing shows that this run wrote them
 	Torn      []string                     `json:"torn,omitempty"`    // states that this attempt began and did not complete
 	Made      []string                     `json:"made,omitempty"`    // files that it left, which a next attempt would overwrite or stumble over
+	Blocked   string                       `json:"blocked,omitempty"` // a file that an earlier attempt of this run made, at which this one stopped
 	Iteration int64                        `json:"iteration"`         // the last one reported
 	Stepped   bool                         `json:"stepped,omitempty"` // a step was reported
+	Varied    bool                         `json:"-"`                 // different iterations were
 	Total     int64                        `json:"total,omitempty"`   // of how many, by the program's own report
 	Short     string                       `json:"short,omitempty"`   // what speaks against a success: it reported fewer steps than it has
 	// Rate is how many samples of the global batch it trained in a second, from its first report of progress to its last;

@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // weigh takes an outcome for less than the program itself took it for, where its own reports contradict it: a run that went on
@@ -24,9 +26,12 @@ func (r *Run) weigh(p *Plan, o *Outcome) {
 	if o.Ending != Succeeded || !r.Job.Signs.Has(job.Progress) {
 		return
 	}
-	steps, every := r.steps(p, o), max(1, r.Job.Signs.Every)
+	if p.Resume != nil && o.Stepped && !o.Varied && o.Iteration == p.Resume.number() {
+		o.Stepped = false // it printed what it goes on from, and no more
+	}
+	steps, every := r.steps(o), max(1, r.Job.Signs.Every)
 	switch done := max(o.Iteration, r.reached()); {
-	case p.Resume != nil && !o.Stepped && (steps == 0 || max(p.Resume.Iteration, done)+every <= steps):
+	case p.Resume != nil && !o.Stepped && (steps == 0 || max(p.Resume.number(), done)+every <= steps):
 		o.Ending, o.Lied = Failed, true
 		o.Cause = fmt.Sprintf("it went on from %v and ended without a step", p.Resume)
 	case steps > 0 && o.Iteration > 0 && 10*o.Iteration < 9*steps && !r.Job.Signs.CountsMicro:
@@ -45,11 +50,34 @@ func (r *Run) reached() (most int64) {
 }
 
 // steps is how many steps the training has, as its recipe or its program says; 0 where neither does.
-func (r *Run) steps(p *Plan, o *Outcome) int64 {
+func (r *Run) steps(o *Outcome) int64 {
 	if r.Job.Steps > 0 {
 		return r.Job.Steps
 	}
+	if o.Total == 0 && !r.Job.Signs.CountsMicro {
+		for _, a := range r.Attempts {
+			o = &a.Outcome
+			if o.Total > 0 {
+				break
+			}
+		}
+	}
 	return o.Total
+}
+
+var numbers = lazy.MustCompile(`\d+`)
+
+// number is the iteration of a state, or the last number in its name; -1 where it has neither.
+func (s *State) number() int64 {
+	if s.Iteration > 0 {
+		return s.Iteration
+	}
+	if all := numbers.FindAllString(filepath.Base(s.Path), -1); len(all) > 0 {
+		if n, err := strconv.ParseInt(all[len(all)-1], 10, 64); err == nil {
+			return n
+		}
+	}
+	return -1
 }
 
 // Differs reports why what a program has reported so far of its batch and its length is another training than the plan; "" where

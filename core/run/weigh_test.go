@@ -6,6 +6,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/unit"
@@ -34,6 +35,9 @@ func TestWeigh(t *testing.T) {
 	}{
 		"a step after a resume":       {job.Job{Signs: counted}, nil, Plan{Resume: at}, with(ok, func(o *Outcome) { o.Stepped, o.Iteration = true, 9 }), Succeeded, "", false},
 		"no step after a resume":      {job.Job{Signs: counted}, nil, Plan{Resume: at}, ok, Failed, "it went on from iteration 8 and ended without a step", false},
+		"only what it goes on from":   {job.Job{Signs: counted}, nil, Plan{Resume: &State{Path: "/r/0008.pt"}}, with(ok, func(o *Outcome) { o.Stepped, o.Iteration = true, 8 }), Failed, "ended without a step", false},
+		"and a step more":             {job.Job{Signs: counted}, nil, Plan{Resume: at}, with(ok, func(o *Outcome) { o.Stepped, o.Varied, o.Iteration = true, true, 8 }), Succeeded, "", false},
+		"the first attempt said so":   {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 8, Iteration: 8}}}, Plan{Resume: at}, ok, Succeeded, "", false},
 		"nothing was left to train":   {job.Job{Signs: counted, Steps: 8}, nil, Plan{Resume: at}, ok, Succeeded, "", false},
 		"it says that itself":         {job.Job{Signs: counted}, nil, Plan{Resume: at}, with(ok, func(o *Outcome) { o.Total = 8 }), Succeeded, "", false},
 		"it had come to its end":      {job.Job{Signs: counted, Steps: 10}, []Attempt{{Outcome: Outcome{Iteration: 10}}}, Plan{Resume: at}, ok, Succeeded, "", false},
@@ -127,5 +131,31 @@ func TestUnmoved(t *testing.T) {
 	r := &Run{Job: &job.Job{}, Ladders: sr(training(func(unit.Bytes) mem.Estimate { return unknown() }), nil).Ladders, Limits: Limits{Allow: 3}, Attempts: []Attempt{ran(32, 1_648_361_472, 5_000_000_000), ran(16, 1_648_361_472, 5_000_000_000, smaller)}}
 	if p, stop := r.Next(); p != nil || stop.Code != OwnTrouble || !strings.Contains(stop.Why, "do not reach the program") {
 		t.Errorf("the next: %+v, %+v", p, stop)
+	}
+}
+
+// What an earlier attempt left in the way is put aside, and the same plan made again: once.
+func TestBlocked(t *testing.T) {
+	none := mem.Estimate{Unknown: "no formula"}
+	r := sr(training(func(unit.Bytes) mem.Estimate { return none }), []ladder.Rung{rung("as asked", ladder.None, "", "", none)})
+	p, _ := r.Next()
+	r.Attempts = append(r.Attempts, Attempt{*p, Outcome{Ending: OutOfMemory, Phase: "training"}})
+	p, stop := r.Next()
+	if p == nil {
+		t.Fatalf("after an out-of-memory: %+v", stop)
+	}
+	blocked := Outcome{Ending: Failed, Blocked: "/w/logs/config.yaml"}
+	r.Attempts = append(r.Attempts, Attempt{*p, blocked})
+	again, stop := r.Next()
+	if again == nil || !again.stands(p) || again.Attempt != 3 {
+		t.Fatalf("a file was in the way: %+v, %+v", again, stop)
+	}
+	r.Attempts = append(r.Attempts, Attempt{*again, blocked})
+	if p, stop := r.Next(); p != nil || stop.Why != string(Failed) {
+		t.Errorf("it was in the way again: %+v, %+v", p, stop)
+	}
+	r.Attempts[3-1].Outcome.Blocked = ""
+	if p, _ := r.Next(); p != nil {
+		t.Errorf("it failed by itself, and is tried again: %+v", p)
 	}
 }

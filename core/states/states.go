@@ -282,11 +282,14 @@ func complete(c candidate, older []candidate, e Evidence) bool {
 			return !slices.ContainsFunc(filesOf(o.path), func(name string) bool { return !slices.Contains(names, name) })
 		}
 	}
-	if !e.Stepped.IsZero() && c.mark.Modified < e.Stepped.UnixNano() {
+	if !e.Stepped.IsZero() && c.mark.Modified < e.Stepped.Add(-delay).UnixNano() {
 		return true
 	}
 	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(last, name) })
 }
+
+// delay is how long after a program printed something launch may come to read it.
+const delay = 500 * time.Millisecond
 
 // last are the files that a writer of folders writes last: transformers' Trainer (Trainer._save_checkpoint: the trainer's
 // state after model, optimizer, scheduler and random state), DeepSpeed's engine (the file latest, in the folder above; within

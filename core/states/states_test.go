@@ -228,3 +228,35 @@ func TestWatch(t *testing.T) {
 		t.Errorf("read back: %+v, %v", n, err)
 	}
 }
+
+// A file is in the way if the program says so, and an attempt of this run made it, where the command may.
+func TestBlocked(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	old := write(t, dir+"/old.yaml", "x")
+	time.Sleep(50 * time.Millisecond)
+	began := time.Now()
+	write(t, dir+"/logs/config.yaml", "x")
+	write(t, elsewhere+"/config.yaml", "x")
+	if err := os.Symlink(elsewhere, dir+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	spans := []Span{{began, time.Now()}}
+	time.Sleep(50 * time.Millisecond)
+	write(t, dir+"/new.yaml", "x")
+	for text, want := range map[string]string{
+		"RuntimeError: SaveConfigCallback expected logs/config.yaml to NOT exist. Aborting": dir + "/logs/config.yaml",
+		"FileExistsError: [Errno 17] File exists: '" + dir + "/logs'":                       dir + "/logs",
+		"expected " + old + " to NOT exist":                                                 "", // it was there before
+		"expected new.yaml to NOT exist":                                                    "", // nobody knows who made it
+		"expected " + elsewhere + "/config.yaml to NOT exist":                               "",
+		"expected link/config.yaml to NOT exist":                                            "",
+		"expected logs/../../x to NOT exist":                                                "",
+		"FileExistsError: [Errno 17] File exists: '" + dir + "'":                            "",
+		"no such words": "",
+	} {
+		if got, _ := Blocked(write(t, t.TempDir()+"/log", "step 1\n"+text+"\n"), dir, spans); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package states
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// blocks are the last words of programs that stop because a file is there, in Lightning's words (SaveConfigCallback, since 1.3)
+// and in Python's.
+var blocks = []*regexp.Regexp{
+	regexp.MustCompile(`expected ([^\s'"]+) to NOT exist`),
+	regexp.MustCompile(`FileExistsError: \[Errno 17\] File exists: ['"]([^'"]+)['"]`),
+}
+
+// A Span is the time from an attempt's beginning to its end.
+type Span struct{ Began, Ended time.Time }
+
+// Blocked returns the file because of which a program stopped, where it says so in its last lines, and where an earlier attempt of
+// this run has made that file: it came to be within one of the spans, belongs to this user, and lies below dir, the command's
+// folder, links resolved. Of a file system that keeps no time of birth nothing is known.
+func Blocked(output, dir string, attempts []Span) (path string, ok bool) {
+	text := tail(output, 16<<10)
+	for _, re := range blocks {
+		m := re.FindSubmatch(text)
+		if m == nil {
+			continue
+		}
+		if path = string(m[1]); !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		var st unix.Statx_t
+		err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME|unix.STATX_UID|unix.STATX_TYPE, &st)
+		if err != nil || st.Mask&unix.STATX_BTIME == 0 || int(st.Uid) != os.Getuid() || st.Mode&unix.S_IFMT == unix.S_IFLNK || !below(dir, path) {
+			continue
+		}
+		born := time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))
+		for _, a := range attempts {
+			if born.After(a.Began.Add(-20*time.Millisecond)) && born.Before(a.Ended) { // the kernel's clock for files lags by a tick
+				return path, true
+			}
+		}
+	}
+	return "", false
+}
+
+// below reports whether a path lies in a folder, wherever links lead.
+func below(dir, path string) bool {
+	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+	top, wrong := filepath.EvalSymlinks(dir)
+	if err != nil || wrong != nil {
+		return false
+	}
+	rel, err := filepath.Rel(top, filepath.Join(folder, filepath.Base(path)))
+	return err == nil && rel != "." && filepath.IsLocal(rel)
+}
+
+func tail(path string, n int64) []byte {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > n {
+		f.Seek(-n, io.SeekEnd)
+	}
+	text, _ := io.ReadAll(io.LimitReader(f, n))
+	return text
+}
