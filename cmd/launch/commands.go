@@ -87,7 +87,7 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 		command, env = made.Command.Args, made.Set
 	}
 	d := v.Document(command, env)
-	if s.JSONFile != "" {
+	if s.JSONFile != "" && !s.project["json-file"] { // a plan writes nothing that nobody typed
 		b, err := json.MarshalIndent(d, "", "  ")
 		if err == nil {
 			err = writeJSON(s.JSONFile, append(b, '\n'))
@@ -158,7 +158,7 @@ func newPlugins() *cobra.Command {
 		Long: `plugins lists the plugins: those built in, then programs launch-plugin-NAME beside launch, in the user's plugin folder
 ($XDG_DATA_HOME/launch/plugins) and on PATH.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
@@ -218,7 +218,7 @@ func newRuns() *cobra.Command {
 	c := &cobra.Command{
 		Use: "runs", Short: "list the recorded runs", Args: takes(0, 0, "no argument: launch show RUN shows one"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
@@ -252,7 +252,7 @@ func newShow() *cobra.Command {
 	c := &cobra.Command{
 		Use: "show [RUN | last]", Short: "show a recorded run: its attempts, what was changed, what was measured", Args: takes(0, 1, "one run, which launch runs lists, or none for the last"),
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
@@ -284,7 +284,7 @@ killed, that was interrupted, that failed for a reason that is mended now, or fo
 raised by --allow alone; what the run was allowed when it began stands otherwise.`,
 		Example: "  launch resume last\n  launch resume last --allow recipe",
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}

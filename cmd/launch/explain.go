@@ -39,7 +39,7 @@ pipe; and runs by their name. Without an argument it reads what is piped to it, 
 Exit code: 0 if it could read, whatever it found; scripts ask the JSON: launch explain --json x.log | jq -e .oom`,
 		Example: "  launch explain slurm-4711.out\n  launch explain rank*.log\n  launch explain train.ipynb\n  python train.py 2>&1 | tee log | launch explain\n  launch explain last --json",
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}

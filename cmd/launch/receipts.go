@@ -324,7 +324,7 @@ shorter than that, and lower than one before it, is not seen.`,
 		Example: "  launch receipts\n  launch receipts --json | jq '.[].measured'\n  launch receipts export a100.jsonl\n  launch receipts import a100.jsonl",
 		Args:    takes(0, 0, "no argument: it lists them; launch receipts export and launch receipts import take a file"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
@@ -349,7 +349,7 @@ shorter than that, and lower than one before it, is not seen.`,
 		Long: `export writes the receipts, a line of JSON each. They hold settings and figures, names of cards and versions; no paths, no
 command and no name of the machine.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
@@ -380,7 +380,7 @@ command and no name of the machine.`,
 		Long: `import adds the receipts of a file that are not there yet. A line that is no receipt is reported with its number and
 left out; the exit code is then 1.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}

@@ -40,8 +40,9 @@ How far it may go is --allow: none, speed, numerics, metrics (the default), reci
 Exit code: the program's own. launch's are 75 (no room now: elsewhere or later), 78 (cannot fit at the allowed cost;
 nothing was started), 125 (its own trouble), 126 and 127 (the command cannot be run, or is not there).
 
-Settings: a flag outranks LAUNCH_<FLAG> in the environment, which outranks the nearest .launch.yaml, which outranks
-config.yaml in the user's launch folder.`
+Settings: a flag outranks LAUNCH_<FLAG> in the environment, which outranks the project's .launch.yaml, which outranks
+config.yaml in the user's launch folder. The project's is the nearest one up to the repository's root or the home folder. Only
+files that you or root own and nobody else can write are taken; what names paths or lowers limits, after "launch trust".`
 
 const examples = `  launch -- python train.py -opt x.yml               run it
   launch plan -- python train.py -opt x.yml          only say what would be done
@@ -91,7 +92,7 @@ func newRoot() *cobra.Command {
 		return fmt.Errorf("%w; `%s --help` lists the flags", err, c.CommandPath())
 	})
 	root.AddCommand(newPlan(), newEstimate(), newResume())
-	for _, c := range []*cobra.Command{newExplain(), newRuns(), newShow(), newReceipts(), newGPUs(), newPlugins(), newVersion()} {
+	for _, c := range []*cobra.Command{newExplain(), newRuns(), newShow(), newReceipts(), newGPUs(), newPlugins(), newTrust(), newVersion()} {
 		c.SetUsageTemplate(withoutGlobals(c.UsageTemplate())) // the flags of a run mean nothing to them
 		root.AddCommand(c)
 	}
@@ -189,7 +190,7 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 	for _, w := range p.warnings {
 		say.Warn("%s", w)
 	}
-	if !p.asksForHelp && (s.Expects || !s.Quiet && slices.ContainsFunc(p.command.Args, namesRecipe)) {
+	if !p.asksForHelp && !p.told && (s.Expects || !s.Quiet && slices.ContainsFunc(p.command.Args, namesRecipe)) {
 		say.Warn("this command is not recognised (%s): it runs as typed, once, and nothing is adjusted", p.why())
 	}
 	x := &executor{settings: s, say: say, settle: p.close}
@@ -261,6 +262,11 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 		say.Plan(v)
 	case v.Stop != nil:
 		say.Stop(p.run, v.Stop)
+	}
+	if s.Quiet {
+		for _, note := range s.Notes { // something may be left undone that its user expects
+			say.Warn("%s", note)
+		}
 	}
 	if v.Stop != nil {
 		writeResult(s, say, result{Version: 1, Ending: "refused", Code: v.Stop.Code, Stop: v.Stop, Job: p.job})
