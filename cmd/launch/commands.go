@@ -90,7 +90,7 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 	if s.JSONFile != "" && !s.project["json-file"] { // a plan writes nothing that nobody typed
 		b, err := json.MarshalIndent(d, "", "  ")
 		if err == nil {
-			err = writeJSON(s.JSONFile, append(b, '\n'))
+			err = writeJSON(s.JSONFile, append(ui.CleanJSON(b), '\n'))
 		}
 		if err != nil {
 			return fmt.Errorf("writing %s: %w", s.JSONFile, err)
@@ -412,8 +412,13 @@ func alive(pid int) bool {
 func (s settings) runs() string { return filepath.Join(s.State, "runs") }
 
 func printJSON(v any) error {
-	e := json.NewEncoder(os.Stdout)
+	var doc bytes.Buffer
+	e := json.NewEncoder(&doc)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := os.Stdout.Write(ui.CleanJSON(doc.Bytes()))
+	return err
 }

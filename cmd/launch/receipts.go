@@ -366,13 +366,13 @@ command and no name of the machine.`,
 				text = append(append(text, b...), '\n')
 			}
 			if len(args) == 0 || args[0] == "-" {
-				_, err = os.Stdout.Write(text)
+				_, err = os.Stdout.Write(ui.CleanJSON(text))
 				return err
 			}
 			if err := writeJSON(args[0], text); err != nil {
 				return fmt.Errorf("writing the receipts: %w", err)
 			}
-			fmt.Printf("%s written to %s\n", ui.Count(len(rs), "receipt"), args[0])
+			ui.Printer{W: os.Stdout}.Line("%s written to %s", ui.Count(len(rs), "receipt"), args[0])
 			return nil
 		},
 	}, &cobra.Command{
@@ -395,7 +395,7 @@ left out; the exit code is then 1.`,
 			}
 			added, known, problems, err := s.receipts().Import(in, time.Now())
 			for _, p := range problems {
-				fmt.Fprintf(os.Stderr, "launch: %s: %v\n", args[0], p)
+				ui.Printer{W: os.Stderr, Prefix: "launch: "}.Line("%s: %v", args[0], p)
 			}
 			if err != nil {
 				return err

@@ -498,7 +498,7 @@ func writeResult(s settings, say ui.Printer, r result) {
 	}
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err == nil {
-		err = writeJSON(s.JSONFile, append(b, '\n'))
+		err = writeJSON(s.JSONFile, append(ui.CleanJSON(b), '\n'))
 	}
 	if err != nil {
 		say.Warn("writing %s: %v", s.JSONFile, err)
