@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 	"core/plugin/host":          {"core/gpu", "core/job", "core/ladder", "core/plugin", "core/plugin/internal/wire", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "github.com/google/renameio/v2"},
 	"core/plugin/plugintest":    {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/overlay", "core/plugin", "core/python", "core/unit"},
 	"core/run":                  {"core/config", "core/job", "core/ladder", "core/mem", "core/oom", "core/unit"},
-	"core/record":               {"core/lazy", "core/mem", "core/run", "core/unit", "github.com/google/renameio/v2", "golang.org/x/sys/unix"},
+	"core/record":               {"core/lazy", "core/mem", "core/run", "core/unit", "github.com/google/renameio/v2", "golang.org/x/sys/unix", "mvdan.cc/sh/v3/syntax"},
 	"core/trust":                {"github.com/google/renameio/v2", "golang.org/x/sys/unix"},
 	"core/ui":                   {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/plugin", "core/record", "core/run", "core/unit"},
 }
