@@ -88,7 +88,9 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 	}
 	d := v.Document(command, env)
 	if s.JSONFile != "" && !s.project["json-file"] { // a plan writes nothing that nobody typed
-		b, err := json.MarshalIndent(d, "", "  ")
+		kept := d // a file stays, and others may read it; on standard output is the command to run
+		kept.Command = record.MaskArgs(d.Command)
+		b, err := json.MarshalIndent(kept, "", "  ")
 		if err == nil {
 			err = writeJSON(s.JSONFile, append(ui.CleanJSON(b), '\n'))
 		}
@@ -278,11 +280,13 @@ func newShow() *cobra.Command {
 
 func newResume() *cobra.Command {
 	return &cobra.Command{
-		Use: "resume RUN", Short: "go on with a run that was cut off, stopped, or needs a higher --allow", Args: takes(1, 1, "one run, which launch runs lists, or the word last"),
+		Use: "resume RUN [-- COMMAND ...]", Short: "go on with a run that was cut off, stopped, or needs a higher --allow", Args: runAndCommand,
 		Long: `resume goes on with a run from its newest saved state, on the rung that it had come to: a run of which launch itself was
 killed, that was interrupted, that failed for a reason that is mended now, or for which no allowed rung was left. A cost is
-raised by --allow alone; what the run was allowed when it began stands otherwise.`,
-		Example: "  launch resume last\n  launch resume last --allow recipe",
+raised by --allow alone; what the run was allowed when it began stands otherwise.
+
+Secrets of a command are not recorded. A run whose command has one is resumed by giving the whole command again.`,
+		Example: "  launch resume last\n  launch resume last --allow recipe\n  launch resume last -- python train.py --wandb-token \"$TOKEN\"",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
 			if err != nil {
@@ -291,13 +295,13 @@ raised by --allow alone; what the run was allowed when it began stands otherwise
 			if !c.Flags().Changed("allow") { // the user's word for this run stands
 				s.Allow = ladder.None
 			}
-			return told(s, resume(c.Context(), s, args[0]))
+			return told(s, resume(c.Context(), s, args[0], args[1:]))
 		},
 	}
 }
 
-// resume takes a run up where its record ends.
-func resume(ctx context.Context, s settings, name string) error {
+// resume takes a run up where its record ends. command is the run's, given again; or nil.
+func resume(ctx context.Context, s settings, name string, command []string) error {
 	store := record.Store{Dir: s.runs()}
 	id, err := store.Find(name)
 	if err != nil {
@@ -316,10 +320,8 @@ func resume(ctx context.Context, s settings, name string) error {
 	case alive(h.PID()):
 		return fmt.Errorf("run %s is still carried by process %d", id, h.PID())
 	}
-	for _, a := range r.Job.Command.Args {
-		if strings.Contains(a, record.Masked) {
-			return fmt.Errorf("run %s has a secret in its command that was not recorded: start it again by hand", id)
-		}
+	if err := giveAgain(r, id, command); err != nil {
+		return err
 	}
 	stopped := h.Stop() != nil
 	r.Job.Command.Env = os.Environ()

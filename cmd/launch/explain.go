@@ -413,6 +413,7 @@ func goOn(d *ui.RunDoc, r *run.Run, stop *run.Stop, out *run.Outcome) {
 	again := func(when string, flags ...string) {
 		d.GoOn, d.When = append([]string{"launch", "resume", d.ID}, flags...), when
 	}
+	defer func() { withCommand(d, r) }()
 	if stop != nil && out != nil && stop.Why != string(out.Ending) {
 		d.Why = stop.Why
 	}
@@ -420,8 +421,6 @@ func goOn(d *ui.RunDoc, r *run.Run, stop *run.Stop, out *run.Outcome) {
 	case d.State == "running" || d.State == string(run.Succeeded):
 	case r == nil:
 		d.Not = "by hand: no plugin knows this command, so launch knows no way to resume it"
-	case slices.ContainsFunc(r.Job.Command.Args, func(a string) bool { return strings.Contains(a, record.Masked) }):
-		d.Not = "by hand: its command has a secret, which was not recorded"
 	case d.State == "cut off":
 		again("")
 	case out == nil || stop == nil:
