@@ -32,6 +32,7 @@
 //	oom        what a program's output says of how it ended
 //	witness    what its own processes say of their memory, by a part of overlay's hook
 //	record     runs and receipts on disk
+//	tempdir    folders of launch's own for a while, private and short
 //	trust      which settings files are believed: the user's own, and what the user has approved
 //	ui         everything that a person sees, and the documents that scripts read
 //

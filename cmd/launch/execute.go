@@ -25,6 +25,7 @@ import (
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/tempdir"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/core/witness"
@@ -141,6 +142,7 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 	if x.record == nil && dir != "" { // nothing is recorded, so nothing is left
 		defer os.RemoveAll(dir)
 	}
+	defer os.RemoveAll(a.hookDir)
 	if err != nil {
 		return out, err
 	}
@@ -170,7 +172,7 @@ func (x *executor) folder(attempt int) (string, error) {
 			return dir, nil
 		}
 	}
-	dir, err := os.MkdirTemp("", "launch-attempt-")
+	dir, err := tempdir.New(x.settings.State)
 	if err != nil {
 		return "", fmt.Errorf("making a folder for the attempt: %w", err)
 	}
@@ -189,6 +191,7 @@ type attempt struct {
 	overlay *overlay.Overlay      // nil where nothing is wanted of the program's Python
 	witness *witness.Witness      // nil where it is not asked what it knows of its memory
 	unheard string                // why it could not be
+	hookDir string                // where its hook lies, if not in dir: to be removed after it
 }
 
 // attempt runs the command to its end and weighs how it ended.

@@ -213,6 +213,7 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 	if a.dir != dir {
 		os.RemoveAll(a.dir)
 	}
+	os.RemoveAll(a.hookDir)
 	if err != nil {
 		if x.record != nil {
 			rec.Write(record.Event{Kind: record.Stopped, Stop: &run.Stop{Why: "not started: " + err.Error()}})
