@@ -33,6 +33,8 @@
 //	witness    what its own processes say of their memory, by a part of overlay's hook
 //	states     the saved states that a resume reads: which are complete, and this run's own
 //	record     runs and receipts on disk
+//	tempdir    folders of launch's own for a while, private and short
+//	trust      which settings files are believed: the user's own, and what the user has approved
 //	ui         everything that a person sees, and the documents that scripts read
 //
 // Decisions are pure functions of values (ladder.Fit, run.Next, oom's verdict); what acts on the world (proc, nvml,

@@ -21,6 +21,7 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/states"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -87,10 +88,12 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 		command, env = made.Command.Args, made.Set
 	}
 	d := v.Document(command, env)
-	if s.JSONFile != "" {
-		b, err := json.MarshalIndent(d, "", "  ")
+	if s.JSONFile != "" && !s.project["json-file"] { // a plan writes nothing that nobody typed
+		kept := d // a file stays, and others may read it; on standard output is the command to run
+		kept.Command = record.MaskArgs(d.Command)
+		b, err := json.MarshalIndent(kept, "", "  ")
 		if err == nil {
-			err = writeJSON(s.JSONFile, append(b, '\n'))
+			err = writeJSON(s.JSONFile, append(ui.CleanJSON(b), '\n'))
 		}
 		if err != nil {
 			return fmt.Errorf("writing %s: %w", s.JSONFile, err)
@@ -158,7 +161,7 @@ func newPlugins() *cobra.Command {
 		Long: `plugins lists the plugins: those built in, then programs launch-plugin-NAME beside launch, in the user's plugin folder
 ($XDG_DATA_HOME/launch/plugins) and on PATH.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
@@ -218,7 +221,7 @@ func newRuns() *cobra.Command {
 	c := &cobra.Command{
 		Use: "runs", Short: "list the recorded runs", Args: takes(0, 0, "no argument: launch show RUN shows one"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
@@ -252,7 +255,7 @@ func newShow() *cobra.Command {
 	c := &cobra.Command{
 		Use: "show [RUN | last]", Short: "show a recorded run: its attempts, what was changed, what was measured", Args: takes(0, 1, "one run, which launch runs lists, or none for the last"),
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
@@ -279,29 +282,31 @@ func newShow() *cobra.Command {
 func newResume() *cobra.Command {
 	var fromStart bool
 	c := &cobra.Command{
-		Use: "resume RUN", Short: "go on with a run that was cut off, stopped, or needs a higher --allow", Args: takes(1, 1, "one run, which launch runs lists, or the word last"),
+		Use: "resume RUN [-- COMMAND ...]", Short: "go on with a run that was cut off, stopped, or needs a higher --allow", Args: runAndCommand,
 		Long: `resume goes on with a run from its newest saved state, on the rung that it had come to: a run of which launch itself was
 killed, that was interrupted, that failed for a reason that is mended now, or for which no allowed rung was left. A cost is
 raised by --allow alone; what the run was allowed when it began stands otherwise. A run that has left no saved state, or whose
-program cannot resume, is started over only with --from-start.`,
-		Example: "  launch resume last\n  launch resume last --allow recipe\n  launch resume last --from-start",
+program cannot resume, is started over only with --from-start.
+
+Secrets of a command are not recorded. A run whose command has one is resumed by giving the whole command again.`,
+		Example: "  launch resume last\n  launch resume last --allow recipe\n  launch resume last --from-start\n  launch resume last -- python train.py --wandb-token \"$TOKEN\"",
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
 			if !c.Flags().Changed("allow") { // the user's word for this run stands
 				s.Allow = ladder.None
 			}
-			return told(s, resume(c.Context(), s, args[0], fromStart))
+			return told(s, resume(c.Context(), s, args[0], args[1:], fromStart))
 		},
 	}
 	c.Flags().BoolVar(&fromStart, "from-start", false, "start the run over, whatever it has saved")
 	return c
 }
 
-// resume takes a run up where its record ends.
-func resume(ctx context.Context, s settings, name string, fromStart bool) error {
+// resume takes a run up where its record ends. command is the run's, given again; or nil.
+func resume(ctx context.Context, s settings, name string, command []string, fromStart bool) error {
 	store := record.Store{Dir: s.runs()}
 	id, err := store.Find(name)
 	if err != nil {
@@ -320,10 +325,8 @@ func resume(ctx context.Context, s settings, name string, fromStart bool) error 
 	case alive(h.PID()):
 		return fmt.Errorf("run %s is still carried by process %d", id, h.PID())
 	}
-	for _, a := range r.Job.Command.Args {
-		if strings.Contains(a, record.Masked) {
-			return fmt.Errorf("run %s has a secret in its command that was not recorded: start it again by hand", id)
-		}
+	if err := giveAgain(r, id, command); err != nil {
+		return err
 	}
 	stopped := h.Stop() != nil
 	r.Job.Command.Env = os.Environ()
@@ -352,6 +355,7 @@ func resume(ctx context.Context, s settings, name string, fromStart bool) error 
 			first = a.Outcome.Began
 		}
 		b.made = append(b.made, a.Outcome.Made...)
+		b.spans = append(b.spans, states.Span{Began: a.Outcome.Began, Ended: a.Outcome.Began.Add(a.Outcome.Took)})
 	}
 	if err := r.Again(s.Allow); err != nil && stopped {
 		return fmt.Errorf("run %s is over: %w", id, err)
@@ -362,6 +366,7 @@ func resume(ctx context.Context, s settings, name string, fromStart bool) error 
 		if first.IsZero() {
 			first = began.Time
 		}
+		b.spans = append(b.spans, states.Span{Began: began.Time, Ended: time.Now()})
 		left, made := cutShort(h, r.Job, s.locks())
 		if left.State != nil {
 			r.Left = left.State
@@ -436,8 +441,13 @@ func (s settings) locks() string { return filepath.Join(s.State, "locks") }
 func (s settings) runs() string { return filepath.Join(s.State, "runs") }
 
 func printJSON(v any) error {
-	e := json.NewEncoder(os.Stdout)
+	var doc bytes.Buffer
+	e := json.NewEncoder(&doc)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := os.Stdout.Write(ui.CleanJSON(doc.Bytes()))
+	return err
 }

@@ -47,7 +47,7 @@ is an error. Without --vram, --device cpu or a card here it gives the tensors al
 			"  launch estimate --arch swinir_m --scale 2 --lq 48 --set use_checkpoint=true --vram 12GiB",
 		Args: takes(0, 0, "no argument: --arch names the network, and --set what else it has"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}

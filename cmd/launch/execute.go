@@ -27,6 +27,7 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/states"
+	"github.com/launch-ml/launch/core/tempdir"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/core/witness"
@@ -158,6 +159,7 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 	if x.record == nil && dir != "" { // nothing is recorded, so nothing is left
 		defer os.RemoveAll(dir)
 	}
+	defer os.RemoveAll(a.hookDir)
 	if err != nil {
 		return out, err
 	}
@@ -196,7 +198,7 @@ func (x *executor) folder(attempt int) (string, error) {
 			return dir, nil
 		}
 	}
-	dir, err := os.MkdirTemp("", "launch-attempt-")
+	dir, err := tempdir.New(x.settings.State)
 	if err != nil {
 		return "", fmt.Errorf("making a folder for the attempt: %w", err)
 	}
@@ -217,6 +219,7 @@ type attempt struct {
 	unheard string                // why it could not be
 	// differs says why what the program reports is another training than the plan's, or ""; nil where that is no matter.
 	differs func(oom.State) string
+	hookDir string // where its hook lies, if not in dir: to be removed after it
 }
 
 // attempt runs the command to its end and weighs how it ended.

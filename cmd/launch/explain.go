@@ -39,7 +39,7 @@ pipe; and runs by their name. Without an argument it reads what is piped to it, 
 Exit code: 0 if it could read, whatever it found; scripts ask the JSON: launch explain --json x.log | jq -e .oom`,
 		Example: "  launch explain slurm-4711.out\n  launch explain rank*.log\n  launch explain train.ipynb\n  python train.py 2>&1 | tee log | launch explain\n  launch explain last --json",
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
@@ -414,6 +414,7 @@ func goOn(d *ui.RunDoc, r *run.Run, stop *run.Stop, out *run.Outcome) {
 			d.GoOn = append(d.GoOn, "--from-start")
 		}
 	}
+	defer func() { withCommand(d, r) }()
 	if stop != nil && out != nil && stop.Why != string(out.Ending) {
 		d.Why = stop.Why
 	}
@@ -421,8 +422,6 @@ func goOn(d *ui.RunDoc, r *run.Run, stop *run.Stop, out *run.Outcome) {
 	case d.State == "running" || d.State == string(run.Succeeded):
 	case r == nil:
 		d.Not = "by hand: no plugin knows this command, so launch knows no way to resume it"
-	case slices.ContainsFunc(r.Job.Command.Args, func(a string) bool { return strings.Contains(a, record.Masked) }):
-		d.Not = "by hand: its command has a secret, which was not recorded"
 	case d.State == "cut off":
 		again("")
 	case out == nil || stop == nil:

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"path/filepath"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
+	"github.com/launch-ml/launch/core/tempdir"
 	"github.com/launch-ml/launch/core/witness"
 )
 
@@ -21,7 +25,16 @@ func (x *executor) hook(a *attempt, sources []overlay.File) (err error) {
 	if len(sources) == 0 && len(parts) == 0 {
 		return nil
 	}
-	if a.overlay, err = overlay.Install(a.dir, sources, a.command.Env, parts...); err != nil {
+	dir := a.dir
+	if strings.ContainsRune(dir, filepath.ListSeparator) || !utf8.ValidString(dir) { // it cannot stand in PYTHONPATH
+		if dir, err = tempdir.New(); err == nil {
+			a.hookDir = dir
+		}
+	}
+	if err == nil {
+		a.overlay, err = overlay.Install(dir, sources, a.command.Env, parts...)
+	}
+	if err != nil {
 		a.unheard = err.Error()
 		if len(sources) > 0 {
 			return err

@@ -19,6 +19,7 @@ import (
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/plugins/dualattn"
 	"github.com/launch-ml/launch/plugins/moco"
 	"github.com/launch-ml/launch/plugins/sisr"
@@ -49,15 +50,16 @@ func main() {
 	err := root.ExecuteContext(context.Background())
 	var code exitCode
 	var own *ownExit
+	say := ui.Printer{W: os.Stderr, Prefix: "launch: "}
 	switch {
 	case err == nil:
 	case errors.As(err, &code):
 		os.Exit(int(code))
 	case errors.As(err, &own):
-		fmt.Fprintf(os.Stderr, "launch: %v\n", own.error)
+		say.Line("%v", own.error)
 		os.Exit(own.code)
 	default:
-		fmt.Fprintf(os.Stderr, "launch: %v\n", err)
+		say.Line("%v", err)
 		os.Exit(run.OwnTrouble)
 	}
 }

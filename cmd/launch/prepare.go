@@ -49,6 +49,7 @@ type prepared struct {
 	ending   chan struct{}
 	// asksForHelp says that the command only wants the program's usage.
 	asksForHelp bool
+	told        bool // the warnings have why nothing is done
 }
 
 // close waits until the plugin's process has ended, which began when it had answered.
@@ -65,7 +66,11 @@ func prepare(ctx context.Context, s settings, args []string, ask asking) (*prepa
 		return nil, fmt.Errorf("finding the current folder: %w", err)
 	}
 	p := &prepared{command: job.Command{Args: args, Dir: dir, Env: os.Environ(), Devices: s.GPUs}}
-	if s.Plugin == "none" {
+	p.warnings = append(p.warnings, s.Notes...)
+	if s.AsTyped != "" {
+		p.unread, p.told = errors.New(s.AsTyped), true
+	}
+	if s.Plugin == "none" || s.AsTyped != "" {
 		return p, nil
 	}
 	for _, name := range append([]string{dir}, args...) { // which a plugin is asked in JSON
@@ -112,7 +117,12 @@ func prepare(ctx context.Context, s settings, args []string, ask asking) (*prepa
 		}()
 	}()
 	j, err := p.recognize(ctx, s, client, devices)
+	var caution *plugin.Caution
 	switch {
+	case errors.As(err, &caution):
+		p.warnings = append(p.warnings, caution.Error()+"; running as typed")
+		p.unread, p.told = caution, true
+		return p, nil
 	case errors.Is(err, plugin.ErrNotMine):
 		if s.Plugin != "auto" {
 			p.err = fmt.Errorf("plugin %s does not know this command", s.Plugin)

@@ -324,7 +324,7 @@ shorter than that, and lower than one before it, is not seen.`,
 		Example: "  launch receipts\n  launch receipts --json | jq '.[].measured'\n  launch receipts export a100.jsonl\n  launch receipts import a100.jsonl",
 		Args:    takes(0, 0, "no argument: it lists them; launch receipts export and launch receipts import take a file"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
@@ -348,7 +348,7 @@ shorter than that, and lower than one before it, is not seen.`,
 		Use: "drop RUN", Short: "forget what was learned from a run", Args: takes(1, 1, "one run, as launch runs and launch receipts name it"),
 		Long: `drop removes the receipts of one run: no estimate learns from it any more. The run's record stays.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
@@ -371,7 +371,7 @@ shorter than that, and lower than one before it, is not seen.`,
 		Long: `export writes the receipts, a line of JSON each. They hold settings and figures, names of cards and versions; no paths, no
 command and no name of the machine.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
@@ -388,13 +388,13 @@ command and no name of the machine.`,
 				text = append(append(text, b...), '\n')
 			}
 			if len(args) == 0 || args[0] == "-" {
-				_, err = os.Stdout.Write(text)
+				_, err = os.Stdout.Write(ui.CleanJSON(text))
 				return err
 			}
 			if err := writeJSON(args[0], text); err != nil {
 				return fmt.Errorf("writing the receipts: %w", err)
 			}
-			fmt.Printf("%s written to %s\n", ui.Count(len(rs), "receipt"), args[0])
+			ui.Printer{W: os.Stdout}.Line("%s written to %s", ui.Count(len(rs), "receipt"), args[0])
 			return nil
 		},
 	}, &cobra.Command{
@@ -402,7 +402,7 @@ command and no name of the machine.`,
 		Long: `import adds the receipts of a file that are not there yet. A line that is no receipt is reported with its number and
 left out; the exit code is then 1.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := readSettings(c.Flags(), ".")
+			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
@@ -417,7 +417,7 @@ left out; the exit code is then 1.`,
 			}
 			added, known, problems, err := s.receipts().Import(in, time.Now())
 			for _, p := range problems {
-				fmt.Fprintf(os.Stderr, "launch: %s: %v\n", args[0], p)
+				ui.Printer{W: os.Stderr, Prefix: "launch: "}.Line("%s: %v", args[0], p)
 			}
 			if err != nil {
 				return err

@@ -24,6 +24,7 @@ import (
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/states"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -40,8 +41,9 @@ How far it may go is --allow: none, speed, numerics, metrics (the default), reci
 Exit code: the program's own. launch's are 75 (no room now: elsewhere or later), 78 (cannot fit at the allowed cost;
 nothing was started), 125 (its own trouble), 126 and 127 (the command cannot be run, or is not there).
 
-Settings: a flag outranks LAUNCH_<FLAG> in the environment, which outranks the nearest .launch.yaml, which outranks
-config.yaml in the user's launch folder.`
+Settings: a flag outranks LAUNCH_<FLAG> in the environment, which outranks the project's .launch.yaml, which outranks
+config.yaml in the user's launch folder. The project's is the nearest one up to the repository's root or the home folder. Only
+files that you or root own and nobody else can write are taken; what names paths or lowers limits, after "launch trust".`
 
 const examples = `  launch -- python train.py -opt x.yml               run it
   launch plan -- python train.py -opt x.yml          only say what would be done
@@ -91,7 +93,7 @@ func newRoot() *cobra.Command {
 		return fmt.Errorf("%w; `%s --help` lists the flags", err, c.CommandPath())
 	})
 	root.AddCommand(newPlan(), newEstimate(), newResume())
-	for _, c := range []*cobra.Command{newExplain(), newRuns(), newShow(), newReceipts(), newGPUs(), newPlugins(), newVersion()} {
+	for _, c := range []*cobra.Command{newExplain(), newRuns(), newShow(), newReceipts(), newGPUs(), newPlugins(), newTrust(), newVersion()} {
 		c.SetUsageTemplate(withoutGlobals(c.UsageTemplate())) // the flags of a run mean nothing to them
 		root.AddCommand(c)
 	}
@@ -189,7 +191,7 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 	for _, w := range p.warnings {
 		say.Warn("%s", w)
 	}
-	if !p.asksForHelp && (s.Expects || !s.Quiet && slices.ContainsFunc(p.command.Args, namesRecipe)) {
+	if !p.asksForHelp && !p.told && (s.Expects || !s.Quiet && slices.ContainsFunc(p.command.Args, namesRecipe)) {
 		say.Warn("this command is not recognised (%s): it runs as typed, once, and nothing is adjusted", p.why())
 	}
 	x := &executor{settings: s, say: say, settle: p.close}
@@ -212,6 +214,7 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 	if a.dir != dir {
 		os.RemoveAll(a.dir)
 	}
+	os.RemoveAll(a.hookDir)
 	if err != nil {
 		if x.record != nil {
 			rec.Write(record.Event{Kind: record.Stopped, Stop: &run.Stop{Why: "not started: " + err.Error()}})
@@ -262,6 +265,11 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 	case v.Stop != nil:
 		say.Stop(p.run, v.Stop)
 	}
+	if s.Quiet {
+		for _, note := range s.Notes { // something may be left undone that its user expects
+			say.Warn("%s", note)
+		}
+	}
 	if v.Stop != nil {
 		writeResult(s, say, result{Version: 1, Ending: "refused", Code: v.Stop.Code, Stop: v.Stop, Job: p.job})
 		return exitCode(v.Stop.Code)
@@ -297,14 +305,15 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 
 // before is what a run has before its first attempt here.
 type before struct {
-	began time.Time // when an earlier launch of the same run started its first attempt; zero where there was none
-	made  []string  // what the attempts of that have left that a next one would overwrite or stumble over
-	held  []string  // folders of which it holds the lock
+	began time.Time     // when an earlier launch of the same run started its first attempt; zero where there was none
+	made  []string      // what the attempts of that have left that a next one would overwrite or stumble over
+	held  []string      // folders of which it holds the lock
+	spans []states.Span // of those attempts
 }
 
 // finish carries a run to its end and ends as its last attempt did. It returns an error only where nothing ran.
 func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec *record.Record, say ui.Printer, settle func(), b before, heard early) error {
-	x := &executor{early: heard, settings: s, job: r.Job, device: device, record: rec, say: say, settle: settle, made: b.made, held: b.held, differs: r.Differs}
+	x := &executor{early: heard, settings: s, job: r.Job, device: device, record: rec, say: say, settle: settle, made: b.made, held: b.held, spans: b.spans, differs: r.Differs}
 	x.firstBegan, x.priced = b.began, cmp.Or(r.Priced, r.Ladders)
 	defer x.enter("run " + id(rec))()
 	j := &journal{record: rec, say: say, executor: x, run: r, books: newBooks(s, r.Job, device), receipts: s.receipts()}
@@ -501,7 +510,7 @@ func writeResult(s settings, say ui.Printer, r result) {
 	}
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err == nil {
-		err = writeJSON(s.JSONFile, append(b, '\n'))
+		err = writeJSON(s.JSONFile, append(ui.CleanJSON(b), '\n'))
 	}
 	if err != nil {
 		say.Warn("writing %s: %v", s.JSONFile, err)

@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/trust"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -46,7 +47,15 @@ type settings struct {
 	Receipts bool // learn from those there are
 	Expects  bool // the user said something that only matters to a recognised job
 
+	// Notes are what the user should know of the settings files, once.
+	Notes []string
+	// AsTyped is why launch changes nothing of the training: a settings file is not believed, or cannot be read, and it may
+	// have held "allow: none". "" where all were taken.
+	AsTyped string
+
 	from map[string]string // of what no flag says: how a complaint calls it
+	// project are the settings that a project's file made.
+	project map[string]bool
 }
 
 // name is how a complaint calls a setting: as whoever set it can find it. "--grace", "LAUNCH_GRACE", "grace in FILE".
@@ -86,6 +95,9 @@ func addFlags(f *pflag.FlagSet) {
 
 // readSettings joins flags, environment and files. dir is the folder that launch was started in.
 func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
 	v := viper.New()
 	v.SetEnvPrefix("LAUNCH")
 	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
@@ -93,21 +105,50 @@ func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 	if err := v.BindPFlags(f); err != nil {
 		return settings{}, err
 	}
-	from := map[string]string{}
+	from, project := map[string]string{}, map[string]bool{}
+	var notes []string
+	asTyped := ""
 	for _, path := range settingsFiles(dir) {
-		if err := merge(v, path, from); err != nil {
+		file, err := trust.Read(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		approved := false
+		if err == nil {
+			approved = trust.Approved().Has(file)
+			if err = file.Foreign; err != nil && approved {
+				err = nil
+			}
+		}
+		if err != nil {
+			notes = append(notes, notTaken(path, file, err))
+			asTyped = cmp.Or(asTyped, "the settings in "+path+" are not believed")
+			continue
+		}
+		whole := filepath.Base(path) != projectFile || approved && file.Foreign == nil
+		left, err := merge(v, file, whole, from, project)
+		if err != nil {
 			return settings{}, err
+		}
+		if len(left) > 0 {
+			notes = append(notes, left.note(file, approved))
 		}
 	}
 	f.VisitAll(func(g *pflag.Flag) {
 		switch env := variable(g.Name); {
 		case g.Changed:
 			delete(from, g.Name)
+			delete(project, g.Name)
 		case os.Getenv(env) != "":
 			from[g.Name] = env
+			delete(project, g.Name)
 		}
 	})
 	s, err := decode(v, from)
+	s.Notes, s.AsTyped, s.project = notes, asTyped, project
+	if !filepath.IsAbs(s.State) && s.State != "" { // at once: launch may go to another folder
+		s.State = filepath.Join(dir, s.State)
+	}
 	for _, name := range []string{"allow", "vram", "device", "memory", "reserve", "fill", "as-asked", "anyway", "rehearse", "gpus"} {
 		s.Expects = s.Expects || f.Changed(name)
 	}
@@ -119,40 +160,32 @@ func variable(key string) string {
 	return "LAUNCH_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
 }
 
-// settingsFiles lists the files there are, the weakest first.
+// projectFile is the name of a project's settings file.
+const projectFile = ".launch.yaml"
+
+// settingsFiles lists the files that count, the weakest first.
 func settingsFiles(dir string) (files []string) {
-	if home, err := os.UserConfigDir(); err == nil {
-		files = append(files, filepath.Join(home, "launch", "config.yaml"))
+	if user := trust.ConfigDir(); user != "" {
+		files = append(files, filepath.Join(user, "config.yaml"))
 	}
-	if abs, err := filepath.Abs(dir); err == nil { // "." has nothing above it
-		dir = abs
+	home, _ := os.UserHomeDir()
+	if path := trust.Nearest(dir, projectFile, home); path != "" {
+		files = append(files, path)
 	}
-	for d := dir; ; d = filepath.Dir(d) { // the nearest one from here up, as git looks for its folder
-		path := filepath.Join(d, ".launch.yaml")
-		if _, err := os.Stat(path); err == nil {
-			return append(files, path)
-		}
-		if d == filepath.Dir(d) {
-			return files
-		}
-	}
+	return files
 }
 
-// merge adds a file to those before it, and to from what it sets. A value is taken as it is written, 010 as well as yes: what it
-// means is the setting's to say.
-func merge(v *viper.Viper, path string, from map[string]string) error {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+// merge adds a file to those before it, to from what it sets, and to project where it is a project's. What only the user may
+// set is taken where whole is set, and returned otherwise. A value is taken as it is written, 010 as well as yes: what it means is
+// the setting's to say.
+func merge(v *viper.Viper, file *trust.File, whole bool, from map[string]string, project map[string]bool) (left leftOut, err error) {
+	path := file.Path
 	var values map[string]yaml.Node
-	if err == nil {
-		err = yaml.Unmarshal(text, &values)
-	}
-	if err != nil {
-		return fmt.Errorf("reading launch's settings in %s: %w", path, err)
+	if err := yaml.Unmarshal(file.Text, &values); err != nil {
+		return nil, fmt.Errorf("reading launch's settings in %s: %w", path, err)
 	}
 	settings := own()
+	seen := map[string]bool{}
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		value := values[key]
@@ -160,26 +193,34 @@ func merge(v *viper.Viper, path string, from map[string]string) error {
 			value = *value.Alias
 		}
 		where := key + " in " + path
-		switch name := strings.ToLower(key); {
+		name := strings.ToLower(key)
+		switch {
 		case settings.Lookup(name) == nil:
 			meant := ""
 			if near := nearest(name, settings); near != "" {
 				meant = fmt.Sprintf(" (was %s meant?)", near)
 			}
 			errs = append(errs, fmt.Errorf("%s: launch has no setting %q%s; its settings are the flags of `launch --help`", path, key, meant))
-		case from[name] != where && strings.EqualFold(from[name], where):
+		case seen[name]:
 			errs = append(errs, fmt.Errorf("%s sets %s twice", path, name))
 		case value.Kind != yaml.ScalarNode:
 			kind := map[yaml.Kind]string{yaml.SequenceNode: "a list", yaml.MappingNode: "a mapping"}[value.Kind]
 			errs = append(errs, fmt.Errorf("%s: %s where one value is wanted", where, kind))
 		case value.ShortTag() == "!!null":
 			errs = append(errs, fmt.Errorf("%s says nothing: give it a value, or leave it out", where))
+		case !whole && usersAlone(name, value.Value):
+			left = append(left, name)
 		default:
-			from[name] = where
-			v.MergeConfigMap(map[string]any{name: value.Value}) // which fails on nothing
+			text := value.Value
+			if name == "state-dir" && text != "" && !filepath.IsAbs(text) { // whichever folder launch is started in
+				text = filepath.Join(filepath.Dir(path), text)
+			}
+			from[name], project[name] = where, filepath.Base(path) == projectFile
+			v.MergeConfigMap(map[string]any{name: text}) // which fails on nothing
 		}
+		seen[name] = true
 	}
-	return errors.Join(errs...)
+	return left, errors.Join(errs...)
 }
 
 func decode(v *viper.Viper, from map[string]string) (s settings, err error) {

@@ -5,8 +5,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/trust"
 )
 
 // What a stranger may type, and what is said to it: what is wrong, and what would do.
@@ -52,14 +56,19 @@ func TestAmountsThatCannotBe(t *testing.T) {
 	}
 }
 
-// set reads the settings of a folder with one .launch.yaml, one of the user, and one variable. In what it says the folders are
-// PROJECT and USER.
+// set reads the settings of a folder with one .launch.yaml, which the user has approved, one of the user, and one variable. In
+// what it says the folders are PROJECT and USER.
 func set(t *testing.T, env, file, user string, args ...string) (settings, string) {
 	t.Helper()
 	project, home := t.TempDir(), t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", home)
 	write(t, filepath.Join(project, ".launch.yaml"), []byte(file))
 	write(t, filepath.Join(home, "launch", "config.yaml"), []byte(user))
+	if f, err := trust.Read(filepath.Join(project, ".launch.yaml")); err != nil {
+		t.Fatal(err)
+	} else if err := trust.Approved().Add(f); err != nil {
+		t.Fatal(err)
+	}
 	if name, value, ok := strings.Cut(env, "="); ok {
 		t.Setenv(name, value)
 		defer os.Unsetenv(name)
@@ -150,5 +159,93 @@ func TestBooleans(t *testing.T) {
 	}
 	if s, says := set(t, "LAUNCH_ANYWAY=1", "receipts: false\ngpus: 2\ngrace: 5s\n", "quiet: on\ngpus: 3"); says != "" || !s.Anyway || s.Receipts || s.GPUs != 2 || !s.Quiet || s.Grace.Seconds() != 5 {
 		t.Errorf("all together: %+v, %s", s, says)
+	}
+}
+
+// What is believed of a project's file, by who could have written it and what the user has said of it.
+func TestBelief(t *testing.T) {
+	const all = "json-file: x.json\nstate-dir: here\nmemory: 8GiB\nplugin: mine\nanyway: true\ngrace: 1s\nallow: recipe\nquiet: true\n"
+	for _, tt := range []struct {
+		what, file string
+		mode       os.FileMode
+		approve    bool
+		notes      []string // what each holds
+		asTyped    bool
+		quiet      bool // "quiet: true" was taken
+		whole      bool // so was the rest
+	}{
+		{what: "one's own", file: all, mode: 0o644, quiet: true, notes: []string{"sets allow, anyway, grace, json-file, memory, plugin, state-dir, which a project's file does only after `launch trust "}},
+		{what: "approved", file: all, mode: 0o644, approve: true, quiet: true, whole: true},
+		{what: "open to all", file: all, mode: 0o666, asTyped: true, notes: []string{"is taken, and launch changes nothing of the training: .launch.yaml can be written by every user"}},
+		{what: "open and approved", file: all, mode: 0o666, approve: true, quiet: true, notes: []string{"which a file that others can write may not"}},
+		{what: "what does less", file: "plugin: none\nallow: none\nanyway: false\nquiet: yes\n", mode: 0o644, quiet: true},
+	} {
+		t.Run(tt.what, func(t *testing.T) {
+			t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+			t.Setenv("XDG_STATE_HOME", "/state")
+			dir := t.TempDir()
+			path := filepath.Join(dir, ".launch.yaml")
+			write(t, path, []byte(tt.file))
+			os.Chmod(path, tt.mode)
+			if tt.approve {
+				f, err := trust.Read(path)
+				if err != nil || trust.Approved().Add(f) != nil {
+					t.Fatal(err)
+				}
+			}
+			f := pflag.NewFlagSet("launch", pflag.ContinueOnError)
+			addFlags(f)
+			s, err := readSettings(f, dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(s.Notes) != len(tt.notes) {
+				t.Errorf("notes %q, want %d", s.Notes, len(tt.notes))
+			}
+			for i, note := range tt.notes {
+				if i < len(s.Notes) && !strings.Contains(s.Notes[i], note) {
+					t.Errorf("note %q, want %q in it", s.Notes[i], note)
+				}
+			}
+			if (s.AsTyped != "") != tt.asTyped || s.Quiet != tt.quiet {
+				t.Errorf("as typed: %q; quiet: %v", s.AsTyped, s.Quiet)
+			}
+			whole := s.JSONFile == "x.json" && s.State == filepath.Join(dir, "here") && s.Memory > 0 && s.Plugin == "mine" && s.Anyway && s.Grace == time.Second && s.Allow == ladder.Recipe
+			some := s.JSONFile != "" || s.State != "/state/launch" || s.Memory > 0 || s.Plugin == "mine" || s.Anyway || s.Grace == time.Second || s.Allow == ladder.Recipe
+			if whole != tt.whole || some != tt.whole {
+				t.Errorf("taken: %+v", s)
+			}
+		})
+	}
+}
+
+// A folder of records stays where it was meant, whichever folder launch goes to.
+func TestStateDirIsAbsolute(t *testing.T) {
+	project := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(project, "config"))
+	below := filepath.Join(project, "below")
+	write(t, filepath.Join(project, "config", "launch", "config.yaml"), []byte("state-dir: my state\n"))
+	os.Mkdir(below, 0o755)
+	read := func(args ...string) string {
+		f := pflag.NewFlagSet("launch", pflag.ContinueOnError)
+		addFlags(f)
+		if err := f.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		s, err := readSettings(f, below)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.State
+	}
+	if got, want := read(), filepath.Join(project, "config", "launch", "my state"); got != want {
+		t.Errorf("from a file: %s, want %s", got, want)
+	}
+	if got, want := read("--state-dir=../st:ate"), filepath.Join(project, "st:ate"); got != want {
+		t.Errorf("by a flag: %s, want %s", got, want)
+	}
+	t.Setenv("LAUNCH_STATE_DIR", "x")
+	if got, want := read(), filepath.Join(below, "x"); got != want {
+		t.Errorf("by the environment: %s, want %s", got, want)
 	}
 }

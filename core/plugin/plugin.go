@@ -71,6 +71,12 @@ func (n *Need) Error() string {
 	return "needs to know " + strings.Join(what, " and ")
 }
 
+// A Caution is the error by which Recognize leaves a command of its family alone: what it would have to go by cannot be read or
+// is not to be believed. launch reports why, once, and the command runs as typed.
+type Caution struct{ Why string }
+
+func (c *Caution) Error() string { return c.Why }
+
 // A Manifest is what can be known of a plugin without starting it.
 type Manifest struct {
 	Name    string   `json:"name"` // "sisr"

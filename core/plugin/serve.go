@@ -15,6 +15,8 @@ import (
 type Recognition struct {
 	*job.Job
 	Need *Need `json:"need,omitempty"`
+	// Caution is why the command is left alone.
+	Caution string `json:"caution,omitempty"`
 }
 
 // LaddersQuestion is the document that asks for ladders.
@@ -45,7 +47,10 @@ func Serve(p Plugin) {
 			anticipate(c)
 			j, err := p.Recognize(ctx, c)
 			var need *Need
+			var caution *Caution
 			switch {
+			case errors.As(err, &caution):
+				return Recognition{Caution: caution.Why}, nil
 			case errors.As(err, &need):
 				return Recognition{Need: need}, nil
 			case errors.Is(err, ErrNotMine):

@@ -1,8 +1,14 @@
 package record
 
 import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/launch-ml/launch/core/lazy"
 )
@@ -11,26 +17,278 @@ import (
 const Masked = "***"
 
 var (
-	secretName = lazy.MustCompile(`(?i)secret|passw(or)?d|passphrase|(^|[-_.])(token|auth|authorization|credentials?)($|[-_.])|(api|access|private)[-_]?key`)
-	secretURL  = lazy.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://[^/\s:@]*:)[^/\s@]+@`)
+	secretURL    = lazy.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://[^/\s:@]*:)[^/\s@]+@`)
+	secretHeader = lazy.MustCompile(`(?is)((?:^|[=\s'"])(?:(?:proxy-)?authorization|cookie|private-token|api-?key|x-[a-z-]*(?:key|token|secret|auth)[a-z-]*)\s*:\s*)\S.*`)
+	camel        = lazy.MustCompile(`([a-z0-9])([A-Z])`)
+	named        = lazy.MustCompile(`^[-+~]*[A-Za-z_][\w./-]*$`)
+	cluster      = lazy.MustCompile(`^-[a-z]*c$`)
+	assignment   = lazy.MustCompile(`(^|[\s;&|(])([A-Za-z_]\w*)=('[^']*'|"[^"]*"|[^\s;&|)'"]+)`)
 )
 
-// MaskArgs returns the command line with what looks like a secret replaced: the values of flags and of assignments
-// whose names say so, and passwords in addresses.
+// MaskArgs returns the command line with what looks like a secret replaced: the values of flags, of assignments and of headers
+// whose names say so, passwords in addresses, and all of those within the scripts of shells.
 func MaskArgs(args []string) []string {
-	out := slices.Clone(args)
-	for i, a := range out {
-		a = secretURL.ReplaceAllString(a, "${1}"+Masked+"@")
-		name, _, assigned := strings.Cut(a, "=")
+	out := maskWords(args)
+	shell := false
+	for i, a := range args {
 		switch {
-		case assigned && secretName.MatchString(name):
-			a = name + "=" + Masked
-		case !assigned && strings.HasPrefix(a, "-") && secretName.MatchString(a) && i+1 < len(out) && !strings.HasPrefix(out[i+1], "-"):
-			out[i+1] = Masked
+		case shell && cluster.MatchString(args[i-1]):
+			out[i], shell = maskScript(a), false
+		case out[i] == a && strings.ContainsAny(a, " \t\n"): // as what ssh is to run
+			out[i] = maskScript(a)
+		case shells[filepath.Base(a)]:
+			shell = true
 		}
-		out[i] = a
 	}
 	return out
+}
+
+// maskWords masks the words of one command.
+func maskWords(words []string) []string {
+	out := slices.Clone(words)
+	for i, a := range out {
+		a = secretURL.ReplaceAllString(a, "${1}"+Masked+"@")
+		a = secretHeader.ReplaceAllString(a, "${1}"+Masked)
+		name, _, assigned := strings.Cut(a, "=")
+		switch {
+		case !named.MatchString(name) || a != words[i]: // a word of a text; or masked by the word before it
+		case assigned && secretName(name):
+			a = name + "=" + Masked
+		case !assigned && strings.HasPrefix(a, "-") && secretName(a) && i+1 < len(out) && !strings.HasPrefix(out[i+1], "-"):
+			out[i+1] = Masked
+		}
+		if out[i] == words[i] {
+			out[i] = a
+		}
+	}
+	maskOptions(out)
+	return out
+}
+
+// textTokens are what a token is of where it is one of a text or of a network, as in --pad-token or --placeholder_token, and
+// switches of a token's use. textual_inversion.py of diffusers, tokenizers of transformers.
+var textTokens = words("pad eos bos unk mask cls sep class placeholder initializer trigger instance special image img start end stop register distill prompt num n new modifier rare text video audio sot eot dist global per concept extra max min add")
+
+// keyring are the words before "key" that make it one that opens something. Others are of tables: --image-key, --sort-key.
+var keyring = words("api access private secret wandb comet neptune hf ssh encryption license account auth signing deploy subscription openai master")
+
+func words(list string) map[string]bool {
+	out := map[string]bool{}
+	for _, w := range strings.Fields(list) {
+		out[w] = true
+	}
+	return out
+}
+
+// secretName reports whether what a flag or a variable of that name holds is a secret.
+func secretName(name string) bool {
+	flag := strings.HasPrefix(name, "-")
+	name = strings.TrimLeft(name, "-+~")
+	parts := strings.FieldsFunc(strings.ToLower(camel.ReplaceAllString(name, "${1}_${2}")), func(r rune) bool { return strings.ContainsRune("-_./", r) })
+	if len(parts) == 0 {
+		return false
+	}
+	all, last, before := strings.Join(parts, ""), parts[len(parts)-1], ""
+	if len(parts) > 1 {
+		before = parts[len(parts)-2]
+	}
+	for _, w := range []string{"secret", "password", "passwd", "passphrase", "authorization"} {
+		if strings.Contains(all, w) {
+			return true
+		}
+	}
+	switch variable := !flag && name == strings.ToUpper(name) && before != ""; last {
+	case "pw", "auth", "credential", "credentials", "apikey":
+		return true
+	case "token":
+		use := words("use no with enable disable skip")[parts[0]]
+		return !textTokens[before] && !use
+	case "key":
+		return keyring[before] || variable
+	case "pass":
+		return variable
+	}
+	return false
+}
+
+// A passwordOption is a short option in which a program takes a password. For others the same letters mean something
+// else: -p of MoCo is --print-freq.
+type passwordOption struct {
+	option string
+	joined bool   // always: -pSECRET
+	only   string // with this word among the arguments
+	own    bool   // it stands before the first word that is none, where another command begins
+}
+
+var passwordOptions = map[string]passwordOption{
+	"mysql": {option: "-p", joined: true}, "mysqldump": {option: "-p", joined: true}, "mysqladmin": {option: "-p", joined: true},
+	"mysqlimport": {option: "-p", joined: true}, "mariadb": {option: "-p", joined: true}, "mariadb-dump": {option: "-p", joined: true},
+	"7z": {option: "-p", joined: true}, "sshpass": {option: "-p", own: true}, "redis-cli": {option: "-a"},
+	"mongo": {option: "-p"}, "mongosh": {option: "-p"}, "mongodump": {option: "-p"}, "mongorestore": {option: "-p"}, "mongoimport": {option: "-p"},
+	"docker": {option: "-p", only: "login"}, "podman": {option: "-p", only: "login"}, "curl": {option: "-u"},
+}
+
+var shells = words("sh bash dash zsh ksh ash")
+
+// wrappers start the command that follows their own options.
+var wrappers = words("env sudo nohup nice ionice exec command time timeout stdbuf setsid srun")
+
+// maskOptions masks the short options of a program that is known to take a password in them.
+func maskOptions(words []string) {
+	i, wrapped := 0, false
+	for ; i < len(words); i++ {
+		w := words[i]
+		if name, _, assigned := strings.Cut(w, "="); assigned && named.MatchString(name) ||
+			wrapped && (strings.HasPrefix(w, "-") || strings.Trim(w, "0123456789.smhd") == "") {
+			continue
+		}
+		if !wrappers[filepath.Base(w)] {
+			break
+		}
+		wrapped = true
+	}
+	if i >= len(words) {
+		return
+	}
+	o, known := passwordOptions[filepath.Base(words[i])]
+	if !known || o.only != "" && !slices.Contains(words[i:], o.only) {
+		return
+	}
+	for k := i + 1; k < len(words); k++ {
+		w := words[k]
+		switch rest, ok := strings.CutPrefix(w, o.option); {
+		case ok && rest != "":
+			words[k] = o.option + Masked
+		case ok && !o.joined && k+1 < len(words):
+			words[k+1] = Masked
+			k++
+		case o.own && !strings.HasPrefix(w, "-"):
+			return
+		}
+	}
+}
+
+// maskScript masks what a shell would take for commands and assignments: the script of sh -c, or what is handed to ssh. Text that
+// is neither has nothing of the kind in it.
+func maskScript(script string) string {
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
+	if err != nil { // of another shell: at least its assignments
+		for _, m := range assignment.FindAllStringSubmatch(script, -1) {
+			if secretName(m[2]) {
+				script = strings.Replace(script, m[2]+"="+m[3], m[2]+"="+Masked, 1)
+			}
+		}
+		return script
+	}
+	type cut struct {
+		from, to uint
+		with     string
+	}
+	var cuts []cut
+	syntax.Walk(file, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.Assign:
+			if n.Name != nil && n.Value != nil && secretName(n.Name.Value) && !reference(n.Value) {
+				cuts = append(cuts, cut{n.Value.Pos().Offset(), n.Value.End().Offset(), Masked})
+			}
+		case *syntax.CallExpr:
+			said := make([]string, len(n.Args))
+			for i, w := range n.Args {
+				said[i] = value(w, script)
+			}
+			for i, masked := range MaskArgs(said) {
+				if w := n.Args[i]; masked != said[i] && !reference(w) {
+					if strings.ContainsAny(masked, " \t\n'\"") {
+						masked, _ = syntax.Quote(masked, syntax.LangBash)
+					}
+					cuts = append(cuts, cut{w.Pos().Offset(), w.End().Offset(), masked})
+				}
+			}
+		}
+		return true
+	})
+	slices.SortStableFunc(cuts, func(a, b cut) int { return cmp.Compare(a.from, b.from) })
+	var out strings.Builder
+	at := uint(0)
+	for _, c := range cuts {
+		if c.from < at { // within one that is masked already
+			continue
+		}
+		out.WriteString(script[at:c.from] + c.with)
+		at = c.to
+	}
+	return out.String() + script[at:]
+}
+
+// value is a word without its quotes, or, where the shell would put something into it, as it is written.
+func value(w *syntax.Word, script string) string {
+	var b strings.Builder
+	for _, part := range w.Parts {
+		switch part := part.(type) {
+		case *syntax.Lit:
+			b.WriteString(strings.ReplaceAll(part.Value, `\`, ""))
+		case *syntax.SglQuoted:
+			b.WriteString(part.Value)
+		case *syntax.DblQuoted:
+			for _, inner := range part.Parts {
+				lit, ok := inner.(*syntax.Lit)
+				if !ok {
+					return script[w.Pos().Offset():w.End().Offset()]
+				}
+				b.WriteString(strings.ReplaceAll(lit.Value, `\"`, `"`))
+			}
+		default:
+			return script[w.Pos().Offset():w.End().Offset()]
+		}
+	}
+	return b.String()
+}
+
+// reference reports whether a word, or what follows its "=", is but a variable: "$TOKEN" is no secret.
+func reference(w *syntax.Word) bool {
+	parts := w.Parts
+	if len(parts) > 1 {
+		if lit, ok := parts[0].(*syntax.Lit); ok && strings.HasSuffix(lit.Value, "=") {
+			parts = parts[1:]
+		}
+	}
+	if len(parts) != 1 {
+		return false
+	}
+	if q, ok := parts[0].(*syntax.DblQuoted); ok && len(q.Parts) == 1 {
+		parts = q.Parts[:1]
+	}
+	p, ok := parts[0].(*syntax.ParamExp)
+	return ok && p.Exp == nil
+}
+
+// Unmask checks that a command is the recorded one, in whose masked places there may be anything. The error names the first
+// difference.
+func Unmask(recorded, given []string) error {
+	masked := MaskArgs(given)
+	for i := range max(len(recorded), len(given)) {
+		switch {
+		case i >= len(given):
+			return fmt.Errorf("the command given ends before %q", recorded[i])
+		case i >= len(recorded):
+			return fmt.Errorf("the command given has %q where the recorded one ends", masked[i])
+		case masked[i] != recorded[i] && !matches(recorded[i], given[i]):
+			return fmt.Errorf("the command given has %q where the recorded one has %q", masked[i], recorded[i])
+		case given[i] == recorded[i] && strings.Contains(given[i], Masked):
+			return fmt.Errorf("the command given has %q itself: put the secret in the place of %s", given[i], Masked)
+		}
+	}
+	return nil
+}
+
+// matches reports whether a word is a recorded one with something in its masked places.
+func matches(recorded, given string) bool {
+	parts := strings.Split(recorded, Masked)
+	for i := range parts {
+		parts[i] = regexp.QuoteMeta(parts[i])
+	}
+	re, err := regexp.Compile("(?s)^" + strings.Join(parts, ".+") + "$")
+	return err == nil && re.MatchString(given)
 }
 
 // matters lists the beginnings of the names of environment variables that change what a training does on a card. The
@@ -46,7 +304,7 @@ func MaskEnv(env []string) []string {
 		if !slices.ContainsFunc(matters, func(m string) bool { return strings.HasPrefix(kv, m) }) {
 			continue
 		}
-		if secretName.MatchString(name) {
+		if secretName(name) {
 			kv = name + "=" + Masked
 		}
 		out = append(out, secretURL.ReplaceAllString(kv, "${1}"+Masked+"@"))

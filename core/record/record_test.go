@@ -108,9 +108,78 @@ func TestMask(t *testing.T) {
 	if args[3] != "abc" {
 		t.Error("the command itself was changed")
 	}
+	for in, want := range map[string]string{ // words apart by "|"; as they are where there is no "→"
+		"python|t.py|--pw|x|--lr|1":                                       "python|t.py|--pw|***|--lr|1",
+		"t.py|--header=Authorization: Bearer abc":                         "t.py|--header=Authorization: ***",
+		"curl|-H|Authorization: Bearer abc|http://x":                      "curl|-H|Authorization: ***|http://x",
+		"curl|-H|X-Api-Key: abc|-H|Accept: json":                          "curl|-H|X-Api-Key: ***|-H|Accept: json",
+		"env|HF_TOKEN=abc|WANDB_KEY=d|python|t.py":                        "env|HF_TOKEN=***|WANDB_KEY=***|python|t.py",
+		"t.py|logger.wandb.api_key=abc|apiKey=d":                          "t.py|logger.wandb.api_key=***|apiKey=***",
+		"t.py|--wandb-key|abc|--hf_token=d|--token|e":                     "t.py|--wandb-key|***|--hf_token=***|--token|***",
+		"sh|-c|TOKEN=x python t.py --pw 'a b' --lr 1":                     "sh|-c|TOKEN=*** python t.py --pw *** --lr 1",
+		"sh|-c|export MY_KEY=x; python t.py":                              "sh|-c|export MY_KEY=***; python t.py",
+		"bash|-lc|cd x && TOKEN='it'\\''s' python t.py && echo done":      "bash|-lc|cd x && TOKEN=*** python t.py && echo done",
+		"sh|-c|curl -H \"Authorization: Bearer x\" http://y; python t.py": "sh|-c|curl -H 'Authorization: ***' http://y; python t.py",
+		"sh|-c|sh -c 'TOKEN=x python t.py'":                               "sh|-c|sh -c 'TOKEN=*** python t.py'",
+		"ssh|host|WANDB_API_KEY=x python t.py":                            "ssh|host|WANDB_API_KEY=***",
+		"ssh|host|cd x; HF_TOKEN=x python t.py":                           "ssh|host|cd x; HF_TOKEN=*** python t.py",
+		"env|TOKEN=two words|t.py|--password=three more words":            "env|TOKEN=***|t.py|--password=***",
+		"sh|-c|TOKEN=x python t.py (":                                     "sh|-c|TOKEN=*** python t.py (",
+		"sshpass|-p|x|ssh|h|python|main.py|-p|10":                         "sshpass|-p|***|ssh|h|python|main.py|-p|10",
+		"nice|-n|5|mysql|-psecret|-u|me":                                  "nice|-n|5|mysql|-p***|-u|me",
+		"sh|-c|mysql -psecret -e 'select 1' && python main.py -p 10":      "sh|-c|mysql -p*** -e 'select 1' && python main.py -p 10",
+		"docker|login|-p|x":                                               "docker|login|-p|***",
+		// none of which is a secret
+		"python|main.py|-p|10|--print-freq|10":                           "",
+		"docker|run|-p|80:80|image":                                      "",
+		"t.py|--key-frames|3|--tokenizer|x|--token-size|4":               "",
+		"t.py|--max-tokens|100|--num-tokens=5|--tokens|x":                "",
+		"t.py|--pad-token|<pad>|--placeholder_token|<cat>|--eos_token=2": "",
+		"t.py|--image-key|jpg|data.sort_key=name|--key|x":                "",
+		"t.py|--use_auth_token|x.yml|--authors|3|--compass|1|--pass|2":   "",
+		"t.py|--keypoints|17|--monkey=1|--passes|2|--author=me":          "",
+		"sh|-c|TOKEN=$HF_TOKEN python t.py --token \"$HF_TOKEN\"":        "",
+		"t.py|--prompt|a photo of a token, its key = 3; and more":        "",
+		"t.py|--header|0|--headers=Accept: x":                            "",
+	} {
+		if want == "" {
+			want = in
+		}
+		if got := strings.Join(MaskArgs(strings.Split(in, "|")), "|"); got != want {
+			t.Errorf("%s\nmasked to %s\nwant      %s", in, got, want)
+		}
+	}
 	env := MaskEnv([]string{"HOME=/h", "CUDA_VISIBLE_DEVICES=0", "AWS_SECRET_ACCESS_KEY=x", "LAUNCH_SECRET=y", "PYTORCH_CUDA_ALLOC_CONF=a:b"})
 	if want := []string{"CUDA_VISIBLE_DEVICES=0", "LAUNCH_SECRET=" + Masked, "PYTORCH_CUDA_ALLOC_CONF=a:b"}; !slices.Equal(env, want) {
 		t.Errorf("environment %q, want %q", env, want)
+	}
+}
+
+// A command that is given again is the recorded one but for its secrets; and what differs is named, without a secret in it.
+func TestUnmask(t *testing.T) {
+	command := []string{"sh", "-c", "TOKEN=abc python t.py --header \"Authorization: x\"", "--pw", "def", "--lr", "1"}
+	recorded := MaskArgs(command)
+	other := func(i int, word string) []string { c := slices.Clone(command); c[i] = word; return c }
+	for what, tt := range map[string]struct {
+		given []string
+		says  string
+	}{
+		"the same":           {command, ""},
+		"another secret":     {other(4, "changed"), ""},
+		"another in a shell": {other(2, "TOKEN='new one' python t.py --header \"Authorization: y\""), ""},
+		"another script":     {other(2, "TOKEN=abc python u.py --header \"Authorization: x\""), "where the recorded one has"},
+		"another option":     {other(6, "2"), `has "2" where the recorded one has "1"`},
+		"shorter":            {command[:6], `ends before "1"`},
+		"longer":             {append(slices.Clone(command), "--token=abc"), `has "--token=***" where the recorded one ends`},
+		"the mask":           {recorded, "put the secret in the place of ***"},
+	} {
+		err := Unmask(recorded, tt.given)
+		if (err == nil) != (tt.says == "") || err != nil && (!strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "abc")) {
+			t.Errorf("%s: %v, want %q", what, err, tt.says)
+		}
+	}
+	if err := Unmask([]string{"t.py", "--old=***"}, []string{"t.py", "--old=x"}); err != nil {
+		t.Errorf("masked by other rules: %v", err)
 	}
 }
 

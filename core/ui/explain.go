@@ -2,6 +2,7 @@ package ui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -356,6 +357,17 @@ func EditText(e config.Edit) string {
 	return fmt.Sprintf("%s: %s: %s → %s", e.At.Doc, e.At.Path, from(e), e.To)
 }
 
+// typed is a command as it is typed.
+func typed(args []string) string {
+	words := slices.Clone(args)
+	for i, w := range words {
+		if w == "" || strings.ContainsAny(w, " \t\n'\"$;&|<>()") {
+			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
 // GoOn says by which command a run is gone on with, and from where, or why there is none.
 func (p Printer) GoOn(r *RunDoc) {
 	switch {
@@ -367,7 +379,7 @@ func (p Printer) GoOn(r *RunDoc) {
 		if r.When != "" {
 			where += ", " + r.When
 		}
-		p.line("go on:   %s   (%s)", p.bold(strings.Join(r.GoOn, " ")), where)
+		p.line("go on:   %s   (%s)", p.bold(typed(r.GoOn)), where)
 	case r.Not != "":
 		p.line("go on:   %s", r.Not)
 	}

@@ -123,7 +123,7 @@ func Title(j *job.Job) string {
 	if b := j.Batch; b.Global() > 0 {
 		parts = append(parts, "global batch "+batchText(b))
 	}
-	return strings.Join(parts, " · ") + " (plugin " + j.Plugin + ")"
+	return OneLine(strings.Join(parts, " · ") + " (plugin " + j.Plugin + ")")
 }
 
 func batchText(b job.Batch) string {
@@ -370,19 +370,18 @@ type Printer struct {
 	Quiet  bool // only what ended badly, and why
 }
 
+// line writes one text. It is where all that a person sees passes: nothing in it is obeyed by a terminal but launch's own colours, and
+// further lines of it are indented.
 func (p Printer) line(format string, args ...any) {
-	s := strings.TrimRight(fmt.Sprintf(format, args...), " ")
-	fmt.Fprintln(p.W, strings.TrimRight(p.Prefix+s, " "))
+	s := clean(p.Prefix+strings.TrimRight(fmt.Sprintf(format, args...), " \n"), p.Colour)
+	fmt.Fprintln(p.W, strings.TrimRight(strings.ReplaceAll(s, "\n", "\n"+indent), " "))
 }
 
-func (p Printer) paint(code, s string) string {
-	if !p.Colour {
-		return s
-	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
+func (p Printer) paint(mark rune, s string) string {
+	return string(mark) + Clean(s) + string(markEnd)
 }
 
-func (p Printer) bold(s string) string   { return p.paint("1", s) }
-func (p Printer) red(s string) string    { return p.paint("31", s) }
-func (p Printer) green(s string) string  { return p.paint("32", s) }
-func (p Printer) yellow(s string) string { return p.paint("33", s) }
+func (p Printer) bold(s string) string   { return p.paint(markBold, s) }
+func (p Printer) red(s string) string    { return p.paint(markRed, s) }
+func (p Printer) green(s string) string  { return p.paint(markGreen, s) }
+func (p Printer) yellow(s string) string { return p.paint(markYellow, s) }

@@ -16,7 +16,7 @@ import (
 // GPUs lists devices.
 func (p Printer) GPUs(all []gpu.Device) {
 	for _, d := range all {
-		name := d.Name
+		name := OneLine(d.Name)
 		if d.Parent != "" {
 			name = "  " + name
 		}
@@ -26,7 +26,7 @@ func (p Printer) GPUs(all []gpu.Device) {
 			if proc.Used < 0 {
 				used = "unknown"
 			}
-			p.line("   process %-8d %10s  %s", proc.PID, used, strings.TrimSpace(proc.User+"  "+proc.Name))
+			p.line("   process %-8d %10s  %s", proc.PID, used, OneLine(strings.TrimSpace(proc.User+"  "+proc.Name)))
 		}
 	}
 }
@@ -99,6 +99,7 @@ func (p Printer) Runs(rows []RunRow) {
 		if what == "" {
 			what = strings.Join(r.Command, " ")
 		}
+		what = OneLine(what)
 		if runes := []rune(what); len(runes) > 40 {
 			what = string(runes[:39]) + "…"
 		}
@@ -122,7 +123,7 @@ func (p Printer) Runs(rows []RunRow) {
 func (p Printer) Show(h *record.History, alive bool) {
 	row := RowOf(h, alive)
 	p.line("%s  %s", p.bold(h.ID), row.State)
-	p.line("  command   %s", strings.Join(row.Command, " "))
+	p.line("  command   %s", OneLine(strings.Join(row.Command, " ")))
 	p.line("  record    %s", h.Dir)
 	r := h.Run()
 	if r == nil {

@@ -23,6 +23,8 @@
 // A place is an option ("--batch-size"), a value in Python source ({file.py: Class.field}, {file.py: CONSTANT}), or a
 // value in the file that an option names ({--config: train.batch_size}). There is no formula: the job runs as it is, and
 // after an out-of-memory the next rung is taken.
+//
+// The file is believed as a settings file is (core/trust): else the command runs as typed.
 package declared
 
 import (
@@ -44,6 +46,7 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/trust"
 )
 
 // File is the name of a declaration.
@@ -90,11 +93,16 @@ var keys = []string{"script", "micro-batch", "accumulation", "batch-norm", "rung
 	"in-the-way", "confirm"}
 
 func read(path, script string) (*declaration, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
+	file, err := trust.Read(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, err
+	case err != nil:
+		return nil, &plugin.Caution{Why: fmt.Sprintf("nothing of %s is taken: %v", path, err)}
+	case file.Foreign != nil && !trust.Approved().Has(file): // it decides what is changed, and from what the program goes on
+		return nil, &plugin.Caution{Why: fmt.Sprintf("nothing of %s is taken: %v (read it, and take it by `launch trust %s`)", path, file.Foreign, path)}
 	}
-	doc, err := config.ParseYAML(text)
+	doc, err := config.ParseYAML(file.Text)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/launch-ml/launch/core/config"
@@ -126,6 +127,27 @@ func TestDeclarationErrors(t *testing.T) {
 		_, err := New().Recognize(context.Background(), project(t, tt.text))
 		if err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v, want it to say %q", name, err, tt.says)
+		}
+	}
+}
+
+// What others could have written, or what is no file, is not believed: a reason to leave the command alone, and no error of it.
+func TestUnbelieved(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	for what, spoil := range map[string]func(path string) error{
+		"open to all": func(path string) error { return os.Chmod(path, 0o666) },
+		"its folder":  func(path string) error { return os.Chmod(filepath.Dir(path), 0o777) },
+		"a FIFO":      func(path string) error { return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)) },
+		"huge":        func(path string) error { return os.Truncate(path, 1<<30) },
+		"a folder":    func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o755)) },
+	} {
+		c := answered(project(t, declaration1))
+		if err := spoil(filepath.Join(c.Dir, File)); err != nil {
+			t.Fatal(err)
+		}
+		var caution *plugin.Caution
+		if _, err := New().Recognize(t.Context(), c); !errors.As(err, &caution) || !strings.Contains(caution.Why, filepath.Join(c.Dir, File)) {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }

@@ -116,6 +116,8 @@ func (c *Client) Recognize(ctx context.Context, cmd job.Command) (*job.Job, erro
 		return nil, c.weigh("reading the command", err)
 	case r.Need != nil:
 		return nil, r.Need
+	case r.Caution != "":
+		return nil, &plugin.Caution{Why: r.Caution}
 	case r.Job == nil:
 		return nil, c.trouble("reading the command", errors.New("it answered with no job"))
 	}

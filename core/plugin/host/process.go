@@ -16,6 +16,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/tempdir"
 )
 
 // starter runs what starts processes on one thread that never ends: the parent-death signal is sent when the thread
@@ -114,7 +115,7 @@ func Asker(ctx context.Context, cache string) func(path string) (plugin.Manifest
 
 // ask starts the program once, for its manifest.
 func ask(ctx context.Context, path string) (m plugin.Manifest, err error) {
-	dir, err := os.MkdirTemp("", "launch-")
+	dir, err := tempdir.New()
 	if err != nil {
 		return m, fmt.Errorf("making a folder for its socket: %w", err)
 	}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/plugin/declared"
+	"github.com/launch-ml/launch/core/trust"
+	"github.com/launch-ml/launch/core/ui"
+)
+
+// settingsHere reads the settings for a command that runs none, and prints what the user should know of their files.
+func settingsHere(c *cobra.Command) (settings, error) {
+	s, err := readSettings(c.Flags(), ".")
+	say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr)}
+	for _, note := range s.Notes {
+		say.Warn("%s", note)
+	}
+	return s, err
+}
+
+// notTaken says why nothing of a file is taken, and what to do about it. file is nil where it could not be read.
+func notTaken(path string, file *trust.File, why error) string {
+	note := fmt.Sprintf("nothing of %s is taken, and launch changes nothing of the training: %v", path, why)
+	if file != nil {
+		note += fmt.Sprintf(" (read it, and take it by `launch trust %s`)", quoted([]string{path}))
+	}
+	return note
+}
+
+// usersAlone reports whether a project's file may make a setting only after `launch trust`. A project's file may describe the
+// project, and have launch do less than it would. The user's alone is what reaches beyond the training or takes a protection away:
+//
+//	json-file, state-dir  where launch writes
+//	plugin                which program reads the command ("none" and "auto" name no program)
+//	memory                what the kernel kills or refuses the program for
+//	grace                 how long a program may save its state before it is killed
+//	anyway                runs what would be refused
+//	allow                 above the default: lets launch change the experiment
+//
+// device, vram, reserve and gpus say for what launch plans; fill, rehearse, inside and as-asked how it tries; and tty, quiet,
+// receipts and sample what is seen of it. None of those writes, kills, or changes more than allow allows.
+func usersAlone(name, value string) bool {
+	switch name {
+	case "json-file", "state-dir", "memory", "grace":
+		return true
+	case "plugin":
+		return value != "none" && value != "auto"
+	case "anyway":
+		on, err := truth(value)
+		return on || err != nil
+	case "allow":
+		cost, err := ladder.ParseCost(value)
+		return err == nil && cost > ladder.Metrics
+	}
+	return false
+}
+
+// leftOut are the settings of a project's file that were not taken.
+type leftOut []string
+
+func (l leftOut) note(file *trust.File, approved bool) string {
+	note := fmt.Sprintf("%s sets %s, which a project's file does only after `launch trust %s`", file.Path, strings.Join(l, ", "), quoted([]string{file.Path}))
+	if approved {
+		note = fmt.Sprintf("%s sets %s, which a file that others can write may not (%v)", file.Path, strings.Join(l, ", "), file.Foreign)
+	}
+	return note + ": not taken"
+}
+
+func newTrust() *cobra.Command {
+	var list, remove bool
+	c := &cobra.Command{
+		Use: "trust [FOLDER | FILE]", Short: "take all settings of a project's file, as it is now", Args: takes(0, 1, "one folder or file, or none for the current folder"),
+		Long: `trust prints what the .launch.yaml and the .launch-job.yaml of a project hold, and records that you approve of them as they
+are. A file that changes is no longer approved.
+
+launch takes settings only from files that you or root own and nobody else can write. From such a file of a project it takes
+everything but json-file, state-dir, memory, grace, a plugin's name, anyway, and an allow above metrics: those need "launch trust".
+From a file that others can write it takes nothing; after "launch trust" everything but those.`,
+		Example: "  launch trust\n  launch trust --list\n  launch trust --remove ~/project/.launch.yaml",
+		RunE: func(c *cobra.Command, args []string) error {
+			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
+			approved := trust.Approved()
+			if list {
+				return listTrusted(say, approved)
+			}
+			path := strings.Join(args, "")
+			if remove {
+				return removeTrusted(say, approved, path)
+			}
+			return approve(say, approved, path)
+		},
+	}
+	c.Flags().BoolVar(&list, "list", false, "list the files that are approved")
+	c.Flags().BoolVar(&remove, "remove", false, "approve of a file, or of a folder's files, no longer")
+	c.MarkFlagsMutuallyExclusive("list", "remove")
+	return c
+}
+
+// settingsOf lists the settings files that a path means: itself, or those that count in that folder; "" is the current one.
+func settingsOf(path string) ([]string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		home, _ := os.UserHomeDir()
+		var paths []string
+		for _, p := range []string{trust.Nearest(path, projectFile, home), filepath.Join(path, declared.File)} {
+			if _, err := os.Lstat(p); p != "" && err == nil {
+				paths = append(paths, p)
+			}
+		}
+		if len(paths) == 0 {
+			return nil, fmt.Errorf("there is neither a %s nor a %s for %s", projectFile, declared.File, path)
+		}
+		return paths, nil
+	}
+	if name := filepath.Base(path); name != projectFile && name != declared.File {
+		return nil, fmt.Errorf("%s is not a settings file of a project: those are named %s and %s", path, projectFile, declared.File)
+	}
+	return []string{path}, nil
+}
+
+// approve prints what the files hold, and records them.
+func approve(say ui.Printer, approved trust.List, path string) error {
+	paths, err := settingsOf(path)
+	if err != nil {
+		return err
+	}
+	for _, p := range paths {
+		f, err := trust.Read(p)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", p, err)
+		}
+		if err := approved.Add(f); err != nil {
+			return err
+		}
+		say.Line("trusted: %s", f.Path)
+		for line := range strings.Lines(string(f.Text)) {
+			say.Line("    %s", strings.TrimRight(line, "\r\n"))
+		}
+		if f.Foreign != nil {
+			say.Warn("%v: a change by somebody else ends the approval, and what names paths or lowers limits is not taken even so", f.Foreign)
+		}
+	}
+	return nil
+}
+
+func listTrusted(say ui.Printer, approved trust.List) error {
+	entries, err := approved.Entries()
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		say.Line("no file is trusted")
+	}
+	for _, e := range entries {
+		state := "trusted"
+		switch f, err := trust.Read(e.Path); {
+		case errors.Is(err, fs.ErrNotExist):
+			state = "gone"
+		case err != nil:
+			state = "unreadable"
+		case f.Sum() != e.SHA256:
+			state = "changed"
+		}
+		say.Line("%-11s %s", state, e.Path)
+	}
+	return nil
+}
+
+// removeTrusted takes a file off the list, whether it is still there or not, or the files of a folder.
+func removeTrusted(say ui.Printer, approved trust.List, path string) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	paths := []string{path}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		if paths, err = settingsOf(path); err != nil {
+			return err
+		}
+	}
+	for _, p := range paths {
+		if dir, err := filepath.EvalSymlinks(filepath.Dir(p)); err == nil { // as it was recorded
+			p = filepath.Join(dir, filepath.Base(p))
+		}
+		if err := approved.Remove(p); err != nil {
+			return fmt.Errorf("%s: %w", p, err)
+		}
+		say.Line("no longer trusted: %s", p)
+	}
+	return nil
+}

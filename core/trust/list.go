@@ -1,0 +1,117 @@
+package trust
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/renameio/v2"
+)
+
+// An Entry is a file that the user has approved: what it held then.
+type Entry struct {
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"`
+}
+
+// A List is the file in which approved settings files are recorded.
+type List string
+
+// Approved is the user's own list. "" where there is no folder for it; such a list is empty.
+func Approved() List {
+	if dir := ConfigDir(); dir != "" {
+		return List(filepath.Join(dir, "trusted.json"))
+	}
+	return ""
+}
+
+// ConfigDir is the folder of the user's settings for launch, after the XDG base directories: a relative XDG_CONFIG_HOME is ignored.
+// "" where there is none.
+func ConfigDir() string {
+	if d := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(d) {
+		return filepath.Join(d, "launch")
+	}
+	if d := os.Getenv("HOME"); filepath.IsAbs(d) {
+		return filepath.Join(d, ".config", "launch")
+	}
+	return ""
+}
+
+// Entries returns what was approved. A list that others may have written approves nothing, and is an error.
+func (l List) Entries() ([]Entry, error) {
+	if l == "" {
+		return nil, nil
+	}
+	f, err := Read(string(l))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case f.Foreign != nil:
+		return nil, fmt.Errorf("%s: %w", l, f.Foreign)
+	}
+	var entries []Entry
+	if err := json.Unmarshal(f.Text, &entries); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", l, err)
+	}
+	return entries, nil
+}
+
+// Has reports whether the user has approved this very content at this path.
+func (l List) Has(f *File) bool {
+	entries, _ := l.Entries()
+	return slices.Contains(entries, Entry{f.Path, f.Sum()})
+}
+
+// Add records that the user approves a file as it was read.
+func (l List) Add(f *File) error {
+	return l.change(func(entries []Entry) []Entry {
+		return append(without(entries, f.Path), Entry{f.Path, f.Sum()})
+	})
+}
+
+// Remove takes a path off the list. It is an error where the list does not have it.
+func (l List) Remove(path string) error {
+	return l.change(func(entries []Entry) []Entry {
+		if !slices.ContainsFunc(entries, func(e Entry) bool { return e.Path == path }) {
+			return nil
+		}
+		return append([]Entry{}, without(entries, path)...)
+	})
+}
+
+func without(entries []Entry, path string) []Entry {
+	return slices.DeleteFunc(entries, func(e Entry) bool { return e.Path == path })
+}
+
+// change writes what f makes of the entries; nil: the file that was meant is not among them.
+func (l List) change(f func([]Entry) []Entry) error {
+	if l == "" {
+		return errors.New("there is no home folder to keep the list of trusted files in")
+	}
+	entries, err := l.Entries()
+	if err != nil {
+		return err
+	}
+	if entries = f(entries); entries == nil {
+		return errors.New("it is not among the trusted files; `launch trust --list` lists them")
+	}
+	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
+	text, err := json.MarshalIndent(entries, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(string(l)), 0o700)
+	}
+	if err == nil {
+		err = renameio.WriteFile(string(l), append(text, '\n'), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the list of trusted files: %w", err)
+	}
+	return nil
+}

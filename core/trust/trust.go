@@ -1,0 +1,261 @@
+// Package trust decides from which files launch takes settings: from those that the user or root owns and nobody else can
+// write, as git's safe.directory and sshd's StrictModes have it; and it keeps the list of those that the user has approved.
+//
+// A file and its folder are looked at, not the folders above it: whoever can move a folder of the user's can only put
+// another of the user's folders in its place, and one of their own has the wrong owner.
+package trust
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxSize is how large a settings file may be; a real one has a few hundred bytes.
+const maxSize = 1 << 20
+
+// A File is a settings file that was read.
+type File struct {
+	Path string // absolute, as links on the way to its folder resolve
+	Text []byte
+	// Foreign is why somebody other than the user and root may have written it; nil where nobody can have.
+	Foreign error
+}
+
+// Sum is the SHA-256 of its content.
+func (f *File) Sum() string {
+	sum := sha256.Sum256(f.Text)
+	return hex.EncodeToString(sum[:])
+}
+
+// Read reads a settings file. What it returns was read from the file that was looked at, whatever takes its name meanwhile.
+// The error wraps fs.ErrNotExist where there is none; any other one says why the file cannot be read. Nothing but a regular
+// file is opened, so that a FIFO does not hang.
+func Read(path string) (*File, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(dir, filepath.Base(path))
+	}
+	f := &File{Path: path}
+	target, err := f.read(path)
+	if target != "" { // a link, as those who keep their settings in a repository have
+		_, err = f.read(target)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// read fills in what is at path; where that is a symbolic link it returns what the link leads to instead.
+func (f *File) read(path string) (target string, err error) {
+	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &fs.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
+	}
+	defer unix.Close(dir)
+	var folder, before, info unix.Stat_t
+	if err := unix.Fstat(dir, &folder); err != nil {
+		return "", &fs.PathError{Op: "stat", Path: filepath.Dir(path), Err: err}
+	}
+	if err := unix.Fstatat(dir, filepath.Base(path), &before, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return "", &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	me := self()
+	f.foreign(me.folder(filepath.Dir(path), &folder))
+	switch kind := before.Mode & unix.S_IFMT; {
+	case kind == unix.S_IFLNK && f.Path == path:
+		if why := me.owner(&before); why != "" {
+			f.foreign(fmt.Errorf("the link %s %s", path, why))
+		}
+		return filepath.EvalSymlinks(path)
+	case kind != unix.S_IFREG:
+		return "", fmt.Errorf("%s is %s, not a regular file", path, kindOf(kind))
+	}
+	fd, err := unix.Openat(dir, filepath.Base(path), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close()
+	if err := unix.Fstat(fd, &info); err != nil {
+		return "", &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if info.Mode&unix.S_IFMT != unix.S_IFREG {
+		return "", fmt.Errorf("%s was replaced while it was opened", path)
+	}
+	f.foreign(me.file(path, &info, fd))
+	f.Text, err = io.ReadAll(io.LimitReader(file, maxSize+1))
+	switch {
+	case err != nil:
+		return "", err
+	case len(f.Text) > maxSize:
+		return "", fmt.Errorf("%s is larger than %d KiB", path, maxSize>>10)
+	}
+	return "", nil
+}
+
+// foreign keeps the first reason.
+func (f *File) foreign(why error) {
+	if f.Foreign == nil {
+		f.Foreign = why
+	}
+}
+
+func kindOf(kind uint32) string {
+	switch kind {
+	case unix.S_IFIFO:
+		return "a FIFO"
+	case unix.S_IFDIR:
+		return "a folder"
+	case unix.S_IFLNK:
+		return "a symbolic link"
+	case unix.S_IFSOCK:
+		return "a socket"
+	}
+	return "a device"
+}
+
+// A judge is who reads: what others may not have written.
+type judge struct {
+	uid uint32
+	// private reports whether a group has no member but the user, as the group of every user has on Debian, Ubuntu and
+	// Fedora, where a new file is group-writable by default. Debian's sshd makes the same exception.
+	private func(gid uint32) bool
+}
+
+func self() judge {
+	uid := uint32(os.Getuid())
+	return judge{uid, func(gid uint32) bool {
+		passwd, _ := os.ReadFile("/etc/passwd")
+		group, _ := os.ReadFile("/etc/group")
+		return uid != 0 && privateGroup(passwd, group, uid, gid)
+	}}
+}
+
+// privateGroup reads both files as passwd(5) and group(5) describe them. A group that another service knows (LDAP) is not private:
+// who is in it cannot be listed.
+func privateGroup(passwd, group []byte, uid, gid uint32) bool {
+	me, id := "", strconv.FormatUint(uint64(gid), 10)
+	for line := range bytes.Lines(passwd) {
+		field := strings.Split(strings.TrimSpace(string(line)), ":")
+		if len(field) < 4 || field[3] != id {
+			continue
+		}
+		if field[2] != strconv.FormatUint(uint64(uid), 10) {
+			return false
+		}
+		me = field[0]
+	}
+	for line := range bytes.Lines(group) {
+		if field := strings.Split(strings.TrimSpace(string(line)), ":"); me != "" && len(field) == 4 && field[2] == id {
+			return field[3] == "" || field[3] == me
+		}
+	}
+	return false
+}
+
+// owner says who else owns it, or "".
+func (j judge) owner(info *unix.Stat_t) string {
+	if info.Uid == j.uid || info.Uid == 0 {
+		return ""
+	}
+	return fmt.Sprintf("belongs to user %d", info.Uid)
+}
+
+// writable says who else can write it by its mode, or "".
+func (j judge) writable(info *unix.Stat_t) string {
+	switch {
+	case info.Mode&0o002 != 0:
+		return "can be written by every user"
+	case info.Mode&0o020 != 0 && !j.private(info.Gid):
+		return fmt.Sprintf("can be written by group %d", info.Gid)
+	}
+	return ""
+}
+
+// folder judges the folder of a settings file. In a sticky one only its owner and a file's owner can replace the file, so one of the
+// user's own is as good as closed; the shared temporary folder is not.
+func (j judge) folder(path string, info *unix.Stat_t) error {
+	why := j.owner(info)
+	if why == "" && !(info.Uid == j.uid && info.Mode&unix.S_ISVTX != 0) {
+		why = j.writable(info)
+		if n, err := unix.Getxattr(path, accessList, nil); why == "" && info.Mode&0o020 != 0 && err == nil && n > 0 {
+			why = "can be written by others (its access list)"
+		}
+	}
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("its folder %s %s", path, why)
+}
+
+// accessList is the attribute that holds one. The group's bits of the mode are then the most that the list grants.
+const accessList = "system.posix_acl_access"
+
+// file judges an open file.
+func (j judge) file(path string, info *unix.Stat_t, fd int) error {
+	why := j.owner(info)
+	if why == "" {
+		why = j.writable(info)
+	}
+	if why == "" && info.Mode&0o020 != 0 {
+		if n, err := unix.Fgetxattr(fd, accessList, nil); err == nil && n > 0 {
+			why = "can be written by others (its access list)"
+		}
+	}
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("%s %s", filepath.Base(path), why)
+}
+
+// Nearest returns the path of the file of that name that counts in a folder: the nearest from there up to the repository's
+// root or the home folder, both included. Outside of both, only the folder's own file counts: what lies above belongs to
+// anybody. "" where there is none.
+//
+// A .git of another user's ends nothing: in a shared folder it would let its owner choose where the search ends.
+func Nearest(dir, name, home string) string {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real
+	}
+	folders := []string{dir}
+	last := 0 // of folders, the one in which the search ends
+	me := self()
+	for d := dir; ; d = filepath.Dir(d) {
+		if d != dir {
+			folders = append(folders, d)
+		}
+		var info unix.Stat_t
+		if unix.Lstat(filepath.Join(d, ".git"), &info) == nil && me.owner(&info) == "" || d == home && home != "/" {
+			last = len(folders) - 1
+			break
+		}
+		if d == filepath.Dir(d) {
+			break
+		}
+	}
+	for _, d := range folders[:last+1] {
+		path := filepath.Join(d, name)
+		if _, err := os.Lstat(path); err == nil || errors.Is(err, fs.ErrPermission) { // which may be one: [Read] reports it
+			return path
+		}
+	}
+	return ""
+}
