@@ -252,7 +252,7 @@ def _(box):
 @trial("C", "resume goes on from a folder that an attempt left whose end was not seen")
 def _(box):
     box.trainer(**FOLDERS)
-    p = box.start([box.binary, "--", *TRAIN, "--batch-size", "32", "--out", "runs/b", "--folders", "--slow", "0.1", "--steps", "8", "--said", "said.json"])
+    p = box.start([box.binary, "--", *TRAIN, "--batch-size", "32", "--out", "runs/b", "--folders", "--slow", "0.1", "--steps", "40", "--said", "said.json"])
     box.wait(lambda: os.path.exists(box.path("work/runs/b/checkpoint-4/trainer_state.json")))
     p.kill()
     p.wait()
@@ -441,7 +441,7 @@ def _(box):
 @trial("10", "the same after launch was killed")
 def _(box):
     box.trainer()
-    p = box.start([box.binary, "--", *TRAIN, "--batch-size", "32", "--out", "runs/b", "--slow", "0.1", "--steps", "10", "--clock", "-86400", "--said", "said.json"])
+    p = box.start([box.binary, "--", *TRAIN, "--batch-size", "32", "--out", "runs/b", "--slow", "0.1", "--steps", "40", "--clock", "-86400", "--said", "said.json"])
     box.wait(lambda: os.path.exists(box.path("work/runs/b/0004.pt")))
     p.kill()
     p.wait()
