@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"path/filepath"
@@ -35,7 +36,7 @@ func TestHook(t *testing.T) {
 		"of a shell's words":     {settings: settings{Inside: true}, attempt: attempt{command: command("bash", "-c", "for i in 1; do python t.py; done"), dir: t.TempDir()}, on: true},
 		"python -I":              {settings: settings{Inside: true}, attempt: attempt{command: command("python", "-I", "train.py"), dir: t.TempDir()}, says: "python -I reads no PYTHONPATH"},
 		"no folder":              {settings: settings{Inside: true}, attempt: attempt{command: command("python", "train.py")}, says: "cannot be put into PYTHONPATH"},
-		"a folder with a colon":  {settings: settings{Inside: true}, attempt: attempt{command: command("python", "train.py"), dir: t.TempDir() + "/a:b"}, says: "cannot be put into PYTHONPATH"},
+		"a folder with a colon":  {settings: settings{Inside: true}, attempt: attempt{command: command("python", "train.py"), dir: t.TempDir() + "/a:b"}, on: true},
 	} {
 		a, x := tt.attempt, executor{settings: tt.settings, job: tt.job}
 		if err := x.hook(&a, nil); err != nil {
@@ -50,9 +51,10 @@ func TestHook(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", name, in, tt.says)
 		}
 		if tt.on {
-			if _, err := os.Stat(filepath.Join(a.dir, "witness.py")); err != nil {
-				t.Errorf("%s: %v", name, err)
+			if _, err := os.Stat(filepath.Join(cmp.Or(a.hookDir, a.dir), "witness.py")); err != nil || strings.Contains(a.dir, ":") != (a.hookDir != "") {
+				t.Errorf("%s: in %q or %q: %v", name, a.hookDir, a.dir, err)
 			}
+			os.RemoveAll(a.hookDir)
 		}
 	}
 }

@@ -94,6 +94,9 @@ func addFlags(f *pflag.FlagSet) {
 }
 
 // readSettings joins flags, environment and files. dir is the folder that launch was started in.
+//
+// Viper decides which value counts: BindPFlags, AutomaticEnv, MergeConfigMap and GetString are all that is used of it. It does not
+// read the files: it would follow any link, take what YAML makes of a value (010 is 8), and pass over unknown and double keys.
 func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs

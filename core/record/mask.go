@@ -27,15 +27,23 @@ var (
 
 // MaskArgs returns the command line with what looks like a secret replaced: the values of flags, of assignments and of headers
 // whose names say so, passwords in addresses, and all of those within the scripts of shells.
-func MaskArgs(args []string) []string {
+func MaskArgs(args []string) []string { return maskArgs(args, maxScripts) }
+
+// maxScripts is how many scripts within scripts are read.
+const maxScripts = 4
+
+func maskArgs(args []string, scripts int) []string {
 	out := maskWords(args)
+	if scripts == 0 {
+		return out
+	}
 	shell := false
 	for i, a := range args {
 		switch {
 		case shell && cluster.MatchString(args[i-1]):
-			out[i], shell = maskScript(a), false
+			out[i], shell = maskScript(a, scripts-1), false
 		case out[i] == a && strings.ContainsAny(a, " \t\n"): // as what ssh is to run
-			out[i] = maskScript(a)
+			out[i] = maskScript(a, scripts-1)
 		case shells[filepath.Base(a)]:
 			shell = true
 		}
@@ -170,7 +178,7 @@ func maskOptions(words []string) {
 
 // maskScript masks what a shell would take for commands and assignments: the script of sh -c, or what is handed to ssh. Text that
 // is neither has nothing of the kind in it.
-func maskScript(script string) string {
+func maskScript(script string, scripts int) string {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
 	if err != nil { // of another shell: at least its assignments
 		for _, m := range assignment.FindAllStringSubmatch(script, -1) {
@@ -192,13 +200,17 @@ func maskScript(script string) string {
 				cuts = append(cuts, cut{n.Value.Pos().Offset(), n.Value.End().Offset(), Masked})
 			}
 		case *syntax.CallExpr:
-			said := make([]string, len(n.Args))
+			said, static := make([]string, len(n.Args)), make([]bool, len(n.Args))
 			for i, w := range n.Args {
-				said[i] = value(w, script)
+				said[i], static[i] = value(w, script)
 			}
-			for i, masked := range MaskArgs(said) {
+			plain := maskWords(said)
+			for i, masked := range maskArgs(said, scripts) {
+				if !static[i] { // what it runs is visited by itself
+					masked = plain[i]
+				}
 				if w := n.Args[i]; masked != said[i] && !reference(w) {
-					if strings.ContainsAny(masked, " \t\n'\"") {
+					if static[i] && strings.ContainsAny(masked, " \t\n'\"") {
 						masked, _ = syntax.Quote(masked, syntax.LangBash)
 					}
 					cuts = append(cuts, cut{w.Pos().Offset(), w.End().Offset(), masked})
@@ -220,8 +232,8 @@ func maskScript(script string) string {
 	return out.String() + script[at:]
 }
 
-// value is a word without its quotes, or, where the shell would put something into it, as it is written.
-func value(w *syntax.Word, script string) string {
+// value is a word without its quotes; or as it is written, and not static, where the shell would put something into it.
+func value(w *syntax.Word, script string) (text string, static bool) {
 	var b strings.Builder
 	for _, part := range w.Parts {
 		switch part := part.(type) {
@@ -233,15 +245,15 @@ func value(w *syntax.Word, script string) string {
 			for _, inner := range part.Parts {
 				lit, ok := inner.(*syntax.Lit)
 				if !ok {
-					return script[w.Pos().Offset():w.End().Offset()]
+					return script[w.Pos().Offset():w.End().Offset()], false
 				}
 				b.WriteString(strings.ReplaceAll(lit.Value, `\"`, `"`))
 			}
 		default:
-			return script[w.Pos().Offset():w.End().Offset()]
+			return script[w.Pos().Offset():w.End().Offset()], false
 		}
 	}
-	return b.String()
+	return b.String(), true
 }
 
 // reference reports whether a word, or what follows its "=", is but a variable: "$TOKEN" is no secret.

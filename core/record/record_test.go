@@ -129,7 +129,9 @@ func TestMask(t *testing.T) {
 		"nice|-n|5|mysql|-psecret|-u|me":                                  "nice|-n|5|mysql|-p***|-u|me",
 		"sh|-c|mysql -psecret -e 'select 1' && python main.py -p 10":      "sh|-c|mysql -p*** -e 'select 1' && python main.py -p 10",
 		"docker|login|-p|x":                                               "docker|login|-p|***",
+		"sh|-c|printf %s \"$(TOKEN=x cat oom)\" --pw \"a $(cat y)\"":      "sh|-c|printf %s \"$(TOKEN=*** cat oom)\" --pw ***",
 		// none of which is a secret
+		"sh|-c|printf '%s' \"$(cat oom)\" $(echo $(echo 'a b'))":         "",
 		"python|main.py|-p|10|--print-freq|10":                           "",
 		"docker|run|-p|80:80|image":                                      "",
 		"t.py|--key-frames|3|--tokenizer|x|--token-size|4":               "",
@@ -203,4 +205,23 @@ func TestLock(t *testing.T) {
 	} else {
 		again()
 	}
+}
+
+// Whatever a command is, masking ends, and soon: a run waits for it.
+func FuzzMask(f *testing.F) {
+	for _, s := range []string{"a b", "$(echo $(echo \"$(x y)\"))", "TOKEN='x y' sh -c 'sh -c \"TOKEN=x y\"'", "--pw a --token=\"$X\" `b c`", "é \xff (", "x=$((1+2)) ${a:-b c}", "<<E\na\nE"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, script string) {
+		done := make(chan int, 1)
+		go func() { done <- len(MaskArgs([]string{"sh", "-c", script, script})) }()
+		select {
+		case n := <-done:
+			if n != 4 {
+				t.Errorf("%d words of 4 are left", n)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatal("it takes longer than 5 s")
+		}
+	})
 }

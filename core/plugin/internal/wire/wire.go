@@ -3,7 +3,8 @@
 // The service is a handful of unary gRPC methods, and each message is one JSON document in a
 // google.protobuf.BytesValue: the documents are the same that `launch plan --json` prints, they are versioned as a
 // whole by the handshake, and a field that one side does not know is ignored. So a plugin in another language needs
-// gRPC and JSON and no generated code, and the values have one description, their Go types.
+// gRPC and JSON and no generated code, and the values have one description, their Go types. docs/dependencies.md has why
+// encoding/json reads them.
 package wire
 
 import (
@@ -13,8 +14,6 @@ import (
 	"fmt"
 	"os"
 
-	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
@@ -65,7 +64,7 @@ func Announce(question any) []string {
 func Announced(question any) (ok bool) {
 	doc := os.Getenv(announced)
 	os.Unsetenv(announced)
-	return doc != "" && read([]byte(doc), question) == nil
+	return doc != "" && json.Unmarshal([]byte(doc), question) == nil
 }
 
 // ErrDeclined is returned by a method that has nothing to say to what it was asked.
@@ -83,17 +82,11 @@ type Method func(ctx context.Context, in []byte) (any, error)
 func Asked[Q any](answer func(ctx context.Context, q Q) (any, error)) Method {
 	return func(ctx context.Context, in []byte) (any, error) {
 		var q Q
-		if err := read(in, &q); err != nil {
+		if err := json.Unmarshal(in, &q); err != nil {
 			return nil, fmt.Errorf("reading the question: %w", err)
 		}
 		return answer(ctx, q)
 	}
-}
-
-// read reads a document. A priced ladder is thousands of values, for which the user waits: encoding/json takes twice the time
-// for them.
-func read(doc []byte, into any) error {
-	return jsonv2.Unmarshal(doc, into, jsontext.AllowInvalidUTF8(true))
 }
 
 // Serve serves the methods until launch ends the process. It does not return when started by launch; started by
@@ -161,7 +154,7 @@ func (c *Caller) CallThen(ctx context.Context, method string, in, out any, then 
 		}
 	}
 	then()
-	if err := read(answer.GetValue(), out); err != nil {
+	if err := json.Unmarshal(answer.GetValue(), out); err != nil {
 		return fmt.Errorf("the plugin's answer to %s is not what was agreed: %w", method, err)
 	}
 	return nil
