@@ -28,6 +28,7 @@
 //	hostmem    the rooms of the host: its memory and /dev/shm
 //	ladder     the ways to run a job, priced, and which of them fits
 //	run        a job and its attempts; Next, which decides, and Carry, which does
+//	private    files of launch's own, where no other account can change them; what a link in a shared folder may lead to
 //	proc       a program in a pseudo-terminal or on copied pipes, to its last byte
 //	oom        what a program's output says of how it ended
 //	witness    what its own processes say of their memory, by a part of overlay's hook

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -234,7 +232,7 @@ func newRuns() *cobra.Command {
 					rows = append(rows, ui.RunRow{ID: id, State: "cannot be read: " + err.Error()})
 					continue
 				}
-				rows = append(rows, ui.RowOf(h, alive(h.PID())))
+				rows = append(rows, ui.RowOf(h, h.Life()))
 			}
 			if asJSON {
 				return printJSON(rows)
@@ -268,7 +266,7 @@ func newShow() *cobra.Command {
 			if asJSON {
 				return printJSON(map[string]any{"version": record.Version, "id": h.ID, "dir": h.Dir, "torn": h.Torn, "events": h.Events})
 			}
-			ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}.Show(h, alive(h.PID()))
+			ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}.Show(h, h.Life())
 			return nil
 		},
 	}
@@ -313,9 +311,19 @@ func resume(ctx context.Context, s settings, name string) error {
 		return fmt.Errorf("the record of run %s is damaged: its beginning cannot be read", id)
 	case r == nil:
 		return fmt.Errorf("run %s was of a command that no plugin recognised: there is nothing to go on from", id)
-	case alive(h.PID()):
-		return fmt.Errorf("run %s is still carried by process %d", id, h.PID())
 	}
+	rec, err := store.Append(id) // from here on no other launch can take the run
+	if errors.Is(err, record.ErrBusy) {
+		return later(s, id, r, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer rec.Close()
+	if h, err = store.Read(id); err != nil { // the launch that had it may have ended since
+		return err
+	}
+	r = h.Run()
 	for _, a := range r.Job.Command.Args {
 		if strings.Contains(a, record.Masked) {
 			return fmt.Errorf("run %s has a secret in its command that was not recorded: start it again by hand", id)
@@ -376,17 +384,11 @@ func resume(ctx context.Context, s settings, name string) error {
 	if r.Job.Exclusive != "" {
 		unlock, err := store.Lock(r.Job.Exclusive, fmt.Sprintf("run %s (process %d)", id, os.Getpid()))
 		if errors.Is(err, record.ErrBusy) {
-			say.Line("%v", err)
-			writeResult(s, say, result{Version: 1, Run: id, Ending: notRun, Code: run.TryLater, Error: err.Error(), Job: r.Job})
-			return exitCode(run.TryLater)
+			return later(s, id, r, err)
 		}
 		if err == nil {
 			defer unlock()
 		}
-	}
-	rec, err := store.Append(id)
-	if err != nil {
-		return err
 	}
 	if err := rec.Write(record.Event{Kind: record.Resumed, Limit: limit(s)}); err != nil {
 		return err
@@ -396,16 +398,12 @@ func resume(ctx context.Context, s settings, name string) error {
 	return finish(ctx, s, r, f.device, rec, say, nil, first, heard)
 }
 
-func alive(pid int) bool {
-	if pid <= 0 {
-		return false
-	}
-	// One that its parent has not fetched (in a notebook, in a container without an init) carries nothing any more.
-	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
-		_, state, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ")
-		return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
-	}
-	return errors.Is(syscall.Kill(pid, 0), syscall.EPERM) || syscall.Kill(pid, 0) == nil
+// later ends a resume that has to wait for another launch.
+func later(s settings, id string, r *run.Run, why error) error {
+	say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr), Quiet: s.Quiet}
+	say.Line("%v", why)
+	writeResult(s, say, result{Version: 1, Run: id, Ending: notRun, Code: run.TryLater, Error: why.Error(), Job: r.Job})
+	return exitCode(run.TryLater)
 }
 
 // runs is the folder of the recorded runs.

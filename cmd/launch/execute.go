@@ -15,13 +15,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
@@ -127,7 +126,7 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 				return run.Outcome{}, fmt.Errorf("copying %s: %w", f.From, err)
 			}
 			defer os.Remove(f.Path) // it may be large, and is the user's own but for some bytes
-		} else if err := renameio.WriteFile(f.Path, f.Text, 0o600); err != nil {
+		} else if err := private.WriteFile(f.Path, f.Text, 0o600); err != nil {
 			return run.Outcome{}, fmt.Errorf("writing the edited copy of %s: %w", filepath.Base(f.Path), err)
 		}
 	}
@@ -170,7 +169,7 @@ func (x *executor) folder(attempt int) (string, error) {
 			return dir, nil
 		}
 	}
-	dir, err := os.MkdirTemp("", "launch-attempt-")
+	dir, err := private.Temp("launch-attempt-")
 	if err != nil {
 		return "", fmt.Errorf("making a folder for the attempt: %w", err)
 	}

@@ -314,7 +314,7 @@ func explainRun(s settings, name string) (ui.Explanation, error) {
 	if err != nil {
 		return ui.Explanation{}, err
 	}
-	row := ui.RowOf(h, alive(h.PID()))
+	row := ui.RowOf(h, h.Life())
 	d := &ui.RunDoc{ID: id, Command: row.Command, State: row.State, Attempts: []ui.AttemptDoc{}}
 	x := ui.Explanation{Source: ui.Source{Kind: "run", Files: []string{}}, Run: d}
 	r, stop := h.Run(), h.Stop()

@@ -108,6 +108,9 @@ func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 		}
 	})
 	s, err := decode(v, from)
+	if err == nil {
+		s.State = ownState(s.State)
+	}
 	for _, name := range []string{"allow", "vram", "device", "memory", "reserve", "fill", "as-asked", "anyway", "rehearse", "gpus"} {
 		s.Expects = s.Expects || f.Changed(name)
 	}
@@ -284,18 +287,6 @@ func wrongValue(name, kind, value string) error {
 		what = "what it takes (a " + kind + ")"
 	}
 	return fmt.Errorf("%s: %q is not %s", name, value, what)
-}
-
-// stateDir is where runs are kept: the XDG base directory for state, or, without a home, a folder among the
-// temporary files that is this user's own.
-func stateDir() string {
-	if d := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(d) {
-		return filepath.Join(d, "launch")
-	}
-	if home, err := os.UserHomeDir(); err == nil && home != "/" {
-		return filepath.Join(home, ".local", "state", "launch")
-	}
-	return filepath.Join(os.TempDir(), fmt.Sprintf("launch-%d", os.Getuid()))
 }
 
 // colour reports whether to paint what goes to f.
