@@ -19,6 +19,7 @@ var mayImport = map[string][]string{
 	"core":                      {},
 	"core/unit":                 {},
 	"core/lazy":                 {},
+	"core/claim":                {"core/private", "core/unit", "golang.org/x/sys/unix"},
 	"core/private":              {"github.com/google/renameio/v2"},
 	"core/nn":                   {"core/unit"},
 	"core/mem":                  {"core/gpu", "core/nn", "core/unit"},

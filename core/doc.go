@@ -26,6 +26,7 @@
 //	gpu        devices and looks at them, as values
 //	gpu/nvml   NVIDIA's driver, in a process of its own
 //	hostmem    the rooms of the host: its memory and /dev/shm
+//	claim      memory that a run holds for itself, so that no other launch promises it too
 //	ladder     the ways to run a job, priced, and which of them fits
 //	run        a job and its attempts; Next, which decides, and Carry, which does
 //	private    files of launch's own, where no other account can change them; what a link in a shared folder may lead to

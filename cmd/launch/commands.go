@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/ladder"
@@ -59,6 +60,9 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 	defer p.close()
 	if p.err != nil {
 		return p.err
+	}
+	if why, _ := memoryRefused(s, p.command, p.job); why != "" {
+		p.warnings = append(p.warnings, why)
 	}
 	say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
 	if p.job == nil {
@@ -139,9 +143,12 @@ func newGPUs() *cobra.Command {
 			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
 			if err != nil {
 				say.Line("no GPU: %v", err)
-				return nil
+			} else {
+				say.GPUs(all)
 			}
-			say.GPUs(all)
+			for _, c := range claim.List() {
+				say.Line("%v of %s claimed by process %d (uid %d)", c.Bytes, c.Kind, c.PID, c.UID)
+			}
 			return nil
 		},
 	}
@@ -348,6 +355,11 @@ func resume(ctx context.Context, s settings, name string) error {
 	if f.err != nil {
 		return f.err
 	}
+	claim, err := claimMemory(s, say, r.Job.Command, r.Job)
+	if err != nil {
+		return err
+	}
+	defer claim.Release()
 	// The attempt that was cut off has no outcome. What it left is found as after any other: its saved state.
 	var first time.Time
 	for _, a := range r.Attempts {

@@ -177,6 +177,11 @@ func wrap(ctx context.Context, s settings, args []string) error {
 			p.job = nil
 		}
 	}
+	claim, err := claimMemory(s, say, p.command, p.job)
+	if err != nil {
+		return err
+	}
+	defer claim.Release()
 	if p.job == nil {
 		return asTyped(ctx, s, p, say)
 	}

@@ -34,7 +34,7 @@ func (p Printer) GPUs(all []gpu.Device) {
 // RunRow is a run in the list of runs.
 type RunRow struct {
 	ID       string     `json:"id"`
-	State    string     `json:"state"` // an ending, "running", or "cut off"
+	State    string     `json:"state"`               // an ending, "running", or "cut off"
 	Host     string     `json:"host,omitempty"`      // where it runs, if that is another machine
 	LastSign *time.Time `json:"last_sign,omitempty"` // of that machine
 	Began    time.Time  `json:"began"`
