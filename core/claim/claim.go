@@ -167,21 +167,14 @@ const prefix = "launch-claims-"
 // in the next place.
 func bases() []string { return []string{os.TempDir(), "/var/tmp", "/dev/shm"} }
 
-// own makes this account's folder of claims, which others may read.
-func own() (string, error) {
+// place is this account's folder of claims, made or not.
+func place() (string, error) {
 	var first error
 	for _, base := range bases() {
 		dir := filepath.Join(base, prefix+strconv.Itoa(os.Geteuid()))
 		err := private.Check(dir)
 		if err == nil {
-			if err = os.Mkdir(dir, 0o755); err == nil {
-				err = os.Chmod(dir, 0o755) // whatever the umask is
-			} else if errors.Is(err, os.ErrExist) {
-				err = nil
-			}
-		}
-		if err == nil {
-			err = private.Check(dir)
+			_, err = os.Stat(base)
 		}
 		if err == nil {
 			return dir, nil
@@ -190,7 +183,27 @@ func own() (string, error) {
 			first = err
 		}
 	}
-	return "", fmt.Errorf("making the folder of claims: %w", first)
+	return "", fmt.Errorf("finding a folder for claims: %w", first)
+}
+
+// own makes this account's folder of claims, which others may read.
+func own() (string, error) {
+	dir, err := place()
+	if err != nil {
+		return "", err
+	}
+	if err = os.Mkdir(dir, 0o755); err == nil {
+		err = os.Chmod(dir, 0o755) // whatever the umask is
+	} else if errors.Is(err, os.ErrExist) {
+		err = nil
+	}
+	if err == nil {
+		err = private.Check(dir) // somebody may have been faster
+	}
+	if err != nil {
+		return "", fmt.Errorf("making the folder of claims: %w", err)
+	}
+	return dir, nil
 }
 
 // alone waits until no other launch of this account looks at the claims. It is for this account only, so that no other can
@@ -243,13 +256,19 @@ const (
 
 // List returns the claims that are held on this machine, those of other accounts included.
 func List() (held []Held) {
+	mine, _ := place()
+	if mine != "" {
+		held = in(mine)
+	}
 	for i, base := range bases() {
 		if slices.Contains(bases()[:i], base) {
 			continue
 		}
 		dirs, _ := filepath.Glob(filepath.Join(base, prefix+"*"))
 		for _, dir := range dirs[:min(len(dirs), mostFolders)] {
-			held = append(held, in(dir)...)
+			if filepath.Base(dir) != prefix+strconv.Itoa(os.Geteuid()) {
+				held = append(held, in(dir)...)
+			}
 		}
 	}
 	return held

@@ -1,5 +1,5 @@
 """Points 2, 4, 5 and F's room: where launch keeps its records, who carries a run, and what memory is promised to whom."""
-import hashlib, json, os, signal, stat, time
+import hashlib, json, os, signal, stat, subprocess, time
 
 from box import PYTHON, need, trial
 
@@ -428,3 +428,172 @@ def _(box):
     time.sleep(0.3)
     done = box.launch("resume", "last", seconds=30)
     need(done.code == 0, repr(done))
+
+
+# ---------------------------------------------------------------------------------------------------------------- F
+
+
+def part(share):
+    """A share of this machine's memory, as --memory takes it: the least limit that holds here."""
+    total = 0
+    for line in open("/proc/meminfo"):
+        if line.startswith("MemTotal:"):
+            total = int(line.split()[1]) // 1024
+    return f"{int(total * share)}MiB"
+
+
+HOLD = ["--", "sh", "-c", "echo x >> begun; while [ ! -e end ]; do sleep 0.05; done"]
+
+
+def holding(box, share, *more, **where):
+    p = box.start([box.binary, "--memory", part(share), *more, *HOLD], **where)
+    box.wait(lambda: os.path.exists(box.path("work/begun")))
+    return p
+
+
+@trial("F", "--memory above the machine's memory starts nothing: 78")
+def _(box):
+    done = box.launch("--memory", part(20), "--json-file", "r.json", "--", "sh", "-c", "echo ran > ran")
+    need(done.code == 78 and not os.path.exists(box.path("work/ran")), repr(done))
+    result = json.loads(box.read("work/r.json"))
+    need(result["exit_code"] == 78 and result["ending"] == "refused", f"{result}")
+
+
+@trial("F", "two launches are not both promised 85 % of the memory: 75, and who holds it")
+def _(box):
+    first = holding(box, 0.85)
+    done = box.launch("--memory", part(0.85), "--", "sh", "-c", "echo ran > ran", seconds=10)
+    box.write("work/end", "")
+    need(box.finish(first).code == 0, "the first did not end")
+    need(done.code == 75 and not os.path.exists(box.path("work/ran")) and str(first.pid) in done.err, repr(done))
+
+
+@trial("F", "launches with different state folders share one machine's memory, too: 75")
+def _(box):
+    first = holding(box, 0.85, "--state-dir", box.path("home/a"))
+    done = box.launch("--state-dir", box.path("home/b"), "--memory", part(0.85), "--", "sh", "-c", "echo ran > ran", seconds=10)
+    box.write("work/end", "")
+    box.finish(first)
+    need(done.code == 75 and not os.path.exists(box.path("work/ran")), repr(done))
+
+
+@trial("F", "--memory holds for each rank: two of 60 % are more than the machine has: 78")
+def _(box):
+    box.write("home/bin/torchrun", "#!/bin/sh\necho ran > ran\n", mode=0o755)
+    box.write("work/train.py", "")
+    done = box.launch("--memory", part(0.6), "--", "torchrun", "--nproc_per_node", "2", "train.py",
+                      env={"PATH": box.path("home/bin") + ":/usr/bin:/bin"})
+    need(done.code == 78 and not os.path.exists(box.path("work/ran")), repr(done))
+
+
+@trial("F", "launch plan warns of --memory above the machine's")
+def _(box):
+    box.trainer()
+    done = box.launch("plan", "--memory", part(20), "--", PYTHON, "train.py")
+    need("memory" in done.out and "is more than this machine's memory" in done.out, repr(done))
+
+
+@trial("F", "--anyway runs what is more than the machine has, with a warning")
+def _(box):
+    done = box.launch("--anyway", "--memory", part(20), "--", "sh", "-c", "exit 3")
+    need(done.code == 3 and "is more than" in done.err, repr(done))
+
+
+@trial("F", "what a killed launch had claimed can be had at once")
+def _(box):
+    first = holding(box, 0.85)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    done = box.launch("--memory", part(0.85), "--", "sh", "-c", "exit 3")
+    need(done.code == 3, repr(done))
+
+
+@trial("F", "what fits beside another launch runs, without a warning")
+def _(box):
+    first = holding(box, 0.5)
+    done = box.launch("--memory", part(0.4), "--", "sh", "-c", "exit 3")
+    box.write("work/end", "")
+    box.finish(first)
+    need(done.code == 3 and "memory" not in done.err, repr(done))
+
+
+@trial("F", "a resume claims its memory, too: 75 while another launch holds it")
+def _(box):
+    box.trainer()
+    p = box.start([box.binary, "--memory", part(0.85), "--", PYTHON, "train.py", "--steps", "200", "--slow", "0.05"])
+    box.wait(lambda: os.path.exists(box.path("work/runs/a/0002.pt")))
+    name = os.path.basename(run_folders(box, box.state)[0])
+    p.send_signal(signal.SIGKILL)
+    p.wait()
+    first = holding(box, 0.85)
+    done = box.launch("resume", name, seconds=30)
+    box.write("work/end", "")
+    box.finish(first)
+    need(done.code == 75, repr(done))
+
+
+@trial("F", "root's claims count for every account: 75", root=True)
+def _(box):
+    first = holding(box, 0.85, who="root", env={"HOME": box.mkdir("roots", who="root")})
+    done = box.launch("--memory", part(0.85), "--", "sh", "-c", "exit 3", seconds=10)
+    box.write("work/end", "")
+    box.finish(first)
+    need(done.code == 75, repr(done))
+
+
+@trial("F", "another account that claims 400 TiB stops no training", second=True)
+def _(box):
+    sleeper = box.start(["sleep", "20"], who="other")
+    box.write(f"tmp/launch-claims-{uid(box, 'other')}/{sleeper.pid}-x.json", json.dumps(
+        {"kind": "host memory", "bytes": 400 << 40, "pid": sleeper.pid, "since": "2026-01-01T00:00:00Z", "uid": uid(box)}), who="other")
+    done = box.launch("--memory", part(0.5), "--", "sh", "-c", "exit 3")
+    need(done.code == 3, repr(done))
+
+
+@trial("F", "another account's real launch is a warning, and stops no training", second=True)
+def _(box):
+    box.mkdir("theirs", who="other")
+    first = box.start([box.binary, "--memory", part(0.85), "--", "sh", "-c", "echo x > begun; sleep 20"], who="other", cwd="theirs", env={"HOME": box.path("theirs")})
+    box.wait(lambda: os.path.exists(box.path("theirs/begun")))
+    done = box.launch("--memory", part(0.85), "--", "sh", "-c", "exit 3")
+    first.terminate()
+    need(done.code == 3 and "other accounts" in done.err, repr(done))
+
+
+@trial("F", "another account that takes the name of the folder of claims stops no training, and two still share", second=True)
+def _(box):
+    box.mkdir(f"tmp/launch-claims-{uid(box)}", who="other", mode=0o777)
+    try:
+        first = holding(box, 0.85)
+        done = box.launch("--memory", part(0.85), "--", "sh", "-c", "exit 3", seconds=10)
+        box.write("work/end", "")
+        need(box.finish(first).code == 0, "the first did not run")
+        need(done.code == 75, repr(done))
+        need(os.listdir(box.path(f"tmp/launch-claims-{uid(box)}")) == [], "a claim lies in another account's folder")
+    finally:  # the next usual place
+        subprocess.run(["rm", "-rf", f"/var/tmp/launch-claims-{uid(box)}"], check=False)
+
+
+@trial("F", "another account can keep no claim of the victim's alive", second=True)
+def _(box):
+    first = holding(box, 0.85)
+    claims = box.path(f"tmp/launch-claims-{uid(box)}")
+    grab = ("import fcntl, os, sys, time\nheld = []\nfor name in os.listdir(sys.argv[1]):\n    try:\n        held.append(os.open(os.path.join(sys.argv[1], name), os.O_RDONLY))\n"
+            "        fcntl.flock(held[-1], fcntl.LOCK_SH | fcntl.LOCK_NB)\n    except OSError:\n        pass\nprint('held', flush=True)\ntime.sleep(20)\n")
+    hold = box.start([PYTHON, "-c", grab, claims if os.path.isdir(claims) else "/"], who="other")
+    need(hold.stdout.readline() == b"held\n", "nothing was tried")
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    done = box.launch("--memory", part(0.85), "--", "sh", "-c", "exit 3", seconds=10)
+    need(done.code == 3, repr(done))
+
+
+@trial("F", "FIFOs and huge files among another account's claims do not hang launch", second=True)
+def _(box):
+    folder = box.mkdir(f"tmp/launch-claims-{uid(box, 'other')}", who="other")
+    box.as_("other", lambda: [os.mkfifo(os.path.join(folder, f"{i}-x.json")) for i in range(50)])
+    with open(os.path.join(folder, "99-x.json"), "wb") as f:
+        f.truncate(1 << 40)
+    box.own(os.path.join(folder, "99-x.json"), who="other")
+    done = box.launch("--memory", part(0.5), "--", "sh", "-c", "exit 3", seconds=10)
+    need(done.code == 3, repr(done))
