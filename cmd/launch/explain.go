@@ -171,9 +171,14 @@ var notebookHead = regexp.MustCompile(`^\s*\{\s*"(?:cells|metadata|nbformat|nbfo
 
 // readInto reads a file, "-" for standard input, in pieces: gzip'd or not, a notebook or a text.
 func readInto(d *oom.Detector, path, stream string) (kind string, err error) {
-	in := os.Stdin
+	in := io.ReadCloser(os.Stdin)
 	if path != "-" {
-		if in, err = os.Open(path); err != nil {
+		if filepath.Base(path) == outputFile { // which a killed launch leaves in parts
+			in, err = record.OpenOutput(path)
+		} else {
+			in, err = os.Open(path)
+		}
+		if err != nil {
 			return "", fmt.Errorf("reading what to explain: %w", err)
 		}
 		defer in.Close()

@@ -308,7 +308,7 @@ func (h *History) PID() int {
 	return h.Events[len(h.Events)-1].PID
 }
 
-// Tail returns the last lines of a file, at most n of them.
+// Tail returns the last lines of what a program printed, at most n of them.
 func Tail(path string, n int) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -318,8 +318,20 @@ func Tail(path string, n int) ([]string, error) {
 	if info, err := f.Stat(); err == nil && info.Size() > 1<<20 {
 		f.Seek(-1<<20, io.SeekEnd)
 	}
+	if parts := apart(path); len(parts) > 0 {
+		in, err := openAll(parts[max(0, len(parts)-2):])
+		if err != nil {
+			return nil, err
+		}
+		defer in.Close()
+		return tail(in, n)
+	}
+	return tail(f, n)
+}
+
+func tail(in io.Reader, n int) ([]string, error) {
 	var lines []string
-	sc := bufio.NewScanner(f)
+	sc := bufio.NewScanner(in)
 	sc.Buffer(nil, 2<<20)
 	for sc.Scan() {
 		if lines = append(lines, sc.Text()); len(lines) > n {

@@ -135,6 +135,11 @@ func (p Printer) Show(h *record.History, life record.Life) {
 	}
 	p.line("  command   %s", strings.Join(row.Command, " "))
 	p.line("  record    %s", h.Dir)
+	for _, path := range h.Outputs() {
+		if left := record.LeftOut(path); left > 0 {
+			p.line("  output    %v of what it printed are left out of %s", left, path)
+		}
+	}
 	r := h.Run()
 	if r == nil {
 		for _, e := range h.Events {
