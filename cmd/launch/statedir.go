@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,7 +42,7 @@ func temporary() string {
 // temporary files. It is made when something is written to it.
 func ownState(dir string) string {
 	why := private.Check(dir)
-	if why == nil {
+	if !errors.Is(why, private.ErrShared) { // what merely cannot be written to is reported when it is
 		return dir
 	}
 	fresh := dir

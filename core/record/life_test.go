@@ -138,6 +138,10 @@ func TestLockIsOfTheExperiment(t *testing.T) {
 	if _, err := os.Stat(w + "/experiments"); err == nil {
 		t.Error("something was made where the experiment will be")
 	}
+	os.MkdirAll(w+"/experiments", 0o755)
+	if _, err := b.Lock(w+"-link/experiments/x", "run 2"); !errors.Is(err, ErrBusy) {
+		t.Errorf("once the program has made a folder on the way: %v", err)
+	}
 	// With no folder in common, as in a container, the experiment's own lock counts.
 	os.MkdirAll(w+"/experiments/x", 0o755)
 	held := func() bool {

@@ -103,21 +103,16 @@ func flock(f *os.File, how int) (err error) {
 	return err
 }
 
-// located names a path by the deepest folder of it that is there, as the kernel numbers it, and what is below: the same
-// experiment has the same name through a link, and through another mount of its file system.
+// located is a path with the links of what is there of it resolved: an experiment has the same name through a link, and before
+// its folder is made.
 func located(path string) string {
-	rest := ""
-	for at := path; ; at = filepath.Dir(at) {
-		// The experiment's own folder may be renamed and made anew (BasicSR does), so its parent names it.
-		if info, err := os.Stat(filepath.Dir(at)); err == nil {
-			if st, ok := info.Sys().(*syscall.Stat_t); ok {
-				return fmt.Sprintf("%d:%d/%s", st.Dev, st.Ino, filepath.Join(filepath.Base(at), rest))
-			}
+	for at, rest := path, ""; ; at, rest = filepath.Dir(at), filepath.Join(filepath.Base(at), rest) {
+		if real, err := filepath.EvalSymlinks(at); err == nil {
+			return filepath.Join(real, rest)
 		}
 		if at == filepath.Dir(at) {
 			return path
 		}
-		rest = filepath.Join(filepath.Base(at), rest)
 	}
 }
 
@@ -163,7 +158,7 @@ func (l *folderLock) take() error {
 func (l *folderLock) follow() {
 	l.done = make(chan struct{})
 	go func() {
-		for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		for wait := 100 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 			select {
 			case <-l.done:
 				return
