@@ -249,6 +249,7 @@ func newRuns() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
+	c.AddCommand(newPrune())
 	return c
 }
 

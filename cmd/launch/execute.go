@@ -81,7 +81,7 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 	}
 	started := x.job
 	if p.Trial != "" {
-		scratch := filepath.Join(dir, "scratch")
+		scratch := filepath.Join(dir, record.Scratch)
 		if err := os.MkdirAll(scratch, 0o700); err != nil {
 			return run.Outcome{}, fmt.Errorf("making a folder for the trial: %w", err)
 		}

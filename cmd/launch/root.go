@@ -242,6 +242,7 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 		say.Inside(in.Hook)
 	}
 	writeResult(s, say, result{Version: 1, Ending: out.Ending, Code: x.exit.Status(), Outcome: &out, Run: id(x.record)})
+	s.tidy()
 	x.exit.Become()
 	return nil
 }
@@ -343,6 +344,7 @@ func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec
 		res.Ending = last.Outcome.Ending
 	}
 	writeResult(s, say, res)
+	s.tidy()
 	if code != x.exit.Status() {
 		return exitCode(code)
 	}

@@ -44,6 +44,7 @@ type settings struct {
 	Grace    time.Duration
 	Sample   time.Duration
 	Receipts bool // learn from those there are
+	Prune    bool // remove old records after a run
 	Expects  bool // the user said something that only matters to a recognised job
 
 	from map[string]string // of what no flag says: how a complaint calls it
@@ -80,6 +81,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("json-file", "", "write what happened to this file, as JSON")
 	f.String("state-dir", "", "where runs are recorded (default $XDG_STATE_HOME/launch)")
 	f.Bool("receipts", true, "let estimates learn from what earlier runs measured; they are written in any case")
+	f.Bool("prune", true, "after a run, remove records that are over 90 days old or beyond 4 GiB in all; none that can be resumed")
 	f.Duration("grace", 30*time.Second, "how long a program that was asked to stop may take")
 	f.Duration("sample", time.Second, "how often to look at the GPU")
 }
@@ -244,7 +246,7 @@ func decode(v *viper.Viper, from map[string]string) (s settings, err error) {
 		}
 	}
 	s.TTY, s.Quiet, s.JSONFile = yes("tty"), yes("quiet"), v.GetString("json-file")
-	s.Receipts, s.Inside = yes("receipts"), yes("inside")
+	s.Receipts, s.Inside, s.Prune = yes("receipts"), yes("inside"), yes("prune")
 	s.Grace, s.Sample = duration("grace"), duration("sample")
 	switch {
 	case s.VRAM > 0 && s.Memory > 0:

@@ -219,6 +219,9 @@ func (s Store) List() ([]string, error) {
 	}
 	var ids []string
 	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue // it is being removed
+		}
 		if _, err := os.Stat(filepath.Join(s.Dir, e.Name(), events)); e.IsDir() && err == nil {
 			ids = append(ids, e.Name())
 		}
