@@ -68,7 +68,7 @@ def _(box):
     command = example(box)
     box.write("work/end", "")
     thesis = box.write("home/thesis", "three years")
-    state = box.mkdir(shared(box), who="other", mode=0o777)
+    box.mkdir(shared(box), who="other", mode=0o777)
     locks = box.mkdir(shared(box) + "/locks", who="other", mode=0o777)
     name = hashlib.sha256(box.path("work/experiments/tiny").encode()).digest()[:8].hex()
     box.as_("other", lambda: os.symlink(thesis, os.path.join(locks, name)))
@@ -105,7 +105,8 @@ def _(box):
 @trial("2", "a link in place of the state folder is not followed", second=True)
 def _(box):
     box.mkdir("home/.ssh", mode=0o700)
-    box.as_("other", lambda: os.symlink(box.path("home/.ssh"), box.path(shared(box))))
+    state = box.path(shared(box))
+    box.as_("other", lambda: os.symlink(box.path("home/.ssh"), state))
     before = box.tree("home")
     done = box.launch("--", "sh", "-c", "exit 3", env=homeless(box))
     need(box.tree("home") == before, "something was written through another account's link")
@@ -597,3 +598,174 @@ def _(box):
     box.own(os.path.join(folder, "99-x.json"), who="other")
     done = box.launch("--memory", part(0.5), "--", "sh", "-c", "exit 3", seconds=10)
     need(done.code == 3, repr(done))
+
+
+# ---------------------------------------------------------------------------------------------------------------- 5
+
+
+MUCH = "i=0; while [ $i -lt 60 ]; do head -c 1048575 /dev/zero | tr '\\0' x; echo; i=$((i+1)); done; "
+
+
+def kept(box):
+    """What is kept of the newest run's output: the files, and how large they are together."""
+    folder = os.path.join(run_folders(box, box.state)[-1], "attempt-1")
+    files = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.startswith("output.log")]
+    return files, sum(os.path.getsize(f) for f in files)
+
+
+def backdate(box, folder, days=200):
+    """Makes a record look as old as that."""
+    path = os.path.join(folder, "events.jsonl")
+    with open(path) as f:
+        lines = [json.loads(line) for line in f]
+    for e in lines:
+        e["time"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - days * 86400))
+    with open(path, "w") as f:
+        f.writelines(json.dumps(e) + "\n" for e in lines)
+
+
+@trial("5", "of an output of 60 MiB a bounded part is kept, its head and its tail, and the gap is reported")
+def _(box):
+    with open(box.path("out"), "wb") as out:
+        done = box.run([box.binary, "--", "sh", "-c", "echo first; " + MUCH + "echo last words"], stdout=out)
+    need(done.code == 0 and os.path.getsize(box.path("out")) == 60 * (1 << 20) + 17, f"the output itself was cut: {done}")
+    files, size = kept(box)
+    need(size <= 41 << 20, f"{size >> 20} MiB are kept")
+    text = open(files[0], "rb").read()
+    need(len(files) == 1 and text.startswith(b"first\n") and text.endswith(b"last words\n"), "head or tail are not kept")
+    need(b"bytes of the output were left out here" in text, "nothing says that something is missing")
+    need("left out" in box.launch("show", "last").out, "launch show does not report it")
+
+
+@trial("5", "kill -9 of launch loses nothing of the tail")
+def _(box):
+    with open(box.path("out"), "wb") as out:
+        p = box.start([box.binary, "--", "sh", "-c", MUCH + "echo last words; touch printed; sleep 20"], stdout=out)
+    box.wait(lambda: os.path.exists(box.path("work/printed")) and open(box.path("out"), "rb").read()[-11:] == b"last words\n")
+    time.sleep(0.1)
+    p.send_signal(signal.SIGKILL)
+    p.wait()
+    _, size = kept(box)
+    done = box.launch("explain", "last", "--json")
+    need("last words" in done.out, f"the tail is lost: {done}")
+    need(size <= 41 << 20, f"{size >> 20} MiB are kept")
+    need("left out" in box.launch("show", "last").out, "launch show does not report what is missing")
+
+
+@trial("5", "the reason of an out-of-memory at the end of 60 MiB is found by explain")
+def _(box):
+    box.write("work/t.sh", MUCH + "echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 11.63 GiB of which 1.00 GiB is free.' >&2; exit 1")
+    with open(box.path("out"), "wb") as out:
+        done = box.run([box.binary, "--", "sh", "t.sh"], stdout=out)
+    need(done.code == 1, repr(done))
+    need(json.loads(box.launch("explain", "last", "--json").out)["oom"] is True, "explain does not find it")
+    need(kept(box)[1] <= 41 << 20, "too much is kept")
+
+
+@trial("5", "runs prune removes an old run that has succeeded, and keeps what can be resumed")
+def _(box):
+    box.trainer()
+    need(box.launch("--", PYTHON, "train.py").code == 0, "the first run failed")
+    p = box.start([box.binary, "--", PYTHON, "train.py", "--steps", "200", "--slow", "0.05", "--out", "runs/b"])
+    box.wait(lambda: os.path.exists(box.path("work/runs/b/0002.pt")))
+    p.send_signal(signal.SIGKILL)
+    p.wait()
+    over, cut = run_folders(box, box.state)
+    backdate(box, over), backdate(box, cut)
+    done = box.launch("runs", "prune", "--keep", "0")
+    need(done.code == 0, repr(done))
+    need(run_folders(box, box.state) == [cut], f"left are {run_folders(box, box.state)}, {cut} can be resumed")
+
+
+@trial("5", "runs prune keeps a run that was interrupted and can go on")
+def _(box):
+    box.trainer()
+    p = box.start([box.binary, "--", PYTHON, "train.py", "--steps", "200", "--slow", "0.05"])
+    box.wait(lambda: os.path.exists(box.path("work/runs/a/0002.pt")))
+    p.terminate()
+    need(box.finish(p).code not in (0, None), "it was not interrupted")
+    before = run_folders(box, box.state)
+    backdate(box, before[0])
+    done = box.launch("runs", "prune", "--keep", "0", "--keep-days", "0", "--max-size", "1KiB")
+    need(done.code == 0 and run_folders(box, box.state) == before, repr(done))
+
+
+@trial("5", "runs prune does not touch a run that is carried")
+def _(box):
+    p = begin(box)
+    before = run_folders(box, box.state)
+    backdate(box, before[0])
+    done = box.launch("runs", "prune", "--keep", "0", "--max-size", "1KiB")
+    box.write("work/end", "")
+    need(box.finish(p).code == 0 and done.code == 0 and run_folders(box, box.state) == before, repr(done))
+
+
+@trial("5", "runs prune --dry-run removes nothing, and says what it would")
+def _(box):
+    box.launch("--", "true")
+    before = box.tree("home")
+    done = box.launch("runs", "prune", "--keep", "0", "--keep-days", "0", "--dry-run")
+    need(done.code == 0 and os.path.basename(run_folders(box, box.state)[0]) in done.out and box.tree("home") == before, repr(done))
+
+
+@trial("5", "runs prune --max-size removes the oldest first, and no more than it has to")
+def _(box):
+    for _i in range(4):
+        box.launch("--", "sh", "-c", "head -c 1000000 /dev/zero")
+    folders = run_folders(box, box.state)
+    done = box.launch("runs", "prune", "--keep", "1", "--max-size", "2.5MiB")
+    need(done.code == 0 and run_folders(box, box.state) == folders[2:], f"{done} left {run_folders(box, box.state)}")
+
+
+@trial("5", "old runs are removed after a run without being asked, and not with --prune=false")
+def _(box):
+    for _i in range(22):
+        os.makedirs(box.state + "/runs/20250101-0000%02d.000-beef" % _i)
+        with open(box.state + "/runs/20250101-0000%02d.000-beef/events.jsonl" % _i, "w") as f:
+            f.write('{"v":1,"time":"2025-01-01T00:00:00Z","event":"followed","args":["true"]}\n')
+    for folder, dirs, names in os.walk(box.home):
+        box.own(*[os.path.join(folder, n) for n in dirs + names])
+    need(box.launch("--prune=false", "--", "true").code == 0 and len(run_folders(box, box.state)) == 23, "something was removed with --prune=false")
+    need(box.launch("--", "true").code == 0 and len(run_folders(box, box.state)) == 20, f"{len(run_folders(box, box.state))} runs are left, the newest 20 stay")
+
+
+@trial("5", "runs prune removes what a killed rehearsal left in its record, and the record stays")
+def _(box):
+    box.trainer()
+    p = box.start([box.binary, "--", PYTHON, "train.py", "--steps", "200", "--slow", "0.05"])
+    box.wait(lambda: os.path.exists(box.path("work/runs/a/0002.pt")))
+    p.send_signal(signal.SIGKILL)
+    p.wait()
+    folder = run_folders(box, box.state)[0]
+    scratch = os.path.join(folder, "attempt-1", "scratch")
+    os.makedirs(scratch + "/models")
+    box.own(scratch, scratch + "/models")
+    done = box.launch("runs", "prune")
+    need(done.code == 0 and not os.path.exists(scratch) and os.path.exists(folder), repr(done))
+
+
+@trial("5", "runs prune follows no link out of the folder of runs")
+def _(box):
+    box.mkdir("home/precious")
+    box.write("home/precious/thesis", "three years")
+    box.launch("--", "true")
+    folder = run_folders(box, box.state)[0]
+    for link in ("attempt-1/link", "attempt-1/scratch", "link"):
+        os.symlink(box.path("home/precious"), os.path.join(folder, link))
+        box.own(os.path.join(folder, link))
+    os.symlink(box.path("home/precious"), box.state + "/runs/20250101-000000.000-beef")
+    done = box.launch("runs", "prune", "--keep", "0", "--keep-days", "0")
+    need(done.code == 0 and not os.path.exists(folder) and box.read("home/precious/thesis") == "three years", repr(done))
+
+
+@trial("5", "runs prune in a state folder that another account made removes nothing of the victim's", second=True)
+def _(box):
+    box.write("home/work/20250101-000000.000-beef/events.jsonl", '{"v":1,"time":"2025-01-01T00:00:00Z","event":"followed","args":["true"]}\n')
+    box.write("home/work/20250101-000000.000-beef/thesis", "three years")
+    box.mkdir(shared(box), who="other", mode=0o777)
+    runs = box.path(shared(box), "runs")
+    box.as_("other", lambda: os.symlink(box.path("home/work"), runs))
+    before = box.tree("home/work")
+    box.launch("runs", "prune", "--keep", "0", "--keep-days", "0", env=homeless(box))
+    need(box.tree("home/work") == before, "the victim's folder was pruned")
+    need(box.launch("--", "true", env=homeless(box)).code == 0 and box.tree("home/work") == before, "the victim's folder was pruned after a run, or written to")
