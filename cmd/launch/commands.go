@@ -272,7 +272,7 @@ func newShow() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(map[string]any{"version": record.Version, "id": h.ID, "dir": h.Dir, "torn": h.Torn, "events": h.Events})
+				return printJSON(map[string]any{"version": record.Version, "id": h.ID, "dir": h.Dir, "torn": h.Torn, "running": h.Life().Alive, "events": h.Events})
 			}
 			ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}.Show(h, h.Life())
 			return nil

@@ -20,8 +20,10 @@ func stateDir() string {
 		return filepath.Join(d, "launch")
 	}
 	if home, err := os.UserHomeDir(); err == nil && home != "/" && filepath.IsAbs(home) {
-		// What sudo or a container left in HOME may be another user's, who could change what is kept there.
-		if info, err := os.Stat(home); err == nil && info.IsDir() && private.Owner(info) == os.Geteuid() {
+		// What sudo or a container left in HOME may be another user's, who could change what is kept there. A volume that is
+		// mounted as a home may be root's, and writable.
+		info, err := os.Stat(home)
+		if err == nil && info.IsDir() && (private.Owner(info) == os.Geteuid() || private.Owner(info) == 0 && unix.Access(home, unix.W_OK) == nil) {
 			return filepath.Join(home, ".local", "state", "launch")
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -243,19 +243,56 @@ func othersWrite(info fs.FileInfo) bool {
 	return mode&0o020 != 0 && (!ok || !ownGroup(int(s.Gid)))
 }
 
-// ownGroup reports whether a group is root's, or this user's alone: many systems give every user a group of the same name, and
-// a umask by which it may write.
+// ownGroup reports whether a group is root's, or this user's alone: many systems give every user a group of the same number,
+// and a umask by which it may write.
 func ownGroup(gid int) bool {
-	if gid == 0 || gid == os.Getegid() && gid == os.Geteuid() {
+	switch {
+	case gid == 0:
+		return true
+	case gid != os.Getegid():
+		return false
+	case gid == os.Geteuid():
 		return true
 	}
-	if gid != os.Getegid() {
-		return false
+	return alone(os.DirFS("/etc"), gid, os.Geteuid())
+}
+
+// alone reports whether an account is the only one of a group, where the files of /etc are all that knows accounts: as in most
+// containers, whose volumes are often writable for a group.
+func alone(etc fs.FS, gid, uid int) bool {
+	const sources = "files compat systemd" // and none of a directory service's (nsswitch.conf(5))
+	sole := true
+	each := func(name, separator string, see func(f []string)) {
+		text, err := fs.ReadFile(etc, name)
+		if err != nil {
+			sole = sole && errors.Is(err, fs.ErrNotExist)
+			return
+		}
+		for line := range strings.Lines(string(text)) {
+			see(strings.Split(strings.TrimSpace(line), separator))
+		}
 	}
-	group, err := user.LookupGroupId(strconv.Itoa(gid))
-	if err != nil {
-		return false
-	}
-	me, err := user.Current()
-	return err == nil && me.Username == group.Name
+	each("nsswitch.conf", ":", func(f []string) {
+		if f[0] == "passwd" || f[0] == "group" || f[0] == "initgroups" {
+			for _, source := range strings.Fields(strings.Join(f[1:], " ")) {
+				sole = sole && slices.Contains(strings.Fields(sources), source)
+			}
+		}
+	})
+	name := ""
+	each("passwd", ":", func(f []string) {
+		if len(f) > 3 && f[2] == strconv.Itoa(uid) {
+			name = f[0]
+		} else if len(f) > 3 && f[3] == strconv.Itoa(gid) {
+			sole = false
+		}
+	})
+	each("group", ":", func(f []string) {
+		if len(f) > 3 && f[2] == strconv.Itoa(gid) {
+			for member := range strings.SplitSeq(f[3], ",") {
+				sole = sole && (member == "" || member == name)
+			}
+		}
+	})
+	return sole
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/fstest"
 )
 
 const another = 64177 // an account without a name
@@ -180,5 +181,28 @@ func TestFollow(t *testing.T) {
 	must(t, os.Chown(sticky, another, another)) // its owner's links are its own affair, as for the kernel
 	if _, err := Follow(sticky + "/theirs"); err != nil {
 		t.Errorf("a link of the folder's owner: %v", err)
+	}
+}
+
+// A group counts as this user's own where nobody else is in it, and the files know everybody.
+func TestAlone(t *testing.T) {
+	etc := func(nsswitch, passwd, group string) fstest.MapFS {
+		return fstest.MapFS{"nsswitch.conf": {Data: []byte(nsswitch)}, "passwd": {Data: []byte(passwd)}, "group": {Data: []byte(group)}}
+	}
+	const me = "root:x:0:0::/root:/bin/sh\njovyan:x:1000:100::/home/jovyan:/bin/bash\n"
+	for name, tt := range map[string]struct {
+		etc  fstest.MapFS
+		want bool
+	}{
+		"in a container":               {etc("passwd: files\ngroup: files systemd\n", me, "users:x:100:\n"), true},
+		"without nsswitch.conf":        {fstest.MapFS{"passwd": {Data: []byte(me)}}, true},
+		"listed by name":               {etc("", me, "users:x:100:jovyan\n"), true},
+		"with another of that group":   {etc("", me+"eve:x:1001:100::/:/bin/sh\n", "users:x:100:\n"), false},
+		"with another member":          {etc("", me, "users:x:100:jovyan,eve\n"), false},
+		"with a directory of accounts": {etc("passwd: files sss\n", me, "users:x:100:\n"), false},
+	} {
+		if got := alone(tt.etc, 100, 1000); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

@@ -196,11 +196,8 @@ func busy(folder os.FileInfo) error {
 		if len(f) < 6 || f[1] != "FLOCK" || !strings.HasSuffix(f[5], fmt.Sprintf(":%d", st.Ino)) {
 			continue
 		}
-		info, err := os.Stat("/proc/" + f[4])
-		if err != nil {
-			continue
-		}
-		if uid := private.Owner(info); uid == os.Geteuid() || uid == 0 {
+		info, err := os.Stat("/proc/" + f[4]) // where accounts do not see each other's (hidepid), this one's own are there
+		if err == nil && (private.Owner(info) == os.Geteuid() || private.Owner(info) == 0) {
 			return fmt.Errorf("%w: process %s", ErrBusy, f[4])
 		}
 		others = true

@@ -600,6 +600,48 @@ def _(box):
     need(done.code == 3, repr(done))
 
 
+def learned(box, **key):
+    """Whether a plan for work/ learns from a receipt of another network on this CPU, whose key has that, too."""
+    example(box)
+    box.write("home/py/bin/python3", "#!/bin/sh\n", mode=0o755)
+    box.write("home/py/lib/python3.11/site-packages/torch/version.py", "__version__ = '2.9.0'\n")
+    box.write("home/.local/state/launch/receipts.jsonl", json.dumps({
+        "v": 1, "run": "earlier", "attempt": 1, "time": "2026-01-01T00:00:00Z", "ending": "succeeded",
+        "job": {"plugin": "sisr", "arch": "another", "phase": "training", "settings": {"micro-batch": "1"}, **key},
+        "machine": {"kind": "cpu", "torch": "2.9.0", "allocator": "MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=65536 OMP_NUM_THREADS=1"},
+        "predicted": {"items": [{"kind": "saved tensors", "what": "net", "bytes": 10 << 20},
+                                {"kind": "runtime", "what": "Python and torch", "bytes": 192 << 20, "guess": True}]},
+        "measured": [{"is": "data", "bytes": 900 << 20, "bound": "sampled", "from": "/proc/PID/status"}]}) + "\n")
+    os.chmod(box.path("home/.local/state/launch"), 0o700)
+    done = box.launch("plan", "--json", "--memory", part(0.3), "--", box.path("home/py/bin/python3"), "train.py", "-opt", "x.yml")
+    need(done.out.startswith("{"), repr(done))
+    return "earlier" in done.out
+
+
+def digest(path):
+    return hashlib.sha256(path.encode()).digest()[:8].hex()
+
+
+@trial("F", "a receipt that does not say of which project it is teaches nothing of Python and torch")
+def _(box):
+    need(not learned(box), "the plan used it")
+
+
+@trial("F", "a receipt of another project teaches nothing of Python and torch")
+def _(box):
+    need(not learned(box, project=digest("/another"), python=digest(box.path("home/py/bin/python3"))), "the plan used it")
+
+
+@trial("F", "a receipt of another interpreter teaches nothing of Python and torch")
+def _(box):
+    need(not learned(box, project=digest(box.work), python=digest("/another/bin/python3")), "the plan used it")
+
+
+@trial("F", "a receipt of the same project and interpreter teaches what Python and torch take")
+def _(box):
+    need(learned(box, project=digest(box.work), python=digest(box.path("home/py/bin/python3"))), "the plan did not use it")
+
+
 # ---------------------------------------------------------------------------------------------------------------- 5
 
 
