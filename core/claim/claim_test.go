@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -125,6 +126,10 @@ func TestClaimDies(t *testing.T) {
 	if held := List(); len(held) != 1 {
 		t.Errorf("after its death: %v", held)
 	}
+	dir, _ := place()
+	if files, _ := filepath.Glob(filepath.Join(dir, "[0-9]*")); len(files) != 2 {
+		t.Errorf("what it left is still there: %v", files)
+	}
 }
 
 // Claims of another account are listed and refuse nothing, whatever they say; root's refuse.
@@ -144,17 +149,25 @@ func TestAnothers(t *testing.T) {
 		}
 	}
 	sleep := exec.Command("sleep", "60")
+	sleep.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: another, Gid: another}}
 	if err := sleep.Start(); err != nil {
-		t.Fatal(err)
+		t.Skipf("processes of another account need root: %v", err)
 	}
 	defer sleep.Wait()
 	defer sleep.Process.Kill()
 	plant(another, Held{Resource: Host, Bytes: 400 << 40, PID: sleep.Process.Pid, UID: 0})
 	take(t, 20*gib)
+	theirs := 0
 	for _, h := range List() {
-		if h.UID == 0 && h.Bytes == 400<<40 {
-			t.Error("another account's claim passes for root's")
+		if h.Bytes != 400<<40 {
+			continue
 		}
+		if theirs++; h.UID != another || h.Refuses() {
+			t.Errorf("another account's claim passes for %d's", h.UID)
+		}
+	}
+	if theirs != 1 {
+		t.Errorf("%d claims of the other account are listed", theirs)
 	}
 	if Room(Host, 20*gib, 24*gib, []Held{{Resource: Host, Bytes: 400 << 40, UID: another}}) != nil {
 		t.Error("another account's claim refuses")

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/fstest"
+	"time"
 )
 
 const another = 64177 // an account without a name
@@ -117,8 +118,13 @@ func TestOpen(t *testing.T) {
 // What is written does not pass through TMPDIR, where another account might exchange it.
 func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
-	t.Setenv("TMPDIR", mkdir(t, t.TempDir()+"/tmp", 0o555))
+	tmp, long := mkdir(t, t.TempDir()+"/tmp", 0o700), time.Unix(1e9, 0)
+	t.Setenv("TMPDIR", tmp)
+	must(t, os.Chtimes(tmp, long, long))
 	must(t, WriteFile(dir+"/a", []byte("b"), 0o600))
+	if info, err := os.Stat(tmp); err != nil || !info.ModTime().Equal(long) {
+		t.Errorf("it was written to TMPDIR first: %v", err)
+	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("it left %v", entries)
 	}
