@@ -26,14 +26,15 @@
 //	gpu        devices and looks at them, as values
 //	gpu/nvml   NVIDIA's driver, in a process of its own
 //	hostmem    the rooms of the host: its memory and /dev/shm
+//	claim      memory that a run holds for itself, so that no other launch promises it too
 //	ladder     the ways to run a job, priced, and which of them fits
 //	run        a job and its attempts; Next, which decides, and Carry, which does
+//	private    files of launch's own, where no other account can change them; what a link in a shared folder may lead to
 //	proc       a program in a pseudo-terminal or on copied pipes, to its last byte
 //	oom        what a program's output says of how it ended
 //	witness    what its own processes say of their memory, by a part of overlay's hook
 //	states     the saved states that a resume reads: which are complete, and this run's own
 //	record     runs and receipts on disk
-//	tempdir    folders of launch's own for a while, private and short
 //	trust      which settings files are believed: the user's own, and what the user has approved
 //	ui         everything that a person sees, and the documents that scripts read
 //

@@ -8,7 +8,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
-	"github.com/launch-ml/launch/core/tempdir"
+	"github.com/launch-ml/launch/core/private"
 )
 
 // A client is a plugin that can be asked until it is closed.
@@ -23,7 +23,7 @@ type asking func(ctx context.Context, source host.Source, first *job.Command) (c
 
 // elsewhere asks a plugin in a process of its own: whatever becomes of it, a training that launch carries goes on.
 func elsewhere(ctx context.Context, source host.Source, first *job.Command) (client, error) {
-	socket, err := tempdir.New()
+	socket, err := private.Temp()
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the plugin's socket: %w", err)
 	}

@@ -11,11 +11,11 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/ladder"
@@ -62,6 +62,9 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 	defer p.close()
 	if p.err != nil {
 		return p.err
+	}
+	if why, _ := memoryRefused(s, p.command, p.job); why != "" {
+		p.warnings = append(p.warnings, why)
 	}
 	say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
 	if p.job == nil {
@@ -144,9 +147,12 @@ func newGPUs() *cobra.Command {
 			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
 			if err != nil {
 				say.Line("no GPU: %v", err)
-				return nil
+			} else {
+				say.GPUs(all)
 			}
-			say.GPUs(all)
+			for _, c := range claim.List() {
+				say.Line("%v of %s claimed by process %d (uid %d)", c.Bytes, c.Kind, c.PID, c.UID)
+			}
 			return nil
 		},
 	}
@@ -237,7 +243,7 @@ func newRuns() *cobra.Command {
 					rows = append(rows, ui.RunRow{ID: id, State: "cannot be read: " + err.Error()})
 					continue
 				}
-				rows = append(rows, ui.RowOf(h, alive(h.PID())))
+				rows = append(rows, ui.RowOf(h, h.Life()))
 			}
 			if asJSON {
 				return printJSON(rows)
@@ -247,6 +253,7 @@ func newRuns() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
+	c.AddCommand(newPrune())
 	return c
 }
 
@@ -269,9 +276,9 @@ func newShow() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(map[string]any{"version": record.Version, "id": h.ID, "dir": h.Dir, "torn": h.Torn, "events": h.Events})
+				return printJSON(map[string]any{"version": record.Version, "id": h.ID, "dir": h.Dir, "torn": h.Torn, "running": h.Life().Alive, "events": h.Events})
 			}
-			ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}.Show(h, alive(h.PID()))
+			ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}.Show(h, h.Life())
 			return nil
 		},
 	}
@@ -322,9 +329,19 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 		return fmt.Errorf("the record of run %s is damaged: its beginning cannot be read", id)
 	case r == nil:
 		return fmt.Errorf("run %s was of a command that no plugin recognised: there is nothing to go on from", id)
-	case alive(h.PID()):
-		return fmt.Errorf("run %s is still carried by process %d", id, h.PID())
 	}
+	rec, err := store.Append(id) // from here on no other launch can take the run
+	if errors.Is(err, record.ErrBusy) {
+		return later(s, id, r, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer rec.Close()
+	if h, err = store.Read(id); err != nil { // the launch that had it may have ended since
+		return err
+	}
+	r = h.Run()
 	if err := giveAgain(r, id, command); err != nil {
 		return err
 	}
@@ -347,6 +364,11 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	if f.err != nil {
 		return f.err
 	}
+	claim, err := claimMemory(s, say, r.Job.Command, r.Job)
+	if err != nil {
+		return err
+	}
+	defer claim.Release()
 	// The attempt that was cut off has no outcome. What it left is found as after any other: its saved state.
 	var first time.Time
 	var b before
@@ -400,18 +422,12 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	if r.Job.Exclusive != "" {
 		unlock, err := store.Lock(r.Job.Exclusive, fmt.Sprintf("run %s (process %d)", id, os.Getpid()))
 		if errors.Is(err, record.ErrBusy) {
-			say.Line("%v", err)
-			writeResult(s, say, result{Version: 1, Run: id, Ending: notRun, Code: run.TryLater, Error: err.Error(), Job: r.Job})
-			return exitCode(run.TryLater)
+			return later(s, id, r, err)
 		}
 		if err == nil {
 			defer unlock()
 			b.held = []string{r.Job.Exclusive}
 		}
-	}
-	rec, err := store.Append(id)
-	if err != nil {
-		return err
 	}
 	if err := rec.Write(record.Event{Kind: record.Resumed, Limit: limit(s)}); err != nil {
 		return err
@@ -422,16 +438,12 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	return finish(ctx, s, r, f.device, rec, say, nil, b, heard)
 }
 
-func alive(pid int) bool {
-	if pid <= 0 {
-		return false
-	}
-	// One that its parent has not fetched (in a notebook, in a container without an init) carries nothing any more.
-	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
-		_, state, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ")
-		return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
-	}
-	return errors.Is(syscall.Kill(pid, 0), syscall.EPERM) || syscall.Kill(pid, 0) == nil
+// later ends a resume that has to wait for another launch.
+func later(s settings, id string, r *run.Run, why error) error {
+	say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr), Quiet: s.Quiet}
+	say.Line("%v", why)
+	writeResult(s, say, result{Version: 1, Run: id, Ending: notRun, Code: run.TryLater, Error: why.Error(), Job: r.Job})
+	return exitCode(run.TryLater)
 }
 
 // locks is the folder of launch's locks and marks.

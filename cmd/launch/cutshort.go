@@ -23,17 +23,15 @@ func cutShort(h *record.History, j *job.Job, locks string) (f states.Found, made
 	}
 	folder := attemptDir(h.Dir, began.Plan.Attempt)
 	log := filepath.Join(folder, outputFile)
-	e := states.Evidence{Printed: states.Printed(log, j.Command.Dir)}
+	e := states.Evidence{Printed: printed(log, j.Command.Dir)}
 	d, err := oom.NewDetector(j.Signs)
 	if err != nil {
 		return f, nil
 	}
-	if out, err := os.Open(log); err == nil {
+	if out, err := record.OpenOutput(log); err == nil {
 		io.Copy(d, out)
-		if info, err := out.Stat(); err == nil {
-			e.Stepped = info.ModTime() // it printed something then, and so went on
-		}
 		out.Close()
+		e.Stepped = record.OutputTime(log) // it printed something then, and so went on
 	}
 	state := d.State()
 	globs := slices.Concat(j.Signs.States, j.Resume.Aside, j.Resume.InTheWay)

@@ -116,7 +116,7 @@ func TestInterruptedEarly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if row := ui.RowOf(h, false); row.State != string(run.Interrupted) {
+	if row := ui.RowOf(h, record.Life{}); row.State != string(run.Interrupted) {
 		t.Errorf("the run is %q", row.State)
 	}
 }
@@ -127,14 +127,14 @@ func TestAlive(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); alive(c.Process.Pid); {
+	for deadline := time.Now().Add(10 * time.Second); record.Running(c.Process.Pid); {
 		if time.Now().After(deadline) {
 			t.Fatal("a zombie is alive")
 		}
 		time.Sleep(time.Millisecond)
 	}
 	c.Wait()
-	if alive(c.Process.Pid) || alive(0) || !alive(os.Getpid()) || !alive(1) {
+	if record.Running(c.Process.Pid) || record.Running(0) || !record.Running(os.Getpid()) || !record.Running(1) {
 		t.Error("of none, of this one and of the first process it is known whether they are alive")
 	}
 }

@@ -16,18 +16,16 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/states"
-	"github.com/launch-ml/launch/core/tempdir"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/core/witness"
@@ -92,7 +90,7 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 	}
 	started := x.job
 	if p.Trial != "" {
-		scratch := filepath.Join(dir, "scratch")
+		scratch := filepath.Join(dir, record.Scratch)
 		if err := os.MkdirAll(scratch, 0o700); err != nil {
 			return run.Outcome{}, fmt.Errorf("making a folder for the trial: %w", err)
 		}
@@ -177,7 +175,7 @@ func writeCopy(f job.File) error {
 	if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
 		return err
 	}
-	return renameio.WriteFile(f.Path, f.Text, 0o600)
+	return private.WriteFile(f.Path, f.Text, 0o600)
 }
 
 // freePort finds a port of this machine that nobody listens on.
@@ -198,7 +196,7 @@ func (x *executor) folder(attempt int) (string, error) {
 			return dir, nil
 		}
 	}
-	dir, err := tempdir.New(x.settings.State)
+	dir, err := private.Temp(x.settings.State)
 	if err != nil {
 		return "", fmt.Errorf("making a folder for the attempt: %w", err)
 	}

@@ -171,9 +171,14 @@ var notebookHead = regexp.MustCompile(`^\s*\{\s*"(?:cells|metadata|nbformat|nbfo
 
 // readInto reads a file, "-" for standard input, in pieces: gzip'd or not, a notebook or a text.
 func readInto(d *oom.Detector, path, stream string) (kind string, err error) {
-	in := os.Stdin
+	in := io.ReadCloser(os.Stdin)
 	if path != "-" {
-		if in, err = os.Open(path); err != nil {
+		if filepath.Base(path) == outputFile { // which a killed launch leaves in parts
+			in, err = record.OpenOutput(path)
+		} else {
+			in, err = os.Open(path)
+		}
+		if err != nil {
 			return "", fmt.Errorf("reading what to explain: %w", err)
 		}
 		defer in.Close()
@@ -314,7 +319,7 @@ func explainRun(s settings, name string) (ui.Explanation, error) {
 	if err != nil {
 		return ui.Explanation{}, err
 	}
-	row := ui.RowOf(h, alive(h.PID()))
+	row := ui.RowOf(h, h.Life())
 	d := &ui.RunDoc{ID: id, Command: row.Command, State: row.State, Attempts: []ui.AttemptDoc{}}
 	x := ui.Explanation{Source: ui.Source{Kind: "run", Files: []string{}}, Run: d}
 	r, stop := h.Run(), h.Stop()

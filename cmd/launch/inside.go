@@ -9,7 +9,7 @@ import (
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
-	"github.com/launch-ml/launch/core/tempdir"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/witness"
 )
 
@@ -27,7 +27,7 @@ func (x *executor) hook(a *attempt, sources []overlay.File) (err error) {
 	}
 	dir := a.dir
 	if strings.ContainsRune(dir, filepath.ListSeparator) || !utf8.ValidString(dir) { // it cannot stand in PYTHONPATH
-		if dir, err = tempdir.New(); err == nil {
+		if dir, err = private.Temp(); err == nil {
 			a.hookDir = dir
 		}
 	}

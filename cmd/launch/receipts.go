@@ -41,10 +41,25 @@ type books struct {
 	job     *job.Job
 	machine mem.Machine
 	program string
+	project string // digests: of the command's folder, and of its interpreter
+	python  string
 }
 
 func newBooks(s settings, j *job.Job, d *gpu.Device) books {
-	return books{job: j, machine: machineOf(s, j.Command, d), program: programOf(j)}
+	b := books{job: j, machine: machineOf(s, j.Command, d), program: programOf(j), project: digest(j.Command.Dir)}
+	if prog, err := command.Program(j.Command.Args, j.Command.Env, j.Command.Dir); err == nil {
+		b.python = digest(python.Of(prog, j.Command.Env).Interpreter)
+	}
+	return b
+}
+
+// digest names a path without telling it; "" stays what it is.
+func digest(path string) string {
+	if path == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(path))
+	return hex.EncodeToString(sum[:8])
 }
 
 // machineOf is what memory depends on beside the job.
@@ -127,7 +142,7 @@ func programOf(j *job.Job) string {
 
 // key is what a receipt is of where a phase stands on a rung.
 func (b books) key(set *ladder.Set, phase string, shared, rung int) mem.Key {
-	k := mem.Key{Plugin: b.job.Plugin, Arch: b.job.Arch, Generation: b.job.Generation, Phase: phase, Program: b.program, Settings: map[string]string{}}
+	k := mem.Key{Plugin: b.job.Plugin, Arch: b.job.Arch, Generation: b.job.Generation, Phase: phase, Program: b.program, Project: b.project, Python: b.python, Settings: map[string]string{}}
 	for _, knob := range b.job.Knobs {
 		if knob.Dead == "" && knob.Value != "" {
 			k.Settings[knob.Name] = knob.Value
@@ -309,7 +324,8 @@ func newReceipts() *cobra.Command {
 line, and what was measured, with card, driver, torch and settings. The next estimate on this machine uses them:
 
   the same phase of the same architecture   the measurement itself at a size that was measured, straight lines between two
-  another job on the same card and driver   the context only; on the CPU, with the same torch: Python and torch
+  another job on the same card and driver   the context only
+  another job of the same project, on the CPU, with the same interpreter and torch   Python and torch
   a model without a formula                 a line in the micro-batch, through what the same program took at others
 
 A plan says which receipts it used. --receipts=false (or "receipts: false" in .launch.yaml) plans without them; they are written

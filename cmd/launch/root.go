@@ -14,13 +14,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
@@ -179,6 +179,11 @@ func wrap(ctx context.Context, s settings, args []string) error {
 			p.job = nil
 		}
 	}
+	claim, err := claimMemory(s, say, p.command, p.job)
+	if err != nil {
+		return err
+	}
+	defer claim.Release()
 	if p.job == nil {
 		return asTyped(ctx, s, p, say)
 	}
@@ -240,6 +245,7 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 		say.Inside(in.Hook)
 	}
 	writeResult(s, say, result{Version: 1, Ending: out.Ending, Code: x.exit.Status(), Outcome: &out, Run: id(x.record)})
+	s.tidy()
 	x.exit.Become()
 	return nil
 }
@@ -280,11 +286,14 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 		say.Warn("%v: nothing is recorded, and the run cannot be resumed should launch itself be killed", err)
 	}
 	var held []string
-	if p.job.Exclusive != "" && rec != nil {
-		unlock, err := store.Lock(p.job.Exclusive, fmt.Sprintf("run %s (process %d)", rec.ID, os.Getpid()))
+	if p.job.Exclusive != "" {
+		unlock, err := store.Lock(p.job.Exclusive, fmt.Sprintf("run %s (process %d)", id(rec), os.Getpid()))
 		switch {
 		case errors.Is(err, record.ErrBusy):
-			os.RemoveAll(rec.Dir)
+			if rec != nil {
+				rec.Close()
+				os.RemoveAll(rec.Dir)
+			}
 			say.Line("%v", err)
 			writeResult(s, say, result{Version: 1, Ending: notRun, Code: run.TryLater, Error: err.Error(), Job: p.job})
 			return exitCode(run.TryLater)
@@ -353,6 +362,7 @@ func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec
 		res.Ending = last.Outcome.Ending
 	}
 	writeResult(s, say, res)
+	s.tidy()
 	if code != x.exit.Status() {
 		return exitCode(code)
 	}
@@ -519,12 +529,15 @@ func writeResult(s settings, say ui.Printer, r result) {
 
 // writeJSON writes a whole document or nothing: into a file of its own that then takes the name. What is no ordinary
 // file (a device, a pipe, /dev/fd/3) is written to, and a link is followed.
+//
+// In a folder that everybody can write to it follows no link of another account's, as the kernel does where it is hardened.
 func writeJSON(path string, b []byte) error {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
+	path, err := private.Follow(path)
+	if err != nil {
+		return err
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() {
-		return renameio.WriteFile(path, b, 0o644)
+		return private.WriteFile(path, b, 0o644)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -555,7 +568,7 @@ func checkJSONFile(s settings) error {
 // unsaid returns those truths of a job that its user has not been told by an earlier run, and remembers them: a run says
 // each once, `launch plan` says them all.
 func unsaid(path string, j *job.Job) (fresh []string) {
-	known, _ := os.ReadFile(path)
+	known, _ := private.ReadFile(path)
 	var add []byte
 	for _, t := range j.Truths {
 		sum := fmt.Sprintf("%x\n", sha256.Sum256([]byte(j.Command.Dir+"\x00"+t)))
@@ -564,8 +577,8 @@ func unsaid(path string, j *job.Job) (fresh []string) {
 		}
 		fresh, add = append(fresh, t), append(add, sum...)
 	}
-	if len(add) > 0 && os.MkdirAll(filepath.Dir(path), 0o700) == nil {
-		if f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
+	if len(add) > 0 && private.MkdirAll(filepath.Dir(path)) == nil {
+		if f, err := private.Open(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
 			f.Write(add) // not remembered, it is said again
 			f.Close()
 		}

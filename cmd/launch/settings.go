@@ -45,6 +45,7 @@ type settings struct {
 	Grace    time.Duration
 	Sample   time.Duration
 	Receipts bool // learn from those there are
+	Prune    bool // remove old records after a run
 	Expects  bool // the user said something that only matters to a recognised job
 
 	// Notes are what the user should know of the settings files, once.
@@ -89,6 +90,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("json-file", "", "write what happened to this file, as JSON")
 	f.String("state-dir", "", "where runs are recorded (default $XDG_STATE_HOME/launch)")
 	f.Bool("receipts", true, "let estimates learn from what earlier runs measured; they are written in any case")
+	f.Bool("prune", true, "after a run, remove records that are over 90 days old or beyond 4 GiB in all; none that can be resumed")
 	f.Duration("grace", 30*time.Second, "how long a program that was asked to stop may take")
 	f.Duration("sample", time.Second, "how often to look at the GPU")
 }
@@ -151,6 +153,9 @@ func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 	s.Notes, s.AsTyped, s.project = notes, asTyped, project
 	if !filepath.IsAbs(s.State) && s.State != "" { // at once: launch may go to another folder
 		s.State = filepath.Join(dir, s.State)
+	}
+	if err == nil {
+		s.State = ownState(s.State)
 	}
 	for _, name := range []string{"allow", "vram", "device", "memory", "reserve", "fill", "as-asked", "anyway", "rehearse", "gpus"} {
 		s.Expects = s.Expects || f.Changed(name)
@@ -285,7 +290,7 @@ func decode(v *viper.Viper, from map[string]string) (s settings, err error) {
 		}
 	}
 	s.TTY, s.Quiet, s.JSONFile = yes("tty"), yes("quiet"), v.GetString("json-file")
-	s.Receipts, s.Inside = yes("receipts"), yes("inside")
+	s.Receipts, s.Inside, s.Prune = yes("receipts"), yes("inside"), yes("prune")
 	s.Grace, s.Sample = duration("grace"), duration("sample")
 	switch {
 	case s.VRAM > 0 && s.Memory > 0:
@@ -328,18 +333,6 @@ func wrongValue(name, kind, value string) error {
 		what = "what it takes (a " + kind + ")"
 	}
 	return fmt.Errorf("%s: %q is not %s", name, value, what)
-}
-
-// stateDir is where runs are kept: the XDG base directory for state, or, without a home, a folder among the
-// temporary files that is this user's own.
-func stateDir() string {
-	if d := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(d) {
-		return filepath.Join(d, "launch")
-	}
-	if home, err := os.UserHomeDir(); err == nil && home != "/" {
-		return filepath.Join(home, ".local", "state", "launch")
-	}
-	return filepath.Join(os.TempDir(), fmt.Sprintf("launch-%d", os.Getuid()))
 }
 
 // colour reports whether to paint what goes to f.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/states"
 )
@@ -100,7 +101,7 @@ func (t *trail) stop() {
 func (t *trail) evidence(stepped bool, last time.Time) states.Evidence {
 	e := states.Evidence{Wrote: t.watch.Wrote, Held: t.x.held, Stepped: last}
 	if t.log != "" {
-		e.Printed = states.Printed(t.log, t.dir)
+		e.Printed = printed(t.log, t.dir)
 	}
 	for _, p := range t.x.marks {
 		if p.presence.Alone() && t.marked[p.folder] != "" && (stepped || !t.x.job.Signs.Has(job.Progress)) {
@@ -108,6 +109,10 @@ func (t *trail) evidence(stepped bool, last time.Time) states.Evidence {
 		}
 	}
 	return e
+}
+
+func printed(log, dir string) func(string) bool {
+	return states.Printed(func() (io.ReadCloser, error) { return record.OpenOutput(log) }, dir)
 }
 
 // found enters what the attempt has left.

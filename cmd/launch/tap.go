@@ -9,12 +9,13 @@ import (
 
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/record"
 )
 
 // tap hands what the program prints to the detector and keeps it in a file.
 type tap struct {
 	out, err io.Writer
-	file     *os.File
+	file     *record.Output
 	joined   bool         // both outputs go to one place
 	last     byte         // the last byte of what stands where launch's words will
 	first    atomic.Int64 // when it printed first, in Unix nanoseconds; 0 before
@@ -28,13 +29,12 @@ func newTap(d *oom.Detector, dir string) *tap {
 	}
 	if dir != "" {
 		// Without it the run goes on all the same: a full disk must not stop a training.
-		t.file, _ = os.OpenFile(filepath.Join(dir, outputFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		t.file, _ = record.CreateOutput(filepath.Join(dir, outputFile))
 	}
 	return t
 }
 
-// outputFile is what a program printed, as it printed it, in its attempt's folder.
-const outputFile = "output.log"
+const outputFile = record.OutputFile
 
 func (t *tap) take(from proc.Stream, p []byte) {
 	if len(p) > 0 && t.first.Load() == 0 {

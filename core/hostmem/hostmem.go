@@ -42,13 +42,37 @@ func look(root fs.FS, shm func() (unit.Bytes, bool)) (r ladder.HostRooms) {
 // Available is what the kernel thinks a new program can have without swapping; ok is false where it does not say.
 func Available() (unit.Bytes, bool) { return available(os.DirFS("/")) }
 
-func available(root fs.FS) (unit.Bytes, bool) {
+func available(root fs.FS) (unit.Bytes, bool) { return memLine(root, "MemAvailable:") }
+
+// Total is what the host has for all its programs together: the machine's memory, or the least limit above this process;
+// 0 where that is not known. What is in use now counts in.
+func Total() (total unit.Bytes, by string) { return whole(os.DirFS("/")) }
+
+func whole(root fs.FS) (total unit.Bytes, by string) {
+	if all, ok := memLine(root, "MemTotal:"); ok {
+		total, by = all, "this machine's memory"
+	}
+	for _, c := range cgroups(root) {
+		for dir := c.path; ; dir = path.Dir(dir) {
+			if limit, ok := c.number(root, dir, c.limit); ok && limit < unlimited && (total == 0 || unit.Bytes(limit) < total) {
+				total, by = unit.Bytes(limit), "the memory limit of cgroup "+dir
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return total, by
+}
+
+// memLine is a line of /proc/meminfo (proc_meminfo(5)).
+func memLine(root fs.FS, name string) (unit.Bytes, bool) {
 	text, err := fs.ReadFile(root, "proc/meminfo")
 	if err != nil {
 		return 0, false
 	}
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			if f := strings.Fields(rest); len(f) > 0 {
 				kib, err := strconv.ParseInt(f[0], 10, 64)
 				return unit.Bytes(kib) * unit.KiB, err == nil
@@ -120,16 +144,8 @@ const unlimited = 1 << 60
 // used lately do not count. ok is false where there is no limit, or none that can be seen: within a container the path may
 // be the host's.
 func (c cgroup) free(root fs.FS, dir string) (unit.Bytes, bool) {
-	number := func(name string) (int64, bool) {
-		text, err := fs.ReadFile(root, path.Join(c.mount, dir, name))
-		if err != nil {
-			return 0, false
-		}
-		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" is no number, and no limit
-		return n, err == nil
-	}
-	limit, ok := number(c.limit)
-	used, known := number(c.used)
+	limit, ok := c.number(root, dir, c.limit)
+	used, known := c.number(root, dir, c.used)
 	if !ok || !known || limit >= unlimited {
 		return 0, false
 	}
@@ -141,4 +157,14 @@ func (c cgroup) free(root fs.FS, dir string) (unit.Bytes, bool) {
 		}
 	}
 	return unit.Bytes(limit - used), true
+}
+
+// number reads one of a group's files.
+func (c cgroup) number(root fs.FS, dir, name string) (int64, bool) {
+	text, err := fs.ReadFile(root, path.Join(c.mount, dir, name))
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" is no number, and no limit
+	return n, err == nil
 }

@@ -68,3 +68,23 @@ func TestMemory(t *testing.T) {
 		t.Error("a full /dev/shm is known")
 	}
 }
+
+// The whole of the host's memory is the machine's, or the least limit that is above this process.
+func TestTotal(t *testing.T) {
+	root := fstest.MapFS{
+		"proc/meminfo":                   {Data: []byte("MemTotal:       24000000 kB\nMemFree: 1 kB\nMemAvailable:   5000000 kB\n")},
+		"proc/self/cgroup":               {Data: []byte("0::/slurm/job\n")},
+		"sys/fs/cgroup/slurm/memory.max": {Data: []byte("8589934592\n")},
+		"sys/fs/cgroup/memory.max":       {Data: []byte("max\n")},
+	}
+	if total, by := whole(root); total != 8<<30 || by != "the memory limit of cgroup /slurm" {
+		t.Errorf("within a limit: %v, %s", total, by)
+	}
+	delete(root, "sys/fs/cgroup/slurm/memory.max")
+	if total, _ := whole(root); total != 24000000<<10 {
+		t.Errorf("without one: %v", total)
+	}
+	if total, _ := whole(fstest.MapFS{}); total != 0 {
+		t.Errorf("where nothing is known: %v", total)
+	}
+}

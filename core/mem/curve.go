@@ -179,7 +179,7 @@ type offset struct {
 	from  []Receipt
 }
 
-// newOffset is the median of what the receipts of the same card and driver, or the same torch, say, each weighing as much as the constant is of
+// newOffset is the median of what the receipts of the same card and driver, or of the same project and interpreter, say, each weighing as much as the constant is of
 // what it measured: a small job tells the interpreter from its tensors, a large one does not.
 func newOffset(rs []Receipt, on Machine, find measured, in func(Item) bool) *offset {
 	type vote struct{ bytes, weight float64 }

@@ -11,8 +11,8 @@ import (
 
 // What receipts teach, in three sentences. Of the same phase of the same architecture, what was measured beyond the
 // priced lines is a curve over their sum: through every size that was measured, straight between two, and beyond them on
-// a slope that the priors share out between what is constant and what grows. Of other jobs on the same card and driver, or on a CPU with the same torch,
-// only the constant carries over: the context, or the interpreter and torch. Without a formula, measurements at several
+// a slope that the priors share out between what is constant and what grows. Of other jobs on the same card and driver, or on a CPU of the same project with the same
+// interpreter and torch, only the constant carries over: the context, or the interpreter and torch. Without a formula, measurements at several
 // micro-batches are a line in the micro-batch.
 //
 // The curve never falls, so a ladder stays in its order; at a size that was measured it is the measurement, so the second run is
@@ -47,11 +47,13 @@ func Learn(receipts []Receipt, of Key, on Machine, priced func(Key) (Estimate, b
 	var own, unpriced, others []Receipt
 	changed := false
 	for _, r := range believed(receipts, of) {
-		if r.Machine.near(on) == foreign {
+		if r.Machine.near(on) == foreign || on.Kind == "cpu" && r.Job.otherPython(of) { // on a CPU what is imported is measured, too
 			continue
 		}
 		if !r.Job.arch(of) {
-			others = append(others, r)
+			if on.Kind != "cpu" || r.Job.imports(of) {
+				others = append(others, r)
+			}
 			continue
 		}
 		if r.Job.Program == of.Program && r.Machine.near(on) == sameAll {

@@ -32,7 +32,7 @@ func priced(micro int64, on Machine) Estimate {
 }
 
 func key(arch string, micro int64) Key {
-	return Key{Plugin: "p", Arch: arch, Phase: "training", Program: "x", Settings: map[string]string{"micro-batch": strconv.FormatInt(micro, 10), "crop": "64"}}
+	return Key{Plugin: "p", Arch: arch, Phase: "training", Program: "x", Project: "w", Python: "py", Settings: map[string]string{"micro-batch": strconv.FormatInt(micro, 10), "crop": "64"}}
 }
 
 var clock = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
@@ -332,5 +332,45 @@ func TestImported(t *testing.T) {
 		if got := Learn(tt.receipts, of, host, today(host)).Apply(priced(16, host), of); got.Total() < tt.want*mib-mib/2 || got.Total() > tt.want*mib+mib/2 {
 			t.Errorf("%s: %v, want %d MiB", name, got.Total(), tt.want)
 		}
+	}
+}
+
+// What Python and torch take on a CPU is a project's and an interpreter's: others teach nothing of it, nor do receipts that
+// do not say whose they are.
+func TestRuntimeIsOfOneProject(t *testing.T) {
+	elsewhere := func(project, python string) []Receipt {
+		var rs []Receipt
+		for _, micro := range []int64{1, 2} {
+			rs = append(rs, with(took(micro, host, data(340+10*unit.Bytes(micro), Exact)), func(r *Receipt) { // 100 MiB more than priced
+				r.Job.Arch, r.Job.Project, r.Job.Python = "other", project, python
+			}))
+		}
+		return rs
+	}
+	of := key("net", 16)
+	for name, tt := range map[string]struct {
+		receipts []Receipt
+		of       Key
+		learned  bool
+	}{
+		"of the same":            {elsewhere("w", "py"), of, true},
+		"of another project":     {elsewhere("v", "py"), of, false},
+		"of another interpreter": {elsewhere("w", "venv"), of, false},
+		"of nobody knows which":  {elsewhere("", ""), of, false},
+		"to nobody knows which":  {elsewhere("", ""), Key{Plugin: "p", Arch: "net", Phase: "training", Settings: of.Settings}, false},
+	} {
+		e := Learn(tt.receipts, tt.of, host, today(host)).Apply(priced(16, host), tt.of)
+		if got := e.Total() != priced(16, host).Total(); got != tt.learned {
+			t.Errorf("%s: %v of %v, learned: %v", name, e.Total(), priced(16, host).Total(), got)
+		}
+	}
+	// The same network measured with another interpreter is another measurement; where that is not known it counts as ever.
+	venv := with(took(16, host, data(370, Exact)), func(r *Receipt) { r.Job.Python = "venv" })
+	before := with(took(16, host, data(370, Exact)), func(r *Receipt) { r.Job.Project, r.Job.Python = "", "" })
+	if e := Learn([]Receipt{venv}, of, host, today(host)).Apply(priced(16, host), of); e.Total() != 400*mib {
+		t.Errorf("of another interpreter: %v", e.Total())
+	}
+	if e := Learn([]Receipt{before}, of, host, today(host)).Apply(priced(16, host), of); e.Total() != 370*mib {
+		t.Errorf("of before interpreters were kept: %v", e.Total())
 	}
 }

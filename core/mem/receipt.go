@@ -46,6 +46,10 @@ type Key struct {
 	// Program is a digest of the command and its recipe, micro-batch and accumulation left out. It tells models apart
 	// of which no formula says anything.
 	Program string `json:"program,omitempty"`
+	// Project and Python are digests of the command's folder and of its interpreter's path: what a program imports before its
+	// first tensor is the project's, and which packages there are the interpreter's. Empty where they are not known.
+	Project string `json:"project,omitempty"`
+	Python  string `json:"python,omitempty"`
 }
 
 // A Machine is what memory depends on beside the job.
@@ -122,7 +126,7 @@ func (r Receipt) Check() error {
 	case r.Planned < 0 || r.Planned > mostBytes || r.Predicted.Reserved < 0 || r.Predicted.Reserved > mostBytes || r.Machine.Total < 0 || r.Machine.Total > mostBytes:
 		return fmt.Errorf("an amount of memory is out of range")
 	}
-	texts := []string{r.Run, r.Job.Plugin, r.Job.Arch, r.Job.Generation, r.Job.Phase, r.Job.Program, r.Machine.Card, r.Machine.Capability,
+	texts := []string{r.Run, r.Job.Plugin, r.Job.Arch, r.Job.Generation, r.Job.Phase, r.Job.Program, r.Job.Project, r.Job.Python, r.Machine.Card, r.Machine.Capability,
 		r.Machine.Driver, r.Machine.Torch, r.Machine.Allocator, r.Ending, r.Predicted.Unknown}
 	for k, v := range r.Job.Settings {
 		texts = append(texts, k, v)
@@ -164,6 +168,17 @@ func (r Receipt) Check() error {
 // arch reports whether two keys are of the same phase of the same architecture.
 func (k Key) arch(o Key) bool {
 	return k.Plugin == o.Plugin && k.Arch == o.Arch && k.Generation == o.Generation && k.Phase == o.Phase && (k.Arch != "" || k.Program == o.Program)
+}
+
+// imports reports whether what two keys are of imports the same: known to be of one project and one interpreter. What is not
+// known, in receipts of before it was kept too, is not the same.
+func (k Key) imports(o Key) bool {
+	return k.Project != "" && k.Project == o.Project && k.Python != "" && k.Python == o.Python
+}
+
+// otherPython reports whether two keys are known to be of two interpreters.
+func (k Key) otherPython(o Key) bool {
+	return k.Python != "" && o.Python != "" && k.Python != o.Python
 }
 
 // same reports whether two keys are of the same job at the same settings.

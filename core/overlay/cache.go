@@ -10,9 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/private"
 )
 
 // A Cache is a folder in which what was read is kept, by its content: most launches read the files that the one before
@@ -42,7 +41,7 @@ func (c Cache) get(s *config.PythonSource) bool {
 	if c == "" {
 		return false
 	}
-	text, err := os.ReadFile(c.file(s))
+	text, err := private.ReadFile(c.file(s))
 	if err != nil {
 		return false
 	}
@@ -59,12 +58,12 @@ func (c Cache) get(s *config.PythonSource) bool {
 
 // put keeps what was read. A cache that cannot be written is none.
 func (c Cache) put(s config.PythonSource) {
-	if c == "" || s.Problem != "" || os.MkdirAll(string(c), 0o700) != nil {
+	if c == "" || s.Problem != "" || private.MkdirAll(string(c)) != nil {
 		return
 	}
 	s.Path, s.Text = "", nil
 	if text, err := json.Marshal(s); err == nil {
-		renameio.WriteFile(c.file(&s), text, 0o600)
+		private.WriteFile(c.file(&s), text, 0o600)
 	}
 }
 

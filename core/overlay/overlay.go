@@ -21,9 +21,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/private"
 )
 
 //go:embed hook/sitecustomize.py
@@ -78,8 +77,11 @@ func Install(dir string, files []File, env []string, parts ...Part) (*Overlay, e
 	if !filepath.IsAbs(dir) || strings.ContainsRune(dir, filepath.ListSeparator) || !utf8.ValidString(dir) {
 		return nil, fmt.Errorf("installing a source overlay: the folder %q cannot be put into PYTHONPATH", dir)
 	}
+	if err := private.MkdirAll(dir); err != nil { // the program will run what lies there
+		return nil, fmt.Errorf("installing a source overlay: %w", err)
+	}
 	site, copies := filepath.Join(dir, "site"), filepath.Join(dir, "copies")
-	for _, d := range []string{dir, site, copies} {
+	for _, d := range []string{site, copies} {
 		if d == copies && len(files) == 0 {
 			continue
 		}
@@ -110,7 +112,7 @@ func Install(dir string, files []File, env []string, parts ...Part) (*Overlay, e
 		for _, name := range f.Names {
 			e.Names[name] = config.SplitPath(name)
 		}
-		if err := renameio.WriteFile(e.Copy, f.Text, 0o600); err != nil {
+		if err := private.WriteFile(e.Copy, f.Text, 0o600); err != nil {
 			return nil, fmt.Errorf("writing the edited copy of %s: %w", f.Path, err)
 		}
 		m.Files = append(m.Files, e)
@@ -128,7 +130,7 @@ func Install(dir string, files []File, env []string, parts ...Part) (*Overlay, e
 		texts[m.Parts[i]] = part.Text
 	}
 	for path, content := range texts {
-		if err := renameio.WriteFile(path, content, 0o600); err != nil {
+		if err := private.WriteFile(path, content, 0o600); err != nil {
 			return nil, fmt.Errorf("installing a source overlay: %w", err)
 		}
 	}

@@ -14,10 +14,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/private"
 )
 
 // Receipts is the file of what was predicted and what was measured: a line of JSON a receipt, appended. Lines that are
@@ -36,7 +36,7 @@ const (
 
 // Read returns the receipts, the oldest first, and how many lines are none.
 func (s Receipts) Read() (rs []mem.Receipt, bad int, err error) {
-	f, err := os.Open(s.Path)
+	f, err := private.Open(s.Path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, nil
 	}
@@ -110,12 +110,12 @@ func (s Receipts) Append(rs ...mem.Receipt) error {
 	if lines.Len() == 0 {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(s.Path), 0o700); err != nil {
+	if err := private.MkdirAll(filepath.Dir(s.Path)); err != nil {
 		return fmt.Errorf("making the folder of receipts: %w", err)
 	}
 	unlock, alone := s.lock()
 	defer unlock()
-	f, err := os.OpenFile(s.Path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	f, err := private.Open(s.Path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the receipts: %w", err)
 	}
@@ -139,7 +139,7 @@ func (s Receipts) Append(rs ...mem.Receipt) error {
 // lock keeps two launches from shortening the file under each other. A training's end does not wait long for it, and
 // some network file systems have none: appending does without, shortening does not.
 func (s Receipts) lock() (unlock func(), held bool) {
-	f, err := os.OpenFile(s.Path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := private.Open(s.Path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return func() {}, false
 	}
@@ -180,7 +180,7 @@ func (s Receipts) rewrite(rs []mem.Receipt) error {
 		}
 		out.Write(append(b, '\n'))
 	}
-	if err := renameio.WriteFile(s.Path, out.Bytes(), 0o600); err != nil {
+	if err := private.WriteFile(s.Path, out.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("shortening the receipts: %w", err)
 	}
 	return nil

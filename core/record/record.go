@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -43,7 +44,8 @@ type Event struct {
 	Version int          `json:"v"`
 	Time    time.Time    `json:"time"`
 	Kind    string       `json:"event"`
-	PID     int          `json:"pid,omitempty"` // of launch
+	PID     int          `json:"pid,omitempty"`     // of launch
+	Carrier *Carrier     `json:"carrier,omitempty"` // of the events by which a launch takes the run: which one that is
 	Run     *run.Run     `json:"run,omitempty"`
 	Plan    *run.Plan    `json:"plan,omitempty"`
 	Attempt *run.Attempt `json:"attempt,omitempty"`
@@ -65,13 +67,14 @@ type Record struct {
 
 	mu   sync.Mutex
 	file *os.File
+	sign *sign
 }
 
 var _ run.Journal = (*Record)(nil)
 
 // Create makes the folder of a new run. The folder is the user's own: recipes and output may hold secrets.
 func (s Store) Create(now time.Time) (*Record, error) {
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+	if err := private.MkdirAll(s.Dir); err != nil {
 		return nil, fmt.Errorf("making the folder of runs: %w", err)
 	}
 	for {
@@ -89,12 +92,27 @@ func (s Store) Create(now time.Time) (*Record, error) {
 	}
 }
 
-// Append opens the record of an existing run, to go on with it.
-func (s Store) Append(id string) (*Record, error) { return openRecord(id, filepath.Join(s.Dir, id)) }
+// Append opens the record of an existing run, to go on with it. Its error wraps [ErrBusy] where another launch has it open,
+// or may have: here or, as far as that can be known, on another machine.
+func (s Store) Append(id string) (*Record, error) {
+	h, err := s.Read(id)
+	if err != nil {
+		return nil, err
+	}
+	if l := h.Life(); l.Alive {
+		return nil, fmt.Errorf("%w: run %s is still running (%s)", ErrBusy, id, l)
+	}
+	return openRecord(id, h.Dir)
+}
 
 func openRecord(id, dir string) (*Record, error) {
-	f, err := os.OpenFile(filepath.Join(dir, events), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	held, err := takeSign(dir)
 	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", id, err)
+	}
+	f, err := private.Open(filepath.Join(dir, events), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		held.release()
 		return nil, fmt.Errorf("opening the run's record: %w", err)
 	}
 	// A line torn by a crash must not swallow the next one.
@@ -104,7 +122,7 @@ func openRecord(id, dir string) (*Record, error) {
 			f.Write([]byte("\n"))
 		}
 	}
-	return &Record{ID: id, Dir: dir, file: f}, nil
+	return &Record{ID: id, Dir: dir, file: f, sign: held}, nil
 }
 
 const events = "events.jsonl"
@@ -112,6 +130,9 @@ const events = "events.jsonl"
 // Write appends an event.
 func (r *Record) Write(e Event) error {
 	e.Version, e.PID = Version, os.Getpid()
+	if e.Kind == Started || e.Kind == Followed || e.Kind == Resumed {
+		e.Carrier = carrier()
+	}
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
@@ -133,8 +154,11 @@ func (r *Record) Planned(p *run.Plan) error { return r.Write(Event{Kind: Planned
 // Ended implements [run.Journal].
 func (r *Record) Ended(a *run.Attempt) error { return r.Write(Event{Kind: Ended, Attempt: a}) }
 
-// Close closes the record. What was written is kept.
-func (r *Record) Close() error { return r.file.Close() }
+// Close closes the record, and lets go of the run. What was written is kept.
+func (r *Record) Close() error {
+	r.sign.release()
+	return r.file.Close()
+}
 
 // Attempt makes and returns the folder of an attempt: its edited recipe, what the program printed.
 func (r *Record) Attempt(n int) (string, error) {
@@ -163,7 +187,7 @@ func (s Store) Read(id string) (*History, error) {
 		return nil, fmt.Errorf("%q is not the name of a run", id)
 	}
 	h := &History{ID: id, Dir: filepath.Join(s.Dir, id)}
-	b, err := os.ReadFile(filepath.Join(h.Dir, events))
+	b, err := private.ReadFile(filepath.Join(h.Dir, events))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no run %s; `launch runs` lists those there are", id)
 	}
@@ -195,6 +219,9 @@ func (s Store) List() ([]string, error) {
 	}
 	var ids []string
 	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue // it is being removed
+		}
 		if _, err := os.Stat(filepath.Join(s.Dir, e.Name(), events)); e.IsDir() && err == nil {
 			ids = append(ids, e.Name())
 		}
@@ -284,7 +311,7 @@ func (h *History) PID() int {
 	return h.Events[len(h.Events)-1].PID
 }
 
-// Tail returns the last lines of a file, at most n of them.
+// Tail returns the last lines of what a program printed, at most n of them.
 func Tail(path string, n int) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -294,8 +321,20 @@ func Tail(path string, n int) ([]string, error) {
 	if info, err := f.Stat(); err == nil && info.Size() > 1<<20 {
 		f.Seek(-1<<20, io.SeekEnd)
 	}
+	if parts := apart(path); len(parts) > 0 {
+		in, err := openAll(parts[max(0, len(parts)-2):])
+		if err != nil {
+			return nil, err
+		}
+		defer in.Close()
+		return tail(in, n)
+	}
+	return tail(f, n)
+}
+
+func tail(in io.Reader, n int) ([]string, error) {
 	var lines []string
-	sc := bufio.NewScanner(f)
+	sc := bufio.NewScanner(in)
 	sc.Buffer(nil, 2<<20)
 	for sc.Scan() {
 		if lines = append(lines, sc.Text()); len(lines) > n {

@@ -186,6 +186,7 @@ func TestUnmask(t *testing.T) {
 }
 
 func TestLock(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
 	s := Store{Dir: filepath.Join(t.TempDir(), "runs")}
 	unlock, err := s.Lock("/w/experiments/x", "run 1")
 	if err != nil {

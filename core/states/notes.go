@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/launch-ml/launch/core/private"
 )
 
 // Notes are what an attempt knows of its states beside their files, kept in the attempt's folder: launch may be killed, and the
@@ -26,7 +28,7 @@ const (
 func (n Notes) Write(dir string) error {
 	b, err := json.Marshal(n)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, notesFile), b, 0o600)
+		err = private.WriteFile(filepath.Join(dir, notesFile), b, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("writing down which saved states there are: %w", err)
@@ -36,12 +38,12 @@ func (n Notes) Write(dir string) error {
 
 // WrittenLog opens the file of an attempt's folder that a [Watch] writes to.
 func WrittenLog(dir string) (*os.File, error) {
-	return os.OpenFile(filepath.Join(dir, wroteFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	return private.Open(filepath.Join(dir, wroteFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
 // ReadNotes reads what an attempt knew, and which files its processes were seen to write.
 func ReadNotes(dir string) (n Notes, wrote func(ID) bool, err error) {
-	b, err := os.ReadFile(filepath.Join(dir, notesFile))
+	b, err := private.ReadFile(filepath.Join(dir, notesFile))
 	if err == nil {
 		err = json.Unmarshal(b, &n)
 	}
@@ -49,7 +51,7 @@ func ReadNotes(dir string) (n Notes, wrote func(ID) bool, err error) {
 		return n, nil, fmt.Errorf("reading which saved states there were: %w", err)
 	}
 	seen := map[ID]bool{}
-	if f, err := os.Open(filepath.Join(dir, wroteFile)); err == nil {
+	if f, err := private.Open(filepath.Join(dir, wroteFile), os.O_RDONLY, 0); err == nil {
 		defer f.Close()
 		for lines := bufio.NewScanner(f); lines.Scan(); {
 			var id ID

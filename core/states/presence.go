@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/private"
 )
 
 // A Presence is this run's mark on a folder that several runs may write their states into: nobody is kept out, and each knows
@@ -23,10 +25,10 @@ type Presence struct {
 
 // Join marks a folder as one into which this run, called who, writes. The marks lie in the folder dir, which is launch's own.
 func Join(dir, folder, who string) (*Presence, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := private.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("making the folder of locks: %w", err)
 	}
-	f, err := os.OpenFile(markOf(dir, folder), os.O_CREATE|os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	f, err := private.Open(markOf(dir, folder), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("marking %s: %w", folder, err)
 	}
@@ -63,7 +65,7 @@ func (p *Presence) Alone() bool {
 // Undisturbed reports whether the mark of a run that has ended, called who, is the last one, and was alone: so nobody has written
 // into the folder since.
 func Undisturbed(dir, folder, who string) bool {
-	f, err := os.OpenFile(markOf(dir, folder), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	f, err := private.Open(markOf(dir, folder), os.O_RDONLY, 0)
 	if err != nil {
 		return false
 	}

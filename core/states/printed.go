@@ -3,29 +3,25 @@ package states
 import (
 	"bytes"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 )
 
-// longestOutput is how much of what a program printed is read for the path of a state, from its end: the newest stands there.
+// longestOutput is how much of what a program printed is read for the path of a state: more than launch keeps.
 const longestOutput = 64 << 20
 
 // Printed returns a function that reports whether a program, which was started in dir, printed that it wrote a state at a
-// path. output is the file that holds what it printed, which is read when the function is first called. A line that reports
-// that something was loaded shows nothing.
-func Printed(output, dir string) func(path string) bool {
+// path. output opens what it printed, which is read when the function is first called. A line that reports that something was
+// loaded shows nothing.
+func Printed(output func() (io.ReadCloser, error), dir string) func(path string) bool {
 	read := sync.OnceValue(func() []byte {
-		f, err := os.Open(output)
+		f, err := output()
 		if err != nil {
 			return nil
 		}
 		defer f.Close()
-		if info, err := f.Stat(); err == nil && info.Size() > longestOutput {
-			f.Seek(-longestOutput, io.SeekEnd)
-		}
 		text, _ := io.ReadAll(io.LimitReader(f, longestOutput))
 		return text
 	})

@@ -3,6 +3,7 @@ package states
 import (
 	"archive/zip"
 	"bytes"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -165,7 +166,7 @@ func TestPrinted(t *testing.T) {
 		"loading runs/a/0005.pt", "=> found checkpoint runs/a/0006.pt", "saved runs/b/0007.pt.tmp", "saved 0009.pt", "saved deep/runs/b/0010.pt",
 		"Resuming from runs/a/0011.pt\rstep 1",
 	}, "\n"))
-	printed := Printed(log, dir)
+	printed := Printed(func() (io.ReadCloser, error) { return os.Open(log) }, dir)
 	for path, want := range map[string]bool{"runs/b/0002.pt": true, "runs/b/0003.pt": true, "runs/b/0004.pt": true, "runs/b/checkpoint-8": true,
 		"runs/a/0005.pt": false, "runs/a/0006.pt": false, "runs/b/0007.pt": false, "0009.pt": false, "runs/b/0010.pt": false, "runs/a/0011.pt": false, "runs/b/000": false} {
 		if got := printed(filepath.Join(dir, path)); got != want {

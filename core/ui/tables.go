@@ -34,7 +34,9 @@ func (p Printer) GPUs(all []gpu.Device) {
 // RunRow is a run in the list of runs.
 type RunRow struct {
 	ID       string     `json:"id"`
-	State    string     `json:"state"` // an ending, "running", or "cut off"
+	State    string     `json:"state"`               // an ending, "running", or "cut off"
+	Host     string     `json:"host,omitempty"`      // where it runs, if that is another machine
+	LastSign *time.Time `json:"last_sign,omitempty"` // of that machine
 	Began    time.Time  `json:"began"`
 	Plugin   string     `json:"plugin,omitempty"`
 	Name     string     `json:"name,omitempty"`
@@ -45,15 +47,18 @@ type RunRow struct {
 	Command  []string   `json:"command"`
 }
 
-// RowOf sums a run up. alive says whether the process that wrote its record last is still there.
-func RowOf(h *record.History, alive bool) RunRow {
+// RowOf sums a run up. life says whether a launch carries it.
+func RowOf(h *record.History, life record.Life) RunRow {
 	row := RunRow{ID: h.ID, State: "cut off"}
 	switch {
 	case len(h.Events) == 0 || h.Events[0].Kind != record.Started && h.Events[0].Kind != record.Followed:
 		row.State = "damaged" // its beginning cannot be read
 		return row
-	case alive:
+	case life.Alive:
 		row.State = "running"
+		if life.Host != "" {
+			row.Host, row.LastSign = life.Host, &life.Sign
+		}
 	}
 	for _, e := range h.Events {
 		if row.Began.IsZero() {
@@ -115,16 +120,27 @@ func (p Printer) Runs(rows []RunRow) {
 		if r.Peak > 0 {
 			peak = "peak " + r.Peak.String()
 		}
+		if r.State == "running" && r.Host != "" {
+			r.Changes = strings.TrimPrefix(r.Changes+"; ", "; ") + fmt.Sprintf("on %s, last sign %s ago", r.Host, short(time.Since(*r.LastSign)))
+		}
 		p.line("%s  %s %s %-40s %s  %s", r.ID, state, pad(Count(r.Attempts, "attempt"), 11), what, pad(peak, 14), r.Changes)
 	}
 }
 
 // Show tells a run's story.
-func (p Printer) Show(h *record.History, alive bool) {
-	row := RowOf(h, alive)
+func (p Printer) Show(h *record.History, life record.Life) {
+	row := RowOf(h, life)
 	p.line("%s  %s", p.bold(h.ID), row.State)
+	if row.State == "running" {
+		p.line("  carried   by %v", life)
+	}
 	p.line("  command   %s", OneLine(strings.Join(row.Command, " ")))
 	p.line("  record    %s", h.Dir)
+	for _, path := range h.Outputs() {
+		if left := record.LeftOut(path); left > 0 {
+			p.line("  output    %v of what it printed are left out of %s", left, path)
+		}
+	}
 	r := h.Run()
 	if r == nil {
 		for _, e := range h.Events {

@@ -25,7 +25,7 @@ func TestShowLeavesOutWhatIsNotKnown(t *testing.T) {
 			}}}
 		h := &record.History{ID: "x", Events: []record.Event{{Kind: record.Started, Run: &run.Run{Job: &job.Job{Dialect: "r", Plugin: "p"}}}, {Kind: record.Ended, Attempt: &a}}}
 		var out strings.Builder
-		Printer{W: &out}.Show(h, false)
+		Printer{W: &out}.Show(h, record.Life{})
 		if got := out.String(); !strings.Contains(got, want) || strings.Contains(got, "0 B") || strings.Contains(got, "validation:") {
 			t.Errorf("room %v: %s", room, got)
 		}

@@ -13,10 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/launch-ml/launch/core/plugin"
-	"github.com/launch-ml/launch/core/tempdir"
+	"github.com/launch-ml/launch/core/private"
 )
 
 // starter runs what starts processes on one thread that never ends: the parent-death signal is sent when the thread
@@ -90,7 +88,7 @@ type known struct {
 // for as long as the program is the same. Nothing depends on the cache: a broken one is made anew.
 func Asker(ctx context.Context, cache string) func(path string) (plugin.Manifest, error) {
 	seen := map[string]known{}
-	if b, err := os.ReadFile(cache); err == nil {
+	if b, err := private.ReadFile(cache); err == nil {
 		json.Unmarshal(b, &seen)
 	}
 	return func(path string) (plugin.Manifest, error) {
@@ -106,8 +104,8 @@ func Asker(ctx context.Context, cache string) func(path string) (plugin.Manifest
 			return plugin.Manifest{}, err
 		}
 		seen[path] = known{info.Size(), info.ModTime(), m}
-		if b, err := json.Marshal(seen); err == nil && os.MkdirAll(filepath.Dir(cache), 0o755) == nil {
-			renameio.WriteFile(cache, b, 0o644)
+		if b, err := json.Marshal(seen); err == nil && private.MkdirAll(filepath.Dir(cache)) == nil {
+			private.WriteFile(cache, b, 0o600)
 		}
 		return m, nil
 	}
@@ -115,7 +113,7 @@ func Asker(ctx context.Context, cache string) func(path string) (plugin.Manifest
 
 // ask starts the program once, for its manifest.
 func ask(ctx context.Context, path string) (m plugin.Manifest, err error) {
-	dir, err := tempdir.New()
+	dir, err := private.Temp()
 	if err != nil {
 		return m, fmt.Errorf("making a folder for its socket: %w", err)
 	}

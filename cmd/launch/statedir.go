@@ -1,0 +1,62 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/private"
+	"github.com/launch-ml/launch/core/ui"
+)
+
+// stateDir is where runs are kept: the XDG base directory for state, or, without a home of this user's, a folder among the
+// temporary files that is this user's own.
+func stateDir() string {
+	if d := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(d) {
+		return filepath.Join(d, "launch")
+	}
+	if home, err := os.UserHomeDir(); err == nil && home != "/" && filepath.IsAbs(home) {
+		// What sudo or a container left in HOME may be another user's, who could change what is kept there. A volume that is
+		// mounted as a home may be root's, and writable.
+		info, err := os.Stat(home)
+		if err == nil && info.IsDir() && (private.Owner(info) == os.Geteuid() || private.Owner(info) == 0 && unix.Access(home, unix.W_OK) == nil) {
+			return filepath.Join(home, ".local", "state", "launch")
+		}
+	}
+	return filepath.Join(temporary(), fmt.Sprintf("launch-%d", os.Getuid()))
+}
+
+// temporary is the first of the usual folders of temporary files that can be written to.
+func temporary() string {
+	for _, dir := range []string{os.TempDir(), "/tmp", "/var/tmp", "/dev/shm"} {
+		if abs, err := filepath.Abs(dir); err == nil && unix.Access(abs, unix.W_OK|unix.X_OK) == nil {
+			return abs
+		}
+	}
+	return "/tmp"
+}
+
+// ownState returns the state folder, or, where another account could change what lies there, one of a fresh name among the
+// temporary files. It is made when something is written to it.
+func ownState(dir string) string {
+	why := private.Check(dir)
+	if !errors.Is(why, private.ErrShared) { // what merely cannot be written to is reported when it is
+		return dir
+	}
+	fresh := dir
+	for _, base := range []string{temporary(), "/tmp", "/var/tmp", "/dev/shm"} {
+		var salt [8]byte
+		rand.Read(salt[:])
+		fresh = filepath.Join(base, fmt.Sprintf("launch-%d-%x", os.Getuid(), salt))
+		if private.Check(fresh) == nil {
+			break
+		}
+	}
+	say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr)}
+	say.Warn("the state folder %s is not used: %v. Records go to %s; --state-dir names another folder", dir, why, fresh)
+	return fresh
+}

@@ -1,0 +1,358 @@
+// Package claim keeps launches of one machine from promising the same memory twice.
+//
+// A claim is an amount of a resource that a run holds for itself. It is a locked file of this user's in a folder among the
+// temporary files: the kernel releases the lock with the launch that holds it, however that ends. A second file beside it
+// says how much and who, for every account to read.
+//
+// Only claims of this account and of root's refuse anything: an account that claims 400 TiB for itself must not stop another's
+// training. Those of other accounts are listed, and are a warning at the most; of what they write nothing but numbers is taken.
+package claim
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/private"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A Resource is what can be claimed: the host's memory, or later a card by its UUID.
+type Resource struct {
+	Kind string `json:"kind"`
+	ID   string `json:"id,omitempty"`
+}
+
+// Host is this machine's memory.
+var Host = Resource{Kind: "host memory"}
+
+// A Held is a claim, as it is listed.
+type Held struct {
+	Resource
+	Bytes unit.Bytes `json:"bytes"`
+	PID   int        `json:"pid"`
+	// Start tells the process from a later one of its number: the kernel's boot, and when in it the process began.
+	Start string    `json:"start"`
+	Since time.Time `json:"since"`
+	UID   int       `json:"uid"` // whose it is: by the file's owner, whatever the file says
+}
+
+// Taken is the error of [Take] where others hold too much.
+type Taken struct {
+	Resource    Resource
+	Want, Total unit.Bytes
+	By          []Held
+}
+
+func (t *Taken) Error() string {
+	sum, who := unit.Bytes(0), []string{}
+	for _, h := range t.By {
+		sum += h.Bytes
+		who = append(who, fmt.Sprintf("process %d: %v since %s", h.PID, h.Bytes, h.Since.Local().Format("Jan 2 15:04")))
+	}
+	return fmt.Sprintf("other launches hold %v of %v of %s, and this one wants %v (%s)", sum, t.Total, t.Resource.Kind, t.Want, strings.Join(who, "; "))
+}
+
+// Room says whether so much of a resource can be claimed beside what is held: nil, or why not.
+func Room(r Resource, want, total unit.Bytes, held []Held) *Taken {
+	sum, by := want, []Held{}
+	for _, h := range held {
+		if h.Resource == r && h.Refuses() {
+			sum += h.Bytes
+			by = append(by, h)
+		}
+	}
+	if sum <= total || len(by) == 0 {
+		return nil
+	}
+	return &Taken{r, want, total, by}
+}
+
+// Refuses reports whether a claim can refuse one of this account's.
+func (h Held) Refuses() bool { return h.UID == os.Geteuid() || h.UID == 0 }
+
+// A Claim is held until it is released, or this process ends.
+type Claim struct {
+	lock *os.File
+	path string // of what is written about it
+	once sync.Once
+	done chan struct{}
+}
+
+// Take claims so much of a resource of which there is total. Its error is a *[Taken] where others hold the rest; any other
+// means that nothing could be written down. anyway claims more than there is.
+func Take(r Resource, want, total unit.Bytes, anyway bool) (*Claim, error) {
+	dir, err := own()
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := alone(dir) // two launches must not look at the same time, and then both take
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	tidy(dir)
+	if taken := Room(r, want, total, List()); taken != nil && !anyway {
+		return nil, taken
+	}
+	var salt [4]byte
+	rand.Read(salt[:])
+	name := filepath.Join(dir, fmt.Sprintf("%d-%x", os.Getpid(), salt))
+	c := &Claim{path: name + ".json", done: make(chan struct{})}
+	if c.lock, err = private.Open(name+".lock", os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err != nil {
+		return nil, fmt.Errorf("claiming %s: %w", r.Kind, err)
+	}
+	if err := unix.Flock(int(c.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		c.remove()
+		return nil, fmt.Errorf("claiming %s: %w", r.Kind, err)
+	}
+	text, err := json.Marshal(Held{Resource: r, Bytes: want, PID: os.Getpid(), Start: start(os.Getpid()), Since: time.Now(), UID: os.Geteuid()})
+	if err == nil {
+		err = private.WriteFile(c.path, text, 0o644)
+	}
+	if err != nil {
+		c.remove()
+		return nil, fmt.Errorf("claiming %s: %w", r.Kind, err)
+	}
+	go c.renew()
+	return c, nil
+}
+
+// Release gives up what is claimed. Of nil there is nothing to give up.
+func (c *Claim) Release() {
+	if c != nil {
+		c.once.Do(func() {
+			close(c.done)
+			c.remove()
+		})
+	}
+}
+
+func (c *Claim) remove() {
+	os.Remove(c.path)
+	os.Remove(c.lock.Name())
+	c.lock.Close()
+}
+
+// renew keeps a file of a training of weeks from those who clear old temporary files away.
+func (c *Claim) renew() {
+	tick := time.NewTicker(time.Hour)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.done:
+			return
+		case now := <-tick.C:
+			os.Chtimes(c.path, now, now)
+			os.Chtimes(c.lock.Name(), now, now)
+		}
+	}
+}
+
+const prefix = "launch-claims-"
+
+// bases are where folders of claims may lie: among the temporary files or, where another account has taken the name there,
+// in the next place.
+func bases() []string { return []string{os.TempDir(), "/var/tmp", "/dev/shm"} }
+
+// place is this account's folder of claims, made or not.
+func place() (string, error) {
+	var first error
+	for _, base := range bases() {
+		dir := filepath.Join(base, prefix+strconv.Itoa(os.Geteuid()))
+		err := private.Check(dir)
+		if err == nil {
+			_, err = os.Stat(base)
+		}
+		if err == nil {
+			return dir, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return "", fmt.Errorf("finding a folder for claims: %w", first)
+}
+
+// own makes this account's folder of claims, which others may read.
+func own() (string, error) {
+	dir, err := place()
+	if err != nil {
+		return "", err
+	}
+	if err = os.Mkdir(dir, 0o755); err == nil {
+		err = os.Chmod(dir, 0o755) // whatever the umask is
+	} else if errors.Is(err, os.ErrExist) {
+		err = nil
+	}
+	if err == nil {
+		err = private.Check(dir) // somebody may have been faster
+	}
+	if err != nil {
+		return "", fmt.Errorf("making the folder of claims: %w", err)
+	}
+	return dir, nil
+}
+
+// alone waits until no other launch of this account looks at the claims. It is for this account only, so that no other can
+// hold it.
+func alone(dir string) (unlock func(), err error) {
+	f, err := private.Open(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the claims: %w", err)
+	}
+	for range 200 {
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	f.Close()
+	return nil, fmt.Errorf("locking the claims: %w", err)
+}
+
+// tidy removes this account's claims whose launch has ended.
+func tidy(dir string) {
+	locks, _ := filepath.Glob(filepath.Join(dir, "*.lock"))
+	for _, path := range locks {
+		if filepath.Base(path) != ".lock" && !locked(path) {
+			os.Remove(strings.TrimSuffix(path, ".lock") + ".json")
+			os.Remove(path)
+		}
+	}
+}
+
+func locked(path string) bool {
+	f, err := private.Open(path, os.O_RDONLY, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
+// What is read of other accounts is bounded.
+const (
+	mostFolders = 100
+	mostFiles   = 200
+	mostText    = 4 << 10
+	mostBytes   = 1 << 50
+)
+
+// List returns the claims that are held on this machine, those of other accounts included.
+func List() (held []Held) {
+	mine, _ := place()
+	if mine != "" {
+		held = in(mine)
+	}
+	for i, base := range bases() {
+		if slices.Contains(bases()[:i], base) {
+			continue
+		}
+		dirs, _ := filepath.Glob(filepath.Join(base, prefix+"*"))
+		for _, dir := range dirs[:min(len(dirs), mostFolders)] {
+			if filepath.Base(dir) != prefix+strconv.Itoa(os.Geteuid()) {
+				held = append(held, in(dir)...)
+			}
+		}
+	}
+	return held
+}
+
+// in lists the claims of one folder, which may be any account's.
+func in(dir string) (held []Held) {
+	d, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	info, err := d.Stat()
+	if err != nil || filepath.Base(dir) != prefix+strconv.Itoa(private.Owner(info)) {
+		return nil
+	}
+	uid := private.Owner(info)
+	names, _ := d.Readdirnames(2 * mostFiles)
+	for _, name := range names {
+		if stem, ok := strings.CutSuffix(name, ".json"); ok {
+			if h, ok := read(d, name, uid); ok && alive(h, filepath.Join(dir, stem+".lock")) {
+				held = append(held, h)
+			}
+		}
+	}
+	slices.SortFunc(held, func(a, b Held) int { return a.Since.Compare(b.Since) })
+	return held
+}
+
+// read reads one claim, relative to its folder.
+func read(dir *os.File, name string, uid int) (h Held, ok bool) {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return h, false
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || private.Owner(info) != uid || info.Size() > mostText {
+		return h, false
+	}
+	text, err := io.ReadAll(io.LimitReader(f, mostText))
+	if err != nil || json.Unmarshal(text, &h) != nil || h.Bytes <= 0 || h.Bytes > mostBytes || h.PID <= 0 {
+		return h, false
+	}
+	if h.UID = uid; uid != os.Geteuid() && uid != 0 { // nothing of another account's words is shown
+		h.Resource = Resource{Kind: known(h.Kind)}
+		h.Start = ""
+	}
+	return h, true
+}
+
+func known(kind string) string {
+	if kind == Host.Kind {
+		return kind
+	}
+	return "another resource"
+}
+
+// alive reports whether a claim is held. This account's are locked. The locks of others cannot be looked at, as they could
+// not be kept from holding this account's: their process counts.
+func alive(h Held, lock string) bool {
+	if h.UID == os.Geteuid() {
+		return locked(lock)
+	}
+	info, err := os.Stat("/proc/" + strconv.Itoa(h.PID))
+	return err == nil && private.Owner(info) == h.UID && (h.Start == "" || h.Start == start(h.PID))
+}
+
+var boot = sync.OnceValue(func() string {
+	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(text))
+})
+
+// start is when a process began: field 22 of /proc/PID/stat (proc_pid_stat(5)), within a boot.
+func start(pid int) string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
+	f := strings.Fields(rest)
+	if len(f) < 20 {
+		return ""
+	}
+	return boot() + ":" + f[19]
+}

@@ -1,0 +1,190 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/private"
+)
+
+// Whether a run is still carried is asked of a lock, which the kernel releases with the launch that holds it, and not of a
+// process number, which means another process in another container. Where a lock does not reach (another machine, a file
+// system without locks) the last sign counts: the time of the lock's file, which is renewed while the run is carried.
+
+// A Carrier is a launch that carries a run.
+type Carrier struct {
+	Host string `json:"host"`
+	// Boot is the kernel's own name of its boot (/proc/sys/kernel/random/boot_id): containers on one machine share it, and
+	// two machines never do.
+	Boot string `json:"boot,omitempty"`
+	// Namespace is that of its process number.
+	Namespace string `json:"pid_namespace,omitempty"`
+}
+
+var carrier = sync.OnceValue(func() *Carrier {
+	c := &Carrier{}
+	c.Host, _ = os.Hostname()
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	c.Boot = strings.TrimSpace(string(boot))
+	c.Namespace, _ = os.Readlink("/proc/self/ns/pid")
+	return c
+})
+
+// signFile is the lock of a run, in its folder. Its time is the run's last sign.
+const signFile = "lock"
+
+// How often the last sign is renewed, and how old it is when nobody can be there any more.
+const (
+	signEvery = 30 * time.Second
+	signLost  = 3 * time.Minute
+)
+
+// A sign is a held lock.
+type sign struct {
+	file *os.File
+	once sync.Once
+	done chan struct{}
+}
+
+// takeSign takes a run for this process. A file system that has no locks is no hindrance.
+func takeSign(dir string) (*sign, error) {
+	f, err := private.Open(filepath.Join(dir, signFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the run's lock: %w", err)
+	}
+	if err := flock(f, unix.LOCK_EX); errors.Is(err, unix.EWOULDBLOCK) {
+		f.Close()
+		return nil, fmt.Errorf("%w: it has just taken the run", ErrBusy)
+	}
+	s := &sign{file: f, done: make(chan struct{})}
+	now := time.Now()
+	os.Chtimes(f.Name(), now, now)
+	go s.renew()
+	return s, nil
+}
+
+func (s *sign) renew() {
+	tick := time.NewTicker(signEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.done:
+			return
+		case now := <-tick.C:
+			os.Chtimes(s.file.Name(), now, now)
+		}
+	}
+}
+
+func (s *sign) release() {
+	s.once.Do(func() {
+		close(s.done)
+		s.file.Close()
+	})
+}
+
+// A Life says whether a run is carried by a launch.
+type Life struct {
+	Alive bool
+	PID   int       // of the launch that wrote last, in its own namespace
+	Host  string    // where that is not this machine; else ""
+	Sign  time.Time // when it last gave a sign; zero where that is not known
+}
+
+// String says who carries the run.
+func (l Life) String() string {
+	s := fmt.Sprintf("process %d", l.PID)
+	if l.Host != "" {
+		s += " on " + l.Host
+		if !l.Sign.IsZero() {
+			s += fmt.Sprintf(", last sign %v ago", max(0, time.Since(l.Sign)).Round(time.Second))
+		}
+	}
+	return s
+}
+
+// Life looks whether a launch carries the run now.
+func (h *History) Life() Life { return h.lifeOn(*carrier(), time.Now()) }
+
+func (h *History) lifeOn(here Carrier, now time.Time) Life {
+	l := Life{PID: h.PID()}
+	var by *Carrier
+	for _, e := range slices.Backward(h.Events) {
+		if e.Carrier != nil {
+			by = e.Carrier
+			break
+		}
+	}
+	held, known := false, false
+	f, err := private.Open(filepath.Join(h.Dir, signFile), os.O_RDONLY, 0)
+	if err == nil {
+		defer f.Close()
+		if info, err := f.Stat(); err == nil {
+			l.Sign = info.ModTime()
+		}
+		switch err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); {
+		case err == nil:
+			known = true
+		case errors.Is(err, unix.EWOULDBLOCK):
+			held, known = true, true
+		}
+	}
+	switch away := by != nil && by.Boot != here.Boot; {
+	case held:
+		if l.Alive = true; away {
+			l.Host = by.Host
+		}
+	case errors.Is(err, fs.ErrNotExist) || by == nil && !known: // recorded by a launch that took no lock
+		l.Alive = samePrograms(l.PID)
+	case known && (!away || ofOneMachine(h.Dir)):
+	case !away && by.Namespace == here.Namespace:
+		l.Alive = Running(l.PID)
+	default: // on another machine, or in another container where there are no locks
+		if l.Alive = now.Sub(l.Sign) < signLost; l.Alive {
+			l.Host = by.Host
+		}
+	}
+	return l
+}
+
+// samePrograms reports whether a process runs the program that this one does.
+func samePrograms(pid int) bool {
+	mine, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		return Running(pid)
+	}
+	its, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return err == nil && string(its) == string(mine) && Running(pid)
+}
+
+// Running reports whether there is a process of that number in this namespace that still runs. One that its parent has not
+// fetched (in a notebook, in a container without an init) does not.
+func Running(pid int) bool {
+	if pid <= 0 {
+		return false
+	}
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+		_, state, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
+		return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
+	}
+	err := unix.Kill(pid, 0)
+	return err == nil || errors.Is(err, unix.EPERM)
+}
+
+// oneMachine are file systems that no other kernel can have open (statfs(2)): a lock on them that nobody holds here is held
+// nowhere.
+var oneMachine = []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, 0x2fc12fc1} // the last is ZFS
+
+func ofOneMachine(dir string) bool {
+	var s unix.Statfs_t
+	return unix.Statfs(dir, &s) == nil && slices.Contains(oneMachine, int64(s.Type))
+}

@@ -1,0 +1,245 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/private"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// What is kept of a program's output: its beginning, and its end, which is in several files while it grows, so that the
+// oldest can go and a kill loses nothing of the newest.
+var (
+	headKept    int64 = 8 << 20
+	segment     int64 = 8 << 20
+	segmentKept       = 3 // whole ones, beside the one that is written
+)
+
+// An Output keeps what a program prints in a file of bounded size: where it is longer, what lies between its head and its
+// tail is left out, and a line in its place says how much.
+//
+// Until it is closed the tail lies in files of its own beside the head's, named by where in the output they begin. Of an
+// output that was never closed [OpenOutput] joins them.
+type Output struct {
+	path  string
+	file  *os.File // the one that is written
+	n     int64    // how much there was
+	began int64    // where in that the file begins
+	tails []string // the older files of the tail
+}
+
+// CreateOutput begins a file of output.
+func CreateOutput(path string) (*Output, error) {
+	f, err := private.Open(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &Output{path: path, file: f}, nil
+}
+
+// Write implements [io.Writer].
+func (o *Output) Write(p []byte) (wrote int, err error) {
+	for len(p) > 0 {
+		end := o.began + segment
+		if o.began == 0 {
+			end = headKept
+		}
+		if o.n >= end {
+			if err := o.next(); err != nil {
+				return wrote, err
+			}
+			continue
+		}
+		n, err := o.file.Write(p[:min(int64(len(p)), end-o.n)])
+		o.n += int64(n)
+		wrote += n
+		if err != nil {
+			return wrote, err
+		}
+		p = p[n:]
+	}
+	return wrote, nil
+}
+
+const tailMark = ".tail-"
+
+// next goes on in a new file, and removes the oldest of the tail.
+func (o *Output) next() error {
+	path := fmt.Sprintf("%s%s%015d", o.path, tailMark, o.n)
+	f, err := private.Open(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	if o.began > 0 {
+		o.tails = append(o.tails, o.file.Name())
+	}
+	o.file.Close()
+	o.file, o.began = f, o.n
+	for len(o.tails) > segmentKept {
+		os.Remove(o.tails[0])
+		o.tails = o.tails[1:]
+	}
+	return nil
+}
+
+// Close joins head and tail in one file.
+func (o *Output) Close() error {
+	err := o.file.Close()
+	if o.began == 0 || err != nil {
+		return err
+	}
+	in, err := OpenOutput(o.path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	// Beside the head, whose place it takes in one step: a kill leaves the one or the other.
+	joined, err := private.Open(o.path+".joined", os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = io.Copy(joined, in)
+		err = errors.Join(err, joined.Close())
+	}
+	if err == nil {
+		err = os.Rename(o.path+".joined", o.path)
+	}
+	if err != nil { // a full disk: head and tail stay as they are, and can be read
+		os.Remove(o.path + ".joined")
+		return err
+	}
+	for _, t := range tails(o.path) {
+		os.Remove(t.path)
+	}
+	return nil
+}
+
+// note stands in an output for what was left out of it.
+const note = "\n[launch: %d bytes of the output were left out here]\n"
+
+var noted = lazy.MustCompile(`^\n\[launch: (\d+) bytes of the output were left out here\]\n`)
+
+type tailFile struct {
+	path  string
+	began int64
+}
+
+// tails lists the files of an output's tail, in order.
+func tails(path string) (out []tailFile) {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if at, ok := strings.CutPrefix(e.Name(), filepath.Base(path)+tailMark); ok {
+			if began, err := strconv.ParseInt(at, 10, 64); err == nil {
+				out = append(out, tailFile{filepath.Join(filepath.Dir(path), e.Name()), began})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b tailFile) int { return int(a.began - b.began) })
+	return out
+}
+
+// apart lists the files of the tail of an output that was never joined; none where it is in one file.
+func apart(path string) []tailFile {
+	info, err := os.Stat(path)
+	if err != nil || info.Size() > headKept { // joined, and killed before it removed them
+		return nil
+	}
+	return tails(path)
+}
+
+// OpenOutput opens what a program printed: the file, or head, note and tail of one that was never joined.
+func OpenOutput(path string) (io.ReadCloser, error) {
+	rest := apart(path)
+	if len(rest) == 0 {
+		return os.Open(path)
+	}
+	return openAll(append([]tailFile{{path: path}}, rest...))
+}
+
+// openAll joins files of an output, with a note where something is missing between two.
+func openAll(files []tailFile) (io.ReadCloser, error) {
+	out := &joined{}
+	var parts []io.Reader
+	end := int64(-1)
+	for _, t := range files {
+		f, err := os.Open(t.path)
+		if errors.Is(err, fs.ErrNotExist) { // it went while this one looked: the program runs on
+			continue
+		}
+		if err != nil {
+			out.Close()
+			return nil, err
+		}
+		if end >= 0 && t.began > end {
+			parts = append(parts, strings.NewReader(fmt.Sprintf(note, t.began-end)))
+		}
+		parts, out.closers = append(parts, f), append(out.closers, f)
+		if info, err := f.Stat(); err == nil {
+			end = t.began + info.Size()
+		}
+	}
+	out.Reader = io.MultiReader(parts...)
+	return out, nil
+}
+
+type joined struct {
+	io.Reader
+	closers []io.Closer
+}
+
+func (j *joined) Close() error {
+	var errs []error
+	for _, c := range j.closers {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// LeftOut is how much of a program's output is not in its file.
+func LeftOut(path string) unit.Bytes {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	if rest := apart(path); len(rest) > 0 {
+		return unit.Bytes(rest[0].began - headKept)
+	}
+	at := make([]byte, 100)
+	n, _ := f.ReadAt(at, headKept)
+	if m := noted.FindStringSubmatch(string(at[:n])); m != nil {
+		left, _ := strconv.ParseInt(m[1], 10, 64)
+		return unit.Bytes(left)
+	}
+	return 0
+}
+
+// OutputTime is when a program printed last, as far as its output was kept; zero where there is none.
+func OutputTime(path string) (last time.Time) {
+	for _, t := range append(tails(path), tailFile{path: path}) {
+		if info, err := os.Stat(t.path); err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return last
+}
+
+// OutputFile is what a program printed, as it printed it, in its attempt's folder.
+const OutputFile = "output.log"
+
+// Outputs lists the files of what the run's attempts printed.
+func (h *History) Outputs() []string {
+	paths, _ := filepath.Glob(filepath.Join(h.Dir, "attempt-*", OutputFile))
+	return paths
+}
