@@ -40,6 +40,7 @@ type executor struct {
 	record   *record.Record // nil where none can be kept
 	say      ui.Printer
 	exit     proc.Exit // of the last attempt: what launch itself ends as
+	lost     error     // output of an attempt that could not be written, the first; nil where all was
 	midLine  bool      // what the program printed last was no whole line, where launch's own words would follow it
 	// firstBegan is when the run's first attempt began that was no trial.
 	firstBegan time.Time
@@ -221,7 +222,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	}
 	guard, ctx := guarded(ctx, a, detector, tap)
 	spec := proc.Spec{
-		Args: c.Args, Dir: c.Dir, Env: c.Env, Tap: tap.take, Grace: x.settings.Grace, Started: watch.started, Hold: x.job != nil,
+		Args: c.Args, Dir: c.Dir, Env: c.Env, Tap: tap.take, Grace: x.settings.Grace, Stop: x.settings.Grace, Started: watch.started, Hold: x.job != nil,
 	}
 	if x.settings.TTY {
 		spec.TTY = proc.Always
@@ -268,6 +269,11 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	}
 	x.exit = exit
 	x.midLine = a.trial == "" && tap.midLine()
+	if exit.Output != nil && x.lost == nil {
+		x.lost = exit.Output
+		x.breakLine()
+		x.say.Warn("%v", exit.Output)
+	}
 	for _, path := range newest(c.Dir, signs.Log, began) {
 		if f, err := os.Open(path); err == nil {
 			io.Copy(detector.Stream(oom.Log), f)

@@ -236,7 +236,12 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 		x.breakLine()
 		say.Inside(in.Hook)
 	}
-	writeResult(s, say, result{Version: 1, Ending: out.Ending, Code: x.exit.Status(), Outcome: &out, Run: id(x.record)})
+	code, whose := follows(x.exit.Status(), nil, &run.Stop{}, x.lost)
+	writeResult(s, say, result{Version: 1, Ending: out.Ending, Code: code, Whose: whose, Outcome: &out, Run: id(x.record)})
+	if code != x.exit.Status() {
+		say.Line("exit code %d is %s", code, whose)
+		return exitCode(code)
+	}
 	x.exit.Become()
 	return nil
 }
@@ -319,7 +324,7 @@ func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec
 		stop = &run.Stop{Why: err.Error()}
 	}
 	last := r.Last()
-	code, whose := follows(x.exit.Status(), last, stop)
+	code, whose := follows(x.exit.Status(), last, stop, x.lost)
 	if rec != nil {
 		rec.Write(record.Event{Kind: record.Stopped, Stop: stop})
 		rec.Close()
@@ -342,8 +347,9 @@ func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec
 	return nil
 }
 
-// follows is the exit code that launch ends with, and whose it is, behind a last attempt whose program ended with that status.
-func follows(status int, last *run.Attempt, stop *run.Stop) (code int, whose string) {
+// follows is the exit code that launch ends with, and whose it is, after a last attempt whose program ended with that status. lost
+// is output that could not be written: a program that did not notice has not succeeded.
+func follows(status int, last *run.Attempt, stop *run.Stop, lost error) (code int, whose string) {
 	code, whose = status, "the program's own"
 	switch {
 	case stop.Code != 0:
@@ -354,6 +360,8 @@ func follows(status int, last *run.Attempt, stop *run.Stop) (code int, whose str
 		}[code]
 	case last != nil && last.Plan.Trial != "" && last.Outcome.Ending == run.Interrupted && code == 0:
 		code, whose = 130, "launch's: interrupted before the run itself began"
+	case lost != nil && code == 0:
+		code, whose = 1, "launch's: the program exited 0, but "+lost.Error()
 	case last != nil && last.Outcome.Silent:
 		code, whose = 1, "launch's: the program exited 0, and the words by which it says that it succeeded never came"
 	case last != nil && last.Outcome.Lied && last.Outcome.Ending != run.Interrupted:

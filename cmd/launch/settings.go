@@ -41,7 +41,7 @@ type settings struct {
 	Quiet    bool
 	JSONFile string
 	State    string // folder of the runs
-	Grace    time.Duration
+	Grace    time.Duration // 0: as long as it takes
 	Sample   time.Duration
 	Receipts bool // learn from those there are
 	Expects  bool // the user said something that only matters to a recognised job
@@ -80,7 +80,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("json-file", "", "write what happened to this file, as JSON")
 	f.String("state-dir", "", "where runs are recorded (default $XDG_STATE_HOME/launch)")
 	f.Bool("receipts", true, "let estimates learn from what earlier runs measured; they are written in any case")
-	f.Duration("grace", 30*time.Second, "how long a program that was asked to stop may take")
+	f.Duration("grace", 0, "how long a program that was asked to stop may take before it is killed (default: as long as it takes; 30s where launch itself stops it)")
 	f.Duration("sample", time.Second, "how often to look at the GPU")
 }
 
@@ -242,7 +242,10 @@ func decode(v *viper.Viper, from map[string]string) (s settings, err error) {
 	}
 	s.TTY, s.Quiet, s.JSONFile = yes("tty"), yes("quiet"), v.GetString("json-file")
 	s.Receipts, s.Inside = yes("receipts"), yes("inside")
-	s.Grace, s.Sample = duration("grace"), duration("sample")
+	s.Sample = duration("sample")
+	if v.IsSet("grace") {
+		s.Grace = duration("grace")
+	}
 	switch {
 	case s.VRAM > 0 && s.Memory > 0:
 		wrong("%s plans for a card and %s for this machine's own memory: leave one of them out", s.name("vram"), s.name("memory"))

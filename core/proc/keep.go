@@ -77,6 +77,7 @@ func keep(sock int) {
 	caught := make(chan struct{})
 	go func() {
 		defer close(caught)
+		armour()
 		signal.Notify(w.signals, catch...)
 	}()
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -37,6 +37,7 @@ type prepared struct {
 // Prepare starts a keeper for the next Run, in the background, so that the time it takes is not added. It may be called
 // at any time; if there is no next Run, it costs nothing but that.
 func Prepare() {
+	armour()
 	ready.Lock()
 	defer ready.Unlock()
 	if ready.ch != nil {

@@ -242,7 +242,7 @@ func TestCancelled(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			s := Spec{Args: []string{"sh", "-c", tt.text + `; setsid sh -c "trap '' TERM HUP; while :; do sleep 1; done" &
-				echo $$ $! >` + note + `; while :; do sleep 0.02; done`}, Grace: tt.grace}
+				echo $$ $! >` + note + `; while :; do sleep 0.02; done`}, Stop: tt.grace}
 			read := files(t, &s)
 			go func() { pidsIn(t, note, 2); cancel() }()
 			exit, err := Run(ctx, s)

@@ -30,6 +30,7 @@ type attempt struct {
 func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 	a := &attempt{spec: s, sigs: make(chan os.Signal, 256),
 		background: make(chan struct{}, 1), gone: make(chan struct{}, 1)}
+	armour()
 	defer catch(a.sigs)()
 
 	if a.k, err = takeKeeper(); err != nil {
@@ -182,7 +183,7 @@ func (a *attempt) loop(ctx context.Context) error {
 			a.exit.Cancelled = true
 			a.k.signal(unix.SIGTERM, false, false)
 			a.k.signal(unix.SIGCONT, true, false) // a stopped program cannot end
-			a.ask()
+			a.ask(a.spec.Stop)
 		case <-a.grace:
 			a.grace = nil
 			a.exit.Killed = true
@@ -201,12 +202,13 @@ func (a *attempt) loop(ctx context.Context) error {
 	}
 }
 
-// ask starts the time that a program has, once it was asked to end.
-func (a *attempt) ask() {
-	if !a.asked && a.spec.Grace > 0 {
-		a.grace = time.After(a.spec.Grace)
-	}
+// ask starts the time that a program has, once it was asked to end; without a limit that is as long as it takes. A second
+// request gives it no more time.
+func (a *attempt) ask(limit time.Duration) {
 	a.asked = true
+	if limit > 0 && a.grace == nil && !a.exit.Killed {
+		a.grace = time.After(limit)
+	}
 }
 
 // signal passes on one that came.
@@ -240,7 +242,7 @@ func (a *attempt) signal(sig syscall.Signal) {
 		a.exit.Interrupted = true
 	}
 	if sig == unix.SIGTERM {
-		a.ask()
+		a.ask(a.spec.Grace)
 	}
 	// A terminal that hangs up tells the whole group. The others come from kill(1) and tell one process: what the program
 	// does about its children is its own affair, and workers that die before it are trouble.
@@ -287,11 +289,11 @@ func (a *attempt) finish() (pairs []int) {
 	for _, c := range st.copies {
 		c.end()
 		if !a.wait(c) {
-			a.exit.Output = os.ErrDeadlineExceeded
+			a.lost(c.from, os.ErrDeadlineExceeded)
 			continue
 		}
-		if c.err != nil && a.exit.Output == nil {
-			a.exit.Output = c.err
+		if c.err != nil {
+			a.lost(c.from, c.err)
 		}
 		if c.left {
 			pairs = append(pairs, c.src, c.dst)
@@ -301,6 +303,13 @@ func (a *attempt) finish() (pairs []int) {
 		st.user.restore()
 	}
 	return pairs
+}
+
+// lost notes that output could not be passed on; the first failure is the one to report.
+func (a *attempt) lost(from Stream, err error) {
+	if a.exit.Output == nil {
+		a.exit.Output = &OutputError{from, err}
+	}
 }
 
 // swept says whether what it has left is ended, because it was us who ended it.
