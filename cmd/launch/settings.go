@@ -40,7 +40,7 @@ type settings struct {
 	TTY      bool
 	Quiet    bool
 	JSONFile string
-	State    string // folder of the runs
+	State    string        // folder of the runs
 	Grace    time.Duration // 0: as long as it takes
 	Sample   time.Duration
 	Receipts bool // learn from those there are
