@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -275,7 +276,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 		x.say.Warn("%v", exit.Output)
 	}
 	for _, path := range newest(c.Dir, signs.Log, began) {
-		if f, err := os.Open(path); err == nil {
+		if f, err := file.Open(path); err == nil {
 			io.Copy(detector.Stream(oom.Log), f)
 			f.Close()
 		}

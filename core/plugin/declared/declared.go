@@ -24,7 +24,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -33,6 +32,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -78,11 +78,14 @@ type rung struct {
 	cost ladder.Cost
 }
 
+// maxFile bounds what is read of a declaration or a recipe.
+const maxFile = 4 << 20
+
 // keys of a declaration.
 var keys = []string{"script", "micro-batch", "accumulation", "batch-norm", "rungs", "progress", "started", "saved", "succeeded", "resume"}
 
 func read(path, script string) (*declaration, error) {
-	text, err := os.ReadFile(path)
+	text, err := file.Read(path, maxFile)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +283,7 @@ func (r *reading) openFile(p place) error {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(r.prog.Dir, path)
 		}
-		text, err := os.ReadFile(path)
+		text, err := file.Read(path, maxFile)
 		if err != nil {
 			return fmt.Errorf("reading the recipe: %w", err)
 		}
