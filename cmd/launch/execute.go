@@ -41,7 +41,7 @@ type executor struct {
 	record   *record.Record // nil where none can be kept
 	say      ui.Printer
 	exit     proc.Exit // of the last attempt: what launch itself ends as
-	lost     error     // output of an attempt that could not be written, the first; nil where all was
+	trouble  error     // for which launch itself ends with another code: output that could not be written, a keeper that was killed
 	midLine  bool      // what the program printed last was no whole line, where launch's own words would follow it
 	// firstBegan is when the run's first attempt began that was no trial.
 	firstBegan time.Time
@@ -64,7 +64,8 @@ func (x *executor) Room(ctx context.Context) (unit.Bytes, error) {
 func (x *executor) Rooms(context.Context) ladder.HostRooms { return rooms(x.device) }
 
 // Execute implements [run.Executor].
-func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error) {
+func (x *executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, err error) {
+	defer func() { out, err = trialFailed(p, out, err) }()
 	dir, err := x.folder(p.Attempt)
 	if err != nil && len(p.Edits) > 0 {
 		return run.Outcome{}, err
@@ -139,8 +140,8 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 	if p.Attempt > 1 || len(p.Edits) > 0 {
 		x.say.Starting(p, x.firstBegan.IsZero())
 	}
-	out, err := x.attempt(ctx, a)
-	if x.record == nil && dir != "" { // nothing is recorded, so nothing is left
+	out, err = x.attempt(ctx, a)
+	if x.passing(dir) { // nothing of it is recorded, so nothing is left
 		defer os.RemoveAll(dir)
 	}
 	if err != nil {
@@ -168,11 +169,11 @@ func freePort() (string, error) {
 // folder makes the folder of an attempt: in its run's record, or, where none can be kept, among the temporary files.
 func (x *executor) folder(attempt int) (string, error) {
 	if x.record != nil {
-		if dir, err := x.record.Attempt(attempt); err == nil {
+		if dir, err := x.record.Attempt(attempt); err == nil && hasRoom(dir) {
 			return dir, nil
 		}
 	}
-	dir, err := os.MkdirTemp("", "launch-attempt-")
+	dir, err := spareFolder()
 	if err != nil {
 		return "", fmt.Errorf("making a folder for the attempt: %w", err)
 	}
@@ -223,7 +224,8 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	}
 	guard, ctx := guarded(ctx, a, detector, tap)
 	spec := proc.Spec{
-		Args: c.Args, Dir: c.Dir, Env: c.Env, Tap: tap.take, Grace: x.settings.Grace, Stop: x.settings.Grace, Started: watch.started, Hold: x.job != nil,
+		Args: c.Args, Dir: folderFor(c.Dir), Env: c.Env, Tap: tap.take, Grace: x.settings.Grace, Stop: x.settings.Grace, Started: watch.started, Hold: x.job != nil,
+		Bare: x.job == nil, Warn: func(what string) { x.say.Warn("%s", what) },
 	}
 	if x.settings.TTY {
 		spec.TTY = proc.Always
@@ -247,6 +249,10 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 		return run.Outcome{}, err
 	}
 	exit, err := proc.Run(ctx, spec)
+	if means := (*proc.MeansError)(nil); errors.As(err, &means) && a.trial == "" {
+		err = x.handOver(spec, means)
+	}
+	killed := errors.Is(err, proc.ErrKeeper)
 	x.early.forget()
 	defer func() {
 		// Ranks in sessions of their own outlive a launcher that the kernel killed, and hold what the next attempt needs.
@@ -265,13 +271,16 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 		watch.told(a.witness.Peaks())
 	}
 	watch.stop()
-	if err != nil {
+	if err != nil && !killed {
 		return run.Outcome{}, err
 	}
 	x.exit = exit
+	if killed {
+		x.trouble = err
+	}
 	x.midLine = a.trial == "" && tap.midLine()
-	if exit.Output != nil && x.lost == nil {
-		x.lost = exit.Output
+	if exit.Output != nil && x.trouble == nil {
+		x.trouble = exit.Output
 		x.breakLine()
 		x.say.Warn("%v", exit.Output)
 	}
@@ -308,6 +317,8 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 		out.Cause = said.(string)
 	}
 	switch {
+	case killed:
+		out.Ending, out.Cause, out.Lied = run.Failed, err.Error(), false
 	case why == enough && out.Ending != run.OutOfMemory:
 		out.Ending, out.Cause, out.Lied = run.Succeeded, "", false
 	case why != "" && why != enough:

@@ -49,6 +49,7 @@ type prepared struct {
 	ending   chan struct{}
 	// asksForHelp says that the command only wants the program's usage.
 	asksForHelp bool
+	announced   bool // that it runs as typed, and why
 }
 
 // close waits until the plugin's process has ended, which began when it had answered.
@@ -61,10 +62,11 @@ func (p *prepared) close() {
 // prepare reads the command: which plugin, which job, which device, which ladders. It asks at most one plugin.
 func prepare(ctx context.Context, s settings, args []string, ask asking) (*prepared, error) {
 	dir, err := os.Getwd()
-	if err != nil {
-		return nil, fmt.Errorf("finding the current folder: %w", err)
-	}
 	p := &prepared{command: job.Command{Args: args, Dir: dir, Env: os.Environ(), Devices: s.GPUs}}
+	if err != nil {
+		p.unread = fmt.Errorf("the current folder cannot be found: %w", err)
+		return p, nil
+	}
 	if s.Plugin == "none" {
 		return p, nil
 	}

@@ -135,6 +135,7 @@ func (w *warden) start(m message) bool {
 	ch := make(chan started)
 	go func() {
 		runtime.LockOSThread()
+		w.say(msgBegun, nil)
 		pid, err := forkLimited(o, attr)
 		ch <- started{pid, err}
 		select {}

@@ -260,7 +260,7 @@ func TestCancelled(t *testing.T) {
 func TestManyRunsLeaveNothing(t *testing.T) {
 	count := func() (goroutines, files, children int) {
 		list, _ := os.ReadDir("/proc/self/fd")
-		return runtime.NumGoroutine(), len(list), len(descendants(os.Getpid()))
+		return runtime.NumGoroutine(), len(list), len(descendants(os.Getpid(), nil))
 	}
 	one := func(i int) {
 		s := Spec{Args: []string{"sh", "-c", "echo hi; echo ho >&2"}, TTY: Mode(i % 3), Tap: func(Stream, []byte) {}}

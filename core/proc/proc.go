@@ -80,6 +80,13 @@ type Spec struct {
 	// Hold leaves it to the caller what becomes of processes that the program leaves running, see Exit.Remains.
 	Hold bool
 
+	// Bare has outputs that are the user's terminal be just that where no pseudo-terminal can be had: then Tap is not told of
+	// them. Else the program gets pipes.
+	Bare bool
+
+	// Warn, if not nil, is told what of this the program has to do without, before it starts.
+	Warn func(what string)
+
 	// Started, if not nil, is called once, when the program runs.
 	Started func(pid int)
 }

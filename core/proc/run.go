@@ -32,6 +32,8 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 		background: make(chan struct{}, 1), gone: make(chan struct{}, 1)}
 	armour()
 	defer catch(a.sigs)()
+	release := adopt()
+	defer release()
 
 	if a.k, err = takeKeeper(); err != nil {
 		return Exit{}, err
@@ -44,12 +46,15 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 	tap := newTap(s.Tap)
 	defer tap.finish()
 	if a.st, err = connect(s, tap); err != nil {
-		return Exit{}, err
+		return Exit{}, &MeansError{"connecting the program's outputs", err}
 	}
 	kills := newOOMCount()
 	if err := a.start(path); err != nil {
 		a.st.close()
-		if err == errKeeper && len(a.sigs) > 0 {
+		if err == ErrKeeper {
+			a.takeUp()
+		}
+		if err == ErrKeeper && len(a.sigs) > 0 {
 			// Both of us got it before there was a program: it is as if that had.
 			sig := (<-a.sigs).(syscall.Signal)
 			return Exit{Signal: sig, Interrupted: sig == unix.SIGINT, Signals: []syscall.Signal{sig}, OOMKills: -1}, nil
@@ -71,6 +76,7 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 		s.Started(a.exit.Pid)
 	}
 	err = a.loop(ctx)
+	release() // what it has left running is, as bare, not ours
 	a.exit.Took = time.Since(began)
 	pairs := a.finish()
 	if s.Hold && a.exit.Left && !a.swept() {
@@ -95,7 +101,7 @@ func (a *attempt) start(path string) error {
 		files = append(files, st.ctl.slave)
 		var err error
 		if a.in, err = newInput(int(a.spec.Stdin.Fd()), st.ctl, a.behind); err != nil {
-			return err
+			return &MeansError{"connecting the program's input", err}
 		}
 	}
 	if st.user != nil {
@@ -164,10 +170,8 @@ func (a *attempt) loop(ctx context.Context) error {
 		select {
 		case m, ok := <-a.k.from:
 			if !ok {
-				if a.st.ctl != nil {
-					_ = unix.Kill(-a.exit.Pid, unix.SIGKILL) // the kernel has killed the program only
-				}
-				return errKeeper
+				a.takeUp() // the kernel has killed the program only
+				return ErrKeeper
 			}
 			switch m.kind {
 			case msgStopped:

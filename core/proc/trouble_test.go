@@ -3,6 +3,8 @@ package proc
 import (
 	"errors"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -85,5 +87,71 @@ func TestTimeToStop(t *testing.T) {
 	was := a.grace
 	if a.ask(time.Nanosecond); was == nil || a.grace != was {
 		t.Error("the first limit does not stand")
+	}
+}
+
+// Where the keeper is killed, nothing of the program's is left: not what has a session of its own, nor what was orphaned before.
+func TestKilledKeeperLeavesNothing(t *testing.T) {
+	for _, flag := range []string{"--tty", "--no-tty"} {
+		t.Run(flag, func(t *testing.T) {
+			note := filepath.Join(tempDir(t), "pids")
+			cmd := exec.Command(os.Args[0], "__wrap", flag, "--", "sh", "-c", `setsid sh -c 'trap "" TERM HUP; while :; do sleep 1; done' & a=$!
+				(setsid sh -c 'trap "" TERM HUP; echo $$ >`+note+`.late; while :; do sleep 1; done' &)
+				while ! [ -s `+note+`.late ]; do sleep 0.01; done
+				echo $$ $PPID $a $(cat `+note+`.late) >`+note+`; while :; do sleep 0.02; done`)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			pids := pidsIn(t, note, 4)
+			if err := syscall.Kill(pids[1], syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			cmd.Wait()
+			if got := ended(cmd.ProcessState); got != "exit 125" {
+				t.Error(got)
+			}
+			for i, pid := range pids {
+				if alive(pid) { // at once: it has waited for that
+					t.Errorf("process %d is still there", i)
+				}
+			}
+		})
+	}
+}
+
+// A keeper that cannot be started has run nothing, and the program can run in our place.
+func TestMeans(t *testing.T) {
+	if err := (&keeper{from: make(chan message), sock: -1}).send(msgKill, nil); err == nil {
+		t.Fatal("a message went nowhere")
+	}
+	k := &keeper{from: make(chan message), sock: -1}
+	close(k.from)
+	var none *MeansError
+	if _, err := k.start(startOrder{args: []string{"true"}}, nil); !errors.As(err, &none) {
+		t.Errorf("a keeper that died before it began: %v", err)
+	}
+}
+
+// Where launch's own runtime could not start, the program runs in its place.
+func TestFewAddresses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		args   string
+		status string
+	}{
+		"a program":          {"--tty -- sh -c 'exit 7'", "exit 7"},
+		"a value":            {"--limit 1GiB --allow speed -- sh -c 'exit 7'", "exit 7"},
+		"none":               {"-- nosuchcommand-x", "exit 127"},
+		"plan runs nothing":  {"-test.run=^$ plan -- sh -c 'exit 7'", "not 7"},
+		"nor does --grace x": {"-test.run=^$ --grace plan -- sh -c 'exit 7'", "not 7"},
+	} {
+		cmd := exec.Command("sh", "-c", "ulimit -v 1000000; exec "+os.Args[0]+" "+tt.args)
+		_ = cmd.Run()
+		got := ended(cmd.ProcessState)
+		if tt.status == "not 7" && got != "exit 7" {
+			got = "not 7"
+		}
+		if got != tt.status {
+			t.Errorf("%s: %s, want %s", name, got, tt.status)
+		}
 	}
 }

@@ -21,6 +21,7 @@ const (
 	msgKill                       // kill the program and all that it started
 	msgLeave                      // the end: copy each first file to the second while there is anyone to write, and go
 
+	msgBegun   // it has the order, and will now carry it out
 	msgStarted // pid
 	msgFailed  // errno
 	msgStopped // the program was stopped by this signal

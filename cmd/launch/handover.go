@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/run"
+)
+
+// What launch does where it lacks something itself (processes, files, room on a disk): the training runs all the same.
+
+// handOver runs the program in place of launch, which lacks what it needs to run it. It returns only where that fails, too.
+func (x *executor) handOver(spec proc.Spec, why error) error {
+	const what = "the program runs in place of launch: nothing is watched, and an out-of-memory is its end"
+	x.say.Warn("%v: %s", why, what)
+	if x.record != nil {
+		x.record.Write(record.Event{Kind: record.Stopped, Stop: &run.Stop{Why: why.Error() + ": " + what}})
+	}
+	writeResult(x.settings, x.say, result{Version: 1, Run: id(x.record), Ending: "not watched", Code: -1, Error: why.Error() + ": " + what, Job: x.job})
+	if x.settle != nil {
+		x.settle()
+	}
+	return proc.Replace(spec)
+}
+
+// ownTrouble reports whether a run that came to nothing did so for a reason of launch's own, so that the command can run as typed.
+func ownTrouble(err error) bool {
+	var code exitCode
+	var own *ownExit
+	var sooner *interruptedEarly
+	return err != nil && !errors.As(err, &code) && !errors.As(err, &own) && !errors.As(err, &sooner)
+}
+
+// trialFailed makes an error of launch's own in a trial the trial's outcome: the run itself is made all the same.
+func trialFailed(p *run.Plan, out run.Outcome, err error) (run.Outcome, error) {
+	if _, start := startCode(err); p.Trial == "" || start || !ownTrouble(err) {
+		return out, err
+	}
+	return run.Outcome{Ending: run.Failed, Cause: err.Error(), Began: time.Now()}, nil
+}
+
+// startedIn is the folder that launch was started in.
+var startedIn, _ = os.Getwd()
+
+// folderFor is the folder in which a program is to be started: "" where it is launch's own, which need not be there any more, nor
+// be one that we may enter.
+func folderFor(dir string) string {
+	if now, err := os.Getwd(); err == nil && now == dir && now == startedIn {
+		return ""
+	}
+	return dir
+}
+
+// hasRoom reports whether files can be written to a folder: its disk is not full, and no quota is used up.
+func hasRoom(dir string) bool {
+	path := filepath.Join(dir, "room")
+	defer os.Remove(path)
+	return os.WriteFile(path, make([]byte, 256<<10), 0o600) == nil
+}
+
+// spareFolder makes a folder for an attempt where none can be had in its run's record.
+func spareFolder() (dir string, err error) {
+	for _, at := range []string{os.TempDir(), "/dev/shm", "/var/tmp"} {
+		made, e := os.MkdirTemp(at, "launch-attempt-")
+		switch {
+		case e != nil:
+		case !hasRoom(made):
+			e = unix.ENOSPC
+			os.Remove(made)
+		default:
+			return made, nil
+		}
+		if err == nil {
+			err = e
+		}
+	}
+	return "", err
+}
+
+// passing reports whether an attempt's folder is removed after it, because it is not in the run's record.
+func (x *executor) passing(dir string) bool {
+	return dir != "" && (x.record == nil || !strings.HasPrefix(dir, x.record.Dir+string(filepath.Separator)))
+}
