@@ -336,6 +336,7 @@ func resume(ctx context.Context, s settings, name string) error {
 			s.Memory = r.Room
 		}
 	}
+	tidy(s, say)
 	f := findDevice(ctx, s, r.Job.Command.Env)
 	if f.err != nil {
 		return f.err

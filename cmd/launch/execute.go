@@ -86,11 +86,16 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 	started := x.job
 	if p.Trial != "" {
 		scratch := filepath.Join(dir, "scratch")
+		name := fmt.Sprintf("%s%d-%d", record.TrialPrefix, os.Getpid(), time.Now().UnixNano())
+		forget, err := x.note(dir, scratch, name)
+		if err != nil {
+			return run.Outcome{}, err
+		}
+		defer forget() // after all of it is removed
 		if err := os.MkdirAll(scratch, 0o700); err != nil {
 			return run.Outcome{}, fmt.Errorf("making a folder for the trial: %w", err)
 		}
 		defer os.RemoveAll(scratch)
-		name := fmt.Sprintf("launch-trial-%d-%d", os.Getpid(), time.Now().UnixNano())
 		for i := range edits {
 			edits[i].To = strings.NewReplacer(job.Scratch, scratch, job.ScratchName, name).Replace(edits[i].To)
 		}

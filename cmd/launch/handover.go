@@ -9,9 +9,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/ui"
 )
 
 // What launch does where it lacks something itself (processes, files, room on a disk): the training runs all the same.
@@ -68,7 +70,7 @@ func hasRoom(dir string) bool {
 // spareFolder makes a folder for an attempt where none can be had in its run's record.
 func spareFolder() (dir string, err error) {
 	for _, at := range []string{os.TempDir(), "/dev/shm", "/var/tmp"} {
-		made, e := os.MkdirTemp(at, "launch-attempt-")
+		made, e := os.MkdirTemp(at, record.AttemptPrefix)
 		switch {
 		case e != nil:
 		case !hasRoom(made):
@@ -87,4 +89,25 @@ func spareFolder() (dir string, err error) {
 // passing reports whether an attempt's folder is removed after it, because it is not in the run's record.
 func (x *executor) passing(dir string) bool {
 	return dir != "" && (x.record == nil || !strings.HasPrefix(dir, x.record.Dir+string(filepath.Separator)))
+}
+
+// note notes what a trial will leave, for the next launch to remove should this one be killed with everything else.
+func (x *executor) note(dir, scratch, name string) (forget func(), err error) {
+	leaves := []string{scratch}
+	if x.passing(dir) {
+		leaves = []string{dir}
+	}
+	for _, path := range x.job.Rehearsal.Leaves {
+		if strings.Contains(path, job.ScratchName) {
+			leaves = append(leaves, absolute(x.job.Command.Dir, strings.ReplaceAll(path, job.ScratchName, name)))
+		}
+	}
+	return record.Store{Dir: x.settings.runs()}.Note(leaves...)
+}
+
+// tidy removes what trials of killed launches have left.
+func tidy(s settings, say ui.Printer) {
+	for _, path := range (record.Store{Dir: s.runs()}).Tidy() {
+		say.Line("removed what a trial that was killed had left: %s", path)
+	}
 }

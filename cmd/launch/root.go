@@ -165,6 +165,7 @@ func wrap(ctx context.Context, s settings, args []string) error {
 		return err
 	}
 	defer p.close()
+	tidy(s, say)
 	if p.err != nil {
 		return p.err
 	}
