@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
@@ -67,7 +68,7 @@ func (x *executor) Rooms(context.Context) ladder.HostRooms { return rooms(x.devi
 func (x *executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, err error) {
 	defer func() { out, err = trialFailed(p, out, err) }()
 	dir, err := x.folder(p.Attempt)
-	if err != nil && len(p.Edits) > 0 {
+	if err != nil && (p.Trial != "" || slices.ContainsFunc(p.Edits, func(e config.Edit) bool { return e.At.Doc != config.ArgvDoc })) {
 		return run.Outcome{}, err
 	}
 	if err != nil { // nothing has to be written: the training runs, and what it prints is not kept

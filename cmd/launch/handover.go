@@ -64,7 +64,7 @@ func folderFor(dir string) string {
 func hasRoom(dir string) bool {
 	path := filepath.Join(dir, "room")
 	defer os.Remove(path)
-	return os.WriteFile(path, make([]byte, 256<<10), 0o600) == nil
+	return os.WriteFile(path, make([]byte, 64<<10), 0o600) == nil
 }
 
 // spareFolder makes a folder for an attempt where none can be had in its run's record.
