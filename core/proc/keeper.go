@@ -163,11 +163,11 @@ func (k *keeper) foreground(yes bool) {
 	_ = k.send(msgForeground, b)
 }
 
-func (k *keeper) raw(before, now *unix.Termios) {
+func (k *keeper) raw(user int, before, now *unix.Termios) {
 	var b body
 	b.putString(termiosBytes(before))
 	b.putString(termiosBytes(now))
-	_ = k.send(msgRaw, b)
+	_ = k.send(msgRaw, b, user)
 }
 
 func (k *keeper) kill() { _ = k.send(msgKill, nil) }

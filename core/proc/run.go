@@ -95,7 +95,7 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 func (a *attempt) start(path string) error {
 	st := a.st
 	order := startOrder{path: path, args: a.spec.Args, env: a.spec.Env, dir: a.spec.Dir, limit: int64(a.spec.Limit),
-		control: st.ctl != nil, foreground: true, user: st.user != nil}
+		control: st.ctl != nil, foreground: true}
 	files := st.files[:]
 	if st.ctl != nil {
 		files = append(files, st.ctl.slave)
@@ -105,7 +105,6 @@ func (a *attempt) start(path string) error {
 		}
 	}
 	if st.user != nil {
-		files = append(files, st.user.fd)
 		a.enter()
 		order.foreground = a.front
 	}
@@ -140,9 +139,7 @@ func (a *attempt) enter() {
 	} else {
 		a.st.ctl.resize(u.fd)
 	}
-	if u.makeRaw() == nil {
-		a.k.raw(&u.before, &u.now)
-	}
+	_ = u.makeRaw(func(before, now *unix.Termios) { a.k.raw(u.fd, before, now) })
 }
 
 // behind is asked before each read of the user's terminal: are we in its background?
