@@ -156,6 +156,9 @@ def moment(i, seed, a):
                     with contextlib.suppress(ValueError):
                         events.append(json.loads(line))
         resumes = 0
+        ended = [e["attempt"]["outcome"]["ending"] for e in events if e["event"] == "ended"]
+        if ended[-1:] == ["succeeded"]:
+            code = 0  # launch was killed when it had no more to do than to end
         if any(e["event"] == "started" for e in events):
             while code != 0 and resumes < 3:
                 resumes += 1
