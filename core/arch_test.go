@@ -21,12 +21,13 @@ var mayImport = map[string][]string{
 	"core/lazy":                 {},
 	"core/claim":                {"core/private", "core/unit", "golang.org/x/sys/unix"},
 	"core/private":              {"github.com/google/renameio/v2"},
+	"core/file":                 {},
 	"core/nn":                   {"core/unit"},
 	"core/mem":                  {"core/gpu", "core/nn", "core/unit"},
-	"core/config":               {"core/lazy", "go.yaml.in/yaml/v3", "github.com/pelletier/go-toml/v2", "github.com/pelletier/go-toml/v2/unstable"},
+	"core/config":               {"core/file", "core/lazy", "go.yaml.in/yaml/v3", "github.com/pelletier/go-toml/v2", "github.com/pelletier/go-toml/v2/unstable"},
 	"core/config/command":       {"core/lazy", "mvdan.cc/sh/v3/syntax"},
 	"core/job":                  {"core/config", "core/config/command"},
-	"core/python":               {"core/lazy", "core/config", "core/config/command"},
+	"core/python":               {"core/file", "core/lazy", "core/config", "core/config/command"},
 	"core/overlay":              {"core/lazy", "core/config", "core/config/command", "core/private", "core/unit"},
 	"core/gpu":                  {"core/unit"},
 	"core/gpu/nvml":             {"core/gpu", "core/unit", "github.com/NVIDIA/go-nvml/pkg/nvml"},
@@ -36,9 +37,9 @@ var mayImport = map[string][]string{
 	"core/witness":              {"core/oom", "core/overlay", "core/unit"},
 	"core/proc":                 {"core/unit", "github.com/creack/pty", "golang.org/x/term", "golang.org/x/sys/unix"},
 	"core/plugin":               {"core/gpu", "core/job", "core/ladder", "core/mem", "core/unit", "core/plugin/internal/wire"},
-	"core/plugin/declared":      {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/plugin", "core/trust"},
-	"core/plugin/internal/wire": {"github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "google.golang.org/grpc", "google.golang.org/grpc/codes", "google.golang.org/grpc/status", "google.golang.org/protobuf/types/known/wrapperspb"},
-	"core/plugin/host":          {"core/gpu", "core/job", "core/ladder", "core/plugin", "core/plugin/internal/wire", "core/private", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog"},
+	"core/plugin/declared":      {"core/file", "core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/plugin", "core/trust"},
+	"core/plugin/internal/wire": {"core/file", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "google.golang.org/grpc", "google.golang.org/grpc/codes", "google.golang.org/grpc/status", "google.golang.org/protobuf/types/known/wrapperspb"},
+	"core/plugin/host":          {"core/file", "core/gpu", "core/job", "core/ladder", "core/plugin", "core/plugin/internal/wire", "core/private", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog"},
 	"core/plugin/plugintest":    {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/overlay", "core/plugin", "core/python", "core/unit"},
 	"core/run":                  {"core/config", "core/job", "core/ladder", "core/lazy", "core/mem", "core/oom", "core/unit"},
 	"core/states":               {"core/job", "core/private", "core/run", "core/unit", "github.com/fsnotify/fsnotify", "golang.org/x/sys/unix"},
@@ -56,7 +57,7 @@ var only = map[string]string{
 }
 
 // pluginMay is what a plugin's packages may import: the SDK's values, never the host, a process or a device.
-var pluginMay = []string{"core/plugin", "core/gpu", "core/job", "core/ladder", "core/config", "core/config/command", "core/lazy", "core/mem", "core/nn", "core/python", "core/unit"}
+var pluginMay = []string{"core/plugin", "core/gpu", "core/job", "core/ladder", "core/config", "core/config/command", "core/file", "core/lazy", "core/mem", "core/nn", "core/python", "core/unit"}
 
 // imports lists what the Go files of a package import, with the file that does.
 func imports(t *testing.T, root string) map[string]map[string]string {

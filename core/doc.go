@@ -22,6 +22,7 @@
 //	nn         what a PyTorch module costs without running it: the forward pass on a tape
 //	mem        the ledger: lines of memory with a kind, a part and a source; the caching allocator, replayed; what receipts teach
 //	unit       amounts of memory
+//	file       reading files that may be anything: no FIFO makes launch wait, none is without end
 //	lazy       regular expressions, compiled when they are first used
 //	gpu        devices and looks at them, as values
 //	gpu/nvml   NVIDIA's driver, in a process of its own

@@ -23,16 +23,36 @@ type asking func(ctx context.Context, source host.Source, first *job.Command) (c
 
 // elsewhere asks a plugin in a process of its own: whatever becomes of it, a training that launch carries goes on.
 func elsewhere(ctx context.Context, source host.Source, first *job.Command) (client, error) {
-	socket, err := private.Temp()
+	socket, err := private.Temp("launch-")
 	if err != nil {
-		return nil, fmt.Errorf("making a folder for the plugin's socket: %w", err)
+		return insteadHere(source, first, fmt.Errorf("making a folder for the plugin's socket: %w", err))
 	}
 	c, err := host.Start(ctx, source, socket, first)
 	if err != nil {
 		os.RemoveAll(socket)
-		return nil, err
+		return insteadHere(source, first, err)
 	}
 	return process{c, socket}, nil
+}
+
+// insteadHere asks a built-in plugin in this process where no other could be had for it (no room for its socket, no more
+// processes): a training without a plan is the worse loss. Of others the error stands.
+func insteadHere(source host.Source, first *job.Command, err error) (client, error) {
+	if b := builtin(source); b != nil {
+		return host.NewHere(b, first), nil
+	}
+	return nil, err
+}
+
+func builtin(source host.Source) plugin.Plugin {
+	if source.Path == "" {
+		for _, b := range builtins {
+			if p := b(); p.Manifest().Name == source.Manifest.Name {
+				return p
+			}
+		}
+	}
+	return nil
 }
 
 type process struct {
@@ -48,12 +68,8 @@ func (p process) Close() {
 // here asks a built-in plugin in this process, which carries no training and ends with the answer; another's program still has
 // one of its own.
 func here(ctx context.Context, source host.Source, first *job.Command) (client, error) {
-	if source.Path == "" {
-		for _, b := range builtins {
-			if p := b(); p.Manifest().Name == source.Manifest.Name {
-				return host.NewHere(p, first), nil
-			}
-		}
+	if b := builtin(source); b != nil {
+		return host.NewHere(b, first), nil
 	}
 	return elsewhere(ctx, source, first)
 }

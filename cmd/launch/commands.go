@@ -360,6 +360,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 			s.Memory = r.Room
 		}
 	}
+	clearLeftovers(s, say)
 	f := findDevice(ctx, s, r.Job.Command.Env)
 	if f.err != nil {
 		return f.err

@@ -2,11 +2,11 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/run"
@@ -26,7 +26,7 @@ func edited(edits []config.Edit, doc string) (paths []string) {
 // values that it really runs with, joined from all that it reads.
 func asSaved(out *run.Outcome, j *job.Job, edits []config.Edit) {
 	for _, path := range newest(j.Command.Dir, j.Signs.Recipes, out.Began) {
-		text, err := os.ReadFile(path)
+		text, err := file.Read(path, maxRead)
 		if err != nil {
 			continue
 		}
@@ -64,10 +64,13 @@ func asBuilt(out *run.Outcome, r overlay.Report, edits []config.Edit) {
 	}
 }
 
+// maxRead bounds what is read of a file that the program wrote of its settings.
+const maxRead = 16 << 20
+
 // confirmed lists the documents, as the edits name them, that the program took: it has kept their text.
 func confirmed(j *job.Job, made *job.Rewritten, began time.Time) (docs []string) {
 	for _, path := range newest(j.Command.Dir, j.Signs.Recipes, began) {
-		text, err := os.ReadFile(path)
+		text, err := file.Read(path, maxRead)
 		if err != nil {
 			continue
 		}

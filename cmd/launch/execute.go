@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -41,6 +43,7 @@ type executor struct {
 	record   *record.Record // nil where none can be kept
 	say      ui.Printer
 	exit     proc.Exit // of the last attempt: what launch itself ends as
+	trouble  error     // for which launch itself ends with another code: output that could not be written, a keeper that was killed
 	midLine  bool      // what the program printed last was no whole line, where launch's own words would follow it
 	// firstBegan is when the run's first attempt began that was no trial.
 	firstBegan time.Time
@@ -70,9 +73,10 @@ func (x *executor) Room(ctx context.Context) (unit.Bytes, error) {
 func (x *executor) Rooms(context.Context) ladder.HostRooms { return rooms(x.device) }
 
 // Execute implements [run.Executor].
-func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error) {
+func (x *executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, err error) {
+	defer func() { out, err = trialFailed(p, out, err) }()
 	dir, err := x.folder(p.Attempt)
-	if err != nil && len(p.Edits) > 0 {
+	if err != nil && (p.Trial != "" || slices.ContainsFunc(p.Edits, func(e config.Edit) bool { return e.At.Doc != config.ArgvDoc })) {
 		return run.Outcome{}, err
 	}
 	if err != nil { // nothing has to be written: the training runs, and what it prints is not kept
@@ -91,11 +95,16 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 	started := x.job
 	if p.Trial != "" {
 		scratch := filepath.Join(dir, record.Scratch)
+		name := fmt.Sprintf("%s%d-%d", record.TrialPrefix, os.Getpid(), time.Now().UnixNano())
+		forget, err := x.note(dir, scratch, name)
+		if err != nil {
+			return run.Outcome{}, err
+		}
+		defer forget() // after all of it is removed
 		if err := os.MkdirAll(scratch, 0o700); err != nil {
 			return run.Outcome{}, fmt.Errorf("making a folder for the trial: %w", err)
 		}
 		defer os.RemoveAll(scratch)
-		name := fmt.Sprintf("launch-trial-%d-%d", os.Getpid(), time.Now().UnixNano())
 		for i := range edits {
 			edits[i].To = strings.NewReplacer(job.Scratch, scratch, job.ScratchName, name).Replace(edits[i].To)
 		}
@@ -153,8 +162,8 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 	if p.Attempt > 1 || len(p.Edits) > 0 {
 		x.say.Starting(p, x.firstBegan.IsZero())
 	}
-	out, err := x.attempt(ctx, a)
-	if x.record == nil && dir != "" { // nothing is recorded, so nothing is left
+	out, err = x.attempt(ctx, a)
+	if x.passing(dir) { // nothing of it is recorded, so nothing is left
 		defer os.RemoveAll(dir)
 	}
 	defer os.RemoveAll(a.hookDir)
@@ -192,11 +201,11 @@ func freePort() (string, error) {
 // folder makes the folder of an attempt: in its run's record, or, where none can be kept, among the temporary files.
 func (x *executor) folder(attempt int) (string, error) {
 	if x.record != nil {
-		if dir, err := x.record.Attempt(attempt); err == nil {
+		if dir, err := x.record.Attempt(attempt); err == nil && private.HasRoom(dir) {
 			return dir, nil
 		}
 	}
-	dir, err := private.Temp(x.settings.State)
+	dir, err := private.Temp(record.AttemptPrefix, x.settings.State)
 	if err != nil {
 		return "", fmt.Errorf("making a folder for the attempt: %w", err)
 	}
@@ -257,7 +266,8 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	}
 	guard, ctx := guarded(ctx, a, detector, tap)
 	spec := proc.Spec{
-		Args: c.Args, Dir: c.Dir, Env: c.Env, Tap: tap.take, Grace: x.settings.Grace, Started: watch.started, Hold: x.job != nil,
+		Args: c.Args, Dir: folderFor(c.Dir), Env: c.Env, Tap: tap.take, Grace: x.settings.Grace, Stop: x.settings.Grace, Started: watch.started, Hold: x.job != nil,
+		Bare: x.job == nil, Warn: func(what string) { x.say.Warn("%s", what) },
 	}
 	if x.settings.TTY {
 		spec.TTY = proc.Always
@@ -281,6 +291,10 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 		return run.Outcome{}, err
 	}
 	exit, err := proc.Run(ctx, spec)
+	if means := (*proc.MeansError)(nil); errors.As(err, &means) && a.trial == "" {
+		err = x.handOver(spec, means)
+	}
+	killed := errors.Is(err, proc.ErrKeeper)
 	x.early.forget()
 	defer func() {
 		// Ranks in sessions of their own outlive a launcher that the kernel killed, and hold what the next attempt needs.
@@ -299,13 +313,21 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 		watch.told(a.witness.Peaks())
 	}
 	watch.stop()
-	if err != nil {
+	if err != nil && !killed {
 		return run.Outcome{}, err
 	}
 	x.exit = exit
+	if killed {
+		x.trouble = err
+	}
 	x.midLine = a.trial == "" && tap.midLine()
+	if exit.Output != nil && x.trouble == nil {
+		x.trouble = exit.Output
+		x.breakLine()
+		x.say.Warn("%v", exit.Output)
+	}
 	for _, path := range newest(c.Dir, signs.Log, began) {
-		if f, err := os.Open(path); err == nil {
+		if f, err := file.Open(path); err == nil {
 			io.Copy(detector.Stream(oom.Log), f)
 			f.Close()
 		}
@@ -337,6 +359,8 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 		out.Cause = said.(string)
 	}
 	switch {
+	case killed:
+		out.Ending, out.Cause, out.Lied = run.Failed, err.Error(), false
 	case why == enough && out.Ending != run.OutOfMemory:
 		out.Ending, out.Cause, out.Lied = run.Succeeded, "", false
 	case why != "" && why != enough:

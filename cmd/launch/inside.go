@@ -27,7 +27,7 @@ func (x *executor) hook(a *attempt, sources []overlay.File) (err error) {
 	}
 	dir := a.dir
 	if strings.ContainsRune(dir, filepath.ListSeparator) || !utf8.ValidString(dir) { // it cannot stand in PYTHONPATH
-		if dir, err = private.Temp(); err == nil {
+		if dir, err = private.Temp("launch-"); err == nil {
 			a.hookDir = dir
 		}
 	}

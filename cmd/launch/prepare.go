@@ -49,7 +49,7 @@ type prepared struct {
 	ending   chan struct{}
 	// asksForHelp says that the command only wants the program's usage.
 	asksForHelp bool
-	told        bool // the warnings have why nothing is done
+	announced   bool // that it runs as typed, and why
 }
 
 // close waits until the plugin's process has ended, which began when it had answered.
@@ -62,13 +62,14 @@ func (p *prepared) close() {
 // prepare reads the command: which plugin, which job, which device, which ladders. It asks at most one plugin.
 func prepare(ctx context.Context, s settings, args []string, ask asking) (*prepared, error) {
 	dir, err := os.Getwd()
-	if err != nil {
-		return nil, fmt.Errorf("finding the current folder: %w", err)
-	}
 	p := &prepared{command: job.Command{Args: args, Dir: dir, Env: os.Environ(), Devices: s.GPUs}}
 	p.warnings = append(p.warnings, s.Notes...)
+	if err != nil {
+		p.unread = fmt.Errorf("the current folder cannot be found: %w", err)
+		return p, nil
+	}
 	if s.AsTyped != "" {
-		p.unread, p.told = errors.New(s.AsTyped), true
+		p.unread, p.announced = errors.New(s.AsTyped), true
 	}
 	if s.Plugin == "none" || s.AsTyped != "" {
 		return p, nil
@@ -121,7 +122,7 @@ func prepare(ctx context.Context, s settings, args []string, ask asking) (*prepa
 	switch {
 	case errors.As(err, &caution):
 		p.warnings = append(p.warnings, caution.Error()+"; running as typed")
-		p.unread, p.told = caution, true
+		p.unread, p.announced = caution, true
 		return p, nil
 	case errors.Is(err, plugin.ErrNotMine):
 		if s.Plugin != "auto" {

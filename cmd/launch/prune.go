@@ -39,6 +39,9 @@ launch does the same by itself, once a day at the most; --prune=false (or "prune
 				return errors.New("--keep-days, --keep and --max-size are at least 0")
 			}
 			store := record.Store{Dir: s.runs()}
+			if !dry {
+				clearLeftovers(s, ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr)})
+			}
 			bounds := record.Bounds{Age: time.Duration(days) * 24 * time.Hour, Bytes: bytes, Newest: newest}
 			out, err := store.Prune(c.Context(), bounds, time.Now(), resumable, dry)
 			if err == nil && !dry {

@@ -122,10 +122,7 @@ func withoutGlobals(template string) string {
 
 // commandLine reads the settings, and the command behind "--".
 func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return settings{}, nil, fmt.Errorf("finding the current folder: %w", err)
-	}
+	dir, _ := os.Getwd() // "" where it is gone: then no settings are looked for there
 	s, err := readSettings(c.Flags(), dir)
 	if err != nil {
 		return s, nil, err
@@ -170,6 +167,7 @@ func wrap(ctx context.Context, s settings, args []string) error {
 		return err
 	}
 	defer p.close()
+	clearLeftovers(s, say)
 	if p.err != nil {
 		return p.err
 	}
@@ -196,7 +194,7 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 	for _, w := range p.warnings {
 		say.Warn("%s", w)
 	}
-	if !p.asksForHelp && !p.told && (s.Expects || !s.Quiet && slices.ContainsFunc(p.command.Args, namesRecipe)) {
+	if !p.asksForHelp && !p.announced && (s.Expects || !s.Quiet && slices.ContainsFunc(p.command.Args, namesRecipe)) {
 		say.Warn("this command is not recognised (%s): it runs as typed, once, and nothing is adjusted", p.why())
 	}
 	x := &executor{settings: s, say: say, settle: p.close}
@@ -244,8 +242,13 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 		x.breakLine()
 		say.Inside(in.Hook)
 	}
-	writeResult(s, say, result{Version: 1, Ending: out.Ending, Code: x.exit.Status(), Outcome: &out, Run: id(x.record)})
+	code, whose := follows(x.exit.Status(), nil, &run.Stop{}, x.trouble)
+	writeResult(s, say, result{Version: 1, Ending: out.Ending, Code: code, Whose: whose, Outcome: &out, Run: id(x.record)})
 	s.tidy()
+	if code != x.exit.Status() {
+		say.Line("exit code %d is %s", code, whose)
+		return exitCode(code)
+	}
 	x.exit.Become()
 	return nil
 }
@@ -309,7 +312,13 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 			say.Warn("%v", err)
 		}
 	}
-	return finish(ctx, s, p.run, p.device, rec, say, p.close, before{held: held}, heard)
+	err = finish(ctx, s, p.run, p.device, rec, say, p.close, before{held: held}, heard)
+	if ownTrouble(err) {
+		say.Warn("%v: the command runs as typed, once, and nothing is adjusted", err)
+		p.warnings, p.announced = nil, true
+		return asTyped(ctx, s, p, say)
+	}
+	return err
 }
 
 // before is what a run has before its first attempt here.
@@ -339,14 +348,14 @@ func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec
 		return exitCode(stop.Code)
 	}
 	if err != nil {
-		if _, ok := startCode(err); ok || r.Last() == nil {
+		if _, ok := startCode(err); ok || !slices.ContainsFunc(r.Attempts, func(a run.Attempt) bool { return a.Plan.Trial == "" }) {
 			return started(err)
 		}
 		say.Line("%v", err) // launch's own trouble after an attempt: that attempt's code stands
 		stop = &run.Stop{Why: err.Error()}
 	}
 	last := r.Last()
-	code, whose := follows(x.exit.Status(), last, stop)
+	code, whose := follows(x.exit.Status(), last, stop, x.trouble)
 	if rec != nil {
 		rec.Write(record.Event{Kind: record.Stopped, Stop: stop})
 		rec.Close()
@@ -370,10 +379,14 @@ func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec
 	return nil
 }
 
-// follows is the exit code that launch ends with, and whose it is, behind a last attempt whose program ended with that status.
-func follows(status int, last *run.Attempt, stop *run.Stop) (code int, whose string) {
+// follows is the exit code that launch ends with, and whose it is, after a last attempt whose program ended with that status.
+// trouble is launch's own: after output that could not be written a program that did not notice has not succeeded, and where the
+// keeper was killed nobody knows how it would have ended.
+func follows(status int, last *run.Attempt, stop *run.Stop, trouble error) (code int, whose string) {
 	code, whose = status, "the program's own"
 	switch {
+	case errors.Is(trouble, proc.ErrKeeper):
+		code, whose = run.OwnTrouble, trouble.Error()
 	case stop.Code != 0:
 		code = stop.Code
 		whose = map[int]string{
@@ -382,6 +395,8 @@ func follows(status int, last *run.Attempt, stop *run.Stop) (code int, whose str
 		}[code]
 	case last != nil && last.Plan.Trial != "" && last.Outcome.Ending == run.Interrupted && code == 0:
 		code, whose = 130, "launch's: interrupted before the run itself began"
+	case trouble != nil && code == 0:
+		code, whose = 1, "launch's: the program exited 0, but "+trouble.Error()
 	case last != nil && last.Outcome.Silent:
 		code, whose = 1, "launch's: the program exited 0, and the words by which it says that it succeeded never came"
 	case last != nil && last.Outcome.Lied && last.Outcome.Ending != run.Interrupted:

@@ -41,8 +41,8 @@ type settings struct {
 	TTY      bool
 	Quiet    bool
 	JSONFile string
-	State    string // folder of the runs
-	Grace    time.Duration
+	State    string        // folder of the runs
+	Grace    time.Duration // 0: as long as it takes
 	Sample   time.Duration
 	Receipts bool // learn from those there are
 	Prune    bool // remove old records after a run
@@ -91,7 +91,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("state-dir", "", "where runs are recorded (default $XDG_STATE_HOME/launch)")
 	f.Bool("receipts", true, "let estimates learn from what earlier runs measured; they are written in any case")
 	f.Bool("prune", true, "after a run, remove records that are over 90 days old or beyond 4 GiB in all; none that can be resumed")
-	f.Duration("grace", 30*time.Second, "how long a program that was asked to stop may take")
+	f.Duration("grace", 0, "how long a program that was asked to stop may take before it is killed (default: as long as it takes; 30s where launch itself stops it)")
 	f.Duration("sample", time.Second, "how often to look at the GPU")
 }
 
@@ -291,7 +291,10 @@ func decode(v *viper.Viper, from map[string]string) (s settings, err error) {
 	}
 	s.TTY, s.Quiet, s.JSONFile = yes("tty"), yes("quiet"), v.GetString("json-file")
 	s.Receipts, s.Inside, s.Prune = yes("receipts"), yes("inside"), yes("prune")
-	s.Grace, s.Sample = duration("grace"), duration("sample")
+	s.Sample = duration("sample")
+	if v.IsSet("grace") {
+		s.Grace = duration("grace")
+	}
 	switch {
 	case s.VRAM > 0 && s.Memory > 0:
 		wrong("%s plans for a card and %s for this machine's own memory: leave one of them out", s.name("vram"), s.name("memory"))

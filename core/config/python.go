@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/launch-ml/launch/core/file"
 )
 
 // A PythonSource is what stands in a Python file, as far as it can be read without running it: the values that are
@@ -114,7 +116,7 @@ type Python struct {
 // OpenPython returns the document of a source.
 func OpenPython(s *PythonSource) (*Python, error) {
 	if s.Problem != "" {
-		return nil, fmt.Errorf("reading %s: %s", s.Path, s.Problem)
+		return nil, &file.Unread{Why: fmt.Sprintf("reading %s: %s", s.Path, s.Problem)}
 	}
 	for _, it := range s.Items {
 		if it.Start < 0 || it.End < it.Start || it.End > len(s.Text) {

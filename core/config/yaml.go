@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/launch-ml/launch/core/file"
 )
 
 // Bounds on what is taken for a recipe. They are far above any real one and keep a hostile file from costing time.
@@ -77,7 +79,7 @@ func (m *memory) put(d *YAML) {
 // readText reads it anew.
 func readText(text []byte) (*YAML, error) {
 	if len(text) > maxText {
-		return nil, fmt.Errorf("%d bytes long: too large for a recipe", len(text))
+		return nil, &file.Unread{Why: fmt.Sprintf("%d bytes long: too large for a recipe", len(text))}
 	}
 	if err := isText(text); err != nil {
 		return nil, err
@@ -104,7 +106,7 @@ func readText(text []byte) (*YAML, error) {
 
 func isText(text []byte) error {
 	if bytes.HasPrefix(text, []byte("\xFF\xFE")) || bytes.HasPrefix(text, []byte("\xFE\xFF")) {
-		return errors.New("UTF-16 text: only UTF-8 is read")
+		return &file.Unread{Why: "UTF-16 text: only UTF-8 is read"}
 	}
 	if i := bytes.IndexByte(text, 0); i >= 0 {
 		return fmt.Errorf("line %d: a zero byte: this is no text file", 1+bytes.Count(text[:i], []byte("\n")))
@@ -115,7 +117,7 @@ func isText(text []byte) error {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRune(text[i:])
 		if r == utf8.RuneError && n == 1 {
-			return fmt.Errorf("line %d: not UTF-8 text (byte 0x%02x)", 1+bytes.Count(text[:i], []byte("\n")), text[i])
+			return &file.Unread{Why: fmt.Sprintf("line %d: not UTF-8 text (byte 0x%02x)", 1+bytes.Count(text[:i], []byte("\n")), text[i])}
 		}
 		i += n
 	}

@@ -33,7 +33,8 @@ type Plugin interface {
 	Manifest() Manifest
 
 	// Recognize reads what the command says: its flags and its recipe. The error wraps ErrNotMine if the command is
-	// of another family; any other error means that the command is of this family and wrong, and says how.
+	// of another family, and a [*file.Unread] if it cannot read what the program may be able to; any other error means that
+	// the command is of this family and wrong, and says how.
 	Recognize(ctx context.Context, c job.Command) (*job.Job, error)
 
 	// Ladders prices the job on the device, as asked and in every other way that the family knows. The answer passes

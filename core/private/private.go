@@ -55,27 +55,36 @@ func MkdirAll(path string) error {
 	return Check(path) // somebody may have been faster
 }
 
-// Temp makes a private folder in the first place where that can be done: TMPDIR, the system's temporary folders, the user's
-// runtime folder, or one of further. The caller removes it. Its path is short enough for a socket in it, and has no colon, which
-// cannot be put into a list of paths.
-func Temp(further ...string) (string, error) {
-	return tempIn(append([]string{os.Getenv("TMPDIR"), "/tmp", "/var/tmp", os.Getenv("XDG_RUNTIME_DIR"), "/dev/shm"}, further...))
+// Temp makes a private folder, of a name that begins so, in the first place where that can be done and where there is room: TMPDIR,
+// the system's temporary folders, the user's runtime folder, or one of further. The caller removes it. Its path is short enough for
+// a socket in it, and has no colon, which cannot be put into a list of paths.
+func Temp(prefix string, further ...string) (string, error) {
+	return tempIn(prefix, append([]string{os.Getenv("TMPDIR"), "/tmp", "/var/tmp", os.Getenv("XDG_RUNTIME_DIR"), "/dev/shm"}, further...))
+}
+
+// HasRoom reports whether files can be written to a folder of launch's own: its disk is not full, and no quota is used up.
+func HasRoom(dir string) bool {
+	path := filepath.Join(dir, "room")
+	defer os.Remove(path)
+	return os.WriteFile(path, make([]byte, 64<<10), 0o600) == nil
 }
 
 // longest is how long the path of a folder for a socket may be. A socket's name has 108 bytes (sun_path, unix(7)) with the zero at
 // its end, and go-plugin takes at most "/plugin-dir" and "/plugin" with ten digits each beyond the folder.
 const longest = 108 - 1 - len("/plugin-dir0123456789/plugin0123456789")
 
-func tempIn(places []string) (string, error) {
+func tempIn(prefix string, places []string) (string, error) {
 	var errs []error
 	for _, place := range places {
 		if !filepath.IsAbs(place) || strings.ContainsRune(place, filepath.ListSeparator) {
 			continue
 		}
-		dir, err := os.MkdirTemp(place, "launch-")
+		dir, err := os.MkdirTemp(place, prefix)
 		if err == nil {
 			if err = Check(dir); err == nil && len(dir) > longest {
 				err = fmt.Errorf("%s is too long for a socket's name", place)
+			} else if err == nil && !HasRoom(dir) {
+				err = fmt.Errorf("%s: %w", place, syscall.ENOSPC)
 			}
 			if err == nil {
 				return dir, nil

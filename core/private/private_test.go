@@ -135,7 +135,7 @@ func TestWriteFile(t *testing.T) {
 func TestTemp(t *testing.T) {
 	open := mkdir(t, t.TempDir()+"/open", 0o777)
 	t.Setenv("TMPDIR", open)
-	dir, err := Temp()
+	dir, err := Temp("launch-")
 	must(t, err)
 	defer os.Remove(dir)
 	if strings.HasPrefix(dir, open) || Check(dir) != nil {
@@ -235,10 +235,10 @@ func TestTempPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := []string{"", "relative", filepath.Join(top, "none"), file, long, colon, open, "/proc"}
-	if dir, err := tempIn(bad); err == nil {
+	if dir, err := tempIn("launch-", bad); err == nil {
 		t.Errorf("a folder was made at %s", dir)
 	}
-	dir, err := tempIn(append(bad, top))
+	dir, err := tempIn("launch-", append(bad, top))
 	if err != nil || filepath.Dir(dir) != top {
 		t.Fatalf("%s, %v", dir, err)
 	}
@@ -251,7 +251,7 @@ func TestTempPlaces(t *testing.T) {
 	for _, tmp := range []string{long, "/nowhere", colon, "relative", ""} {
 		t.Setenv("TMPDIR", tmp)
 		t.Setenv("XDG_RUNTIME_DIR", tmp)
-		dir, err := Temp()
+		dir, err := Temp("launch-")
 		if err != nil {
 			t.Fatal(err)
 		}

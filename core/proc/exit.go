@@ -32,7 +32,7 @@ type Exit struct {
 	Remains  *Remains     // these, where Spec.Hold asked for them; else nil
 
 	Untapped int64 // bytes that Spec.Tap was not told, because it hung
-	Output   error // the first failure to pass its output on, such as a full disk; it was not told of it
+	Output   error // an *OutputError: the first failure to pass its output on, such as a full disk
 }
 
 // String says how the program ended, as a shell would.
@@ -50,6 +50,25 @@ func (e Exit) Status() int {
 	}
 	return e.Code
 }
+
+// An OutputError says that something the program printed did not get where it was to go.
+type OutputError struct {
+	From Stream
+	Err  error
+}
+
+func (e *OutputError) Error() string {
+	name := "standard output"
+	if e.From == Error {
+		name = "standard error"
+	}
+	if errors.Is(e.Err, os.ErrDeadlineExceeded) {
+		return name + " was not read to its end"
+	}
+	return fmt.Sprintf("%s could not be written: %v", name, e.Err)
+}
+
+func (e *OutputError) Unwrap() error { return e.Err }
 
 // Become ends this process as the program ended: with its exit code or by its signal, without a core of our own. It does
 // not return. Input that was typed for nobody is handed back to the terminal first, where the kernel allows it.

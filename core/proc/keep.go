@@ -77,6 +77,7 @@ func keep(sock int) {
 	caught := make(chan struct{})
 	go func() {
 		defer close(caught)
+		armour()
 		signal.Notify(w.signals, catch...)
 	}()
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -89,6 +90,7 @@ func keep(sock int) {
 		w.obey(m, nil)
 		m, ok = <-w.orders
 	}
+	defer w.repair() // where launch is killed it cannot
 	if !ok || m.kind != msgStart {
 		return
 	}
@@ -104,12 +106,8 @@ func keep(sock int) {
 // start starts the program, and reports whether there is one.
 func (w *warden) start(m message) bool {
 	o := m.body.startOrder()
-	rest := m.files[3:]
 	if o.control {
-		w.tty, rest = rest[0], rest[1:]
-	}
-	if o.user {
-		w.user = rest[0]
+		w.tty = m.files[3]
 	}
 	attr := &syscall.ProcAttr{Dir: o.dir, Env: o.env, Sys: &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}}
 	for _, fd := range m.files[:3] {
@@ -134,6 +132,7 @@ func (w *warden) start(m message) bool {
 	ch := make(chan started)
 	go func() {
 		runtime.LockOSThread()
+		w.say(msgBegun, nil)
 		pid, err := forkLimited(o, attr)
 		ch <- started{pid, err}
 		select {}
@@ -235,10 +234,10 @@ func (w *warden) loop() {
 		case m, ok := <-w.orders:
 			if !ok { // launch has died
 				w.sweep(deaths)
-				w.repair()
 				return
 			}
 			if m.kind == msgLeave {
+				w.isRaw = false // launch has seen to it
 				w.linger(m.files)
 				return
 			}
@@ -304,6 +303,10 @@ func (w *warden) obey(m message, deaths <-chan death) {
 			w.setGroup(own)
 		}
 	case msgRaw:
+		if w.user >= 0 {
+			unix.Close(w.user)
+		}
+		w.user = m.files[0]
 		w.before, w.raw, w.isRaw = termiosOf(m.body.string()), termiosOf(m.body.string()), true
 	case msgKill:
 		w.sweep(deaths)

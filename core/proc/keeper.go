@@ -37,6 +37,7 @@ type prepared struct {
 // Prepare starts a keeper for the next Run, in the background, so that the time it takes is not added. It may be called
 // at any time; if there is no next Run, it costs nothing but that.
 func Prepare() {
+	armour()
 	ready.Lock()
 	defer ready.Unlock()
 	if ready.ch != nil {
@@ -78,13 +79,13 @@ func (k *keeper) idle() bool {
 func newKeeper() (*keeper, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("starting the keeper: %w", err)
+		return nil, &MeansError{"starting its keeper", err}
 	}
 	defer unix.Close(pair[1])
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		unix.Close(pair[0])
-		return nil, fmt.Errorf("starting the keeper: opening /dev/null: %w", err)
+		return nil, &MeansError{"starting its keeper", fmt.Errorf("opening /dev/null: %w", err)}
 	}
 	defer unix.Close(null)
 	// The socket keeps its number, which was free here, so that no descriptor is covered that the user's shell has
@@ -101,7 +102,7 @@ func newKeeper() (*keeper, error) {
 		&syscall.ProcAttr{Env: os.Environ(), Files: files})
 	if err != nil {
 		unix.Close(pair[0])
-		return nil, fmt.Errorf("starting the keeper: executing /proc/self/exe: %w", err)
+		return nil, &MeansError{"starting its keeper", fmt.Errorf("executing /proc/self/exe: %w", err)}
 	}
 	k := &keeper{sock: pair[0], pid: pid, from: make(chan message, 64)}
 	go receive(k.sock, k.from)
@@ -119,20 +120,32 @@ func (k *keeper) send(kind kind, b body, files ...int) error {
 
 // start has the keeper start the program and returns its pid.
 func (k *keeper) start(o startOrder, files []int) (int, error) {
-	if err := k.send(msgStart, o.encode(), files...); err != nil {
-		return 0, fmt.Errorf("asking the keeper to start %s: %w", o.path, err)
+	_ = k.send(msgStart, o.encode(), files...)
+	begun := false
+	for m := range k.from {
+		switch m.kind {
+		case msgBegun:
+			begun = true
+		case msgFailed:
+			switch errno := syscall.Errno(m.body.int()); errno {
+			case unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE: // there is one process and one file too many: ours
+				return 0, &MeansError{"starting " + o.args[0], errno}
+			default:
+				return 0, &StartError{o.args[0], errno}
+			}
+		default:
+			return int(m.body.int()), nil
+		}
 	}
-	m, ok := <-k.from
-	if !ok {
-		return 0, errKeeper
+	if !begun { // its own runtime could not start
+		return 0, &MeansError{"starting its keeper", errors.New("it died at once")}
 	}
-	if m.kind == msgFailed {
-		return 0, &StartError{o.args[0], syscall.Errno(m.body.int())}
-	}
-	return int(m.body.int()), nil
+	return 0, ErrKeeper
 }
 
-var errKeeper = errors.New("the keeper has died, and the program was killed")
+// ErrKeeper is the error of [Run] where the keeper was killed: then how the program would have ended is not known, as it was killed
+// too, with all that it started.
+var ErrKeeper = errors.New("launch's keeper was killed, and the program with it")
 
 // signal passes on that sig came. With matched, the keeper passes it to the program only if it did not get it itself: a
 // signal that both got was sent to a whole process group or tree, and the program has got it too.
@@ -150,11 +163,11 @@ func (k *keeper) foreground(yes bool) {
 	_ = k.send(msgForeground, b)
 }
 
-func (k *keeper) raw(before, now *unix.Termios) {
+func (k *keeper) raw(user int, before, now *unix.Termios) {
 	var b body
 	b.putString(termiosBytes(before))
 	b.putString(termiosBytes(now))
-	_ = k.send(msgRaw, b)
+	_ = k.send(msgRaw, b, user)
 }
 
 func (k *keeper) kill() { _ = k.send(msgKill, nil) }

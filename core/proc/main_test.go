@@ -134,7 +134,7 @@ func newScreen(t *testing.T, args ...string) *screen {
 		}
 	}()
 	t.Cleanup(func() {
-		for _, pid := range descendants(s.cmd.Process.Pid) {
+		for _, pid := range descendants(s.cmd.Process.Pid, nil) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		_ = s.cmd.Process.Kill()

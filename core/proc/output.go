@@ -27,10 +27,11 @@ type copier struct {
 	from Stream
 	tap  *tap
 	term bool   // src is a pseudo-terminal: it ends with EIO, and stays open when the user is gone
-	gone func() // called once if the user no longer reads (EPIPE) and term is set
+	gone func() // called once if dst no longer takes anything and term is set
 	wake waker
 
 	running bool // run was called
+	deaf    bool // dst takes nothing more
 
 	mu    sync.Mutex
 	ended bool          // the program has
@@ -89,21 +90,28 @@ func (c *copier) run() {
 	}
 }
 
-// pass passes p on. It returns false when nobody reads it any more, and the program is to meet that.
+// pass passes p on. It returns false when that is over, and the program is to meet it: its next write fails.
 func (c *copier) pass(p []byte) bool {
-	if c.err == nil {
-		c.err = writeAll(c.dst, p)
-		if errors.Is(c.err, unix.EPIPE) && !c.term {
-			c.err = nil // not our trouble: the program's own next write fails, as bare
-			unix.Close(c.src)
-			c.src = -1
-			return false
-		}
-		if errors.Is(c.err, unix.EPIPE) {
-			c.gone()
-		}
+	if c.deaf {
+		c.tap.put(c.from, p)
+		return true
 	}
-	c.tap.put(c.from, p)
+	err := writeAll(c.dst, p)
+	c.deaf = err != nil
+	hungUp := errors.Is(err, unix.EIO) && isTerminal(c.dst)
+	if err != nil && !errors.Is(err, unix.EPIPE) && !hungUp {
+		c.err = err // where nobody reads it any more, that is the reader's doing
+	}
+	c.tap.put(c.from, p) // whatever became of it: the verdict and the record can have it
+	switch {
+	case err == nil || hungUp: // the kernel reports a hangup to whom it concerns, and the others go on
+	case c.term:
+		c.gone()
+	default:
+		unix.Close(c.src)
+		c.src = -1
+		return false
+	}
 	return true
 }
 

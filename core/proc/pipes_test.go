@@ -242,7 +242,7 @@ func TestCancelled(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			s := Spec{Args: []string{"sh", "-c", tt.text + `; setsid sh -c "trap '' TERM HUP; while :; do sleep 1; done" &
-				echo $$ $! >` + note + `; while :; do sleep 0.02; done`}, Grace: tt.grace}
+				echo $$ $! >` + note + `; while :; do sleep 0.02; done`}, Stop: tt.grace}
 			read := files(t, &s)
 			go func() { pidsIn(t, note, 2); cancel() }()
 			exit, err := Run(ctx, s)
@@ -260,7 +260,7 @@ func TestCancelled(t *testing.T) {
 func TestManyRunsLeaveNothing(t *testing.T) {
 	count := func() (goroutines, files, children int) {
 		list, _ := os.ReadDir("/proc/self/fd")
-		return runtime.NumGoroutine(), len(list), len(descendants(os.Getpid()))
+		return runtime.NumGoroutine(), len(list), len(descendants(os.Getpid(), nil))
 	}
 	one := func(i int) {
 		s := Spec{Args: []string{"sh", "-c", "echo hi; echo ho >&2"}, TTY: Mode(i % 3), Tap: func(Stream, []byte) {}}

@@ -9,7 +9,7 @@
 //
 // What differs from bare: the program's parent is the keeper; its terminal is another of the same size and settings;
 // settings that it changes there and leaves changed (`stty -echo`) do not outlive it; standard output that is a file is
-// a pipe to it, so it cannot seek in it, and does not hear of a full disk (see [Exit.Output]); of the signals that the
+// a pipe to it, so it cannot seek in it, and meets a full disk as a pipe that nobody reads (see [Exit.Output]); of the signals that the
 // caller of this process ignores, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM and SIGPIPE are not ignored in the program, because
 // the Go runtime takes them before anyone can look.
 package proc
@@ -47,7 +47,7 @@ func (s Stream) String() string {
 	return "stdout"
 }
 
-// DefaultGrace is how long a program has, after it was asked to end, where Spec.Grace is 0.
+// DefaultGrace is how long a program that we ask to end may take, where Spec.Stop is 0.
 const DefaultGrace = 30 * time.Second
 
 // A Spec is a program and how to run it. Only Args is required.
@@ -67,9 +67,12 @@ type Spec struct {
 	// up, see Exit.Untapped: what the user sees does not depend on it.
 	Tap func(from Stream, p []byte)
 
-	// Grace is how long the program may take to end after SIGTERM (the user's, or ours when ctx is done) before it and
-	// all it started is killed. 0 is DefaultGrace; negative is for ever.
+	// Grace is how long the program may take to end after a SIGTERM from outside before it and all it started is killed.
+	// 0 is as long as it takes: bare, nobody would kill it, and it may be saving.
 	Grace time.Duration
+
+	// Stop is how long it may take after our own SIGTERM, when ctx is done. 0 is DefaultGrace; negative is for ever.
+	Stop time.Duration
 
 	// Limit is the RLIMIT_DATA (`ulimit -S -d`) of the program and what it starts; 0 is none. It does not bind us.
 	Limit unit.Bytes
@@ -77,13 +80,20 @@ type Spec struct {
 	// Hold leaves it to the caller what becomes of processes that the program leaves running, see Exit.Remains.
 	Hold bool
 
+	// Bare has outputs that are the user's terminal be just that where no pseudo-terminal can be had: then Tap is not told of
+	// them. Else the program gets pipes.
+	Bare bool
+
+	// Warn, if not nil, is told what of this the program has to do without, before it starts.
+	Warn func(what string)
+
 	// Started, if not nil, is called once, when the program runs.
 	Started func(pid int)
 }
 
 // Run runs a program to its end and returns how it ended; the error is about running it, never about how it ended, and is
 // a [*StartError] where the program could not be started at all. When ctx is done the program is asked to end, and
-// after Spec.Grace it is killed with all that it started.
+// after Spec.Stop it is killed with all that it started.
 //
 // When Run returns, all that the program printed has been written and told, the user's terminal is as it was before, and,
 // unless it had to be killed, what the program has left running runs on as it would have bare: whatever that still
@@ -108,8 +118,8 @@ func Run(ctx context.Context, s Spec) (Exit, error) {
 	if s.Env == nil {
 		s.Env = os.Environ()
 	}
-	if s.Grace == 0 {
-		s.Grace = DefaultGrace
+	if s.Stop == 0 {
+		s.Stop = DefaultGrace
 	}
 	if err := ctx.Err(); err != nil {
 		return Exit{}, fmt.Errorf("running %s: %w", s.Args[0], err)

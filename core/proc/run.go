@@ -30,7 +30,10 @@ type attempt struct {
 func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 	a := &attempt{spec: s, sigs: make(chan os.Signal, 256),
 		background: make(chan struct{}, 1), gone: make(chan struct{}, 1)}
+	armour()
 	defer catch(a.sigs)()
+	release := adopt()
+	defer release()
 
 	if a.k, err = takeKeeper(); err != nil {
 		return Exit{}, err
@@ -43,12 +46,15 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 	tap := newTap(s.Tap)
 	defer tap.finish()
 	if a.st, err = connect(s, tap); err != nil {
-		return Exit{}, err
+		return Exit{}, &MeansError{"connecting the program's outputs", err}
 	}
 	kills := newOOMCount()
 	if err := a.start(path); err != nil {
 		a.st.close()
-		if err == errKeeper && len(a.sigs) > 0 {
+		if err == ErrKeeper {
+			a.takeUp()
+		}
+		if err == ErrKeeper && len(a.sigs) > 0 {
 			// Both of us got it before there was a program: it is as if that had.
 			sig := (<-a.sigs).(syscall.Signal)
 			return Exit{Signal: sig, Interrupted: sig == unix.SIGINT, Signals: []syscall.Signal{sig}, OOMKills: -1}, nil
@@ -70,6 +76,7 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 		s.Started(a.exit.Pid)
 	}
 	err = a.loop(ctx)
+	release() // what it has left running is, as bare, not ours
 	a.exit.Took = time.Since(began)
 	pairs := a.finish()
 	if s.Hold && a.exit.Left && !a.swept() {
@@ -88,17 +95,16 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 func (a *attempt) start(path string) error {
 	st := a.st
 	order := startOrder{path: path, args: a.spec.Args, env: a.spec.Env, dir: a.spec.Dir, limit: int64(a.spec.Limit),
-		control: st.ctl != nil, foreground: true, user: st.user != nil}
+		control: st.ctl != nil, foreground: true}
 	files := st.files[:]
 	if st.ctl != nil {
 		files = append(files, st.ctl.slave)
 		var err error
 		if a.in, err = newInput(int(a.spec.Stdin.Fd()), st.ctl, a.behind); err != nil {
-			return err
+			return &MeansError{"connecting the program's input", err}
 		}
 	}
 	if st.user != nil {
-		files = append(files, st.user.fd)
 		a.enter()
 		order.foreground = a.front
 	}
@@ -133,9 +139,7 @@ func (a *attempt) enter() {
 	} else {
 		a.st.ctl.resize(u.fd)
 	}
-	if u.makeRaw() == nil {
-		a.k.raw(&u.before, &u.now)
-	}
+	_ = u.makeRaw(func(before, now *unix.Termios) { a.k.raw(u.fd, before, now) })
 }
 
 // behind is asked before each read of the user's terminal: are we in its background?
@@ -163,10 +167,8 @@ func (a *attempt) loop(ctx context.Context) error {
 		select {
 		case m, ok := <-a.k.from:
 			if !ok {
-				if a.st.ctl != nil {
-					_ = unix.Kill(-a.exit.Pid, unix.SIGKILL) // the kernel has killed the program only
-				}
-				return errKeeper
+				a.takeUp() // the kernel has killed the program only
+				return ErrKeeper
 			}
 			switch m.kind {
 			case msgStopped:
@@ -182,7 +184,7 @@ func (a *attempt) loop(ctx context.Context) error {
 			a.exit.Cancelled = true
 			a.k.signal(unix.SIGTERM, false, false)
 			a.k.signal(unix.SIGCONT, true, false) // a stopped program cannot end
-			a.ask()
+			a.ask(a.spec.Stop)
 		case <-a.grace:
 			a.grace = nil
 			a.exit.Killed = true
@@ -201,12 +203,13 @@ func (a *attempt) loop(ctx context.Context) error {
 	}
 }
 
-// ask starts the time that a program has, once it was asked to end.
-func (a *attempt) ask() {
-	if !a.asked && a.spec.Grace > 0 {
-		a.grace = time.After(a.spec.Grace)
-	}
+// ask starts the time that a program has, once it was asked to end; without a limit that is as long as it takes. A second
+// request gives it no more time.
+func (a *attempt) ask(limit time.Duration) {
 	a.asked = true
+	if limit > 0 && a.grace == nil && !a.exit.Killed {
+		a.grace = time.After(limit)
+	}
 }
 
 // signal passes on one that came.
@@ -240,7 +243,7 @@ func (a *attempt) signal(sig syscall.Signal) {
 		a.exit.Interrupted = true
 	}
 	if sig == unix.SIGTERM {
-		a.ask()
+		a.ask(a.spec.Grace)
 	}
 	// A terminal that hangs up tells the whole group. The others come from kill(1) and tell one process: what the program
 	// does about its children is its own affair, and workers that die before it are trouble.
@@ -287,11 +290,11 @@ func (a *attempt) finish() (pairs []int) {
 	for _, c := range st.copies {
 		c.end()
 		if !a.wait(c) {
-			a.exit.Output = os.ErrDeadlineExceeded
+			a.lost(c.from, os.ErrDeadlineExceeded)
 			continue
 		}
-		if c.err != nil && a.exit.Output == nil {
-			a.exit.Output = c.err
+		if c.err != nil {
+			a.lost(c.from, c.err)
 		}
 		if c.left {
 			pairs = append(pairs, c.src, c.dst)
@@ -301,6 +304,13 @@ func (a *attempt) finish() (pairs []int) {
 		st.user.restore()
 	}
 	return pairs
+}
+
+// lost notes that output could not be passed on; the first failure is the one to report.
+func (a *attempt) lost(from Stream, err error) {
+	if a.exit.Output == nil {
+		a.exit.Output = &OutputError{from, err}
+	}
 }
 
 // swept says whether what it has left is ended, because it was us who ended it.

@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -33,6 +34,11 @@ func passable() (out []os.Signal) {
 	}
 	return out
 }
+
+// armour has the signals that our own writes can raise (a pipe that nobody reads, RLIMIT_FSIZE) come as errors of these writes. By
+// default they end us, and with us the program, which may not print at all. They are caught, because what is ignored stays
+// ignored in the program.
+var armour = sync.OnceFunc(func() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE, unix.SIGXFSZ) })
 
 // signalMask is a mask of /proc/self/status: SigIgn, what this process ignores; ShdPnd, what it has yet to take. Signal n is
 // bit n-1.

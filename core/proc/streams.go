@@ -36,10 +36,14 @@ func connect(s Spec, t *tap) (st *streams, err error) {
 		c.wake, err = newWaker()
 		return err
 	}
+	tried := false // to open a pseudo-terminal, in vain
 	if s.TTY == Always || s.TTY == Auto && inTerm && outTerm {
 		if st.ctl, err = openPty(); err != nil {
-			return st, err
+			tried = true
+			s.without(err)
 		}
+	}
+	if st.ctl != nil {
 		switch { // its settings and size are the user's
 		case inTerm:
 			st.user = &userTerminal{fd: in}
@@ -69,9 +73,14 @@ func connect(s Spec, t *tap) (st *streams, err error) {
 	// Outputs that are terminals are so for the program too, though it does not control them: the user's terminal remains
 	// the one of its session, and does all the processing.
 	terminal := func() (int, error) {
+		if st.side == nil && tried {
+			return -1, nil
+		}
 		if st.side == nil {
 			if st.side, err = openPty(); err != nil {
-				return -1, err
+				tried = true
+				s.without(err)
+				return -1, nil
 			}
 			to, tag := out, Output
 			if !outTerm {
@@ -87,21 +96,23 @@ func connect(s Spec, t *tap) (st *streams, err error) {
 		}
 		return st.side.slave, err
 	}
-	if outTerm && s.TTY != Never {
-		st.files[1], err = terminal()
-	} else {
-		st.files[1], err = st.pipe(out, Output, copyTo)
+	output := func(to int, from Stream, isTerm bool) (fd int, err error) {
+		if fd = -1; isTerm && s.TTY != Never {
+			fd, err = terminal()
+		}
+		switch {
+		case fd >= 0 || err != nil:
+			return fd, err
+		case isTerm && s.TTY != Never && s.Bare:
+			return to, nil
+		}
+		return st.pipe(to, from, copyTo)
 	}
-	if err != nil {
+	if st.files[1], err = output(out, Output, outTerm); err != nil {
 		return st, err
 	}
-	switch {
-	case same:
-		st.files[2] = st.files[1]
-	case errTerm && s.TTY != Never:
-		st.files[2], err = terminal()
-	default:
-		st.files[2], err = st.pipe(errs, Error, copyTo)
+	if st.files[2] = st.files[1]; !same {
+		st.files[2], err = output(errs, Error, errTerm)
 	}
 	return st, err
 }
@@ -114,6 +125,18 @@ func (st *streams) pipe(dst int, from Stream, copyTo func(src, dst int, from Str
 	_ = unix.SetNonblock(p[0], true) // this end only: the program's end is as bare
 	st.opened = append(st.opened, p[1])
 	return p[1], copyTo(p[0], dst, from, false)
+}
+
+// without reports that there is no pseudo-terminal, and what comes in its place.
+func (s Spec) without(err error) {
+	if s.Warn == nil {
+		return
+	}
+	if s.Bare && (isTerminal(int(s.Stdout.Fd())) || isTerminal(int(s.Stderr.Fd()))) {
+		s.Warn(fmt.Sprintf("%v: the program has this terminal itself, and launch does not see what it prints", err))
+	} else {
+		s.Warn(fmt.Sprintf("%v: the program prints to a pipe instead", err))
+	}
 }
 
 // sameFile reports whether what is written to a and to b goes to one place: a terminal, a pipe, or a file (2>&1).

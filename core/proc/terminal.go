@@ -29,8 +29,9 @@ func (t *userTerminal) foreground() bool {
 }
 
 // makeRaw hands every key to us as it is typed, and every byte that we write to the screen as it is: interpreting both is
-// the work of the program's own terminal. Typed-ahead input stays where it is.
-func (t *userTerminal) makeRaw() error {
+// the work of the program's own terminal. Typed-ahead input stays where it is. tell is told what is about to be done, and then what
+// was: whoever may have to undo it knows of it first.
+func (t *userTerminal) makeRaw(tell func(before, now *unix.Termios)) error {
 	if t.isRaw {
 		return nil
 	}
@@ -45,6 +46,7 @@ func (t *userTerminal) makeRaw() error {
 	raw.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
 	raw.Cflag = raw.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
 	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
+	tell(before, &raw)
 	if err := unix.IoctlSetTermios(t.fd, unix.TCSETS, &raw); err != nil {
 		return err
 	}
@@ -52,6 +54,7 @@ func (t *userTerminal) makeRaw() error {
 	t.now = raw
 	if got, err := unix.IoctlGetTermios(t.fd, unix.TCGETS); err == nil {
 		t.now = *got // the driver may have its own view
+		tell(before, got)
 	}
 	return nil
 }
@@ -206,7 +209,7 @@ func sti(tty int, c byte) error {
 func handBack(tty int) {
 	p := takeTyped()
 	t := userTerminal{fd: tty}
-	if len(p) == 0 || !isTerminal(tty) || !t.foreground() || t.makeRaw() != nil {
+	if len(p) == 0 || !isTerminal(tty) || !t.foreground() || t.makeRaw(func(_, _ *unix.Termios) {}) != nil {
 		return
 	}
 	defer t.restore()

@@ -17,10 +17,11 @@ const (
 	msgStart      kind = iota + 1 // start the program: a startOrder; files: its three, then those that startOrder names
 	msgSignal                     // a signal came: number, group, matched (see keeper.signal)
 	msgForeground                 // we are in the foreground of the user's terminal, or no longer
-	msgRaw                        // the user's terminal is raw: its settings before, and now
+	msgRaw                        // the user's terminal becomes raw: its settings before, and then; files: it
 	msgKill                       // kill the program and all that it started
 	msgLeave                      // the end: copy each first file to the second while there is anyone to write, and go
 
+	msgBegun   // it has the order, and will now carry it out
 	msgStarted // pid
 	msgFailed  // errno
 	msgStopped // the program was stopped by this signal
@@ -95,7 +96,6 @@ type startOrder struct {
 	limit      int64
 	control    bool // file 3 is the terminal that the program is to control
 	foreground bool // of that terminal
-	user       bool // the last file is the user's terminal
 }
 
 func (o startOrder) encode() (b body) {
@@ -106,13 +106,12 @@ func (o startOrder) encode() (b body) {
 	b.putInt(o.limit)
 	b.putBool(o.control)
 	b.putBool(o.foreground)
-	b.putBool(o.user)
 	return b
 }
 
 func (b *body) startOrder() startOrder {
 	return startOrder{path: b.string(), args: b.strings(), env: b.strings(), dir: b.string(), limit: b.int(),
-		control: b.bool(), foreground: b.bool(), user: b.bool()}
+		control: b.bool(), foreground: b.bool()}
 }
 
 func termiosBytes(t *unix.Termios) string {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/lazy"
 )
 
@@ -128,7 +129,7 @@ func (e Environment) torch() string {
 	if len(found) != 1 {
 		return ""
 	}
-	text, err := os.ReadFile(found[0])
+	text, err := file.Read(found[0], 1<<20)
 	if err != nil {
 		return ""
 	}

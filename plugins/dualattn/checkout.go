@@ -12,6 +12,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
@@ -64,8 +65,8 @@ var (
 
 // declared reads the script's options where it declares them, and the arguments that it gets.
 func (x *checkout) declared(script string) error {
-	text, err := os.ReadFile(script)
-	if err != nil || len(text) > maxFile {
+	text, err := file.Read(script, maxFile)
+	if err != nil {
 		return fmt.Errorf("%w: %s cannot be read", plugin.ErrNotMine, x.prog.Script)
 	}
 	c := code(text)
@@ -99,7 +100,7 @@ func ours(files []string) bool {
 		if info, err := os.Stat(f); err != nil || info.Size() > maxFile {
 			return false
 		}
-		text, err := os.ReadFile(f)
+		text, err := file.Read(f, maxFile)
 		return err == nil && isModel(code(text))
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 )
 
@@ -73,7 +74,7 @@ func (x *checkout) cutImages(root string) ([]byte, error) {
 		if !info.Mode().IsRegular() || info.Size() > mostText {
 			return nil, fmt.Errorf("%s is no list of images", path)
 		}
-		if texts[i], err = os.ReadFile(path); err != nil {
+		if texts[i], err = file.Read(path, mostText); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, errors.Unwrap(err))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/lazy"
 )
 
@@ -33,7 +34,7 @@ func closure(script string) (files []string, cut bool) {
 		if err != nil || info.Size() > maxFile {
 			continue
 		}
-		text, err := os.ReadFile(files[i])
+		text, err := file.Read(files[i], maxFile)
 		if err != nil {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/plugins/moco/arch"
@@ -85,7 +86,7 @@ func (p *project) stateKeys() []string {
 
 // read reads the file's directory and its pickle, and of its storages the pointer's eight bytes.
 func (c *checkpoint) read(path string) error {
-	f, err := os.Open(path)
+	f, err := file.Open(path)
 	if err != nil {
 		return err
 	}

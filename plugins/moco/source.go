@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/lazy"
 )
 
@@ -24,14 +25,11 @@ const maxSource = 1 << 20
 
 // readText reads a file. What cannot be read is an empty text, in which nothing is found.
 func readText(path string) text {
-	f, err := os.Open(path)
+	f, err := file.Open(path)
 	if err != nil {
 		return text{path: path}
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return text{path: path}
-	}
 	b, err := io.ReadAll(io.LimitReader(f, maxSource))
 	if err != nil {
 		return text{path: path}

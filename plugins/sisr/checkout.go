@@ -12,6 +12,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/plugins/sisr/arch"
 )
@@ -48,7 +49,7 @@ func (x *checkout) read() (err error) {
 func (x *checkout) source(files ...string) (text []byte, err error) {
 	for _, f := range files {
 		if path, ok := x.find(f); ok {
-			if text, err = os.ReadFile(path); err != nil {
+			if text, err = file.Read(path, maxRecipe); err != nil {
 				return nil, fmt.Errorf("reading the architecture: %w", err)
 			}
 			break
@@ -189,7 +190,7 @@ func (x *checkout) lacks(folder, name string) bool {
 		if !strings.HasSuffix(f.Name(), ".py") {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		text, err := file.Read(filepath.Join(dir, f.Name()), maxRecipe)
 		if err != nil {
 			return false
 		}

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
@@ -60,7 +60,7 @@ func (b *builder) loader() (l loader) {
 	r, f := b.recipe, b.recipe.feeding()
 	for _, name := range f.files {
 		if path, ok := b.find(name); ok {
-			text, _ := os.ReadFile(path)
+			text, _ := file.Read(path, maxRecipe)
 			l.source = string(text)
 			break
 		}

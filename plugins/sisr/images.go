@@ -17,6 +17,8 @@ import (
 	_ "golang.org/x/image/bmp"
 	_ "golang.org/x/image/tiff"
 	_ "golang.org/x/image/webp"
+
+	"github.com/launch-ml/launch/core/file"
 )
 
 // imageEndings are what the data sets of the family read.
@@ -96,7 +98,7 @@ func eachImage(ctx context.Context, dir string, roots []string, s *scan, see fun
 }
 
 func imageSize(path string) (w, h int, err error) {
-	f, err := os.Open(path)
+	f, err := file.Open(path)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -3,12 +3,12 @@ package sisr
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/lazy"
 )
 
@@ -51,7 +51,7 @@ func readSchema(exists func(string) (string, bool)) (*schema, error) {
 		if !ok {
 			continue
 		}
-		text, err := os.ReadFile(path)
+		text, err := file.Read(path, maxRecipe)
 		if err != nil {
 			return nil, fmt.Errorf("reading which keys the checkout accepts: %w", err)
 		}

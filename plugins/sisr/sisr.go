@@ -17,6 +17,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/plugins/sisr/arch"
@@ -159,13 +160,13 @@ func readFile(path, named string) ([]byte, error) {
 	case info.IsDir():
 		return nil, fmt.Errorf("the recipe %s is a folder", named)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("the recipe %s is no ordinary file", named)
+		return nil, &file.Unread{Why: fmt.Sprintf("the recipe %s is no ordinary file", named)}
 	case info.Size() > maxRecipe:
-		return nil, fmt.Errorf("the recipe %s has %d bytes; a recipe has at most %d", named, info.Size(), maxRecipe)
+		return nil, &file.Unread{Why: fmt.Sprintf("the recipe %s has %d bytes, and at most %d are read", named, info.Size(), maxRecipe)}
 	}
-	text, err := os.ReadFile(path)
+	text, err := file.Read(path, maxRecipe)
 	if err != nil {
-		return nil, fmt.Errorf("reading the recipe %s: %w", named, errors.Unwrap(err))
+		return nil, fmt.Errorf("reading the recipe %s: %w", named, err)
 	}
 	return text, nil
 }

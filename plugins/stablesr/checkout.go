@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/plugins/stablesr/arch"
 )
@@ -160,13 +161,13 @@ func readFile(path, named string) ([]byte, error) {
 	case info.IsDir():
 		return nil, fmt.Errorf("%s is a folder", named)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no ordinary file", named)
+		return nil, &file.Unread{Why: named + " is no ordinary file"}
 	case info.Size() > maxText:
-		return nil, fmt.Errorf("%s has %d bytes; a recipe has at most %d", named, info.Size(), maxText)
+		return nil, &file.Unread{Why: fmt.Sprintf("%s has %d bytes, and at most %d are read", named, info.Size(), maxText)}
 	}
-	text, err := os.ReadFile(path)
+	text, err := file.Read(path, maxText)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", named, errors.Unwrap(err))
+		return nil, fmt.Errorf("reading %s: %w", named, err)
 	}
 	return text, nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
@@ -66,7 +67,7 @@ func (r *recipe) decoded(set string) (unit.Bytes, string) {
 		names, _ := d.Readdirnames(looked)
 		d.Close()
 		for _, name := range names {
-			f, err := os.Open(filepath.Join(absolute(r.prog.Dir, folder), name))
+			f, err := file.Open(filepath.Join(absolute(r.prog.Dir, folder), name))
 			if err != nil {
 				continue
 			}

@@ -3,12 +3,12 @@ package stablesr
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/python"
@@ -114,7 +114,7 @@ func loggedIn(env []string) bool {
 			return true
 		}
 		if home, ok := strings.CutPrefix(kv, "HOME="); ok {
-			text, _ := os.ReadFile(filepath.Join(home, ".netrc"))
+			text, _ := file.Read(filepath.Join(home, ".netrc"), maxText)
 			if strings.Contains(string(text), "wandb.ai") {
 				return true
 			}

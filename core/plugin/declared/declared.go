@@ -32,7 +32,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -41,6 +40,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -88,21 +88,24 @@ type rung struct {
 	cost ladder.Cost
 }
 
+// maxFile bounds what is read of a recipe.
+const maxFile = 4 << 20
+
 // keys of a declaration.
 var keys = []string{"script", "micro-batch", "accumulation", "batch-norm", "rungs", "progress", "started", "saved", "succeeded", "resume",
 	"in-the-way", "confirm"}
 
 func read(path, script string) (*declaration, error) {
-	file, err := trust.Read(path)
+	told, err := trust.Read(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case err != nil:
 		return nil, &plugin.Caution{Why: fmt.Sprintf("nothing of %s is taken: %v", path, err)}
-	case file.Foreign != nil && !trust.Approved().Has(file): // it decides what is changed, and from what the program goes on
-		return nil, &plugin.Caution{Why: fmt.Sprintf("nothing of %s is taken: %v (read it, and take it by `launch trust %s`)", path, file.Foreign, path)}
+	case told.Foreign != nil && !trust.Approved().Has(told): // it decides what is changed, and from what the program goes on
+		return nil, &plugin.Caution{Why: fmt.Sprintf("nothing of %s is taken: %v (read it, and take it by `launch trust %s`)", path, told.Foreign, path)}
 	}
-	doc, err := config.ParseYAML(file.Text)
+	doc, err := config.ParseYAML(told.Text)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
@@ -314,7 +317,7 @@ func (r *reading) openFile(p place) error {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(r.prog.Dir, path)
 		}
-		text, err := os.ReadFile(path)
+		text, err := file.Read(path, maxFile)
 		if err != nil {
 			return fmt.Errorf("reading the recipe: %w", err)
 		}

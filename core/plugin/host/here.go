@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -104,7 +105,7 @@ func within[T any](ctx context.Context, h *Here, doing string, ask func() (T, er
 			}
 		}()
 		v, err := ask()
-		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) { // it gave up, as it should: that is no answer
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.As(err, new(*file.Unread)) { // it gave up, as it should: that is no answer
 			err = h.trouble(doing, err)
 		}
 		answered <- answer{v, err}

@@ -113,7 +113,7 @@ func Asker(ctx context.Context, cache string) func(path string) (plugin.Manifest
 
 // ask starts the program once, for its manifest.
 func ask(ctx context.Context, path string) (m plugin.Manifest, err error) {
-	dir, err := private.Temp()
+	dir, err := private.Temp("launch-")
 	if err != nil {
 		return m, fmt.Errorf("making a folder for its socket: %w", err)
 	}

@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/launch-ml/launch/core/file"
 )
 
 // Version of the protocol. It changes when a document changes in a way that an older reader would misread.
@@ -143,6 +145,8 @@ func (c *Caller) CallThen(ctx context.Context, method string, in, out any, then 
 			return fmt.Errorf("%w: %s", ErrDeclined, s.Message())
 		case codes.InvalidArgument:
 			return &Answer{s.Message()}
+		case codes.OutOfRange: // a text that it cannot read
+			return errors.New(s.Message())
 		case codes.Unimplemented:
 			return fmt.Errorf("the plugin has no method %s: it was built for another version of launch", method)
 		case codes.DeadlineExceeded:
@@ -191,6 +195,8 @@ func handler(m Method) grpc.MethodHandler {
 			return nil, status.Error(codes.FailedPrecondition, err.Error())
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled): // the plugin gave up, as it should: that is no answer
 			return nil, status.Error(codes.DeadlineExceeded, err.Error())
+		case errors.As(err, new(*file.Unread)):
+			return nil, status.Error(codes.OutOfRange, err.Error())
 		case err != nil:
 			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
