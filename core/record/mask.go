@@ -26,7 +26,7 @@ var (
 )
 
 // MaskArgs returns the command line with what looks like a secret replaced: the values of flags, of assignments and of headers
-// whose names say so, passwords in addresses, and all of those within the scripts of shells.
+// whose names mark them as secret, passwords in addresses, and all of those within the scripts of shells.
 func MaskArgs(args []string) []string { return maskArgs(args, maxScripts) }
 
 // maxScripts is how many scripts within scripts are read.
@@ -125,7 +125,7 @@ type passwordOption struct {
 	option string
 	joined bool   // always: -pSECRET
 	only   string // with this word among the arguments
-	own    bool   // it stands before the first word that is none, where another command begins
+	own    bool   // it stands before the program's first argument, where another command begins
 }
 
 var passwordOptions = map[string]passwordOption{
