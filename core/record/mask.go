@@ -54,20 +54,19 @@ func maskArgs(args []string, scripts int) []string {
 // maskWords masks the words of one command.
 func maskWords(words []string) []string {
 	out := slices.Clone(words)
-	for i, a := range out {
-		a = secretURL.ReplaceAllString(a, "${1}"+Masked+"@")
-		a = secretHeader.ReplaceAllString(a, "${1}"+Masked)
-		name, _, assigned := strings.Cut(a, "=")
-		switch {
-		case !named.MatchString(name) || a != words[i]: // a word of a text; or masked by the word before it
-		case assigned && secretName(name):
-			a = name + "=" + Masked
-		case !assigned && strings.HasPrefix(a, "-") && secretName(a) && i+1 < len(out) && !strings.HasPrefix(out[i+1], "-"):
+	for i, a := range words {
+		if out[i] != a { // by the word before it
+			continue
+		}
+		switch name, _, assigned := strings.Cut(a, "="); {
+		case assigned && named.MatchString(name) && secretName(name):
+			out[i] = name + "=" + Masked
+			continue
+		case !assigned && strings.HasPrefix(a, "-") && named.MatchString(name) && secretName(a) && i+1 < len(out) && !strings.HasPrefix(out[i+1], "-"):
 			out[i+1] = Masked
 		}
-		if out[i] == words[i] {
-			out[i] = a
-		}
+		a = secretURL.ReplaceAllString(a, "${1}"+Masked+"@")
+		out[i] = secretHeader.ReplaceAllString(a, "${1}"+Masked)
 	}
 	maskOptions(out)
 	return out
@@ -113,7 +112,7 @@ func secretName(name string) bool {
 		return !textTokens[before] && !use
 	case "key":
 		return keyring[before] || variable
-	case "pass":
+	case "pass", "pwd":
 		return variable
 	}
 	return false
