@@ -43,7 +43,7 @@ func giveAgain(r *run.Run, id string, command []string) error {
 	return nil
 }
 
-// withCommand completes the command that goes on with a run of which a secret was not recorded.
+// withCommand completes the command that goes on with a run, where a secret of the run's command was not recorded.
 func withCommand(d *ui.RunDoc, r *run.Run) {
 	if len(d.GoOn) == 0 || r == nil || !hasMask(r.Job.Command.Args) {
 		return

@@ -26,7 +26,7 @@ func settingsHere(c *cobra.Command) (settings, error) {
 	return s, err
 }
 
-// notTaken says why nothing of a file is taken, and what to do about it. file is nil where it could not be read.
+// notTaken reports why nothing of a file is taken, and what the user can do. file is nil if it could not be read.
 func notTaken(path string, file *trust.File, why error) string {
 	note := fmt.Sprintf("nothing of %s is taken, and launch changes nothing of the training: %v", path, why)
 	if file != nil {
@@ -45,8 +45,8 @@ func notTaken(path string, file *trust.File, why error) string {
 //	anyway                runs what would be refused
 //	allow                 above the default: lets launch change the experiment
 //
-// device, vram, reserve and gpus say for what launch plans; fill, rehearse, inside and as-asked how it tries; and tty, quiet,
-// receipts and sample what is seen of it. None of those writes, kills, or changes more than allow allows.
+// device, vram, reserve and gpus set what launch plans for; fill, rehearse, inside and as-asked how it tries; tty, quiet,
+// receipts and sample what it prints and looks at. None of those writes, kills, or changes more than allow allows.
 func usersAlone(name, value string) bool {
 	switch name {
 	case "json-file", "state-dir", "memory", "grace":

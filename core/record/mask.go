@@ -26,7 +26,7 @@ var (
 )
 
 // MaskArgs returns the command line with what looks like a secret replaced: the values of flags, of assignments and of headers
-// whose names say so, passwords in addresses, and all of those within the scripts of shells.
+// whose names mark them as secret, passwords in addresses, and all of those within the scripts of shells.
 func MaskArgs(args []string) []string { return maskArgs(args, maxScripts) }
 
 // maxScripts is how many scripts within scripts are read.
@@ -54,20 +54,19 @@ func maskArgs(args []string, scripts int) []string {
 // maskWords masks the words of one command.
 func maskWords(words []string) []string {
 	out := slices.Clone(words)
-	for i, a := range out {
-		a = secretURL.ReplaceAllString(a, "${1}"+Masked+"@")
-		a = secretHeader.ReplaceAllString(a, "${1}"+Masked)
-		name, _, assigned := strings.Cut(a, "=")
-		switch {
-		case !named.MatchString(name) || a != words[i]: // a word of a text; or masked by the word before it
-		case assigned && secretName(name):
-			a = name + "=" + Masked
-		case !assigned && strings.HasPrefix(a, "-") && secretName(a) && i+1 < len(out) && !strings.HasPrefix(out[i+1], "-"):
+	for i, a := range words {
+		if out[i] != a { // by the word before it
+			continue
+		}
+		switch name, _, assigned := strings.Cut(a, "="); {
+		case assigned && named.MatchString(name) && secretName(name):
+			out[i] = name + "=" + Masked
+			continue
+		case !assigned && strings.HasPrefix(a, "-") && named.MatchString(name) && secretName(a) && i+1 < len(out) && !strings.HasPrefix(out[i+1], "-"):
 			out[i+1] = Masked
 		}
-		if out[i] == words[i] {
-			out[i] = a
-		}
+		a = secretURL.ReplaceAllString(a, "${1}"+Masked+"@")
+		out[i] = secretHeader.ReplaceAllString(a, "${1}"+Masked)
 	}
 	maskOptions(out)
 	return out
@@ -113,7 +112,7 @@ func secretName(name string) bool {
 		return !textTokens[before] && !use
 	case "key":
 		return keyring[before] || variable
-	case "pass":
+	case "pass", "pwd":
 		return variable
 	}
 	return false
@@ -125,7 +124,7 @@ type passwordOption struct {
 	option string
 	joined bool   // always: -pSECRET
 	only   string // with this word among the arguments
-	own    bool   // it stands before the first word that is none, where another command begins
+	own    bool   // it stands before the program's first argument, where another command begins
 }
 
 var passwordOptions = map[string]passwordOption{

@@ -128,6 +128,7 @@ func TestMask(t *testing.T) {
 		"sshpass|-p|x|ssh|h|python|main.py|-p|10":                         "sshpass|-p|***|ssh|h|python|main.py|-p|10",
 		"nice|-n|5|mysql|-psecret|-u|me":                                  "nice|-n|5|mysql|-p***|-u|me",
 		"sh|-c|mysql -psecret -e 'select 1' && python main.py -p 10":      "sh|-c|mysql -p*** -e 'select 1' && python main.py -p 10",
+		"env|MYSQL_PWD=x|--db-password=https://me:y@host/z":               "env|MYSQL_PWD=***|--db-password=***",
 		"docker|login|-p|x":                                               "docker|login|-p|***",
 		"sh|-c|printf %s \"$(TOKEN=x cat oom)\" --pw \"a $(cat y)\"":      "sh|-c|printf %s \"$(TOKEN=*** cat oom)\" --pw ***",
 		// none of which is a secret

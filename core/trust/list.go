@@ -36,7 +36,7 @@ func ConfigDir() string {
 	if d := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(d) {
 		return filepath.Join(d, "launch")
 	}
-	if d := os.Getenv("HOME"); filepath.IsAbs(d) {
+	if d := os.Getenv("HOME"); filepath.IsAbs(d) && d != "/" {
 		return filepath.Join(d, ".config", "launch")
 	}
 	return ""

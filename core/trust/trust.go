@@ -1,8 +1,8 @@
 // Package trust decides from which files launch takes settings: from those that the user or root owns and nobody else can
 // write, as git's safe.directory and sshd's StrictModes have it; and it keeps the list of those that the user has approved.
 //
-// A file and its folder are looked at, not the folders above it: whoever can move a folder of the user's can only put
-// another of the user's folders in its place, and one of their own has the wrong owner.
+// A file and its folder are looked at, not the folders above it: an attacker who can move a folder of the user's can only
+// put another of the user's folders in its place; a folder of the attacker's has the wrong owner.
 package trust
 
 import (
@@ -39,7 +39,7 @@ func (f *File) Sum() string {
 }
 
 // Read reads a settings file. What it returns was read from the file that was looked at, whatever takes its name meanwhile.
-// The error wraps fs.ErrNotExist where there is none; any other one says why the file cannot be read. Nothing but a regular
+// The error wraps fs.ErrNotExist if there is no file; any other error is why it cannot be read. Nothing but a regular
 // file is opened, so that a FIFO does not hang.
 func Read(path string) (*File, error) {
 	path, err := filepath.Abs(path)
@@ -168,7 +168,7 @@ func privateGroup(passwd, group []byte, uid, gid uint32) bool {
 	return false
 }
 
-// owner says who else owns it, or "".
+// owner returns who else owns it, or "".
 func (j judge) owner(info *unix.Stat_t) string {
 	if info.Uid == j.uid || info.Uid == 0 {
 		return ""
@@ -176,7 +176,7 @@ func (j judge) owner(info *unix.Stat_t) string {
 	return fmt.Sprintf("belongs to user %d", info.Uid)
 }
 
-// writable says who else can write it by its mode, or "".
+// writable returns who else can write it by its mode, or "".
 func (j judge) writable(info *unix.Stat_t) string {
 	switch {
 	case info.Mode&0o002 != 0:
@@ -225,7 +225,7 @@ func (j judge) file(path string, info *unix.Stat_t, fd int) error {
 
 // Nearest returns the path of the file of that name that counts in a folder: the nearest from there up to the repository's
 // root or the home folder, both included. Outside of both, only the folder's own file counts: what lies above belongs to
-// anybody. "" where there is none.
+// anybody. It returns "" if there is no such file.
 //
 // A .git of another user's ends nothing: in a shared folder it would let its owner choose where the search ends.
 func Nearest(dir, name, home string) string {

@@ -84,6 +84,9 @@ func TestRead(t *testing.T) {
 	if f, err := Read(write(t, filepath.Join(dir, "w"), "text", 0o666)); err != nil || f.Foreign == nil {
 		t.Errorf("one that all can write: %+v, %v", f, err)
 	}
+	if f, err := Read(write(t, filepath.Join(dir, "g"), "text", 0o664)); os.Getuid() == 0 && (err != nil || f.Foreign == nil) {
+		t.Errorf("one of root's that its group can write: %+v, %v", f, err)
+	}
 	open := filepath.Join(dir, "open")
 	write(t, filepath.Join(open, "a"), "text", 0o644)
 	os.Chmod(open, 0o777)

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Everything that launch prints for people passes [Clean]: names, errors and words come from plugins, files and programs, and a
+// Everything that launch prints for people passes [Clean]: names, errors and lines come from plugins, files and programs, and a
 // terminal obeys what is in them. launch's own colours are marks (noncharacters of Unicode, which no text has) until then.
 
 // marks are launch's own colours.
@@ -50,7 +50,7 @@ func clean(s string, painted bool) string {
 		case r == 0x2028 || r == 0x2029:
 			b.WriteByte(' ')
 		case !obeyed(r):
-			b.WriteRune(r) // U+FFFD for a byte that is none
+			b.WriteRune(r) // U+FFFD for a byte that is not UTF-8
 		}
 		i += n
 	}

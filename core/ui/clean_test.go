@@ -71,3 +71,12 @@ func TestCleanJSON(t *testing.T) {
 		t.Errorf("it reads as %q, %v", out, err)
 	}
 }
+
+// A name with a line break is one row of a table.
+func TestRunsRow(t *testing.T) {
+	var b bytes.Buffer
+	Printer{W: &b}.Runs([]RunRow{{ID: "20260101", State: "failed", Command: []string{"sh", "-c", "x\n20990101  succeeded"}}})
+	if strings.Count(b.String(), "\n") != 1 {
+		t.Errorf("%q", b.String())
+	}
+}
