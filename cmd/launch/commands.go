@@ -349,7 +349,7 @@ func resume(ctx context.Context, s settings, name string) error {
 	if r.Host {
 		s.Device = "cpu"
 		if s.Memory == 0 {
-			s.Memory = r.Room
+			s.Memory = h.Limit() // as it was; a run without a limit has none
 		}
 	}
 	f := findDevice(ctx, s, r.Job.Command.Env)

@@ -165,7 +165,7 @@ const prefix = "launch-claims-"
 
 // bases are where folders of claims may lie: among the temporary files or, where another account has taken the name there,
 // in the next place.
-func bases() []string { return []string{os.TempDir(), "/var/tmp", "/dev/shm"} }
+func bases() []string { return []string{private.TempDir(), "/var/tmp", "/dev/shm"} }
 
 // place is this account's folder of claims, made or not.
 func place() (string, error) {

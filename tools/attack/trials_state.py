@@ -533,6 +533,23 @@ def _(box):
     need(done.code == 75, repr(done))
 
 
+@trial("F", "a resume of a run without --memory claims nothing, and is not limited")
+def _(box):
+    box.trainer()
+    p = box.start([box.binary, "--device", "cpu", "--", PYTHON, "train.py", "--steps", "60", "--slow", "0.05"])
+    box.wait(lambda: os.path.exists(box.path("work/runs/a/0002.pt")))
+    name = os.path.basename(run_folders(box, box.state)[0])
+    p.send_signal(signal.SIGKILL)
+    p.wait()
+    first = holding(box, 0.85)
+    done = box.launch("resume", name, seconds=30)
+    box.write("work/end", "")
+    box.finish(first)
+    need(done.code == 0, repr(done))
+    taken = [e for e in next(r for r in box.runs() if r[0]["event"] == "started") if e["event"] == "resumed"]
+    need(taken and "limit_bytes" not in taken[0], f"the resume was held to {taken}")
+
+
 @trial("F", "root's claims count for every account: 75", root=True)
 def _(box):
     first = holding(box, 0.85, who="root", env={"HOME": box.mkdir("roots", who="root")})
