@@ -356,11 +356,10 @@ func resume(ctx context.Context, s settings, name string) error {
 	if f.err != nil {
 		return f.err
 	}
-	claim, err := claimMemory(s, say, r.Job.Command, r.Job)
-	if err != nil {
+	if s.claim, err = claimMemory(s, say, r.Job.Command, r.Job); err != nil {
 		return err
 	}
-	defer claim.Release()
+	defer s.claim.Release()
 	// The attempt that was cut off has no outcome. What it left is found as after any other: its saved state.
 	var first time.Time
 	for _, a := range r.Attempts {

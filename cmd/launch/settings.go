@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -47,7 +48,8 @@ type settings struct {
 	Prune    bool // remove old records after a run
 	Expects  bool // the user said something that only matters to a recognised job
 
-	from map[string]string // of what no flag says: how a complaint calls it
+	claim *claim.Claim      // what this launch holds of the host's memory; nil: nothing
+	from  map[string]string // of what no flag says: how a complaint calls it
 }
 
 // name is how a complaint calls a setting: as whoever set it can find it. "--grace", "LAUNCH_GRACE", "grace in FILE".
