@@ -25,6 +25,8 @@ import (
 // settings are launch's own. A flag outranks LAUNCH_*, which outranks the project's .launch.yaml, which outranks the
 // user's file. The recipe of a job is never read or written this way.
 type settings struct {
+	claim *claim.Claim // what this launch holds of the host's memory; nil: nothing
+
 	Allow    ladder.Cost
 	VRAM     unit.Bytes // 0: the card that is here
 	Device   string     // "auto", "cpu", an index or a UUID
@@ -48,8 +50,7 @@ type settings struct {
 	Prune    bool // remove old records after a run
 	Expects  bool // the user said something that only matters to a recognised job
 
-	claim *claim.Claim      // what this launch holds of the host's memory; nil: nothing
-	from  map[string]string // of what no flag says: how a complaint calls it
+	from map[string]string // of what no flag says: how a complaint calls it
 }
 
 // name is how a complaint calls a setting: as whoever set it can find it. "--grace", "LAUNCH_GRACE", "grace in FILE".

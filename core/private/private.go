@@ -20,7 +20,6 @@ import (
 	"syscall"
 
 	"github.com/google/renameio/v2"
-	"golang.org/x/sys/unix"
 )
 
 // ErrShared is wrapped by the errors that say that another account could change what lies there.
@@ -56,24 +55,10 @@ func MkdirAll(path string) error {
 	return Check(path) // somebody may have been faster
 }
 
-// usual are the folders of temporary files, in the order in which they are tried.
-func usual() []string { return []string{os.TempDir(), "/tmp", "/var/tmp", "/dev/shm"} }
-
-// TempDir is the first of the folders of temporary files that is there and can be written to.
-func TempDir() string {
-	for _, dir := range usual() {
-		abs, err := filepath.Abs(dir)
-		if info, wrong := os.Stat(abs); err == nil && wrong == nil && info.IsDir() && unix.Access(abs, unix.W_OK|unix.X_OK) == nil {
-			return abs
-		}
-	}
-	return "/tmp"
-}
-
 // Temp makes a private folder among the temporary files: in the first of the usual places that is one for this user.
 func Temp(pattern string) (string, error) {
 	var errs []error
-	for _, base := range usual() {
+	for _, base := range []string{os.TempDir(), "/tmp", "/var/tmp", "/dev/shm"} {
 		dir, err := tempIn(base, pattern)
 		if err == nil {
 			return dir, nil

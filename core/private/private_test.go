@@ -130,19 +130,6 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
-// A TMPDIR that is missing is not made, and costs nothing.
-func TestTempDir(t *testing.T) {
-	here, gone := t.TempDir(), t.TempDir()+"/gone"
-	t.Setenv("TMPDIR", here)
-	if dir := TempDir(); dir != here {
-		t.Errorf("it is %s, not %s", dir, here)
-	}
-	t.Setenv("TMPDIR", gone)
-	if dir := TempDir(); dir == gone || dir == "" {
-		t.Errorf("it is %s", dir)
-	}
-}
-
 // A temporary folder is not made where others could rename it.
 func TestTemp(t *testing.T) {
 	open := mkdir(t, t.TempDir()+"/open", 0o777)
