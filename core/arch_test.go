@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 	"core/unit":                 {},
 	"core/lazy":                 {},
 	"core/claim":                {"core/private", "core/unit", "golang.org/x/sys/unix"},
-	"core/private":              {"github.com/google/renameio/v2", "golang.org/x/sys/unix"},
+	"core/private":              {"github.com/google/renameio/v2"},
 	"core/nn":                   {"core/unit"},
 	"core/mem":                  {"core/gpu", "core/nn", "core/unit"},
 	"core/config":               {"core/lazy", "go.yaml.in/yaml/v3", "github.com/pelletier/go-toml/v2", "github.com/pelletier/go-toml/v2/unstable"},
