@@ -361,7 +361,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	if r.Host {
 		s.Device = "cpu"
 		if s.Memory == 0 {
-			s.Memory = r.Room
+			s.Memory = h.Limit() // as it was; a run without a limit has none
 		}
 	}
 	clearLeftovers(s, say)
@@ -369,11 +369,10 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	if f.err != nil {
 		return f.err
 	}
-	claim, err := claimMemory(s, say, r.Job.Command, r.Job)
-	if err != nil {
+	if s.claim, err = claimMemory(s, say, r.Job.Command, r.Job); err != nil {
 		return err
 	}
-	defer claim.Release()
+	defer s.claim.Release()
 	// The attempt that was cut off has no outcome. What it left is found as after any other: its saved state.
 	var first time.Time
 	var b before

@@ -360,11 +360,7 @@ func explainRun(s settings, name string) (ui.Explanation, error) {
 	} else if out != nil {
 		d.Attempts = append(d.Attempts, ui.AttemptDoc{Number: 1, Changes: "as asked", Ending: out.Ending, Cause: out.Cause, Phase: out.Phase})
 	}
-	for _, e := range h.Events {
-		if e.Kind == record.Started || e.Kind == record.Followed || e.Kind == record.Resumed {
-			d.LimitBytes = e.Limit
-		}
-	}
+	d.LimitBytes = h.Limit()
 	x.Clues.Limit = d.LimitBytes
 	goOn(d, r, stop, out)
 	x.Advise(options)

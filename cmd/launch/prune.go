@@ -75,8 +75,10 @@ launch does the same by itself, once a day at the most; --prune=false (or "prune
 // tidyDeadline is how long launch may tidy up after a program has ended. The rest is left for the next time.
 const tidyDeadline = 2 * time.Second
 
-// tidy prunes the records after a run, once a day at the most.
+// tidy is what is done after a run, before launch ends as its program did: it gives up what it claims, and prunes the records,
+// once a day at the most.
 func (s settings) tidy() {
+	s.claim.Release()
 	store, now := record.Store{Dir: s.runs()}, time.Now()
 	if !s.Prune || !store.Due(now) {
 		return

@@ -177,11 +177,10 @@ func wrap(ctx context.Context, s settings, args []string) error {
 			p.job = nil
 		}
 	}
-	claim, err := claimMemory(s, say, p.command, p.job)
-	if err != nil {
+	if s.claim, err = claimMemory(s, say, p.command, p.job); err != nil {
 		return err
 	}
-	defer claim.Release()
+	defer s.claim.Release()
 	if p.job == nil {
 		return asTyped(ctx, s, p, say)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/trust"
 	"github.com/launch-ml/launch/core/unit"
@@ -25,6 +26,8 @@ import (
 // settings are launch's own. A flag outranks LAUNCH_*, which outranks the project's .launch.yaml, which outranks the
 // user's file. The recipe of a job is never read or written this way.
 type settings struct {
+	claim *claim.Claim // what this launch holds of the host's memory; nil: nothing
+
 	Allow    ladder.Cost
 	VRAM     unit.Bytes // 0: the card that is here
 	Device   string     // "auto", "cpu", an index or a UUID

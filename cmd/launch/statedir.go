@@ -27,17 +27,7 @@ func stateDir() string {
 			return filepath.Join(home, ".local", "state", "launch")
 		}
 	}
-	return filepath.Join(temporary(), fmt.Sprintf("launch-%d", os.Getuid()))
-}
-
-// temporary is the first of the usual folders of temporary files that can be written to.
-func temporary() string {
-	for _, dir := range []string{os.TempDir(), "/tmp", "/var/tmp", "/dev/shm"} {
-		if abs, err := filepath.Abs(dir); err == nil && unix.Access(abs, unix.W_OK|unix.X_OK) == nil {
-			return abs
-		}
-	}
-	return "/tmp"
+	return filepath.Join(private.TempDir(), fmt.Sprintf("launch-%d", os.Getuid()))
 }
 
 // ownState returns the state folder, or, where another account could change what lies there, one of a fresh name among the
@@ -48,7 +38,7 @@ func ownState(dir string) string {
 		return dir
 	}
 	fresh := dir
-	for _, base := range []string{temporary(), "/tmp", "/var/tmp", "/dev/shm"} {
+	for _, base := range []string{private.TempDir(), "/tmp", "/var/tmp", "/dev/shm"} {
 		var salt [8]byte
 		rand.Read(salt[:])
 		fresh = filepath.Join(base, fmt.Sprintf("launch-%d-%x", os.Getuid(), salt))

@@ -120,7 +120,7 @@ func Take(r Resource, want, total unit.Bytes, anyway bool) (*Claim, error) {
 	}
 	text, err := json.Marshal(Held{Resource: r, Bytes: want, PID: os.Getpid(), Start: start(os.Getpid()), Since: time.Now(), UID: os.Geteuid()})
 	if err == nil {
-		err = private.WriteFile(c.path, text, 0o644)
+		err = write(c.path, text)
 	}
 	if err != nil {
 		c.remove()
@@ -128,6 +128,17 @@ func Take(r Resource, want, total unit.Bytes, anyway bool) (*Claim, error) {
 	}
 	go c.renew()
 	return c, nil
+}
+
+// write publishes what is claimed. A reader that comes meanwhile does not count it; those who would take something wait. A crash
+// of the machine may lose it: the claim is then gone, too.
+func write(path string, text []byte) error {
+	f, err := private.Open(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Chmod(0o644), f.Close()) // whatever the umask is
 }
 
 // Release gives up what is claimed. Of nil there is nothing to give up.
@@ -165,7 +176,7 @@ const prefix = "launch-claims-"
 
 // bases are where folders of claims may lie: among the temporary files or, where another account has taken the name there,
 // in the next place.
-func bases() []string { return []string{os.TempDir(), "/var/tmp", "/dev/shm"} }
+func bases() []string { return []string{private.TempDir(), "/var/tmp", "/dev/shm"} }
 
 // place is this account's folder of claims, made or not.
 func place() (string, error) {

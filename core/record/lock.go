@@ -33,7 +33,7 @@ func (s Store) Lock(what, holder string) (unlock func(), err error) {
 
 // machineLocks is the folder of this user's locks on this machine.
 func machineLocks() string {
-	return filepath.Join(os.TempDir(), fmt.Sprintf("launch-locks-%d", os.Geteuid()))
+	return filepath.Join(private.TempDir(), fmt.Sprintf("launch-locks-%d", os.Geteuid()))
 }
 
 func lock(dirs []string, what, holder string) (unlock func(), err error) {

@@ -303,6 +303,16 @@ func (h *History) CutOff() (Event, bool) {
 	return Event{}, false
 }
 
+// Limit is what the kernel held each process of the run to when it was last taken up; 0: nothing.
+func (h *History) Limit() (limit unit.Bytes) {
+	for _, e := range h.Events {
+		if e.Kind == Started || e.Kind == Followed || e.Kind == Resumed {
+			limit = e.Limit
+		}
+	}
+	return limit
+}
+
 // PID returns the process of the launch that wrote the last event.
 func (h *History) PID() int {
 	if len(h.Events) == 0 {

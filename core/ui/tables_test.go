@@ -3,6 +3,7 @@ package ui
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -29,5 +30,24 @@ func TestShowLeavesOutWhatIsNotKnown(t *testing.T) {
 		if got := out.String(); !strings.Contains(got, want) || strings.Contains(got, "0 B") || strings.Contains(got, "validation:") {
 			t.Errorf("room %v: %s", room, got)
 		}
+	}
+}
+
+// A run that another machine carries is listed with that machine and its last sign.
+func TestRunElsewhere(t *testing.T) {
+	h := &record.History{ID: "20261102-000000.000-beef", Events: []record.Event{{Kind: record.Followed, Args: []string{"true"}}}}
+	row := RowOf(h, record.Life{Alive: true, PID: 7, Host: "gpu7", Sign: time.Now().Add(-40 * time.Second)})
+	if row.State != "running" || row.Host != "gpu7" || row.LastSign == nil {
+		t.Fatalf("the row is %+v", row)
+	}
+	var out strings.Builder
+	Printer{W: &out}.Runs([]RunRow{row})
+	if !strings.Contains(out.String(), "on gpu7, last sign 40") {
+		t.Errorf("it is listed as %q", out.String())
+	}
+	out.Reset()
+	Printer{W: &out}.Show(h, record.Life{Alive: true, PID: 7, Host: "gpu7", Sign: time.Now().Add(-40 * time.Second)})
+	if !strings.Contains(out.String(), "process 7 on gpu7, last sign 40s ago") {
+		t.Errorf("it is shown as %q", out.String())
 	}
 }

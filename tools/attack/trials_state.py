@@ -239,6 +239,63 @@ def _(box):
     need(done.code == 3, f"it hung: {done}")
 
 
+@trial("2", "launch receipts export through another account's link changes nothing", second=True)
+def _(box):
+    thesis = box.write("home/thesis", "three years")
+    target = box.path("tmp/all.jsonl")
+    box.as_("other", lambda: os.symlink(thesis, target))
+    box.launch("receipts", "export", target)
+    need(box.read("home/thesis") == "three years", "the thesis was overwritten")
+
+
+@trial("2", "an account that makes and removes the state folder's name all the time never gets a record into its own", second=True)
+def _(box):
+    race = ("import os, sys\nwhile True:\n    for f in (lambda: os.mkdir(sys.argv[1], 0o777), lambda: os.chmod(sys.argv[1], 0o777), lambda: os.rmdir(sys.argv[1])):\n"
+            "        try:\n            f()\n        except OSError:\n            pass\n")
+    racer = box.start([PYTHON, "-c", race, box.path(shared(box))], who="other")
+    for _i in range(12):
+        done = box.launch("--", "sh", "-c", "exit 3", env=homeless(box))
+        need(done.code == 3, repr(done))
+        top = box.path(shared(box))
+        try:
+            mine = os.stat(top).st_uid == uid(box)
+        except FileNotFoundError:
+            continue
+        if mine:  # then it cannot be taken away any more
+            break
+        need(not os.path.isdir(top + "/runs"), "a record lies in another account's folder")
+    racer.kill()
+    for name in os.listdir(box.tmp):
+        info = os.stat(box.path("tmp", name))
+        need(not (name.startswith("launch-") and info.st_uid != uid(box) and os.listdir(box.path("tmp", name))), f"{name} is another account's, and something lies in it")
+
+
+@trial("2", "another account can read nothing of what is recorded, wherever that lies", second=True)
+def _(box):
+    os.chmod(box.home, 0o755)
+    box.mkdir("home/bin")
+    box.write("home/bin/launch-plugin-none", "#!/bin/sh\nexit 1\n", mode=0o755)
+    command = ["sh", "-c", f"umask 0; exec {box.binary} --memory 64MiB -- sh -c 'echo s3cret; exit 3'"]
+    need(box.run(command).code == 3 and box.run(command, env=homeless(box)).code == 3, "it did not run")
+    places = [box.path("home/.local"), box.tmp]
+
+    def look():
+        found = []
+        for place in places:
+            for folder, _dirs, names in os.walk(place):
+                for name in names:
+                    try:
+                        with open(os.path.join(folder, name), "rb") as f:
+                            f.read(1)
+                        found.append(os.path.join(folder, name))
+                    except OSError:
+                        pass
+        return " ".join(found)
+
+    read = box.as_("other", look)
+    need(read == "", f"it can read {read}")
+
+
 @trial("2", "--json-file through a link of the user's own is written to what the link leads to")
 def _(box):
     box.write("work/real.json", "old")
@@ -533,6 +590,23 @@ def _(box):
     need(done.code == 75, repr(done))
 
 
+@trial("F", "a resume of a run without --memory claims nothing, and is not limited")
+def _(box):
+    box.trainer()
+    p = box.start([box.binary, "--device", "cpu", "--", PYTHON, "train.py", "--steps", "60", "--slow", "0.05"])
+    box.wait(lambda: os.path.exists(box.path("work/runs/a/0002.pt")))
+    name = os.path.basename(run_folders(box, box.state)[0])
+    p.send_signal(signal.SIGKILL)
+    p.wait()
+    first = holding(box, 0.85)
+    done = box.launch("resume", name, seconds=30)
+    box.write("work/end", "")
+    box.finish(first)
+    need(done.code == 0, repr(done))
+    taken = [e for e in next(r for r in box.runs() if r[0]["event"] == "started") if e["event"] == "resumed"]
+    need(taken and "limit_bytes" not in taken[0], f"the resume was held to {taken}")
+
+
 @trial("F", "root's claims count for every account: 75", root=True)
 def _(box):
     first = holding(box, 0.85, who="root", env={"HOME": box.mkdir("roots", who="root")})
@@ -587,6 +661,23 @@ def _(box):
     first.wait()
     done = box.launch("--memory", part(0.85), "--", "sh", "-c", "exit 3", seconds=10)
     need(done.code == 3, repr(done))
+
+
+@trial("F", "what another account can read of a claim names neither command nor folder", second=True)
+def _(box):
+    p = box.start([box.binary, "--memory", part(0.3), "--", "sh", "-c", "echo s3cret > begun; while [ ! -e end ]; do sleep 0.05; done"])
+    box.wait(lambda: os.path.exists(box.path("work/begun")))
+    folder = box.path(f"tmp/launch-claims-{uid(box)}")
+
+    def look():
+        return " ".join(open(os.path.join(folder, name)).read() for name in os.listdir(folder) if name.endswith(".json"))
+
+    seen = box.as_("other", look) if os.path.isdir(folder) else ""
+    box.write("work/end", "")
+    box.finish(p)
+    need('"bytes"' in seen, f"the claim cannot be seen: {seen!r}")
+    need("s3cret" not in seen and box.work not in seen, f"it reads {seen}")
+    need(not [n for n in os.listdir(folder) if n.endswith(".json")], "the claim outlives its launch")
 
 
 @trial("F", "FIFOs and huge files among another account's claims do not hang launch", second=True)
