@@ -49,7 +49,7 @@ type prepared struct {
 	ending   chan struct{}
 	// asksForHelp says that the command only wants the program's usage.
 	asksForHelp bool
-	announced   bool // that it runs as typed, and why
+	told        bool // the warnings have why nothing is done
 }
 
 // close waits until the plugin's process has ended, which began when it had answered.
@@ -275,7 +275,7 @@ func withoutSource(j *job.Job, set *ladder.Set) {
 // without gives the plugin up and says why: the command runs as typed.
 func (p *prepared) without(format string, args ...any) *prepared {
 	p.warnings = append(p.warnings, fmt.Sprintf(format, args...)+"; running as typed")
-	p.failed = true
+	p.failed, p.told = true, true
 	return p
 }
 

@@ -193,7 +193,7 @@ func asTyped(ctx context.Context, s settings, p *prepared, say ui.Printer) error
 	for _, w := range p.warnings {
 		say.Warn("%s", w)
 	}
-	if !p.asksForHelp && !p.announced && (s.Expects || !s.Quiet && slices.ContainsFunc(p.command.Args, namesRecipe)) {
+	if !p.asksForHelp && !p.told && (s.Expects || !s.Quiet && slices.ContainsFunc(p.command.Args, namesRecipe)) {
 		say.Warn("this command is not recognised (%s): it runs as typed, once, and nothing is adjusted", p.why())
 	}
 	x := &executor{settings: s, say: say, settle: p.close}
@@ -314,7 +314,7 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 	err = finish(ctx, s, p.run, p.device, rec, say, p.close, before{held: held}, heard)
 	if ownTrouble(err) {
 		say.Warn("%v: the command runs as typed, once, and nothing is adjusted", err)
-		p.warnings, p.announced = nil, true
+		p.warnings, p.told = nil, true
 		return asTyped(ctx, s, p, say)
 	}
 	return err

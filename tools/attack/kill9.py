@@ -12,7 +12,7 @@ Each moment is a run of its own, in a fresh folder: every other one on a termina
 By default the program is a stand-in that needs no torch, and runs out of memory once; --sisr takes examples/sisr, for real.
 Linux, Python 3.9 or later, standard library only. It ends with 1 where anything is not so.
 """
-import argparse, collections, concurrent.futures, contextlib, glob, hashlib, json, os, pty, random, re, select, shutil, signal, subprocess, sys, tempfile, termios, time
+import argparse, collections, concurrent.futures, contextlib, glob, hashlib, json, os, pty, random, select, shutil, signal, subprocess, sys, tempfile, termios, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
@@ -196,7 +196,7 @@ def main():
     a = p.parse_args()
     a.launch = os.path.abspath(a.launch)
     a.patience = 300 if a.sisr else 60
-    a.span = a.span or (9.0 if a.sisr else 1.4)
+    a.span = a.span or (5.0 if a.sisr else 1.4)
     a.top = tempfile.mkdtemp(prefix="kill9-", dir="/var/tmp")
     print(f"{a.n} moments, --seed {a.seed}", flush=True)
     began = time.time()

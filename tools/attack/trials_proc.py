@@ -1,5 +1,5 @@
 """Points 6, 7, 8, 11 and the second half of 10: what runs bare runs here, stops, output that is lost, processes that are left."""
-import contextlib, json, os, re, resource, signal, subprocess, sys, time
+import contextlib, json, os, signal, subprocess, time
 
 from box import HERE, PYTHON, need, trial
 
@@ -718,5 +718,7 @@ def _(box):
 
 @trial("11", "kill -9 at random moments: nothing of the user's changes, nothing is left, every run can be resumed", quick=False)
 def _(box):
-    done = box.run([sys.executable, os.path.join(HERE, "kill9.py"), "--launch", box.binary, "-n", "8"], seconds=300)
+    for name in ("kill9.py", "train.py"):
+        box.copy(os.path.join(HERE, name), f"work/{name}")
+    done = box.run([PYTHON, "kill9.py", "--launch", box.binary, "-n", "8"], seconds=300)
     need(done.code == 0, repr(done))
