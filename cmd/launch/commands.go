@@ -74,7 +74,7 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 			for _, w := range p.warnings {
 				say.Warn("%s", w)
 			}
-			if p.announced {
+			if p.told {
 				say.Line("it would run as typed, and an out-of-memory would be explained")
 			} else {
 				say.Line("this command is not recognised (%s): it would run as typed, and an out-of-memory would be explained", p.why())

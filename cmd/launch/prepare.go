@@ -69,7 +69,7 @@ func prepare(ctx context.Context, s settings, args []string, ask asking) (*prepa
 		return p, nil
 	}
 	if s.AsTyped != "" {
-		p.unread, p.announced = errors.New(s.AsTyped), true
+		p.unread, p.told = errors.New(s.AsTyped), true
 	}
 	if s.Plugin == "none" || s.AsTyped != "" {
 		return p, nil
@@ -122,7 +122,7 @@ func prepare(ctx context.Context, s settings, args []string, ask asking) (*prepa
 	switch {
 	case errors.As(err, &caution):
 		p.warnings = append(p.warnings, caution.Error()+"; running as typed")
-		p.unread, p.announced = caution, true
+		p.unread, p.told = caution, true
 		return p, nil
 	case errors.Is(err, plugin.ErrNotMine):
 		if s.Plugin != "auto" {
