@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 	"core/config":               {"core/lazy", "go.yaml.in/yaml/v3", "github.com/pelletier/go-toml/v2", "github.com/pelletier/go-toml/v2/unstable"},
 	"core/config/command":       {"core/lazy", "mvdan.cc/sh/v3/syntax"},
 	"core/job":                  {"core/config", "core/config/command"},
+	"core/confine":              {"core/config/command", "core/job"},
 	"core/python":               {"core/lazy", "core/config", "core/config/command"},
 	"core/overlay":              {"core/lazy", "core/config", "core/config/command", "core/unit", "github.com/google/renameio/v2"},
 	"core/gpu":                  {"core/unit"},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/ladder"
@@ -362,7 +363,7 @@ func resume(ctx context.Context, s settings, name string) error {
 		if first.IsZero() {
 			first = began.Time
 		}
-		if st := saved(r.Job.Command.Dir, r.Job.Signs, began.Time); st != nil {
+		if st := saved(confine.New(r.Job), r.Job.Signs, began.Time); st != nil {
 			r.Left = st
 		}
 		switch {

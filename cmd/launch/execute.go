@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -35,7 +36,8 @@ type executor struct {
 	settings settings
 	early    early
 	job      *job.Job
-	priced   *ladder.Set // its ladders as the plugin priced them; nil where nothing is recognised
+	roots    *confine.Roots // of its paths, as they were before the first attempt; nil where nothing is recognised
+	priced   *ladder.Set    // its ladders as the plugin priced them; nil where nothing is recognised
 	device   *gpu.Device
 	record   *record.Record // nil where none can be kept
 	say      ui.Printer
@@ -91,12 +93,8 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 		for i := range edits {
 			edits[i].To = strings.NewReplacer(job.Scratch, scratch, job.ScratchName, name).Replace(edits[i].To)
 		}
-		for _, path := range x.job.Rehearsal.Leaves {
-			if strings.Contains(path, job.ScratchName) { // nothing else is ours to remove
-				defer os.RemoveAll(absolute(x.job.Command.Dir, strings.ReplaceAll(path, job.ScratchName, name)))
-			}
-		}
-		if err := stage(scratch, x.job.Rehearsal.Puts); err != nil {
+		defer x.roots.Leaves(name)()
+		if err := confine.Stage(scratch, x.job.Rehearsal.Puts); err != nil {
 			return run.Outcome{}, err
 		}
 		started = x.job.Away(scratch)
@@ -107,7 +105,7 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 	if err != nil {
 		return run.Outcome{}, err
 	}
-	a := attempt{command: made.Command, signs: x.job.Signs, dir: dir, trial: p.Trial, batch: p.Batch, steps: x.job.Rehearsal.Steps}
+	a := attempt{command: made.Command, roots: x.roots.In(started.Command.Dir), signs: x.job.Signs, dir: dir, trial: p.Trial, batch: p.Batch, steps: x.job.Rehearsal.Steps}
 	if x.priced != nil {
 		a.priced = map[string]unit.Bytes{}
 		for _, c := range p.Choices {
@@ -123,7 +121,7 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 		if f.Format == job.Python {
 			sources = append(sources, overlay.File{Path: f.Path, SHA256: f.Source.SHA256, Text: f.Text, Names: edited(edits, f.Path)})
 		} else if f.Format == job.Binary {
-			if err := patchedCopy(absolute(x.job.Command.Dir, f.From), f.Path, f.Patches); err != nil {
+			if err := confine.Copy(absolute(x.job.Command.Dir, f.From), f.Path, f.Patches); err != nil {
 				return run.Outcome{}, fmt.Errorf("copying %s: %w", f.From, err)
 			}
 			defer os.Remove(f.Path) // it may be large, and is the user's own but for some bytes
@@ -144,12 +142,19 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error
 	if err != nil {
 		return out, err
 	}
-	out.Confirmed = confirmed(x.job, made, out.Began)
-	asSaved(&out, x.job, edits)
+	out.Confirmed = confirmed(x.roots, x.job, made, out.Began)
+	asSaved(&out, x.roots, x.job, edits)
 	if len(sources) > 0 {
 		asBuilt(&out, a.overlay.Report(), edits)
 	}
 	return out, nil
+}
+
+func absolute(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
 }
 
 // freePort finds a port of this machine that nobody listens on.
@@ -180,6 +185,7 @@ func (x *executor) folder(attempt int) (string, error) {
 // attempt is what one attempt runs.
 type attempt struct {
 	command job.Command
+	roots   *confine.Roots // where its signs may find files
 	signs   job.Signs
 	dir     string // takes what it prints; "" keeps nothing
 	trial   run.Trial
@@ -268,7 +274,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	}
 	x.exit = exit
 	x.midLine = a.trial == "" && tap.midLine()
-	for _, path := range newest(c.Dir, signs.Log, began) {
+	for _, path := range newest(a.roots, signs.Log, began) {
 		if f, err := os.Open(path); err == nil {
 			io.Copy(detector.Stream(oom.Log), f)
 			f.Close()
@@ -316,7 +322,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	}
 	out.Measured, out.Passed = watch.measured(a.priced, out.Ending == run.Succeeded)
 	if a.trial == "" && out.Iteration >= signs.StateAfter {
-		out.Saved = saved(c.Dir, signs, began)
+		out.Saved = saved(a.roots, signs, began)
 	}
 	return out, nil
 }

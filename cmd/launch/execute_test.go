@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
@@ -51,14 +52,14 @@ func TestSavedStateIsWhole(t *testing.T) {
 	write(t, filepath.Join(dir, "ck/c_2.pth"), whole[:len(whole)-30])
 	at := time.Now().Add(-10 * time.Second)
 	os.Chtimes(filepath.Join(dir, "ck/c_1.pth"), at, at)
-	if s := saved(dir, signs, since); s == nil || s.Iteration != 1 || int(s.Bytes) != len(whole) {
+	if s := saved(folder(dir), signs, since); s == nil || s.Iteration != 1 || int(s.Bytes) != len(whole) {
 		t.Errorf("the state to go on from is %+v", s)
 	}
 	write(t, filepath.Join(dir, "ck/c_2.pth"), []byte("a format of its own"))
-	if s := saved(dir, signs, since); s == nil || s.Iteration != 2 {
+	if s := saved(folder(dir), signs, since); s == nil || s.Iteration != 2 {
 		t.Errorf("of a format that is not known, the newest: %+v", s)
 	}
-	if s := saved(dir, signs, time.Now().Add(time.Hour)); s != nil {
+	if s := saved(folder(dir), signs, time.Now().Add(time.Hour)); s != nil {
 		t.Errorf("one that was there before: %+v", s)
 	}
 }
@@ -70,27 +71,13 @@ func TestSettingsAsSaved(t *testing.T) {
 	write(t, filepath.Join(dir, "logs/a-lightning.yaml"), []byte("lightning: {trainer: {accumulate_grad_batches: 4}}\n"))
 	j := &job.Job{Command: job.Command{Dir: dir}, Signs: job.Signs{Recipes: []string{"logs/*-project.yaml", "logs/*-lightning.yaml"}}}
 	out := run.Outcome{Began: time.Now().Add(-time.Minute)}
-	asSaved(&out, j, []config.Edit{
+	asSaved(&out, folder(dir), j, []config.Edit{
 		{Knob: "micro-batch", At: config.Address{Doc: "launch.yaml", Path: "data.params.batch_size"}, To: "3"},
 		{Knob: "accumulation", At: config.Address{Doc: "launch.yaml", Path: "lightning.trainer.accumulate_grad_batches"}, To: "8"},
 		{Knob: "queue", At: config.Address{Doc: "launch.yaml", Path: "data.params.train.queue_size"}, To: "60"},
 	})
 	if len(out.Settings) != 2 || out.Settings["micro-batch"] != "3" || out.Settings["accumulation"] != "4" {
 		t.Errorf("settings %v", out.Settings)
-	}
-}
-
-func TestPatchedCopy(t *testing.T) {
-	dir := t.TempDir()
-	from, to := filepath.Join(dir, "a"), filepath.Join(dir, "b")
-	write(t, from, []byte("0123456789"))
-	if err := patchedCopy(from, to, []job.Patch{{Bytes: []job.Bytes{{At: 2, New: []byte("xy")}, {At: 9, New: []byte("z")}}}}); err != nil {
-		t.Fatal(err)
-	}
-	a, _ := os.ReadFile(from)
-	b, _ := os.ReadFile(to)
-	if string(a) != "0123456789" || string(b) != "01xy45678z" {
-		t.Errorf("original %q, copy %q", a, b)
 	}
 }
 
@@ -104,6 +91,7 @@ func TestPutAside(t *testing.T) {
 	write(t, mine, []byte("of attempt 1"))
 	x := &executor{say: ui.Printer{W: io.Discard}, firstBegan: time.Now().Add(-time.Minute),
 		job: &job.Job{Command: job.Command{Dir: dir}, Resume: job.Resume{None: "there is no way to", Aside: []string{"ck/*.pth"}}}}
+	x.roots = confine.New(x.job)
 	x.putAside(&run.Plan{Attempt: 2})
 	if _, err := os.Stat(old); err != nil {
 		t.Error("what was there before the run was moved")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/record"
@@ -94,7 +95,7 @@ func explain(s settings, args []string) (ui.Explanation, error) {
 func newestLog(dir string) ([]string, error) {
 	var all []string
 	for _, glob := range []string{"*.log", "*.out", "*.err"} {
-		all = append(all, writtenSince(dir, glob, time.Time{})...)
+		all = append(all, writtenSince(folder(dir), glob, time.Time{})...)
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%s is a folder without a *.log, *.out or *.err: name the file", dir)
@@ -349,7 +350,7 @@ func explainRun(s settings, name string) (ui.Explanation, error) {
 		}
 		d.SavedState = r.Saved()
 		if began, ok := h.CutOff(); ok && r.Job.Resume.None == "" { // which says nothing of what it left
-			if st := saved(r.Job.Command.Dir, r.Job.Signs, began.Time); st != nil {
+			if st := saved(confine.New(r.Job), r.Job.Signs, began.Time); st != nil {
 				d.SavedState = st
 			}
 		}
@@ -394,7 +395,7 @@ func tell(d *ui.RunDoc, out *run.Outcome) {
 
 // output is the newest file of what the run's program printed; "" where none is kept.
 func output(h *record.History) string {
-	path, _ := newestOf(h.Dir, filepath.Join("attempt-*", outputFile), time.Time{})
+	path, _ := newestOf(folder(h.Dir), filepath.Join("attempt-*", outputFile), time.Time{})
 	return path
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/hostmem"
@@ -125,6 +126,7 @@ func prepare(ctx context.Context, s settings, args []string, ask asking) (*prepa
 		return p, nil
 	}
 	p.job = j
+	p.confine()
 	devices()
 	p.warnings = append(p.warnings, d.warnings...)
 	if d.err != nil {
@@ -165,6 +167,21 @@ func prepare(ctx context.Context, s settings, args []string, ask asking) (*prepa
 	}
 	p.learn(s, receipts)
 	return p, nil
+}
+
+// confine leaves out what the job would touch outside its command's folders, and warns of it.
+func (p *prepared) confine() {
+	roots := confine.New(p.job)
+	if w := roots.Warning(); w != "" {
+		p.warnings = append(p.warnings, w)
+	}
+	if p.job.Exclusive != "" && !roots.Covers(p.job.Exclusive) {
+		p.warnings = append(p.warnings, fmt.Sprintf("plugin %s locks %.200q, which is outside the folders of this command: another launch in the same experiment would not be noticed", p.job.Plugin, p.job.Exclusive))
+		p.job.Exclusive = ""
+	}
+	if err := confine.CheckPuts(p.job.Rehearsal.Puts); err != nil {
+		p.job.Rehearsal = job.Rehearsal{None: err.Error()}
+	}
 }
 
 // learn corrects the ladders by what was measured before.

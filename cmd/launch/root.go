@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
@@ -296,7 +297,7 @@ func carry(ctx context.Context, s settings, p *prepared, say ui.Printer) error {
 // finish carries a run to its end and ends as its last attempt did. It returns an error only where nothing ran.
 // began is when an earlier launch of the same run started its first attempt; zero where there was none.
 func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec *record.Record, say ui.Printer, settle func(), began time.Time, heard early) error {
-	x := &executor{early: heard, settings: s, job: r.Job, device: device, record: rec, say: say, settle: settle}
+	x := &executor{early: heard, settings: s, job: r.Job, roots: confine.New(r.Job), device: device, record: rec, say: say, settle: settle}
 	x.firstBegan, x.priced = began, cmp.Or(r.Priced, r.Ladders)
 	j := &journal{record: rec, say: say, executor: x, run: r, books: newBooks(s, r.Job, device), receipts: s.receipts()}
 	stop, err := r.Carry(ctx, x, j)

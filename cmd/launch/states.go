@@ -2,7 +2,6 @@ package main
 
 import (
 	"archive/zip"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,35 +16,6 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// patchedCopy copies a file and writes the patches into the copy.
-func patchedCopy(from, to string, patches []job.Patch) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	for _, p := range patches {
-		for _, b := range p.Bytes {
-			if err == nil {
-				_, err = out.WriteAt(b.New, b.At)
-			}
-		}
-	}
-	return errors.Join(err, out.Close())
-}
-
-func absolute(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
-}
-
 // putAside moves the saved states of this run's earlier attempts out of the way of one that starts over, into a folder
 // beside them.
 func (x *executor) putAside(p *run.Plan) {
@@ -54,24 +24,17 @@ func (x *executor) putAside(p *run.Plan) {
 	}
 	var moved []string
 	for _, g := range x.job.Resume.Aside {
-		if !filepath.IsAbs(g) {
-			g = filepath.Join(x.job.Command.Dir, g)
-		}
-		hits, _ := filepath.Glob(g)
-		for _, path := range hits {
-			info, err := os.Stat(path)
+		for _, f := range x.roots.Movable(g) {
+			info, err := os.Stat(f.Path)
 			if err != nil || !info.Mode().IsRegular() || info.ModTime().Before(x.firstBegan.Truncate(time.Second)) {
 				continue
 			}
-			dir := filepath.Join(filepath.Dir(path), fmt.Sprintf("before-attempt-%d-%s", p.Attempt, x.firstBegan.Format("20060102-150405")))
-			if err := os.MkdirAll(dir, 0o755); err == nil {
-				err = os.Rename(path, filepath.Join(dir, filepath.Base(path)))
-				if err == nil {
-					moved = append(moved, dir)
-					continue
-				}
+			dir, err := f.MoveInto(fmt.Sprintf("before-attempt-%d-%s", p.Attempt, x.firstBegan.Format("20060102-150405")))
+			if err == nil {
+				moved = append(moved, dir)
+				continue
 			}
-			x.say.Warn("%s could not be put aside (%v): the attempt may overwrite it", path, err)
+			x.say.Warn("%s could not be put aside (%v): the attempt may overwrite it", f.Path, err)
 		}
 	}
 	slices.Sort(moved)
@@ -80,18 +43,28 @@ func (x *executor) putAside(p *run.Plan) {
 	}
 }
 
+// A finder finds files by a glob: a plugin's within [confine.Roots], launch's own and the user's in a folder.
+type finder interface{ Glob(pattern string) []string }
+
+type folder string
+
+func (f folder) Glob(pattern string) []string {
+	hits, _ := filepath.Glob(filepath.Join(string(f), pattern))
+	return hits
+}
+
 // newest returns of each glob the newest file that was written since, if there is one.
-func newest(dir string, globs []string, since time.Time) (paths []string) {
+func newest(in finder, globs []string, since time.Time) (paths []string) {
 	for _, g := range globs {
-		if path, _ := newestOf(dir, g, since); path != "" {
+		if path, _ := newestOf(in, g, since); path != "" {
 			paths = append(paths, path)
 		}
 	}
 	return paths
 }
 
-func newestOf(dir, glob string, since time.Time) (path string, at time.Time) {
-	for _, path := range writtenSince(dir, glob, since) {
+func newestOf(in finder, glob string, since time.Time) (path string, at time.Time) {
+	for _, path := range writtenSince(in, glob, since) {
 		info, err := os.Stat(path)
 		if err == nil {
 			return path, info.ModTime()
@@ -101,13 +74,9 @@ func newestOf(dir, glob string, since time.Time) (path string, at time.Time) {
 }
 
 // writtenSince returns the files of a glob that were written since, the newest first.
-func writtenSince(dir, glob string, since time.Time) (paths []string) {
-	if !filepath.IsAbs(glob) {
-		glob = filepath.Join(dir, glob)
-	}
-	hits, _ := filepath.Glob(glob)
+func writtenSince(in finder, glob string, since time.Time) (paths []string) {
 	at := map[string]time.Time{}
-	for _, h := range hits {
+	for _, h := range in.Glob(glob) {
 		info, err := os.Stat(h)
 		if err == nil && info.Mode().IsRegular() && info.Size() > 0 && !info.ModTime().Before(earliest(info.ModTime(), since)) {
 			paths, at[h] = append(paths, h), info.ModTime()
@@ -127,14 +96,14 @@ func earliest(at, since time.Time) time.Time {
 }
 
 // saved finds the newest state that was written since and is whole: what a resume would go on from.
-func saved(dir string, signs job.Signs, since time.Time) *run.State {
+func saved(in finder, signs job.Signs, since time.Time) *run.State {
 	iteration, err := regexp.Compile(signs.StateIteration)
 	if err != nil {
 		return nil
 	}
 	var best *run.State
 	for _, g := range signs.States {
-		for _, path := range writtenSince(dir, g, since) {
+		for _, path := range writtenSince(in, g, since) {
 			if !whole(path) {
 				continue
 			}
