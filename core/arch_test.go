@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"core/plugin":               {"core/gpu", "core/job", "core/ladder", "core/mem", "core/unit", "core/plugin/internal/wire"},
 	"core/plugin/declared":      {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/plugin"},
 	"core/plugin/internal/wire": {"github.com/go-json-experiment/json", "github.com/go-json-experiment/json/jsontext", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "google.golang.org/grpc", "google.golang.org/grpc/codes", "google.golang.org/grpc/status", "google.golang.org/protobuf/types/known/wrapperspb"},
-	"core/plugin/host":          {"core/gpu", "core/job", "core/ladder", "core/plugin", "core/plugin/internal/wire", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "github.com/google/renameio/v2"},
+	"core/plugin/host":          {"core/gpu", "core/job", "core/ladder", "core/plugin", "core/plugin/internal/wire", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-plugin/runner", "github.com/hashicorp/go-hclog", "github.com/google/renameio/v2", "golang.org/x/sys/unix"},
 	"core/plugin/plugintest":    {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/overlay", "core/plugin", "core/python", "core/unit"},
 	"core/run":                  {"core/config", "core/job", "core/ladder", "core/mem", "core/oom", "core/unit"},
 	"core/record":               {"core/lazy", "core/mem", "core/run", "core/unit", "github.com/google/renameio/v2", "golang.org/x/sys/unix"},

@@ -7,11 +7,13 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -31,8 +33,12 @@ const (
 	service = "launch.v1.Plugin"
 )
 
-// maxMessage bounds a document: a job with its recipe and a priced ladder is under 1 MiB.
-const maxMessage = 64 << 20
+// maxMessage and maxObjects bound a document: a job with its recipe and a priced ladder is under 1 MiB and has a thousand
+// objects. Without the second a document of nothing but {} would come to a hundred times its size in memory.
+const (
+	maxMessage = 16 << 20
+	maxObjects = 200_000
+)
 
 // handshake keeps a user who starts a plugin by hand from waiting for ever. It is no secret.
 var handshake = goplugin.HandshakeConfig{
@@ -71,6 +77,9 @@ func Announced(question any) (ok bool) {
 // ErrDeclined is returned by a method that has nothing to say to what it was asked.
 var ErrDeclined = errors.New("declined")
 
+// maxAnswer bounds the words of an [Answer], which a person reads.
+const maxAnswer = 4096
+
 // An Answer is an error that the plugin gave as its answer: it is about what was asked, not about the plugin.
 type Answer struct{ Text string }
 
@@ -93,6 +102,9 @@ func Asked[Q any](answer func(ctx context.Context, q Q) (any, error)) Method {
 // read reads a document. A priced ladder is thousands of values, for which the user waits: encoding/json takes twice the time
 // for them.
 func read(doc []byte, into any) error {
+	if n := bytes.Count(doc, []byte("{")) + bytes.Count(doc, []byte(","))/8; n > maxObjects {
+		return fmt.Errorf("it has more than %d values", n)
+	}
 	return jsonv2.Unmarshal(doc, into, jsontext.AllowInvalidUTF8(true))
 }
 
@@ -149,7 +161,7 @@ func (c *Caller) CallThen(ctx context.Context, method string, in, out any, then 
 		case codes.FailedPrecondition:
 			return fmt.Errorf("%w: %s", ErrDeclined, s.Message())
 		case codes.InvalidArgument:
-			return &Answer{s.Message()}
+			return &Answer{strings.ToValidUTF8(s.Message()[:min(len(s.Message()), maxAnswer)], "")}
 		case codes.Unimplemented:
 			return fmt.Errorf("the plugin has no method %s: it was built for another version of launch", method)
 		case codes.DeadlineExceeded:
