@@ -538,8 +538,8 @@ def _(box):
         project(box)
         program(box, f"echo '1|1|tcp|127.0.0.1:{s.getsockname()[1]}|grpc'; exec sleep 600")
         done = go(box, env=path_with(box.path("bin")))
-        as_typed(done, "its handshake names")
         need(not came, "launch connected")
+        as_typed(done, "its handshake names")
     finally:
         s.close()
 
@@ -557,8 +557,8 @@ s.accept(); open({box.path('theirs/came')!r}, 'w'); s.accept()"""], who="other",
     project(box)
     program(box, f"echo '1|1|unix|{path}|grpc'; exec sleep 600")
     done = go(box, env=path_with(box.path("bin")))
-    as_typed(done, "its handshake names")
     need(not os.path.exists(box.path("theirs/came")), "launch connected to another account's socket")
+    as_typed(done, "its handshake names")
 
 
 @trial("13", "another account cannot reach a plugin's socket", second=True)
