@@ -129,9 +129,16 @@ func (r *Roots) refuse(path string) {
 	r.refused = append(r.refused, fmt.Sprintf("%q", path))
 }
 
+// base adds a folder, as it is written and as it is without links: a plugin may name it either way.
 func (r *Roots) base(dir string) {
-	if filepath.IsAbs(dir) && dir != "/" && !slices.Contains(r.bases, filepath.Clean(dir)) {
-		r.bases = append(r.bases, filepath.Clean(dir))
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		real = dir
+	}
+	for _, d := range []string{filepath.Clean(dir), real} {
+		if filepath.IsAbs(d) && d != "/" && !slices.Contains(r.bases, d) {
+			r.bases = append(r.bases, d)
+		}
 	}
 }
 
@@ -153,6 +160,9 @@ func (r *Roots) glob(pattern string, moves bool) (place, error) {
 	fixed := make([]string, n)
 	for i := range fixed {
 		fixed[i] = unescape(parts[i])
+	}
+	if r.dir == "/" && !filepath.IsAbs(pattern) && n > 0 { // as in a container: not all of the disk is the command's
+		r.base("/" + fixed[0])
 	}
 	return r.place("/"+filepath.Join(fixed...), filepath.Join(parts[n:]...), moves)
 }
@@ -304,23 +314,36 @@ const maxText = 4 << 20
 // named returns the folder that the arguments or the recipe name and that holds the given one, or "". What is only read
 // may lie beside a file that an argument names, too: a saved state that the command goes on from has its run around it.
 func (r *Roots) named(folder string, moves bool) string {
-	args := r.job.Command.Args
-	if !moves {
-		for _, a := range args {
-			path := filepath.Clean(a)
-			if info, err := os.Stat(path); filepath.IsAbs(path) && err == nil && info.Mode().IsRegular() {
-				for range 2 {
-					if path = filepath.Dir(path); path != "/" && within(path, folder) {
-						return path
-					}
+	var args []string
+	for _, a := range r.job.Command.Args {
+		_, value, _ := strings.Cut(a, "=")
+		for _, v := range []string{a, value} {
+			for _, b := range r.bases {
+				if v != "" && len(v) < 4096 && strings.IndexByte(v, 0) < 0 {
+					args = append(args, filepath.Clean(absolute(b, v)))
+				}
+			}
+		}
+	}
+	for _, path := range args {
+		if moves || slices.ContainsFunc(r.bases, func(b string) bool { return within(b, path) }) {
+			continue
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 == 0 { // an interpreter names nothing
+			for range 2 {
+				if path = filepath.Dir(path); path != "/" && within(path, folder) {
+					return path
 				}
 			}
 		}
 	}
 	r.readTexts()
 	for at := folder; at != "/"; at = filepath.Dir(at) {
+		if slices.Contains(args, at) {
+			return at
+		}
 		for _, name := range r.spelled(at) {
-			for _, a := range args {
+			for _, a := range r.job.Command.Args { // a shell's words stand in one
 				if mentions([]byte(a), name) {
 					return at
 				}

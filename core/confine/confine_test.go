@@ -91,6 +91,10 @@ func TestGlob(t *testing.T) {
 		"an argument names the folder":   {glob: "{}/big/*.pt", args: []string{"--out", "{}/big"}, want: []string{"big/old.pt"}},
 		"with =":                         {glob: "{}/big/*.pt", args: []string{"--out={}/big/"}, want: []string{"big/old.pt"}},
 		"relative":                       {glob: "{}/big/*.pt", args: []string{"--out=../big"}, want: []string{"big/old.pt"}},
+		"spelled oddly":                  {glob: "{}/big/*.pt", args: []string{"--out=./..//big/."}, want: []string{"big/old.pt"}},
+		"in a shell's words":             {glob: "{}/big/*.pt", args: []string{"-c", "python train.py --out {}/big && true"}, want: []string{"big/old.pt"}},
+		"a state's run, relative":        {glob: "{}/big/run/checkpoints/*.pt", args: []string{"--resume", "../big/run/checkpoints/1.pt"}, before: []string{"big/run/checkpoints/1.pt"}, want: []string{"big/run/checkpoints/1.pt"}},
+		"an argument names the disk":     {glob: "/*", args: []string{"--out", "/"}},
 		"one that is not there yet":      {glob: "{}/big/new/x/*.pt", args: []string{"--out", "{}/big/new"}, later: []string{"big/new/x/1.pt"}, want: []string{"big/new/x/1.pt"}},
 		"another":                        {glob: "{}/big/*.pt", args: []string{"--out", "{}/bigger"}},
 		"a folder below it":              {glob: "{}/big/*.pt", args: []string{"--out", "{}/big/below"}},
@@ -135,6 +139,21 @@ func TestGlob(t *testing.T) {
 				t.Errorf("found %q, want %q; %s", got, tt.want, r.Warning())
 			}
 		})
+	}
+}
+
+// A project that is reached by a link may be named either way.
+func TestLinkedProject(t *testing.T) {
+	dir := top(t)
+	tree(t, dir, "p -> w", "w/runs/1.pt")
+	j := asked(dir)
+	j.Command.Dir = dir + "/p"
+	j.Signs.States = []string{dir + "/p/runs/*.pt", dir + "/w/runs/*.pt", "runs/*.pt"}
+	r := New(j)
+	for _, g := range j.Signs.States {
+		if got := r.Glob(g); len(got) != 1 {
+			t.Errorf("%s: found %q", g, got)
+		}
 	}
 }
 
