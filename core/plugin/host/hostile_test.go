@@ -99,7 +99,7 @@ func TestHostilePrograms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			pids := filepath.Join(dir, "pids")
-			path := script(t, dir, name, "sleep 600 & echo $! >"+pids+"; setsid sleep 600 & echo $! >>"+pids+"\n"+tt.text+"\n")
+			path := script(t, dir, name, "env -i sleep 600 & echo $! >"+pids+"; setsid sleep 600 & echo $! >>"+pids+"\n"+tt.text+"\n")
 			began := time.Now()
 			_, err := ask(t.Context(), path)
 			if !errors.Is(err, ErrTrouble) || !strings.Contains(err.Error(), tt.says) || len(err.Error()) > 8000 {
