@@ -41,7 +41,7 @@
 // cmd/launch wires them: settings.go reads the settings (mistyped.go names those that are none), prepare.go reads the command and
 // asks the plugin in the way that client.go has for it, for as long as patience.go says; root.go carries the run, early.go hears who interrupts it before it runs, execute.go carries out
 // one attempt with the tap on its output (tap.go), the looks at card and host (watch.go, looks.go) and what may end it early
-// (guard.go), states.go finds what it saved, confirm.go which settings it took. estimate.go prices a network without a
+// (guard.go); states.go finds what it saved, confirm.go which settings it took. estimate.go prices a network without a
 // command, explain.go says what a log or a run died of. receipts.go writes what an attempt measured and applies what was
 // learned; course.go splits its peaks by phase, hostwatch.go looks at what a limit on host memory counts, inside.go asks
 // the program's own processes.
