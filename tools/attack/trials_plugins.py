@@ -791,3 +791,9 @@ def _(box):
 def _(box):
     project(box, manifest={"name": "evil", "about": "x" * 100_000, "marks": [{"script": "evil.py", "beside": ["../../etc/passwd"]}]})
     as_typed(go(box), "is left out")
+
+
+@trial("13", "an answer of twenty megabytes costs one warning")
+def _(box):
+    project(box, job=job(name="x" * (20 << 20)))
+    as_typed(go(box), "running as typed")
