@@ -53,7 +53,8 @@ failures: deps build
 # attack tries what must not happen: another account's files believed, a wrong result called a success, a training stopped. As
 # root it makes all of it, from a second account and in namespaces of its own; else what it can, and says so.
 attack: deps build
-	$(PYTHON) tools/attack/attack.py --launch bin/launch
+	$(GO) build -o bin/attack-plugin ./tools/attack/plugin
+	$(PYTHON) tools/attack/attack.py --launch bin/launch --plugin bin/attack-plugin
 
 bench: build
 	$(GO) run ./tools/bench -- bin/launch

@@ -13,6 +13,7 @@
 //	config/command  what stands before a Python script's arguments: interpreters, launchers, shells
 //	python     the Python that a command would use, by its files: interpreter, packages, versions
 //	job        what the user asked for, as a plugin has read it; rewriting its command
+//	confine    the folders that a job's paths may lie in: what a plugin names is found, moved and removed there alone
 //	overlay    settings in Python source: read by an interpreter that runs nothing, served in place of the file
 //	plugin     what the author of a plugin writes against; hides go-plugin
 //	plugin/host     finding plugins and asking them: in a process of their own or, where nothing is started, in this one
@@ -45,7 +46,7 @@
 // cmd/launch wires them: settings.go reads the settings (mistyped.go names those that are none), prepare.go reads the command and
 // asks the plugin in the way that client.go has for it, for as long as patience.go says; root.go carries the run, early.go hears who interrupts it before it runs, execute.go carries out
 // one attempt with the tap on its output (tap.go), the looks at card and host (watch.go, looks.go) and what may end it early
-// (guard.go), a trial in the folder that stage.go lays out; states.go follows what it saves, cutshort.go what an attempt saved that was never seen to end,
+// (guard.go); states.go follows what it saves, cutshort.go what an attempt saved that was never seen to end,
 // confirm.go which settings it took. estimate.go prices a network without a
 // command, explain.go says what a log or a run died of. receipts.go writes what an attempt measured and applies what was
 // learned; course.go splits its peaks by phase, hostwatch.go looks at what a limit on host memory counts, inside.go asks

@@ -169,13 +169,14 @@ func newPlugins() *cobra.Command {
 	c := &cobra.Command{
 		Use: "plugins", Short: "list the plugins and what they know", Args: takes(0, 0, "no argument"),
 		Long: `plugins lists the plugins: those built in, then programs launch-plugin-NAME beside launch, in the user's plugin folder
-($XDG_DATA_HOME/launch/plugins) and on PATH.`,
+($XDG_DATA_HOME/launch/plugins) and on PATH. A program that others could have written is not run, nor one that a relative entry
+of PATH leads to; one that could not be asked is asked again here.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
-			sources, warnings := findPlugins(c.Context(), s, manifests())
+			sources, left := findPlugins(c.Context(), s, manifests(), true)
 			if asJSON {
 				return printJSON(sources)
 			}
@@ -190,8 +191,8 @@ func newPlugins() *cobra.Command {
 					say.Line("%-12s formulas: %s", "", strings.Join(src.Manifest.Archs, " "))
 				}
 			}
-			for _, w := range warnings {
-				say.Warn("%s", w)
+			for _, l := range left {
+				say.Warn("%v", l)
 			}
 			return nil
 		},

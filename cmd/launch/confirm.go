@@ -24,8 +24,8 @@ func edited(edits []config.Edit, doc string) (paths []string) {
 
 // asSaved enters what stands at an edit's path in the copies that the program itself has written of its settings: the
 // values that it really runs with, joined from all that it reads.
-func asSaved(out *run.Outcome, j *job.Job, edits []config.Edit) {
-	for _, path := range newest(j.Command.Dir, j.Signs.Recipes, out.Began) {
+func asSaved(out *run.Outcome, in finder, j *job.Job, edits []config.Edit) {
+	for _, path := range newest(in, j.Signs.Recipes, out.Began) {
 		text, err := file.Read(path, maxRead)
 		if err != nil {
 			continue
@@ -68,8 +68,8 @@ func asBuilt(out *run.Outcome, r overlay.Report, edits []config.Edit) {
 const maxRead = 16 << 20
 
 // confirmed lists the documents, as the edits name them, that the program took: it has kept their text.
-func confirmed(j *job.Job, made *job.Rewritten, began time.Time) (docs []string) {
-	for _, path := range newest(j.Command.Dir, j.Signs.Recipes, began) {
+func confirmed(in finder, j *job.Job, made *job.Rewritten, began time.Time) (docs []string) {
+	for _, path := range newest(in, j.Signs.Recipes, began) {
 		text, err := file.Read(path, maxRead)
 		if err != nil {
 			continue

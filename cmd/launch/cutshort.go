@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/record"
@@ -34,10 +35,10 @@ func cutShort(h *record.History, j *job.Job, locks string) (f states.Found, made
 		e.Stepped = record.OutputTime(log) // it printed something then, and so went on
 	}
 	state := d.State()
-	globs := slices.Concat(j.Signs.States, j.Resume.Aside, j.Resume.InTheWay)
+	roots, globs := confine.New(j), slices.Concat(j.Signs.States, j.Resume.Aside, j.Resume.InTheWay)
 	notes, wrote, err := states.ReadNotes(folder)
 	if err != nil { // an older launch kept none: what is left are times, in a folder of which it held the lock
-		notes.Before = states.List(j.Command.Dir, globs).Until(began.Time)
+		notes.Before = states.List(roots, globs).Until(began.Time)
 		if j.Exclusive != "" {
 			notes.Held = []string{j.Exclusive}
 		}
@@ -52,9 +53,9 @@ func cutShort(h *record.History, j *job.Job, locks string) (f states.Found, made
 		}
 	}
 	if max(0, state.Iteration) >= j.Signs.StateAfter {
-		f = states.Newest(j.Command.Dir, j.Signs, notes.Before, e)
+		f = states.Newest(roots, j.Signs, notes.Before, e)
 	}
-	return f, states.Made(j.Command.Dir, slices.Concat(j.Resume.Aside, j.Resume.InTheWay), notes.Before, e)
+	return f, states.Made(movables{roots}, slices.Concat(j.Resume.Aside, j.Resume.InTheWay), notes.Before, e)
 }
 
 // attemptDir is the folder of an attempt: the last, where launch died and it was made again.

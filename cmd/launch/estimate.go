@@ -51,7 +51,7 @@ is an error. Without --vram, --device cpu or a card here it gives the tensors al
 			if err != nil {
 				return err
 			}
-			sources, warnings := findPlugins(c.Context(), s, manifests())
+			sources, left := findPlugins(c.Context(), s, manifests(), false)
 			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
 			if list {
 				return listArchs(say, sources, asJSON)
@@ -64,7 +64,7 @@ is an error. Without --vram, --device cpu or a card here it gives the tensors al
 			if err != nil {
 				return err
 			}
-			d.Warnings = append(d.Warnings, warnings...)
+			d.Warnings = append(d.Warnings, failedNow(left)...)
 			if asJSON {
 				return printJSON(d)
 			}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
@@ -38,7 +39,8 @@ type executor struct {
 	settings settings
 	early    early
 	job      *job.Job
-	priced   *ladder.Set // its ladders as the plugin priced them; nil where nothing is recognised
+	roots    *confine.Roots // of its paths, as they were before the first attempt; nil where nothing is recognised
+	priced   *ladder.Set    // its ladders as the plugin priced them; nil where nothing is recognised
 	device   *gpu.Device
 	record   *record.Record // nil where none can be kept
 	say      ui.Printer
@@ -108,12 +110,8 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 		for i := range edits {
 			edits[i].To = strings.NewReplacer(job.Scratch, scratch, job.ScratchName, name).Replace(edits[i].To)
 		}
-		for _, path := range x.job.Rehearsal.Leaves {
-			if strings.Contains(path, job.ScratchName) { // nothing else is ours to remove
-				defer os.RemoveAll(absolute(x.job.Command.Dir, strings.ReplaceAll(path, job.ScratchName, name)))
-			}
-		}
-		if err := stage(scratch, x.job.Rehearsal.Puts); err != nil {
+		defer x.roots.Leaves(name)()
+		if err := confine.Stage(scratch, x.job.Rehearsal.Puts); err != nil {
 			return run.Outcome{}, err
 		}
 		started = x.job.Away(scratch)
@@ -124,7 +122,7 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 	if err != nil {
 		return run.Outcome{}, err
 	}
-	a := attempt{command: made.Command, signs: x.job.Signs, dir: dir, trial: p.Trial, batch: p.Batch, steps: x.job.Rehearsal.Steps}
+	a := attempt{command: made.Command, roots: x.roots.In(started.Command.Dir), signs: x.job.Signs, dir: dir, trial: p.Trial, batch: p.Batch, steps: x.job.Rehearsal.Steps}
 	if p.Trial == "" {
 		a.differs = func(s oom.State) string {
 			return x.differs(p, &run.Outcome{Settings: s.Settings, Total: s.Total})
@@ -148,7 +146,7 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 			if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
 				return run.Outcome{}, fmt.Errorf("copying %s: %w", f.From, err)
 			}
-			if err := patchedCopy(absolute(x.job.Command.Dir, f.From), f.Path, f.Patches); err != nil {
+			if err := confine.Copy(absolute(x.job.Command.Dir, f.From), f.Path, f.Patches); err != nil {
 				return run.Outcome{}, fmt.Errorf("copying %s: %w", f.From, err)
 			}
 			defer os.Remove(f.Path) // it may be large, and is the user's own but for some bytes
@@ -170,8 +168,8 @@ func (x *executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 	if err != nil {
 		return out, err
 	}
-	out.Confirmed = confirmed(x.job, made, out.Began)
-	asSaved(&out, x.job, edits)
+	out.Confirmed = confirmed(x.roots, x.job, made, out.Began)
+	asSaved(&out, x.roots, x.job, edits)
 	if len(sources) > 0 {
 		asBuilt(&out, a.overlay.Report(), edits)
 		untaken(&out, a.overlay)
@@ -185,6 +183,13 @@ func writeCopy(f job.File) error {
 		return err
 	}
 	return private.WriteFile(f.Path, f.Text, 0o600)
+}
+
+func absolute(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
 }
 
 // freePort finds a port of this machine that nobody listens on.
@@ -215,6 +220,7 @@ func (x *executor) folder(attempt int) (string, error) {
 // attempt is what one attempt runs.
 type attempt struct {
 	command job.Command
+	roots   *confine.Roots // where its signs may find files
 	signs   job.Signs
 	dir     string // takes what it prints; "" keeps nothing
 	trial   run.Trial
@@ -261,7 +267,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	}
 	var trail *trail
 	if x.job != nil && a.trial == "" {
-		trail = x.follow(c.Dir, a.dir, func() int { return int(watch.pid.Load()) })
+		trail = x.follow(a.roots, c.Dir, a.dir, func() int { return int(watch.pid.Load()) })
 		defer trail.stop()
 	}
 	guard, ctx := guarded(ctx, a, detector, tap)
@@ -326,7 +332,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 		x.breakLine()
 		x.say.Warn("%v", exit.Output)
 	}
-	for _, path := range newest(c.Dir, signs.Log, began) {
+	for _, path := range newest(a.roots, signs.Log, began) {
 		if f, err := file.Open(path); err == nil {
 			io.Copy(detector.Stream(oom.Log), f)
 			f.Close()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
@@ -30,27 +31,13 @@ func TestSettingsAsSaved(t *testing.T) {
 	write(t, filepath.Join(dir, "logs/a-lightning.yaml"), []byte("lightning: {trainer: {accumulate_grad_batches: 4}}\n"))
 	j := &job.Job{Command: job.Command{Dir: dir}, Signs: job.Signs{Recipes: []string{"logs/*-project.yaml", "logs/*-lightning.yaml"}}}
 	out := run.Outcome{Began: time.Now().Add(-time.Minute)}
-	asSaved(&out, j, []config.Edit{
+	asSaved(&out, folder(dir), j, []config.Edit{
 		{Knob: "micro-batch", At: config.Address{Doc: "launch.yaml", Path: "data.params.batch_size"}, To: "3"},
 		{Knob: "accumulation", At: config.Address{Doc: "launch.yaml", Path: "lightning.trainer.accumulate_grad_batches"}, To: "8"},
 		{Knob: "queue", At: config.Address{Doc: "launch.yaml", Path: "data.params.train.queue_size"}, To: "60"},
 	})
 	if len(out.Settings) != 2 || out.Settings["micro-batch"] != "3" || out.Settings["accumulation"] != "4" {
 		t.Errorf("settings %v", out.Settings)
-	}
-}
-
-func TestPatchedCopy(t *testing.T) {
-	dir := t.TempDir()
-	from, to := filepath.Join(dir, "a"), filepath.Join(dir, "b")
-	write(t, from, []byte("0123456789"))
-	if err := patchedCopy(from, to, []job.Patch{{Bytes: []job.Bytes{{At: 2, New: []byte("xy")}, {At: 9, New: []byte("z")}}}}); err != nil {
-		t.Fatal(err)
-	}
-	a, _ := os.ReadFile(from)
-	b, _ := os.ReadFile(to)
-	if string(a) != "0123456789" || string(b) != "01xy45678z" {
-		t.Errorf("original %q, copy %q", a, b)
 	}
 }
 
@@ -63,7 +50,8 @@ func TestPutAside(t *testing.T) {
 		write(t, old, []byte("of last week"))
 		x := &executor{say: ui.Printer{W: io.Discard}, firstBegan: time.Now().Add(-time.Minute),
 			job: &job.Job{Command: job.Command{Dir: dir}, Resume: job.Resume{Aside: []string{"ck/*.pth"}, InTheWay: []string{"logs/config.yaml"}}}}
-		tr := x.follow(dir, "", func() int { return 0 })
+		x.roots = confine.New(x.job)
+		tr := x.follow(x.roots, dir, "", func() int { return 0 })
 		for _, path := range []string{old, mine, theirs, settings} { // the old one is overwritten
 			write(t, path, []byte("of attempt 1"))
 		}

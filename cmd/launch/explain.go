@@ -94,7 +94,7 @@ func explain(s settings, args []string) (ui.Explanation, error) {
 func newestLog(dir string) ([]string, error) {
 	var all []string
 	for _, glob := range []string{"*.log", "*.out", "*.err"} {
-		all = append(all, writtenSince(dir, glob, time.Time{})...)
+		all = append(all, writtenSince(folder(dir), glob, time.Time{})...)
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%s is a folder without a *.log, *.out or *.err: name the file", dir)
@@ -393,7 +393,7 @@ func tell(d *ui.RunDoc, out *run.Outcome) {
 
 // output is the newest file of what the run's program printed; "" where none is kept.
 func output(h *record.History) string {
-	path, _ := newestOf(h.Dir, filepath.Join("attempt-*", outputFile), time.Time{})
+	path, _ := newestOf(folder(h.Dir), filepath.Join("attempt-*", outputFile), time.Time{})
 	return path
 }
 

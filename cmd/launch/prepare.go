@@ -13,6 +13,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/hostmem"
@@ -136,6 +137,7 @@ func prepare(ctx context.Context, s settings, args []string, ask asking) (*prepa
 		return p, nil
 	}
 	p.job = j
+	p.confine()
 	devices()
 	p.warnings = append(p.warnings, d.warnings...)
 	if d.err != nil {
@@ -175,7 +177,30 @@ func prepare(ctx context.Context, s settings, args []string, ask asking) (*prepa
 		Room:   room(p.device, s), Empty: empty(p.device, s), Host: p.device != nil && p.device.Kind == gpu.CPU,
 	}
 	p.learn(s, receipts)
+	if source.Path != "" { // another's plugin may plan what cannot be made
+		if v := p.view(); v.Plan != nil {
+			if _, err := j.Rewrite(v.Plan.Edits, attemptFolder); err != nil {
+				p.job, p.run = nil, nil
+				return p.without("plugin %s: %v", j.Plugin, err), nil
+			}
+		}
+	}
 	return p, nil
+}
+
+// confine leaves out what the job would touch outside its command's folders, and warns of it.
+func (p *prepared) confine() {
+	roots := confine.New(p.job)
+	if w := roots.Warning(); w != "" {
+		p.warnings = append(p.warnings, w)
+	}
+	if p.job.Exclusive != "" && !roots.Covers(p.job.Exclusive) {
+		p.warnings = append(p.warnings, fmt.Sprintf("plugin %s locks %.200q, which is outside the folders of this command: another launch in the same experiment would not be noticed", p.job.Plugin, p.job.Exclusive))
+		p.job.Exclusive = ""
+	}
+	if err := confine.CheckPuts(p.job.Rehearsal.Puts); err != nil {
+		p.job.Rehearsal = job.Rehearsal{None: err.Error()}
+	}
 }
 
 // learn corrects the ladders by what was measured before.
@@ -298,16 +323,23 @@ func (p *prepared) pick(ctx context.Context, s settings, builtins []plugin.Manif
 			return src, true, nil
 		}
 	}
-	sources, warnings := findPlugins(ctx, s, builtins)
+	sources, left := findPlugins(ctx, s, builtins, false)
 	if s.Plugin != "auto" {
-		p.warnings = append(p.warnings, warnings...)
+		why := ""
+		for _, l := range left {
+			if l.Name() == s.Plugin {
+				why = ": " + l.String()
+				p.warnings = append(p.warnings, l.String())
+			}
+		}
 		for _, src := range sources {
 			if src.Manifest.Name == s.Plugin {
 				return src, true, nil
 			}
 		}
-		return host.Source{}, false, fmt.Errorf("there is no plugin %q; `launch plugins` lists those there are", s.Plugin)
+		return host.Source{}, false, fmt.Errorf("there is no plugin %q; `launch plugins` lists those there are%s", s.Plugin, why)
 	}
+	p.warnings = append(p.warnings, failedNow(left)...)
 	src, ok := host.Pick(sources, p.seen())
 	return src, ok, nil
 }
@@ -333,8 +365,19 @@ func (p *prepared) seen() plugin.Seen {
 	}
 }
 
-// findPlugins lists the plugins: built in, beside this program, in the user's folder, on PATH.
-func findPlugins(ctx context.Context, s settings, builtins []plugin.Manifest) ([]host.Source, []string) {
+// failedNow warns of plugins that were asked just now and failed: their user has waited for them, and does not again.
+func failedNow(left []host.Left) (warnings []string) {
+	for _, l := range left {
+		if l.Fresh {
+			warnings = append(warnings, fmt.Sprintf("%v\nIt is asked again in a day, after its file changes, or by `launch plugins`", l))
+		}
+	}
+	return warnings
+}
+
+// findPlugins lists the plugins: built in, beside this program, in the user's folder, on PATH; and programs that are left
+// out. again asks those once more that failed before.
+func findPlugins(ctx context.Context, s settings, builtins []plugin.Manifest, again bool) ([]host.Source, []host.Left) {
 	var dirs []string
 	if exe, err := os.Executable(); err == nil {
 		dirs = append(dirs, filepath.Dir(exe))
@@ -345,7 +388,7 @@ func findPlugins(ctx context.Context, s settings, builtins []plugin.Manifest) ([
 		dirs = append(dirs, filepath.Join(home, ".local", "share", "launch", "plugins"))
 	}
 	dirs = append(dirs, filepath.SplitList(os.Getenv("PATH"))...)
-	return host.Find(builtins, dirs, host.Asker(ctx, filepath.Join(s.State, "plugins.json")))
+	return host.Find(builtins, dirs, host.Asker(ctx, filepath.Join(s.State, "plugins.json"), again))
 }
 
 func manifests() (out []plugin.Manifest) {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
@@ -330,7 +331,7 @@ type before struct {
 
 // finish carries a run to its end and ends as its last attempt did. It returns an error only where nothing ran.
 func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec *record.Record, say ui.Printer, settle func(), b before, heard early) error {
-	x := &executor{early: heard, settings: s, job: r.Job, device: device, record: rec, say: say, settle: settle, made: b.made, held: b.held, spans: b.spans, differs: r.Differs}
+	x := &executor{early: heard, settings: s, job: r.Job, roots: confine.New(r.Job), device: device, record: rec, say: say, settle: settle, made: b.made, held: b.held, spans: b.spans, differs: r.Differs}
 	x.firstBegan, x.priced = b.began, cmp.Or(r.Priced, r.Ladders)
 	defer x.enter("run " + id(rec))()
 	j := &journal{record: rec, say: say, executor: x, run: r, books: newBooks(s, r.Job, device), receipts: s.receipts()}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,44 +8,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/states"
 )
 
-// patchedCopy copies a file and writes the patches into the copy.
-func patchedCopy(from, to string, patches []job.Patch) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	for _, p := range patches {
-		for _, b := range p.Bytes {
-			if err == nil {
-				_, err = out.WriteAt(b.New, b.At)
-			}
-		}
-	}
-	return errors.Join(err, out.Close())
-}
-
-func absolute(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
-}
-
 // A trail follows the saved states of one attempt: what there was before it, who wrote what, and so what it has left.
 type trail struct {
 	x      *executor
+	roots  *confine.Roots
 	dir    string // the command's folder
 	log    string // what the program prints is kept in this file; "" where it is not
 	before states.Listing
@@ -57,10 +29,10 @@ type trail struct {
 
 // follow begins a trail. folder is the attempt's own, "" where there is none. Without one nothing outlives launch, and what the
 // program prints shows nothing.
-func (x *executor) follow(dir, folder string, pid func() int) *trail {
-	t := &trail{x: x, dir: dir}
+func (x *executor) follow(roots *confine.Roots, dir, folder string, pid func() int) *trail {
+	t := &trail{x: x, roots: roots, dir: dir}
 	watched := slices.Concat(x.job.Signs.States, x.job.Resume.Aside, x.job.Resume.InTheWay)
-	t.before = states.List(dir, watched)
+	t.before = states.List(roots, watched)
 	t.marked = map[string]string{}
 	for _, p := range x.marks {
 		if p.presence.Alone() {
@@ -119,10 +91,10 @@ func printed(log, dir string) func(string) bool {
 func (t *trail) found(out *run.Outcome, last time.Time) {
 	e := t.evidence(out.Stepped, last)
 	if out.Iteration >= t.x.job.Signs.StateAfter {
-		f := states.Newest(t.dir, t.x.job.Signs, t.before, e)
+		f := states.Newest(t.roots, t.x.job.Signs, t.before, e)
 		out.Saved, out.Strange, out.Torn = f.State, f.Strange, f.Torn
 	}
-	out.Made = states.Made(t.dir, slices.Concat(t.x.job.Resume.Aside, t.x.job.Resume.InTheWay), t.before, e)
+	out.Made = states.Made(movables{t.roots}, slices.Concat(t.x.job.Resume.Aside, t.x.job.Resume.InTheWay), t.before, e)
 	if out.Ending == run.Failed && t.log != "" {
 		if path, ok := states.Blocked(t.log, t.dir, t.x.spans); ok {
 			out.Blocked, out.Made = path, append(out.Made, path)
@@ -161,26 +133,29 @@ func (x *executor) putAside(p *run.Plan) {
 	if p.Resume == nil {
 		globs = slices.Concat(globs, x.job.Resume.Aside)
 	}
+	var files []confine.File
+	for _, g := range globs {
+		files = append(files, x.roots.Movable(g)...)
+	}
+	for _, path := range x.blocked {
+		if f, ok := x.roots.File(path); ok {
+			files = append(files, f)
+		}
+	}
 	var moved []string
-	x.made = slices.DeleteFunc(x.made, func(path string) bool {
-		if !states.Named(x.job.Command.Dir, globs, path) && !slices.Contains(x.blocked, path) {
-			return false
+	for _, f := range files {
+		i := slices.Index(x.made, f.Path)
+		if i < 0 {
+			continue
 		}
-		if _, err := os.Lstat(path); err != nil { // the program has removed it
-			return true
-		}
-		dir := filepath.Join(filepath.Dir(path), fmt.Sprintf("before-attempt-%d-%s", p.Attempt, x.firstBegan.Format("20060102-150405")))
-		err := os.MkdirAll(dir, 0o755)
-		if err == nil {
-			err = os.Rename(path, filepath.Join(dir, filepath.Base(path)))
-		}
+		x.made = slices.Delete(x.made, i, i+1)
+		dir, err := f.MoveInto(fmt.Sprintf("before-attempt-%d-%s", p.Attempt, x.firstBegan.Format("20060102-150405")))
 		if err != nil {
-			x.say.Warn("%s could not be put aside (%v): the attempt may overwrite it, or stop at it", path, err)
-			return false
+			x.say.Warn("%s could not be put aside (%v): the attempt may overwrite it, or stop at it", f.Path, err)
+			continue
 		}
 		moved = append(moved, dir)
-		return true
-	})
+	}
 	slices.Sort(moved)
 	for _, dir := range slices.Compact(moved) {
 		if p.Resume == nil {
@@ -191,18 +166,38 @@ func (x *executor) putAside(p *run.Plan) {
 	}
 }
 
+// movables finds what of a plugin's globs may be moved.
+type movables struct{ *confine.Roots }
+
+func (m movables) Glob(pattern string) (paths []string) {
+	for _, f := range m.Movable(pattern) {
+		paths = append(paths, f.Path)
+	}
+	return paths
+}
+
+// A finder finds files by a glob: a plugin's within [confine.Roots], launch's own and the user's in a folder.
+type finder interface{ Glob(pattern string) []string }
+
+type folder string
+
+func (f folder) Glob(pattern string) []string {
+	hits, _ := filepath.Glob(filepath.Join(string(f), pattern))
+	return hits
+}
+
 // newest returns of each glob the newest file that was written since, if there is one.
-func newest(dir string, globs []string, since time.Time) (paths []string) {
+func newest(in finder, globs []string, since time.Time) (paths []string) {
 	for _, g := range globs {
-		if path, _ := newestOf(dir, g, since); path != "" {
+		if path, _ := newestOf(in, g, since); path != "" {
 			paths = append(paths, path)
 		}
 	}
 	return paths
 }
 
-func newestOf(dir, glob string, since time.Time) (path string, at time.Time) {
-	for _, path := range writtenSince(dir, glob, since) {
+func newestOf(in finder, glob string, since time.Time) (path string, at time.Time) {
+	for _, path := range writtenSince(in, glob, since) {
 		info, err := os.Stat(path)
 		if err == nil {
 			return path, info.ModTime()
@@ -212,13 +207,9 @@ func newestOf(dir, glob string, since time.Time) (path string, at time.Time) {
 }
 
 // writtenSince returns the files of a glob that were written since, the newest first.
-func writtenSince(dir, glob string, since time.Time) (paths []string) {
-	if !filepath.IsAbs(glob) {
-		glob = filepath.Join(dir, glob)
-	}
-	hits, _ := filepath.Glob(glob)
+func writtenSince(in finder, glob string, since time.Time) (paths []string) {
 	at := map[string]time.Time{}
-	for _, h := range hits {
+	for _, h := range in.Glob(glob) {
 		info, err := os.Stat(h)
 		if err == nil && info.Mode().IsRegular() && info.Size() > 0 && !info.ModTime().Before(earliest(info.ModTime(), since)) {
 			paths, at[h] = append(paths, h), info.ModTime()

@@ -209,3 +209,14 @@ func SplitPath(path string) []string {
 	}
 	return append(keys, string(key))
 }
+
+// Check reports whether e could break what it is made to: a zero byte ends an argument, and a variable's name.
+func (e Edit) Check() error {
+	if strings.IndexByte(e.To, 0) >= 0 && (e.At.Doc == ArgvDoc || e.At.Doc == EnvDoc) {
+		return fmt.Errorf("the edit of %.100v has a zero byte", e.At)
+	}
+	if e.At.Doc == EnvDoc && (e.At.Path == "" || strings.ContainsAny(e.At.Path, "=\x00")) {
+		return fmt.Errorf("%.100q is no variable", e.At.Path)
+	}
+	return nil
+}

@@ -152,6 +152,9 @@ func (l Ladder) copy() Ladder {
 
 // Check reports the first way in which s is not a set of ladders: plugins are other people's programs.
 func (s *Set) Check() error {
+	if err := s.bounds(); err != nil {
+		return err
+	}
 	if len(s.Shared.Rungs) == 0 {
 		return fmt.Errorf("the shared ladder has no rung: it needs at least the job as asked")
 	}

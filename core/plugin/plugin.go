@@ -14,7 +14,9 @@ package plugin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -85,6 +87,43 @@ type Manifest struct {
 	About   string   `json:"about"` // one line
 	Archs   []string `json:"archs,omitempty"`
 	Marks   []Mark   `json:"marks"` // a command that bears one of these is worth asking the plugin about
+	// Env lists the variables of the environment that the plugin reads, its own and the command's; a name that ends with "*" is
+	// a prefix. Without a list it is told of [Variables]. See [Manifest.Environ].
+	Env []string `json:"env,omitempty"`
+}
+
+// Check reports the first way in which m is no manifest: plugins are other people's programs.
+func (m Manifest) Check() error {
+	switch {
+	case len(m.Name) > 100 || len(m.Version) > 100 || len(m.About) > 1000:
+		return fmt.Errorf("its name, version and line about itself have %d, %d and %d bytes", len(m.Name), len(m.Version), len(m.About))
+	case len(m.Archs) > 10_000 || len(m.Marks) > 1000 || len(m.Env) > 1000:
+		return fmt.Errorf("it has %d architectures, %d marks and %d variables", len(m.Archs), len(m.Marks), len(m.Env))
+	}
+	for _, k := range m.Marks {
+		if len(k.Script) > 1000 || len(k.Flags)+len(k.Beside) > 1000 {
+			return fmt.Errorf("a mark has %d flags and %d paths", len(k.Flags), len(k.Beside))
+		}
+		for _, path := range k.Beside {
+			if !filepath.IsLocal(path) {
+				return fmt.Errorf("a mark looks for %.100q, which is not beside a script", path)
+			}
+		}
+	}
+	return nil
+}
+
+// Check reports whether launch can find out what is needed.
+func (n *Need) Check() error {
+	if len(n.Sources) > 5000 {
+		return fmt.Errorf("it asks for %d files", len(n.Sources))
+	}
+	for _, path := range n.Sources {
+		if !filepath.IsAbs(path) || len(path) > 4096 || strings.IndexByte(path, 0) >= 0 {
+			return fmt.Errorf("it asks for %.100q, which is no absolute path", path)
+		}
+	}
+	return nil
 }
 
 // A Mark is what a command of the plugin's family looks like from outside. Every field that is set must hold.

@@ -53,11 +53,14 @@ type Listing map[string]Mark
 // most is how many files of a folder are looked at: a state of a sharded model has hundreds.
 const most = 10_000
 
-// List looks at everything that globs name; those that are relative are relative to dir.
-func List(dir string, globs []string) Listing {
+// A Finder finds files and folders by a glob. Where one may look is its affair.
+type Finder interface{ Glob(pattern string) []string }
+
+// List looks at everything that globs name.
+func List(in Finder, globs []string) Listing {
 	out := Listing{}
 	for _, g := range globs {
-		for _, path := range expand(dir, g) {
+		for _, path := range expand(in, g) {
 			if m, ok := look(path); ok {
 				out[path] = m
 			}
@@ -66,13 +69,7 @@ func List(dir string, globs []string) Listing {
 	return out
 }
 
-func expand(dir, glob string) []string {
-	if !filepath.IsAbs(glob) {
-		glob = filepath.Join(dir, glob)
-	}
-	hits, _ := filepath.Glob(strings.TrimSuffix(glob, "/"))
-	return hits
-}
+func expand(in Finder, glob string) []string { return in.Glob(strings.TrimSuffix(glob, "/")) }
 
 // look is false for what holds no bytes, and for what is neither a file nor a folder.
 func look(path string) (m Mark, ok bool) {
@@ -159,13 +156,13 @@ type Found struct {
 }
 
 // Newest finds the state that an attempt has left, against the listing that was taken before it.
-func Newest(dir string, signs job.Signs, before Listing, e Evidence) (f Found) {
+func Newest(in Finder, signs job.Signs, before Listing, e Evidence) (f Found) {
 	iteration, err := regexp.Compile(signs.StateIteration)
 	if err != nil {
 		return f
 	}
 	for _, g := range signs.States {
-		all := candidates(dir, g)
+		all := candidates(in, g)
 		for i, c := range all {
 			if !before.since(c.path, c.mark) {
 				continue
@@ -195,10 +192,10 @@ func Newest(dir string, signs job.Signs, before Listing, e Evidence) (f Found) {
 
 // Made lists the files and folders that globs name and that an attempt has made: they were not there before it, and either
 // something shows that this run wrote them, or their path is one file's whatever the run is called.
-func Made(dir string, globs []string, before Listing, e Evidence) (paths []string) {
+func Made(in Finder, globs []string, before Listing, e Evidence) (paths []string) {
 	for _, g := range globs {
 		one := !strings.ContainsAny(g, `*?[`)
-		for _, path := range expand(dir, g) {
+		for _, path := range expand(in, g) {
 			m, ok := look(path)
 			if _, there := before[path]; ok && (one && !there || before.since(path, m) && e.ours(path, m)) && !slices.Contains(paths, path) {
 				paths = append(paths, path)
@@ -206,16 +203,6 @@ func Made(dir string, globs []string, before Listing, e Evidence) (paths []strin
 		}
 	}
 	return paths
-}
-
-// Named reports whether one of globs names the path.
-func Named(dir string, globs []string, path string) bool {
-	return slices.ContainsFunc(globs, func(g string) bool {
-		if !filepath.IsAbs(g) {
-			g = filepath.Join(dir, g)
-		}
-		return matches(strings.TrimSuffix(g, "/"), path)
-	})
 }
 
 // A candidate is a state as it lies there.
@@ -228,8 +215,8 @@ type candidate struct {
 
 // candidates are the states that a glob names, the newest first: by the number in their names where the names differ in
 // nothing else, else by when they were written.
-func candidates(dir, glob string) (out []candidate) {
-	for _, path := range expand(dir, glob) {
+func candidates(in Finder, glob string) (out []candidate) {
+	for _, path := range expand(in, glob) {
 		m, ok := look(path)
 		base := filepath.Base(path)
 		if !ok || unfinished(base) {

@@ -14,6 +14,17 @@ import (
 	"github.com/launch-ml/launch/core/job"
 )
 
+// folder is where relative globs begin.
+type folder string
+
+func (f folder) Glob(pattern string) []string {
+	if !filepath.IsAbs(pattern) {
+		pattern = filepath.Join(string(f), pattern)
+	}
+	hits, _ := filepath.Glob(pattern)
+	return hits
+}
+
 func write(t *testing.T, path, text string) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -66,11 +77,11 @@ func TestWhoseStateItIs(t *testing.T) {
 		dir := t.TempDir()
 		write(t, dir+"/runs/b/0000.pt", whole) // of a run before
 		signs := job.Signs{States: []string{"runs/*/*.pt"}}
-		before := List(dir, signs.States)
+		before := List(folder(dir), signs.States)
 		write(t, dir+"/runs/b/0001.pt", whole)
 		write(t, dir+"/runs/b/0002.pt", whole)
 		write(t, dir+"/runs/b/0003.pt", whole[:len(whole)/2]) // torn
-		f := Newest(dir, signs, before, tt.evidence(dir))
+		f := Newest(folder(dir), signs, before, tt.evidence(dir))
 		got := ""
 		if f.State != nil {
 			got = strings.TrimPrefix(f.State.Path, dir+"/")
@@ -93,8 +104,8 @@ func TestNoClock(t *testing.T) {
 	if err := os.Chtimes(dir+"/5.pt", ahead, ahead); err != nil {
 		t.Fatal(err)
 	}
-	before := List(dir, signs.States)
-	if f := Newest(dir, signs, before, held); f.State != nil {
+	before := List(folder(dir), signs.States)
+	if f := Newest(folder(dir), signs, before, held); f.State != nil {
 		t.Errorf("a state that was there before counts: %+v", f.State)
 	}
 	write(t, dir+"/6.pt", "new")
@@ -102,12 +113,12 @@ func TestNoClock(t *testing.T) {
 	if err := os.Chtimes(dir+"/6.pt", past, past); err != nil {
 		t.Fatal(err)
 	}
-	f := Newest(dir, signs, before, held)
+	f := Newest(folder(dir), signs, before, held)
 	if f.State == nil || f.State.Iteration != 6 {
 		t.Errorf("a state of yesterday by its clock is not found: %+v", f)
 	}
 	write(t, dir+"/5.pt", "new, too") // overwritten in place
-	if f := Newest(dir, job.Signs{States: []string{"5.pt"}}, before, held); f.State == nil {
+	if f := Newest(folder(dir), job.Signs{States: []string{"5.pt"}}, before, held); f.State == nil {
 		t.Error("a state that was overwritten is not found")
 	}
 }
@@ -137,7 +148,7 @@ func TestFolders(t *testing.T) {
 			write(t, dir+"/out/checkpoint-16/"+f, text)
 		}
 		write(t, dir+"/out/tmp-checkpoint-24/model", "x")
-		f := Newest(dir, signs, Listing{}, Evidence{Held: []string{dir}})
+		f := Newest(folder(dir), signs, Listing{}, Evidence{Held: []string{dir}})
 		if f.State == nil || filepath.Base(f.State.Path) != tt.want {
 			t.Errorf("%s: it goes on from %+v, want %s", name, f.State, tt.want)
 		}
@@ -147,14 +158,14 @@ func TestFolders(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/out/checkpoint-8/model.bin", "weights")
 	held := Evidence{Held: []string{dir}}
-	if f := Newest(dir, signs, Listing{}, held); f.State != nil || len(f.Torn) != 1 {
+	if f := Newest(folder(dir), signs, Listing{}, held); f.State != nil || len(f.Torn) != 1 {
 		t.Errorf("nothing shows that the first one is complete: %+v", f)
 	}
 	held.Stepped = time.Now().Add(time.Second)
-	if f := Newest(dir, signs, Listing{}, held); f.State == nil {
+	if f := Newest(folder(dir), signs, Listing{}, held); f.State == nil {
 		t.Error("a step came after it: it is complete")
 	}
-	if f := Newest(dir, signs, List(dir, signs.States), held); f.State != nil {
+	if f := Newest(folder(dir), signs, List(folder(dir), signs.States), held); f.State != nil {
 		t.Errorf("a folder that was there before counts: %+v", f.State)
 	}
 }

@@ -1,6 +1,7 @@
 package moco
 
 import (
+	"archive/zip"
 	"bytes"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -127,13 +129,47 @@ func FuzzUnpickle(f *testing.F) {
 	})
 }
 
+func TestMain(m *testing.M) { plugintest.Main(m) }
+
+// FuzzCheckpoint reads archives of any pickle and any pointer, with some byte of the archive changed. The archive is made in
+// the test: nearly every change of a whole one ends at a checksum, and nothing after that would be tried.
 func FuzzCheckpoint(f *testing.F) {
 	for _, name := range checkpoints {
-		if b, err := os.ReadFile(filepath.Join("testdata", name)); err == nil {
-			f.Add(b)
+		z, err := zip.OpenReader(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
 		}
+		parts := map[string][]byte{}
+		for _, e := range z.File {
+			if parts[filepath.Base(e.Name)], err = contents(e, maxPickle); err != nil {
+				f.Fatal(err)
+			}
+		}
+		z.Close()
+		f.Add(parts["data.pkl"], parts["1"], uint16(0), byte(0))
+		f.Add(parts["data.pkl"], parts["1"], uint16(100), byte(1))
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
+	f.Fuzz(func(t *testing.T, pickle, pointer []byte, at uint16, flip byte) {
+		if len(pickle) > 1<<16 || len(pointer) > maxPointer+1 {
+			return
+		}
+		var buf bytes.Buffer
+		z := zip.NewWriter(&buf)
+		for _, part := range []struct {
+			name string
+			text []byte
+		}{{"a/data.pkl", pickle}, {"a/byteorder", []byte("little")}, {"a/data/0", nil}, {"a/data/1", pointer}} {
+			if w, err := z.CreateHeader(&zip.FileHeader{Name: part.name, Method: zip.Store}); err != nil {
+				t.Fatal(err)
+			} else if _, err := w.Write(part.text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b := buf.Bytes()
+		b[int(at)%len(b)] ^= flip
 		var c checkpoint
 		if c.readFrom(bytes.NewReader(b), int64(len(b))) != nil || !c.hasPtr {
 			return

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -31,6 +32,7 @@ type moco struct{ last atomic.Pointer[project] }
 func (*moco) Manifest() plugin.Manifest {
 	return plugin.Manifest{
 		Name: "moco", Version: "1", About: "momentum contrast: facebookresearch/moco and moco-v3, solar-ssl/moco-v3",
+		Env:   append(slices.Clone(plugin.Variables), "USE_LOW_VRAM_CONFIG"),
 		Archs: arch.Names(),
 		Marks: []plugin.Mark{
 			{Script: "main_moco*.py", Beside: []string{"moco/builder.py"}},

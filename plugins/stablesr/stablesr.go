@@ -32,6 +32,7 @@ type stablesr struct{ ahead atomic.Pointer[ahead] }
 func (*stablesr) Manifest() plugin.Manifest {
 	return plugin.Manifest{
 		Name: "stablesr", Version: "1", About: "StableSR, its edge forks, and trainers of latent-diffusion's kind",
+		Env:   append(slices.Clone(plugin.Variables), "WANDB_*"),
 		Archs: []string{"AutoencoderKLResi", "LatentDiffusion", "LatentDiffusionSRTextWT", "LatentDiffusionSRTextWTFFHQ", "LatentDiffusionSRTextWTWithEdge"},
 		Marks: []plugin.Mark{
 			{Script: "main.py", Flags: []string{"-b", "--base"}},

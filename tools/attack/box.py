@@ -46,6 +46,10 @@ class Wrong(Exception):
     """What a trial found."""
 
 
+class NotMade(Exception):
+    """Why a trial could not be made here: it is neither right nor wrong."""
+
+
 def need(holds, words):
     if not holds:
         raise Wrong(words)
@@ -170,6 +174,22 @@ class Box:
         keys.update({k.replace("_", "-"): v for k, v in declared.items()})
         self.write(f"{folder}/.launch-job.yaml", "".join(f"{k}: {v}\n" for k, v in keys.items() if v is not None))
         return self.path(folder)
+
+    def plugin(self, name, folder="home/.local/share/launch/plugins", who="victim", **answers):
+        """Lays the hostile plugin into a folder, with what it answers and does (plugin/main.go). Returns its path. It takes
+        the commands whose script is NAME.py, unless it is given a manifest."""
+        program = os.path.join(os.path.dirname(self.binary), "plugin")
+        if not os.path.exists(program):
+            raise NotMade("the hostile plugin could not be built: there is no Go, and no --plugin")
+        answers = {k.capitalize(): v for k, v in answers.items()}
+        answers.setdefault("Manifest", {"name": name, "marks": [{"script": name + ".py"}]})
+        self.mkdir(folder)
+        path = self.path(folder, "launch-plugin-" + name)
+        shutil.copy(program, path)
+        os.chmod(path, 0o755)
+        self.own(path, who=who)
+        self.write(f"{folder}/launch-plugin-{name}.json", json.dumps(answers), who=who)
+        return path
 
     def tree(self, path):
         """Everything below a path: what each is, its mode, owner and content. Two that are equal: nothing was changed."""

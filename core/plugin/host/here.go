@@ -28,7 +28,7 @@ func NewHere(p plugin.Plugin, first *job.Command) *Here {
 	plugin.Hurry()
 	h := &Here{p}
 	if first != nil {
-		h.anticipate(*first)
+		h.anticipate(Source{Manifest: p.Manifest()}.told(*first))
 	}
 	return h
 }
@@ -45,8 +45,9 @@ func (h *Here) Manifest() plugin.Manifest { return h.p.Manifest() }
 // Recognize implements [plugin.Plugin].
 func (h *Here) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 	j, err := within(ctx, h, "reading the command", func() (*job.Job, error) {
-		h.anticipate(c)
-		return h.p.Recognize(ctx, c)
+		told := Source{Manifest: h.Manifest()}.told(c)
+		h.anticipate(told)
+		return h.p.Recognize(ctx, told)
 	})
 	switch {
 	case err != nil:
@@ -60,7 +61,9 @@ func (h *Here) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 
 // Ladders implements [plugin.Plugin].
 func (h *Here) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
-	s, err := within(ctx, h, "pricing the job", func() (*ladder.Set, error) { return h.p.Ladders(ctx, j, d) })
+	asked := *j
+	asked.Command = Source{Manifest: h.Manifest()}.told(j.Command)
+	s, err := within(ctx, h, "pricing the job", func() (*ladder.Set, error) { return h.p.Ladders(ctx, &asked, d) })
 	if err != nil {
 		return nil, err
 	}

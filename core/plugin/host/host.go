@@ -3,6 +3,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,11 +12,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
@@ -31,6 +32,15 @@ const word = "__plugin"
 type Source struct {
 	Manifest plugin.Manifest `json:"manifest"`
 	Path     string          `json:"path,omitempty"` // of its program; empty for a built-in one
+}
+
+// socketDir is the variable in which go-plugin tells a plugin where to make its socket.
+const socketDir = "PLUGIN_UNIX_SOCKET_DIR"
+
+// told is the command as the plugin is told of it: with those variables of the environment that its manifest lists.
+func (s Source) told(c job.Command) job.Command {
+	c.Env = s.Manifest.Environ(c.Env, c.Args)
+	return c
 }
 
 // ServeMain is called first thing in main. It returns at once unless this process was started to be one of the
@@ -51,10 +61,11 @@ func ServeMain(builtins ...func() plugin.Plugin) {
 
 // A Client is a plugin in a process of its own. It is itself a [plugin.Plugin].
 type Client struct {
-	source Source
-	client *goplugin.Client
-	call   *wire.Caller
-	logs   *tail
+	source  Source
+	client  *goplugin.Client
+	process *process // nil until it is started
+	call    *wire.Caller
+	logs    *tail
 }
 
 var (
@@ -70,13 +81,22 @@ func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Clie
 		path, args = "/proc/self/exe", []string{word, s.Manifest.Name}
 	}
 	cmd := exec.Command(path, args...)
-	cmd.Env = append(os.Environ(), wire.Cookie(), "PLUGIN_UNIX_SOCKET_DIR="+dir)
+	cmd.Env = append(s.Manifest.Environ(os.Environ(), nil), wire.Cookie(), socketDir+"="+dir)
 	if first != nil {
-		cmd.Env = append(cmd.Env, wire.Announce(first)...)
+		told := s.told(*first)
+		cmd.Env = append(cmd.Env, wire.Announce(&told)...)
 	}
 	logs := &tail{}
 	conf := wire.ClientConfig()
-	conf.Cmd = cmd
+	c := &Client{source: s, logs: logs}
+	conf.RunnerFunc = func(_ hclog.Logger, ours *exec.Cmd, _ string) (runner.Runner, error) {
+		// What go-plugin adds. Its folder for the socket is one of several; ours is removed with all that is in it.
+		cmd.Env = append(slices.DeleteFunc(ours.Env, func(kv string) bool { return strings.HasPrefix(kv, socketDir+"=") }), cmd.Env...)
+		var err error
+		c.process, err = newProcess(cmd, dir, s.Path == "")
+		return c.process, err
+	}
+	conf.UnixSocketConfig = &goplugin.UnixSocketConfig{TempDir: dir}
 	conf.SkipHostEnv = true
 	conf.StartTimeout = 5 * time.Second
 	if d, ok := ctx.Deadline(); ok {
@@ -84,15 +104,8 @@ func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Clie
 	}
 	conf.Logger = hclog.NewNullLogger() // what it would log of the plugin's words, Stderr has
 	conf.Stderr = logs
-	c := &Client{source: s, client: goplugin.NewClient(conf), logs: logs}
-	var protocol goplugin.ClientProtocol
-	err := onThread(func() (err error) {
-		// In its own process group, so that it cannot read the user's terminal and Ctrl-C passes it by; and dead as
-		// soon as launch is, for go-plugin leaves its processes behind when the host is killed.
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-		protocol, err = c.client.Client()
-		return err
-	})
+	c.client = goplugin.NewClient(conf)
+	protocol, err := c.client.Client()
 	if err == nil {
 		c.call, err = wire.Dispense(protocol)
 	}
@@ -109,27 +122,54 @@ func (c *Client) Manifest() plugin.Manifest { return c.source.Manifest }
 // Recognize implements [plugin.Plugin].
 func (c *Client) Recognize(ctx context.Context, cmd job.Command) (*job.Job, error) {
 	var r plugin.Recognition
-	switch err := c.call.Call(ctx, "Recognize", cmd, &r); {
+	switch err := c.call.Call(ctx, "Recognize", c.source.told(cmd), &r); {
 	case errors.Is(err, wire.ErrDeclined):
 		return nil, fmt.Errorf("%w: %s", plugin.ErrNotMine, c.source.Manifest.Name)
 	case err != nil:
 		return nil, c.weigh("reading the command", err)
 	case r.Need != nil:
+		if err := r.Need.Check(); err != nil {
+			return nil, c.trouble("reading the command", err)
+		}
 		return nil, r.Need
 	case r.Caution != "":
 		return nil, &plugin.Caution{Why: r.Caution}
 	case r.Job == nil:
 		return nil, c.trouble("reading the command", errors.New("it answered with no job"))
 	}
+	err := r.Job.Check()
+	for _, f := range r.Job.Files { // an edited copy of Python source is run: it is made of what launch has read
+		if own := cmd.Source(f.Path); err == nil && f.Format == job.Python && (own == nil || own.SHA256 != f.Source.SHA256 || !bytes.Equal(own.Text, f.Source.Text)) {
+			err = fmt.Errorf("it gives another text for %.100q than it was given", f.Path)
+		}
+	}
+	if err != nil {
+		return nil, c.trouble("reading the command", fmt.Errorf("its answer cannot be: %w", err))
+	}
+	r.Job.Warnings, r.Job.Truths = few(r.Job.Warnings), few(r.Job.Truths)
 	r.Job.Command, r.Job.Plugin = cmd, c.source.Manifest.Name // what was asked is not the plugin's to change
 	return r.Job, nil
+}
+
+// few are the first of a plugin's sentences.
+func few(sentences []string) []string {
+	const most = 100
+	sentences = sentences[:min(len(sentences), most)]
+	for i, s := range sentences {
+		if runes := []rune(s); len(runes) > maxWords {
+			sentences[i] = string(runes[:maxWords]) + "…"
+		}
+	}
+	return sentences
 }
 
 // Ladders implements [plugin.Plugin]. What a plugin answers is checked: it is another program. It is a plugin's last
 // answer: its process is told to end while the answer is read.
 func (c *Client) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
 	var s ladder.Set
-	if err := c.call.CallThen(ctx, "Ladders", plugin.LaddersQuestion{Job: j, Device: d}, &s, func() { go c.Close() }); err != nil {
+	asked := *j
+	asked.Command = c.source.told(j.Command)
+	if err := c.call.CallThen(ctx, "Ladders", plugin.LaddersQuestion{Job: &asked, Device: d}, &s, func() { go c.Close() }); err != nil {
 		return nil, c.weigh("pricing the job", err)
 	}
 	if err := s.Check(); err != nil {
@@ -158,16 +198,17 @@ func (c *Client) Close() {
 		return
 	case <-time.After(2 * time.Second):
 	}
-	// A stopped process never answers go-plugin's request to shut down, which has no deadline.
-	if r := c.client.ReattachConfig(); r != nil && r.Pid > 0 {
-		syscall.Kill(-r.Pid, syscall.SIGKILL)
-		syscall.Kill(r.Pid, syscall.SIGKILL)
+	if c.process != nil { // a stopped one never answers go-plugin's request to shut down, which has no deadline
+		c.process.end()
 	}
 	select {
 	case <-done:
 	case <-time.After(time.Second):
 	}
 }
+
+// maxWords bounds what is repeated of a plugin's own words.
+const maxWords = 2000
 
 // ErrTrouble is wrapped by errors that say that the plugin itself failed: it crashed, hung, or contradicted itself.
 // Every other error is its answer, and about the command.
@@ -183,6 +224,9 @@ func (c *Client) weigh(doing string, err error) error {
 }
 
 func (c *Client) trouble(doing string, err error) error {
+	if long := []rune(err.Error()); len(long) > maxWords {
+		err = errors.New(string(long[:maxWords]) + "…")
+	}
 	err = &troubleError{fmt.Errorf("plugin %s: %s: %w", c.source.Manifest.Name, doing, err)}
 	if said := c.logs.String(); said != "" {
 		err = fmt.Errorf("%w\n%s", err, said)
@@ -195,43 +239,87 @@ type troubleError struct{ error }
 
 func (e *troubleError) Unwrap() []error { return []error{e.error, ErrTrouble} }
 
+// A Left is a program that was found and is no plugin that can be asked.
+type Left struct {
+	Path string
+	Why  string
+	// Fresh says that it was asked just now and failed, which may have taken its time: its user hears of it once.
+	Fresh bool
+}
+
+// Name is that of the plugin that it would be.
+func (l Left) Name() string { return strings.TrimPrefix(filepath.Base(l.Path), prefix) }
+
+func (l Left) String() string { return fmt.Sprintf("plugin %s is left out: %s", l.Path, l.Why) }
+
 // Find lists the plugins: the built-in ones, then programs launch-plugin-NAME in dirs, in order. The first of a name
-// wins, so that nobody's program takes a built-in one's place unseen; shadowed ones are reported in warnings.
-func Find(builtins []plugin.Manifest, dirs []string, ask func(path string) (plugin.Manifest, error)) (found []Source, warnings []string) {
+// wins, so that nobody's program takes a built-in one's place unseen. What may not be run is not asked.
+func Find(builtins []plugin.Manifest, dirs []string, ask func(path string) (plugin.Manifest, error)) (found []Source, left []Left) {
 	for _, m := range builtins {
 		found = append(found, Source{Manifest: m})
 	}
 	known := func(name string) bool {
 		return slices.ContainsFunc(found, func(s Source) bool { return s.Manifest.Name == name })
 	}
+	type answer struct {
+		m   plugin.Manifest
+		err error
+	}
+	type candidate struct {
+		path, name string
+		answer     chan answer
+	}
+	var candidates []candidate
 	var searched []os.FileInfo
+	asked := make(chan struct{}, 4) // at once: each may take seconds to fail
 	for _, dir := range dirs {
 		for _, path := range programs(dir, &searched) {
-			name := strings.TrimPrefix(filepath.Base(path), prefix)
+			c := candidate{path, strings.TrimPrefix(filepath.Base(path), prefix), make(chan answer, 1)}
 			if info, err := os.Stat(path); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
 				continue
 			}
-			if known(name) {
-				warnings = append(warnings, fmt.Sprintf("plugin %s is left out: there is another %s before it", path, name))
+			candidates = append(candidates, c)
+			if known(c.name) {
 				continue
 			}
-			m, err := ask(path)
-			if err == nil && m.Name != name {
-				err = fmt.Errorf("it calls itself %q, and its file would have to be %s%s", m.Name, prefix, m.Name)
-			}
-			if err != nil {
-				warnings = append(warnings, fmt.Sprintf("plugin %s is left out: %v", path, err))
-				continue
-			}
-			found = append(found, Source{Manifest: m, Path: path})
+			go func() {
+				err := mayRun(path)
+				if err != nil {
+					c.answer <- answer{err: fmt.Errorf("it is not run: %w", err)}
+					return
+				}
+				asked <- struct{}{}
+				defer func() { <-asked }()
+				m, err := ask(path)
+				c.answer <- answer{m, err}
+			}()
 		}
 	}
-	return found, warnings
+	for _, c := range candidates {
+		if known(c.name) {
+			left = append(left, Left{Path: c.path, Why: fmt.Sprintf("there is another %s before it", c.name)})
+			continue
+		}
+		a := <-c.answer
+		if a.err == nil && a.m.Name != c.name {
+			a.err = fmt.Errorf("it calls itself %.100q, and its file would have to be %s%.100s", a.m.Name, prefix, a.m.Name)
+		}
+		if a.err != nil {
+			var f *Failure
+			left = append(left, Left{c.path, a.err.Error(), errors.As(a.err, &f) && f.Fresh})
+			continue
+		}
+		found = append(found, Source{Manifest: a.m, Path: c.path})
+	}
+	return found, left
 }
 
 // programs lists the files of a folder that are named as plugins. A folder that was searched under another name, as /bin
 // is /usr/bin, is passed over.
 func programs(dir string, searched *[]os.FileInfo) (paths []string) {
+	if dir == "" { // as a shell reads PATH
+		dir = "."
+	}
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil
@@ -245,7 +333,7 @@ func programs(dir string, searched *[]os.FileInfo) (paths []string) {
 	names, _ := f.Readdirnames(-1) // in no order, and nothing is asked of the files: folders on PATH have thousands
 	for _, name := range names {
 		if strings.HasPrefix(name, prefix) {
-			paths = append(paths, filepath.Join(dir, name))
+			paths = append(paths, filepath.Join(dir, name)) // still relative where the folder is
 		}
 	}
 	slices.Sort(paths)

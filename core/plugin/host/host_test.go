@@ -174,9 +174,9 @@ func TestAnticipation(t *testing.T) {
 		}
 		return j.Name
 	}
-	first := job.Command{Args: []string{"first", "y"}, Dir: "/d", Env: []string{"A=é\"'$x"}}
+	first := job.Command{Args: []string{"first", "y"}, Dir: "/d", Env: []string{"PYTHON_A=é\"'$x"}}
 	long := first
-	long.Env = []string{"A=" + strings.Repeat("x", 100<<10)}
+	long.Env = []string{"PYTHON_A=" + strings.Repeat("x", 100<<10)}
 	for want, c := range map[string]*job.Command{"first x": nil, "first y, first x": &first} {
 		if got := ask(c); got != want {
 			t.Errorf("%+v: anticipated %q, want %q", c, got, want)
@@ -194,7 +194,7 @@ func TestAnticipation(t *testing.T) {
 // A plugin that does not answer any more is ended all the same.
 func TestCloseOfAStoppedPlugin(t *testing.T) {
 	c := start(t)
-	pid := c.client.ReattachConfig().Pid
+	pid := c.process.cmd.Process.Pid
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}

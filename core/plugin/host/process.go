@@ -4,14 +4,22 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"github.com/hashicorp/go-plugin/runner"
+	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/private"
@@ -77,41 +85,211 @@ func (t *tail) String() string {
 	return strings.Join(append(lines, t.last...), "\n")
 }
 
-// known is what the cache holds of a plugin's program.
-type known struct {
-	Size     int64           `json:"size"`
-	Modified time.Time       `json:"modified"`
-	Manifest plugin.Manifest `json:"manifest"`
+// limit is how much memory a plugin's process may have for its data: the largest of the built-in ones takes a tenth of it.
+const limit = 4 << 30
+
+// A process is a plugin's program. It implements go-plugin's runner: the whole process group ends with the program.
+type process struct {
+	cmd            *exec.Cmd
+	dir            string // of its socket, which no other process has
+	alone          bool   // it is launch's own program, which starts nothing
+	stdout, stderr io.ReadCloser
+	ended          chan struct{} // closed when the program has ended, and is not reaped yet
+
+	mu     sync.Mutex
+	reaped bool
 }
 
-// Asker returns a function that asks a plugin's program for its manifest, and remembers the answer in the file cache
-// for as long as the program is the same. Nothing depends on the cache: a broken one is made anew.
-func Asker(ctx context.Context, cache string) func(path string) (plugin.Manifest, error) {
+var _ runner.Runner = (*process)(nil)
+
+func newProcess(cmd *exec.Cmd, dir string, alone bool) (*process, error) {
+	p := &process{cmd: cmd, dir: dir, alone: alone, ended: make(chan struct{})}
+	var err error
+	if p.stdout, err = cmd.StdoutPipe(); err == nil {
+		p.stderr, err = cmd.StderrPipe()
+	}
+	return p, err
+}
+
+// Start implements [runner.Runner].
+func (p *process) Start(context.Context) error {
+	// In its own process group, so that it cannot read the user's terminal and Ctrl-C passes it by; and dead as soon as launch
+	// is, for go-plugin leaves its processes behind when the host is killed.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p.cmd.Stdin = nil // go-plugin hands on launch's own, which is the program's
+	if err := onThread(p.cmd.Start); err != nil {
+		close(p.ended)
+		return err
+	}
+	pid := p.cmd.Process.Pid
+	// RLIMIT_AS would not do: Go reserves more address space than it ever uses.
+	unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: limit, Max: limit}, nil)
+	unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
+	go func() {
+		defer close(p.ended)
+		for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+		}
+		p.end() // while the program is a zombie, its number is no other's
+		if !p.alone {
+			p.sweep()
+		}
+		// What still holds the pipes is out of reach: its words are waited for no longer.
+		time.AfterFunc(time.Second, func() { p.stdout.Close(); p.stderr.Close() })
+	}()
+	return nil
+}
+
+// end kills the process group.
+func (p *process) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd.Process != nil && !p.reaped {
+		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	}
+}
+
+// sweep kills what the program started in groups of its own: its environment names the socket's folder.
+func (p *process) sweep() {
+	mine := []byte(socketDir + "=" + p.dir + "\x00")
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, proc := range all {
+		if env, err := os.ReadFile(filepath.Join(proc, "environ")); err == nil && bytes.Contains(env, mine) {
+			if pid, err := strconv.Atoi(filepath.Base(proc)); err == nil && pid != p.cmd.Process.Pid {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	}
+}
+
+// Wait implements [runner.AttachedRunner].
+func (p *process) Wait(context.Context) error {
+	<-p.ended
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reaped = true
+	return p.cmd.Wait()
+}
+
+// Kill implements [runner.AttachedRunner].
+func (p *process) Kill(context.Context) error {
+	p.end()
+	return nil
+}
+
+func (p *process) Stdout() io.ReadCloser { return p.stdout }
+func (p *process) Stderr() io.ReadCloser { return p.stderr }
+func (p *process) Name() string          { return p.cmd.Path }
+
+// ID implements [runner.AttachedRunner]. It is empty until there is a process.
+func (p *process) ID() string {
+	if p.cmd.Process == nil {
+		return ""
+	}
+	return strconv.Itoa(p.cmd.Process.Pid)
+}
+
+// Diagnose implements [runner.Runner].
+func (p *process) Diagnose(context.Context) string { return "" }
+
+// PluginToHost implements [runner.AddrTranslator]: a plugin is reached by a socket in its own folder and nowhere else.
+func (p *process) PluginToHost(network, address string) (string, string, error) {
+	if network != "unix" || filepath.Dir(address) != filepath.Clean(p.dir) {
+		return "", "", fmt.Errorf("its handshake names %.100q, and a plugin is reached by a socket in the folder that it was given alone", network+" "+address)
+	}
+	return network, address, nil
+}
+
+// HostToPlugin implements [runner.AddrTranslator].
+func (p *process) HostToPlugin(network, address string) (string, string, error) {
+	return network, address, nil
+}
+
+// known is what the cache holds of a plugin's program: what it is, or why it could not be asked.
+type known struct {
+	File     identity        `json:"file"`
+	Manifest plugin.Manifest `json:"manifest"`
+	Failed   string          `json:"failed,omitempty"`
+	At       time.Time       `json:"at,omitzero"` // when it failed
+}
+
+// An identity is different once a file has changed.
+type identity struct {
+	Size     int64  `json:"size"`
+	Modified int64  `json:"modified"` // in ns, as Changed
+	Changed  int64  `json:"changed"`
+	Inode    uint64 `json:"inode"`
+	Device   uint64 `json:"device"`
+}
+
+func identify(path string) (identity, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return identity{}, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return identity{st.Size, st.Mtim.Nano(), st.Ctim.Nano(), st.Ino, uint64(st.Dev)}, nil
+}
+
+// A Failure is why a plugin's program could not be asked for its manifest.
+type Failure struct {
+	Why   string
+	Fresh bool // it was asked just now, and not remembered
+}
+
+func (f *Failure) Error() string { return f.Why }
+
+// patience is how long a plugin that failed is not asked again, unless its file changes: the reason may have been the machine's.
+const patience = 24 * time.Hour
+
+// Asker returns a function that asks a plugin's program for its manifest, and remembers the answer, or that there was none, in
+// the file cache for as long as the program is the same. again asks those once more that failed. Nothing depends on the
+// cache: a broken one is made anew. The function may be called from several goroutines.
+func Asker(ctx context.Context, cache string, again bool) func(path string) (plugin.Manifest, error) {
 	seen := map[string]known{}
 	if b, err := private.ReadFile(cache); err == nil {
 		json.Unmarshal(b, &seen)
 	}
+	var mu sync.Mutex
 	return func(path string) (plugin.Manifest, error) {
-		info, err := os.Stat(path)
+		file, err := identify(path)
 		if err != nil {
 			return plugin.Manifest{}, err
 		}
-		if k, ok := seen[path]; ok && k.Size == info.Size() && k.Modified.Equal(info.ModTime()) {
+		mu.Lock()
+		k, ok := seen[path]
+		mu.Unlock()
+		if age := time.Since(k.At); ok && k.File == file && (k.Failed == "" || !again && age >= 0 && age < patience) {
+			if k.Failed != "" {
+				return plugin.Manifest{}, &Failure{Why: k.Failed}
+			}
 			return k.Manifest, nil
 		}
 		m, err := ask(ctx, path)
-		if err != nil {
+		if err != nil && (!errors.Is(err, ErrTrouble) || ctx.Err() != nil || short(err)) { // that is not the plugin's doing
 			return plugin.Manifest{}, err
 		}
-		seen[path] = known{info.Size(), info.ModTime(), m}
+		k = known{File: file, Manifest: m}
+		if err != nil {
+			k = known{File: file, Failed: err.Error(), At: time.Now()}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		seen[path] = k
 		if b, err := json.Marshal(seen); err == nil && private.MkdirAll(filepath.Dir(cache)) == nil {
 			private.WriteFile(cache, b, 0o600)
+		}
+		if err != nil {
+			return plugin.Manifest{}, &Failure{Why: k.Failed, Fresh: true}
 		}
 		return m, nil
 	}
 }
 
-// ask starts the program once, for its manifest.
+// short reports whether the machine lacked something for starting a process.
+func short(err error) bool {
+	return slices.ContainsFunc([]error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ETXTBSY, syscall.ENOSPC}, func(e error) bool { return errors.Is(err, e) })
+}
+
+// ask starts the program once, for its manifest. It is told who the user is and nothing else.
 func ask(ctx context.Context, path string) (m plugin.Manifest, err error) {
 	dir, err := private.Temp("launch-")
 	if err != nil {
@@ -119,12 +297,18 @@ func ask(ctx context.Context, path string) (m plugin.Manifest, err error) {
 	}
 	defer os.RemoveAll(dir)
 	name := strings.TrimPrefix(filepath.Base(path), prefix)
-	c, err := Start(ctx, Source{Manifest: plugin.Manifest{Name: name}, Path: path}, dir, nil)
+	c, err := Start(ctx, Source{Manifest: plugin.Manifest{Name: name, Env: []string{"PATH", "HOME", "LANG"}}, Path: path}, dir, nil)
 	if err != nil {
 		return m, err
 	}
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	return m, c.call.Call(ctx, "Manifest", struct{}{}, &m)
+	if err := c.call.Call(ctx, "Manifest", struct{}{}, &m); err != nil {
+		return plugin.Manifest{}, c.trouble("asking what it knows", err)
+	}
+	if err := m.Check(); err != nil {
+		return plugin.Manifest{}, c.trouble("asking what it knows", err)
+	}
+	return m, nil
 }

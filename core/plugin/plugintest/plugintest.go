@@ -82,6 +82,9 @@ func Check(t testing.TB, p plugin.Plugin, c job.Command, d gpu.Device) {
 		}
 	}
 	signs(t, j, set)
+	if err := j.Check(); err != nil {
+		t.Errorf("launch would not take its job: %v", err)
+	}
 	if j.Exclusive != "" && !filepath.IsAbs(j.Exclusive) {
 		t.Errorf("what two runs must not share is %q, and no absolute path", j.Exclusive)
 	}

@@ -1,5 +1,5 @@
 // Command badplugin is a plugin that misbehaves in the way that its file name says: launch-plugin-crash, -hang, -lie,
-// -wrong, -good.
+// -wrong, -paths, -good.
 package main
 
 import (
@@ -34,7 +34,14 @@ func (b bad) Recognize(context.Context, job.Command) (*job.Job, error) {
 	case "wrong":
 		return nil, errors.New("x.yml:3: batch is ten, where a number is read")
 	}
-	return &job.Job{Dialect: "test", Arch: "net", Name: "n"}, nil
+	j := &job.Job{Dialect: "test", Arch: "net", Name: "n"}
+	if b.how == "paths" {
+		home := os.Getenv("HOME")
+		j.Rehearsal.Leaves = []string{job.ScratchName + "/../thesis"}
+		j.Rehearsal.Puts = []job.Put{{Path: "x", Link: home}, {Path: "x/evil.txt", Text: []byte("evil")}}
+		j.Resume = job.Resume{None: "there is no way", Aside: []string{home + "/*.txt", "*/../../*/home/*.txt"}}
+	}
+	return j, nil
 }
 
 func (b bad) Ladders(context.Context, *job.Job, gpu.Device) (*ladder.Set, error) {

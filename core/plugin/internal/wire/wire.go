@@ -8,11 +8,13 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
@@ -32,8 +34,12 @@ const (
 	service = "launch.v1.Plugin"
 )
 
-// maxMessage bounds a document: a job with its recipe and a priced ladder is under 1 MiB.
-const maxMessage = 64 << 20
+// maxMessage and maxObjects bound a document: a job with its recipe and a priced ladder is under 1 MiB and has a thousand
+// objects. Without the second a document of nothing but {} would come to a hundred times its size in memory.
+const (
+	maxMessage = 16 << 20
+	maxObjects = 200_000
+)
 
 // handshake keeps a user who starts a plugin by hand from waiting for ever. It is no secret.
 var handshake = goplugin.HandshakeConfig{
@@ -66,11 +72,14 @@ func Announce(question any) []string {
 func Announced(question any) (ok bool) {
 	doc := os.Getenv(announced)
 	os.Unsetenv(announced)
-	return doc != "" && json.Unmarshal([]byte(doc), question) == nil
+	return doc != "" && read([]byte(doc), question) == nil
 }
 
 // ErrDeclined is returned by a method that has nothing to say to what it was asked.
 var ErrDeclined = errors.New("declined")
+
+// maxAnswer bounds the words of an [Answer], which a person reads.
+const maxAnswer = 4096
 
 // An Answer is an error that the plugin gave as its answer: it is about what was asked, not about the plugin.
 type Answer struct{ Text string }
@@ -84,11 +93,19 @@ type Method func(ctx context.Context, in []byte) (any, error)
 func Asked[Q any](answer func(ctx context.Context, q Q) (any, error)) Method {
 	return func(ctx context.Context, in []byte) (any, error) {
 		var q Q
-		if err := json.Unmarshal(in, &q); err != nil {
+		if err := read(in, &q); err != nil {
 			return nil, fmt.Errorf("reading the question: %w", err)
 		}
 		return answer(ctx, q)
 	}
+}
+
+// read reads a document.
+func read(doc []byte, into any) error {
+	if n := bytes.Count(doc, []byte("{")) + bytes.Count(doc, []byte(","))/8; n > maxObjects {
+		return fmt.Errorf("it has more than %d values", n)
+	}
+	return json.Unmarshal(doc, into)
 }
 
 // Serve serves the methods until launch ends the process. It does not return when started by launch; started by
@@ -144,9 +161,9 @@ func (c *Caller) CallThen(ctx context.Context, method string, in, out any, then 
 		case codes.FailedPrecondition:
 			return fmt.Errorf("%w: %s", ErrDeclined, s.Message())
 		case codes.InvalidArgument:
-			return &Answer{s.Message()}
+			return &Answer{strings.ToValidUTF8(s.Message()[:min(len(s.Message()), maxAnswer)], "")}
 		case codes.OutOfRange: // a text that it cannot read
-			return errors.New(s.Message())
+			return errors.New(strings.ToValidUTF8(s.Message()[:min(len(s.Message()), maxAnswer)], ""))
 		case codes.Unimplemented:
 			return fmt.Errorf("the plugin has no method %s: it was built for another version of launch", method)
 		case codes.DeadlineExceeded:
@@ -158,7 +175,7 @@ func (c *Caller) CallThen(ctx context.Context, method string, in, out any, then 
 		}
 	}
 	then()
-	if err := json.Unmarshal(answer.GetValue(), out); err != nil {
+	if err := read(answer.GetValue(), out); err != nil {
 		return fmt.Errorf("the plugin's answer to %s is not what was agreed: %w", method, err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package main
+package confine
 
 import (
 	"os"
@@ -18,7 +18,7 @@ func TestStage(t *testing.T) {
 	if err := os.WriteFile(image, []byte("an image"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	err := stage(scratch, []job.Put{{Path: "data/images", Link: filepath.Dir(image)}, {Path: "data/images.txt", Text: []byte("1 1.jpg\n")}})
+	err := Stage(scratch, []job.Put{{Path: "data/images", Link: filepath.Dir(image)}, {Path: "data/images.txt", Text: []byte("1 1.jpg\n")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestStage(t *testing.T) {
 		t.Errorf("the user's image: %v", err)
 	}
 	for _, p := range []job.Put{{Path: "../x", Text: []byte("x")}, {Path: "/x", Link: theirs}, {Path: "x", Link: "images"}} {
-		if err := stage(scratch, []job.Put{p}); err == nil {
+		if err := Stage(scratch, []job.Put{p}); err == nil {
 			t.Errorf("%+v is put", p)
 		}
 	}

@@ -1,0 +1,122 @@
+package job
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp/syntax"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+)
+
+// Bounds of what a plugin may answer. What a family needs is a tenth of them at most.
+const (
+	maxBatch   = 1 << 24 // of each factor
+	maxList    = 10_000  // of files, knobs, options, edits
+	maxGlobs   = 200
+	maxSigns   = 500
+	maxPath    = 4096   // PATH_MAX
+	maxProgram = 50_000 // instructions of all patterns: each byte of the output may be tried on all of them
+)
+
+// Check reports the first way in which j is no job: plugins are other people's programs. It is bounded in time and memory,
+// and what passes it can be planned and run without looking at its numbers again.
+func (j *Job) Check() error {
+	for what, n := range map[string]int64{"micro-batch": j.Batch.Micro, "accumulation": j.Batch.Accumulation, "number of ranks": j.Batch.Ranks} {
+		if n < 0 || n > maxBatch {
+			return fmt.Errorf("its %s is %d", what, n)
+		}
+	}
+	if n := float64(j.Batch.Micro) * float64(j.Batch.Accumulation) * float64(j.Batch.Ranks); n > 1<<40 {
+		return fmt.Errorf("its global batch is %g", n)
+	}
+	r := j.Rehearsal
+	for what, n := range map[string]int{"files": len(j.Files), "knobs": len(j.Knobs), "options": len(j.Options), "things to put": len(r.Puts), "paths": len(r.Paths),
+		"edits": len(r.Edits) + len(j.Resume.Edits) + len(j.Resume.Always)} {
+		if n > maxList {
+			return fmt.Errorf("it has %d %s", n, what)
+		}
+	}
+	if r.Steps < 0 || j.Signs.StateAfter < 0 {
+		return fmt.Errorf("it counts %d steps", min(r.Steps, j.Signs.StateAfter))
+	}
+	for _, globs := range [][]string{j.Signs.Log, j.Signs.Recipes, j.Signs.States, j.Resume.Aside, r.Leaves} {
+		if len(globs) > maxGlobs {
+			return fmt.Errorf("it has %d globs", len(globs))
+		}
+		for _, g := range globs {
+			if len(g) > maxPath {
+				return fmt.Errorf("it has a path of %d bytes", len(g))
+			}
+		}
+	}
+	docs := map[string]bool{config.ArgvDoc: true, config.EnvDoc: true}
+	for _, f := range j.Files {
+		if err := f.check(); err != nil {
+			return err
+		}
+		docs[f.Path] = true
+	}
+	for _, edits := range [][]config.Edit{r.Edits, j.Resume.Edits, j.Resume.Always} {
+		for _, e := range edits {
+			if err := e.Check(); err != nil {
+				return err
+			}
+			if !docs[e.At.Doc] {
+				return fmt.Errorf("it edits %.100q, which the command does not read", e.At.Doc)
+			}
+		}
+	}
+	return j.Signs.check()
+}
+
+func (f File) check() error {
+	switch base := filepath.Base(f.Path); {
+	case f.Path == "" || len(f.Path) > maxPath || strings.IndexByte(f.Path, 0) >= 0 || base == "." || base == ".." || base == "/":
+		return fmt.Errorf("it reads a file %.100q", f.Path)
+	case f.Format == Python && f.Source == nil:
+		return fmt.Errorf("it does not say what stands in %.100q", f.Path)
+	}
+	return nil
+}
+
+func (s Signs) check() error {
+	if len(s.Lines) > maxSigns || len(s.Codes) > maxList {
+		return fmt.Errorf("it has %d signs and %d exit codes", len(s.Lines), len(s.Codes))
+	}
+	total := 0
+	size := func(what, pattern string) error {
+		re, err := syntax.Parse(pattern, syntax.Perl)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", what, err)
+		}
+		if total += program(re); total > maxProgram {
+			return fmt.Errorf("its patterns are too large")
+		}
+		return nil
+	}
+	for _, l := range s.Lines {
+		if len(l.Pattern) > maxPath {
+			return fmt.Errorf("its %.40s sign has %d bytes", l.Kind, len(l.Pattern))
+		}
+		if err := size(fmt.Sprintf("the %.40s sign", l.Kind), l.Pattern); err != nil {
+			return err
+		}
+	}
+	if len(s.StateIteration) > maxPath {
+		return fmt.Errorf("its pattern of states has %d bytes", len(s.StateIteration))
+	}
+	return size("the pattern of states", s.StateIteration)
+}
+
+// program is about how many instructions an expression compiles to: a repetition repeats them.
+func program(re *syntax.Regexp) int {
+	n := 1 + len(re.Rune)/2
+	for _, sub := range re.Sub {
+		n += program(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(1, re.Max, re.Min)
+	}
+	return min(n, 1<<30)
+}

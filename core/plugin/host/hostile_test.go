@@ -1,0 +1,241 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/plugin"
+)
+
+// script writes a program that is no plugin, or a hostile one.
+func script(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, prefix+name)
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func gone(pid int) bool {
+	for range 150 {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") { // its parent may take its time
+			return true
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return false
+}
+
+// A program that fails is asked once, until its file changes, it is asked for, or a day has gone by.
+func TestFailuresAreRemembered(t *testing.T) {
+	dir, cache := t.TempDir(), filepath.Join(t.TempDir(), "state", "plugins.json")
+	asked := func() int {
+		b, _ := os.ReadFile(dir + "/asked")
+		return len(b)
+	}
+	path := script(t, dir, "mute", "printf x >> "+dir+"/asked\n")
+	ask := func(again bool) *Failure {
+		t.Helper()
+		_, err := Asker(t.Context(), cache, again)(path)
+		var f *Failure
+		if !errors.As(err, &f) {
+			t.Fatalf("it answered %v", err)
+		}
+		return f
+	}
+	if f := ask(false); !f.Fresh || asked() != 1 {
+		t.Errorf("first: %+v, asked %d times", f, asked())
+	}
+	if f := ask(false); f.Fresh || asked() != 1 || !strings.Contains(f.Why, "plugin mute") {
+		t.Errorf("then: %+v, asked %d times", f, asked())
+	}
+	if f := ask(true); !f.Fresh || asked() != 2 {
+		t.Errorf("asked again: %+v, asked %d times", f, asked())
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script(t, dir, "mute", "printf y >> "+dir+"/asked\n") // the same size
+	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	if f := ask(false); !f.Fresh || asked() != 3 {
+		t.Errorf("of the same size and time: %+v, asked %d times", f, asked())
+	}
+	b, err := os.ReadFile(cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-25 * time.Hour).Format(time.RFC3339Nano)
+	at := strings.Index(string(b), `"at":"`) + len(`"at":"`)
+	if err := os.WriteFile(cache, []byte(string(b[:at])+old+`"`+string(b[at+strings.IndexByte(string(b[at:]), '"')+1:])), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f := ask(false); !f.Fresh || asked() != 4 {
+		t.Errorf("a day later: %+v, asked %d times", f, asked())
+	}
+}
+
+// Whatever a program does that is no plugin, its whole group ends, and what it says is repeated within bounds.
+func TestHostilePrograms(t *testing.T) {
+	for name, tt := range map[string]struct{ text, says string }{
+		"tcp":     {`echo "1|1|tcp|127.0.0.1:1|grpc"`, "its handshake names"},
+		"outside": {`echo "1|1|unix|/tmp/elsewhere|grpc"`, "its handshake names"},
+		"climbs":  {`echo "1|1|unix|$PLUGIN_UNIX_SOCKET_DIR/../x/s|grpc"`, "its handshake names"},
+		"netrpc":  {`echo "1|1|unix|$PLUGIN_UNIX_SOCKET_DIR/s|netrpc"`, "unsupported plugin protocol"},
+		"words":   {`head -c 100000 /dev/zero | tr '\0' x`, "starting it"},
+		"ends":    {`exit 3`, "starting it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			pids := filepath.Join(dir, "pids")
+			path := script(t, dir, name, "env -i sleep 600 & echo $! >"+pids+"; setsid sleep 600 & echo $! >>"+pids+"\n"+tt.text+"\n")
+			began := time.Now()
+			_, err := ask(t.Context(), path)
+			if !errors.Is(err, ErrTrouble) || !strings.Contains(err.Error(), tt.says) || len(err.Error()) > 8000 {
+				t.Errorf("%.1000v", err)
+			}
+			if took := time.Since(began); took > 8*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			b, err := os.ReadFile(pids)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, field := range strings.Fields(string(b)) {
+				if pid := number(t, field); !gone(pid) {
+					t.Errorf("process %d of the plugin is still there", pid)
+				}
+			}
+		})
+	}
+}
+
+func number(t *testing.T, s string) (n int) {
+	t.Helper()
+	for _, c := range s {
+		n = n*10 + int(c-'0')
+	}
+	return n
+}
+
+// A program is told who the user is and where to make its socket: nobody else's folder, and no secret.
+func TestWhatAProgramIsTold(t *testing.T) {
+	for _, kv := range []string{"AWS_SECRET_ACCESS_KEY=s", "CUDA_VISIBLE_DEVICES=1", "LANG=C"} {
+		name, value, _ := strings.Cut(kv, "=")
+		t.Setenv(name, value)
+	}
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	path := script(t, dir, "nosy", "{ env; stat -c 'mode=%a' $PLUGIN_UNIX_SOCKET_DIR; grep 'data size' /proc/self/limits; grep 'core file' /proc/self/limits; readlink /proc/self/fd/0; } >"+out+"\n")
+	if _, err := ask(t.Context(), path); err == nil {
+		t.Fatal("it is a plugin")
+	}
+	b, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(b)
+	for _, want := range []string{"PATH=", "HOME=", "LANG=C\n", "mode=700\n", "4294967296", "/dev/null"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("it lacks %s: %s", want, got)
+		}
+	}
+	for _, secret := range []string{"AWS_", "CUDA_", "GOPATH"} {
+		if strings.Contains(got, secret) {
+			t.Errorf("it is told %s: %s", secret, got)
+		}
+	}
+}
+
+// Only what nobody else could have written is run.
+func TestMayRun(t *testing.T) {
+	top := t.TempDir()
+	make := func(name string) string {
+		dir := filepath.Join(top, name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return script(t, dir, "x", "exit 1\n")
+	}
+	chmod := func(path string, mode os.FileMode) {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := func(to, path string) string {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(to, path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good := make("good")
+	open := make("open")
+	chmod(filepath.Dir(open), 0o777)
+	sticky := make("sticky")
+	chmod(filepath.Dir(sticky), 0o777|os.ModeSticky)
+	below := make("above/below")
+	chmod(filepath.Join(top, "above"), 0o777)
+	tmp := make("tmp/mine")
+	chmod(filepath.Join(top, "tmp"), 0o777|os.ModeSticky)
+	file := make("file")
+	chmod(file, 0o757)
+	fifo := filepath.Join(top, "good", prefix+"fifo")
+	if err := unix.Mkfifo(fifo, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct{ path, says string }{
+		"one's own":                          {good, ""},
+		"in a folder of one's own below tmp": {tmp, ""},
+		"a link to one's own":                {link(good, filepath.Join(top, "links", prefix+"a")), ""},
+		"a relative link":                    {link("../good/"+prefix+"x", filepath.Join(top, "links", prefix+"b")), ""},
+		"a link into an open folder":         {link(open, filepath.Join(top, "links", prefix+"c")), "others can write to"},
+		"a link in an open folder":           {link(good, filepath.Join(filepath.Dir(open), prefix+"d")), "others can write to"},
+		"a link to a link in an open folder": {link(filepath.Join(filepath.Dir(open), prefix+"d"), filepath.Join(top, "links", prefix+"d")), "others can write to"},
+		"in an open folder":                  {open, "others can write to"},
+		"in a sticky folder":                 {sticky, "others can write to"},
+		"below an open folder":               {below, "others can write to"},
+		"an open file":                       {file, "others can write to"},
+		"a relative path":                    {"bin/" + prefix + "x", "relative"},
+		"a FIFO":                             {fifo, "no file"},
+		"a folder":                           {filepath.Join(top, "good"), "no file"},
+		"what is not there":                  {filepath.Join(top, "nothing"), "no such file"},
+		"a link to itself":                   {link("loop", filepath.Join(top, "loop")), "too many links"},
+	}
+	if os.Geteuid() == 0 {
+		theirs := make("theirs")
+		theirFolder := make("their folder")
+		for _, path := range []string{theirs, filepath.Dir(theirFolder)} {
+			if err := os.Chown(path, 64102, 64102); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cases["another's file"] = struct{ path, says string }{theirs, "belongs to another account"}
+		cases["in another's folder"] = struct{ path, says string }{theirFolder, "belongs to another account"}
+	}
+	for name, tt := range cases {
+		if err := mayRun(tt.path); (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v, want %q", name, err, tt.says)
+		}
+	}
+	found, left := Find(nil, []string{filepath.Dir(open)}, func(path string) (plugin.Manifest, error) {
+		t.Errorf("%s is asked", path)
+		return plugin.Manifest{}, nil
+	})
+	if len(found) > 0 || len(left) != 2 || !strings.Contains(left[1].String(), "is left out: it is not run: others can write to") {
+		t.Errorf("found %v, left %v", found, left)
+	}
+}
