@@ -94,6 +94,7 @@ func (t *trail) found(out *run.Outcome, last time.Time) {
 		f := states.Newest(t.roots, t.x.job.Signs, t.before, e)
 		out.Saved, out.Strange, out.Torn = f.State, f.Strange, f.Torn
 	}
+	e = t.evidence(true, last) // to be put aside nothing need be a state
 	out.Made = states.Made(movables{t.roots}, slices.Concat(t.x.job.Resume.Aside, t.x.job.Resume.InTheWay), t.before, e)
 	if out.Ending == run.Failed && t.log != "" {
 		if path, ok := states.Blocked(t.log, t.dir, t.x.spans); ok {
@@ -111,10 +112,13 @@ type mark struct {
 	presence *states.Presence
 }
 
-// enter marks the folders in which the job's states lie, whatever the run is called, as this run's as well.
+// enter marks the folders in which the job's files lie, whatever the run is called, as this run's as well.
 func (x *executor) enter(who string) (leave func()) {
 	x.who = who
-	for _, folder := range states.Folders(x.job.Command.Dir, x.job.Signs.States) {
+	for _, folder := range states.Folders(x.job.Command.Dir, slices.Concat(x.job.Signs.States, x.job.Resume.Aside, x.job.Resume.InTheWay)) {
+		if slices.ContainsFunc(x.marks, func(m mark) bool { return m.folder == folder }) {
+			continue
+		}
 		if p, err := states.Join(x.settings.locks(), folder, who); err == nil {
 			x.marks = append(x.marks, mark{folder, p})
 		}

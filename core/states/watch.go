@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 )
 
 // A Watch sees which files are written by processes of this run, in the folders where its states lie. It looks when the kernel
@@ -50,12 +51,13 @@ func NewWatch(dir string, globs []string, family func() []int, log io.Writer) *W
 		}
 		w.dirs = append(w.dirs, filepath.Dir(strings.TrimSuffix(g, "/")))
 	}
-	fs, err := fsnotify.NewWatcher()
-	if err != nil || len(globs) == 0 {
+	if len(globs) == 0 || scarce() {
 		close(w.done)
-		if err == nil {
-			fs.Close()
-		}
+		return w
+	}
+	fs, err := fsnotify.NewWatcher()
+	if err != nil {
+		close(w.done)
 		return w
 	}
 	w.fs = fs
@@ -64,6 +66,12 @@ func NewWatch(dir string, globs []string, family func() []int, log io.Writer) *W
 	}
 	go w.run()
 	return w
+}
+
+// scarce reports whether this process may open so few files that the program's own outputs come first.
+func scarce() bool {
+	var l unix.Rlimit
+	return unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil && l.Cur < 64
 }
 
 // reach watches the folders of a pattern that there are, and those above one that is not there yet.

@@ -155,15 +155,19 @@ def moment(i, seed, a):
                 for line in f:
                     with contextlib.suppress(ValueError):
                         events.append(json.loads(line))
-        resumes = 0
+        resumes = from_start = 0
         ended = [e["attempt"]["outcome"]["ending"] for e in events if e["event"] == "ended"]
         if ended[-1:] == ["succeeded"]:
             code = 0  # launch was killed when it had no more to do than to end
         if any(e["event"] == "started" for e in events):
             while code != 0 and resumes < 3:
                 resumes += 1
-                r = subprocess.run([a.launch, "resume", "last"], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, timeout=a.patience)
+                how = [a.launch, "resume", "last"]
+                r = subprocess.run(how, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=a.patience)
+                if b"nothing to go on from" in r.stdout:  # it had saved nothing: it starts over only where it is told to
+                    from_start += 1
+                    r = subprocess.run([*how, "--from-start"], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT, timeout=a.patience)
                 if r.returncode == 0 or resumes == 3:
                     code = r.returncode
                     seen += r.stdout

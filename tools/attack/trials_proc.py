@@ -8,8 +8,9 @@ OOM = [PYTHON, "train.py", "--batch-size", "32", "--fits", "16"]  # runs out of 
 
 @contextlib.contextmanager
 def mounted(path, *options):
-    """A file system of its own on a folder, in the namespace of the trials."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(("mode=1777",) + options), "tmpfs", path], check=True)
+    """A file system of its own on a folder, in the namespace of the trials; it belongs to whom the folder belongs to."""
+    uid = os.stat(path).st_uid
+    subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join((f"mode=700,uid={uid},gid={uid}",) + options), "tmpfs", path], check=True)
     try:
         yield
     finally:

@@ -344,7 +344,9 @@ def _(box):
     need(record["pid"] < 50, "the namespace has its own numbers")
     os.killpg(p.pid, signal.SIGKILL)
     p.wait()
-    state = listed(box)[0]["state"]
+    end = time.time() + 5  # the kernel takes its time to end what was in the namespace
+    while (state := listed(box)[0]["state"]) != "cut off" and time.time() < end:
+        time.sleep(0.1)
     need(state == "cut off", f"it is listed as {state}: process {record['pid']} is another here")
     done = box.launch("resume", "last", seconds=30)
     need("still" not in done.err, repr(done))
