@@ -394,11 +394,12 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 			first = began.Time
 		}
 		b.spans = append(b.spans, states.Span{Began: began.Time, Ended: time.Now()})
-		left, made := cutShort(h, r.Job, s.locks())
+		left := cutShort(h, r.Job, s.locks())
+		r.Cut = left.reported
 		if left.State != nil {
 			r.Left = left.State
 		}
-		b.made = append(b.made, made...)
+		b.made = append(b.made, left.made...)
 		for _, path := range left.Strange {
 			say.Warn("%s is newer than the run's last attempt, and nothing shows that this run wrote it: it does not go on from there", path)
 		}

@@ -12,22 +12,30 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/states"
 )
 
+// A cut is what an attempt has left whose end launch did not see.
+type cut struct {
+	states.Found
+	made     []string      // files that a next attempt would overwrite or stumble over
+	reported *run.Progress // nil where there is no such attempt
+}
+
 // cutShort is what the attempt has left whose end launch did not see, because it was killed: nothing where every attempt has ended.
 // What was noted while it ran shows whose it is, as after any other. locks is the folder of launch's locks.
-func cutShort(h *record.History, j *job.Job, locks string) (f states.Found, made []string) {
+func cutShort(h *record.History, j *job.Job, locks string) (c cut) {
 	began, ok := h.CutOff()
 	if !ok || began.Plan == nil || began.Plan.Trial != "" {
-		return f, nil
+		return c
 	}
 	folder := attemptDir(h.Dir, began.Plan.Attempt)
 	log := filepath.Join(folder, outputFile)
 	e := states.Evidence{Printed: printed(log, j.Command.Dir)}
 	d, err := oom.NewDetector(j.Signs)
 	if err != nil {
-		return f, nil
+		return c
 	}
 	if out, err := record.OpenOutput(log); err == nil {
 		io.Copy(d, out)
@@ -35,6 +43,7 @@ func cutShort(h *record.History, j *job.Job, locks string) (f states.Found, made
 		e.Stepped = record.OutputTime(log) // it printed something then, and so went on
 	}
 	state := d.State()
+	c.reported = &run.Progress{Iteration: max(0, state.Iteration), Total: state.Total, Succeeded: state.Succeeded && state.Stepped(j.Signs)}
 	roots, globs := confine.New(j), slices.Concat(j.Signs.States, j.Resume.Aside, j.Resume.InTheWay)
 	notes, wrote, err := states.ReadNotes(folder)
 	if err != nil { // an older launch kept none: what is left are times, in a folder of which it held the lock
@@ -53,9 +62,10 @@ func cutShort(h *record.History, j *job.Job, locks string) (f states.Found, made
 		}
 	}
 	if max(0, state.Iteration) >= j.Signs.StateAfter {
-		f = states.Newest(roots, j.Signs, notes.Before, e)
+		c.Found = states.Newest(roots, j.Signs, notes.Before, e)
 	}
-	return f, states.Made(movables{roots}, slices.Concat(j.Resume.Aside, j.Resume.InTheWay), notes.Before, e)
+	c.made = states.Made(movables{roots}, slices.Concat(j.Resume.Aside, j.Resume.InTheWay), notes.Before, e)
+	return c
 }
 
 // attemptDir is the folder of an attempt: the last, where launch died and it was made again.

@@ -198,8 +198,17 @@ type Run struct {
 	// Rooms are those of the host beside a card's, measured again before every attempt.
 	Rooms ladder.HostRooms `json:"rooms"`
 	// Left is the state that an attempt left of which the end was not seen, because launch itself was killed.
-	Left     *State    `json:"left,omitempty"`
+	Left *State `json:"left,omitempty"`
+	// Cut is what that attempt had reported of its progress; nil where there is none.
+	Cut      *Progress `json:"cut,omitempty"`
 	Attempts []Attempt `json:"attempts,omitempty"`
+}
+
+// Progress is how far an attempt came, by the program's own reports.
+type Progress struct {
+	Iteration int64 `json:"iteration"`
+	Total     int64 `json:"total,omitempty"`
+	Succeeded bool  `json:"succeeded,omitempty"` // it reported its success
 }
 
 // Last returns the last attempt, or nil.

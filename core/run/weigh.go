@@ -31,6 +31,7 @@ func (r *Run) weigh(p *Plan, o *Outcome) {
 	}
 	steps, every := r.steps(o), max(1, r.Job.Signs.Every)
 	switch done := max(o.Iteration, r.reached()); {
+	case r.Cut != nil && r.Cut.Succeeded: // nothing was left to train: launch was killed when the program had come to its end
 	case p.Resume != nil && !o.Stepped && (steps == 0 || max(p.Resume.number(), done)+every <= steps):
 		o.Ending, o.Lied = Failed, true
 		o.Cause = fmt.Sprintf("it went on from %v and ended without a step", p.Resume)
@@ -46,6 +47,9 @@ func (r *Run) reached() (most int64) {
 			most = max(most, a.Outcome.Iteration)
 		}
 	}
+	if r.Cut != nil {
+		most = max(most, r.Cut.Iteration)
+	}
 	return most
 }
 
@@ -58,8 +62,11 @@ func (r *Run) steps(o *Outcome) int64 {
 		for _, a := range r.Attempts {
 			o = &a.Outcome
 			if o.Total > 0 {
-				break
+				return o.Total
 			}
+		}
+		if r.Cut != nil {
+			return r.Cut.Total
 		}
 	}
 	return o.Total

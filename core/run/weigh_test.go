@@ -67,6 +67,13 @@ func TestWeigh(t *testing.T) {
 			t.Errorf("%s: the program's exit of 0 would stand", name)
 		}
 	}
+	for cut, want := range map[Progress]Ending{{Iteration: 8, Total: 8}: Succeeded, {Iteration: 8, Total: 9}: Failed, {Iteration: 8}: Failed, {Iteration: 8, Succeeded: true}: Succeeded} {
+		out := ok
+		(&Run{Job: &job.Job{Signs: counted}, Cut: &cut}).weigh(&Plan{Resume: at}, &out)
+		if out.Ending != want {
+			t.Errorf("after an attempt that was cut off at %+v: %s, want %s", cut, out.Ending, want)
+		}
+	}
 	short := with(ok, func(o *Outcome) { o.Iteration, o.Stepped = 300, true })
 	(&Run{Job: &job.Job{Signs: counted, Steps: 1000}}).weigh(&Plan{}, &short)
 	if short.Ending != Succeeded || short.Short != "the last step that it reported is 300 of 1000" {

@@ -156,7 +156,7 @@ def moment(i, seed, a):
                     with contextlib.suppress(ValueError):
                         events.append(json.loads(line))
         resumes = from_start = 0
-        ended = [e["attempt"]["outcome"]["ending"] for e in events if e["event"] == "ended"]
+        ended = [e["attempt"]["outcome"]["ending"] for e in events if e["event"] == "ended" and e.get("attempt")]
         if ended[-1:] == ["succeeded"]:
             code = 0  # launch was killed when it had no more to do than to end
         if any(e["event"] == "started" for e in events):
@@ -200,7 +200,7 @@ def main():
     a = p.parse_args()
     a.launch = os.path.abspath(a.launch)
     a.patience = 300 if a.sisr else 60
-    a.span = a.span or (5.0 if a.sisr else 1.4)
+    a.span = a.span or (4.0 if a.sisr else 0.9)
     a.top = tempfile.mkdtemp(prefix="kill9-", dir="/var/tmp")
     print(f"{a.n} moments, --seed {a.seed}", flush=True)
     began = time.time()
