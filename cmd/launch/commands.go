@@ -395,7 +395,9 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 		}
 		b.spans = append(b.spans, states.Span{Began: began.Time, Ended: time.Now()})
 		left := cutShort(h, r.Job, s.locks())
-		r.Cut = left.reported
+		if left.reported != nil {
+			r.Cut = r.Cut.Further(*left.reported)
+		}
 		if left.State != nil {
 			r.Left = left.State
 		}

@@ -382,6 +382,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	}
 	out.Measured, out.Passed = watch.measured(a.priced, out.Ending == run.Succeeded)
 	out.Stepped, out.Varied, out.Total = state.Stepped(signs), state.Varied, state.Total
+	out.Claimed = out.Stepped && state.Succeeded
 	if trail != nil {
 		tap.close() // what it printed is read
 		trail.found(&out, time.Unix(0, stepped.Load()))

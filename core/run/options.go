@@ -122,7 +122,11 @@ func (r *Run) Again(allow ladder.Cost) error {
 	r.Limits.Allow = max(r.Limits.Allow, allow)
 	r.Left = r.state()
 	r.Attempts = slices.DeleteFunc(slices.Clone(r.Attempts), func(a Attempt) bool {
-		return a.Outcome.Ending == Interrupted || a.Outcome.Ending == Failed && a.Plan.Trial == ""
+		gone := a.Outcome.Ending == Interrupted || a.Outcome.Ending == Failed && a.Plan.Trial == ""
+		if gone && a.Plan.Trial == "" {
+			r.Cut = r.Cut.Further(Progress{a.Outcome.Iteration, a.Outcome.Total, a.Outcome.Claimed})
+		}
+		return gone
 	})
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
@@ -148,5 +149,23 @@ func TestLeftIsOlder(t *testing.T) {
 	}
 	if got := r.Last().Plan.Resume; got == nil || got.Iteration != 9 {
 		t.Errorf("it went on from %v", got)
+	}
+}
+
+// How far an attempt came that failed is not forgotten when the run is resumed: nothing may be left to train.
+func TestAgainRemembersProgress(t *testing.T) {
+	r := &Run{Job: &job.Job{Signs: counted}, Attempts: []Attempt{
+		{Outcome: Outcome{Ending: Failed, Iteration: 6, Total: 6, Saved: &State{Path: "0006.pt"}}},
+		{Plan: Plan{Trial: Rehearsal}, Outcome: Outcome{Ending: Interrupted, Iteration: 9, Claimed: true}},
+	}}
+	if err := r.Again(0); err != nil {
+		t.Fatal(err)
+	}
+	if r.Cut == nil || *r.Cut != (Progress{Iteration: 6, Total: 6}) || r.Left == nil {
+		t.Errorf("it remembers %+v, %+v", r.Cut, r.Left)
+	}
+	out := Outcome{Ending: Succeeded}
+	if r.weigh(&Plan{Resume: r.Left}, &out); out.Ending != Succeeded {
+		t.Errorf("all six steps were made: %s (%s)", out.Ending, out.Cause)
 	}
 }

@@ -80,6 +80,7 @@ type Outcome struct {
 	Stepped   bool                         `json:"stepped,omitempty"` // a step was reported
 	Varied    bool                         `json:"-"`                 // different iterations were
 	Total     int64                        `json:"total,omitempty"`   // of how many, by the program's own report
+	Claimed   bool                         `json:"claimed,omitempty"` // it reported steps, and its success, whatever its end
 	Short     string                       `json:"short,omitempty"`   // what speaks against a success: it reported fewer steps than it has
 	// Rate is how many samples of the global batch it trained in a second, from its first report of progress to its last;
 	// absent where it reported too little.
@@ -199,7 +200,8 @@ type Run struct {
 	Rooms ladder.HostRooms `json:"rooms"`
 	// Left is the state that an attempt left of which the end was not seen, because launch itself was killed.
 	Left *State `json:"left,omitempty"`
-	// Cut is what that attempt had reported of its progress; nil where there is none.
+	// Cut is how far attempts came that do not count any more: that one, and those that were interrupted or failed before the run
+	// was resumed. nil where there is none.
 	Cut      *Progress `json:"cut,omitempty"`
 	Attempts []Attempt `json:"attempts,omitempty"`
 }
@@ -209,6 +211,14 @@ type Progress struct {
 	Iteration int64 `json:"iteration"`
 	Total     int64 `json:"total,omitempty"`
 	Succeeded bool  `json:"succeeded,omitempty"` // it reported its success
+}
+
+// Further is the one that came further, of each.
+func (p *Progress) Further(q Progress) *Progress {
+	if p == nil {
+		return &q
+	}
+	return &Progress{max(p.Iteration, q.Iteration), max(p.Total, q.Total), p.Succeeded || q.Succeeded}
 }
 
 // Last returns the last attempt, or nil.
