@@ -9,7 +9,7 @@ GO     ?= go
 PYTHON ?= /usr/bin/python3
 export LAUNCH_TEST_PYTHON := $(PYTHON)
 
-.PHONY: build install test race demo demo-moco demo-stablesr demo-dualattn demo-gpu failures bench bench-truth attack deps fmt
+.PHONY: build install test race demo demo-moco demo-stablesr demo-dualattn demo-gpu failures bench bench-truth attack attack-kill deps fmt
 
 build:
 	$(GO) build -o bin/launch ./cmd/launch
@@ -31,6 +31,7 @@ test: deps
 	$(GO) test -race ./plugins/sisr ./core/plugin/host # what prices on several cores, and what talks to a process
 	$(GO) test -race -run 'TestScripts/(source|plan)|TestPace' ./cmd/launch
 	for e in sisr moco stablesr; do (cd examples/$$e && $(PYTHON) -m unittest -q) || exit 1; done
+	$(MAKE) attack QUICK=--quick
 
 race:
 	$(GO) test -race ./core/... ./plugins/... ./cmd/...
@@ -51,10 +52,14 @@ failures: deps build
 	$(PYTHON) tools/failures/failures.py --launch bin/launch $(if $(TORCHRUN),--torchrun $(TORCHRUN))
 
 # attack tries what must not happen: another account's files believed, a wrong result called a success, a training stopped. As
-# root it makes all of it, from a second account and in namespaces of its own; else what it can, and says so.
+# root it makes all of it, from a second account and in namespaces of its own; else what it can, and says so. `make test` makes the quick part.
 attack: deps build
 	$(GO) build -o bin/attack-plugin ./tools/attack/plugin
-	$(PYTHON) tools/attack/attack.py --launch bin/launch --plugin bin/attack-plugin
+	$(PYTHON) tools/attack/attack.py $(QUICK) --launch bin/launch --plugin bin/attack-plugin
+
+# attack-kill kills launch, its keeper, the program and the plugin at 200 random moments of examples/sisr, on pipes and on a terminal.
+attack-kill: deps build
+	$(PYTHON) tools/attack/kill9.py --sisr -n 200 --launch bin/launch
 
 bench: build
 	$(GO) run ./tools/bench -- bin/launch

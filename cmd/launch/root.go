@@ -39,7 +39,7 @@ recognise it runs as typed.
 
 How far it may go is --allow: none, speed, numerics, metrics (the default), recipe, model.
 
-Exit code: the program's own. launch's are 75 (no room now: elsewhere or later), 78 (cannot fit at the allowed cost;
+Exit code: the program's own. launch's are 75 (not enough free memory now; retry later or on another machine), 78 (cannot fit at the allowed cost;
 nothing was started), 125 (its own trouble), 126 and 127 (the command cannot be run, or is not there).
 
 Settings: a flag outranks LAUNCH_<FLAG> in the environment, which outranks the project's .launch.yaml, which outranks
