@@ -32,10 +32,11 @@ type Watch struct {
 	done chan struct{}
 }
 
-// lookedAt is when a name was last looked at, and what file it was then.
+// lookedAt is when a name was last looked at, what file it was then, and for how long it is not looked at again.
 type lookedAt struct {
-	when time.Time
-	id   ID
+	when  time.Time
+	id    ID
+	pause time.Duration
 }
 
 // folders is how many folders are watched at most: each costs the kernel about a kilobyte, and users have a limit.
@@ -154,8 +155,12 @@ func above(path, pattern string) bool {
 	}
 }
 
-// again is after how long a name is looked at again whose writer was not seen.
-const again = 5 * time.Millisecond
+// A name whose writer was not seen is looked at again after so long, and then less and less often: it may be the log of somebody
+// else's, which is written all the time.
+const (
+	again = 5 * time.Millisecond
+	least = 2 * time.Second
+)
 
 // look finds out whether a process of the run has the file open for writing.
 func (w *Watch) look(path string) {
@@ -166,9 +171,13 @@ func (w *Watch) look(path string) {
 	id, _ := idOf(info)
 	w.mu.Lock()
 	was := w.names[path]
-	known := w.wrote[id] || was.id == id && time.Since(was.when) < again
+	known := w.wrote[id] || was.id == id && time.Since(was.when) < was.pause
 	if !known {
-		w.names[path] = lookedAt{time.Now(), id}
+		pause := again
+		if was.id == id {
+			pause = min(2*was.pause, least)
+		}
+		w.names[path] = lookedAt{time.Now(), id, pause}
 	}
 	w.mu.Unlock()
 	if known {
