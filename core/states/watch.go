@@ -162,6 +162,9 @@ const (
 	least = 2 * time.Second
 )
 
+// mostNames is of how many names it is known when they were looked at.
+const mostNames = 10_000
+
 // look finds out whether a process of the run has the file open for writing.
 func (w *Watch) look(path string) {
 	info, err := os.Stat(path)
@@ -176,6 +179,9 @@ func (w *Watch) look(path string) {
 		pause := again
 		if was.id == id {
 			pause = min(2*was.pause, least)
+		}
+		if len(w.names) >= mostNames { // a program that writes images
+			clear(w.names)
 		}
 		w.names[path] = lookedAt{time.Now(), id, pause}
 	}
