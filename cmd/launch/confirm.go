@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"time"
 
@@ -23,21 +24,40 @@ func edited(edits []config.Edit, doc string) (paths []string) {
 }
 
 // asSaved enters what stands at an edit's path in the copies that the program itself has written of its settings: the
-// values that it really runs with, joined from all that it reads.
+// values that it really runs with, joined from all that it reads. Another run may have written copies meanwhile, where a glob
+// matches those of several: one that says what was planned is taken for this run's, and else they count only where all agree.
 func asSaved(out *run.Outcome, in finder, j *job.Job, edits []config.Edit) {
-	for _, path := range newest(in, j.Signs.Recipes, out.Began) {
-		text, err := file.Read(path, maxRead)
-		if err != nil {
-			continue
-		}
-		doc, err := config.Parse(path, text)
-		if err != nil {
-			continue
-		}
-		for _, e := range edits {
-			if value, ok := doc.Get(e.At.Path); ok && e.At.Doc != config.ArgvDoc && !slices.Contains(out.Confirmed, e.At.Doc) {
-				settle(out, e.Knob, value)
+	for _, g := range j.Signs.Recipes {
+		var all []map[string]string // of each copy the value at an edit's path, by its knob
+		planned := -1
+		for _, path := range writtenSince(in, g, out.Began) {
+			text, err := file.Read(path, maxRead)
+			if err != nil {
+				continue
 			}
+			doc, err := config.Parse(path, text)
+			if err != nil {
+				continue
+			}
+			said, same := map[string]string{}, true
+			for _, e := range edits {
+				if value, ok := doc.Get(e.At.Path); ok && e.At.Doc != config.ArgvDoc && !slices.Contains(out.Confirmed, e.At.Doc) {
+					said[e.Knob], same = value, same && value == e.To
+				}
+			}
+			if same && len(said) > 0 && planned < 0 {
+				planned = len(all)
+			}
+			all = append(all, said)
+		}
+		switch {
+		case planned >= 0:
+			all = all[planned:]
+		case len(all) == 0 || slices.ContainsFunc(all, func(said map[string]string) bool { return !maps.Equal(said, all[0]) }):
+			continue
+		}
+		for knob, value := range all[0] {
+			settle(out, knob, value)
 		}
 	}
 }

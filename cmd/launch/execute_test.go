@@ -39,6 +39,23 @@ func TestSettingsAsSaved(t *testing.T) {
 	if len(out.Settings) != 2 || out.Settings["micro-batch"] != "3" || out.Settings["accumulation"] != "4" {
 		t.Errorf("settings %v", out.Settings)
 	}
+
+	// Another run beside it writes its own, before or after.
+	edits := []config.Edit{{Knob: "micro-batch", At: config.Address{Doc: "launch.yaml", Path: "data.params.batch_size"}, From: "6", To: "3"}}
+	write(t, filepath.Join(dir, "logs/b-project.yaml"), []byte("data: {params: {batch_size: 6}}\n"))
+	for _, age := range []time.Duration{time.Second, -time.Second} {
+		at := time.Now().Add(-age)
+		os.Chtimes(filepath.Join(dir, "logs/b-project.yaml"), at, at)
+		out := run.Outcome{Began: time.Now().Add(-time.Minute)}
+		if asSaved(&out, folder(dir), j, edits); out.Settings["micro-batch"] != "3" {
+			t.Errorf("with another run's settings beside: %v", out.Settings)
+		}
+	}
+	write(t, filepath.Join(dir, "logs/a-project.yaml"), []byte("data: {params: {batch_size: 12}}\n"))
+	out = run.Outcome{Began: time.Now().Add(-time.Minute)}
+	if asSaved(&out, folder(dir), j, edits); len(out.Settings) != 0 {
+		t.Errorf("of two that differ, and from the plan too, nobody knows which is this run's: %v", out.Settings)
+	}
 }
 
 // An attempt that starts over overwrites what the one before has saved; what was there before the run, or is another's, is not
