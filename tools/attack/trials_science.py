@@ -379,6 +379,52 @@ def _(box):
     need(done.code == 0 and box.tree("work/logs") == before and box.read(mine) == "mine\n", repr(done))
 
 
+# D. What a program does without an option is no secret of its own: its global batch stays.
+
+ACCUM = '"--accum", type=int, default=1'
+
+
+@trial("D", "a program that accumulates 8 unless it is told keeps its global batch")
+def _(box):
+    box.trainer()
+    box.write("work/train.py", box.read("work/train.py").replace(ACCUM, ACCUM.replace("=1", "=8")))
+    told = said(box, run(box, "--fits", "16"))
+    need(told["batch_size"] * told["accum"] == 256 and told["batch_size"] == 16, f"{told}")
+
+
+@trial("D", "where its default is not known, a smaller micro-batch is another experiment")
+def _(box):
+    box.trainer()
+    box.write("work/train.py", box.read("work/train.py").replace(ACCUM, ACCUM.replace("=1", "=2 ** 3")))
+    done = run(box, "--fits", "16")
+    need(done.code == 1 and "--allow recipe" in done.err and not os.path.exists(box.path("work/said.json")), repr(done))
+
+
+@trial("D", "a program that reports another global batch than before is stopped")
+def _(box):
+    box.trainer(confirm="{global-batch: 'tokens a step: (?P<value>[0-9,]+)'}")
+    box.write("work/train.py", box.read("work/train.py") .replace("first = 0\n", "first = 0\nprint(f'tokens a step: {batch * a.accum * 1000:,}', flush=True)\n", 1)
+              .replace("data, a.batch_size =", "a.accum = 1\ndata, a.batch_size =", 1))
+    done = run(box, "--fits", "16", "--slow-after-oom", "5")
+    need(done.code == 125 and "a global batch of 16,000 now, and of 32,000 in attempt 1" in done.err, repr(done))
+
+
+@trial("C", "an option that takes a word, and no path, goes on from the one file that is named")
+def _(box):
+    box.trainer(resume="{--resume: 'runs/a/last.pt'}", resume_value="latest")
+    box.write("work/train.py", box.read("work/train.py").replace("{step:04d}.pt", "last.pt").replace("first = 0\n", "first = 0\nif a.resume == 'latest': a.resume = a.out + '/last.pt'\n", 1))
+    done = run(box, "--fits", "16", "--oom-after", "2")
+    need(said(box, done)["first"] == 2 and done.code == 0, repr(done))
+
+
+@trial("C", "a program that takes --name=value alone, as nanoGPT does, is told so")
+def _(box):
+    box.trainer()
+    box.write("work/train.py", "import sys\nassert all('=' in a for a in sys.argv[1:]), sys.argv\n" + box.read("work/train.py"))
+    done = box.launch("--", *TRAIN, "--batch-size=32", "--said=said.json", "--fits=16", "--oom-after=2", "--out=runs/b")
+    need(said(box, done)["first"] == 2 and done.code == 0, repr(done))
+
+
 # 9. Two recipes of one base name.
 
 TWO = """script: train.py
