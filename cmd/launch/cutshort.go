@@ -36,19 +36,19 @@ func cutShort(h *record.History, j *job.Job, locks string) (f states.Found, made
 	}
 	state := d.State()
 	roots, globs := confine.New(j), slices.Concat(j.Signs.States, j.Resume.Aside, j.Resume.InTheWay)
-	notes, wrote, err := states.ReadNotes(folder)
+	notes, seen, err := states.ReadNotes(folder)
 	if err != nil { // an older launch kept none: what is left are times, in a folder of which it held the lock
 		notes.Before = states.List(roots, globs).Until(began.Time)
 		if j.Exclusive != "" {
 			notes.Held = []string{j.Exclusive}
 		}
 	}
-	e.Wrote, e.Held = wrote, notes.Held
+	e.Wrote, e.Foreign, e.Held = seen.Wrote, seen.Foreign, slices.DeleteFunc(notes.Held, seen.Crowded)
 	if !state.Stepped(j.Signs) {
 		e.Stepped = time.Time{}
 	}
 	for folder, who := range notes.Marked {
-		if states.Undisturbed(locks, folder, who) && (state.Stepped(j.Signs) || !j.Signs.Has(job.Progress)) {
+		if states.Undisturbed(locks, folder, who) && !seen.Crowded(folder) && (state.Stepped(j.Signs) || !j.Signs.Has(job.Progress)) {
 			e.Held = append(e.Held, folder)
 		}
 	}

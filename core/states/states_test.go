@@ -235,8 +235,8 @@ func TestWatch(t *testing.T) {
 	}
 	f.Write(log.Bytes())
 	f.Close()
-	n, wrote, err := ReadNotes(dir)
-	if err != nil || n.Before["x"].Bytes != 1 || n.Held[0] != "y" || !wrote(id(dir+"/runs/b/0001.pt")) || wrote(id(dir+"/runs/a/0001.pt")) {
+	n, noted, err := ReadNotes(dir)
+	if err != nil || n.Before["x"].Bytes != 1 || n.Held[0] != "y" || !noted.Wrote(id(dir+"/runs/b/0001.pt")) || noted.Wrote(id(dir+"/runs/a/0001.pt")) {
 		t.Errorf("read back: %+v, %v", n, err)
 	}
 }

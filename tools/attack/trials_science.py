@@ -132,6 +132,41 @@ def _(box):
     need("runs/a" not in done.out and done.code == 125 and "--from-start" in done.err, repr(done))
 
 
+@trial("A", "the same where the other run is no launch's, and began before")
+def _(box):
+    box.trainer(resume="{--resume: 'runs/*.pt'}")
+    other = box.start([*TRAIN, "--where", "runs", "--steps", "400", "--silent-save", "--save-slowly", "0.1"])
+    box.wait(lambda: os.path.isdir(box.path("work/runs")) and len(os.listdir(box.path("work/runs"))) >= 2)
+    done = run(box, "--where", "runs", "--fits", "16", "--save-every", "0", "--oom-after", "2", "--slow", "0.3")
+    other.terminate()
+    over(box, done)
+
+
+@trial("A", "the same where it began after")
+def _(box):
+    box.trainer(resume="{--resume: 'runs/*.pt'}")
+    mine = box.start([box.binary, "--", *TRAIN, "--batch-size", "32", "--said", "said.json", "--where", "runs", "--fits", "16", "--save-every", "0", "--oom-after", "8", "--slow", "0.3"])
+    box.wait(lambda: any(e["event"] == "planned" for r in box.runs() for e in r))
+    other = box.start([*TRAIN, "--where", "runs", "--steps", "400", "--silent-save", "--save-slowly", "0.1"])
+    done = box.finish(mine)
+    other.terminate()
+    over(box, done)
+
+
+@trial("A", "a path that is printed because the command has it as an argument shows nothing")
+def _(box):
+    box.trainer(resume="{--resume: 'runs/*/latest.pt'}")
+    box.write("work/train.py", box.read("work/train.py").replace("{step:04d}.pt", "latest.pt"))
+    other = box.start([*TRAIN, "--out", "runs/a", "--steps", "400", "--save-slowly", "0.05", "--silent-save"])
+    box.wait(lambda: os.path.exists(box.path("work/runs/a/latest.pt")))
+    for words in ("Namespace(batch_size=32, ema='runs/a/latest.pt', where='runs/b')", "{'ema': 'runs/a/latest.pt', 'where': 'runs/b'}", "ema: runs/a/latest.pt"):
+        done = run(box, "--where", "runs/b", "--fits", "16", "--save-every", "0", "--oom-after", "2", "--slow", "0.3", "--data", "runs/a/latest.pt",
+                   "--prints", words.replace("{", "{{").replace("}", "}}"))
+        over(box, done)
+        os.remove(box.path("work/said.json"))
+    other.terminate()
+
+
 # B. Settings that never arrive.
 
 @trial("B", "settings that do not arrive are known by the second out-of-memory, and the run stops")
