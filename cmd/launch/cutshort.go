@@ -16,8 +16,9 @@ import (
 )
 
 // cutShort is what the attempt has left whose end launch did not see, because it was killed: nothing where every attempt has ended.
-// What was noted while it ran shows whose it is, as after any other. locks is the folder of launch's locks.
-func cutShort(h *record.History, j *job.Job, locks string) (f states.Found, made []string) {
+// What was noted while it ran shows whose it is, as after any other. locks is the folder of launch's locks, and over when launch died
+// at the latest: since then anybody may have written into the run's folders.
+func cutShort(h *record.History, j *job.Job, locks string, over time.Time) (f states.Found, made []string) {
 	began, ok := h.CutOff()
 	if !ok || began.Plan == nil || began.Plan.Trial != "" {
 		return f, nil
@@ -33,6 +34,12 @@ func cutShort(h *record.History, j *job.Job, locks string) (f states.Found, made
 		io.Copy(d, out)
 		out.Close()
 		e.Stepped = record.OutputTime(log) // it printed something then, and so went on
+	}
+	if !over.IsZero() {
+		if e.Until = over; e.Stepped.After(over) {
+			e.Until = e.Stepped
+		}
+		e.Until = e.Until.Add(dying)
 	}
 	state := d.State()
 	roots, globs := confine.New(j), slices.Concat(j.Signs.States, j.Resume.Aside, j.Resume.InTheWay)
@@ -57,6 +64,9 @@ func cutShort(h *record.History, j *job.Job, locks string) (f states.Found, made
 	}
 	return f, states.Made(movables{roots}, slices.Concat(j.Resume.Aside, j.Resume.InTheWay), notes.Before, e)
 }
+
+// dying is how long a program may write after launch was killed.
+const dying = 10 * time.Second
 
 // attemptDir is the folder of an attempt: the last, where launch died and it was made again.
 func attemptDir(run string, n int) string {

@@ -134,6 +134,7 @@ type Evidence struct {
 	Wrote   func(ID) bool          // a process of this run was seen to have it open for writing
 	Foreign func(ID) bool          // a process of another run was
 	Held    []string               // folders into which nobody else writes: this run holds their locks
+	Until   time.Time              // of what was written later, Held shows nothing; zero: it always does
 	Stepped time.Time              // when the program last reported progress
 }
 
@@ -146,6 +147,8 @@ func (e Evidence) ours(path string, m Mark) bool {
 		return false
 	case e.Printed != nil && e.Printed(path):
 		return true
+	case !e.Until.IsZero() && m.Modified > e.Until.UnixNano():
+		return false
 	}
 	return slices.ContainsFunc(e.Held, func(folder string) bool { return within(folder, path) })
 }

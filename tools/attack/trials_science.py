@@ -162,9 +162,13 @@ def _(box):
     mine.kill()
     mine.wait()
     time.sleep(1)
+    for top, _, files in os.walk(box.state):  # that was two minutes ago
+        for f in files:
+            os.utime(os.path.join(top, f), (time.time() - 120,) * 2)
     box.run([*TRAIN, "--where", "runs", "--silent-save"])
-    done = box.launch("resume", "last")
-    need(done.code == 125 and "--from-start" in done.err and "resumed at" not in done.out, repr(done))
+    for _ in range(2):  # asking changes nothing
+        done = box.launch("resume", "last")
+        need(done.code == 125 and "--from-start" in done.err and "resumed at" not in done.out, repr(done))
 
 
 @trial("A", "a file that has the number of one that was deleted is not taken for it")
