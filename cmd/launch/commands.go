@@ -335,6 +335,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	case r == nil:
 		return fmt.Errorf("run %s was of a command that no plugin recognised: there is nothing to go on from", id)
 	}
+	life := h.Life()
 	rec, err := store.Append(id) // from here on no other launch can take the run
 	if errors.Is(err, record.ErrBusy) {
 		return later(s, id, r, err)
@@ -343,6 +344,12 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 		return err
 	}
 	defer rec.Close()
+	taken := false
+	defer func() {
+		if !taken { // the run has ended when it did, not now
+			rec.Untake(life)
+		}
+	}()
 	if h, err = store.Read(id); err != nil { // the launch that had it may have ended since
 		return err
 	}
@@ -394,7 +401,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 			first = began.Time
 		}
 		b.spans = append(b.spans, states.Span{Began: began.Time, Ended: time.Now()})
-		left := cutShort(h, r.Job, s.locks())
+		left := cutShort(h, r.Job, s.locks(), life.Over())
 		if left.reported != nil {
 			r.Cut = r.Cut.Further(*left.reported)
 		}
@@ -440,6 +447,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	if err := rec.Write(record.Event{Kind: record.Resumed, Limit: limit(s)}); err != nil {
 		return err
 	}
+	taken = true
 	heard := hearEarly()
 	defer heard.close()
 	b.began = first

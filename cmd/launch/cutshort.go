@@ -24,8 +24,9 @@ type cut struct {
 }
 
 // cutShort is what the attempt has left whose end launch did not see, because it was killed: nothing where every attempt has ended.
-// What was noted while it ran shows whose it is, as after any other. locks is the folder of launch's locks.
-func cutShort(h *record.History, j *job.Job, locks string) (c cut) {
+// What was noted while it ran shows whose it is, as after any other. locks is the folder of launch's locks, and over when launch died
+// at the latest: since then anybody may have written into the run's folders.
+func cutShort(h *record.History, j *job.Job, locks string, over time.Time) (c cut) {
 	began, ok := h.CutOff()
 	if !ok || began.Plan == nil || began.Plan.Trial != "" {
 		return c
@@ -42,22 +43,28 @@ func cutShort(h *record.History, j *job.Job, locks string) (c cut) {
 		out.Close()
 		e.Stepped = record.OutputTime(log) // it printed something then, and so went on
 	}
+	if !over.IsZero() {
+		if e.Until = over; e.Stepped.After(over) {
+			e.Until = e.Stepped
+		}
+		e.Until = e.Until.Add(dying)
+	}
 	state := d.State()
 	c.reported = &run.Progress{Iteration: max(0, state.Iteration), Total: state.Total, Succeeded: state.Succeeded && state.Stepped(j.Signs)}
 	roots, globs := confine.New(j), slices.Concat(j.Signs.States, j.Resume.Aside, j.Resume.InTheWay)
-	notes, wrote, err := states.ReadNotes(folder)
+	notes, seen, err := states.ReadNotes(folder)
 	if err != nil { // an older launch kept none: what is left are times, in a folder of which it held the lock
 		notes.Before = states.List(roots, globs).Until(began.Time)
 		if j.Exclusive != "" {
 			notes.Held = []string{j.Exclusive}
 		}
 	}
-	e.Wrote, e.Held = wrote, notes.Held
+	e.Wrote, e.Foreign, e.Held = seen.Wrote, seen.Foreign, slices.DeleteFunc(notes.Held, seen.Crowded)
 	if !state.Stepped(j.Signs) {
 		e.Stepped = time.Time{}
 	}
 	for folder, who := range notes.Marked {
-		if states.Undisturbed(locks, folder, who) && (state.Stepped(j.Signs) || !j.Signs.Has(job.Progress)) {
+		if states.Undisturbed(locks, folder, who) && !seen.Crowded(folder) && (state.Stepped(j.Signs) || !j.Signs.Has(job.Progress)) {
 			e.Held = append(e.Held, folder)
 		}
 	}
@@ -67,6 +74,9 @@ func cutShort(h *record.History, j *job.Job, locks string) (c cut) {
 	c.made = states.Made(movables{roots}, slices.Concat(j.Resume.Aside, j.Resume.InTheWay), notes.Before, e)
 	return c
 }
+
+// dying is how long a program may write after launch was killed.
+const dying = 10 * time.Second
 
 // attemptDir is the folder of an attempt: the last, where launch died and it was made again.
 func attemptDir(run string, n int) string {

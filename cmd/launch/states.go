@@ -71,12 +71,12 @@ func (t *trail) stop() {
 // evidence is what shows whose a state is, of an attempt that has ended. In a folder that another run may use as well nothing
 // is this run's by its place alone before a step was reported.
 func (t *trail) evidence(stepped bool, last time.Time) states.Evidence {
-	e := states.Evidence{Wrote: t.watch.Wrote, Held: t.x.held, Stepped: last}
+	e := states.Evidence{Wrote: t.watch.Wrote, Foreign: t.watch.Foreign, Held: slices.DeleteFunc(slices.Clone(t.x.held), t.watch.Crowded), Stepped: last}
 	if t.log != "" {
 		e.Printed = printed(t.log, t.dir)
 	}
 	for _, p := range t.x.marks {
-		if p.presence.Alone() && t.marked[p.folder] != "" && (stepped || !t.x.job.Signs.Has(job.Progress)) {
+		if p.presence.Alone() && t.marked[p.folder] != "" && !t.watch.Crowded(p.folder) && (stepped || !t.x.job.Signs.Has(job.Progress)) {
 			e.Held = append(slices.Clone(e.Held), p.folder)
 		}
 	}

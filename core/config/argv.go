@@ -300,7 +300,9 @@ func (a *Argv) Add(path string, values ...string) error {
 		if n := len(values); a.options[opt].Takes == None && n > 0 || a.options[opt].Takes == One && n != 1 {
 			return fmt.Errorf("%s does not take %d values", path, n)
 		}
-		add = append([]string{path}, values...)
+		if add = append([]string{path}, values...); len(values) == 1 && strings.HasPrefix(path, "--") && a.joins() {
+			add = []string{path + "=" + values[0]}
+		}
 	case strings.HasPrefix(path, "-"):
 		return fmt.Errorf("the program has no option %s", path)
 	case len(values) != 1 || path == "":
@@ -314,6 +316,21 @@ func (a *Argv) Add(path string, values ...string) error {
 		}
 	}
 	return a.accept(slices.Insert(slices.Clone(a.args), at, add...), path, values)
+}
+
+// joins reports whether long options are given their values by "=" here and never by an argument of its own: argparse takes
+// both, and programs that read their arguments themselves may take this one only (karpathy/nanoGPT, configurator.py).
+func (a *Argv) joins() (yes bool) {
+	for i, arg := range a.args {
+		switch {
+		case !strings.HasPrefix(arg, "--") || arg == "--":
+		case strings.Contains(arg, "="):
+			yes = true
+		case i+1 < len(a.args) && !strings.HasPrefix(a.args[i+1], "-"):
+			return false
+		}
+	}
+	return yes
 }
 
 // Extend gives an option one more value, behind those that its last use has; it adds an option that is not there.

@@ -194,3 +194,24 @@ func FuzzArgv(f *testing.F) {
 		}
 	})
 }
+
+// Where the command joins its values by "=", so does what is added.
+func TestArgvAddJoined(t *testing.T) {
+	for line, want := range map[string]string{
+		"--a=1 --b=2":            "--a=1 --b=2 --new=v",
+		"config.py --a=1 --flag": "config.py --a=1 --flag --new=v",
+		"--a=1 --b 2":            "--a=1 --b 2 --new v",
+		"--a 1":                  "--a 1 --new v",
+		"-a 1":                   "-a 1 --new v",
+		"x=1":                    "x=1 --new v",
+		"":                       "--new v",
+	} {
+		a, err := ParseArgv(strings.Fields(line), []Option{{Names: []string{"--new"}}})
+		if err == nil {
+			err = a.Add("--new", "v")
+		}
+		if got := strings.Join(a.Args(), " "); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", line, got, err, want)
+		}
+	}
+}

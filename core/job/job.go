@@ -70,10 +70,12 @@ type Knob struct {
 	Dead    string         `json:"dead,omitempty"`    // why the running code does not read it; it is never turned
 }
 
-// The knobs that make up the global batch have these names in every plugin.
+// The knobs that make up the global batch have these names in every plugin. GlobalBatch is what a program prints of their product,
+// in samples or in a multiple of them.
 const (
 	MicroBatch   = "micro-batch"
 	Accumulation = "accumulation"
+	GlobalBatch  = "global batch"
 )
 
 // A File is a document of the recipe, as it was when the plugin read it. A retry works on the same text, whatever

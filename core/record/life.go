@@ -100,6 +100,21 @@ type Life struct {
 	Sign  time.Time // when it last gave a sign; zero where that is not known
 }
 
+// Untake sets the run's last sign to what it was before it was taken, for one that takes a run and does nothing with it.
+func (r *Record) Untake(was Life) {
+	if !was.Sign.IsZero() {
+		os.Chtimes(filepath.Join(r.Dir, signFile), was.Sign, was.Sign)
+	}
+}
+
+// Over is when a run that nobody carries any more can have ended at the latest, by its last sign; zero where that is not known.
+func (l Life) Over() time.Time {
+	if l.Sign.IsZero() {
+		return l.Sign
+	}
+	return l.Sign.Add(signEvery)
+}
+
 // String says who carries the run.
 func (l Life) String() string {
 	s := fmt.Sprintf("process %d", l.PID)

@@ -97,6 +97,14 @@ func (r *Run) Differs(p *Plan, o *Outcome) string {
 			return fmt.Sprintf("the program reports %s %s, which the recipe says, and the plan is %s", e.Knob, said, e.To)
 		}
 	}
+	if said, ok := o.Settings[job.GlobalBatch]; ok && p.Cost < ladder.Recipe {
+		for _, a := range r.Attempts {
+			was, ok := a.Outcome.Settings[job.GlobalBatch]
+			if ok && a.Plan.Trial == "" && a.Plan.Cost < ladder.Recipe && !same(said, strings.ReplaceAll(was, ",", "")) {
+				return fmt.Sprintf("the program reports a global batch of %s now, and of %s in attempt %d", said, was, a.Plan.Attempt)
+			}
+		}
+	}
 	first := slices.IndexFunc(r.Attempts, func(a Attempt) bool { return a.Plan.Trial == "" && a.Outcome.Total > 0 })
 	if o.Total == 0 || first < 0 || p.Cost >= ladder.Recipe || r.Attempts[first].Plan.Cost >= ladder.Recipe {
 		return ""

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,26 +27,29 @@ type Span struct{ Began, Ended time.Time }
 func Blocked(output, dir string, attempts []Span) (path string, ok bool) {
 	text := tail(output, 16<<10)
 	for _, re := range blocks {
-		m := re.FindSubmatch(text)
-		if m == nil {
-			continue
-		}
-		if path = string(m[1]); !filepath.IsAbs(path) {
-			path = filepath.Join(dir, path)
-		}
-		var st unix.Statx_t
-		err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME|unix.STATX_UID|unix.STATX_TYPE, &st)
-		if err != nil || st.Mask&unix.STATX_BTIME == 0 || int(st.Uid) != os.Getuid() || st.Mode&unix.S_IFMT == unix.S_IFLNK || !below(dir, path) {
-			continue
-		}
-		born := time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))
-		for _, a := range attempts {
-			if born.After(a.Began.Add(-20*time.Millisecond)) && born.Before(a.Ended) { // the kernel's clock for files lags by a tick
+		for _, m := range slices.Backward(re.FindAllSubmatch(text, -1)) { // a traceback quotes the source of its words before them
+			if path = string(m[1]); !filepath.IsAbs(path) {
+				path = filepath.Join(dir, path)
+			}
+			if made(path, dir, attempts) {
 				return path, true
 			}
 		}
 	}
 	return "", false
+}
+
+// made reports whether an attempt has made the file, below dir.
+func made(path, dir string, attempts []Span) bool {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME|unix.STATX_UID|unix.STATX_TYPE, &st)
+	if err != nil || st.Mask&unix.STATX_BTIME == 0 || int(st.Uid) != os.Getuid() || st.Mode&unix.S_IFMT == unix.S_IFLNK || !below(dir, path) {
+		return false
+	}
+	born := time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))
+	return slices.ContainsFunc(attempts, func(a Span) bool {
+		return born.After(a.Began.Add(-20*time.Millisecond)) && born.Before(a.Ended) // the kernel's clock for files lags by a tick
+	})
 }
 
 // below reports whether a path lies in a folder, wherever links lead.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/launch-ml/launch/core/private"
 )
@@ -41,24 +42,55 @@ func WrittenLog(dir string) (*os.File, error) {
 	return private.Open(filepath.Join(dir, wroteFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-// ReadNotes reads what an attempt knew, and which files its processes were seen to write.
-func ReadNotes(dir string) (n Notes, wrote func(ID) bool, err error) {
+// seen is a line of what a [Watch] saw.
+type seen struct {
+	ID
+	Foreign bool   `json:"foreign,omitempty"` // another run's process wrote it
+	Path    string `json:"path,omitempty"`    // of a state that it wrote
+}
+
+// Seen is what a [Watch] saw, as it was noted.
+type Seen struct {
+	wrote, foreign map[ID]bool
+	crowd          []string
+}
+
+// Wrote is as [Watch.Wrote].
+func (s Seen) Wrote(id ID) bool { return s.wrote[id] }
+
+// Foreign is as [Watch.Foreign].
+func (s Seen) Foreign(id ID) bool { return s.foreign[id] }
+
+// Crowded is as [Watch.Crowded].
+func (s Seen) Crowded(folder string) bool {
+	return slices.ContainsFunc(s.crowd, func(path string) bool { return within(folder, path) })
+}
+
+// ReadNotes reads what an attempt knew, and which files its processes were seen to write, and another run's.
+func ReadNotes(dir string) (n Notes, s Seen, err error) {
 	b, err := private.ReadFile(filepath.Join(dir, notesFile))
 	if err == nil {
 		err = json.Unmarshal(b, &n)
 	}
 	if err != nil {
-		return n, nil, fmt.Errorf("reading which saved states there were: %w", err)
+		return n, s, fmt.Errorf("reading which saved states there were: %w", err)
 	}
-	seen := map[ID]bool{}
+	s = Seen{wrote: map[ID]bool{}, foreign: map[ID]bool{}}
 	if f, err := private.Open(filepath.Join(dir, wroteFile), os.O_RDONLY, 0); err == nil {
 		defer f.Close()
 		for lines := bufio.NewScanner(f); lines.Scan(); {
-			var id ID
-			if json.Unmarshal(lines.Bytes(), &id) == nil {
-				seen[id] = true
+			var line seen
+			switch err := json.Unmarshal(lines.Bytes(), &line); {
+			case err != nil:
+			case !line.Foreign:
+				s.wrote[line.ID] = true
+			default:
+				s.foreign[line.ID] = true
+				if line.Path != "" {
+					s.crowd = append(s.crowd, line.Path)
+				}
 			}
 		}
 	}
-	return n, func(id ID) bool { return seen[id] }, nil
+	return n, s, nil
 }

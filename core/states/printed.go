@@ -60,11 +60,19 @@ func saidOf(text, name []byte) bool {
 		if len(before) > 0 && partOfName(before[len(before)-1]) || end < len(text) && partOfName(text[end]) && !endOfSentence(text[end:]) {
 			continue
 		}
-		if !loads.Match(bytes.ReplaceAll(line, name, nil)) { // the words, not those of the path
+		words := bytes.ReplaceAll(line, name, nil) // not those of the path
+		if !loads.Match(words) && (saves.Match(words) || !value.Match(before)) {
 			return true
 		}
 	}
 }
+
+// value is what stands before a path where settings are printed: Namespace(ema='a.pt'), {'ema': 'a.pt'}. saves are the words of a
+// line that is more than that.
+var (
+	value = regexp.MustCompile(`\w=['"]?$|['"]: ?['"]$`)
+	saves = regexp.MustCompile(`(?i)sav|writ|wrote|stor|dump|export`)
+)
 
 func partOfName(c byte) bool {
 	return c == '/' || c == '.' || c == '-' || c == '_' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
@@ -33,18 +35,26 @@ type Mark struct {
 	ids      []ID // of the files
 }
 
-// An ID names a file for as long as it exists, whatever it is called.
+// An ID names a file, whatever it is called. The number of a file that is deleted is soon another's, so the time of its birth
+// counts too, where the file system keeps it.
 type ID struct {
 	Dev   uint64 `json:"dev"`
 	Inode uint64 `json:"inode"`
+	Born  int64  `json:"born,omitempty"` // in Unix nanoseconds
 }
 
-// idOf returns the ID of what info is about.
-func idOf(info fs.FileInfo) (id ID, changed int64) {
-	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		return ID{uint64(s.Dev), s.Ino}, s.Ctim.Nano()
+// idOf returns the ID of the file at path, which info is about.
+func idOf(path string, info fs.FileInfo) (id ID, changed int64) {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ID{}, 0
 	}
-	return ID{}, 0
+	id = ID{Dev: uint64(s.Dev), Inode: s.Ino}
+	var x unix.Statx_t
+	if unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_BTIME, &x) == nil && x.Mask&unix.STATX_BTIME != 0 {
+		id.Born = time.Unix(x.Btime.Sec, int64(x.Btime.Nsec)).UnixNano()
+	}
+	return id, s.Ctim.Nano()
 }
 
 // A Listing is what there was of some states at one time, by path.
@@ -77,14 +87,14 @@ func look(path string) (m Mark, ok bool) {
 	if err != nil {
 		return m, false
 	}
-	m.ID, m.Changed = idOf(info)
+	m.ID, m.Changed = idOf(path, info)
 	m.Modified = info.ModTime().UnixNano()
 	switch {
 	case info.Mode().IsRegular():
 		m.Bytes, m.Files, m.ids = info.Size(), 1, []ID{m.ID}
 	case info.IsDir():
 		m.folder = true
-		filepath.WalkDir(path, func(_ string, e fs.DirEntry, err error) error {
+		filepath.WalkDir(path, func(at string, e fs.DirEntry, err error) error {
 			if err != nil || m.Files >= most {
 				return fs.SkipAll
 			}
@@ -92,7 +102,7 @@ func look(path string) (m Mark, ok bool) {
 			if err != nil || !info.Mode().IsRegular() {
 				return nil
 			}
-			id, changed := idOf(info)
+			id, changed := idOf(at, info)
 			m.Bytes, m.Files, m.ids = m.Bytes+info.Size(), m.Files+1, append(m.ids, id)
 			m.Modified, m.Changed = max(m.Modified, info.ModTime().UnixNano()), max(m.Changed, changed)
 			return nil
@@ -122,14 +132,23 @@ func (l Listing) since(path string, m Mark) bool {
 type Evidence struct {
 	Printed func(path string) bool // the program printed that it saved it there
 	Wrote   func(ID) bool          // a process of this run was seen to have it open for writing
+	Foreign func(ID) bool          // a process of another run was
 	Held    []string               // folders into which nobody else writes: this run holds their locks
+	Until   time.Time              // of what was written later, Held shows nothing; zero: it always does
 	Stepped time.Time              // when the program last reported progress
 }
 
 // ours reports whether the state at path is this run's.
 func (e Evidence) ours(path string, m Mark) bool {
-	if e.Printed != nil && e.Printed(path) || e.Wrote != nil && slices.ContainsFunc(m.ids, e.Wrote) {
+	switch {
+	case e.Wrote != nil && slices.ContainsFunc(m.ids, e.Wrote):
 		return true
+	case e.Foreign != nil && slices.ContainsFunc(m.ids, e.Foreign):
+		return false
+	case e.Printed != nil && e.Printed(path):
+		return true
+	case !e.Until.IsZero() && m.Modified > e.Until.UnixNano():
+		return false
 	}
 	return slices.ContainsFunc(e.Held, func(folder string) bool { return within(folder, path) })
 }

@@ -235,8 +235,8 @@ func TestWatch(t *testing.T) {
 	}
 	f.Write(log.Bytes())
 	f.Close()
-	n, wrote, err := ReadNotes(dir)
-	if err != nil || n.Before["x"].Bytes != 1 || n.Held[0] != "y" || !wrote(id(dir+"/runs/b/0001.pt")) || wrote(id(dir+"/runs/a/0001.pt")) {
+	n, noted, err := ReadNotes(dir)
+	if err != nil || n.Before["x"].Bytes != 1 || n.Held[0] != "y" || !noted.Wrote(id(dir+"/runs/b/0001.pt")) || noted.Wrote(id(dir+"/runs/a/0001.pt")) {
 		t.Errorf("read back: %+v, %v", n, err)
 	}
 }
@@ -257,14 +257,15 @@ func TestBlocked(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	write(t, dir+"/new.yaml", "x")
 	for text, want := range map[string]string{
-		"RuntimeError: SaveConfigCallback expected logs/config.yaml to NOT exist. Aborting": dir + "/logs/config.yaml",
-		"FileExistsError: [Errno 17] File exists: '" + dir + "/logs'":                       dir + "/logs",
-		"expected " + old + " to NOT exist":                                                 "", // it was there before
-		"expected new.yaml to NOT exist":                                                    "", // nobody knows who made it
-		"expected " + elsewhere + "/config.yaml to NOT exist":                               "",
-		"expected link/config.yaml to NOT exist":                                            "",
-		"expected logs/../../x to NOT exist":                                                "",
-		"FileExistsError: [Errno 17] File exists: '" + dir + "'":                            "",
+		"RuntimeError: SaveConfigCallback expected logs/config.yaml to NOT exist. Aborting":                           dir + "/logs/config.yaml",
+		"raise RuntimeError(f\"expected {path} to NOT exist\")\nRuntimeError: expected logs/config.yaml to NOT exist": dir + "/logs/config.yaml",
+		"FileExistsError: [Errno 17] File exists: '" + dir + "/logs'":                                                 dir + "/logs",
+		"expected " + old + " to NOT exist":                                                                           "", // it was there before
+		"expected new.yaml to NOT exist":                                                                              "", // nobody knows who made it
+		"expected " + elsewhere + "/config.yaml to NOT exist":                                                         "",
+		"expected link/config.yaml to NOT exist":                                                                      "",
+		"expected logs/../../x to NOT exist":                                                                          "",
+		"FileExistsError: [Errno 17] File exists: '" + dir + "'":                                                      "",
 		"no such words": "",
 	} {
 		if got, _ := Blocked(write(t, t.TempDir()+"/log", "step 1\n"+text+"\n"), dir, spans); got != want {

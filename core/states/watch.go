@@ -2,14 +2,17 @@ package states
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -20,13 +23,19 @@ import (
 // reports that something is written there, so that it costs nothing in between. A file that is open for less than a moment is
 // missed: then something else has to show whose it is.
 type Watch struct {
+	globs  []string // of the states, absolute
 	dirs   []string // patterns of the folders in which a state may lie
 	family func() []int
 	log    io.Writer // gets each file as a line of JSON; may be nil
 
-	mu    sync.Mutex
-	wrote map[ID]bool
-	names map[string]lookedAt
+	mu      sync.Mutex
+	wrote   map[ID]bool
+	foreign map[ID]bool
+	crowd   []string // what matches a glob and another run's process has written
+	names   map[string]lookedAt
+	scanned time.Time // when all processes were last looked at
+
+	earlier map[int]bool // processes that were there before the attempt
 
 	fs   *fsnotify.Watcher
 	done chan struct{}
@@ -45,11 +54,12 @@ const folders = 256
 // NewWatch watches the folders of globs, which are relative to dir, until it is stopped. family lists the processes of the run.
 // What is seen is also written to log, so that it outlives this process. Where nothing can be watched nothing is seen.
 func NewWatch(dir string, globs []string, family func() []int, log io.Writer) *Watch {
-	w := &Watch{family: family, log: log, wrote: map[ID]bool{}, names: map[string]lookedAt{}, done: make(chan struct{})}
+	w := &Watch{family: family, log: log, wrote: map[ID]bool{}, foreign: map[ID]bool{}, earlier: map[int]bool{}, names: map[string]lookedAt{}, done: make(chan struct{})}
 	for _, g := range globs {
 		if !filepath.IsAbs(g) {
 			g = filepath.Join(dir, g)
 		}
+		w.globs = append(w.globs, strings.TrimSuffix(g, "/"))
 		w.dirs = append(w.dirs, filepath.Dir(strings.TrimSuffix(g, "/")))
 	}
 	if len(globs) == 0 || scarce() {
@@ -62,6 +72,9 @@ func NewWatch(dir string, globs []string, family func() []int, log io.Writer) *W
 		return w
 	}
 	w.fs = fs
+	for _, pid := range processes() {
+		w.earlier[pid] = true
+	}
 	for _, pattern := range w.dirs {
 		w.reach(pattern)
 	}
@@ -171,19 +184,23 @@ func (w *Watch) look(path string) {
 	if err != nil || !info.Mode().IsRegular() {
 		return
 	}
-	id, _ := idOf(info)
+	id, _ := idOf(path, info)
 	w.mu.Lock()
 	was := w.names[path]
-	known := w.wrote[id] || was.id == id && time.Since(was.when) < was.pause
+	if w.foreign[id] && !slices.Contains(w.crowd, path) && w.isState(path) { // it was renamed
+		w.crowd = append(w.crowd, path)
+		w.write(seen{ID: id, Foreign: true, Path: path})
+	}
+	known := w.wrote[id] || w.foreign[id] || was.id == id && time.Since(was.when) < was.pause
 	if !known {
-		pause := again
+		wait := again
 		if was.id == id {
-			pause = min(2*was.pause, least)
+			wait = min(2*was.pause, least)
 		}
 		if len(w.names) >= mostNames { // a program that writes images
 			clear(w.names)
 		}
-		w.names[path] = lookedAt{time.Now(), id, pause}
+		w.names[path] = lookedAt{time.Now(), id, wait}
 	}
 	w.mu.Unlock()
 	if known {
@@ -191,17 +208,98 @@ func (w *Watch) look(path string) {
 	}
 	for _, pid := range w.family() {
 		if writes(pid, id) {
-			w.mu.Lock()
-			w.wrote[id] = true
-			w.mu.Unlock()
-			if w.log != nil {
-				if b, err := json.Marshal(id); err == nil {
-					w.log.Write(append(b, '\n'))
-				}
-			}
+			w.note(w.wrote, seen{ID: id})
 			return
 		}
 	}
+	if time.Since(w.scanned) > pause {
+		w.scanned = time.Now()
+		if w.byAnother(id) {
+			line := seen{ID: id, Foreign: true}
+			if w.isState(path) {
+				line.Path = path
+				w.mu.Lock()
+				w.crowd = append(w.crowd, path)
+				w.mu.Unlock()
+			}
+			w.note(w.foreign, line)
+		}
+	}
+}
+
+// isState reports whether a path, or a folder that it lies in, is one that the globs name.
+func (w *Watch) isState(path string) bool {
+	return slices.ContainsFunc(w.globs, func(g string) bool { return matches(g, path) || matches(g, filepath.Dir(path)) })
+}
+
+func (w *Watch) note(in map[ID]bool, line seen) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	in[line.ID] = true
+	w.write(line)
+}
+
+func (w *Watch) write(line seen) {
+	if w.log != nil {
+		if b, err := json.Marshal(line); err == nil {
+			w.log.Write(append(b, '\n'))
+		}
+	}
+}
+
+// pause is how long all processes are not looked at again: that may take as long as a hundredth of a second.
+const pause = 100 * time.Millisecond
+
+// byAnother reports whether a process that is none of this run's writes the file. A process that has begun since the attempt may be
+// one that the run had started for it by somebody else (a container's, a cluster's): unless the training is seen to run here.
+func (w *Watch) byAnother(id ID) bool {
+	for _, pid := range processes() {
+		if !writes(pid, id) || descends(pid, os.Getpid()) {
+			continue
+		}
+		if w.earlier[pid] || slices.ContainsFunc(w.family(), isPython) {
+			return true
+		}
+	}
+	return false
+}
+
+func processes() (pids []int) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, n := range names {
+		if pid, err := strconv.Atoi(n); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// descends reports whether a process is another's descendant, or it.
+func descends(pid, from int) bool {
+	for range 100 {
+		if pid == from {
+			return true
+		}
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name before it may hold anything
+		if err != nil || len(fields) < 2 {
+			return false
+		}
+		if pid, err = strconv.Atoi(fields[1]); err != nil || pid < 2 {
+			return false
+		}
+	}
+	return false
+}
+
+func isPython(pid int) bool {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && strings.HasPrefix(filepath.Base(exe), "python")
 }
 
 // writes reports whether a process has a file open for writing.
@@ -218,7 +316,7 @@ func writes(pid int, id ID) bool {
 		if err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		if got, _ := idOf(info); got == id && openForWriting(pid, n) {
+		if s, ok := info.Sys().(*syscall.Stat_t); ok && uint64(s.Dev) == id.Dev && s.Ino == id.Inode && openForWriting(pid, n) {
 			return true
 		}
 	}
@@ -246,6 +344,20 @@ func (w *Watch) Wrote(id ID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.wrote[id]
+}
+
+// Foreign reports whether a process of another run was seen to write the file.
+func (w *Watch) Foreign(id ID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.foreign[id]
+}
+
+// Crowded reports whether a process of another run was seen to write a state into the folder: what lies there shows nothing then.
+func (w *Watch) Crowded(folder string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.crowd, func(path string) bool { return within(folder, path) })
 }
 
 // Stop ends the watch. What was seen stays known.

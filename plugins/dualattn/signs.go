@@ -22,7 +22,7 @@ func (x *checkout) signs() job.Signs {
 			{Kind: job.Started, Pattern: `Starting training for \d+ epochs`},
 			{Kind: job.Setting, Knob: job.MicroBatch, Pattern: `Physical batch size: (?P<value>\d+)`},
 			{Kind: job.Setting, Knob: job.Accumulation, Pattern: `Gradient accumulation steps: (?P<value>\d+)`},
-			{Kind: job.Setting, Knob: "global batch", Pattern: `Effective batch size: (?P<value>\d+)`},
+			{Kind: job.Setting, Knob: job.GlobalBatch, Pattern: `Effective batch size: (?P<value>\d+)`},
 			{Kind: job.Progress, Pattern: `Epoch \d+:\s+\d+%\|.*\| (?P<iteration>\d+)/\d+ \[`},
 			{Kind: job.Phase, Phase: ladder.Validation, Pattern: `Evaluating (?:val|test)|Extracting Re-ID features`},
 			{Kind: job.PhaseEnd, Phase: ladder.Validation, Pattern: `^Val (?:Top-1 Acc|mAP):`},

@@ -132,6 +132,73 @@ def _(box):
     need("runs/a" not in done.out and done.code == 125 and "--from-start" in done.err, repr(done))
 
 
+@trial("A", "the same where the other run is no launch's, and began before")
+def _(box):
+    box.trainer(resume="{--resume: 'runs/*.pt'}")
+    other = box.start([*TRAIN, "--where", "runs", "--steps", "400", "--silent-save", "--save-slowly", "0.1"])
+    box.wait(lambda: os.path.isdir(box.path("work/runs")) and len(os.listdir(box.path("work/runs"))) >= 2)
+    done = run(box, "--where", "runs", "--fits", "16", "--save-every", "0", "--oom-after", "2", "--slow", "0.3")
+    other.terminate()
+    over(box, done)
+
+
+@trial("A", "the same where it began after")
+def _(box):
+    box.trainer(resume="{--resume: 'runs/*.pt'}")
+    mine = box.start([box.binary, "--", *TRAIN, "--batch-size", "32", "--said", "said.json", "--where", "runs", "--fits", "16", "--save-every", "0", "--oom-after", "8", "--slow", "0.3"])
+    box.wait(lambda: any(e["event"] == "planned" for r in box.runs() for e in r))
+    other = box.start([*TRAIN, "--where", "runs", "--steps", "400", "--silent-save", "--save-slowly", "0.1"])
+    done = box.finish(mine)
+    other.terminate()
+    over(box, done)
+
+
+@trial("A", "a run that was killed does not go on from what another has written into its folder since")
+def _(box):
+    box.trainer(resume="{--resume: 'runs/*.pt'}")
+    mine = box.start([box.binary, "--", *TRAIN, "--batch-size", "32", "--where", "runs", "--save-every", "0", "--slow", "0.1", "--steps", "400"])
+    box.wait(lambda: any(e["event"] == "planned" for r in box.runs() for e in r))
+    time.sleep(1)
+    mine.kill()
+    mine.wait()
+    time.sleep(1)
+    for top, _, files in os.walk(box.state):  # that was two minutes ago
+        for f in files:
+            os.utime(os.path.join(top, f), (time.time() - 120,) * 2)
+    box.run([*TRAIN, "--where", "runs", "--silent-save"])
+    for _ in range(2):  # asking changes nothing
+        done = box.launch("resume", "last")
+        need(done.code == 125 and "--from-start" in done.err and "resumed at" not in done.out, repr(done))
+
+
+@trial("A", "a file that has the number of one that was deleted is not taken for it")
+def _(box):
+    box.trainer()
+    box.write("work/train.py", box.read("work/train.py").replace("    if a.clock:", "    if a.where: os.remove(path)\n    if a.clock:"))
+    mine = box.start([box.binary, "--", *TRAIN, "--batch-size", "32", "--said", "said.json", "--where", "runs/b", "--silent-save", "--save-slowly", "0.1", "--slow", "0.1", "--fits", "16", "--oom-after", "8"])
+    box.wait(lambda: os.path.isdir(box.path("work/runs/b")))
+    end = time.time() + 3
+    while time.time() < end and mine.poll() is None:
+        for i in range(20):
+            box.write(f"work/runs/a/{i:04d}.pt", f"{i} a")
+        time.sleep(0.02)
+    over(box, box.finish(mine))
+
+
+@trial("A", "a path that is printed because the command has it as an argument shows nothing")
+def _(box):
+    box.trainer(resume="{--resume: 'runs/*/latest.pt'}")
+    box.write("work/train.py", box.read("work/train.py").replace("{step:04d}.pt", "latest.pt"))
+    other = box.start([*TRAIN, "--out", "runs/a", "--steps", "400", "--save-slowly", "0.05", "--silent-save"])
+    box.wait(lambda: os.path.exists(box.path("work/runs/a/latest.pt")))
+    for words in ("Namespace(batch_size=32, ema='runs/a/latest.pt', where='runs/b')", "{'ema': 'runs/a/latest.pt', 'where': 'runs/b'}", "ema: runs/a/latest.pt"):
+        done = run(box, "--where", "runs/b", "--fits", "16", "--save-every", "0", "--oom-after", "2", "--slow", "0.3", "--data", "runs/a/latest.pt",
+                   "--prints", words.replace("{", "{{").replace("}", "}}"))
+        over(box, done)
+        os.remove(box.path("work/said.json"))
+    other.terminate()
+
+
 # B. Settings that never arrive.
 
 @trial("B", "settings that do not arrive are known by the second out-of-memory, and the run stops")
@@ -377,6 +444,52 @@ def _(box):
     before = box.tree("work/logs")
     done = run(box, "--fits", "16")
     need(done.code == 0 and box.tree("work/logs") == before and box.read(mine) == "mine\n", repr(done))
+
+
+# D. What a program does without an option is no secret of its own: its global batch stays.
+
+ACCUM = '"--accum", type=int, default=1'
+
+
+@trial("D", "a program that accumulates 8 unless it is told keeps its global batch")
+def _(box):
+    box.trainer()
+    box.write("work/train.py", box.read("work/train.py").replace(ACCUM, ACCUM.replace("=1", "=8")))
+    told = said(box, run(box, "--fits", "16"))
+    need(told["batch_size"] * told["accum"] == 256 and told["batch_size"] == 16, f"{told}")
+
+
+@trial("D", "where its default is not known, a smaller micro-batch is another experiment")
+def _(box):
+    box.trainer()
+    box.write("work/train.py", box.read("work/train.py").replace(ACCUM, ACCUM.replace("=1", "=2 ** 3")))
+    done = run(box, "--fits", "16")
+    need(done.code == 1 and "--allow recipe" in done.err and not os.path.exists(box.path("work/said.json")), repr(done))
+
+
+@trial("D", "a program that reports another global batch than before is stopped")
+def _(box):
+    box.trainer(confirm="{global-batch: 'tokens a step: (?P<value>[0-9,]+)'}")
+    box.write("work/train.py", box.read("work/train.py") .replace("first = 0\n", "first = 0\nprint(f'tokens a step: {batch * a.accum * 1000:,}', flush=True)\n", 1)
+              .replace("data, a.batch_size =", "a.accum = 1\ndata, a.batch_size =", 1))
+    done = run(box, "--fits", "16", "--slow-after-oom", "5")
+    need(done.code == 125 and "a global batch of 16,000 now, and of 32,000 in attempt 1" in done.err, repr(done))
+
+
+@trial("C", "an option that takes a word, and no path, goes on from the one file that is named")
+def _(box):
+    box.trainer(resume="{--resume: 'runs/a/last.pt'}", resume_value="latest")
+    box.write("work/train.py", box.read("work/train.py").replace("{step:04d}.pt", "last.pt").replace("first = 0\n", "first = 0\nif a.resume == 'latest': a.resume = a.out + '/last.pt'\n", 1))
+    done = run(box, "--fits", "16", "--oom-after", "2")
+    need(said(box, done)["first"] == 2 and done.code == 0, repr(done))
+
+
+@trial("C", "a program that takes --name=value alone, as nanoGPT does, is told so")
+def _(box):
+    box.trainer()
+    box.write("work/train.py", "import sys\nassert all('=' in a for a in sys.argv[1:]), sys.argv\n" + box.read("work/train.py"))
+    done = box.launch("--", *TRAIN, "--batch-size=32", "--said=said.json", "--fits=16", "--oom-after=2", "--out=runs/b")
+    need(said(box, done)["first"] == 2 and done.code == 0, repr(done))
 
 
 # 9. Two recipes of one base name.

@@ -13,8 +13,9 @@
 //	saved: 'saved (?P<path>\S+)'
 //	succeeded: 'training is over'
 //	resume: {--resume: 'checkpoints/*.pt'}          # by which option it goes on, and from what: files or folders
+//	resume-value: resume                            # what that option is given, where it is not the path: the path names one file then
 //	in-the-way: ['logs/config.yaml']                # what an attempt leaves and the next one stops at
-//	confirm: {micro-batch: 'batch size (?P<value>\d+)'} # how it prints what it runs with
+//	confirm: {micro-batch: 'batch size (?P<value>\d+)'} # how it prints what it runs with; also accumulation, global-batch
 //
 // Where several runs save into folders of their own, the resume's path says {--option} for the value of an option:
 // 'runs/{--name}/*.pt'. A folder that an option such as --out names, and that the path's patterns match, is taken for this
@@ -28,6 +29,7 @@
 package declared
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,6 +80,7 @@ type declaration struct {
 	rungs        []rung
 	signs        job.Signs
 	resume       string // the option
+	resumeValue  string // what it is given; "" for the state's path
 	inTheWay     []string
 }
 
@@ -93,7 +96,7 @@ const maxFile = 4 << 20
 
 // keys of a declaration.
 var keys = []string{"script", "micro-batch", "accumulation", "batch-norm", "rungs", "progress", "started", "saved", "succeeded", "resume",
-	"in-the-way", "confirm"}
+	"resume-value", "in-the-way", "confirm"}
 
 func read(path, script string) (*declaration, error) {
 	told, err := trust.Read(path)
@@ -180,6 +183,9 @@ func read(path, script string) (*declaration, error) {
 		if err != nil {
 			return nil, wrong("confirm", "%v", err)
 		}
+		if knob == "global-batch" {
+			knob = job.GlobalBatch
+		}
 		d.signs.Lines = append(d.signs.Lines, job.Sign{Kind: job.Setting, Knob: knob, Pattern: pattern})
 	}
 	if v := root.Get("in-the-way"); v.Kind() == config.Seq {
@@ -192,6 +198,11 @@ func read(path, script string) (*declaration, error) {
 	for _, flag := range root.Get("resume").Keys() {
 		d.resume = flag
 		d.signs.States = append(d.signs.States, root.Get("resume").Get(flag).Text())
+	}
+	if v := root.Get("resume-value"); v.Exists() {
+		if d.resumeValue = v.Text(); d.resume == "" || d.resumeValue == "" {
+			return nil, wrong("resume-value", "it is the value of the option that resume names")
+		}
 	}
 	return d, nil
 }
@@ -238,6 +249,8 @@ type reading struct {
 	options []config.Option
 	files   []job.File
 	command job.Command
+	implied int64           // the accumulation where the command does not set it; 0 where it does
+	unset   *config.Address // where the accumulation could be set and is not, and its default is not known
 }
 
 // open finds the declaration and reads the documents. The error may be a [plugin.Need].
@@ -290,6 +303,18 @@ func open(c job.Command) (*reading, error) {
 	for _, p := range places {
 		if err := r.openFile(p); err != nil {
 			return nil, err
+		}
+	}
+	if r.accum != nil {
+		doc, at, err := r.document(*r.accum)
+		if err != nil {
+			return nil, err
+		}
+		if _, set := doc.Get(at.Path); !set {
+			n, known := r.assumed(*r.accum)
+			if r.implied = n; !known {
+				r.accum, r.unset = nil, &at
+			}
 		}
 	}
 	return r, nil
@@ -386,7 +411,7 @@ func (declared) Recognize(_ context.Context, c job.Command) (*job.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	accum, err := r.number(r.accum, 1)
+	accum, err := r.number(r.accum, max(1, r.implied))
 	if err != nil {
 		return nil, err
 	}
@@ -401,14 +426,23 @@ func (declared) Recognize(_ context.Context, c job.Command) (*job.Job, error) {
 		_, at, _ := r.document(*r.micro)
 		j.Warnings = append(j.Warnings, fmt.Sprintf("%v is not set, so the micro-batch is not known and stays as it is", at))
 	}
+	if r.unset != nil {
+		name := r.unset.String()
+		if r.unset.Doc == config.ArgvDoc {
+			name = r.unset.Path
+		}
+		j.Warnings = append(j.Warnings, fmt.Sprintf("%s is not set, and its default could not be read: it stays as it is, so a smaller micro-batch changes the global batch; set it, and that stays the same", name))
+	}
 	j.Resume.InTheWay = r.inTheWay
 	j.Signs.States, j.Exclusive = own(j.Signs.States, r.prog.Args, r.prog.Dir, func(option string) (string, bool) { return optionOf(r.prog.Args, option) })
 	switch {
 	case r.resume == "":
 		j.Resume.None = File + " names no option to resume by"
+	case r.resumeValue != "" && slices.ContainsFunc(j.Signs.States, patterned): // the program might take another one
+		j.Resume.None = "the program itself chooses the state, and " + File + " does not name one file"
 	default:
 		from, given := r.argv.Get(r.resume)
-		j.Resume.Edits = []config.Edit{{Knob: "resume", At: config.Address{Doc: config.ArgvDoc, Path: r.resume}, From: from, To: job.SavedPath, Add: !given, Cost: "none"}}
+		j.Resume.Edits = []config.Edit{{Knob: "resume", At: config.Address{Doc: config.ArgvDoc, Path: r.resume}, From: from, To: cmp.Or(r.resumeValue, job.SavedPath), Add: !given, Cost: "none"}}
 	}
 	return j, nil
 }

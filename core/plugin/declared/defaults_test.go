@@ -1,0 +1,98 @@
+package declared
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+)
+
+func TestDefaultOf(t *testing.T) {
+	for _, tt := range []struct {
+		text, flag string
+		want       int64 // 0: not known
+	}{
+		{`p.add_argument("--accum", type=int, default=8)`, "--accum", 8},
+		{`p.add_argument('-a', '--accum', help='(default: 3)', default = 1, type=int)`, "--accum", 1},
+		{"p.add_argument(\n    '--accum',\n    type=int,\n    default=8,\n)\np.add_argument('--x', default=3)", "--accum", 8},
+		{`@click.option("--grad-accum", default=2*4, show_default=True)`, "--grad-accum", 8},
+		{"gradient_accumulation_steps = 5 * 8 # simulates larger batches\nx = gradient_accumulation_steps\ngradient_accumulation_steps //= 2\n", "--gradient_accumulation_steps", 40},
+		{"class Args:\n    grad_accum: int = 4\n", "--grad-accum", 4},
+		{"from transformers import TrainingArguments\n", "--gradient_accumulation_steps", 1},
+		{`p.add_argument("--accum", type=int)` + "\np.add_argument('--x', default=3)", "--accum", 0},
+		{`p.add_argument("--accum", default=DEFAULT)`, "--accum", 0},
+		{"a.add_argument('--accum', default=1)\nb.add_argument('--accum', default=8)", "--accum", 0},
+		{"accum = world * 2\n", "--accum", 0},
+		{`p.add_argument("--accumulate", default=8)`, "--accum", 0},
+		{`p.add_argument("--accum", default=0)`, "--accum", 0},
+		{"", "--accum", 0},
+	} {
+		if n, ok := defaultOf(tt.text, tt.flag); n != tt.want && ok || ok != (tt.want > 0) {
+			t.Errorf("%s in %q: %d, %v; want %d", tt.flag, tt.text, n, ok, tt.want)
+		}
+	}
+}
+
+// A script that accumulates 8 unless it is told keeps its global batch; where that is not known nothing is made up.
+func TestImpliedAccumulation(t *testing.T) {
+	for name, tt := range map[string]struct {
+		script, args string
+		want         job.Batch
+		first        string
+		cost         ladder.Cost
+	}{
+		"in the script":  {`p.add_argument("--accum", default=8)`, "", job.Batch{Micro: 32, Accumulation: 8, Ranks: 1}, "micro-batch 16 × accumulation 16", ladder.Speed},
+		"not known":      {"", "", job.Batch{Micro: 32, Accumulation: 1, Ranks: 1}, "micro-batch 16", ladder.Recipe},
+		"set by a file":  {`p.add_argument("--accum", default=8)`, " set.yml", job.Batch{Micro: 32, Accumulation: 1, Ranks: 1}, "micro-batch 16", ladder.Recipe},
+		"on the command": {`p.add_argument("--accum", default=8)`, " --accum 2", job.Batch{Micro: 32, Accumulation: 2, Ranks: 1}, "micro-batch 16 × accumulation 4", ladder.Speed},
+	} {
+		c := project(t, "script: train.py\nmicro-batch: --batch\naccumulation: --accum\n")
+		for file, text := range map[string]string{"train.py": tt.script, "set.yml": "accum: 4\n"} {
+			if err := os.WriteFile(filepath.Join(c.Dir, file), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Args = strings.Fields("python train.py --batch 32" + tt.args)
+		j, err := New().Recognize(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.Command = c
+		set, err := New().Ladders(t.Context(), j, gpu.Device{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := set.Phases[0].Rungs[1]; j.Batch != tt.want || r.Name != tt.first || r.Cost != tt.cost || (len(j.Warnings) > 0) != (tt.cost == ladder.Recipe) {
+			t.Errorf("%s: batch %+v, first rung %q at cost %v, warnings %q", name, j.Batch, r.Name, r.Cost, j.Warnings)
+		}
+	}
+}
+
+// A program that chooses the state itself is told to only where it can choose one file alone.
+func TestResumeValue(t *testing.T) {
+	for glob, ok := range map[string]bool{"out/ckpt.pt": true, "{--out_dir}/ckpt.pt": true, "out/*.pt": false, "runs/{--where}/ckpt.pt": false} {
+		c := project(t, "script: train.py\nmicro-batch: --batch\nresume: {--init_from: '"+glob+"'}\nresume-value: resume\n")
+		c.Args = strings.Fields("python train.py --batch=32 --out_dir=o")
+		j, err := New().Recognize(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.Command = c
+		if (j.Resume.None == "") != ok {
+			t.Errorf("%s: %q", glob, j.Resume.None)
+		}
+		if ok {
+			out, err := j.Rewrite(j.Resume.Edits, t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := out.Command.Args; got[len(got)-1] != "--init_from=resume" {
+				t.Errorf("%s: %q", glob, got)
+			}
+		}
+	}
+}
