@@ -394,7 +394,10 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 			first = began.Time
 		}
 		b.spans = append(b.spans, states.Span{Began: began.Time, Ended: time.Now()})
-		left, made := cutShort(h, r.Job, s.locks())
+		left, made, total := cutShort(h, r.Job, s.locks())
+		if r.Job.Steps == 0 { // else nobody would know that no step was left to make
+			r.Job.Steps = total
+		}
 		if left.State != nil {
 			r.Left = left.State
 		}

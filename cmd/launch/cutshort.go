@@ -16,18 +16,19 @@ import (
 )
 
 // cutShort is what the attempt has left whose end launch did not see, because it was killed: nothing where every attempt has ended.
-// What was noted while it ran shows whose it is, as after any other. locks is the folder of launch's locks.
-func cutShort(h *record.History, j *job.Job, locks string) (f states.Found, made []string) {
+// What was noted while it ran shows whose it is, as after any other. total is of how many steps it has reported, 0 where that is not
+// known. locks is the folder of launch's locks.
+func cutShort(h *record.History, j *job.Job, locks string) (f states.Found, made []string, total int64) {
 	began, ok := h.CutOff()
 	if !ok || began.Plan == nil || began.Plan.Trial != "" {
-		return f, nil
+		return f, nil, 0
 	}
 	folder := attemptDir(h.Dir, began.Plan.Attempt)
 	log := filepath.Join(folder, outputFile)
 	e := states.Evidence{Printed: printed(log, j.Command.Dir)}
 	d, err := oom.NewDetector(j.Signs)
 	if err != nil {
-		return f, nil
+		return f, nil, 0
 	}
 	if out, err := record.OpenOutput(log); err == nil {
 		io.Copy(d, out)
@@ -35,6 +36,9 @@ func cutShort(h *record.History, j *job.Job, locks string) (f states.Found, made
 		e.Stepped = record.OutputTime(log) // it printed something then, and so went on
 	}
 	state := d.State()
+	if !j.Signs.CountsMicro {
+		total = state.Total
+	}
 	roots, globs := confine.New(j), slices.Concat(j.Signs.States, j.Resume.Aside, j.Resume.InTheWay)
 	notes, wrote, err := states.ReadNotes(folder)
 	if err != nil { // an older launch kept none: what is left are times, in a folder of which it held the lock
@@ -55,7 +59,7 @@ func cutShort(h *record.History, j *job.Job, locks string) (f states.Found, made
 	if max(0, state.Iteration) >= j.Signs.StateAfter {
 		f = states.Newest(roots, j.Signs, notes.Before, e)
 	}
-	return f, states.Made(movables{roots}, slices.Concat(j.Resume.Aside, j.Resume.InTheWay), notes.Before, e)
+	return f, states.Made(movables{roots}, slices.Concat(j.Resume.Aside, j.Resume.InTheWay), notes.Before, e), total
 }
 
 // attemptDir is the folder of an attempt: the last, where launch died and it was made again.

@@ -353,7 +353,7 @@ func explainRun(s settings, name string) (ui.Explanation, error) {
 			d.RoomBytes = &l.Plan.Room
 		}
 		d.SavedState = r.Saved()
-		if f, _ := cutShort(h, r.Job, s.locks()); f.State != nil && r.Job.Resume.None == "" { // its record says nothing of what it left
+		if f, _, _ := cutShort(h, r.Job, s.locks()); f.State != nil && r.Job.Resume.None == "" { // its record says nothing of what it left
 			d.SavedState = f.State
 		}
 		options = r.Options()
