@@ -75,9 +75,9 @@ def lay(folder, a):
     if not a.sisr:
         shutil.copy(os.path.join(HERE, "train.py"), folder)
         with open(folder + "/.launch-job.yaml", "w") as f:
-            f.write("script: train.py\nmicro-batch: --batch-size\naccumulation: --accum\nprogress: 'step (?P<iteration>\\d+)'\n"
+            f.write("script: train.py\nmicro-batch: --batch-size\naccumulation: --accum\nprogress: 'step (?P<iteration>\\d+)/(?P<total>\\d+)'\n"
                     "saved: 'saved (?P<path>\\S+)'\nsucceeded: 'training is over'\nresume: {--resume: 'runs/*/*.pt'}\n")
-        command = [PYTHON, "train.py", "--batch-size", "32", "--fits", "16", "--oom-after", "2", "--steps", "6", "--slow", "0.08"]
+        command = [PYTHON, "train.py", "--total", "--batch-size", "32", "--fits", "16", "--oom-after", "2", "--steps", "6", "--slow", "0.08"]
         return ["train.py", ".launch-job.yaml"], command, [], "runs/a/0006.pt"
     shutil.copytree(a.data, folder, dirs_exist_ok=True)
     files = [os.path.relpath(os.path.join(d, f), folder) for d, _, names in os.walk(folder) for f in names if "__pycache__" not in d]
@@ -156,7 +156,7 @@ def moment(i, seed, a):
                     with contextlib.suppress(ValueError):
                         events.append(json.loads(line))
         resumes = from_start = 0
-        ended = [e["attempt"]["outcome"]["ending"] for e in events if e["event"] == "ended"]
+        ended = [(e.get("attempt") or e)["outcome"]["ending"] for e in events if e["event"] == "ended"]  # as typed there are no attempts
         if ended[-1:] == ["succeeded"]:
             code = 0  # launch was killed when it had no more to do than to end
         if any(e["event"] == "started" for e in events):
