@@ -91,3 +91,13 @@ def _(box):
     p.wait()
     done = box.launch("resume", "last")
     need(done.code == 0 and "0003.pt" in done.err, repr(done))
+
+
+@trial("7", "a SIGTERM that is ignored where launch is started is ignored by the program, and while launch plans")
+def _(box):
+    for wait in (0.03, 0.6):
+        p = box.start(["sh", "-c", f"trap '' TERM; exec {box.binary} -- sh -c 'sleep 1.5; echo survived; exit 3'"])
+        time.sleep(wait)
+        p.terminate()
+        done = box.finish(p)
+        need(done.code == 3 and done.out == "survived\n", repr(done))
