@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"core/run":                  {"core/config", "core/job", "core/ladder", "core/lazy", "core/mem", "core/oom", "core/unit"},
 	"core/states":               {"core/job", "core/private", "core/run", "core/unit", "github.com/fsnotify/fsnotify", "golang.org/x/sys/unix"},
 	"core/record":               {"core/lazy", "core/mem", "core/private", "core/run", "core/unit", "golang.org/x/sys/unix", "mvdan.cc/sh/v3/syntax"},
-	"core/trust":                {"github.com/google/renameio/v2", "golang.org/x/sys/unix"},
+	"core/trust":                {"core/private", "github.com/google/renameio/v2", "golang.org/x/sys/unix"},
 	"core/ui":                   {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/plugin", "core/record", "core/run", "core/unit"},
 }
 

@@ -389,7 +389,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 			first = a.Outcome.Began
 		}
 		b.made = append(b.made, a.Outcome.Made...)
-		b.spans = append(b.spans, states.Span{Began: a.Outcome.Began, Ended: a.Outcome.Began.Add(a.Outcome.Took)})
+		b.spans = append(b.spans, spanOf(&a.Outcome))
 	}
 	if err := r.Again(s.Allow); err != nil && stopped {
 		return fmt.Errorf("run %s is over: %w", id, err)

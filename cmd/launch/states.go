@@ -102,8 +102,15 @@ func (t *trail) found(out *run.Outcome, last time.Time) {
 			t.x.blocked = append(t.x.blocked, path)
 		}
 	}
-	t.x.spans = append(t.x.spans, states.Span{Began: out.Began, Ended: out.Began.Add(out.Took)})
+	t.x.spans = append(t.x.spans, spanOf(out))
 	t.x.made = append(t.x.made, out.Made...)
+}
+
+// spanOf is the time in which an attempt made what it left. What it took is counted from the program's start, which comes after the
+// attempt's beginning by what launch itself takes, longer on a busy machine.
+func spanOf(out *run.Outcome) states.Span {
+	const starting = time.Second
+	return states.Span{Began: out.Began, Ended: out.Began.Add(out.Took + starting)}
 }
 
 // A mark is this run's on a folder that other runs may write their states into as well.

@@ -174,9 +174,9 @@ func (c *Claim) renew() {
 
 const prefix = "launch-claims-"
 
-// bases are where folders of claims may lie: among the temporary files or, where another account has taken the name there,
-// in the next place.
-func bases() []string { return []string{private.TempDir(), "/var/tmp", "/dev/shm"} }
+// bases are where folders of claims may lie: among the temporary files that all launches of this machine see or, where another
+// account has taken the name there, in the next place.
+var bases = private.Shared
 
 // place is this account's folder of claims, made or not.
 func place() (string, error) {
@@ -186,6 +186,9 @@ func place() (string, error) {
 		err := private.Check(dir)
 		if err == nil {
 			_, err = os.Stat(base)
+		}
+		if _, there := os.Lstat(dir); err == nil && there != nil { // in a container the first may be read-only
+			err = unix.Access(base, unix.W_OK|unix.X_OK)
 		}
 		if err == nil {
 			return dir, nil
@@ -271,10 +274,7 @@ func List() (held []Held) {
 	if mine != "" {
 		held = in(mine)
 	}
-	for i, base := range bases() {
-		if slices.Contains(bases()[:i], base) {
-			continue
-		}
+	for _, base := range bases() {
 		dirs, _ := filepath.Glob(filepath.Join(base, prefix+"*"))
 		for _, dir := range dirs[:min(len(dirs), mostFolders)] {
 			if filepath.Base(dir) != prefix+strconv.Itoa(os.Geteuid()) {

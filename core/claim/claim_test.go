@@ -27,7 +27,9 @@ func here(t *testing.T) string {
 	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("TMPDIR", dir)
+	before := bases
+	bases = func() []string { return append([]string{dir}, before()[1:]...) }
+	t.Cleanup(func() { bases = before })
 	return dir
 }
 
@@ -68,6 +70,18 @@ func TestTake(t *testing.T) {
 	}
 }
 
+// Batch systems give each job a TMPDIR of its own: its claims are for every other to see.
+func TestClaimsAreOfTheMachine(t *testing.T) {
+	before, err := place()
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	if after, err := place(); err != nil || after != before {
+		t.Errorf("with another TMPDIR they lie in %s, not %s: %v", after, before, err)
+	}
+}
+
 // Two that begin at the same time do not both get it.
 func TestTakeTogether(t *testing.T) {
 	here(t)
@@ -92,6 +106,7 @@ func TestTakeTogether(t *testing.T) {
 // TestMain is also a launch that holds a claim until it is killed.
 func TestMain(m *testing.M) {
 	if want := os.Getenv("CLAIM_TEST"); want != "" {
+		bases = func() []string { return []string{os.Getenv("CLAIM_IN")} }
 		b, _ := strconv.ParseInt(want, 10, 64)
 		if _, err := Take(Host, unit.Bytes(b), 24*gib, false); err != nil {
 			os.Stdout.WriteString(err.Error() + "\n")
@@ -105,9 +120,9 @@ func TestMain(m *testing.M) {
 
 // A claim dies with its launch.
 func TestClaimDies(t *testing.T) {
-	here(t)
+	dir := here(t)
 	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), "CLAIM_TEST="+strconv.FormatInt(int64(20*gib), 10))
+	c.Env = append(os.Environ(), "CLAIM_IN="+dir, "CLAIM_TEST="+strconv.FormatInt(int64(20*gib), 10))
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()
@@ -126,7 +141,7 @@ func TestClaimDies(t *testing.T) {
 	if held := List(); len(held) != 1 {
 		t.Errorf("after its death: %v", held)
 	}
-	dir, _ := place()
+	dir, _ = place()
 	if files, _ := filepath.Glob(filepath.Join(dir, "[0-9]*")); len(files) != 2 {
 		t.Errorf("what it left is still there: %v", files)
 	}

@@ -65,7 +65,8 @@ func resolved(dir, to string) string {
 	return filepath.Join(dir, to)
 }
 
-// followable is the kernel's rule (may_follow_link and may_create_in_sticky in fs/namei.c).
+// followable is the kernel's rule (may_follow_link and may_create_in_sticky in fs/namei.c). Two owners that this user namespace does
+// not know are not taken for one.
 func followable(dir, path string, info fs.FileInfo) error {
 	in, err := os.Stat(dir)
 	if err != nil {
@@ -75,7 +76,7 @@ func followable(dir, path string, info fs.FileInfo) error {
 	if in.Mode()&fs.ModeSticky == 0 || in.Mode().Perm()&everybody == 0 {
 		return nil
 	}
-	if o := owner(info); o != os.Geteuid() && o != owner(in) && (info.Mode()&fs.ModeSymlink != 0 || info.Mode().IsRegular() || info.Mode()&fs.ModeNamedPipe != 0) {
+	if o := owner(info); o != os.Geteuid() && (o != owner(in) || o == unmapped()) && (info.Mode()&fs.ModeSymlink != 0 || info.Mode().IsRegular() || info.Mode()&fs.ModeNamedPipe != 0) {
 		what := "file"
 		switch {
 		case info.Mode()&fs.ModeSymlink != 0:

@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,7 +27,7 @@ var ErrShared = errors.New("another account could change it")
 // Check reports why path is no folder of this user's own that nobody else can change. A path of which the end is not
 // there yet is private if it would be, made by [MkdirAll].
 func Check(path string) error {
-	info, err := walk(path)
+	info, err := walk(path, false)
 	switch {
 	case err != nil:
 		return err
@@ -38,8 +37,24 @@ func Check(path string) error {
 		return fmt.Errorf("%s is no folder", path)
 	case owner(info) != os.Geteuid():
 		return fmt.Errorf("%w: %s belongs to uid %d", ErrShared, path, owner(info))
-	case othersWrite(info):
+	case othersWrite(path, info):
 		return fmt.Errorf("%w: others can write to %s (chmod go-w mends that)", ErrShared, path)
+	}
+	return nil
+}
+
+// CheckFile reports why a file is not one that this user or root alone can have put there: what is run, with what lies beside it. It is
+// stricter than [Check]: a sticky folder is passed on the way, but neither the file nor a link to it lies in one, where others put
+// files of theirs beside it.
+func CheckFile(path string) error {
+	info, err := walk(path, true)
+	switch {
+	case err != nil:
+		return err
+	case info == nil:
+		return &fs.PathError{Op: "lstat", Path: path, Err: syscall.ENOENT}
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no file", path)
 	}
 	return nil
 }
@@ -79,7 +94,11 @@ func tempIn(prefix string, places []string) (string, error) {
 		if !filepath.IsAbs(place) || strings.ContainsRune(place, filepath.ListSeparator) {
 			continue
 		}
-		dir, err := os.MkdirTemp(place, prefix)
+		err := Check(filepath.Join(place, prefix)) // nothing is made where it would be of no use
+		dir := ""
+		if err == nil || !errors.Is(err, ErrShared) {
+			dir, err = os.MkdirTemp(place, prefix)
+		}
 		if err == nil {
 			if err = Check(dir); err == nil && len(dir) > longest {
 				err = fmt.Errorf("%s is too long for a socket's name", place)
@@ -142,8 +161,8 @@ func WriteFile(path string, text []byte, perm fs.FileMode) error {
 const links = 40
 
 // walk follows a path as the kernel does, and reports the first step of it that another account could change. It returns
-// what the path leads to, nil where that is not there.
-func walk(path string) (fs.FileInfo, error) {
+// what the path leads to, nil where that is not there. file: it is to be a file, after [CheckFile].
+func walk(path string, file bool) (fs.FileInfo, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -169,7 +188,9 @@ func walk(path string) (fs.FileInfo, error) {
 		}
 		next := filepath.Join(at, name)
 		info, err := os.Lstat(next)
-		shared := othersWrite(here)
+		shared := othersWrite(at, here)
+		link := err == nil && info.Mode()&fs.ModeSymlink != 0
+		end := err == nil && file && (link || !info.IsDir())
 		switch {
 		case shared && here.Mode()&fs.ModeSticky == 0:
 			return nil, fmt.Errorf("%w: others can write to %s, which is not sticky", ErrShared, at)
@@ -177,8 +198,14 @@ func walk(path string) (fs.FileInfo, error) {
 			return nil, nil
 		case err != nil:
 			return nil, err
-		case (shared || info.Mode()&fs.ModeSymlink != 0) && !trusted(owner(info)):
+		case end && !mine(owner(info)), shared && !mine(owner(info)), link && !trusted(owner(info)):
 			return nil, fmt.Errorf("%w: %s belongs to uid %d", ErrShared, next, owner(info))
+		case end && shared:
+			return nil, fmt.Errorf("%w: others can write to %s", ErrShared, at)
+		case end && !link && !mine(owner(here)): // whose folder it is may put files beside it
+			return nil, fmt.Errorf("%w: %s belongs to uid %d", ErrShared, at, owner(here))
+		case end && !link && othersWrite(next, info):
+			return nil, fmt.Errorf("%w: others can write to %s", ErrShared, next)
 		case info.Mode()&fs.ModeSymlink != 0:
 			if followed++; followed > links {
 				return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
@@ -222,13 +249,15 @@ func owner(info fs.FileInfo) int {
 	return -1
 }
 
-// trusted reports whether what belongs to uid is this user's or the machine's.
-func trusted(uid int) bool {
-	return uid == 0 || uid == os.Geteuid() || uid == unmapped()
-}
+// mine reports whether what belongs to uid is this user's or root's.
+func mine(uid int) bool { return uid == 0 || uid == os.Geteuid() }
+
+// trusted reports whether a folder on the way, or a link in a folder that nobody else can write, is this user's or the machine's.
+func trusted(uid int) bool { return mine(uid) || uid == unmapped() }
 
 // unmapped is the uid that stands for every owner that this user namespace does not know; -1 where it knows all. In a container
-// without privileges it is how the machine's own folders look, and root's are among them.
+// without privileges it is how the machine's own folders look, and root's are among them: so do another account's, which is why
+// nothing of it counts in a folder that everybody can write to.
 var unmapped = sync.OnceValue(func() int {
 	maps, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil || strings.Join(strings.Fields(string(maps)), " ") == "0 0 4294967295" {
@@ -244,67 +273,3 @@ var unmapped = sync.OnceValue(func() int {
 	}
 	return uid
 })
-
-// othersWrite reports whether another account can write to a folder.
-func othersWrite(info fs.FileInfo) bool {
-	mode := info.Mode().Perm()
-	if mode&0o002 != 0 {
-		return true
-	}
-	s, ok := info.Sys().(*syscall.Stat_t)
-	return mode&0o020 != 0 && (!ok || !ownGroup(int(s.Gid)))
-}
-
-// ownGroup reports whether a group is root's, or this user's alone: many systems give every user a group of the same number,
-// and a umask by which it may write.
-func ownGroup(gid int) bool {
-	switch {
-	case gid == 0:
-		return true
-	case gid != os.Getegid():
-		return false
-	case gid == os.Geteuid():
-		return true
-	}
-	return alone(os.DirFS("/etc"), gid, os.Geteuid())
-}
-
-// alone reports whether an account is the only one of a group, where the files of /etc are all that knows accounts: as in most
-// containers, whose volumes are often writable for a group.
-func alone(etc fs.FS, gid, uid int) bool {
-	const sources = "files compat systemd" // and none of a directory service's (nsswitch.conf(5))
-	sole := true
-	each := func(name, separator string, see func(f []string)) {
-		text, err := fs.ReadFile(etc, name)
-		if err != nil {
-			sole = sole && errors.Is(err, fs.ErrNotExist)
-			return
-		}
-		for line := range strings.Lines(string(text)) {
-			see(strings.Split(strings.TrimSpace(line), separator))
-		}
-	}
-	each("nsswitch.conf", ":", func(f []string) {
-		if f[0] == "passwd" || f[0] == "group" || f[0] == "initgroups" {
-			for _, source := range strings.Fields(strings.Join(f[1:], " ")) {
-				sole = sole && slices.Contains(strings.Fields(sources), source)
-			}
-		}
-	})
-	name := ""
-	each("passwd", ":", func(f []string) {
-		if len(f) > 3 && f[2] == strconv.Itoa(uid) {
-			name = f[0]
-		} else if len(f) > 3 && f[3] == strconv.Itoa(gid) {
-			sole = false
-		}
-	})
-	each("group", ":", func(f []string) {
-		if len(f) > 3 && f[2] == strconv.Itoa(gid) {
-			for member := range strings.SplitSeq(f[3], ",") {
-				sole = sole && (member == "" || member == name)
-			}
-		}
-	})
-	return sole
-}

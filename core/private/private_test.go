@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -210,6 +211,62 @@ func TestAlone(t *testing.T) {
 	} {
 		if got := alone(tt.etc, 100, 1000); got != tt.want {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+	const group = "root:x:0:\nann:x:1000:\nbob:x:1001:ann\nops:x:50:root\n"
+	people := etc("passwd: files sss\n", "root:x:0:0::/:/bin/sh\noperator:x:11:0::/:/sbin/nologin\nann:x:1000:1000::/:/bin/sh\nbob:x:1001:1001::/:/bin/sh\n", group)
+	for _, tt := range []struct {
+		gid, uid int
+		want     bool
+	}{{1000, 1000, true}, {1001, 1001, false}, {0, 0, true}, {0, 1000, true}, {4242, 4242, true}, {50, 1000, false}} {
+		if got := alone(people, tt.gid, tt.uid); got != tt.want {
+			t.Errorf("group %d of user %d: %v", tt.gid, tt.uid, got)
+		}
+	}
+	if alone(etc("", me, "root:x:0:eve\n"), 0, 0) {
+		t.Error("root's group with another in it counts as root's alone")
+	}
+}
+
+// An access list counts as what it grants, whatever group a file is of.
+func TestGrants(t *testing.T) {
+	entry := func(tag, may, id int) []byte {
+		return []byte{byte(tag), 0, byte(may), 0, byte(id), byte(id >> 8), 0, 0}
+	}
+	own := func(gid int) bool { return gid == 1000 }
+	for name, tt := range map[string]struct {
+		entries [][]byte
+		want    bool
+	}{
+		"another reads":      {[][]byte{entry(1, 7, 0), entry(2, 5, 1001), entry(4, 5, 0), entry(0x10, 7, 0)}, false},
+		"another writes":     {[][]byte{entry(1, 7, 0), entry(2, 7, 1001), entry(4, 5, 0), entry(0x10, 7, 0)}, true},
+		"this user and root": {[][]byte{entry(2, 7, 1000), entry(2, 7, 0), entry(4, 7, 0)}, false},
+		"a shared group":     {[][]byte{entry(4, 5, 0), entry(8, 7, 7)}, true},
+		"its own group":      {[][]byte{entry(4, 7, 0), entry(8, 7, 1000)}, false},
+	} {
+		if got := grants(slices.Concat(append([][]byte{{2, 0, 0, 0}}, tt.entries...)...), 1000, 1000, own); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// A file that is run lies where nobody else can put one beside it.
+func TestCheckFile(t *testing.T) {
+	top := t.TempDir()
+	sticky, good := mkdir(t, top+"/sticky", 0o777|os.ModeSticky), mkdir(t, top+"/good", 0o755)
+	mkdir(t, sticky+"/mine", 0o700)
+	for _, path := range []string{sticky + "/a", sticky + "/mine/a", good + "/a", good + "/open"} {
+		must(t, os.WriteFile(path, nil, 0o700))
+	}
+	must(t, os.Chmod(good+"/open", 0o702))
+	must(t, os.Symlink(good+"/a", sticky+"/link"))
+	must(t, os.Symlink(sticky+"/mine/a", good+"/link"))
+	for path, says := range map[string]string{
+		good + "/a": "", sticky + "/mine/a": "", good + "/link": "", sticky + "/a": "others can write to", sticky + "/link": "others can write to",
+		good + "/open": "others can write to", good: "is no file", good + "/none": "no such file",
+	} {
+		if err := CheckFile(path); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", path, err, says)
 		}
 	}
 }

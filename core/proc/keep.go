@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/signal"
@@ -16,18 +17,20 @@ import (
 // KeeperMain is called first thing in main by every program that uses [Run] or [Prepare]. It returns at once, unless this
 // process was started to be a keeper: then it does that, and does not return.
 func KeeperMain() {
-	if len(os.Args) != 3 || os.Args[1] != keeperArg {
+	if len(os.Args) != 4 || os.Args[1] != keeperArg {
 		return
 	}
 	sock, err := strconv.Atoi(os.Args[2])
 	if err == nil {
 		_, err = unix.GetsockoptInt(sock, unix.SOL_SOCKET, unix.SO_TYPE)
 	}
+	ignored, wrong := strconv.ParseUint(os.Args[3], 16, 64)
+	err = cmp.Or(err, wrong)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s %s is started by launch itself, and does nothing for anybody else\n", os.Args[0], keeperArg)
 		os.Exit(125)
 	}
-	keep(sock)
+	keep(sock, ignored)
 	os.Exit(0)
 }
 
@@ -65,7 +68,8 @@ type death struct {
 	alone  bool // nobody is left
 }
 
-func keep(sock int) {
+// keep is given the signals that launch was started with ignored.
+func keep(sock int, ignored uint64) {
 	unix.CloseOnExec(sock)
 	w := &warden{
 		sock: sock, tty: -1, user: -1,
@@ -73,7 +77,7 @@ func keep(sock int) {
 		arrived: map[syscall.Signal][]time.Time{}, awaited: map[syscall.Signal][]passing{},
 	}
 	// Caught rather than ignored: what is ignored stays ignored in the program.
-	catch := append(passable(), unix.SIGTTIN, unix.SIGTTOU)
+	catch := append(passable(ignored), unix.SIGTTIN, unix.SIGTTOU)
 	caught := make(chan struct{})
 	go func() {
 		defer close(caught)
@@ -95,7 +99,9 @@ func keep(sock int) {
 		return
 	}
 	<-caught // before there is a program: to die now of what is meant for it, or of launch's own end, would be its end
-	if !w.start(m) {
+	started := false
+	ignoring(ignored, w.signals, catch, func() { started = w.start(m) })
+	if !started {
 		for range w.orders { // until launch, which has been told, lets us go
 		}
 		return

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strconv"
 	"sync"
 	"syscall"
@@ -38,6 +39,11 @@ type prepared struct {
 // at any time; if there is no next Run, it costs nothing but that.
 func Prepare() {
 	armour()
+	for _, s := range []syscall.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGTERM} {
+		if ignores(ignoredAtStart(), s) { // until there is a program, for which they may be
+			signal.Ignore(s)
+		}
+	}
 	ready.Lock()
 	defer ready.Unlock()
 	if ready.ch != nil {
@@ -98,7 +104,7 @@ func newKeeper() (*keeper, error) {
 		}
 	}
 	files[0], files[1], files[2], files[pair[1]] = uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1])
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{os.Args[0], keeperArg, strconv.Itoa(pair[1])},
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{os.Args[0], keeperArg, strconv.Itoa(pair[1]), strconv.FormatUint(ignoredAtStart(), 16)},
 		&syscall.ProcAttr{Env: os.Environ(), Files: files})
 	if err != nil {
 		unix.Close(pair[0])

@@ -76,6 +76,8 @@ func TestAroundAsBare(t *testing.T) {
 	file := filepath.Join(tempDir(t), "file")
 	for name, text := range map[string]string{
 		"ignored signals":        `trap "" HUP INT QUIT TSTP; W sh -c 'grep SigIgn /proc/self/status'`,
+		"an ignored SIGINT":      `trap "" INT; W sh -c 'grep SigIgn /proc/self/status'`,
+		"an ignored SIGTERM":     `trap "" TERM USR1 USR2 PIPE ALRM TTIN TTOU WINCH XCPU XFSZ; W sh -c 'grep SigIgn /proc/self/status; kill -TERM $$; echo lives'`,
 		"a job of a plain shell": `W sh -c 'grep SigIgn /proc/self/status' & wait`,
 		"one file, in order":     `W sh -c 'for i in 1 2 3 4 5 6 7; do echo o$i; echo e$i >&2; done' >F 2>&1; cat F`,
 		"one pipe, in order":     `W sh -c 'for i in 1 2 3 4 5 6 7; do echo o$i; echo e$i >&2; done' 2>&1 | cat`,

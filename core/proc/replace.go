@@ -40,9 +40,11 @@ func Replace(s Spec) error {
 			_ = unix.Setrlimit(unix.RLIMIT_DATA, &limit)
 		}
 	}
-	err = syscall.Exec(path, s.Args, s.Env)
-	if err == syscall.ENOEXEC { // a script without a first line, which shells and execvp give to sh
-		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, s.Args[1:]...), s.Env)
-	}
+	ignoring(ignoredAtStart(), nil, nil, func() {
+		err = syscall.Exec(path, s.Args, s.Env)
+		if err == syscall.ENOEXEC { // a script without a first line, which shells and execvp give to sh
+			err = syscall.Exec("/bin/sh", append([]string{"sh", path}, s.Args[1:]...), s.Env)
+		}
+	})
 	return &StartError{s.Args[0], err}
 }

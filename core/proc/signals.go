@@ -18,17 +18,16 @@ import (
 // it, except those that this process was started with ignored (nohup, `trap "" INT`): they stay ignored in all of us. The
 // runtime keeps real-time signals and the like from ending us, and to catch them all would take a millisecond.
 //
-// Shells without job control start what they put in the background with SIGINT and SIGQUIT ignored. The runtime takes SIGQUIT
-// before anyone can look, so that it goes by SIGINT, and is ignored again.
-func passable() (out []os.Signal) {
-	ignored := signalMask("SigIgn")
-	if ignored>>(unix.SIGINT-1)&1 != 0 {
+// The runtime leaves SIGHUP and SIGINT ignored, and takes SIGQUIT, which shells without job control ignore with SIGINT in what they put in
+// the background. What else was ignored is passed on: the program may take it, and has it ignored if it does not (see ignoring).
+func passable(ignored uint64) (out []os.Signal) {
+	ignored &^= 1<<(unix.SIGUSR1-1) | 1<<(unix.SIGUSR2-1) | 1<<(unix.SIGALRM-1) | 1<<(unix.SIGTERM-1) | 1<<(unix.SIGWINCH-1)
+	if ignores(ignored, unix.SIGQUIT) {
 		signal.Ignore(unix.SIGQUIT)
-		ignored |= 1 << (unix.SIGQUIT - 1)
 	}
 	for _, s := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
 		unix.SIGTERM, unix.SIGCONT, unix.SIGTSTP, unix.SIGWINCH} {
-		if ignored>>(s-1)&1 == 0 {
+		if !ignores(ignored, s) {
 			out = append(out, s)
 		}
 	}
@@ -40,7 +39,7 @@ func passable() (out []os.Signal) {
 // ignored in the program.
 var armour = sync.OnceFunc(func() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE, unix.SIGXFSZ) })
 
-// signalMask is a mask of /proc/self/status: SigIgn, what this process ignores; ShdPnd, what it has yet to take. Signal n is
+// signalMask is a mask of /proc/self/status, as ShdPnd, what this process has yet to take. Signal n is
 // bit n-1.
 func signalMask(name string) uint64 {
 	f, err := os.Open("/proc/self/status")
@@ -75,7 +74,7 @@ var caught sigaction
 // catch has all signals that are for the program sent to ch until the function that it returns is called.
 func catch(ch chan os.Signal) (release func()) {
 	stop := action(unix.SIGTSTP, nil)
-	signal.Notify(ch, passable()...)
+	signal.Notify(ch, passable(ignoredAtStart())...)
 	if now := action(unix.SIGTSTP, nil); now[0] > 1 {
 		caught = now
 	} else if now[0] == 0 && caught[0] != 0 {

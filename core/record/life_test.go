@@ -122,7 +122,7 @@ func TestLifeWithoutLock(t *testing.T) {
 
 // The experiment is locked whatever the state folder is, through a link, and where it is made or renamed only later.
 func TestLockIsOfTheExperiment(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
+	machine(t)
 	a, b := Store{Dir: filepath.Join(t.TempDir(), "runs")}, Store{Dir: filepath.Join(t.TempDir(), "runs")}
 	w := t.TempDir()
 	os.Symlink(w, w+"-link")
@@ -162,7 +162,7 @@ func TestLockIsOfTheExperiment(t *testing.T) {
 		}
 	}
 	await("the folder that the program made is never locked")
-	t.Setenv("TMPDIR", t.TempDir())
+	machine(t)
 	if _, err := b.Lock(w+"/experiments/x", "run 2"); !errors.Is(err, ErrBusy) {
 		t.Errorf("with no folder in common: %v", err)
 	}

@@ -31,9 +31,11 @@ func (s Store) Lock(what, holder string) (unlock func(), err error) {
 	return lock([]string{filepath.Join(filepath.Dir(s.Dir), "locks"), machineLocks()}, what, holder)
 }
 
+var machineDir = private.MachineDir
+
 // machineLocks is the folder of this user's locks on this machine.
 func machineLocks() string {
-	return filepath.Join(private.TempDir(), fmt.Sprintf("launch-locks-%d", os.Geteuid()))
+	return filepath.Join(machineDir(), fmt.Sprintf("launch-locks-%d", os.Geteuid()))
 }
 
 func lock(dirs []string, what, holder string) (unlock func(), err error) {

@@ -186,8 +186,25 @@ func TestUnmask(t *testing.T) {
 	}
 }
 
-func TestLock(t *testing.T) {
+// machine gives a test the folder of a machine of its own.
+func machine(t *testing.T) {
+	t.Helper()
+	before, dir := machineDir, t.TempDir()
+	machineDir = func() string { return dir }
+	t.Cleanup(func() { machineDir = before })
+}
+
+// A launch in a batch job of another TMPDIR sees the locks, too.
+func TestLocksAreOfTheMachine(t *testing.T) {
+	before := machineLocks()
 	t.Setenv("TMPDIR", t.TempDir())
+	if after := machineLocks(); after != before {
+		t.Errorf("with another TMPDIR locks lie in %s, not %s", after, before)
+	}
+}
+
+func TestLock(t *testing.T) {
+	machine(t)
 	s := Store{Dir: filepath.Join(t.TempDir(), "runs")}
 	unlock, err := s.Lock("/w/experiments/x", "run 1")
 	if err != nil {

@@ -6,7 +6,6 @@
 package trust
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -15,10 +14,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/private"
 )
 
 // maxSize is how large a settings file may be; a real one has a few hundred bytes.
@@ -131,42 +130,11 @@ func kindOf(kind uint32) string {
 
 // A judge is who reads: what others may not have written.
 type judge struct {
-	uid uint32
-	// private reports whether a group has no member but the user, as the group of every user has on Debian, Ubuntu and
-	// Fedora, where a new file is group-writable by default. Debian's sshd makes the same exception.
-	private func(gid uint32) bool
+	uid    uint32
+	others func(mode uint32, gid int, list []byte) bool // see [private.Others]
 }
 
-func self() judge {
-	uid := uint32(os.Getuid())
-	return judge{uid, func(gid uint32) bool {
-		passwd, _ := os.ReadFile("/etc/passwd")
-		group, _ := os.ReadFile("/etc/group")
-		return uid != 0 && privateGroup(passwd, group, uid, gid)
-	}}
-}
-
-// privateGroup reads both files as passwd(5) and group(5) describe them. A group that another service knows (LDAP) is not private:
-// who is in it cannot be listed.
-func privateGroup(passwd, group []byte, uid, gid uint32) bool {
-	me, id := "", strconv.FormatUint(uint64(gid), 10)
-	for line := range bytes.Lines(passwd) {
-		field := strings.Split(strings.TrimSpace(string(line)), ":")
-		if len(field) < 4 || field[3] != id {
-			continue
-		}
-		if field[2] != strconv.FormatUint(uint64(uid), 10) {
-			return false
-		}
-		me = field[0]
-	}
-	for line := range bytes.Lines(group) {
-		if field := strings.Split(strings.TrimSpace(string(line)), ":"); me != "" && len(field) == 4 && field[2] == id {
-			return field[3] == "" || field[3] == me
-		}
-	}
-	return false
-}
+func self() judge { return judge{uint32(os.Geteuid()), private.Others} }
 
 // owner returns who else owns it, or "".
 func (j judge) owner(info *unix.Stat_t) string {
@@ -176,15 +144,17 @@ func (j judge) owner(info *unix.Stat_t) string {
 	return fmt.Sprintf("belongs to user %d", info.Uid)
 }
 
-// writable returns who else can write it by its mode, or "".
-func (j judge) writable(info *unix.Stat_t) string {
+// writable returns who else can write it by its mode and access list, or "".
+func (j judge) writable(info *unix.Stat_t, list []byte) string {
 	switch {
+	case !j.others(info.Mode, int(info.Gid), list):
+		return ""
 	case info.Mode&0o002 != 0:
 		return "can be written by every user"
-	case info.Mode&0o020 != 0 && !j.private(info.Gid):
-		return fmt.Sprintf("can be written by group %d", info.Gid)
+	case len(list) > 0:
+		return "can be written by others (its access list)"
 	}
-	return ""
+	return fmt.Sprintf("can be written by group %d", info.Gid)
 }
 
 // folder judges the folder of a settings file. In a sticky one only its owner and a file's owner can replace the file, so one of the
@@ -192,10 +162,7 @@ func (j judge) writable(info *unix.Stat_t) string {
 func (j judge) folder(path string, info *unix.Stat_t) error {
 	why := j.owner(info)
 	if why == "" && !(info.Uid == j.uid && info.Mode&unix.S_ISVTX != 0) {
-		why = j.writable(info)
-		if n, err := unix.Getxattr(path, accessList, nil); why == "" && info.Mode&0o020 != 0 && err == nil && n > 0 {
-			why = "can be written by others (its access list)"
-		}
+		why = j.writable(info, list(func(to []byte) (int, error) { return unix.Getxattr(path, private.AccessList, to) }))
 	}
 	if why == "" {
 		return nil
@@ -203,24 +170,26 @@ func (j judge) folder(path string, info *unix.Stat_t) error {
 	return fmt.Errorf("its folder %s %s", path, why)
 }
 
-// accessList is the attribute that holds one. The group's bits of the mode are then the most that the list grants.
-const accessList = "system.posix_acl_access"
-
 // file judges an open file.
 func (j judge) file(path string, info *unix.Stat_t, fd int) error {
 	why := j.owner(info)
 	if why == "" {
-		why = j.writable(info)
-	}
-	if why == "" && info.Mode&0o020 != 0 {
-		if n, err := unix.Fgetxattr(fd, accessList, nil); err == nil && n > 0 {
-			why = "can be written by others (its access list)"
-		}
+		why = j.writable(info, list(func(to []byte) (int, error) { return unix.Fgetxattr(fd, private.AccessList, to) }))
 	}
 	if why == "" {
 		return nil
 	}
 	return fmt.Errorf("%s %s", filepath.Base(path), why)
+}
+
+// list is an access list, nil where there is none.
+func list(get func(to []byte) (int, error)) []byte {
+	to := make([]byte, 64<<10) // the kernel's limit
+	n, err := get(to)
+	if err != nil {
+		return nil
+	}
+	return to[:n]
 }
 
 // Nearest returns the path of the file of that name that counts in a folder: the nearest from there up to the repository's

@@ -13,7 +13,7 @@ A module of trials reads
 A trial passes by returning and fails by raising; need() raises with its words. Nothing here is mocked: the accounts are
 accounts, the program is the program. Linux, Python 3.9 or later, standard library only.
 """
-import contextlib, hashlib, json, os, pty, select, shutil, signal, stat, subprocess, sys, tempfile, time
+import contextlib, ctypes, hashlib, json, os, pty, select, shutil, signal, stat, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
@@ -65,6 +65,16 @@ class Done:
         return f"code {self.code}, stdout {self.out[-600:]!r}, stderr {self.err[-1500:]!r}"
 
 
+def over(folder, place):
+    """Lays a folder over another, for this process and those that it starts; None: takes it away again. False where it cannot."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    newns, bind, detach, private, recursive = 0x20000, 0x1000, 2, 1 << 18, 0x4000
+    if folder is None:
+        return libc.umount2(place.encode(), detach) == 0
+    return (libc.unshare(newns) == 0 and libc.mount(None, b"/", None, ctypes.c_ulong(private | recursive), None) == 0
+            and libc.mount(folder.encode(), place.encode(), None, ctypes.c_ulong(bind), None) == 0)
+
+
 class Box:
     def __init__(self, top, launch, victim="me"):
         self.dir = tempfile.mkdtemp(prefix="box-", dir=top)
@@ -79,6 +89,7 @@ class Box:
         os.chmod(self.work, 0o755)
         os.chmod(self.tmp, 0o1777)
         self.own(self.home, self.work)
+        self.shared = bool(os.environ.get("ATTACK_ALONE")) and over(self.tmp, "/tmp")
         self.state = os.path.join(self.home, ".local/state/launch")
 
     # Accounts.
@@ -308,6 +319,11 @@ class Box:
             time.sleep(0.02)
         raise Wrong(what)
 
+    def need_shared(self):
+        """Of trials that look into /tmp itself: it has to be the box's own."""
+        if not self.shared:
+            raise NotMade("/tmp cannot be made a folder of the trial's own here")
+
     def close(self):
         for p in self.started:
             if p.poll() is None:
@@ -315,4 +331,6 @@ class Box:
                     os.killpg(p.pid, signal.SIGKILL)
                 with contextlib.suppress(Exception):
                     p.communicate(timeout=5)
+        if self.shared:
+            over(None, "/tmp")
         shutil.rmtree(self.dir, ignore_errors=True)

@@ -17,6 +17,7 @@ p.add_argument("--save-every", type=int, default=1)
 p.add_argument("--folders", action="store_true", help="a saved state is a folder")
 p.add_argument("--silent-save", action="store_true", help="do not print where a state was saved")
 p.add_argument("--slow", type=float, default=0, help="seconds a step")
+p.add_argument("--slow-end", type=float, default=0, help="seconds between the last step and the end, unless it goes on from a state")
 p.add_argument("--no-step", action="store_true", help="after a resume: end without one")
 p.add_argument("--wait-for", default="", help="do not begin before this file is there")
 p.add_argument("--term", type=float, default=-1, help="on SIGTERM: save for so many seconds, then end with 0")
@@ -147,6 +148,7 @@ for step in range(first + 1, a.steps + 1):
         save(step)
 if a.oom_at_end:
     forward(batch)
+time.sleep(0 if a.resume else a.slow_end)
 if a.said and not (a.swallow and batch > a.fits):
     with open(a.said, "w") as f:
         json.dump({"batch_size": a.batch_size, "accum": a.accum, "resume": a.resume, "first": first, "data": data, "optim": optim}, f)

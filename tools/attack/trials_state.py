@@ -620,6 +620,7 @@ def _(box):
 
 @trial("F", "another account that claims 400 TiB stops no training", second=True)
 def _(box):
+    box.need_shared()
     sleeper = box.start(["sleep", "20"], who="other")
     box.write(f"tmp/launch-claims-{uid(box, 'other')}/{sleeper.pid}-x.json", json.dumps(
         {"kind": "host memory", "bytes": 400 << 40, "pid": sleeper.pid, "since": "2026-01-01T00:00:00Z", "uid": uid(box)}), who="other")
@@ -639,6 +640,7 @@ def _(box):
 
 @trial("F", "another account that takes the name of the folder of claims stops no training, and two still share", second=True)
 def _(box):
+    box.need_shared()
     box.mkdir(f"tmp/launch-claims-{uid(box)}", who="other", mode=0o777)
     try:
         first = holding(box, 0.85)
@@ -653,6 +655,7 @@ def _(box):
 
 @trial("F", "another account can keep no claim of the victim's alive", second=True)
 def _(box):
+    box.need_shared()
     first = holding(box, 0.85)
     claims = box.path(f"tmp/launch-claims-{uid(box)}")
     grab = ("import fcntl, os, sys, time\nheld = []\nfor name in os.listdir(sys.argv[1]):\n    try:\n        held.append(os.open(os.path.join(sys.argv[1], name), os.O_RDONLY))\n"
@@ -667,6 +670,7 @@ def _(box):
 
 @trial("F", "what another account can read of a claim names neither command nor folder", second=True)
 def _(box):
+    box.need_shared()
     p = box.start([box.binary, "--memory", part(0.3), "--", "sh", "-c", "echo s3cret > begun; while [ ! -e end ]; do sleep 0.05; done"])
     box.wait(lambda: os.path.exists(box.path("work/begun")))
     folder = box.path(f"tmp/launch-claims-{uid(box)}")
@@ -684,6 +688,7 @@ def _(box):
 
 @trial("F", "FIFOs and huge files among another account's claims do not hang launch", second=True)
 def _(box):
+    box.need_shared()
     folder = box.mkdir(f"tmp/launch-claims-{uid(box, 'other')}", who="other")
     box.as_("other", lambda: [os.mkfifo(os.path.join(folder, f"{i}-x.json")) for i in range(50)])
     with open(os.path.join(folder, "99-x.json"), "wb") as f:

@@ -213,7 +213,7 @@ func TestMayRun(t *testing.T) {
 		"a FIFO":                             {fifo, "no file"},
 		"a folder":                           {filepath.Join(top, "good"), "no file"},
 		"what is not there":                  {filepath.Join(top, "nothing"), "no such file"},
-		"a link to itself":                   {link("loop", filepath.Join(top, "loop")), "too many links"},
+		"a link to itself":                   {link("loop", filepath.Join(top, "loop")), "too many levels"},
 	}
 	if os.Geteuid() == 0 {
 		theirs := make("theirs")
@@ -223,8 +223,8 @@ func TestMayRun(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		cases["another's file"] = struct{ path, says string }{theirs, "belongs to another account"}
-		cases["in another's folder"] = struct{ path, says string }{theirFolder, "belongs to another account"}
+		cases["another's file"] = struct{ path, says string }{theirs, "belongs to uid"}
+		cases["in another's folder"] = struct{ path, says string }{theirFolder, "belongs to uid"}
 	}
 	for name, tt := range cases {
 		if err := mayRun(tt.path); (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
@@ -235,7 +235,7 @@ func TestMayRun(t *testing.T) {
 		t.Errorf("%s is asked", path)
 		return plugin.Manifest{}, nil
 	})
-	if len(found) > 0 || len(left) != 2 || !strings.Contains(left[1].String(), "is left out: it is not run: others can write to") {
+	if len(found) > 0 || len(left) != 2 || !strings.Contains(left[1].String(), "is left out: it is not run: another account could change it: others can write to") {
 		t.Errorf("found %v, left %v", found, left)
 	}
 }

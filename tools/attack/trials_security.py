@@ -1,0 +1,103 @@
+"""What several of the points have in common: user namespaces, and folders that differ from job to job."""
+import os, struct, time
+
+from box import PYTHON, NotMade, need, over, trial
+from trials_state import holding, part
+
+
+def namespace(box):
+    """Starts a command as the victim in a user namespace of its own, where every other account has one and the same number."""
+    line = ["unshare", "--user", "--map-root-user"]
+    if box.run([*line, "true"]).code != 0:
+        raise NotMade("user namespaces are not to be had here")
+    return line
+
+
+@trial("F", "two launches of different TMPDIR, as a batch system gives its jobs, share one machine's memory: 75")
+def _(box):
+    for d in "a", "b":
+        box.mkdir("jobs/" + d, mode=0o700)
+    first = holding(box, 0.85, env={"TMPDIR": box.path("jobs/a")})
+    done = box.launch("--memory", part(0.85), "--", "sh", "-c", "echo ran > ran", seconds=10, env={"TMPDIR": box.path("jobs/b")})
+    box.write("work/end", "")
+    need(box.finish(first).code == 0, "the first did not end")
+    need(done.code == 75 and not os.path.exists(box.path("work/ran")), repr(done))
+
+
+@trial("2", "in a user namespace, where all others look alike, another's link in place of the state folder is not followed", second=True)
+def _(box):
+    line = namespace(box)
+    box.mkdir("home/.ssh", mode=0o700)
+    box.as_("other", lambda: os.symlink(box.path("home/.ssh"), box.path("tmp/launch-0")))
+    before = box.tree("home")
+    done = box.run([*line, box.binary, "--", "sh", "-c", "exit 3"], env={"HOME": None})
+    need(box.tree("home") == before, f"something was written through another account's link: {os.listdir(box.path('home/.ssh'))}")
+    need(done.code == 3, repr(done))
+
+
+@trial("2", "in a user namespace --json-file follows no link of another's in a shared folder", second=True)
+def _(box):
+    line = namespace(box)
+    box.write("home/thesis", "three years")
+    box.as_("other", lambda: os.symlink(box.path("home/thesis"), box.path("tmp/r.json")))
+    done = box.run([*line, box.binary, "--json-file", box.path("tmp/r.json"), "--", "sh", "-c", "exit 3"])
+    need(box.read("home/thesis") == "three years", f"the thesis is now {box.read('home/thesis')[:60]!r}")
+    need(done.code == 3, repr(done))
+
+
+@trial("13", "in a user namespace, where /home looks like another's, a plugin of the user's own is run", second=True)
+def _(box):
+    line = namespace(box)
+    box.need_shared()
+    box.write("home/bin/launch-plugin-evil", f"#!/bin/sh\n: > {box.path('work/asked')}\nexit 1\n", mode=0o755)
+    over(box.dir, "/mnt")  # root's, as /home is; those above the box are shared ones
+    try:
+        done = box.run([*line, box.binary, "plugins"], env={"PATH": "/mnt/home/bin:/usr/bin:/bin", "HOME": "/mnt/home"})
+    finally:
+        over(None, "/mnt")
+    need(os.path.exists(box.path("work/asked")), f"it was not asked: {done}")
+
+
+@trial("13", "in a user namespace a plugin of another account is not run", second=True)
+def _(box):
+    line = namespace(box)
+    box.write("theirs/launch-plugin-evil", f"#!/bin/sh\n: > {box.path('work/asked')}\nexit 1\n", mode=0o755, who="other")
+    done = box.run([*line, box.binary, "plugins"], env={"PATH": box.path("theirs") + ":/usr/bin:/bin"})
+    need("belongs to" in done.out + done.err or "others can write" in done.out + done.err, f"it is not named: {done}")
+    need(not os.path.exists(box.path("work/asked")), f"it was asked: {done}")
+
+
+@trial("13", "a plugin that an access list lets another account write is not run", second=True)
+def _(box):
+    path = box.write("home/bin/launch-plugin-evil", f"#!/bin/sh\n: > {box.path('work/asked')}\nexit 1\n", mode=0o755)
+    mine, write, mask, none = 0o7, 0o7, 0o7, 0xffffffff
+    entries = (1, mine, none), (2, write, box.uid("other")), (4, 5, none), (0x10, mask, none), (0x20, 5, none)  # acl(5)
+    try:
+        os.setxattr(path, "system.posix_acl_access", struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in entries))
+    except OSError as e:
+        raise NotMade(f"there are no access lists: {e}")
+    done = box.launch("plugins", env={"PATH": box.path("home/bin") + ":/usr/bin:/bin"})
+    need("belongs to" in done.out + done.err or "others can write" in done.out + done.err, f"it is not named: {done}")
+    need(not os.path.exists(box.path("work/asked")), f"it was asked: {done}")
+
+
+@trial("D", "a run killed after its last step is over: going on from its last state, with none left, is a success")
+def _(box):
+    box.trainer(progress=r"'step (?P<iteration>\d+)/(?P<total>\d+)'")
+    p = box.start([box.binary, "--", PYTHON, "train.py", "--total", "--steps", "3", "--slow-end", "5"])
+    box.wait(lambda: os.path.exists(box.path("work/runs/a/0003.pt")))
+    time.sleep(0.3)
+    p.kill()
+    p.wait()
+    done = box.launch("resume", "last")
+    need(done.code == 0 and "0003.pt" in done.err, repr(done))
+
+
+@trial("7", "a SIGTERM that is ignored where launch is started is ignored by the program, and while launch plans")
+def _(box):
+    for wait in (0.03, 0.6):
+        p = box.start(["sh", "-c", f"trap '' TERM; exec {box.binary} -- sh -c 'sleep 1.5; echo survived; exit 3'"])
+        time.sleep(wait)
+        p.terminate()
+        done = box.finish(p)
+        need(done.code == 3 and done.out == "survived\n", repr(done))
