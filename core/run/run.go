@@ -79,6 +79,7 @@ type Outcome struct {
 	Iteration int64                        `json:"iteration"`         // the last one reported
 	Stepped   bool                         `json:"stepped,omitempty"` // a step was reported
 	Varied    bool                         `json:"-"`                 // different iterations were
+	Figures   bool                         `json:"-"`                 // a step's own figures were
 	Total     int64                        `json:"total,omitempty"`   // of how many, by the program's own report
 	Short     string                       `json:"short,omitempty"`   // what speaks against a success: it reported fewer steps than it has
 	// Rate is how many samples of the global batch it trained in a second, from its first report of progress to its last;

@@ -256,6 +256,14 @@ def _(box):
     need(done.code == 125 and "the program reports micro-batch 32" in done.err and time.time() - began < 20, repr(done))
 
 
+@trial("B", "a program that prints its defaults before what it runs with is not stopped")
+def _(box):
+    box.trainer(confirm="{micro-batch: 'batch (?P<value>[0-9]+)'}")
+    box.write("work/train.py", box.read("work/train.py").replace("if a.prints:", "print('the default: batch 32', flush=True)\ntime.sleep(1.5)\nif a.prints:"))
+    done = run(box, "--fits", "16", "--prints", "runs with batch {batch}")
+    need(done.code == 0 and said(box, done)["batch_size"] == 16, repr(done))
+
+
 @trial("B", "receipts drop takes one run's receipts out, and no other's")
 def _(box):
     box.trainer()
@@ -349,6 +357,14 @@ def _(box):
     time.sleep(0.5)
     done = box.launch("resume", "last")
     need(done.code == 1 and "ended without a step" in done.err, repr(done))
+
+
+@trial("D", "one step that bears the number of the state, as where steps count from 0, is a step")
+def _(box):
+    box.trainer()
+    box.write("work/train.py", box.read("work/train.py").replace('f"step {step} loss', 'f"step {step - 1} loss'))
+    done = run(box, "--out", "runs/b", "--fits", "16", "--oom-after", "3")
+    need(said(box, done)["first"] == 3 and done.code == 0, repr(done))
 
 
 @trial("D", "an out-of-memory that the program swallows before its first step is no success")
