@@ -153,6 +153,20 @@ def _(box):
     over(box, done)
 
 
+@trial("A", "two runs of two projects whose folders are links to one")
+def _(box):
+    box.mkdir("big")
+    for project in ("work", "second"):
+        box.trainer(project, resume="{--resume: 'runs/*.pt'}")
+        os.symlink(box.path("big"), box.path(project, "runs"))
+        box.own(box.path(project, "runs"))
+    other = box.start([box.binary, "--", *TRAIN, "--batch-size", "32", "--where", "runs", "--steps", "400", "--slow", "0.05", "--silent-save"], cwd="second")
+    box.wait(lambda: len(os.listdir(box.path("big"))) >= 2)
+    done = run(box, "--where", "runs", "--fits", "16", "--save-every", "0", "--oom-after", "2", "--slow", "0.2")
+    other.terminate()
+    over(box, done)
+
+
 @trial("A", "a run that was killed does not go on from what another has written into its folder since")
 def _(box):
     box.trainer(resume="{--resume: 'runs/*.pt'}")
