@@ -381,7 +381,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 		out.Report.Cause = cmp.Or(out.Report.Cause, out.Cause)
 	}
 	out.Measured, out.Passed = watch.measured(a.priced, out.Ending == run.Succeeded)
-	out.Stepped, out.Varied, out.Total = state.Stepped(signs), state.Varied, state.Total
+	out.Stepped, out.Varied, out.Figures, out.Total = state.Stepped(signs), state.Varied, state.Figures, state.Total
 	out.Claimed = out.Stepped && state.Succeeded
 	if trail != nil {
 		tap.close() // what it printed is read

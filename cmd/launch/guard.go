@@ -25,6 +25,10 @@ const enough = "enough was seen"
 // look is how often a guard looks. An attempt must not waste a minute on wrong settings; reading a short file costs nothing.
 const look = 200 * time.Millisecond
 
+// settled is how long a report of other settings has to stand where no step was made yet: programs print their defaults, too,
+// before what they run with.
+const settled = 10 * time.Second
+
 // guarded returns the context that the attempt is to run under.
 func guarded(ctx context.Context, a attempt, d *oom.Detector, t *tap) (*guard, context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -38,6 +42,7 @@ func guarded(ctx context.Context, a attempt, d *oom.Detector, t *tap) (*guard, c
 		defer close(g.done)
 		tick := time.NewTicker(look)
 		defer tick.Stop()
+		var since time.Time // since when what it reports is another training than the plan's
 		for {
 			select {
 			case <-ctx.Done():
@@ -57,7 +62,12 @@ func guarded(ctx context.Context, a attempt, d *oom.Detector, t *tap) (*guard, c
 				}
 			}
 			if a.differs != nil {
-				if why := a.differs(state); why != "" {
+				switch why := a.differs(state); {
+				case why == "":
+					since = time.Time{}
+				case since.IsZero():
+					since = time.Now()
+				case state.Iteration >= 0 || time.Since(since) > settled:
 					g.why = why
 					cancel()
 					return

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -34,12 +35,19 @@ type Event struct {
 	Line      Line
 }
 
+// figures is what a report of a step has beside its number, and about what a line about a resume has, or a bar before its first step.
+var (
+	figures = lazy.MustCompile(`(?i)loss\W{1,4}-?\d`)
+	about   = lazy.MustCompile(`(?i)\b(resum|load|restor|continu|start|from)|\?it/s`)
+)
+
 // A State is what the signs have said so far.
 type State struct {
 	Phase       string // the current one: of the last Phase sign that has not ended; "training" once started; "" before
 	Iteration   int64  // the highest; -1 before any
 	Moved       bool   // there was a Progress sign but those of iteration 0, which a bar shows before anything was trained
 	Varied      bool   // Progress signs told of different iterations
+	Figures     bool   // a Progress sign stood beside what only a step has: its loss
 	Total       int64  // of the last Progress sign that had one
 	Saved       *Event // the last saved state
 	Resumed     *Event
@@ -210,6 +218,7 @@ func (t *State) take(e Event) {
 	case job.Progress:
 		t.Varied = t.Varied || t.Moved && e.Iteration != t.Iteration
 		t.Moved = t.Moved || e.Iteration != 0
+		t.Figures = t.Figures || figures.MatchString(e.Line.Text) && !about.MatchString(e.Line.Text)
 		if e.Total > 0 {
 			t.Total = e.Total
 		}
@@ -291,7 +300,7 @@ func (d *Detector) state() State {
 			out.Resumed = t.Resumed
 		}
 		out.Iteration = max(out.Iteration, t.Iteration)
-		out.Moved, out.Varied = out.Moved || t.Moved, out.Varied || t.Varied
+		out.Moved, out.Varied, out.Figures = out.Moved || t.Moved, out.Varied || t.Varied, out.Figures || t.Figures
 		if out.Total == 0 || t.Total > 0 && s.name == Log {
 			out.Total = t.Total
 		}

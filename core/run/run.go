@@ -79,6 +79,7 @@ type Outcome struct {
 	Iteration int64                        `json:"iteration"`         // the last one reported
 	Stepped   bool                         `json:"stepped,omitempty"` // a step was reported
 	Varied    bool                         `json:"-"`                 // different iterations were
+	Figures   bool                         `json:"-"`                 // a step's own figures were
 	Total     int64                        `json:"total,omitempty"`   // of how many, by the program's own report
 	Claimed   bool                         `json:"claimed,omitempty"` // it reported steps, and its success, whatever its end
 	Short     string                       `json:"short,omitempty"`   // what speaks against a success: it reported fewer steps than it has

@@ -26,7 +26,7 @@ func (r *Run) weigh(p *Plan, o *Outcome) {
 	if o.Ending != Succeeded || !r.Job.Signs.Has(job.Progress) {
 		return
 	}
-	if p.Resume != nil && o.Stepped && !o.Varied && o.Iteration == p.Resume.number() {
+	if p.Resume != nil && o.Stepped && !o.Varied && !o.Figures && o.Iteration == p.Resume.number() {
 		o.Stepped = false // it printed what it goes on from, and no more
 	}
 	steps, every := r.steps(o), max(1, r.Job.Signs.Every)

@@ -37,6 +37,7 @@ func TestWeigh(t *testing.T) {
 		"no step after a resume":      {job.Job{Signs: counted}, nil, Plan{Resume: at}, ok, Failed, "it went on from iteration 8 and ended without a step", false},
 		"only what it goes on from":   {job.Job{Signs: counted}, nil, Plan{Resume: &State{Path: "/r/0008.pt"}}, with(ok, func(o *Outcome) { o.Stepped, o.Iteration = true, 8 }), Failed, "ended without a step", false},
 		"and a step more":             {job.Job{Signs: counted}, nil, Plan{Resume: at}, with(ok, func(o *Outcome) { o.Stepped, o.Varied, o.Iteration = true, true, 8 }), Succeeded, "", false},
+		"a step of that number":       {job.Job{Signs: counted}, nil, Plan{Resume: at}, with(ok, func(o *Outcome) { o.Stepped, o.Figures, o.Iteration = true, true, 8 }), Succeeded, "", false},
 		"the first attempt said so":   {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 8, Iteration: 8}}}, Plan{Resume: at}, ok, Succeeded, "", false},
 		"nothing was left to train":   {job.Job{Signs: counted, Steps: 8}, nil, Plan{Resume: at}, ok, Succeeded, "", false},
 		"it says that itself":         {job.Job{Signs: counted}, nil, Plan{Resume: at}, with(ok, func(o *Outcome) { o.Total = 8 }), Succeeded, "", false},

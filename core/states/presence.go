@@ -88,15 +88,26 @@ func (p *Presence) Leave() {
 	}
 }
 
-// Folders lists the folders of globs that hold no pattern, absolute: those in which states lie whatever a run is called.
+// Folders lists the folders of globs that hold no pattern, absolute and without links: those in which states lie whatever a run is called.
 func Folders(dir string, globs []string) (out []string) {
 	for _, g := range globs {
 		if !filepath.IsAbs(g) {
 			g = filepath.Join(dir, g)
 		}
 		if folder := filepath.Dir(strings.TrimSuffix(g, "/")); !strings.ContainsAny(folder, `*?[\`) {
-			out = append(out, folder)
+			out = append(out, resolved(folder))
 		}
 	}
 	return out
+}
+
+// resolved is a path without links, as far as it is there: two projects may have links to one folder.
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if up := filepath.Dir(path); up != path {
+		return filepath.Join(resolved(up), filepath.Base(path))
+	}
+	return path
 }

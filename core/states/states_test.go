@@ -273,3 +273,25 @@ func TestBlocked(t *testing.T) {
 		}
 	}
 }
+
+// The number of a file that is deleted is soon another's.
+func TestBorn(t *testing.T) {
+	path := t.TempDir() + "/a.pt"
+	for range 200 {
+		write(t, path, "x")
+		was, _ := look(path)
+		os.Remove(path)
+		time.Sleep(10 * time.Millisecond)
+		write(t, path, "y")
+		is, _ := look(path)
+		os.Remove(path)
+		if is.ID.Inode != was.ID.Inode || is.ID.Born == 0 {
+			continue
+		}
+		if is.ID == was.ID || is.ids[0] == was.ids[0] {
+			t.Errorf("two files, and one ID: %+v", is.ID)
+		}
+		return
+	}
+	t.Skip("no number came again here")
+}

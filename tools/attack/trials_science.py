@@ -145,10 +145,24 @@ def _(box):
 @trial("A", "the same where it began after")
 def _(box):
     box.trainer(resume="{--resume: 'runs/*.pt'}")
-    mine = box.start([box.binary, "--", *TRAIN, "--batch-size", "32", "--said", "said.json", "--where", "runs", "--fits", "16", "--save-every", "0", "--oom-after", "8", "--slow", "0.3"])
+    mine = box.start([box.binary, "--", *TRAIN, "--batch-size", "32", "--said", "said.json", "--where", "runs", "--fits", "16", "--save-every", "0", "--oom-after", "3", "--slow", "0.6"])
     box.wait(lambda: any(e["event"] == "planned" for r in box.runs() for e in r))
     other = box.start([*TRAIN, "--where", "runs", "--steps", "400", "--silent-save", "--save-slowly", "0.1"])
     done = box.finish(mine)
+    other.terminate()
+    over(box, done)
+
+
+@trial("A", "two runs of two projects whose folders are links to one")
+def _(box):
+    box.mkdir("big")
+    for project in ("work", "second"):
+        box.trainer(project, resume="{--resume: 'runs/*.pt'}")
+        os.symlink(box.path("big"), box.path(project, "runs"))
+        box.own(box.path(project, "runs"))
+    other = box.start([box.binary, "--", *TRAIN, "--batch-size", "32", "--where", "runs", "--steps", "400", "--slow", "0.05", "--silent-save"], cwd="second")
+    box.wait(lambda: len(os.listdir(box.path("big"))) >= 2)
+    done = run(box, "--where", "runs", "--fits", "16", "--save-every", "0", "--oom-after", "2", "--slow", "0.2")
     other.terminate()
     over(box, done)
 
@@ -169,20 +183,6 @@ def _(box):
     for _ in range(2):  # asking changes nothing
         done = box.launch("resume", "last")
         need(done.code == 125 and "--from-start" in done.err and "resumed at" not in done.out, repr(done))
-
-
-@trial("A", "a file that has the number of one that was deleted is not taken for it")
-def _(box):
-    box.trainer()
-    box.write("work/train.py", box.read("work/train.py").replace("    if a.clock:", "    if a.where: os.remove(path)\n    if a.clock:"))
-    mine = box.start([box.binary, "--", *TRAIN, "--batch-size", "32", "--said", "said.json", "--where", "runs/b", "--silent-save", "--save-slowly", "0.1", "--slow", "0.1", "--fits", "16", "--oom-after", "8"])
-    box.wait(lambda: os.path.isdir(box.path("work/runs/b")))
-    end = time.time() + 3
-    while time.time() < end and mine.poll() is None:
-        for i in range(20):
-            box.write(f"work/runs/a/{i:04d}.pt", f"{i} a")
-        time.sleep(0.02)
-    over(box, box.finish(mine))
 
 
 @trial("A", "a path that is printed because the command has it as an argument shows nothing")
@@ -254,6 +254,14 @@ def _(box):
     began = time.time()
     done = run(box, "--fits", "16", "--prints", "runs with batch 32", "--slow-after-oom", "30")
     need(done.code == 125 and "the program reports micro-batch 32" in done.err and time.time() - began < 20, repr(done))
+
+
+@trial("B", "a program that prints its defaults before what it runs with is not stopped")
+def _(box):
+    box.trainer(confirm="{micro-batch: 'batch (?P<value>[0-9]+)'}")
+    box.write("work/train.py", box.read("work/train.py").replace("if a.prints:", "print('the default: batch 32', flush=True)\ntime.sleep(1.5)\nif a.prints:"))
+    done = run(box, "--fits", "16", "--prints", "runs with batch {batch}")
+    need(done.code == 0 and said(box, done)["batch_size"] == 16, repr(done))
 
 
 @trial("B", "receipts drop takes one run's receipts out, and no other's")
@@ -349,6 +357,14 @@ def _(box):
     time.sleep(0.5)
     done = box.launch("resume", "last")
     need(done.code == 1 and "ended without a step" in done.err, repr(done))
+
+
+@trial("D", "one step that bears the number of the state, as where steps count from 0, is a step")
+def _(box):
+    box.trainer()
+    box.write("work/train.py", box.read("work/train.py").replace('f"step {step} loss', 'f"step {step - 1} loss'))
+    done = run(box, "--out", "runs/b", "--fits", "16", "--oom-after", "3")
+    need(said(box, done)["first"] == 3 and done.code == 0, repr(done))
 
 
 @trial("D", "an out-of-memory that the program swallows before its first step is no success")
