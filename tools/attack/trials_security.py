@@ -1,5 +1,5 @@
 """What several of the points have in common: user namespaces, and folders that differ from job to job."""
-import os, struct, time
+import contextlib, os, struct, time
 
 from box import PYTHON, NotMade, need, over, trial
 from trials_state import holding, part
@@ -101,3 +101,76 @@ def _(box):
         p.terminate()
         done = box.finish(p)
         need(done.code == 3 and done.out == "survived\n", repr(done))
+
+
+def contend(box, names, seconds, target, each):
+    """Has another account put links, folders and files of its own at those names of the shared folder, over and over, while each() is
+    called again and again."""
+    story = ("import os, random, sys, time\nwhile True:\n    for name in sys.argv[2:]:\n        try:\n            random.choice([lambda: os.symlink(sys.argv[1], name), "
+             "lambda: os.mkdir(name, 0o777), lambda: os.close(os.open(name, os.O_CREAT | os.O_EXCL, 0o666))])()\n        except OSError:\n            pass\n"
+             "        time.sleep(random.random() / 300)\n        for end in os.unlink, os.rmdir:\n            try:\n                end(name)\n            except OSError:\n                pass\n")
+    p = box.start([PYTHON, "-c", story, target, *names], who="other")
+    end, n = time.time() + seconds, 0
+    while time.time() < end:
+        each(n)
+        n += 1
+    p.kill()
+    need(n > 20, f"only {n} times")
+
+
+@trial("2", "links, folders and files of another's that come and go where the state folder, claims and locks are: nothing of the home is changed",
+       second=True, quick=False)
+def _(box):
+    box.need_shared()
+    box.mkdir("home/.ssh", mode=0o700)
+    before = box.tree("home")
+    uid = box.uid("victim")
+    names = [f"/tmp/launch-{uid}", f"/tmp/launch-claims-{uid}", f"/tmp/launch-locks-{uid}"]
+
+    def each(n):
+        done = box.launch("--memory", "200MiB", "--", "sh", "-c", "exit 3", env={"HOME": None})
+        need(done.code == 3, repr(done))
+        need(box.tree("home") == before, f"the home folder changed: {done}")
+        for name in names:  # what launch could make of its own ends the contest
+            try:
+                if os.lstat(name).st_uid == uid:
+                    need(os.lstat(name).st_mode & 0o022 == 0, f"{name} is open")
+                    os.system(f"rm -rf {name}")
+            except FileNotFoundError:
+                pass
+
+    contend(box, names, 20, box.path("home/.ssh"), each)
+
+
+@trial("2", "links, folders and files of another's that come and go where --json-file is: nothing of the home is changed", second=True, quick=False)
+def _(box):
+    box.need_shared()
+    box.write("home/thesis", "three years")
+    before = box.tree("home")
+
+    def each(n):
+        done = box.launch("--json-file", "/tmp/r.json", "--", "sh", "-c", "exit 3", env={"XDG_STATE_HOME": box.mkdir("state")})
+        need(done.code in (3, 125), repr(done))
+        need(box.tree("home") == before, f"the home folder changed: {done}")
+        with contextlib.suppress(FileNotFoundError):
+            if os.lstat("/tmp/r.json").st_uid == box.uid("victim"):
+                os.unlink("/tmp/r.json")
+
+    contend(box, ["/tmp/r.json"], 10, box.path("home/thesis"), each)
+
+
+@trial("1", "a settings file that changes hands while launch reads it is not believed", second=True, quick=False)
+def _(box):
+    box.need_shared()
+    folder = box.mkdir("tmp/shared", who="other", mode=0o1777)
+    mine = box.write("home/mine.yaml", "quiet: true\n")
+    evil = box.write("theirs.yaml", "allow: recipe\njson-file: /tmp/evil.json\nstate-dir: /tmp/evil\n", who="other")
+    path = os.path.join(folder, ".launch.yaml")
+    story = ("import os, sys\nwhile True:\n    for target in sys.argv[2:]:\n        try:\n            os.symlink(target, sys.argv[1])\n"
+             "            os.unlink(sys.argv[1])\n            os.link(sys.argv[3], sys.argv[1])\n            os.unlink(sys.argv[1])\n        except OSError:\n            pass\n")
+    p = box.start([PYTHON, "-c", story, path, mine, evil], who="other")
+    for _ in range(150):
+        done = box.launch("--", "sh", "-c", "exit 3", cwd="tmp/shared")
+        need(done.code == 3, repr(done))
+        need(not os.path.exists("/tmp/evil.json") and not os.path.exists("/tmp/evil"), f"another's settings were taken: {done}")
+    p.kill()
