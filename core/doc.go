@@ -50,7 +50,9 @@
 // confirm.go which settings it took. estimate.go prices a network without a
 // command, explain.go says what a log or a run died of. receipts.go writes what an attempt measured and applies what was
 // learned; course.go splits its peaks by phase, hostwatch.go looks at what a limit on host memory counts, inside.go asks
-// the program's own processes.
+// the program's own processes. trust.go and statedir.go keep what other accounts could change out of it, claims.go promises host
+// memory once, handover.go runs the command where launch itself lacks something, prune.go removes old records, again.go takes a
+// secret again, result.go writes --json-file.
 //
 // In a plugin one file reads the command, ladders.go lists the ways to run, and price.go asks arch, which has the
 // formulas, what each needs; stablesr's ahead.go begins with that before it is asked ([plugin.Anticipator]).

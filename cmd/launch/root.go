@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -507,77 +506,6 @@ func (j *journal) warn(err error) {
 		j.said = true
 		j.say.Warn("%v: the run goes on, without a whole record", err)
 	}
-}
-
-// result is what --json-file holds.
-type result struct {
-	Version  int           `json:"version"`
-	Run      string        `json:"run,omitempty"`
-	Ending   run.Ending    `json:"ending"`
-	Code     int           `json:"exit_code"`       // launch's
-	Error    string        `json:"error,omitempty"` // why nothing was run, where launch itself says so
-	Whose    string        `json:"whose,omitempty"`
-	Stop     *run.Stop     `json:"stop,omitempty"`
-	Job      *job.Job      `json:"job,omitempty"`
-	Attempts []run.Attempt `json:"attempts,omitempty"`
-	Outcome  *run.Outcome  `json:"outcome,omitempty"` // of a command that no plugin recognised
-}
-
-func writeResult(s settings, say ui.Printer, r result) {
-	if s.JSONFile == "" {
-		return
-	}
-	if r.Job != nil {
-		j := *r.Job
-		j.Command.Args, j.Command.Env = record.MaskArgs(j.Command.Args), record.MaskEnv(j.Command.Env)
-		j.Command.Sources = nil
-		r.Job = &j
-	}
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err == nil {
-		err = writeJSON(s.JSONFile, append(ui.CleanJSON(b), '\n'))
-	}
-	if err != nil {
-		say.Warn("writing %s: %v", s.JSONFile, err)
-	}
-}
-
-// writeJSON writes a whole document or nothing: into a file of its own that then takes the name. What is no ordinary
-// file (a device, a pipe, /dev/fd/3) is written to, and a link is followed.
-//
-// In a folder that everybody can write to it follows no link of another account's, as the kernel does where it is hardened.
-func writeJSON(path string, b []byte) error {
-	path, err := private.Follow(path)
-	if err != nil {
-		return err
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() {
-		return private.WriteFile(path, b, 0o644)
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	if _, err := f.Write(b); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
-}
-
-// checkJSONFile says before anything is started that a result could not be written.
-func checkJSONFile(s settings) error {
-	path := s.JSONFile
-	if path == "" {
-		return nil
-	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return fmt.Errorf("%s is a folder", s.said("json-file", path))
-	}
-	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-		return fmt.Errorf("%s: there is no folder %s", s.said("json-file", path), filepath.Dir(path))
-	}
-	return nil
 }
 
 // unsaid returns those truths of a job that its user has not been told by an earlier run, and remembers them: a run says
