@@ -15,7 +15,25 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 POINTS = [*"ABCDEF", *map(str, range(1, 15))]
 
 
-def alone():
+def outside(a):
+    """Returns this program's path, or that of a copy where it lies below /tmp: trials put a folder of their own there."""
+    me = os.path.realpath(__file__)
+    if not me.startswith("/tmp/"):
+        return me
+    tree = tempfile.mkdtemp(prefix="attack-tree-", dir="/var/tmp")
+    os.chmod(tree, 0o755)
+    os.environ["ATTACK_TREE"] = tree
+    shutil.copytree(HERE, os.path.join(tree, "tools/attack"))
+    shutil.copytree(os.path.join(HERE, "../../examples"), os.path.join(tree, "examples"), ignore=shutil.ignore_patterns("experiments", "datasets", "tb_logger"))
+    os.mkdir(os.path.join(tree, "bin"))
+    for name, path in (("launch", a.launch), ("plugin", a.plugin)):
+        if os.path.exists(path):
+            sys.argv += [f"--{name}", shutil.copy(path, os.path.join(tree, "bin", name))]
+    os.chdir(tree)
+    return os.path.join(tree, "tools/attack/attack.py")
+
+
+def alone(a):
     """Makes this process' mounts its own, with a fresh temporary folder, as root; else it does nothing."""
     if os.getuid() != 0 or os.environ.get("ATTACK_ALONE"):
         return
@@ -24,7 +42,7 @@ def alone():
     except (OSError, subprocess.CalledProcessError):
         return
     os.environ["ATTACK_ALONE"] = "1"
-    os.execvp("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable, os.path.abspath(__file__), *sys.argv[1:]])
+    os.execvp("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable, outside(a), *sys.argv[1:]])
 
 
 def make(t, top, launch, keep):
@@ -57,7 +75,7 @@ def main():
     p.add_argument("--keep", action="store_true", help="keep the folders of the trials")
     p.add_argument("-v", action="store_true", help="print all of what a trial found")
     a = p.parse_args()
-    alone()
+    alone(a)
     for name in sorted(os.listdir(HERE)):
         if name.startswith("trials_") and name.endswith(".py"):
             importlib.import_module(name[:-3])
@@ -104,6 +122,8 @@ def main():
           (f"; {len(trials) - len(can)} not made, which need root" if len(can) < len(trials) else ""))
     if not a.keep:
         shutil.rmtree(top, ignore_errors=True)
+    if os.environ.get("ATTACK_TREE"):
+        shutil.rmtree(os.environ["ATTACK_TREE"], ignore_errors=True)
     return 1 if wrong else 0
 
 
