@@ -374,7 +374,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	}
 	if out.Doubt != "" && a.trial == "" {
 		x.breakLine()
-		x.say.Warn("it exited 0, and what it printed ends with an out-of-memory: %s. A pipe (| tee) or \"|| true\" swallows an exit code", out.Doubt)
+		x.say.Warn("it exited 0, and what it printed ends with an out-of-memory: %s. A pipe (| tee), \"|| true\" or the program itself swallows a failure", out.Doubt)
 	}
 	if out.Ending == run.Failed { // the report says what the outcome does
 		out.Report.Fatal = true

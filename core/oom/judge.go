@@ -54,7 +54,7 @@ func (d *Detector) Judge(seen Seen, signs job.Signs) Verdict {
 		// A trainer that swallows an out-of-memory goes on to its last line as if it had trained (torchtitan issue 2362).
 		state.Failed, state.Succeeded = true, false
 		v = d.Report(seen.Exit).asFatal().Judge(seen, signs, state)
-	case v.Ending == Succeeded && !state.Succeeded:
+	case v.Ending == Succeeded && (!state.Succeeded || signs.Has(job.Progress)):
 		if text := d.Report(Exit{}); text.OOM && text.Fatal && text.Confidence == Certain {
 			v.Doubt = text.Cause
 		}

@@ -37,6 +37,9 @@ func (r *Run) weigh(p *Plan, o *Outcome) {
 		o.Cause = fmt.Sprintf("it went on from %v and ended without a step", p.Resume)
 	case steps > 0 && o.Iteration > 0 && 10*o.Iteration < 9*steps && !r.Job.Signs.CountsMicro:
 		o.Short = fmt.Sprintf("the last step that it reported is %d of %d", o.Iteration, steps)
+		if o.Doubt != "" { // it swallowed an out-of-memory on the way, and printed its success line all the same
+			o.Ending, o.Lied, o.Cause = OutOfMemory, true, o.Doubt
+		}
 	}
 }
 

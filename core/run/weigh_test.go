@@ -75,6 +75,11 @@ func TestWeigh(t *testing.T) {
 			t.Errorf("after an attempt that was cut off at %+v: %s, want %s", cut, out.Ending, want)
 		}
 	}
+	swallowed := with(ok, func(o *Outcome) { o.Iteration, o.Stepped, o.Doubt = 300, true, "out of GPU memory" })
+	(&Run{Job: &job.Job{Signs: counted, Steps: 1000}}).weigh(&Plan{}, &swallowed)
+	if swallowed.Ending != OutOfMemory || !swallowed.Lied || swallowed.Cause != "out of GPU memory" {
+		t.Errorf("an out-of-memory swallowed after 300 of 1000 steps: %s (%s), lied %v", swallowed.Ending, swallowed.Cause, swallowed.Lied)
+	}
 	short := with(ok, func(o *Outcome) { o.Iteration, o.Stepped = 300, true })
 	(&Run{Job: &job.Job{Signs: counted, Steps: 1000}}).weigh(&Plan{}, &short)
 	if short.Ending != Succeeded || short.Short != "the last step that it reported is 300 of 1000" {

@@ -374,6 +374,14 @@ def _(box):
     need(said(box, done)["batch_size"] == 16 and done.code == 0 and len(box.attempts()) == 2, repr(done))
 
 
+@trial("D", "the same after some of its steps: the success line is not believed, and the next attempt goes on")
+def _(box):
+    box.trainer(progress=r"'step (?P<iteration>\d+)/(?P<total>\d+)'")
+    done = run(box, "--out", "runs/b", "--fits", "16", "--oom-after", "2", "--steps", "8", "--total", "--swallow")
+    told = said(box, done)
+    need(done.code == 0 and told["batch_size"] == 16 and told["first"] == 2, f"{told}: {done}")
+
+
 @trial("D", "a training that becomes four times as long at another micro-batch is stopped")
 def _(box):
     box.trainer(progress=r"'step (?P<iteration>\d+)/(?P<total>\d+)'")

@@ -900,12 +900,12 @@ def _(box):
 
 @trial("5", "runs prune in a state folder that another account made removes nothing of the victim's", second=True)
 def _(box):
-    box.write("home/work/20250101-000000.000-beef/events.jsonl", '{"v":1,"time":"2025-01-01T00:00:00Z","event":"followed","args":["true"]}\n')
-    box.write("home/work/20250101-000000.000-beef/thesis", "three years")
+    box.write("home/job/20250101-000000.000-beef/events.jsonl", '{"v":1,"time":"2025-01-01T00:00:00Z","event":"followed","args":["true"]}\n')
+    box.write("home/job/20250101-000000.000-beef/thesis", "three years")
     box.mkdir(shared(box), who="other", mode=0o777)
     runs = box.path(shared(box), "runs")
-    box.as_("other", lambda: os.symlink(box.path("home/work"), runs))
-    before = box.tree("home/work")
+    box.as_("other", lambda: os.symlink(box.path("home/job"), runs))
+    before = box.tree("home/job")
     box.launch("runs", "prune", "--keep", "0", "--keep-days", "0", env=homeless(box))
-    need(box.tree("home/work") == before, "the victim's folder was pruned")
-    need(box.launch("--", "true", env=homeless(box)).code == 0 and box.tree("home/work") == before, "the victim's folder was pruned after a run, or written to")
+    need(box.tree("home/job") == before, "the victim's folder was pruned")
+    need(box.launch("--", "true", env=homeless(box)).code == 0 and box.tree("home/job") == before, "the victim's folder was pruned after a run, or written to")
