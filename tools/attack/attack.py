@@ -116,6 +116,12 @@ def main():
     for t in trials:
         if t not in rows:
             print(f"{t.point:>3}  not made       {'2nd' if t.second else '   '}  {t.what} (needs root)")
+    if wrong:  # once more, last: whoever reads only the end of a long log reads these
+        print("\nnot as they must be:")
+        for t in can:
+            if rows[t][0] not in ("as it must be", "not made"):
+                print(f"{t.point:>3}  {rows[t][0]:<14} {'2nd' if t.second else '   '}  {t.what}")
+                print("".join(f"        {line}\n" for line in rows[t][1][-3000:].splitlines()), end="")
     second = sum(t.second for t in can)
     right = sum(rows[t][0] == "as it must be" for t in can)
     print(f"{len(can)} trials, {second} of them from a second account: {right} as they must be, {wrong} not" +
