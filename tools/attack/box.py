@@ -13,7 +13,7 @@ A module of trials reads
 A trial passes by returning and fails by raising; need() raises with its words. Nothing here is mocked: the accounts are
 accounts, the program is the program. Linux, Python 3.9 or later, standard library only.
 """
-import contextlib, ctypes, hashlib, json, os, pty, select, shutil, signal, stat, subprocess, sys, tempfile, time
+import contextlib, ctypes, hashlib, json, os, pty, resource, select, shutil, signal, stat, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
@@ -73,6 +73,15 @@ def over(folder, place):
         return libc.umount2(place.encode(), detach) == 0
     return (libc.unshare(newns) == 0 and libc.mount(None, b"/", None, ctypes.c_ulong(private | recursive), None) == 0
             and libc.mount(folder.encode(), place.encode(), None, ctypes.c_ulong(bind), None) == 0)
+
+
+def plain():
+    """Takes back what whoever started the trials has set for this process: ignored and blocked signals (a shell's "&" ignores SIGINT
+    and SIGQUIT, nohup SIGHUP) and core files, which would lie in the folders that trials compare. Only ever called in a child."""
+    for sig in signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP, signal.SIGCHLD:
+        signal.signal(sig, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 class Box:
@@ -232,6 +241,7 @@ class Box:
 
         def before():
             os.setsid()
+            plain()
             with contextlib.suppress(ProcessLookupError):
                 self.become(who)
             os.chdir(cwd)
@@ -268,6 +278,7 @@ class Box:
         pid, fd = pty.fork()
         if pid == 0:
             try:
+                plain()
                 self.become(who)
                 os.chdir(self.path(cwd) if cwd else self.work)
                 os.execvpe(command[0], command, self.environment(env))
