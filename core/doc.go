@@ -27,15 +27,18 @@
 //	lazy       regular expressions, compiled when they are first used
 //	gpu        devices and looks at them, as values
 //	gpu/nvml   NVIDIA's driver, in a process of its own
-//	hostmem    the rooms of the host: its memory and /dev/shm
 //	claim      memory that a run holds for itself, so that no other launch promises it too
+//	room       the memory that a job may take: on its device, in host memory, in /dev/shm; the limit; what is promised of it
 //	ladder     the ways to run a job, priced, and which of them fits
+//	intake     a command becomes a run: its program, the plugin that knows it, what that needs to know, its room and ladders
 //	run        a job and its attempts; Next, which decides, and Carry, which does
 //	private    files of launch's own, where no other account can change them; what a link in a shared folder may lead to
 //	proc       a program in a pseudo-terminal or on copied pipes, to its last byte
 //	oom        what a program's output says of how it ended
 //	witness    what its own processes say of their memory, by a part of overlay's hook
+//	observe    the memory that a job holds while it runs, and which phase took it
 //	states     the saved states that a resume reads: which are complete, and this run's own
+//	attempt    one plan carried out on this machine: copies written, program run and observed, its end judged
 //	record     runs and receipts on disk
 //	trust      which settings files are believed: the user's own, and what the user has approved
 //	ui         everything that a person sees, and the documents that scripts read
@@ -43,16 +46,10 @@
 // Decisions are pure functions of values (ladder.Fit, run.Next, oom's verdict); what acts on the world (proc, nvml,
 // record, plugin/host, overlay) decides nothing. arch_test.go says who may import whom.
 //
-// cmd/launch wires them: settings.go reads the settings (mistyped.go names those that are none), prepare.go reads the command and
-// asks the plugin in the way that client.go has for it, for as long as patience.go says; root.go carries the run, early.go hears who interrupts it before it runs, execute.go carries out
-// one attempt with the tap on its output (tap.go), the looks at card and host (watch.go, looks.go) and what may end it early
-// (guard.go); states.go follows what it saves, cutshort.go what an attempt saved that was never seen to end,
-// confirm.go which settings it took. estimate.go prices a network without a
-// command, explain.go says what a log or a run died of. receipts.go writes what an attempt measured and applies what was
-// learned; course.go splits its peaks by phase, hostwatch.go looks at what a limit on host memory counts, inside.go asks
-// the program's own processes. trust.go and statedir.go keep what other accounts could change out of it, claims.go promises host
-// memory once, handover.go runs the command where launch itself lacks something, prune.go removes old records, again.go takes a
-// secret again, result.go writes --json-file.
+// cmd/launch wires them, a file a command: run.go runs one and resume.go goes on with one, plan.go and estimate.go price, explain.go
+// explains; commands.go, receipts.go, prune.go and trust.go are the small ones. settings.go reads the settings, which end there
+// (mistyped.go names those that are none, statedir.go finds the state folder), signals.go collects the signals that arrive while no
+// program runs, claims.go claims host memory, result.go writes --json-file.
 //
 // In a plugin one file reads the command, ladders.go lists the ways to run, and price.go asks arch, which has the
 // formulas, what each needs; stablesr's ahead.go begins with that before it is asked ([plugin.Anticipator]).

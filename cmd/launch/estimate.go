@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
+	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -51,7 +53,7 @@ is an error. Without --vram, --device cpu or a card here it gives the tensors al
 			if err != nil {
 				return err
 			}
-			sources, left := findPlugins(c.Context(), s, manifests(), false)
+			sources, left := s.plugins().Find(c.Context(), false)
 			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
 			if list {
 				return listArchs(say, sources, asJSON)
@@ -64,7 +66,7 @@ is an error. Without --vram, --device cpu or a card here it gives the tensors al
 			if err != nil {
 				return err
 			}
-			d.Warnings = append(d.Warnings, failedNow(left)...)
+			d.Warnings = append(d.Warnings, intake.FailedNow(left)...)
 			if asJSON {
 				return printJSON(d)
 			}
@@ -118,17 +120,17 @@ func estimate(ctx context.Context, s settings, sources []host.Source, q *plugin.
 	}
 	source := sources[i]
 	q.Arch = source.Manifest.Archs[slices.IndexFunc(source.Manifest.Archs, func(a string) bool { return strings.EqualFold(a, q.Arch) })]
-	found := findDevice(ctx, s, os.Environ())
-	if found.err != nil {
-		return d, found.err
+	found, err := room.Find(ctx, s.Wish, os.Environ())
+	if err != nil {
+		return d, s.deviceError(err)
 	}
 	device := gpu.Device{}
-	if found.device != nil {
-		device = *found.device
+	if found.Device != nil {
+		device = *found.Device
 	}
-	ctx, cancel := context.WithTimeout(ctx, readDeadline)
+	ctx, cancel := context.WithTimeout(ctx, intake.Deadline)
 	defer cancel()
-	client, err := here(ctx, source, nil)
+	client, err := s.plugins().Here(ctx, source, nil)
 	if err != nil {
 		return d, err
 	}
@@ -140,13 +142,13 @@ func estimate(ctx context.Context, s settings, sources []host.Source, q *plugin.
 	if err := countable(phases); err != nil {
 		return d, err
 	}
-	return ui.EstimateOf(source.Manifest.Name, q.Arch, q.Settings, found.device, phases, found.warnings), nil
+	return ui.EstimateOf(source.Manifest.Name, q.Arch, q.Settings, found.Device, phases, found.Warnings), nil
 }
 
 // unknownArch says that no formula bears the name, with those that bear one like it.
 func unknownArch(name, only string, sources []host.Source) error {
 	if only != "auto" && !slices.ContainsFunc(sources, func(src host.Source) bool { return src.Manifest.Name == only }) {
-		return fmt.Errorf("there is no plugin %q; `launch plugins` lists those there are", only)
+		return fmt.Errorf("no plugin %q; run `launch plugins` for a list", only)
 	}
 	var like []string
 	for _, src := range sources {

@@ -23,7 +23,7 @@ func TestUnknownArch(t *testing.T) {
 		{"resnet", "auto", "resnet18, resnet34, resnet50, resnet101, resnet152, resnext50, "}, // more than are shown
 		{"resnet", "auto", ", 1 more; `launch estimate --list` names all"},
 		{"SPAN", "moco", `the formula for "span" is of plugin sisr, and --plugin is moco`},
-		{"span", "nosuch", "there is no plugin \"nosuch\"; `launch plugins` lists"},
+		{"span", "nosuch", "no plugin \"nosuch\"; run `launch plugins`"},
 	} {
 		err := unknownArch(tt.name, tt.plugin, sources)
 		if !strings.Contains(err.Error(), tt.says) || tt.name == "vi" && strings.Contains(err.Error(), "like it") {

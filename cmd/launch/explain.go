@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/launch-ml/launch/core/attempt"
+	"github.com/launch-ml/launch/core/file"
 	"io"
 	"os"
 	"path/filepath"
@@ -94,7 +96,7 @@ func explain(s settings, args []string) (ui.Explanation, error) {
 func newestLog(dir string) ([]string, error) {
 	var all []string
 	for _, glob := range []string{"*.log", "*.out", "*.err"} {
-		all = append(all, writtenSince(folder(dir), glob, time.Time{})...)
+		all = append(all, file.WrittenSince(file.Folder(dir), glob, time.Time{})...)
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%s is a folder without a *.log, *.out or *.err: name the file", dir)
@@ -173,7 +175,7 @@ var notebookHead = regexp.MustCompile(`^\s*\{\s*"(?:cells|metadata|nbformat|nbfo
 func readInto(d *oom.Detector, path, stream string) (kind string, err error) {
 	in := io.ReadCloser(os.Stdin)
 	if path != "-" {
-		if filepath.Base(path) == outputFile { // which a killed launch leaves in parts
+		if filepath.Base(path) == record.OutputFile { // which a killed launch leaves in parts
 			in, err = record.OpenOutput(path)
 		} else {
 			in, err = os.Open(path)
@@ -310,7 +312,7 @@ const lastLines = 8
 
 // explainRun explains the last attempt of a run.
 func explainRun(s settings, name string) (ui.Explanation, error) {
-	store := record.Store{Dir: s.runs()}
+	store := record.In(s.State)
 	id, err := store.Find(name)
 	if err != nil {
 		return ui.Explanation{}, fmt.Errorf("%s is no file here and no run: %w", name, err)
@@ -353,7 +355,7 @@ func explainRun(s settings, name string) (ui.Explanation, error) {
 			d.RoomBytes = &l.Plan.Room
 		}
 		d.SavedState = r.Saved()
-		if f := cutShort(h, r.Job, s.locks(), h.Life().Over()); f.State != nil && r.Job.Resume.None == "" { // its record says nothing of what it left
+		if f := attempt.CutShort(h, r.Job, store.Locks(), h.Life().Over()); f.State != nil && r.Job.Resume.None == "" { // its record says nothing of what it left
 			d.SavedState = f.State
 		}
 		options = r.Options()
@@ -393,8 +395,10 @@ func tell(d *ui.RunDoc, out *run.Outcome) {
 
 // output is the newest file of what the run's program printed; "" where none is kept.
 func output(h *record.History) string {
-	path, _ := newestOf(folder(h.Dir), filepath.Join("attempt-*", outputFile), time.Time{})
-	return path
+	for _, path := range file.WrittenSince(file.Folder(h.Dir), filepath.Join("attempt-*", record.OutputFile), time.Time{}) {
+		return path
+	}
+	return ""
 }
 
 // clues reads those of a file that has been judged before. What cannot be read gives none.

@@ -38,7 +38,7 @@ launch does the same by itself, once a day at the most; --prune=false (or "prune
 			case days < 0 || newest < 0 || bytes < 0:
 				return errors.New("--keep-days, --keep and --max-size are at least 0")
 			}
-			store := record.Store{Dir: s.runs()}
+			store := record.In(s.State)
 			if !dry {
 				clearLeftovers(s, ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr)})
 			}
@@ -79,7 +79,7 @@ const tidyDeadline = 2 * time.Second
 // once a day at the most.
 func (s settings) tidy() {
 	s.claim.Release()
-	store, now := record.Store{Dir: s.runs()}, time.Now()
+	store, now := record.In(s.State), time.Now()
 	if !s.Prune || !store.Due(now) {
 		return
 	}

@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"github.com/launch-ml/launch/core/attempt"
+	"github.com/launch-ml/launch/core/intake"
+	"github.com/launch-ml/launch/core/room"
 	"io"
 	"maps"
 	"os"
@@ -72,7 +74,7 @@ func machineOf(s settings, c job.Command, d *gpu.Device) mem.Machine {
 	if d.Kind == gpu.CUDA {
 		m.Card, m.Total, m.Capability, m.Driver = d.Name, d.Total, d.Capability, d.Driver
 	} else if s.Memory > 0 {
-		env = append(slices.Clone(env), steadyHeap(env)...)
+		env = append(slices.Clone(env), attempt.SteadyHeap(env)...)
 	}
 	m.Allocator = allocatorOf(env, d.Kind)
 	if prog, err := command.Program(c.Args, c.Env, c.Dir); err == nil {
@@ -113,7 +115,7 @@ func programOf(j *job.Job) string {
 			edits = append(edits, config.Edit{Knob: k.Name, At: k.At, From: k.Value, To: "1", Add: k.Default})
 		}
 	}
-	made, err := j.Rewrite(edits, attemptFolder)
+	made, err := j.Rewrite(edits, intake.AttemptFolder)
 	if err != nil { // then it is another program at every size, and less is learned
 		made = &job.Rewritten{Command: j.Command}
 	}
@@ -369,7 +371,7 @@ shorter than that, and lower than one before it, is not seen.`,
 				return err
 			}
 			name := args[0]
-			if id, err := (record.Store{Dir: s.runs()}).Find(name); err == nil { // else its record is gone, and the receipts are not
+			if id, err := record.In(s.State).Find(name); err == nil { // else its record is gone, and the receipts are not
 				name = id
 			}
 			n, err := s.receipts().Drop(name)
@@ -451,18 +453,24 @@ left out; the exit code is then 1.`,
 	return c
 }
 
-// read returns the receipts that are to be learned from, as soon as they are needed; a file that cannot be read teaches
-// nothing and is said.
-func (s settings) read() func() ([]mem.Receipt, error) {
+// learner begins to read the receipts that estimates learn from. A file that cannot be read teaches nothing, which is reported.
+func (s settings) learner() intake.Learner {
 	if !s.Receipts {
-		return func() ([]mem.Receipt, error) { return nil, nil }
+		return func(_ *job.Job, _ room.Room, set *ladder.Set) (*ladder.Set, bool, error) { return set, false, nil }
 	}
 	var rs []mem.Receipt
-	err := errors.New("the receipts were not read")
+	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		rs, _, err = s.receipts().Read()
 	}()
-	return func() ([]mem.Receipt, error) { <-done; return rs, err }
+	return func(j *job.Job, r room.Room, set *ladder.Set) (*ladder.Set, bool, error) {
+		<-done
+		if len(rs) == 0 {
+			return set, false, err
+		}
+		set, learned := newBooks(s, j, r.Device).learn(set, rs)
+		return set, learned, err
+	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -76,10 +77,43 @@ func checkJSONFile(s settings) error {
 		return nil
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return fmt.Errorf("%s is a folder", s.said("json-file", path))
+		return fmt.Errorf("%s is a folder", s.Value("json-file", path))
 	}
 	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-		return fmt.Errorf("%s: there is no folder %s", s.said("json-file", path), filepath.Dir(path))
+		return fmt.Errorf("%s: there is no folder %s", s.Value("json-file", path), filepath.Dir(path))
 	}
 	return nil
+}
+
+// An ownExit is launch's own trouble with an exit code of its own.
+type ownExit struct {
+	error
+	code int
+}
+
+// told writes launch's own trouble to --json-file, so that no older result is taken for this one's. A code that was handed on
+// has its result there already.
+func told(s settings, err error) error {
+	var code exitCode
+	if err == nil || errors.As(err, &code) || checkJSONFile(s) != nil {
+		return err
+	}
+	r := result{Version: 1, Ending: notRun, Code: run.OwnTrouble, Error: err.Error(), Whose: "launch's: nothing was run"}
+	var own *ownExit
+	if errors.As(err, &own) {
+		r.Code = own.code
+	}
+	writeResult(s, reporter(s), r)
+	return err
+}
+
+// notRun is the ending of what launch could not run.
+const notRun run.Ending = "not run"
+
+// id is the name of a run in what is printed.
+func id(rec *record.Record) string {
+	if rec == nil {
+		return "(not recorded)"
+	}
+	return rec.ID
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/trust"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -26,14 +27,12 @@ import (
 // settings are launch's own. A flag outranks LAUNCH_*, which outranks the project's .launch.yaml, which outranks the
 // user's file. The recipe of a job is never read or written this way.
 type settings struct {
-	claim *claim.Claim // what this launch holds of the host's memory; nil: nothing
+	room.Wish
+
+	claim *claim.Claim // what this launch holds of host memory; nil: nothing
 
 	Allow    ladder.Cost
-	VRAM     unit.Bytes // 0: the card that is here
-	Device   string     // "auto", "cpu", an index or a UUID
-	Memory   unit.Bytes // with Device "cpu": the limit that the kernel enforces
-	Reserve  unit.Bytes // of the card, kept free
-	Plugin   string     // "auto", "none" or a name
+	Plugin   string // "auto", "none" or a name
 	AsAsked  bool
 	Fill     bool
 	Fast     bool // with Fill: by trials of a few sizes
@@ -62,11 +61,11 @@ type settings struct {
 	project map[string]bool
 }
 
-// name is how a complaint calls a setting: as whoever set it can find it. "--grace", "LAUNCH_GRACE", "grace in FILE".
-func (s settings) name(key string) string { return cmp.Or(s.from[key], "--"+key) }
+// Name is how an error calls a setting, as the user can find it: "--grace", "LAUNCH_GRACE", "grace in FILE".
+func (s settings) Name(key string) string { return cmp.Or(s.from[key], "--"+key) }
 
-// said is a setting with what it was set to.
-func (s settings) said(key, value string) string {
+// Value is Name with what the setting is set to.
+func (s settings) Value(key, value string) string {
 	if s.from[key] == "" {
 		return "--" + key + " " + value
 	}
@@ -248,35 +247,35 @@ func decode(v *viper.Viper, from map[string]string) (s settings, err error) {
 		case err != nil && from[key] == "" && strings.HasPrefix(text, "--"): // the next flag, or what stands before the command
 			wrong("--%s needs an amount of memory, such as --%s 8GiB", key, key)
 		case err != nil:
-			wrong("%s: %w", s.name(key), err)
+			wrong("%s: %w", s.Name(key), err)
 		case key != "reserve" && b < 64*unit.MiB: // a runtime alone takes more
 			without := map[string]string{"vram": "to plan for the card that is here", "memory": "to set no limit"}[key]
-			wrong("%s: %v holds no training; give an amount with its unit, such as 12GiB, or leave it out %s", s.said(key, text), b, without)
+			wrong("%s: %v holds no training; give an amount with its unit, such as 12GiB, or leave it out %s", s.Value(key, text), b, without)
 		}
 		return b
 	}
 	yes := func(key string) bool { // of a file or the environment it is a text, which viper takes for no where it cannot read it
 		on, err := truth(v.GetString(key))
 		if err != nil {
-			errs = append(errs, wrongValue(s.name(key), "bool", v.GetString(key)))
+			errs = append(errs, wrongValue(s.Name(key), "bool", v.GetString(key)))
 		}
 		return on
 	}
 	duration := func(key string) time.Duration {
 		d, err := time.ParseDuration(v.GetString(key))
 		if err != nil || d <= 0 {
-			errs = append(errs, wrongValue(s.name(key), "duration", v.GetString(key)))
+			errs = append(errs, wrongValue(s.Name(key), "duration", v.GetString(key)))
 		}
 		return d
 	}
 	if s.Allow, err = ladder.ParseCost(v.GetString("allow")); err != nil {
-		wrong("%s: %w", s.name("allow"), err)
+		wrong("%s: %w", s.Name("allow"), err)
 	}
 	s.VRAM, s.Memory, s.Reserve = bytes("vram"), bytes("memory"), bytes("reserve")
 	s.Device, s.Plugin = v.GetString("device"), v.GetString("plugin")
 	s.AsAsked, s.Anyway, s.Rehearse = yes("as-asked"), yes("anyway"), yes("rehearse")
 	if s.GPUs, err = strconv.Atoi(v.GetString("gpus")); err != nil || s.GPUs < 0 {
-		errs = append(errs, wrongValue(s.name("gpus"), "int", v.GetString("gpus")))
+		errs = append(errs, wrongValue(s.Name("gpus"), "int", v.GetString("gpus")))
 	}
 	switch fill := strings.ToLower(v.GetString("fill")); fill {
 	case "":
@@ -300,18 +299,18 @@ func decode(v *viper.Viper, from map[string]string) (s settings, err error) {
 	}
 	switch {
 	case s.VRAM > 0 && s.Memory > 0:
-		wrong("%s plans for a card and %s for this machine's own memory: leave one of them out", s.name("vram"), s.name("memory"))
+		wrong("%s plans for a card and %s for this machine's own memory: leave one of them out", s.Name("vram"), s.Name("memory"))
 	case s.Memory > 0 && s.Device == "auto":
 		s.Device = "cpu"
 	case s.Memory > 0 && s.Device != "cpu":
-		wrong("%s limits the host's memory and does not go with %s but with --device cpu; for a card it is --vram", s.name("memory"), s.said("device", s.Device))
+		wrong("%s limits the host's memory and does not go with %s but with --device cpu; for a card it is --vram", s.Name("memory"), s.Value("device", s.Device))
 	case s.VRAM > 0 && s.Device == "cpu":
-		wrong("%s is a card's memory and does not go with %s; there it is --memory", s.name("vram"), s.said("device", "cpu"))
+		wrong("%s is a card's memory and does not go with %s; there it is --memory", s.Name("vram"), s.Value("device", "cpu"))
 	case s.VRAM > 0 && s.Device != "auto": // which nobody would look at
-		wrong("%s plans for a card that is not here, and %s is one that is: leave one of them out, or say --device auto", s.name("vram"), s.said("device", s.Device))
+		wrong("%s plans for a card that is not here, and %s is one that is: leave one of them out, or say --device auto", s.Name("vram"), s.Value("device", s.Device))
 	}
 	if s.AsAsked && s.Fill {
-		wrong("%s and %s contradict each other", s.name("as-asked"), s.name("fill"))
+		wrong("%s and %s contradict each other", s.Name("as-asked"), s.Name("fill"))
 	}
 	s.State = v.GetString("state-dir")
 	if s.State == "" {
@@ -344,4 +343,9 @@ func wrongValue(name, kind, value string) error {
 // colour reports whether to paint what goes to f.
 func colour(f *os.File) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(f)
+}
+
+// deviceError is the error of a device that is not here.
+func (s settings) deviceError(err error) error {
+	return fmt.Errorf("%s: %w", s.Value("device", s.Device), err)
 }

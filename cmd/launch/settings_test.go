@@ -249,3 +249,13 @@ func TestStateDirIsAbsolute(t *testing.T) {
 		t.Errorf("by the environment: %s, want %s", got, want)
 	}
 }
+
+func write(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

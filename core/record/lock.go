@@ -28,7 +28,7 @@ var ErrBusy = errors.New("another launch is at it")
 // which a home shared by machines shares; in a folder of this user on this machine, whatever the state folder is; and on
 // the experiment's folder itself once that is there, which containers and other users see. Nothing is written to that.
 func (s Store) Lock(what, holder string) (unlock func(), err error) {
-	return lock([]string{filepath.Join(filepath.Dir(s.Dir), "locks"), machineLocks()}, what, holder)
+	return lock([]string{s.Locks(), machineLocks()}, what, holder)
 }
 
 var machineDir = private.MachineDir

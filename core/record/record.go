@@ -60,6 +60,12 @@ type Event struct {
 // A Store is the folder of all runs.
 type Store struct{ Dir string }
 
+// In returns the store of a state folder.
+func In(state string) Store { return Store{Dir: filepath.Join(state, "runs")} }
+
+// Locks is the folder of launch's locks and marks.
+func (s Store) Locks() string { return filepath.Join(filepath.Dir(s.Dir), "locks") }
+
 // A Record is one run's folder, open for appending. It implements [run.Journal].
 type Record struct {
 	ID  string

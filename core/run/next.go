@@ -16,6 +16,18 @@ import (
 // unbounded is the room where no device can be seen: everything runs as asked.
 const unbounded = unit.Bytes(1) << 62
 
+// First returns the plan for the first attempt of the run itself, without the trials that may come before it. Where the run is
+// refused the plan is the one that was, and the stop says why.
+func (r *Run) First() (*Plan, *Stop) {
+	itself := *r
+	itself.Limits.Fast, itself.Limits.Rehearse = false, false
+	plan, stop := itself.Next()
+	if plan == nil && stop != nil {
+		plan = stop.Refused
+	}
+	return plan, stop
+}
+
 // Next returns the plan for the next attempt or, if there is to be none, why not. It reads nothing but the run.
 func (r *Run) Next() (*Plan, *Stop) {
 	switch last := r.Last(); {

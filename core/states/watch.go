@@ -2,7 +2,6 @@ package states
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,6 +16,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/proc"
 )
 
 // A Watch sees which files are written by processes of this run, in the folders where its states lie. It looks when the kernel
@@ -254,7 +255,7 @@ const pause = 100 * time.Millisecond
 // one that the run had started for it by somebody else (a container's, a cluster's): unless the training is seen to run here.
 func (w *Watch) byAnother(id ID) bool {
 	for _, pid := range processes() {
-		if !writes(pid, id) || descends(pid, os.Getpid()) {
+		if !writes(pid, id) || proc.Descends(pid, os.Getpid()) {
 			continue
 		}
 		if w.earlier[pid] || slices.ContainsFunc(w.family(), isPython) {
@@ -277,24 +278,6 @@ func processes() (pids []int) {
 		}
 	}
 	return pids
-}
-
-// descends reports whether a process is another's descendant, or it.
-func descends(pid, from int) bool {
-	for range 100 {
-		if pid == from {
-			return true
-		}
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name before it may hold anything
-		if err != nil || len(fields) < 2 {
-			return false
-		}
-		if pid, err = strconv.Atoi(fields[1]); err != nil || pid < 2 {
-			return false
-		}
-	}
-	return false
 }
 
 func isPython(pid int) bool {

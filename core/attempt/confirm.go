@@ -1,0 +1,115 @@
+package attempt
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/overlay"
+	"github.com/launch-ml/launch/core/run"
+)
+
+// edited lists the paths that edits change in a document.
+func edited(edits []config.Edit, doc string) (paths []string) {
+	for _, e := range edits {
+		if e.At.Doc == doc {
+			paths = append(paths, e.At.Path)
+		}
+	}
+	return paths
+}
+
+// asSaved enters the settings that the program itself has saved: the values that it really runs with, joined from all that
+// it reads. Where a glob matches the copies of several runs, another run may have written some: one that has what was planned
+// is taken as this run's; without one the copies count only if all agree.
+func asSaved(out *run.Outcome, in file.Finder, j *job.Job, edits []config.Edit) {
+	for _, g := range j.Signs.Recipes {
+		var all []map[string]string // of each copy the value at an edit's path, by its knob
+		planned := -1
+		for _, path := range file.WrittenSince(in, g, out.Began) {
+			text, err := file.Read(path, maxRead)
+			if err != nil {
+				continue
+			}
+			doc, err := config.Parse(path, text)
+			if err != nil {
+				continue
+			}
+			said, same := map[string]string{}, true
+			for _, e := range edits {
+				if value, ok := doc.Get(e.At.Path); ok && e.At.Doc != config.ArgvDoc && !slices.Contains(out.Confirmed, e.At.Doc) {
+					said[e.Knob], same = value, same && value == e.To
+				}
+			}
+			if same && len(said) > 0 && planned < 0 {
+				planned = len(all)
+			}
+			all = append(all, said)
+		}
+		switch {
+		case planned >= 0:
+			all = all[planned:]
+		case len(all) == 0 || slices.ContainsFunc(all, func(said map[string]string) bool { return !maps.Equal(said, all[0]) }):
+			continue
+		}
+		for knob, value := range all[0] {
+			settle(out, knob, value)
+		}
+	}
+}
+
+// settle enters a setting as the program sees it, unless the program printed it.
+func settle(out *run.Outcome, knob, value string) {
+	if out.Settings == nil {
+		out.Settings = map[string]string{}
+	}
+	if _, said := out.Settings[knob]; !said {
+		out.Settings[knob] = value
+	}
+}
+
+// asBuilt enters what the program reported of the settings that it took from edited source: their values where it built
+// them, else that it has read the source.
+func asBuilt(out *run.Outcome, r overlay.Report, edits []config.Edit) {
+	for _, e := range edits {
+		if value, ok := r.Value(e.At.Doc, e.At.Path); ok {
+			settle(out, e.Knob, value)
+		} else if r.Applied[e.At.Doc] > 0 && !slices.Contains(out.Confirmed, e.At.Doc) {
+			out.Confirmed = append(out.Confirmed, e.At.Doc)
+		}
+	}
+}
+
+// maxRead bounds what is read of a file in which the program saved its settings.
+const maxRead = 16 << 20
+
+// confirmed lists the documents, as the edits name them, that the program has taken: it has saved their text.
+func confirmed(in file.Finder, j *job.Job, made *job.Rewritten, began time.Time) (docs []string) {
+	for _, path := range newest(in, j.Signs.Recipes, began) {
+		text, err := file.Read(path, maxRead)
+		if err != nil {
+			continue
+		}
+		for _, f := range made.Files {
+			if f.From != "" && bytes.Contains(text, bytes.TrimSpace(f.Text)) {
+				docs = append(docs, f.From)
+			}
+		}
+	}
+	return docs
+}
+
+// untaken enters that a program that has ended never took the edited source: one that ran out of memory before its first step
+// had reported nothing until then. A program that failed for another reason may not have come to its settings.
+func untaken(out *run.Outcome, o *overlay.Overlay) {
+	if out.Untaken != "" || out.Ending != run.OutOfMemory && out.Ending != run.Succeeded {
+		return
+	}
+	if said, why := o.Verdict(true, out.Took); said == overlay.NotTaken {
+		withoutSettings(out, why)
+	}
+}

@@ -1,0 +1,91 @@
+package attempt
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/launch-ml/launch/core/confine"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/states"
+)
+
+// A Cut is what an attempt has left that launch did not see the end of.
+type Cut struct {
+	states.Found
+	Made     []string      // files that a next attempt would overwrite or stumble over
+	Reported *run.Progress // nil where there is no such attempt
+}
+
+// CutShort finds what the attempt has left during which launch was killed: nothing where every attempt has ended. The notes
+// that were kept while it ran show which files are its own, as after any other attempt. locks is the folder of launch's locks.
+// over is when launch died, at the latest: since then anybody may have written into the run's folders.
+func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cut) {
+	began, ok := h.CutOff()
+	if !ok || began.Plan == nil || began.Plan.Trial != "" {
+		return c
+	}
+	folder := Dir(h.Dir, began.Plan.Attempt)
+	log := outputIn(folder)
+	e := states.Evidence{Printed: printed(log, j.Command.Dir)}
+	d, err := oom.NewDetector(j.Signs)
+	if err != nil {
+		return c
+	}
+	if out, err := record.OpenOutput(log); err == nil {
+		io.Copy(d, out)
+		out.Close()
+		e.Stepped = record.OutputTime(log) // it printed something then, and so went on
+	}
+	if !over.IsZero() {
+		if e.Until = over; e.Stepped.After(over) {
+			e.Until = e.Stepped
+		}
+		e.Until = e.Until.Add(dying)
+	}
+	state := d.State()
+	c.Reported = &run.Progress{Iteration: max(0, state.Iteration), Total: state.Total, Succeeded: state.Succeeded && state.Stepped(j.Signs)}
+	roots, globs := confine.New(j), slices.Concat(j.Signs.States, j.Resume.Aside, j.Resume.InTheWay)
+	notes, seen, err := states.ReadNotes(folder)
+	if err != nil { // an older launch kept none: what is left are times, in a folder of which it held the lock
+		notes.Before = states.List(roots, globs).Until(began.Time)
+		if j.Exclusive != "" {
+			notes.Held = []string{j.Exclusive}
+		}
+	}
+	e.Wrote, e.Foreign, e.Held = seen.Wrote, seen.Foreign, slices.DeleteFunc(notes.Held, seen.Crowded)
+	if !state.Stepped(j.Signs) {
+		e.Stepped = time.Time{}
+	}
+	for folder, who := range notes.Marked {
+		if states.Undisturbed(locks, folder, who) && !seen.Crowded(folder) && (state.Stepped(j.Signs) || !j.Signs.Has(job.Progress)) {
+			e.Held = append(e.Held, folder)
+		}
+	}
+	if max(0, state.Iteration) >= j.Signs.StateAfter {
+		c.Found = states.Newest(roots, j.Signs, notes.Before, e)
+	}
+	c.Made = states.Made(movables{roots}, slices.Concat(j.Resume.Aside, j.Resume.InTheWay), notes.Before, e)
+	return c
+}
+
+// dying is how long a program may write after launch was killed.
+const dying = 10 * time.Second
+
+// Dir is the folder of an attempt: of the last of that number, where launch died and the attempt was made again.
+func Dir(run string, n int) string {
+	dir := filepath.Join(run, fmt.Sprintf("attempt-%d", n))
+	for again := 2; ; again++ {
+		next := fmt.Sprintf("%s.%d", filepath.Join(run, fmt.Sprintf("attempt-%d", n)), again)
+		if _, err := os.Stat(next); err != nil {
+			return dir
+		}
+		dir = next
+	}
+}

@@ -1,0 +1,245 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/confine"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/overlay"
+	"github.com/launch-ml/launch/core/private"
+	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// Execute implements [run.Executor].
+func (x *Executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, err error) {
+	defer func() { out, err = trialFailed(p, out, err) }()
+	dir, err := x.folder(p.Attempt)
+	if err != nil && (p.Trial != "" || slices.ContainsFunc(p.Edits, func(e config.Edit) bool { return e.At.Doc != config.ArgvDoc })) {
+		return run.Outcome{}, err
+	}
+	if err != nil { // nothing has to be written: the training runs, and what it prints is not kept
+		x.Report.Warn("%v: what the program prints is not kept", err)
+	}
+	edits, err := withPorts(p.Edits)
+	if err != nil {
+		return run.Outcome{}, err
+	}
+	started := x.Job
+	if p.Trial != "" {
+		away, clear, err := x.away(dir, edits)
+		defer clear()
+		if err != nil {
+			return run.Outcome{}, err
+		}
+		started = away
+	} else if len(x.made) > 0 {
+		x.putAside(p)
+	}
+	made, err := started.Rewrite(edits, dir)
+	if err != nil {
+		return run.Outcome{}, err
+	}
+	a := x.attemptOf(p, made.Command, started.Command.Dir, dir)
+	sources, clear, err := x.writeCopies(made, edits)
+	defer clear()
+	if err != nil {
+		return run.Outcome{}, err
+	}
+	if err := x.hook(&a, sources); err != nil {
+		return run.Outcome{}, fmt.Errorf("preparing the edited copies of Python source: %w", err)
+	}
+	if p.Attempt > 1 || len(p.Edits) > 0 {
+		x.Report.Starting(p, x.began.IsZero())
+	}
+	out, err = x.run(ctx, a)
+	if x.passing(dir) { // nothing of it is recorded, so nothing is left
+		defer os.RemoveAll(dir)
+	}
+	defer os.RemoveAll(a.hookDir)
+	if err != nil {
+		return out, err
+	}
+	out.Confirmed = confirmed(x.roots, x.Job, made, out.Began)
+	asSaved(&out, x.roots, x.Job, edits)
+	if len(sources) > 0 {
+		asBuilt(&out, a.overlay.Report(), edits)
+		untaken(&out, a.overlay)
+	}
+	return out, nil
+}
+
+// attemptOf is the attempt of a plan, with its command rewritten. from is the folder that its paths are relative to.
+func (x *Executor) attemptOf(p *run.Plan, c job.Command, from, dir string) attempt {
+	a := attempt{command: c, roots: x.roots.In(from), signs: x.Job.Signs, dir: dir, trial: p.Trial, batch: p.Batch, steps: x.Job.Rehearsal.Steps}
+	if p.Trial == "" {
+		a.differs = func(s oom.State) string {
+			return x.Differs(p, &run.Outcome{Settings: s.Settings, Total: s.Total})
+		}
+	}
+	if x.Priced != nil {
+		a.priced = map[string]unit.Bytes{}
+		for _, c := range p.Choices {
+			a.priced[c.Phase] = 0
+			if e := x.Priced.Ladder(c.Phase).Rungs[c.Rung].At(p.Shared.Rung); e.Known() {
+				a.priced[c.Phase] = e.Total()
+			}
+		}
+	}
+	return a
+}
+
+// withPorts returns the edits with a free port wherever one asks for it.
+func withPorts(edits []config.Edit) ([]config.Edit, error) {
+	edits = slices.Clone(edits)
+	for i := range edits {
+		if strings.Contains(edits[i].To, job.FreePort) {
+			port, err := freePort()
+			if err != nil {
+				return nil, err
+			}
+			edits[i].To = strings.ReplaceAll(edits[i].To, job.FreePort, port)
+		}
+	}
+	return edits, nil
+}
+
+// freePort finds a port of this machine that nobody listens on.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("finding a free port: %w", err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
+}
+
+// away is the job of a trial, which writes into a scratch folder; clear removes all of it. The edits then name that folder.
+func (x *Executor) away(dir string, edits []config.Edit) (j *job.Job, clear func(), err error) {
+	var undo []func()
+	clear = func() {
+		for _, f := range slices.Backward(undo) {
+			f()
+		}
+	}
+	scratch := filepath.Join(dir, record.Scratch)
+	name := fmt.Sprintf("%s%d-%d", record.TrialPrefix, os.Getpid(), time.Now().UnixNano())
+	forget, err := x.note(dir, scratch, name)
+	if err != nil {
+		return nil, clear, err
+	}
+	undo = append(undo, forget) // after all of it is removed
+	if err := os.MkdirAll(scratch, 0o700); err != nil {
+		return nil, clear, fmt.Errorf("making a folder for the trial: %w", err)
+	}
+	undo = append(undo, func() { os.RemoveAll(scratch) })
+	for i := range edits {
+		edits[i].To = strings.NewReplacer(job.Scratch, scratch, job.ScratchName, name).Replace(edits[i].To)
+	}
+	undo = append(undo, x.roots.Leaves(name))
+	if err := confine.Stage(scratch, x.Job.Rehearsal.Puts); err != nil {
+		return nil, clear, err
+	}
+	return x.Job.Away(scratch), clear, nil
+}
+
+// note notes what a trial will leave, for the next launch to remove should this one be killed with everything else.
+func (x *Executor) note(dir, scratch, name string) (forget func(), err error) {
+	leaves := []string{scratch}
+	if x.passing(dir) {
+		leaves = []string{dir}
+	}
+	for _, path := range x.Job.Rehearsal.Leaves {
+		if strings.Contains(path, job.ScratchName) {
+			leaves = append(leaves, absolute(x.Job.Command.Dir, strings.ReplaceAll(path, job.ScratchName, name)))
+		}
+	}
+	return x.store().Note(leaves...)
+}
+
+// writeCopies writes the edited copies of the recipe, and returns those of Python source, which are served instead. clear
+// removes copies that may be large.
+func (x *Executor) writeCopies(made *job.Rewritten, edits []config.Edit) (sources []overlay.File, clear func(), err error) {
+	var large []string
+	clear = func() {
+		for _, path := range large {
+			os.Remove(path)
+		}
+	}
+	for _, f := range made.Files {
+		switch f.Format {
+		case job.Python:
+			sources = append(sources, overlay.File{Path: f.Path, SHA256: f.Source.SHA256, Text: f.Text, Names: edited(edits, f.Path)})
+		case job.Binary:
+			if err = os.MkdirAll(filepath.Dir(f.Path), 0o700); err == nil {
+				err = confine.Copy(absolute(x.Job.Command.Dir, f.From), f.Path, f.Patches)
+			}
+			if err != nil {
+				return nil, clear, fmt.Errorf("copying %s: %w", f.From, err)
+			}
+			large = append(large, f.Path)
+		default:
+			if err := writeCopy(f); err != nil {
+				return nil, clear, fmt.Errorf("writing the edited copy of %s: %w", f.From, err)
+			}
+		}
+	}
+	return sources, clear, nil
+}
+
+// writeCopy writes an edited copy, into a folder of its own where another has its name.
+func writeCopy(f job.File) error {
+	if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
+		return err
+	}
+	return private.WriteFile(f.Path, f.Text, 0o600)
+}
+
+func absolute(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// folder makes the folder of an attempt: in its run's record, or, where none can be kept, among the temporary files.
+func (x *Executor) folder(attempt int) (string, error) {
+	if x.Record != nil {
+		if dir, err := x.Record.Attempt(attempt); err == nil && private.HasRoom(dir) {
+			return dir, nil
+		}
+	}
+	dir, err := private.Temp(record.AttemptPrefix, x.State)
+	if err != nil {
+		return "", fmt.Errorf("making a folder for the attempt: %w", err)
+	}
+	return dir, nil
+}
+
+// passing reports whether an attempt's folder is removed after it, because it is not in the run's record.
+func (x *Executor) passing(dir string) bool {
+	return dir != "" && (x.Record == nil || !strings.HasPrefix(dir, x.Record.Dir+string(filepath.Separator)))
+}
+
+// trialFailed makes an error of launch's own in a trial the trial's outcome: the run itself is made all the same.
+func trialFailed(p *run.Plan, out run.Outcome, err error) (run.Outcome, error) {
+	var start *proc.StartError
+	var sooner *Interrupted
+	if p.Trial == "" || err == nil || errors.As(err, &start) || errors.As(err, &sooner) {
+		return out, err
+	}
+	return run.Outcome{Ending: run.Failed, Cause: err.Error(), Began: time.Now()}, nil
+}

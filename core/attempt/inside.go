@@ -1,0 +1,79 @@
+package attempt
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/overlay"
+	"github.com/launch-ml/launch/core/private"
+	"github.com/launch-ml/launch/core/witness"
+)
+
+// hook makes the program's Python processes load edited copies of its source, and report their memory. Without the copies
+// nothing may run, so that is an error; without the report the attempt's record says why.
+func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
+	var parts []overlay.Part
+	if x.Inside || x.Job != nil && x.Job.Inside {
+		if a.unheard = unreachable(a); a.unheard == "" {
+			parts = append(parts, witness.Part())
+		}
+	}
+	if len(sources) == 0 && len(parts) == 0 {
+		return nil
+	}
+	dir := a.dir
+	if strings.ContainsRune(dir, filepath.ListSeparator) || !utf8.ValidString(dir) { // it cannot stand in PYTHONPATH
+		if dir, err = private.Temp("launch-"); err == nil {
+			a.hookDir = dir
+		}
+	}
+	if err == nil {
+		a.overlay, err = overlay.Install(dir, sources, a.command.Env, parts...)
+	}
+	if err != nil {
+		a.unheard = err.Error()
+		if len(sources) > 0 {
+			return err
+		}
+		return nil
+	}
+	a.command.Env = withEnv(a.command.Env, a.overlay.Env)
+	if len(parts) > 0 {
+		a.witness = witness.Of(a.overlay)
+	}
+	return nil
+}
+
+// unreachable says why no hook can reach the program, as far as its command shows, or "".
+func unreachable(a *attempt) string {
+	prog, err := command.Program(a.command.Args, a.command.Env, a.command.Dir)
+	if err != nil { // an unknown command may well start a Python
+		return ""
+	}
+	return overlay.Refused(prog)
+}
+
+// inside is what the hook reported of a program that ended then; nil where there was to be no hook.
+func (a *attempt) inside(ended time.Time) *oom.Inside {
+	switch {
+	case a.witness != nil:
+		return a.witness.Inside(ended)
+	case a.unheard != "":
+		return witness.Unheard(a.unheard)
+	}
+	return nil
+}
+
+// withEnv returns env with the entries "NAME=value" set, each once.
+func withEnv(env, set []string) []string {
+	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.ContainsFunc(set, func(s string) bool { return strings.HasPrefix(s, name+"=") })
+	})
+	return append(out, set...)
+}

@@ -1,0 +1,90 @@
+package attempt
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// ended is all that was observed of an attempt whose program has ended.
+type ended struct {
+	began, at time.Time
+	exit      proc.Exit
+	keeper    error  // the keeper was killed: nobody knows how the program would have ended
+	why       string // why launch ended the program; ""
+	limit     unit.Bytes
+	onHost    bool
+
+	verdict  oom.Verdict
+	state    oom.State
+	inside   *oom.Inside
+	failure  string                // the first line by which the program reported that it failed
+	peak     unit.Bytes            // that was observed from outside
+	is       string                // the quantity of peak
+	peaks    map[string]unit.Bytes // by phase
+	hookPeak unit.Bytes            // allocated, as the hook reported it
+}
+
+// forVerdict is the exit as the verdict needs it.
+func (e ended) forVerdict() oom.Exit {
+	by := asked(e.exit)
+	return oom.Exit{
+		Known: true, Code: e.exit.Code, Signal: int(e.exit.Signal), Asked: by != 0 && e.why == "", AskedBy: int(by),
+		OOMKills: max(0, e.exit.OOMKills), Counted: e.exit.OOMKills >= 0, Local: e.exit.Family,
+	}
+}
+
+// outcome is what an attempt came to.
+func outcome(e ended, signs job.Signs) run.Outcome {
+	v, state := e.verdict, e.state
+	out := run.Outcome{
+		Ending: v.Ending, Code: e.exit.Code, Signal: int(e.exit.Signal), Report: v.Report, Phase: v.Report.Stage,
+		Peaks: e.peaks, Iteration: max(0, state.Iteration), Settings: state.Settings, Began: e.began, Took: e.exit.Took,
+		Cause: v.Cause, Lied: v.Lied, Silent: v.Silent, Doubt: v.Doubt, Inside: e.inside,
+	}
+	out.Peak, out.PeakIs = e.measured()
+	if e.failure != "" && out.Ending == run.Failed && v.Report.Cause == "" {
+		out.Cause = e.failure
+	}
+	switch {
+	case e.keeper != nil:
+		out.Ending, out.Cause, out.Lied = run.Failed, e.keeper.Error(), false
+	case e.why == enough && out.Ending != run.OutOfMemory:
+		out.Ending, out.Cause, out.Lied = run.Succeeded, "", false
+	case e.why != "" && e.why != enough:
+		withoutSettings(&out, e.why)
+	}
+	if out.Ending == run.Failed { // the report says what the outcome does
+		out.Report.Fatal = true
+		out.Report.Cause = cmp.Or(out.Report.Cause, out.Cause)
+	}
+	out.Stepped, out.Varied, out.Figures, out.Total = state.Stepped(signs), state.Varied, state.Figures, state.Total
+	out.Claimed = out.Stepped && state.Succeeded
+	return out
+}
+
+// measured is the peak of the attempt, by the best source that there is; nothing was measured where is is "".
+func (e ended) measured() (peak unit.Bytes, is string) {
+	switch {
+	case e.peak > 0:
+		return e.peak, e.is
+	case e.onHost:
+		peak, is = e.exit.MaxRSS, run.Resident
+	default:
+		peak, is = max(e.state.Peak, e.hookPeak), run.Allocated
+	}
+	if peak == 0 {
+		is = ""
+	}
+	return peak, is
+}
+
+// withoutSettings makes an outcome that of a program that ran without the settings of its plan.
+func withoutSettings(out *run.Outcome, why string) {
+	out.Ending, out.Cause, out.Untaken, out.Lied = run.Failed, "it ran without the settings that it was to have: "+why, why, false
+}

@@ -1,0 +1,248 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/launch-ml/launch/core/file"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/observe"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/room"
+	"github.com/launch-ml/launch/core/run"
+)
+
+// run starts the command, waits for its end, and decides how it ended.
+func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err error) {
+	watch := x.watch(ctx, a)
+	defer watch.Stop()
+	l, err := listen(a, watch)
+	if err != nil {
+		return run.Outcome{}, err
+	}
+	defer l.tap.close()
+	began := time.Now()
+	if a.trial == "" && x.began.IsZero() {
+		x.began = began
+	}
+	var trail *trail
+	if x.Job != nil && a.trial == "" {
+		trail = x.follow(a.roots, a.command.Dir, a.dir, watch.PID)
+		defer trail.stop()
+	}
+	guard, ctx := guarded(ctx, a, l.detector, l.tap)
+	spec, clear, err := x.spec(a, l.tap, watch)
+	if err == nil && x.Signals != nil {
+		err = x.Signals.Pending()
+	}
+	defer clear()
+	if err != nil {
+		guard.stop()
+		return run.Outcome{}, err
+	}
+	exit, err := proc.Run(ctx, spec)
+	if means := (*proc.MeansError)(nil); errors.As(err, &means) && a.trial == "" {
+		err = x.handOver(spec, means)
+	}
+	if x.Signals != nil {
+		x.Signals.Forget()
+	}
+	defer func() {
+		// Ranks in sessions of their own outlive a launcher that the kernel killed, and hold what the next attempt needs.
+		if out.Ending == run.OutOfMemory {
+			exit.Remains.End()
+		} else {
+			exit.Remains.Leave()
+		}
+	}()
+	if x.Settle != nil {
+		x.Settle()
+	}
+	e := ended{exit: exit, at: time.Now(), began: began, limit: spec.Limit, onHost: x.Setup.Room.OnHost(), why: guard.stop()}
+	watch.Stop()
+	if err != nil && !errors.Is(err, proc.ErrKeeper) {
+		return run.Outcome{}, err
+	}
+	e.keeper = err
+	x.Exit = exit
+	x.report(a, l, e)
+	out = x.judge(a, l, watch, e)
+	if trail != nil {
+		l.tap.close() // what it printed is read
+		trail.found(&out, time.Unix(0, l.stepped.Load()))
+	}
+	return out, nil
+}
+
+// watch begins to observe the memory that the attempt holds.
+func (x *Executor) watch(ctx context.Context, a attempt) *observe.Watch {
+	of := observe.Subject{Device: x.Setup.Room.Device, Limited: x.Setup.Room.Limit() > 0, Every: x.Sample, Host: room.Host}
+	if a.witness != nil {
+		of.Hook = a.witness.Peaks
+	}
+	return observe.Start(ctx, of)
+}
+
+// A listener reads what the program prints.
+type listener struct {
+	detector *oom.Detector
+	tap      *tap
+	pace     pace
+	stepped  atomic.Int64           // when it last reported a step, in Unix nanoseconds
+	failure  atomic.Pointer[string] // the first line by which it reported that it failed
+}
+
+func listen(a attempt, watch *observe.Watch) (*listener, error) {
+	detector, err := oom.NewDetector(a.signs)
+	if err != nil {
+		return nil, &signsError{err}
+	}
+	l := &listener{detector: detector, tap: newTap(detector, a.dir)}
+	detector.OnEvent = func(e oom.Event) {
+		watch.Event(e)
+		switch e.Kind {
+		case job.Failed:
+			line := strings.TrimSpace(e.Line.Text)
+			l.failure.CompareAndSwap(nil, &line)
+		case job.Progress:
+			l.pace.see(e.Iteration)
+			l.stepped.Store(time.Now().UnixNano())
+		}
+	}
+	return l, nil
+}
+
+type signsError struct{ error }
+
+func (e *signsError) Error() string { return "plugin's signs: " + e.error.Error() }
+func (e *signsError) Unwrap() error { return e.error }
+
+// spec is what to start. clear is called after the program's end.
+func (x *Executor) spec(a attempt, t *tap, watch *observe.Watch) (spec proc.Spec, clear func(), err error) {
+	c := a.command
+	spec = proc.Spec{
+		Args: c.Args, Dir: folderFor(c.Dir), Env: c.Env, Tap: t.take, Grace: x.Grace, Stop: x.Grace, Started: watch.Started, Hold: x.Job != nil,
+		Bare: x.Job == nil, Warn: func(what string) { x.Report.Warn("%s", what) }, Limit: x.Setup.Room.Limit(),
+	}
+	if x.TTY {
+		spec.TTY = proc.Always
+	}
+	if spec.Limit > 0 && x.Job != nil {
+		spec.Env = append(slices.Clone(c.Env), SteadyHeap(c.Env)...)
+	}
+	if a.trial == "" {
+		return spec, func() {}, nil
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0) // a trial's output goes nowhere: standard output is the run's own
+	if err != nil {
+		return spec, func() {}, err
+	}
+	spec.Stdin, spec.Stdout, spec.Stderr, spec.TTY = null, null, null, proc.Never
+	return spec, func() { null.Close() }, nil
+}
+
+// report keeps what launch itself ends with, and warns of output that was lost.
+func (x *Executor) report(a attempt, l *listener, e ended) {
+	if e.keeper != nil {
+		x.Trouble = e.keeper
+	}
+	x.midLine = a.trial == "" && l.tap.midLine()
+	if e.exit.Output != nil && x.Trouble == nil {
+		x.Trouble = e.exit.Output
+		x.BreakLine()
+		x.Report.Warn("%v", e.exit.Output)
+	}
+}
+
+// judge decides how an attempt ended, from all that was observed of it.
+func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) run.Outcome {
+	for _, path := range newest(a.roots, a.signs.Log, e.began) {
+		if f, err := file.Open(path); err == nil {
+			io.Copy(l.detector.Stream(oom.Log), f)
+			f.Close()
+		}
+	}
+	seen := oom.Seen{Card: watch.Card(), Host: watch.Host(), Inside: a.inside(e.at), Limit: e.limit, Resident: e.exit.MaxRSS, Exit: e.forVerdict()}
+	e.inside = seen.Inside
+	e.verdict, e.state = l.detector.Judge(seen, a.signs), l.detector.State()
+	e.peak, e.is, e.peaks = watch.Peaks()
+	e.hookPeak = watch.Allocated()
+	if said := l.failure.Load(); said != nil {
+		e.failure = *said
+	}
+	out := outcome(e, a.signs)
+	out.Rate = l.pace.rate(a.batch, a.signs.CountsMicro)
+	out.Measured, out.Passed = watch.Measured(a.priced, out.Ending == run.Succeeded)
+	if out.Doubt != "" && a.trial == "" {
+		x.BreakLine()
+		x.Report.Warn("it exited 0, and what it printed ends with an out-of-memory: %s. A pipe (| tee), \"|| true\" or the program itself swallows a failure", out.Doubt)
+	}
+	return out
+}
+
+// SteadyHeap makes glibc give memory back, so that what a limit measures is what the program uses: without it the peak
+// is not even monotone in the batch. It is set for a limited job on a CPU only, and never over the user's own.
+func SteadyHeap(env []string) (add []string) {
+	for _, kv := range []string{"MALLOC_ARENA_MAX=1", "MALLOC_MMAP_THRESHOLD_=65536", "OMP_NUM_THREADS=1"} {
+		name, _, _ := strings.Cut(kv, "=")
+		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+			add = append(add, kv)
+		}
+	}
+	return add
+}
+
+// handOver runs the program in place of launch, which lacks what it needs to watch it. It returns only where that fails, too.
+func (x *Executor) handOver(spec proc.Spec, why error) error {
+	const what = "the program runs in place of launch: nothing is watched, and an out-of-memory is its end"
+	text := why.Error() + ": " + what
+	x.Report.Warn("%s", text)
+	if x.Record != nil {
+		x.Record.Write(record.Event{Kind: record.Stopped, Stop: &run.Stop{Why: text}})
+	}
+	if x.Replaced != nil {
+		x.Replaced(text)
+	}
+	if x.Settle != nil {
+		x.Settle()
+	}
+	return proc.Replace(spec)
+}
+
+// startedIn is the folder that launch was started in.
+var startedIn, _ = os.Getwd()
+
+// folderFor is the folder in which a program is to be started: "" where it is launch's own, which may be gone by now, or may be
+// one that launch cannot enter.
+func folderFor(dir string) string {
+	if now, err := os.Getwd(); err == nil && now == dir && now == startedIn {
+		return ""
+	}
+	return dir
+}
+
+// asked is the signal by which somebody asked the program to stop, or 0. A job that was suspended and continued, or told to
+// write a state (SIGUSR1, SIGUSR2), was not asked to.
+func asked(exit proc.Exit) syscall.Signal {
+	if exit.Interrupted {
+		return syscall.SIGINT
+	}
+	for _, s := range exit.Signals {
+		if s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP || s == syscall.SIGQUIT {
+			return s
+		}
+	}
+	if exit.Cancelled {
+		return syscall.SIGTERM
+	}
+	return 0
+}

@@ -1,0 +1,72 @@
+package attempt
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/record"
+)
+
+// tap passes what the program prints to the detector and keeps it in a file.
+type tap struct {
+	out, err io.Writer
+	file     *record.Output
+	joined   bool         // both outputs go to one place
+	last     byte         // the last byte printed where launch prints, too
+	first    atomic.Int64 // when it printed first, in Unix nanoseconds; 0 before
+}
+
+func newTap(d *oom.Detector, dir string) *tap {
+	t := &tap{out: d.Stream(oom.Terminal), err: d.Stream(oom.Stderr)}
+	if a, err := os.Stdout.Stat(); err == nil {
+		b, err := os.Stderr.Stat()
+		t.joined = err == nil && os.SameFile(a, b)
+	}
+	if dir != "" {
+		// Without it the run goes on all the same: a full disk must not stop a training.
+		t.file, _ = record.CreateOutput(outputIn(dir))
+	}
+	return t
+}
+
+// outputIn is the file that keeps what an attempt prints.
+func outputIn(dir string) string { return filepath.Join(dir, record.OutputFile) }
+
+func (t *tap) take(from proc.Stream, p []byte) {
+	if len(p) > 0 && t.first.Load() == 0 {
+		t.first.Store(time.Now().UnixNano())
+	}
+	if len(p) > 0 && (from == proc.Error || t.joined) {
+		t.last = p[len(p)-1]
+	}
+	if from == proc.Error {
+		t.err.Write(p)
+	} else {
+		t.out.Write(p)
+	}
+	if t.file != nil {
+		t.file.Write(p)
+	}
+}
+
+// since is the time since the program printed first; 0 if it has not.
+func (t *tap) since() time.Duration {
+	if first := t.first.Load(); first != 0 {
+		return time.Since(time.Unix(0, first))
+	}
+	return 0
+}
+
+func (t *tap) midLine() bool { return t.last != 0 && t.last != '\n' }
+
+func (t *tap) close() {
+	if t.file != nil {
+		t.file.Close()
+		t.file = nil
+	}
+}

@@ -1,0 +1,122 @@
+package intake
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/plugin/host"
+	"github.com/launch-ml/launch/core/private"
+)
+
+// Plugins are the plugins that a command may be of.
+type Plugins struct {
+	Builtin []func() plugin.Plugin // linked into this program
+	State   string                 // the state folder, which keeps what other programs answered of themselves
+}
+
+// Manifests returns the manifests of the built-in plugins.
+func (ps Plugins) Manifests() (out []plugin.Manifest) {
+	for _, b := range ps.Builtin {
+		out = append(out, b().Manifest())
+	}
+	return out
+}
+
+// Find lists the plugins: built in, beside this program, in the user's folder, on PATH; and the programs that are left
+// out. again asks those once more that failed before.
+func (ps Plugins) Find(ctx context.Context, again bool) ([]host.Source, []host.Left) {
+	var dirs []string
+	if exe, err := os.Executable(); err == nil {
+		dirs = append(dirs, filepath.Dir(exe))
+	}
+	if d := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(d) {
+		dirs = append(dirs, filepath.Join(d, "launch", "plugins"))
+	} else if home, err := os.UserHomeDir(); err == nil {
+		dirs = append(dirs, filepath.Join(home, ".local", "share", "launch", "plugins"))
+	}
+	dirs = append(dirs, filepath.SplitList(os.Getenv("PATH"))...)
+	return host.Find(ps.Manifests(), dirs, host.Asker(ctx, filepath.Join(ps.State, "plugins.json"), again))
+}
+
+// FailedNow warns of plugins that were asked just now and failed. Their user has waited for them, and does not wait again.
+func FailedNow(left []host.Left) (warnings []string) {
+	for _, l := range left {
+		if l.Fresh {
+			warnings = append(warnings, fmt.Sprintf("%v\nIt is asked again in a day, after its file changes, or by `launch plugins`", l))
+		}
+	}
+	return warnings
+}
+
+// A Client is a plugin that can be asked until it is closed.
+type Client interface {
+	plugin.Plugin
+	plugin.Estimator
+	Close()
+}
+
+// An Asker opens a plugin. first is the command that it will be asked to recognise; nil if there is none.
+type Asker func(ctx context.Context, source host.Source, first *job.Command) (Client, error)
+
+// Elsewhere asks a plugin in a process of its own: a training that launch carries goes on whatever happens to the plugin.
+//
+// Where no process can be had for a built-in plugin (no room for its socket, no more processes), it is asked here: a training
+// without a plan is the worse loss.
+func (ps Plugins) Elsewhere(ctx context.Context, source host.Source, first *job.Command) (Client, error) {
+	client, err := start(ctx, source, first)
+	if err != nil {
+		if b := ps.builtin(source); b != nil {
+			return host.NewHere(b, first), nil
+		}
+		return nil, err
+	}
+	return client, nil
+}
+
+// Here asks a built-in plugin in this process, which must carry no training: it ends with the answer. Another's program still
+// has a process of its own.
+func (ps Plugins) Here(ctx context.Context, source host.Source, first *job.Command) (Client, error) {
+	if b := ps.builtin(source); b != nil {
+		return host.NewHere(b, first), nil
+	}
+	return ps.Elsewhere(ctx, source, first)
+}
+
+func (ps Plugins) builtin(source host.Source) plugin.Plugin {
+	if source.Path == "" {
+		for _, b := range ps.Builtin {
+			if p := b(); p.Manifest().Name == source.Manifest.Name {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// process is a plugin's process and the folder of its socket.
+type process struct {
+	*host.Client
+	socket string
+}
+
+func start(ctx context.Context, source host.Source, first *job.Command) (Client, error) {
+	socket, err := private.Temp("launch-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for the plugin's socket: %w", err)
+	}
+	c, err := host.Start(ctx, source, socket, first)
+	if err != nil {
+		os.RemoveAll(socket)
+		return nil, err
+	}
+	return process{c, socket}, nil
+}
+
+func (p process) Close() {
+	p.Client.Close()
+	os.RemoveAll(p.socket)
+}

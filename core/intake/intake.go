@@ -1,0 +1,375 @@
+// Package intake turns a command into a run: which program it starts, which plugin knows it, what the plugin needs to know,
+// which ladders the job has in its room.
+package intake
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/confine"
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/overlay"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/plugin/host"
+	"github.com/launch-ml/launch/core/python"
+	"github.com/launch-ml/launch/core/room"
+	"github.com/launch-ml/launch/core/run"
+)
+
+// Deadline bounds what happens before the program starts. launch does not wait longer: a broken plugin must not keep a training
+// from running.
+const Deadline = 5 * time.Second
+
+// AttemptFolder stands in a rewritten command for the folder that an attempt will make.
+const AttemptFolder = "{attempt}"
+
+// Options is how a command is read.
+type Options struct {
+	Plugins
+	Ask     Asker
+	Plugin  string // "auto", "none" or a name
+	AsTyped string // why the command runs as typed, whatever it is; ""
+	Wish    room.Wish
+	GPUs    int // how many the command would see; 0: those that are here
+	Limits  run.Limits
+	// Called is how an error calls a setting.
+	Called Called
+	// Learner begins to read what earlier runs measured.
+	Learner func() Learner
+}
+
+// Called is how an error calls a setting of the user's: as the user can find it.
+type Called interface {
+	// Name is "--grace", "LAUNCH_GRACE", or "grace in FILE".
+	Name(key string) string
+	// Value is Name with what the setting is set to.
+	Value(key, value string) string
+}
+
+// A Learner corrects ladders by what earlier runs measured, and reports whether it did.
+type Learner func(*job.Job, room.Room, *ladder.Set) (set *ladder.Set, learned bool, err error)
+
+// A Reading is a command that was read, and all that is known before it starts.
+type Reading struct {
+	Command  job.Command
+	Job      *job.Job // nil where no plugin recognised it
+	Run      *run.Run // nil likewise
+	Room     room.Room
+	Warnings []string
+	// Err is what the user has to mend before anything can be started.
+	Err error
+	// Failed: the plugin did, so that nothing is known of the command.
+	Failed bool
+	// AsksForHelp: the command only prints the program's usage.
+	AsksForHelp bool
+	// Explained: the warnings have why launch does nothing.
+	Explained bool
+
+	program *command.Prog // nil where the command could not be understood
+	unread  error         // why not
+	ending  chan struct{}
+}
+
+// Close waits until the plugin's process has ended, which began to end when it had answered.
+func (r *Reading) Close() {
+	if r.ending != nil {
+		<-r.ending
+	}
+}
+
+// Why says what is known of a command that no plugin has recognised.
+func (r *Reading) Why() string {
+	switch {
+	case r.unread != nil:
+		return r.unread.Error()
+	case r.Failed:
+		return "its plugin failed"
+	}
+	return "no plugin knows it"
+}
+
+// Without gives the plugin up, with a warning why: the command runs as typed.
+func (r *Reading) Without(format string, args ...any) {
+	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...)+"; running as typed")
+	r.Failed, r.Explained = true, true
+	r.Job, r.Run = nil, nil
+}
+
+// refuse stops before anything is started.
+func (r *Reading) refuse(err error) {
+	r.Job, r.Run, r.Err = nil, nil, err
+}
+
+// Read reads a command, which starts in the current folder. It asks at most one plugin. Its own error is about the settings.
+func Read(ctx context.Context, o Options, args []string) (*Reading, error) {
+	r := &Reading{}
+	if !r.understand(o, args) {
+		return r, nil
+	}
+	source, ok, err := r.pick(ctx, o)
+	if err != nil || !ok {
+		return r, err
+	}
+	look := lookFor(ctx, o.Wish, r.Command.Env)
+	ctx, cancel := withPausableTimeout(ctx, Deadline)
+	defer cancel()
+	client, err := o.Ask(ctx, source, &r.Command)
+	if err != nil {
+		r.Without("%v", err)
+		return r, nil
+	}
+	r.ending = make(chan struct{})
+	defer func() {
+		go func() { // nobody waits for a plugin that has answered
+			defer close(r.ending)
+			client.Close()
+		}()
+	}()
+	if r.recognize(ctx, o, client, look) && r.measure(o, look) && r.price(ctx, o, client) && source.Path != "" {
+		r.checkEdits()
+	}
+	return r, nil
+}
+
+// understand finds the program of the command; false where no plugin is to be asked.
+func (r *Reading) understand(o Options, args []string) bool {
+	dir, err := os.Getwd()
+	r.Command = job.Command{Args: args, Dir: dir, Env: os.Environ(), Devices: o.GPUs}
+	switch {
+	case err != nil:
+		r.unread = fmt.Errorf("the current folder cannot be found: %w", err)
+		return false
+	case o.AsTyped != "":
+		r.unread, r.Explained = errors.New(o.AsTyped), true
+		return false
+	case o.Plugin == "none":
+		return false
+	}
+	for _, name := range append([]string{dir}, args...) { // a plugin is asked in JSON
+		if !utf8.ValidString(name) {
+			r.unread = fmt.Errorf("%q is no UTF-8 text", name)
+			return false
+		}
+	}
+	prog, err := command.Program(args, r.Command.Env, dir)
+	if err != nil {
+		r.unread = err
+		return true // a plugin that the user names may know it
+	}
+	r.program = &prog
+	r.AsksForHelp = slices.ContainsFunc(prog.Args, func(a string) bool { return a == "-h" || a == "--help" })
+	return !r.AsksForHelp // the program will print that and end, whatever else it was given
+}
+
+// pick chooses the plugin to ask; ok is false where no plugin may know the command.
+func (r *Reading) pick(ctx context.Context, o Options) (source host.Source, ok bool, err error) {
+	if o.Plugin == "auto" {
+		if r.program == nil {
+			return host.Source{}, false, nil
+		}
+		// Built-in plugins come first, so that the search for others can be spared where one of them is meant.
+		own, _ := host.Find(o.Manifests(), nil, nil)
+		if src, ok := host.Pick(own, r.seen()); ok {
+			return src, true, nil
+		}
+	}
+	sources, left := o.Find(ctx, false)
+	if o.Plugin == "auto" {
+		r.Warnings = append(r.Warnings, FailedNow(left)...)
+		src, ok := host.Pick(sources, r.seen())
+		return src, ok, nil
+	}
+	why := ""
+	for _, l := range left {
+		if l.Name() == o.Plugin {
+			why = ": " + l.String()
+			r.Warnings = append(r.Warnings, l.String())
+		}
+	}
+	for _, src := range sources {
+		if src.Manifest.Name == o.Plugin {
+			return src, true, nil
+		}
+	}
+	return host.Source{}, false, fmt.Errorf("no plugin %q; run `launch plugins` for a list%s", o.Plugin, why)
+}
+
+// seen is the command as a plugin's marks see it.
+func (r *Reading) seen() plugin.Seen {
+	prog := r.program
+	script, root := prog.Script, prog.Dir
+	if path := prog.Path(); path != "" {
+		script, root = filepath.Base(path), filepath.Dir(path)
+	}
+	return plugin.Seen{
+		Script: script,
+		Args:   prog.Args,
+		Exists: func(path string) bool {
+			for _, dir := range []string{root, prog.Dir} {
+				if _, err := os.Stat(filepath.Join(dir, path)); err == nil {
+					return true
+				}
+			}
+			return false
+		},
+	}
+}
+
+// lookFor begins to measure the room, and returns how to wait for it.
+func lookFor(ctx context.Context, w room.Wish, env []string) func() (room.Room, error) {
+	var r room.Room
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r, err = room.Find(ctx, w, env)
+	}()
+	return func() (room.Room, error) { <-done; return r, err }
+}
+
+// recognize asks the plugin for the job; false where there is none.
+func (r *Reading) recognize(ctx context.Context, o Options, client plugin.Plugin, look func() (room.Room, error)) bool {
+	j, err := plugin.Answer(ctx, client.Recognize, &r.Command, finder{r, o, look})
+	var caution *plugin.Caution
+	switch {
+	case errors.As(err, &caution):
+		r.Warnings = append(r.Warnings, caution.Error()+"; running as typed")
+		r.unread, r.Explained = caution, true
+	case errors.Is(err, plugin.ErrNotMine):
+		if o.Plugin != "auto" {
+			r.refuse(fmt.Errorf("plugin %s does not know this command", o.Plugin))
+		}
+	case errors.Is(err, plugin.ErrInsatiable):
+		r.Without("%v: %v", host.ErrTrouble, err)
+	case errors.Is(err, host.ErrTrouble):
+		r.Without("%v", err)
+	case err != nil:
+		r.refuse(asTypedHint(err))
+	default:
+		r.Job = j
+		r.confine()
+		return true
+	}
+	return false
+}
+
+func asTypedHint(err error) error {
+	return fmt.Errorf("%w\n(--plugin none runs the command as typed)", err)
+}
+
+// finder finds out what a plugin needs to know of a command. It implements [plugin.Finder].
+type finder struct {
+	r    *Reading
+	o    Options
+	look func() (room.Room, error)
+}
+
+func (f finder) Devices() int {
+	if f.o.GPUs != 0 {
+		return f.o.GPUs
+	}
+	found, _ := f.look()
+	return cmp.Or(found.Devices, -1)
+}
+
+func (f finder) Sources(ctx context.Context, paths []string) []config.PythonSource {
+	c, interpreter, dir := f.r.Command, "", f.r.Command.Dir
+	if f.r.program != nil {
+		interpreter, dir = python.Of(*f.r.program, c.Env).Interpreter, f.r.program.Dir
+	}
+	return overlay.Cache(filepath.Join(f.o.State, "sources")).Read(ctx, interpreter, c.Env, dir, paths)
+}
+
+// confine leaves out what the job would touch outside its command's folders, with a warning.
+func (r *Reading) confine() {
+	roots := confine.New(r.Job)
+	if w := roots.Warning(); w != "" {
+		r.Warnings = append(r.Warnings, w)
+	}
+	if r.Job.Exclusive != "" && !roots.Covers(r.Job.Exclusive) {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("plugin %s locks %.200q, which is outside the folders of this command: another launch in the same experiment would not be noticed", r.Job.Plugin, r.Job.Exclusive))
+		r.Job.Exclusive = ""
+	}
+	if err := confine.CheckPuts(r.Job.Rehearsal.Puts); err != nil {
+		r.Job.Rehearsal = job.Rehearsal{None: err.Error()}
+	}
+}
+
+// measure takes the room; false where the job cannot run in it.
+func (r *Reading) measure(o Options, look func() (room.Room, error)) bool {
+	found, err := look()
+	r.Warnings = append(r.Warnings, found.Warnings...)
+	if err != nil {
+		r.refuse(fmt.Errorf("%s: %w", o.Called.Value("device", o.Wish.Device), err))
+		return false
+	}
+	r.Room = found
+	switch short := r.Job.Rehearsal; {
+	case short.None != "" && (o.Limits.Rehearse || o.Limits.Fast):
+		r.Warnings = append(r.Warnings, "no trial is made: "+short.None)
+	case short.Partial != "" && o.Limits.Rehearse:
+		r.Warnings = append(r.Warnings, "no rehearsal is made: "+short.Partial)
+	}
+	if err := found.Reserved(); err != nil {
+		r.refuse(fmt.Errorf("%s %w", o.Called.Name("reserve"), err))
+		return false
+	}
+	return true
+}
+
+// price asks the plugin for the ladders, and makes the run of them; false where there is none.
+func (r *Reading) price(ctx context.Context, o Options, client plugin.Plugin) bool {
+	learn := o.Learner()
+	device := gpu.Device{Kind: gpu.CUDA} // where none can be seen: a card of which nothing is known
+	if r.Room.Device != nil {
+		device = *r.Room.Device
+	}
+	set, err := client.Ladders(ctx, r.Job, device)
+	switch {
+	case errors.Is(err, host.ErrTrouble):
+		r.Without("%v", err)
+		return false
+	case err != nil:
+		r.refuse(asTypedHint(err))
+		return false
+	}
+	if why := fixedSource(r.program, r.Job); why != "" {
+		r.Warnings = append(r.Warnings, "settings in Python source stay as they are: "+why)
+		r.Job.Fixed = why
+		withoutSource(r.Job, set)
+	}
+	r.Run = &run.Run{
+		Job: r.Job, Ladders: set, Limits: o.Limits,
+		Rooms: r.Room.Host(), Room: r.Room.Size(), Empty: r.Room.Empty(), Host: r.Room.OnHost(),
+	}
+	learned, is, err := learn(r.Job, r.Room, set)
+	if err != nil {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%v: nothing is learned from earlier runs", err))
+	}
+	if is {
+		r.Run.Priced, r.Run.Ladders = set, learned
+	}
+	return true
+}
+
+// checkEdits gives a plugin up whose plan cannot be carried out: another's may plan what cannot be edited.
+func (r *Reading) checkEdits() {
+	first, _ := r.Run.First()
+	if first == nil {
+		return
+	}
+	if _, err := r.Job.Rewrite(first.Edits, AttemptFolder); err != nil {
+		r.Without("plugin %s: %v", r.Job.Plugin, err)
+	}
+}

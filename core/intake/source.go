@@ -1,0 +1,65 @@
+package intake
+
+import (
+	"slices"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/overlay"
+)
+
+// fixedSource says why the program will not take edited Python source, as far as its command shows, or "".
+func fixedSource(prog *command.Prog, j *job.Job) string {
+	if prog == nil || !slices.ContainsFunc(j.Files, func(f job.File) bool { return f.Format == job.Python }) {
+		return ""
+	}
+	return overlay.Refused(*prog)
+}
+
+// withoutSource removes the rungs that edit Python source.
+func withoutSource(j *job.Job, set *ladder.Set) {
+	inSource := func(edits []config.Edit) bool {
+		return slices.ContainsFunc(edits, func(e config.Edit) bool {
+			return slices.ContainsFunc(j.Files, func(f job.File) bool { return f.Format == job.Python && f.Path == e.At.Doc })
+		})
+	}
+	for k := range set.Phases {
+		l := &set.Phases[k]
+		for i := len(l.Rungs) - 1; i >= 0; i-- {
+			if inSource(l.Rungs[i].Edits) {
+				l.Rungs = slices.Delete(l.Rungs, i, i+1)
+				if i < l.Asked {
+					l.Asked--
+				}
+			}
+		}
+	}
+	withoutShared(set, inSource)
+	if set.Host != nil {
+		set.Host.Rungs = slices.DeleteFunc(set.Host.Rungs, func(r ladder.HostRung) bool { return inSource(r.Edits) })
+	}
+	if inSource(j.Rehearsal.Edits) {
+		j.Rehearsal = job.Rehearsal{None: "its settings in Python source cannot be changed"}
+	}
+}
+
+// withoutShared removes rungs of the shared ladder, and every phase's prices there.
+func withoutShared(set *ladder.Set, leave func([]config.Edit) bool) {
+	for i := len(set.Shared.Rungs) - 1; i >= 0; i-- {
+		if !leave(set.Shared.Rungs[i].Edits) {
+			continue
+		}
+		set.Shared.Rungs = slices.Delete(set.Shared.Rungs, i, i+1)
+		if i < set.Shared.Asked {
+			set.Shared.Asked--
+		}
+		for k := range set.Phases {
+			for n := range set.Phases[k].Rungs {
+				r := &set.Phases[k].Rungs[n]
+				r.Estimates = slices.Delete(slices.Clone(r.Estimates), i, i+1)
+			}
+		}
+	}
+}

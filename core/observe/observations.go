@@ -1,0 +1,121 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// observations keeps the last looks at the card and at host memory, for the verdict: how full the card was, who else was on
+// it, how much host memory was left.
+type observations struct {
+	every time.Duration
+
+	mu       sync.Mutex
+	now      oom.Card
+	recent   []look // at the card, the last ones
+	since    time.Time
+	level    unit.Bytes // held by the job since then
+	hostRoom oom.Host
+	left     []unit.Bytes // of host memory, at the last looks
+}
+
+// A look at a card.
+type look struct {
+	free, others unit.Bytes
+	who          []oom.Holder
+}
+
+const (
+	// lastLooks is how many looks are kept: what filled a card may have left it before the program ended, and what was
+	// free a minute earlier proves nothing of that end.
+	lastLooks = 20
+	// steadyWithin is how much a steady job may vary: the pool of torch's allocator grows in pieces of 20 MiB
+	// (c10/cuda/CUDACachingAllocator.h, kLargeBuffer).
+	steadyWithin = 64 * unit.MiB
+	hostRoomLook = 500 * time.Millisecond
+)
+
+func newObservations(every time.Duration) *observations { return &observations{every: every} }
+
+// addCard adds a look at the card: the job holds held, other processes hold others. who lists them where the driver does.
+func (o *observations) addCard(d gpu.Device, held, others unit.Bytes, who []oom.Holder) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	k := look{free: d.Free(), others: max(0, others), who: who}
+	slices.SortFunc(k.who, func(a, b oom.Holder) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.PID, b.PID)) })
+	o.recent = append(o.recent[max(0, len(o.recent)-lastLooks+1):], k)
+	o.now.Capacity, o.now.Peak = d.Total, max(o.now.Peak, held)
+	o.now.Looks++
+	now := time.Now()
+	if abs(held-o.level) > steadyWithin {
+		o.since, o.level = now, held
+	}
+	o.now.Steady, o.now.At = now.Sub(o.since), o.level
+}
+
+// addHost adds a look at host memory.
+func (o *observations) addHost(r ladder.HostRooms) {
+	if r.Memory == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.hostRoom.Looks == 0 {
+		o.hostRoom.Room = r.Memory.Free
+	}
+	o.hostRoom.Looks++
+	if least := slices.Min(append(o.left, r.Memory.Free)); r.Memory.Free <= least {
+		o.hostRoom.By = r.Memory.By
+	}
+	o.left = append(o.left[max(0, len(o.left)-lastLooks+1):], r.Memory.Free)
+}
+
+// Card returns what was observed of the card; nil if nothing was.
+func (o *observations) Card() *oom.Card {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.now.Looks == 0 {
+		return nil
+	}
+	c := o.now
+	c.Every = o.every
+	fullest := slices.MinFunc(o.recent, func(a, b look) int {
+		return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(len(b.who), len(a.who)))
+	})
+	c.Free, c.Others, c.Who = fullest.free, fullest.others, fullest.who
+	return &c
+}
+
+// Host returns what was observed of host memory; nil if nothing could be.
+func (o *observations) Host() *oom.Host {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.hostRoom.Looks == 0 {
+		return nil
+	}
+	h := o.hostRoom
+	h.Least = slices.Min(o.left)
+	return &h
+}
+
+// watchHost looks at host memory until ctx is done.
+func watchHost(ctx context.Context, at func() ladder.HostRooms, see func(ladder.HostRooms)) {
+	tick := time.NewTicker(hostRoomLook)
+	defer tick.Stop()
+	for {
+		see(at())
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,336 @@
+package observe
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A timeline assigns the memory peaks that were observed to phases, using the lines that the program printed.
+//
+// Not every program prints that a phase begins, and those that do print it late or print its end early: a bar is drawn
+// after the first step, and the last output is decoded after the last. So a peak between two lines belongs to the phases
+// that may have run there: to the phase whose own lines surround it, else to the phase with the largest estimate.
+type timeline struct {
+	// pooled: memory that was taken is kept, as torch's caching allocator does on a card. A phase then takes over what
+	// an earlier one has filled.
+	pooled bool
+	is     string // the quantity that is observed
+	from   string // its source
+
+	mu      sync.Mutex
+	over    bool
+	doubted bool   // part of what was observed may belong to other processes
+	phase   string // the running phase; "" before the first
+	edge    string // the phase that a line named since the last line of training
+	outer   string // the phase that follows the end of phase
+	since   stretch
+	before  unit.Bytes // the largest peak before since
+	alone   map[string]stretch
+	among   []shared
+	passed  map[string]bool
+	steps   int
+	last    int64
+	// The counters are torch's own for a card: as the program prints them, and as a hook within it reports them.
+	printed, allocated, reserved *counter
+}
+
+// A stretch is the peak between two lines of the program.
+type stretch struct {
+	peak    unit.Bytes
+	counted bool // the peak is from a counter; else it is the largest of several looks
+	most    bool // the peak is no larger than an earlier one, and so only an upper bound for this phase
+}
+
+// better joins two stretches of one phase: an upper bound yields to a measured peak.
+func (s stretch) better(o stretch) stretch {
+	switch {
+	case s.peak == 0 || s.most && !o.most:
+		return o
+	case o.peak == 0 || o.most && !s.most || s.peak >= o.peak:
+		return s
+	}
+	return o
+}
+
+// shared is a stretch during which any of several phases may have run.
+type shared struct {
+	phases []string
+	stretch
+}
+
+// A counter is a running maximum that is reported now and then, and that covers all phases so far.
+type counter struct {
+	is, from string
+	peak     unit.Bytes
+	ran      map[string]bool // since the last report
+	phases   map[string]mem.Measurement
+}
+
+func newCounter(is, from string) *counter {
+	return &counter{is: is, from: from, ran: map[string]bool{}, phases: map[string]mem.Measurement{}}
+}
+
+// byHook is the source of counters that the program need not print.
+const byHook = "launch's hook in the program"
+
+func newTimeline() *timeline {
+	return &timeline{
+		alone: map[string]stretch{}, passed: map[string]bool{}, last: -1,
+		printed:   newCounter(mem.Allocated, "the program's own print"),
+		allocated: newCounter(mem.Allocated, byHook), reserved: newCounter(mem.Reserved, byHook),
+	}
+}
+
+func (t *timeline) counters() [3]*counter { return [...]*counter{t.printed, t.allocated, t.reserved} }
+
+// see adds an observation: held bytes. counted: it is a peak by a counter, not what one look found.
+func (t *timeline) see(held unit.Bytes, counted bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if held > t.since.peak {
+		t.since.peak, t.since.counted = held, counted
+	}
+}
+
+// doubt notes that part of what is observed may belong to other processes.
+func (t *timeline) doubt(doubted bool) {
+	t.mu.Lock()
+	t.doubted = t.doubted || doubted
+	t.mu.Unlock()
+}
+
+// finish ends the timeline: lines that are read from logs afterwards carry no time.
+func (t *timeline) finish() {
+	t.mu.Lock()
+	t.over = true
+	t.mu.Unlock()
+}
+
+// event adds a sign that the program printed.
+func (t *timeline) event(e oom.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return
+	}
+	switch e.Kind {
+	case job.Started:
+		t.close()
+		t.phase, t.outer, t.edge = ladder.Training, ladder.Training, ""
+	case job.Progress:
+		if t.phase != ladder.Training && t.phase != "" {
+			t.passed[t.phase] = true
+		}
+		t.phase = ladder.Training // also where no line announced it
+		t.close(t.edge)
+		t.edge = ""
+		if e.Iteration < 0 || e.Iteration != t.last {
+			t.last = e.Iteration
+			t.steps++
+		}
+		t.phase, t.outer = ladder.Training, ladder.Training
+	case job.Phase:
+		if e.Phase != t.phase {
+			t.close(t.edge, e.Phase)
+			t.outer, t.phase, t.edge = t.phase, e.Phase, e.Phase
+		}
+	case job.PhaseEnd:
+		t.passed[e.Phase] = true
+		if t.phase == e.Phase {
+			t.close()
+			t.phase = t.outer
+		} else {
+			t.close(t.edge, e.Phase)
+		}
+		t.edge = e.Phase
+	case job.Memory:
+		if t.pooled { // torch counts what it allocates on a card, and nothing on a CPU
+			t.printed.report(e.Bytes, t.phase)
+		}
+	}
+}
+
+// close ends the stretch: its peak belongs to the running phase, or to one of also.
+func (t *timeline) close(also ...string) {
+	s := t.since
+	t.since = stretch{}
+	also = slices.DeleteFunc(also, func(p string) bool { return p == "" || p == t.phase })
+	for _, p := range append(also, t.phase) {
+		if p != "" {
+			for _, n := range t.counters() {
+				n.ran[p] = true
+			}
+		}
+	}
+	s.most = t.pooled && s.peak <= t.before
+	t.before = max(t.before, s.peak)
+	if s.peak == 0 {
+		return
+	}
+	if len(also) == 0 {
+		t.alone[t.phase] = t.alone[t.phase].better(s)
+		return
+	}
+	t.among = append(t.among, shared{append(also, t.phase), s})
+}
+
+// turns reports whether a sign may begin another phase: what a hook reported until then belongs to those before.
+func (t *timeline) turns(e oom.Event) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch e.Kind {
+	case job.Started, job.Phase, job.PhaseEnd:
+		return true
+	case job.Progress:
+		return t.phase != ladder.Training
+	}
+	return false
+}
+
+// hooked adds the peaks that a hook within the program has reported. The hook reports only growth, so before its last
+// report its silence proves nothing of the phases since.
+func (t *timeline) hooked(allocated, reserved unit.Bytes, last bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if last || allocated > t.allocated.peak || reserved > t.reserved.peak {
+		t.allocated.report(allocated, t.phase)
+		t.reserved.report(reserved, t.phase)
+	}
+}
+
+// report adds a peak that was reported while phase was running. Growth belongs to a phase that ran since the last report
+// and has no peak of its own yet.
+func (n *counter) report(peak unit.Bytes, phase string) {
+	if peak == 0 {
+		return
+	}
+	if phase != "" {
+		n.ran[phase] = true
+	}
+	var fresh []string
+	for p := range n.ran {
+		if m, ok := n.phases[p]; !ok || m.Bound == mem.AtMost {
+			fresh = append(fresh, p)
+		}
+	}
+	grown := peak > n.peak
+	m := mem.Measurement{Is: n.is, Bytes: peak, From: n.from}
+	switch {
+	case len(n.ran) <= 1 && len(fresh) == 0 && grown: // the same phase, later
+		for p := range n.ran {
+			n.phases[p] = m
+		}
+	case len(fresh) == 1 && grown:
+		n.phases[fresh[0]] = m
+	default:
+		for _, p := range fresh {
+			m.Bound = mem.AtMost
+			n.phases[p] = m
+		}
+	}
+	n.peak = max(n.peak, peak)
+	n.ran = map[string]bool{}
+}
+
+// measured returns the measurements of each phase, and the phases that were completed. priced is the estimate of each
+// phase of the job, 0 where unknown: a peak between two lines is the measurement of the phase with the largest estimate
+// among those that may have run there, unless one of them alone reached as much. succeeded: the attempt did.
+func (t *timeline) measured(priced map[string]unit.Bytes, succeeded bool) (out map[string][]mem.Measurement, passed []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tail := t.since
+	tail.most = t.pooled && tail.peak <= t.before
+	peaks := map[string]stretch{}
+	for p, s := range t.alone {
+		peaks[p] = s
+	}
+	delete(peaks, "")
+	if t.steps >= 2 || succeeded && t.steps >= 1 {
+		t.passed[ladder.Training] = true
+	}
+	if _, ok := peaks[ladder.Training]; !ok && succeeded && len(t.among) == 0 && len(peaks) == 0 && (t.phase == ladder.Training || len(priced) == 1) {
+		// No line was printed while it trained, and none of another phase.
+		peaks[ladder.Training] = tail.better(t.alone[""])
+		t.passed[ladder.Training] = true
+	}
+	for _, s := range t.among {
+		candidates := slices.DeleteFunc(slices.Clone(s.phases), func(p string) bool { return p == "" })
+		if len(candidates) == 0 {
+			continue
+		}
+		slices.Sort(candidates)
+		needs := slices.MaxFunc(candidates, func(a, b string) int {
+			return cmp.Or(cmp.Compare(priced[a], priced[b]), cmp.Compare(rank(a), rank(b)))
+		})
+		for _, p := range candidates {
+			got := s.stretch
+			for _, o := range candidates {
+				got.most = got.most || o != p && (t.alone[o].peak >= s.peak || o == needs)
+			}
+			peaks[p] = peaks[p].better(got)
+		}
+	}
+	out = map[string][]mem.Measurement{}
+	for p, s := range peaks {
+		if s.peak == 0 {
+			continue
+		}
+		m := mem.Measurement{Is: t.is, Bytes: s.peak, From: t.from, Bound: mem.Sampled}
+		if s.counted {
+			m.Bound = mem.Exact
+		}
+		if s.most || t.doubted {
+			m.Bound = mem.AtMost
+		}
+		out[p] = append(out[p], m)
+	}
+	for _, n := range t.counters() {
+		for p, m := range n.phases {
+			if hook, ok := t.allocated.phases[p]; p == "" || n == t.printed && ok && (hook.Bound != mem.AtMost || m.Bound == mem.AtMost) {
+				continue // the hook read the same counter at a better moment
+			}
+			out[p] = append(out[p], m)
+		}
+	}
+	for p := range out {
+		slices.SortFunc(out[p], func(a, b mem.Measurement) int { return cmp.Compare(a.Is, b.Is) })
+	}
+	return out, slices.Sorted(maps.Keys(t.passed))
+}
+
+// rank sorts training after the others: its own lines are frequent.
+func rank(phase string) int {
+	if phase == ladder.Training {
+		return 0
+	}
+	return 1
+}
+
+// peaks returns the largest peak, of all and by phase.
+func (t *timeline) peaks() (peak unit.Bytes, by map[string]unit.Bytes) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	by = map[string]unit.Bytes{}
+	put := func(p string, b unit.Bytes) {
+		peak = max(peak, b)
+		if p != "" {
+			by[p] = max(by[p], b)
+		}
+	}
+	for p, s := range t.alone {
+		put(p, s.peak)
+	}
+	for _, s := range t.among {
+		put("", s.peak)
+	}
+	put(t.phase, t.since.peak)
+	return peak, by
+}

@@ -1,0 +1,148 @@
+// Package observe watches the memory that a job holds while an attempt runs, and assigns the peaks to its phases.
+package observe
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// Subject is what to watch.
+type Subject struct {
+	Device  *gpu.Device // nil where none is known
+	Limited bool        // a limit holds each process' data in host memory
+	Every   time.Duration
+	// Host looks at host memory.
+	Host func() ladder.HostRooms
+	// Hook returns the peaks that a hook within the program has reported, and whether these are its last. May be nil.
+	Hook func() (allocated, reserved unit.Bytes, last bool)
+}
+
+// A Watch observes one attempt. Its methods may be called from several goroutines.
+type Watch struct {
+	*observations
+	timeline *timeline
+	hook     func() (allocated, reserved unit.Bytes, last bool)
+	pid      atomic.Int64
+	stop     sync.Once
+	end      func()
+	done     []chan struct{}
+}
+
+// Start begins to watch: host memory, and the device if the driver has it, or the processes if their memory is limited.
+func Start(ctx context.Context, of Subject) *Watch {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &Watch{timeline: newTimeline(), observations: newObservations(of.Every), hook: of.Hook, end: cancel}
+	start := func(look func(context.Context)) {
+		done := make(chan struct{})
+		w.done = append(w.done, done)
+		go func() {
+			defer close(done)
+			look(ctx)
+		}()
+	}
+	start(func(ctx context.Context) { watchHost(ctx, of.Host, w.addHost) })
+	w.timeline.pooled = of.Device == nil || of.Device.Kind == gpu.CUDA
+	switch d := of.Device; {
+	case d == nil || d.Planned:
+	case d.Kind == gpu.CPU && of.Limited:
+		w.timeline.is, w.timeline.from = mem.Data, "VmData in /proc/PID/status"
+		start(func(ctx context.Context) { watchData(ctx, w.PID, w.timeline.see) })
+	case d.Kind == gpu.CUDA && d.UUID != "":
+		w.timeline.is, w.timeline.from = mem.Used, "NVML"
+		uuid, before, alone := d.UUID, d.Used, len(d.Processes) == 0
+		start(func(ctx context.Context) {
+			nvml.Watch(ctx, of.Every, func(_ time.Time, devices []gpu.Device) {
+				for _, dev := range devices {
+					if dev.UUID == uuid {
+						w.lookAt(dev, before, alone)
+					}
+				}
+			}) // a driver that stops answering takes the figures away, not the training
+		})
+	}
+	return w
+}
+
+// Started tells the watch which process the job began as.
+func (w *Watch) Started(pid int) { w.pid.Store(int64(pid)) }
+
+// PID is the process that the job began as; 0 before.
+func (w *Watch) PID() int { return int(w.pid.Load()) }
+
+// Event adds a sign that the program printed.
+func (w *Watch) Event(e oom.Event) {
+	if w.timeline.turns(e) {
+		w.askHook()
+	}
+	w.timeline.event(e)
+}
+
+func (w *Watch) askHook() {
+	if w.hook != nil {
+		w.timeline.hooked(w.hook())
+	}
+}
+
+// lookAt takes one look at a card. The job's share is that of its own processes; where the driver does not list them (in a
+// container its pids are the host's), it is what came on top of what was in use before, which others may share.
+func (w *Watch) lookAt(d gpu.Device, before unit.Bytes, alone bool) {
+	used, known := unit.Bytes(0), false
+	var who []oom.Holder
+	for _, p := range d.Processes {
+		switch {
+		case p.Used < 0:
+		case w.PID() > 0 && proc.Descends(p.PID, w.PID()):
+			used, known = used+p.Used, true
+		default:
+			who = append(who, oom.Holder{PID: int64(p.PID), Bytes: p.Used, Name: p.Name, User: p.User})
+		}
+	}
+	if !known {
+		used = max(0, d.Used-before)
+		w.timeline.doubt(!alone)
+	}
+	w.timeline.see(used, false)
+	if known {
+		w.addCard(d, used, d.Used-used, who)
+	} else {
+		w.addCard(d, used, before, nil)
+	}
+}
+
+// Stop ends the watch, after the program has ended. The hook is asked for the last time. A second call does nothing.
+func (w *Watch) Stop() {
+	w.stop.Do(func() {
+		w.askHook()
+		w.end()
+		for _, done := range w.done {
+			<-done
+		}
+		w.timeline.finish()
+	})
+}
+
+// Peaks returns the largest observed peak, of all and by phase, and the quantity that was observed, as [mem.Measurement.Is]
+// names it. 0 where nothing was observed.
+func (w *Watch) Peaks() (peak unit.Bytes, is string, by map[string]unit.Bytes) {
+	peak, by = w.timeline.peaks()
+	return peak, w.timeline.is, by
+}
+
+// Allocated is the peak of allocated memory that the hook reported; 0 where none did.
+func (w *Watch) Allocated() unit.Bytes { return w.timeline.allocated.peak }
+
+// Measured returns the measurements of each phase, and the phases that were completed, once the watch has stopped. priced is
+// the estimate of each phase of the job, 0 where unknown. succeeded: the attempt did.
+func (w *Watch) Measured(priced map[string]unit.Bytes, succeeded bool) (by map[string][]mem.Measurement, completed []string) {
+	return w.timeline.measured(priced, succeeded)
+}

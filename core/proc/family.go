@@ -1,0 +1,41 @@
+package proc
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// Family lists a process and its descendants, as far as each still has its parent: at most 1,000. It asks the kernel for the
+// children of each, which costs less than reading all of /proc where a job is small and is asked for often.
+func Family(pid int) []int {
+	family := []int{pid}
+	for i := 0; i < len(family) && len(family) < 1000; i++ {
+		lists, _ := filepath.Glob("/proc/" + strconv.Itoa(family[i]) + "/task/*/children")
+		for _, list := range lists {
+			text, _ := os.ReadFile(list)
+			for _, word := range bytes.Fields(text) {
+				if child, err := strconv.Atoi(string(word)); err == nil {
+					family = append(family, child)
+				}
+			}
+		}
+	}
+	return family
+}
+
+// Descends reports whether a process is the ancestor or one of its descendants.
+func Descends(pid, ancestor int) bool {
+	for range 100 {
+		if pid == ancestor {
+			return true
+		}
+		_, parent, ok := statOf(pid)
+		if !ok || parent <= 1 {
+			return false
+		}
+		pid = parent
+	}
+	return false
+}

@@ -1,0 +1,115 @@
+package room
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/launch-ml/launch/core/claim"
+	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A Promise is the host memory that a limit lets the processes of a job have together: the limit holds for each of them. The
+// workers of a loader are no ranks: their memory is part of what the limit was chosen for.
+type Promise struct {
+	Limit unit.Bytes // of each process; 0: none, and nothing is promised
+	Ranks int64
+}
+
+// PromiseOf is what the limit promises to a command. j is nil where no plugin recognised it.
+func PromiseOf(limit unit.Bytes, c job.Command, j *job.Job) Promise {
+	p := Promise{Limit: limit, Ranks: 1}
+	if j != nil {
+		p.Ranks = max(p.Ranks, j.Batch.Ranks)
+	}
+	if prog, err := command.Program(c.Args, c.Env, c.Dir); err == nil {
+		for _, l := range prog.Launchers {
+			if n, _ := l.PerNode(c.Devices); n > 0 { // on this machine; a plugin counts those of all
+				p.Ranks = int64(n)
+			}
+		}
+	}
+	return p
+}
+
+func (p Promise) bytes() unit.Bytes { return p.Limit * unit.Bytes(p.Ranks) }
+
+// A Refusal is the error of a promise that cannot be kept.
+type Refusal struct {
+	Why string
+	// Never: the machine has too little. Else other launches hold it now.
+	Never bool
+}
+
+func (r *Refusal) Error() string { return r.Why }
+
+// Check reports whether the machine has what is promised, and other launches leave it: nil, or a [*Refusal]. called is how
+// the error calls the limit's setting.
+func (p Promise) Check(called string) error {
+	total, by := HostTotal()
+	return p.check(called, total, by, claim.List())
+}
+
+func (p Promise) check(called string, total unit.Bytes, by string, held []claim.Held) error {
+	want := p.bytes()
+	if want == 0 || total == 0 {
+		return nil
+	}
+	if want > total {
+		each := ""
+		if p.Ranks > 1 {
+			each = fmt.Sprintf(" for each of %d processes, %v together,", p.Ranks, want)
+		}
+		return &Refusal{Why: fmt.Sprintf("%s%s is more than %s of %v", called, each, by, total), Never: true}
+	}
+	if taken := claim.Room(claim.Host, want, total, held); taken != nil {
+		return &Refusal{Why: taken.Error()}
+	}
+	return nil
+}
+
+// Take claims what is promised until the claim is released. The error is a [*Refusal] where it cannot be had; the claim is
+// held all the same if anyway. Any other trouble is a warning: the training is worth more than the claim.
+func (p Promise) Take(called string, anyway bool) (held *claim.Claim, warnings []string, err error) {
+	if p.bytes() == 0 {
+		return nil, nil, nil
+	}
+	total, by := HostTotal()
+	err = p.check(called, total, by, claim.List())
+	held, taking := claim.Take(claim.Host, p.bytes(), total, anyway || total == 0)
+	never, taken := (*Refusal)(nil), (*claim.Taken)(nil)
+	switch {
+	case errors.As(err, &never) && never.Never:
+	case errors.As(taking, &taken): // since the check
+		err = &Refusal{Why: taken.Error()}
+	case taking != nil:
+		err = nil
+		warnings = append(warnings, fmt.Sprintf("%v: another launch would not see what this one takes of the host's memory", taking))
+	}
+	if err == nil {
+		warnings = append(warnings, crowded(total, claim.List())...)
+	} else if !anyway {
+		held.Release()
+		held = nil
+	}
+	return held, warnings, err
+}
+
+// crowded warns that too much is promised where the claims of other accounts, which refuse nothing, are counted.
+func crowded(total unit.Bytes, held []claim.Held) []string {
+	sum, others := unit.Bytes(0), unit.Bytes(0)
+	for _, h := range held { // this launch's own is among them
+		if h.Resource != claim.Host {
+			continue
+		}
+		sum = min(sum+h.Bytes, 1<<60)
+		if !h.Refuses() {
+			others = min(others+h.Bytes, 1<<60)
+		}
+	}
+	if others == 0 || total == 0 || sum <= total {
+		return nil
+	}
+	return []string{fmt.Sprintf("launches hold %v of %v of host memory by their --memory, %v of it other accounts'", sum, total, others)}
+}
