@@ -114,74 +114,105 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 		if may>>(n%64)&1 == 0 {
 			continue
 		}
-		m := r.re.FindStringIndex(text)
-		if m == nil {
+		at := r.re.FindStringIndex(text)
+		if at == nil {
 			continue
 		}
-		if r.name == "exception" && wraps(rs, i) {
-			return finding{}, 0, false // the other's exception follows
-		}
-		if r.name == "disk_full" && inShm(rs, i) {
+		switch {
+		case r.name == "exception" && wraps(rs, i):
+			return finding{}, 0, false // the other process's exception follows
+		case r.name == "disk_full" && inShm(rs, i):
 			r = shmFull
 		}
-		f = finding{rule: r, at: i}
-		before := text[:m[0]]
-		if r.kind != NoMemory && mention.MatchString(text) &&
-			!strings.Contains(text, "Cuda failure") && !strings.Contains(text, "(-4:Insufficient") { // NCCL and OpenCV quote
+		m := matched(r, rs, i, text, at[0])
+		switch {
+		case m.explained():
 			return finding{}, 0, false
-		}
-		f.name = head1(text)
-		if h := head.FindStringIndex(text); h != nil && h[0] < m[0] {
-			before = text[:h[0]]
-		}
-		f.traced = tracedAbove(rs, i)
-		if r.kind != NoMemory && !f.traced && fenced(rs, i) {
-			return finding{}, 0, false
-		}
-		if r.kind != NoMemory {
-			f.Numbers = readNumbers(messageAt(rs, i))
-		}
-		quoted := quotes.MatchString(before)
-		if quoted && (f.count() == 0 || strings.Contains(before, "raise ")) {
-			return finding{}, 0, false // source, configuration or documentation
-		}
-		if r.kind != NoMemory && r.nature != survived && otherErrors[f.name] {
+		case m.memory() && r.nature != survived && otherErrors[m.name]:
 			continue // it quotes, in a path or a key, what it is not about
+		case r.nature == survived:
+			m.specify(rules[n+1:])
 		}
-		told := quoted || f.name == "" && !f.traced && logged.MatchString(text)
-		switch r.nature {
-		case survived:
-			for _, of := range rules[n+1:] { // of which memory, another rule may say
-				if of.kind != NoMemory && of.nature != survived && of.re.MatchString(text) {
-					f.rule.kind, f.rule.cause = of.kind, of.cause
-					break
-				}
-			}
-		case decreed:
-			f.fatal = !quoted
-		case spoken, consequence:
-			f.fatal = !told || r.weight == sure && r.kind != GPUUnspecified
-		case raised:
-			f.fatal = !quoted && (f.name != "" || f.traced || f.count() > 1 && failed.MatchString(before) || r.kind != NoMemory && lastWords.MatchString(text))
-			if !f.fatal && !f.said(text, before) {
-				return finding{}, 0, false
-			}
+		m.fatal = m.ends()
+		unheeded := ignored(rs, i)
+		if unheeded && r.weight < probable || r.nature == raised && !m.fatal && !m.printed() {
+			return finding{}, 0, false // such words prove nothing there
 		}
-		if told && r.kind != NoMemory && r.nature != survived && !quoted && lastWords.MatchString(text) {
-			f.fatal = true
-		}
-		if ignored(rs, i) {
-			if r.weight < probable {
-				return finding{}, 0, false // what says little proves nothing there
-			}
-			f.fatal = false
-		}
-		if f.fatal && harnessAbove(rs, i) && !f.traced {
-			f.fatal = false
-		}
-		return f, m[0], true
+		m.fatal = m.fatal && !unheeded && (m.traced || !harnessAbove(rs, i))
+		return m.finding, at[0], true
 	}
 	return finding{}, 0, false
+}
+
+// A match is a text that a rule matches, and how the rule's words stand in it.
+type match struct {
+	finding
+	text   string
+	before string // the text before the exception's name or, without one, before the rule's words
+	quoted bool   // the words are in quotation marks
+}
+
+// matched looks at the text that begins at a row, where a rule matches from a byte on.
+func matched(r rule, rs []row, i int, text string, start int) *match {
+	m := &match{finding: finding{rule: r, rows: rs, at: i, name: head1(text), traced: tracedAbove(rs, i)}, text: text, before: text[:start]}
+	if h := head.FindStringIndex(text); h != nil && h[0] < start {
+		m.before = text[:h[0]]
+	}
+	m.quoted = quotes.MatchString(m.before)
+	if m.memory() {
+		m.Numbers = readNumbers(messageAt(rs, i))
+	}
+	return m
+}
+
+// explained reports whether the text is source, configuration or documentation that mentions the words: no program
+// printed them as its own message.
+func (m *match) explained() bool {
+	ownQuotes := strings.Contains(m.text, "Cuda failure") || strings.Contains(m.text, "(-4:Insufficient") // NCCL's and OpenCV's
+	if m.memory() && (mention.MatchString(m.text) && !ownQuotes || !m.traced && fenced(m.rows, m.at)) {
+		return true
+	}
+	return m.quoted && (m.count() == 0 || strings.Contains(m.before, "raise "))
+}
+
+// specify takes the memory from another rule: the words of a program that went on need not name it.
+func (m *match) specify(others []rule) {
+	for _, r := range others {
+		if r.kind != NoMemory && r.nature != survived && r.re.MatchString(m.text) {
+			m.rule.kind, m.rule.cause = r.kind, r.cause
+			return
+		}
+	}
+}
+
+// ends reports whether the program, or a step of it, ended with these words.
+func (m *match) ends() bool {
+	switch m.rule.nature {
+	case decreed:
+		return !m.quoted
+	case spoken, consequence:
+		return m.rule.weight == sure && m.rule.kind != GPUUnspecified || !m.reported() || m.last()
+	case raised:
+		return !m.quoted && (m.name != "" || m.traced || m.count() > 1 && failed.MatchString(m.before)) || m.last()
+	}
+	return false // survived
+}
+
+// reported: a program that goes on quotes or logs the words.
+func (m *match) reported() bool {
+	return m.quoted || m.name == "" && !m.traced && logged.MatchString(m.text)
+}
+
+// last reports whether the program prints, with the words, that it gives up.
+func (m *match) last() bool { return m.memory() && !m.quoted && lastWords.MatchString(m.text) }
+
+// printed tells a message that a program printed from one that a text mentions: it has numbers, or it fills its line.
+func (m *match) printed() bool {
+	if m.count() > 0 {
+		return true
+	}
+	before := strings.TrimSpace(m.before)
+	return m.memory() && len(m.text) < 120 && (before == "" || strings.ContainsRune(":]|>-!", rune(before[len(before)-1])))
 }
 
 // otherErrors are exceptions of Python's that no want of memory raises.
@@ -193,16 +224,6 @@ var otherErrors = func() map[string]bool {
 	}
 	return m
 }()
-
-// said tells a message that a program printed from one that a text talks about: it has numbers, or it is all that its line
-// says.
-func (f *finding) said(text, before string) bool {
-	if f.count() > 0 {
-		return true
-	}
-	before = strings.TrimSpace(before)
-	return f.memory() && len(text) < 120 && (before == "" || strings.ContainsRune(":]|>-!", rune(before[len(before)-1])))
-}
 
 // lastWords say that the program ends, or that what it was to do has failed.
 var lastWords = rx(`(?i)\b(?:exiting|aborting|terminating|giving up|cannot continue|(?:training|run|job) (?:has )?(?:failed|stopped|aborted|crashed))\b`)
