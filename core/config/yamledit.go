@@ -185,68 +185,60 @@ func (d *YAML) spaced(s span, text string) string {
 
 // add puts rest, of which no key exists, into n: a mapping, or a null where a mapping would be.
 func (d *YAML) add(up, n *yaml.Node, keys, rest []string, text string) error {
-	key := func(k string) string {
-		t, err := YAMLText(k)
-		if err != nil {
-			return k // which reading it again will refuse
-		}
-		return t
-	}
-	flow := key(rest[0]) + ": " + text
-	if len(rest) > 1 {
-		flow = ""
-		for _, k := range rest {
-			flow += "{" + key(k) + ": "
-		}
-		flow = strings.TrimPrefix(flow, "{") + text + strings.Repeat("}", len(rest)-1)
-	}
-	lines := func(indent int, nl string) string {
-		var b strings.Builder
-		for i, k := range rest {
-			b.WriteString(nl + strings.Repeat(" ", indent+i*d.step()) + key(k) + ":")
-		}
-		return b.String() + " " + text
-	}
 	how := change{target: n, add: true, text: text}
-	if n.Kind == yaml.ScalarNode {
-		if d.scalar(n).kind != Null {
-			return fmt.Errorf("line %d: %s stands where a mapping with the key %s would be", n.Line, n.Value, rest[0])
-		}
-		if n.Anchor != "" || n.Style&yaml.TaggedStyle != 0 {
-			return fmt.Errorf("line %d: the empty value has a tag or an anchor", n.Line)
-		}
-		s, err := d.span(n)
-		if err != nil {
-			return err
-		}
-		if s.start < s.end || up == nil || up.Kind != yaml.MappingNode || up.Style&yaml.FlowStyle != 0 {
-			return d.splice(s, d.spaced(s, "{"+flow+"}"), keys, how)
-		}
-		indent := column(up) + d.step()
-		at, nl, err := d.lineAfter(n, s.end, indent)
-		if err != nil {
-			return err
-		}
-		return d.splice(span{at, at}, lines(indent, nl), keys, how)
-	}
-	if n.Kind != yaml.MappingNode {
+	switch {
+	case n.Kind == yaml.ScalarNode:
+		return d.addToNull(up, n, keys, rest, how)
+	case n.Kind != yaml.MappingNode:
 		return fmt.Errorf("line %d: %v has no keys", n.Line, nodeKind(n))
+	case n.Style&yaml.FlowStyle != 0:
+		return d.addToFlow(n, keys, rest, how)
 	}
-	if n.Style&yaml.FlowStyle == 0 {
-		end, err := d.end(n, 0)
-		if err != nil {
-			return err
-		}
-		at, nl, err := d.lineAfter(n, end, column(n))
-		if err != nil {
-			return err
-		}
-		return d.splice(span{at, at}, lines(column(n), nl), keys, how)
+	end, err := d.end(n, 0)
+	if err != nil {
+		return err
 	}
+	return d.addLines(n, end, column(n), keys, rest, how)
+}
+
+// addToNull puts a mapping with the keys in place of a null: "key:".
+func (d *YAML) addToNull(up, n *yaml.Node, keys, rest []string, how change) error {
+	if d.scalar(n).kind != Null {
+		return fmt.Errorf("line %d: %s stands where a mapping with the key %s would be", n.Line, n.Value, rest[0])
+	}
+	if n.Anchor != "" || n.Style&yaml.TaggedStyle != 0 {
+		return fmt.Errorf("line %d: the empty value has a tag or an anchor", n.Line)
+	}
+	s, err := d.span(n)
+	if err != nil {
+		return err
+	}
+	if s.start < s.end || up == nil || up.Kind != yaml.MappingNode || up.Style&yaml.FlowStyle != 0 {
+		return d.splice(s, d.spaced(s, "{"+flowText(rest, how.text)+"}"), keys, how)
+	}
+	return d.addLines(n, s.end, column(up)+d.step(), keys, rest, how)
+}
+
+// addLines puts the keys on lines of their own, below the line that end is in.
+func (d *YAML) addLines(n *yaml.Node, end, indent int, keys, rest []string, how change) error {
+	at, nl, err := d.lineAfter(n, end, indent)
+	if err != nil {
+		return err
+	}
+	var lines strings.Builder
+	for i, k := range rest {
+		lines.WriteString(nl + strings.Repeat(" ", indent+i*d.step()) + keyText(k) + ":")
+	}
+	return d.splice(span{at, at}, lines.String()+" "+how.text, keys, how)
+}
+
+// addToFlow puts the keys after the last one of {…}.
+func (d *YAML) addToFlow(n *yaml.Node, keys, rest []string, how change) error {
 	o, err := d.body(n)
 	if err != nil || o >= len(d.text) || d.text[o] != '{' {
 		return d.lost(n)
 	}
+	flow := flowText(rest, how.text)
 	if len(n.Content) == 0 {
 		return d.splice(span{o + 1, o + 1}, flow, keys, how)
 	}
@@ -255,6 +247,27 @@ func (d *YAML) add(up, n *yaml.Node, keys, rest []string, text string) error {
 		return err
 	}
 	return d.splice(span{end, end}, ", "+flow, keys, how)
+}
+
+// flowText nests the keys, as within {…}: "a: {b: text}".
+func flowText(keys []string, text string) string {
+	var b strings.Builder
+	for i, k := range keys {
+		if i > 0 {
+			b.WriteByte('{')
+		}
+		b.WriteString(keyText(k) + ": ")
+	}
+	return b.String() + text + strings.Repeat("}", len(keys)-1)
+}
+
+// keyText writes a key as YAML.
+func keyText(key string) string {
+	t, err := YAMLText(key)
+	if err != nil {
+		return key // which reading it again will refuse
+	}
+	return t
 }
 
 // lineAfter returns where lines of this indent can be put in after the one that end is in, and how lines end there.

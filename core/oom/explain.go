@@ -110,8 +110,8 @@ func (r Report) FitsAlone() (fits, known bool) {
 	return *r.Requested <= *r.Free+r.held(), true
 }
 
-// bar draws what the card held: allocated, reserved beyond that, what this process holds outside PyTorch, others, free.
-// Where the message knows no card but a limit (MPS), that is the whole.
+// bar draws what the card held, and writes below it what was asked for and what limit there is. Where the message knows no
+// card but a limit (MPS), that is the whole.
 func (r Report) bar() []string {
 	total, name := value(r.Capacity), ""
 	if total == 0 && r.Allocated != nil {
@@ -120,75 +120,91 @@ func (r Report) bar() []string {
 	if total <= 0 {
 		return nil
 	}
-	allocated := min(value(r.Allocated), total)
-	slack := min(max(0, value(r.Reserved)-allocated), total-allocated)
-	free := min(value(r.Free), total-allocated-slack)
-	rest := total - allocated - slack - free
-	about := "" // where this process's share outside PyTorch is not stated
-	outside, others, unknown := unit.Bytes(0), unit.Bytes(0), "others, and this process outside PyTorch"
-	switch {
-	case r.Capacity == nil:
-		unknown = "not allocated by PyTorch"
-		others = rest
-	case r.ProcessInUse != nil && *r.ProcessInUse <= total:
-		outside = min(max(0, *r.ProcessInUse-allocated-slack), rest)
-		if others, unknown = rest-outside, "others"; others < rounding {
-			outside, others = rest, 0
-		}
-	case r.Kind == GPUContention && r.Allocated != nil:
-		others, unknown = min(r.held(), rest), "others"
-		outside = rest - others
-		about = "about "
-	default:
-		others = rest
-	}
-	parts := []struct {
-		mark string
-		n    unit.Bytes
-		what string
-	}{
-		{"#", allocated, "allocated"},
-		{"+", slack, "reserved, not allocated"},
-		{"~", outside, "this process, outside PyTorch"},
-		{"o", others, unknown},
-		{".", free, "free"},
-	}
-	var bar strings.Builder
-	var legend []string
-	drawn, sum := 0, unit.Bytes(0)
-	for _, p := range parts {
-		sum += p.n
-		end := int(float64(sum)/float64(total)*barWidth + 0.5)
-		bar.WriteString(strings.Repeat(p.mark, max(0, end-drawn)))
-		drawn = max(drawn, end)
-		if p.n >= unit.MiB {
-			n := p.n.String()
-			if p.mark == "~" || p.mark == "o" && outside > 0 {
-				n = about + n
-			}
-			legend = append(legend, fmt.Sprintf("%s %s %s", p.mark, n, p.what))
-		}
-	}
-	out := []string{"", fmt.Sprintf("  [%s] %v%s", bar.String(), total, name)}
+	bar, legend := draw(r.shares(total), total)
+	out := []string{"", fmt.Sprintf("  [%s] %v%s", bar, total, name)}
 	if len(legend) > 0 {
 		out = append(out, "   "+strings.Join(legend, "   "))
 	}
 	if r.Requested != nil {
-		short := ""
-		if r.Free != nil && *r.Requested > *r.Free {
-			short = fmt.Sprintf(", %v beyond what was free", *r.Requested-*r.Free)
-		}
-		if fits, known := r.FitsAlone(); known && fits {
-			short += "; without the others it would have been met"
-		} else if known {
-			short += "; without the others it would not have been met either"
-		}
-		out = append(out, fmt.Sprintf("   it asked for %v more%s", *r.Requested, short))
+		out = append(out, "   "+r.asked())
 	}
 	if r.Allowed != nil && r.Capacity != nil {
 		out = append(out, fmt.Sprintf("   of all this, the process may take %v", *r.Allowed))
 	}
 	return out
+}
+
+// A share is a part of the bar.
+type share struct {
+	mark  string
+	bytes unit.Bytes
+	about string // "about " where the message does not state how the rest is split
+	what  string
+}
+
+// shares splits the whole: allocated, reserved beyond that, what this process holds outside PyTorch, others, free.
+func (r Report) shares(total unit.Bytes) []share {
+	allocated := min(value(r.Allocated), total)
+	slack := min(max(0, value(r.Reserved)-allocated), total-allocated)
+	free := min(value(r.Free), total-allocated-slack)
+	rest := total - allocated - slack - free
+	outside, others := share{mark: "~", what: "this process, outside PyTorch"}, share{mark: "o", bytes: rest, what: "others"}
+	switch {
+	case r.Capacity == nil:
+		others.what = "not allocated by PyTorch"
+	case r.ProcessInUse != nil && *r.ProcessInUse <= total:
+		outside.bytes = min(max(0, *r.ProcessInUse-allocated-slack), rest)
+		if others.bytes = rest - outside.bytes; others.bytes < rounding {
+			outside.bytes, others.bytes = rest, 0
+		}
+	case r.Kind == GPUContention && r.Allocated != nil:
+		others.bytes = min(r.held(), rest)
+		outside.bytes = rest - others.bytes
+		outside.about = "about "
+		if outside.bytes > 0 {
+			others.about = "about "
+		}
+	default:
+		others.what = "others, and this process outside PyTorch"
+	}
+	return []share{
+		{mark: "#", bytes: allocated, what: "allocated"},
+		{mark: "+", bytes: slack, what: "reserved, not allocated"},
+		outside,
+		others,
+		{mark: ".", bytes: free, what: "free"},
+	}
+}
+
+// draw returns the bar and its legend, which leaves out shares below 1 MiB.
+func draw(shares []share, total unit.Bytes) (bar string, legend []string) {
+	drawn, sum := 0, unit.Bytes(0)
+	for _, s := range shares {
+		sum += s.bytes
+		end := int(float64(sum)/float64(total)*barWidth + 0.5)
+		bar += strings.Repeat(s.mark, max(0, end-drawn))
+		drawn = max(drawn, end)
+		if s.bytes >= unit.MiB {
+			legend = append(legend, fmt.Sprintf("%s %s%v %s", s.mark, s.about, s.bytes, s.what))
+		}
+	}
+	return bar, legend
+}
+
+// asked compares the request that failed with what was free.
+func (r Report) asked() string {
+	text := fmt.Sprintf("it asked for %v more", *r.Requested)
+	if r.Free != nil && *r.Requested > *r.Free {
+		text += fmt.Sprintf(", %v beyond what was free", *r.Requested-*r.Free)
+	}
+	fits, known := r.FitsAlone()
+	switch {
+	case known && fits:
+		text += "; without the others it would have been met"
+	case known:
+		text += "; without the others it would not have been met either"
+	}
+	return text
 }
 
 // Apart says which remedies are none, because they are of another room: what people try first against either; "" where

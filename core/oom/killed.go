@@ -7,43 +7,67 @@ import (
 	"github.com/launch-ml/launch/core/job"
 )
 
-// killed holds what the output says of a kill against the kernel's own count. Its order is the rule:
+// killed weighs what the output prints of a kill against the kernel's own count. Its order is the rule:
 //
-//  1. What the output says for certain stands: a rank that was out of memory may be killed for it.
-//  2. Of a program that was killed, or that ended as one does whose worker or rank was, or that does not say why, the kernel
-//     is the cause where it counts a kill for memory. That is certain.
-//  3. A SIGKILL on a host that had nothing left is likely for want of memory: if it was not the kernel's, then a daemon's
-//     that watches memory.
-//  4. Else, where the kernel has killed nobody for memory on the whole machine, who was killed there was killed by somebody.
-//     What may have been killed elsewhere (srun, ssh) is not known by this machine's count.
+//  1. What the output states for certain stands: a rank that was out of memory may be killed for it.
+//  2. If the kernel counts a kill for memory, that is the cause of a program that was killed, that ended as one does whose
+//     worker or rank was killed, or that does not print why. That is certain.
+//  3. A SIGKILL on a machine that had no memory left is likely for want of memory: if the kernel did not send it, a daemon
+//     did that watches memory.
+//  4. Otherwise, if the kernel has killed nothing for memory on the whole machine, a person or a program killed what was
+//     killed there. This machine's count does not include what was killed elsewhere (srun, ssh).
 func (r *Report) killed(seen Seen) {
 	x := seen.Exit
-	died := x.Signal == sigkill || x.Code == 128+sigkill
-	mute := r.Cause == "" && !r.OOM
-	worker := r.OOM && r.Fatal && r.Kind == HostOOM && r.Confidence == Likely // by its words, which a kill by anybody has too
-	none := x.Counted && x.OOMKills == 0
 	switch {
 	case r.OOM && r.Fatal && r.Confidence == Certain || !x.Known:
-	case x.OOMKills > 0 && worker:
-		r.starved(r.What, x)
-	case x.OOMKills > 0 && died:
-		r.starved("killed by the kernel for want of host memory (by its own count)", x)
-	case x.OOMKills > 0 && (mute || r.Confidence == Weak || r.secondhand()):
-		r.starved("a process of the program was killed by the kernel for want of host memory (by its own count)", x)
-	case (died && mute || r.Confidence == Weak || worker) && seen.Host.empty():
-		if !worker {
+	case x.OOMKills > 0:
+		r.killedByKernel(x)
+	case (x.killed() && r.mute() || r.Confidence == Weak || r.workerKilled()) && seen.Host.empty():
+		if !r.workerKilled() {
 			r.What = "killed when the host's memory was used up"
 		}
 		r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence = true, true, HostOOM, "", Likely
 		r.saw(OnHost, fmt.Sprintf("%v was left of %v (%s)", seen.Host.Least, seen.Host.Room, seen.Host.By), HostOOM, Likely)
-	case none && worker && x.Local[r.pid()]:
+	case x.Counted && x.OOMKills == 0:
+		r.killedByHand(x)
+	}
+}
+
+// killed reports whether SIGKILL ended the program, or what it ran in a shell.
+func (x Exit) killed() bool { return x.Signal == sigkill || x.Code == 128+sigkill }
+
+// mute reports that the output gives no cause.
+func (r *Report) mute() bool { return r.Cause == "" && !r.OOM }
+
+// workerKilled reports that a worker was killed, by words that any kill has.
+func (r *Report) workerKilled() bool {
+	return r.OOM && r.Fatal && r.Kind == HostOOM && r.Confidence == Likely
+}
+
+// killedByKernel applies the kernel's kills for memory to what they explain.
+func (r *Report) killedByKernel(x Exit) {
+	switch {
+	case r.workerKilled():
+		r.starved(r.What, x)
+	case x.killed():
+		r.starved("killed by the kernel for want of host memory (by its own count)", x)
+	case r.mute() || r.Confidence == Weak || r.secondhand():
+		r.starved("a process of the program was killed by the kernel for want of host memory (by its own count)", x)
+	}
+}
+
+// killedByHand applies that the kernel has killed nothing for memory.
+func (r *Report) killedByHand(x Exit) {
+	unexplained := r.mute() || r.Confidence == Weak
+	switch {
+	case r.workerKilled() && x.Local[r.pid()]:
 		r.shot("a loader worker was killed by SIGKILL")
-	case none && x.Signal == sigkill && (mute || r.Confidence == Weak):
+	case x.Signal == sigkill && unexplained:
 		r.shot("killed by SIGKILL")
-	case none && died && (mute || r.Confidence == Weak): // a shell's way to say so: what it ran may have been elsewhere
+	case x.killed() && unexplained: // a shell reports a kill so: what it ran may have been elsewhere
 		r.shot("killed by SIGKILL")
 		r.Confidence = Likely
-	case none && r.Confidence == Weak && !died:
+	case r.Confidence == Weak && !x.killed():
 		r.shot("a process of the program was killed by SIGKILL")
 	}
 }

@@ -43,6 +43,7 @@ var (
 	msgOthers      = rx(`Process(\d+)has` + size + `memoryinuse`)
 	msgAllowed     = rx(size + `allowed;`)
 	msgAllocated   = rx(`Oftheallocatedmemory` + size + `isallocatedbyPyTorch`)
+	msgCutShort    = rx(`Oftheallocatedmemory` + size + `isallocated`) // a paste may end after this number
 	msgPools       = rx(`with` + size + `allocatedinprivatepools`)
 	msgUnallocated = rx(`and` + size + `isreservedbyPyTorchbutunallocated`)
 
@@ -82,28 +83,25 @@ var (
 var tfSizes = map[string]int64{"float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "uint8": 1,
 	"int8": 1, "bool": 1, "int16": 2, "uint16": 2, "complex64": 8, "complex128": 16, "uint32": 4, "uint64": 8}
 
-// parseSize reads "14.00MiB" as bytes, exactly as printed; not ok for what no memory has, such as the 2^64 bytes that
-// stand for "not available" on Windows. A bare or a decimal prefix is binary too: every program here counts so.
+// prefixes are those of sizes. A bare or a decimal prefix is binary too: every program here counts so.
+var prefixes = map[byte]float64{'K': float64(unit.KiB), 'M': float64(unit.MiB), 'G': float64(unit.GiB), 'T': float64(unit.TiB)}
+
+// parseSize reads "14.00MiB", or bytes without a unit, as bytes, exactly as printed; not ok for what no memory has, such as
+// the 2^64 bytes that stand for "not available" on Windows.
 func parseSize(s string) (float64, bool) {
 	s = strings.ReplaceAll(s, ",", "")
-	end := strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
-	if end <= 0 {
-		return 0, false
+	number, prefix := s, 1.
+	if end := strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != '.' }); end >= 0 {
+		number = s[:end]
+		if p, ok := prefixes[s[end]]; ok {
+			prefix = p
+		}
 	}
-	v, err := strconv.ParseFloat(strings.TrimSuffix(s[:end], "."), 64)
+	v, err := strconv.ParseFloat(strings.TrimSuffix(number, "."), 64)
 	if err != nil {
 		return 0, false
 	}
-	switch s[end] {
-	case 'K':
-		v *= float64(unit.KiB)
-	case 'M':
-		v *= float64(unit.MiB)
-	case 'G':
-		v *= float64(unit.GiB)
-	case 'T':
-		v *= float64(unit.TiB)
-	}
+	v *= prefix
 	return v, v < math.MaxInt64/256
 }
 
@@ -113,41 +111,55 @@ func find(re *pattern, s string) (float64, bool) {
 	if m == nil {
 		return 0, false
 	}
-	if !strings.ContainsAny(m[1], "KMGTBb") {
-		m[1] += "B"
-	}
 	return parseSize(m[1])
 }
 
 // rounded returns bytes rounded to the nearest: what the message printed is rounded already.
 func rounded(v float64) *unit.Bytes { return new(unit.Bytes(math.Round(v))) }
 
+// set takes the size in re's first group for a number that is not known yet.
 func set(to **unit.Bytes, re *pattern, s string) {
 	if v, ok := find(re, s); ok && *to == nil {
 		*to = rounded(v)
 	}
 }
 
+// replace takes the sizes in re's groups, in their order, in place of what is known.
+func replace(re *pattern, s string, to ...**unit.Bytes) {
+	m := re.FindStringSubmatch(s)
+	if m == nil {
+		return
+	}
+	for i, to := range to {
+		if v, ok := parseSize(m[i+1]); ok {
+			*to = rounded(v)
+		}
+	}
+}
+
 // readNumbers reads the squeezed text of one message.
 func readNumbers(s string) (n Numbers) {
+	n.readTorch(s)
+	n.readProcesses(s)
+	n.readRequest(s)
+	n.readLibraries(s)
+	return n
+}
+
+// readTorch reads the messages of PyTorch's allocators.
+func (n *Numbers) readTorch(s string) {
 	set(&n.Requested, msgRequested, s)
 	if m := oldNumbers.FindStringSubmatch(s); m != nil {
-		readOld(&n, m)
+		readOld(n, m)
 	}
 	if m := mpsNumbers.FindStringSubmatch(s); m != nil {
-		a, okA := parseSize(m[1])
-		l, okL := parseSize(m[3])
-		if okA && okL {
-			n.Allocated, n.Allowed = rounded(a), rounded(l)
+		allocated, ok1 := parseSize(m[1])
+		allowed, ok2 := parseSize(m[3])
+		if ok1 && ok2 {
+			n.Allocated, n.Allowed = rounded(allocated), rounded(allowed)
 		}
 	}
-	if m := asyncNumbers.FindStringSubmatch(s); m != nil {
-		for i, to := range []**unit.Bytes{&n.Allocated, &n.Requested, &n.Capacity, &n.Free, &n.Allowed} {
-			if v, ok := parseSize(m[i+1]); ok && m[i+1] != "" {
-				*to = rounded(v)
-			}
-		}
-	}
+	replace(asyncNumbers, s, &n.Allocated, &n.Requested, &n.Capacity, &n.Free, &n.Allowed)
 	set(&n.Capacity, msgCapacity, s)
 	set(&n.Free, msgFree, s)
 	set(&n.Allowed, msgAllowed, s)
@@ -157,9 +169,13 @@ func readNumbers(s string) (n Numbers) {
 		if u, ok := find(msgUnallocated, s); ok {
 			n.Reserved = new(*n.Allocated + *rounded(u))
 		}
-	} else if a, ok := find(rx2Allocated, s); ok && n.Allocated == nil {
-		n.Allocated = rounded(a)
+	} else {
+		set(&n.Allocated, msgCutShort, s)
 	}
+}
+
+// readProcesses reads what PyTorch's message lists of this process and of others on the card.
+func (n *Numbers) readProcesses(s string) {
 	if v, ok := find(msgThisProcess, s); ok && n.possible(v) {
 		n.ProcessInUse = rounded(v)
 	}
@@ -169,38 +185,29 @@ func readNumbers(s string) (n Numbers) {
 			n.Others = append(n.Others, Process{pid, *rounded(v)})
 		}
 	}
+}
+
+// readRequest reads the messages that state only what was asked for.
+func (n *Numbers) readRequest(s string) {
 	for _, re := range []*pattern{cpuRequested, numpyRequested, ncclRequested, rustRequested, xlaRequested} {
 		set(&n.Requested, re, s)
 	}
-	if n.Requested == nil {
-		if m := otherRequested.FindStringSubmatch(s); m != nil {
-			for _, v := range m[1:] {
-				if v == "" {
-					continue
-				}
-				if !strings.ContainsAny(v, "KMGTB") {
-					v += "B"
-				}
-				if b, ok := parseSize(v); ok {
-					n.Requested = rounded(b)
-				}
+	if n.Requested != nil {
+		return
+	}
+	if m := otherRequested.FindStringSubmatch(s); m != nil {
+		for _, size := range m[1:] { // one of its groups has the size
+			if v, ok := parseSize(size); ok {
+				n.Requested = rounded(v)
 			}
 		}
 	}
-	if m := tfAsync.FindStringSubmatch(s); m != nil {
-		for i, to := range []**unit.Bytes{&n.Requested, &n.Free, &n.Capacity} {
-			if v, ok := parseSize(m[i+1] + "B"); ok {
-				*to = rounded(v)
-			}
-		}
-	}
-	if m := paddleNumbers.FindStringSubmatch(s); m != nil {
-		for i, to := range []**unit.Bytes{&n.Requested, &n.Allocated, &n.Free} {
-			if v, ok := parseSize(m[i+1]); ok {
-				*to = rounded(v)
-			}
-		}
-	}
+}
+
+// readLibraries reads the messages of TensorFlow, Paddle and XLA.
+func (n *Numbers) readLibraries(s string) {
+	replace(tfAsync, s, &n.Requested, &n.Free, &n.Capacity)
+	replace(paddleNumbers, s, &n.Requested, &n.Allocated, &n.Free)
 	if m := xlaUsed.FindStringSubmatch(s); m != nil && n.Requested == nil && n.Capacity == nil {
 		used, ok1 := parseSize(m[1])
 		of, ok2 := parseSize(m[2])
@@ -211,11 +218,7 @@ func readNumbers(s string) (n Numbers) {
 	if m := tfTensor.FindStringSubmatch(s); m != nil && n.Requested == nil {
 		n.Requested = tensorBytes(m[1], m[2])
 	}
-	return n
 }
-
-// A paste may end after the first number of the last sentence.
-var rx2Allocated = rx(`Oftheallocatedmemory` + size + `isallocated`)
 
 // readOld reads the numbers in parentheses of torch 1.x and 2.0. Until 1.3 the last was "cached", what was reserved
 // beyond what is allocated.

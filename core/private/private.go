@@ -175,7 +175,7 @@ func walk(path string, file bool) (fs.FileInfo, error) {
 	todo := split(path)
 	for followed := 0; len(todo) > 0; {
 		if !trusted(owner(here)) {
-			return nil, fmt.Errorf("%w: %s belongs to uid %d", ErrShared, at, owner(here))
+			return nil, belongs(at, here)
 		}
 		name := todo[0]
 		todo = todo[1:]
@@ -189,8 +189,6 @@ func walk(path string, file bool) (fs.FileInfo, error) {
 		next := filepath.Join(at, name)
 		info, err := os.Lstat(next)
 		shared := othersWrite(at, here)
-		link := err == nil && info.Mode()&fs.ModeSymlink != 0
-		end := err == nil && file && (link || !info.IsDir())
 		switch {
 		case shared && here.Mode()&fs.ModeSticky == 0:
 			return nil, fmt.Errorf("%w: others can write to %s, which is not sticky", ErrShared, at)
@@ -198,15 +196,12 @@ func walk(path string, file bool) (fs.FileInfo, error) {
 			return nil, nil
 		case err != nil:
 			return nil, err
-		case end && !mine(owner(info)), shared && !mine(owner(info)), link && !trusted(owner(info)):
-			return nil, fmt.Errorf("%w: %s belongs to uid %d", ErrShared, next, owner(info))
-		case end && shared:
-			return nil, fmt.Errorf("%w: others can write to %s", ErrShared, at)
-		case end && !link && !mine(owner(here)): // whose folder it is may put files beside it
-			return nil, fmt.Errorf("%w: %s belongs to uid %d", ErrShared, at, owner(here))
-		case end && !link && othersWrite(next, info):
-			return nil, fmt.Errorf("%w: others can write to %s", ErrShared, next)
-		case info.Mode()&fs.ModeSymlink != 0:
+		}
+		if err := (step{at, here, shared, next, info}).check(file); err != nil {
+			return nil, err
+		}
+		switch {
+		case isLink(info):
 			if followed++; followed > links {
 				return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
 			}
@@ -228,6 +223,39 @@ func walk(path string, file bool) (fs.FileInfo, error) {
 		at, here = next, info
 	}
 	return here, nil
+}
+
+// A step of a path leads from a folder to what lies in it.
+type step struct {
+	from   string
+	folder fs.FileInfo
+	shared bool // others can write to the folder
+	to     string
+	info   fs.FileInfo // of what to names
+}
+
+// check refuses a step whose end another account could have put there or could change. file: the path is to lead to a file,
+// so that it ends where something is no folder.
+func (s step) check(file bool) error {
+	link := isLink(s.info)
+	end := file && (link || !s.info.IsDir())
+	switch {
+	case end && !mine(owner(s.info)), s.shared && !mine(owner(s.info)), link && !trusted(owner(s.info)):
+		return belongs(s.to, s.info)
+	case end && s.shared:
+		return fmt.Errorf("%w: others can write to %s", ErrShared, s.from)
+	case end && !link && !mine(owner(s.folder)): // whose folder it is may put files beside it
+		return belongs(s.from, s.folder)
+	case end && !link && othersWrite(s.to, s.info):
+		return fmt.Errorf("%w: others can write to %s", ErrShared, s.to)
+	}
+	return nil
+}
+
+func isLink(info fs.FileInfo) bool { return info.Mode()&fs.ModeSymlink != 0 }
+
+func belongs(path string, info fs.FileInfo) error {
+	return fmt.Errorf("%w: %s belongs to uid %d", ErrShared, path, owner(info))
 }
 
 func split(path string) (names []string) {

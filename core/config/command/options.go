@@ -21,22 +21,19 @@ func (o options) last(name string) (string, bool) {
 // loose lets names be written with underscores for dashes.
 const loose = "loose"
 
-// readOptions reads the options of words[0] up to the first argument that is none, or behind "--". spec lists what the
-// program declares: names of one option joined by "|", with ":" behind those that take a value, and with "?" behind
-// those that take one only after "=". Long names may be cut short as getopt_long and argparse allow. An option that is
-// not listed is not understood, for whether the next word is its value cannot be known.
-func readOptions(words []word, spec string, how ...string) (options, []word, error) {
-	type option struct {
-		name  string
-		takes byte
-	}
-	norm := func(s string) string {
-		if len(how) > 0 && strings.HasPrefix(s, "--") {
-			return strings.ReplaceAll(s, "_", "-")
-		}
-		return s
-	}
-	known := map[string]option{}
+// An option is one that a program declares: the last of its names, and whether it takes a value: ':' always, '?' only
+// after "=", else never.
+type option struct {
+	name  string
+	takes byte
+}
+
+// declared are a program's options, by each of their names.
+type declared map[string]option
+
+// declare reads a list of options: names of one option joined by "|", followed by ":" or "?" for those that take a value.
+func declare(spec string) declared {
+	out := declared{}
 	for _, f := range strings.Fields(spec) {
 		takes := f[len(f)-1]
 		if takes == ':' || takes == '?' {
@@ -44,82 +41,116 @@ func readOptions(words []word, spec string, how ...string) (options, []word, err
 		}
 		names := strings.Split(f, "|")
 		for _, n := range names {
-			known[n] = option{names[len(names)-1], takes}
+			out[n] = option{names[len(names)-1], takes}
 		}
 	}
-	find := func(s string) (option, bool) {
-		if o, ok := known[s]; ok {
-			return o, true
-		}
-		found, all := option{}, map[string]bool{}
-		if strings.HasPrefix(s, "--") && len(s) > 2 {
-			for n, o := range known {
-				if strings.HasPrefix(n, s) {
-					found = o
-					all[o.name] = true
-				}
+	return out
+}
+
+// find returns the option of that name. A long name may be cut short where it is still unique.
+func (d declared) find(name string) (option, bool) {
+	if o, ok := d[name]; ok {
+		return o, true
+	}
+	found, all := option{}, map[string]bool{}
+	if strings.HasPrefix(name, "--") && len(name) > 2 {
+		for n, o := range d {
+			if strings.HasPrefix(n, name) {
+				found = o
+				all[o.name] = true
 			}
 		}
-		return found, len(all) == 1
 	}
+	return found, len(all) == 1
+}
 
-	program := words[0].text
-	got := options{}
-	rest := words[1:]
-	for len(rest) > 0 {
-		w := rest[0].text
+// readOptions reads the options of words[0] up to the first argument that is none, or after "--". spec lists what the
+// program declares, as [declare] reads it. Long names may be cut short as getopt_long and argparse allow. An option that is
+// not listed is not understood, for whether the next word is its value cannot be known.
+func readOptions(words []word, spec string, how ...string) (options, []word, error) {
+	r := &optionReader{program: words[0].text, known: declare(spec), got: options{}, rest: words[1:]}
+	for len(r.rest) > 0 {
+		w := r.rest[0].text
 		if w == "--" {
-			return got, rest[1:], nil
+			return r.got, r.rest[1:], nil
 		}
 		if len(w) < 2 || w[0] != '-' {
-			return got, rest, nil
+			return r.got, r.rest, nil
 		}
-		rest = rest[1:]
-		value := func(o option) error {
-			if len(rest) == 0 {
-				return notUnderstood("%s: option %s without a value", program, w)
-			}
-			got[o.name] = append(got[o.name], rest[0].text)
-			rest = rest[1:]
-			return nil
+		r.rest = r.rest[1:]
+		name, _, _ := strings.Cut(w, "=")
+		if len(how) > 0 && strings.HasPrefix(name, "--") {
+			name = strings.ReplaceAll(name, "_", "-")
 		}
-		name, joined, isJoined := strings.Cut(w, "=")
-		o, ok := find(norm(name))
+		o, ok := r.known.find(name)
+		var err error
 		switch {
-		case ok && isJoined && o.takes != ':' && o.takes != '?':
-			return nil, nil, notUnderstood("%s: option %s takes no value", program, w)
-		case ok && isJoined:
-			got[o.name] = append(got[o.name], joined)
-			continue
-		case ok && o.takes == ':':
-			if err := value(o); err != nil {
-				return nil, nil, err
-			}
-			continue
 		case ok:
-			got[o.name] = append(got[o.name], "")
-			continue
+			err = r.whole(o, w)
 		case strings.HasPrefix(w, "--"):
-			return nil, nil, notUnderstood("%s: option %s", program, w)
+			err = notUnderstood("%s: option %s", r.program, w)
+		default:
+			err = r.letters(w)
 		}
-		for i := 1; i < len(w); i++ { // -xn5: letters, of which the last may have its value joined
-			o, ok := known["-"+w[i:i+1]]
-			if !ok {
-				return nil, nil, notUnderstood("%s: option %s", program, w)
-			}
-			if o.takes != ':' {
-				got[o.name] = append(got[o.name], "")
-				continue
-			}
-			if i+1 < len(w) {
-				got[o.name] = append(got[o.name], w[i+1:])
-			} else if err := value(o); err != nil {
-				return nil, nil, err
-			}
-			break
+		if err != nil {
+			return nil, nil, err
 		}
 	}
-	return got, rest, nil
+	return r.got, r.rest, nil
+}
+
+type optionReader struct {
+	program string
+	known   declared
+	got     options
+	rest    []word // the words that were not read yet
+}
+
+func (r *optionReader) add(o option, value string) { r.got[o.name] = append(r.got[o.name], value) }
+
+// value takes the next word as the value of the option that w has.
+func (r *optionReader) value(o option, w string) error {
+	if len(r.rest) == 0 {
+		return notUnderstood("%s: option %s without a value", r.program, w)
+	}
+	r.add(o, r.rest[0].text)
+	r.rest = r.rest[1:]
+	return nil
+}
+
+// whole reads a word that is one option, and its value where it takes one.
+func (r *optionReader) whole(o option, w string) error {
+	_, joined, isJoined := strings.Cut(w, "=")
+	switch {
+	case isJoined && o.takes != ':' && o.takes != '?':
+		return notUnderstood("%s: option %s takes no value", r.program, w)
+	case isJoined:
+		r.add(o, joined)
+	case o.takes == ':':
+		return r.value(o, w)
+	default:
+		r.add(o, "")
+	}
+	return nil
+}
+
+// letters reads a word of several options with names of one letter. The last may have its value joined: -xn5.
+func (r *optionReader) letters(w string) error {
+	for i := 1; i < len(w); i++ {
+		o, ok := r.known["-"+w[i:i+1]]
+		switch {
+		case !ok:
+			return notUnderstood("%s: option %s", r.program, w)
+		case o.takes != ':':
+			r.add(o, "")
+		case i+1 < len(w):
+			r.add(o, w[i+1:])
+			return nil
+		default:
+			return r.value(o, w)
+		}
+	}
+	return nil
 }
 
 // number reads a count, or returns 0 for what is none: "gpu", "auto", "1:4".

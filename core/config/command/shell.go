@@ -8,7 +8,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// shell reads sh -c "…" where the string is one simple command, behind others that only prepare it: cd, export, set,
+// shell reads sh -c "…" where the string is one simple command, after others that only prepare it: cd, export, set,
 // activating an environment. Whatever could run it twice, not at all, or in a way that only the shell would know, is
 // not understood.
 func (r *reader) shell(words []word) error {
@@ -17,63 +17,79 @@ func (r *reader) shell(words []word) error {
 	}
 	name := filepath.Base(words[0].text)
 	r.through(name + " -c")
-	rest := words[1:]
-	hasCommand := false
-	for len(rest) > 0 && len(rest[0].text) > 1 && strings.IndexByte("-+", rest[0].text[0]) >= 0 {
-		w := rest[0].text
-		rest = rest[1:]
-		switch {
-		case w == "--":
-		case w == "--login" || w == "--norc" || w == "--noprofile" || w == "--posix":
-			continue
-		case strings.HasPrefix(w, "--"):
-			return notUnderstood("%s: option %s", name, w)
-		default:
-			for _, c := range w[1:] {
-				switch {
-				case c == 'c':
-					hasCommand = true
-				case c == 'o' || c == 'O':
-					if len(rest) == 0 {
-						return notUnderstood("%s: option %s without a value", name, w)
-					}
-					rest = rest[1:]
-				case !strings.ContainsRune("abefhklmpuvxBCEHPT", c):
-					return notUnderstood("%s: option %s", name, w)
-				}
-			}
-			continue
-		}
-		break
-	}
-	if !hasCommand || len(rest) == 0 {
-		return notUnderstood("%s runs a script of the shell's own", name)
-	}
-	lang := syntax.LangBash
-	if name == "sh" || name == "dash" {
-		lang = syntax.LangPOSIX
-	}
-	file, err := syntax.NewParser(syntax.Variant(lang)).Parse(strings.NewReader(rest[0].text), "")
+	text, err := shellCommand(name, words[1:])
 	if err != nil {
-		return notUnderstood("%s: %v", name, err)
+		return err
+	}
+	list, err := parseShell(name, text.text)
+	if err != nil {
+		return err
 	}
 	r.prog.Shell, r.vars = true, map[string]string{}
-	s := &script{reader: r, arg: rest[0].arg}
-	var list []*syntax.Stmt
-	for _, stmt := range file.Stmts {
-		if list, err = flatten(list, stmt); err != nil {
-			return err
-		}
-	}
-	if len(list) == 0 {
-		return notUnderstood("%s: an empty command", name)
-	}
+	s := &script{reader: r, arg: text.arg}
 	for _, stmt := range list[:len(list)-1] {
 		if err := s.prepare(stmt); err != nil {
 			return err
 		}
 	}
 	return s.final(list[len(list)-1])
+}
+
+// shellCommand returns the command string among a shell's arguments.
+func shellCommand(name string, args []word) (word, error) {
+	hasCommand := false
+	for len(args) > 0 && len(args[0].text) > 1 && strings.IndexByte("-+", args[0].text[0]) >= 0 {
+		option := args[0].text
+		args = args[1:]
+		if option == "--" {
+			break
+		}
+		switch option {
+		case "--login", "--norc", "--noprofile", "--posix":
+			continue
+		}
+		if strings.HasPrefix(option, "--") {
+			return word{}, notUnderstood("%s: option %s", name, option)
+		}
+		for _, c := range option[1:] {
+			switch {
+			case c == 'c':
+				hasCommand = true
+			case c == 'o' || c == 'O':
+				if len(args) == 0 {
+					return word{}, notUnderstood("%s: option %s without a value", name, option)
+				}
+				args = args[1:]
+			case !strings.ContainsRune("abefhklmpuvxBCEHPT", c):
+				return word{}, notUnderstood("%s: option %s", name, option)
+			}
+		}
+	}
+	if !hasCommand || len(args) == 0 {
+		return word{}, notUnderstood("%s runs a script of the shell's own", name)
+	}
+	return args[0], nil
+}
+
+// parseShell returns the statements of a shell's command string: one at least.
+func parseShell(name, text string) (list []*syntax.Stmt, err error) {
+	lang := syntax.LangBash
+	if name == "sh" || name == "dash" {
+		lang = syntax.LangPOSIX
+	}
+	file, err := syntax.NewParser(syntax.Variant(lang)).Parse(strings.NewReader(text), "")
+	if err != nil {
+		return nil, notUnderstood("%s: %v", name, err)
+	}
+	for _, stmt := range file.Stmts {
+		if list, err = flatten(list, stmt); err != nil {
+			return nil, err
+		}
+	}
+	if len(list) == 0 {
+		return nil, notUnderstood("%s: an empty command", name)
+	}
+	return list, nil
 }
 
 // flatten makes a list of a && b && c.
@@ -129,54 +145,96 @@ func (s *script) prepare(stmt *syntax.Stmt) error {
 	return notUnderstood("more than simple commands")
 }
 
+// preparations are the commands that may stand before the program, and how each is read.
+var preparations = map[string]func(s *script, args []string) error{
+	"cd":     (*script).cd,
+	"export": (*script).exports,
+	"unset":  (*script).unsets,
+	"set":    (*script).sets,
+	"source": (*script).activate,
+	".":      (*script).activate,
+	"conda":  (*script).conda,
+	"module": (*script).module,
+
+	"echo": harmless, "true": harmless, ":": harmless, "mkdir": harmless, "date": harmless, "hostname": harmless,
+	"nvidia-smi": harmless, "sleep": harmless, "ulimit": harmless,
+}
+
+// harmless is a command that changes nothing of the program's command, environment or folder.
+func harmless(*script, []string) error { return nil }
+
 func (s *script) prepareCall(words []word) error {
 	args := make([]string, 0, len(words))
 	for _, w := range words {
 		args = append(args, w.text)
 	}
-	switch name, n := args[0], len(args); {
-	case name == "cd":
-		if n != 2 || args[1] == "" || args[1][0] == '-' {
-			return notUnderstood("where %s leads", strings.Join(args, " "))
-		}
-		if _, ok := s.getenv("CDPATH"); ok && !filepath.IsAbs(args[1]) && args[1][0] != '.' {
-			return notUnderstood("where cd %s leads with CDPATH set", args[1])
-		}
-		return s.chdir(args[1])
-	case name == "export":
-		for _, a := range args[1:] {
-			if n, v, ok := strings.Cut(a, "="); ok && reAssignment.MatchString(a) {
-				s.vars[n] = v
-				s.assign(a)
-			} else if !s.export(a) {
-				return notUnderstood("export %s", a)
-			}
-		}
-		return nil
-	case name == "unset" && n == 2 && args[1] != "" && args[1][0] != '-':
-		delete(s.vars, args[1])
-		s.unset(args[1])
-		return nil
-	case name == "source" || name == ".":
-		if n == 2 && filepath.Base(args[1]) == "activate" { // of a virtual environment: sets PATH and VIRTUAL_ENV
-			s.through("activate")
-			return nil
-		}
-	case name == "conda" && n >= 2 && args[1] == "activate", name == "module" && n >= 2 && args[1] == "load":
-		s.through(name + " " + args[1])
-		return nil
-	case name == "set":
-		for _, a := range args[1:] {
-			if strings.Trim(a, "-+euxoC") != "" && a != "pipefail" {
-				return notUnderstood("set %s", a)
-			}
-		}
-		return nil
-	case name == "echo" || name == "true" || name == ":" || name == "mkdir" || name == "date" || name == "hostname" ||
-		name == "nvidia-smi" || name == "sleep" || name == "ulimit":
-		return nil
+	if read, ok := preparations[args[0]]; ok {
+		return read(s, args)
 	}
-	return notUnderstood("the shell runs %s first", args[0])
+	return runsFirst(args[0])
+}
+
+func runsFirst(name string) error { return notUnderstood("the shell runs %s first", name) }
+
+func (s *script) cd(args []string) error {
+	if len(args) != 2 || args[1] == "" || args[1][0] == '-' {
+		return notUnderstood("where %s leads", strings.Join(args, " "))
+	}
+	if _, ok := s.getenv("CDPATH"); ok && !filepath.IsAbs(args[1]) && args[1][0] != '.' {
+		return notUnderstood("where cd %s leads with CDPATH set", args[1])
+	}
+	return s.chdir(args[1])
+}
+
+func (s *script) exports(args []string) error {
+	for _, a := range args[1:] {
+		if n, v, ok := strings.Cut(a, "="); ok && reAssignment.MatchString(a) {
+			s.vars[n] = v
+			s.assign(a)
+		} else if !s.export(a) {
+			return notUnderstood("export %s", a)
+		}
+	}
+	return nil
+}
+
+func (s *script) unsets(args []string) error {
+	if len(args) != 2 || args[1] == "" || args[1][0] == '-' {
+		return runsFirst(args[0])
+	}
+	delete(s.vars, args[1])
+	s.unset(args[1])
+	return nil
+}
+
+func (s *script) sets(args []string) error {
+	for _, a := range args[1:] {
+		if strings.Trim(a, "-+euxoC") != "" && a != "pipefail" {
+			return notUnderstood("set %s", a)
+		}
+	}
+	return nil
+}
+
+// activate reads `source …/activate`, of a virtual environment: it sets PATH and VIRTUAL_ENV.
+func (s *script) activate(args []string) error {
+	if len(args) != 2 || filepath.Base(args[1]) != "activate" {
+		return runsFirst(args[0])
+	}
+	s.through("activate")
+	return nil
+}
+
+func (s *script) conda(args []string) error  { return s.throughCommand(args, "activate") }
+func (s *script) module(args []string) error { return s.throughCommand(args, "load") }
+
+// throughCommand reads a program by its one known command, such as `conda activate`, with any arguments.
+func (s *script) throughCommand(args []string, known string) error {
+	if len(args) < 2 || args[1] != known {
+		return runsFirst(args[0])
+	}
+	s.through(args[0] + " " + known)
+	return nil
 }
 
 // export makes a variable of the shell one of the program's.

@@ -1,0 +1,174 @@
+package oom
+
+import (
+	"strconv"
+	"sync"
+)
+
+// recovered says that the program goes on. It is looked for beside a message, not in prose.
+var recovered = rx(`(?i)attempting to recover|skipping (?:this |the )?(?:update|batch|step|sample|iteration)|` +
+	`\bretry(?:ing)?\b.{0,40}\b(?:batch|iteration|step|with)|recover(?:y|ed) success|` +
+	`trying (?:a )?(?:smaller )?batch size|` +
+	`(?:reducing|decreasing|halving|lowering|decreased) .{0,30}(?:batch|crop|size|tile)|(?:falling back|fall back|` +
+	`switching) to|using CPU\b|continuing\b`)
+
+// counts reads the progress that the rows show, once for all findings.
+func counts(rs []row) []counted {
+	var out []counted
+	bytes := 0
+	for i, r := range rs {
+		bytes += len(r.text) + 1
+		if !mayCount([]byte(r.body[:min(len(r.body), 600)])) {
+			continue
+		}
+		if p, ok := progressOf(r.body); ok {
+			out = append(out, counted{p, i, bytes})
+		}
+	}
+	return out
+}
+
+// A counted is a progress in a row, and how many bytes there are up to the end of that row.
+type counted struct {
+	progress
+	row, bytes int
+}
+
+// survivedAfter says whether the program went on after this finding.
+func (f *finding) survivedAfter(later []finding, counts []counted) bool {
+	if f.rule.nature == survived || f.goesOn() {
+		return true
+	}
+	if f.rule.kind == HostOOM || f.rule.kind == SharedMemory {
+		return false // the process that said so is not the one that died
+	}
+	for i := max(f.at-2, 0); i < min(f.at+9, len(f.rows)); i++ {
+		if i != f.at && f.rows[i].rank == f.rows[f.at].rank && len(f.rows[i].body) < 300 &&
+			recovered.MatchString(f.rows[i].body) {
+			return true
+		}
+	}
+	for _, g := range later {
+		if g.rule.nature == survived && g.at > f.at && g.at < f.at+40 {
+			return true
+		}
+	}
+	return f.progressed(counts)
+}
+
+// stdoutBlock is the size of CPython's buffer for an output that is no terminal (io.DEFAULT_BUFFER_SIZE): when a program
+// dies, up to so much of what it had printed before is written after its traceback.
+const stdoutBlock = 8 << 10
+
+// progressed says whether training went on: counters moved beyond where they stood. After an exception that nobody seems
+// to have caught, lines that may have waited in a buffer do not count.
+func (f *finding) progressed(counts []counted) bool {
+	highest := map[bool]int64{}
+	for _, c := range counts {
+		if c.row < f.at {
+			highest[c.bar] = max(highest[c.bar], c.n)
+		}
+	}
+	moved, rising := 0, 0
+	last := map[bool]int64{}
+	look := func(p progress, bytes int) {
+		waiting := f.traced && !p.live && bytes < stdoutBlock
+		if waiting {
+			return
+		}
+		h, known := highest[p.bar]
+		if known && p.n > max(h, last[p.bar]) || !known && !f.traced && p.n > last[p.bar] {
+			moved++
+		}
+		if p.n > last[p.bar] && bytes >= stdoutBlock {
+			rising++
+		}
+		last[p.bar] = max(last[p.bar], p.n)
+	}
+	here := 0
+	for _, r := range f.rows[:f.at+1] {
+		here += len(r.text) + 1
+	}
+	for _, c := range counts {
+		if c.row > f.at {
+			look(c.progress, c.bytes-here)
+		}
+	}
+	for _, p := range f.x.after {
+		look(p, stdoutBlock)
+	}
+	return moved >= 2 || rising >= 5
+}
+
+// diedLater says whether the program trained on and then died of something else: a counter rose between the message and a
+// later exception with a traceback of its own. What a dying program's buffer held comes after its last traceback.
+func (f *finding) diedLater(later []finding, counts []counted) bool {
+	for i := range later {
+		g := &later[i]
+		if g.at <= f.at || g.rule.name != "exception" || !g.fatal || !g.traced || g.rows[g.at].rank != f.rows[f.at].rank {
+			continue
+		}
+		rises, last := 0, map[bool]int64{}
+		for _, c := range counts {
+			if c.row > f.at && c.row < g.at && c.n > last[c.bar] {
+				last[c.bar] = c.n
+				rises++
+			}
+		}
+		return rises >= 2 || rises > 0 && f.caught()
+	}
+	return false
+}
+
+// A progress is a counter that a training loop printed.
+type progress struct {
+	bar  bool // of a progress bar, which is written to standard error at once
+	live bool // not held in a buffer
+	n    int64
+}
+
+var (
+	// tqdm/std.py, format_meter; lightning/pytorch/callbacks/progress/rich_progress.py
+	barCount = rx(`\b([\d,]+)/[\d,]+ (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
+	logCount = rx(`(?i)\b(?:epoch|iter|iteration|step|global_step|batch|it|update)s?\b["']?[\s:=\[#(]{0,4}([\d,]+)`)
+	logStats = rx(`(?i)loss|\blr\b|acc|psnr|it/s|s/it|\beta\b|ppl|reward|grad|samples/s|tokens/s`)
+	stamped  = rx(`\b\d\d:\d\d:\d\d`)
+)
+
+// countWords are those of barCount (1), logStats (2) and logCount (4): progressOf finds nothing without 1, or 2 and 4.
+var countWords = sync.OnceValue(func() *literals {
+	words := map[string]uint64{" [": 1, " •": 1, "ſ": 7, "\u212a": 7} // these two fold to s and k
+	for _, w := range []string{"loss", "lr", "acc", "psnr", "it/s", "s/it", "eta", "ppl", "reward", "grad", "samples/s", "tokens/s"} {
+		words[w] = 2
+	}
+	for _, w := range []string{"epoch", "iter", "step", "batch", "it", "update"} {
+		words[w] = 4
+	}
+	return newLiterals(words)
+})
+
+// mayCount says whether progressOf may find anything, for a hundredth of its price: it is asked of every line for as long
+// as a program that has spoken of memory shows no progress.
+func mayCount(text []byte) bool {
+	marks := countWords().scan(text[:min(len(text), 600)])
+	return marks&1 != 0 || marks&6 == 6
+}
+
+func progressOf(text string) (progress, bool) {
+	if len(text) > 600 {
+		text = text[:600]
+	}
+	if m := barCount.FindStringSubmatch(text); m != nil {
+		n, err := strconv.ParseInt(digits(m[1]), 10, 64)
+		return progress{true, true, n}, err == nil
+	}
+	if !logStats.MatchString(text) {
+		return progress{}, false
+	}
+	m := logCount.FindStringSubmatch(text)
+	if m == nil {
+		return progress{}, false
+	}
+	n, err := strconv.ParseInt(digits(m[1]), 10, 64)
+	return progress{false, stamped.MatchString(text), n}, err == nil
+}

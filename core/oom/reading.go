@@ -1,0 +1,337 @@
+package oom
+
+import (
+	"slices"
+	"strings"
+	"sync"
+)
+
+// head finds an exception's name before a message: "RuntimeError: ", "torch.OutOfMemoryError: ", "Exception: ".
+var head = rx(`(?:^|[\s:|(\[>"])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure)|` +
+	`OutOfResources|Exception))(?:\([^)]{0,80}\))?:(?:\s|$)`)
+
+// A value in a dictionary, an argument or a literal: somebody reports or quotes the message.
+var quotes = rx(`(?:[:=(\[{,]\s*|\b[bfr])["'](?:[^"']{0,60})$`)
+
+// logged is a record of a logger, which is written by a program that goes on.
+var logged = rx(`(?i)^(?:[\[(|<]?\s*[\d/:.,TZ -]{8,40}[\])|>]?\W{0,4}.{0,60}?)?[\[(|<* ]{0,3}\b(?:debug|info|` +
+	`warn(?:ing)?|error)\b\s?[\])|>:*]|^\s*Warning:|^\|? ?WARNING|\bskipp(?:ed|ing)\b`)
+
+// harness is a test runner's summary: the suite went on.
+var harness = rx(`(?i)\b\d+ (?:asserts in )?\d* ?tests?\b.*(?:failures?|errors?|failed)|=+ .*\d+ (?:failed|passed)`)
+
+// anyException is one whose name does not say that it is one.
+var anyException = rule{name: "exception", kind: NoMemory, weight: exception, nature: raised}
+
+// raisedHere says whether a line is the one in which a traceback right above it ends.
+func raisedHere(rs []row, i int) bool {
+	if i == 0 || rs[i].boxed || wraps(rs, i) || !raisedLine.MatchString(rs[i].body) {
+		return false
+	}
+	above := rs[i-1].body
+	return above != "" && (above[0] == ' ' || above[0] == '\t') && tracedAbove(rs, i)
+}
+
+// raisedLine is an exception of any name, where a traceback has just ended: "zipfile.BadZipFile: File is not a zip file".
+var raisedLine = rx(`^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?:: \S.*|:?\s*)$`)
+
+// read applies the rules to one line. A message that is wrapped within the very words of its rule is found by joining the
+// next line, with a space and without.
+func read(rs []row, i int) (finding, bool) {
+	body := strings.TrimSpace(rs[i].body)
+	f, _, ok := readText(rs, i, body)
+	if !ok && raisedHere(rs, i) {
+		f, ok = finding{rule: anyException, at: i, name: raisedLine.FindStringSubmatch(body)[1], traced: true, fatal: !ignored(rs, i) && !harnessAbove(rs, i)}, true
+	}
+	if ok && f.rule.name != "exception" || i+1 >= len(rs) {
+		return f, ok
+	}
+	next := strings.TrimSpace(rs[i+1].body)
+	for _, joined := range []string{body + " " + next, body + next} {
+		g, start, found := readText(rs, i, joined)
+		if found && g.memory() && g.rule.nature != survived && start < len(body) {
+			return g, true
+		}
+	}
+	return f, ok
+}
+
+// ruleFilter passes over the rules that a line cannot match.
+var ruleFilter = sync.OnceValue(func() *prefilter {
+	var all []*pattern
+	for _, r := range rules {
+		all = append(all, r.re)
+	}
+	return newPrefilter(all)
+})
+
+// code is a line of Python, as a traceback or a listing shows it.
+var code = rx(`^(?:except|raise|if|elif|assert|return|with|print)\b[ (]`)
+
+// mention is a message between quotation marks, without what would make it one that was printed.
+var mention = rx("[\"'\x60][\\w ]{0,24}(?:out of memory|OutOfMemoryError|ALLOC_FAILED)\\.?[\"'\x60]")
+
+// Python's semaphores and shared arrays are files in /dev/shm (Modules/_multiprocessing/semaphore.c, by sem_open(3);
+// Lib/multiprocessing/heap.py), which an ENOSPC from there does not say.
+var (
+	shmFull   = rule{kind: SharedMemory, weight: sure, nature: spoken, cause: "shared memory (/dev/shm) is full"}
+	shmFrames = rx(`multiprocessing/(?:synchronize|heap|shared_memory)\.py`)
+)
+
+func inShm(rs []row, at int) bool {
+	for _, r := range rs[max(0, at-5):at] {
+		if shmFrames.MatchString(r.body) {
+			return true
+		}
+	}
+	return false
+}
+
+// wrapper is an exception that only holds another process's: torch/multiprocessing/spawn.py, which until 1.5 raised a bare
+// Exception.
+var wrapper = rx(`^-- Process \d+ terminated with the following error:`)
+
+// wraps says whether the text that begins at a row is such a wrapper's.
+func wraps(rs []row, i int) bool {
+	for _, r := range rs[i:min(len(rs), i+4)] {
+		if wrapper.MatchString(strings.TrimSpace(r.body)) {
+			return true
+		}
+	}
+	return false
+}
+
+// readText applies the rules to the text that begins at a row, and returns where the match begins.
+func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
+	if n := len(text); n > 2 && text[0] == '`' && text[n-1] == '`' && tracedAbove(rs, i) {
+		text = text[1 : n-1] // Markdown, below its traceback
+	}
+	if code.MatchString(text) {
+		return finding{}, 0, false
+	}
+	may := ruleFilter().may(text)
+	for n, r := range rules {
+		if may>>(n%64)&1 == 0 {
+			continue
+		}
+		at := r.re.FindStringIndex(text)
+		if at == nil {
+			continue
+		}
+		switch {
+		case r.name == "exception" && wraps(rs, i):
+			return finding{}, 0, false // the other process's exception follows
+		case r.name == "disk_full" && inShm(rs, i):
+			r = shmFull
+		}
+		m := matched(r, rs, i, text, at[0])
+		switch {
+		case m.explained():
+			return finding{}, 0, false
+		case m.memory() && r.nature != survived && otherErrors[m.name]:
+			continue // it quotes, in a path or a key, what it is not about
+		case r.nature == survived:
+			m.specify(rules[n+1:])
+		}
+		m.fatal = m.ends()
+		unheeded := ignored(rs, i)
+		if unheeded && r.weight < probable || r.nature == raised && !m.fatal && !m.printed() {
+			return finding{}, 0, false // such words prove nothing there
+		}
+		m.fatal = m.fatal && !unheeded && (m.traced || !harnessAbove(rs, i))
+		return m.finding, at[0], true
+	}
+	return finding{}, 0, false
+}
+
+// A match is a text that a rule matches, and how the rule's words stand in it.
+type match struct {
+	finding
+	text   string
+	before string // the text before the exception's name or, without one, before the rule's words
+	quoted bool   // the words are in quotation marks
+}
+
+// matched looks at the text that begins at a row, where a rule matches from a byte on.
+func matched(r rule, rs []row, i int, text string, start int) *match {
+	m := &match{finding: finding{rule: r, rows: rs, at: i, name: head1(text), traced: tracedAbove(rs, i)}, text: text, before: text[:start]}
+	if h := head.FindStringIndex(text); h != nil && h[0] < start {
+		m.before = text[:h[0]]
+	}
+	m.quoted = quotes.MatchString(m.before)
+	if m.memory() {
+		m.Numbers = readNumbers(messageAt(rs, i))
+	}
+	return m
+}
+
+// explained reports whether the text is source, configuration or documentation that mentions the words: no program
+// printed them as its own message.
+func (m *match) explained() bool {
+	ownQuotes := strings.Contains(m.text, "Cuda failure") || strings.Contains(m.text, "(-4:Insufficient") // NCCL's and OpenCV's
+	if m.memory() && (mention.MatchString(m.text) && !ownQuotes || !m.traced && fenced(m.rows, m.at)) {
+		return true
+	}
+	return m.quoted && (m.count() == 0 || strings.Contains(m.before, "raise "))
+}
+
+// specify takes the memory from another rule: the words of a program that went on need not name it.
+func (m *match) specify(others []rule) {
+	for _, r := range others {
+		if r.kind != NoMemory && r.nature != survived && r.re.MatchString(m.text) {
+			m.rule.kind, m.rule.cause = r.kind, r.cause
+			return
+		}
+	}
+}
+
+// ends reports whether the program, or a step of it, ended with these words.
+func (m *match) ends() bool {
+	switch m.rule.nature {
+	case decreed:
+		return !m.quoted
+	case spoken, consequence:
+		return m.rule.weight == sure && m.rule.kind != GPUUnspecified || !m.reported() || m.last()
+	case raised:
+		return !m.quoted && (m.name != "" || m.traced || m.count() > 1 && failed.MatchString(m.before)) || m.last()
+	}
+	return false // survived
+}
+
+// reported: a program that goes on quotes or logs the words.
+func (m *match) reported() bool {
+	return m.quoted || m.name == "" && !m.traced && logged.MatchString(m.text)
+}
+
+// last reports whether the program prints, with the words, that it gives up.
+func (m *match) last() bool { return m.memory() && !m.quoted && lastWords.MatchString(m.text) }
+
+// printed tells a message that a program printed from one that a text mentions: it has numbers, or it fills its line.
+func (m *match) printed() bool {
+	if m.count() > 0 {
+		return true
+	}
+	before := strings.TrimSpace(m.before)
+	return m.memory() && len(m.text) < 120 && (before == "" || strings.ContainsRune(":]|>-!", rune(before[len(before)-1])))
+}
+
+// otherErrors are exceptions of Python's that no want of memory raises.
+var otherErrors = func() map[string]bool {
+	m := map[string]bool{}
+	for _, name := range strings.Fields("FileNotFoundError FileExistsError PermissionError NotADirectoryError IsADirectoryError AssertionError KeyError " +
+		"IndexError TypeError NameError ImportError ModuleNotFoundError SyntaxError IndentationError UnicodeDecodeError ZeroDivisionError") {
+		m[name] = true
+	}
+	return m
+}()
+
+// lastWords say that the program ends, or that what it was to do has failed.
+var lastWords = rx(`(?i)\b(?:exiting|aborting|terminating|giving up|cannot continue|(?:training|run|job) (?:has )?(?:failed|stopped|aborted|crashed))\b`)
+
+// ignored says whether Python itself has passed over an exception: what is raised where nobody can catch it, as in __del__
+// (CPython's Python/errors.c, PyErr_WriteUnraisable), is printed and forgotten.
+func ignored(rs []row, at int) bool {
+	for i := at - 1; i >= max(0, at-maxUnraisable); i-- {
+		body := rs[i].body
+		switch {
+		case rs[i].rank != rs[at].rank && rs[i].rank != "":
+		case strings.HasPrefix(body, "Exception ignored in"), strings.HasPrefix(body, "Exception ignored while"):
+			return true
+		case body != "" && body[0] != ' ' && body[0] != '\t' && !strings.HasPrefix(body, "Traceback (most"):
+			return false
+		}
+	}
+	return false
+}
+
+// maxUnraisable bounds the frames of a traceback that nobody wants.
+const maxUnraisable = 60
+
+// head1 returns the last name of an exception before a message.
+func head1(text string) string {
+	if m := exceptionLine.FindStringSubmatch(text); m != nil {
+		return m[1]
+	}
+	all := head.FindAllStringSubmatch(text, 4)
+	if len(all) == 0 {
+		return ""
+	}
+	return all[0][1]
+}
+
+// tracedAbove says whether frames of a traceback stand right above a line, of the same rank if ranks are known.
+func tracedAbove(rs []row, at int) bool {
+	for i, seen := at-1, 0; i >= 0 && seen < 5 && i > at-40; i-- {
+		r := rs[i]
+		if strings.TrimSpace(r.body) == "" || r.rank != rs[at].rank && r.rank != "" {
+			continue
+		}
+		if seen++; r.boxed || len(frames(rs, i, i+1, "")) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// failed stands before a message where a program says that this, or a step of it, has failed.
+var failed = rx(`(?:\b(?:ERROR|FATAL|CRITICAL|Error|Failed|FAILED|failed)\b)[\])]?\s?[:|-]+\s*$`)
+
+// fenced says whether a line stands alone in a code block of a page of Markdown that has headings, or is cut short there
+// with dots: the page explains it. Who pastes a log pastes more of it.
+func fenced(rs []row, at int) bool {
+	fence := func(i, step int) bool {
+		for i += step; i >= 0 && i < len(rs); i += step {
+			if s := strings.TrimSpace(rs[i].body); s != "" {
+				return strings.HasPrefix(s, "```") || strings.HasPrefix(s, "~~~")
+			}
+		}
+		return false
+	}
+	if !fence(at, -1) || !fence(at, 1) {
+		return false
+	}
+	return elided.MatchString(rs[at].body) || slices.ContainsFunc(near(rs, at, 12, 0), func(r row) bool {
+		return heading.MatchString(r.text)
+	})
+}
+
+var (
+	heading = rx(`^#{1,6} \w`)
+	elided  = rx(`[\w(](?:\.\.\.|…)(?:\W|$)`)
+)
+
+func harnessAbove(rs []row, at int) bool {
+	for i := max(0, at-8); i < at; i++ {
+		if harness.MatchString(rs[i].body) {
+			return true
+		}
+	}
+	return false
+}
+
+var another = rx(`out of memory\. ?Tried|OutOfMemoryError: `)
+
+// messageAt returns the squeezed text of the message that begins at a row: its own rank's lines, up to the next message.
+func messageAt(rs []row, at int) string {
+	own := []row{rs[at]}
+	for i := at + 1; i < len(rs) && len(own) < messageLines; i++ {
+		r := rs[i]
+		if r.rank != rs[at].rank && r.rank != "" {
+			continue
+		}
+		if another.MatchString(r.body) && len(own) > 2 || strings.Contains(r.body, "Traceback (most") {
+			break
+		}
+		own = append(own, r)
+	}
+	s := squeeze(own)
+	// of two messages in one text, as ranks interleave, the one with all its numbers is read
+	parts := strings.Split(s, "outofmemory.")
+	best, most := s, -1
+	for i, p := range parts {
+		if n := readNumbers(p); (i > 0 || len(parts) == 1) && n.count() > most {
+			best, most = p, n.count()
+		}
+	}
+	return best
+}
