@@ -60,9 +60,9 @@ func newCurve(rs []Receipt, on Machine, least int, descent float64, find measure
 func newPoint(x float64, rs []Receipt, find measured, in func(Item) bool) (point, bool) {
 	slices.SortFunc(rs, newestFirst)
 	e := rs[0].Predicted
-	p := point{x: x, constants: e.constants(in)}
+	p := point{x: x, constants: constants(e, in)}
 	var off float64
-	p.grows, off = e.growth(in)
+	p.grows, off = growth(e, in)
 	p.share = square(constantPrior*p.constants) / max(1, square(constantPrior*p.constants)+square(off))
 	var least float64
 	var failed []Receipt
@@ -86,11 +86,11 @@ func newPoint(x float64, rs []Receipt, find measured, in func(Item) bool) (point
 			y = newest
 		}
 	}
-	if least > max(y, e.sum(in)) {
+	if least > max(y, sum(e, in)) {
 		p.failed, p.from = true, failed
 		y = least
 	}
-	p.residual = y - e.sum(in)
+	p.residual = y - sum(e, in)
 	return p, y > 0
 }
 
@@ -195,7 +195,7 @@ func newOffset(rs []Receipt, on Machine, find measured, in func(Item) bool) *off
 		if !ok || p.share == 0 {
 			continue
 		}
-		residual := float64(m.Bytes) - r.Predicted.sum(in)
+		residual := float64(m.Bytes) - sum(r.Predicted, in)
 		votes, o.from = append(votes, vote{p.share * residual, p.share}), append(o.from, r)
 		all += p.share
 	}

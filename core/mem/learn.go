@@ -62,7 +62,7 @@ func Learn(receipts []Receipt, of Key, on Machine, priced func(Key) (Estimate, b
 		e, ok := priced(r.Job)
 		switch {
 		case ok && e.Known():
-			changed = changed || r.Predicted.Known() && e.sum(counted) != r.Predicted.sum(counted)
+			changed = changed || r.Predicted.Known() && sum(e, counted) != sum(r.Predicted, counted)
 			r.Predicted = e
 			own = append(own, r)
 		case !ok && r.Predicted.Known():
@@ -145,7 +145,7 @@ const full = 0.9
 // nearly full it had given some of that back, nobody knows how much.
 func needed(r Receipt) (Measurement, bool) {
 	m, ok := r.Find(Used)
-	cached := r.Predicted.cached()
+	cached := onlyCached(r.Predicted)
 	if ok && cached > 0 && m.Bound != AtLeast { // where it failed nothing was cached any more
 		if float64(m.Bytes) > full*float64(r.Machine.Total) {
 			m.Bound = AtMost
@@ -155,11 +155,11 @@ func needed(r Receipt) (Measurement, bool) {
 	return m, ok
 }
 
-// cached is what the allocator comes to hold beyond what the phase needs of it.
-func (e Estimate) cached() unit.Bytes {
+// onlyCached is what the allocator comes to hold beyond what the phase needs of it.
+func onlyCached(e Estimate) unit.Bytes {
 	need := unit.Bytes(0)
 	for _, it := range e.Items {
-		if it.Kind == Slack || slices.Contains(certain, it.Kind) {
+		if it.Kind == Slack || it.Kind.Counted() {
 			need += it.Bytes
 		}
 	}
@@ -191,7 +191,7 @@ func beyondReserved(r Receipt) (Measurement, bool) {
 }
 
 // constants is the sum of the guessed lines that no size changes, and growth how far those that grow may be off.
-func (e Estimate) constants(in func(Item) bool) (sum float64) {
+func constants(e Estimate, in func(Item) bool) (sum float64) {
 	for _, it := range e.Items {
 		if in(it) && it.Guess && (it.Kind == Context || it.Kind == Runtime) {
 			sum += float64(it.Bytes)
@@ -200,10 +200,10 @@ func (e Estimate) constants(in func(Item) bool) (sum float64) {
 	return sum
 }
 
-func (e Estimate) growth(in func(Item) bool) (grows, off float64) {
+func growth(e Estimate, in func(Item) bool) (grows, off float64) {
 	for _, it := range e.Items {
 		switch {
-		case !in(it) || !slices.Contains(growing, it.Kind):
+		case !in(it) || !it.Kind.Grows():
 		case it.Guess:
 			grows, off = grows+float64(it.Bytes), off+float64(it.Bytes)
 		default:
@@ -213,7 +213,7 @@ func (e Estimate) growth(in func(Item) bool) (grows, off float64) {
 	return grows, off
 }
 
-func (e Estimate) sum(in func(Item) bool) (sum float64) {
+func sum(e Estimate, in func(Item) bool) (sum float64) {
 	for _, it := range e.Items {
 		if in(it) {
 			sum += float64(it.Bytes)
@@ -232,47 +232,47 @@ func (l *Lessons) Apply(e Estimate, of Key) Estimate {
 	out.Items, out.Learned = slices.Clone(e.Items), nil
 	x := float64(e.Total())
 	if l.context != nil {
-		out.replace(Context, l.context.bytes, l.context.from)
+		replace(&out, Context, l.context.bytes, l.context.from)
 	}
 	switch {
 	case l.tensors != nil:
-		out.correct(l.tensors, x, e, tensor, of.Phase)
+		correct(&out, l.tensors, x, e, tensor, of.Phase)
 		if l.rest != nil {
-			out.replace(Context, l.rest.flat(), l.rest.points[0].from) // where nothing said it better
+			replace(&out, Context, l.rest.flat(), l.rest.points[0].from) // where nothing said it better
 			r, from := l.rest.at(x)
-			out.add(Slack, "beyond live tensors", r-out.since(e, beyond), from, x, beyond)
+			add(&out, Slack, "beyond live tensors", r-since(out, e, beyond), from, x, beyond)
 		} else if l.constant != nil {
-			out.replace(Context, l.constant.bytes, l.constant.from)
+			replace(&out, Context, l.constant.bytes, l.constant.from)
 		}
 	case l.whole != nil:
-		out.correct(l.whole, x, e, always, of.Phase)
+		correct(&out, l.whole, x, e, always, of.Phase)
 	case l.constant != nil:
-		out.replace(Context, l.constant.bytes, l.constant.from)
-		out.replace(Runtime, l.constant.bytes, l.constant.from)
+		replace(&out, Context, l.constant.bytes, l.constant.from)
+		replace(&out, Runtime, l.constant.bytes, l.constant.from)
 	}
 	return out
 }
 
 // correct makes the lines of a scope amount to what the curve says.
-func (e *Estimate) correct(c *curve, x float64, priced Estimate, in func(Item) bool, phase string) {
+func correct(e *Estimate, c *curve, x float64, priced Estimate, in func(Item) bool, phase string) {
 	r, from := c.at(x)
 	if from[0].floor && !from[0].failed { // what lay between two looks may have been more
-		r = max(r, float64(priced.Certain())-priced.sum(in))
+		r = max(r, float64(priced.Certain())-sum(priced, in))
 	}
 	if in(Item{Kind: Runtime}) {
-		e.replace(Context, c.flat(), c.points[0].from)
-		e.replace(Runtime, c.flat(), c.points[0].from)
+		replace(e, Context, c.flat(), c.points[0].from)
+		replace(e, Runtime, c.flat(), c.points[0].from)
 	}
-	e.add(Correction, phase, r-e.since(priced, in), from, x, in)
+	add(e, Correction, phase, r-since(*e, priced, in), from, x, in)
 }
 
 // since is by how much the lines of a scope, corrections included, have changed.
-func (e Estimate) since(priced Estimate, in func(Item) bool) float64 {
-	return e.sum(in) - priced.sum(in)
+func since(e, priced Estimate, in func(Item) bool) float64 {
+	return sum(e, in) - sum(priced, in)
 }
 
 // replace changes a guessed constant by an offset, and says whose it is.
-func (e *Estimate) replace(k Kind, by float64, from []Receipt) {
+func replace(e *Estimate, k Kind, by float64, from []Receipt) {
 	for i := range e.Items {
 		it := &e.Items[i]
 		if it.Kind != k || !it.Guess {
@@ -280,14 +280,14 @@ func (e *Estimate) replace(k Kind, by float64, from []Receipt) {
 		}
 		it.Bytes += unit.Bytes(math.Round(max(by, (leastConstant-1)*float64(it.Bytes))))
 		it.Guess, it.From = false, "learned from "+names(from)
-		e.learned(from)
+		learned(e, from)
 		return
 	}
 }
 
 // add appends a correction with where it comes from. It is a guess where nothing near was measured; where something was,
 // the sum of the lines in scope is vouched for, and none of them is a guess.
-func (e *Estimate) add(k Kind, what string, bytes float64, from []point, x float64, in func(Item) bool) {
+func add(e *Estimate, k Kind, what string, bytes float64, from []point, x float64, in func(Item) bool) {
 	it := Item{Kind: k, What: what, Bytes: unit.Bytes(math.Round(bytes))}
 	if k != Correction && bytes < 0 {
 		it.Kind = Correction
@@ -296,7 +296,7 @@ func (e *Estimate) add(k Kind, what string, bytes float64, from []point, x float
 	for _, p := range from {
 		rs = append(rs, p.from...)
 	}
-	e.learned(rs)
+	learned(e, rs)
 	switch near := from[0]; {
 	case near.failed && near.x == x:
 		it.From = "these settings ran out of memory in " + names(rs)
@@ -317,7 +317,7 @@ func (e *Estimate) add(k Kind, what string, bytes float64, from []point, x float
 }
 
 // learned enters receipts, each once.
-func (e *Estimate) learned(rs []Receipt) {
+func learned(e *Estimate, rs []Receipt) {
 	for _, r := range rs {
 		if id := r.ID(); !slices.Contains(e.Learned, id) {
 			e.Learned = append(e.Learned, id)

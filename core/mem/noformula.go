@@ -41,8 +41,8 @@ func (l *Lessons) line(e Estimate, of Key) Estimate {
 		it.From = fmt.Sprintf("no formula; a line through %d micro-batches, measured in %s", len(xs), names(through))
 		it.Guess = micro > 2*slices.Max(xs) || micro < slices.Min(xs)/2
 	case len(xs) == 1:
-		grows, _ := e.growth(always)
-		base := min(e.sum(always)-grows, ys[0])
+		grows, _ := growth(e, always)
+		base := min(sum(e, always)-grows, ys[0])
 		y, it.Guess = base+(ys[0]-base)*micro/xs[0], true
 		it.From = "no formula; in proportion to the micro-batch of " + names(through)
 	}
@@ -50,8 +50,8 @@ func (l *Lessons) line(e Estimate, of Key) Estimate {
 		out := e
 		out.Items, out.Learned = slices.Clone(e.Items), nil
 		out.Unknown = fmt.Sprintf("these settings ran out of memory in %s, and how much more they need nobody knows", names(refused))
-		it.Bytes, it.From = unit.Bytes(math.Round(least-e.sum(always))), "more than what there was in "+names(refused)
-		out.learned(refused)
+		it.Bytes, it.From = unit.Bytes(math.Round(least-sum(e, always))), "more than what there was in "+names(refused)
+		learned(&out, refused)
 		out.Add(it)
 		return out
 	}
@@ -64,8 +64,8 @@ func (l *Lessons) line(e Estimate, of Key) Estimate {
 	}
 	out := e
 	out.Items, out.Learned, out.Unknown = slices.Clone(e.Items), nil, ""
-	it.Bytes = unit.Bytes(math.Round(y - e.sum(always)))
-	out.learned(through)
+	it.Bytes = unit.Bytes(math.Round(y - sum(e, always)))
+	learned(&out, through)
 	out.Add(it)
 	return out
 }
@@ -107,7 +107,7 @@ func total(r Receipt, e Estimate) (float64, Bound, bool) {
 		}
 	}
 	if m, ok := r.Find(Allocated); ok && m.Bound != AtMost {
-		return float64(m.Bytes) + e.sum(beyond), m.Bound, true
+		return float64(m.Bytes) + sum(e, beyond), m.Bound, true
 	}
 	return 0, "", false
 }
