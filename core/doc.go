@@ -21,7 +21,7 @@
 //	plugin/declared the plugin of projects that have none: a short file says where their settings lie
 //	plugin/internal/wire  JSON documents between launch and a plugin's process
 //	nn         what a PyTorch module costs without running it: the forward pass on a tape
-//	mem        the ledger: lines of memory with a kind, a part and a source; the caching allocator, replayed; what receipts teach
+//	mem        the ledger: lines of memory with a kind, a part and a source; the caching allocator, replayed
 //	unit       amounts of memory
 //	file       reading files that may be anything: no FIFO makes launch wait, none is without end
 //	lazy       regular expressions, compiled when they are first used
@@ -36,7 +36,8 @@
 //	oom        what a program's output says of how it ended
 //	witness    what its own processes say of their memory, by a part of overlay's hook
 //	states     the saved states that a resume reads: which are complete, and this run's own
-//	record     runs and receipts on disk
+//	record     runs on disk
+//	receipt    what was predicted and what was measured: written, kept and learned from
 //	trust      which settings files are believed: the user's own, and what the user has approved
 //	ui         everything that a person sees, and the documents that scripts read
 //
@@ -48,8 +49,8 @@
 // one attempt with the tap on its output (tap.go), the looks at card and host (watch.go, looks.go) and what may end it early
 // (guard.go); states.go follows what it saves, cutshort.go what an attempt saved that was never seen to end,
 // confirm.go which settings it took. estimate.go prices a network without a
-// command, explain.go says what a log or a run died of. receipts.go writes what an attempt measured and applies what was
-// learned; course.go splits its peaks by phase, hostwatch.go looks at what a limit on host memory counts, inside.go asks
+// command, explain.go says what a log or a run died of. receipts.go lists receipts, and takes them to another machine and
+// back; course.go splits its peaks by phase, hostwatch.go looks at what a limit on host memory counts, inside.go asks
 // the program's own processes. trust.go and statedir.go keep what other accounts could change out of it, claims.go promises host
 // memory once, handover.go runs the command where launch itself lacks something, prune.go removes old records, again.go takes a
 // secret again, result.go writes --json-file.

@@ -26,6 +26,7 @@ import (
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/states"
@@ -289,7 +290,7 @@ func (x *executor) attempt(ctx context.Context, a attempt) (run.Outcome, error) 
 	if x.device != nil && x.device.Kind == gpu.CPU && x.settings.Memory > 0 {
 		spec.Limit = x.settings.Memory
 		if x.job != nil {
-			spec.Env = append(slices.Clone(c.Env), steadyHeap(c.Env)...)
+			spec.Env = append(slices.Clone(c.Env), python.SteadyHeap(c.Env)...)
 		}
 	}
 	var out run.Outcome
@@ -405,18 +406,6 @@ func asked(exit proc.Exit) syscall.Signal {
 		return syscall.SIGTERM
 	}
 	return 0
-}
-
-// steadyHeap makes glibc give memory back, so that what a limit measures is what the program uses: without it the peak
-// is not even monotone in the batch. It is set for a limited job on a CPU only, and never over the user's own.
-func steadyHeap(env []string) (add []string) {
-	for _, kv := range []string{"MALLOC_ARENA_MAX=1", "MALLOC_MMAP_THRESHOLD_=65536", "OMP_NUM_THREADS=1"} {
-		name, _, _ := strings.Cut(kv, "=")
-		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
-			add = append(add, kv)
-		}
-	}
-	return add
 }
 
 // breakLine ends the program's last line, if it did not, before launch says something.

@@ -70,7 +70,7 @@ say("unmapped")
 			mu.Lock()
 			above, exact := held-base, counted
 			mu.Unlock()
-			ok := above >= want.least*mib && (!want.exact || exact)
+			ok := above >= want.least*unit.MiB && (!want.exact || exact)
 			if ok && want.word == "started" {
 				time.Sleep(500 * time.Millisecond) // its family is known by now
 				mu.Lock()
@@ -87,7 +87,7 @@ say("unmapped")
 			}
 		}
 		mu.Lock()
-		if above := held - base; above > (want.least+2)*mib {
+		if above := held - base; above > (want.least+2)*unit.MiB {
 			t.Errorf("at %q: %v above the start, want %d MiB", want.word, above, want.least)
 		}
 		mu.Unlock()

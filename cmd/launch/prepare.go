@@ -19,11 +19,11 @@ import (
 	"github.com/launch-ml/launch/core/hostmem"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
-	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/python"
+	"github.com/launch-ml/launch/core/receipt"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
@@ -204,7 +204,7 @@ func (p *prepared) confine() {
 }
 
 // learn corrects the ladders by what was measured before.
-func (p *prepared) learn(s settings, receipts func() ([]mem.Receipt, error)) {
+func (p *prepared) learn(s settings, receipts func() ([]receipt.Receipt, error)) {
 	rs, err := receipts()
 	if err != nil {
 		p.warnings = append(p.warnings, fmt.Sprintf("%v: nothing is learned from earlier runs", err))
@@ -212,7 +212,7 @@ func (p *prepared) learn(s settings, receipts func() ([]mem.Receipt, error)) {
 	if len(rs) == 0 {
 		return
 	}
-	if set, learned := newBooks(s, p.job, p.device).learn(p.run.Ladders, rs); learned {
+	if set, learned := receipt.Of(p.job, p.device, s.Memory > 0).Learn(p.run.Ladders, rs); learned {
 		p.run.Priced, p.run.Ladders = p.run.Ladders, set
 	}
 }

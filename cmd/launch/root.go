@@ -22,6 +22,7 @@ import (
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/receipt"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/states"
@@ -333,7 +334,7 @@ func finish(ctx context.Context, s settings, r *run.Run, device *gpu.Device, rec
 	x := &executor{early: heard, settings: s, job: r.Job, roots: confine.New(r.Job), device: device, record: rec, say: say, settle: settle, made: b.made, held: b.held, spans: b.spans, differs: r.Differs}
 	x.firstBegan, x.priced = b.began, cmp.Or(r.Priced, r.Ladders)
 	defer x.enter("run " + id(rec))()
-	j := &journal{record: rec, say: say, executor: x, run: r, books: newBooks(s, r.Job, device), receipts: s.receipts()}
+	j := &journal{record: rec, say: say, executor: x, run: r, subject: receipt.Of(r.Job, device, s.Memory > 0), receipts: s.receipts()}
 	stop, err := r.Carry(ctx, x, j)
 	var sooner *interruptedEarly
 	if errors.As(err, &sooner) {
@@ -471,8 +472,8 @@ type journal struct {
 	say      ui.Printer
 	executor *executor
 	run      *run.Run
-	books    books
-	receipts record.Receipts
+	subject  receipt.Subject
+	receipts receipt.Store
 	said     bool
 }
 
@@ -491,7 +492,7 @@ func (j *journal) Ended(a *run.Attempt) error {
 	if j.record == nil {
 		name = "unrecorded-" + a.Outcome.Began.UTC().Format("20060102-150405.000")
 	}
-	if err := j.receipts.Append(j.books.write(name, j.run, a)...); err != nil && j.record != nil {
+	if err := j.receipts.Append(j.subject.Receipts(name, j.run, a)...); err != nil && j.record != nil {
 		j.warn(err)
 	}
 	if a.Outcome.Ending != run.Succeeded || !j.say.Quiet {

@@ -1,4 +1,4 @@
-package mem
+package receipt
 
 import (
 	"fmt"
@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
 )
 
 // line estimates a phase that has no formula from what the same program took: at this micro-batch, on the line through
 // others, or in proportion to the only one.
-func (l *Lessons) line(e Estimate, of Key) Estimate {
+func (l *lessons) line(e mem.Estimate, of Key) mem.Estimate {
 	micro, counts := number(of.Settings[microBatch])
 	sizes := map[float64][]Receipt{}
 	for _, r := range l.program {
@@ -28,7 +29,7 @@ func (l *Lessons) line(e Estimate, of Key) Estimate {
 		}
 	}
 	slices.SortFunc(through, newestFirst)
-	it := Item{Kind: Correction, What: of.Phase}
+	it := mem.Item{Kind: mem.Correction, What: of.Phase}
 	var y float64
 	here := slices.Index(xs, micro)
 	least, refused := failed(sizes[micro], e)
@@ -71,12 +72,12 @@ func (l *Lessons) line(e Estimate, of Key) Estimate {
 }
 
 // passed is the median of what the newest receipts took that did not fail; 0 where there is none.
-func passed(rs []Receipt, e Estimate) (float64, []Receipt) {
+func passed(rs []Receipt, e mem.Estimate) (float64, []Receipt) {
 	var ys []float64
 	var from []Receipt
 	slices.SortFunc(rs, newestFirst)
 	for _, r := range rs {
-		if y, bound, _ := total(r, e); bound != AtLeast && len(ys) < perSize {
+		if y, bound, _ := total(r, e); bound != mem.AtLeast && len(ys) < perSize {
 			ys, from = append(ys, y), append(from, r)
 		}
 	}
@@ -88,9 +89,9 @@ func passed(rs []Receipt, e Estimate) (float64, []Receipt) {
 }
 
 // failed is the most that receipts were refused.
-func failed(rs []Receipt, e Estimate) (least float64, from []Receipt) {
+func failed(rs []Receipt, e mem.Estimate) (least float64, from []Receipt) {
 	for _, r := range rs {
-		if y, bound, _ := total(r, e); bound == AtLeast {
+		if y, bound, _ := total(r, e); bound == mem.AtLeast {
 			least, from = max(least, y), append(from, r)
 		}
 	}
@@ -100,13 +101,13 @@ func failed(rs []Receipt, e Estimate) (least float64, from []Receipt) {
 func newestFirst(a, b Receipt) int { return b.Time.Compare(a.Time) }
 
 // total is all that a receipt's phase took, where that was measured. Of live tensors alone the rest is e's own.
-func total(r Receipt, e Estimate) (float64, Bound, bool) {
-	for _, is := range []string{Data, Used} {
-		if m, ok := r.Find(is); ok && m.Bound != AtMost {
+func total(r Receipt, e mem.Estimate) (float64, mem.Bound, bool) {
+	for _, is := range []string{mem.Data, mem.Used} {
+		if m, ok := r.Find(is); ok && m.Bound != mem.AtMost {
 			return float64(m.Bytes), m.Bound, true
 		}
 	}
-	if m, ok := r.Find(Allocated); ok && m.Bound != AtMost {
+	if m, ok := r.Find(mem.Allocated); ok && m.Bound != mem.AtMost {
 		return float64(m.Bytes) + sum(e, beyond), m.Bound, true
 	}
 	return 0, "", false
