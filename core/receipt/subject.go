@@ -32,11 +32,11 @@ type Subject struct {
 // Of is a job on a device, nil for none. limited says that its memory on a CPU is, which settles its heap
 // ([python.SteadyHeap]).
 func Of(j *job.Job, d *gpu.Device, limited bool) Subject {
-	b := Subject{job: j, machine: machineOf(j.Command, d, limited), program: programOf(j), project: digest(j.Command.Dir)}
+	s := Subject{job: j, machine: machineOf(j.Command, d, limited), program: programOf(j), project: digest(j.Command.Dir)}
 	if prog, err := command.Program(j.Command.Args, j.Command.Env, j.Command.Dir); err == nil {
-		b.python = digest(python.Of(prog, j.Command.Env).Interpreter)
+		s.python = digest(python.Of(prog, j.Command.Env).Interpreter)
 	}
-	return b
+	return s
 }
 
 // digest names a path without telling it; "" stays what it is.
@@ -130,20 +130,20 @@ func programOf(j *job.Job) string {
 }
 
 // key is what a receipt is of where a phase stands on a rung.
-func (b Subject) key(set *ladder.Set, phase string, shared, rung int) Key {
-	k := Key{Plugin: b.job.Plugin, Arch: b.job.Arch, Generation: b.job.Generation, Phase: phase, Program: b.program, Project: b.project, Python: b.python, Settings: map[string]string{}}
-	for _, knob := range b.job.Knobs {
+func (s Subject) key(set *ladder.Set, phase string, shared, rung int) Key {
+	k := Key{Plugin: s.job.Plugin, Arch: s.job.Arch, Generation: s.job.Generation, Phase: phase, Program: s.program, Project: s.project, Python: s.python, Settings: map[string]string{}}
+	for _, knob := range s.job.Knobs {
 		if knob.Dead == "" && knob.Value != "" {
 			k.Settings[knob.Name] = knob.Value
 		}
 	}
-	s, r := set.Shared.Rungs[shared], set.Ladder(phase).Rungs[rung]
-	for _, values := range []map[string]int64{set.Values, s.Values, r.Values} {
+	both, own := set.Shared.Rungs[shared], set.Ladder(phase).Rungs[rung]
+	for _, values := range []map[string]int64{set.Values, both.Values, own.Values} {
 		for name, v := range values {
 			k.Settings[name] = strconv.FormatInt(v, 10)
 		}
 	}
-	for _, e := range append(slices.Clone(s.Edits), r.Edits...) {
+	for _, e := range append(slices.Clone(both.Edits), own.Edits...) {
 		if k.Settings[e.Knob] = e.To; e.Remove {
 			delete(k.Settings, e.Knob)
 		}

@@ -16,67 +16,95 @@ import (
 
 // Receipts makes the receipts of an attempt that has ended. Only a phase that was gone through completely was measured; one
 // that ran out of memory needs at least what it was refused.
-func (b Subject) Receipts(name string, r *run.Run, a *run.Attempt) (out []Receipt) {
+func (s Subject) Receipts(name string, r *run.Run, a *run.Attempt) (out []Receipt) {
 	o := &a.Outcome
-	if o.Untaken != "" || b.machine.Kind == "" || len(a.Unconfirmed(b.job)) > 0 { // what it ran with is not known
+	if o.Untaken != "" || s.machine.Kind == "" || len(a.Unconfirmed(s.job)) > 0 { // what it ran with is not known
 		return nil
 	}
-	set, failed := cmp.Or(r.Priced, r.Ladders), o.Phase
-	if set.Ladder(failed) == nil {
-		failed = ladder.Training
-	}
-	elsewhere := map[string]string{} // what the plan sets for one phase it does not set for another, and the program has it in all
+	set := cmp.Or(r.Priced, r.Ladders)
 	for _, c := range a.Plan.Choices {
-		for _, e := range set.Ladder(c.Phase).Rungs[c.Rung].Edits {
-			elsewhere[e.Knob] = e.To
-		}
-	}
-	for _, c := range a.Plan.Choices {
-		k := b.key(set, c.Phase, a.Plan.Shared.Rung, c.Rung)
-		if contradicted(k.Settings, elsewhere, o.Settings) {
+		k, ok := s.ranAt(set, r.Ladders.Host, a, c)
+		if !ok {
 			continue
 		}
 		rec := Receipt{
 			Version: Version, Run: name, Attempt: a.Plan.Attempt, Time: o.Began.Add(o.Took).UTC().Truncate(time.Second),
-			Job: k, Machine: b.machine, Ending: string(o.Ending), Planned: c.Estimate.Total(),
+			Job: k, Machine: s.machine, Ending: string(o.Ending),
+			Predicted: predicted(set, a, c), Measured: peaks(set, a, c.Phase, s.machine.Kind),
 		}
-		if h := a.Plan.Host; h != nil && r.Ladders.Host != nil { // how it was fed is a setting as any other
-			for _, e := range r.Ladders.Host.Rungs[h.Rung].Edits {
-				k.Settings[e.Knob] = e.To
-			}
-		}
-		raw := set.Ladder(c.Phase).Rungs[c.Rung].At(a.Plan.Shared.Rung)
-		rec.Predicted.Unknown, rec.Predicted.Reserved = raw.Unknown, raw.Reserved
-		rec.Predicted.Items = slices.Clone(raw.Items)
-		if i := slices.IndexFunc(c.Estimate.Items, func(it mem.Item) bool { return it.What == run.ResumedState }); i >= 0 {
-			rec.Predicted.Items = append(rec.Predicted.Items, c.Estimate.Items[i])
-			k.Settings[run.ResumedState] = "yes"
-		}
-		for i := range rec.Predicted.Items {
-			rec.Predicted.Items[i].From = "" // the run's record has it
-		}
-		if !c.Estimate.Known() {
-			rec.Planned = 0
-		}
-		switch {
-		case o.Ending == run.OutOfMemory && failed == c.Phase: // though it may have passed before
-			rec.Measured = refused(a, b.machine.Kind)
-		case slices.Contains(o.Passed, c.Phase):
-			rec.Measured = slices.Clone(o.Measured[c.Phase])
-			if len(rec.Measured) == 0 && o.PeakIs == run.Resident {
-				rec.Measured = []mem.Measurement{{Is: mem.Resident, Bytes: o.Peak, Bound: mem.AtMost, From: "getrusage"}}
-			}
-			if c.Phase == ladder.Training && hidden(a) {
-				for i := range rec.Measured {
-					rec.Measured[i].Bound = mem.AtMost
-				}
-			}
+		if c.Estimate.Known() {
+			rec.Planned = c.Estimate.Total()
 		}
 		if rec.Check() == nil {
 			out = append(out, rec)
 		}
 	}
 	return out
+}
+
+// ranAt is the key of a phase as the attempt ran it, and whether the program did run it so.
+func (s Subject) ranAt(set *ladder.Set, host *ladder.HostLadder, a *run.Attempt, c run.Choice) (Key, bool) {
+	k := s.key(set, c.Phase, a.Plan.Shared.Rung, c.Rung)
+	elsewhere := map[string]string{} // what the plan sets for one phase it does not set for another, and the program has it in all
+	for _, c := range a.Plan.Choices {
+		for _, e := range set.Ladder(c.Phase).Rungs[c.Rung].Edits {
+			elsewhere[e.Knob] = e.To
+		}
+	}
+	if contradicted(k.Settings, elsewhere, a.Outcome.Settings) {
+		return k, false
+	}
+	if h := a.Plan.Host; h != nil && host != nil { // how it was fed is a setting as any other
+		for _, e := range host.Rungs[h.Rung].Edits {
+			k.Settings[e.Knob] = e.To
+		}
+	}
+	if resumed(c) != nil {
+		k.Settings[run.ResumedState] = "yes"
+	}
+	return k, true
+}
+
+// predicted is the estimate of a phase as the plugin priced it, with the saved state that stays in memory after a resume.
+func predicted(set *ladder.Set, a *run.Attempt, c run.Choice) mem.Estimate {
+	raw := set.Ladder(c.Phase).Rungs[c.Rung].At(a.Plan.Shared.Rung)
+	e := mem.Estimate{Unknown: raw.Unknown, Reserved: raw.Reserved, Items: append(slices.Clone(raw.Items), resumed(c)...)}
+	for i := range e.Items {
+		e.Items[i].From = "" // the run's record has it
+	}
+	return e
+}
+
+// resumed is the line of the saved state that the attempt went on from, if there is one.
+func resumed(c run.Choice) []mem.Item {
+	if i := slices.IndexFunc(c.Estimate.Items, func(it mem.Item) bool { return it.What == run.ResumedState }); i >= 0 {
+		return c.Estimate.Items[i : i+1]
+	}
+	return nil
+}
+
+// peaks are what an attempt measured of a phase on a kind of device; none where the phase neither passed nor ran out of memory.
+func peaks(set *ladder.Set, a *run.Attempt, phase, kind string) []mem.Measurement {
+	o, failed := &a.Outcome, a.Outcome.Phase
+	if set.Ladder(failed) == nil {
+		failed = ladder.Training
+	}
+	if o.Ending == run.OutOfMemory && failed == phase { // though it may have passed before
+		return refused(a, kind)
+	}
+	if !slices.Contains(o.Passed, phase) {
+		return nil
+	}
+	ms := slices.Clone(o.Measured[phase])
+	if len(ms) == 0 && o.PeakIs == run.Resident {
+		return []mem.Measurement{{Is: mem.Resident, Bytes: o.Peak, Bound: mem.AtMost, From: "getrusage"}}
+	}
+	if phase == ladder.Training && hidden(a) {
+		for i := range ms {
+			ms[i].Bound = mem.AtMost
+		}
+	}
+	return ms
 }
 
 // contradicted reports whether the program ran with other settings than it was given, for this phase or for another.
