@@ -3,8 +3,8 @@ package receipt
 
 import (
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/launch-ml/launch/core/mem"
@@ -84,6 +84,33 @@ const (
 
 // Check reports the first way in which r is no receipt.
 func (r Receipt) Check() error {
+	if err := r.checkHead(); err != nil {
+		return err
+	}
+	for _, m := range r.Measured {
+		switch {
+		case m.Bytes <= 0 || m.Bytes > mostBytes:
+			return fmt.Errorf("%d bytes %s are out of range", m.Bytes, m.Is)
+		case !slices.Contains([]string{mem.Allocated, mem.Reserved, mem.Used, mem.Data, mem.Resident}, m.Is):
+			return fmt.Errorf("%q is no quantity", m.Is)
+		case !slices.Contains([]mem.Bound{mem.Exact, mem.Sampled, mem.AtLeast, mem.AtMost}, m.Bound):
+			return fmt.Errorf("%q is no bound", m.Bound)
+		}
+	}
+	for _, it := range r.Predicted.Items {
+		if it.Bytes < 0 || it.Bytes > mostBytes {
+			return fmt.Errorf("the line %s of %s is out of range", it.Kind, it.What)
+		}
+	}
+	if r.Predicted.Known() && r.Predicted.Total() <= 0 {
+		return fmt.Errorf("what was predicted is neither lines nor unknown")
+	}
+	return r.checkTexts()
+}
+
+// checkHead reports what is wrong with all that stands once in a receipt.
+func (r Receipt) checkHead() error {
+	in := func(b unit.Bytes) bool { return 0 <= b && b <= mostBytes }
 	switch {
 	case r.Version < 1:
 		return fmt.Errorf("it is no receipt: it has no version")
@@ -97,43 +124,31 @@ func (r Receipt) Check() error {
 		return fmt.Errorf("nothing was measured")
 	case len(r.Predicted.Items) > mostLines || len(r.Measured) > mostLines || len(r.Job.Settings) > mostLines || len(r.Predicted.Allocs) > 0:
 		return fmt.Errorf("it has more lines than a receipt has")
-	case r.Planned < 0 || r.Planned > mostBytes || r.Predicted.Reserved < 0 || r.Predicted.Reserved > mostBytes || r.Machine.Total < 0 || r.Machine.Total > mostBytes:
+	case !in(r.Planned) || !in(r.Predicted.Reserved) || !in(r.Machine.Total):
 		return fmt.Errorf("an amount of memory is out of range")
 	}
+	return nil
+}
+
+// checkTexts reports a text that is too long, or that a terminal would not print as it is.
+func (r Receipt) checkTexts() error {
 	texts := []string{r.Run, r.Job.Plugin, r.Job.Arch, r.Job.Generation, r.Job.Phase, r.Job.Program, r.Job.Project, r.Job.Python, r.Machine.Card, r.Machine.Capability,
 		r.Machine.Driver, r.Machine.Torch, r.Machine.Allocator, r.Ending, r.Predicted.Unknown}
 	for k, v := range r.Job.Settings {
 		texts = append(texts, k, v)
 	}
 	for _, m := range r.Measured {
-		if m.Bytes <= 0 || m.Bytes > mostBytes {
-			return fmt.Errorf("%d bytes %s are out of range", m.Bytes, m.Is)
-		}
-		if !slices.Contains([]string{mem.Allocated, mem.Reserved, mem.Used, mem.Data, mem.Resident}, m.Is) {
-			return fmt.Errorf("%q is no quantity", m.Is)
-		}
-		if !slices.Contains([]mem.Bound{mem.Exact, mem.Sampled, mem.AtLeast, mem.AtMost}, m.Bound) {
-			return fmt.Errorf("%q is no bound", m.Bound)
-		}
 		texts = append(texts, m.From)
 	}
 	for _, it := range r.Predicted.Items {
-		if it.Bytes < 0 || it.Bytes > mostBytes {
-			return fmt.Errorf("the line %s of %s is out of range", it.Kind, it.What)
-		}
 		texts = append(texts, string(it.Kind), it.What, it.From)
-	}
-	if r.Predicted.Known() && r.Predicted.Total() <= 0 {
-		return fmt.Errorf("what was predicted is neither lines nor unknown")
 	}
 	for _, t := range texts {
 		if len(t) > mostText {
 			return fmt.Errorf("a text of %d bytes is longer than those of a receipt", len(t))
 		}
-		for _, c := range t {
-			if c < ' ' || c == 0x7f { // it will stand on a terminal
-				return fmt.Errorf("%q has control characters", t)
-			}
+		if strings.ContainsFunc(t, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+			return fmt.Errorf("%q has control characters", t)
 		}
 	}
 	return nil
@@ -153,11 +168,6 @@ func (k Key) imports(o Key) bool {
 // otherPython reports whether two keys are known to be of two interpreters.
 func (k Key) otherPython(o Key) bool {
 	return k.Python != "" && o.Python != "" && k.Python != o.Python
-}
-
-// same reports whether two keys are of the same job at the same settings.
-func (k Key) same(o Key) bool {
-	return k.arch(o) && k.Program == o.Program && maps.Equal(k.Settings, o.Settings)
 }
 
 // How near two machines are. What is measured of a nearer one counts; that of others is then not looked at.
