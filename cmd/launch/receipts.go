@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -101,13 +100,9 @@ command and no name of the machine.`,
 			if err != nil {
 				return err
 			}
-			var text []byte
-			for _, r := range rs {
-				b, err := json.Marshal(r)
-				if err != nil {
-					return fmt.Errorf("writing a receipt: %w", err)
-				}
-				text = append(append(text, b...), '\n')
+			text, err := receipt.Lines(rs)
+			if err != nil {
+				return err
 			}
 			if len(args) == 0 || args[0] == "-" {
 				_, err = os.Stdout.Write(ui.CleanJSON(text))

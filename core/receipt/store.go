@@ -93,21 +93,28 @@ func eachLine(in io.Reader, see func(number int, line []byte)) error {
 	}
 }
 
+// Lines returns receipts as the file has them and [Store.Import] reads them: a line of JSON each.
+func Lines(rs []Receipt) (text []byte, err error) {
+	for _, r := range rs {
+		b, err := json.Marshal(r)
+		if err != nil {
+			return nil, fmt.Errorf("writing a receipt: %w", err)
+		}
+		text = append(append(text, b...), '\n')
+	}
+	return text, nil
+}
+
 // Append adds receipts at the end, and shortens the file where it has grown beyond its bound.
 func (s Store) Append(rs ...Receipt) error {
-	var lines bytes.Buffer
 	for _, r := range rs {
 		if err := r.Check(); err != nil {
 			return fmt.Errorf("writing a receipt: %w", err)
 		}
-		b, err := json.Marshal(r)
-		if err != nil {
-			return fmt.Errorf("writing a receipt: %w", err)
-		}
-		lines.Write(append(b, '\n'))
 	}
-	if lines.Len() == 0 {
-		return nil
+	text, err := Lines(rs)
+	if err != nil || len(text) == 0 {
+		return err
 	}
 	if err := private.MkdirAll(filepath.Dir(s.Path)); err != nil {
 		return fmt.Errorf("making the folder of receipts: %w", err)
@@ -119,7 +126,6 @@ func (s Store) Append(rs ...Receipt) error {
 		return fmt.Errorf("opening the receipts: %w", err)
 	}
 	defer f.Close()
-	text := lines.Bytes()
 	if end, err := f.Seek(0, io.SeekEnd); err == nil && end > 0 {
 		last := make([]byte, 1)
 		if _, err := f.ReadAt(last, end-1); err == nil && last[0] != '\n' { // torn: it must not swallow the next one
@@ -171,15 +177,11 @@ func (s Store) shorten() error {
 
 // rewrite makes these the receipts that there are. Its caller holds the lock.
 func (s Store) rewrite(rs []Receipt) error {
-	var out bytes.Buffer
-	for _, r := range rs {
-		b, err := json.Marshal(r)
-		if err != nil {
-			return fmt.Errorf("writing a receipt: %w", err)
-		}
-		out.Write(append(b, '\n'))
+	text, err := Lines(rs)
+	if err != nil {
+		return err
 	}
-	if err := private.WriteFile(s.Path, out.Bytes(), 0o600); err != nil {
+	if err := private.WriteFile(s.Path, text, 0o600); err != nil {
 		return fmt.Errorf("shortening the receipts: %w", err)
 	}
 	return nil
