@@ -65,7 +65,12 @@ shorter than that, and lower than one before it, is not seen.`,
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the receipts as JSON")
-	c.AddCommand(&cobra.Command{
+	c.AddCommand(newReceiptsDrop(), newReceiptsExport(), newReceiptsImport())
+	return c
+}
+
+func newReceiptsDrop() *cobra.Command {
+	return &cobra.Command{
 		Use: "drop RUN", Short: "forget what was learned from a run", Args: takes(1, 1, "one run, as launch runs and launch receipts name it"),
 		Long: `drop removes the receipts of one run: no estimate learns from it any more. The run's record stays.`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -87,7 +92,11 @@ shorter than that, and lower than one before it, is not seen.`,
 			fmt.Printf("%s of run %s removed\n", ui.Count(n, "receipt"), name)
 			return nil
 		},
-	}, &cobra.Command{
+	}
+}
+
+func newReceiptsExport() *cobra.Command {
+	return &cobra.Command{
 		Use: "export [FILE]", Short: "write the receipts, a line of JSON each, to a file or to standard output", Args: takes(0, 1, "one file, or none for standard output"),
 		Long: `export writes the receipts, a line of JSON each. They hold settings and figures, names of cards and versions; no paths, no
 command and no name of the machine.`,
@@ -114,7 +123,11 @@ command and no name of the machine.`,
 			ui.Printer{W: os.Stdout}.Line("%s written to %s", ui.Count(len(rs), "receipt"), args[0])
 			return nil
 		},
-	}, &cobra.Command{
+	}
+}
+
+func newReceiptsImport() *cobra.Command {
+	return &cobra.Command{
 		Use: "import FILE", Short: "add the receipts of a file that export wrote; - is standard input", Args: takes(1, 1, "one file that launch receipts export wrote, or - for standard input"),
 		Long: `import adds the receipts of a file that are not there yet. A line that is no receipt is reported with its number and
 left out; the exit code is then 1.`,
@@ -148,8 +161,7 @@ left out; the exit code is then 1.`,
 			}
 			return nil
 		},
-	})
-	return c
+	}
 }
 
 // read returns the receipts that are to be learned from, as soon as they are needed; a file that cannot be read teaches
