@@ -340,9 +340,3 @@ func names(rs []Receipt) string {
 	}
 	return strings.Join(runs, " and ")
 }
-
-// The knobs that move a phase along its line: core/job's names.
-const (
-	microBatch   = "micro-batch"
-	accumulation = "accumulation"
-)

@@ -2,10 +2,12 @@ package receipt
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
 
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -13,18 +15,18 @@ import (
 // line estimates a phase that has no formula from what the same program took: at this micro-batch, on the line through
 // others, or in proportion to the only one.
 func (l *lessons) line(e mem.Estimate, of Key) mem.Estimate {
-	micro, counts := number(of.Settings[microBatch])
+	micro, counts := number(of.Settings[job.MicroBatch])
 	sizes := map[float64][]Receipt{}
 	for _, r := range l.program {
-		n, ok := number(r.Job.Settings[microBatch])
+		n, ok := number(r.Job.Settings[job.MicroBatch])
 		if _, _, found := total(r, e); found && ok == counts && alikeBut(r.Job.Settings, of.Settings) {
 			sizes[n] = append(sizes[n], r)
 		}
 	}
 	var xs, ys []float64
 	var through []Receipt
-	for n, rs := range sizes {
-		if y, from := passed(rs, e); y > 0 {
+	for _, n := range slices.Sorted(maps.Keys(sizes)) {
+		if y, from := passed(sizes[n], e); y > 0 {
 			xs, ys, through = append(xs, n), append(ys, y), append(through, from...)
 		}
 	}
@@ -134,14 +136,14 @@ func onLine(xs, ys []float64, x float64) float64 {
 func alikeBut(a, b map[string]string) bool {
 	count := func(m map[string]string) (n int) {
 		for k := range m {
-			if k != microBatch && k != accumulation {
+			if k != job.MicroBatch && k != job.Accumulation {
 				n++
 			}
 		}
 		return n
 	}
 	for k, v := range a {
-		if w, ok := b[k]; k != microBatch && k != accumulation && (!ok || w != v) {
+		if w, ok := b[k]; k != job.MicroBatch && k != job.Accumulation && (!ok || w != v) {
 			return false
 		}
 	}

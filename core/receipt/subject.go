@@ -32,9 +32,13 @@ type Subject struct {
 // Of is a job on a device, nil for none. limited says that its memory on a CPU is, which settles its heap
 // ([python.SteadyHeap]).
 func Of(j *job.Job, d *gpu.Device, limited bool) Subject {
-	s := Subject{job: j, machine: machineOf(j.Command, d, limited), program: programOf(j), project: digest(j.Command.Dir)}
+	s := Subject{job: j, machine: machineOf(j.Command.Env, d, limited), program: programOf(j), project: digest(j.Command.Dir)}
 	if prog, err := command.Program(j.Command.Args, j.Command.Env, j.Command.Dir); err == nil {
-		s.python = digest(python.Of(prog, j.Command.Env).Interpreter)
+		p := python.Of(prog, j.Command.Env)
+		s.python = digest(p.Interpreter)
+		if d != nil {
+			s.machine.Torch = p.TorchBuild()
+		}
 	}
 	return s
 }
@@ -48,22 +52,18 @@ func digest(path string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// machineOf is what memory depends on beside the job.
-func machineOf(c job.Command, d *gpu.Device, limited bool) Machine {
+// machineOf is what memory depends on beside the job, torch left out.
+func machineOf(env []string, d *gpu.Device, limited bool) Machine {
 	if d == nil {
 		return Machine{}
 	}
 	m := Machine{Kind: d.Kind}
-	env := c.Env
 	if d.Kind == gpu.CUDA {
 		m.Card, m.Total, m.Capability, m.Driver = d.Name, d.Total, d.Capability, d.Driver
 	} else if limited {
 		env = append(slices.Clone(env), python.SteadyHeap(env)...)
 	}
 	m.Allocator = allocatorOf(env, d.Kind)
-	if prog, err := command.Program(c.Args, c.Env, c.Dir); err == nil {
-		m.Torch = python.Of(prog, c.Env).TorchBuild()
-	}
 	return m
 }
 
