@@ -135,12 +135,15 @@ func TestImport(t *testing.T) {
 func TestImportLeavesOwn(t *testing.T) {
 	s := Store{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
 	s.Append(aReceipt(1, "8"), aReceipt(2, "16"))
-	var lines bytes.Buffer
+	var strangers []Receipt
 	for i := range 700 {
-		b, _ := json.Marshal(aReceipt(100+i, fmt.Sprint(i)))
-		lines.Write(append(b, '\n'))
+		strangers = append(strangers, aReceipt(100+i, fmt.Sprint(i)))
 	}
-	if _, _, problems, err := s.Import(&lines, monday.Add(9000*time.Hour)); err != nil || len(problems) > 0 {
+	text, err := Lines(strangers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, problems, err := s.Import(bytes.NewReader(text), monday.Add(9000*time.Hour)); err != nil || len(problems) > 0 {
 		t.Fatal(err, problems)
 	}
 	own, imported := 0, 0

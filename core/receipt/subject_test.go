@@ -1,191 +1,12 @@
 package receipt
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
-	"github.com/launch-ml/launch/core/ladder"
-	"github.com/launch-ml/launch/core/mem"
-	"github.com/launch-ml/launch/core/oom"
-	"github.com/launch-ml/launch/core/run"
-	"github.com/launch-ml/launch/core/unit"
 )
-
-func asPriced(micro int64) mem.Estimate {
-	return mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, What: "net", Bytes: unit.Bytes(micro) * 10 * mib}, {Kind: mem.Runtime, What: "Python and torch", Bytes: 200 * mib, Guess: true}}}
-}
-
-// aSet is a training at micro-batch 16 that can be split, and a validation in one piece.
-func aSet() *ladder.Set {
-	training := ladder.Ladder{Phase: ladder.Training}
-	for _, n := range []int64{16, 8, 4} {
-		r := ladder.Rung{Name: fmt.Sprintf("micro-batch %d", n), Slowdown: 1, Estimates: []mem.Estimate{asPriced(n)}}
-		if n < 16 {
-			r.Cost = ladder.Speed
-			r.Values = map[string]int64{job.MicroBatch: n, job.Accumulation: 16 / n}
-			r.Edits = []config.Edit{{Knob: job.MicroBatch, To: fmt.Sprint(n)}}
-		}
-		training.Rungs = append(training.Rungs, r)
-	}
-	return &ladder.Set{
-		Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}},
-		Phases: []ladder.Ladder{training, {Phase: ladder.Validation, Rungs: []ladder.Rung{{Name: "as asked", Slowdown: 1, Estimates: []mem.Estimate{asPriced(2)}}}}},
-		Values: map[string]int64{job.MicroBatch: 16, job.Accumulation: 1},
-	}
-}
-
-func someSubject() Subject {
-	return Subject{
-		job:     &job.Job{Plugin: "sisr", Arch: "net", Knobs: []job.Knob{{Name: "crop", Value: "64"}, {Name: "dead", Value: "1", Dead: "nobody reads it"}}},
-		machine: Machine{Kind: "cpu", Torch: "2.9"}, program: "x",
-	}
-}
-
-func attemptOn(rung int, o run.Outcome) *run.Attempt {
-	set := aSet()
-	o.Began = time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
-	return &run.Attempt{Plan: run.Plan{Attempt: 1, Room: 300 * mib, Choices: []run.Choice{
-		{Phase: ladder.Training, Rung: rung, Estimate: set.Phases[0].Rungs[rung].At(0)},
-		{Phase: ladder.Validation, Estimate: set.Phases[1].Rungs[0].At(0)},
-	}}, Outcome: o}
-}
-
-func looked(b unit.Bytes) []mem.Measurement {
-	return []mem.Measurement{{Is: mem.Data, Bytes: b * mib, Bound: mem.Sampled}}
-}
-
-func TestWrite(t *testing.T) {
-	both := map[string][]mem.Measurement{ladder.Training: looked(250), ladder.Validation: looked(210)}
-	full := oom.Report{Kind: oom.CPUAlloc, OOM: true}
-	for name, tt := range map[string]struct {
-		out  run.Outcome
-		want string
-	}{
-		"both phases": {run.Outcome{Ending: run.Succeeded, Measured: both, Passed: []string{"training", "validation"}},
-			"training 8: 250 MiB data sampled; validation 8: 210 MiB data sampled"},
-		"it failed in validation, of something else": {run.Outcome{Ending: run.Failed, Phase: "validation", Measured: both, Passed: []string{"training"}},
-			"training 8: 250 MiB data sampled"},
-		"it ran out of memory in validation": {run.Outcome{Ending: run.OutOfMemory, Phase: "validation", Report: full, Measured: both, Passed: []string{"training"}},
-			"training 8: 250 MiB data sampled; validation 8: 300 MiB data at least"},
-		"it ran out of memory, and does not say where": {run.Outcome{Ending: run.OutOfMemory, Phase: "unknown", Report: full},
-			"training 8: 300 MiB data at least"},
-		"the kernel killed it, for want of its own": {run.Outcome{Ending: run.OutOfMemory, Phase: "training", Report: oom.Report{Kind: oom.HostOOM}}, ""},
-		"validation was never heard of, and may be what was seen": {run.Outcome{Ending: run.Succeeded,
-			Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training"}},
-			"training 8: 250 MiB data sampled"},
-		"it ran with other settings": {run.Outcome{Ending: run.Succeeded, Measured: both, Passed: []string{"training", "validation"},
-			Settings: map[string]string{job.MicroBatch: "16"}}, "validation 16: 210 MiB data sampled"},
-		"it ran with other settings in both": {run.Outcome{Ending: run.Succeeded, Measured: both, Passed: []string{"training", "validation"},
-			Settings: map[string]string{job.MicroBatch: "2"}}, ""},
-		"it says what it was given for training": {run.Outcome{Ending: run.Succeeded, Measured: both, Passed: []string{"training", "validation"},
-			Settings: map[string]string{job.MicroBatch: "8"}}, "training 8: 250 MiB data sampled; validation 8: 210 MiB data sampled"},
-		"it took none":         {run.Outcome{Ending: run.Failed, Untaken: "why", Measured: both, Passed: []string{"training"}}, ""},
-		"nothing was measured": {run.Outcome{Ending: run.Succeeded, Passed: []string{"training"}}, ""},
-		"resident": {run.Outcome{Ending: run.Succeeded, Passed: []string{"training"}, Peak: 500 * mib, PeakIs: run.Resident},
-			"training 8: 500 MiB resident at most"},
-	} {
-		a := attemptOn(1, tt.out)
-		var got []string
-		for _, r := range someSubject().Receipts("a-run", &run.Run{Ladders: aSet()}, a) {
-			for _, m := range r.Measured {
-				got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s: %v %s %s", r.Job.Phase, r.Job.Settings[job.MicroBatch], m.Bytes, m.Is, m.Bound)))
-			}
-		}
-		want := strings.ReplaceAll(tt.want, "validation 8", "validation 16") // which the split does not touch
-		if s := strings.Join(got, "; "); s != want {
-			t.Errorf("%s: %s, want %s", name, s, want)
-		}
-	}
-}
-
-// What another phase may have taken, of which there was no word, says only what training does not need.
-func TestHidden(t *testing.T) {
-	out := run.Outcome{Ending: run.Succeeded, Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training"}}
-	a := attemptOn(1, out)
-	a.Plan.Choices[1].Estimate = mem.Estimate{Unknown: "no images"}
-	rs := someSubject().Receipts("a-run", &run.Run{Ladders: aSet()}, a)
-	if len(rs) != 1 || rs[0].Measured[0].Bound != mem.AtMost {
-		t.Errorf("%+v", rs)
-	}
-}
-
-// The ledger of a receipt is the plugin's own, whatever was learned, and a state that stays on the card is a line of it.
-func TestWritesWhatWasPriced(t *testing.T) {
-	a := attemptOn(1, run.Outcome{Ending: run.Succeeded, Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training", "validation"}})
-	a.Plan.Choices[0].Estimate = mem.Estimate{Learned: []string{"x"}, Items: []mem.Item{{Kind: mem.Correction, Bytes: -5 * mib}, {Kind: mem.Buffers, What: run.ResumedState, Bytes: 7 * mib}}}
-	learned := aSet()
-	learned.Phases[0].Rungs[1].Estimates = []mem.Estimate{{Items: []mem.Item{{Kind: mem.Saved, Bytes: 1}}}}
-	rs := someSubject().Receipts("a-run", &run.Run{Ladders: learned, Priced: aSet()}, a)
-	if len(rs) != 1 || rs[0].Predicted.Total() != 287*mib || rs[0].Planned != 2*mib || rs[0].Job.Settings[run.ResumedState] == "" || rs[0].Job.Settings["dead"] != "" || rs[0].Job.Settings["crop"] != "64" {
-		t.Errorf("%+v", rs)
-	}
-}
-
-func TestLearnOnLadders(t *testing.T) {
-	b := someSubject()
-	a := attemptOn(1, run.Outcome{Ending: run.Succeeded, Passed: []string{"training", "validation"},
-		Measured: map[string][]mem.Measurement{ladder.Training: looked(250), ladder.Validation: looked(195)}})
-	rs := b.Receipts("a-run", &run.Run{Ladders: aSet()}, a)
-	set, learned := b.Learn(aSet(), rs)
-	if !learned || set.Check() != nil {
-		t.Fatalf("learned %v, %v", learned, set.Check())
-	}
-	at := func(s *ladder.Set, phase string, rung int) unit.Bytes {
-		return s.Ladder(phase).Rungs[rung].At(0).Total()
-	}
-	if at(set, ladder.Training, 1) != 250*mib || at(set, ladder.Validation, 0) != 195*mib {
-		t.Errorf("training %v, validation %v", at(set, ladder.Training, 1), at(set, ladder.Validation, 0))
-	}
-	for rung, priced := range map[int]unit.Bytes{0: 360 * mib, 2: 240 * mib} {
-		if got := at(set, ladder.Training, rung); got >= priced || got < priced-40*mib {
-			t.Errorf("rung %d: %v, priced %v", rung, got, priced)
-		}
-	}
-	if raw := aSet(); at(raw, ladder.Training, 1) != 280*mib {
-		t.Error("what was priced was changed")
-	}
-	if again, learned := b.Learn(aSet(), nil); learned || again.Check() != nil {
-		t.Error("learned from nothing")
-	}
-	other := b
-	other.machine.Torch = "1.13"
-	if _, learned := other.Learn(aSet(), rs); learned {
-		t.Error("learned from another torch")
-	}
-}
-
-// Measurements that contradict the order of a ladder leave it as it was priced.
-func TestLearnKeepsLadders(t *testing.T) {
-	b := someSubject()
-	unknown := []mem.Estimate{{Unknown: "no formula"}}
-	set := aSet()
-	set.Phases = set.Phases[:1]
-	l := &set.Phases[0]
-	l.Rungs = []ladder.Rung{{Name: "as asked", Slowdown: 1, Estimates: unknown},
-		{Name: "checkpointing", Cost: ladder.Speed, Slowdown: 1.3, Estimates: unknown, Edits: []config.Edit{{Knob: "checkpointing", To: "on"}}}}
-	var rs []Receipt
-	for rung, took := range []unit.Bytes{300, 400} {
-		rs = append(rs, b.Receipts(fmt.Sprint("run-", rung), &run.Run{Ladders: set}, &run.Attempt{
-			Plan:    run.Plan{Attempt: 1, Choices: []run.Choice{{Phase: ladder.Training, Rung: rung, Estimate: unknown[0]}}},
-			Outcome: run.Outcome{Ending: run.Succeeded, Passed: []string{"training"}, Measured: map[string][]mem.Measurement{ladder.Training: looked(took)}, Began: time.Now()},
-		})...)
-	}
-	if len(rs) != 2 {
-		t.Fatal(rs)
-	}
-	if got, learned := b.Learn(set, rs); learned || got.Phases[0].Rungs[1].At(0).Known() {
-		t.Errorf("learned that checkpointing takes more: %+v", got.Phases[0].Rungs)
-	}
-	rs[1].Measured = looked(200)
-	if got, learned := b.Learn(set, rs); !learned || got.Phases[0].Rungs[1].At(0).Total() != 200*mib {
-		t.Errorf("did not learn that it takes less: %+v", got.Phases[0].Rungs)
-	}
-}
 
 // A program is the same at every micro-batch, and another where anything else is.
 func TestProgram(t *testing.T) {
@@ -220,33 +41,27 @@ func TestAllocator(t *testing.T) {
 	}
 }
 
-// A message of an out-of-memory on a card has what was allocated, and the context.
-func TestRefused(t *testing.T) {
-	b := func(n unit.Bytes) *unit.Bytes { n *= mib; return &n }
-	a := attemptOn(0, run.Outcome{Ending: run.OutOfMemory})
-	a.Outcome.Report = oom.Report{Kind: oom.GPUCapacity, Numbers: oom.Numbers{Allocated: b(100), Requested: b(50), Reserved: b(110), ProcessInUse: b(500)}}
-	var got []string
-	for _, m := range refused(a, "cuda") {
-		got = append(got, fmt.Sprintf("%v %s %s", m.Bytes, m.Is, m.Bound))
-	}
-	if want := []string{"150 MiB allocated at least", "110 MiB reserved at least", "500 MiB used at least"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-	for _, k := range []oom.Kind{oom.GPUContention, oom.GPUFragmentation} {
-		if a.Outcome.Report.Kind = k; refused(a, "cuda") != nil {
-			t.Errorf("%s is no measurement of need", k)
+// On a CPU a limit settles the heap, and another heap is another machine. On a card it changes nothing.
+func TestMachine(t *testing.T) {
+	env := []string{"OMP_NUM_THREADS=4"}
+	card := &gpu.Device{Kind: gpu.CUDA, Name: "A100", Total: 40 << 30, Capability: "8.0", Driver: "550.1"}
+	for name, tt := range map[string]struct {
+		on      *gpu.Device
+		limited bool
+		want    Machine
+	}{
+		"no device":      {nil, true, Machine{}},
+		"a CPU":          {&gpu.Device{Kind: gpu.CPU, Total: 1 << 30}, false, Machine{Kind: "cpu", Allocator: "OMP_NUM_THREADS=4"}},
+		"a limited CPU":  {&gpu.Device{Kind: gpu.CPU, Total: 1 << 30}, true, Machine{Kind: "cpu", Allocator: "MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=65536 OMP_NUM_THREADS=4"}},
+		"a card":         {card, false, Machine{Kind: "cuda", Card: "A100", Total: 40 << 30, Capability: "8.0", Driver: "550.1"}},
+		"a limited card": {card, true, Machine{Kind: "cuda", Card: "A100", Total: 40 << 30, Capability: "8.0", Driver: "550.1"}},
+	} {
+		s := Of(&job.Job{Command: job.Command{Args: []string{"./train"}, Dir: "/w", Env: env}}, tt.on, tt.limited)
+		if s.machine != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, s.machine, tt.want)
 		}
-	}
-}
-
-// A phase that was gone through and failed later needs what it was refused, and not what it took before.
-func TestFailsAfterItPassed(t *testing.T) {
-	a := attemptOn(1, run.Outcome{Ending: run.OutOfMemory, Phase: ladder.Training, Report: oom.Report{Kind: oom.CPUAlloc},
-		Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training", "validation"}})
-	a.Plan.Room = 390 * mib
-	for _, r := range someSubject().Receipts("a-run", &run.Run{Ladders: aSet()}, a) {
-		if m := r.Measured[0]; r.Job.Phase == ladder.Training && (m.Bound != mem.AtLeast || m.Bytes <= 390*mib) {
-			t.Errorf("training's receipt says %+v", m)
+		if s.project == "" || s.project == digest("/v") {
+			t.Errorf("%s: the project is %q", name, s.project)
 		}
 	}
 }

@@ -1,0 +1,169 @@
+package receipt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+func asPriced(micro int64) mem.Estimate {
+	return mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, What: "net", Bytes: unit.Bytes(micro) * 10 * mib}, {Kind: mem.Runtime, What: "Python and torch", Bytes: 200 * mib, Guess: true}}}
+}
+
+// aSet is a training at micro-batch 16 that can be split, and a validation in one piece.
+func aSet() *ladder.Set {
+	training := ladder.Ladder{Phase: ladder.Training}
+	for _, n := range []int64{16, 8, 4} {
+		r := ladder.Rung{Name: fmt.Sprintf("micro-batch %d", n), Slowdown: 1, Estimates: []mem.Estimate{asPriced(n)}}
+		if n < 16 {
+			r.Cost = ladder.Speed
+			r.Values = map[string]int64{job.MicroBatch: n, job.Accumulation: 16 / n}
+			r.Edits = []config.Edit{{Knob: job.MicroBatch, To: fmt.Sprint(n)}}
+		}
+		training.Rungs = append(training.Rungs, r)
+	}
+	return &ladder.Set{
+		Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}},
+		Phases: []ladder.Ladder{training, {Phase: ladder.Validation, Rungs: []ladder.Rung{{Name: "as asked", Slowdown: 1, Estimates: []mem.Estimate{asPriced(2)}}}}},
+		Values: map[string]int64{job.MicroBatch: 16, job.Accumulation: 1},
+	}
+}
+
+func someSubject() Subject {
+	return Subject{
+		job:     &job.Job{Plugin: "sisr", Arch: "net", Knobs: []job.Knob{{Name: "crop", Value: "64"}, {Name: "dead", Value: "1", Dead: "nobody reads it"}}},
+		machine: Machine{Kind: "cpu", Torch: "2.9"}, program: "x",
+	}
+}
+
+func attemptOn(rung int, o run.Outcome) *run.Attempt {
+	set := aSet()
+	o.Began = time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
+	return &run.Attempt{Plan: run.Plan{Attempt: 1, Room: 300 * mib, Choices: []run.Choice{
+		{Phase: ladder.Training, Rung: rung, Estimate: set.Phases[0].Rungs[rung].At(0)},
+		{Phase: ladder.Validation, Estimate: set.Phases[1].Rungs[0].At(0)},
+	}}, Outcome: o}
+}
+
+func looked(b unit.Bytes) []mem.Measurement {
+	return []mem.Measurement{{Is: mem.Data, Bytes: b * mib, Bound: mem.Sampled}}
+}
+
+func TestWrite(t *testing.T) {
+	both := map[string][]mem.Measurement{ladder.Training: looked(250), ladder.Validation: looked(210)}
+	full := oom.Report{Kind: oom.CPUAlloc, OOM: true}
+	for name, tt := range map[string]struct {
+		out  run.Outcome
+		want string
+	}{
+		"both phases": {run.Outcome{Ending: run.Succeeded, Measured: both, Passed: []string{"training", "validation"}},
+			"training 8: 250 MiB data sampled; validation 8: 210 MiB data sampled"},
+		"it failed in validation, of something else": {run.Outcome{Ending: run.Failed, Phase: "validation", Measured: both, Passed: []string{"training"}},
+			"training 8: 250 MiB data sampled"},
+		"it ran out of memory in validation": {run.Outcome{Ending: run.OutOfMemory, Phase: "validation", Report: full, Measured: both, Passed: []string{"training"}},
+			"training 8: 250 MiB data sampled; validation 8: 300 MiB data at least"},
+		"it ran out of memory, and does not say where": {run.Outcome{Ending: run.OutOfMemory, Phase: "unknown", Report: full},
+			"training 8: 300 MiB data at least"},
+		"the kernel killed it, for want of its own": {run.Outcome{Ending: run.OutOfMemory, Phase: "training", Report: oom.Report{Kind: oom.HostOOM}}, ""},
+		"validation was never heard of, and may be what was seen": {run.Outcome{Ending: run.Succeeded,
+			Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training"}},
+			"training 8: 250 MiB data sampled"},
+		"it ran with other settings": {run.Outcome{Ending: run.Succeeded, Measured: both, Passed: []string{"training", "validation"},
+			Settings: map[string]string{job.MicroBatch: "16"}}, "validation 16: 210 MiB data sampled"},
+		"it ran with other settings in both": {run.Outcome{Ending: run.Succeeded, Measured: both, Passed: []string{"training", "validation"},
+			Settings: map[string]string{job.MicroBatch: "2"}}, ""},
+		"it says what it was given for training": {run.Outcome{Ending: run.Succeeded, Measured: both, Passed: []string{"training", "validation"},
+			Settings: map[string]string{job.MicroBatch: "8"}}, "training 8: 250 MiB data sampled; validation 8: 210 MiB data sampled"},
+		"it took none":         {run.Outcome{Ending: run.Failed, Untaken: "why", Measured: both, Passed: []string{"training"}}, ""},
+		"nothing was measured": {run.Outcome{Ending: run.Succeeded, Passed: []string{"training"}}, ""},
+		"resident": {run.Outcome{Ending: run.Succeeded, Passed: []string{"training"}, Peak: 500 * mib, PeakIs: run.Resident},
+			"training 8: 500 MiB resident at most"},
+	} {
+		a := attemptOn(1, tt.out)
+		var got []string
+		for _, r := range someSubject().Receipts("a-run", &run.Run{Ladders: aSet()}, a) {
+			for _, m := range r.Measured {
+				got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s: %v %s %s", r.Job.Phase, r.Job.Settings[job.MicroBatch], m.Bytes, m.Is, m.Bound)))
+			}
+		}
+		want := strings.ReplaceAll(tt.want, "validation 8", "validation 16") // which the split does not touch
+		if s := strings.Join(got, "; "); s != want {
+			t.Errorf("%s: %s, want %s", name, s, want)
+		}
+	}
+}
+
+// What another phase may have taken, of which there was no word, says only what training does not need.
+func TestHidden(t *testing.T) {
+	out := run.Outcome{Ending: run.Succeeded, Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training"}}
+	a := attemptOn(1, out)
+	a.Plan.Choices[1].Estimate = mem.Estimate{Unknown: "no images"}
+	rs := someSubject().Receipts("a-run", &run.Run{Ladders: aSet()}, a)
+	if len(rs) != 1 || rs[0].Measured[0].Bound != mem.AtMost {
+		t.Errorf("%+v", rs)
+	}
+}
+
+// The ledger of a receipt is the plugin's own, whatever was learned, and a state that stays on the card is a line of it.
+func TestWritesWhatWasPriced(t *testing.T) {
+	a := attemptOn(1, run.Outcome{Ending: run.Succeeded, Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training", "validation"}})
+	a.Plan.Choices[0].Estimate = mem.Estimate{Learned: []string{"x"}, Items: []mem.Item{{Kind: mem.Correction, Bytes: -5 * mib}, {Kind: mem.Buffers, What: run.ResumedState, Bytes: 7 * mib}}}
+	learned := aSet()
+	learned.Phases[0].Rungs[1].Estimates = []mem.Estimate{{Items: []mem.Item{{Kind: mem.Saved, Bytes: 1}}}}
+	rs := someSubject().Receipts("a-run", &run.Run{Ladders: learned, Priced: aSet()}, a)
+	if len(rs) != 1 || rs[0].Predicted.Total() != 287*mib || rs[0].Planned != 2*mib || rs[0].Job.Settings[run.ResumedState] == "" || rs[0].Job.Settings["dead"] != "" || rs[0].Job.Settings["crop"] != "64" {
+		t.Errorf("%+v", rs)
+	}
+}
+
+// A message of an out-of-memory on a card has what was allocated, and the context.
+func TestRefused(t *testing.T) {
+	b := func(n unit.Bytes) *unit.Bytes { n *= mib; return &n }
+	a := attemptOn(0, run.Outcome{Ending: run.OutOfMemory})
+	a.Outcome.Report = oom.Report{Kind: oom.GPUCapacity, Numbers: oom.Numbers{Allocated: b(100), Requested: b(50), Reserved: b(110), ProcessInUse: b(500)}}
+	var got []string
+	for _, m := range refused(a, "cuda") {
+		got = append(got, fmt.Sprintf("%v %s %s", m.Bytes, m.Is, m.Bound))
+	}
+	if want := []string{"150 MiB allocated at least", "110 MiB reserved at least", "500 MiB used at least"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, k := range []oom.Kind{oom.GPUContention, oom.GPUFragmentation} {
+		if a.Outcome.Report.Kind = k; refused(a, "cuda") != nil {
+			t.Errorf("%s is no measurement of need", k)
+		}
+	}
+}
+
+// A phase that was gone through and failed later needs what it was refused, and not what it took before.
+func TestFailsAfterItPassed(t *testing.T) {
+	a := attemptOn(1, run.Outcome{Ending: run.OutOfMemory, Phase: ladder.Training, Report: oom.Report{Kind: oom.CPUAlloc},
+		Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training", "validation"}})
+	a.Plan.Room = 390 * mib
+	for _, r := range someSubject().Receipts("a-run", &run.Run{Ladders: aSet()}, a) {
+		if m := r.Measured[0]; r.Job.Phase == ladder.Training && (m.Bound != mem.AtLeast || m.Bytes <= 390*mib) {
+			t.Errorf("training's receipt says %+v", m)
+		}
+	}
+}
+
+// How a job was fed is a setting of its receipts: fewer loader workers leave the program more of a limit.
+func TestWritesHowItWasFed(t *testing.T) {
+	r := &run.Run{Ladders: aSet()}
+	r.Ladders.Host = &ladder.HostLadder{Rungs: []ladder.HostRung{{}, {Edits: []config.Edit{{Knob: "workers", To: "2"}}}}}
+	a := attemptOn(1, run.Outcome{Ending: run.Succeeded, Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training", "validation"}})
+	a.Plan.Host = &run.HostChoice{Rung: 1}
+	if rs := someSubject().Receipts("a-run", r, a); len(rs) != 1 || rs[0].Job.Settings["workers"] != "2" {
+		t.Errorf("%+v", rs)
+	}
+}
