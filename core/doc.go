@@ -21,7 +21,7 @@
 //	plugin/declared the plugin of projects that have none: a short file says where their settings lie
 //	plugin/internal/wire  JSON documents between launch and a plugin's process
 //	nn         what a PyTorch module costs without running it: the forward pass on a tape
-//	mem        the ledger: lines of memory with a kind, a part and a source; the caching allocator, replayed; what receipts teach
+//	mem        the ledger: lines of memory with a kind, a part and a source; the caching allocator, replayed
 //	unit       amounts of memory
 //	file       reading files that may be anything: no FIFO makes launch wait, none is without end
 //	lazy       regular expressions, compiled when they are first used
@@ -39,7 +39,8 @@
 //	observe    the memory that a job holds while it runs, and which phase took it
 //	states     the saved states that a resume reads: which are complete, and this run's own
 //	attempt    one plan carried out on this machine: copies written, program run and observed, its end judged
-//	record     runs and receipts on disk
+//	record     runs on disk
+//	receipt    what was predicted and what was measured: written, kept and learned from
 //	trust      which settings files are believed: the user's own, and what the user has approved
 //	ui         everything that a person sees, and the documents that scripts read
 //

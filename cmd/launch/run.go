@@ -20,6 +20,7 @@ import (
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/receipt"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
@@ -258,7 +259,7 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 	setup.Record, setup.Report, setup.Name, setup.Replaced = rec, say, "run "+id(rec), replaced(s, say, rec, r.Job)
 	x := attempt.New(setup)
 	defer x.Close()
-	j := &journal{record: rec, say: say, executor: x, run: r, books: newBooks(s, r.Job, setup.Room.Device), receipts: s.receipts()}
+	j := &journal{record: rec, say: say, executor: x, run: r, subject: receipt.Of(r.Job, setup.Room.Device, setup.Room.Limit() > 0), receipts: s.receipts()}
 	stop, err := r.Carry(ctx, x, j)
 	var sooner *attempt.Interrupted
 	if errors.As(err, &sooner) {
@@ -373,8 +374,8 @@ type journal struct {
 	say      ui.Printer
 	executor *attempt.Executor
 	run      *run.Run
-	books    books
-	receipts record.Receipts
+	subject  receipt.Subject
+	receipts receipt.Store
 	said     bool
 }
 
@@ -393,7 +394,7 @@ func (j *journal) Ended(a *run.Attempt) error {
 	if j.record == nil {
 		name = "unrecorded-" + a.Outcome.Began.UTC().Format("20060102-150405.000")
 	}
-	if err := j.receipts.Append(j.books.write(name, j.run, a)...); err != nil && j.record != nil {
+	if err := j.receipts.Append(j.subject.Receipts(name, j.run, a)...); err != nil && j.record != nil {
 		j.warn(err)
 	}
 	if a.Outcome.Ending != run.Succeeded || !j.say.Quiet {

@@ -16,6 +16,7 @@ import (
 	"github.com/launch-ml/launch/core/observe"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
@@ -137,7 +138,7 @@ func (x *Executor) spec(a attempt, t *tap, watch *observe.Watch) (spec proc.Spec
 		spec.TTY = proc.Always
 	}
 	if spec.Limit > 0 && x.Job != nil {
-		spec.Env = append(slices.Clone(c.Env), SteadyHeap(c.Env)...)
+		spec.Env = append(slices.Clone(c.Env), python.SteadyHeap(c.Env)...)
 	}
 	if a.trial == "" {
 		return spec, func() {}, nil
@@ -187,18 +188,6 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 		x.Report.Warn("it exited 0, and what it printed ends with an out-of-memory: %s. A pipe (| tee), \"|| true\" or the program itself swallows a failure", out.Doubt)
 	}
 	return out
-}
-
-// SteadyHeap makes glibc give memory back, so that what a limit measures is what the program uses: without it the peak
-// is not even monotone in the batch. It is set for a limited job on a CPU only, and never over the user's own.
-func SteadyHeap(env []string) (add []string) {
-	for _, kv := range []string{"MALLOC_ARENA_MAX=1", "MALLOC_MMAP_THRESHOLD_=65536", "OMP_NUM_THREADS=1"} {
-		name, _, _ := strings.Cut(kv, "=")
-		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
-			add = append(add, kv)
-		}
-	}
-	return add
 }
 
 // handOver runs the program in place of launch, which lacks what it needs to watch it. It returns only where that fails, too.

@@ -39,12 +39,16 @@ type Item struct {
 	Guess bool `json:"guess,omitempty"`
 }
 
-// certain kinds are counted exactly from shapes; the others depend on kernels, drivers and luck.
-var certain = []Kind{Parameters, Gradients, Optimizer, Buffers, Inputs, Saved, Transients, Loaders}
+// Counted reports whether the kind follows exactly from shapes; the others depend on kernels, drivers and luck.
+func (k Kind) Counted() bool {
+	return slices.Contains([]Kind{Parameters, Gradients, Optimizer, Buffers, Inputs, Saved, Transients, Loaders}, k)
+}
 
-// growing lists the kinds that scale with the batch and the image, on the host with the workers too, which a measurement of
-// an attempt corrects.
-var growing = []Kind{Inputs, Saved, Transients, Workspace, Slack, Others, Loaders, Pinned, Decoded, Workers}
+// Grows reports whether the kind scales with the batch and the image, in host memory also with the loader workers. What
+// an attempt measures corrects such lines.
+func (k Kind) Grows() bool {
+	return slices.Contains([]Kind{Inputs, Saved, Transients, Workspace, Slack, Others, Loaders, Pinned, Decoded, Workers}, k)
+}
 
 // An Alloc is a single request to the allocator.
 type Alloc struct {
@@ -92,7 +96,7 @@ func (e Estimate) Total() unit.Bytes {
 func (e Estimate) Certain() unit.Bytes {
 	var sum unit.Bytes
 	for _, it := range e.Items {
-		if !it.Guess && slices.Contains(certain, it.Kind) {
+		if !it.Guess && it.Kind.Counted() {
 			sum += it.Bytes
 		}
 	}
@@ -136,7 +140,7 @@ func (e Estimate) Of(k Kind) unit.Bytes {
 func (e Estimate) Growing() unit.Bytes {
 	var sum unit.Bytes
 	for _, it := range e.Items {
-		if slices.Contains(growing, it.Kind) {
+		if it.Kind.Grows() {
 			sum += it.Bytes
 		}
 	}

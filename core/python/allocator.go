@@ -2,6 +2,7 @@ package python
 
 import (
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
@@ -65,4 +66,16 @@ func (e Environment) ExpandableSegments() (config.Edit, bool) {
 		Knob: Allocator, At: config.Address{Doc: config.EnvDoc, Path: olderConf}, To: "expandable_segments:True", Add: true,
 		Cost: "none", Why: "segments that grow leave fewer pieces too small to use",
 	}, true
+}
+
+// SteadyHeap makes glibc give memory back, so that what a limit measures is what the program uses: without it the peak
+// is not even monotone in the batch. It is set for a limited job on a CPU only, and never over the user's own.
+func SteadyHeap(env []string) (add []string) {
+	for _, kv := range []string{"MALLOC_ARENA_MAX=1", "MALLOC_MMAP_THRESHOLD_=65536", "OMP_NUM_THREADS=1"} {
+		name, _, _ := strings.Cut(kv, "=")
+		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+			add = append(add, kv)
+		}
+	}
+	return add
 }

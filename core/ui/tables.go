@@ -8,6 +8,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/receipt"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
@@ -213,7 +214,7 @@ func measuredText(ms []mem.Measurement) (s string) {
 }
 
 // Receipts lists what was predicted and what was measured, the newest last.
-func (p Printer) Receipts(rs []mem.Receipt) {
+func (p Printer) Receipts(rs []receipt.Receipt) {
 	if len(rs) == 0 {
 		p.line("no receipt yet")
 		return

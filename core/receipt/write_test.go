@@ -1,4 +1,4 @@
-package main
+package receipt
 
 import (
 	"fmt"
@@ -16,9 +16,7 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-const mib = unit.MiB
-
-func grown(micro int64) mem.Estimate {
+func asPriced(micro int64) mem.Estimate {
 	return mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, What: "net", Bytes: unit.Bytes(micro) * 10 * mib}, {Kind: mem.Runtime, What: "Python and torch", Bytes: 200 * mib, Guess: true}}}
 }
 
@@ -26,7 +24,7 @@ func grown(micro int64) mem.Estimate {
 func aSet() *ladder.Set {
 	training := ladder.Ladder{Phase: ladder.Training}
 	for _, n := range []int64{16, 8, 4} {
-		r := ladder.Rung{Name: fmt.Sprintf("micro-batch %d", n), Slowdown: 1, Estimates: []mem.Estimate{grown(n)}}
+		r := ladder.Rung{Name: fmt.Sprintf("micro-batch %d", n), Slowdown: 1, Estimates: []mem.Estimate{asPriced(n)}}
 		if n < 16 {
 			r.Cost = ladder.Speed
 			r.Values = map[string]int64{job.MicroBatch: n, job.Accumulation: 16 / n}
@@ -36,15 +34,15 @@ func aSet() *ladder.Set {
 	}
 	return &ladder.Set{
 		Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}},
-		Phases: []ladder.Ladder{training, {Phase: ladder.Validation, Rungs: []ladder.Rung{{Name: "as asked", Slowdown: 1, Estimates: []mem.Estimate{grown(2)}}}}},
+		Phases: []ladder.Ladder{training, {Phase: ladder.Validation, Rungs: []ladder.Rung{{Name: "as asked", Slowdown: 1, Estimates: []mem.Estimate{asPriced(2)}}}}},
 		Values: map[string]int64{job.MicroBatch: 16, job.Accumulation: 1},
 	}
 }
 
-func someBooks() books {
-	return books{
+func someSubject() Subject {
+	return Subject{
 		job:     &job.Job{Plugin: "sisr", Arch: "net", Knobs: []job.Knob{{Name: "crop", Value: "64"}, {Name: "dead", Value: "1", Dead: "nobody reads it"}}},
-		machine: mem.Machine{Kind: "cpu", Torch: "2.9"}, program: "x",
+		machine: Machine{Kind: "cpu", Torch: "2.9"}, program: "x",
 	}
 }
 
@@ -57,12 +55,12 @@ func attemptOn(rung int, o run.Outcome) *run.Attempt {
 	}}, Outcome: o}
 }
 
-func data(b unit.Bytes) []mem.Measurement {
+func looked(b unit.Bytes) []mem.Measurement {
 	return []mem.Measurement{{Is: mem.Data, Bytes: b * mib, Bound: mem.Sampled}}
 }
 
 func TestWrite(t *testing.T) {
-	both := map[string][]mem.Measurement{ladder.Training: data(250), ladder.Validation: data(210)}
+	both := map[string][]mem.Measurement{ladder.Training: looked(250), ladder.Validation: looked(210)}
 	full := oom.Report{Kind: oom.CPUAlloc, OOM: true}
 	for name, tt := range map[string]struct {
 		out  run.Outcome
@@ -78,7 +76,7 @@ func TestWrite(t *testing.T) {
 			"training 8: 300 MiB data at least"},
 		"the kernel killed it, for want of its own": {run.Outcome{Ending: run.OutOfMemory, Phase: "training", Report: oom.Report{Kind: oom.HostOOM}}, ""},
 		"validation was never heard of, and may be what was seen": {run.Outcome{Ending: run.Succeeded,
-			Measured: map[string][]mem.Measurement{ladder.Training: data(250)}, Passed: []string{"training"}},
+			Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training"}},
 			"training 8: 250 MiB data sampled"},
 		"it ran with other settings": {run.Outcome{Ending: run.Succeeded, Measured: both, Passed: []string{"training", "validation"},
 			Settings: map[string]string{job.MicroBatch: "16"}}, "validation 16: 210 MiB data sampled"},
@@ -93,7 +91,7 @@ func TestWrite(t *testing.T) {
 	} {
 		a := attemptOn(1, tt.out)
 		var got []string
-		for _, r := range someBooks().write("a-run", &run.Run{Ladders: aSet()}, a) {
+		for _, r := range someSubject().Receipts("a-run", &run.Run{Ladders: aSet()}, a) {
 			for _, m := range r.Measured {
 				got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s: %v %s %s", r.Job.Phase, r.Job.Settings[job.MicroBatch], m.Bytes, m.Is, m.Bound)))
 			}
@@ -107,10 +105,10 @@ func TestWrite(t *testing.T) {
 
 // What another phase may have taken, of which there was no word, says only what training does not need.
 func TestHidden(t *testing.T) {
-	out := run.Outcome{Ending: run.Succeeded, Measured: map[string][]mem.Measurement{ladder.Training: data(250)}, Passed: []string{"training"}}
+	out := run.Outcome{Ending: run.Succeeded, Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training"}}
 	a := attemptOn(1, out)
 	a.Plan.Choices[1].Estimate = mem.Estimate{Unknown: "no images"}
-	rs := someBooks().write("a-run", &run.Run{Ladders: aSet()}, a)
+	rs := someSubject().Receipts("a-run", &run.Run{Ladders: aSet()}, a)
 	if len(rs) != 1 || rs[0].Measured[0].Bound != mem.AtMost {
 		t.Errorf("%+v", rs)
 	}
@@ -118,107 +116,13 @@ func TestHidden(t *testing.T) {
 
 // The ledger of a receipt is the plugin's own, whatever was learned, and a state that stays on the card is a line of it.
 func TestWritesWhatWasPriced(t *testing.T) {
-	a := attemptOn(1, run.Outcome{Ending: run.Succeeded, Measured: map[string][]mem.Measurement{ladder.Training: data(250)}, Passed: []string{"training", "validation"}})
+	a := attemptOn(1, run.Outcome{Ending: run.Succeeded, Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training", "validation"}})
 	a.Plan.Choices[0].Estimate = mem.Estimate{Learned: []string{"x"}, Items: []mem.Item{{Kind: mem.Correction, Bytes: -5 * mib}, {Kind: mem.Buffers, What: run.ResumedState, Bytes: 7 * mib}}}
 	learned := aSet()
 	learned.Phases[0].Rungs[1].Estimates = []mem.Estimate{{Items: []mem.Item{{Kind: mem.Saved, Bytes: 1}}}}
-	rs := someBooks().write("a-run", &run.Run{Ladders: learned, Priced: aSet()}, a)
+	rs := someSubject().Receipts("a-run", &run.Run{Ladders: learned, Priced: aSet()}, a)
 	if len(rs) != 1 || rs[0].Predicted.Total() != 287*mib || rs[0].Planned != 2*mib || rs[0].Job.Settings[run.ResumedState] == "" || rs[0].Job.Settings["dead"] != "" || rs[0].Job.Settings["crop"] != "64" {
 		t.Errorf("%+v", rs)
-	}
-}
-
-func TestLearnOnLadders(t *testing.T) {
-	b := someBooks()
-	a := attemptOn(1, run.Outcome{Ending: run.Succeeded, Passed: []string{"training", "validation"},
-		Measured: map[string][]mem.Measurement{ladder.Training: data(250), ladder.Validation: data(195)}})
-	rs := b.write("a-run", &run.Run{Ladders: aSet()}, a)
-	set, learned := b.learn(aSet(), rs)
-	if !learned || set.Check() != nil {
-		t.Fatalf("learned %v, %v", learned, set.Check())
-	}
-	at := func(s *ladder.Set, phase string, rung int) unit.Bytes {
-		return s.Ladder(phase).Rungs[rung].At(0).Total()
-	}
-	if at(set, ladder.Training, 1) != 250*mib || at(set, ladder.Validation, 0) != 195*mib {
-		t.Errorf("training %v, validation %v", at(set, ladder.Training, 1), at(set, ladder.Validation, 0))
-	}
-	for rung, priced := range map[int]unit.Bytes{0: 360 * mib, 2: 240 * mib} {
-		if got := at(set, ladder.Training, rung); got >= priced || got < priced-40*mib {
-			t.Errorf("rung %d: %v, priced %v", rung, got, priced)
-		}
-	}
-	if raw := aSet(); at(raw, ladder.Training, 1) != 280*mib {
-		t.Error("what was priced was changed")
-	}
-	if again, learned := b.learn(aSet(), nil); learned || again.Check() != nil {
-		t.Error("learned from nothing")
-	}
-	other := b
-	other.machine.Torch = "1.13"
-	if _, learned := other.learn(aSet(), rs); learned {
-		t.Error("learned from another torch")
-	}
-}
-
-// Measurements that contradict the order of a ladder leave it as it was priced.
-func TestLearnKeepsLadders(t *testing.T) {
-	b := someBooks()
-	unknown := []mem.Estimate{{Unknown: "no formula"}}
-	set := aSet()
-	set.Phases = set.Phases[:1]
-	l := &set.Phases[0]
-	l.Rungs = []ladder.Rung{{Name: "as asked", Slowdown: 1, Estimates: unknown},
-		{Name: "checkpointing", Cost: ladder.Speed, Slowdown: 1.3, Estimates: unknown, Edits: []config.Edit{{Knob: "checkpointing", To: "on"}}}}
-	var rs []mem.Receipt
-	for rung, took := range []unit.Bytes{300, 400} {
-		rs = append(rs, b.write(fmt.Sprint("run-", rung), &run.Run{Ladders: set}, &run.Attempt{
-			Plan:    run.Plan{Attempt: 1, Choices: []run.Choice{{Phase: ladder.Training, Rung: rung, Estimate: unknown[0]}}},
-			Outcome: run.Outcome{Ending: run.Succeeded, Passed: []string{"training"}, Measured: map[string][]mem.Measurement{ladder.Training: data(took)}, Began: time.Now()},
-		})...)
-	}
-	if len(rs) != 2 {
-		t.Fatal(rs)
-	}
-	if got, learned := b.learn(set, rs); learned || got.Phases[0].Rungs[1].At(0).Known() {
-		t.Errorf("learned that checkpointing takes more: %+v", got.Phases[0].Rungs)
-	}
-	rs[1].Measured = data(200)
-	if got, learned := b.learn(set, rs); !learned || got.Phases[0].Rungs[1].At(0).Total() != 200*mib {
-		t.Errorf("did not learn that it takes less: %+v", got.Phases[0].Rungs)
-	}
-}
-
-// A program is the same at every micro-batch, and another where anything else is.
-func TestProgram(t *testing.T) {
-	at := func(text string, args ...string) string {
-		doc, _ := config.Parse("x.yml", []byte(text))
-		micro, _ := doc.Get("batch")
-		return programOf(&job.Job{
-			Command: job.Command{Args: append([]string{"python", "train.py", "-opt", "x.yml"}, args...), Dir: "/w"},
-			Options: []config.Option{{Names: []string{"-opt"}}},
-			Files:   []job.File{{Path: "x.yml", Format: "yaml", Flag: "-opt", Text: []byte(text)}},
-			Knobs:   []job.Knob{{Name: job.MicroBatch, At: config.Address{Doc: "x.yml", Path: "batch"}, Value: micro}},
-		})
-	}
-	first := at("{batch: 16, width: 2}\n")
-	if first != at("{batch: 8, width: 2}\n") {
-		t.Error("another micro-batch is another program")
-	}
-	for name, other := range map[string]string{"width": at("{batch: 16, width: 3}\n"), "argument": at("{batch: 16, width: 2}\n", "--deep")} {
-		if other == first {
-			t.Errorf("another %s is the same program", name)
-		}
-	}
-}
-
-func TestAllocator(t *testing.T) {
-	env := []string{"PATH=/bin", "PYTORCH_CUDA_ALLOC_CONF=a", "MALLOC_ARENA_MAX=1", "PYTORCH_CUDA_ALLOC_CONF=b", "LD_PRELOAD=/opt/lib/libjemalloc.so"}
-	if s := allocatorOf(env, "cuda"); s != "PYTORCH_CUDA_ALLOC_CONF=b" {
-		t.Errorf("on a card %q", s)
-	}
-	if s := allocatorOf(env, "cpu"); s != "LD_PRELOAD=libjemalloc.so MALLOC_ARENA_MAX=1" {
-		t.Errorf("on a CPU %q", s)
 	}
 }
 
@@ -244,11 +148,22 @@ func TestRefused(t *testing.T) {
 // A phase that was gone through and failed later needs what it was refused, and not what it took before.
 func TestFailsAfterItPassed(t *testing.T) {
 	a := attemptOn(1, run.Outcome{Ending: run.OutOfMemory, Phase: ladder.Training, Report: oom.Report{Kind: oom.CPUAlloc},
-		Measured: map[string][]mem.Measurement{ladder.Training: data(250)}, Passed: []string{"training", "validation"}})
+		Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training", "validation"}})
 	a.Plan.Room = 390 * mib
-	for _, r := range someBooks().write("a-run", &run.Run{Ladders: aSet()}, a) {
+	for _, r := range someSubject().Receipts("a-run", &run.Run{Ladders: aSet()}, a) {
 		if m := r.Measured[0]; r.Job.Phase == ladder.Training && (m.Bound != mem.AtLeast || m.Bytes <= 390*mib) {
 			t.Errorf("training's receipt says %+v", m)
 		}
+	}
+}
+
+// How a job was fed is a setting of its receipts: fewer loader workers leave the program more of a limit.
+func TestWritesHowItWasFed(t *testing.T) {
+	r := &run.Run{Ladders: aSet()}
+	r.Ladders.Host = &ladder.HostLadder{Rungs: []ladder.HostRung{{}, {Edits: []config.Edit{{Knob: "workers", To: "2"}}}}}
+	a := attemptOn(1, run.Outcome{Ending: run.Succeeded, Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training", "validation"}})
+	a.Plan.Host = &run.HostChoice{Rung: 1}
+	if rs := someSubject().Receipts("a-run", r, a); len(rs) != 1 || rs[0].Job.Settings["workers"] != "2" {
+		t.Errorf("%+v", rs)
 	}
 }

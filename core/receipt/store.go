@@ -1,4 +1,4 @@
-package record
+package receipt
 
 import (
 	"bufio"
@@ -16,16 +16,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/private"
 )
 
-// Receipts is the file of what was predicted and what was measured: a line of JSON a receipt, appended. Lines that are
+// Store is the file of what was predicted and what was measured: a line of JSON a receipt, appended. Lines that are
 // no receipt, such as one torn by a full disk, are read over.
 //
 // It is bounded: of one phase of one program at the same settings on the same machine the newest five are kept, and of
 // all the newest 500.
-type Receipts struct{ Path string }
+type Store struct{ Path string }
 
 const (
 	keptAlike = 5
@@ -35,7 +34,7 @@ const (
 )
 
 // Read returns the receipts, the oldest first, and how many lines are none.
-func (s Receipts) Read() (rs []mem.Receipt, bad int, err error) {
+func (s Store) Read() (rs []Receipt, bad int, err error) {
 	f, err := private.Open(s.Path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, nil
@@ -57,7 +56,7 @@ func (s Receipts) Read() (rs []mem.Receipt, bad int, err error) {
 	return rs, bad, nil
 }
 
-func parseReceipt(line []byte) (r mem.Receipt, err error) {
+func parseReceipt(line []byte) (r Receipt, err error) {
 	if len(line) > longest {
 		return r, fmt.Errorf("a line of %d bytes is no receipt", len(line))
 	}
@@ -94,21 +93,28 @@ func eachLine(in io.Reader, see func(number int, line []byte)) error {
 	}
 }
 
+// Lines returns receipts as the file has them and [Store.Import] reads them: a line of JSON each.
+func Lines(rs []Receipt) (text []byte, err error) {
+	for _, r := range rs {
+		b, err := json.Marshal(r)
+		if err != nil {
+			return nil, fmt.Errorf("writing a receipt: %w", err)
+		}
+		text = append(append(text, b...), '\n')
+	}
+	return text, nil
+}
+
 // Append adds receipts at the end, and shortens the file where it has grown beyond its bound.
-func (s Receipts) Append(rs ...mem.Receipt) error {
-	var lines bytes.Buffer
+func (s Store) Append(rs ...Receipt) error {
 	for _, r := range rs {
 		if err := r.Check(); err != nil {
 			return fmt.Errorf("writing a receipt: %w", err)
 		}
-		b, err := json.Marshal(r)
-		if err != nil {
-			return fmt.Errorf("writing a receipt: %w", err)
-		}
-		lines.Write(append(b, '\n'))
 	}
-	if lines.Len() == 0 {
-		return nil
+	text, err := Lines(rs)
+	if err != nil || len(text) == 0 {
+		return err
 	}
 	if err := private.MkdirAll(filepath.Dir(s.Path)); err != nil {
 		return fmt.Errorf("making the folder of receipts: %w", err)
@@ -120,7 +126,6 @@ func (s Receipts) Append(rs ...mem.Receipt) error {
 		return fmt.Errorf("opening the receipts: %w", err)
 	}
 	defer f.Close()
-	text := lines.Bytes()
 	if end, err := f.Seek(0, io.SeekEnd); err == nil && end > 0 {
 		last := make([]byte, 1)
 		if _, err := f.ReadAt(last, end-1); err == nil && last[0] != '\n' { // torn: it must not swallow the next one
@@ -138,7 +143,7 @@ func (s Receipts) Append(rs ...mem.Receipt) error {
 
 // lock keeps two launches from shortening the file under each other. A training's end does not wait long for it, and
 // some network file systems have none: appending does without, shortening does not.
-func (s Receipts) lock() (unlock func(), held bool) {
+func (s Store) lock() (unlock func(), held bool) {
 	f, err := private.Open(s.Path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return func() {}, false
@@ -158,7 +163,7 @@ func (s Receipts) lock() (unlock func(), held bool) {
 }
 
 // shorten rewrites the file where it is longer than its bound.
-func (s Receipts) shorten() error {
+func (s Store) shorten() error {
 	rs, bad, err := s.Read()
 	if err != nil {
 		return err
@@ -171,23 +176,19 @@ func (s Receipts) shorten() error {
 }
 
 // rewrite makes these the receipts that there are. Its caller holds the lock.
-func (s Receipts) rewrite(rs []mem.Receipt) error {
-	var out bytes.Buffer
-	for _, r := range rs {
-		b, err := json.Marshal(r)
-		if err != nil {
-			return fmt.Errorf("writing a receipt: %w", err)
-		}
-		out.Write(append(b, '\n'))
+func (s Store) rewrite(rs []Receipt) error {
+	text, err := Lines(rs)
+	if err != nil {
+		return err
 	}
-	if err := private.WriteFile(s.Path, out.Bytes(), 0o600); err != nil {
+	if err := private.WriteFile(s.Path, text, 0o600); err != nil {
 		return fmt.Errorf("shortening the receipts: %w", err)
 	}
 	return nil
 }
 
 // Drop removes the receipts of a run, and returns how many there were.
-func (s Receipts) Drop(run string) (dropped int, err error) {
+func (s Store) Drop(run string) (dropped int, err error) {
 	unlock, alone := s.lock()
 	defer unlock()
 	if !alone {
@@ -197,7 +198,7 @@ func (s Receipts) Drop(run string) (dropped int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	kept := slices.DeleteFunc(slices.Clone(rs), func(r mem.Receipt) bool { return r.Run == run })
+	kept := slices.DeleteFunc(slices.Clone(rs), func(r Receipt) bool { return r.Run == run })
 	if dropped = len(rs) - len(kept); dropped == 0 {
 		return 0, nil
 	}
@@ -205,9 +206,9 @@ func (s Receipts) Drop(run string) (dropped int, err error) {
 }
 
 // keep returns the receipts that the bound leaves, the oldest first.
-func keep(rs []mem.Receipt) (kept []mem.Receipt) {
+func keep(rs []Receipt) (kept []Receipt) {
 	rs = slices.Clone(rs)
-	slices.SortStableFunc(rs, func(a, b mem.Receipt) int {
+	slices.SortStableFunc(rs, func(a, b Receipt) int {
 		if a.Imported != b.Imported { // what was seen here goes last
 			if a.Imported {
 				return 1
@@ -223,7 +224,7 @@ func keep(rs []mem.Receipt) (kept []mem.Receipt) {
 			kept = append(kept, r)
 		}
 	}
-	slices.SortStableFunc(kept, func(a, b mem.Receipt) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(kept, func(a, b Receipt) int { return a.Time.Compare(b.Time) })
 	return kept
 }
 
@@ -236,7 +237,7 @@ func sorted(m map[string]string) (out []string) {
 
 // Import adds the receipts of another file that are not there yet. It trusts no line: problems says of each that is no
 // receipt which it is and why. Receipts of the future are none.
-func (s Receipts) Import(in io.Reader, now time.Time) (added, known int, problems []error, err error) {
+func (s Store) Import(in io.Reader, now time.Time) (added, known int, problems []error, err error) {
 	have, _, err := s.Read()
 	if err != nil {
 		return 0, 0, nil, err
@@ -245,7 +246,7 @@ func (s Receipts) Import(in io.Reader, now time.Time) (added, known int, problem
 	for _, r := range have {
 		ids[r.ID()] = true
 	}
-	var fresh []mem.Receipt
+	var fresh []Receipt
 	err = eachLine(in, func(number int, line []byte) {
 		r, err := parseReceipt(line)
 		if err == nil && r.Time.After(now.Add(24*time.Hour)) {
@@ -272,7 +273,7 @@ func (s Receipts) Import(in io.Reader, now time.Time) (added, known int, problem
 }
 
 // Bound says how many of the receipts that are there the file will keep.
-func (s Receipts) Bound() (there, kept int, err error) {
+func (s Store) Bound() (there, kept int, err error) {
 	rs, _, err := s.Read()
 	return len(rs), len(keep(rs)), err
 }

@@ -1,4 +1,4 @@
-package mem
+package receipt
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -31,19 +32,19 @@ const (
 	perSize       = 5     // receipts of one size that count: the newest
 )
 
-// Lessons are what receipts teach of one phase of a job on a machine.
-type Lessons struct {
+// lessons are what receipts teach of one phase of a job on a machine.
+type lessons struct {
 	whole, tensors, rest *curve    // of the total, of live tensors on a card, and of what is beyond these
 	constant             *offset   // from other jobs, where the phase itself has no curve of it
 	context              *offset   // from out-of-memory messages, which tell it from all else
 	program              []Receipt // of the same program: for a phase without a formula
 }
 
-// Learn reads receipts for a phase of a job on a machine. priced returns today's price of the phase at settings, if
+// learn reads receipts for a phase of a job on a machine. priced returns today's price of the phase at settings, if
 // they are among its rungs: where that is not what a receipt was predicted, the formula has changed since, and the measurement
 // counts against today's; where it cannot be priced anew, and others show such a change, the receipt does not count.
-func Learn(receipts []Receipt, of Key, on Machine, priced func(Key) (Estimate, bool)) *Lessons {
-	l := &Lessons{}
+func learn(receipts []Receipt, of Key, on Machine, priced func(Key) (mem.Estimate, bool)) *lessons {
+	l := &lessons{}
 	var own, unpriced, others []Receipt
 	changed := false
 	for _, r := range believed(receipts, of) {
@@ -62,7 +63,7 @@ func Learn(receipts []Receipt, of Key, on Machine, priced func(Key) (Estimate, b
 		e, ok := priced(r.Job)
 		switch {
 		case ok && e.Known():
-			changed = changed || r.Predicted.Known() && e.sum(counted) != r.Predicted.sum(counted)
+			changed = changed || r.Predicted.Known() && sum(e, counted) != sum(r.Predicted, counted)
 			r.Predicted = e
 			own = append(own, r)
 		case !ok && r.Predicted.Known():
@@ -73,18 +74,18 @@ func Learn(receipts []Receipt, of Key, on Machine, priced func(Key) (Estimate, b
 		own = append(own, unpriced...)
 	}
 	is := func(quantity string) measured {
-		return func(r Receipt) (Measurement, bool) { return r.Find(quantity) }
+		return func(r Receipt) (mem.Measurement, bool) { return r.Find(quantity) }
 	}
 	if on.Kind == "cpu" {
-		l.whole = newCurve(own, on, sameAll, 0.9, is(Data), always)
-		l.constant = newOffset(others, on, is(Data), always)
+		l.whole = newCurve(own, on, sameAll, 0.9, is(mem.Data), always)
+		l.constant = newOffset(others, on, is(mem.Data), always)
 		return l
 	}
 	l.whole = newCurve(own, on, sameCard, 0.9, needed, always)
-	l.tensors = newCurve(own, on, otherCard, 0.8, is(Allocated), tensor)
+	l.tensors = newCurve(own, on, otherCard, 0.8, is(mem.Allocated), tensor)
 	l.rest = newCurve(own, on, sameCard, 0.1, beyondTensors, beyond)
 	l.constant = newOffset(others, on, beyondTensors, beyond)
-	l.context = newOffset(receipts, on, beyondReserved, func(it Item) bool { return it.Kind == Context })
+	l.context = newOffset(receipts, on, beyondReserved, func(it mem.Item) bool { return it.Kind == mem.Context })
 	return l
 }
 
@@ -116,8 +117,8 @@ func believed(receipts []Receipt, of Key) (out []Receipt) {
 		plausible := true
 		for i, m := range r.Measured {
 			plausible = plausible && m.Bytes < strange*price+unit.GiB && m.Bytes > price/strange
-			if m.Bound == Exact {
-				r.Measured[i].Bound = Sampled
+			if m.Bound == mem.Exact {
+				r.Measured[i].Bound = mem.Sampled
 			}
 		}
 		if plausible {
@@ -128,38 +129,38 @@ func believed(receipts []Receipt, of Key) (out []Receipt) {
 }
 
 // measured finds in a receipt what a curve is drawn through.
-type measured func(Receipt) (Measurement, bool)
+type measured func(Receipt) (mem.Measurement, bool)
 
 // always, tensor and beyond are the lines that a measurement is of.
-func always(Item) bool { return true }
-func tensor(it Item) bool {
-	return it.Kind != Context && it.Kind != Slack && it.Kind != Runtime && it.Kind != Others
+func always(mem.Item) bool { return true }
+func tensor(it mem.Item) bool {
+	return it.Kind != mem.Context && it.Kind != mem.Slack && it.Kind != mem.Runtime && it.Kind != mem.Others
 }
-func beyond(it Item) bool  { return !tensor(it) }
-func counted(it Item) bool { return tensor(it) && !it.Guess }
+func beyond(it mem.Item) bool  { return !tensor(it) }
+func counted(it mem.Item) bool { return tensor(it) && !it.Guess }
 
 // full is the share of a card from which on what an allocator caches is given back again.
 const full = 0.9
 
 // needed is what the driver saw of a phase, without what the allocator merely cached by the prediction. On a card that was
 // nearly full it had given some of that back, nobody knows how much.
-func needed(r Receipt) (Measurement, bool) {
-	m, ok := r.Find(Used)
-	cached := r.Predicted.cached()
-	if ok && cached > 0 && m.Bound != AtLeast { // where it failed nothing was cached any more
+func needed(r Receipt) (mem.Measurement, bool) {
+	m, ok := r.Find(mem.Used)
+	cached := onlyCached(r.Predicted)
+	if ok && cached > 0 && m.Bound != mem.AtLeast { // where it failed nothing was cached any more
 		if float64(m.Bytes) > full*float64(r.Machine.Total) {
-			m.Bound = AtMost
+			m.Bound = mem.AtMost
 		}
 		m.Bytes = max(0, m.Bytes-cached)
 	}
 	return m, ok
 }
 
-// cached is what the allocator comes to hold beyond what the phase needs of it.
-func (e Estimate) cached() unit.Bytes {
+// onlyCached is what the allocator comes to hold beyond what the phase needs of it.
+func onlyCached(e mem.Estimate) unit.Bytes {
 	need := unit.Bytes(0)
 	for _, it := range e.Items {
-		if it.Kind == Slack || slices.Contains(certain, it.Kind) {
+		if it.Kind == mem.Slack || it.Kind.Counted() {
 			need += it.Bytes
 		}
 	}
@@ -170,40 +171,40 @@ func (e Estimate) cached() unit.Bytes {
 }
 
 // beyondTensors is what a card holds for a job beside its live tensors.
-func beyondTensors(r Receipt) (Measurement, bool) {
+func beyondTensors(r Receipt) (mem.Measurement, bool) {
 	used, ok := needed(r)
-	live, also := r.Find(Allocated)
-	if !ok || !also || used.Bound == AtLeast || used.Bound == AtMost || live.Bound == AtLeast || live.Bound == AtMost || used.Bytes <= live.Bytes {
-		return Measurement{}, false
+	live, also := r.Find(mem.Allocated)
+	if !ok || !also || used.Bound == mem.AtLeast || used.Bound == mem.AtMost || live.Bound == mem.AtLeast || live.Bound == mem.AtMost || used.Bytes <= live.Bytes {
+		return mem.Measurement{}, false
 	}
-	return Measurement{Is: "beyond tensors", Bytes: used.Bytes - live.Bytes, Bound: used.Bound, From: used.From}, true
+	return mem.Measurement{Is: "beyond tensors", Bytes: used.Bytes - live.Bytes, Bound: used.Bound, From: used.From}, true
 }
 
 // beyondReserved is what a card holds for a process beside what its allocator has reserved: the context. An
 // out-of-memory message has both figures of the same moment.
-func beyondReserved(r Receipt) (Measurement, bool) {
-	used, ok := r.Find(Used)
-	reserved, also := r.Find(Reserved)
+func beyondReserved(r Receipt) (mem.Measurement, bool) {
+	used, ok := r.Find(mem.Used)
+	reserved, also := r.Find(mem.Reserved)
 	if !ok || !also || used.Bound != reserved.Bound || used.Bytes <= reserved.Bytes {
-		return Measurement{}, false
+		return mem.Measurement{}, false
 	}
-	return Measurement{Is: "context", Bytes: used.Bytes - reserved.Bytes, From: used.From}, true
+	return mem.Measurement{Is: "context", Bytes: used.Bytes - reserved.Bytes, From: used.From}, true
 }
 
 // constants is the sum of the guessed lines that no size changes, and growth how far those that grow may be off.
-func (e Estimate) constants(in func(Item) bool) (sum float64) {
+func constants(e mem.Estimate, in func(mem.Item) bool) (sum float64) {
 	for _, it := range e.Items {
-		if in(it) && it.Guess && (it.Kind == Context || it.Kind == Runtime) {
+		if in(it) && it.Guess && (it.Kind == mem.Context || it.Kind == mem.Runtime) {
 			sum += float64(it.Bytes)
 		}
 	}
 	return sum
 }
 
-func (e Estimate) growth(in func(Item) bool) (grows, off float64) {
+func growth(e mem.Estimate, in func(mem.Item) bool) (grows, off float64) {
 	for _, it := range e.Items {
 		switch {
-		case !in(it) || !slices.Contains(growing, it.Kind):
+		case !in(it) || !it.Kind.Grows():
 		case it.Guess:
 			grows, off = grows+float64(it.Bytes), off+float64(it.Bytes)
 		default:
@@ -213,7 +214,7 @@ func (e Estimate) growth(in func(Item) bool) (grows, off float64) {
 	return grows, off
 }
 
-func (e Estimate) sum(in func(Item) bool) (sum float64) {
+func sum(e mem.Estimate, in func(mem.Item) bool) (sum float64) {
 	for _, it := range e.Items {
 		if in(it) {
 			sum += float64(it.Bytes)
@@ -222,9 +223,9 @@ func (e Estimate) sum(in func(Item) bool) (sum float64) {
 	return sum
 }
 
-// Apply returns an estimate of the phase as the receipts correct it: its own lines, those that a measurement replaces,
+// apply returns an estimate of the phase as the receipts correct it: its own lines, those that a measurement replaces,
 // and a correction. e is what was priced for of.
-func (l *Lessons) Apply(e Estimate, of Key) Estimate {
+func (l *lessons) apply(e mem.Estimate, of Key) mem.Estimate {
 	if !e.Known() {
 		return l.line(e, of)
 	}
@@ -232,47 +233,47 @@ func (l *Lessons) Apply(e Estimate, of Key) Estimate {
 	out.Items, out.Learned = slices.Clone(e.Items), nil
 	x := float64(e.Total())
 	if l.context != nil {
-		out.replace(Context, l.context.bytes, l.context.from)
+		replace(&out, mem.Context, l.context.bytes, l.context.from)
 	}
 	switch {
 	case l.tensors != nil:
-		out.correct(l.tensors, x, e, tensor, of.Phase)
+		correct(&out, l.tensors, x, e, tensor, of.Phase)
 		if l.rest != nil {
-			out.replace(Context, l.rest.flat(), l.rest.points[0].from) // where nothing said it better
+			replace(&out, mem.Context, l.rest.flat(), l.rest.points[0].from) // where nothing said it better
 			r, from := l.rest.at(x)
-			out.add(Slack, "beyond live tensors", r-out.since(e, beyond), from, x, beyond)
+			add(&out, mem.Slack, "beyond live tensors", r-since(out, e, beyond), from, x, beyond)
 		} else if l.constant != nil {
-			out.replace(Context, l.constant.bytes, l.constant.from)
+			replace(&out, mem.Context, l.constant.bytes, l.constant.from)
 		}
 	case l.whole != nil:
-		out.correct(l.whole, x, e, always, of.Phase)
+		correct(&out, l.whole, x, e, always, of.Phase)
 	case l.constant != nil:
-		out.replace(Context, l.constant.bytes, l.constant.from)
-		out.replace(Runtime, l.constant.bytes, l.constant.from)
+		replace(&out, mem.Context, l.constant.bytes, l.constant.from)
+		replace(&out, mem.Runtime, l.constant.bytes, l.constant.from)
 	}
 	return out
 }
 
 // correct makes the lines of a scope amount to what the curve says.
-func (e *Estimate) correct(c *curve, x float64, priced Estimate, in func(Item) bool, phase string) {
+func correct(e *mem.Estimate, c *curve, x float64, priced mem.Estimate, in func(mem.Item) bool, phase string) {
 	r, from := c.at(x)
 	if from[0].floor && !from[0].failed { // what lay between two looks may have been more
-		r = max(r, float64(priced.Certain())-priced.sum(in))
+		r = max(r, float64(priced.Certain())-sum(priced, in))
 	}
-	if in(Item{Kind: Runtime}) {
-		e.replace(Context, c.flat(), c.points[0].from)
-		e.replace(Runtime, c.flat(), c.points[0].from)
+	if in(mem.Item{Kind: mem.Runtime}) {
+		replace(e, mem.Context, c.flat(), c.points[0].from)
+		replace(e, mem.Runtime, c.flat(), c.points[0].from)
 	}
-	e.add(Correction, phase, r-e.since(priced, in), from, x, in)
+	add(e, mem.Correction, phase, r-since(*e, priced, in), from, x, in)
 }
 
 // since is by how much the lines of a scope, corrections included, have changed.
-func (e Estimate) since(priced Estimate, in func(Item) bool) float64 {
-	return e.sum(in) - priced.sum(in)
+func since(e, priced mem.Estimate, in func(mem.Item) bool) float64 {
+	return sum(e, in) - sum(priced, in)
 }
 
 // replace changes a guessed constant by an offset, and says whose it is.
-func (e *Estimate) replace(k Kind, by float64, from []Receipt) {
+func replace(e *mem.Estimate, k mem.Kind, by float64, from []Receipt) {
 	for i := range e.Items {
 		it := &e.Items[i]
 		if it.Kind != k || !it.Guess {
@@ -280,23 +281,23 @@ func (e *Estimate) replace(k Kind, by float64, from []Receipt) {
 		}
 		it.Bytes += unit.Bytes(math.Round(max(by, (leastConstant-1)*float64(it.Bytes))))
 		it.Guess, it.From = false, "learned from "+names(from)
-		e.learned(from)
+		learned(e, from)
 		return
 	}
 }
 
 // add appends a correction with where it comes from. It is a guess where nothing near was measured; where something was,
 // the sum of the lines in scope is vouched for, and none of them is a guess.
-func (e *Estimate) add(k Kind, what string, bytes float64, from []point, x float64, in func(Item) bool) {
-	it := Item{Kind: k, What: what, Bytes: unit.Bytes(math.Round(bytes))}
-	if k != Correction && bytes < 0 {
-		it.Kind = Correction
+func add(e *mem.Estimate, k mem.Kind, what string, bytes float64, from []point, x float64, in func(mem.Item) bool) {
+	it := mem.Item{Kind: k, What: what, Bytes: unit.Bytes(math.Round(bytes))}
+	if k != mem.Correction && bytes < 0 {
+		it.Kind = mem.Correction
 	}
 	var rs []Receipt
 	for _, p := range from {
 		rs = append(rs, p.from...)
 	}
-	e.learned(rs)
+	learned(e, rs)
 	switch near := from[0]; {
 	case near.failed && near.x == x:
 		it.From = "these settings ran out of memory in " + names(rs)
@@ -317,7 +318,7 @@ func (e *Estimate) add(k Kind, what string, bytes float64, from []point, x float
 }
 
 // learned enters receipts, each once.
-func (e *Estimate) learned(rs []Receipt) {
+func learned(e *mem.Estimate, rs []Receipt) {
 	for _, r := range rs {
 		if id := r.ID(); !slices.Contains(e.Learned, id) {
 			e.Learned = append(e.Learned, id)
@@ -339,9 +340,3 @@ func names(rs []Receipt) string {
 	}
 	return strings.Join(runs, " and ")
 }
-
-// The knobs that move a phase along its line: core/job's names.
-const (
-	microBatch   = "micro-batch"
-	accumulation = "accumulation"
-)

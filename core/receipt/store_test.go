@@ -1,4 +1,4 @@
-package record
+package receipt
 
 import (
 	"bytes"
@@ -16,17 +16,17 @@ import (
 
 var monday = time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
 
-func receipt(n int, micro string) mem.Receipt {
-	return mem.Receipt{
+func aReceipt(n int, micro string) Receipt {
+	return Receipt{
 		Version: 1, Run: fmt.Sprintf("run-%d", n), Attempt: 1, Time: monday.Add(time.Duration(n) * time.Minute), Ending: "succeeded",
-		Job:       mem.Key{Plugin: "sisr", Arch: "net", Phase: "training", Settings: map[string]string{"micro-batch": micro}},
-		Machine:   mem.Machine{Kind: "cpu", Torch: "2.9"},
+		Job:       Key{Plugin: "sisr", Arch: "net", Phase: "training", Settings: map[string]string{"micro-batch": micro}},
+		Machine:   Machine{Kind: "cpu", Torch: "2.9"},
 		Predicted: mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, What: "net", Bytes: 100}}},
 		Measured:  []mem.Measurement{{Is: mem.Data, Bytes: 110, Bound: mem.Sampled}},
 	}
 }
 
-func read(t *testing.T, s Receipts) []mem.Receipt {
+func read(t *testing.T, s Store) []Receipt {
 	t.Helper()
 	rs, _, err := s.Read()
 	if err != nil {
@@ -37,23 +37,23 @@ func read(t *testing.T, s Receipts) []mem.Receipt {
 
 // What was written can be read, also behind a line that a full disk tore.
 func TestReceipts(t *testing.T) {
-	s := Receipts{Path: filepath.Join(t.TempDir(), "state", "receipts.jsonl")}
+	s := Store{Path: filepath.Join(t.TempDir(), "state", "receipts.jsonl")}
 	if rs := read(t, s); len(rs) != 0 {
 		t.Fatalf("of no file: %v", rs)
 	}
-	if err := s.Append(receipt(1, "8"), receipt(2, "8")); err != nil {
+	if err := s.Append(aReceipt(1, "8"), aReceipt(2, "8")); err != nil {
 		t.Fatal(err)
 	}
 	text, _ := os.ReadFile(s.Path)
 	os.WriteFile(s.Path, text[:len(text)-10], 0o600)
-	if err := s.Append(receipt(3, "8")); err != nil {
+	if err := s.Append(aReceipt(3, "8")); err != nil {
 		t.Fatal(err)
 	}
 	rs, bad, err := s.Read()
 	if err != nil || len(rs) != 2 || bad != 1 || rs[0].Run != "run-1" || rs[1].Run != "run-3" {
 		t.Errorf("read %v, %d bad, %v", rs, bad, err)
 	}
-	if err := s.Append(mem.Receipt{}); err == nil {
+	if err := s.Append(Receipt{}); err == nil {
 		t.Error("what is no receipt was written")
 	}
 	if info, _ := os.Stat(s.Path); info.Mode().Perm() != 0o600 {
@@ -63,13 +63,13 @@ func TestReceipts(t *testing.T) {
 
 // It stays bounded: five alike, five hundred in all, the newest.
 func TestReceiptsAreBounded(t *testing.T) {
-	s := Receipts{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
-	var many []mem.Receipt
+	s := Store{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
+	var many []Receipt
 	for i := range 700 {
-		many = append(many, receipt(i, fmt.Sprint(i)))
+		many = append(many, aReceipt(i, fmt.Sprint(i)))
 	}
 	for i := range 20 {
-		many = append(many, receipt(1000+i, "alike"))
+		many = append(many, aReceipt(1000+i, "alike"))
 	}
 	if err := s.Append(many...); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestReceiptsAreBounded(t *testing.T) {
 		t.Errorf("%d are kept, %d of them alike, from %s to %s", len(rs), alike, rs[0].Run, rs[len(rs)-1].Run)
 	}
 	for i := range 10 { // it is not rewritten for every receipt
-		s.Append(receipt(2000+i, "more"))
+		s.Append(aReceipt(2000+i, "more"))
 	}
 	if n := len(read(t, s)); n != keptInAll+10 {
 		t.Errorf("%d after ten more", n)
@@ -94,10 +94,10 @@ func TestReceiptsAreBounded(t *testing.T) {
 
 // Two launches that end at the same time lose nothing.
 func TestReceiptsTogether(t *testing.T) {
-	s := Receipts{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
+	s := Store{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
 	var wait sync.WaitGroup
 	for i := range 40 {
-		wait.Go(func() { s.Append(receipt(i, fmt.Sprint(i))) })
+		wait.Go(func() { s.Append(aReceipt(i, fmt.Sprint(i))) })
 	}
 	wait.Wait()
 	if rs, bad, _ := s.Read(); len(rs) != 40 || bad != 0 {
@@ -107,12 +107,12 @@ func TestReceiptsTogether(t *testing.T) {
 
 // A file of somebody's is not trusted: a bad line is named by its number, and nothing of it is taken.
 func TestImport(t *testing.T) {
-	s := Receipts{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
-	s.Append(receipt(1, "8"))
-	line := func(r mem.Receipt) string { b, _ := json.Marshal(r); return string(b) }
-	late, wild := receipt(4, "8"), receipt(5, "8")
+	s := Store{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
+	s.Append(aReceipt(1, "8"))
+	line := func(r Receipt) string { b, _ := json.Marshal(r); return string(b) }
+	late, wild := aReceipt(4, "8"), aReceipt(5, "8")
 	late.Time, wild.Measured[0].Bytes = monday.Add(9000*time.Hour), 1<<60
-	in := strings.Join([]string{line(receipt(1, "8")), line(receipt(2, "8")), "", "{\"v\":1", line(late), line(wild), line(receipt(2, "8")), strings.Repeat("x", longest+70000), line(receipt(3, "8"))}, "\n")
+	in := strings.Join([]string{line(aReceipt(1, "8")), line(aReceipt(2, "8")), "", "{\"v\":1", line(late), line(wild), line(aReceipt(2, "8")), strings.Repeat("x", longest+70000), line(aReceipt(3, "8"))}, "\n")
 	added, known, problems, err := s.Import(strings.NewReader(in), monday.Add(24*time.Hour))
 	if err != nil || added != 2 || known != 2 || len(problems) != 4 {
 		t.Fatalf("%d added, %d known, %v, %v", added, known, problems, err)
@@ -133,14 +133,17 @@ func TestImport(t *testing.T) {
 
 // What comes from elsewhere is marked, and never pushes out what was seen here.
 func TestImportLeavesOwn(t *testing.T) {
-	s := Receipts{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
-	s.Append(receipt(1, "8"), receipt(2, "16"))
-	var lines bytes.Buffer
+	s := Store{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
+	s.Append(aReceipt(1, "8"), aReceipt(2, "16"))
+	var strangers []Receipt
 	for i := range 700 {
-		b, _ := json.Marshal(receipt(100+i, fmt.Sprint(i)))
-		lines.Write(append(b, '\n'))
+		strangers = append(strangers, aReceipt(100+i, fmt.Sprint(i)))
 	}
-	if _, _, problems, err := s.Import(&lines, monday.Add(9000*time.Hour)); err != nil || len(problems) > 0 {
+	text, err := Lines(strangers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, problems, err := s.Import(bytes.NewReader(text), monday.Add(9000*time.Hour)); err != nil || len(problems) > 0 {
 		t.Fatal(err, problems)
 	}
 	own, imported := 0, 0

@@ -1,34 +1,37 @@
-package mem
+package receipt
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
 
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
 )
 
 // line estimates a phase that has no formula from what the same program took: at this micro-batch, on the line through
 // others, or in proportion to the only one.
-func (l *Lessons) line(e Estimate, of Key) Estimate {
-	micro, counts := number(of.Settings[microBatch])
+func (l *lessons) line(e mem.Estimate, of Key) mem.Estimate {
+	micro, counts := number(of.Settings[job.MicroBatch])
 	sizes := map[float64][]Receipt{}
 	for _, r := range l.program {
-		n, ok := number(r.Job.Settings[microBatch])
+		n, ok := number(r.Job.Settings[job.MicroBatch])
 		if _, _, found := total(r, e); found && ok == counts && alikeBut(r.Job.Settings, of.Settings) {
 			sizes[n] = append(sizes[n], r)
 		}
 	}
 	var xs, ys []float64
 	var through []Receipt
-	for n, rs := range sizes {
-		if y, from := passed(rs, e); y > 0 {
+	for _, n := range slices.Sorted(maps.Keys(sizes)) {
+		if y, from := passed(sizes[n], e); y > 0 {
 			xs, ys, through = append(xs, n), append(ys, y), append(through, from...)
 		}
 	}
 	slices.SortFunc(through, newestFirst)
-	it := Item{Kind: Correction, What: of.Phase}
+	it := mem.Item{Kind: mem.Correction, What: of.Phase}
 	var y float64
 	here := slices.Index(xs, micro)
 	least, refused := failed(sizes[micro], e)
@@ -41,8 +44,8 @@ func (l *Lessons) line(e Estimate, of Key) Estimate {
 		it.From = fmt.Sprintf("no formula; a line through %d micro-batches, measured in %s", len(xs), names(through))
 		it.Guess = micro > 2*slices.Max(xs) || micro < slices.Min(xs)/2
 	case len(xs) == 1:
-		grows, _ := e.growth(always)
-		base := min(e.sum(always)-grows, ys[0])
+		grows, _ := growth(e, always)
+		base := min(sum(e, always)-grows, ys[0])
 		y, it.Guess = base+(ys[0]-base)*micro/xs[0], true
 		it.From = "no formula; in proportion to the micro-batch of " + names(through)
 	}
@@ -50,8 +53,8 @@ func (l *Lessons) line(e Estimate, of Key) Estimate {
 		out := e
 		out.Items, out.Learned = slices.Clone(e.Items), nil
 		out.Unknown = fmt.Sprintf("these settings ran out of memory in %s, and how much more they need nobody knows", names(refused))
-		it.Bytes, it.From = unit.Bytes(math.Round(least-e.sum(always))), "more than what there was in "+names(refused)
-		out.learned(refused)
+		it.Bytes, it.From = unit.Bytes(math.Round(least-sum(e, always))), "more than what there was in "+names(refused)
+		learned(&out, refused)
 		out.Add(it)
 		return out
 	}
@@ -64,19 +67,19 @@ func (l *Lessons) line(e Estimate, of Key) Estimate {
 	}
 	out := e
 	out.Items, out.Learned, out.Unknown = slices.Clone(e.Items), nil, ""
-	it.Bytes = unit.Bytes(math.Round(y - e.sum(always)))
-	out.learned(through)
+	it.Bytes = unit.Bytes(math.Round(y - sum(e, always)))
+	learned(&out, through)
 	out.Add(it)
 	return out
 }
 
 // passed is the median of what the newest receipts took that did not fail; 0 where there is none.
-func passed(rs []Receipt, e Estimate) (float64, []Receipt) {
+func passed(rs []Receipt, e mem.Estimate) (float64, []Receipt) {
 	var ys []float64
 	var from []Receipt
 	slices.SortFunc(rs, newestFirst)
 	for _, r := range rs {
-		if y, bound, _ := total(r, e); bound != AtLeast && len(ys) < perSize {
+		if y, bound, _ := total(r, e); bound != mem.AtLeast && len(ys) < perSize {
 			ys, from = append(ys, y), append(from, r)
 		}
 	}
@@ -88,9 +91,9 @@ func passed(rs []Receipt, e Estimate) (float64, []Receipt) {
 }
 
 // failed is the most that receipts were refused.
-func failed(rs []Receipt, e Estimate) (least float64, from []Receipt) {
+func failed(rs []Receipt, e mem.Estimate) (least float64, from []Receipt) {
 	for _, r := range rs {
-		if y, bound, _ := total(r, e); bound == AtLeast {
+		if y, bound, _ := total(r, e); bound == mem.AtLeast {
 			least, from = max(least, y), append(from, r)
 		}
 	}
@@ -100,14 +103,14 @@ func failed(rs []Receipt, e Estimate) (least float64, from []Receipt) {
 func newestFirst(a, b Receipt) int { return b.Time.Compare(a.Time) }
 
 // total is all that a receipt's phase took, where that was measured. Of live tensors alone the rest is e's own.
-func total(r Receipt, e Estimate) (float64, Bound, bool) {
-	for _, is := range []string{Data, Used} {
-		if m, ok := r.Find(is); ok && m.Bound != AtMost {
+func total(r Receipt, e mem.Estimate) (float64, mem.Bound, bool) {
+	for _, is := range []string{mem.Data, mem.Used} {
+		if m, ok := r.Find(is); ok && m.Bound != mem.AtMost {
 			return float64(m.Bytes), m.Bound, true
 		}
 	}
-	if m, ok := r.Find(Allocated); ok && m.Bound != AtMost {
-		return float64(m.Bytes) + e.sum(beyond), m.Bound, true
+	if m, ok := r.Find(mem.Allocated); ok && m.Bound != mem.AtMost {
+		return float64(m.Bytes) + sum(e, beyond), m.Bound, true
 	}
 	return 0, "", false
 }
@@ -133,14 +136,14 @@ func onLine(xs, ys []float64, x float64) float64 {
 func alikeBut(a, b map[string]string) bool {
 	count := func(m map[string]string) (n int) {
 		for k := range m {
-			if k != microBatch && k != accumulation {
+			if k != job.MicroBatch && k != job.Accumulation {
 				n++
 			}
 		}
 		return n
 	}
 	for k, v := range a {
-		if w, ok := b[k]; k != microBatch && k != accumulation && (!ok || w != v) {
+		if w, ok := b[k]; k != job.MicroBatch && k != job.Accumulation && (!ok || w != v) {
 			return false
 		}
 	}

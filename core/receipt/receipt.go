@@ -1,19 +1,21 @@
-package mem
+// Package receipt keeps what was predicted of a phase's memory beside what was measured, and corrects estimates by it.
+package receipt
 
 import (
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// ReceiptVersion is the version of [Receipt]. Fields are added within a version and never change their meaning.
-const ReceiptVersion = 1
+// Version is the version of [Receipt]. Fields are added within a version and never change their meaning.
+const Version = 1
 
 // A Receipt is one phase of one finished attempt: what was predicted of its memory beside what was measured, and on
-// what. It is a value, kept by core/record; what it teaches is [Learn]'s.
+// what. It is a value, kept by [Store]; what it teaches is applied by [Subject.Learn].
 type Receipt struct {
 	Version int       `json:"v"`
 	Run     string    `json:"run"` // the name of the run
@@ -26,10 +28,10 @@ type Receipt struct {
 	Imported bool `json:"imported,omitempty"`
 	// Predicted is the estimate as the plugin priced it, without the single requests and without corrections: what was
 	// learned by then is not learned from again.
-	Predicted Estimate `json:"predicted"`
+	Predicted mem.Estimate `json:"predicted"`
 	// Planned is the same after corrections, by which it is seen whether learning made it better; absent where unknown.
-	Planned  unit.Bytes    `json:"planned_bytes,omitempty"`
-	Measured []Measurement `json:"measured"`
+	Planned  unit.Bytes        `json:"planned_bytes,omitempty"`
+	Measured []mem.Measurement `json:"measured"`
 }
 
 // ID names a receipt: there is one of a phase of an attempt.
@@ -63,42 +65,14 @@ type Machine struct {
 	Allocator  string     `json:"allocator,omitempty"` // the environment's settings of it
 }
 
-// The quantities that a measurement can be of.
-const (
-	Allocated = "allocated" // live tensors on a card
-	Reserved  = "reserved"  // by torch's caching allocator
-	Used      = "used"      // by the job's processes, as the driver sees them
-	Data      = "data"      // what RLIMIT_DATA counts of the largest process
-	Resident  = "resident"  // pages of the largest process: comparable with no estimate
-)
-
-// A Bound says how a measurement stands to what the phase needs.
-type Bound string
-
-// The bounds.
-const (
-	Exact   Bound = ""         // a counter's peak
-	Sampled Bound = "sampled"  // the largest of many looks: what was between two of them was not seen
-	AtLeast Bound = "at least" // it failed there
-	AtMost  Bound = "at most"  // it was there before the phase began, or another phase shares it
-)
-
-// A Measurement is one measured peak.
-type Measurement struct {
-	Is    string     `json:"is"`
-	Bytes unit.Bytes `json:"bytes"`
-	Bound Bound      `json:"bound,omitempty"`
-	From  string     `json:"from"` // who measured: "the program's own print", "NVML", "/proc/PID/status"
-}
-
 // Find returns the receipt's measurement of a quantity.
-func (r Receipt) Find(is string) (Measurement, bool) {
+func (r Receipt) Find(is string) (mem.Measurement, bool) {
 	for _, m := range r.Measured {
 		if m.Is == is {
 			return m, true
 		}
 	}
-	return Measurement{}, false
+	return mem.Measurement{}, false
 }
 
 // limits of what a receipt may say: it may come from a stranger's file.
@@ -110,11 +84,38 @@ const (
 
 // Check reports the first way in which r is no receipt.
 func (r Receipt) Check() error {
+	if err := r.checkHead(); err != nil {
+		return err
+	}
+	for _, m := range r.Measured {
+		switch {
+		case m.Bytes <= 0 || m.Bytes > mostBytes:
+			return fmt.Errorf("%d bytes %s are out of range", m.Bytes, m.Is)
+		case !slices.Contains([]string{mem.Allocated, mem.Reserved, mem.Used, mem.Data, mem.Resident}, m.Is):
+			return fmt.Errorf("%q is no quantity", m.Is)
+		case !slices.Contains([]mem.Bound{mem.Exact, mem.Sampled, mem.AtLeast, mem.AtMost}, m.Bound):
+			return fmt.Errorf("%q is no bound", m.Bound)
+		}
+	}
+	for _, it := range r.Predicted.Items {
+		if it.Bytes < 0 || it.Bytes > mostBytes {
+			return fmt.Errorf("the line %s of %s is out of range", it.Kind, it.What)
+		}
+	}
+	if r.Predicted.Known() && r.Predicted.Total() <= 0 {
+		return fmt.Errorf("what was predicted is neither lines nor unknown")
+	}
+	return r.checkTexts()
+}
+
+// checkHead reports what is wrong with all that stands once in a receipt.
+func (r Receipt) checkHead() error {
+	in := func(b unit.Bytes) bool { return 0 <= b && b <= mostBytes }
 	switch {
 	case r.Version < 1:
 		return fmt.Errorf("it is no receipt: it has no version")
-	case r.Version > ReceiptVersion:
-		return fmt.Errorf("it is of a newer launch (version %d, this one reads %d)", r.Version, ReceiptVersion)
+	case r.Version > Version:
+		return fmt.Errorf("it is of a newer launch (version %d, this one reads %d)", r.Version, Version)
 	case r.Run == "" || r.Attempt < 1 || r.Time.IsZero() || r.Job.Plugin == "" || r.Job.Phase == "":
 		return fmt.Errorf("it does not say of which run, attempt, time, plugin and phase it is")
 	case r.Machine.Kind != "cuda" && r.Machine.Kind != "cpu":
@@ -123,43 +124,31 @@ func (r Receipt) Check() error {
 		return fmt.Errorf("nothing was measured")
 	case len(r.Predicted.Items) > mostLines || len(r.Measured) > mostLines || len(r.Job.Settings) > mostLines || len(r.Predicted.Allocs) > 0:
 		return fmt.Errorf("it has more lines than a receipt has")
-	case r.Planned < 0 || r.Planned > mostBytes || r.Predicted.Reserved < 0 || r.Predicted.Reserved > mostBytes || r.Machine.Total < 0 || r.Machine.Total > mostBytes:
+	case !in(r.Planned) || !in(r.Predicted.Reserved) || !in(r.Machine.Total):
 		return fmt.Errorf("an amount of memory is out of range")
 	}
+	return nil
+}
+
+// checkTexts reports a text that is too long, or that a terminal would not print as it is.
+func (r Receipt) checkTexts() error {
 	texts := []string{r.Run, r.Job.Plugin, r.Job.Arch, r.Job.Generation, r.Job.Phase, r.Job.Program, r.Job.Project, r.Job.Python, r.Machine.Card, r.Machine.Capability,
 		r.Machine.Driver, r.Machine.Torch, r.Machine.Allocator, r.Ending, r.Predicted.Unknown}
 	for k, v := range r.Job.Settings {
 		texts = append(texts, k, v)
 	}
 	for _, m := range r.Measured {
-		if m.Bytes <= 0 || m.Bytes > mostBytes {
-			return fmt.Errorf("%d bytes %s are out of range", m.Bytes, m.Is)
-		}
-		if !slices.Contains([]string{Allocated, Reserved, Used, Data, Resident}, m.Is) {
-			return fmt.Errorf("%q is no quantity", m.Is)
-		}
-		if !slices.Contains([]Bound{Exact, Sampled, AtLeast, AtMost}, m.Bound) {
-			return fmt.Errorf("%q is no bound", m.Bound)
-		}
 		texts = append(texts, m.From)
 	}
 	for _, it := range r.Predicted.Items {
-		if it.Bytes < 0 || it.Bytes > mostBytes {
-			return fmt.Errorf("the line %s of %s is out of range", it.Kind, it.What)
-		}
 		texts = append(texts, string(it.Kind), it.What, it.From)
-	}
-	if r.Predicted.Known() && r.Predicted.Total() <= 0 {
-		return fmt.Errorf("what was predicted is neither lines nor unknown")
 	}
 	for _, t := range texts {
 		if len(t) > mostText {
 			return fmt.Errorf("a text of %d bytes is longer than those of a receipt", len(t))
 		}
-		for _, c := range t {
-			if c < ' ' || c == 0x7f { // it will stand on a terminal
-				return fmt.Errorf("%q has control characters", t)
-			}
+		if strings.ContainsFunc(t, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+			return fmt.Errorf("%q has control characters", t)
 		}
 	}
 	return nil
@@ -179,11 +168,6 @@ func (k Key) imports(o Key) bool {
 // otherPython reports whether two keys are known to be of two interpreters.
 func (k Key) otherPython(o Key) bool {
 	return k.Python != "" && o.Python != "" && k.Python != o.Python
-}
-
-// same reports whether two keys are of the same job at the same settings.
-func (k Key) same(o Key) bool {
-	return k.arch(o) && k.Program == o.Program && maps.Equal(k.Settings, o.Settings)
 }
 
 // How near two machines are. What is measured of a nearer one counts; that of others is then not looked at.

@@ -1,8 +1,10 @@
-package mem
+package receipt
 
 import (
 	"cmp"
 	"slices"
+
+	"github.com/launch-ml/launch/core/mem"
 )
 
 // A point is what was measured at one size.
@@ -25,7 +27,7 @@ type curve struct {
 
 // newCurve draws one through what was measured on the nearest machines there are, and none farther than least. It is nil
 // where nothing was.
-func newCurve(rs []Receipt, on Machine, least int, descent float64, find measured, in func(Item) bool) *curve {
+func newCurve(rs []Receipt, on Machine, least int, descent float64, find measured, in func(mem.Item) bool) *curve {
 	sizes := map[float64][]Receipt{}
 	nearest := least
 	for _, r := range rs {
@@ -34,7 +36,7 @@ func newCurve(rs []Receipt, on Machine, least int, descent float64, find measure
 		}
 	}
 	for _, r := range rs {
-		if m, ok := find(r); ok && r.Machine.near(on) >= nearest && m.Bound != AtMost {
+		if m, ok := find(r); ok && r.Machine.near(on) >= nearest && m.Bound != mem.AtMost {
 			x := r.Predicted.Total()
 			sizes[float64(x)] = append(sizes[float64(x)], r)
 		}
@@ -57,12 +59,12 @@ func newCurve(rs []Receipt, on Machine, least int, descent float64, find measure
 
 // newPoint weighs the receipts of one size. What failed counts where nothing newer has passed, and only if it needed
 // more than was priced.
-func newPoint(x float64, rs []Receipt, find measured, in func(Item) bool) (point, bool) {
+func newPoint(x float64, rs []Receipt, find measured, in func(mem.Item) bool) (point, bool) {
 	slices.SortFunc(rs, newestFirst)
 	e := rs[0].Predicted
-	p := point{x: x, constants: e.constants(in)}
+	p := point{x: x, constants: constants(e, in)}
 	var off float64
-	p.grows, off = e.growth(in)
+	p.grows, off = growth(e, in)
 	p.share = square(constantPrior*p.constants) / max(1, square(constantPrior*p.constants)+square(off))
 	var least float64
 	var failed []Receipt
@@ -70,11 +72,11 @@ func newPoint(x float64, rs []Receipt, find measured, in func(Item) bool) (point
 	for _, r := range rs {
 		m, _ := find(r)
 		switch {
-		case m.Bound == AtLeast && len(passed) == 0:
+		case m.Bound == mem.AtLeast && len(passed) == 0:
 			least, failed = max(least, float64(m.Bytes)), append(failed, r)
-		case m.Bound != AtLeast && len(passed) < perSize:
+		case m.Bound != mem.AtLeast && len(passed) < perSize:
 			passed, p.from = append(passed, float64(m.Bytes)), append(p.from, r)
-			p.floor = p.floor || m.Bound == Sampled
+			p.floor = p.floor || m.Bound == mem.Sampled
 		}
 	}
 	y := 0.0
@@ -86,11 +88,11 @@ func newPoint(x float64, rs []Receipt, find measured, in func(Item) bool) (point
 			y = newest
 		}
 	}
-	if least > max(y, e.sum(in)) {
+	if least > max(y, sum(e, in)) {
 		p.failed, p.from = true, failed
 		y = least
 	}
-	p.residual = y - e.sum(in)
+	p.residual = y - sum(e, in)
 	return p, y > 0
 }
 
@@ -181,21 +183,21 @@ type offset struct {
 
 // newOffset is the median of what the receipts of the same card and driver, or of the same project and interpreter, say, each weighing as much as the constant is of
 // what it measured: a small job tells the interpreter from its tensors, a large one does not.
-func newOffset(rs []Receipt, on Machine, find measured, in func(Item) bool) *offset {
+func newOffset(rs []Receipt, on Machine, find measured, in func(mem.Item) bool) *offset {
 	type vote struct{ bytes, weight float64 }
 	var votes []vote
 	o := &offset{}
 	all := 0.0
 	for _, r := range rs {
 		m, ok := find(r)
-		if !ok || r.Machine.near(on) != sameAll || !r.Predicted.Known() || m.Bound == AtLeast || m.Bound == AtMost {
+		if !ok || r.Machine.near(on) != sameAll || !r.Predicted.Known() || m.Bound == mem.AtLeast || m.Bound == mem.AtMost {
 			continue
 		}
 		p, ok := newPoint(0, []Receipt{r}, find, in)
 		if !ok || p.share == 0 {
 			continue
 		}
-		residual := float64(m.Bytes) - r.Predicted.sum(in)
+		residual := float64(m.Bytes) - sum(r.Predicted, in)
 		votes, o.from = append(votes, vote{p.share * residual, p.share}), append(o.from, r)
 		all += p.share
 	}

@@ -1,0 +1,148 @@
+package receipt
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/run"
+)
+
+// Receipts makes the receipts of an attempt that has ended. Only a phase that was gone through completely was measured; one
+// that ran out of memory needs at least what it was refused.
+func (s Subject) Receipts(name string, r *run.Run, a *run.Attempt) (out []Receipt) {
+	o := &a.Outcome
+	if o.Untaken != "" || s.machine.Kind == "" || len(a.Unconfirmed(s.job)) > 0 { // what it ran with is not known
+		return nil
+	}
+	set := cmp.Or(r.Priced, r.Ladders)
+	for _, c := range a.Plan.Choices {
+		k, ok := s.ranAt(set, r.Ladders.Host, a, c)
+		if !ok {
+			continue
+		}
+		rec := Receipt{
+			Version: Version, Run: name, Attempt: a.Plan.Attempt, Time: o.Began.Add(o.Took).UTC().Truncate(time.Second),
+			Job: k, Machine: s.machine, Ending: string(o.Ending),
+			Predicted: predicted(set, a, c), Measured: peaks(set, a, c.Phase, s.machine.Kind),
+		}
+		if c.Estimate.Known() {
+			rec.Planned = c.Estimate.Total()
+		}
+		if rec.Check() == nil {
+			out = append(out, rec)
+		}
+	}
+	return out
+}
+
+// ranAt is the key of a phase as the attempt ran it, and whether the program did run it so.
+func (s Subject) ranAt(set *ladder.Set, host *ladder.HostLadder, a *run.Attempt, c run.Choice) (Key, bool) {
+	k := s.key(set, c.Phase, a.Plan.Shared.Rung, c.Rung)
+	elsewhere := map[string]string{} // what the plan sets for one phase it does not set for another, and the program has it in all
+	for _, c := range a.Plan.Choices {
+		for _, e := range set.Ladder(c.Phase).Rungs[c.Rung].Edits {
+			elsewhere[e.Knob] = e.To
+		}
+	}
+	if contradicted(k.Settings, elsewhere, a.Outcome.Settings) {
+		return k, false
+	}
+	if h := a.Plan.Host; h != nil && host != nil { // how it was fed is a setting as any other
+		for _, e := range host.Rungs[h.Rung].Edits {
+			k.Settings[e.Knob] = e.To
+		}
+	}
+	if resumed(c) != nil {
+		k.Settings[run.ResumedState] = "yes"
+	}
+	return k, true
+}
+
+// predicted is the estimate of a phase as the plugin priced it, with the saved state that stays in memory after a resume.
+func predicted(set *ladder.Set, a *run.Attempt, c run.Choice) mem.Estimate {
+	raw := set.Ladder(c.Phase).Rungs[c.Rung].At(a.Plan.Shared.Rung)
+	e := mem.Estimate{Unknown: raw.Unknown, Reserved: raw.Reserved, Items: append(slices.Clone(raw.Items), resumed(c)...)}
+	for i := range e.Items {
+		e.Items[i].From = "" // the run's record has it
+	}
+	return e
+}
+
+// resumed is the line of the saved state that the attempt went on from, if there is one.
+func resumed(c run.Choice) []mem.Item {
+	if i := slices.IndexFunc(c.Estimate.Items, func(it mem.Item) bool { return it.What == run.ResumedState }); i >= 0 {
+		return c.Estimate.Items[i : i+1]
+	}
+	return nil
+}
+
+// peaks are what an attempt measured of a phase on a kind of device; none where the phase neither passed nor ran out of memory.
+func peaks(set *ladder.Set, a *run.Attempt, phase, kind string) []mem.Measurement {
+	o, failed := &a.Outcome, a.Outcome.Phase
+	if set.Ladder(failed) == nil {
+		failed = ladder.Training
+	}
+	if o.Ending == run.OutOfMemory && failed == phase { // though it may have passed before
+		return refused(a, kind)
+	}
+	if !slices.Contains(o.Passed, phase) {
+		return nil
+	}
+	ms := slices.Clone(o.Measured[phase])
+	if len(ms) == 0 && o.PeakIs == run.Resident {
+		return []mem.Measurement{{Is: mem.Resident, Bytes: o.Peak, Bound: mem.AtMost, From: "getrusage"}}
+	}
+	if phase == ladder.Training && hidden(a) {
+		for i := range ms {
+			ms[i].Bound = mem.AtMost
+		}
+	}
+	return ms
+}
+
+// contradicted reports whether the program ran with other settings than it was given, for this phase or for another.
+func contradicted(given, elsewhere, said map[string]string) bool {
+	for knob, value := range said {
+		want, ok := given[knob]
+		if value = strings.ReplaceAll(value, ",", ""); ok && value != want && value != elsewhere[knob] {
+			if _, err := strconv.ParseFloat(want, 64); err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hidden reports whether another phase, of which the program may have said no word, could have made the peak that was
+// taken for training's.
+func hidden(a *run.Attempt) bool {
+	training := a.Plan.Choice(ladder.Training)
+	return slices.ContainsFunc(a.Plan.Choices, func(c run.Choice) bool {
+		return c.Phase != ladder.Training && !slices.Contains(a.Outcome.Passed, c.Phase) && len(a.Outcome.Measured[c.Phase]) == 0 &&
+			(!c.Estimate.Known() || 10*c.Estimate.Total() > 9*training.Estimate.Total())
+	})
+}
+
+// refused is what an out-of-memory proves that its phase needs.
+func refused(a *run.Attempt, kind string) (out []mem.Measurement) {
+	rep, message := a.Outcome.Report, "the out-of-memory message"
+	switch {
+	case kind == gpu.CPU && rep.Kind == oom.CPUAlloc && a.Plan.Room > 0:
+		return []mem.Measurement{{Is: mem.Data, Bytes: a.Plan.Room + 1, Bound: mem.AtLeast, From: "the limit that it ran into"}}
+	case kind == gpu.CPU || rep.Kind == oom.GPUContention || rep.Kind == oom.GPUFragmentation || rep.Allocated == nil || rep.Requested == nil:
+		return nil
+	}
+	out = append(out, mem.Measurement{Is: mem.Allocated, Bytes: *rep.Allocated + *rep.Requested, Bound: mem.AtLeast, From: message})
+	if rep.Reserved != nil && rep.ProcessInUse != nil && *rep.ProcessInUse > *rep.Reserved { // the difference is the context
+		out = append(out, mem.Measurement{Is: mem.Reserved, Bytes: *rep.Reserved, Bound: mem.AtLeast, From: message},
+			mem.Measurement{Is: mem.Used, Bytes: *rep.ProcessInUse, Bound: mem.AtLeast, From: message})
+	}
+	return out
+}
