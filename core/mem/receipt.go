@@ -2,7 +2,6 @@ package mem
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -179,11 +178,6 @@ func (k Key) imports(o Key) bool {
 // otherPython reports whether two keys are known to be of two interpreters.
 func (k Key) otherPython(o Key) bool {
 	return k.Python != "" && o.Python != "" && k.Python != o.Python
-}
-
-// same reports whether two keys are of the same job at the same settings.
-func (k Key) same(o Key) bool {
-	return k.arch(o) && k.Program == o.Program && maps.Equal(k.Settings, o.Settings)
 }
 
 // How near two machines are. What is measured of a nearer one counts; that of others is then not looked at.
