@@ -5,10 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -85,32 +82,6 @@ of PATH leads to; one that could not be asked is asked again here.`,
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
-	return c
-}
-
-// version is set by the linker for a release.
-var version = ""
-
-func newVersion() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use: "version", Short: "print the version", Args: takes(0, 0, "no argument"),
-		RunE: func(*cobra.Command, []string) error {
-			v := version
-			if info, ok := debug.ReadBuildInfo(); ok && v == "" {
-				v = info.Main.Version
-			}
-			if v == "" {
-				v = "(development)"
-			}
-			if asJSON {
-				return printJSON(map[string]string{"version": v, "os": runtime.GOOS, "arch": runtime.GOARCH, "go": runtime.Version()})
-			}
-			fmt.Printf("launch %s %s/%s %s\n", v, runtime.GOOS, runtime.GOARCH, runtime.Version())
-			return nil
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print the version as JSON")
 	return c
 }
 

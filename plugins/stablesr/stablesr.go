@@ -124,12 +124,6 @@ func (r *recipe) edgeGeneration() arch.Generation {
 	return r.model.Edge()
 }
 
-// coupled reports whether a smaller micro-batch is not the same mathematics: batch normalisation sees it, and the averages
-// of use_ema follow every micro-batch (on_train_batch_end, ddpm.py:508).
-func (r *recipe) coupled() bool {
-	return r.model != nil && (r.model.BatchNorm || r.model.EMA)
-}
-
 // resumption makes the command go on from the last.ckpt that the dying run wrote.
 func (r *recipe) resumption() job.Resume {
 	at := func(path string) config.Address { return config.Address{Doc: config.ArgvDoc, Path: path} }

@@ -32,7 +32,6 @@ type Model struct {
 	freezeDec     bool        // of the second stage: only its fusion is trained
 	trainableText bool
 	rescaler      *rescaler // a condition of the latent's size, which is set beside it
-	scale         int64
 }
 
 // Read reads a recipe's section model. gen is which edge processor the checkout has. The error is ErrUnknown for classes

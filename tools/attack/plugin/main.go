@@ -53,7 +53,8 @@ func (h *hostile) do(what string) {
 		}
 		fmt.Fprintln(os.Stderr, len(kept))
 	case "spin":
-		for {
+		for n := 0; ; {
+			n++
 		}
 	case "print":
 		fmt.Fprintln(os.Stderr, rest)

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// The linker sets these: version for a release, the others in `make build`. Go records the commit itself only where GOFLAGS lets it
+// ask git (`go help build`, -buildvcs).
+var version, commit, date, modified string
+
+func newVersion() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "version", Short: "print the version", Args: takes(0, 0, "no argument"),
+		RunE: func(*cobra.Command, []string) error {
+			info, _ := debug.ReadBuildInfo()
+			b := buildOf(build{Version: version, Commit: commit, Date: date, Modified: modified == "true"}, info)
+			if asJSON {
+				return printJSON(b)
+			}
+			fmt.Println(b)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the version as JSON")
+	return c
+}
+
+// A build is what a bug report needs to know of this program.
+type build struct {
+	Arch     string `json:"arch"`
+	Commit   string `json:"commit,omitempty"` // in full; "" where it is not known, and then Date and Modified mean nothing
+	Date     string `json:"date,omitempty"`   // of the commit, RFC 3339 in UTC
+	Go       string `json:"go"`
+	Modified bool   `json:"modified"` // files of the work tree differed from the commit
+	OS       string `json:"os"`
+	Version  string `json:"version"`
+}
+
+// buildOf completes what the linker has set by what Go has recorded, which may be nil.
+func buildOf(b build, info *debug.BuildInfo) build {
+	b.OS, b.Arch, b.Go = runtime.GOOS, runtime.GOARCH, runtime.Version()
+	if b.Commit == "" {
+		b.Date, b.Modified = "", false
+	}
+	if info != nil {
+		b.Version = cmp.Or(b.Version, info.Main.Version)
+		if b.Commit == "" {
+			b.recorded(info.Settings)
+		}
+	}
+	b.Version = cmp.Or(b.Version, "(development)")
+	return b
+}
+
+// recorded takes the commit that Go has recorded.
+func (b *build) recorded(settings []debug.BuildSetting) {
+	for _, s := range settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Date = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+}
+
+// String is the line that a person reads.
+func (b build) String() string {
+	line := fmt.Sprintf("launch %s %s/%s %s", b.Version, b.OS, b.Arch, b.Go)
+	if b.Commit == "" {
+		return line
+	}
+	line += fmt.Sprintf(" commit %.12s", b.Commit)
+	if b.Date != "" {
+		line += " of " + b.Date
+	}
+	if b.Modified {
+		line += ", modified"
+	}
+	return line
+}
