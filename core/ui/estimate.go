@@ -42,7 +42,7 @@ func EstimateOf(name, arch string, settings map[string]string, d *gpu.Device, ph
 
 // Estimate writes the ledger of each phase of a bare network.
 func (p Printer) Estimate(d EstimateDocument) {
-	where := "its tensors alone: no card is planned for (--vram 12GiB)"
+	where := "its tensors only; --vram 12GiB adds what a card needs"
 	if d.Device != nil {
 		where = fmt.Sprintf("on %s, %v", d.Device.Name, d.Device.Total)
 	}
@@ -69,7 +69,7 @@ func (p Printer) Estimate(d EstimateDocument) {
 			p.line("    %-52s %14s %12v", "estimate", "", *phase.TotalBytes)
 		}
 		if phase.AllocatedBytes != nil {
-			p.line("    replayed with room to spare: %v allocated, %v reserved (torch.cuda.max_memory_*); held against no card yet", *phase.AllocatedBytes, *phase.ReservedBytes)
+			p.line("    with ample room: %v allocated, %v reserved (as torch.cuda.max_memory_*); not yet compared with a card", *phase.AllocatedBytes, *phase.ReservedBytes)
 		}
 	}
 	for _, w := range d.Warnings {

@@ -174,7 +174,7 @@ func (p Printer) Explain(x Explanation) {
 				what += fmt.Sprintf(" and %d more", n)
 			}
 		}
-		p.line("nothing in %s says that a program failed", what)
+		p.line("nothing in %s shows that a program failed", what)
 	}
 	if x.Source.Cut != "" {
 		p.line("%s %s", p.yellow("note:"), x.Source.Cut)
@@ -198,12 +198,12 @@ func (p Printer) ranAs(r *RunDoc) {
 			if a.Cause != "" {
 				how = a.Cause
 			}
-			p.line("  attempt %d  %s%s: %s", a.Number, trial(a.Trial), a.Changes, how)
+			p.line("  attempt %d  %s%s: %s", i+1, trial(a.Trial), a.Changes, how)
 		}
 	}
 	last := ""
 	if n := len(r.Attempts); n > 1 {
-		last = fmt.Sprintf(" in attempt %d, %s", r.Attempts[n-1].Number, r.Attempts[n-1].Changes)
+		last = fmt.Sprintf(" in attempt %d, %s", n, r.Attempts[n-1].Changes)
 	} else if n == 1 && r.Attempts[0].Changes != "as asked" && r.Attempts[0].Changes != "" {
 		last = ", " + r.Attempts[0].Changes
 	}
@@ -221,7 +221,7 @@ func (p Printer) ranAs(r *RunDoc) {
 		s += fmt.Sprintf(", at iteration %d", r.Iteration)
 	}
 	if r.Lied {
-		s += fmt.Sprintf(" (the program exited %d, which is no sign of it)", r.ExitCode)
+		s += fmt.Sprintf(" (although the program exited %d)", r.ExitCode)
 	}
 	p.line("%s", s)
 	if r.PeakBytes != nil {
@@ -229,10 +229,10 @@ func (p Printer) ranAs(r *RunDoc) {
 		if r.RoomBytes != nil {
 			of = fmt.Sprintf(" of %v", *r.RoomBytes)
 		}
-		p.line("  measured peak %v %s%s", *r.PeakBytes, r.PeakIs, of)
+		p.line("  measured peak %s%s", peakText(run.Ending(r.State), *r.PeakBytes, r.PeakIs), of)
 	}
 	if r.LimitBytes > 0 {
-		p.line("  limit %v for each process, by --memory", r.LimitBytes)
+		p.line("  limit %v for each process (--memory)", r.LimitBytes)
 	}
 }
 
@@ -261,7 +261,7 @@ func (p Printer) remedies(x Explanation) {
 		return
 	}
 	p.line("")
-	head := "what would have helped, the mildest cost first:"
+	head := "what would have helped, mildest cost first:"
 	costs := true
 	switch {
 	case !x.Report.OOM:
@@ -272,9 +272,9 @@ func (p Printer) remedies(x Explanation) {
 	case x.Report.Confidence == oom.Weak:
 		head, costs = "what to do:", false
 	case x.Run != nil && x.Remedies[len(x.Remedies)-1].Ladder != "":
-		head = "what is left, the mildest cost first:"
+		head = "what is left, mildest cost first:"
 	case !x.Report.Fatal:
-		head = "what would spare it that, the mildest cost first:"
+		head = "what would avoid it, mildest cost first:"
 	}
 	p.line("%s", p.bold(head))
 	var cannot []string
@@ -303,10 +303,10 @@ func (p Printer) remedies(x Explanation) {
 		}
 	}
 	if len(cannot) > 0 {
-		p.line("  %-9s %s", "too large", "all the same: "+strings.Join(cannot, "; "))
+		p.line("  %-9s %s", "too large", strings.Join(cannot, "; "))
 	}
 	if apart := x.Report.Apart(x.Clues); apart != "" {
-		p.line("  %-9s %s", "no use:", apart)
+		p.line("  %-9s %s", "no help", apart)
 	}
 }
 
@@ -318,7 +318,7 @@ func (p Printer) priced(m RemedyDoc) string {
 	s := ": "
 	switch {
 	case m.EstimateBytes == nil:
-		s += "how much it needs is not known"
+		s += "its need is not known"
 	case *m.EstimateBytes == 0: // the phase is left out
 		s = ""
 	case m.RoomBytes == nil:
@@ -346,7 +346,7 @@ func EditText(e config.Edit) string {
 	}
 	switch {
 	case e.Remove:
-		return e.At.Path + " taken away"
+		return e.At.Path + " removed"
 	case e.At.Doc == config.EnvDoc:
 		return e.At.Path + "=" + e.To + was
 	case e.At.Doc == config.ArgvDoc && strings.HasPrefix(e.At.Path, "-"):
@@ -379,9 +379,9 @@ func (p Printer) GoOn(r *RunDoc) {
 		if r.When != "" {
 			where += ", " + r.When
 		}
-		p.line("go on:   %s   (%s)", p.bold(typed(r.GoOn)), where)
+		p.line("resume:  %s   (%s)", p.bold(typed(r.GoOn)), where)
 	case r.Not != "":
-		p.line("go on:   %s", r.Not)
+		p.line("resume:  %s", r.Not)
 	}
 }
 
@@ -389,7 +389,7 @@ func (p Printer) GoOn(r *RunDoc) {
 func (p Printer) goOn(r *RunDoc) {
 	if len(r.LastLines) > 0 {
 		p.line("")
-		p.line("%s", p.bold("the last it printed:"))
+		p.line("%s", p.bold("its last lines:"))
 		for _, l := range r.LastLines {
 			p.line("  %s", l)
 		}

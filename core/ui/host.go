@@ -13,17 +13,21 @@ func (p Printer) host(v View) {
 	c := v.Plan.Host
 	if v.Run.Host && v.Run.Ladders.Host == nil {
 		p.line("")
-		p.line("  the room is that of each process: what loader workers or other ranks take in theirs is not counted")
+		p.line("  the room is per process: the memory of loader workers and of other ranks is not counted")
 	}
 	if c == nil || len(c.Needs) == 0 {
 		return
 	}
-	p.line("")
+	begun := false
 	for _, n := range c.Needs {
 		asked := v.Run.Ladders.Host.At(0, n.Name, v.Run.Job.Batch.Micro)
 		changed := c.Rung > 0 || v.Plan.Batch.Micro != v.Run.Job.Batch.Micro
 		if asked.Known() && asked.Total() == 0 && n.Estimate.Total() == 0 {
 			continue // nothing is at stake
+		}
+		if !begun {
+			p.line("")
+			begun = true
 		}
 		if c.Rung == 0 && (n.Verdict == ladder.Fits || n.Verdict == ladder.Unknown) {
 			p.line("  %s %12s   %s", p.bold(pad(n.Name, 36)), askedTotal(n.Estimate), p.hostVerdict(n))
@@ -52,22 +56,22 @@ func (p Printer) hostVerdict(n run.HostNeed) string {
 	if !n.Estimate.Known() {
 		why := n.Estimate.Unknown
 		if n.Name == ladder.Apart {
-			why += ": in no line above"
+			why += "; not counted above"
 		}
 		return p.yellow(why)
 	}
 	if n.Name == ladder.Apart {
-		return "in processes with a limit of their own, and in /dev/shm: in no line above"
+		return "in processes with their own limit, and in /dev/shm; not counted above"
 	}
 	if n.Room == nil {
-		return "how much is free is not known"
+		return "free memory is not known"
 	}
 	of := fmt.Sprintf("of %v, %s", n.Room.Free, n.Room.By)
 	switch {
 	case n.Verdict == ladder.Not:
-		return p.red(fmt.Sprintf("does not fit: %v %s; it is run all the same", n.Estimate.Vouched(), of))
+		return p.red(fmt.Sprintf("does not fit: %v %s; launch runs it anyway", n.Estimate.Vouched(), of))
 	case n.Verdict == ladder.May:
-		return p.yellow(fmt.Sprintf("may not fit: some of it is guessed, %s", of))
+		return p.yellow(fmt.Sprintf("may not fit: part of it is a guess, %s", of))
 	}
 	return p.green(fmt.Sprintf("fits, %v left", n.Room.Free-n.Estimate.Total())) + " " + of
 }

@@ -49,26 +49,60 @@ func (p Printer) Plan(v View) {
 		p.host(v)
 		p.learned(v.Plan)
 		p.changes(v)
+		if why := v.unfilled(); why != "" {
+			p.line("--fill changes nothing: %s", why)
+		}
 	}
 	switch limits := v.Run.Limits; {
 	case v.Stop != nil || j.Rehearsal.None != "":
 	case limits.Fast:
-		p.line("%s a few sizes are timed in short runs, up to this plan, and the fastest is taken", p.bold("first:"))
+		p.line("%s short runs time a few sizes, up to this plan; the fastest is used", p.bold("first:"))
 	case limits.Rehearse && j.Rehearsal.Partial == "":
-		p.line("%s every phase is gone through once in a short run", p.bold("first:"))
+		p.line("%s a short run goes through every phase once", p.bold("first:"))
 	}
 	if v.Stop == nil && v.close() && j.Rehearsal.None == "" && j.Rehearsal.Partial == "" && !v.Run.Limits.Rehearse {
-		p.line("%s the estimate is within its own error of the room: --rehearse goes through every phase once before the run", p.yellow("close:"))
+		p.line("%s the estimate and the room differ by less than the estimate's own error; --rehearse tries every phase before the run", p.yellow("close:"))
 	}
 	for _, w := range append(append([]string{}, j.Warnings...), v.Warnings...) {
 		p.line("%s %s", p.yellow("note:"), w)
 	}
 	for _, w := range v.Truths {
-		p.line("%s %s", p.yellow("in truth:"), w)
+		p.line("%s %s", p.yellow("docs are wrong:"), w)
 	}
 	if v.Stop != nil {
 		p.Stop(v.Run, v.Stop)
 	}
+}
+
+// unfilled is why --fill takes no rung above the job as asked; "" where it was not set, or where the plan changes something.
+func (v View) unfilled() string {
+	r := v.Run
+	moved := func(c run.Choice) bool { return c.Rung != r.Ladders.Ladder(c.Phase).Asked }
+	if !r.Limits.Fill || r.Room == 0 || v.Plan.Shared.Rung != r.Ladders.Shared.Asked || slices.ContainsFunc(v.Plan.Choices, moved) {
+		return ""
+	}
+	var least *ladder.Rung // the mildest rung above, and of those the one nearest to the job as asked
+	phase := ""
+	for _, l := range append([]ladder.Ladder{r.Ladders.Shared}, r.Ladders.Phases...) {
+		for i := range l.Rungs[:l.Asked] {
+			if rung := &l.Rungs[i]; least == nil || rung.Cost <= least.Cost {
+				least, phase = rung, l.Phase
+			}
+		}
+	}
+	switch {
+	case least == nil && r.Job.Batch.Accumulation <= 1:
+		return "the global batch is in one piece already"
+	case least == nil:
+		return "this job has no larger setting"
+	case least.Cost > r.Limits.Allow:
+		return fmt.Sprintf("every larger setting costs more than --allow %s; the mildest is %s, --allow %s", r.Limits.Allow, least.Name, least.Cost)
+	case phase != ladder.Shared:
+		if e := least.At(r.Ladders.Shared.Asked); e.Known() && e.Total() > r.Room {
+			return fmt.Sprintf("no larger setting fits; %s needs %v of %v in %s", least.Name, e.Total(), r.Room, phase)
+		}
+	}
+	return "no larger setting fits in every phase"
 }
 
 // learned says which receipts a plan's estimates used.
@@ -89,7 +123,7 @@ func (p Printer) learned(plan *run.Plan) {
 	if n := len(runs) - 3; n > 0 {
 		runs, more = runs[:3], fmt.Sprintf(" and %d more", n)
 	}
-	p.line("receipts of run %s%s were used; --receipts=false plans without", strings.Join(runs, ", "), more)
+	p.line("the estimates use the receipts of run %s%s; --receipts=false plans without them", strings.Join(runs, ", "), more)
 }
 
 // margin is how far estimates of known parts have been off: 4.9 % at the worst against recorded steps (docs/accuracy.md).
@@ -140,15 +174,15 @@ func batchText(b job.Batch) string {
 
 func deviceLine(v View) string {
 	if v.Device == nil {
-		return "no device to plan for: no NVIDIA driver here. --vram 12GiB plans for a card, --device cpu --memory 8GiB for this machine"
+		return "no device: there is no NVIDIA driver here. Use --vram 12GiB to plan for a card, or --device cpu --memory 8GiB for this machine"
 	}
 	d := v.Device
 	s := d.Name
-	if d.Total > 0 {
+	switch {
+	case d.Planned: // its name has the amount
+		s += " (given, not measured)"
+	case d.Total > 0:
 		s += ", " + d.Total.String()
-	}
-	if d.Planned {
-		s += " (planned for, not looked at)"
 	}
 	if others := d.Used; others > 0 && d.Kind == gpu.CUDA {
 		s += fmt.Sprintf(", %v in use by others", others)
@@ -197,13 +231,13 @@ func (p Printer) phase(v View, c run.Choice) {
 	}
 	p.line("    %s %s   %s", pad("estimate", 34), total, p.verdict(v, c))
 	if s := v.slowdown(c); s >= slower {
-		p.line("    expected to take %.3g times as long, by a rule of thumb; the rungs of one cost stand in that order", s)
+		p.line("    expected to take %.3g times as long (a rule of thumb)", s)
 	}
 	if r := planned.Reserved; r > planned.Total()+planned.Total()/20 {
-		p.line("    where there is room, the allocator caches on: up to %v, most of which it gives back when it has to", r)
+		p.line("    given more room, the allocator caches up to %v and returns most of it under pressure", r)
 	}
 	if f := asked.FirstFailing(v.Run.Room); f != nil && v.Run.Room > 0 {
-		p.line("    as asked, the first request that cannot be met: %v, %s", f.Bytes, f.What)
+		p.line("    as asked, the first request that fails: %v, %s", f.Bytes, f.What)
 	}
 }
 
@@ -239,9 +273,9 @@ func (p Printer) verdict(v View, c run.Choice) string {
 	case ladder.Fits:
 		return p.green(fmt.Sprintf("fits, %v left", left))
 	case ladder.May:
-		return p.yellow(fmt.Sprintf("may not fit: %v over, of which some is guessed", -left))
+		return p.yellow(fmt.Sprintf("may not fit: %v too much, but part of the estimate is a guess", -left))
 	case ladder.Not:
-		return p.red(fmt.Sprintf("cannot fit: %v are counted, %v too much", c.Estimate.Certain(), c.Estimate.Certain()-room))
+		return p.red(fmt.Sprintf("cannot fit: %v are certain, %v too much", c.Estimate.Certain(), c.Estimate.Certain()-room))
 	}
 	return p.yellow("unknown: " + c.Estimate.Unknown)
 }
@@ -253,7 +287,7 @@ func (p Printer) changes(v View) {
 	case v.Stop != nil && len(v.Plan.Edits) == 0:
 		return
 	case v.Stop != nil:
-		p.line("%s that would still be allowed:", p.bold("changes"))
+		p.line("%s that are allowed, but not enough:", p.bold("changes"))
 	case len(v.Plan.Edits) == 0:
 		p.line("nothing is changed: it runs as typed")
 		return
@@ -279,7 +313,7 @@ func (p Printer) edit(e config.Edit) {
 		from = "not set"
 	}
 	if e.Remove {
-		to = "taken away"
+		to = "removed"
 	}
 	p.line("  %s %s → %s   %s   cost: %s", pad(e.Knob, 26), from, to, e.At.Path, e.Cost)
 }
@@ -288,10 +322,10 @@ func (p Printer) edit(e config.Edit) {
 func (p Printer) Stop(r *run.Run, s *run.Stop) {
 	p.line("%s %s", p.red("stopped:"), s.Why)
 	if b := s.Beyond; b != nil {
-		p.line("  what would come next: %s, which costs %s: %s", b.Name, b.Cost, b.Flag)
+		p.line("  next rung: %s (cost: %s); %s allows it", b.Name, b.Cost, b.Flag)
 	}
 	if s.Code == run.CannotFit {
-		p.line("  to run it all the same: --anyway")
+		p.line("  to run it anyway: --anyway")
 	}
 }
 

@@ -101,3 +101,45 @@ func TestHostAsAsked(t *testing.T) {
 		t.Errorf("both, where they matter:\n%s", got)
 	}
 }
+
+// A --fill that changes nothing has a reason, and the plan prints it.
+func TestUnfilled(t *testing.T) {
+	rung := func(name string, cost ladder.Cost, gib unit.Bytes) ladder.Rung {
+		return ladder.Rung{Name: name, Cost: cost, Estimates: []mem.Estimate{{Items: []mem.Item{{Kind: mem.Saved, What: "net", Bytes: gib * unit.GiB}}}}}
+	}
+	asked := rung("as asked", ladder.None, 2)
+	for _, tt := range []struct {
+		above []ladder.Rung
+		want  string // "" where a rung above is taken
+	}{
+		{nil, "the global batch is in one piece already"},
+		{[]ladder.Rung{rung("four", ladder.Recipe, 8), rung("two", ladder.Recipe, 4)}, "every larger setting costs more than --allow metrics; the mildest is two, --allow recipe"},
+		{[]ladder.Rung{rung("wider", ladder.Recipe, 5), rung("two", ladder.Speed, 40)}, "no larger setting fits; two needs 40.0 GiB of 10.0 GiB in training"},
+		{[]ladder.Rung{rung("two", ladder.Speed, 4)}, ""},
+	} {
+		r := &run.Run{
+			Job: &job.Job{Dialect: "r", Plugin: "p"}, Room: 10 * unit.GiB, Limits: run.Limits{Allow: ladder.Metrics, Fill: true},
+			Ladders: &ladder.Set{
+				Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}},
+				Phases: []ladder.Ladder{{Phase: ladder.Training, Asked: len(tt.above), Rungs: append(tt.above, asked)}},
+			},
+		}
+		plan, stop := r.Next()
+		if stop != nil {
+			t.Fatalf("%+v", stop)
+		}
+		v := View{Run: r, Plan: plan}
+		if got := v.unfilled(); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+		var out strings.Builder
+		Printer{W: &out}.Plan(v)
+		if got := strings.Contains(out.String(), "--fill changes nothing: "+tt.want); got != (tt.want != "") {
+			t.Errorf("it prints\n%s", out.String())
+		}
+		r.Limits.Fill = false
+		if got := v.unfilled(); got != "" {
+			t.Errorf("without --fill: %q", got)
+		}
+	}
+}

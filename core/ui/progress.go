@@ -16,10 +16,10 @@ func (p Printer) Starting(plan *run.Plan, first bool) {
 	what := plan.Changes()
 	switch plan.Trial {
 	case run.Rehearsal:
-		p.line("rehearsal: %s, every phase once; nothing of it is kept", p.bold(what))
+		p.line("rehearsal: %s, every phase once; its files are removed afterwards", p.bold(what))
 		return
 	case run.Timing:
-		p.line("timing: %s, a few steps; nothing of them is kept", p.bold(what))
+		p.line("timing: %s, a few steps; their files are removed afterwards", p.bold(what))
 		return
 	}
 	switch {
@@ -29,7 +29,7 @@ func (p Printer) Starting(plan *run.Plan, first bool) {
 		p.line("the run itself: %s (%s)", p.bold(what), plan.Why)
 		return
 	case plan.Resume != nil:
-		what += fmt.Sprintf(", goes on from %v", plan.Resume)
+		what += fmt.Sprintf(", resumes from %v", plan.Resume)
 	default:
 		what += ", starts over"
 	}
@@ -46,7 +46,7 @@ func (p Printer) Ended(a *run.Attempt) {
 	switch {
 	case out.Ending != run.Succeeded:
 	case a.Plan.Trial == run.Timing && out.Rate > 0:
-		p.line("timed: %.4g samples a second", out.Rate)
+		p.line("timed: %.4g samples per second", out.Rate)
 		return
 	case a.Plan.Trial == run.Rehearsal:
 		p.line("rehearsed in %s: %s", short(out.Took), p.green("every phase fits"))
@@ -68,8 +68,8 @@ func (p Printer) passedOver(indent string, out *run.Outcome) {
 		paths []string
 		why   string
 	}{
-		{out.Strange, "it is newer than this attempt, and nothing shows that this run wrote it"},
-		{out.Torn, "it is not complete"},
+		{out.Strange, "it is newer than this attempt, but nothing shows that this run wrote it"},
+		{out.Torn, "it is incomplete"},
 	} {
 		if len(s.paths) == 0 {
 			continue
@@ -78,7 +78,7 @@ func (p Printer) passedOver(indent string, out *run.Outcome) {
 		if n := len(s.paths) - 1; n > 0 {
 			more = fmt.Sprintf(", and %d more", n)
 		}
-		p.line("%s%s not resumed from %s%s: %s", indent, p.yellow("note:"), s.paths[0], more, s.why)
+		p.line("%s%s launch does not resume from %s%s: %s", indent, p.yellow("note:"), s.paths[0], more, s.why)
 	}
 }
 
@@ -110,14 +110,14 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 		s += ": " + changes
 	}
 	if peak := last.Outcome.Peak; peak > 0 {
-		s += fmt.Sprintf(" · measured peak %v %s", peak, last.Outcome.PeakIs)
+		s += " · measured peak " + peakText(ended, peak, last.Outcome.PeakIs)
 		if e := largest(&last.Plan); e > 0 && last.Outcome.PeakIs == run.Used {
 			s += fmt.Sprintf(" (estimate %v)", e)
 		}
 	}
 	p.line("%s", s)
 	if open := last.Unconfirmed(r.Job); len(open) > 0 && ended == run.Succeeded { // of a run that failed there is more to report
-		p.line("%s nothing that the program printed or saved confirms %s", p.yellow("note:"), few(open))
+		p.line("%s could not confirm that the program used %s", p.yellow("note:"), few(open))
 	}
 	if short := last.Outcome.Short; short != "" {
 		p.line("%s %s", p.yellow("note:"), short)
@@ -126,12 +126,20 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 		p.Inside(in.Hook)
 	}
 	if last.Outcome.Lied && !last.Outcome.Silent {
-		p.line("%s the program exited 0 though it failed", p.yellow("note:"))
+		p.line("%s the program exited 0 although it failed", p.yellow("note:"))
 	}
 	if stop != nil && stop.Why != string(ended) {
 		p.Stop(r, stop)
 	}
 	p.line("run %s · exit code %d is %s", id, code, whose)
+}
+
+// peakText is the measured peak of what ended so. What ran out of memory needed at least so much.
+func peakText(ended run.Ending, peak unit.Bytes, is string) string {
+	if ended == run.OutOfMemory {
+		return fmt.Sprintf("at least %v %s", peak, is)
+	}
+	return fmt.Sprintf("%v %s", peak, is)
 }
 
 // few lists the first three.
@@ -166,7 +174,7 @@ func (p Printer) Unrecognised(x Explanation, cause, why string) {
 		p.line("%s", l)
 	}
 	p.remedies(x)
-	p.line("this command was not recognised (%s): nothing was changed, and nothing is tried again", why)
+	p.line("launch does not recognise this command (%s): it changed nothing, and makes no second attempt", why)
 }
 
 // Inside says whether the program took the hook that was to tell of its memory.

@@ -133,13 +133,13 @@ func (p Printer) Show(h *record.History, life record.Life) {
 	row := RowOf(h, life)
 	p.line("%s  %s", p.bold(h.ID), row.State)
 	if row.State == "running" {
-		p.line("  carried   by %v", life)
+		p.line("  running   as %v", life)
 	}
 	p.line("  command   %s", OneLine(strings.Join(row.Command, " ")))
 	p.line("  record    %s", h.Dir)
 	for _, path := range h.Outputs() {
 		if left := record.LeftOut(path); left > 0 {
-			p.line("  output    %v of what it printed are left out of %s", left, path)
+			p.line("  output    %s lacks %v of what it printed", path, left)
 		}
 	}
 	r := h.Run()
@@ -152,8 +152,8 @@ func (p Printer) Show(h *record.History, life record.Life) {
 		return
 	}
 	p.line("  job       %s", Title(r.Job))
-	for _, a := range r.Attempts {
-		p.line("  attempt %d  %s%s (%s)", a.Plan.Attempt, trial(a.Plan.Trial), p.bold(a.Plan.Changes()), a.Plan.Why)
+	for i, a := range r.Attempts { // in a resumed run, what was interrupted or failed has the number of the attempt after it in its plan
+		p.line("  attempt %d  %s%s (%s)", i+1, trial(a.Plan.Trial), p.bold(a.Plan.Changes()), a.Plan.Why)
 		for _, e := range a.Plan.Edits {
 			if e.Knob == "resume" {
 				continue // said by the state that it goes on from
@@ -175,7 +175,7 @@ func (p Printer) Show(h *record.History, life record.Life) {
 		p.Stop(r, s)
 	}
 	if row.State == "cut off" {
-		p.line("  launch itself was killed; go on with: launch resume %s (launch explain %s prints from where)", h.ID, h.ID)
+		p.line("  launch was killed; continue with: launch resume %s (launch explain %s prints from where)", h.ID, h.ID)
 	}
 }
 
@@ -197,7 +197,7 @@ func (p Printer) outcome(out *run.Outcome) {
 		}
 	}
 	if out.Peak > 0 {
-		p.line("      measured peak: %v %s", out.Peak, out.PeakIs)
+		p.line("      measured peak: %s", peakText(out.Ending, out.Peak, out.PeakIs))
 	}
 }
 

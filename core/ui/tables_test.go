@@ -51,3 +51,41 @@ func TestRunElsewhere(t *testing.T) {
 		t.Errorf("it is shown as %q", out.String())
 	}
 }
+
+// An attempt that was interrupted has the number of the attempt after it in its plan, because a resume sets it apart.
+func TestShowNumbersAttempts(t *testing.T) {
+	attempt := func(ending run.Ending) record.Event {
+		return record.Event{Kind: record.Ended, Attempt: &run.Attempt{Plan: run.Plan{Attempt: 1}, Outcome: run.Outcome{Ending: ending}}}
+	}
+	h := &record.History{ID: "x", Events: []record.Event{
+		{Kind: record.Started, Run: &run.Run{Job: &job.Job{Dialect: "r", Plugin: "p"}}}, attempt(run.Interrupted), attempt(run.Succeeded),
+	}}
+	var out strings.Builder
+	Printer{W: &out}.Show(h, record.Life{})
+	if got := out.String(); strings.Count(got, "  attempt 1  ") != 1 || strings.Count(got, "  attempt 2  ") != 1 {
+		t.Errorf("it shows\n%s", got)
+	}
+	out.Reset()
+	Printer{W: &out}.Explain(Explanation{Run: &RunDoc{State: "succeeded", Attempts: []AttemptDoc{{Number: 1, Ending: run.Interrupted}, {Number: 1, Changes: "as asked"}}}})
+	if got := out.String(); !strings.Contains(got, "  attempt 1  ") || !strings.Contains(got, "in attempt 2, as asked") {
+		t.Errorf("it explains\n%s", got)
+	}
+}
+
+// What an attempt that ran out of memory was seen to hold is less than what it needed.
+func TestPeakOfOutOfMemoryIsABound(t *testing.T) {
+	peak := 900 * unit.MiB
+	for ending, want := range map[run.Ending]string{run.OutOfMemory: "at least 900 MiB data", run.Succeeded: "900 MiB data"} {
+		a := run.Attempt{Plan: run.Plan{Attempt: 1}, Outcome: run.Outcome{Ending: ending, Peak: peak, PeakIs: "data"}}
+		r := &run.Run{Job: &job.Job{}, Attempts: []run.Attempt{a}}
+		var summary, shown, explained strings.Builder
+		Printer{W: &summary}.Summary(r, nil, "x", 0, "the program's own")
+		Printer{W: &shown}.outcome(&a.Outcome)
+		Printer{W: &explained}.Explain(Explanation{Run: &RunDoc{State: string(ending), PeakBytes: &peak, PeakIs: "data"}})
+		for where, got := range map[string]string{"measured peak ": summary.String(), "measured peak: ": shown.String(), "  measured peak ": explained.String()} {
+			if !strings.Contains(got, where+want) {
+				t.Errorf("%s: %q lacks %q", ending, got, where+want)
+			}
+		}
+	}
+}

@@ -297,7 +297,11 @@ func (b *builder) trainingRung(v, asked variant, prices []mem.Estimate) ladder.R
 		rung.Edits = append(rung.Edits, b.edit(knobCrop, b.cropPath(), value, ladder.Recipe, "a smaller crop is another experiment"))
 	}
 	if v.micro != asked.micro {
-		cost, why := ladder.Speed, fmt.Sprintf("the same global batch of %d in smaller pieces", v.micro*v.accum*max(1, b.job.Batch.Ranks))
+		pieces := "smaller"
+		if v.micro > asked.micro {
+			pieces = "larger"
+		}
+		cost, why := ladder.Speed, fmt.Sprintf("the same global batch of %d in %s pieces", v.micro*v.accum*max(1, b.job.Batch.Ranks), pieces)
 		switch {
 		case v.micro*v.accum != asked.micro*asked.accum:
 			cost, why = ladder.Recipe, fmt.Sprintf("%s has no accumulation: the global batch becomes %d", r.name, v.micro*v.accum*max(1, b.job.Batch.Ranks))
