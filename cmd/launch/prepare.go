@@ -217,35 +217,32 @@ func (p *prepared) learn(s settings, receipts func() ([]mem.Receipt, error)) {
 	}
 }
 
-// rounds is how often a plugin may ask for more before it answers: an import is followed from file to file.
-const rounds = 6
-
 // recognize asks the plugin, and finds out first what it needs to know.
 func (p *prepared) recognize(ctx context.Context, s settings, client plugin.Plugin, devices func() found) (*job.Job, error) {
-	for range rounds {
-		j, err := client.Recognize(ctx, p.command)
-		var need *plugin.Need
-		if !errors.As(err, &need) {
-			return j, err
-		}
-		if need.Devices && p.command.Devices == 0 {
-			p.command.Devices = cmp.Or(s.GPUs, devices().count, -1)
-		}
-		var unread []string
-		for _, path := range need.Sources {
-			if p.command.Source(path) == nil && !slices.Contains(unread, path) {
-				unread = append(unread, path)
-			}
-		}
-		if len(unread) > 0 {
-			interpreter, dir := "", p.command.Dir
-			if p.program != nil {
-				interpreter, dir = python.Of(*p.program, p.command.Env).Interpreter, p.program.Dir
-			}
-			p.command.Sources = append(p.command.Sources, overlay.Cache(filepath.Join(s.State, "sources")).Read(ctx, interpreter, p.command.Env, dir, unread)...)
-		}
+	j, err := plugin.Answer(ctx, client.Recognize, &p.command, needed{p, s, devices})
+	if errors.Is(err, plugin.ErrInsatiable) {
+		err = fmt.Errorf("%w: %w", host.ErrTrouble, err)
 	}
-	return nil, fmt.Errorf("%w: it asks for more and more files", host.ErrTrouble)
+	return j, err
+}
+
+// needed finds out what a plugin needs to know of a command.
+type needed struct {
+	p       *prepared
+	s       settings
+	devices func() found
+}
+
+// Devices implements [plugin.Finder].
+func (f needed) Devices() int { return cmp.Or(f.s.GPUs, f.devices().count, -1) }
+
+// Sources implements [plugin.Finder].
+func (f needed) Sources(ctx context.Context, paths []string) []config.PythonSource {
+	c, interpreter, dir := f.p.command, "", f.p.command.Dir
+	if f.p.program != nil {
+		interpreter, dir = python.Of(*f.p.program, c.Env).Interpreter, f.p.program.Dir
+	}
+	return overlay.Cache(filepath.Join(f.s.State, "sources")).Read(ctx, interpreter, c.Env, dir, paths)
 }
 
 // untakable says why the program is known beforehand not to take edited Python source, or "".

@@ -15,6 +15,7 @@ package plugintest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -151,34 +152,31 @@ func marked(t testing.TB, p plugin.Plugin, c job.Command) {
 	}
 }
 
-// rounds is how often a plugin may ask for more, as launch has it.
-const rounds = 6
-
 // recognize answers what p needs to know, as launch does.
 func recognize(t testing.TB, p plugin.Plugin, c job.Command) *job.Job {
 	t.Helper()
-	for range rounds {
-		j, err := p.Recognize(t.Context(), c)
-		var need *plugin.Need
-		switch {
-		case errors.As(err, &need):
-		case err != nil || j == nil:
-			t.Fatalf("%q is not recognised: %v", c.Args, err)
-		default:
-			j.Command, j.Plugin = c, p.Manifest().Name
-			return j
-		}
-		if need.Devices && c.Devices == 0 {
-			c.Devices = 1
-		}
-		prog, err := command.Program(c.Args, c.Env, c.Dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Sources = append(c.Sources, overlay.Read(t.Context(), python.Of(prog, c.Env).Interpreter, c.Env, prog.Dir, need.Sources)...)
+	j, err := plugin.Answer(t.Context(), p.Recognize, &c, finder{t, c})
+	if err != nil || j == nil {
+		t.Fatalf("%q is not recognised: %v", c.Args, err)
 	}
-	t.Fatalf("%q: it asks for more and more", c.Args)
-	return nil
+	j.Command, j.Plugin = c, p.Manifest().Name
+	return j
+}
+
+// finder finds out what a plugin needs to know of a command: there is one GPU.
+type finder struct {
+	t       testing.TB
+	command job.Command
+}
+
+func (f finder) Devices() int { return 1 }
+
+func (f finder) Sources(ctx context.Context, paths []string) []config.PythonSource {
+	prog, err := command.Program(f.command.Args, f.command.Env, f.command.Dir)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return overlay.Read(ctx, python.Of(prog, f.command.Env).Interpreter, f.command.Env, prog.Dir, paths)
 }
 
 // wire is what goes from a plugin's process to launch's.
