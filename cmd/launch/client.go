@@ -25,21 +25,21 @@ type asking func(ctx context.Context, source host.Source, first *job.Command) (c
 func elsewhere(ctx context.Context, source host.Source, first *job.Command) (client, error) {
 	socket, err := private.Temp("launch-")
 	if err != nil {
-		return insteadHere(source, first, fmt.Errorf("making a folder for the plugin's socket: %w", err))
+		return insteadHere(source, fmt.Errorf("making a folder for the plugin's socket: %w", err))
 	}
 	c, err := host.Start(ctx, source, socket, first)
 	if err != nil {
 		os.RemoveAll(socket)
-		return insteadHere(source, first, err)
+		return insteadHere(source, err)
 	}
 	return process{c, socket}, nil
 }
 
 // insteadHere asks a built-in plugin in this process where no other could be had for it (no room for its socket, no more
 // processes): a training without a plan is the worse loss. Of others the error stands.
-func insteadHere(source host.Source, first *job.Command, err error) (client, error) {
+func insteadHere(source host.Source, err error) (client, error) {
 	if b := builtin(source); b != nil {
-		return host.NewHere(b, first), nil
+		return host.NewHere(b), nil
 	}
 	return nil, err
 }
@@ -69,7 +69,7 @@ func (p process) Close() {
 // one of its own.
 func here(ctx context.Context, source host.Source, first *job.Command) (client, error) {
 	if b := builtin(source); b != nil {
-		return host.NewHere(b, first), nil
+		return host.NewHere(b), nil
 	}
 	return elsewhere(ctx, source, first)
 }

@@ -118,7 +118,7 @@ func prepare(ctx context.Context, s settings, args []string, ask asking) (*prepa
 			client.Close()
 		}()
 	}()
-	j, err := p.recognize(ctx, s, client, devices)
+	recognized, err := p.recognize(ctx, s, client, devices)
 	var caution *plugin.Caution
 	switch {
 	case errors.As(err, &caution):
@@ -136,6 +136,7 @@ func prepare(ctx context.Context, s settings, args []string, ask asking) (*prepa
 		p.err = fmt.Errorf("%w\n(--plugin none runs the command as typed)", err)
 		return p, nil
 	}
+	j := recognized.Job()
 	p.job = j
 	p.confine()
 	devices()
@@ -156,7 +157,7 @@ func prepare(ctx context.Context, s settings, args []string, ask asking) (*prepa
 		return p, nil
 	}
 	receipts := s.read()
-	set, err := client.Ladders(ctx, j, pricedOn(p.device))
+	set, err := recognized.Ladders(ctx, pricedOn(p.device))
 	switch {
 	case errors.Is(err, host.ErrTrouble):
 		p.job = nil
@@ -218,12 +219,12 @@ func (p *prepared) learn(s settings, receipts func() ([]mem.Receipt, error)) {
 }
 
 // recognize asks the plugin, and finds out first what it needs to know.
-func (p *prepared) recognize(ctx context.Context, s settings, client plugin.Plugin, devices func() found) (*job.Job, error) {
-	j, err := plugin.Answer(ctx, client.Recognize, &p.command, needed{p, s, devices})
+func (p *prepared) recognize(ctx context.Context, s settings, client plugin.Plugin, devices func() found) (plugin.Recognized, error) {
+	r, err := plugin.Answer(ctx, client.Recognize, &p.command, needed{p, s, devices})
 	if errors.Is(err, plugin.ErrInsatiable) {
 		err = fmt.Errorf("%w: %w", host.ErrTrouble, err)
 	}
-	return j, err
+	return r, err
 }
 
 // needed finds out what a plugin needs to know of a command.
