@@ -53,5 +53,5 @@
 // program runs, claims.go claims host memory, result.go writes --json-file.
 //
 // In a plugin one file reads the command, ladders.go lists the ways to run, and price.go asks arch, which has the
-// formulas, what each needs; stablesr's ahead.go begins with that before it is asked ([plugin.Anticipator]).
+// formulas, what each needs; stablesr's ahead.go begins with that as soon as it has read the recipe.
 package core

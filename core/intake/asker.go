@@ -70,7 +70,7 @@ func (ps Plugins) Elsewhere(ctx context.Context, source host.Source, first *job.
 	client, err := start(ctx, source, first)
 	if err != nil {
 		if b := ps.builtin(source); b != nil {
-			return host.NewHere(b, first), nil
+			return host.NewHere(b), nil
 		}
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (ps Plugins) Elsewhere(ctx context.Context, source host.Source, first *job.
 // has a process of its own.
 func (ps Plugins) Here(ctx context.Context, source host.Source, first *job.Command) (Client, error) {
 	if b := ps.builtin(source); b != nil {
-		return host.NewHere(b, first), nil
+		return host.NewHere(b), nil
 	}
 	return ps.Elsewhere(ctx, source, first)
 }

@@ -136,7 +136,8 @@ func Read(ctx context.Context, o Options, args []string) (*Reading, error) {
 			client.Close()
 		}()
 	}()
-	if r.recognize(ctx, o, client, look) && r.measure(o, look) && r.price(ctx, o, client) && source.Path != "" {
+	known := r.recognize(ctx, o, client, look)
+	if known != nil && r.measure(o, look) && r.price(ctx, o, known) && source.Path != "" {
 		r.checkEdits()
 	}
 	return r, nil
@@ -238,9 +239,9 @@ func lookFor(ctx context.Context, w room.Wish, env []string) func() (room.Room, 
 	return func() (room.Room, error) { <-done; return r, err }
 }
 
-// recognize asks the plugin for the job; false where there is none.
-func (r *Reading) recognize(ctx context.Context, o Options, client plugin.Plugin, look func() (room.Room, error)) bool {
-	j, err := plugin.Answer(ctx, client.Recognize, &r.Command, finder{r, o, look})
+// recognize asks the plugin for the job; nil where there is none.
+func (r *Reading) recognize(ctx context.Context, o Options, client plugin.Plugin, look func() (room.Room, error)) plugin.Recognized {
+	known, err := plugin.Answer(ctx, client.Recognize, &r.Command, finder{r, o, look})
 	var caution *plugin.Caution
 	switch {
 	case errors.As(err, &caution):
@@ -257,11 +258,11 @@ func (r *Reading) recognize(ctx context.Context, o Options, client plugin.Plugin
 	case err != nil:
 		r.refuse(asTypedHint(err))
 	default:
-		r.Job = j
+		r.Job = known.Job()
 		r.confine()
-		return true
+		return known
 	}
-	return false
+	return nil
 }
 
 func asTypedHint(err error) error {
@@ -328,14 +329,14 @@ func (r *Reading) measure(o Options, look func() (room.Room, error)) bool {
 	return true
 }
 
-// price asks the plugin for the ladders, and makes the run of them; false where there is none.
-func (r *Reading) price(ctx context.Context, o Options, client plugin.Plugin) bool {
+// price asks for the ladders, and makes the run of them; false where there is none.
+func (r *Reading) price(ctx context.Context, o Options, known plugin.Recognized) bool {
 	learn := o.Learner()
 	device := gpu.Device{Kind: gpu.CUDA} // where none can be seen: a card of which nothing is known
 	if r.Room.Device != nil {
 		device = *r.Room.Device
 	}
-	set, err := client.Ladders(ctx, r.Job, device)
+	set, err := known.Ladders(ctx, device)
 	switch {
 	case errors.Is(err, host.ErrTrouble):
 		r.Without("%v", err)

@@ -37,20 +37,19 @@ type Plugin interface {
 	// Recognize reads what the command says: its flags and its recipe. The error wraps ErrNotMine if the command is
 	// of another family, and a [*file.Unread] if it cannot read what the program may be able to; any other error means that
 	// the command is of this family and wrong, and says how.
-	Recognize(ctx context.Context, c job.Command) (*job.Job, error)
-
-	// Ladders prices the job on the device, as asked and in every other way that the family knows. The answer passes
-	// [ladder.Set.Check].
-	Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error)
+	Recognize(ctx context.Context, c job.Command) (Recognized, error)
 }
 
-// An Anticipator begins on a command before it is asked for its prices. [Serve] asks for that; a plugin that is none works as
-// well, and its user waits a little longer.
-type Anticipator interface {
-	Plugin
-	// Anticipate is called with a command, once or more often, before Recognize and Ladders will most likely be asked for it.
-	// It returns at once; what it begins needs neither the device nor what launch does with the job between the two.
-	Anticipate(c job.Command)
+// Recognized is a command that a plugin has recognised. It keeps what the plugin has read, so that nothing is read twice, and may be
+// asked more than once. [Serve] keeps it from one question to the next.
+type Recognized interface {
+	// Job is the command as launch needs it.
+	Job() *job.Job
+
+	// Ladders prices the job on the device, as asked and in every other way that the family knows. The answer passes
+	// [ladder.Set.Check]. It is about the job as it was recognised: what launch leaves out of the job before it asks, such as a path
+	// outside the command's folders, changes what an attempt does and no price.
+	Ladders(ctx context.Context, d gpu.Device) (*ladder.Set, error)
 }
 
 // A Need is the error by which Recognize asks for what a plugin cannot find out by itself, because it takes a process;

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
+	"sync"
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
@@ -34,18 +36,14 @@ func Hurry() {
 // Serve answers launch's questions with p until launch ends the process. It is all that a plugin's main does.
 func Serve(p Plugin) {
 	Hurry()
-	anticipate := func(job.Command) {}
-	if a, ok := p.(Anticipator); ok {
-		anticipate = a.Anticipate
-	}
+	k := &keeper{plugin: p}
 	if c := (job.Command{}); wire.Announced(&c) {
-		anticipate(c)
+		k.begin(c)
 	}
 	methods := map[string]wire.Method{
 		"Manifest": func(context.Context, []byte) (any, error) { return p.Manifest(), nil },
 		"Recognize": wire.Asked(func(ctx context.Context, c job.Command) (any, error) {
-			anticipate(c)
-			j, err := p.Recognize(ctx, c)
+			r, err := k.recognize(ctx, c)
 			var need *Need
 			var caution *Caution
 			switch {
@@ -55,11 +53,20 @@ func Serve(p Plugin) {
 				return Recognition{Need: need}, nil
 			case errors.Is(err, ErrNotMine):
 				return nil, fmt.Errorf("%w: %w", wire.ErrDeclined, err)
+			case err != nil || r == nil:
+				return Recognition{}, err
 			}
-			return Recognition{Job: j}, err
+			return Recognition{Job: r.Job()}, nil
 		}),
 		"Ladders": wire.Asked(func(ctx context.Context, q LaddersQuestion) (any, error) {
-			return p.Ladders(ctx, q.Job, q.Device)
+			if q.Job == nil {
+				return nil, errors.New("there is no job in the question")
+			}
+			r, err := k.recognized(ctx, q.Job.Command)
+			if err != nil {
+				return nil, err
+			}
+			return r.Ladders(ctx, q.Device)
 		}),
 	}
 	if e, ok := p.(Estimator); ok {
@@ -68,4 +75,79 @@ func Serve(p Plugin) {
 		})
 	}
 	wire.Serve(methods)
+}
+
+// A keeper keeps what its plugin has recognised last, until its ladders are asked for.
+type keeper struct {
+	plugin Plugin
+
+	mu   sync.Mutex
+	last *recognition
+}
+
+// A recognition is one call of [Plugin.Recognize].
+type recognition struct {
+	command job.Command
+	ended   chan struct{} // closed when there is an answer
+	answer  Recognized
+	err     error
+	failed  bool // it panicked: there is no answer
+}
+
+// begin recognises a command before launch has asked: the connection does not stand yet. Where it fails, the question itself fails.
+func (k *keeper) begin(c job.Command) {
+	r := &recognition{command: c, ended: make(chan struct{}), failed: true}
+	k.keep(r)
+	go func() {
+		defer close(r.ended)
+		defer func() { recover() }()
+		r.answer, r.err = k.plugin.Recognize(context.Background(), c)
+		r.failed = false
+	}()
+}
+
+func (k *keeper) keep(r *recognition) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.last = r
+}
+
+// of is the recognition of a command that was begun, or nil.
+func (k *keeper) of(c job.Command) *recognition {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.last != nil && reflect.DeepEqual(k.last.command, c) {
+		return k.last
+	}
+	return nil
+}
+
+// recognize is [Plugin.Recognize], and keeps what that returns.
+func (k *keeper) recognize(ctx context.Context, c job.Command) (Recognized, error) {
+	if r := k.of(c); r != nil {
+		select {
+		case <-r.ended:
+			if !r.failed {
+				return r.answer, r.err
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	r := &recognition{command: c, ended: make(chan struct{})}
+	defer close(r.ended)
+	r.answer, r.err = k.plugin.Recognize(ctx, c)
+	if r.err == nil {
+		k.keep(r)
+	}
+	return r.answer, r.err
+}
+
+// recognized is what was recognised of a job's command: launch asks for the ladders of the job that it was given.
+func (k *keeper) recognized(ctx context.Context, c job.Command) (Recognized, error) {
+	r, err := k.recognize(ctx, c)
+	if err == nil && r == nil {
+		err = errors.New("it does not recognise the job's command")
+	}
+	return r, err
 }

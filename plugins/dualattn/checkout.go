@@ -36,6 +36,7 @@ type project struct{ sources []*config.PythonSource }
 type checkout struct {
 	project
 	command job.Command
+	job     *job.Job // what came of it
 	prog    command.Prog
 	env     []string
 	argv    *config.Argv

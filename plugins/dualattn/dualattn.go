@@ -9,8 +9,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"reflect"
-	"sync/atomic"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
@@ -19,13 +17,12 @@ import (
 )
 
 // New returns the plugin.
-func New() plugin.Plugin { return &dualattn{} }
+func New() plugin.Plugin { return dualattn{} }
 
-// dualattn remembers the checkout that it has recognised last, until its ladders are asked for.
-type dualattn struct{ last atomic.Pointer[checkout] }
+type dualattn struct{}
 
 // Manifest implements [plugin.Plugin].
-func (*dualattn) Manifest() plugin.Manifest {
+func (dualattn) Manifest() plugin.Manifest {
 	return plugin.Manifest{
 		Name: "dualattn", Version: "1", About: "dual cross-attention vision transformers (DCAL), for recognition and re-identification",
 		Archs: []string{"dual cross-attention ViT"},
@@ -37,28 +34,22 @@ func (*dualattn) Manifest() plugin.Manifest {
 }
 
 // Recognize implements [plugin.Plugin].
-func (d *dualattn) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
+func (dualattn) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error) {
 	x, err := open(c)
 	if err != nil {
 		return nil, err
 	}
-	j := &job.Job{
+	x.job = &job.Job{
 		Dialect: x.dialect(), Name: x.experiment(), Arch: "dual cross-attention ViT", Generation: x.version.generation(),
 		Options: x.options, Batch: job.Batch{Micro: x.micro, Accumulation: x.accum, Ranks: 1},
 		Files: x.files(), Knobs: x.knobs(), Signs: x.signs(), Resume: x.resume(), Rehearsal: x.rehearsal(),
 		Exclusive: x.states(), Warnings: x.warnings(), Truths: x.truths(),
 	}
-	d.last.Store(x)
-	return j, nil
+	return x, nil
 }
 
-// checkout is what was recognised, if that was the same command; else it is read.
-func (d *dualattn) checkout(c job.Command) (*checkout, error) {
-	if x := d.last.Swap(nil); x != nil && reflect.DeepEqual(x.command, c) {
-		return x, nil
-	}
-	return open(c)
-}
+// Job implements [plugin.Recognized].
+func (x *checkout) Job() *job.Job { return x.job }
 
 // open reads a command of this family. The error is a [plugin.Need] until launch has read the project's files.
 func open(c job.Command) (*checkout, error) {

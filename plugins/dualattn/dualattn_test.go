@@ -85,9 +85,13 @@ func TestUnreadable(t *testing.T) {
 	for i := range c.Sources {
 		c.Sources[i] = config.PythonSource{Path: c.Sources[i].Path, Problem: "no interpreter"}
 	}
-	j, err := New().Recognize(t.Context(), c)
-	if err != nil || !one(j.Warnings, "no interpreter") || len(j.Files) > 0 {
-		t.Fatalf("%v, %+v", err, j)
+	r, err := New().Recognize(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := r.Job()
+	if !one(j.Warnings, "no interpreter") || len(j.Files) > 0 {
+		t.Fatalf("%+v", j)
 	}
 	j.Command = c
 	set := priced(t, j, card(16*unit.GiB))

@@ -12,7 +12,7 @@ import (
 
 // Estimate implements [plugin.Estimator]: a training step of one micro-batch, and a batch of the validation. What a setting
 // is when nobody says anything is upstream's for CUB-200-2011 (config.py at 6a4e6b6).
-func (*dualattn) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
+func (dualattn) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
 	n := arch.Net{
 		Patch: q.Int("patch", 16), Classes: q.Int("classes", 200), Dim: q.Int("dim", 768), Heads: q.Int("heads", 12),
 		Layers: q.Int("layers", 12), Dropout: q.Float("dropout", .1), TopK: q.Float("top-k", .1),

@@ -29,12 +29,8 @@ type variant struct {
 	noGLCA       bool
 }
 
-// Ladders implements [plugin.Plugin].
-func (p *dualattn) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
-	x, err := p.checkout(j.Command)
-	if err != nil {
-		return nil, err
-	}
+// Ladders implements [plugin.Recognized].
+func (x *checkout) Ladders(_ context.Context, d gpu.Device) (*ladder.Set, error) {
 	b := builder{checkout: x, cpu: d.Kind == gpu.CPU, device: d}
 	return b.build(), nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -346,13 +347,15 @@ func typed(t *testing.T, dir string, args ...string) (job.Command, *job.Job, err
 	t.Helper()
 	c := job.Command{Args: args, Dir: dir, Env: []string{"PATH=/nowhere"}}
 	for range 3 {
-		j, err := New().Recognize(t.Context(), c)
+		r, err := New().Recognize(t.Context(), c)
 		var need *plugin.Need
 		if !errors.As(err, &need) {
-			if err == nil {
-				j.Command = c
+			if err != nil {
+				return c, nil, err
 			}
-			return c, j, err
+			j := r.Job()
+			j.Command = c
+			return c, j, nil
 		}
 		for _, path := range need.Sources {
 			c.Sources = append(c.Sources, source(t, path))
@@ -373,14 +376,7 @@ func recognized(t *testing.T, files map[string]string, args ...string) *job.Job 
 
 func priced(t *testing.T, j *job.Job, d gpu.Device) *ladder.Set {
 	t.Helper()
-	set, err := New().Ladders(t.Context(), j, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := set.Check(); err != nil {
-		t.Fatalf("the ladders are none: %v", err)
-	}
-	return set
+	return plugintest.Ladders(t, New(), j.Command, d)
 }
 
 func card(size unit.Bytes) gpu.Device { return gpu.Device{Kind: gpu.CUDA, Total: size} }

@@ -194,7 +194,7 @@ func resuming(t *testing.T, batch string, more ...string) (string, *job.Job) {
 		t.Fatal(err)
 	}
 	args := append([]string{"-b", batch, "--moco-k", "64", "--resume", "checkpoint_0002.pth.tar", "data"}, more...)
-	return dir, recognized(t, asked(dir, 2, with("main_moco.py", args...)...))
+	return dir, mine(t, asked(dir, 2, with("main_moco.py", args...)...))
 }
 
 // The pointer of a saved queue and the batch: halving is always safe, anything else is refitted in a copy or said.
@@ -265,7 +265,7 @@ func TestResumedStateStaysOnTheCard(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "last.pth"), make([]byte, 1<<20), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	j = recognized(t, asked(dir, 2, with("main.py", "--resume", "last.pth")...))
+	j = mine(t, asked(dir, 2, with("main.py", "--resume", "last.pth")...))
 	l = training(t, ladders(t, j, 24*unit.GiB))
 	for _, it := range l.Rungs[l.Asked].At(0).Items {
 		if it.Kind == mem.Late {
@@ -284,7 +284,7 @@ func TestStateWithoutAScaler(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.pth.tar"), b, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	j := recognized(t, asked(dir, 2, with("main_moco.py", "--resume", "a.pth.tar", "data")...))
+	j := mine(t, asked(dir, 2, with("main_moco.py", "--resume", "a.pth.tar", "data")...))
 	if !says(j.Warnings, `has no "scaler"`) {
 		t.Errorf("warns %q", j.Warnings)
 	}
@@ -295,9 +295,9 @@ func TestStateWithoutAScaler(t *testing.T) {
 
 func TestMissingState(t *testing.T) {
 	for name, script := range map[string]string{"v2": "main_moco.py", "v3": "main_moco.py", "solar_exp": "main.py"} {
-		j := recognized(t, asked(checkout(t, name, nil), 2, with(script, "--resume", "gone.pth.tar", "data")...))
+		j := mine(t, asked(checkout(t, name, nil), 2, with(script, "--resume", "gone.pth.tar", "data")...))
 		if name == "solar_exp" {
-			j = recognized(t, asked(checkout(t, name, nil), 2, with(script, "--resume", "gone.pth.tar")...))
+			j = mine(t, asked(checkout(t, name, nil), 2, with(script, "--resume", "gone.pth.tar")...))
 		}
 		if !says(j.Warnings, "there is no saved state gone.pth.tar") {
 			t.Errorf("%s: warns %q", name, j.Warnings)
@@ -317,14 +317,14 @@ func TestResumption(t *testing.T) {
 		}
 		return strings.Join(out.Command.Args, " ")
 	}
-	j := recognized(t, asked(checkout(t, "v2", nil), 2, with("main_moco.py", "data")...))
+	j := mine(t, asked(checkout(t, "v2", nil), 2, with("main_moco.py", "data")...))
 	if got := edit(j); !strings.HasSuffix(got, "data --resume "+job.SavedPath) || !j.Resume.OnCard {
 		t.Errorf("goes on by %q, %+v", got, j.Resume)
 	}
 	if _, j := resuming(t, "8"); !strings.Contains(edit(j), "--resume "+job.SavedPath) || strings.Contains(edit(j), "checkpoint_0002") {
 		t.Errorf("goes on by %q", edit(j))
 	}
-	j = recognized(t, asked(checkout(t, "solar_exp", nil), 2, with("main.py")...))
+	j = mine(t, asked(checkout(t, "solar_exp", nil), 2, with("main.py")...))
 	if got := edit(j); !strings.HasSuffix(got, "--resume "+job.SavedPath) {
 		t.Errorf("goes on by %q", got)
 	}
@@ -333,16 +333,16 @@ func TestResumption(t *testing.T) {
 	}
 	// No state of solar-ssl's main can be gone on from: what a retry would overwrite is put aside. A split has the same tag.
 	dir := checkout(t, "solar", nil)
-	j = recognized(t, asked(dir, 2, with("main.py")...))
+	j = mine(t, asked(dir, 2, with("main.py")...))
 	want := filepath.Join(dir, "checkpoints", "r50_bs256_lr0.06_ep800_lowvram", "last.pth")
 	if j.Resume.None == "" || len(j.Resume.Edits) != 0 || !slices.Contains(j.Resume.Aside, want) || j.Exclusive != filepath.Dir(want) {
 		t.Errorf("resume %+v, exclusive %s; want %s", j.Resume, j.Exclusive, want)
 	}
 	plain := checkout(t, "solar", map[string][]string{"src/config_low.py": {"_bs{eff_batch}_", "_bs{self.batch_size}_"}})
-	if j := recognized(t, asked(plain, 2, with("main.py")...)); filepath.Base(j.Exclusive) != "r50_bs32_lr0.06_ep800_lowvram" {
+	if j := mine(t, asked(plain, 2, with("main.py")...)); filepath.Base(j.Exclusive) != "r50_bs32_lr0.06_ep800_lowvram" {
 		t.Errorf("the tag is made after the worker has divided: %s", j.Exclusive)
 	}
-	one := recognized(t, asked(dir, 1, "main.py"))
+	one := mine(t, asked(dir, 1, "main.py"))
 	if filepath.Base(one.Exclusive) != "r50_bs512_lr0.06_ep800_lowvram" {
 		t.Errorf("on one GPU it saves into %s", one.Exclusive)
 	}
@@ -361,7 +361,7 @@ func TestQueueOfAResumableRun(t *testing.T) {
 // What an attempt has left behind may still hold the port, and the next would stop at "address already in use".
 func TestRetryAtAFreshPort(t *testing.T) {
 	port := func(args ...string) string {
-		j := recognized(t, asked(checkout(t, "v2", nil), 2, with("main_moco.py", append(args, "data")...)...))
+		j := mine(t, asked(checkout(t, "v2", nil), 2, with("main_moco.py", append(args, "data")...)...))
 		if len(j.Resume.Always) == 0 {
 			return ""
 		}
@@ -380,7 +380,7 @@ func TestRetryAtAFreshPort(t *testing.T) {
 	if got := port("--dist-url", "tcp://localhost:10001", "--world-size", "2"); got != "" {
 		t.Errorf("on two nodes a retry would meet at %q", got)
 	}
-	j := recognized(t, asked(checkout(t, "solar", nil), 2, with("main.py")...))
+	j := mine(t, asked(checkout(t, "solar", nil), 2, with("main.py")...))
 	if len(j.Resume.Always) != 1 || !j.Resume.Always[0].Add {
 		t.Errorf("the default address: %+v", j.Resume.Always)
 	}

@@ -13,7 +13,7 @@ import (
 
 // Estimate implements [plugin.Estimator]: a training step of one process. What a setting is when nobody says anything is the
 // project's own default (main_moco.py of moco at 7397dfe and of moco-v3 at c349e6e; src/config_low.py of solar-ssl).
-func (*moco) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
+func (moco) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
 	transformer := strings.HasPrefix(q.Arch, "vit")
 	project := q.OneOf("project", "v3", "v2", "v1", "solar", "solar-exp")
 	s := arch.Step{Project: arch.V3, Dim: 256, MLPDim: 4096, Optimizer: "lars", FrozenStem: transformer, AMP: nn.F16}

@@ -8,6 +8,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -59,7 +60,7 @@ func TestHostLadder(t *testing.T) {
 		{"settings without them", asked(checkout(t, "solar", nil), 1, "main.py"), 64, 0, "", "how many loader workers"},
 		{"an option that nothing reads", asked(checkout(t, "v2", nil), 1, with("main_moco.py", "-b", "32", "data")...), 32, 66 * 32, "", ""},
 	} {
-		h := ladders(t, recognized(t, tt.c), 24*unit.GiB).Host
+		h := ladders(t, mine(t, tt.c), 24*unit.GiB).Host
 		if got := turned(h); got != tt.turned {
 			t.Errorf("%s: the rungs set %q, want %q", tt.name, got, tt.turned)
 		}
@@ -78,11 +79,8 @@ func TestHostLadder(t *testing.T) {
 
 func TestHostOnCPU(t *testing.T) {
 	dir := checkout(t, "v2", map[string][]string{"main_moco.py": v2Loads})
-	j := recognized(t, asked(dir, 1, with("main_moco.py", "-b", "32", "data")...))
-	set, err := New().Ladders(t.Context(), j, gpu.Device{Kind: gpu.CPU, Total: 8 * unit.GiB})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := mine(t, asked(dir, 1, with("main_moco.py", "-b", "32", "data")...))
+	set := plugintest.Ladders(t, New(), j.Command, gpu.Device{Kind: gpu.CPU, Total: 8 * unit.GiB})
 	for _, it := range set.Host.At(0, ladder.HostMemory, 32).Items {
 		if it.Kind == mem.Pinned || it.Kind == mem.HostModel {
 			t.Errorf("without a card there is %s", it.Kind)

@@ -17,13 +17,9 @@ import (
 	"github.com/launch-ml/launch/plugins/moco/arch"
 )
 
-// Ladders implements [plugin.Plugin].
-func (m *moco) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
-	p, err := m.project(ctx, j.Command)
-	if err != nil {
-		return nil, err
-	}
-	b := &builder{project: p, device: d, env: python.Of(p.prog, j.Command.Env)}
+// Ladders implements [plugin.Recognized].
+func (r recognized) Ladders(_ context.Context, d gpu.Device) (*ladder.Set, error) {
+	b := &builder{project: r.project, device: d, env: python.Of(r.prog, r.command.Env)}
 	b.caching = mem.CachingOf(b.env.AllocatorConf())
 	return b.build()
 }

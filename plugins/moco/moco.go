@@ -9,11 +9,9 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
@@ -23,13 +21,12 @@ import (
 )
 
 // New returns the plugin.
-func New() plugin.Plugin { return &moco{} }
+func New() plugin.Plugin { return moco{} }
 
-// moco remembers the project that it has recognised last, until its ladders are asked for.
-type moco struct{ last atomic.Pointer[project] }
+type moco struct{}
 
 // Manifest implements [plugin.Plugin].
-func (*moco) Manifest() plugin.Manifest {
+func (moco) Manifest() plugin.Manifest {
 	return plugin.Manifest{
 		Name: "moco", Version: "1", About: "momentum contrast: facebookresearch/moco and moco-v3, solar-ssl/moco-v3",
 		Env:   append(slices.Clone(plugin.Variables), "USE_LOW_VRAM_CONFIG"),
@@ -43,23 +40,22 @@ func (*moco) Manifest() plugin.Manifest {
 }
 
 // Recognize implements [plugin.Plugin].
-func (m *moco) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
+func (moco) Recognize(ctx context.Context, c job.Command) (plugin.Recognized, error) {
 	p, err := read(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	j := p.job()
-	m.last.Store(p)
-	return j, nil
+	return recognized{p, p.job()}, nil
 }
 
-// project is what the command says: as it was recognised, once, or read anew.
-func (m *moco) project(ctx context.Context, c job.Command) (*project, error) {
-	if p := m.last.Swap(nil); p != nil && reflect.DeepEqual(p.command, c) {
-		return p, nil
-	}
-	return read(ctx, c)
+// recognized is a command of this family.
+type recognized struct {
+	*project
+	made *job.Job
 }
+
+// Job implements [plugin.Recognized].
+func (r recognized) Job() *job.Job { return r.made }
 
 // read reads what the command says and what the checkout says of it.
 func read(ctx context.Context, c job.Command) (*project, error) {

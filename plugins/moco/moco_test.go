@@ -16,20 +16,14 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
 )
 
 // ladders prices a job on a card of that size.
 func ladders(t *testing.T, j *job.Job, vram unit.Bytes) *ladder.Set {
 	t.Helper()
-	set, err := New().Ladders(t.Context(), j, gpu.Device{Kind: gpu.CUDA, Total: vram})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := set.Check(); err != nil {
-		t.Fatalf("the ladders are none: %v", err)
-	}
-	return set
+	return plugintest.Ladders(t, New(), j.Command, gpu.Device{Kind: gpu.CUDA, Total: vram})
 }
 
 func training(t *testing.T, set *ladder.Set) ladder.Ladder {
@@ -87,7 +81,7 @@ func TestBatchIsATotal(t *testing.T) {
 		{"a shortened spelling", asked(v2, 2, with("main_moco.py", "--batch", "32", "data")...), 16, 1, 2, ""},
 		{"the last one counts", asked(v2, 2, with("main_moco.py", "-b", "256", "data", "-b", "128")...), 64, 1, 2, ""},
 	} {
-		j := recognized(t, r.c)
+		j := mine(t, r.c)
 		if want := (job.Batch{Micro: r.micro, Accumulation: r.accum, Ranks: r.ranks}); j.Batch != want {
 			t.Errorf("%s: batch %+v, want %+v", r.name, j.Batch, want)
 		}
@@ -101,7 +95,7 @@ func TestBatchIsATotal(t *testing.T) {
 func TestLauncherRefuses(t *testing.T) {
 	c := asked(checkout(t, "solar", nil), 2, "main.py")
 	c.Args = []string{"torchrun", "--nproc_per_node", "two", "main.py"}
-	if j := recognized(t, c); !says(j.Warnings, "torchrun will stop before it starts anything: --nproc_per_node is two") {
+	if j := mine(t, c); !says(j.Warnings, "torchrun will stop before it starts anything: --nproc_per_node is two") {
 		t.Errorf("warned of %q", j.Warnings)
 	}
 }
@@ -125,7 +119,7 @@ func TestLaunchedFromOutside(t *testing.T) {
 		if c.Args[0] == "torchrun" && slices.Contains(c.Args, "--multiprocessing-distributed") {
 			c.Devices = 2
 		}
-		j := recognized(t, c)
+		j := mine(t, c)
 		if tt.warns != "" && !says(j.Warnings, tt.warns) || says(j.Warnings, tt.never) || tt.warns == "" && says(j.Warnings, again) {
 			t.Errorf("%q: warns %q, want %q and never %q", tt.args, j.Warnings, tt.warns, tt.never)
 		}
@@ -141,7 +135,7 @@ func TestCrowd(t *testing.T) {
 	price := func(args ...string) (mem.Estimate, *job.Job) {
 		c := asked(solar, 2, "main.py")
 		c.Args = args
-		j := recognized(t, c)
+		j := mine(t, c)
 		l := training(t, ladders(t, j, 80*unit.GiB))
 		return l.Rungs[l.Asked].At(0), j
 	}
@@ -173,7 +167,7 @@ func TestNumberOfGPUs(t *testing.T) {
 		if r.env != "" {
 			c.Env = append(c.Env, r.env)
 		}
-		j := recognized(t, c)
+		j := mine(t, c)
 		if j.Batch.Micro != r.micro {
 			t.Errorf("%d, %q: micro-batch %d, want %d", r.gpus, r.env, j.Batch.Micro, r.micro)
 		}
@@ -190,7 +184,7 @@ func TestNoVisibleGPU(t *testing.T) {
 		script := map[string][]string{"solar": with("main.py"), "v2": with("main_moco.py", "data")}[name]
 		c := asked(checkout(t, name, nil), -1, script...)
 		c.Env = append(c.Env, "CUDA_VISIBLE_DEVICES=")
-		j := recognized(t, c)
+		j := mine(t, c)
 		if !says(j.Warnings, "would exit 0 without training") {
 			t.Errorf("%s: warns %q", name, j.Warnings)
 		}
@@ -209,13 +203,13 @@ func TestDialects(t *testing.T) {
 		"solar_exp": {"main.py", "solar-ssl/moco-v3", "resnet50"},
 	} {
 		dir := checkout(t, name, nil)
-		j := recognized(t, asked(dir, 2, with(r.script)...))
+		j := mine(t, asked(dir, 2, with(r.script)...))
 		if j.Dialect != r.dialect || j.Arch != r.arch {
 			t.Errorf("%s: recognised as %s, %s", name, j.Dialect, j.Arch)
 		}
 	}
 	dir := checkout(t, "solar", nil)
-	j := recognized(t, asked(dir, 2, slices.Concat([]string{"-m", "src.training.train_moco"}, distributed)...))
+	j := mine(t, asked(dir, 2, slices.Concat([]string{"-m", "src.training.train_moco"}, distributed)...))
 	if j.Batch.Micro != 32 || j.Name != "config_low" {
 		t.Errorf("the trainer as a module: %+v of %s", j.Batch, j.Name)
 	}
@@ -240,7 +234,7 @@ func TestOthersCommands(t *testing.T) {
 // The settings that are live stand in the trainer's import, never in a file's name.
 func TestImportChain(t *testing.T) {
 	dir := checkout(t, "solar", map[string][]string{"src/training/train_moco.py": {"src.config_low", "src.config_sixteen"}})
-	j := recognized(t, asked(dir, 2, with("main.py")...))
+	j := mine(t, asked(dir, 2, with("main.py")...))
 	if j.Name != "config_sixteen" || j.Batch.Global() != 384 {
 		t.Errorf("read %s, global batch %d", j.Name, j.Batch.Global())
 	}
@@ -262,7 +256,7 @@ func TestImportChain(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "src/__init__.py"), []byte("from .config_low import Config\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if j := recognized(t, asked(dir, 2, with("main.py")...)); j.Name != "config_low" || j.Batch.Micro != 32 {
+	if j := mine(t, asked(dir, 2, with("main.py")...)); j.Name != "config_low" || j.Batch.Micro != 32 {
 		t.Errorf("through a package: %s, %+v", j.Name, j.Batch)
 	}
 }
@@ -270,7 +264,7 @@ func TestImportChain(t *testing.T) {
 // An edit of the settings is placed in the file where they stand, and nowhere else.
 func TestEditsOfSettings(t *testing.T) {
 	dir := checkout(t, "solar", map[string][]string{"src/training/train_moco.py": {"src.config_low", "src.config_sixteen"}})
-	j := recognized(t, asked(dir, 2, with("main.py")...))
+	j := mine(t, asked(dir, 2, with("main.py")...))
 	l := training(t, ladders(t, j, 24*unit.GiB))
 	i := slices.IndexFunc(l.Rungs, func(r ladder.Rung) bool { return r.Name == "batch 48 × accumulation 8" })
 	if i < 0 {
@@ -300,7 +294,7 @@ func TestUnreadSettings(t *testing.T) {
 		}
 		c.Sources = append(c.Sources, src)
 	}
-	j := recognized(t, c)
+	j := mine(t, c)
 	if !says(j.Warnings, "nothing in it is changed") {
 		t.Errorf("warns %q", j.Warnings)
 	}
@@ -312,7 +306,7 @@ func TestUnreadSettings(t *testing.T) {
 // The old settings lack what today's trainer reads: it would stop with an AttributeError.
 func TestMissingSettings(t *testing.T) {
 	dir := checkout(t, "solar", map[string][]string{"src/training/train_moco.py": {"src.config_low", "src.config"}})
-	j := recognized(t, asked(dir, 2, with("main.py")...))
+	j := mine(t, asked(dir, 2, with("main.py")...))
 	if !says(j.Warnings, "config.py has no use_amp, use_queue, gradient_accumulation_steps, which train_moco.py:") {
 		t.Errorf("warns %q", j.Warnings)
 	}
@@ -331,7 +325,7 @@ func TestQueueInvariant(t *testing.T) {
 		if name[0] == 'v' {
 			script = "main_moco.py"
 		}
-		j := recognized(t, asked(checkout(t, name, nil), 2, with(script)...))
+		j := mine(t, asked(checkout(t, name, nil), 2, with(script)...))
 		set := ladders(t, j, 24*unit.GiB)
 		if has(set) != want {
 			t.Errorf("%s: the queue binds: %v", name, !want)
@@ -356,7 +350,7 @@ func TestQueueInvariant(t *testing.T) {
 		{"192", "64", "a batch of 64 would not"},
 		{"64", "63", "no batch of 2 processes divides it"},
 	} {
-		j := recognized(t, asked(checkout(t, "v2", nil), 2, with("main_moco.py", "-b", tt.batch, "--moco-k", tt.k, "data")...))
+		j := mine(t, asked(checkout(t, "v2", nil), 2, with("main_moco.py", "-b", tt.batch, "--moco-k", tt.k, "data")...))
 		if !says(j.Warnings, tt.says) {
 			t.Errorf("a batch of %s, a queue of %s: warns %q, want %q", tt.batch, tt.k, j.Warnings, tt.says)
 		}
@@ -367,7 +361,7 @@ func TestQueueInvariant(t *testing.T) {
 // With --allow recipe half as much again, 96, comes with a queue that divides where the code asserts it.
 func TestFillBeyondTheGlobalBatch(t *testing.T) {
 	for name, queue := range map[string]string{"solar": "", "solar_k2": "65568"} {
-		j := recognized(t, asked(checkout(t, name, nil), 2, with("main.py")...))
+		j := mine(t, asked(checkout(t, name, nil), 2, with("main.py")...))
 		l := training(t, ladders(t, j, 24*unit.GiB))
 		i := slices.IndexFunc(l.Rungs, func(r ladder.Rung) bool { return to(r, job.MicroBatch) == "96" })
 		if i < 0 || l.Rungs[i].Cost != ladder.Recipe || to(l.Rungs[i], knobQueue) != queue || to(l.Rungs[i], knobRate) != "0.09" {
@@ -375,7 +369,7 @@ func TestFillBeyondTheGlobalBatch(t *testing.T) {
 		}
 	}
 	// Where a run can be gone on with, its queue is in the state, so its length stays.
-	j := recognized(t, asked(checkout(t, "v2", nil), 2, with("main_moco.py", "-b", "64", "data")...))
+	j := mine(t, asked(checkout(t, "v2", nil), 2, with("main_moco.py", "-b", "64", "data")...))
 	for _, r := range training(t, ladders(t, j, 80*unit.GiB)).Rungs {
 		if to(r, knobQueue) != "" || to(r, job.MicroBatch) == "96" {
 			t.Errorf("v2: rung %q changes the queue", r.Name)
@@ -386,7 +380,7 @@ func TestFillBeyondTheGlobalBatch(t *testing.T) {
 // The satellite project on two cards of 8 GiB: issue 3.
 func TestSatelliteProject(t *testing.T) {
 	dir := checkout(t, "solar", nil)
-	j := recognized(t, asked(dir, 2, with("main.py")...))
+	j := mine(t, asked(dir, 2, with("main.py")...))
 	if j.Batch.Global() != 256 || j.Batch.Micro != 32 {
 		t.Errorf("global batch %d, %d a GPU", j.Batch.Global(), j.Batch.Micro)
 	}
@@ -402,14 +396,14 @@ func TestSatelliteProject(t *testing.T) {
 	if r := fill(t, set, 8*unit.GiB, ladder.Metrics); to(r, job.MicroBatch) != "128" || to(r, job.Accumulation) != "2" || r.Cost != ladder.Numerics {
 		t.Errorf("filling takes %q, cost %v", r.Name, r.Cost)
 	}
-	one := recognized(t, asked(dir, 1, "main.py"))
+	one := mine(t, asked(dir, 1, "main.py"))
 	l = training(t, ladders(t, one, 8*unit.GiB))
 	near(l.Rungs[l.Asked].At(0), 7.1)
 }
 
 // At the same global batch a smaller micro-batch is another batch normalisation and another momentum of the keys.
 func TestSplitCostsNumerics(t *testing.T) {
-	j := recognized(t, asked(checkout(t, "solar", nil), 2, with("main.py")...))
+	j := mine(t, asked(checkout(t, "solar", nil), 2, with("main.py")...))
 	l := training(t, ladders(t, j, 8*unit.GiB))
 	for i, r := range l.Rungs {
 		if r.Cost >= ladder.Recipe || i == l.Asked {
@@ -431,7 +425,7 @@ func TestSplitCostsNumerics(t *testing.T) {
 func TestCrops(t *testing.T) {
 	for backbone, want := range map[string]int{"resnet50": 3, "vit_base": 0} {
 		dir := checkout(t, "solar", map[string][]string{"src/config_low.py": {`backbone: str = "resnet50"`, `backbone: str = "` + backbone + `"`}})
-		l := training(t, ladders(t, recognized(t, asked(dir, 2, with("main.py")...)), 24*unit.GiB))
+		l := training(t, ladders(t, mine(t, asked(dir, 2, with("main.py")...)), 24*unit.GiB))
 		n := 0
 		for _, r := range l.Rungs {
 			if to(r, knobCrop) != "" {
@@ -450,7 +444,7 @@ func TestCrops(t *testing.T) {
 // moco's -b and --lr halve together; moco-v3 scales its own rate.
 func TestLearningRateRules(t *testing.T) {
 	for name, rate := range map[string]string{"v2": "0.015", "v3": ""} {
-		j := recognized(t, asked(checkout(t, name, nil), 8, with("main_moco.py", "-b", "1024", "data")...))
+		j := mine(t, asked(checkout(t, name, nil), 8, with("main_moco.py", "-b", "1024", "data")...))
 		l := training(t, ladders(t, j, 24*unit.GiB))
 		r := l.Rungs[l.Asked+1]
 		if to(r, job.MicroBatch) != "512" || to(r, knobRate) != rate || r.Cost != ladder.Recipe {
@@ -471,7 +465,7 @@ func TestLearningRateRules(t *testing.T) {
 
 // Knobs that nothing reads are said and never turned, and neither are those that save nothing.
 func TestDeadKnobs(t *testing.T) {
-	j := recognized(t, asked(checkout(t, "solar", nil), 2, with("main.py")...))
+	j := mine(t, asked(checkout(t, "solar", nil), 2, with("main.py")...))
 	dead := map[string]bool{}
 	for _, k := range j.Knobs {
 		dead[k.Name] = k.Dead != ""
@@ -482,7 +476,7 @@ func TestDeadKnobs(t *testing.T) {
 	if !says(j.Truths, "use_grad_checkpointing does nothing") || !says(j.Truths, "config_low.py:26") {
 		t.Errorf("truths %q", j.Truths)
 	}
-	k2 := recognized(t, asked(checkout(t, "solar_k2", nil), 2, with("main.py")...))
+	k2 := mine(t, asked(checkout(t, "solar_k2", nil), 2, with("main.py")...))
 	if !says(k2.Truths, "gradient_accumulation_steps does nothing here") || k2.Batch.Global() != 64 {
 		t.Errorf("the earlier state accumulates: %+v, %q", k2.Batch, k2.Truths)
 	}
@@ -499,7 +493,7 @@ func TestDeadKnobs(t *testing.T) {
 		}
 	}
 	// Read by a file that runs, it is alive.
-	live := recognized(t, asked(checkout(t, "solar", map[string][]string{
+	live := mine(t, asked(checkout(t, "solar", map[string][]string{
 		"src/training/train_moco.py": {"    scaler = ", "    if config.use_grad_checkpointing:\n        model.remat()\n    scaler = "},
 	}), 2, with("main.py")...))
 	if says(live.Truths, "use_grad_checkpointing") {
@@ -509,7 +503,7 @@ func TestDeadKnobs(t *testing.T) {
 
 // A field that the trainer sets itself is not the class's to say.
 func TestOverwrittenSettings(t *testing.T) {
-	j := recognized(t, asked(checkout(t, "solar", map[string][]string{
+	j := mine(t, asked(checkout(t, "solar", map[string][]string{
 		"src/training/train_moco.py": {"    scaler = ", "    config.gradient_accumulation_steps = 2\n    scaler = "},
 	}), 2, with("main.py")...))
 	for _, k := range j.Knobs {
@@ -524,7 +518,7 @@ func TestOverwrittenSettings(t *testing.T) {
 
 // What the guides and comments get wrong, where the job is concerned, once, with the place.
 func TestTruths(t *testing.T) {
-	j := recognized(t, asked(checkout(t, "solar", nil), 2, with("main.py")...))
+	j := mine(t, asked(checkout(t, "solar", nil), 2, with("main.py")...))
 	for _, want := range []string{
 		"64 × 2 GPUs × 4 = 512 images an optimizer step; train_moco.py:41 divides the batch by the number of GPUs, so it is 256",
 		"learning_rate 0.06 is base_lr × 512/256; with the 256 images that a step really sees the same rule gives 0.03",
@@ -544,7 +538,7 @@ func TestTruths(t *testing.T) {
 	})
 	c := asked(sixteen, 2, with("main.py")...)
 	c.Env = append(c.Env, "USE_LOW_VRAM_CONFIG=1")
-	j = recognized(t, c)
+	j = mine(t, c)
 	for _, want := range []string{
 		"= 768 images an optimizer step", "so it is 384", "4.6 × 96/64", "the queue holds 400 steps, not 800, of batches of 96",
 		`"vit_small" is torchvision's vit_b_16`, "USE_LOW_VRAM_CONFIG is read by nothing",
@@ -568,7 +562,7 @@ func TestEncoders(t *testing.T) {
 			file = "src/config.py"
 		}
 		dir := checkout(t, name, map[string][]string{file: {`backbone: str = "resnet50"`, `backbone: str = "` + backbone + `"`}})
-		l := training(t, ladders(t, recognized(t, asked(dir, 2, with("main.py")...)), 80*unit.GiB))
+		l := training(t, ladders(t, mine(t, asked(dir, 2, with("main.py")...)), 80*unit.GiB))
 		return l.Rungs[l.Asked].At(0).Total()
 	}
 	if small, base := total("solar", "vit_small"), total("solar", "vit_base"); small != base {
@@ -578,7 +572,7 @@ func TestEncoders(t *testing.T) {
 		t.Errorf("the branch's vit_small needs %v and its vit_base %v", small, base)
 	}
 	dir := checkout(t, "solar", map[string][]string{"src/config_low.py": {`backbone: str = "resnet50"`, `backbone: str = "own_net"`}})
-	l := training(t, ladders(t, recognized(t, asked(dir, 2, with("main.py")...)), 8*unit.GiB))
+	l := training(t, ladders(t, mine(t, asked(dir, 2, with("main.py")...)), 8*unit.GiB))
 	if e := l.Rungs[l.Asked].At(0); e.Known() {
 		t.Errorf("an unknown network needs %v", e.Total())
 	}
@@ -600,7 +594,7 @@ func TestDataSet(t *testing.T) {
 	} {
 		dir := checkout(t, "solar", nil)
 		images(t, filepath.Join(dir, "dataset/original"), r.images)
-		j := recognized(t, asked(dir, 2, with("main.py")...))
+		j := mine(t, asked(dir, 2, with("main.py")...))
 		if r.says != "" && !says(j.Warnings, r.says) || r.says == "" && len(j.Warnings) > 0 {
 			t.Errorf("%d images: warns %q", r.images, j.Warnings)
 		}
@@ -618,7 +612,7 @@ func TestDataSet(t *testing.T) {
 	dir := checkout(t, "v2", nil)
 	images(t, filepath.Join(dir, "data/train/cats"), 20)
 	images(t, filepath.Join(dir, "data/train/dogs"), 20)
-	j := recognized(t, asked(dir, 2, with("main_moco.py", "-b", "64", "data")...))
+	j := mine(t, asked(dir, 2, with("main_moco.py", "-b", "64", "data")...))
 	if !says(j.Warnings, "40 images are fewer than 2 processes × 32") {
 		t.Errorf("warns %q", j.Warnings)
 	}
@@ -626,14 +620,14 @@ func TestDataSet(t *testing.T) {
 
 // Beyond its own 4096 nobody trains moco, and the queue of solar-ssl's main takes two keys an image.
 func TestFillIsBounded(t *testing.T) {
-	j := recognized(t, asked(checkout(t, "v3", nil), 8, with("main_moco.py", "-b", "2048", "data")...))
+	j := mine(t, asked(checkout(t, "v3", nil), 8, with("main_moco.py", "-b", "2048", "data")...))
 	for _, r := range training(t, ladders(t, j, 1024*unit.GiB)).Rungs {
 		if b, _ := strconv.Atoi(to(r, job.MicroBatch)); b > 4096 {
 			t.Errorf("v3 fills to %d", b)
 		}
 	}
 	dir := checkout(t, "solar", map[string][]string{"src/config_low.py": {"queue_size: int = 65536", "queue_size: int = 256"}})
-	for _, r := range training(t, ladders(t, recognized(t, asked(dir, 2, with("main.py")...)), 1024*unit.GiB)).Rungs {
+	for _, r := range training(t, ladders(t, mine(t, asked(dir, 2, with("main.py")...)), 1024*unit.GiB)).Rungs {
 		if r.Values[job.MicroBatch]*2*2 > 256 {
 			t.Errorf("rung %q enqueues %d keys into 256", r.Name, r.Values[job.MicroBatch]*4)
 		}
@@ -643,7 +637,7 @@ func TestFillIsBounded(t *testing.T) {
 // Mixed precision is a rung where it is off and the code reads it.
 func TestMixedPrecision(t *testing.T) {
 	off := checkout(t, "solar", map[string][]string{"src/config_low.py": {"use_amp: bool = True", "use_amp: bool = False"}})
-	set := ladders(t, recognized(t, asked(off, 2, with("main.py")...)), 8*unit.GiB)
+	set := ladders(t, mine(t, asked(off, 2, with("main.py")...)), 8*unit.GiB)
 	i := slices.IndexFunc(set.Shared.Rungs, func(r ladder.Rung) bool { return to(r, knobAMP) == "True" })
 	if i < 0 || set.Shared.Rungs[i].Cost != ladder.Numerics {
 		t.Fatalf("shared rungs %+v", set.Shared.Rungs)
@@ -652,7 +646,7 @@ func TestMixedPrecision(t *testing.T) {
 	if full, half := l.Rungs[l.Asked].At(0).Growing(), l.Rungs[l.Asked].At(i).Growing(); float64(half) > 0.58*float64(full) {
 		t.Errorf("%v become %v", full, half)
 	}
-	set = ladders(t, recognized(t, asked(checkout(t, "solar_exp", nil), 2, with("main.py")...)), 8*unit.GiB)
+	set = ladders(t, mine(t, asked(checkout(t, "solar_exp", nil), 2, with("main.py")...)), 8*unit.GiB)
 	if slices.ContainsFunc(set.Shared.Rungs, func(r ladder.Rung) bool { return to(r, knobAMP) != "" }) {
 		t.Error("a branch without mixed precision has a rung for it")
 	}
@@ -662,7 +656,7 @@ func TestMixedPrecision(t *testing.T) {
 func TestStepsInTheQueue(t *testing.T) {
 	for name, want := range map[string]bool{"solar": true, "solar_k2": false} {
 		dir := checkout(t, name, map[string][]string{"src/config_low.py": {"    use_queue", "    # 65,536 / 64 = 1024 batches\n    use_queue"}})
-		j := recognized(t, asked(dir, 2, with("main.py")...))
+		j := mine(t, asked(dir, 2, with("main.py")...))
 		if got := says(j.Truths, "the queue holds 512 steps, not 1024"); got != want {
 			t.Errorf("%s: said is %v: %q", name, got, j.Truths)
 		}
@@ -673,7 +667,7 @@ func TestStepsInTheQueue(t *testing.T) {
 func TestQueueSwitchedOff(t *testing.T) {
 	total := func(use string) unit.Bytes {
 		dir := checkout(t, "solar_k2", map[string][]string{"src/config_low.py": {"use_queue: bool = True", "use_queue: bool = " + use}})
-		set := ladders(t, recognized(t, asked(dir, 2, with("main.py")...)), 8*unit.GiB)
+		set := ladders(t, mine(t, asked(dir, 2, with("main.py")...)), 8*unit.GiB)
 		if bound := len(set.Invariants) == 2; bound != (use == "True") {
 			t.Errorf("use_queue %s: invariants %+v", use, set.Invariants)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -49,9 +50,9 @@ func jobOf(t *testing.T, name string) *job.Job {
 	t.Helper()
 	script := "main.py"
 	if name[0] == 'v' {
-		return recognized(t, asked(checkout(t, name, nil), 2, with("main_moco.py", "data")...))
+		return mine(t, asked(checkout(t, name, nil), 2, with("main_moco.py", "data")...))
 	}
-	return recognized(t, asked(checkout(t, name, nil), 2, with(script)...))
+	return mine(t, asked(checkout(t, name, nil), 2, with(script)...))
 }
 
 func TestProgress(t *testing.T) {
@@ -130,7 +131,7 @@ func TestDistributedOnly(t *testing.T) {
 		{[]string{"main_moco.py", "--multiprocessing-distributed", "data"}, "--world-size is -1"},
 	} {
 		for _, name := range []string{"v2", "v3"} {
-			if j := recognized(t, asked(checkout(t, name, nil), 2, r.args...)); !says(j.Warnings, r.says) {
+			if j := mine(t, asked(checkout(t, name, nil), 2, r.args...)); !says(j.Warnings, r.says) {
 				t.Errorf("%s %v: warns %q", name, r.args, j.Warnings)
 			}
 		}
@@ -179,24 +180,24 @@ func TestRehearsals(t *testing.T) {
 		if args == nil {
 			dir, args = checkout(t, "v3", map[string][]string{"main_moco.py": {"--print-freq", "--print-often"}}), with("main_moco.py", "data")
 		}
-		if r := recognized(t, asked(dir, 2, args...)).Rehearsal; r.None == "" || len(r.Edits) > 0 || r.Away {
+		if r := mine(t, asked(dir, 2, args...)).Rehearsal; r.None == "" || len(r.Edits) > 0 || r.Away {
 			t.Errorf("%s: %+v", what, r)
 		}
 	}
 	c := asked(checkout(t, "v3", map[string][]string{"main_moco.py": {"parser.add_argument('--epochs'", "parser.add_argument('--start-epoch', default=0, type=int)\nparser.add_argument('--epochs'"}}),
 		2, with("main_moco.py", "--start-epoch", "3", "data")...)
 	c.Env = append(c.Env, "PYTHONPATH=lib:/opt")
-	if j := recognized(t, c); !j.Rehearsal.Away || path(j, "epochs") != "" || path(j, "module path") != filepath.Join(c.Dir, "lib")+":/opt" {
+	if j := mine(t, c); !j.Rehearsal.Away || path(j, "epochs") != "" || path(j, "module path") != filepath.Join(c.Dir, "lib")+":/opt" {
 		t.Errorf("a later epoch, with modules of its own: %+v", j.Rehearsal)
 	}
 	// Where its folder is an expression of an absolute path, it would save among the real run's files.
 	dir := checkout(t, "solar_exp", map[string][]string{"src/config.py": {`f"checkpoints/{backbone}"`, `f"/data/{backbone}"`}})
-	if j := recognized(t, asked(dir, 2, with("main.py")...)); !strings.Contains(j.Rehearsal.None, "/data/resnet50") {
+	if j := mine(t, asked(dir, 2, with("main.py")...)); !strings.Contains(j.Rehearsal.None, "/data/resnet50") {
 		t.Errorf("the branch, saving elsewhere: %+v", j.Rehearsal)
 	}
 	// A branch whose folder is plain must have its warm-up shortened with its epochs.
 	dir = checkout(t, "solar_exp", map[string][]string{"src/config.py": {`f"checkpoints/{backbone}"`, `"checkpoints"`}})
-	j := recognized(t, asked(dir, 2, with("main.py")...))
+	j := mine(t, asked(dir, 2, with("main.py")...))
 	if path(j, "epochs") != "1" || path(j, "warm-up") != "0" {
 		t.Errorf("the branch: %+v", j.Rehearsal)
 	}
@@ -220,17 +221,11 @@ func TestExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	images(t, filepath.Join(dir, "dataset/original"), 300)
-	j := recognized(t, asked(dir, -1, "main.py"))
+	j := mine(t, asked(dir, -1, "main.py"))
 	if j.Dialect != "solar-ssl/moco-v3" || j.Batch != (job.Batch{Micro: 64, Accumulation: 4, Ranks: 1}) || len(j.Warnings) > 0 || len(j.Truths) > 0 {
 		t.Errorf("recognised as %s, %+v, %q %q", j.Dialect, j.Batch, j.Warnings, j.Truths)
 	}
-	set, err := New().Ladders(t.Context(), j, gpu.Device{Kind: gpu.CPU, Total: 1200 * unit.MiB})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := set.Check(); err != nil {
-		t.Fatal(err)
-	}
+	set := plugintest.Ladders(t, New(), j.Command, gpu.Device{Kind: gpu.CPU, Total: 1200 * unit.MiB})
 	l := training(t, set)
 	if e := l.Rungs[l.Asked].At(0); !e.Known() || len(set.Shared.Rungs) != 1 {
 		t.Errorf("on a CPU: %s, shared rungs %v", e.Unknown, set.Shared.Rungs)

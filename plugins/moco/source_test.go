@@ -122,13 +122,15 @@ func asked(dir string, gpus int, args ...string) job.Command {
 func recognize(t *testing.T, c job.Command) (*job.Job, error) {
 	t.Helper()
 	for range 4 {
-		j, err := New().Recognize(t.Context(), c)
+		r, err := New().Recognize(t.Context(), c)
 		var need *plugin.Need
 		if !errors.As(err, &need) {
-			if j != nil {
-				j.Command = c
+			if err != nil {
+				return nil, err
 			}
-			return j, err
+			j := r.Job()
+			j.Command = c
+			return j, nil
 		}
 		for _, path := range need.Sources {
 			if c.Source(path) != nil {
@@ -144,7 +146,7 @@ func recognize(t *testing.T, c job.Command) (*job.Job, error) {
 	return nil, nil
 }
 
-func recognized(t *testing.T, c job.Command) *job.Job {
+func mine(t *testing.T, c job.Command) *job.Job {
 	t.Helper()
 	j, err := recognize(t, c)
 	if err != nil {
@@ -215,25 +217,5 @@ func TestNames(t *testing.T) {
 		if code.reads(attribute) != want {
 			t.Errorf("%s: not %v", attribute, want)
 		}
-	}
-}
-
-// What was recognised is used once, and for the command that it was recognised of.
-func TestLaddersOfWhatWasRecognised(t *testing.T) {
-	dir := t.TempDir()
-	m := New().(*moco)
-	c := job.Command{Args: []string{"python", "main.py"}, Dir: dir}
-	remembered := &project{command: c}
-	m.last.Store(remembered)
-	if p, err := m.project(t.Context(), c); err != nil || p != remembered {
-		t.Errorf("%v, %v", p, err)
-	}
-	if _, err := m.project(t.Context(), c); err == nil {
-		t.Error("it was used twice: there is no such file")
-	}
-	m.last.Store(remembered)
-	c.Env = []string{"A=b"}
-	if _, err := m.project(t.Context(), c); err == nil {
-		t.Error("it was used for another command")
 	}
 }

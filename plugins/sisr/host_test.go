@@ -7,6 +7,7 @@ import (
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -29,15 +30,7 @@ func hosted(t *testing.T, train string, files map[string]string, device gpu.Devi
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.Command.Args, j.Command.Dir, j.Command.Env = args, dir, []string{"PATH=/usr/bin"}
-	set, err := New().Ladders(t.Context(), j, device)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := set.Check(); err != nil {
-		t.Fatalf("the ladders are none: %v", err)
-	}
-	return set.Host
+	return plugintest.Ladders(t, New(), j.Command, device).Host
 }
 
 func rungs(h *ladder.HostLadder) string {

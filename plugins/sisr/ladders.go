@@ -2,14 +2,12 @@ package sisr
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -22,36 +20,16 @@ import (
 // scanTime bounds the reading of image headers. What was not read by then is a warning.
 const scanTime = 1500 * time.Millisecond
 
-// Ladders implements [plugin.Plugin].
-func (sisr) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
-	if len(j.Files) != 1 {
-		return nil, errors.New("the job has no recipe")
-	}
-	prog, err := command.Program(j.Command.Args, j.Command.Env, j.Command.Dir)
-	if err != nil {
-		return nil, err
-	}
-	r, _, err := readRecipe(j.Files[0].Path, j.Files[0].Text, forced(prog.Args))
-	if err != nil {
-		return nil, err
-	}
-	x := checkout{prog: prog, recipe: r}
-	if err := x.read(); err != nil {
-		return nil, err
-	}
-	b := builder{checkout: x, device: d, job: j}
-	b.net, _, b.netErr = arch.Build(b.spec(nil)) // what it warns of, Recognize has said
+// Ladders implements [plugin.Recognized].
+func (r *recognized) Ladders(ctx context.Context, d gpu.Device) (*ladder.Set, error) {
+	b := builder{recognized: r, device: d}
 	return b.build(ctx), nil
 }
 
 // builder makes the ladders of one job.
 type builder struct {
-	checkout
+	*recognized
 	device gpu.Device
-	job    *job.Job
-
-	net    arch.Network
-	netErr error // ErrUnknown, or what the trainer itself would stop at
 	disc   arch.Discriminator
 
 	torchOnce  sync.Once

@@ -58,7 +58,7 @@ func (sisr) Manifest() plugin.Manifest {
 }
 
 // Recognize implements [plugin.Plugin].
-func (sisr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
+func (sisr) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error) {
 	prog, err := command.Program(c.Args, c.Env, c.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", plugin.ErrNotMine, err)
@@ -137,8 +137,20 @@ func (sisr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 	} else {
 		j.Resume.Edits = []config.Edit{} // it resumes as typed
 	}
-	return j, nil
+	j.Command = c
+	return &recognized{x, j, net, err}, nil
 }
+
+// recognized is a command of this family.
+type recognized struct {
+	checkout
+	job    *job.Job
+	net    arch.Network
+	netErr error // ErrUnknown, or what the trainer itself would stop at
+}
+
+// Job implements [plugin.Recognized].
+func (r *recognized) Job() *job.Job { return r.job }
 
 // forced returns the values of --force_yml, which only BasicSR has.
 func forced(args []string) []string {

@@ -1,7 +1,6 @@
 package sisr
 
 import (
-	"context"
 	"errors"
 	"image"
 	"image/png"
@@ -18,6 +17,7 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -85,7 +85,16 @@ func folder(t *testing.T, files map[string]string, images map[string][2]int) str
 
 func recognize(t *testing.T, dir string, args ...string) (*job.Job, error) {
 	t.Helper()
-	return New().Recognize(t.Context(), job.Command{Args: args, Dir: dir, Env: []string{"PATH=/usr/bin"}, Devices: -1})
+	return recognizeAs(t, job.Command{Args: args, Dir: dir, Env: []string{"PATH=/usr/bin"}, Devices: -1})
+}
+
+func recognizeAs(t *testing.T, c job.Command) (*job.Job, error) {
+	t.Helper()
+	r, err := New().Recognize(t.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	return r.Job(), nil
 }
 
 // priced recognises the recipe and prices it on a card of that size.
@@ -96,15 +105,7 @@ func priced(t *testing.T, recipe string, vram unit.Bytes) (*job.Job, *ladder.Set
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.Command = job.Command{Args: []string{"python", "train.py", "-opt", "x.yml"}, Dir: dir, Env: []string{"PATH=/usr/bin"}}
-	set, err := New().Ladders(t.Context(), j, gpu.Device{Kind: gpu.CUDA, Total: vram})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := set.Check(); err != nil {
-		t.Fatalf("the ladders are none: %v", err)
-	}
-	return j, set
+	return j, plugintest.Ladders(t, New(), j.Command, gpu.Device{Kind: gpu.CUDA, Total: vram})
 }
 
 func TestRecognizeSpellings(t *testing.T) {
@@ -420,15 +421,7 @@ func TestDialects(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		j.Command = job.Command{Args: []string{"python", "train.py", "-opt", tt.file}, Dir: dir}
-		set, err := New().Ladders(context.Background(), j, gpu.Device{Kind: gpu.CUDA, Total: 12 * unit.GiB})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if err := set.Check(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		set := plugintest.Ladders(t, New(), j.Command, gpu.Device{Kind: gpu.CUDA, Total: 12 * unit.GiB})
 		if j.Dialect != tt.dialect {
 			t.Errorf("%s is taken for %s", name, j.Dialect)
 		}
@@ -468,11 +461,7 @@ func TestWhatCannotBeSet(t *testing.T) {
 	if err != nil || j.Batch.Micro != 4 {
 		t.Fatalf("--force_yml …=4 is read as %+v, %v", j, err)
 	}
-	j.Command = job.Command{Args: args, Dir: dir}
-	set, err = New().Ladders(t.Context(), j, gpu.Device{Kind: gpu.CUDA, Total: 12 * unit.GiB})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set = plugintest.Ladders(t, New(), j.Command, gpu.Device{Kind: gpu.CUDA, Total: 12 * unit.GiB})
 	for _, r := range set.Ladder(ladder.Training).Rungs {
 		for _, e := range r.Edits {
 			if e.Knob == knobMicro {
@@ -572,18 +561,14 @@ func TestCardsByAuto(t *testing.T) {
 		return job.Command{Args: append(args, "train.py", "-opt", "x.yml"), Dir: dir, Env: []string{"PATH=/usr/bin"}, Devices: devices}
 	}
 	price := func(c job.Command) (int64, mem.Estimate) {
-		j, err := New().Recognize(t.Context(), c)
+		j, err := recognizeAs(t, c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if several := c.Devices > 1 && c.Args[0] == "python"; j.Batch.Replicas != several { // a process of torchrun's is a rank
 			t.Errorf("%v on %d cards: %+v", c.Args, c.Devices, j.Batch)
 		}
-		j.Command = c
-		set, err := New().Ladders(t.Context(), j, gpu.Device{Kind: gpu.CUDA, Total: 24 * unit.GiB})
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := plugintest.Ladders(t, New(), c, gpu.Device{Kind: gpu.CUDA, Total: 24 * unit.GiB})
 		l := set.Ladder(ladder.Training)
 		return j.Batch.Ranks, l.Rungs[l.Asked].At(set.Shared.Asked)
 	}
@@ -611,15 +596,11 @@ func TestRanksByWord(t *testing.T) {
 	dir := folder(t, map[string]string{"x.yml": strings.Replace(recipeYAML, "num_gpu: auto", "num_gpu: 1", 1)}, map[string][2]int{"val/a.png": {128, 96}, "gt/1.png": {8, 8}})
 	price := func(devices int, nproc string) (*job.Job, unit.Bytes, int64) {
 		c := job.Command{Args: []string{"torchrun", "--nproc_per_node", nproc, "train.py", "-opt", "x.yml", "--launcher", "pytorch"}, Dir: dir, Env: []string{"PATH=/usr/bin"}, Devices: devices}
-		j, err := New().Recognize(t.Context(), c)
+		j, err := recognizeAs(t, c)
 		if err != nil {
 			t.Fatalf("%s on %d: %v", nproc, devices, err)
 		}
-		j.Command = c
-		set, err := New().Ladders(t.Context(), j, gpu.Device{Kind: gpu.CUDA, Total: 24 * unit.GiB})
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := plugintest.Ladders(t, New(), c, gpu.Device{Kind: gpu.CUDA, Total: 24 * unit.GiB})
 		l := set.Ladder(ladder.Training)
 		return j, l.Rungs[l.Asked].At(set.Shared.Asked).Total(), j.Batch.Ranks
 	}
@@ -673,11 +654,7 @@ func TestIdleCard(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		j.Command = job.Command{Args: []string{"python", "train.py", "-opt", name}, Dir: dir, Env: []string{"PATH=/usr/bin"}}
-		set, err := New().Ladders(t.Context(), j, gpu.Device{Kind: kind, Total: 12 * unit.GiB})
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := plugintest.Ladders(t, New(), j.Command, gpu.Device{Kind: kind, Total: 12 * unit.GiB})
 		return set.Ladder(ladder.Training).Rungs[0].At(0).Known()
 	}
 	basic := "name: x\nmodel_type: SRModel\nscale: 2\nnum_gpu: 0\nnetwork_g: {type: compact}\ndatasets:\n  train: {gt_size: 64, batch_size_per_gpu: 2}\ntrain:\n  optim_g: {type: Adam}\n  pixel_opt: {type: L1Loss}\n"
@@ -700,7 +677,7 @@ func TestCardsCounted(t *testing.T) {
 		"d.yml": strings.Replace(strings.Replace(recipeYAML, "compact", "dat_light", 1), "batch_size_per_gpu: 8 ", "batch_size_per_gpu: 1 ", 1),
 	}, map[string][2]int{"val/a.png": {128, 96}, "gt/1.png": {8, 8}})
 	said := func(recipe string, devices int, args ...string) string {
-		j, err := New().Recognize(t.Context(), job.Command{Args: append(args, "train.py", "-opt", recipe), Dir: dir, Env: []string{"PATH=/usr/bin"}, Devices: devices})
+		j, err := recognizeAs(t, job.Command{Args: append(args, "train.py", "-opt", recipe), Dir: dir, Env: []string{"PATH=/usr/bin"}, Devices: devices})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 
 // Estimate implements [plugin.Estimator]: a training step, a validation and an image logging of a model with the sizes of
 // Stable Diffusion 2.1.
-func (*stablesr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
+func (stablesr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
 	s := arch.Step{
 		Batch: q.Int("micro-batch", 1), Size: q.Int("image", 512), Queue: q.Int("queue", 180), Xformers: q.Bool("xformers", false),
 		DDP: q.Bool("ddp", true), Foreach: q.Bool("foreach", false),

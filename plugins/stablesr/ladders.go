@@ -15,23 +15,18 @@ import (
 	"github.com/launch-ml/launch/plugins/stablesr/arch"
 )
 
-// Ladders implements [plugin.Plugin].
+// Ladders implements [plugin.Recognized].
 //
 // The sanity check, the validation and the image log run at the training's micro-batch, and the pool stays on the card
 // through all of them, so every knob is on the shared ladder and each phase is priced on it. Structcond's activation
 // checkpointing concerns the training alone, and is there too: it gives back so little (84 MiB a sample at 512) that it is
 // worth a rung only when the micro-batch cannot be smaller.
-func (s *stablesr) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
-	r, err := s.readAhead(j.Command)
-	if err != nil {
-		return nil, err
-	}
-	r.ranks = j.Batch.Ranks
-	b := newBuilder(r, j, d)
-	if ahead := s.claim(j.Command); d.Kind == gpu.CPU {
-		ahead.drop()
+func (r *recognized) Ladders(_ context.Context, d gpu.Device) (*ladder.Set, error) {
+	b := newBuilder(r.recipe, r.job, d).apart()
+	if d.Kind == gpu.CPU {
+		r.ahead.drop()
 	} else {
-		b.ahead = ahead
+		b.ahead = r.ahead
 	}
 	return b.build(), nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
-	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -67,51 +67,41 @@ func TestPoolsAtAnyMicroBatch(t *testing.T) {
 	}
 }
 
-// What was begun before it was asked for is the same answer, for the command that it was begun for and no other, and once.
-func TestAnticipatedLaddersAreTheSame(t *testing.T) {
-	j, other := stock(t), stock(t)
-	ladders := func(p plugin.Plugin, j *job.Job, d gpu.Device) *ladder.Set {
+// What was priced before it was asked for is the same answer, and is taken once.
+func TestLaddersPricedAheadAreTheSame(t *testing.T) {
+	j := stock(t)
+	d, cpu := card(24*unit.GiB), gpu.Device{Kind: gpu.CPU, Total: 24 * unit.GiB}
+	recognise := func() *recognized {
 		t.Helper()
-		set, err := p.Ladders(t.Context(), j, d)
+		r, err := New().Recognize(t.Context(), j.Command)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return set
+		return r.(*recognized)
 	}
-	d, cpu := card(24*unit.GiB), gpu.Device{Kind: gpu.CPU, Total: 24 * unit.GiB}
-	want, onCPU := ladders(New(), j, d), ladders(New(), j, cpu)
-	p := New().(*stablesr)
-	p.Anticipate(j.Command)
-	got, err := p.Recognize(t.Context(), j.Command)
-	if err != nil {
-		t.Fatal(err)
+	bare := func(d gpu.Device) *ladder.Set { // nothing is ahead
+		r, err := readCommand(j.Command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newBuilder(r, j, d).build()
 	}
-	if got.Warnings = j.Warnings; !reflect.DeepEqual(got, j) { // which say how full the disk is just now
-		t.Errorf("recognised as %+v", got)
-	}
-	if a := p.claim(other.Command); a != nil {
-		t.Error("another command's prices were taken")
-	}
-	if got := ladders(p, j, cpu); !reflect.DeepEqual(got, onCPU) || p.ahead.Load() != nil {
-		t.Error("on the CPU the ladders are others, or a card's prices are still looked for")
-	}
-	p.Anticipate(j.Command)
 	for range 2 {
-		if got := ladders(p, j, d); !reflect.DeepEqual(got, want) || p.ahead.Load() != nil {
-			t.Error("the ladders are others, or were not taken from what was begun")
+		r := recognise()
+		for _, d := range []gpu.Device{d, d, cpu, d} {
+			if got, err := r.Ladders(t.Context(), d); err != nil || !reflect.DeepEqual(got, bare(d)) {
+				t.Errorf("%s: the ladders are others (%v)", d.Kind, err)
+			}
 		}
 	}
-	p.Anticipate(j.Command)
-	r, err := readCommand(j.Command)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := newBuilder(r, j, d)
+	r := recognise()
+	b := newBuilder(r.recipe, j, d).apart()
 	rungs, _ := b.expecting().shared(b.asked())
-	a := p.claim(j.Command)
-	for _, g := range groups(rungs) {
-		if got, ok := a.take(g.phase, g.variants); !ok || len(got) != len(g.variants) {
-			t.Errorf("%s of %+v was not begun", phases[g.phase].name, g.variants)
+	for _, want := range []bool{true, false} {
+		for _, g := range groups(rungs) {
+			if got, ok := r.ahead.take(g.phase, g.variants); ok != want || ok && len(got) != len(g.variants) {
+				t.Errorf("%s of %+v was priced ahead: %v, want %v", phases[g.phase].name, g.variants, ok, want)
+			}
 		}
 	}
 }
@@ -155,27 +145,34 @@ func TestRungsThatWereNotExpected(t *testing.T) {
 	}
 }
 
-// What is begun ahead and fails, or is dropped, is done anew by whoever asks: nobody waits for it, and it ends nobody.
+// What is priced ahead and fails, or is dropped, is done anew by whoever asks: nobody waits for it, and it ends nobody.
 func TestAheadGivesUp(t *testing.T) {
-	(&ahead{}).begin() // which has not even a channel to close
-	dir := checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": nil})
-	a := &ahead{command: job.Command{Args: []string{"python", "main.py", "--train", "--base", "r.yaml", "--gpus", "0,"}, Dir: dir, Env: env}, read: make(chan struct{}), planned: make(chan struct{})}
-	a.drop()
-	a.begin()
-	if len(a.prices) == 0 {
+	c := job.Command{Args: []string{"python", "main.py", "--train", "--base", "r.yaml", "--gpus", "0,"}, Env: env,
+		Dir: checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": nil})}
+	r, err := readCommand(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropped := &ahead{planned: make(chan struct{})}
+	dropped.drop()
+	mem.Together(dropped.plan(newBuilder(r, &job.Job{Command: c}, card(0))))
+	close(dropped.planned)
+	if len(dropped.prices) == 0 {
 		t.Fatal("nothing was planned")
 	}
-	taken := make(chan bool)
-	go func() {
-		_, ok := a.take(a.prices[0].phase, a.prices[0].variants)
-		taken <- ok
-	}()
-	select {
-	case ok := <-taken:
-		if ok {
-			t.Error("what was dropped was taken")
+	for name, a := range map[string]*ahead{"dropped": dropped, "failed": begin(&recipe{}, c)} {
+		taken := make(chan bool)
+		go func() {
+			_, ok := a.take(training, dropped.prices[0].variants)
+			taken <- ok
+		}()
+		select {
+		case ok := <-taken:
+			if ok {
+				t.Errorf("%s: it was taken", name)
+			}
+		case <-time.After(time.Minute):
+			t.Errorf("%s: it is waited for", name)
 		}
-	case <-time.After(time.Minute):
-		t.Error("what was dropped is waited for")
 	}
 }

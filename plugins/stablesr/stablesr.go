@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
@@ -24,12 +23,12 @@ import (
 )
 
 // New returns the plugin.
-func New() plugin.Plugin { return &stablesr{} }
+func New() plugin.Plugin { return stablesr{} }
 
-type stablesr struct{ ahead atomic.Pointer[ahead] }
+type stablesr struct{}
 
 // Manifest implements [plugin.Plugin].
-func (*stablesr) Manifest() plugin.Manifest {
+func (stablesr) Manifest() plugin.Manifest {
 	return plugin.Manifest{
 		Name: "stablesr", Version: "1", About: "StableSR, its edge forks, and trainers of latent-diffusion's kind",
 		Env:   append(slices.Clone(plugin.Variables), "WANDB_*"),
@@ -43,8 +42,8 @@ func (*stablesr) Manifest() plugin.Manifest {
 }
 
 // Recognize implements [plugin.Plugin].
-func (s *stablesr) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
-	r, err := s.readAhead(c)
+func (stablesr) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error) {
+	r, err := readCommand(c)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +55,28 @@ func (s *stablesr) Recognize(ctx context.Context, c job.Command) (*job.Job, erro
 			r.ranks = max(1, int64(c.Devices)) * -r.ranks
 		}
 	}
-	j := &job.Job{
+	prices := begin(r, c)
+	j, err := r.job(c)
+	if err != nil {
+		prices.drop()
+		return nil, err
+	}
+	return &recognized{r, j, prices}, nil
+}
+
+// recognized is a command of this family.
+type recognized struct {
+	recipe *recipe
+	job    *job.Job
+	ahead  *ahead // what is priced of it until somebody asks
+}
+
+// Job implements [plugin.Recognized].
+func (r *recognized) Job() *job.Job { return r.job }
+
+// job is the command as launch needs it.
+func (r *recipe) job(c job.Command) (j *job.Job, err error) {
+	j = &job.Job{
 		Command: c, Dialect: r.dialect(), Name: r.title(), Arch: arch.Config(section(r.root, "model")).Target(), Options: r.options,
 		Batch: job.Batch{Micro: r.micro, Accumulation: r.accum, Ranks: r.ranks},
 	}

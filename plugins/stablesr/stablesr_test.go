@@ -16,6 +16,7 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -69,7 +70,15 @@ func both(a, b func(string) string) func(string) string {
 var env = []string{"PATH=/nowhere", "HOME=/nowhere", "WANDB_MODE=offline"}
 
 func recognize(dir string, args ...string) (*job.Job, error) {
-	return New().Recognize(context.Background(), job.Command{Args: append([]string{"python"}, args...), Dir: dir, Env: env})
+	return recognizeAs(job.Command{Args: append([]string{"python"}, args...), Dir: dir, Env: env})
+}
+
+func recognizeAs(c job.Command) (*job.Job, error) {
+	r, err := New().Recognize(context.Background(), c)
+	if err != nil {
+		return nil, err
+	}
+	return r.Job(), nil
 }
 
 func mine(t *testing.T, dir string, args ...string) *job.Job {
@@ -83,14 +92,7 @@ func mine(t *testing.T, dir string, args ...string) *job.Job {
 
 func laddersOf(t *testing.T, j *job.Job, d gpu.Device) *ladder.Set {
 	t.Helper()
-	set, err := New().Ladders(t.Context(), j, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := set.Check(); err != nil {
-		t.Fatalf("the ladders are none: %v", err)
-	}
-	return set
+	return plugintest.Ladders(t, New(), j.Command, d)
 }
 
 func card(vram unit.Bytes) gpu.Device { return gpu.Device{Kind: gpu.CUDA, Total: vram} }
@@ -286,7 +288,7 @@ func TestWandb(t *testing.T) {
 	args := []string{"python", "main.py", "--train", "--base", "r.yaml", "--gpus", "0,"}
 	home := t.TempDir()
 	warned := func(env ...string) bool {
-		j, err := New().Recognize(t.Context(), job.Command{Args: args, Dir: dir, Env: env})
+		j, err := recognizeAs(job.Command{Args: args, Dir: dir, Env: env})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,11 +317,11 @@ func TestRanks(t *testing.T) {
 	dir := checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": nil})
 	c := job.Command{Args: []string{"python", "main.py", "--train", "--base", "r.yaml", "--gpus=-1", "--num_nodes", "2"}, Dir: dir, Env: env}
 	var need *plugin.Need
-	if _, err := New().Recognize(t.Context(), c); !errors.As(err, &need) || !need.Devices {
+	if _, err := recognizeAs(c); !errors.As(err, &need) || !need.Devices {
 		t.Errorf("--gpus -1 does not ask how many there are: %v", err)
 	}
 	c.Devices = 4
-	if j, err := New().Recognize(t.Context(), c); err != nil || j.Batch.Ranks != 8 {
+	if j, err := recognizeAs(c); err != nil || j.Batch.Ranks != 8 {
 		t.Errorf("--gpus -1 of 4 on 2 nodes: %+v, %v", j, err)
 	}
 }
@@ -348,7 +350,7 @@ func TestEdits(t *testing.T) {
 		var j *job.Job
 		if tt.args == nil {
 			var err error
-			j, err = New().Recognize(t.Context(), job.Command{Args: []string{"sh", "-c", "python main.py --train --base r.yaml --gpus 0,"}, Dir: dir, Env: env})
+			j, err = recognizeAs(job.Command{Args: []string{"sh", "-c", "python main.py --train --base r.yaml --gpus 0,"}, Dir: dir, Env: env})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -738,7 +740,7 @@ func TestExpandableSegments(t *testing.T) {
 	write(t, filepath.Join(venv, "bin/python"), "#!/bin/sh\n")
 	offered := func(from, script string, args ...string) bool {
 		dir := checkoutDir(t, from, map[string]func(string) string{"configs/edge.yaml": edged, "e.yaml": edged})
-		j, err := New().Recognize(t.Context(), job.Command{Args: append([]string{filepath.Join(venv, "bin/python"), script}, args...), Dir: dir, Env: env})
+		j, err := recognizeAs(job.Command{Args: append([]string{filepath.Join(venv, "bin/python"), script}, args...), Dir: dir, Env: env})
 		if err != nil {
 			t.Fatal(err)
 		}

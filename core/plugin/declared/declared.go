@@ -249,6 +249,7 @@ type reading struct {
 	options []config.Option
 	files   []job.File
 	command job.Command
+	job     *job.Job        // what came of it
 	implied int64           // the accumulation where the command does not set it; 0 where it does
 	unset   *config.Address // where the accumulation could be set and is not, and its default is not known
 }
@@ -402,7 +403,7 @@ func (r *reading) number(p *place, absent int64) (int64, error) {
 }
 
 // Recognize implements [plugin.Plugin].
-func (declared) Recognize(_ context.Context, c job.Command) (*job.Job, error) {
+func (declared) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error) {
 	r, err := open(c)
 	if err != nil {
 		return nil, err
@@ -444,7 +445,8 @@ func (declared) Recognize(_ context.Context, c job.Command) (*job.Job, error) {
 		from, given := r.argv.Get(r.resume)
 		j.Resume.Edits = []config.Edit{{Knob: "resume", At: config.Address{Doc: config.ArgvDoc, Path: r.resume}, From: from, To: cmp.Or(r.resumeValue, job.SavedPath), Add: !given, Cost: "none"}}
 	}
-	return j, nil
+	r.job = j
+	return r, nil
 }
 
 // optionOf is the value of an option as it was typed.
@@ -473,14 +475,13 @@ func (r *reading) knob(name string, p *place) []job.Knob {
 	return []job.Knob{{Name: name, At: at, Value: value, Default: !set}}
 }
 
-// Ladders implements [plugin.Plugin].
-func (declared) Ladders(_ context.Context, j *job.Job, _ gpu.Device) (*ladder.Set, error) {
-	r, err := open(j.Command)
-	if err != nil {
-		return nil, err
-	}
+// Job implements [plugin.Recognized].
+func (r *reading) Job() *job.Job { return r.job }
+
+// Ladders implements [plugin.Recognized].
+func (r *reading) Ladders(context.Context, gpu.Device) (*ladder.Set, error) {
 	unknown := []mem.Estimate{{Unknown: "a declared project has no formula: launch works from what it measures"}}
-	b := j.Batch
+	b := r.job.Batch
 	set := &ladder.Set{
 		Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}},
 		Values: map[string]int64{job.MicroBatch: b.Micro, job.Accumulation: b.Accumulation},

@@ -63,15 +63,16 @@ func TestDeclaredJob(t *testing.T) {
 		t.Fatalf("before the source is read: %v", err)
 	}
 	c = answered(c)
-	j, err := New().Recognize(context.Background(), c)
+	recognized, err := New().Recognize(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	j := recognized.Job()
 	if j.Batch != (job.Batch{Micro: 8, Accumulation: 2, Ranks: 1}) || !j.Signs.MustSucceed {
 		t.Errorf("batch %+v, signs %+v", j.Batch, j.Signs)
 	}
 	j.Command = c
-	set, err := New().Ladders(context.Background(), j, gpu.Device{})
+	set, err := recognized.Ladders(context.Background(), gpu.Device{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,12 +99,13 @@ func TestDeclaredJob(t *testing.T) {
 // Without an accumulation a smaller micro-batch is another experiment.
 func TestDeclaredRecipeFile(t *testing.T) {
 	c := project(t, "script: train.py\nmicro-batch: {--config: a.batch}\n")
-	j, err := New().Recognize(context.Background(), c)
+	recognized, err := New().Recognize(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	j := recognized.Job()
 	j.Command = c
-	set, err := New().Ladders(context.Background(), j, gpu.Device{})
+	set, err := recognized.Ladders(context.Background(), gpu.Device{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,12 +57,13 @@ func TestImpliedAccumulation(t *testing.T) {
 			}
 		}
 		c.Args = strings.Fields("python train.py --batch 32" + tt.args)
-		j, err := New().Recognize(t.Context(), c)
+		recognized, err := New().Recognize(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
+		j := recognized.Job()
 		j.Command = c
-		set, err := New().Ladders(t.Context(), j, gpu.Device{})
+		set, err := recognized.Ladders(t.Context(), gpu.Device{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,10 +78,11 @@ func TestResumeValue(t *testing.T) {
 	for glob, ok := range map[string]bool{"out/ckpt.pt": true, "{--out_dir}/ckpt.pt": true, "out/*.pt": false, "runs/{--where}/ckpt.pt": false} {
 		c := project(t, "script: train.py\nmicro-batch: --batch\nresume: {--init_from: '"+glob+"'}\nresume-value: resume\n")
 		c.Args = strings.Fields("python train.py --batch=32 --out_dir=o")
-		j, err := New().Recognize(t.Context(), c)
+		recognized, err := New().Recognize(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
+		j := recognized.Job()
 		j.Command = c
 		if (j.Resume.None == "") != ok {
 			t.Errorf("%s: %q", glob, j.Resume.None)

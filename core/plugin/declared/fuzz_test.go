@@ -52,10 +52,11 @@ func FuzzDeclaration(f *testing.F) {
 			t.Fatal(err)
 		}
 		p := New()
-		j, err := p.Recognize(t.Context(), c)
+		r, err := p.Recognize(t.Context(), c)
 		if err != nil {
 			return
 		}
+		j := r.Job()
 		j.Command = c
 		if err := j.Check(); err != nil {
 			return
@@ -63,7 +64,7 @@ func FuzzDeclaration(f *testing.F) {
 		if _, err := oom.NewDetector(j.Signs); err != nil {
 			t.Errorf("its signs cannot be read: %v", err)
 		}
-		set, err := p.Ladders(t.Context(), j, gpu.Device{})
+		set, err := r.Ladders(t.Context(), gpu.Device{})
 		if err != nil {
 			return
 		}

@@ -23,47 +23,40 @@ var (
 	_ plugin.Estimator = (*Here)(nil)
 )
 
-// NewHere lets p begin on first, the command that it will be asked to recognise; nil where it will not.
-func NewHere(p plugin.Plugin, first *job.Command) *Here {
+// NewHere returns p, to be asked in this process.
+func NewHere(p plugin.Plugin) *Here {
 	plugin.Hurry()
-	h := &Here{p}
-	if first != nil {
-		h.anticipate(Source{Manifest: p.Manifest()}.told(*first))
-	}
-	return h
-}
-
-func (h *Here) anticipate(c job.Command) {
-	if a, ok := h.p.(plugin.Anticipator); ok {
-		a.Anticipate(c)
-	}
+	return &Here{p}
 }
 
 // Manifest implements [plugin.Plugin].
 func (h *Here) Manifest() plugin.Manifest { return h.p.Manifest() }
 
 // Recognize implements [plugin.Plugin].
-func (h *Here) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
-	j, err := within(ctx, h, "reading the command", func() (*job.Job, error) {
-		told := Source{Manifest: h.Manifest()}.told(c)
-		h.anticipate(told)
-		return h.p.Recognize(ctx, told)
+func (h *Here) Recognize(ctx context.Context, c job.Command) (plugin.Recognized, error) {
+	r := &recognized{}
+	own, err := within(ctx, h, "reading the command", func() (plugin.Recognized, error) {
+		own, err := h.p.Recognize(ctx, Source{Manifest: h.Manifest()}.told(c))
+		if err == nil && own != nil {
+			r.job = own.Job()
+		}
+		return own, err
 	})
 	switch {
 	case err != nil:
 		return nil, err
-	case j == nil:
+	case r.job == nil:
 		return nil, h.trouble("reading the command", errors.New("it answered with no job"))
 	}
+	j := *r.job // the plugin keeps its own: it was told less of the environment, and launch changes this one
 	j.Command, j.Plugin = c, h.Manifest().Name
-	return j, nil
+	r.job = &j
+	r.ladders = func(ctx context.Context, d gpu.Device) (*ladder.Set, error) { return h.ladders(ctx, own, d) }
+	return r, nil
 }
 
-// Ladders implements [plugin.Plugin].
-func (h *Here) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
-	asked := *j
-	asked.Command = Source{Manifest: h.Manifest()}.told(j.Command)
-	s, err := within(ctx, h, "pricing the job", func() (*ladder.Set, error) { return h.p.Ladders(ctx, &asked, d) })
+func (h *Here) ladders(ctx context.Context, r plugin.Recognized, d gpu.Device) (*ladder.Set, error) {
+	s, err := within(ctx, h, "pricing the job", func() (*ladder.Set, error) { return r.Ladders(ctx, d) })
 	if err != nil {
 		return nil, err
 	}

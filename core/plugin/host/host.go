@@ -74,7 +74,7 @@ var (
 )
 
 // Start starts the plugin's process. dir is a folder of ours, for its socket; see [Client.Close]. first is the command that it
-// will be asked to recognise, or nil.
+// will be asked to recognise, or nil: a built-in plugin begins with that while it is connected.
 func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Client, error) {
 	path, args := s.Path, []string(nil)
 	if path == "" {
@@ -82,7 +82,7 @@ func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Clie
 	}
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(s.Manifest.Environ(os.Environ(), nil), wire.Cookie(), socketDir+"="+dir)
-	if first != nil {
+	if first != nil && s.Path == "" { // what another's program would print by then would be taken for its handshake
 		told := s.told(*first)
 		cmd.Env = append(cmd.Env, wire.Announce(&told)...)
 	}
@@ -119,8 +119,22 @@ func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Clie
 // Manifest implements [plugin.Plugin].
 func (c *Client) Manifest() plugin.Manifest { return c.source.Manifest }
 
-// Recognize implements [plugin.Plugin].
-func (c *Client) Recognize(ctx context.Context, cmd job.Command) (*job.Job, error) {
+// recognized is what a [Client] or a [Here] has recognised.
+type recognized struct {
+	job     *job.Job
+	ladders func(context.Context, gpu.Device) (*ladder.Set, error)
+}
+
+// Job implements [plugin.Recognized].
+func (r *recognized) Job() *job.Job { return r.job }
+
+// Ladders implements [plugin.Recognized].
+func (r *recognized) Ladders(ctx context.Context, d gpu.Device) (*ladder.Set, error) {
+	return r.ladders(ctx, d)
+}
+
+// Recognize implements [plugin.Plugin]. What the plugin answers is checked: it is another program.
+func (c *Client) Recognize(ctx context.Context, cmd job.Command) (plugin.Recognized, error) {
 	var r plugin.Recognition
 	switch err := c.call.Call(ctx, "Recognize", c.source.told(cmd), &r); {
 	case errors.Is(err, wire.ErrDeclined):
@@ -148,7 +162,7 @@ func (c *Client) Recognize(ctx context.Context, cmd job.Command) (*job.Job, erro
 	}
 	r.Job.Warnings, r.Job.Truths = few(r.Job.Warnings), few(r.Job.Truths)
 	r.Job.Command, r.Job.Plugin = cmd, c.source.Manifest.Name // what was asked is not the plugin's to change
-	return r.Job, nil
+	return &recognized{r.Job, func(ctx context.Context, d gpu.Device) (*ladder.Set, error) { return c.ladders(ctx, r.Job, d) }}, nil
 }
 
 // few are the first of a plugin's sentences.
@@ -163,9 +177,9 @@ func few(sentences []string) []string {
 	return sentences
 }
 
-// Ladders implements [plugin.Plugin]. What a plugin answers is checked: it is another program. It is a plugin's last
-// answer: its process is told to end while the answer is read.
-func (c *Client) Ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
+// ladders asks for the ladders of a job that was recognised. It is a plugin's last answer: its process is told to end while the
+// answer is read.
+func (c *Client) ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
 	var s ladder.Set
 	asked := *j
 	asked.Command = c.source.told(j.Command)

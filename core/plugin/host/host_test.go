@@ -22,29 +22,29 @@ import (
 // fake is a plugin that answers by what it is asked.
 type fake struct{}
 
-// anticipated is what the plugin was told to expect, one by one.
+// asked is what the plugin was asked to recognise and to price, one by one.
 var (
-	anticipated []string
-	telling     sync.Mutex // nobody waits for one that is deaf, here
+	asked  []string
+	asking sync.Mutex // nobody waits for one that is deaf, here
 )
 
-func (fake) Anticipate(c job.Command) {
-	telling.Lock()
-	defer telling.Unlock()
-	anticipated = append(anticipated, strings.Join(c.Args, " "))
+func note(what string) {
+	asking.Lock()
+	defer asking.Unlock()
+	asked = append(asked, what)
 }
 
-// told is what it was told since it was asked last.
+// told is what it was asked so far.
 func told() string {
-	telling.Lock()
-	defer telling.Unlock()
-	defer func() { anticipated = nil }()
-	return strings.Join(anticipated, ", ")
+	asking.Lock()
+	defer asking.Unlock()
+	return strings.Join(asked, ", ")
 }
 
 func (fake) Manifest() plugin.Manifest { return plugin.Manifest{Name: "fake"} }
 
-func (fake) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
+func (fake) Recognize(ctx context.Context, c job.Command) (plugin.Recognized, error) {
+	note(strings.Join(c.Args, " "))
 	switch c.Args[0] {
 	case "other":
 		return nil, plugin.ErrNotMine
@@ -62,16 +62,25 @@ func (fake) Recognize(ctx context.Context, c job.Command) (*job.Job, error) {
 	case "print": // what a plugin prints must not disturb what it says
 		os.Stdout.WriteString(strings.Repeat("noise\n", 10000))
 	}
-	name := told()
+	name := ""
 	if env := slices.DeleteFunc(os.Environ(), func(e string) bool { return !strings.Contains(e, "first") }); len(env) > 0 {
-		name += fmt.Sprintf(" and in the environment %q", env)
+		name = fmt.Sprintf("in the environment %q", env)
 	}
-	return &job.Job{Arch: "net", Name: name, Command: job.Command{Args: []string{"forged"}}}, nil
+	return fakes{job: &job.Job{Arch: "net", Name: name, Command: job.Command{Args: []string{"forged"}}}}, nil
 }
 
-func (fake) Ladders(context.Context, *job.Job, gpu.Device) (*ladder.Set, error) {
+// fakes are a command that the fake has recognised.
+type fakes struct {
+	fake
+	job *job.Job
+}
+
+func (f fakes) Job() *job.Job { return f.job }
+
+// Ladders tells by the rung's name what was asked before.
+func (fakes) Ladders(context.Context, gpu.Device) (*ladder.Set, error) {
 	return &ladder.Set{
-		Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}},
+		Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: told()}}},
 		Phases: []ladder.Ladder{{Phase: ladder.Training, Rungs: []ladder.Rung{{Name: "as asked", Cost: ladder.None, Estimates: []mem.Estimate{{Unknown: "no formula"}}}}}},
 	}, nil
 }
@@ -95,14 +104,17 @@ func start(t *testing.T) *Client {
 // A plugin gives the same answers in a process of its own and in this one.
 func TestAnswers(t *testing.T) {
 	t.Run("apart", func(t *testing.T) { answers(t, start(t), "mine", "print") })
-	t.Run("here", func(t *testing.T) { answers(t, NewHere(fake{}, nil), "mine") })
+	t.Run("here", func(t *testing.T) { answers(t, NewHere(fake{}), "mine") })
 }
 
 func answers(t *testing.T, c plugin.Plugin, mine ...string) {
 	for _, args := range mine {
-		j, err := c.Recognize(t.Context(), job.Command{Args: []string{args}})
-		if err != nil || j.Arch != "net" || j.Plugin != "fake" || j.Command.Args[0] != args {
-			t.Fatalf("%s: %+v, %v; the command is the user's, whatever the plugin says", args, j, err)
+		r, err := c.Recognize(t.Context(), job.Command{Args: []string{args}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j := r.Job(); j.Arch != "net" || j.Plugin != "fake" || j.Command.Args[0] != args {
+			t.Fatalf("%s: %+v; the command is the user's, whatever the plugin says", args, j)
 		}
 	}
 	if _, err := c.Recognize(t.Context(), job.Command{Args: []string{"other"}}); !errors.Is(err, plugin.ErrNotMine) {
@@ -111,7 +123,11 @@ func answers(t *testing.T, c plugin.Plugin, mine ...string) {
 	if _, err := c.Recognize(t.Context(), job.Command{Args: []string{"wrong"}}); err == nil || err.Error() != "batch is ten" || errors.Is(err, ErrTrouble) {
 		t.Errorf("a wrong recipe: %v; want the plugin's own words", err)
 	}
-	set, err := c.Ladders(t.Context(), &job.Job{}, gpu.Device{})
+	r, err := c.Recognize(t.Context(), job.Command{Args: mine})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := r.Ladders(t.Context(), gpu.Device{})
 	if err != nil || set.Phases[0].Rungs[0].Estimates[0].Known() {
 		t.Errorf("an unknown estimate came back as %+v, %v", set, err)
 	}
@@ -119,7 +135,7 @@ func answers(t *testing.T, c plugin.Plugin, mine ...string) {
 
 // A plugin that fails is said to have failed, and nobody waits for one that is deaf.
 func TestFailures(t *testing.T) {
-	for name, c := range map[string]plugin.Plugin{"apart": start(t), "here": NewHere(fake{}, nil)} {
+	for name, c := range map[string]plugin.Plugin{"apart": start(t), "here": NewHere(fake{})} {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		for _, args := range []string{"slow", "deaf"} {
@@ -135,14 +151,14 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%s, a plugin that panics: %v", name, err)
 		}
 	}
-	if _, err := NewHere(fake{}, nil).Estimate(t.Context(), &plugin.Bare{Arch: "net"}, gpu.Device{}); !errors.Is(err, ErrTrouble) || !strings.Contains(err.Error(), "prices no bare network") {
+	if _, err := NewHere(fake{}).Estimate(t.Context(), &plugin.Bare{Arch: "net"}, gpu.Device{}); !errors.Is(err, ErrTrouble) || !strings.Contains(err.Error(), "prices no bare network") {
 		t.Errorf("what prices no bare network: %v", err)
 	}
 	for name, p := range map[string]plugin.Plugin{"no job": answer{}, "no ladders": answer{job: &job.Job{}}} {
-		h := NewHere(p, nil)
-		j, err := h.Recognize(t.Context(), job.Command{})
+		h := NewHere(p)
+		r, err := h.Recognize(t.Context(), job.Command{})
 		if err == nil {
-			_, err = h.Ladders(t.Context(), j, gpu.Device{})
+			_, err = r.Ladders(t.Context(), gpu.Device{})
 		}
 		if !errors.Is(err, ErrTrouble) {
 			t.Errorf("%s: %v", name, err)
@@ -156,38 +172,53 @@ type answer struct {
 	job *job.Job
 }
 
-func (a answer) Recognize(context.Context, job.Command) (*job.Job, error)         { return a.job, nil }
-func (answer) Ladders(context.Context, *job.Job, gpu.Device) (*ladder.Set, error) { return nil, nil }
+func (a answer) Recognize(context.Context, job.Command) (plugin.Recognized, error) { return a, nil }
+func (a answer) Job() *job.Job                                                     { return a.job }
+func (answer) Ladders(context.Context, gpu.Device) (*ladder.Set, error)            { return nil, nil }
 
-// A plugin's process is told what it will be asked, with the question and, where that is known, before it.
-func TestAnticipation(t *testing.T) {
-	ask := func(first *job.Command) string {
+// What a plugin's process has recognised it is asked to price, and nothing is recognised twice: also where it has begun before it was
+// asked, for the command that it was started for.
+func TestRecognisedOnce(t *testing.T) {
+	ask := func(first *job.Command, commands ...job.Command) string {
 		t.Helper()
 		c, err := Start(t.Context(), Source{Manifest: fake{}.Manifest()}, t.TempDir(), first)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		j, err := c.Recognize(t.Context(), job.Command{Args: []string{"first", "x"}})
+		var recognised []plugin.Recognized
+		for _, cmd := range commands {
+			r, err := c.Recognize(t.Context(), cmd)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name := r.Job().Name; name != "" {
+				t.Errorf("the command stays %s", name)
+			}
+			recognised = append(recognised, r)
+		}
+		set, err := recognised[0].Ladders(t.Context(), gpu.Device{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return j.Name
+		return set.Shared.Rungs[0].Name
 	}
-	first := job.Command{Args: []string{"first", "y"}, Dir: "/d", Env: []string{"PYTHON_A=é\"'$x"}}
-	long := first
+	x, y := job.Command{Args: []string{"first", "x"}}, job.Command{Args: []string{"first", "y"}, Dir: "/d", Env: []string{"PYTHON_A=é\"'$x"}}
+	long := y
 	long.Env = []string{"PYTHON_A=" + strings.Repeat("x", 100<<10)}
-	for want, c := range map[string]*job.Command{"first x": nil, "first y, first x": &first} {
-		if got := ask(c); got != want {
-			t.Errorf("%+v: anticipated %q, want %q", c, got, want)
+	for want, got := range map[string]string{
+		"first x":                   ask(nil, x),
+		"first x, first y, first x": ask(nil, x, y), // the first one's ladders, after another was recognised
+		"first y":                   ask(&y, y),
+		"first y, first x":          ask(&y, x),
+		"first y, first x, first y": ask(&y, y, x),
+	} {
+		if got != want {
+			t.Errorf("it recognised %q, want %q", got, want)
 		}
 	}
-	if got := ask(&long); got != "first x" { // which no process could be started with
-		t.Errorf("a long command: anticipated %q", got)
-	}
-	told()
-	if j, err := NewHere(fake{}, &first).Recognize(t.Context(), job.Command{Args: []string{"first", "x"}}); err != nil || !strings.HasPrefix(j.Name, "first y, first x") {
-		t.Errorf("in this process: anticipated %+v, %v", j, err)
+	if got := ask(&long, long); got != "first y" { // which no process could be told so
+		t.Errorf("a long command: it recognised %q", got)
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/python"
@@ -47,19 +48,22 @@ func Check(t testing.TB, p plugin.Plugin, c job.Command, d gpu.Device) {
 			t.Errorf("it takes %q for its own: %v", args, err)
 		}
 	}
-	j := recognize(t, p, c)
-	set, err := p.Ladders(t.Context(), j, d)
+	r, j := recognize(t, p, c)
+	set, err := r.Ladders(t.Context(), d)
 	if err != nil || set == nil {
 		t.Fatalf("%q cannot be priced: %v", c.Args, err)
 	}
 	if err := set.Check(); err != nil {
 		t.Error(err)
 	}
-	if again := recognize(t, p, c); !reflect.DeepEqual(wire(t, again), wire(t, j)) {
+	anew, again := recognize(t, p, c)
+	if !reflect.DeepEqual(wire(t, again), wire(t, j)) {
 		t.Error("asked the same, it recognises another job")
 	}
-	if again, err := p.Ladders(t.Context(), j, d); err != nil || !bytes.Equal(wire(t, again), wire(t, set)) {
-		t.Errorf("asked the same, it has other ladders (%v)", err)
+	for _, r := range []plugin.Recognized{r, anew} {
+		if again, err := r.Ladders(t.Context(), d); err != nil || !bytes.Equal(wire(t, again), wire(t, set)) {
+			t.Errorf("asked the same, it has other ladders (%v)", err)
+		}
 	}
 	survives(t, j)
 	survives(t, set)
@@ -152,15 +156,30 @@ func marked(t testing.TB, p plugin.Plugin, c job.Command) {
 	}
 }
 
-// recognize answers what p needs to know, as launch does.
-func recognize(t testing.TB, p plugin.Plugin, c job.Command) *job.Job {
+// Ladders recognises the command c and prices it on the device d.
+func Ladders(t testing.TB, p plugin.Plugin, c job.Command, d gpu.Device) *ladder.Set {
 	t.Helper()
-	j, err := plugin.Answer(t.Context(), p.Recognize, &c, finder{t, c})
-	if err != nil || j == nil {
+	r, _ := recognize(t, p, c)
+	set, err := r.Ladders(t.Context(), d)
+	if err != nil || set == nil {
+		t.Fatalf("%q cannot be priced: %v", c.Args, err)
+	}
+	if err := set.Check(); err != nil {
+		t.Fatalf("%q: its ladders are none: %v", c.Args, err)
+	}
+	return set
+}
+
+// recognize answers what p needs to know, as launch does. The job is as launch has it.
+func recognize(t testing.TB, p plugin.Plugin, c job.Command) (plugin.Recognized, *job.Job) {
+	t.Helper()
+	r, err := plugin.Answer(t.Context(), p.Recognize, &c, finder{t, c})
+	if err != nil || r == nil || r.Job() == nil {
 		t.Fatalf("%q is not recognised: %v", c.Args, err)
 	}
+	j := *r.Job()
 	j.Command, j.Plugin = c, p.Manifest().Name
-	return j
+	return r, &j
 }
 
 // finder finds out what a plugin needs to know of a command: there is one GPU.

@@ -3,6 +3,7 @@ package plugintest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -58,12 +59,12 @@ func settings(c job.Command) (map[string]int64, error) {
 	return out, nil
 }
 
-func (p *toy) Recognize(_ context.Context, c job.Command) (*job.Job, error) {
+func (p *toy) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error) {
 	p.asked++
 	s, err := settings(c)
 	if err != nil {
 		if p.is("others") {
-			return &job.Job{}, nil
+			return &toys{job: &job.Job{}}, nil
 		}
 		return nil, err
 	}
@@ -109,18 +110,24 @@ func (p *toy) Recognize(_ context.Context, c job.Command) (*job.Job, error) {
 	if p.is("deaf") {
 		j.Knobs[0].Value = "8"
 	}
-	return j, nil
+	return &toys{p, j, s}, nil
 }
+
+// toys are a command of the family, and its settings.
+type toys struct {
+	*toy
+	job      *job.Job
+	settings map[string]int64
+}
+
+func (p *toys) Job() *job.Job { return p.job }
 
 func edit(knob, doc, path string, to any) config.Edit {
 	return config.Edit{Knob: knob, At: config.Address{Doc: doc, Path: path}, To: fmt.Sprint(to), Add: true, Cost: "speed"}
 }
 
-func (p *toy) Ladders(_ context.Context, j *job.Job, d gpu.Device) (*ladder.Set, error) {
-	s, err := settings(j.Command)
-	if err != nil {
-		return nil, err
-	}
+func (p *toys) Ladders(context.Context, gpu.Device) (*ladder.Set, error) {
+	s := maps.Clone(p.settings)
 	bytes := func(batch, half int64) (e mem.Estimate) {
 		if p.is("sourceless") && batch != s["--batch"] {
 			e.Add(mem.Item{Kind: mem.Saved, What: "net", Bytes: 1})

@@ -128,7 +128,7 @@ func made(t testing.TB, p plugin.Plugin, j *job.Job, d gpu.Device, edits []confi
 	defer write(t, out.Files)()
 	c := out.Command
 	c.Sources = nil
-	typed := recognize(t, p, c)
+	r, typed := recognize(t, p, c)
 	for _, e := range edits {
 		for _, k := range typed.Knobs {
 			if k.Name == e.Knob && k.Dead == "" && k.At.Path == e.At.Path && k.Value != e.To {
@@ -136,7 +136,7 @@ func made(t testing.TB, p plugin.Plugin, j *job.Job, d gpu.Device, edits []confi
 			}
 		}
 	}
-	set, err := p.Ladders(t.Context(), typed, d)
+	set, err := r.Ladders(t.Context(), d)
 	if err != nil {
 		t.Errorf("%s: the job that it makes cannot be priced: %v", what, err)
 		return nil, nil

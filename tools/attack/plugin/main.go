@@ -96,7 +96,7 @@ func (a answers) Manifest() plugin.Manifest {
 	return a.hostile.Manifest
 }
 
-func (a answers) Recognize(_ context.Context, c job.Command) (*job.Job, error) {
+func (a answers) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error) {
 	a.tell("recognize", c)
 	a.do(a.hostile.Recognize)
 	if word, text, _ := strings.Cut(a.hostile.Recognize, " "); word == "refuse" {
@@ -114,11 +114,20 @@ func (a answers) Recognize(_ context.Context, c job.Command) (*job.Job, error) {
 	for i := range a.Warnings {
 		j.Warnings = append(j.Warnings, fmt.Sprint("beware of ", i))
 	}
-	return &j, nil
+	return recognized{a.hostile, c, &j}, nil
 }
 
-func (a answers) Ladders(_ context.Context, j *job.Job, _ gpu.Device) (*ladder.Set, error) {
-	a.tell("ladders", j.Command)
+// recognized is a command that was recognised.
+type recognized struct {
+	*hostile
+	command job.Command
+	job     *job.Job
+}
+
+func (a recognized) Job() *job.Job { return a.job }
+
+func (a recognized) Ladders(context.Context, gpu.Device) (*ladder.Set, error) {
+	a.tell("ladders", a.command)
 	a.do(a.Price)
 	set := a.hostile.Ladders
 	if set == nil {

@@ -25,7 +25,7 @@ func (b bad) Manifest() plugin.Manifest {
 	return plugin.Manifest{Name: b.how, Version: "1", About: "does it wrong: " + b.how, Marks: []plugin.Mark{{Script: b.how + ".py"}}}
 }
 
-func (b bad) Recognize(context.Context, job.Command) (*job.Job, error) {
+func (b bad) Recognize(context.Context, job.Command) (plugin.Recognized, error) {
 	switch b.how {
 	case "crash":
 		panic("the plugin fell over")
@@ -41,10 +41,18 @@ func (b bad) Recognize(context.Context, job.Command) (*job.Job, error) {
 		j.Rehearsal.Puts = []job.Put{{Path: "x", Link: home}, {Path: "x/evil.txt", Text: []byte("evil")}}
 		j.Resume = job.Resume{None: "there is no way", Aside: []string{home + "/*.txt", "*/../../*/home/*.txt"}}
 	}
-	return j, nil
+	return recognized{b, j}, nil
 }
 
-func (b bad) Ladders(context.Context, *job.Job, gpu.Device) (*ladder.Set, error) {
+// recognized is a command that was recognised.
+type recognized struct {
+	bad
+	job *job.Job
+}
+
+func (b recognized) Job() *job.Job { return b.job }
+
+func (b recognized) Ladders(context.Context, gpu.Device) (*ladder.Set, error) {
 	size := unit.Bytes(unit.GiB)
 	if b.how == "lie" {
 		size = -unit.GiB
