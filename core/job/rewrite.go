@@ -61,23 +61,15 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 		case len(f.Patches) == 0:
 			continue
 		}
-		if f.Format == Python { // its path is what the copy is served for
-			out.Files = append(out.Files, f)
+		switch now, _ := argv.Get(f.Flag); {
+		case f.Format == Python: // its path is what the copy is served for
+		case f.Format == Binary && now != f.Path: // it goes on from a state of its own by now
 			continue
-		}
-		if f.Format == Binary {
-			if now, _ := argv.Get(f.Flag); now != f.Path { // it goes on from a state of its own by now
-				continue
+		default:
+			f.From, f.Path = f.Path, freeName(dir, filepath.Base(f.Path), taken)
+			if err := pointAt(argv, f); err != nil {
+				return nil, err
 			}
-		}
-		f.From, f.Path = f.Path, freeName(dir, filepath.Base(f.Path), taken)
-		if f.Added {
-			err = argv.Extend(f.Flag, f.Path)
-		} else {
-			err = argv.Set(f.Flag, f.Path)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("pointing %s at the edited copy: %w", f.Flag, err)
 		}
 		out.Files = append(out.Files, f)
 	}
@@ -86,6 +78,19 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 	}
 	out.Command.Env = withEnv(j.Command.Env, out.Set)
 	return out, nil
+}
+
+// pointAt has the command read a file's copy.
+func pointAt(argv *config.Argv, f File) (err error) {
+	if f.Added {
+		err = argv.Extend(f.Flag, f.Path)
+	} else {
+		err = argv.Set(f.Flag, f.Path)
+	}
+	if err != nil {
+		return fmt.Errorf("pointing %s at the edited copy: %w", f.Flag, err)
+	}
+	return nil
 }
 
 // freeName is a path below dir with that base name, and none of those that are taken: programs name experiments by their

@@ -93,8 +93,37 @@ func Install(dir string, files []File, env []string, parts ...Part) (*Overlay, e
 	if err := os.Remove(o.report); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("installing a source overlay: %w", err)
 	}
-	m := manifest{Report: o.report, Files: []entry{}, Parts: []string{}}
-	seen := map[string]string{}
+	entries, err := writeCopies(copies, files)
+	if err != nil {
+		return nil, err
+	}
+	m := manifest{Report: o.report, Files: entries, Parts: []string{}}
+	texts := map[string][]byte{filepath.Join(site, "sitecustomize.py"): hook}
+	for _, part := range parts {
+		path := filepath.Join(dir, part.Name)
+		m.Parts = append(m.Parts, path)
+		texts[path] = part.Text
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if texts[overlay], err = json.Marshal(m); err != nil {
+		return nil, err
+	}
+	for path, content := range texts {
+		if err := private.WriteFile(path, content, 0o600); err != nil {
+			return nil, fmt.Errorf("installing a source overlay: %w", err)
+		}
+	}
+	path := site
+	if before := lookup(env, "PYTHONPATH"); before != "" { // an empty entry would mean the current folder
+		path += string(filepath.ListSeparator) + before
+	}
+	o.Env = []string{"PYTHONPATH=" + path, "LAUNCH_OVERLAY=" + overlay}
+	return o, nil
+}
+
+// writeCopies writes the edited copies into a folder, and returns what the hook has to know of each.
+func writeCopies(folder string, files []File) ([]entry, error) {
+	entries, seen := []entry{}, map[string]string{}
 	for i, f := range files {
 		real, err := filepath.EvalSymlinks(f.Path)
 		if err != nil {
@@ -108,38 +137,16 @@ func Install(dir string, files []File, env []string, parts ...Part) (*Overlay, e
 		}
 		seen[real] = f.Path
 		e := entry{Path: f.Path, Real: real, SHA256: f.SHA256, Names: map[string][]string{},
-			Copy: filepath.Join(copies, strconv.Itoa(i)+"-"+filepath.Base(real))}
+			Copy: filepath.Join(folder, strconv.Itoa(i)+"-"+filepath.Base(real))}
 		for _, name := range f.Names {
 			e.Names[name] = config.SplitPath(name)
 		}
 		if err := private.WriteFile(e.Copy, f.Text, 0o600); err != nil {
 			return nil, fmt.Errorf("writing the edited copy of %s: %w", f.Path, err)
 		}
-		m.Files = append(m.Files, e)
+		entries = append(entries, e)
 	}
-	for _, part := range parts {
-		m.Parts = append(m.Parts, filepath.Join(dir, part.Name))
-	}
-	text, err := json.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	overlay := filepath.Join(dir, "overlay.json")
-	texts := map[string][]byte{overlay: text, filepath.Join(site, "sitecustomize.py"): hook}
-	for i, part := range parts {
-		texts[m.Parts[i]] = part.Text
-	}
-	for path, content := range texts {
-		if err := private.WriteFile(path, content, 0o600); err != nil {
-			return nil, fmt.Errorf("installing a source overlay: %w", err)
-		}
-	}
-	path := site
-	if before := lookup(env, "PYTHONPATH"); before != "" { // an empty entry would mean the current folder
-		path += string(filepath.ListSeparator) + before
-	}
-	o.Env = []string{"PYTHONPATH=" + path, "LAUNCH_OVERLAY=" + overlay}
-	return o, nil
+	return entries, nil
 }
 
 // lookup returns the value of a variable, the last one where it is set twice.

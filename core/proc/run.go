@@ -50,16 +50,7 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 	}
 	kills := newOOMCount()
 	if err := a.start(path); err != nil {
-		a.st.close()
-		if err == ErrKeeper {
-			a.takeUp()
-		}
-		if err == ErrKeeper && len(a.sigs) > 0 {
-			// Both of us got it before there was a program: it is as if that had.
-			sig := (<-a.sigs).(syscall.Signal)
-			return Exit{Signal: sig, Interrupted: sig == unix.SIGINT, Signals: []syscall.Signal{sig}, OOMKills: -1}, nil
-		}
-		return Exit{}, err
+		return a.unstarted(err)
 	}
 	began := time.Now()
 	ended, counted := make(chan struct{}), make(chan struct{})
@@ -125,6 +116,20 @@ func (a *attempt) start(path string) error {
 		go a.in.run()
 	}
 	return nil
+}
+
+// unstarted ends an attempt whose program did not start.
+func (a *attempt) unstarted(err error) (Exit, error) {
+	a.st.close()
+	if err == ErrKeeper {
+		a.takeUp()
+	}
+	if err == ErrKeeper && len(a.sigs) > 0 {
+		// Both of us got it before there was a program: it is as if that had.
+		sig := (<-a.sigs).(syscall.Signal)
+		return Exit{Signal: sig, Interrupted: sig == unix.SIGINT, Signals: []syscall.Signal{sig}, OOMKills: -1}, nil
+	}
+	return Exit{}, err
 }
 
 // enter makes the user's terminal ours if we are in its foreground, and has the program's terminal look like it.
@@ -219,13 +224,13 @@ func (a *attempt) signal(sig syscall.Signal) {
 	case unix.SIGWINCH:
 		switch {
 		case st.ctl != nil:
-			if screen := st.screen(a.spec); screen >= 0 && (st.user == nil || a.front) {
+			if screen := st.screen(); screen >= 0 && (st.user == nil || a.front) {
 				st.ctl.resize(screen) // which tells the program
 			}
 			return
 		case st.side != nil:
 			// The user's terminal has told the program already, which may have looked before we were here.
-			st.side.resize(st.screen(a.spec))
+			st.side.resize(st.screen())
 			a.k.signal(sig, false, false)
 			return
 		}

@@ -9,9 +9,13 @@ import (
 
 // streams are the program's input and outputs, and how they reach the user's.
 type streams struct {
-	ctl  *ptyPair // the terminal that the program controls, or nil
-	side *ptyPair // a terminal for output only, or nil
-	user *userTerminal
+	spec Spec
+	tap  *tap
+
+	ctl   *ptyPair // the terminal that the program controls, or nil
+	side  *ptyPair // a terminal for output only, or nil
+	noPty bool     // opening a pseudo-terminal failed
+	user  *userTerminal
 
 	files  [3]int // the program's ends
 	opened []int  // those of them that are ours to close once it has started
@@ -21,110 +25,127 @@ type streams struct {
 // connect decides what each of the program's files is, and opens it.
 func connect(s Spec, t *tap) (st *streams, err error) {
 	in, out, errs := int(s.Stdin.Fd()), int(s.Stdout.Fd()), int(s.Stderr.Fd())
-	st = &streams{files: [3]int{in, -1, -1}}
+	st = &streams{spec: s, tap: t, files: [3]int{in, -1, -1}}
 	defer func() {
 		if err != nil {
 			st.close()
 		}
 	}()
-	inTerm, outTerm, errTerm := isTerminal(in), isTerminal(out), isTerminal(errs)
 	same := sameFile(out, errs)
-	copyTo := func(src, dst int, from Stream, term bool) error {
-		c := &copier{src: src, dst: dst, from: from, term: term, tap: t, done: make(chan struct{})}
-		st.copies = append(st.copies, c)
-		var err error
-		c.wake, err = newWaker()
-		return err
-	}
-	tried := false // to open a pseudo-terminal, in vain
-	if s.TTY == Always || s.TTY == Auto && inTerm && outTerm {
-		if st.ctl, err = openPty(); err != nil {
-			tried = true
-			s.without(err)
-		}
+	if s.TTY == Always || s.TTY == Auto && isTerminal(in) && isTerminal(out) {
+		st.ctl = st.openPty()
 	}
 	if st.ctl != nil {
-		switch { // its settings and size are the user's
-		case inTerm:
-			st.user = &userTerminal{fd: in}
-			st.ctl.adopt(in)
-		case outTerm:
-			st.ctl.adopt(out)
-		default:
-			st.ctl.resize(st.screen(s))
-		}
-		if !inTerm {
-			if t, err := st.ctl.settings(); err == nil {
-				t.Lflag &^= unix.ECHO // nobody types: bare, nothing would be echoed
-				st.ctl.apply(t)
-			}
-		}
-		st.files[0], st.files[1] = st.ctl.slave, st.ctl.slave
-		if err = copyTo(st.ctl.master, out, Output, true); err != nil {
-			return st, err
-		}
-		if errTerm || same {
-			st.files[2] = st.ctl.slave
-			return st, nil
-		}
-		st.files[2], err = st.pipe(errs, Error, copyTo)
-		return st, err
+		return st, st.control(in, out, errs, same)
 	}
-	// Outputs that are terminals are so for the program too, though it does not control them: the user's terminal remains
-	// the one of its session, and does all the processing.
-	terminal := func() (int, error) {
-		if st.side == nil && tried {
-			return -1, nil
-		}
-		if st.side == nil {
-			if st.side, err = openPty(); err != nil {
-				tried = true
-				s.without(err)
-				return -1, nil
-			}
-			to, tag := out, Output
-			if !outTerm {
-				to, tag = errs, Error
-			}
-			st.side.adopt(to)
-			if t, err := st.side.settings(); err == nil {
-				t.Oflag &^= unix.OPOST
-				st.side.apply(t)
-			}
-			st.opened = append(st.opened, st.side.slave)
-			err = copyTo(st.side.master, to, tag, true)
-		}
-		return st.side.slave, err
-	}
-	output := func(to int, from Stream, isTerm bool) (fd int, err error) {
-		if fd = -1; isTerm && s.TTY != Never {
-			fd, err = terminal()
-		}
-		switch {
-		case fd >= 0 || err != nil:
-			return fd, err
-		case isTerm && s.TTY != Never && s.Bare:
-			return to, nil
-		}
-		return st.pipe(to, from, copyTo)
-	}
-	if st.files[1], err = output(out, Output, outTerm); err != nil {
+	if st.files[1], err = st.output(out, Output); err != nil {
 		return st, err
 	}
 	if st.files[2] = st.files[1]; !same {
-		st.files[2], err = output(errs, Error, errTerm)
+		st.files[2], err = st.output(errs, Error)
 	}
 	return st, err
 }
 
-func (st *streams) pipe(dst int, from Stream, copyTo func(src, dst int, from Stream, term bool) error) (int, error) {
+// openPty opens a pseudo-terminal. Where there is none it reports that once, and returns nil.
+func (st *streams) openPty() *ptyPair {
+	if st.noPty {
+		return nil
+	}
+	p, err := openPty()
+	if err != nil {
+		st.noPty = true
+		st.spec.without(err)
+		return nil
+	}
+	return p
+}
+
+// control connects the program to the terminal that it controls, whose settings and size are the user's. Standard error is
+// a pipe where the user's goes elsewhere.
+func (st *streams) control(in, out, errs int, same bool) (err error) {
+	inTerm := isTerminal(in)
+	switch {
+	case inTerm:
+		st.user = &userTerminal{fd: in}
+		st.ctl.adopt(in)
+	case isTerminal(out):
+		st.ctl.adopt(out)
+	default:
+		st.ctl.resize(st.screen())
+	}
+	if !inTerm {
+		if t, err := st.ctl.settings(); err == nil {
+			t.Lflag &^= unix.ECHO // nobody types: bare, nothing would be echoed
+			st.ctl.apply(t)
+		}
+	}
+	st.files[0], st.files[1] = st.ctl.slave, st.ctl.slave
+	if err = st.copyTo(st.ctl.master, out, Output, true); err != nil {
+		return err
+	}
+	if isTerminal(errs) || same {
+		st.files[2] = st.ctl.slave
+		return nil
+	}
+	st.files[2], err = st.pipe(errs, Error)
+	return err
+}
+
+// output connects an output of a program that controls no terminal: a terminal where the user's is one, else a pipe.
+func (st *streams) output(to int, from Stream) (fd int, err error) {
+	fd = -1
+	term := isTerminal(to) && st.spec.TTY != Never
+	if term {
+		fd, err = st.terminal()
+	}
+	switch {
+	case fd >= 0 || err != nil:
+		return fd, err
+	case term && st.spec.Bare:
+		return to, nil
+	}
+	return st.pipe(to, from)
+}
+
+// terminal returns the terminal of outputs that are terminals: they are so for the program too, though it does not control
+// them. The user's terminal remains the one of its session, and does all the processing. It is -1 where there is none.
+func (st *streams) terminal() (int, error) {
+	if st.side != nil {
+		return st.side.slave, nil
+	}
+	if st.side = st.openPty(); st.side == nil {
+		return -1, nil
+	}
+	to, tag := int(st.spec.Stdout.Fd()), Output
+	if !isTerminal(to) {
+		to, tag = int(st.spec.Stderr.Fd()), Error
+	}
+	st.side.adopt(to)
+	if t, err := st.side.settings(); err == nil {
+		t.Oflag &^= unix.OPOST
+		st.side.apply(t)
+	}
+	st.opened = append(st.opened, st.side.slave)
+	return st.side.slave, st.copyTo(st.side.master, to, tag, true)
+}
+
+func (st *streams) pipe(dst int, from Stream) (int, error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 		return -1, fmt.Errorf("opening a pipe: %w", err)
 	}
 	_ = unix.SetNonblock(p[0], true) // this end only: the program's end is as bare
 	st.opened = append(st.opened, p[1])
-	return p[1], copyTo(p[0], dst, from, false)
+	return p[1], st.copyTo(p[0], dst, from, false)
+}
+
+// copyTo adds a copier, which starts when the program does.
+func (st *streams) copyTo(src, dst int, from Stream, term bool) (err error) {
+	c := &copier{src: src, dst: dst, from: from, term: term, tap: st.tap, done: make(chan struct{})}
+	st.copies = append(st.copies, c)
+	c.wake, err = newWaker()
+	return err
 }
 
 // without reports that there is no pseudo-terminal, and what comes in its place.
@@ -146,8 +167,8 @@ func sameFile(a, b int) bool {
 }
 
 // screen is the user's terminal that has a size for the program, or -1.
-func (st *streams) screen(s Spec) int {
-	for _, f := range []*os.File{s.Stdin, s.Stdout, s.Stderr} {
+func (st *streams) screen() int {
+	for _, f := range []*os.File{st.spec.Stdin, st.spec.Stdout, st.spec.Stderr} {
 		if isTerminal(int(f.Fd())) {
 			return int(f.Fd())
 		}

@@ -90,22 +90,12 @@ func (s Store) Prune(ctx context.Context, b Bounds, now time.Time, resumable fun
 		if ctx.Err() != nil {
 			return out, ctx.Err()
 		}
-		h, err := s.Read(id)
-		r := stored{id: id, bytes: size(root, id), stays: err != nil || len(h.Events) == 0}
-		if !r.stays {
-			r.at = h.Events[len(h.Events)-1].Time
-			alive := h.Life().Alive
-			if !alive {
-				left, err := s.scratch(root, id, dry)
-				if err != nil {
-					return out, err
-				}
-				if left > 0 {
-					out = append(out, Pruned{id, left, "the folder of a short run that was killed"})
-					r.bytes -= left
-				}
-			}
-			r.stays = alive || resumable(h)
+		r, left, err := s.measure(root, id, resumable, dry)
+		if err != nil {
+			return out, err
+		}
+		if left > 0 {
+			out = append(out, Pruned{id, left, "the folder of a short run that was killed"})
 		}
 		all = append(all, r)
 	}
@@ -131,6 +121,26 @@ func (s Store) Prune(ctx context.Context, b Bounds, now time.Time, resumable fun
 		}
 	}
 	return out, nil
+}
+
+// measure returns a run as Prune weighs it, without what killed short runs left in it: that is removed, unless dry, and its
+// size is left.
+func (s Store) measure(root *os.Root, id string, resumable func(*History) bool, dry bool) (r stored, left unit.Bytes, err error) {
+	h, err := s.Read(id)
+	r = stored{id: id, bytes: size(root, id)}
+	if err != nil || len(h.Events) == 0 {
+		r.stays = true
+		return r, 0, nil
+	}
+	r.at = h.Events[len(h.Events)-1].Time
+	if h.Life().Alive {
+		r.stays = true
+		return r, 0, nil
+	}
+	left, err = s.scratch(root, id, dry)
+	r.bytes -= left
+	r.stays = err == nil && resumable(h)
+	return r, left, err
 }
 
 // remove takes the run, so that no launch resumes it meanwhile, then its name, so that no half of it is listed.

@@ -106,11 +106,38 @@ func readRecord(root string) (record, error) {
 	return out, nil
 }
 
-// explained says why a figure of the study is left alone: mostly, our own recording of the same class has what the formula
-// has for torch 2.
+// explained returns why a figure of the study is left alone, "" where nothing explains it. got is what the formula gives for
+// torch 2.
 func (rec record) explained(f fact, n sisrarch.Network, x finding, got float64) string {
 	const image = 3 * 128 * 128 * 4. / (1 << 20) // a loss's, at scale 2
-	figure := x.figure
+	if why := f.unlike(x.figure); why != "" {
+		return why
+	}
+	side := int64(64)
+	if x.figure == "saved AMP 128" {
+		side = 128
+		at64 := x
+		at64.figure = "saved AMP 64"
+		if rec.explained(f, n, at64, got/4) != "" {
+			return "as at 64"
+		}
+	}
+	if why := rec.agrees(f, n, x.figure, side, got); why != "" {
+		return why
+	}
+	switch {
+	case strings.HasPrefix(x.figure, "inference") && x.got > x.want && x.got-x.want < 2:
+		return "autocast's copies of weights, which the study leaves out"
+	case strings.HasPrefix(x.figure, "peak") && math.Abs(x.got-x.want) < image+.06:
+		return "one image more or less, of the loss"
+	case strings.HasPrefix(f.Type, "hat_"):
+		return "hat_s, recorded from its class with torch 2.15, has what the formula has; the study is 1 % above for both"
+	}
+	return ""
+}
+
+// unlike returns how the study measured something else than the formula gives; "" where it did not.
+func (f fact) unlike(figure string) string {
 	switch {
 	case f.Checkpointing && strings.HasPrefix(figure, "saved"):
 		return "what a checkpoint's closure keeps no hook sees: the study has the inputs alone"
@@ -121,59 +148,57 @@ func (rec record) explained(f fact, n sisrarch.Network, x finding, got float64) 
 	case (strings.HasPrefix(f.Type, "realplksr") || f.Type == "mosr") && !strings.HasPrefix(figure, "saved"):
 		return "on the meta device mish is put together from several operations: the class is recorded on the CPU instead, and has what the formula has"
 	}
-	side := int64(64)
-	if figure == "saved AMP 128" {
-		side = 128
-		at64 := x
-		at64.figure = "saved AMP 64"
-		if rec.explained(f, n, at64, got/4) != "" {
-			return "as at 64"
-		}
-	}
+	return ""
+}
+
+// agrees compares a figure of the formula, in MiB, with our own recordings of the same class; "" where none is near.
+func (rec record) agrees(f fact, n sisrarch.Network, figure string, side int64, got float64) string {
 	commits := []string{f.Commit}
 	if f.Commit == "" {
 		commits = slices.Collect(maps.Keys(rec))
 	}
 	for _, c := range commits {
 		for _, r := range rec[c] {
-			scale, _ := r.Args["scale"].(float64)
-			on, _ := r.Args[n.CheckpointArg].(bool)
-			if r.Name != f.Type || len(r.Shape) < 4 || r.Shape[3] != side || int64(scale) != f.Scale && scale != 0 || on != f.Checkpointing ||
-				strings.Contains(figure, "AMP") != r.AMP && !strings.HasPrefix(figure, "inference") {
+			if !r.of(f, n, side) {
 				continue
 			}
-			var want float64
-			samples := float64(r.Shape[0])
-			switch {
-			case strings.HasPrefix(figure, "saved"):
-				want = float64(r.Saved)
-			case strings.HasPrefix(figure, "peak"):
-				want = float64(r.Peak)
-			default:
-				if !r.AMP {
-					continue
-				}
-				samples = 1 // an image at a time
-				want = float64(r.Eval[strings.TrimSuffix(strings.TrimPrefix(figure, "inference "), "²")])
-			}
-			if want /= (1 << 20) * samples; want > 0 && math.Abs(got/want-1) < 0.03 {
+			want, samples := r.figure(figure)
+			if want > 0 && math.Abs(got/want-1) < 0.03 {
 				at := "an image"
 				if samples > 1 {
-					at = fmt.Sprintf("an image of %.0f at once", samples)
+					at = fmt.Sprintf("an image of %d at once", samples)
 				}
 				return fmt.Sprintf("torch 2.15 has %.1f %s for the class, the formula for torch 2 and one image %.1f", want, at, got)
 			}
 		}
 	}
-	switch {
-	case strings.HasPrefix(figure, "inference") && x.got > x.want && x.got-x.want < 2:
-		return "autocast's copies of weights, which the study leaves out"
-	case strings.HasPrefix(figure, "peak") && math.Abs(x.got-x.want) < image+.06:
-		return "one image more or less, of the loss"
-	case strings.HasPrefix(f.Type, "hat_"):
-		return "hat_s, recorded from its class with torch 2.15, has what the formula has; the study is 1 % above for both"
-	}
 	return ""
+}
+
+// of reports whether a recording is of a fact's network, at a side of its input.
+func (r recording) of(f fact, n sisrarch.Network, side int64) bool {
+	scale, _ := r.Args["scale"].(float64)
+	on, _ := r.Args[n.CheckpointArg].(bool)
+	return r.Name == f.Type && len(r.Shape) >= 4 && r.Shape[3] == side && (int64(scale) == f.Scale || scale == 0) && on == f.Checkpointing
+}
+
+// figure returns a figure of the study as a recording has it, in MiB per sample, and how many samples there were at once. It
+// is 0 where the recording is of another precision.
+func (r recording) figure(name string) (mib float64, samples int64) {
+	var bytes float64
+	samples = r.Shape[0]
+	switch inference := strings.HasPrefix(name, "inference"); {
+	case inference && r.AMP:
+		samples = 1 // an image at a time
+		bytes = float64(r.Eval[strings.TrimSuffix(strings.TrimPrefix(name, "inference "), "²")])
+	case inference, strings.Contains(name, "AMP") != r.AMP:
+		return 0, samples
+	case strings.HasPrefix(name, "saved"):
+		bytes = float64(r.Saved)
+	default:
+		bytes = float64(r.Peak)
+	}
+	return bytes / ((1 << 20) * float64(samples)), samples
 }
 
 // A finding is one figure of the study against the tape: off is relative.
@@ -188,85 +213,99 @@ func (f finding) holds() bool {
 	return math.Abs(f.off) <= reproduced || math.Abs(f.got-f.want) <= 0.0501
 }
 
-// check prices a fact. The error is sisrarch.ErrUnknown where the architecture has no formula.
-func (f fact) check(rec record) (params int64, found []finding, err error) {
-	args := map[string]any{}
-	for k, v := range f.Args {
-		args[k] = v
-	}
-	spec := sisrarch.Spec{Type: f.Type, Scale: f.Scale, Args: args}
+// figures are those that the study has of a network, and how each is priced, by the side of the input in pixels.
+var figures = []struct {
+	name  string
+	want  func(fact) *float64
+	price func(setting) unit.Bytes
+}{
+	{"saved fp32 64", func(f fact) *float64 { return f.SavedF32 }, func(s setting) unit.Bytes { return s.saved(64, nn.F32) }},
+	{"saved AMP 64", func(f fact) *float64 { return f.SavedAMP }, func(s setting) unit.Bytes { return s.saved(64, nn.BF16) }},
+	{"saved AMP 128", func(f fact) *float64 { return f.SavedAMP128 }, func(s setting) unit.Bytes { return s.saved(128, nn.BF16) }},
+	{"peak fp32 64", func(f fact) *float64 { return f.PeakF32 }, func(s setting) unit.Bytes { return s.peak(64, nn.F32) }},
+	{"peak AMP 64", func(f fact) *float64 { return f.PeakAMP }, func(s setting) unit.Bytes { return s.peak(64, nn.BF16) }},
+	{"inference 128²", func(f fact) *float64 { return f.Eval128 }, func(s setting) unit.Bytes { return s.inference(128) }},
+	{"inference 256²", func(f fact) *float64 { return f.Eval256 }, func(s setting) unit.Bytes { return s.inference(256) }},
+	{"inference 512²", func(f fact) *float64 { return f.Eval512 }, func(s setting) unit.Bytes { return s.inference(512) }},
+}
+
+// A setting is what the study ran: a network, and PyTorch 1.13 or 2.
+type setting struct {
+	net    sisrarch.Network
+	torch1 bool
+}
+
+func (s setting) tape(side int64, training bool) (*nn.Tape, nn.Tensor) {
+	t := nn.NewTape()
+	t.Dispatched, t.Torch1, t.UpsampleLow, t.Training = true, s.torch1, s.torch1, training
+	return t, t.Hold(t.Input(nn.F32, 1, s.net.InCh, side, side))
+}
+
+func (s setting) train(side int64, low nn.DType) (saved, peak unit.Bytes) {
+	t, x := s.tape(side, true)
+	var y nn.Tensor
+	t.Autocast(low, func() { y = t.Hold(t.Call("", x, s.net.Forward)) })
+	before := t.Peak()
+	t.Backward(t.Mean(t.Abs(y)))
+	return before.Saved - before.SavedCasts, t.Peak().Bytes - x.Bytes()
+}
+
+func (s setting) saved(side int64, low nn.DType) unit.Bytes { b, _ := s.train(side, low); return b }
+func (s setting) peak(side int64, low nn.DType) unit.Bytes  { _, b := s.train(side, low); return b }
+
+func (s setting) inference(side int64) unit.Bytes {
+	t, x := s.tape(side, false)
+	t.NoGrad(func() {
+		t.FreezeParams(func() { t.Autocast(nn.BF16, func() { t.Hold(t.Call("", x, s.net.Forward)) }) })
+	})
+	return withoutCasts(t.Peak()) - x.Bytes()
+}
+
+// build makes a fact's network. The error is sisrarch.ErrUnknown where the architecture has no formula.
+func (f fact) build() (sisrarch.Network, error) {
+	spec := sisrarch.Spec{Type: f.Type, Scale: f.Scale, Args: map[string]any{}}
+	maps.Copy(spec.Args, f.Args)
 	if s, ok := sources[f.Commit]; ok {
 		spec.Source = []byte(s)
 	}
 	n, _, err := sisrarch.Build(spec)
-	if err == nil && f.Checkpointing {
-		if n.CheckpointArg == "" {
-			return 0, nil, fmt.Errorf("activation checkpointing of it: %w", sisrarch.ErrUnknown)
-		}
-		args[n.CheckpointArg] = true
-		n, _, err = sisrarch.Build(spec)
+	if err != nil || !f.Checkpointing {
+		return n, err
 	}
+	if n.CheckpointArg == "" {
+		return n, fmt.Errorf("activation checkpointing of it: %w", sisrarch.ErrUnknown)
+	}
+	spec.Args[n.CheckpointArg] = true
+	n, _, err = sisrarch.Build(spec)
+	return n, err
+}
+
+// check prices a fact. The error is sisrarch.ErrUnknown where the architecture has no formula.
+func (f fact) check(rec record) (params int64, found []finding, err error) {
+	n, err := f.build()
 	if err != nil {
 		return 0, nil, err
 	}
-	params = sisrarch.Parameters(n)
-	one := true // PyTorch 1.13
-	tape := func(side int64, training bool) (*nn.Tape, nn.Tensor) {
-		t := nn.NewTape()
-		t.Dispatched, t.Torch1, t.UpsampleLow, t.Training = true, one, one, training
-		return t, t.Hold(t.Input(nn.F32, 1, n.InCh, side, side))
-	}
-	train := func(side int64, low nn.DType) (saved, peak unit.Bytes) {
-		t, x := tape(side, true)
-		var y nn.Tensor
-		t.Autocast(low, func() { y = t.Hold(t.Call("", x, n.Forward)) })
-		before := t.Peak()
-		t.Backward(t.Mean(t.Abs(y)))
-		return before.Saved - before.SavedCasts, t.Peak().Bytes - x.Bytes()
-	}
-	eval := func(side int64) unit.Bytes {
-		t, x := tape(side, false)
-		t.NoGrad(func() {
-			t.FreezeParams(func() { t.Autocast(nn.BF16, func() { t.Hold(t.Call("", x, n.Forward)) }) })
-		})
-		return withoutCasts(t.Peak()) - x.Bytes()
-	}
-	add := func(figure string, want *float64, got func() unit.Bytes) {
-		if want != nil {
-			at := func(torch1 bool) finding {
-				one = torch1
-				g := float64(got()) / (1 << 20)
-				return finding{figure: figure, want: *want, got: g, off: g/(*want) - 1}
-			}
-			x := at(true)
-			if !x.holds() {
-				y := at(false)
-				if y.holds() {
-					x = y
-				}
-				x.why = rec.explained(f, n, x, y.got)
-			}
-			found = append(found, x)
+	for _, fig := range figures {
+		want := fig.want(f)
+		if want == nil {
+			continue
 		}
+		at := func(torch1 bool) finding {
+			got := float64(fig.price(setting{n, torch1})) / (1 << 20)
+			return finding{figure: fig.name, want: *want, got: got, off: got/(*want) - 1}
+		}
+		x := at(true) // the study ran PyTorch 1.13
+		if !x.holds() {
+			y := at(false)
+			if y.holds() {
+				x = y
+			}
+			x.why = rec.explained(f, n, x, y.got)
+		}
+		found = append(found, x)
 	}
-	saved := func(side int64, low nn.DType) func() unit.Bytes {
-		return func() unit.Bytes { s, _ := train(side, low); return s }
-	}
-	peak := func(side int64, low nn.DType) func() unit.Bytes {
-		return func() unit.Bytes { _, p := train(side, low); return p }
-	}
-	add("saved fp32 64", f.SavedF32, saved(64, nn.F32))
-	add("saved AMP 64", f.SavedAMP, saved(64, nn.BF16))
-	add("saved AMP 128", f.SavedAMP128, saved(128, nn.BF16))
-	add("peak fp32 64", f.PeakF32, peak(64, nn.F32))
-	add("peak AMP 64", f.PeakAMP, peak(64, nn.BF16))
-	for _, e := range []struct {
-		want *float64
-		side int64
-	}{{f.Eval128, 128}, {f.Eval256, 256}, {f.Eval512, 512}} {
-		add(fmt.Sprintf("inference %d²", e.side), e.want, func() unit.Bytes { return eval(e.side) })
-	}
-	return params, found, nil
+	return sisrarch.Parameters(n), found, nil
 }
 
 // A checked fact is what its check found.
