@@ -77,7 +77,7 @@ func learn(receipts []Receipt, of Key, on Machine, priced func(Key) (mem.Estimat
 		own = append(own, unpriced...)
 	}
 	is := func(quantity string) measured {
-		return func(r Receipt) (mem.Measurement, bool) { return r.Find(quantity) }
+		return func(r Receipt) (mem.Measurement, bool) { return r.find(quantity) }
 	}
 	if on.Kind == "cpu" {
 		l.whole = newCurve(own, on, sameAll, 0.9, is(mem.Data), always)
@@ -148,7 +148,7 @@ const full = 0.9
 // needed is the driver's figure for a phase without what the allocator only cached, by the prediction. On a card that was
 // nearly full the allocator had returned an unknown part of that, so the figure is an upper bound.
 func needed(r Receipt) (mem.Measurement, bool) {
-	m, ok := r.Find(mem.Used)
+	m, ok := r.find(mem.Used)
 	cached := onlyCached(r.Predicted)
 	if ok && cached > 0 && m.Bound != mem.AtLeast { // a failed allocator has emptied its cache
 		if float64(m.Bytes) > full*float64(r.Machine.Total) {
@@ -176,7 +176,7 @@ func onlyCached(e mem.Estimate) unit.Bytes {
 // beyondTensors is what a job holds on a card besides its live tensors.
 func beyondTensors(r Receipt) (mem.Measurement, bool) {
 	used, ok := needed(r)
-	live, also := r.Find(mem.Allocated)
+	live, also := r.find(mem.Allocated)
 	if !ok || !also || used.Bound == mem.AtLeast || used.Bound == mem.AtMost || live.Bound == mem.AtLeast || live.Bound == mem.AtMost || used.Bytes <= live.Bytes {
 		return mem.Measurement{}, false
 	}
@@ -186,8 +186,8 @@ func beyondTensors(r Receipt) (mem.Measurement, bool) {
 // beyondReserved is what a process holds on a card besides the memory that its allocator has reserved: the context. An
 // out-of-memory message has both figures from the same moment.
 func beyondReserved(r Receipt) (mem.Measurement, bool) {
-	used, ok := r.Find(mem.Used)
-	reserved, also := r.Find(mem.Reserved)
+	used, ok := r.find(mem.Used)
+	reserved, also := r.find(mem.Reserved)
 	if !ok || !also || used.Bound != reserved.Bound || used.Bytes <= reserved.Bytes {
 		return mem.Measurement{}, false
 	}
@@ -324,7 +324,7 @@ func add(e *mem.Estimate, k mem.Kind, what string, bytes float64, from []point, 
 // learned adds the names of receipts to the estimate, each once.
 func learned(e *mem.Estimate, rs []Receipt) {
 	for _, r := range rs {
-		if id := r.ID(); !slices.Contains(e.Learned, id) {
+		if id := r.id(); !slices.Contains(e.Learned, id) {
 			e.Learned = append(e.Learned, id)
 		}
 	}

@@ -105,11 +105,11 @@ func newestFirst(a, b Receipt) int { return b.Time.Compare(a.Time) }
 // total is all that a receipt's phase took, if that was measured. If only live tensors were, e gives the rest.
 func total(r Receipt, e mem.Estimate) (float64, mem.Bound, bool) {
 	for _, is := range []string{mem.Data, mem.Used} {
-		if m, ok := r.Find(is); ok && m.Bound != mem.AtMost {
+		if m, ok := r.find(is); ok && m.Bound != mem.AtMost {
 			return float64(m.Bytes), m.Bound, true
 		}
 	}
-	if m, ok := r.Find(mem.Allocated); ok && m.Bound != mem.AtMost {
+	if m, ok := r.find(mem.Allocated); ok && m.Bound != mem.AtMost {
 		return float64(m.Bytes) + sum(e, beyond), m.Bound, true
 	}
 	return 0, "", false

@@ -15,8 +15,8 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Version is the version of [Receipt]. Fields are added within a version and never change their meaning.
-const Version = 1
+// version is the version of [Receipt]. Fields are added within a version and never change their meaning.
+const version = 1
 
 // A Receipt records one phase of one finished attempt: the memory that was predicted, the peaks that were measured, and
 // the job and machine.
@@ -38,8 +38,8 @@ type Receipt struct {
 	Measured []mem.Measurement `json:"measured"`
 }
 
-// ID names a receipt: a phase of an attempt has one receipt.
-func (r Receipt) ID() string { return fmt.Sprintf("%s/%d/%s", r.Run, r.Attempt, r.Job.Phase) }
+// id names a receipt: a phase of an attempt has one receipt.
+func (r Receipt) id() string { return fmt.Sprintf("%s/%d/%s", r.Run, r.Attempt, r.Job.Phase) }
 
 // A Key identifies a phase of a job at its settings.
 type Key struct {
@@ -69,8 +69,8 @@ type Machine struct {
 	Allocator  string     `json:"allocator,omitempty"` // its settings in the environment
 }
 
-// Find returns the receipt's measurement of a quantity.
-func (r Receipt) Find(is string) (mem.Measurement, bool) {
+// find returns the receipt's measurement of a quantity.
+func (r Receipt) find(is string) (mem.Measurement, bool) {
 	for _, m := range r.Measured {
 		if m.Is == is {
 			return m, true
@@ -86,8 +86,8 @@ const (
 	mostText  = 500
 )
 
-// Check reports the first reason why r is not a valid receipt.
-func (r Receipt) Check() error {
+// check reports the first reason why r is not a valid receipt.
+func (r Receipt) check() error {
 	if err := r.checkHead(); err != nil {
 		return err
 	}
@@ -118,8 +118,8 @@ func (r Receipt) checkHead() error {
 	switch {
 	case r.Version < 1:
 		return fmt.Errorf("it is no receipt: it has no version")
-	case r.Version > Version:
-		return fmt.Errorf("it is of a newer launch (version %d, this one reads %d)", r.Version, Version)
+	case r.Version > version:
+		return fmt.Errorf("it is of a newer launch (version %d, this one reads %d)", r.Version, version)
 	case r.Run == "" || r.Attempt < 1 || r.Time.IsZero() || r.Job.Plugin == "" || r.Job.Phase == "":
 		return fmt.Errorf("it does not say of which run, attempt, time, plugin and phase it is")
 	case r.Machine.Kind != "cuda" && r.Machine.Kind != "cpu":

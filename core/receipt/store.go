@@ -63,7 +63,7 @@ func parseReceipt(line []byte) (r Receipt, err error) {
 	if err := json.Unmarshal(line, &r); err != nil {
 		return r, fmt.Errorf("it is no receipt: %w", err)
 	}
-	return r, r.Check()
+	return r, r.check()
 }
 
 // eachLine calls see with the number and text of each line that is not empty. It cuts lines that are longer than any receipt.
@@ -108,7 +108,7 @@ func Lines(rs []Receipt) (text []byte, err error) {
 // Append adds receipts at the end, and shortens the file if it has grown beyond its bound.
 func (s Store) Append(rs ...Receipt) error {
 	for _, r := range rs {
-		if err := r.Check(); err != nil {
+		if err := r.check(); err != nil {
 			return fmt.Errorf("writing a receipt: %w", err)
 		}
 	}
@@ -244,7 +244,7 @@ func (s Store) Import(in io.Reader, now time.Time) (added, known int, problems [
 	}
 	ids := map[string]bool{}
 	for _, r := range have {
-		ids[r.ID()] = true
+		ids[r.id()] = true
 	}
 	var fresh []Receipt
 	err = eachLine(in, func(number int, line []byte) {
@@ -255,10 +255,10 @@ func (s Store) Import(in io.Reader, now time.Time) (added, known int, problems [
 		switch {
 		case err != nil:
 			problems = append(problems, fmt.Errorf("line %d: %w", number, err))
-		case ids[r.ID()]:
+		case ids[r.id()]:
 			known++
 		default:
-			ids[r.ID()] = true
+			ids[r.id()] = true
 			r.Imported = true
 			fresh = append(fresh, r)
 		}

@@ -28,14 +28,14 @@ func (s Subject) Receipts(name string, r *run.Run, a *run.Attempt) (out []Receip
 			continue
 		}
 		rec := Receipt{
-			Version: Version, Run: name, Attempt: a.Plan.Attempt, Time: o.Began.Add(o.Took).UTC().Truncate(time.Second),
+			Version: version, Run: name, Attempt: a.Plan.Attempt, Time: o.Began.Add(o.Took).UTC().Truncate(time.Second),
 			Job: k, Machine: s.machine, Ending: string(o.Ending),
 			Predicted: predicted(set, a, c), Measured: peaks(set, a, c.Phase, s.machine.Kind),
 		}
 		if c.Estimate.Known() {
 			rec.Planned = c.Estimate.Total()
 		}
-		if rec.Check() == nil {
+		if rec.check() == nil {
 			out = append(out, rec)
 		}
 	}
