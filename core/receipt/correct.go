@@ -8,8 +8,8 @@ import (
 	"github.com/launch-ml/launch/core/mem"
 )
 
-// Learn returns the ladders as the receipts correct them, and whether they do. A phase whose corrections would break the
-// ladder's order stays as it was priced.
+// Learn returns the ladders with estimates corrected by the receipts, and whether any was. A phase stays as priced if its
+// corrections would break the order of the ladder. The ladders that it is given do not change.
 func (s Subject) Learn(set *ladder.Set, receipts []Receipt) (*ladder.Set, bool) {
 	if len(receipts) == 0 || s.machine.Kind == "" {
 		return set, false
@@ -30,7 +30,7 @@ func (s Subject) Learn(set *ladder.Set, receipts []Receipt) (*ladder.Set, bool) 
 	return &out, true
 }
 
-// correct returns the rungs of one phase as the receipts correct them, and whether they do.
+// correct returns the rungs of one phase with corrected estimates, and whether any was corrected.
 func (s Subject) correct(set *ladder.Set, l ladder.Ladder, receipts []Receipt) (rungs []ladder.Rung, learned bool) {
 	prices := map[string]mem.Estimate{}
 	keys := make([][]Key, len(l.Rungs))
@@ -38,7 +38,7 @@ func (s Subject) correct(set *ladder.Set, l ladder.Ladder, receipts []Receipt) (
 		for shared, e := range r.Estimates {
 			k := s.key(set, l.Phase, shared, i)
 			keys[i] = append(keys[i], k)
-			prices[fmt.Sprint(k.Settings)] = e // a map prints in order
+			prices[fmt.Sprint(k.Settings)] = e // a map is printed in the order of its keys
 		}
 	}
 	lessons := learn(receipts, s.key(set, l.Phase, set.Shared.Asked, l.Asked), s.machine, func(k Key) (mem.Estimate, bool) {

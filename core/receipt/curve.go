@@ -7,26 +7,26 @@ import (
 	"github.com/launch-ml/launch/core/mem"
 )
 
-// A point is what was measured at one size.
+// A point is the measurement at one size.
 type point struct {
-	x, residual float64 // the priced lines' sum, over which it is drawn, and what was measured beyond the lines in scope
-	grows       float64 // of the lines in scope
+	x, residual float64 // the sum of all priced lines; what was measured beyond the selected ones
+	grows       float64 // sum of the selected lines that grow
 	share       float64 // of the residual that is constant, by the priors
-	constants   float64
-	floor       bool // only sampled
-	failed      bool // at least so much
+	constants   float64 // sum of the selected lines that are guessed constants
+	floor       bool    // only sampled
+	failed      bool    // a lower bound: the phase failed there
 	from        []Receipt
 }
 
-// A curve is what was measured beyond the priced lines of a scope, over the sum of all lines.
+// A curve is what was measured beyond the selected lines, as a function of the sum of all priced lines.
 type curve struct {
 	points  []point
 	slope   float64 // beyond the points
-	descent float64 // how steeply it may fall, of a total that rises by 1
+	descent float64 // the most that it may fall while that sum rises by 1
 }
 
-// newCurve draws one through what was measured on the nearest machines there are, and none farther than least. It is nil
-// where nothing was.
+// newCurve draws a curve through the measurements on the most similar machines, which are at least as near as least. It
+// returns nil if there are none. find returns a receipt's measurement, and in selects the lines that it covers.
 func newCurve(rs []Receipt, on Machine, least int, descent float64, find measured, in func(mem.Item) bool) *curve {
 	sizes := map[float64][]Receipt{}
 	nearest := least
@@ -57,8 +57,8 @@ func newCurve(rs []Receipt, on Machine, least int, descent float64, find measure
 	return c
 }
 
-// newPoint weighs the receipts of one size. What failed counts where nothing newer has passed, and only if it needed
-// more than was priced.
+// newPoint combines the receipts of one size. A failure counts only if nothing newer has passed and if it needed more than
+// the price.
 func newPoint(x float64, rs []Receipt, find measured, in func(mem.Item) bool) (point, bool) {
 	slices.SortFunc(rs, newestFirst)
 	e := rs[0].Predicted
@@ -84,7 +84,7 @@ func newPoint(x float64, rs []Receipt, find measured, in func(mem.Item) bool) (p
 		newest := passed[0]
 		slices.Sort(passed)
 		y = passed[len(passed)/2] // of two the larger
-		if newest > grown*y {     // the program has changed in what no digest of its recipe sees
+		if newest > grown*y {     // the program has changed outside its recipe
 			y = newest
 		}
 	}
@@ -96,7 +96,7 @@ func newPoint(x float64, rs []Receipt, find measured, in func(mem.Item) bool) (p
 	return p, y > 0
 }
 
-// bound drops the points of failures that say no more than the others do.
+// bound drops failures that ask for no more than the curve through the other points.
 func (c *curve) bound() {
 	passed := &curve{descent: c.descent, points: slices.DeleteFunc(slices.Clone(c.points), func(p point) bool { return p.failed })}
 	if len(passed.points) == 0 {
@@ -110,7 +110,7 @@ func (c *curve) bound() {
 	})
 }
 
-// rise makes the curve's total rise with the sum of the lines: where two points contradict that, their mean stands for both.
+// rise makes the total rise with the sum of the lines: it replaces two points that contradict this by their mean.
 func (c *curve) rise() {
 	for i := 1; i < len(c.points); {
 		p, q := &c.points[i-1], &c.points[i]
@@ -124,8 +124,8 @@ func (c *curve) rise() {
 	}
 }
 
-// incline finds the slope beyond the points: one point's residual is shared out by the priors; several correct that, as
-// far as they lie apart.
+// incline finds the slope beyond the points. The priors divide the residual of a point into a constant part and a part that
+// grows; several points correct this slope, the more the farther they lie apart.
 func (c *curve) incline() {
 	var x, r, prior, n, largest float64
 	for _, p := range c.points {
@@ -146,7 +146,7 @@ func (c *curve) incline() {
 	c.slope = min(max(c.slope, -c.descent/2), 1)
 }
 
-// at is the residual at a sum of lines, with the points that it comes from, the nearest first.
+// at returns the residual at a sum of lines and the points that it comes from, the nearest first.
 func (c *curve) at(x float64) (residual float64, from []point) {
 	ps := c.points
 	i, exact := slices.BinarySearchFunc(ps, x, func(p point, x float64) int { return cmp.Compare(p.x, x) })
@@ -166,7 +166,7 @@ func (c *curve) at(x float64) (residual float64, from []point) {
 	return p.residual + (q.residual-p.residual)*(x-p.x)/(q.x-p.x), from
 }
 
-// flat is the part of the residual that no size changes: where the lines that grow would be nothing.
+// flat is the constant part of the residual: its value where the lines that grow are 0.
 func (c *curve) flat() float64 {
 	p := c.points[0]
 	if len(c.points) == 1 && p.grows > 0 {
@@ -175,14 +175,14 @@ func (c *curve) flat() float64 {
 	return p.residual - c.slope*p.grows
 }
 
-// An offset is how far a machine's constant is from its prior, by other jobs.
+// An offset is the difference between a constant and its prior, measured by other jobs.
 type offset struct {
 	bytes float64
 	from  []Receipt
 }
 
-// newOffset is the median of what the receipts of the same card and driver, or of the same project and interpreter, say, each weighing as much as the constant is of
-// what it measured: a small job tells the interpreter from its tensors, a large one does not.
+// newOffset returns the weighted median of the receipts' differences, nil if there are none. The weight is the share of the
+// constant in what was measured: a small job shows the interpreter's memory, a large one hides it in its tensors.
 func newOffset(rs []Receipt, on Machine, find measured, in func(mem.Item) bool) *offset {
 	type vote struct{ bytes, weight float64 }
 	var votes []vote

@@ -10,45 +10,48 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// What receipts teach, in three sentences. Of the same phase of the same architecture, what was measured beyond the
-// priced lines is a curve over their sum: through every size that was measured, straight between two, and beyond them on
-// a slope that the priors share out between what is constant and what grows. Of other jobs on the same card and driver, or on a CPU of the same project with the same
-// interpreter and torch, only the constant carries over: the context, or the interpreter and torch. Without a formula, measurements at several
-// micro-batches are a line in the micro-batch.
+// How receipts correct an estimate:
 //
-// The curve never falls, so a ladder stays in its order; at a size that was measured it is the measurement, so the second run is
-// planned as the first one was seen. One wild receipt does not get far: of several at one size the median counts, the
-// slope is bounded, a constant keeps a quarter of itself at least, and a peak that was only sampled never lowers an
-// estimate below the lines that are counted.
+//   - Receipts of the same phase of the same architecture give a curve. It is drawn over the sum of the priced lines, and its
+//     value is what was measured beyond these lines. It passes through every measured size and is straight between two. Beyond
+//     them its slope follows the priors, which divide the difference into a constant part and a part that grows.
+//   - Receipts of other jobs give the constant only. On a card that is the context, for the same card and driver. On a CPU it
+//     is Python and torch, for the same project, interpreter and torch.
+//   - Without a formula, the estimate is a line in the micro-batch through what the same program took at others.
+//
+// The total never falls as the priced lines rise, so a ladder keeps its order. At a measured size it is the measurement, so the
+// second run is planned as the first one was measured. A single wrong receipt has little effect: the median of a size
+// counts, the slope is bounded, a constant keeps at least a quarter of itself, and a sampled peak never lowers an estimate
+// below its counted lines.
 
-// How far priors are trusted. A line that is a guess and constant may be off by half of itself. Counted lines that grow
-// were off by 4.9 % at the worst against recorded steps (docs/accuracy.md), guessed ones by all of themselves.
+// How far priors are trusted. A guessed constant may be off by half of itself. Counted lines that grow were off by 4.9 % at
+// most against recorded steps (docs/accuracy.md); guessed ones may be off by all of themselves.
 const (
 	constantPrior = 0.5
 	growthPrior   = 0.05
-	noise         = 0.005 // of a measurement against itself, repeated
-	leastConstant = 0.25  // what a constant keeps of itself
+	noise         = 0.005 // of a repeated measurement
+	leastConstant = 0.25  // share of itself that a constant keeps
 	nearby        = 0.25  // a size within a quarter of a measured one is not extrapolated
-	perSize       = 5     // receipts of one size that count: the newest
+	perSize       = 5     // newest receipts of one size that count
 )
 
-// lessons are what receipts teach of one phase of a job on a machine.
+// lessons are the corrections that receipts give for one phase of a job on a machine.
 type lessons struct {
 	whole, tensors, rest *curve    // of the total, of live tensors on a card, and of what is beyond these
-	constant             *offset   // from other jobs, where the phase itself has no curve of it
-	context              *offset   // from out-of-memory messages, which tell it from all else
-	program              []Receipt // of the same program: for a phase without a formula
+	constant             *offset   // from other jobs, for a phase without a curve of it
+	context              *offset   // from out-of-memory messages, which report it separately
+	program              []Receipt // of the same program, for a phase without a formula
 }
 
-// learn reads receipts for a phase of a job on a machine. priced returns today's price of the phase at settings, if
-// they are among its rungs: where that is not what a receipt was predicted, the formula has changed since, and the measurement
-// counts against today's; where it cannot be priced anew, and others show such a change, the receipt does not count.
+// learn derives the lessons for a phase of a job on a machine. priced returns the present price of the phase at settings that
+// are among its rungs. A measurement counts against the present price. If that differs from the prediction of any receipt, the
+// formula has changed since, and receipts that cannot be priced again do not count.
 func learn(receipts []Receipt, of Key, on Machine, priced func(Key) (mem.Estimate, bool)) *lessons {
 	l := &lessons{}
 	var own, unpriced, others []Receipt
 	changed := false
 	for _, r := range believed(receipts, of) {
-		if r.Machine.near(on) == foreign || on.Kind == "cpu" && r.Job.otherPython(of) { // on a CPU what is imported is measured, too
+		if r.Machine.near(on) == foreign || on.Kind == "cpu" && r.Job.otherPython(of) { // on a CPU imports are measured too
 			continue
 		}
 		if !r.Job.arch(of) {
@@ -74,7 +77,7 @@ func learn(receipts []Receipt, of Key, on Machine, priced func(Key) (mem.Estimat
 		own = append(own, unpriced...)
 	}
 	is := func(quantity string) measured {
-		return func(r Receipt) (mem.Measurement, bool) { return r.Find(quantity) }
+		return func(r Receipt) (mem.Measurement, bool) { return r.find(quantity) }
 	}
 	if on.Kind == "cpu" {
 		l.whole = newCurve(own, on, sameAll, 0.9, is(mem.Data), always)
@@ -89,15 +92,15 @@ func learn(receipts []Receipt, of Key, on Machine, priced func(Key) (mem.Estimat
 	return l
 }
 
-// grown is how much more than the median the newest measurement of a size has to be for it to count instead.
+// grown is the ratio to the median of its size from which the newest measurement counts instead.
 const grown = 1.1
 
-// strange is how many times the price an imported receipt may be off and still be believed.
+// strange is the largest factor by which an imported receipt may differ from its price and still count.
 const strange = 8
 
-// believed are the receipts that count: where this machine has seen the phase itself, or for a constant any other job,
-// nothing that was imported does. What is imported never lowers an estimate below its counted lines, and counts for
-// nothing where it is far from any price.
+// believed returns the receipts that count. An imported one counts only if this machine has no receipt of the phase itself
+// (for a constant: of any other job) and if it is not far from its price. Its exact peaks count as sampled, so that it never lowers an
+// estimate below the counted lines.
 func believed(receipts []Receipt, of Key) (out []Receipt) {
 	var ownPhase, ownOther bool
 	for _, r := range receipts {
@@ -128,10 +131,10 @@ func believed(receipts []Receipt, of Key) (out []Receipt) {
 	return out
 }
 
-// measured finds in a receipt what a curve is drawn through.
+// A measured function finds the measurement for a curve in a receipt.
 type measured func(Receipt) (mem.Measurement, bool)
 
-// always, tensor and beyond are the lines that a measurement is of.
+// always, tensor and beyond select the lines that a measurement covers; counted selects those that follow from shapes.
 func always(mem.Item) bool { return true }
 func tensor(it mem.Item) bool {
 	return it.Kind != mem.Context && it.Kind != mem.Slack && it.Kind != mem.Runtime && it.Kind != mem.Others
@@ -139,15 +142,15 @@ func tensor(it mem.Item) bool {
 func beyond(it mem.Item) bool  { return !tensor(it) }
 func counted(it mem.Item) bool { return tensor(it) && !it.Guess }
 
-// full is the share of a card from which on what an allocator caches is given back again.
+// full is the share of a card above which the allocator returns what it has cached.
 const full = 0.9
 
-// needed is what the driver saw of a phase, without what the allocator merely cached by the prediction. On a card that was
-// nearly full it had given some of that back, nobody knows how much.
+// needed is the driver's figure for a phase without what the allocator only cached, by the prediction. On a card that was
+// nearly full the allocator had returned an unknown part of that, so the figure is an upper bound.
 func needed(r Receipt) (mem.Measurement, bool) {
-	m, ok := r.Find(mem.Used)
+	m, ok := r.find(mem.Used)
 	cached := onlyCached(r.Predicted)
-	if ok && cached > 0 && m.Bound != mem.AtLeast { // where it failed nothing was cached any more
+	if ok && cached > 0 && m.Bound != mem.AtLeast { // a failed allocator has emptied its cache
 		if float64(m.Bytes) > full*float64(r.Machine.Total) {
 			m.Bound = mem.AtMost
 		}
@@ -156,7 +159,7 @@ func needed(r Receipt) (mem.Measurement, bool) {
 	return m, ok
 }
 
-// onlyCached is what the allocator comes to hold beyond what the phase needs of it.
+// onlyCached is what the allocator reserves beyond the need of the phase.
 func onlyCached(e mem.Estimate) unit.Bytes {
 	need := unit.Bytes(0)
 	for _, it := range e.Items {
@@ -170,28 +173,28 @@ func onlyCached(e mem.Estimate) unit.Bytes {
 	return e.Reserved - need
 }
 
-// beyondTensors is what a card holds for a job beside its live tensors.
+// beyondTensors is what a job holds on a card besides its live tensors.
 func beyondTensors(r Receipt) (mem.Measurement, bool) {
 	used, ok := needed(r)
-	live, also := r.Find(mem.Allocated)
+	live, also := r.find(mem.Allocated)
 	if !ok || !also || used.Bound == mem.AtLeast || used.Bound == mem.AtMost || live.Bound == mem.AtLeast || live.Bound == mem.AtMost || used.Bytes <= live.Bytes {
 		return mem.Measurement{}, false
 	}
 	return mem.Measurement{Is: "beyond tensors", Bytes: used.Bytes - live.Bytes, Bound: used.Bound, From: used.From}, true
 }
 
-// beyondReserved is what a card holds for a process beside what its allocator has reserved: the context. An
-// out-of-memory message has both figures of the same moment.
+// beyondReserved is what a process holds on a card besides the memory that its allocator has reserved: the context. An
+// out-of-memory message has both figures from the same moment.
 func beyondReserved(r Receipt) (mem.Measurement, bool) {
-	used, ok := r.Find(mem.Used)
-	reserved, also := r.Find(mem.Reserved)
+	used, ok := r.find(mem.Used)
+	reserved, also := r.find(mem.Reserved)
 	if !ok || !also || used.Bound != reserved.Bound || used.Bytes <= reserved.Bytes {
 		return mem.Measurement{}, false
 	}
 	return mem.Measurement{Is: "context", Bytes: used.Bytes - reserved.Bytes, From: used.From}, true
 }
 
-// constants is the sum of the guessed lines that no size changes, and growth how far those that grow may be off.
+// constants is the sum of the guessed lines that do not depend on the size.
 func constants(e mem.Estimate, in func(mem.Item) bool) (sum float64) {
 	for _, it := range e.Items {
 		if in(it) && it.Guess && (it.Kind == mem.Context || it.Kind == mem.Runtime) {
@@ -201,6 +204,7 @@ func constants(e mem.Estimate, in func(mem.Item) bool) (sum float64) {
 	return sum
 }
 
+// growth is the sum of the lines that grow with the size, and how far they may be off.
 func growth(e mem.Estimate, in func(mem.Item) bool) (grows, off float64) {
 	for _, it := range e.Items {
 		switch {
@@ -223,8 +227,8 @@ func sum(e mem.Estimate, in func(mem.Item) bool) (sum float64) {
 	return sum
 }
 
-// apply returns an estimate of the phase as the receipts correct it: its own lines, those that a measurement replaces,
-// and a correction. e is what was priced for of.
+// apply returns the corrected estimate of the phase: its lines, some replaced by a measurement, and a correction. e is the
+// price for of.
 func (l *lessons) apply(e mem.Estimate, of Key) mem.Estimate {
 	if !e.Known() {
 		return l.line(e, of)
@@ -239,7 +243,7 @@ func (l *lessons) apply(e mem.Estimate, of Key) mem.Estimate {
 	case l.tensors != nil:
 		correct(&out, l.tensors, x, e, tensor, of.Phase)
 		if l.rest != nil {
-			replace(&out, mem.Context, l.rest.flat(), l.rest.points[0].from) // where nothing said it better
+			replace(&out, mem.Context, l.rest.flat(), l.rest.points[0].from) // unless a message gave it
 			r, from := l.rest.at(x)
 			add(&out, mem.Slack, "beyond live tensors", r-since(out, e, beyond), from, x, beyond)
 		} else if l.constant != nil {
@@ -254,10 +258,10 @@ func (l *lessons) apply(e mem.Estimate, of Key) mem.Estimate {
 	return out
 }
 
-// correct makes the lines of a scope amount to what the curve says.
+// correct adds what makes the lines that in selects sum up to the curve's value. x is the sum of all priced lines.
 func correct(e *mem.Estimate, c *curve, x float64, priced mem.Estimate, in func(mem.Item) bool, phase string) {
 	r, from := c.at(x)
-	if from[0].floor && !from[0].failed { // what lay between two looks may have been more
+	if from[0].floor && !from[0].failed { // a peak between two samples may have been higher
 		r = max(r, float64(priced.Certain())-sum(priced, in))
 	}
 	if in(mem.Item{Kind: mem.Runtime}) {
@@ -267,12 +271,12 @@ func correct(e *mem.Estimate, c *curve, x float64, priced mem.Estimate, in func(
 	add(e, mem.Correction, phase, r-since(*e, priced, in), from, x, in)
 }
 
-// since is by how much the lines of a scope, corrections included, have changed.
+// since is the change of the lines that in selects, including corrections.
 func since(e, priced mem.Estimate, in func(mem.Item) bool) float64 {
 	return sum(e, in) - sum(priced, in)
 }
 
-// replace changes a guessed constant by an offset, and says whose it is.
+// replace changes a guessed constant by an offset and enters its source.
 func replace(e *mem.Estimate, k mem.Kind, by float64, from []Receipt) {
 	for i := range e.Items {
 		it := &e.Items[i]
@@ -286,8 +290,8 @@ func replace(e *mem.Estimate, k mem.Kind, by float64, from []Receipt) {
 	}
 }
 
-// add appends a correction with where it comes from. It is a guess where nothing near was measured; where something was,
-// the sum of the lines in scope is vouched for, and none of them is a guess.
+// add appends a correction with its source. The correction is a guess if no size nearby was measured. Otherwise the sum of the
+// lines that in selects is measured, and none of these lines is a guess any more.
 func add(e *mem.Estimate, k mem.Kind, what string, bytes float64, from []point, x float64, in func(mem.Item) bool) {
 	it := mem.Item{Kind: k, What: what, Bytes: unit.Bytes(math.Round(bytes))}
 	if k != mem.Correction && bytes < 0 {
@@ -317,16 +321,16 @@ func add(e *mem.Estimate, k mem.Kind, what string, bytes float64, from []point, 
 	e.Add(it)
 }
 
-// learned enters receipts, each once.
+// learned adds the names of receipts to the estimate, each once.
 func learned(e *mem.Estimate, rs []Receipt) {
 	for _, r := range rs {
-		if id := r.ID(); !slices.Contains(e.Learned, id) {
+		if id := r.id(); !slices.Contains(e.Learned, id) {
 			e.Learned = append(e.Learned, id)
 		}
 	}
 }
 
-// names says which runs receipts are of, in one line.
+// names lists the runs of receipts in one line.
 func names(rs []Receipt) string {
 	var runs []string
 	for _, r := range rs {

@@ -245,7 +245,7 @@ func TestLearnSaysFromWhere(t *testing.T) {
 			t.Errorf("the line %s is from %q", it.Kind, it.From)
 		}
 	}
-	if !slices.Equal(e.Learned, []string{r.ID()}) {
+	if !slices.Equal(e.Learned, []string{r.id()}) {
 		t.Errorf("it names %v", e.Learned)
 	}
 }
@@ -259,7 +259,7 @@ func TestCertainOfLearned(t *testing.T) {
 }
 
 func TestReceiptCheck(t *testing.T) {
-	if err := took(16, host, data(1, mem.Exact)).Check(); err != nil {
+	if err := took(16, host, data(1, mem.Exact)).check(); err != nil {
 		t.Fatal(err)
 	}
 	for says, change := range map[string]func(*Receipt){
@@ -278,7 +278,7 @@ func TestReceiptCheck(t *testing.T) {
 	} {
 		r := took(16, host, data(1, mem.Exact))
 		change(&r)
-		if err := r.Check(); err == nil || !strings.Contains(err.Error(), says) {
+		if err := r.check(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want it to say %q", err, says)
 		}
 	}

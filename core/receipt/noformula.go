@@ -12,8 +12,8 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// line estimates a phase that has no formula from what the same program took: at this micro-batch, on the line through
-// others, or in proportion to the only one.
+// line estimates a phase without a formula by what the same program took: at this micro-batch, on the line through several
+// others, or in proportion to the only other.
 func (l *lessons) line(e mem.Estimate, of Key) mem.Estimate {
 	micro, counts := number(of.Settings[job.MicroBatch])
 	sizes := map[float64][]Receipt{}
@@ -73,7 +73,7 @@ func (l *lessons) line(e mem.Estimate, of Key) mem.Estimate {
 	return out
 }
 
-// passed is the median of what the newest receipts took that did not fail; 0 where there is none.
+// passed is the median of the newest receipts that did not fail, and these receipts; 0 if all failed.
 func passed(rs []Receipt, e mem.Estimate) (float64, []Receipt) {
 	var ys []float64
 	var from []Receipt
@@ -90,7 +90,7 @@ func passed(rs []Receipt, e mem.Estimate) (float64, []Receipt) {
 	return ys[len(ys)/2], from
 }
 
-// failed is the most that receipts were refused.
+// failed is the largest amount at which receipts failed, and the receipts that failed.
 func failed(rs []Receipt, e mem.Estimate) (least float64, from []Receipt) {
 	for _, r := range rs {
 		if y, bound, _ := total(r, e); bound == mem.AtLeast {
@@ -102,21 +102,21 @@ func failed(rs []Receipt, e mem.Estimate) (least float64, from []Receipt) {
 
 func newestFirst(a, b Receipt) int { return b.Time.Compare(a.Time) }
 
-// total is all that a receipt's phase took, where that was measured. Of live tensors alone the rest is e's own.
+// total is all that a receipt's phase took, if that was measured. If only live tensors were, e gives the rest.
 func total(r Receipt, e mem.Estimate) (float64, mem.Bound, bool) {
 	for _, is := range []string{mem.Data, mem.Used} {
-		if m, ok := r.Find(is); ok && m.Bound != mem.AtMost {
+		if m, ok := r.find(is); ok && m.Bound != mem.AtMost {
 			return float64(m.Bytes), m.Bound, true
 		}
 	}
-	if m, ok := r.Find(mem.Allocated); ok && m.Bound != mem.AtMost {
+	if m, ok := r.find(mem.Allocated); ok && m.Bound != mem.AtMost {
 		return float64(m.Bytes) + sum(e, beyond), m.Bound, true
 	}
 	return 0, "", false
 }
 
-// onLine is the line of least squares at x. It rises: memory does not fall with the micro-batch, whatever two
-// measurements say.
+// onLine is the value at x of the least-squares line through the points. The line always rises: memory does not fall as the
+// micro-batch grows, even if two measurements suggest so.
 func onLine(xs, ys []float64, x float64) float64 {
 	var mx, my, n float64
 	for i := range xs {
@@ -132,7 +132,7 @@ func onLine(xs, ys []float64, x float64) float64 {
 	return max(1+x, my+slope*(x-mx))
 }
 
-// alikeBut reports whether settings are the same but for how the global batch is cut.
+// alikeBut reports whether settings differ at most in micro-batch and accumulation.
 func alikeBut(a, b map[string]string) bool {
 	count := func(m map[string]string) (n int) {
 		for k := range m {
@@ -155,4 +155,5 @@ func number(s string) (float64, bool) {
 	return n, err == nil && n > 0
 }
 
+// square is x².
 func square(x float64) float64 { return x * x }

@@ -1,4 +1,8 @@
-// Package receipt keeps what was predicted of a phase's memory beside what was measured, and corrects estimates by it.
+// Package receipt keeps what was predicted and what was measured of each phase of an attempt, and uses it to correct
+// later estimates.
+//
+// A [Subject] is a job on a machine. After an attempt it makes the receipts, which a [Store] keeps in a file; before the
+// next run it corrects the job's ladders by the receipts in that file.
 package receipt
 
 import (
@@ -11,11 +15,11 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Version is the version of [Receipt]. Fields are added within a version and never change their meaning.
-const Version = 1
+// version is the version of [Receipt]. Fields are added within a version and never change their meaning.
+const version = 1
 
-// A Receipt is one phase of one finished attempt: what was predicted of its memory beside what was measured, and on
-// what. It is a value, kept by [Store]; what it teaches is applied by [Subject.Learn].
+// A Receipt records one phase of one finished attempt: the memory that was predicted, the peaks that were measured, and
+// the job and machine.
 type Receipt struct {
 	Version int       `json:"v"`
 	Run     string    `json:"run"` // the name of the run
@@ -24,20 +28,20 @@ type Receipt struct {
 	Job     Key       `json:"job"`
 	Machine Machine   `json:"machine"`
 	Ending  string    `json:"ending"`
-	// Imported says that it was written elsewhere: nobody here saw what it says.
+	// Imported marks a receipt that another machine wrote and the user imported.
 	Imported bool `json:"imported,omitempty"`
-	// Predicted is the estimate as the plugin priced it, without the single requests and without corrections: what was
-	// learned by then is not learned from again.
+	// Predicted is the estimate as the plugin priced it. It has no single requests, and no corrections: a correction must
+	// not be learned again.
 	Predicted mem.Estimate `json:"predicted"`
-	// Planned is the same after corrections, by which it is seen whether learning made it better; absent where unknown.
+	// Planned is the total after corrections, to check whether learning improved it; absent if unknown.
 	Planned  unit.Bytes        `json:"planned_bytes,omitempty"`
 	Measured []mem.Measurement `json:"measured"`
 }
 
-// ID names a receipt: there is one of a phase of an attempt.
-func (r Receipt) ID() string { return fmt.Sprintf("%s/%d/%s", r.Run, r.Attempt, r.Job.Phase) }
+// id names a receipt: a phase of an attempt has one receipt.
+func (r Receipt) id() string { return fmt.Sprintf("%s/%d/%s", r.Run, r.Attempt, r.Job.Phase) }
 
-// A Key is what a receipt is of: a phase of a job at its settings.
+// A Key identifies a phase of a job at its settings.
 type Key struct {
 	Plugin     string `json:"plugin"`
 	Arch       string `json:"arch,omitempty"`
@@ -45,28 +49,28 @@ type Key struct {
 	Phase      string `json:"phase"`
 	// Settings are the knobs and the rung's values that it ran with: "micro-batch": "16".
 	Settings map[string]string `json:"settings,omitempty"`
-	// Program is a digest of the command and its recipe, micro-batch and accumulation left out. It tells models apart
-	// of which no formula says anything.
+	// Program is a digest of the command and its recipe without micro-batch and accumulation. It distinguishes models
+	// that have no formula.
 	Program string `json:"program,omitempty"`
-	// Project and Python are digests of the command's folder and of its interpreter's path: what a program imports before its
-	// first tensor is the project's, and which packages there are the interpreter's. Empty where they are not known.
+	// Project and Python are digests of the command's folder and of its interpreter's path. The project decides what the
+	// program imports before its first tensor, the interpreter which packages that finds. Empty if unknown.
 	Project string `json:"project,omitempty"`
 	Python  string `json:"python,omitempty"`
 }
 
-// A Machine is what memory depends on beside the job.
+// A Machine is everything besides the job that memory depends on.
 type Machine struct {
 	Kind       string     `json:"kind"`                  // "cuda" or "cpu"
 	Card       string     `json:"card,omitempty"`        // its name
-	Total      unit.Bytes `json:"total_bytes,omitempty"` // of a card; a limit on a CPU changes nothing of what is needed
+	Total      unit.Bytes `json:"total_bytes,omitempty"` // of a card; 0 on a CPU, where a limit does not change the need
 	Capability string     `json:"capability,omitempty"`
 	Driver     string     `json:"driver,omitempty"`
-	Torch      string     `json:"torch,omitempty"`     // its whole version, build included; empty where it is not known
-	Allocator  string     `json:"allocator,omitempty"` // the environment's settings of it
+	Torch      string     `json:"torch,omitempty"`     // version with its build; empty if unknown
+	Allocator  string     `json:"allocator,omitempty"` // its settings in the environment
 }
 
-// Find returns the receipt's measurement of a quantity.
-func (r Receipt) Find(is string) (mem.Measurement, bool) {
+// find returns the receipt's measurement of a quantity.
+func (r Receipt) find(is string) (mem.Measurement, bool) {
 	for _, m := range r.Measured {
 		if m.Is == is {
 			return m, true
@@ -75,15 +79,15 @@ func (r Receipt) Find(is string) (mem.Measurement, bool) {
 	return mem.Measurement{}, false
 }
 
-// limits of what a receipt may say: it may come from a stranger's file.
+// Limits on a receipt's values: an imported file may come from a stranger.
 const (
 	mostBytes = 1 << 50
 	mostLines = 500
 	mostText  = 500
 )
 
-// Check reports the first way in which r is no receipt.
-func (r Receipt) Check() error {
+// check reports the first reason why r is not a valid receipt.
+func (r Receipt) check() error {
 	if err := r.checkHead(); err != nil {
 		return err
 	}
@@ -108,14 +112,14 @@ func (r Receipt) Check() error {
 	return r.checkTexts()
 }
 
-// checkHead reports what is wrong with all that stands once in a receipt.
+// checkHead checks the fields outside of the lists.
 func (r Receipt) checkHead() error {
 	in := func(b unit.Bytes) bool { return 0 <= b && b <= mostBytes }
 	switch {
 	case r.Version < 1:
 		return fmt.Errorf("it is no receipt: it has no version")
-	case r.Version > Version:
-		return fmt.Errorf("it is of a newer launch (version %d, this one reads %d)", r.Version, Version)
+	case r.Version > version:
+		return fmt.Errorf("it is of a newer launch (version %d, this one reads %d)", r.Version, version)
 	case r.Run == "" || r.Attempt < 1 || r.Time.IsZero() || r.Job.Plugin == "" || r.Job.Phase == "":
 		return fmt.Errorf("it does not say of which run, attempt, time, plugin and phase it is")
 	case r.Machine.Kind != "cuda" && r.Machine.Kind != "cpu":
@@ -130,7 +134,7 @@ func (r Receipt) checkHead() error {
 	return nil
 }
 
-// checkTexts reports a text that is too long, or that a terminal would not print as it is.
+// checkTexts rejects texts that are too long or contain control characters, which a terminal would act on.
 func (r Receipt) checkTexts() error {
 	texts := []string{r.Run, r.Job.Plugin, r.Job.Arch, r.Job.Generation, r.Job.Phase, r.Job.Program, r.Job.Project, r.Job.Python, r.Machine.Card, r.Machine.Capability,
 		r.Machine.Driver, r.Machine.Torch, r.Machine.Allocator, r.Ending, r.Predicted.Unknown}
@@ -159,23 +163,23 @@ func (k Key) arch(o Key) bool {
 	return k.Plugin == o.Plugin && k.Arch == o.Arch && k.Generation == o.Generation && k.Phase == o.Phase && (k.Arch != "" || k.Program == o.Program)
 }
 
-// imports reports whether what two keys are of imports the same: known to be of one project and one interpreter. What is not
-// known, in receipts of before it was kept too, is not the same.
+// imports reports whether two programs import the same packages: both have the same known project and interpreter. Older
+// receipts have neither, and unknown ones never match.
 func (k Key) imports(o Key) bool {
 	return k.Project != "" && k.Project == o.Project && k.Python != "" && k.Python == o.Python
 }
 
-// otherPython reports whether two keys are known to be of two interpreters.
+// otherPython reports whether two keys have known and different interpreters.
 func (k Key) otherPython(o Key) bool {
 	return k.Python != "" && o.Python != "" && k.Python != o.Python
 }
 
-// How near two machines are. What is measured of a nearer one counts; that of others is then not looked at.
+// How similar two machines are. Measurements on the most similar ones count, and the others are then ignored.
 const (
-	foreign   = iota // nothing carries over
-	otherCard        // live tensors do
-	sameCard         // and what the card's kernels ask for
-	sameAll          // and the context: driver, torch and allocator are the same
+	foreign   = iota // nothing applies
+	otherCard        // live tensors apply
+	sameCard         // also what the card's kernels request
+	sameAll          // also the context: driver, torch and allocator are the same
 )
 
 func (m Machine) near(o Machine) int {
@@ -184,7 +188,7 @@ func (m Machine) near(o Machine) int {
 		return foreign
 	case m == o, m.Kind == "cpu" && m.Torch == o.Torch && m.Allocator == o.Allocator:
 		return sameAll
-	case m.Kind == "cpu": // of another torch even the imports are others
+	case m.Kind == "cpu": // another torch imports other libraries
 		return foreign
 	case m.Card == o.Card && m.Total.Round(unit.GiB) == o.Total.Round(unit.GiB):
 		return sameCard

@@ -19,21 +19,21 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
-// Store is the file of what was predicted and what was measured: a line of JSON a receipt, appended. Lines that are
-// no receipt, such as one torn by a full disk, are read over.
+// A Store is a file of receipts, with one line of JSON for each. New receipts are appended. Reading skips lines that are
+// not valid, such as one that a full disk has truncated.
 //
-// It is bounded: of one phase of one program at the same settings on the same machine the newest five are kept, and of
-// all the newest 500.
+// The file is bounded: it keeps the newest five receipts of one phase of one program at the same settings on the same
+// machine, and the newest 500 of all.
 type Store struct{ Path string }
 
 const (
 	keptAlike = 5
 	keptInAll = 500
-	slackKept = 100       // how many more lines may stand there before it is rewritten
-	longest   = 256 << 10 // of a line
+	slackKept = 100       // lines beyond the bound before the file is rewritten
+	longest   = 256 << 10 // line, in bytes
 )
 
-// Read returns the receipts, the oldest first, and how many lines are none.
+// Read returns the receipts in the order of the file, and the number of invalid lines. Without a file there are none.
 func (s Store) Read() (rs []Receipt, bad int, err error) {
 	f, err := private.Open(s.Path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,10 +63,10 @@ func parseReceipt(line []byte) (r Receipt, err error) {
 	if err := json.Unmarshal(line, &r); err != nil {
 		return r, fmt.Errorf("it is no receipt: %w", err)
 	}
-	return r, r.Check()
+	return r, r.check()
 }
 
-// eachLine calls see for every line that is not empty, with its number; what is longer than any receipt is cut.
+// eachLine calls see with the number and text of each line that is not empty. It cuts lines that are longer than any receipt.
 func eachLine(in io.Reader, see func(number int, line []byte)) error {
 	b := bufio.NewReaderSize(in, 64<<10)
 	for number := 1; ; number++ {
@@ -93,7 +93,7 @@ func eachLine(in io.Reader, see func(number int, line []byte)) error {
 	}
 }
 
-// Lines returns receipts as the file has them and [Store.Import] reads them: a line of JSON each.
+// Lines formats receipts as the file has them and [Store.Import] reads them: one line of JSON for each.
 func Lines(rs []Receipt) (text []byte, err error) {
 	for _, r := range rs {
 		b, err := json.Marshal(r)
@@ -105,10 +105,10 @@ func Lines(rs []Receipt) (text []byte, err error) {
 	return text, nil
 }
 
-// Append adds receipts at the end, and shortens the file where it has grown beyond its bound.
+// Append adds receipts at the end, and shortens the file if it has grown beyond its bound.
 func (s Store) Append(rs ...Receipt) error {
 	for _, r := range rs {
-		if err := r.Check(); err != nil {
+		if err := r.check(); err != nil {
 			return fmt.Errorf("writing a receipt: %w", err)
 		}
 	}
@@ -128,7 +128,7 @@ func (s Store) Append(rs ...Receipt) error {
 	defer f.Close()
 	if end, err := f.Seek(0, io.SeekEnd); err == nil && end > 0 {
 		last := make([]byte, 1)
-		if _, err := f.ReadAt(last, end-1); err == nil && last[0] != '\n' { // torn: it must not swallow the next one
+		if _, err := f.ReadAt(last, end-1); err == nil && last[0] != '\n' { // truncated: the next receipt needs a line of its own
 			text = append([]byte("\n"), text...)
 		}
 	}
@@ -141,8 +141,8 @@ func (s Store) Append(rs ...Receipt) error {
 	return nil
 }
 
-// lock keeps two launches from shortening the file under each other. A training's end does not wait long for it, and
-// some network file systems have none: appending does without, shortening does not.
+// lock keeps two launches from rewriting the file at the same time. It waits half a second at most, because the end of a
+// training waits for it. Some network file systems have no locks: without one the file is appended to and never shortened.
 func (s Store) lock() (unlock func(), held bool) {
 	f, err := private.Open(s.Path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -162,7 +162,7 @@ func (s Store) lock() (unlock func(), held bool) {
 	return func() {}, false
 }
 
-// shorten rewrites the file where it is longer than its bound.
+// shorten rewrites the file if it is longer than its bound. Its caller holds the lock.
 func (s Store) shorten() error {
 	rs, bad, err := s.Read()
 	if err != nil {
@@ -175,7 +175,7 @@ func (s Store) shorten() error {
 	return s.rewrite(kept)
 }
 
-// rewrite makes these the receipts that there are. Its caller holds the lock.
+// rewrite replaces the file's receipts. Its caller holds the lock.
 func (s Store) rewrite(rs []Receipt) error {
 	text, err := Lines(rs)
 	if err != nil {
@@ -187,7 +187,7 @@ func (s Store) rewrite(rs []Receipt) error {
 	return nil
 }
 
-// Drop removes the receipts of a run, and returns how many there were.
+// Drop removes the receipts of a run and returns their number.
 func (s Store) Drop(run string) (dropped int, err error) {
 	unlock, alone := s.lock()
 	defer unlock()
@@ -205,11 +205,11 @@ func (s Store) Drop(run string) (dropped int, err error) {
 	return dropped, s.rewrite(kept)
 }
 
-// keep returns the receipts that the bound leaves, the oldest first.
+// keep returns the receipts within the bound, the oldest first.
 func keep(rs []Receipt) (kept []Receipt) {
 	rs = slices.Clone(rs)
 	slices.SortStableFunc(rs, func(a, b Receipt) int {
-		if a.Imported != b.Imported { // what was seen here goes last
+		if a.Imported != b.Imported { // this machine's own are dropped last
 			if a.Imported {
 				return 1
 			}
@@ -235,8 +235,8 @@ func sorted(m map[string]string) (out []string) {
 	return out
 }
 
-// Import adds the receipts of another file that are not there yet. It trusts no line: problems says of each that is no
-// receipt which it is and why. Receipts of the future are none.
+// Import adds the receipts of another file that are not in this one yet, marked as imported. It returns how many it added,
+// how many it had already, and a problem with its line number for each line that is not valid or lies in the future.
 func (s Store) Import(in io.Reader, now time.Time) (added, known int, problems []error, err error) {
 	have, _, err := s.Read()
 	if err != nil {
@@ -244,7 +244,7 @@ func (s Store) Import(in io.Reader, now time.Time) (added, known int, problems [
 	}
 	ids := map[string]bool{}
 	for _, r := range have {
-		ids[r.ID()] = true
+		ids[r.id()] = true
 	}
 	var fresh []Receipt
 	err = eachLine(in, func(number int, line []byte) {
@@ -255,10 +255,10 @@ func (s Store) Import(in io.Reader, now time.Time) (added, known int, problems [
 		switch {
 		case err != nil:
 			problems = append(problems, fmt.Errorf("line %d: %w", number, err))
-		case ids[r.ID()]:
+		case ids[r.id()]:
 			known++
 		default:
-			ids[r.ID()] = true
+			ids[r.id()] = true
 			r.Imported = true
 			fresh = append(fresh, r)
 		}
@@ -272,7 +272,7 @@ func (s Store) Import(in io.Reader, now time.Time) (added, known int, problems [
 	return len(fresh), known, problems, nil
 }
 
-// Bound says how many of the receipts that are there the file will keep.
+// Bound returns the number of receipts in the file, and how many of these the bound keeps.
 func (s Store) Bound() (there, kept int, err error) {
 	rs, _, err := s.Read()
 	return len(rs), len(keep(rs)), err

@@ -20,17 +20,18 @@ import (
 	"github.com/launch-ml/launch/core/record"
 )
 
-// A Subject is what receipts are about: a job, and the machine that it runs on.
+// A Subject is what receipts describe: a job on a machine. It makes the receipts of the job's attempts, and corrects the
+// job's ladders by earlier receipts.
 type Subject struct {
 	job     *job.Job
 	machine Machine
 	program string
-	project string // digests: of the command's folder, and of its interpreter
-	python  string
+	project string // digest of the command's folder
+	python  string // digest of the interpreter's path
 }
 
-// Of is a job on a device, nil for none. limited says that its memory on a CPU is, which settles its heap
-// ([python.SteadyHeap]).
+// Of returns the subject of a job on a device. With d nil it has no machine: it makes no receipts and corrects nothing.
+// limited reports whether launch limits the job's memory on a CPU and so sets its heap ([python.SteadyHeap]).
 func Of(j *job.Job, d *gpu.Device, limited bool) Subject {
 	s := Subject{job: j, machine: machineOf(j.Command.Env, d, limited), program: programOf(j), project: digest(j.Command.Dir)}
 	if prog, err := command.Program(j.Command.Args, j.Command.Env, j.Command.Dir); err == nil {
@@ -43,7 +44,7 @@ func Of(j *job.Job, d *gpu.Device, limited bool) Subject {
 	return s
 }
 
-// digest names a path without telling it; "" stays what it is.
+// digest identifies a path without revealing it; "" for "".
 func digest(path string) string {
 	if path == "" {
 		return ""
@@ -52,7 +53,7 @@ func digest(path string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// machineOf is what memory depends on beside the job, torch left out.
+// machineOf describes the device and the allocator, without torch.
 func machineOf(env []string, d *gpu.Device, limited bool) Machine {
 	if d == nil {
 		return Machine{}
@@ -67,7 +68,7 @@ func machineOf(env []string, d *gpu.Device, limited bool) Machine {
 	return m
 }
 
-// allocators are the variables that change how much of what is freed stays taken, by the kind of device.
+// allocators lists, for each kind of device, the variables that change how much freed memory the process keeps.
 var allocators = map[string][]string{
 	gpu.CUDA: {"PYTORCH_CUDA_ALLOC_CONF=", "PYTORCH_ALLOC_CONF=", "PYTORCH_NO_CUDA_MEMORY_CACHING=", "CUBLAS_WORKSPACE_CONFIG="},
 	gpu.CPU:  {"MALLOC_", "OMP_NUM_THREADS=", "MKL_NUM_THREADS=", "LD_PRELOAD="},
@@ -79,7 +80,7 @@ func allocatorOf(env []string, kind string) string {
 		if slices.ContainsFunc(allocators[kind], func(p string) bool { return strings.HasPrefix(kv, p) }) {
 			name, value, _ := strings.Cut(kv, "=")
 			if name == "LD_PRELOAD" {
-				value = filepath.Base(value) // which allocator, not where it lies
+				value = filepath.Base(value) // the library, not its folder
 			}
 			last[name] = value
 		}
@@ -91,10 +92,10 @@ func allocatorOf(env []string, kind string) string {
 	return strings.Join(out, " ")
 }
 
-// attemptFolder stands for the folder that an attempt will make, as in a printed command.
+// attemptFolder is the placeholder for the folder that an attempt will create, the same as in a printed command.
 const attemptFolder = "{attempt}"
 
-// programOf is a digest of the job with micro-batch and accumulation left out, so that it is the same at every size.
+// programOf is a digest of the job without micro-batch and accumulation, so that it is the same at every size.
 func programOf(j *job.Job) string {
 	var edits []config.Edit
 	for _, k := range j.Knobs {
@@ -103,7 +104,7 @@ func programOf(j *job.Job) string {
 		}
 	}
 	made, err := j.Rewrite(edits, attemptFolder)
-	if err != nil { // then it is another program at every size, and less is learned
+	if err != nil { // each size is then another program, and less is learned
 		made = &job.Rewritten{Command: j.Command}
 	}
 	h := sha256.New()
@@ -129,7 +130,7 @@ func programOf(j *job.Job) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// key is what a receipt is of where a phase stands on a rung.
+// key identifies a phase at a shared rung and a rung of its own ladder.
 func (s Subject) key(set *ladder.Set, phase string, shared, rung int) Key {
 	k := Key{Plugin: s.job.Plugin, Arch: s.job.Arch, Generation: s.job.Generation, Phase: phase, Program: s.program, Project: s.project, Python: s.python, Settings: map[string]string{}}
 	for _, knob := range s.job.Knobs {

@@ -14,11 +14,11 @@ import (
 	"github.com/launch-ml/launch/core/run"
 )
 
-// Receipts makes the receipts of an attempt that has ended. Only a phase that was gone through completely was measured; one
-// that ran out of memory needs at least what it was refused.
+// Receipts returns the receipts of an attempt of run r that has ended, under the run's name. A phase has one if it was
+// completed, or if it ran out of memory: then it needs at least what it was refused.
 func (s Subject) Receipts(name string, r *run.Run, a *run.Attempt) (out []Receipt) {
 	o := &a.Outcome
-	if o.Untaken != "" || s.machine.Kind == "" || len(a.Unconfirmed(s.job)) > 0 { // what it ran with is not known
+	if o.Untaken != "" || s.machine.Kind == "" || len(a.Unconfirmed(s.job)) > 0 { // its actual settings are unknown
 		return nil
 	}
 	set := cmp.Or(r.Priced, r.Ladders)
@@ -28,24 +28,24 @@ func (s Subject) Receipts(name string, r *run.Run, a *run.Attempt) (out []Receip
 			continue
 		}
 		rec := Receipt{
-			Version: Version, Run: name, Attempt: a.Plan.Attempt, Time: o.Began.Add(o.Took).UTC().Truncate(time.Second),
+			Version: version, Run: name, Attempt: a.Plan.Attempt, Time: o.Began.Add(o.Took).UTC().Truncate(time.Second),
 			Job: k, Machine: s.machine, Ending: string(o.Ending),
 			Predicted: predicted(set, a, c), Measured: peaks(set, a, c.Phase, s.machine.Kind),
 		}
 		if c.Estimate.Known() {
 			rec.Planned = c.Estimate.Total()
 		}
-		if rec.Check() == nil {
+		if rec.check() == nil {
 			out = append(out, rec)
 		}
 	}
 	return out
 }
 
-// ranAt is the key of a phase as the attempt ran it, and whether the program did run it so.
+// ranAt returns the key of a phase as the attempt ran it. It returns false if the program printed other settings.
 func (s Subject) ranAt(set *ladder.Set, host *ladder.HostLadder, a *run.Attempt, c run.Choice) (Key, bool) {
 	k := s.key(set, c.Phase, a.Plan.Shared.Rung, c.Rung)
-	elsewhere := map[string]string{} // what the plan sets for one phase it does not set for another, and the program has it in all
+	elsewhere := map[string]string{} // by knob: a program prints one value, and the plan may set it for another phase only
 	for _, c := range a.Plan.Choices {
 		for _, e := range set.Ladder(c.Phase).Rungs[c.Rung].Edits {
 			elsewhere[e.Knob] = e.To
@@ -54,7 +54,7 @@ func (s Subject) ranAt(set *ladder.Set, host *ladder.HostLadder, a *run.Attempt,
 	if contradicted(k.Settings, elsewhere, a.Outcome.Settings) {
 		return k, false
 	}
-	if h := a.Plan.Host; h != nil && host != nil { // how it was fed is a setting as any other
+	if h := a.Plan.Host; h != nil && host != nil { // loader settings count as well
 		for _, e := range host.Rungs[h.Rung].Edits {
 			k.Settings[e.Knob] = e.To
 		}
@@ -65,17 +65,17 @@ func (s Subject) ranAt(set *ladder.Set, host *ladder.HostLadder, a *run.Attempt,
 	return k, true
 }
 
-// predicted is the estimate of a phase as the plugin priced it, with the saved state that stays in memory after a resume.
+// predicted is the estimate of a phase as the plugin priced it, plus the saved state that stays in memory after a resume.
 func predicted(set *ladder.Set, a *run.Attempt, c run.Choice) mem.Estimate {
 	raw := set.Ladder(c.Phase).Rungs[c.Rung].At(a.Plan.Shared.Rung)
 	e := mem.Estimate{Unknown: raw.Unknown, Reserved: raw.Reserved, Items: append(slices.Clone(raw.Items), resumed(c)...)}
 	for i := range e.Items {
-		e.Items[i].From = "" // the run's record has it
+		e.Items[i].From = "" // the run's record has the source
 	}
 	return e
 }
 
-// resumed is the line of the saved state that the attempt went on from, if there is one.
+// resumed returns the line of the saved state that the attempt resumed from, or none.
 func resumed(c run.Choice) []mem.Item {
 	if i := slices.IndexFunc(c.Estimate.Items, func(it mem.Item) bool { return it.What == run.ResumedState }); i >= 0 {
 		return c.Estimate.Items[i : i+1]
@@ -83,13 +83,14 @@ func resumed(c run.Choice) []mem.Item {
 	return nil
 }
 
-// peaks are what an attempt measured of a phase on a kind of device; none where the phase neither passed nor ran out of memory.
+// peaks returns what an attempt measured of a phase on a kind of device. It returns nothing for a phase that neither
+// completed nor ran out of memory.
 func peaks(set *ladder.Set, a *run.Attempt, phase, kind string) []mem.Measurement {
 	o, failed := &a.Outcome, a.Outcome.Phase
 	if set.Ladder(failed) == nil {
 		failed = ladder.Training
 	}
-	if o.Ending == run.OutOfMemory && failed == phase { // though it may have passed before
+	if o.Ending == run.OutOfMemory && failed == phase { // even if it was completed before
 		return refused(a, kind)
 	}
 	if !slices.Contains(o.Passed, phase) {
@@ -107,7 +108,7 @@ func peaks(set *ladder.Set, a *run.Attempt, phase, kind string) []mem.Measuremen
 	return ms
 }
 
-// contradicted reports whether the program ran with other settings than it was given, for this phase or for another.
+// contradicted reports whether the program printed a number that the plan set neither for this phase nor for another.
 func contradicted(given, elsewhere, said map[string]string) bool {
 	for knob, value := range said {
 		want, ok := given[knob]
@@ -120,8 +121,8 @@ func contradicted(given, elsewhere, said map[string]string) bool {
 	return false
 }
 
-// hidden reports whether another phase, of which the program may have said no word, could have made the peak that was
-// taken for training's.
+// hidden reports whether the peak that was measured for training may belong to another phase: one that the program may
+// have run without printing so.
 func hidden(a *run.Attempt) bool {
 	training := a.Plan.Choice(ladder.Training)
 	return slices.ContainsFunc(a.Plan.Choices, func(c run.Choice) bool {
@@ -130,7 +131,7 @@ func hidden(a *run.Attempt) bool {
 	})
 }
 
-// refused is what an out-of-memory proves that its phase needs.
+// refused returns what a phase needs at least, by its out-of-memory.
 func refused(a *run.Attempt, kind string) (out []mem.Measurement) {
 	rep, message := a.Outcome.Report, "the out-of-memory message"
 	switch {
