@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // The pages of the documentation show what launch really prints. TestDocs runs every command of every fenced block that has a line
@@ -434,5 +436,45 @@ func TestDocsLinks(t *testing.T) {
 				t.Errorf("%s leads to %s, which is not there", path, m[1]+m[2])
 			}
 		}
+	}
+}
+
+var (
+	docsSpan = regexp.MustCompile("(?m)`launch [^`]+`|^(\\$|   ) launch .*$")
+	docsFlag = regexp.MustCompile(`(^|[\s\[])--([a-z][a-z-]*)`)
+)
+
+// The flags of launch that the pages name exist. What comes after " -- " or " | " is another program's.
+func TestDocsFlags(t *testing.T) {
+	known := map[string]bool{"help": true}
+	var add func(c *cobra.Command)
+	add = func(c *cobra.Command) {
+		note := func(f *pflag.Flag) { known[f.Name] = true }
+		c.Flags().VisitAll(note)
+		c.PersistentFlags().VisitAll(note)
+		for _, sub := range c.Commands() {
+			add(sub)
+		}
+	}
+	add(newRoot())
+	seen := 0
+	for _, path := range docsPages(t) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, span := range docsSpan.FindAllString(string(text), -1) {
+			own, _, _ := strings.Cut(span, " -- ")
+			own, _, _ = strings.Cut(own, " | ")
+			for _, m := range docsFlag.FindAllStringSubmatch(own, -1) {
+				seen++
+				if !known[m[2]] {
+					t.Errorf("%s: %s: launch has no flag --%s", path, span, m[2])
+				}
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("the pages name %d flags of launch", seen)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Everything that launch prints for people passes [Clean]: names, errors and lines come from plugins, files and programs, and a
-// terminal obeys what is in them. launch's own colours are marks (noncharacters of Unicode, which no text has) until then.
+// All text that launch prints for a person passes [Clean]. Names, errors and lines come from plugins, files and programs, and a
+// terminal would obey escape sequences in them. Until then launch's own colours are marks: noncharacters of Unicode.
 
 // marks are launch's own colours.
 var marks = map[rune]string{markEnd: "0", markBold: "1", markRed: "31", markGreen: "32", markYellow: "33"}
@@ -20,10 +20,10 @@ const (
 	markYellow
 )
 
-// indent begins every further line of one text, so that a line break in a name forges no line of launch's.
+// indent begins the second and later lines of one text, so that a line break in a name cannot imitate a line of launch.
 const indent = "    "
 
-// Clean returns a text without what a terminal would obey: escape sequences, control characters but tabs and line breaks,
+// Clean removes from a text what a terminal would obey: escape sequences, control characters but tabs and line breaks,
 // and characters that change the direction in which it is read. Bytes that are not UTF-8 become U+FFFD.
 func Clean(s string) string { return clean(s, false) }
 
@@ -75,8 +75,8 @@ func obeyed(r rune) bool {
 		r == 0xfeff || r >= 0xfdd0 && r <= 0xfdef
 }
 
-// sequence is the length of the control sequence (ECMA-48, ESC [ … final) at the beginning of s, or 1: of other sequences only the
-// escape character goes, so that a string that is never ended hides nothing of what follows.
+// sequence returns the length of the control sequence (ECMA-48, ESC [ … final) at the beginning of s, or 1. Of other sequences only
+// the escape character is removed, so that an unterminated one cannot hide the text after it.
 func sequence(s string) int {
 	if len(s) < 2 || s[1] != '[' {
 		return 1
@@ -92,8 +92,8 @@ func sequence(s string) int {
 	return len(s)
 }
 
-// CleanJSON replaces in a JSON document what a terminal would obey and encoding/json leaves as it is, by its escapes. Such
-// characters stand in strings only.
+// CleanJSON escapes the characters of a JSON document that a terminal would obey and encoding/json does not escape. They occur in
+// strings only.
 func CleanJSON(doc []byte) []byte {
 	if plain(string(doc)) {
 		return doc

@@ -12,7 +12,7 @@ import (
 // PlanVersion is the version of [PlanDocument]. Fields are added within a version and never change their meaning.
 const PlanVersion = 1
 
-// PlanDocument is what `launch plan --json` prints. Sweeps are scripted on it: it is a promise.
+// PlanDocument is the output of `launch plan --json`. Scripts depend on it.
 type PlanDocument struct {
 	Version     int               `json:"version"`
 	Plugin      string            `json:"plugin"` // empty: no plugin recognised the command
@@ -31,7 +31,7 @@ type PlanDocument struct {
 	Command     []string          `json:"command"`      // as it would be run; an edited recipe lies where {attempt} stands
 	Env         map[string]string `json:"env"`          // what would be set
 	Warnings    []string          `json:"warnings"`
-	Truths      []string          `json:"truths"` // where the project's guides, comments or flags say what its code does not do
+	Truths      []string          `json:"truths"` // where the project's guides, comments or flags promise what its code does not do
 	Why         string            `json:"why,omitempty"`
 	Stop        *run.Stop         `json:"stop,omitempty"` // why it would be refused
 }
@@ -44,15 +44,15 @@ type PhaseDoc struct {
 	Rung    string      `json:"rung"`
 	Cost    ladder.Cost `json:"cost"`
 	Verdict string      `json:"verdict"`
-	// Slowdown is the expected time as planned relative to as asked, by a rule of thumb.
+	// Slowdown is the expected time as planned relative to as asked, a rule of thumb.
 	Slowdown float64 `json:"slowdown"`
 }
 
-// EstimateDoc is an estimate. TotalBytes is null where there is none: unknown is never zero.
+// EstimateDoc is an estimate. TotalBytes is null, never zero, where it is unknown.
 type EstimateDoc struct {
 	TotalBytes *unit.Bytes `json:"total_bytes"`
 	Items      []mem.Item  `json:"items"`
-	// ReservedBytes is what the caching allocator would hold where there is room for all it caches; null: not known.
+	// ReservedBytes is what the caching allocator would hold if it had unlimited room; null: not known.
 	ReservedBytes *unit.Bytes `json:"reserved_bytes"`
 	FirstFailing  *mem.Alloc  `json:"first_failing"` // null: no single request exceeds the room
 	Unknown       string      `json:"unknown,omitempty"`
@@ -65,7 +65,7 @@ type BatchDoc struct {
 	Planned int64 `json:"planned"`
 }
 
-// Document makes the document of a view. command and env are what would be run.
+// Document returns the JSON document of a view. command and env are what would be run.
 func (v View) Document(command []string, env map[string]string) PlanDocument {
 	j := v.Run.Job
 	d := PlanDocument{
@@ -92,7 +92,7 @@ func (v View) Document(command []string, env map[string]string) PlanDocument {
 			d.Warnings = append(d.Warnings, c.Phase+" is unknown: "+why)
 		}
 		rung, cost := c.Name, max(c.Cost, v.Plan.Shared.Cost)
-		if s := v.Plan.Shared; c.Rung == l.Asked && s.Rung != v.Run.Ladders.Shared.Asked { // what changes it is on the shared ladder
+		if s := v.Plan.Shared; c.Rung == l.Asked && s.Rung != v.Run.Ladders.Shared.Asked { // the change is on the shared ladder
 			rung = s.Name
 		}
 		d.Phases = append(d.Phases, PhaseDoc{

@@ -8,7 +8,7 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// EstimateDocument is what `launch estimate --json` prints. It is a promise, as [PlanDocument] is.
+// EstimateDocument is the output of `launch estimate --json`. Scripts depend on it.
 type EstimateDocument struct {
 	Version  int               `json:"version"`
 	Plugin   string            `json:"plugin"`
@@ -19,15 +19,15 @@ type EstimateDocument struct {
 	Warnings []string          `json:"warnings"`
 }
 
-// BarePhaseDoc is one phase of a bare network. AllocatedBytes, as ReservedBytes, is what torch.cuda would report as the
-// largest of a run that has all the room it wants; null where that is not known. The estimate is what it needs.
+// BarePhaseDoc is one phase of a network alone. AllocatedBytes and ReservedBytes are the peaks that torch.cuda would report with
+// unlimited room; null where they are not known. The estimate is what the phase needs.
 type BarePhaseDoc struct {
 	Phase string `json:"phase"`
 	EstimateDoc
 	AllocatedBytes *unit.Bytes `json:"allocated_bytes"`
 }
 
-// EstimateOf makes the document of what a plugin has answered.
+// EstimateOf returns the document of a plugin's answer.
 func EstimateOf(name, arch string, settings map[string]string, d *gpu.Device, phases []plugin.Phase, warnings []string) EstimateDocument {
 	doc := EstimateDocument{Version: PlanVersion, Plugin: name, Arch: arch, Settings: settings, Device: d, Phases: []BarePhaseDoc{}, Warnings: append([]string{}, warnings...)}
 	for _, p := range phases {

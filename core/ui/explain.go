@@ -16,15 +16,15 @@ import (
 // ExplanationVersion is the version of [Explanation]. Fields are added within a version and never change their meaning.
 const ExplanationVersion = 1
 
-// An Explanation is what `launch explain` says of a text or a run, and, as JSON, what it prints for scripts: a promise. In
-// JSON the report's fields stand beside the others.
+// An Explanation is the output of `launch explain`, for a person and as JSON. Scripts depend on the JSON, in which the report's
+// fields stand beside the others.
 type Explanation struct {
 	Report oom.Report `json:"-"`
 
 	Version int       `json:"version"`
 	Source  Source    `json:"source"`
 	Clues   oom.Clues `json:"clues"`
-	// FitsAlone says of contention whether the request would have been met on a card without the others; null: not known.
+	// FitsAlone reports, if others held memory, whether the request would have been met without them; null: not known.
 	FitsAlone *bool       `json:"fits_alone"`
 	Remedies  []RemedyDoc `json:"remedies"` // the mildest cost first
 	Run       *RunDoc     `json:"run,omitempty"`
@@ -34,7 +34,7 @@ type Explanation struct {
 type Source struct {
 	Kind  string   `json:"kind"`  // "text", "notebook", "run"
 	Files []string `json:"files"` // "-" is standard input
-	// Cut says that an input could not be read to its end, and why.
+	// Cut is why an input could not be read to its end; "" if it was.
 	Cut string `json:"cut,omitempty"`
 }
 
@@ -65,19 +65,19 @@ type RunDoc struct {
 	PeakBytes *unit.Bytes   `json:"peak_bytes"` // null: not measured
 	PeakIs    string        `json:"peak_is,omitempty"`
 	RoomBytes *unit.Bytes   `json:"room_bytes"` // null: not known
-	// LimitBytes is what the kernel held each of its processes to (--memory); absent where nothing was set.
+	// LimitBytes is the limit of each of its processes (--memory); absent where none was set.
 	LimitBytes unit.Bytes `json:"limit_bytes,omitempty"`
 	SavedState *run.State `json:"saved_state"`
 	Output     string     `json:"output,omitempty"`     // where what it printed is kept
 	LastLines  []string   `json:"last_lines,omitempty"` // of that, where nothing else says why it failed
 	Why        string     `json:"why,omitempty"`        // there is no further attempt
-	// GoOn is the command that goes on with it; absent where there is none, and then Not says why.
+	// GoOn is the command that continues the run; absent where there is none, and then Not is the reason.
 	GoOn []string `json:"go_on,omitempty"`
 	When string   `json:"when,omitempty"` // that command makes sense: "once that is mended"
 	Not  string   `json:"not,omitempty"`
 }
 
-// An AttemptDoc is an attempt in one line.
+// An AttemptDoc is the short form of an attempt.
 type AttemptDoc struct {
 	Number  int        `json:"number"`
 	Changes string     `json:"changes"`
@@ -101,7 +101,7 @@ func (x Explanation) MarshalJSON() ([]byte, error) {
 	return append(append(report[:len(report)-1], ','), rest[1:]...), nil
 }
 
-// Advise fills in what follows from the report: what would have helped, and what the run's own ladders offer.
+// Advise fills in the remedies: what would have helped in general, and the rungs of the run's own ladders.
 func (x *Explanation) Advise(options []run.Option) {
 	x.Version = ExplanationVersion
 	x.Remedies = []RemedyDoc{}
@@ -156,7 +156,7 @@ func rungDoc(o run.Option) RemedyDoc {
 	return d
 }
 
-// Explain says an explanation to a person.
+// Explain writes an explanation for a person.
 func (p Printer) Explain(x Explanation) {
 	if x.Run != nil {
 		p.ranAs(x.Run)
@@ -185,7 +185,7 @@ func (p Printer) Explain(x Explanation) {
 	}
 }
 
-// ranAs is what a run was, and what it came to.
+// ranAs writes what was run, and how it ended.
 func (p Printer) ranAs(r *RunDoc) {
 	what := r.Job
 	if what == "" {
@@ -236,7 +236,7 @@ func (p Printer) ranAs(r *RunDoc) {
 	}
 }
 
-// died is why.
+// died writes why a program failed.
 func (p Printer) died(x Explanation) {
 	if x.Run != nil {
 		p.line("")
@@ -255,7 +255,7 @@ func (p Printer) died(x Explanation) {
 	}
 }
 
-// remedies lists what would have helped.
+// remedies writes what would have helped.
 func (p Printer) remedies(x Explanation) {
 	if len(x.Remedies) == 0 {
 		return
@@ -310,7 +310,7 @@ func (p Printer) remedies(x Explanation) {
 	}
 }
 
-// priced is what is expected of a rung.
+// priced returns the estimate of a rung, and the flag that allows it.
 func (p Printer) priced(m RemedyDoc) string {
 	if m.Fits == "" {
 		return ""
@@ -337,7 +337,7 @@ func (p Printer) priced(m RemedyDoc) string {
 	return s
 }
 
-// EditText is an edit as a user would make it by hand: "x.yml: train.batch: 8 → 4", "--batch-size 4 (was 8)",
+// EditText returns an edit as a user would make it by hand: "x.yml: train.batch: 8 → 4", "--batch-size 4 (was 8)",
 // "NAME=value".
 func EditText(e config.Edit) string {
 	was := ""
@@ -357,7 +357,7 @@ func EditText(e config.Edit) string {
 	return fmt.Sprintf("%s: %s: %s → %s", e.At.Doc, e.At.Path, from(e), e.To)
 }
 
-// typed is a command as it is typed.
+// typed returns a command as a user types it, quoted for a shell.
 func typed(args []string) string {
 	words := slices.Clone(args)
 	for i, w := range words {
@@ -368,7 +368,7 @@ func typed(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// GoOn says by which command a run is gone on with, and from where, or why there is none.
+// GoOn writes the command that continues a run, and from which state; or why there is none.
 func (p Printer) GoOn(r *RunDoc) {
 	switch {
 	case len(r.GoOn) > 0:
@@ -385,7 +385,7 @@ func (p Printer) GoOn(r *RunDoc) {
 	}
 }
 
-// goOn says how a run ended, how it is gone on with, and where its output is.
+// goOn writes how a run ended, how to continue it, and where its output is.
 func (p Printer) goOn(r *RunDoc) {
 	if len(r.LastLines) > 0 {
 		p.line("")

@@ -7,8 +7,7 @@ import (
 	"github.com/launch-ml/launch/core/run"
 )
 
-// host writes the rooms of the host, apart from the card's: in a line each where they hold the job as asked, and else as
-// a phase is written.
+// host writes host memory and /dev/shm: one line each where the job as asked fits, else a table as for a phase.
 func (p Printer) host(v View) {
 	c := v.Plan.Host
 	if v.Run.Host && v.Run.Ladders.Host == nil {
@@ -51,7 +50,7 @@ func (p Printer) host(v View) {
 	}
 }
 
-// hostVerdict says what a need is to its room. Nothing is refused for it.
+// hostVerdict reports whether a need fits its room. No job is refused for it.
 func (p Printer) hostVerdict(n run.HostNeed) string {
 	if !n.Estimate.Known() {
 		why := n.Estimate.Unknown
@@ -76,11 +75,10 @@ func (p Printer) hostVerdict(n run.HostNeed) string {
 	return p.green(fmt.Sprintf("fits, %v left", n.Room.Free-n.Estimate.Total())) + " " + of
 }
 
-// HostDoc is one room of the host, as asked and as planned. Nothing of it counts in the document's fits and verdict,
-// which are the device's.
+// HostDoc is host memory or /dev/shm, as asked and as planned. The document's fits and verdict are the device's alone.
 type HostDoc struct {
-	// "host memory", which includes what lies in "/dev/shm", and that. On a CPU the host's memory is the device's, and
-	// "loader workers, beside it" stands in its place: what is in none of the phases' lines.
+	// Room is "host memory", which includes "/dev/shm", or "/dev/shm". On a CPU host memory is the device, and "loader workers,
+	// beside it" takes its place: memory that no line of a phase counts.
 	Room    string           `json:"room"`
 	Free    *ladder.HostRoom `json:"free"` // null: not known
 	Asked   EstimateDoc      `json:"asked"`

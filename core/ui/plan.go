@@ -1,14 +1,15 @@
-// Package ui is everything that a person sees, and the documents that scripts read.
+// Package ui writes everything that a person reads, and the JSON documents that scripts read.
 //
-// The rules of what launch says:
+// The rules:
 //
-//   - While a program runs, launch speaks on standard error only, every line begins with "launch: ", and standard
-//     output is the program's alone. Commands that run no program give their results on standard output.
-//   - Before: the plan, in one screen. Between two attempts: one line of cause, one of remedy. After: a summary.
-//   - A change is said as what, from what, to what, why, and what it costs.
-//   - A number says what it is: an estimate, a measured peak; allocated, reserved or used. What is not known is said
-//     to be unknown and never shown as zero.
-//   - Colour only on a terminal without NO_COLOR. No spinner, no prompt: launch in a shell loop is a sweep.
+//   - While a program runs, launch writes to standard error only, every line begins with "launch: ", and standard
+//     output is the program's alone. Commands that run no program write their results to standard output.
+//   - Before the program: the plan, on one screen. Between two attempts: one line with the cause, one with the remedy.
+//     At the end: a summary.
+//   - A change is printed with its old value, new value, reason and cost.
+//   - A number is printed with its kind: estimate or measured peak; allocated, reserved or used. An unknown number is
+//     printed as unknown, never as zero.
+//   - Colour only on a terminal without NO_COLOR. No spinner and no prompt, so that launch works in a shell loop.
 package ui
 
 import (
@@ -27,17 +28,17 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A View is a plan with all that is needed to explain it.
+// A View is a plan with all that is needed to print it.
 type View struct {
 	Run      *run.Run
 	Plan     *run.Plan // also the refused one; nil where there is none
 	Stop     *run.Stop // why nothing is started; nil where something is
 	Device   *gpu.Device
 	Warnings []string
-	Truths   []string // those of the job's that are to be said
+	Truths   []string // those of the job that are to be printed
 }
 
-// Plan writes the plan for a person, in one screen.
+// Plan writes the plan for a person, on one screen.
 func (p Printer) Plan(v View) {
 	j := v.Run.Job
 	p.line("%s", p.bold(Title(j)))
@@ -74,7 +75,7 @@ func (p Printer) Plan(v View) {
 	}
 }
 
-// unfilled is why --fill takes no rung above the job as asked; "" where it was not set, or where the plan changes something.
+// unfilled returns why --fill takes no rung above the job as asked; "" if it was not set, or the plan changes something.
 func (v View) unfilled() string {
 	r := v.Run
 	moved := func(c run.Choice) bool { return c.Rung != r.Ladders.Ladder(c.Phase).Asked }
@@ -105,7 +106,7 @@ func (v View) unfilled() string {
 	return "no larger setting fits in every phase"
 }
 
-// learned says which receipts a plan's estimates used.
+// learned writes which receipts a plan's estimates used.
 func (p Printer) learned(plan *run.Plan) {
 	var runs []string
 	for _, c := range plan.Choices {
@@ -126,10 +127,10 @@ func (p Printer) learned(plan *run.Plan) {
 	p.line("the estimates use the receipts of run %s%s; --receipts=false plans without them", strings.Join(runs, ", "), more)
 }
 
-// margin is how far estimates of known parts have been off: 4.9 % at the worst against recorded steps (docs/accuracy.md).
+// margin is the error of estimates without unknown parts: 4.9 % at most, against recorded steps (docs/accuracy.md).
 const margin = 0.05
 
-// close reports whether some phase fits, or does not, by less than an estimate's own error.
+// close reports whether the estimate of some phase differs from the room by less than its own error.
 func (v View) close() bool {
 	if v.Plan == nil || v.Run.Room == 0 {
 		return false
@@ -190,7 +191,7 @@ func deviceLine(v View) string {
 	return s + fmt.Sprintf(" · room for this job %v", v.Run.Room)
 }
 
-// phase writes one phase's ledger: as asked beside as planned.
+// phase writes the table of one phase: as asked beside as planned.
 func (p Printer) phase(v View, c run.Choice) {
 	l := v.Run.Ladders.Ladder(c.Phase)
 	asked := l.Rungs[l.Asked].At(v.Run.Ladders.Shared.Asked)
@@ -211,7 +212,7 @@ func (p Printer) phase(v View, c run.Choice) {
 	changed := c.Rung != l.Asked || v.Plan.Shared.Rung != v.Run.Ladders.Shared.Asked
 	if changed {
 		name := c.Name
-		if c.Rung == l.Asked { // what changes it is on the shared ladder
+		if c.Rung == l.Asked { // the change is on the shared ladder
 			name = v.Plan.Shared.Name
 		}
 		p.line("  %-36s %12s %12s   %s", p.bold(pad(c.Phase, 36)), "as asked", "planned", name)
@@ -241,11 +242,10 @@ func (p Printer) phase(v View, c run.Choice) {
 	}
 }
 
-// slower is the expected slowdown from which a plan says it: activation checkpointing's is above, that of a few smaller
-// pieces below, where nobody would wonder why it was taken.
+// slower is the expected slowdown from which a plan prints it. Activation checkpointing is above, a split into a few pieces below.
 const slower = 1.25
 
-// slowdown is how long a phase is expected to take at its own rung and the shared one, relative to the job as asked.
+// slowdown returns the expected time of a phase at its rung and the shared rung, relative to the job as asked.
 func (v View) slowdown(c run.Choice) float64 {
 	s := 1.0
 	for _, c := range []run.Choice{c, v.Plan.Shared} {
@@ -296,7 +296,7 @@ func (p Printer) changes(v View) {
 	}
 	for i, e := range v.Plan.Edits {
 		p.edit(e)
-		if last := i+1 == len(v.Plan.Edits); e.Why != "" && (last || v.Plan.Edits[i+1].Why != e.Why) { // a reason for several is said once
+		if last := i+1 == len(v.Plan.Edits); e.Why != "" && (last || v.Plan.Edits[i+1].Why != e.Why) { // a reason for several edits is printed once
 			p.line("    %s", e.Why)
 		}
 	}
@@ -318,7 +318,7 @@ func (p Printer) edit(e config.Edit) {
 	p.line("  %s %s → %s   %s   cost: %s", pad(e.Knob, 26), from, to, e.At.Path, e.Cost)
 }
 
-// Stop says why nothing (more) is started, and what the user could allow.
+// Stop writes why nothing more is started, and what the user could allow.
 func (p Printer) Stop(r *run.Run, s *run.Stop) {
 	p.line("%s %s", p.red("stopped:"), s.Why)
 	if b := s.Beyond; b != nil {
@@ -329,16 +329,16 @@ func (p Printer) Stop(r *run.Run, s *run.Stop) {
 	}
 }
 
-// row is a line of the ledger, as asked and as planned.
+// row is a line of a phase's table.
 type row struct {
 	name           string
 	asked, planned unit.Bytes
 }
 
-// minor is the share of a phase below which lines are shown as one.
+// minor is the share of a phase below which its lines are added up into one.
 const minor = 0.01
 
-// ledger joins the lines of two estimates by part and kind, the largest kept apart.
+// ledger joins the lines of two estimates by part and kind, and adds up the minor ones.
 func ledger(asked, planned mem.Estimate) []row {
 	var rows []row
 	at := map[string]int{}
@@ -404,8 +404,7 @@ type Printer struct {
 	Quiet  bool // only what ended badly, and why
 }
 
-// line writes one text. It is where all that a person sees passes: nothing in it is obeyed by a terminal but launch's own colours, and
-// further lines of it are indented.
+// line writes one text. All output for a person passes here: it is cleaned ([Clean]), and its second and later lines are indented.
 func (p Printer) line(format string, args ...any) {
 	s := clean(p.Prefix+strings.TrimRight(fmt.Sprintf(format, args...), " \n"), p.Colour)
 	fmt.Fprintln(p.W, strings.TrimRight(strings.ReplaceAll(s, "\n", "\n"+indent), " "))

@@ -10,8 +10,8 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Starting says what an attempt changes, in one line: the remedy, where one went before. first says that it is the first
-// that is no trial.
+// Starting writes one line with what an attempt changes: after a failed attempt, the remedy. first is set for the first attempt
+// after trials.
 func (p Printer) Starting(plan *run.Plan, first bool) {
 	what := plan.Changes()
 	switch plan.Trial {
@@ -40,7 +40,7 @@ func (p Printer) Starting(plan *run.Plan, first bool) {
 	p.line("attempt %d: %s%s", plan.Attempt, p.bold(what), why)
 }
 
-// Ended says how an attempt ended, in one line: the cause. A success is left to the summary.
+// Ended writes one line with the cause of an attempt's end. The summary reports a success.
 func (p Printer) Ended(a *run.Attempt) {
 	out := a.Outcome
 	switch {
@@ -62,7 +62,7 @@ func (p Printer) Ended(a *run.Attempt) {
 	p.passedOver("", &out)
 }
 
-// passedOver says which states an attempt may have left and a resume does not read, and why.
+// passedOver writes which saved states a resume does not read, and why.
 func (p Printer) passedOver(indent string, out *run.Outcome) {
 	for _, s := range []struct {
 		paths []string
@@ -82,7 +82,7 @@ func (p Printer) passedOver(indent string, out *run.Outcome) {
 	}
 }
 
-// Summary says what the whole run came to, and whose exit code follows.
+// Summary writes how the run ended, and whose exit code follows.
 func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose string) {
 	last := r.Last()
 	if last == nil {
@@ -116,7 +116,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 		}
 	}
 	p.line("%s", s)
-	if open := last.Unconfirmed(r.Job); len(open) > 0 && ended == run.Succeeded { // of a run that failed there is more to report
+	if open := last.Unconfirmed(r.Job); len(open) > 0 && ended == run.Succeeded { // a failed run has more important news
 		p.line("%s could not confirm that the program used %s", p.yellow("note:"), few(open))
 	}
 	if short := last.Outcome.Short; short != "" {
@@ -134,7 +134,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	p.line("run %s · exit code %d is %s", id, code, whose)
 }
 
-// peakText is the measured peak of what ended so. What ran out of memory needed at least so much.
+// peakText returns a measured peak with its kind: a lower bound after an out-of-memory.
 func peakText(ended run.Ending, peak unit.Bytes, is string) string {
 	if ended == run.OutOfMemory {
 		return fmt.Sprintf("at least %v %s", peak, is)
@@ -142,7 +142,7 @@ func peakText(ended run.Ending, peak unit.Bytes, is string) string {
 	return fmt.Sprintf("%v %s", peak, is)
 }
 
-// few lists the first three.
+// few returns the first three, and how many more there are.
 func few(open []run.Open) string {
 	var out []string
 	for i, u := range open {
@@ -165,7 +165,7 @@ func largest(plan *run.Plan) (most unit.Bytes) {
 	return most
 }
 
-// Unrecognised says how a command ended that was not recognised, and why it was not: "no plugin knows it".
+// Unrecognised writes the out-of-memory of a command that was not recognised. why is the reason: "no plugin knows it".
 func (p Printer) Unrecognised(x Explanation, cause, why string) {
 	for i, l := range x.Report.Explain() {
 		if i == 0 {
@@ -177,7 +177,7 @@ func (p Printer) Unrecognised(x Explanation, cause, why string) {
 	p.line("launch does not recognise this command (%s): it changed nothing, and makes no second attempt", why)
 }
 
-// Inside says whether the program took the hook that was to tell of its memory.
+// Inside writes whether the hook of --inside was active.
 func (p Printer) Inside(h oom.Handshake) {
 	if h.Why != "" {
 		p.line("%s inside: %v", p.yellow("note:"), h)
@@ -186,15 +186,15 @@ func (p Printer) Inside(h oom.Handshake) {
 	p.line("inside: %v", h)
 }
 
-// Warn says something that the user should know before the program starts.
+// Warn writes a note.
 func (p Printer) Warn(format string, args ...any) {
 	p.line("%s %s", p.yellow("note:"), fmt.Sprintf(format, args...))
 }
 
-// Line says a line.
+// Line writes a line.
 func (p Printer) Line(format string, args ...any) { p.line(format, args...) }
 
-// tries are the attempts at the run itself and the short runs before them.
+// tries counts the attempts and the short runs before them: "2 attempts after 1 short run".
 func tries(attempts, trials int) string {
 	switch {
 	case trials == 0:
@@ -205,7 +205,7 @@ func tries(attempts, trials int) string {
 	return Count(attempts, "attempt") + " after " + Count(trials, "short run")
 }
 
-// Count is a number of things: "1 line", "2 lines".
+// Count returns a number of things: "1 line", "2 lines".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

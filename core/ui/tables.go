@@ -14,7 +14,7 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// GPUs lists devices.
+// GPUs writes the list of devices.
 func (p Printer) GPUs(all []gpu.Device) {
 	for _, d := range all {
 		name := OneLine(d.Name)
@@ -48,7 +48,7 @@ type RunRow struct {
 	Command  []string   `json:"command"`
 }
 
-// RowOf sums a run up. life says whether a launch carries it.
+// RowOf summarises a run. life is whether a launch is running it now.
 func RowOf(h *record.History, life record.Life) RunRow {
 	row := RunRow{ID: h.ID, State: "cut off"}
 	switch {
@@ -94,7 +94,7 @@ func RowOf(h *record.History, life record.Life) RunRow {
 	return row
 }
 
-// Runs lists runs, the newest last, where a terminal shows it.
+// Runs writes the list of runs, the newest last.
 func (p Printer) Runs(rows []RunRow) {
 	if len(rows) == 0 {
 		p.line("no run yet")
@@ -128,7 +128,7 @@ func (p Printer) Runs(rows []RunRow) {
 	}
 }
 
-// Show tells a run's story.
+// Show writes a recorded run, attempt by attempt.
 func (p Printer) Show(h *record.History, life record.Life) {
 	row := RowOf(h, life)
 	p.line("%s  %s", p.bold(h.ID), row.State)
@@ -152,11 +152,11 @@ func (p Printer) Show(h *record.History, life record.Life) {
 		return
 	}
 	p.line("  job       %s", Title(r.Job))
-	for i, a := range r.Attempts { // in a resumed run, what was interrupted or failed has the number of the attempt after it in its plan
+	for i, a := range r.Attempts { // a resume gives the number in an interrupted attempt's plan to the next attempt, too
 		p.line("  attempt %d  %s%s (%s)", i+1, trial(a.Plan.Trial), p.bold(a.Plan.Changes()), a.Plan.Why)
 		for _, e := range a.Plan.Edits {
 			if e.Knob == "resume" {
-				continue // said by the state that it goes on from
+				continue // the saved state is printed instead
 			}
 			p.line("      %s: %s → %s", e.Knob, from(e), e.To)
 		}
@@ -201,7 +201,7 @@ func (p Printer) outcome(out *run.Outcome) {
 	}
 }
 
-// measuredText is what was measured of a phase, to stand behind its estimate.
+// measuredText returns what was measured of a phase, to be printed after its estimate.
 func measuredText(ms []mem.Measurement) (s string) {
 	for _, m := range ms {
 		bound := ""
@@ -213,7 +213,7 @@ func measuredText(ms []mem.Measurement) (s string) {
 	return s
 }
 
-// Receipts lists what was predicted and what was measured, the newest last.
+// Receipts writes what was predicted and what was measured, the newest last.
 func (p Printer) Receipts(rs []receipt.Receipt) {
 	if len(rs) == 0 {
 		p.line("no receipt yet")
@@ -272,7 +272,7 @@ func from(e config.Edit) string {
 	return e.From
 }
 
-// trial says before an attempt's changes that it was a short run apart from the experiment.
+// trial returns the kind of a short run, to be printed before its changes.
 func trial(t run.Trial) string {
 	if t == "" {
 		return ""

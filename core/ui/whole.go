@@ -10,8 +10,8 @@ import (
 	"github.com/launch-ml/launch/core/oom"
 )
 
-// whole writes a document with every field that its types have, so that a script finds each: what a tag would leave out
-// is null, of a list [], of a yes or no false, and of a count 0. Types that write themselves do.
+// whole returns a document as JSON with every field of its types, so that a script finds each. A field that its tag would omit is
+// null, a list [], a boolean false and a count 0. Types with their own MarshalJSON or MarshalText use that.
 func whole(v any) ([]byte, error) {
 	var b bytes.Buffer
 	err := write(&b, reflect.ValueOf(v))
@@ -66,7 +66,7 @@ func writeFields(b *bytes.Buffer, v reflect.Value) error {
 	return err
 }
 
-// eachField gives the fields in their order, those of embedded structs in their place, as encoding/json names them.
+// eachField calls f for each field in order, with its name in JSON; fields of embedded structs come in their place.
 func eachField(v reflect.Value, f func(name string, optional bool, v reflect.Value) error) error {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
