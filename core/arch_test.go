@@ -34,7 +34,8 @@ var mayImport = map[string][]string{
 	"core/gpu/nvml":             {"core/gpu", "core/unit", "github.com/NVIDIA/go-nvml/pkg/nvml"},
 	"core/ladder":               {"core/config", "core/mem", "core/unit"},
 	"core/room":                 {"core/claim", "core/config/command", "core/gpu", "core/gpu/nvml", "core/job", "core/ladder", "core/unit"},
-	"core/intake":               {"core/config", "core/config/command", "core/confine", "core/gpu", "core/job", "core/ladder", "core/overlay", "core/plugin", "core/plugin/host", "core/private", "core/python", "core/room", "core/run"},
+	"core/logs":                 {"core/file", "core/oom", "core/record"},
+	"core/intake":               {"core/config", "core/config/command", "core/confine", "core/gpu", "core/job", "core/ladder", "core/overlay", "core/plugin", "core/plugin/host", "core/private", "core/python", "core/room", "core/run", "core/unit"},
 	"core/oom":                  {"core/job", "core/lazy", "core/unit"},
 	"core/witness":              {"core/oom", "core/overlay", "core/unit"},
 	"core/proc":                 {"core/unit", "github.com/creack/pty", "golang.org/x/term", "golang.org/x/sys/unix"},
@@ -48,7 +49,7 @@ var mayImport = map[string][]string{
 	"core/attempt":              {"core/config", "core/config/command", "core/confine", "core/file", "core/job", "core/ladder", "core/observe", "core/oom", "core/overlay", "core/private", "core/proc", "core/python", "core/record", "core/room", "core/run", "core/states", "core/unit", "core/witness"},
 	"core/states":               {"core/job", "core/private", "core/proc", "core/run", "core/unit", "github.com/fsnotify/fsnotify", "golang.org/x/sys/unix"},
 	"core/receipt":              {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/private", "core/python", "core/record", "core/run", "core/unit", "golang.org/x/sys/unix"},
-	"core/record":               {"core/lazy", "core/private", "core/run", "core/unit", "golang.org/x/sys/unix", "mvdan.cc/sh/v3/syntax"},
+	"core/record":               {"core/job", "core/lazy", "core/private", "core/run", "core/unit", "golang.org/x/sys/unix", "mvdan.cc/sh/v3/syntax"},
 	"core/trust":                {"core/private", "github.com/google/renameio/v2", "golang.org/x/sys/unix"},
 	"core/ui":                   {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/plugin", "core/receipt", "core/record", "core/run", "core/unit"},
 }

@@ -41,6 +41,7 @@
 //	attempt    one plan carried out on this machine: copies written, program run and observed, its end judged
 //	record     runs on disk
 //	receipt    what was predicted and what was measured: written, kept and learned from
+//	logs       reading what a program printed: files, notebooks, standard input
 //	trust      which settings files are believed: the user's own, and what the user has approved
 //	ui         everything that a person sees, and the documents that scripts read
 //
@@ -49,7 +50,7 @@
 //
 // cmd/launch wires them, a file a command: run.go runs one and resume.go goes on with one, plan.go and estimate.go price, explain.go
 // explains; commands.go, receipts.go, prune.go and trust.go are the small ones. settings.go reads the settings, which end there
-// (mistyped.go names those that are none, statedir.go finds the state folder), signals.go collects the signals that arrive while no
+// (mistyped.go names those that are none), signals.go collects the signals that arrive while no
 // program runs, claims.go claims host memory, result.go writes --json-file.
 //
 // In a plugin one file reads the command, ladders.go lists the ways to run, and price.go asks arch, which has the

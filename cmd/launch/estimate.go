@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,7 +16,6 @@ import (
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/ui"
-	"github.com/launch-ml/launch/core/unit"
 )
 
 // shorthands are settings of a bare network that have a flag of their own, with what they say in its help.
@@ -111,15 +108,11 @@ func bare(f *pflag.FlagSet, arch string, set []string) (*plugin.Bare, error) {
 
 // estimate asks the plugin that knows the network.
 func estimate(ctx context.Context, s settings, sources []host.Source, q *plugin.Bare) (d ui.EstimateDocument, err error) {
-	i := slices.IndexFunc(sources, func(src host.Source) bool {
-		return (s.Plugin == "auto" || s.Plugin == src.Manifest.Name) &&
-			slices.ContainsFunc(src.Manifest.Archs, func(a string) bool { return strings.EqualFold(a, q.Arch) })
-	})
-	if i < 0 {
-		return d, unknownArch(q.Arch, s.Plugin, sources)
+	source, arch, err := intake.Formula(sources, q.Arch, s.Plugin)
+	if err != nil {
+		return d, err
 	}
-	source := sources[i]
-	q.Arch = source.Manifest.Archs[slices.IndexFunc(source.Manifest.Archs, func(a string) bool { return strings.EqualFold(a, q.Arch) })]
+	q.Arch = arch
 	found, err := room.Find(ctx, s.Wish, os.Environ())
 	if err != nil {
 		return d, s.deviceError(err)
@@ -139,68 +132,10 @@ func estimate(ctx context.Context, s settings, sources []host.Source, q *plugin.
 	if err != nil {
 		return d, err
 	}
-	if err := countable(phases); err != nil {
+	if err := intake.Countable(phases); err != nil {
 		return d, err
 	}
 	return ui.EstimateOf(source.Manifest.Name, q.Arch, q.Settings, found.Device, phases, found.Warnings), nil
-}
-
-// unknownArch says that no formula bears the name, with those that bear one like it.
-func unknownArch(name, only string, sources []host.Source) error {
-	if only != "auto" && !slices.ContainsFunc(sources, func(src host.Source) bool { return src.Manifest.Name == only }) {
-		return fmt.Errorf("no plugin %q; run `launch plugins` for a list", only)
-	}
-	var like []string
-	for _, src := range sources {
-		for _, a := range src.Manifest.Archs {
-			switch {
-			case strings.EqualFold(a, name): // then the plugin that was asked for is another one
-				return fmt.Errorf("the formula for %q is of plugin %s, and --plugin is %s", a, src.Manifest.Name, only)
-			case alike(letters(a), letters(name)):
-				like = append(like, a)
-			}
-		}
-	}
-	const shown = 8
-	switch n := len(like); {
-	case n == 0:
-		return fmt.Errorf("no plugin has a formula for %q; `launch estimate --list` names those that there are", name)
-	case n > shown:
-		like = append(like[:shown], fmt.Sprintf("%d more", n-shown))
-	}
-	return fmt.Errorf("no plugin has a formula for %q; names like it are %s; `launch estimate --list` names all", name, strings.Join(like, ", "))
-}
-
-// alike reports whether one of two names may have been meant by the other: one is in the other, or they begin the same.
-func alike(a, b string) bool {
-	const least = 3 // letters: fewer are in every name
-	return len(b) >= least && (strings.Contains(a, b) || len(a) >= least && (strings.Contains(b, a) || a[:least] == b[:least]))
-}
-
-// letters is a name without what people leave out or write otherwise: case, and what is no letter or digit.
-func letters(name string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsLetter(r) || unicode.IsDigit(r) {
-			return unicode.ToLower(r)
-		}
-		return -1
-	}, name)
-}
-
-// mostBytes is more than all cards that were ever built into one machine: who comes to it has mistyped a size, and numbers
-// beyond it no longer fit into the 64 bits that they are counted in.
-const mostBytes = unit.Bytes(1) << 50
-
-// countable refuses an estimate of which the numbers cannot be right.
-func countable(phases []plugin.Phase) error {
-	for _, p := range phases {
-		for _, it := range p.Estimate.Items {
-			if it.Bytes < 0 || it.Bytes > mostBytes || it.Count < 0 {
-				return fmt.Errorf("%s: %s %s come to more than %v, or to less than nothing: a size is too large, or an argument below zero", p.Phase, it.What, it.Kind, mostBytes)
-			}
-		}
-	}
-	return nil
 }
 
 // listArchs names the networks of every plugin.

@@ -100,6 +100,6 @@ func resumable(h *record.History) bool {
 		return false // the project is gone, and resume refuses
 	}
 	d := &ui.RunDoc{ID: h.ID, State: ui.RowOf(h, record.Life{}).State}
-	goOn(d, r, h.Stop(), last(h, r))
+	d.Continue(r, h.Stop(), h.LastOutcome())
 	return len(d.GoOn) > 0
 }

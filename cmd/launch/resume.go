@@ -7,8 +7,6 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 	"os"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +14,6 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
-	"github.com/launch-ml/launch/core/states"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -98,9 +95,13 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 		return err
 	}
 	defer s.claim.Release()
-	past, cut, err := takeUp(s, h, r, life, say)
-	if err != nil {
-		return err
+	if err := r.Again(s.Allow); err != nil && h.Stop() != nil {
+		return fmt.Errorf("run %s is over: %w", id, err)
+	}
+	r.Limits.Anyway = r.Limits.Anyway || s.Anyway
+	past, strange := attempt.TakeUp(h, r, life, store.Locks())
+	for _, path := range strange {
+		say.Warn("%s is newer than the run's last attempt, and nothing shows that this run wrote it: it does not go on from there", path)
 	}
 	if fromStart { // on the rung that the run had come to
 		r.Left = nil
@@ -108,7 +109,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 			r.Attempts[i].Outcome.Saved = nil
 		}
 	}
-	if err := whence(r, id, cut, fromStart, say); err != nil {
+	if err := whence(h, r, fromStart, say); err != nil {
 		return err
 	}
 	held, unlock, err := lockExperiment(s, r.Job, id)
@@ -155,44 +156,10 @@ func returnTo(r *run.Run, id string) error {
 	return nil
 }
 
-// takeUp prepares a recorded run for its next attempt, and returns what its attempts have left. An attempt that was cut off has no
-// outcome; what it left is found as after any other.
-func takeUp(s settings, h *record.History, r *run.Run, life record.Life, say ui.Printer) (past attempt.Past, cut bool, err error) {
-	for _, a := range r.Attempts {
-		if a.Plan.Trial == "" && past.Began.IsZero() {
-			past.Began = a.Outcome.Began
-		}
-		past.Made = append(past.Made, a.Outcome.Made...)
-		past.Spans = append(past.Spans, attempt.SpanOf(&a.Outcome))
-	}
-	if err := r.Again(s.Allow); err != nil && h.Stop() != nil {
-		return past, false, fmt.Errorf("run %s is over: %w", h.ID, err)
-	}
-	r.Limits.Anyway = r.Limits.Anyway || s.Anyway
-	began, cut := h.CutOff()
-	if !cut {
-		return past, false, nil
-	}
-	if past.Began.IsZero() {
-		past.Began = began.Time
-	}
-	past.Spans = append(past.Spans, states.Span{Began: began.Time, Ended: time.Now()})
-	left := attempt.CutShort(h, r.Job, record.In(s.State).Locks(), life.Over())
-	if left.Reported != nil {
-		r.Cut = r.Cut.Further(*left.Reported)
-	}
-	if left.State != nil {
-		r.Left = left.State
-	}
-	past.Made = append(past.Made, left.Made...)
-	for _, path := range left.Strange {
-		say.Warn("%s is newer than the run's last attempt, and nothing shows that this run wrote it: it does not go on from there", path)
-	}
-	return past, true, nil
-}
-
 // whence reports where a run goes on from. Its error says that there is nothing to go on from.
-func whence(r *run.Run, id string, cut, fromStart bool, say ui.Printer) error {
+func whence(h *record.History, r *run.Run, fromStart bool, say ui.Printer) error {
+	id := h.ID
+	_, cut := h.CutOff()
 	state, why := r.Saved(), "it left no complete saved state"
 	if none := r.Job.Resume.None; none != "" {
 		why = none
@@ -220,11 +187,6 @@ func runAndCommand(c *cobra.Command, args []string) error {
 	return takes(1, 1, "one run, which launch runs lists, or the word last; a command goes after --")(c, before)
 }
 
-// hasMask reports whether a recorded command lacks a secret.
-func hasMask(args []string) bool {
-	return slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, record.Masked) })
-}
-
 // giveAgain fills the secrets of a run's command in from the whole command, given again.
 func giveAgain(r *run.Run, id string, command []string) error {
 	recorded := r.Job.Command.Args
@@ -236,17 +198,8 @@ func giveAgain(r *run.Run, id string, command []string) error {
 		j := *r.Job
 		j.Command.Args = slices.Clone(command)
 		r.Job = &j
-	case hasMask(recorded):
+	case record.HasMask(recorded):
 		return fmt.Errorf("run %s has a secret in its command, which was not recorded. Give the whole command again:\nlaunch resume %s -- %s", id, id, quoted(recorded))
 	}
 	return nil
-}
-
-// withCommand completes the command that goes on with a run, where a secret of the run's command was not recorded.
-func withCommand(d *ui.RunDoc, r *run.Run) {
-	if len(d.GoOn) == 0 || r == nil || !hasMask(r.Job.Command.Args) {
-		return
-	}
-	d.GoOn = append(append(d.GoOn, "--"), r.Job.Command.Args...)
-	d.When = strings.TrimPrefix(d.When+", with the secrets in the place of "+record.Masked, ", ")
 }

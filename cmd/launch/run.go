@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,7 +15,6 @@ import (
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
-	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/receipt"
 	"github.com/launch-ml/launch/core/record"
@@ -133,7 +129,7 @@ func asTyped(ctx context.Context, s settings, p *intake.Reading, say ui.Printer)
 		rec.Close()
 	}
 	explainTyped(s, p, say, x, out, output)
-	code, whose := follows(x.Exit.Status(), nil, &run.Stop{}, x.Trouble)
+	code, whose := attempt.ExitCode(x.Exit.Status(), nil, &run.Stop{}, x.Trouble)
 	writeResult(s, say, result{Version: 1, Ending: out.Ending, Code: code, Whose: whose, Outcome: &out, Run: id(rec)})
 	s.tidy()
 	if code != x.Exit.Status() {
@@ -183,7 +179,7 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 	signals := collectSignals()
 	defer signals.close()
 	v := view(p)
-	v.Truths = unsaid(filepath.Join(s.State, "said"), p.Job)
+	v.Truths = record.In(s.State).Unsaid(p.Job)
 	switch {
 	case !s.Quiet:
 		say.Plan(v)
@@ -217,7 +213,7 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 		say.Warn("%v: another launch in the same experiment would not be noticed", err)
 	}
 	if rec != nil {
-		if err := rec.Write(record.Event{Kind: record.Started, Run: masked(p.Run), Device: p.Room.Device, Limit: s.Limit()}); err != nil {
+		if err := rec.Write(record.Event{Kind: record.Started, Run: record.MaskRun(p.Run), Device: p.Room.Device, Limit: s.Limit()}); err != nil {
 			say.Warn("%v", err)
 		}
 	}
@@ -274,7 +270,7 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 		stop = &run.Stop{Why: err.Error()}
 	}
 	last := r.Last()
-	code, whose := follows(x.Exit.Status(), last, stop, x.Trouble)
+	code, whose := attempt.ExitCode(x.Exit.Status(), last, stop, x.Trouble)
 	if rec != nil {
 		rec.Write(record.Event{Kind: record.Stopped, Stop: stop})
 		rec.Close()
@@ -282,7 +278,7 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 	say.Summary(r, stop, id(rec), code, whose)
 	if state := r.Saved(); rec != nil && last != nil && state != nil { // else nothing would be lost by starting over
 		d := &ui.RunDoc{ID: rec.ID, State: string(last.Outcome.Ending), SavedState: state}
-		goOn(d, masked(r), stop, &last.Outcome)
+		d.Continue(record.MaskRun(r), stop, &last.Outcome)
 		say.GoOn(d)
 	}
 	res := result{Version: 1, Code: code, Whose: whose, Stop: stop, Job: r.Job, Attempts: r.Attempts, Run: id(rec)}
@@ -322,32 +318,6 @@ func ownTrouble(err error) bool {
 	return err != nil && !errors.As(err, &code) && !errors.As(err, &own)
 }
 
-// follows is the exit code that launch ends with, and whose it is, after a last attempt whose program ended with that status.
-// trouble is launch's own: after output that could not be written a program that did not notice has not succeeded, and where the
-// keeper was killed nobody knows how it would have ended.
-func follows(status int, last *run.Attempt, stop *run.Stop, trouble error) (code int, whose string) {
-	code, whose = status, "the program's own"
-	switch {
-	case errors.Is(trouble, proc.ErrKeeper):
-		code, whose = run.OwnTrouble, trouble.Error()
-	case stop.Code != 0:
-		code = stop.Code
-		whose = map[int]string{
-			run.TryLater: "launch's: no room now, or preempted; elsewhere or later", run.CannotFit: "launch's: cannot fit at the allowed cost",
-			run.OwnTrouble: "launch's: the settings did not reach the program",
-		}[code]
-	case last != nil && last.Plan.Trial != "" && last.Outcome.Ending == run.Interrupted && code == 0:
-		code, whose = 130, "launch's: interrupted before the run itself began"
-	case trouble != nil && code == 0:
-		code, whose = 1, "launch's: the program exited 0, but "+trouble.Error()
-	case last != nil && last.Outcome.Silent:
-		code, whose = 1, "launch's: the program exited 0, and the words by which it says that it succeeded never came"
-	case last != nil && last.Outcome.Lied && last.Outcome.Ending != run.Interrupted:
-		code, whose = 1, "launch's: the program exited 0, and its own words say that it failed"
-	}
-	return code, whose
-}
-
 // started says why a command could not be started, and hands its exit code on.
 func started(err error) error {
 	var start *proc.StartError
@@ -355,16 +325,6 @@ func started(err error) error {
 		return &ownExit{start, start.ExitCode()}
 	}
 	return err
-}
-
-// masked is the run as it is recorded: without secrets, and without an environment that is nobody's business.
-func masked(r *run.Run) *run.Run {
-	out := *r
-	j := *r.Job
-	j.Command.Args, j.Command.Env = record.MaskArgs(j.Command.Args), record.MaskEnv(j.Command.Env)
-	j.Command.Sources = nil // those that matter are among the job's files
-	out.Job = &j
-	return &out
 }
 
 // journal records, and says what ended. A disk that is full must not stop a training: it is said once, and the run
@@ -409,25 +369,4 @@ func (j *journal) warn(err error) {
 		j.said = true
 		j.say.Warn("%v: the run goes on, without a whole record", err)
 	}
-}
-
-// unsaid returns those truths of a job that its user has not been told by an earlier run, and remembers them: a run says
-// each once, `launch plan` says them all.
-func unsaid(path string, j *job.Job) (fresh []string) {
-	known, _ := private.ReadFile(path)
-	var add []byte
-	for _, t := range j.Truths {
-		sum := fmt.Sprintf("%x\n", sha256.Sum256([]byte(j.Command.Dir+"\x00"+t)))
-		if bytes.Contains(known, []byte(sum)) {
-			continue
-		}
-		fresh, add = append(fresh, t), append(add, sum...)
-	}
-	if len(add) > 0 && private.MkdirAll(filepath.Dir(path)) == nil {
-		if f, err := private.Open(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
-			f.Write(add) // not remembered, it is said again
-			f.Close()
-		}
-	}
-	return fresh
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/trust"
 	"github.com/launch-ml/launch/core/unit"
@@ -157,7 +158,10 @@ func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 		s.State = filepath.Join(dir, s.State)
 	}
 	if err == nil {
-		s.State = ownState(s.State)
+		own, warning := record.OwnState(s.State)
+		if s.State = own; warning != "" {
+			reporter(settings{}).Warn("%s", warning)
+		}
 	}
 	for _, name := range []string{"allow", "vram", "device", "memory", "reserve", "fill", "as-asked", "anyway", "rehearse", "gpus"} {
 		s.Expects = s.Expects || f.Changed(name)
@@ -314,7 +318,7 @@ func decode(v *viper.Viper, from map[string]string) (s settings, err error) {
 	}
 	s.State = v.GetString("state-dir")
 	if s.State == "" {
-		s.State = stateDir()
+		s.State = record.StateDir()
 	}
 	return s, errors.Join(errs...)
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
-	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
@@ -120,56 +119,5 @@ func TestInterruptedEarly(t *testing.T) {
 	}
 	if row := ui.RowOf(h, record.Life{}); row.State != string(run.Interrupted) {
 		t.Errorf("the run is %q", row.State)
-	}
-}
-
-// A process that has ended and was not fetched by its parent is not alive.
-func TestAlive(t *testing.T) {
-	c := exec.Command("true")
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(10 * time.Second); record.Running(c.Process.Pid); {
-		if time.Now().After(deadline) {
-			t.Fatal("a zombie is alive")
-		}
-		time.Sleep(time.Millisecond)
-	}
-	c.Wait()
-	if record.Running(c.Process.Pid) || record.Running(0) || !record.Running(os.Getpid()) || !record.Running(1) {
-		t.Error("of none, of this one and of the first process it is known whether they are alive")
-	}
-}
-
-// Whose exit code it is, and that of what never began is no success.
-func TestFollows(t *testing.T) {
-	ended := func(ending run.Ending, trial run.Trial) *run.Attempt {
-		return &run.Attempt{Plan: run.Plan{Trial: trial}, Outcome: run.Outcome{Ending: ending}}
-	}
-	lied := ended(run.Failed, "")
-	lied.Outcome.Lied = true
-	full := &proc.OutputError{From: proc.Output, Err: syscall.ENOSPC}
-	for name, tt := range map[string]struct {
-		status int
-		last   *run.Attempt
-		stop   run.Stop
-		lost   error
-		code   int
-		whose  string
-	}{
-		"a success":                        {0, ended(run.Succeeded, ""), run.Stop{}, nil, 0, "the program's own"},
-		"a failure":                        {3, ended(run.Failed, ""), run.Stop{}, nil, 3, "the program's own"},
-		"one that says 0":                  {0, lied, run.Stop{}, nil, 1, "its own words say that it failed"},
-		"one that saves and says 0":        {0, ended(run.Interrupted, ""), run.Stop{}, nil, 0, "the program's own"},
-		"no room":                          {1, ended(run.OutOfMemory, ""), run.Stop{Code: run.TryLater}, nil, run.TryLater, "launch's"},
-		"a rehearsal that was interrupted": {0, ended(run.Interrupted, "rehearsal"), run.Stop{}, nil, 130, "before the run itself began"},
-		"one that said so with its own":    {143, ended(run.Interrupted, "rehearsal"), run.Stop{}, nil, 143, "the program's own"},
-		"output was lost":                  {0, ended(run.Succeeded, ""), run.Stop{}, full, 1, "standard output could not be written: no space left on device"},
-		"it was typed, and output lost":    {0, nil, run.Stop{}, full, 1, "launch's"},
-		"the program noticed":              {9, ended(run.Failed, ""), run.Stop{}, full, 9, "the program's own"},
-	} {
-		if code, whose := follows(tt.status, tt.last, &tt.stop, tt.lost); code != tt.code || !strings.Contains(whose, tt.whose) {
-			t.Errorf("%s: %d, %s; want %d, %s", name, code, whose, tt.code, tt.whose)
-		}
 	}
 }

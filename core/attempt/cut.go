@@ -89,3 +89,32 @@ func Dir(run string, n int) string {
 		dir = next
 	}
 }
+
+// TakeUp prepares a recorded run for its next attempt, and returns what its attempts have left. What an attempt left that was cut
+// off is found as after any other. strange are files that are newer than it and that nothing shows to be this run's.
+func TakeUp(h *record.History, r *run.Run, life record.Life, locks string) (past Past, strange []string) {
+	for _, a := range r.Attempts {
+		if a.Plan.Trial == "" && past.Began.IsZero() {
+			past.Began = a.Outcome.Began
+		}
+		past.Made = append(past.Made, a.Outcome.Made...)
+		past.Spans = append(past.Spans, SpanOf(&a.Outcome))
+	}
+	began, cut := h.CutOff()
+	if !cut {
+		return past, nil
+	}
+	if past.Began.IsZero() {
+		past.Began = began.Time
+	}
+	past.Spans = append(past.Spans, states.Span{Began: began.Time, Ended: time.Now()})
+	left := CutShort(h, r.Job, locks, life.Over())
+	if left.Reported != nil {
+		r.Cut = r.Cut.Further(*left.Reported)
+	}
+	if left.State != nil {
+		r.Left = left.State
+	}
+	past.Made = append(past.Made, left.Made...)
+	return past, left.Strange
+}

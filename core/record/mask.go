@@ -10,6 +10,8 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/launch-ml/launch/core/run"
+
 	"github.com/launch-ml/launch/core/lazy"
 )
 
@@ -322,4 +324,19 @@ func MaskEnv(env []string) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// HasMask reports whether a recorded command lacks a secret.
+func HasMask(args []string) bool {
+	return slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, Masked) })
+}
+
+// MaskRun is the run as it is recorded: without secrets, and without its environment.
+func MaskRun(r *run.Run) *run.Run {
+	out := *r
+	j := *r.Job
+	j.Command.Args, j.Command.Env = MaskArgs(j.Command.Args), MaskEnv(j.Command.Env)
+	j.Command.Sources = nil // those that matter are among the job's files
+	out.Job = &j
+	return &out
 }

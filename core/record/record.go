@@ -359,3 +359,19 @@ func tail(in io.Reader, n int) ([]string, error) {
 	}
 	return lines, sc.Err()
 }
+
+// LastOutcome is the outcome of the last attempt that ended; nil where none did.
+func (h *History) LastOutcome() *run.Outcome {
+	if r := h.Run(); r != nil {
+		if a := r.Last(); a != nil {
+			return &a.Outcome
+		}
+		return nil
+	}
+	for _, e := range slices.Backward(h.Events) {
+		if e.Outcome != nil {
+			return e.Outcome
+		}
+	}
+	return nil
+}

@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"crypto/rand"
@@ -10,12 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/private"
-	"github.com/launch-ml/launch/core/ui"
 )
 
-// stateDir is where runs are kept: the XDG base directory for state, or, without a home of this user's, a folder among the
+// StateDir is where runs are kept: the XDG base directory for state, or, without a home of this user's, a folder among the
 // temporary files that is this user's own.
-func stateDir() string {
+func StateDir() string {
 	if d := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(d) {
 		return filepath.Join(d, "launch")
 	}
@@ -30,12 +29,12 @@ func stateDir() string {
 	return filepath.Join(private.TempDir(), fmt.Sprintf("launch-%d", os.Getuid()))
 }
 
-// ownState returns the state folder, or, where another account could change what lies there, one of a fresh name among the
-// temporary files. It is made when something is written to it.
-func ownState(dir string) string {
+// OwnState returns the state folder, or, where another account could change what lies there, one of a fresh name among the
+// temporary files, and why. It is made when something is written to it.
+func OwnState(dir string) (own, warning string) {
 	why := private.Check(dir)
 	if !errors.Is(why, private.ErrShared) { // what merely cannot be written to is reported when it is
-		return dir
+		return dir, ""
 	}
 	fresh := dir
 	for _, base := range []string{private.TempDir(), "/tmp", "/var/tmp", "/dev/shm"} {
@@ -46,7 +45,5 @@ func ownState(dir string) string {
 			break
 		}
 	}
-	say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr)}
-	say.Warn("the state folder %s is not used: %v. Records go to %s; --state-dir names another folder", dir, why, fresh)
-	return fresh
+	return fresh, fmt.Sprintf("the state folder %s is not used: %v. Records go to %s; --state-dir names another folder", dir, why, fresh)
 }

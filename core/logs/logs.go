@@ -1,0 +1,213 @@
+// Package logs reads what a program printed: files, gzip'd or not, notebooks, standard input.
+package logs
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/launch-ml/launch/core/file"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/record"
+)
+
+// Newest finds the newest *.log, *.out or *.err in a folder, and those of the same name: slurm-7.out beside slurm-7.err.
+func Newest(dir string) ([]string, error) {
+	var all []string
+	for _, glob := range []string{"*.log", "*.out", "*.err"} {
+		all = append(all, file.WrittenSince(file.Folder(dir), glob, time.Time{})...)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s is a folder without a *.log, *.out or *.err: name the file", dir)
+	}
+	at := map[string]time.Time{}
+	for _, path := range all {
+		if info, err := os.Stat(path); err == nil {
+			at[path] = info.ModTime()
+		}
+	}
+	newest := slices.MaxFunc(all, func(a, b string) int { return at[a].Compare(at[b]) })
+	stem := strings.TrimSuffix(newest, filepath.Ext(newest))
+	return slices.DeleteFunc(all, func(path string) bool { return strings.TrimSuffix(path, filepath.Ext(path)) != stem }), nil
+}
+
+// Stream is a file's name as evidence shows it; a name that the detector has a meaning for is written otherwise.
+func Stream(path string) string {
+	switch path {
+	case oom.Terminal, oom.Stdout, oom.Stderr, oom.Log:
+		return "./" + path
+	case "-":
+		return "standard input"
+	}
+	return path
+}
+
+// CutOff is the error of an input that ended too early. What was read of it counts.
+type CutOff struct {
+	path string
+	err  error
+}
+
+func (c *CutOff) Error() string {
+	return fmt.Sprintf("%s could not be read to its end: %v", c.path, c.err)
+}
+func (c *CutOff) Unwrap() error { return c.err }
+
+// compressed has the magic numbers of formats that launch does not unpack, and the command that does.
+var compressed = map[string]string{"\x28\xb5\x2f\xfd": "zstd -dc", "\xfd7zX": "xz -dc", "BZh": "bzip2 -dc", "PK\x03\x04": "unzip -p"}
+
+// notebookHead is how a notebook begins (nbformat's schema): its keys are these four, in any order.
+var notebookHead = regexp.MustCompile(`^\s*\{\s*"(?:cells|metadata|nbformat|nbformat_minor)"\s*:`)
+
+// Kinds of input.
+const (
+	Text     = "text"
+	Notebook = "notebook"
+)
+
+// Read reads a file into a detector, in pieces; "-" is standard input. It returns the kind of input. The error is a [*CutOff] where
+// a part was read.
+func Read(d *oom.Detector, path, stream string) (kind string, err error) {
+	in := io.ReadCloser(os.Stdin)
+	if path != "-" {
+		if filepath.Base(path) == record.OutputFile { // which a killed launch leaves in parts
+			in, err = record.OpenOutput(path)
+		} else {
+			in, err = os.Open(path)
+		}
+		if err != nil {
+			return "", fmt.Errorf("reading what to explain: %w", err)
+		}
+		defer in.Close()
+	}
+	b := bufio.NewReaderSize(in, 64<<10)
+	if head, _ := b.Peek(2); string(head) == "\x1f\x8b" {
+		z, err := gzip.NewReader(b)
+		if err != nil {
+			return "", fmt.Errorf("unpacking %s: %w", path, err)
+		}
+		b = bufio.NewReaderSize(z, 64<<10)
+	}
+	head, err := b.Peek(512) // of a pipe: as soon as so much is there, or it ends
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", &CutOff{path, err}
+	}
+	for magic, with := range compressed {
+		if bytes.HasPrefix(head, []byte(magic)) {
+			return "", fmt.Errorf("%s is compressed: %s %s | launch explain", path, with, path)
+		}
+	}
+	if notebookHead.Match(head) {
+		err = notebook(d, b, stream)
+		kind = Notebook
+	} else {
+		_, err = io.Copy(d.Stream(stream), b)
+		kind = Text
+	}
+	if err != nil {
+		return kind, &CutOff{path, err}
+	}
+	return kind, nil
+}
+
+// A cell is the part of a notebook's cell that matters (nbformat 4, section "Cell types"): pictures are skipped.
+type cell struct {
+	Count   *int `json:"execution_count"`
+	Outputs []struct {
+		Type      string    `json:"output_type"`
+		Text      multiline `json:"text"`
+		Name      string    `json:"ename"`
+		Value     string    `json:"evalue"`
+		Traceback []string  `json:"traceback"`
+	} `json:"outputs"`
+}
+
+// A multiline is a text, as one string or as a list of lines.
+type multiline string
+
+func (m *multiline) UnmarshalJSON(b []byte) error {
+	var lines []string
+	if err := json.Unmarshal(b, &lines); err != nil {
+		var one string
+		if err := json.Unmarshal(b, &one); err != nil {
+			return err
+		}
+		lines = []string{one}
+	}
+	*m = multiline(strings.Join(lines, ""))
+	return nil
+}
+
+// notebook reads the outputs of a notebook's cells, one cell at a time, each as a stream of its own, named as the notebook
+// shows it.
+func notebook(d *oom.Detector, in io.Reader, stream string) error {
+	dec := json.NewDecoder(in)
+	if _, err := dec.Token(); err != nil {
+		return err
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		if key != "cells" {
+			var skip json.RawMessage
+			if err := dec.Decode(&skip); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := dec.Token(); err != nil {
+			return err
+		}
+		for n := 1; dec.More(); n++ {
+			var c cell
+			if err := dec.Decode(&c); err != nil {
+				return err
+			}
+			name := fmt.Sprintf("cell %d", n)
+			if c.Count != nil {
+				name = fmt.Sprintf("cell [%d]", *c.Count)
+			}
+			if stream != oom.Terminal {
+				name = stream + ", " + name
+			}
+			c.write(d, name)
+		}
+		if _, err := dec.Token(); err != nil {
+			return err
+		}
+	}
+	_, err := dec.Token()
+	return err
+}
+
+// write passes a cell's outputs on as its reader sees them.
+func (c *cell) write(d *oom.Detector, name string) {
+	for _, o := range c.Outputs {
+		text := string(o.Text)
+		if o.Type == "error" {
+			text = strings.Join(o.Traceback, "\n")
+			if text == "" {
+				text = o.Name + ": " + o.Value
+			}
+		}
+		if text == "" {
+			continue
+		}
+		if !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		io.WriteString(d.Stream(name), text)
+	}
+}
