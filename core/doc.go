@@ -37,7 +37,7 @@
 //	witness    what its own processes say of their memory, by a part of overlay's hook
 //	states     the saved states that a resume reads: which are complete, and this run's own
 //	record     runs on disk
-//	receipt    predicted beside measured: receipts written, kept, and used to correct estimates
+//	receipt    what was predicted and what was measured: written, kept and learned from
 //	trust      which settings files are believed: the user's own, and what the user has approved
 //	ui         everything that a person sees, and the documents that scripts read
 //
@@ -49,8 +49,8 @@
 // one attempt with the tap on its output (tap.go), the looks at card and host (watch.go, looks.go) and what may end it early
 // (guard.go); states.go follows what it saves, cutshort.go what an attempt saved that was never seen to end,
 // confirm.go which settings it took. estimate.go prices a network without a
-// command, explain.go says what a log or a run died of. receipts.go lists, exports and imports receipts;
-// course.go splits its peaks by phase, hostwatch.go looks at what a limit on host memory counts, inside.go asks
+// command, explain.go says what a log or a run died of. receipts.go lists receipts, and takes them to another machine and
+// back; course.go splits its peaks by phase, hostwatch.go looks at what a limit on host memory counts, inside.go asks
 // the program's own processes. trust.go and statedir.go keep what other accounts could change out of it, claims.go promises host
 // memory once, handover.go runs the command where launch itself lacks something, prune.go removes old records, again.go takes a
 // secret again, result.go writes --json-file.

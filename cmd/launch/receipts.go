@@ -83,7 +83,7 @@ func newReceiptsDrop() *cobra.Command {
 				return err
 			}
 			name := args[0]
-			if id, err := (record.Store{Dir: s.runs()}).Find(name); err == nil { // the receipts may outlive the record
+			if id, err := (record.Store{Dir: s.runs()}).Find(name); err == nil { // else its record is gone, and the receipts are not
 				name = id
 			}
 			n, err := s.receipts().Drop(name)
@@ -168,8 +168,8 @@ numbers; the exit code is then 1.`,
 	}
 }
 
-// read starts reading the receipts that estimates are to use, and returns a function that waits for them. With
-// --receipts=false there are none.
+// read returns the receipts that are to be learned from, as soon as they are needed; a file that cannot be read teaches
+// nothing and is said.
 func (s settings) read() func() ([]receipt.Receipt, error) {
 	if !s.Receipts {
 		return func() ([]receipt.Receipt, error) { return nil, nil }
