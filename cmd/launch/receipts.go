@@ -18,7 +18,7 @@ import (
 	"github.com/launch-ml/launch/core/ui"
 )
 
-// receipts is where they are kept: beside the runs, and for longer.
+// receipts is the store of receipts, which outlives the records of runs.
 func (s settings) receipts() receipt.Store {
 	return receipt.Store{Path: filepath.Join(s.State, "receipts.jsonl")}
 }
@@ -27,24 +27,28 @@ func newReceipts() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "receipts",
-		Short: "list what was predicted and what was measured; export it, import it",
-		Long: `Every finished attempt leaves a receipt of each phase that it went through: what was predicted of its memory, line by
-line, and what was measured, with card, driver, torch and settings. The next estimate on this machine uses them:
+		Short: "list, export and import receipts: predicted beside measured memory",
+		Long: `After every attempt launch writes a receipt for each phase that the attempt completed: the predicted memory, line by line,
+and the measured peaks, with card, driver, torch and settings. The next estimate on this machine uses:
 
-  the same phase of the same architecture   the measurement itself at a size that was measured, straight lines between two
-  another job on the same card and driver   the context only
-  another job of the same project, on the CPU, with the same interpreter and torch   Python and torch
-  a model without a formula                 a line in the micro-batch, through what the same program took at others
+  of the same phase of the same architecture      the measurement itself at a measured size, a straight line between two sizes
+  of another job on the same card and driver      the CUDA context only
+  of another job of the same project on the CPU,
+  with the same interpreter and torch             the memory of Python and torch only
+  of the same program, for a model without a
+  formula                                         a line in the micro-batch through what it took at others
 
-A plan says which receipts it used. --receipts=false (or "receipts: false" in .launch.yaml) plans without them; they are written
-all the same. A phase that failed counts only as needing more than it could have. Kept are the newest five of one phase
-at the same settings on the same machine, and of all the newest 500, those of this machine first. They are lines of the
-file receipts.jsonl in the state folder; launch receipts drop RUN forgets those of one run. What was imported counts only where nothing was
-seen here, never lowers an estimate below its counted lines, and is not believed where it is far from the estimate.
+A plan lists the receipts that it used. --receipts=false (or "receipts: false" in .launch.yaml) plans without receipts; launch
+still writes them. A phase that ran out of memory has a receipt too: it needs at least what it was refused.
 
-On a card, what the program prints of its own peak counts more than what the driver shows, which is looked at every
-second. On the CPU with --memory, what the limit counts (VmData) is looked at thirty times a second: a peak that is
-shorter than that, and lower than one before it, is not seen.`,
+The receipts are lines of the file receipts.jsonl in the state folder. The file keeps the newest five receipts of one phase at the
+same settings on the same machine, and the newest 500 of all; this machine's own take precedence. launch receipts drop RUN
+removes those of one run. Imported receipts count only where this machine has measured nothing itself. They never lower an
+estimate below its counted lines, and launch ignores those that are far from the estimate.
+
+On a card, a peak that the program prints itself takes precedence over the driver's figure, which launch reads once a second.
+On the CPU with --memory, launch reads what the limit counts (VmData) thirty times a second; it misses a peak that is
+shorter than that and lower than an earlier one.`,
 		Example: "  launch receipts\n  launch receipts --json | jq '.[].measured'\n  launch receipts export a100.jsonl\n  launch receipts import a100.jsonl",
 		Args:    takes(0, 0, "no argument: it lists them; launch receipts export and launch receipts import take a file"),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -75,7 +79,7 @@ shorter than that, and lower than one before it, is not seen.`,
 func newReceiptsDrop() *cobra.Command {
 	return &cobra.Command{
 		Use: "drop RUN", Short: "forget what was learned from a run", Args: takes(1, 1, "one run, as launch runs and launch receipts name it"),
-		Long: `drop removes the receipts of one run: no estimate learns from it any more. The run's record stays.`,
+		Long: `drop removes the receipts of one run, so that no estimate uses them any more. The run's record stays.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
 			if err != nil {
@@ -101,8 +105,8 @@ func newReceiptsDrop() *cobra.Command {
 func newReceiptsExport() *cobra.Command {
 	return &cobra.Command{
 		Use: "export [FILE]", Short: "write the receipts, a line of JSON each, to a file or to standard output", Args: takes(0, 1, "one file, or none for standard output"),
-		Long: `export writes the receipts, a line of JSON each. They hold settings and figures, names of cards and versions; no paths, no
-command and no name of the machine.`,
+		Long: `export writes the receipts, one line of JSON for each. They contain settings and figures, names of cards, and versions. They contain
+no paths, no command and no name of the machine.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
 			if err != nil {
@@ -132,8 +136,8 @@ command and no name of the machine.`,
 func newReceiptsImport() *cobra.Command {
 	return &cobra.Command{
 		Use: "import FILE", Short: "add the receipts of a file that export wrote; - is standard input", Args: takes(1, 1, "one file that launch receipts export wrote, or - for standard input"),
-		Long: `import adds the receipts of a file that are not there yet. A line that is no receipt is reported with its number and
-left out; the exit code is then 1.`,
+		Long: `import adds the receipts of a file that are not in the state folder yet. It skips lines that are not valid receipts and reports their
+numbers; the exit code is then 1.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
 			if err != nil {

@@ -68,8 +68,9 @@ func (e Environment) ExpandableSegments() (config.Edit, bool) {
 	}, true
 }
 
-// SteadyHeap makes glibc give memory back, so that what a limit measures is what the program uses: without it the peak
-// is not even monotone in the batch. It is set for a limited job on a CPU only, and never over the user's own.
+// SteadyHeap returns the variables to add to env so that glibc returns freed memory and a limit counts what the program uses:
+// without them the peak does not even rise with the batch. They are for a limited job on a CPU only, and never replace
+// variables that the user has set.
 func SteadyHeap(env []string) (add []string) {
 	for _, kv := range []string{"MALLOC_ARENA_MAX=1", "MALLOC_MMAP_THRESHOLD_=65536", "OMP_NUM_THREADS=1"} {
 		name, _, _ := strings.Cut(kv, "=")

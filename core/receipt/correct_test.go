@@ -45,7 +45,7 @@ func TestLearnOnLadders(t *testing.T) {
 	}
 }
 
-// Measurements that contradict the order of a ladder leave it as it was priced.
+// A ladder stays as priced if the measurements contradict its order.
 func TestLearnKeepsLadders(t *testing.T) {
 	b := someSubject()
 	unknown := []mem.Estimate{{Unknown: "no formula"}}

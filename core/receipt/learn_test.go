@@ -91,19 +91,19 @@ func TestLearn(t *testing.T) {
 			took(16, host, data(372, mem.Exact))}, 16, 372, 372, false},
 		"the newest five of a size": {host, append([]Receipt{took(16, host, data(900, mem.Exact)), took(16, host, data(900, mem.Exact)), took(16, host, data(900, mem.Exact)), took(16, host, data(900, mem.Exact)), took(16, host, data(900, mem.Exact)), took(16, host, data(900, mem.Exact))},
 			took(16, host, data(370, mem.Exact)), took(16, host, data(370, mem.Exact)), took(16, host, data(370, mem.Exact)), took(16, host, data(370, mem.Exact)), took(16, host, data(370, mem.Exact))), 16, 370, 370, false},
-		"it failed there":                     {host, []Receipt{took(16, host, data(450, mem.AtLeast))}, 16, 450, 450, false},
-		"it failed with less than is priced":  {host, []Receipt{took(16, host, data(300, mem.AtLeast))}, 16, 400, 400, true},
-		"it failed, and passed later":         {host, []Receipt{took(16, host, data(450, mem.AtLeast)), took(16, host, data(410, mem.Exact))}, 16, 410, 410, false},
-		"it passed, and failed later":         {host, []Receipt{took(16, host, data(410, mem.Exact)), took(16, host, data(450, mem.AtLeast))}, 16, 450, 450, false},
-		"a failure that others explain":       {host, []Receipt{took(8, host, data(500, mem.Exact)), took(24, host, data(700, mem.Exact)), took(16, host, data(450, mem.AtLeast))}, 16, 600, 600, false},
-		"at most says nothing":                {host, []Receipt{took(16, host, data(370, mem.AtMost))}, 16, 400, 400, true},
-		"resident is another quantity":        {host, []Receipt{took(16, host, mem.Measurement{Is: mem.Resident, Bytes: 250 * mib})}, 16, 400, 400, true},
-		"of another torch":                    {host, []Receipt{with(took(16, host, data(370, mem.Exact)), func(r *Receipt) { r.Machine.Torch = "1.13" })}, 16, 400, 400, true},
-		"of another heap":                     {host, []Receipt{with(took(16, host, data(370, mem.Exact)), func(r *Receipt) { r.Machine.Allocator = "" })}, 16, 400, 400, true},
-		"another architecture: the runtime":   {host, []Receipt{with(took(1, host, data(210, mem.Exact)), func(r *Receipt) { r.Job = key("other", 1) })}, 16, 359, 361, false},
-		"another phase: the runtime":          {host, []Receipt{with(took(1, host, data(210, mem.Exact)), func(r *Receipt) { r.Job.Phase = "validation" })}, 16, 359, 361, false},
-		"wildly less of another: a quarter":   {host, []Receipt{with(took(1, host, data(1, mem.Exact)), func(r *Receipt) { r.Job = key("other", 1) })}, 16, 250, 250, false},
-		"a large one tells the runtime badly": {host, []Receipt{with(took(400, host, data(4200, mem.Exact)), func(r *Receipt) { r.Job = key("other", 400) })}, 16, 390, 400, false},
+		"it failed there":                    {host, []Receipt{took(16, host, data(450, mem.AtLeast))}, 16, 450, 450, false},
+		"it failed with less than is priced": {host, []Receipt{took(16, host, data(300, mem.AtLeast))}, 16, 400, 400, true},
+		"it failed, and passed later":        {host, []Receipt{took(16, host, data(450, mem.AtLeast)), took(16, host, data(410, mem.Exact))}, 16, 410, 410, false},
+		"it passed, and failed later":        {host, []Receipt{took(16, host, data(410, mem.Exact)), took(16, host, data(450, mem.AtLeast))}, 16, 450, 450, false},
+		"a failure that others explain":      {host, []Receipt{took(8, host, data(500, mem.Exact)), took(24, host, data(700, mem.Exact)), took(16, host, data(450, mem.AtLeast))}, 16, 600, 600, false},
+		"an upper bound teaches nothing":     {host, []Receipt{took(16, host, data(370, mem.AtMost))}, 16, 400, 400, true},
+		"resident is another quantity":       {host, []Receipt{took(16, host, mem.Measurement{Is: mem.Resident, Bytes: 250 * mib})}, 16, 400, 400, true},
+		"of another torch":                   {host, []Receipt{with(took(16, host, data(370, mem.Exact)), func(r *Receipt) { r.Machine.Torch = "1.13" })}, 16, 400, 400, true},
+		"of another heap":                    {host, []Receipt{with(took(16, host, data(370, mem.Exact)), func(r *Receipt) { r.Machine.Allocator = "" })}, 16, 400, 400, true},
+		"another architecture: the runtime":  {host, []Receipt{with(took(1, host, data(210, mem.Exact)), func(r *Receipt) { r.Job = key("other", 1) })}, 16, 359, 361, false},
+		"another phase: the runtime":         {host, []Receipt{with(took(1, host, data(210, mem.Exact)), func(r *Receipt) { r.Job.Phase = "validation" })}, 16, 359, 361, false},
+		"wildly less of another: a quarter":  {host, []Receipt{with(took(1, host, data(1, mem.Exact)), func(r *Receipt) { r.Job = key("other", 1) })}, 16, 250, 250, false},
+		"a large one hides the runtime":      {host, []Receipt{with(took(400, host, data(4200, mem.Exact)), func(r *Receipt) { r.Job = key("other", 400) })}, 16, 390, 400, false},
 		"the formula has changed": {host, []Receipt{with(took(16, host, data(370, mem.Exact)), func(r *Receipt) { r.Predicted.Items[1].Bytes *= 2 })},
 			16, 370, 370, false},
 		"and what is priced no more is left": {host, []Receipt{with(took(8, host, data(320, mem.Exact)), func(r *Receipt) { r.Predicted.Items[1].Bytes *= 2 }),
@@ -117,7 +117,7 @@ func TestLearn(t *testing.T) {
 		"of this driver, which counts more":     {card, []Receipt{took(16, card, used(640, mem.Sampled)), with(took(16, card, used(900, mem.Sampled)), func(r *Receipt) { r.Machine.Driver = "1" })}, 16, 640, 640, false},
 		"taken over from an earlier phase":      {card, []Receipt{took(16, card, used(640, mem.AtMost))}, 16, 516, 516, true},
 		"another job on this card: the context": {card, []Receipt{with(took(16, card, live(200, mem.Exact), used(450, mem.Sampled)), func(r *Receipt) { r.Job = key("other", 16) })}, 16, 449, 453, true},
-		"a message tells the context": {card, []Receipt{with(took(16, card, live(500, mem.AtLeast), used(700, mem.AtLeast), mem.Measurement{Is: mem.Reserved, Bytes: 550 * mib, Bound: mem.AtLeast}),
+		"a message reports the context": {card, []Receipt{with(took(16, card, live(500, mem.AtLeast), used(700, mem.AtLeast), mem.Measurement{Is: mem.Reserved, Bytes: 550 * mib, Bound: mem.AtLeast}),
 			func(r *Receipt) { r.Job = key("other", 16) })}, 16, 366, 366, true},
 	} {
 		of := key("net", tt.micro)
@@ -138,7 +138,7 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// Whatever receipts say, the total falls with the price all the way down: a ladder stays a ladder.
+// With any receipts the total falls with the price, all the way down the ladder.
 func TestLearnedLadderFalls(t *testing.T) {
 	for name, rs := range map[string][]Receipt{
 		"less for more":       {took(8, host, data(600, mem.Exact)), took(16, host, data(300, mem.Exact))},
@@ -197,17 +197,17 @@ func TestLearnLine(t *testing.T) {
 		want     unit.Bytes // MiB; 0: still unknown
 		guess    bool
 	}{
-		"nothing":                         {part, nil, 8, 0, false},
-		"these settings":                  {part, []Receipt{unknown(8, data(500, mem.Sampled))}, 8, 500, false},
-		"split otherwise":                 {part, []Receipt{unknown(8, data(500, mem.Sampled), accumulated)}, 8, 500, false},
-		"in proportion, above what is":    {part, []Receipt{unknown(8, data(500, mem.Sampled))}, 4, 300, true},
-		"in proportion, nothing counted":  {mem.Estimate{Unknown: "no formula"}, []Receipt{unknown(8, data(500, mem.Sampled))}, 16, 1000, true},
-		"a line":                          {part, []Receipt{unknown(4, data(300, mem.Exact)), unknown(8, data(500, mem.Exact))}, 6, 400, false},
-		"a line, far":                     {part, []Receipt{unknown(4, data(300, mem.Exact)), unknown(8, data(500, mem.Exact))}, 32, 1700, true},
-		"another program":                 {part, []Receipt{unknown(8, data(500, mem.Exact), other)}, 8, 0, false},
-		"another setting":                 {part, []Receipt{unknown(8, data(500, mem.Exact), crop)}, 8, 0, false},
-		"it failed elsewhere":             {part, []Receipt{unknown(8, data(500, mem.AtLeast))}, 4, 0, false},
-		"it failed above the line's word": {part, []Receipt{unknown(4, data(300, mem.Exact)), unknown(8, data(900, mem.AtLeast))}, 8, 900, false},
+		"nothing":                        {part, nil, 8, 0, false},
+		"these settings":                 {part, []Receipt{unknown(8, data(500, mem.Sampled))}, 8, 500, false},
+		"split otherwise":                {part, []Receipt{unknown(8, data(500, mem.Sampled), accumulated)}, 8, 500, false},
+		"in proportion, above what is":   {part, []Receipt{unknown(8, data(500, mem.Sampled))}, 4, 300, true},
+		"in proportion, nothing counted": {mem.Estimate{Unknown: "no formula"}, []Receipt{unknown(8, data(500, mem.Sampled))}, 16, 1000, true},
+		"a line":                         {part, []Receipt{unknown(4, data(300, mem.Exact)), unknown(8, data(500, mem.Exact))}, 6, 400, false},
+		"a line, far":                    {part, []Receipt{unknown(4, data(300, mem.Exact)), unknown(8, data(500, mem.Exact))}, 32, 1700, true},
+		"another program":                {part, []Receipt{unknown(8, data(500, mem.Exact), other)}, 8, 0, false},
+		"another setting":                {part, []Receipt{unknown(8, data(500, mem.Exact), crop)}, 8, 0, false},
+		"it failed elsewhere":            {part, []Receipt{unknown(8, data(500, mem.AtLeast))}, 4, 0, false},
+		"it failed above the line":       {part, []Receipt{unknown(4, data(300, mem.Exact)), unknown(8, data(900, mem.AtLeast))}, 8, 900, false},
 	} {
 		of := key("net", tt.micro)
 		got := learn(tt.receipts, of, host, func(Key) (mem.Estimate, bool) { return mem.Estimate{Unknown: "no formula"}, true }).apply(tt.e, of)
@@ -223,7 +223,7 @@ func TestLearnLine(t *testing.T) {
 	}
 }
 
-// Where the same ran out of memory and nothing else is known, how much it needs is not known either.
+// If the only receipt is of an out-of-memory, the need stays unknown, with a lower bound.
 func TestLearnAtLeast(t *testing.T) {
 	e := mem.Estimate{Items: []mem.Item{{Kind: mem.Buffers, What: "queue", Bytes: 100 * mib}}, Unknown: "no formula"}
 	r := took(8, host, data(500, mem.AtLeast))
@@ -250,7 +250,7 @@ func TestLearnSaysFromWhere(t *testing.T) {
 	}
 }
 
-// A measurement below the counted lines is believed where it was counted: what ran here is not refused.
+// An exact measurement below the counted lines lowers what is certain, so that launch does not refuse what ran here before.
 func TestCertainOfLearned(t *testing.T) {
 	e := learn([]Receipt{took(16, host, data(180, mem.Exact))}, key("net", 16), host, today(host)).apply(priced(16, host), key("net", 16))
 	if e.Certain() != 180*mib {
@@ -284,7 +284,7 @@ func TestReceiptCheck(t *testing.T) {
 	}
 }
 
-// What the allocator merely caches, where there is room, is seen by the driver and is no need of the phase.
+// The driver's figure includes what the allocator only caches, and the phase does not need that.
 func TestCachedIsNoNeed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		total unit.Bytes // of the card
@@ -292,7 +292,7 @@ func TestCachedIsNoNeed(t *testing.T) {
 		want  unit.Bytes
 	}{
 		"200 MiB are cached beside what is needed":   {12 * unit.GiB, used(766, mem.Sampled), 566},
-		"near the card's end nobody knows how many":  {800 * mib, used(766, mem.Sampled), 516},
+		"on a nearly full card it is unknown":        {800 * mib, used(766, mem.Sampled), 516},
 		"where it failed nothing is cached any more": {12 * unit.GiB, used(766, mem.AtLeast), 766},
 	} {
 		on := card
@@ -311,8 +311,8 @@ func TestCachedIsNoNeed(t *testing.T) {
 	}
 }
 
-// A stranger's receipts count for less: nothing where this machine has seen the phase itself, never below counted lines,
-// and nothing where they are far from any price.
+// Imported receipts count for less: only if this machine has no receipt of the phase itself, never below the counted lines,
+// and not if they are far from the price.
 func TestImported(t *testing.T) {
 	imported := func(m mem.Measurement) Receipt {
 		return with(took(16, host, m), func(r *Receipt) { r.Imported = true })
@@ -338,8 +338,8 @@ func TestImported(t *testing.T) {
 	}
 }
 
-// What Python and torch take on a CPU is a project's and an interpreter's: others teach nothing of it, nor do receipts that
-// do not say whose they are.
+// The memory of Python and torch on a CPU depends on project and interpreter: receipts of others, or without these, teach
+// nothing about it.
 func TestRuntimeIsOfOneProject(t *testing.T) {
 	elsewhere := func(project, python string) []Receipt {
 		var rs []Receipt
@@ -359,15 +359,15 @@ func TestRuntimeIsOfOneProject(t *testing.T) {
 		"of the same":            {elsewhere("w", "py"), of, true},
 		"of another project":     {elsewhere("v", "py"), of, false},
 		"of another interpreter": {elsewhere("w", "venv"), of, false},
-		"of nobody knows which":  {elsewhere("", ""), of, false},
-		"to nobody knows which":  {elsewhere("", ""), Key{Plugin: "p", Arch: "net", Phase: "training", Settings: of.Settings}, false},
+		"of an unknown one":      {elsewhere("", ""), of, false},
+		"for an unknown one":     {elsewhere("", ""), Key{Plugin: "p", Arch: "net", Phase: "training", Settings: of.Settings}, false},
 	} {
 		e := learn(tt.receipts, tt.of, host, today(host)).apply(priced(16, host), tt.of)
 		if got := e.Total() != priced(16, host).Total(); got != tt.learned {
 			t.Errorf("%s: %v of %v, learned: %v", name, e.Total(), priced(16, host).Total(), got)
 		}
 	}
-	// The same network measured with another interpreter is another measurement; where that is not known it counts as ever.
+	// A measurement of the same network with another interpreter does not count; one with an unknown interpreter does.
 	venv := with(took(16, host, data(370, mem.Exact)), func(r *Receipt) { r.Job.Python = "venv" })
 	before := with(took(16, host, data(370, mem.Exact)), func(r *Receipt) { r.Job.Project, r.Job.Python = "", "" })
 	if e := learn([]Receipt{venv}, of, host, today(host)).apply(priced(16, host), of); e.Total() != 400*mib {

@@ -35,7 +35,7 @@ func read(t *testing.T, s Store) []Receipt {
 	return rs
 }
 
-// What was written can be read, also behind a line that a full disk tore.
+// Receipts can be read again, also after a line that a full disk truncated.
 func TestReceipts(t *testing.T) {
 	s := Store{Path: filepath.Join(t.TempDir(), "state", "receipts.jsonl")}
 	if rs := read(t, s); len(rs) != 0 {
@@ -54,14 +54,14 @@ func TestReceipts(t *testing.T) {
 		t.Errorf("read %v, %d bad, %v", rs, bad, err)
 	}
 	if err := s.Append(Receipt{}); err == nil {
-		t.Error("what is no receipt was written")
+		t.Error("an invalid receipt was written")
 	}
 	if info, _ := os.Stat(s.Path); info.Mode().Perm() != 0o600 {
 		t.Errorf("others may read it: %v", info.Mode())
 	}
 }
 
-// It stays bounded: five alike, five hundred in all, the newest.
+// The file stays bounded: it keeps the newest five of a kind and the newest 500 of all.
 func TestReceiptsAreBounded(t *testing.T) {
 	s := Store{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
 	var many []Receipt
@@ -105,7 +105,7 @@ func TestReceiptsTogether(t *testing.T) {
 	}
 }
 
-// A file of somebody's is not trusted: a bad line is named by its number, and nothing of it is taken.
+// An imported file is not trusted: an invalid line is skipped and reported with its number.
 func TestImport(t *testing.T) {
 	s := Store{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
 	s.Append(aReceipt(1, "8"))
@@ -131,7 +131,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// What comes from elsewhere is marked, and never pushes out what was seen here.
+// Imported receipts are marked, and never displace this machine's own.
 func TestImportLeavesOwn(t *testing.T) {
 	s := Store{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
 	s.Append(aReceipt(1, "8"), aReceipt(2, "16"))

@@ -8,7 +8,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 )
 
-// A program is the same at every micro-batch, and another where anything else is.
+// The digest of a program is the same at every micro-batch and differs with anything else.
 func TestProgram(t *testing.T) {
 	at := func(text string, args ...string) string {
 		doc, _ := config.Parse("x.yml", []byte(text))
@@ -41,7 +41,7 @@ func TestAllocator(t *testing.T) {
 	}
 }
 
-// On a CPU a limit settles the heap, and another heap is another machine. On a card it changes nothing.
+// A limit on a CPU sets the heap, which makes it another machine. A limit changes nothing on a card.
 func TestMachine(t *testing.T) {
 	env := []string{"OMP_NUM_THREADS=4"}
 	card := &gpu.Device{Kind: gpu.CUDA, Name: "A100", Total: 40 << 30, Capability: "8.0", Driver: "550.1"}

@@ -75,14 +75,14 @@ func TestWrite(t *testing.T) {
 		"it ran out of memory, and does not say where": {run.Outcome{Ending: run.OutOfMemory, Phase: "unknown", Report: full},
 			"training 8: 300 MiB data at least"},
 		"the kernel killed it, for want of its own": {run.Outcome{Ending: run.OutOfMemory, Phase: "training", Report: oom.Report{Kind: oom.HostOOM}}, ""},
-		"validation was never heard of, and may be what was seen": {run.Outcome{Ending: run.Succeeded,
+		"validation was not seen and is too small to be the peak": {run.Outcome{Ending: run.Succeeded,
 			Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training"}},
 			"training 8: 250 MiB data sampled"},
 		"it ran with other settings": {run.Outcome{Ending: run.Succeeded, Measured: both, Passed: []string{"training", "validation"},
 			Settings: map[string]string{job.MicroBatch: "16"}}, "validation 16: 210 MiB data sampled"},
 		"it ran with other settings in both": {run.Outcome{Ending: run.Succeeded, Measured: both, Passed: []string{"training", "validation"},
 			Settings: map[string]string{job.MicroBatch: "2"}}, ""},
-		"it says what it was given for training": {run.Outcome{Ending: run.Succeeded, Measured: both, Passed: []string{"training", "validation"},
+		"it prints the settings of training": {run.Outcome{Ending: run.Succeeded, Measured: both, Passed: []string{"training", "validation"},
 			Settings: map[string]string{job.MicroBatch: "8"}}, "training 8: 250 MiB data sampled; validation 8: 210 MiB data sampled"},
 		"it took none":         {run.Outcome{Ending: run.Failed, Untaken: "why", Measured: both, Passed: []string{"training"}}, ""},
 		"nothing was measured": {run.Outcome{Ending: run.Succeeded, Passed: []string{"training"}}, ""},
@@ -103,7 +103,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// What another phase may have taken, of which there was no word, says only what training does not need.
+// A peak that another phase may have caused is only an upper bound of training's.
 func TestHidden(t *testing.T) {
 	out := run.Outcome{Ending: run.Succeeded, Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training"}}
 	a := attemptOn(1, out)
@@ -114,7 +114,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// The ledger of a receipt is the plugin's own, whatever was learned, and a state that stays on the card is a line of it.
+// A receipt has the plugin's own price without corrections, plus a line for the saved state that stays in memory.
 func TestWritesWhatWasPriced(t *testing.T) {
 	a := attemptOn(1, run.Outcome{Ending: run.Succeeded, Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training", "validation"}})
 	a.Plan.Choices[0].Estimate = mem.Estimate{Learned: []string{"x"}, Items: []mem.Item{{Kind: mem.Correction, Bytes: -5 * mib}, {Kind: mem.Buffers, What: run.ResumedState, Bytes: 7 * mib}}}
@@ -126,7 +126,7 @@ func TestWritesWhatWasPriced(t *testing.T) {
 	}
 }
 
-// A message of an out-of-memory on a card has what was allocated, and the context.
+// The message of an out-of-memory on a card contains the allocated memory and the context.
 func TestRefused(t *testing.T) {
 	b := func(n unit.Bytes) *unit.Bytes { n *= mib; return &n }
 	a := attemptOn(0, run.Outcome{Ending: run.OutOfMemory})
@@ -145,7 +145,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A phase that was gone through and failed later needs what it was refused, and not what it took before.
+// A phase that completed once and ran out of memory later needs what it was refused, not what it took before.
 func TestFailsAfterItPassed(t *testing.T) {
 	a := attemptOn(1, run.Outcome{Ending: run.OutOfMemory, Phase: ladder.Training, Report: oom.Report{Kind: oom.CPUAlloc},
 		Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}, Passed: []string{"training", "validation"}})
@@ -157,7 +157,7 @@ func TestFailsAfterItPassed(t *testing.T) {
 	}
 }
 
-// How a job was fed is a setting of its receipts: fewer loader workers leave the program more of a limit.
+// The loader settings of an attempt are settings of its receipts.
 func TestWritesHowItWasFed(t *testing.T) {
 	r := &run.Run{Ladders: aSet()}
 	r.Ladders.Host = &ladder.HostLadder{Rungs: []ladder.HostRung{{}, {Edits: []config.Edit{{Knob: "workers", To: "2"}}}}}
