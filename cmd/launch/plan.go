@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/launch-ml/launch/core/intake"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
@@ -79,7 +79,7 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 	} else {
 		say.Plan(v)
 		if v.Plan != nil && len(v.Plan.Edits) > 0 {
-			say.Line("command: %s", quoted(command))
+			say.Line("command: %s", ui.Quote(command))
 		}
 	}
 	if d.Fits != nil && !*d.Fits {
@@ -119,22 +119,10 @@ func keepPlan(s settings, d ui.PlanDocument) error {
 	d.Command = record.MaskArgs(d.Command)
 	b, err := json.MarshalIndent(d, "", "  ")
 	if err == nil {
-		err = writeJSON(s.JSONFile, append(ui.CleanJSON(b), '\n'))
+		err = private.Save(s.JSONFile, append(ui.CleanJSON(b), '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", s.JSONFile, err)
 	}
 	return nil
-}
-
-// quoted is a command as a shell would read it.
-func quoted(args []string) string {
-	var out []string
-	for _, a := range args {
-		if a == "" || strings.ContainsAny(a, " \t\n'\"\\$`*?[]{}()<>|&;!#~") && a != intake.AttemptFolder && !strings.HasPrefix(a, intake.AttemptFolder+"/") {
-			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		}
-		out = append(out, a)
-	}
-	return strings.Join(out, " ")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/receipt"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
@@ -124,7 +125,7 @@ no paths, no command and no name of the machine.`,
 				_, err = os.Stdout.Write(ui.CleanJSON(text))
 				return err
 			}
-			if err := writeJSON(args[0], text); err != nil {
+			if err := private.Save(args[0], text); err != nil {
 				return fmt.Errorf("writing the receipts: %w", err)
 			}
 			ui.Printer{W: os.Stdout}.Line("%s written to %s", ui.Count(len(rs), "receipt"), args[0])

@@ -40,34 +40,11 @@ func writeResult(s settings, say ui.Printer, r result) {
 	}
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err == nil {
-		err = writeJSON(s.JSONFile, append(ui.CleanJSON(b), '\n'))
+		err = private.Save(s.JSONFile, append(ui.CleanJSON(b), '\n'))
 	}
 	if err != nil {
 		say.Warn("writing %s: %v", s.JSONFile, err)
 	}
-}
-
-// writeJSON writes a whole document or nothing: into a file of its own that then takes the name. What is no ordinary
-// file (a device, a pipe, /dev/fd/3) is written to, and a link is followed.
-//
-// In a folder that everybody can write to it follows no link of another account's, as the kernel does where it is hardened.
-func writeJSON(path string, b []byte) error {
-	path, err := private.Follow(path)
-	if err != nil {
-		return err
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() {
-		return private.WriteFile(path, b, 0o644)
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	if _, err := f.Write(b); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
 }
 
 // checkJSONFile says before anything is started that a result could not be written.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"github.com/launch-ml/launch/core/ladder"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +45,7 @@ Secrets of a command are not recorded. A run whose command has one is resumed by
 // resume takes a run up where its record ends. command is the run's, given again; or nil.
 func resume(ctx context.Context, s settings, name string, command []string, fromStart bool) error {
 	store := record.In(s.State)
-	id, err := recorded(store, name)
+	id, err := store.Resumable(name)
 	if err != nil {
 		return err
 	}
@@ -73,8 +72,13 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 		return err
 	}
 	r := h.Run()
-	if err := giveAgain(r, id, command); err != nil {
-		return err
+	switch recorded := r.Job.Command.Args; {
+	case len(command) > 0:
+		if err := record.Restore(r, command); err != nil {
+			return fmt.Errorf("run %s is of another command: %w", id, err)
+		}
+	case record.HasMask(recorded):
+		return fmt.Errorf("run %s has a secret in its command, which was not recorded. Give the whole command again:\nlaunch resume %s -- %s", id, id, ui.Quote(recorded))
 	}
 	if err := returnTo(r, id); err != nil {
 		return err
@@ -126,23 +130,6 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	return finish(ctx, s, r, rec, say, attempt.Setup{Room: found, Held: held, Past: past, Signals: signals})
 }
 
-// recorded finds a run that can be resumed.
-func recorded(store record.Store, name string) (id string, err error) {
-	if id, err = store.Find(name); err != nil {
-		return "", err
-	}
-	h, err := store.Read(id)
-	switch {
-	case err != nil:
-		return "", err
-	case h.Run() != nil:
-		return id, nil
-	case len(h.Events) == 0 || h.Events[0].Kind != record.Followed:
-		return "", fmt.Errorf("the record of run %s is damaged: its beginning cannot be read", id)
-	}
-	return "", fmt.Errorf("run %s was of a command that no plugin recognised: there is nothing to go on from", id)
-}
-
 // returnTo goes to the folder of a run. Its environment is the one of now.
 func returnTo(r *run.Run, id string) error {
 	c := &r.Job.Command
@@ -185,21 +172,4 @@ func runAndCommand(c *cobra.Command, args []string) error {
 		before = args[:dash]
 	}
 	return takes(1, 1, "one run, which launch runs lists, or the word last; a command goes after --")(c, before)
-}
-
-// giveAgain fills the secrets of a run's command in from the whole command, given again.
-func giveAgain(r *run.Run, id string, command []string) error {
-	recorded := r.Job.Command.Args
-	switch {
-	case len(command) > 0:
-		if err := record.Unmask(recorded, command); err != nil {
-			return fmt.Errorf("run %s is of another command: %w", id, err)
-		}
-		j := *r.Job
-		j.Command.Args = slices.Clone(command)
-		r.Job = &j
-	case record.HasMask(recorded):
-		return fmt.Errorf("run %s has a secret in its command, which was not recorded. Give the whole command again:\nlaunch resume %s -- %s", id, id, quoted(recorded))
-	}
-	return nil
 }

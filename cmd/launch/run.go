@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/proc"
-	"github.com/launch-ml/launch/core/receipt"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
@@ -87,7 +85,7 @@ func clearLeftovers(s settings, say ui.Printer) {
 
 // options are the settings that an attempt depends on.
 func (s settings) options() attempt.Options {
-	return attempt.Options{Inside: s.Inside, TTY: s.TTY, Grace: s.Grace, Sample: s.Sample, State: s.State}
+	return attempt.Options{Inside: s.Inside, TTY: s.TTY, Quiet: s.Quiet, Grace: s.Grace, Sample: s.Sample, State: s.State}
 }
 
 // replaced writes the result of a run that goes on without launch.
@@ -103,7 +101,7 @@ func asTyped(ctx context.Context, s settings, p *intake.Reading, say ui.Printer)
 	for _, w := range p.Warnings {
 		say.Warn("%s", w)
 	}
-	if !p.AsksForHelp && !p.Explained && (s.Expects || !s.Quiet && slices.ContainsFunc(p.Command.Args, namesRecipe)) {
+	if !p.AsksForHelp && !p.Explained && (s.Expects || !s.Quiet && p.NamesRecipe()) {
 		say.Warn("this command is not recognised (%s): it runs as typed, once, and nothing is adjusted", p.Why())
 	}
 	rec, err := record.In(s.State).Create(time.Now())
@@ -156,15 +154,6 @@ func explainTyped(s settings, p *intake.Reading, say ui.Printer, x *attempt.Exec
 		x.BreakLine()
 		say.Inside(in.Hook)
 	}
-}
-
-// namesRecipe reports whether an argument looks like a training's recipe, so that its user may expect more of launch than
-// to run it.
-func namesRecipe(arg string) bool {
-	return slices.ContainsFunc(strings.Fields(arg), func(w string) bool {
-		w = strings.Trim(w, `"'`)
-		return strings.HasSuffix(w, ".yml") || strings.HasSuffix(w, ".yaml") || strings.HasSuffix(w, ".toml") || strings.HasPrefix(w, "train") && strings.HasSuffix(w, ".py")
-	})
 }
 
 // view is the first plan of a command, for a person or a script to see.
@@ -255,7 +244,7 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 	setup.Record, setup.Report, setup.Name, setup.Replaced = rec, say, "run "+id(rec), replaced(s, say, rec, r.Job)
 	x := attempt.New(setup)
 	defer x.Close()
-	j := &journal{record: rec, say: say, executor: x, run: r, subject: receipt.Of(r.Job, setup.Room.Device, setup.Room.Limit() > 0), receipts: s.receipts()}
+	j := x.Journal(r, say, s.receipts())
 	stop, err := r.Carry(ctx, x, j)
 	var sooner *attempt.Interrupted
 	if errors.As(err, &sooner) {
@@ -325,48 +314,4 @@ func started(err error) error {
 		return &ownExit{start, start.ExitCode()}
 	}
 	return err
-}
-
-// journal records, and says what ended. A disk that is full must not stop a training: it is said once, and the run
-// goes on unrecorded.
-type journal struct {
-	record   *record.Record
-	say      ui.Printer
-	executor *attempt.Executor
-	run      *run.Run
-	subject  receipt.Subject
-	receipts receipt.Store
-	said     bool
-}
-
-func (j *journal) Planned(p *run.Plan) error {
-	if j.record != nil {
-		j.warn(j.record.Planned(p))
-	}
-	return nil
-}
-
-func (j *journal) Ended(a *run.Attempt) error {
-	if j.record != nil {
-		j.warn(j.record.Ended(a))
-	}
-	name := id(j.record)
-	if j.record == nil {
-		name = "unrecorded-" + a.Outcome.Began.UTC().Format("20060102-150405.000")
-	}
-	if err := j.receipts.Append(j.subject.Receipts(name, j.run, a)...); err != nil && j.record != nil {
-		j.warn(err)
-	}
-	if a.Outcome.Ending != run.Succeeded || !j.say.Quiet {
-		j.executor.BreakLine()
-	}
-	j.say.Ended(a)
-	return nil
-}
-
-func (j *journal) warn(err error) {
-	if err != nil && !j.said {
-		j.said = true
-		j.say.Warn("%v: the run goes on, without a whole record", err)
-	}
 }

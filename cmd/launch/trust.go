@@ -30,7 +30,7 @@ func settingsHere(c *cobra.Command) (settings, error) {
 func notTaken(path string, file *trust.File, why error) string {
 	note := fmt.Sprintf("nothing of %s is taken, and launch changes nothing of the training: %v", path, why)
 	if file != nil {
-		note += fmt.Sprintf(" (read it, and take it by `launch trust %s`)", quoted([]string{path}))
+		note += fmt.Sprintf(" (read it, and take it by `launch trust %s`)", ui.Quote([]string{path}))
 	}
 	return note
 }
@@ -67,7 +67,7 @@ func usersAlone(name, value string) bool {
 type leftOut []string
 
 func (l leftOut) note(file *trust.File, approved bool) string {
-	note := fmt.Sprintf("%s sets %s, which a project's file does only after `launch trust %s`", file.Path, strings.Join(l, ", "), quoted([]string{file.Path}))
+	note := fmt.Sprintf("%s sets %s, which a project's file does only after `launch trust %s`", file.Path, strings.Join(l, ", "), ui.Quote([]string{file.Path}))
 	if approved {
 		note = fmt.Sprintf("%s sets %s, which a file that others can write may not (%v)", file.Path, strings.Join(l, ", "), file.Foreign)
 	}

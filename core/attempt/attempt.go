@@ -26,6 +26,7 @@ import (
 type Options struct {
 	Inside bool // the program's Python processes report their memory by a hook
 	TTY    bool // a pseudo-terminal even where the output is no terminal
+	Quiet  bool // a success is not reported
 	// Grace is how long a program that was asked to stop may take; 0: as long as it takes.
 	Grace  time.Duration
 	Sample time.Duration // how often to look at the card

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -97,6 +98,17 @@ func (r *Reading) Why() string {
 		return "its plugin failed"
 	}
 	return "no plugin knows it"
+}
+
+// NamesRecipe reports whether an argument looks like a training's recipe or script, so that the user may expect more of launch than to
+// run the command.
+func (r *Reading) NamesRecipe() bool {
+	return slices.ContainsFunc(r.Command.Args, func(arg string) bool {
+		return slices.ContainsFunc(strings.Fields(arg), func(w string) bool {
+			w = strings.Trim(w, `"'`)
+			return strings.HasSuffix(w, ".yml") || strings.HasSuffix(w, ".yaml") || strings.HasSuffix(w, ".toml") || strings.HasPrefix(w, "train") && strings.HasSuffix(w, ".py")
+		})
+	})
 }
 
 // Without gives the plugin up, with a warning why: the command runs as typed.

@@ -340,3 +340,14 @@ func MaskRun(r *run.Run) *run.Run {
 	out.Job = &j
 	return &out
 }
+
+// Restore fills the secrets of a run's command in from the whole command, given again.
+func Restore(r *run.Run, command []string) error {
+	if err := Unmask(r.Job.Command.Args, command); err != nil {
+		return err
+	}
+	j := *r.Job
+	j.Command.Args = slices.Clone(command)
+	r.Job = &j
+	return nil
+}

@@ -375,3 +375,20 @@ func (h *History) LastOutcome() *run.Outcome {
 	}
 	return nil
 }
+
+// Resumable finds a run by its name that a plugin recognised, so that there may be something to go on from.
+func (s Store) Resumable(name string) (id string, err error) {
+	if id, err = s.Find(name); err != nil {
+		return "", err
+	}
+	h, err := s.Read(id)
+	switch {
+	case err != nil:
+		return "", err
+	case h.Run() != nil:
+		return id, nil
+	case len(h.Events) == 0 || h.Events[0].Kind != Followed:
+		return "", fmt.Errorf("the record of run %s is damaged: its beginning cannot be read", id)
+	}
+	return "", fmt.Errorf("run %s was of a command that no plugin recognised: there is nothing to go on from", id)
+}

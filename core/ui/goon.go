@@ -59,3 +59,15 @@ func (d *RunDoc) continues(r *run.Run, stop *run.Stop, out *run.Outcome) {
 		d.Not = "with no rung of this job's ladders"
 	}
 }
+
+// Quote is a command as a shell would read it. Words in braces stand as they are: "{attempt}" is the folder that an attempt makes.
+func Quote(args []string) string {
+	var out []string
+	for _, a := range args {
+		if a == "" || strings.ContainsAny(a, " \t\n'\"\\$`*?[]{}()<>|&;!#~") && !strings.HasPrefix(a+"/", "{attempt}/") {
+			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+		out = append(out, a)
+	}
+	return strings.Join(out, " ")
+}
