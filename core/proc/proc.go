@@ -77,14 +77,14 @@ type Spec struct {
 	// Limit is the RLIMIT_DATA (`ulimit -S -d`) of the program and what it starts; 0 is none. It does not bind us.
 	Limit unit.Bytes
 
-	// Hold leaves it to the caller what becomes of processes that the program leaves running, see Exit.Remains.
+	// Hold lets the caller decide about processes that the program leaves running, see Exit.Remains.
 	Hold bool
 
-	// Bare has outputs that are the user's terminal be just that where no pseudo-terminal can be had: then Tap is not told of
-	// them. Else the program gets pipes.
+	// Bare gives the program the user's own terminal for its output where no pseudo-terminal can be opened; Tap does not
+	// see that output. Without Bare the program gets pipes.
 	Bare bool
 
-	// Warn, if not nil, is told what of this the program has to do without, before it starts.
+	// Warn, if not nil, is called before the program starts with each thing of this that it has to do without.
 	Warn func(what string)
 
 	// Started, if not nil, is called once, when the program runs.
@@ -95,10 +95,10 @@ type Spec struct {
 // a [*StartError] where the program could not be started at all. When ctx is done the program is asked to end, and
 // after Spec.Stop it is killed with all that it started.
 //
-// When Run returns, all that the program printed has been written and told, the user's terminal is as it was before, and,
-// unless it had to be killed, what the program has left running runs on as it would have bare: whatever that still
-// prints gets where it would have got. Input that was typed and that the program did not read is there for the next
-// Run, or after [Exit.Become] for the shell, where the kernel lets us hand it back.
+// When Run returns, all output of the program has been written and passed to Tap, and the user's terminal is as it was
+// before. Unless the program had to be killed, children that it leaves behind keep running, and their output still arrives
+// where it would have without launch. Input that was typed but not read by the program is kept for the next Run or, after
+// [Exit.Become], for the shell, where the kernel lets us hand it back.
 //
 // Signals that arrive while it runs are passed on to the program, unless they were sent to it as well; the caller must
 // not end on them. Only one Run at a time may have the user's terminal.

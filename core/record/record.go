@@ -1,7 +1,7 @@
 // Package record keeps runs: one folder a run, its events as lines of JSON, and what its programs printed.
 //
-// Everything is appended and nothing is rewritten, so that a run of which launch itself died can be read, and continued,
-// from what is there. A last line that was torn by the death is read over.
+// Everything is appended and nothing is rewritten, so that after a crash of launch itself a run can be read and continued
+// from what is there. A truncated last line is skipped.
 package record
 
 import (
