@@ -1,13 +1,13 @@
-// Package proc runs a program as if it had been started bare, in a pseudo-terminal or on copied pipes, to its last byte.
+// Package proc runs a program as if it had been started without launch, in a pseudo-terminal or on copied pipes, to its last byte.
 //
 // Between this process and the program stands a keeper: this same executable, started again. It is the leader of the
 // pseudo-terminal's session, as a shell would be, so that job control inside is the kernel's own; it collects what the
-// program orphans, and when this process dies, however it dies, it kills all of it. A program that uses this package
-// therefore calls [KeeperMain] first thing in main.
+// program orphans, and when this process dies, for whatever reason, it kills all of it. A program that uses this package
+// therefore calls [KeeperMain] first in main.
 //
-// What the program prints goes three ways of equal bytes: it prints, the user sees, [Spec.Tap] is told.
+// The user and [Spec.Tap] both receive exactly the bytes that the program prints.
 //
-// What differs from bare: the program's parent is the keeper; its terminal is another of the same size and settings;
+// What differs from a start without launch: the program's parent is the keeper; its terminal is another of the same size and settings;
 // settings that it changes there and leaves changed (`stty -echo`) do not outlive it; standard output that is a file is
 // a pipe to it, so it cannot seek in it, and meets a full disk as a pipe that nobody reads (see [Exit.Output]); of the signals that the
 // caller of this process ignores, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM and SIGPIPE are not ignored in the program, because
@@ -23,7 +23,7 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A Mode says when the program gets a pseudo-terminal of its own to control.
+// A Mode is when the program gets a pseudo-terminal of its own to control.
 type Mode int
 
 const (
@@ -62,13 +62,13 @@ type Spec struct {
 	Stdin, Stdout, Stderr *os.File
 	TTY                   Mode
 
-	// Tap is told every byte that the program prints, in order, after the user was. p is only valid during the call.
-	// Calls do not overlap. A Tap that is slow is waited for only when it is far behind, and one that hangs is given
-	// up, see Exit.Untapped: what the user sees does not depend on it.
+	// Tap receives every byte that the program prints, in order, after the user. p is only valid during the call.
+	// Calls do not overlap. Run waits for a slow Tap only when it is far behind, and stops calling one that hangs, see
+	// Exit.Untapped: what the user sees does not depend on it.
 	Tap func(from Stream, p []byte)
 
 	// Grace is how long the program may take to end after a SIGTERM from outside before it and all it started is killed.
-	// 0 is as long as it takes: bare, nobody would kill it, and it may be saving.
+	// 0 is as long as it takes: without launch nothing would kill it, and it may be saving.
 	Grace time.Duration
 
 	// Stop is how long it may take after our own SIGTERM, when ctx is done. 0 is DefaultGrace; negative is for ever.
