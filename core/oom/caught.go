@@ -20,7 +20,7 @@ var (
 	unfinished = rx(`(?i)\bepoch\b|\bstage\b|\bnot\b|error|fail|abort|crash|memory|exception|interrupt`)
 )
 
-// caught says whether the traceback that ends in this finding is one that the program logged when it had caught it.
+// caught reports whether the traceback that ends in this finding is one that the program logged when it had caught it.
 func (f *finding) caught() bool {
 	if !f.traced || !f.memory() {
 		return false
@@ -40,7 +40,7 @@ func (f *finding) caught() bool {
 	return false
 }
 
-// resumed says whether a program that has caught this went on: it says that its training is over, or its counters moved.
+// resumed reports whether a program that has caught this went on: it says that its training is over, or its counters moved.
 func (f *finding) resumed(counts []counted) bool {
 	if !f.caught() {
 		return false
@@ -65,7 +65,7 @@ func (f *finding) resumed(counts []counted) bool {
 	return moved >= 2
 }
 
-// goesOn says whether a logged message itself ends in what the program does next (fairseq's trainer.py: "…; skipping batch").
+// goesOn reports whether a logged message itself ends in what the program does next (fairseq's trainer.py: "…; skipping batch").
 func (f *finding) goesOn() bool {
 	body := f.rows[f.at].body
 	return !f.traced && f.memory() && logged.MatchString(body) && !lastWords.MatchString(body) && goesOn.MatchString(body)
@@ -73,7 +73,7 @@ func (f *finding) goesOn() bool {
 
 var goesOn = rx(`(?i)[;,:).] *(?:skipping|ignoring)(?: (?:this|the))?(?: (?:batch|step|sample|iteration|update))?[.! ]*$`)
 
-// mildRecord says whether a line of JSON is a logger's record of a level at which a program goes on (the names that Python's
+// mildRecord reports whether a line of JSON is a logger's record of a level at which a program goes on (the names that Python's
 // logging, structlog, loguru, ECS and Google's Cloud Logging give the field), or a container's of such a record.
 func mildRecord(text string, depth int) bool {
 	var r struct {

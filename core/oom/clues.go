@@ -37,7 +37,7 @@ type Clues struct {
 	Limit unit.Bytes `json:"limit_bytes,omitempty"`
 }
 
-// use says whether a text shows a framework.
+// use reports whether a text shows a framework.
 func (c Clues) use(name string) bool {
 	for _, u := range c.Uses {
 		if u == name {

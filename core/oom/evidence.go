@@ -132,14 +132,14 @@ func (in *Inside) last() *Refusal {
 	return nil
 }
 
-// memoryError says whether an exception's type may be an out-of-memory's. Until torch 1.12 it was a RuntimeError, and
+// memoryError reports whether an exception's type may be an out-of-memory's. Until torch 1.12 it was a RuntimeError, and
 // programs wrap it.
 func memoryError(name string) bool {
 	name = name[strings.LastIndexByte(name, '.')+1:]
 	return name == "OutOfMemoryError" || name == "MemoryError" || name == "RuntimeError" || name == "AcceleratorError" || relayed(name)
 }
 
-// relayed says whether an exception is a parent's, which a child of it died of (torch/multiprocessing/spawn.py).
+// relayed reports whether an exception is a parent's, which a child of it died of (torch/multiprocessing/spawn.py).
 func relayed(name string) bool { return strings.HasSuffix(name, "ProcessRaisedException") }
 
 // full says that next to nothing of the card was free: less than a fiftieth, or than 256 MiB, which is what a small kernel

@@ -124,7 +124,7 @@ func partOf(frames []frame) Part {
 	return ""
 }
 
-// firstStep says whether no step of training was finished before a failure in one. That nothing was printed proves nothing:
+// firstStep reports whether no step of training was finished before a failure in one. That nothing was printed proves nothing:
 // many programs print every hundredth step.
 func (f *finding) firstStep(frames []frame, s State) bool {
 	if s.Events > 0 {
@@ -157,7 +157,7 @@ func (f *finding) source(c frame) string {
 // barOf reads the bars of barCount, and of what they count to.
 var barOf = rx(`(\d+)/(\d+) (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
 
-// barAtZero says whether the last progress bar stood at none of its steps, and never moved. tqdm draws it once more when
+// barAtZero reports whether the last progress bar stood at none of its steps, and never moved. tqdm draws it once more when
 // it is closed, which may be after the traceback.
 func (f *finding) barAtZero() bool {
 	last := ""

@@ -138,7 +138,7 @@ func (f *finding) asked(calls []frame) Phase {
 // method is what modules call the parts of their forward as well (Ultralytics, nn/tasks.py; Keras' predict is none of these).
 var method = rx(`^_?(?:predict|infer|inference|generate|sample|test)(?:_once|_impl|_step)?$`)
 
-// ofForward says whether the innermost frame is a method that a module's forward has called.
+// ofForward reports whether the innermost frame is a method that a module's forward has called.
 func ofForward(frames []frame) bool {
 	i := len(frames) - 1
 	for i >= 0 && method.MatchString(frames[i].name) {
@@ -147,7 +147,7 @@ func ofForward(frames []frame) bool {
 	return i >= 0 && i < len(frames)-1 && frames[i].name == "forward"
 }
 
-// validates says whether validation stands nearer than training in the frames around a step.
+// validates reports whether validation stands nearer than training in the frames around a step.
 func validates(outer []frame) bool {
 	for i := len(outer) - 1; i >= 0; i-- {
 		for _, r := range phaseRules {
@@ -160,7 +160,7 @@ func validates(outer []frame) bool {
 	return false
 }
 
-// imports says whether a module was being imported: the code of one file that another's asked for.
+// imports reports whether a module was being imported: the code of one file that another's asked for.
 func imports(frames []frame) bool {
 	modules, last := 0, ""
 	for _, f := range frames {
@@ -173,7 +173,7 @@ func imports(frames []frame) bool {
 	return modules > 1 && n >= 0 && (frames[n].name == "<module>" || frames[n].name == "" || strings.HasPrefix(frames[n].path, "<frozen"))
 }
 
-// pretrained says whether a state is read to build a model, not to resume one.
+// pretrained reports whether a state is read to build a model, not to resume one.
 func pretrained(outer []frame) bool {
 	build := false
 	for _, f := range outer {

@@ -420,7 +420,7 @@ func (a *advice) hostStep() {
 	a.add("recipe", smallerInput)
 }
 
-// limited says whether launch itself set the limit that was reached, and then what to ask of it.
+// limited reports whether launch itself set the limit that was reached, and then what to ask of it.
 func (a *advice) limited() bool {
 	limit := a.c.Limit
 	if limit <= 0 {

@@ -186,7 +186,7 @@ func (x excerpt) since(line int) (_ excerpt, ok bool) {
 	return x, x.first < len(x.lines)
 }
 
-// repeats says whether lines of the head stand between it and a finding: then they are no head.
+// repeats reports whether lines of the head stand between it and a finding: then they are no head.
 func (s *stream) repeats(f *finding) bool {
 	for _, r := range f.rows[:f.at] {
 		if r.number > s.renewal.ended && !r.more && slices.Contains(s.renewal.head, headHash([]byte(r.text))) {

@@ -166,7 +166,7 @@ func outlived(all []finding, root *finding) (most int) {
 	return most
 }
 
-// announces says whether a message is of the same failure as another, told right before it or in another stream.
+// announces reports whether a message is of the same failure as another, told right before it or in another stream.
 func (f *finding) announces(root *finding) bool {
 	if f.alive || f.rule.nature == survived || f.count() > 0 && !f.Numbers.same(root.Numbers) {
 		return false
@@ -177,7 +177,7 @@ func (f *finding) announces(root *finding) bool {
 // announced bounds how far before a traceback's last line a program may have logged what it died of: the traceback itself.
 const announced = 60
 
-// same says whether two messages are of one request.
+// same reports whether two messages are of one request.
 func (n Numbers) same(o Numbers) bool {
 	return value(n.Requested) == value(o.Requested) && value(n.Allocated) == value(o.Allocated) && value(n.Free) == value(o.Free)
 }
@@ -238,7 +238,7 @@ func best(all []finding) *finding {
 	return b
 }
 
-// follows says whether a failure that is not memory came of an out-of-memory before it.
+// follows reports whether a failure that is not memory came of an out-of-memory before it.
 func follows(root, memory *finding) bool {
 	switch {
 	case root.order < memory.order || root.stream != memory.stream:

@@ -257,7 +257,7 @@ func (t *State) take(e Event) {
 	}
 }
 
-// fine says whether the signs allow a success.
+// fine reports whether the signs allow a success.
 func (t *State) fine(mustSucceed bool) bool {
 	return !t.Failed && !t.Interrupted && (t.Succeeded || !mustSucceed && t.OutOfMemory <= t.Survived)
 }

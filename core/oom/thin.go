@@ -63,7 +63,7 @@ func (s *stream) settle() {
 	}
 }
 
-// continues says whether a line may go on with the record before it.
+// continues reports whether a line may go on with the record before it.
 func continues(line []byte) bool {
 	return len(line) > recordIndent && line[0] == ' ' && len(line)-len(bytes.TrimLeft(line, " ")) >= recordIndent
 }

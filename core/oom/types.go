@@ -155,7 +155,7 @@ func Exited(code int) Exit { return Exit{Known: true, Code: code} }
 // Killed is the exit of a program that died of a signal.
 func Killed(signal int) Exit { return Exit{Known: true, Signal: signal} }
 
-// fine says whether a program ended well, by its exit alone and by what the plugin says of its codes.
+// fine reports whether a program ended well, by its exit alone and by what the plugin says of its codes.
 func (e Exit) fine(codes map[int]string) bool {
 	if e.Signal != 0 {
 		return false
@@ -166,7 +166,7 @@ func (e Exit) fine(codes map[int]string) bool {
 	return e.Code == 0
 }
 
-// interrupted says whether the exit is the user's doing.
+// interrupted reports whether the exit is the user's doing.
 func (e Exit) interrupted(codes map[int]string) bool {
 	return e.Asked || e.Signal == sigint || e.Code == 128+sigint || Ending(codes[e.Code]) == Interrupted
 }
