@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// An out-of-memory whose traceback a program has logged, to go on, looks like one that ended it, and what follows may be
-// the buffer of a dying program. Two things such a buffer cannot explain together: the record of the traceback is a
-// warning, or the line right above it says that it was caught; and what follows is progress, or says that training is over.
-// Of a program that is known to have failed neither is believed.
+// A program that logs the traceback of an out-of-memory and goes on looks like one that died of it: what follows may be the
+// buffer of a dying program. Two signs together exclude that: the traceback is logged as a warning, or the line above it says
+// that it was caught; and what follows is progress or the end of training. For a program that is known to have failed, they
+// do not count.
 
 var (
 	// catches are a program's words, right above a traceback, for what it has caught.
@@ -16,7 +16,7 @@ var (
 	// finished are those for the end of a training that went well.
 	finished = rx(`(?i)\b(?:(?:fine-?)?tuning|training) (?:(?:run|job|loop) )?(?:(?:has|is|was) )?(?:now )?(?:finished|completed?|done|over)\b|` +
 		`\b(?:finished|completed|done|end of) (?:the )?(?:(?:fine-?)?tuning|training)\b`)
-	// unfinished is what such a line says of less than the whole, or of an end that was none.
+	// unfinished are words in such a line for a part of the training, or for an end before the planned one.
 	unfinished = rx(`(?i)\bepoch\b|\bstage\b|\bnot\b|error|fail|abort|crash|memory|exception|interrupt`)
 )
 
@@ -40,7 +40,7 @@ func (f *finding) caught() bool {
 	return false
 }
 
-// resumed reports whether a program that has caught this went on: it says that its training is over, or its counters moved.
+// resumed reports whether a program that caught this went on: it prints that training is over, or its counters rose.
 func (f *finding) resumed(counts []counted) bool {
 	if !f.caught() {
 		return false
