@@ -11,10 +11,10 @@ import (
 )
 
 // Set implements [Document]. Text is one scalar, or one flow collection, that YAML 1.1 and 1.2 read alike. An absent
-// path is added behind the last key of the mapping that it belongs to, and mappings missing on the way are made.
+// path is added after the last key of the mapping that it belongs to, and mappings missing on the way are made.
 //
-// Refused are: what is shared by an anchor or inherited by a merge key, since the edit would show elsewhere too;
-// blocks of text and block collections; text that the value's explicit tag cannot mean.
+// It refuses to change a value that is shared by an anchor or inherited by a merge key, because the edit would change it
+// elsewhere too; a block of text or a block collection; and a value whose explicit tag does not allow the text.
 func (d *YAML) Set(path, text string) error {
 	if err := d.set(SplitPath(path), text); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -111,7 +111,7 @@ func unambiguous(n *yaml.Node) error {
 	return nil
 }
 
-// fits refuses what the value's explicit tag cannot mean.
+// fits refuses text that the value's explicit tag does not allow.
 func fits(n, want *yaml.Node) error {
 	if n.Style&yaml.TaggedStyle == 0 {
 		return nil
@@ -175,7 +175,7 @@ func (d *YAML) sharedBelow(n *yaml.Node) error {
 	return nil
 }
 
-// spaced puts a blank before text that takes the place of nothing: "key:".
+// spaced puts a blank before text that fills an empty value: "key:".
 func (d *YAML) spaced(s span, text string) string {
 	if s.start == s.end && s.start > 0 && !d.isSpace(s.start-1) {
 		return " " + text
@@ -183,7 +183,7 @@ func (d *YAML) spaced(s span, text string) string {
 	return text
 }
 
-// add puts rest, of which no key exists, into n: a mapping, or a null where a mapping would be.
+// add puts the keys of rest, none of which exists yet, into n: a mapping, or a null where a mapping would be.
 func (d *YAML) add(up, n *yaml.Node, keys, rest []string, text string) error {
 	how := change{target: n, add: true, text: text}
 	switch {
@@ -270,8 +270,8 @@ func keyText(key string) string {
 	return t
 }
 
-// lineAfter returns where lines of this indent can be put in after the one that end is in, and how lines end there.
-// Comments that are indented deeper belong to what is before and are passed over.
+// lineAfter returns where lines of this indent can be inserted below the one that end is in, and how lines end there. It
+// skips comments that are indented deeper: they belong to what is above.
 func (d *YAML) lineAfter(n *yaml.Node, end, indent int) (at int, nl string, err error) {
 	at = d.lineEnd(end)
 	if left := bytes.TrimLeft(d.text[end:at], " \t"); len(left) > 0 && left[0] != '#' {
@@ -323,7 +323,7 @@ type change struct {
 	text   string
 }
 
-// splice puts ins in the place of s and takes the result if nothing but the change is different in it.
+// splice replaces s by ins, and keeps the result if nothing differs in it except the change.
 func (d *YAML) splice(s span, ins string, keys []string, c change) error {
 	out := slices.Concat(d.text[:s.start], []byte(ins), d.text[s.end:])
 	edited, err := ParseYAML(out)
@@ -359,7 +359,7 @@ func tagOf(c change) string {
 	return ""
 }
 
-// equal compares the trees before and after, but for what the change is allowed to do.
+// equal compares the trees before and after, except for the change itself.
 func (c change) equal(a, b *yaml.Node) bool {
 	grown := len(a.Content)
 	switch {

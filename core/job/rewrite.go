@@ -14,13 +14,13 @@ import (
 // A Rewritten is a command with edits made, and the edited copies of files that it reads. Nothing was written yet.
 type Rewritten struct {
 	Command Command
-	Files   []File            // with the paths of the copies; of Python source, that of the original, which they are served for
+	Files   []File            // with the paths of the copies; a copy of Python source has the path of its original
 	Set     map[string]string // what was set in the environment
 }
 
-// Rewrite makes the edits. Edited files become copies below dir, under their own names, and the command is pointed at
-// them; the user's own files are never touched. Copies of one name lie in folders of their own. Without edits the command is
-// returned as it is.
+// Rewrite makes the edits. Edited files become copies below dir, under their own names, and the command then names the
+// copies; the user's own files are never changed. Copies of the same name lie in separate folders. Without edits the
+// command is returned unchanged.
 func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 	out := &Rewritten{Command: j.Command, Set: map[string]string{}}
 	if len(edits) == 0 {
@@ -62,8 +62,8 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 			continue
 		}
 		switch now, _ := argv.Get(f.Flag); {
-		case f.Format == Python: // its path is what the copy is served for
-		case f.Format == Binary && now != f.Path: // it goes on from a state of its own by now
+		case f.Format == Python: // the copy is served for this path
+		case f.Format == Binary && now != f.Path: // by now the command continues from another saved state
 			continue
 		default:
 			f.From, f.Path = f.Path, freeName(dir, filepath.Base(f.Path), taken)
@@ -80,7 +80,7 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 	return out, nil
 }
 
-// pointAt has the command read a file's copy.
+// pointAt makes the command read a file's copy.
 func pointAt(argv *config.Argv, f File) (err error) {
 	if f.Added {
 		err = argv.Extend(f.Flag, f.Path)
@@ -93,8 +93,8 @@ func pointAt(argv *config.Argv, f File) (err error) {
 	return nil
 }
 
-// freeName is a path below dir with that base name, and none of those that are taken: programs name experiments by their
-// recipes, so it is the folder that differs.
+// freeName returns a path below dir with that base name that is not taken yet: programs name experiments after their
+// recipes, so the name stays and the folder differs.
 func freeName(dir, base string, taken map[string]bool) string {
 	path := filepath.Join(dir, base)
 	for n := 2; taken[path]; n++ {
@@ -104,8 +104,8 @@ func freeName(dir, base string, taken map[string]bool) string {
 	return path
 }
 
-// Away returns the job with its command started in another folder: what its rehearsal names as paths is absolute, and so
-// still what it was. A job whose rehearsal is not away is returned as it is.
+// Away returns the job with its command started in another folder. The arguments that its rehearsal lists as paths become
+// absolute, so that they still lead to the same files. A job whose rehearsal is not away is returned unchanged.
 func (j *Job) Away(dir string) *Job {
 	if !j.Rehearsal.Away {
 		return j

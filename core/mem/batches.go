@@ -94,7 +94,7 @@ func Together(tasks []func()) {
 	}
 }
 
-// Alike groups the numbers below n by what they have in common, in their order: what is priced once.
+// Alike groups 0..n-1 by key, in order; each group is priced once.
 func Alike[K comparable](n int, key func(i int) K) (groups [][]int) {
 	at := map[K]int{}
 	for i := range n {

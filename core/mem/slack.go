@@ -263,7 +263,7 @@ func (f *floor) asked(kept []copied, a *Allocator) int {
 	return n
 }
 
-// plays are for their memory.
+// plays pools plays, to reuse their buffers.
 var plays = sync.Pool{New: func() any { return &play{Allocator: &Allocator{}} }}
 
 // with empties the allocator.

@@ -161,8 +161,8 @@ type segment struct {
 	out Tensor
 }
 
-// spent are tapes that nobody will ask again: a program has tens of them, much alike, and their memory is the most of
-// what they cost. See [Peak.Done].
+// spent pools finished tapes: a program makes tens of similar ones, and allocating their buffers is most of a tape's cost.
+// See [Peak.Done].
 var spent sync.Pool
 
 // NewTape returns an empty tape in training mode, with gradients and without autocast.

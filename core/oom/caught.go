@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// An out-of-memory whose traceback a program has logged, to go on, looks like one that ended it, and what follows may be
-// the buffer of a dying program. Two things such a buffer cannot explain together: the record of the traceback is a
-// warning, or the line right above it says that it was caught; and what follows is progress, or says that training is over.
-// Of a program that is known to have failed neither is believed.
+// A program that logs the traceback of an out-of-memory and goes on looks like one that died of it: what follows may be the
+// buffer of a dying program. Two signs together exclude that: the traceback is logged as a warning, or the line above it says
+// that it was caught; and what follows is progress or the end of training. For a program that is known to have failed, they
+// do not count.
 
 var (
 	// catches are a program's words, right above a traceback, for what it has caught.
@@ -16,11 +16,11 @@ var (
 	// finished are those for the end of a training that went well.
 	finished = rx(`(?i)\b(?:(?:fine-?)?tuning|training) (?:(?:run|job|loop) )?(?:(?:has|is|was) )?(?:now )?(?:finished|completed?|done|over)\b|` +
 		`\b(?:finished|completed|done|end of) (?:the )?(?:(?:fine-?)?tuning|training)\b`)
-	// unfinished is what such a line says of less than the whole, or of an end that was none.
+	// unfinished are words in such a line for a part of the training, or for an end before the planned one.
 	unfinished = rx(`(?i)\bepoch\b|\bstage\b|\bnot\b|error|fail|abort|crash|memory|exception|interrupt`)
 )
 
-// caught says whether the traceback that ends in this finding is one that the program logged when it had caught it.
+// caught reports whether the traceback that ends in this finding is one that the program logged when it had caught it.
 func (f *finding) caught() bool {
 	if !f.traced || !f.memory() {
 		return false
@@ -40,7 +40,7 @@ func (f *finding) caught() bool {
 	return false
 }
 
-// resumed says whether a program that has caught this went on: it says that its training is over, or its counters moved.
+// resumed reports whether a program that caught this went on: it prints that training is over, or its counters rose.
 func (f *finding) resumed(counts []counted) bool {
 	if !f.caught() {
 		return false
@@ -65,7 +65,7 @@ func (f *finding) resumed(counts []counted) bool {
 	return moved >= 2
 }
 
-// goesOn says whether a logged message itself ends in what the program does next (fairseq's trainer.py: "…; skipping batch").
+// goesOn reports whether a logged message itself ends in what the program does next (fairseq's trainer.py: "…; skipping batch").
 func (f *finding) goesOn() bool {
 	body := f.rows[f.at].body
 	return !f.traced && f.memory() && logged.MatchString(body) && !lastWords.MatchString(body) && goesOn.MatchString(body)
@@ -73,7 +73,7 @@ func (f *finding) goesOn() bool {
 
 var goesOn = rx(`(?i)[;,:).] *(?:skipping|ignoring)(?: (?:this|the))?(?: (?:batch|step|sample|iteration|update))?[.! ]*$`)
 
-// mildRecord says whether a line of JSON is a logger's record of a level at which a program goes on (the names that Python's
+// mildRecord reports whether a line of JSON is a logger's record of a level at which a program goes on (the names that Python's
 // logging, structlog, loguru, ECS and Google's Cloud Logging give the field), or a container's of such a record.
 func mildRecord(text string, depth int) bool {
 	var r struct {

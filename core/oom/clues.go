@@ -19,8 +19,8 @@ const (
 	TensorFlow   = "tensorflow"
 )
 
-// Clues are what a text shows of the program beside how it ended: so that a remedy can be named as that program takes it,
-// and none is named that it is too old for.
+// Clues are what a text shows of the program itself: so that remedies have the syntax of that program's framework, and none
+// needs a newer version.
 type Clues struct {
 	Uses     []string     `json:"uses"`                 // frameworks, by the paths of frames
 	Torch    TorchVersion `json:"torch,omitzero"`       // by line numbers of torch's own files and the form of its messages
@@ -28,16 +28,16 @@ type Clues struct {
 	Slurm    string       `json:"slurm_job,omitempty"`  // the job's number, as slurmstepd and srun name it
 	Step     string       `json:"slurm_step,omitempty"` // of that job
 	Device   string       `json:"device,omitempty"`     // "hip", "xpu", "mps", "tpu"; "" is CUDA, or not known
-	// NoExpandable says why expandable segments are no remedy here; "" where nothing speaks against them.
+	// NoExpandable is why expandable segments are no remedy here; "" if they may be one.
 	NoExpandable string `json:"no_expandable_segments,omitempty"`
-	// MicroBatch and Accumulation are what the Trainer of transformers says of itself; 0 where it does not.
+	// MicroBatch and Accumulation are what the Trainer of transformers printed; 0 if it did not.
 	MicroBatch   int64 `json:"micro_batch,omitempty"`
 	Accumulation int64 `json:"accumulation,omitempty"`
-	// Limit is what launch had the kernel hold each process of the run to (--memory); 0: nothing. No text shows it.
+	// Limit is the limit on each process of the run that launch set (--memory); 0: none. No text shows it.
 	Limit unit.Bytes `json:"limit_bytes,omitempty"`
 }
 
-// use says whether a text shows a framework.
+// use reports whether a text shows a framework.
 func (c Clues) use(name string) bool {
 	for _, u := range c.Uses {
 		if u == name {
@@ -68,10 +68,10 @@ func (v TorchVersion) String() string {
 	return text(v.From) + " to " + text(v.To)
 }
 
-// before says that the version is known to be older than n.
+// before reports whether the version is known to be older than n.
 func (v TorchVersion) before(n int) bool { return v.To > 0 && v.To < n }
 
-// and narrows a version by another witness. Two that contradict each other are of two programs: nothing is known then.
+// and narrows a version by further evidence. Evidence that contradicts comes from two programs: then nothing is known.
 func (v TorchVersion) and(w TorchVersion) (TorchVersion, bool) {
 	if w.From > v.From {
 		v.From = w.From
@@ -137,7 +137,7 @@ var (
 	trainerAccum = rx(`Gradient Accumulation steps = ([\d,]+)`)
 )
 
-// noExpandable are words that speak against expandable segments.
+// noExpandable are words that rule out expandable segments.
 var noExpandable = []struct {
 	re  *pattern
 	why string

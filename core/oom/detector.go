@@ -13,14 +13,14 @@ const (
 	Terminal = "terminal" // a pseudo-terminal, or a file or pipe that holds what would stand on one
 	Stdout   = "stdout"
 	Stderr   = "stderr"
-	// Log is the program's own log file. Where both have a sign or a message, the log is believed: it is not wrapped,
-	// not drawn over and not shared with other processes. What only a live stream has counts as well, because a log
-	// starts late and misses what kills the program.
+	// Log is the program's own log file. If both have a sign or a message, the log wins: it is not wrapped, not redrawn
+	// and not shared with other processes. What only a live stream has counts as well, because a log starts late and
+	// misses what kills the program.
 	Log = "log"
 )
 
 const (
-	beforeLines  = 900       // of context before the first line that matters: a rich traceback has 20 lines a frame
+	beforeLines  = 900       // of context before the first line that matters: rich prints 20 lines for a traceback's frame
 	afterLines   = 300       // of context after the last one: the rest of a message, and whether the program went on
 	excerptBytes = 192 << 10 // a longer excerpt is cut there, and another begun
 	firstKept    = 8         // excerpts of each stream: the first failing rank comes first, what ended it comes last
@@ -30,7 +30,7 @@ const (
 	rareLook     = 64
 )
 
-// An excerpt is the text around lines that may matter. It is read when a report is asked for, never before.
+// An excerpt is the text around lines that may matter. Only a report reads it.
 type excerpt struct {
 	stream string
 	lines  []held
@@ -38,8 +38,8 @@ type excerpt struct {
 	bytes  int
 	left   int // lines that may still be added
 	memory bool
-	phase  string        // the phase by signs at the last line that may tell of memory
-	signs  map[int]Event // line number: the plugin's words for an out-of-memory or its survival
+	phase  string        // the phase by signs at the last line that may be about memory
+	signs  map[int]Event // by line number: the plugin's signs of an out-of-memory or its survival
 	after  []progress    // seen since it was closed
 	looks  int           // for these
 }
@@ -201,8 +201,8 @@ func (s *stream) extend(seg segment, marks uint64) {
 	}
 }
 
-// watch looks for signs of life after an excerpt that may tell of memory. Only its own stream counts: output that was
-// buffered by a dying program is written late, and onto another pipe at any time.
+// watch looks for progress after an excerpt that may be about memory. Only its own stream counts: the buffered output of a
+// dying program is written late, and on another stream at any time.
 func (s *stream) watch(seg segment) {
 	if len(s.excerpts) == 0 {
 		return

@@ -8,75 +8,75 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A Source is who has seen something.
+// A Source is where evidence comes from.
 type Source string
 
 const (
 	Output  Source = "output" // the program, or what ran it, printed it
 	Status  Source = "exit"   // the way it ended
 	Kernel  Source = "kernel" // the kernel's own count
-	OnCard  Source = "card"   // looks at the card
-	OnHost  Source = "host"   // looks at the host's memory
+	OnCard  Source = "card"   // observations of the card
+	OnHost  Source = "host"   // observations of host memory
 	Witness Source = "inside" // the hook within the program
 )
 
-// Evidence is one thing that was seen: what, where, and what it speaks for.
+// Evidence is one thing that was observed, where, and which memory it points to.
 type Evidence struct {
 	From Source `json:"from"`
-	Line        // where it stands, of an output; else only its text, in our words
-	// For is the memory that it says ran out; "none" where it speaks against that.
+	Line        // where the output has it; other sources have only a text, in our words
+	// For is the memory that ran out according to it; "none" if it contradicts that.
 	For  Kind       `json:"for"`
 	Sure Confidence `json:"sure"`
 }
 
-// Seen is what was seen of an attempt beside what it printed. The zero value is nothing at all, as of a log file.
+// Seen is what was observed of an attempt besides its output. The zero value is nothing at all, as for a log file.
 type Seen struct {
 	Exit   Exit
-	Card   *Card   // nil where nobody looked at a card
-	Host   *Host   // nil where nobody looked at the host's memory
+	Card   *Card   // nil where no card was observed
+	Host   *Host   // nil where host memory was not observed
 	Inside *Inside // nil where the program ran without the hook
-	// Limit is what the kernel held each process of the program to; 0: nothing. Resident is the most that one of them held.
+	// Limit is the kernel's limit on each process of the program; 0: none. Resident is the most that one of them held.
 	Limit, Resident unit.Bytes
 }
 
-// Card is what looks at a card have seen of it until the program ended.
+// Card sums up the observations of a card until the program ended.
 type Card struct {
-	Capacity unit.Bytes // what the driver can give out
-	Free     unit.Bytes // the least that was free in the last looks
+	Capacity unit.Bytes // all that the driver can allocate
+	Free     unit.Bytes // the least that was free in the last observations
 	Peak     unit.Bytes // the most that the job's own processes held
-	// Others is what others held at the fullest of the last looks. Where the driver does not tell the job's processes from
-	// theirs, as in a container, it is what was in use before the job began, and Who is empty.
+	// Others is what other processes held at the fullest of the last observations. Where the driver does not show which
+	// processes are the job's, as in a container, it is what was in use before the job began, and Who is empty.
 	Others unit.Bytes
 	Who    []Holder // the others, the largest first
-	Looks  int      // how many there were; of too few nothing follows
+	Looks  int      // how many observations there were; too few prove nothing
 	Every  time.Duration
-	// Steady is for how long the job had held about the same before its last look, and At how much that was.
+	// Steady is for how long the job had held about the same amount before the last observation; At is that amount.
 	Steady time.Duration
 	At     unit.Bytes
 }
 
-// A Holder is a process of somebody's on the card.
+// A Holder is another process on the card.
 type Holder struct {
-	PID   int64      `json:"pid"` // of the host; in a container it names nobody
+	PID   int64      `json:"pid"` // of the machine; inside a container no process has it
 	Bytes unit.Bytes `json:"bytes"`
-	Name  string     `json:"name,omitempty"` // of its program, and its owner, where they can be read
+	Name  string     `json:"name,omitempty"` // of its program; User is its owner; both where they can be read
 	User  string     `json:"user,omitempty"`
 }
 
-// Host is what looks at the host's memory have seen.
+// Host sums up the observations of host memory.
 type Host struct {
 	Room  unit.Bytes // what the job could take when it began
-	Least unit.Bytes // the least that was left in the last looks
+	Least unit.Bytes // the least that was left in the last observations
 	By    string     // the tightest limit: "the memory limit of cgroup /job"
 	Looks int
 }
 
 // Inside is what a hook within the program's processes reported.
 type Inside struct {
-	Hook    Handshake `json:"hook"`               // how far it was taken
-	Refused []Refusal `json:"refused,omitempty"`  // out-of-memories, in the order of time, those that were caught too; of many the first and the last
+	Hook    Handshake `json:"hook"`               // in how many processes it worked
+	Refused []Refusal `json:"refused,omitempty"`  // out-of-memories in the order of time, caught ones included; if there are many, the first and the last
 	Count   int       `json:"refusals,omitempty"` // how many there were; torch catches some itself (cuDNN's search for an algorithm)
-	Failure *Failure  `json:"failure,omitempty"`  // what ended a process; of several ranks the first
+	Failure *Failure  `json:"failure,omitempty"`  // what ended a process; if several ranks failed, the first
 }
 
 // A Refusal is an allocation that the card's allocator refused.
@@ -105,8 +105,8 @@ type Frame struct {
 	Name string `json:"name"`
 }
 
-// settled is how long before a program's end an out-of-memory may lie that it died of: unwinding, a state that is saved on
-// the way out, other ranks that wait.
+// settled is the longest time between an out-of-memory and the program's end that it caused: the program may still unwind
+// its stack, save a state, or wait for other ranks.
 const settled = time.Minute
 
 // count is how many refusals there were.
@@ -117,8 +117,8 @@ func (in *Inside) count() int {
 	return in.Count
 }
 
-// last is the refusal that the program died of, if it died of one: its own exception says so, or no other is known and it
-// came right before the end.
+// last is the refusal that the program died of, or nil: the one that its exception names or, without a known exception, one
+// right before the end.
 func (in *Inside) last() *Refusal {
 	if in == nil || len(in.Refused) == 0 {
 		return nil
@@ -132,32 +132,32 @@ func (in *Inside) last() *Refusal {
 	return nil
 }
 
-// memoryError says whether an exception's type may be an out-of-memory's. Until torch 1.12 it was a RuntimeError, and
+// memoryError reports whether an exception's type may be an out-of-memory's. Until torch 1.12 it was a RuntimeError, and
 // programs wrap it.
 func memoryError(name string) bool {
 	name = name[strings.LastIndexByte(name, '.')+1:]
 	return name == "OutOfMemoryError" || name == "MemoryError" || name == "RuntimeError" || name == "AcceleratorError" || relayed(name)
 }
 
-// relayed says whether an exception is a parent's, which a child of it died of (torch/multiprocessing/spawn.py).
+// relayed reports whether an exception is the parent's report of a child's death (torch/multiprocessing/spawn.py).
 func relayed(name string) bool { return strings.HasSuffix(name, "ProcessRaisedException") }
 
-// full says that next to nothing of the card was free: less than a fiftieth, or than 256 MiB, which is what a small kernel
-// module or a workspace takes.
+// full reports whether almost nothing of the card was free: at most a fiftieth, or 256 MiB, which a small kernel module or a
+// workspace needs.
 func (c *Card) full() bool {
 	return c != nil && c.Looks > 0 && c.Capacity > 0 && c.Free <= max(c.Capacity/50, 256*unit.MiB)
 }
 
-// roomy says that at no look less than a quarter of the card was free. A request that is larger fails on a roomy card too:
-// so this speaks against words that have other meanings, and not against an allocator's own.
+// roomy reports whether every observation found a quarter of the card free. A larger request fails on a roomy card too: so
+// this contradicts words that have other meanings, and not an allocator's own.
 func (c *Card) roomy() bool {
 	return c != nil && c.Looks >= 3 && c.Capacity > 0 && c.Free >= c.Capacity/4
 }
 
-// crowded says that others held more of the card than may be overlooked: the limits of gpuKind.
+// crowded reports whether other processes held a large part of the card, by the limits of gpuKind.
 func (c *Card) crowded() bool {
 	return c != nil && c.Looks > 0 && c.Capacity > 0 && c.Others > max(c.Capacity/10, unit.GiB)
 }
 
-// empty says that a fiftieth or less of what the job could take was left on the host.
+// empty reports whether a fiftieth or less of the host memory that the job could take was left.
 func (h *Host) empty() bool { return h != nil && h.Looks > 0 && h.Room > 0 && h.Least <= h.Room/50 }

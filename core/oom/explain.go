@@ -10,8 +10,8 @@ import (
 // barWidth is the width of the bar, in columns.
 const barWidth = 50
 
-// Explain says to a person what a report found, in lines of plain text: the cause, the numbers as a bar, who asked, and
-// who saw it. What would have helped is [Report.Remedies].
+// Explain describes a report to a person, in lines of plain text: the cause, the numbers as a bar, which code asked for the
+// memory, and the evidence. [Report.Remedies] lists what would have helped.
 func (r Report) Explain() []string {
 	if !r.OOM && !r.Fatal {
 		return []string{"nothing in this text says that a program failed"}
@@ -51,20 +51,20 @@ func (r Report) Explain() []string {
 	return out
 }
 
-// rounding is how far the sum of what a message states may be off: it gives GiB with two decimals, of up to six amounts.
+// rounding is the largest error of a sum of a message's amounts: up to six, each in GiB with two decimals.
 const rounding = 64 * unit.MiB
 
-// maxHolders bounds how many others of a card are listed.
+// maxHolders bounds how many other processes on a card are listed.
 const maxHolders = 4
 
-// witnesses are the sources of evidence as a person calls them.
+// witnesses are the sources of evidence as they are printed.
 var witnesses = map[Source]string{Output: "output", Status: "its exit", Kernel: "the kernel", OnCard: "looks at the card",
 	OnHost: "looks at the host", Witness: "inside the program"}
 
-// seen says one piece of evidence: who saw it, where, and what.
+// seen prints one piece of evidence: its source, its line, and its text.
 func (r Report) seen(e Evidence) string {
 	who := witnesses[e.From]
-	if who == "" { // of a record that an older launch made
+	if who == "" { // a record of an older launch has no source
 		who = witnesses[Output]
 	}
 	if e.Stream != "" && e.Stream != Terminal {
@@ -93,7 +93,7 @@ func shorten(s string, n int) string {
 	return s
 }
 
-// held is what others hold of the card: as the driver lists them, or as the message's sums leave it.
+// held is what other processes hold of the card: as the driver lists them, or what the message's numbers leave over.
 func (r Report) held() (sum unit.Bytes) {
 	for _, h := range r.HeldBy {
 		sum += h.Bytes
@@ -101,8 +101,8 @@ func (r Report) held() (sum unit.Bytes) {
 	return max(sum, r.others())
 }
 
-// FitsAlone says of contention whether the request that failed would have been met on a card without the others. What
-// would have been asked for next nobody knows. known is false where the numbers are not stated.
+// FitsAlone reports, for contention, whether the request that failed would have succeeded on a card without the other
+// processes. Later requests might still have failed. known is false where the numbers are not stated.
 func (r Report) FitsAlone() (fits, known bool) {
 	if r.Kind != GPUContention || r.Requested == nil || r.Free == nil {
 		return false, false
@@ -110,8 +110,8 @@ func (r Report) FitsAlone() (fits, known bool) {
 	return *r.Requested <= *r.Free+r.held(), true
 }
 
-// bar draws what the card held, and writes below it what was asked for and what limit there is. Where the message knows no
-// card but a limit (MPS), that is the whole.
+// bar draws what the card held; below it stand the request and the limit. A message without the card's capacity but with a
+// limit (MPS) is drawn against the limit.
 func (r Report) bar() []string {
 	total, name := value(r.Capacity), ""
 	if total == 0 && r.Allocated != nil {
@@ -207,8 +207,8 @@ func (r Report) asked() string {
 	return text
 }
 
-// Apart says which remedies are none, because they are of another room: what people try first against either; "" where
-// there is nothing to say.
+// Apart warns of the remedies that people try first but that free another memory than the one that ran out; "" if there is
+// nothing to warn of.
 func (r Report) Apart(c Clues) string {
 	switch {
 	case !r.OOM:

@@ -7,21 +7,21 @@ import (
 	"github.com/launch-ml/launch/core/job"
 )
 
-// A finding is one line that a rule, or a sign of the plugin, has a meaning for.
+// A finding is one line that matches a rule or a sign of the plugin.
 type finding struct {
 	rule   rule
-	name   string // the exception's, where the line has one
+	name   string // of the exception, where the line has one
 	x      *excerpt
 	rows   []row
 	at     int
 	stream string
 	order  int
 	phase  string // the plugin's word for the phase
-	traced bool   // frames stand right above it
+	traced bool   // it has a traceback's frames right above it
 	fatal  bool   // the program, or the step, ended here
 	alive  bool   // the program went on, by what it printed after
-	done   bool   // it was caught, and the program went on: unless that is known to have failed
-	past   bool   // it is of a program after whose end another began
+	done   bool   // it was caught, and the program went on, unless the program is known to have failed
+	past   bool   // it belongs to an earlier program in the same text
 	Numbers
 }
 
@@ -56,13 +56,14 @@ func (d *Detector) findings(x *excerpt) []finding {
 	return out
 }
 
-// maxFindings bounds the work on a program that prints nothing but errors.
+// maxFindings bounds the work on a program that prints only errors.
 const maxFindings = 96
 
-// triggers returns the rows that may matter: of too many the first, which tell the root, and the last, which tell the end.
+// triggers returns the rows that may matter. Of too many it keeps the first, which show the cause, and the last, which show
+// the end.
 func (d *Detector) triggers(x *excerpt, rs []row, first int) []int {
 	var memory, failure []int
-	below := false // a traceback's frames
+	below := false // in a traceback, below its first line
 	for i := first; i < len(rs); i++ {
 		_, sign := x.signs[rs[i].number]
 		sign = sign && !rs[i].more
@@ -95,7 +96,7 @@ func ends(at []int) []int {
 	return at
 }
 
-// signFinding is what the plugin's words mean.
+// signFinding returns the finding for a plugin's sign.
 func signFinding(e Event) (finding, bool) {
 	switch e.Kind {
 	case job.OutOfMemory:

@@ -11,7 +11,7 @@ type Handshake struct {
 	Why       string `json:"why,omitempty"`   // why nothing was taken, or not all; a clause
 }
 
-// Taken says whether any process read it.
+// Taken reports whether any process read it.
 func (h Handshake) Taken() bool { return h.Processes > 0 }
 
 // String says it to a person, in one line.

@@ -23,15 +23,15 @@ type Verdict struct {
 	Ending Ending
 	Report Report
 	Cause  string // one line for a person; empty after a success
-	// Retry says that another attempt with less memory may help; Why says why, or why not.
+	// Retry is true if another attempt with less memory may help; Why gives the reason for either.
 	Retry bool
 	Why   string
-	// Lied says that the program exited 0 though it failed.
+	// Lied: the program exited 0 though it failed.
 	Lied bool
-	// Silent says that it exited 0 and that nothing says that it failed but the words of its success, which never came.
+	// Silent: it exited 0 and nothing shows a failure, except that it never printed its success line.
 	Silent bool
-	// Doubt is what speaks against a success: an out-of-memory that its text ends with, though nothing but the exit says that
-	// it went well. A pipe and "|| true" swallow an exit code.
+	// Doubt is the evidence against a success that only the exit code shows: the output ends with an out-of-memory. A pipe
+	// and "|| true" hide an exit code.
 	Doubt string
 }
 
@@ -45,7 +45,7 @@ const (
 	sigterm = 15
 )
 
-// Judge reports on what was read, and weighs it. It is asked for when the output has been read to its end.
+// Judge reports on what was read, and weighs it. Call it after the output was read to its end.
 func (d *Detector) Judge(seen Seen, signs job.Signs) Verdict {
 	state := d.State()
 	v := d.Report(seen.Exit).Judge(seen, signs, state)
@@ -72,13 +72,13 @@ func (d *Detector) ranOut() bool {
 	return text.OOM && text.Confidence == Certain
 }
 
-// asFatal is the report where it is known from elsewhere that the program did not survive what it tells of.
+// asFatal is the report of a program that is known, from other evidence, to have ended on what was found.
 func (r Report) asFatal() Report {
 	r.Fatal = true
 	return r
 }
 
-// lastWords is the last line that is not blank: of standard error, if it is known apart and has one.
+// lastWords is the last line that is not blank: of standard error, if that was read separately and has one.
 func (d *Detector) lastWords() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,16 +101,16 @@ func (d *Detector) lastWords() string {
 	return ""
 }
 
-// Judge weighs a report with all that was seen beside it. Its order is the rule:
+// Judge weighs a report together with everything else that was observed. The order of the rules matters:
 //
-//  1. Who was asked to stop, and did, was interrupted; so was whom a scheduler ended. Who went on to say that it succeeded,
-//     did not stop.
-//  2. A success is an exit of 0, or one that the plugin knows for a success, that no sign denies; where success has a
-//     sign it must have come. What was printed on the way is no matter.
-//  3. Of what failed, memory is the cause if the program ended on it: by the first failing rank's last exception, by the
-//     plugin's signs, by the exit and the kernel's counts, by looks from outside and from inside, as [Report.weigh] says.
-//     What it met and outlived proves nothing.
-//  4. A kill that nobody explains is nobody's: it may be anybody's.
+//  1. A program that was asked to stop and did so is interrupted, and so is one that a scheduler ended; one that still
+//     reports success succeeded.
+//  2. A success is an exit of 0, or a code that the plugin lists as a success, that no sign contradicts; a program whose
+//     signs include one of success must have shown it. What it printed before does not matter.
+//  3. Memory is the cause of a failure if the program ended on it: by the first failing rank's last exception, by the
+//     plugin's signs, by the exit and the kernel's counts, by observations from outside and from inside, as [Report.weigh]
+//     lists them. An out-of-memory that the program survived proves nothing.
+//  4. An unexplained SIGKILL is attributed to no one.
 func (r Report) Judge(seen Seen, signs job.Signs, state State) Verdict {
 	exit := seen.Exit
 	fine := exit.fine(signs.Codes)
@@ -143,7 +143,7 @@ func (r Report) Judge(seen Seen, signs job.Signs, state State) Verdict {
 	return v
 }
 
-// retry says whether an attempt with less memory may help.
+// retry reports whether an attempt with less memory may help, and why.
 func (v Verdict) retry() (bool, string) {
 	r := v.Report
 	switch {
@@ -161,7 +161,7 @@ func (v Verdict) retry() (bool, string) {
 	return true, "a rung that needs less may fit"
 }
 
-// how says how a program ended, where its output does not say why.
+// how describes the end of a program whose output gives no reason for it.
 func how(exit Exit, signs job.Signs, lied bool) string {
 	switch {
 	case lied:

@@ -7,9 +7,9 @@ import (
 	"github.com/launch-ml/launch/core/job"
 )
 
-// killed weighs what the output prints of a kill against the kernel's own count. Its order is the rule:
+// killed compares what the output prints of a kill with the kernel's own count. The order of the rules matters:
 //
-//  1. What the output states for certain stands: a rank that was out of memory may be killed for it.
+//  1. A certain statement of the output is kept: a rank that was out of memory may be killed for it.
 //  2. If the kernel counts a kill for memory, that is the cause of a program that was killed, that ended as one does whose
 //     worker or rank was killed, or that does not print why. That is certain.
 //  3. A SIGKILL on a machine that had no memory left is likely for want of memory: if the kernel did not send it, a daemon
@@ -36,15 +36,15 @@ func (r *Report) killed(seen Seen) {
 // killed reports whether SIGKILL ended the program, or what it ran in a shell.
 func (x Exit) killed() bool { return x.Signal == sigkill || x.Code == 128+sigkill }
 
-// mute reports that the output gives no cause.
+// mute reports whether the output gives no cause.
 func (r *Report) mute() bool { return r.Cause == "" && !r.OOM }
 
-// workerKilled reports that a worker was killed, by words that any kill has.
+// workerKilled reports whether the output says that a worker was killed; it says so after any kill.
 func (r *Report) workerKilled() bool {
 	return r.OOM && r.Fatal && r.Kind == HostOOM && r.Confidence == Likely
 }
 
-// killedByKernel applies the kernel's kills for memory to what they explain.
+// killedByKernel makes the kernel's kills for memory the cause of what they explain.
 func (r *Report) killedByKernel(x Exit) {
 	switch {
 	case r.workerKilled():
@@ -56,7 +56,7 @@ func (r *Report) killedByKernel(x Exit) {
 	}
 }
 
-// killedByHand applies that the kernel has killed nothing for memory.
+// killedByHand reports kills on a machine where the kernel killed nothing for memory.
 func (r *Report) killedByHand(x Exit) {
 	unexplained := r.mute() || r.Confidence == Weak
 	switch {
@@ -72,13 +72,13 @@ func (r *Report) killedByHand(x Exit) {
 	}
 }
 
-// starved says that the kernel has killed it.
+// starved records that the kernel killed it.
 func (r *Report) starved(what string, x Exit) {
 	r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence, r.What = true, true, HostOOM, "", Certain, what
 	r.saw(Kernel, fmt.Sprintf("%d of its processes killed for memory, as their cgroups count", x.OOMKills), HostOOM, Certain)
 }
 
-// shot says that the kernel has not.
+// shot records that the kernel did not kill it.
 func (r *Report) shot(what string) {
 	r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence, r.What = false, true, NoMemory, byHand, Certain, what
 	r.Cause = what + ", and the kernel of this machine has killed nobody for memory meanwhile: somebody's kill -9, a " +
@@ -86,23 +86,23 @@ func (r *Report) shot(what string) {
 	r.saw(Kernel, "nobody was killed for memory on this machine", NoMemory, Certain)
 }
 
-// byHand names a SIGKILL that is not the kernel's.
+// byHand names a SIGKILL that did not come from the kernel.
 const byHand = "killed"
 
-// secondhand says that what ended the program is what follows when another of its processes has ended.
+// secondhand reports whether the program ended because another of its processes had ended.
 func (r *Report) secondhand() bool {
 	switch r.NotMemory {
 	case "worker_died", "nccl", "terminated":
 		return true
 	}
-	return r.Cause == "EOFError" // which a pipe from another process raises, without a word, when that is gone
+	return r.Cause == "EOFError" // a pipe raises it, without a message, when the process at its other end is gone
 }
 
 // workerPID is how torch names a worker (torch/csrc/DataLoader.cpp, THPModule_errorIfAnyWorkerFails, and
 // torch/utils/data/dataloader.py).
 var workerPID = rx(`DataLoader worker \(pid\S* ?(\d+)`)
 
-// pid is the worker that the evidence names, or 0.
+// pid is the process id of the worker that the evidence names, or 0.
 func (r *Report) pid() int {
 	if len(r.Evidence) == 0 {
 		return 0
@@ -115,8 +115,8 @@ func (r *Report) pid() int {
 	return n
 }
 
-// place says where the program ended by the signs, where the words do not say: in the phase that was running, or, of a
-// program that says when it begins to train, before that. An allocation that was refused has words of its own.
+// place takes the phase from the signs if the output does not show it: the phase that was running or, if the program never
+// reported that training began, the build. It leaves a refused allocation alone: its message shows the phase.
 func (r *Report) place(state State, signs job.Signs) {
 	if r.OOM && r.Kind != HostOOM || r.Phase != Unknown && r.Phase != "" || r.Stage != string(Unknown) && r.Stage != "" {
 		return
@@ -129,7 +129,7 @@ func (r *Report) place(state State, signs job.Signs) {
 	}
 }
 
-// ordered says that the output tells who ordered the end.
+// ordered reports whether the output shows who ordered the end.
 func (r *Report) ordered() bool {
 	switch r.NotMemory {
 	case "time_limit", "preempted", "cancelled":
@@ -138,7 +138,7 @@ func (r *Report) ordered() bool {
 	return false
 }
 
-// stopped says who stopped it.
+// stopped returns who stopped the program, and why it is not tried again.
 func (r *Report) stopped(x Exit) (cause, why string) {
 	switch {
 	case r.ordered():

@@ -2,18 +2,18 @@ package oom
 
 import "github.com/launch-ml/launch/core/unit"
 
-// gpuKind says why a GPU's allocator refused, from its numbers alone. The order is the rule:
+// gpuKind decides why a GPU's allocator refused, from its numbers alone. The order of the rules matters:
 //
 //  1. more was asked for than the card has, or the numbers cannot be true: capacity
-//  2. a limit on this process was reached while the card had room: fragmentation if what is reserved would have served,
+//  2. a limit on this process was reached while the card had room: fragmentation if the reserved memory would have sufficed,
 //     else capacity, marked as a limit
 //  3. others hold more than a tenth of the card and more than 1 GiB: contention
-//  4. what is reserved and unallocated would have served, and is a twentieth of the card or more: fragmentation. The
+//  4. the reserved, unallocated memory would have sufficed, and is a twentieth of the card or more: fragmentation. The
 //     allocator has given back all whole blocks before it prints, so this is external fragmentation by definition
 //  5. else capacity
 //
-// The thresholds were set on collected logs, where tiny requests on a full card are the rule: there freeing the
-// fragments would have bought a step or two.
+// The thresholds were set on collected logs, where most requests are tiny and most cards full: there the fragments would
+// have lasted for a step or two.
 func gpuKind(n *Numbers) (kind Kind, limit bool) {
 	if n.Requested == nil {
 		return GPUUnspecified, false
@@ -39,7 +39,7 @@ func gpuKind(n *Numbers) (kind Kind, limit bool) {
 		return GPUCapacity, true
 	case n.Allocated == nil && n.Reserved == nil && n.ProcessInUse == nil:
 		if n.Free == nil || free >= requested {
-			return GPUUnspecified, false // refused with room, and nothing says why
+			return GPUUnspecified, false // refused though there was room, for an unknown reason
 		}
 		return GPUCapacity, false
 	case n.Free != nil && n.others() > max(capacity/10, unit.GiB):
@@ -50,9 +50,9 @@ func gpuKind(n *Numbers) (kind Kind, limit bool) {
 	return GPUCapacity, n.Allowed != nil && value(n.Allowed)-reserved < requested
 }
 
-// own is what this process holds of the card, as well as can be known.
+// own is what this process holds of the card, as far as can be known.
 func (n *Numbers) own() unit.Bytes {
-	if n.ProcessInUse != nil && *n.ProcessInUse >= value(n.Allocated) { // NVML, where it is broken, says 0
+	if n.ProcessInUse != nil && *n.ProcessInUse >= value(n.Allocated) { // a broken NVML reports 0
 		return *n.ProcessInUse
 	}
 	reserved := max(value(n.Reserved), value(n.Allocated))

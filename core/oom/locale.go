@@ -96,7 +96,7 @@ var endedAbroad = func() *pattern {
 		`^\s*\[\d+\][+-]? +` + quoted(killedAbroad) + `(?:\s|$)|^\s*` + quoted(alone) + `\s*$`)
 }()
 
-// standsAlone says whether a word is long enough, or strange enough to English, to be looked for without a space beside it.
+// standsAlone reports whether a word is long enough, or strange enough to English, to be looked for without a space beside it.
 func standsAlone(word string) bool {
 	return len(word) >= 6 || strings.ContainsFunc(word, func(r rune) bool { return r > 0x7e })
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// messageLines bounds how far one message may be wrapped.
+// messageLines bounds the lines of one message.
 const messageLines = 14
 
-// squeeze joins the lines of a message without any white space. However a terminal, a pager or rich has wrapped it, within
-// a word or within a number, the squeezed text is the same; so the patterns below have no spaces. A line that begins with a
-// time is no continuation, and its digits are kept apart from the number that may stand before them.
+// squeeze joins the lines of a message without any white space. So the text is the same wherever a terminal, a pager or rich
+// wrapped it, even within a word or a number, and the patterns below have no spaces. A line that begins with a time is no
+// continuation: a newline separates its digits from a number before them.
 func squeeze(lines []row) string {
 	var b strings.Builder
 	for _, l := range lines {
@@ -50,7 +50,7 @@ var (
 	oldNumbers = rx(`\(GPU\d*;` + size + `totalcapacity;` + size + `alreadyallocated;` + size + `free;(?:` + size +
 		`allowed;)?` + size + `(reservedintotalbyPyTorch|cached)`)
 
-	// c10/cuda/CUDAMallocAsyncAllocator.cpp: five lines, of which the last is 2^64 bytes where no limit was set
+	// c10/cuda/CUDAMallocAsyncAllocator.cpp: five lines; the last has 2^64 bytes if no limit was set
 	asyncNumbers = rx(`Currentlyallocated:` + size + `Requested:` + size + `Devicelimit:` + size + `Free\(accordingtoCUDA\):` + size +
 		`(?:PyTorchlimit\(setbyuser-suppliedmemoryfraction\):` + size + `)?`)
 
@@ -75,19 +75,19 @@ var (
 	// Paddle's paddle/phi/core/memory/allocation/cuda_allocator.cc
 	paddleNumbers = rx(`Cannotallocate` + size + `memoryonGPU\d+,` + size +
 		`memoryhasbeenallocatedandavailablememoryisonly` + size)
-	// nvidia-smi's own notation for what a card has in use, quoted where the message has no numbers
+	// nvidia-smi's notation for used and total memory, for messages without numbers
 	smiUsage = rx(`(\d[\d,]*MiB)/(\d[\d,]*MiB)`)
 )
 
-// tfSizes are bytes an element: tensorflow/core/framework/types.cc.
+// tfSizes are the bytes of an element: tensorflow/core/framework/types.cc.
 var tfSizes = map[string]int64{"float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "uint8": 1,
 	"int8": 1, "bool": 1, "int16": 2, "uint16": 2, "complex64": 8, "complex128": 16, "uint32": 4, "uint64": 8}
 
-// prefixes are those of sizes. A bare or a decimal prefix is binary too: every program here counts so.
+// prefixes of sizes. A bare or a decimal prefix means the binary one too: every program here prints binary sizes.
 var prefixes = map[byte]float64{'K': float64(unit.KiB), 'M': float64(unit.MiB), 'G': float64(unit.GiB), 'T': float64(unit.TiB)}
 
-// parseSize reads "14.00MiB", or bytes without a unit, as bytes, exactly as printed; not ok for what no memory has, such as
-// the 2^64 bytes that stand for "not available" on Windows.
+// parseSize reads "14.00MiB", or a number without a unit, as bytes, unrounded. It is not ok for impossible sizes, such as the
+// 2^64 bytes that Windows reports for "not available".
 func parseSize(s string) (float64, bool) {
 	s = strings.ReplaceAll(s, ",", "")
 	number, prefix := s, 1.
@@ -114,7 +114,7 @@ func find(re *pattern, s string) (float64, bool) {
 	return parseSize(m[1])
 }
 
-// rounded returns bytes rounded to the nearest: what the message printed is rounded already.
+// rounded returns bytes rounded to the nearest: the printed number is rounded already.
 func rounded(v float64) *unit.Bytes { return new(unit.Bytes(math.Round(v))) }
 
 // set takes the size in re's first group for a number that is not known yet.
@@ -220,8 +220,8 @@ func (n *Numbers) readLibraries(s string) {
 	}
 }
 
-// readOld reads the numbers in parentheses of torch 1.x and 2.0. Until 1.3 the last was "cached", what was reserved
-// beyond what is allocated.
+// readOld reads the numbers in parentheses of torch 1.x and 2.0. Until 1.3 the last was "cached": reserved, not counting
+// what is allocated.
 func readOld(n *Numbers, m []string) {
 	var v [6]float64
 	for i := 1; i <= 5; i++ {
@@ -244,7 +244,7 @@ func readOld(n *Numbers, m []string) {
 	}
 }
 
-// possible says whether a process may hold so much of the card.
+// possible reports whether a process can hold that much of the card.
 func (n *Numbers) possible(v float64) bool {
 	return n.Capacity == nil || v <= 1.05*float64(*n.Capacity)
 }
@@ -264,7 +264,7 @@ func tensorBytes(shape, dtype string) *unit.Bytes {
 	return new(unit.Bytes(b))
 }
 
-// count says how many numbers there are: of two messages, the one that says more is read.
+// count returns how many numbers are known: of two messages, the one with more is read.
 func (n *Numbers) count() int {
 	c := len(n.Others)
 	for _, p := range []*unit.Bytes{n.Requested, n.Capacity, n.Allocated, n.Reserved, n.Free, n.ProcessInUse, n.Allowed} {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Part says of a phase what was going on in it, where that is known: each has remedies of its own.
+// A Part is what was going on in a phase, where that is known: each has remedies of its own.
 type Part string
 
 const (
@@ -18,7 +18,7 @@ const (
 	Resume       Part = "resume"        // a state was read, to go on from it
 )
 
-// A partRule says what a frame means: read from the innermost outwards, the first that says something decides.
+// A partRule gives a frame's part. Frames are read from the innermost outwards, and the first one with a rule decides.
 type partRule struct {
 	part       Part
 	path, name *pattern // either may be nil
@@ -124,8 +124,8 @@ func partOf(frames []frame) Part {
 	return ""
 }
 
-// firstStep says whether no step of training was finished before a failure in one. That nothing was printed proves nothing:
-// many programs print every hundredth step.
+// firstStep reports whether a failure was in the first step of training. A missing line proves nothing: many programs print
+// only every hundredth step.
 func (f *finding) firstStep(frames []frame, s State) bool {
 	if s.Events > 0 {
 		if s.Resumed != nil && s.Iteration <= s.Resumed.Iteration {
@@ -157,7 +157,7 @@ func (f *finding) source(c frame) string {
 // barOf reads the bars of barCount, and of what they count to.
 var barOf = rx(`(\d+)/(\d+) (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
 
-// barAtZero says whether the last progress bar stood at none of its steps, and never moved. tqdm draws it once more when
+// barAtZero reports whether the last progress bar stood at none of its steps, and never moved. tqdm draws it once more when
 // it is closed, which may be after the traceback.
 func (f *finding) barAtZero() bool {
 	last := ""
@@ -196,7 +196,7 @@ func partOfWords(rs []row, at int) Part {
 	return ""
 }
 
-// where says in which part of the program it was, for Report.Cause.
+// where describes the part of the program, for Report.Cause.
 func (r *Report) where() string {
 	switch r.Part {
 	case Load:

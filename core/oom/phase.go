@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// phaseRule says what a frame means. Frames are read from the innermost outwards, and the first that says something
-// decides: a forward inside a backward is a recomputation, an optimizer's closure is a forward.
+// phaseRule gives a frame's phase. Frames are read from the innermost outwards, and the first one with a rule decides: a
+// forward inside a backward is a recomputation, an optimizer's closure is a forward.
 type phaseRule struct {
 	phase      Phase
 	path, name *pattern // either may be nil
@@ -64,8 +64,8 @@ var launcher = rx(`torch/distributed/(?:elastic|launcher|run\.py|launch\.py)|<fr
 // forwardFrame is one of a module's forward: the default, where nothing else is said.
 var forwardFrame = rx(`^(?:forward|_call_impl|_wrapped_call_impl|_slow_forward|gather|parallel_apply|_conv_forward)$`)
 
-// phaseOf reads frames, outermost first. It is exact where a frame stands for one phase, and not exact for a forward that
-// may belong to training as well as to validation.
+// phaseOf reads frames, outermost first. It is exact if a frame belongs to one phase only, and not for a forward, which may
+// belong to training or to validation.
 func phaseOf(frames []frame) (phase Phase, exact bool) {
 	weak, forward := Unknown, false
 	for i := len(frames) - 1; i >= 0; i-- {
@@ -110,7 +110,8 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 	return Unknown, false
 }
 
-// callPhases are read in the line of source that a traceback ends in, where who printed it has left out torch's frames. The line is a call of nothing else that could have asked for memory.
+// callPhases are read in the last source line of a traceback whose printer left out torch's frames. The line has no other
+// call that could have asked for memory.
 var callPhases = []struct {
 	phase Phase
 	re    *pattern
@@ -120,7 +121,7 @@ var callPhases = []struct {
 	{Optimizer, rx(`^(?:\w+ = )?(?:[\w.\[\]'"]+\.)?(?:\w*optim(?:izers?)?(?:_\w+)?|opt(?:_\w+|\d*)|(?:\w+_)?scaler(?:_\w+)?)(?:\[\w+\])?\.step\([^()]*\)?$`)},
 }
 
-// asked is the phase by the line of source in which the innermost of some frames stands.
+// asked is the phase by the source line of the innermost of some frames.
 func (f *finding) asked(calls []frame) Phase {
 	n := len(calls) - 1
 	if n < 0 {
@@ -138,7 +139,7 @@ func (f *finding) asked(calls []frame) Phase {
 // method is what modules call the parts of their forward as well (Ultralytics, nn/tasks.py; Keras' predict is none of these).
 var method = rx(`^_?(?:predict|infer|inference|generate|sample|test)(?:_once|_impl|_step)?$`)
 
-// ofForward says whether the innermost frame is a method that a module's forward has called.
+// ofForward reports whether the innermost frame is a method that a module's forward has called.
 func ofForward(frames []frame) bool {
 	i := len(frames) - 1
 	for i >= 0 && method.MatchString(frames[i].name) {
@@ -147,7 +148,7 @@ func ofForward(frames []frame) bool {
 	return i >= 0 && i < len(frames)-1 && frames[i].name == "forward"
 }
 
-// validates says whether validation stands nearer than training in the frames around a step.
+// validates reports whether, in the frames around a step, validation is nearer than training.
 func validates(outer []frame) bool {
 	for i := len(outer) - 1; i >= 0; i-- {
 		for _, r := range phaseRules {
@@ -160,7 +161,7 @@ func validates(outer []frame) bool {
 	return false
 }
 
-// imports says whether a module was being imported: the code of one file that another's asked for.
+// imports reports whether a module was being imported: the code of one file that another's asked for.
 func imports(frames []frame) bool {
 	modules, last := 0, ""
 	for _, f := range frames {
@@ -173,7 +174,7 @@ func imports(frames []frame) bool {
 	return modules > 1 && n >= 0 && (frames[n].name == "<module>" || frames[n].name == "" || strings.HasPrefix(frames[n].path, "<frozen"))
 }
 
-// pretrained says whether a state is read to build a model, not to resume one.
+// pretrained reports whether a state is read to build a model, not to resume training.
 func pretrained(outer []frame) bool {
 	build := false
 	for _, f := range outer {

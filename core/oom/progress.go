@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// recovered says that the program goes on. It is looked for beside a message, not in prose.
+// recovered are the words of a program that goes on. They count only near a message.
 var recovered = rx(`(?i)attempting to recover|skipping (?:this |the )?(?:update|batch|step|sample|iteration)|` +
 	`\bretry(?:ing)?\b.{0,40}\b(?:batch|iteration|step|with)|recover(?:y|ed) success|` +
 	`trying (?:a )?(?:smaller )?batch size|` +
 	`(?:reducing|decreasing|halving|lowering|decreased) .{0,30}(?:batch|crop|size|tile)|(?:falling back|fall back|` +
 	`switching) to|using CPU\b|continuing\b`)
 
-// counts reads the progress that the rows show, once for all findings.
+// counts reads the progress in the rows, once for all findings.
 func counts(rs []row) []counted {
 	var out []counted
 	bytes := 0
@@ -28,19 +28,19 @@ func counts(rs []row) []counted {
 	return out
 }
 
-// A counted is a progress in a row, and how many bytes there are up to the end of that row.
+// A counted is a progress, its row, and the number of bytes up to the end of that row.
 type counted struct {
 	progress
 	row, bytes int
 }
 
-// survivedAfter says whether the program went on after this finding.
+// survivedAfter reports whether the program went on after this finding.
 func (f *finding) survivedAfter(later []finding, counts []counted) bool {
 	if f.rule.nature == survived || f.goesOn() {
 		return true
 	}
 	if f.rule.kind == HostOOM || f.rule.kind == SharedMemory {
-		return false // the process that said so is not the one that died
+		return false // another process printed it than the one that died
 	}
 	for i := max(f.at-2, 0); i < min(f.at+9, len(f.rows)); i++ {
 		if i != f.at && f.rows[i].rank == f.rows[f.at].rank && len(f.rows[i].body) < 300 &&
@@ -57,11 +57,11 @@ func (f *finding) survivedAfter(later []finding, counts []counted) bool {
 }
 
 // stdoutBlock is the size of CPython's buffer for an output that is no terminal (io.DEFAULT_BUFFER_SIZE): when a program
-// dies, up to so much of what it had printed before is written after its traceback.
+// dies, up to that many bytes that it printed earlier are written after its traceback.
 const stdoutBlock = 8 << 10
 
-// progressed says whether training went on: counters moved beyond where they stood. After an exception that nobody seems
-// to have caught, lines that may have waited in a buffer do not count.
+// progressed reports whether training went on: counters rose above their values before the finding. After a traceback, lines
+// that may come from the buffer of a dying program do not count.
 func (f *finding) progressed(counts []counted) bool {
 	highest := map[bool]int64{}
 	for _, c := range counts {
@@ -100,8 +100,8 @@ func (f *finding) progressed(counts []counted) bool {
 	return moved >= 2 || rising >= 5
 }
 
-// diedLater says whether the program trained on and then died of something else: a counter rose between the message and a
-// later exception with a traceback of its own. What a dying program's buffer held comes after its last traceback.
+// diedLater reports whether the program trained on and later died of something else: a counter rose between the message and
+// a later exception with a traceback of its own. The buffer of a dying program is written after its last traceback.
 func (f *finding) diedLater(later []finding, counts []counted) bool {
 	for i := range later {
 		g := &later[i]
@@ -135,7 +135,7 @@ var (
 	stamped  = rx(`\b\d\d:\d\d:\d\d`)
 )
 
-// countWords are those of barCount (1), logStats (2) and logCount (4): progressOf finds nothing without 1, or 2 and 4.
+// countWords marks the words of barCount (1), logStats (2) and logCount (4): progressOf needs 1, or both 2 and 4.
 var countWords = sync.OnceValue(func() *literals {
 	words := map[string]uint64{" [": 1, " •": 1, "ſ": 7, "\u212a": 7} // these two fold to s and k
 	for _, w := range []string{"loss", "lr", "acc", "psnr", "it/s", "s/it", "eta", "ppl", "reward", "grad", "samples/s", "tokens/s"} {
@@ -147,8 +147,8 @@ var countWords = sync.OnceValue(func() *literals {
 	return newLiterals(words)
 })
 
-// mayCount says whether progressOf may find anything, for a hundredth of its price: it is asked of every line for as long
-// as a program that has spoken of memory shows no progress.
+// mayCount reports whether progressOf may find anything, at a hundredth of its cost: after a message about memory it runs on
+// every line until the program shows progress.
 func mayCount(text []byte) bool {
 	marks := countWords().scan(text[:min(len(text), 600)])
 	return marks&1 != 0 || marks&6 == 6

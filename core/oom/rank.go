@@ -10,7 +10,7 @@ var (
 	// and "worker-2: ", a machine by DeepSpeed's hostfile (deepspeed/launcher/multinode_runner.py, pdsh), which is a rank where
 	// each has one process
 	numbered = rx(`^(\[|worker-)(\d{1,4})\]?$`)
-	// crowded says that a machine has more than one
+	// crowded matches what is only printed on a machine with more than one rank
 	crowded = rx(`--local_rank[= ][1-9]|\blocal_rank: [1-9]|\b(?:GPU |cuda:)[1-9]`)
 	// rankField is a rank in a record of JSON
 	rankField = rx(`"(?:global_)?rank": ?"?(\d{1,6})"?[,}\s]`)
@@ -21,8 +21,8 @@ var (
 	causeRank = rx(`^\s*rank\s*: (\d+) \(local_rank: \d+\)`)
 )
 
-// failed is the rank of the process that a finding is of, by what stands before its line, above its traceback, or in
-// torchrun's summary after it; nil where nothing says it.
+// failed is the rank of a finding's process, by the prefix of its line, the lines above its traceback, or torchrun's summary
+// after it; nil if none of them shows it.
 func (f *finding) failed() *int64 {
 	number := func(m []string) *int64 {
 		for _, s := range m[min(1, len(m)):] {

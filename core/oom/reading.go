@@ -10,20 +10,20 @@ import (
 var head = rx(`(?:^|[\s:|(\[>"])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure)|` +
 	`OutOfResources|Exception))(?:\([^)]{0,80}\))?:(?:\s|$)`)
 
-// A value in a dictionary, an argument or a literal: somebody reports or quotes the message.
+// quotes matches the text before a quoted message: a value in a dictionary, an argument or a literal.
 var quotes = rx(`(?:[:=(\[{,]\s*|\b[bfr])["'](?:[^"']{0,60})$`)
 
-// logged is a record of a logger, which is written by a program that goes on.
+// logged is a logger's line. A program that logs a message goes on.
 var logged = rx(`(?i)^(?:[\[(|<]?\s*[\d/:.,TZ -]{8,40}[\])|>]?\W{0,4}.{0,60}?)?[\[(|<* ]{0,3}\b(?:debug|info|` +
 	`warn(?:ing)?|error)\b\s?[\])|>:*]|^\s*Warning:|^\|? ?WARNING|\bskipp(?:ed|ing)\b`)
 
-// harness is a test runner's summary: the suite went on.
+// harness is a test runner's summary: the test suite went on.
 var harness = rx(`(?i)\b\d+ (?:asserts in )?\d* ?tests?\b.*(?:failures?|errors?|failed)|=+ .*\d+ (?:failed|passed)`)
 
-// anyException is one whose name does not say that it is one.
+// anyException is an exception whose name does not end as those of head do.
 var anyException = rule{name: "exception", kind: NoMemory, weight: exception, nature: raised}
 
-// raisedHere says whether a line is the one in which a traceback right above it ends.
+// raisedHere reports whether a line is the last one of a traceback.
 func raisedHere(rs []row, i int) bool {
 	if i == 0 || rs[i].boxed || wraps(rs, i) || !raisedLine.MatchString(rs[i].body) {
 		return false
@@ -35,8 +35,8 @@ func raisedHere(rs []row, i int) bool {
 // raisedLine is an exception of any name, where a traceback has just ended: "zipfile.BadZipFile: File is not a zip file".
 var raisedLine = rx(`^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?:: \S.*|:?\s*)$`)
 
-// read applies the rules to one line. A message that is wrapped within the very words of its rule is found by joining the
-// next line, with a space and without.
+// read applies the rules to one line. If a line break splits the words of a rule, joining the next line, with a space and
+// without, finds them.
 func read(rs []row, i int) (finding, bool) {
 	body := strings.TrimSpace(rs[i].body)
 	f, _, ok := readText(rs, i, body)
@@ -56,7 +56,7 @@ func read(rs []row, i int) (finding, bool) {
 	return f, ok
 }
 
-// ruleFilter passes over the rules that a line cannot match.
+// ruleFilter skips the rules that a line cannot match.
 var ruleFilter = sync.OnceValue(func() *prefilter {
 	var all []*pattern
 	for _, r := range rules {
@@ -68,11 +68,11 @@ var ruleFilter = sync.OnceValue(func() *prefilter {
 // code is a line of Python, as a traceback or a listing shows it.
 var code = rx(`^(?:except|raise|if|elif|assert|return|with|print)\b[ (]`)
 
-// mention is a message between quotation marks, without what would make it one that was printed.
+// mention is a message in quotation marks without the numbers of a real one.
 var mention = rx("[\"'\x60][\\w ]{0,24}(?:out of memory|OutOfMemoryError|ALLOC_FAILED)\\.?[\"'\x60]")
 
 // Python's semaphores and shared arrays are files in /dev/shm (Modules/_multiprocessing/semaphore.c, by sem_open(3);
-// Lib/multiprocessing/heap.py), which an ENOSPC from there does not say.
+// Lib/multiprocessing/heap.py). Their ENOSPC does not name /dev/shm; the frames above it do.
 var (
 	shmFull   = rule{kind: SharedMemory, weight: sure, nature: spoken, cause: "shared memory (/dev/shm) is full"}
 	shmFrames = rx(`multiprocessing/(?:synchronize|heap|shared_memory)\.py`)
@@ -87,11 +87,11 @@ func inShm(rs []row, at int) bool {
 	return false
 }
 
-// wrapper is an exception that only holds another process's: torch/multiprocessing/spawn.py, which until 1.5 raised a bare
-// Exception.
+// wrapper begins the text of an exception that contains another process's: torch/multiprocessing/spawn.py, which until 1.5
+// raised a bare Exception.
 var wrapper = rx(`^-- Process \d+ terminated with the following error:`)
 
-// wraps says whether the text that begins at a row is such a wrapper's.
+// wraps reports whether a wrapper begins at a row or right after it.
 func wraps(rs []row, i int) bool {
 	for _, r := range rs[i:min(len(rs), i+4)] {
 		if wrapper.MatchString(strings.TrimSpace(r.body)) {
@@ -129,7 +129,7 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 		case m.explained():
 			return finding{}, 0, false
 		case m.memory() && r.nature != survived && otherErrors[m.name]:
-			continue // it quotes, in a path or a key, what it is not about
+			continue // its path or key only happens to contain the words
 		case r.nature == survived:
 			m.specify(rules[n+1:])
 		}
@@ -198,12 +198,12 @@ func (m *match) ends() bool {
 	return false // survived
 }
 
-// reported: a program that goes on quotes or logs the words.
+// reported reports whether the words are quoted or logged, as by a program that goes on.
 func (m *match) reported() bool {
 	return m.quoted || m.name == "" && !m.traced && logged.MatchString(m.text)
 }
 
-// last reports whether the program prints, with the words, that it gives up.
+// last reports whether the same line says that the program gives up.
 func (m *match) last() bool { return m.memory() && !m.quoted && lastWords.MatchString(m.text) }
 
 // printed tells a message that a program printed from one that a text mentions: it has numbers, or it fills its line.
@@ -215,7 +215,7 @@ func (m *match) printed() bool {
 	return m.memory() && len(m.text) < 120 && (before == "" || strings.ContainsRune(":]|>-!", rune(before[len(before)-1])))
 }
 
-// otherErrors are exceptions of Python's that no want of memory raises.
+// otherErrors are exceptions of Python that are never raised for lack of memory.
 var otherErrors = func() map[string]bool {
 	m := map[string]bool{}
 	for _, name := range strings.Fields("FileNotFoundError FileExistsError PermissionError NotADirectoryError IsADirectoryError AssertionError KeyError " +
@@ -225,11 +225,11 @@ var otherErrors = func() map[string]bool {
 	return m
 }()
 
-// lastWords say that the program ends, or that what it was to do has failed.
+// lastWords are a program's words for its own end or its failure.
 var lastWords = rx(`(?i)\b(?:exiting|aborting|terminating|giving up|cannot continue|(?:training|run|job) (?:has )?(?:failed|stopped|aborted|crashed))\b`)
 
-// ignored says whether Python itself has passed over an exception: what is raised where nobody can catch it, as in __del__
-// (CPython's Python/errors.c, PyErr_WriteUnraisable), is printed and forgotten.
+// ignored reports whether Python itself ignored an exception: one that no code can catch, as in __del__ (CPython's
+// Python/errors.c, PyErr_WriteUnraisable), is printed, and the program goes on.
 func ignored(rs []row, at int) bool {
 	for i := at - 1; i >= max(0, at-maxUnraisable); i-- {
 		body := rs[i].body
@@ -244,7 +244,7 @@ func ignored(rs []row, at int) bool {
 	return false
 }
 
-// maxUnraisable bounds the frames of a traceback that nobody wants.
+// maxUnraisable bounds the lines of an ignored exception's traceback.
 const maxUnraisable = 60
 
 // head1 returns the last name of an exception before a message.
@@ -259,7 +259,7 @@ func head1(text string) string {
 	return all[0][1]
 }
 
-// tracedAbove says whether frames of a traceback stand right above a line, of the same rank if ranks are known.
+// tracedAbove reports whether the lines right above a line are a traceback's frames, of the same rank if ranks are known.
 func tracedAbove(rs []row, at int) bool {
 	for i, seen := at-1, 0; i >= 0 && seen < 5 && i > at-40; i-- {
 		r := rs[i]
@@ -273,11 +273,11 @@ func tracedAbove(rs []row, at int) bool {
 	return false
 }
 
-// failed stands before a message where a program says that this, or a step of it, has failed.
+// failed is what programs print before a message when they, or a step of theirs, failed.
 var failed = rx(`(?:\b(?:ERROR|FATAL|CRITICAL|Error|Failed|FAILED|failed)\b)[\])]?\s?[:|-]+\s*$`)
 
-// fenced says whether a line stands alone in a code block of a page of Markdown that has headings, or is cut short there
-// with dots: the page explains it. Who pastes a log pastes more of it.
+// fenced reports whether a line is alone in a code block of a Markdown page with headings, or is shortened there with dots:
+// then the page explains the message. A pasted log has more lines.
 func fenced(rs []row, at int) bool {
 	fence := func(i, step int) bool {
 		for i += step; i >= 0 && i < len(rs); i += step {
@@ -325,7 +325,7 @@ func messageAt(rs []row, at int) string {
 		own = append(own, r)
 	}
 	s := squeeze(own)
-	// of two messages in one text, as ranks interleave, the one with all its numbers is read
+	// ranks may interleave two messages in one text: take the one with more numbers
 	parts := strings.Split(s, "outofmemory.")
 	best, most := s, -1
 	for i, p := range parts {

@@ -33,7 +33,7 @@ func (r *record) begin(number int, line, message []byte) {
 	r.fill(line, message)
 }
 
-// fill says whether a line reaches the edge: rich breaks a word only if it is longer than a line, and then fills the line.
+// fill reports whether a line reaches the edge: rich breaks a word only if it is longer than a line, and then fills the line.
 func (r *record) fill(line, message []byte) {
 	at := bytes.Index(line, message)
 	r.filled = r.edge > 0 && at >= 0 && utf8.RuneCount(line[:at+len(message)]) == r.edge
@@ -82,7 +82,7 @@ func richFirst(line []byte) ([]byte, bool) {
 	return bytes.TrimRight(message, " "), true
 }
 
-// mayHead says whether richHead may match, for a hundredth of its price: many lines begin with a bracket or a space.
+// mayHead reports whether richHead may match, for a hundredth of its price: many lines begin with a bracket or a space.
 func mayHead(line []byte) bool {
 	if line[0] == '[' {
 		line = line[bytes.IndexByte(line, ']')+1:]

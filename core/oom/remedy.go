@@ -19,13 +19,13 @@ type Remedy struct {
 	Run   []string `json:"run,omitempty"`   // commands for a shell
 }
 
-// A Flag is a setting as whoever takes it has it written.
+// A Flag is a setting in the syntax of the tool that reads it.
 type Flag struct {
 	Of   string `json:"of"` // "transformers", "lightning", "sbatch", "docker run"
 	Text string `json:"text"`
 }
 
-// Launch says that a remedy is a flag of launch itself, which no rung of a job's ladders says.
+// Launch reports whether a remedy is a flag of launch itself, which no rung of a ladder covers.
 func (m Remedy) Launch() bool {
 	return slices.ContainsFunc(m.Flags, func(f Flag) bool { return f.Of == "launch" })
 }
@@ -33,8 +33,8 @@ func (m Remedy) Launch() bool {
 // The costs of remedies, those of ladders, mildest first.
 var remedyCosts = []string{"none", "speed", "numerics", "metrics", "recipe", "model"}
 
-// Remedies lists what would have helped, the mildest cost first. A setting is named only where it is the same in every
-// program, or where the text shows the framework that takes it and no version that does not.
+// Remedies lists what would have helped, the mildest cost first. It names a setting only if every program has it, or if the
+// text shows a framework that has it and no version that lacks it.
 func (r Report) Remedies(c Clues) []Remedy {
 	a := &advice{r: r, c: c}
 	switch {
@@ -65,7 +65,7 @@ type advice struct {
 	out []Remedy
 }
 
-// A with adds to a remedy what is exact about it.
+// A with adds the exact setting or command to a remedy.
 type with func(*Remedy)
 
 func (a *advice) add(cost, what string, exact ...with) {
@@ -79,12 +79,12 @@ func (a *advice) add(cost, what string, exact ...with) {
 func env(set string) with  { return func(m *Remedy) { m.Env = append(m.Env, set) } }
 func ask(line string) with { return func(m *Remedy) { m.Run = append(m.Run, line) } }
 
-// flag names a setting of a tool that is at hand wherever the failure is.
+// flag names a setting of a tool that is there whatever the program is.
 func flag(of, text string) with {
 	return func(m *Remedy) { m.Flags = append(m.Flags, Flag{of, text}) }
 }
 
-// in names a setting of a framework, where the text shows that one.
+// in names a framework's setting if the text shows that framework.
 func (a *advice) in(framework, text string) with {
 	return func(m *Remedy) {
 		if a.c.use(framework) && !(framework == Accelerate && (a.c.use(Transformers) || a.c.use(DeepSpeed))) {
@@ -93,7 +93,7 @@ func (a *advice) in(framework, text string) with {
 	}
 }
 
-// plain names what torch itself takes, in code: where no framework takes it, and torch is no older than since.
+// plain names a change to code that uses torch directly, if no framework has a setting for it and torch is not older than since.
 func (a *advice) plain(since int, text string) with {
 	return func(m *Remedy) {
 		if a.c.use(Torch) && len(m.Flags) == 0 && !a.c.Torch.before(since) {
@@ -128,7 +128,7 @@ func (a *advice) gpu() {
 		a.add("none", "a look at the card as it starts: where nothing at all can be taken, others mostly hold it", ask("nvidia-smi"))
 	}
 	a.allocator()
-	if a.c.Device == "tpu" { // the step is compiled as a whole, and refused before it runs
+	if a.c.Device == "tpu" { // a step is compiled as a whole, and fails before it runs
 		a.step()
 		return
 	}
@@ -153,11 +153,11 @@ func (a *advice) gpu() {
 	}
 }
 
-// ofData is a frame of a data set: by its file, as projects name it, or by what torch calls of one
+// ofData is a frame in a data set: by the usual names of its file, or by the methods that torch calls
 // (torch/utils/data/_utils/fetch.py).
 var ofData = rx(`(?i)^[^ ]*data_?sets?[^ ]*(?::\d+)? in |\bin (?:\w*dataset\w*|__getitems?__|collate\w*)\b`)
 
-// phase is that of the report; what a data set does while all is being built is data, whatever else is.
+// phase is that of the report; but a data set's work while the program is built is the data phase.
 func (a *advice) phase() Phase {
 	if a.r.Phase == Build && ofData.MatchString(a.r.Frame) {
 		return Data
@@ -165,8 +165,8 @@ func (a *advice) phase() Phase {
 	return a.r.Phase
 }
 
-// allocator is what costs nothing. Expandable segments are named only as far as is known to be safe: natively on Linux,
-// from torch 2.2 on, and not where tensors are shared between processes (pytorch#165685).
+// allocator adds allocator settings, which cost nothing. It names expandable segments only where they are known to be safe:
+// on Linux, not in WSL, from torch 2.2 on, and not where processes share tensors (pytorch#165685).
 func (a *advice) allocator() {
 	r := a.r
 	gap := r.Reserved != nil && r.Allocated != nil && r.Requested != nil && *r.Reserved-*r.Allocated >= *r.Requested
@@ -212,11 +212,11 @@ func (a *advice) allocator() {
 	}
 }
 
-// little is the share of the card, one in so many, below which what expandable segments can win is called little: ours, for
-// the next larger request takes it.
+// little: below 1/20 of the card, the gain of expandable segments is called little. It is our choice: the next larger
+// request would use it up.
 const little = 20
 
-// step is the training step: the three parts of it need less by the same means.
+// step adds what helps a training step: the same for its three parts.
 func (a *advice) step() {
 	a.smaller()
 	a.checkpointing()
@@ -258,7 +258,7 @@ func (a *advice) device() string {
 	return a.c.Device
 }
 
-// smaller is the micro-batch. A request that is larger than the card bounds how much smaller it has to be.
+// smaller adds a smaller micro-batch. A request larger than the card shows how much smaller it has to be.
 func (a *advice) smaller() {
 	part, of := "half", int64(2)
 	if r := a.r; r.Requested != nil && r.Capacity != nil && *r.Capacity > 0 {
@@ -281,7 +281,7 @@ func (a *advice) smaller() {
 		a.in(Accelerate, fmt.Sprintf("Accelerator(gradient_accumulation_steps=%d) and a DataLoader of %s the batch_size", of, part)))
 }
 
-// trainer spells the micro-batch for the Trainer of transformers: with its own numbers, where it has said them.
+// trainer writes the micro-batch as flags of the Trainer of transformers, with the numbers that it printed, if it did.
 func (a *advice) trainer(part string, of int64) string {
 	const micro, accum = "--per_device_train_batch_size", "--gradient_accumulation_steps"
 	if a.c.MicroBatch >= of && a.c.MicroBatch%of == 0 && a.c.Accumulation > 0 {
@@ -296,7 +296,7 @@ func (a *advice) validation() {
 		a.in(Transformers, "--per_device_eval_batch_size 1"),
 		a.in(Lightning, "a val_dataloader of batch_size=1"))
 	if a.c.use(Transformers) {
-		// it keeps all predictions on the card until the last: transformers/trainer.py, evaluation_loop
+		// by default all predictions stay on the card until the end: transformers/trainer.py, evaluation_loop
 		a.add("speed", "predictions moved to the host as they come, not at the end", flag(Transformers, "--eval_accumulation_steps 1"))
 	}
 	a.add("metrics", "validation in tiles or on smaller pieces: the same model, other validation figures")
@@ -304,8 +304,8 @@ func (a *advice) validation() {
 
 func (a *advice) optimizer() {
 	if !a.c.Torch.before(200) && !a.c.use(JAX) && !a.c.use(TensorFlow) && a.c.Device != "mps" {
-		// foreach is what torch takes on CUDA since 2.0: torch/optim/optimizer.py, _default_to_fused_or_foreach
-		// Where the version is not known the setting is none for those that do not take it, so it is said from when on.
+		// foreach is torch's default on CUDA since 2.0: torch/optim/optimizer.py, _default_to_fused_or_foreach
+		// Where the version is not known, the remedy names the version that it needs.
 		since := ""
 		if a.c.Torch.From < 200 {
 			since = " (torch 2.0 or later)"
@@ -355,7 +355,7 @@ func (a *advice) hostMemory() {
 	}
 }
 
-// more is more of the host's memory, by whoever hands it out.
+// more adds a higher limit on host memory, for each tool that can set one.
 func (a *advice) more() {
 	if a.c.Slurm != "" {
 		a.add("none", "more memory for the job; what it used is on record",
@@ -370,8 +370,8 @@ func (a *advice) sacct() string {
 	return "sacct -j " + a.c.Slurm + " --format=JobID,State,ExitCode,MaxRSS,ReqMem,Elapsed,Timelimit"
 }
 
-// hostRefused is a request for host memory that was refused: by a limit, or because there is none left. Nothing that moves
-// to the CPU helps, for that is where it ran out.
+// hostRefused adds what helps after a refused request for host memory: a limit was reached, or none was left. Moving things
+// to the CPU does not help: that is the memory that ran out.
 func (a *advice) hostRefused() {
 	if !a.limited() {
 		a.add("none", "a higher limit, if one is set (here, or the container's)", ask("ulimit -v; ulimit -d"))
@@ -400,7 +400,7 @@ func (a *advice) hostRefused() {
 	}
 }
 
-// mapped is a state that is read as it is used (torch/serialization.py: mmap, from 2.1 on).
+// mapped adds memory-mapped reading of a state (torch/serialization.py: mmap, from 2.1 on).
 func (a *advice) mapped(what string) {
 	if a.c.use(Torch) && a.c.Torch.From < 201 && !a.c.Torch.before(201) {
 		what += " (torch 2.1 or later)"
@@ -412,7 +412,7 @@ func (a *advice) mapped(what string) {
 	a.add("none", what, a.plain(201, "torch.load(path, mmap=True)"))
 }
 
-// hostStep is a training step on the CPU: as on a card, but for what would be kept on the CPU.
+// hostStep adds what helps a training step on the CPU: as on a card, without moving things to the CPU.
 func (a *advice) hostStep() {
 	a.smaller()
 	a.checkpointing()
@@ -420,13 +420,13 @@ func (a *advice) hostStep() {
 	a.add("recipe", smallerInput)
 }
 
-// limited says whether launch itself set the limit that was reached, and then what to ask of it.
+// limited reports whether launch itself set the limit that was reached, and adds the flag that raises it.
 func (a *advice) limited() bool {
 	limit := a.c.Limit
 	if limit <= 0 {
 		return false
 	}
-	// Half as much again is a first try where only the limit is known; where the request is, it is the least that is of use.
+	// Half as much again is a first try if only the limit is known. A known request is the least that helps.
 	more := limit + limit/2
 	if r := a.r.Requested; r != nil {
 		more = max(more, limit+*r)
@@ -437,7 +437,7 @@ func (a *advice) limited() bool {
 	return true
 }
 
-// unexplained is a kill of which nobody says who did it: first to find out.
+// unexplained adds how to find out who sent an unexplained kill.
 func (a *advice) unexplained() {
 	if a.c.Slurm != "" {
 		a.add("none", "who killed it: the scheduler knows", ask(a.sacct()))
@@ -446,7 +446,7 @@ func (a *advice) unexplained() {
 	a.hostMemory()
 }
 
-// notMemory is what ended a program that did not run out of memory, and what to do about it.
+// notMemory adds what helps a program that ended for another reason than memory.
 func (a *advice) notMemory() {
 	const fromState = "a resume from the last saved state"
 	switch a.r.NotMemory {

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// A renewal is the sign that another program began in a text that held one already, as where runs are appended to one log:
-// the head of the text, what stood there before any progress, comes again from its first lines on, and then progress.
+// A renewal shows that another program began in a text that already holds one, as where runs are appended to one log: the
+// head of the text, which is what was printed before any progress, comes again from its first lines on, followed by progress.
 //
-// What a dying program's buffer still held when its traceback was written comes after that too, with progress of its own,
-// but a program says its head only once. Ranks that each say it do so before any of them has failed, and what comes twice
-// there is no head; nor is what a program says of every epoch, which stands between the head and the failure too.
+// The buffer of a dying program is also written after its traceback and also has progress, but a program prints its head only
+// once. Several ranks may each print it, before any of them has failed: lines that come twice there are no head. Neither is
+// what a program prints at every epoch, because that comes between the head and the failure too.
 type renewal struct {
 	head  []uint64 // of the first lines, without their numbers
 	seen  map[uint64]bool
@@ -96,10 +96,10 @@ func (r *renewal) take(h uint64) {
 	}
 }
 
-// complete says that enough of the head has come again.
+// complete reports whether enough of the head has come again.
 func (r *renewal) complete() bool { return r.came >= headAgain && 4*r.came >= 3*len(r.head) }
 
-// renewed is the line in which the last program began that made progress, where it is not the first, or 0.
+// renewed is the line at which the last program that made progress began, or 0 if that is the first program.
 func (s *stream) renewed() int {
 	if r := &s.renewal; r.complete() && r.after >= headAfter {
 		return r.line
@@ -134,9 +134,9 @@ func headHash(text []byte) uint64 {
 	return h
 }
 
-// past marks what was found before another program began, and returns, by stream, where one began that failed as well:
-// that failure is judged as if what stands before it were not there. What only follows from another process's end is no
-// failure of its own, for a rank that says all that another said is stopped like that.
+// past marks what was found before another program began. It returns, by stream, the line at which one began that failed as
+// well: that failure is judged without the text before it. A consequence of another process's end is not counted as such a
+// failure: a rank that printed the same as another is stopped like that.
 func (d *Detector) past(all []finding) map[string]int {
 	alone := map[string]int{}
 	for _, s := range d.streams {
@@ -176,7 +176,7 @@ func (d *Detector) past(all []finding) map[string]int {
 	return alone
 }
 
-// since leaves of an excerpt what stands from a line on; ok is false where nothing of it that matters does.
+// since returns the part of an excerpt from a line on; ok is false if no line that matters is in it.
 func (x excerpt) since(line int) (_ excerpt, ok bool) {
 	n := 0
 	for n < len(x.lines) && x.lines[n].number < line {
@@ -186,7 +186,7 @@ func (x excerpt) since(line int) (_ excerpt, ok bool) {
 	return x, x.first < len(x.lines)
 }
 
-// repeats says whether lines of the head stand between it and a finding: then they are no head.
+// repeats reports whether lines of the head come again between it and a finding: then they are no head.
 func (s *stream) repeats(f *finding) bool {
 	for _, r := range f.rows[:f.at] {
 		if r.number > s.renewal.ended && !r.more && slices.Contains(s.renewal.head, headHash([]byte(r.text))) {

@@ -7,18 +7,19 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Report says what the output tells, given how the program ended if that is known. It may be asked for at any time.
+// Report returns what the output shows, given the program's exit if that is known. It may be called at any time.
 func (d *Detector) Report(exit Exit) Report {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range d.streams {
 		s.finish()
 	}
-	// launch sees the interrupt key, and the signal in the exit: what a program prints of one that nobody sent ended nothing.
+	// launch sees the interrupt key, and the signal in the exit. Without either, an interrupt that the program prints ended
+	// nothing.
 	unasked := exit.Known && !exit.Asked && exit.Signal != sigint && exit.Code != 128+sigint && !exit.fine(d.signs.codes)
 	all := d.all(unasked, nil)
 	fate := d.fate(exit)
-	if fate != badly { // else what looks like another's beginning may be the buffer of another rank
+	if fate != badly { // else what looks like a new program may be the buffer of another rank
 		if alone := d.past(all); len(alone) > 0 {
 			all = d.all(unasked, alone)
 		}
@@ -33,7 +34,7 @@ func (d *Detector) Report(exit Exit) Report {
 	return r
 }
 
-// all reads every stream, one that alone names from the line on that it gives.
+// all reads every stream. alone has the line to begin at for some of them.
 func (d *Detector) all(unasked bool, alone map[string]int) (out []finding) {
 	for _, x := range d.snapshot() {
 		if line := alone[x.stream]; line > 0 {
@@ -53,7 +54,7 @@ func (d *Detector) all(unasked bool, alone map[string]int) (out []finding) {
 	return out
 }
 
-// A fate is what is known of the end of a program before its text is weighed.
+// A fate is what the exit and the signs show of a program's end, before its text is read.
 type fate uint8
 
 const (
@@ -62,8 +63,8 @@ const (
 	badly
 )
 
-// fate reads the exit and the signs. Exit codes lie: a program whose signs demand a success that never came has failed,
-// and one that says that it succeeded has not run out of anything.
+// fate reads the exit and the signs. Exit codes can be wrong: a program that must print its success and did not has failed,
+// and one that printed it has not run out of memory.
 func (d *Detector) fate(exit Exit) fate {
 	s := d.state()
 	switch {
@@ -75,7 +76,7 @@ func (d *Detector) fate(exit Exit) fate {
 	return badly
 }
 
-// finish reads a record that rich may have wrapped and that nothing has followed.
+// finish reads a record that rich may have wrapped and that is the end of the output.
 func (s *stream) finish() {
 	s.record.event = nil
 	s.endRecord()
@@ -90,16 +91,16 @@ func (s *stream) finish() {
 
 // verdict is the rule by which a text is judged:
 //
-//  1. An out-of-memory that the program outlived ended nothing; one after which another program began did not end that one:
-//     if that failed too, it is judged as if it stood alone.
-//  2. What ended it is the heaviest of the fatal findings, the first among equals: the allocator, the kernel or the
-//     scheduler in its own words; then an order to stop; a broken device, which makes other messages lie; an exception;
-//     a kill that nobody explains; and what follows from another process's end comes last.
-//  3. An out-of-memory that was caught and reported, and after which the program died of something else at once, is the
-//     root of that.
-//  4. An out-of-memory after which other ranks went on for a while, until they were stopped for want of it, is fatal.
-//  5. A program that is known to have ended well died of nothing, whatever it printed; of one that is known to have
-//     failed, and gives no other reason, an out-of-memory that it reported is the reason.
+//  1. An out-of-memory that the program survived ended nothing. If another program begins after it in the same text, it
+//     did not end that one; if that one failed too, it is judged as if it were the only one.
+//  2. The end is the heaviest of the fatal findings, the first among equals, in this order: the allocator, the kernel or
+//     the scheduler in its own words; an order to stop; a broken device, which causes misleading messages; an exception;
+//     an unexplained kill; a consequence of another process's end.
+//  3. If an out-of-memory was caught and reported, and the program died of something else right after it, the
+//     out-of-memory is the cause of that.
+//  4. An out-of-memory of one rank is fatal even if other ranks went on for a while, until they were stopped.
+//  5. A program that is known to have ended well did not fail, whatever it printed. If one is known to have failed and
+//     gives no other reason, an out-of-memory that it reported is the reason.
 func verdict(all []finding, fate fate, state State) Report {
 	root := heaviest(all)
 	memory := best(all)
@@ -118,7 +119,7 @@ func verdict(all []finding, fate fate, state State) Report {
 	case root != nil:
 		r.Fatal = true
 		r.describe(root, all, state)
-		if last := root.endedBy(all); last != nil && r.Confidence == Certain { // it was caught, and may have been outlived
+		if last := root.endedBy(all); last != nil && r.Confidence == Certain { // it was caught, and the program may have survived it
 			r.Confidence = Likely
 			r.Evidence = append(r.Evidence, last.evidence())
 		}
@@ -130,8 +131,8 @@ func verdict(all []finding, fate fate, state State) Report {
 	return r
 }
 
-// endedBy returns the exception that a program ended with after an out-of-memory, with a traceback of its own; nil where the
-// one was raised on account of the other, or is another process's.
+// endedBy returns the exception with a traceback of its own that ended a program after an out-of-memory; nil if the
+// out-of-memory raised it, or if another process did.
 func (f *finding) endedBy(all []finding) *finding {
 	for i := range all {
 		g := &all[i]
@@ -148,8 +149,8 @@ func (f *finding) endedBy(all []finding) *finding {
 	return nil
 }
 
-// outlived counts the out-of-memories that ended nothing. What stands in a log, on a terminal and among the errors is one, and
-// what a program logs before it dies of it is none.
+// outlived counts the out-of-memories that the program survived. One that is in the log, on the terminal and in standard
+// error counts once, and one that the program logs before it dies of it does not count.
 func outlived(all []finding, root *finding) (most int) {
 	counts := map[string]int{}
 	for i := range all {
@@ -166,7 +167,7 @@ func outlived(all []finding, root *finding) (most int) {
 	return most
 }
 
-// announces says whether a message is of the same failure as another, told right before it or in another stream.
+// announces reports whether a message is about the same failure as another, printed right before it or in another stream.
 func (f *finding) announces(root *finding) bool {
 	if f.alive || f.rule.nature == survived || f.count() > 0 && !f.Numbers.same(root.Numbers) {
 		return false
@@ -174,10 +175,11 @@ func (f *finding) announces(root *finding) bool {
 	return f.stream != root.stream || root.rows[root.at].number-f.rows[f.at].number < announced
 }
 
-// announced bounds how far before a traceback's last line a program may have logged what it died of: the traceback itself.
+// announced bounds, in lines, how long before a traceback's last line a program may have logged the same failure: about the
+// length of the traceback.
 const announced = 60
 
-// same says whether two messages are of one request.
+// same reports whether two messages are about the same request.
 func (n Numbers) same(o Numbers) bool {
 	return value(n.Requested) == value(o.Requested) && value(n.Allocated) == value(o.Allocated) && value(n.Free) == value(o.Free)
 }
@@ -200,12 +202,12 @@ func heaviest(all []finding) *finding {
 	return root
 }
 
-// chained is what Python prints between exceptions that were raised one on account of the other (traceback.py). The last
-// one ended the program.
+// chained is what Python prints between an exception and one that was raised while it was handled or because of it
+// (traceback.py). The last one ended the program.
 var chained = rx(`^(?:During handling of the above exception, another exception occurred|` +
 	`The above exception was the direct cause of the following exception):`)
 
-// raisedWith returns the exception that was raised on account of this one, or nil.
+// raisedWith returns the exception that was raised because of this one, or nil.
 func (f *finding) raisedWith(all []finding) *finding {
 	link := -1
 	for i := f.at + 1; i < min(len(f.rows), f.at+6); i++ {
@@ -226,7 +228,7 @@ func (f *finding) raisedWith(all []finding) *finding {
 	return nil
 }
 
-// best returns the memory finding that says most, or nil: what was caught and survived is told by its numbers.
+// best returns the memory finding with the most numbers, or nil.
 func best(all []finding) *finding {
 	var b *finding
 	for i := range all {
@@ -238,7 +240,7 @@ func best(all []finding) *finding {
 	return b
 }
 
-// follows says whether a failure that is not memory came of an out-of-memory before it.
+// follows reports whether an out-of-memory caused a later failure of another kind.
 func follows(root, memory *finding) bool {
 	switch {
 	case root.order < memory.order || root.stream != memory.stream:
@@ -304,7 +306,7 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 	r.Cause = r.cause()
 }
 
-// sure is how far the words of a finding may be trusted.
+// sure is how far a finding can be trusted.
 func (f *finding) sure() Confidence {
 	switch {
 	case f.memory() && f.rule.weight >= probable, !f.memory() && f.rule.weight >= ordered:
@@ -324,7 +326,7 @@ func (f *finding) evidence() Evidence {
 // torch/_utils.py, ExceptionWrapper.
 var reraised = rx(`Caught \w+ in (?:replica|DataLoader worker process|pin memory thread)`)
 
-// gpu says which way a GPU ran out.
+// gpu decides why a GPU ran out.
 func (r *Report) gpu(f *finding) {
 	if r.Kind != GPUUnspecified {
 		return
@@ -338,7 +340,7 @@ func (r *Report) gpu(f *finding) {
 			if ok1 && ok2 && used <= total {
 				r.Capacity, r.Free = rounded(total), rounded(total-used)
 				if total-used < total/10 {
-					r.Kind = GPUContention // full before we had anything, by nvidia-smi's account
+					r.Kind = GPUContention // by nvidia-smi the card was full before we held anything
 				}
 			}
 		}
@@ -348,11 +350,11 @@ func (r *Report) gpu(f *finding) {
 	}
 }
 
-// noHole is what a BFC allocator, or who explains one, says of enough memory in pieces too small.
+// noHole are the words of a BFC allocator, or of a text about one, for enough memory in pieces that are too small.
 var noHole = rx(`(?i)no contiguous|not? .{0,24}contiguous (?:hole|block|region|chunk|memory)`)
 
-// phase sets the phase: the plugin's words for it, then frames that are exact, then the phase that the signs say was
-// running, then a forward, then the words around the evidence.
+// phase sets the phase, from the first of these that has one: the plugin's sign of the failure, exact frames, the phase that
+// was running by the signs, a forward's frames, the words around the evidence.
 func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	defer func() { r.Part = r.part(f, calls, after, state) }()
 	if strings.Contains(f.rows[f.at].body, "OOM when allocating tensor") { // TensorFlow names the operation, below
@@ -394,8 +396,8 @@ func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	}
 }
 
-// loaderProcess is a loader's worker by torch's words for it, or by the name that torch gives its threads and processes, which
-// the kernel prints (torch/utils/data/_utils/worker.py and pin_memory.py).
+// loaderProcess names a loader's worker: as torch's messages do, or by the name that torch gives its threads and processes and
+// that the kernel prints (torch/utils/data/_utils/worker.py and pin_memory.py).
 var loaderProcess = rx(`DataLoader worker|\bpt_data_(?:worker|pin)\b`)
 
 // guess reads the words around evidence that has no frames.
@@ -405,7 +407,7 @@ func (r *Report) guess(f *finding) Phase {
 		return p
 	}
 	if f.rule.name == "disk_full" && phaseOfWords(around) == Checkpoint {
-		return Checkpoint // the one thing that everybody writes and that has a size
+		return Checkpoint // the only large thing that every program writes
 	}
 	switch f.name {
 	case "ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError":
@@ -417,16 +419,16 @@ func (r *Report) guess(f *finding) Phase {
 	body := f.rows[f.at].body
 	switch {
 	case strings.Contains(body, "CUDA calloc"):
-		return Build // the first collective makes the communicator
+		return Build // NCCL makes its communicator at the first collective
 	case strings.Contains(body, "for an array with shape"):
-		return Data // NumPy's arrays live before the GPU
+		return Data // NumPy holds data before it goes to the GPU
 	}
 	return phaseOfWords(around)
 }
 
 func agrees(p Phase, sign string) bool { return p.Coarse() == sign }
 
-// signPhase maps a plugin's word to this package's phases; "training" alone does not say which part of a step.
+// signPhase maps a plugin's phase to this package's; "training" alone does not name a part of a step.
 func signPhase(sign string) Phase {
 	switch p := Phase(sign); p {
 	case Build, Data, TrainForward, TrainBackward, Optimizer, Validation, Checkpoint:
@@ -435,13 +437,13 @@ func signPhase(sign string) Phase {
 	return Unknown
 }
 
-// headLines bounds how far above its words an exception's name may stand.
+// headLines bounds how many lines above its message an exception's name may be.
 const headLines = 4
 
-// maxTrace bounds how far back a traceback may reach, in lines: a deep one in rich's boxes is so long.
+// maxTrace bounds the lines of a traceback: a deep one in rich's boxes has that many.
 const maxTrace = 900
 
-// calls returns the frames of the traceback that ends in a finding, and those of what was raised on account of it.
+// calls returns the frames of the traceback that ends in a finding, and those of what was raised because of it.
 func (f *finding) calls() (calls, after []frame) {
 	rank := f.rows[f.at].rank
 	from := max(0, f.at-maxTrace)
@@ -481,8 +483,8 @@ func (f *finding) calls() (calls, after []frame) {
 	return calls, after
 }
 
-// better returns a finding of the same failure that has numbers, where this one has none: a wrapper's message, a wrapped
-// message of another rank, the plugin's words.
+// better returns a finding of the same failure with numbers if this one has none: another rank's message, or the original one
+// for a wrapper's message or a plugin's sign.
 func (f *finding) better(all []finding) *finding {
 	if f.count() > 1 {
 		return nil

@@ -99,7 +99,7 @@ func (s *sieve) put(p place) {
 // hash takes the lower three bytes to 16 bits (Knuth, The Art of Computer Programming 3, 6.4: by multiplication).
 func hash(gram uint32) uint32 { return gram << 8 * 2654435769 >> 16 }
 
-// holds says whether a word stands in the line.
+// holds reports whether a word stands in the line.
 func (s *sieve) holds(line []byte) bool {
 	i := 0
 	for ; i <= len(line)-8; i += 8 {
@@ -129,7 +129,7 @@ func hashes(v uint64) (a, b uint32) {
 	return hash(uint32(v)), hash(uint32(v >> 32))
 }
 
-// compare says whether a word stands where the samples a at i and b after it say.
+// compare reports whether a word stands where the samples a at i and b after it say.
 func (s *sieve) compare(line []byte, i int, a, b uint32) bool {
 	for _, p := range s.places[a>>8] {
 		if p.stands(line, i) {

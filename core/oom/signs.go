@@ -41,13 +41,13 @@ var (
 	about   = lazy.MustCompile(`(?i)\b(resum|load|restor|continu|start|from)|\?it/s`)
 )
 
-// A State is what the signs have said so far.
+// A State is what the signs have shown so far.
 type State struct {
 	Phase       string // the current one: of the last Phase sign that has not ended; "training" once started; "" before
 	Iteration   int64  // the highest; -1 before any
-	Moved       bool   // there was a Progress sign but those of iteration 0, which a bar shows before anything was trained
-	Varied      bool   // Progress signs told of different iterations
-	Figures     bool   // a Progress sign stood beside what only a step has: its loss
+	Moved       bool   // there was a Progress sign other than of iteration 0, which a bar shows before training begins
+	Varied      bool   // Progress signs had different iterations
+	Figures     bool   // a Progress sign was on a line with what only a step has: its loss
 	Total       int64  // of the last Progress sign that had one
 	Saved       *Event // the last saved state
 	Resumed     *Event
@@ -257,13 +257,13 @@ func (t *State) take(e Event) {
 	}
 }
 
-// fine says whether the signs allow a success.
+// fine reports whether the signs allow a success.
 func (t *State) fine(mustSucceed bool) bool {
 	return !t.Failed && !t.Interrupted && (t.Succeeded || !mustSucceed && t.OutOfMemory <= t.Survived)
 }
 
-// Stepped reports whether the program reported a step. Of programs whose success is known by a report of progress alone each
-// report is of a step that was done, the one of iteration 0 as well.
+// Stepped reports whether the program reported a step. For a program whose success is shown by progress alone, each report is
+// of a finished step, the one of iteration 0 as well.
 func (t *State) Stepped(signs job.Signs) bool {
 	if t.Moved {
 		return true
@@ -273,8 +273,8 @@ func (t *State) Stepped(signs job.Signs) bool {
 	})
 }
 
-// State returns what the signs have said so far. Where the log has spoken, it is believed about the phase; of counts and
-// progress, the highest of all streams counts, because the same line may stand in each.
+// State returns what the signs have shown so far. The phase is the log's, if the log has signs; of counts and progress it is
+// the highest of all streams, because the same line may be in each.
 func (d *Detector) State() State {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,12 +6,12 @@ import (
 	"github.com/launch-ml/launch/core/job"
 )
 
-// A waiting line says how far the training is, in words that the next such line will say again with a higher number. A
-// program that prints ten thousand of them a second is believed by the last of each piece of output that it writes: so
-// what is read of the others costs a hundredth of what matching them would.
+// A waiting line shows the progress of training, and the next such line will replace it with a higher number. If a program
+// prints ten thousand of them a second, only the last one of each piece of output is matched: skipping the others costs a
+// hundredth of matching them.
 //
-// Nothing waits beyond the piece it came with, nor beyond a line that has any other meaning; so a program that prints
-// a line and waits is heard at once, and the order of the signs stays what it was.
+// A line waits at most until the end of its piece of output, or until a line with another meaning. So a program that prints a
+// line and pauses is read at once, and the order of the signs does not change.
 type waiting struct {
 	text   []byte
 	number int
@@ -63,7 +63,7 @@ func (s *stream) settle() {
 	}
 }
 
-// continues says whether a line may go on with the record before it.
+// continues reports whether a line may go on with the record before it.
 func continues(line []byte) bool {
 	return len(line) > recordIndent && line[0] == ' ' && len(line)-len(bytes.TrimLeft(line, " ")) >= recordIndent
 }

@@ -13,11 +13,11 @@ const (
 	GPUCapacity      Kind = "gpu_capacity"      // the card, or the limit set on it, is too small for the job
 	GPUFragmentation Kind = "gpu_fragmentation" // enough is reserved, in pieces too small
 	GPUContention    Kind = "gpu_contention"    // other processes hold the card
-	GPUUnspecified   Kind = "gpu_unspecified"   // a GPU ran out, the text does not say how
+	GPUUnspecified   Kind = "gpu_unspecified"   // a GPU ran out, and the text does not show why
 	HostOOM          Kind = "host_oom"          // a process was killed for the host's memory
 	SharedMemory     Kind = "shm"               // /dev/shm is full
 	CPUAlloc         Kind = "cpu_alloc"         // the host refused an allocation
-	NoMemory         Kind = "none"              // memory is not the matter
+	NoMemory         Kind = "none"              // memory is not the cause
 )
 
 // A Phase is the part of the program that failed.
@@ -34,7 +34,7 @@ const (
 	Unknown       Phase = "unknown"
 )
 
-// Coarse returns the phase in the words of ladders and signs: the three parts of a step are one "training".
+// Coarse returns the phase by its name in ladders and signs: the three parts of a step are all "training".
 func (p Phase) Coarse() string {
 	switch p {
 	case TrainForward, TrainBackward, Optimizer:
@@ -45,17 +45,17 @@ func (p Phase) Coarse() string {
 	return string(p)
 }
 
-// A Confidence says how far a report may be trusted.
+// A Confidence is how far a report can be trusted.
 type Confidence string
 
 const (
-	Certain Confidence = "certain" // the text says so in the allocator's, the kernel's or the plugin's own words
+	Certain Confidence = "certain" // the text has the allocator's, the kernel's or the plugin's own words for it
 	Likely  Confidence = "likely"  // the usual meaning of the text, which has others
-	Weak    Confidence = "weak"    // a process was killed, and nothing says by whom
+	Weak    Confidence = "weak"    // a process was killed, and nothing shows by whom
 )
 
-// A Process is one that the message lists beside ours, or as ours: in a container the pids are the host's, and our own
-// process is listed under a number that it does not know.
+// A Process is one that the message lists. It may be our own: in a container the message has the pids of the machine, which
+// our process does not know.
 type Process struct {
 	PID   int64
 	Bytes unit.Bytes
@@ -72,7 +72,7 @@ func (p *Process) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// Numbers are what the message states; nil is what it does not say. Reserved is the total, allocated included.
+// Numbers are what the message states; nil means not stated. Reserved is the total, allocated included.
 type Numbers struct {
 	Requested    *unit.Bytes `json:"requested_bytes"`
 	Capacity     *unit.Bytes `json:"capacity_bytes"`
@@ -92,31 +92,31 @@ type Line struct {
 	Text   string `json:"text"` // without escape sequences
 }
 
-// A Report is what the output says, as far as it says anything.
+// A Report is what the output shows about the end of a program.
 type Report struct {
 	OOM   bool `json:"oom"`   // something ran out of memory
-	Fatal bool `json:"fatal"` // the program, or the step that printed it, ended there; also of a failure that is no OOM
-	// WentOn says that the program is seen to have gone on after it.
+	Fatal bool `json:"fatal"` // the program, or the step that printed it, ended there; also true for failures other than OOM
+	// WentOn: the output shows that the program went on after it.
 	WentOn bool `json:"went_on,omitempty"`
-	// LaterRun says that it ended a program after which another began in the same text, of which nothing says that it failed.
+	// LaterRun: it ended one program, and the same text goes on with another, which shows no failure.
 	LaterRun bool  `json:"later_run,omitempty"`
 	Kind     Kind  `json:"kind"`
 	Phase    Phase `json:"phase"`
 	Numbers
-	// Rank is that of the process whose words these are, of several, as they or who ran them say; null: they do not.
+	// Rank of the process that printed it, where several ran and the output shows it; else null.
 	Rank  *int64 `json:"rank"`
 	Frame string `json:"frame,omitempty"` // the innermost frame outside installed packages, "file.py:LINE in func"; null if unknown
 	Cause string `json:"cause"`           // one line for a person
-	What  string `json:"what"`            // the same in a few words, without where and how much; "" where nothing was found
+	What  string `json:"what"`            // the same in a few words, without place and amounts; "" where nothing was found
 
 	Part       Part       `json:"part,omitempty"`        // what was going on in that phase, where it is known
 	Stage      string     `json:"stage"`                 // Phase.Coarse, or the plugin's word for it
 	Limit      bool       `json:"limit,omitempty"`       // a limit set for this process was reached, not the card's end
-	NotMemory  string     `json:"not_memory,omitempty"`  // what ended it, where not memory: "time_limit", "disk_full", …
+	NotMemory  string     `json:"not_memory,omitempty"`  // what ended it instead of memory: "time_limit", "disk_full", …
 	Confidence Confidence `json:"confidence,omitempty"`  // empty where nothing was found
-	Evidence   []Evidence `json:"evidence,omitempty"`    // what says so first, then what speaks for it or against it
-	HeldBy     []Holder   `json:"held_by,omitempty"`     // of contention: who holds the rest of the card, the largest first
-	Survived   int        `json:"survived,omitempty"`    // out-of-memories that the program met and outlived
+	Evidence   []Evidence `json:"evidence,omitempty"`    // the source of the verdict first, then what supports or contradicts it
+	HeldBy     []Holder   `json:"held_by,omitempty"`     // for contention: who holds the rest of the card, the largest first
+	Survived   int        `json:"survived,omitempty"`    // out-of-memories that the program survived
 	Needs      unit.Bytes `json:"needs_bytes,omitempty"` // allocated + requested: at least so much; 0 if unknown
 }
 
@@ -133,19 +133,19 @@ func (r Report) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// An Exit is how a program ended. The zero value is an exit that nobody saw, as of a log file.
+// An Exit is how a program ended. The zero value is an unknown exit, as for a log file.
 type Exit struct {
 	Known  bool
 	Code   int
 	Signal int // the signal that killed it, 0 if none
-	// Asked says that launch itself passed on a signal of the user's, such as Ctrl-C.
+	// Asked: launch itself passed on a signal of the user's, such as Ctrl-C.
 	Asked   bool
 	AskedBy int // which signal, where that is known
-	// OOMKills counts the kernel's out-of-memory kills in the program's cgroups while it ran. Counted says that 0 means
-	// none on the whole machine.
+	// OOMKills counts the kernel's out-of-memory kills in the program's cgroups while it ran. With Counted, 0 means none on
+	// the whole machine.
 	OOMKills int
 	Counted  bool
-	// Local are processes of this machine that were seen to be the program's; there may be more.
+	// Local are processes on this machine that are known to be the program's; there may be more.
 	Local map[int]bool
 }
 
@@ -155,7 +155,7 @@ func Exited(code int) Exit { return Exit{Known: true, Code: code} }
 // Killed is the exit of a program that died of a signal.
 func Killed(signal int) Exit { return Exit{Known: true, Signal: signal} }
 
-// fine says whether a program ended well, by its exit alone and by what the plugin says of its codes.
+// fine reports whether a program ended well, by its exit and the plugin's meanings of exit codes.
 func (e Exit) fine(codes map[int]string) bool {
 	if e.Signal != 0 {
 		return false
@@ -166,7 +166,7 @@ func (e Exit) fine(codes map[int]string) bool {
 	return e.Code == 0
 }
 
-// interrupted says whether the exit is the user's doing.
+// interrupted reports whether the user caused the exit.
 func (e Exit) interrupted(codes map[int]string) bool {
 	return e.Asked || e.Signal == sigint || e.Code == 128+sigint || Ending(codes[e.Code]) == Interrupted
 }

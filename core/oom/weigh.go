@@ -9,16 +9,15 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// noWorkspace names the words of CUDA's libraries that a full card explains, and much else.
+// noWorkspace names an error of CUDA's libraries that a full card causes, among many other things.
 const noWorkspace = "no_workspace"
 
-// weigh holds the text of a failure against what was seen beside it. Its order is the rule, each witness over those
-// before it:
+// weigh compares the text of a failure with what else was observed. Each source overrules those before it:
 //
-//  1. Words that have other meanings (Likely) are believed of a full card, and not of one with a quarter free.
-//  2. Who holds the card is better known from looks at it than from the message's sums.
-//  3. The kernel's count of its own kills is certain; [Report.killed] holds a kill against it.
-//  4. Code that does not check an allocation dies by a fault of its own, near the limit.
+//  1. Words that have other meanings (Likely) are believed if the card was full, and not if a quarter of it was free.
+//  2. Observations of the card show who holds it better than the message's sums.
+//  3. The kernel's count of its own kills is certain; [Report.killed] compares a kill with it.
+//  4. Near a limit, code that does not check an allocation dies of a fault.
 //  5. The hook within the program knows what the allocator refused, and where, whatever was printed.
 func (r Report) weigh(seen Seen) Report {
 	r.onCard(seen.Card)
@@ -31,7 +30,7 @@ func (r Report) weigh(seen Seen) Report {
 	return r
 }
 
-// saw notes what was seen, and what it speaks for.
+// saw adds evidence, and the memory that it points to.
 func (r *Report) saw(from Source, what string, speaksFor Kind, sure Confidence) {
 	r.Evidence = append(r.Evidence[:len(r.Evidence):len(r.Evidence)], Evidence{From: from, Line: Line{Text: what}, For: speaksFor, Sure: sure})
 }
@@ -66,12 +65,12 @@ func (r *Report) onCard(c *Card) {
 	case r.Kind == GPUUnspecified:
 		r.Kind = GPUCapacity
 	case r.Kind == GPUContention && c.Peak > 0 && !c.crowded() && r.Capacity != nil:
-		r.Kind = GPUCapacity // what the message's sums left over was ours
+		r.Kind = GPUCapacity // the rest in the message's sums was our own process
 	}
 	if r.Kind == GPUContention {
 		r.HeldBy = c.Who
 		what, sure := "others held %v of %v", Certain
-		if len(c.Who) == 0 { // nobody can tell whose the rest is
+		if len(c.Who) == 0 { // the driver does not show whose the rest is
 			what, sure = "others held %v of %v before the job began, and it is not known who holds what now", Likely
 		}
 		r.saw(OnCard, fmt.Sprintf(what, c.Others, c.Capacity), GPUContention, sure)
@@ -81,17 +80,17 @@ func (r *Report) onCard(c *Card) {
 	}
 }
 
-// beyond says that the request would have failed on an empty card.
+// beyond reports whether the request would have failed on an empty card.
 func (r *Report) beyond(capacity unit.Bytes) bool {
 	return r.Requested != nil && *r.Requested > capacity
 }
 
-// unchecked is for a program under a limit that died as one does whose allocation failed unchecked. Torch's and its
-// libraries' native code does so now and then.
+// unchecked makes memory the likely cause for a program that died near its limit as if it had not checked an allocation.
+// The native code of torch and its libraries does so now and then.
 func (r *Report) unchecked(seen Seen) {
 	x := seen.Exit
 	fault := x.Signal == sigsegv || x.Signal == sigbus || x.Signal == sigabrt
-	// CPython's word for a C function that failed and does not say why (Objects/call.c, _Py_CheckFunctionResult)
+	// CPython's message for a C function that failed without an exception (Objects/call.c, _Py_CheckFunctionResult)
 	mute := strings.HasPrefix(r.Cause, "SystemError: ") && strings.Contains(r.Cause, "without exception set") || strings.HasPrefix(r.Cause, "SystemError: returned NULL")
 	if r.OOM && r.Confidence != Weak || !fault && !mute || x.Asked || seen.Limit <= 0 || seen.Resident <= seen.Limit*4/5 {
 		return
@@ -125,7 +124,7 @@ func (r *Report) inside(in *Inside) {
 func (r *Report) refused(last *Refusal) {
 	calls := framesOf(last.Frames)
 	numbers := last.Numbers
-	if r.Numbers.count() > numbers.count() { // the message knows of others, and of a limit
+	if r.Numbers.count() > numbers.count() { // the message has other processes and a limit
 		numbers = r.Numbers
 	}
 	if !r.OOM || !strings.HasPrefix(string(r.Kind), "gpu_") {
@@ -157,7 +156,7 @@ func framesOf(frames []Frame) (out []frame) {
 	return out
 }
 
-// String names a holder as a person would look for it.
+// String names a holder by what a person can search for.
 func (h Holder) String() string {
 	name := h.Name
 	if name == "" {

@@ -1,12 +1,11 @@
-// Package overlay reads settings that stand in Python source, and serves edited copies of such files to a program in
-// place of the files themselves, as go build -overlay does for Go.
+// Package overlay reads settings in Python source, and serves edited copies of such files to a program in place of the
+// files themselves, as go build -overlay does for Go.
 //
-// Nothing of the user's is run to read it, and no file of the user's is written. [Read] parses. [Install] writes the
-// copies, and a hook that Python loads at its start (hook/sitecustomize.py), into a folder of launch's own; two
-// environment variables lead there. The program then finds the edited text wherever it would have read the file: in
-// import, -m, as its script, in its children. The hook says what it did, so that a program that did not take the
-// settings ([Report], [Verdict]) can be stopped before it wastes time; some ways to start Python are known never to take
-// them ([Refused]).
+// It runs no code of the user's and writes no file of the user's. [Read] parses. [Install] writes the copies, and a hook
+// that Python loads at its start (hook/sitecustomize.py), into a folder of launch's own; two environment variables lead
+// there. The program then finds the edited text wherever it would have read the file: in import, -m, as its script, in
+// its children. The hook reports what it did, so that a program that did not take the settings ([Report], [Verdict]) can
+// be stopped before it wastes time; some ways to start Python are known never to take them ([Refused]).
 package overlay
 
 import (
@@ -28,7 +27,7 @@ import (
 //go:embed hook/sitecustomize.py
 var hook []byte
 
-// A File is a Python file of which the program is to be served a copy.
+// A File is a Python file that the program gets a copy of.
 type File struct {
 	Path   string   // absolute
 	SHA256 string   // of the file that the copy was made from; a file that has changed since is not replaced
@@ -36,8 +35,8 @@ type File struct {
 	Names  []string // the paths of the items that were edited, whose values are to be reported
 }
 
-// A Part is a script of launch's own that the hook runs as every Python process starts, after its own work: there is one
-// hook, whoever wants something of the program's processes. Python 3.8 or later runs it, as no module, and calls its
+// A Part is a script of launch's own that the hook runs as every Python process starts, after its own work: one hook serves
+// all packages that need something from the program's processes. Python 3.8 or later runs it, as no module, and calls its
 //
 //	start(say, quiet, loader)
 //
@@ -48,14 +47,14 @@ type Part struct {
 	Text []byte
 }
 
-// An Overlay is one that was installed.
+// An Overlay is an installed overlay.
 type Overlay struct {
 	Env    []string // what the program's environment must have: PYTHONPATH and LAUNCH_OVERLAY
 	files  []File
 	report string
 }
 
-// manifest is overlay.json, which the hook reads. It must hold no true, false or null: the hook says why.
+// manifest is overlay.json, which the hook reads. It must not contain true, false or null; hook/sitecustomize.py has the reason.
 type manifest struct {
 	Report string   `json:"report"`
 	Files  []entry  `json:"files"`
@@ -71,8 +70,8 @@ type entry struct {
 }
 
 // Install writes the copies, the hook and its parts into dir, an absolute folder that is the attempt's own. env is the
-// environment that the program would get; of it only PYTHONPATH is looked at. A later Install in the same folder replaces
-// the former.
+// environment that the program would get; only its PYTHONPATH is read. A later Install in the same folder replaces the
+// former.
 func Install(dir string, files []File, env []string, parts ...Part) (*Overlay, error) {
 	if !filepath.IsAbs(dir) || strings.ContainsRune(dir, filepath.ListSeparator) || !utf8.ValidString(dir) {
 		return nil, fmt.Errorf("installing a source overlay: the folder %q cannot be put into PYTHONPATH", dir)
@@ -159,22 +158,22 @@ func lookup(env []string, name string) (value string) {
 	return value
 }
 
-// Report reads what the program's processes have said so far.
+// Report reads what the program's processes have reported so far.
 func (o *Overlay) Report() Report {
 	text, err := os.ReadFile(o.report)
-	if err != nil { // none has said anything
+	if err != nil { // no process has reported yet
 		return ParseReport(nil)
 	}
 	return ParseReport(text)
 }
 
-// ReportFile is where the program's processes write what they say.
+// ReportFile is where the program's processes write their reports.
 func (o *Overlay) ReportFile() string { return o.report }
 
 // Files returns what was installed.
 func (o *Overlay) Files() []File { return o.files }
 
-// Verdict is [Verdict] on what the program's processes have said so far.
+// Verdict is [Verdict] on what the program's processes have reported so far.
 func (o *Overlay) Verdict(begun bool, since time.Duration) (State, string) {
 	return Verdict(o.Report(), o.files, begun, since)
 }

@@ -21,11 +21,11 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// ErrShared is wrapped by the errors that say that another account could change what lies there.
+// ErrShared is wrapped by the errors for what another account could change.
 var ErrShared = errors.New("another account could change it")
 
-// Check reports why path is no folder of this user's own that nobody else can change. A path of which the end is not
-// there yet is private if it would be, made by [MkdirAll].
+// Check returns an error unless path is a folder of this user that no other account can change. A path whose last folders
+// do not exist yet is private if [MkdirAll] would make it so.
 func Check(path string) error {
 	info, err := walk(path, false)
 	switch {
@@ -43,9 +43,9 @@ func Check(path string) error {
 	return nil
 }
 
-// CheckFile reports why a file is not one that this user or root alone can have put there: what is run, with what lies beside it. It is
-// stricter than [Check]: a sticky folder is passed on the way, but neither the file nor a link to it lies in one, where others put
-// files of theirs beside it.
+// CheckFile returns an error unless only this user or root can have put the file there: it is for what is run together with
+// the files beside it. It is stricter than [Check]: a sticky folder may be on the way, but neither the file nor a link to it
+// may lie in one, because others can put files beside it.
 func CheckFile(path string) error {
 	info, err := walk(path, true)
 	switch {
@@ -67,12 +67,12 @@ func MkdirAll(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err
 	}
-	return Check(path) // somebody may have been faster
+	return Check(path) // another process may have made it first
 }
 
-// Temp makes a private folder, of a name that begins so, in the first place where that can be done and where there is room: TMPDIR,
-// the system's temporary folders, the user's runtime folder, or one of further. The caller removes it. Its path is short enough for
-// a socket in it, and has no colon, which cannot be put into a list of paths.
+// Temp makes a private folder whose name begins with prefix, in the first place that allows it and has room: TMPDIR, the
+// system's temporary folders, the user's runtime folder, or one of further. The caller removes it. Its path is short enough
+// for a socket in it, and has no colon, so that it can be part of a list of paths.
 func Temp(prefix string, further ...string) (string, error) {
 	return tempIn(prefix, append([]string{os.Getenv("TMPDIR"), "/tmp", "/var/tmp", os.Getenv("XDG_RUNTIME_DIR"), "/dev/shm"}, further...))
 }
@@ -94,7 +94,7 @@ func tempIn(prefix string, places []string) (string, error) {
 		if !filepath.IsAbs(place) || strings.ContainsRune(place, filepath.ListSeparator) {
 			continue
 		}
-		err := Check(filepath.Join(place, prefix)) // nothing is made where it would be of no use
+		err := Check(filepath.Join(place, prefix)) // before anything is made there
 		dir := ""
 		if err == nil || !errors.Is(err, ErrShared) {
 			dir, err = os.MkdirTemp(place, prefix)
@@ -115,8 +115,8 @@ func tempIn(prefix string, places []string) (string, error) {
 	return "", fmt.Errorf("making a temporary folder: %w", errors.Join(errs...))
 }
 
-// Open opens a file of this user's own: no link is followed, and what is no regular file, or belongs to another, is refused.
-// Nothing is truncated: a caller that wants that does it after it has locked the file.
+// Open opens a file of this user. It follows no link, and refuses what is no regular file or belongs to another account. It
+// does not truncate: a caller that wants that does it after it has locked the file.
 func Open(path string, flag int, perm fs.FileMode) (*os.File, error) {
 	// Without O_NONBLOCK a FIFO that lies there would hang launch.
 	f, err := os.OpenFile(path, flag&^os.O_TRUNC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, perm)
@@ -151,8 +151,8 @@ func ReadFile(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// WriteFile replaces a file in one step. What it is written as first lies beside it, not in TMPDIR, where renameio would
-// put it and another account might exchange it.
+// WriteFile replaces a file in one step. The temporary file lies beside it, not in TMPDIR, where renameio would put it and
+// another account might exchange it.
 func WriteFile(path string, text []byte, perm fs.FileMode) error {
 	return renameio.WriteFile(path, text, perm, renameio.WithTempDir(filepath.Dir(path)))
 }
@@ -160,8 +160,8 @@ func WriteFile(path string, text []byte, perm fs.FileMode) error {
 // links is how many links a path may have: the kernel's own limit (path_resolution(7)).
 const links = 40
 
-// walk follows a path as the kernel does, and reports the first step of it that another account could change. It returns
-// what the path leads to, nil where that is not there. file: it is to be a file, after [CheckFile].
+// walk follows a path as the kernel does, and refuses the first step of it that another account could change. It returns
+// what the path leads to, nil if that does not exist. file: it has to be a file, as [CheckFile] demands.
 func walk(path string, file bool) (fs.FileInfo, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -179,7 +179,7 @@ func walk(path string, file bool) (fs.FileInfo, error) {
 		}
 		name := todo[0]
 		todo = todo[1:]
-		if name == ".." { // of a link: at holds no link any more
+		if name == ".." { // from a link's text: the links in at were followed already
 			at = filepath.Dir(at)
 			if here, err = os.Lstat(at); err != nil {
 				return nil, err
@@ -225,17 +225,17 @@ func walk(path string, file bool) (fs.FileInfo, error) {
 	return here, nil
 }
 
-// A step of a path leads from a folder to what lies in it.
+// A step of a path leads from a folder to an entry of it.
 type step struct {
 	from   string
 	folder fs.FileInfo
 	shared bool // others can write to the folder
 	to     string
-	info   fs.FileInfo // of what to names
+	info   fs.FileInfo // of to
 }
 
-// check refuses a step whose end another account could have put there or could change. file: the path is to lead to a file,
-// so that it ends where something is no folder.
+// check refuses a step to what another account could have put there or could change. file: the path has to lead to a file, so
+// its last step is the one to something that is no folder.
 func (s step) check(file bool) error {
 	link := isLink(s.info)
 	end := file && (link || !s.info.IsDir())
@@ -244,7 +244,7 @@ func (s step) check(file bool) error {
 		return belongs(s.to, s.info)
 	case end && s.shared:
 		return fmt.Errorf("%w: others can write to %s", ErrShared, s.from)
-	case end && !link && !mine(owner(s.folder)): // whose folder it is may put files beside it
+	case end && !link && !mine(owner(s.folder)): // the folder's owner may put files beside it
 		return belongs(s.from, s.folder)
 	case end && !link && othersWrite(s.to, s.info):
 		return fmt.Errorf("%w: others can write to %s", ErrShared, s.to)
@@ -280,12 +280,13 @@ func owner(info fs.FileInfo) int {
 // mine reports whether what belongs to uid is this user's or root's.
 func mine(uid int) bool { return uid == 0 || uid == os.Geteuid() }
 
-// trusted reports whether a folder on the way, or a link in a folder that nobody else can write, is this user's or the machine's.
+// trusted reports whether a folder on the way, or a link in a folder that no other account can write, belongs to this user or
+// to the machine.
 func trusted(uid int) bool { return mine(uid) || uid == unmapped() }
 
-// unmapped is the uid that stands for every owner that this user namespace does not know; -1 where it knows all. In a container
-// without privileges it is how the machine's own folders look, and root's are among them: so do another account's, which is why
-// nothing of it counts in a folder that everybody can write to.
+// unmapped is the uid that stands for every owner that this user namespace does not map; -1 if it maps all. In a container
+// without privileges the machine's own folders, root's among them, appear under it. So do those of other accounts: in a
+// folder that everybody can write to, it is not trusted.
 var unmapped = sync.OnceValue(func() int {
 	maps, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil || strings.Join(strings.Fields(string(maps)), " ") == "0 0 4294967295" {

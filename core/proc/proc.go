@@ -1,13 +1,13 @@
-// Package proc runs a program as if it had been started bare, in a pseudo-terminal or on copied pipes, to its last byte.
+// Package proc runs a program as if it had been started without launch, in a pseudo-terminal or on copied pipes, to its last byte.
 //
 // Between this process and the program stands a keeper: this same executable, started again. It is the leader of the
 // pseudo-terminal's session, as a shell would be, so that job control inside is the kernel's own; it collects what the
-// program orphans, and when this process dies, however it dies, it kills all of it. A program that uses this package
-// therefore calls [KeeperMain] first thing in main.
+// program orphans, and when this process dies, for whatever reason, it kills all of it. A program that uses this package
+// therefore calls [KeeperMain] first in main.
 //
-// What the program prints goes three ways of equal bytes: it prints, the user sees, [Spec.Tap] is told.
+// The user and [Spec.Tap] both receive exactly the bytes that the program prints.
 //
-// What differs from bare: the program's parent is the keeper; its terminal is another of the same size and settings;
+// What differs from a start without launch: the program's parent is the keeper; its terminal is another of the same size and settings;
 // settings that it changes there and leaves changed (`stty -echo`) do not outlive it; standard output that is a file is
 // a pipe to it, so it cannot seek in it, and meets a full disk as a pipe that nobody reads (see [Exit.Output]); of the signals that the
 // caller of this process ignores, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM and SIGPIPE are not ignored in the program, because
@@ -23,7 +23,7 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A Mode says when the program gets a pseudo-terminal of its own to control.
+// A Mode is when the program gets a pseudo-terminal of its own to control.
 type Mode int
 
 const (
@@ -62,13 +62,13 @@ type Spec struct {
 	Stdin, Stdout, Stderr *os.File
 	TTY                   Mode
 
-	// Tap is told every byte that the program prints, in order, after the user was. p is only valid during the call.
-	// Calls do not overlap. A Tap that is slow is waited for only when it is far behind, and one that hangs is given
-	// up, see Exit.Untapped: what the user sees does not depend on it.
+	// Tap receives every byte that the program prints, in order, after the user. p is only valid during the call.
+	// Calls do not overlap. Run waits for a slow Tap only when it is far behind, and stops calling one that hangs, see
+	// Exit.Untapped: what the user sees does not depend on it.
 	Tap func(from Stream, p []byte)
 
 	// Grace is how long the program may take to end after a SIGTERM from outside before it and all it started is killed.
-	// 0 is as long as it takes: bare, nobody would kill it, and it may be saving.
+	// 0 is as long as it takes: without launch nothing would kill it, and it may be saving.
 	Grace time.Duration
 
 	// Stop is how long it may take after our own SIGTERM, when ctx is done. 0 is DefaultGrace; negative is for ever.
@@ -77,14 +77,14 @@ type Spec struct {
 	// Limit is the RLIMIT_DATA (`ulimit -S -d`) of the program and what it starts; 0 is none. It does not bind us.
 	Limit unit.Bytes
 
-	// Hold leaves it to the caller what becomes of processes that the program leaves running, see Exit.Remains.
+	// Hold lets the caller decide about processes that the program leaves running, see Exit.Remains.
 	Hold bool
 
-	// Bare has outputs that are the user's terminal be just that where no pseudo-terminal can be had: then Tap is not told of
-	// them. Else the program gets pipes.
+	// Bare gives the program the user's own terminal for its output where no pseudo-terminal can be opened; Tap does not
+	// see that output. Without Bare the program gets pipes.
 	Bare bool
 
-	// Warn, if not nil, is told what of this the program has to do without, before it starts.
+	// Warn, if not nil, is called before the program starts with each thing of this that it has to do without.
 	Warn func(what string)
 
 	// Started, if not nil, is called once, when the program runs.
@@ -95,10 +95,10 @@ type Spec struct {
 // a [*StartError] where the program could not be started at all. When ctx is done the program is asked to end, and
 // after Spec.Stop it is killed with all that it started.
 //
-// When Run returns, all that the program printed has been written and told, the user's terminal is as it was before, and,
-// unless it had to be killed, what the program has left running runs on as it would have bare: whatever that still
-// prints gets where it would have got. Input that was typed and that the program did not read is there for the next
-// Run, or after [Exit.Become] for the shell, where the kernel lets us hand it back.
+// When Run returns, all output of the program has been written and passed to Tap, and the user's terminal is as it was
+// before. Unless the program had to be killed, children that it leaves behind keep running, and their output still arrives
+// where it would have without launch. Input that was typed but not read by the program is kept for the next Run or, after
+// [Exit.Become], for the shell, where the kernel lets us hand it back.
 //
 // Signals that arrive while it runs are passed on to the program, unless they were sent to it as well; the caller must
 // not end on them. Only one Run at a time may have the user's terminal.

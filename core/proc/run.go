@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An attempt is one program under way: the state of Run's loop.
+// An attempt is one running program, and the state of Run's loop.
 type attempt struct {
 	spec  Spec
 	k     *keeper
@@ -21,9 +21,9 @@ type attempt struct {
 
 	asked      bool // the program was asked to end
 	grace      <-chan time.Time
-	background chan struct{} // in says that it found us in the background
+	background chan struct{} // in reports that it found us in the background
 	gone       chan struct{} // nobody reads the terminal's output any more
-	ignoreCont time.Time     // a SIGCONT before then has been seen to
+	ignoreCont time.Time     // a SIGCONT before then has been handled
 }
 
 // run is Run, with the defaults filled in and the program found.
@@ -67,7 +67,7 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 		s.Started(a.exit.Pid)
 	}
 	err = a.loop(ctx)
-	release() // what it has left running is, as bare, not ours
+	release() // children that it leaves behind are not ours, as without launch
 	a.exit.Took = time.Since(began)
 	pairs := a.finish()
 	if s.Hold && a.exit.Left && !a.swept() {
@@ -82,7 +82,7 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 	return a.exit, err
 }
 
-// start brings the user's terminal into the state in which the program is to meet it, and starts the program.
+// start prepares the user's terminal for the program, and starts it.
 func (a *attempt) start(path string) error {
 	st := a.st
 	order := startOrder{path: path, args: a.spec.Args, env: a.spec.Env, dir: a.spec.Dir, limit: int64(a.spec.Limit),
@@ -125,14 +125,14 @@ func (a *attempt) unstarted(err error) (Exit, error) {
 		a.takeUp()
 	}
 	if err == ErrKeeper && len(a.sigs) > 0 {
-		// Both of us got it before there was a program: it is as if that had.
+		// The signal reached launch and the keeper before the program ran: report it as the program's end.
 		sig := (<-a.sigs).(syscall.Signal)
 		return Exit{Signal: sig, Interrupted: sig == unix.SIGINT, Signals: []syscall.Signal{sig}, OOMKills: -1}, nil
 	}
 	return Exit{}, err
 }
 
-// enter makes the user's terminal ours if we are in its foreground, and has the program's terminal look like it.
+// enter takes the user's terminal if we are in its foreground, and gives the program's terminal its size and settings.
 func (a *attempt) enter() {
 	u := a.st.user
 	a.front = u.foreground()
@@ -140,7 +140,7 @@ func (a *attempt) enter() {
 		return
 	}
 	if !u.isRaw && a.st.ctl.untouched() {
-		a.st.ctl.adopt(u.fd) // in the background it was of somebody else that we took them
+		a.st.ctl.adopt(u.fd) // what was copied in the background were another program's settings
 	} else {
 		a.st.ctl.resize(u.fd)
 	}
@@ -163,8 +163,8 @@ func (a *attempt) behind() bool {
 func (a *attempt) loop(ctx context.Context) error {
 	cancelled := ctx.Done()
 	for {
-		// Nobody tells a job in the background that its shell has put it into the foreground (`fg`), unless it was
-		// stopped: so, only there, we look.
+		// A background job that its shell puts into the foreground (`fg`) gets a signal only if it was stopped. So in
+		// the background, and only there, we poll.
 		var look <-chan time.Time
 		if a.st.user != nil && !a.front {
 			look = time.After(300 * time.Millisecond)
@@ -196,7 +196,7 @@ func (a *attempt) loop(ctx context.Context) error {
 			a.k.kill()
 		case <-a.background:
 			a.front = false
-			a.st.user.isRaw = false // whoever is in the foreground has set it
+			a.st.user.isRaw = false // the foreground program has set the terminal
 			a.k.foreground(false)
 		case <-a.gone:
 			a.k.signal(unix.SIGHUP, true, false) // its terminal is gone
@@ -208,8 +208,8 @@ func (a *attempt) loop(ctx context.Context) error {
 	}
 }
 
-// ask starts the time that a program has, once it was asked to end; without a limit that is as long as it takes. A second
-// request gives it no more time.
+// ask starts the clock of a program that was asked to end; no limit means that it may take as long as it needs. A second
+// request does not extend the time.
 func (a *attempt) ask(limit time.Duration) {
 	a.asked = true
 	if limit > 0 && a.grace == nil && !a.exit.Killed {
@@ -217,7 +217,7 @@ func (a *attempt) ask(limit time.Duration) {
 	}
 }
 
-// signal passes on one that came.
+// signal passes a received signal on to the program.
 func (a *attempt) signal(sig syscall.Signal) {
 	st := a.st
 	switch sig {
@@ -225,11 +225,11 @@ func (a *attempt) signal(sig syscall.Signal) {
 		switch {
 		case st.ctl != nil:
 			if screen := st.screen(); screen >= 0 && (st.user == nil || a.front) {
-				st.ctl.resize(screen) // which tells the program
+				st.ctl.resize(screen) // the kernel sends the program a SIGWINCH
 			}
 			return
 		case st.side != nil:
-			// The user's terminal has told the program already, which may have looked before we were here.
+			// The program got its own SIGWINCH, and may have read the size before we set it here.
 			st.side.resize(st.screen())
 			a.k.signal(sig, false, false)
 			return
@@ -250,11 +250,11 @@ func (a *attempt) signal(sig syscall.Signal) {
 	if sig == unix.SIGTERM {
 		a.ask(a.spec.Grace)
 	}
-	// A terminal that hangs up tells the whole group. The others come from kill(1) and tell one process: what the program
-	// does about its children is its own affair, and workers that die before it are trouble.
+	// A terminal that hangs up signals the whole group. Other signals come from kill(1) and go to one process: the program
+	// itself ends its children, and workers that die before it cause errors.
 	a.k.signal(sig, sig == unix.SIGHUP, true)
 	if sig == unix.SIGHUP && st.ctl != nil {
-		a.k.signal(unix.SIGCONT, true, false) // what is stopped would never hear of it; the kernel does so too
+		a.k.signal(unix.SIGCONT, true, false) // a stopped process would not receive it; the kernel does the same
 	}
 }
 
@@ -270,8 +270,8 @@ func (a *attempt) ended(b *body) {
 	}
 }
 
-// finish passes on the program's last words and puts the user's terminal in order. It returns pairs of files for the keeper
-// to copy, if what the program has left behind still holds any.
+// finish passes on the rest of the output and restores the user's terminal. It returns pairs of files for the keeper to
+// copy, if children that the program left behind still hold any.
 func (a *attempt) finish() (pairs []int) {
 	st := a.st
 	if a.exit.Left && a.swept() {
@@ -318,22 +318,22 @@ func (a *attempt) lost(from Stream, err error) {
 	}
 }
 
-// swept says whether what it has left is ended, because it was us who ended it.
+// swept reports whether to end the children that the program left behind: yes if we ended the program.
 func (a *attempt) swept() bool { return a.exit.Cancelled || a.exit.Killed }
 
-// release lets go of what the program has left, and of the outputs.
+// release leaves the children that the program left behind to run on, and closes the outputs.
 func (a *attempt) release(pairs []int) {
 	a.k.leave(pairs)
 	a.st.close()
 }
 
-// Remains are processes that a program has left running. One of Leave and End has to be called; on nil they do nothing.
+// Remains are processes that a program has left running. The caller has to call Leave or End; on nil they do nothing.
 type Remains struct {
 	a     *attempt
 	pairs []int
 }
 
-// Leave lets them run on, as they would have bare.
+// Leave lets them run on, as they would have without launch.
 func (r *Remains) Leave() {
 	if r != nil {
 		r.a.release(r.pairs)
@@ -348,10 +348,10 @@ func (r *Remains) End() {
 	}
 }
 
-// sweep has all that a program has left killed, where it was us who ended it: the next attempt is to have its room.
+// sweep kills all that a program has left running, if we ended the program: the next attempt needs the memory.
 func (a *attempt) sweep() {
 	a.k.kill()
-	limit := time.After(5 * time.Second) // what is stuck in the kernel stays so
+	limit := time.After(5 * time.Second) // a process stuck in the kernel may never end
 	for {
 		select {
 		case m, ok := <-a.k.from:
@@ -364,8 +364,8 @@ func (a *attempt) sweep() {
 	}
 }
 
-// wait waits until c has passed on everything. Whoever reads it may be slow, and is waited for, as bare; but not for ever
-// after somebody has asked for an end.
+// wait waits until c has passed on everything. Its reader may be slow, and we wait for it, as the program would have; but
+// not for ever after the program was asked to end.
 func (a *attempt) wait(c *copier) bool {
 	const stuck = 5 * time.Second
 	for {

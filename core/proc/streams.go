@@ -18,11 +18,11 @@ type streams struct {
 	user  *userTerminal
 
 	files  [3]int // the program's ends
-	opened []int  // those of them that are ours to close once it has started
+	opened []int  // those of them that we close once the program has started
 	copies []*copier
 }
 
-// connect decides what each of the program's files is, and opens it.
+// connect decides what the program gets as each of its three files, and opens it.
 func connect(s Spec, t *tap) (st *streams, err error) {
 	in, out, errs := int(s.Stdin.Fd()), int(s.Stdout.Fd()), int(s.Stderr.Fd())
 	st = &streams{spec: s, tap: t, files: [3]int{in, -1, -1}}
@@ -76,7 +76,7 @@ func (st *streams) control(in, out, errs int, same bool) (err error) {
 	}
 	if !inTerm {
 		if t, err := st.ctl.settings(); err == nil {
-			t.Lflag &^= unix.ECHO // nobody types: bare, nothing would be echoed
+			t.Lflag &^= unix.ECHO // the input is no keyboard: without launch nothing would be echoed
 			st.ctl.apply(t)
 		}
 	}
@@ -135,7 +135,7 @@ func (st *streams) pipe(dst int, from Stream) (int, error) {
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 		return -1, fmt.Errorf("opening a pipe: %w", err)
 	}
-	_ = unix.SetNonblock(p[0], true) // this end only: the program's end is as bare
+	_ = unix.SetNonblock(p[0], true) // this end only: the program's end blocks, as without launch
 	st.opened = append(st.opened, p[1])
 	return p[1], st.copyTo(p[0], dst, from, false)
 }
@@ -148,7 +148,7 @@ func (st *streams) copyTo(src, dst int, from Stream, term bool) (err error) {
 	return err
 }
 
-// without reports that there is no pseudo-terminal, and what comes in its place.
+// without reports that no pseudo-terminal can be opened, and what the program gets instead.
 func (s Spec) without(err error) {
 	if s.Warn == nil {
 		return
@@ -166,7 +166,7 @@ func sameFile(a, b int) bool {
 	return unix.Fstat(a, &x) == nil && unix.Fstat(b, &y) == nil && x.Dev == y.Dev && x.Ino == y.Ino && x.Rdev == y.Rdev
 }
 
-// screen is the user's terminal that has a size for the program, or -1.
+// screen returns the user's terminal whose size the program gets, or -1.
 func (st *streams) screen() int {
 	for _, f := range []*os.File{st.spec.Stdin, st.spec.Stdout, st.spec.Stderr} {
 		if isTerminal(int(f.Fd())) {
@@ -176,7 +176,7 @@ func (st *streams) screen() int {
 	return -1
 }
 
-// started closes the program's ends here: what it closes is then closed.
+// started closes our copies of the program's ends, so that a file closes when the program closes it.
 func (st *streams) started() {
 	for _, fd := range st.opened {
 		unix.Close(fd)
@@ -187,7 +187,7 @@ func (st *streams) started() {
 	}
 }
 
-// close closes everything but what a copier that was given up still uses.
+// close closes everything except what a copier that we stopped waiting for still uses.
 func (st *streams) close() {
 	st.started()
 	if st.ctl != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Bounds are how much is kept of the runs.
+// Bounds limit which runs are kept.
 type Bounds struct {
 	Age    time.Duration // of a run's last event
 	Bytes  unit.Bytes    // of all of them together
-	Newest int           // of which none goes
+	Newest int           // so many of the newest runs are always kept
 }
 
 // Usual are the bounds where the user gives none.
@@ -40,7 +40,7 @@ type stored struct {
 	stays bool
 }
 
-// beyond chooses what the bounds leave no room for, the oldest first. all is in order, the oldest first.
+// beyond chooses the runs that exceed the bounds, the oldest first. all is sorted, the oldest first.
 func beyond(all []stored, b Bounds, now time.Time) (out []Pruned) {
 	total := unit.Bytes(0)
 	for _, r := range all {
@@ -63,12 +63,12 @@ func beyond(all []stored, b Bounds, now time.Time) (out []Pruned) {
 	return out
 }
 
-// gone is how the name of a run begins that is being removed.
+// gone begins the name of a run that is being removed.
 const gone = ".gone-"
 
-// Prune removes the runs that are beyond the bounds, and what killed rehearsals have left. Never removed are a run that a
-// launch carries, one that can be resumed, which is the caller's to know, and one that cannot be read. Everything is
-// removed within the folder of runs; no link is followed. ctx ends it between two runs.
+// Prune removes the runs that exceed the bounds, and what killed rehearsals have left. It never removes a run that is still
+// running, one that can be resumed, as the caller's function reports, or one that cannot be read. It removes only within
+// the folder of runs and follows no link. ctx ends it between two runs.
 func (s Store) Prune(ctx context.Context, b Bounds, now time.Time, resumable func(*History) bool, dry bool) (out []Pruned, err error) {
 	if err := private.Check(s.Dir); err != nil {
 		return nil, fmt.Errorf("pruning the runs: %w", err)
@@ -123,8 +123,8 @@ func (s Store) Prune(ctx context.Context, b Bounds, now time.Time, resumable fun
 	return out, nil
 }
 
-// measure returns a run as Prune weighs it, without what killed short runs left in it: that is removed, unless dry, and its
-// size is left.
+// measure returns a run's age and size. It removes, unless dry, what killed short runs left in the run's folder; left is the
+// size of that, which the run's own size does not include.
 func (s Store) measure(root *os.Root, id string, resumable func(*History) bool, dry bool) (r stored, left unit.Bytes, err error) {
 	h, err := s.Read(id)
 	r = stored{id: id, bytes: size(root, id)}
@@ -143,7 +143,7 @@ func (s Store) measure(root *os.Root, id string, resumable func(*History) bool, 
 	return r, left, err
 }
 
-// remove takes the run, so that no launch resumes it meanwhile, then its name, so that no half of it is listed.
+// remove locks the run, so that no launch resumes it meanwhile, and renames it first, so that no half of it is listed.
 func (s Store) remove(root *os.Root, id string) error {
 	held, err := takeSign(filepath.Join(s.Dir, id))
 	if err != nil {
@@ -159,7 +159,7 @@ func (s Store) remove(root *os.Root, id string) error {
 // Scratch is the folder of a rehearsal or another short run, in its attempt's folder.
 const Scratch = "scratch"
 
-// scratch removes what short runs of a run have left, and returns how much that was.
+// scratch removes what a run's short runs have left, and returns how much that was.
 func (s Store) scratch(root *os.Root, id string, dry bool) (left unit.Bytes, err error) {
 	entries, err := fs.ReadDir(root.FS(), id)
 	if err != nil {
@@ -180,7 +180,7 @@ func (s Store) scratch(root *os.Root, id string, dry bool) (left unit.Bytes, err
 	return left, nil
 }
 
-// size is how much lies in a folder. What a link leads to does not count.
+// size is the sum of the files in a folder. It follows no link.
 func size(root *os.Root, dir string) (sum unit.Bytes) {
 	fs.WalkDir(root.FS(), dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {

@@ -1,7 +1,7 @@
 // Package record keeps runs: one folder a run, its events as lines of JSON, and what its programs printed.
 //
-// Everything is appended and nothing is rewritten, so that a run of which launch itself died can be read, and continued,
-// from what is there. A last line that was torn by the death is read over.
+// Everything is appended and nothing is rewritten, so that after a crash of launch itself a run can be read and continued
+// from what is there. A truncated last line is skipped.
 package record
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Version of the events. A reader meets older ones; a newer one it refuses.
+// Version of the events. A reader accepts older ones and refuses newer ones.
 const Version = 1
 
 // The kinds of event.
@@ -35,7 +35,7 @@ const (
 	Planned  = "planned"  // an attempt is about to be made
 	Ended    = "ended"    // an attempt is over
 	Stopped  = "stopped"  // the run is over
-	Resumed  = "resumed"  // another launch took the run up after the first one died
+	Resumed  = "resumed"  // another launch continued the run after the first one died
 	Followed = "followed" // a command that no plugin recognised was run as typed
 )
 
@@ -98,8 +98,8 @@ func (s Store) Create(now time.Time) (*Record, error) {
 	}
 }
 
-// Append opens the record of an existing run, to go on with it. Its error wraps [ErrBusy] where another launch has it open,
-// or may have: here or, as far as that can be known, on another machine.
+// Append opens the record of an existing run, to go on with it. Its error wraps [ErrBusy] if another launch has it open or
+// may have, on this machine or, as far as that can be known, on another.
 func (s Store) Append(id string) (*Record, error) {
 	h, err := s.Read(id)
 	if err != nil {
@@ -121,7 +121,7 @@ func openRecord(id, dir string) (*Record, error) {
 		held.release()
 		return nil, fmt.Errorf("opening the run's record: %w", err)
 	}
-	// A line torn by a crash must not swallow the next one.
+	// The next line must not be appended to one that a crash truncated.
 	if end, err := f.Seek(0, io.SeekEnd); err == nil && end > 0 {
 		last := make([]byte, 1)
 		if _, err := f.ReadAt(last, end-1); err == nil && last[0] != '\n' {
@@ -151,7 +151,7 @@ func (r *Record) Write(e Event) error {
 	if _, err := r.file.Write(append(b, '\n')); err != nil {
 		return fmt.Errorf("writing to the run's record: %w", err)
 	}
-	return nil // the kernel has it: it outlives launch, and a disk's delay is not the program's
+	return nil // the kernel has it: it survives a crash of launch. Waiting for the disk would delay the program
 }
 
 // Planned implements [run.Journal].
@@ -160,13 +160,13 @@ func (r *Record) Planned(p *run.Plan) error { return r.Write(Event{Kind: Planned
 // Ended implements [run.Journal].
 func (r *Record) Ended(a *run.Attempt) error { return r.Write(Event{Kind: Ended, Attempt: a}) }
 
-// Close closes the record, and lets go of the run. What was written is kept.
+// Close closes the record and unlocks the run. What was written is kept.
 func (r *Record) Close() error {
 	r.sign.release()
 	return r.file.Close()
 }
 
-// Attempt makes and returns the folder of an attempt: its edited recipe, what the program printed.
+// Attempt makes and returns the folder of an attempt, for its edited recipe and what the program printed.
 func (r *Record) Attempt(n int) (string, error) {
 	dir := filepath.Join(r.Dir, fmt.Sprintf("attempt-%d", n))
 	for again := 2; ; again++ {
@@ -179,7 +179,7 @@ func (r *Record) Attempt(n int) (string, error) {
 	}
 }
 
-// History is a run as its record tells it.
+// History is a run as its record has it.
 type History struct {
 	ID     string
 	Dir    string
@@ -283,7 +283,7 @@ func (h *History) Run() *run.Run {
 	return r
 }
 
-// Stop returns why the run is over, or nil if its record does not say so: launch died, or is at it.
+// Stop returns why the run is over, or nil if its record has no end: launch is still running it, or died.
 func (h *History) Stop() *run.Stop {
 	for _, e := range slices.Backward(h.Events) {
 		switch e.Kind {
@@ -309,7 +309,7 @@ func (h *History) CutOff() (Event, bool) {
 	return Event{}, false
 }
 
-// Limit is what the kernel held each process of the run to when it was last taken up; 0: nothing.
+// Limit is the kernel's limit on each process of the run when it was last started or resumed; 0: none.
 func (h *History) Limit() (limit unit.Bytes) {
 	for _, e := range h.Events {
 		if e.Kind == Started || e.Kind == Followed || e.Kind == Resumed {

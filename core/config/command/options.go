@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// options are what was found before a wrapped command, by each option's last name.
+// options are the values found before a wrapped command, by each option's last name.
 type options map[string][]string
 
 func (o options) has(name string) bool { _, ok := o[name]; return ok }
@@ -18,7 +18,7 @@ func (o options) last(name string) (string, bool) {
 	return v[len(v)-1], true
 }
 
-// loose lets names be written with underscores for dashes.
+// loose accepts names that are written with underscores instead of dashes.
 const loose = "loose"
 
 // An option is one that a program declares: the last of its names, and whether it takes a value: ':' always, '?' only
@@ -64,9 +64,9 @@ func (d declared) find(name string) (option, bool) {
 	return found, len(all) == 1
 }
 
-// readOptions reads the options of words[0] up to the first argument that is none, or after "--". spec lists what the
-// program declares, as [declare] reads it. Long names may be cut short as getopt_long and argparse allow. An option that is
-// not listed is not understood, for whether the next word is its value cannot be known.
+// readOptions reads the options of words[0] up to the first argument that is no option, or to "--", and returns the words
+// after them. spec lists what the program declares, as [declare] reads it. Long names may be shortened as getopt_long and
+// argparse allow. An option that is not listed is not understood: nothing shows whether the next word is its value.
 func readOptions(words []word, spec string, how ...string) (options, []word, error) {
 	r := &optionReader{program: words[0].text, known: declare(spec), got: options{}, rest: words[1:]}
 	for len(r.rest) > 0 {
@@ -153,7 +153,7 @@ func (r *optionReader) letters(w string) error {
 	return nil
 }
 
-// number reads a count, or returns 0 for what is none: "gpu", "auto", "1:4".
+// number reads a count. It returns 0 for anything else: "gpu", "auto", "1:4".
 func number(s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 {

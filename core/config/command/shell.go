@@ -237,7 +237,7 @@ func (s *script) throughCommand(args []string, known string) error {
 	return nil
 }
 
-// export makes a variable of the shell one of the program's.
+// export passes a variable of the shell on to the program.
 func (s *script) export(name string) bool {
 	v, ok := s.vars[name]
 	if ok {
@@ -289,14 +289,14 @@ func (s *script) final(stmt *syntax.Stmt) error {
 	if !ok || len(c.Args) == 0 {
 		return notUnderstood("more than simple commands")
 	}
-	for i, w := range c.Args { // WithArgs puts words in behind others, where no redirection may stand between
+	for i, w := range c.Args { // WithArgs inserts words after others: no redirection may stand between them
 		if i > 0 && slices.ContainsFunc(stmt.Redirs, func(r *syntax.Redirect) bool {
 			return r.Pos().Offset() < w.Pos().Offset()
 		}) {
 			return notUnderstood("a redirection between the arguments")
 		}
 	}
-	words, err := s.words(c.Args) // which the shell expands before it makes the assignments
+	words, err := s.words(c.Args) // the shell expands them before it makes the assignments
 	if err != nil {
 		return err
 	}
@@ -318,8 +318,8 @@ func (s *script) words(ws []*syntax.Word) ([]word, error) {
 	return out, nil
 }
 
-// word expands a word that is one word whatever happens. assigned says that it is the value of an assignment, which
-// the shell does not split.
+// word expands a word, and refuses one that the shell could split into several. assigned: it is the value of an assignment,
+// which the shell does not split.
 func (s *script) word(w *syntax.Word, assigned bool) (string, error) {
 	var b strings.Builder
 	for i, part := range w.Parts {
@@ -369,7 +369,7 @@ func (s *script) word(w *syntax.Word, assigned bool) (string, error) {
 	return b.String(), nil
 }
 
-// param looks a plain $NAME or ${NAME} up.
+// param returns the value of a plain $NAME or ${NAME}.
 func (s *script) param(p *syntax.ParamExp) (string, error) {
 	plain := syntax.ParamExp{Dollar: p.Dollar, Rbrace: p.Rbrace, Short: p.Short, Param: p.Param}
 	if p.Param == nil || !sameParam(*p, plain) || !reAssignment.MatchString(p.Param.Value+"=") {
