@@ -79,7 +79,7 @@ func (p Printer) Plan(v View) {
 func (v View) unfilled() string {
 	r := v.Run
 	moved := func(c run.Choice) bool { return c.Rung != r.Ladders.Ladder(c.Phase).Asked }
-	if !r.Limits.Fill || r.Room == 0 || v.Plan.Shared.Rung != r.Ladders.Shared.Asked || slices.ContainsFunc(v.Plan.Choices, moved) {
+	if !r.Limits.Fill || v.Stop != nil || r.Room == 0 || v.Plan.Shared.Rung != r.Ladders.Shared.Asked || slices.ContainsFunc(v.Plan.Choices, moved) {
 		return ""
 	}
 	var least *ladder.Rung // the mildest rung above, and of those the one nearest to the job as asked

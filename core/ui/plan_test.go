@@ -137,6 +137,9 @@ func TestUnfilled(t *testing.T) {
 		if got := strings.Contains(out.String(), "--fill changes nothing: "+tt.want); got != (tt.want != "") {
 			t.Errorf("it prints\n%s", out.String())
 		}
+		if got := (View{Run: r, Plan: plan, Stop: &run.Stop{}}).unfilled(); got != "" {
+			t.Errorf("of a job that is refused: %q", got)
+		}
 		r.Limits.Fill = false
 		if got := v.unfilled(); got != "" {
 			t.Errorf("without --fill: %q", got)

@@ -197,6 +197,27 @@ func TestTrainingLadder(t *testing.T) {
 	}
 }
 
+// The reason of a split names its direction: --fill takes larger pieces.
+func TestPieces(t *testing.T) {
+	text := strings.NewReplacer("batch_size_per_gpu: 8 ", "batch_size_per_gpu: 4 ", "accum_iter: 1\n", "accum_iter: 2\n").Replace(recipeYAML)
+	_, set := priced(t, text, 12*unit.GiB)
+	seen := map[string]bool{}
+	for _, r := range set.Ladder(ladder.Training).Rungs {
+		for _, e := range r.Edits {
+			switch {
+			case e.Knob != knobMicro || r.Cost >= ladder.Recipe:
+			case r.Values[job.MicroBatch] > 4:
+				seen["larger"] = strings.HasSuffix(e.Why, "of 8 in larger pieces")
+			default:
+				seen["smaller"] = strings.HasSuffix(e.Why, "of 8 in smaller pieces")
+			}
+		}
+	}
+	if !seen["larger"] || !seen["smaller"] {
+		t.Errorf("pieces are named %v", seen)
+	}
+}
+
 // Of a global batch that nobody trains with no divisions are looked for: the ladder has the other ways alone, at once.
 func TestHugeAccumulation(t *testing.T) {
 	for accum, divides := range map[string]bool{"2": true, "2048": true, "2049": false, "1000000000000": false, "9223372036854775807": false} {

@@ -291,7 +291,7 @@ def _(box):
 def _(box):
     box.trainer(**FOLDERS)
     done = run(box, "--out", "runs/b", "--fits", "16", "--oom-after", "3", "--folders", "--torn", "3")
-    need(said(box, done)["resume"].endswith("runs/b/checkpoint-2") and "not complete" in done.err, repr(done))
+    need(said(box, done)["resume"].endswith("runs/b/checkpoint-2") and "it is incomplete" in done.err, repr(done))
 
 
 @trial("C", "a folder of which nothing shows that it is complete is not gone on from")

@@ -774,7 +774,7 @@ def _(box):
     text = open(files[0], "rb").read()
     need(len(files) == 1 and text.startswith(b"first\n") and text.endswith(b"last words\n"), "head or tail are not kept")
     need(b"bytes of the output were left out here" in text, "nothing says that something is missing")
-    need("left out" in box.launch("show", "last").out, "launch show does not report it")
+    need(" lacks " in box.launch("show", "last").out, "launch show does not report it")
 
 
 @trial("5", "kill -9 of launch loses nothing of the tail")
@@ -789,7 +789,7 @@ def _(box):
     done = box.launch("explain", "last", "--json")
     need("last words" in done.out, f"the tail is lost: {done}")
     need(size <= 41 << 20, f"{size >> 20} MiB are kept")
-    need("left out" in box.launch("show", "last").out, "launch show does not report what is missing")
+    need(" lacks " in box.launch("show", "last").out, "launch show does not report what is missing")
 
 
 @trial("5", "the reason of an out-of-memory at the end of 60 MiB is found by explain")
