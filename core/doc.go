@@ -41,9 +41,9 @@
 //	attempt    one plan carried out on this machine: copies written, program run and observed, its end judged
 //	record     runs on disk
 //	receipt    what was predicted and what was measured: written, kept and learned from
-//	logs       reading what a program printed: files, notebooks, standard input
 //	trust      which settings files are believed: the user's own, and what the user has approved
 //	ui         everything that a person sees, and the documents that scripts read
+//	explain    what a text or a recorded run died of: logs, notebooks, standard input, records
 //
 // Decisions are pure functions of values (ladder.Fit, run.Next, oom's verdict); what acts on the world (proc, nvml,
 // record, plugin/host, overlay) decides nothing. arch_test.go says who may import whom.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,13 +73,8 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 		return err
 	}
 	r := h.Run()
-	switch recorded := r.Job.Command.Args; {
-	case len(command) > 0:
-		if err := record.Restore(r, command); err != nil {
-			return fmt.Errorf("run %s is of another command: %w", id, err)
-		}
-	case record.HasMask(recorded):
-		return fmt.Errorf("run %s has a secret in its command, which was not recorded. Give the whole command again:\nlaunch resume %s -- %s", id, id, ui.Quote(recorded))
+	if err := giveAgain(r, id, command); err != nil {
+		return err
 	}
 	if err := returnTo(r, id); err != nil {
 		return err
@@ -86,9 +82,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	say := reporter(s)
 	if r.Host {
 		s.Device = "cpu"
-		if s.Memory == 0 {
-			s.Memory = h.Limit() // as it was; a run without a limit has none
-		}
+		s.Memory = cmp.Or(s.Memory, h.Limit()) // as it was; a run without a limit has none
 	}
 	clearLeftovers(s, say)
 	found, err := room.Find(ctx, s.Wish, r.Job.Command.Env)
@@ -99,21 +93,8 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 		return err
 	}
 	defer s.claim.Release()
-	if err := r.Again(s.Allow); err != nil && h.Stop() != nil {
-		return fmt.Errorf("run %s is over: %w", id, err)
-	}
-	r.Limits.Anyway = r.Limits.Anyway || s.Anyway
-	past, strange := attempt.TakeUp(h, r, life, store.Locks())
-	for _, path := range strange {
-		say.Warn("%s is newer than the run's last attempt, and nothing shows that this run wrote it: it does not go on from there", path)
-	}
-	if fromStart { // on the rung that the run had come to
-		r.Left = nil
-		for i := range r.Attempts {
-			r.Attempts[i].Outcome.Saved = nil
-		}
-	}
-	if err := whence(h, r, fromStart, say); err != nil {
+	past, err := takeUp(s, h, r, life, fromStart, say)
+	if err != nil {
 		return err
 	}
 	held, unlock, err := lockExperiment(s, r.Job, id)
@@ -128,6 +109,38 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	signals := collectSignals()
 	defer signals.close()
 	return finish(ctx, s, r, rec, say, attempt.Setup{Room: found, Held: held, Past: past, Signals: signals})
+}
+
+// giveAgain fills the secrets of a run's command in from the whole command, given again.
+func giveAgain(r *run.Run, id string, command []string) error {
+	switch recorded := r.Job.Command.Args; {
+	case len(command) > 0:
+		if err := record.Restore(r, command); err != nil {
+			return fmt.Errorf("run %s is of another command: %w", id, err)
+		}
+	case record.HasMask(recorded):
+		return fmt.Errorf("run %s has a secret in its command, which was not recorded. Give the whole command again:\nlaunch resume %s -- %s", id, id, ui.Quote(recorded))
+	}
+	return nil
+}
+
+// takeUp prepares a run for its next attempt, and reports where it goes on from.
+func takeUp(s settings, h *record.History, r *run.Run, life record.Life, fromStart bool, say ui.Printer) (attempt.Past, error) {
+	if err := r.Again(s.Allow); err != nil && h.Stop() != nil {
+		return attempt.Past{}, fmt.Errorf("run %s is over: %w", h.ID, err)
+	}
+	r.Limits.Anyway = r.Limits.Anyway || s.Anyway
+	past, strange := attempt.TakeUp(h, r, life, record.In(s.State).Locks())
+	for _, path := range strange {
+		say.Warn("%s is newer than the run's last attempt, but nothing shows that this run wrote it: launch does not resume from it", path)
+	}
+	if fromStart { // on the rung that the run had come to
+		r.Left = nil
+		for i := range r.Attempts {
+			r.Attempts[i].Outcome.Saved = nil
+		}
+	}
+	return past, whence(h, r, fromStart, say)
 }
 
 // returnTo goes to the folder of a run. Its environment is the one of now.

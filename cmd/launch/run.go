@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/attempt"
+	"github.com/launch-ml/launch/core/explain"
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
@@ -144,7 +145,7 @@ func explainTyped(s settings, p *intake.Reading, say ui.Printer, x *attempt.Exec
 		x.BreakLine()
 		e := ui.Explanation{Report: out.Report}
 		if output != "" {
-			e.Clues = clues(output)
+			e.Clues = explain.Clues(output)
 		}
 		e.Clues.Limit = s.Limit()
 		e.Advise(nil)

@@ -113,47 +113,24 @@ func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 	if err := v.BindPFlags(f); err != nil {
 		return settings{}, err
 	}
-	from, project := map[string]string{}, map[string]bool{}
-	var notes []string
-	asTyped := ""
+	files := joined{v: v, from: map[string]string{}, project: map[string]bool{}}
 	for _, path := range settingsFiles(dir) {
-		file, err := trust.Read(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		approved := false
-		if err == nil {
-			approved = trust.Approved().Has(file)
-			if err = file.Foreign; err != nil && approved {
-				err = nil
-			}
-		}
-		if err != nil {
-			notes = append(notes, notTaken(path, file, err))
-			asTyped = cmp.Or(asTyped, "the settings in "+path+" are not believed")
-			continue
-		}
-		whole := filepath.Base(path) != projectFile || approved && file.Foreign == nil
-		left, err := merge(v, file, whole, from, project)
-		if err != nil {
+		if err := files.add(path); err != nil {
 			return settings{}, err
-		}
-		if len(left) > 0 {
-			notes = append(notes, left.note(file, approved))
 		}
 	}
 	f.VisitAll(func(g *pflag.Flag) {
 		switch env := variable(g.Name); {
 		case g.Changed:
-			delete(from, g.Name)
-			delete(project, g.Name)
+			delete(files.from, g.Name)
+			delete(files.project, g.Name)
 		case os.Getenv(env) != "":
-			from[g.Name] = env
-			delete(project, g.Name)
+			files.from[g.Name] = env
+			delete(files.project, g.Name)
 		}
 	})
-	s, err := decode(v, from)
-	s.Notes, s.AsTyped, s.project = notes, asTyped, project
+	s, err := decode(v, files.from)
+	s.Notes, s.AsTyped, s.project = files.notes, files.asTyped, files.project
 	if !filepath.IsAbs(s.State) && s.State != "" { // at once: launch may go to another folder
 		s.State = filepath.Join(dir, s.State)
 	}
@@ -167,6 +144,41 @@ func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 		s.Expects = s.Expects || f.Changed(name)
 	}
 	return s, err
+}
+
+// joined are the settings of the files that were read, the later the stronger.
+type joined struct {
+	v       *viper.Viper
+	from    map[string]string // where a setting is from, as an error calls it
+	project map[string]bool   // the settings that a project's file made
+	notes   []string
+	asTyped string // why launch changes nothing of the training; ""
+}
+
+// add reads a file that may not be there. The error says what is wrong in a file that is believed.
+func (j *joined) add(path string) error {
+	file, err := trust.Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	approved := false
+	if err == nil {
+		approved = trust.Approved().Has(file)
+		if err = file.Foreign; err != nil && approved {
+			err = nil
+		}
+	}
+	if err != nil {
+		j.notes = append(j.notes, notTaken(path, file, err))
+		j.asTyped = cmp.Or(j.asTyped, "the settings in "+path+" are not believed")
+		return nil
+	}
+	whole := filepath.Base(path) != projectFile || approved && file.Foreign == nil
+	left, err := merge(j.v, file, whole, j.from, j.project)
+	if err == nil && len(left) > 0 {
+		j.notes = append(j.notes, left.note(file, approved))
+	}
+	return err
 }
 
 // variable is the name of a setting in the environment.
@@ -237,90 +249,119 @@ func merge(v *viper.Viper, file *trust.File, whole bool, from map[string]string,
 	return left, errors.Join(errs...)
 }
 
-func decode(v *viper.Viper, from map[string]string) (s settings, err error) {
-	s.from = from
-	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	bytes := func(key string) unit.Bytes {
-		text := v.GetString(key)
-		if text == "" {
-			return 0
-		}
-		b, err := unit.Parse(text)
-		switch {
-		case err != nil && from[key] == "" && strings.HasPrefix(text, "--"): // the next flag, or what stands before the command
-			wrong("--%s needs an amount of memory, such as --%s 8GiB", key, key)
-		case err != nil:
-			wrong("%s: %w", s.Name(key), err)
-		case key != "reserve" && b < 64*unit.MiB: // a runtime alone takes more
-			without := map[string]string{"vram": "to plan for the card that is here", "memory": "to set no limit"}[key]
-			wrong("%s: %v holds no training; give an amount with its unit, such as 12GiB, or leave it out %s", s.Value(key, text), b, without)
-		}
-		return b
+// decoder reads the values of settings, and keeps what is wrong with them.
+type decoder struct {
+	settings
+	v    *viper.Viper
+	errs []error
+}
+
+func (d *decoder) wrong(format string, args ...any) {
+	d.errs = append(d.errs, fmt.Errorf(format, args...))
+}
+
+func (d *decoder) wrongValue(key, kind string) {
+	d.errs = append(d.errs, wrongValue(d.Name(key), kind, d.v.GetString(key)))
+}
+
+func (d *decoder) bytes(key string) unit.Bytes {
+	text := d.v.GetString(key)
+	if text == "" {
+		return 0
 	}
-	yes := func(key string) bool { // of a file or the environment it is a text, which viper takes for no where it cannot read it
-		on, err := truth(v.GetString(key))
-		if err != nil {
-			errs = append(errs, wrongValue(s.Name(key), "bool", v.GetString(key)))
-		}
-		return on
-	}
-	duration := func(key string) time.Duration {
-		d, err := time.ParseDuration(v.GetString(key))
-		if err != nil || d <= 0 {
-			errs = append(errs, wrongValue(s.Name(key), "duration", v.GetString(key)))
-		}
-		return d
-	}
-	if s.Allow, err = ladder.ParseCost(v.GetString("allow")); err != nil {
-		wrong("%s: %w", s.Name("allow"), err)
-	}
-	s.VRAM, s.Memory, s.Reserve = bytes("vram"), bytes("memory"), bytes("reserve")
-	s.Device, s.Plugin = v.GetString("device"), v.GetString("plugin")
-	s.AsAsked, s.Anyway, s.Rehearse = yes("as-asked"), yes("anyway"), yes("rehearse")
-	if s.GPUs, err = strconv.Atoi(v.GetString("gpus")); err != nil || s.GPUs < 0 {
-		errs = append(errs, wrongValue(s.Name("gpus"), "int", v.GetString("gpus")))
-	}
-	switch fill := strings.ToLower(v.GetString("fill")); fill {
-	case "":
-	case "fast":
-		s.Fill, s.Fast = true, true
-	case "most":
-		s.Fill = true
-	default:
-		switch s.Fill, err = truth(fill); {
-		case err != nil && from["fill"] == "":
-			wrong("--fill=%s: it is --fill, or --fill=fast", v.GetString("fill"))
-		case err != nil:
-			wrong("%s: %q is not fast, nor true or false", from["fill"], v.GetString("fill"))
-		}
-	}
-	s.TTY, s.Quiet, s.JSONFile = yes("tty"), yes("quiet"), v.GetString("json-file")
-	s.Receipts, s.Inside, s.Prune = yes("receipts"), yes("inside"), yes("prune")
-	s.Sample = duration("sample")
-	if v.IsSet("grace") {
-		s.Grace = duration("grace")
-	}
+	b, err := unit.Parse(text)
 	switch {
-	case s.VRAM > 0 && s.Memory > 0:
-		wrong("%s plans for a card and %s for this machine's own memory: leave one of them out", s.Name("vram"), s.Name("memory"))
-	case s.Memory > 0 && s.Device == "auto":
-		s.Device = "cpu"
-	case s.Memory > 0 && s.Device != "cpu":
-		wrong("%s limits the host's memory and does not go with %s but with --device cpu; for a card it is --vram", s.Name("memory"), s.Value("device", s.Device))
-	case s.VRAM > 0 && s.Device == "cpu":
-		wrong("%s is a card's memory and does not go with %s; there it is --memory", s.Name("vram"), s.Value("device", "cpu"))
-	case s.VRAM > 0 && s.Device != "auto": // which nobody would look at
-		wrong("%s plans for a card that is not here, and %s is one that is: leave one of them out, or say --device auto", s.Name("vram"), s.Value("device", s.Device))
+	case err != nil && d.from[key] == "" && strings.HasPrefix(text, "--"): // the next flag, or the -- before the command
+		d.wrong("--%s needs an amount of memory, such as --%s 8GiB", key, key)
+	case err != nil:
+		d.wrong("%s: %w", d.Name(key), err)
+	case key != "reserve" && b < 64*unit.MiB: // a runtime alone takes more
+		without := map[string]string{"vram": "to plan for the card that is here", "memory": "to set no limit"}[key]
+		d.wrong("%s: %v is too small for a training; give an amount with its unit, such as 12GiB, or leave it out %s", d.Value(key, text), b, without)
 	}
-	if s.AsAsked && s.Fill {
-		wrong("%s and %s contradict each other", s.Name("as-asked"), s.Name("fill"))
+	return b
+}
+
+// yes reads a boolean. In a file or the environment it is a text, which viper takes as false where it cannot read it.
+func (d *decoder) yes(key string) bool {
+	on, err := truth(d.v.GetString(key))
+	if err != nil {
+		d.wrongValue(key, "bool")
 	}
-	s.State = v.GetString("state-dir")
-	if s.State == "" {
-		s.State = record.StateDir()
+	return on
+}
+
+func (d *decoder) duration(key string) time.Duration {
+	t, err := time.ParseDuration(d.v.GetString(key))
+	if err != nil || t <= 0 {
+		d.wrongValue(key, "duration")
 	}
-	return s, errors.Join(errs...)
+	return t
+}
+
+// fill reads --fill: a boolean, or how.
+func (d *decoder) fill() (on, fast bool) {
+	switch text := strings.ToLower(d.v.GetString("fill")); text {
+	case "":
+		return false, false
+	case "fast":
+		return true, true
+	case "most":
+		return true, false
+	default:
+		on, err := truth(text)
+		switch {
+		case err != nil && d.from["fill"] == "":
+			d.wrong("--fill=%s: it is --fill, or --fill=fast", d.v.GetString("fill"))
+		case err != nil:
+			d.wrong("%s: %q is not fast, nor true or false", d.from["fill"], d.v.GetString("fill"))
+		}
+		return on, false
+	}
+}
+
+// decode reads the settings that viper has joined. from is how an error calls those that are not flags.
+func decode(v *viper.Viper, from map[string]string) (settings, error) {
+	d := &decoder{settings: settings{from: from}, v: v}
+	var err error
+	if d.Allow, err = ladder.ParseCost(v.GetString("allow")); err != nil {
+		d.wrong("%s: %w", d.Name("allow"), err)
+	}
+	d.VRAM, d.Memory, d.Reserve = d.bytes("vram"), d.bytes("memory"), d.bytes("reserve")
+	d.Device, d.Plugin = v.GetString("device"), v.GetString("plugin")
+	d.AsAsked, d.Anyway, d.Rehearse = d.yes("as-asked"), d.yes("anyway"), d.yes("rehearse")
+	if d.GPUs, err = strconv.Atoi(v.GetString("gpus")); err != nil || d.GPUs < 0 {
+		d.wrongValue("gpus", "int")
+	}
+	d.Fill, d.Fast = d.fill()
+	d.TTY, d.Quiet, d.JSONFile = d.yes("tty"), d.yes("quiet"), v.GetString("json-file")
+	d.Receipts, d.Inside, d.Prune = d.yes("receipts"), d.yes("inside"), d.yes("prune")
+	d.Sample = d.duration("sample")
+	if v.IsSet("grace") {
+		d.Grace = d.duration("grace")
+	}
+	d.contradictions()
+	d.State = cmp.Or(v.GetString("state-dir"), record.StateDir())
+	return d.settings, errors.Join(d.errs...)
+}
+
+// contradictions refuses settings that do not go together. A memory limit implies --device cpu.
+func (d *decoder) contradictions() {
+	switch {
+	case d.VRAM > 0 && d.Memory > 0:
+		d.wrong("%s plans for a card and %s for this machine's own memory: leave one of them out", d.Name("vram"), d.Name("memory"))
+	case d.Memory > 0 && d.Device == "auto":
+		d.Device = "cpu"
+	case d.Memory > 0 && d.Device != "cpu":
+		d.wrong("%s limits host memory and does not go with %s but with --device cpu; for a card it is --vram", d.Name("memory"), d.Value("device", d.Device))
+	case d.VRAM > 0 && d.Device == "cpu":
+		d.wrong("%s is a card's memory and does not go with %s; there it is --memory", d.Name("vram"), d.Value("device", "cpu"))
+	case d.VRAM > 0 && d.Device != "auto": // nobody would look at it
+		d.wrong("%s plans for a card that is not here, and %s is one that is: leave one of them out, or set --device auto", d.Name("vram"), d.Value("device", d.Device))
+	}
+	if d.AsAsked && d.Fill {
+		d.wrong("%s and %s contradict each other", d.Name("as-asked"), d.Name("fill"))
+	}
 }
 
 // truth reads a boolean as strconv does, and as YAML 1.1 writes it (yaml.org/type/bool.html), in any case. The parser reads YAML 1.2,

@@ -1,5 +1,4 @@
-// Package logs reads what a program printed: files, gzip'd or not, notebooks, standard input.
-package logs
+package explain
 
 import (
 	"bufio"
@@ -21,8 +20,8 @@ import (
 	"github.com/launch-ml/launch/core/record"
 )
 
-// Newest finds the newest *.log, *.out or *.err in a folder, and those of the same name: slurm-7.out beside slurm-7.err.
-func Newest(dir string) ([]string, error) {
+// newest finds the newest *.log, *.out or *.err in a folder, and those of the same name: slurm-7.out beside slurm-7.err.
+func newest(dir string) ([]string, error) {
 	var all []string
 	for _, glob := range []string{"*.log", "*.out", "*.err"} {
 		all = append(all, file.WrittenSince(file.Folder(dir), glob, time.Time{})...)
@@ -36,13 +35,13 @@ func Newest(dir string) ([]string, error) {
 			at[path] = info.ModTime()
 		}
 	}
-	newest := slices.MaxFunc(all, func(a, b string) int { return at[a].Compare(at[b]) })
-	stem := strings.TrimSuffix(newest, filepath.Ext(newest))
+	last := slices.MaxFunc(all, func(a, b string) int { return at[a].Compare(at[b]) })
+	stem := strings.TrimSuffix(last, filepath.Ext(last))
 	return slices.DeleteFunc(all, func(path string) bool { return strings.TrimSuffix(path, filepath.Ext(path)) != stem }), nil
 }
 
-// Stream is a file's name as evidence shows it; a name that the detector has a meaning for is written otherwise.
-func Stream(path string) string {
+// streamOf is a file's name as evidence shows it; a name that the detector has a meaning for is written otherwise.
+func streamOf(path string) string {
 	switch path {
 	case oom.Terminal, oom.Stdout, oom.Stderr, oom.Log:
 		return "./" + path
@@ -52,16 +51,16 @@ func Stream(path string) string {
 	return path
 }
 
-// CutOff is the error of an input that ended too early. What was read of it counts.
-type CutOff struct {
+// cutOff is the error of an input that ended too early. What was read of it counts.
+type cutOff struct {
 	path string
 	err  error
 }
 
-func (c *CutOff) Error() string {
+func (c *cutOff) Error() string {
 	return fmt.Sprintf("%s could not be read to its end: %v", c.path, c.err)
 }
-func (c *CutOff) Unwrap() error { return c.err }
+func (c *cutOff) Unwrap() error { return c.err }
 
 // compressed has the magic numbers of formats that launch does not unpack, and the command that does.
 var compressed = map[string]string{"\x28\xb5\x2f\xfd": "zstd -dc", "\xfd7zX": "xz -dc", "BZh": "bzip2 -dc", "PK\x03\x04": "unzip -p"}
@@ -71,13 +70,13 @@ var notebookHead = regexp.MustCompile(`^\s*\{\s*"(?:cells|metadata|nbformat|nbfo
 
 // Kinds of input.
 const (
-	Text     = "text"
-	Notebook = "notebook"
+	textInput     = "text"
+	notebookInput = "notebook"
 )
 
-// Read reads a file into a detector, in pieces; "-" is standard input. It returns the kind of input. The error is a [*CutOff] where
+// read reads a file into a detector, in pieces; "-" is standard input. It returns the kind of input. The error is a [*cutOff] where
 // a part was read.
-func Read(d *oom.Detector, path, stream string) (kind string, err error) {
+func read(d *oom.Detector, path, stream string) (kind string, err error) {
 	in := io.ReadCloser(os.Stdin)
 	if path != "-" {
 		if filepath.Base(path) == record.OutputFile { // which a killed launch leaves in parts
@@ -100,7 +99,7 @@ func Read(d *oom.Detector, path, stream string) (kind string, err error) {
 	}
 	head, err := b.Peek(512) // of a pipe: as soon as so much is there, or it ends
 	if err != nil && !errors.Is(err, io.EOF) {
-		return "", &CutOff{path, err}
+		return "", &cutOff{path, err}
 	}
 	for magic, with := range compressed {
 		if bytes.HasPrefix(head, []byte(magic)) {
@@ -109,13 +108,13 @@ func Read(d *oom.Detector, path, stream string) (kind string, err error) {
 	}
 	if notebookHead.Match(head) {
 		err = notebook(d, b, stream)
-		kind = Notebook
+		kind = notebookInput
 	} else {
 		_, err = io.Copy(d.Stream(stream), b)
-		kind = Text
+		kind = textInput
 	}
 	if err != nil {
-		return kind, &CutOff{path, err}
+		return kind, &cutOff{path, err}
 	}
 	return kind, nil
 }
