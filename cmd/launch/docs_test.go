@@ -226,7 +226,7 @@ func (r pageRun) compare(where, command string, shown, printed []string) []strin
 func (r pageRun) folder(in string) string {
 	dir := filepath.Join(r.home, filepath.Base(in))
 	if in == "" {
-		dir = filepath.Join(r.home, "work")
+		dir = filepath.Join(r.home, "project")
 	}
 	if r.folders[dir] {
 		return dir
