@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/launch-ml/launch/core/attempt"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
@@ -50,14 +51,9 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	if err != nil {
 		return err
 	}
-	h, err := store.Read(id)
-	if err != nil {
-		return err
-	}
-	life := h.Life()
-	rec, err := store.Append(id) // from here on no other launch can take the run
+	rec, life, j, err := takeRun(store, id)
 	if errors.Is(err, record.ErrBusy) {
-		return later(s, id, h.Run().Job, err)
+		return later(s, id, j, err)
 	}
 	if err != nil {
 		return err
@@ -69,7 +65,8 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 			rec.Untake(life)
 		}
 	}()
-	if h, err = store.Read(id); err != nil { // the launch that had it may have ended since
+	h, err := store.Read(id) // after it was taken: the launch that had it may have ended just before
+	if err != nil {
 		return err
 	}
 	r := h.Run()
@@ -109,6 +106,17 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	signals := collectSignals()
 	defer signals.close()
 	return finish(ctx, s, r, rec, say, attempt.Setup{Room: found, Held: held, Past: past, Signals: signals})
+}
+
+// takeRun opens a run's record, so that no other launch can take the run. It returns how the run lived until now, and its job.
+func takeRun(store record.Store, id string) (*record.Record, record.Life, *job.Job, error) {
+	h, err := store.Read(id)
+	if err != nil {
+		return nil, record.Life{}, nil, err
+	}
+	life := h.Life()
+	rec, err := store.Append(id)
+	return rec, life, h.Run().Job, err
 }
 
 // giveAgain fills the secrets of a run's command in from the whole command, given again.

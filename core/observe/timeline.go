@@ -243,7 +243,7 @@ func (n *counter) report(peak unit.Bytes, phase string) {
 // measured returns the measurements of each phase, and the phases that were completed. priced is the estimate of each
 // phase of the job, 0 where unknown: a peak between two lines is the measurement of the phase with the largest estimate
 // among those that may have run there, unless one of them alone reached as much. succeeded: the attempt did.
-func (t *timeline) measured(priced map[string]unit.Bytes, succeeded bool) (out map[string][]mem.Measurement, passed []string) {
+func (t *timeline) measured(priced map[string]unit.Bytes, succeeded bool) (by map[string][]mem.Measurement, passed []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	tail := t.since
@@ -261,6 +261,12 @@ func (t *timeline) measured(priced map[string]unit.Bytes, succeeded bool) (out m
 		peaks[ladder.Training] = tail.better(t.alone[""])
 		t.passed[ladder.Training] = true
 	}
+	t.shareOut(peaks, priced)
+	return t.measurements(peaks), slices.Sorted(maps.Keys(t.passed))
+}
+
+// shareOut adds the stretches in which any of several phases may have run.
+func (t *timeline) shareOut(peaks map[string]stretch, priced map[string]unit.Bytes) {
 	for _, s := range t.among {
 		candidates := slices.DeleteFunc(slices.Clone(s.phases), func(p string) bool { return p == "" })
 		if len(candidates) == 0 {
@@ -278,7 +284,11 @@ func (t *timeline) measured(priced map[string]unit.Bytes, succeeded bool) (out m
 			peaks[p] = peaks[p].better(got)
 		}
 	}
-	out = map[string][]mem.Measurement{}
+}
+
+// measurements are the peaks of the phases, and what the counters reported of them.
+func (t *timeline) measurements(peaks map[string]stretch) map[string][]mem.Measurement {
+	out := map[string][]mem.Measurement{}
 	for p, s := range peaks {
 		if s.peak == 0 {
 			continue
@@ -303,7 +313,7 @@ func (t *timeline) measured(priced map[string]unit.Bytes, succeeded bool) (out m
 	for p := range out {
 		slices.SortFunc(out[p], func(a, b mem.Measurement) int { return cmp.Compare(a.Is, b.Is) })
 	}
-	return out, slices.Sorted(maps.Keys(t.passed))
+	return out
 }
 
 // rank sorts training after the others: its own lines are frequent.
