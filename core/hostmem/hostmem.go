@@ -39,9 +39,7 @@ func look(root fs.FS, shm func() (unit.Bytes, bool)) (r ladder.HostRooms) {
 	return r
 }
 
-// Available is what the kernel thinks a new program can have without swapping; ok is false where it does not say.
-func Available() (unit.Bytes, bool) { return available(os.DirFS("/")) }
-
+// available is the kernel's estimate of what a new program can have without swapping; ok is false where it gives none.
 func available(root fs.FS) (unit.Bytes, bool) { return memLine(root, "MemAvailable:") }
 
 // Total is what the host has for all its programs together: the machine's memory, or the least limit above this process;

@@ -2,12 +2,11 @@ package nn
 
 // saving is an op of one input and one result of the same shape and type, that saves its input or its result.
 type saving struct {
-	name    string
-	input   bool  // saves its input
-	result  bool  // saves its result
-	temps   int64 // tensors of the input's size that backward makes and drops
-	masks   int64 // tensors of one byte an element that backward makes and drops
-	nothing bool  // backward is a view
+	name   string
+	input  bool  // saves its input
+	result bool  // saves its result
+	temps  int64 // tensors of the input's size that backward makes and drops
+	masks  int64 // tensors of one byte an element that backward makes and drops
 }
 
 func (t *Tape) unary(x Tensor, s saving) Tensor {
