@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -44,15 +43,6 @@ type Process struct {
 	Used unit.Bytes `json:"used_bytes"`     // -1 where the driver does not say (WSL, WDDM)
 	Name string     `json:"name,omitempty"` // of its program, where it can be read
 	User string     `json:"user,omitempty"` // its owner, where it can be read
-}
-
-// A Sample is one look at a device while the job runs.
-type Sample struct {
-	At          time.Time  `json:"at"`
-	UUID        string     `json:"uuid"`
-	Used        unit.Bytes `json:"used_bytes"`
-	Job         unit.Bytes `json:"job_bytes"` // by the job's own processes; -1 where the driver does not say
-	Utilization int        `json:"utilization"`
 }
 
 // ErrVisible reports a CUDA_VISIBLE_DEVICES that names no device here.

@@ -52,13 +52,6 @@ func (r Row) Settings() string {
 	return a.String()
 }
 
-// Precision is the type of autocast, or "fp32" without.
-func (r Row) Precision() string {
-	var a args
-	_ = json.Unmarshal(r.Args, &a)
-	return a.Precision
-}
-
 // A Price is launch's side of a row.
 type Price struct {
 	Params   int64
