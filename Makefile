@@ -1,6 +1,7 @@
 # make demo   the main job, for real, on a machine without a GPU; demo-moco, demo-stablesr, demo-dualattn: the other families
 # make test   all tests
-# Both install what they need from Debian, if it is missing: python3-torch (1.13, CPU), PyYAML, Pillow, gcc.
+# These two install what they need from Debian, if it is missing: python3-torch (1.13, CPU), PyYAML, Pillow, gcc.
+# make check  every day: format, vet, lint and the fast tests; needs no torch
 
 # go-nvml's headers mark dozens of functions as deprecated, and cgo warns of each, used or not.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
@@ -9,7 +10,7 @@ GO     ?= go
 PYTHON ?= /usr/bin/python3
 export LAUNCH_TEST_PYTHON := $(PYTHON)
 
-.PHONY: build install test race demo demo-moco demo-stablesr demo-dualattn demo-gpu failures bench bench-truth attack attack-kill deps fmt
+.PHONY: build install check lint format test race demo demo-moco demo-stablesr demo-dualattn demo-gpu failures bench bench-truth attack attack-kill deps fmt
 
 # What `launch version` prints of the commit. Go would record it by itself (-buildvcs), but not where git is told not to be asked, and
 # it fails where git refuses; here what git does not answer is left out.
@@ -30,8 +31,35 @@ deps:
 		$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
 			gcc libc6-dev python3-torch python3-yaml python3-pil python3-numpy; }
 
-test: deps
+format:
 	@test -z "$$(gofmt -l cmd core plugins tools)" || { gofmt -l cmd core plugins tools; echo 'gofmt would change these'; exit 1; }
+
+# The linters are built from source, which the Go checksum database vouches for: no registry has their released binaries.
+GOLANGCI := bin/golangci-lint-v2.15.0
+DEADCODE := bin/deadcode-v0.52.0
+$(GOLANGCI): tool = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(DEADCODE): tool = golang.org/x/tools/cmd/deadcode
+$(GOLANGCI) $(DEADCODE):
+	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install -ldflags '-s -w' $(tool)@$(lastword $(subst -v, v,$@))
+	mv bin/$(notdir $(tool)) $@
+
+# A line of Go that is not in this commit has at most 120 characters.
+LONG_SINCE ?= 0aaabaacf93b1f0b3bcb27edf777d7afd7d4f67e
+
+# lint: .golangci.yml has the limits; tools/lint/deadcode.txt lists the functions that may stay though nothing here calls them.
+lint: $(GOLANGCI) $(DEADCODE)
+	$(GOLANGCI) run ./...
+	$(PYTHON) tools/lint/longlines.py $(GOLANGCI) $(LONG_SINCE)
+	@dead=$$($(DEADCODE) -test -f '{{range .Funcs}}{{$$.Path}}.{{.Name}}{{println}}{{end}}' ./...) && \
+		! printf '%s\n' "$$dead" | grep . | grep -vxFf tools/lint/deadcode.txt || { echo 'nothing reaches these functions'; exit 1; }
+
+# check leaves these tests to `make test`: the first five need torch, the others are slow. -short shortens some more.
+SLOW := ^(TestScripts|TestTorch|TestExample|TestPyTorchLoadsThePatchedCopy|TestCaptureWithoutGPU|TestPromises|TestEachByte|TestSameSlowly)$$
+check: format lint
+	$(GO) vet ./...
+	$(GO) test -short -skip '$(SLOW)' ./...
+
+test: deps format lint
 	$(GO) vet ./...
 	$(GO) test ./...
 	$(GO) test -race ./plugins/sisr ./core/plugin/host # what prices on several cores, and what talks to a process

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The linker sets these: version for a release, the others in `make build`. Go records the commit itself only where GOFLAGS lets it
-// ask git (`go help build`, -buildvcs).
+// The linker sets these: version for a release, the others in `make build`. Go records the commit itself only where
+// GOFLAGS lets it ask git (`go help build`, -buildvcs).
 var version, commit, date, modified string
 
 func newVersion() *cobra.Command {

@@ -9,23 +9,28 @@ import (
 // What the linker has set goes before what Go has recorded; where neither knows the commit, the line ends before it.
 func TestVersion(t *testing.T) {
 	const hash = "0123456789abcdef0123456789abcdef01234567"
+	const day, next = "2026-11-23T00:00:00Z", "2026-11-24T00:00:00Z"
 	here := " " + runtime.GOOS + "/" + runtime.GOARCH + " " + runtime.Version()
-	stamped := &debug.BuildInfo{Main: debug.Module{Version: "v0.4.0"}, Settings: []debug.BuildSetting{
-		{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: hash}, {Key: "vcs.time", Value: "2026-11-23T00:00:00Z"}, {Key: "vcs.modified", Value: "true"},
+	plain := &debug.BuildInfo{Main: debug.Module{Version: "v0.4.0"}}
+	stamped := &debug.BuildInfo{Main: plain.Main, Settings: []debug.BuildSetting{
+		{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: hash},
+		{Key: "vcs.time", Value: day}, {Key: "vcs.modified", Value: "true"},
 	}}
+	release := "launch v0.4.0" + here
+	recorded := release + " commit 0123456789ab of " + day + ", modified"
 	for name, c := range map[string]struct {
 		linked build
 		info   *debug.BuildInfo
 		want   string
 	}{
 		"nothing known":     {build{}, nil, "launch (development)" + here},
-		"not stamped":       {build{}, &debug.BuildInfo{Main: debug.Module{Version: "v0.4.0"}}, "launch v0.4.0" + here},
-		"Go's":              {build{}, stamped, "launch v0.4.0" + here + " commit 0123456789ab of 2026-11-23T00:00:00Z, modified"},
-		"the linker's":      {build{Commit: "fedcba", Date: "2026-11-24T00:00:00Z"}, stamped, "launch v0.4.0" + here + " commit fedcba of 2026-11-24T00:00:00Z"},
+		"not stamped":       {build{}, plain, release},
+		"Go's":              {build{}, stamped, recorded},
+		"the linker's":      {build{Commit: "fed", Date: next}, stamped, release + " commit fed of " + next},
 		"a release":         {build{Version: "v1.0.0", Commit: "fedcba"}, nil, "launch v1.0.0" + here + " commit fedcba"},
-		"a date alone":      {build{Date: "2026-11-24T00:00:00Z", Modified: true}, nil, "launch (development)" + here},
-		"a date, and Go's":  {build{Date: "2026-11-24T00:00:00Z"}, stamped, "launch v0.4.0" + here + " commit 0123456789ab of 2026-11-23T00:00:00Z, modified"},
-		"modified, by link": {build{Commit: "fedcba", Modified: true}, nil, "launch (development)" + here + " commit fedcba, modified"},
+		"a date alone":      {build{Date: next, Modified: true}, nil, "launch (development)" + here},
+		"a date, and Go's":  {build{Date: next}, stamped, recorded},
+		"modified, by link": {build{Commit: "fed", Modified: true}, plain, release + " commit fed, modified"},
 	} {
 		got := buildOf(c.linked, c.info)
 		if got.String() != c.want {

@@ -63,7 +63,7 @@ func version(path string) (interpreter, error) {
 // each, so that the tests stay short and every case has several interpreters.
 func (py interpreter) turn(i int) bool { return py.always || (i+py.minor)%3 == 0 }
 
-// each runs a test under the interpreter that must be there, and under all of 3.8 or later that pyenv has.
+// each runs a test under the interpreter that must be there and, unless -short, all of 3.8 or later that pyenv has.
 func each(t *testing.T, f func(t *testing.T, py interpreter)) {
 	t.Helper()
 	p, err := version(mainPython(t))
@@ -73,7 +73,7 @@ func each(t *testing.T, f func(t *testing.T, py interpreter)) {
 	p.always = true
 	ps := []interpreter{p}
 	for _, o := range others() {
-		if o.minor >= 8 {
+		if o.minor >= 8 && !testing.Short() {
 			ps = append(ps, o)
 		}
 	}
