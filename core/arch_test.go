@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 	"core/witness":              {"core/oom", "core/overlay", "core/unit"},
 	"core/proc":                 {"core/unit", "github.com/creack/pty", "golang.org/x/term", "golang.org/x/sys/unix"},
 	"core/plugin":               {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/unit", "core/plugin/internal/wire"},
-	"core/plugin/declared":      {"core/file", "core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/plugin", "core/trust"},
+	"core/plugin/declared":      {"core/file", "core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/plugin", "core/python", "core/trust"},
 	"core/plugin/internal/wire": {"core/file", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "google.golang.org/grpc", "google.golang.org/grpc/codes", "google.golang.org/grpc/status", "google.golang.org/protobuf/types/known/wrapperspb"},
 	"core/plugin/host":          {"core/file", "core/gpu", "core/job", "core/ladder", "core/plugin", "core/plugin/internal/wire", "core/private", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-plugin/runner", "github.com/hashicorp/go-hclog", "golang.org/x/sys/unix"},
 	"core/plugin/plugintest":    {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/overlay", "core/plugin", "core/python", "core/unit"},

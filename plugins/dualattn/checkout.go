@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
-	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
@@ -57,8 +55,6 @@ type checkout struct {
 }
 
 var (
-	reArgument = lazy.MustCompile(`add_argument\(\s*["'](--?[\w-]+)["']`)
-	reStore    = lazy.MustCompile(`action\s*=\s*["']store_(?:true|false)["']`)
 	rePairs    = lazy.MustCompile(`def forward\([^)]*\bx_pair\b`)
 	reMaps     = lazy.MustCompile(`\bself\.attention_maps\s*=`)
 	reClassMap = lazy.MustCompile(`["'](\w+)["']\s*:\s*(\w+)`)
@@ -66,23 +62,14 @@ var (
 
 // declared reads the script's options where it declares them, and the arguments that it gets.
 func (x *checkout) declared(script string) error {
-	text, err := file.Read(script, maxFile)
-	if err != nil {
+	src := python.ReadSource(script, maxFile)
+	if !src.Exists() {
 		return fmt.Errorf("%w: %s cannot be read", plugin.ErrNotMine, x.prog.Script)
 	}
-	c := code(text)
-	at := reArgument.FindAllSubmatchIndex(c, -1)
-	for i, m := range at {
-		end := len(c)
-		if i+1 < len(at) {
-			end = at[i+1][0]
-		}
-		o := config.Option{Names: []string{string(c[m[2]:m[3]])}}
-		if reStore.Match(c[m[1]:end]) {
-			o.Takes = config.None
-		}
-		x.options = append(x.options, o)
+	for _, o := range src.Options() {
+		x.options = append(x.options, o.Option)
 	}
+	var err error
 	if x.argv, err = config.ParseArgv(x.prog.Args, x.options); err != nil {
 		return fmt.Errorf("%w: reading the options of %s: %w", plugin.ErrNotMine, x.prog.Script, err)
 	}
@@ -98,15 +85,11 @@ func (x *checkout) declared(script string) error {
 // ours reports whether one of the files is the family's model.
 func ours(files []string) bool {
 	return slices.ContainsFunc(files, func(f string) bool {
-		if info, err := os.Stat(f); err != nil || info.Size() > maxFile {
-			return false
-		}
-		text, err := file.Read(f, maxFile)
-		return err == nil && isModel(code(text))
+		return isModel(python.ReadSource(f, maxFile))
 	})
 }
 
-func isModel(c []byte) bool { return rePairs.Match(c) && reMaps.Match(c) }
+func isModel(s python.Source) bool { return s.Has(rePairs) && s.Has(reMaps) }
 
 // read finds what the sources say. The error says what the program itself would stop at.
 func (x *checkout) read() error {
@@ -116,7 +99,7 @@ func (x *checkout) read() error {
 			x.problem = cmp.Or(x.problem, fmt.Sprintf("%s cannot be read: %s", filepath.Base(s.Path), s.Problem))
 			continue
 		}
-		if x.model == nil && isModel(code(s.Text)) {
+		if x.model == nil && isModel(written(s)) {
 			x.model = s
 		}
 	}
@@ -151,7 +134,7 @@ func (x *checkout) findClass() error {
 		if len(s.Classes) == 0 {
 			continue
 		}
-		for _, m := range reClassMap.FindAllSubmatch(code(s.Text), -1) {
+		for _, m := range reClassMap.FindAllSubmatch(code(s), -1) {
 			name, cl := string(m[1]), class{&x.project, s, string(m[2])}
 			if s.Class(cl.name) == nil || cl.text("task_type") != x.task {
 				continue
@@ -200,7 +183,7 @@ func (x *checkout) findTransforms() {
 		return
 	}
 	for _, s := range x.sources {
-		c := code(s.Text)
+		c := code(s)
 		var items []config.PythonItem
 		for _, call := range reFactory.FindAllSubmatchIndex(c, -1) {
 			for _, m := range reSizes.FindAllSubmatchIndex(c[call[2]:call[3]], -1) {
@@ -248,7 +231,7 @@ func (x *checkout) reads(field string) bool {
 		if !bytes.Contains(s.Text, []byte(field)) {
 			continue
 		}
-		c := code(s.Text)
+		c := code(s)
 		if s == x.model {
 			if used.Match(c) {
 				return true

@@ -34,7 +34,7 @@ func (b *builder) loads(field string) (s setting, ok bool) {
 // handsOn reports whether the code gives the field of its configuration to something (train.py:249 at 227722e).
 func (b *builder) handsOn(field string) bool {
 	re := lazy.MustCompile(`=\s*[\w.]*\bconfig\.` + field + `\b`)
-	return slices.ContainsFunc(b.sources, func(s *config.PythonSource) bool { return re.Match(code(s.Text)) })
+	return slices.ContainsFunc(b.sources, func(s *config.PythonSource) bool { return re.Match(code(s)) })
 }
 
 // host builds the ladder of the host's memory. training is the training as asked, whose parameters are made on the host.
@@ -45,7 +45,7 @@ func (b *builder) handsOn(field string) bool {
 func (b *builder) host(training mem.Estimate) *ladder.HostLadder {
 	h, w, sized := b.class.pair("input_size")
 	workers, turnable := b.loads("num_workers")
-	if slices.ContainsFunc(b.sources, func(s *config.PythonSource) bool { return reFlagWorkers.Match(code(s.Text)) }) {
+	if slices.ContainsFunc(b.sources, func(s *config.PythonSource) bool { return reFlagWorkers.Match(code(s)) }) {
 		turnable = false
 	}
 	pinned, unpinnable := b.loads("pin_memory")

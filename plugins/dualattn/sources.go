@@ -1,18 +1,16 @@
 package dualattn
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/file"
-	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/python"
 )
 
 // The project is what the script imports of its own folder: the files, followed import by import.
@@ -22,102 +20,15 @@ const (
 	maxFile  = 1 << 20
 )
 
-var reImport = lazy.MustCompile(`^(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([\w., \t]+))`)
-
 // closure lists the Python files that the script's imports reach below its folder, the script first. It reads no file
 // larger than maxFile and no more than maxFiles of them; cut says that there were more.
 func closure(script string) (files []string, cut bool) {
-	root := filepath.Dir(script)
-	files = []string{script}
-	for i := 0; i < len(files); i++ {
-		info, err := os.Stat(files[i])
-		if err != nil || info.Size() > maxFile {
-			continue
-		}
-		text, err := file.Read(files[i], maxFile)
-		if err != nil {
-			continue
-		}
-		for _, f := range imports(code(text), files[i], root) {
-			if slices.Contains(files, f) {
-				continue
-			}
-			if len(files) == maxFiles {
-				return files, true
-			}
-			files = append(files, f)
-		}
+	read := func(path string) python.Source { return python.ReadSource(path, maxFile) }
+	sources, cut := python.Reachable(filepath.Dir(script), read(script), maxFiles, read)
+	for _, s := range sources {
+		files = append(files, s.Path)
 	}
-	return files, false
-}
-
-// imports are the files of the project that a file's imports name: modules, packages, and names that are modules of a
-// package.
-func imports(text []byte, file, root string) (out []string) {
-	add := func(base string) bool {
-		for _, path := range []string{base + ".py", filepath.Join(base, "__init__.py")} {
-			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-				out = append(out, path)
-				return true
-			}
-		}
-		return false
-	}
-	// Importing a.b.c runs a/__init__.py and a/b/__init__.py first.
-	module := func(from, dotted string) string {
-		base := from
-		for _, part := range strings.Split(dotted, ".") {
-			if part == "" {
-				continue
-			}
-			base = filepath.Join(base, part)
-			add(base)
-		}
-		return base
-	}
-	for statement := range importing(text) {
-		m := reImport.FindSubmatch(statement)
-		if m == nil {
-			continue
-		}
-		if len(m[3]) > 0 {
-			for _, name := range strings.Split(string(m[3]), ",") {
-				if f := strings.Fields(name); len(f) > 0 {
-					module(root, f[0])
-				}
-			}
-			continue
-		}
-		dotted, from := string(m[1]), root
-		if rest := strings.TrimLeft(dotted, "."); len(rest) < len(dotted) {
-			from = filepath.Dir(file)
-			for range len(dotted) - len(rest) - 1 {
-				from = filepath.Dir(from)
-			}
-			dotted = rest
-		}
-		base := module(from, dotted)
-		for _, name := range strings.Split(strings.Trim(string(m[2]), "() \t"), ",") {
-			if f := strings.Fields(name); len(f) > 0 && f[0] != "*" {
-				add(filepath.Join(base, f[0]))
-			}
-		}
-	}
-	return out
-}
-
-// importing are the rests of a text from each line on that begins as an import does. A pattern is a hundred times slower at
-// finding them.
-func importing(text []byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for len(text) > 0 {
-			line := bytes.TrimLeft(text, " \t")
-			if (bytes.HasPrefix(line, []byte("import")) || bytes.HasPrefix(line, []byte("from"))) && !yield(line) {
-				return
-			}
-			_, text, _ = bytes.Cut(line, []byte("\n"))
-		}
-	}
+	return files, cut
 }
 
 // exists is a regular file.
@@ -171,16 +82,28 @@ func (p *project) field(src *config.PythonSource, class, name string, depth int)
 	return setting{}, false
 }
 
-// imported is the file that declares a class which src imports under a name.
-func (p *project) imported(src *config.PythonSource, name string) (*config.PythonSource, string) {
-	for _, im := range src.Imports {
-		if im.As != name || im.Name == "" {
-			continue
+// imported is the file that declares a class which src imports under a name: the module that the import names, or one that this
+// imports it from. Where that leads nowhere, because the script changes sys.path, it is any file that declares such a class.
+func (p *project) imported(src *config.PythonSource, name string) (home *config.PythonSource, class string) {
+	for range maxFiles {
+		i := slices.IndexFunc(src.Imports, func(im config.PythonImport) bool { return im.As == name && im.Name != "" })
+		if i < 0 {
+			break
 		}
-		for _, s := range p.sources {
-			if s.Class(im.Name) != nil {
-				return s, im.Name
-			}
+		im := src.Imports[i]
+		class = cmp.Or(class, im.Name)
+		path := python.Resolve(filepath.Dir(p.sources[0].Path), src.Path, im.Module)
+		k := slices.IndexFunc(p.sources, func(s *config.PythonSource) bool { return s.Path == path })
+		if k < 0 {
+			break
+		}
+		if src, name = p.sources[k], im.Name; src.Class(name) != nil {
+			return src, name
+		}
+	}
+	for _, s := range p.sources {
+		if class != "" && s.Class(class) != nil {
+			return s, class
 		}
 	}
 	return nil, ""

@@ -222,7 +222,7 @@ func selfPaired(n int64) int64 {
 // notImplemented reports whether the project's loader refuses the data set, and where.
 func (x *checkout) notImplemented() (at string, missing bool) {
 	for _, s := range x.sources {
-		c := code(s.Text)
+		c := code(s)
 		loc := reNotYet.FindIndex(c)
 		if loc == nil {
 			continue

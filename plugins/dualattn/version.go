@@ -80,7 +80,7 @@ func features(src *config.PythonSource) version {
 	case overwritten:
 		v.known, v.loop, v.loopA = true, arch.LastPairs, over
 	}
-	c := code(src.Text)
+	c := code(src)
 	v.extra = len(reAttention.FindAll(c, -1)) > 1
 	v.drop = reDropPath.Match(c)
 	if !reFlag.Match(c) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/plugins/moco/arch"
 )
 
@@ -22,8 +23,8 @@ var (
 )
 
 // readFacebook reads a command of moco or moco-v3: options only.
-func (p *project) readFacebook(main text) error {
-	p.options = main.options()
+func (p *project) readFacebook(main python.Source) error {
+	p.options = main.Options()
 	if _, ok := declared(p.options, "--batch-size"); !ok {
 		return fmt.Errorf("%w: %s declares no --batch-size", plugin.ErrNotMine, p.prog.Script)
 	}
@@ -31,7 +32,7 @@ func (p *project) readFacebook(main text) error {
 		return err
 	}
 	p.dialect, p.step, p.library = "facebookresearch/moco", arch.V2, arch.Torchvision
-	if !main.has(reMoCoK) {
+	if !main.Has(reMoCoK) {
 		p.dialect, p.step = "facebookresearch/moco-v3", arch.V3
 	}
 	p.batch, p.rate = p.flag(knobTotal, "--batch-size"), p.flag(knobRate, "--lr")
@@ -40,21 +41,21 @@ func (p *project) readFacebook(main text) error {
 	p.dim, p.optimizer = p.flag("", "--moco-dim").int(), "sgd"
 	p.named = p.flag("", "--arch").value
 	p.encoder = p.named
-	p.spawns = p.argv.Has("--multiprocessing-distributed") && main.has(reSpawn)
-	p.divides = main.has(reDivideAll)
+	p.spawns = p.argv.Has("--multiprocessing-distributed") && main.Has(reSpawn)
+	p.divides = main.Has(reDivideAll)
 	if p.step == arch.V2 {
 		p.queue, p.mlp = p.flag(knobQueue, "--moco-k"), p.argv.Has("--mlp")
 		p.usesQueue = true
 		builder := readText(filepath.Join(p.root, "moco", "builder.py"))
-		p.asserts, p.assertAt = builder.has(reAssert), builder.at(reAssert)
+		p.asserts, p.assertAt = builder.Has(reAssert), builder.At(reAssert)
 	} else {
 		p.mlpDim, p.stopGrad = p.flag("", "--moco-mlp-dim").int(), p.argv.Has("--stop-grad-conv1")
 		p.optimizer = p.flag("", "--optimizer").value
 		if len(p.named) > 3 && p.named[:3] == "vit" {
 			p.library = arch.VITs
 		}
-		if main.has(reAutocast) { // always on, by no option (main_moco.py:352 at c349e6e)
-			p.amp = knob{name: knobAMP, value: "True", found: true, dead: "autocast is always on: " + main.at(reAutocast)}
+		if main.Has(reAutocast) { // always on, by no option (main_moco.py:352 at c349e6e)
+			p.amp = knob{name: knobAMP, value: "True", found: true, dead: "autocast is always on: " + main.At(reAutocast)}
 		}
 	}
 	if dirs := p.argv.Positionals(); len(dirs) > 0 {

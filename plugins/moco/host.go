@@ -9,6 +9,7 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -25,7 +26,7 @@ var (
 )
 
 // trains is the file of the training loop.
-func (p *project) trains() text {
+func (p *project) trains() python.Source {
 	if p.solar != nil {
 		return p.solar.trainer
 	}
@@ -33,17 +34,17 @@ func (p *project) trains() text {
 }
 
 // workers finds the knob of the loader's workers, which is divided as the batch is and is no less a knob for it.
-func (p *project) workers(trainer text) knob {
+func (p *project) workers(trainer python.Source) knob {
 	if p.solar == nil {
 		k := p.flag(knobWorkers, "--workers")
-		if k.found && !trainer.has(reReadsWorkers) {
+		if k.found && !trainer.Has(reReadsWorkers) {
 			k.dead = "nothing that runs reads it"
 		}
 		return k
 	}
 	k := p.setting(knobWorkers, "num_workers")
-	divisions := len(reDivideWorkers.FindAllString(trainer.code, -1))
-	if it, _, ok := p.field("num_workers"); ok && it.Literal && p.readsField("num_workers") && divisions == len(reSetsWorkers.FindAllString(trainer.code, -1)) {
+	divisions := len(reDivideWorkers.FindAllString(trainer.Code, -1))
+	if it, _, ok := p.field("num_workers"); ok && it.Literal && p.readsField("num_workers") && divisions == len(reSetsWorkers.FindAllString(trainer.Code, -1)) {
 		k.dead = ""
 	}
 	return k
@@ -64,17 +65,17 @@ func (b *builder) host(training mem.Estimate) *ladder.HostLadder {
 	ranks := max(1, b.gpus)
 	if !b.spawns {
 		ranks = 1
-	} else if trainer.has(reDivideWorkers) {
+	} else if trainer.Has(reDivideWorkers) {
 		by = ranks
 	}
 	onCard := b.device.Kind != gpu.CPU
 	crop := b.asked().crop
 	l := mem.Loader{
-		What: "training", Ranks: ranks, Workers: (k.int() + by - 1) / by, Prefetch: 2, Pinned: onCard && trainer.has(rePinned),
+		What: "training", Ranks: ranks, Workers: (k.int() + by - 1) / by, Prefetch: 2, Pinned: onCard && trainer.Has(rePinned),
 		Sample: cropBytes(crop), Samples: 1, From: fmt.Sprintf("2 crops × 3 × %d² × 4 B", crop),
 		Making: decoded, MakingFrom: "an image of a megapixel: how large they are was not looked at",
 	}
-	if m := rePrefetch.FindStringSubmatch(trainer.code); m != nil {
+	if m := rePrefetch.FindStringSubmatch(trainer.Code); m != nil {
 		l.Prefetch, _ = strconv.ParseInt(m[1], 10, 64)
 	}
 	python := mem.RuntimeOf(b.env.TorchCUDA())
@@ -93,7 +94,7 @@ func (b *builder) host(training mem.Estimate) *ladder.HostLadder {
 		return out
 	}
 	edits := func(f ladder.Feed) ([]config.Edit, bool) {
-		if f.Prefetch != l.Prefetch || f.Pinned != l.Pinned || !k.live() || f.Workers == 0 && rePrefetch.MatchString(trainer.code) {
+		if f.Prefetch != l.Prefetch || f.Pinned != l.Pinned || !k.live() || f.Workers == 0 && rePrefetch.MatchString(trainer.Code) {
 			return nil, false
 		}
 		e, err := b.edit(k, f.Workers*by, ladder.None.String(), ladder.WhyHost)

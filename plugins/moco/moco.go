@@ -17,6 +17,7 @@ import (
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/plugins/moco/arch"
 )
 
@@ -69,11 +70,11 @@ func read(ctx context.Context, c job.Command) (*project, error) {
 		p.script = prog.Path()
 		p.root = filepath.Dir(p.script) // sys.path[0]
 	case command.Module:
-		p.script = resolve(prog.Dir, "", prog.Script)
+		p.script = python.Resolve(prog.Dir, "", prog.Script)
 	}
 	main := readText(p.script)
 	switch {
-	case main.has(reMoCoK), main.has(reMLPDim), main.has(reStopGrad):
+	case main.Has(reMoCoK), main.Has(reMLPDim), main.Has(reStopGrad):
 		err = p.readFacebook(main)
 	case p.trainer(main) != "":
 		err = p.readSolar(main)
@@ -149,7 +150,7 @@ type project struct {
 	root    string // sys.path[0]
 	script  string
 	argv    *config.Argv
-	options []option
+	options []python.Option
 	dialect string
 	step    arch.Project
 
@@ -211,7 +212,7 @@ func (p *project) flag(name, path string) knob {
 	if !ok {
 		return knob{}
 	}
-	k := knob{name: name, at: config.Address{Doc: config.ArgvDoc, Path: path}, value: o.value, left: true, found: true}
+	k := knob{name: name, at: config.Address{Doc: config.ArgvDoc, Path: path}, value: o.Default, left: true, found: true}
 	if v, given := p.argv.Get(path); given {
 		k.value, k.left = v, false
 	}

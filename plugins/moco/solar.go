@@ -11,15 +11,16 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/plugins/moco/arch"
 )
 
 // solar-ssl/moco-v3 and what is built like it: a script that leads to a trainer, which imports its settings as a class.
 // Which class is live stands in the trainer's import and nowhere else: users switch it with sed.
 type solar struct {
-	trainer   text
-	files     []text // what the trainer imports of the project, itself first
-	config    string // the file of the class that is live
+	trainer   python.Source
+	files     []python.Source // what the trainer imports of the project, itself first
+	config    string          // the file of the class that is live
 	class     string
 	variable  string   // the trainer's name for it: "config"
 	documents []string // the files of the class and its bases: where its fields stand
@@ -27,58 +28,60 @@ type solar struct {
 }
 
 var (
-	reImportMain = lazy.MustCompile(`(?m)^\s*from\s+([\w.]+)\s+import\s+[^\n]*\bmain\b`)
-	reImport     = lazy.MustCompile(`(?m)^\s*(?:from\s+([\w.]+)\s+import\s+(?:\(([^)]*)\)|([^\n(]*))|import\s+([\w.]+))`)
-	reName       = lazy.MustCompile(`\w+`)
-	reConstruct  = lazy.MustCompile(`(?m)^\s*(\w+)\s*(?::[^=\n]+)?=\s*(\w+)\(\s*\)`)
-	reMomentum   = lazy.MustCompile(`def\s+_?(?:momentum_update|update_momentum)\w*\(`)
-	reBackbone   = lazy.MustCompile(`def\s+get_backbone\(`)
-	reListdir    = lazy.MustCompile(`\bos\.listdir\(`)
-	reEnqueue    = lazy.MustCompile(`self\._dequeue_and_enqueue\(`)
-	reBothKeys   = lazy.MustCompile(`self\._dequeue_and_enqueue\(\s*torch\.cat\(`)
-	reFrozen     = lazy.MustCompile(`stop_grad_conv1\s*=\s*True\s*\)`)
-	reNamed      = lazy.MustCompile(`stop_grad_conv1\s*=`)
-	reFreezes    = lazy.MustCompile(`def\s+get_backbone\([^)]*stop_grad_conv1[^=)]*=\s*True`)
-	reTimm       = lazy.MustCompile(`\btimm\.create_model\(`)
-	reVitB16     = lazy.MustCompile(`\bmodels\.vit_b_16\(`)
-	reProxy      = lazy.MustCompile(`["']vit_small["']\s*:[\s\S]{0,500}?\bmodels\.vit_b_16\(`)
-	reTorchvis   = lazy.MustCompile(`\bmodels\.(resne[x]?t\w*|wide_resnet\w*)\(`)
-	reSmall      = lazy.MustCompile(`class\s+SmallResNet\b`)
-	reFolder     = lazy.MustCompile(`os\.path\.join\(\s*root_dir\s*,\s*["']([^"']+)["']\s*\)`)
-	reEndings    = lazy.MustCompile(`\.endswith\(\s*\(([^)]*)\)`)
-	reQuoted     = lazy.MustCompile(`["']([^"']*)["']`)
+	reConstruct = lazy.MustCompile(`(?m)^\s*(\w+)\s*(?::[^=\n]+)?=\s*(\w+)\(\s*\)`)
+	reMomentum  = lazy.MustCompile(`def\s+_?(?:momentum_update|update_momentum)\w*\(`)
+	reBackbone  = lazy.MustCompile(`def\s+get_backbone\(`)
+	reListdir   = lazy.MustCompile(`\bos\.listdir\(`)
+	reEnqueue   = lazy.MustCompile(`self\._dequeue_and_enqueue\(`)
+	reBothKeys  = lazy.MustCompile(`self\._dequeue_and_enqueue\(\s*torch\.cat\(`)
+	reFrozen    = lazy.MustCompile(`stop_grad_conv1\s*=\s*True\s*\)`)
+	reNamed     = lazy.MustCompile(`stop_grad_conv1\s*=`)
+	reFreezes   = lazy.MustCompile(`def\s+get_backbone\([^)]*stop_grad_conv1[^=)]*=\s*True`)
+	reTimm      = lazy.MustCompile(`\btimm\.create_model\(`)
+	reVitB16    = lazy.MustCompile(`\bmodels\.vit_b_16\(`)
+	reProxy     = lazy.MustCompile(`["']vit_small["']\s*:[\s\S]{0,500}?\bmodels\.vit_b_16\(`)
+	reTorchvis  = lazy.MustCompile(`\bmodels\.(resne[x]?t\w*|wide_resnet\w*)\(`)
+	reSmall     = lazy.MustCompile(`class\s+SmallResNet\b`)
+	reFolder    = lazy.MustCompile(`os\.path\.join\(\s*root_dir\s*,\s*["']([^"']+)["']\s*\)`)
+	reEndings   = lazy.MustCompile(`\.endswith\(\s*\(([^)]*)\)`)
+	reQuoted    = lazy.MustCompile(`["']([^"']*)["']`)
 )
 
 // trainer is the file of the training loop that a script leads to: itself, or where it imports main from. "" for a
 // script of another family.
-func (p *project) trainer(main text) string {
+func (p *project) trainer(main python.Source) string {
 	if isTrainer(main) {
-		return main.path
+		return main.Path
 	}
-	for _, m := range reImportMain.FindAllStringSubmatch(main.code, -1) {
-		if path := resolve(p.root, main.path, m[1]); path != "" && isTrainer(readText(path)) {
+	for _, im := range main.Imports() {
+		if path := python.Resolve(p.root, main.Path, im.Module); binds(im, "main") && path != "" && isTrainer(readText(path)) {
 			return path
 		}
 	}
 	return ""
 }
 
+// binds reports whether an import gives the importing file something by that name.
+func binds(im python.Import, name string) bool {
+	return slices.ContainsFunc(im.Names, func(n python.Imported) bool { return n.As == name })
+}
+
 // isTrainer tells a trainer by what it does: it builds its settings from a class, reads batch_size of it, and builds a
 // momentum-contrast model.
-func isTrainer(t text) bool {
+func isTrainer(t python.Source) bool {
 	v, _ := settingsOf(t)
-	return v != "" && reBuildsMoCo.MatchString(t.code)
+	return v != "" && reBuildsMoCo.MatchString(t.Code)
 }
 
 var reBuildsMoCo = lazy.MustCompile(`(?i)\bmoco\w*\(`)
 
 // settingsOf finds the variable that the trainer keeps its settings in, and the name of their class.
-func settingsOf(t text) (variable, class string) {
-	if !strings.Contains(t.code, ".batch_size") {
+func settingsOf(t python.Source) (variable, class string) {
+	if !strings.Contains(t.Code, ".batch_size") {
 		return "", ""
 	}
-	for _, m := range reConstruct.FindAllStringSubmatch(t.code, -1) {
-		if strings.Contains(t.code, m[1]+".batch_size") {
+	for _, m := range reConstruct.FindAllStringSubmatch(t.Code, -1) {
+		if strings.Contains(t.Code, m[1]+".batch_size") {
 			return m[1], m[2]
 		}
 	}
@@ -86,21 +89,21 @@ func settingsOf(t text) (variable, class string) {
 }
 
 // readSolar reads a command whose settings are a class.
-func (p *project) readSolar(main text) error {
+func (p *project) readSolar(main python.Source) error {
 	s := &solar{trainer: readText(p.trainer(main))}
 	p.solar = s
-	p.dialect, p.divides = "solar-ssl/moco-v3", s.trainer.has(reDivideAll)
-	p.options = s.trainer.options()
+	p.dialect, p.divides = "solar-ssl/moco-v3", s.trainer.Has(reDivideAll)
+	p.options = s.trainer.Options()
 	if err := p.parse(); err != nil {
 		return err
 	}
-	s.files = p.reachable(s.trainer)
+	s.files, _ = python.Reachable(p.root, s.trainer, maxFiles, readText)
 	variable, class := settingsOf(s.trainer)
 	s.variable = variable
-	if err := p.findSettings(s, main.path, class); err != nil {
+	if err := p.findSettings(s, main.Path, class); err != nil {
 		return err
 	}
-	p.spawns = p.argv.Has("--multiprocessing-distributed") && s.trainer.has(reSpawn)
+	p.spawns = p.argv.Has("--multiprocessing-distributed") && s.trainer.Has(reSpawn)
 	p.resume = p.flag("resume", "--resume")
 	p.readModel(s)
 	if s.unread != "" {
@@ -117,55 +120,36 @@ func (p *project) readSolar(main text) error {
 // maxFiles bounds how many files of a project are followed.
 const maxFiles = 64
 
-// reachable are the project's own files that a file imports, itself first.
-func (p *project) reachable(from text) []text {
-	files := []text{from}
-	for i := 0; i < len(files) && len(files) < maxFiles; i++ {
-		for _, m := range reImport.FindAllStringSubmatch(files[i].code, -1) {
-			modules := []string{m[1] + m[4]}
-			for _, name := range reName.FindAllString(m[2]+m[3], -1) { // a name may be a module of a package
-				modules = append(modules, strings.TrimSuffix(m[1], ".")+"."+name)
-			}
-			for _, module := range modules {
-				path := resolve(p.root, files[i].path, module)
-				if path != "" && !slices.ContainsFunc(files, func(t text) bool { return t.path == path }) {
-					files = append(files, readText(path))
-				}
-			}
-		}
-	}
-	return files
-}
-
 // first is the first file that matches.
-func (s *solar) first(re *lazy.Regexp) text {
+func (s *solar) first(re *lazy.Regexp) python.Source {
 	for _, t := range s.files {
-		if t.has(re) {
+		if t.Has(re) {
 			return t
 		}
 	}
-	return text{}
+	return python.Source{}
 }
 
 // findSettings follows the imports from the script to the file that declares the class, and asks launch to read them.
 func (p *project) findSettings(s *solar, script, class string) error {
 	guess := ""
-	re := lazy.MustCompile(`(?m)^\s*from\s+([\w.]+)\s+import\s+[^\n]*\b` + regexp.QuoteMeta(class) + `\b`)
-	if m := re.FindStringSubmatch(s.trainer.code); m != nil {
-		guess = resolve(p.root, s.trainer.path, m[1])
-	}
-	if err := p.need(script, s.trainer.path, guess); err != nil {
-		return err
-	}
-	if script != s.trainer.path { // the text says so; the parser has the last word
-		src := p.source(script)
-		if src.Problem == "" && !slices.ContainsFunc(src.Imports, func(i config.PythonImport) bool {
-			return i.Name == "main" && resolve(p.root, script, i.Module) == s.trainer.path
-		}) {
-			return fmt.Errorf("%w: %s does not import main from %s", plugin.ErrNotMine, filepath.Base(script), filepath.Base(s.trainer.path))
+	for _, im := range s.trainer.Imports() {
+		if guess == "" && binds(im, class) {
+			guess = python.Resolve(p.root, s.trainer.Path, im.Module)
 		}
 	}
-	return p.followClass(s, s.trainer.path, class, &s.documents)
+	if err := p.need(script, s.trainer.Path, guess); err != nil {
+		return err
+	}
+	if script != s.trainer.Path { // the text says so; the parser has the last word
+		src := p.source(script)
+		if src.Problem == "" && !slices.ContainsFunc(src.Imports, func(i config.PythonImport) bool {
+			return i.Name == "main" && python.Resolve(p.root, script, i.Module) == s.trainer.Path
+		}) {
+			return fmt.Errorf("%w: %s does not import main from %s", plugin.ErrNotMine, filepath.Base(script), filepath.Base(s.trainer.Path))
+		}
+	}
+	return p.followClass(s, s.trainer.Path, class, &s.documents)
 }
 
 // need asks launch for the files that it has not read yet.
@@ -237,7 +221,7 @@ func (p *project) followClass(s *solar, file, class string, into *[]string) erro
 func (p *project) imports(src *config.PythonSource, name string) string {
 	for _, i := range src.Imports {
 		if i.As == name && i.Name != "" {
-			return resolve(p.root, src.Path, i.Module)
+			return python.Resolve(p.root, src.Path, i.Module)
 		}
 	}
 	return ""
@@ -275,13 +259,13 @@ func (p *project) setting(name, field string) knob {
 	}
 	k := knob{name: name, at: config.Address{Doc: path, Path: it.Path}, found: true}
 	k.value = literal(it, p.source(path).Text)
-	switch assigned := p.solar.trainer.assigned(p.solar.variable + "." + field); {
+	switch assigned := p.solar.trainer.Assigned(p.solar.variable + "." + field); {
 	case !it.Literal:
-		k.dead = place(path, it.Line) + " computes it"
+		k.dead = python.Place(path, it.Line) + " computes it"
 	case !p.readsField(field):
 		k.dead = "nothing that runs reads it"
-	case len(assigned) > 0 && !(field == "batch_size" && len(assigned) == len(reDivideAll.FindAllString(p.solar.trainer.code, -1))): // the worker's division
-		k.dead = place(p.solar.trainer.path, assigned[0]) + " sets it itself"
+	case len(assigned) > 0 && !(field == "batch_size" && len(assigned) == len(reDivideAll.FindAllString(p.solar.trainer.Code, -1))): // the worker's division
+		k.dead = python.Place(p.solar.trainer.Path, assigned[0]) + " sets it itself"
 	}
 	return k
 }
@@ -303,7 +287,7 @@ func literal(it config.PythonItem, src []byte) string {
 func (p *project) readsField(field string) bool {
 	asked := lazy.MustCompile(`getattr\([^)]*["']` + regexp.QuoteMeta(field) + `["']`)
 	for _, t := range p.solar.files {
-		if !slices.Contains(p.solar.documents, t.path) && (t.reads("."+field) || t.has(asked)) {
+		if !slices.Contains(p.solar.documents, t.Path) && (t.Names("."+field) || t.Has(asked)) {
 			return true
 		}
 	}
@@ -314,15 +298,15 @@ func (p *project) readsField(field string) bool {
 func (p *project) readModel(s *solar) {
 	model := s.first(reMomentum)
 	switch {
-	case model.has(reBothKeys):
+	case model.Has(reBothKeys):
 		p.step = arch.Solar
-	case model.has(reEnqueue):
+	case model.Has(reEnqueue):
 		p.step = arch.SolarK2
 	default:
 		p.step = arch.SolarExp
 	}
-	p.asserts, p.assertAt = model.has(reAssert), model.at(reAssert)
-	p.stopGrad = s.trainer.has(reFrozen) || !s.trainer.has(reNamed) && s.first(reBackbone).has(reFreezes)
+	p.asserts, p.assertAt = model.Has(reAssert), model.At(reAssert)
+	p.stopGrad = s.trainer.Has(reFrozen) || !s.trainer.Has(reNamed) && s.first(reBackbone).Has(reFreezes)
 }
 
 // readFields reads the settings.
@@ -348,15 +332,15 @@ func (p *project) readFields(s *solar) {
 	if dir := p.setting("", "dataset_path"); dir.value != "" {
 		dataset := s.first(reListdir)
 		p.data = absolute(p.prog.Dir, dir.value)
-		if m := reFolder.FindStringSubmatch(dataset.code); m != nil {
+		if m := reFolder.FindStringSubmatch(dataset.Code); m != nil {
 			p.data = filepath.Join(p.data, m[1])
 		}
-		if m := reEndings.FindStringSubmatch(dataset.code); m != nil {
+		if m := reEndings.FindStringSubmatch(dataset.Code); m != nil {
 			for _, e := range reQuoted.FindAllStringSubmatch(m[1], -1) {
 				p.dataTypes = append(p.dataTypes, e[1])
 			}
 		}
-		if !dataset.exists() || p.dataTypes == nil {
+		if !dataset.Exists() || p.dataTypes == nil {
 			p.data = ""
 		}
 	}
@@ -367,13 +351,13 @@ func (p *project) readEncoder(s *solar) {
 	b := s.first(reBackbone)
 	p.encoder = p.named
 	switch vit := strings.HasPrefix(p.named, "vit"); {
-	case b.has(reSmall):
+	case b.Has(reSmall):
 		p.library = arch.Small
-	case vit && b.has(reTimm):
+	case vit && b.Has(reTimm):
 		p.library = arch.Timm
-	case vit && p.named == "vit_small" && b.has(reProxy), vit && p.named == "vit_base" && b.has(reVitB16):
+	case vit && p.named == "vit_small" && b.Has(reProxy), vit && p.named == "vit_base" && b.Has(reVitB16):
 		p.library, p.encoder = arch.Torchvision, "vit_b_16"
-	case !vit && b.has(reTorchvis):
+	case !vit && b.Has(reTorchvis):
 		p.library = arch.Torchvision
 	default:
 		p.encoder = "" // nothing is known of it
@@ -386,8 +370,8 @@ func (p *project) missing(s *solar) {
 	re := lazy.MustCompile(`(.?)\b` + regexp.QuoteMeta(s.variable) + `\.(\w+)\s*(.?)`)
 	var names []string
 	line := 0
-	for _, m := range re.FindAllStringSubmatchIndex(s.trainer.code, -1) {
-		before, name, after := s.trainer.code[m[2]:m[3]], s.trainer.code[m[4]:m[5]], s.trainer.code[m[6]:m[7]]
+	for _, m := range re.FindAllStringSubmatchIndex(s.trainer.Code, -1) {
+		before, name, after := s.trainer.Code[m[2]:m[3]], s.trainer.Code[m[4]:m[5]], s.trainer.Code[m[6]:m[7]]
 		if before == "." || after == "(" || slices.Contains(names, name) {
 			continue
 		}
@@ -395,16 +379,16 @@ func (p *project) missing(s *solar) {
 			continue
 		}
 		guarded := lazy.MustCompile(`hasattr\(\s*` + regexp.QuoteMeta(s.variable) + `\s*,\s*["']` + name + `["']\s*\)`)
-		if s.trainer.has(guarded) {
+		if s.trainer.Has(guarded) {
 			continue
 		}
 		names = append(names, name)
 		if line == 0 {
-			line = 1 + strings.Count(s.trainer.code[:m[0]], "\n")
+			line = 1 + strings.Count(s.trainer.Code[:m[0]], "\n")
 		}
 	}
 	if len(names) > 0 {
-		p.warn("%s has no %s, which %s reads: it would stop with an AttributeError", filepath.Base(s.config), strings.Join(names, ", "), place(s.trainer.path, line))
+		p.warn("%s has no %s, which %s reads: it would stop with an AttributeError", filepath.Base(s.config), strings.Join(names, ", "), python.Place(s.trainer.Path, line))
 	}
 }
 
@@ -427,7 +411,7 @@ func (p *project) unresolvedBase() bool {
 func (p *project) annotated(name string) bool {
 	re := lazy.MustCompile(`(?m)^\s+(?:` + regexp.QuoteMeta(name) + `\s*[:=]|def\s+` + regexp.QuoteMeta(name) + `\()`)
 	for _, path := range p.solar.documents {
-		if re.Match(p.source(path).Text) {
+		if python.NewSource(path, string(p.source(path).Text)).Has(re) {
 			return true
 		}
 	}

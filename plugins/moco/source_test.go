@@ -15,6 +15,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/python"
 )
 
 var (
@@ -52,7 +53,7 @@ func pythonSource(t *testing.T, path string) config.PythonSource {
 		} else if m := testField.FindStringSubmatchIndex(line); m != nil && class != "" {
 			text := line[m[4]:m[5]]
 			it := config.PythonItem{Path: class + "." + line[m[2]:m[3]], Start: at + m[4], End: at + m[5], Line: i + 1, Value: json.RawMessage("null")}
-			switch quoted, is := unquote(text); {
+			switch quoted, is := python.Unquote(text); {
 			case is:
 				it.Value, _ = json.Marshal(quoted)
 				it.Literal = true
@@ -159,37 +160,6 @@ func says(lines []string, what string) bool {
 	return slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, what) })
 }
 
-func TestBlank(t *testing.T) {
-	src := "a = 1  # \"\"\"\nb = '#'\n\"\"\"assert x\n'\"\"\"\nc = 'it\\'s' # d\n"
-	want := "a = 1       \nb = '#'\n           \n    \nc = 'it\\'s'    \n"
-	if got := blank(src); got != want {
-		t.Errorf("blanked to %q, want %q", got, want)
-	}
-}
-
-func TestOptions(t *testing.T) {
-	got := newText("x.py", `
-p.add_argument("data")
-p.add_argument("-b", "--batch-size", default=64 * (1 + 1), help="all, (of) them")
-p.add_argument('--name', default='a, b')  # "--no"
-p.add_argument("--flag", action="store_true")
-p.add_argument("--ids", nargs="*", type=int)
-p.add_argument("--maybe", nargs='?')
-`).options()
-	want := []option{
-		{config.Option{Names: []string{"-b", "--batch-size"}}, "64 * (1 + 1)"},
-		{config.Option{Names: []string{"--name"}}, "a, b"},
-		{config.Option{Names: []string{"--flag"}, Takes: config.None}, ""},
-		{config.Option{Names: []string{"--ids"}, Takes: config.Any}, ""},
-		{config.Option{Names: []string{"--maybe"}, Takes: config.Maybe}, ""},
-	}
-	if !slices.EqualFunc(got, want, func(a, b option) bool {
-		return slices.Equal(a.Names, b.Names) && a.Takes == b.Takes && a.value == b.value
-	}) {
-		t.Errorf("read %+v", got)
-	}
-}
-
 func TestManifestMarks(t *testing.T) {
 	marks := New().Manifest().Marks
 	matches := func(script string, beside ...string) bool {
@@ -202,20 +172,5 @@ func TestManifestMarks(t *testing.T) {
 	}
 	if matches("main.py") || matches("main.py", "src/training/train.py") || matches("train.py", "src/training/train_moco.py") || matches("main_moco.py") {
 		t.Error("somebody else's command bears a mark")
-	}
-}
-
-func TestNames(t *testing.T) {
-	code := newText("t.py", "config.batch_size = 1\n\n  config.batch_size\t= config.batch_sizes\nx = config.batch_size == 2\nif config.batch_size == 3: pass\nconfig.batch_size=4\nmy_config.batch_size = 5\nconfig.batch_size == 6\nconfig.lr")
-	if got := code.assigned("config.batch_size"); !slices.Equal(got, []int{1, 3, 6}) {
-		t.Errorf("assigned on %v", got)
-	}
-	if got := code.assigned("config.lr"); got != nil {
-		t.Errorf("what is only read is assigned on %v", got)
-	}
-	for attribute, want := range map[string]bool{".batch_size": true, ".batch_sizes": true, ".batch": false, ".lr": true, ".l": false, ".dim": false} {
-		if code.reads(attribute) != want {
-			t.Errorf("%s: not %v", attribute, want)
-		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/plugins/moco/arch"
 )
 
@@ -45,31 +46,31 @@ func (p *project) truths() {
 	if s == nil || s.unread != "" {
 		return
 	}
-	cfg := newText(s.config, string(p.source(s.config).Text))
+	cfg := python.NewSource(s.config, string(p.source(s.config).Text))
 	p.trueBatch(cfg)
 	p.trueRate(cfg)
 	if k := p.checkpointing; k.found && k.dead != "" && k.on() {
 		promise := ""
-		if m := reThirty.FindString(cfg.raw); m != "" {
+		if m := reThirty.FindString(cfg.Text); m != "" {
 			promise = fmt.Sprintf(", so the %q that a comment promises of it is 0", m)
 		}
 		p.truth("use_grad_checkpointing does nothing: no file that runs reads it%s (%s)", promise, p.at(k))
 	}
 	if p.accumulation.found && p.accumulation.dead != "" && p.accumulation.int() > 1 {
-		p.truth("gradient_accumulation_steps does nothing here: %s does not read it, so an optimizer step sees one batch (%s)", filepath.Base(s.trainer.path), p.at(p.accumulation))
+		p.truth("gradient_accumulation_steps does nothing here: %s does not read it, so an optimizer step sees one batch (%s)", filepath.Base(s.trainer.Path), p.at(p.accumulation))
 	}
 	if p.named == "vit_small" && p.encoder == "vit_b_16" {
 		b := s.first(reBackbone)
-		p.truth("backbone \"vit_small\" is torchvision's vit_b_16 here, so it needs as much as vit_base (%s)", b.at(reVitB16))
+		p.truth("backbone \"vit_small\" is torchvision's vit_b_16 here, so it needs as much as vit_base (%s)", b.At(reVitB16))
 	}
 	if _, set := p.getenv("USE_LOW_VRAM_CONFIG"); set {
-		p.truth("USE_LOW_VRAM_CONFIG is read by nothing: %s decides with its import of %s from %s", filepath.Base(s.trainer.path), s.class, filepath.Base(s.config))
+		p.truth("USE_LOW_VRAM_CONFIG is read by nothing: %s decides with its import of %s from %s", filepath.Base(s.trainer.Path), s.class, filepath.Base(s.config))
 	}
-	if cfg.has(reEstimate) && s.trainer.has(lazy.MustCompile(`\.print_vram_estimate\(`)) {
-		p.truth("the amounts of memory that it prints at the start are text in %s and measure nothing", cfg.at(reEstimate))
+	if cfg.Has(reEstimate) && s.trainer.Has(lazy.MustCompile(`\.print_vram_estimate\(`)) {
+		p.truth("the amounts of memory that it prints at the start are text in %s and measure nothing", cfg.At(reEstimate))
 	}
-	if reMeasured.MatchString(cfg.raw) && reScaled.MatchString(cfg.raw) {
-		p.truth("the guide's 6.9 GB for a batch of 96 are 4.6 × 96/64: one measurement multiplied, which leaves out that weights, optimizer and context do not grow (%s)", cfg.saidAt(reScaled))
+	if reMeasured.MatchString(cfg.Text) && reScaled.MatchString(cfg.Text) {
+		p.truth("the guide's 6.9 GB for a batch of 96 are 4.6 × 96/64: one measurement multiplied, which leaves out that weights, optimizer and context do not grow (%s)", cfg.AtText(reScaled))
 	}
 	p.trueQueue(cfg)
 }
@@ -79,7 +80,7 @@ func (p *project) at(k knob) string {
 	for _, src := range p.command.Sources {
 		if src.Path == k.at.Doc {
 			if it, ok := src.Item(k.at.Path); ok {
-				return place(src.Path, it.Line)
+				return python.Place(src.Path, it.Line)
 			}
 		}
 	}
@@ -87,8 +88,8 @@ func (p *project) at(k knob) string {
 }
 
 // trueBatch says what an optimizer step really sees, where the comments or the printed sum count each GPU once more.
-func (p *project) trueBatch(cfg text) {
-	if !p.divides || !reTwoGPUs.MatchString(cfg.raw) || p.batch.int() <= 0 {
+func (p *project) trueBatch(cfg python.Source) {
+	if !p.divides || !reTwoGPUs.MatchString(cfg.Text) || p.batch.int() <= 0 {
 		return
 	}
 	total, a := p.batch.int(), max(1, p.accumulation.int())
@@ -96,18 +97,18 @@ func (p *project) trueBatch(cfg text) {
 	if p.micro > 0 {
 		real = p.micro * p.world * p.accumulate()
 	}
-	why := p.solar.trainer.at(reDivideAll) + " divides the batch by the number of GPUs, so it is %d here"
+	why := p.solar.trainer.At(reDivideAll) + " divides the batch by the number of GPUs, so it is %d here"
 	if !p.spawns {
 		why = "this is one process on one GPU, so it is %d"
 		if launcher, many := p.several(); many != "" {
 			why = launcher + " starts " + many + ", all on one GPU and without exchanging gradients, so it is %d in each of them"
 		}
 	}
-	p.truth("%s counts %d × 2 GPUs × %d = %d images an optimizer step; "+why, cfg.saidAt(reTwoGPUs), total, a, 2*total*a, real)
+	p.truth("%s counts %d × 2 GPUs × %d = %d images an optimizer step; "+why, cfg.AtText(reTwoGPUs), total, a, 2*total*a, real)
 }
 
 // trueRate says where the learning rate was scaled by that sum.
-func (p *project) trueRate(cfg text) {
+func (p *project) trueRate(cfg python.Source) {
 	base := p.setting("", "base_lr")
 	if !base.found || !p.rate.found || !p.divides || p.batch.int() <= 0 {
 		return
@@ -120,22 +121,22 @@ func (p *project) trueRate(cfg text) {
 }
 
 // trueQueue says what the queue's length has to do with the batch.
-func (p *project) trueQueue(cfg text) {
+func (p *project) trueQueue(cfg python.Source) {
 	if !p.usesQueue || !p.queue.found {
 		return
 	}
-	if !p.asserts && reDivide.MatchString(cfg.raw) {
+	if !p.asserts && reDivide.MatchString(cfg.Text) {
 		model := p.solar.first(reMomentum)
-		p.truth("nothing has to divide queue_size: %s writes round the end (%s says that it must)", model.at(lazy.MustCompile(`def\s+_dequeue_and_enqueue\(`)), cfg.saidAt(reDivide))
+		p.truth("nothing has to divide queue_size: %s writes round the end (%s says that it must)", model.At(lazy.MustCompile(`def\s+_dequeue_and_enqueue\(`)), cfg.AtText(reDivide))
 	}
 	if p.step != arch.Solar || p.batch.int() == 0 {
 		return
 	}
-	for _, m := range reQueueSum.FindAllStringSubmatch(cfg.raw, -1) {
+	for _, m := range reQueueSum.FindAllStringSubmatch(cfg.Text, -1) {
 		whole := strings.ReplaceAll(m[1]+m[4], ",", "")
 		if whole == itoa(p.queue.int()) && (m[2] == itoa(p.batch.int()) || m[5] == itoa(p.batch.int())) {
 			p.truth("the queue holds %d steps, not %s%s, of batches of %d: a step of any batch enqueues the keys of both crops (%s)", p.queue.int()/(2*p.batch.int()), m[3], m[6], p.batch.int(),
-				p.solar.first(reMomentum).at(reBothKeys))
+				p.solar.first(reMomentum).At(reBothKeys))
 			return
 		}
 	}

@@ -1,7 +1,6 @@
 package sisr
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/plugins/sisr/arch"
 )
 
@@ -178,7 +178,7 @@ func (x *checkout) lacks(folder, name string) bool {
 			break
 		}
 	}
-	name = strings.ToLower(name)
+	name = strings.ToLower(name) // as their files are named
 	alike := func(f os.DirEntry) (n int) {
 		for file := f.Name(); n < len(file) && n < len(name) && file[n] == name[n]; n++ {
 		}
@@ -195,23 +195,11 @@ func (x *checkout) lacks(folder, name string) bool {
 			return false
 		}
 		looked = true
-		if defines(text, name) {
+		if (python.Source{Text: string(text)}).Defines(name) {
 			return false
 		}
 	}
 	return looked
-}
-
-// defines reports whether a module of Python defines a class or a function of that name, given in lower case.
-func defines(text []byte, name string) bool {
-	for line := range bytes.Lines(text) {
-		for _, kind := range []string{"class ", "def "} {
-			if rest, ok := bytes.CutPrefix(line, []byte(kind)); ok && len(rest) > len(name) && strings.EqualFold(string(rest[:len(name)]), name) && !letter(rest[len(name)]) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // discWarnings say at which discriminator the trainer will stop, where a loss has one built: at its constructor or its forward,

@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/plugins/sisr/arch"
 )
@@ -50,18 +50,17 @@ const trainSet = "datasets.train."
 // loader reads how the checkout feeds its training; why says what is not known.
 type loader struct {
 	mem.Loader
-	persists bool   // persistent_workers
-	onCard   bool   // a batch is ahead on the card too, which needs pinned memory
-	source   string // of the file that builds the loader; "" where it is not there
+	persists bool // persistent_workers
+	onCard   bool // a batch is ahead on the card too, which needs pinned memory
 	why      string
+	source   python.Source // of the file that builds the loader, if that is there
 }
 
 func (b *builder) loader() (l loader) {
 	r, f := b.recipe, b.recipe.feeding()
 	for _, name := range f.files {
 		if path, ok := b.find(name); ok {
-			text, _ := file.Read(path, maxRecipe)
-			l.source = string(text)
+			l.source = python.ReadSource(path, maxRecipe)
 			break
 		}
 	}
@@ -110,23 +109,7 @@ func (b *builder) loader() (l loader) {
 
 // reads reports whether the code that builds the loader reads a key. Without a checkout the dialect's is taken for it.
 func (l loader) reads(key string) bool {
-	return l.source == "" || named(l.source, key)
-}
-
-// named reports whether a word stands in Python source before a comment.
-func named(source, word string) bool {
-	for at := 0; ; at++ {
-		i := strings.Index(source[at:], word)
-		if i < 0 {
-			return false
-		}
-		at += i
-		end := at + len(word)
-		line := source[strings.LastIndexByte(source[:at], '\n')+1 : at]
-		if (at == 0 || !letter(source[at-1])) && (end == len(source) || !letter(source[end])) && !strings.Contains(line, "#") {
-			return true
-		}
-	}
+	return !l.source.Exists() || l.source.Names(key)
 }
 
 // sample is what one sample's tensors take, in float32: crops at both resolutions, and of the on-the-fly degradations the

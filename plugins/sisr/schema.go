@@ -1,7 +1,6 @@
 package sisr
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/python"
 )
 
 // schema is what a checkout accepts in its recipes, read from the checkout's own source: every fork and every version
@@ -55,7 +55,7 @@ func readSchema(exists func(string) (string, bool)) (*schema, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading which keys the checkout accepts: %w", err)
 		}
-		s := parseSchema(text)
+		s := parseSchema(python.NewSource(path, string(text)))
 		s.path, s.root = path, f.root
 		if len(s.classes[s.root]) == 0 { // a file of another making: better no check than a wrong one
 			return nil, nil
@@ -67,18 +67,18 @@ func readSchema(exists func(string) (string, bool)) (*schema, error) {
 
 // parseSchema reads the class definitions. A field's definition may go on over several lines; a class named in it is
 // what the key nests.
-func parseSchema(text []byte) *schema {
+func parseSchema(source python.Source) *schema {
 	s := &schema{classes: map[string]map[string]string{}, bases: map[string]string{}}
 	class, field := "", ""
 	types := map[[2]string]string{}
-	for line := range bytes.Lines(text) {
-		l := strings.TrimRight(string(line), "\r\n")
+	for line := range strings.Lines(source.Code) {
+		l := strings.TrimRight(line, " \r\n")
 		if m := match(classLine, l, "class "); m != nil {
 			class, field = m[1], ""
 			s.classes[class], s.bases[class] = map[string]string{}, m[2]
 			continue
 		}
-		if class == "" || strings.TrimSpace(l) == "" || strings.HasPrefix(strings.TrimSpace(l), "#") {
+		if class == "" || strings.TrimSpace(l) == "" {
 			continue
 		}
 		if !strings.HasPrefix(l, " ") { // the class is over

@@ -38,7 +38,7 @@ func (r *recipe) sample(set string) (n unit.Bytes, from, why string) {
 	}
 	square := unit.Bytes(3 * crop * crop * 4)
 	n, from = square+3*kernel, fmt.Sprintf("3 × %d² × 4 B and three kernels", crop)
-	if strings.Contains(r.source(dataSource), `'img_edge': img_edge`) { // realesrgan_dataset.py:258 at cea3b81b
+	if strings.Contains(r.source(dataSource).Code, `'img_edge': img_edge`) { // realesrgan_dataset.py:258 at cea3b81b
 		n, from = n+square, from+", and as much of edges"
 	}
 	return n, from, ""

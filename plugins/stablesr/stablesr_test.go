@@ -1021,16 +1021,3 @@ func TestSecondStage(t *testing.T) {
 		t.Errorf("a division of the batch costs %v", r.Cost)
 	}
 }
-
-// Comments go, and what only looks like one stays.
-func TestUncommented(t *testing.T) {
-	for source, want := range map[string]string{
-		"a = 1\n": "a = 1\n", "# all\na = 1\n": "\na = 1\n", "  # b\n": "  \n", "#!x\n": "\n", "a = 1 # b\nc\n": "a = 1 \nc\n", "a # b": "a \n",
-		"a #\nb\n": "a \nb\n", "c = '#fff'\n": "c = '#fff'\n",
-		"c = 'a# b'\n": "c = 'a# b'\n", "c = 'a#b' # d # e\n": "c = 'a#b' \n", "a\t#\tb\r\nc": "a\t\nc", "": "",
-	} {
-		if got := uncommented(source); got != want {
-			t.Errorf("%q is %q without comments, want %q", source, got, want)
-		}
-	}
-}

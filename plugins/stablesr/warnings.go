@@ -80,7 +80,7 @@ func (r *recipe) warnOfArguments(warn func(string, ...any), env []string) {
 	if number && r.stripsGPUs() || r.entry == edgePy && number && r.stripsGPUs() {
 		warn("--gpus %d: this main.py takes its value for text and stops at a number (AttributeError); write it with a comma", n)
 	}
-	if !has(r.root, "lightning.logger") && strings.Contains(r.main, "WandbLogger") && !loggedIn(env) {
+	if !has(r.root, "lightning.logger") && strings.Contains(r.main.Code, "WandbLogger") && !loggedIn(env) {
 		warn("the logger is Weights & Biases, and nobody seems to be logged in: at a terminal it asks and waits; WANDB_MODE=offline or wandb login")
 	}
 	if r.micro > 0 && r.queue > 0 && r.queue%r.micro != 0 {
@@ -151,7 +151,7 @@ func (r *recipe) warnOfModel(warn func(string, ...any), env python.Environment) 
 		if r.size != 512 && r.model.Edge() != arch.EdgeSmall || r.size/r.model.Factor() != 64 {
 			warn("edge maps work at 512 only: the processor's target size of 64 is in the code, and the first step stops at torch.cat (RuntimeError)")
 		}
-		if r.edgePL != "" && !strings.Contains(r.edgePL, "def log_images") && strings.Contains(r.edgePL, "result.append(edge_map)") && !truth(r.root, keyImages+".disabled", false) {
+		if r.edgePL.Exists() && !strings.Contains(r.edgePL.Code, "def log_images") && strings.Contains(r.edgePL.Code, "result.append(edge_map)") && !truth(r.root, keyImages+".disabled", false) {
 			warn("the first image log will stop the training: get_input returns the edge map as an eighth value, and log_images takes seven; %s.disabled=True spares it", keyImages)
 		}
 	}
@@ -177,7 +177,7 @@ func (r *recipe) warnOfPreflight(warn func(string, ...any), j *job.Job) {
 	if share, spelled := r.fraction(); share < 1 {
 		warn("the script lets PyTorch take only %s of the card (set_per_process_memory_fraction)", spelled)
 	}
-	if strings.Contains(r.script, "test_edge_processing.py") {
+	if strings.Contains(r.script.Code, "test_edge_processing.py") {
 		warn("the script first builds the whole model in a test of its own, at a batch of 2 that no setting changes: if that runs out of memory, a smaller micro-batch does not help")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/file"
+	"github.com/launch-ml/launch/core/python"
 )
 
 // assumed is the accumulation of a command that does not set it: the script's own default. Nothing is assumed where that cannot
@@ -36,22 +37,18 @@ func (r *reading) assumed(p place) (int64, bool) {
 			return 0, false
 		}
 	}
-	text, err := file.Read(r.prog.Path(), maxFile)
-	if err != nil {
-		return 0, false
-	}
-	return defaultOf(string(text), p.flag)
+	return defaultOf(python.ReadSource(r.prog.Path(), maxFile), p.flag)
 }
 
 var (
-	settings   = regexp.MustCompile(`(?i)conf|cfg|opt|recipe|setting|arg|param|deepspeed|base`)
-	defaultArg = regexp.MustCompile(`\bdefault\s*=\s*([^,()#\n]+)`)
-	product    = regexp.MustCompile(`^\d+(\s*\*\s*\d+)*$`)
+	settings = regexp.MustCompile(`(?i)conf|cfg|opt|recipe|setting|arg|param|deepspeed|base`)
+	product  = regexp.MustCompile(`^\d+(\s*\*\s*\d+)*$`)
 )
 
-// defaultOf finds the default of an option in the text of a script: what argparse or click is told, or the value of the field or
+// defaultOf finds the default of an option in the code of a script: what argparse or click is told, or the value of the field or
 // constant of the option's name. Where the text has several they have to agree.
-func defaultOf(text, flag string) (n int64, ok bool) {
+func defaultOf(script python.Source, flag string) (n int64, ok bool) {
+	text := script.Code
 	var found []string
 	for _, quote := range []string{`"`, `'`} {
 		for rest := text; ; {
@@ -61,15 +58,17 @@ func defaultOf(text, flag string) (n int64, ok bool) {
 			}
 			rest = after
 			value := ""
-			if m := defaultArg.FindStringSubmatch(call(after)); m != nil {
-				value = m[1]
+			for _, a := range python.Arguments(after) {
+				if name, v, keyword := strings.Cut(a, "="); keyword && strings.TrimSpace(name) == "default" {
+					value = v
+				}
 			}
 			found = append(found, value)
 		}
 	}
 	name := regexp.QuoteMeta(strings.ReplaceAll(strings.TrimLeft(flag, "-"), "-", "_"))
 	if len(found) == 0 {
-		for _, m := range regexp.MustCompile(`(?m)^[ \t]*`+name+`[ \t]*(?::[^=\n]+)?=([^=#\n][^#\n]*)`).FindAllStringSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile(`(?m)^[ \t]*`+name+`[ \t]*(?::[^=\n]+)?=([^=\n][^\n]*)`).FindAllStringSubmatch(text, -1) {
 			found = append(found, m[1])
 		}
 	}
@@ -95,21 +94,4 @@ func defaultOf(text, flag string) (n int64, ok bool) {
 		n = v
 	}
 	return n, len(found) > 0
-}
-
-// call is the text up to the parenthesis that closes the call which has begun before it.
-func call(text string) string {
-	depth := 1
-	for i, c := range text[:min(len(text), 4096)] {
-		switch c {
-		case '(':
-			depth++
-		case ')':
-			depth--
-		}
-		if depth == 0 {
-			return text[:i]
-		}
-	}
-	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/python"
 )
 
 func TestDefaultOf(t *testing.T) {
@@ -29,9 +30,12 @@ func TestDefaultOf(t *testing.T) {
 		{"accum = world * 2\n", "--accum", 0},
 		{`p.add_argument("--accumulate", default=8)`, "--accum", 0},
 		{`p.add_argument("--accum", default=0)`, "--accum", 0},
+		{"# p.add_argument('--accum', default=40)\np.add_argument('--accum', default=8)", "--accum", 8},
+		{"p.add_argument('--accum', help='such as :) default=3', default=8)", "--accum", 8},
+		{"'''\naccum = 40\n'''\naccum = 4\n", "--accum", 4},
 		{"", "--accum", 0},
 	} {
-		if n, ok := defaultOf(tt.text, tt.flag); n != tt.want && ok || ok != (tt.want > 0) {
+		if n, ok := defaultOf(python.NewSource("train.py", tt.text), tt.flag); n != tt.want && ok || ok != (tt.want > 0) {
 			t.Errorf("%s in %q: %d, %v; want %d", tt.flag, tt.text, n, ok, tt.want)
 		}
 	}

@@ -33,16 +33,14 @@ func (g Generation) String() string {
 }
 
 var (
-	pyComment = lazy.MustCompile(`(?m)#.*$`)
 	edgeSmall = lazy.MustCompile(`self\.backbone\s*=\s*nn\.Sequential\(\s*nn\.Conv2d\(3, 32,[\s\S]*nn\.Conv2d\(128, 128,[\s\S]*self\.to_four\s*=\s*nn\.Conv2d\(128, 4`)
 	edgeAfter = lazy.MustCompile(`self\.initial_conv\s*=[\s\S]*,\s*64,\s*4,\s*stride=2[\s\S]*\b256,\s*256,\s*3|self\.initial_conv\s*=[\s\S]*else 256, 256, 3,[\s\S]*stage2_channels\s*=\s*\[128, 64, 16, 4\]`)
 	edgeTanh  = lazy.MustCompile(`torch\.tanh\(`)
 	edgeFirst = lazy.MustCompile(`\b1024\b[\s\S]*range\(5\)[\s\S]*\[512, 256, 64, 16, 4\]`)
 )
 
-// EdgeOf tells the processor by the text of edge_processor.py, without its comments.
+// EdgeOf tells the processor by the code of edge_processor.py, without comments.
 func EdgeOf(source []byte) Generation {
-	source = pyComment.ReplaceAll(source, nil)
 	switch {
 	case edgeSmall.Match(source):
 		return EdgeSmall
