@@ -32,16 +32,17 @@ const (
 
 // An excerpt is the text around lines that may matter. Only a report reads it.
 type excerpt struct {
-	stream string
-	lines  []held
-	first  int // index of the first line that matters; what stands before is context
-	bytes  int
-	left   int // lines that may still be added
-	memory bool
-	phase  string        // the phase by signs at the last line that may be about memory
-	signs  map[int]Event // by line number: the plugin's signs of an out-of-memory or its survival
-	after  []progress    // seen since it was closed
-	looks  int           // for these
+	stream    string
+	lines     []held
+	first     int // index of the first line that matters; what stands before is context
+	bytes     int
+	left      int // lines that may still be added
+	memory    bool
+	phase     string        // the phase by signs at the last line that may be about memory
+	announced bool          // the program prints where other phases begin
+	signs     map[int]Event // by line number: the plugin's signs of an out-of-memory or its survival
+	after     []progress    // seen since it was closed
+	looks     int           // for these
 }
 
 // A Detector reads a program's output as it is written. It never fails, never holds output back, and holds a bounded
@@ -180,7 +181,7 @@ func (s *stream) extend(seg segment, marks uint64) {
 	}
 	if marks&markMemory != 0 {
 		x.memory = true
-		x.phase = s.d.phaseFor(s)
+		x.phase, x.announced = s.d.phaseFor(s), s.d.signs.announces
 	}
 	if s.record.event != nil {
 		if x.signs == nil {

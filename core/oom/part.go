@@ -222,6 +222,9 @@ func (r *Report) where() string {
 		}
 		return "in the first step"
 	}
+	if r.Phase == TrainForward && r.AnyForward {
+		return "in a forward pass"
+	}
 	where := map[Phase]string{Build: "while the model was built", Data: "in the data pipeline",
 		TrainForward: "in the training's forward pass", TrainBackward: "in the backward pass",
 		Optimizer: "in the optimizer's step", Validation: "in validation",

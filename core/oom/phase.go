@@ -2,6 +2,7 @@ package oom
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -50,6 +51,7 @@ var phaseRules = []phaseRule{
 		`test|infer|inference|predict|prediction|generate|sample|testing)(?:_\w+)?$`)},
 	{phase: Validation, name: rx(`^_*(?:get|compute|calculate|calc|eval|measure)_(?:\w+_)?(?:fid|kid|inception_score|psnr|ssim|lpips|` +
 		`niqe|miou|metrics?)(?:_and_\w+|_\w*score\w*)?$`)},
+	{phase: Validation, name: rx(`^(?:\w+_)?estimate_(?:\w+_)?loss\w*$`)}, // nanoGPT's, and those of its descendants
 	{phase: Validation, path: rx(`(?:^|/)(?:evaluation|evaluators?|evaluate|validate|validation|inference|predictor|` +
 		`predict|metrics?)(?:/[^/]*)?\.py$|/(?:evaluation|evaluators?|metrics)/`)},
 	{phase: Validation, name: rx(`^decorate_context$`), weak: true},
@@ -108,6 +110,23 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 		return Build, false
 	}
 	return Unknown, false
+}
+
+// noGradients is in the source of a line that keeps nothing for a backward pass.
+var noGradients = rx(`\b(?:no_grad|inference_mode)\(`)
+
+// withoutGradients reports whether the source of one of some frames switches gradients off.
+func (f *finding) withoutGradients(calls []frame) bool {
+	return slices.ContainsFunc(calls, func(c frame) bool { return noGradients.MatchString(f.source(c)) })
+}
+
+// named reports whether one of some frames bears a name of a training, so that a forward in it is training's.
+func named(calls []frame) bool {
+	return slices.ContainsFunc(calls, func(c frame) bool {
+		return slices.ContainsFunc(phaseRules, func(r phaseRule) bool {
+			return r.phase == TrainForward && r.name.MatchString(c.name)
+		})
+	})
 }
 
 // callPhases are read in the last source line of a traceback whose printer left out torch's frames. The line has no other

@@ -1,8 +1,11 @@
 package oom
 
 import (
+	"io"
 	"strings"
 	"testing"
+
+	"github.com/launch-ml/launch/core/job"
 )
 
 // TestPhaseOf: frames are given outermost first, as "path func".
@@ -30,6 +33,7 @@ func TestPhaseOf(t *testing.T) {
 		{"a scheduler is no optimizer", "train.py main; torch/optim/lr_scheduler.py step", Unknown, false},
 		{"a teacher under no_grad", "train.py main; net.py training_step; torch/utils/_contextlib.py decorate_context; net.py forward", TrainForward, true},
 		{"under no_grad alone", "train.py main; torch/utils/_contextlib.py decorate_context; net.py forward", Validation, false},
+		{"a loss that is estimated", "train.py <module>; train.py estimate_loss; module.py _call_impl; model.py forward", Validation, true},
 		{"validation within a fit", "train.py main; lightning/trainer.py fit; net.py validation_step; net.py forward", Validation, true},
 		{"a state that is read while a model is built", "train.py main; transformers/modeling_utils.py from_pretrained; torch/serialization.py load",
 			Build, true},
@@ -113,5 +117,37 @@ func TestGPUKind(t *testing.T) {
 				t.Errorf("gpuKind is %s, limit %v; want %s, %v", got, limit, tt.want, tt.limit)
 			}
 		})
+	}
+}
+
+// A forward pass that no name, no sign and no source line assigns is called that, and not training's.
+func TestWhoseForward(t *testing.T) {
+	trace := func(line string) string {
+		return "Traceback (most recent call last):\n  File \"train.py\", line 40, in <module>\n    " + line +
+			"\n  File \"/usr/lib/python3/dist-packages/torch/nn/modules/module.py\", line 1527, in _call_impl\n" +
+			"    return forward_call(*args, **kwargs)\n  File \"/home/u/model.py\", line 182, in forward\n    y = self.head(x)\n" +
+			"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.53 GiB.\n"
+	}
+	announced := []job.Sign{{Kind: job.Started, Pattern: "^begin"}, {Kind: job.Phase, Phase: "validation", Pattern: "^val"}}
+	for name, tt := range map[string]struct {
+		signs []job.Sign
+		text  string
+		phase Phase
+		where string
+	}{
+		"nothing shows it":                     {nil, trace("out = model(x)"), TrainForward, "in a forward pass"},
+		"no gradients":                         {nil, trace("with torch.no_grad(): out = model(x)"), Validation, "in validation"},
+		"no gradients, while training":         {announced[:1], "begin\n" + trace("with torch.inference_mode(): out = model(x)"), Validation, "in validation"},
+		"its only sign is of a beginning":      {announced[:1], "begin\n" + trace("out = model(x)"), TrainForward, "in a forward pass"},
+		"it announces where validation begins": {announced, "begin\n" + trace("out = model(x)"), TrainForward, "in the training's forward pass"},
+	} {
+		d, err := NewDetector(job.Signs{Lines: tt.signs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(d.Stream(Terminal), tt.text)
+		if r := d.Report(Exit{}); r.Phase != tt.phase || !strings.Contains(r.Cause, tt.where) {
+			t.Errorf("%s: %s, %q; want %s, %q", name, r.Phase, r.Cause, tt.phase, tt.where)
+		}
 	}
 }

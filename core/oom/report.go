@@ -372,10 +372,14 @@ func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	} else if p := f.asked(after); p != Unknown && len(calls) == 0 {
 		frames, exact = p, true
 	}
+	if !exact && frames == TrainForward && f.withoutGradients(calls) {
+		frames = Validation
+	}
 	sign := f.phase
 	if sign == "" {
 		sign = f.x.phase
 	}
+	r.AnyForward = !exact && !named(calls) && !(sign == "training" && f.x.announced)
 	switch {
 	case f.rule.kind == SharedMemory || loaderProcess.MatchString(f.rows[f.at].body):
 		r.Phase = Data

@@ -75,6 +75,7 @@ type compiled struct {
 type signReader struct {
 	signs       []compiled
 	any         bool
+	announces   bool // there are signs of where other phases begin
 	always      bool
 	progress    uint64 // marks of the signs of progress alone
 	codes       map[int]string
@@ -88,6 +89,7 @@ func newSignReader(signs job.Signs) (*signReader, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the %s sign: %w", s.Kind, err)
 		}
+		r.announces = r.announces || s.Kind == job.Phase
 		c := compiled{sign: s, re: re, group: map[string]int{}, word: requiredWord(s.Pattern)}
 		for g, name := range re.SubexpNames() {
 			c.group[name] = g

@@ -102,6 +102,8 @@ type Report struct {
 	LaterRun bool  `json:"later_run,omitempty"`
 	Kind     Kind  `json:"kind"`
 	Phase    Phase `json:"phase"`
+	// AnyForward: it is a forward pass, and no frame and no sign shows whether it is training's.
+	AnyForward bool `json:"-"`
 	Numbers
 	// Rank of the process that printed it, where several ran and the output shows it; else null.
 	Rank  *int64 `json:"rank"`
