@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -87,12 +89,19 @@ of PATH leads to; one that could not be asked is asked again here.`,
 
 func newRuns() *cobra.Command {
 	var asJSON bool
+	var name, since string
 	c := &cobra.Command{
 		Use: "runs", Short: "list the recorded runs", Args: takes(0, 0, "no argument: launch show RUN shows one"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := settingsHere(c)
 			if err != nil {
 				return err
+			}
+			only := ui.RunFilter{Name: name}
+			if since != "" {
+				if only.Since, err = ui.ParseSince(since, time.Now()); err != nil {
+					return fmt.Errorf("--since: %w", err)
+				}
 			}
 			store := record.In(s.State)
 			ids, err := store.List()
@@ -106,7 +115,9 @@ func newRuns() *cobra.Command {
 					rows = append(rows, ui.RunRow{ID: id, State: "cannot be read: " + err.Error()})
 					continue
 				}
-				rows = append(rows, ui.RowOf(h, h.Life()))
+				if row := ui.RowOf(h, h.Life()); only.Has(row) {
+					rows = append(rows, row)
+				}
 			}
 			if asJSON {
 				return printJSON(rows)
@@ -116,6 +127,8 @@ func newRuns() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
+	c.Flags().StringVar(&name, "name", "", "only runs whose name, experiment or command contains this, in any case")
+	c.Flags().StringVar(&since, "since", "", "only runs that began since then: 7d, 12h, or a date such as 2026-11-22")
 	c.AddCommand(newPrune())
 	return c
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/private"
+	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
@@ -107,7 +108,8 @@ func planTyped(p *intake.Reading, say ui.Printer, asJSON bool) error {
 	if p.Failed {
 		return exitCode(run.OwnTrouble)
 	}
-	return nil
+	_, err := proc.Find(p.Command.Args, p.Command.Dir, p.Command.Env)
+	return started(err) // as it would end
 }
 
 // keepPlan writes the plan to --json-file. The file stays, and others may read it, so it holds no secrets; the plan on standard

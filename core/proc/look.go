@@ -12,6 +12,11 @@ import (
 
 var errNotFound = errors.New("not found")
 
+// Find finds the file that a shell would execute for a command in a folder with an environment. Its error is a [*StartError].
+func Find(args []string, dir string, env []string) (string, error) {
+	return look(Spec{Args: args, Dir: dir, Env: env})
+}
+
 // look finds the file that a shell would execute for s. A relative path is relative to s.Dir, where it is executed.
 func look(s Spec) (string, error) {
 	name := s.Args[0]

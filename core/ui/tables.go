@@ -101,11 +101,7 @@ func (p Printer) Runs(rows []RunRow) {
 		return
 	}
 	for _, r := range rows {
-		what := r.Name
-		if what == "" {
-			what = strings.Join(r.Command, " ")
-		}
-		what = OneLine(what)
+		what := OneLine(r.title())
 		if runes := []rune(what); len(runes) > 40 {
 			what = string(runes[:39]) + "…"
 		}
