@@ -5,23 +5,14 @@ import (
 	"sync"
 )
 
-// Between is the peak of the same program at a size that lies part/whole of the way from p's to q's: of the micro-batch,
-// of which every tensor is a line. Nothing is recorded anew, but the sequence is replayed, so the peak is where it is at
-// that size. ok is false where the two programs differ in more than their sizes. The peak has no tape of its own, and so
-// nothing lies between it and another.
+// Between is the peak of the same program at a size that lies part/whole of the way from p's to q's, such as a micro-batch;
+// every tensor's size has to be a linear function of that size. It records nothing anew but replays the sequence, so the peak
+// is where it is at that size. ok is false where the two programs differ in more than their sizes. The result has no tape of
+// its own, so it cannot be an end of another Between.
 func (p Peak) Between(q Peak, part, whole int64) (r Peak, ok bool) {
 	a, b := p.tape, q.tape
-	if a == nil || b == nil || len(a.ops) == 0 || len(a.stores) != len(b.stores) || len(a.segs) != len(b.segs) || len(a.grads) != len(b.grads) ||
-		a.values != b.values || !slices.Equal(a.uses, b.uses) || !slices.Equal(a.saves, b.saves) || !slices.Equal(a.parts, b.parts) {
+	if a == nil || b == nil || len(a.ops) == 0 || !a.sameProgram(b) {
 		return Peak{}, false
-	}
-	if len(a.temps) != len(b.temps) || !alike(a.ops, b.ops) {
-		return Peak{}, false
-	}
-	for i := range a.segs {
-		if !alike(a.segs[i].ops, b.segs[i].ops) {
-			return Peak{}, false
-		}
 	}
 	line := func(x, y int64) int64 {
 		if x == y {
@@ -51,6 +42,23 @@ func (p Peak) Between(q Peak, part, whole int64) (r Peak, ok bool) {
 		x.blocked.input, x.blocked.result = line(x.blocked.input, y.blocked.input), line(x.blocked.result, y.blocked.result)
 	}
 	return t.peak(p.Trace.Parts), true
+}
+
+// sameProgram reports whether two tapes hold the same operations on the same values, of whatever sizes.
+func (t *Tape) sameProgram(u *Tape) bool {
+	if len(t.stores) != len(u.stores) || len(t.segs) != len(u.segs) || len(t.grads) != len(u.grads) || t.values != u.values ||
+		!slices.Equal(t.uses, u.uses) || !slices.Equal(t.saves, u.saves) || !slices.Equal(t.parts, u.parts) {
+		return false
+	}
+	if len(t.temps) != len(u.temps) || !alike(t.ops, u.ops) {
+		return false
+	}
+	for i := range t.segs {
+		if !alike(t.segs[i].ops, u.segs[i].ops) {
+			return false
+		}
+	}
+	return true
 }
 
 // Resized is the peak of the same program where what the operations of one line of Python make has part/whole of its size:

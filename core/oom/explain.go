@@ -21,7 +21,7 @@ func (r Report) Explain() []string {
 	say := func(label, text string) { out = append(out, fmt.Sprintf("  %-9s %s", label, text)) }
 	switch {
 	case r.Frame == "":
-	case r.OOM && strings.HasPrefix(string(r.Kind), "gpu_") || r.Kind == CPUAlloc:
+	case r.ofCard() || r.Kind == CPUAlloc:
 		say("asked by", r.Frame)
 	default:
 		say("at", r.Frame)
@@ -217,7 +217,7 @@ func (r Report) Apart(c Clues) string {
 		return ""
 	case r.Kind == HostOOM || r.Kind == SharedMemory:
 		return "settings of the card (activation checkpointing, mixed precision, tiles) give back nothing of the host's memory"
-	case strings.HasPrefix(string(r.Kind), "gpu_"):
+	case r.ofCard():
 		return "loader workers, prefetch and pinned memory are host memory: fewer of them give back nothing of the card"
 	}
 	return ""

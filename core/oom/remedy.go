@@ -166,7 +166,7 @@ func (a *advice) phase() Phase {
 }
 
 // allocator adds allocator settings, which cost nothing. It names expandable segments only where they are known to be safe:
-// on Linux, not in WSL, from torch 2.2 on, and not where processes share tensors (pytorch#165685).
+// natively on Linux, from torch 2.2 on, and not where processes share tensors (pytorch#165685).
 func (a *advice) allocator() {
 	r := a.r
 	gap := r.Reserved != nil && r.Allocated != nil && r.Requested != nil && *r.Reserved-*r.Allocated >= *r.Requested
@@ -187,29 +187,40 @@ func (a *advice) allocator() {
 		a.add("none", "no limit: the system may come to a halt", env("PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0"))
 	case !pieces || !a.c.use(Torch):
 	case a.c.NoExpandable == "" && !a.c.Torch.before(202):
-		what := "segments that grow: they are for memory in pieces"
-		if r.Kind != GPUFragmentation {
-			slack := *r.Reserved - *r.Allocated
-			what = fmt.Sprintf("segments that grow: %v are reserved and not allocated, which is more than it asked for, and lie in pieces", slack)
-			if r.Capacity != nil && slack < *r.Capacity/little {
-				what = fmt.Sprintf("segments that grow: they may buy a little, of the %v that are reserved and not allocated", slack)
-			}
-		}
-		unless := "not on WSL or Jetson, nor where processes share CUDA tensors"
-		if a.c.Torch.From < 202 {
-			unless = "torch 2.2 or later, " + unless
-		}
-		a.add("none", what+" ("+unless+")", env("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"))
+		a.expandable()
 	case r.Kind == GPUFragmentation && !a.c.Torch.before(110):
-		why, name := a.c.NoExpandable, "PYTORCH_CUDA_ALLOC_CONF"
-		if a.c.Device == "hip" {
-			name = "PYTORCH_HIP_ALLOC_CONF"
-		}
-		if why == "" {
-			why = "torch is too old for them"
-		}
-		a.add("none", "large blocks never split; it may itself raise the usage (segments that grow would be better: "+why+")", env(name+"=max_split_size_mb:128"))
+		a.unsplit()
 	}
+}
+
+// expandable adds expandable segments, with what they can win.
+func (a *advice) expandable() {
+	r := a.r
+	what := "segments that grow: they are for memory in pieces"
+	if r.Kind != GPUFragmentation {
+		slack := *r.Reserved - *r.Allocated
+		what = fmt.Sprintf("segments that grow: %v are reserved and not allocated, which is more than it asked for, and lie in pieces", slack)
+		if r.Capacity != nil && slack < *r.Capacity/little {
+			what = fmt.Sprintf("segments that grow: they may buy a little, of the %v that are reserved and not allocated", slack)
+		}
+	}
+	unless := "not on WSL or Jetson, nor where processes share CUDA tensors"
+	if a.c.Torch.From < 202 {
+		unless = "torch 2.2 or later, " + unless
+	}
+	a.add("none", what+" ("+unless+")", env("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"))
+}
+
+// unsplit adds the setting against fragmentation where expandable segments cannot be used.
+func (a *advice) unsplit() {
+	why, name := a.c.NoExpandable, "PYTORCH_CUDA_ALLOC_CONF"
+	if a.c.Device == "hip" {
+		name = "PYTORCH_HIP_ALLOC_CONF"
+	}
+	if why == "" {
+		why = "torch is too old for them"
+	}
+	a.add("none", "large blocks never split; it may itself raise the usage (segments that grow would be better: "+why+")", env(name+"=max_split_size_mb:128"))
 }
 
 // little: below 1/20 of the card, the gain of expandable segments is called little. It is our choice: the next larger

@@ -525,51 +525,62 @@ func clip(s string) string {
 	return s
 }
 
-// cause is one line for a person.
+// cause is one line for a person: what ran out and where, the request, why it failed, and what the program did then.
 func (r *Report) cause() string {
-	where := r.where()
-	var b strings.Builder
-	switch {
-	case r.Confidence == Weak:
-		b.WriteString("killed by SIGKILL: most often the kernel, for want of host memory; nothing here says so")
-	case r.Kind == HostOOM && r.What == "out of host memory":
-		b.WriteString("killed for want of host memory")
-	case r.What == "":
-		b.WriteString("out of memory")
-	default:
-		b.WriteString(r.What)
-	}
-	if where != "" {
-		b.WriteString(" " + where)
+	text := r.event()
+	if where := r.where(); where != "" {
+		text += " " + where
 	}
 	if r.Requested != nil {
-		fmt.Fprintf(&b, ": asked for %v", *r.Requested)
+		text += fmt.Sprintf(": asked for %v", *r.Requested)
 		if r.Free != nil && r.Capacity != nil {
-			fmt.Fprintf(&b, " with %v of %v free", *r.Free, *r.Capacity)
+			text += fmt.Sprintf(" with %v of %v free", *r.Free, *r.Capacity)
 		}
 	}
-	switch {
-	case r.Limit && r.Allowed != nil:
-		fmt.Fprintf(&b, "; the limit of %v set for this process is reached, not the card's end", *r.Allowed)
-	case r.Kind == GPUFragmentation && r.Reserved != nil:
-		fmt.Fprintf(&b, "; %v are reserved but in pieces too small", *r.Reserved-value(r.Allocated))
-	case r.Kind == GPUContention && len(r.HeldBy) > 0:
-		fmt.Fprintf(&b, "; others hold the card: %s", r.HeldBy[0])
-		if n := len(r.HeldBy) - 1; n > 0 {
-			fmt.Fprintf(&b, " and %d more", n)
-		}
-	case r.Kind == GPUContention && r.Capacity != nil && r.Numbers.others() > 0:
-		fmt.Fprintf(&b, "; other processes hold about %v", r.Numbers.others().Round(100*unit.MiB))
-	case r.Kind == GPUCapacity && r.Requested != nil && r.Capacity != nil && *r.Requested > *r.Capacity:
-		b.WriteString("; that is more than the whole card")
+	if why := r.why(); why != "" {
+		text += "; " + why
 	}
 	switch {
 	case r.WentOn:
-		b.WriteString("; the program went on")
+		text += "; the program went on"
 	case r.LaterRun:
-		b.WriteString("; another run began after it, of which nothing says that it failed")
+		text += "; another run began after it, of which nothing says that it failed"
 	case !r.Fatal:
-		b.WriteString("; whether the program went on, this does not say")
+		text += "; whether the program went on, this does not say"
 	}
-	return b.String()
+	return text
+}
+
+// event names what happened, in a few words.
+func (r *Report) event() string {
+	switch {
+	case r.Confidence == Weak:
+		return "killed by SIGKILL: most often the kernel, for want of host memory; nothing here says so"
+	case r.Kind == HostOOM && r.What == "out of host memory":
+		return "killed for want of host memory"
+	case r.What == "":
+		return "out of memory"
+	}
+	return r.What
+}
+
+// why explains, from the numbers, why the request failed; "" where it is plain.
+func (r *Report) why() string {
+	switch {
+	case r.Limit && r.Allowed != nil:
+		return fmt.Sprintf("the limit of %v set for this process is reached, not the card's end", *r.Allowed)
+	case r.Kind == GPUFragmentation && r.Reserved != nil:
+		return fmt.Sprintf("%v are reserved but in pieces too small", *r.Reserved-value(r.Allocated))
+	case r.Kind == GPUContention && len(r.HeldBy) > 0:
+		others := fmt.Sprintf("others hold the card: %s", r.HeldBy[0])
+		if n := len(r.HeldBy) - 1; n > 0 {
+			others += fmt.Sprintf(" and %d more", n)
+		}
+		return others
+	case r.Kind == GPUContention && r.Capacity != nil && r.Numbers.others() > 0:
+		return fmt.Sprintf("other processes hold about %v", r.Numbers.others().Round(100*unit.MiB))
+	case r.Kind == GPUCapacity && r.Requested != nil && r.Capacity != nil && *r.Requested > *r.Capacity:
+		return "that is more than the whole card"
+	}
+	return ""
 }

@@ -195,11 +195,10 @@ var (
 	ipyArrow    = rx(`^-+> (\d+)\b`)
 )
 
-// frames returns the frames within rows[from:to), outermost first. Only a frame that stands whole on its line is
-// believed: one that a wrap has cut is not guessed at, but for rich's own wrapping, which is known.
+// frames returns the frames within rows[from:to), outermost first. It believes only a frame that is whole on its line: it does
+// not guess at one that a wrap has cut, except for rich's own wrapping, which is known.
 func frames(rows []row, from, to int, rank string) []frame {
-	var out []frame
-	prefix, old := "", -1
+	t := frameReader{old: -1}
 	for i := max(0, from); i < to; i++ {
 		r := rows[i]
 		if rank != "" && r.rank != "" && r.rank != rank {
@@ -209,43 +208,68 @@ func frames(rows []row, from, to int, rank string) []frame {
 			!strings.HasPrefix(r.body, "-") {
 			continue
 		}
-		if m := pythonFrame.FindStringSubmatch(r.body); m != nil {
-			out = append(out, frame{m[1], m[2], m[3], i})
-			continue
-		}
-		if m := mangledPath.FindStringSubmatch(r.body); m != nil {
-			out = append(out, frame{m[1], m[2], m[3], i})
-			continue
-		}
-		if m := parsedFrame.FindStringSubmatch(r.body); m != nil {
-			out = append(out, frame{m[1], m[2], "", i})
-			continue
-		}
-		if r.boxed {
-			body := strings.TrimSpace(r.body)
-			if m := richFrame.FindStringSubmatch(body); m != nil {
-				out = append(out, frame{prefix + m[1], m[2], m[3], i})
-			} else if m := richName.FindStringSubmatch(body); m != nil && len(out) > 0 && out[len(out)-1].name == "" {
-				out[len(out)-1].name = m[1]
-			} else if strings.HasPrefix(body, "/") && !strings.ContainsAny(body, " :") {
-				prefix = body
-				continue
-			}
-			prefix = ""
-			continue
-		}
-		if m := ipyCell.FindStringSubmatch(r.body); m != nil {
-			out = append(out, frame{m[1], m[2], cmp.Or(m[3], "<module>"), i})
-		} else if m := ipyFrame.FindStringSubmatch(r.body); m != nil {
-			out = append(out, frame{m[1], m[2], m[3], i})
-		} else if m := ipyOld.FindStringSubmatch(r.body); m != nil {
-			out = append(out, frame{m[1], "", m[2], i})
-			old = len(out) - 1
-		} else if m := ipyArrow.FindStringSubmatch(r.body); m != nil && old == len(out)-1 && old >= 0 {
-			out[old].line = m[1]
+		switch {
+		case t.python(r.body, i):
+		case r.boxed:
+			t.rich(strings.TrimSpace(r.body), i)
+		default:
+			t.ipython(r.body, i)
 		}
 	}
-	return out
+	return t.frames
+}
+
+// A frameReader collects the frames of a traceback.
+type frameReader struct {
+	frames []frame
+	prefix string // the first part of a path that rich has wrapped
+	old    int    // the index of the last frame of an old IPython's, whose line number comes later; -1: none
+}
+
+// python reads a frame as Python prints it.
+func (t *frameReader) python(body string, row int) bool {
+	if m := pythonFrame.FindStringSubmatch(body); m != nil {
+		t.frames = append(t.frames, frame{m[1], m[2], m[3], row})
+		return true
+	}
+	if m := mangledPath.FindStringSubmatch(body); m != nil {
+		t.frames = append(t.frames, frame{m[1], m[2], m[3], row})
+		return true
+	}
+	if m := parsedFrame.FindStringSubmatch(body); m != nil {
+		t.frames = append(t.frames, frame{m[1], m[2], "", row})
+		return true
+	}
+	return false
+}
+
+// rich reads a line within rich's box: a frame, or a part of one that rich has wrapped.
+func (t *frameReader) rich(body string, row int) {
+	last := len(t.frames) - 1
+	if m := richFrame.FindStringSubmatch(body); m != nil {
+		t.frames = append(t.frames, frame{t.prefix + m[1], m[2], m[3], row})
+	} else if m := richName.FindStringSubmatch(body); m != nil && last >= 0 && t.frames[last].name == "" {
+		t.frames[last].name = m[1]
+	} else if strings.HasPrefix(body, "/") && !strings.ContainsAny(body, " :") {
+		t.prefix = body
+		return
+	}
+	t.prefix = ""
+}
+
+// ipython reads a frame as IPython prints it.
+func (t *frameReader) ipython(body string, row int) {
+	last := len(t.frames) - 1
+	if m := ipyCell.FindStringSubmatch(body); m != nil {
+		t.frames = append(t.frames, frame{m[1], m[2], cmp.Or(m[3], "<module>"), row})
+	} else if m := ipyFrame.FindStringSubmatch(body); m != nil {
+		t.frames = append(t.frames, frame{m[1], m[2], m[3], row})
+	} else if m := ipyOld.FindStringSubmatch(body); m != nil {
+		t.frames = append(t.frames, frame{m[1], "", m[2], row})
+		t.old = last + 1
+	} else if m := ipyArrow.FindStringSubmatch(body); m != nil && t.old == last && last >= 0 {
+		t.frames[last].line = m[1]
+	}
 }
 
 // installed says that a path belongs to Python or to an installed package, and so is nobody's own code. A source build of

@@ -35,28 +35,13 @@ func (r *Report) saw(from Source, what string, speaksFor Kind, sure Confidence) 
 	r.Evidence = append(r.Evidence[:len(r.Evidence):len(r.Evidence)], Evidence{From: from, Line: Line{Text: what}, For: speaksFor, Sure: sure})
 }
 
+// onCard compares the words of a failure with the observations of the card.
 func (r *Report) onCard(c *Card) {
 	if c == nil || c.Looks == 0 {
 		return
 	}
-	gpu := r.OOM && strings.HasPrefix(string(r.Kind), "gpu_")
-	state := fmt.Sprintf("%v of %v were free at the last looks", c.Free, c.Capacity)
-	switch {
-	case gpu && r.Confidence == Likely && c.roomy():
-		r.saw(OnCard, state, NoMemory, Likely)
-		r.OOM, r.Kind, r.NotMemory, r.Needs = false, NoMemory, "device_fault", 0
-		r.Cause = "the words of a failed allocation, on a card with room: most often the card was broken by an error before them"
-		return
-	case gpu && r.Confidence == Likely && c.full():
-		r.saw(OnCard, state, r.Kind, Certain)
-		r.Confidence = Certain
-	case !r.OOM && r.NotMemory == noWorkspace && c.full():
-		r.saw(OnCard, state, GPUCapacity, Likely)
-		r.OOM, r.Kind, r.NotMemory, r.Confidence = true, GPUCapacity, "", Likely
-		r.What = "out of GPU memory: none was left for a library's workspace"
-		gpu = true
-	}
-	if !gpu {
+	r.trustWords(c)
+	if !r.ofCard() {
 		return
 	}
 	switch {
@@ -77,6 +62,27 @@ func (r *Report) onCard(c *Card) {
 	}
 	if c.Steady >= time.Minute && r.Phase == Unknown {
 		r.saw(OnCard, fmt.Sprintf("the job had held a steady %v for %v before: what failed is no ordinary step", c.At, c.Steady.Round(time.Second)), r.Kind, Likely)
+	}
+}
+
+// ofCard reports whether a card's memory ran out.
+func (r *Report) ofCard() bool { return r.OOM && strings.HasPrefix(string(r.Kind), "gpu_") }
+
+// trustWords decides, by how full the card was, on words that have other meanings than out of memory.
+func (r *Report) trustWords(c *Card) {
+	state := fmt.Sprintf("%v of %v were free at the last looks", c.Free, c.Capacity)
+	switch {
+	case r.ofCard() && r.Confidence == Likely && c.roomy():
+		r.saw(OnCard, state, NoMemory, Likely)
+		r.OOM, r.Kind, r.NotMemory, r.Needs = false, NoMemory, "device_fault", 0
+		r.Cause = "the words of a failed allocation, on a card with room: most often the card was broken by an error before them"
+	case r.ofCard() && r.Confidence == Likely && c.full():
+		r.saw(OnCard, state, r.Kind, Certain)
+		r.Confidence = Certain
+	case !r.OOM && r.NotMemory == noWorkspace && c.full():
+		r.saw(OnCard, state, GPUCapacity, Likely)
+		r.OOM, r.Kind, r.NotMemory, r.Confidence = true, GPUCapacity, "", Likely
+		r.What = "out of GPU memory: none was left for a library's workspace"
 	}
 }
 
@@ -127,7 +133,7 @@ func (r *Report) refused(last *Refusal) {
 	if r.Numbers.count() > numbers.count() { // the message has other processes and a limit
 		numbers = r.Numbers
 	}
-	if !r.OOM || !strings.HasPrefix(string(r.Kind), "gpu_") {
+	if !r.ofCard() {
 		r.Kind, r.What = GPUUnspecified, "out of GPU memory"
 	}
 	r.OOM, r.Fatal, r.NotMemory, r.Confidence, r.Numbers = true, true, "", Certain, numbers
