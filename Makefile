@@ -43,18 +43,20 @@ $(GOLANGCI) $(DEADCODE):
 	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install -ldflags '-s -w' $(tool)@$(lastword $(subst -v, v,$@))
 	mv bin/$(notdir $(tool)) $@
 
-# A line of Go that is not in this commit has at most 120 characters.
-LONG_SINCE ?= 0aaabaacf93b1f0b3bcb27edf777d7afd7d4f67e
+# What is not in this commit follows two more rules: a line of Go has at most 120 characters, a commit's subject at most 72.
+LINT_SINCE ?= 8e41de9a7117dbee6c8404e71a2dc552d1790610
 
 # lint: .golangci.yml has the limits; tools/lint/deadcode.txt lists the functions that may stay though nothing here calls them.
 lint: $(GOLANGCI) $(DEADCODE)
 	$(GOLANGCI) run ./...
-	$(PYTHON) tools/lint/longlines.py $(GOLANGCI) $(LONG_SINCE)
+	$(PYTHON) tools/lint/longlines.py $(GOLANGCI) $(LINT_SINCE)
+	@! git log --no-merges --format='%h %s' $(LINT_SINCE)..HEAD 2>/dev/null | awk 'length($$0) - index($$0, " ") > 72' | grep . || \
+		{ echo 'these subjects of commits have more than 72 characters'; exit 1; }
 	@dead=$$($(DEADCODE) -test -f '{{range .Funcs}}{{$$.Path}}.{{.Name}}{{println}}{{end}}' ./...) && \
 		! printf '%s\n' "$$dead" | grep . | grep -vxFf tools/lint/deadcode.txt || { echo 'nothing reaches these functions'; exit 1; }
 
-# check leaves these tests to `make test`: the first five need torch, the others are slow. -short shortens some more.
-SLOW := ^(TestScripts|TestTorch|TestExample|TestPyTorchLoadsThePatchedCopy|TestCaptureWithoutGPU|TestPromises|TestEachByte|TestSameSlowly)$$
+# check leaves these tests to `make test`: the first six need torch, the others are slow. -short shortens some more.
+SLOW := ^(TestScripts|TestDocs|TestTorch|TestExample|TestPyTorchLoadsThePatchedCopy|TestCaptureWithoutGPU|TestPromises|TestEachByte|TestSameSlowly)$$
 check: format lint
 	$(GO) vet ./...
 	$(GO) test -short -skip '$(SLOW)' ./...
