@@ -47,14 +47,14 @@ func (b *builder) build() *ladder.Set {
 		Values: map[string]int64{job.MicroBatch: b.micro, job.Accumulation: b.accum},
 		Shared: ladder.Ladder{Phase: ladder.Shared},
 		Phases: []ladder.Ladder{
-			{Phase: ladder.Training, Rungs: []ladder.Rung{{Name: "as asked", Slowdown: 1}}},
-			{Phase: ladder.Validation, Rungs: []ladder.Rung{{Name: "as asked", Slowdown: 1}}},
+			{Phase: ladder.Training, Rungs: []ladder.Rung{ladder.AsAsked()}},
+			{Phase: ladder.Validation, Rungs: []ladder.Rung{ladder.AsAsked()}},
 		},
 	}
 	if b.micro > 0 {
 		set.Invariants = []ladder.Invariant{{Name: "global batch", Factors: []string{job.MicroBatch, job.Accumulation}, Equals: b.micro * b.accum}}
 	}
-	rungs, vs := []ladder.Rung{{Name: "as asked", Slowdown: 1}}, []variant{asked}
+	rungs, vs := []ladder.Rung{ladder.AsAsked()}, []variant{asked}
 	for _, v := range b.variants(asked) {
 		if r, ok := b.rung(v, asked); ok {
 			rungs, vs = append(rungs, r), append(vs, v)
@@ -103,18 +103,16 @@ func (b *builder) variants(asked variant) (out []variant) {
 	if b.problem != "" || b.micro <= 0 {
 		return nil
 	}
-	var splits []variant
-	global, per := asked.micro*asked.accum, int64(1)
+	per := int64(1)
 	if b.task == "reid" {
-		per = max(1, b.class.int("images_per_id", 1))
+		per = b.perID()
 	}
-	for micro := global; micro >= b.floor(); micro-- {
-		if global%micro == 0 && micro%per == 0 && (b.hasAccum || micro == asked.micro) {
-			splits = append(splits, variant{micro: micro, accum: global / micro})
-		}
-	}
-	if !slices.Contains(splits, asked) { // below the floor, or of no whole identities: it is the user's
-		splits = append(splits, asked)
+	larger, smaller := ladder.Split{Micro: asked.micro, Accumulation: asked.accum}.Others(func(s ladder.Split) bool {
+		return b.hasAccum && s.Micro >= b.floor() && s.Micro%per == 0
+	})
+	splits := []variant{}
+	for _, s := range slices.Concat(larger, []ladder.Split{{Micro: asked.micro, Accumulation: asked.accum}}, smaller) {
+		splits = append(splits, variant{micro: s.Micro, accum: s.Accumulation})
 	}
 	least := splits[len(splits)-1]
 	on, _ := b.class.bool("mixed_precision")
@@ -188,7 +186,7 @@ func (b *builder) rung(v, asked variant) (r ladder.Rung, ok bool) {
 	if v.micro != asked.micro {
 		name(fmt.Sprintf("micro-batch %d × accumulation %d", v.micro, v.accum))
 		cost, why := b.splitCost(v, asked)
-		r.Slowdown *= 1 + 0.02*(float64(asked.micro)/float64(v.micro)-1)
+		r.Slowdown *= ladder.SplitSlowdown(float64(asked.micro) / float64(v.micro))
 		b.split(&r, &ok, v, cost, why)
 	}
 	if v.amp {

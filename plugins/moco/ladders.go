@@ -71,7 +71,7 @@ func (b *builder) build() (*ladder.Set, error) {
 		return nil, err
 	}
 	set.Phases = []ladder.Ladder{l}
-	b.dropIdle(set)
+	set.DropUseless()
 	set.Host = b.host(l.Rungs[l.Asked].At(set.Shared.Asked))
 	return set, nil
 }
@@ -83,7 +83,7 @@ func (b *builder) shared(set *ladder.Set) ([]computing, error) {
 	if b.amp.found && b.amp.on() && (b.amp.dead == "" || b.step == arch.V3) && onCard {
 		asked.amp = nn.F16 // torch.cuda.amp.autocast's default
 	}
-	set.Shared = ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}}
+	set.Shared = ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{ladder.AsAsked()}}
 	ways := []computing{asked}
 	if !onCard {
 		return ways, nil
@@ -125,7 +125,7 @@ func (b *builder) training(ways []computing) (ladder.Ladder, error) {
 		}
 		below = append(below, r)
 	}
-	l.Rungs = append(l.Rungs, ladder.Descend(ladder.Rung{Name: "as asked", Slowdown: 1, Estimates: prices[0]}, below, 0)...)
+	l.Rungs = append(l.Rungs, ladder.Descend(ladder.AsAsked(prices[0]...), below, 0)...)
 	return l, nil
 }
 
@@ -152,7 +152,7 @@ func (p *project) variants() (smaller, larger []variant) {
 		return nil, nil
 	}
 	if p.accumulation.live() {
-		smaller, larger = p.split(), p.join()
+		smaller, larger = p.splits()
 	} else {
 		smaller = p.halve()
 	}
@@ -162,34 +162,25 @@ func (p *project) variants() (smaller, larger []variant) {
 	return smaller, larger
 }
 
-// split keeps the global batch: smaller micro-batches, more of them.
-func (p *project) split() (out []variant) {
+// splits keep the global batch: smaller micro-batches and more of them, or larger ones and fewer.
+func (p *project) splits() (smaller, larger []variant) {
 	asked := p.asked()
-	for k := int64(2); k <= asked.micro; k++ {
-		v := asked
-		v.micro, v.accum, v.cost = asked.micro/k, asked.accum*k, ladder.Numerics
-		if asked.micro%k != 0 || v.micro < minMicro || !p.bounded(v.micro, v.accum) || !p.aligned(v.micro, v.queue) {
-			continue
+	now := ladder.Split{Micro: asked.micro, Accumulation: asked.accum}
+	more, less := now.Others(func(s ladder.Split) bool {
+		v := variant{micro: s.Micro, accum: s.Accumulation, queue: asked.queue}
+		return s.Divides(now) && p.bounded(v.micro, v.accum) && p.aligned(v.micro, v.queue) &&
+			(v.micro > asked.micro && p.room(v) || v.micro < asked.micro && v.micro >= minMicro)
+	})
+	variants := func(splits []ladder.Split) (out []variant) {
+		for _, s := range splits {
+			v := asked
+			v.micro, v.accum, v.cost = s.Micro, s.Accumulation, ladder.Numerics
+			v.why = p.coupled(v)
+			out = append(out, v)
 		}
-		v.why = p.coupled(v)
-		out = append(out, v)
+		return out
 	}
-	return out
-}
-
-// join keeps the global batch: larger micro-batches, fewer of them.
-func (p *project) join() (out []variant) {
-	asked := p.asked()
-	for k := asked.accum; k > 1; k-- {
-		v := asked
-		v.micro, v.accum, v.cost = asked.micro*k, asked.accum/k, ladder.Numerics
-		if asked.accum%k != 0 || !p.bounded(v.micro, v.accum) || !p.room(v) || !p.aligned(v.micro, v.queue) {
-			continue
-		}
-		v.why = p.coupled(v)
-		out = append(out, v)
-	}
-	return out
+	return variants(less), variants(more)
 }
 
 // coupled says what a split at the same global batch changes all the same.
@@ -356,10 +347,7 @@ func (b *builder) rung(v variant, prices []mem.Estimate) (ladder.Rung, error) {
 		r.Edits = append(r.Edits, e)
 	}
 	if v.micro > 0 && asked.micro > 0 { // a card is filled worse by a smaller batch
-		r.Slowdown = 1 + 0.02*(float64(asked.micro)/float64(v.micro)-1)
-		if v.micro > asked.micro {
-			r.Slowdown = 1 / (1 + 0.02*(float64(v.micro)/float64(asked.micro)-1))
-		}
+		r.Slowdown = ladder.SplitSlowdown(float64(asked.micro) / float64(v.micro))
 	}
 	return r, failed
 }
@@ -409,19 +397,4 @@ func (p *project) refit(v variant) (config.Edit, bool) {
 		From: strconv.FormatInt(c.ptr, 10), To: strconv.FormatInt(c.refit(g), 10), Cost: v.cost.String(),
 		Why: fmt.Sprintf("a step enqueues %d keys, and the queue can only go on from a multiple of that; the keys themselves stay", g),
 	}, true
-}
-
-// dropIdle takes rungs off the shared ladder with which the job as asked needs no less, and their prices off the other.
-func (b *builder) dropIdle(set *ladder.Set) {
-	l := &set.Phases[0]
-	for s := len(set.Shared.Rungs) - 1; s > 0; s-- {
-		here, asked := l.Rungs[l.Asked].At(s), l.Rungs[l.Asked].At(0)
-		if set.Shared.Rungs[s].Cost == ladder.None || !here.Known() || here.Total() < asked.Total() {
-			continue
-		}
-		set.Shared.Rungs = slices.Delete(set.Shared.Rungs, s, s+1)
-		for i := range l.Rungs {
-			l.Rungs[i].Estimates = slices.Delete(slices.Clone(l.Rungs[i].Estimates), s, s+1)
-		}
-	}
 }

@@ -54,8 +54,7 @@ type variant struct {
 	checkpointing    bool
 }
 
-// divides reports whether the divisions of the global batch are looked at, all of them: not of one that nobody trains with.
-func (v variant) divides() bool { return v.accum <= maxBatch/v.micro }
+func (v variant) split() ladder.Split { return ladder.Split{Micro: v.micro, Accumulation: v.accum} }
 
 func (b *builder) build(ctx context.Context) *ladder.Set {
 	ctx, cancel := context.WithTimeout(ctx, scanTime)
@@ -85,12 +84,11 @@ func (b *builder) build(ctx context.Context) *ladder.Set {
 		}
 	}
 	if why := b.idleCard(); why != "" { // nothing that happens on the card is to be fitted to it
-		asked := []ladder.Rung{{Name: "as asked", Slowdown: 1, Estimates: []mem.Estimate{{Unknown: why}}}}
-		set.Shared = ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked", Slowdown: 1}}}
-		set.Phases = []ladder.Ladder{{Phase: ladder.Training, Rungs: asked}}
+		phases := []string{ladder.Training}
 		if r.valOn {
-			set.Phases = append(set.Phases, ladder.Ladder{Phase: ladder.Validation, Rungs: asked})
+			phases = append(phases, ladder.Validation)
 		}
+		set.Idle(why, phases...)
 		set.Host = b.host(ctx)
 		return set
 	}
@@ -102,7 +100,7 @@ func (b *builder) build(ctx context.Context) *ladder.Set {
 		tasks = append(tasks, func() { set.Phases[1] = b.validation(settings) })
 	}
 	mem.Together(tasks)
-	b.dropIdle(set)
+	set.DropUseless()
 	return set
 }
 
@@ -123,7 +121,7 @@ func (b *builder) shared(set *ladder.Set) []setting {
 	if r.useAMP && b.device.Kind != gpu.CPU {
 		asked.amp = b.halfType(r.half)
 	}
-	set.Shared = ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}}
+	set.Shared = ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{ladder.AsAsked()}}
 	settings := []setting{asked}
 	if b.device.Kind == gpu.CPU {
 		return settings
@@ -183,17 +181,12 @@ func (b *builder) smaller(asked variant) (out []variant) {
 	if !asked.checkpointing && b.netErr == nil && b.net.CheckpointArg != "" {
 		checkpointing = append(checkpointing, true)
 	}
-	splits := []int64{1}
-	for k := int64(2); k <= asked.micro && asked.divides(); k++ {
-		if asked.micro%k == 0 && asked.micro/k >= b.net.MinBatch {
-			splits = append(splits, k)
-		}
-	}
+	_, splits := asked.split().Others(func(s ladder.Split) bool { return s.Divides(asked.split()) && s.Micro >= b.net.MinBatch })
 	for _, ckpt := range checkpointing {
-		for _, k := range splits {
+		for _, s := range append([]ladder.Split{asked.split()}, splits...) {
 			v := asked
 			v.checkpointing = ckpt
-			v.micro, v.accum = asked.micro/k, asked.accum*k
+			v.micro, v.accum = s.Micro, s.Accumulation
 			if !b.accepts(b.recipe.accumulation) {
 				v.accum = asked.accum // then it is another global batch
 			}
@@ -235,15 +228,12 @@ func (b *builder) multiple() int64 { return max(1, b.net.Multiple) }
 
 // larger lists the ways to train with more: the same global batch in fewer, larger pieces.
 func (b *builder) larger(asked variant) (out []variant) {
-	for k := asked.accum; k > 1 && asked.divides(); k-- {
-		if asked.accum%k != 0 {
-			continue
-		}
+	larger, _ := asked.split().Others(func(s ladder.Split) bool {
+		return s.Divides(asked.split()) && (!b.recipe.otf || b.recipe.queueSize%s.Micro == 0)
+	})
+	for _, s := range larger {
 		v := asked
-		v.micro, v.accum = asked.micro*k, asked.accum/k
-		if b.recipe.otf && b.recipe.queueSize%v.micro != 0 {
-			continue
-		}
+		v.micro, v.accum = s.Micro, s.Accumulation
 		out = append(out, v)
 	}
 	return out
@@ -252,13 +242,11 @@ func (b *builder) larger(asked variant) (out []variant) {
 // trainingRung names one way to train and makes its edits.
 func (b *builder) trainingRung(v, asked variant, prices []mem.Estimate) ladder.Rung {
 	r := b.recipe
-	rung := ladder.Rung{Name: "as asked", Slowdown: 1, Estimates: prices,
-		Values: map[string]int64{job.MicroBatch: v.micro, job.Accumulation: v.accum, knobCrop: v.lq}}
 	if v == asked {
-		rung.Values = nil
-		return rung
+		return ladder.AsAsked(prices...)
 	}
-	rung.Name = ""
+	rung := ladder.Rung{Slowdown: 1, Estimates: prices,
+		Values: map[string]int64{job.MicroBatch: v.micro, job.Accumulation: v.accum, knobCrop: v.lq}}
 	name := func(s string) {
 		if rung.Name != "" {
 			rung.Name += ", "
@@ -289,7 +277,7 @@ func (b *builder) trainingRung(v, asked variant, prices []mem.Estimate) ladder.R
 			cost, why = ladder.Numerics, why+"; dynamic_loss_scheduling counts pieces, so its smoothing and its momentum act on each"
 		}
 		rung.Cost = max(rung.Cost, cost)
-		rung.Slowdown *= splitSlowdown(float64(v.accum) / float64(asked.accum))
+		rung.Slowdown *= ladder.SplitSlowdown(float64(v.accum) / float64(asked.accum))
 		name(fmt.Sprintf("micro-batch %d × accumulation %d", v.micro, v.accum))
 		rung.Edits = append(rung.Edits, b.edit(knobMicro, r.micro, v.micro, cost, why))
 		if v.accum != asked.accum {
@@ -310,16 +298,9 @@ func (b *builder) trainingRung(v, asked variant, prices []mem.Estimate) ladder.R
 	return rung
 }
 
-// Expected slowdowns order the rungs of one cost; they are no promise. A pass is computed twice of three under
-// activation checkpointing. What a split costs depends on how well a piece still fills the card.
+// checkpointSlowdown is expected of activation checkpointing, under which of three passes one is computed twice. Like
+// [ladder.SplitSlowdown] it orders rungs and promises nothing.
 const checkpointSlowdown = 1.33
-
-func splitSlowdown(k float64) float64 {
-	if k <= 1 {
-		return 1 / (1 + 0.02*(1/k-1))
-	}
-	return 1 + 0.02*(k-1)
-}
 
 // enlargeRatio is what the trainer would compute for "auto" at the micro-batch as asked: max(2000·batch // images, 1)
 // (train.py:106 at 68629319). ok is false where the images cannot be counted.
@@ -335,7 +316,7 @@ func (b *builder) validation(settings []setting) ladder.Ladder {
 	r := b.recipe
 	tiles := b.smallerTiles()
 	prices := b.priceValidations(append([]int64{r.tileSize}, tiles...), settings)
-	asked := ladder.Rung{Name: "as asked", Slowdown: 1, Estimates: prices[0]}
+	asked := ladder.AsAsked(prices[0]...)
 	var below []ladder.Rung
 	var least ladder.Rung
 	for i, tile := range tiles {
@@ -382,24 +363,6 @@ func (b *builder) smallerTiles() (tiles []int64) {
 		}
 	}
 	return tiles
-}
-
-// dropIdle takes rungs off the shared ladder with which no phase as asked needs less, and their prices off the others.
-func (b *builder) dropIdle(set *ladder.Set) {
-	for s := len(set.Shared.Rungs) - 1; s > 0; s-- {
-		if set.Shared.Rungs[s].Cost == ladder.None || slices.ContainsFunc(set.Phases, func(l ladder.Ladder) bool {
-			here, asked := l.Rungs[l.Asked].At(s), l.Rungs[l.Asked].At(0)
-			return !here.Known() || here.Total() < asked.Total()
-		}) {
-			continue
-		}
-		set.Shared.Rungs = slices.Delete(set.Shared.Rungs, s, s+1)
-		for _, l := range set.Phases {
-			for i := range l.Rungs {
-				l.Rungs[i].Estimates = slices.Delete(slices.Clone(l.Rungs[i].Estimates), s, s+1)
-			}
-		}
-	}
 }
 
 // edit makes the edit that sets a path of the recipe; the text is spelled for the recipe's format.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/lazy"
 )
 
@@ -50,8 +51,8 @@ type recipe struct {
 // a value. Most recipes have none, and are spared to be tried.
 var sharing = lazy.MustCompile(`(?m)^[^#\n]*(?:[:,\[{?-][ \t]*|^[ \t]*)(?:![^ \n]* +)?[&*][^ \t\n]|<<[ \t]*:`)
 
-// maxBatch bounds what is taken for a micro-batch, and the global batches of which every division is priced.
-const maxBatch = 1 << 14
+// maxBatch bounds what is taken for a micro-batch.
+const maxBatch = ladder.MaxBatch
 
 // force applies BasicSR's --force_yml a:b:c=value, which outranks the file whatever is edited there
 // (basicsr/utils/options.py at 8d56e3a0).

@@ -80,38 +80,41 @@ func (b *builder) build() *ladder.Set {
 			set.Invariants = append(set.Invariants, ladder.Invariant{Name: "pool of degraded pairs", Factors: []string{knobMicro}, Divides: knobQueue})
 		}
 	}
+	names := []string{phases[training].name}
+	if b.validates() {
+		names = append(names, phases[validation].name)
+	}
+	if b.logsImages() {
+		names = append(names, phases[logging].name)
+	}
+	if why := b.idleCard(); why != "" { // nothing that happens on the card is to be fitted to it
+		set.Idle(why, names...)
+		set.Host = b.host(mem.Estimate{Unknown: why})
+		return set
+	}
 	// Which edits the program would take is found out while what they would save is priced: nearly always it takes all.
 	expected, first := b.expecting().shared(asked)
 	rungs, at := expected, first
 	tasks := []func(){func() { rungs, at = b.shared(asked) }}
-	idle := b.idleCard()
-	if idle != "" { // nothing that happens on the card is to be fitted to it
-		rungs, at = []shared{{ladder.Rung{Name: "as asked", Slowdown: 1}, asked}}, 0
-		expected, first, tasks = rungs, 0, nil
-	}
 	estimates := make([][]mem.Estimate, len(phases)) // by what is expected
 	for n := range phases {
 		estimates[n] = make([]mem.Estimate, len(expected))
-		if idle != "" {
-			estimates[n][0].Unknown = idle
-		}
 	}
-	if feeding := b.apart(); idle == "" {
-		for _, g := range groups(expected) {
-			tasks = append(tasks, func() {
-				for k, e := range b.price(g.phase, g.variants) {
-					estimates[g.phase][g.rungs[k]] = e
-				}
-				if g.phase == training && slices.Contains(g.rungs, first) {
-					set.Host = feeding.host(estimates[training][first])
-				}
-			})
-		}
+	feeding := b.apart()
+	for _, g := range groups(expected) {
+		tasks = append(tasks, func() {
+			for k, e := range b.price(g.phase, g.variants) {
+				estimates[g.phase][g.rungs[k]] = e
+			}
+			if g.phase == training && slices.Contains(g.rungs, first) {
+				set.Host = feeding.host(estimates[training][first])
+			}
+		})
 	}
 	mem.Together(tasks)
 	ladders := make([]ladder.Ladder, len(phases))
 	for n, p := range phases {
-		ladders[n] = ladder.Ladder{Phase: p.name, Rungs: []ladder.Rung{{Name: "as asked", Slowdown: 1}}}
+		ladders[n] = ladder.Ladder{Phase: p.name, Rungs: []ladder.Rung{ladder.AsAsked()}}
 	}
 	set.Shared = ladder.Ladder{Phase: ladder.Shared, Asked: at}
 	for _, s := range rungs {
@@ -127,17 +130,12 @@ func (b *builder) build() *ladder.Set {
 			ladders[n].Rungs[0].Estimates = append(ladders[n].Rungs[0].Estimates, e)
 		}
 	}
-	set.Phases = append(set.Phases, ladders[training])
-	if b.validates() {
-		set.Phases = append(set.Phases, ladders[validation])
-	}
-	if b.logsImages() {
-		set.Phases = append(set.Phases, ladders[logging])
+	for _, l := range ladders {
+		if slices.Contains(names, l.Phase) {
+			set.Phases = append(set.Phases, l)
+		}
 	}
 	dropIdle(set)
-	if idle != "" {
-		set.Host = b.host(estimates[training][first])
-	}
 	return set
 }
 
@@ -185,7 +183,7 @@ func (b *builder) shared(asked variant) (rungs []shared, at int) {
 		}
 	}
 	at = len(rungs)
-	rungs = append(rungs, shared{ladder.Rung{Name: "as asked", Slowdown: 1}, asked})
+	rungs = append(rungs, shared{ladder.AsAsked(), asked})
 	var below []shared
 	least := asked
 	for _, v := range smaller {
@@ -218,27 +216,19 @@ func (b *builder) shared(asked variant) (rungs []shared, at int) {
 // splits lists the ways to make up the same global batch whose micro-batch divides the pool, larger ones first, then
 // smaller ones.
 func (b *builder) splits(asked variant) (larger, smaller []variant) {
-	if asked.micro <= 0 || asked.accum <= 0 || asked.micro*asked.accum > maxBatch {
-		return nil, nil
-	}
-	product := asked.micro * asked.accum
-	for m := product; m >= 1; m-- {
-		if product%m != 0 || m == asked.micro || asked.queue > 0 && asked.queue%m != 0 {
-			continue
+	more, less := ladder.Split{Micro: asked.micro, Accumulation: asked.accum}.Others(func(s ladder.Split) bool {
+		return asked.queue <= 0 || asked.queue%s.Micro == 0
+	})
+	variants := func(splits []ladder.Split) (out []variant) {
+		for _, s := range splits {
+			v := asked
+			v.micro, v.accum = s.Micro, s.Accumulation
+			out = append(out, v)
 		}
-		v := asked
-		v.micro, v.accum = m, product/m
-		if m > asked.micro {
-			larger = append(larger, v)
-		} else {
-			smaller = append(smaller, v)
-		}
+		return out
 	}
-	return larger, smaller
+	return variants(more), variants(less)
 }
-
-// maxBatch bounds the global batches of which every division is looked at.
-const maxBatch = 1 << 14
 
 // splitCost is what a split gives up.
 func (b *builder) splitCost() (ladder.Cost, string) {
@@ -282,17 +272,9 @@ func (b *builder) splitRung(v, asked variant) (shared, bool) {
 	cost, _ := b.splitCost()
 	return shared{ladder.Rung{
 		Name: fmt.Sprintf("micro-batch %d × accumulation %d", v.micro, v.accum), Cost: cost, Edits: edits,
-		Slowdown: splitSlowdown(float64(v.accum) / float64(asked.accum)),
+		Slowdown: ladder.SplitSlowdown(float64(v.accum) / float64(asked.accum)),
 		Values:   map[string]int64{knobMicro: v.micro, knobAccumulation: v.accum},
 	}, v}, true
-}
-
-// Expected slowdowns order the rungs of one cost; they are no promise.
-func splitSlowdown(k float64) float64 {
-	if k <= 1 {
-		return 1 / (1 + 0.02*(1/k-1))
-	}
-	return 1 + 0.02*(k-1)
 }
 
 // otherExperiments are the rungs that change the experiment: a smaller pool, a smaller crop, no edge maps. They are taken
@@ -438,12 +420,7 @@ func dropIdle(set *ladder.Set) {
 			}
 			continue
 		}
-		set.Shared.Rungs = slices.Delete(set.Shared.Rungs, i, i+1)
-		for p := range set.Phases {
-			for k := range set.Phases[p].Rungs {
-				set.Phases[p].Rungs[k].Estimates = slices.Delete(set.Phases[p].Rungs[k].Estimates, i, i+1)
-			}
-		}
+		set.DropShared(i)
 		i--
 	}
 }

@@ -27,8 +27,8 @@ const (
 )
 
 var phases = [...]phase{
-	training:   {ladder.Training, arch.Step.Training, maxBatch, func(*variant) {}},
-	validation: {ladder.Validation, arch.Step.Validation, maxBatch, func(v *variant) { v.structCkpt = false }}, // without a gradient nothing is recomputed
+	training:   {ladder.Training, arch.Step.Training, ladder.MaxBatch, func(*variant) {}},
+	validation: {ladder.Validation, arch.Step.Validation, ladder.MaxBatch, func(v *variant) { v.structCkpt = false }}, // without a gradient nothing is recomputed
 	logging:    {images, func(s arch.Step) mem.Estimate { return s.Images(logged) }, logged, func(v *variant) { v.structCkpt = false }},
 }
 

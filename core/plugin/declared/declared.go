@@ -483,13 +483,13 @@ func (r *reading) Ladders(context.Context, gpu.Device) (*ladder.Set, error) {
 	unknown := []mem.Estimate{{Unknown: "a declared project has no formula: launch works from what it measures"}}
 	b := r.job.Batch
 	set := &ladder.Set{
-		Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}},
+		Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{ladder.AsAsked()}},
 		Values: map[string]int64{job.MicroBatch: b.Micro, job.Accumulation: b.Accumulation},
 	}
 	if b.Micro > 0 {
 		set.Invariants = []ladder.Invariant{{Name: "global batch", Factors: []string{job.MicroBatch, job.Accumulation}, Equals: b.Micro * b.Accumulation, Until: ladder.Recipe}}
 	}
-	asked := ladder.Rung{Name: "as asked", Slowdown: 1, Estimates: unknown}
+	asked := ladder.AsAsked(unknown...)
 	var below []ladder.Rung
 	for _, g := range r.rungs {
 		e, err := r.edit(g.name, g.at, g.to, g.cost)
