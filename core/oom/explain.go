@@ -14,7 +14,7 @@ const barWidth = 50
 // memory, and the evidence. [Report.Remedies] lists what would have helped.
 func (r Report) Explain() []string {
 	if !r.OOM && !r.Fatal {
-		return []string{"nothing in this text says that a program failed"}
+		return []string{"nothing in this text shows that a program failed"}
 	}
 	out := append([]string{r.Cause}, r.bar()...)
 	out = append(out, "")
@@ -41,9 +41,9 @@ func (r Report) Explain() []string {
 	}
 	switch {
 	case r.Confidence == Likely && (r.OOM || r.NotMemory != "exception"):
-		say("sure?", "likely: the usual meaning of these words, though they have others")
+		say("sure?", "likely: these words usually mean this, but not always")
 	case r.Confidence == Weak:
-		say("sure?", "weak: only the kernel's log (journalctl -k, dmesg) or the scheduler's says who killed it")
+		say("sure?", "weak: only the kernel's log (journalctl -k, dmesg) or the scheduler's shows who killed it")
 	}
 	if r.Survived > 0 && r.Fatal {
 		say("before", fmt.Sprintf("it ran out of memory %s and went on", times(r.Survived)))
@@ -58,8 +58,8 @@ const rounding = 64 * unit.MiB
 const maxHolders = 4
 
 // witnesses are the sources of evidence as they are printed.
-var witnesses = map[Source]string{Output: "output", Status: "its exit", Kernel: "the kernel", OnCard: "looks at the card",
-	OnHost: "looks at the host", Witness: "inside the program"}
+var witnesses = map[Source]string{Output: "output", Status: "its exit", Kernel: "the kernel", OnCard: "the card",
+	OnHost: "host memory", Witness: "inside the program"}
 
 // seen prints one piece of evidence: its source, its line, and its text.
 func (r Report) seen(e Evidence) string {
@@ -129,7 +129,7 @@ func (r Report) bar() []string {
 		out = append(out, "   "+r.asked())
 	}
 	if r.Allowed != nil && r.Capacity != nil {
-		out = append(out, fmt.Sprintf("   of all this, the process may take %v", *r.Allowed))
+		out = append(out, fmt.Sprintf("   of all this, the process may take at most %v", *r.Allowed))
 	}
 	return out
 }

@@ -41,8 +41,8 @@ func TestExplain(t *testing.T) {
 		{"written/limit", []string{"the limit of 4.00 GiB", "a higher memory fraction", "metrics: validation in tiles"}, "micro-batch"},
 		{"written/torch112", []string{"other processes hold about", "env CUDA_VISIBLE_DEVICES", "without the others it would have been met", "o about 8.50 GiB others"}, ""},
 		{"written/shm_enospc", []string{"/dev/shm", "docker run --shm-size"}, "file_system"},
-		{"written/slurm_oom", []string{"killed for want of host memory", "sbatch --mem", "$ sacct -j 424242 "}, "micro-batch"},
-		{"written/torchrun_killed", []string{"nothing here says so", "weak:", "$ journalctl -k"}, "micro-batch"},
+		{"written/slurm_oom", []string{"killed for lack of host memory", "sbatch --mem", "$ sacct -j 424242 "}, "micro-batch"},
+		{"written/torchrun_killed", []string{"nothing here confirms it", "weak:", "$ journalctl -k"}, "micro-batch"},
 		{"written/slurm_time", []string{"time limit", "sbatch --time"}, "memory"},
 		{"written/open_files", []string{"not memory", "$ ulimit -n", `set_sharing_strategy("file_system")`}, ""},
 		{"written/goes_on_after_traceback", []string{"the program went on"}, ""},
@@ -218,8 +218,8 @@ func TestExplainWitnesses(t *testing.T) {
 		Evidence: []Evidence{{From: Output, Line: Line{Terminal, 7, "CUDA out of memory"}, For: GPUUnspecified}, {From: OnCard, Line: Line{Text: "others held 17.0 GiB"}, For: GPUContention},
 			{From: Kernel, Line: Line{Text: "1 killed"}, For: HostOOM}, {From: OnHost, Line: Line{Text: "plenty left"}, For: NoMemory}, {From: Witness, Line: Line{Text: "refused"}}}}
 	text := strings.Join(r.Explain(), "\n")
-	for _, w := range []string{"held by   python (pid 31, ada) with 17.0 GiB", "output, line 7: CUDA", "looks at the card: others", "the kernel: 1 killed",
-		"looks at the host, against it: plenty", "inside the program: refused", "o about 17.0 GiB others", "without the others it would have been met"} {
+	for _, w := range []string{"held by   python (pid 31, ada) with 17.0 GiB", "output, line 7: CUDA", "the card: others", "the kernel: 1 killed",
+		"host memory, against it: plenty", "inside the program: refused", "o about 17.0 GiB others", "without the others it would have been met"} {
 		if !strings.Contains(text, w) {
 			t.Errorf("it does not say %q:\n%s", w, text)
 		}

@@ -60,7 +60,7 @@ func (d *Detector) Judge(seen Seen, signs job.Signs) Verdict {
 		}
 	case v.Ending == Failed && v.Report.Cause == "" && !v.Lied && seen.Exit.Signal == 0 && signs.Codes[seen.Exit.Code] == "":
 		if last := d.lastWords(); last != "" {
-			v.Cause = fmt.Sprintf("it exited %d; the last that it said: %s", seen.Exit.Code, last)
+			v.Cause = fmt.Sprintf("it exited %d; its last line: %s", seen.Exit.Code, last)
 		}
 	}
 	return v
@@ -126,7 +126,7 @@ func (r Report) Judge(seen Seen, signs job.Signs, state State) Verdict {
 		return Verdict{Ending: Interrupted, Report: r, Cause: cause, Why: why}
 	case !failed:
 		r.Survived = max(r.Survived, exit.OOMKills, seen.Inside.count()) // of its processes, some that it could do without
-		return Verdict{Ending: Succeeded, Report: r, Why: "nothing says that it failed"}
+		return Verdict{Ending: Succeeded, Report: r, Why: "nothing shows that it failed"}
 	}
 	r = r.weigh(seen)
 	v := Verdict{Ending: Failed, Report: r, Cause: r.Cause, Lied: exit.Known && fine}
@@ -135,7 +135,7 @@ func (r Report) Judge(seen Seen, signs job.Signs, state State) Verdict {
 	case r.OOM && r.Fatal && r.Confidence != Weak:
 		v.Ending = OutOfMemory
 	case v.Silent && (r.Cause == "" || !r.Fatal):
-		v.Cause = fmt.Sprintf("it exited %d, and never said that it succeeded", exit.Code)
+		v.Cause = fmt.Sprintf("it exited %d but never printed its success line", exit.Code)
 	case r.Cause == "", r.OOM && (r.Confidence != Weak || exit.Signal != 0):
 		v.Cause = how(exit, signs, v.Lied)
 	}
@@ -150,7 +150,7 @@ func (v Verdict) retry() (bool, string) {
 	case v.Ending != OutOfMemory && (r.NotMemory == "" || r.NotMemory == byHand):
 		return false, "nothing shows that memory ran out"
 	case v.Ending != OutOfMemory:
-		return false, "not a matter of memory"
+		return false, "memory is not the cause"
 	case r.Kind == HostOOM || r.Kind == CPUAlloc:
 		return true, "less host memory may be used"
 	case r.Kind == SharedMemory:
@@ -165,18 +165,18 @@ func (v Verdict) retry() (bool, string) {
 func how(exit Exit, signs job.Signs, lied bool) string {
 	switch {
 	case lied:
-		return fmt.Sprintf("it exited %d, but what it says itself is no success", exit.Code)
+		return fmt.Sprintf("it exited %d, but its own output shows no success", exit.Code)
 	case exit.Signal == sigkill:
-		return "killed by SIGKILL, by whom is not known: the kernel for want of host memory, or somebody's kill -9"
+		return "killed by SIGKILL, sender unknown: the kernel, for lack of host memory, or a kill -9"
 	case exit.Signal == sigterm:
 		return "terminated by SIGTERM"
 	case exit.Signal != 0:
 		return fmt.Sprintf("killed by signal %d", exit.Signal)
 	case !exit.Known:
-		return "it did not succeed, and does not say why"
+		return "it did not succeed and printed no reason"
 	}
 	if s := signs.Codes[exit.Code]; s != "" {
 		return s
 	}
-	return fmt.Sprintf("it exited %d and does not say why", exit.Code)
+	return fmt.Sprintf("it exited %d and printed no reason", exit.Code)
 }

@@ -156,8 +156,8 @@ func TestWhatEndedIt(t *testing.T) {
 		"prose below a traceback's blank line":  {bug + "\nEverything: is fine\n", Exit{}, Succeeded, "", ""},
 		"a path that quotes the words":          {bug + "FileNotFoundError: [Errno 2] No such file or directory: '/data/CUDA out of memory. Tried/x'\n", Exited(1), Failed, "FileNotFoundError", Likely},
 		"an assertion that quotes them":         {bug + "AssertionError: expected RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB\n", Exited(1), Failed, "AssertionError", Likely},
-		"its last words":                        {"loading\nNo GPU found, please use one\n\n", Exited(1), Failed, "it exited 1; the last that it said: No GPU found, please use one", ""},
-		"a shell says 137 of its own kill":      {"step 1\n", Exit{Known: true, Code: 137, Counted: true}, Failed, "killed by SIGKILL, and the kernel of this machine has killed nobody", Likely},
+		"its last words":                        {"loading\nNo GPU found, please use one\n\n", Exited(1), Failed, "it exited 1; its last line: No GPU found, please use one", ""},
+		"a shell says 137 of its own kill":      {"step 1\n", Exit{Known: true, Code: 137, Counted: true}, Failed, "killed by SIGKILL, and the kernel of this machine killed nothing", Likely},
 	} {
 		d := newDetector(t, job.Signs{})
 		write(t, d, Terminal, tt.text)
@@ -180,7 +180,7 @@ func TestSilent(t *testing.T) {
 	} {
 		d := newDetector(t, trainer)
 		write(t, d, Terminal, text)
-		if v := d.Judge(Seen{Exit: Exited(0)}, trainer); v.Silent != want || want && v.Cause != "it exited 0, and never said that it succeeded" {
+		if v := d.Judge(Seen{Exit: Exited(0)}, trainer); v.Silent != want || want && v.Cause != "it exited 0 but never printed its success line" {
 			t.Errorf("%.40q…: silent %v, %s", text[len(trainingLog):], v.Silent, v.Cause)
 		}
 	}

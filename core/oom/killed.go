@@ -12,7 +12,7 @@ import (
 //  1. A certain statement of the output is kept: a rank that was out of memory may be killed for it.
 //  2. If the kernel counts a kill for memory, that is the cause of a program that was killed, that ended as one does whose
 //     worker or rank was killed, or that does not print why. That is certain.
-//  3. A SIGKILL on a machine that had no memory left is likely for want of memory: if the kernel did not send it, a daemon
+//  3. A SIGKILL on a machine that had no memory left is likely for lack of memory: if the kernel did not send it, a daemon
 //     did that watches memory.
 //  4. Otherwise, if the kernel has killed nothing for memory on the whole machine, a person or a program killed what was
 //     killed there. This machine's count does not include what was killed elsewhere (srun, ssh).
@@ -50,9 +50,9 @@ func (r *Report) killedByKernel(x Exit) {
 	case r.workerKilled():
 		r.starved(r.What, x)
 	case x.killed():
-		r.starved("killed by the kernel for want of host memory (by its own count)", x)
+		r.starved("killed by the kernel for lack of host memory (by its own count)", x)
 	case r.mute() || r.Confidence == Weak || r.secondhand():
-		r.starved("a process of the program was killed by the kernel for want of host memory (by its own count)", x)
+		r.starved("a process of the program was killed by the kernel for lack of host memory (by its own count)", x)
 	}
 }
 
@@ -81,9 +81,9 @@ func (r *Report) starved(what string, x Exit) {
 // shot records that the kernel did not kill it.
 func (r *Report) shot(what string) {
 	r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence, r.What = false, true, NoMemory, byHand, Certain, what
-	r.Cause = what + ", and the kernel of this machine has killed nobody for memory meanwhile: somebody's kill -9, a " +
-		"scheduler's, or that of a daemon that watches memory (earlyoom, systemd-oomd)"
-	r.saw(Kernel, "nobody was killed for memory on this machine", NoMemory, Certain)
+	r.Cause = what + ", and the kernel of this machine killed nothing for memory meanwhile: it was a kill -9, a scheduler, " +
+		"or a daemon that watches memory (earlyoom, systemd-oomd)"
+	r.saw(Kernel, "no process was killed for memory on this machine", NoMemory, Certain)
 }
 
 // byHand names a SIGKILL that did not come from the kernel.
@@ -142,11 +142,11 @@ func (r *Report) ordered() bool {
 func (r *Report) stopped(x Exit) (cause, why string) {
 	switch {
 	case r.ordered():
-		return r.Cause, "the scheduler ended it, and would again"
+		return r.Cause, "the scheduler ended it, and would do so again"
 	case x.AskedBy == sigterm:
-		return "stopped by SIGTERM, which came to launch", "whoever stopped it wanted it stopped"
+		return "stopped by SIGTERM, which was sent to launch", "it was stopped on purpose"
 	case x.AskedBy == sighup:
-		return "stopped by SIGHUP: its terminal was closed", "whoever stopped it wanted it stopped"
+		return "stopped by SIGHUP: its terminal was closed", "it was stopped on purpose"
 	}
-	return "interrupted by the user", "whoever stopped it wanted it stopped"
+	return "interrupted by the user", "it was stopped on purpose"
 }

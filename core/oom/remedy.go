@@ -477,7 +477,7 @@ func (a *advice) notMemory() {
 	case "preempted":
 		a.add("none", fromState+"; put back into the queue by itself", flag("sbatch", "--requeue"))
 	case "cancelled":
-		a.add("none", fromState+": somebody, or the scheduler, cancelled it")
+		a.add("none", fromState+": a person or the scheduler cancelled it")
 		if a.c.Slurm != "" {
 			a.add("none", "who did, and when", ask(a.sacct()))
 		}

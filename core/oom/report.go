@@ -544,9 +544,9 @@ func (r *Report) cause() string {
 	case r.WentOn:
 		text += "; the program went on"
 	case r.LaterRun:
-		text += "; another run began after it, of which nothing says that it failed"
+		text += "; another run began after it and shows no failure"
 	case !r.Fatal:
-		text += "; whether the program went on, this does not say"
+		text += "; the text does not show whether the program went on"
 	}
 	return text
 }
@@ -555,9 +555,9 @@ func (r *Report) cause() string {
 func (r *Report) event() string {
 	switch {
 	case r.Confidence == Weak:
-		return "killed by SIGKILL: most often the kernel, for want of host memory; nothing here says so"
+		return "killed by SIGKILL: most often by the kernel, for lack of host memory; nothing here confirms it"
 	case r.Kind == HostOOM && r.What == "out of host memory":
-		return "killed for want of host memory"
+		return "killed for lack of host memory"
 	case r.What == "":
 		return "out of memory"
 	}

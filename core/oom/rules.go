@@ -246,7 +246,7 @@ var rules = []rule{
 		re: rx(`for exceeding (?:\w+ )?memory limits|gone over memory limit of|` +
 			`replica \w+ \d+ ran out-of-memory and exited|` +
 			`crashed after using all available RAM|tried to allocate more memory than is available`)},
-	{kind: HostOOM, weight: suspected, nature: spoken, cause: "a loader worker was killed for want of host memory",
+	{kind: HostOOM, weight: suspected, nature: spoken, cause: "a loader worker was killed for lack of host memory",
 		re: rx(`DataLoader worker \(pid\S* ?\d+\S*\) is killed by signal: Killed`)},
 	// deepspeed/launcher/launch.py logs how a rank ended, as an error of its own: nobody goes on after that
 	{kind: HostOOM, weight: killed, nature: decreed, re: rx(`exits with return code ?= ?(?:-9|137)\b`)},

@@ -56,7 +56,7 @@ func (r *Report) onCard(c *Card) {
 		r.HeldBy = c.Who
 		what, sure := "others held %v of %v", Certain
 		if len(c.Who) == 0 { // the driver does not show whose the rest is
-			what, sure = "others held %v of %v before the job began, and it is not known who holds what now", Likely
+			what, sure = "others held %v of %v before the job began; who holds what now is not known", Likely
 		}
 		r.saw(OnCard, fmt.Sprintf(what, c.Others, c.Capacity), GPUContention, sure)
 	}
@@ -70,7 +70,7 @@ func (r *Report) ofCard() bool { return r.OOM && strings.HasPrefix(string(r.Kind
 
 // trustWords decides, by how full the card was, on words that have other meanings than out of memory.
 func (r *Report) trustWords(c *Card) {
-	state := fmt.Sprintf("%v of %v were free at the last looks", c.Free, c.Capacity)
+	state := fmt.Sprintf("%v of %v were free when it was last observed", c.Free, c.Capacity)
 	switch {
 	case r.ofCard() && r.Confidence == Likely && c.roomy():
 		r.saw(OnCard, state, NoMemory, Likely)

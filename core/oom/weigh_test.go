@@ -60,7 +60,7 @@ func TestWeigh(t *testing.T) {
 
 		{"kill -9, an empty host", "step 1\n", Seen{Exit: Killed(9), Host: &Host{Room: 16 * gib, Least: gib / 8, Looks: 9, By: "the memory limit of cgroup /job"}},
 			OutOfMemory, HostOOM, Likely, "cgroup /job"},
-		{"kill -9, a host with room", "step 1\n", Seen{Exit: Killed(9), Host: &Host{Room: 16 * gib, Least: gib, Looks: 9}}, Failed, NoMemory, "", "by whom is not known"},
+		{"kill -9, a host with room", "step 1\n", Seen{Exit: Killed(9), Host: &Host{Room: 16 * gib, Least: gib, Looks: 9}}, Failed, NoMemory, "", "sender unknown"},
 		{"a worker killed, by its shell", "step 1\n" + byShell, Seen{Exit: Exited(137), Host: &Host{Room: 16 * gib, Least: 0, Looks: 9}}, OutOfMemory, HostOOM, Likely, "used up"},
 		{"an exception on an empty host", traceback + "KeyError: 'x'\n", Seen{Exit: Exited(1), Host: &Host{Room: 16 * gib, Least: 0, Looks: 9}}, Failed, NoMemory, Likely, "KeyError"},
 		{"the kernel counts, and an exception stands there", traceback + "KeyError: 'x'\n", Seen{Exit: Exit{Known: true, Code: 1, OOMKills: 1}}, Failed, NoMemory, Likely, "KeyError"},

@@ -527,7 +527,7 @@ def preempted(s):
     os.kill(s.here(), signal.SIGTERM)
 
 
-NOBODY = "the kernel of this machine has killed nobody for memory" if COUNTED else "SIGKILL, by whom is not known"
+NOBODY = "the kernel of this machine killed nothing for memory" if COUNTED else "SIGKILL, sender unknown"
 ONCE = "^one attempt, as typed$"
 AS_ASKED = r"^card as asked; host as asked → "
 
@@ -560,7 +560,7 @@ def rows():
         Row("segfault, no limit near", lambda t: t.plain("segfaults"), "failed", cause="signal 11", code=-11, decision=ONCE),
         Row("segfault near a limit", lambda t: t.train("segfault", flags=("--as-asked", "--device", "cpu", "--memory", "256MiB")), "out of memory", "cpu_alloc",
             "training", "likely", cause="killed by signal 11 with .* resident, under a limit of 256 MiB", decision=AS_ASKED + r"card micro-batch \d × accumulation \d; host as asked; resumes → "),
-        Row("SIGTERM to launch", lambda t: t.plain("waits", act=kill_launch(15)), "interrupted", cause="SIGTERM, which came to launch", code=-15, decision=ONCE),
+        Row("SIGTERM to launch", lambda t: t.plain("waits", act=kill_launch(15)), "interrupted", cause="SIGTERM, which was sent to launch", code=-15, decision=ONCE),
         Row("SIGTERM to the program", lambda t: t.plain("waits", act=kill_program(15)), "failed", cause="terminated by SIGTERM", code=-15, decision=ONCE),
         Row("SIGTERM to launch, training", lambda t: t.train("training", act=kill_launch(15)), "interrupted", stage="training", cause="SIGTERM", code=-15,
             decision=AS_ASKED + "interrupted$"),
@@ -599,7 +599,7 @@ def rows():
         Row("cgroup: while it validates", lambda t: t.grouped(t.train, "eats while it validates", flags=("--as-asked",)), "out of memory", "host_oom",
             "validation", "certain", count, decision=AS_ASKED + "card as asked; host [^a;][^;]*; resumes → ", not_said="card [^a]", needs=group),
         Row("cgroup: a loader's worker", lambda t: t.grouped(t.train, "worker", flags=("--as-asked",)), "out of memory", "host_oom", "data", "certain",
-            "a loader worker was killed for want of host memory", code=0, lied=True,
+            "a loader worker was killed for lack of host memory", code=0, lied=True,
             decision=AS_ASKED + "card as asked; host [^a;][^;]*; resumes → .*succeeded$", not_said="card [^a]", needs=group + torch),
         Row("kill -9 of torch's loader worker", lambda t: t.train("worker killed by hand", act=kill_worker), "failed", stage="data",
             cause="a loader worker was killed by SIGKILL, and the kernel", code=1, lied=True, decision=AS_ASKED + "failed$", needs=torch + ("count",)),
@@ -629,7 +629,7 @@ def rows():
         Row("example: Ctrl-C in stablesr, which exits 0", lambda t: t.example("stablesr", 'main.py --train --base configs/tiny.yaml --gpus 0,', r"Epoch 0:.*\b1/"),
             "interrupted", cause="interrupted by the user", code=0, decision=AS_ASKED + "interrupted$", needs=torch),
         Row("example: no GPU in moco, which exits 0", lambda t: t.example("moco", 'main.py --multiprocessing-distributed --world-size 1 --rank 0'), "failed",
-            cause="never said that it succeeded", code=1, lied=True, decision=AS_ASKED + "failed$", needs=torch),
+            cause="never printed its success line", code=1, lied=True, decision=AS_ASKED + "failed$", needs=torch),
     ]
     return quick, full
 
