@@ -93,30 +93,11 @@ func Install(dir string, files []File, env []string, parts ...Part) (*Overlay, e
 	if err := os.Remove(o.report); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("installing a source overlay: %w", err)
 	}
-	m := manifest{Report: o.report, Files: []entry{}, Parts: []string{}}
-	seen := map[string]string{}
-	for i, f := range files {
-		real, err := filepath.EvalSymlinks(f.Path)
-		if err != nil {
-			return nil, fmt.Errorf("installing a source overlay: %w", err)
-		}
-		switch other, twice := seen[real]; {
-		case !filepath.IsAbs(f.Path), !utf8.ValidString(f.Path + real):
-			return nil, fmt.Errorf("installing a source overlay: the path %q is relative or no UTF-8", f.Path)
-		case twice:
-			return nil, fmt.Errorf("installing a source overlay: %s and %s are one file", other, f.Path)
-		}
-		seen[real] = f.Path
-		e := entry{Path: f.Path, Real: real, SHA256: f.SHA256, Names: map[string][]string{},
-			Copy: filepath.Join(copies, strconv.Itoa(i)+"-"+filepath.Base(real))}
-		for _, name := range f.Names {
-			e.Names[name] = config.SplitPath(name)
-		}
-		if err := private.WriteFile(e.Copy, f.Text, 0o600); err != nil {
-			return nil, fmt.Errorf("writing the edited copy of %s: %w", f.Path, err)
-		}
-		m.Files = append(m.Files, e)
+	listed, err := entries(files, copies)
+	if err != nil {
+		return nil, err
 	}
+	m := manifest{Report: o.report, Files: listed, Parts: []string{}}
 	for _, part := range parts {
 		m.Parts = append(m.Parts, filepath.Join(dir, part.Name))
 	}
@@ -140,6 +121,35 @@ func Install(dir string, files []File, env []string, parts ...Part) (*Overlay, e
 	}
 	o.Env = []string{"PYTHONPATH=" + path, "LAUNCH_OVERLAY=" + overlay}
 	return o, nil
+}
+
+// entries writes the edited copies of files into a folder, and lists them.
+func entries(files []File, copies string) ([]entry, error) {
+	out := []entry{} // no null
+	seen := map[string]string{}
+	for i, f := range files {
+		real, err := filepath.EvalSymlinks(f.Path)
+		if err != nil {
+			return nil, fmt.Errorf("installing a source overlay: %w", err)
+		}
+		switch other, twice := seen[real]; {
+		case !filepath.IsAbs(f.Path), !utf8.ValidString(f.Path + real):
+			return nil, fmt.Errorf("installing a source overlay: the path %q is relative or no UTF-8", f.Path)
+		case twice:
+			return nil, fmt.Errorf("installing a source overlay: %s and %s are one file", other, f.Path)
+		}
+		seen[real] = f.Path
+		e := entry{Path: f.Path, Real: real, SHA256: f.SHA256, Names: map[string][]string{},
+			Copy: filepath.Join(copies, strconv.Itoa(i)+"-"+filepath.Base(real))}
+		for _, name := range f.Names {
+			e.Names[name] = config.SplitPath(name)
+		}
+		if err := private.WriteFile(e.Copy, f.Text, 0o600); err != nil {
+			return nil, fmt.Errorf("writing the edited copy of %s: %w", f.Path, err)
+		}
+		out = append(out, e)
+	}
+	return out, nil
 }
 
 // lookup returns the value of a variable, the last one where it is set twice.
