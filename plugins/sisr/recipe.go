@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/ladder"
@@ -43,8 +44,9 @@ type recipe struct {
 	enlargeAuto bool
 	automations bool // the forks' manager that turns batch and crop while running
 
-	fixed map[string]string // paths that no edit of the recipe can set, and why
-	alias bool              // the recipe may have anchors, aliases or merges
+	fixed  map[string]string // paths that no edit of the recipe can set, and why
+	fixing sync.Mutex        // guards fixed
+	alias  bool              // the recipe may have anchors, aliases or merges
 }
 
 // sharing matches what may be an anchor, an alias or a merge in YAML, and never misses one: it stands at the beginning of
@@ -81,6 +83,8 @@ func (r *recipe) settable(path string) bool {
 	if !r.alias {
 		return r.fixed[path] == ""
 	}
+	r.fixing.Lock() // phases are priced at once
+	defer r.fixing.Unlock()
 	if why, seen := r.fixed[path]; seen {
 		return why == ""
 	}
