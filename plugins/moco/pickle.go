@@ -156,112 +156,94 @@ func (m *machine) set(pairs []any) {
 	}
 }
 
-// The opcodes' names are those of Lib/pickle.py.
+// run carries out the opcodes up to STOP, and returns what is then on top.
 func (m *machine) run() (any, error) {
 	for {
-		switch op := m.bytes(1)[0]; op {
-		case 0x80: // PROTO
+		switch op := m.bytes(1)[0]; {
+		case op == '.': // STOP
+			return m.pop(), nil
+		case op == 0x80: // PROTO
 			if v := m.bytes(1)[0]; v > 5 {
 				return nil, fmt.Errorf("%w: protocol %d", errPickle, v)
 			}
-		case 0x95: // FRAME
-			m.uint(8)
-		case '.': // STOP
-			return m.pop(), nil
-		case '(': // MARK
-			m.push(mark{})
-		case '0': // POP
-			m.pop()
-		case '1': // POP_MARK
-			m.marked()
-		case '2': // DUP
-			m.push(m.top())
-		case 'N': // NONE
-			m.push(nil)
-		case 0x88, 0x89: // NEWTRUE, NEWFALSE
-			m.push(op == 0x88)
-		case 'J': // BININT
-			m.push(int64(int32(m.uint(4))))
-		case 'K': // BININT1
-			m.push(int64(m.uint(1)))
-		case 'M': // BININT2
-			m.push(int64(m.uint(2)))
-		case 0x8a: // LONG1: little-endian, two's complement
-			m.push(long(m.bytes(int(m.uint(1)))))
-		case 'G': // BINFLOAT
-			m.push(math.Float64frombits(binary.BigEndian.Uint64(m.bytes(8))))
-		case 'X': // BINUNICODE
-			m.push(string(m.bytes(int(m.uint(4)))))
-		case 0x8c: // SHORT_BINUNICODE
-			m.push(string(m.bytes(int(m.uint(1)))))
-		case 'U', 'C': // SHORT_BINSTRING, SHORT_BINBYTES
-			m.bytes(int(m.uint(1)))
-			m.push(nil)
-		case 'T', 'B': // BINSTRING, BINBYTES
-			m.bytes(int(m.uint(4)))
-			m.push(nil)
-		case '}': // EMPTY_DICT
-			m.push(dict{})
-		case ']', 0x8f: // EMPTY_LIST, EMPTY_SET
-			m.push(&call{name: "list"})
-		case ')': // EMPTY_TUPLE
-			m.push([]any{})
-		case 't': // TUPLE
-			m.push(m.marked())
-		case 0x85, 0x86, 0x87: // TUPLE1, TUPLE2, TUPLE3
-			m.push(m.take(int(op - 0x84)))
-		case 'a': // APPEND
-			m.pop()
-			m.top()
-		case 'e', 0x90: // APPENDS, ADDITEMS
-			m.marked()
-			m.top()
-		case 's': // SETITEM
-			pair := m.take(2)
-			m.set(pair)
-		case 'u': // SETITEMS
-			pairs := m.marked()
-			m.set(pairs)
-		case 'd': // DICT
-			pairs := m.marked()
-			m.push(dict{})
-			m.set(pairs)
-		case 'l': // LIST
-			m.marked()
-			m.push(&call{name: "list"})
-		case 'c': // GLOBAL
-			module := m.line()
-			m.push(&call{name: module + "." + m.line()})
-		case 0x93: // STACK_GLOBAL
-			n := m.take(2)
-			m.push(&call{name: fmt.Sprint(n[0], ".", n[1])})
-		case 'R', 0x81: // REDUCE, NEWOBJ
-			args, _ := m.pop().([]any)
-			f, ok := m.pop().(*call)
-			if !ok {
-				f = &call{}
-			}
-			m.push(&call{name: f.name, args: args})
-		case 'b': // BUILD: the state of an object, which nobody asks for
-			m.pop()
-			m.top()
-		case 'Q': // BINPERSID
-			r, _ := m.pop().([]any)
-			m.push(reference(r))
-		case 'q': // BINPUT
-			m.remember(uint32(m.uint(1)))
-		case 'r': // LONG_BINPUT
-			m.remember(uint32(m.uint(4)))
-		case 0x94: // MEMOIZE
-			m.remember(uint32(len(m.memo)))
-		case 'h': // BINGET
-			m.recall(uint32(m.uint(1)))
-		case 'j': // LONG_BINGET
-			m.recall(uint32(m.uint(4)))
-		default:
+		case opcodes[op] == nil:
 			return nil, fmt.Errorf("%w: opcode %#x at %d", errPickle, op, m.at-1)
+		default:
+			opcodes[op](m)
 		}
 	}
+}
+
+// opcodes are what each of them does, under its name in Lib/pickle.py. PROTO and STOP are [machine.run]'s.
+var opcodes = [256]func(m *machine){
+	0x95: func(m *machine) { m.uint(8) },       // FRAME
+	'(':  func(m *machine) { m.push(mark{}) },  // MARK
+	'0':  func(m *machine) { m.pop() },         // POP
+	'1':  func(m *machine) { m.marked() },      // POP_MARK
+	'2':  func(m *machine) { m.push(m.top()) }, // DUP
+
+	'N':  func(m *machine) { m.push(nil) },                                                       // NONE
+	0x88: func(m *machine) { m.push(true) },                                                      // NEWTRUE
+	0x89: func(m *machine) { m.push(false) },                                                     // NEWFALSE
+	'J':  func(m *machine) { m.push(int64(int32(m.uint(4)))) },                                   // BININT
+	'K':  func(m *machine) { m.push(int64(m.uint(1))) },                                          // BININT1
+	'M':  func(m *machine) { m.push(int64(m.uint(2))) },                                          // BININT2
+	0x8a: func(m *machine) { m.push(long(m.bytes(int(m.uint(1))))) },                             // LONG1: little-endian, two's complement
+	'G':  func(m *machine) { m.push(math.Float64frombits(binary.BigEndian.Uint64(m.bytes(8)))) }, // BINFLOAT
+	'X':  func(m *machine) { m.push(string(m.bytes(int(m.uint(4))))) },                           // BINUNICODE
+	0x8c: func(m *machine) { m.push(string(m.bytes(int(m.uint(1))))) },                           // SHORT_BINUNICODE
+	'U':  func(m *machine) { m.skip(1) },                                                         // SHORT_BINSTRING
+	'C':  func(m *machine) { m.skip(1) },                                                         // SHORT_BINBYTES
+	'T':  func(m *machine) { m.skip(4) },                                                         // BINSTRING
+	'B':  func(m *machine) { m.skip(4) },                                                         // BINBYTES
+
+	')':  func(m *machine) { m.push([]any{}) },      // EMPTY_TUPLE
+	't':  func(m *machine) { m.push(m.marked()) },   // TUPLE
+	0x85: func(m *machine) { m.push(m.take(1)) },    // TUPLE1
+	0x86: func(m *machine) { m.push(m.take(2)) },    // TUPLE2
+	0x87: func(m *machine) { m.push(m.take(3)) },    // TUPLE3
+	']':  (*machine).list,                           // EMPTY_LIST
+	0x8f: (*machine).list,                           // EMPTY_SET
+	'l':  func(m *machine) { m.marked(); m.list() }, // LIST
+	'a':  func(m *machine) { m.pop(); m.top() },     // APPEND
+	'e':  func(m *machine) { m.marked(); m.top() },  // APPENDS
+	0x90: func(m *machine) { m.marked(); m.top() },  // ADDITEMS
+
+	'}': func(m *machine) { m.push(dict{}) },                                    // EMPTY_DICT
+	's': func(m *machine) { pair := m.take(2); m.set(pair) },                    // SETITEM
+	'u': func(m *machine) { pairs := m.marked(); m.set(pairs) },                 // SETITEMS
+	'd': func(m *machine) { pairs := m.marked(); m.push(dict{}); m.set(pairs) }, // DICT
+
+	'c':  func(m *machine) { module := m.line(); m.push(&call{name: module + "." + m.line()}) }, // GLOBAL
+	0x93: func(m *machine) { n := m.take(2); m.push(&call{name: fmt.Sprint(n[0], ".", n[1])}) }, // STACK_GLOBAL
+	'R':  (*machine).reduce,                                                                     // REDUCE
+	0x81: (*machine).reduce,                                                                     // NEWOBJ
+	'b':  func(m *machine) { m.pop(); m.top() },                                                 // BUILD: the state of an object, which nobody asks for
+	'Q':  func(m *machine) { r, _ := m.pop().([]any); m.push(reference(r)) },                    // BINPERSID
+
+	'q':  func(m *machine) { m.remember(uint32(m.uint(1))) },   // BINPUT
+	'r':  func(m *machine) { m.remember(uint32(m.uint(4))) },   // LONG_BINPUT
+	0x94: func(m *machine) { m.remember(uint32(len(m.memo))) }, // MEMOIZE
+	'h':  func(m *machine) { m.recall(uint32(m.uint(1))) },     // BINGET
+	'j':  func(m *machine) { m.recall(uint32(m.uint(4))) },     // LONG_BINGET
+}
+
+// skip passes over bytes, whose number is written in so many, and leaves None in their place.
+func (m *machine) skip(width int) {
+	m.bytes(int(m.uint(width)))
+	m.push(nil)
+}
+
+func (m *machine) list() { m.push(&call{name: "list"}) }
+
+// reduce calls what is below the top with the arguments on it.
+func (m *machine) reduce() {
+	args, _ := m.pop().([]any)
+	f, ok := m.pop().(*call)
+	if !ok {
+		f = &call{}
+	}
+	m.push(&call{name: f.name, args: args})
 }
 
 // long is a number of at most eight bytes; of a longer one 0.

@@ -46,16 +46,8 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	if val.Tile > 0 && val.Overlap >= val.Tile {
 		return nil, fmt.Errorf("tiles of %d do not overlap by %d: tile-overlap is less than tile", val.Tile, val.Overlap)
 	}
-	switch gan := slices.ContainsFunc(step.Losses, arch.Loss.IsGAN); {
-	case disc == "" && gan:
-		return nil, errors.New("an adversarial loss needs a discriminator, such as --set discriminator=dunet")
-	case disc != "":
-		if step.Disc, _, err = arch.BuildDiscriminator(arch.Spec{Type: disc}); err != nil {
-			return nil, fmt.Errorf("%w; those that have one are %s", err, strings.Join(arch.DiscriminatorNames(), ", "))
-		}
-		if !gan {
-			step.Losses = append(step.Losses, arch.Loss{Type: "ganloss", Weight: 1})
-		}
+	if err := discriminate(&step, disc); err != nil {
+		return nil, err
 	}
 	var phases []plugin.Phase
 	if trains && step.Batch < step.Net.MinBatch {
@@ -81,6 +73,22 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 		}
 	}
 	return phases, nil
+}
+
+// discriminate gives a step its discriminator, and the loss that needs one.
+func discriminate(step *arch.StepConfig, disc string) (err error) {
+	switch gan := slices.ContainsFunc(step.Losses, arch.Loss.IsGAN); {
+	case disc == "" && gan:
+		return errors.New("an adversarial loss needs a discriminator, such as --set discriminator=dunet")
+	case disc != "":
+		if step.Disc, _, err = arch.BuildDiscriminator(arch.Spec{Type: disc}); err != nil {
+			return fmt.Errorf("%w; those that have one are %s", err, strings.Join(arch.DiscriminatorNames(), ", "))
+		}
+		if !gan {
+			step.Losses = append(step.Losses, arch.Loss{Type: "ganloss", Weight: 1})
+		}
+	}
+	return nil
 }
 
 // precision is autocast's type.

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/ladder"
@@ -43,8 +44,9 @@ type recipe struct {
 	enlargeAuto bool
 	automations bool // the forks' manager that turns batch and crop while running
 
-	fixed map[string]string // paths that no edit of the recipe can set, and why
-	alias bool              // the recipe may have anchors, aliases or merges
+	fixed  map[string]string // paths that no edit of the recipe can set, and why
+	fixing sync.Mutex        // guards fixed
+	alias  bool              // the recipe may have anchors, aliases or merges
 }
 
 // sharing matches what may be an anchor, an alias or a merge in YAML, and never misses one: it stands at the beginning of
@@ -78,7 +80,12 @@ func (r *recipe) lossScheduling() bool {
 // settable reports whether an edit of the recipe can set the path. A value that an anchor shares with others, or that
 // is merged in, cannot be set for itself.
 func (r *recipe) settable(path string) bool {
-	if why, seen := r.fixed[path]; seen || !r.alias {
+	if !r.alias {
+		return r.fixed[path] == ""
+	}
+	r.fixing.Lock() // phases are priced at once
+	defer r.fixing.Unlock()
+	if why, seen := r.fixed[path]; seen {
 		return why == ""
 	}
 	scratch, err := config.Parse(r.path, r.tree.Bytes())
@@ -129,25 +136,8 @@ func readRecipe(path string, text []byte, forced []string) (*recipe, []string, e
 	if r.net.kind == "" {
 		return nil, nil, fmt.Errorf("%s names no network: network_g.type is missing", path)
 	}
-	r.microBatch, r.accum = r.int(r.micro, 0), max(1, r.int(r.accumulation, r.defaultAccumulation))
-	if v := r.at(r.micro); !v.Exists() {
-		warn("%s is missing: the trainer will say so", r.micro)
-	} else if r.microBatch < 1 || r.microBatch > maxBatch {
-		spelled, _ := tree.Get(r.micro)
-		return nil, nil, fmt.Errorf("%s:%d: %s is %s; it is a whole number from 1 to %d, without quotes", path, v.Line(), r.micro, spelled, maxBatch)
-	}
-	switch lq, gt := r.int(r.lq, 0), r.int(r.gt, 0); {
-	case lq > 0 && gt > 0 && r.dialect == &redux:
-		warn("both %s and %s are set, and traiNNer-redux takes exactly one", r.lq, r.gt)
-		r.lqSize = lq
-	case lq > 0:
-		r.lqSize = lq
-	case gt > 0:
-		r.lqSize = gt / max(1, r.scale)
-	case lq < 0 || gt < 0:
-		return nil, nil, fmt.Errorf("%s: the training crop is negative", path)
-	default:
-		warn("neither %s nor %s says how large the training crop is", r.lq, r.gt)
+	if err := r.readSizes(warn); err != nil {
+		return nil, nil, err
 	}
 	r.useAMP = r.bool(r.amp)
 	r.half = "fp16"
@@ -177,6 +167,31 @@ func readRecipe(path string, text []byte, forced []string) (*recipe, []string, e
 		r.experiment = filepath.Join(r.folder, r.title)
 	}
 	return r, warnings, nil
+}
+
+// readSizes reads the batch and the training crop.
+func (r *recipe) readSizes(warn func(string, ...any)) error {
+	r.microBatch, r.accum = r.int(r.micro, 0), max(1, r.int(r.accumulation, r.defaultAccumulation))
+	if v := r.at(r.micro); !v.Exists() {
+		warn("%s is missing: the trainer will say so", r.micro)
+	} else if r.microBatch < 1 || r.microBatch > maxBatch {
+		spelled, _ := r.tree.Get(r.micro)
+		return fmt.Errorf("%s:%d: %s is %s; it is a whole number from 1 to %d, without quotes", r.path, v.Line(), r.micro, spelled, maxBatch)
+	}
+	switch lq, gt := r.int(r.lq, 0), r.int(r.gt, 0); {
+	case lq > 0 && gt > 0 && r.dialect == &redux:
+		warn("both %s and %s are set, and traiNNer-redux takes exactly one", r.lq, r.gt)
+		r.lqSize = lq
+	case lq > 0:
+		r.lqSize = lq
+	case gt > 0:
+		r.lqSize = gt / max(1, r.scale)
+	case lq < 0 || gt < 0:
+		return fmt.Errorf("%s: the training crop is negative", r.path)
+	default:
+		warn("neither %s nor %s says how large the training crop is", r.lq, r.gt)
+	}
+	return nil
 }
 
 // tell says which project the recipe is written for. TOML is neosr's alone; "model_type" is BasicSR's, which

@@ -68,19 +68,8 @@ func (sisr) Recognize(_ context.Context, c job.Command) (plugin.Recognized, erro
 	if err != nil {
 		return nil, fmt.Errorf("reading the options of %s: %w", prog.Script, err)
 	}
-	path, ok := argv.Get("-opt")
-	if !ok {
-		return nil, fmt.Errorf("%w: no -opt", plugin.ErrNotMine)
-	}
-	text, err := readFile(absolute(prog.Dir, path), path)
+	r, text, warnings, err := recipeOf(prog, argv)
 	if err != nil {
-		return nil, err
-	}
-	r, warnings, err := readRecipe(path, text, forced(prog.Args))
-	switch {
-	case errors.Is(err, errOtherRecipe):
-		return nil, fmt.Errorf("%w: %s is %w", plugin.ErrNotMine, path, err)
-	case err != nil:
 		return nil, err
 	}
 	if r.dialect == &basicSR {
@@ -100,7 +89,7 @@ func (sisr) Recognize(_ context.Context, c job.Command) (plugin.Recognized, erro
 	x.place()
 	j := &job.Job{
 		Dialect: r.name, Name: r.title, Options: opts,
-		Files:     []job.File{{Path: path, Format: format(path), Flag: "-opt", Text: text}},
+		Files:     []job.File{{Path: r.path, Format: format(r.path), Flag: "-opt", Text: text}},
 		Batch:     job.Batch{Micro: r.microBatch, Accumulation: r.accum, Ranks: shared},
 		Knobs:     x.knobs(),
 		Signs:     signs(r),
@@ -115,6 +104,35 @@ func (sisr) Recognize(_ context.Context, c job.Command) (plugin.Recognized, erro
 		j.Warnings = append(j.Warnings, replicas(shared, c.Devices))
 	}
 	j.Arch = r.net.kind
+	net, err := x.build(j)
+	j.Truths = x.truths(net, err == nil && !net.Assumed)
+	if _, resumes := argv.Get(r.resumeFlag); !resumes {
+		j.Resume.Edits = []config.Edit{{Knob: "resume", At: config.Address{Doc: config.ArgvDoc, Path: r.resumeFlag}, Add: true, Cost: "none"}}
+	} else {
+		j.Resume.Edits = []config.Edit{} // it resumes as typed
+	}
+	j.Command = c
+	return &recognized{x, j, net, err}, nil
+}
+
+// recipeOf reads the recipe that the command names, and what there is to warn of in it.
+func recipeOf(prog command.Prog, argv *config.Argv) (r *recipe, text []byte, warnings []string, err error) {
+	path, ok := argv.Get("-opt")
+	if !ok {
+		return nil, nil, nil, fmt.Errorf("%w: no -opt", plugin.ErrNotMine)
+	}
+	if text, err = readFile(absolute(prog.Dir, path), path); err != nil {
+		return nil, nil, nil, err
+	}
+	if r, warnings, err = readRecipe(path, text, forced(prog.Args)); errors.Is(err, errOtherRecipe) {
+		err = fmt.Errorf("%w: %s is %w", plugin.ErrNotMine, path, err)
+	}
+	return r, text, warnings, err
+}
+
+// build makes the recipe's network of the formulas, and enters what is to be said of it.
+func (x *checkout) build(j *job.Job) (arch.Network, error) {
+	r := x.recipe
 	net, assumed, err := arch.Build(x.spec(nil))
 	switch {
 	case err == nil:
@@ -131,14 +149,7 @@ func (sisr) Recognize(_ context.Context, c job.Command) (plugin.Recognized, erro
 	case !errors.Is(err, arch.ErrUnknown):
 		j.Warnings = append(j.Warnings, fmt.Sprintf("the trainer will stop at %v", err))
 	}
-	j.Truths = x.truths(net, err == nil && !net.Assumed)
-	if _, resumes := argv.Get(r.resumeFlag); !resumes {
-		j.Resume.Edits = []config.Edit{{Knob: "resume", At: config.Address{Doc: config.ArgvDoc, Path: r.resumeFlag}, Add: true, Cost: "none"}}
-	} else {
-		j.Resume.Edits = []config.Edit{} // it resumes as typed
-	}
-	j.Command = c
-	return &recognized{x, j, net, err}, nil
+	return net, err
 }
 
 // recognized is a command of this family.

@@ -2,6 +2,7 @@ package sisr
 
 import (
 	"errors"
+	"fmt"
 	"image"
 	"image/png"
 	"os"
@@ -718,4 +719,23 @@ func TestCardsCounted(t *testing.T) {
 	if got := said("d.yml", 1, "python"); !strings.Contains(got, "a micro-batch takes 2 of them at least") {
 		t.Errorf("a micro-batch of one: %q", got)
 	}
+}
+
+// The phases of a job are priced at once, and each asks which settings of an aliased recipe can be set.
+func TestSettableAtOnce(t *testing.T) {
+	r, _, err := readRecipe("x.yml", []byte(strings.Replace(recipeYAML, "batch_size_per_gpu: 8 ", "batch_size_per_gpu: &b 8 ", 1)+"other: *b\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tasks []func()
+	for range 8 {
+		tasks = append(tasks, func() {
+			for i := range 50 {
+				if !r.settable(fmt.Sprint("val.new", i)) || r.settable(r.micro) {
+					t.Error("another answer")
+				}
+			}
+		})
+	}
+	mem.Together(tasks)
 }

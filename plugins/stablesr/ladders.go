@@ -69,24 +69,8 @@ type shared struct {
 
 // build makes the ladders.
 func (b *builder) build() *ladder.Set {
-	asked := b.asked()
-	set := &ladder.Set{Values: map[string]int64{knobMicro: b.micro, knobAccumulation: b.accum}}
-	if b.micro > 0 && b.accum > 0 {
-		set.Invariants = append(set.Invariants, ladder.Invariant{
-			Name: "global batch", Factors: []string{knobMicro, knobAccumulation}, Equals: b.micro * b.accum, Until: ladder.Recipe,
-		})
-		if b.queue > 0 && b.queue%b.micro == 0 { // ddpm.py:1885 asserts it
-			set.Values[knobQueue] = b.queue
-			set.Invariants = append(set.Invariants, ladder.Invariant{Name: "pool of degraded pairs", Factors: []string{knobMicro}, Divides: knobQueue})
-		}
-	}
-	names := []string{phases[training].name}
-	if b.validates() {
-		names = append(names, phases[validation].name)
-	}
-	if b.logsImages() {
-		names = append(names, phases[logging].name)
-	}
+	asked, names := b.asked(), b.phases()
+	set := b.empty()
 	if why := b.idleCard(); why != "" { // nothing that happens on the card is to be fitted to it
 		set.Idle(why, names...)
 		set.Host = b.host(mem.Estimate{Unknown: why})
@@ -112,31 +96,57 @@ func (b *builder) build() *ladder.Set {
 		})
 	}
 	mem.Together(tasks)
-	ladders := make([]ladder.Ladder, len(phases))
-	for n, p := range phases {
-		ladders[n] = ladder.Ladder{Phase: p.name, Rungs: []ladder.Rung{ladder.AsAsked()}}
+	ladders := map[string]*ladder.Ladder{}
+	for _, name := range names {
+		set.Phases = append(set.Phases, ladder.Ladder{Phase: name, Rungs: []ladder.Rung{ladder.AsAsked()}})
+	}
+	for i := range set.Phases {
+		ladders[set.Phases[i].Phase] = &set.Phases[i]
 	}
 	set.Shared = ladder.Ladder{Phase: ladder.Shared, Asked: at}
 	for _, s := range rungs {
 		set.Shared.Rungs = append(set.Shared.Rungs, s.Rung)
 		i := slices.IndexFunc(expected, func(x shared) bool { return x.variant == s.variant })
-		for n := range phases {
-			e := mem.Estimate{}
-			if i >= 0 {
-				e = estimates[n][i]
-			} else { // the smallest micro-batch that the program takes is another one than expected
-				e = b.price(n, []variant{s.variant})[0]
+		for n, p := range phases {
+			l := ladders[p.name]
+			switch {
+			case l == nil: // the job has no such phase
+			case i >= 0:
+				l.Rungs[0].Estimates = append(l.Rungs[0].Estimates, estimates[n][i])
+			default: // the smallest micro-batch that the program takes is another one than expected
+				l.Rungs[0].Estimates = append(l.Rungs[0].Estimates, b.price(n, []variant{s.variant})[0])
 			}
-			ladders[n].Rungs[0].Estimates = append(ladders[n].Rungs[0].Estimates, e)
-		}
-	}
-	for _, l := range ladders {
-		if slices.Contains(names, l.Phase) {
-			set.Phases = append(set.Phases, l)
 		}
 	}
 	dropIdle(set)
 	return set
+}
+
+// empty is the set without its ladders.
+func (b *builder) empty() *ladder.Set {
+	set := &ladder.Set{Values: map[string]int64{knobMicro: b.micro, knobAccumulation: b.accum}}
+	if b.micro > 0 && b.accum > 0 {
+		set.Invariants = append(set.Invariants, ladder.Invariant{
+			Name: "global batch", Factors: []string{knobMicro, knobAccumulation}, Equals: b.micro * b.accum, Until: ladder.Recipe,
+		})
+		if b.queue > 0 && b.queue%b.micro == 0 { // ddpm.py:1885 asserts it
+			set.Values[knobQueue] = b.queue
+			set.Invariants = append(set.Invariants, ladder.Invariant{Name: "pool of degraded pairs", Factors: []string{knobMicro}, Divides: knobQueue})
+		}
+	}
+	return set
+}
+
+// phases are the names of those that the job has.
+func (b *builder) phases() []string {
+	names := []string{phases[training].name}
+	if b.validates() {
+		names = append(names, phases[validation].name)
+	}
+	if b.logsImages() {
+		names = append(names, phases[logging].name)
+	}
+	return names
 }
 
 // apart is a builder that works while another does.
@@ -318,19 +328,7 @@ func (b *builder) otherExperiments(least, asked variant) (out []shared) {
 			}
 		}
 	}
-	if sizes := b.cropKeys(); b.model.Edge() == arch.NoEdge && len(sizes) > 0 && !b.edgeOn() {
-		for _, share := range []int64{75, 50} {
-			v := least
-			if v.size = asked.size * share / 100 / b.model.Multiple() * b.model.Multiple(); v.size < b.model.Multiple() || v.size >= asked.size {
-				continue
-			}
-			var changes []change
-			for _, key := range sizes {
-				changes = append(changes, change{knob: cropKnobs[key], key: key, value: v.size, why: "a smaller crop is another experiment; all sizes change together"})
-			}
-			add(fmt.Sprintf("high-resolution crop %d", v.size), v, ladder.Recipe, changes...)
-		}
-	}
+	b.smallerCrops(least, asked, add)
 	if b.edgeOn() && b.model.Edge() != arch.NoEdge {
 		v, name := smallest, "no edge maps"
 		if v.edgeOff = true; v.queue != asked.queue {
@@ -341,6 +339,25 @@ func (b *builder) otherExperiments(least, asked variant) (out []shared) {
 			change{knob: knobEdge, key: keyUNetEdge, value: false, why: why})...)
 	}
 	return out
+}
+
+// smallerCrops adds crops of three quarters and of a half, in whole latents.
+func (b *builder) smallerCrops(least, asked variant, add func(string, variant, ladder.Cost, ...change)) {
+	sizes := b.cropKeys()
+	if b.model.Edge() != arch.NoEdge || len(sizes) == 0 || b.edgeOn() {
+		return
+	}
+	for _, share := range []int64{75, 50} {
+		v := least
+		if v.size = asked.size * share / 100 / b.model.Multiple() * b.model.Multiple(); v.size < b.model.Multiple() || v.size >= asked.size {
+			continue
+		}
+		var changes []change
+		for _, key := range sizes {
+			changes = append(changes, change{knob: cropKnobs[key], key: key, value: v.size, why: "a smaller crop is another experiment; all sizes change together"})
+		}
+		add(fmt.Sprintf("high-resolution crop %d", v.size), v, ladder.Recipe, changes...)
+	}
 }
 
 func sets(changes []change, key string) bool {

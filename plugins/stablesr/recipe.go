@@ -77,47 +77,12 @@ var errOther = errors.New("no recipe of latent-diffusion's kind: no model.target
 // the Trainer flags that differ from their defaults (main.py:507, :530, :537).
 func (x *checkout) load(args []string, edited map[string][]byte) (*recipe, error) {
 	r := &recipe{checkout: x, root: tree{}, flags: map[string]string{}, options: options()}
-	if x.entry == edgePy {
-		r.options = slices.Clone(edgeOptions)
-	}
-	var err error
-	if r.argv, err = config.ParseArgv(args, r.options); err != nil {
+	err := r.readArgs(args)
+	if err != nil {
 		return nil, err
 	}
-	if x.entry == edgePy {
-		if !r.argv.Has("--name") {
-			r.options = append(r.options, emptyName)
-			if r.argv, err = config.ParseArgv(args, r.options); err != nil {
-				return nil, err
-			}
-		}
-		r.readEdgeArgs()
-	} else if err := r.readMainArgs(); err != nil {
+	if err := r.mergeFiles(edited); err != nil {
 		return nil, err
-	}
-	var saved []string
-	if r.resume != "" {
-		if r.logdir, err = r.resumed(); err != nil {
-			return nil, err
-		}
-		saved, _ = filepath.Glob(filepath.Join(globEscape.Replace(absolute(x.prog.Dir, r.logdir)), "configs", "*.yaml"))
-		slices.Sort(saved)
-	}
-	for _, path := range append(saved, r.base...) {
-		abs := absolute(x.prog.Dir, path)
-		text, ok := edited[abs]
-		if !ok {
-			if text, err = readFile(abs, path); err != nil {
-				return nil, r.swallowed(path, err)
-			}
-		}
-		file, err := parse(path, text)
-		if err != nil {
-			return nil, err
-		}
-		if r.root, err = merge(r.root, file); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
 	}
 	words := tree{} // the dotlist is a configuration of its own, which is merged like a file
 	for _, o := range r.overrides {
@@ -145,6 +110,56 @@ func (x *checkout) load(args []string, edited map[string][]byte) (*recipe, error
 	}
 	r.read()
 	return r, nil
+}
+
+// readArgs reads the command's arguments.
+func (r *recipe) readArgs(args []string) (err error) {
+	if r.entry == edgePy {
+		r.options = slices.Clone(edgeOptions)
+	}
+	if r.argv, err = config.ParseArgv(args, r.options); err != nil {
+		return err
+	}
+	if r.entry != edgePy {
+		return r.readMainArgs()
+	}
+	if !r.argv.Has("--name") {
+		r.options = append(r.options, emptyName)
+		if r.argv, err = config.ParseArgv(args, r.options); err != nil {
+			return err
+		}
+	}
+	r.readEdgeArgs()
+	return nil
+}
+
+// mergeFiles merges the configurations of a resumed run and the recipe's files.
+func (r *recipe) mergeFiles(edited map[string][]byte) (err error) {
+	var saved []string
+	if r.resume != "" {
+		if r.logdir, err = r.resumed(); err != nil {
+			return err
+		}
+		saved, _ = filepath.Glob(filepath.Join(globEscape.Replace(absolute(r.prog.Dir, r.logdir)), "configs", "*.yaml"))
+		slices.Sort(saved)
+	}
+	for _, path := range append(saved, r.base...) {
+		abs := absolute(r.prog.Dir, path)
+		text, ok := edited[abs]
+		if !ok {
+			if text, err = readFile(abs, path); err != nil {
+				return r.swallowed(path, err)
+			}
+		}
+		file, err := parse(path, text)
+		if err != nil {
+			return err
+		}
+		if r.root, err = merge(r.root, file); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
 }
 
 // swallowed says why a file behind --base is not there, where it is an override that the option has taken.

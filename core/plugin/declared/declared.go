@@ -98,113 +98,161 @@ const maxFile = 4 << 20
 var keys = []string{"script", "micro-batch", "accumulation", "batch-norm", "rungs", "progress", "started", "saved", "succeeded", "resume",
 	"resume-value", "in-the-way", "confirm"}
 
+// read reads a declaration, which has to be about the script.
 func read(path, script string) (*declaration, error) {
+	text, err := believed(path)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := config.ParseYAML(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	f := written{path, doc.Root()}
+	for _, k := range f.root.Keys() {
+		if !slices.Contains(keys, k) {
+			return nil, f.wrong(k, "there is no such key; there are %s", strings.Join(keys, ", "))
+		}
+	}
+	switch s, ok := f.root.Get("script").Str(); {
+	case !ok:
+		return nil, fmt.Errorf("%s: script: it does not say which script it is about", path)
+	case s != script:
+		return nil, fmt.Errorf("%w: %s is about %s", plugin.ErrNotMine, path, f.root.Get("script").Text())
+	}
+	d := &declaration{path: path}
+	for _, part := range []func(*declaration) error{f.readPlaces, f.readRungs, f.readSigns, f.readConfirm, f.readResume} {
+		if err := part(d); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// believed is the text of a declaration that may be believed: it decides what is changed, and from what the program goes on.
+func believed(path string) ([]byte, error) {
 	told, err := trust.Read(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case err != nil:
 		return nil, &plugin.Caution{Why: fmt.Sprintf("nothing of %s is taken: %v", path, err)}
-	case told.Foreign != nil && !trust.Approved().Has(told): // it decides what is changed, and from what the program goes on
+	case told.Foreign != nil && !trust.Approved().Has(told):
 		return nil, &plugin.Caution{Why: fmt.Sprintf("nothing of %s is taken: %v (read it, and take it by `launch trust %s`)", path, told.Foreign, path)}
 	}
-	doc, err := config.ParseYAML(told.Text)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", path, err)
-	}
-	root := doc.Root()
-	wrong := func(key, format string, args ...any) error {
-		return fmt.Errorf("%s, line %d: %s: %s", path, root.Get(key).Line(), key, fmt.Sprintf(format, args...))
-	}
-	for _, k := range root.Keys() {
-		if !slices.Contains(keys, k) {
-			return nil, wrong(k, "there is no such key; there are %s", strings.Join(keys, ", "))
-		}
-	}
-	if _, ok := root.Get("script").Str(); !ok {
-		return nil, fmt.Errorf("%s: script: it does not say which script it is about", path)
-	}
-	if s, _ := root.Get("script").Str(); s != script {
-		return nil, fmt.Errorf("%w: %s is about %s", plugin.ErrNotMine, path, root.Get("script").Text())
-	}
-	d := &declaration{path: path}
-	d.batchNorm, _ = root.Get("batch-norm").Bool()
-	for key, into := range map[string]**place{"micro-batch": &d.micro, "accumulation": &d.accum} {
-		if v := root.Get(key); v.Exists() {
+	return told.Text, nil
+}
+
+// written is a declaration as it is written.
+type written struct {
+	path string
+	root config.Value
+}
+
+func (f written) wrong(key, format string, args ...any) error {
+	return fmt.Errorf("%s, line %d: %s: %s", f.path, f.root.Get(key).Line(), key, fmt.Sprintf(format, args...))
+}
+
+func (f written) readPlaces(d *declaration) error {
+	d.batchNorm, _ = f.root.Get("batch-norm").Bool()
+	for _, s := range []struct {
+		key  string
+		into **place
+	}{{"micro-batch", &d.micro}, {"accumulation", &d.accum}} {
+		if v := f.root.Get(s.key); v.Exists() {
 			p, err := placeOf(v)
 			if err != nil {
-				return nil, wrong(key, "%v", err)
+				return f.wrong(s.key, "%v", err)
 			}
-			*into = &p
+			*s.into = &p
 		}
 	}
 	if d.micro == nil {
-		return nil, fmt.Errorf("%s: micro-batch: it does not say where that is set", path)
+		return fmt.Errorf("%s: micro-batch: it does not say where that is set", f.path)
 	}
-	for i := range root.Get("rungs").Len() {
-		v := root.Get("rungs").Index(i)
+	return nil
+}
+
+func (f written) readRungs(d *declaration) (err error) {
+	for i := range f.root.Get("rungs").Len() {
+		v := f.root.Get("rungs").Index(i)
 		r := rung{name: v.Get("name").Text()}
 		if r.at, err = placeOf(v.Get("at")); err != nil {
-			return nil, wrong("rungs", "%q: %v", r.name, err)
+			return f.wrong("rungs", "%q: %v", r.name, err)
 		}
 		if r.cost, err = ladder.ParseCost(v.Get("cost").Text()); err != nil {
-			return nil, wrong("rungs", "%q: %v", r.name, err)
+			return f.wrong("rungs", "%q: %v", r.name, err)
 		}
 		if r.to = scalar(v.Get("to")); r.to == nil || r.name == "" {
-			return nil, wrong("rungs", "each has a name, a place (at), a value (to) and a cost")
+			return f.wrong("rungs", "each has a name, a place (at), a value (to) and a cost")
 		}
 		d.rungs = append(d.rungs, r)
 	}
 	slices.SortStableFunc(d.rungs, func(a, b rung) int { return int(a.cost - b.cost) })
-	for _, s := range []struct {
-		key, group string
-		kind       job.SignKind
-	}{{"progress", "iteration", job.Progress}, {"started", "", job.Started}, {"saved", "", job.SavedState}, {"succeeded", "", job.Succeeded}} {
-		pattern, ok := root.Get(s.key).Str()
+	return nil
+}
+
+// signKeys are the keys whose values are patterns of what the program prints, with the group that a pattern has to have.
+var signKeys = []struct {
+	key, group string
+	kind       job.SignKind
+}{{"progress", "iteration", job.Progress}, {"started", "", job.Started}, {"saved", "", job.SavedState}, {"succeeded", "", job.Succeeded}}
+
+func (f written) readSigns(d *declaration) error {
+	for _, s := range signKeys {
+		pattern, ok := f.root.Get(s.key).Str()
 		if !ok {
 			continue
 		}
 		re, err := regexp.Compile(pattern)
 		if err != nil {
-			return nil, wrong(s.key, "%v", err)
+			return f.wrong(s.key, "%v", err)
 		}
 		if s.group != "" && re.SubexpIndex(s.group) < 0 {
-			return nil, wrong(s.key, "it has no group (?P<%s>…)", s.group)
+			return f.wrong(s.key, "it has no group (?P<%s>…)", s.group)
 		}
 		d.signs.Lines = append(d.signs.Lines, job.Sign{Kind: s.kind, Pattern: pattern})
 		d.signs.MustSucceed = d.signs.MustSucceed || s.kind == job.Succeeded
 	}
-	for _, knob := range root.Get("confirm").Keys() {
-		pattern := root.Get("confirm").Get(knob).Text()
+	return nil
+}
+
+func (f written) readConfirm(d *declaration) error {
+	for _, knob := range f.root.Get("confirm").Keys() {
+		pattern := f.root.Get("confirm").Get(knob).Text()
 		re, err := regexp.Compile(pattern)
 		if err == nil && re.SubexpIndex("value") < 0 {
 			err = fmt.Errorf("%s has no group (?P<value>…)", knob)
 		}
 		if err != nil {
-			return nil, wrong("confirm", "%v", err)
+			return f.wrong("confirm", "%v", err)
 		}
 		if knob == "global-batch" {
 			knob = job.GlobalBatch
 		}
 		d.signs.Lines = append(d.signs.Lines, job.Sign{Kind: job.Setting, Knob: knob, Pattern: pattern})
 	}
-	if v := root.Get("in-the-way"); v.Kind() == config.Seq {
+	return nil
+}
+
+func (f written) readResume(d *declaration) error {
+	if v := f.root.Get("in-the-way"); v.Kind() == config.Seq {
 		for i := range v.Len() {
 			d.inTheWay = append(d.inTheWay, v.Index(i).Text())
 		}
 	} else if v.Exists() {
 		d.inTheWay = []string{v.Text()}
 	}
-	for _, flag := range root.Get("resume").Keys() {
+	for _, flag := range f.root.Get("resume").Keys() {
 		d.resume = flag
-		d.signs.States = append(d.signs.States, root.Get("resume").Get(flag).Text())
+		d.signs.States = append(d.signs.States, f.root.Get("resume").Get(flag).Text())
 	}
-	if v := root.Get("resume-value"); v.Exists() {
+	if v := f.root.Get("resume-value"); v.Exists() {
 		if d.resumeValue = v.Text(); d.resume == "" || d.resumeValue == "" {
-			return nil, wrong("resume-value", "it is the value of the option that resume names")
+			return f.wrong("resume-value", "it is the value of the option that resume names")
 		}
 	}
-	return d, nil
+	return nil
 }
 
 func placeOf(v config.Value) (place, error) {
@@ -274,29 +322,9 @@ func open(c job.Command) (*reading, error) {
 	case err != nil:
 		return nil, err
 	}
-	var need plugin.Need
-	places := []place{*r.micro}
-	if r.accum != nil {
-		places = append(places, *r.accum)
-	}
-	for _, g := range r.rungs {
-		places = append(places, g.at)
-	}
-	flags := map[string]bool{}
-	for _, p := range places {
-		if p.flag != "" && !flags[p.flag] {
-			flags[p.flag] = true
-			r.options = append(r.options, config.Option{Names: []string{p.flag}})
-		}
-		if p.file != "" && c.Source(r.absolute(p.file)) == nil && !slices.Contains(need.Sources, r.absolute(p.file)) {
-			need.Sources = append(need.Sources, r.absolute(p.file))
-		}
-	}
-	if len(need.Sources) > 0 {
-		return nil, &need
-	}
-	if r.resume != "" && !flags[r.resume] {
-		r.options = append(r.options, config.Option{Names: []string{r.resume}})
+	places := r.places()
+	if err := r.declare(places); err != nil {
+		return nil, err
 	}
 	if r.argv, err = config.ParseArgv(prog.Args, r.options); err != nil {
 		return nil, fmt.Errorf("reading the options of %s: %w", prog.Script, err)
@@ -306,19 +334,60 @@ func open(c job.Command) (*reading, error) {
 			return nil, err
 		}
 	}
-	if r.accum != nil {
-		doc, at, err := r.document(*r.accum)
-		if err != nil {
-			return nil, err
-		}
-		if _, set := doc.Get(at.Path); !set {
-			n, known := r.assumed(*r.accum)
-			if r.implied = n; !known {
-				r.accum, r.unset = nil, &at
-			}
+	return r, r.imply()
+}
+
+// places are all that the declaration names.
+func (d *declaration) places() []place {
+	places := []place{*d.micro}
+	if d.accum != nil {
+		places = append(places, *d.accum)
+	}
+	for _, g := range d.rungs {
+		places = append(places, g.at)
+	}
+	return places
+}
+
+// declare lists the options that are spoken of. The error is a [plugin.Need] of the Python files that are.
+func (r *reading) declare(places []place) error {
+	var need plugin.Need
+	flags := map[string]bool{}
+	add := func(flag string) {
+		if flag != "" && !flags[flag] {
+			flags[flag] = true
+			r.options = append(r.options, config.Option{Names: []string{flag}})
 		}
 	}
-	return r, nil
+	for _, p := range places {
+		add(p.flag)
+		if p.file != "" && r.command.Source(r.absolute(p.file)) == nil && !slices.Contains(need.Sources, r.absolute(p.file)) {
+			need.Sources = append(need.Sources, r.absolute(p.file))
+		}
+	}
+	if len(need.Sources) > 0 {
+		return &need
+	}
+	add(r.resume)
+	return nil
+}
+
+// imply finds the accumulation of a command that does not set it.
+func (r *reading) imply() error {
+	if r.accum == nil {
+		return nil
+	}
+	doc, at, err := r.document(*r.accum)
+	if err != nil {
+		return err
+	}
+	if _, set := doc.Get(at.Path); !set {
+		n, known := r.assumed(*r.accum)
+		if r.implied = n; !known {
+			r.accum, r.unset = nil, &at
+		}
+	}
+	return nil
 }
 
 // absolute is a path of the declaration, which is relative to its own folder.

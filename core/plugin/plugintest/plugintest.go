@@ -70,17 +70,7 @@ func Check(t testing.TB, p plugin.Plugin, c job.Command, d gpu.Device) {
 	if now := tree(t, c.Dir); !reflect.DeepEqual(now, before) {
 		t.Errorf("it wrote into the command's folder: %v, before it was asked %v", now, before)
 	}
-	for _, l := range set.Phases {
-		for _, r := range l.Rungs {
-			for s := range r.Estimates {
-				for _, it := range r.At(s).Items {
-					if it.From == "" {
-						t.Errorf("%s: %s: the %s of %s come from nowhere", l.Phase, r.Name, it.Kind, it.What)
-					}
-				}
-			}
-		}
-	}
+	sources(t, set)
 	for what, edits := range map[string][]config.Edit{"rehearsal": j.Rehearsal.Edits, "resume": j.Resume.Edits, "retry": j.Resume.Always} {
 		if _, err := j.Rewrite(edits, attempt(j)); err != nil {
 			t.Errorf("the edits of a %s cannot be made: %v", what, err)
@@ -103,6 +93,22 @@ func Check(t testing.TB, p plugin.Plugin, c job.Command, d gpu.Device) {
 	}
 	rungs(t, p, j, set, d)
 	feeds(t, p, j, set, d)
+}
+
+// sources holds every line of every estimate to a source.
+func sources(t testing.TB, set *ladder.Set) {
+	t.Helper()
+	for _, l := range set.Phases {
+		for _, r := range l.Rungs {
+			for s := range r.Estimates {
+				for _, it := range r.At(s).Items {
+					if it.From == "" {
+						t.Errorf("%s: %s: the %s of %s come from nowhere", l.Phase, r.Name, it.Kind, it.What)
+					}
+				}
+			}
+		}
+	}
 }
 
 // copied is the command in a copy of its folder.

@@ -115,38 +115,7 @@ func (n grl) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 		y = t.Hold(t.LayerNorm("norm_start", tokens(t, x)))
 		y = t.Rebind(y, t.Dropout(y, n.drop))
 
-		own := h == n.img && w == n.img // the buffers are for this size, or all are made anew
-		shared := func(name string, d nn.DType, fits bool, shape ...int64) nn.Tensor {
-			if fits {
-				return t.Buffer(name, d, shape...)
-			}
-			return t.Hold(t.Zeros(d, shape...))
-		}
-		kind := func(name, table string, wh, ww, ah, aw int64, toAnchor bool) grlWindow {
-			from, to := wh*ww, ah*aw
-			if !toAnchor {
-				from, to = to, from
-			}
-			k := grlWindow{from: from, to: to}
-			all := func(side int64) int64 { return side / wh * (side / ww) }
-			t.Buffer("table_"+table, nn.F32, 1, wh+ah-1, ww+aw-1, 2)
-			t.Buffer("index_"+name, nn.I64, from, to)
-			t.Buffer("mask_"+name, nn.F32, all(n.img), from, to)
-			k.table = shared("table_"+table, nn.F32, own, 1, wh+ah-1, ww+aw-1, 2)
-			k.index = shared("index_"+name, nn.I64, own, from, to)
-			if own {
-				k.mask = t.Buffer("mask_"+name, nn.F32)
-			} else {
-				k.mask = t.Hold(t.Zeros(nn.F32, h/wh*(w/ww), from, to))
-			}
-			return k
-		}
-		sh, sw := n.stripe[0], n.stripe[1]
-		windows := kind("w", "w", n.window, n.window, n.window, n.window, true)
-		stripes := [2][2]grlWindow{ // lying and standing, from the anchors and to them
-			{kind("sh_a2w", "sh", sh, sw, sh/n.down, sw/n.down, false), kind("sh_w2a", "sh", sh, sw, sh/n.down, sw/n.down, true)},
-			{kind("sv_a2w", "sv", sw, sh, sw/n.down, sh/n.down, false), kind("sv_w2a", "sv", sw, sh, sw/n.down, sh/n.down, true)},
-		}
+		windows, stripes := n.windows(t, h, w)
 		first, total := int64(0), int64(0)
 		for _, d := range n.depths {
 			total += d
@@ -173,6 +142,44 @@ func (n grl) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 		y = image(t, y, h, w)
 	}, x)
 	return y
+}
+
+// windows are the tables, indices and masks of the window attention, and those of the stripes by their direction: lying and standing,
+// each from the anchors and to them.
+func (n grl) windows(t *nn.Tape, h, w int64) (windows grlWindow, stripes [2][2]grlWindow) {
+	own := h == n.img && w == n.img // the buffers are for this size, or all are made anew
+	shared := func(name string, d nn.DType, fits bool, shape ...int64) nn.Tensor {
+		if fits {
+			return t.Buffer(name, d, shape...)
+		}
+		return t.Hold(t.Zeros(d, shape...))
+	}
+	kind := func(name, table string, wh, ww, ah, aw int64, toAnchor bool) grlWindow {
+		from, to := wh*ww, ah*aw
+		if !toAnchor {
+			from, to = to, from
+		}
+		k := grlWindow{from: from, to: to}
+		all := func(side int64) int64 { return side / wh * (side / ww) }
+		t.Buffer("table_"+table, nn.F32, 1, wh+ah-1, ww+aw-1, 2)
+		t.Buffer("index_"+name, nn.I64, from, to)
+		t.Buffer("mask_"+name, nn.F32, all(n.img), from, to)
+		k.table = shared("table_"+table, nn.F32, own, 1, wh+ah-1, ww+aw-1, 2)
+		k.index = shared("index_"+name, nn.I64, own, from, to)
+		if own {
+			k.mask = t.Buffer("mask_"+name, nn.F32)
+		} else {
+			k.mask = t.Hold(t.Zeros(nn.F32, h/wh*(w/ww), from, to))
+		}
+		return k
+	}
+	sh, sw := n.stripe[0], n.stripe[1]
+	windows = kind("w", "w", n.window, n.window, n.window, n.window, true)
+	stripes = [2][2]grlWindow{ // lying and standing, from the anchors and to them
+		{kind("sh_a2w", "sh", sh, sw, sh/n.down, sw/n.down, false), kind("sh_w2a", "sh", sh, sw, sh/n.down, sw/n.down, true)},
+		{kind("sv_a2w", "sv", sw, sh, sw/n.down, sh/n.down, false), kind("sv_w2a", "sv", sw, sh, sw/n.down, sh/n.down, true)},
+	}
+	return windows, stripes
 }
 
 // block is EfficientMixAttnTransformerBlock.

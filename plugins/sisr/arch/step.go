@@ -56,7 +56,6 @@ func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 	t.UpsampleLow, t.Torch1, t.CPU = cfg.OldTorch, cfg.OldTorch, cfg.CPU
 	t.OneDNN = cfg.OneDNN
 	gtSize := cfg.LQ * cfg.Net.Scale
-	gan := false
 	optG, optD := cfg.optimizers()
 
 	var lq, gt, previous nn.Tensor
@@ -74,36 +73,11 @@ func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 	}
 
 	var output, lGTotal nn.Tensor
+	gan := false
 	t.Autocast(cfg.AMP, func() {
 		t.Part("network_g", func() { output = cfg.parallel(t, lq, cfg.Net.Forward) })
 		output = t.Hold(t.Rebind(previous, output))
-		t.Part("losses", func() { lGTotal = t.Hold(t.Zeros(nn.F32)) })
-		for _, l := range cfg.Losses {
-			if l.Weight == 0 {
-				continue
-			}
-			if l.IsGAN() {
-				gan = true
-				if l.penalizes() {
-					unknown = fmt.Sprintf("loss %q: %v: its penalties differentiate a gradient", "r3ganloss", ErrUnknown)
-				}
-				lGTotal = t.AddInplace(lGTotal, cfg.generatorGAN(t, output, l))
-				continue
-			}
-			f, err := l.build()
-			if err != nil {
-				unknown = err.Error()
-				continue
-			}
-			if l.wantsEMA() {
-				cfg.averagedForward(t, lq)
-			}
-			t.Part(l.part(), func() {
-				t.FreezeParams(func() {
-					t.Scope("", func() { lGTotal = t.AddInplace(lGTotal, f(t, output, gt)) }, output, gt)
-				})
-			})
-		}
+		lGTotal, gan, unknown = cfg.generatorLosses(t, lq, gt, output)
 	})
 	if len(cfg.Losses) == 0 {
 		unknown = "no losses given"
@@ -121,6 +95,38 @@ func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 		t.OptimizerStep("network_d", cfg.reduced(optD, t.Size("network_d").GradBytes))
 	}
 	return unknown
+}
+
+// generatorLosses sums the generator's losses. gan says that one of them asks a discriminator; unknown is why the sum is not whole.
+func (cfg StepConfig) generatorLosses(t *nn.Tape, lq, gt, output nn.Tensor) (lGTotal nn.Tensor, gan bool, unknown string) {
+	t.Part("losses", func() { lGTotal = t.Hold(t.Zeros(nn.F32)) })
+	for _, l := range cfg.Losses {
+		if l.Weight == 0 {
+			continue
+		}
+		if l.IsGAN() {
+			gan = true
+			if l.penalizes() {
+				unknown = fmt.Sprintf("loss %q: %v: its penalties differentiate a gradient", "r3ganloss", ErrUnknown)
+			}
+			lGTotal = t.AddInplace(lGTotal, cfg.generatorGAN(t, output, l))
+			continue
+		}
+		f, err := l.build()
+		if err != nil {
+			unknown = err.Error()
+			continue
+		}
+		if l.wantsEMA() {
+			cfg.averagedForward(t, lq)
+		}
+		t.Part(l.part(), func() {
+			t.FreezeParams(func() {
+				t.Scope("", func() { lGTotal = t.AddInplace(lGTotal, f(t, output, gt)) }, output, gt)
+			})
+		})
+	}
+	return lGTotal, gan, unknown
 }
 
 // gathered is how many samples lie on the first card.

@@ -78,6 +78,13 @@ func Validation(cfg ValConfig) (e mem.Estimate) {
 		cfg.judge(t)
 	})
 
+	e = cfg.resident(t)
+	e.AddPeak(t.Peak(), "low- and high-resolution image in float32")
+	return e
+}
+
+// resident is what lies on the card beside the image.
+func (cfg ValConfig) resident(t *nn.Tape) (e mem.Estimate) {
 	switch {
 	case cfg.States != nil:
 		e.Unknown = cfg.States.Unknown
@@ -87,7 +94,6 @@ func Validation(cfg ValConfig) (e mem.Estimate) {
 	default:
 		e.Add(modelItems("network_g", t.Size("network_g"), cfg.Net.Name)...)
 	}
-	e.AddPeak(t.Peak(), "low- and high-resolution image in float32")
 	return e
 }
 

@@ -41,26 +41,9 @@ func Read(model Config, gen Generation) (*Model, error) {
 	a := model.params()
 	m := &Model{Target: model.Target(), EMA: a.bool("use_ema", true), UnfrozenDiff: a.bool("unfrozen_diff", false)}
 	switch m.Target {
-	case "AutoencoderKLResi": // the second stage: the controllable feature wrapping
-		m.EMA = false
-		if err := known(p, resiArgs); err != nil {
+	case "AutoencoderKLResi":
+		if err := m.readResi(p, a); err != nil {
 			return nil, err
-		}
-		vae, err := readVAE(Config{"target": m.Target, "params": p})
-		if err != nil {
-			return nil, err
-		}
-		m.vae, m.freezeDec = vae, a.bool("freeze_dec", true)
-		if m.loss, err = readLoss(p["lossconfig"]); err != nil {
-			return nil, err
-		}
-		if a.bool("use_canny_cfw", false) {
-			if m.control, err = readControl(section(p["canny_controlnet_stage_config"])); err != nil {
-				return nil, err
-			}
-		}
-		if a.bool("synthesis_data", false) {
-			m.Unknown = fmt.Sprintf("synthesis_data, which keeps a pool of its own: %v", ErrUnknown)
 		}
 		return m, a.err
 	case "LatentDiffusionSRTextWT", "LatentDiffusionSRTextWTFFHQ",
@@ -102,19 +85,7 @@ func Read(model Config, gen Generation) (*Model, error) {
 		return nil, err
 	}
 	m.trainableText = a.bool("cond_stage_trainable", false)
-	key := a.text("conditioning_key", "")
-	if key == "" && p["cond_stage_config"] != unconditional && a.bool("concat_mode", true) {
-		key = "concat" // ddpm.py:581
-	}
-	switch {
-	case key == "hybrid", key == "adm", key == "concat" && m.stableSR:
-		return nil, fmt.Errorf("conditioning_key %s: %w", key, ErrUnknown)
-	case key == "concat":
-		m.rescaler, err = readRescaler(section(p["cond_stage_config"]))
-	default:
-		m.text, err = readText(p["cond_stage_config"])
-	}
-	if err != nil {
+	if err := m.readCondition(p, a); err != nil {
 		return nil, err
 	}
 	if m.Checkpointing = m.unet.checkpoint; m.stableSR { // it never gets beyond the first backward: see Checkpointing
@@ -125,6 +96,47 @@ func Read(model Config, gen Generation) (*Model, error) {
 		return nil, fmt.Errorf("model: %w", a.err)
 	}
 	return m, nil
+}
+
+// readResi reads the second stage: the controllable feature wrapping.
+func (m *Model) readResi(p map[string]any, a *args) (err error) {
+	m.EMA = false
+	if err := known(p, resiArgs); err != nil {
+		return err
+	}
+	if m.vae, err = readVAE(Config{"target": m.Target, "params": p}); err != nil {
+		return err
+	}
+	m.freezeDec = a.bool("freeze_dec", true)
+	if m.loss, err = readLoss(p["lossconfig"]); err != nil {
+		return err
+	}
+	if a.bool("use_canny_cfw", false) {
+		if m.control, err = readControl(section(p["canny_controlnet_stage_config"])); err != nil {
+			return err
+		}
+	}
+	if a.bool("synthesis_data", false) {
+		m.Unknown = fmt.Sprintf("synthesis_data, which keeps a pool of its own: %v", ErrUnknown)
+	}
+	return nil
+}
+
+// readCondition reads what the latents are denoised by.
+func (m *Model) readCondition(p map[string]any, a *args) (err error) {
+	key := a.text("conditioning_key", "")
+	if key == "" && p["cond_stage_config"] != unconditional && a.bool("concat_mode", true) {
+		key = "concat" // ddpm.py:581
+	}
+	switch {
+	case key == "hybrid", key == "adm", key == "concat" && m.stableSR:
+		return fmt.Errorf("conditioning_key %s: %w", key, ErrUnknown)
+	case key == "concat":
+		m.rescaler, err = readRescaler(section(p["cond_stage_config"]))
+	default:
+		m.text, err = readText(p["cond_stage_config"])
+	}
+	return err
 }
 
 // with is the section with another class and more arguments.
