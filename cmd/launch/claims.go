@@ -10,8 +10,8 @@ import (
 	"github.com/launch-ml/launch/core/ui"
 )
 
-// claimMemory claims what --memory promises to a command, for as long as this launch lives. Where that is not to be had nothing
-// is started, unless the user wants it anyway. An error has been reported.
+// claimMemory claims what --memory promises to a command, for as long as this launch lives. If the memory is not available, nothing
+// is started, except with --anyway. An exitCode error was printed already.
 func claimMemory(s settings, say ui.Printer, c job.Command, j *job.Job) (*claim.Claim, error) {
 	held, warnings, err := room.PromiseOf(s.Limit(), c, j).Take(s.memoryCalled(), s.Anyway)
 	for _, w := range warnings {
@@ -37,5 +37,5 @@ func claimMemory(s settings, say ui.Printer, c job.Command, j *job.Job) (*claim.
 	return nil, exitCode(r.Code)
 }
 
-// memoryCalled is how an error calls the limit.
+// memoryCalled is how errors name the limit.
 func (s settings) memoryCalled() string { return s.Value("memory", s.Memory.String()) }

@@ -23,7 +23,7 @@ import (
 func newGPUs() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "gpus", Short: "list the GPUs, what is in use, and by whom", Args: takes(0, 0, "no argument"),
+		Use: "gpus", Short: "list the GPUs, how much memory is in use, and by whom", Args: takes(0, 0, "no argument"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), room.DriverDeadline)
 			defer cancel()
@@ -53,10 +53,11 @@ func newGPUs() *cobra.Command {
 func newPlugins() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "plugins", Short: "list the plugins and what they know", Args: takes(0, 0, "no argument"),
-		Long: `plugins lists the plugins: those built in, then programs launch-plugin-NAME beside launch, in the user's plugin folder
-($XDG_DATA_HOME/launch/plugins) and on PATH. A program that others could have written is not run, nor one that a relative entry
-of PATH leads to; one that could not be asked is asked again here.`,
+		Use: "plugins", Short: "list the plugins, and the networks that they know", Args: takes(0, 0, "no argument"),
+		Long: `plugins lists the plugins: first the built-in ones, then programs named launch-plugin-NAME beside
+launch, in your plugin folder ($XDG_DATA_HOME/launch/plugins) and on PATH. launch does not run a program
+that others could have written, nor one from a relative entry of PATH. A plugin that has failed before
+is asked again here.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := settingsHere(c)
 			if err != nil {
@@ -91,7 +92,7 @@ func newRuns() *cobra.Command {
 	var asJSON bool
 	var name, since string
 	c := &cobra.Command{
-		Use: "runs", Short: "list the recorded runs", Args: takes(0, 0, "no argument: launch show RUN shows one"),
+		Use: "runs", Short: "list the recorded runs", Args: takes(0, 0, "no argument; launch show RUN prints one run"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := settingsHere(c)
 			if err != nil {
@@ -136,7 +137,7 @@ func newRuns() *cobra.Command {
 func newShow() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "show [RUN | last]", Short: "show a recorded run: its attempts, what was changed, what was measured", Args: takes(0, 1, "one run, which launch runs lists, or none for the last"),
+		Use: "show [RUN | last]", Short: "print a recorded run: its attempts, changes, estimates and measured peaks", Args: takes(0, 1, "one run from launch runs, or no argument for the last run"),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
 			if err != nil {

@@ -18,18 +18,18 @@ import (
 	"github.com/launch-ml/launch/core/ui"
 )
 
-// shorthands are settings of a bare network that have a flag of their own, with what they say in its help.
+// shorthands are the settings of a bare network that have a flag of their own: name and usage.
 var shorthands = [][2]string{
 	{"micro-batch", "samples in one forward pass"},
-	{"accumulation", "forward passes before an optimizer step"},
+	{"accumulation", "forward passes for each optimizer step"},
 	{"amp", "off, bf16 or fp16"},
-	{"optimizer", "as the family names it"},
-	{"scale", "of super-resolution"},
+	{"optimizer", "by the family's name for it"},
+	{"scale", "factor of super-resolution"},
 	{"lq", "side of the low-resolution crop"},
-	{"image", "size of an image: 512, or where it need not be square 512x384 as height and width"},
-	{"tile", "side of a validation's tiles"},
-	{"queue", "length of a queue"},
-	{"project", "which of the family's projects"},
+	{"image", "size of an image: 512 or, where it need not be square, height x width: 512x384"},
+	{"tile", "side of a validation tile"},
+	{"queue", "length of the queue"},
+	{"project", "which project of the family"},
 }
 
 func newEstimate() *cobra.Command {
@@ -38,13 +38,14 @@ func newEstimate() *cobra.Command {
 	var asJSON, list bool
 	c := &cobra.Command{
 		Use:   "estimate --arch NAME [flags]",
-		Short: "price a network by itself, without a recipe",
-		Long: `estimate prices a network from flags, so that any formula can be checked without a recipe. What has no flag of its own is
-said with --set NAME=VALUE: settings of the family's step, and the network's own arguments. A setting that does not exist
-is an error. Without --vram, --device cpu or a card here it gives the tensors alone.`,
+		Short: "price a network from flags, without a recipe",
+		Long: `estimate prices a network from flags, so that every formula can be checked without a recipe. --set
+NAME=VALUE sets what has no flag of its own: settings of the family's training step, and arguments of
+the network. An unknown setting is an error. Without --vram, --device cpu or a card in this machine,
+estimate counts the tensors only.`,
 		Example: "  launch estimate --list\n  launch estimate --arch span --scale 2 --micro-batch 1 --lq 64 --amp bf16 --json\n" +
 			"  launch estimate --arch swinir_m --scale 2 --lq 48 --set use_checkpoint=true --vram 12GiB",
-		Args: takes(0, 0, "no argument: --arch names the network, and --set what else it has"),
+		Args: takes(0, 0, "no argument: --arch names the network, --set sets the rest"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := settingsHere(c)
 			if err != nil {
@@ -73,7 +74,7 @@ is an error. Without --vram, --device cpu or a card here it gives the tensors al
 	}
 	f := c.Flags()
 	f.StringVar(&arch, "arch", "", "the network: --list names them")
-	f.StringArrayVar(&set, "set", nil, "NAME=VALUE of any other setting or argument, lists as [8,16]; may be repeated")
+	f.StringArrayVar(&set, "set", nil, "any other setting or argument as NAME=VALUE, a list as [8,16]; may be repeated")
 	f.BoolVar(&asJSON, "json", false, "print the estimate as JSON")
 	f.BoolVar(&list, "list", false, "list the networks that have a formula")
 	for _, h := range shorthands {
@@ -82,7 +83,7 @@ is an error. Without --vram, --device cpu or a card here it gives the tensors al
 	return c
 }
 
-// bare is the network that was asked for.
+// bare returns the network that the flags describe.
 func bare(f *pflag.FlagSet, arch string, set []string) (*plugin.Bare, error) {
 	if arch == "" {
 		return nil, errors.New("which network? --arch NAME; launch estimate --list names those with a formula")
@@ -96,17 +97,17 @@ func bare(f *pflag.FlagSet, arch string, set []string) (*plugin.Bare, error) {
 	for _, kv := range set {
 		name, value, ok := strings.Cut(kv, "=")
 		if !ok || name == "" {
-			return nil, fmt.Errorf("--set %s: it takes NAME=VALUE", kv)
+			return nil, fmt.Errorf("--set %s: write NAME=VALUE", kv)
 		}
 		if old, twice := q.Settings[name]; twice {
-			return nil, fmt.Errorf("%s is set to %q and to %q", name, old, value)
+			return nil, fmt.Errorf("%s is set twice, to %q and to %q", name, old, value)
 		}
 		q.Settings[name] = value
 	}
 	return q, nil
 }
 
-// estimate asks the plugin that knows the network.
+// estimate asks the plugin that has the network's formula.
 func estimate(ctx context.Context, s settings, sources []host.Source, q *plugin.Bare) (d ui.EstimateDocument, err error) {
 	source, arch, err := intake.Formula(sources, q.Arch, s.Plugin)
 	if err != nil {
@@ -138,7 +139,7 @@ func estimate(ctx context.Context, s settings, sources []host.Source, q *plugin.
 	return ui.EstimateOf(source.Manifest.Name, q.Arch, q.Settings, found.Device, phases, found.Warnings), nil
 }
 
-// listArchs names the networks of every plugin.
+// listArchs prints the networks of every plugin.
 func listArchs(say ui.Printer, sources []host.Source, asJSON bool) error {
 	names := map[string][]string{}
 	for _, src := range sources {

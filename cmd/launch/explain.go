@@ -14,14 +14,15 @@ func newExplain() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "explain [FILE ... | FOLDER | RUN | last | -]",
-		Short: "say what a log, or a run, died of, and what would have helped",
-		Long: `explain reads what a program printed, or the record of a run, and says what ended it, who saw that, what would have
-helped, the mildest cost first, and of a run how to go on.
+		Short: "print why a log or a run ended, and what would have helped",
+		Long: `explain reads what a program printed, or the record of a run. It prints what ended it, the evidence, and
+what would have helped, with the mildest cost first. For a run it also prints how to continue.
 
-It reads files, of several the first failing rank; gzip'd ones; notebooks (.ipynb); a folder's newest *.log, *.out or *.err; a
-pipe; and runs by their name. Without an argument it reads what is piped to it, and on a terminal explains the last run.
+Input: log files (plain or gzip), notebooks (.ipynb), a folder (its newest *.log, *.out or *.err), - for
+standard input, or a run by its name. Given several logs, explain reports the first rank that failed.
+Without an argument it reads standard input; on a terminal it explains the last run.
 
-Exit code: 0 if it could read, whatever it found; scripts ask the JSON: launch explain --json x.log | jq -e .oom`,
+Exit code: 0 if the input could be read, whatever was found. For scripts: launch explain --json x.log | jq -e .oom`,
 		Example: "  launch explain slurm-4711.out\n  launch explain rank*.log\n  launch explain train.ipynb\n  python train.py 2>&1 | tee log | launch explain\n  launch explain last --json",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
@@ -45,6 +46,6 @@ Exit code: 0 if it could read, whatever it found; scripts ask the JSON: launch e
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the explanation as JSON")
 	return c
 }

@@ -1,4 +1,4 @@
-// Command launch runs a training command so that it fits its GPU, and goes on when it does not.
+// Command launch runs a training command so that it fits its GPU, and resumes it after an out-of-memory.
 //
 //	launch -- python train.py -opt x.yml
 package main
@@ -26,25 +26,25 @@ import (
 	"github.com/launch-ml/launch/plugins/stablesr"
 )
 
-// builtins are the plugins linked into this program. Where it runs a command it serves them by starting itself again; plan and
-// estimate, which run nothing, ask them as they are (client.go).
+// builtins are the plugins linked into this program. To run a command, launch serves them from a second process of itself. plan and
+// estimate start no program, so they ask them in this process.
 var builtins = []func() plugin.Plugin{
 	sisr.New,
 	moco.New,
 	stablesr.New,
 	dualattn.New,
-	declared.New, // last: a plugin of its own knows more of a project
+	declared.New, // last: a project's own plugin knows more about it
 }
 
 func main() {
-	// This program is also its own keeper, its own plugins and its own view of the driver.
+	// Each of these returns at once unless this process was started as the keeper, as a plugin, or to ask the driver.
 	proc.KeeperMain()
 	host.ServeMain(builtins...)
 	nvml.ChildMain()
 
-	debug.SetGCPercent(400) // some MiB at most: what is saved is time before the program starts
+	debug.SetGCPercent(400) // costs some MiB at most, and the program starts sooner
 	if i := slices.Index(os.Args, "--"); i > 0 && os.Args[1] != "plan" {
-		proc.Prepare() // a program will be run: its keeper starts while the command is being read
+		proc.Prepare() // the program's keeper starts while launch reads the command
 	}
 	root := newRoot()
 	err := root.ExecuteContext(context.Background())
@@ -64,7 +64,7 @@ func main() {
 	}
 }
 
-// exitCode is an error that was said already: only the code is left to hand on.
+// exitCode is an error whose message was printed already. main only exits with the code.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }

@@ -8,16 +8,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// own are launch's settings as flags, without those of one command, such as --json.
+// own returns launch's settings as flags, without those of a single subcommand, such as --json.
 func own() *pflag.FlagSet {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	addFlags(f)
 	return f
 }
 
-// mistyped says of every variable of an environment that is nearly one of launch's settings, and none, which one may have been meant.
-// That is no error, as it is in a settings file: other programs called launch have variables, too, and those that are unlike any
-// setting are theirs.
+// mistyped returns a note for each variable of an environment whose name is almost that of a setting. Unlike in a settings file this is
+// not an error: the variable may belong to another program named launch. A name that is close to no setting gets no note.
 func mistyped(environ []string) (notes []string) {
 	settings := own()
 	for _, kv := range environ {
@@ -27,27 +26,27 @@ func mistyped(environ []string) (notes []string) {
 			continue
 		}
 		if near := nearest(key, settings); near != "" && variable(near) != env {
-			notes = append(notes, fmt.Sprintf("%s is no setting and changes nothing: was %s meant?", env, variable(near)))
+			notes = append(notes, fmt.Sprintf("%s is not a setting and has no effect: did you mean %s?", env, variable(near)))
 		}
 	}
 	slices.Sort(notes)
 	return notes
 }
 
-// nearest is the setting of which a name may be a slip of the pen, in any case and with _ for -; "" where there is none.
+// nearest returns the setting that a mistyped name may mean, "" for none. Upper and lower case are the same, and so are _ and -.
 func nearest(name string, settings *pflag.FlagSet) (near string) {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
-	best := 3 // two letters changed, or two exchanged
+	best := 3 // at most 2: two letters changed, or two exchanged
 	settings.VisitAll(func(f *pflag.Flag) {
 		d := distance(name, f.Name)
-		if d < best && (d < 2 || len(f.Name) > 4) { // of four letters, two make another word
+		if d < best && (d < 2 || len(f.Name) > 4) { // two letters of four make another word
 			best, near = d, f.Name
 		}
 	})
 	return near
 }
 
-// distance is Levenshtein's: how many bytes to insert, delete or replace.
+// distance is the Levenshtein distance in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -20,7 +20,7 @@ func TestMistyped(t *testing.T) {
 		var want []string
 		if meant != "" {
 			name, _, _ := strings.Cut(env, "=")
-			want = []string{name + " is no setting and changes nothing: was " + meant + " meant?"}
+			want = []string{name + " is not a setting and has no effect: did you mean " + meant + "?"}
 		}
 		if got := mistyped([]string{"HOME=/", env}); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", env, got, want)

@@ -22,11 +22,12 @@ func newPlan() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "plan [flags] -- COMMAND [ARG ...]",
-		Short: "say what would be done, and do nothing",
-		Long: `plan reads the command, foresees its memory and says what would be changed. It starts nothing and writes nothing.
+		Short: "print what launch would do, and start nothing",
+		Long: `plan reads the command, estimates its memory and prints what launch would change. It starts nothing and
+writes nothing, except the plan to --json-file.
 
-Exit code: 0 if what is planned fits, or if there is nothing to say whether it does; 78 if it does not, or may not: what only
-may not fit is run all the same.`,
+Exit code: 0 if the plan fits, or if nothing is known about that; 78 if it will not fit or might not.
+(Without plan, launch still runs what might not fit.) 125 if launch or a plugin failed.`,
 		Example: "  launch plan --vram 12GiB -- python train.py -opt x.yml\n  launch plan --json -- python train.py -opt x.yml | jq .fits",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, args, err := commandLine(c, args)
@@ -89,7 +90,7 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 	return nil
 }
 
-// planTyped reports that a command would run as typed.
+// planTyped prints that a command would run as typed.
 func planTyped(p *intake.Reading, say ui.Printer, asJSON bool) error {
 	if asJSON {
 		if err := printJSON(ui.PlanDocument{Version: ui.PlanVersion, Command: p.Command.Args, Warnings: p.Warnings, Verdict: "unknown"}.Complete()); err != nil {
@@ -100,9 +101,9 @@ func planTyped(p *intake.Reading, say ui.Printer, asJSON bool) error {
 			say.Warn("%s", w)
 		}
 		if p.Explained {
-			say.Line("it would run as typed, and an out-of-memory would be explained")
+			say.Line("it would run as typed; an out-of-memory would be explained")
 		} else {
-			say.Line("this command is not recognised (%s): it would run as typed, and an out-of-memory would be explained", p.Why())
+			say.Line("launch does not recognise this command (%s): it would run as typed; an out-of-memory would be explained", p.Why())
 		}
 	}
 	if p.Failed {
@@ -112,10 +113,10 @@ func planTyped(p *intake.Reading, say ui.Printer, asJSON bool) error {
 	return started(err) // as it would end
 }
 
-// keepPlan writes the plan to --json-file. The file stays, and others may read it, so it holds no secrets; the plan on standard
-// output is a command to run.
+// keepPlan writes the plan to --json-file. Secrets of the command are masked there, because others may read the file. The plan on
+// standard output keeps them: its command is there to be run.
 func keepPlan(s settings, d ui.PlanDocument) error {
-	if s.JSONFile == "" || s.project["json-file"] { // a plan writes nothing that nobody typed
+	if s.JSONFile == "" || s.project["json-file"] { // a plan writes only where this user asked for it
 		return nil
 	}
 	d.Command = record.MaskArgs(d.Command)

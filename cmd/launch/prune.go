@@ -19,12 +19,13 @@ func newPrune() *cobra.Command {
 	days, newest, most := int(record.Usual.Age.Hours()/24), record.Usual.Newest, record.Usual.Bytes.String()
 	var dry, asJSON bool
 	c := &cobra.Command{
-		Use: "prune", Short: "remove old records of runs", Args: takes(0, 0, "no argument: its flags say what is kept"),
-		Long: `prune removes the records of runs that are older than --keep-days, and then the oldest until all of them take no more than
---max-size. It also removes what a rehearsal that was killed has left in a record.
+		Use: "prune", Short: "remove old records", Args: takes(0, 0, "no argument: its flags set what is kept"),
+		Long: `prune removes the records of runs that are older than --keep-days, and then the oldest ones until the
+rest takes no more than --max-size. It also removes what a killed rehearsal has left in a record.
 
-It never removes the record of a run that is running or can be resumed, nor the newest (--keep). Receipts are kept. After a run
-launch does the same by itself, once a day at the most; --prune=false (or "prune: false" in a settings file) turns that off.`,
+It keeps the record of every run that is running or can be resumed, and the newest --keep records. It
+keeps all receipts. After a run, launch does the same by itself, at most once a day; --prune=false (or
+"prune: false" in a settings file) turns that off.`,
 		Example: "  launch runs prune --dry-run\n  launch runs prune --keep-days 30 --max-size 1GiB",
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := readSettings(c.Flags(), ".")
@@ -36,7 +37,7 @@ launch does the same by itself, once a day at the most; --prune=false (or "prune
 			case err != nil:
 				return fmt.Errorf("--max-size: %w", err)
 			case days < 0 || newest < 0 || bytes < 0:
-				return errors.New("--keep-days, --keep and --max-size are at least 0")
+				return errors.New("--keep-days, --keep and --max-size cannot be negative")
 			}
 			store := record.In(s.State)
 			if !dry {
@@ -64,19 +65,18 @@ launch does the same by itself, once a day at the most; --prune=false (or "prune
 			return err
 		},
 	}
-	c.Flags().IntVar(&days, "keep-days", days, "keep runs for so many days after their last event")
-	c.Flags().StringVar(&most, "max-size", most, "keep so much in all")
-	c.Flags().IntVar(&newest, "keep", newest, "keep the newest runs, whatever their age and size")
+	c.Flags().IntVar(&days, "keep-days", days, "keep runs for this many days after their last event")
+	c.Flags().StringVar(&most, "max-size", most, "keep this much in all")
+	c.Flags().IntVar(&newest, "keep", newest, "keep this many of the newest runs, whatever their age and size")
 	c.Flags().BoolVar(&dry, "dry-run", false, "print what would be removed, and remove nothing")
-	c.Flags().BoolVar(&asJSON, "json", false, "print what was removed as JSON")
+	c.Flags().BoolVar(&asJSON, "json", false, "print what was removed, as JSON")
 	return c
 }
 
-// tidyDeadline is how long launch may tidy up after a program has ended. The rest is left for the next time.
+// tidyDeadline bounds how long launch prunes records after a program has ended. The next launch continues.
 const tidyDeadline = 2 * time.Second
 
-// tidy is what is done after a run, before launch ends as its program did: it gives up what it claims, and prunes the records,
-// once a day at the most.
+// tidy runs after a program has ended, before launch exits: it releases the claim and prunes the records, at most once a day.
 func (s settings) tidy() {
 	s.claim.Release()
 	store, now := record.In(s.State), time.Now()
@@ -86,18 +86,18 @@ func (s settings) tidy() {
 	ctx, cancel := context.WithTimeout(context.Background(), tidyDeadline)
 	defer cancel()
 	if _, err := store.Prune(ctx, record.Usual, now, resumable, false); err == nil {
-		store.Done(now) // else it goes on after the next run
+		store.Done(now) // else the next launch continues
 	}
 }
 
-// resumable reports whether `launch resume` could go on with a run.
+// resumable reports whether `launch resume` could continue a run.
 func resumable(h *record.History) bool {
 	r := h.Run()
 	if r == nil {
 		return false
 	}
 	if _, err := os.Stat(r.Job.Command.Dir); errors.Is(err, fs.ErrNotExist) {
-		return false // the project is gone, and resume refuses
+		return false // without the project's folder, resume refuses
 	}
 	d := &ui.RunDoc{ID: h.ID, State: ui.RowOf(h, record.Life{}).State}
 	d.Continue(r, h.Stop(), h.LastOutcome())

@@ -28,30 +28,32 @@ func newReceipts() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "receipts",
-		Short: "list, export and import receipts: predicted beside measured memory",
-		Long: `After every attempt launch writes a receipt for each phase that the attempt completed: the predicted memory, line by line,
-and the measured peaks, with card, driver, torch and settings. The next estimate on this machine uses:
+		Short: "list what was predicted and what was measured; export and import it",
+		Long: `Every finished attempt leaves a receipt for each of its phases: what was predicted, line by line, and
+what was measured, with card, driver, torch and settings. The next estimate on this machine uses them:
 
-  of the same phase of the same architecture      the measurement itself at a measured size, a straight line between two sizes
-  of another job on the same card and driver      the CUDA context only
-  of another job of the same project on the CPU,
-  with the same interpreter and torch             the memory of Python and torch only
-  of the same program, for a model without a
-  formula                                         a line in the micro-batch through what it took at others
+  the same phase of the same architecture   the measurement at a measured size; a straight line between
+                                            two sizes
+  another job on the same card and driver   the CUDA context only
+  another job of the same project on the CPU, with the same interpreter and torch
+                                            Python and torch only
+  a model without a formula                 a straight line over the micro-batch
 
-A plan lists the receipts that it used. --receipts=false (or "receipts: false" in .launch.yaml) plans without receipts; launch
-still writes them. A phase that ran out of memory has a receipt too: it needs at least what it was refused.
+A plan names the receipts that it used. --receipts=false (or "receipts: false" in .launch.yaml) plans
+without them; they are written in any case. A phase that ran out of memory counts only as needing more
+than it had.
 
-The receipts are lines of the file receipts.jsonl in the state folder. The file keeps the newest five receipts of one phase at the
-same settings on the same machine, and the newest 500 of all; this machine's own take precedence. launch receipts drop RUN
-removes those of one run. Imported receipts count only where this machine has measured nothing itself. They never lower an
-estimate below its counted lines, and launch ignores those that are far from the estimate.
+launch keeps the newest five receipts of one phase at the same settings on the same machine, and the
+newest 500 of all, those of this machine first. They are lines of receipts.jsonl in the state folder.
+launch receipts drop RUN removes those of one run. An imported receipt counts only where nothing was
+measured here, never lowers an estimate below its certain lines, and is ignored if it is far from the
+estimate.
 
-On a card, a peak that the program prints itself takes precedence over the driver's figure, which launch reads once a second.
-On the CPU with --memory, launch reads what the limit counts (VmData) thirty times a second; it misses a peak that is
-shorter than that and lower than an earlier one.`,
+On a card, the peak that the program prints counts more than what the driver reports, which launch
+reads once a second. On the CPU with --memory, launch reads what the limit counts (VmData) thirty times
+a second: it misses a peak that is shorter than that and lower than an earlier one.`,
 		Example: "  launch receipts\n  launch receipts --json | jq '.[].measured'\n  launch receipts export a100.jsonl\n  launch receipts import a100.jsonl",
-		Args:    takes(0, 0, "no argument: it lists them; launch receipts export and launch receipts import take a file"),
+		Args:    takes(0, 0, "no argument; launch receipts export and launch receipts import take a file"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := settingsHere(c)
 			if err != nil {
@@ -67,7 +69,7 @@ shorter than that and lower than an earlier one.`,
 			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
 			say.Receipts(rs)
 			if bad > 0 {
-				say.Warn("lines of %s that are no receipts and do not count: %d", s.receipts().Path, bad)
+				say.Warn("%s: launch ignores lines that are not receipts: %d", s.receipts().Path, bad)
 			}
 			return nil
 		},
@@ -79,15 +81,15 @@ shorter than that and lower than an earlier one.`,
 
 func newReceiptsDrop() *cobra.Command {
 	return &cobra.Command{
-		Use: "drop RUN", Short: "forget what was learned from a run", Args: takes(1, 1, "one run, as launch runs and launch receipts name it"),
-		Long: `drop removes the receipts of one run, so that no estimate uses them any more. The run's record stays.`,
+		Use: "drop RUN", Short: "forget the receipts of one run", Args: takes(1, 1, "one run, as launch runs and launch receipts name it"),
+		Long: `drop removes the receipts of one run, so that no estimate uses them any more. The record of the run stays.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
 			name := args[0]
-			if id, err := record.In(s.State).Find(name); err == nil { // else its record is gone, and the receipts are not
+			if id, err := record.In(s.State).Find(name); err == nil { // if not, its record is gone, but its receipts may be there
 				name = id
 			}
 			n, err := s.receipts().Drop(name)
@@ -95,7 +97,7 @@ func newReceiptsDrop() *cobra.Command {
 				return err
 			}
 			if n == 0 {
-				return fmt.Errorf("there is no receipt of run %s; launch receipts --json lists them", name)
+				return fmt.Errorf("no receipt of run %s; launch receipts --json lists them", name)
 			}
 			fmt.Printf("%s of run %s removed\n", ui.Count(n, "receipt"), name)
 			return nil
@@ -105,9 +107,9 @@ func newReceiptsDrop() *cobra.Command {
 
 func newReceiptsExport() *cobra.Command {
 	return &cobra.Command{
-		Use: "export [FILE]", Short: "write the receipts, a line of JSON each, to a file or to standard output", Args: takes(0, 1, "one file, or none for standard output"),
-		Long: `export writes the receipts, one line of JSON for each. They contain settings and figures, names of cards, and versions. They contain
-no paths, no command and no name of the machine.`,
+		Use: "export [FILE]", Short: "write the receipts to a file or to standard output, one line of JSON each", Args: takes(0, 1, "one file, or none for standard output"),
+		Long: `export writes the receipts, one line of JSON each. They hold settings, figures, versions and names of
+cards, but no path, no command and no name of the machine.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
 			if err != nil {
@@ -136,9 +138,9 @@ no paths, no command and no name of the machine.`,
 
 func newReceiptsImport() *cobra.Command {
 	return &cobra.Command{
-		Use: "import FILE", Short: "add the receipts of a file that export wrote; - is standard input", Args: takes(1, 1, "one file that launch receipts export wrote, or - for standard input"),
-		Long: `import adds the receipts of a file that are not in the state folder yet. It skips lines that are not valid receipts and reports their
-numbers; the exit code is then 1.`,
+		Use: "import FILE", Short: "add the receipts of an exported file; - reads standard input", Args: takes(1, 1, "one file that launch receipts export wrote, or - for standard input"),
+		Long: `import adds the receipts of a file that are not known yet. It reports the number of each line that is
+not a receipt, and leaves it out; the exit code is then 1.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
 			if err != nil {
@@ -162,7 +164,7 @@ numbers; the exit code is then 1.`,
 			}
 			fmt.Printf("%s added, %d known already, %s left out\n", ui.Count(added, "receipt"), known, ui.Count(len(problems), "line"))
 			if there, kept, err := s.receipts().Bound(); err == nil && kept < there {
-				fmt.Printf("of the %d that are there now the newest %d are kept, those of this machine first\n", there, kept)
+				fmt.Printf("launch keeps the newest %[2]d of %[1]d receipts, those of this machine first\n", there, kept)
 			}
 			if len(problems) > 0 {
 				return exitCode(1)
@@ -172,7 +174,8 @@ numbers; the exit code is then 1.`,
 	}
 }
 
-// learner begins to read the receipts that estimates learn from. A file that cannot be read teaches nothing, which is reported.
+// learner starts to read the receipts, and returns the function that corrects ladders by them. That returns an error if the receipts
+// could not be read.
 func (s settings) learner() intake.Learner {
 	if !s.Receipts {
 		return func(_ *job.Job, _ room.Room, set *ladder.Set) (*ladder.Set, bool, error) { return set, false, nil }

@@ -14,13 +14,13 @@ import (
 	"github.com/launch-ml/launch/core/ui"
 )
 
-// result is what --json-file holds.
+// result is the document of --json-file.
 type result struct {
 	Version  int           `json:"version"`
 	Run      string        `json:"run,omitempty"`
 	Ending   run.Ending    `json:"ending"`
 	Code     int           `json:"exit_code"`       // launch's
-	Error    string        `json:"error,omitempty"` // why nothing was run, where launch itself says so
+	Error    string        `json:"error,omitempty"` // why launch started nothing
 	Whose    string        `json:"whose,omitempty"`
 	Stop     *run.Stop     `json:"stop,omitempty"`
 	Job      *job.Job      `json:"job,omitempty"`
@@ -47,7 +47,7 @@ func writeResult(s settings, say ui.Printer, r result) {
 	}
 }
 
-// checkJSONFile says before anything is started that a result could not be written.
+// checkJSONFile returns an error if --json-file cannot be written. It runs before the program starts.
 func checkJSONFile(s settings) error {
 	path := s.JSONFile
 	if path == "" {
@@ -57,25 +57,25 @@ func checkJSONFile(s settings) error {
 		return fmt.Errorf("%s is a folder", s.Value("json-file", path))
 	}
 	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-		return fmt.Errorf("%s: there is no folder %s", s.Value("json-file", path), filepath.Dir(path))
+		return fmt.Errorf("%s: no folder %s", s.Value("json-file", path), filepath.Dir(path))
 	}
 	return nil
 }
 
-// An ownExit is launch's own trouble with an exit code of its own.
+// An ownExit is an error of launch's own with an exit code other than 125.
 type ownExit struct {
 	error
 	code int
 }
 
-// told writes launch's own trouble to --json-file, so that no older result is taken for this one's. A code that was handed on
-// has its result there already.
-func told(s settings, err error) error {
+// withResult writes an error of launch's own to --json-file, so that nobody takes an older result for this run's. An exitCode error
+// has already written its result.
+func withResult(s settings, err error) error {
 	var code exitCode
 	if err == nil || errors.As(err, &code) || checkJSONFile(s) != nil {
 		return err
 	}
-	r := result{Version: 1, Ending: notRun, Code: run.OwnTrouble, Error: err.Error(), Whose: "launch's: nothing was run"}
+	r := result{Version: 1, Ending: notRun, Code: run.OwnTrouble, Error: err.Error(), Whose: "launch's: nothing was started"}
 	var own *ownExit
 	if errors.As(err, &own) {
 		r.Code = own.code
@@ -84,10 +84,10 @@ func told(s settings, err error) error {
 	return err
 }
 
-// notRun is the ending of what launch could not run.
+// notRun is the ending of a command that launch could not run.
 const notRun run.Ending = "not run"
 
-// id is the name of a run in what is printed.
+// id is how messages name a run.
 func id(rec *record.Record) string {
 	if rec == nil {
 		return "(not recorded)"

@@ -21,30 +21,31 @@ import (
 func newResume() *cobra.Command {
 	var fromStart bool
 	c := &cobra.Command{
-		Use: "resume RUN [-- COMMAND ...]", Short: "go on with a run that was cut off, stopped, or needs a higher --allow", Args: runAndCommand,
-		Long: `resume goes on with a run from its newest saved state, on the rung that it had come to: a run of which launch itself was
-killed, that was interrupted, that failed for a reason that is mended now, or for which no allowed rung was left. A cost is
-raised by --allow alone; what the run was allowed when it began stands otherwise. A run that has left no saved state, or whose
-program cannot resume, is started over only with --from-start.
+		Use: "resume RUN [-- COMMAND ...]", Short: "continue a run that was interrupted, that stopped, or whose launch was killed", Args: runAndCommand,
+		Long: `resume continues a run from its newest saved state, on the rung that the run had reached. It takes a
+run that was interrupted, that failed for a reason which is fixed now, that stopped because no allowed
+rung was left, or whose launch was killed. The cost that the run was allowed when it began still holds;
+--allow raises it. A run without a saved state, or whose program cannot resume, starts over only with
+--from-start.
 
-Secrets of a command are not recorded. A run whose command has one is resumed by giving the whole command again.`,
+Secrets of a command are not recorded. To resume such a run, type the whole command again after --.`,
 		Example: "  launch resume last\n  launch resume last --allow recipe\n  launch resume last --from-start\n  launch resume last -- python train.py --wandb-token \"$TOKEN\"",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
 			if err != nil {
 				return err
 			}
-			if !c.Flags().Changed("allow") { // the user's word for this run stands
+			if !c.Flags().Changed("allow") { // then the cost that the run began with holds
 				s.Allow = ladder.None
 			}
-			return told(s, resume(c.Context(), s, args[0], args[1:], fromStart))
+			return withResult(s, resume(c.Context(), s, args[0], args[1:], fromStart))
 		},
 	}
-	c.Flags().BoolVar(&fromStart, "from-start", false, "start the run over, whatever it has saved")
+	c.Flags().BoolVar(&fromStart, "from-start", false, "start the run over, even if it has a saved state")
 	return c
 }
 
-// resume takes a run up where its record ends. command is the run's, given again; or nil.
+// resume continues a recorded run. command is the run's command, typed again; nil if it was not.
 func resume(ctx context.Context, s settings, name string, command []string, fromStart bool) error {
 	store := record.In(s.State)
 	id, err := store.Resumable(name)
@@ -61,11 +62,11 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	defer rec.Close()
 	taken := false
 	defer func() {
-		if !taken { // the run has ended when it did, not now
+		if !taken { // the time of the run's end stays as it was
 			rec.Untake(life)
 		}
 	}()
-	h, err := store.Read(id) // after it was taken: the launch that had it may have ended just before
+	h, err := store.Read(id) // only after taking it: another launch may have written to it until then
 	if err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	say := reporter(s)
 	if r.Host {
 		s.Device = "cpu"
-		s.Memory = cmp.Or(s.Memory, h.Limit()) // as it was; a run without a limit has none
+		s.Memory = cmp.Or(s.Memory, h.Limit()) // as before; 0 if the run had no limit
 	}
 	clearLeftovers(s, say)
 	found, err := room.Find(ctx, s.Wish, r.Job.Command.Env)
@@ -108,7 +109,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	return finish(ctx, s, r, rec, say, attempt.Setup{Room: found, Held: held, Past: past, Signals: signals})
 }
 
-// takeRun opens a run's record, so that no other launch can take the run. It returns how the run lived until now, and its job.
+// takeRun opens a run's record, so that no other launch can take the run. It returns the record's state before that, and the job.
 func takeRun(store record.Store, id string) (*record.Record, record.Life, *job.Job, error) {
 	h, err := store.Read(id)
 	if err != nil {
@@ -119,20 +120,20 @@ func takeRun(store record.Store, id string) (*record.Record, record.Life, *job.J
 	return rec, life, h.Run().Job, err
 }
 
-// giveAgain fills the secrets of a run's command in from the whole command, given again.
+// giveAgain takes the secrets of a run's command from the command that the user typed again.
 func giveAgain(r *run.Run, id string, command []string) error {
 	switch recorded := r.Job.Command.Args; {
 	case len(command) > 0:
 		if err := record.Restore(r, command); err != nil {
-			return fmt.Errorf("run %s is of another command: %w", id, err)
+			return fmt.Errorf("run %s has another command: %w", id, err)
 		}
 	case record.HasMask(recorded):
-		return fmt.Errorf("run %s has a secret in its command, which was not recorded. Give the whole command again:\nlaunch resume %s -- %s", id, id, ui.Quote(recorded))
+		return fmt.Errorf("the command of run %s has a secret, which launch did not record. Type the whole command again:\nlaunch resume %s -- %s", id, id, ui.Quote(recorded))
 	}
 	return nil
 }
 
-// takeUp prepares a run for its next attempt, and reports where it goes on from.
+// takeUp prepares a run for its next attempt, and prints where it resumes.
 func takeUp(s settings, h *record.History, r *run.Run, life record.Life, fromStart bool, say ui.Printer) (attempt.Past, error) {
 	if err := r.Again(s.Allow); err != nil && h.Stop() != nil {
 		return attempt.Past{}, fmt.Errorf("run %s is over: %w", h.ID, err)
@@ -142,7 +143,7 @@ func takeUp(s settings, h *record.History, r *run.Run, life record.Life, fromSta
 	for _, path := range strange {
 		say.Warn("%s is newer than the run's last attempt, but nothing shows that this run wrote it: launch does not resume from it", path)
 	}
-	if fromStart { // on the rung that the run had come to
+	if fromStart { // the attempts stay, so that the run stays on its rung
 		r.Left = nil
 		for i := range r.Attempts {
 			r.Attempts[i].Outcome.Saved = nil
@@ -151,7 +152,7 @@ func takeUp(s settings, h *record.History, r *run.Run, life record.Life, fromSta
 	return past, whence(h, r, fromStart, say)
 }
 
-// returnTo goes to the folder of a run. Its environment is the one of now.
+// returnTo changes to the folder of a run. The run takes the current environment.
 func returnTo(r *run.Run, id string) error {
 	c := &r.Job.Command
 	c.Env = os.Environ()
@@ -159,12 +160,12 @@ func returnTo(r *run.Run, id string) error {
 		return fmt.Errorf("the folder of run %s is gone: %s", id, c.Dir)
 	}
 	if err := os.Chdir(c.Dir); err != nil {
-		return fmt.Errorf("going to the run's folder: %w", err)
+		return fmt.Errorf("changing to the run's folder: %w", err)
 	}
 	return nil
 }
 
-// whence reports where a run goes on from. Its error says that there is nothing to go on from.
+// whence prints where a run resumes. It returns an error if the run cannot resume.
 func whence(h *record.History, r *run.Run, fromStart bool, say ui.Printer) error {
 	id := h.ID
 	_, cut := h.CutOff()
@@ -174,19 +175,19 @@ func whence(h *record.History, r *run.Run, fromStart bool, say ui.Printer) error
 	}
 	switch {
 	case state == nil && !fromStart:
-		return fmt.Errorf("run %s has nothing to go on from: %s; launch resume %s --from-start starts it over", id, why, id)
+		return fmt.Errorf("run %s cannot resume: %s; launch resume %s --from-start starts it over", id, why, id)
 	case say.Quiet:
 	case state == nil:
 		say.Line("run %s: it starts over", id)
 	case cut:
-		say.Line("run %s: its last attempt was cut off; it goes on from %v", id, state)
+		say.Line("run %s: launch was killed during its last attempt; it resumes from %v", id, state)
 	default:
-		say.Line("run %s: it goes on from %v", id, state)
+		say.Line("run %s: it resumes from %v", id, state)
 	}
 	return nil
 }
 
-// runAndCommand is cobra's check of a run's name that may be followed by -- and the run's command.
+// runAndCommand checks the arguments of resume: a run, and after -- the run's command.
 func runAndCommand(c *cobra.Command, args []string) error {
 	before := args
 	if dash := c.ArgsLenAtDash(); dash >= 0 {

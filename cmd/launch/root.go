@@ -12,37 +12,45 @@ import (
 	"github.com/launch-ml/launch/core/ui"
 )
 
-const longHelp = `launch runs a training command so that it fits its GPU, and goes on when it does not.
+const longHelp = `launch runs a training command so that it fits its GPU, and resumes it after an out-of-memory.
 
-It reads the command and its recipe, foresees the memory of every phase from the architecture, changes in a copy of
-the recipe what has to change and says so, runs the command as if it were typed bare, and after an out-of-memory takes
-the next rung of the ladder and goes on from the last saved state. It never writes a file of yours. What it does not
-recognise it runs as typed.
+It reads the command and its recipe, and estimates the memory of every phase from the network's
+architecture. Where a phase would not fit, it changes a copy of the recipe and prints each change. Then
+it runs the command as if it had been typed alone. After an out-of-memory it takes the next rung of the
+ladder and resumes from the last saved state. It never writes a file of yours. A command that it does
+not recognise runs as typed.
 
-How far it may go is --allow: none, speed, numerics, metrics (the default), recipe, model.
+--allow sets the highest cost of a change: none, speed, numerics, metrics (the default), recipe, model.
 
-Exit code: the program's own. launch's are 75 (not enough free memory now; retry later or on another machine), 78 (cannot fit at the allowed cost;
-nothing was started), 125 (its own trouble), 126 and 127 (the command cannot be run, or is not there).
+Exit code: the program's own. launch's own codes are
+  1      the program exited 0, but its output reports a failure, never reports success, or was lost
+  75     not enough free memory now, or the job was preempted; retry later or on another machine
+  78     it cannot fit at the allowed cost; nothing was started
+  125    launch itself failed, or the program did not take the settings that launch changed
+  126    the command cannot be run
+  127    the command was not found
+  128+N  signal N stopped launch while no program was running
 
-Settings: a flag outranks LAUNCH_<FLAG> in the environment, which outranks the project's .launch.yaml, which outranks
-config.yaml in the user's launch folder. The project's is the nearest one up to the repository's root or the home folder. Only
-files that you or root own and nobody else can write are taken; what names paths or lowers limits, after "launch trust".`
+Settings: a flag outranks LAUNCH_<FLAG> in the environment, which outranks the project's .launch.yaml,
+which outranks config.yaml in your launch folder. The project's file is the nearest one, from this
+folder up to the repository's root or your home folder. launch reads only files that you or root own
+and nobody else can write. What names paths or weakens limits it takes after "launch trust".`
 
 const examples = `  launch -- python train.py -opt x.yml               run it
-  launch plan -- python train.py -opt x.yml          only say what would be done
-  launch plan --vram 12GiB -- python train.py …      for a card that is not here
-  launch --allow speed -- python train.py …          change nothing but time
-  launch --device cpu --memory 8GiB -- python …      on this machine's memory, with a limit
+  launch plan -- python train.py -opt x.yml          print what launch would do, and start nothing
+  launch plan --vram 12GiB -- python train.py …      plan for a card of this size
+  launch --allow speed -- python train.py …          change only what costs time
+  launch --device cpu --memory 8GiB -- python …      use host memory, with a limit
   for f in *.yml; do launch -q -- python train.py -opt "$f"; done`
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "launch [flags] -- COMMAND [ARG ...]",
-		Short:   "run a training command so that it fits its GPU, and go on when it does not",
+		Short:   "run a training command so that it fits its GPU, and resume it after an out-of-memory",
 		Long:    longHelp,
 		Example: examples,
 		Args:    cobra.ArbitraryArgs,
-		PersistentPreRun: func(*cobra.Command, []string) { // quiet or not: something may be allowed that was not to be
+		PersistentPreRun: func(*cobra.Command, []string) { // even with --quiet: a mistyped variable may leave a restriction unset
 			say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr)}
 			for _, note := range mistyped(os.Environ()) {
 				say.Warn("%s", note)
@@ -56,12 +64,12 @@ func newRoot() *cobra.Command {
 				if s.JSONFile == "" { // a settings file that cannot be read
 					s.JSONFile, _ = c.Flags().GetString("json-file")
 				}
-				return told(s, err)
+				return withResult(s, err)
 			}
 			if len(args) == 0 {
 				return c.Help()
 			}
-			return told(s, wrap(c.Context(), s, args))
+			return withResult(s, wrap(c.Context(), s, args))
 		},
 	}
 	root.Flags().SetInterspersed(false)
@@ -71,19 +79,19 @@ func newRoot() *cobra.Command {
 			return wrongValue("--"+wrong.GetFlag().Name, wrong.GetFlag().Value.Type(), wrong.GetValue())
 		}
 		if strings.Contains(c.Use, "COMMAND") {
-			return fmt.Errorf("%w; `%s --help` lists the flags, and the command to run stands behind --", err, c.CommandPath())
+			return fmt.Errorf("%w; run `%s --help` for the flags. The command to run comes after --", err, c.CommandPath())
 		}
-		return fmt.Errorf("%w; `%s --help` lists the flags", err, c.CommandPath())
+		return fmt.Errorf("%w; run `%s --help` for the flags", err, c.CommandPath())
 	})
 	root.AddCommand(newPlan(), newEstimate(), newResume())
 	for _, c := range []*cobra.Command{newExplain(), newRuns(), newShow(), newReceipts(), newGPUs(), newPlugins(), newTrust(), newVersion()} {
-		c.SetUsageTemplate(withoutGlobals(c.UsageTemplate())) // the flags of a run mean nothing to them
+		c.SetUsageTemplate(withoutGlobals(c.UsageTemplate())) // the flags of a run have no effect on these commands
 		root.AddCommand(c)
 	}
 	return root
 }
 
-// takes is cobra's check of how many arguments there are, with what the command takes instead of cobra's words.
+// takes checks the number of arguments. Its error names what the command takes, which cobra's own does not.
 func takes(least, most int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -93,7 +101,7 @@ func takes(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// withoutGlobals takes the list of inherited flags out of a usage template.
+// withoutGlobals removes the list of inherited flags from a usage template.
 func withoutGlobals(template string) string {
 	before, rest, found := strings.Cut(template, "{{if .HasAvailableInheritedFlags}}")
 	_, after, ended := strings.Cut(rest, "{{end}}")
@@ -103,16 +111,16 @@ func withoutGlobals(template string) string {
 	return before + after
 }
 
-// commandLine reads the settings, and the command behind "--".
+// commandLine reads the settings, and the command after "--".
 func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
-	dir, _ := os.Getwd() // "" where it is gone: then no settings are looked for there
+	dir, _ := os.Getwd() // "" if it was removed: then no project's settings are read
 	s, err := readSettings(c.Flags(), dir)
 	if err != nil {
 		return s, nil, err
 	}
 	dash := c.ArgsLenAtDash()
 	if len(args) > 0 && dash != 0 {
-		if err := apart(c.Flags(), os.Args[:max(0, len(os.Args)-len(args))], args); err != nil { // nothing behind the first word is a flag of launch's
+		if err := apart(c.Flags(), os.Args[:max(0, len(os.Args)-len(args))], args); err != nil { // launch's flags end at the first argument
 			return s, nil, err
 		}
 		return s, nil, fmt.Errorf("put -- before the command to run: %s -- %s …", c.CommandPath(), args[0])
@@ -120,8 +128,8 @@ func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
 	return s, args, nil
 }
 
-// apart says that a word before "--" may be the value of the flag before it, which can stand alone and so takes one behind "=" only;
-// nil where it is not.
+// apart returns an error if the first argument is probably the value of the flag before it: --fill fast. Such a flag takes a value only
+// after "=".
 func apart(f *pflag.FlagSet, before, args []string) error {
 	if len(before) == 0 {
 		return nil
@@ -136,5 +144,5 @@ func apart(f *pflag.FlagSet, before, args []string) error {
 	if flag == nil || !(args[0] == "fast" || len(args) > 1 && args[1] == "--") {
 		return nil
 	}
-	return fmt.Errorf("the value of --%s stands behind =: --%s=%s", flag.Name, flag.Name, args[0])
+	return fmt.Errorf("write the value of --%s after =: --%s=%s", flag.Name, flag.Name, args[0])
 }

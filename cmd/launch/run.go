@@ -22,7 +22,7 @@ import (
 	"github.com/launch-ml/launch/core/ui"
 )
 
-// read reads a command by the settings: which plugin knows it, which ladders it has.
+// read finds the plugin and the ladders of a command.
 func read(ctx context.Context, s settings, args []string, ask func(intake.Plugins) intake.Asker) (*intake.Reading, error) {
 	ps := s.plugins()
 	r, err := intake.Read(ctx, intake.Options{
@@ -35,19 +35,19 @@ func read(ctx context.Context, s settings, args []string, ask func(intake.Plugin
 	return r, err
 }
 
-// plugins are those to ask.
+// plugins returns the plugins that launch may ask.
 func (s settings) plugins() intake.Plugins { return intake.Plugins{Builtin: builtins, State: s.State} }
 
-// here asks in this process, elsewhere in one of the plugin's own.
+// here asks a plugin in this process, elsewhere in the plugin's own process.
 func here(ps intake.Plugins) intake.Asker      { return ps.Here }
 func elsewhere(ps intake.Plugins) intake.Asker { return ps.Elsewhere }
 
-// reporter is what prints launch's own lines while a command runs.
+// reporter prints launch's own lines while a command runs.
 func reporter(s settings) ui.Printer {
 	return ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr), Quiet: s.Quiet}
 }
 
-// wrap runs a command. It does not return when the command ran: launch ends as the command did.
+// wrap runs a command. It returns only if nothing ran: after a program, launch exits as the program did.
 func wrap(ctx context.Context, s settings, args []string) error {
 	say := reporter(s)
 	if err := checkJSONFile(s); err != nil {
@@ -77,33 +77,32 @@ func wrap(ctx context.Context, s settings, args []string) error {
 	return carry(ctx, s, p, say)
 }
 
-// clearLeftovers removes what trials of killed launches have left.
+// clearLeftovers removes the files of trials whose launch was killed.
 func clearLeftovers(s settings, say ui.Printer) {
 	for _, path := range record.In(s.State).Tidy() {
-		say.Line("removed what a trial that was killed had left: %s", path)
+		say.Line("removed the files of a killed trial: %s", path)
 	}
 }
 
-// options are the settings that an attempt depends on.
+// options returns the settings that an attempt uses.
 func (s settings) options() attempt.Options {
 	return attempt.Options{Inside: s.Inside, TTY: s.TTY, Quiet: s.Quiet, Grace: s.Grace, Sample: s.Sample, State: s.State}
 }
 
-// replaced writes the result of a run that goes on without launch.
+// replaced returns the function that writes the result of a program that runs in place of launch.
 func replaced(s settings, say ui.Printer, rec *record.Record, j *job.Job) func(string) {
 	return func(why string) {
 		writeResult(s, say, result{Version: 1, Run: id(rec), Ending: "not watched", Code: -1, Error: why, Job: j})
 	}
 }
 
-// asTyped runs a command that no plugin recognised: one attempt, nothing edited, nothing set. An out-of-memory is
-// explained.
+// asTyped runs a command that no plugin recognised: one attempt, without edits or settings. It explains an out-of-memory.
 func asTyped(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) error {
 	for _, w := range p.Warnings {
 		say.Warn("%s", w)
 	}
 	if !p.AsksForHelp && !p.Explained && (s.Expects || !s.Quiet && p.NamesRecipe()) {
-		say.Warn("this command is not recognised (%s): it runs as typed, once, and nothing is adjusted", p.Why())
+		say.Warn("launch does not recognise this command (%s): it runs as typed, once, without changes", p.Why())
 	}
 	rec, err := record.In(s.State).Create(time.Now())
 	if err != nil {
@@ -139,7 +138,7 @@ func asTyped(ctx context.Context, s settings, p *intake.Reading, say ui.Printer)
 	return nil
 }
 
-// explainTyped prints why a command that ran as typed ran out of memory, and what became of the hook.
+// explainTyped prints why a command that ran as typed ran out of memory, and whether the hook reported.
 func explainTyped(s settings, p *intake.Reading, say ui.Printer, x *attempt.Executor, out run.Outcome, output string) {
 	if out.Ending == run.OutOfMemory {
 		x.BreakLine()
@@ -157,7 +156,7 @@ func explainTyped(s settings, p *intake.Reading, say ui.Printer, x *attempt.Exec
 	}
 }
 
-// view is the first plan of a command, for a person or a script to see.
+// view returns the first plan of a command, for printing.
 func view(p *intake.Reading) ui.View {
 	v := ui.View{Run: p.Run, Device: p.Room.Device, Warnings: p.Warnings, Truths: p.Job.Truths}
 	v.Plan, v.Stop = p.Run.First()
@@ -177,7 +176,7 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 		say.Stop(p.Run, v.Stop)
 	}
 	if s.Quiet {
-		for _, note := range s.Notes { // something may be left undone that its user expects
+		for _, note := range s.Notes { // even with --quiet: a setting that the user expects may be ignored
 			say.Warn("%s", note)
 		}
 	}
@@ -188,7 +187,7 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 	rec, err := record.In(s.State).Create(time.Now())
 	if err != nil {
 		rec = nil
-		say.Warn("%v: nothing is recorded, and the run cannot be resumed should launch itself be killed", err)
+		say.Warn("%v: launch records nothing. If it is killed, the run cannot be resumed", err)
 	}
 	held, unlock, err := lockExperiment(s, p.Job, id(rec))
 	defer unlock()
@@ -200,7 +199,7 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 		return later(s, "", p.Job, err)
 	}
 	if err != nil {
-		say.Warn("%v: another launch in the same experiment would not be noticed", err)
+		say.Warn("%v: launch would not notice another launch in the same experiment", err)
 	}
 	if rec != nil {
 		if err := rec.Write(record.Event{Kind: record.Started, Run: record.MaskRun(p.Run), Device: p.Room.Device, Limit: s.Limit()}); err != nil {
@@ -209,14 +208,14 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 	}
 	err = finish(ctx, s, p.Run, rec, say, attempt.Setup{Room: p.Room, Settle: p.Close, Held: held, Signals: signals})
 	if ownTrouble(err) {
-		say.Warn("%v: the command runs as typed, once, and nothing is adjusted", err)
+		say.Warn("%v: the command runs as typed, once, without changes", err)
 		p.Warnings, p.Explained = nil, true
 		return asTyped(ctx, s, p, say)
 	}
 	return err
 }
 
-// lockExperiment keeps other launches out of a job's experiment. It returns the folders of which it holds the lock.
+// lockExperiment keeps other launches out of a job's experiment. It returns the folders that it locked.
 func lockExperiment(s settings, j *job.Job, run string) (held []string, unlock func(), err error) {
 	if j.Exclusive == "" {
 		return nil, func() {}, nil
@@ -228,7 +227,7 @@ func lockExperiment(s settings, j *job.Job, run string) (held []string, unlock f
 	return []string{j.Exclusive}, unlock, nil
 }
 
-// later ends a run that has to wait for another launch.
+// later reports that another launch has the run, and exits with 75.
 func later(s settings, run string, j *job.Job, why error) error {
 	say := reporter(s)
 	say.Line("%v", why)
@@ -238,8 +237,8 @@ func later(s settings, run string, j *job.Job, why error) error {
 
 const tryLater = run.TryLater
 
-// finish carries a run to its end and ends as its last attempt did. It returns an error only where nothing ran. setup is what only
-// the caller knows of how its attempts are made.
+// finish makes a run's attempts and exits as the last one did. It returns an error only if nothing ran. setup has the values that
+// only the caller knows.
 func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say ui.Printer, setup attempt.Setup) error {
 	setup.Options, setup.Job, setup.Priced, setup.Differs = s.options(), r.Job, cmp.Or(r.Priced, r.Ladders), r.Differs
 	setup.Record, setup.Report, setup.Name, setup.Replaced = rec, say, "run "+id(rec), replaced(s, say, rec, r.Job)
@@ -256,7 +255,7 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 		if errors.As(err, &start) || !slices.ContainsFunc(r.Attempts, func(a run.Attempt) bool { return a.Plan.Trial == "" }) {
 			return started(err)
 		}
-		say.Line("%v", err) // launch's own trouble after an attempt: that attempt's code stands
+		say.Line("%v", err) // launch failed after an attempt: it exits with that attempt's code
 		stop = &run.Stop{Why: err.Error()}
 	}
 	last := r.Last()
@@ -266,7 +265,7 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 		rec.Close()
 	}
 	say.Summary(r, stop, id(rec), code, whose)
-	if state := r.Saved(); rec != nil && last != nil && state != nil { // else nothing would be lost by starting over
+	if state := r.Saved(); rec != nil && last != nil && state != nil { // without a saved state, starting over loses nothing
 		d := &ui.RunDoc{ID: rec.ID, State: string(last.Outcome.Ending), SavedState: state}
 		d.Continue(record.MaskRun(r), stop, &last.Outcome)
 		say.GoOn(d)
@@ -284,7 +283,7 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 	return nil
 }
 
-// interrupted ends a run that was interrupted while no program ran.
+// interrupted ends a run that was interrupted while no program was running.
 func interrupted(s settings, r *run.Run, rec *record.Record, say ui.Printer, by *attempt.Interrupted) error {
 	stop := &run.Stop{Why: string(run.Interrupted), Code: 128 + number(by.Signal)}
 	if rec != nil {
@@ -301,14 +300,14 @@ func number(s os.Signal) int {
 	return int(n)
 }
 
-// ownTrouble reports whether a run came to nothing for a reason of launch's own, so that the command can run as typed.
+// ownTrouble reports whether launch itself failed before the program ran, so that the command can run as typed.
 func ownTrouble(err error) bool {
 	var code exitCode
 	var own *ownExit
 	return err != nil && !errors.As(err, &code) && !errors.As(err, &own)
 }
 
-// started says why a command could not be started, and hands its exit code on.
+// started gives the error of a program that could not be started its exit code, 126 or 127.
 func started(err error) error {
 	var start *proc.StartError
 	if errors.As(err, &start) {

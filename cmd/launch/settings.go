@@ -38,34 +38,33 @@ type settings struct {
 	Fill     bool
 	Fast     bool // with Fill: by trials of a few sizes
 	Rehearse bool
-	Inside   bool // have the program's own Python say what it knows of its memory
-	GPUs     int  // how many cards the command would see; 0: those that are here, or one of VRAM
+	Inside   bool // the program's Python processes report their memory
+	GPUs     int  // how many cards the command would see; 0: this machine's, or one with VRAM
 	Anyway   bool
 	TTY      bool
 	Quiet    bool
 	JSONFile string
 	State    string        // folder of the runs
-	Grace    time.Duration // 0: as long as it takes
+	Grace    time.Duration // 0: no limit
 	Sample   time.Duration
-	Receipts bool // learn from those there are
+	Receipts bool // correct estimates by earlier receipts
 	Prune    bool // remove old records after a run
-	Expects  bool // the user said something that only matters to a recognised job
+	Expects  bool // the user set something that has an effect only on a recognised job
 
-	// Notes are what the user should know of the settings files, once.
+	// Notes are warnings about the settings files, to be printed once.
 	Notes []string
-	// AsTyped is why launch changes nothing of the training: a settings file is not believed, or cannot be read, and it may
-	// have held "allow: none". "" where all were taken.
+	// AsTyped is why launch changes nothing of the training: a settings file is not trusted, or cannot be read, and it might
+	// hold "allow: none". "" if every file was taken.
 	AsTyped string
 
-	from map[string]string // of what no flag says: how a complaint calls it
-	// project are the settings that a project's file made.
-	project map[string]bool
+	from    map[string]string // how errors name each setting that no flag set: its variable, or its line in a file
+	project map[string]bool   // settings from a project's file
 }
 
-// Name is how an error calls a setting, as the user can find it: "--grace", "LAUNCH_GRACE", "grace in FILE".
+// Name is how errors name a setting: "--grace", "LAUNCH_GRACE", "grace in FILE".
 func (s settings) Name(key string) string { return cmp.Or(s.from[key], "--"+key) }
 
-// Value is Name with what the setting is set to.
+// Value is Name with the setting's value.
 func (s settings) Value(key, value string) string {
 	if s.from[key] == "" {
 		return "--" + key + " " + value
@@ -73,35 +72,35 @@ func (s settings) Value(key, value string) string {
 	return fmt.Sprintf("%s (%s)", s.from[key], value)
 }
 
-// addFlags declares the settings, with what they are when nobody says anything.
+// addFlags declares the settings and their defaults.
 func addFlags(f *pflag.FlagSet) {
-	f.String("allow", "metrics", "how far launch may go: "+strings.Join(ladder.Costs(), ", "))
-	f.String("vram", "", "plan for a card of this size that is not here, such as 12GiB")
+	f.String("allow", "metrics", "highest cost of a change: "+strings.Join(ladder.Costs(), ", "))
+	f.String("vram", "", "plan for a card of this size, such as 12GiB; it does not have to be in this machine")
 	f.String("device", "auto", "auto, cpu, or a GPU by index or UUID")
-	f.String("memory", "", "with --device cpu: how much memory each process of the job may take; the kernel enforces it, per process (RLIMIT_DATA)")
+	f.String("memory", "", "with --device cpu: memory limit for each process of the job, enforced by the kernel (RLIMIT_DATA)")
 	f.String("reserve", "0", "how much of the card to leave free")
-	f.String("plugin", "auto", "auto, none, or the name of the plugin to ask")
-	f.Bool("as-asked", false, "change a phase only after it ran out of memory, whatever is estimated")
-	f.String("fill", "", "use more of the card where the ladder has rungs above the job as asked; fast: only as far as that is faster, by short trials")
+	f.String("plugin", "auto", "auto, none, or the name of a plugin")
+	f.Bool("as-asked", false, "ignore estimates: change a phase only after it has run out of memory")
+	f.String("fill", "", "take the largest setting that fits; --fill=fast: the fastest, found by short runs")
 	f.Lookup("fill").NoOptDefVal = "most"
-	f.Bool("rehearse", false, "go through every phase once first, in a short run that leaves nothing behind")
-	f.Bool("inside", false, "have the program's Python processes report their peaks, and what they were doing when memory ran out, by a hook through PYTHONPATH; what they print stays the same")
-	f.Int("gpus", 0, "how many cards the command would see, where launch cannot look (default with --vram: as many as its launcher starts processes, else 1)")
-	f.Bool("anyway", false, "run what would be refused")
-	f.Bool("tty", false, "run in a pseudo-terminal even if the output is no terminal")
-	f.BoolP("quiet", "q", false, "say nothing unless something went wrong")
+	f.Bool("rehearse", false, "go through every phase once before the run, in a short run that leaves nothing behind")
+	f.Bool("inside", false, "let the program's Python processes report their memory, through a hook in PYTHONPATH; what they print stays the same")
+	f.Int("gpus", 0, "how many cards the command would see, where launch cannot look (default with --vram: one for each process that its launcher starts, else 1)")
+	f.Bool("anyway", false, "run even if it is certain not to fit (otherwise exit 78)")
+	f.Bool("tty", false, "run in a pseudo-terminal even if the output is not a terminal")
+	f.BoolP("quiet", "q", false, "print nothing unless something goes wrong")
 	f.String("json-file", "", "write what happened to this file, as JSON")
-	f.String("state-dir", "", "where runs are recorded (default $XDG_STATE_HOME/launch)")
-	f.Bool("receipts", true, "let estimates learn from what earlier runs measured; they are written in any case")
-	f.Bool("prune", true, "after a run, remove records that are over 90 days old or beyond 4 GiB in all; none that can be resumed")
-	f.Duration("grace", 0, "how long a program that was asked to stop may take before it is killed (default: as long as it takes; 30s where launch itself stops it)")
+	f.String("state-dir", "", "folder for records and receipts (default $XDG_STATE_HOME/launch)")
+	f.Bool("receipts", true, "correct estimates by what earlier runs measured; receipts are written in any case")
+	f.Bool("prune", true, "after a run, remove records older than 90 days and the oldest beyond 4 GiB, but none that can be resumed")
+	f.Duration("grace", 0, "how long a program may take to stop after a signal before it is killed (default: no limit; 30s if launch itself stops it)")
 	f.Duration("sample", time.Second, "how often to look at the GPU")
 }
 
 // readSettings joins flags, environment and files. dir is the folder that launch was started in.
 //
-// Viper decides which value counts: BindPFlags, AutomaticEnv, MergeConfigMap and GetString are all that is used of it. It does not
-// read the files: it would follow any link, take what YAML makes of a value (010 is 8), and pass over unknown and double keys.
+// Viper decides which value counts, through BindPFlags, AutomaticEnv, MergeConfigMap and GetString. It does not read the files: it
+// would follow any link, convert values as YAML does (010 becomes 8), and ignore unknown and repeated keys.
 func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
@@ -109,7 +108,7 @@ func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 	v := viper.New()
 	v.SetEnvPrefix("LAUNCH")
 	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
-	v.AutomaticEnv() // an empty variable is none
+	v.AutomaticEnv() // an empty variable counts as unset
 	if err := v.BindPFlags(f); err != nil {
 		return settings{}, err
 	}
@@ -131,7 +130,7 @@ func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 	})
 	s, err := decode(v, files.from)
 	s.Notes, s.AsTyped, s.project = files.notes, files.asTyped, files.project
-	if !filepath.IsAbs(s.State) && s.State != "" { // at once: launch may go to another folder
+	if !filepath.IsAbs(s.State) && s.State != "" { // now, before launch changes its folder
 		s.State = filepath.Join(dir, s.State)
 	}
 	if err == nil {
@@ -146,16 +145,16 @@ func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 	return s, err
 }
 
-// joined are the settings of the files that were read, the later the stronger.
+// joined collects the settings of the files. A later file outranks an earlier one.
 type joined struct {
 	v       *viper.Viper
-	from    map[string]string // where a setting is from, as an error calls it
-	project map[string]bool   // the settings that a project's file made
+	from    map[string]string // where a setting comes from, as errors name it
+	project map[string]bool   // settings from a project's file
 	notes   []string
 	asTyped string // why launch changes nothing of the training; ""
 }
 
-// add reads a file that may not be there. The error says what is wrong in a file that is believed.
+// add reads a file, which may be missing. It returns an error only for a mistake in a trusted file.
 func (j *joined) add(path string) error {
 	file, err := trust.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -170,7 +169,7 @@ func (j *joined) add(path string) error {
 	}
 	if err != nil {
 		j.notes = append(j.notes, notTaken(path, file, err))
-		j.asTyped = cmp.Or(j.asTyped, "the settings in "+path+" are not believed")
+		j.asTyped = cmp.Or(j.asTyped, "the settings in "+path+" are not trusted")
 		return nil
 	}
 	whole := filepath.Base(path) != projectFile || approved && file.Foreign == nil
@@ -181,7 +180,7 @@ func (j *joined) add(path string) error {
 	return err
 }
 
-// variable is the name of a setting in the environment.
+// variable returns the name of a setting's environment variable.
 func variable(key string) string {
 	return "LAUNCH_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
 }
@@ -189,7 +188,7 @@ func variable(key string) string {
 // projectFile is the name of a project's settings file.
 const projectFile = ".launch.yaml"
 
-// settingsFiles lists the files that count, the weakest first.
+// settingsFiles lists the settings files, the one that outranks the other last.
 func settingsFiles(dir string) (files []string) {
 	if user := trust.ConfigDir(); user != "" {
 		files = append(files, filepath.Join(user, "config.yaml"))
@@ -201,9 +200,8 @@ func settingsFiles(dir string) (files []string) {
 	return files
 }
 
-// merge adds a file to those before it, to from what it sets, and to project where it is a project's. What only the user may
-// set is taken where whole is set, and returned otherwise. A value is taken as it is written, 010 as well as yes: what it means is
-// the setting's to say.
+// merge adds a file's settings to v and from, and those of a project's file to project. Settings that only the user may make are taken
+// if whole is set; otherwise merge returns them. It keeps each value as it is written (010, yes): decode knows each setting's type.
 func merge(v *viper.Viper, file *trust.File, whole bool, from map[string]string, project map[string]bool) (left leftOut, err error) {
 	path := file.Path
 	var values map[string]yaml.Node
@@ -224,32 +222,32 @@ func merge(v *viper.Viper, file *trust.File, whole bool, from map[string]string,
 		case settings.Lookup(name) == nil:
 			meant := ""
 			if near := nearest(name, settings); near != "" {
-				meant = fmt.Sprintf(" (was %s meant?)", near)
+				meant = fmt.Sprintf(" (did you mean %s?)", near)
 			}
 			errs = append(errs, fmt.Errorf("%s: launch has no setting %q%s; its settings are the flags of `launch --help`", path, key, meant))
 		case seen[name]:
 			errs = append(errs, fmt.Errorf("%s sets %s twice", path, name))
 		case value.Kind != yaml.ScalarNode:
 			kind := map[yaml.Kind]string{yaml.SequenceNode: "a list", yaml.MappingNode: "a mapping"}[value.Kind]
-			errs = append(errs, fmt.Errorf("%s: %s where one value is wanted", where, kind))
+			errs = append(errs, fmt.Errorf("%s is %s: it takes one value", where, kind))
 		case value.ShortTag() == "!!null":
-			errs = append(errs, fmt.Errorf("%s says nothing: give it a value, or leave it out", where))
+			errs = append(errs, fmt.Errorf("%s has no value: give it one, or remove the line", where))
 		case !whole && usersAlone(name, value.Value):
 			left = append(left, name)
 		default:
 			text := value.Value
-			if name == "state-dir" && text != "" && !filepath.IsAbs(text) { // whichever folder launch is started in
+			if name == "state-dir" && text != "" && !filepath.IsAbs(text) { // relative to the file, not to the current folder
 				text = filepath.Join(filepath.Dir(path), text)
 			}
 			from[name], project[name] = where, filepath.Base(path) == projectFile
-			v.MergeConfigMap(map[string]any{name: text}) // which fails on nothing
+			v.MergeConfigMap(map[string]any{name: text}) // it never fails
 		}
 		seen[name] = true
 	}
 	return left, errors.Join(errs...)
 }
 
-// decoder reads the values of settings, and keeps what is wrong with them.
+// decoder reads the values of settings, and collects the errors.
 type decoder struct {
 	settings
 	v    *viper.Viper
@@ -275,14 +273,14 @@ func (d *decoder) bytes(key string) unit.Bytes {
 		d.wrong("--%s needs an amount of memory, such as --%s 8GiB", key, key)
 	case err != nil:
 		d.wrong("%s: %w", d.Name(key), err)
-	case key != "reserve" && b < 64*unit.MiB: // a runtime alone takes more
-		without := map[string]string{"vram": "to plan for the card that is here", "memory": "to set no limit"}[key]
+	case key != "reserve" && b < 64*unit.MiB: // CUDA's runtime alone takes more
+		without := map[string]string{"vram": "to plan for this machine's card", "memory": "to set no limit"}[key]
 		d.wrong("%s: %v is too small for a training; give an amount with its unit, such as 12GiB, or leave it out %s", d.Value(key, text), b, without)
 	}
 	return b
 }
 
-// yes reads a boolean. In a file or the environment it is a text, which viper takes as false where it cannot read it.
+// yes reads a boolean. viper's own GetBool takes a text that it cannot read as false.
 func (d *decoder) yes(key string) bool {
 	on, err := truth(d.v.GetString(key))
 	if err != nil {
@@ -299,7 +297,7 @@ func (d *decoder) duration(key string) time.Duration {
 	return t
 }
 
-// fill reads --fill: a boolean, or how.
+// fill reads --fill: a boolean, "most" or "fast".
 func (d *decoder) fill() (on, fast bool) {
 	switch text := strings.ToLower(d.v.GetString("fill")); text {
 	case "":
@@ -312,15 +310,15 @@ func (d *decoder) fill() (on, fast bool) {
 		on, err := truth(text)
 		switch {
 		case err != nil && d.from["fill"] == "":
-			d.wrong("--fill=%s: it is --fill, or --fill=fast", d.v.GetString("fill"))
+			d.wrong("--fill=%s: write --fill or --fill=fast", d.v.GetString("fill"))
 		case err != nil:
-			d.wrong("%s: %q is not fast, nor true or false", d.from["fill"], d.v.GetString("fill"))
+			d.wrong("%s: %q is neither fast nor true or false", d.from["fill"], d.v.GetString("fill"))
 		}
 		return on, false
 	}
 }
 
-// decode reads the settings that viper has joined. from is how an error calls those that are not flags.
+// decode reads the settings from v. from names those that no flag set, for errors.
 func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	d := &decoder{settings: settings{from: from}, v: v}
 	var err error
@@ -345,27 +343,27 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	return d.settings, errors.Join(d.errs...)
 }
 
-// contradictions refuses settings that do not go together. A memory limit implies --device cpu.
+// contradictions reports settings that exclude each other. A memory limit implies --device cpu.
 func (d *decoder) contradictions() {
 	switch {
 	case d.VRAM > 0 && d.Memory > 0:
-		d.wrong("%s plans for a card and %s for this machine's own memory: leave one of them out", d.Name("vram"), d.Name("memory"))
+		d.wrong("%s plans for a card, %s for host memory: remove one of them", d.Name("vram"), d.Name("memory"))
 	case d.Memory > 0 && d.Device == "auto":
 		d.Device = "cpu"
 	case d.Memory > 0 && d.Device != "cpu":
-		d.wrong("%s limits host memory and does not go with %s but with --device cpu; for a card it is --vram", d.Name("memory"), d.Value("device", d.Device))
+		d.wrong("%s limits host memory: it goes with --device cpu, not with %s. For a card use --vram", d.Name("memory"), d.Value("device", d.Device))
 	case d.VRAM > 0 && d.Device == "cpu":
-		d.wrong("%s is a card's memory and does not go with %s; there it is --memory", d.Name("vram"), d.Value("device", "cpu"))
-	case d.VRAM > 0 && d.Device != "auto": // nobody would look at it
-		d.wrong("%s plans for a card that is not here, and %s is one that is: leave one of them out, or set --device auto", d.Name("vram"), d.Value("device", d.Device))
+		d.wrong("%s is the size of a card: it does not go with %s. To limit host memory use --memory", d.Name("vram"), d.Value("device", "cpu"))
+	case d.VRAM > 0 && d.Device != "auto": // launch would ignore the device
+		d.wrong("%s plans for any card of that size, but %s names one in this machine: remove one of them, or set --device auto", d.Name("vram"), d.Value("device", d.Device))
 	}
 	if d.AsAsked && d.Fill {
 		d.wrong("%s and %s contradict each other", d.Name("as-asked"), d.Name("fill"))
 	}
 }
 
-// truth reads a boolean as strconv does, and as YAML 1.1 writes it (yaml.org/type/bool.html), in any case. The parser reads YAML 1.2,
-// to which yes and on are texts.
+// truth reads a boolean as strconv does, or as YAML 1.1 writes it (yaml.org/type/bool.html), in any case. The YAML parser follows YAML
+// 1.2, where yes and on are texts.
 func truth(text string) (bool, error) {
 	switch text = strings.ToLower(text); text {
 	case "yes", "y", "on":
@@ -376,21 +374,21 @@ func truth(text string) (bool, error) {
 	return strconv.ParseBool(text)
 }
 
-// wrongValue says what a setting takes, by the type of its flag.
+// wrongValue returns the error of a value that does not match its flag's type.
 func wrongValue(name, kind, value string) error {
 	what := map[string]string{"bool": "true or false", "int": "a whole number of at least 0", "duration": "a time, such as 30s"}[kind]
 	if what == "" {
-		what = "what it takes (a " + kind + ")"
+		what = "a " + kind
 	}
 	return fmt.Errorf("%s: %q is not %s", name, value, what)
 }
 
-// colour reports whether to paint what goes to f.
+// colour reports whether output to f may have colours.
 func colour(f *os.File) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(f)
 }
 
-// deviceError is the error of a device that is not here.
+// deviceError adds the device's setting to an error.
 func (s settings) deviceError(err error) error {
 	return fmt.Errorf("%s: %w", s.Value("device", s.Device), err)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/launch-ml/launch/core/ui"
 )
 
-// settingsHere reads the settings for a command that runs none, and prints what the user should know of their files.
+// settingsHere reads the settings for a subcommand that runs no program, and prints the warnings about their files.
 func settingsHere(c *cobra.Command) (settings, error) {
 	s, err := readSettings(c.Flags(), ".")
 	say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr)}
@@ -26,27 +26,27 @@ func settingsHere(c *cobra.Command) (settings, error) {
 	return s, err
 }
 
-// notTaken reports why nothing of a file is taken, and what the user can do. file is nil if it could not be read.
+// notTaken returns the warning about a file whose settings are ignored. file is nil if it could not be read.
 func notTaken(path string, file *trust.File, why error) string {
-	note := fmt.Sprintf("nothing of %s is taken, and launch changes nothing of the training: %v", path, why)
+	note := fmt.Sprintf("launch ignores %s and changes nothing of the training: %v", path, why)
 	if file != nil {
-		note += fmt.Sprintf(" (read it, and take it by `launch trust %s`)", ui.Quote([]string{path}))
+		note += fmt.Sprintf(" (read the file, then approve of it by `launch trust %s`)", ui.Quote([]string{path}))
 	}
 	return note
 }
 
 // usersAlone reports whether a project's file may make a setting only after `launch trust`. A project's file may describe the
-// project, and have launch do less than it would. The user's alone is what reaches beyond the training or takes a protection away:
+// project, and make launch do less. Settings that reach beyond the training or remove a protection belong to the user alone:
 //
 //	json-file, state-dir  where launch writes
 //	plugin                which program reads the command ("none" and "auto" name no program)
-//	memory                what the kernel kills or refuses the program for
+//	memory                a limit for which the kernel may end the program
 //	grace                 how long a program may save its state before it is killed
-//	anyway                runs what would be refused
+//	anyway                runs what is certain not to fit
 //	allow                 above the default: lets launch change the experiment
 //
-// device, vram, reserve and gpus set what launch plans for; fill, rehearse, inside and as-asked how it tries; tty, quiet,
-// receipts and sample what it prints and looks at. None of those writes, kills, or changes more than allow allows.
+// The others are free. device, vram, reserve and gpus set what launch plans for; fill, rehearse, inside and as-asked how it runs the
+// job; tty, quiet, receipts and sample what it prints and reads. None of them writes, kills, or changes more than allow permits.
 func usersAlone(name, value string) bool {
 	switch name {
 	case "json-file", "state-dir", "memory", "grace":
@@ -63,27 +63,31 @@ func usersAlone(name, value string) bool {
 	return false
 }
 
-// leftOut are the settings of a project's file that were not taken.
+// leftOut names the settings of a project's file that launch ignores.
 type leftOut []string
 
 func (l leftOut) note(file *trust.File, approved bool) string {
-	note := fmt.Sprintf("%s sets %s, which a project's file does only after `launch trust %s`", file.Path, strings.Join(l, ", "), ui.Quote([]string{file.Path}))
+	note := fmt.Sprintf("%s sets %s; a project's file may do so only after `launch trust %s`", file.Path, strings.Join(l, ", "), ui.Quote([]string{file.Path}))
 	if approved {
-		note = fmt.Sprintf("%s sets %s, which a file that others can write may not (%v)", file.Path, strings.Join(l, ", "), file.Foreign)
+		note = fmt.Sprintf("%s sets %s; a file that others can write may not do so (%v)", file.Path, strings.Join(l, ", "), file.Foreign)
 	}
-	return note + ": not taken"
+	if len(l) > 1 {
+		return note + ". The settings are ignored"
+	}
+	return note + ". The setting is ignored"
 }
 
 func newTrust() *cobra.Command {
 	var list, remove bool
 	c := &cobra.Command{
-		Use: "trust [FOLDER | FILE]", Short: "take all settings of a project's file, as it is now", Args: takes(0, 1, "one folder or file, or none for the current folder"),
-		Long: `trust prints what the .launch.yaml and the .launch-job.yaml of a project hold, and records that you approve of them as they
-are. A file that changes is no longer approved.
+		Use: "trust [FOLDER | FILE]", Short: "approve the settings file of a project, as it is now", Args: takes(0, 1, "one folder or file, or none for the current folder"),
+		Long: `trust prints what the .launch.yaml and the .launch-job.yaml of a project hold, and records that you
+approve of them. The approval ends when the file changes.
 
-launch takes settings only from files that you or root own and nobody else can write. From such a file of a project it takes
-everything but json-file, state-dir, memory, grace, a plugin's name, anyway, and an allow above metrics: those need "launch trust".
-From a file that others can write it takes nothing; after "launch trust" everything but those.`,
+launch takes settings only from files that you or root own and nobody else can write. From such a file
+of a project it takes everything but json-file, state-dir, memory, grace, the name of a plugin, anyway,
+and an allow above metrics; those it takes after "launch trust". From a file that others can write it
+takes nothing; after "launch trust" it takes everything but those.`,
 		Example: "  launch trust\n  launch trust --list\n  launch trust --remove ~/project/.launch.yaml",
 		RunE: func(c *cobra.Command, args []string) error {
 			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
@@ -98,13 +102,13 @@ From a file that others can write it takes nothing; after "launch trust" everyth
 			return approve(say, approved, path)
 		},
 	}
-	c.Flags().BoolVar(&list, "list", false, "list the files that are approved")
-	c.Flags().BoolVar(&remove, "remove", false, "approve of a file, or of a folder's files, no longer")
+	c.Flags().BoolVar(&list, "list", false, "list the approved files")
+	c.Flags().BoolVar(&remove, "remove", false, "withdraw the approval of a file, or of a folder's files")
 	c.MarkFlagsMutuallyExclusive("list", "remove")
 	return c
 }
 
-// settingsOf lists the settings files that a path means: itself, or those that count in that folder; "" is the current one.
+// settingsOf lists the settings files of a path: the file itself, or those that launch reads in that folder. "" is the current folder.
 func settingsOf(path string) ([]string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -119,17 +123,17 @@ func settingsOf(path string) ([]string, error) {
 			}
 		}
 		if len(paths) == 0 {
-			return nil, fmt.Errorf("there is neither a %s nor a %s for %s", projectFile, declared.File, path)
+			return nil, fmt.Errorf("no %s and no %s for %s", projectFile, declared.File, path)
 		}
 		return paths, nil
 	}
 	if name := filepath.Base(path); name != projectFile && name != declared.File {
-		return nil, fmt.Errorf("%s is not a settings file of a project: those are named %s and %s", path, projectFile, declared.File)
+		return nil, fmt.Errorf("%s is not a settings file of a project: such a file is named %s or %s", path, projectFile, declared.File)
 	}
 	return []string{path}, nil
 }
 
-// approve prints what the files hold, and records them.
+// approve prints the settings files of a path, and records them as approved.
 func approve(say ui.Printer, approved trust.List, path string) error {
 	paths, err := settingsOf(path)
 	if err != nil {
@@ -148,7 +152,7 @@ func approve(say ui.Printer, approved trust.List, path string) error {
 			say.Line("    %s", strings.TrimRight(line, "\r\n"))
 		}
 		if f.Foreign != nil {
-			say.Warn("%v: a change by somebody else ends the approval, and what names paths or lowers limits is not taken even so", f.Foreign)
+			say.Warn("%v: if they change it, the approval ends. launch still ignores settings that name paths or weaken limits", f.Foreign)
 		}
 	}
 	return nil
@@ -177,7 +181,7 @@ func listTrusted(say ui.Printer, approved trust.List) error {
 	return nil
 }
 
-// removeTrusted takes a file off the list, whether it is still there or not, or the files of a folder.
+// removeTrusted removes a file from the list, even if the file no longer exists, or the files of a folder.
 func removeTrusted(say ui.Printer, approved trust.List, path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The linker sets these: version for a release, the others in `make build`. Go records the commit itself only where
-// GOFLAGS lets it ask git (`go help build`, -buildvcs).
+// The linker sets these: version for a release, the others in `make build`. Go itself records the commit only with -buildvcs
+// (`go help build`).
 var version, commit, date, modified string
 
 func newVersion() *cobra.Command {
@@ -31,18 +31,18 @@ func newVersion() *cobra.Command {
 	return c
 }
 
-// A build is what a bug report needs to know of this program.
+// A build identifies this program in a bug report.
 type build struct {
 	Arch     string `json:"arch"`
-	Commit   string `json:"commit,omitempty"` // in full; "" where it is not known, and then Date and Modified mean nothing
+	Commit   string `json:"commit,omitempty"` // in full; "" if unknown, and then Date and Modified are empty too
 	Date     string `json:"date,omitempty"`   // of the commit, RFC 3339 in UTC
 	Go       string `json:"go"`
-	Modified bool   `json:"modified"` // files of the work tree differed from the commit
+	Modified bool   `json:"modified"` // built from files that differ from the commit
 	OS       string `json:"os"`
 	Version  string `json:"version"`
 }
 
-// buildOf completes what the linker has set by what Go has recorded, which may be nil.
+// buildOf adds to b what Go has recorded. info may be nil.
 func buildOf(b build, info *debug.BuildInfo) build {
 	b.OS, b.Arch, b.Go = runtime.GOOS, runtime.GOARCH, runtime.Version()
 	if b.Commit == "" {
@@ -58,7 +58,7 @@ func buildOf(b build, info *debug.BuildInfo) build {
 	return b
 }
 
-// recorded takes the commit that Go has recorded.
+// recorded sets the commit from Go's own record.
 func (b *build) recorded(settings []debug.BuildSetting) {
 	for _, s := range settings {
 		switch s.Key {

@@ -25,19 +25,19 @@ import (
 // Options are the user's settings that an attempt depends on.
 type Options struct {
 	Inside bool // the program's Python processes report their memory by a hook
-	TTY    bool // a pseudo-terminal even where the output is no terminal
-	Quiet  bool // a success is not reported
-	// Grace is how long a program that was asked to stop may take; 0: as long as it takes.
+	TTY    bool // a pseudo-terminal even if the output is not a terminal
+	Quiet  bool // do not report a success
+	// Grace is how long a program may take to stop after a signal; 0: no limit.
 	Grace  time.Duration
 	Sample time.Duration // how often to look at the card
 	State  string        // the state folder
 }
 
-// A Reporter tells the user what happens around an attempt.
+// A Reporter prints what happens before and after an attempt.
 type Reporter interface {
 	Warn(format string, args ...any)
 	Line(format string, args ...any)
-	// Starting reports what an attempt changes. first: it is the first of the run.
+	// Starting prints what an attempt changes. first: it is the first of the run.
 	Starting(plan *run.Plan, first bool)
 }
 
@@ -45,41 +45,41 @@ type Reporter interface {
 type Signals interface {
 	// Pending returns the signal that arrived, as an [*Interrupted]; nil for none.
 	Pending() error
-	// Forget drops it: it was the program's.
+	// Forget drops it: the program has received it too.
 	Forget()
 }
 
-// Interrupted is the error of an attempt that was not started, because launch was interrupted before.
+// Interrupted is the error of an attempt that did not start because launch was interrupted before.
 type Interrupted struct{ Signal os.Signal }
 
 func (e *Interrupted) Error() string {
-	return fmt.Sprintf("interrupted (%v) while no program ran", e.Signal)
+	return fmt.Sprintf("interrupted (%v) while no program was running", e.Signal)
 }
 
-// Past is what a run has before its first attempt here.
+// Past is what earlier launches of the same run have left.
 type Past struct {
-	Began time.Time     // when an earlier launch of the same run started its first attempt; zero: none did
-	Made  []string      // files of its attempts that a next one would overwrite or stumble over
-	Spans []states.Span // of those attempts
+	Began time.Time     // when the first attempt started; zero: there was none
+	Made  []string      // files of those attempts that the next one would overwrite or stop at
+	Spans []states.Span // when those attempts ran
 }
 
-// Setup is what an [Executor] is made of. Only Room, Report and Options are needed for a command that no plugin recognised.
+// Setup configures an [Executor]. A command that no plugin recognised needs only Room, Report and Options.
 type Setup struct {
 	Options
-	Job     *job.Job // nil where no plugin recognised the command
+	Job     *job.Job // nil if no plugin recognised the command
 	Priced  *ladder.Set
 	Room    room.Room
 	Report  Reporter
-	Record  *record.Record // nil where none can be kept
-	Name    string         // of the run, on the marks that it leaves on folders
-	Held    []string       // folders of which the run holds the lock
+	Record  *record.Record // nil if none can be kept
+	Name    string         // of the run; marks on folders carry it
+	Held    []string       // folders that the run has locked
 	Past    Past
-	Signals Signals // nil: nobody collects them
-	// Differs says why what a program reports is another training than its plan's, or "".
+	Signals Signals // may be nil
+	// Differs returns why the program, by its own reports, does not make the training of the plan; "" if it does.
 	Differs func(*run.Plan, *run.Outcome) string
-	// Settle does what may overlap the program but must end before launch does. May be nil.
+	// Settle waits for work that may overlap the program but must end before launch exits. May be nil.
 	Settle func()
-	// Replaced is called before the program runs in place of launch, which lacks what it needs to watch it.
+	// Replaced is called before the program takes the place of launch, when launch cannot watch it. May be nil.
 	Replaced func(why string)
 }
 
@@ -88,17 +88,16 @@ type Executor struct {
 	Setup
 	// Exit is how the last attempt's program ended.
 	Exit proc.Exit
-	// Trouble is launch's own, for which it ends with another code than the program's: output that could not be written, a
-	// keeper that was killed.
+	// Trouble is a failure of launch itself that changes the exit code: it could not write output, or the keeper was killed.
 	Trouble error
 
-	roots   *confine.Roots // of the job's paths, as they were before the first attempt; nil where nothing is recognised
-	midLine bool           // the program's last line has no end yet, where launch's own would follow it
-	began   time.Time      // when the run's first attempt began that was no trial
+	roots   *confine.Roots // of the job's paths, as they were before the first attempt; nil without a job
+	midLine bool           // the program's last line has no end, and launch prints to the same place
+	began   time.Time      // when the run's first attempt began, trials aside
 	marks   []mark         // on folders that other runs may write into as well
-	made    []string       // what the run's attempts have left that a next one would overwrite or stumble over
+	made    []string       // files of the run's attempts that the next one would overwrite or stop at
 	spans   []states.Span
-	blocked []string // those of them at which an attempt has stopped
+	blocked []string // those at which an attempt has stopped
 }
 
 // New returns an executor for the attempts of one run. Close ends it.
@@ -111,12 +110,12 @@ func New(s Setup) *Executor {
 	return x
 }
 
-// Close takes back the run's marks on folders.
+// Close removes the run's marks on folders.
 func (x *Executor) Close() { x.leave() }
 
 func (x *Executor) store() record.Store { return record.In(x.State) }
 
-// BreakLine ends the program's last line, if it did not, before launch prints something.
+// BreakLine ends the program's last line if the program did not, before launch prints something.
 func (x *Executor) BreakLine() {
 	if x.midLine {
 		x.midLine = false
@@ -124,36 +123,36 @@ func (x *Executor) BreakLine() {
 	}
 }
 
-// attempt is what one attempt starts.
+// attempt describes what one attempt starts.
 type attempt struct {
 	command job.Command
-	roots   *confine.Roots // where its signs may find files
+	roots   *confine.Roots // the folders in which its signs may find files
 	signs   job.Signs
-	dir     string // takes what it prints; "" keeps nothing
+	dir     string // the folder for its output; "": the output is not kept
 	trial   run.Trial
 	priced  map[string]unit.Bytes // the estimate of each phase; 0 where unknown
-	steps   int64                 // of a trial: after how many iterations launch ends it; 0 where it ends by itself
+	steps   int64                 // launch ends a trial after this many iterations; 0: it ends by itself
 	batch   job.Batch             // as planned
-	overlay *overlay.Overlay      // nil where nothing is wanted of the program's Python
-	witness *witness.Witness      // nil where the program is not asked about its memory
-	unheard string                // why it could not be
-	hookDir string                // the folder of its hook, if not dir: to be removed after it
-	// differs says why what the program reports is another training than the plan's, or ""; nil where that does not matter.
+	overlay *overlay.Overlay      // nil if the program's Python needs no hook
+	witness *witness.Witness      // nil if the program does not report its memory
+	unheard string                // why the program cannot report its memory
+	hookDir string                // the folder of its hook, if not dir; removed after the attempt
+	// differs is Setup.Differs for this plan; nil if that does not matter.
 	differs func(oom.State) string
 }
 
-// AsTyped runs a command that no plugin recognised: one attempt, nothing edited, nothing set. output is the file that keeps what it
-// printed; "" where none does.
+// AsTyped runs a command that no plugin recognised: one attempt, without edits or settings. output is the file with the program's
+// output; "" if it was not kept.
 func (x *Executor) AsTyped(ctx context.Context, c job.Command) (out run.Outcome, output string, err error) {
 	a := attempt{command: c}
 	if x.Record != nil {
 		a.dir, _ = x.Record.Attempt(1)
 	}
 	kept := a.dir
-	if x.Inside && a.dir == "" { // nothing is recorded, so nothing is left
+	if x.Inside && a.dir == "" { // without a record, the folder is removed at the end
 		a.dir, _ = x.folder(1)
 	}
-	x.hook(&a, nil) // which fails over copies only
+	x.hook(&a, nil) // it returns an error only for copies, and there are none
 	out, err = x.run(ctx, a)
 	if a.dir != kept {
 		os.RemoveAll(a.dir)

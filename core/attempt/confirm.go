@@ -23,12 +23,12 @@ func edited(edits []config.Edit, doc string) (paths []string) {
 	return paths
 }
 
-// asSaved enters the settings that the program itself has saved: the values that it really runs with, joined from all that
-// it reads. Where a glob matches the copies of several runs, another run may have written some: one that has what was planned
-// is taken as this run's; without one the copies count only if all agree.
+// asSaved adds to an outcome the settings that the program has saved itself: the values that it really runs with. If a glob matches
+// the copies of several runs, asSaved takes the copy that has the planned values as this run's. If none has them, the copies count
+// only if all agree.
 func asSaved(out *run.Outcome, in file.Finder, j *job.Job, edits []config.Edit) {
 	for _, g := range j.Signs.Recipes {
-		var all []map[string]string // of each copy the value at an edit's path, by its knob
+		var all []map[string]string // for each copy: the value of each edited knob
 		planned := -1
 		for _, path := range file.WrittenSince(in, g, out.Began) {
 			text, err := file.Read(path, maxRead)
@@ -62,7 +62,7 @@ func asSaved(out *run.Outcome, in file.Finder, j *job.Job, edits []config.Edit) 
 	}
 }
 
-// settle enters a setting as the program sees it, unless the program printed it.
+// settle adds a setting as the program uses it, unless the program has printed that setting.
 func settle(out *run.Outcome, knob, value string) {
 	if out.Settings == nil {
 		out.Settings = map[string]string{}
@@ -72,8 +72,8 @@ func settle(out *run.Outcome, knob, value string) {
 	}
 }
 
-// asBuilt enters what the program reported of the settings that it took from edited source: their values where it built
-// them, else that it has read the source.
+// asBuilt adds to an outcome what the hook reported of the edited source: the values that the program built from it, or else only
+// that the program has read it.
 func asBuilt(out *run.Outcome, r overlay.Report, edits []config.Edit) {
 	for _, e := range edits {
 		if value, ok := r.Value(e.At.Doc, e.At.Path); ok {
@@ -84,10 +84,10 @@ func asBuilt(out *run.Outcome, r overlay.Report, edits []config.Edit) {
 	}
 }
 
-// maxRead bounds what is read of a file in which the program saved its settings.
+// maxRead bounds, in bytes, how much is read of a file in which the program saved its settings.
 const maxRead = 16 << 20
 
-// confirmed lists the documents, as the edits name them, that the program has taken: it has saved their text.
+// confirmed lists the edited documents whose text the program has saved, so that it has certainly read them.
 func confirmed(in file.Finder, j *job.Job, made *job.Rewritten, began time.Time) (docs []string) {
 	for _, path := range newest(in, j.Signs.Recipes, began) {
 		text, err := file.Read(path, maxRead)
@@ -103,8 +103,8 @@ func confirmed(in file.Finder, j *job.Job, made *job.Rewritten, began time.Time)
 	return docs
 }
 
-// untaken enters that a program that has ended never took the edited source: one that ran out of memory before its first step
-// had reported nothing until then. A program that failed for another reason may not have come to its settings.
+// untaken marks an outcome if the program never loaded the edited source. It looks only at programs that succeeded or ran out of
+// memory: one that failed for another reason may not have reached its settings.
 func untaken(out *run.Outcome, o *overlay.Overlay) {
 	if out.Untaken != "" || out.Ending != run.OutOfMemory && out.Ending != run.Succeeded {
 		return

@@ -16,16 +16,16 @@ import (
 	"github.com/launch-ml/launch/core/states"
 )
 
-// A Cut is what an attempt has left that launch did not see the end of.
+// A Cut is what an attempt has left whose launch was killed.
 type Cut struct {
 	states.Found
-	Made     []string      // files that a next attempt would overwrite or stumble over
-	Reported *run.Progress // nil where there is no such attempt
+	Made     []string      // files that the next attempt would overwrite or stop at
+	Reported *run.Progress // nil if there is no such attempt
 }
 
-// CutShort finds what the attempt has left during which launch was killed: nothing where every attempt has ended. The notes
-// that were kept while it ran show which files are its own, as after any other attempt. locks is the folder of launch's locks.
-// over is when launch died, at the latest: since then anybody may have written into the run's folders.
+// CutShort finds what an attempt has left whose launch was killed; nothing if every attempt has ended. The notes that launch kept
+// while it ran show which files are its own. locks is the folder of launch's locks. over is the latest time at which launch can have
+// died: after it, other programs may have written into the run's folders.
 func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cut) {
 	began, ok := h.CutOff()
 	if !ok || began.Plan == nil || began.Plan.Trial != "" {
@@ -41,7 +41,7 @@ func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cu
 	if out, err := record.OpenOutput(log); err == nil {
 		io.Copy(d, out)
 		out.Close()
-		e.Stepped = record.OutputTime(log) // it printed something then, and so went on
+		e.Stepped = record.OutputTime(log) // it was still running when it printed last
 	}
 	if !over.IsZero() {
 		if e.Until = over; e.Stepped.After(over) {
@@ -53,7 +53,7 @@ func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cu
 	c.Reported = &run.Progress{Iteration: max(0, state.Iteration), Total: state.Total, Succeeded: state.Succeeded && state.Stepped(j.Signs)}
 	roots, globs := confine.New(j), slices.Concat(j.Signs.States, j.Resume.Aside, j.Resume.InTheWay)
 	notes, seen, err := states.ReadNotes(folder)
-	if err != nil { // an older launch kept none: what is left are times, in a folder of which it held the lock
+	if err != nil { // an older launch kept no notes: then the times of the files count, in a folder that it had locked
 		notes.Before = states.List(roots, globs).Until(began.Time)
 		if j.Exclusive != "" {
 			notes.Held = []string{j.Exclusive}
@@ -78,7 +78,7 @@ func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cu
 // dying is how long a program may write after launch was killed.
 const dying = 10 * time.Second
 
-// Dir is the folder of an attempt: of the last of that number, where launch died and the attempt was made again.
+// Dir is the folder of an attempt. If launch was killed and the attempt made again, it is the last folder of that number.
 func Dir(run string, n int) string {
 	dir := filepath.Join(run, fmt.Sprintf("attempt-%d", n))
 	for again := 2; ; again++ {
@@ -90,8 +90,8 @@ func Dir(run string, n int) string {
 	}
 }
 
-// TakeUp prepares a recorded run for its next attempt, and returns what its attempts have left. What an attempt left that was cut
-// off is found as after any other. strange are files that are newer than it and that nothing shows to be this run's.
+// TakeUp prepares a recorded run for its next attempt, and returns what its attempts have left, also one whose launch was killed.
+// strange lists files that are newer than that attempt, but that nothing shows to be this run's.
 func TakeUp(h *record.History, r *run.Run, life record.Life, locks string) (past Past, strange []string) {
 	for _, a := range r.Attempts {
 		if a.Plan.Trial == "" && past.Began.IsZero() {

@@ -30,8 +30,8 @@ func (x *Executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 	if err != nil && (p.Trial != "" || slices.ContainsFunc(p.Edits, func(e config.Edit) bool { return e.At.Doc != config.ArgvDoc })) {
 		return run.Outcome{}, err
 	}
-	if err != nil { // nothing has to be written: the training runs, and what it prints is not kept
-		x.Report.Warn("%v: what the program prints is not kept", err)
+	if err != nil { // the plan needs no copies, so the training can run
+		x.Report.Warn("%v: launch does not keep the program's output", err)
 	}
 	edits, err := withPorts(p.Edits)
 	if err != nil {
@@ -65,7 +65,7 @@ func (x *Executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 		x.Report.Starting(p, x.began.IsZero())
 	}
 	out, err = x.run(ctx, a)
-	if x.passing(dir) { // nothing of it is recorded, so nothing is left
+	if x.passing(dir) { // the folder is not part of a record
 		defer os.RemoveAll(dir)
 	}
 	defer os.RemoveAll(a.hookDir)
@@ -81,7 +81,7 @@ func (x *Executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 	return out, nil
 }
 
-// attemptOf is the attempt of a plan, with its command rewritten. from is the folder that its paths are relative to.
+// attemptOf returns the attempt of a plan. c is the rewritten command, from the folder that its paths are relative to.
 func (x *Executor) attemptOf(p *run.Plan, c job.Command, from, dir string) attempt {
 	a := attempt{command: c, roots: x.roots.In(from), signs: x.Job.Signs, dir: dir, trial: p.Trial, batch: p.Batch, steps: x.Job.Rehearsal.Steps}
 	if p.Trial == "" {
@@ -101,7 +101,7 @@ func (x *Executor) attemptOf(p *run.Plan, c job.Command, from, dir string) attem
 	return a
 }
 
-// withPorts returns the edits with a free port wherever one asks for it.
+// withPorts returns the edits with a free port in place of each [job.FreePort].
 func withPorts(edits []config.Edit) ([]config.Edit, error) {
 	edits = slices.Clone(edits)
 	for i := range edits {
@@ -116,7 +116,7 @@ func withPorts(edits []config.Edit) ([]config.Edit, error) {
 	return edits, nil
 }
 
-// freePort finds a port of this machine that nobody listens on.
+// freePort finds a TCP port of this machine that is not in use.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -127,7 +127,7 @@ func freePort() (string, error) {
 	return port, err
 }
 
-// away is the job of a trial, which writes into a scratch folder; clear removes all of it. The edits then name that folder.
+// away returns the job of a trial, which writes into a scratch folder. It sets that folder in the edits. clear removes the folder.
 func (x *Executor) away(dir string, edits []config.Edit) (j *job.Job, clear func(), err error) {
 	var undo []func()
 	clear = func() {
@@ -141,7 +141,7 @@ func (x *Executor) away(dir string, edits []config.Edit) (j *job.Job, clear func
 	if err != nil {
 		return nil, clear, err
 	}
-	undo = append(undo, forget) // after all of it is removed
+	undo = append(undo, forget) // runs last, after everything was removed
 	if err := os.MkdirAll(scratch, 0o700); err != nil {
 		return nil, clear, fmt.Errorf("making a folder for the trial: %w", err)
 	}
@@ -156,7 +156,7 @@ func (x *Executor) away(dir string, edits []config.Edit) (j *job.Job, clear func
 	return x.Job.Away(scratch), clear, nil
 }
 
-// note notes what a trial will leave, for the next launch to remove should this one be killed with everything else.
+// note records what a trial will leave, so that the next launch removes it if this one is killed.
 func (x *Executor) note(dir, scratch, name string) (forget func(), err error) {
 	leaves := []string{scratch}
 	if x.passing(dir) {
@@ -170,8 +170,8 @@ func (x *Executor) note(dir, scratch, name string) (forget func(), err error) {
 	return x.store().Note(leaves...)
 }
 
-// writeCopies writes the edited copies of the recipe, and returns those of Python source, which are served instead. clear
-// removes copies that may be large.
+// writeCopies writes the edited copies of the recipe. It returns those of Python source, which a hook serves instead. clear removes
+// the copies that may be large.
 func (x *Executor) writeCopies(made *job.Rewritten, edits []config.Edit) (sources []overlay.File, clear func(), err error) {
 	var large []string
 	clear = func() {
@@ -200,7 +200,7 @@ func (x *Executor) writeCopies(made *job.Rewritten, edits []config.Edit) (source
 	return sources, clear, nil
 }
 
-// writeCopy writes an edited copy, into a folder of its own where another has its name.
+// writeCopy writes an edited copy, and makes its folder.
 func writeCopy(f job.File) error {
 	if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
 		return err
@@ -215,7 +215,7 @@ func absolute(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// folder makes the folder of an attempt: in its run's record, or, where none can be kept, among the temporary files.
+// folder makes the folder of an attempt: in its run's record or, if there is none, among the temporary files.
 func (x *Executor) folder(attempt int) (string, error) {
 	if x.Record != nil {
 		if dir, err := x.Record.Attempt(attempt); err == nil && private.HasRoom(dir) {
@@ -229,12 +229,12 @@ func (x *Executor) folder(attempt int) (string, error) {
 	return dir, nil
 }
 
-// passing reports whether an attempt's folder is removed after it, because it is not in the run's record.
+// passing reports whether an attempt's folder is temporary: not part of the run's record.
 func (x *Executor) passing(dir string) bool {
 	return dir != "" && (x.Record == nil || !strings.HasPrefix(dir, x.Record.Dir+string(filepath.Separator)))
 }
 
-// trialFailed makes an error of launch's own in a trial the trial's outcome: the run itself is made all the same.
+// trialFailed turns an error of launch in a trial into the trial's outcome, so that the run itself still starts.
 func trialFailed(p *run.Plan, out run.Outcome, err error) (run.Outcome, error) {
 	var start *proc.StartError
 	var sooner *Interrupted

@@ -7,9 +7,9 @@ import (
 	"github.com/launch-ml/launch/core/run"
 )
 
-// ExitCode is the code that launch exits with, and whose it is, after a last attempt whose program ended with that status. trouble
-// is the executor's: where output could not be written, a program that did not notice has not succeeded; where the keeper
-// was killed, nobody knows how the program would have ended. last is nil for a command that no plugin recognised.
+// ExitCode returns the code that launch exits with, and a text that names its origin. status is the last program's, trouble the
+// executor's: if output was lost, a program that exits 0 has not succeeded; if the keeper was killed, the end of the program is
+// unknown. last is nil for a command that no plugin recognised.
 func ExitCode(status int, last *run.Attempt, stop *run.Stop, trouble error) (code int, whose string) {
 	code, whose = status, "the program's own"
 	switch {
@@ -18,17 +18,17 @@ func ExitCode(status int, last *run.Attempt, stop *run.Stop, trouble error) (cod
 	case stop.Code != 0:
 		code = stop.Code
 		whose = map[int]string{
-			run.TryLater: "launch's: no room now, or preempted; elsewhere or later", run.CannotFit: "launch's: cannot fit at the allowed cost",
-			run.OwnTrouble: "launch's: the settings did not reach the program",
+			run.TryLater: "launch's: not enough free memory now, or preempted; retry later or on another machine", run.CannotFit: "launch's: cannot fit at the allowed cost",
+			run.OwnTrouble: "launch's: the program did not take the settings of the plan",
 		}[code]
 	case last != nil && last.Plan.Trial != "" && last.Outcome.Ending == run.Interrupted && code == 0:
-		code, whose = 130, "launch's: interrupted before the run itself began"
+		code, whose = 130, "launch's: interrupted before the run began"
 	case trouble != nil && code == 0:
 		code, whose = 1, "launch's: the program exited 0, but "+trouble.Error()
 	case last != nil && last.Outcome.Silent:
-		code, whose = 1, "launch's: the program exited 0, and the words by which it says that it succeeded never came"
+		code, whose = 1, "launch's: the program exited 0 but never printed its success line"
 	case last != nil && last.Outcome.Lied && last.Outcome.Ending != run.Interrupted:
-		code, whose = 1, "launch's: the program exited 0, and its own words say that it failed"
+		code, whose = 1, "launch's: the program exited 0, but its output reports a failure"
 	}
 	return code, whose
 }

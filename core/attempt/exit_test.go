@@ -27,10 +27,10 @@ func TestExitCode(t *testing.T) {
 	}{
 		"a success":                        {0, ended(run.Succeeded, ""), run.Stop{}, nil, 0, "the program's own"},
 		"a failure":                        {3, ended(run.Failed, ""), run.Stop{}, nil, 3, "the program's own"},
-		"one that says 0":                  {0, lied, run.Stop{}, nil, 1, "its own words say that it failed"},
+		"one that says 0":                  {0, lied, run.Stop{}, nil, 1, "its output reports a failure"},
 		"one that saves and says 0":        {0, ended(run.Interrupted, ""), run.Stop{}, nil, 0, "the program's own"},
 		"no room":                          {1, ended(run.OutOfMemory, ""), run.Stop{Code: run.TryLater}, nil, run.TryLater, "launch's"},
-		"a rehearsal that was interrupted": {0, ended(run.Interrupted, "rehearsal"), run.Stop{}, nil, 130, "before the run itself began"},
+		"a rehearsal that was interrupted": {0, ended(run.Interrupted, "rehearsal"), run.Stop{}, nil, 130, "before the run began"},
 		"one that said so with its own":    {143, ended(run.Interrupted, "rehearsal"), run.Stop{}, nil, 143, "the program's own"},
 		"output was lost":                  {0, ended(run.Succeeded, ""), run.Stop{}, full, 1, "standard output could not be written: no space left on device"},
 		"it was typed, and output lost":    {0, nil, run.Stop{}, full, 1, "launch's"},

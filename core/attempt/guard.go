@@ -8,24 +8,24 @@ import (
 	"github.com/launch-ml/launch/core/overlay"
 )
 
-// A guard ends a trial that has taken its steps, and an attempt that runs without the settings of its plan.
+// A guard ends a trial after its steps, and an attempt that runs without the settings of its plan.
 type guard struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	why    string // read once done is closed
 }
 
-// enough is why launch ends a trial that would not end by itself.
+// enough is the reason for which launch ends a trial that would not end by itself.
 const enough = "enough was seen"
 
-// look is how often a guard looks. An attempt must not waste a minute on wrong settings, and reading a short file costs little.
+// look is the time between two checks of a guard. Wrong settings must not waste a minute, and reading a short file costs little.
 const look = 200 * time.Millisecond
 
-// settled is how long a report of other settings must last before the first step: programs print their defaults, too, before
-// the settings that they run with.
+// settled is how long, before the first step, a program must report other settings until the guard ends it: programs also print their
+// defaults, before the settings that they run with.
 const settled = 10 * time.Second
 
-// guarded returns the context that the attempt is to run under.
+// guarded returns the context for the attempt, and the guard that may cancel it.
 func guarded(ctx context.Context, a attempt, d *oom.Detector, t *tap) (*guard, context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	g := &guard{cancel: cancel, done: make(chan struct{})}
@@ -38,7 +38,7 @@ func guarded(ctx context.Context, a attempt, d *oom.Detector, t *tap) (*guard, c
 		defer close(g.done)
 		tick := time.NewTicker(look)
 		defer tick.Stop()
-		var since time.Time // since when it reports another training than the plan's
+		var since time.Time // since when its reports differ from the plan
 		for {
 			select {
 			case <-ctx.Done():
@@ -49,7 +49,7 @@ func guarded(ctx context.Context, a attempt, d *oom.Detector, t *tap) (*guard, c
 			if !taken {
 				begun := state.Started || state.Iteration >= 0
 				switch said, why := a.overlay.Verdict(begun, t.since()); said {
-				case overlay.Taken: // once and for all
+				case overlay.Taken: // this does not change any more
 					taken = true
 				case overlay.NotTaken:
 					g.why = why
@@ -79,7 +79,7 @@ func guarded(ctx context.Context, a attempt, d *oom.Detector, t *tap) (*guard, c
 	return g, ctx
 }
 
-// stop ends the guard and says why it ended the attempt, if it did.
+// stop ends the guard. It returns why the guard ended the attempt, "" if it did not.
 func (g *guard) stop() string {
 	g.cancel()
 	<-g.done

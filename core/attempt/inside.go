@@ -14,8 +14,8 @@ import (
 	"github.com/launch-ml/launch/core/witness"
 )
 
-// hook makes the program's Python processes load edited copies of its source, and report their memory. Without the copies
-// nothing may run, so that is an error; without the report the attempt's record says why.
+// hook makes the program's Python processes load edited copies of its source, and report their memory. If the copies cannot be served,
+// the attempt must not run: that is an error. If only the report is impossible, the record gets the reason.
 func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 	var parts []overlay.Part
 	if x.Inside || x.Job != nil && x.Job.Inside {
@@ -27,7 +27,7 @@ func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 		return nil
 	}
 	dir := a.dir
-	if strings.ContainsRune(dir, filepath.ListSeparator) || !utf8.ValidString(dir) { // it cannot stand in PYTHONPATH
+	if strings.ContainsRune(dir, filepath.ListSeparator) || !utf8.ValidString(dir) { // such a folder cannot be an entry of PYTHONPATH
 		if dir, err = private.Temp("launch-"); err == nil {
 			a.hookDir = dir
 		}
@@ -49,7 +49,7 @@ func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 	return nil
 }
 
-// unreachable says why no hook can reach the program, as far as its command shows, or "".
+// unreachable returns why no hook can run in the program, as far as its command shows, or "".
 func unreachable(a *attempt) string {
 	prog, err := command.Program(a.command.Args, a.command.Env, a.command.Dir)
 	if err != nil { // an unknown command may well start a Python
@@ -58,7 +58,7 @@ func unreachable(a *attempt) string {
 	return overlay.Refused(prog)
 }
 
-// inside is what the hook reported of a program that ended then; nil where there was to be no hook.
+// inside returns what the hook reported of a program that ended at that time; nil if no hook was wanted.
 func (a *attempt) inside(ended time.Time) *oom.Inside {
 	switch {
 	case a.witness != nil:
@@ -69,7 +69,7 @@ func (a *attempt) inside(ended time.Time) *oom.Inside {
 	return nil
 }
 
-// withEnv returns env with the entries "NAME=value" set, each once.
+// withEnv returns env with the entries of set ("NAME=value") in place of those with the same names.
 func withEnv(env, set []string) []string {
 	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")

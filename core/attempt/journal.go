@@ -5,13 +5,13 @@ import (
 	"github.com/launch-ml/launch/core/run"
 )
 
-// A Voice tells the user how an attempt ended.
+// A Voice prints how an attempt ended.
 type Voice interface {
 	Ended(*run.Attempt)
 }
 
-// Journal keeps what happens to a run, in its record and as receipts, and then reports it. A disk that is full must not stop a
-// training: that is one warning, and the run goes on unrecorded.
+// Journal returns a journal that writes what happens to the run's record and to the receipts, and prints it. A full disk must not stop
+// a training: launch warns once, and the run continues without a complete record.
 func (x *Executor) Journal(r *run.Run, voice Voice, receipts receipt.Store) run.Journal {
 	room := x.Setup.Room
 	return &journal{x: x, run: r, voice: voice, receipts: receipts, subject: receipt.Of(r.Job, room.Device, room.Limit() > 0)}
@@ -54,6 +54,6 @@ func (j *journal) Ended(a *run.Attempt) error {
 func (j *journal) warn(err error) {
 	if err != nil && !j.warned {
 		j.warned = true
-		j.x.Report.Warn("%v: the run goes on, without a whole record", err)
+		j.x.Report.Warn("%v: the run continues, but its record is incomplete", err)
 	}
 }

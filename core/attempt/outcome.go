@@ -11,11 +11,11 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// ended is all that was observed of an attempt whose program has ended.
+// ended is everything that was observed of an attempt whose program has ended.
 type ended struct {
 	began, at time.Time
 	exit      proc.Exit
-	keeper    error  // the keeper was killed: nobody knows how the program would have ended
+	keeper    error  // not nil: the keeper was killed, and the end of the program is unknown
 	why       string // why launch ended the program; ""
 	limit     unit.Bytes
 	onHost    bool
@@ -24,13 +24,13 @@ type ended struct {
 	state    oom.State
 	inside   *oom.Inside
 	failure  string                // the first line by which the program reported that it failed
-	peak     unit.Bytes            // that was observed from outside
+	peak     unit.Bytes            // observed from outside the program
 	is       string                // the quantity of peak
 	peaks    map[string]unit.Bytes // by phase
 	hookPeak unit.Bytes            // allocated, as the hook reported it
 }
 
-// forVerdict is the exit as the verdict needs it.
+// forVerdict returns the exit in the form that the verdict needs.
 func (e ended) forVerdict() oom.Exit {
 	by := asked(e.exit)
 	return oom.Exit{
@@ -39,7 +39,7 @@ func (e ended) forVerdict() oom.Exit {
 	}
 }
 
-// outcome is what an attempt came to.
+// outcome decides the outcome of an attempt.
 func outcome(e ended, signs job.Signs) run.Outcome {
 	v, state := e.verdict, e.state
 	out := run.Outcome{
@@ -59,7 +59,7 @@ func outcome(e ended, signs job.Signs) run.Outcome {
 	case e.why != "" && e.why != enough:
 		withoutSettings(&out, e.why)
 	}
-	if out.Ending == run.Failed { // the report says what the outcome does
+	if out.Ending == run.Failed { // the report has to agree with the outcome
 		out.Report.Fatal = true
 		out.Report.Cause = cmp.Or(out.Report.Cause, out.Cause)
 	}
@@ -68,7 +68,7 @@ func outcome(e ended, signs job.Signs) run.Outcome {
 	return out
 }
 
-// measured is the peak of the attempt, by the best source that there is; nothing was measured where is is "".
+// measured returns the attempt's peak, from the best source, and the quantity that it is; "" if nothing was measured.
 func (e ended) measured() (peak unit.Bytes, is string) {
 	switch {
 	case e.peak > 0:
@@ -84,7 +84,7 @@ func (e ended) measured() (peak unit.Bytes, is string) {
 	return peak, is
 }
 
-// withoutSettings makes an outcome that of a program that ran without the settings of its plan.
+// withoutSettings marks an outcome: the program ran without the settings of its plan.
 func withoutSettings(out *run.Outcome, why string) {
-	out.Ending, out.Cause, out.Untaken, out.Lied = run.Failed, "it ran without the settings that it was to have: "+why, why, false
+	out.Ending, out.Cause, out.Untaken, out.Lied = run.Failed, "it ran without the settings of the plan: "+why, why, false
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/launch-ml/launch/core/job"
 )
 
-// pace is how fast the program trains, by its reports of progress.
+// pace measures how fast the program trains, from its reports of progress.
 type pace struct {
 	mu     sync.Mutex
 	at     []report // the first of an epoch, and the last two
-	epochs float64  // seconds in epochs that are over
-	done   int64    // iterations in them
+	epochs float64  // seconds in finished epochs
+	done   int64    // iterations in finished epochs
 }
 
 type report struct {
@@ -25,11 +25,11 @@ func (p *pace) see(iteration int64) { p.report(iteration, time.Now()) }
 func (p *pace) report(iteration int64, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if iteration < 1 { // the first iteration loads kernels, and cuDNN tries its algorithms
+	if iteration < 1 { // the first iteration is slow: it loads kernels, and cuDNN tries its algorithms
 		return
 	}
 	switch n := len(p.at); {
-	case n > 0 && iteration < p.at[n-1].iteration: // counted anew in every epoch
+	case n > 0 && iteration < p.at[n-1].iteration: // the count starts again in each epoch
 		iterations, seconds := p.span()
 		p.done, p.epochs = p.done+iterations, p.epochs+seconds
 		p.at = append(p.at[:0], report{iteration, now})
@@ -41,8 +41,8 @@ func (p *pace) report(iteration int64, now time.Time) {
 	}
 }
 
-// span is the iterations from the first report to the last but one, and the time they took. A bar that is drawn over and
-// over counts as said when the next one is drawn over it, and the last of them when the program goes on: too early.
+// span returns the iterations from the first report to the last but one, and the seconds between them. A progress bar is read when
+// the next one overwrites it; the last bar would be read at another moment, so it does not count.
 func (p *pace) span() (iterations int64, seconds float64) {
 	if len(p.at) < 3 {
 		return 0, 0
@@ -50,7 +50,7 @@ func (p *pace) span() (iterations int64, seconds float64) {
 	return p.at[1].iteration - p.at[0].iteration, p.at[1].when.Sub(p.at[0].when).Seconds()
 }
 
-// rate is samples a second; 0 where too little was reported to say.
+// rate returns samples per second; 0 if there were too few reports.
 func (p *pace) rate(b job.Batch, micro bool) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -58,7 +58,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		x.Signals.Forget()
 	}
 	defer func() {
-		// Ranks in sessions of their own outlive a launcher that the kernel killed, and hold what the next attempt needs.
+		// Ranks in their own sessions outlive a launcher that the kernel killed, and hold memory that the next attempt needs.
 		if out.Ending == run.OutOfMemory {
 			exit.Remains.End()
 		} else {
@@ -78,13 +78,13 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	x.report(a, l, e)
 	out = x.judge(a, l, watch, e)
 	if trail != nil {
-		l.tap.close() // what it printed is read
+		l.tap.close() // then the file is complete
 		trail.found(&out, time.Unix(0, l.stepped.Load()))
 	}
 	return out, nil
 }
 
-// watch begins to observe the memory that the attempt holds.
+// watch starts to observe the memory of the attempt.
 func (x *Executor) watch(ctx context.Context, a attempt) *observe.Watch {
 	of := observe.Subject{Device: x.Setup.Room.Device, Limited: x.Setup.Room.Limit() > 0, Every: x.Sample, Host: room.Host}
 	if a.witness != nil {
@@ -99,7 +99,7 @@ type listener struct {
 	tap      *tap
 	pace     pace
 	stepped  atomic.Int64           // when it last reported a step, in Unix nanoseconds
-	failure  atomic.Pointer[string] // the first line by which it reported that it failed
+	failure  atomic.Pointer[string] // the first line that reports a failure
 }
 
 func listen(a attempt, watch *observe.Watch) (*listener, error) {
@@ -127,7 +127,7 @@ type signsError struct{ error }
 func (e *signsError) Error() string { return "plugin's signs: " + e.error.Error() }
 func (e *signsError) Unwrap() error { return e.error }
 
-// spec is what to start. clear is called after the program's end.
+// spec describes what to start. clear is called after the program's end.
 func (x *Executor) spec(a attempt, t *tap, watch *observe.Watch) (spec proc.Spec, clear func(), err error) {
 	c := a.command
 	spec = proc.Spec{
@@ -143,7 +143,7 @@ func (x *Executor) spec(a attempt, t *tap, watch *observe.Watch) (spec proc.Spec
 	if a.trial == "" {
 		return spec, func() {}, nil
 	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0) // a trial's output goes nowhere: standard output is the run's own
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0) // a trial's output is not shown: standard output belongs to the run
 	if err != nil {
 		return spec, func() {}, err
 	}
@@ -151,7 +151,7 @@ func (x *Executor) spec(a attempt, t *tap, watch *observe.Watch) (spec proc.Spec
 	return spec, func() { null.Close() }, nil
 }
 
-// report keeps what launch itself ends with, and warns of output that was lost.
+// report sets x.Trouble and warns about lost output.
 func (x *Executor) report(a attempt, l *listener, e ended) {
 	if e.keeper != nil {
 		x.Trouble = e.keeper
@@ -164,7 +164,7 @@ func (x *Executor) report(a attempt, l *listener, e ended) {
 	}
 }
 
-// judge decides how an attempt ended, from all that was observed of it.
+// judge decides how an attempt ended, from everything that was observed.
 func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) run.Outcome {
 	for _, path := range newest(a.roots, a.signs.Log, e.began) {
 		if f, err := file.Open(path); err == nil {
@@ -185,14 +185,14 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 	out.Measured, out.Passed = watch.Measured(a.priced, out.Ending == run.Succeeded)
 	if out.Doubt != "" && a.trial == "" {
 		x.BreakLine()
-		x.Report.Warn("it exited 0, and what it printed ends with an out-of-memory: %s. A pipe (| tee), \"|| true\" or the program itself swallows a failure", out.Doubt)
+		x.Report.Warn("the program exited 0, but its output ends with an out-of-memory: %s. A pipe (| tee), \"|| true\" or the program itself hides a failure", out.Doubt)
 	}
 	return out
 }
 
-// handOver runs the program in place of launch, which lacks what it needs to watch it. It returns only where that fails, too.
+// handOver runs the program in place of launch, when launch cannot watch it. It returns only if that fails too.
 func (x *Executor) handOver(spec proc.Spec, why error) error {
-	const what = "the program runs in place of launch: nothing is watched, and an out-of-memory is its end"
+	const what = "the program runs in place of launch: launch neither watches it nor retries after an out-of-memory"
 	text := why.Error() + ": " + what
 	x.Report.Warn("%s", text)
 	if x.Record != nil {
@@ -210,8 +210,8 @@ func (x *Executor) handOver(spec proc.Spec, why error) error {
 // startedIn is the folder that launch was started in.
 var startedIn, _ = os.Getwd()
 
-// folderFor is the folder in which a program is to be started: "" where it is launch's own, which may be gone by now, or may be
-// one that launch cannot enter.
+// folderFor returns the folder in which to start a program. It is "" for launch's own folder, which launch may be unable to enter
+// again (removed, no permission).
 func folderFor(dir string) string {
 	if now, err := os.Getwd(); err == nil && now == dir && now == startedIn {
 		return ""
@@ -219,8 +219,8 @@ func folderFor(dir string) string {
 	return dir
 }
 
-// asked is the signal by which somebody asked the program to stop, or 0. A job that was suspended and continued, or told to
-// write a state (SIGUSR1, SIGUSR2), was not asked to.
+// asked returns the signal that asked the program to stop, or 0. Signals that suspend or continue a job, or make it write a state
+// (SIGUSR1, SIGUSR2), do not count.
 func asked(exit proc.Exit) syscall.Signal {
 	if exit.Interrupted {
 		return syscall.SIGINT

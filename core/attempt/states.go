@@ -16,20 +16,19 @@ import (
 	"github.com/launch-ml/launch/core/states"
 )
 
-// A trail follows the saved states of one attempt: which there were before it, who wrote which, and so which it has left.
+// A trail follows the saved states of one attempt: which existed before, and which process wrote each. This shows which are its own.
 type trail struct {
 	x      *Executor
 	roots  *confine.Roots
 	dir    string // the command's folder
-	log    string // what the program prints is kept in this file; "" where it is not
+	log    string // the file with the program's output; "" if it is not kept
 	before states.Listing
 	watch  *states.Watch
 	wrote  *os.File          // may be nil
-	marked map[string]string // folders in which the run was alone
+	marked map[string]string // folders that only this run used
 }
 
-// follow begins a trail. folder is the attempt's own, "" where there is none. Without one nothing outlives launch, and what the
-// program prints shows nothing.
+// follow starts a trail. folder is the attempt's own. If it is "", no notes outlive launch, and the program's output is no evidence.
 func (x *Executor) follow(roots *confine.Roots, dir, folder string, pid func() int) *trail {
 	t := &trail{x: x, roots: roots, dir: dir}
 	watched := slices.Concat(x.Job.Signs.States, x.Job.Resume.Aside, x.Job.Resume.InTheWay)
@@ -69,8 +68,8 @@ func (t *trail) stop() {
 	}
 }
 
-// evidence is what shows whose a state is, of an attempt that has ended. In a folder that another run may use as well nothing
-// is this run's by its place alone before a step was reported.
+// evidence returns the proof of which states belong to an attempt that has ended. In a folder that other runs may use too, a file
+// counts as this run's by its place only after the program has reported a step.
 func (t *trail) evidence(stepped bool, last time.Time) states.Evidence {
 	e := states.Evidence{Wrote: t.watch.Wrote, Foreign: t.watch.Foreign, Held: slices.DeleteFunc(slices.Clone(t.x.Held), t.watch.Crowded), Stepped: last}
 	if t.log != "" {
@@ -88,14 +87,14 @@ func printed(log, dir string) func(string) bool {
 	return states.Printed(func() (io.ReadCloser, error) { return record.OpenOutput(log) }, dir)
 }
 
-// found enters what the attempt has left.
+// found adds to an outcome what the attempt has left.
 func (t *trail) found(out *run.Outcome, last time.Time) {
 	e := t.evidence(out.Stepped, last)
 	if out.Iteration >= t.x.Job.Signs.StateAfter {
 		f := states.Newest(t.roots, t.x.Job.Signs, t.before, e)
 		out.Saved, out.Strange, out.Torn = f.State, f.Strange, f.Torn
 	}
-	e = t.evidence(true, last) // to be put aside nothing need be a state
+	e = t.evidence(true, last) // a file to move aside need not be a state
 	out.Made = states.Made(movables{t.roots}, slices.Concat(t.x.Job.Resume.Aside, t.x.Job.Resume.InTheWay), t.before, e)
 	if out.Ending == run.Failed && t.log != "" {
 		if path, ok := states.Blocked(t.log, t.dir, t.x.spans); ok {
@@ -107,20 +106,20 @@ func (t *trail) found(out *run.Outcome, last time.Time) {
 	t.x.made = append(t.x.made, out.Made...)
 }
 
-// SpanOf is the time in which an attempt made what it left. What it took is counted from the program's start, which comes after the
-// attempt's beginning by what launch itself takes, longer on a busy machine.
+// SpanOf is the time in which an attempt wrote its files. Took counts from the program's start, which is later than Began by the time
+// that launch itself needs; that is longer on a busy machine.
 func SpanOf(out *run.Outcome) states.Span {
 	const starting = time.Second
 	return states.Span{Began: out.Began, Ended: out.Began.Add(out.Took + starting)}
 }
 
-// A mark is this run's on a folder that other runs may write their states into as well.
+// A mark shows that this run writes into a folder that other runs may use too.
 type mark struct {
 	folder   string
 	presence *states.Presence
 }
 
-// enter marks the folders in which the job's files lie, whatever the run is called, as this run's as well.
+// enter marks the folders of the job's files whose paths hold no pattern: every run of the project writes there.
 func (x *Executor) enter() {
 	for _, folder := range states.Folders(x.Job.Command.Dir, slices.Concat(x.Job.Signs.States, x.Job.Resume.Aside, x.Job.Resume.InTheWay)) {
 		if slices.ContainsFunc(x.marks, func(m mark) bool { return m.folder == folder }) {
@@ -132,15 +131,15 @@ func (x *Executor) enter() {
 	}
 }
 
-// leave takes the marks back.
+// leave removes the marks.
 func (x *Executor) leave() {
 	for _, s := range x.marks {
 		s.presence.Leave()
 	}
 }
 
-// putAside moves what earlier attempts of this run have left out of the way, into a folder beside it: saved states before an
-// attempt that starts over, and before each what the program would stop at.
+// putAside moves files of the run's earlier attempts into a folder beside them: before each attempt the files at which the program
+// would stop, and before one that starts over also the saved states.
 func (x *Executor) putAside(p *run.Plan) {
 	globs := x.Job.Resume.InTheWay
 	if p.Resume == nil {
@@ -164,7 +163,7 @@ func (x *Executor) putAside(p *run.Plan) {
 		x.made = slices.Delete(x.made, i, i+1)
 		dir, err := f.MoveInto(fmt.Sprintf("before-attempt-%d-%s", p.Attempt, x.began.Format("20060102-150405")))
 		if err != nil {
-			x.Report.Warn("%s could not be put aside (%v): the attempt may overwrite it, or stop at it", f.Path, err)
+			x.Report.Warn("launch could not move %s aside (%v): the attempt may overwrite it, or stop because of it", f.Path, err)
 			continue
 		}
 		moved = append(moved, dir)
@@ -172,14 +171,14 @@ func (x *Executor) putAside(p *run.Plan) {
 	slices.Sort(moved)
 	for _, dir := range slices.Compact(moved) {
 		if p.Resume == nil {
-			x.Report.Line("this attempt starts over; what was saved before is in %s", dir)
+			x.Report.Line("this attempt starts over; launch moved earlier saved states to %s", dir)
 		} else {
-			x.Report.Line("what the attempt before has left in the way is in %s", dir)
+			x.Report.Line("launch moved files of the previous attempt that were in the way to %s", dir)
 		}
 	}
 }
 
-// movables finds what of a plugin's globs may be moved.
+// movables finds the files of a plugin's globs that launch may move.
 type movables struct{ *confine.Roots }
 
 func (m movables) Glob(pattern string) (paths []string) {
@@ -189,7 +188,7 @@ func (m movables) Glob(pattern string) (paths []string) {
 	return paths
 }
 
-// newest returns of each glob the newest file that was written since, if there is one.
+// newest returns, for each glob, the newest file written since that time, if there is one.
 func newest(in file.Finder, globs []string, since time.Time) (paths []string) {
 	for _, g := range globs {
 		if all := file.WrittenSince(in, g, since); len(all) > 0 {

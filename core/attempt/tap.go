@@ -16,9 +16,9 @@ import (
 type tap struct {
 	out, err io.Writer
 	file     *record.Output
-	joined   bool         // both outputs go to one place
-	last     byte         // the last byte printed where launch prints, too
-	first    atomic.Int64 // when it printed first, in Unix nanoseconds; 0 before
+	joined   bool         // standard output and standard error are the same file
+	last     byte         // the last byte on the output that launch prints to
+	first    atomic.Int64 // time of the first output, in Unix nanoseconds; 0 before
 }
 
 func newTap(d *oom.Detector, dir string) *tap {
@@ -28,13 +28,13 @@ func newTap(d *oom.Detector, dir string) *tap {
 		t.joined = err == nil && os.SameFile(a, b)
 	}
 	if dir != "" {
-		// Without it the run goes on all the same: a full disk must not stop a training.
+		// On an error the run continues without the file: a full disk must not stop a training.
 		t.file, _ = record.CreateOutput(outputIn(dir))
 	}
 	return t
 }
 
-// outputIn is the file that keeps what an attempt prints.
+// outputIn is the path of an attempt's output file.
 func outputIn(dir string) string { return filepath.Join(dir, record.OutputFile) }
 
 func (t *tap) take(from proc.Stream, p []byte) {
@@ -54,7 +54,7 @@ func (t *tap) take(from proc.Stream, p []byte) {
 	}
 }
 
-// since is the time since the program printed first; 0 if it has not.
+// since returns the time since the program's first output; 0 before that.
 func (t *tap) since() time.Duration {
 	if first := t.first.Load(); first != 0 {
 		return time.Since(time.Unix(0, first))

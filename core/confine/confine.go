@@ -119,7 +119,7 @@ func (r *Roots) Warning() string {
 	if len(names) > few {
 		names, more = names[:few], fmt.Sprintf(" and %d more", len(names)-few)
 	}
-	return fmt.Sprintf("plugin %s names paths outside the folders of this command, which are left alone: %s%s", r.job.Plugin, strings.Join(names, ", "), more)
+	return fmt.Sprintf("plugin %s names paths outside the folders of this command; launch ignores them: %s%s", r.job.Plugin, strings.Join(names, ", "), more)
 }
 
 func (r *Roots) refuse(path string) {
@@ -436,7 +436,7 @@ func regular(path string) (*os.File, fs.FileInfo, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", path)
+		err = fmt.Errorf("%s is not a regular file", path)
 	}
 	if err != nil {
 		f.Close()

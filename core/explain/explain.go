@@ -82,7 +82,7 @@ const lastLines = 8
 func explainRun(store record.Store, name string) (ui.Explanation, error) {
 	id, err := store.Find(name)
 	if err != nil {
-		return ui.Explanation{}, fmt.Errorf("%s is no file here and no run: %w", name, err)
+		return ui.Explanation{}, fmt.Errorf("%s is neither a file nor a run: %w", name, err)
 	}
 	h, err := store.Read(id)
 	if err != nil {

@@ -27,7 +27,7 @@ func newest(dir string) ([]string, error) {
 		all = append(all, file.WrittenSince(file.Folder(dir), glob, time.Time{})...)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s is a folder without a *.log, *.out or *.err: name the file", dir)
+		return nil, fmt.Errorf("the folder %s has no *.log, *.out or *.err: name the file", dir)
 	}
 	at := map[string]time.Time{}
 	for _, path := range all {
@@ -58,7 +58,7 @@ type cutOff struct {
 }
 
 func (c *cutOff) Error() string {
-	return fmt.Sprintf("%s could not be read to its end: %v", c.path, c.err)
+	return fmt.Sprintf("launch could not read the end of %s: %v", c.path, c.err)
 }
 func (c *cutOff) Unwrap() error { return c.err }
 

@@ -19,7 +19,7 @@ func (e *Unread) Error() string { return e.Why }
 func Open(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
-		return nil, &Unread{path + " is no ordinary file"}
+		return nil, &Unread{path + " is not an ordinary file"}
 	}
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func Open(path string) (*os.File, error) {
 		return nil, err
 	}
 	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
-		err = &Unread{path + " is no ordinary file"}
+		err = &Unread{path + " is not an ordinary file"}
 	}
 	if err != nil {
 		f.Close()

@@ -27,7 +27,7 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, text, err)
 		}
 	}
-	for name, says := range map[string]string{"five": "more than 4 bytes", "fifo": "no ordinary file", ".": "no ordinary file", "/dev/zero": "no ordinary file"} {
+	for name, says := range map[string]string{"five": "more than 4 bytes", "fifo": "not an ordinary file", ".": "not an ordinary file", "/dev/zero": "not an ordinary file"} {
 		path := name
 		if !filepath.IsAbs(name) {
 			path = at(name)

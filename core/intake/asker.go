@@ -12,10 +12,10 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
-// Plugins are the plugins that a command may be of.
+// Plugins are the plugins that launch may ask about a command.
 type Plugins struct {
 	Builtin []func() plugin.Plugin // linked into this program
-	State   string                 // the state folder, which keeps what other programs answered of themselves
+	State   string                 // the state folder; it caches the manifests of plugins that are other programs
 }
 
 // Manifests returns the manifests of the built-in plugins.
@@ -26,8 +26,8 @@ func (ps Plugins) Manifests() (out []plugin.Manifest) {
 	return out
 }
 
-// Find lists the plugins: built in, beside this program, in the user's folder, on PATH; and the programs that are left
-// out. again asks those once more that failed before.
+// Find lists the plugins (built in, beside this program, in the user's folder, on PATH), and the programs that it leaves out. With
+// again it also asks those that failed before.
 func (ps Plugins) Find(ctx context.Context, again bool) ([]host.Source, []host.Left) {
 	var dirs []string
 	if exe, err := os.Executable(); err == nil {
@@ -42,11 +42,11 @@ func (ps Plugins) Find(ctx context.Context, again bool) ([]host.Source, []host.L
 	return host.Find(ps.Manifests(), dirs, host.Asker(ctx, filepath.Join(ps.State, "plugins.json"), again))
 }
 
-// FailedNow warns of plugins that were asked just now and failed. Their user has waited for them, and does not wait again.
+// FailedNow warns about plugins that were asked just now and failed. launch does not ask them again at every start.
 func FailedNow(left []host.Left) (warnings []string) {
 	for _, l := range left {
 		if l.Fresh {
-			warnings = append(warnings, fmt.Sprintf("%v\nIt is asked again in a day, after its file changes, or by `launch plugins`", l))
+			warnings = append(warnings, fmt.Sprintf("%v\nlaunch asks it again in a day, after its file changes, or on `launch plugins`", l))
 		}
 	}
 	return warnings
@@ -62,10 +62,10 @@ type Client interface {
 // An Asker opens a plugin. first is the command that it will be asked to recognise; nil if there is none.
 type Asker func(ctx context.Context, source host.Source, first *job.Command) (Client, error)
 
-// Elsewhere asks a plugin in a process of its own: a training that launch carries goes on whatever happens to the plugin.
+// Elsewhere asks a plugin in a process of its own, so that a plugin that fails cannot harm a training.
 //
-// Where no process can be had for a built-in plugin (no room for its socket, no more processes), it is asked here: a training
-// without a plan is the worse loss.
+// If no process can be started for a built-in plugin (no space for its socket, too many processes), it is asked in this process: a
+// training without a plan would be worse.
 func (ps Plugins) Elsewhere(ctx context.Context, source host.Source, first *job.Command) (Client, error) {
 	client, err := start(ctx, source, first)
 	if err != nil {
@@ -77,8 +77,7 @@ func (ps Plugins) Elsewhere(ctx context.Context, source host.Source, first *job.
 	return client, nil
 }
 
-// Here asks a built-in plugin in this process, which must carry no training: it ends with the answer. Another's program still
-// has a process of its own.
+// Here asks a built-in plugin in this process, which must not run a training. A plugin that is another program gets its own process.
 func (ps Plugins) Here(ctx context.Context, source host.Source, first *job.Command) (Client, error) {
 	if b := ps.builtin(source); b != nil {
 		return host.NewHere(b), nil
@@ -97,7 +96,7 @@ func (ps Plugins) builtin(source host.Source) plugin.Plugin {
 	return nil
 }
 
-// process is a plugin's process and the folder of its socket.
+// process is the client of a plugin's process, with the folder of its socket.
 type process struct {
 	*host.Client
 	socket string

@@ -22,7 +22,7 @@ func TestFormula(t *testing.T) {
 		{"vi", "auto", `no plugin has a formula for "vi"; `},                                  // too short to be like any
 		{"resnet", "auto", "resnet18, resnet34, resnet50, resnet101, resnet152, resnext50, "}, // more than are shown
 		{"resnet", "auto", ", 1 more; `launch estimate --list` lists all"},
-		{"SPAN", "moco", `plugin sisr has the formula for "span", and --plugin is moco`},
+		{"SPAN", "moco", `plugin sisr has the formula for "span", but --plugin is moco`},
 		{"span", "nosuch", "no plugin \"nosuch\"; run `launch plugins`"},
 	} {
 		_, _, err := Formula(sources, tt.name, tt.plugin)

@@ -1,5 +1,5 @@
-// Package intake turns a command into a run: which program it starts, which plugin knows it, what the plugin needs to know,
-// which ladders the job has in its room.
+// Package intake turns a command into a run: it finds the program that the command starts and the plugin that knows it, answers the
+// plugin's questions, measures the room, and gets the job's ladders.
 package intake
 
 import (
@@ -28,68 +28,67 @@ import (
 	"github.com/launch-ml/launch/core/run"
 )
 
-// Deadline bounds what happens before the program starts. launch does not wait longer: a broken plugin must not keep a training
-// from running.
+// Deadline bounds how long a plugin may delay the program's start. A broken plugin must not keep a training from running.
 const Deadline = 5 * time.Second
 
-// AttemptFolder stands in a rewritten command for the folder that an attempt will make.
+// AttemptFolder is the placeholder, in a rewritten command, for the folder that an attempt will make.
 const AttemptFolder = "{attempt}"
 
-// Options is how a command is read.
+// Options are the settings by which a command is read.
 type Options struct {
 	Plugins
 	Ask     Asker
 	Plugin  string // "auto", "none" or a name
-	AsTyped string // why the command runs as typed, whatever it is; ""
+	AsTyped string // why launch runs every command as typed; "" if it need not
 	Wish    room.Wish
-	GPUs    int // how many the command would see; 0: those that are here
+	GPUs    int // how many the command would see; 0: this machine's
 	Limits  run.Limits
-	// Called is how an error calls a setting.
+	// Called names settings in errors.
 	Called Called
-	// Learner begins to read what earlier runs measured.
+	// Learner starts to read what earlier runs measured.
 	Learner func() Learner
 }
 
-// Called is how an error calls a setting of the user's: as the user can find it.
+// Called names settings in errors, so that the user finds them.
 type Called interface {
 	// Name is "--grace", "LAUNCH_GRACE", or "grace in FILE".
 	Name(key string) string
-	// Value is Name with what the setting is set to.
+	// Value is Name with the setting's value.
 	Value(key, value string) string
 }
 
 // A Learner corrects ladders by what earlier runs measured, and reports whether it did.
 type Learner func(*job.Job, room.Room, *ladder.Set) (set *ladder.Set, learned bool, err error)
 
-// A Reading is a command that was read, and all that is known before it starts.
+// A Reading is what launch knows of a command before the program starts.
 type Reading struct {
 	Command  job.Command
-	Job      *job.Job // nil where no plugin recognised it
-	Run      *run.Run // nil likewise
+	Job      *job.Job // nil if no plugin recognised the command
+	Run      *run.Run // nil if Job is
 	Room     room.Room
 	Warnings []string
-	// Err is what the user has to mend before anything can be started.
+	// Err is a mistake that the user has to correct before launch starts anything.
 	Err error
-	// Failed: the plugin did, so that nothing is known of the command.
+	// Failed: the plugin failed, so nothing is known about the command.
 	Failed bool
 	// AsksForHelp: the command only prints the program's usage.
 	AsksForHelp bool
-	// Explained: the warnings have why launch does nothing.
+	// Explained: the warnings say why launch changes nothing.
 	Explained bool
 
-	program *command.Prog // nil where the command could not be understood
-	unread  error         // why not
+	program *command.Prog // nil if the command was not understood
+	unread  error         // why it was not understood
 	ending  chan struct{}
 }
 
-// Close waits until the plugin's process has ended, which began to end when it had answered.
+// Close waits for the end of the plugin's process. Read stops that process after its last answer, but does not wait.
 func (r *Reading) Close() {
 	if r.ending != nil {
 		<-r.ending
 	}
 }
 
-// Why says what is known of a command that no plugin has recognised.
+// Why returns the reason why no plugin has recognised the command.
 func (r *Reading) Why() string {
 	switch {
 	case r.unread != nil:
@@ -100,8 +99,8 @@ func (r *Reading) Why() string {
 	return "no plugin knows it"
 }
 
-// NamesRecipe reports whether an argument looks like a training's recipe or script, so that the user may expect more of launch than to
-// run the command.
+// NamesRecipe reports whether an argument looks like the recipe or script of a training. Its user may expect more of launch than to run
+// the command.
 func (r *Reading) NamesRecipe() bool {
 	return slices.ContainsFunc(r.Command.Args, func(arg string) bool {
 		return slices.ContainsFunc(strings.Fields(arg), func(w string) bool {
@@ -111,19 +110,19 @@ func (r *Reading) NamesRecipe() bool {
 	})
 }
 
-// Without gives the plugin up, with a warning why: the command runs as typed.
+// Without ignores the plugin, with a warning that gives the reason: the command runs as typed.
 func (r *Reading) Without(format string, args ...any) {
 	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...)+"; running as typed")
 	r.Failed, r.Explained = true, true
 	r.Job, r.Run = nil, nil
 }
 
-// refuse stops before anything is started.
+// refuse stops with an error, before launch starts anything.
 func (r *Reading) refuse(err error) {
 	r.Job, r.Run, r.Err = nil, nil, err
 }
 
-// Read reads a command, which starts in the current folder. It asks at most one plugin. Its own error is about the settings.
+// Read reads a command that starts in the current folder. It asks at most one plugin. It returns an error only for a wrong setting.
 func Read(ctx context.Context, o Options, args []string) (*Reading, error) {
 	r := &Reading{}
 	if !r.understand(o, args) {
@@ -143,7 +142,7 @@ func Read(ctx context.Context, o Options, args []string) (*Reading, error) {
 	}
 	r.ending = make(chan struct{})
 	defer func() {
-		go func() { // nobody waits for a plugin that has answered
+		go func() { // the plugin has answered: do not wait for its end
 			defer close(r.ending)
 			client.Close()
 		}()
@@ -155,13 +154,13 @@ func Read(ctx context.Context, o Options, args []string) (*Reading, error) {
 	return r, nil
 }
 
-// understand finds the program of the command; false where no plugin is to be asked.
+// understand finds the program of the command. It returns false if no plugin is to be asked.
 func (r *Reading) understand(o Options, args []string) bool {
 	dir, err := os.Getwd()
 	r.Command = job.Command{Args: args, Dir: dir, Env: os.Environ(), Devices: o.GPUs}
 	switch {
 	case err != nil:
-		r.unread = fmt.Errorf("the current folder cannot be found: %w", err)
+		r.unread = fmt.Errorf("launch cannot find the current folder: %w", err)
 		return false
 	case o.AsTyped != "":
 		r.unread, r.Explained = errors.New(o.AsTyped), true
@@ -169,9 +168,9 @@ func (r *Reading) understand(o Options, args []string) bool {
 	case o.Plugin == "none":
 		return false
 	}
-	for _, name := range append([]string{dir}, args...) { // a plugin is asked in JSON
+	for _, name := range append([]string{dir}, args...) { // the question to a plugin is JSON
 		if !utf8.ValidString(name) {
-			r.unread = fmt.Errorf("%q is no UTF-8 text", name)
+			r.unread = fmt.Errorf("%q is not valid UTF-8", name)
 			return false
 		}
 	}
@@ -182,16 +181,16 @@ func (r *Reading) understand(o Options, args []string) bool {
 	}
 	r.program = &prog
 	r.AsksForHelp = slices.ContainsFunc(prog.Args, func(a string) bool { return a == "-h" || a == "--help" })
-	return !r.AsksForHelp // the program will print that and end, whatever else it was given
+	return !r.AsksForHelp // with these the program only prints its usage
 }
 
-// pick chooses the plugin to ask; ok is false where no plugin may know the command.
+// pick chooses the plugin to ask. ok is false if none may know the command.
 func (r *Reading) pick(ctx context.Context, o Options) (source host.Source, ok bool, err error) {
 	if o.Plugin == "auto" {
 		if r.program == nil {
 			return host.Source{}, false, nil
 		}
-		// Built-in plugins come first, so that the search for others can be spared where one of them is meant.
+		// Built-in plugins come first. If one of them knows the command, launch need not search for others.
 		own, _ := host.Find(o.Manifests(), nil, nil)
 		if src, ok := host.Pick(own, r.seen()); ok {
 			return src, true, nil
@@ -218,7 +217,7 @@ func (r *Reading) pick(ctx context.Context, o Options) (source host.Source, ok b
 	return host.Source{}, false, fmt.Errorf("no plugin %q; run `launch plugins` for a list%s", o.Plugin, why)
 }
 
-// seen is the command as a plugin's marks see it.
+// seen returns the parts of the command that a plugin's marks test.
 func (r *Reading) seen() plugin.Seen {
 	prog := r.program
 	script, root := prog.Script, prog.Dir
@@ -239,7 +238,7 @@ func (r *Reading) seen() plugin.Seen {
 	}
 }
 
-// lookFor begins to measure the room, and returns how to wait for it.
+// lookFor starts to measure the room, and returns a function that waits for the result.
 func lookFor(ctx context.Context, w room.Wish, env []string) func() (room.Room, error) {
 	var r room.Room
 	var err error
@@ -251,7 +250,7 @@ func lookFor(ctx context.Context, w room.Wish, env []string) func() (room.Room, 
 	return func() (room.Room, error) { <-done; return r, err }
 }
 
-// recognize asks the plugin for the job; nil where there is none.
+// recognize asks the plugin for the job. It returns nil if there is none.
 func (r *Reading) recognize(ctx context.Context, o Options, client plugin.Plugin, look func() (room.Room, error)) plugin.Recognized {
 	known, err := plugin.Answer(ctx, client.Recognize, &r.Command, finder{r, o, look})
 	var caution *plugin.Caution
@@ -281,7 +280,7 @@ func asTypedHint(err error) error {
 	return fmt.Errorf("%w\n(--plugin none runs the command as typed)", err)
 }
 
-// finder finds out what a plugin needs to know of a command. It implements [plugin.Finder].
+// finder answers a plugin's questions about a command. It implements [plugin.Finder].
 type finder struct {
 	r    *Reading
 	o    Options
@@ -304,14 +303,14 @@ func (f finder) Sources(ctx context.Context, paths []string) []config.PythonSour
 	return overlay.Cache(filepath.Join(f.o.State, "sources")).Read(ctx, interpreter, c.Env, dir, paths)
 }
 
-// confine leaves out what the job would touch outside its command's folders, with a warning.
+// confine removes from the job what lies outside the command's folders, with a warning.
 func (r *Reading) confine() {
 	roots := confine.New(r.Job)
 	if w := roots.Warning(); w != "" {
 		r.Warnings = append(r.Warnings, w)
 	}
 	if r.Job.Exclusive != "" && !roots.Covers(r.Job.Exclusive) {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("plugin %s locks %.200q, which is outside the folders of this command: another launch in the same experiment would not be noticed", r.Job.Plugin, r.Job.Exclusive))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("plugin %s locks %.200q, which is outside the folders of this command: launch would not notice another launch in the same experiment", r.Job.Plugin, r.Job.Exclusive))
 		r.Job.Exclusive = ""
 	}
 	if err := confine.CheckPuts(r.Job.Rehearsal.Puts); err != nil {
@@ -319,7 +318,7 @@ func (r *Reading) confine() {
 	}
 }
 
-// measure takes the room; false where the job cannot run in it.
+// measure takes the measured room. It returns false if the settings and the room exclude each other.
 func (r *Reading) measure(o Options, look func() (room.Room, error)) bool {
 	found, err := look()
 	r.Warnings = append(r.Warnings, found.Warnings...)
@@ -330,9 +329,9 @@ func (r *Reading) measure(o Options, look func() (room.Room, error)) bool {
 	r.Room = found
 	switch short := r.Job.Rehearsal; {
 	case short.None != "" && (o.Limits.Rehearse || o.Limits.Fast):
-		r.Warnings = append(r.Warnings, "no trial is made: "+short.None)
+		r.Warnings = append(r.Warnings, "launch makes no trial: "+short.None)
 	case short.Partial != "" && o.Limits.Rehearse:
-		r.Warnings = append(r.Warnings, "no rehearsal is made: "+short.Partial)
+		r.Warnings = append(r.Warnings, "launch does not rehearse: "+short.Partial)
 	}
 	if err := found.Reserved(); err != nil {
 		r.refuse(fmt.Errorf("%s %w", o.Called.Name("reserve"), err))
@@ -341,10 +340,10 @@ func (r *Reading) measure(o Options, look func() (room.Room, error)) bool {
 	return true
 }
 
-// price asks for the ladders, and makes the run of them; false where there is none.
+// price asks for the ladders and makes the run. It returns false if there is no run.
 func (r *Reading) price(ctx context.Context, o Options, known plugin.Recognized) bool {
 	learn := o.Learner()
-	device := gpu.Device{Kind: gpu.CUDA} // where none can be seen: a card of which nothing is known
+	device := gpu.Device{Kind: gpu.CUDA} // if none is visible: an unknown card
 	if r.Room.Device != nil {
 		device = *r.Room.Device
 	}
@@ -358,7 +357,7 @@ func (r *Reading) price(ctx context.Context, o Options, known plugin.Recognized)
 		return false
 	}
 	if why := fixedSource(r.program, r.Job); why != "" {
-		r.Warnings = append(r.Warnings, "settings in Python source stay as they are: "+why)
+		r.Warnings = append(r.Warnings, "launch leaves the settings in Python source as they are: "+why)
 		r.Job.Fixed = why
 		withoutSource(r.Job, set)
 	}
@@ -368,7 +367,7 @@ func (r *Reading) price(ctx context.Context, o Options, known plugin.Recognized)
 	}
 	learned, is, err := learn(r.Job, r.Room, set)
 	if err != nil {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("%v: nothing is learned from earlier runs", err))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%v: estimates do not use earlier runs", err))
 	}
 	if is {
 		r.Run.Priced, r.Run.Ladders = set, learned
@@ -376,7 +375,7 @@ func (r *Reading) price(ctx context.Context, o Options, known plugin.Recognized)
 	return true
 }
 
-// checkEdits gives a plugin up whose plan cannot be carried out: another's may plan what cannot be edited.
+// checkEdits ignores the plugin if launch cannot make the edits of its first plan. It is for plugins that are other programs.
 func (r *Reading) checkEdits() {
 	first, _ := r.Run.First()
 	if first == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/launch-ml/launch/core/overlay"
 )
 
-// fixedSource says why the program will not take edited Python source, as far as its command shows, or "".
+// fixedSource returns why the program will not load edited Python source, as far as its command shows, or "".
 func fixedSource(prog *command.Prog, j *job.Job) string {
 	if prog == nil || !slices.ContainsFunc(j.Files, func(f job.File) bool { return f.Format == job.Python }) {
 		return ""
@@ -41,11 +41,11 @@ func withoutSource(j *job.Job, set *ladder.Set) {
 		set.Host.Rungs = slices.DeleteFunc(set.Host.Rungs, func(r ladder.HostRung) bool { return inSource(r.Edits) })
 	}
 	if inSource(j.Rehearsal.Edits) {
-		j.Rehearsal = job.Rehearsal{None: "its settings in Python source cannot be changed"}
+		j.Rehearsal = job.Rehearsal{None: "launch cannot change its settings in Python source"}
 	}
 }
 
-// withoutShared removes rungs of the shared ladder, and every phase's prices there.
+// withoutShared removes the rungs of the shared ladder that leave selects, and each phase's prices on them.
 func withoutShared(set *ladder.Set, leave func([]config.Edit) bool) {
 	for i := len(set.Shared.Rungs) - 1; i >= 0; i-- {
 		if !leave(set.Shared.Rungs[i].Edits) {

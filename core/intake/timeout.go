@@ -10,7 +10,7 @@ import (
 const tick = 50 * time.Millisecond
 
 // withPausableTimeout is context.WithTimeout whose clock stops while this process is suspended (Ctrl-Z, a suspended machine, a
-// debugger): a plugin mostly is suspended then, too, and could not answer.
+// debugger): then the plugin is usually suspended too, and cannot answer.
 func withPausableTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	p := &pausableTimeout{Context: ctx, done: make(chan struct{})}
 	go func() {
@@ -32,7 +32,7 @@ func withPausableTimeout(ctx context.Context, d time.Duration) (context.Context,
 	return p, func() { p.end(context.Canceled) }
 }
 
-// running is how much of the time between two ticks this process has run: before a very late tick it was suspended.
+// running returns how long this process ran between two ticks. Before a very late tick it was suspended.
 func running(between time.Duration) time.Duration {
 	if between > 20*tick {
 		return tick

@@ -75,7 +75,7 @@ func (f File) check() error {
 	case f.Path == "" || len(f.Path) > maxPath || strings.IndexByte(f.Path, 0) >= 0 || base == "." || base == ".." || base == "/":
 		return fmt.Errorf("it reads a file %.100q", f.Path)
 	case f.Format == Python && f.Source == nil:
-		return fmt.Errorf("it does not say what stands in %.100q", f.Path)
+		return fmt.Errorf("it does not give the contents of %.100q", f.Path)
 	}
 	return nil
 }

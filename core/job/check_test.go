@@ -33,7 +33,7 @@ func TestCheck(t *testing.T) {
 		"no pattern of states":        {Job{Signs: Signs{StateIteration: `[`}}, "pattern of states"},
 		"a file that is a folder":     {Job{Files: []File{{Path: "a/.."}}}, "reads a file"},
 		"a file that is the root":     {Job{Files: []File{{Path: "/"}}}, "reads a file"},
-		"Python without a source":     {Job{Files: []File{{Path: "/w/a.py", Format: Python}}}, "does not say what stands"},
+		"Python without a source":     {Job{Files: []File{{Path: "/w/a.py", Format: Python}}}, "does not give the contents"},
 		"a zero byte":                 {Job{Resume: Resume{Always: edit(config.ArgvDoc, "-b", "1\x00")}}, "zero byte"},
 		"no variable":                 {Job{Rehearsal: Rehearsal{Edits: edit(config.EnvDoc, "A=B", "1")}}, "no variable"},
 		"an edit of an unknown file":  {Job{Resume: Resume{Edits: edit("/home/me/.bashrc", "a", "2")}}, "does not read"},

@@ -11,41 +11,41 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A job in host memory is limited by RLIMIT_DATA, which counts what VmData in /proc/PID/status shows, process by process
-// (Linux, mm/mmap.c, may_expand_vm; fs/proc/task_mmu.c, task_mem). Resident pages are another quantity: libraries are
-// among them, memory that was not touched is not. The kernel keeps no peak of VmData, so launch looks at it often. The
-// kernel does keep a peak of the whole address space, VmPeak: where that has grown since the last look, and the rest of the
-// address space has not changed, the difference is a peak of the data between two looks.
+// RLIMIT_DATA limits a job in host memory. It counts, for each process, what VmData in /proc/PID/status shows (Linux, mm/mmap.c,
+// may_expand_vm; fs/proc/task_mmu.c, task_mem). Resident pages are another quantity: they include libraries, and exclude memory that
+// was never touched. The kernel keeps no peak of VmData, so launch reads it often. It does keep a peak of the whole address space,
+// VmPeak: if that has grown since the last reading, and the rest of the address space has not changed, the difference is a peak of
+// the data between two readings.
 //
-// Missed: a peak within a phase that is shorter than the time between two looks and lower than an earlier one.
-// Counted by mistake: a file that is mapped and unmapped between two looks, at the very peak of the address space.
+// Missed: a peak that is shorter than the time between two readings and lower than an earlier one.
+// Counted by mistake: a file that is mapped and unmapped between two readings, exactly at the peak of the address space.
 
 const (
-	// dataLook is the time between two looks. Each is at the largest process and at one of the others in turn, so that the
-	// cost does not grow with their number. The time does not depend on how long a look took: on a busy machine a look
-	// mostly waits, and looks would become rare where they are needed.
+	// dataLook is the time between two readings. Each reads the largest process and one of the others, in turn, so that the cost does
+	// not grow with the number of processes. The time does not depend on how long a reading took: on a busy machine a reading mostly
+	// waits, and readings would become rare when they are needed.
 	dataLook = 30 * time.Millisecond
-	// Finding the processes may take 1 part in 1000 of a core, but is never put off for longer than familyMost.
+	// Finding the processes may take 1/1000 of a core's time, but happens at least every familyMost.
 	familyShare = 1000
 	familyLeast = 500 * time.Millisecond
 	familyMost  = 5 * time.Second
-	// steady is how much the rest of the address space may change between two looks for VmPeak to prove a peak of the
-	// data: loading a library maps more.
+	// steady is how much the rest of the address space may change between two readings, so that VmPeak still proves a peak of the
+	// data. Loading a library changes it by more.
 	steady = 256 * unit.KiB
 )
 
-// space is the address space of a process.
+// space is the size of a process's address space, in bytes.
 type space struct {
 	data, size, peak unit.Bytes
 }
 
-// watchData looks at the processes of the job until ctx is done, and passes the largest data of one of them to see.
+// watchData reads the processes of the job until ctx is done. It passes the largest data size of one process to see.
 func watchData(ctx context.Context, pid func() int, see func(held unit.Bytes, counted bool)) {
 	last := map[int]space{}
 	var family []int
-	var counted time.Time // when the family was
+	var counted time.Time // when the processes were found
 	every := time.Duration(0)
-	// time.Ticker costs more: 2.4 % of a core where Nanosleep costs 1.4, at a hundred looks a second on a busy machine.
+	// time.Ticker costs more: 2.4 % of a core, Nanosleep 1.4 %, at a hundred readings a second on a busy machine.
 	pause := syscall.NsecToTimespec(int64(dataLook))
 	largest, turn := 0, 0
 	buf := make([]byte, 8<<10)
@@ -97,9 +97,9 @@ func watchData(ctx context.Context, pid func() int, see func(held unit.Bytes, co
 
 func abs(b unit.Bytes) unit.Bytes { return max(b, -b) }
 
-// spaceOf reads the three lines of /proc/PID/status; false where the process is gone.
+// spaceOf reads the three lines of /proc/PID/status. It returns false if the process is gone.
 func spaceOf(pid int, buf []byte) (s space, ok bool) {
-	// Without os.File, whose every opening asks the poller first: it doubles what a look costs.
+	// Not os.Open: it asks the poller each time, which doubles the cost of a reading.
 	fd, err := syscall.Open("/proc/"+strconv.Itoa(pid)+"/status", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return s, false
@@ -114,7 +114,7 @@ func spaceOf(pid int, buf []byte) (s space, ok bool) {
 		into *unit.Bytes
 	}{{"\nVmPeak:", &s.peak}, {"\nVmSize:", &s.size}, {"\nVmData:", &s.data}} {
 		_, rest, found := bytes.Cut(buf[:n], []byte(want.name))
-		if !found { // a zombie has no memory
+		if !found { // a zombie has none of these lines
 			return s, false
 		}
 		var kib int64

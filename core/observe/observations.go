@@ -13,31 +13,31 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// observations keeps the last looks at the card and at host memory, for the verdict: how full the card was, who else was on
-// it, how much host memory was left.
+// observations keeps the last readings of the card and of host memory, for the verdict: how full the card was, which other processes
+// used it, how much host memory was left.
 type observations struct {
 	every time.Duration
 
 	mu       sync.Mutex
 	now      oom.Card
-	recent   []look // at the card, the last ones
+	recent   []look // the last readings of the card
 	since    time.Time
-	level    unit.Bytes // held by the job since then
+	level    unit.Bytes // what the job has held since then
 	hostRoom oom.Host
-	left     []unit.Bytes // of host memory, at the last looks
+	left     []unit.Bytes // free host memory, in the last readings
 }
 
-// A look at a card.
+// A look is one reading of a card.
 type look struct {
 	free, others unit.Bytes
 	who          []oom.Holder
 }
 
 const (
-	// lastLooks is how many looks are kept: what filled a card may have left it before the program ended, and what was
-	// free a minute earlier proves nothing of that end.
+	// lastLooks is how many readings are kept. More than one, because what filled the card may be gone before the program ends. Not
+	// many, because the memory that was free a minute earlier proves nothing.
 	lastLooks = 20
-	// steadyWithin is how much a steady job may vary: the pool of torch's allocator grows in pieces of 20 MiB
+	// steadyWithin is how much the memory of a steady job may vary: the pool of torch's allocator grows in pieces of 20 MiB
 	// (c10/cuda/CUDACachingAllocator.h, kLargeBuffer).
 	steadyWithin = 64 * unit.MiB
 	hostRoomLook = 500 * time.Millisecond
@@ -45,7 +45,7 @@ const (
 
 func newObservations(every time.Duration) *observations { return &observations{every: every} }
 
-// addCard adds a look at the card: the job holds held, other processes hold others. who lists them where the driver does.
+// addCard adds a reading of the card: the job holds held, other processes hold others. who lists those if the driver does.
 func (o *observations) addCard(d gpu.Device, held, others unit.Bytes, who []oom.Holder) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -61,7 +61,7 @@ func (o *observations) addCard(d gpu.Device, held, others unit.Bytes, who []oom.
 	o.now.Steady, o.now.At = now.Sub(o.since), o.level
 }
 
-// addHost adds a look at host memory.
+// addHost adds a reading of host memory.
 func (o *observations) addHost(r ladder.HostRooms) {
 	if r.Memory == nil {
 		return
@@ -106,7 +106,7 @@ func (o *observations) Host() *oom.Host {
 	return &h
 }
 
-// watchHost looks at host memory until ctx is done.
+// watchHost reads the free host memory until ctx is done.
 func watchHost(ctx context.Context, at func() ladder.HostRooms, see func(ladder.HostRooms)) {
 	tick := time.NewTicker(hostRoomLook)
 	defer tick.Stop()

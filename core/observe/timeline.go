@@ -19,17 +19,17 @@ import (
 // after the first step, and the last output is decoded after the last. So a peak between two lines belongs to the phases
 // that may have run there: to the phase whose own lines surround it, else to the phase with the largest estimate.
 type timeline struct {
-	// pooled: memory that was taken is kept, as torch's caching allocator does on a card. A phase then takes over what
-	// an earlier one has filled.
+	// pooled: the program keeps memory that it has freed, as torch's caching allocator does on a card. A phase then reuses the memory
+	// of an earlier one.
 	pooled bool
 	is     string // the quantity that is observed
 	from   string // its source
 
 	mu      sync.Mutex
 	over    bool
-	doubted bool   // part of what was observed may belong to other processes
+	doubted bool   // part of the memory may belong to other processes
 	phase   string // the running phase; "" before the first
-	edge    string // the phase that a line named since the last line of training
+	edge    string // the phase that a line has named since the last line of training
 	outer   string // the phase that follows the end of phase
 	since   stretch
 	before  unit.Bytes // the largest peak before since
@@ -38,14 +38,14 @@ type timeline struct {
 	passed  map[string]bool
 	steps   int
 	last    int64
-	// The counters are torch's own for a card: as the program prints them, and as a hook within it reports them.
+	// The counters are torch's own, for a card: as the program prints them, and as a hook in the program reports them.
 	printed, allocated, reserved *counter
 }
 
 // A stretch is the peak between two lines of the program.
 type stretch struct {
 	peak    unit.Bytes
-	counted bool // the peak is from a counter; else it is the largest of several looks
+	counted bool // the peak is from a counter; else it is the largest of several readings
 	most    bool // the peak is no larger than an earlier one, and so only an upper bound for this phase
 }
 
@@ -66,7 +66,7 @@ type shared struct {
 	stretch
 }
 
-// A counter is a running maximum that is reported now and then, and that covers all phases so far.
+// A counter is a running maximum over all phases so far. It is reported from time to time.
 type counter struct {
 	is, from string
 	peak     unit.Bytes
@@ -78,7 +78,7 @@ func newCounter(is, from string) *counter {
 	return &counter{is: is, from: from, ran: map[string]bool{}, phases: map[string]mem.Measurement{}}
 }
 
-// byHook is the source of counters that the program need not print.
+// byHook names the hook as the source of a counter.
 const byHook = "launch's hook in the program"
 
 func newTimeline() *timeline {
@@ -91,7 +91,7 @@ func newTimeline() *timeline {
 
 func (t *timeline) counters() [3]*counter { return [...]*counter{t.printed, t.allocated, t.reserved} }
 
-// see adds an observation: held bytes. counted: it is a peak by a counter, not what one look found.
+// see adds an observation: held bytes. counted: they are a counter's peak, not a single reading.
 func (t *timeline) see(held unit.Bytes, counted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,14 +100,14 @@ func (t *timeline) see(held unit.Bytes, counted bool) {
 	}
 }
 
-// doubt notes that part of what is observed may belong to other processes.
+// doubt notes whether part of the memory may belong to other processes.
 func (t *timeline) doubt(doubted bool) {
 	t.mu.Lock()
 	t.doubted = t.doubted || doubted
 	t.mu.Unlock()
 }
 
-// finish ends the timeline: lines that are read from logs afterwards carry no time.
+// finish ends the timeline. Lines that are read from log files later have no time, and do not count.
 func (t *timeline) finish() {
 	t.mu.Lock()
 	t.over = true
@@ -129,7 +129,7 @@ func (t *timeline) event(e oom.Event) {
 		if t.phase != ladder.Training && t.phase != "" {
 			t.passed[t.phase] = true
 		}
-		t.phase = ladder.Training // also where no line announced it
+		t.phase = ladder.Training // even if no line announced the phase
 		t.close(t.edge)
 		t.edge = ""
 		if e.Iteration < 0 || e.Iteration != t.last {
@@ -152,7 +152,7 @@ func (t *timeline) event(e oom.Event) {
 		}
 		t.edge = e.Phase
 	case job.Memory:
-		if t.pooled { // torch counts what it allocates on a card, and nothing on a CPU
+		if t.pooled { // torch counts memory on a card only
 			t.printed.report(e.Bytes, t.phase)
 		}
 	}
@@ -182,7 +182,7 @@ func (t *timeline) close(also ...string) {
 	t.among = append(t.among, shared{append(also, t.phase), s})
 }
 
-// turns reports whether a sign may begin another phase: what a hook reported until then belongs to those before.
+// turns reports whether a sign may begin another phase. The hook's peak until then belongs to the phases before.
 func (t *timeline) turns(e oom.Event) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -195,8 +195,8 @@ func (t *timeline) turns(e oom.Event) bool {
 	return false
 }
 
-// hooked adds the peaks that a hook within the program has reported. The hook reports only growth, so before its last
-// report its silence proves nothing of the phases since.
+// hooked adds the peaks that a hook in the program has reported. The hook reports growth only, so until its last report an unchanged
+// peak proves nothing about the phases since.
 func (t *timeline) hooked(allocated, reserved unit.Bytes, last bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

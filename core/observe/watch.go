@@ -16,14 +16,14 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Subject is what to watch.
+// Subject describes what to watch.
 type Subject struct {
-	Device  *gpu.Device // nil where none is known
-	Limited bool        // a limit holds each process' data in host memory
+	Device  *gpu.Device // nil if none is known
+	Limited bool        // the kernel limits the data of each process in host memory
 	Every   time.Duration
-	// Host looks at host memory.
+	// Host reads the free host memory.
 	Host func() ladder.HostRooms
-	// Hook returns the peaks that a hook within the program has reported, and whether these are its last. May be nil.
+	// Hook returns the peaks that a hook in the program has reported, in bytes, and whether they are the last. May be nil.
 	Hook func() (allocated, reserved unit.Bytes, last bool)
 }
 
@@ -38,7 +38,7 @@ type Watch struct {
 	done     []chan struct{}
 }
 
-// Start begins to watch: host memory, and the device if the driver has it, or the processes if their memory is limited.
+// Start starts to watch: host memory, and the card if the driver reports it, or the processes if their memory is limited.
 func Start(ctx context.Context, of Subject) *Watch {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &Watch{timeline: newTimeline(), observations: newObservations(of.Every), hook: of.Hook, end: cancel}
@@ -67,16 +67,16 @@ func Start(ctx context.Context, of Subject) *Watch {
 						w.lookAt(dev, before, alone)
 					}
 				}
-			}) // a driver that stops answering takes the figures away, not the training
+			}) // if the driver stops answering, only the figures are lost
 		})
 	}
 	return w
 }
 
-// Started tells the watch which process the job began as.
+// Started sets the first process of the job.
 func (w *Watch) Started(pid int) { w.pid.Store(int64(pid)) }
 
-// PID is the process that the job began as; 0 before.
+// PID is the first process of the job; 0 before it starts.
 func (w *Watch) PID() int { return int(w.pid.Load()) }
 
 // Event adds a sign that the program printed.
@@ -93,8 +93,8 @@ func (w *Watch) askHook() {
 	}
 }
 
-// lookAt takes one look at a card. The job's share is that of its own processes; where the driver does not list them (in a
-// container its pids are the host's), it is what came on top of what was in use before, which others may share.
+// lookAt takes one reading of a card. The job's share is that of its own processes. If the driver does not list them (in a container,
+// its pids are those outside), the share is the growth since the start, and part of it may belong to other processes.
 func (w *Watch) lookAt(d gpu.Device, before unit.Bytes, alone bool) {
 	used, known := unit.Bytes(0), false
 	var who []oom.Holder
@@ -131,14 +131,14 @@ func (w *Watch) Stop() {
 	})
 }
 
-// Peaks returns the largest observed peak, of all and by phase, and the quantity that was observed, as [mem.Measurement.Is]
-// names it. 0 where nothing was observed.
+// Peaks returns the largest observed peak, in all and by phase, in bytes, and the quantity that it is, as [mem.Measurement.Is] names
+// it. The peak is 0 if nothing was observed.
 func (w *Watch) Peaks() (peak unit.Bytes, is string, by map[string]unit.Bytes) {
 	peak, by = w.timeline.peaks()
 	return peak, w.timeline.is, by
 }
 
-// Allocated is the peak of allocated memory that the hook reported; 0 where none did.
+// Allocated is the peak of allocated memory that the hook reported; 0 if there was no report.
 func (w *Watch) Allocated() unit.Bytes { return w.timeline.allocated.peak }
 
 // Measured returns the measurements of each phase, and the phases that were completed, once the watch has stopped. priced is

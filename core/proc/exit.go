@@ -100,7 +100,7 @@ type StartError struct {
 func (e *StartError) Error() string {
 	switch {
 	case errors.Is(e.Err, errNotFound):
-		return fmt.Sprintf("no command %s in PATH", e.Command)
+		return fmt.Sprintf("command not found: %s", e.Command)
 	case errors.Is(e.Err, syscall.E2BIG):
 		return fmt.Sprintf("cannot run %s: its arguments and environment are too long together", e.Command)
 	}

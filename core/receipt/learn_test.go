@@ -263,18 +263,18 @@ func TestReceiptCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	for says, change := range map[string]func(*Receipt){
-		"no version":         func(r *Receipt) { r.Version = 0 },
-		"newer launch":       func(r *Receipt) { r.Version = 2 },
-		"does not say":       func(r *Receipt) { r.Run = "" },
-		"nothing was":        func(r *Receipt) { r.Measured = nil },
-		"no kind of machine": func(r *Receipt) { r.Machine.Kind = "tpu" },
-		"out of range":       func(r *Receipt) { r.Measured[0].Bytes = -1 },
-		"no quantity":        func(r *Receipt) { r.Measured[0].Is = "felt" },
-		"no bound":           func(r *Receipt) { r.Measured[0].Bound = "about" },
-		"neither lines":      func(r *Receipt) { r.Predicted.Items = nil },
-		"the line saved":     func(r *Receipt) { r.Predicted.Items[1].Bytes = -5 },
-		"control characters": func(r *Receipt) { r.Job.Arch = "\x1b[31m" },
-		"is longer than":     func(r *Receipt) { r.Job.Settings["micro-batch"] = strings.Repeat("9", 1000) },
+		"no version":              func(r *Receipt) { r.Version = 0 },
+		"newer launch":            func(r *Receipt) { r.Version = 2 },
+		"phase is missing":        func(r *Receipt) { r.Run = "" },
+		"no measurement":          func(r *Receipt) { r.Measured = nil },
+		"not a known kind":        func(r *Receipt) { r.Machine.Kind = "tpu" },
+		"out of range":            func(r *Receipt) { r.Measured[0].Bytes = -1 },
+		"known quantity":          func(r *Receipt) { r.Measured[0].Is = "felt" },
+		"known bound":             func(r *Receipt) { r.Measured[0].Bound = "about" },
+		"neither predicted lines": func(r *Receipt) { r.Predicted.Items = nil },
+		"the line saved":          func(r *Receipt) { r.Predicted.Items[1].Bytes = -5 },
+		"control characters":      func(r *Receipt) { r.Job.Arch = "\x1b[31m" },
+		"is too long":             func(r *Receipt) { r.Job.Settings["micro-batch"] = strings.Repeat("9", 1000) },
 	} {
 		r := took(16, host, data(1, mem.Exact))
 		change(&r)

@@ -96,9 +96,9 @@ func (r Receipt) check() error {
 		case m.Bytes <= 0 || m.Bytes > mostBytes:
 			return fmt.Errorf("%d bytes %s are out of range", m.Bytes, m.Is)
 		case !slices.Contains([]string{mem.Allocated, mem.Reserved, mem.Used, mem.Data, mem.Resident}, m.Is):
-			return fmt.Errorf("%q is no quantity", m.Is)
+			return fmt.Errorf("%q is not a known quantity", m.Is)
 		case !slices.Contains([]mem.Bound{mem.Exact, mem.Sampled, mem.AtLeast, mem.AtMost}, m.Bound):
-			return fmt.Errorf("%q is no bound", m.Bound)
+			return fmt.Errorf("%q is not a known bound", m.Bound)
 		}
 	}
 	for _, it := range r.Predicted.Items {
@@ -107,7 +107,7 @@ func (r Receipt) check() error {
 		}
 	}
 	if r.Predicted.Known() && r.Predicted.Total() <= 0 {
-		return fmt.Errorf("what was predicted is neither lines nor unknown")
+		return fmt.Errorf("it has neither predicted lines nor a reason why the need is unknown")
 	}
 	return r.checkTexts()
 }
@@ -117,17 +117,17 @@ func (r Receipt) checkHead() error {
 	in := func(b unit.Bytes) bool { return 0 <= b && b <= mostBytes }
 	switch {
 	case r.Version < 1:
-		return fmt.Errorf("it is no receipt: it has no version")
+		return fmt.Errorf("it is not a receipt: it has no version")
 	case r.Version > version:
-		return fmt.Errorf("it is of a newer launch (version %d, this one reads %d)", r.Version, version)
+		return fmt.Errorf("a newer launch wrote it (version %d, this one reads %d)", r.Version, version)
 	case r.Run == "" || r.Attempt < 1 || r.Time.IsZero() || r.Job.Plugin == "" || r.Job.Phase == "":
-		return fmt.Errorf("it does not say of which run, attempt, time, plugin and phase it is")
+		return fmt.Errorf("its run, attempt, time, plugin or phase is missing")
 	case r.Machine.Kind != "cuda" && r.Machine.Kind != "cpu":
-		return fmt.Errorf("%q is no kind of machine", r.Machine.Kind)
+		return fmt.Errorf("%q is not a known kind of machine", r.Machine.Kind)
 	case len(r.Measured) == 0:
-		return fmt.Errorf("nothing was measured")
+		return fmt.Errorf("it has no measurement")
 	case len(r.Predicted.Items) > mostLines || len(r.Measured) > mostLines || len(r.Job.Settings) > mostLines || len(r.Predicted.Allocs) > 0:
-		return fmt.Errorf("it has more lines than a receipt has")
+		return fmt.Errorf("it has too many lines")
 	case !in(r.Planned) || !in(r.Predicted.Reserved) || !in(r.Machine.Total):
 		return fmt.Errorf("an amount of memory is out of range")
 	}
@@ -149,7 +149,7 @@ func (r Receipt) checkTexts() error {
 	}
 	for _, t := range texts {
 		if len(t) > mostText {
-			return fmt.Errorf("a text of %d bytes is longer than those of a receipt", len(t))
+			return fmt.Errorf("a text of %d bytes is too long", len(t))
 		}
 		if strings.ContainsFunc(t, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 			return fmt.Errorf("%q has control characters", t)

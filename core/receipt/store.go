@@ -58,10 +58,10 @@ func (s Store) Read() (rs []Receipt, bad int, err error) {
 
 func parseReceipt(line []byte) (r Receipt, err error) {
 	if len(line) > longest {
-		return r, fmt.Errorf("a line of %d bytes is no receipt", len(line))
+		return r, fmt.Errorf("a line of %d bytes is too long for a receipt", len(line))
 	}
 	if err := json.Unmarshal(line, &r); err != nil {
-		return r, fmt.Errorf("it is no receipt: %w", err)
+		return r, fmt.Errorf("it is not a receipt: %w", err)
 	}
 	return r, r.check()
 }
@@ -192,7 +192,7 @@ func (s Store) Drop(run string) (dropped int, err error) {
 	unlock, alone := s.lock()
 	defer unlock()
 	if !alone {
-		return 0, errors.New("removing receipts: another launch is writing them, or their file system has no locks")
+		return 0, errors.New("removing receipts: another launch is writing them, or the file system has no locks")
 	}
 	rs, _, err := s.Read()
 	if err != nil {
@@ -250,7 +250,7 @@ func (s Store) Import(in io.Reader, now time.Time) (added, known int, problems [
 	err = eachLine(in, func(number int, line []byte) {
 		r, err := parseReceipt(line)
 		if err == nil && r.Time.After(now.Add(24*time.Hour)) {
-			err = fmt.Errorf("it is of %s, which is yet to come", r.Time.Format(time.RFC3339))
+			err = fmt.Errorf("its time %s is in the future", r.Time.Format(time.RFC3339))
 		}
 		switch {
 		case err != nil:

@@ -117,7 +117,7 @@ func TestImport(t *testing.T) {
 	if err != nil || added != 2 || known != 2 || len(problems) != 4 {
 		t.Fatalf("%d added, %d known, %v, %v", added, known, problems, err)
 	}
-	for i, want := range []string{"line 4: it is no receipt", "line 5: it is of 2027", "line 6: 1152921504606846976 bytes data are out of range", "line 8: a line of"} {
+	for i, want := range []string{"line 4: it is not a receipt", "line 5: its time 2027", "line 6: 1152921504606846976 bytes data are out of range", "line 8: a line of"} {
 		if !strings.HasPrefix(problems[i].Error(), want) {
 			t.Errorf("problem %d: %v, want %q", i, problems[i], want)
 		}

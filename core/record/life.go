@@ -63,7 +63,7 @@ func takeSign(dir string) (*sign, error) {
 	}
 	if err := flock(f, unix.LOCK_EX); errors.Is(err, unix.EWOULDBLOCK) {
 		f.Close()
-		return nil, fmt.Errorf("%w: it has just taken the run", ErrBusy)
+		return nil, fmt.Errorf("%w: it took the run just now", ErrBusy)
 	}
 	s := &sign{file: f, done: make(chan struct{})}
 	now := time.Now()

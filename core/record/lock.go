@@ -19,7 +19,7 @@ import (
 )
 
 // ErrBusy is wrapped by the errors of [Store.Lock] and [Store.Append] when another launch holds the lock.
-var ErrBusy = errors.New("another launch is at it")
+var ErrBusy = errors.New("in use by another launch")
 
 // Lock keeps two launches out of one experiment, whose saved states they would mix. The kernel releases it when this
 // process ends, however it ends. what names the experiment: its folder.
@@ -189,7 +189,7 @@ func (l *folderLock) release() {
 func busy(folder os.FileInfo) error {
 	st, ok := folder.Sys().(*syscall.Stat_t)
 	if !ok {
-		return fmt.Errorf("%w: a process that cannot be seen from here", ErrBusy)
+		return fmt.Errorf("%w: a process that this one cannot see", ErrBusy)
 	}
 	text, _ := os.ReadFile("/proc/locks")
 	others := false
@@ -207,5 +207,5 @@ func busy(folder os.FileInfo) error {
 	if others {
 		return nil
 	}
-	return fmt.Errorf("%w: a process that cannot be seen from here", ErrBusy)
+	return fmt.Errorf("%w: a process that this one cannot see", ErrBusy)
 }

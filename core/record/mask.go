@@ -282,13 +282,13 @@ func Unmask(recorded, given []string) error {
 	for i := range max(len(recorded), len(given)) {
 		switch {
 		case i >= len(given):
-			return fmt.Errorf("the command given ends before %q", recorded[i])
+			return fmt.Errorf("the typed command ends before %q", recorded[i])
 		case i >= len(recorded):
-			return fmt.Errorf("the command given has %q where the recorded one ends", masked[i])
+			return fmt.Errorf("the typed command has %q where the recorded one ends", masked[i])
 		case masked[i] != recorded[i] && !matches(recorded[i], given[i]):
-			return fmt.Errorf("the command given has %q where the recorded one has %q", masked[i], recorded[i])
+			return fmt.Errorf("the typed command has %q where the recorded one has %q", masked[i], recorded[i])
 		case given[i] == recorded[i] && strings.Contains(given[i], Masked):
-			return fmt.Errorf("the command given has %q itself: put the secret in the place of %s", given[i], Masked)
+			return fmt.Errorf("the typed command still has %q: put the secret in the place of %s", given[i], Masked)
 		}
 	}
 	return nil

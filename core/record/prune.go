@@ -54,7 +54,7 @@ func beyond(all []stored, b Bounds, now time.Time) (out []Pruned) {
 		case now.Sub(r.at) > b.Age:
 			out = append(out, Pruned{r.id, r.bytes, fmt.Sprintf("%.0f days old", now.Sub(r.at).Hours()/24)})
 		case total > b.Bytes:
-			out = append(out, Pruned{r.id, r.bytes, fmt.Sprintf("all runs together are above %v", b.Bytes)})
+			out = append(out, Pruned{r.id, r.bytes, fmt.Sprintf("all records together exceed %v", b.Bytes)})
 		default:
 			continue
 		}
@@ -95,7 +95,7 @@ func (s Store) Prune(ctx context.Context, b Bounds, now time.Time, resumable fun
 			return out, err
 		}
 		if left > 0 {
-			out = append(out, Pruned{id, left, "the folder of a short run that was killed"})
+			out = append(out, Pruned{id, left, "the folder of a killed trial"})
 		}
 		all = append(all, r)
 	}

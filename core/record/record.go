@@ -195,7 +195,7 @@ func (s Store) Read(id string) (*History, error) {
 	h := &History{ID: id, Dir: filepath.Join(s.Dir, id)}
 	b, err := private.ReadFile(filepath.Join(h.Dir, events))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no run %s; `launch runs` lists those there are", id)
+		return nil, fmt.Errorf("no run %s; run `launch runs` for a list", id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading run %s: %w", id, err)
@@ -243,7 +243,7 @@ func (s Store) Find(name string) (string, error) {
 		return "", err
 	}
 	if len(ids) == 0 {
-		return "", fmt.Errorf("there is no run yet in %s", s.Dir)
+		return "", fmt.Errorf("no runs yet in %s", s.Dir)
 	}
 	if name == "" || name == "last" {
 		return ids[len(ids)-1], nil
@@ -259,11 +259,11 @@ func (s Store) Find(name string) (string, error) {
 	}
 	switch len(hits) {
 	case 0:
-		return "", fmt.Errorf("there is no run %s; `launch runs` lists those there are", name)
+		return "", fmt.Errorf("no run %s; run `launch runs` for a list", name)
 	case 1:
 		return hits[0], nil
 	}
-	return "", fmt.Errorf("%s could be any of %s", name, strings.Join(hits, ", "))
+	return "", fmt.Errorf("%s is ambiguous: it could be %s", name, strings.Join(hits, ", "))
 }
 
 // Run rebuilds the run from its events: what was started, with every attempt that ended.
@@ -388,7 +388,7 @@ func (s Store) Resumable(name string) (id string, err error) {
 	case h.Run() != nil:
 		return id, nil
 	case len(h.Events) == 0 || h.Events[0].Kind != Followed:
-		return "", fmt.Errorf("the record of run %s is damaged: its beginning cannot be read", id)
+		return "", fmt.Errorf("the record of run %s is damaged: launch cannot read its beginning", id)
 	}
-	return "", fmt.Errorf("run %s was of a command that no plugin recognised: there is nothing to go on from", id)
+	return "", fmt.Errorf("run %s cannot resume: no plugin recognised its command", id)
 }

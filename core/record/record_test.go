@@ -68,7 +68,7 @@ func TestTornRecord(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	s := Store{Dir: filepath.Join(t.TempDir(), "runs")}
-	if _, err := s.Find("last"); err == nil || !strings.Contains(err.Error(), "no run yet") {
+	if _, err := s.Find("last"); err == nil || !strings.Contains(err.Error(), "no runs yet") {
 		t.Errorf("in an empty store: %v", err)
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -86,7 +86,7 @@ func TestFind(t *testing.T) {
 			t.Errorf("Find(%q) = %q, %v; want %q", name, got, err, want)
 		}
 	}
-	if _, err := s.Find("2026"); err == nil || !strings.Contains(err.Error(), "could be any of") {
+	if _, err := s.Find("2026"); err == nil || !strings.Contains(err.Error(), "is ambiguous: it could be") {
 		t.Errorf("an ambiguous name: %v", err)
 	}
 	for _, name := range []string{"../../etc", "nobody"} {

@@ -45,5 +45,5 @@ func OwnState(dir string) (own, warning string) {
 			break
 		}
 	}
-	return fresh, fmt.Sprintf("the state folder %s is not used: %v. Records go to %s; --state-dir names another folder", dir, why, fresh)
+	return fresh, fmt.Sprintf("launch does not use the state folder %s: %v. It writes records to %s; --state-dir sets another folder", dir, why, fresh)
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Host measures the host memory and the /dev/shm that a program started here would have. It reads Linux's files; where they
-// are missing a room is unknown, which is not empty.
+// Host measures the host memory and the /dev/shm that a program started here would have. It reads Linux's files. If they are missing, a
+// room is nil: unknown, not empty.
 func Host() ladder.HostRooms {
 	return look(os.DirFS("/"), shm)
 }
 
-// shmPath is where torch's shared memory lies: shm_open's, which a container limits to 64 MiB unless it is told more.
+// shmPath holds torch's shared memory (shm_open). A container limits it to 64 MiB by default.
 const shmPath = "/dev/shm"
 
-// shm is what is free of /dev/shm; ok is false where there is none.
+// shm returns the free space of /dev/shm. ok is false if there is none.
 func shm() (free unit.Bytes, ok bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(shmPath, &s); err != nil {
@@ -33,16 +33,16 @@ func shm() (free unit.Bytes, ok bool) {
 func look(root fs.FS, shm func() (unit.Bytes, bool)) (r ladder.HostRooms) {
 	r.Memory = memory(root)
 	if free, ok := shm(); ok {
-		r.Shm = &ladder.HostRoom{Free: free, By: "what is free of " + shmPath}
+		r.Shm = &ladder.HostRoom{Free: free, By: "the free space of " + shmPath}
 	}
 	return r
 }
 
-// available is what the kernel estimates a new program can have without swapping; ok is false where it has no estimate.
+// available returns the memory that a new program can have without swapping, as the kernel estimates it. ok is false without an estimate.
 func available(root fs.FS) (unit.Bytes, bool) { return memLine(root, "MemAvailable:") }
 
-// HostTotal is what the machine has for all its programs together, memory in use included: the machine's memory, or the
-// smallest limit above this process. 0 where that is unknown.
+// HostTotal returns the memory for all programs together, in use or free: the machine's memory, or the smallest limit on this process's
+// cgroups. It is 0 if unknown.
 func HostTotal() (total unit.Bytes, by string) { return whole(os.DirFS("/")) }
 
 func whole(root fs.FS) (total unit.Bytes, by string) {
@@ -62,7 +62,7 @@ func whole(root fs.FS) (total unit.Bytes, by string) {
 	return total, by
 }
 
-// memLine is a line of /proc/meminfo (proc_meminfo(5)).
+// memLine returns one line of /proc/meminfo, in bytes (proc_meminfo(5)).
 func memLine(root fs.FS, name string) (unit.Bytes, bool) {
 	text, err := fs.ReadFile(root, "proc/meminfo")
 	if err != nil {
@@ -79,8 +79,8 @@ func memLine(root fs.FS, name string) (unit.Bytes, bool) {
 	return 0, false
 }
 
-// memory is the smallest of what the kernel has available and what each limit above this process leaves. Swap does not
-// count: a training that swaps has in effect run out of memory.
+// memory returns the smallest of: the memory that the kernel has available, and what each limit on this process's cgroups leaves. Swap
+// does not count: a training that swaps has in effect run out of memory.
 func memory(root fs.FS) (room *ladder.HostRoom) {
 	least := func(free unit.Bytes, by string) {
 		if room == nil || free < room.Free {
@@ -88,7 +88,7 @@ func memory(root fs.FS) (room *ladder.HostRoom) {
 		}
 	}
 	if free, ok := available(root); ok {
-		least(free, "what this machine has available")
+		least(free, "this machine's available memory")
 	}
 	for _, c := range cgroups(root) {
 		for dir := c.path; ; dir = path.Dir(dir) {
@@ -103,16 +103,16 @@ func memory(root fs.FS) (room *ladder.HostRoom) {
 	return room
 }
 
-// A cgroup is where this process stands in a hierarchy that limits memory.
+// A cgroup is the place of this process in a hierarchy that limits memory.
 type cgroup struct {
 	mount       string // below the root
 	path        string // absolute within the hierarchy
 	limit, used string // the files
-	inactive    string // the line of memory.stat: pages of files that are given up first
+	inactive    string // the line of memory.stat for file pages that the kernel reclaims first
 }
 
-// cgroups lists the hierarchies of /proc/self/cgroup (cgroups(7)): one line each, "id:controllers:path", of which version
-// 2 has no controllers.
+// cgroups lists the hierarchies of /proc/self/cgroup (cgroups(7)): one line each, "id:controllers:path". Version 2's line names no
+// controllers.
 func cgroups(root fs.FS) (out []cgroup) {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -134,11 +134,11 @@ func cgroups(root fs.FS) (out []cgroup) {
 	return out
 }
 
-// unlimited: a limit of so much is none. Version 1 writes the largest number of whole pages for "none".
+// unlimited: a limit this large means no limit. Version 1 writes the largest number of whole pages for "none".
 const unlimited = 1 << 60
 
-// free is what the limit of one group leaves: the limit less what is used; pages of files that were not used lately do not
-// count as used. ok is false where there is no limit, or none is visible: within a container the path may be the host's.
+// free returns what the limit of one group leaves. File pages that were not used lately do not count as used. ok is false if there is
+// no limit, or none is visible: in a container the path may be one outside.
 func (c cgroup) free(root fs.FS, dir string) (unit.Bytes, bool) {
 	limit, ok := c.number(root, dir, c.limit)
 	used, known := c.number(root, dir, c.used)
@@ -155,12 +155,12 @@ func (c cgroup) free(root fs.FS, dir string) (unit.Bytes, bool) {
 	return unit.Bytes(limit - used), true
 }
 
-// number reads one of a group's files.
+// number reads a number from one of a group's files.
 func (c cgroup) number(root fs.FS, dir, name string) (int64, bool) {
 	text, err := fs.ReadFile(root, path.Join(c.mount, dir, name))
 	if err != nil {
 		return 0, false
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" is no number, and no limit
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" means no limit
 	return n, err == nil
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A Promise is the host memory that a limit lets the processes of a job have together: the limit holds for each of them. The
-// workers of a loader are no ranks: their memory is part of what the limit was chosen for.
+// A Promise is the host memory that the limit allows all ranks of a job together: the limit counts for each process. Loader workers
+// are not ranks. The user chose the limit with their memory included.
 type Promise struct {
-	Limit unit.Bytes // of each process; 0: none, and nothing is promised
+	Limit unit.Bytes // for each process; 0: no limit, and no promise
 	Ranks int64
 }
 
-// PromiseOf is what the limit promises to a command. j is nil where no plugin recognised it.
+// PromiseOf returns what the limit promises to a command. j is nil if no plugin recognised it.
 func PromiseOf(limit unit.Bytes, c job.Command, j *job.Job) Promise {
 	p := Promise{Limit: limit, Ranks: 1}
 	if j != nil {
@@ -25,7 +25,7 @@ func PromiseOf(limit unit.Bytes, c job.Command, j *job.Job) Promise {
 	}
 	if prog, err := command.Program(c.Args, c.Env, c.Dir); err == nil {
 		for _, l := range prog.Launchers {
-			if n, _ := l.PerNode(c.Devices); n > 0 { // on this machine; a plugin counts those of all
+			if n, _ := l.PerNode(c.Devices); n > 0 { // on this machine; a plugin counts the ranks of all machines
 				p.Ranks = int64(n)
 			}
 		}
@@ -38,14 +38,14 @@ func (p Promise) bytes() unit.Bytes { return p.Limit * unit.Bytes(p.Ranks) }
 // A Refusal is the error of a promise that cannot be kept.
 type Refusal struct {
 	Why string
-	// Never: the machine has too little. Else other launches hold it now.
+	// Never: the machine has too little memory. Else other launches hold it now.
 	Never bool
 }
 
 func (r *Refusal) Error() string { return r.Why }
 
-// Check reports whether the machine has what is promised, and other launches leave it: nil, or a [*Refusal]. called is how
-// the error calls the limit's setting.
+// Check returns a [*Refusal] if the machine has too little memory for the promise, or other launches have claimed it. called names the
+// limit's setting in the error.
 func (p Promise) Check(called string) error {
 	total, by := HostTotal()
 	return p.check(called, total, by, claim.List())
@@ -69,8 +69,8 @@ func (p Promise) check(called string, total unit.Bytes, by string, held []claim.
 	return nil
 }
 
-// Take claims what is promised until the claim is released. The error is a [*Refusal] where it cannot be had; the claim is
-// held all the same if anyway. Any other trouble is a warning: the training is worth more than the claim.
+// Take claims the promised memory until the claim is released. It returns a [*Refusal] if the memory is not available; with anyway it
+// claims it nevertheless. Any other failure is only a warning: the training matters more than the claim.
 func (p Promise) Take(called string, anyway bool) (held *claim.Claim, warnings []string, err error) {
 	if p.bytes() == 0 {
 		return nil, nil, nil
@@ -85,7 +85,7 @@ func (p Promise) Take(called string, anyway bool) (held *claim.Claim, warnings [
 		err = &Refusal{Why: taken.Error()}
 	case taking != nil:
 		err = nil
-		warnings = append(warnings, fmt.Sprintf("%v: another launch would not see what this one takes of the host's memory", taking))
+		warnings = append(warnings, fmt.Sprintf("%v: other launches will not count the host memory that this one takes", taking))
 	}
 	if err == nil {
 		warnings = append(warnings, crowded(total, claim.List())...)
@@ -96,7 +96,7 @@ func (p Promise) Take(called string, anyway bool) (held *claim.Claim, warnings [
 	return held, warnings, err
 }
 
-// crowded warns that too much is promised where the claims of other accounts, which refuse nothing, are counted.
+// crowded returns a warning if the claims of all accounts exceed host memory. Claims of other accounts never refuse a run.
 func crowded(total unit.Bytes, held []claim.Held) []string {
 	sum, others := unit.Bytes(0), unit.Bytes(0)
 	for _, h := range held { // this launch's own is among them
@@ -111,5 +111,5 @@ func crowded(total unit.Bytes, held []claim.Held) []string {
 	if others == 0 || total == 0 || sum <= total {
 		return nil
 	}
-	return []string{fmt.Sprintf("launches hold %v of %v of host memory by their --memory, %v of it other accounts'", sum, total, others)}
+	return []string{fmt.Sprintf("the --memory of all launches adds up to %v, more than the %v of host memory; launches of other accounts hold %v of it", sum, total, others)}
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// DriverDeadline bounds how long the driver is waited for: a broken driver must not keep a training from running.
+// DriverDeadline bounds the wait for the driver: a broken driver must not keep a training from running.
 const DriverDeadline = 3 * time.Second
 
-// Wish is where the user wants the job to run.
+// Wish says where the user wants the job to run.
 type Wish struct {
 	Device  string     // "auto", "cpu", an index or a UUID
-	VRAM    unit.Bytes // plan for a card of this size that is not here; 0: for those that are here
-	Memory  unit.Bytes // with Device "cpu": the limit of each process; 0: none
+	VRAM    unit.Bytes // plan for a card of this size; 0: for this machine's cards
+	Memory  unit.Bytes // with Device "cpu": the limit for each process; 0: none
 	Reserve unit.Bytes // of the card, kept free
 }
 
-// Limit is the limit of each process in host memory, which the kernel enforces (RLIMIT_DATA); 0: none.
+// Limit is the limit for each process in host memory, which the kernel enforces (RLIMIT_DATA); 0: none.
 func (w Wish) Limit() unit.Bytes {
 	if w.Device != "cpu" {
 		return 0
@@ -35,13 +35,13 @@ func (w Wish) Limit() unit.Bytes {
 
 // A Room is the memory that a job may take, on the fullest device that it would use.
 type Room struct {
-	Device   *gpu.Device // nil where none is known
-	Devices  int         // how many the program would see; 0 where that is unknown
+	Device   *gpu.Device // nil if none is known
+	Devices  int         // how many the program would see; 0 if unknown
 	Warnings []string
 	wish     Wish
 }
 
-// Find measures the room of a job with this environment. The error says that the wish names no device of this machine.
+// Find measures the room of a job with this environment. It returns an error if this machine has no such device.
 func Find(ctx context.Context, w Wish, env []string) (Room, error) {
 	r := Room{wish: w}
 	switch {
@@ -58,11 +58,11 @@ func Find(ctx context.Context, w Wish, env []string) (Room, error) {
 	switch {
 	case errors.Is(err, nvml.ErrNoDriver):
 		if w.Device != "auto" {
-			return r, fmt.Errorf("%w; --device cpu takes this machine's memory, and --vram 12GiB plans for a card that is not here", err)
+			return r, fmt.Errorf("%w; use --device cpu for host memory, or --vram 12GiB to plan for a card of that size", err)
 		}
 		return r, nil
 	case err != nil:
-		r.Warnings = append(r.Warnings, fmt.Sprintf("the card is not known: %v", err))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("launch cannot read the card: %v", err))
 		return r, nil
 	}
 	return r, r.among(all, env)
@@ -77,13 +77,13 @@ func (r *Room) among(all []gpu.Device, env []string) error {
 	seen, unsure, err := gpu.Visible(env, all)
 	switch {
 	case err != nil && named:
-		return fmt.Errorf("it names none of the %d devices here; `launch gpus` lists them", len(all))
+		return fmt.Errorf("no such device among the %d of this machine; run `launch gpus` for a list", len(all))
 	case err != nil:
 		r.Warnings = append(r.Warnings, err.Error())
 		return nil
 	}
 	if unsure {
-		r.Warnings = append(r.Warnings, "the cards differ, and CUDA numbers the fastest first, which the driver does not report: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name cards by UUID")
+		r.Warnings = append(r.Warnings, "the cards differ, and CUDA's numbers for them are unknown (it numbers the fastest first): set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name cards by UUID")
 	}
 	r.Devices = len(seen)
 	for i := range seen {
@@ -94,18 +94,18 @@ func (r *Room) among(all []gpu.Device, env []string) error {
 	return nil
 }
 
-// hostDevice is this machine's memory as a device.
+// hostDevice returns this machine's memory as a device.
 func hostDevice(w Wish) *gpu.Device {
 	d := &gpu.Device{Kind: gpu.CPU, Name: "this machine's memory", Total: w.Memory}
 	if d.Total == 0 {
-		if room := Host().Memory; room != nil { // what the machine has, or the limit of a cgroup
+		if room := Host().Memory; room != nil { // the machine's free memory, or what a cgroup's limit leaves
 			d.Total = room.Free
 		}
 	}
 	return d
 }
 
-// Again measures the room once more. A driver that stopped answering leaves what was known last.
+// Again measures the room again. If the driver no longer answers, the last values stay.
 func (r *Room) Again(ctx context.Context, env []string) {
 	if r.Device == nil || r.Device.Planned || r.Device.Kind == gpu.CPU {
 		return
@@ -118,14 +118,14 @@ func (r *Room) Again(ctx context.Context, env []string) {
 // OnHost reports whether the job runs in host memory.
 func (r Room) OnHost() bool { return r.Device != nil && r.Device.Kind == gpu.CPU }
 
-// Limit is the limit of each process in host memory; 0: none.
+// Limit is the limit for each process in host memory; 0: none.
 func (r Room) Limit() unit.Bytes { return r.wish.Limit() }
 
-// Size is what the job may take on the device; 0 where there is none. A device that is full is still a device: the room
-// is then less than anything needs.
+// Size is the memory that the job may take on the device; 0 if there is no device. For a full device it is 1 byte, which is less than
+// any job needs.
 func (r Room) Size() unit.Bytes { return r.less(gpu.Device.Free) }
 
-// Empty is what the job could take if nobody else used the device; 0 where there is none.
+// Empty is the memory that the job could take if it had the device alone; 0 if there is no device.
 func (r Room) Empty() unit.Bytes { return r.less(func(d gpu.Device) unit.Bytes { return d.Total }) }
 
 func (r Room) less(of func(gpu.Device) unit.Bytes) unit.Bytes {
@@ -135,15 +135,15 @@ func (r Room) less(of func(gpu.Device) unit.Bytes) unit.Bytes {
 	return max(1, of(*r.Device)-r.wish.Reserve)
 }
 
-// Reserved reports whether the user's reserve leaves something of the device.
+// Reserved returns an error if the user's reserve leaves no memory of the device.
 func (r Room) Reserved() error {
 	if d, keep := r.Device, r.wish.Reserve; d != nil && keep > 0 && keep >= d.Total {
-		return fmt.Errorf("%v leaves nothing of a device of %v", keep, d.Total)
+		return fmt.Errorf("%v leaves no memory of a device of %v", keep, d.Total)
 	}
 	return nil
 }
 
-// Host measures the rooms beside the device's. They are unknown where the card is not here, and so neither is its host.
+// Host measures host memory and /dev/shm. With --vram they are unknown: the card's machine is another one.
 func (r Room) Host() ladder.HostRooms {
 	if r.Device != nil && r.Device.Planned {
 		return ladder.HostRooms{}

@@ -27,7 +27,7 @@ func TestAmong(t *testing.T) {
 		"those that it would see":    {"auto", "CUDA_VISIBLE_DEVICES=0,2", "GPU-c", 2},
 		"by name":                    {"0", "CUDA_VISIBLE_DEVICES=1", "GPU-a", 1},
 		"by UUID":                    {"GPU-c", "", "GPU-c", 1},
-		"a name that is none":        {"7", "", "none of the 3 devices", 0},
+		"a name that is none":        {"7", "", "no such device among the 3", 0},
 		"an environment with a typo": {"auto", "CUDA_VISIBLE_DEVICES=GPU-x", "GPU-x", 0},
 	} {
 		r := Room{wish: Wish{Device: tt.device}}
@@ -101,7 +101,7 @@ func TestPromise(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
-	if w := crowded(unit.GiB, []claim.Held{{Resource: claim.Host, Bytes: unit.GiB, UID: mine}, {Resource: claim.Host, Bytes: unit.GiB, UID: 4242}}); len(w) != 1 || !strings.Contains(w[0], "2.00 GiB of 1.00 GiB") {
+	if w := crowded(unit.GiB, []claim.Held{{Resource: claim.Host, Bytes: unit.GiB, UID: mine}, {Resource: claim.Host, Bytes: unit.GiB, UID: 4242}}); len(w) != 1 || !strings.Contains(w[0], "2.00 GiB, more than the 1.00 GiB of host memory") {
 		t.Errorf("two accounts promise twice what there is: %q", w)
 	}
 }

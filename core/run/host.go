@@ -204,16 +204,16 @@ func (r *Run) afterHost(last *Attempt, room string) (*Plan, *Stop) {
 	h := r.Ladders.Host
 	switch {
 	case h == nil || last.Plan.Host == nil, last.Outcome.Report.Kind == oom.CPUAlloc && last.Outcome.Report.Phase != oom.Data: // one request of the program's own
-		return nil, &Stop{Why: cause + "; no rung of the ladders gives back that memory"}
+		return nil, &Stop{Why: cause + "; no rung of the ladders frees that memory"}
 	case last.Outcome.Report.Phase == oom.Build:
 		return nil, &Stop{Why: cause + "; no loader was running yet, so fewer workers would not help"}
 	}
 	p := r.standAt(&last.Plan, "")
 	if p.Host.Rung == last.Plan.Host.Rung {
-		return nil, &Stop{Why: fmt.Sprintf("%s; no rung of the host's ladder needs less of it than %q", cause, last.Plan.Host.Name)}
+		return nil, &Stop{Why: fmt.Sprintf("%s; no setting of the loaders needs less than %q", cause, last.Plan.Host.Name)}
 	}
 	p.Why = fmt.Sprintf("%s ran out with %q", room, last.Plan.Host.Name)
-	p.Host.Why = fmt.Sprintf("for %s: the loaders alone give it back, and nothing of the card", room)
+	p.Host.Why = fmt.Sprintf("for %s: changes the loaders only, nothing on the card", room)
 	r.goOn(p)
 	return p, nil
 }

@@ -114,7 +114,7 @@ func TestRoomsAreApart(t *testing.T) {
 		if p.Choices[0].Name != step.card || p.Host.Name != step.host {
 			t.Fatalf("attempt %d is %q, %q; want %q, %q (%s)", i+1, p.Choices[0].Name, p.Host.Name, step.card, step.host, p.Why)
 		}
-		if i == 1 && (knobsOf(p) != "prefetch" || !strings.Contains(p.Why, "/dev/shm ran out") || !strings.Contains(p.Host.Why, "nothing of the card")) {
+		if i == 1 && (knobsOf(p) != "prefetch" || !strings.Contains(p.Why, "/dev/shm ran out") || !strings.Contains(p.Host.Why, "nothing on the card")) {
 			t.Errorf("attempt 2 edits %s because %s", knobsOf(p), p.Why)
 		}
 		if i == 1 && p.Choices[0].Estimate.Of(mem.Correction) != 0 {
@@ -184,10 +184,10 @@ func TestHostLadderEnds(t *testing.T) {
 		at   oom.Phase
 		says string
 	}{
-		{"used up", func(r *Run) { r.Ladders.Host.Rungs = r.Ladders.Host.Rungs[:1] }, oom.SharedMemory, oom.Data, "no rung of the host's ladder"},
-		{"no ladder", func(r *Run) { r.Ladders.Host = nil }, oom.HostOOM, oom.Data, "no rung of the ladders gives back"},
+		{"used up", func(r *Run) { r.Ladders.Host.Rungs = r.Ladders.Host.Rungs[:1] }, oom.SharedMemory, oom.Data, "no setting of the loaders needs less"},
+		{"no ladder", func(r *Run) { r.Ladders.Host = nil }, oom.HostOOM, oom.Data, "no rung of the ladders frees"},
 		{"no loader yet", func(*Run) {}, oom.HostOOM, oom.Build, "no loader was running yet"},
-		{"a request of the program's own", func(*Run) {}, oom.CPUAlloc, oom.TrainForward, "no rung of the ladders gives back"},
+		{"a request of the program's own", func(*Run) {}, oom.CPUAlloc, oom.TrainForward, "no rung of the ladders frees"},
 	} {
 		r := fed(func(unit.Bytes) mem.Estimate { return sure(g, g, 0) })
 		tt.lie(r)

@@ -53,7 +53,7 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	case out.Ending == Interrupted && out.Report.NotMemory == "preempted":
 		return nil, &Stop{Why: out.Cause, Code: TryLater}
 	case out.Ending == Failed && out.Blocked != "" && !r.blockedBefore(out.Blocked):
-		p := r.standAt(&last.Plan, "it stopped at a file that an earlier attempt of this run has left, which is put aside")
+		p := r.standAt(&last.Plan, "it stopped because of a file that an earlier attempt of this run left; launch moves that file aside")
 		r.goOn(p)
 		return p, nil
 	case out.Ending != OutOfMemory:
@@ -61,10 +61,10 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	case r.hostRoom(out.Report) != "":
 		return r.afterHost(last, r.hostRoom(out.Report))
 	case out.Report.Kind != oom.GPUContention && !r.mends(out.Report):
-		return nil, &Stop{Why: out.Report.Cause + "; no rung of the ladders gives back that memory"}
+		return nil, &Stop{Why: out.Report.Cause + "; no rung of the ladders frees that memory"}
 	}
 	if why := r.unmoved(last); why != "" {
-		return nil, &Stop{Why: "the settings do not reach the program: " + why, Code: OwnTrouble}
+		return nil, &Stop{Why: "the program does not use the settings: " + why, Code: OwnTrouble}
 	}
 	phase := r.phaseOf(out)
 	l := r.Ladders.Ladder(phase)
@@ -381,7 +381,7 @@ func (r *Run) goOn(p *Plan) {
 	}
 	for _, e := range r.Job.Resume.Edits {
 		e.To = strings.ReplaceAll(e.To, job.SavedPath, p.Resume.Path)
-		e.Why = fmt.Sprintf("goes on from %v", p.Resume)
+		e.Why = fmt.Sprintf("resumes from %v", p.Resume)
 		p.Edits = append(p.Edits, e)
 	}
 }
@@ -395,7 +395,7 @@ func (r *Run) usedUp(last *Attempt) *Stop {
 		alone := *r
 		alone.Room = r.Empty
 		if p := alone.choose(nil); r.Empty > r.Room && p != nil && p.Verdict() != ladder.Not {
-			stop.Why = fmt.Sprintf("no room now: others hold %v of the device", r.Empty-r.Room)
+			stop.Why = fmt.Sprintf("not enough free memory now: others hold %v of the device", r.Empty-r.Room)
 			stop.Code = TryLater
 			return stop
 		}
@@ -411,12 +411,12 @@ func (r *Run) usedUp(last *Attempt) *Stop {
 		return stop
 	}
 	if r.Limits.Allow < ladder.Model {
-		stop.Why += ", and at no higher cost is there one that would fit"
+		stop.Why += ", and no rung at a higher cost would fit"
 	} else {
 		stop.Why = "no rung is left"
 	}
 	if r.Job.Fixed != "" {
-		stop.Why = "nothing can be changed: " + r.Job.Fixed
+		stop.Why = "launch can change nothing: " + r.Job.Fixed
 	}
 	return stop
 }

@@ -69,7 +69,7 @@ func (r *Run) afterTrial(last *Attempt) (*Plan, *Stop) {
 	}
 	p := r.standAt(&last.Plan, "as rehearsed")
 	if out.Ending != Succeeded {
-		p.Why = "not rehearsed: the rehearsal failed, and not for memory (" + out.Cause + ")"
+		p.Why = "not rehearsed: the rehearsal failed for another reason than memory (" + out.Cause + ")"
 	}
 	r.goOn(p)
 	return p, nil
@@ -106,14 +106,14 @@ func (r *Run) afterTiming(last *Attempt) (*Plan, *Stop) {
 			rated++
 		}
 	}
-	why := "too few steps to time, so nothing is changed for the sake of speed"
+	why := "too few steps to measure the speed: no change for speed"
 	switch {
 	case base == 0:
 		best = timed[0]
 	case rated > 1:
-		why = fmt.Sprintf("the fastest of %d timed: %.4g samples a second, %.2f times the first", rated, best.Outcome.Rate, best.Outcome.Rate/base)
+		why = fmt.Sprintf("the fastest of %d that were timed: %.4g samples a second, %.2f times the first", rated, best.Outcome.Rate, best.Outcome.Rate/base)
 	case last.Outcome.Ending == OutOfMemory:
-		why = "the next larger ran out of memory"
+		why = "the next larger setting ran out of memory"
 	}
 	p := r.standAt(&best.Plan, why)
 	if r.rehearses() {

@@ -21,7 +21,7 @@ func (r *Run) weigh(p *Plan, o *Outcome) {
 	}
 	if why := r.Differs(p, o); why != "" && o.Untaken == "" {
 		o.Ending, o.Untaken, o.Lied, o.Silent = Failed, why, false, false
-		o.Cause = "it ran without the settings that it was to have: " + why
+		o.Cause = "it ran without the settings of the plan: " + why
 	}
 	if o.Ending != Succeeded || !r.Job.Signs.Has(job.Progress) {
 		return
@@ -34,9 +34,9 @@ func (r *Run) weigh(p *Plan, o *Outcome) {
 	case r.Cut != nil && r.Cut.Succeeded: // nothing was left to train: launch was killed when the program had come to its end
 	case p.Resume != nil && !o.Stepped && (steps == 0 || max(p.Resume.number(), done)+every <= steps):
 		o.Ending, o.Lied = Failed, true
-		o.Cause = fmt.Sprintf("it went on from %v and ended without a step", p.Resume)
+		o.Cause = fmt.Sprintf("it resumed from %v and ended without a step", p.Resume)
 	case steps > 0 && o.Iteration > 0 && 10*o.Iteration < 9*steps && !r.Job.Signs.CountsMicro:
-		o.Short = fmt.Sprintf("the last step that it reported is %d of %d", o.Iteration, steps)
+		o.Short = fmt.Sprintf("the last step that it reported was %d of %d", o.Iteration, steps)
 		if o.Doubt != "" { // it swallowed an out-of-memory on the way, and printed its success line all the same
 			o.Ending, o.Lied, o.Cause = OutOfMemory, true, o.Doubt
 		}
@@ -97,14 +97,14 @@ func (r *Run) Differs(p *Plan, o *Outcome) string {
 		said, ok := o.Settings[e.Knob]
 		said = strings.ReplaceAll(said, ",", "")
 		if ok && (e.Knob == job.MicroBatch || e.Knob == job.Accumulation) && said == e.From && said != e.To {
-			return fmt.Sprintf("the program reports %s %s, which the recipe says, and the plan is %s", e.Knob, said, e.To)
+			return fmt.Sprintf("the program reports %s %s, as in the recipe, but the plan is %s", e.Knob, said, e.To)
 		}
 	}
 	if said, ok := o.Settings[job.GlobalBatch]; ok && p.Cost < ladder.Recipe {
 		for _, a := range r.Attempts {
 			was, ok := a.Outcome.Settings[job.GlobalBatch]
 			if ok && a.Plan.Trial == "" && a.Plan.Cost < ladder.Recipe && !same(said, strings.ReplaceAll(was, ",", "")) {
-				return fmt.Sprintf("the program reports a global batch of %s now, and of %s in attempt %d", said, was, a.Plan.Attempt)
+				return fmt.Sprintf("the program reports a global batch of %s now, but reported %s in attempt %d", said, was, a.Plan.Attempt)
 			}
 		}
 	}
@@ -118,7 +118,7 @@ func (r *Run) Differs(p *Plan, o *Outcome) string {
 		before, now = before/float64(max(1, was.Plan.Batch.Accumulation)), now/float64(max(1, p.Batch.Accumulation))
 	}
 	if d := max(now-before, before-now); d > 1 && d > before/100 {
-		return fmt.Sprintf("the program trains for %.4g steps now, and for %.4g in attempt %d", now, before, was.Plan.Attempt)
+		return fmt.Sprintf("the program trains for %.4g steps now, but trained for %.4g in attempt %d", now, before, was.Plan.Attempt)
 	}
 	return ""
 }
@@ -160,7 +160,7 @@ func same(printed, value string) bool {
 	return err == nil && wrong == nil && a == b
 }
 
-// unmoved reports why two attempts show that the settings do not reach the program: nothing confirms them, and at another
+// unmoved reports why two attempts show that the program does not use the settings: nothing confirms them, and at another
 // micro-batch memory ran out at the very same figures. "" where they do not.
 func (r *Run) unmoved(last *Attempt) string {
 	if len(r.Attempts) < 2 || len(last.Unconfirmed(r.Job)) == 0 {
@@ -176,6 +176,6 @@ func (r *Run) unmoved(last *Attempt) string {
 	if !close(int64(*a.Requested), int64(*b.Requested)) || !close(int64(*a.Allocated), int64(*b.Allocated)) {
 		return ""
 	}
-	return fmt.Sprintf("it ran out of memory at micro-batch %d and at %d asking for the same %v with %v allocated, and nothing of its output confirms the settings",
+	return fmt.Sprintf("it ran out of memory at micro-batch %d and at %d, both times with %[4]v allocated on a request for %[3]v, and its output never confirms the settings",
 		was.Plan.Batch.Micro, last.Plan.Batch.Micro, *b.Requested, *b.Allocated)
 }

@@ -34,7 +34,7 @@ func TestWeigh(t *testing.T) {
 		untaken bool
 	}{
 		"a step after a resume":       {job.Job{Signs: counted}, nil, Plan{Resume: at}, with(ok, func(o *Outcome) { o.Stepped, o.Iteration = true, 9 }), Succeeded, "", false},
-		"no step after a resume":      {job.Job{Signs: counted}, nil, Plan{Resume: at}, ok, Failed, "it went on from iteration 8 and ended without a step", false},
+		"no step after a resume":      {job.Job{Signs: counted}, nil, Plan{Resume: at}, ok, Failed, "it resumed from iteration 8 and ended without a step", false},
 		"only what it goes on from":   {job.Job{Signs: counted}, nil, Plan{Resume: &State{Path: "/r/0008.pt"}}, with(ok, func(o *Outcome) { o.Stepped, o.Iteration = true, 8 }), Failed, "ended without a step", false},
 		"and a step more":             {job.Job{Signs: counted}, nil, Plan{Resume: at}, with(ok, func(o *Outcome) { o.Stepped, o.Varied, o.Iteration = true, true, 8 }), Succeeded, "", false},
 		"a step of that number":       {job.Job{Signs: counted}, nil, Plan{Resume: at}, with(ok, func(o *Outcome) { o.Stepped, o.Figures, o.Iteration = true, true, 8 }), Succeeded, "", false},
@@ -51,10 +51,10 @@ func TestWeigh(t *testing.T) {
 		"the same, out of memory":     {job.Job{Signs: counted}, nil, Plan{Edits: smaller}, with(ok, func(o *Outcome) { o.Ending, o.Settings = OutOfMemory, map[string]string{job.MicroBatch: "32"} }), Failed, "", true},
 		"it runs with the new batch":  {job.Job{Signs: counted}, nil, Plan{Edits: smaller}, with(ok, func(o *Outcome) { o.Settings = map[string]string{job.MicroBatch: "8", job.Accumulation: "4"} }), Succeeded, "", false},
 		"interrupted, with the old":   {job.Job{Signs: counted}, nil, Plan{Edits: smaller}, with(ok, func(o *Outcome) { o.Ending, o.Settings = Interrupted, map[string]string{job.MicroBatch: "32"} }), Interrupted, "", false},
-		"four times as long":          {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 8}}}, Plan{Edits: smaller}, with(ok, func(o *Outcome) { o.Total, o.Stepped = 32, true }), Failed, "trains for 32 steps now, and for 8 in attempt", true},
+		"four times as long":          {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 8}}}, Plan{Edits: smaller}, with(ok, func(o *Outcome) { o.Total, o.Stepped = 32, true }), Failed, "trains for 32 steps now, but trained for 8 in attempt", true},
 		"as long as before":           {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 1000}}}, Plan{Edits: smaller}, with(ok, func(o *Outcome) { o.Total, o.Stepped = 1001, true }), Succeeded, "", false},
 		"it counts forward passes":    {job.Job{Signs: job.Signs{Lines: counted.Lines, CountsMicro: true}}, []Attempt{{Plan: Plan{Batch: job.Batch{Accumulation: 1}}, Outcome: Outcome{Total: 100}}}, Plan{Edits: smaller, Batch: job.Batch{Accumulation: 4}}, with(ok, func(o *Outcome) { o.Total, o.Stepped = 400, true }), Succeeded, "", false},
-		"and trains for longer":       {job.Job{Signs: job.Signs{Lines: counted.Lines, CountsMicro: true}}, []Attempt{{Plan: Plan{Batch: job.Batch{Accumulation: 1}}, Outcome: Outcome{Total: 100}}}, Plan{Edits: smaller, Batch: job.Batch{Accumulation: 4}}, with(ok, func(o *Outcome) { o.Total, o.Stepped = 1600, true }), Failed, "trains for 400 steps now, and for 100", true},
+		"and trains for longer":       {job.Job{Signs: job.Signs{Lines: counted.Lines, CountsMicro: true}}, []Attempt{{Plan: Plan{Batch: job.Batch{Accumulation: 1}}, Outcome: Outcome{Total: 100}}}, Plan{Edits: smaller, Batch: job.Batch{Accumulation: 4}}, with(ok, func(o *Outcome) { o.Total, o.Stepped = 1600, true }), Failed, "trains for 400 steps now, but trained for 100", true},
 		"a trial is not weighed":      {job.Job{Signs: counted}, nil, Plan{Trial: Rehearsal, Resume: at}, ok, Succeeded, "", false},
 		"the length may be different": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 8}}}, Plan{Cost: 4}, with(ok, func(o *Outcome) { o.Total, o.Stepped = 32, true }), Succeeded, "", false},
 	} {
@@ -82,7 +82,7 @@ func TestWeigh(t *testing.T) {
 	}
 	short := with(ok, func(o *Outcome) { o.Iteration, o.Stepped = 300, true })
 	(&Run{Job: &job.Job{Signs: counted, Steps: 1000}}).weigh(&Plan{}, &short)
-	if short.Ending != Succeeded || short.Short != "the last step that it reported is 300 of 1000" {
+	if short.Ending != Succeeded || short.Short != "the last step that it reported was 300 of 1000" {
 		t.Errorf("a short training: %s, %q", short.Ending, short.Short)
 	}
 }
@@ -142,7 +142,7 @@ func TestUnmoved(t *testing.T) {
 		}
 	}
 	r := &Run{Job: &job.Job{}, Ladders: sr(training(func(unit.Bytes) mem.Estimate { return unknown() }), nil).Ladders, Limits: Limits{Allow: 3}, Attempts: []Attempt{ran(32, 1_648_361_472, 5_000_000_000), ran(16, 1_648_361_472, 5_000_000_000, smaller)}}
-	if p, stop := r.Next(); p != nil || stop.Code != OwnTrouble || !strings.Contains(stop.Why, "do not reach the program") {
+	if p, stop := r.Next(); p != nil || stop.Code != OwnTrouble || !strings.Contains(stop.Why, "does not use the settings") {
 		t.Errorf("the next: %+v, %+v", p, stop)
 	}
 }

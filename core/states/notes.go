@@ -32,7 +32,7 @@ func (n Notes) Write(dir string) error {
 		err = private.WriteFile(filepath.Join(dir, notesFile), b, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("writing down which saved states there are: %w", err)
+		return fmt.Errorf("noting the saved states: %w", err)
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func ReadNotes(dir string) (n Notes, s Seen, err error) {
 		err = json.Unmarshal(b, &n)
 	}
 	if err != nil {
-		return n, s, fmt.Errorf("reading which saved states there were: %w", err)
+		return n, s, fmt.Errorf("reading the notes about saved states: %w", err)
 	}
 	s = Seen{wrote: map[ID]bool{}, foreign: map[ID]bool{}}
 	if f, err := private.Open(filepath.Join(dir, wroteFile), os.O_RDONLY, 0); err == nil {

@@ -42,7 +42,7 @@ func whole(path string) error {
 	})
 }
 
-var errTorn = errors.New("it is cut short")
+var errTorn = errors.New("it is truncated")
 
 // wholeFile knows two formats: torch.save writes a zip archive, whose directory comes last; safetensors begins with the length
 // of a header, which says where each tensor ends. Of other formats nothing is known.

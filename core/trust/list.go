@@ -93,14 +93,14 @@ func without(entries []Entry, path string) []Entry {
 // change writes what f makes of the entries; nil: the file that was meant is not among them.
 func (l List) change(f func([]Entry) []Entry) error {
 	if l == "" {
-		return errors.New("there is no home folder to keep the list of trusted files in")
+		return errors.New("no home folder for the list of trusted files")
 	}
 	entries, err := l.Entries()
 	if err != nil {
 		return err
 	}
 	if entries = f(entries); entries == nil {
-		return errors.New("it is not among the trusted files; `launch trust --list` lists them")
+		return errors.New("it is not a trusted file; `launch trust --list` lists those")
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
 	text, err := json.MarshalIndent(entries, "", "  ")

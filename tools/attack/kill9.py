@@ -164,7 +164,7 @@ def moment(i, seed, a):
                 resumes += 1
                 how = [a.launch, "resume", "last"]
                 r = subprocess.run(how, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=a.patience)
-                if b"nothing to go on from" in r.stdout:  # it had saved nothing: it starts over only where it is told to
+                if b" cannot resume: " in r.stdout:  # it had saved nothing: it starts over only where it is told to
                     from_start += 1
                     r = subprocess.run([*how, "--from-start"], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=subprocess.STDOUT, timeout=a.patience)

@@ -209,7 +209,7 @@ def _(box):
 def _(box):
     project(box, job=job(rehearsal={"puts": [{"path": "../../../x", "text": "ZXZpbA=="}]}))
     done = go(box, flags=(*ROOM, "--rehearse"))
-    as_typed(done, "no trial is made")
+    as_typed(done, "launch makes no trial")
 
 
 # What is read.

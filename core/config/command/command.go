@@ -78,7 +78,7 @@ func (l Launcher) Refuses() string {
 	if !l.torchrun() || l.Procs > 0 || slices.Contains(torchrunWords, l.Spec) {
 		return ""
 	}
-	return fmt.Sprintf("%s will stop before it starts anything: --nproc_per_node is %s, and it takes a number of at least 1, or gpu, auto or cpu", l.Name, quote(l.Spec))
+	return fmt.Sprintf("%s will stop before it starts anything: --nproc_per_node is %s, and it takes a number from 1, or gpu, auto or cpu", l.Name, quote(l.Spec))
 }
 
 // Refuses says why a launcher of the command stops before it starts anything, or "".
@@ -265,7 +265,7 @@ func (r *reader) through(name string) { r.prog.Through = append(r.prog.Through, 
 
 func (r *reader) chdir(dir string) error {
 	if dir == "" || r.prog.Dir == "" && !filepath.IsAbs(dir) {
-		return notUnderstood("which folder %q is", dir)
+		return notUnderstood("launch cannot tell which folder %q is", dir)
 	}
 	r.prog.Dir = resolve(r.prog.Dir, dir)
 	return nil

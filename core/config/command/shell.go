@@ -95,7 +95,7 @@ func parseShell(name, text string) (list []*syntax.Stmt, err error) {
 // flatten makes a list of a && b && c.
 func flatten(list []*syntax.Stmt, s *syntax.Stmt) ([]*syntax.Stmt, error) {
 	if s.Negated || s.Background || s.Coprocess || s.Disown {
-		return nil, notUnderstood("the shell runs something in the background, or turns its exit code round")
+		return nil, notUnderstood("the shell runs something in the background, or inverts an exit code")
 	}
 	and, ok := s.Cmd.(*syntax.BinaryCmd)
 	if !ok {
@@ -142,7 +142,7 @@ func (s *script) prepare(stmt *syntax.Stmt) error {
 		}
 		return s.prepareCall(words)
 	}
-	return notUnderstood("more than simple commands")
+	return notUnderstood("shell syntax beyond simple commands")
 }
 
 // preparations are the commands that may stand before the program, and how each is read.
@@ -181,7 +181,7 @@ func (s *script) cd(args []string) error {
 		return notUnderstood("where %s leads", strings.Join(args, " "))
 	}
 	if _, ok := s.getenv("CDPATH"); ok && !filepath.IsAbs(args[1]) && args[1][0] != '.' {
-		return notUnderstood("where cd %s leads with CDPATH set", args[1])
+		return notUnderstood("the target of cd %s depends on CDPATH", args[1])
 	}
 	return s.chdir(args[1])
 }
@@ -287,7 +287,7 @@ func (s *script) final(stmt *syntax.Stmt) error {
 	}
 	c, ok := stmt.Cmd.(*syntax.CallExpr)
 	if !ok || len(c.Args) == 0 {
-		return notUnderstood("more than simple commands")
+		return notUnderstood("shell syntax beyond simple commands")
 	}
 	for i, w := range c.Args { // WithArgs inserts words after others: no redirection may stand between them
 		if i > 0 && slices.ContainsFunc(stmt.Redirs, func(r *syntax.Redirect) bool {
@@ -350,7 +350,7 @@ func (s *script) word(w *syntax.Word, assigned bool) (string, error) {
 					}
 					b.WriteString(v)
 				default:
-					return "", notUnderstood("what the shell would put into a word")
+					return "", notUnderstood("a shell expansion of unknown value")
 				}
 			}
 		case *syntax.ParamExp:
@@ -363,7 +363,7 @@ func (s *script) word(w *syntax.Word, assigned bool) (string, error) {
 			}
 			b.WriteString(v)
 		default:
-			return "", notUnderstood("what the shell would put into a word")
+			return "", notUnderstood("a shell expansion of unknown value")
 		}
 	}
 	return b.String(), nil

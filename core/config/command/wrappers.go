@@ -13,7 +13,7 @@ const maxWrappers = 32
 // command reads a command by its first word.
 func (r *reader) command(words []word) error {
 	if r.depth++; r.depth > maxWrappers {
-		return notUnderstood("more than %d commands in one another", maxWrappers)
+		return notUnderstood("more than %d nested commands", maxWrappers)
 	}
 	if len(words) == 0 {
 		return notUnderstood("no command")
@@ -44,7 +44,7 @@ func (r *reader) command(words []word) error {
 	if spec, ok := simple[name]; ok {
 		return r.simple(words, name, spec)
 	}
-	return notUnderstood("%s is no way of starting a Python script that is known", words[0].text)
+	return notUnderstood("%s does not start a Python script in a known way", words[0].text)
 }
 
 // simple are commands that change something of the process and then run another command: their options, and how many
@@ -221,7 +221,7 @@ func (r *reader) srun(words []word) error {
 		return err
 	}
 	if o.has("--container-image") || o.has("--container-name") {
-		return notUnderstood("srun: a container, whose files are not those seen here")
+		return notUnderstood("srun: a container, which has other files than this machine")
 	}
 	l := Launcher{Name: "srun"}
 	l.Spec = r.option(o, "--ntasks", "SLURM_NTASKS", "")
