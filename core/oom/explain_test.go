@@ -59,7 +59,7 @@ func TestExplain(t *testing.T) {
 	} {
 		t.Run(tt.fixture, func(t *testing.T) {
 			d := newDetector(t, job.Signs{})
-			io.WriteString(d, string(fixtureNamed(t, tt.fixture).log))
+			d.Write(fixtureNamed(t, tt.fixture).log)
 			r := d.Report(Exit{})
 			text := told(r, d.Clues())
 			for _, w := range tt.want {
