@@ -42,7 +42,6 @@ const (
 	Used      = mem.Used      // what the driver sees of the job's processes
 	Allocated = mem.Allocated // live tensors, by the program's own account
 	Resident  = mem.Resident  // pages of the largest process, libraries included: a limit on data does not count them all
-	Data      = mem.Data      // what a limit on data counts, of the largest process
 )
 
 // A State is what a resume reads.
@@ -165,10 +164,9 @@ type Stop struct {
 
 // Beyond is a rung, or several of different phases, that the user has not allowed.
 type Beyond struct {
-	Phase string      `json:"phase,omitempty"` // where it is of one phase
-	Name  string      `json:"name"`
-	Cost  ladder.Cost `json:"cost"`
-	Flag  string      `json:"flag"` // that allows it
+	Name string      `json:"name"`
+	Cost ladder.Cost `json:"cost"`
+	Flag string      `json:"flag"` // that allows it
 }
 
 // Limits are how far a run may go: the user's word.
