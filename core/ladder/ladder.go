@@ -128,28 +128,6 @@ func (s *Set) Ladder(phase string) *Ladder {
 	return nil
 }
 
-// Copy is s with rungs and estimates of its own, as another process would read it: the same estimate on two rungs is then two.
-func (s *Set) Copy() *Set {
-	out := *s
-	out.Shared, out.Phases = s.Shared.copy(), slices.Clone(s.Phases)
-	for i := range out.Phases {
-		out.Phases[i] = s.Phases[i].copy()
-	}
-	return &out
-}
-
-func (l Ladder) copy() Ladder {
-	l.Rungs = slices.Clone(l.Rungs)
-	for i := range l.Rungs {
-		r := &l.Rungs[i]
-		r.Estimates = slices.Clone(r.Estimates)
-		for k := range r.Estimates {
-			r.Estimates[k] = r.Estimates[k].Copy()
-		}
-	}
-	return l
-}
-
 // Check reports the first way in which s is not a set of ladders: plugins are other people's programs.
 func (s *Set) Check() error {
 	if err := s.bounds(); err != nil {

@@ -1,7 +1,6 @@
 package ladder
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 
@@ -108,31 +107,5 @@ func TestInvariant(t *testing.T) {
 		if got := queue.Holds(map[string]int64{"batch": batch, "queue": 120}); got != holds {
 			t.Errorf("a queue of 120 and a micro-batch of %d: %v, want %v", batch, got, holds)
 		}
-	}
-}
-
-// A copy shares no estimate: what is done to one rung is done to no other.
-func TestCopy(t *testing.T) {
-	s := set()
-	same := s.Phases[0].Rungs[0].Estimates
-	for i := range s.Phases[0].Rungs {
-		s.Phases[0].Rungs[i].Estimates = same
-	}
-	before := s.Phases[0].Rungs[0].At(0).Total()
-	c := s.Copy()
-	if !reflect.DeepEqual(c, s) {
-		t.Errorf("the copy is another: %+v, of %+v", c, s)
-	}
-	for _, r := range c.Phases[0].Rungs {
-		r.Estimates[0].Items[0].Bytes += unit.GiB
-	}
-	c.Phases[0].Rungs[0].Name = "renamed"
-	for i, r := range c.Phases[0].Rungs {
-		if got := r.At(0).Total(); got != before+unit.GiB {
-			t.Errorf("rung %d has %v, want %v", i, got, before+unit.GiB)
-		}
-	}
-	if s.Phases[0].Rungs[0].Name == "renamed" || s.Phases[0].Rungs[0].At(0).Total() != before {
-		t.Error("the copy is the set itself")
 	}
 }

@@ -14,10 +14,10 @@ import (
 // between them is replayed with sizes between theirs, exactly. Where they are not, memory is a line at every moment, so
 // the peak is the largest of many lines, which is convex: where it is at the same moment for two micro-batches, that
 // moment's line is the peak between them too, and between others it is looked for in halves.
-func AtBatches(price func(micro int64) Estimate, batches ...int64) []Estimate {
+func AtBatches(price func(micro int64) Tensors, batches ...int64) []Tensors {
 	sorted := slices.Compact(slices.Sorted(slices.Values(batches)))
-	prices := map[int64]Estimate{}
-	at := func(n int64) Estimate {
+	prices := map[int64]Tensors{}
+	at := func(n int64) Tensors {
 		if e, ok := prices[n]; ok {
 			return e
 		}
@@ -30,13 +30,13 @@ func AtBatches(price func(micro int64) Estimate, batches ...int64) []Estimate {
 			return
 		}
 		first, last := at(sorted[lo]), at(sorted[hi])
-		line := first.requests == nil && first.alike(last)
+		line := first.requests == nil && first.alike(last.Estimate)
 		for _, n := range sorted[lo+1 : hi] {
 			part, whole := n-sorted[lo], sorted[hi]-sorted[lo]
 			if e, ok := first.replayed(last, part, whole); ok {
 				prices[n] = e
 			} else if line {
-				prices[n] = first.between(last, part, whole)
+				prices[n] = Tensors{Estimate: first.between(last.Estimate, part, whole)}
 			}
 		}
 		if _, done := prices[sorted[lo+1]]; done {
@@ -52,7 +52,7 @@ func AtBatches(price func(micro int64) Estimate, batches ...int64) []Estimate {
 		fill(mid, hi)
 	}
 	fill(0, len(sorted)-1)
-	out := make([]Estimate, len(batches))
+	out := make([]Tensors, len(batches))
 	for i, n := range batches {
 		out[i] = at(n)
 	}
@@ -110,7 +110,7 @@ func Alike[K comparable](n int, key func(i int) K) (groups [][]int) {
 }
 
 // done says that what lies between the estimate's peak and another has been asked.
-func (e Estimate) done() {
+func (e Tensors) done() {
 	if r := e.requests; r != nil {
 		r.peak.Done()
 	}
@@ -150,30 +150,30 @@ func (e Estimate) between(o Estimate, part, whole int64) Estimate {
 
 // Resized is the estimate where what one line of Python makes has part/whole of its size, as [nn.Peak.Resized] has it; its
 // other lines stay as they are. ok is false where there is no such line in its requests.
-func (e Estimate) Resized(python string, part, whole int64) (out Estimate, ok bool) {
+func (e Tensors) Resized(python string, part, whole int64) (out Tensors, ok bool) {
 	r := e.requests
 	if r == nil {
-		return Estimate{}, false
+		return Tensors{}, false
 	}
 	peak, ok := r.peak.Resized(python, part, whole)
 	if !ok {
-		return Estimate{}, false
+		return Tensors{}, false
 	}
-	out = Estimate{Items: slices.Clone(e.Items[:r.first]), Unknown: e.Unknown}
+	out.Items, out.Unknown = slices.Clone(e.Items[:r.first]), e.Unknown
 	out.addPeak(peak, r.inputs, r.keeper)
 	out.Items = append(out.Items, e.Items[r.last:]...)
 	return out, true
 }
 
 // replayed is the same with the peak replayed. ok is false where e and o are not of one program.
-func (e Estimate) replayed(o Estimate, part, whole int64) (out Estimate, ok bool) {
+func (e Tensors) replayed(o Tensors, part, whole int64) (out Tensors, ok bool) {
 	a, b := e.requests, o.requests
-	if a == nil || b == nil || a.first != b.first || a.last-b.last != len(e.Items)-len(o.Items) || !sameLines(e, o, a.first, a.last, a.last-b.last) {
-		return Estimate{}, false
+	if a == nil || b == nil || a.first != b.first || a.last-b.last != len(e.Items)-len(o.Items) || !sameLines(e.Estimate, o.Estimate, a.first, a.last, a.last-b.last) {
+		return Tensors{}, false
 	}
 	peak, ok := a.peak.Between(b.peak, part, whole)
 	if !ok {
-		return Estimate{}, false
+		return Tensors{}, false
 	}
 	out.Unknown = e.Unknown
 	keep := func(from, to, behind int) {

@@ -11,10 +11,10 @@ import (
 // been priced, and only some sizes are.
 func TestAtBatches(t *testing.T) {
 	priced := 0
-	price := func(n int64) Estimate {
+	price := func(n int64) Tensors {
 		priced++
 		flat, steep := 1000+unit.Bytes(n), 100*unit.Bytes(n)
-		var e Estimate
+		var e Tensors
 		if flat > steep {
 			e.Add(Item{Kind: Saved, What: "net", Bytes: flat, From: "forward"})
 		} else {

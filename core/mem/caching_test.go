@@ -92,8 +92,7 @@ func TestSlackAsTold(t *testing.T) {
 		"expandable_segments:True": {"the caching allocator replayed in expandable segments", false},
 		"backend:cudaMallocAsync":  {"the caching allocator replayed in segments of 2 and 20 MiB or more; as without backend:cudaMallocAsync", true},
 	} {
-		e := step(4)
-		e.OnCard(gpu.Device{Name: "some card", Total: 8 * unit.GiB}, CachingOf(conf, 204))
+		e := step(4).OnCard(gpu.Device{Name: "some card", Total: 8 * unit.GiB}, CachingOf(conf, 204))
 		for _, it := range e.Items {
 			if it.Kind == Slack && (it.From != want.from || it.Guess != want.guess) {
 				t.Errorf("%q: %q, guess %v", conf, it.From, it.Guess)
@@ -101,7 +100,7 @@ func TestSlackAsTold(t *testing.T) {
 		}
 	}
 	// What a large tensor leaves serves those that follow, if it may be split.
-	tape, e := nn.NewTape(), Estimate{}
+	tape, e := nn.NewTape(), Tensors{}
 	tape.NoGrad(func() {
 		tape.Part("net", func() {
 			x := tape.Input(nn.F32, 1, 3, 512, 512)

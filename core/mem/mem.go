@@ -70,14 +70,6 @@ type Estimate struct {
 	Reserved unit.Bytes `json:"reserved_bytes,omitempty"`
 	// Learned names the receipts that corrected it; empty where it is as priced.
 	Learned []string `json:"learned,omitempty"`
-
-	requests *requests // behind the lines; lost on the wire, as what follows from it is a line by then
-}
-
-// Copy is e with lines of its own, as another process would read it: without the requests behind them.
-func (e Estimate) Copy() Estimate {
-	e.Items, e.Allocs, e.Learned, e.requests = slices.Clone(e.Items), slices.Clone(e.Allocs), slices.Clone(e.Learned), nil
-	return e
 }
 
 // Known reports whether e estimates the whole phase.

@@ -7,7 +7,7 @@ import (
 
 // Refused, deferred, turns a shape that the tape refuses into an estimate that says so, of what was asked ("a micro-batch of 8
 // with images of 224"): the job itself may still run.
-func Refused(e *Estimate, asked func() string) {
+func Refused(e *Tensors, asked func() string) {
 	r := recover()
 	if r == nil {
 		return
@@ -21,5 +21,5 @@ func Refused(e *Estimate, asked func() string) {
 	default:
 		why = fmt.Sprintf("%s does not fit the network: %s", asked(), why)
 	}
-	*e = Estimate{Unknown: why}
+	*e = Unpriced(why)
 }

@@ -11,6 +11,16 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
+// Tensors is the estimate of what a phase's tensors take, on every device alike, with the requests behind its lines: they decide what a
+// process takes beside its tensors.
+type Tensors struct {
+	Estimate
+	requests *requests // nil where they are not known
+}
+
+// Unpriced is no estimate, and why.
+func Unpriced(why string) Tensors { return Tensors{Estimate: Estimate{Unknown: why}} }
+
 // requests is what a phase asks of the allocator, beside what its lines say is kept.
 type requests struct {
 	peak        nn.Peak
@@ -20,9 +30,9 @@ type requests struct {
 }
 
 // AddPeak enters the moment at which a tape needs the most, part by part, and its requests. inputs says what the batch is.
-func (e *Estimate) AddPeak(p nn.Peak, inputs string) { e.addPeak(p, inputs, newKeeper(p.Trace.Parts)) }
+func (e *Tensors) AddPeak(p nn.Peak, inputs string) { e.addPeak(p, inputs, newKeeper(p.Trace.Parts)) }
 
-func (e *Estimate) addPeak(p nn.Peak, inputs string, k *keeper) {
+func (e *Tensors) addPeak(p nn.Peak, inputs string, k *keeper) {
 	r := &requests{peak: p, keeper: k, inputs: inputs, first: len(e.Items)}
 	at := "at the peak, " + p.Moment
 	for _, part := range p.Parts {
@@ -143,7 +153,7 @@ type states struct {
 	made []copied
 }
 
-func (e Estimate) sequence() sequence {
+func (e Tensors) sequence() sequence {
 	r := e.requests
 	s := sequence{Trace: r.peak.Trace, steps: 1}
 	for _, ev := range s.Events {
@@ -217,7 +227,7 @@ func (s sequence) small() (peak unit.Bytes) {
 // Replay carries out the requests of an estimate of one phase. In expandable segments it does not matter where the
 // optimizer's states lie: one step, with the states made before, reserves the same within 1 %, and is replayed alone. ok is
 // false where the estimate has no sequence of requests.
-func (a *Allocator) Replay(e Estimate) (u Usage, ok bool) {
+func (a *Allocator) Replay(e Tensors) (u Usage, ok bool) {
 	if e.requests == nil || !e.Known() {
 		return Usage{}, false
 	}
@@ -387,7 +397,7 @@ const slackShare = 0.05
 // is replayed in a room that just holds the tensors, at whose end the allocator gives back what it can before it asks for
 // more: what is merely cached is no need. reserved is what it comes to hold with all of that, where there is room for it; 0
 // where the requests are not known.
-func (e Estimate) slack(c Caching) (it Item, reserved unit.Bytes) {
+func (e Tensors) slack(c Caching) (it Item, reserved unit.Bytes) {
 	it = Item{Kind: Slack, What: string(Slack), Guess: true}
 	if e.requests == nil || !e.Known() {
 		it.Bytes, it.From = unit.Bytes(slackShare*float64(e.Growing())), "5 % of what grows: 3 to 10 % are reported for regular shapes"
@@ -442,7 +452,7 @@ func (s sequence) need(live unit.Bytes, c Caching, coarse bool) (need, reserved 
 const minor = 30
 
 // live is the sum of the lines that are tensors.
-func (e Estimate) live() (sum unit.Bytes) {
+func (e Tensors) live() (sum unit.Bytes) {
 	if e.requests == nil {
 		return 0
 	}
@@ -454,12 +464,21 @@ func (e Estimate) live() (sum unit.Bytes) {
 	return sum
 }
 
-// OnCard adds what a process takes on a card beside its tensors: the allocator's slack, the workspace of cuBLAS and
+// OnCard is the estimate with what a process takes on a card beside its tensors: the allocator's slack, the workspace of cuBLAS and
 // cuBLASLt, the context.
-func (e *Estimate) OnCard(d gpu.Device, c Caching) {
+func (e Tensors) OnCard(d gpu.Device, c Caching) Estimate {
 	it, reserved := e.slack(c)
-	e.Reserved = reserved
-	e.Add(it, BLASWorkspace(d.Capability), BLASLtWorkspace(d.Capability), CUDAContext(d.Name, d.Total))
+	out := e.Alone()
+	out.Reserved = reserved
+	out.Add(it, BLASWorkspace(d.Capability), BLASLtWorkspace(d.Capability), CUDAContext(d.Name, d.Total))
+	return out
+}
+
+// Alone is the estimate of the tensors, with lines of its own.
+func (e Tensors) Alone() Estimate {
+	out := e.Estimate
+	out.Items = slices.Clone(out.Items)
+	return out
 }
 
 // Beside adds the other processes of a job that stand on the same card, processes in all, each with the needs of this one. It is a

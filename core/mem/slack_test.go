@@ -11,7 +11,7 @@ import (
 )
 
 // step is a training step of a stack of convolutions, as a plugin would price it.
-func step(batch int64) (e Estimate) {
+func step(batch int64) (e Tensors) {
 	t := nn.NewTape()
 	t.Part("net", func() {
 		x := t.Hold(t.Input(nn.F32, batch, 3, 128, 128))
@@ -58,17 +58,17 @@ func TestSlack(t *testing.T) {
 			t.Errorf("a room of %v is said to do, and takes %v (expandable %v)", a.Limit, u.Reserved, expandable)
 		}
 	}
-	if guess, reserved := (Estimate{Items: e.Items}).slack(Caching{}); !guess.Guess || reserved != 0 {
+	if guess, reserved := (Tensors{Estimate: Estimate{Items: e.Items}}).slack(Caching{}); !guess.Guess || reserved != 0 {
 		t.Errorf("where no request is known slack is a guess, not %+v", guess)
 	}
-	if guess, _ := (Estimate{Items: e.Items, Unknown: "no formula", requests: e.requests}).slack(Caching{}); !guess.Guess {
+	if guess, _ := (Tensors{Estimate: Estimate{Items: e.Items, Unknown: "no formula"}, requests: e.requests}).slack(Caching{}); !guess.Guess {
 		t.Errorf("where the estimate is unknown slack is a guess, not %+v", guess)
 	}
 }
 
 // A validation comes when the optimizer's states are there: they are kept from its beginning.
 func TestValidationHoldsStates(t *testing.T) {
-	var e Estimate
+	var e Tensors
 	tape := nn.NewTape()
 	tape.NoGrad(func() {
 		tape.Part("net", func() {
@@ -97,10 +97,8 @@ func TestReplayedBatches(t *testing.T) {
 		} else {
 			e.Items = e.Items[:n:n]
 		}
-		want := step(batches[i])
-		for _, x := range []*Estimate{&e, &want} {
-			x.OnCard(gpu.Device{Name: "some card", Total: 8 * unit.GiB}, Caching{})
-		}
+		device := gpu.Device{Name: "some card", Total: 8 * unit.GiB}
+		e, want := e.OnCard(device, Caching{}), step(batches[i]).OnCard(device, Caching{})
 		for k := range want.Items {
 			if e.Items[k] != want.Items[k] {
 				t.Errorf("at %d line %d is %+v, by itself %+v", batches[i], k, e.Items[k], want.Items[k])
@@ -109,6 +107,18 @@ func TestReplayedBatches(t *testing.T) {
 		if len(e.Items) != len(want.Items) || len(e.Allocs) != len(want.Allocs) {
 			t.Errorf("at %d: %d lines and %d requests, by itself %d and %d", batches[i], len(e.Items), len(e.Allocs), len(want.Items), len(want.Allocs))
 		}
+	}
+}
+
+// The estimates that are made of the same tensors share no line.
+func TestOnCardLeavesTheTensors(t *testing.T) {
+	e := step(4)
+	e.Items = slices.Grow(e.Items, 16)
+	lines, device := len(e.Items), gpu.Device{Name: "some card", Total: 8 * unit.GiB}
+	plain := e.OnCard(device, Caching{})
+	before := slices.Clone(plain.Items)
+	if e.OnCard(device, Caching{Expandable: true}); !slices.Equal(plain.Items, before) || len(e.Items) != lines {
+		t.Errorf("one estimate changed another: %+v, before %+v", plain.Items[lines:], before[lines:])
 	}
 }
 

@@ -31,15 +31,15 @@ type Phase struct {
 }
 
 // Price makes a phase of an estimate of tensors: on a card with what a process takes there beside them.
-func Price(phase string, e mem.Estimate, d gpu.Device) Phase {
-	p := Phase{Phase: phase, Estimate: e}
+func Price(phase string, e mem.Tensors, d gpu.Device) Phase {
+	p := Phase{Phase: phase, Estimate: e.Alone()}
 	var a mem.Allocator
 	if u, ok := a.Replay(e); ok {
 		p.Allocated, p.Estimate.Reserved = u.Allocated, u.Reserved
 	}
 	switch d.Kind {
 	case gpu.CUDA:
-		p.Estimate.OnCard(d, mem.Caching{})
+		p.Estimate = e.OnCard(d, mem.Caching{})
 	case gpu.CPU:
 		p.Estimate.Add(mem.HostRuntime(0))
 	}

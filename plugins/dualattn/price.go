@@ -28,14 +28,14 @@ func (b *builder) price(vs []variant) []estimated {
 }
 
 // tensors prices what the code itself asks for, and adds to each estimate what is around it.
-func (x *checkout) tensors(vs []variant, cuda bool, adjust func(*arch.StepConfig), around func(*mem.Estimate)) []estimated {
+func (x *checkout) tensors(vs []variant, cuda bool, adjust func(*arch.StepConfig), around func(mem.Tensors) mem.Estimate) []estimated {
 	out, steps := make([]estimated, len(vs)), make([]arch.StepConfig, len(vs))
 	for i, v := range vs {
 		steps[i] = x.step(v, cuda)
 		adjust(&steps[i])
 	}
 	var tasks []func()
-	phase := func(of func(*estimated) *mem.Estimate, price func(arch.StepConfig, ...int64) []mem.Estimate, beside func(arch.StepConfig) arch.StepConfig) {
+	phase := func(of func(*estimated) *mem.Estimate, price func(arch.StepConfig, ...int64) []mem.Tensors, beside func(arch.StepConfig) arch.StepConfig) {
 		for _, group := range mem.Alike(len(vs), func(i int) arch.StepConfig { return beside(steps[i]) }) {
 			tasks = append(tasks, func() {
 				var batches []int64
@@ -44,8 +44,7 @@ func (x *checkout) tensors(vs []variant, cuda bool, adjust func(*arch.StepConfig
 				}
 				es := price(steps[group[0]], batches...)
 				for _, same := range mem.Alike(len(group), func(k int) int64 { return batches[k] }) { // with expandable segments and without
-					e := es[same[0]]
-					around(&e)
+					e := around(es[same[0]])
 					for _, k := range same {
 						*of(&out[group[k]]) = e
 					}
@@ -82,24 +81,26 @@ func (b *builder) unpriced() string {
 }
 
 // around adds what no forward asks for.
-func (b *builder) around() func(e *mem.Estimate) {
+func (b *builder) around() func(mem.Tensors) mem.Estimate {
 	major, cuda := b.python().TorchCUDA()
 	caching := b.caching()
-	return func(e *mem.Estimate) {
-		e.Items = slices.Clone(e.Items)
+	return func(tensors mem.Tensors) mem.Estimate {
+		tensors.Items = slices.Clone(tensors.Items)
 		if !b.version.known { // an upper bound refuses nothing
-			for i := range e.Items {
-				e.Items[i].Guess = true
+			for i := range tensors.Items {
+				tensors.Items[i].Guess = true
 			}
 		}
 		if b.cpu {
+			e := tensors.Alone()
 			e.Add(mem.RuntimeOf(major, cuda))
-			return
+			return e
 		}
-		e.OnCard(b.device, caching)
+		e := tensors.OnCard(b.device, caching)
 		if e.Known() {
-			e.Add(b.late(*e)...)
+			e.Add(b.late(e)...)
 		}
+		return e
 	}
 }
 

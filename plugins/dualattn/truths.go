@@ -309,7 +309,7 @@ func (x *checkout) sayTable(say func(string, ...any)) {
 	for i, g := range guide {
 		vs[i] = variant{micro: g.micro, accum: g.accum}
 	}
-	for i, e := range x.tensors(vs, true, func(s *arch.StepConfig) { s.LastVal = 0 }, func(*mem.Estimate) {}) {
+	for i, e := range x.tensors(vs, true, func(s *arch.StepConfig) { s.LastVal = 0 }, mem.Tensors.Alone) {
 		if !e.training.Known() || !e.validation.Known() {
 			return
 		}

@@ -84,13 +84,13 @@ func (b *builder) price(vs []variant, ways []computing) [][]mem.Estimate {
 }
 
 // around adds what no forward asks for: the context and the libraries' workspace on a card, the interpreter on a CPU.
-func (b *builder) around(e mem.Estimate, c computing) mem.Estimate {
-	e.Items = slices.Clip(e.Items) // other ways begin with the same ones
+func (b *builder) around(tensors mem.Tensors, c computing) mem.Estimate {
 	if b.device.Kind == gpu.CPU {
+		e := tensors.Alone()
 		e.Add(mem.RuntimeOf(b.env.TorchCUDA()))
 		return e
 	}
-	e.OnCard(b.device, b.caching.With(c.expandable))
+	e := tensors.OnCard(b.device, b.caching.With(c.expandable))
 	e.Add(convolutions)
 	e.Add(mem.Collectives(b.device, b.world)...)
 	e.Beside(b.crowd, "nothing joins the launcher's processes, and each takes GPU 0")

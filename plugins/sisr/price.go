@@ -149,10 +149,10 @@ func alikeSettings(settings []setting) [][]int {
 }
 
 // priceBatches estimates a variant at several micro-batches.
-func (b *builder) priceBatches(v variant, batches []int64, s setting) []mem.Estimate {
+func (b *builder) priceBatches(v variant, batches []int64, s setting) []mem.Tensors {
 	cfg, err := b.step(v, s)
 	if err != nil {
-		return slices.Repeat([]mem.Estimate{{Unknown: unknown(err)}}, len(batches))
+		return slices.Repeat([]mem.Tensors{mem.Unpriced(unknown(err))}, len(batches))
 	}
 	return arch.Trainings(cfg, batches...)
 }
@@ -174,7 +174,7 @@ func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Es
 	for _, same := range alikeSettings(settings) {
 		s := settings[same[0]]
 		step, err := b.step(variant{b.recipe.microBatch, b.recipe.accum, b.recipe.lqSize, b.net.Checkpointing}, s)
-		var states mem.Estimate
+		var states mem.Tensors
 		around := err == nil && b.recipe.microBatch > 0 && b.recipe.lqSize > 0
 		if around {
 			states = arch.States(step)
@@ -219,7 +219,7 @@ func (b *builder) unpriced() string {
 }
 
 // priceValidation estimates one image's validation, without what is around it.
-func (b *builder) priceValidation(cfg arch.ValConfig) mem.Estimate {
+func (b *builder) priceValidation(cfg arch.ValConfig) mem.Tensors {
 	e := arch.Validation(cfg)
 	if e.Known() && len(b.recipe.gpuMetrics) > 0 {
 		e.Unknown = fmt.Sprintf("the metrics %s run a network of their own on the card, which has no formula yet", strings.Join(b.recipe.gpuMetrics, ", "))
@@ -255,16 +255,17 @@ func (b *builder) queueItem(v variant) mem.Item {
 }
 
 // around adds what no forward asks for: the context and the libraries' workspace on a card, the interpreter on a CPU.
-func (b *builder) around(e mem.Estimate, s setting, validation bool) mem.Estimate {
-	e.Items = slices.Clip(e.Items) // other settings begin with the same ones
+func (b *builder) around(tensors mem.Tensors, s setting, validation bool) mem.Estimate {
+	tensors.Items = slices.Clip(tensors.Items) // other settings begin with the same ones
 	if b.device.Kind == gpu.CPU {
+		e := tensors.Alone()
 		e.Add(mem.RuntimeOf(b.torch()))
 		return e
 	}
 	if validation {
-		e.Add(arch.Workspace(b.net, e)...)
+		tensors.Add(arch.Workspace(b.net, tensors.Estimate)...)
 	}
-	e.OnCard(b.device, b.caching.With(s.expandable))
+	e := tensors.OnCard(b.device, b.caching.With(s.expandable))
 	e.Add(mem.Collectives(b.device, b.job.Batch.Ranks)...)
 	for _, l := range b.prog.Launchers {
 		e.Beside(int64(perCard(l, b.job.Command.Devices)), "the launcher starts more processes than there are GPUs")

@@ -20,7 +20,7 @@ type ahead struct {
 type anticipated struct {
 	phase    int
 	variants []variant
-	bare     chan []mem.Estimate // gives them once, or is closed
+	bare     chan []mem.Tensors // gives them once, or is closed
 }
 
 // begin prices a command's recipe on a card. It gives up where it fails: whoever asks does the work anew, and it fails there.
@@ -46,7 +46,7 @@ func (a *ahead) plan(b *builder) (tasks []func()) {
 	}
 	rungs, _ := b.expecting().shared(b.asked())
 	for _, g := range groups(rungs) {
-		bare := make(chan []mem.Estimate, 1)
+		bare := make(chan []mem.Tensors, 1)
 		a.prices = append(a.prices, anticipated{g.phase, g.variants, bare})
 		tasks = append(tasks, func() {
 			defer close(bare)
@@ -62,7 +62,7 @@ func (a *ahead) plan(b *builder) (tasks []func()) {
 func (a *ahead) drop() { a.dropped.Store(true) }
 
 // take takes bare estimates that were begun. ok is false where they were not.
-func (a *ahead) take(phase int, vs []variant) (out []mem.Estimate, ok bool) {
+func (a *ahead) take(phase int, vs []variant) (out []mem.Tensors, ok bool) {
 	if a == nil {
 		return nil, false
 	}

@@ -43,8 +43,8 @@ func (stablesr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plu
 	var phases []plugin.Phase
 	for _, p := range []struct {
 		name  string
-		price func() mem.Estimate
-	}{{"training", s.Training}, {"validation", s.Validation}, {images, func() mem.Estimate { return s.Images(8) }}} {
+		price func() mem.Tensors
+	}{{"training", s.Training}, {"validation", s.Validation}, {images, func() mem.Tensors { return s.Images(8) }}} {
 		e := p.price()
 		switch {
 		case e.Known():

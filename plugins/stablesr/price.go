@@ -14,7 +14,7 @@ import (
 // A phase is priced from a step of so many samples of a micro-batch at most.
 type phase struct {
 	name  string
-	price func(arch.Step) mem.Estimate
+	price func(arch.Step) mem.Tensors
 	most  int64
 	blind func(*variant) // takes out what the phase does not see
 }
@@ -29,7 +29,7 @@ const (
 var phases = [...]phase{
 	training:   {ladder.Training, arch.Step.Training, ladder.MaxBatch, func(*variant) {}},
 	validation: {ladder.Validation, arch.Step.Validation, ladder.MaxBatch, func(v *variant) { v.structCkpt = false }}, // without a gradient nothing is recomputed
-	logging:    {images, func(s arch.Step) mem.Estimate { return s.Images(logged) }, logged, func(v *variant) { v.structCkpt = false }},
+	logging:    {images, func(s arch.Step) mem.Tensors { return s.Images(logged) }, logged, func(v *variant) { v.structCkpt = false }},
 }
 
 // A group is rungs that are priced together in a phase: they differ in the micro-batch and the pool.
@@ -79,9 +79,9 @@ const logged = 8
 
 // price estimates a phase of variants on the device that are alike.
 func (b *builder) price(phase int, vs []variant) []mem.Estimate {
-	out, ok := b.ahead.take(phase, vs)
+	tensors, ok := b.ahead.take(phase, vs)
 	if !ok {
-		out = b.bare(phase, vs)
+		tensors = b.bare(phase, vs)
 	}
 	most := phases[phase].most
 	same := func(i int) int { // they differ in what this phase does not see
@@ -89,15 +89,19 @@ func (b *builder) price(phase int, vs []variant) []mem.Estimate {
 			return min(o.micro, most) == min(vs[i].micro, most) && o.queue == vs[i].queue && o.expandable == vs[i].expandable
 		})
 	}
+	out := make([]mem.Estimate, len(vs))
 	var tasks []func()
 	for i, w := range vs {
-		if out[i].Known() && same(i) < 0 {
-			tasks = append(tasks, func() { b.around(&out[i], w) })
+		switch {
+		case !tensors[i].Known():
+			out[i] = tensors[i].Alone()
+		case same(i) < 0:
+			tasks = append(tasks, func() { out[i] = b.around(tensors[i], w) })
 		}
 	}
 	mem.Together(tasks)
 	for i := range vs {
-		if k := same(i); out[i].Known() && k >= 0 {
+		if k := same(i); tensors[i].Known() && k >= 0 {
 			out[i] = out[k]
 			out[i].Items = slices.Clone(out[k].Items)
 		}
@@ -106,7 +110,7 @@ func (b *builder) price(phase int, vs []variant) []mem.Estimate {
 }
 
 // bare are the estimates without what is around them. They are the same on every card.
-func (b *builder) bare(phase int, vs []variant) []mem.Estimate {
+func (b *builder) bare(phase int, vs []variant) []mem.Tensors {
 	p := phases[phase]
 	v := vs[0]
 	m, err := b.modelOf(v)
@@ -122,7 +126,7 @@ func (b *builder) bare(phase int, vs []variant) []mem.Estimate {
 		why = fmt.Sprintf("images of %d do not make whole latents", v.size)
 	}
 	if why != "" {
-		return slices.Repeat([]mem.Estimate{{Unknown: why}}, len(vs))
+		return slices.Repeat([]mem.Tensors{mem.Unpriced(why)}, len(vs))
 	}
 	card := b.device.Kind != gpu.CPU
 	major, _, torchKnown := b.python.Torch()
@@ -138,8 +142,8 @@ func (b *builder) bare(phase int, vs []variant) []mem.Estimate {
 			pools[batches[i]] = append(pools[batches[i]], i)
 		}
 	}
-	pooled := map[int]mem.Estimate{}
-	out := mem.AtBatches(func(n int64) mem.Estimate {
+	pooled := map[int]mem.Tensors{}
+	out := mem.AtBatches(func(n int64) mem.Tensors {
 		s := step
 		s.Batch = n
 		e := p.price(s)
@@ -164,15 +168,17 @@ func (b *builder) bare(phase int, vs []variant) []mem.Estimate {
 }
 
 // around adds what no forward asks for: the context and the libraries' workspace on a card, the interpreter on a CPU.
-func (b *builder) around(e *mem.Estimate, v variant) {
+func (b *builder) around(tensors mem.Tensors, v variant) mem.Estimate {
 	if b.device.Kind == gpu.CPU {
+		e := tensors.Alone()
 		e.Add(mem.RuntimeOf(b.python.TorchCUDA()))
-		return
+		return e
 	}
-	e.OnCard(b.device, b.caching().With(v.expandable))
+	e := tensors.OnCard(b.device, b.caching().With(v.expandable))
 	e.Add(mem.Collectives(b.device, b.ranks)...)
 	if b.share < 1 {
 		e.Add(mem.Item{Kind: mem.Slack, What: "the script's limit", Bytes: unit.Bytes((1 - b.share) * float64(b.device.Total)), Guess: true,
 			From: fmt.Sprintf("set_per_process_memory_fraction(%s): out of memory comes at that share of the card", b.spelled)})
 	}
+	return e
 }

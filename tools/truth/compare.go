@@ -55,7 +55,7 @@ func compare(root string) (c comparison, err error) {
 			}
 			room := unit.Bytes(roomAbove * float64(r.Peak))
 			c.rows = append(c.rows, compared{Row: r, Price: p, live: p.Live(), accelerate: accelerate(r),
-				refused: ladder.Judge(p.Estimate, room) == ladder.Not})
+				refused: ladder.Judge(p.Tensors.Estimate, room) == ladder.Not})
 		}
 	}
 	return c, nil

@@ -75,7 +75,7 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range c.rows {
-		if want := r.Estimate.Certain() > unit.Bytes(roomAbove*float64(r.Peak)); r.refused != want {
+		if want := r.Tensors.Certain() > unit.Bytes(roomAbove*float64(r.Peak)); r.refused != want {
 			t.Errorf("%s, %s: refused %v, want %v", r.Name, r.Settings(), r.refused, want)
 		}
 	}

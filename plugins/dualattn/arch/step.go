@@ -37,10 +37,10 @@ const inputs = "images and their pairs in float32"
 // Training is the estimate of the training at its fullest step: either one within an accumulation group, while the
 // gradients of the micro-batches before are there, or the first after a validation, whose last attention maps are. It
 // follows DualCrossAttentionTrainer.train_epoch (train.py:433-590 at 6a4e6b6).
-func Training(cfg StepConfig) mem.Estimate { return Trainings(cfg, cfg.Batch)[0] }
+func Training(cfg StepConfig) mem.Tensors { return Trainings(cfg, cfg.Batch)[0] }
 
 // Trainings is Training at several micro-batches, in their order. A LastVal that is the whole micro-batch is so at each of them.
-func Trainings(cfg StepConfig, batches ...int64) []mem.Estimate {
+func Trainings(cfg StepConfig, batches ...int64) []mem.Tensors {
 	es := cfg.steps(false, batches)
 	if cfg.LastVal > 0 {
 		for i, first := range cfg.steps(true, batches) {
@@ -67,8 +67,8 @@ func (cfg StepConfig) asked() string {
 }
 
 // steps are the estimates of one micro-batch: of a later one in its group, or of the first after a validation.
-func (cfg StepConfig) steps(afterValidation bool, batches []int64) []mem.Estimate {
-	es := mem.AtBatches(func(n int64) (e mem.Estimate) {
+func (cfg StepConfig) steps(afterValidation bool, batches []int64) []mem.Tensors {
+	es := mem.AtBatches(func(n int64) (e mem.Tensors) {
 		cfg := cfg.at(n)
 		defer mem.Refused(&e, cfg.asked)
 		t := nn.NewTape()
@@ -185,12 +185,12 @@ func (n Net) criterion(t *nn.Tape, logits []nn.Tensor, labels nn.Tensor) (total 
 // Validation is the estimate of one batch of the validation. It follows _evaluate_fgvc (train.py:630-670 at 6a4e6b6):
 // torch.no_grad, no autocast, and the attention maps of all blocks kept as an attribute, where those of the batch before
 // live until this batch's are complete. The gradients of the last step are still there: only the next step frees them.
-func Validation(cfg StepConfig) mem.Estimate { return Validations(cfg, cfg.Batch)[0] }
+func Validation(cfg StepConfig) mem.Tensors { return Validations(cfg, cfg.Batch)[0] }
 
 // Validations is Validation at several micro-batches, in their order.
-func Validations(cfg StepConfig, batches ...int64) []mem.Estimate {
+func Validations(cfg StepConfig, batches ...int64) []mem.Tensors {
 	var kept []mem.Item // the same at each
-	return mem.AtBatches(func(n int64) (e mem.Estimate) {
+	return mem.AtBatches(func(n int64) (e mem.Tensors) {
 		cfg := cfg.at(n)
 		defer mem.Refused(&e, cfg.asked)
 		if kept == nil {

@@ -3,8 +3,8 @@ package arch
 import "github.com/launch-ml/launch/core/mem"
 
 // Trainings are the estimates of one step at several micro-batches, in their order.
-func Trainings(s Step, batches ...int64) []mem.Estimate {
-	return mem.AtBatches(func(n int64) mem.Estimate {
+func Trainings(s Step, batches ...int64) []mem.Tensors {
+	return mem.AtBatches(func(n int64) mem.Tensors {
 		one := s
 		one.Batch = n
 		return Training(one)

@@ -45,7 +45,7 @@ type Step struct {
 
 // Training is the estimate of a step in the steady state, when gradients and optimizer states are there. Sizes that the
 // encoder cannot have are an unknown estimate.
-func Training(s Step) (e mem.Estimate) {
+func Training(s Step) (e mem.Tensors) {
 	defer mem.Refused(&e, s.asked)
 	s.Queue = s.Queue || s.Project == V2
 	t := nn.NewTape()

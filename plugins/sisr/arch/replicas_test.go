@@ -19,7 +19,7 @@ func TestReplicas(t *testing.T) {
 	}
 	cfg.Replicas = 4
 	four := Training(cfg)
-	of := func(e mem.Estimate, what string, kind mem.Kind) (n unit.Bytes) {
+	of := func(e mem.Tensors, what string, kind mem.Kind) (n unit.Bytes) {
 		for _, it := range e.Items {
 			if it.What == what && it.Kind == kind {
 				n += it.Bytes

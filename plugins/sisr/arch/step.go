@@ -36,7 +36,7 @@ type StepConfig struct {
 // (traiNNer/models/sr_model.py at 68629319).
 //
 // Sizes that the network cannot have (a crop of nothing, images that do not fit together) are an unknown estimate.
-func Training(cfg StepConfig) (e mem.Estimate) {
+func Training(cfg StepConfig) (e mem.Tensors) {
 	defer mem.Refused(&e, cfg.asked)
 	t := nn.NewTape()
 	unknown := cfg.record(t)

@@ -18,7 +18,7 @@ type ValConfig struct {
 	// Step is the training around it, whose model states stay on the card; nil for none. States are those states if
 	// they have been computed before (States below): a ladder of many images and tiles needs them once.
 	Step     *StepConfig
-	States   *mem.Estimate
+	States   *mem.Tensors
 	OldTorch bool
 	Host     *Host // the validation runs on the CPU; nil for a card
 }
@@ -26,7 +26,7 @@ type ValConfig struct {
 // Validation is the estimate of one validation image. It follows SRModel.nondist_validation, test and infer_tiled
 // (traiNNer/models/sr_model.py at 68629319). Metrics that run a network on the card (topiq, lpips, dists) are not in
 // it.
-func Validation(cfg ValConfig) (e mem.Estimate) {
+func Validation(cfg ValConfig) (e mem.Tensors) {
 	defer mem.Refused(&e, cfg.asked)
 	t := nn.NewTape()
 	t.UpsampleLow, t.Torch1 = cfg.OldTorch, cfg.OldTorch
@@ -84,7 +84,7 @@ func Validation(cfg ValConfig) (e mem.Estimate) {
 }
 
 // resident is what lies on the card beside the image.
-func (cfg ValConfig) resident(t *nn.Tape) (e mem.Estimate) {
+func (cfg ValConfig) resident(t *nn.Tape) (e mem.Tensors) {
 	switch {
 	case cfg.States != nil:
 		e.Unknown = cfg.States.Unknown
@@ -102,7 +102,7 @@ func (cfg ValConfig) asked() string { return fmt.Sprintf("an image of %d × %d",
 
 // States is what a training keeps on the card from its first step on, between steps and during validation:
 // parameters, optimizer states, the EMA copy, the networks of discriminator and losses.
-func States(cfg StepConfig) (e mem.Estimate) {
+func States(cfg StepConfig) (e mem.Tensors) {
 	defer mem.Refused(&e, func() string { return "even a small step" })
 	t := nn.NewTape()
 	small := cfg

@@ -28,7 +28,7 @@ func edged(t *testing.T, gen Generation) *Model {
 	return read(t, Stock("LatentDiffusionSRTextWTWithEdge", map[string]any{"use_edge_processing": true}), gen)
 }
 
-func params(e mem.Estimate) (all int64, by map[string]int64) {
+func params(e mem.Tensors) (all int64, by map[string]int64) {
 	by = map[string]int64{}
 	for _, it := range e.Items {
 		if it.Kind == mem.Parameters {
@@ -224,7 +224,7 @@ func TestSanityCheckFails(t *testing.T) {
 	}
 	// What is live when the first batch normalisation asks for its result, and what is there all the time.
 	step := Step{Model: edged(t, EdgeBefore), Batch: 6, Size: 512, DDP: true, Queue: 180, NoAdam: true}
-	var resident mem.Estimate
+	var resident mem.Tensors
 	tape := step.validate()
 	step.resident(&resident, tape, true)
 	var allocated []float64

@@ -24,7 +24,7 @@ type Step struct {
 
 // Training is the estimate of a forward, its backward and the optimizer's step: shared_step and configure_optimizers of
 // ddpm.py:2306 and 3232, training_step of ddpm_with_edge.py:332.
-func (s Step) Training() (e mem.Estimate) {
+func (s Step) Training() (e mem.Tensors) {
 	defer mem.Refused(&e, s.asked)
 	t := s.tape()
 	for _, part := range s.Model.trainable() {
@@ -49,7 +49,7 @@ func (s Step) Training() (e mem.Estimate) {
 
 // Validation is the estimate of validation_step, which is the training's own shared_step under no_grad, and of the sanity
 // check before the training.
-func (s Step) Validation() (e mem.Estimate) {
+func (s Step) Validation() (e mem.Tensors) {
 	defer mem.Refused(&e, s.asked)
 	t := s.validate()
 	e.Unknown = s.Model.Unknown
@@ -59,7 +59,7 @@ func (s Step) Validation() (e mem.Estimate) {
 }
 
 // Kept is what a validation finds on the card before it begins: the lines that stay from step to step.
-func (s Step) Kept() (e mem.Estimate) {
+func (s Step) Kept() (e mem.Tensors) {
 	defer mem.Refused(&e, s.asked)
 	t := s.validate()
 	defer t.Done()
@@ -88,7 +88,7 @@ func (s Step) validate() *nn.Tape {
 
 // Images is the estimate of log_images (ddpm.py:3123): n samples, every one of them decoded three times, and the UNet once
 // for each of the diffusion's steps, of which one is enough to know.
-func (s Step) Images(n int64) (e mem.Estimate) {
+func (s Step) Images(n int64) (e mem.Tensors) {
 	defer mem.Refused(&e, s.asked)
 	t := s.tape()
 	if s.Model.Resi() { // log_images of autoencoder.py:888: one reconstruction
@@ -202,7 +202,7 @@ func (s Step) loss(t *nn.Tape, training bool) nn.Tensor {
 
 // resident is what stays on the card: parameters, gradients and their buckets, Adam's states, the pool, averages.
 // alone says that no backward is on the tape, so that gradients are not there.
-func (s Step) resident(e *mem.Estimate, t *nn.Tape, alone bool) {
+func (s Step) resident(e *mem.Tensors, t *nn.Tape, alone bool) {
 	if s.Model.Resi() {
 		t.NoGrad(func() { t.FreezeParams(func() { s.declareLosses(t) }) })
 	} else {
@@ -266,7 +266,7 @@ func (s Step) adam() string {
 const shuffle = "self.queue_lr = self.queue_lr[idx]"
 
 // WithPool is an estimate of s with a pool of another size, in place of its own.
-func (s Step) WithPool(e mem.Estimate, queue int64) mem.Estimate {
+func (s Step) WithPool(e mem.Tensors, queue int64) mem.Tensors {
 	other := s
 	other.Queue = queue
 	out, shuffled := e.Resized(shuffle, queue, s.Queue)

@@ -41,7 +41,7 @@ func moco(a args) (p Price, err error) {
 	if s.Encoder, err = mocoarch.Build(library, a.Net); err != nil {
 		return p, err
 	}
-	return Price{Saved: mocoarch.Peak(s).Saved, Estimate: mocoarch.Training(s)}, nil
+	return Price{Saved: mocoarch.Peak(s).Saved, Tensors: mocoarch.Training(s)}, nil
 }
 
 // torchvision is a classifier with its last layer, cross entropy and one optimizer: tools/capture/step_torchvision.py.
@@ -70,11 +70,11 @@ func torchvision(a args) (Price, error) {
 	}
 	t.OptimizerStep(net, temps)
 	size, peak := t.Size(net), t.Peak()
-	var est mem.Estimate
+	var est mem.Tensors
 	est.Add(mem.Item{Kind: mem.Parameters, What: net, Bytes: size.ParamBytes, Count: size.Params},
 		mem.Item{Kind: mem.Buffers, What: net, Bytes: size.BufferBytes}, mem.Item{Kind: mem.Optimizer, What: net, Bytes: states})
 	est.AddPeak(peak, "images in float32 and their classes")
-	return Price{Saved: peak.Saved, Estimate: est}, nil
+	return Price{Saved: peak.Saved, Tensors: est}, nil
 }
 
 // sisr is traiNNer-redux's step: tools/capture/step_sisr.py.
@@ -92,7 +92,7 @@ func sisr(a args) (p Price, err error) {
 			return p, err
 		}
 	}
-	return Price{Saved: sisrarch.Peak(cfg).Saved, Estimate: sisrarch.Training(cfg)}, nil
+	return Price{Saved: sisrarch.Peak(cfg).Saved, Tensors: sisrarch.Training(cfg)}, nil
 }
 
 // stableSR is shared_step or the edge fork's training_step, as PyTorch 1 keeps gradients: tools/capture/step_stablesr.py.
@@ -112,7 +112,7 @@ func stableSR(a args) (p Price, err error) {
 	if n, ok := a.Queue.(float64); ok {
 		s.Queue = int64(n)
 	}
-	return Price{Saved: s.Saved(), Estimate: s.Training()}, nil
+	return Price{Saved: s.Saved(), Tensors: s.Training()}, nil
 }
 
 // dualAttention is the dual cross-attention ViT's step: tools/capture/step_dualattn.py.
@@ -130,5 +130,5 @@ func dualAttention(a args) (p Price, err error) {
 		return p, fmt.Errorf("version %q has no formula", a.Version)
 	}
 	cfg := dualarch.StepConfig{Net: n, Batch: a.Batch, Accumulate: a.Accumulate, AMP: a.amp(), SGD: a.Optimizer == "sgd"}
-	return Price{Saved: dualarch.Peak(cfg).Saved, Estimate: dualarch.Training(cfg)}, nil
+	return Price{Saved: dualarch.Peak(cfg).Saved, Tensors: dualarch.Training(cfg)}, nil
 }

@@ -135,17 +135,17 @@ func (r CardRow) Price() (e mem.Estimate, err error) {
 		states, temps = size.GradBytes, 0
 	}
 	t.OptimizerStep(net, temps)
-	e.Add(mem.Item{Kind: mem.Parameters, What: net, Bytes: size.ParamBytes, Count: size.Params}, mem.Item{Kind: mem.Buffers, What: net, Bytes: size.BufferBytes},
+	var tensors mem.Tensors
+	tensors.Add(mem.Item{Kind: mem.Parameters, What: net, Bytes: size.ParamBytes, Count: size.Params}, mem.Item{Kind: mem.Buffers, What: net, Bytes: size.BufferBytes},
 		mem.Item{Kind: mem.Optimizer, What: net, Bytes: states})
-	e.AddPeak(t.Peak(), "images in float32")
-	e.OnCard(gpu.Device{Kind: gpu.CUDA, Name: r.Facts.Device, Capability: r.Facts.Capability, Total: r.Facts.Total}, mem.Caching{})
-	return e, nil
+	tensors.AddPeak(t.Peak(), "images in float32")
+	return tensors.OnCard(gpu.Device{Kind: gpu.CUDA, Name: r.Facts.Device, Capability: r.Facts.Capability, Total: r.Facts.Total}, mem.Caching{}), nil
 }
 
 // Sums of an estimate: of tensors, of what the allocator has handed out, of what it has reserved and of what the process
 // uses where there is room for all that is cached.
 func Sums(e mem.Estimate) (tensors, allocated, reserved, used unit.Bytes) {
-	tensors = Price{Estimate: e}.Live()
+	tensors = Price{Tensors: mem.Tensors{Estimate: e}}.Live()
 	allocated = tensors + e.Of(mem.Workspace)
 	reserved = max(allocated+e.Of(mem.Slack), e.Reserved+e.Of(mem.Workspace))
 	return tensors, allocated, reserved, reserved + e.Of(mem.Context)

@@ -54,14 +54,14 @@ func (r Row) Settings() string {
 
 // A Price is launch's side of a row.
 type Price struct {
-	Params   int64
-	Saved    unit.Bytes
-	Estimate mem.Estimate
+	Params  int64
+	Saved   unit.Bytes
+	Tensors mem.Tensors
 }
 
 // Live is what the estimate says of tensors: all lines but those that no tensor stands behind.
 func (p Price) Live() (sum unit.Bytes) {
-	for _, it := range p.Estimate.Items {
+	for _, it := range p.Tensors.Items {
 		switch it.Kind {
 		case mem.Workspace, mem.Context, mem.Slack, mem.Runtime, mem.Correction:
 		default:
@@ -118,13 +118,13 @@ func (r Row) Price() (Price, error) {
 		return Price{}, fmt.Errorf("%s: no plugin prices the family %q", r.Name, r.Family)
 	}
 	p, err := price(a)
-	if err == nil && !p.Estimate.Known() {
-		err = fmt.Errorf("the estimate is unknown: %s", p.Estimate.Unknown)
+	if err == nil && !p.Tensors.Known() {
+		err = fmt.Errorf("the estimate is unknown: %s", p.Tensors.Unknown)
 	}
 	if err != nil {
 		return Price{}, fmt.Errorf("%s, %s: %w", r.Name, a, err)
 	}
-	for _, it := range p.Estimate.Items {
+	for _, it := range p.Tensors.Items {
 		if it.Kind == mem.Parameters {
 			p.Params += it.Count
 		}

@@ -85,7 +85,7 @@ func TestAllocatedIsLive(t *testing.T) {
 			}
 			for _, expandable := range []bool{false, true} {
 				a := mem.Allocator{Caching: mem.Caching{Expandable: expandable}}
-				u, ok := a.Replay(p.Estimate)
+				u, ok := a.Replay(p.Tensors)
 				live := p.Live()
 				// A block of more than 10 MiB may be up to 1 MiB larger than what it was asked for.
 				if most := live + live/20 + 8*unit.MiB; !ok || u.Allocated < live || u.Allocated > most || u.Reserved < u.Allocated {

@@ -147,7 +147,6 @@ func FuzzLadders(f *testing.F) {
 				r.Attempts = append(r.Attempts, run.Attempt{Plan: *p, Outcome: run.Outcome{Ending: run.OutOfMemory, Report: oom.Report{Fatal: true}}})
 			}
 		}
-		s.Copy()
 	})
 }
 
