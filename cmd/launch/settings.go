@@ -85,7 +85,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.Lookup("fill").NoOptDefVal = "most"
 	f.Bool("rehearse", false, "go through every phase once before the run, in a short run that leaves nothing behind")
 	f.Bool("inside", false, "let the program's Python processes report their memory, through a hook in PYTHONPATH; what they print stays the same")
-	f.Int("gpus", 0, "how many cards the command would see, where launch cannot look (default with --vram: one for each process that its launcher starts, else 1)")
+	f.Int("gpus", 0, "number of cards that the command would see, for a machine that launch cannot inspect (default with --vram: one for each process that its launcher starts, else 1)")
 	f.Bool("anyway", false, "run even if it is certain not to fit (otherwise exit 78)")
 	f.Bool("tty", false, "run in a pseudo-terminal even if the output is not a terminal")
 	f.BoolP("quiet", "q", false, "print nothing unless something goes wrong")
@@ -94,7 +94,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.Bool("receipts", true, "correct estimates by what earlier runs measured; receipts are written in any case")
 	f.Bool("prune", true, "after a run, remove records older than 90 days and the oldest beyond 4 GiB, but none that can be resumed")
 	f.Duration("grace", 0, "how long a program may take to stop after a signal before it is killed (default: no limit; 30s if launch itself stops it)")
-	f.Duration("sample", time.Second, "how often to look at the GPU")
+	f.Duration("sample", time.Second, "time between two readings of the GPU")
 }
 
 // readSettings joins flags, environment and files. dir is the folder that launch was started in.
