@@ -224,7 +224,7 @@ func (r *Run) hostReason(p *Plan) string {
 	}
 	for _, n := range r.hostAt(0, p.Batch.Micro).Needs {
 		if n.Verdict == ladder.May || n.Verdict == ladder.Not {
-			return fmt.Sprintf("the loaders as asked need %v of %v of %s", n.Estimate.Total(), n.Room.Free, n.Name)
+			return fmt.Sprintf("the loaders as asked need %v, and %s has %v", n.Estimate.Total(), n.Name, n.Room.Free)
 		}
 	}
 	return ""
