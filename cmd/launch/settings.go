@@ -208,7 +208,7 @@ func merge(v *viper.Viper, file *trust.File, whole bool, from map[string]string,
 	if err := yaml.Unmarshal(file.Text, &values); err != nil {
 		return nil, fmt.Errorf("reading launch's settings in %s: %w", path, err)
 	}
-	settings := own()
+	settings := ownFlags()
 	seen := map[string]bool{}
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -280,8 +280,8 @@ func (d *decoder) bytes(key string) unit.Bytes {
 	return b
 }
 
-// yes reads a boolean. viper's own GetBool takes a text that it cannot read as false.
-func (d *decoder) yes(key string) bool {
+// boolean reads a boolean. viper's own GetBool takes a text that it cannot read as false.
+func (d *decoder) boolean(key string) bool {
 	on, err := truth(d.v.GetString(key))
 	if err != nil {
 		d.wrongValue(key, "bool")
@@ -327,13 +327,13 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	}
 	d.VRAM, d.Memory, d.Reserve = d.bytes("vram"), d.bytes("memory"), d.bytes("reserve")
 	d.Device, d.Plugin = v.GetString("device"), v.GetString("plugin")
-	d.AsAsked, d.Anyway, d.Rehearse = d.yes("as-asked"), d.yes("anyway"), d.yes("rehearse")
+	d.AsAsked, d.Anyway, d.Rehearse = d.boolean("as-asked"), d.boolean("anyway"), d.boolean("rehearse")
 	if d.GPUs, err = strconv.Atoi(v.GetString("gpus")); err != nil || d.GPUs < 0 {
 		d.wrongValue("gpus", "int")
 	}
 	d.Fill, d.Fast = d.fill()
-	d.TTY, d.Quiet, d.JSONFile = d.yes("tty"), d.yes("quiet"), v.GetString("json-file")
-	d.Receipts, d.Inside, d.Prune = d.yes("receipts"), d.yes("inside"), d.yes("prune")
+	d.TTY, d.Quiet, d.JSONFile = d.boolean("tty"), d.boolean("quiet"), v.GetString("json-file")
+	d.Receipts, d.Inside, d.Prune = d.boolean("receipts"), d.boolean("inside"), d.boolean("prune")
 	d.Sample = d.duration("sample")
 	if v.IsSet("grace") {
 		d.Grace = d.duration("grace")

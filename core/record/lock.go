@@ -189,7 +189,7 @@ func (l *folderLock) release() {
 func busy(folder os.FileInfo) error {
 	st, ok := folder.Sys().(*syscall.Stat_t)
 	if !ok {
-		return fmt.Errorf("%w: a process that this one cannot see", ErrBusy)
+		return fmt.Errorf("%w; its process is not visible from here", ErrBusy)
 	}
 	text, _ := os.ReadFile("/proc/locks")
 	others := false
@@ -207,5 +207,5 @@ func busy(folder os.FileInfo) error {
 	if others {
 		return nil
 	}
-	return fmt.Errorf("%w: a process that this one cannot see", ErrBusy)
+	return fmt.Errorf("%w; its process is not visible from here", ErrBusy)
 }
