@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// own returns launch's settings as flags, without those of a single subcommand, such as --json.
-func own() *pflag.FlagSet {
+// ownFlags returns launch's settings as flags, without those of a single subcommand, such as --json.
+func ownFlags() *pflag.FlagSet {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	addFlags(f)
 	return f
@@ -18,7 +18,7 @@ func own() *pflag.FlagSet {
 // mistyped returns a note for each variable of an environment whose name is almost that of a setting. Unlike in a settings file this is
 // not an error: the variable may belong to another program named launch. A name that is close to no setting gets no note.
 func mistyped(environ []string) (notes []string) {
-	settings := own()
+	settings := ownFlags()
 	for _, kv := range environ {
 		env, value, _ := strings.Cut(kv, "=")
 		prefix, key, ok := strings.Cut(env, "_")

@@ -54,7 +54,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	}
 	rec, life, j, err := takeRun(store, id)
 	if errors.Is(err, record.ErrBusy) {
-		return later(s, id, j, err)
+		return endBusy(s, id, j, err)
 	}
 	if err != nil {
 		return err
@@ -71,10 +71,10 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 		return err
 	}
 	r := h.Run()
-	if err := giveAgain(r, id, command); err != nil {
+	if err := restoreSecrets(r, id, command); err != nil {
 		return err
 	}
-	if err := returnTo(r, id); err != nil {
+	if err := enterFolder(r, id); err != nil {
 		return err
 	}
 	say := reporter(s)
@@ -98,7 +98,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	held, unlock, err := lockExperiment(s, r.Job, id)
 	defer unlock()
 	if errors.Is(err, record.ErrBusy) {
-		return later(s, id, r.Job, err)
+		return endBusy(s, id, r.Job, err)
 	}
 	if err := rec.Write(record.Event{Kind: record.Resumed, Limit: s.Limit()}); err != nil {
 		return err
@@ -120,8 +120,8 @@ func takeRun(store record.Store, id string) (*record.Record, record.Life, *job.J
 	return rec, life, h.Run().Job, err
 }
 
-// giveAgain takes the secrets of a run's command from the command that the user typed again.
-func giveAgain(r *run.Run, id string, command []string) error {
+// restoreSecrets takes the secrets of a run's command from the command that the user typed again.
+func restoreSecrets(r *run.Run, id string, command []string) error {
 	switch recorded := r.Job.Command.Args; {
 	case len(command) > 0:
 		if err := record.Restore(r, command); err != nil {
@@ -149,11 +149,11 @@ func takeUp(s settings, h *record.History, r *run.Run, life record.Life, fromSta
 			r.Attempts[i].Outcome.Saved = nil
 		}
 	}
-	return past, whence(h, r, fromStart, say)
+	return past, reportResume(h, r, fromStart, say)
 }
 
-// returnTo changes to the folder of a run. The run takes the current environment.
-func returnTo(r *run.Run, id string) error {
+// enterFolder changes to the folder of a run. The run takes the current environment.
+func enterFolder(r *run.Run, id string) error {
 	c := &r.Job.Command
 	c.Env = os.Environ()
 	if info, err := os.Stat(c.Dir); err != nil || !info.IsDir() {
@@ -165,8 +165,8 @@ func returnTo(r *run.Run, id string) error {
 	return nil
 }
 
-// whence prints where a run resumes. It returns an error if the run cannot resume.
-func whence(h *record.History, r *run.Run, fromStart bool, say ui.Printer) error {
+// reportResume prints where a run resumes. It returns an error if the run cannot resume.
+func reportResume(h *record.History, r *run.Run, fromStart bool, say ui.Printer) error {
 	id := h.ID
 	_, cut := h.CutOff()
 	state, why := r.Saved(), "it left no complete saved state"

@@ -120,7 +120,7 @@ func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
 	}
 	dash := c.ArgsLenAtDash()
 	if len(args) > 0 && dash != 0 {
-		if err := apart(c.Flags(), os.Args[:max(0, len(os.Args)-len(args))], args); err != nil { // launch's flags end at the first argument
+		if err := valueApart(c.Flags(), os.Args[:max(0, len(os.Args)-len(args))], args); err != nil { // launch's flags end at the first argument
 			return s, nil, err
 		}
 		return s, nil, fmt.Errorf("put -- before the command to run: %s -- %s …", c.CommandPath(), args[0])
@@ -128,9 +128,9 @@ func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
 	return s, args, nil
 }
 
-// apart returns an error if the first argument is probably the value of the flag before it: --fill fast. Such a flag takes a value only
+// valueApart returns an error if the first argument is probably the value of the flag before it: --fill fast. Such a flag takes a value only
 // after "=".
-func apart(f *pflag.FlagSet, before, args []string) error {
+func valueApart(f *pflag.FlagSet, before, args []string) error {
 	if len(before) == 0 {
 		return nil
 	}

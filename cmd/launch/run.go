@@ -196,7 +196,7 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 			rec.Close()
 			os.RemoveAll(rec.Dir)
 		}
-		return later(s, "", p.Job, err)
+		return endBusy(s, "", p.Job, err)
 	}
 	if err != nil {
 		say.Warn("%v: launch would not notice another launch in the same experiment", err)
@@ -227,8 +227,8 @@ func lockExperiment(s settings, j *job.Job, run string) (held []string, unlock f
 	return []string{j.Exclusive}, unlock, nil
 }
 
-// later reports that another launch has the run, and exits with 75.
-func later(s settings, run string, j *job.Job, why error) error {
+// endBusy reports that another launch has the run, and exits with 75.
+func endBusy(s settings, run string, j *job.Job, why error) error {
 	say := reporter(s)
 	say.Line("%v", why)
 	writeResult(s, say, result{Version: 1, Run: run, Ending: notRun, Code: tryLater, Error: why.Error(), Job: j})

@@ -85,7 +85,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.Lookup("fill").NoOptDefVal = "most"
 	f.Bool("rehearse", false, "go through every phase once before the run, in a short run that leaves nothing behind")
 	f.Bool("inside", false, "let the program's Python processes report their memory, through a hook in PYTHONPATH; what they print stays the same")
-	f.Int("gpus", 0, "how many cards the command would see, where launch cannot look (default with --vram: one for each process that its launcher starts, else 1)")
+	f.Int("gpus", 0, "number of cards that the command would see, for a machine that launch cannot inspect (default with --vram: one for each process that its launcher starts, else 1)")
 	f.Bool("anyway", false, "run even if it is certain not to fit (otherwise exit 78)")
 	f.Bool("tty", false, "run in a pseudo-terminal even if the output is not a terminal")
 	f.BoolP("quiet", "q", false, "print nothing unless something goes wrong")
@@ -94,7 +94,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.Bool("receipts", true, "correct estimates by what earlier runs measured; receipts are written in any case")
 	f.Bool("prune", true, "after a run, remove records older than 90 days and the oldest beyond 4 GiB, but none that can be resumed")
 	f.Duration("grace", 0, "how long a program may take to stop after a signal before it is killed (default: no limit; 30s if launch itself stops it)")
-	f.Duration("sample", time.Second, "how often to look at the GPU")
+	f.Duration("sample", time.Second, "time between two readings of the GPU")
 }
 
 // readSettings joins flags, environment and files. dir is the folder that launch was started in.
@@ -208,7 +208,7 @@ func merge(v *viper.Viper, file *trust.File, whole bool, from map[string]string,
 	if err := yaml.Unmarshal(file.Text, &values); err != nil {
 		return nil, fmt.Errorf("reading launch's settings in %s: %w", path, err)
 	}
-	settings := own()
+	settings := ownFlags()
 	seen := map[string]bool{}
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -280,8 +280,8 @@ func (d *decoder) bytes(key string) unit.Bytes {
 	return b
 }
 
-// yes reads a boolean. viper's own GetBool takes a text that it cannot read as false.
-func (d *decoder) yes(key string) bool {
+// boolean reads a boolean. viper's own GetBool takes a text that it cannot read as false.
+func (d *decoder) boolean(key string) bool {
 	on, err := truth(d.v.GetString(key))
 	if err != nil {
 		d.wrongValue(key, "bool")
@@ -327,13 +327,13 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	}
 	d.VRAM, d.Memory, d.Reserve = d.bytes("vram"), d.bytes("memory"), d.bytes("reserve")
 	d.Device, d.Plugin = v.GetString("device"), v.GetString("plugin")
-	d.AsAsked, d.Anyway, d.Rehearse = d.yes("as-asked"), d.yes("anyway"), d.yes("rehearse")
+	d.AsAsked, d.Anyway, d.Rehearse = d.boolean("as-asked"), d.boolean("anyway"), d.boolean("rehearse")
 	if d.GPUs, err = strconv.Atoi(v.GetString("gpus")); err != nil || d.GPUs < 0 {
 		d.wrongValue("gpus", "int")
 	}
 	d.Fill, d.Fast = d.fill()
-	d.TTY, d.Quiet, d.JSONFile = d.yes("tty"), d.yes("quiet"), v.GetString("json-file")
-	d.Receipts, d.Inside, d.Prune = d.yes("receipts"), d.yes("inside"), d.yes("prune")
+	d.TTY, d.Quiet, d.JSONFile = d.boolean("tty"), d.boolean("quiet"), v.GetString("json-file")
+	d.Receipts, d.Inside, d.Prune = d.boolean("receipts"), d.boolean("inside"), d.boolean("prune")
 	d.Sample = d.duration("sample")
 	if v.IsSet("grace") {
 		d.Grace = d.duration("grace")

@@ -102,7 +102,7 @@ func TestSettingsThatCannotBeRead(t *testing.T) {
 		{file: "reserve: much", says: `reserve in PROJECT/.launch.yaml: "much" is not an amount of memory, such as 8GiB or 8192MiB`},
 		{file: "allow: all", says: `allow in PROJECT/.launch.yaml: "all" is not a cost; the costs are none, speed, numerics, metrics, recipe, model`},
 		{file: "memory: 8GiB", args: "--vram=8GiB", says: "--vram plans for a card, memory in PROJECT/.launch.yaml for host memory: remove one of them"},
-		{file: "device: 1", args: "--memory=8GiB", says: "--memory limits host memory and does not go with device in PROJECT/.launch.yaml (1) but with --device cpu; for a card it is --vram"},
+		{file: "device: 1", args: "--memory=8GiB", says: "--memory limits host memory: it goes with --device cpu, not with device in PROJECT/.launch.yaml (1). For a card use --vram"},
 		{file: "device: 1", args: "--vram=8GiB", says: "--vram plans for any card of that size, but device in PROJECT/.launch.yaml (1) names one in this machine: remove one of them, or set --device auto"},
 		{file: "device: 1", args: "--vram=8GiB --device=auto"},
 		{file: "as-asked: true", args: "--fill", says: "as-asked in PROJECT/.launch.yaml and --fill contradict each other"},
@@ -174,10 +174,10 @@ func TestBelief(t *testing.T) {
 		quiet      bool // "quiet: true" was taken
 		whole      bool // so was the rest
 	}{
-		{what: "one's own", file: all, mode: 0o644, quiet: true, notes: []string{"sets allow, anyway, grace, json-file, memory, plugin, state-dir, a project's file may do so only after `launch trust "}},
+		{what: "one's own", file: all, mode: 0o644, quiet: true, notes: []string{"sets allow, anyway, grace, json-file, memory, plugin, state-dir; a project's file may do so only after `launch trust "}},
 		{what: "approved", file: all, mode: 0o644, approve: true, quiet: true, whole: true},
 		{what: "open to all", file: all, mode: 0o666, asTyped: true, notes: []string{"and changes nothing of the training: .launch.yaml can be written by every user"}},
-		{what: "open and approved", file: all, mode: 0o666, approve: true, quiet: true, notes: []string{"which a file that others can write may not"}},
+		{what: "open and approved", file: all, mode: 0o666, approve: true, quiet: true, notes: []string{"a file that others can write may not do so"}},
 		{what: "what does less", file: "plugin: none\nallow: none\nanyway: false\nquiet: yes\n", mode: 0o644, quiet: true},
 	} {
 		t.Run(tt.what, func(t *testing.T) {

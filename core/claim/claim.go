@@ -1,11 +1,11 @@
 // Package claim keeps launches of one machine from promising the same memory twice.
 //
-// A claim is an amount of a resource that a run holds for itself. It is a locked file of this user's in a folder among the
-// temporary files: the kernel releases the lock with the launch that holds it, however that ends. A second file beside it
-// says how much and who, for every account to read.
+// A claim is memory that a run holds for itself. It is a locked file of this user's in a folder among the temporary files. The kernel
+// releases the lock when the launch that holds it ends. A second file beside it has the amount and the process, for every account to
+// read.
 //
-// Only claims of this account and of root's refuse anything: an account that claims 400 TiB for itself must not stop another's
-// training. Those of other accounts are listed, and are a warning at the most; of what they write nothing but numbers is taken.
+// Only claims of this account and of root can refuse a run: an account that claims 400 TiB must not stop the trainings of others. Claims
+// of other accounts are listed, and at most cause a warning. launch takes only the numbers from them.
 package claim
 
 import (
@@ -29,27 +29,27 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A Resource is what can be claimed: the host's memory, or later a card by its UUID.
+// A Resource is something that can be claimed: host memory or, later, a card by its UUID.
 type Resource struct {
 	Kind string `json:"kind"`
 	ID   string `json:"id,omitempty"`
 }
 
-// Host is this machine's memory.
+// Host is this machine's host memory.
 var Host = Resource{Kind: "host memory"}
 
-// A Held is a claim, as it is listed.
+// A Held is a claim in the list of claims.
 type Held struct {
 	Resource
 	Bytes unit.Bytes `json:"bytes"`
 	PID   int        `json:"pid"`
-	// Start tells the process from a later one of its number: the kernel's boot, and when in it the process began.
+	// Start distinguishes the process from a later one with its number: the kernel's boot ID, and the process's start time.
 	Start string    `json:"start"`
 	Since time.Time `json:"since"`
-	UID   int       `json:"uid"` // whose it is: by the file's owner, whatever the file says
+	UID   int       `json:"uid"` // its account: the owner of the file
 }
 
-// Taken is the error of [Take] where others hold too much.
+// Taken is the error of [Take] if others hold too much.
 type Taken struct {
 	Resource    Resource
 	Want, Total unit.Bytes
@@ -65,7 +65,7 @@ func (t *Taken) Error() string {
 	return fmt.Sprintf("other launches hold %v of %v of %s, and this one needs %v (%s)", sum, t.Total, t.Resource.Kind, t.Want, strings.Join(who, "; "))
 }
 
-// Room says whether so much of a resource can be claimed beside what is held: nil, or why not.
+// Room returns nil if that much of a resource can be claimed in addition to the claims held, or the reason why not.
 func Room(r Resource, want, total unit.Bytes, held []Held) *Taken {
 	sum, by := want, []Held{}
 	for _, h := range held {
@@ -80,25 +80,25 @@ func Room(r Resource, want, total unit.Bytes, held []Held) *Taken {
 	return &Taken{r, want, total, by}
 }
 
-// Refuses reports whether a claim can refuse one of this account's.
+// Refuses reports whether a claim can refuse a claim of this account.
 func (h Held) Refuses() bool { return h.UID == os.Geteuid() || h.UID == 0 }
 
 // A Claim is held until it is released, or this process ends.
 type Claim struct {
 	lock *os.File
-	path string // of what is written about it
+	path string // of the file that describes it
 	once sync.Once
 	done chan struct{}
 }
 
-// Take claims so much of a resource of which there is total. Its error is a *[Taken] where others hold the rest; any other
-// means that nothing could be written down. anyway claims more than there is.
+// Take claims want bytes of a resource that has total bytes. The error is a *[Taken] if others hold too much; any other error means that
+// the claim could not be written. With anyway it claims the memory in any case.
 func Take(r Resource, want, total unit.Bytes, anyway bool) (*Claim, error) {
 	dir, err := own()
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := alone(dir) // two launches must not look at the same time, and then both take
+	unlock, err := alone(dir) // two launches must not check at the same time and then both claim
 	if err != nil {
 		return nil, err
 	}
@@ -130,18 +130,18 @@ func Take(r Resource, want, total unit.Bytes, anyway bool) (*Claim, error) {
 	return c, nil
 }
 
-// write publishes what is claimed. A reader that comes meanwhile does not count it; those who would take something wait. A crash
-// of the machine may lose it: the claim is then gone, too.
+// write publishes a claim. A reader that comes meanwhile does not see it; a launch that wants to claim waits. If the machine crashes, the
+// file may be lost, but then the claim has ended too.
 func write(path string, text []byte) error {
 	f, err := private.Open(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(text)
-	return errors.Join(err, f.Chmod(0o644), f.Close()) // whatever the umask is
+	return errors.Join(err, f.Chmod(0o644), f.Close()) // independent of the umask
 }
 
-// Release gives up what is claimed. Of nil there is nothing to give up.
+// Release ends the claim. It does nothing if c is nil.
 func (c *Claim) Release() {
 	if c != nil {
 		c.once.Do(func() {
@@ -157,7 +157,7 @@ func (c *Claim) remove() {
 	c.lock.Close()
 }
 
-// renew keeps a file of a training of weeks from those who clear old temporary files away.
+// renew updates the time of the claim's files, so that a cleaner of old temporary files leaves them during a training of weeks.
 func (c *Claim) renew() {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
@@ -174,11 +174,11 @@ func (c *Claim) renew() {
 
 const prefix = "launch-claims-"
 
-// bases are where folders of claims may lie: among the temporary files that all launches of this machine see or, where another
-// account has taken the name there, in the next place.
+// bases lists the folders in which a folder of claims may be: first the temporary files that all launches of this machine see, then, if
+// another account has taken the name there, the next.
 var bases = private.Shared
 
-// place is this account's folder of claims, made or not.
+// place returns this account's folder of claims, which may not exist yet.
 func place() (string, error) {
 	var first error
 	for _, base := range bases() {
@@ -187,7 +187,7 @@ func place() (string, error) {
 		if err == nil {
 			_, err = os.Stat(base)
 		}
-		if _, there := os.Lstat(dir); err == nil && there != nil { // in a container the first may be read-only
+		if _, there := os.Lstat(dir); err == nil && there != nil { // in a container the first base may be read-only
 			err = unix.Access(base, unix.W_OK|unix.X_OK)
 		}
 		if err == nil {
@@ -207,12 +207,12 @@ func own() (string, error) {
 		return "", err
 	}
 	if err = os.Mkdir(dir, 0o755); err == nil {
-		err = os.Chmod(dir, 0o755) // whatever the umask is
+		err = os.Chmod(dir, 0o755) // independent of the umask
 	} else if errors.Is(err, os.ErrExist) {
 		err = nil
 	}
 	if err == nil {
-		err = private.Check(dir) // somebody may have been faster
+		err = private.Check(dir) // another account may have been faster
 	}
 	if err != nil {
 		return "", fmt.Errorf("making the folder of claims: %w", err)
@@ -220,7 +220,7 @@ func own() (string, error) {
 	return dir, nil
 }
 
-// alone waits until no other launch of this account looks at the claims. It is for this account only, so that no other can
+// alone waits until no other launch of this account uses the claims. Its lock is private to this account, so that no other account can
 // hold it.
 func alone(dir string) (unlock func(), err error) {
 	f, err := private.Open(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -260,7 +260,7 @@ func locked(path string) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// What is read of other accounts is bounded.
+// Bounds of what is read from other accounts.
 const (
 	mostFolders = 100
 	mostFiles   = 200
@@ -285,7 +285,7 @@ func List() (held []Held) {
 	return held
 }
 
-// in lists the claims of one folder, which may be any account's.
+// in lists the claims in one folder, of any account.
 func in(dir string) (held []Held) {
 	d, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)
 	if err != nil {
@@ -325,7 +325,7 @@ func read(dir *os.File, name string, uid int) (h Held, ok bool) {
 	if err != nil || json.Unmarshal(text, &h) != nil || h.Bytes <= 0 || h.Bytes > mostBytes || h.PID <= 0 {
 		return h, false
 	}
-	if h.UID = uid; uid != os.Geteuid() && uid != 0 { // nothing of another account's words is shown
+	if h.UID = uid; uid != os.Geteuid() && uid != 0 { // no text of another account is shown
 		h.Resource = Resource{Kind: known(h.Kind)}
 		h.Start = ""
 	}
@@ -339,8 +339,8 @@ func known(kind string) string {
 	return "another resource"
 }
 
-// alive reports whether a claim is held. This account's are locked. The locks of others cannot be looked at, as they could
-// not be kept from holding this account's: their process counts.
+// alive reports whether a claim is still held. For this account the lock decides. For other accounts, whose locks this process cannot
+// open, the process decides.
 func alive(h Held, lock string) bool {
 	if h.UID == os.Geteuid() {
 		return locked(lock)
@@ -354,7 +354,7 @@ var boot = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(text))
 })
 
-// start is when a process began: field 22 of /proc/PID/stat (proc_pid_stat(5)), within a boot.
+// start identifies the start of a process: the boot ID, and field 22 of /proc/PID/stat (proc_pid_stat(5)).
 func start(pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package confine keeps what launch does at a plugin's word within the folders of the command: its own folder, the
-// script's, and those that the arguments or the recipe name.
+// Package confine keeps the paths of a plugin's answer within the folders of the command: its own folder, the script's, and those that
+// the arguments or the recipe name.
 //
-// A plugin answers with paths: globs of saved states and logs, files to move aside, folders that a trial leaves behind.
-// They are data. Each is resolved once, before the first attempt, when every link on its way was made by the user or by
-// root, as in "experiments -> /big"; the link's target is then the root. Whatever is removed or moved later goes through
-// an [os.Root], so a link that the program or another account makes meanwhile leads nowhere.
+// A plugin answers with paths: globs of saved states and logs, files to move aside, folders that a trial leaves. launch does not trust
+// them. It resolves each once, before the first attempt, and follows only links that the user or root has made, such as
+// "experiments -> /big"; the link's target is then the root. Later it removes and moves files only through an [os.Root], which does not
+// follow links that the program or another account makes meanwhile.
 package confine
 
 import (
@@ -28,7 +28,7 @@ import (
 type Roots struct {
 	job   *job.Job
 	dir   string   // the command's folder
-	bases []string // folders that need no naming: the command's, the program's, the script's
+	bases []string // folders that count without being named: the command's, the program's, the script's
 
 	texts        [][]byte // the recipe and the script; read when a path asks for them
 	textsRead    bool
@@ -40,12 +40,12 @@ type Roots struct {
 
 // A place is a path or a glob below a folder without links.
 type place struct {
-	shown string // the folder as the user knows it
-	root  string // the same, without links
+	shown string // the folder as the user writes it
+	root  string // the same, with links resolved
 	rel   string // a glob below it
 }
 
-// A leaf is what a trial leaves behind: below, whose first part holds [job.ScratchName].
+// A leaf is something that a trial leaves: the path below a place, whose first part contains [job.ScratchName].
 type leaf struct {
 	place
 	below string
@@ -88,7 +88,7 @@ func New(j *job.Job) *Roots {
 	return r
 }
 
-// In returns the roots of a trial that is started in a folder of launch's own: what is relative lies there.
+// In returns the roots of a trial that starts in a folder of launch's own, to which its relative paths refer.
 func (r *Roots) In(dir string) *Roots {
 	if r == nil || dir == r.dir {
 		return r
@@ -129,7 +129,7 @@ func (r *Roots) refuse(path string) {
 	r.refused = append(r.refused, fmt.Sprintf("%q", path))
 }
 
-// base adds a folder, as it is written and as it is without links: a plugin may name it either way.
+// base adds a folder, as written and with links resolved: a plugin may use either.
 func (r *Roots) base(dir string) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -144,7 +144,7 @@ func (r *Roots) base(dir string) {
 
 var errOutside = errors.New("it leads outside the folders of this command")
 
-// glob resolves a glob up to its first part that is none.
+// glob resolves the leading parts of a glob that have no pattern.
 func (r *Roots) glob(pattern string, moves bool) (place, error) {
 	if strings.IndexByte(pattern, 0) >= 0 || pattern == "" {
 		return place{}, errOutside
@@ -161,7 +161,7 @@ func (r *Roots) glob(pattern string, moves bool) (place, error) {
 	for i := range fixed {
 		fixed[i] = unescape(parts[i])
 	}
-	if r.dir == "/" && !filepath.IsAbs(pattern) && n > 0 { // as in a container: not all of the disk is the command's
+	if r.dir == "/" && !filepath.IsAbs(pattern) && n > 0 { // as in a container: then the whole disk is not the command's folder
 		r.base("/" + fixed[0])
 	}
 	return r.place("/"+filepath.Join(fixed...), filepath.Join(parts[n:]...), moves)
@@ -173,14 +173,14 @@ func (r *Roots) leaf(path string) (leaf, error) {
 	}
 	parts := split(filepath.Clean(absolute(r.dir, path)))
 	n := slices.IndexFunc(parts, func(p string) bool { return strings.Contains(p, job.ScratchName) })
-	if n < 0 { // nothing else is ours to remove
+	if n < 0 { // launch removes nothing else
 		return leaf{}, errOutside
 	}
 	p, err := r.place("/"+filepath.Join(parts[:n]...), "", true)
 	return leaf{p, filepath.Join(parts[n:]...)}, err
 }
 
-// place resolves a folder, and puts rel below it. moves: what lies there is moved or removed, not only read.
+// place resolves a folder, and puts rel below it. moves: files there will be moved or removed, not only read.
 func (r *Roots) place(folder, rel string, moves bool) (place, error) {
 	folder = filepath.Clean(folder)
 	base := ""
@@ -190,7 +190,7 @@ func (r *Roots) place(folder, rel string, moves bool) (place, error) {
 		}
 	}
 	if base != "" {
-		root, err := filepath.EvalSymlinks(base) // the user has gone there
+		root, err := filepath.EvalSymlinks(base) // the user has started the command there
 		if err != nil {
 			return place{}, err
 		}
@@ -214,10 +214,10 @@ func (r *Roots) place(folder, rel string, moves bool) (place, error) {
 	if len(missing) == 0 {
 		return walk(base, root, folder, rel)
 	}
-	return place{root, root, filepath.Join(escape(filepath.Join(missing...)), escape(below), rel)}, nil // it is made meanwhile
+	return place{root, root, filepath.Join(escape(filepath.Join(missing...)), escape(below), rel)}, nil // the folder does not exist yet
 }
 
-// walk goes from a root down to a folder. Where a link leads out of the root, its target is the root from there on.
+// walk goes from a root down to a folder. If a link leads out of the root, its target becomes the root.
 func walk(base, root, folder, rel string) (place, error) {
 	below, err := filepath.Rel(base, folder)
 	if err != nil {
@@ -255,7 +255,7 @@ func walk(base, root, folder, rel string) (place, error) {
 	return p, nil
 }
 
-// target is where a path leads by links of the user's and root's alone.
+// target resolves a path. It follows only links that the user or root has made.
 func target(path string) (string, error) {
 	done, todo := "/", split(path)
 	for links := 0; len(todo) > 0; {
@@ -290,7 +290,7 @@ func ours(info fs.FileInfo) bool {
 	return ok && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
 
-// follow notes where links lead that a glob matches now: they were there before the first attempt.
+// follow notes the targets of links that a glob matches now, before the first attempt.
 func (r *Roots) follow(p place) {
 	parts := split(p.rel)
 	for n := range parts {
@@ -307,11 +307,11 @@ func (r *Roots) follow(p place) {
 	}
 }
 
-// maxText bounds what is searched for the name of a folder.
+// maxText bounds the text that is searched for the name of a folder, in bytes.
 const maxText = 4 << 20
 
-// named returns the folder that the arguments or the recipe name and that holds the given one, or "". What is only read
-// may lie beside a file that an argument names, too: a saved state that the command goes on from has its run around it.
+// named returns the folder that the arguments or the recipe name and that contains the given one, or "". Files that are only read may
+// also lie beside a file that an argument names: a saved state from which the command resumes lies in its run's folder.
 func (r *Roots) named(folder string, moves bool) string {
 	var args []string
 	for _, a := range r.job.Command.Args {
@@ -328,7 +328,7 @@ func (r *Roots) named(folder string, moves bool) string {
 		if moves || slices.ContainsFunc(r.bases, func(b string) bool { return within(b, path) }) {
 			continue
 		}
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 == 0 { // an interpreter names nothing
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 == 0 { // an executable, such as an interpreter, names no folder
 			for range 2 {
 				if path = filepath.Dir(path); path != "/" && within(path, folder) {
 					return path
@@ -342,7 +342,7 @@ func (r *Roots) named(folder string, moves bool) string {
 			return at
 		}
 		for _, name := range r.spelled(at) {
-			for _, a := range r.job.Command.Args { // a shell's words stand in one
+			for _, a := range r.job.Command.Args { // a shell's script is one argument with several words
 				if mentions([]byte(a), name) {
 					return at
 				}
@@ -357,7 +357,7 @@ func (r *Roots) named(folder string, moves bool) string {
 	return ""
 }
 
-// spelled are the ways in which a recipe may name a folder outside the command's.
+// spelled returns the spellings by which a recipe may name a folder outside the command's.
 func (r *Roots) spelled(folder string) []string {
 	names := []string{folder}
 	for _, b := range r.bases {
@@ -389,8 +389,8 @@ func mentions(text []byte, path string) bool {
 	}
 }
 
-// readTexts reads what names folders: the script, the recipe that the command names, and Python source of the project.
-// They are read here, for a plugin's answer may hold any text.
+// readTexts reads the files that may name folders: the script, the recipe that the command names, and Python source of the project. It
+// reads them itself, because a plugin's answer may contain any text.
 func (r *Roots) readTexts() {
 	if r.textsRead {
 		return
@@ -463,7 +463,7 @@ func (r *Roots) Glob(pattern string) (paths []string) {
 	return paths
 }
 
-// hits are the paths that match, below the place's root, but for those that lead outside.
+// hits returns the matching paths below the place's root, without those that lead outside.
 func (p place) hits(beyond []string) (rels []string) {
 	for _, hit := range glob(filepath.Join(escape(p.root), p.rel)) {
 		to, err := target(hit)
@@ -477,7 +477,7 @@ func (p place) hits(beyond []string) (rels []string) {
 	return rels
 }
 
-// searching is how long a glob may take: a plugin's may have a star for every folder of a disk.
+// searching bounds the time for a glob: a plugin's glob may match every folder of a disk.
 const searching = 10 * time.Second
 
 func glob(pattern string) []string {
@@ -501,7 +501,7 @@ type File struct {
 	rel string
 }
 
-// File returns what lies at a path within the roots; ok is false where that is not there, or lies outside.
+// File returns the file at a path within the roots. ok is false if it does not exist or lies outside.
 func (r *Roots) File(path string) (f File, ok bool) {
 	if r == nil {
 		return f, false
@@ -531,7 +531,7 @@ func (r *Roots) Movable(pattern string) (files []File) {
 	return files
 }
 
-// MoveInto moves the file into a folder beside it, which it makes, and returns that.
+// MoveInto moves the file into a new folder beside it, and returns that folder.
 func (f File) MoveInto(name string) (dir string, err error) {
 	root, err := os.OpenRoot(f.root)
 	if err != nil {
@@ -545,8 +545,8 @@ func (f File) MoveInto(name string) (dir string, err error) {
 	return filepath.Join(filepath.Dir(f.Path), name), root.Rename(f.rel, filepath.Join(into, filepath.Base(f.rel)))
 }
 
-// Leaves is called before a trial, whose scratch name is given, and returns what removes what the trial left behind: only
-// what was not there before it.
+// Leaves is called before a trial with its scratch name. It returns a function that removes what the trial has left: only what did not
+// exist before.
 func (r *Roots) Leaves(name string) (remove func()) {
 	if r == nil {
 		return func() {}
@@ -567,7 +567,7 @@ func (r *Roots) Leaves(name string) (remove func()) {
 			defer root.Close()
 			for at := filepath.Dir(rel); within(first, at); at = filepath.Dir(at) {
 				if info, err := root.Lstat(at); err != nil || !info.IsDir() {
-					return // a link on the way that the trial made
+					return // the trial has made a link in the path
 				}
 			}
 			root.RemoveAll(rel)

@@ -10,8 +10,8 @@ import (
 	"github.com/launch-ml/launch/core/job"
 )
 
-// CheckPuts reports the first thing that a plugin wants to put outside a trial's folder: by its path, or through a link that
-// it puts there itself.
+// CheckPuts returns an error for the first file that a plugin wants to put outside a trial's folder, by its path or through a link that the
+// plugin puts there.
 func CheckPuts(puts []job.Put) error {
 	links := map[string]bool{}
 	for _, p := range puts {
@@ -30,8 +30,8 @@ func CheckPuts(puts []job.Put) error {
 	return nil
 }
 
-// Stage lays into a trial's folder what the plugin wants there. Nothing is put elsewhere: what a link leads to is only
-// read, and outlives the folder.
+// Stage writes the plugin's files and links into a trial's folder, and nowhere else. The targets of links are only read, and stay when the
+// folder is removed.
 func Stage(scratch string, puts []job.Put) error {
 	if err := CheckPuts(puts); err != nil {
 		return fmt.Errorf("preparing the trial: %w", err)
@@ -60,7 +60,7 @@ func Stage(scratch string, puts []job.Put) error {
 	return nil
 }
 
-// Copy copies a file and writes the patches into the copy, none of them beyond its end.
+// Copy copies a file and writes the patches into the copy. A patch beyond its end is an error.
 func Copy(from, to string, patches []job.Patch) error {
 	in, info, err := regular(from)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package explain says what a text, or a recorded run, died of, and what would have helped.
+// Package explain finds out why a log or a recorded run ended, and what would have helped.
 package explain
 
 import (
@@ -21,7 +21,7 @@ import (
 // Explain explains texts, or one run of a store. An argument is a file, a folder, "-" for standard input, or a run's name.
 func Explain(store record.Store, args []string) (ui.Explanation, error) {
 	var files []string
-	named := len(args) > 1 // evidence says of which file it is
+	named := len(args) > 1 // then evidence names its file
 	for _, arg := range args {
 		info, err := os.Stat(arg)
 		switch {
@@ -44,8 +44,8 @@ func Explain(store record.Store, args []string) (ui.Explanation, error) {
 	return explainTexts(files, named)
 }
 
-// explainTexts reports on files, "-" for standard input. Each is a stream of its own, so that the first that failed is found
-// among ranks that each have a log.
+// explainTexts explains files, "-" for standard input. Each is a stream of its own, so that the first rank that failed is found when
+// each rank has a log.
 func explainTexts(files []string, named bool) (ui.Explanation, error) {
 	x := ui.Explanation{Source: ui.Source{Kind: "text", Files: files}}
 	d, err := oom.NewDetector(job.Signs{})
@@ -75,7 +75,7 @@ func explainTexts(files []string, named bool) (ui.Explanation, error) {
 	return x, nil
 }
 
-// lastLines is how many of a program's last lines are shown where nothing else says why it failed.
+// lastLines is how many of a program's last lines are shown if nothing else explains its failure.
 const lastLines = 8
 
 // explainRun explains the last attempt of a run.
@@ -98,7 +98,7 @@ func explainRun(store record.Store, name string) (ui.Explanation, error) {
 	if out != nil {
 		d.Take(out)
 		x.Report = out.Report
-		if out.Ending == run.Succeeded || out.Ending == run.Interrupted { // what it met on the way ended nothing
+		if out.Ending == run.Succeeded || out.Ending == run.Interrupted { // an out-of-memory on the way did not end it
 			x.Report.OOM, x.Report.Fatal = false, false
 		} else if x.Report.Cause == "" || out.Ending == run.Failed && x.Report.OOM {
 			x.Report.Cause = out.Cause
@@ -122,7 +122,7 @@ func explainRun(store record.Store, name string) (ui.Explanation, error) {
 			d.RoomBytes = &l.Plan.Room
 		}
 		d.SavedState = r.Saved()
-		if f := attempt.CutShort(h, r.Job, store.Locks(), h.Life().Over()); f.State != nil && r.Job.Resume.None == "" { // its record says nothing of what it left
+		if f := attempt.CutShort(h, r.Job, store.Locks(), h.Life().Over()); f.State != nil && r.Job.Resume.None == "" { // its record does not list its saved state
 			d.SavedState = f.State
 		}
 		options = r.Options()
@@ -136,7 +136,7 @@ func explainRun(store record.Store, name string) (ui.Explanation, error) {
 	return x, nil
 }
 
-// output is the newest file of what the run's program printed; "" where none is kept.
+// output returns the newest output file of a run; "" if there is none.
 func output(h *record.History) string {
 	for _, path := range file.WrittenSince(file.Folder(h.Dir), filepath.Join("attempt-*", record.OutputFile), time.Time{}) {
 		return path
@@ -144,7 +144,7 @@ func output(h *record.History) string {
 	return ""
 }
 
-// Clues reads those of a file that has been judged before. What cannot be read gives none.
+// Clues reads the clues of an output file whose verdict is known. A file that cannot be read gives none.
 func Clues(path string) oom.Clues {
 	d, err := oom.NewDetector(job.Signs{})
 	if err != nil {

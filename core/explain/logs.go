@@ -20,7 +20,7 @@ import (
 	"github.com/launch-ml/launch/core/record"
 )
 
-// newest finds the newest *.log, *.out or *.err in a folder, and those of the same name: slurm-7.out beside slurm-7.err.
+// newest finds the newest *.log, *.out or *.err in a folder, and the files with the same stem: slurm-7.out and slurm-7.err.
 func newest(dir string) ([]string, error) {
 	var all []string
 	for _, glob := range []string{"*.log", "*.out", "*.err"} {
@@ -40,7 +40,7 @@ func newest(dir string) ([]string, error) {
 	return slices.DeleteFunc(all, func(path string) bool { return strings.TrimSuffix(path, filepath.Ext(path)) != stem }), nil
 }
 
-// streamOf is a file's name as evidence shows it; a name that the detector has a meaning for is written otherwise.
+// streamOf returns a file's name for the evidence. It changes names that have a meaning for the detector.
 func streamOf(path string) string {
 	switch path {
 	case oom.Terminal, oom.Stdout, oom.Stderr, oom.Log:
@@ -51,7 +51,7 @@ func streamOf(path string) string {
 	return path
 }
 
-// cutOff is the error of an input that ended too early. What was read of it counts.
+// cutOff is the error of an input that ended too early. The part before counts.
 type cutOff struct {
 	path string
 	err  error
@@ -65,7 +65,7 @@ func (c *cutOff) Unwrap() error { return c.err }
 // compressed has the magic numbers of formats that launch does not unpack, and the command that does.
 var compressed = map[string]string{"\x28\xb5\x2f\xfd": "zstd -dc", "\xfd7zX": "xz -dc", "BZh": "bzip2 -dc", "PK\x03\x04": "unzip -p"}
 
-// notebookHead is how a notebook begins (nbformat's schema): its keys are these four, in any order.
+// notebookHead matches the beginning of a notebook: one of its four keys (nbformat's schema).
 var notebookHead = regexp.MustCompile(`^\s*\{\s*"(?:cells|metadata|nbformat|nbformat_minor)"\s*:`)
 
 // Kinds of input.
@@ -74,12 +74,12 @@ const (
 	notebookInput = "notebook"
 )
 
-// read reads a file into a detector, in pieces; "-" is standard input. It returns the kind of input. The error is a [*cutOff] where
-// a part was read.
+// read reads a file into a detector, in pieces; "-" is standard input. It returns the kind of input. The error is a [*cutOff] if a part
+// was read.
 func read(d *oom.Detector, path, stream string) (kind string, err error) {
 	in := io.ReadCloser(os.Stdin)
 	if path != "-" {
-		if filepath.Base(path) == record.OutputFile { // which a killed launch leaves in parts
+		if filepath.Base(path) == record.OutputFile { // a killed launch leaves it in parts
 			in, err = record.OpenOutput(path)
 		} else {
 			in, err = os.Open(path)
@@ -97,7 +97,7 @@ func read(d *oom.Detector, path, stream string) (kind string, err error) {
 		}
 		b = bufio.NewReaderSize(z, 64<<10)
 	}
-	head, err := b.Peek(512) // of a pipe: as soon as so much is there, or it ends
+	head, err := b.Peek(512) // on a pipe this waits for 512 bytes or the end
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", &cutOff{path, err}
 	}
@@ -119,7 +119,7 @@ func read(d *oom.Detector, path, stream string) (kind string, err error) {
 	return kind, nil
 }
 
-// A cell is the part of a notebook's cell that matters (nbformat 4, section "Cell types"): pictures are skipped.
+// A cell holds the text of a notebook's cell, without pictures (nbformat 4, section "Cell types").
 type cell struct {
 	Count   *int `json:"execution_count"`
 	Outputs []struct {
@@ -147,8 +147,7 @@ func (m *multiline) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// notebook reads the outputs of a notebook's cells, one cell at a time, each as a stream of its own, named as the notebook
-// shows it.
+// notebook reads the outputs of a notebook's cells, one cell at a time. Each is a stream, with the name that the notebook shows.
 func notebook(d *oom.Detector, in io.Reader, stream string) error {
 	dec := json.NewDecoder(in)
 	if _, err := dec.Token(); err != nil {
@@ -191,7 +190,7 @@ func notebook(d *oom.Detector, in io.Reader, stream string) error {
 	return err
 }
 
-// write passes a cell's outputs on as its reader sees them.
+// write passes a cell's outputs to the detector, as a person sees them.
 func (c *cell) write(d *oom.Detector, name string) {
 	for _, o := range c.Outputs {
 		text := string(o.Text)

@@ -1,4 +1,4 @@
-// Package file reads files of the user's that may be anything: none of them makes a reader wait, and none is without end.
+// Package file reads files of unknown kind: a reader never waits for a FIFO, and never reads without end.
 package file
 
 import (
@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// An Unread is the error about what launch cannot read, though the program may: a pipe, a text of another encoding or far too
-// long. It is no mistake of the user's, so the command runs as typed.
+// An Unread is the error about a file that launch cannot read, but that the program perhaps can: a pipe, another encoding, a very long
+// text. It is not a mistake of the user, so the command runs as typed.
 type Unread struct{ Why string }
 
 func (e *Unread) Error() string { return e.Why }
 
-// Open opens an ordinary file. What is none is not even opened, as to open a FIFO lets its writer go on, and what it then writes
-// is the program's; the error is an [*Unread].
+// Open opens an ordinary file. For anything else the error is an [*Unread], and the file is not opened at all: opening a FIFO would let
+// its writer continue, and take data that are meant for the program.
 func Open(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
@@ -24,7 +24,7 @@ func Open(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a FIFO meanwhile
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a FIFO by now
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Read reads an ordinary file of at most that many bytes; of a longer one the error is an [*Unread].
+// Read reads an ordinary file of at most that many bytes. For a longer one the error is an [*Unread].
 func Read(path string, most int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {

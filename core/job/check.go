@@ -9,7 +9,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 )
 
-// Bounds of what a plugin may answer. What a family needs is a tenth of them at most.
+// Bounds of a plugin's answer. A real family needs at most a tenth of them.
 const (
 	maxBatch   = 1 << 24 // of each factor
 	maxList    = 10_000  // of files, knobs, options, edits
@@ -19,8 +19,8 @@ const (
 	maxProgram = 50_000 // instructions of all patterns: each byte of the output may be tried on all of them
 )
 
-// Check reports the first way in which j is no job: plugins are other people's programs. It is bounded in time and memory,
-// and what passes it can be planned and run without looking at its numbers again.
+// Check returns the first reason why j is not a valid job, because plugins are other people's programs. It is bounded in time and
+// memory. A job that passes can be planned and run without further checks of its numbers.
 func (j *Job) Check() error {
 	for what, n := range map[string]int64{"micro-batch": j.Batch.Micro, "accumulation": j.Batch.Accumulation, "number of ranks": j.Batch.Ranks} {
 		if n < 0 || n > maxBatch {
@@ -109,7 +109,7 @@ func (s Signs) check() error {
 	return size("the pattern of states", s.StateIteration)
 }
 
-// program is about how many instructions an expression compiles to: a repetition repeats them.
+// program estimates how many instructions an expression compiles to: a repetition repeats them.
 func program(re *syntax.Regexp) int {
 	n := 1 + len(re.Rune)/2
 	for _, sub := range re.Sub {

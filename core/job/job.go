@@ -1,4 +1,4 @@
-// Package job is what the user asked for: a command, and what a plugin has read in it.
+// Package job describes what the user asked for: a command, and the job that a plugin has recognised in it.
 package job
 
 import "github.com/launch-ml/launch/core/config"
@@ -8,14 +8,14 @@ type Command struct {
 	Args []string `json:"args"`
 	Dir  string   `json:"dir"`           // absolute
 	Env  []string `json:"env,omitempty"` // "NAME=value"
-	// Devices is how many GPUs the command would see, where the user has said it or a plugin has asked (plugin.Need): 0 where
-	// neither has, and -1 where launch does not know.
+	// Devices is how many GPUs the command would see. It is 0 if neither the user has set it nor a plugin has asked for it
+	// (plugin.Need), and -1 if launch does not know.
 	Devices int `json:"devices,omitempty"`
 	// Sources are the Python files that a plugin asked for (plugin.Need), as launch has read them.
 	Sources []config.PythonSource `json:"sources,omitempty"`
 }
 
-// Source returns the Python file of that absolute path, or nil if it was not read yet.
+// Source returns the Python file at an absolute path, or nil if it was not read yet.
 func (c Command) Source(path string) *config.PythonSource {
 	for i := range c.Sources {
 		if c.Sources[i].Path == path {
@@ -29,34 +29,33 @@ func (c Command) Source(path string) *config.PythonSource {
 type Job struct {
 	Command Command `json:"command"`
 	Plugin  string  `json:"plugin"`
-	Dialect string  `json:"dialect"` // which of the family's projects: "traiNNer-redux"
-	Name    string  `json:"name"`    // of the experiment, by the recipe
+	Dialect string  `json:"dialect"` // the project of the family: "traiNNer-redux"
+	Name    string  `json:"name"`    // the experiment's name, from the recipe
 	Arch    string  `json:"arch"`
-	// Generation says which of several networks of that name this is, where there are several.
+	// Generation distinguishes networks that have the same name.
 	Generation string `json:"generation,omitempty"`
 	Knobs      []Knob `json:"knobs,omitempty"`
-	// Options are those that the program declares, so that an edit of its arguments lands where the program reads it.
+	// Options are those that the program declares. With them an edit of an argument goes where the program reads it.
 	Options []config.Option `json:"options,omitempty"`
 	Files   []File          `json:"files,omitempty"`
 	Batch   Batch           `json:"batch"`
-	// Steps is how many optimizer steps the whole training has, where its signs of progress count them from its beginning, also
-	// after a resume; 0 where that is not known.
+	// Steps is the number of optimizer steps of the whole training, if its progress signs count them from the beginning, even after a
+	// resume; 0 if unknown.
 	Steps  int64  `json:"steps,omitempty"`
 	Signs  Signs  `json:"signs"`
 	Resume Resume `json:"resume"`
-	// Fixed says why settings of the job cannot be changed by launch, where there would be rungs that do; the host sets it.
+	// Fixed is why launch cannot change settings for which there are rungs. The plugin host sets it.
 	Fixed     string    `json:"fixed,omitempty"`
 	Rehearsal Rehearsal `json:"rehearsal"`
-	// Exclusive names what two runs must not share at the same time, such as the experiment's folder: absolute.
+	// Exclusive is the absolute path of a folder that two runs must not use at the same time, such as the experiment's.
 	Exclusive string   `json:"exclusive,omitempty"`
 	Warnings  []string `json:"warnings,omitempty"`
-	// Truths are what the project's guides, comments or flags say and the code does not do, each with its evidence. They
-	// are said once, and only where the job is concerned.
+	// Truths are statements of the project's guides, comments or flags that its code contradicts, each with its evidence. launch prints
+	// each once, and only those that matter to the job.
 	Truths []string `json:"truths,omitempty"`
-	// Inside asks that the program's own Python processes say what they know of their memory: what the card's allocator
-	// refused and from where it was asked, its peaks, the exception that ended a process. A plugin asks for it where the
-	// program hides its failures, or does not print its peaks. It comes by the environment (PYTHONPATH), and a program that
-	// does not take it runs all the same.
+	// Inside asks for a hook in the program's Python processes. It reports requests that the card's allocator refused and the code that
+	// made them, the peaks, and the exception that ended a process. A plugin asks for it if the program hides its failures or does not
+	// print its peaks. The hook comes through PYTHONPATH; a program that ignores it runs unchanged.
 	Inside bool `json:"inside,omitempty"`
 }
 
@@ -66,47 +65,45 @@ type Knob struct {
 	Name    string         `json:"name"`
 	At      config.Address `json:"at"`
 	Value   string         `json:"value"`             // as the program reads it
-	Default bool           `json:"default,omitempty"` // the recipe leaves it open
-	Dead    string         `json:"dead,omitempty"`    // why the running code does not read it; it is never turned
+	Default bool           `json:"default,omitempty"` // the recipe does not set it
+	Dead    string         `json:"dead,omitempty"`    // why the running code does not read it; launch never turns it
 }
 
-// The knobs that make up the global batch have these names in every plugin. GlobalBatch is what a program prints of their product,
-// in samples or in a multiple of them.
+// The knobs that make up the global batch have these names in every plugin. GlobalBatch is their product as a program prints it, in
+// samples or in a multiple of them.
 const (
 	MicroBatch   = "micro-batch"
 	Accumulation = "accumulation"
 	GlobalBatch  = "global batch"
 )
 
-// A File is a document of the recipe, as it was when the plugin read it. A retry works on the same text, whatever
-// happened to the file since.
+// A File is a document of the recipe, as it was when the plugin read it. A retry uses the same text, even if the file has changed.
 type File struct {
-	Path   string `json:"path"`   // as the command names it; of Python source, absolute
+	Path   string `json:"path"`   // as the command names it; absolute for Python source
 	Format string `json:"format"` // "yaml", "toml", Python
-	// Flag is the option of the command that names it: "-opt". Of Python source it is empty: nothing names that, and an
-	// edited copy is served in its place while the program runs.
+	// Flag is the option of the command that names the file: "-opt". It is empty for Python source, which no option names: launch serves
+	// an edited copy in its place while the program runs.
 	Flag string `json:"flag,omitempty"`
 	Text []byte `json:"text,omitempty"` // empty for Python source
-	// Added says that the user has no such file: with edits one is written, and stands behind the option's other values.
-	// Its text is "{}" and Path a mere name for it.
+	// Added: the user has no such file. If there are edits, launch writes one and adds it after the option's other values. Its text is
+	// "{}", and Path is only a name for it.
 	Added bool `json:"added,omitempty"`
 	// Source is Python source, with its literals.
 	Source *config.PythonSource `json:"source,omitempty"`
-	// Patches are the edits that a binary file knows, prepared: its text is not read, and its copy is made as the attempt
-	// starts.
+	// Patches are prepared edits of a binary file. Its text is not read; the copy is made when the attempt starts.
 	Patches []Patch `json:"patches,omitempty"`
-	From    string  `json:"from,omitempty"` // of an edited copy: the path of what it is a copy of, as the command names it
+	From    string  `json:"from,omitempty"` // for an edited copy: the path of the original, as the command names it
 }
 
-// A Patch is one value in a binary file and what another value would be in its place: the same number of bytes.
+// A Patch replaces one value in a binary file by another one of the same number of bytes.
 type Patch struct {
-	Path  string  `json:"path"` // "queue_ptr", as it stands in an edit's address
-	From  string  `json:"from"` // both as they stand in an edit
+	Path  string  `json:"path"` // the path of an edit's address: "queue_ptr"
+	From  string  `json:"from"` // From and To as in the edit
 	To    string  `json:"to"`
-	Bytes []Bytes `json:"bytes"` // to be written for To
+	Bytes []Bytes `json:"bytes"` // written for To
 }
 
-// Bytes stand at an offset.
+// Bytes are written at an offset.
 type Bytes struct {
 	At  int64  `json:"at"`
 	New []byte `json:"new"`
@@ -118,79 +115,77 @@ const Binary = "binary"
 // Python is the format of files that are settings in Python.
 const Python = "python"
 
-// Batch is how many samples go where. The guides' "effective batch" is the global batch.
+// Batch is the division of the global batch, which guides call "effective batch".
 type Batch struct {
 	Micro        int64 `json:"micro"`        // samples in one forward pass of one rank
-	Accumulation int64 `json:"accumulation"` // forward passes before an optimizer step
-	Ranks        int64 `json:"ranks"`        // that share a step, with a micro-batch each
-	// Replicas says that those are no processes but the cards of one, to which torch.nn.DataParallel deals its batch.
+	Accumulation int64 `json:"accumulation"` // forward passes for each optimizer step
+	Ranks        int64 `json:"ranks"`        // processes that share a step, each with a micro-batch
+	// Replicas: the ranks are not processes, but the cards of one process that uses torch.nn.DataParallel.
 	Replicas bool `json:"replicas,omitempty"`
 }
 
-// Global is the samples of one optimizer step; 0 where the batch is not known.
+// Global is the number of samples in one optimizer step; 0 if unknown.
 func (b Batch) Global() int64 { return b.Micro * b.Accumulation * b.Ranks }
 
-// A Rehearsal is how the same command is shortened to pass through every phase once, in a folder of launch's own, and
-// leaves nothing behind. It serves --rehearse, and the trials that measure how fast a rung is.
+// A Rehearsal describes how to shorten the command so that it goes through every phase once, writes into a folder of launch's, and
+// leaves nothing behind. --rehearse uses it, and so do the trials that measure the speed of a rung.
 type Rehearsal struct {
-	// Edits shorten it and lead all that it writes into the folder [Scratch].
+	// Edits shorten the training, and direct everything that it writes into the folder [Scratch].
 	Edits []config.Edit `json:"edits,omitempty"`
-	// Steps is after how many iterations (of its Progress signs) launch ends a program that would not end by itself;
-	// 0 where it ends by itself.
+	// Steps is the number of iterations (of its Progress signs) after which launch ends the program; 0 if it ends by itself.
 	Steps int64 `json:"steps,omitempty"`
-	// Leaves are paths, with [ScratchName] in them, that it leaves in the project because its experiments cannot lie
-	// elsewhere: launch removes them.
+	// Leaves are paths that contain [ScratchName], and that the program writes in the project because it can write nowhere else. launch
+	// removes them.
 	Leaves []string `json:"leaves,omitempty"`
-	// Puts are what launch lays into the folder [Scratch] before it, such as a data set that is cut short.
+	// Puts are files that launch writes into the folder [Scratch] first, such as a shortened data set.
 	Puts []Put `json:"puts,omitempty"`
-	// Away starts it in the folder [Scratch], for a program that writes where it is started. Paths are the places of those
-	// arguments of the command that launch then makes absolute, so that what it reads is what it was.
+	// Away starts the program in the folder [Scratch], for a program that writes to its current folder. Paths are the indices of
+	// arguments that launch then makes absolute, so that the program still reads the same files.
 	Away  bool  `json:"away,omitempty"`
 	Paths []int `json:"paths,omitempty"`
-	// Partial says which phase it does not reach: it then serves trials of speed only.
+	// Partial is the reason why it does not reach some phase. Then only trials of speed can use it.
 	Partial string `json:"partial,omitempty"`
-	// None says why it cannot be shortened; empty where it can.
+	// None is why the program cannot be shortened; empty if it can.
 	None string `json:"none,omitempty"`
 }
 
-// A Put is a file of that text, or a link to something by its absolute path, at a path below the folder [Scratch].
+// A Put is a file with that text, or a link with an absolute target, at a path below the folder [Scratch].
 type Put struct {
 	Path string `json:"path"`
 	Link string `json:"link,omitempty"`
 	Text []byte `json:"text,omitempty"`
 }
 
-// In the values of a rehearsal's edits Scratch stands for the path of a folder of launch's own, and ScratchName for a
-// name that nothing has.
+// Placeholders in the values of a rehearsal's edits: Scratch for the path of a folder of launch's, ScratchName for a name that is not in
+// use.
 const (
 	Scratch     = "{scratch}"
 	ScratchName = "{scratch name}"
 )
 
-// Resume is how the same command goes on from its newest saved state.
+// Resume describes how the command resumes from its newest saved state.
 type Resume struct {
-	// Edits make the command go on. They are made only on an attempt after one that left a state newer than itself.
-	// In their values [SavedPath] stands for the path of that state.
+	// Edits make the command resume. They are made only if an earlier attempt has left a state. In their values, [SavedPath] is the
+	// placeholder for the path of that state.
 	Edits []config.Edit `json:"edits,omitempty"`
-	// Aside globs, relative to the command's folder, name saved states that a retry which starts over would overwrite:
-	// launch puts them aside before it.
+	// Aside are globs, relative to the command's folder, of saved states that a retry from the start would overwrite. launch moves them
+	// aside first.
 	Aside []string `json:"aside,omitempty"`
-	// InTheWay globs, relative to the command's folder, name files that a failed attempt leaves and at which the next one stops
-	// because they are there, such as the settings that Lightning saves once. Those that an attempt of this run has made are
-	// put aside before the next; no other.
+	// InTheWay are globs, relative to the command's folder, of files that a failed attempt leaves and that make the next one stop, such
+	// as the settings that Lightning saves once. launch moves them aside before the next attempt, but only those of this run.
 	InTheWay []string `json:"in_the_way,omitempty"`
-	// Always are edits of every attempt after the first, whether or not it goes on from a state. In their values [FreePort]
-	// stands for a TCP port of this machine that nobody listens on.
+	// Always are edits of every attempt after the first, even if it does not resume. In their values, [FreePort] is the placeholder for a
+	// free TCP port of this machine.
 	Always []config.Edit `json:"always,omitempty"`
-	// OnCard says that the program keeps what it has read of the state on the card for as long as it trains.
+	// OnCard: the program keeps the loaded state on the card while it trains.
 	OnCard bool `json:"on_card,omitempty"`
-	// None says why a retry of this job starts over; empty where it goes on.
+	// None is why a retry of this job starts over; empty if it can resume.
 	None string `json:"none,omitempty"`
 }
 
-// FreePort stands in the values of Resume's edits for a port of this machine: what an attempt before has left behind may
-// still listen on the old one.
+// FreePort is the placeholder, in the values of Resume's edits, for a free port: a process of an earlier attempt may still use the old
+// port.
 const FreePort = "{free port}"
 
-// SavedPath stands in the values of Resume's edits for the path of the saved state that the attempt goes on from.
+// SavedPath is the placeholder, in the values of Resume's edits, for the path of the saved state from which the attempt resumes.
 const SavedPath = "{saved state}"

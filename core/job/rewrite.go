@@ -14,7 +14,7 @@ import (
 // A Rewritten is a command with edits made, and the edited copies of files that it reads. Nothing was written yet.
 type Rewritten struct {
 	Command Command
-	Files   []File            // with the paths of the copies; a copy of Python source has the path of its original
+	Files   []File            // with the paths of the copies; a copy of Python source keeps the path of its original
 	Set     map[string]string // what was set in the environment
 }
 
@@ -171,7 +171,7 @@ func (j *Job) editFile(docs map[string]config.Tree, e config.Edit) error {
 	return config.Apply(doc, e)
 }
 
-// withEnv returns env with the variables set, each once.
+// withEnv returns env with the variables of set, which replace those of the same name.
 func withEnv(env []string, set map[string]string) []string {
 	if len(set) == 0 {
 		return env

@@ -2,7 +2,7 @@ package job
 
 import "slices"
 
-// A SignKind says what a line of a program's output means. Readers ignore kinds that they do not know, so that a newer
+// A SignKind is the meaning of a line of a program's output. Readers ignore kinds that they do not know, so that a newer
 // plugin works with an older launch.
 type SignKind string
 
@@ -10,15 +10,15 @@ const (
 	Started     SignKind = "started"     // the training loop has begun
 	Progress    SignKind = "progress"    // group "iteration": optimizer steps done; group "total", if there is one: of how many
 	SavedState  SignKind = "saved"       // group "iteration", group "path": something a resume can read was written
-	Resumed     SignKind = "resumed"     // group "iteration": training goes on from a saved state
+	Resumed     SignKind = "resumed"     // group "iteration": training continues from a saved state
 	Phase       SignKind = "phase"       // the phase named by the sign has begun
 	PhaseEnd    SignKind = "phase-end"   // the phase named by the sign is over
-	Memory      SignKind = "memory"      // group "bytes" with group "unit": peak memory by the program's own account
+	Memory      SignKind = "memory"      // groups "bytes" and "unit": peak memory as the program reports it
 	OutOfMemory SignKind = "oom"         // out of memory, though the original message was replaced
-	Survived    SignKind = "survived"    // the program met an out-of-memory, or another failure, and goes on
-	Interrupted SignKind = "interrupted" // the user asked it to stop, and it obeyed
-	Succeeded   SignKind = "succeeded"   // it did what it was asked to do
-	Failed      SignKind = "failed"      // it did not, whatever its exit code says
+	Survived    SignKind = "survived"    // an out-of-memory, or another failure, after which the program continues
+	Interrupted SignKind = "interrupted" // the program stopped because the user asked it to
+	Succeeded   SignKind = "succeeded"   // the program has done its work
+	Failed      SignKind = "failed"      // the program has failed, even if its exit code is 0
 	Setting     SignKind = "setting"     // group "value": the value of the knob named by the sign, as the program sees it
 )
 
@@ -28,38 +28,38 @@ type Sign struct {
 	// Pattern is an RE2 expression, matched anywhere in a line that was stripped of escape sequences. Digits in its
 	// groups may be grouped by commas. A pattern without a literal of three characters is tried on every line.
 	Pattern string `json:"pattern"`
-	Phase   string `json:"phase,omitempty"` // of Phase and PhaseEnd, and of OutOfMemory where the words imply one
-	Knob    string `json:"knob,omitempty"`  // of Setting
+	Phase   string `json:"phase,omitempty"` // for Phase and PhaseEnd, and for OutOfMemory if the line implies a phase
+	Knob    string `json:"knob,omitempty"`  // for Setting
 }
 
-// Signs are what a plugin knows of its program's words and deeds: plain data, no callbacks.
+// Signs describe the output, the files and the exit codes of a plugin's program: plain data, no callbacks.
 type Signs struct {
 	Lines []Sign `json:"lines,omitempty"`
-	// Log globs, relative to the command's folder, name the program's own log files, which may be cleaner than what
-	// it prints. Only a file written after the attempt began counts, and of those the newest.
+	// Log are globs, relative to the command's folder, of the program's own log files, which may be cleaner than its output. The newest
+	// file counts that was written after the attempt began.
 	Log []string `json:"log,omitempty"`
-	// Recipes globs, relative to the command's folder, name the copies that the program itself makes of the recipe it
-	// was given, perhaps behind lines of its own: where one holds the recipe of the attempt, its settings are confirmed.
-	// A copy in words of its own, such as the sum of several recipes, confirms what stands in it at an edit's path.
+	// Recipes are globs, relative to the command's folder, of the copies that the program itself saves of its recipe, perhaps after lines
+	// of its own. If a copy contains the attempt's recipe, the settings are confirmed. If the program writes the copy in another form,
+	// such as several recipes joined, the copy confirms the values at the paths of the edits.
 	Recipes []string `json:"recipes,omitempty"`
-	// States globs, relative to the command's folder, name the files, or folders, that a resume reads. StateIteration, if not
-	// empty, is an RE2 expression over the base name whose group "iteration" orders them.
+	// States are globs, relative to the command's folder, of the files or folders that a resume reads. StateIteration, if not empty, is
+	// an RE2 expression over the base name; its group "iteration" orders them.
 	States         []string `json:"states,omitempty"`
 	StateIteration string   `json:"state_iteration,omitempty"`
-	// StateAfter is how many iterations must have been reported before a state counts: some programs write one even when
-	// they die before anything was trained.
+	// StateAfter is the number of iterations that must be reported before a state counts: some programs write a state even if they
+	// fail before the first step.
 	StateAfter int64 `json:"state_after,omitempty"`
-	// CountsMicro says that the iterations of Progress are forward passes, of which accumulation makes an optimizer step.
+	// CountsMicro: the iterations of Progress are forward passes, not optimizer steps.
 	CountsMicro bool `json:"counts_micro,omitempty"`
-	// Every says that the program reports progress every so many iterations; 0 where that is not known.
+	// Every is the number of iterations between two reports of progress; 0 if unknown.
 	Every int64 `json:"every,omitempty"`
-	// TakesArgv says that the program takes the options that are edited from its arguments and from nowhere else, so that
-	// what stands there is what it runs with. A plugin that has not read the program's code does not say so.
+	// TakesArgv: the program takes the edited options only from its arguments, so it runs with the values there. A plugin sets this only
+	// if it has read the program's code.
 	TakesArgv bool `json:"takes_argv,omitempty"`
-	// Codes says what exit codes mean where it is not what they seem. "succeeded" and "interrupted" are taken by their
-	// word; any other text is the cause that a person is shown.
+	// Codes gives the meaning of unusual exit codes: "succeeded", "interrupted", or any other text, which is printed as the cause of a
+	// failure.
 	Codes map[int]string `json:"codes,omitempty"`
-	// MustSucceed says that a run that exits 0 without a Succeeded sign has failed.
+	// MustSucceed: a program that exits 0 without a Succeeded sign has failed.
 	MustSucceed bool `json:"must_succeed,omitempty"`
 }
 

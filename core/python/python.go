@@ -1,5 +1,5 @@
-// Package python knows the Python that a command would use, from its files: where its interpreter is, and which packages
-// it would import, in which version. It starts nothing.
+// Package python finds the Python that a command would use: its interpreter, and the versions of its packages. It reads files only, and
+// starts nothing.
 package python
 
 import (
@@ -14,11 +14,11 @@ import (
 	"github.com/launch-ml/launch/core/lazy"
 )
 
-// An Environment is a Python and the folders that its packages lie in.
+// An Environment is an interpreter and its folders of packages.
 type Environment struct {
-	Interpreter string // its path, as the command would find it; "" where that is not known
+	Interpreter string // its path, as the command would find it; "" if unknown
 	folders     []string
-	env         []string // what it is started with, the last of a name counting
+	env         []string // the variables that it is started with; the last of a name counts
 	stripped    func(name string) bool
 }
 
@@ -73,7 +73,7 @@ func (e Environment) Has(module string) bool {
 
 var torchVersion = lazy.MustCompile(`(?m)^__version__ = ['"](\d+)\.(\d+)`)
 
-// Torch returns the version of torch, if exactly one is there.
+// Torch returns the version of torch, if exactly one is installed.
 func (e Environment) Torch() (major, minor int, ok bool) {
 	m := torchVersion.FindStringSubmatch(e.torch())
 	if m == nil {
@@ -84,14 +84,14 @@ func (e Environment) Torch() (major, minor int, ok bool) {
 	return major, minor, true
 }
 
-// In torch's version.py, in later ones with an annotation.
+// Lines of torch's version.py; newer versions have an annotation.
 var (
 	cudaVersion = lazy.MustCompile(`(?m)^cuda(?:: Optional\[str\])? = (?:['"]([\d.]+)['"]|(None))`)
 	hipVersion  = lazy.MustCompile(`(?m)^hip(?:: Optional\[str\])? = ['"]`)
 )
 
-// TorchCUDA returns torch's major version and the CUDA that it was built for: "12.4", or "none" of a build for the CPU
-// alone. What is not known is 0 and "".
+// TorchCUDA returns torch's major version and the CUDA version that it was built for: "12.4", or "none" for a CPU build. They are 0 and
+// "" if unknown.
 func (e Environment) TorchCUDA() (major int, cuda string) {
 	text := e.torch()
 	if m := torchVersion.FindStringSubmatch(text); m != nil {
@@ -109,7 +109,7 @@ func (e Environment) TorchCUDA() (major int, cuda string) {
 
 var wholeVersion = lazy.MustCompile(`(?m)^__version__ = ['"]([^'"\n]+)['"]`)
 
-// TorchBuild returns torch's whole version, its build included ("2.15.0+cu132"), or "" if not exactly one is there.
+// TorchBuild returns torch's whole version, its build included ("2.15.0+cu132"), or "" if not exactly one is installed.
 func (e Environment) TorchBuild() string {
 	if m := wholeVersion.FindStringSubmatch(e.torch()); m != nil {
 		return m[1]
@@ -117,7 +117,7 @@ func (e Environment) TorchBuild() string {
 	return ""
 }
 
-// torch is the text of torch/version.py, if exactly one is there.
+// torch returns the text of torch/version.py, if exactly one is installed.
 func (e Environment) torch() string {
 	var found []string
 	for _, dir := range e.folders {

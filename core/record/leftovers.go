@@ -15,23 +15,23 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
-// What a trial leaves in a project while it runs is noted before it is made: where launch and its keeper are killed with everything
-// else, the next launch removes it.
+// A trial notes each folder before it makes it in the project. If launch and its keeper are both killed, the next launch removes the
+// noted folders.
 
-// The names of folders that launch makes for itself, outside its state folder too. Nothing else that is noted is ever removed.
+// The names of folders that launch makes, some of them outside the state folder. Only folders with these names are removed.
 const (
 	TrialPrefix   = "launch-trial-"
 	AttemptPrefix = "launch-attempt-"
 )
 
-// Note notes paths that are to be removed should this process end without calling forget: absolute ones, of folders that are not
-// there yet. The kernel's lock on the note ends with this process, however that ends.
+// Note records absolute paths of folders that do not exist yet. If this process ends without calling forget, the next launch removes
+// them. The kernel releases the lock on the note when this process ends.
 func (s Store) Note(paths ...string) (forget func(), err error) {
 	dir := s.notes()
 	if err := private.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("making the folder of notes: %w", err)
 	}
-	f, err := os.CreateTemp(dir, ".new-*") // whose name takes it out of sight until it is locked and whole
+	f, err := os.CreateTemp(dir, ".new-*") // readers ignore this name until the note is locked and complete
 	if err != nil {
 		return nil, fmt.Errorf("noting what a trial leaves: %w", err)
 	}
@@ -59,7 +59,7 @@ func (s Store) Note(paths ...string) (forget func(), err error) {
 
 func (s Store) notes() string { return filepath.Join(filepath.Dir(s.Dir), "leftovers") }
 
-// Tidy removes what launches that were killed have noted, and returns what that was.
+// Tidy removes the folders that killed launches have noted, and returns their paths.
 func (s Store) Tidy() (removed []string) {
 	entries, _ := os.ReadDir(s.notes())
 	for _, e := range entries {
@@ -71,14 +71,14 @@ func (s Store) Tidy() (removed []string) {
 		if err != nil {
 			continue
 		}
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil { // else it is under way
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil { // else its launch is still running
 			var paths []string
 			all := true
 			if b, err := io.ReadAll(io.LimitReader(f, 1<<20)); err == nil && json.Unmarshal(b, &paths) == nil {
 				for _, p := range paths {
 					switch gone, err := s.removeLeftover(p); {
 					case err != nil:
-						all = false // a disk that is not there today may be tomorrow
+						all = false // a missing disk may be back later
 					case gone:
 						removed = append(removed, p)
 					}
@@ -93,7 +93,7 @@ func (s Store) Tidy() (removed []string) {
 	return removed
 }
 
-// removeLeftover removes a folder of launch's own making, and reports whether it was there. It follows no link at its end or below.
+// removeLeftover removes a folder that launch has made, and reports whether it existed. It follows no link, at its end or below.
 func (s Store) removeLeftover(path string) (bool, error) {
 	base := filepath.Base(path)
 	inside, err := filepath.Rel(s.Dir, path)

@@ -16,17 +16,17 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
-// Whether a run is still carried is asked of a lock, which the kernel releases with the launch that holds it, and not of a
-// process number, which means another process in another container. Where a lock does not reach (another machine, a file
-// system without locks) the last sign counts: the time of the lock's file, which is renewed while the run is carried.
+// A lock shows whether a run is still running: the kernel releases it when the launch that holds it ends. A process number would mean
+// another process in another container. Where a lock does not reach (another machine, a file system without locks), the last sign
+// counts: the time of the lock's file, which launch renews while the run lasts.
 
-// A Carrier is a launch that carries a run.
+// A Carrier identifies the launch that carries a run.
 type Carrier struct {
 	Host string `json:"host"`
-	// Boot is the kernel's own name of its boot (/proc/sys/kernel/random/boot_id): containers on one machine share it, and
+	// Boot is the kernel's ID of its boot (/proc/sys/kernel/random/boot_id): containers on one machine share it, and
 	// two machines never do.
 	Boot string `json:"boot,omitempty"`
-	// Namespace is that of its process number.
+	// Namespace is the PID namespace of the launch.
 	Namespace string `json:"pid_namespace,omitempty"`
 }
 
@@ -42,7 +42,7 @@ var carrier = sync.OnceValue(func() *Carrier {
 // signFile is the lock of a run, in its folder. Its time is the run's last sign.
 const signFile = "lock"
 
-// How often the last sign is renewed, and how old it is when nobody can be there any more.
+// How often launch renews the last sign, and the age from which a sign means that its launch is gone.
 const (
 	signEvery = 30 * time.Second
 	signLost  = 3 * time.Minute
@@ -55,7 +55,7 @@ type sign struct {
 	done chan struct{}
 }
 
-// takeSign takes a run for this process. A file system that has no locks is no hindrance.
+// takeSign locks a run for this process. On a file system without locks it succeeds without one.
 func takeSign(dir string) (*sign, error) {
 	f, err := private.Open(filepath.Join(dir, signFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -92,22 +92,22 @@ func (s *sign) release() {
 	})
 }
 
-// A Life says whether a run is carried by a launch.
+// A Life tells whether a launch carries a run now, and which one.
 type Life struct {
 	Alive bool
 	PID   int       // of the launch that wrote last, in its own namespace
-	Host  string    // where that is not this machine; else ""
-	Sign  time.Time // when it last gave a sign; zero where that is not known
+	Host  string    // the machine, if it is not this one; else ""
+	Sign  time.Time // the time of its last sign; zero if unknown
 }
 
-// Untake sets the run's last sign to what it was before it was taken, for one that takes a run and does nothing with it.
+// Untake restores the run's last sign, for a launch that has taken a run and then did nothing with it.
 func (r *Record) Untake(was Life) {
 	if !was.Sign.IsZero() {
 		os.Chtimes(filepath.Join(r.Dir, signFile), was.Sign, was.Sign)
 	}
 }
 
-// Over is when a run that nobody carries any more can have ended at the latest, by its last sign; zero where that is not known.
+// Over returns the latest time at which a run that nobody carries can have ended, by its last sign; zero if unknown.
 func (l Life) Over() time.Time {
 	if l.Sign.IsZero() {
 		return l.Sign
@@ -115,7 +115,7 @@ func (l Life) Over() time.Time {
 	return l.Sign.Add(signEvery)
 }
 
-// String says who carries the run.
+// String names the launch that carries the run.
 func (l Life) String() string {
 	s := fmt.Sprintf("process %d", l.PID)
 	if l.Host != "" {
@@ -127,7 +127,7 @@ func (l Life) String() string {
 	return s
 }
 
-// Life looks whether a launch carries the run now.
+// Life finds out whether a launch carries the run now.
 func (h *History) Life() Life { return h.lifeOn(*carrier(), time.Now()) }
 
 func (h *History) lifeOn(here Carrier, now time.Time) Life {
@@ -181,8 +181,8 @@ func samePrograms(pid int) bool {
 	return err == nil && string(its) == string(mine) && Running(pid)
 }
 
-// Running reports whether there is a process of that number in this namespace that still runs. One that its parent has not
-// fetched (in a notebook, in a container without an init) does not.
+// Running reports whether a process with this number runs in this namespace. A zombie, whose parent has not waited for it (in a
+// notebook, in a container without an init), does not run.
 func Running(pid int) bool {
 	if pid <= 0 {
 		return false
@@ -195,8 +195,7 @@ func Running(pid int) bool {
 	return err == nil || errors.Is(err, unix.EPERM)
 }
 
-// oneMachine are file systems that no other kernel can have open (statfs(2)): a lock on them that nobody holds here is held
-// nowhere.
+// oneMachine lists file systems that only one kernel can have open (statfs(2)): if nobody holds a lock on this machine, nobody holds it.
 var oneMachine = []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, 0x2fc12fc1} // the last is ZFS
 
 func ofOneMachine(dir string) bool {

@@ -21,12 +21,12 @@ import (
 // ErrBusy is wrapped by the errors of [Store.Lock] and [Store.Append] when another launch holds the lock.
 var ErrBusy = errors.New("in use by another launch")
 
-// Lock keeps two launches out of one experiment, whose saved states they would mix. The kernel releases it when this
-// process ends, however it ends. what names the experiment: its folder.
+// Lock keeps a second launch out of an experiment, because the two would mix their saved states. The kernel releases the lock when this
+// process ends. what is the experiment's folder.
 //
-// No single place for the lock reaches every launch that shares an experiment, so it is taken in three: in the state folder,
-// which a home shared by machines shares; in a folder of this user on this machine, whatever the state folder is; and on
-// the experiment's folder itself once that is there, which containers and other users see. Nothing is written to that.
+// No single place reaches every launch that shares an experiment, so Lock locks three: a file in the state folder, for machines that
+// share a home; a file in this user's folder on this machine, for other state folders; and the experiment's folder itself once it
+// exists, for containers and other users. It writes nothing there.
 func (s Store) Lock(what, holder string) (unlock func(), err error) {
 	return lock([]string{s.Locks(), machineLocks()}, what, holder)
 }
@@ -53,7 +53,7 @@ func lock(dirs []string, what, holder string) (unlock func(), err error) {
 			release()
 			return nil, fmt.Errorf("%w holds %s", err, what)
 		}
-		if err != nil { // some network file systems cannot
+		if err != nil { // some network file systems have no locks
 			errs = append(errs, fmt.Errorf("locking %s: %w", what, err))
 			continue
 		}
@@ -72,7 +72,7 @@ func lock(dirs []string, what, holder string) (unlock func(), err error) {
 	return func() { folder.release(); release() }, nil
 }
 
-// lockFile locks a file of launch's own, and writes down who holds it.
+// lockFile locks a file of launch's own, and writes the holder into it.
 func lockFile(path, holder string) (*os.File, error) {
 	if err := private.MkdirAll(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func lockFile(path, holder string) (*os.File, error) {
 	return f, nil
 }
 
-// flock takes a lock without waiting for longer than a look at it by another launch may take.
+// flock takes a lock. It waits only as long as another launch needs to test the lock.
 func flock(f *os.File, how int) (err error) {
 	for range 10 {
 		if err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
@@ -105,8 +105,8 @@ func flock(f *os.File, how int) (err error) {
 	return err
 }
 
-// located is a path with the links of what is there of it resolved: an experiment has the same name through a link, and before
-// its folder is made.
+// located returns a path with its links resolved, as far as the path exists. So an experiment has one name, even through a link or
+// before its folder is made.
 func located(path string) string {
 	for at, rest := path, ""; ; at, rest = filepath.Dir(at), filepath.Join(filepath.Base(at), rest) {
 		if real, err := filepath.EvalSymlinks(at); err == nil {
@@ -118,8 +118,8 @@ func located(path string) string {
 	}
 }
 
-// A folderLock is a lock on a folder itself, as soon as it is there, and on the folder that takes its name where the program
-// renames it.
+// A folderLock is a lock on a folder itself, from the moment the folder exists. If the program renames the folder, it also locks the
+// new one of that name.
 type folderLock struct {
 	path string
 	mu   sync.Mutex
@@ -128,8 +128,8 @@ type folderLock struct {
 	done chan struct{}
 }
 
-// take locks the folder where there is one that is not locked by this process yet. The error is [ErrBusy], or nil: what has
-// no locks has none.
+// take locks the folder, if it exists and this process has not locked it yet. The error is [ErrBusy] or nil; a file system without
+// locks is no error.
 func (l *folderLock) take() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +156,7 @@ func (l *folderLock) take() error {
 	return nil
 }
 
-// follow looks for the folder from time to time: most programs make it only once they run.
+// follow looks for the folder from time to time, because most programs make it only after their start.
 func (l *folderLock) follow() {
 	l.done = make(chan struct{})
 	go func() {
@@ -184,12 +184,12 @@ func (l *folderLock) release() {
 	}
 }
 
-// busy says who holds the lock on a folder: nil where that is another account, which everybody who can read the folder
-// could be, and by which nobody's training is stopped. The kernel lists the holders that this process can see (proc_locks(5)).
+// busy returns an error that names the holder of the lock on a folder. It returns nil if only other accounts hold it: anyone who can
+// read the folder could lock it, and must not stop a training. The kernel lists the holders that this process can see (proc_locks(5)).
 func busy(folder os.FileInfo) error {
 	st, ok := folder.Sys().(*syscall.Stat_t)
 	if !ok {
-		return fmt.Errorf("%w: a process that this one cannot see", ErrBusy)
+		return fmt.Errorf("%w; its process is not visible from here", ErrBusy)
 	}
 	text, _ := os.ReadFile("/proc/locks")
 	others := false
@@ -198,7 +198,7 @@ func busy(folder os.FileInfo) error {
 		if len(f) < 6 || f[1] != "FLOCK" || !strings.HasSuffix(f[5], fmt.Sprintf(":%d", st.Ino)) {
 			continue
 		}
-		info, err := os.Stat("/proc/" + f[4]) // where accounts do not see each other's (hidepid), this one's own are there
+		info, err := os.Stat("/proc/" + f[4]) // even with hidepid, this account sees its own processes
 		if err == nil && (private.Owner(info) == os.Geteuid() || private.Owner(info) == 0) {
 			return fmt.Errorf("%w: process %s", ErrBusy, f[4])
 		}
@@ -207,5 +207,5 @@ func busy(folder os.FileInfo) error {
 	if others {
 		return nil
 	}
-	return fmt.Errorf("%w: a process that this one cannot see", ErrBusy)
+	return fmt.Errorf("%w; its process is not visible from here", ErrBusy)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/launch-ml/launch/core/lazy"
 )
 
-// Masked stands for a secret that was not recorded.
+// Masked replaces a secret in a record.
 const Masked = "***"
 
 var (
@@ -27,11 +27,11 @@ var (
 	assignment   = lazy.MustCompile(`(^|[\s;&|(])([A-Za-z_]\w*)=('[^']*'|"[^"]*"|[^\s;&|)'"]+)`)
 )
 
-// MaskArgs returns the command line with what looks like a secret replaced: the values of flags, of assignments and of headers
-// whose names mark them as secret, passwords in addresses, and all of those within the scripts of shells.
+// MaskArgs returns the command line with everything replaced that looks like a secret: the values of flags, assignments and headers with
+// such names, passwords in URLs, and the same inside shell scripts.
 func MaskArgs(args []string) []string { return maskArgs(args, maxScripts) }
 
-// maxScripts is how many scripts within scripts are read.
+// maxScripts is how deep scripts inside scripts are read.
 const maxScripts = 4
 
 func maskArgs(args []string, scripts int) []string {
@@ -44,7 +44,7 @@ func maskArgs(args []string, scripts int) []string {
 		switch {
 		case shell && cluster.MatchString(args[i-1]):
 			out[i], shell = maskScript(a, scripts-1), false
-		case out[i] == a && strings.ContainsAny(a, " \t\n"): // as what ssh is to run
+		case out[i] == a && strings.ContainsAny(a, " \t\n"): // such as the command for ssh
 			out[i] = maskScript(a, scripts-1)
 		case shells[filepath.Base(a)]:
 			shell = true
@@ -57,7 +57,7 @@ func maskArgs(args []string, scripts int) []string {
 func maskWords(words []string) []string {
 	out := slices.Clone(words)
 	for i, a := range words {
-		if out[i] != a { // by the word before it
+		if out[i] != a { // the word before it marks it as a secret
 			continue
 		}
 		switch name, _, assigned := strings.Cut(a, "="); {
@@ -74,11 +74,11 @@ func maskWords(words []string) []string {
 	return out
 }
 
-// textTokens are what a token is of where it is one of a text or of a network, as in --pad-token or --placeholder_token, and
-// switches of a token's use. textual_inversion.py of diffusers, tokenizers of transformers.
+// textTokens are words that, with "token", name a token of a text or a network and no secret: --pad-token, --placeholder_token. They are
+// from textual_inversion.py of diffusers and the tokenizers of transformers.
 var textTokens = words("pad eos bos unk mask cls sep class placeholder initializer trigger instance special image img start end stop register distill prompt num n new modifier rare text video audio sot eot dist global per concept extra max min add")
 
-// keyring are the words before "key" that make it one that opens something. Others are of tables: --image-key, --sort-key.
+// keyring are the words that make a "key" after them a secret. Other keys belong to tables: --image-key, --sort-key.
 var keyring = words("api access private secret wandb comet neptune hf ssh encryption license account auth signing deploy subscription openai master")
 
 func words(list string) map[string]bool {
@@ -89,7 +89,7 @@ func words(list string) map[string]bool {
 	return out
 }
 
-// secretName reports whether what a flag or a variable of that name holds is a secret.
+// secretName reports whether the value of a flag or variable with this name is a secret.
 func secretName(name string) bool {
 	flag := strings.HasPrefix(name, "-")
 	name = strings.TrimLeft(name, "-+~")
@@ -126,7 +126,7 @@ type passwordOption struct {
 	option string
 	joined bool   // always: -pSECRET
 	only   string // with this word among the arguments
-	own    bool   // it stands before the program's first argument, where another command begins
+	own    bool   // only before the program's first argument, where another command begins
 }
 
 var passwordOptions = map[string]passwordOption{
@@ -142,7 +142,7 @@ var shells = words("sh bash dash zsh ksh ash")
 // wrappers start the command that follows their own options.
 var wrappers = words("env sudo nohup nice ionice exec command time timeout stdbuf setsid srun")
 
-// maskOptions masks the short options of a program that is known to take a password in them.
+// maskOptions masks the short options in which some programs take a password.
 func maskOptions(words []string) {
 	i, wrapped := 0, false
 	for ; i < len(words); i++ {
@@ -177,11 +177,11 @@ func maskOptions(words []string) {
 	}
 }
 
-// maskScript masks what a shell would take for commands and assignments: the script of sh -c, or what is handed to ssh. Text that
-// is neither has nothing of the kind in it.
+// maskScript masks secrets in the commands and assignments of a shell script: the argument of sh -c, or the command for ssh. It does not
+// change other text.
 func maskScript(script string, scripts int) string {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
-	if err != nil { // of another shell: at least its assignments
+	if err != nil { // another shell's syntax: mask at least its assignments
 		for _, m := range assignment.FindAllStringSubmatch(script, -1) {
 			if secretName(m[2]) {
 				script = strings.Replace(script, m[2]+"="+m[3], m[2]+"="+Masked, 1)
@@ -207,7 +207,7 @@ func maskScript(script string, scripts int) string {
 			}
 			plain := maskWords(said)
 			for i, masked := range maskArgs(said, scripts) {
-				if !static[i] { // what it runs is visited by itself
+				if !static[i] { // the commands inside are visited on their own
 					masked = plain[i]
 				}
 				if w := n.Args[i]; masked != said[i] && !reference(w) {
@@ -224,7 +224,7 @@ func maskScript(script string, scripts int) string {
 	var out strings.Builder
 	at := uint(0)
 	for _, c := range cuts {
-		if c.from < at { // within one that is masked already
+		if c.from < at { // inside a masked part
 			continue
 		}
 		out.WriteString(script[at:c.from] + c.with)
@@ -233,7 +233,7 @@ func maskScript(script string, scripts int) string {
 	return out.String() + script[at:]
 }
 
-// value is a word without its quotes; or as it is written, and not static, where the shell would put something into it.
+// value returns a word without its quotes. If the shell would expand it, value returns it as written, and static is false.
 func value(w *syntax.Word, script string) (text string, static bool) {
 	var b strings.Builder
 	for _, part := range w.Parts {
@@ -257,7 +257,7 @@ func value(w *syntax.Word, script string) (text string, static bool) {
 	return b.String(), true
 }
 
-// reference reports whether a word, or what follows its "=", is but a variable: "$TOKEN" is no secret.
+// reference reports whether a word, or the part after its "=", is only a variable: "$TOKEN" is not a secret.
 func reference(w *syntax.Word) bool {
 	parts := w.Parts
 	if len(parts) > 1 {
@@ -275,8 +275,7 @@ func reference(w *syntax.Word) bool {
 	return ok && p.Exp == nil
 }
 
-// Unmask checks that a command is the recorded one, in whose masked places there may be anything. The error names the first
-// difference.
+// Unmask checks that a command equals the recorded one, except in its masked places. The error names the first difference.
 func Unmask(recorded, given []string) error {
 	masked := MaskArgs(given)
 	for i := range max(len(recorded), len(given)) {
@@ -294,7 +293,7 @@ func Unmask(recorded, given []string) error {
 	return nil
 }
 
-// matches reports whether a word is a recorded one with something in its masked places.
+// matches reports whether a word equals a recorded one, except in its masked places.
 func matches(recorded, given string) bool {
 	parts := strings.Split(recorded, Masked)
 	for i := range parts {
@@ -304,8 +303,7 @@ func matches(recorded, given string) bool {
 	return err == nil && re.MatchString(given)
 }
 
-// matters lists the beginnings of the names of environment variables that change what a training does on a card. The
-// others are not recorded at all.
+// matters lists prefixes of environment variables that change what a training does on a card. Other variables are not recorded.
 var matters = []string{"CUDA_", "PYTORCH_", "TORCH_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "MALLOC_", "SLURM_JOB", "SLURM_ARRAY",
 	"LAUNCH_", "VIRTUAL_ENV=", "CONDA_PREFIX=", "PYTHONPATH=", "WORLD_SIZE=", "RANK=", "LOCAL_RANK="}
 
@@ -331,17 +329,17 @@ func HasMask(args []string) bool {
 	return slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, Masked) })
 }
 
-// MaskRun is the run as it is recorded: without secrets, and without its environment.
+// MaskRun returns the run for the record: without secrets, and without its environment.
 func MaskRun(r *run.Run) *run.Run {
 	out := *r
 	j := *r.Job
 	j.Command.Args, j.Command.Env = MaskArgs(j.Command.Args), MaskEnv(j.Command.Env)
-	j.Command.Sources = nil // those that matter are among the job's files
+	j.Command.Sources = nil // the files that the job uses are in Job.Files
 	out.Job = &j
 	return &out
 }
 
-// Restore fills the secrets of a run's command in from the whole command, given again.
+// Restore takes the secrets of a run's command from the command that the user typed again.
 func Restore(r *run.Run, command []string) error {
 	if err := Unmask(r.Job.Command.Args, command); err != nil {
 		return err

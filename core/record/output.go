@@ -17,24 +17,24 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// What is kept of a program's output: its beginning, and its end, which is in several files while it grows, so that the
-// oldest can go and a kill loses nothing of the newest.
+// How much of a program's output is kept: its beginning and its end. While the program runs, the end is in several files: the oldest
+// can be removed, and a kill loses nothing of the newest.
 var (
 	headKept    int64 = 8 << 20
 	segment     int64 = 8 << 20
-	segmentKept       = 3 // whole ones, beside the one that is written
+	segmentKept       = 3 // complete files, besides the one being written
 )
 
-// An Output keeps what a program prints in a file of bounded size: where it is longer, what lies between its head and its
-// tail is left out, and a line in its place says how much.
+// An Output keeps what a program prints in a file of bounded size. If the output is longer, the part between head and tail is left out,
+// and a line in its place gives its size.
 //
-// Until it is closed the tail lies in files of its own beside the head's, named by where in the output they begin. Of an
-// output that was never closed [OpenOutput] joins them.
+// Until Close, the tail is in files of its own beside the head's, named by their offset in the output. [OpenOutput] joins the files of
+// an output that was never closed.
 type Output struct {
 	path  string
-	file  *os.File // the one that is written
-	n     int64    // how much there was
-	began int64    // where in that the file begins
+	file  *os.File // the one being written
+	n     int64    // bytes of the whole output so far
+	began int64    // offset of the file in the output
 	tails []string // the older files of the tail
 }
 
@@ -73,7 +73,7 @@ func (o *Output) Write(p []byte) (wrote int, err error) {
 
 const tailMark = ".tail-"
 
-// next goes on in a new file, and removes the oldest of the tail.
+// next continues in a new file, and removes the oldest file of the tail.
 func (o *Output) next() error {
 	path := fmt.Sprintf("%s%s%015d", o.path, tailMark, o.n)
 	f, err := private.Open(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -103,7 +103,7 @@ func (o *Output) Close() error {
 		return err
 	}
 	defer in.Close()
-	// Beside the head, whose place it takes in one step: a kill leaves the one or the other.
+	// The joined file replaces the head in one step: after a kill one or the other exists.
 	joined, err := private.Open(o.path+".joined", os.O_CREATE|os.O_WRONLY, 0o600)
 	if err == nil {
 		_, err = io.Copy(joined, in)
@@ -122,7 +122,7 @@ func (o *Output) Close() error {
 	return nil
 }
 
-// note stands in an output for what was left out of it.
+// note replaces the part of an output that was left out.
 const note = "\n[launch: %d bytes of the output were left out here]\n"
 
 var noted = lazy.MustCompile(`^\n\[launch: (\d+) bytes of the output were left out here\]\n`)
@@ -149,16 +149,16 @@ func tails(path string) (out []tailFile) {
 	return out
 }
 
-// apart lists the files of the tail of an output that was never joined; none where it is in one file.
+// apart lists the tail files of an output that was never joined; none if the output is in one file.
 func apart(path string) []tailFile {
 	info, err := os.Stat(path)
-	if err != nil || info.Size() > headKept { // joined, and killed before it removed them
+	if err != nil || info.Size() > headKept { // it was joined, but launch was killed before it removed these
 		return nil
 	}
 	return tails(path)
 }
 
-// OpenOutput opens what a program printed: the file, or head, note and tail of one that was never joined.
+// OpenOutput opens a program's output: the file, or head, note and tail if they were never joined.
 func OpenOutput(path string) (io.ReadCloser, error) {
 	rest := apart(path)
 	if len(rest) == 0 {
@@ -167,14 +167,14 @@ func OpenOutput(path string) (io.ReadCloser, error) {
 	return openAll(append([]tailFile{{path: path}}, rest...))
 }
 
-// openAll joins files of an output, with a note where something is missing between two.
+// openAll joins files of an output, with a note where a part between two is missing.
 func openAll(files []tailFile) (io.ReadCloser, error) {
 	out := &joined{}
 	var parts []io.Reader
 	end := int64(-1)
 	for _, t := range files {
 		f, err := os.Open(t.path)
-		if errors.Is(err, fs.ErrNotExist) { // it went while this one looked: the program runs on
+		if errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile: the program is still running
 			continue
 		}
 		if err != nil {
@@ -206,7 +206,7 @@ func (j *joined) Close() error {
 	return errors.Join(errs...)
 }
 
-// LeftOut is how much of a program's output is not in its file.
+// LeftOut returns how much of a program's output was left out of its file, in bytes.
 func LeftOut(path string) unit.Bytes {
 	f, err := os.Open(path)
 	if err != nil {
@@ -225,7 +225,7 @@ func LeftOut(path string) unit.Bytes {
 	return 0
 }
 
-// OutputTime is when a program printed last, as far as its output was kept; zero where there is none.
+// OutputTime returns the time of a program's last kept output; zero if there is none.
 func OutputTime(path string) (last time.Time) {
 	for _, t := range append(tails(path), tailFile{path: path}) {
 		if info, err := os.Stat(t.path); err == nil && info.ModTime().After(last) {
@@ -235,10 +235,10 @@ func OutputTime(path string) (last time.Time) {
 	return last
 }
 
-// OutputFile is what a program printed, as it printed it, in its attempt's folder.
+// OutputFile is the name of the file with a program's output, in its attempt's folder.
 const OutputFile = "output.log"
 
-// Outputs lists the files of what the run's attempts printed.
+// Outputs lists the output files of the run's attempts.
 func (h *History) Outputs() []string {
 	paths, _ := filepath.Glob(filepath.Join(h.Dir, "attempt-*", OutputFile))
 	return paths

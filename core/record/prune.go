@@ -19,13 +19,13 @@ import (
 type Bounds struct {
 	Age    time.Duration // of a run's last event
 	Bytes  unit.Bytes    // of all of them together
-	Newest int           // so many of the newest runs are always kept
+	Newest int           // this many of the newest runs are always kept
 }
 
-// Usual are the bounds where the user gives none.
+// Usual are the default bounds.
 var Usual = Bounds{Age: 90 * 24 * time.Hour, Bytes: 4 * unit.GiB, Newest: 20}
 
-// A Pruned is what was removed, or would be.
+// A Pruned is something that was removed or, in a dry run, would be.
 type Pruned struct {
 	ID    string     `json:"id"`
 	Bytes unit.Bytes `json:"bytes"`
@@ -63,7 +63,7 @@ func beyond(all []stored, b Bounds, now time.Time) (out []Pruned) {
 	return out
 }
 
-// gone begins the name of a run that is being removed.
+// gone is the prefix of a run's folder while it is being removed.
 const gone = ".gone-"
 
 // Prune removes the runs that exceed the bounds, and what killed rehearsals have left. It never removes a run that is still
@@ -115,7 +115,7 @@ func (s Store) Prune(ctx context.Context, b Bounds, now time.Time, resumable fun
 	if !dry {
 		entries, _ := fs.ReadDir(root.FS(), ".")
 		for _, e := range entries {
-			if strings.HasPrefix(e.Name(), gone) { // of a launch that was killed while it pruned
+			if strings.HasPrefix(e.Name(), gone) { // its launch was killed while it pruned
 				root.RemoveAll(e.Name())
 			}
 		}
@@ -123,8 +123,8 @@ func (s Store) Prune(ctx context.Context, b Bounds, now time.Time, resumable fun
 	return out, nil
 }
 
-// measure returns a run's age and size. It removes, unless dry, what killed short runs left in the run's folder; left is the
-// size of that, which the run's own size does not include.
+// measure returns a run's age and size. Unless dry, it removes what killed trials left in the run's folder. left is the size of that; the
+// run's own size does not include it.
 func (s Store) measure(root *os.Root, id string, resumable func(*History) bool, dry bool) (r stored, left unit.Bytes, err error) {
 	h, err := s.Read(id)
 	r = stored{id: id, bytes: size(root, id)}
@@ -143,7 +143,7 @@ func (s Store) measure(root *os.Root, id string, resumable func(*History) bool, 
 	return r, left, err
 }
 
-// remove locks the run, so that no launch resumes it meanwhile, and renames it first, so that no half of it is listed.
+// remove locks the run, so that no launch resumes it meanwhile. It renames it first, so that a half-removed run is never listed.
 func (s Store) remove(root *os.Root, id string) error {
 	held, err := takeSign(filepath.Join(s.Dir, id))
 	if err != nil {
@@ -156,10 +156,10 @@ func (s Store) remove(root *os.Root, id string) error {
 	return root.RemoveAll(gone + id)
 }
 
-// Scratch is the folder of a rehearsal or another short run, in its attempt's folder.
+// Scratch is the name of a trial's folder, in its attempt's folder.
 const Scratch = "scratch"
 
-// scratch removes what a run's short runs have left, and returns how much that was.
+// scratch removes what a run's trials have left, and returns its size.
 func (s Store) scratch(root *os.Root, id string, dry bool) (left unit.Bytes, err error) {
 	entries, err := fs.ReadDir(root.FS(), id)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package record keeps runs: one folder a run, its events as lines of JSON, and what its programs printed.
+// Package record keeps the records of runs: one folder for each run, with its events as lines of JSON and the output of its programs.
 //
-// Everything is appended and nothing is rewritten, so that after a crash of launch itself a run can be read and continued
-// from what is there. A truncated last line is skipped.
+// Events are appended and never rewritten, so a run can be read and continued even after a crash of launch. A truncated last line is
+// skipped.
 package record
 
 import (
@@ -45,7 +45,7 @@ type Event struct {
 	Time    time.Time    `json:"time"`
 	Kind    string       `json:"event"`
 	PID     int          `json:"pid,omitempty"`     // of launch
-	Carrier *Carrier     `json:"carrier,omitempty"` // of the events by which a launch takes the run: which one that is
+	Carrier *Carrier     `json:"carrier,omitempty"` // in events by which a launch takes the run: that launch
 	Run     *run.Run     `json:"run,omitempty"`
 	Plan    *run.Plan    `json:"plan,omitempty"`
 	Attempt *run.Attempt `json:"attempt,omitempty"`
@@ -54,7 +54,7 @@ type Event struct {
 	Dir     string       `json:"dir,omitempty"`
 	Outcome *run.Outcome `json:"outcome,omitempty"` // of such a command
 	Device  any          `json:"device,omitempty"`
-	Limit   unit.Bytes   `json:"limit_bytes,omitempty"` // what the kernel holds each process to from here on (--memory)
+	Limit   unit.Bytes   `json:"limit_bytes,omitempty"` // the limit for each process from here on (--memory)
 }
 
 // A Store is the folder of all runs.
@@ -98,8 +98,8 @@ func (s Store) Create(now time.Time) (*Record, error) {
 	}
 }
 
-// Append opens the record of an existing run, to go on with it. Its error wraps [ErrBusy] if another launch has it open or
-// may have, on this machine or, as far as that can be known, on another.
+// Append opens the record of an existing run, to continue it. Its error wraps [ErrBusy] if another launch has the run, or may have it, on
+// this machine or, as far as that can be known, on another.
 func (s Store) Append(id string) (*Record, error) {
 	h, err := s.Read(id)
 	if err != nil {
@@ -166,7 +166,7 @@ func (r *Record) Close() error {
 	return r.file.Close()
 }
 
-// Attempt makes and returns the folder of an attempt, for its edited recipe and what the program printed.
+// Attempt makes and returns the folder of an attempt, for its edited recipe and the program's output.
 func (r *Record) Attempt(n int) (string, error) {
 	dir := filepath.Join(r.Dir, fmt.Sprintf("attempt-%d", n))
 	for again := 2; ; again++ {
@@ -184,7 +184,7 @@ type History struct {
 	ID     string
 	Dir    string
 	Events []Event
-	Torn   bool // the last line was not whole
+	Torn   bool // the last line was truncated
 }
 
 // Read reads a run's record.
@@ -327,7 +327,7 @@ func (h *History) PID() int {
 	return h.Events[len(h.Events)-1].PID
 }
 
-// Tail returns the last lines of what a program printed, at most n of them.
+// Tail returns at most n of the last lines of an output file.
 func Tail(path string, n int) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -360,7 +360,7 @@ func tail(in io.Reader, n int) ([]string, error) {
 	return lines, sc.Err()
 }
 
-// LastOutcome is the outcome of the last attempt that ended; nil where none did.
+// LastOutcome is the outcome of the last attempt that ended; nil if none did.
 func (h *History) LastOutcome() *run.Outcome {
 	if r := h.Run(); r != nil {
 		if a := r.Last(); a != nil {
@@ -376,7 +376,7 @@ func (h *History) LastOutcome() *run.Outcome {
 	return nil
 }
 
-// Resumable finds a run by its name that a plugin recognised, so that there may be something to go on from.
+// Resumable finds a run by its name. It returns an error if no plugin recognised the run's command: such a run cannot resume.
 func (s Store) Resumable(name string) (id string, err error) {
 	if id, err = s.Find(name); err != nil {
 		return "", err

@@ -12,15 +12,15 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
-// StateDir is where runs are kept: the XDG base directory for state, or, without a home of this user's, a folder among the
-// temporary files that is this user's own.
+// StateDir returns the state folder: in the XDG base directory for state or, without a home of this user's, a private folder among the
+// temporary files.
 func StateDir() string {
 	if d := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(d) {
 		return filepath.Join(d, "launch")
 	}
 	if home, err := os.UserHomeDir(); err == nil && home != "/" && filepath.IsAbs(home) {
-		// What sudo or a container left in HOME may be another user's, who could change what is kept there. A volume that is
-		// mounted as a home may be root's, and writable.
+		// sudo or a container may leave another user's folder in HOME, and that user could change the records. A volume that is
+		// mounted as a home may belong to root and be writable.
 		info, err := os.Stat(home)
 		if err == nil && info.IsDir() && (private.Owner(info) == os.Geteuid() || private.Owner(info) == 0 && unix.Access(home, unix.W_OK) == nil) {
 			return filepath.Join(home, ".local", "state", "launch")
@@ -29,11 +29,11 @@ func StateDir() string {
 	return filepath.Join(private.TempDir(), fmt.Sprintf("launch-%d", os.Getuid()))
 }
 
-// OwnState returns the state folder, or, where another account could change what lies there, one of a fresh name among the
-// temporary files, and why. It is made when something is written to it.
+// OwnState returns the state folder. If another account could change its files, it returns a new folder among the temporary files, and a
+// warning. The folder is made when something is written to it.
 func OwnState(dir string) (own, warning string) {
 	why := private.Check(dir)
-	if !errors.Is(why, private.ErrShared) { // what merely cannot be written to is reported when it is
+	if !errors.Is(why, private.ErrShared) { // a folder that cannot be written is reported at the first write
 		return dir, ""
 	}
 	fresh := dir

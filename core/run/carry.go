@@ -10,21 +10,21 @@ import (
 
 // An Executor carries out plans.
 type Executor interface {
-	// Room measures what the job may take now, on its fullest device; 0 where no device can be seen.
+	// Room measures the memory that the job may take now on its fullest device; 0 if no device is visible.
 	Room(ctx context.Context) (unit.Bytes, error)
-	// Rooms measures the rooms of the host beside it.
+	// Rooms measures host memory and /dev/shm.
 	Rooms(ctx context.Context) ladder.HostRooms
-	// Execute carries out one plan to its end. The error is launch's own trouble, never the program's.
+	// Execute carries out one plan to its end. It returns an error only for a failure of launch itself.
 	Execute(ctx context.Context, p *Plan) (Outcome, error)
 }
 
-// A Journal keeps what happened, before the next thing does.
+// A Journal keeps each event before the next one happens.
 type Journal interface {
 	Planned(*Plan) error
 	Ended(*Attempt) error
 }
 
-// Carry makes attempts until the run has no next plan, and returns why it stopped. The error is launch's own trouble.
+// Carry makes attempts until the run has no next plan, and returns why it stopped. The error is a failure of launch itself.
 func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) {
 	for {
 		room, err := ex.Room(ctx)
@@ -46,7 +46,7 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 		r.weigh(p, &out)
 		r.Attempts = append(r.Attempts, Attempt{*p, out})
 		if out.Saved != nil {
-			r.Left = nil // which is older
+			r.Left = nil // it is older than the attempt's own
 		}
 		if err := j.Ended(r.Last()); err != nil {
 			return nil, fmt.Errorf("recording the attempt: %w", err)

@@ -11,23 +11,23 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A HostChoice is where the job stands on the ladder of its host's memory, and what that needs of each room.
+// A HostChoice is a rung of the ladder for host memory, and what it needs of each room.
 type HostChoice struct {
 	Rung  int        `json:"rung"`
 	Name  string     `json:"name"`
 	Needs []HostNeed `json:"needs"`
-	Why   string     `json:"why,omitempty"` // of an attempt that stands lower than the one before
+	Why   string     `json:"why,omitempty"` // why it is lower than in the attempt before
 }
 
-// A HostNeed is what the job needs of one room of its host.
+// A HostNeed is what the job needs of host memory or of /dev/shm.
 type HostNeed struct {
 	Name     string           `json:"name"` // ladder.HostMemory, ladder.SharedMemory; ladder.Apart
 	Estimate mem.Estimate     `json:"estimate"`
-	Room     *ladder.HostRoom `json:"room"` // null: not known
+	Room     *ladder.HostRoom `json:"room"` // null: unknown
 	Verdict  ladder.Verdict   `json:"verdict"`
 }
 
-// Need returns what is needed of a room, or nil.
+// Need returns the need for a room, or nil.
 func (c *HostChoice) Need(room string) *HostNeed {
 	if c == nil {
 		return nil
@@ -40,7 +40,7 @@ func (c *HostChoice) Need(room string) *HostNeed {
 	return nil
 }
 
-// rung is where it stands; as asked where there is no ladder.
+// rung returns the index of the rung; 0, as asked, without a ladder.
 func (c *HostChoice) rung() int {
 	if c == nil {
 		return 0
@@ -48,8 +48,8 @@ func (c *HostChoice) rung() int {
 	return c.Rung
 }
 
-// hostRoom is the room of the host that ran out, or "": then it was the device's. On a CPU the host's memory is the
-// device's: the ladders of the phases give it back.
+// hostRoom returns which room of host memory ran out, "" if it was the device's. On a CPU the device is host memory, and the ladders of
+// the phases count.
 func (r *Run) hostRoom(rep oom.Report) string {
 	switch {
 	case rep.Kind == oom.SharedMemory:
@@ -60,11 +60,10 @@ func (r *Run) hostRoom(rep oom.Report) string {
 	return ""
 }
 
-// feed stands a plan on the ladder of the host's memory: on the first rung that both rooms hold for the plan's
-// micro-batch. It refuses nothing: what the kernel calls available is itself an estimate, and so are most of the lines.
+// feed chooses the plan's rung on the ladder for host memory: the first that fits both rooms at the plan's micro-batch. It never refuses
+// a plan: the memory that the kernel calls available is an estimate itself, and so are most of the lines.
 //
-// A run never goes up that ladder again, and goes down it for the host's sake only: an out-of-memory of the device
-// leaves it where it is.
+// A run never goes up this ladder again. It goes down only if host memory or /dev/shm runs out, not after an out-of-memory on the device.
 func (r *Run) feed(p *Plan) {
 	h := r.Ladders.Host
 	if h == nil {
@@ -95,7 +94,7 @@ func (r *Run) feed(p *Plan) {
 	p.take(at, h)
 }
 
-// take makes the edits of a host rung, which replace those by which a rung of another ladder holds the same setting.
+// take adds the edits of a host-memory rung. They replace edits of the same setting by a rung of another ladder.
 func (p *Plan) take(c HostChoice, h *ladder.HostLadder) {
 	edits := h.Rungs[c.Rung].Edits
 	p.Edits = slices.DeleteFunc(p.Edits, func(e config.Edit) bool {
@@ -105,13 +104,13 @@ func (p *Plan) take(c HostChoice, h *ladder.HostLadder) {
 	p.Host = &c
 }
 
-// helps reports whether a rung needs less of a room than another.
+// helps reports whether a rung needs less of a room than another rung.
 func (r *Run) helps(h *ladder.HostLadder, rung, than int, room string, micro int64) bool {
 	return h.At(rung, room, micro).Total() < h.At(than, room, micro).Total()
 }
 
-// milder reports whether c is in a milder trouble than b, which stands above it: with the rooms that both know. Where
-// both exceed a room by what is counted, the one that exceeds it by less.
+// milder reports whether c exceeds the known rooms less severely than b, which is above it on the ladder. If both exceed a room by their
+// certain lines, the smaller excess is milder.
 func milder(c, b HostChoice) bool {
 	if x, y := c.verdict(), b.verdict(); x != y {
 		return x < y
@@ -119,7 +118,7 @@ func milder(c, b HostChoice) bool {
 	return c.verdict() == ladder.Not && c.excess() < b.excess()
 }
 
-// verdict is the worst of the rooms; a room or a need that is not known is no trouble.
+// verdict is the worst verdict of the rooms. An unknown room or need is not a problem.
 func (c HostChoice) verdict() ladder.Verdict {
 	worst := ladder.Fits
 	for _, n := range c.Needs {
@@ -130,7 +129,7 @@ func (c HostChoice) verdict() ladder.Verdict {
 	return worst
 }
 
-// excess is by how much the vouched lines exceed their rooms, together.
+// excess is how much the certain lines exceed their rooms, in bytes, added up.
 func (c HostChoice) excess() (sum unit.Bytes) {
 	for _, n := range c.Needs {
 		if n.Room != nil {
@@ -140,12 +139,12 @@ func (c HostChoice) excess() (sum unit.Bytes) {
 	return sum
 }
 
-// hostAt is what standing on a rung of the host's ladder means.
+// hostAt returns the choice of a rung of the ladder for host memory.
 func (r *Run) hostAt(rung int, micro int64) HostChoice {
 	h := r.Ladders.Host
 	c := HostChoice{Rung: rung, Name: h.Rungs[rung].Name}
 	for _, n := range []HostNeed{{Name: ladder.HostMemory, Room: r.Rooms.Memory}, {Name: ladder.SharedMemory, Room: r.Rooms.Shm}} {
-		if r.Host && n.Name == ladder.HostMemory { // it is the phases' room
+		if r.Host && n.Name == ladder.HostMemory { // the phases' ladders count for that room
 			n.Name, n.Room = ladder.Apart, nil
 		}
 		n.Estimate = r.correctHost(n.Name, h.At(rung, n.Name, micro))
@@ -155,7 +154,7 @@ func (r *Run) hostAt(rung int, micro int64) HostChoice {
 	return c
 }
 
-// judge compares the need with the room. [ladder.Not] means that what a rule or a measurement vouches for exceeds it.
+// judge compares the need with the room. [ladder.Not] means that the lines from a rule or a measurement alone exceed it.
 func (n HostNeed) judge() ladder.Verdict {
 	switch e := n.Estimate; {
 	case n.Room == nil:
@@ -170,8 +169,8 @@ func (n HostNeed) judge() ladder.Verdict {
 	return ladder.May
 }
 
-// correctHost adds to a need what the attempts have measured of it: where a room ran out, all of it was needed and more.
-// As on the other ladders it scales the lines that grow, as a line of its own.
+// correctHost corrects a need by what the attempts have measured: if a room ran out, the need was more than all of it. As on the other
+// ladders, the correction is a line of its own, in proportion to the lines that grow.
 func (r *Run) correctHost(room string, e mem.Estimate) mem.Estimate {
 	factor, from := 1.0, 0
 	for _, a := range r.Attempts {
@@ -197,13 +196,13 @@ func (r *Run) correctHost(room string, e mem.Estimate) mem.Estimate {
 	return out
 }
 
-// afterHost plans the attempt after one for which a room of the host was too small: everything as it was, on a lower rung
-// of the host's ladder.
+// afterHost plans the attempt after one that ran out of host memory or /dev/shm: the same plan on a lower rung of the ladder for host
+// memory.
 func (r *Run) afterHost(last *Attempt, room string) (*Plan, *Stop) {
 	cause := last.Outcome.Report.Cause
 	h := r.Ladders.Host
 	switch {
-	case h == nil || last.Plan.Host == nil, last.Outcome.Report.Kind == oom.CPUAlloc && last.Outcome.Report.Phase != oom.Data: // one request of the program's own
+	case h == nil || last.Plan.Host == nil, last.Outcome.Report.Kind == oom.CPUAlloc && last.Outcome.Report.Phase != oom.Data: // a single request of the program itself
 		return nil, &Stop{Why: cause + "; no rung of the ladders frees that memory"}
 	case last.Outcome.Report.Phase == oom.Build:
 		return nil, &Stop{Why: cause + "; no loader was running yet, so fewer workers would not help"}
@@ -218,14 +217,14 @@ func (r *Run) afterHost(last *Attempt, room string) (*Plan, *Stop) {
 	return p, nil
 }
 
-// hostReason says why the first plan feeds the job in another way than asked, or "".
+// hostReason returns why the first plan changes the loaders, or "".
 func (r *Run) hostReason(p *Plan) string {
 	if p.Host == nil || p.Host.Rung == 0 {
 		return ""
 	}
 	for _, n := range r.hostAt(0, p.Batch.Micro).Needs {
 		if n.Verdict == ladder.May || n.Verdict == ladder.Not {
-			return fmt.Sprintf("the loaders as asked need %v of %v of %s", n.Estimate.Total(), n.Room.Free, n.Name)
+			return fmt.Sprintf("the loaders as asked need %v, and %s has %v", n.Estimate.Total(), n.Name, n.Room.Free)
 		}
 	}
 	return ""

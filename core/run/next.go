@@ -13,11 +13,11 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// unbounded is the room where no device can be seen: everything runs as asked.
+// unbounded is the room if no device is visible: everything runs as asked.
 const unbounded = unit.Bytes(1) << 62
 
-// First returns the plan for the first attempt of the run itself, without the trials that may come before it. Where the run is
-// refused the plan is the one that was, and the stop says why.
+// First returns the plan for the first attempt of the run itself, without trials before it. If the run is refused, it returns the refused
+// plan and the reason.
 func (r *Run) First() (*Plan, *Stop) {
 	itself := *r
 	itself.Limits.Fast, itself.Limits.Rehearse = false, false
@@ -77,7 +77,7 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	return r.after(last, phase)
 }
 
-// blockedBefore reports whether an attempt before the last stopped at the file, too: putting it aside did not help.
+// blockedBefore reports whether an earlier attempt also stopped because of the file, so that moving it aside did not help.
 func (r *Run) blockedBefore(path string) bool {
 	return slices.ContainsFunc(r.Attempts[:len(r.Attempts)-1], func(a Attempt) bool { return a.Outcome.Blocked == path })
 }
@@ -121,8 +121,8 @@ func (r *Run) after(last *Attempt, phase string) (*Plan, *Stop) {
 	return p, nil
 }
 
-// afterContention plans the attempt after one that failed because others held the memory: the room is smaller now, and
-// nothing was learned of the job. The same plan again would only do if the others have gone.
+// afterContention plans the attempt after one that failed because other processes held the memory. The room is smaller now, and the
+// failure is no measurement of the job. The same plan can succeed only if the others have released memory.
 func (r *Run) afterContention(last *Attempt, phase string) (*Plan, *Stop) {
 	p := r.choose(nil)
 	same := p != nil && p.stands(&last.Plan)
@@ -135,7 +135,7 @@ func (r *Run) afterContention(last *Attempt, phase string) (*Plan, *Stop) {
 			again++
 		}
 	}
-	if again > 1 { // never the same settings against the same cause for a third time
+	if again > 1 { // do not try the same settings a third time
 		return nil, &Stop{Why: "others keep taking the memory that the job needs", Code: TryLater}
 	}
 	p.Why = fmt.Sprintf("others held the memory in %s; the room is now %v", phase, r.Room)
@@ -143,9 +143,8 @@ func (r *Run) afterContention(last *Attempt, phase string) (*Plan, *Stop) {
 	return p, nil
 }
 
-// mends reports whether a rung of the device's ladders can help against what ran out. Nothing of a step is there yet
-// while the model is built, and no rung makes the model smaller; on a CPU a limit shows late, and may have been met by
-// anything.
+// mends reports whether a rung of the device's ladders can help. While the model is built, no memory of a step is in use, and no rung
+// makes the model smaller. On a CPU a limit takes effect late, and any request may have met it.
 func (r *Run) mends(rep oom.Report) bool {
 	return rep.Phase != oom.Build || rep.Kind == oom.HostOOM || rep.Kind == oom.CPUAlloc
 }
@@ -158,12 +157,11 @@ func (r *Run) phaseOf(out Outcome) string {
 	return ladder.Training
 }
 
-// choose stands every phase on a rung. After an out-of-memory (last not nil) the phase that failed starts below the
-// rung that failed.
+// choose puts every phase on a rung. After an out-of-memory (last not nil) the phase that failed starts below the rung that failed.
 //
-// Of the shared ladder a rung above the job as asked is taken if all phases fit with it, the largest first. Below, it
-// prefers the rung with which all phases fit, then the mildest, then the one nearest to the job as asked; but before
-// anything was measured nobody's results are changed on a guess, as in [ladder.Ladder.Fit].
+// Of the shared rungs above the job as asked, it takes the largest with which all phases fit. Of those below, it prefers one with which
+// all phases fit, then the mildest, then the nearest to the job as asked. Until something was measured, a guess alone does not change
+// results, as in [ladder.Ladder.Fit].
 func (r *Run) choose(last *Attempt) (best *Plan) {
 	shared := r.Ladders.Shared
 	from := shared.Asked
@@ -196,14 +194,14 @@ func (r *Run) choose(last *Attempt) (best *Plan) {
 	return best
 }
 
-// onlyGuessed reports whether nothing but guesses speaks against a plan.
+// onlyGuessed reports whether a plan fails to fit only by guessed lines.
 func (r *Run) onlyGuessed(p *Plan) bool {
 	return p.Verdict() <= ladder.May && !slices.ContainsFunc(p.Choices, func(c Choice) bool { return c.Estimate.Vouched() > r.room() })
 }
 
-// better reports whether p is to be preferred to q, which comes before it on the shared ladder.
+// better reports whether p is preferred to q, which is above it on the shared ladder.
 func better(p, q *Plan) bool {
-	rank := func(v ladder.Verdict) int { // unknown is no worse than fitting: the job runs as asked
+	rank := func(v ladder.Verdict) int { // unknown is as good as fitting: the job runs as asked
 		if v == ladder.Unknown {
 			return int(ladder.Fits)
 		}
@@ -212,7 +210,7 @@ func better(p, q *Plan) bool {
 	return cmp.Or(cmp.Compare(rank(p.Verdict()), rank(q.Verdict())), cmp.Compare(p.Cost, q.Cost)) < 0
 }
 
-// standOn stands every phase on its first rung that fits, under rung s of the shared ladder.
+// standOn puts every phase on its first rung that fits, at rung s of the shared ladder.
 func (r *Run) standOn(s int, last *Attempt) (*Plan, bool) {
 	picks := map[string]ladder.Pick{}
 	for _, l := range r.Ladders.Phases {
@@ -232,7 +230,7 @@ func (r *Run) standOn(s int, last *Attempt) (*Plan, bool) {
 				}
 			}
 		}
-		if r.Limits.AsAsked && !r.measured(l.Phase) { // nothing is changed on an estimate
+		if r.Limits.AsAsked && !r.measured(l.Phase) { // with --as-asked an estimate changes nothing
 			e := l.Rungs[l.Asked].At(s)
 			picks[l.Phase] = ladder.Pick{Rung: l.Asked, Estimate: e, Verdict: ladder.Judge(e, r.room())}
 			continue
@@ -267,7 +265,7 @@ func (r *Run) picksAsAsked() map[string]ladder.Pick {
 	return picks
 }
 
-// plan writes down what standing on these rungs means.
+// plan returns the plan for these rungs.
 func (r *Run) plan(s int, picks map[string]ladder.Pick) *Plan {
 	shared := r.Ladders.Shared.Rungs[s]
 	p := &Plan{
@@ -303,8 +301,8 @@ func batch(asked job.Batch, values map[string]int64) job.Batch {
 	return b
 }
 
-// correct adds to an estimate what the attempts have measured of the phase. An out-of-memory is a measurement: at
-// least allocated + requested was needed. It scales the lines that grow with size, as a line of its own.
+// correct corrects an estimate by what the attempts have measured of the phase. An out-of-memory is a measurement: the need was at least
+// allocated + requested. The correction is a line of its own, in proportion to the lines that grow with size.
 func (r *Run) correct(phase string, shared int, e mem.Estimate) mem.Estimate {
 	if s := r.state(); s != nil && r.Job.Resume.OnCard && r.Job.Resume.None == "" && e.Known() {
 		e.Items = slices.Clone(e.Items)
@@ -338,16 +336,16 @@ func (r *Run) correct(phase string, shared int, e mem.Estimate) mem.Estimate {
 	return out
 }
 
-// needed is what an attempt proved that the phase needs under the given shared rung, if it proved anything.
+// needed returns the need of a phase at the given shared rung, in bytes, if an attempt proves it.
 func (r *Run) needed(a Attempt, phase string, shared int) (unit.Bytes, bool) {
 	rep := a.Outcome.Report
 	if a.Outcome.Ending != OutOfMemory || r.phaseOf(a.Outcome) != phase || rep.Kind == oom.GPUContention || r.hostRoom(rep) != "" || a.Plan.Choice(phase) == nil {
 		return 0, false
 	}
 	if rep.Kind == oom.GPUFragmentation && a.Plan.Shared.Rung != shared {
-		return 0, false // another allocator setting fragments in another way
+		return 0, false // with another allocator setting, memory fragments differently
 	}
-	needed := a.Plan.Room + 1 // it did not fit, whatever else is known
+	needed := a.Plan.Room + 1 // it did not fit: at least that is known
 	if rep.Allocated != nil && rep.Requested != nil {
 		needed = max(needed, *rep.Allocated+*rep.Requested)
 	}
@@ -360,7 +358,7 @@ func (r *Run) measured(phase string) bool {
 	})
 }
 
-// state is the newest state that any attempt of this run has left, or nil.
+// state returns the newest state that any attempt of this run has left, or nil.
 func (r *Run) state() *State {
 	if r.Left != nil {
 		return r.Left
@@ -373,7 +371,7 @@ func (r *Run) state() *State {
 	return nil
 }
 
-// goOn makes the plan's command go on from the run's newest saved state, if there is one and the program can.
+// goOn makes the plan's command resume from the run's newest saved state, if there is one and the program can resume.
 func (r *Run) goOn(p *Plan) {
 	if p.Resume = r.state(); p.Resume == nil || r.Job.Resume.None != "" {
 		p.Resume = nil
@@ -386,8 +384,8 @@ func (r *Run) goOn(p *Plan) {
 	}
 }
 
-// usedUp says that no allowed rung is left, and what would have to be allowed. last is the attempt that failed; nil
-// where nothing was started.
+// usedUp returns the stop of a run that has no allowed rung left, with the next rung that the user could allow. last is the attempt that
+// failed; nil if nothing was started.
 func (r *Run) usedUp(last *Attempt) *Stop {
 	stop := &Stop{Why: "no allowed rung is left"}
 	if last == nil {
@@ -421,7 +419,7 @@ func (r *Run) usedUp(last *Attempt) *Stop {
 	return stop
 }
 
-// reason says in one line why the first plan is what it is.
+// reason returns one line that explains the first plan.
 func (r *Run) reason(p *Plan) string {
 	var why []string
 	for _, c := range p.Choices {
@@ -430,7 +428,7 @@ func (r *Run) reason(p *Plan) string {
 		switch {
 		case c.Rung > l.Asked || p.Shared.Rung != r.Ladders.Shared.Asked && ladder.Judge(asked, r.room()) > ladder.Unknown:
 			needs := asked.Total().String()
-			if !asked.Known() { // what is counted is a lower bound
+			if !asked.Known() { // the counted lines are a lower bound
 				needs = "at least " + asked.Least().String()
 			}
 			why = append(why, fmt.Sprintf("%s as asked needs %s of %v", c.Phase, needs, r.Room))
@@ -447,7 +445,7 @@ func (r *Run) reason(p *Plan) string {
 	return strings.Join(why, "; ")
 }
 
-// stands reports whether p and q are the same rungs.
+// stands reports whether p and q are on the same rungs.
 func (p *Plan) stands(q *Plan) bool {
 	return p.Shared.Rung == q.Shared.Rung && p.Host.rung() == q.Host.rung() && slices.EqualFunc(p.Choices, q.Choices, func(a, b Choice) bool {
 		return a.Phase == b.Phase && a.Rung == b.Rung
@@ -458,7 +456,7 @@ func (p *Plan) describe(phase string) string {
 	if c := p.Choice(phase); c != nil && c.Name != asAsked {
 		return fmt.Sprintf("%q", c.Name)
 	}
-	return fmt.Sprintf("%q", p.onDevice()) // what sets it may be on the shared ladder
+	return fmt.Sprintf("%q", p.onDevice()) // the change may be on the shared ladder
 }
 
 // ResumedState is the line of a state that stays on the card after a resume.

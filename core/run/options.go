@@ -11,21 +11,21 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// An Option is a rung on which a run that ran out of memory could go on.
+// An Option is a rung on which a run that ran out of memory could continue.
 type Option struct {
-	Phase    string         `json:"phase"` // whose ladder it is on: of a phase, shared, or the host's
+	Phase    string         `json:"phase"` // its ladder: a phase, shared, or host memory
 	Name     string         `json:"name"`
 	Cost     ladder.Cost    `json:"cost"`
-	Estimate mem.Estimate   `json:"estimate"` // of the phase that failed, or the room, corrected by what the run has measured
+	Estimate mem.Estimate   `json:"estimate"` // of the failed phase or room, corrected by what the run has measured
 	Room     unit.Bytes     `json:"room_bytes"`
 	Verdict  ladder.Verdict `json:"-"`
 	Edits    []config.Edit  `json:"edits"` // from the job as asked
 	Allowed  bool           `json:"allowed"`
 }
 
-// Options are the rungs below those of the last attempt that give back what ran out in it, the mildest first: of the
-// phase's own ladder and of the shared one, or of the host's. They are priced as [Run.Next] would, in the room of that
-// attempt; it may have skipped some, and its choice among several is its own. There are none after another ending.
+// Options returns the rungs below those of the last attempt that free the kind of memory that ran out, the mildest first. They are of the
+// phase's own ladder and the shared one, or of the ladder for host memory, priced as by [Run.Next] in the room of that attempt. Next may
+// skip some of them. There are none if the attempt did not run out of memory.
 func (r *Run) Options() (out []Option) {
 	last := r.Last()
 	if last == nil || last.Outcome.Ending != OutOfMemory {
@@ -55,7 +55,7 @@ func (r *Run) Options() (out []Option) {
 	return out
 }
 
-// option adds a rung of the failed phase, under one of the shared ladder, if the job's invariants let it stand there.
+// option adds a rung of the failed phase, with a rung of the shared ladder, if the job's invariants allow both together.
 func (r *Run) option(out []Option, last *Attempt, phase string, l *ladder.Ladder, s, i int) []Option {
 	shared, rung := r.Ladders.Shared.Rungs[s], l.Rungs[i]
 	o := Option{Phase: phase, Name: rung.Name, Cost: rung.Cost, Edits: rung.Edits, Room: r.Room}
@@ -76,13 +76,13 @@ func (r *Run) option(out []Option, last *Attempt, phase string, l *ladder.Ladder
 	return append(out, o)
 }
 
-// hostOptions are the rungs of the host's ladder that need less of the room that ran out.
+// hostOptions returns the rungs of the ladder for host memory that need less of the room that ran out.
 func (r *Run) hostOptions(last *Attempt, room string) (out []Option) {
 	h := r.Ladders.Host
 	if h == nil || last.Plan.Host == nil {
 		return nil
 	}
-	if n := last.Plan.Host.Need(room); n != nil { // the rooms as they were then
+	if n := last.Plan.Host.Need(room); n != nil { // the rooms at that time
 		switch room {
 		case ladder.HostMemory:
 			r.Rooms.Memory = n.Room
@@ -106,10 +106,9 @@ func (r *Run) hostOptions(last *Attempt, room string) (out []Option) {
 	return out
 }
 
-// Again makes a run that has stopped ready to go on, as its user wants it to: under a higher cost, or once what stopped it
-// is mended. An attempt that was interrupted or failed by itself says nothing of what fits: it is set apart, and the newest
-// state there is, is what the next one goes on from. allow is the user's new word; below what was said before it changes
-// nothing. The error says why there is nothing to go on with.
+// Again prepares a stopped run to continue, at a higher cost or after the user has fixed what stopped it. Attempts that were interrupted
+// or failed for another reason than memory prove nothing about what fits: Again removes them, but the next attempt resumes from the
+// newest state. allow raises the allowed cost; a lower one changes nothing. The error is why the run cannot continue.
 func (r *Run) Again(allow ladder.Cost) error {
 	if last := r.Last(); last != nil && last.Plan.Trial == "" {
 		switch {
@@ -131,8 +130,8 @@ func (r *Run) Again(allow ladder.Cost) error {
 	return nil
 }
 
-// Saved is the newest state that the run has left, which its next attempt would go on from; nil where there is none, or the
-// program cannot.
+// Saved returns the newest state of the run, from which its next attempt would resume; nil if there is none, or the program cannot
+// resume.
 func (r *Run) Saved() *State {
 	if r.Job.Resume.None != "" {
 		return nil

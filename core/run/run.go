@@ -1,8 +1,7 @@
 // Package run carries a job through its attempts.
 //
-// The thinking is in one pure method, [Run.Next]; the doing is in [Run.Carry], which asks Next for a plan, has it
-// carried out, writes down what happened, and asks again. So a whole run is rehearsed in a table, replayed from its
-// journal, and shown before it starts.
+// The pure method [Run.Next] decides. [Run.Carry] acts: it asks Next for a plan, has the plan carried out, records what happened, and asks
+// again. So a whole run can be tested in a table, replayed from its journal, and printed before it starts.
 package run
 
 import (
@@ -19,14 +18,14 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// The exit codes that are launch's own, and no program's (DESIGN section 5).
+// launch's own exit codes (DESIGN section 5).
 const (
-	TryLater   = 75  // no room now: elsewhere, or later
-	CannotFit  = 78  // at the allowed cost; nothing was started
+	TryLater   = 75  // not enough free memory now; retry later or on another machine
+	CannotFit  = 78  // it cannot fit at the allowed cost; nothing was started
 	OwnTrouble = 125 // launch itself failed
 )
 
-// An Ending is how an attempt ended, once its output, its exit and its signs were weighed.
+// An Ending is how an attempt ended, by its output, its exit and its signs.
 type Ending = oom.Ending
 
 // The endings.
@@ -39,9 +38,9 @@ const (
 
 // The quantities that a measured peak can be.
 const (
-	Used      = mem.Used      // what the driver sees of the job's processes
-	Allocated = mem.Allocated // live tensors, by the program's own account
-	Resident  = mem.Resident  // pages of the largest process, libraries included: a limit on data does not count them all
+	Used      = mem.Used      // the job's processes as the driver counts them
+	Allocated = mem.Allocated // live tensors, as the program counts them
+	Resident  = mem.Resident  // pages of the largest process; libraries are included, so this is not what a limit on data counts
 )
 
 // A State is what a resume reads.
@@ -51,49 +50,49 @@ type State struct {
 	Bytes     unit.Bytes `json:"bytes,omitempty"`
 }
 
-// An Outcome is what an attempt came to.
+// An Outcome is the result of an attempt.
 type Outcome struct {
 	Ending  Ending                `json:"ending"`
 	Code    int                   `json:"code"`                 // the program's own
-	Signal  int                   `json:"signal,omitempty"`     // that killed it; Code then means nothing
+	Signal  int                   `json:"signal,omitempty"`     // the signal that killed it; then Code has no meaning
 	Cause   string                `json:"cause,omitempty"`      // one line for a person; empty after a success
 	Lied    bool                  `json:"lied,omitempty"`       // it exited 0 though it failed
-	Silent  bool                  `json:"silent,omitempty"`     // it exited 0, and what says that it succeeded never came
-	Doubt   string                `json:"doubt,omitempty"`      // what speaks against a success that only the exit code says
-	Untaken string                `json:"untaken,omitempty"`    // why launch ended it: it ran without the settings it was to have
-	Report  oom.Report            `json:"report"`               // the evidence, whatever the ending
-	Phase   string                `json:"phase,omitempty"`      // the ladder's name of the phase it ended in
+	Silent  bool                  `json:"silent,omitempty"`     // it exited 0, but never printed its success line
+	Doubt   string                `json:"doubt,omitempty"`      // evidence against a success that only the exit code reports
+	Untaken string                `json:"untaken,omitempty"`    // how it differed from the plan's settings; launch then ends it
+	Report  oom.Report            `json:"report"`               // the evidence, for every ending
+	Phase   string                `json:"phase,omitempty"`      // the phase that it ended in, as its ladder names it
 	Peak    unit.Bytes            `json:"peak_bytes,omitempty"` // the largest seen in use by the job; absent in JSON if nothing was measured
-	PeakIs  string                `json:"peak_is,omitempty"`    // which of the quantities below it is
+	PeakIs  string                `json:"peak_is,omitempty"`    // the quantity of Peak: Used, Allocated, Resident or Data
 	Peaks   map[string]unit.Bytes `json:"peaks,omitempty"`      // the same by phase
-	// Measured is what was measured of each phase, and Passed are the phases that were gone through completely: receipts
+	// Measured are the measurements of each phase, and Passed the phases that were completed: receipts
 	// are made of it.
 	Measured  map[string][]mem.Measurement `json:"measured,omitempty"`
 	Passed    []string                     `json:"passed,omitempty"`
 	Saved     *State                       `json:"saved,omitempty"`   // the newest complete state that this attempt wrote
-	Strange   []string                     `json:"strange,omitempty"` // newer states of which nothing shows that this run wrote them
-	Torn      []string                     `json:"torn,omitempty"`    // states that this attempt began and did not complete
-	Made      []string                     `json:"made,omitempty"`    // files that it left, which a next attempt would overwrite or stumble over
+	Strange   []string                     `json:"strange,omitempty"` // newer states that nothing shows to be this run's
+	Torn      []string                     `json:"torn,omitempty"`    // states that this attempt left incomplete
+	Made      []string                     `json:"made,omitempty"`    // files that it left, and that the next attempt would overwrite or stop at
 	Blocked   string                       `json:"blocked,omitempty"` // a file that an earlier attempt of this run made, at which this one stopped
 	Iteration int64                        `json:"iteration"`         // the last one reported
 	Stepped   bool                         `json:"stepped,omitempty"` // a step was reported
-	Varied    bool                         `json:"-"`                 // different iterations were
-	Figures   bool                         `json:"-"`                 // a step's own figures were
-	Total     int64                        `json:"total,omitempty"`   // of how many, by the program's own report
-	Claimed   bool                         `json:"claimed,omitempty"` // it reported steps, and its success, whatever its end
-	Short     string                       `json:"short,omitempty"`   // what speaks against a success: it reported fewer steps than it has
-	// Rate is how many samples of the global batch it trained in a second, from its first report of progress to its last;
-	// absent where it reported too little.
+	Varied    bool                         `json:"-"`                 // different iterations were reported
+	Figures   bool                         `json:"-"`                 // figures of a step were reported
+	Total     int64                        `json:"total,omitempty"`   // the steps of the whole training, as the program reports them
+	Claimed   bool                         `json:"claimed,omitempty"` // it reported steps and its success, even if it ended otherwise
+	Short     string                       `json:"short,omitempty"`   // evidence against a success: it reported too few steps
+	// Rate is the speed in samples of the global batch per second, from its first report of progress to its last; absent if there were
+	// too few reports.
 	Rate      float64           `json:"samples_per_second,omitempty"`
 	Settings  map[string]string `json:"settings,omitempty"`  // of knobs, as the program printed them
-	Confirmed []string          `json:"confirmed,omitempty"` // documents of which the program kept the very text it was given
+	Confirmed []string          `json:"confirmed,omitempty"` // edited documents whose text the program has saved
 	Began     time.Time         `json:"began"`
 	Took      time.Duration     `json:"took_ns"`
-	// Inside is what a hook within the program said; nil where none was wanted.
+	// Inside is the report of a hook in the program; nil if no hook was wanted.
 	Inside *oom.Inside `json:"inside,omitempty"`
 }
 
-// A Choice is where a phase stands on its ladder.
+// A Choice is the rung of a phase.
 type Choice struct {
 	Phase    string         `json:"phase"`
 	Rung     int            `json:"rung"`
@@ -103,22 +102,22 @@ type Choice struct {
 	Verdict  ladder.Verdict `json:"verdict"`
 }
 
-// A Plan is what one attempt will be, decided and complete.
+// A Plan describes one attempt completely.
 type Plan struct {
 	Attempt int           `json:"attempt"` // counted from 1
 	Trial   Trial         `json:"trial,omitempty"`
 	Shared  Choice        `json:"shared"`
 	Choices []Choice      `json:"choices"`
-	Host    *HostChoice   `json:"host,omitempty"` // nil where the plugin knows nothing of the host's memory
+	Host    *HostChoice   `json:"host,omitempty"` // nil if the plugin does not price host memory
 	Edits   []config.Edit `json:"edits,omitempty"`
 	Batch   job.Batch     `json:"batch"`
 	Room    unit.Bytes    `json:"room_bytes"`
-	Cost    ladder.Cost   `json:"cost"` // the highest of what it takes
+	Cost    ladder.Cost   `json:"cost"` // the highest cost of its rungs
 	Why     string        `json:"why"`
-	Resume  *State        `json:"resume,omitempty"` // what it goes on from; nil: from the beginning
+	Resume  *State        `json:"resume,omitempty"` // it resumes from this state; nil: it starts from the beginning
 }
 
-// Verdict is the worst of the plan's phases.
+// Verdict is the worst verdict of the plan's phases.
 func (p *Plan) Verdict() ladder.Verdict {
 	worst := ladder.Fits
 	for _, c := range p.Choices {
@@ -127,7 +126,7 @@ func (p *Plan) Verdict() ladder.Verdict {
 	return worst
 }
 
-// Choice returns where the phase stands, or nil.
+// Choice returns the choice of a phase, or nil.
 func (p *Plan) Choice(phase string) *Choice {
 	for i := range p.Choices {
 		if p.Choices[i].Phase == phase {
@@ -137,13 +136,13 @@ func (p *Plan) Choice(phase string) *Choice {
 	return nil
 }
 
-// An Attempt is a plan carried out.
+// An Attempt is a plan and its outcome.
 type Attempt struct {
 	Plan    Plan    `json:"plan"`
 	Outcome Outcome `json:"outcome"`
 }
 
-// String names the state as a person knows it: by its iteration, or by its file where its name has none.
+// String names the state by its iteration, or by its file if that is unknown.
 func (s State) String() string {
 	if s.Iteration > 0 || s.Path == "" {
 		return fmt.Sprintf("iteration %d", s.Iteration)
@@ -154,11 +153,11 @@ func (s State) String() string {
 // A Stop is why there is no next plan.
 type Stop struct {
 	Why string `json:"why"`
-	// Code is launch's own exit code, or 0 where the last attempt's stands.
+	// Code is launch's own exit code; 0: launch exits with the last attempt's code.
 	Code int `json:"code,omitempty"`
-	// Beyond is the first rung that was not allowed and might help; nil where there is none.
+	// Beyond is the first rung that was not allowed but might help; nil if there is none.
 	Beyond *Beyond `json:"beyond,omitempty"`
-	// Refused is the plan that was not allowed to start; nil where an attempt was made.
+	// Refused is the plan that was not allowed to start; nil if an attempt was made.
 	Refused *Plan `json:"refused,omitempty"`
 }
 
@@ -166,41 +165,41 @@ type Stop struct {
 type Beyond struct {
 	Name string      `json:"name"`
 	Cost ladder.Cost `json:"cost"`
-	Flag string      `json:"flag"` // that allows it
+	Flag string      `json:"flag"` // the flag that allows it
 }
 
-// Limits are how far a run may go: the user's word.
+// Limits are the user's limits on a run.
 type Limits struct {
 	Allow   ladder.Cost `json:"allow"`
-	AsAsked bool        `json:"as_asked,omitempty"` // a phase is changed only after it ran out of memory, whatever is estimated
+	AsAsked bool        `json:"as_asked,omitempty"` // ignore estimates: change a phase only after it ran out of memory
 	Fill    bool        `json:"fill,omitempty"`     // start from the top of the ladder
-	Anyway  bool        `json:"anyway,omitempty"`   // run what would be refused
+	Anyway  bool        `json:"anyway,omitempty"`   // run even if it is certain not to fit
 	// Fast, with Fill, times a few sizes first and takes the fastest.
 	Fast bool `json:"fast,omitempty"`
 	// Rehearse tries every phase in a short run first.
 	Rehearse bool `json:"rehearse,omitempty"`
 }
 
-// A Run is a job on its way: what is fixed about it, the room there is now, and its attempts so far.
+// A Run is a job, its ladders and limits, the present room, and its attempts so far.
 type Run struct {
 	Job     *job.Job    `json:"job"`
 	Ladders *ladder.Set `json:"ladders"`
-	// Priced is the ladders as the plugin priced them, where receipts have corrected Ladders; nil where none did.
+	// Priced are the ladders as the plugin priced them, if receipts have corrected Ladders; else nil.
 	Priced *ladder.Set `json:"priced,omitempty"`
 	Limits Limits      `json:"limits"`
-	// Room is what the job may take on its fullest device, measured again before every attempt; 0 where there is no
-	// device that launch can see.
+	// Room is the memory that the job may take on its fullest device, measured again before every attempt; 0 if no device is
+	// visible.
 	Room unit.Bytes `json:"room_bytes"`
-	// Empty is what the job could take if nobody else were on that device.
+	// Empty is the memory that the job could take if it had that device alone.
 	Empty unit.Bytes `json:"empty_bytes,omitempty"`
-	// Host says that the room is the host's memory.
+	// Host: the room is host memory.
 	Host bool `json:"host,omitempty"`
-	// Rooms are those of the host beside a card's, measured again before every attempt.
+	// Rooms are host memory and /dev/shm, measured again before every attempt.
 	Rooms ladder.HostRooms `json:"rooms"`
-	// Left is the state that an attempt left of which the end was not seen, because launch itself was killed.
+	// Left is the state that was left by an attempt whose launch was killed.
 	Left *State `json:"left,omitempty"`
-	// Cut is how far attempts came that do not count any more: that one, and those that were interrupted or failed before the run
-	// was resumed. nil where there is none.
+	// Cut is the progress of attempts that no longer count: one whose launch was killed, and those that were interrupted or failed
+	// before the run was resumed. nil if there are none.
 	Cut      *Progress `json:"cut,omitempty"`
 	Attempts []Attempt `json:"attempts,omitempty"`
 }
@@ -212,7 +211,7 @@ type Progress struct {
 	Succeeded bool  `json:"succeeded,omitempty"` // it reported its success
 }
 
-// Further is the one that came further, of each.
+// Further returns, field by field, the larger progress of the two.
 func (p *Progress) Further(q Progress) *Progress {
 	if p == nil {
 		return &q
@@ -228,7 +227,7 @@ func (r *Run) Last() *Attempt {
 	return &r.Attempts[len(r.Attempts)-1]
 }
 
-// Changes names the rungs that the plan stands on beside the job as asked, in one line.
+// Changes names, in one line, the rungs of the plan that differ from the job as asked.
 func (p *Plan) Changes() string {
 	switch device := p.onDevice(); {
 	case p.Host.rung() == 0:
@@ -240,7 +239,7 @@ func (p *Plan) Changes() string {
 	}
 }
 
-// onDevice names those of the ladders by which the device's memory is taken.
+// onDevice names the rungs of the ladders for the device's memory.
 func (p *Plan) onDevice() string {
 	var names []string
 	for _, c := range append([]Choice{p.Shared}, p.Choices...) {

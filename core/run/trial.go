@@ -7,7 +7,7 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 )
 
-// A Trial says that an attempt is a short run of the program apart from the experiment, which leaves nothing behind.
+// A Trial is the kind of an attempt that is a short run of the program, separate from the experiment. It leaves nothing behind.
 type Trial string
 
 const (
@@ -15,10 +15,10 @@ const (
 	Timing    Trial = "timing"    // a few steps, to see how fast it is
 )
 
-// flat is the gain in speed below which a larger rung is not worth its memory.
+// flat is the smallest gain in speed, as a factor, for which a larger rung is worth its memory.
 const flat = 1.03
 
-// timings is how many sizes are timed at most.
+// timings is the largest number of sizes to time.
 const timings = 3
 
 // tried makes the run's first plan a trial, if the user asked for one and the program can be shortened.
@@ -29,7 +29,7 @@ func (r *Run) tried(p *Plan) *Plan {
 	case r.Limits.Fast:
 		base := *r
 		base.Limits.Fill = false
-		if q, stop := base.first(); stop == nil && !q.stands(p) { // else there is nothing to compare
+		if q, stop := base.first(); stop == nil && !q.stands(p) { // else there are no two rungs to compare
 			return r.short(q, Timing)
 		}
 	}
@@ -39,7 +39,7 @@ func (r *Run) tried(p *Plan) *Plan {
 	return p
 }
 
-// rehearses reports whether the run is to be rehearsed, and can be.
+// rehearses reports whether the run should and can be rehearsed.
 func (r *Run) rehearses() bool {
 	return r.Limits.Rehearse && r.Job.Rehearsal.None == "" && r.Job.Rehearsal.Partial == ""
 }
@@ -75,7 +75,7 @@ func (r *Run) afterTrial(last *Attempt) (*Plan, *Stop) {
 	return p, nil
 }
 
-// afterTiming times the next larger rung while that is worth it, and then takes the fastest.
+// afterTiming times the next larger rung as long as the speed rises, and then takes the fastest.
 func (r *Run) afterTiming(last *Attempt) (*Plan, *Stop) {
 	var timed []*Attempt
 	for i := range r.Attempts {
@@ -90,7 +90,7 @@ func (r *Run) afterTiming(last *Attempt) (*Plan, *Stop) {
 		case b.Outcome.Rate > a.Outcome.Rate*flat:
 			return -1
 		}
-		return 0 // the first of them: it needs the least
+		return 0 // equally fast: the first one needs the least memory
 	})
 	if last.Outcome.Rate > 0 && best == last && len(timed) < timings {
 		if p := r.larger(&last.Plan); p != nil {
@@ -176,7 +176,7 @@ func (r *Run) standOnRungs(s int, rungs map[string]int) *Plan {
 	return p
 }
 
-// rungs is where each phase stands.
+// rungs returns the rung of each phase.
 func (p *Plan) rungs() map[string]int {
 	out := map[string]int{}
 	for _, c := range p.Choices {

@@ -13,8 +13,8 @@ import (
 	"github.com/launch-ml/launch/core/lazy"
 )
 
-// weigh takes an outcome for less than the program itself took it for, where its own reports contradict it: a run that went on
-// and made no step, or one that trains with another batch, or for another number of steps, than was planned.
+// weigh turns a success into a failure if the program's own reports contradict it: it resumed and made no step, or it trained with
+// another batch or for another number of steps than planned.
 func (r *Run) weigh(p *Plan, o *Outcome) {
 	if p.Trial != "" || o.Ending == Interrupted {
 		return
@@ -27,23 +27,23 @@ func (r *Run) weigh(p *Plan, o *Outcome) {
 		return
 	}
 	if p.Resume != nil && o.Stepped && !o.Varied && !o.Figures && o.Iteration == p.Resume.number() {
-		o.Stepped = false // it printed what it goes on from, and no more
+		o.Stepped = false // it only printed the iteration from which it resumes
 	}
 	steps, every := r.steps(o), max(1, r.Job.Signs.Every)
 	switch done := max(o.Iteration, r.reached()); {
-	case r.Cut != nil && r.Cut.Succeeded: // nothing was left to train: launch was killed when the program had come to its end
+	case r.Cut != nil && r.Cut.Succeeded: // the training was complete when launch was killed
 	case p.Resume != nil && !o.Stepped && (steps == 0 || max(p.Resume.number(), done)+every <= steps):
 		o.Ending, o.Lied = Failed, true
 		o.Cause = fmt.Sprintf("it resumed from %v and ended without a step", p.Resume)
 	case steps > 0 && o.Iteration > 0 && 10*o.Iteration < 9*steps && !r.Job.Signs.CountsMicro:
 		o.Short = fmt.Sprintf("the last step that it reported was %d of %d", o.Iteration, steps)
-		if o.Doubt != "" { // it swallowed an out-of-memory on the way, and printed its success line all the same
+		if o.Doubt != "" { // it hid an out-of-memory and still printed its success line
 			o.Ending, o.Lied, o.Cause = OutOfMemory, true, o.Doubt
 		}
 	}
 }
 
-// reached is the last iteration that any attempt has reported.
+// reached returns the last iteration that any attempt has reported.
 func (r *Run) reached() (most int64) {
 	for _, a := range r.Attempts {
 		if a.Plan.Trial == "" {
@@ -56,7 +56,7 @@ func (r *Run) reached() (most int64) {
 	return most
 }
 
-// steps is how many steps the training has, as its recipe or its program says; 0 where neither does.
+// steps returns the number of steps of the training, from its recipe or from the program; 0 if unknown.
 func (r *Run) steps(o *Outcome) int64 {
 	if r.Job.Steps > 0 {
 		return r.Job.Steps
@@ -77,7 +77,7 @@ func (r *Run) steps(o *Outcome) int64 {
 
 var numbers = lazy.MustCompile(`\d+`)
 
-// number is the iteration of a state, or the last number in its name; -1 where it has neither.
+// number returns the iteration of a state, or the last number in its name; -1 if it has neither.
 func (s *State) number() int64 {
 	if s.Iteration > 0 {
 		return s.Iteration
@@ -90,8 +90,7 @@ func (s *State) number() int64 {
 	return -1
 }
 
-// Differs reports why what a program has reported so far of its batch and its length is another training than the plan; "" where
-// nothing shows that.
+// Differs returns how the batch and the number of steps that a program has reported so far differ from the plan; "" if they do not.
 func (r *Run) Differs(p *Plan, o *Outcome) string {
 	for _, e := range p.Edits {
 		said, ok := o.Settings[e.Knob]
@@ -114,7 +113,7 @@ func (r *Run) Differs(p *Plan, o *Outcome) string {
 	}
 	was := r.Attempts[first]
 	before, now := float64(was.Outcome.Total), float64(o.Total)
-	if r.Job.Signs.CountsMicro { // forward passes, of which accumulation makes a step
+	if r.Job.Signs.CountsMicro { // these are forward passes, not optimizer steps
 		before, now = before/float64(max(1, was.Plan.Batch.Accumulation)), now/float64(max(1, p.Batch.Accumulation))
 	}
 	if d := max(now-before, before-now); d > 1 && d > before/100 {
@@ -123,7 +122,7 @@ func (r *Run) Differs(p *Plan, o *Outcome) string {
 	return ""
 }
 
-// An Open is an edit that nothing of the program's confirms. Said is what it reports instead; "" where it reports nothing.
+// An Open is an edit that the program does not confirm. Said is the value that it reports instead; "" if it reports none.
 type Open struct{ Knob, To, Said string }
 
 func (u Open) String() string {
@@ -133,16 +132,16 @@ func (u Open) String() string {
 	return fmt.Sprintf("%s = %s", u.Knob, u.To)
 }
 
-// Unconfirmed lists the edits whose value the program confirmed to be another one than planned, or did not confirm at all,
-// neither in print nor by its own copy of the recipe. What launch itself hands over is confirmed: the environment, and the
-// arguments of a program that takes its settings from nowhere else.
+// Unconfirmed lists the edits for which the program reports another value than planned, or no value, neither in its output nor in its
+// own copy of the recipe. What launch passes directly counts as confirmed: the environment, and the arguments of a program that reads
+// these settings only from there.
 func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
 	for _, e := range a.Plan.Edits {
 		switch seen, ok := a.Outcome.Settings[e.Knob]; {
 		case ok && !same(seen, e.To):
 			out = append(out, Open{e.Knob, e.To, seen})
 		case ok, slices.Contains(a.Outcome.Confirmed, e.At.Doc), e.At.Doc == config.EnvDoc, e.At.Doc == config.ArgvDoc && j.Signs.TakesArgv:
-		case e.Knob == "resume", strings.Contains(e.To, job.FreePort): // which is known soon enough
+		case e.Knob == "resume", strings.Contains(e.To, job.FreePort): // the program's progress shows whether it took these
 		default:
 			out = append(out, Open{e.Knob, e.To, ""})
 		}
@@ -150,7 +149,7 @@ func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
 	return out
 }
 
-// same reports whether a program printed that value; programs group digits, and write numbers and words in their own way.
+// same reports whether a printed value equals another one. Programs group digits, and write numbers and words in different ways.
 func same(printed, value string) bool {
 	if printed == value || strings.ReplaceAll(printed, ",", "") == value {
 		return true
@@ -160,8 +159,8 @@ func same(printed, value string) bool {
 	return err == nil && wrong == nil && a == b
 }
 
-// unmoved reports why two attempts show that the program does not use the settings: nothing confirms them, and at another
-// micro-batch memory ran out at the very same figures. "" where they do not.
+// unmoved returns why the last two attempts show that the program does not use the settings, "" if they do not: nothing confirms the
+// settings, and at another micro-batch memory ran out at the same figures.
 func (r *Run) unmoved(last *Attempt) string {
 	if len(r.Attempts) < 2 || len(last.Unconfirmed(r.Job)) == 0 {
 		return ""

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blocks are the last words of programs that stop because a file is there, in Lightning's words (SaveConfigCallback, since 1.3)
-// and in Python's.
+// blocks match the last lines of programs that stop because a file exists: Lightning's (SaveConfigCallback, since 1.3) and Python's.
 var blocks = []*regexp.Regexp{
 	regexp.MustCompile(`expected ([^\s'"]+) to NOT exist`),
 	regexp.MustCompile(`FileExistsError: \[Errno 17\] File exists: ['"]([^'"]+)['"]`),
@@ -21,13 +20,13 @@ var blocks = []*regexp.Regexp{
 // A Span is the time from an attempt's beginning to its end.
 type Span struct{ Began, Ended time.Time }
 
-// Blocked returns the file because of which a program stopped, where it says so in its last lines, and where an earlier attempt of
-// this run has made that file: it came to be within one of the spans, belongs to this user, and lies below dir, the command's
-// folder, links resolved. Of a file system that keeps no time of birth nothing is known.
+// Blocked returns the existing file because of which a program stopped, if its last lines name it and an earlier attempt of this run has
+// made it: the file was born within one of the spans, belongs to this user, and lies below dir, the command's folder, with links
+// resolved. On a file system without times of birth it finds nothing.
 func Blocked(output, dir string, attempts []Span) (path string, ok bool) {
 	text := tail(output, 16<<10)
 	for _, re := range blocks {
-		for _, m := range slices.Backward(re.FindAllSubmatch(text, -1)) { // a traceback quotes the source of its words before them
+		for _, m := range slices.Backward(re.FindAllSubmatch(text, -1)) { // a traceback first quotes the source line with the same words
 			if path = string(m[1]); !filepath.IsAbs(path) {
 				path = filepath.Join(dir, path)
 			}
@@ -39,7 +38,7 @@ func Blocked(output, dir string, attempts []Span) (path string, ok bool) {
 	return "", false
 }
 
-// made reports whether an attempt has made the file, below dir.
+// made reports whether an attempt has made the file, and it lies below dir.
 func made(path, dir string, attempts []Span) bool {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME|unix.STATX_UID|unix.STATX_TYPE, &st)
@@ -52,7 +51,7 @@ func made(path, dir string, attempts []Span) bool {
 	})
 }
 
-// below reports whether a path lies in a folder, wherever links lead.
+// below reports whether a path lies in a folder, with links resolved.
 func below(dir, path string) bool {
 	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
 	top, wrong := filepath.EvalSymlinks(dir)

@@ -11,12 +11,12 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
-// Notes are what an attempt knows of its states beside their files, kept in the attempt's folder: launch may be killed, and the
-// one that takes the run up has to know whose they are.
+// Notes record, in an attempt's folder, what is known about its states besides the files. If launch is killed, the launch that resumes
+// the run needs them to find out whose the states are.
 type Notes struct {
 	Before Listing  `json:"before"`         // the attempt
-	Held   []string `json:"held,omitempty"` // folders of which the run held the lock
-	// Marked are folders in which the run was alone when the attempt began, with its mark.
+	Held   []string `json:"held,omitempty"` // folders that the run had locked
+	// Marked are the folders, with the run's mark, that no other run used when the attempt began.
 	Marked map[string]string `json:"marked,omitempty"`
 }
 
@@ -45,11 +45,11 @@ func WrittenLog(dir string) (*os.File, error) {
 // seen is a line of what a [Watch] saw.
 type seen struct {
 	ID
-	Foreign bool   `json:"foreign,omitempty"` // another run's process wrote it
-	Path    string `json:"path,omitempty"`    // of a state that it wrote
+	Foreign bool   `json:"foreign,omitempty"` // another run's process wrote the file
+	Path    string `json:"path,omitempty"`    // of a state that another run wrote
 }
 
-// Seen is what a [Watch] saw, as it was noted.
+// Seen is what a [Watch] saw, read from its log.
 type Seen struct {
 	wrote, foreign map[ID]bool
 	crowd          []string
@@ -66,7 +66,7 @@ func (s Seen) Crowded(folder string) bool {
 	return slices.ContainsFunc(s.crowd, func(path string) bool { return within(folder, path) })
 }
 
-// ReadNotes reads what an attempt knew, and which files its processes were seen to write, and another run's.
+// ReadNotes reads an attempt's notes, and which files its own and other runs' processes were seen to write.
 func ReadNotes(dir string) (n Notes, s Seen, err error) {
 	b, err := private.ReadFile(filepath.Join(dir, notesFile))
 	if err == nil {

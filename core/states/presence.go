@@ -15,15 +15,15 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
-// A Presence is this run's mark on a folder that several runs may write their states into: nobody is kept out, and each knows
-// whether it was alone. The kernel removes the mark when this process ends, however it ends.
+// A Presence is this run's mark on a folder into which several runs may write states. It keeps no run out, but each run knows whether it
+// was alone. The kernel removes the mark when this process ends.
 type Presence struct {
 	file  *os.File
 	line  string
 	alone bool
 }
 
-// Join marks a folder as one into which this run, called who, writes. The marks lie in the folder dir, which is launch's own.
+// Join marks a folder as used by this run, which is named who. The marks are files in dir, a folder of launch's own.
 func Join(dir, folder, who string) (*Presence, error) {
 	if err := private.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("making the folder of locks: %w", err)
@@ -34,7 +34,7 @@ func Join(dir, folder, who string) (*Presence, error) {
 	}
 	p := &Presence{file: f, line: oneLine(who)}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil { // whoever was here before has gone
+	if err == nil { // earlier runs have ended
 		p.alone = true
 		err = f.Truncate(0)
 	} else if errors.Is(err, unix.EWOULDBLOCK) {
@@ -62,8 +62,8 @@ func (p *Presence) Alone() bool {
 	return err == nil && string(text) == p.line
 }
 
-// Undisturbed reports whether the mark of a run that has ended, called who, is the last one, and was alone: so nobody has written
-// into the folder since.
+// Undisturbed reports whether the ended run named who left the last mark on the folder, and was alone. Then no other run has used the
+// folder since.
 func Undisturbed(dir, folder, who string) bool {
 	f, err := private.Open(markOf(dir, folder), os.O_RDONLY, 0)
 	if err != nil {
@@ -81,14 +81,15 @@ func markOf(dir, folder string) string {
 
 func oneLine(who string) string { return strings.ReplaceAll(who, "\n", " ") + "\n" }
 
-// Leave takes the mark away.
+// Leave removes the mark.
 func (p *Presence) Leave() {
 	if p != nil {
 		p.file.Close()
 	}
 }
 
-// Folders lists the folders of globs that hold no pattern, absolute and without links: those in which states lie whatever a run is called.
+// Folders lists the folders, absolute and with links resolved, of the globs whose folder has no pattern: every run of the project uses
+// them.
 func Folders(dir string, globs []string) (out []string) {
 	for _, g := range globs {
 		if !filepath.IsAbs(g) {
@@ -101,7 +102,7 @@ func Folders(dir string, globs []string) (out []string) {
 	return out
 }
 
-// resolved is a path without links, as far as it is there: two projects may have links to one folder.
+// resolved returns a path with links resolved, as far as the path exists: two projects may link to one folder.
 func resolved(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real

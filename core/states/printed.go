@@ -9,12 +9,11 @@ import (
 	"sync"
 )
 
-// longestOutput is how much of what a program printed is read for the path of a state: more than launch keeps.
+// longestOutput bounds how much output is searched for the path of a state, in bytes. It is more than launch keeps.
 const longestOutput = 64 << 20
 
-// Printed returns a function that reports whether a program, which was started in dir, printed that it wrote a state at a
-// path. output opens what it printed, which is read when the function is first called. A line that reports that something was
-// loaded shows nothing.
+// Printed returns a function that reports whether a program, started in dir, printed that it wrote a state at a path. output opens the
+// program's output; the function reads it at its first call. A line about loading proves nothing.
 func Printed(output func() (io.ReadCloser, error), dir string) func(path string) bool {
 	read := sync.OnceValue(func() []byte {
 		f, err := output()
@@ -39,7 +38,7 @@ func Printed(output func() (io.ReadCloser, error), dir string) func(path string)
 	}
 }
 
-// loads are the words of a line about a state that is read.
+// loads matches words of a line about loading a state.
 var loads = regexp.MustCompile(`(?i)\b(load|resum|restor|found|init|import|warm|reading|from|teacher|pretrain)`)
 
 // saidOf reports whether a line of text names a file, as a whole word, and is not about loading it.
@@ -60,15 +59,15 @@ func saidOf(text, name []byte) bool {
 		if len(before) > 0 && partOfName(before[len(before)-1]) || end < len(text) && partOfName(text[end]) && !endOfSentence(text[end:]) {
 			continue
 		}
-		words := bytes.ReplaceAll(line, name, nil) // not those of the path
+		words := bytes.ReplaceAll(line, name, nil) // the words of the path do not count
 		if !loads.Match(words) && (saves.Match(words) || !value.Match(before)) {
 			return true
 		}
 	}
 }
 
-// value is what stands before a path where settings are printed: Namespace(ema='a.pt'), {'ema': 'a.pt'}. saves are the words of a
-// line that is more than that.
+// value matches the text before a path in printed settings: Namespace(ema='a.pt'), {'ema': 'a.pt'}. saves matches words of a line that
+// reports a save.
 var (
 	value = regexp.MustCompile(`\w=['"]?$|['"]: ?['"]$`)
 	saves = regexp.MustCompile(`(?i)sav|writ|wrote|stor|dump|export`)
@@ -78,7 +77,7 @@ func partOfName(c byte) bool {
 	return c == '/' || c == '.' || c == '-' || c == '_' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'
 }
 
-// endOfSentence reports whether text begins with a full stop after which no name goes on, or with the slash of a folder.
+// endOfSentence reports whether text begins with a full stop that ends a name, or with the slash of a folder.
 func endOfSentence(text []byte) bool {
 	return (text[0] == '.' || text[0] == '/') && (len(text) == 1 || !partOfName(text[1]))
 }

@@ -1,9 +1,9 @@
-// Package states finds the saved states that a resume reads, and decides from which of them a run may go on.
+// Package states finds the saved states that a resume reads, and decides from which of them a run may resume.
 //
-// A state counts for an attempt if it is new, or changed, against a [Listing] that was taken before the attempt, and something
-// shows that a process of this run wrote it ([Evidence]): a run that goes on from another run's state trains nothing, or the
-// wrong thing, and reports success. Times are compared with other times of the same file only, never with this machine's clock:
-// a file server has its own.
+// A state counts for an attempt if it is new or changed compared with a [Listing] from before the attempt, and if there is [Evidence]
+// that a process of this run wrote it. A run that resumes from another run's state trains nothing, or the wrong thing, and still reports
+// success. Times are compared only with other times of the same file, never with this machine's clock, because a file server has its
+// own.
 package states
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A Mark is what a file, or all that lies in a folder, was like. Two marks that are equal: it was not written in between.
+// A Mark describes a file, or all files of a folder, at one time. If two marks are equal, nothing was written in between.
 type Mark struct {
 	ID       ID    `json:"id"`
 	Bytes    int64 `json:"bytes"`
@@ -35,15 +35,15 @@ type Mark struct {
 	ids      []ID // of the files
 }
 
-// An ID names a file, whatever it is called. The number of a file that is deleted is soon another's, so the time of its birth
-// counts too, where the file system keeps it.
+// An ID identifies a file independently of its name. A new file may get the inode number of a deleted one, so the time of birth counts
+// too, if the file system keeps it.
 type ID struct {
 	Dev   uint64 `json:"dev"`
 	Inode uint64 `json:"inode"`
 	Born  int64  `json:"born,omitempty"` // in Unix nanoseconds
 }
 
-// idOf returns the ID of the file at path, which info is about.
+// idOf returns the ID of the file at path, and the time of its last change. info describes that file.
 func idOf(path string, info fs.FileInfo) (id ID, changed int64) {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -57,16 +57,16 @@ func idOf(path string, info fs.FileInfo) (id ID, changed int64) {
 	return id, s.Ctim.Nano()
 }
 
-// A Listing is what there was of some states at one time, by path.
+// A Listing has the marks of states at one time, by path.
 type Listing map[string]Mark
 
-// most is how many files of a folder are looked at: a state of a sharded model has hundreds.
+// most bounds the files of one folder: a state of a sharded model has hundreds.
 const most = 10_000
 
-// A Finder finds files and folders by a glob. Where one may look is its affair.
+// A Finder finds files and folders by a glob, within the folders that it allows.
 type Finder interface{ Glob(pattern string) []string }
 
-// List looks at everything that globs name.
+// List returns the marks of everything that the globs match.
 func List(in Finder, globs []string) Listing {
 	out := Listing{}
 	for _, g := range globs {
@@ -81,7 +81,7 @@ func List(in Finder, globs []string) Listing {
 
 func expand(in Finder, glob string) []string { return in.Glob(strings.TrimSuffix(glob, "/")) }
 
-// look is false for what holds no bytes, and for what is neither a file nor a folder.
+// look returns false for something empty, and for anything but a file or a folder.
 func look(path string) (m Mark, ok bool) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -111,7 +111,7 @@ func look(path string) (m Mark, ok bool) {
 	return m, m.Bytes > 0
 }
 
-// Until returns those that were last written before a time: what can be known of a listing that nobody took.
+// Until returns the entries that were last written before a time. It approximates a listing at that time.
 func (l Listing) Until(at time.Time) Listing {
 	out := Listing{}
 	for path, m := range l {
@@ -128,13 +128,13 @@ func (l Listing) since(path string, m Mark) bool {
 	return !there || was.ID != m.ID || was.Bytes != m.Bytes || was.Files != m.Files || was.Modified != m.Modified || was.Changed != m.Changed
 }
 
-// Evidence is what shows that this run has written a state. Each field may be empty.
+// Evidence can show that this run has written a state. Each field may be empty.
 type Evidence struct {
-	Printed func(path string) bool // the program printed that it saved it there
-	Wrote   func(ID) bool          // a process of this run was seen to have it open for writing
-	Foreign func(ID) bool          // a process of another run was
-	Held    []string               // folders into which nobody else writes: this run holds their locks
-	Until   time.Time              // of what was written later, Held shows nothing; zero: it always does
+	Printed func(path string) bool // the program printed that it saved a state at this path
+	Wrote   func(ID) bool          // a process of this run was seen to write the file
+	Foreign func(ID) bool          // a process of another run was seen to write the file
+	Held    []string               // folders that only this run writes into, because it holds their locks
+	Until   time.Time              // Held proves nothing about files written later; zero: no such limit
 	Stepped time.Time              // when the program last reported progress
 }
 
@@ -153,7 +153,7 @@ func (e Evidence) ours(path string, m Mark) bool {
 	return slices.ContainsFunc(e.Held, func(folder string) bool { return within(folder, path) })
 }
 
-// within reports whether a path lies in a folder, or is it; also where links lead to either.
+// within reports whether a path is a folder or lies in it, with links resolved.
 func within(folder, path string) bool {
 	in := func(folder, path string) bool {
 		rel, err := filepath.Rel(folder, path)
@@ -167,14 +167,14 @@ func within(folder, path string) bool {
 	return err == nil && wrong == nil && in(top, real)
 }
 
-// Found is what an attempt has left.
+// Found lists the states that an attempt has left.
 type Found struct {
-	State   *run.State // the newest that is complete and this run's; nil where there is none
-	Strange []string   // complete, newer than the attempt, and nothing shows that this run wrote it
-	Torn    []string   // this run's, newer than State, and not complete
+	State   *run.State // the newest that is complete and this run's; nil if there is none
+	Strange []string   // complete and newer than the attempt, but nothing shows that this run wrote it
+	Torn    []string   // this run's, newer than State, but not complete
 }
 
-// Newest finds the state that an attempt has left, against the listing that was taken before it.
+// Newest finds the state that an attempt has left. before is the listing from before the attempt.
 func Newest(in Finder, signs job.Signs, before Listing, e Evidence) (f Found) {
 	iteration, err := regexp.Compile(signs.StateIteration)
 	if err != nil {
@@ -209,8 +209,8 @@ func Newest(in Finder, signs job.Signs, before Listing, e Evidence) (f Found) {
 	return f
 }
 
-// Made lists the files and folders that globs name and that an attempt has made: they were not there before it, and either
-// something shows that this run wrote them, or their path is one file's whatever the run is called.
+// Made lists the files and folders that match the globs and that an attempt has made: they did not exist before it, and either there is
+// evidence that this run wrote them, or their glob has no pattern.
 func Made(in Finder, globs []string, before Listing, e Evidence) (paths []string) {
 	for _, g := range globs {
 		one := !strings.ContainsAny(g, `*?[`)
@@ -224,16 +224,16 @@ func Made(in Finder, globs []string, before Listing, e Evidence) (paths []string
 	return paths
 }
 
-// A candidate is a state as it lies there.
+// A candidate is a state on the disk.
 type candidate struct {
 	path   string
 	mark   Mark
-	number int64  // the last in its name; -1 where there is none
+	number int64  // the last number in its name; -1 if there is none
 	shape  string // its name without that number
 }
 
-// candidates are the states that a glob names, the newest first: by the number in their names where the names differ in
-// nothing else, else by when they were written.
+// candidates returns the states that match a glob, the newest first: by the number in their names if the names differ in nothing else,
+// else by the time of writing.
 func candidates(in Finder, glob string) (out []candidate) {
 	for _, path := range expand(in, glob) {
 		m, ok := look(path)
@@ -260,7 +260,7 @@ func candidates(in Finder, glob string) (out []candidate) {
 
 var lastNumber = regexp.MustCompile(`(\d+)\D*$`)
 
-// unfinished reports whether a name is one under which programs write what they rename when it is whole.
+// unfinished reports whether a name is one that programs use while they write a file, before they rename it.
 func unfinished(base string) bool {
 	if strings.HasPrefix(base, ".") || strings.HasPrefix(base, "tmp") {
 		return true
@@ -273,8 +273,8 @@ func unfinished(base string) bool {
 	return false
 }
 
-// complete reports whether all of a state is there. Of a folder that is known by the one before it, which has the same
-// files; of a first one by the program, which went on after it was written, or by a file that is written last.
+// complete reports whether a state is complete. A folder is complete if it has the same files as the state before it. The first folder is
+// complete if the program continued after writing it, or if the file exists that is written last.
 func complete(c candidate, older []candidate, e Evidence) bool {
 	if whole(c.path) != nil {
 		return false
@@ -294,15 +294,15 @@ func complete(c candidate, older []candidate, e Evidence) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(last, name) })
 }
 
-// delay is how long after a program printed something launch may come to read it.
+// delay bounds the time between a program's output and launch's reading of it.
 const delay = 500 * time.Millisecond
 
-// last are the files that a writer of folders writes last: transformers' Trainer (Trainer._save_checkpoint: the trainer's
-// state after model, optimizer, scheduler and random state), DeepSpeed's engine (the file latest, in the folder above; within
-// it nothing is last).
+// last lists the files that programs write last into a state's folder: transformers' Trainer (Trainer._save_checkpoint: its own state,
+// after model, optimizer, scheduler and random state). DeepSpeed's engine writes no such file: its last one, latest, is in the folder
+// above.
 var last = []string{"trainer_state.json"}
 
-// filesOf lists the files of a folder by their paths in it, sorted; numbers of the step in their names do not count.
+// filesOf lists the paths of a folder's files, sorted, without the step numbers in their names.
 func filesOf(dir string) (names []string) {
 	filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || len(names) >= most {
@@ -317,5 +317,5 @@ func filesOf(dir string) (names []string) {
 	return names
 }
 
-// stepInName is a number that follows "step", or a folder's of DeepSpeed: global_step40/mp_rank_00_model_states.pt.
+// stepInName matches a number after "step", as in a folder of DeepSpeed: global_step40/mp_rank_00_model_states.pt.
 var stepInName = regexp.MustCompile(`step[-_]?\d+`)

@@ -20,9 +20,8 @@ import (
 	"github.com/launch-ml/launch/core/proc"
 )
 
-// A Watch sees which files are written by processes of this run, in the folders where its states lie. It looks when the kernel
-// reports that something is written there, so that it costs nothing in between. A file that is open for less than a moment is
-// missed: then something else has to show whose it is.
+// A Watch finds out which files the processes of this run write in the folders of its states. It checks when the kernel reports a write
+// there, and costs nothing in between. It misses files that are open only for a moment; then other evidence has to show their owner.
 type Watch struct {
 	globs  []string // of the states, absolute
 	dirs   []string // patterns of the folders in which a state may lie
@@ -32,28 +31,28 @@ type Watch struct {
 	mu      sync.Mutex
 	wrote   map[ID]bool
 	foreign map[ID]bool
-	crowd   []string // what matches a glob and another run's process has written
+	crowd   []string // paths that match a glob and that another run's process has written
 	names   map[string]lookedAt
-	scanned time.Time // when all processes were last looked at
+	scanned time.Time // when all processes were last checked
 
-	earlier map[int]bool // processes that were there before the attempt
+	earlier map[int]bool // processes from before the attempt
 
 	fs   *fsnotify.Watcher
 	done chan struct{}
 }
 
-// lookedAt is when a name was last looked at, what file it was then, and for how long it is not looked at again.
+// lookedAt records the last check of a name: when, which file it was, and the time until the next check.
 type lookedAt struct {
 	when  time.Time
 	id    ID
 	pause time.Duration
 }
 
-// folders is how many folders are watched at most: each costs the kernel about a kilobyte, and users have a limit.
+// folders bounds the number of watched folders: each costs the kernel about a kilobyte, and users have a limit.
 const folders = 256
 
-// NewWatch watches the folders of globs, which are relative to dir, until it is stopped. family lists the processes of the run.
-// What is seen is also written to log, so that it outlives this process. Where nothing can be watched nothing is seen.
+// NewWatch watches the folders of globs, which are relative to dir, until it is stopped. family lists the processes of the run. It also
+// writes what it sees to log, so that it outlives this process. If the kernel has no watches left, it sees nothing.
 func NewWatch(dir string, globs []string, family func() []int, log io.Writer) *Watch {
 	w := &Watch{family: family, log: log, wrote: map[ID]bool{}, foreign: map[ID]bool{}, earlier: map[int]bool{}, names: map[string]lookedAt{}, done: make(chan struct{})}
 	for _, g := range globs {
@@ -83,13 +82,13 @@ func NewWatch(dir string, globs []string, family func() []int, log io.Writer) *W
 	return w
 }
 
-// scarce reports whether this process may open so few files that the program's own outputs come first.
+// scarce reports whether this process may open so few files that it needs all of them for the program's outputs.
 func scarce() bool {
 	var l unix.Rlimit
 	return unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil && l.Cur < 64
 }
 
-// reach watches the folders of a pattern that there are, and those above one that is not there yet.
+// reach watches the folders that match a pattern, and the folders above one that does not exist yet.
 func (w *Watch) reach(pattern string) {
 	for at := pattern; ; at = filepath.Dir(at) {
 		hits, _ := filepath.Glob(at)
@@ -123,7 +122,7 @@ func (w *Watch) run() {
 			if e.Has(fsnotify.Create) || e.Has(fsnotify.Write) {
 				w.look(e.Name)
 			}
-		case _, ok := <-w.fs.Errors: // some events were dropped: what they would have shown is not known
+		case _, ok := <-w.fs.Errors: // some events were lost
 			if !ok {
 				return
 			}
@@ -131,7 +130,7 @@ func (w *Watch) run() {
 	}
 }
 
-// entered watches a folder that has appeared, if states may lie in it or below, and what was written there before that.
+// entered watches a new folder, if states may lie in it or below, and checks what was written there before that.
 func (w *Watch) entered(path string) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -169,14 +168,14 @@ func above(path, pattern string) bool {
 	}
 }
 
-// A name whose writer was not seen is looked at again after so long, and then less and less often: it may be the log of somebody
-// else's, which is written all the time.
+// The time until a name whose writer was not seen is checked again. It grows with each check: the name may be another program's log,
+// which is written all the time.
 const (
 	again = 5 * time.Millisecond
 	least = 2 * time.Second
 )
 
-// mostNames is of how many names it is known when they were looked at.
+// mostNames bounds the number of names whose last check is remembered.
 const mostNames = 10_000
 
 // look finds out whether a process of the run has the file open for writing.
@@ -228,7 +227,7 @@ func (w *Watch) look(path string) {
 	}
 }
 
-// isState reports whether a path, or a folder that it lies in, is one that the globs name.
+// isState reports whether a path, or a folder above it, matches the globs.
 func (w *Watch) isState(path string) bool {
 	return slices.ContainsFunc(w.globs, func(g string) bool { return matches(g, path) || matches(g, filepath.Dir(path)) })
 }
@@ -248,11 +247,11 @@ func (w *Watch) write(line seen) {
 	}
 }
 
-// pause is how long all processes are not looked at again: that may take as long as a hundredth of a second.
+// pause is the least time between two checks of all processes; one check may take 10 ms.
 const pause = 100 * time.Millisecond
 
-// byAnother reports whether a process that is none of this run's writes the file. A process that has begun since the attempt may be
-// one that the run had started for it by somebody else (a container's, a cluster's): unless the training is seen to run here.
+// byAnother reports whether a process of another run writes the file. A process that began after the attempt may have been started for
+// this run by a container or a cluster, so it counts only if this run's own processes are seen to train here.
 func (w *Watch) byAnother(id ID) bool {
 	for _, pid := range processes() {
 		if !writes(pid, id) || proc.Descends(pid, os.Getpid()) {
@@ -336,14 +335,14 @@ func (w *Watch) Foreign(id ID) bool {
 	return w.foreign[id]
 }
 
-// Crowded reports whether a process of another run was seen to write a state into the folder: what lies there shows nothing then.
+// Crowded reports whether a process of another run was seen to write a state into the folder. Then a file's place there proves nothing.
 func (w *Watch) Crowded(folder string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.crowd, func(path string) bool { return within(folder, path) })
 }
 
-// Stop ends the watch. What was seen stays known.
+// Stop ends the watch. Wrote, Foreign and Crowded still answer after it.
 func (w *Watch) Stop() {
 	if w.fs != nil {
 		w.fs.Close()

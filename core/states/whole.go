@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// whole returns why a state is known to be torn; nil where nothing is known against it. Of a folder every file is looked at.
+// whole returns the reason why a state is certainly incomplete, or nil. In a folder it checks every file.
 func whole(path string) error {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -36,7 +36,7 @@ func whole(path string) error {
 			return wholeJSON(at)
 		}
 		if info, err := e.Info(); err == nil && info.Size() == 0 {
-			return nil // markers of some programs are empty
+			return nil // some programs write empty markers
 		}
 		return wholeFile(at)
 	})
@@ -44,8 +44,8 @@ func whole(path string) error {
 
 var errTorn = errors.New("it is truncated")
 
-// wholeFile knows two formats: torch.save writes a zip archive, whose directory comes last; safetensors begins with the length
-// of a header, which says where each tensor ends. Of other formats nothing is known.
+// wholeFile checks two formats: torch.save writes a zip archive, whose directory comes last; safetensors begins with the length of a
+// header that gives the end of each tensor. It accepts every other format.
 func wholeFile(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -65,7 +65,7 @@ func wholeFile(path string) error {
 			return errTorn
 		}
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil // a few bytes, of a format of their own
+			return nil // a few bytes of another format
 		}
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// An Entry is a file that the user has approved: what it held then.
+// An Entry is a file that the user has approved, with its content at that time.
 type Entry struct {
 	Path   string `json:"path"`
 	SHA256 string `json:"sha256"`
@@ -22,7 +22,7 @@ type Entry struct {
 // A List is the file in which approved settings files are recorded.
 type List string
 
-// Approved is the user's own list. "" where there is no folder for it; such a list is empty.
+// Approved returns the user's own list. It is "", and empty, if there is no folder for it.
 func Approved() List {
 	if dir := ConfigDir(); dir != "" {
 		return List(filepath.Join(dir, "trusted.json"))
@@ -30,8 +30,8 @@ func Approved() List {
 	return ""
 }
 
-// ConfigDir is the folder of the user's settings for launch, after the XDG base directories: a relative XDG_CONFIG_HOME is ignored.
-// "" where there is none.
+// ConfigDir is the folder of the user's settings for launch, by the XDG base directories; "" if there is none. A relative XDG_CONFIG_HOME
+// is ignored.
 func ConfigDir() string {
 	if d := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(d) {
 		return filepath.Join(d, "launch")
@@ -63,20 +63,20 @@ func (l List) Entries() ([]Entry, error) {
 	return entries, nil
 }
 
-// Has reports whether the user has approved this very content at this path.
+// Has reports whether the user has approved exactly this content at this path.
 func (l List) Has(f *File) bool {
 	entries, _ := l.Entries()
 	return slices.Contains(entries, Entry{f.Path, f.Sum()})
 }
 
-// Add records that the user approves a file as it was read.
+// Add records that the user approves a file with the content that was read.
 func (l List) Add(f *File) error {
 	return l.change(func(entries []Entry) []Entry {
 		return append(without(entries, f.Path), Entry{f.Path, f.Sum()})
 	})
 }
 
-// Remove takes a path off the list. It is an error where the list does not have it.
+// Remove removes a path from the list. It returns an error if the list does not have it.
 func (l List) Remove(path string) error {
 	return l.change(func(entries []Entry) []Entry {
 		if !slices.ContainsFunc(entries, func(e Entry) bool { return e.Path == path }) {
@@ -90,7 +90,7 @@ func without(entries []Entry, path string) []Entry {
 	return slices.DeleteFunc(entries, func(e Entry) bool { return e.Path == path })
 }
 
-// change writes what f makes of the entries; nil: the file that was meant is not among them.
+// change replaces the entries by the result of f. If that is nil, the file is not on the list, which is an error.
 func (l List) change(f func([]Entry) []Entry) error {
 	if l == "" {
 		return errors.New("no home folder for the list of trusted files")

@@ -1,8 +1,8 @@
-// Package trust decides from which files launch takes settings: from those that the user or root owns and nobody else can
-// write, as git's safe.directory and sshd's StrictModes have it; and it keeps the list of those that the user has approved.
+// Package trust decides from which files launch takes settings: files that the user or root owns and nobody else can write (compare git's
+// safe.directory and sshd's StrictModes). It also keeps the list of files that the user has approved.
 //
-// A file and its folder are looked at, not the folders above it: an attacker who can move a folder of the user's can only
-// put another of the user's folders in its place; a folder of the attacker's has the wrong owner.
+// It checks a file and its folder, but not the folders above. An attacker who can move a folder of the user's can only replace it by
+// another folder of the user's, because a folder of the attacker's has the wrong owner.
 package trust
 
 import (
@@ -20,14 +20,14 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
-// maxSize is how large a settings file may be; a real one has a few hundred bytes.
+// maxSize bounds the size of a settings file, in bytes; a real one has a few hundred.
 const maxSize = 1 << 20
 
 // A File is a settings file that was read.
 type File struct {
-	Path string // absolute, as links on the way to its folder resolve
+	Path string // absolute, with links in the folder's path resolved
 	Text []byte
-	// Foreign is why somebody other than the user and root may have written it; nil where nobody can have.
+	// Foreign is why somebody other than the user and root may have written it; nil if nobody can have.
 	Foreign error
 }
 
@@ -37,9 +37,8 @@ func (f *File) Sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Read reads a settings file. What it returns was read from the file that was looked at, whatever takes its name meanwhile.
-// The error wraps fs.ErrNotExist if there is no file; any other error is why it cannot be read. Nothing but a regular
-// file is opened, so that a FIFO does not hang.
+// Read reads a settings file. The content is of the file that was checked, even if another one takes its name meanwhile. The error wraps
+// fs.ErrNotExist if there is no file. Read opens regular files only, so a FIFO cannot hang it.
 func Read(path string) (*File, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -50,7 +49,7 @@ func Read(path string) (*File, error) {
 	}
 	f := &File{Path: path}
 	target, err := f.read(path)
-	if target != "" { // a link, as those who keep their settings in a repository have
+	if target != "" { // a link, for example into a repository of settings
 		_, err = f.read(target)
 	}
 	if err != nil {
@@ -59,7 +58,7 @@ func Read(path string) (*File, error) {
 	return f, nil
 }
 
-// read fills in what is at path; where that is a symbolic link it returns what the link leads to instead.
+// read reads the file at path. If that is a symbolic link, it returns the link's target instead.
 func (f *File) read(path string) (target string, err error) {
 	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -128,7 +127,7 @@ func kindOf(kind uint32) string {
 	return "a device"
 }
 
-// A judge is who reads: what others may not have written.
+// A judge decides for one reader whether somebody else could have written a file.
 type judge struct {
 	uid    uint32
 	others func(mode uint32, gid int, list []byte) bool // see [private.Others]
@@ -136,7 +135,7 @@ type judge struct {
 
 func self() judge { return judge{uint32(os.Geteuid()), private.Others} }
 
-// owner returns who else owns it, or "".
+// owner returns the owner of a file if it is neither the reader nor root, or "".
 func (j judge) owner(info *unix.Stat_t) string {
 	if info.Uid == j.uid || info.Uid == 0 {
 		return ""
@@ -144,7 +143,7 @@ func (j judge) owner(info *unix.Stat_t) string {
 	return fmt.Sprintf("belongs to user %d", info.Uid)
 }
 
-// writable returns who else can write it by its mode and access list, or "".
+// writable returns who else can write a file, by its mode and access list, or "".
 func (j judge) writable(info *unix.Stat_t, list []byte) string {
 	switch {
 	case !j.others(info.Mode, int(info.Gid), list):
@@ -157,8 +156,8 @@ func (j judge) writable(info *unix.Stat_t, list []byte) string {
 	return fmt.Sprintf("can be written by group %d", info.Gid)
 }
 
-// folder judges the folder of a settings file. In a sticky one only its owner and a file's owner can replace the file, so one of the
-// user's own is as good as closed; the shared temporary folder is not.
+// folder checks the folder of a settings file. In a sticky folder only its owner and the file's owner can replace the file, so a sticky
+// folder of the user's own is safe; the shared temporary folder is not.
 func (j judge) folder(path string, info *unix.Stat_t) error {
 	why := j.owner(info)
 	if why == "" && !(info.Uid == j.uid && info.Mode&unix.S_ISVTX != 0) {
@@ -170,7 +169,7 @@ func (j judge) folder(path string, info *unix.Stat_t) error {
 	return fmt.Errorf("its folder %s %s", path, why)
 }
 
-// file judges an open file.
+// file checks an open file.
 func (j judge) file(path string, info *unix.Stat_t, fd int) error {
 	why := j.owner(info)
 	if why == "" {
@@ -182,7 +181,7 @@ func (j judge) file(path string, info *unix.Stat_t, fd int) error {
 	return fmt.Errorf("%s %s", filepath.Base(path), why)
 }
 
-// list is an access list, nil where there is none.
+// list returns an access list, nil if there is none.
 func list(get func(to []byte) (int, error)) []byte {
 	to := make([]byte, 64<<10) // the kernel's limit
 	n, err := get(to)
@@ -192,11 +191,11 @@ func list(get func(to []byte) (int, error)) []byte {
 	return to[:n]
 }
 
-// Nearest returns the path of the file of that name that counts in a folder: the nearest from there up to the repository's
-// root or the home folder, both included. Outside of both, only the folder's own file counts: what lies above belongs to
-// anybody. It returns "" if there is no such file.
+// Nearest returns the path of the file of that name that counts in a folder: the nearest one from there up to the repository's root or
+// the home folder, both included. Outside of both only the folder's own file counts, because the folders above may be anybody's. It
+// returns "" if there is no such file.
 //
-// A .git of another user's ends nothing: in a shared folder it would let its owner choose where the search ends.
+// A .git of another user does not end the search: in a shared folder its owner could then choose where the search ends.
 func Nearest(dir, name, home string) string {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
@@ -205,7 +204,7 @@ func Nearest(dir, name, home string) string {
 		home = real
 	}
 	folders := []string{dir}
-	last := 0 // of folders, the one in which the search ends
+	last := 0 // the index of the folder in which the search ends
 	me := self()
 	for d := dir; ; d = filepath.Dir(d) {
 		if d != dir {
@@ -222,7 +221,7 @@ func Nearest(dir, name, home string) string {
 	}
 	for _, d := range folders[:last+1] {
 		path := filepath.Join(d, name)
-		if _, err := os.Lstat(path); err == nil || errors.Is(err, fs.ErrPermission) { // which may be one: [Read] reports it
+		if _, err := os.Lstat(path); err == nil || errors.Is(err, fs.ErrPermission) { // there may be a file: [Read] reports it
 			return path
 		}
 	}

@@ -85,7 +85,7 @@ func (w *Witness) Inside(ended time.Time) *oom.Inside {
 	return in
 }
 
-// Unheard is the inside of a program that could not be given the hook.
+// Unheard returns the report of a program in which the hook could not run. why is the reason.
 func Unheard(why string) *oom.Inside { return &oom.Inside{Hook: oom.Handshake{Why: why}} }
 
 // A line is one that witness.py wrote, or the hook itself. Amounts are bytes; Time is in Unix milliseconds.
@@ -179,7 +179,7 @@ func (w *Witness) take(l *line) {
 		w.cards[l.PID] = true
 		w.hook.Observed += l.Observer
 		if l.Why != "" {
-			w.hook.Why = "refused requests are not seen: " + l.Why
+			w.hook.Why = "the hook does not see refused requests: " + l.Why
 		}
 	case "peak":
 		w.allocated, w.reserved = max(w.allocated, l.Allocated), max(w.reserved, l.Reserved)

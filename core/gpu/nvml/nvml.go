@@ -48,7 +48,7 @@ func (l look) err() error {
 // ChildMain is called first thing in main. It returns at once unless this process was started to load the driver's
 // library; then it never returns.
 func ChildMain() {
-	if len(os.Args) < 2 || os.Args[1] != word {
+	if !isChild() {
 		return
 	}
 	var every time.Duration
@@ -71,8 +71,16 @@ func ChildMain() {
 	os.Exit(0)
 }
 
+// errChild keeps a program that does not call [ChildMain], such as a test, from starting itself without end.
+var errChild = errors.New("asking the NVIDIA driver: this program does not call nvml.ChildMain")
+
+func isChild() bool { return len(os.Args) > 1 && os.Args[1] == word }
+
 // List returns the devices of this machine, MIG slices behind their cards. The error wraps [ErrNoDriver] where there is no driver.
 func List(ctx context.Context) ([]gpu.Device, error) {
+	if isChild() {
+		return nil, errChild
+	}
 	cmd := child(ctx)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -90,6 +98,9 @@ func List(ctx context.Context) ([]gpu.Device, error) {
 // Watch looks at the devices at once and then every so often, and hands each look to see, until ctx is done or the
 // driver fails. It returns nil when ctx ended it.
 func Watch(ctx context.Context, every time.Duration, see func(time.Time, []gpu.Device)) error {
+	if isChild() {
+		return errChild
+	}
 	cmd := child(ctx, every.String())
 	out, err := cmd.StdoutPipe()
 	if err != nil {
