@@ -39,7 +39,7 @@ func TestOutcome(t *testing.T) {
 		"a trial that ran out of memory before": {ended{verdict: oom.Verdict{Ending: run.OutOfMemory, Cause: "CUDA out of memory"}, why: enough},
 			"out of memory 'CUDA out of memory' 0 B "},
 		"other settings than planned": {ended{verdict: oom.Verdict{Ending: run.Succeeded, Lied: true}, why: "micro-batch 32"},
-			"failed 'it ran without the settings that it was to have: micro-batch 32' 0 B  fatal untaken"},
+			"failed 'it ran without the settings of the plan: micro-batch 32' 0 B  fatal untaken"},
 		"nothing looked, on the host": {ended{verdict: oom.Verdict{Ending: run.Succeeded}, onHost: true, exit: proc.Exit{MaxRSS: unit.GiB}},
 			"succeeded '' 1.00 GiB " + run.Resident},
 		"nothing looked, on a card": {ended{verdict: oom.Verdict{Ending: run.Succeeded}, exit: proc.Exit{MaxRSS: unit.GiB}, state: oom.State{Iteration: -1, Peak: 3 * unit.GiB}, hookPeak: 2 * unit.GiB},

@@ -102,7 +102,7 @@ func TestRead(t *testing.T) {
 		"no plugin wanted":         {"python train.py", func(o *Options) { o.Plugin = "none" }, "as typed: no plugin knows it"},
 		"settings not believed":    {"python train.py", func(o *Options) { o.AsTyped = "not believed" }, "as typed: not believed, explained"},
 		"only its usage":           {"python train.py --help", nil, "as typed: no plugin knows it, asks for help"},
-		"no text":                  {"python train.py \xff", nil, "as typed: \"\\xff\" is no UTF-8 text"},
+		"no text":                  {"python train.py \xff", nil, "as typed: \"\\xff\" is not valid UTF-8"},
 		"another family's":         {"python train.py foreign", nil, "as typed: no plugin knows it"},
 		"another than was named":   {"python train.py foreign", func(o *Options) { o.Plugin = "family" }, "error: plugin family does not know this command"},
 		"an unknown plugin":        {"python train.py", func(o *Options) { o.Plugin = "nobody" }, "settings: no plugin \"nobody\""},
@@ -111,7 +111,7 @@ func TestRead(t *testing.T) {
 		"a plugin that falls over": {"python train.py panic", nil, "as typed: its plugin failed, explained"},
 		"a plugin that asks on":    {"python train.py greedy", nil, "as typed: its plugin failed, explained"},
 		"a card without a price":   {"python train.py", func(o *Options) { o.Wish.VRAM = 13 * unit.GiB }, "error: no formula for 13"},
-		"all of it reserved":       {"python train.py", func(o *Options) { o.Wish.Reserve = 8 * unit.GiB }, "error: --reserve 8.00 GiB leaves nothing"},
+		"all of it reserved":       {"python train.py", func(o *Options) { o.Wish.Reserve = 8 * unit.GiB }, "error: --reserve 8.00 GiB leaves no memory"},
 	} {
 		o := options(t)
 		if tt.change != nil {
@@ -185,7 +185,7 @@ func TestReadJob(t *testing.T) {
 	if r.Run.Ladders != better || r.Run.Priced == nil || r.Run.Priced == better {
 		t.Errorf("learned ladders %v, priced %v", r.Run.Ladders == better, r.Run.Priced)
 	}
-	if !strings.Contains(strings.Join(r.Warnings, ";"), "half a file: nothing is learned") {
+	if !strings.Contains(strings.Join(r.Warnings, ";"), "half a file: estimates do not use earlier runs") {
 		t.Errorf("warnings %q", r.Warnings)
 	}
 	if r := read("x", nil); r.Run.Room != 8*unit.GiB || r.Run.Host || r.Run.Rooms.Memory != nil {
