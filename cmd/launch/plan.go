@@ -111,8 +111,8 @@ func planTyped(p *intake.Reading, say ui.Printer, asJSON bool) error {
 	return nil
 }
 
-// keepPlan writes the plan to --json-file. Secrets of the command are masked there, because others may read the file. The plan on
-// standard output keeps them: its command is there to be run.
+// keepPlan writes the plan to --json-file. Secrets of the command are masked there, because others may read the file.
+// The plan on standard output keeps them: its command is there to be run.
 func keepPlan(s settings, d ui.PlanDocument) error {
 	if s.JSONFile == "" || s.project["json-file"] { // a plan writes only where this user asked for it
 		return nil

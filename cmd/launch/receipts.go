@@ -174,8 +174,8 @@ not a receipt, and leaves it out; the exit code is then 1.`,
 	}
 }
 
-// learner starts to read the receipts, and returns the function that corrects ladders by them. That returns an error if the receipts
-// could not be read.
+// learner starts to read the receipts, and returns the function that corrects ladders by them. That returns an error if
+// the receipts could not be read.
 func (s settings) learner() intake.Learner {
 	if !s.Receipts {
 		return func(_ *job.Job, _ room.Room, set *ladder.Set) (*ladder.Set, bool, error) { return set, false, nil }

@@ -68,8 +68,8 @@ type ownExit struct {
 	code int
 }
 
-// withResult writes an error of launch's own to --json-file, so that nobody takes an older result for this run's. An exitCode error
-// has already written its result.
+// withResult writes an error of launch's own to --json-file, so that nobody takes an older result for this run's. An
+// exitCode error has already written its result.
 func withResult(s settings, err error) error {
 	var code exitCode
 	if err == nil || errors.As(err, &code) || checkJSONFile(s) != nil {

@@ -109,7 +109,8 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	return finish(ctx, s, r, rec, say, attempt.Setup{Room: found, Held: held, Past: past, Signals: signals})
 }
 
-// takeRun opens a run's record, so that no other launch can take the run. It returns the record's state before that, and the job.
+// takeRun opens a run's record, so that no other launch can take the run. It returns the record's state before that,
+// and the job.
 func takeRun(store record.Store, id string) (*record.Record, record.Life, *job.Job, error) {
 	h, err := store.Read(id)
 	if err != nil {

@@ -128,8 +128,8 @@ func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
 	return s, args, nil
 }
 
-// valueApart returns an error if the first argument is probably the value of the flag before it: --fill fast. Such a flag takes a value only
-// after "=".
+// valueApart returns an error if the first argument is probably the value of the flag before it: --fill fast. Such a
+// flag takes a value only after "=".
 func valueApart(f *pflag.FlagSet, before, args []string) error {
 	if len(before) == 0 {
 		return nil

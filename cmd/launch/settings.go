@@ -53,8 +53,8 @@ type settings struct {
 
 	// Notes are warnings about the settings files, to be printed once.
 	Notes []string
-	// AsTyped is why launch changes nothing of the training: a settings file is not trusted, or cannot be read, and it might
-	// hold "allow: none". "" if every file was taken.
+	// AsTyped is why launch changes nothing of the training: a settings file is not trusted, or cannot be read, and it
+	// might hold "allow: none". "" if every file was taken.
 	AsTyped string
 
 	from    map[string]string // how errors name each setting that no flag set: its variable, or its line in a file
@@ -99,8 +99,9 @@ func addFlags(f *pflag.FlagSet) {
 
 // readSettings joins flags, environment and files. dir is the folder that launch was started in.
 //
-// Viper decides which value counts, through BindPFlags, AutomaticEnv, MergeConfigMap and GetString. It does not read the files: it
-// would follow any link, convert values as YAML does (010 becomes 8), and ignore unknown and repeated keys.
+// Viper decides which value counts, through BindPFlags, AutomaticEnv, MergeConfigMap and GetString. It does not read
+// the files: it would follow any link, convert values as YAML does (010 becomes 8), and ignore unknown and repeated
+// keys.
 func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
@@ -200,8 +201,9 @@ func settingsFiles(dir string) (files []string) {
 	return files
 }
 
-// merge adds a file's settings to v and from, and those of a project's file to project. Settings that only the user may make are taken
-// if whole is set; otherwise merge returns them. It keeps each value as it is written (010, yes): decode knows each setting's type.
+// merge adds a file's settings to v and from, and those of a project's file to project. Settings that only the user may
+// make are taken if whole is set; otherwise merge returns them. It keeps each value as it is written (010, yes): decode
+// knows each setting's type.
 func merge(v *viper.Viper, file *trust.File, whole bool, from map[string]string, project map[string]bool) (left leftOut, err error) {
 	path := file.Path
 	var values map[string]yaml.Node
@@ -362,8 +364,8 @@ func (d *decoder) contradictions() {
 	}
 }
 
-// truth reads a boolean as strconv does, or as YAML 1.1 writes it (yaml.org/type/bool.html), in any case. The YAML parser follows YAML
-// 1.2, where yes and on are texts.
+// truth reads a boolean as strconv does, or as YAML 1.1 writes it (yaml.org/type/bool.html), in any case. The YAML
+// parser follows YAML 1.2, where yes and on are texts.
 func truth(text string) (bool, error) {
 	switch text = strings.ToLower(text); text {
 	case "yes", "y", "on":

@@ -35,8 +35,9 @@ func notTaken(path string, file *trust.File, why error) string {
 	return note
 }
 
-// usersAlone reports whether a project's file may make a setting only after `launch trust`. A project's file may describe the
-// project, and make launch do less. Settings that reach beyond the training or remove a protection belong to the user alone:
+// usersAlone reports whether a project's file may make a setting only after `launch trust`. A project's file may
+// describe the project, and make launch do less. Settings that reach beyond the training or remove a protection belong
+// to the user alone:
 //
 //	json-file, state-dir  where launch writes
 //	plugin                which program reads the command ("none" and "auto" name no program)
@@ -45,8 +46,9 @@ func notTaken(path string, file *trust.File, why error) string {
 //	anyway                runs what is certain not to fit
 //	allow                 above the default: lets launch change the experiment
 //
-// The others are free. device, vram, reserve and gpus set what launch plans for; fill, rehearse, inside and as-asked how it runs the
-// job; tty, quiet, receipts and sample what it prints and reads. None of them writes, kills, or changes more than allow permits.
+// The others are free. device, vram, reserve and gpus set what launch plans for; fill, rehearse, inside and as-asked
+// how it runs the job; tty, quiet, receipts and sample what it prints and reads. None of them writes, kills, or changes
+// more than allow permits.
 func usersAlone(name, value string) bool {
 	switch name {
 	case "json-file", "state-dir", "memory", "grace":
@@ -108,7 +110,8 @@ takes nothing; after "launch trust" it takes everything but those.`,
 	return c
 }
 
-// settingsOf lists the settings files of a path: the file itself, or those that launch reads in that folder. "" is the current folder.
+// settingsOf lists the settings files of a path: the file itself, or those that launch reads in that folder. "" is the
+// current folder.
 func settingsOf(path string) ([]string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

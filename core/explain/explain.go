@@ -44,8 +44,8 @@ func Explain(store record.Store, args []string) (ui.Explanation, error) {
 	return explainTexts(files, named)
 }
 
-// explainTexts explains files, "-" for standard input. Each is a stream of its own, so that the first rank that failed is found when
-// each rank has a log.
+// explainTexts explains files, "-" for standard input. Each is a stream of its own, so that the first rank that failed
+// is found when each rank has a log.
 func explainTexts(files []string, named bool) (ui.Explanation, error) {
 	x := ui.Explanation{Source: ui.Source{Kind: "text", Files: files}}
 	d, err := oom.NewDetector(job.Signs{})

@@ -11,8 +11,8 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Formula finds the plugin that has a formula for a network, and the network's name as the plugin writes it. only is the plugin to use,
-// or "auto". The error lists networks with similar names.
+// Formula finds the plugin that has a formula for a network, and the network's name as the plugin writes it. only is
+// the plugin to use, or "auto". The error lists networks with similar names.
 func Formula(sources []host.Source, name, only string) (source host.Source, arch string, err error) {
 	if only != "auto" && !slices.ContainsFunc(sources, func(src host.Source) bool { return src.Manifest.Name == only }) {
 		return source, "", fmt.Errorf("no plugin %q; run `launch plugins` for a list", only)

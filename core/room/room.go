@@ -121,8 +121,8 @@ func (r Room) OnHost() bool { return r.Device != nil && r.Device.Kind == gpu.CPU
 // Limit is the limit for each process in host memory; 0: none.
 func (r Room) Limit() unit.Bytes { return r.wish.Limit() }
 
-// Size is the memory that the job may take on the device; 0 if there is no device. For a full device it is 1 byte, which is less than
-// any job needs.
+// Size is the memory that the job may take on the device; 0 if there is no device. For a full device it is 1 byte,
+// which is less than any job needs.
 func (r Room) Size() unit.Bytes { return r.less(gpu.Device.Free) }
 
 // Empty is the memory that the job could take if it had the device alone; 0 if there is no device.

@@ -1,7 +1,8 @@
 // Package run carries a job through its attempts.
 //
-// The pure method [Run.Next] decides. [Run.Carry] acts: it asks Next for a plan, has the plan carried out, records what happened, and asks
-// again. So a whole run can be tested in a table, replayed from its journal, and printed before it starts.
+// The pure method [Run.Next] decides. [Run.Carry] acts: it asks Next for a plan, has the plan carried out, records what
+// happened, and asks again. So a whole run can be tested in a table, replayed from its journal, and printed before it
+// starts.
 package run
 
 import (
@@ -82,8 +83,8 @@ type Outcome struct {
 	Total     int64                        `json:"total,omitempty"`   // the steps of the whole training, as the program reports them
 	Claimed   bool                         `json:"claimed,omitempty"` // it reported steps and its success, even if it ended otherwise
 	Short     string                       `json:"short,omitempty"`   // evidence against a success: it reported too few steps
-	// Rate is the speed in samples of the global batch per second, from its first report of progress to its last; absent if there were
-	// too few reports.
+	// Rate is the speed in samples of the global batch per second, from its first report of progress to its last;
+	// absent if there were too few reports.
 	Rate      float64           `json:"samples_per_second,omitempty"`
 	Settings  map[string]string `json:"settings,omitempty"`  // of knobs, as the program printed them
 	Confirmed []string          `json:"confirmed,omitempty"` // edited documents whose text the program has saved
@@ -189,8 +190,8 @@ type Run struct {
 	// Priced are the ladders as the plugin priced them, if receipts have corrected Ladders; else nil.
 	Priced *ladder.Set `json:"priced,omitempty"`
 	Limits Limits      `json:"limits"`
-	// Room is the memory that the job may take on its fullest device, measured again before every attempt; 0 if no device is
-	// visible.
+	// Room is the memory that the job may take on its fullest device, measured again before every attempt; 0 if no
+	// device is visible.
 	Room unit.Bytes `json:"room_bytes"`
 	// Empty is the memory that the job could take if it had that device alone.
 	Empty unit.Bytes `json:"empty_bytes,omitempty"`
@@ -200,8 +201,8 @@ type Run struct {
 	Rooms ladder.HostRooms `json:"rooms"`
 	// Left is the state that was left by an attempt whose launch was killed.
 	Left *State `json:"left,omitempty"`
-	// Cut is the progress of attempts that no longer count: one whose launch was killed, and those that were interrupted or failed
-	// before the run was resumed. nil if there are none.
+	// Cut is the progress of attempts that no longer count: one whose launch was killed, and those that were
+	// interrupted or failed before the run was resumed. nil if there are none.
 	Cut      *Progress `json:"cut,omitempty"`
 	Attempts []Attempt `json:"attempts,omitempty"`
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 )
 
-// A Trial is the kind of an attempt that is a short run of the program, separate from the experiment. It leaves nothing behind.
+// A Trial is the kind of an attempt that is a short run of the program, separate from the experiment. It leaves nothing
+// behind.
 type Trial string
 
 const (

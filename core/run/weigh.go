@@ -13,8 +13,8 @@ import (
 	"github.com/launch-ml/launch/core/lazy"
 )
 
-// weigh turns a success into a failure if the program's own reports contradict it: it resumed and made no step, or it trained with
-// another batch or for another number of steps than planned.
+// weigh turns a success into a failure if the program's own reports contradict it: it resumed and made no step, or it
+// trained with another batch or for another number of steps than planned.
 func (r *Run) weigh(p *Plan, o *Outcome) {
 	if p.Trial != "" || o.Ending == Interrupted {
 		return
@@ -90,7 +90,8 @@ func (s *State) number() int64 {
 	return -1
 }
 
-// Differs returns how the batch and the number of steps that a program has reported so far differ from the plan; "" if they do not.
+// Differs returns how the batch and the number of steps that a program has reported so far differ from the plan; "" if
+// they do not.
 func (r *Run) Differs(p *Plan, o *Outcome) string {
 	for _, e := range p.Edits {
 		said, ok := o.Settings[e.Knob]
@@ -122,7 +123,8 @@ func (r *Run) Differs(p *Plan, o *Outcome) string {
 	return ""
 }
 
-// An Open is an edit that the program does not confirm. Said is the value that it reports instead; "" if it reports none.
+// An Open is an edit that the program does not confirm. Said is the value that it reports instead; "" if it reports
+// none.
 type Open struct{ Knob, To, Said string }
 
 func (u Open) String() string {
@@ -132,9 +134,9 @@ func (u Open) String() string {
 	return fmt.Sprintf("%s = %s", u.Knob, u.To)
 }
 
-// Unconfirmed lists the edits for which the program reports another value than planned, or no value, neither in its output nor in its
-// own copy of the recipe. What launch passes directly counts as confirmed: the environment, and the arguments of a program that reads
-// these settings only from there.
+// Unconfirmed lists the edits for which the program reports another value than planned, or no value, neither in its
+// output nor in its own copy of the recipe. What launch passes directly counts as confirmed: the environment, and the
+// arguments of a program that reads these settings only from there.
 func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
 	for _, e := range a.Plan.Edits {
 		switch seen, ok := a.Outcome.Settings[e.Knob]; {
@@ -149,7 +151,8 @@ func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
 	return out
 }
 
-// same reports whether a printed value equals another one. Programs group digits, and write numbers and words in different ways.
+// same reports whether a printed value equals another one. Programs group digits, and write numbers and words in
+// different ways.
 func same(printed, value string) bool {
 	if printed == value || strings.ReplaceAll(printed, ",", "") == value {
 		return true
@@ -159,8 +162,8 @@ func same(printed, value string) bool {
 	return err == nil && wrong == nil && a == b
 }
 
-// unmoved returns why the last two attempts show that the program does not use the settings, "" if they do not: nothing confirms the
-// settings, and at another micro-batch memory ran out at the same figures.
+// unmoved returns why the last two attempts show that the program does not use the settings, "" if they do not: nothing
+// confirms the settings, and at another micro-batch memory ran out at the same figures.
 func (r *Run) unmoved(last *Attempt) string {
 	if len(r.Attempts) < 2 || len(last.Unconfirmed(r.Job)) == 0 {
 		return ""
