@@ -27,7 +27,8 @@ func mistyped(environ []string) (notes []string) {
 			continue
 		}
 		if near := nearest(key, settings); near != "" && variable(near) != env {
-			notes = append(notes, fmt.Sprintf("%s is not a setting and has no effect: did you mean %s?", env, variable(near)))
+			notes = append(notes, fmt.Sprintf("%s is not a setting and has no effect: did you mean %s?", env,
+				variable(near)))
 		}
 	}
 	slices.Sort(notes)

@@ -102,7 +102,8 @@ func planTyped(p *intake.Reading, say ui.Printer, asJSON bool) error {
 		if p.Explained {
 			say.Line("it would run as typed; an out-of-memory would be explained")
 		} else {
-			say.Line("launch does not recognise this command (%s): it would run as typed; an out-of-memory would be explained", p.Why())
+			say.Line("launch does not recognise this command (%s): it would run as typed; an out-of-memory would be "+
+				"explained", p.Why())
 		}
 	}
 	if p.Failed {

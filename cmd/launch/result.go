@@ -75,7 +75,8 @@ func withResult(s settings, err error) error {
 	if err == nil || errors.As(err, &code) || checkJSONFile(s) != nil {
 		return err
 	}
-	r := result{Version: 1, Ending: notRun, Code: run.OwnTrouble, Error: err.Error(), Whose: "launch's: nothing was started"}
+	r := result{Version: 1, Ending: notRun, Code: run.OwnTrouble, Error: err.Error(),
+		Whose: "launch's: nothing was started"}
 	var own *ownExit
 	if errors.As(err, &own) {
 		r.Code = own.code

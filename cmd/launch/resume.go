@@ -21,7 +21,8 @@ import (
 func newResume() *cobra.Command {
 	var fromStart bool
 	c := &cobra.Command{
-		Use: "resume RUN [-- COMMAND ...]", Short: "continue a run that was interrupted, that stopped, or whose launch was killed", Args: runAndCommand,
+		Use: "resume RUN [-- COMMAND ...]", Short: "continue a run that was interrupted, that stopped, or whose " +
+			"launch was killed", Args: runAndCommand,
 		Long: `resume continues a run from its newest saved state, on the rung that the run had reached. It takes a
 run that was interrupted, that failed for a reason which is fixed now, that stopped because no allowed
 rung was left, or whose launch was killed. The cost that the run was allowed when it began still holds;
@@ -129,7 +130,8 @@ func restoreSecrets(r *run.Run, id string, command []string) error {
 			return fmt.Errorf("run %s has another command: %w", id, err)
 		}
 	case record.HasMask(recorded):
-		return fmt.Errorf("the command of run %s has a secret, which launch did not record. Type the whole command again:\nlaunch resume %s -- %s", id, id, ui.Quote(recorded))
+		return fmt.Errorf("the command of run %s has a secret, which launch did not record. Type the whole command "+
+			"again:\nlaunch resume %s -- %s", id, id, ui.Quote(recorded))
 	}
 	return nil
 }

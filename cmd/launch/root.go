@@ -50,7 +50,8 @@ func newRoot() *cobra.Command {
 		Long:    longHelp,
 		Example: examples,
 		Args:    cobra.ArbitraryArgs,
-		PersistentPreRun: func(*cobra.Command, []string) { // even with --quiet: a mistyped variable may leave a restriction unset
+		// even with --quiet: a mistyped variable may leave a restriction unset
+		PersistentPreRun: func(*cobra.Command, []string) {
 			say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr)}
 			for _, note := range mistyped(os.Environ()) {
 				say.Warn("%s", note)
@@ -79,7 +80,8 @@ func newRoot() *cobra.Command {
 			return wrongValue("--"+wrong.GetFlag().Name, wrong.GetFlag().Value.Type(), wrong.GetValue())
 		}
 		if strings.Contains(c.Use, "COMMAND") {
-			return fmt.Errorf("%w; run `%s --help` for the flags. The command to run comes after --", err, c.CommandPath())
+			return fmt.Errorf("%w; run `%s --help` for the flags. The command to run comes after --", err,
+				c.CommandPath())
 		}
 		return fmt.Errorf("%w; run `%s --help` for the flags", err, c.CommandPath())
 	})
@@ -120,7 +122,8 @@ func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
 	}
 	dash := c.ArgsLenAtDash()
 	if len(args) > 0 && dash != 0 {
-		if err := valueApart(c.Flags(), os.Args[:max(0, len(os.Args)-len(args))], args); err != nil { // launch's flags end at the first argument
+		// launch's flags end at the first argument
+		if err := valueApart(c.Flags(), os.Args[:max(0, len(os.Args)-len(args))], args); err != nil {
 			return s, nil, err
 		}
 		return s, nil, fmt.Errorf("put -- before the command to run: %s -- %s …", c.CommandPath(), args[0])

@@ -266,7 +266,8 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 		rec.Close()
 	}
 	say.Summary(r, stop, id(rec), code, whose)
-	if state := r.Saved(); rec != nil && last != nil && state != nil { // without a saved state, starting over loses nothing
+	// without a saved state, starting over loses nothing
+	if state := r.Saved(); rec != nil && last != nil && state != nil {
 		d := &ui.RunDoc{ID: rec.ID, State: string(last.Outcome.Ending), SavedState: state}
 		d.Continue(record.MaskRun(r), stop, &last.Outcome)
 		say.GoOn(d)

@@ -69,9 +69,11 @@ func usersAlone(name, value string) bool {
 type leftOut []string
 
 func (l leftOut) note(file *trust.File, approved bool) string {
-	note := fmt.Sprintf("%s sets %s; a project's file may do so only after `launch trust %s`", file.Path, strings.Join(l, ", "), ui.Quote([]string{file.Path}))
+	note := fmt.Sprintf("%s sets %s; a project's file may do so only after `launch trust %s`", file.Path,
+		strings.Join(l, ", "), ui.Quote([]string{file.Path}))
 	if approved {
-		note = fmt.Sprintf("%s sets %s; a file that others can write may not do so (%v)", file.Path, strings.Join(l, ", "), file.Foreign)
+		note = fmt.Sprintf("%s sets %s; a file that others can write may not do so (%v)", file.Path, strings.Join(l,
+			", "), file.Foreign)
 	}
 	if len(l) > 1 {
 		return note + ". The settings are ignored"
@@ -82,7 +84,8 @@ func (l leftOut) note(file *trust.File, approved bool) string {
 func newTrust() *cobra.Command {
 	var list, remove bool
 	c := &cobra.Command{
-		Use: "trust [FOLDER | FILE]", Short: "approve the settings file of a project, as it is now", Args: takes(0, 1, "one folder or file, or none for the current folder"),
+		Use: "trust [FOLDER | FILE]", Short: "approve the settings file of a project, as it is now", Args: takes(0, 1,
+			"one folder or file, or none for the current folder"),
 		Long: `trust prints what the .launch.yaml and the .launch-job.yaml of a project hold, and records that you
 approve of them. The approval ends when the file changes.
 
@@ -131,7 +134,8 @@ func settingsOf(path string) ([]string, error) {
 		return paths, nil
 	}
 	if name := filepath.Base(path); name != projectFile && name != declared.File {
-		return nil, fmt.Errorf("%s is not a settings file of a project: such a file is named %s or %s", path, projectFile, declared.File)
+		return nil, fmt.Errorf("%s is not a settings file of a project: such a file is named %s or %s", path,
+			projectFile, declared.File)
 	}
 	return []string{path}, nil
 }
@@ -155,7 +159,8 @@ func approve(say ui.Printer, approved trust.List, path string) error {
 			say.Line("    %s", strings.TrimRight(line, "\r\n"))
 		}
 		if f.Foreign != nil {
-			say.Warn("%v: if they change it, the approval ends. launch still ignores settings that name paths or weaken limits", f.Foreign)
+			say.Warn("%v: if they change it, the approval ends. launch still ignores settings that name paths or "+
+				"weaken limits", f.Foreign)
 		}
 	}
 	return nil

@@ -28,7 +28,8 @@ func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 		return nil
 	}
 	dir := a.dir
-	if strings.ContainsRune(dir, filepath.ListSeparator) || !utf8.ValidString(dir) { // such a folder cannot be an entry of PYTHONPATH
+	// such a folder cannot be an entry of PYTHONPATH
+	if strings.ContainsRune(dir, filepath.ListSeparator) || !utf8.ValidString(dir) {
 		if dir, err = private.Temp("launch-"); err == nil {
 			a.hookDir = dir
 		}

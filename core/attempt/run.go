@@ -144,7 +144,8 @@ func (x *Executor) spec(a attempt, t *tap, watch *observe.Watch) (spec proc.Spec
 	if a.trial == "" {
 		return spec, func() {}, nil
 	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0) // a trial's output is not shown: standard output belongs to the run
+	// a trial's output is not shown: standard output belongs to the run
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return spec, func() {}, err
 	}
@@ -186,7 +187,8 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 	out.Measured, out.Passed = watch.Measured(a.priced, out.Ending == run.Succeeded)
 	if out.Doubt != "" && a.trial == "" {
 		x.BreakLine()
-		x.Report.Warn("the program exited 0, but its output ends with an out-of-memory: %s. A pipe (| tee), \"|| true\" or the program itself hides a failure", out.Doubt)
+		x.Report.Warn("the program exited 0, but its output ends with an out-of-memory: %s. A pipe (| tee), \"|| "+
+			"true\" or the program itself hides a failure", out.Doubt)
 	}
 	return out
 }

@@ -165,7 +165,8 @@ func (x *Executor) putAside(p *run.Plan) {
 		x.made = slices.Delete(x.made, i, i+1)
 		dir, err := f.MoveInto(fmt.Sprintf("before-attempt-%d-%s", p.Attempt, x.began.Format("20060102-150405")))
 		if err != nil {
-			x.Report.Warn("launch could not move %s aside (%v): the attempt may overwrite it, or stop because of it", f.Path, err)
+			x.Report.Warn("launch could not move %s aside (%v): the attempt may overwrite it, or stop because of it",
+				f.Path, err)
 			continue
 		}
 		moved = append(moved, dir)

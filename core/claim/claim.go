@@ -63,7 +63,8 @@ func (t *Taken) Error() string {
 		sum += h.Bytes
 		who = append(who, fmt.Sprintf("process %d: %v since %s", h.PID, h.Bytes, h.Since.Local().Format("Jan 2 15:04")))
 	}
-	return fmt.Sprintf("other launches hold %v of %v of %s, and this one needs %v (%s)", sum, t.Total, t.Resource.Kind, t.Want, strings.Join(who, "; "))
+	return fmt.Sprintf("other launches hold %v of %v of %s, and this one needs %v (%s)", sum, t.Total, t.Resource.Kind,
+		t.Want, strings.Join(who, "; "))
 }
 
 // Room returns nil if that much of a resource can be claimed in addition to the claims held, or the reason why not.

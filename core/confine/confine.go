@@ -119,7 +119,8 @@ func (r *Roots) Warning() string {
 	if len(names) > few {
 		names, more = names[:few], fmt.Sprintf(" and %d more", len(names)-few)
 	}
-	return fmt.Sprintf("plugin %s names paths outside the folders of this command; launch ignores them: %s%s", r.job.Plugin, strings.Join(names, ", "), more)
+	return fmt.Sprintf("plugin %s names paths outside the folders of this command; launch ignores them: %s%s",
+		r.job.Plugin, strings.Join(names, ", "), more)
 }
 
 func (r *Roots) refuse(path string) {
@@ -161,7 +162,8 @@ func (r *Roots) glob(pattern string, moves bool) (place, error) {
 	for i := range fixed {
 		fixed[i] = unescape(parts[i])
 	}
-	if r.dir == "/" && !filepath.IsAbs(pattern) && n > 0 { // as in a container: then the whole disk is not the command's folder
+	// as in a container: then the whole disk is not the command's folder
+	if r.dir == "/" && !filepath.IsAbs(pattern) && n > 0 {
 		r.base("/" + fixed[0])
 	}
 	return r.place("/"+filepath.Join(fixed...), filepath.Join(parts[n:]...), moves)
@@ -214,7 +216,8 @@ func (r *Roots) place(folder, rel string, moves bool) (place, error) {
 	if len(missing) == 0 {
 		return walk(base, root, folder, rel)
 	}
-	return place{root, root, filepath.Join(escape(filepath.Join(missing...)), escape(below), rel)}, nil // the folder does not exist yet
+	// the folder does not exist yet
+	return place{root, root, filepath.Join(escape(filepath.Join(missing...)), escape(below), rel)}, nil
 }
 
 // walk goes from a root down to a folder. If a link leads out of the root, its target becomes the root.
@@ -329,7 +332,8 @@ func (r *Roots) named(folder string, moves bool) string {
 		if moves || slices.ContainsFunc(r.bases, func(b string) bool { return within(b, path) }) {
 			continue
 		}
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 == 0 { // an executable, such as an interpreter, names no folder
+		// an executable, such as an interpreter, names no folder
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 == 0 {
 			for range 2 {
 				if path = filepath.Dir(path); path != "/" && within(path, folder) {
 					return path

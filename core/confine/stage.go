@@ -16,7 +16,8 @@ func CheckPuts(puts []job.Put) error {
 	links := map[string]bool{}
 	for _, p := range puts {
 		if !filepath.IsLocal(p.Path) || filepath.Clean(p.Path) == "." || p.Link != "" && !filepath.IsAbs(p.Link) {
-			return fmt.Errorf("the plugin puts %.200q outside its folder, or links it to a path that is not absolute", p.Path)
+			return fmt.Errorf("the plugin puts %.200q outside its folder, or links it to a path that is not absolute",
+				p.Path)
 		}
 		for at := filepath.Clean(p.Path); at != "."; at = filepath.Dir(at) {
 			if links[at] {

@@ -122,7 +122,8 @@ func explainRun(store record.Store, name string) (ui.Explanation, error) {
 			d.RoomBytes = &l.Plan.Room
 		}
 		d.SavedState = r.Saved()
-		if f := attempt.CutShort(h, r.Job, store.Locks(), h.Life().Over()); f.State != nil && r.Job.Resume.None == "" { // its record does not list its saved state
+		// its record does not list its saved state
+		if f := attempt.CutShort(h, r.Job, store.Locks(), h.Life().Over()); f.State != nil && r.Job.Resume.None == "" {
 			d.SavedState = f.State
 		}
 		options = r.Options()

@@ -46,7 +46,8 @@ func (ps Plugins) Find(ctx context.Context, again bool) ([]host.Source, []host.L
 func FailedNow(left []host.Left) (warnings []string) {
 	for _, l := range left {
 		if l.Fresh {
-			warnings = append(warnings, fmt.Sprintf("%v\nlaunch asks it again in a day, after its file changes, or on `launch plugins`", l))
+			warnings = append(warnings, fmt.Sprintf("%v\nlaunch asks it again in a day, after its file changes, or "+
+				"on `launch plugins`", l))
 		}
 	}
 	return warnings

@@ -312,7 +312,8 @@ func (r *Reading) confine() {
 		r.Warnings = append(r.Warnings, w)
 	}
 	if r.Job.Exclusive != "" && !roots.Covers(r.Job.Exclusive) {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("plugin %s locks %.200q, which is outside the folders of this command: launch would not notice another launch in the same experiment", r.Job.Plugin, r.Job.Exclusive))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("plugin %s locks %.200q, which is outside the folders of this "+
+			"command: launch would not notice another launch in the same experiment", r.Job.Plugin, r.Job.Exclusive))
 		r.Job.Exclusive = ""
 	}
 	if err := confine.CheckPuts(r.Job.Rehearsal.Puts); err != nil {

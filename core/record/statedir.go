@@ -45,5 +45,6 @@ func OwnState(dir string) (own, warning string) {
 			break
 		}
 	}
-	return fresh, fmt.Sprintf("launch does not use the state folder %s: %v. It writes records to %s; --state-dir sets another folder", dir, why, fresh)
+	return fresh, fmt.Sprintf("launch does not use the state folder %s: %v. It writes records to %s; --state-dir "+
+		"sets another folder", dir, why, fresh)
 }

@@ -85,7 +85,8 @@ func (p Promise) Take(called string, anyway bool) (held *claim.Claim, warnings [
 		err = &Refusal{Why: taken.Error()}
 	case taking != nil:
 		err = nil
-		warnings = append(warnings, fmt.Sprintf("%v: other launches will not count the host memory that this one takes", taking))
+		warnings = append(warnings, fmt.Sprintf("%v: other launches will not count the host memory that this one "+
+			"takes", taking))
 	}
 	if err == nil {
 		warnings = append(warnings, crowded(total, claim.List())...)
@@ -112,5 +113,6 @@ func crowded(total unit.Bytes, held []claim.Held) []string {
 	if others == 0 || total == 0 || sum <= total {
 		return nil
 	}
-	return []string{fmt.Sprintf("the --memory of all launches adds up to %v, more than the %v of host memory; launches of other accounts hold %v of it", sum, total, others)}
+	return []string{fmt.Sprintf("the --memory of all launches adds up to %v, more than the %v of host memory; "+
+		"launches of other accounts hold %v of it", sum, total, others)}
 }

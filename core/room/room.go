@@ -58,7 +58,8 @@ func Find(ctx context.Context, w Wish, env []string) (Room, error) {
 	switch {
 	case errors.Is(err, nvml.ErrNoDriver):
 		if w.Device != "auto" {
-			return r, fmt.Errorf("%w; use --device cpu for host memory, or --vram 12GiB to plan for a card of that size", err)
+			return r, fmt.Errorf("%w; use --device cpu for host memory, or --vram 12GiB to plan for a card of that "+
+				"size", err)
 		}
 		return r, nil
 	case err != nil:
@@ -83,7 +84,8 @@ func (r *Room) among(all []gpu.Device, env []string) error {
 		return nil
 	}
 	if unsure {
-		r.Warnings = append(r.Warnings, "the cards differ, and CUDA's numbers for them are unknown (it numbers the fastest first): set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name cards by UUID")
+		r.Warnings = append(r.Warnings, "the cards differ, and CUDA's numbers for them are unknown (it numbers the "+
+			"fastest first): set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name cards by UUID")
 	}
 	r.Devices = len(seen)
 	for i := range seen {

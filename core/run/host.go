@@ -205,14 +205,16 @@ func (r *Run) afterHost(last *Attempt, room string) (*Plan, *Stop) {
 	cause := last.Outcome.Report.Cause
 	h := r.Ladders.Host
 	switch {
-	case h == nil || last.Plan.Host == nil, last.Outcome.Report.Kind == oom.CPUAlloc && last.Outcome.Report.Phase != oom.Data: // a single request of the program itself
+	// a single request of the program itself
+	case h == nil || last.Plan.Host == nil, last.Outcome.Report.Kind == oom.CPUAlloc && last.Outcome.Report.Phase != oom.Data:
 		return nil, &Stop{Why: cause + "; no rung of the ladders frees that memory"}
 	case last.Outcome.Report.Phase == oom.Build:
 		return nil, &Stop{Why: cause + "; no loader was running yet, so fewer workers would not help"}
 	}
 	p := r.standAt(&last.Plan, "")
 	if p.Host.Rung == last.Plan.Host.Rung {
-		return nil, &Stop{Why: fmt.Sprintf("%s; no setting of the loaders needs less than %q", cause, last.Plan.Host.Name)}
+		return nil, &Stop{Why: fmt.Sprintf("%s; no setting of the loaders needs less than %q", cause,
+			last.Plan.Host.Name)}
 	}
 	p.Why = fmt.Sprintf("%s ran out with %q", room, last.Plan.Host.Name)
 	p.Host.Why = fmt.Sprintf("for %s: changes the loaders only, nothing on the card", room)

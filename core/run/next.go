@@ -53,7 +53,8 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	case out.Ending == Interrupted && out.Report.NotMemory == "preempted":
 		return nil, &Stop{Why: out.Cause, Code: TryLater}
 	case out.Ending == Failed && out.Blocked != "" && !r.blockedBefore(out.Blocked):
-		p := r.standAt(&last.Plan, "it stopped because of a file that an earlier attempt of this run left; launch moves that file aside")
+		p := r.standAt(&last.Plan, "it stopped because of a file that an earlier attempt of this run left; launch "+
+			"moves that file aside")
 		r.goOn(p)
 		return p, nil
 	case out.Ending != OutOfMemory:

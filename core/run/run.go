@@ -41,8 +41,9 @@ const (
 const (
 	Used      = mem.Used      // the job's processes as the driver counts them
 	Allocated = mem.Allocated // live tensors, as the program counts them
-	Resident  = mem.Resident  // pages of the largest process; libraries are included, so this is not what a limit on data counts
-	Data      = mem.Data      // of the largest process, what a limit on data counts
+	// pages of the largest process; libraries are included, so this is not what a limit on data counts
+	Resident = mem.Resident
+	Data     = mem.Data // of the largest process, what a limit on data counts
 )
 
 // A State is what a resume reads.
@@ -54,35 +55,43 @@ type State struct {
 
 // An Outcome is the result of an attempt.
 type Outcome struct {
-	Ending  Ending                `json:"ending"`
-	Code    int                   `json:"code"`                 // the program's own
-	Signal  int                   `json:"signal,omitempty"`     // the signal that killed it; then Code has no meaning
-	Cause   string                `json:"cause,omitempty"`      // one line for a person; empty after a success
-	Lied    bool                  `json:"lied,omitempty"`       // it exited 0 though it failed
-	Silent  bool                  `json:"silent,omitempty"`     // it exited 0, but never printed its success line
-	Doubt   string                `json:"doubt,omitempty"`      // evidence against a success that only the exit code reports
-	Untaken string                `json:"untaken,omitempty"`    // how it differed from the plan's settings; launch then ends it
-	Report  oom.Report            `json:"report"`               // the evidence, for every ending
-	Phase   string                `json:"phase,omitempty"`      // the phase that it ended in, as its ladder names it
-	Peak    unit.Bytes            `json:"peak_bytes,omitempty"` // the largest seen in use by the job; absent in JSON if nothing was measured
-	PeakIs  string                `json:"peak_is,omitempty"`    // the quantity of Peak: Used, Allocated, Resident or Data
-	Peaks   map[string]unit.Bytes `json:"peaks,omitempty"`      // the same by phase
+	Ending Ending `json:"ending"`
+	Code   int    `json:"code"`             // the program's own
+	Signal int    `json:"signal,omitempty"` // the signal that killed it; then Code has no meaning
+	Cause  string `json:"cause,omitempty"`  // one line for a person; empty after a success
+	Lied   bool   `json:"lied,omitempty"`   // it exited 0 though it failed
+	Silent bool   `json:"silent,omitempty"` // it exited 0, but never printed its success line
+	// evidence against a success that only the exit code reports
+	Doubt string `json:"doubt,omitempty"`
+	// how it differed from the plan's settings; launch then ends it
+	Untaken string     `json:"untaken,omitempty"`
+	Report  oom.Report `json:"report"`               // the evidence, for every ending
+	Phase   string     `json:"phase,omitempty"`      // the phase that it ended in, as its ladder names it
+	Peak    unit.Bytes `json:"peak_bytes,omitempty"` // the largest seen in use by the job; absent in JSON if nothing was measured
+	// the quantity of Peak: Used, Allocated, Resident or Data
+	PeakIs string                `json:"peak_is,omitempty"`
+	Peaks  map[string]unit.Bytes `json:"peaks,omitempty"` // the same by phase
 	// Measured are the measurements of each phase, and Passed the phases that were completed: receipts
 	// are made of it.
-	Measured  map[string][]mem.Measurement `json:"measured,omitempty"`
-	Passed    []string                     `json:"passed,omitempty"`
-	Saved     *State                       `json:"saved,omitempty"`   // the newest complete state that this attempt wrote
-	Strange   []string                     `json:"strange,omitempty"` // newer states that nothing shows to be this run's
-	Torn      []string                     `json:"torn,omitempty"`    // states that this attempt left incomplete
-	Made      []string                     `json:"made,omitempty"`    // files that it left, and that the next attempt would overwrite or stop at
-	Blocked   string                       `json:"blocked,omitempty"` // a file that an earlier attempt of this run made, at which this one stopped
-	Iteration int64                        `json:"iteration"`         // the last one reported
-	Stepped   bool                         `json:"stepped,omitempty"` // a step was reported
-	Varied    bool                         `json:"-"`                 // different iterations were reported
-	Figures   bool                         `json:"-"`                 // figures of a step were reported
-	Total     int64                        `json:"total,omitempty"`   // the steps of the whole training, as the program reports them
-	Claimed   bool                         `json:"claimed,omitempty"` // it reported steps and its success, even if it ended otherwise
-	Short     string                       `json:"short,omitempty"`   // evidence against a success: it reported too few steps
+	Measured map[string][]mem.Measurement `json:"measured,omitempty"`
+	Passed   []string                     `json:"passed,omitempty"`
+	Saved    *State                       `json:"saved,omitempty"` // the newest complete state that this attempt wrote
+	// newer states that nothing shows to be this run's
+	Strange []string `json:"strange,omitempty"`
+	Torn    []string `json:"torn,omitempty"` // states that this attempt left incomplete
+	// files that it left, and that the next attempt would overwrite or stop at
+	Made      []string `json:"made,omitempty"`
+	Blocked   string   `json:"blocked,omitempty"` // a file that an earlier attempt of this run made, at which this one stopped
+	Iteration int64    `json:"iteration"`         // the last one reported
+	Stepped   bool     `json:"stepped,omitempty"` // a step was reported
+	Varied    bool     `json:"-"`                 // different iterations were reported
+	Figures   bool     `json:"-"`                 // figures of a step were reported
+	// the steps of the whole training, as the program reports them
+	Total int64 `json:"total,omitempty"`
+	// it reported steps and its success, even if it ended otherwise
+	Claimed bool `json:"claimed,omitempty"`
+	// evidence against a success: it reported too few steps
+	Short string `json:"short,omitempty"`
 	// Rate is the speed in samples of the global batch per second, from its first report of progress to its last;
 	// absent if there were too few reports.
 	Rate      float64           `json:"samples_per_second,omitempty"`

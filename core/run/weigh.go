@@ -104,7 +104,8 @@ func (r *Run) Differs(p *Plan, o *Outcome) string {
 		for _, a := range r.Attempts {
 			was, ok := a.Outcome.Settings[job.GlobalBatch]
 			if ok && a.Plan.Trial == "" && a.Plan.Cost < ladder.Recipe && !same(said, strings.ReplaceAll(was, ",", "")) {
-				return fmt.Sprintf("the program reports a global batch of %s now, but reported %s in attempt %d", said, was, a.Plan.Attempt)
+				return fmt.Sprintf("the program reports a global batch of %s now, but reported %s in attempt %d", said,
+					was, a.Plan.Attempt)
 			}
 		}
 	}
@@ -118,7 +119,8 @@ func (r *Run) Differs(p *Plan, o *Outcome) string {
 		before, now = before/float64(max(1, was.Plan.Batch.Accumulation)), now/float64(max(1, p.Batch.Accumulation))
 	}
 	if d := max(now-before, before-now); d > 1 && d > before/100 {
-		return fmt.Sprintf("the program trains for %.4g steps now, but trained for %.4g in attempt %d", now, before, was.Plan.Attempt)
+		return fmt.Sprintf("the program trains for %.4g steps now, but trained for %.4g in attempt %d", now, before,
+			was.Plan.Attempt)
 	}
 	return ""
 }
@@ -143,7 +145,8 @@ func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
 		case ok && !same(seen, e.To):
 			out = append(out, Open{e.Knob, e.To, seen})
 		case ok, slices.Contains(a.Outcome.Confirmed, e.At.Doc), e.At.Doc == config.EnvDoc, e.At.Doc == config.ArgvDoc && j.Signs.TakesArgv:
-		case e.Knob == "resume", strings.Contains(e.To, job.FreePort): // the program's progress shows whether it took these
+		// the program's progress shows whether it took these
+		case e.Knob == "resume", strings.Contains(e.To, job.FreePort):
 		default:
 			out = append(out, Open{e.Knob, e.To, ""})
 		}
@@ -178,6 +181,7 @@ func (r *Run) unmoved(last *Attempt) string {
 	if !close(int64(*a.Requested), int64(*b.Requested)) || !close(int64(*a.Allocated), int64(*b.Allocated)) {
 		return ""
 	}
-	return fmt.Sprintf("it ran out of memory at micro-batch %d and at %d, both times with %[4]v allocated on a request for %[3]v, and its output never confirms the settings",
+	return fmt.Sprintf("it ran out of memory at micro-batch %d and at %d, both times with %[4]v allocated on a "+
+		"request for %[3]v, and its output never confirms the settings",
 		was.Plan.Batch.Micro, last.Plan.Batch.Micro, *b.Requested, *b.Allocated)
 }

@@ -27,7 +27,8 @@ type Span struct{ Began, Ended time.Time }
 func Blocked(output, dir string, attempts []Span) (path string, ok bool) {
 	text := tail(output, 16<<10)
 	for _, re := range blocks {
-		for _, m := range slices.Backward(re.FindAllSubmatch(text, -1)) { // a traceback first quotes the source line with the same words
+		// a traceback first quotes the source line with the same words
+		for _, m := range slices.Backward(re.FindAllSubmatch(text, -1)) {
 			if path = string(m[1]); !filepath.IsAbs(path) {
 				path = filepath.Join(dir, path)
 			}

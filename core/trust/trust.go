@@ -223,7 +223,8 @@ func Nearest(dir, name, home string) string {
 	}
 	for _, d := range folders[:last+1] {
 		path := filepath.Join(d, name)
-		if _, err := os.Lstat(path); err == nil || errors.Is(err, fs.ErrPermission) { // there may be a file: [Read] reports it
+		// there may be a file: [Read] reports it
+		if _, err := os.Lstat(path); err == nil || errors.Is(err, fs.ErrPermission) {
 			return path
 		}
 	}
