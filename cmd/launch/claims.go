@@ -10,8 +10,8 @@ import (
 	"github.com/launch-ml/launch/core/ui"
 )
 
-// claimMemory claims what --memory promises to a command, for as long as this launch lives. If the memory is not available, nothing
-// is started, except with --anyway. An exitCode error was printed already.
+// claimMemory claims what --memory promises to a command, for as long as this launch lives. If the memory is not
+// available, nothing is started, except with --anyway. An exitCode error was printed already.
 func claimMemory(s settings, say ui.Printer, c job.Command, j *job.Job) (*claim.Claim, error) {
 	held, warnings, err := room.PromiseOf(s.Limit(), c, j).Take(s.memoryCalled(), s.Anyway)
 	for _, w := range warnings {

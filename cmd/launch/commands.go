@@ -137,7 +137,8 @@ func newRuns() *cobra.Command {
 func newShow() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "show [RUN | last]", Short: "print a recorded run: its attempts, changes, estimates and measured peaks", Args: takes(0, 1, "one run from launch runs, or no argument for the last run"),
+		Use: "show [RUN | last]", Short: "print a recorded run: its attempts, changes, estimates and measured peaks",
+		Args: takes(0, 1, "one run from launch runs, or no argument for the last run"),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
 			if err != nil {

@@ -26,8 +26,8 @@ import (
 	"github.com/launch-ml/launch/plugins/stablesr"
 )
 
-// builtins are the plugins linked into this program. To run a command, launch serves them from a second process of itself. plan and
-// estimate start no program, so they ask them in this process.
+// builtins are the plugins linked into this program. To run a command, launch serves them from a second process of
+// itself. plan and estimate start no program, so they ask them in this process.
 var builtins = []func() plugin.Plugin{
 	sisr.New,
 	moco.New,

@@ -15,8 +15,9 @@ func ownFlags() *pflag.FlagSet {
 	return f
 }
 
-// mistyped returns a note for each variable of an environment whose name is almost that of a setting. Unlike in a settings file this is
-// not an error: the variable may belong to another program named launch. A name that is close to no setting gets no note.
+// mistyped returns a note for each variable of an environment whose name is almost that of a setting. Unlike in a
+// settings file this is not an error: the variable may belong to another program named launch. A name that is close to
+// no setting gets no note.
 func mistyped(environ []string) (notes []string) {
 	settings := ownFlags()
 	for _, kv := range environ {
@@ -26,14 +27,16 @@ func mistyped(environ []string) (notes []string) {
 			continue
 		}
 		if near := nearest(key, settings); near != "" && variable(near) != env {
-			notes = append(notes, fmt.Sprintf("%s is not a setting and has no effect: did you mean %s?", env, variable(near)))
+			notes = append(notes, fmt.Sprintf("%s is not a setting and has no effect: did you mean %s?", env,
+				variable(near)))
 		}
 	}
 	slices.Sort(notes)
 	return notes
 }
 
-// nearest returns the setting that a mistyped name may mean, "" for none. Upper and lower case are the same, and so are _ and -.
+// nearest returns the setting that a mistyped name may mean, "" for none. Upper and lower case are the same, and so are
+// _ and -.
 func nearest(name string, settings *pflag.FlagSet) (near string) {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	best := 3 // at most 2: two letters changed, or two exchanged

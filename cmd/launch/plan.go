@@ -103,7 +103,8 @@ func planTyped(p *intake.Reading, say ui.Printer, asJSON bool) error {
 		if p.Explained {
 			say.Line("it would run as typed; an out-of-memory would be explained")
 		} else {
-			say.Line("launch does not recognise this command (%s): it would run as typed; an out-of-memory would be explained", p.Why())
+			say.Line("launch does not recognise this command (%s): it would run as typed; an out-of-memory would be "+
+				"explained", p.Why())
 		}
 	}
 	if p.Failed {
@@ -113,8 +114,8 @@ func planTyped(p *intake.Reading, say ui.Printer, asJSON bool) error {
 	return started(err) // as it would end
 }
 
-// keepPlan writes the plan to --json-file. Secrets of the command are masked there, because others may read the file. The plan on
-// standard output keeps them: its command is there to be run.
+// keepPlan writes the plan to --json-file. Secrets of the command are masked there, because others may read the file.
+// The plan on standard output keeps them: its command is there to be run.
 func keepPlan(s settings, d ui.PlanDocument) error {
 	if s.JSONFile == "" || s.project["json-file"] { // a plan writes only where this user asked for it
 		return nil

@@ -81,7 +81,8 @@ a second: it misses a peak that is shorter than that and lower than an earlier o
 
 func newReceiptsDrop() *cobra.Command {
 	return &cobra.Command{
-		Use: "drop RUN", Short: "forget the receipts of one run", Args: takes(1, 1, "one run, as launch runs and launch receipts name it"),
+		Use: "drop RUN", Short: "forget the receipts of one run", Args: takes(1, 1,
+			"one run, as launch runs and launch receipts name it"),
 		Long: `drop removes the receipts of one run, so that no estimate uses them any more. The record of the run stays.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
@@ -89,7 +90,8 @@ func newReceiptsDrop() *cobra.Command {
 				return err
 			}
 			name := args[0]
-			if id, err := record.In(s.State).Find(name); err == nil { // if not, its record is gone, but its receipts may be there
+			// if not, its record is gone, but its receipts may be there
+			if id, err := record.In(s.State).Find(name); err == nil {
 				name = id
 			}
 			n, err := s.receipts().Drop(name)
@@ -107,7 +109,8 @@ func newReceiptsDrop() *cobra.Command {
 
 func newReceiptsExport() *cobra.Command {
 	return &cobra.Command{
-		Use: "export [FILE]", Short: "write the receipts to a file or to standard output, one line of JSON each", Args: takes(0, 1, "one file, or none for standard output"),
+		Use: "export [FILE]", Short: "write the receipts to a file or to standard output, one line of JSON each",
+		Args: takes(0, 1, "one file, or none for standard output"),
 		Long: `export writes the receipts, one line of JSON each. They hold settings, figures, versions and names of
 cards, but no path, no command and no name of the machine.`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -138,7 +141,8 @@ cards, but no path, no command and no name of the machine.`,
 
 func newReceiptsImport() *cobra.Command {
 	return &cobra.Command{
-		Use: "import FILE", Short: "add the receipts of an exported file; - reads standard input", Args: takes(1, 1, "one file that launch receipts export wrote, or - for standard input"),
+		Use: "import FILE", Short: "add the receipts of an exported file; - reads standard input", Args: takes(1, 1,
+			"one file that launch receipts export wrote, or - for standard input"),
 		Long: `import adds the receipts of a file that are not known yet. It reports the number of each line that is
 not a receipt, and leaves it out; the exit code is then 1.`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -164,7 +168,8 @@ not a receipt, and leaves it out; the exit code is then 1.`,
 			}
 			fmt.Printf("%s added, %d known already, %s left out\n", ui.Count(added, "receipt"), known, ui.Count(len(problems), "line"))
 			if there, kept, err := s.receipts().Bound(); err == nil && kept < there {
-				fmt.Printf("launch keeps the newest %[2]d of %[1]d receipts, those of this machine first\n", there, kept)
+				fmt.Printf("launch keeps the newest %[2]d of %[1]d receipts, those of this machine first\n", there,
+					kept)
 			}
 			if len(problems) > 0 {
 				return exitCode(1)
@@ -174,8 +179,8 @@ not a receipt, and leaves it out; the exit code is then 1.`,
 	}
 }
 
-// learner starts to read the receipts, and returns the function that corrects ladders by them. That returns an error if the receipts
-// could not be read.
+// learner starts to read the receipts, and returns the function that corrects ladders by them. That returns an error if
+// the receipts could not be read.
 func (s settings) learner() intake.Learner {
 	if !s.Receipts {
 		return func(_ *job.Job, _ room.Room, set *ladder.Set) (*ladder.Set, bool, error) { return set, false, nil }

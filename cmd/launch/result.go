@@ -68,14 +68,15 @@ type ownExit struct {
 	code int
 }
 
-// withResult writes an error of launch's own to --json-file, so that nobody takes an older result for this run's. An exitCode error
-// has already written its result.
+// withResult writes an error of launch's own to --json-file, so that nobody takes an older result for this run's. An
+// exitCode error has already written its result.
 func withResult(s settings, err error) error {
 	var code exitCode
 	if err == nil || errors.As(err, &code) || checkJSONFile(s) != nil {
 		return err
 	}
-	r := result{Version: 1, Ending: notRun, Code: run.OwnTrouble, Error: err.Error(), Whose: "launch's: nothing was started"}
+	r := result{Version: 1, Ending: notRun, Code: run.OwnTrouble, Error: err.Error(),
+		Whose: "launch's: nothing was started"}
 	var own *ownExit
 	if errors.As(err, &own) {
 		r.Code = own.code

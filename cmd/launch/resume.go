@@ -21,7 +21,8 @@ import (
 func newResume() *cobra.Command {
 	var fromStart bool
 	c := &cobra.Command{
-		Use: "resume RUN [-- COMMAND ...]", Short: "continue a run that was interrupted, that stopped, or whose launch was killed", Args: runAndCommand,
+		Use: "resume RUN [-- COMMAND ...]", Short: "continue a run that was interrupted, that stopped, or whose " +
+			"launch was killed", Args: runAndCommand,
 		Long: `resume continues a run from its newest saved state, on the rung that the run had reached. It takes a
 run that was interrupted, that failed for a reason which is fixed now, that stopped because no allowed
 rung was left, or whose launch was killed. The cost that the run was allowed when it began still holds;
@@ -109,7 +110,8 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	return finish(ctx, s, r, rec, say, attempt.Setup{Room: found, Held: held, Past: past, Signals: signals})
 }
 
-// takeRun opens a run's record, so that no other launch can take the run. It returns the record's state before that, and the job.
+// takeRun opens a run's record, so that no other launch can take the run. It returns the record's state before that,
+// and the job.
 func takeRun(store record.Store, id string) (*record.Record, record.Life, *job.Job, error) {
 	h, err := store.Read(id)
 	if err != nil {
@@ -128,7 +130,8 @@ func restoreSecrets(r *run.Run, id string, command []string) error {
 			return fmt.Errorf("run %s has another command: %w", id, err)
 		}
 	case record.HasMask(recorded):
-		return fmt.Errorf("the command of run %s has a secret, which launch did not record. Type the whole command again:\nlaunch resume %s -- %s", id, id, ui.Quote(recorded))
+		return fmt.Errorf("the command of run %s has a secret, which launch did not record. Type the whole command "+
+			"again:\nlaunch resume %s -- %s", id, id, ui.Quote(recorded))
 	}
 	return nil
 }

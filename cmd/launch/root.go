@@ -24,7 +24,7 @@ not recognise runs as typed.
 
 Exit code: the program's own. launch's own codes are
   1      the program exited 0, but its output reports a failure, never reports success, or was lost
-  75     not enough free memory now, or the job was preempted; retry later or on another machine
+  75     not enough free memory now, preempted, or in use by another launch; retry later or elsewhere
   78     it cannot fit at the allowed cost; nothing was started
   125    launch itself failed, or the program did not take the settings that launch changed
   126    the command cannot be run
@@ -50,7 +50,8 @@ func newRoot() *cobra.Command {
 		Long:    longHelp,
 		Example: examples,
 		Args:    cobra.ArbitraryArgs,
-		PersistentPreRun: func(*cobra.Command, []string) { // even with --quiet: a mistyped variable may leave a restriction unset
+		// even with --quiet: a mistyped variable may leave a restriction unset
+		PersistentPreRun: func(*cobra.Command, []string) {
 			say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr)}
 			for _, note := range mistyped(os.Environ()) {
 				say.Warn("%s", note)
@@ -79,7 +80,8 @@ func newRoot() *cobra.Command {
 			return wrongValue("--"+wrong.GetFlag().Name, wrong.GetFlag().Value.Type(), wrong.GetValue())
 		}
 		if strings.Contains(c.Use, "COMMAND") {
-			return fmt.Errorf("%w; run `%s --help` for the flags. The command to run comes after --", err, c.CommandPath())
+			return fmt.Errorf("%w; run `%s --help` for the flags. The command to run comes after --", err,
+				c.CommandPath())
 		}
 		return fmt.Errorf("%w; run `%s --help` for the flags", err, c.CommandPath())
 	})
@@ -120,7 +122,8 @@ func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
 	}
 	dash := c.ArgsLenAtDash()
 	if len(args) > 0 && dash != 0 {
-		if err := valueApart(c.Flags(), os.Args[:max(0, len(os.Args)-len(args))], args); err != nil { // launch's flags end at the first argument
+		// launch's flags end at the first argument
+		if err := valueApart(c.Flags(), os.Args[:max(0, len(os.Args)-len(args))], args); err != nil {
 			return s, nil, err
 		}
 		return s, nil, fmt.Errorf("put -- before the command to run: %s -- %s …", c.CommandPath(), args[0])
@@ -128,8 +131,8 @@ func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
 	return s, args, nil
 }
 
-// valueApart returns an error if the first argument is probably the value of the flag before it: --fill fast. Such a flag takes a value only
-// after "=".
+// valueApart returns an error if the first argument is probably the value of the flag before it: --fill fast. Such a
+// flag takes a value only after "=".
 func valueApart(f *pflag.FlagSet, before, args []string) error {
 	if len(before) == 0 {
 		return nil

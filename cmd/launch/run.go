@@ -96,7 +96,8 @@ func replaced(s settings, say ui.Printer, rec *record.Record, j *job.Job) func(s
 	}
 }
 
-// asTyped runs a command that no plugin recognised: one attempt, without edits or settings. It explains an out-of-memory.
+// asTyped runs a command that no plugin recognised: one attempt, without edits or settings. It explains an
+// out-of-memory.
 func asTyped(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) error {
 	for _, w := range p.Warnings {
 		say.Warn("%s", w)
@@ -237,8 +238,8 @@ func endBusy(s settings, run string, j *job.Job, why error) error {
 
 const tryLater = run.TryLater
 
-// finish makes a run's attempts and exits as the last one did. It returns an error only if nothing ran. setup has the values that
-// only the caller knows.
+// finish makes a run's attempts and exits as the last one did. It returns an error only if nothing ran. setup has the
+// values that only the caller knows.
 func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say ui.Printer, setup attempt.Setup) error {
 	setup.Options, setup.Job, setup.Priced, setup.Differs = s.options(), r.Job, cmp.Or(r.Priced, r.Ladders), r.Differs
 	setup.Record, setup.Report, setup.Name, setup.Replaced = rec, say, "run "+id(rec), replaced(s, say, rec, r.Job)
@@ -265,7 +266,8 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 		rec.Close()
 	}
 	say.Summary(r, stop, id(rec), code, whose)
-	if state := r.Saved(); rec != nil && last != nil && state != nil { // without a saved state, starting over loses nothing
+	// without a saved state, starting over loses nothing
+	if state := r.Saved(); rec != nil && last != nil && state != nil {
 		d := &ui.RunDoc{ID: rec.ID, State: string(last.Outcome.Ending), SavedState: state}
 		d.Continue(record.MaskRun(r), stop, &last.Outcome)
 		say.GoOn(d)

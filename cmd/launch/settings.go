@@ -53,8 +53,8 @@ type settings struct {
 
 	// Notes are warnings about the settings files, to be printed once.
 	Notes []string
-	// AsTyped is why launch changes nothing of the training: a settings file is not trusted, or cannot be read, and it might
-	// hold "allow: none". "" if every file was taken.
+	// AsTyped is why launch changes nothing of the training: a settings file is not trusted, or cannot be read, and it
+	// might hold "allow: none". "" if every file was taken.
 	AsTyped string
 
 	from    map[string]string // how errors name each setting that no flag set: its variable, or its line in a file
@@ -77,30 +77,36 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("allow", "metrics", "highest cost of a change: "+strings.Join(ladder.Costs(), ", "))
 	f.String("vram", "", "plan for a card of this size, such as 12GiB; it does not have to be in this machine")
 	f.String("device", "auto", "auto, cpu, or a GPU by index or UUID")
-	f.String("memory", "", "with --device cpu: memory limit for each process of the job, enforced by the kernel (RLIMIT_DATA)")
+	f.String("memory", "", "with --device cpu: memory limit for each process of the job, enforced by the kernel "+
+		"(RLIMIT_DATA)")
 	f.String("reserve", "0", "how much of the card to leave free")
 	f.String("plugin", "auto", "auto, none, or the name of a plugin")
 	f.Bool("as-asked", false, "ignore estimates: change a phase only after it has run out of memory")
 	f.String("fill", "", "take the largest setting that fits; --fill=fast: the fastest, found by short runs")
 	f.Lookup("fill").NoOptDefVal = "most"
 	f.Bool("rehearse", false, "go through every phase once before the run, in a short run that leaves nothing behind")
-	f.Bool("inside", false, "let the program's Python processes report their memory, through a hook in PYTHONPATH; what they print stays the same")
-	f.Int("gpus", 0, "number of cards that the command would see, for a machine that launch cannot inspect (default with --vram: one for each process that its launcher starts, else 1)")
+	f.Bool("inside", false, "let the program's Python processes report their memory, through a hook in PYTHONPATH; "+
+		"what they print stays the same")
+	f.Int("gpus", 0, "number of cards that the command would see, for a machine that launch cannot inspect (default "+
+		"with --vram: one for each process that its launcher starts, else 1)")
 	f.Bool("anyway", false, "run even if it is certain not to fit (otherwise exit 78)")
 	f.Bool("tty", false, "run in a pseudo-terminal even if the output is not a terminal")
 	f.BoolP("quiet", "q", false, "print nothing unless something goes wrong")
 	f.String("json-file", "", "write what happened to this file, as JSON")
 	f.String("state-dir", "", "folder for records and receipts (default $XDG_STATE_HOME/launch)")
 	f.Bool("receipts", true, "correct estimates by what earlier runs measured; receipts are written in any case")
-	f.Bool("prune", true, "after a run, remove records older than 90 days and the oldest beyond 4 GiB, but none that can be resumed")
-	f.Duration("grace", 0, "how long a program may take to stop after a signal before it is killed (default: no limit; 30s if launch itself stops it)")
+	f.Bool("prune", true, "after a run, remove records older than 90 days and the oldest beyond 4 GiB, but none "+
+		"that can be resumed")
+	f.Duration("grace", 0, "how long a program may take to stop after a signal before it is killed (default: no "+
+		"limit; 30s if launch itself stops it)")
 	f.Duration("sample", time.Second, "time between two readings of the GPU")
 }
 
 // readSettings joins flags, environment and files. dir is the folder that launch was started in.
 //
-// Viper decides which value counts, through BindPFlags, AutomaticEnv, MergeConfigMap and GetString. It does not read the files: it
-// would follow any link, convert values as YAML does (010 becomes 8), and ignore unknown and repeated keys.
+// Viper decides which value counts, through BindPFlags, AutomaticEnv, MergeConfigMap and GetString. It does not read
+// the files: it would follow any link, convert values as YAML does (010 becomes 8), and ignore unknown and repeated
+// keys.
 func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
@@ -200,8 +206,9 @@ func settingsFiles(dir string) (files []string) {
 	return files
 }
 
-// merge adds a file's settings to v and from, and those of a project's file to project. Settings that only the user may make are taken
-// if whole is set; otherwise merge returns them. It keeps each value as it is written (010, yes): decode knows each setting's type.
+// merge adds a file's settings to v and from, and those of a project's file to project. Settings that only the user may
+// make are taken if whole is set; otherwise merge returns them. It keeps each value as it is written (010, yes): decode
+// knows each setting's type.
 func merge(v *viper.Viper, file *trust.File, whole bool, from map[string]string, project map[string]bool) (left leftOut, err error) {
 	path := file.Path
 	var values map[string]yaml.Node
@@ -236,7 +243,8 @@ func merge(v *viper.Viper, file *trust.File, whole bool, from map[string]string,
 			left = append(left, name)
 		default:
 			text := value.Value
-			if name == "state-dir" && text != "" && !filepath.IsAbs(text) { // relative to the file, not to the current folder
+			// relative to the file, not to the current folder
+			if name == "state-dir" && text != "" && !filepath.IsAbs(text) {
 				text = filepath.Join(filepath.Dir(path), text)
 			}
 			from[name], project[name] = where, filepath.Base(path) == projectFile
@@ -351,19 +359,22 @@ func (d *decoder) contradictions() {
 	case d.Memory > 0 && d.Device == "auto":
 		d.Device = "cpu"
 	case d.Memory > 0 && d.Device != "cpu":
-		d.wrong("%s limits host memory: it goes with --device cpu, not with %s. For a card use --vram", d.Name("memory"), d.Value("device", d.Device))
+		d.wrong("%s limits host memory: it goes with --device cpu, not with %s. For a card use --vram",
+			d.Name("memory"), d.Value("device", d.Device))
 	case d.VRAM > 0 && d.Device == "cpu":
-		d.wrong("%s is the size of a card: it does not go with %s. To limit host memory use --memory", d.Name("vram"), d.Value("device", "cpu"))
+		d.wrong("%s is the size of a card: it does not go with %s. To limit host memory use --memory", d.Name("vram"),
+			d.Value("device", "cpu"))
 	case d.VRAM > 0 && d.Device != "auto": // launch would ignore the device
-		d.wrong("%s plans for any card of that size, but %s names one in this machine: remove one of them, or set --device auto", d.Name("vram"), d.Value("device", d.Device))
+		d.wrong("%s plans for any card of that size, but %s names one in this machine: remove one of them, or set "+
+			"--device auto", d.Name("vram"), d.Value("device", d.Device))
 	}
 	if d.AsAsked && d.Fill {
 		d.wrong("%s and %s contradict each other", d.Name("as-asked"), d.Name("fill"))
 	}
 }
 
-// truth reads a boolean as strconv does, or as YAML 1.1 writes it (yaml.org/type/bool.html), in any case. The YAML parser follows YAML
-// 1.2, where yes and on are texts.
+// truth reads a boolean as strconv does, or as YAML 1.1 writes it (yaml.org/type/bool.html), in any case. The YAML
+// parser follows YAML 1.2, where yes and on are texts.
 func truth(text string) (bool, error) {
 	switch text = strings.ToLower(text); text {
 	case "yes", "y", "on":

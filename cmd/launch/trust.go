@@ -35,8 +35,9 @@ func notTaken(path string, file *trust.File, why error) string {
 	return note
 }
 
-// usersAlone reports whether a project's file may make a setting only after `launch trust`. A project's file may describe the
-// project, and make launch do less. Settings that reach beyond the training or remove a protection belong to the user alone:
+// usersAlone reports whether a project's file may make a setting only after `launch trust`. A project's file may
+// describe the project, and make launch do less. Settings that reach beyond the training or remove a protection belong
+// to the user alone:
 //
 //	json-file, state-dir  where launch writes
 //	plugin                which program reads the command ("none" and "auto" name no program)
@@ -45,8 +46,9 @@ func notTaken(path string, file *trust.File, why error) string {
 //	anyway                runs what is certain not to fit
 //	allow                 above the default: lets launch change the experiment
 //
-// The others are free. device, vram, reserve and gpus set what launch plans for; fill, rehearse, inside and as-asked how it runs the
-// job; tty, quiet, receipts and sample what it prints and reads. None of them writes, kills, or changes more than allow permits.
+// The others are free. device, vram, reserve and gpus set what launch plans for; fill, rehearse, inside and as-asked
+// how it runs the job; tty, quiet, receipts and sample what it prints and reads. None of them writes, kills, or changes
+// more than allow permits.
 func usersAlone(name, value string) bool {
 	switch name {
 	case "json-file", "state-dir", "memory", "grace":
@@ -67,9 +69,11 @@ func usersAlone(name, value string) bool {
 type leftOut []string
 
 func (l leftOut) note(file *trust.File, approved bool) string {
-	note := fmt.Sprintf("%s sets %s; a project's file may do so only after `launch trust %s`", file.Path, strings.Join(l, ", "), ui.Quote([]string{file.Path}))
+	note := fmt.Sprintf("%s sets %s; a project's file may do so only after `launch trust %s`", file.Path,
+		strings.Join(l, ", "), ui.Quote([]string{file.Path}))
 	if approved {
-		note = fmt.Sprintf("%s sets %s; a file that others can write may not do so (%v)", file.Path, strings.Join(l, ", "), file.Foreign)
+		note = fmt.Sprintf("%s sets %s; a file that others can write may not do so (%v)", file.Path, strings.Join(l,
+			", "), file.Foreign)
 	}
 	if len(l) > 1 {
 		return note + ". The settings are ignored"
@@ -80,7 +84,8 @@ func (l leftOut) note(file *trust.File, approved bool) string {
 func newTrust() *cobra.Command {
 	var list, remove bool
 	c := &cobra.Command{
-		Use: "trust [FOLDER | FILE]", Short: "approve the settings file of a project, as it is now", Args: takes(0, 1, "one folder or file, or none for the current folder"),
+		Use: "trust [FOLDER | FILE]", Short: "approve the settings file of a project, as it is now", Args: takes(0, 1,
+			"one folder or file, or none for the current folder"),
 		Long: `trust prints what the .launch.yaml and the .launch-job.yaml of a project hold, and records that you
 approve of them. The approval ends when the file changes.
 
@@ -108,7 +113,8 @@ takes nothing; after "launch trust" it takes everything but those.`,
 	return c
 }
 
-// settingsOf lists the settings files of a path: the file itself, or those that launch reads in that folder. "" is the current folder.
+// settingsOf lists the settings files of a path: the file itself, or those that launch reads in that folder. "" is the
+// current folder.
 func settingsOf(path string) ([]string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -128,7 +134,8 @@ func settingsOf(path string) ([]string, error) {
 		return paths, nil
 	}
 	if name := filepath.Base(path); name != projectFile && name != declared.File {
-		return nil, fmt.Errorf("%s is not a settings file of a project: such a file is named %s or %s", path, projectFile, declared.File)
+		return nil, fmt.Errorf("%s is not a settings file of a project: such a file is named %s or %s", path,
+			projectFile, declared.File)
 	}
 	return []string{path}, nil
 }
@@ -152,7 +159,8 @@ func approve(say ui.Printer, approved trust.List, path string) error {
 			say.Line("    %s", strings.TrimRight(line, "\r\n"))
 		}
 		if f.Foreign != nil {
-			say.Warn("%v: if they change it, the approval ends. launch still ignores settings that name paths or weaken limits", f.Foreign)
+			say.Warn("%v: if they change it, the approval ends. launch still ignores settings that name paths or "+
+				"weaken limits", f.Foreign)
 		}
 	}
 	return nil

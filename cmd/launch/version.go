@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The linker sets these: version for a release, the others in `make build`. Go itself records the commit only with -buildvcs
-// (`go help build`).
+// The linker sets these: version for a release, the others in `make build`. Go itself records the commit only with
+// -buildvcs (`go help build`).
 var version, commit, date, modified string
 
 func newVersion() *cobra.Command {

@@ -88,7 +88,8 @@ type Executor struct {
 	Setup
 	// Exit is how the last attempt's program ended.
 	Exit proc.Exit
-	// Trouble is a failure of launch itself that changes the exit code: it could not write output, or the keeper was killed.
+	// Trouble is a failure of launch itself that changes the exit code: it could not write output, or the keeper was
+	// killed.
 	Trouble error
 
 	roots   *confine.Roots // of the job's paths, as they were before the first attempt; nil without a job
@@ -141,8 +142,8 @@ type attempt struct {
 	differs func(oom.State) string
 }
 
-// AsTyped runs a command that no plugin recognised: one attempt, without edits or settings. output is the file with the program's
-// output; "" if it was not kept.
+// AsTyped runs a command that no plugin recognised: one attempt, without edits or settings. output is the file with the
+// program's output; "" if it was not kept.
 func (x *Executor) AsTyped(ctx context.Context, c job.Command) (out run.Outcome, output string, err error) {
 	a := attempt{command: c}
 	if x.Record != nil {

@@ -23,9 +23,9 @@ func edited(edits []config.Edit, doc string) (paths []string) {
 	return paths
 }
 
-// asSaved adds to an outcome the settings that the program has saved itself: the values that it really runs with. If a glob matches
-// the copies of several runs, asSaved takes the copy that has the planned values as this run's. If none has them, the copies count
-// only if all agree.
+// asSaved adds to an outcome the settings that the program has saved itself: the values that it really runs with. If a
+// glob matches the copies of several runs, asSaved takes the copy that has the planned values as this run's. If none
+// has them, the copies count only if all agree.
 func asSaved(out *run.Outcome, in file.Finder, j *job.Job, edits []config.Edit) {
 	for _, g := range j.Signs.Recipes {
 		var all []map[string]string // for each copy: the value of each edited knob
@@ -72,8 +72,8 @@ func settle(out *run.Outcome, knob, value string) {
 	}
 }
 
-// asBuilt adds to an outcome what the hook reported of the edited source: the values that the program built from it, or else only
-// that the program has read it.
+// asBuilt adds to an outcome what the hook reported of the edited source: the values that the program built from it, or
+// else only that the program has read it.
 func asBuilt(out *run.Outcome, r overlay.Report, edits []config.Edit) {
 	for _, e := range edits {
 		if value, ok := r.Value(e.At.Doc, e.At.Path); ok {
@@ -103,8 +103,8 @@ func confirmed(in file.Finder, j *job.Job, made *job.Rewritten, began time.Time)
 	return docs
 }
 
-// untaken marks an outcome if the program never loaded the edited source. It looks only at programs that succeeded or ran out of
-// memory: one that failed for another reason may not have reached its settings.
+// untaken marks an outcome if the program never loaded the edited source. It looks only at programs that succeeded or
+// ran out of memory: one that failed for another reason may not have reached its settings.
 func untaken(out *run.Outcome, o *overlay.Overlay) {
 	if out.Untaken != "" || out.Ending != run.OutOfMemory && out.Ending != run.Succeeded {
 		return

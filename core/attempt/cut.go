@@ -23,9 +23,9 @@ type Cut struct {
 	Reported *run.Progress // nil if there is no such attempt
 }
 
-// CutShort finds what an attempt has left whose launch was killed; nothing if every attempt has ended. The notes that launch kept
-// while it ran show which files are its own. locks is the folder of launch's locks. over is the latest time at which launch can have
-// died: after it, other programs may have written into the run's folders.
+// CutShort finds what an attempt has left whose launch was killed; nothing if every attempt has ended. The notes that
+// launch kept while it ran show which files are its own. locks is the folder of launch's locks. over is the latest time
+// at which launch can have died: after it, other programs may have written into the run's folders.
 func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cut) {
 	began, ok := h.CutOff()
 	if !ok || began.Plan == nil || began.Plan.Trial != "" {
@@ -78,7 +78,8 @@ func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cu
 // dying is how long a program may write after launch was killed.
 const dying = 10 * time.Second
 
-// Dir is the folder of an attempt. If launch was killed and the attempt made again, it is the last folder of that number.
+// Dir is the folder of an attempt. If launch was killed and the attempt made again, it is the last folder of that
+// number.
 func Dir(run string, n int) string {
 	dir := filepath.Join(run, fmt.Sprintf("attempt-%d", n))
 	for again := 2; ; again++ {
@@ -90,8 +91,8 @@ func Dir(run string, n int) string {
 	}
 }
 
-// TakeUp prepares a recorded run for its next attempt, and returns what its attempts have left, also one whose launch was killed.
-// strange lists files that are newer than that attempt, but that nothing shows to be this run's.
+// TakeUp prepares a recorded run for its next attempt, and returns what its attempts have left, also one whose launch
+// was killed. strange lists files that are newer than that attempt, but that nothing shows to be this run's.
 func TakeUp(h *record.History, r *run.Run, life record.Life, locks string) (past Past, strange []string) {
 	for _, a := range r.Attempts {
 		if a.Plan.Trial == "" && past.Began.IsZero() {

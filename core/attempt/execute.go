@@ -127,7 +127,8 @@ func freePort() (string, error) {
 	return port, err
 }
 
-// away returns the job of a trial, which writes into a scratch folder. It sets that folder in the edits. clear removes the folder.
+// away returns the job of a trial, which writes into a scratch folder. It sets that folder in the edits. clear removes
+// the folder.
 func (x *Executor) away(dir string, edits []config.Edit) (j *job.Job, clear func(), err error) {
 	var undo []func()
 	clear = func() {
@@ -170,8 +171,8 @@ func (x *Executor) note(dir, scratch, name string) (forget func(), err error) {
 	return x.store().Note(leaves...)
 }
 
-// writeCopies writes the edited copies of the recipe. It returns those of Python source, which a hook serves instead. clear removes
-// the copies that may be large.
+// writeCopies writes the edited copies of the recipe. It returns those of Python source, which a hook serves instead.
+// clear removes the copies that may be large.
 func (x *Executor) writeCopies(made *job.Rewritten, edits []config.Edit) (sources []overlay.File, clear func(), err error) {
 	var large []string
 	clear = func() {

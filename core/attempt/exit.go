@@ -7,9 +7,9 @@ import (
 	"github.com/launch-ml/launch/core/run"
 )
 
-// ExitCode returns the code that launch exits with, and a text that names its origin. status is the last program's, trouble the
-// executor's: if output was lost, a program that exits 0 has not succeeded; if the keeper was killed, the end of the program is
-// unknown. last is nil for a command that no plugin recognised.
+// ExitCode returns the code that launch exits with, and a text that names its origin. status is the last program's,
+// trouble the executor's: if output was lost, a program that exits 0 has not succeeded; if the keeper was killed, the
+// end of the program is unknown. last is nil for a command that no plugin recognised.
 func ExitCode(status int, last *run.Attempt, stop *run.Stop, trouble error) (code int, whose string) {
 	code, whose = status, "the program's own"
 	switch {
@@ -18,7 +18,8 @@ func ExitCode(status int, last *run.Attempt, stop *run.Stop, trouble error) (cod
 	case stop.Code != 0:
 		code = stop.Code
 		whose = map[int]string{
-			run.TryLater: "launch's: not enough free memory now, or preempted; retry later or on another machine", run.CannotFit: "launch's: cannot fit at the allowed cost",
+			run.TryLater:   "launch's: not enough free memory now, or preempted; retry later or on another machine",
+			run.CannotFit:  "launch's: cannot fit at the allowed cost",
 			run.OwnTrouble: "launch's: the program did not take the settings of the plan",
 		}[code]
 	case last != nil && last.Plan.Trial != "" && last.Outcome.Ending == run.Interrupted && code == 0:

@@ -18,11 +18,12 @@ type guard struct {
 // enough is the reason for which launch ends a trial that would not end by itself.
 const enough = "enough was seen"
 
-// look is the time between two checks of a guard. Wrong settings must not waste a minute, and reading a short file costs little.
+// look is the time between two checks of a guard. Wrong settings must not waste a minute, and reading a short file
+// costs little.
 const look = 200 * time.Millisecond
 
-// settled is how long, before the first step, a program must report other settings until the guard ends it: programs also print their
-// defaults, before the settings that they run with.
+// settled is how long, before the first step, a program must report other settings until the guard ends it: programs
+// also print their defaults, before the settings that they run with.
 const settled = 10 * time.Second
 
 // guarded returns the context for the attempt, and the guard that may cancel it.

@@ -14,8 +14,9 @@ import (
 	"github.com/launch-ml/launch/core/witness"
 )
 
-// hook makes the program's Python processes load edited copies of its source, and report their memory. If the copies cannot be served,
-// the attempt must not run: that is an error. If only the report is impossible, the record gets the reason.
+// hook makes the program's Python processes load edited copies of its source, and report their memory. If the copies
+// cannot be served, the attempt must not run: that is an error. If only the report is impossible, the record gets the
+// reason.
 func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 	var parts []overlay.Part
 	if x.Inside || x.Job != nil && x.Job.Inside {
@@ -27,7 +28,8 @@ func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 		return nil
 	}
 	dir := a.dir
-	if strings.ContainsRune(dir, filepath.ListSeparator) || !utf8.ValidString(dir) { // such a folder cannot be an entry of PYTHONPATH
+	// such a folder cannot be an entry of PYTHONPATH
+	if strings.ContainsRune(dir, filepath.ListSeparator) || !utf8.ValidString(dir) {
 		if dir, err = private.Temp("launch-"); err == nil {
 			a.hookDir = dir
 		}

@@ -10,8 +10,8 @@ type Voice interface {
 	Ended(*run.Attempt)
 }
 
-// Journal returns a journal that writes what happens to the run's record and to the receipts, and prints it. A full disk must not stop
-// a training: launch warns once, and the run continues without a complete record.
+// Journal returns a journal that writes what happens to the run's record and to the receipts, and prints it. A full
+// disk must not stop a training: launch warns once, and the run continues without a complete record.
 func (x *Executor) Journal(r *run.Run, voice Voice, receipts receipt.Store) run.Journal {
 	room := x.Setup.Room
 	return &journal{x: x, run: r, voice: voice, receipts: receipts, subject: receipt.Of(r.Job, room.Device, room.Limit() > 0)}

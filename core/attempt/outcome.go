@@ -86,5 +86,6 @@ func (e ended) measured() (peak unit.Bytes, is string) {
 
 // withoutSettings marks an outcome: the program ran without the settings of its plan.
 func withoutSettings(out *run.Outcome, why string) {
-	out.Ending, out.Cause, out.Untaken, out.Lied = run.Failed, "it ran without the settings of the plan: "+why, why, false
+	out.Ending, out.Cause, out.Untaken, out.Lied = run.Failed, "it ran without the settings of the plan: "+why, why,
+		false
 }

@@ -41,8 +41,8 @@ func (p *pace) report(iteration int64, now time.Time) {
 	}
 }
 
-// span returns the iterations from the first report to the last but one, and the seconds between them. A progress bar is read when
-// the next one overwrites it; the last bar would be read at another moment, so it does not count.
+// span returns the iterations from the first report to the last but one, and the seconds between them. A progress bar
+// is read when the next one overwrites it; the last bar would be read at another moment, so it does not count.
 func (p *pace) span() (iterations int64, seconds float64) {
 	if len(p.at) < 3 {
 		return 0, 0

@@ -58,7 +58,8 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		x.Signals.Forget()
 	}
 	defer func() {
-		// Ranks in their own sessions outlive a launcher that the kernel killed, and hold memory that the next attempt needs.
+		// Ranks in their own sessions outlive a launcher that the kernel killed, and hold memory that the next attempt
+		// needs.
 		if out.Ending == run.OutOfMemory {
 			exit.Remains.End()
 		} else {
@@ -143,7 +144,8 @@ func (x *Executor) spec(a attempt, t *tap, watch *observe.Watch) (spec proc.Spec
 	if a.trial == "" {
 		return spec, func() {}, nil
 	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0) // a trial's output is not shown: standard output belongs to the run
+	// a trial's output is not shown: standard output belongs to the run
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return spec, func() {}, err
 	}
@@ -185,7 +187,8 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 	out.Measured, out.Passed = watch.Measured(a.priced, out.Ending == run.Succeeded)
 	if out.Doubt != "" && a.trial == "" {
 		x.BreakLine()
-		x.Report.Warn("the program exited 0, but its output ends with an out-of-memory: %s. A pipe (| tee), \"|| true\" or the program itself hides a failure", out.Doubt)
+		x.Report.Warn("the program exited 0, but its output ends with an out-of-memory: %s. A pipe (| tee), \"|| "+
+			"true\" or the program itself hides a failure", out.Doubt)
 	}
 	return out
 }
@@ -210,8 +213,8 @@ func (x *Executor) handOver(spec proc.Spec, why error) error {
 // startedIn is the folder that launch was started in.
 var startedIn, _ = os.Getwd()
 
-// folderFor returns the folder in which to start a program. It is "" for launch's own folder, which launch may be unable to enter
-// again (removed, no permission).
+// folderFor returns the folder in which to start a program. It is "" for launch's own folder, which launch may be
+// unable to enter again (removed, no permission).
 func folderFor(dir string) string {
 	if now, err := os.Getwd(); err == nil && now == dir && now == startedIn {
 		return ""
@@ -219,8 +222,8 @@ func folderFor(dir string) string {
 	return dir
 }
 
-// asked returns the signal that asked the program to stop, or 0. Signals that suspend or continue a job, or make it write a state
-// (SIGUSR1, SIGUSR2), do not count.
+// asked returns the signal that asked the program to stop, or 0. Signals that suspend or continue a job, or make it
+// write a state (SIGUSR1, SIGUSR2), do not count.
 func asked(exit proc.Exit) syscall.Signal {
 	if exit.Interrupted {
 		return syscall.SIGINT

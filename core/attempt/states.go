@@ -16,7 +16,8 @@ import (
 	"github.com/launch-ml/launch/core/states"
 )
 
-// A trail follows the saved states of one attempt: which existed before, and which process wrote each. This shows which are its own.
+// A trail follows the saved states of one attempt: which existed before, and which process wrote each. This shows which
+// are its own.
 type trail struct {
 	x      *Executor
 	roots  *confine.Roots
@@ -28,7 +29,8 @@ type trail struct {
 	marked map[string]string // folders that only this run used
 }
 
-// follow starts a trail. folder is the attempt's own. If it is "", no notes outlive launch, and the program's output is no evidence.
+// follow starts a trail. folder is the attempt's own. If it is "", no notes outlive launch, and the program's output is
+// no evidence.
 func (x *Executor) follow(roots *confine.Roots, dir, folder string, pid func() int) *trail {
 	t := &trail{x: x, roots: roots, dir: dir}
 	watched := slices.Concat(x.Job.Signs.States, x.Job.Resume.Aside, x.Job.Resume.InTheWay)
@@ -68,8 +70,8 @@ func (t *trail) stop() {
 	}
 }
 
-// evidence returns the proof of which states belong to an attempt that has ended. In a folder that other runs may use too, a file
-// counts as this run's by its place only after the program has reported a step.
+// evidence returns the proof of which states belong to an attempt that has ended. In a folder that other runs may use
+// too, a file counts as this run's by its place only after the program has reported a step.
 func (t *trail) evidence(stepped bool, last time.Time) states.Evidence {
 	e := states.Evidence{Wrote: t.watch.Wrote, Foreign: t.watch.Foreign, Held: slices.DeleteFunc(slices.Clone(t.x.Held), t.watch.Crowded), Stepped: last}
 	if t.log != "" {
@@ -106,8 +108,8 @@ func (t *trail) found(out *run.Outcome, last time.Time) {
 	t.x.made = append(t.x.made, out.Made...)
 }
 
-// SpanOf is the time in which an attempt wrote its files. Took counts from the program's start, which is later than Began by the time
-// that launch itself needs; that is longer on a busy machine.
+// SpanOf is the time in which an attempt wrote its files. Took counts from the program's start, which is later than
+// Began by the time that launch itself needs; that is longer on a busy machine.
 func SpanOf(out *run.Outcome) states.Span {
 	const starting = time.Second
 	return states.Span{Began: out.Began, Ended: out.Began.Add(out.Took + starting)}
@@ -138,8 +140,8 @@ func (x *Executor) leave() {
 	}
 }
 
-// putAside moves files of the run's earlier attempts into a folder beside them: before each attempt the files at which the program
-// would stop, and before one that starts over also the saved states.
+// putAside moves files of the run's earlier attempts into a folder beside them: before each attempt the files at which
+// the program would stop, and before one that starts over also the saved states.
 func (x *Executor) putAside(p *run.Plan) {
 	globs := x.Job.Resume.InTheWay
 	if p.Resume == nil {
@@ -163,7 +165,8 @@ func (x *Executor) putAside(p *run.Plan) {
 		x.made = slices.Delete(x.made, i, i+1)
 		dir, err := f.MoveInto(fmt.Sprintf("before-attempt-%d-%s", p.Attempt, x.began.Format("20060102-150405")))
 		if err != nil {
-			x.Report.Warn("launch could not move %s aside (%v): the attempt may overwrite it, or stop because of it", f.Path, err)
+			x.Report.Warn("launch could not move %s aside (%v): the attempt may overwrite it, or stop because of it",
+				f.Path, err)
 			continue
 		}
 		moved = append(moved, dir)

@@ -1,11 +1,11 @@
 // Package claim keeps launches of one machine from promising the same memory twice.
 //
-// A claim is memory that a run holds for itself. It is a locked file of this user's in a folder among the temporary files. The kernel
-// releases the lock when the launch that holds it ends. A second file beside it has the amount and the process, for every account to
-// read.
+// A claim is memory that a run holds for itself. It is a locked file of this user's in a folder among the temporary
+// files. The kernel releases the lock when the launch that holds it ends. A second file beside it has the amount and
+// the process, for every account to read.
 //
-// Only claims of this account and of root can refuse a run: an account that claims 400 TiB must not stop the trainings of others. Claims
-// of other accounts are listed, and at most cause a warning. launch takes only the numbers from them.
+// Only claims of this account and of root can refuse a run: an account that claims 400 TiB must not stop the trainings
+// of others. Claims of other accounts are listed, and at most cause a warning. launch takes only the numbers from them.
 package claim
 
 import (
@@ -43,7 +43,8 @@ type Held struct {
 	Resource
 	Bytes unit.Bytes `json:"bytes"`
 	PID   int        `json:"pid"`
-	// Start distinguishes the process from a later one with its number: the kernel's boot ID, and the process's start time.
+	// Start distinguishes the process from a later one with its number: the kernel's boot ID, and the process's start
+	// time.
 	Start string    `json:"start"`
 	Since time.Time `json:"since"`
 	UID   int       `json:"uid"` // its account: the owner of the file
@@ -62,7 +63,8 @@ func (t *Taken) Error() string {
 		sum += h.Bytes
 		who = append(who, fmt.Sprintf("process %d: %v since %s", h.PID, h.Bytes, h.Since.Local().Format("Jan 2 15:04")))
 	}
-	return fmt.Sprintf("other launches hold %v of %v of %s, and this one needs %v (%s)", sum, t.Total, t.Resource.Kind, t.Want, strings.Join(who, "; "))
+	return fmt.Sprintf("other launches hold %v of %v of %s, and this one needs %v (%s)", sum, t.Total, t.Resource.Kind,
+		t.Want, strings.Join(who, "; "))
 }
 
 // Room returns nil if that much of a resource can be claimed in addition to the claims held, or the reason why not.
@@ -91,8 +93,8 @@ type Claim struct {
 	done chan struct{}
 }
 
-// Take claims want bytes of a resource that has total bytes. The error is a *[Taken] if others hold too much; any other error means that
-// the claim could not be written. With anyway it claims the memory in any case.
+// Take claims want bytes of a resource that has total bytes. The error is a *[Taken] if others hold too much; any other
+// error means that the claim could not be written. With anyway it claims the memory in any case.
 func Take(r Resource, want, total unit.Bytes, anyway bool) (*Claim, error) {
 	dir, err := own()
 	if err != nil {
@@ -130,8 +132,8 @@ func Take(r Resource, want, total unit.Bytes, anyway bool) (*Claim, error) {
 	return c, nil
 }
 
-// write publishes a claim. A reader that comes meanwhile does not see it; a launch that wants to claim waits. If the machine crashes, the
-// file may be lost, but then the claim has ended too.
+// write publishes a claim. A reader that comes meanwhile does not see it; a launch that wants to claim waits. If the
+// machine crashes, the file may be lost, but then the claim has ended too.
 func write(path string, text []byte) error {
 	f, err := private.Open(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -157,7 +159,8 @@ func (c *Claim) remove() {
 	c.lock.Close()
 }
 
-// renew updates the time of the claim's files, so that a cleaner of old temporary files leaves them during a training of weeks.
+// renew updates the time of the claim's files, so that a cleaner of old temporary files leaves them during a training
+// of weeks.
 func (c *Claim) renew() {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
@@ -174,8 +177,8 @@ func (c *Claim) renew() {
 
 const prefix = "launch-claims-"
 
-// bases lists the folders in which a folder of claims may be: first the temporary files that all launches of this machine see, then, if
-// another account has taken the name there, the next.
+// bases lists the folders in which a folder of claims may be: first the temporary files that all launches of this
+// machine see, then, if another account has taken the name there, the next.
 var bases = private.Shared
 
 // place returns this account's folder of claims, which may not exist yet.
@@ -220,8 +223,8 @@ func own() (string, error) {
 	return dir, nil
 }
 
-// alone waits until no other launch of this account uses the claims. Its lock is private to this account, so that no other account can
-// hold it.
+// alone waits until no other launch of this account uses the claims. Its lock is private to this account, so that no
+// other account can hold it.
 func alone(dir string) (unlock func(), err error) {
 	f, err := private.Open(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -339,8 +342,8 @@ func known(kind string) string {
 	return "another resource"
 }
 
-// alive reports whether a claim is still held. For this account the lock decides. For other accounts, whose locks this process cannot
-// open, the process decides.
+// alive reports whether a claim is still held. For this account the lock decides. For other accounts, whose locks this
+// process cannot open, the process decides.
 func alive(h Held, lock string) bool {
 	if h.UID == os.Geteuid() {
 		return locked(lock)

@@ -1,10 +1,10 @@
-// Package confine keeps the paths of a plugin's answer within the folders of the command: its own folder, the script's, and those that
-// the arguments or the recipe name.
+// Package confine keeps the paths of a plugin's answer within the folders of the command: its own folder, the script's,
+// and those that the arguments or the recipe name.
 //
-// A plugin answers with paths: globs of saved states and logs, files to move aside, folders that a trial leaves. launch does not trust
-// them. It resolves each once, before the first attempt, and follows only links that the user or root has made, such as
-// "experiments -> /big"; the link's target is then the root. Later it removes and moves files only through an [os.Root], which does not
-// follow links that the program or another account makes meanwhile.
+// A plugin answers with paths: globs of saved states and logs, files to move aside, folders that a trial leaves. launch
+// does not trust them. It resolves each once, before the first attempt, and follows only links that the user or root
+// has made, such as "experiments -> /big"; the link's target is then the root. Later it removes and moves files only
+// through an [os.Root], which does not follow links that the program or another account makes meanwhile.
 package confine
 
 import (
@@ -119,7 +119,8 @@ func (r *Roots) Warning() string {
 	if len(names) > few {
 		names, more = names[:few], fmt.Sprintf(" and %d more", len(names)-few)
 	}
-	return fmt.Sprintf("plugin %s names paths outside the folders of this command; launch ignores them: %s%s", r.job.Plugin, strings.Join(names, ", "), more)
+	return fmt.Sprintf("plugin %s names paths outside the folders of this command; launch ignores them: %s%s",
+		r.job.Plugin, strings.Join(names, ", "), more)
 }
 
 func (r *Roots) refuse(path string) {
@@ -161,7 +162,8 @@ func (r *Roots) glob(pattern string, moves bool) (place, error) {
 	for i := range fixed {
 		fixed[i] = unescape(parts[i])
 	}
-	if r.dir == "/" && !filepath.IsAbs(pattern) && n > 0 { // as in a container: then the whole disk is not the command's folder
+	// as in a container: then the whole disk is not the command's folder
+	if r.dir == "/" && !filepath.IsAbs(pattern) && n > 0 {
 		r.base("/" + fixed[0])
 	}
 	return r.place("/"+filepath.Join(fixed...), filepath.Join(parts[n:]...), moves)
@@ -214,7 +216,8 @@ func (r *Roots) place(folder, rel string, moves bool) (place, error) {
 	if len(missing) == 0 {
 		return walk(base, root, folder, rel)
 	}
-	return place{root, root, filepath.Join(escape(filepath.Join(missing...)), escape(below), rel)}, nil // the folder does not exist yet
+	// the folder does not exist yet
+	return place{root, root, filepath.Join(escape(filepath.Join(missing...)), escape(below), rel)}, nil
 }
 
 // walk goes from a root down to a folder. If a link leads out of the root, its target becomes the root.
@@ -310,8 +313,9 @@ func (r *Roots) follow(p place) {
 // maxText bounds the text that is searched for the name of a folder, in bytes.
 const maxText = 4 << 20
 
-// named returns the folder that the arguments or the recipe name and that contains the given one, or "". Files that are only read may
-// also lie beside a file that an argument names: a saved state from which the command resumes lies in its run's folder.
+// named returns the folder that the arguments or the recipe name and that contains the given one, or "". Files that are
+// only read may also lie beside a file that an argument names: a saved state from which the command resumes lies in its
+// run's folder.
 func (r *Roots) named(folder string, moves bool) string {
 	var args []string
 	for _, a := range r.job.Command.Args {
@@ -328,7 +332,8 @@ func (r *Roots) named(folder string, moves bool) string {
 		if moves || slices.ContainsFunc(r.bases, func(b string) bool { return within(b, path) }) {
 			continue
 		}
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 == 0 { // an executable, such as an interpreter, names no folder
+		// an executable, such as an interpreter, names no folder
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 == 0 {
 			for range 2 {
 				if path = filepath.Dir(path); path != "/" && within(path, folder) {
 					return path
@@ -389,8 +394,8 @@ func mentions(text []byte, path string) bool {
 	}
 }
 
-// readTexts reads the files that may name folders: the script, the recipe that the command names, and Python source of the project. It
-// reads them itself, because a plugin's answer may contain any text.
+// readTexts reads the files that may name folders: the script, the recipe that the command names, and Python source of
+// the project. It reads them itself, because a plugin's answer may contain any text.
 func (r *Roots) readTexts() {
 	if r.textsRead {
 		return
@@ -545,8 +550,8 @@ func (f File) MoveInto(name string) (dir string, err error) {
 	return filepath.Join(filepath.Dir(f.Path), name), root.Rename(f.rel, filepath.Join(into, filepath.Base(f.rel)))
 }
 
-// Leaves is called before a trial with its scratch name. It returns a function that removes what the trial has left: only what did not
-// exist before.
+// Leaves is called before a trial with its scratch name. It returns a function that removes what the trial has left:
+// only what did not exist before.
 func (r *Roots) Leaves(name string) (remove func()) {
 	if r == nil {
 		return func() {}

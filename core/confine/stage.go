@@ -10,13 +10,14 @@ import (
 	"github.com/launch-ml/launch/core/job"
 )
 
-// CheckPuts returns an error for the first file that a plugin wants to put outside a trial's folder, by its path or through a link that the
-// plugin puts there.
+// CheckPuts returns an error for the first file that a plugin wants to put outside a trial's folder, by its path or
+// through a link that the plugin puts there.
 func CheckPuts(puts []job.Put) error {
 	links := map[string]bool{}
 	for _, p := range puts {
 		if !filepath.IsLocal(p.Path) || filepath.Clean(p.Path) == "." || p.Link != "" && !filepath.IsAbs(p.Link) {
-			return fmt.Errorf("the plugin puts %.200q outside its folder, or links it to a path that is not absolute", p.Path)
+			return fmt.Errorf("the plugin puts %.200q outside its folder, or links it to a path that is not absolute",
+				p.Path)
 		}
 		for at := filepath.Clean(p.Path); at != "."; at = filepath.Dir(at) {
 			if links[at] {
@@ -30,8 +31,8 @@ func CheckPuts(puts []job.Put) error {
 	return nil
 }
 
-// Stage writes the plugin's files and links into a trial's folder, and nowhere else. The targets of links are only read, and stay when the
-// folder is removed.
+// Stage writes the plugin's files and links into a trial's folder, and nowhere else. The targets of links are only
+// read, and stay when the folder is removed.
 func Stage(scratch string, puts []job.Put) error {
 	if err := CheckPuts(puts); err != nil {
 		return fmt.Errorf("preparing the trial: %w", err)

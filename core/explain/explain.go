@@ -44,8 +44,8 @@ func Explain(store record.Store, args []string) (ui.Explanation, error) {
 	return explainTexts(files, named)
 }
 
-// explainTexts explains files, "-" for standard input. Each is a stream of its own, so that the first rank that failed is found when
-// each rank has a log.
+// explainTexts explains files, "-" for standard input. Each is a stream of its own, so that the first rank that failed
+// is found when each rank has a log.
 func explainTexts(files []string, named bool) (ui.Explanation, error) {
 	x := ui.Explanation{Source: ui.Source{Kind: "text", Files: files}}
 	d, err := oom.NewDetector(job.Signs{})
@@ -122,7 +122,8 @@ func explainRun(store record.Store, name string) (ui.Explanation, error) {
 			d.RoomBytes = &l.Plan.Room
 		}
 		d.SavedState = r.Saved()
-		if f := attempt.CutShort(h, r.Job, store.Locks(), h.Life().Over()); f.State != nil && r.Job.Resume.None == "" { // its record does not list its saved state
+		// its record does not list its saved state
+		if f := attempt.CutShort(h, r.Job, store.Locks(), h.Life().Over()); f.State != nil && r.Job.Resume.None == "" {
 			d.SavedState = f.State
 		}
 		options = r.Options()

@@ -20,7 +20,8 @@ import (
 	"github.com/launch-ml/launch/core/record"
 )
 
-// newest finds the newest *.log, *.out or *.err in a folder, and the files with the same stem: slurm-7.out and slurm-7.err.
+// newest finds the newest *.log, *.out or *.err in a folder, and the files with the same stem: slurm-7.out and
+// slurm-7.err.
 func newest(dir string) ([]string, error) {
 	var all []string
 	for _, glob := range []string{"*.log", "*.out", "*.err"} {
@@ -74,8 +75,8 @@ const (
 	notebookInput = "notebook"
 )
 
-// read reads a file into a detector, in pieces; "-" is standard input. It returns the kind of input. The error is a [*cutOff] if a part
-// was read.
+// read reads a file into a detector, in pieces; "-" is standard input. It returns the kind of input. The error is a
+// [*cutOff] if a part was read.
 func read(d *oom.Detector, path, stream string) (kind string, err error) {
 	in := io.ReadCloser(os.Stdin)
 	if path != "-" {
@@ -147,7 +148,8 @@ func (m *multiline) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// notebook reads the outputs of a notebook's cells, one cell at a time. Each is a stream, with the name that the notebook shows.
+// notebook reads the outputs of a notebook's cells, one cell at a time. Each is a stream, with the name that the
+// notebook shows.
 func notebook(d *oom.Detector, in io.Reader, stream string) error {
 	dec := json.NewDecoder(in)
 	if _, err := dec.Token(); err != nil {

@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// An Unread is the error about a file that launch cannot read, but that the program perhaps can: a pipe, another encoding, a very long
-// text. It is not a mistake of the user, so the command runs as typed.
+// An Unread is the error about a file that launch cannot read, but that the program perhaps can: a pipe, another
+// encoding, a very long text. It is not a mistake of the user, so the command runs as typed.
 type Unread struct{ Why string }
 
 func (e *Unread) Error() string { return e.Why }
 
-// Open opens an ordinary file. For anything else the error is an [*Unread], and the file is not opened at all: opening a FIFO would let
-// its writer continue, and take data that are meant for the program.
+// Open opens an ordinary file. For anything else the error is an [*Unread], and the file is not opened at all: opening
+// a FIFO would let its writer continue, and take data that are meant for the program.
 func Open(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {

@@ -19,7 +19,8 @@ func (f Folder) Glob(pattern string) []string {
 	return hits
 }
 
-// WrittenSince returns the ordinary files of a glob that are not empty and were written since that time, the newest first.
+// WrittenSince returns the ordinary files of a glob that are not empty and were written since that time, the newest
+// first.
 func WrittenSince(in Finder, glob string, since time.Time) (paths []string) {
 	at := map[string]time.Time{}
 	for _, h := range in.Glob(glob) {
@@ -32,8 +33,8 @@ func WrittenSince(in Finder, glob string, since time.Time) (paths []string) {
 	return paths
 }
 
-// earliest returns the first time stamp that a file written after since can have: the kernel's clock for files lags by a tick, and
-// some file systems keep no fractions of a second.
+// earliest returns the first time stamp that a file written after since can have: the kernel's clock for files lags by
+// a tick, and some file systems keep no fractions of a second.
 func earliest(at, since time.Time) time.Time {
 	if at.Nanosecond() == 0 {
 		return since.Truncate(time.Second)

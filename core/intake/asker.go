@@ -26,8 +26,8 @@ func (ps Plugins) Manifests() (out []plugin.Manifest) {
 	return out
 }
 
-// Find lists the plugins (built in, beside this program, in the user's folder, on PATH), and the programs that it leaves out. With
-// again it also asks those that failed before.
+// Find lists the plugins (built in, beside this program, in the user's folder, on PATH), and the programs that it
+// leaves out. With again it also asks those that failed before.
 func (ps Plugins) Find(ctx context.Context, again bool) ([]host.Source, []host.Left) {
 	var dirs []string
 	if exe, err := os.Executable(); err == nil {
@@ -46,7 +46,8 @@ func (ps Plugins) Find(ctx context.Context, again bool) ([]host.Source, []host.L
 func FailedNow(left []host.Left) (warnings []string) {
 	for _, l := range left {
 		if l.Fresh {
-			warnings = append(warnings, fmt.Sprintf("%v\nlaunch asks it again in a day, after its file changes, or on `launch plugins`", l))
+			warnings = append(warnings, fmt.Sprintf("%v\nlaunch asks it again in a day, after its file changes, or "+
+				"on `launch plugins`", l))
 		}
 	}
 	return warnings
@@ -64,8 +65,8 @@ type Asker func(ctx context.Context, source host.Source, first *job.Command) (Cl
 
 // Elsewhere asks a plugin in a process of its own, so that a plugin that fails cannot harm a training.
 //
-// If no process can be started for a built-in plugin (no space for its socket, too many processes), it is asked in this process: a
-// training without a plan would be worse.
+// If no process can be started for a built-in plugin (no space for its socket, too many processes), it is asked in this
+// process: a training without a plan would be worse.
 func (ps Plugins) Elsewhere(ctx context.Context, source host.Source, first *job.Command) (Client, error) {
 	client, err := start(ctx, source, first)
 	if err != nil {
@@ -77,7 +78,8 @@ func (ps Plugins) Elsewhere(ctx context.Context, source host.Source, first *job.
 	return client, nil
 }
 
-// Here asks a built-in plugin in this process, which must not run a training. A plugin that is another program gets its own process.
+// Here asks a built-in plugin in this process, which must not run a training. A plugin that is another program gets its
+// own process.
 func (ps Plugins) Here(ctx context.Context, source host.Source, first *job.Command) (Client, error) {
 	if b := ps.builtin(source); b != nil {
 		return host.NewHere(b), nil

@@ -11,8 +11,8 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Formula finds the plugin that has a formula for a network, and the network's name as the plugin writes it. only is the plugin to use,
-// or "auto". The error lists networks with similar names.
+// Formula finds the plugin that has a formula for a network, and the network's name as the plugin writes it. only is
+// the plugin to use, or "auto". The error lists networks with similar names.
 func Formula(sources []host.Source, name, only string) (source host.Source, arch string, err error) {
 	if only != "auto" && !slices.ContainsFunc(sources, func(src host.Source) bool { return src.Manifest.Name == only }) {
 		return source, "", fmt.Errorf("no plugin %q; run `launch plugins` for a list", only)
@@ -25,7 +25,8 @@ func Formula(sources []host.Source, name, only string) (source host.Source, arch
 			case same && (only == "auto" || only == src.Manifest.Name):
 				return src, a, nil
 			case same && elsewhere == nil:
-				elsewhere = fmt.Errorf("plugin %s has the formula for %q, but --plugin is %s", src.Manifest.Name, a, only)
+				elsewhere = fmt.Errorf("plugin %s has the formula for %q, but --plugin is %s", src.Manifest.Name, a,
+					only)
 			case alike(letters(a), letters(name)):
 				like = append(like, a)
 			}
@@ -67,7 +68,8 @@ func Countable(phases []plugin.Phase) error {
 	for _, p := range phases {
 		for _, it := range p.Estimate.Items {
 			if it.Bytes < 0 || it.Bytes > mostBytes || it.Count < 0 {
-				return fmt.Errorf("%s: %s %s come to more than %v, or are negative: a size is too large, or an argument is negative", p.Phase, it.What, it.Kind, mostBytes)
+				return fmt.Errorf("%s: %s %s come to more than %v, or are negative: a size is too large, or an "+
+					"argument is negative", p.Phase, it.What, it.Kind, mostBytes)
 			}
 		}
 	}

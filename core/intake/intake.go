@@ -1,5 +1,5 @@
-// Package intake turns a command into a run: it finds the program that the command starts and the plugin that knows it, answers the
-// plugin's questions, measures the room, and gets the job's ladders.
+// Package intake turns a command into a run: it finds the program that the command starts and the plugin that knows it,
+// answers the plugin's questions, measures the room, and gets the job's ladders.
 package intake
 
 import (
@@ -28,7 +28,8 @@ import (
 	"github.com/launch-ml/launch/core/run"
 )
 
-// Deadline bounds how long a plugin may delay the program's start. A broken plugin must not keep a training from running.
+// Deadline bounds how long a plugin may delay the program's start. A broken plugin must not keep a training from
+// running.
 const Deadline = 5 * time.Second
 
 // AttemptFolder is the placeholder, in a rewritten command, for the folder that an attempt will make.
@@ -99,8 +100,8 @@ func (r *Reading) Why() string {
 	return "no plugin knows it"
 }
 
-// NamesRecipe reports whether an argument looks like the recipe or script of a training. Its user may expect more of launch than to run
-// the command.
+// NamesRecipe reports whether an argument looks like the recipe or script of a training. Its user may expect more of
+// launch than to run the command.
 func (r *Reading) NamesRecipe() bool {
 	return slices.ContainsFunc(r.Command.Args, func(arg string) bool {
 		return slices.ContainsFunc(strings.Fields(arg), func(w string) bool {
@@ -122,7 +123,8 @@ func (r *Reading) refuse(err error) {
 	r.Job, r.Run, r.Err = nil, nil, err
 }
 
-// Read reads a command that starts in the current folder. It asks at most one plugin. It returns an error only for a wrong setting.
+// Read reads a command that starts in the current folder. It asks at most one plugin. It returns an error only for a
+// wrong setting.
 func Read(ctx context.Context, o Options, args []string) (*Reading, error) {
 	r := &Reading{}
 	if !r.understand(o, args) {
@@ -310,7 +312,8 @@ func (r *Reading) confine() {
 		r.Warnings = append(r.Warnings, w)
 	}
 	if r.Job.Exclusive != "" && !roots.Covers(r.Job.Exclusive) {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("plugin %s locks %.200q, which is outside the folders of this command: launch would not notice another launch in the same experiment", r.Job.Plugin, r.Job.Exclusive))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("plugin %s locks %.200q, which is outside the folders of this "+
+			"command: launch would not notice another launch in the same experiment", r.Job.Plugin, r.Job.Exclusive))
 		r.Job.Exclusive = ""
 	}
 	if err := confine.CheckPuts(r.Job.Rehearsal.Puts); err != nil {
@@ -375,7 +378,8 @@ func (r *Reading) price(ctx context.Context, o Options, known plugin.Recognized)
 	return true
 }
 
-// checkEdits ignores the plugin if launch cannot make the edits of its first plan. It is for plugins that are other programs.
+// checkEdits ignores the plugin if launch cannot make the edits of its first plan. It is for plugins that are other
+// programs.
 func (r *Reading) checkEdits() {
 	first, _ := r.Run.First()
 	if first == nil {

@@ -19,8 +19,8 @@ const (
 	maxProgram = 50_000 // instructions of all patterns: each byte of the output may be tried on all of them
 )
 
-// Check returns the first reason why j is not a valid job, because plugins are other people's programs. It is bounded in time and
-// memory. A job that passes can be planned and run without further checks of its numbers.
+// Check returns the first reason why j is not a valid job, because plugins are other people's programs. It is bounded
+// in time and memory. A job that passes can be planned and run without further checks of its numbers.
 func (j *Job) Check() error {
 	for what, n := range map[string]int64{"micro-batch": j.Batch.Micro, "accumulation": j.Batch.Accumulation, "number of ranks": j.Batch.Ranks} {
 		if n < 0 || n > maxBatch {

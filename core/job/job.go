@@ -8,8 +8,8 @@ type Command struct {
 	Args []string `json:"args"`
 	Dir  string   `json:"dir"`           // absolute
 	Env  []string `json:"env,omitempty"` // "NAME=value"
-	// Devices is how many GPUs the command would see. It is 0 if neither the user has set it nor a plugin has asked for it
-	// (plugin.Need), and -1 if launch does not know.
+	// Devices is how many GPUs the command would see. It is 0 if neither the user has set it nor a plugin has asked for
+	// it (plugin.Need), and -1 if launch does not know.
 	Devices int `json:"devices,omitempty"`
 	// Sources are the Python files that a plugin asked for (plugin.Need), as launch has read them.
 	Sources []config.PythonSource `json:"sources,omitempty"`
@@ -39,8 +39,8 @@ type Job struct {
 	Options []config.Option `json:"options,omitempty"`
 	Files   []File          `json:"files,omitempty"`
 	Batch   Batch           `json:"batch"`
-	// Steps is the number of optimizer steps of the whole training, if its progress signs count them from the beginning, even after a
-	// resume; 0 if unknown.
+	// Steps is the number of optimizer steps of the whole training, if its progress signs count them from the
+	// beginning, even after a resume; 0 if unknown.
 	Steps  int64  `json:"steps,omitempty"`
 	Signs  Signs  `json:"signs"`
 	Resume Resume `json:"resume"`
@@ -50,12 +50,13 @@ type Job struct {
 	// Exclusive is the absolute path of a folder that two runs must not use at the same time, such as the experiment's.
 	Exclusive string   `json:"exclusive,omitempty"`
 	Warnings  []string `json:"warnings,omitempty"`
-	// Truths are statements of the project's guides, comments or flags that its code contradicts, each with its evidence. launch prints
-	// each once, and only those that matter to the job.
+	// Truths are statements of the project's guides, comments or flags that its code contradicts, each with its
+	// evidence. launch prints each once, and only those that matter to the job.
 	Truths []string `json:"truths,omitempty"`
-	// Inside asks for a hook in the program's Python processes. It reports requests that the card's allocator refused and the code that
-	// made them, the peaks, and the exception that ended a process. A plugin asks for it if the program hides its failures or does not
-	// print its peaks. The hook comes through PYTHONPATH; a program that ignores it runs unchanged.
+	// Inside asks for a hook in the program's Python processes. It reports requests that the card's allocator refused
+	// and the code that made them, the peaks, and the exception that ended a process. A plugin asks for it if the
+	// program hides its failures or does not print its peaks. The hook comes through PYTHONPATH; a program that ignores
+	// it runs unchanged.
 	Inside bool `json:"inside,omitempty"`
 }
 
@@ -69,24 +70,25 @@ type Knob struct {
 	Dead    string         `json:"dead,omitempty"`    // why the running code does not read it; launch never turns it
 }
 
-// The knobs that make up the global batch have these names in every plugin. GlobalBatch is their product as a program prints it, in
-// samples or in a multiple of them.
+// The knobs that make up the global batch have these names in every plugin. GlobalBatch is their product as a program
+// prints it, in samples or in a multiple of them.
 const (
 	MicroBatch   = "micro-batch"
 	Accumulation = "accumulation"
 	GlobalBatch  = "global batch"
 )
 
-// A File is a document of the recipe, as it was when the plugin read it. A retry uses the same text, even if the file has changed.
+// A File is a document of the recipe, as it was when the plugin read it. A retry uses the same text, even if the file
+// has changed.
 type File struct {
 	Path   string `json:"path"`   // as the command names it; absolute for Python source
 	Format string `json:"format"` // "yaml", "toml", Python
-	// Flag is the option of the command that names the file: "-opt". It is empty for Python source, which no option names: launch serves
-	// an edited copy in its place while the program runs.
+	// Flag is the option of the command that names the file: "-opt". It is empty for Python source, which no option
+	// names: launch serves an edited copy in its place while the program runs.
 	Flag string `json:"flag,omitempty"`
 	Text []byte `json:"text,omitempty"` // empty for Python source
-	// Added: the user has no such file. If there are edits, launch writes one and adds it after the option's other values. Its text is
-	// "{}", and Path is only a name for it.
+	// Added: the user has no such file. If there are edits, launch writes one and adds it after the option's other
+	// values. Its text is "{}", and Path is only a name for it.
 	Added bool `json:"added,omitempty"`
 	// Source is Python source, with its literals.
 	Source *config.PythonSource `json:"source,omitempty"`
@@ -127,20 +129,21 @@ type Batch struct {
 // Global is the number of samples in one optimizer step; 0 if unknown.
 func (b Batch) Global() int64 { return b.Micro * b.Accumulation * b.Ranks }
 
-// A Rehearsal describes how to shorten the command so that it goes through every phase once, writes into a folder of launch's, and
-// leaves nothing behind. --rehearse uses it, and so do the trials that measure the speed of a rung.
+// A Rehearsal describes how to shorten the command so that it goes through every phase once, writes into a folder of
+// launch's, and leaves nothing behind. --rehearse uses it, and so do the trials that measure the speed of a rung.
 type Rehearsal struct {
 	// Edits shorten the training, and direct everything that it writes into the folder [Scratch].
 	Edits []config.Edit `json:"edits,omitempty"`
-	// Steps is the number of iterations (of its Progress signs) after which launch ends the program; 0 if it ends by itself.
+	// Steps is the number of iterations (of its Progress signs) after which launch ends the program; 0 if it ends by
+	// itself.
 	Steps int64 `json:"steps,omitempty"`
-	// Leaves are paths that contain [ScratchName], and that the program writes in the project because it can write nowhere else. launch
-	// removes them.
+	// Leaves are paths that contain [ScratchName], and that the program writes in the project because it can write
+	// nowhere else. launch removes them.
 	Leaves []string `json:"leaves,omitempty"`
 	// Puts are files that launch writes into the folder [Scratch] first, such as a shortened data set.
 	Puts []Put `json:"puts,omitempty"`
-	// Away starts the program in the folder [Scratch], for a program that writes to its current folder. Paths are the indices of
-	// arguments that launch then makes absolute, so that the program still reads the same files.
+	// Away starts the program in the folder [Scratch], for a program that writes to its current folder. Paths are the
+	// indices of arguments that launch then makes absolute, so that the program still reads the same files.
 	Away  bool  `json:"away,omitempty"`
 	Paths []int `json:"paths,omitempty"`
 	// Partial is the reason why it does not reach some phase. Then only trials of speed can use it.
@@ -156,8 +159,8 @@ type Put struct {
 	Text []byte `json:"text,omitempty"`
 }
 
-// Placeholders in the values of a rehearsal's edits: Scratch for the path of a folder of launch's, ScratchName for a name that is not in
-// use.
+// Placeholders in the values of a rehearsal's edits: Scratch for the path of a folder of launch's, ScratchName for a
+// name that is not in use.
 const (
 	Scratch     = "{scratch}"
 	ScratchName = "{scratch name}"
@@ -165,17 +168,18 @@ const (
 
 // Resume describes how the command resumes from its newest saved state.
 type Resume struct {
-	// Edits make the command resume. They are made only if an earlier attempt has left a state. In their values, [SavedPath] is the
-	// placeholder for the path of that state.
+	// Edits make the command resume. They are made only if an earlier attempt has left a state. In their values,
+	// [SavedPath] is the placeholder for the path of that state.
 	Edits []config.Edit `json:"edits,omitempty"`
-	// Aside are globs, relative to the command's folder, of saved states that a retry from the start would overwrite. launch moves them
-	// aside first.
+	// Aside are globs, relative to the command's folder, of saved states that a retry from the start would overwrite.
+	// launch moves them aside first.
 	Aside []string `json:"aside,omitempty"`
-	// InTheWay are globs, relative to the command's folder, of files that a failed attempt leaves and that make the next one stop, such
-	// as the settings that Lightning saves once. launch moves them aside before the next attempt, but only those of this run.
+	// InTheWay are globs, relative to the command's folder, of files that a failed attempt leaves and that make the
+	// next one stop, such as the settings that Lightning saves once. launch moves them aside before the next attempt,
+	// but only those of this run.
 	InTheWay []string `json:"in_the_way,omitempty"`
-	// Always are edits of every attempt after the first, even if it does not resume. In their values, [FreePort] is the placeholder for a
-	// free TCP port of this machine.
+	// Always are edits of every attempt after the first, even if it does not resume. In their values, [FreePort] is the
+	// placeholder for a free TCP port of this machine.
 	Always []config.Edit `json:"always,omitempty"`
 	// OnCard: the program keeps the loaded state on the card while it trains.
 	OnCard bool `json:"on_card,omitempty"`
@@ -183,9 +187,10 @@ type Resume struct {
 	None string `json:"none,omitempty"`
 }
 
-// FreePort is the placeholder, in the values of Resume's edits, for a free port: a process of an earlier attempt may still use the old
-// port.
+// FreePort is the placeholder, in the values of Resume's edits, for a free port: a process of an earlier attempt may
+// still use the old port.
 const FreePort = "{free port}"
 
-// SavedPath is the placeholder, in the values of Resume's edits, for the path of the saved state from which the attempt resumes.
+// SavedPath is the placeholder, in the values of Resume's edits, for the path of the saved state from which the attempt
+// resumes.
 const SavedPath = "{saved state}"

@@ -2,8 +2,8 @@ package job
 
 import "slices"
 
-// A SignKind is the meaning of a line of a program's output. Readers ignore kinds that they do not know, so that a newer
-// plugin works with an older launch.
+// A SignKind is the meaning of a line of a program's output. Readers ignore kinds that they do not know, so that a
+// newer plugin works with an older launch.
 type SignKind string
 
 const (
@@ -35,29 +35,30 @@ type Sign struct {
 // Signs describe the output, the files and the exit codes of a plugin's program: plain data, no callbacks.
 type Signs struct {
 	Lines []Sign `json:"lines,omitempty"`
-	// Log are globs, relative to the command's folder, of the program's own log files, which may be cleaner than its output. The newest
-	// file counts that was written after the attempt began.
+	// Log are globs, relative to the command's folder, of the program's own log files, which may be cleaner than its
+	// output. The newest file counts that was written after the attempt began.
 	Log []string `json:"log,omitempty"`
-	// Recipes are globs, relative to the command's folder, of the copies that the program itself saves of its recipe, perhaps after lines
-	// of its own. If a copy contains the attempt's recipe, the settings are confirmed. If the program writes the copy in another form,
-	// such as several recipes joined, the copy confirms the values at the paths of the edits.
+	// Recipes are globs, relative to the command's folder, of the copies that the program itself saves of its recipe,
+	// perhaps after lines of its own. If a copy contains the attempt's recipe, the settings are confirmed. If the
+	// program writes the copy in another form, such as several recipes joined, the copy confirms the values at the
+	// paths of the edits.
 	Recipes []string `json:"recipes,omitempty"`
-	// States are globs, relative to the command's folder, of the files or folders that a resume reads. StateIteration, if not empty, is
-	// an RE2 expression over the base name; its group "iteration" orders them.
+	// States are globs, relative to the command's folder, of the files or folders that a resume reads. StateIteration,
+	// if not empty, is an RE2 expression over the base name; its group "iteration" orders them.
 	States         []string `json:"states,omitempty"`
 	StateIteration string   `json:"state_iteration,omitempty"`
-	// StateAfter is the number of iterations that must be reported before a state counts: some programs write a state even if they
-	// fail before the first step.
+	// StateAfter is the number of iterations that must be reported before a state counts: some programs write a state
+	// even if they fail before the first step.
 	StateAfter int64 `json:"state_after,omitempty"`
 	// CountsMicro: the iterations of Progress are forward passes, not optimizer steps.
 	CountsMicro bool `json:"counts_micro,omitempty"`
 	// Every is the number of iterations between two reports of progress; 0 if unknown.
 	Every int64 `json:"every,omitempty"`
-	// TakesArgv: the program takes the edited options only from its arguments, so it runs with the values there. A plugin sets this only
-	// if it has read the program's code.
+	// TakesArgv: the program takes the edited options only from its arguments, so it runs with the values there. A
+	// plugin sets this only if it has read the program's code.
 	TakesArgv bool `json:"takes_argv,omitempty"`
-	// Codes gives the meaning of unusual exit codes: "succeeded", "interrupted", or any other text, which is printed as the cause of a
-	// failure.
+	// Codes gives the meaning of unusual exit codes: "succeeded", "interrupted", or any other text, which is printed as
+	// the cause of a failure.
 	Codes map[int]string `json:"codes,omitempty"`
 	// MustSucceed: a program that exits 0 without a Succeeded sign has failed.
 	MustSucceed bool `json:"must_succeed,omitempty"`

@@ -11,26 +11,26 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// RLIMIT_DATA limits a job in host memory. It counts, for each process, what VmData in /proc/PID/status shows (Linux, mm/mmap.c,
-// may_expand_vm; fs/proc/task_mmu.c, task_mem). Resident pages are another quantity: they include libraries, and exclude memory that
-// was never touched. The kernel keeps no peak of VmData, so launch reads it often. It does keep a peak of the whole address space,
-// VmPeak: if that has grown since the last reading, and the rest of the address space has not changed, the difference is a peak of
-// the data between two readings.
+// RLIMIT_DATA limits a job in host memory. It counts, for each process, what VmData in /proc/PID/status shows (Linux,
+// mm/mmap.c, may_expand_vm; fs/proc/task_mmu.c, task_mem). Resident pages are another quantity: they include libraries,
+// and exclude memory that was never touched. The kernel keeps no peak of VmData, so launch reads it often. It does keep
+// a peak of the whole address space, VmPeak: if that has grown since the last reading, and the rest of the address
+// space has not changed, the difference is a peak of the data between two readings.
 //
-// Missed: a peak that is shorter than the time between two readings and lower than an earlier one.
-// Counted by mistake: a file that is mapped and unmapped between two readings, exactly at the peak of the address space.
+// Missed: a peak that is shorter than the time between two readings and lower than an earlier one. Counted by mistake:
+// a file that is mapped and unmapped between two readings, exactly at the peak of the address space.
 
 const (
-	// dataLook is the time between two readings. Each reads the largest process and one of the others, in turn, so that the cost does
-	// not grow with the number of processes. The time does not depend on how long a reading took: on a busy machine a reading mostly
-	// waits, and readings would become rare when they are needed.
+	// dataLook is the time between two readings. Each reads the largest process and one of the others, in turn, so that
+	// the cost does not grow with the number of processes. The time does not depend on how long a reading took: on a
+	// busy machine a reading mostly waits, and readings would become rare when they are needed.
 	dataLook = 30 * time.Millisecond
 	// Finding the processes may take 1/1000 of a core's time, but happens at least every familyMost.
 	familyShare = 1000
 	familyLeast = 500 * time.Millisecond
 	familyMost  = 5 * time.Second
-	// steady is how much the rest of the address space may change between two readings, so that VmPeak still proves a peak of the
-	// data. Loading a library changes it by more.
+	// steady is how much the rest of the address space may change between two readings, so that VmPeak still proves a
+	// peak of the data. Loading a library changes it by more.
 	steady = 256 * unit.KiB
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// observations keeps the last readings of the card and of host memory, for the verdict: how full the card was, which other processes
-// used it, how much host memory was left.
+// observations keeps the last readings of the card and of host memory, for the verdict: how full the card was, which
+// other processes used it, how much host memory was left.
 type observations struct {
 	every time.Duration
 
@@ -34,18 +34,19 @@ type look struct {
 }
 
 const (
-	// lastLooks is how many readings are kept. More than one, because what filled the card may be gone before the program ends. Not
-	// many, because the memory that was free a minute earlier proves nothing.
+	// lastLooks is how many readings are kept. More than one, because what filled the card may be gone before the
+	// program ends. Not many, because the memory that was free a minute earlier proves nothing.
 	lastLooks = 20
-	// steadyWithin is how much the memory of a steady job may vary: the pool of torch's allocator grows in pieces of 20 MiB
-	// (c10/cuda/CUDACachingAllocator.h, kLargeBuffer).
+	// steadyWithin is how much the memory of a steady job may vary: the pool of torch's allocator grows in pieces of 20
+	// MiB (c10/cuda/CUDACachingAllocator.h, kLargeBuffer).
 	steadyWithin = 64 * unit.MiB
 	hostRoomLook = 500 * time.Millisecond
 )
 
 func newObservations(every time.Duration) *observations { return &observations{every: every} }
 
-// addCard adds a reading of the card: the job holds held, other processes hold others. who lists those if the driver does.
+// addCard adds a reading of the card: the job holds held, other processes hold others. who lists those if the driver
+// does.
 func (o *observations) addCard(d gpu.Device, held, others unit.Bytes, who []oom.Holder) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

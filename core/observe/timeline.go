@@ -19,8 +19,8 @@ import (
 // after the first step, and the last output is decoded after the last. So a peak between two lines belongs to the phases
 // that may have run there: to the phase whose own lines surround it, else to the phase with the largest estimate.
 type timeline struct {
-	// pooled: the program keeps memory that it has freed, as torch's caching allocator does on a card. A phase then reuses the memory
-	// of an earlier one.
+	// pooled: the program keeps memory that it has freed, as torch's caching allocator does on a card. A phase then
+	// reuses the memory of an earlier one.
 	pooled bool
 	is     string // the quantity that is observed
 	from   string // its source
@@ -195,8 +195,8 @@ func (t *timeline) turns(e oom.Event) bool {
 	return false
 }
 
-// hooked adds the peaks that a hook in the program has reported. The hook reports growth only, so until its last report an unchanged
-// peak proves nothing about the phases since.
+// hooked adds the peaks that a hook in the program has reported. The hook reports growth only, so until its last report
+// an unchanged peak proves nothing about the phases since.
 func (t *timeline) hooked(allocated, reserved unit.Bytes, last bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

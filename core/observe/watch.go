@@ -23,7 +23,8 @@ type Subject struct {
 	Every   time.Duration
 	// Host reads the free host memory.
 	Host func() ladder.HostRooms
-	// Hook returns the peaks that a hook in the program has reported, in bytes, and whether they are the last. May be nil.
+	// Hook returns the peaks that a hook in the program has reported, in bytes, and whether they are the last. May be
+	// nil.
 	Hook func() (allocated, reserved unit.Bytes, last bool)
 }
 
@@ -38,7 +39,8 @@ type Watch struct {
 	done     []chan struct{}
 }
 
-// Start starts to watch: host memory, and the card if the driver reports it, or the processes if their memory is limited.
+// Start starts to watch: host memory, and the card if the driver reports it, or the processes if their memory is
+// limited.
 func Start(ctx context.Context, of Subject) *Watch {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &Watch{timeline: newTimeline(), observations: newObservations(of.Every), hook: of.Hook, end: cancel}
@@ -93,8 +95,9 @@ func (w *Watch) askHook() {
 	}
 }
 
-// lookAt takes one reading of a card. The job's share is that of its own processes. If the driver does not list them (in a container,
-// its pids are those outside), the share is the growth since the start, and part of it may belong to other processes.
+// lookAt takes one reading of a card. The job's share is that of its own processes. If the driver does not list them
+// (in a container, its pids are those outside), the share is the growth since the start, and part of it may belong to
+// other processes.
 func (w *Watch) lookAt(d gpu.Device, before unit.Bytes, alone bool) {
 	used, known := unit.Bytes(0), false
 	var who []oom.Holder
@@ -131,8 +134,8 @@ func (w *Watch) Stop() {
 	})
 }
 
-// Peaks returns the largest observed peak, in all and by phase, in bytes, and the quantity that it is, as [mem.Measurement.Is] names
-// it. The peak is 0 if nothing was observed.
+// Peaks returns the largest observed peak, in all and by phase, in bytes, and the quantity that it is, as
+// [mem.Measurement.Is] names it. The peak is 0 if nothing was observed.
 func (w *Watch) Peaks() (peak unit.Bytes, is string, by map[string]unit.Bytes) {
 	peak, by = w.timeline.peaks()
 	return peak, w.timeline.is, by

@@ -11,10 +11,10 @@ import (
 // Allocator is the knob of the caching allocator's settings.
 const Allocator = "allocator"
 
-// AllocatorConf returns the environment's settings for PyTorch's caching allocator on a card, "" for none, and the torch that reads them:
-// 201 for 2.1, 0 if unknown. Since 2.9 the variable has two names, and torch reads the older one first (CUDAAllocatorConfig.h). From the
-// newer one, 2.9 takes no expandable segments (pytorch#183387), and older versions take nothing. The variable that turns the cache off
-// is appended as if it were one of the options.
+// AllocatorConf returns the environment's settings for PyTorch's caching allocator on a card, "" for none, and the
+// torch that reads them: 201 for 2.1, 0 if unknown. Since 2.9 the variable has two names, and torch reads the older one
+// first (CUDAAllocatorConfig.h). From the newer one, 2.9 takes no expandable segments (pytorch#183387), and older
+// versions take nothing. The variable that turns the cache off is appended as if it were one of the options.
 func (e Environment) AllocatorConf() (conf string, torch int) {
 	older, newer, uncached := e.value(olderConf), e.value(newerConf), e.value(noCaching)
 	if older+newer+uncached == "" {
@@ -47,9 +47,10 @@ const (
 	noCaching = "PYTORCH_NO_CUDA_MEMORY_CACHING" // of any value but none (forceUncachedAllocator in CUDACachingAllocator.cpp)
 )
 
-// ExpandableSegments returns the edit that makes PyTorch's caching allocator use expandable segments. ok is false unless they are known to
-// be safe: Linux without WSL or Jetson, torch 2.2 or later, no setting of the user's, and no env(1) in the command that would remove the
-// variable. A plugin whose family shares tensors between processes must not offer it (pytorch#165685, vllm#42609).
+// ExpandableSegments returns the edit that makes PyTorch's caching allocator use expandable segments. ok is false
+// unless they are known to be safe: Linux without WSL or Jetson, torch 2.2 or later, no setting of the user's, and no
+// env(1) in the command that would remove the variable. A plugin whose family shares tensors between processes must not
+// offer it (pytorch#165685, vllm#42609).
 func (e Environment) ExpandableSegments() (config.Edit, bool) {
 	if e.value(olderConf)+e.value(newerConf)+e.value(noCaching) != "" || e.stripped == nil || e.stripped(olderConf) {
 		return config.Edit{}, false

@@ -1,5 +1,5 @@
-// Package python finds the Python that a command would use: its interpreter, and the versions of its packages. It reads files only, and
-// starts nothing.
+// Package python finds the Python that a command would use: its interpreter, and the versions of its packages. It reads
+// files only, and starts nothing.
 package python
 
 import (
@@ -90,8 +90,8 @@ var (
 	hipVersion  = lazy.MustCompile(`(?m)^hip(?:: Optional\[str\])? = ['"]`)
 )
 
-// TorchCUDA returns torch's major version and the CUDA version that it was built for: "12.4", or "none" for a CPU build. They are 0 and
-// "" if unknown.
+// TorchCUDA returns torch's major version and the CUDA version that it was built for: "12.4", or "none" for a CPU
+// build. They are 0 and "" if unknown.
 func (e Environment) TorchCUDA() (major int, cuda string) {
 	text := e.torch()
 	if m := torchVersion.FindStringSubmatch(text); m != nil {

@@ -41,7 +41,8 @@ func (l *lessons) line(e mem.Estimate, of Key) mem.Estimate {
 		it.From = "no formula; measured at these settings in " + names(through)
 	case len(xs) > 1:
 		y = onLine(xs, ys, micro)
-		it.From = fmt.Sprintf("no formula; a straight line through %d micro-batches, measured in %s", len(xs), names(through))
+		it.From = fmt.Sprintf("no formula; a straight line through %d micro-batches, measured in %s", len(xs),
+			names(through))
 		it.Guess = micro > 2*slices.Max(xs) || micro < slices.Min(xs)/2
 	case len(xs) == 1:
 		grows, _ := growth(e, always)
@@ -52,7 +53,8 @@ func (l *lessons) line(e mem.Estimate, of Key) mem.Estimate {
 	if len(xs) == 0 && least > 0 {
 		out := e
 		out.Items, out.Learned = slices.Clone(e.Items), nil
-		out.Unknown = fmt.Sprintf("these settings ran out of memory in %s, and need an unknown amount more", names(refused))
+		out.Unknown = fmt.Sprintf("these settings ran out of memory in %s, and need an unknown amount more",
+			names(refused))
 		it.Bytes, it.From = unit.Bytes(math.Round(least-sum(e, always))), "more than the room in "+names(refused)
 		learned(&out, refused)
 		out.Add(it)

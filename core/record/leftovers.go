@@ -15,17 +15,18 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
-// A trial notes each folder before it makes it in the project. If launch and its keeper are both killed, the next launch removes the
-// noted folders.
+// A trial notes each folder before it makes it in the project. If launch and its keeper are both killed, the next
+// launch removes the noted folders.
 
-// The names of folders that launch makes, some of them outside the state folder. Only folders with these names are removed.
+// The names of folders that launch makes, some of them outside the state folder. Only folders with these names are
+// removed.
 const (
 	TrialPrefix   = "launch-trial-"
 	AttemptPrefix = "launch-attempt-"
 )
 
-// Note records absolute paths of folders that do not exist yet. If this process ends without calling forget, the next launch removes
-// them. The kernel releases the lock on the note when this process ends.
+// Note records absolute paths of folders that do not exist yet. If this process ends without calling forget, the next
+// launch removes them. The kernel releases the lock on the note when this process ends.
 func (s Store) Note(paths ...string) (forget func(), err error) {
 	dir := s.notes()
 	if err := private.MkdirAll(dir); err != nil {
@@ -93,7 +94,8 @@ func (s Store) Tidy() (removed []string) {
 	return removed
 }
 
-// removeLeftover removes a folder that launch has made, and reports whether it existed. It follows no link, at its end or below.
+// removeLeftover removes a folder that launch has made, and reports whether it existed. It follows no link, at its end
+// or below.
 func (s Store) removeLeftover(path string) (bool, error) {
 	base := filepath.Base(path)
 	inside, err := filepath.Rel(s.Dir, path)

@@ -16,9 +16,9 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
-// A lock shows whether a run is still running: the kernel releases it when the launch that holds it ends. A process number would mean
-// another process in another container. Where a lock does not reach (another machine, a file system without locks), the last sign
-// counts: the time of the lock's file, which launch renews while the run lasts.
+// A lock shows whether a run is still running: the kernel releases it when the launch that holds it ends. A process
+// number would mean another process in another container. Where a lock does not reach (another machine, a file system
+// without locks), the last sign counts: the time of the lock's file, which launch renews while the run lasts.
 
 // A Carrier identifies the launch that carries a run.
 type Carrier struct {
@@ -181,8 +181,8 @@ func samePrograms(pid int) bool {
 	return err == nil && string(its) == string(mine) && Running(pid)
 }
 
-// Running reports whether a process with this number runs in this namespace. A zombie, whose parent has not waited for it (in a
-// notebook, in a container without an init), does not run.
+// Running reports whether a process with this number runs in this namespace. A zombie, whose parent has not waited for
+// it (in a notebook, in a container without an init), does not run.
 func Running(pid int) bool {
 	if pid <= 0 {
 		return false
@@ -195,7 +195,8 @@ func Running(pid int) bool {
 	return err == nil || errors.Is(err, unix.EPERM)
 }
 
-// oneMachine lists file systems that only one kernel can have open (statfs(2)): if nobody holds a lock on this machine, nobody holds it.
+// oneMachine lists file systems that only one kernel can have open (statfs(2)): if nobody holds a lock on this machine,
+// nobody holds it.
 var oneMachine = []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, 0x2fc12fc1} // the last is ZFS
 
 func ofOneMachine(dir string) bool {

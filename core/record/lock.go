@@ -21,12 +21,12 @@ import (
 // ErrBusy is wrapped by the errors of [Store.Lock] and [Store.Append] when another launch holds the lock.
 var ErrBusy = errors.New("in use by another launch")
 
-// Lock keeps a second launch out of an experiment, because the two would mix their saved states. The kernel releases the lock when this
-// process ends. what is the experiment's folder.
+// Lock keeps a second launch out of an experiment, because the two would mix their saved states. The kernel releases
+// the lock when this process ends. what is the experiment's folder.
 //
-// No single place reaches every launch that shares an experiment, so Lock locks three: a file in the state folder, for machines that
-// share a home; a file in this user's folder on this machine, for other state folders; and the experiment's folder itself once it
-// exists, for containers and other users. It writes nothing there.
+// No single place reaches every launch that shares an experiment, so Lock locks three: a file in the state folder, for
+// machines that share a home; a file in this user's folder on this machine, for other state folders; and the
+// experiment's folder itself once it exists, for containers and other users. It writes nothing there.
 func (s Store) Lock(what, holder string) (unlock func(), err error) {
 	return lock([]string{s.Locks(), machineLocks()}, what, holder)
 }
@@ -105,8 +105,8 @@ func flock(f *os.File, how int) (err error) {
 	return err
 }
 
-// located returns a path with its links resolved, as far as the path exists. So an experiment has one name, even through a link or
-// before its folder is made.
+// located returns a path with its links resolved, as far as the path exists. So an experiment has one name, even
+// through a link or before its folder is made.
 func located(path string) string {
 	for at, rest := path, ""; ; at, rest = filepath.Dir(at), filepath.Join(filepath.Base(at), rest) {
 		if real, err := filepath.EvalSymlinks(at); err == nil {
@@ -118,8 +118,8 @@ func located(path string) string {
 	}
 }
 
-// A folderLock is a lock on a folder itself, from the moment the folder exists. If the program renames the folder, it also locks the
-// new one of that name.
+// A folderLock is a lock on a folder itself, from the moment the folder exists. If the program renames the folder, it
+// also locks the new one of that name.
 type folderLock struct {
 	path string
 	mu   sync.Mutex
@@ -128,8 +128,8 @@ type folderLock struct {
 	done chan struct{}
 }
 
-// take locks the folder, if it exists and this process has not locked it yet. The error is [ErrBusy] or nil; a file system without
-// locks is no error.
+// take locks the folder, if it exists and this process has not locked it yet. The error is [ErrBusy] or nil; a file
+// system without locks is no error.
 func (l *folderLock) take() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,8 +184,9 @@ func (l *folderLock) release() {
 	}
 }
 
-// busy returns an error that names the holder of the lock on a folder. It returns nil if only other accounts hold it: anyone who can
-// read the folder could lock it, and must not stop a training. The kernel lists the holders that this process can see (proc_locks(5)).
+// busy returns an error that names the holder of the lock on a folder. It returns nil if only other accounts hold it:
+// anyone who can read the folder could lock it, and must not stop a training. The kernel lists the holders that this
+// process can see (proc_locks(5)).
 func busy(folder os.FileInfo) error {
 	st, ok := folder.Sys().(*syscall.Stat_t)
 	if !ok {

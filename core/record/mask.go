@@ -27,8 +27,8 @@ var (
 	assignment   = lazy.MustCompile(`(^|[\s;&|(])([A-Za-z_]\w*)=('[^']*'|"[^"]*"|[^\s;&|)'"]+)`)
 )
 
-// MaskArgs returns the command line with everything replaced that looks like a secret: the values of flags, assignments and headers with
-// such names, passwords in URLs, and the same inside shell scripts.
+// MaskArgs returns the command line with everything replaced that looks like a secret: the values of flags, assignments
+// and headers with such names, passwords in URLs, and the same inside shell scripts.
 func MaskArgs(args []string) []string { return maskArgs(args, maxScripts) }
 
 // maxScripts is how deep scripts inside scripts are read.
@@ -74,8 +74,8 @@ func maskWords(words []string) []string {
 	return out
 }
 
-// textTokens are words that, with "token", name a token of a text or a network and no secret: --pad-token, --placeholder_token. They are
-// from textual_inversion.py of diffusers and the tokenizers of transformers.
+// textTokens are words that, with "token", name a token of a text or a network and no secret: --pad-token,
+// --placeholder_token. They are from textual_inversion.py of diffusers and the tokenizers of transformers.
 var textTokens = words("pad eos bos unk mask cls sep class placeholder initializer trigger instance special image img start end stop register distill prompt num n new modifier rare text video audio sot eot dist global per concept extra max min add")
 
 // keyring are the words that make a "key" after them a secret. Other keys belong to tables: --image-key, --sort-key.
@@ -177,8 +177,8 @@ func maskOptions(words []string) {
 	}
 }
 
-// maskScript masks secrets in the commands and assignments of a shell script: the argument of sh -c, or the command for ssh. It does not
-// change other text.
+// maskScript masks secrets in the commands and assignments of a shell script: the argument of sh -c, or the command for
+// ssh. It does not change other text.
 func maskScript(script string, scripts int) string {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
 	if err != nil { // another shell's syntax: mask at least its assignments
@@ -233,7 +233,8 @@ func maskScript(script string, scripts int) string {
 	return out.String() + script[at:]
 }
 
-// value returns a word without its quotes. If the shell would expand it, value returns it as written, and static is false.
+// value returns a word without its quotes. If the shell would expand it, value returns it as written, and static is
+// false.
 func value(w *syntax.Word, script string) (text string, static bool) {
 	var b strings.Builder
 	for _, part := range w.Parts {
@@ -275,7 +276,8 @@ func reference(w *syntax.Word) bool {
 	return ok && p.Exp == nil
 }
 
-// Unmask checks that a command equals the recorded one, except in its masked places. The error names the first difference.
+// Unmask checks that a command equals the recorded one, except in its masked places. The error names the first
+// difference.
 func Unmask(recorded, given []string) error {
 	masked := MaskArgs(given)
 	for i := range max(len(recorded), len(given)) {
@@ -303,7 +305,8 @@ func matches(recorded, given string) bool {
 	return err == nil && re.MatchString(given)
 }
 
-// matters lists prefixes of environment variables that change what a training does on a card. Other variables are not recorded.
+// matters lists prefixes of environment variables that change what a training does on a card. Other variables are not
+// recorded.
 var matters = []string{"CUDA_", "PYTORCH_", "TORCH_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "MALLOC_", "SLURM_JOB", "SLURM_ARRAY",
 	"LAUNCH_", "VIRTUAL_ENV=", "CONDA_PREFIX=", "PYTHONPATH=", "WORLD_SIZE=", "RANK=", "LOCAL_RANK="}
 

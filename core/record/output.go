@@ -17,19 +17,19 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// How much of a program's output is kept: its beginning and its end. While the program runs, the end is in several files: the oldest
-// can be removed, and a kill loses nothing of the newest.
+// How much of a program's output is kept: its beginning and its end. While the program runs, the end is in several
+// files: the oldest can be removed, and a kill loses nothing of the newest.
 var (
 	headKept    int64 = 8 << 20
 	segment     int64 = 8 << 20
 	segmentKept       = 3 // complete files, besides the one being written
 )
 
-// An Output keeps what a program prints in a file of bounded size. If the output is longer, the part between head and tail is left out,
-// and a line in its place gives its size.
+// An Output keeps what a program prints in a file of bounded size. If the output is longer, the part between head and
+// tail is left out, and a line in its place gives its size.
 //
-// Until Close, the tail is in files of its own beside the head's, named by their offset in the output. [OpenOutput] joins the files of
-// an output that was never closed.
+// Until Close, the tail is in files of its own beside the head's, named by their offset in the output. [OpenOutput]
+// joins the files of an output that was never closed.
 type Output struct {
 	path  string
 	file  *os.File // the one being written

@@ -123,8 +123,8 @@ func (s Store) Prune(ctx context.Context, b Bounds, now time.Time, resumable fun
 	return out, nil
 }
 
-// measure returns a run's age and size. Unless dry, it removes what killed trials left in the run's folder. left is the size of that; the
-// run's own size does not include it.
+// measure returns a run's age and size. Unless dry, it removes what killed trials left in the run's folder. left is the
+// size of that; the run's own size does not include it.
 func (s Store) measure(root *os.Root, id string, resumable func(*History) bool, dry bool) (r stored, left unit.Bytes, err error) {
 	h, err := s.Read(id)
 	r = stored{id: id, bytes: size(root, id)}
@@ -143,7 +143,8 @@ func (s Store) measure(root *os.Root, id string, resumable func(*History) bool, 
 	return r, left, err
 }
 
-// remove locks the run, so that no launch resumes it meanwhile. It renames it first, so that a half-removed run is never listed.
+// remove locks the run, so that no launch resumes it meanwhile. It renames it first, so that a half-removed run is
+// never listed.
 func (s Store) remove(root *os.Root, id string) error {
 	held, err := takeSign(filepath.Join(s.Dir, id))
 	if err != nil {

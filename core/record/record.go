@@ -1,7 +1,8 @@
-// Package record keeps the records of runs: one folder for each run, with its events as lines of JSON and the output of its programs.
+// Package record keeps the records of runs: one folder for each run, with its events as lines of JSON and the output of
+// its programs.
 //
-// Events are appended and never rewritten, so a run can be read and continued even after a crash of launch. A truncated last line is
-// skipped.
+// Events are appended and never rewritten, so a run can be read and continued even after a crash of launch. A truncated
+// last line is skipped.
 package record
 
 import (
@@ -98,8 +99,8 @@ func (s Store) Create(now time.Time) (*Record, error) {
 	}
 }
 
-// Append opens the record of an existing run, to continue it. Its error wraps [ErrBusy] if another launch has the run, or may have it, on
-// this machine or, as far as that can be known, on another.
+// Append opens the record of an existing run, to continue it. Its error wraps [ErrBusy] if another launch has the run,
+// or may have it, on this machine or, as far as that can be known, on another.
 func (s Store) Append(id string) (*Record, error) {
 	h, err := s.Read(id)
 	if err != nil {
@@ -376,7 +377,8 @@ func (h *History) LastOutcome() *run.Outcome {
 	return nil
 }
 
-// Resumable finds a run by its name. It returns an error if no plugin recognised the run's command: such a run cannot resume.
+// Resumable finds a run by its name. It returns an error if no plugin recognised the run's command: such a run cannot
+// resume.
 func (s Store) Resumable(name string) (id string, err error) {
 	if id, err = s.Find(name); err != nil {
 		return "", err

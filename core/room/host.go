@@ -12,8 +12,8 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Host measures the host memory and the /dev/shm that a program started here would have. It reads Linux's files. If they are missing, a
-// room is nil: unknown, not empty.
+// Host measures the host memory and the /dev/shm that a program started here would have. It reads Linux's files. If
+// they are missing, a room is nil: unknown, not empty.
 func Host() ladder.HostRooms {
 	return look(os.DirFS("/"), shm)
 }
@@ -38,11 +38,12 @@ func look(root fs.FS, shm func() (unit.Bytes, bool)) (r ladder.HostRooms) {
 	return r
 }
 
-// available returns the memory that a new program can have without swapping, as the kernel estimates it. ok is false without an estimate.
+// available returns the memory that a new program can have without swapping, as the kernel estimates it. ok is false
+// without an estimate.
 func available(root fs.FS) (unit.Bytes, bool) { return memLine(root, "MemAvailable:") }
 
-// HostTotal returns the memory for all programs together, in use or free: the machine's memory, or the smallest limit on this process's
-// cgroups. It is 0 if unknown.
+// HostTotal returns the memory for all programs together, in use or free: the machine's memory, or the smallest limit
+// on this process's cgroups. It is 0 if unknown.
 func HostTotal() (total unit.Bytes, by string) { return whole(os.DirFS("/")) }
 
 func whole(root fs.FS) (total unit.Bytes, by string) {
@@ -79,8 +80,8 @@ func memLine(root fs.FS, name string) (unit.Bytes, bool) {
 	return 0, false
 }
 
-// memory returns the smallest of: the memory that the kernel has available, and what each limit on this process's cgroups leaves. Swap
-// does not count: a training that swaps has in effect run out of memory.
+// memory returns the smallest of: the memory that the kernel has available, and what each limit on this process's
+// cgroups leaves. Swap does not count: a training that swaps has in effect run out of memory.
 func memory(root fs.FS) (room *ladder.HostRoom) {
 	least := func(free unit.Bytes, by string) {
 		if room == nil || free < room.Free {
@@ -111,8 +112,8 @@ type cgroup struct {
 	inactive    string // the line of memory.stat for file pages that the kernel reclaims first
 }
 
-// cgroups lists the hierarchies of /proc/self/cgroup (cgroups(7)): one line each, "id:controllers:path". Version 2's line names no
-// controllers.
+// cgroups lists the hierarchies of /proc/self/cgroup (cgroups(7)): one line each, "id:controllers:path". Version 2's
+// line names no controllers.
 func cgroups(root fs.FS) (out []cgroup) {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -137,8 +138,8 @@ func cgroups(root fs.FS) (out []cgroup) {
 // unlimited: a limit this large means no limit. Version 1 writes the largest number of whole pages for "none".
 const unlimited = 1 << 60
 
-// free returns what the limit of one group leaves. File pages that were not used lately do not count as used. ok is false if there is
-// no limit, or none is visible: in a container the path may be one outside.
+// free returns what the limit of one group leaves. File pages that were not used lately do not count as used. ok is
+// false if there is no limit, or none is visible: in a container the path may be one outside.
 func (c cgroup) free(root fs.FS, dir string) (unit.Bytes, bool) {
 	limit, ok := c.number(root, dir, c.limit)
 	used, known := c.number(root, dir, c.used)

@@ -10,8 +10,8 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A Promise is the host memory that the limit allows all ranks of a job together: the limit counts for each process. Loader workers
-// are not ranks. The user chose the limit with their memory included.
+// A Promise is the host memory that the limit allows all ranks of a job together: the limit counts for each process.
+// Loader workers are not ranks. The user chose the limit with their memory included.
 type Promise struct {
 	Limit unit.Bytes // for each process; 0: no limit, and no promise
 	Ranks int64
@@ -44,8 +44,8 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Why }
 
-// Check returns a [*Refusal] if the machine has too little memory for the promise, or other launches have claimed it. called names the
-// limit's setting in the error.
+// Check returns a [*Refusal] if the machine has too little memory for the promise, or other launches have claimed it.
+// called names the limit's setting in the error.
 func (p Promise) Check(called string) error {
 	total, by := HostTotal()
 	return p.check(called, total, by, claim.List())
@@ -69,8 +69,8 @@ func (p Promise) check(called string, total unit.Bytes, by string, held []claim.
 	return nil
 }
 
-// Take claims the promised memory until the claim is released. It returns a [*Refusal] if the memory is not available; with anyway it
-// claims it nevertheless. Any other failure is only a warning: the training matters more than the claim.
+// Take claims the promised memory until the claim is released. It returns a [*Refusal] if the memory is not available;
+// with anyway it claims it nevertheless. Any other failure is only a warning: the training matters more than the claim.
 func (p Promise) Take(called string, anyway bool) (held *claim.Claim, warnings []string, err error) {
 	if p.bytes() == 0 {
 		return nil, nil, nil
@@ -85,7 +85,8 @@ func (p Promise) Take(called string, anyway bool) (held *claim.Claim, warnings [
 		err = &Refusal{Why: taken.Error()}
 	case taking != nil:
 		err = nil
-		warnings = append(warnings, fmt.Sprintf("%v: other launches will not count the host memory that this one takes", taking))
+		warnings = append(warnings, fmt.Sprintf("%v: other launches will not count the host memory that this one "+
+			"takes", taking))
 	}
 	if err == nil {
 		warnings = append(warnings, crowded(total, claim.List())...)
@@ -96,7 +97,8 @@ func (p Promise) Take(called string, anyway bool) (held *claim.Claim, warnings [
 	return held, warnings, err
 }
 
-// crowded returns a warning if the claims of all accounts exceed host memory. Claims of other accounts never refuse a run.
+// crowded returns a warning if the claims of all accounts exceed host memory. Claims of other accounts never refuse a
+// run.
 func crowded(total unit.Bytes, held []claim.Held) []string {
 	sum, others := unit.Bytes(0), unit.Bytes(0)
 	for _, h := range held { // this launch's own is among them
@@ -111,5 +113,6 @@ func crowded(total unit.Bytes, held []claim.Held) []string {
 	if others == 0 || total == 0 || sum <= total {
 		return nil
 	}
-	return []string{fmt.Sprintf("the --memory of all launches adds up to %v, more than the %v of host memory; launches of other accounts hold %v of it", sum, total, others)}
+	return []string{fmt.Sprintf("the --memory of all launches adds up to %v, more than the %v of host memory; "+
+		"launches of other accounts hold %v of it", sum, total, others)}
 }

@@ -58,7 +58,8 @@ func Find(ctx context.Context, w Wish, env []string) (Room, error) {
 	switch {
 	case errors.Is(err, nvml.ErrNoDriver):
 		if w.Device != "auto" {
-			return r, fmt.Errorf("%w; use --device cpu for host memory, or --vram 12GiB to plan for a card of that size", err)
+			return r, fmt.Errorf("%w; use --device cpu for host memory, or --vram 12GiB to plan for a card of that "+
+				"size", err)
 		}
 		return r, nil
 	case err != nil:
@@ -83,7 +84,8 @@ func (r *Room) among(all []gpu.Device, env []string) error {
 		return nil
 	}
 	if unsure {
-		r.Warnings = append(r.Warnings, "the cards differ, and CUDA's numbers for them are unknown (it numbers the fastest first): set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name cards by UUID")
+		r.Warnings = append(r.Warnings, "the cards differ, and CUDA's numbers for them are unknown (it numbers the "+
+			"fastest first): set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name cards by UUID")
 	}
 	r.Devices = len(seen)
 	for i := range seen {
@@ -121,8 +123,8 @@ func (r Room) OnHost() bool { return r.Device != nil && r.Device.Kind == gpu.CPU
 // Limit is the limit for each process in host memory; 0: none.
 func (r Room) Limit() unit.Bytes { return r.wish.Limit() }
 
-// Size is the memory that the job may take on the device; 0 if there is no device. For a full device it is 1 byte, which is less than
-// any job needs.
+// Size is the memory that the job may take on the device; 0 if there is no device. For a full device it is 1 byte,
+// which is less than any job needs.
 func (r Room) Size() unit.Bytes { return r.less(gpu.Device.Free) }
 
 // Empty is the memory that the job could take if it had the device alone; 0 if there is no device.

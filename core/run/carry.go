@@ -24,7 +24,8 @@ type Journal interface {
 	Ended(*Attempt) error
 }
 
-// Carry makes attempts until the run has no next plan, and returns why it stopped. The error is a failure of launch itself.
+// Carry makes attempts until the run has no next plan, and returns why it stopped. The error is a failure of launch
+// itself.
 func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) {
 	for {
 		room, err := ex.Room(ctx)

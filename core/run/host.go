@@ -48,8 +48,8 @@ func (c *HostChoice) rung() int {
 	return c.Rung
 }
 
-// hostRoom returns which room of host memory ran out, "" if it was the device's. On a CPU the device is host memory, and the ladders of
-// the phases count.
+// hostRoom returns which room of host memory ran out, "" if it was the device's. On a CPU the device is host memory,
+// and the ladders of the phases count.
 func (r *Run) hostRoom(rep oom.Report) string {
 	switch {
 	case rep.Kind == oom.SharedMemory:
@@ -60,10 +60,12 @@ func (r *Run) hostRoom(rep oom.Report) string {
 	return ""
 }
 
-// feed chooses the plan's rung on the ladder for host memory: the first that fits both rooms at the plan's micro-batch. It never refuses
-// a plan: the memory that the kernel calls available is an estimate itself, and so are most of the lines.
+// feed chooses the plan's rung on the ladder for host memory: the first that fits both rooms at the plan's micro-batch.
+// It never refuses a plan: the memory that the kernel calls available is an estimate itself, and so are most of the
+// lines.
 //
-// A run never goes up this ladder again. It goes down only if host memory or /dev/shm runs out, not after an out-of-memory on the device.
+// A run never goes up this ladder again. It goes down only if host memory or /dev/shm runs out, not after an
+// out-of-memory on the device.
 func (r *Run) feed(p *Plan) {
 	h := r.Ladders.Host
 	if h == nil {
@@ -109,8 +111,8 @@ func (r *Run) helps(h *ladder.HostLadder, rung, than int, room string, micro int
 	return h.At(rung, room, micro).Total() < h.At(than, room, micro).Total()
 }
 
-// milder reports whether c exceeds the known rooms less severely than b, which is above it on the ladder. If both exceed a room by their
-// certain lines, the smaller excess is milder.
+// milder reports whether c exceeds the known rooms less severely than b, which is above it on the ladder. If both
+// exceed a room by their certain lines, the smaller excess is milder.
 func milder(c, b HostChoice) bool {
 	if x, y := c.verdict(), b.verdict(); x != y {
 		return x < y
@@ -154,7 +156,8 @@ func (r *Run) hostAt(rung int, micro int64) HostChoice {
 	return c
 }
 
-// judge compares the need with the room. [ladder.Not] means that the lines from a rule or a measurement alone exceed it.
+// judge compares the need with the room. [ladder.Not] means that the lines from a rule or a measurement alone exceed
+// it.
 func (n HostNeed) judge() ladder.Verdict {
 	switch e := n.Estimate; {
 	case n.Room == nil:
@@ -169,8 +172,8 @@ func (n HostNeed) judge() ladder.Verdict {
 	return ladder.May
 }
 
-// correctHost corrects a need by what the attempts have measured: if a room ran out, the need was more than all of it. As on the other
-// ladders, the correction is a line of its own, in proportion to the lines that grow.
+// correctHost corrects a need by what the attempts have measured: if a room ran out, the need was more than all of it.
+// As on the other ladders, the correction is a line of its own, in proportion to the lines that grow.
 func (r *Run) correctHost(room string, e mem.Estimate) mem.Estimate {
 	factor, from := 1.0, 0
 	for _, a := range r.Attempts {
@@ -196,20 +199,22 @@ func (r *Run) correctHost(room string, e mem.Estimate) mem.Estimate {
 	return out
 }
 
-// afterHost plans the attempt after one that ran out of host memory or /dev/shm: the same plan on a lower rung of the ladder for host
-// memory.
+// afterHost plans the attempt after one that ran out of host memory or /dev/shm: the same plan on a lower rung of the
+// ladder for host memory.
 func (r *Run) afterHost(last *Attempt, room string) (*Plan, *Stop) {
 	cause := last.Outcome.Report.Cause
 	h := r.Ladders.Host
 	switch {
-	case h == nil || last.Plan.Host == nil, last.Outcome.Report.Kind == oom.CPUAlloc && last.Outcome.Report.Phase != oom.Data: // a single request of the program itself
+	// a single request of the program itself
+	case h == nil || last.Plan.Host == nil, last.Outcome.Report.Kind == oom.CPUAlloc && last.Outcome.Report.Phase != oom.Data:
 		return nil, &Stop{Why: cause + "; no rung of the ladders frees that memory"}
 	case last.Outcome.Report.Phase == oom.Build:
 		return nil, &Stop{Why: cause + "; no loader was running yet, so fewer workers would not help"}
 	}
 	p := r.standAt(&last.Plan, "")
 	if p.Host.Rung == last.Plan.Host.Rung {
-		return nil, &Stop{Why: fmt.Sprintf("%s; no setting of the loaders needs less than %q", cause, last.Plan.Host.Name)}
+		return nil, &Stop{Why: fmt.Sprintf("%s; no setting of the loaders needs less than %q", cause,
+			last.Plan.Host.Name)}
 	}
 	p.Why = fmt.Sprintf("%s ran out with %q", room, last.Plan.Host.Name)
 	p.Host.Why = fmt.Sprintf("for %s: changes the loaders only, nothing on the card", room)

@@ -16,8 +16,8 @@ import (
 // unbounded is the room if no device is visible: everything runs as asked.
 const unbounded = unit.Bytes(1) << 62
 
-// First returns the plan for the first attempt of the run itself, without trials before it. If the run is refused, it returns the refused
-// plan and the reason.
+// First returns the plan for the first attempt of the run itself, without trials before it. If the run is refused, it
+// returns the refused plan and the reason.
 func (r *Run) First() (*Plan, *Stop) {
 	itself := *r
 	itself.Limits.Fast, itself.Limits.Rehearse = false, false
@@ -53,7 +53,8 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	case out.Ending == Interrupted && out.Report.NotMemory == "preempted":
 		return nil, &Stop{Why: out.Cause, Code: TryLater}
 	case out.Ending == Failed && out.Blocked != "" && !r.blockedBefore(out.Blocked):
-		p := r.standAt(&last.Plan, "it stopped because of a file that an earlier attempt of this run left; launch moves that file aside")
+		p := r.standAt(&last.Plan, "it stopped because of a file that an earlier attempt of this run left; launch "+
+			"moves that file aside")
 		r.goOn(p)
 		return p, nil
 	case out.Ending != OutOfMemory:
@@ -77,7 +78,8 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	return r.after(last, phase)
 }
 
-// blockedBefore reports whether an earlier attempt also stopped because of the file, so that moving it aside did not help.
+// blockedBefore reports whether an earlier attempt also stopped because of the file, so that moving it aside did not
+// help.
 func (r *Run) blockedBefore(path string) bool {
 	return slices.ContainsFunc(r.Attempts[:len(r.Attempts)-1], func(a Attempt) bool { return a.Outcome.Blocked == path })
 }
@@ -121,8 +123,8 @@ func (r *Run) after(last *Attempt, phase string) (*Plan, *Stop) {
 	return p, nil
 }
 
-// afterContention plans the attempt after one that failed because other processes held the memory. The room is smaller now, and the
-// failure is no measurement of the job. The same plan can succeed only if the others have released memory.
+// afterContention plans the attempt after one that failed because other processes held the memory. The room is smaller
+// now, and the failure is no measurement of the job. The same plan can succeed only if the others have released memory.
 func (r *Run) afterContention(last *Attempt, phase string) (*Plan, *Stop) {
 	p := r.choose(nil)
 	same := p != nil && p.stands(&last.Plan)
@@ -143,8 +145,8 @@ func (r *Run) afterContention(last *Attempt, phase string) (*Plan, *Stop) {
 	return p, nil
 }
 
-// mends reports whether a rung of the device's ladders can help. While the model is built, no memory of a step is in use, and no rung
-// makes the model smaller. On a CPU a limit takes effect late, and any request may have met it.
+// mends reports whether a rung of the device's ladders can help. While the model is built, no memory of a step is in
+// use, and no rung makes the model smaller. On a CPU a limit takes effect late, and any request may have met it.
 func (r *Run) mends(rep oom.Report) bool {
 	return rep.Phase != oom.Build || rep.Kind == oom.HostOOM || rep.Kind == oom.CPUAlloc
 }
@@ -157,11 +159,12 @@ func (r *Run) phaseOf(out Outcome) string {
 	return ladder.Training
 }
 
-// choose puts every phase on a rung. After an out-of-memory (last not nil) the phase that failed starts below the rung that failed.
+// choose puts every phase on a rung. After an out-of-memory (last not nil) the phase that failed starts below the rung
+// that failed.
 //
-// Of the shared rungs above the job as asked, it takes the largest with which all phases fit. Of those below, it prefers one with which
-// all phases fit, then the mildest, then the nearest to the job as asked. Until something was measured, a guess alone does not change
-// results, as in [ladder.Ladder.Fit].
+// Of the shared rungs above the job as asked, it takes the largest with which all phases fit. Of those below, it
+// prefers one with which all phases fit, then the mildest, then the nearest to the job as asked. Until something was
+// measured, a guess alone does not change results, as in [ladder.Ladder.Fit].
 func (r *Run) choose(last *Attempt) (best *Plan) {
 	shared := r.Ladders.Shared
 	from := shared.Asked
@@ -301,8 +304,9 @@ func batch(asked job.Batch, values map[string]int64) job.Batch {
 	return b
 }
 
-// correct corrects an estimate by what the attempts have measured of the phase. An out-of-memory is a measurement: the need was at least
-// allocated + requested. The correction is a line of its own, in proportion to the lines that grow with size.
+// correct corrects an estimate by what the attempts have measured of the phase. An out-of-memory is a measurement: the
+// need was at least allocated + requested. The correction is a line of its own, in proportion to the lines that grow
+// with size.
 func (r *Run) correct(phase string, shared int, e mem.Estimate) mem.Estimate {
 	if s := r.state(); s != nil && r.Job.Resume.OnCard && r.Job.Resume.None == "" && e.Known() {
 		e.Items = slices.Clone(e.Items)
@@ -384,8 +388,8 @@ func (r *Run) goOn(p *Plan) {
 	}
 }
 
-// usedUp returns the stop of a run that has no allowed rung left, with the next rung that the user could allow. last is the attempt that
-// failed; nil if nothing was started.
+// usedUp returns the stop of a run that has no allowed rung left, with the next rung that the user could allow. last is
+// the attempt that failed; nil if nothing was started.
 func (r *Run) usedUp(last *Attempt) *Stop {
 	stop := &Stop{Why: "no allowed rung is left"}
 	if last == nil {

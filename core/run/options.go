@@ -23,9 +23,10 @@ type Option struct {
 	Allowed  bool           `json:"allowed"`
 }
 
-// Options returns the rungs below those of the last attempt that free the kind of memory that ran out, the mildest first. They are of the
-// phase's own ladder and the shared one, or of the ladder for host memory, priced as by [Run.Next] in the room of that attempt. Next may
-// skip some of them. There are none if the attempt did not run out of memory.
+// Options returns the rungs below those of the last attempt that free the kind of memory that ran out, the mildest
+// first. They are of the phase's own ladder and the shared one, or of the ladder for host memory, priced as by
+// [Run.Next] in the room of that attempt. Next may skip some of them. There are none if the attempt did not run out of
+// memory.
 func (r *Run) Options() (out []Option) {
 	last := r.Last()
 	if last == nil || last.Outcome.Ending != OutOfMemory {
@@ -55,7 +56,8 @@ func (r *Run) Options() (out []Option) {
 	return out
 }
 
-// option adds a rung of the failed phase, with a rung of the shared ladder, if the job's invariants allow both together.
+// option adds a rung of the failed phase, with a rung of the shared ladder, if the job's invariants allow both
+// together.
 func (r *Run) option(out []Option, last *Attempt, phase string, l *ladder.Ladder, s, i int) []Option {
 	shared, rung := r.Ladders.Shared.Rungs[s], l.Rungs[i]
 	o := Option{Phase: phase, Name: rung.Name, Cost: rung.Cost, Edits: rung.Edits, Room: r.Room}
@@ -106,9 +108,10 @@ func (r *Run) hostOptions(last *Attempt, room string) (out []Option) {
 	return out
 }
 
-// Again prepares a stopped run to continue, at a higher cost or after the user has fixed what stopped it. Attempts that were interrupted
-// or failed for another reason than memory prove nothing about what fits: Again removes them, but the next attempt resumes from the
-// newest state. allow raises the allowed cost; a lower one changes nothing. The error is why the run cannot continue.
+// Again prepares a stopped run to continue, at a higher cost or after the user has fixed what stopped it. Attempts that
+// were interrupted or failed for another reason than memory prove nothing about what fits: Again removes them, but the
+// next attempt resumes from the newest state. allow raises the allowed cost; a lower one changes nothing. The error is
+// why the run cannot continue.
 func (r *Run) Again(allow ladder.Cost) error {
 	if last := r.Last(); last != nil && last.Plan.Trial == "" {
 		switch {
@@ -130,8 +133,8 @@ func (r *Run) Again(allow ladder.Cost) error {
 	return nil
 }
 
-// Saved returns the newest state of the run, from which its next attempt would resume; nil if there is none, or the program cannot
-// resume.
+// Saved returns the newest state of the run, from which its next attempt would resume; nil if there is none, or the
+// program cannot resume.
 func (r *Run) Saved() *State {
 	if r.Job.Resume.None != "" {
 		return nil

@@ -1,7 +1,8 @@
 // Package run carries a job through its attempts.
 //
-// The pure method [Run.Next] decides. [Run.Carry] acts: it asks Next for a plan, has the plan carried out, records what happened, and asks
-// again. So a whole run can be tested in a table, replayed from its journal, and printed before it starts.
+// The pure method [Run.Next] decides. [Run.Carry] acts: it asks Next for a plan, has the plan carried out, records what
+// happened, and asks again. So a whole run can be tested in a table, replayed from its journal, and printed before it
+// starts.
 package run
 
 import (
@@ -40,7 +41,8 @@ const (
 const (
 	Used      = mem.Used      // the job's processes as the driver counts them
 	Allocated = mem.Allocated // live tensors, as the program counts them
-	Resident  = mem.Resident  // pages of the largest process; libraries are included, so this is not what a limit on data counts
+	// pages of the largest process; libraries are included, so this is not what a limit on data counts
+	Resident = mem.Resident
 )
 
 // A State is what a resume reads.
@@ -52,37 +54,45 @@ type State struct {
 
 // An Outcome is the result of an attempt.
 type Outcome struct {
-	Ending  Ending                `json:"ending"`
-	Code    int                   `json:"code"`                 // the program's own
-	Signal  int                   `json:"signal,omitempty"`     // the signal that killed it; then Code has no meaning
-	Cause   string                `json:"cause,omitempty"`      // one line for a person; empty after a success
-	Lied    bool                  `json:"lied,omitempty"`       // it exited 0 though it failed
-	Silent  bool                  `json:"silent,omitempty"`     // it exited 0, but never printed its success line
-	Doubt   string                `json:"doubt,omitempty"`      // evidence against a success that only the exit code reports
-	Untaken string                `json:"untaken,omitempty"`    // how it differed from the plan's settings; launch then ends it
-	Report  oom.Report            `json:"report"`               // the evidence, for every ending
-	Phase   string                `json:"phase,omitempty"`      // the phase that it ended in, as its ladder names it
-	Peak    unit.Bytes            `json:"peak_bytes,omitempty"` // the largest seen in use by the job; absent in JSON if nothing was measured
-	PeakIs  string                `json:"peak_is,omitempty"`    // the quantity of Peak: Used, Allocated, Resident or Data
-	Peaks   map[string]unit.Bytes `json:"peaks,omitempty"`      // the same by phase
+	Ending Ending `json:"ending"`
+	Code   int    `json:"code"`             // the program's own
+	Signal int    `json:"signal,omitempty"` // the signal that killed it; then Code has no meaning
+	Cause  string `json:"cause,omitempty"`  // one line for a person; empty after a success
+	Lied   bool   `json:"lied,omitempty"`   // it exited 0 though it failed
+	Silent bool   `json:"silent,omitempty"` // it exited 0, but never printed its success line
+	// evidence against a success that only the exit code reports
+	Doubt string `json:"doubt,omitempty"`
+	// how it differed from the plan's settings; launch then ends it
+	Untaken string     `json:"untaken,omitempty"`
+	Report  oom.Report `json:"report"`               // the evidence, for every ending
+	Phase   string     `json:"phase,omitempty"`      // the phase that it ended in, as its ladder names it
+	Peak    unit.Bytes `json:"peak_bytes,omitempty"` // the largest seen in use by the job; absent in JSON if nothing was measured
+	// the quantity of Peak: Used, Allocated, Resident or Data
+	PeakIs string                `json:"peak_is,omitempty"`
+	Peaks  map[string]unit.Bytes `json:"peaks,omitempty"` // the same by phase
 	// Measured are the measurements of each phase, and Passed the phases that were completed: receipts
 	// are made of it.
-	Measured  map[string][]mem.Measurement `json:"measured,omitempty"`
-	Passed    []string                     `json:"passed,omitempty"`
-	Saved     *State                       `json:"saved,omitempty"`   // the newest complete state that this attempt wrote
-	Strange   []string                     `json:"strange,omitempty"` // newer states that nothing shows to be this run's
-	Torn      []string                     `json:"torn,omitempty"`    // states that this attempt left incomplete
-	Made      []string                     `json:"made,omitempty"`    // files that it left, and that the next attempt would overwrite or stop at
-	Blocked   string                       `json:"blocked,omitempty"` // a file that an earlier attempt of this run made, at which this one stopped
-	Iteration int64                        `json:"iteration"`         // the last one reported
-	Stepped   bool                         `json:"stepped,omitempty"` // a step was reported
-	Varied    bool                         `json:"-"`                 // different iterations were reported
-	Figures   bool                         `json:"-"`                 // figures of a step were reported
-	Total     int64                        `json:"total,omitempty"`   // the steps of the whole training, as the program reports them
-	Claimed   bool                         `json:"claimed,omitempty"` // it reported steps and its success, even if it ended otherwise
-	Short     string                       `json:"short,omitempty"`   // evidence against a success: it reported too few steps
-	// Rate is the speed in samples of the global batch per second, from its first report of progress to its last; absent if there were
-	// too few reports.
+	Measured map[string][]mem.Measurement `json:"measured,omitempty"`
+	Passed   []string                     `json:"passed,omitempty"`
+	Saved    *State                       `json:"saved,omitempty"` // the newest complete state that this attempt wrote
+	// newer states that nothing shows to be this run's
+	Strange []string `json:"strange,omitempty"`
+	Torn    []string `json:"torn,omitempty"` // states that this attempt left incomplete
+	// files that it left, and that the next attempt would overwrite or stop at
+	Made      []string `json:"made,omitempty"`
+	Blocked   string   `json:"blocked,omitempty"` // a file that an earlier attempt of this run made, at which this one stopped
+	Iteration int64    `json:"iteration"`         // the last one reported
+	Stepped   bool     `json:"stepped,omitempty"` // a step was reported
+	Varied    bool     `json:"-"`                 // different iterations were reported
+	Figures   bool     `json:"-"`                 // figures of a step were reported
+	// the steps of the whole training, as the program reports them
+	Total int64 `json:"total,omitempty"`
+	// it reported steps and its success, even if it ended otherwise
+	Claimed bool `json:"claimed,omitempty"`
+	// evidence against a success: it reported too few steps
+	Short string `json:"short,omitempty"`
+	// Rate is the speed in samples of the global batch per second, from its first report of progress to its last;
+	// absent if there were too few reports.
 	Rate      float64           `json:"samples_per_second,omitempty"`
 	Settings  map[string]string `json:"settings,omitempty"`  // of knobs, as the program printed them
 	Confirmed []string          `json:"confirmed,omitempty"` // edited documents whose text the program has saved
@@ -187,8 +197,8 @@ type Run struct {
 	// Priced are the ladders as the plugin priced them, if receipts have corrected Ladders; else nil.
 	Priced *ladder.Set `json:"priced,omitempty"`
 	Limits Limits      `json:"limits"`
-	// Room is the memory that the job may take on its fullest device, measured again before every attempt; 0 if no device is
-	// visible.
+	// Room is the memory that the job may take on its fullest device, measured again before every attempt; 0 if no
+	// device is visible.
 	Room unit.Bytes `json:"room_bytes"`
 	// Empty is the memory that the job could take if it had that device alone.
 	Empty unit.Bytes `json:"empty_bytes,omitempty"`
@@ -198,8 +208,8 @@ type Run struct {
 	Rooms ladder.HostRooms `json:"rooms"`
 	// Left is the state that was left by an attempt whose launch was killed.
 	Left *State `json:"left,omitempty"`
-	// Cut is the progress of attempts that no longer count: one whose launch was killed, and those that were interrupted or failed
-	// before the run was resumed. nil if there are none.
+	// Cut is the progress of attempts that no longer count: one whose launch was killed, and those that were
+	// interrupted or failed before the run was resumed. nil if there are none.
 	Cut      *Progress `json:"cut,omitempty"`
 	Attempts []Attempt `json:"attempts,omitempty"`
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 )
 
-// A Trial is the kind of an attempt that is a short run of the program, separate from the experiment. It leaves nothing behind.
+// A Trial is the kind of an attempt that is a short run of the program, separate from the experiment. It leaves nothing
+// behind.
 type Trial string
 
 const (
@@ -111,7 +112,8 @@ func (r *Run) afterTiming(last *Attempt) (*Plan, *Stop) {
 	case base == 0:
 		best = timed[0]
 	case rated > 1:
-		why = fmt.Sprintf("the fastest of %d that were timed: %.4g samples a second, %.2f times the first", rated, best.Outcome.Rate, best.Outcome.Rate/base)
+		why = fmt.Sprintf("the fastest of %d that were timed: %.4g samples a second, %.2f times the first", rated,
+			best.Outcome.Rate, best.Outcome.Rate/base)
 	case last.Outcome.Ending == OutOfMemory:
 		why = "the next larger setting ran out of memory"
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/launch-ml/launch/core/lazy"
 )
 
-// weigh turns a success into a failure if the program's own reports contradict it: it resumed and made no step, or it trained with
-// another batch or for another number of steps than planned.
+// weigh turns a success into a failure if the program's own reports contradict it: it resumed and made no step, or it
+// trained with another batch or for another number of steps than planned.
 func (r *Run) weigh(p *Plan, o *Outcome) {
 	if p.Trial != "" || o.Ending == Interrupted {
 		return
@@ -90,7 +90,8 @@ func (s *State) number() int64 {
 	return -1
 }
 
-// Differs returns how the batch and the number of steps that a program has reported so far differ from the plan; "" if they do not.
+// Differs returns how the batch and the number of steps that a program has reported so far differ from the plan; "" if
+// they do not.
 func (r *Run) Differs(p *Plan, o *Outcome) string {
 	for _, e := range p.Edits {
 		said, ok := o.Settings[e.Knob]
@@ -103,7 +104,8 @@ func (r *Run) Differs(p *Plan, o *Outcome) string {
 		for _, a := range r.Attempts {
 			was, ok := a.Outcome.Settings[job.GlobalBatch]
 			if ok && a.Plan.Trial == "" && a.Plan.Cost < ladder.Recipe && !same(said, strings.ReplaceAll(was, ",", "")) {
-				return fmt.Sprintf("the program reports a global batch of %s now, but reported %s in attempt %d", said, was, a.Plan.Attempt)
+				return fmt.Sprintf("the program reports a global batch of %s now, but reported %s in attempt %d", said,
+					was, a.Plan.Attempt)
 			}
 		}
 	}
@@ -117,12 +119,14 @@ func (r *Run) Differs(p *Plan, o *Outcome) string {
 		before, now = before/float64(max(1, was.Plan.Batch.Accumulation)), now/float64(max(1, p.Batch.Accumulation))
 	}
 	if d := max(now-before, before-now); d > 1 && d > before/100 {
-		return fmt.Sprintf("the program trains for %.4g steps now, but trained for %.4g in attempt %d", now, before, was.Plan.Attempt)
+		return fmt.Sprintf("the program trains for %.4g steps now, but trained for %.4g in attempt %d", now, before,
+			was.Plan.Attempt)
 	}
 	return ""
 }
 
-// An Open is an edit that the program does not confirm. Said is the value that it reports instead; "" if it reports none.
+// An Open is an edit that the program does not confirm. Said is the value that it reports instead; "" if it reports
+// none.
 type Open struct{ Knob, To, Said string }
 
 func (u Open) String() string {
@@ -132,16 +136,17 @@ func (u Open) String() string {
 	return fmt.Sprintf("%s = %s", u.Knob, u.To)
 }
 
-// Unconfirmed lists the edits for which the program reports another value than planned, or no value, neither in its output nor in its
-// own copy of the recipe. What launch passes directly counts as confirmed: the environment, and the arguments of a program that reads
-// these settings only from there.
+// Unconfirmed lists the edits for which the program reports another value than planned, or no value, neither in its
+// output nor in its own copy of the recipe. What launch passes directly counts as confirmed: the environment, and the
+// arguments of a program that reads these settings only from there.
 func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
 	for _, e := range a.Plan.Edits {
 		switch seen, ok := a.Outcome.Settings[e.Knob]; {
 		case ok && !same(seen, e.To):
 			out = append(out, Open{e.Knob, e.To, seen})
 		case ok, slices.Contains(a.Outcome.Confirmed, e.At.Doc), e.At.Doc == config.EnvDoc, e.At.Doc == config.ArgvDoc && j.Signs.TakesArgv:
-		case e.Knob == "resume", strings.Contains(e.To, job.FreePort): // the program's progress shows whether it took these
+		// the program's progress shows whether it took these
+		case e.Knob == "resume", strings.Contains(e.To, job.FreePort):
 		default:
 			out = append(out, Open{e.Knob, e.To, ""})
 		}
@@ -149,7 +154,8 @@ func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
 	return out
 }
 
-// same reports whether a printed value equals another one. Programs group digits, and write numbers and words in different ways.
+// same reports whether a printed value equals another one. Programs group digits, and write numbers and words in
+// different ways.
 func same(printed, value string) bool {
 	if printed == value || strings.ReplaceAll(printed, ",", "") == value {
 		return true
@@ -159,8 +165,8 @@ func same(printed, value string) bool {
 	return err == nil && wrong == nil && a == b
 }
 
-// unmoved returns why the last two attempts show that the program does not use the settings, "" if they do not: nothing confirms the
-// settings, and at another micro-batch memory ran out at the same figures.
+// unmoved returns why the last two attempts show that the program does not use the settings, "" if they do not: nothing
+// confirms the settings, and at another micro-batch memory ran out at the same figures.
 func (r *Run) unmoved(last *Attempt) string {
 	if len(r.Attempts) < 2 || len(last.Unconfirmed(r.Job)) == 0 {
 		return ""
@@ -175,6 +181,7 @@ func (r *Run) unmoved(last *Attempt) string {
 	if !close(int64(*a.Requested), int64(*b.Requested)) || !close(int64(*a.Allocated), int64(*b.Allocated)) {
 		return ""
 	}
-	return fmt.Sprintf("it ran out of memory at micro-batch %d and at %d, both times with %[4]v allocated on a request for %[3]v, and its output never confirms the settings",
+	return fmt.Sprintf("it ran out of memory at micro-batch %d and at %d, both times with %[4]v allocated on a "+
+		"request for %[3]v, and its output never confirms the settings",
 		was.Plan.Batch.Micro, last.Plan.Batch.Micro, *b.Requested, *b.Allocated)
 }

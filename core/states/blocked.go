@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blocks match the last lines of programs that stop because a file exists: Lightning's (SaveConfigCallback, since 1.3) and Python's.
+// blocks match the last lines of programs that stop because a file exists: Lightning's (SaveConfigCallback, since 1.3)
+// and Python's.
 var blocks = []*regexp.Regexp{
 	regexp.MustCompile(`expected ([^\s'"]+) to NOT exist`),
 	regexp.MustCompile(`FileExistsError: \[Errno 17\] File exists: ['"]([^'"]+)['"]`),
@@ -20,13 +21,14 @@ var blocks = []*regexp.Regexp{
 // A Span is the time from an attempt's beginning to its end.
 type Span struct{ Began, Ended time.Time }
 
-// Blocked returns the existing file because of which a program stopped, if its last lines name it and an earlier attempt of this run has
-// made it: the file was born within one of the spans, belongs to this user, and lies below dir, the command's folder, with links
-// resolved. On a file system without times of birth it finds nothing.
+// Blocked returns the existing file because of which a program stopped, if its last lines name it and an earlier
+// attempt of this run has made it: the file was born within one of the spans, belongs to this user, and lies below dir,
+// the command's folder, with links resolved. On a file system without times of birth it finds nothing.
 func Blocked(output, dir string, attempts []Span) (path string, ok bool) {
 	text := tail(output, 16<<10)
 	for _, re := range blocks {
-		for _, m := range slices.Backward(re.FindAllSubmatch(text, -1)) { // a traceback first quotes the source line with the same words
+		// a traceback first quotes the source line with the same words
+		for _, m := range slices.Backward(re.FindAllSubmatch(text, -1)) {
 			if path = string(m[1]); !filepath.IsAbs(path) {
 				path = filepath.Join(dir, path)
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
-// Notes record, in an attempt's folder, what is known about its states besides the files. If launch is killed, the launch that resumes
-// the run needs them to find out whose the states are.
+// Notes record, in an attempt's folder, what is known about its states besides the files. If launch is killed, the
+// launch that resumes the run needs them to find out whose the states are.
 type Notes struct {
 	Before Listing  `json:"before"`         // the attempt
 	Held   []string `json:"held,omitempty"` // folders that the run had locked

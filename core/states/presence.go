@@ -15,8 +15,8 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
-// A Presence is this run's mark on a folder into which several runs may write states. It keeps no run out, but each run knows whether it
-// was alone. The kernel removes the mark when this process ends.
+// A Presence is this run's mark on a folder into which several runs may write states. It keeps no run out, but each run
+// knows whether it was alone. The kernel removes the mark when this process ends.
 type Presence struct {
 	file  *os.File
 	line  string
@@ -62,8 +62,8 @@ func (p *Presence) Alone() bool {
 	return err == nil && string(text) == p.line
 }
 
-// Undisturbed reports whether the ended run named who left the last mark on the folder, and was alone. Then no other run has used the
-// folder since.
+// Undisturbed reports whether the ended run named who left the last mark on the folder, and was alone. Then no other
+// run has used the folder since.
 func Undisturbed(dir, folder, who string) bool {
 	f, err := private.Open(markOf(dir, folder), os.O_RDONLY, 0)
 	if err != nil {
@@ -88,8 +88,8 @@ func (p *Presence) Leave() {
 	}
 }
 
-// Folders lists the folders, absolute and with links resolved, of the globs whose folder has no pattern: every run of the project uses
-// them.
+// Folders lists the folders, absolute and with links resolved, of the globs whose folder has no pattern: every run of
+// the project uses them.
 func Folders(dir string, globs []string) (out []string) {
 	for _, g := range globs {
 		if !filepath.IsAbs(g) {

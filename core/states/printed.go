@@ -12,8 +12,8 @@ import (
 // longestOutput bounds how much output is searched for the path of a state, in bytes. It is more than launch keeps.
 const longestOutput = 64 << 20
 
-// Printed returns a function that reports whether a program, started in dir, printed that it wrote a state at a path. output opens the
-// program's output; the function reads it at its first call. A line about loading proves nothing.
+// Printed returns a function that reports whether a program, started in dir, printed that it wrote a state at a path.
+// output opens the program's output; the function reads it at its first call. A line about loading proves nothing.
 func Printed(output func() (io.ReadCloser, error), dir string) func(path string) bool {
 	read := sync.OnceValue(func() []byte {
 		f, err := output()
@@ -66,8 +66,8 @@ func saidOf(text, name []byte) bool {
 	}
 }
 
-// value matches the text before a path in printed settings: Namespace(ema='a.pt'), {'ema': 'a.pt'}. saves matches words of a line that
-// reports a save.
+// value matches the text before a path in printed settings: Namespace(ema='a.pt'), {'ema': 'a.pt'}. saves matches words
+// of a line that reports a save.
 var (
 	value = regexp.MustCompile(`\w=['"]?$|['"]: ?['"]$`)
 	saves = regexp.MustCompile(`(?i)sav|writ|wrote|stor|dump|export`)

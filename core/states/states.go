@@ -1,9 +1,9 @@
 // Package states finds the saved states that a resume reads, and decides from which of them a run may resume.
 //
-// A state counts for an attempt if it is new or changed compared with a [Listing] from before the attempt, and if there is [Evidence]
-// that a process of this run wrote it. A run that resumes from another run's state trains nothing, or the wrong thing, and still reports
-// success. Times are compared only with other times of the same file, never with this machine's clock, because a file server has its
-// own.
+// A state counts for an attempt if it is new or changed compared with a [Listing] from before the attempt, and if there
+// is [Evidence] that a process of this run wrote it. A run that resumes from another run's state trains nothing, or the
+// wrong thing, and still reports success. Times are compared only with other times of the same file, never with this
+// machine's clock, because a file server has its own.
 package states
 
 import (
@@ -24,7 +24,8 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A Mark describes a file, or all files of a folder, at one time. If two marks are equal, nothing was written in between.
+// A Mark describes a file, or all files of a folder, at one time. If two marks are equal, nothing was written in
+// between.
 type Mark struct {
 	ID       ID    `json:"id"`
 	Bytes    int64 `json:"bytes"`
@@ -35,8 +36,8 @@ type Mark struct {
 	ids      []ID // of the files
 }
 
-// An ID identifies a file independently of its name. A new file may get the inode number of a deleted one, so the time of birth counts
-// too, if the file system keeps it.
+// An ID identifies a file independently of its name. A new file may get the inode number of a deleted one, so the time
+// of birth counts too, if the file system keeps it.
 type ID struct {
 	Dev   uint64 `json:"dev"`
 	Inode uint64 `json:"inode"`
@@ -209,8 +210,8 @@ func Newest(in Finder, signs job.Signs, before Listing, e Evidence) (f Found) {
 	return f
 }
 
-// Made lists the files and folders that match the globs and that an attempt has made: they did not exist before it, and either there is
-// evidence that this run wrote them, or their glob has no pattern.
+// Made lists the files and folders that match the globs and that an attempt has made: they did not exist before it, and
+// either there is evidence that this run wrote them, or their glob has no pattern.
 func Made(in Finder, globs []string, before Listing, e Evidence) (paths []string) {
 	for _, g := range globs {
 		one := !strings.ContainsAny(g, `*?[`)
@@ -232,8 +233,8 @@ type candidate struct {
 	shape  string // its name without that number
 }
 
-// candidates returns the states that match a glob, the newest first: by the number in their names if the names differ in nothing else,
-// else by the time of writing.
+// candidates returns the states that match a glob, the newest first: by the number in their names if the names differ
+// in nothing else, else by the time of writing.
 func candidates(in Finder, glob string) (out []candidate) {
 	for _, path := range expand(in, glob) {
 		m, ok := look(path)
@@ -273,8 +274,8 @@ func unfinished(base string) bool {
 	return false
 }
 
-// complete reports whether a state is complete. A folder is complete if it has the same files as the state before it. The first folder is
-// complete if the program continued after writing it, or if the file exists that is written last.
+// complete reports whether a state is complete. A folder is complete if it has the same files as the state before it.
+// The first folder is complete if the program continued after writing it, or if the file exists that is written last.
 func complete(c candidate, older []candidate, e Evidence) bool {
 	if whole(c.path) != nil {
 		return false
@@ -297,9 +298,9 @@ func complete(c candidate, older []candidate, e Evidence) bool {
 // delay bounds the time between a program's output and launch's reading of it.
 const delay = 500 * time.Millisecond
 
-// last lists the files that programs write last into a state's folder: transformers' Trainer (Trainer._save_checkpoint: its own state,
-// after model, optimizer, scheduler and random state). DeepSpeed's engine writes no such file: its last one, latest, is in the folder
-// above.
+// last lists the files that programs write last into a state's folder: transformers' Trainer (Trainer._save_checkpoint:
+// its own state, after model, optimizer, scheduler and random state). DeepSpeed's engine writes no such file: its last
+// one, latest, is in the folder above.
 var last = []string{"trainer_state.json"}
 
 // filesOf lists the paths of a folder's files, sorted, without the step numbers in their names.

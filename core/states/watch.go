@@ -20,8 +20,9 @@ import (
 	"github.com/launch-ml/launch/core/proc"
 )
 
-// A Watch finds out which files the processes of this run write in the folders of its states. It checks when the kernel reports a write
-// there, and costs nothing in between. It misses files that are open only for a moment; then other evidence has to show their owner.
+// A Watch finds out which files the processes of this run write in the folders of its states. It checks when the kernel
+// reports a write there, and costs nothing in between. It misses files that are open only for a moment; then other
+// evidence has to show their owner.
 type Watch struct {
 	globs  []string // of the states, absolute
 	dirs   []string // patterns of the folders in which a state may lie
@@ -51,8 +52,9 @@ type lookedAt struct {
 // folders bounds the number of watched folders: each costs the kernel about a kilobyte, and users have a limit.
 const folders = 256
 
-// NewWatch watches the folders of globs, which are relative to dir, until it is stopped. family lists the processes of the run. It also
-// writes what it sees to log, so that it outlives this process. If the kernel has no watches left, it sees nothing.
+// NewWatch watches the folders of globs, which are relative to dir, until it is stopped. family lists the processes of
+// the run. It also writes what it sees to log, so that it outlives this process. If the kernel has no watches left, it
+// sees nothing.
 func NewWatch(dir string, globs []string, family func() []int, log io.Writer) *Watch {
 	w := &Watch{family: family, log: log, wrote: map[ID]bool{}, foreign: map[ID]bool{}, earlier: map[int]bool{}, names: map[string]lookedAt{}, done: make(chan struct{})}
 	for _, g := range globs {
@@ -168,8 +170,8 @@ func above(path, pattern string) bool {
 	}
 }
 
-// The time until a name whose writer was not seen is checked again. It grows with each check: the name may be another program's log,
-// which is written all the time.
+// The time until a name whose writer was not seen is checked again. It grows with each check: the name may be another
+// program's log, which is written all the time.
 const (
 	again = 5 * time.Millisecond
 	least = 2 * time.Second
@@ -250,8 +252,9 @@ func (w *Watch) write(line seen) {
 // pause is the least time between two checks of all processes; one check may take 10 ms.
 const pause = 100 * time.Millisecond
 
-// byAnother reports whether a process of another run writes the file. A process that began after the attempt may have been started for
-// this run by a container or a cluster, so it counts only if this run's own processes are seen to train here.
+// byAnother reports whether a process of another run writes the file. A process that began after the attempt may have
+// been started for this run by a container or a cluster, so it counts only if this run's own processes are seen to
+// train here.
 func (w *Watch) byAnother(id ID) bool {
 	for _, pid := range processes() {
 		if !writes(pid, id) || proc.Descends(pid, os.Getpid()) {
@@ -335,7 +338,8 @@ func (w *Watch) Foreign(id ID) bool {
 	return w.foreign[id]
 }
 
-// Crowded reports whether a process of another run was seen to write a state into the folder. Then a file's place there proves nothing.
+// Crowded reports whether a process of another run was seen to write a state into the folder. Then a file's place there
+// proves nothing.
 func (w *Watch) Crowded(folder string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -44,8 +44,8 @@ func whole(path string) error {
 
 var errTorn = errors.New("it is truncated")
 
-// wholeFile checks two formats: torch.save writes a zip archive, whose directory comes last; safetensors begins with the length of a
-// header that gives the end of each tensor. It accepts every other format.
+// wholeFile checks two formats: torch.save writes a zip archive, whose directory comes last; safetensors begins with
+// the length of a header that gives the end of each tensor. It accepts every other format.
 func wholeFile(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

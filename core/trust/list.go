@@ -30,8 +30,8 @@ func Approved() List {
 	return ""
 }
 
-// ConfigDir is the folder of the user's settings for launch, by the XDG base directories; "" if there is none. A relative XDG_CONFIG_HOME
-// is ignored.
+// ConfigDir is the folder of the user's settings for launch, by the XDG base directories; "" if there is none. A
+// relative XDG_CONFIG_HOME is ignored.
 func ConfigDir() string {
 	if d := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(d) {
 		return filepath.Join(d, "launch")

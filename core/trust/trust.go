@@ -1,8 +1,9 @@
-// Package trust decides from which files launch takes settings: files that the user or root owns and nobody else can write (compare git's
-// safe.directory and sshd's StrictModes). It also keeps the list of files that the user has approved.
+// Package trust decides from which files launch takes settings: files that the user or root owns and nobody else can
+// write (compare git's safe.directory and sshd's StrictModes). It also keeps the list of files that the user has
+// approved.
 //
-// It checks a file and its folder, but not the folders above. An attacker who can move a folder of the user's can only replace it by
-// another folder of the user's, because a folder of the attacker's has the wrong owner.
+// It checks a file and its folder, but not the folders above. An attacker who can move a folder of the user's can only
+// replace it by another folder of the user's, because a folder of the attacker's has the wrong owner.
 package trust
 
 import (
@@ -37,8 +38,9 @@ func (f *File) Sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Read reads a settings file. The content is of the file that was checked, even if another one takes its name meanwhile. The error wraps
-// fs.ErrNotExist if there is no file. Read opens regular files only, so a FIFO cannot hang it.
+// Read reads a settings file. The content is of the file that was checked, even if another one takes its name
+// meanwhile. The error wraps fs.ErrNotExist if there is no file. Read opens regular files only, so a FIFO cannot hang
+// it.
 func Read(path string) (*File, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -156,8 +158,8 @@ func (j judge) writable(info *unix.Stat_t, list []byte) string {
 	return fmt.Sprintf("can be written by group %d", info.Gid)
 }
 
-// folder checks the folder of a settings file. In a sticky folder only its owner and the file's owner can replace the file, so a sticky
-// folder of the user's own is safe; the shared temporary folder is not.
+// folder checks the folder of a settings file. In a sticky folder only its owner and the file's owner can replace the
+// file, so a sticky folder of the user's own is safe; the shared temporary folder is not.
 func (j judge) folder(path string, info *unix.Stat_t) error {
 	why := j.owner(info)
 	if why == "" && !(info.Uid == j.uid && info.Mode&unix.S_ISVTX != 0) {
@@ -191,9 +193,9 @@ func list(get func(to []byte) (int, error)) []byte {
 	return to[:n]
 }
 
-// Nearest returns the path of the file of that name that counts in a folder: the nearest one from there up to the repository's root or
-// the home folder, both included. Outside of both only the folder's own file counts, because the folders above may be anybody's. It
-// returns "" if there is no such file.
+// Nearest returns the path of the file of that name that counts in a folder: the nearest one from there up to the
+// repository's root or the home folder, both included. Outside of both only the folder's own file counts, because the
+// folders above may be anybody's. It returns "" if there is no such file.
 //
 // A .git of another user does not end the search: in a shared folder its owner could then choose where the search ends.
 func Nearest(dir, name, home string) string {
@@ -221,7 +223,8 @@ func Nearest(dir, name, home string) string {
 	}
 	for _, d := range folders[:last+1] {
 		path := filepath.Join(d, name)
-		if _, err := os.Lstat(path); err == nil || errors.Is(err, fs.ErrPermission) { // there may be a file: [Read] reports it
+		// there may be a file: [Read] reports it
+		if _, err := os.Lstat(path); err == nil || errors.Is(err, fs.ErrPermission) {
 			return path
 		}
 	}

@@ -78,7 +78,8 @@ func (l Launcher) Refuses() string {
 	if !l.torchrun() || l.Procs > 0 || slices.Contains(torchrunWords, l.Spec) {
 		return ""
 	}
-	return fmt.Sprintf("%s will stop before it starts anything: --nproc_per_node is %s, and it takes a number from 1, or gpu, auto or cpu", l.Name, quote(l.Spec))
+	return fmt.Sprintf("%s will stop before it starts anything: --nproc_per_node is %s, and it takes a number from "+
+		"1, or gpu, auto or cpu", l.Name, quote(l.Spec))
 }
 
 // Refuses says why a launcher of the command stops before it starts anything, or "".
