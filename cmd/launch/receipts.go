@@ -143,8 +143,8 @@ func newReceiptsImport() *cobra.Command {
 	return &cobra.Command{
 		Use: "import FILE", Short: "add the receipts of an exported file; - reads standard input", Args: takes(1, 1,
 			"one file that launch receipts export wrote, or - for standard input"),
-		Long: `import adds the receipts of a file that are not known yet. It reports the number of each line that is
-not a receipt, and leaves it out; the exit code is then 1.`,
+		Long: `import adds the receipts of a file that are not known yet. It reports the line
+number of each line that is not a receipt, and skips it; the exit code is 1 if there was one.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
 			if err != nil {

@@ -160,7 +160,7 @@ func enterFolder(r *run.Run, id string) error {
 	c := &r.Job.Command
 	c.Env = os.Environ()
 	if info, err := os.Stat(c.Dir); err != nil || !info.IsDir() {
-		return fmt.Errorf("the folder of run %s is gone: %s", id, c.Dir)
+		return fmt.Errorf("the working directory of run %s no longer exists: %s", id, c.Dir)
 	}
 	if err := os.Chdir(c.Dir); err != nil {
 		return fmt.Errorf("changing to the run's folder: %w", err)

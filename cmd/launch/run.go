@@ -80,7 +80,7 @@ func wrap(ctx context.Context, s settings, args []string) error {
 // clearLeftovers removes the files of trials whose launch was killed.
 func clearLeftovers(s settings, say ui.Printer) {
 	for _, path := range record.In(s.State).Tidy() {
-		say.Line("removed the files of a killed trial: %s", path)
+		say.Line("removed files that a killed rehearsal had left: %s", path)
 	}
 }
 

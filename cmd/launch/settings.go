@@ -82,7 +82,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("reserve", "0", "how much of the card to leave free")
 	f.String("plugin", "auto", "auto, none, or the name of a plugin")
 	f.Bool("as-asked", false, "ignore estimates: change a phase only after it has run out of memory")
-	f.String("fill", "", "take the largest setting that fits; --fill=fast: the fastest, found by short runs")
+	f.String("fill", "", "use more of the card, mostly by a larger micro-batch, as far as it fits; --fill=fast: as far as it is faster, found by short runs")
 	f.Lookup("fill").NoOptDefVal = "most"
 	f.Bool("rehearse", false, "go through every phase once before the run, in a short run that leaves nothing behind")
 	f.Bool("inside", false, "let the program's Python processes report their memory, through a hook in PYTHONPATH; "+

@@ -134,7 +134,7 @@ func fits(n, want *yaml.Node) error {
 		}
 	}
 	if !ok {
-		return fmt.Errorf("line %d: %s conflicts with the tag %s that the value has", n.Line, want.Value, n.Tag)
+		return fmt.Errorf("line %d: the new value %s conflicts with the YAML tag %s of the old one", n.Line, want.Value, n.Tag)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (c *cutOff) Error() string {
 }
 func (c *cutOff) Unwrap() error { return c.err }
 
-// compressed has the magic numbers of formats that launch does not unpack, and the command that does.
+// compressed maps the first bytes of a format that launch does not unpack to the command that unpacks it.
 var compressed = map[string]string{"\x28\xb5\x2f\xfd": "zstd -dc", "\xfd7zX": "xz -dc", "BZh": "bzip2 -dc", "PK\x03\x04": "unzip -p"}
 
 // notebookHead matches the beginning of a notebook: one of its four keys (nbformat's schema).
@@ -104,7 +104,7 @@ func read(d *oom.Detector, path, stream string) (kind string, err error) {
 	}
 	for magic, with := range compressed {
 		if bytes.HasPrefix(head, []byte(magic)) {
-			return "", fmt.Errorf("%s is compressed: %s %s | launch explain", path, with, path)
+			return "", fmt.Errorf("%s is compressed; run: %s %s | launch explain", path, with, path)
 		}
 	}
 	if notebookHead.Match(head) {

@@ -75,7 +75,7 @@ func (r *Report) killedByHand(x Exit) {
 // starved records that the kernel killed it.
 func (r *Report) starved(what string, x Exit) {
 	r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence, r.What = true, true, HostOOM, "", Certain, what
-	r.saw(Kernel, fmt.Sprintf("%d of its processes killed for memory, as their cgroups count", x.OOMKills), HostOOM, Certain)
+	r.saw(Kernel, fmt.Sprintf("the kernel killed %d of its processes for lack of memory, by the count of their cgroups", x.OOMKills), HostOOM, Certain)
 }
 
 // shot records that the kernel did not kill it.
@@ -129,7 +129,7 @@ func (r *Report) place(state State, signs job.Signs) {
 	}
 }
 
-// ordered reports whether the output shows who ordered the end.
+// ordered reports whether the output shows that a scheduler or a user ended the program.
 func (r *Report) ordered() bool {
 	switch r.NotMemory {
 	case "time_limit", "preempted", "cancelled":

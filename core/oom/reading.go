@@ -72,7 +72,7 @@ var code = rx(`^(?:except|raise|if|elif|assert|return|with|print)\b[ (]`)
 var mention = rx("[\"'\x60][\\w ]{0,24}(?:out of memory|OutOfMemoryError|ALLOC_FAILED)\\.?[\"'\x60]")
 
 // Python's semaphores and shared arrays are files in /dev/shm (Modules/_multiprocessing/semaphore.c, by sem_open(3);
-// Lib/multiprocessing/heap.py). Their ENOSPC does not name /dev/shm; the frames above it do.
+// Lib/multiprocessing/heap.py). Their ENOSPC message does not name /dev/shm, but the frames above it do.
 var (
 	shmFull   = rule{kind: SharedMemory, weight: sure, nature: spoken, cause: "shared memory (/dev/shm) is full"}
 	shmFrames = rx(`multiprocessing/(?:synchronize|heap|shared_memory)\.py`)

@@ -36,11 +36,12 @@ type File struct {
 }
 
 // A Part is a script of launch's own that the hook runs as every Python process starts, after its own work: one hook serves
-// all packages that need something from the program's processes. Python 3.8 or later runs it, as no module, and calls its
+// all packages that need something from the program's processes. The hook executes its text, which works with Python 3.8 or
+// later, and then calls the function
 //
 //	start(say, quiet, loader)
 //
-// where say(event, **fields) appends a line to the report, quiet(f) is f without its own exceptions, and loader is the
+// that the text defines. There say(event, **fields) appends a line to the report, quiet(f) is f without its own exceptions, and loader is the
 // class that reads modules. It keeps to the rules of hook/sitecustomize.py.
 type Part struct {
 	Name string // of a file

@@ -71,7 +71,7 @@ func action(sig syscall.Signal, to *sigaction) (was sigaction) {
 // caught is the runtime's handler of SIGTSTP.
 var caught sigaction
 
-// catch has all signals that are for the program sent to ch until the function that it returns is called.
+// catch sends the signals that are meant for the program to ch, until the returned function is called.
 func catch(ch chan os.Signal) (release func()) {
 	stop := action(unix.SIGTSTP, nil)
 	signal.Notify(ch, passable(ignoredAtStart())...)

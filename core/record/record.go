@@ -297,7 +297,7 @@ func (h *History) Stop() *run.Stop {
 	return nil
 }
 
-// CutOff returns the event of an attempt that was planned and has not ended, if there is one.
+// CutOff returns the event in which the last attempt was planned, if no event records that it ended; ok is false otherwise.
 func (h *History) CutOff() (Event, bool) {
 	for _, e := range slices.Backward(h.Events) {
 		switch e.Kind {

@@ -97,7 +97,7 @@ func (r *Run) Differs(p *Plan, o *Outcome) string {
 		said, ok := o.Settings[e.Knob]
 		said = strings.ReplaceAll(said, ",", "")
 		if ok && (e.Knob == job.MicroBatch || e.Knob == job.Accumulation) && said == e.From && said != e.To {
-			return fmt.Sprintf("the program reports %s %s, as in the recipe, but the plan is %s", e.Knob, said, e.To)
+			return fmt.Sprintf("the program reports %s %s, as in your recipe, but the plan has %s", e.Knob, said, e.To)
 		}
 	}
 	if said, ok := o.Settings[job.GlobalBatch]; ok && p.Cost < ladder.Recipe {

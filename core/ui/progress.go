@@ -117,7 +117,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	}
 	p.line("%s", s)
 	if open := last.Unconfirmed(r.Job); len(open) > 0 && ended == run.Succeeded { // a failed run has more important news
-		p.line("%s could not confirm that the program used %s", p.yellow("note:"), few(open))
+		p.line("%s launch could not confirm that the program used %s", p.yellow("note:"), few(open))
 	}
 	if short := last.Outcome.Short; short != "" {
 		p.line("%s %s", p.yellow("note:"), short)

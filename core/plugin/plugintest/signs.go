@@ -31,7 +31,7 @@ func signs(t testing.TB, j *job.Job, set *ladder.Set) {
 		}
 		if s.Kind == job.Setting && !slices.ContainsFunc(j.Knobs, func(k job.Knob) bool { return k.Name == s.Knob }) &&
 			!slices.ContainsFunc(set.Invariants, func(in ladder.Invariant) bool { return in.Name == s.Knob }) {
-			t.Errorf("the setting sign %q is of %q, which is no knob of the job and no invariant", s.Pattern, s.Knob)
+			t.Errorf("the setting sign %q names %q, which is neither a knob nor an invariant of the job", s.Pattern, s.Knob)
 		}
 	}
 	for _, glob := range slices.Concat(j.Signs.States, j.Signs.Log, j.Signs.Recipes, j.Resume.Aside) {

@@ -120,7 +120,7 @@ func shuffle(r int64) nn.Module {
 	return func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.PixelShuffle(x, r) }
 }
 
-// upsample is Upsample: a power of two in steps of two, or three.
+// upsample repeats upstream's Upsample: for a scale of 2, 4 or 8 one doubling after another, for a scale of 3 one step.
 func upsample(scale, feat int64) nn.Module {
 	return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		if scale == 3 {
