@@ -28,7 +28,7 @@ func TestHook(t *testing.T) {
 		"a plugin that asks not": {job: &job.Job{}, attempt: attempt{command: command("python", "train.py"), dir: t.TempDir()}},
 		"the user asks":          {options: Options{Inside: true}, attempt: attempt{command: command("python", "train.py"), dir: t.TempDir()}, on: true},
 		"of a shell's words":     {options: Options{Inside: true}, attempt: attempt{command: command("bash", "-c", "for i in 1; do python t.py; done"), dir: t.TempDir()}, on: true},
-		"python -I":              {options: Options{Inside: true}, attempt: attempt{command: command("python", "-I", "train.py"), dir: t.TempDir()}, says: "python -I reads no PYTHONPATH"},
+		"python -I":              {options: Options{Inside: true}, attempt: attempt{command: command("python", "-I", "train.py"), dir: t.TempDir()}, says: "python -I ignores PYTHONPATH"},
 		"no folder":              {options: Options{Inside: true}, attempt: attempt{command: command("python", "train.py")}, says: "cannot be put into PYTHONPATH"},
 		"a folder with a colon":  {options: Options{Inside: true}, attempt: attempt{command: command("python", "train.py"), dir: t.TempDir() + "/a:b"}, on: true},
 	} {

@@ -131,7 +131,7 @@ func (c *cleaner) newline(line []byte) {
 	c.drawn, c.wrapped = false, false
 }
 
-// flush emits the line so far. An empty one is emitted only where it is a line of its own.
+// flush emits the line so far. An empty line is emitted only if the program printed it as one.
 func (c *cleaner) flush(line []byte, redraw bool) {
 	if len(line) > 0 || !redraw && !c.drawn && !c.wrapped {
 		c.emit(segment{text: line, number: c.number + 1, redraw: redraw})

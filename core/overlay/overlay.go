@@ -133,7 +133,7 @@ func writeCopies(folder string, files []File) ([]entry, error) {
 		case !filepath.IsAbs(f.Path), !utf8.ValidString(f.Path + real):
 			return nil, fmt.Errorf("installing a source overlay: the path %q is relative or no UTF-8", f.Path)
 		case twice:
-			return nil, fmt.Errorf("installing a source overlay: %s and %s are one file", other, f.Path)
+			return nil, fmt.Errorf("installing a source overlay: %s and %s are the same file", other, f.Path)
 		}
 		seen[real] = f.Path
 		e := entry{Path: f.Path, Real: real, SHA256: f.SHA256, Names: map[string][]string{},

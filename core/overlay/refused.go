@@ -41,7 +41,7 @@ func Refused(prog command.Prog) string {
 		}
 	}
 	if flag := isolating(prog); flag != 0 {
-		return fmt.Sprintf("python -%c reads no PYTHONPATH, by which launch's hook is found", flag)
+		return fmt.Sprintf("python -%c ignores PYTHONPATH, through which launch installs its hook", flag)
 	}
 	return ""
 }

@@ -161,7 +161,7 @@ func endOfLine(text string, i int) int {
 	return len(text)
 }
 
-// quotes are those with which the string at i begins: one or three.
+// quotes returns the quotation marks that begin the string at i: one or three.
 func quotes(text string, i int) string {
 	if three := strings.Repeat(text[i:i+1], 3); strings.HasPrefix(text[i:], three) {
 		return three

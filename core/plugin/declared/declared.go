@@ -406,7 +406,7 @@ func (r *reading) openFile(p place) error {
 	case p.path != "":
 		name, ok := r.argv.Get(p.flag)
 		if !ok {
-			return fmt.Errorf("%s speaks of the file that %s names, and the command has no %s", r.path, p.flag, p.flag)
+			return fmt.Errorf("%s expects a settings file after %s, but the command has no %s", r.path, p.flag, p.flag)
 		}
 		path := name
 		if !filepath.IsAbs(path) {

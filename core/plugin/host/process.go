@@ -148,17 +148,35 @@ func (p *process) end() {
 	}
 }
 
-// sweep kills what the program started in groups of its own: its environment names the socket's folder.
+// sweep kills what the program started in groups of its own: its environment names the socket's folder. A process that is
+// just executing a program shows no environment, so sweep looks again while there is one.
 func (p *process) sweep() {
+	for range 10 {
+		if !p.sweepOnce() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// sweepOnce reports whether a process showed no environment.
+func (p *process) sweepOnce() (unsure bool) {
 	mine := []byte(socketDir + "=" + p.dir + "\x00")
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, proc := range all {
-		if env, err := os.ReadFile(filepath.Join(proc, "environ")); err == nil && bytes.Contains(env, mine) {
+		env, err := os.ReadFile(filepath.Join(proc, "environ"))
+		switch {
+		case err != nil:
+		case len(env) == 0:
+			_, err := os.Readlink(filepath.Join(proc, "exe")) // a thread of the kernel and a zombie have none
+			unsure = unsure || err == nil
+		case bytes.Contains(env, mine):
 			if pid, err := strconv.Atoi(filepath.Base(proc)); err == nil && pid != p.cmd.Process.Pid {
 				syscall.Kill(pid, syscall.SIGKILL)
 			}
 		}
 	}
+	return unsure
 }
 
 // Wait implements [runner.AttachedRunner].

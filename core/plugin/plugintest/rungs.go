@@ -43,7 +43,7 @@ func rungs(t testing.TB, p plugin.Plugin, j *job.Job, set *ladder.Set, d gpu.Dev
 			return
 		}
 		if want, ok := global(set, shared.Values, rung.Values); ok && max(shared.Cost, rung.Cost) < ladder.Recipe && typed.Batch.Micro*typed.Batch.Accumulation != want {
-			t.Errorf("%s: the job that it makes has a micro-batch of %d × accumulation %d, and it says %d in all", what, typed.Batch.Micro, typed.Batch.Accumulation, want)
+			t.Errorf("%s: the job of this rung has micro-batch %d × accumulation %d, but the rung promises a global batch of %d per rank", what, typed.Batch.Micro, typed.Batch.Accumulation, want)
 		}
 		for _, l := range set.Phases {
 			k, near := l.Asked, unit.Bytes(own)
@@ -132,7 +132,7 @@ func made(t testing.TB, p plugin.Plugin, j *job.Job, d gpu.Device, edits []confi
 	for _, e := range edits {
 		for _, k := range typed.Knobs {
 			if k.Name == e.Knob && k.Dead == "" && k.At.Path == e.At.Path && k.Value != e.To {
-				t.Errorf("%s: %s is %q once it is set to %q", what, e.Knob, k.Value, e.To)
+				t.Errorf("%s: the edit sets %s to %[4]q, but the plugin then reads %[3]q", what, e.Knob, k.Value, e.To)
 			}
 		}
 	}
