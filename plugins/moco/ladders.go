@@ -236,8 +236,8 @@ func (p *project) fewer(v variant) string {
 	return why
 }
 
-// grow makes the global batch larger: half as much again, which is what solar-ssl's guide does, and from the largest at
-// the same global batch on in doublings.
+// grow lists variants with a larger global batch: one and a half times, as solar-ssl's guide has it, and then doublings
+// from the largest micro-batch that the asked global batch allows.
 func (p *project) grow() (out []variant) {
 	asked := p.asked()
 	add := func(micro, accum int64) {

@@ -168,8 +168,8 @@ func (x *checkout) netWarnings(nets ...part) (out []string) {
 	return out
 }
 
-// lacks reports whether a folder of the checkout has neither a class nor a function called name, in upper or lower case. A
-// folder that is missing or cannot be read lacks nothing. The file whose name is nearest to it is read first.
+// lacks reports whether a folder of the checkout has neither a class nor a function called name, in upper or lower
+// case. A folder that is missing or cannot be read lacks nothing. The file whose name is nearest to it is read first.
 func (x *checkout) lacks(folder, name string) bool {
 	dir, files := "", []os.DirEntry(nil)
 	for _, root := range []string{x.root, x.prog.Dir} {

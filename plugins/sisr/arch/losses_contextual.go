@@ -8,10 +8,10 @@ import (
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// The contextual loss (Mechrez et al., 2018): traiNNer/losses/contextual_loss.py at 68629319, as autocast has it. Of the layers
-// of VGG-19 that it is told it keeps those alone whose name has a underscore among its first five letters (alt_layers_names,
-// line 15): not its own default's, with which it is the number 0 and has no gradient, and with one it stops, for it adds
-// what is no whole number to one that is (line 120).
+// The contextual loss (Mechrez et al., 2018): traiNNer/losses/contextual_loss.py at 68629319, under autocast. Of the
+// VGG-19 layers in its settings it keeps only those with an underscore among the first five letters of their names
+// (alt_layers_names, line 15). Its own default has none: the loss is then the constant 0, without a gradient. With such
+// a layer the loss fails, because it adds a float tensor to an integer one in place (line 120).
 func init() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		a.ignore("b", "band_width", "net", "z_norm")
