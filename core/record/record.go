@@ -297,7 +297,7 @@ func (h *History) Stop() *run.Stop {
 	return nil
 }
 
-// CutOff returns the event in which the last attempt was planned, if no event records that it ended; ok is false otherwise.
+// CutOff returns the event in which the last attempt was planned, if no event records its end; ok is false otherwise.
 func (h *History) CutOff() (Event, bool) {
 	for _, e := range slices.Backward(h.Events) {
 		switch e.Kind {

@@ -1,6 +1,6 @@
 // Package arch computes the memory of the super-resolution networks, losses and discriminators of traiNNer-redux,
-// BasicSR and neosr. Each file repeats the Python forward of one architecture on an nn.Tape. A training step is built of
-// its network, losses and discriminator.
+// BasicSR and neosr. Each file repeats the Python forward of one architecture on an nn.Tape. A training step is made
+// of its network, losses and discriminator.
 package arch
 
 import (
