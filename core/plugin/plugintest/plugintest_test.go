@@ -232,7 +232,7 @@ func TestCheck(t *testing.T) {
 		"resume":          "the edits of a resume cannot be made: editing no.yaml",
 		"deaf":            "shared, as asked; training, batch 4: the edit sets micro-batch to \"4\", but the plugin then reads \"8\"",
 		"no such file":    "shared, as asked; training, batch 4: its edits cannot be made: editing no.yaml",
-		"half an edit":    "batch 4: the job of this rung has micro-batch 4 × accumulation 1, but the rung promises a global batch of 8 per rank",
+		"half an edit":    "batch 4: the job of this rung has micro-batch 4 × accumulation 1, but the rung promises",
 		"forgets half":    "shared, half precision; training, batch 1: training: 200 MiB as a rung, 100 MiB as typed\n\tsaved tensors of net: 200 MiB, 100 MiB",
 		"coupled":         "batch 4: validation: 1.56 GiB as a rung, 800 MiB as typed",
 		"a phase less":    "batch 4: validation: 200 MiB as a rung, and the job that it makes has no such phase",

@@ -43,7 +43,8 @@ func rungs(t testing.TB, p plugin.Plugin, j *job.Job, set *ladder.Set, d gpu.Dev
 			return
 		}
 		if want, ok := global(set, shared.Values, rung.Values); ok && max(shared.Cost, rung.Cost) < ladder.Recipe && typed.Batch.Micro*typed.Batch.Accumulation != want {
-			t.Errorf("%s: the job of this rung has micro-batch %d × accumulation %d, but the rung promises a global batch of %d per rank", what, typed.Batch.Micro, typed.Batch.Accumulation, want)
+			t.Errorf("%s: the job of this rung has micro-batch %d × accumulation %d, "+
+				"but the rung promises a global batch of %d per rank", what, typed.Batch.Micro, typed.Batch.Accumulation, want)
 		}
 		for _, l := range set.Phases {
 			k, near := l.Asked, unit.Bytes(own)
