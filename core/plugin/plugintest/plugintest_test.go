@@ -230,7 +230,7 @@ func TestCheck(t *testing.T) {
 		"no ladders":      "no phase has a ladder",
 		"sourceless":      "training: batch 4: the saved tensors of net come from nowhere",
 		"resume":          "the edits of a resume cannot be made: editing no.yaml",
-		"deaf":            "shared, as asked; training, batch 4: the edit sets micro-batch to \"4\", but the plugin then reads \"8\"",
+		"deaf":            "batch 4: the edit sets micro-batch to \"4\", but the plugin then reads \"8\"",
 		"no such file":    "shared, as asked; training, batch 4: its edits cannot be made: editing no.yaml",
 		"half an edit":    "batch 4: the job of this rung has micro-batch 4 × accumulation 1, but the rung promises",
 		"forgets half":    "shared, half precision; training, batch 1: training: 200 MiB as a rung, 100 MiB as typed\n\tsaved tensors of net: 200 MiB, 100 MiB",
