@@ -31,7 +31,7 @@ func (x *Executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 		return run.Outcome{}, err
 	}
 	if err != nil { // the plan needs no copies, so the training can run
-		x.Report.Warn("%v: launch does not keep the program's output", err)
+		x.Report.Warn("the output of this attempt is printed but not saved: %v", err)
 	}
 	edits, err := withPorts(p.Edits)
 	if err != nil {

@@ -18,8 +18,8 @@ const (
 )
 
 // An Allocator is PyTorch's caching allocator on one card and one stream: what it reserves of the driver for a sequence of
-// requests. It follows DeviceCachingAllocator of c10/cuda/CUDACachingAllocator.cpp function by function, and leaves out
-// [Caching.Other] and the pools of CUDA graphs.
+// requests. It repeats DeviceCachingAllocator of c10/cuda/CUDACachingAllocator.cpp function by function, without the
+// options in [Caching.Other] and without the pools of CUDA graphs.
 type Allocator struct {
 	Caching
 	// Limit is what the driver has to give; before the allocator asks for more it returns what it has cached. 0 is no
