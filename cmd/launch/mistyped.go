@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agnivade/levenshtein"
 	"github.com/spf13/pflag"
 )
 
@@ -41,31 +42,10 @@ func nearest(name string, settings *pflag.FlagSet) (near string) {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	best := 3 // at most 2: two letters changed, or two exchanged
 	settings.VisitAll(func(f *pflag.Flag) {
-		d := distance(name, f.Name)
+		d := levenshtein.ComputeDistance(name, f.Name)
 		if d < best && (d < 2 || len(f.Name) > 4) { // two letters of four make another word
 			best, near = d, f.Name
 		}
 	})
 	return near
-}
-
-// distance is the Levenshtein distance in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := before
-			if a[i] != b[j] {
-				replaced++
-			}
-			before = row[j+1]
-			row[j+1] = min(replaced, before+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/attempt"
+	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/explain"
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
@@ -229,14 +230,12 @@ func lockExperiment(s settings, j *job.Job, run string) (held []string, unlock f
 }
 
 // endBusy reports that another launch has the run, and exits with 75.
-func endBusy(s settings, run string, j *job.Job, why error) error {
+func endBusy(s settings, name string, j *job.Job, why error) error {
 	say := reporter(s)
 	say.Line("%v", why)
-	writeResult(s, say, result{Version: 1, Run: run, Ending: notRun, Code: tryLater, Error: why.Error(), Job: j})
-	return exitCode(tryLater)
+	writeResult(s, say, result{Version: 1, Run: name, Ending: notRun, Code: run.TryLater, Error: why.Error(), Job: j})
+	return exitCode(run.TryLater)
 }
-
-const tryLater = run.TryLater
 
 // finish makes a run's attempts and exits as the last one did. It returns an error only if nothing ran. setup has the
 // values that only the caller knows.
@@ -317,3 +316,33 @@ func started(err error) error {
 	}
 	return err
 }
+
+// claimMemory claims what --memory promises to a command, for as long as this launch lives. If the memory is not
+// available, nothing is started, except with --anyway. An exitCode error was printed already.
+func claimMemory(s settings, say ui.Printer, c job.Command, j *job.Job) (*claim.Claim, error) {
+	held, warnings, err := room.PromiseOf(s.Limit(), c, j).Take(s.memoryCalled(), s.Anyway)
+	for _, w := range warnings {
+		say.Warn("%s", w)
+	}
+	var refused *room.Refusal
+	if !errors.As(err, &refused) {
+		return held, err
+	}
+	if s.Anyway {
+		say.Warn("%s", refused.Why)
+		return held, nil
+	}
+	why := refused.Why
+	r := result{Version: 1, Ending: notRun, Code: run.TryLater, Error: why, Job: j}
+	if refused.Never {
+		r.Ending, r.Code = "refused", run.CannotFit
+		why += "; nothing was started (--anyway runs it)"
+		r.Stop = &run.Stop{Why: why, Code: r.Code}
+	}
+	say.Line("%s", why)
+	writeResult(s, say, r)
+	return nil, exitCode(r.Code)
+}
+
+// memoryCalled is how errors name the limit.
+func (s settings) memoryCalled() string { return s.Value("memory", s.Memory.String()) }

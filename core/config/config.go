@@ -155,7 +155,7 @@ func Apply(d Document, e Edit) error {
 	case ok == e.Add:
 		return fmt.Errorf("editing %v: it is not there any more", e.At)
 	case from != e.From:
-		return fmt.Errorf("editing %v: it was %s and is now %s", e.At, e.From, from)
+		return fmt.Errorf("editing %v: its value was %s when the recipe was read, and is %s now", e.At, e.From, from)
 	}
 	var err error
 	if r, can := d.(interface{ Remove(path string) error }); e.Remove && can {

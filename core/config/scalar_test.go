@@ -181,7 +181,7 @@ func TestApply(t *testing.T) {
 		why  string
 	}{
 		{Edit{At: Address{"x", "a"}, From: "1", To: "3"}, ""},
-		{Edit{At: Address{"x", "a"}, From: "1", To: "4"}, "it was 1 and is now 3"},
+		{Edit{At: Address{"x", "a"}, From: "1", To: "4"}, "was 1 when the recipe was read, and is 3 now"},
 		{Edit{At: Address{"x", "b"}, Add: true, To: "4"}, "there already as 2"},
 		{Edit{At: Address{"x", "c"}, From: "1", To: "4"}, "not there any more"},
 		{Edit{At: Address{"x", "c"}, Add: true, To: "4"}, ""},

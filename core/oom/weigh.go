@@ -106,7 +106,8 @@ func (r *Report) unchecked(seen Seen) {
 	if !fault {
 		how = r.Cause
 	}
-	r.What = fmt.Sprintf("%s with %v resident, under a limit of %v: code that does not check its allocations crashes like this", how, seen.Resident, seen.Limit)
+	r.What = fmt.Sprintf("%s with %v resident, under a limit of %v: "+
+		"code that does not check its allocations crashes like this", how, seen.Resident, seen.Limit)
 	r.saw(Status, r.What, CPUAlloc, Likely)
 }
 

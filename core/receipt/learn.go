@@ -310,7 +310,7 @@ func add(e *mem.Estimate, k mem.Kind, what string, bytes float64, from []point, 
 	case len(from) > 1:
 		it.From = "between what was measured in " + names(rs)
 	default:
-		it.From = fmt.Sprintf("from a size %.2g times this, measured in %s", near.x/max(1, x), names(rs))
+		it.From = fmt.Sprintf("from a size %.2g times this one, which was measured in %s", near.x/max(1, x), names(rs))
 		it.Guess = math.Abs(near.x-x) > nearby*x
 	}
 	for i := range e.Items {
