@@ -64,8 +64,8 @@ check: format lint
 test: deps format lint
 	$(GO) vet ./...
 	$(GO) test ./...
-	$(GO) test -race ./plugins/sisr ./core/plugin/host # what prices on several cores, and what talks to a process
-	$(GO) test -race -run 'TestScripts/(source|plan)|TestPace' ./cmd/launch
+	$(GO) test -race ./plugins/sisr ./core/plugin/host ./core/attempt ./core/observe # prices on several cores, talks to a process, watches
+	$(GO) test -race -run 'TestScripts/(source|plan)' ./cmd/launch
 	for e in sisr moco stablesr; do (cd examples/$$e && $(PYTHON) -m unittest -q) || exit 1; done
 	$(MAKE) attack QUICK=--quick
 
