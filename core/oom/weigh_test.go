@@ -66,7 +66,8 @@ func TestWeigh(t *testing.T) {
 		{"the kernel counts, and an exception stands there", traceback + "KeyError: 'x'\n", Seen{Exit: Exit{Known: true, Code: 1, OOMKills: 1}}, Failed, NoMemory, Likely, "KeyError"},
 		{"the kernel counts, and nothing was said", "step 1\n", Seen{Exit: Exit{Known: true, Code: 1, OOMKills: 1}}, OutOfMemory, HostOOM, Certain, "by its own count"},
 
-		{"a fault near the limit", "step 1\n", Seen{Exit: Killed(11), Limit: gib, Resident: gib * 9 / 10}, OutOfMemory, CPUAlloc, Likely, "code that does not check an allocation"},
+		{"a fault near the limit", "step 1\n", Seen{Exit: Killed(11), Limit: gib, Resident: gib * 9 / 10},
+			OutOfMemory, CPUAlloc, Likely, "code that does not check its allocations"},
 		{"C code that says nothing, near the limit", traceback + "SystemError: error return without exception set\n", Seen{Exit: Exited(1), Limit: gib, Resident: gib * 9 / 10},
 			OutOfMemory, CPUAlloc, Likely, "under a limit of 1.00 GiB"},
 		{"C code that says nothing, far from it", traceback + "SystemError: error return without exception set\n", Seen{Exit: Exited(1), Limit: gib, Resident: gib / 2},
