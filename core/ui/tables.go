@@ -97,7 +97,7 @@ func RowOf(h *record.History, life record.Life) RunRow {
 // Runs writes the list of runs, the newest last.
 func (p Printer) Runs(rows []RunRow) {
 	if len(rows) == 0 {
-		p.line("no run yet")
+		p.line("no runs")
 		return
 	}
 	for _, r := range rows {
