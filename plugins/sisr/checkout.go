@@ -207,7 +207,7 @@ func (x *checkout) lacks(folder, name string) bool {
 func (x *checkout) discWarnings() (out []string) {
 	kind, judged := x.recipe.disc.kind, false
 	for _, p := range x.recipe.losses {
-		l := p.loss()
+		l := p.loss(x.recipe.project)
 		if l.Weight == 0 || !l.IsGAN() && !l.WantsFeatures() {
 			continue
 		}
@@ -238,7 +238,7 @@ func (x *checkout) discWarnings() (out []string) {
 func (x *checkout) lossWarnings() (out []string) {
 	constant, others := "", false
 	for _, p := range x.recipe.losses {
-		l := p.loss()
+		l := p.loss(x.recipe.project)
 		if l.Weight == 0 {
 			continue
 		}

@@ -1,11 +1,15 @@
 package sisr
 
-import "github.com/launch-ml/launch/core/job"
+import (
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/plugins/sisr/arch"
+)
 
 // A dialect is one project's spelling of the same recipe: where each knob lies, what is missing.
 // An empty path is a knob that the project does not have.
 type dialect struct {
-	name string
+	name    string
+	project arch.Project
 
 	micro, accumulation, enlarge     string
 	lq, gt                           string
@@ -41,7 +45,7 @@ const (
 )
 
 var redux = dialect{
-	name:  "traiNNer-redux",
+	name: "traiNNer-redux", project: arch.Redux,
 	micro: "datasets.train.batch_size_per_gpu", accumulation: "datasets.train.accum_iter", enlarge: "datasets.train.dataset_enlarge_ratio",
 	lq: "datasets.train.lq_size", gt: "datasets.train.gt_size",
 	workers: "datasets.train.num_worker_per_gpu", prefetch: "datasets.train.prefetch_factor", persistent: "datasets.train.persistent_workers",
@@ -52,7 +56,7 @@ var redux = dialect{
 
 // BasicSR has neither accumulation, mixed precision nor tiles (basicsr/utils/options.py, models/sr_model.py at 8d56e3a0).
 var basicSR = dialect{
-	name:  "BasicSR",
+	name: "BasicSR", project: arch.BasicSR,
 	micro: "datasets.train.batch_size_per_gpu", enlarge: "datasets.train.dataset_enlarge_ratio", gt: "datasets.train.gt_size",
 	workers: "datasets.train.num_worker_per_gpu", ema: "train.ema_decay",
 	valFreq: "val.val_freq", totalIter: "train.total_iter", metrics: "val.metrics", queue: "queue_size", gpus: "num_gpu",
@@ -61,7 +65,7 @@ var basicSR = dialect{
 
 // neosr's recipes are TOML, and its crop is of the low-resolution image (neosr/utils/options.py, train.py at 31c70226).
 var neosr = dialect{
-	name:  "neosr",
+	name: "neosr", project: arch.Neosr,
 	micro: "datasets.train.batch_size", accumulation: "datasets.train.accumulate", enlarge: "datasets.train.dataset_enlarge_ratio",
 	lq: "datasets.train.patch_size", workers: "datasets.train.num_worker_per_gpu",
 	amp: "use_amp", bf16: "bfloat16", ema: "train.ema", tile: "val.tile", losses: "",

@@ -26,12 +26,15 @@ func (x *checkout) spec(set map[string]any) arch.Spec {
 	for k, v := range set {
 		args[k] = v
 	}
-	return arch.Spec{Type: x.recipe.net.kind, Scale: x.recipe.scale, Frames: x.recipe.int(trainSet+"clip_size", 0), Args: args, Source: x.arch}
+	return arch.Spec{
+		Project: x.recipe.project, Type: x.recipe.net.kind, Scale: x.recipe.scale, Args: args, Source: x.arch,
+		Frames: x.recipe.int(trainSet+"clip_size", 0),
+	}
 }
 
 // discSpec names the discriminator to the formulas.
 func (x *checkout) discSpec() arch.Spec {
-	return arch.Spec{Type: x.recipe.disc.kind, Args: x.recipe.disc.args, Source: x.munet}
+	return arch.Spec{Project: x.recipe.project, Type: x.recipe.disc.kind, Args: x.recipe.disc.args, Source: x.munet}
 }
 
 // step is the training step of a variant, for the formulas.
@@ -54,7 +57,7 @@ func (b *builder) step(v variant, s setting) (arch.StepConfig, error) {
 		cfg.Replicas = b.job.Batch.Ranks
 	}
 	for _, l := range b.recipe.losses {
-		cfg.Losses = append(cfg.Losses, l.loss())
+		cfg.Losses = append(cfg.Losses, l.loss(b.recipe.project))
 	}
 	return cfg, nil
 }
@@ -66,7 +69,7 @@ func (b *builder) starts(l command.Launcher) bool {
 }
 
 // loss is a loss of the recipe, for the formulas.
-func (l part) loss() arch.Loss {
+func (l part) loss(p arch.Project) arch.Loss {
 	weight := 1.0
 	switch w := l.args["loss_weight"].(type) {
 	case float64:
@@ -74,7 +77,7 @@ func (l part) loss() arch.Loss {
 	case int64:
 		weight = float64(w)
 	}
-	return arch.Loss{Type: l.kind, Name: ledgerName(l), Weight: weight, Args: l.args}
+	return arch.Loss{Project: p, Type: l.kind, Name: ledgerName(l), Weight: weight, Args: l.args}
 }
 
 // ledgerName is what a ledger calls a loss: its key in the recipe, or of a list its type.

@@ -235,12 +235,12 @@ func TestNames(t *testing.T) {
 		"paragonsr2_static_xs": "paragonsr2_static_s", "paragonsr2_static_l": "paragonsr2_static_m",
 		"paragonsr2_static_xl": "paragonsr2_static_m",
 	}
-	for _, n := range Names() {
+	for _, n := range Names(Redux) {
 		if !checked[n] && !checked[same[n]] {
 			t.Errorf("%s: never compared with PyTorch", n)
 		}
 	}
-	if !strings.Contains(strings.Join(Names(), " "), "span") {
+	if !strings.Contains(strings.Join(Names(Redux), " "), "span") {
 		t.Error("no names")
 	}
 }
