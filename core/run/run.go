@@ -212,6 +212,9 @@ type Run struct {
 	// interrupted or failed before the run was resumed. nil if there are none.
 	Cut      *Progress `json:"cut,omitempty"`
 	Attempts []Attempt `json:"attempts,omitempty"`
+	// Numbered is the highest number of an attempt that was planned before the run was taken up again. The next one is
+	// higher, so that no two attempts have the same number.
+	Numbered int `json:"numbered,omitempty"`
 }
 
 // Progress is how far an attempt came, by the program's own reports.
@@ -227,6 +230,15 @@ func (p *Progress) Further(q Progress) *Progress {
 		return &q
 	}
 	return &Progress{max(p.Iteration, q.Iteration), max(p.Total, q.Total), p.Succeeded || q.Succeeded}
+}
+
+// number returns the number of the next attempt.
+func (r *Run) number() int {
+	n := r.Numbered
+	if last := r.Last(); last != nil {
+		n = max(n, last.Plan.Attempt, len(r.Attempts))
+	}
+	return n + 1
 }
 
 // Last returns the last attempt, or nil.

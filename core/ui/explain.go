@@ -193,17 +193,17 @@ func (p Printer) ranAs(r *RunDoc) {
 	}
 	p.line("run %s · %s", r.ID, what)
 	for i, a := range r.Attempts {
-		if i+1 < len(r.Attempts) {
+		if i+1 < len(r.Attempts) { // all but the last, which the next line has
 			how := string(a.Ending)
 			if a.Cause != "" {
 				how = a.Cause
 			}
-			p.line("  attempt %d  %s%s: %s", i+1, trial(a.Trial), a.Changes, how)
+			p.line("  attempt %d  %s%s: %s", a.Number, trial(a.Trial), a.Changes, how)
 		}
 	}
 	last := ""
 	if n := len(r.Attempts); n > 1 {
-		last = fmt.Sprintf(" in attempt %d, %s", n, r.Attempts[n-1].Changes)
+		last = fmt.Sprintf(" in attempt %d, %s", r.Attempts[n-1].Number, r.Attempts[n-1].Changes)
 	} else if n == 1 && r.Attempts[0].Changes != "as asked" && r.Attempts[0].Changes != "" {
 		last = ", " + r.Attempts[0].Changes
 	}
