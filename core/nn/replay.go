@@ -257,7 +257,7 @@ func (r *replay) list(ops []op, seg int32) {
 			}
 		case opGradients:
 			r.keepGradients(o)
-		case opStep:
+		case opStep, opStepAlone:
 			r.step(o)
 		case opZeroGrad:
 			r.zeroGrad(o)
@@ -323,11 +323,13 @@ func (r *replay) keepGradients(o *op) {
 	}
 }
 
-// step is the optimizer's, and zero_grad behind it.
+// step is the optimizer's, with the zero_grad after it where there is one.
 func (r *replay) step(o *op) {
 	r.temporaries(o)
 	r.trace = append(r.trace, Event{Block: -1 - int32(o.part)})
-	r.zeroGrad(o)
+	if o.kind == opStep {
+		r.zeroGrad(o)
+	}
 }
 
 func (r *replay) zeroGrad(o *op) {

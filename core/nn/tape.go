@@ -107,6 +107,7 @@ const (
 	opTouch          // reads, and does nothing else: the end of a Python variable
 	opBackward
 	opStep
+	opStepAlone // without the zero_grad after it
 	opZeroGrad
 	opGradients
 	opCheckpoint

@@ -20,6 +20,7 @@ type recipe struct {
 	root config.Value
 
 	title       string // the experiment's name
+	model       string // model_type, of a project that has several training loops
 	experiment  string // its folder, relative to the command's folder or absolute
 	scale       int64
 	net, disc   part   // network_g, network_d; disc.kind is "" without one
@@ -153,6 +154,9 @@ func readRecipe(path string, text []byte, forced []string) (*recipe, []string, e
 	r.optG, r.optD = r.optimizer("optim_g"), r.optimizer("optim_d")
 	r.losses = r.readLosses()
 	model := strings.ToLower(r.root.Get("model_type").Text())
+	if r.dialect == &basicSR {
+		r.model = model
+	}
 	r.otf = r.bool("high_order_degradation") || strings.Contains(model, "realesr") || model == "otf"
 	r.queueSize = r.int(r.queue, 120) // 120 (redux, neosr), 180 (BasicSR)
 	if r.dialect == &basicSR {

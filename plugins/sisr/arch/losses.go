@@ -15,6 +15,8 @@ type Loss struct {
 	Name    string         // in the recipe: "losses.perceptualloss", "perceptual_opt"; "" where there is no recipe
 	Weight  float64        // loss_weight; 0 switches the loss off
 	Args    map[string]any // the other keys
+
+	averaged bool // the training loop itself runs the averaged network for it
 }
 
 // A lossFunc is a loss's forward of the output against the target: a scalar, or its size in float32 for several.

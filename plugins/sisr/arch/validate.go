@@ -111,6 +111,13 @@ func States(cfg StepConfig) (e mem.Tensors) {
 	small.Batch, small.LQ = 1, (max(cfg.Net.MinLQ, 64/max(cfg.Net.Scale, 1))+m-1)/m*m
 	t.NoGrad(func() { e.Unknown = small.record(t) })
 	e.Add(cfg.resident(t)...)
+	if m, _ := models.find(cfg.Project, cfg.Model); m.gradientsStay {
+		for _, net := range []string{"network_g", "network_d"} {
+			if n := t.Size(net).GradBytes; n > 0 {
+				e.Add(mem.Item{Kind: mem.Gradients, What: net, Bytes: n, Count: int64(n) / 4, From: "of the last step, cleared in the next"})
+			}
+		}
+	}
 	return e
 }
 
