@@ -27,6 +27,9 @@ type finding struct {
 
 func (f *finding) memory() bool { return f.rule.kind != NoMemory }
 
+// ofCard reports whether it is about a card's memory.
+func (f *finding) ofCard() bool { return strings.HasPrefix(string(f.rule.kind), "gpu_") }
+
 // findings reads an excerpt.
 func (d *Detector) findings(x *excerpt) []finding {
 	rs, first := rows(x.lines, x.first, d.words)
@@ -48,9 +51,14 @@ func (d *Detector) findings(x *excerpt) []finding {
 			out = append(out, f)
 		}
 	}
+	if f, ok := cutOff(rs); ok && x.ends {
+		f.x, f.rows, f.stream = x, rs, x.stream
+		out = append(out, f)
+	}
 	for i := range out {
 		f := &out[i]
-		f.alive = f.memory() && (f.survivedAfter(out[i:], counted) || f.diedLater(out[i:], counted))
+		f.shutDown()
+		f.alive = f.alive || f.memory() && (f.survivedAfter(out[i:], counted) || f.diedLater(out[i:], counted))
 		f.done = f.memory() && !f.alive && f.resumed(counted)
 	}
 	return out

@@ -184,7 +184,7 @@ func (f *finding) barAtZero() bool {
 func partOfWords(rs []row, at int) Part {
 	for i := min(at, len(rs)-1); i >= max(0, at-12); i-- {
 		text := clip(rs[i].body)
-		if strings.Contains(text, `File "`) {
+		if strings.Contains(text, `File "`) || setting.MatchString(text) {
 			continue
 		}
 		for _, p := range partWords {
@@ -222,7 +222,7 @@ func (r *Report) where() string {
 		}
 		return "in the first step"
 	}
-	if r.Phase == TrainForward && r.AnyForward {
+	if r.AnyForward && (r.Phase == Unknown || r.Phase == TrainForward) {
 		return "in a forward pass"
 	}
 	where := map[Phase]string{Build: "while the model was built", Data: "in the data pipeline",

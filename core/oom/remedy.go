@@ -38,10 +38,10 @@ var remedyCosts = []string{"none", "speed", "numerics", "metrics", "recipe", "mo
 func (r Report) Remedies(c Clues) []Remedy {
 	a := &advice{r: r, c: c}
 	switch {
-	case !r.OOM && !r.Fatal:
-	case !r.OOM:
+	case !r.OOM && !r.Possible && !r.Fatal:
+	case !r.OOM && !r.Possible:
 		a.notMemory()
-	case r.Confidence == Weak:
+	case r.Possible:
 		a.unexplained()
 	case r.Kind == SharedMemory:
 		a.sharedMemory()
