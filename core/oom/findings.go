@@ -30,6 +30,23 @@ func (f *finding) memory() bool { return f.rule.kind != NoMemory }
 // ofCard reports whether it is about a card's memory.
 func (f *finding) ofCard() bool { return strings.HasPrefix(string(f.rule.kind), "gpu_") }
 
+// tensorFlow takes what TensorFlow's allocator prints of itself around a failure: its limit, and what is in use.
+func (f *finding) tensorFlow(n *Numbers) {
+	if n.Capacity != nil || n.Allocated != nil {
+		return
+	}
+	for _, r := range near(f.rows, f.at, statsRows, statsRows) {
+		if !strings.Contains(r.body, "Limit:") && !strings.Contains(r.body, "InUse:") {
+			continue
+		}
+		set(&n.Capacity, tfLimit, r.body)
+		set(&n.Allocated, tfInUse, r.body)
+	}
+}
+
+// statsRows bounds the rows between TensorFlow's message and its allocator's state: it lists each of its chunks before that.
+const statsRows = 400
+
 // findings reads an excerpt.
 func (d *Detector) findings(x *excerpt) []finding {
 	rs, first := rows(x.lines, x.first, d.words)

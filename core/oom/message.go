@@ -79,7 +79,7 @@ var (
 		`memoryhasbeenallocatedandavailablememoryisonly` + size)
 	tried = rx(`failedwithOOMondevice\d+whiletryingto(?:allocate|map)(\d+)bytes\(free:(\d+),total:(\d+)\)`)
 	// tensorflow/core/framework/allocator.cc, AllocatorStats::DebugString
-	tfLimit = rx(`^\s*Limit: +(\d+)\s*$`)
+	tfLimit = rx(`(?:^|\] )\s*Limit: +(\d+)\s*$`)
 	tfInUse = rx(`^\s*InUse: +(\d+)\s*$`)
 	// nvidia-smi's notation for used and total memory, for messages without numbers
 	smiUsage = rx(`(\d[\d,]*MiB)/(\d[\d,]*MiB)`)

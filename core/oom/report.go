@@ -361,6 +361,7 @@ func (r *Report) gpu(f *finding) {
 	if r.Kind != GPUUnspecified {
 		return
 	}
+	f.tensorFlow(&r.Numbers)
 	r.Kind, r.Limit = gpuKind(&r.Numbers)
 	near := near(f.rows, f.at, 20, 6)
 	if r.Kind == GPUUnspecified && r.Capacity == nil {
@@ -374,6 +375,9 @@ func (r *Report) gpu(f *finding) {
 				}
 			}
 		}
+	}
+	if r.Kind == GPUUnspecified && r.Requested == nil && r.Capacity != nil && r.Allocated != nil {
+		r.Kind = GPUCapacity // TensorFlow's allocator prints its state when it has no more to give
 	}
 	if r.Kind == GPUUnspecified && noHole.MatchString(joined(near)) {
 		r.Kind = GPUFragmentation
@@ -615,6 +619,10 @@ func (r *Report) why() string {
 		return others
 	case r.Kind == GPUContention && r.Capacity != nil && r.Numbers.others() > 0:
 		return fmt.Sprintf("other processes hold about %v", r.Numbers.others().Round(100*unit.MiB))
+	case r.ofCard() && r.Numbers.roomy():
+		return "far more than that was free: the card is neither full nor in pieces, and another limit was reached"
+	case r.ofCard() && r.Numbers.siblings() > 0:
+		return fmt.Sprintf("%d other processes of one size are on this card, as when all ranks of a job begin on the same one", r.Numbers.siblings())
 	case r.Kind == GPUCapacity && r.Requested != nil && r.Capacity != nil && *r.Requested > *r.Capacity:
 		return "that is more than the whole card"
 	}

@@ -201,6 +201,13 @@ var rules = []rule{
 	{name: "open_files", kind: NoMemory, weight: broken, nature: spoken,
 		re:    rx(`[Tt]oo many open files`),
 		cause: "too many open files: a limit of the process, not memory (ulimit -n; a sharing strategy that uses files)"},
+	// aten/src/ATen/MapAllocator.cpp: of a shared tensor that is small, a process has too many maps (mmap(2), ENOMEM)
+	{name: "map_count", kind: NoMemory, weight: broken, nature: spoken,
+		re:    rx(`unable to (?:mmap|map) \d{1,7} bytes from file </?torch_.*Cannot allocate memory`),
+		cause: "a small map of a shared tensor was refused: a process has too many maps (vm.max_map_count), not too little memory"},
+	// TH's own allocator, before torch 1.0: lib/TH/THGeneral.c
+	{kind: CPUAlloc, weight: sure, nature: raised, cause: "out of host memory",
+		re: rx(`Torch: not enough memory: you tried to (?:re)?allocate`)},
 	// OpenCV's core/src/alloc.cpp names its function OutOfMemoryError; Windows' ERROR_COMMITMENT_LIMIT
 	{kind: CPUAlloc, weight: probable, nature: spoken, cause: "out of host memory",
 		re: rx(`\(-4:Insufficient memory\)|OpenCV.*Insufficient memory|WinError 1455|os error 1455|` +
