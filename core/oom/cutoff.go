@@ -15,9 +15,9 @@ var launchedRule = rule{name: "worker_died", kind: NoMemory, weight: echo, natur
 
 var (
 	// beganTrace is the first line of a traceback; IPython names the exception before it (IPython/core/ultratb.py).
-	beganTrace = rx(`^(?:([A-Z]\w*)\s{2,})?Traceback \(most recent call last\)`)
+	beganTrace = rx(`^(?:([A-Z]\w*(?:Error|Exception|Exhausted|Interrupt))\s*)?Traceback \(most recent call last\)`)
 	// inTrace are lines that a traceback has below its frames: source, carets, "[Previous line repeated …]", IPython's frames.
-	inTrace = rx(`^(?:\s+\S|File .*\.py|-+> ?\d+|\s*\d+ +\S|Cell In|Input In|<ipython-input|/\S+\.py in )`)
+	inTrace = rx(`^(?:\s+\S|File \S|-+> ?\d+|\s*\d+ +\S|Cell In|Input In|<ipython-input|[~/]\S*$|\S+\.pyc? in )`)
 	trailer = rx("^(?:```.*|\\.{2,}|…|~~~)$")
 	// starters are the files of programs that only start others.
 	starters = rx(`torch/distributed/|/accelerate/commands/|/deepspeed/launcher/|/bin/(?:torchrun|accelerate|deepspeed)$|/runpy\.py$|` +

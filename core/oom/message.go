@@ -81,6 +81,8 @@ var (
 	// tensorflow/core/framework/allocator.cc, AllocatorStats::DebugString
 	tfLimit = rx(`(?:^|\] )\s*Limit: +(\d+)\s*$`)
 	tfInUse = rx(`^\s*InUse: +(\d+)\s*$`)
+	// vllm/v1/worker/gpu_worker.py
+	vllmFree = rx(`Freememoryondevice(?:cuda:\d+)?\((\d[\d.]*)/(\d[\d.]*GiB)\)onstartupislessthandesiredGPUmemoryutilization\([\d.]+,(\d[\d.]*GiB)\)`)
 	// nvidia-smi's notation for used and total memory, for messages without numbers
 	smiUsage = rx(`(\d[\d,]*MiB)/(\d[\d,]*MiB)`)
 )
@@ -213,6 +215,12 @@ func (n *Numbers) readRequest(s string) {
 
 // readTries reads what an allocator prints of a request before it tries again: c10/cuda/CUDACachingAllocator.cpp.
 func (n *Numbers) readTries(s string) {
+	if m := vllmFree.FindStringSubmatch(s); m != nil {
+		replace(vllmFree, s, &n.Free, &n.Capacity, &n.Requested)
+		if v, ok := parseSize(m[1] + "GiB"); ok {
+			n.Free, n.Allocated = rounded(v), new(unit.Bytes(0)) // it asks before it takes anything
+		}
+	}
 	if n.Requested == nil && n.Capacity == nil {
 		replace(tried, s, &n.Requested, &n.Free, &n.Capacity)
 	}

@@ -76,7 +76,7 @@ var phaseRules = []phaseRule{
 var launcher = rx(`torch/distributed/(?:elastic|launcher|run\.py|launch\.py)|<frozen|/multiprocessing/`)
 
 // forwardFrame is one of a module's forward: the default, where nothing else is said.
-var forwardFrame = rx(`^(?:forward|_call_impl|_wrapped_call_impl|_slow_forward|gather|parallel_apply|_conv_forward)$`)
+var forwardFrame = rx(`^(?:forward|call|_call_impl|_wrapped_call_impl|_slow_forward|gather|parallel_apply|_conv_forward)$`)
 
 // phaseOf reads frames, outermost first. It is exact if a frame belongs to one phase only, and not for a forward, which may
 // belong to training or to validation.
@@ -158,13 +158,37 @@ func (f *finding) asked(calls []frame) Phase {
 	if n < 0 {
 		return Unknown
 	}
-	line, _, _ := strings.Cut(strings.TrimSpace(f.source(calls[n])), "  #")
+	line := f.statement(calls[n])
 	for _, c := range callPhases {
 		if c.re.MatchString(line) && !strings.Contains(line, "sched") {
 			return c.phase
 		}
 	}
+	for n > 0 && calls[n].installed() {
+		n--
+	}
+	line = f.statement(calls[n])
+	for _, c := range stepPhases {
+		if !calls[n].installed() && c.re.MatchString(line) {
+			return c.phase
+		}
+	}
 	return Unknown
+}
+
+// statement is the source line of a frame, without its comment.
+func (f *finding) statement(c frame) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(f.source(c)), "  #")
+	return line
+}
+
+// stepPhases are read in the innermost line outside installed packages: a compiled function's own frames are not there (JAX).
+var stepPhases = []struct {
+	phase Phase
+	re    *pattern
+}{
+	{TrainForward, rx(`(?:^|= ?|[\s.])\w*(?:train_step|training_step|train_one_step|train_on_batch|train_batch)\(`)},
+	{Validation, rx(`(?:^|= ?|[\s.])\w*(?:eval_step|validation_step|valid_step|test_step|evaluate\w*|validate\w*)\(`)},
 }
 
 // method is what modules call the parts of their forward as well (Ultralytics, nn/tasks.py; Keras' predict is none of these).

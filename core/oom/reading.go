@@ -7,7 +7,7 @@ import (
 )
 
 // head finds an exception's name before a message: "RuntimeError: ", "torch.OutOfMemoryError: ", "Exception: ".
-var head = rx(`(?:^|[\s:|(\[>"])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure)|` +
+var head = rx(`(?:^|[\s:|(\[>"\x60])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure)|` +
 	`OutOfResources|Exception))(?:\([^)]{0,80}\))?:(?:\s|$)`)
 
 // quotes matches the text before a quoted message: a value in a dictionary, an argument or a literal.
@@ -180,7 +180,7 @@ func (m *match) explained() bool {
 // advised reports whether the words only name a possibility. A message with numbers is no advice, and that of a full /dev/shm
 // is itself a guess in the libraries that print it.
 func (m *match) advised(start int) bool {
-	return m.memory() && m.rule.nature != survived && m.rule.nature != retried && m.rule.kind != SharedMemory && m.count() < 2 && advises(m.rows, m.at, m.text, start)
+	return m.memory() && m.rule.nature != survived && m.rule.nature != retried && m.rule.kind != SharedMemory && (m.count() < 2 || strings.HasSuffix(m.before, "`")) && advises(m.rows, m.at, m.text, start)
 }
 
 // specify takes the memory from another rule: the words of a program that went on need not name it.

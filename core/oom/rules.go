@@ -57,7 +57,7 @@ var (
 		"no executable batch", "all available ram", "more memory than is available", "paging file is too small", "exceeding memory limits",
 		"over memory limit", "would exceed allowed memory", "allocation failure", "greater than the maximum", "allocation failed", "alloc failed", "microbatch size will", "trying batch size",
 		"exceeded limit", "hbm capacity", "oomd", "earlyoom", "with oom on", "] stats:", "in-use chunks:", "total_region_allocated", "dst tensor is not",
-		"memory pressure",
+		"memory pressure", "free memory on device", "no available memory", "kv cache memory", "chunks by size", "mem-fraction-static",
 	}
 	failureWords = []string{
 		"traceback", "error:", "exception:", "keyboardinterrupt", "sigterm", "sigint",
@@ -68,7 +68,7 @@ var (
 		"terminated", "nan/inf", "is nan", "loss is inf", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
 		"time limit", "state: timeout", " timeout ", "node_fail", "bus error", "systemexit",
 		"eoferror", "notimplementederror", // the two are often raised without a word
-		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "died",
+		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "died", "check failed", "check failure",
 		"exc_type", // structlog's name for an exception's, in JSON
 	}
 	frameWords = []string{"  file \"", "❱"}
@@ -81,11 +81,10 @@ var rules = []rule{
 	// TensorFlow tsl/framework/bfc_allocator.cc: the caller asked for a try.
 	{kind: GPUUnspecified, weight: probable, nature: survived,
 		re: rx(`ran out of memory trying to allocate .*caller indicates that this is not a failure`)},
-	{kind: GPUUnspecified, weight: probable, nature: survived, pressed: true,
-		re: rx(`ran out of memory trying to allocate `)},
-	// its state, which it prints with each such line: DumpMemoryLog
-	{kind: GPUUnspecified, weight: probable, nature: retried, pressed: true,
-		re: rx(`bfc_allocator\.cc:\d+\] (?:Stats:|Sum Total of in-use chunks:|total_region_allocated_bytes_)`)},
+	// its state, which it prints where the caller fails: DumpMemoryLog
+	{kind: GPUUnspecified, weight: suspected, nature: spoken, pressed: true, cause: "out of GPU memory",
+		re: rx(`bfc_allocator\.cc:\d+\] +(?:Stats:|Summary of in-use Chunks by size|Sum Total of in-use chunks:|total_region_allocated_bytes_)|` +
+			`[Rr]an out of memory trying to allocate `)},
 	// c10/cuda/CUDACachingAllocator.cpp, since torch 2.13: each failed cudaMalloc or cuMemCreate, before it is tried again
 	{kind: GPUUnspecified, weight: probable, nature: retried, pressed: true,
 		re: rx(`memory (?:allocation|mapping) failed with OOM on device \d+`)},
@@ -185,6 +184,15 @@ var rules = []rule{
 	// tensorflow/core/common_runtime/gpu/gpu_util.cc: the copy's target was not allocated
 	{kind: GPUUnspecified, weight: suspected, nature: spoken, cause: "out of GPU memory",
 		re: rx(`Dst tensor is not initialized`)},
+	// the exception's name alone, as a notebook prints it above its traceback
+	{kind: GPUUnspecified, weight: suspected, nature: raised, cause: "out of GPU memory",
+		re: rx(`\bResourceExhaustedError\b(?:: |:?\s*$| \(see above)`)},
+	// vllm/v1/worker/gpu_worker.py, vllm/v1/core/kv_cache_utils.py; sglang/srt/model_executor/model_runner.py
+	{kind: GPUUnspecified, weight: suspected, nature: raised, cause: "too little GPU memory was free at the start",
+		re: rx(`Free memory on device .{0,60}on startup is less than desired GPU memory utilization`)},
+	{kind: GPUUnspecified, weight: suspected, nature: raised, cause: "too little GPU memory for the cache of keys and values",
+		re: rx(`No available memory for the cache blocks|larger than the available KV cache memory|` +
+			`larger than the maximum number of tokens that can be stored in KV cache|Not enough memory\. Please try (?:to increase|increasing) --mem-fraction-static`)},
 	// xla/pjrt/cpu: the host's own device has other words than a card's allocator, and no size in GiB
 	{kind: CPUAlloc, weight: sure, nature: spoken, cause: "out of host memory",
 		re: rx(`(?:RESOURCE_EXHAUSTED|Resource exhausted|INTERNAL): (?:Error dispatching computation: )*` +
@@ -341,7 +349,7 @@ var rules = []rule{
 			`(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE)_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)`),
 		cause: "a library of the GPU could not start or found no algorithm: the usual face of a full card, or of a broken installation"},
 	{name: "device_fault", kind: NoMemory, weight: broken, nature: spoken,
-		re: rx(`(?:CUDA|HIP)(?: driver)? error: |cuDNN error: |(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|` +
+		re: rx(`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS)|(?:CUDA|HIP)(?: driver)? error: |cuDNN error: |(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|` +
 			`HIPBLAS)_STATUS_[A-Z_]+|illegal memory access|uncorrectable ECC`),
 		cause: "an error of the GPU or its libraries"},
 	{name: "nccl", kind: NoMemory, weight: echo + 10, nature: consequence,
@@ -357,7 +365,7 @@ var rules = []rule{
 			`mpirun noticed that process rank \d+|worker process has died|WorkerCrashedError|ActorDiedError`),
 		cause: "a process of the program ended"},
 	{name: "crash", kind: NoMemory, weight: exception, nature: spoken,
-		re: rx(`Segmentation fault|Fatal Python error|\(core dumped\)|Caught signal \d+ \(|` +
+		re: rx(`\*\*\* Check failure stack trace|^F\d{4} .*Check failed: |Segmentation fault|Fatal Python error|\(core dumped\)|Caught signal \d+ \(|` +
 			`^\s*Aborted\b`), cause: "the program crashed"},
 	{name: "exception", kind: NoMemory, weight: exception, nature: raised, re: exceptionLine},
 }

@@ -16,6 +16,7 @@ var sourcePhases = []struct {
 	// tf.keras names its functions (keras/engine/training.py), and a user's eager training loop has others
 	{Validation, rx(`__inference_(?:test|predict)_function|__inference_\w*(?:eval|valid|test|predict)\w*_step|` +
 		`\bjit[_(]\w*(?:eval|valid|test|infer|predict)`)},
+	{Build, rx(`\[\[(?:\{\{)?[Nn]ode:? [^\]]*(?:initial_value|/Initializer/|/Assign\b|zeros_\d+\b|truncated_normal|random_uniform)`)},
 	{TrainBackward, rx(`\[\[(?:\{\{)?[Nn]ode:? [^\]]*(?:gradients?[/_]|gradient_tape/)|/gradients/|gradient_tape/|_grad/|Conv\dDBackprop|BackpropFilter|` +
 		`transpose\(jvp|operator < \w+_grad > error|\b\w+_grad_ad_func\b|::\w+Grad(?:Kernel|Node)\b|egr::(?:Run)?Backward`)},
 	{TrainForward, rx(`__inference_(?:multi_step_on_iterator|one_step_on_iterator|train_function|\w*train_step|train)_\d|` +
