@@ -43,6 +43,7 @@ type excerpt struct {
 	signs     map[int]Event // by line number: the plugin's signs of an out-of-memory or its survival
 	after     []progress    // seen since it was closed
 	looks     int           // for these
+	ends      bool          // its last line is the stream's
 }
 
 // A Detector reads a program's output as it is written. It never fails, never holds output back, and holds a bounded
@@ -231,6 +232,9 @@ func (d *Detector) snapshot() []excerpt {
 			out = append(out, *x)
 		}
 		seg, ok := s.cleaner.pending()
+		if s.open {
+			out[len(out)-1].ends = true
+		}
 		if !ok {
 			continue
 		}
@@ -240,7 +244,7 @@ func (d *Detector) snapshot() []excerpt {
 			x.lines = append(slices.Clone(x.lines), last)
 		} else if marks := d.words.scan(seg.text); marks&(markMemory|markFailure) != 0 {
 			before := s.tail.lines(beforeLines)
-			out = append(out, excerpt{stream: s.name, first: len(before), lines: append(before, last), phase: d.phaseFor(s)})
+			out = append(out, excerpt{stream: s.name, first: len(before), lines: append(before, last), phase: d.phaseFor(s), ends: true})
 		} else if p, ok := progressOf(last.text); ok && len(out) > at {
 			x := &out[len(out)-1]
 			x.after = append(slices.Clone(x.after), p)

@@ -13,8 +13,9 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// ExplanationVersion is the version of [Explanation]. Fields are added within a version and never change their meaning.
-const ExplanationVersion = 1
+// ExplanationVersion is the version of [Explanation]. Fields are added within a version and never change their meaning. In
+// version 1 "oom" was true for a weak verdict as well; since 2 that is "possible".
+const ExplanationVersion = 2
 
 // An Explanation is the output of `launch explain`, for a person and as JSON. Scripts depend on the JSON, in which the report's
 // fields stand beside the others.
@@ -162,7 +163,7 @@ func (p Printer) Explain(x Explanation) {
 		p.ranAs(x.Run)
 	}
 	switch {
-	case x.Report.OOM || x.Report.Fatal:
+	case x.Report.OOM || x.Report.Possible || x.Report.Fatal:
 		p.died(x)
 	case x.Run != nil && x.Run.Cause != "" && x.Run.State != string(run.Interrupted):
 		p.line("  %s", x.Run.Cause)
@@ -264,12 +265,12 @@ func (p Printer) remedies(x Explanation) {
 	head := "what would have helped, mildest cost first:"
 	costs := true
 	switch {
-	case !x.Report.OOM:
+	case !x.Report.OOM && !x.Report.Possible:
 		head, costs = "what to do:", false
 		for _, m := range x.Remedies {
 			costs = costs || m.Cost != ladder.None.String()
 		}
-	case x.Report.Confidence == oom.Weak:
+	case x.Report.Possible:
 		head, costs = "what to do:", false
 	case x.Run != nil && x.Remedies[len(x.Remedies)-1].Ladder != "":
 		head = "what is left, mildest cost first:"
