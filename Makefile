@@ -10,7 +10,7 @@ GO     ?= go
 PYTHON ?= /usr/bin/python3
 export LAUNCH_TEST_PYTHON := $(PYTHON)
 
-.PHONY: build install check lint format test race demo demo-moco demo-stablesr demo-dualattn demo-gpu failures bench bench-truth attack attack-kill deps fmt
+.PHONY: build install check lint format test race demo demo-moco demo-stablesr demo-dualattn demo-gpu failures bench bench-truth card card-pack attack attack-kill deps fmt
 
 # What `launch version` prints of the commit. Go would record it by itself (-buildvcs), but not where git is told not to be asked, and
 # it fails where git refuses; here what git does not answer is left out.
@@ -55,8 +55,8 @@ lint: $(GOLANGCI) $(DEADCODE)
 	@dead=$$($(DEADCODE) -test -f '{{range .Funcs}}{{$$.Path}}.{{.Name}}{{println}}{{end}}' ./...) && \
 		! printf '%s\n' "$$dead" | grep . | grep -vxFf tools/lint/deadcode.txt || { echo 'nothing reaches these functions'; exit 1; }
 
-# check leaves these tests to `make test`: the first six need torch, the others are slow. -short shortens some more.
-SLOW := ^(TestScripts|TestDocs|TestTorch|TestExample|TestPyTorchLoadsThePatchedCopy|TestCaptureWithoutGPU|TestPromises|TestEachByte|TestSameSlowly)$$
+# check leaves these tests to `make test`: the first seven need torch, the others are slow. -short shortens some more.
+SLOW := ^(TestScripts|TestDocs|TestTorch|TestExample|TestPyTorchLoadsThePatchedCopy|TestCaptureWithoutGPU|TestCardDay|TestPromises|TestEachByte|TestSameSlowly)$$
 check: format lint
 	$(GO) vet ./...
 	$(GO) test -short -skip '$(SLOW)' ./...
@@ -103,6 +103,26 @@ bench: build
 # bench-truth compares the estimates with what PyTorch was recorded to need, and fails where a limit is broken.
 bench-truth:
 	$(GO) run ./tools/truth
+
+# card measures what is worth measuring on this machine's NVIDIA card, a piece of MINUTES at a time, into the folder RECORDS: run it
+# again until it prints that nothing is left, and then `go run ./tools/truth -take $(RECORDS)`. A machine without Go needs
+# bin/card alone, which card-pack makes (bin/card.tar.gz is the same): there it is `card/card.sh RECORDS --minutes 9`.
+CARD_PYTHON ?= python3
+RECORDS     ?= bin/records
+MINUTES     ?= 9
+card-pack: build
+	rm -rf bin/card bin/card.tar.gz
+	mkdir -p bin/card/capture
+	cp bin/launch bin/card/launch
+	cp tools/capture/*.py bin/card/capture/
+	tar -cf - --exclude=__pycache__ --exclude=datasets --exclude=experiments --exclude=tb_logger examples | tar -xf - -C bin/card
+	printf '#!/bin/sh\nexec "$${PYTHON:-python3}" "$$(dirname "$$0")/capture/card.py" "$$@"\n' > bin/card/card.sh
+	chmod +x bin/card/card.sh
+	tar -C bin -czf bin/card.tar.gz card
+
+card:
+	@test -x bin/card/card.sh || $(MAKE) card-pack
+	PYTHON=$(CARD_PYTHON) bin/card/card.sh $(RECORDS) --minutes $(MINUTES)
 
 fmt:
 	gofmt -w cmd core plugins tools

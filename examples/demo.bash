@@ -19,19 +19,26 @@ begin() {
 	export XDG_STATE_HOME=$work/state
 }
 
-# room MIB VARIABLE: puts into the array room the flags that leave the job so much memory. On a card torch may take that
-# much of it, by the share that the trainer reads from the variable, and launch is told to leave the rest free.
+# room MIB VARIABLE: puts into the array room the flags that leave the job so much memory. On a card torch's allocator may take that
+# much and cuBLAS's workspaces, by the share that the trainer reads from the variable; launch has room for the
+# context as well, which no share limits. The limits for cards follow from the estimates: no card has run them yet.
 room() {
 	if [ "$kind" = cpu ]; then
 		room=(--device cpu --memory "${DEMO_MEMORY_MIB:-$1}MiB")
 		return
 	fi
-	local limit=$((${DEMO_MEMORY_MIB:-$1} * 1024 * 1024)) total
-	total=$("$launch" gpus --json | "$python" -c 'import json,sys; d=json.load(sys.stdin); print(d[0]["total_bytes"] - d[0]["used_bytes"] if d else 0)')
-	[ "$total" -gt 0 ] || { echo "there is no NVIDIA GPU here that launch can see" >&2; exit 1; }
 	export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0} CUDA_DEVICE_ORDER=PCI_BUS_ID
+	local limit free total workspace context
+	read -r free total < <("$launch" gpus --json | "$python" -c 'import json, sys
+d = json.load(sys.stdin)
+print(d[0]["total_bytes"] - d[0]["used_bytes"], d[0]["total_bytes"]) if d else print(0, 0)')
+	[ "$total" -gt 0 ] || { echo "there is no NVIDIA GPU here that launch can see" >&2; exit 1; }
+	read -r workspace context < <("$launch" estimate --arch compact --json --receipts=false | "$python" -c 'import json, sys
+lines = json.load(sys.stdin)["phases"][0]["items"]
+print(*(sum(l["bytes"] for l in lines if l["what"].startswith(what)) for what in ("cuBLAS", "CUDA context")))')
+	limit=$((${DEMO_MEMORY_MIB:-$1} * 1024 * 1024 + workspace))
 	export "$2=$("$python" -c "print($limit / $total)")"
-	room=(--reserve "$((total - limit))")
+	room=(--reserve "$((free - limit - context))")
 }
 
 say() { printf '\n\033[1m$ %s\033[0m\n' "$*"; }

@@ -13,8 +13,12 @@ import (
 
 // CUDAContext is what a process holds on a card outside the allocator: the context, loaded kernels, cuBLAS handles. It
 // is the process's share by NVML less what its allocator had reserved, from the out-of-memory messages of 2.1 to 2.9:
-// 250 to 455 MiB on 10 to 24 GiB cards, 423 to 554 on V100, 707 to 768 on H100 and GH200, 711 on B200.
+// 250 to 455 MiB on 10 to 24 GiB cards, 423 to 554 on V100, 707 to 768 on H100 and GH200, 711 on B200. What was measured on a
+// card of the same name stands in place of these.
 func CUDAContext(card string, total unit.Bytes) Item {
+	if it, ok := measuredContext(priors(), card); ok {
+		return it
+	}
 	it := Item{Kind: Context, What: string(Context), Bytes: 300 * unit.MiB, Guess: true,
 		From: "prior for cards up to 24 GiB: 250 to 455 MiB in out-of-memory messages of torch 2.1 to 2.9"}
 	switch {
@@ -35,6 +39,9 @@ func named(card string, names ...string) bool {
 // BLASWorkspace is cuBLAS's, which PyTorch takes through its allocator: CUBLAS_WORKSPACE_CONFIG's default is 8 MiB and
 // 128 KiB before Hopper (seen as 8,519,680 bytes) and 32 MiB from Hopper on (at/cuda/CublasHandlePool.cpp).
 func BLASWorkspace(capability string) Item {
+	if it, ok := measuredBLAS(priors(), capability); ok {
+		return it
+	}
 	it := Item{Kind: Workspace, What: "cuBLAS", Bytes: 8519680, Guess: true, From: "cuBLAS's default workspace before Hopper"}
 	if major, _, _ := strings.Cut(capability, "."); major >= "9" || len(major) > 1 {
 		it.Bytes, it.From = 32*unit.MiB, "cuBLAS's default workspace from Hopper on"

@@ -10,7 +10,7 @@ if [ "$kind" = cpu ]; then
 	room 400
 	large=("${room[@]}")
 fi
-room 280 MOCO_MEMORY_FRACTION
+if [ "$kind" = cpu ]; then room 280 MOCO_MEMORY_FRACTION; else room 200 MOCO_MEMORY_FRACTION; fi
 small=("${room[@]}")
 settings() { sed -i "s/^from src\.config_[a-z]* import/from src.config_$1 import/" src/training/train_moco.py; }
 globals_kept="{a['plan']['batch']['micro'] * a['plan']['batch']['accumulation'] * a['plan']['batch']['ranks'] for a in d['attempts']} == {256}"

@@ -6,7 +6,7 @@ begin main.py tinysr configs
 recipe=configs/demo.yaml
 before=$(sha256sum < "$recipe")
 
-if [ "$kind" = cpu ]; then room 275; else room 400 TINYSR_MEMORY_FRACTION; fi
+if [ "$kind" = cpu ]; then room 275; else room 105 TINYSR_MEMORY_FRACTION; fi
 command=(main.py --train --base "$recipe" --gpus 0, --name demo --scale_lr False)
 
 say launch plan "${room[@]}" -- python "${command[@]}"

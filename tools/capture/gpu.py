@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures peaks of training steps on an NVIDIA GPU, in one go, with nothing but PyTorch 2.0 or later.
+"""Measures peaks of training steps on an NVIDIA GPU with nothing but PyTorch 2.0 or later. card.py runs it as a part of a card day.
 
     gpu.py OUT.json [--minutes 60] [--checkout redux=DIR ...] [--trace DIR] [--only TEXT]
     gpu.py OUT.json --device cpu            the same code path without a GPU, with a tracker in place of CUDA's figures
@@ -7,13 +7,15 @@
 
 The grid is architecture × batch × size × precision × activation checkpointing × optimizer, over small networks of our
 own, torchvision's where it is installed, and projects' own classes where checkouts are given. Every row runs in a fresh
-process, so that none inherits another's cache. OUT.json is written after each row; started again, the script goes on
-where it stopped. A row that runs out of memory is a row: what was asked for, allocated and reserved when it did.
+process, so that none inherits another's cache. The most valuable rows come first: one network of each kind in both
+memory formats, with cudnn.benchmark off and on, in float32 and under autocast; DDP with one rank; a GAN step; a whole
+validation. OUT.json is written after each row; started again, the script goes on where it stopped. A row that runs out
+of memory is a row: what was asked for, allocated and reserved when it did.
 
 Per row and phase (model, first forward and backward, first optimizer step, second forward and backward, second
 optimizer step, validation): peak allocated and reserved by torch's allocator, and what NVML says that this process uses, at the
 phase's end. Per row also: the context, as NVML sees it after one allocation of 512 bytes, what cuBLAS takes at its
-first product, and what cuDNN takes at its first convolution. cuDNN's benchmark mode is off.
+first product, and what cuDNN takes at its first convolution. cuDNN's benchmark mode is off except in rows that turn it on.
 
 --trace writes, for each row, the requests to the allocator and their ends, in order, with the segments that it asked
 the driver for (torch.cuda.memory._record_memory_history), so that a model of the allocator can be replayed against what was
@@ -107,7 +109,8 @@ def ours():
         return lambda recompute: Blocks(nn.Conv2d(3, c, 4, stride=4), [Tokens(c, heads, fused) for _ in range(n)],
                                         nn.Sequential(nn.Conv2d(c, 48, 1), nn.PixelShuffle(4)), recompute)
 
-    nets = {"plain": plain(64, 16), "residual": residual(64, 16, False), "residual bn": residual(64, 16, True), "attention": tokens(192, 6, 6, False)}
+    nets = {"plain": plain(64, 16), "residual": residual(64, 16, False), "residual bn": residual(64, 16, True), "attention": tokens(192, 6, 6, False),
+            "judge": plain(64, 4)}
     if hasattr(torch.nn.functional, "scaled_dot_product_attention"):
         nets["fused attention"] = tokens(192, 6, 6, True)
     return nets
@@ -117,8 +120,31 @@ CLASSIFIERS = ("resnet18", "resnet50", "vit_b_16")
 UPSTREAM = {"redux": ("compact", "span", "esrgan", "realplksr", "swinir_s", "hat_s")}
 
 
+def first(tiny):
+    """The most valuable rows. What a row has beside its plain settings stands in it only where it is not the default."""
+    batch, size = (2, 32) if tiny else (16, 64)
+    images, side = (1, 32) if tiny else (32, 224)
+
+    def row(net, precision, source="ours", **more):
+        b, s = (images, 224 if net.startswith("vit") else side) if source == "torchvision" else (batch, size)
+        return {"source": source, "net": net, "batch": b, "size": s, "precision": precision, "checkpointing": False, "optimizer": "adamw", **more}
+
+    nhwc, search = {"channels_last": True}, {"benchmark": True}
+    rows = [row("plain", "fp32"), row("plain", "bf16", **nhwc), row("plain", "bf16"), row("plain", "bf16", **search), row("plain", "bf16", kind="gan"),
+            row("plain", "bf16", kind="validation"), row("plain", "fp32", kind="ddp"), row("fused attention", "bf16"), row("resnet50", "fp16", "torchvision"),
+            row("plain", "bf16", **nhwc, **search), row("plain", "fp32", **search), row("plain", "fp32", **nhwc)]
+    rows += [row("residual bn", p, **more) for p in ("fp32", "bf16") for more in ({}, nhwc)]
+    rows += [row("plain", "bf16", kind=kind, **nhwc) for kind in ("gan", "validation")]
+    rows += [row("plain", "fp16", kind="ddp"), row("plain", "fp32", kind="gan"), row("plain", "bf16", kind="validation", **search)]
+    rows += [row("attention", "fp32"), row("attention", "bf16"), row("fused attention", "fp32")]
+    rows += [row("resnet50", p, "torchvision", **more) for p in ("fp32", "fp16") for more in ({}, nhwc, search)]
+    rows += [row("vit_b_16", "fp32", "torchvision"), row("vit_b_16", "fp16", "torchvision")]
+    return rows
+
+
 def grid(checkouts, tiny):
-    """Every row, cheapest sizes first, so that a budget of minutes covers all architectures before it covers all sizes."""
+    """Every row: the most valuable first, then cheapest sizes first, so that a budget of minutes covers all architectures before
+    it covers all sizes."""
     sizes = ((1, 16), (2, 32)) if tiny else ((4, 64), (16, 64), (4, 128), (16, 128), (32, 128))
     pictures = ((1, 32),) if tiny else ((8, 224), (32, 224), (64, 224))
     names = [("ours", n) for n in ("plain", "residual", "residual bn", "attention", "fused attention")]
@@ -137,7 +163,7 @@ def grid(checkouts, tiny):
                     for optimizer in ("adamw", "sgd") if precision == "fp32" and not checkpointing else ("adamw",):
                         rows.append({"source": source, "net": net, "batch": batch, "size": size, "precision": precision,
                                      "checkpointing": checkpointing, "optimizer": optimizer})
-    return rows
+    return list({key(r): r for r in [*first(tiny), *rows]}.values())
 
 
 def key(row):
@@ -293,16 +319,20 @@ def build(row, checkouts):
     return capture.find(checkouts[row["source"]], row["net"])(scale=4), False
 
 
+def facts(meter):
+    return {**meter.facts, "torch": str(meter.torch.__version__), "date": datetime.date.today().isoformat()}
+
+
 def measure_row(row, device, checkouts, trace):
     import torch
 
     torch.manual_seed(0)
-    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.benchmark = row.get("benchmark", False)
     out = {"row": row, "phases": {}}
     if device == "cuda" and row["precision"] == "bf16" and not torch.cuda.is_bf16_supported():
         return {**out, "skipped": "no bfloat16 on this device"}
     meter = Card() if device == "cuda" else Host()
-    out["facts"] = {**meter.facts, "torch": torch.__version__, "date": datetime.date.today().isoformat()}
+    out["facts"] = facts(meter)
     out["overheads"] = meter.overheads()
     if trace and device == "cuda":
         try:
@@ -339,43 +369,109 @@ def sizes(message):
     return found
 
 
+class Job:
+    """What a row trains: its network, optimizer and autocast."""
+
+    def __init__(self, row, device, checkouts):
+        import torch
+
+        self.torch, self.row, self.device = torch, row, device
+        self.net, self.classes = build(row, checkouts)
+        self.format = torch.channels_last if row.get("channels_last") else torch.contiguous_format
+        self.net = self.net.to(device, memory_format=self.format).train()
+        self.plain = self.net
+        if row.get("kind") == "ddp":
+            self.net = alone(torch, self.net, device)
+        self.judge = None
+        if row.get("kind") == "gan":
+            self.judge = ours()["judge"](False).to(device, memory_format=self.format).train()
+            self.judging = self.optimizer(self.judge)
+        self.opt = self.optimizer(self.net)
+        self.low = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(row["precision"])
+        on = self.low is torch.float16 and device == "cuda"
+        self.scaler = torch.amp.GradScaler("cuda", enabled=on) if hasattr(torch.amp, "GradScaler") else torch.cuda.amp.GradScaler(enabled=on)
+        if device == "cpu" and self.low is torch.float16:
+            self.low = torch.bfloat16  # the host's autocast knew no other before 2.1
+
+    def optimizer(self, net):
+        group = {"foreach": True} if self.device == "cuda" else {}
+        if self.row["optimizer"] == "sgd":
+            return self.torch.optim.SGD(net.parameters(), 1e-3, momentum=0.9, **group)
+        return self.torch.optim.AdamW(net.parameters(), 1e-4, **group)
+
+    def autocast(self):
+        return self.torch.autocast(self.device, dtype=self.low) if self.low else contextlib.nullcontext()
+
+    def images(self, batch, height, width):
+        return self.torch.rand(batch, 3, height, width, device=self.device).contiguous(memory_format=self.format)
+
+    def step(self):
+        """One step, which yields after the backward passes and after the optimizers."""
+        torch, f, size = self.torch, self.torch.nn.functional, self.row["size"]
+        x = self.images(self.row["batch"], size, size)
+        with self.autocast():
+            y = self.net(x)
+            if self.classes:
+                loss = f.cross_entropy(y, torch.zeros(self.row["batch"], dtype=torch.long, device=self.device))
+            elif self.judge is None:
+                loss = f.l1_loss(y, torch.rand_like(y))
+            else:
+                real = torch.rand_like(y)
+                self.judge.requires_grad_(False)
+                loss = f.l1_loss(y, real) + self.verdict(y, 1)
+        self.scaler.scale(loss).backward()
+        if self.judge is not None:
+            self.judge.requires_grad_(True)
+            with self.autocast():
+                loss = self.verdict(real, 1) + self.verdict(y.detach(), 0)
+            self.scaler.scale(loss).backward()
+            del real
+        del x, y, loss
+        yield
+        for opt in [self.opt] + ([self.judging] if self.judge is not None else []):
+            self.scaler.step(opt)
+            opt.zero_grad(set_to_none=True)
+        self.scaler.update()
+        yield
+
+    def verdict(self, image, is_real):
+        said = self.judge(image)
+        return self.torch.nn.functional.binary_cross_entropy_with_logits(said, self.torch.full_like(said, is_real))
+
+    def shapes(self):
+        """The images of the validation: one, or, of a whole validation, three of different sizes, the largest in the middle."""
+        side = self.row["size"] if self.classes else 2 * self.row["size"]
+        if self.row.get("kind") == "validation":
+            return (side, side), (2 * side, 2 * side), (side, 2 * side)
+        return ((side, side),)
+
+    def validate(self):
+        self.plain.eval()
+        results = []
+        for height, width in self.shapes():
+            with self.torch.no_grad(), self.autocast():
+                results.append(self.plain(self.images(1, height, width)).cpu())
+
+
+def alone(torch, net, device):
+    """The network under DistributedDataParallel with one rank."""
+    import tempfile
+
+    backend = "nccl" if device == "cuda" else "gloo"
+    store = os.path.join(tempfile.mkdtemp(), "store")
+    torch.distributed.init_process_group(backend, init_method="file://" + store, rank=0, world_size=1)
+    return torch.nn.parallel.DistributedDataParallel(net, device_ids=[0] if device == "cuda" else None)
+
+
 def run(row, device, checkouts, meter):
     """The row's training, which yields the name of each phase as it ends."""
-    import torch
-
     meter.reset()
-    net, classes = build(row, checkouts)
-    net = net.to(device).train()
-    group = {"foreach": True} if device == "cuda" else {}
-    if row["optimizer"] == "sgd":
-        opt = torch.optim.SGD(net.parameters(), 1e-3, momentum=0.9, **group)
-    else:
-        opt = torch.optim.AdamW(net.parameters(), 1e-4, **group)
-    low = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(row["precision"])
-    on = low is torch.float16 and device == "cuda"
-    scaler = torch.amp.GradScaler("cuda", enabled=on) if hasattr(torch.amp, "GradScaler") else torch.cuda.amp.GradScaler(enabled=on)
-    if device == "cpu" and low is torch.float16:
-        low = torch.bfloat16  # the host's autocast knew no other before 2.1
+    job = Job(row, device, checkouts)
     yield "model"
     for names in (PHASES[1:3], PHASES[3:5]):
-        x = torch.rand(row["batch"], 3, row["size"], row["size"], device=device)
-        with torch.autocast(device, dtype=low) if low else contextlib.nullcontext():
-            y = net(x)
-            if classes:
-                loss = torch.nn.functional.cross_entropy(y, torch.zeros(row["batch"], dtype=torch.long, device=device))
-            else:
-                loss = torch.nn.functional.l1_loss(y, torch.rand_like(y))
-        scaler.scale(loss).backward()
-        del x, y, loss
-        yield names[0]
-        scaler.step(opt)
-        scaler.update()
-        opt.zero_grad(set_to_none=True)
-        yield names[1]
-    net.eval()
-    side = row["size"] if classes else 2 * row["size"]
-    with torch.no_grad(), torch.autocast(device, dtype=low) if low else contextlib.nullcontext():
-        net(torch.rand(1, 3, side, side, device=device))
+        for name, _ in zip(names, job.step()):
+            yield name
+    job.validate()
     yield "validation"
 
 
@@ -396,6 +492,24 @@ def save(path, book):
         json.dump(book, f, indent=1)
         f.write("\n")
     os.replace(part, path)
+
+
+def opened(path, device):
+    """The rows that were measured so far. One with an error is tried again; one that ran out of memory, or was skipped, is done."""
+    book = {"schema": SCHEMA, "device": device, "rows": []}
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as f:
+            book = json.load(f)
+        if book["device"] != device:
+            raise ValueError(f"{path} is of the device {book['device']}: write to another file")
+    book["rows"] = [r for r in book["rows"] if "error" not in r]
+    return book
+
+
+def note(got):
+    """A measured row in a few words."""
+    peak = max((f["allocated"] for f in got.get("phases", {}).values()), default=0)
+    return got.get("error") or got.get("skipped") or (got["oom"]["message"] if "oom" in got else f"{peak / 2**20:.1f} MiB allocated")
 
 
 def child(a, row):
@@ -426,8 +540,12 @@ def main():
     p.add_argument("--tiny", action="store_true", help="small sizes, for a test of the script itself (always so on the CPU)")
     p.add_argument("--list", action="store_true", help="print the grid and measure nothing")
     p.add_argument("--row", help=argparse.SUPPRESS)
+    p.add_argument("--facts", action="store_true", help="print the device, the driver, torch and the date, and measure nothing")
     a = p.parse_args()
     checkouts = dict(c.split("=", 1) for c in a.checkout)
+    if a.facts:
+        print(json.dumps(facts(Card() if a.device == "cuda" else Host())))
+        return
     if a.row:
         print(json.dumps(measure_row(json.loads(a.row), a.device, checkouts, a.trace)))
         return
@@ -444,14 +562,10 @@ def main():
             p.error("torch sees no CUDA device here, so there is nothing to measure; --device cpu only tries the script itself")
     if a.trace:
         os.makedirs(a.trace, exist_ok=True)
-    book = {"schema": SCHEMA, "device": a.device, "rows": []}
-    if os.path.exists(a.out):
-        with open(a.out, encoding="utf-8") as f:
-            book = json.load(f)
-        if book["device"] != a.device:
-            p.error(f"{a.out} is of the device {book['device']}: write to another file")
-    # A row with an error is tried again; a row that ran out of memory, or was skipped, is done.
-    book["rows"] = [r for r in book["rows"] if "error" not in r]
+    try:
+        book = opened(a.out, a.device)
+    except ValueError as e:
+        p.error(str(e))
     done = {key(r["row"]) for r in book["rows"]}
     end = time.monotonic() + 60 * a.minutes
     left = [r for r in rows if key(r) not in done]
@@ -463,9 +577,7 @@ def main():
         book["rows"].append(got)
         book["left"] = len(left) - i - 1
         save(a.out, book)
-        peak = max((f["allocated"] for f in got.get("phases", {}).values()), default=0)
-        note = got.get("error") or got.get("skipped") or (got["oom"]["message"] if "oom" in got else f"{peak / 2**20:.1f} MiB allocated")
-        print(f"{i + 1}/{len(left)} {key(row)}: {note}", file=sys.stderr)
+        print(f"{i + 1}/{len(left)} {key(row)}: {note(got)}", file=sys.stderr)
     if any("error" in r for r in book["rows"]):
         sys.exit(1)
 

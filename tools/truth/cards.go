@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/tools/truth/rows"
 )
@@ -60,7 +61,7 @@ func (c cards) table(p *printer) {
 		p.text("%s", n)
 	}
 	have := map[rows.CardSetting]bool{}
-	var lines [][]string
+	var lines, unpriced [][]string
 	var offs [3][]float64
 	for _, r := range c.measured {
 		if r.Skipped != "" || r.Error != "" || r.OOM != nil {
@@ -68,6 +69,7 @@ func (c cards) table(p *printer) {
 		}
 		e, err := r.Price()
 		if err != nil {
+			unpriced = append(unpriced, []string{r.Facts.Device, r.Row.Net, r.Row.String(), err.Error()})
 			continue
 		}
 		have[r.Row] = true
@@ -104,4 +106,37 @@ func (c cards) table(p *printer) {
 	}
 	p.table([]string{"what", "rows", "median", "95th percentile", "worst", "under by more than 2 %"}, 1, sums)
 	p.text("%d of %d rows of the grid are unmeasured.", left, len(c.grid))
+	if len(unpriced) > 0 {
+		p.table([]string{"device", "architecture", "settings", "without an estimate"}, 4, unpriced)
+	}
+	c.trials(p)
+}
+
+// trials prints the first step beside the second of the rows with cudnn.benchmark: its trials' workspaces are in the peak of the
+// first alone.
+func (c cards) trials(p *printer) {
+	var lines [][]string
+	for _, r := range c.measured {
+		if first, second, ok := r.Trials(); ok {
+			lines = append(lines, []string{r.Facts.Device, r.Row.Net, r.Row.String(), mib(first), mib(second), fmt.Sprintf("%.3f", float64(first)/float64(second))})
+		}
+	}
+	if len(lines) == 0 {
+		return
+	}
+	p.heading("The first step with cudnn.benchmark, and the second")
+	p.table([]string{"device", "architecture", "settings", "first", "second", "ratio"}, 3, lines)
+}
+
+// priorsTable prints what cards were measured to take beside tensors.
+func priorsTable(p *printer, priors []mem.Prior) {
+	if len(priors) == 0 {
+		return
+	}
+	p.heading("What only a card knows")
+	var lines [][]string
+	for _, o := range priors {
+		lines = append(lines, []string{o.Card, o.Driver, o.Torch, o.Date, fmt.Sprint(o.Rows), mib(o.ContextLeast), mib(o.Context), mib(o.BLAS)})
+	}
+	p.table([]string{"card", "driver", "torch", "date", "processes", "context, least", "largest", "cuBLAS"}, 4, lines)
 }

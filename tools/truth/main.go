@@ -2,6 +2,7 @@
 // instead. It exits with 1 where a limit is broken.
 //
 //	go run ./tools/truth [-root .] [-markdown] [-write docs/accuracy.md]
+//	go run ./tools/truth -take FOLDER      rows, logs and priors of a card day (tools/capture/card.py)
 //
 // The rows are whole training steps: tools/capture/steps.py records them. With -write, the part of a document between
 // the lines "<!-- truth -->" and "<!-- /truth -->" is replaced by the tables.
@@ -15,13 +16,23 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/launch-ml/launch/core/mem"
 )
 
 func main() {
 	root := flag.String("root", ".", "the repository")
 	markdown := flag.Bool("markdown", false, "print for a document")
 	write := flag.String("write", "", "a document to write the tables into")
+	taken := flag.String("take", "", "the folder of a card day, to be made into rows, logs and priors")
 	flag.Parse()
+	if *taken != "" {
+		if err := take(*taken, *root, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "truth:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	var out bytes.Buffer
 	broken, err := report(*root, &out, *markdown || *write != "")
 	if err == nil && *write != "" {
@@ -56,6 +67,10 @@ func report(root string, w io.Writer, markdown bool) (broken []string, err error
 	if err != nil {
 		return nil, err
 	}
+	priors, err := mem.ReadPriors(filepath.Join(root, "core", "mem", "priors.json"))
+	if err != nil {
+		return nil, err
+	}
 	rec, err := readRecord(root)
 	if err != nil {
 		return nil, err
@@ -66,6 +81,7 @@ func report(root string, w io.Writer, markdown bool) (broken []string, err error
 	c.table(&p)
 	c.summary(&p)
 	cards.table(&p)
+	priorsTable(&p, priors)
 	published(&p)
 	factsTable(&p, studied)
 	return append(c.broken(), factsBroken(studied)...), nil
