@@ -28,6 +28,8 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	if step.CPU {
 		val.Host = &arch.Host{}
 	}
+	last := q.Bool("use_channels_last", true) && step.AMP != nn.F32
+	val.Layout = arch.Layout{NetworkLast: last, ImageLast: last}
 	val.H, val.W = q.Image("image", "")
 	trains := q.Bool("training", true)
 	spec := arch.Spec{Type: q.Arch, Scale: scale, Args: q.Rest()}
