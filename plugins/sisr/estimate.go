@@ -36,6 +36,9 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	if err := q.Err(); err != nil {
 		return nil, err
 	}
+	if !trains { // an image alone has neither losses nor a discriminator
+		step.Losses, disc = nil, ""
+	}
 	var err error
 	if step.Net, _, err = arch.Build(spec); err != nil {
 		return nil, fmt.Errorf("%w; what is no setting of the step is taken for an argument of the network", err)
