@@ -15,6 +15,8 @@ type dialect struct {
 	lq, gt                           string
 	workers, prefetch, persistent    string
 	amp, bf16                        string
+	channelsLast                     string      // read under mixed precision only
+	layout                           arch.Layout // under mixed precision, where nothing says otherwise
 	ema                              string
 	tile, overlap                    string
 	losses                           string // a list; the "*_opt" sections are read in every dialect
@@ -49,7 +51,10 @@ var redux = dialect{
 	micro: "datasets.train.batch_size_per_gpu", accumulation: "datasets.train.accum_iter", enlarge: "datasets.train.dataset_enlarge_ratio",
 	lq: "datasets.train.lq_size", gt: "datasets.train.gt_size",
 	workers: "datasets.train.num_worker_per_gpu", prefetch: "datasets.train.prefetch_factor", persistent: "datasets.train.persistent_workers",
-	amp: "use_amp", bf16: "amp_bf16", ema: "train.ema_decay", tile: "val.tile_size", overlap: "val.tile_overlap",
+	amp: "use_amp", bf16: "amp_bf16",
+	// self.memory_format in traiNNer/models/sr_model.py, and the option's default in utils/redux_options.py at 68629319
+	channelsLast: "use_channels_last", layout: arch.Layout{NetworkLast: true, ImageLast: true},
+	ema: "train.ema_decay", tile: "val.tile_size", overlap: "val.tile_overlap",
 	losses: "train.losses", valFreq: "val.val_freq", totalIter: "train.total_iter", metrics: "val.metrics",
 	queue: "queue_size", gpus: "num_gpu", folder: "experiments", resumeFlag: "--auto_resume", defaultAccumulation: 1,
 }
@@ -69,6 +74,7 @@ var neosr = dialect{
 	micro: "datasets.train.batch_size", accumulation: "datasets.train.accumulate", enlarge: "datasets.train.dataset_enlarge_ratio",
 	lq: "datasets.train.patch_size", workers: "datasets.train.num_worker_per_gpu",
 	amp: "use_amp", bf16: "bfloat16", ema: "train.ema", tile: "val.tile", losses: "",
+	layout:  arch.Layout{NetworkLast: true}, // model_to_device in models/base.py, and feed_data in models/image.py
 	valFreq: "val.val_freq", totalIter: "logger.total_iter", metrics: "val.metrics", queue: "datasets.train.queue_size", gpus: "num_gpu",
 	folder: "experiments", resumeFlag: "--auto_resume", defaultTile: -1, defaultAccumulation: 1,
 }

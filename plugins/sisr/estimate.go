@@ -25,6 +25,8 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	if step.CPU {
 		val.Host = &arch.Host{}
 	}
+	last := q.Bool("use_channels_last", true) && step.AMP != nn.F32
+	val.Layout = arch.Layout{NetworkLast: last, ImageLast: last}
 	val.H, val.W = q.Image("image", "")
 	trains, lossNames := q.Bool("training", true), q.Text("losses", "charbonnierloss")
 	project := projects[q.OneOf("project", "redux", "basicsr", "neosr")]
@@ -35,6 +37,9 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	}
 	if err := q.Err(); err != nil {
 		return nil, err
+	}
+	if !trains { // an image alone has neither losses nor a discriminator
+		step.Losses, disc = nil, ""
 	}
 	var err error
 	if step.Net, _, err = arch.Build(spec); err != nil {

@@ -134,7 +134,7 @@ func (b *builder) priceTraining(variants []variant, settings []setting) map[vari
 						estimates[k].Add(b.queueItem(v))
 					}
 					for _, i := range same {
-						rungs = append(rungs, func() { out[v][i] = b.around(estimates[k], settings[i], false) })
+						rungs = append(rungs, func() { out[v][i] = b.around(estimates[k], settings[i]) })
 					}
 				}
 				mem.Together(rungs)
@@ -191,7 +191,7 @@ func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Es
 			tasks = append(tasks, func() {
 				cfg := arch.ValConfig{
 					Net: b.net, H: int64(b.image.height), W: int64(b.image.width), AMP: s.amp, Tile: max(0, tile), Overlap: b.recipe.tileOverlap,
-					GT: len(b.recipe.valGT) > 0, OldTorch: b.oldTorch(),
+					GT: len(b.recipe.valGT) > 0, Layout: b.recipe.layout(s.amp), OldTorch: b.oldTorch(),
 				}
 				if around {
 					cfg.Step, cfg.States = &step, &states
@@ -201,7 +201,7 @@ func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Es
 				}
 				e := b.priceValidation(cfg)
 				for _, i := range same {
-					out[k][i] = b.around(e, settings[i], true)
+					out[k][i] = b.around(e, settings[i])
 				}
 			})
 		}
@@ -258,15 +258,12 @@ func (b *builder) queueItem(v variant) mem.Item {
 }
 
 // around adds what no forward asks for: the context and the libraries' workspace on a card, the interpreter on a CPU.
-func (b *builder) around(tensors mem.Tensors, s setting, validation bool) mem.Estimate {
+func (b *builder) around(tensors mem.Tensors, s setting) mem.Estimate {
 	tensors.Items = slices.Clip(tensors.Items) // other settings begin with the same ones
 	if b.device.Kind == gpu.CPU {
 		e := tensors.Alone()
 		e.Add(mem.RuntimeOf(b.torch()))
 		return e
-	}
-	if validation {
-		tensors.Add(arch.Workspace(b.net, tensors.Estimate)...)
 	}
 	e := tensors.OnCard(b.device, b.caching.With(s.expandable))
 	e.Add(mem.Collectives(b.device, b.job.Batch.Ranks)...)

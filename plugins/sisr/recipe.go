@@ -10,6 +10,8 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/plugins/sisr/arch"
 )
 
 // recipe is what a recipe says of everything that costs memory, in one spelling for all dialects.
@@ -76,6 +78,17 @@ func (r *recipe) force(forced []string) {
 func (r *recipe) lossScheduling() bool {
 	on, ok := r.at("train.dynamic_loss_scheduling.enabled").Bool()
 	return on && ok
+}
+
+// layout is the memory format of a validation at a precision: contiguous without mixed precision.
+func (r *recipe) layout(amp nn.DType) arch.Layout {
+	if amp == nn.F32 {
+		return arch.Layout{}
+	}
+	if on, ok := r.at(r.channelsLast).Bool(); ok && !on {
+		return arch.Layout{}
+	}
+	return r.dialect.layout
 }
 
 // settable reports whether an edit of the recipe can set the path. A value that an anchor shares with others, or that

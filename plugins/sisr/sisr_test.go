@@ -17,9 +17,11 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
+	"github.com/launch-ml/launch/plugins/sisr/arch"
 )
 
 // recipeYAML is a recipe of our own with traiNNer-redux's keys.
@@ -459,6 +461,38 @@ func TestDialects(t *testing.T) {
 		}
 		if smaller == 0 {
 			t.Errorf("%s: no rung has a smaller micro-batch", name)
+		}
+	}
+}
+
+// A validation's memory format is the project's: of the recipe in traiNNer-redux, the network's alone in neosr, neither without mixed
+// precision.
+func TestLayout(t *testing.T) {
+	both, network, none := arch.Layout{NetworkLast: true, ImageLast: true}, arch.Layout{NetworkLast: true}, arch.Layout{}
+	for name, tt := range map[string]struct {
+		text string
+		amp  nn.DType
+		want arch.Layout
+	}{
+		"redux":             {recipeYAML, nn.BF16, both},
+		"redux, float32":    {recipeYAML, nn.F32, none},
+		"redux, told so":    {recipeYAML + "use_channels_last: true\n", nn.F16, both},
+		"redux, told not":   {recipeYAML + "use_channels_last: false\n", nn.F16, none},
+		"BasicSR":           {"model_type: SRModel\nscale: 4\ndatasets:\n  train: {gt_size: 128, batch_size_per_gpu: 16}\nnetwork_g: {type: RRDBNet}\n", nn.F16, none},
+		"neosr":             {"[datasets.train]\npatch_size = 64\nbatch_size = 8\n[network_g]\ntype = \"compact\"\n", nn.BF16, network},
+		"neosr has no such": {"use_channels_last = false\n[datasets.train]\npatch_size = 64\nbatch_size = 8\n[network_g]\ntype = \"compact\"\n", nn.F16, network},
+	} {
+		path := "x.yml"
+		if strings.HasPrefix(name, "neosr") {
+			path = "x.toml"
+		}
+		r, _, err := readRecipe(path, []byte(tt.text), nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := r.layout(tt.amp); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
 	}
 }

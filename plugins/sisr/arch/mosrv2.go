@@ -45,7 +45,7 @@ func (n mosrV2) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	modPad := func(k int64) int64 { return (n.pad - k%n.pad) % n.pad }
 	x = t.Hold(t.Pad(x, modPad(h), modPad(w), true))
 	y := t.Call("to_img", t.Call("gblocks", x, n.gblocks), n.up.module)
-	x = t.Rebind(x, t.Add(y, t.Upsample(x, n.scale)))
+	x = t.Rebind(x, t.Add(y, t.Bilinear(x, n.scale)))
 	return t.Narrow(t.Narrow(x, 2, h*n.scale), 3, w*n.scale)
 }
 
