@@ -212,7 +212,7 @@ func (m *match) reported() bool {
 }
 
 // closing are a launcher's log lines for the end of what it started.
-var closing = rx(`failed \(exitcode: -?\d+\) local_rank|death signal, shutting down|Exited with exit code|memory pressure \(OOM\)`)
+var closing = rx(`failed \(exitcode: -?\d+\) local_rank|death signal, shutting down|Exited with exit code|memory pressure \(OOM\)|!!! Exception during processing`)
 
 // last reports whether the same line says that the program gives up.
 func (m *match) last() bool { return m.memory() && !m.quoted && lastWords.MatchString(m.text) }

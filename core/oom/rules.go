@@ -57,7 +57,7 @@ var (
 		"no executable batch", "all available ram", "more memory than is available", "paging file is too small", "exceeding memory limits",
 		"over memory limit", "would exceed allowed memory", "allocation failure", "greater than the maximum", "allocation failed", "alloc failed", "microbatch size will", "trying batch size",
 		"exceeded limit", "hbm capacity", "oomd", "earlyoom", "with oom on", "] stats:", "in-use chunks:", "total_region_allocated", "dst tensor is not",
-		"memory pressure", "free memory on device", "no available memory", "kv cache memory", "chunks by size", "mem-fraction-static",
+		"memory pressure", "cuda out of", "hip out of", "allocation on device", "free memory on device", "no available memory", "kv cache memory", "chunks by size", "mem-fraction-static",
 	}
 	failureWords = []string{
 		"traceback", "error:", "exception:", "keyboardinterrupt", "sigterm", "sigint",
@@ -103,6 +103,9 @@ var rules = []rule{
 	{kind: GPUUnspecified, weight: probable, nature: survived,
 		re: rx(`(?i)microbatch size will be decreased|Batch size \d+ failed, trying batch size \d+`)},
 
+	// a warning of Python's, as FSDP's of a tensor that it could not clone for a state (torch/distributed/fsdp/_state_dict_utils.py)
+	{kind: GPUUnspecified, weight: probable, nature: survived,
+		re: rx(`\b[A-Z]\w*Warning: .*(?:CUDA|HIP|XPU) out of memory`)},
 	// sglang's scheduler takes requests back; c10/cuda/CUDAFunctions.cpp warns, and there is no GPU then
 	{kind: GPUUnspecified, weight: probable, nature: survived,
 		re: rx(`(?i)out of memory happened\b.*retract|Warning: CUDA initialization: .*: out of memory`)},
@@ -120,6 +123,11 @@ var rules = []rule{
 		re: rx(`NVML_SUCCESS == r\b.*INTERNAL ASSERT FAILED`)},
 	{kind: GPUUnspecified, weight: suspected, nature: spoken, cause: "out of GPU memory",
 		re: rx(`INTERNAL ASSERT FAILED at .*CUDACachingAllocator\.cpp`)},
+	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of GPU memory", // where a paste ends
+		re: rx(`Error: (?:CUDA|HIP) out of(?: m\w{0,4})?$`)},
+	// ComfyUI's execution.py, and the report of an error that it shows; it serves on, and the work failed
+	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
+		re: rx(`!!! Exception during processing ?!!! (?:Allocation on device|.*\bout of memory)|Exception Type:[* ]*(?:torch\.)?(?:cuda\.)?OutOfMemoryError`)},
 	// expandable segments: cuMemCreate's own error
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
 		re: rx(`CUDA driver error: out of memory`)},
@@ -238,7 +246,7 @@ var rules = []rule{
 		re: rx(`Container killed due to memory usage`)},
 	// c10/cuda/CUDAMallocAsyncAllocator.cpp
 	{kind: GPUUnspecified, weight: sure, nature: raised, cause: "out of GPU memory",
-		re: rx(`Allocation on device ?\d* would exceed allowed memory`)},
+		re: rx(`Allocation on device ?\d* would exceed allowed memory|(?:Error: |Message:\*\* )Allocation on device\b|processing !!! Allocation on device`)},
 
 	// accelerate/utils/memory.py: each size down to one ran out of memory, and was caught
 	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of memory at every batch size down to one",

@@ -60,7 +60,7 @@ var wordPhases = []struct {
 		`moving (?:the )?model to|while (?:loading|initiali[sz]ing) (?:the )?(?:model|weights)`)},
 	{Checkpoint, rx(`(?i)(?:write|save|saving|dump|load|restore)_?(?:state|checkpoint|ckpt)\b|saving (?:the )?(?:\w+ )?(?:model|` +
 		`checkpoint|state|weights|snapshot)|resuming (?:training )?from|\b(?:checkpoint|ckpt) (?:write|writing|save|saving)\b|` +
-		`loading (?:the )?(?:checkpoint|state)\b|writing (?:the |a )?(?:checkpoint|snapshot)|SafetensorError\b.*seriali[sz]`)},
+		`loading (?:the )?(?:checkpoint|state)\b|fsdp/_state_dict_utils\.py|writing (?:the |a )?(?:checkpoint|snapshot)|SafetensorError\b.*seriali[sz]`)},
 	{Validation, rx(`(?i)\b(?:running|start(?:ing|ed)?|begin(?:ning)?|doing|performing|during|in|at|on|for|the) (?:the )?(?:\w+ )?(?:validation|evaluation|inference)\b(?: (?:step|loop|phase|stage|pass|epoch|time))?|` +
 		`\b(?:validating|evaluating|testing)\b|évaluation|\b(?:Valid|Val|Validate|Validation|Evaluation|Eval|Evaluating|Test|Testing|Predict|Predicting|Inference)(?: DataLoader \d+)?\b[^|%]{0,40} *\d+%|` +
 		`\((?:valid|val|validation|eval|test)\) ?:|^\W*(?:Valid|Val|Test|Eval|Validation): ?\[|===?> ?(?:testing|validating|evaluating)|` +
@@ -119,8 +119,15 @@ func (f *finding) told() Phase {
 		if p := phaseOfWords(body); p != Unknown {
 			return p
 		}
-		if p := f.counting(body); open && f.ofCard() && p != Unknown {
+		if !open || !f.ofCard() {
+			continue
+		}
+		if p := f.counting(body); p != Unknown {
 			return p
+		}
+		m := barOf.FindStringSubmatch(body)
+		if i > 0 && m != nil && m[1] != m[2] && !otherCount.MatchString(body) && f.counting(clip(rows[i-1].body)+" "+body) != Unknown {
+			return TrainForward // a table's head is above its bar (Ultralytics)
 		}
 	}
 	for i := f.at + 1; i < min(len(rows), f.at+1+toldAfter); i++ {
