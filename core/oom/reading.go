@@ -208,7 +208,7 @@ func (m *match) ends() bool {
 
 // reported reports whether the words are quoted or logged, as by a program that goes on.
 func (m *match) reported() bool {
-	return m.quoted || m.name == "" && !m.traced && logged.MatchString(m.text) && !closing.MatchString(m.text)
+	return m.quoted || m.name == "" && !m.traced && logged.MatchString(m.text) && !strings.HasPrefix(m.text, "Error: ") && !closing.MatchString(m.text)
 }
 
 // closing are a launcher's log lines for the end of what it started.

@@ -68,7 +68,7 @@ var (
 		"terminated", "nan/inf", "is nan", "loss is inf", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
 		"time limit", "state: timeout", " timeout ", "node_fail", "bus error", "systemexit",
 		"eoferror", "notimplementederror", // the two are often raised without a word
-		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "died", "check failed", "check failure",
+		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "died", "exited with code", "check failed", "check failure",
 		"exc_type", // structlog's name for an exception's, in JSON
 	}
 	frameWords = []string{"  file \"", "❱"}
@@ -299,7 +299,7 @@ var rules = []rule{
 	// deepspeed/launcher/launch.py logs how a rank ended, as an error of its own: nobody goes on after that
 	{kind: HostOOM, weight: killed, nature: decreed, re: rx(`exits with return code ?= ?(?:-9|137)\b`)},
 	{kind: HostOOM, weight: killed, nature: spoken,
-		re: rx(`^\s*Killed\s*$|: line \d+: +\d+ Killed\b|\[\d+\]\+? +Killed\b|: tasks? [\d,-]+: Killed|` +
+		re: rx(`^\s*\*{0,2}Killed\*{0,2}\s*$|: line \d+: +\d+ Killed\b|\[\d+\]\+? +Killed\b|: tasks? [\d,-]+: Killed|` +
 			`^\d+ Killed\b|zsh: killed\b|\[\d+\] +[+-]? *\d+ killed\b|` +
 			`Signal 9 \(SIGKILL\) received by|Signals\.SIGKILL|terminated (?:with|by) signal (?:SIGKILL|9\b)|` +
 			`(?:exit ?code|return code|exit status|exited with code)[ :=]+(?:-9|137)\b|interrupted by signal 9|` +

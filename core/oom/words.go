@@ -21,6 +21,7 @@ var sourcePhases = []struct {
 		`transpose\(jvp|operator < \w+_grad > error|\b\w+_grad_ad_func\b|::\w+Grad(?:Kernel|Node)\b|egr::(?:Run)?Backward`)},
 	{TrainForward, rx(`__inference_(?:multi_step_on_iterator|one_step_on_iterator|train_function|\w*train_step|train)_\d|` +
 		`__inference_train_function|\bjit[_(]\w*(?:train|update)\w*`)},
+	{Checkpoint, rx(`fsdp/_state_dict_utils\.py`)},
 	{Build, rx(`compile permanent error|XLA:TPU compile`)},
 }
 
@@ -60,7 +61,7 @@ var wordPhases = []struct {
 		`moving (?:the )?model to|while (?:loading|initiali[sz]ing) (?:the )?(?:model|weights)`)},
 	{Checkpoint, rx(`(?i)(?:write|save|saving|dump|load|restore)_?(?:state|checkpoint|ckpt)\b|saving (?:the )?(?:\w+ )?(?:model|` +
 		`checkpoint|state|weights|snapshot)|resuming (?:training )?from|\b(?:checkpoint|ckpt) (?:write|writing|save|saving)\b|` +
-		`loading (?:the )?(?:checkpoint|state)\b|fsdp/_state_dict_utils\.py|writing (?:the |a )?(?:checkpoint|snapshot)|SafetensorError\b.*seriali[sz]`)},
+		`loading (?:the )?(?:checkpoint|state)\b|writing (?:the |a )?(?:checkpoint|snapshot)|SafetensorError\b.*seriali[sz]`)},
 	{Validation, rx(`(?i)\b(?:running|start(?:ing|ed)?|begin(?:ning)?|doing|performing|during|in|at|on|for|the) (?:the )?(?:\w+ )?(?:validation|evaluation|inference)\b(?: (?:step|loop|phase|stage|pass|epoch|time))?|` +
 		`\b(?:validating|evaluating|testing)\b|évaluation|\b(?:Valid|Val|Validate|Validation|Evaluation|Eval|Evaluating|Test|Testing|Predict|Predicting|Inference)(?: DataLoader \d+)?\b[^|%]{0,40} *\d+%|` +
 		`\((?:valid|val|validation|eval|test)\) ?:|^\W*(?:Valid|Val|Test|Eval|Validation): ?\[|===?> ?(?:testing|validating|evaluating)|` +
