@@ -19,6 +19,7 @@ type phaseRule struct {
 // that people give.
 var phaseRules = []phaseRule{
 	{phase: Data, path: rx(`torch/utils/data/`)},
+	{phase: Data, name: rx(`^_?cache_(?:batch_)?(?:latents|text_encoder_outputs)\w*$`)}, // kohya's library/train_util.py
 	{phase: Data, name: rx(`^(?:collate\w*|__getitem__|__getitems__|default_collate|pin_memory|load_image\w*|` +
 		`read_image\w*)$`)},
 	{phase: Build, name: rx(`^(?:from_pretrained|load_model\w*|build_model\w*|create_model\w*|init_model\w*|` +

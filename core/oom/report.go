@@ -412,6 +412,9 @@ func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	if !exact && frames == TrainForward && f.withoutGradients(calls) {
 		frames = Validation
 	}
+	if f.rule.name == cutOffRule.name && (!exact || frames == TrainForward) {
+		frames, exact = Unknown, false // the frames that would tell are missing
+	}
 	if !exact && frames == Validation && f.x.phase == "" && !f.ofTraining(calls) {
 		frames = Unknown // a program that has no training has no validation
 	}
