@@ -15,7 +15,7 @@ var launchedRule = rule{name: "worker_died", kind: NoMemory, weight: echo, natur
 
 var (
 	// beganTrace is the first line of a traceback; IPython names the exception before it (IPython/core/ultratb.py).
-	beganTrace = rx(`^(?:([A-Z]\w*(?:Error|Exception|Exhausted|Interrupt))\s*)?Traceback \(most recent call last\)`)
+	beganTrace = rx(`(?:([A-Z]\w*(?:Error|Exception|Exhausted|Interrupt))\s*)?Traceback \(most recent call last\)`)
 	// inTrace are lines that a traceback has below its frames: source, carets, "[Previous line repeated …]", IPython's frames.
 	inTrace = rx(`^(?:\s+\S|File \S|-+> ?\d+|\s*\d+ +\S|Cell In|Input In|<ipython-input|[~/]\S*$|\S+\.pyc? in )`)
 	trailer = rx("^(?:```.*|\\.{2,}|…|~~~)$")
@@ -30,8 +30,11 @@ func cutOff(rs []row) (finding, bool) {
 	for last >= 0 && (strings.TrimSpace(rs[last].body) == "" || trailer.MatchString(strings.TrimSpace(rs[last].body))) {
 		last--
 	}
-	if last < 0 || rs[last].boxed || rs[last].more {
+	if last < 0 || rs[last].more {
 		return finding{}, false
+	}
+	if rs[last].boxed {
+		return cutBox(rs, last)
 	}
 	rank := rs[last].rank
 	for i := last; i > max(-1, last-maxTrace); i-- {
@@ -43,6 +46,19 @@ func cutOff(rs []row) (finding, bool) {
 			return cutTrace(rs, i, last, m[1])
 		case body != "" && !inTrace.MatchString(body) && !strings.HasPrefix(body, "---"):
 			return finding{}, false
+		}
+	}
+	return finding{}, false
+}
+
+// cutBox is the same of a traceback in rich's box, of which the last line is missing.
+func cutBox(rs []row, last int) (finding, bool) {
+	for i := last; i >= max(0, last-maxTrace) && rs[i].boxed; i-- {
+		switch s := strings.TrimSpace(rs[i].text); {
+		case strings.Contains(s, "╰"):
+			return finding{}, false
+		case beganTrace.MatchString(rs[i].body):
+			return cutTrace(rs, i, last, "")
 		}
 	}
 	return finding{}, false

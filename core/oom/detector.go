@@ -52,6 +52,8 @@ type Detector struct {
 	// OnEvent, if not nil, is called for every sign, in order within a stream, from within Write; it must not call the
 	// Detector. It is set before the first write.
 	OnEvent func(Event)
+	// OnRetry, if not nil, is called in the same way for every line of an allocator about a request that it tries again.
+	OnRetry func(Retry)
 
 	mu      sync.Mutex
 	words   *literals
@@ -144,6 +146,9 @@ func (s *stream) segment(seg segment) {
 		}
 	}
 	keep := marks&(markMemory|markFailure) != 0
+	if marks&markMemory != 0 {
+		s.retry(seg.text)
+	}
 	switch {
 	case s.open:
 		s.extend(seg, marks)

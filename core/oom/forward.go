@@ -103,6 +103,33 @@ func (f *finding) inTraining(calls []frame) training {
 	return untrained
 }
 
+// ofTraining reports whether something says that a program trains, so that what it predicts without gradients is a validation.
+func (f *finding) ofTraining(calls []frame) bool {
+	for i := len(calls) - 1; i >= 0; i-- {
+		c := calls[i]
+		p := strings.ReplaceAll(c.path, `\`, "/")
+		switch {
+		case launcher.MatchString(p):
+		case trainingName.MatchString(c.name), trainingFile.MatchString(path.Base(p)), validationFile.MatchString(p):
+			return true
+		case !c.installed() && (otherName.MatchString(c.name) || otherFile.MatchString(path.Base(p))):
+			return false
+		}
+	}
+	for i := f.at; i >= max(0, f.at-aheadRows); i-- {
+		body := clip(f.rows[i].body)
+		if !strings.Contains(body, "File \"") && !setting.MatchString(body) && (trainingWords.MatchString(body) || validationWords.MatchString(body)) {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	validationFile  = rx(`(?i)(?:^|[/_.-])(?:eval\w*|valid\w*|val|metrics?)(?:[_.-][\w.-]*)?\.py$`)
+	validationWords = rx(`(?i)\b(?:evaluat\w+|validat\w+)\b`)
+)
+
 // otherWords are those of other work, nearer to the failure than any of training.
 var otherWords = rx(`(?i)\b(?:quanti[sz]ing|calibrating|embedding|encoding|extracting|simulating|rendering|generating|sampling|inferr?ing|inference|` +
 	`predicting|exporting|benchmarking|profiling|prompt executed|got prompt)\b`)

@@ -19,6 +19,7 @@ type phaseRule struct {
 // that people give.
 var phaseRules = []phaseRule{
 	{phase: Data, path: rx(`torch/utils/data/`)},
+	{phase: Data, name: rx(`^_?cache_(?:batch_)?(?:latents|text_encoder_outputs)\w*$`)}, // kohya's library/train_util.py
 	{phase: Data, name: rx(`^(?:collate\w*|__getitem__|__getitems__|default_collate|pin_memory|load_image\w*|` +
 		`read_image\w*)$`)},
 	{phase: Build, name: rx(`^(?:from_pretrained|load_model\w*|build_model\w*|create_model\w*|init_model\w*|` +
@@ -60,10 +61,13 @@ var phaseRules = []phaseRule{
 		`train_batch|train_on_batch|forward_step|_?optimizer_closure|closure|fit_batch|do_train\w*|` +
 		`optimize_parameters|_?train_epoch|train_for_one_epoch|_inner_training_loop)$`)},
 	{phase: Validation, name: rx(`^_*(?:\w+_)?(?:eval|evaluate|evaluation|evaluator|valid|validate|validation|val|` +
-		`test|infer|inference|predict|prediction|generate|sample|testing)(?:_\w+)?$`)},
+		`test|testing)(?:_\w+)?$`)},
+	// a training samples and predicts to validate; so do programs that have no training, and steps of one
+	{phase: Validation, name: rx(`^_*(?:\w+_)?(?:infer|inference|predict|prediction|generate|sample)(?:_\w+)?$`), weak: true},
 	{phase: Validation, name: rx(`^_*(?:get|compute|calculate|calc|eval|measure)_(?:\w+_)?(?:fid|kid|inception_score|psnr|ssim|lpips|` +
 		`niqe|miou|metrics?)(?:_and_\w+|_\w*score\w*)?$`)},
 	{phase: Validation, name: rx(`^(?:\w+_)?estimate_(?:\w+_)?loss\w*$`)}, // nanoGPT's, and those of its descendants
+	{phase: Validation, path: rx(`transformers/trainer_pt_utils\.py`), name: rx(`^(?:nested_\w+|\w*pad_and_concatenate|distributed_concat)$`)},
 	{phase: Validation, path: rx(`(?:^|/)(?:evaluation|evaluators?|evaluate|validate|validation|inference|predictor|` +
 		`predict|metrics?)(?:/[^/]*)?\.py$|/(?:evaluation|evaluators?|metrics)/`)},
 	{phase: Validation, name: rx(`^decorate_context$`), weak: true},
@@ -95,6 +99,9 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 			if r.phase == Checkpoint && pretrained(frames[:i]) {
 				return Build, true
 			}
+			if r.phase == Validation && r.name != nil && pytested(f) {
+				continue
+			}
 			if r.phase == Validation && (ofForward(frames[:i+1]) || r.name != nil && strings.Contains(f.name, "train")) {
 				break // a module's own, in training too; or "train_and_evaluate"
 			}
@@ -124,6 +131,11 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 	return Unknown, false
 }
 
+// pytested reports whether a function is a test of code, and not a test of a model.
+func pytested(f frame) bool {
+	return strings.HasPrefix(f.name, "test_") && strings.HasPrefix(path.Base(strings.ReplaceAll(f.path, `\`, "/")), "test_")
+}
+
 // noGradients is in the source of a line that keeps nothing for a backward pass.
 var noGradients = rx(`\b(?:no_grad|inference_mode)\(`)
 
@@ -143,10 +155,9 @@ func named(calls []frame) bool {
 
 // callPhases are read in the last source line of a traceback whose printer left out torch's frames. The line has no other
 // call that could have asked for memory.
-var callPhases = []struct {
-	phase Phase
-	re    *pattern
-}{
+var callPhases = []linePhase{
+	{Build, rx(`^(?:\w+ = )?(?:self\.)?(?:\w*_)?(?:model|net|network|unet|vae|netG|netD|generator|discriminator|backbone)\w*(?:\.module)?\.(?:to|cuda)\([^()]*\)$|` +
+		`^[\w.]+ = (?:\w+\.)*[A-Z]\w+\(.*\)\.(?:to|cuda)\([^()]*\)$`)},
 	{TrainBackward, rx(`^(?:torch\.autograd\.(?:backward|grad)|(?:[\w.\[\]]+\.)?(?:scale\([^()]*\)\.|(?:sum|mean)\(\)\.)?(?:manual_)?backward|` +
 		`\([^()]*\)\.backward)\([^()]*\)?$`)},
 	{Optimizer, rx(`^(?:\w+ = )?(?:[\w.\[\]'"]+\.)?(?:\w*optim(?:izers?)?(?:_\w+)?|opt(?:_\w+|\d*)|(?:\w+_)?scaler(?:_\w+)?)(?:\[\w+\])?\.step\([^()]*\)?$`)},
@@ -167,9 +178,12 @@ func (f *finding) asked(calls []frame) Phase {
 	for n > 0 && calls[n].installed() {
 		n--
 	}
+	if calls[n].installed() || slices.ContainsFunc(calls[n:], func(c frame) bool { return forwardFrame.MatchString(c.name) }) {
+		return Unknown
+	}
 	line = f.statement(calls[n])
-	for _, c := range stepPhases {
-		if !calls[n].installed() && c.re.MatchString(line) {
+	for _, c := range slices.Concat(callPhases, stepPhases) {
+		if !strings.Contains(line, "sched") && c.re.MatchString(line) {
 			return c.phase
 		}
 	}
@@ -182,11 +196,14 @@ func (f *finding) statement(c frame) string {
 	return line
 }
 
-// stepPhases are read in the innermost line outside installed packages: a compiled function's own frames are not there (JAX).
-var stepPhases = []struct {
+// A linePhase is a phase by a line of source.
+type linePhase struct {
 	phase Phase
 	re    *pattern
-}{
+}
+
+// stepPhases are read in the innermost line outside installed packages: a compiled function's own frames are not there (JAX).
+var stepPhases = []linePhase{
 	{TrainForward, rx(`(?:^|= ?|[\s.])\w*(?:train_step|training_step|train_one_step|train_on_batch|train_batch)\(`)},
 	{Validation, rx(`(?:^|= ?|[\s.])\w*(?:eval_step|validation_step|valid_step|test_step|evaluate\w*|validate\w*)\(`)},
 }

@@ -208,11 +208,11 @@ func (m *match) ends() bool {
 
 // reported reports whether the words are quoted or logged, as by a program that goes on.
 func (m *match) reported() bool {
-	return m.quoted || m.name == "" && !m.traced && logged.MatchString(m.text) && !closing.MatchString(m.text)
+	return m.quoted || m.name == "" && !m.traced && logged.MatchString(m.text) && !strings.HasPrefix(m.text, "Error: ") && !closing.MatchString(m.text)
 }
 
 // closing are a launcher's log lines for the end of what it started.
-var closing = rx(`failed \(exitcode: -?\d+\) local_rank|death signal, shutting down|Exited with exit code|memory pressure \(OOM\)`)
+var closing = rx(`failed \(exitcode: -?\d+\) local_rank|death signal, shutting down|Exited with exit code|memory pressure \(OOM\)|!!! Exception during processing`)
 
 // last reports whether the same line says that the program gives up.
 func (m *match) last() bool { return m.memory() && !m.quoted && lastWords.MatchString(m.text) }

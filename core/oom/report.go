@@ -29,6 +29,9 @@ func (d *Detector) Report(exit Exit) Report {
 		}
 	}
 	r := verdict(all, tries, fate, d.state())
+	if r.NotMemory == "device_assert" || r.NotMemory == "device_fault" {
+		r.Phase, r.Stage, r.Part = Unknown, string(Unknown), "" // a device reports its errors later, at any call
+	}
 	if !exit.Known && (r.NotMemory == "interrupted" || r.ordered()) {
 		r.Phase, r.Stage, r.Part = Unknown, string(Unknown), "" // no part of the program failed
 	}
@@ -408,6 +411,12 @@ func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	}
 	if !exact && frames == TrainForward && f.withoutGradients(calls) {
 		frames = Validation
+	}
+	if f.rule.name == cutOffRule.name && (!exact || frames == TrainForward) {
+		frames, exact = Unknown, false // the frames that would tell are missing
+	}
+	if !exact && frames == Validation && f.x.phase == "" && !f.ofTraining(calls) {
+		frames = Unknown // a program that has no training has no validation
 	}
 	sign := f.phase
 	if sign == "" {

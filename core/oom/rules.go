@@ -54,10 +54,10 @@ var (
 		"low on memory", "low on resource: memory", "memory limit", "memlimit", "memory usage", "internal assert failed",
 		"memory allocation of", "heap space", "failed to allocate", "allocation of size", "could not be allocated", "could not allocate",
 		"outofdevicememory", "outofhostmemory", "device_memory", "host_memory", "out_of_resources", "insufficient memory",
-		"no executable batch", "all available ram", "more memory than is available", "paging file is too small", "exceeding memory limits",
+		"no executable batch", "all available ram", "more memory than is available", "paging file is too small", "exceeding memory limits", "memory budget",
 		"over memory limit", "would exceed allowed memory", "allocation failure", "greater than the maximum", "allocation failed", "alloc failed", "microbatch size will", "trying batch size",
 		"exceeded limit", "hbm capacity", "oomd", "earlyoom", "with oom on", "] stats:", "in-use chunks:", "total_region_allocated", "dst tensor is not",
-		"memory pressure", "free memory on device", "no available memory", "kv cache memory", "chunks by size", "mem-fraction-static",
+		"memory pressure", "cuda out of", "hip out of", "allocation on device", "free memory on device", "no available memory", "kv cache memory", "chunks by size", "mem-fraction-static",
 	}
 	failureWords = []string{
 		"traceback", "error:", "exception:", "keyboardinterrupt", "sigterm", "sigint",
@@ -68,7 +68,7 @@ var (
 		"terminated", "nan/inf", "is nan", "loss is inf", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
 		"time limit", "state: timeout", " timeout ", "node_fail", "bus error", "systemexit",
 		"eoferror", "notimplementederror", // the two are often raised without a word
-		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "died", "check failed", "check failure",
+		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "died", "exited with code", "check failed", "check failure", "terminate called",
 		"exc_type", // structlog's name for an exception's, in JSON
 	}
 	frameWords = []string{"  file \"", "❱"}
@@ -103,6 +103,11 @@ var rules = []rule{
 	{kind: GPUUnspecified, weight: probable, nature: survived,
 		re: rx(`(?i)microbatch size will be decreased|Batch size \d+ failed, trying batch size \d+`)},
 
+	// a warning of Python's, as FSDP's of a tensor that it could not clone for a state (torch/distributed/fsdp/_state_dict_utils.py)
+	{kind: GPUUnspecified, weight: probable, nature: survived,
+		re: rx(`\b[A-Z]\w*Warning: .*(?:CUDA|HIP|XPU) out of memory`)},
+	// distributed/nanny.py: the worker is started again
+	{kind: HostOOM, weight: probable, nature: survived, re: rx(`Worker exceeded \d+% memory budget`)},
 	// sglang's scheduler takes requests back; c10/cuda/CUDAFunctions.cpp warns, and there is no GPU then
 	{kind: GPUUnspecified, weight: probable, nature: survived,
 		re: rx(`(?i)out of memory happened\b.*retract|Warning: CUDA initialization: .*: out of memory`)},
@@ -120,6 +125,11 @@ var rules = []rule{
 		re: rx(`NVML_SUCCESS == r\b.*INTERNAL ASSERT FAILED`)},
 	{kind: GPUUnspecified, weight: suspected, nature: spoken, cause: "out of GPU memory",
 		re: rx(`INTERNAL ASSERT FAILED at .*CUDACachingAllocator\.cpp`)},
+	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of GPU memory", // where a paste ends
+		re: rx(`Error: (?:CUDA|HIP) out of(?: m\w{0,4})?$`)},
+	// ComfyUI's execution.py, and the report of an error that it shows; it serves on, and the work failed
+	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
+		re: rx(`!!! Exception during processing ?!!! (?:Allocation on device|.*\bout of memory)|Exception Type:[* ]*(?:torch\.)?(?:cuda\.)?OutOfMemoryError`)},
 	// expandable segments: cuMemCreate's own error
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
 		re: rx(`CUDA driver error: out of memory`)},
@@ -163,7 +173,7 @@ var rules = []rule{
 		re: rx(`\b(?:UR|PI|ZE|CL)_(?:RESULT_)?(?:ERROR_)?OUT_OF_RESOURCES\b`)},
 	// torch-directml; Habana's PyTorch bridge; TensorRT's virtualMemoryBuffer.cpp; cupy/cuda/memory.pyx
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
-		re: rx(`not enough GPU video memory|PT_DEVMEM.{0,40}Allocation failed|` +
+		re: rx(`not enough GPU video memory|Cuda Driver \(out of memory\)|Error Code \d+: OutOfMemory\b|PT_DEVMEM.{0,40}Allocation failed|` +
 			`[Rr]equested amount of GPU memory \(\d+ bytes\) could not be allocated|` +
 			`OutOfMemoryError: Out of memory allocating [\d,]+ bytes \(allocated so far`)},
 	// AWS's Neuron runtime, nrt_status.h: NRT_RESOURCE
@@ -238,7 +248,7 @@ var rules = []rule{
 		re: rx(`Container killed due to memory usage`)},
 	// c10/cuda/CUDAMallocAsyncAllocator.cpp
 	{kind: GPUUnspecified, weight: sure, nature: raised, cause: "out of GPU memory",
-		re: rx(`Allocation on device ?\d* would exceed allowed memory`)},
+		re: rx(`Allocation on device ?\d* would exceed allowed memory|(?:Error: |Message:\*\* )Allocation on device\b|processing !!! Allocation on device`)},
 
 	// accelerate/utils/memory.py: each size down to one ran out of memory, and was caught
 	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of memory at every batch size down to one",
@@ -291,7 +301,7 @@ var rules = []rule{
 	// deepspeed/launcher/launch.py logs how a rank ended, as an error of its own: nobody goes on after that
 	{kind: HostOOM, weight: killed, nature: decreed, re: rx(`exits with return code ?= ?(?:-9|137)\b`)},
 	{kind: HostOOM, weight: killed, nature: spoken,
-		re: rx(`^\s*Killed\s*$|: line \d+: +\d+ Killed\b|\[\d+\]\+? +Killed\b|: tasks? [\d,-]+: Killed|` +
+		re: rx(`^\s*\*{0,2}Killed\*{0,2}\s*$|: line \d+: +\d+ Killed\b|\[\d+\]\+? +Killed\b|: tasks? [\d,-]+: Killed|` +
 			`^\d+ Killed\b|zsh: killed\b|\[\d+\] +[+-]? *\d+ killed\b|` +
 			`Signal 9 \(SIGKILL\) received by|Signals\.SIGKILL|terminated (?:with|by) signal (?:SIGKILL|9\b)|` +
 			`(?:exit ?code|return code|exit status|exited with code)[ :=]+(?:-9|137)\b|interrupted by signal 9|` +
@@ -354,7 +364,7 @@ var rules = []rule{
 		cause: "an error of the GPU or its libraries"},
 	{name: "nccl", kind: NoMemory, weight: echo + 10, nature: consequence,
 		re: rx(`ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError|DistBackendError|` +
-			`NCCL error in|` +
+			`NCCL error(?: in)?:|NCCL Error \d+:|` +
 			`Connection (?:closed|reset) by (?:remote )?peer|` +
 			`[Ss]ocket [Tt]imeout`), cause: "another rank is gone, or the network between them"},
 	{name: "worker_died", kind: NoMemory, weight: echo, nature: consequence,
@@ -365,7 +375,7 @@ var rules = []rule{
 			`mpirun noticed that process rank \d+|worker process has died|WorkerCrashedError|ActorDiedError`),
 		cause: "a process of the program ended"},
 	{name: "crash", kind: NoMemory, weight: exception, nature: spoken,
-		re: rx(`\*\*\* Check failure stack trace|^F\d{4} .*Check failed: |Segmentation fault|Fatal Python error|\(core dumped\)|Caught signal \d+ \(|` +
+		re: rx(`\*\*\* Check failure stack trace|terminate called after throwing|^F\d{4} .*Check failed: |Segmentation fault|Fatal Python error|\(core dumped\)|Caught signal \d+ \(|` +
 			`^\s*Aborted\b`), cause: "the program crashed"},
 	{name: "exception", kind: NoMemory, weight: exception, nature: raised, re: exceptionLine},
 }

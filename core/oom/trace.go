@@ -192,9 +192,9 @@ var (
 	mangledPath  = rx(`File \\"([^"\\]+)\\", line (\d+), in ([^\s\\]+)`) // a traceback as a JSON string
 	richFrame    = rx(`^\s*(\S+\.py):(\d+)(?: in(?: (\S+))?)?\s*$`)
 	richName     = rx(`^\s*(?:in )?([\w<>]+)\s*$`)
-	ipyFrame     = rx(`^\s*File (\S+\.py):(\d+), in ([\w<>.]+)`)
+	ipyFrame     = rx(`^\s*File \[?(\S+?\.py):(\d+)(?:\]\([^)]*\))?, in ([\w<>.]+)`)
 	ipyCell      = rx(`^\s*(?:Input )?(Cell In ?\[\d+\]), line (\d+)(?:, in ([\w<>.]+))?`) // IPython 8, core/ultratb.py
-	ipyOld       = rx(`^\s*(<ipython-input-[^>]+>|\S+\.pyc?) in ([\w<>]+)(?:\(|$)`)
+	ipyOld       = rx(`^\s*\[?(<ipython-input-[^>]+>|\S+?\.pyc?)(?:\]\([^)]*\))? in ([\w<>]+)(?:\(|$)`)
 	ipyArrow     = rx(`^-+> (\d+)\b`)
 )
 
@@ -270,7 +270,7 @@ func (t *frameReader) ipython(body string, row int) {
 	if m := ipyCell.FindStringSubmatch(body); m != nil {
 		t.frames = append(t.frames, frame{m[1], m[2], cmp.Or(m[3], "<module>"), row})
 	} else if m := ipyFrame.FindStringSubmatch(body); m != nil {
-		t.frames = append(t.frames, frame{m[1], m[2], m[3], row})
+		t.frames = append(t.frames, frame{m[1], m[2], m[3][strings.LastIndexByte(m[3], '.')+1:], row}) // without its class
 	} else if m := ipyOld.FindStringSubmatch(body); m != nil {
 		t.frames = append(t.frames, frame{m[1], "", m[2], row})
 		t.old = last + 1

@@ -21,6 +21,7 @@ var sourcePhases = []struct {
 		`transpose\(jvp|operator < \w+_grad > error|\b\w+_grad_ad_func\b|::\w+Grad(?:Kernel|Node)\b|egr::(?:Run)?Backward`)},
 	{TrainForward, rx(`__inference_(?:multi_step_on_iterator|one_step_on_iterator|train_function|\w*train_step|train)_\d|` +
 		`__inference_train_function|\bjit[_(]\w*(?:train|update)\w*`)},
+	{Checkpoint, rx(`fsdp/_state_dict_utils\.py`)},
 	{Build, rx(`compile permanent error|XLA:TPU compile`)},
 }
 
@@ -119,8 +120,15 @@ func (f *finding) told() Phase {
 		if p := phaseOfWords(body); p != Unknown {
 			return p
 		}
-		if p := f.counting(body); open && f.ofCard() && p != Unknown {
+		if !open || !f.ofCard() {
+			continue
+		}
+		if p := f.counting(body); p != Unknown {
 			return p
+		}
+		m := barOf.FindStringSubmatch(body)
+		if i > 0 && m != nil && m[1] != m[2] && !otherCount.MatchString(body) && f.counting(clip(rows[i-1].body)+" "+body) != Unknown {
+			return TrainForward // a table's head is above its bar (Ultralytics)
 		}
 	}
 	for i := f.at + 1; i < min(len(rows), f.at+1+toldAfter); i++ {

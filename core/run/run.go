@@ -74,7 +74,10 @@ type Outcome struct {
 	// are made of it.
 	Measured map[string][]mem.Measurement `json:"measured,omitempty"`
 	Passed   []string                     `json:"passed,omitempty"`
-	Saved    *State                       `json:"saved,omitempty"` // the newest complete state that this attempt wrote
+	// Retries are requests that the card refused and the allocator tried again, by phase, "" where it is unknown: evidence
+	// of a full card, and no failure.
+	Retries map[string]oom.Retries `json:"retries,omitempty"`
+	Saved   *State                 `json:"saved,omitempty"` // the newest complete state that this attempt wrote
 	// newer states that nothing shows to be this run's
 	Strange []string `json:"strange,omitempty"`
 	Torn    []string `json:"torn,omitempty"` // states that this attempt left incomplete
