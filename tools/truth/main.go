@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/mem"
@@ -71,6 +72,10 @@ func report(root string, w io.Writer, markdown bool) (broken []string, err error
 	if err != nil {
 		return nil, err
 	}
+	public, err := readReal(filepath.Join(root, "tools", "truth", "testdata"))
+	if err != nil {
+		return nil, err
+	}
 	rec, err := readRecord(root)
 	if err != nil {
 		return nil, err
@@ -82,9 +87,10 @@ func report(root string, w io.Writer, markdown bool) (broken []string, err error
 	c.summary(&p)
 	cards.table(&p)
 	priorsTable(&p, priors)
+	public.table(&p)
 	published(&p)
 	factsTable(&p, studied)
-	return append(c.broken(), factsBroken(studied)...), nil
+	return slices.Concat(c.broken(), public.broken(), factsBroken(studied)), nil
 }
 
 const begin, end = "<!-- truth -->", "<!-- /truth -->"
