@@ -141,7 +141,8 @@ func (r *recipe) warnOfModel(warn func(string, ...any), env python.Environment) 
 			warn("precision %v stops the first backward pass: structcond's attention is recomputed outside autocast (input and weight of different types)", v)
 		}
 		if !has(r.root, keyEMA) {
-			warn("use_ema is missing and then on: the averages take %v, and as much again in every validation", averages(r.model))
+			warn("use_ema is missing and then on: the averages take %v, and from the first validation on as much again",
+				averages(r.model))
 		}
 	}
 	if a, b := truth(r.root, keyEdge, false), truth(r.root, keyUNetEdge, false); a != b && (has(r.root, keyEdge) || has(r.root, keyUNetEdge)) && strings.HasSuffix(text(r.root, keyTarget), "WithEdge") {
@@ -158,7 +159,7 @@ func (r *recipe) warnOfModel(warn func(string, ...any), env python.Environment) 
 	if r.model.Multiple() > 0 && r.size%r.model.Multiple() != 0 && r.size > 0 {
 		warn("images of %d are no multiple of %d, which the UNet's halves need", r.size, r.model.Multiple())
 	}
-	if !env.Known() { // the formulas then take attention for plain, which needs more
+	if r.fuses() && !env.Known() { // the formulas then take attention for plain, which needs more
 		warn("whether xformers is there is not known: memory is counted without it, which is the more")
 	}
 }
