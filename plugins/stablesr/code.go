@@ -56,7 +56,7 @@ func (x *checkout) code(target string) (c arch.Code) {
 
 // class is the text of a class: from its line to the next one that is not indented.
 func class(code, name string) string {
-	i := strings.Index(code, "class "+name+"(")
+	i := max(strings.Index(code, "class "+name+"("), strings.Index(code, "class "+name+":"))
 	if i < 0 {
 		return ""
 	}

@@ -154,7 +154,7 @@ func (b *builder) bare(phase int, vs []variant) []mem.Tensors {
 		}
 	}
 	pooled := map[int]mem.Tensors{}
-	out := b.atBatches(phase, m, func(n int64) mem.Tensors {
+	out := mem.AtBatches(func(n int64) mem.Tensors {
 		s := step
 		s.Batch = n
 		e := p.price(s)
@@ -162,7 +162,7 @@ func (b *builder) bare(phase int, vs []variant) []mem.Tensors {
 			pooled[i] = s.WithPool(e, vs[i].queue)
 		}
 		return e
-	}, batches)
+	}, batches...)
 	for i, w := range vs {
 		if w.queue == v.queue {
 			continue
@@ -174,33 +174,6 @@ func (b *builder) bare(phase int, vs []variant) []mem.Tensors {
 			e = p.price(s)
 		}
 		out[i] = e
-	}
-	return out
-}
-
-// atBatches prices micro-batches together. An image log that takes N of a batch is a line up to N and another line
-// from there.
-func (b *builder) atBatches(phase int, m *arch.Model, price func(int64) mem.Tensors, batches []int64) []mem.Tensors {
-	n := m.LogsAtMost()
-	if phase != logging || n == 0 {
-		return mem.AtBatches(price, batches...)
-	}
-	var few, many []int64
-	for _, k := range batches {
-		if k <= n {
-			few = append(few, k)
-		} else {
-			many = append(many, k)
-		}
-	}
-	less, more := mem.AtBatches(price, few...), mem.AtBatches(price, many...)
-	out := make([]mem.Tensors, 0, len(batches))
-	for _, k := range batches {
-		if k <= n {
-			out, less = append(out, less[0]), less[1:]
-		} else {
-			out, more = append(out, more[0]), more[1:]
-		}
 	}
 	return out
 }

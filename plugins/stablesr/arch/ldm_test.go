@@ -71,6 +71,15 @@ func autoKL(z int64, mult, attn []any) Config {
 			"kl_weight": 1e-6, "disc_weight": 0.5}}}}
 }
 
+func autoVQ(z, codes, layers int64, mult, attn []any, more dict) Config {
+	dd := ddconfig(z, 256, mult, attn)
+	maps.Copy(dd, more)
+	return Config{"target": "ldm.models.autoencoder.VQModel", "params": dict{"embed_dim": z, "n_embed": codes,
+		"ddconfig": dd,
+		"lossconfig": dict{"target": "taming.modules.losses.vqperceptual.VQLPIPSWithDiscriminator",
+			"params": dict{"disc_num_layers": layers}}}}
+}
+
 func stage(name string, params dict) dict {
 	return dict{"target": "ldm.modules.encoders.modules." + name, "params": params}
 }
@@ -86,7 +95,7 @@ func recipes() map[string]struct {
 	}
 	vq4 := func() dict { return vqStage(3, 8192, ints(1, 2, 4), ints()) }
 	clip := func() dict { return stage("FrozenCLIPEmbedder", nil) }
-	cross, cond := dict{"conditioning_key": "crossattn"}, func(more dict) dict {
+	cond := func(more dict) dict {
 		p := dict{"conditioning_key": "crossattn", "cond_stage_trainable": true, "use_ema": false}
 		maps.Copy(p, more)
 		return p
@@ -145,7 +154,10 @@ func recipes() map[string]struct {
 		"autoencoders/kl-f16": {autoKL(16, ints(1, 1, 2, 2, 4), ints(16)), Code{}},
 		"autoencoders/kl-f4":  {autoKL(3, ints(1, 2, 4), ints()), Code{}},
 		"autoencoders/kl-f32": {autoKL(64, ints(1, 1, 2, 2, 4, 4), ints(16, 8)), Code{}},
-		"unused":              {Config: Config(cross)},
+		"vq/vq-f4":            {autoVQ(3, 8192, 3, ints(1, 2, 4), ints(), nil), Code{}},
+		"vq/vq-f8":            {autoVQ(4, 16384, 2, ints(1, 2, 2, 4), ints(32), nil), Code{}},
+		"vq/vq-f16":           {autoVQ(8, 16384, 2, ints(1, 1, 2, 2, 4), ints(16), nil), Code{}},
+		"vq/vq-f4-noattn":     {autoVQ(3, 8192, 3, ints(1, 2, 4), ints(), dict{"attn_type": "none"}), Code{}},
 	}
 }
 
@@ -213,7 +225,7 @@ func TestLatentDiffusion(t *testing.T) {
 			t.Run(project+"/"+r.Name, func(t *testing.T) { latent(t, r, known.Config, known.Code) })
 		}
 	}
-	if seen < 22 {
+	if seen < 27 {
 		t.Errorf("%d rows are recorded", seen)
 	}
 }
@@ -245,7 +257,7 @@ func latent(t *testing.T, r latentRow, c Config, code Code) {
 			trained += it.Count / 2
 		}
 	}
-	if m.gan() {
+	if m.gan() && !m.loss.codes {
 		got, trained = got+logvar, trained+logvar
 	}
 	if m.words > 0 && code.Trainer == Embeddings { // and as many that they began with
@@ -306,6 +318,35 @@ func latent(t *testing.T, r latentRow, c Config, code Code) {
 	check("image logging", kept+int64(p.Bytes)-r.Inputs, r.ImagePeak, p.Moment+", "+r.ImageOp)
 	if !s.Images().Known() || !s.Validation().Known() {
 		t.Error("a phase has no estimate")
+	}
+}
+
+// Every image that is logged is held until all of them are written.
+func TestImageLogHolds(t *testing.T) {
+	known := recipes()["compvis/churches"]
+	m := read(t, known.Config, NoEdge)
+	most := func(change func(*Images)) int64 {
+		g := Images{N: 4, Rows: 4, Sample: true}
+		change(&g)
+		m.LogsImages(g)
+		tape := nn.NewTape()
+		tape.NoGrad(func() { Step{Model: m, Batch: 6, Size: 256}.logImages(tape) })
+		return int64(tape.Peak().Bytes)
+	}
+	const square = 3 * 256 * 256 * 4
+	bare := most(func(*Images) {})
+	for name, tt := range map[string]struct {
+		change func(*Images)
+		least  int64
+	}{
+		"inpainting and outpainting": {func(g *Images) { g.Inpaint = true }, 2 * 4 * square},
+		"a row of six steps":         {func(g *Images) { g.ProgressiveRows = true }, 5 * 4 * square},
+		"noise added in six steps":   {func(g *Images) { g.DiffusionRows = true }, 2 * 6 * 4 * square},
+		"two more":                   {func(g *Images) { g.N = 6 }, 2 * 2 * square},
+	} {
+		if more := most(tt.change) - bare; more < tt.least {
+			t.Errorf("%s: %d bytes more, want at least %d", name, more, tt.least)
+		}
 	}
 }
 

@@ -278,14 +278,6 @@ func (m *Model) gan() bool { return m.auto || m.Resi() }
 // LogsImages gives the model the arguments of log_images.
 func (m *Model) LogsImages(g Images) { m.images = g }
 
-// LogsAtMost is how many images of a batch log_images takes; 0 where it takes all.
-func (m *Model) LogsAtMost() int64 {
-	if m.stableSR || m.gan() {
-		return 0
-	}
-	return m.images.N
-}
-
 // LogsAverages reports whether log_images swaps the averages of use_ema in.
 func (m *Model) LogsAverages() bool { return m.stableSR || m.images.EMA }
 

@@ -270,8 +270,8 @@ func (s Step) resident(e *mem.Tensors, t *nn.Tape, alone bool) {
 		size := t.Size(part)
 		e.Add(mem.Item{Kind: mem.Parameters, What: part + EMA, Bytes: size.ParamBytes, Count: size.Params, From: "use_ema: LitEma copies the whole UNet"})
 		if alone || s.Swaps {
-			e.Add(mem.Item{Kind: mem.Buffers, What: part + aside, Bytes: size.ParamBytes, Count: size.Params,
-				From: "ema_scope puts the trained parameters aside, and LitEma keeps that copy ever after (ema.py:68 at a506df57)"})
+			e.Add(mem.Item{Kind: mem.Buffers, What: part + backup, Bytes: size.ParamBytes, Count: size.Params,
+				From: "ema_scope copies the trained parameters, and LitEma never frees the copy (ema.py:62 at a506df57)"})
 		}
 	}
 }
@@ -279,8 +279,8 @@ func (s Step) resident(e *mem.Tensors, t *nn.Tape, alone bool) {
 // averaged are the parts that LitEma averages: all of the UNet.
 var averaged = []string{partUNet, partSPADE, partEdge}
 
-// aside is what the copies of trained parameters are called behind a part's name.
-const aside = " put aside by EMA"
+// backup is what the copies of trained parameters are called behind a part's name.
+const backup = " EMA backup"
 
 // pool is the line of the pool of degraded pairs.
 func (s Step) pool() mem.Item {

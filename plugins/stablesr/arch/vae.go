@@ -232,9 +232,8 @@ func (n *vae) quantize(t *nn.Tape, z nn.Tensor) (quant nn.Tensor) {
 		flat := t.View(z, b*h*w, e)
 		squares := t.Hold(t.View(t.SumDim(t.Pow(flat), 1), b*h*w, 1))
 		sum := t.Hold(t.Add(squares, t.View(t.SumDim(t.Pow(codes), 1), 1, n.codes)))
-		d := t.Hold(t.Sub(sum, t.MulScalar(t.Matmul(flat, t.Transpose(codes, 0, 1)))))
-		t.Rebind(sum, t.Indices(b*h*w)) // argmin; the distances, of which d is the last, stay until the end
-		t.Hold(d)
+		t.Hold(t.Sub(sum, t.MulScalar(t.Matmul(flat, t.Transpose(codes, 0, 1))))) // d, which stays until the end
+		t.Rebind(sum, t.Indices(b*h*w))                                           // argmin
 		quant = t.Hold(t.View(t.Lookup(codes, t.Indices(b*h*w), b*h*w, e), b, h, w, e))
 		quant = t.Rebind(quant, t.Add(z, t.Detach(t.Sub(quant, z))))
 		quant = t.Contiguous(t.Permute(quant, 0, 3, 1, 2))
