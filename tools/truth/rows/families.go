@@ -104,7 +104,7 @@ func stableSR(a args) (p Price, err error) {
 		gen, target = srarch.EdgeAfter, "LatentDiffusionSRTextWTWithEdge"
 		params["use_edge_processing"] = true
 	}
-	m, err := srarch.Read(srarch.Stock(target, params), gen)
+	m, err := srarch.Read(srarch.Stock(target, params), srarch.Code{Edge: gen})
 	if err != nil {
 		return p, err
 	}
