@@ -29,6 +29,8 @@ type StepConfig struct {
 	OldTorch bool
 	CPU      bool // the step runs there, and not on a card
 	OneDNN   bool // what oneDNN copies there counts too
+	// Neosr is what neosr\'s own step has beside these; nil for a step of another project.
+	Neosr *NeosrStep
 }
 
 // Training is the estimate of one optimizer step: the generator's forward, the losses, its backward, the
@@ -55,6 +57,9 @@ func (cfg StepConfig) asked() string {
 func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 	t.UpsampleLow, t.Torch1, t.CPU = cfg.OldTorch, cfg.OldTorch, cfg.CPU
 	t.OneDNN = cfg.OneDNN
+	if cfg.Neosr != nil {
+		return cfg.recordNeosr(t)
+	}
 	gtSize := cfg.LQ * cfg.Net.Scale
 	optG, optD := cfg.optimizers()
 
@@ -236,6 +241,9 @@ func (cfg StepConfig) resident(t *nn.Tape) []mem.Item {
 		if what := l.part(); l.Weight != 0 && !l.IsGAN() {
 			items = append(items, modelItems(what, t.Size(what), l.Type)...)
 		}
+	}
+	if cfg.Neosr != nil {
+		items = append(items, cfg.residentNeosr(d)...)
 	}
 	return items
 }

@@ -21,6 +21,7 @@ type ValConfig struct {
 	States   *mem.Tensors
 	OldTorch bool
 	Host     *Host // the validation runs on the CPU; nil for a card
+	Neosr    bool  // it is neosr's
 }
 
 // Validation is the estimate of one validation image. It follows SRModel.nondist_validation, test and infer_tiled
@@ -28,6 +29,9 @@ type ValConfig struct {
 // it.
 func Validation(cfg ValConfig) (e mem.Tensors) {
 	defer mem.Refused(&e, cfg.asked)
+	if cfg.Neosr {
+		return validationNeosr(cfg)
+	}
 	t := nn.NewTape()
 	t.UpsampleLow, t.Torch1 = cfg.OldTorch, cfg.OldTorch
 	t.CPU, t.OneDNN = cfg.Host != nil, cfg.Host != nil
