@@ -56,6 +56,9 @@ func (b *builder) step(v variant, s setting) (arch.StepConfig, error) {
 	if !launched(b.prog, b.job.Command.Env) && b.device.Kind == gpu.CUDA {
 		cfg.Replicas = b.job.Batch.Ranks
 	}
+	if b.recipe.project == arch.Neosr {
+		cfg.Neosr = b.recipe.neosrStep()
+	}
 	for _, l := range b.recipe.losses {
 		cfg.Losses = append(cfg.Losses, l.loss(b.recipe.project))
 	}
@@ -192,6 +195,7 @@ func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Es
 				cfg := arch.ValConfig{
 					Net: b.net, H: int64(b.image.height), W: int64(b.image.width), AMP: s.amp, Tile: max(0, tile), Overlap: b.recipe.tileOverlap,
 					GT: len(b.recipe.valGT) > 0, Layout: b.recipe.layout(s.amp), OldTorch: b.oldTorch(),
+					Neosr: b.recipe.project == arch.Neosr,
 				}
 				if around {
 					cfg.Step, cfg.States = &step, &states

@@ -171,9 +171,13 @@ func readRecipe(path string, text []byte, forced []string) (*recipe, []string, e
 		r.model = model
 	}
 	r.otf = r.bool("high_order_degradation") || strings.Contains(model, "realesr") || model == "otf"
-	r.queueSize = r.int(r.queue, 120) // 120 (redux, neosr), 180 (BasicSR)
-	if r.dialect == &basicSR {
+	switch r.dialect {
+	case &basicSR:
 		r.queueSize = r.int(r.queue, 180)
+	case &neosr:
+		r.queueSize = r.neosrQueue()
+	default:
+		r.queueSize = r.int(r.queue, 120)
 	}
 	r.readValidation()
 	r.trainRoots = r.roots("datasets.train.dataroot_gt")

@@ -34,6 +34,8 @@ def record(name, make, shape, device, sizes=(), default=False):
         torch.set_default_device("cpu")
         model = make().to(device)
         if default:
+            keep_attributes(model)
+            model.to(device)
             torch.set_default_device(device)
         x = torch.rand(*shape, device=device)
         params, buffers = measure.count(model)
@@ -66,6 +68,16 @@ SCALE = 4  # that neosr's networks read from the recipe while they are imported
 def package(checkout):
     """The folder of a checkout that has the project's source."""
     return next(p for p in PACKAGES if os.path.isdir(os.path.join(checkout, p)))
+
+
+def keep_attributes(model):
+    """A table that a module keeps as a plain attribute lies where it was made: where the card is the default device, on the
+    card, as a buffer does."""
+    for m in model.modules():
+        for k, v in list(vars(m).items()):
+            if isinstance(v, torch.Tensor) and v.numel() > 1000:
+                delattr(m, k)
+                m.register_buffer(k, v)
 
 
 def load(checkout, kind, file):
@@ -271,6 +283,7 @@ def main():
     p.add_argument("--device", default="", help='"cpu" or "meta"; layers run on the first, nets on the second')
     p.add_argument("--cases", default="layers", help="the file here that has the layers: layers, layers_rearrange or layers_attention")
     p.add_argument("--hub", help="a clone of the project whose network a loss takes from torch.hub: facebookresearch/dinov2")
+    p.add_argument("--efficient", action="store_true", help="a mask goes to the memory-efficient kernel of attention, as on a card")
     p.add_argument("--scale", type=int, default=4, help="of neosr's recipe")
     p.add_argument("--crop", type=int, default=64)
     p.add_argument("--batch", type=int, default=1, help="some copies are made of several images only")
@@ -305,6 +318,8 @@ def main():
             stub_losses()
         if a.hub:
             stub_hub(a.hub)
+        if a.efficient:
+            torch.backends.cuda.enable_math_sdp(False)
         for text in a.nets:
             name, kw = arguments(text)
             if a.what == "losses":

@@ -62,7 +62,8 @@ func (c *catalog[T]) find(p Project, name string) (T, bool) {
 	if v, ok := c.own[p][name]; ok {
 		return v, true
 	}
-	if p != Redux && c.shared[p] != nil && !c.shared[p][name] { // while a project has no list, every name is shared
+	listed := p == Neosr || c.shared[p] != nil // while BasicSR has no list, every name is shared
+	if p != Redux && listed && !c.shared[p][name] {
 		var none T
 		return none, false
 	}

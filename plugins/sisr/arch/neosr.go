@@ -21,14 +21,14 @@ func init() {
 
 // A neosrLike is a class of neosr's by traiNNer-redux's.
 type neosrLike struct {
-	names    string            // neosr's, which differ in nothing
-	of       string            // traiNNer-redux's
-	takes    string            // the arguments that the class takes and this formula reads, or that cost nothing
-	scale    string            // the argument that is the scale
-	defaults map[string]any    // where they differ from traiNNer-redux's
-	fixed    map[string]any    // arguments that no formula has with another value
-	swallow  bool              // **kwargs
-	buffer   string            // a buffer of one element that traiNNer-redux's class has not
+	names    string         // neosr's, which differ in nothing
+	of       string         // traiNNer-redux's
+	takes    string         // the arguments that the class takes and this formula reads, or that cost nothing
+	scale    string         // the argument that is the scale
+	defaults map[string]any // where they differ from traiNNer-redux's
+	fixed    map[string]any // arguments that no formula has with another value
+	swallow  bool           // **kwargs
+	buffer   string         // a buffer of one element that traiNNer-redux's class has not
 }
 
 const (

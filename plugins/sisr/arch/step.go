@@ -31,6 +31,8 @@ type StepConfig struct {
 	OldTorch bool
 	CPU      bool // the step runs there, and not on a card
 	OneDNN   bool // what oneDNN copies there counts too
+	// Neosr is what neosr's own step has beside these; nil for a step of another project.
+	Neosr *NeosrStep
 }
 
 // A model is a project's training loop.
@@ -265,6 +267,9 @@ func (cfg StepConfig) resident(t *nn.Tape) []mem.Item {
 		if what := l.part(); l.Weight != 0 && !l.IsGAN() {
 			items = append(items, modelItems(what, t.Size(what), l.Type)...)
 		}
+	}
+	if cfg.Neosr != nil {
+		items = append(items, cfg.residentNeosr(d)...)
 	}
 	return items
 }

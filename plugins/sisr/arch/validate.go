@@ -22,6 +22,7 @@ type ValConfig struct {
 	States   *mem.Tensors
 	OldTorch bool
 	Host     *Host // the validation runs on the CPU; nil for a card
+	Neosr    bool  // it is neosr's
 }
 
 // A Layout is the memory format in which a trainer brings a network's parameters, and an image, to the card: channels
@@ -33,6 +34,9 @@ type Layout struct{ NetworkLast, ImageLast bool }
 // it.
 func Validation(cfg ValConfig) (e mem.Tensors) {
 	defer mem.Refused(&e, cfg.asked)
+	if cfg.Neosr {
+		return validationNeosr(cfg)
+	}
 	t := nn.NewTape()
 	t.UpsampleLow, t.Torch1 = cfg.OldTorch, cfg.OldTorch
 	t.CPU, t.OneDNN = cfg.Host != nil, cfg.Host != nil
