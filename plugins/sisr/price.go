@@ -77,6 +77,9 @@ func (l part) loss(p arch.Project) arch.Loss {
 	case int64:
 		weight = float64(w)
 	}
+	if p.ComputesAll() {
+		weight = 1
+	}
 	return arch.Loss{Project: p, Type: l.kind, Name: ledgerName(l), Weight: weight, Args: l.args}
 }
 
