@@ -1,6 +1,9 @@
 package arch
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestBasicSRNetworks compares the networks of BasicSR, and of the projects built on it, with PyTorch's own account of each
 // project's class.
@@ -21,12 +24,15 @@ func TestBasicSRNetworks(t *testing.T) {
 	eval.log(t)
 }
 
-// scale is the recipe's, by the network's own argument; 4 is what the classes default to.
+// scale is the recipe's, by the network's own argument; 4 is what the classes default to, and 1 is of those that restore.
 func (r row) scale() int64 {
 	for _, name := range []string{"scale", "upscale"} {
 		if n, ok := toInt(r.Args[name]); ok {
 			return n
 		}
+	}
+	if slices.Contains([]string{"nafnet", "nafnetlocal", "baseline", "baselinelocal", "restormer"}, r.Name) {
+		return 1
 	}
 	return 4
 }
