@@ -106,11 +106,13 @@ def cases(checkouts):
     swin = {"net": "SwinIR", "args": {"upscale": 4, "img_size": 48, "window_size": 8, "depths": [6, 6], "embed_dim": 180,
                                       "num_heads": [6, 6], "mlp_ratio": 2, "upsampler": "pixelshuffle"}}
     edsr = {"net": "EDSR", "args": {**three, "num_feat": 256, "num_block": 32, "upscale": 4, "res_scale": 0.1}}
+    wide_net = {"net": "EDSR", "args": {**three, "num_feat": 256, "num_block": 4, "upscale": 4}}
     base = {"project": "BasicSR", "scale": 4, "batch": 4, "lq": 32, "ema": True, "precision": "fp32", "disc": "", "losses": l1,
             "optimizer": "adam"}
     for change in (
         {"model": "SRModel", **msr}, {"model": "SRModel", **edsr, "batch": 2, "lq": 48}, {"model": "SRModel", **msr, "losses": vgg, "ema": False},
         {"model": "SwinIRModel", **swin, "lq": 48}, {"model": "SRGANModel", **msr, **style}, {"model": "SRGANModel", **msr, **style, "batch": 16},
+        {"model": "SRGANModel", **wide_net, **style, "losses": [*l1, *gan], "batch": 1},  # whose peak is the discriminator's optimizer
         {"model": "ESRGANModel", **rrdb, **style}, {"model": "ESRGANModel", **small, **style}, {"model": "ESRGANModel", **msr, **style, "batch": 16},
         {"model": "RealESRGANModel", **rrdb, **unet, "lq": 64, "batch": 2}, {"model": "RealESRGANModel", **small, **unet, "lq": 64, "batch": 2},
         {"model": "RealESRGANModel", **small, **unet, "losses": [*wide, *gan, *ldl], "lq": 64, "batch": 2, "dead": True},
