@@ -80,6 +80,9 @@ func (l part) loss(p arch.Project) arch.Loss {
 	case int64:
 		weight = float64(w)
 	}
+	if p.ComputesAll() {
+		weight = 1
+	}
 	return arch.Loss{Project: p, Type: l.kind, Name: ledgerName(l), Weight: weight, Args: l.args}
 }
 
@@ -221,6 +224,8 @@ func (b *builder) unpriced() string {
 		return unknown(b.netErr)
 	case b.imageErr != nil:
 		return "how large the validation images are is not known: " + b.imageErr.Error()
+	case b.recipe.bool("val.grids") && b.recipe.project == arch.NAFNet:
+		return "val.grids: the image is cut into a batch of crops, which has no formula yet"
 	}
 	return ""
 }

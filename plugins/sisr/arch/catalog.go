@@ -15,7 +15,30 @@ const (
 	Redux   Project = ""
 	BasicSR Project = "BasicSR"
 	Neosr   Project = "neosr"
+
+	// Projects that are built on BasicSR: what a recipe names is theirs, or BasicSR's.
+	HAT       Project = "HAT"
+	DAT       Project = "DAT"
+	NAFNet    Project = "NAFNet"
+	Restormer Project = "Restormer"
 )
+
+// bases are the projects on which others are built.
+var bases = map[Project]Project{HAT: BasicSR, DAT: BasicSR, NAFNet: BasicSR, Restormer: BasicSR}
+
+// Owner is the project whose network a recipe for p names: p itself, or one built on it that has a network of that name and
+// p has none. Their recipes are spelled alike, and no two of them share a name.
+func Owner(p Project, network string) Project {
+	if _, ok := networks.find(p, network); ok {
+		return p
+	}
+	for built, base := range bases {
+		if _, ok := networks.own[built][strings.ToLower(network)]; ok && base == p {
+			return built
+		}
+	}
+	return p
+}
 
 func (p Project) String() string {
 	if p == Redux {
@@ -62,8 +85,10 @@ func (c *catalog[T]) find(p Project, name string) (T, bool) {
 	if v, ok := c.own[p][name]; ok {
 		return v, true
 	}
-	listed := p == Neosr || c.shared[p] != nil // while BasicSR has no list, every name is shared
-	if p != Redux && listed && !c.shared[p][name] {
+	if base, ok := bases[p]; ok {
+		return c.find(base, name)
+	}
+	if p != Redux && !c.shared[p][name] {
 		var none T
 		return none, false
 	}
@@ -87,6 +112,11 @@ func (c *catalog[T]) names(p Project) []string {
 	all := maps.Clone(c.shared[p])
 	if all == nil {
 		all = map[string]bool{}
+	}
+	if base, ok := bases[p]; ok {
+		for _, n := range c.names(base) {
+			all[n] = true
+		}
 	}
 	for n := range c.own[p] {
 		all[n] = true

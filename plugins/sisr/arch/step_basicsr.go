@@ -12,17 +12,28 @@ import (
 // step before beside all that the generator does (srgan_model.py, optimize_parameters).
 func init() {
 	models.share(BasicSR)
-	pixel := []string{"pixel_opt", "perceptual_opt"}
-	gan := append(slices.Clone(pixel), "gan_opt")
-	sr := basicLoop{sections: pixel}
-	models.add(BasicSR, model{record: sr.record, gradientsStay: true}, "srmodel", "swinirmodel", "realesrnetmodel")
-	srgan := basicLoop{sections: gan}
-	models.add(BasicSR, model{record: srgan.record, gradientsStay: true}, "srganmodel", "")
-	esrgan := basicLoop{sections: gan, relativistic: true}
-	models.add(BasicSR, model{record: esrgan.record, gradientsStay: true}, "esrganmodel")
-	real := basicLoop{sections: append(slices.Clone(gan), ldlSection), sharpened: true}
-	models.add(BasicSR, model{record: real.record, gradientsStay: true}, "realesrganmodel")
+	for _, loop := range []struct {
+		basicLoop
+		names []string
+	}{
+		{basicLoop{sections: pixelSections}, []string{"srmodel", "swinirmodel", "realesrnetmodel"}},
+		{basicLoop{sections: ganSections}, []string{"srganmodel", ""}},
+		{basicLoop{sections: ganSections, relativistic: true}, []string{"esrganmodel"}},
+		{basicLoop{sections: append(slices.Clone(ganSections), ldlSection), sharpened: true}, []string{"realesrganmodel"}},
+	} {
+		models.add(BasicSR, model{record: loop.record, gradientsStay: true}, loop.names...)
+	}
 }
+
+// The sections of losses that SRModel and SRGANModel read.
+var (
+	pixelSections = []string{"pixel_opt", "perceptual_opt"}
+	ganSections   = []string{"pixel_opt", "perceptual_opt", "gan_opt"}
+)
+
+// ComputesAll reports whether the project computes a loss whatever it weighs: BasicSR multiplies by the weight
+// (losses/basic_loss.py at 8d56e3a0), where the others leave a loss of the weight 0 out.
+func (p Project) ComputesAll() bool { return p == BasicSR || bases[p] == BasicSR }
 
 // ldlSection is the section of a loss that weighs pixels by LDL's map of artifacts, whatever its type is
 // (realesrgan_model.py, line 209).
@@ -33,6 +44,9 @@ type basicLoop struct {
 	sections     []string // of the losses that the model reads
 	relativistic bool     // each judgement is of the distance to the mean of the others (esrgan_model.py)
 	sharpened    bool     // the losses compare with a sharpened copy of the image (realesrgan_model.py, gt_usm)
+	// touches is a sum of all parameters, times 0, in the loss, so that none is without a gradient: the gradients of all are
+	// there before the rest of backward runs (image_restoration_model.py of NAFNet at 2b4af71).
+	touches bool
 }
 
 func (b basicLoop) record(cfg StepConfig, t *nn.Tape) (unknown string) {
@@ -67,6 +81,9 @@ func (b basicLoop) record(cfg StepConfig, t *nn.Tape) (unknown string) {
 	})
 	if len(cfg.Losses) == 0 {
 		unknown, lGTotal = "no losses given", t.Mean(output)
+	}
+	if b.touches {
+		t.KeepGradients("network_g")
 	}
 	t.Part("network_g", func() { t.Backward(lGTotal) })
 	t.OptimizerStepAlone("network_g", cfg.reduced(optG, t.Size("network_g").GradBytes))
