@@ -30,6 +30,7 @@ func (t *Tape) convolved(o recorder, y, x, w Tensor, groups int64) Tensor {
 	y = o.out(y.dense())
 	if groups == 1 && w.Dim(2)*w.Dim(3) > 1 {
 		o.temp().copies = cudnn{x.bytes(), y.bytes(), w.bytes(), t.partOf(CuDNN), x.dtype == F32}
+		t.unseen = t.unseen || x.dtype == F32
 	}
 	return y
 }
@@ -37,7 +38,7 @@ func (t *Tape) convolved(o recorder, y, x, w Tensor, groups int64) Tensor {
 // Unseen is by how much the peak would be higher if cuDNN made its copies in float32 too, as it may under TF32, and at which
 // moment that peak would be; 0 where it would not be higher. No card has shown them.
 func (p Peak) Unseen() (more unit.Bytes, moment string) {
-	if p.tape == nil {
+	if p.tape == nil || !p.tape.unseen {
 		return 0, ""
 	}
 	r := newReplay(p.tape)

@@ -65,6 +65,7 @@ type Tape struct {
 	frame  int             // where those of the innermost begin
 	segs   []segment
 	seg    int32 // 0 is the main list
+	unseen bool  // there are copies that no card has shown
 }
 
 // A node is a module or a parameter by its name, in the tree of the model.
