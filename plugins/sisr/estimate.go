@@ -24,13 +24,7 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	for _, l := range strings.Split(q.Text("losses", "charbonnierloss"), ",") {
 		step.Losses = append(step.Losses, arch.Loss{Type: l, Weight: 1})
 	}
-	val := arch.ValConfig{AMP: step.AMP, Tile: q.Int("tile", 0), Overlap: q.Int("tile-overlap", 0)}
-	if step.CPU {
-		val.Host = &arch.Host{}
-	}
-	last := q.Bool("use_channels_last", true) && step.AMP != nn.F32
-	val.Layout = arch.Layout{NetworkLast: last, ImageLast: last}
-	val.H, val.W = q.Image("image", "")
+	val := validation(q, step)
 	trains := q.Bool("training", true)
 	spec := arch.Spec{Type: q.Arch, Scale: scale, Args: q.Rest()}
 	if err := q.Err(); err != nil {
@@ -94,6 +88,19 @@ func discriminate(step *arch.StepConfig, disc string) (err error) {
 		}
 	}
 	return nil
+}
+
+// validation is that of the image, if one is given, without a network. Its memory format is by traiNNer-redux's option,
+// which counts under mixed precision alone.
+func validation(q *plugin.Bare, step arch.StepConfig) arch.ValConfig {
+	val := arch.ValConfig{AMP: step.AMP, Tile: q.Int("tile", 0), Overlap: q.Int("tile-overlap", 0)}
+	if step.CPU {
+		val.Host = &arch.Host{}
+	}
+	last := q.Bool("use_channels_last", true) && step.AMP != nn.F32
+	val.Layout = arch.Layout{NetworkLast: last, ImageLast: last}
+	val.H, val.W = q.Image("image", "")
+	return val
 }
 
 // precision is autocast's type.
