@@ -10,17 +10,19 @@ type Copies struct{ Input, Result, Weight unit.Bytes }
 
 // convolved makes a convolution's result on a card, and enters what is copied meanwhile.
 //
-// PyTorch lays the result out with its channels last where the input or the weight is, and copies whichever of the two is
-// laid out otherwise (cudnn_conv_suggest_memory_format in aten/src/ATen/native/ConvUtils.h, determine_backend_memory_format in
-// Convolution.cpp, cudnn_convolution_forward_out in cudnn/ConvShared.cpp). Both copies go when the convolution has run.
+// PyTorch lays the result out with its channels last where the input or the weight is, and copies whichever of the two
+// is laid out otherwise (cudnn_conv_suggest_memory_format in aten/src/ATen/native/ConvUtils.h,
+// determine_backend_memory_format in Convolution.cpp, cudnn_convolution_forward_out in cudnn/ConvShared.cpp). Both
+// copies go when the convolution has run.
 //
 // cuDNN's kernels for tensor cores read and write NHWC. Of contiguous tensors it makes copies in its workspace: the
-// input, the result and the weight (cuDNN's developer guide, "Tensor Transformations": NCHW tensors are converted before and
-// after). RTX 4090, Windows 11, torch of early 2025, cudnn.benchmark, autocast to float16, 480 × 640, max_memory_allocated of
-// contiguous less that of channels last (traiNNer-redux, docs/source/resources/benchmark1x.csv at 3ebe5d23): Compact and
-// UltraCompact, 64 → 64 channels, 75.071 MiB, which is two maps of 37.5 and a weight of 0.070. A 1×1 convolution is a
-// matrix product of contiguous tensors as they are: SPANPlus joins 128 → 32 channels in 0.01 MiB, not in 93.75. No card has shown
-// float32 (see [Peak.Unseen]), grouped convolutions, or a backward: they have no copies here.
+// input, the result and the weight (cuDNN's developer guide, "Tensor Transformations": NCHW tensors are converted
+// before and after). RTX 4090, Windows 11, torch of early 2025, cudnn.benchmark, autocast to float16, 480 × 640,
+// max_memory_allocated of contiguous less that of channels last (traiNNer-redux, docs/source/resources/benchmark1x.csv
+// at 3ebe5d23): Compact and UltraCompact, 64 → 64 channels, 75.071 MiB, which is two maps of 37.5 and a weight of
+// 0.070. A 1×1 convolution is a matrix product of contiguous tensors as they are: SPANPlus joins 128 → 32 channels in
+// 0.01 MiB, not in 93.75. No card has shown float32 (see [Peak.Unseen]), grouped convolutions, or a backward: they
+// have no copies here.
 func (t *Tape) convolved(o recorder, y, x, w Tensor, groups int64) Tensor {
 	last := x.channelsLast() || w.channelsLast()
 	o.tmp(x.formatted(last) + w.formatted(last))
@@ -30,14 +32,15 @@ func (t *Tape) convolved(o recorder, y, x, w Tensor, groups int64) Tensor {
 	y = o.out(y.dense())
 	if groups == 1 && w.Dim(2)*w.Dim(3) > 1 {
 		o.temp().copies = cudnn{x.bytes(), y.bytes(), w.bytes(), t.partOf(CuDNN), x.dtype == F32}
+		t.unseen = t.unseen || x.dtype == F32
 	}
 	return y
 }
 
-// Unseen is by how much the peak would be higher if cuDNN made its copies in float32 too, as it may under TF32, and at which
-// moment that peak would be; 0 where it would not be higher. No card has shown them.
+// Unseen is by how much the peak would be higher if cuDNN made its copies in float32 too, as it may under TF32, and at
+// which moment that peak would be; 0 where it would not be higher. No card has shown them.
 func (p Peak) Unseen() (more unit.Bytes, moment string) {
-	if p.tape == nil {
+	if p.tape == nil || !p.tape.unseen {
 		return 0, ""
 	}
 	r := newReplay(p.tape)
@@ -80,8 +83,8 @@ func (x Tensor) formatted(last bool) int64 {
 	return x.bytes()
 }
 
-// preserved is x as a copy with torch.preserve_format lays it out: with x's strides, or where these leave gaps in the order of
-// the dimensions (_to_copy in aten/src/ATen/native/TensorConversions.cpp).
+// preserved is x as a copy with torch.preserve_format lays it out: with x's strides, or where these leave gaps in the
+// order of the dimensions (_to_copy in aten/src/ATen/native/TensorConversions.cpp).
 func (x Tensor) preserved() Tensor {
 	if x.strides == nil || x.packed() {
 		return x
@@ -104,8 +107,8 @@ func (x Tensor) packed() bool {
 	return n == all
 }
 
-// iterated is y laid out as TensorIterator lays out the result of an elementwise operation on xs: its dimensions are ordered
-// by the strides of the first of them that is broadcast along neither of two (reorder_dimensions in
+// iterated is y laid out as TensorIterator lays out the result of an elementwise operation on xs: its dimensions are
+// ordered by the strides of the first of them that is broadcast along neither of two (reorder_dimensions in
 // aten/src/ATen/TensorIterator.cpp).
 func (y Tensor) iterated(xs ...Tensor) Tensor {
 	plain := true

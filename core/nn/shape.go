@@ -258,14 +258,15 @@ func (t *Tape) PixelShuffle(x Tensor, r int64) Tensor {
 	return t.Copy("torch.pixel_shuffle", x, x.Dim(0), x.Dim(1)/(r*r), x.Dim(2)*r, x.Dim(3)*r)
 }
 
-// PixelUnshuffle is torch.pixel_unshuffle(x, r), contiguous as PixelShuffle's result is. Saved: nothing (derivatives.yaml, pixel_unshuffle).
+// PixelUnshuffle is torch.pixel_unshuffle(x, r), contiguous as PixelShuffle's result is. Saved: nothing
+// (derivatives.yaml, pixel_unshuffle).
 func (t *Tape) PixelUnshuffle(x Tensor, r int64) Tensor {
 	return t.Copy("torch.pixel_unshuffle", x, x.Dim(0), x.Dim(1)*r*r, x.Dim(2)/r, x.Dim(3)/r)
 }
 
-// Interpolate is torch.nn.functional.interpolate to h×w, in any mode. The result is laid out as the input (the meta functions
-// in aten/src/ATen/native/UpSampleNearest2d.cpp and its neighbours). Saved: nothing but sizes (derivatives.yaml,
-// upsample_nearest2d, upsample_bilinear2d, upsample_bicubic2d).
+// Interpolate is torch.nn.functional.interpolate to h×w, in any mode. The result is laid out as the input (the meta
+// functions in aten/src/ATen/native/UpSampleNearest2d.cpp and its neighbours). Saved: nothing but sizes
+// (derivatives.yaml, upsample_nearest2d, upsample_bilinear2d, upsample_bicubic2d).
 func (t *Tape) Interpolate(x Tensor, h, w int64) Tensor {
 	if !t.UpsampleLow {
 		x = t.toFull(x)
@@ -274,9 +275,9 @@ func (t *Tape) Interpolate(x Tensor, h, w int64) Tensor {
 	return t.copied("torch.nn.functional.interpolate", x, y)
 }
 
-// Upsample is Interpolate by an integer factor in mode nearest. With the channels last and fewer than four of them, CUDA
-// works on a contiguous copy of the input and copies from a contiguous result (upsample_nearest2d_out_cuda_template in
-// aten/src/ATen/native/cuda/UpSampleNearest2d.cu).
+// Upsample is Interpolate by an integer factor in mode nearest. With the channels last and fewer than four of them,
+// CUDA works on a contiguous copy of the input and copies from a contiguous result
+// (upsample_nearest2d_out_cuda_template in aten/src/ATen/native/cuda/UpSampleNearest2d.cu).
 func (t *Tape) Upsample(x Tensor, by int64) Tensor {
 	y := t.Interpolate(x, x.Dim(2)*by, x.Dim(3)*by)
 	if t.Card && y.channelsLast() && y.Dim(1) < 4 {

@@ -28,11 +28,12 @@ type Tape struct {
 	CPU bool
 	// OneDNN counts the copies in blocks of channels that convolutions make on a CPU: see [Tape.ConvWeight].
 	OneDNN bool
-	// ChannelsLast is model.to(memory_format=torch.channels_last), which lays out parameters and buffers of four dimensions.
+	// ChannelsLast is model.to(memory_format=torch.channels_last), which lays out parameters and buffers of four
+	// dimensions.
 	ChannelsLast bool
 	// Card counts what operations copy on a card to have it in another memory format, in a forward: a convolution's
-	// input, weight and result, and what kernels for contiguous tensors alone make contiguous. No card has shown what a backward
-	// copies.
+	// input, weight and result, and what kernels for contiguous tensors alone make contiguous. No card has shown what a
+	// backward copies.
 	Card bool
 	// Dispatched counts only tensors that operations hand to one another, as a recording on the CPU can see, and
 	// leaves out the contiguous copies that kernels make for themselves of gradients that are not.
@@ -65,6 +66,7 @@ type Tape struct {
 	frame  int             // where those of the innermost begin
 	segs   []segment
 	seg    int32 // 0 is the main list
+	unseen bool  // there are copies that no card has shown
 }
 
 // A node is a module or a parameter by its name, in the tree of the model.
@@ -146,7 +148,8 @@ type temp struct {
 	copies            cudnn
 }
 
-// cudnn are a convolution's copies of its input, its result and its weight in cuDNN's workspace, on an account of their own.
+// cudnn are a convolution's copies of its input, its result and its weight in cuDNN's workspace, on an account of
+// their own.
 type cudnn struct {
 	input, result, weight int64
 	part                  uint8

@@ -21,17 +21,10 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 		OptimG: q.Text("optimizer", "AdamW"), OptimD: q.Text("optimizer-d", "AdamW"), EMA: q.Bool("ema", true), CPU: d.Kind == gpu.CPU, OneDNN: d.Kind == gpu.CPU,
 	}
 	scale, disc := q.Int("scale", 4), q.Text("discriminator", "")
-	val := arch.ValConfig{AMP: step.AMP, Tile: q.Int("tile", 0), Overlap: q.Int("tile-overlap", 0)}
-	if step.CPU {
-		val.Host = &arch.Host{}
-	}
-	last := q.Bool("use_channels_last", true) && step.AMP != nn.F32
-	val.Layout = arch.Layout{NetworkLast: last, ImageLast: last}
-	val.H, val.W = q.Image("image", "")
+	val := validation(q, step)
 	trains, lossNames := q.Bool("training", true), q.Text("losses", "charbonnierloss")
-	project := projects[q.OneOf("project", "redux", "basicsr", "neosr")]
-	step.Project = project
-	spec := arch.Spec{Project: project, Type: q.Arch, Scale: scale, Args: q.Rest()}
+	step.Project = projects[q.OneOf("project", "redux", "basicsr", "neosr")]
+	spec := arch.Spec{Project: step.Project, Type: q.Arch, Scale: scale, Args: q.Rest()}
 	for _, l := range strings.Split(lossNames, ",") {
 		step.Losses = append(step.Losses, arch.Loss{Project: spec.Project, Type: l, Weight: 1})
 	}
@@ -48,7 +41,7 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	for _, l := range step.Losses {
 		if !l.HasFormula() {
 			return nil, fmt.Errorf("losses has %q, which has no formula; those that have one are %s",
-				l.Type, strings.Join(arch.LossNames(project), ", "))
+				l.Type, strings.Join(arch.LossNames(spec.Project), ", "))
 		}
 	}
 	if val.Tile > 0 && val.Overlap >= val.Tile {
@@ -100,6 +93,19 @@ func discriminate(step *arch.StepConfig, p arch.Project, disc string) (err error
 		}
 	}
 	return nil
+}
+
+// validation is that of the image, if one is given, without a network. Its memory format is by traiNNer-redux's option,
+// which counts under mixed precision alone.
+func validation(q *plugin.Bare, step arch.StepConfig) arch.ValConfig {
+	val := arch.ValConfig{AMP: step.AMP, Tile: q.Int("tile", 0), Overlap: q.Int("tile-overlap", 0)}
+	if step.CPU {
+		val.Host = &arch.Host{}
+	}
+	last := q.Bool("use_channels_last", true) && step.AMP != nn.F32
+	val.Layout = arch.Layout{NetworkLast: last, ImageLast: last}
+	val.H, val.W = q.Image("image", "")
+	return val
 }
 
 // precision is autocast's type.

@@ -465,28 +465,29 @@ func TestDialects(t *testing.T) {
 	}
 }
 
-// A validation's memory format is the project's: of the recipe in traiNNer-redux, the network's alone in neosr, neither without mixed
-// precision.
+// A validation's memory format is the project's: of the recipe in traiNNer-redux, the network's alone in neosr, neither
+// without mixed precision.
 func TestLayout(t *testing.T) {
+	const (
+		basicSR = "model_type: SRModel\nscale: 4\ndatasets:\n  train: {gt_size: 128, batch_size_per_gpu: 16}\n" +
+			"network_g: {type: RRDBNet}\n"
+		neosr = "[datasets.train]\npatch_size = 64\nbatch_size = 8\n[network_g]\ntype = \"compact\"\n"
+	)
 	both, network, none := arch.Layout{NetworkLast: true, ImageLast: true}, arch.Layout{NetworkLast: true}, arch.Layout{}
 	for name, tt := range map[string]struct {
-		text string
-		amp  nn.DType
-		want arch.Layout
+		path, text string
+		amp        nn.DType
+		want       arch.Layout
 	}{
-		"redux":             {recipeYAML, nn.BF16, both},
-		"redux, float32":    {recipeYAML, nn.F32, none},
-		"redux, told so":    {recipeYAML + "use_channels_last: true\n", nn.F16, both},
-		"redux, told not":   {recipeYAML + "use_channels_last: false\n", nn.F16, none},
-		"BasicSR":           {"model_type: SRModel\nscale: 4\ndatasets:\n  train: {gt_size: 128, batch_size_per_gpu: 16}\nnetwork_g: {type: RRDBNet}\n", nn.F16, none},
-		"neosr":             {"[datasets.train]\npatch_size = 64\nbatch_size = 8\n[network_g]\ntype = \"compact\"\n", nn.BF16, network},
-		"neosr has no such": {"use_channels_last = false\n[datasets.train]\npatch_size = 64\nbatch_size = 8\n[network_g]\ntype = \"compact\"\n", nn.F16, network},
+		"redux":             {"x.yml", recipeYAML, nn.BF16, both},
+		"redux, float32":    {"x.yml", recipeYAML, nn.F32, none},
+		"redux, told so":    {"x.yml", recipeYAML + "use_channels_last: true\n", nn.F16, both},
+		"redux, told not":   {"x.yml", recipeYAML + "use_channels_last: false\n", nn.F16, none},
+		"BasicSR":           {"x.yml", basicSR, nn.F16, none},
+		"neosr":             {"x.toml", neosr, nn.BF16, network},
+		"neosr has no such": {"x.toml", "use_channels_last = false\n" + neosr, nn.F16, network},
 	} {
-		path := "x.yml"
-		if strings.HasPrefix(name, "neosr") {
-			path = "x.toml"
-		}
-		r, _, err := readRecipe(path, []byte(tt.text), nil)
+		r, _, err := readRecipe(tt.path, []byte(tt.text), nil)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
