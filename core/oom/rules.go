@@ -68,7 +68,7 @@ var (
 		"terminated", "nan/inf", "is nan", "loss is inf", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
 		"time limit", "state: timeout", " timeout ", "node_fail", "bus error", "systemexit",
 		"eoferror", "notimplementederror", // the two are often raised without a word
-		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "died", "exited with code", "check failed", "check failure", "terminate called",
+		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "died", "exited with code", "check failed", "check failure", "terminate called", "kernel crashed", "kernel died", "have died", "kernel has died",
 		"exc_type", // structlog's name for an exception's, in JSON
 	}
 	frameWords = []string{"  file \"", "❱"}
@@ -375,7 +375,7 @@ var rules = []rule{
 			`mpirun noticed that process rank \d+|worker process has died|WorkerCrashedError|ActorDiedError`),
 		cause: "a process of the program ended"},
 	{name: "crash", kind: NoMemory, weight: exception, nature: spoken,
-		re: rx(`\*\*\* Check failure stack trace|terminate called after throwing|^F\d{4} .*Check failed: |Segmentation fault|Fatal Python error|\(core dumped\)|Caught signal \d+ \(|` +
+		re: rx(`\*\*\* Check failure stack trace|terminate called after throwing|The [Kk]ernel crashed while|[Kk]ernel (?:appears to have |has )?died\b|^F\d{4} .*Check failed: |Segmentation fault|Fatal Python error|\(core dumped\)|Caught signal \d+ \(|` +
 			`^\s*Aborted\b`), cause: "the program crashed"},
 	{name: "exception", kind: NoMemory, weight: exception, nature: raised, re: exceptionLine},
 }
