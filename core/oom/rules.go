@@ -68,7 +68,7 @@ var (
 		"terminated", "nan/inf", "is nan", "loss is inf", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
 		"time limit", "state: timeout", " timeout ", "node_fail", "bus error", "systemexit",
 		"eoferror", "notimplementederror", // the two are often raised without a word
-		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "died", "exited with code", "check failed", "check failure", "terminate called", "kernel crashed", "kernel died", "have died", "kernel has died",
+		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "has died", "died with", "exited with code", "check failed", "check failure", "terminate called", "kernel crashed", "kernel died", "have died", "kernel has died",
 		"exc_type", // structlog's name for an exception's, in JSON
 	}
 	frameWords = []string{"  file \"", "❱"}
@@ -283,7 +283,7 @@ var rules = []rule{
 	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
 		re: rx(`Detected \d+ oom[-_]kill event|have been (?:OOM[ -]Killed|killed by the cgroup out-of-memory)|` +
 			`\bOUT_OF_MEMORY\b.*(?:slurm|State|\b0:125)|State: OUT_OF_MEMORY|` +
-			`(?:Exceeded|exceeded) job memory limit|oom-kill:|(?:Out of memory|out of memory): Kill(?:ed)? process|` +
+			`(?:Exceeded|exceeded) job memory limit|exceeded memory limit \(\d+ > \d+\), being killed|oom-kill:|(?:Out of memory|out of memory): Kill(?:ed)? process|` +
 			`Memory cgroup out of memory|: tasks? [\d,-]+: Out Of Memory|\bOUT_OF_ME\+|` +
 			`\bOOMKilled(?:"?\s*[:=]\s*"?[Tt]rue|[^"':=\w]|["'](?:[^:]|$)|$)|Failed with result 'oom-kill'|` +
 			`killed by (?:the )?(?:cgroup|kernel)?.{0,12}(?:OOM|out-of-memory)[- ]?(?:killer|handler)?`)},
