@@ -171,6 +171,9 @@ func matched(r rule, rs []row, i int, text string, start int) *match {
 // printed them as its own message.
 func (m *match) explained() bool {
 	ownQuotes := strings.Contains(m.text, "Cuda failure") || strings.Contains(m.text, "(-4:Insufficient") // NCCL's and OpenCV's
+	if strings.HasPrefix(m.text, "|") && strings.Count(m.before, "`")%2 == 1 {
+		return true // in a table of a page
+	}
 	if m.memory() && (mention.MatchString(m.text) && !ownQuotes || !m.traced && fenced(m.rows, m.at)) {
 		return true
 	}

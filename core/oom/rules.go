@@ -138,7 +138,7 @@ var rules = []rule{
 	// THC's check (pytorch 0.x and Lua torch, lib/THC/THCGeneral.c); glog's CHECK in Caffe and MXNet; MXNet's storage managers
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
 		re: rx(`THCudaCheck(?:Warn)? FAIL .*error=2 ?: out of memory|cuda runtime error \(2\) ?: ?out of memory|` +
-			`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS).{0,60}out of memory|pooled_storage_manager\.h:\d+: .*out of memory`)},
+			`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS).{0,60}out of memory|pooled_storage_manager\.h:\d+: .*out of memory|Could not launch .*status: out of memory`)},
 	// C programs' check macros, of ggml and the CUDA samples, say where: "CUDA error 2 at file.cu:462: out of memory"
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
 		re: rx(`(?i)\b(?:CUDA|HIP|hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?` +
