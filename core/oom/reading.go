@@ -7,7 +7,7 @@ import (
 )
 
 // head finds an exception's name before a message: "RuntimeError: ", "torch.OutOfMemoryError: ", "Exception: ".
-var head = rx(`(?:^|[\s:|(\[>"\x60])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure)|` +
+var head = rx(`(?:^|[\s:|(\[>"\x60*])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure)|` +
 	`OutOfResources|Exception))(?:\([^)]{0,80}\))?:(?:\s|$)`)
 
 // quotes matches the text before a quoted message: a value in a dictionary, an argument or a literal.

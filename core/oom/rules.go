@@ -68,7 +68,7 @@ var (
 		"terminated", "nan/inf", "is nan", "loss is inf", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
 		"time limit", "state: timeout", " timeout ", "node_fail", "bus error", "systemexit",
 		"eoferror", "notimplementederror", // the two are often raised without a word
-		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "has died", "died with", "exited with code", "check failed", "check failure", "terminate called", "kernel crashed", "kernel died", "have died", "kernel has died",
+		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "has died", "died with", "items of ancdata", "exited with code", "check failed", "check failure", "terminate called", "kernel crashed", "kernel died", "have died", "kernel has died",
 		"exc_type", // structlog's name for an exception's, in JSON
 	}
 	frameWords = []string{"  file \"", "❱"}
@@ -217,11 +217,11 @@ var rules = []rule{
 	{kind: CPUAlloc, weight: sure, nature: raised, cause: "out of host memory",
 		re: rx(`(?:\b_?ArrayMemoryError|\bMemoryError): Unable to allocate|Unable to allocate [\d.]+ ?\w+ for an array`)},
 	{name: "open_files", kind: NoMemory, weight: broken, nature: spoken,
-		re:    rx(`[Tt]oo many open files`),
+		re:    rx(`[Tt]oo many open files|received 0 items of ancdata`),
 		cause: "too many open files: a limit of the process, not memory (ulimit -n; a sharing strategy that uses files)"},
 	// aten/src/ATen/MapAllocator.cpp: of a shared tensor that is small, a process has too many maps (mmap(2), ENOMEM)
 	{name: "map_count", kind: NoMemory, weight: broken, nature: spoken,
-		re:    rx(`unable to (?:mmap|map) \d{1,7} bytes from file </?torch_.*Cannot allocate memory`),
+		re:    rx(`unable to (?:mmap|map) \d{1,7} bytes from file <(?:/?torch_|filename not specified).*Cannot allocate memory`),
 		cause: "a small map of a shared tensor was refused: a process has too many maps (vm.max_map_count), not too little memory"},
 	// TH's own allocator, before torch 1.0: lib/TH/THGeneral.c
 	{kind: CPUAlloc, weight: sure, nature: raised, cause: "out of host memory",
