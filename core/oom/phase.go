@@ -21,7 +21,7 @@ var phaseRules = []phaseRule{
 	{phase: Data, path: rx(`torch/utils/data/`)},
 	{phase: Data, name: rx(`^_?cache_(?:batch_)?(?:latents|text_encoder_outputs)\w*$`)}, // kohya's library/train_util.py
 	{phase: Data, name: rx(`^(?:collate\w*|__getitem__|__getitems__|default_collate|pin_memory|load_image\w*|` +
-		`read_image\w*)$`)},
+		`read_image\w*|_?preload|_?prefetch\w*)$`)},
 	{phase: Build, name: rx(`^(?:from_pretrained|load_model\w*|build_model\w*|create_model\w*|init_model\w*|` +
 		`setup_model\w*|make_model\w*|build_network\w*|model_to_device|prepare_model|_prepare_one|` +
 		`_prepare_deepspeed|configure_model)$`)},
@@ -32,7 +32,10 @@ var phaseRules = []phaseRule{
 	{phase: Build, name: rx(`^(?:profile_run|_dummy_run|determine_(?:num_)?available_\w+|_?initialize_kv_caches?\w*|init_kv_cache|init_memory_pool|` +
 		`init_torch_distributed|load_weights\w*|init_device|initialize_from_config|init_cuda_graphs|init_device_graphs|load_checkpoint_and_dispatch|` +
 		`dispatch_model|set_module_tensor_to_device|_load_state_dict_into_\w+|_load_pretrained_model|init_empty_weights|load_pipeline\w*|` +
-		`model_load|load_models_gpu|load_model_gpu|load_torch_file|patch_model\w*|prepare_for_\w*bit_training|get_peft_model)$`)},
+		`model_load|load_models_gpu|load_model_gpu|load_torch_file|patch_model\w*|prepare_model_for_\w*bit_training|get_peft_model|reset_parameters|_?init(?:ialize)?_weights|` +
+		`initialize_optimizer_states)$`)},
+	{phase: Build, path: rx(`accelerate/accelerator\.py`), name: rx(`^prepare$`)},
+	{phase: Build, path: rx(`(?:^|/)copy\.py|nn/parameter\.py`), name: rx(`^_*deepcopy_*$`), weak: true}, // of an average of the weights
 	{phase: Build, path: rx(`torch/distributed/distributed_c10d\.py`), name: rx(`^(?:barrier|monitored_barrier|new_group|all_gather_object|broadcast_object_list)$`), weak: true},
 	{phase: Build, path: rx(`deepspeed/`), name: rx(`^(?:initialize|_configure_\w*optimizer|` +
 		`_configure_distributed_model)$`)},
@@ -205,6 +208,7 @@ type linePhase struct {
 // stepPhases are read in the innermost line outside installed packages: a compiled function's own frames are not there (JAX).
 var stepPhases = []linePhase{
 	{TrainForward, rx(`(?:^|= ?|[\s.])\w*(?:train_step|training_step|train_one_step|train_on_batch|train_batch)\(`)},
+	{Build, rx(`\b(?:(?:global|local|all)_variables_initializer|variables_initializer|initialize_all_variables)\(`)},
 	{Validation, rx(`(?:^|= ?|[\s.])\w*(?:eval_step|validation_step|valid_step|test_step|evaluate\w*|validate\w*)\(`)},
 }
 

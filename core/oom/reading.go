@@ -7,7 +7,7 @@ import (
 )
 
 // head finds an exception's name before a message: "RuntimeError: ", "torch.OutOfMemoryError: ", "Exception: ".
-var head = rx(`(?:^|[\s:|(\[>"\x60])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure)|` +
+var head = rx(`(?:^|[\s:|(\[>"\x60*])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure)|` +
 	`OutOfResources|Exception))(?:\([^)]{0,80}\))?:(?:\s|$)`)
 
 // quotes matches the text before a quoted message: a value in a dictionary, an argument or a literal.
@@ -171,6 +171,9 @@ func matched(r rule, rs []row, i int, text string, start int) *match {
 // printed them as its own message.
 func (m *match) explained() bool {
 	ownQuotes := strings.Contains(m.text, "Cuda failure") || strings.Contains(m.text, "(-4:Insufficient") // NCCL's and OpenCV's
+	if strings.HasPrefix(m.text, "|") && strings.Count(m.before, "`")%2 == 1 {
+		return true // in a table of a page
+	}
 	if m.memory() && (mention.MatchString(m.text) && !ownQuotes || !m.traced && fenced(m.rows, m.at)) {
 		return true
 	}

@@ -105,21 +105,7 @@ func (a *advice) plain(since int, text string) with {
 func (a *advice) gpu() {
 	r := a.r
 	if r.Kind == GPUContention {
-		what := "the card to itself: others hold what it needs"
-		if fits, known := r.FitsAlone(); known && !fits {
-			what = "the card to itself, or one with more memory: what the others hold would not have been enough"
-		}
-		tool, visible := "nvidia-smi", "CUDA_VISIBLE_DEVICES=N"
-		switch a.c.Device {
-		case "hip":
-			tool, visible = "rocm-smi --showpids", "HIP_VISIBLE_DEVICES=N"
-		case "xpu":
-			tool, visible = "xpu-smi ps", "ZE_AFFINITY_MASK=N"
-		}
-		a.add("none", what, ask(tool), env(visible))
-		if a.c.use(JAX) { // docs.jax.dev, GPU memory allocation
-			a.add("none", "no memory taken ahead by the JAX programs on it: each takes three quarters of the card as it starts", env("XLA_PYTHON_CLIENT_PREALLOCATE=false"))
-		}
+		a.contended()
 	}
 	if a.c.Notebook {
 		a.add("none", "the kernel restarted: after an error a notebook keeps the tensors of the step that failed")
@@ -163,6 +149,25 @@ func (a *advice) gpu() {
 		}
 	default:
 		a.step()
+	}
+}
+
+// contended adds what helps on a card that others hold.
+func (a *advice) contended() {
+	what := "the card to itself: others hold what it needs"
+	if fits, known := a.r.FitsAlone(); known && !fits {
+		what = "the card to itself, or one with more memory: what the others hold would not have been enough"
+	}
+	tool, visible := "nvidia-smi", "CUDA_VISIBLE_DEVICES=N"
+	switch a.c.Device {
+	case "hip":
+		tool, visible = "rocm-smi --showpids", "HIP_VISIBLE_DEVICES=N"
+	case "xpu":
+		tool, visible = "xpu-smi ps", "ZE_AFFINITY_MASK=N"
+	}
+	a.add("none", what, ask(tool), env(visible))
+	if a.c.use(JAX) { // docs.jax.dev, GPU memory allocation
+		a.add("none", "no memory taken ahead by the JAX programs on it: each takes three quarters of the card as it starts", env("XLA_PYTHON_CLIENT_PREALLOCATE=false"))
 	}
 }
 

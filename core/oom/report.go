@@ -400,24 +400,7 @@ func (r *Report) phase(f *finding, calls, after []frame, state State) {
 			return
 		}
 	}
-	frames, exact := phaseOf(calls)
-	if frames == Unknown {
-		frames, exact = phaseOf(after)
-	}
-	if p := f.asked(calls); p != Unknown {
-		frames, exact = p, true
-	} else if p := f.asked(after); p != Unknown && len(calls) == 0 {
-		frames, exact = p, true
-	}
-	if !exact && frames == TrainForward && f.withoutGradients(calls) {
-		frames = Validation
-	}
-	if f.rule.name == cutOffRule.name && (!exact || frames == TrainForward) {
-		frames, exact = Unknown, false // the frames that would tell are missing
-	}
-	if !exact && frames == Validation && f.x.phase == "" && !f.ofTraining(calls) {
-		frames = Unknown // a program that has no training has no validation
-	}
+	frames, exact := f.byFrames(calls, after)
 	sign := f.phase
 	if sign == "" {
 		sign = f.x.phase
@@ -447,6 +430,29 @@ func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	if r.Phase == Unknown && sign != "" {
 		r.Stage = sign
 	}
+}
+
+// byFrames is the phase by a traceback's frames and its lines of source; exact if they belong to one phase only.
+func (f *finding) byFrames(calls, after []frame) (frames Phase, exact bool) {
+	frames, exact = phaseOf(calls)
+	if frames == Unknown {
+		frames, exact = phaseOf(after)
+	}
+	if p := f.asked(calls); p != Unknown {
+		frames, exact = p, true
+	} else if p := f.asked(after); p != Unknown && len(calls) == 0 {
+		frames, exact = p, true
+	}
+	if !exact && frames == TrainForward && f.withoutGradients(calls) {
+		frames = Validation
+	}
+	if f.rule.name == cutOffRule.name && (!exact || frames == TrainForward) {
+		frames, exact = Unknown, false // the frames that would tell are missing
+	}
+	if !exact && frames == Validation && f.x.phase == "" && !f.ofTraining(calls) {
+		frames = Unknown // a program that has no training has no validation
+	}
+	return frames, exact
 }
 
 // loaderProcess names a loader's worker: as torch's messages do, or by the name that torch gives its threads and processes and

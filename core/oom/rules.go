@@ -68,7 +68,7 @@ var (
 		"terminated", "nan/inf", "is nan", "loss is inf", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
 		"time limit", "state: timeout", " timeout ", "node_fail", "bus error", "systemexit",
 		"eoferror", "notimplementederror", // the two are often raised without a word
-		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "died", "exited with code", "check failed", "check failure", "terminate called",
+		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "has died", "died with", "items of ancdata", "exited with code", "check failed", "check failure", "terminate called", "kernel crashed", "kernel died", "have died", "kernel has died",
 		"exc_type", // structlog's name for an exception's, in JSON
 	}
 	frameWords = []string{"  file \"", "❱"}
@@ -138,7 +138,7 @@ var rules = []rule{
 	// THC's check (pytorch 0.x and Lua torch, lib/THC/THCGeneral.c); glog's CHECK in Caffe and MXNet; MXNet's storage managers
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
 		re: rx(`THCudaCheck(?:Warn)? FAIL .*error=2 ?: out of memory|cuda runtime error \(2\) ?: ?out of memory|` +
-			`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS).{0,60}out of memory|pooled_storage_manager\.h:\d+: .*out of memory`)},
+			`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS).{0,60}out of memory|pooled_storage_manager\.h:\d+: .*out of memory|Could not launch .*status: out of memory`)},
 	// C programs' check macros, of ggml and the CUDA samples, say where: "CUDA error 2 at file.cu:462: out of memory"
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
 		re: rx(`(?i)\b(?:CUDA|HIP|hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?` +
@@ -217,11 +217,11 @@ var rules = []rule{
 	{kind: CPUAlloc, weight: sure, nature: raised, cause: "out of host memory",
 		re: rx(`(?:\b_?ArrayMemoryError|\bMemoryError): Unable to allocate|Unable to allocate [\d.]+ ?\w+ for an array`)},
 	{name: "open_files", kind: NoMemory, weight: broken, nature: spoken,
-		re:    rx(`[Tt]oo many open files`),
+		re:    rx(`[Tt]oo many open files|received 0 items of ancdata`),
 		cause: "too many open files: a limit of the process, not memory (ulimit -n; a sharing strategy that uses files)"},
 	// aten/src/ATen/MapAllocator.cpp: of a shared tensor that is small, a process has too many maps (mmap(2), ENOMEM)
 	{name: "map_count", kind: NoMemory, weight: broken, nature: spoken,
-		re:    rx(`unable to (?:mmap|map) \d{1,7} bytes from file </?torch_.*Cannot allocate memory`),
+		re:    rx(`unable to (?:mmap|map) \d{1,7} bytes from file <(?:/?torch_|filename not specified).*Cannot allocate memory`),
 		cause: "a small map of a shared tensor was refused: a process has too many maps (vm.max_map_count), not too little memory"},
 	// TH's own allocator, before torch 1.0: lib/TH/THGeneral.c
 	{kind: CPUAlloc, weight: sure, nature: raised, cause: "out of host memory",
@@ -283,7 +283,7 @@ var rules = []rule{
 	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
 		re: rx(`Detected \d+ oom[-_]kill event|have been (?:OOM[ -]Killed|killed by the cgroup out-of-memory)|` +
 			`\bOUT_OF_MEMORY\b.*(?:slurm|State|\b0:125)|State: OUT_OF_MEMORY|` +
-			`(?:Exceeded|exceeded) job memory limit|oom-kill:|(?:Out of memory|out of memory): Kill(?:ed)? process|` +
+			`(?:Exceeded|exceeded) job memory limit|exceeded memory limit \(\d+ > \d+\), being killed|oom-kill:|(?:Out of memory|out of memory): Kill(?:ed)? process|` +
 			`Memory cgroup out of memory|: tasks? [\d,-]+: Out Of Memory|\bOUT_OF_ME\+|` +
 			`\bOOMKilled(?:"?\s*[:=]\s*"?[Tt]rue|[^"':=\w]|["'](?:[^:]|$)|$)|Failed with result 'oom-kill'|` +
 			`killed by (?:the )?(?:cgroup|kernel)?.{0,12}(?:OOM|out-of-memory)[- ]?(?:killer|handler)?`)},
@@ -375,7 +375,7 @@ var rules = []rule{
 			`mpirun noticed that process rank \d+|worker process has died|WorkerCrashedError|ActorDiedError`),
 		cause: "a process of the program ended"},
 	{name: "crash", kind: NoMemory, weight: exception, nature: spoken,
-		re: rx(`\*\*\* Check failure stack trace|terminate called after throwing|^F\d{4} .*Check failed: |Segmentation fault|Fatal Python error|\(core dumped\)|Caught signal \d+ \(|` +
+		re: rx(`\*\*\* Check failure stack trace|terminate called after throwing|The [Kk]ernel crashed while|[Kk]ernel (?:appears to have |has )?died\b|^F\d{4} .*Check failed: |Segmentation fault|Fatal Python error|\(core dumped\)|Caught signal \d+ \(|` +
 			`^\s*Aborted\b`), cause: "the program crashed"},
 	{name: "exception", kind: NoMemory, weight: exception, nature: raised, re: exceptionLine},
 }
