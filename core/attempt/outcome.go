@@ -84,6 +84,18 @@ func (e ended) measured() (peak unit.Bytes, is string) {
 	return peak, is
 }
 
+// beside is what the attempt's peak has in it that the job does not need, by the measurements of its phases; "" for nothing.
+func beside(out run.Outcome) string {
+	for _, ms := range out.Measured {
+		for _, m := range ms {
+			if m.With != "" && m.Is == out.PeakIs && m.Bytes == out.Peak {
+				return m.With
+			}
+		}
+	}
+	return ""
+}
+
 // withoutSettings marks an outcome: the program ran without the settings of its plan.
 func withoutSettings(out *run.Outcome, why string) {
 	out.Ending, out.Cause, out.Untaken, out.Lied = run.Failed, "it ran without the settings of the plan: "+why, why,

@@ -86,3 +86,17 @@ func TestForVerdict(t *testing.T) {
 		t.Errorf("kills that nobody counts are %+v", e)
 	}
 }
+
+// The peak of an attempt is marked if the measurement that it is has memory in it that the job does not need.
+func TestBeside(t *testing.T) {
+	ms := map[string][]mem.Measurement{"training": {{Is: mem.Allocated, Bytes: 8, Bound: mem.AtMost, With: mem.Trials}, {Is: mem.Used, Bytes: 9}}}
+	for _, tt := range []struct {
+		is   string
+		peak unit.Bytes
+		want string
+	}{{mem.Allocated, 8, mem.Trials}, {mem.Used, 9, ""}, {mem.Allocated, 7, ""}} {
+		if got := beside(run.Outcome{PeakIs: tt.is, Peak: tt.peak, Measured: ms}); got != tt.want {
+			t.Errorf("%d %s: %q, want %q", tt.peak, tt.is, got, tt.want)
+		}
+	}
+}

@@ -22,8 +22,10 @@ type timeline struct {
 	// pooled: the program keeps memory that it has freed, as torch's caching allocator does on a card. A phase then
 	// reuses the memory of an earlier one.
 	pooled bool
-	is     string // the quantity that is observed
-	from   string // its source
+	// benchmark: the program sets cudnn.benchmark. See [mem.Trials].
+	benchmark bool
+	is        string // the quantity that is observed
+	from      string // its source
 
 	mu      sync.Mutex
 	over    bool
@@ -39,6 +41,10 @@ type timeline struct {
 	passed  map[string]bool
 	steps   int
 	last    int64
+	// first is the training's until its first report of a step, with the trials of cudnn.benchmark.
+	first stretch
+	// cached is the most that the allocator held when the program printed so, by the phase that was running.
+	cached map[string]unit.Bytes
 	// The counters are torch's own, for a card: as the program prints them, and as a hook in the program reports them.
 	printed, allocated, reserved *counter
 }
@@ -47,6 +53,7 @@ type timeline struct {
 type stretch struct {
 	peak    unit.Bytes
 	counted bool // the peak is from a counter; else it is the largest of several readings
+	trials  bool // cuDNN's trials were in it
 	most    bool // the peak is no larger than an earlier one, and so only an upper bound for this phase
 }
 
@@ -73,6 +80,10 @@ type counter struct {
 	peak     unit.Bytes
 	ran      map[string]bool // since the last report
 	phases   map[string]mem.Measurement
+	// once are the phases whose peak is that of their first report. later is what such a phase has reported since the program
+	// reset its counter: the rest of the first report was of its first iterations.
+	once  map[string]bool
+	later map[string]unit.Bytes
 }
 
 // retries are the allocator's lines about requests that it tried again.
@@ -137,7 +148,7 @@ func (t *timeline) retriesOf(priced map[string]unit.Bytes) map[string]oom.Retrie
 }
 
 func newCounter(is, from string) *counter {
-	return &counter{is: is, from: from, ran: map[string]bool{}, phases: map[string]mem.Measurement{}}
+	return &counter{is: is, from: from, ran: map[string]bool{}, phases: map[string]mem.Measurement{}, once: map[string]bool{}, later: map[string]unit.Bytes{}}
 }
 
 // byHook names the hook as the source of a counter.
@@ -145,7 +156,7 @@ const byHook = "launch's hook in the program"
 
 func newTimeline() *timeline {
 	return &timeline{
-		alone: map[string]stretch{}, passed: map[string]bool{}, last: -1,
+		alone: map[string]stretch{}, passed: map[string]bool{}, last: -1, cached: map[string]unit.Bytes{},
 		printed:   newCounter(mem.Allocated, "the program's own print"),
 		allocated: newCounter(mem.Allocated, byHook), reserved: newCounter(mem.Reserved, byHook),
 	}
@@ -216,6 +227,7 @@ func (t *timeline) event(e oom.Event) {
 	case job.Memory:
 		if t.pooled { // torch counts memory on a card only
 			t.printed.report(e.Bytes, t.phase)
+			t.cached[t.phase] = max(t.cached[t.phase], e.Reserved)
 		}
 	}
 }
@@ -234,6 +246,11 @@ func (t *timeline) close(also ...string) {
 	}
 	t.retries.close(append(slices.Clone(also), t.phase))
 	s.most = t.pooled && s.peak <= t.before
+	if t.pooled && t.benchmark && t.steps == 0 && t.phase == ladder.Training && len(also) == 0 { // the pool is emptied after the trials
+		s.trials = true
+		t.first = t.first.better(s)
+		return
+	}
 	t.before = max(t.before, s.peak)
 	if s.peak == 0 {
 		return
@@ -284,15 +301,16 @@ func (n *counter) report(peak unit.Bytes, phase string) {
 			fresh = append(fresh, p)
 		}
 	}
+	n.again(peak)
 	grown := peak > n.peak
 	m := mem.Measurement{Is: n.is, Bytes: peak, From: n.from}
 	switch {
 	case len(n.ran) <= 1 && len(fresh) == 0 && grown: // the same phase, later
 		for p := range n.ran {
-			n.phases[p] = m
+			n.phases[p], n.once[p] = m, false
 		}
 	case len(fresh) == 1 && grown:
-		n.phases[fresh[0]] = m
+		n.phases[fresh[0]], n.once[fresh[0]] = m, true
 	default:
 		for _, p := range fresh {
 			m.Bound = mem.AtMost
@@ -302,6 +320,38 @@ func (n *counter) report(peak unit.Bytes, phase string) {
 	n.peak = max(n.peak, peak)
 	n.ran = map[string]bool{}
 }
+
+// again notes a report of a phase that reported before: a lower peak is one since the program reset its counter.
+func (n *counter) again(peak unit.Bytes) {
+	if len(n.ran) != 1 {
+		return
+	}
+	for p := range n.ran {
+		switch m, ok := n.phases[p]; {
+		case !ok || m.Bound == mem.AtMost || !n.once[p]:
+		case peak < m.Bytes-m.Bytes/100:
+			n.later[p] = max(n.later[p], peak)
+		case n.later[p] > 0: // it comes back
+			n.once[p] = false
+		}
+	}
+}
+
+// at is the measurement of a phase. held is what the allocator held when the program printed so; 0 where it did not. benchmark: the
+// peak holds cuDNN's trials, unless the program has reset the counter since.
+func (n *counter) at(p string, held unit.Bytes, benchmark bool) (m mem.Measurement, ok bool) {
+	m, ok = n.phases[p]
+	switch later := n.later[p]; {
+	case n.once[p] && later > 0:
+		m.Bytes, m.From = later, m.From+", after its first iterations"
+	case benchmark, n.is == mem.Allocated && held > 0 && m.Bytes > held+printedWithin:
+		m.Bound, m.With = mem.AtMost, mem.Trials
+	}
+	return m, ok
+}
+
+// printedWithin is how far two amounts of one line may be off: each is printed in GiB with two decimals.
+const printedWithin = 16 * unit.MiB
 
 // measured returns the measurements of each phase, and the phases that were completed. priced is the estimate of each
 // phase of the job, 0 where unknown: a peak between two lines is the measurement of the phase with the largest estimate
@@ -316,6 +366,9 @@ func (t *timeline) measured(priced map[string]unit.Bytes, succeeded bool) (by ma
 		peaks[p] = s
 	}
 	delete(peaks, "")
+	if _, ok := peaks[ladder.Training]; !ok && t.first.peak > 0 && len(t.among) == 0 {
+		peaks[ladder.Training] = t.first
+	}
 	if t.steps >= 2 || succeeded && t.steps >= 1 {
 		t.passed[ladder.Training] = true
 	}
@@ -363,18 +416,47 @@ func (t *timeline) measurements(peaks map[string]stretch) map[string][]mem.Measu
 		if s.most || t.doubted {
 			m.Bound = mem.AtMost
 		}
+		if s.trials {
+			m.Bound, m.With = mem.AtMost, mem.Trials
+		}
 		out[p] = append(out[p], m)
 	}
-	for _, n := range t.counters() {
-		for p, m := range n.phases {
-			if hook, ok := t.allocated.phases[p]; p == "" || n == t.printed && ok && (hook.Bound != mem.AtMost || m.Bound == mem.AtMost) {
-				continue // the hook read the same counter at a better moment
-			}
-			out[p] = append(out[p], m)
-		}
+	for p, ms := range t.counted() {
+		out[p] = append(out[p], ms...)
 	}
 	for p := range out {
 		slices.SortFunc(out[p], func(a, b mem.Measurement) int { return cmp.Compare(a.Is, b.Is) })
+	}
+	return out
+}
+
+// counted are the measurements of torch's own counters, by phase. The hook reads the same counter as the program, and at better
+// moments; the program may know more of cuDNN's trials.
+func (t *timeline) counted() map[string][]mem.Measurement {
+	out := map[string][]mem.Measurement{}
+	for _, n := range t.counters() {
+		for p := range n.phases {
+			if p != "" {
+				out[p] = nil
+			}
+		}
+	}
+	for p := range out {
+		held := t.cached[p]
+		live, ok := t.allocated.at(p, held, t.benchmark)
+		if said, also := t.printed.at(p, held, t.benchmark); also && (!ok || live.Bound == mem.AtMost && said.Bound != mem.AtMost) {
+			live, ok = said, true
+		}
+		if ok {
+			out[p] = append(out[p], live)
+		}
+		pool, ok := t.reserved.at(p, 0, t.benchmark)
+		if live.With != "" && held > 0 { // the trials are not in it
+			pool, ok = mem.Measurement{Is: mem.Reserved, Bytes: held, Bound: mem.AtMost, From: t.printed.from}, true
+		}
+		if ok {
+			out[p] = append(out[p], pool)
+		}
 	}
 	return out
 }
@@ -404,6 +486,7 @@ func (t *timeline) peaks() (peak unit.Bytes, by map[string]unit.Bytes) {
 	for _, s := range t.among {
 		put("", s.peak)
 	}
+	put(ladder.Training, t.first.peak)
 	put(t.phase, t.since.peak)
 	return peak, by
 }

@@ -18,9 +18,11 @@ import (
 
 // Subject describes what to watch.
 type Subject struct {
-	Device  *gpu.Device // nil if none is known
-	Limited bool        // the kernel limits the data of each process in host memory
-	Every   time.Duration
+	Device *gpu.Device // nil if none is known
+	// Benchmark: the program sets cudnn.benchmark, whose trials are in the peaks that torch counts.
+	Benchmark bool
+	Limited   bool // the kernel limits the data of each process in host memory
+	Every     time.Duration
 	// Host reads the free host memory.
 	Host func() ladder.HostRooms
 	// Hook returns the peaks that a hook in the program has reported, in bytes, and whether they are the last. May be
@@ -53,6 +55,7 @@ func Start(ctx context.Context, of Subject) *Watch {
 		}()
 	}
 	start(func(ctx context.Context) { watchHost(ctx, of.Host, w.addHost) })
+	w.timeline.benchmark = of.Benchmark
 	w.timeline.pooled = of.Device == nil || of.Device.Kind == gpu.CUDA
 	switch d := of.Device; {
 	case d == nil || d.Planned:

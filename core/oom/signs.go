@@ -31,7 +31,8 @@ type Event struct {
 	Total     int64  // group "total"; 0 where the pattern has none
 	Path      string // group "path"
 	Bytes     unit.Bytes
-	Value     string // group "value"
+	Reserved  unit.Bytes // group "reserved"; 0 where the pattern has none
+	Value     string     // group "value"
 	Line      Line
 }
 
@@ -182,11 +183,13 @@ func (r *signReader) match(text []byte, marks uint64, found func(i int, e Event,
 		if g := group("total"); g != "" {
 			e.Total, _ = strconv.ParseInt(digits(g), 10, 64)
 		}
-		if g := group("bytes"); g != "" {
-			if b, err := unit.Parse(digits(g) + group("unit")); err == nil {
-				e.Bytes = b
+		amount := func(g string) (b unit.Bytes) {
+			if g != "" {
+				b, _ = unit.Parse(digits(g) + group("unit"))
 			}
+			return b
 		}
+		e.Bytes, e.Reserved = amount(group("bytes")), amount(group("reserved"))
 		found(i, e, m[1])
 	}
 }

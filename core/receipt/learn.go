@@ -85,7 +85,7 @@ func learn(receipts []Receipt, of Key, on Machine, priced func(Key) (mem.Estimat
 		return l
 	}
 	l.whole = newCurve(own, on, sameCard, 0.9, needed, always)
-	l.tensors = newCurve(own, on, otherCard, 0.8, is(mem.Allocated), tensor)
+	l.tensors = newCurve(own, on, otherCard, 0.8, liveTensors, tensor)
 	l.rest = newCurve(own, on, sameCard, 0.1, beyondTensors, beyond)
 	l.constant = newOffset(others, on, beyondTensors, beyond)
 	l.context = newOffset(receipts, on, beyondReserved, func(it mem.Item) bool { return it.Kind == mem.Context })
@@ -173,6 +173,19 @@ func onlyCached(e mem.Estimate) unit.Bytes {
 	return e.Reserved - need
 }
 
+// liveTensors is the peak of live tensors. One that holds cuDNN's trials is no need: what the allocator held beside it bounds the
+// need, and corrects an estimate that is above that, as a sample does.
+func liveTensors(r Receipt) (mem.Measurement, bool) {
+	m, ok := r.find(mem.Allocated)
+	if pool, also := r.find(mem.Reserved); ok && m.With != "" && also && pool.With == "" {
+		m.Bytes = min(m.Bytes, pool.Bytes)
+		if r.Predicted.Known() && float64(m.Bytes) < sum(r.Predicted, tensor) {
+			m.Bound = mem.Sampled
+		}
+	}
+	return m, ok
+}
+
 // beyondTensors is what a job holds on a card besides its live tensors.
 func beyondTensors(r Receipt) (mem.Measurement, bool) {
 	used, ok := needed(r)
@@ -188,7 +201,7 @@ func beyondTensors(r Receipt) (mem.Measurement, bool) {
 func beyondReserved(r Receipt) (mem.Measurement, bool) {
 	used, ok := r.find(mem.Used)
 	reserved, also := r.find(mem.Reserved)
-	if !ok || !also || used.Bound != reserved.Bound || used.Bytes <= reserved.Bytes {
+	if !ok || !also || used.Bound != reserved.Bound || used.Bound == mem.AtMost || used.Bytes <= reserved.Bytes {
 		return mem.Measurement{}, false
 	}
 	return mem.Measurement{Is: "context", Bytes: used.Bytes - reserved.Bytes, From: used.From}, true

@@ -146,7 +146,7 @@ func (r Receipt) checkTexts() error {
 		texts = append(texts, k, v)
 	}
 	for _, m := range r.Measured {
-		texts = append(texts, m.From)
+		texts = append(texts, m.From, m.With)
 	}
 	for _, it := range r.Predicted.Items {
 		texts = append(texts, string(it.Kind), it.What, it.From)

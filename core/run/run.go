@@ -68,8 +68,10 @@ type Outcome struct {
 	Phase   string     `json:"phase,omitempty"`      // the phase that it ended in, as its ladder names it
 	Peak    unit.Bytes `json:"peak_bytes,omitempty"` // the largest seen in use by the job; absent in JSON if nothing was measured
 	// the quantity of Peak: Used, Allocated, Resident or Data
-	PeakIs string                `json:"peak_is,omitempty"`
-	Peaks  map[string]unit.Bytes `json:"peaks,omitempty"` // the same by phase
+	PeakIs string `json:"peak_is,omitempty"`
+	// what is in Peak that the job does not need: mem.Trials
+	PeakWith string                `json:"peak_with,omitempty"`
+	Peaks    map[string]unit.Bytes `json:"peaks,omitempty"` // the same by phase
 	// Measured are the measurements of each phase, and Passed the phases that were completed: receipts
 	// are made of it.
 	Measured map[string][]mem.Measurement `json:"measured,omitempty"`

@@ -112,7 +112,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 		s += ": " + changes
 	}
 	if peak := last.Outcome.Peak; peak > 0 {
-		s += " · measured peak " + peakText(ended, peak, last.Outcome.PeakIs)
+		s += " · measured peak " + peakText(ended, peak, last.Outcome.PeakIs) + with(last.Outcome.PeakWith)
 		if e := largest(&last.Plan); e > 0 && last.Outcome.PeakIs == run.Used {
 			s += fmt.Sprintf(" (estimate %v)", e)
 		}

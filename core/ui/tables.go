@@ -200,7 +200,7 @@ func (p Printer) outcome(out *run.Outcome) {
 		}
 	}
 	if out.Peak > 0 {
-		p.line("      measured peak: %s", peakText(out.Ending, out.Peak, out.PeakIs))
+		p.line("      measured peak: %s", peakText(out.Ending, out.Peak, out.PeakIs)+with(out.PeakWith))
 	}
 }
 
@@ -211,9 +211,17 @@ func measuredText(ms []mem.Measurement) (s string) {
 		if m.Bound == mem.AtLeast || m.Bound == mem.AtMost {
 			bound = string(m.Bound) + " "
 		}
-		s += fmt.Sprintf(", measured %s%v %s", bound, m.Bytes, m.Is)
+		s += fmt.Sprintf(", measured %s%v %s%s", bound, m.Bytes, m.Is, with(m.With))
 	}
 	return s
+}
+
+// with names what a measurement has in it that the job does not need.
+func with(what string) string {
+	if what == "" {
+		return ""
+	}
+	return " (with " + what + ")"
 }
 
 // Receipts writes what was predicted and what was measured, the newest last.
@@ -245,11 +253,11 @@ func (p Printer) Receipts(rs []receipt.Receipt) {
 				bound = string(m.Bound)
 			}
 			if i > 0 {
-				p.line("%-16s %-26s %-12s %12s %12s %12v   %s %s", "", "", "", "", "", m.Bytes, m.Is, bound)
+				p.line("%-16s %-26s %-12s %12s %12s %12v   %s %s%s", "", "", "", "", "", m.Bytes, m.Is, bound, with(m.With))
 				continue
 			}
 			p.line("%-16s %-26s %-12s %12s %12s %12v   %s %s · micro-batch %s · %s, torch %s", r.Time.Local().Format("2006-01-02 15:04"), clip(arch, 26), clip(r.Job.Phase, 12),
-				priced, planned, m.Bytes, m.Is, bound, orUnknown(r.Job.Settings["micro-batch"]), on, orUnknown(r.Machine.Torch))
+				priced, planned, m.Bytes, m.Is, bound+with(m.With), orUnknown(r.Job.Settings["micro-batch"]), on, orUnknown(r.Machine.Torch))
 		}
 	}
 }

@@ -23,6 +23,9 @@ const (
 	lineBar    = `Epoch \[\d+(?:/\d+)?\]:.*\|\s*(?P<iteration>[1-9]\d*)/\d+ \[`
 )
 
+// searches is a line that turns cudnn.benchmark on (main_moco.py:254 at c349e6e, src/training/train_moco.py:183 at 023a7ec).
+var searches = lazy.MustCompile(`cudnn\.benchmark\s*=\s*(?:True|not )`)
+
 // signs are the words of the family's trainers.
 //
 // Zero visible GPUs and mp.spawn make a run that exits 0 and has trained nothing: a success needs a line of progress.
@@ -44,6 +47,9 @@ func (p *project) signs() job.Signs {
 		TakesArgv:   p.solar == nil, // argparse, and nothing sets args afterwards but the division by the ranks (main_moco.py:182 at 7397dfe)
 		CountsMicro: p.accumulation.live(),
 		Codes:       map[int]string{0: "also where mp.spawn found no GPU and started nothing"},
+	}
+	for _, rel := range []string{filepath.Base(p.script), "src/training/train_moco.py"} { // facebookresearch's, solar-ssl's
+		s.Benchmark = s.Benchmark || readText(filepath.Join(p.root, rel)).Has(searches)
 	}
 	if states := p.states(); len(states) > 0 {
 		s.States = states

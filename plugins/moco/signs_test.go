@@ -253,3 +253,27 @@ func TestEditsOfOptions(t *testing.T) {
 		}
 	}
 }
+
+// cudnn.benchmark is on where the trainer's code turns it on: facebookresearch's, and solar-ssl's two.
+func TestBenchmark(t *testing.T) {
+	const v2, solar = "    return moco.builder.MoCo(", "    scaler ="
+	for name, tt := range map[string]struct {
+		checkout, file, at, line string
+		want                     bool
+	}{
+		"v2":                         {"v2", "main_moco.py", v2, "    cudnn.benchmark = True\n", true},
+		"v2, as the stub has it":     {"v2", "main_moco.py", v2, "", false},
+		"v2, off":                    {"v2", "main_moco.py", v2, "    cudnn.benchmark = False\n", false},
+		"solar-ssl":                  {"solar", "src/training/train_moco.py", solar, "    cudnn.benchmark = True\n", true},
+		"solar-ssl, by its settings": {"solar", "src/training/train_moco.py", solar, "    cudnn.benchmark     = not config.deterministic\n", true},
+	} {
+		dir := checkout(t, tt.checkout, map[string][]string{tt.file: {tt.at, tt.line + tt.at}})
+		command := with("main_moco.py", "data")
+		if tt.checkout == "solar" {
+			command = []string{"main.py"}
+		}
+		if got := mine(t, asked(dir, 1, command...)).Signs.Benchmark; got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}

@@ -97,6 +97,7 @@ func (sisr) Recognize(_ context.Context, c job.Command) (plugin.Recognized, erro
 		Exclusive: r.experiment,
 		Warnings:  append(warnings, x.warnings()...),
 	}
+	j.Signs.Benchmark = x.benchmarks()
 	j.Steps = r.int(r.totalIter, 0)
 	j.Warnings = append(j.Warnings, launchers(prog, c.Devices)...)
 	if shared > 1 && !launched(prog, c.Env) {

@@ -48,6 +48,7 @@ func (r *recipe) signs() job.Signs {
 		s.Lines = append(s.Lines, job.Sign{Kind: job.Progress, Pattern: `Epoch \d+:.*\bglobal_step=(?P<iteration>\d+)`}) // optimizer steps
 		s.StateAfter = 1
 	}
+	s.Benchmark = truth(r.root, trainerKey+"benchmark", false) // Trainer's default in pytorch-lightning 1.4.2 (trainer.py)
 	// Every rank names a folder by its own time of day, and one without checkpoints is another rank's. A resumed attempt
 	// goes on in the folder of the one before.
 	folder := globEscape.Replace(r.logdir)

@@ -161,3 +161,15 @@ func TestStatesGlob(t *testing.T) {
 		}
 	}
 }
+
+// Lightning's Trainer turns cudnn.benchmark on where it is asked to, as StableSR's recipes do.
+func TestBenchmark(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want bool
+	}{{nil, true}, {[]string{"lightning.trainer.benchmark=true"}, true}, {[]string{"--benchmark", "True"}, true}, {[]string{"lightning.trainer.benchmark=false"}, false}} {
+		if got := stock(t, tt.args...).Signs.Benchmark; got != tt.want {
+			t.Errorf("%q: %v, want %v", tt.args, got, tt.want)
+		}
+	}
+}
