@@ -51,7 +51,12 @@ func (r *recipe) signs() job.Signs {
 	// Every rank names a folder by its own time of day, and one without checkpoints is another rank's. A resumed attempt
 	// goes on in the folder of the one before.
 	folder := globEscape.Replace(r.logdir)
-	if r.logdir == "" {
+	switch {
+	case r.namesFolder() && len(r.base) > 0:
+		stem := filepath.Base(r.base[0])
+		folder = filepath.Join(r.logs(), strings.TrimSuffix(stem, filepath.Ext(stem))+"_"+r.name)
+		folder = globEscape.Replace(folder)
+	case r.logdir == "":
 		folder = filepath.Join(globEscape.Replace(r.logs()), "????-??-??T??-??-??"+globEscape.Replace(r.suffix()))
 	}
 	s.States = []string{folder + "/checkpoints/last.ckpt", folder + "/checkpoints/epoch=*.ckpt"}
