@@ -306,6 +306,9 @@ func TestForkWarnings(t *testing.T) {
 		not   []string
 	}{
 		"in order": {nil, nil, nil, []string{"use_checkpoint", "predicted_indices"}},
+		"no data": {map[string]func(string) string{"r.yaml": between("context_dim: 768", "lightning:",
+			",\n        legacy: False}\n")}, nil,
+			[]string{"no section data"}, nil},
 		"nothing is recomputed": {map[string]func(string) string{utilFile: as(switchedOff)}, nil,
 			[]string{"use_checkpoint: True has no effect"}, nil},
 		"nothing was to be": {map[string]func(string) string{utilFile: as(switchedOff),
@@ -362,14 +365,18 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// Where a main.py names its folder without the time of day, the states lie there, and nothing of the name is taken away.
+// Where a main.py names its folder without the time of day, the states lie there, and nothing of the name is taken
+// away.
 func TestNamedFolder(t *testing.T) {
-	named := map[string]func(string) string{"main.py": func(s string) string { return s + "\nnowname = f\"{cfg_name}_{opt.name}\"\n" }}
+	named := map[string]func(string) string{"main.py": func(s string) string {
+		return s + "\nnowname = f\"{cfg_name}_{opt.name}\"\n"
+	}}
 	j := forkJob(t, fork(t, named), "--name", "first[1]")
 	if got := j.Signs.States[0]; got != `logs/r_first\[1]/checkpoints/last.ckpt` {
 		t.Errorf("states at %s", got)
 	}
-	if e := j.Resume.Edits; len(e) != 1 || e[0].At.Path != "--resume_from_checkpoint" || !e[0].Add || e[0].To != job.SavedPath {
+	if e := j.Resume.Edits; len(e) != 1 || e[0].At.Path != "--resume_from_checkpoint" || !e[0].Add ||
+		e[0].To != job.SavedPath {
 		t.Errorf("it resumes by %+v", e)
 	}
 	if other := forkJob(t, fork(t, nil), "--name", "first"); !strings.Contains(other.Signs.States[0], "????-??-??T") {

@@ -65,6 +65,9 @@ func (r *recipe) warnOfArguments(warn func(string, ...any), env []string) {
 				warn("%s has no effect: main.py ignores a Trainer flag that says the default, and the recipe says %s; write %s%s=%s in front", idle, spelled(v), trainerKey, name, value)
 			}
 		}
+		if !has(r.root, "data") {
+			warn("the recipe has no section data: main.py stops at it before anything is trained (ConfigAttributeError)")
+		}
 		if !r.trains() {
 			warn("without --train nothing is trained")
 		}
