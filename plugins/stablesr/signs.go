@@ -20,8 +20,8 @@ func (r *recipe) signs() job.Signs {
 			{Kind: job.Started, Pattern: `Training: -1it `},
 			{Kind: job.Phase, Phase: ladder.Validation, Pattern: `Validating:\s+\d+%`},
 			{Kind: job.PhaseEnd, Phase: ladder.Validation, Pattern: `Validating:\s+100%`},
-			{Kind: job.Phase, Phase: images, Pattern: `Sampling t:\s+\d+%`},
-			{Kind: job.PhaseEnd, Phase: images, Pattern: `Sampling t:\s+100%`},
+			{Kind: job.Phase, Phase: images, Pattern: `(?:Sampling t|DDIM Sampler|Progressive Generation):\s+\d+%`},
+			{Kind: job.PhaseEnd, Phase: images, Pattern: `(?:Sampling t|DDIM Sampler|Progressive Generation):\s+100%`},
 			{Kind: job.Phase, Phase: images, Pattern: `, in log_im(?:g|ages)$`},                 // a frame of a traceback
 			{Kind: job.Memory, Pattern: `Average Peak memory (?P<bytes>[\d.]+) ?(?P<unit>MiB)`}, // max_memory_allocated of an epoch
 			{Kind: job.SavedState, Pattern: `saving model to "(?P<path>[^"]+)"`},
