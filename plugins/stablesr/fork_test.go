@@ -309,6 +309,11 @@ func TestForkWarnings(t *testing.T) {
 		"no data": {map[string]func(string) string{"r.yaml": between("context_dim: 768", "lightning:",
 			",\n        legacy: False}\n")}, nil,
 			[]string{"no section data"}, nil},
+		"half of the bits": {nil, []string{"lightning.trainer.precision=16"}, []string{"precision 16 stops"}, nil},
+		"half, recomputed in half": {map[string]func(string) string{utilFile: as("autocast()\n")},
+			[]string{"lightning.trainer.precision=bf16"}, nil, []string{"precision"}},
+		"half, and nothing recomputed": {map[string]func(string) string{utilFile: as(switchedOff)},
+			[]string{"lightning.trainer.precision=16"}, nil, []string{"precision"}},
 		"nothing is recomputed": {map[string]func(string) string{utilFile: as(switchedOff)}, nil,
 			[]string{"use_checkpoint: True has no effect"}, nil},
 		"nothing was to be": {map[string]func(string) string{utilFile: as(switchedOff),
@@ -327,6 +332,22 @@ func TestForkWarnings(t *testing.T) {
 				t.Errorf("%s: %q in\n%s", name, not, all)
 			}
 		}
+	}
+}
+
+// Autocast saves more than float32 where attention is computed whole: softmax's maps in both types, and copies of
+// weights (latent_amp_inversion.json beside latent_inversion.json). The weights stay as they are.
+func TestForkPrecision(t *testing.T) {
+	saved := func(more ...string) (saved, weights unit.Bytes) {
+		dir := fork(t, map[string]func(string) string{utilFile: as(switchedOff)})
+		set := laddersOf(t, forkJob(t, dir, more...), card(80*unit.GiB))
+		e := set.Ladder(ladder.Training).Rungs[0].At(set.Shared.Asked)
+		return e.Of(mem.Saved), e.Of(mem.Parameters)
+	}
+	full, weights := saved()
+	half, same := saved("lightning.trainer.precision=16")
+	if half < full*11/10 || half > full*2 || same != weights {
+		t.Errorf("in half %v is saved, else %v; weights %v and %v", half, full, same, weights)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/plugins/stablesr/arch"
@@ -173,6 +174,13 @@ func (r *recipe) warnOfSource(warn func(string, ...any)) {
 	target := text(r.root, keyTarget)
 	if r.code(target).Kept && truth(r.root, keyUNetCkpt, false) {
 		warn("unet_config.params.use_checkpoint: True has no effect: checkpoint of util.py is switched off in this checkout")
+	}
+	util := r.source("ldm/modules/diffusionmodules/util.py").Code
+	if precision, _ := get(r.root, keyPrecision); r.model.Recomputes() && r.amp(r.model) != nn.F32 &&
+		!strings.Contains(util, "autocast") {
+		warn("precision %v stops the first backward pass: util.py recomputes outside autocast "+
+			"(input and weight of different types)",
+			precision)
 	}
 	source := r.modelSource(target)
 	if !strings.HasSuffix(target, ".VQModel") || !source.Exists() {
