@@ -86,6 +86,11 @@ func TestForkOptions(t *testing.T) {
 	if !strings.Contains(joined(j.Warnings), "no option --slow") || j.Batch.Micro != 2 {
 		t.Errorf("micro-batch %d, %q", j.Batch.Micro, j.Warnings)
 	}
+	later := forkJob(t, fork(t, nil), "--strategy", "ddp", "--detect_anomaly", "lightning.trainer.strategy=ddp")
+	if all := joined(later.Warnings); strings.Contains(all, "no option") || strings.Contains(all, "no override") ||
+		strings.Count(all, "Lightning 1.5 and later") != 2 || strings.Contains(all, "no such argument") {
+		t.Errorf("arguments of a newer Lightning: %s", all)
+	}
 	plain := mine(t, checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": nil}),
 		"main.py", "--train", "--base", "r.yaml", "--gpus", "0,", "--actual_resume", "m.ckpt")
 	if !strings.Contains(joined(plain.Warnings), "no option --actual_resume") {
@@ -142,6 +147,14 @@ func TestForkPhases(t *testing.T) {
 	}
 	if a, z := got[1].Total(), got[3].Total(); z-a > 100*unit.MiB || z < a {
 		t.Errorf("a batch of 8 takes %v, one of 3 %v", z, a)
+	}
+	for name, more := range map[string][]string{
+		"of no batch": {"lightning.trainer.limit_val_batches=0"},
+		"never":       {"lightning.trainer.num_sanity_val_steps=0", "lightning.trainer.val_check_interval=5000000"},
+	} {
+		if laddersOf(t, forkJob(t, fork(t, nil), more...), card(80*unit.GiB)).Ladder(ladder.Validation) != nil {
+			t.Errorf("%s: there is a validation", name)
+		}
 	}
 	for name, edit := range map[string]func(string) string{
 		"disabled":    replace("max_images: 4", "max_images: 4\n        disabled: True"),
@@ -331,6 +344,19 @@ func TestForkWarnings(t *testing.T) {
 			if strings.Contains(all, not) {
 				t.Errorf("%s: %q in\n%s", name, not, all)
 			}
+		}
+	}
+}
+
+// A main.py may name the logger that asks for a login, and take another.
+func TestForkLogger(t *testing.T) {
+	names := "\nlogger = WandbLogger()\n"
+	for more, want := range map[string]bool{"": false, names: true,
+		names + "cfg = default_logger_cfgs[\"testtube\"]\n": false,
+		names + "cfg = default_logger_cfgs[\"wandb\"]\n":    true} {
+		r := forkRecipe(t, fork(t, map[string]func(string) string{"main.py": func(s string) string { return s + more }}))
+		if got := r.logsToWandb(); got != want {
+			t.Errorf("%q: %v", more, got)
 		}
 	}
 }

@@ -199,16 +199,8 @@ func (b *builder) swaps(m *arch.Model) bool {
 	if !m.EMA {
 		return false
 	}
-	if b.logsImages() && m.LogsAverages() {
-		return true
-	}
-	sanity, given := integer(b.root, keySanity)
-	interval, _ := integer(b.root, keyValCheck)
-	return b.validates() && (!given || sanity != 0 || interval < never)
+	return b.validates() || b.logsImages() && m.LogsAverages()
 }
-
-// never is after how many micro-batches a validation never comes: zero123's recipe has five million.
-const never = 1_000_000
 
 // around adds what no forward asks for: the context and the libraries' workspace on a card, the interpreter on a CPU.
 func (b *builder) around(tensors mem.Tensors, v variant) mem.Estimate {
