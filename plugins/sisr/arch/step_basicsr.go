@@ -44,9 +44,6 @@ type basicLoop struct {
 	sections     []string // of the losses that the model reads
 	relativistic bool     // each judgement is of the distance to the mean of the others (esrgan_model.py)
 	sharpened    bool     // the losses compare with a sharpened copy of the image (realesrgan_model.py, gt_usm)
-	// touches is a sum of all parameters, times 0, in the loss, so that none is without a gradient: the gradients of all are
-	// there before the rest of backward runs (image_restoration_model.py of NAFNet at 2b4af71).
-	touches bool
 }
 
 func (b basicLoop) record(cfg StepConfig, t *nn.Tape) (unknown string) {
@@ -81,9 +78,6 @@ func (b basicLoop) record(cfg StepConfig, t *nn.Tape) (unknown string) {
 	})
 	if len(cfg.Losses) == 0 {
 		unknown, lGTotal = "no losses given", t.Mean(output)
-	}
-	if b.touches {
-		t.KeepGradients("network_g")
 	}
 	t.Part("network_g", func() { t.Backward(lGTotal) })
 	t.OptimizerStepAlone("network_g", cfg.reduced(optG, t.Size("network_g").GradBytes))
