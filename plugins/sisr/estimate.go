@@ -29,7 +29,7 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	trains, lossNames := q.Bool("training", true), q.Text("losses", "charbonnierloss")
 	project := projects[q.OneOf("project", "redux", "basicsr", "neosr")]
 	step.Project = project
-	spec := arch.Spec{Project: project, Type: q.Arch, Scale: scale, Generation: q.Text("generation", ""), Args: q.Rest()}
+	spec := arch.Spec{Project: project, Type: q.Arch, Scale: scale, Generation: q.Text("generation", ""), Frames: q.Int("frames", 0), Args: q.Rest()}
 	for _, l := range strings.Split(lossNames, ",") {
 		step.Losses = append(step.Losses, arch.Loss{Project: spec.Project, Type: l, Weight: 1})
 	}

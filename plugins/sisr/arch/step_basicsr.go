@@ -16,8 +16,9 @@ func init() {
 		basicLoop
 		names []string
 	}{
-		{basicLoop{sections: pixelSections}, []string{"srmodel", "swinirmodel", "realesrnetmodel"}},
+		{basicLoop{sections: pixelSections}, []string{"srmodel", "swinirmodel", "realesrnetmodel", "videobasemodel", "videorecurrentmodel"}},
 		{basicLoop{sections: ganSections}, []string{"srganmodel", ""}},
+		{basicLoop{sections: ganSections, clips: true}, []string{"videorecurrentganmodel"}},
 		{basicLoop{sections: ganSections, relativistic: true}, []string{"esrganmodel"}},
 		{basicLoop{sections: append(slices.Clone(ganSections), ldlSection), sharpened: true}, []string{"realesrganmodel"}},
 	} {
@@ -43,6 +44,7 @@ const ldlSection = "ldl_opt"
 type basicLoop struct {
 	sections     []string // of the losses that the model reads
 	relativistic bool     // each judgement is of the distance to the mean of the others (esrgan_model.py)
+	clips        bool     // the losses and the discriminator see the frames of all clips as a batch (video_recurrent_gan_model.py)
 	sharpened    bool     // the losses compare with a sharpened copy of the image (realesrgan_model.py, gt_usm)
 }
 
@@ -73,6 +75,9 @@ func (b basicLoop) record(cfg StepConfig, t *nn.Tape) (unknown string) {
 			stays := cfg.averagedGraph(t, lq)
 			letGo()
 			letGo = stays
+		}
+		if b.clips {
+			output, gt = t.View(output, -1, 3, gt.Dim(2), gt.Dim(3)), t.View(gt, -1, 3, gt.Dim(2), gt.Dim(3))
 		}
 		lGTotal, unknown = b.generatorLosses(cfg, t, lq, gt, output)
 	})
