@@ -16,8 +16,8 @@ func init() {
 		basicLoop
 		names []string
 	}{
-		{basicLoop{sections: pixelSections}, []string{"srmodel", "swinirmodel", "realesrnetmodel", "videobasemodel", "videorecurrentmodel"}},
-		{basicLoop{sections: ganSections}, []string{"srganmodel", ""}},
+		{basicLoop{sections: pixelSections}, []string{"srmodel", "swinirmodel", "realesrnetmodel", "videobasemodel", "edvrmodel", "videorecurrentmodel"}},
+		{basicLoop{sections: ganSections}, []string{"srganmodel", "videoganmodel", ""}},
 		{basicLoop{sections: ganSections, clips: true}, []string{"videorecurrentganmodel"}},
 		{basicLoop{sections: ganSections, relativistic: true}, []string{"esrganmodel"}},
 		{basicLoop{sections: append(slices.Clone(ganSections), ldlSection), sharpened: true}, []string{"realesrganmodel"}},
