@@ -24,7 +24,10 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	val := validation(q, step)
 	trains, lossNames := q.Bool("training", true), q.Text("losses", "charbonnierloss")
 	step.Project = projects[q.OneOf("project", "redux", "basicsr", "neosr")]
-	spec := arch.Spec{Project: step.Project, Type: q.Arch, Scale: scale, Args: q.Rest()}
+	spec := arch.Spec{
+		Project: step.Project, Type: q.Arch, Scale: scale, Generation: q.Text("generation", ""), Frames: q.Int("frames", 0),
+		Args: q.Rest(),
+	}
 	for _, l := range strings.Split(lossNames, ",") {
 		step.Losses = append(step.Losses, arch.Loss{Project: spec.Project, Type: l, Weight: 1})
 	}

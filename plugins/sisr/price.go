@@ -28,7 +28,7 @@ func (x *checkout) spec(set map[string]any) arch.Spec {
 	}
 	return arch.Spec{
 		Project: x.recipe.project, Type: x.recipe.net.kind, Scale: x.recipe.scale, Args: args, Source: x.arch,
-		Frames: x.recipe.int(trainSet+"clip_size", 0),
+		Frames: x.recipe.frames(),
 	}
 }
 
@@ -224,6 +224,8 @@ func (b *builder) unpriced() string {
 		return unknown(b.netErr)
 	case b.imageErr != nil:
 		return "how large the validation images are is not known: " + b.imageErr.Error()
+	case strings.HasPrefix(b.recipe.model, "videorecurrent"):
+		return "validation takes whole clips, whose lengths are not known"
 	case b.recipe.bool("val.grids") && b.recipe.project == arch.NAFNet:
 		return "val.grids: the image is cut into a batch of crops, which has no formula yet"
 	}

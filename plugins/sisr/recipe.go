@@ -194,6 +194,22 @@ func readRecipe(path string, text []byte, forced []string) (*recipe, []string, e
 	return r, warnings, nil
 }
 
+// frames is how many a clip of the training set has, 0 where the recipe says nothing of it. BasicSR's clips of Vimeo-90K are
+// whole ones, of seven frames, which flip_sequence doubles (data/vimeo90k_dataset.py, lines 135 and 189 at 8d56e3a0).
+func (r *recipe) frames() int64 {
+	if r.dialect != &basicSR {
+		return r.int(trainSet+"clip_size", 0)
+	}
+	n := r.int(trainSet+"num_frame", 0)
+	if r.at(trainSet+"type").Text() == "Vimeo90KRecurrentDataset" {
+		n = 7
+		if r.bool(trainSet + "flip_sequence") {
+			n = 14
+		}
+	}
+	return max(0, n)
+}
+
 // degrades reports whether the low resolution is made on the card, which keeps a pool of pairs for it. BasicSR's models do
 // unless they are told not to (models/realesrgan_model.py, feed_data, at 8d56e3a0; HAT's models are made of the same lines).
 func (r *recipe) degrades(model string) bool {

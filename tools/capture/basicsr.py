@@ -10,6 +10,7 @@ that installs it beside its own. Rows are those of capture.py, with the project 
 
 import argparse
 import importlib
+import itertools
 import json
 import os
 import subprocess
@@ -119,8 +120,8 @@ def main():
                 return Judged(cls(**kw), shape)
             return capture.Clip(cls(**kw), a.frames) if a.frames > 1 else cls(**kw)
 
-        got = [dict(row, args=kw) for row in capture.record(name.lower(), make, shape, a.device, a.eval)]
-        for r in got[: a.precisions]:
+        for row in itertools.islice(capture.record(name.lower(), make, shape, a.device, a.eval), a.precisions):
+            r = dict(row, args=kw)
             rows.append(r)
             print(text, r["amp"], r["params"], r["saved"], r["peak"], r["eval"], file=sys.stderr)
     head = subprocess.run(["git", "-C", a.checkout, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)

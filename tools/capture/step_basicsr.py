@@ -1,7 +1,8 @@
 """BasicSR's steps: optimize_parameters of its own models (basicsr/models at 8d56e3a0), run as they are on networks, losses and
 optimizers of its own, so that the order of forwards, backwards and cleared gradients is the project's.
 
-Checkout: basicsr. Weights are not loaded. The degradations of Real-ESRGAN are left out: pairs are given.
+Checkout: basicsr; or nafnet or restormer, whose copies of BasicSR have a model of their own, each into a file of its own.
+Weights are not loaded. The degradations of Real-ESRGAN are left out: pairs are given.
 """
 
 import importlib
@@ -23,9 +24,10 @@ def stubs():
     basicsr.packages(DIRS["basicsr"])
     capture.stub_losses()
     basicsr.stub_vgg()
+    sys.modules.setdefault("cv2", types.ModuleType("cv2"))
     nothing = lambda *args, **kwargs: None  # noqa: E731
     for name, names in {
-        "basicsr.archs": ["build_network"], "basicsr.losses": ["build_loss"], "basicsr.metrics": ["calculate_metric"],
+        "basicsr.models.archs": ["define_network"], "basicsr.archs": ["build_network"], "basicsr.losses": ["build_loss"], "basicsr.metrics": ["calculate_metric"],
         "basicsr.utils": ["imwrite", "tensor2img", "DiffJPEG", "USMSharp"], "basicsr.utils.dist_util": ["get_dist_info", "master_only"],
         "basicsr.data.degradations": ["random_add_gaussian_noise_pt", "random_add_poisson_noise_pt"],
         "basicsr.data.transforms": ["paired_random_crop"], "basicsr.utils.img_process_util": ["filter2D"],
@@ -46,20 +48,21 @@ def part(name, args, suffix="_arch.py"):
 def build(a):
     """The model as its constructor leaves it."""
     m = object.__new__(model_class(a["model"]))
+    m.device = "meta"
     with torch.device("meta"):
         m.net_g = part(a["net"], a["args"]).train()
         if a["ema"]:
             m.net_g_ema = part(a["net"], a["args"]).eval()
         if a["disc"]:
             m.net_d = part(a["disc"], a["disc_args"]).train()
-        losses = {x["name"]: part(x["type"], x.get("args", {}), "_loss.py") for x in a["losses"]}
+        losses = {x["name"]: part(x["type"], x.get("args", {}), ("_loss.py", "losses.py")) for x in a["losses"]}
     m.cri_pix, m.cri_perceptual, m.cri_ldl = (losses.get(k) for k in ("pixel_opt", "perceptual_opt", "ldl_opt"))
     m.cri_gan = losses.get("gan_opt")
     m.optimizer_g = torch.optim.Adam(m.net_g.parameters(), 1e-4, foreach=True)
     if a["disc"]:
         m.optimizer_d = torch.optim.Adam(m.net_d.parameters(), 1e-4, foreach=True)
     m.ema_decay, m.net_d_iters, m.net_d_init_iters = 0.999 if a["ema"] else 0, 1, 0
-    m.opt = {"dist": False, "l1_gt_usm": True, "percep_gt_usm": True, "gan_gt_usm": False, "scale": a["scale"]}
+    m.opt = {"dist": False, "l1_gt_usm": True, "percep_gt_usm": True, "gan_gt_usm": False, "scale": a["scale"], "train": {"use_grad_clip": True}}
     mods = [m.net_g, *(getattr(m, n) for n in ("net_g_ema", "net_d") if hasattr(m, n)), *losses.values()]
     return m, [x for x in mods if isinstance(x, torch.nn.Module)]
 
@@ -82,15 +85,34 @@ def case(a, rec):
             m.gt = torch.empty(a["batch"], 3, a["lq"] * a["scale"], a["lq"] * a["scale"], device="meta")
             if a["model"] == "RealESRGANModel":
                 m.gt_usm = torch.empty_like(m.gt)
-            m.optimize_parameters(i + 1)
+            m.optimize_parameters(*([i + 1, None] if a["project"] == "NAFNet" else [i + 1]))
     finally:
         torch.Tensor.backward = real
     return mods
 
 
+def restorers(project):
+    """The steps of the projects whose copies of BasicSR restore images at their size."""
+    base = {"project": project, "scale": 1, "batch": 2, "lq": 64, "ema": False, "precision": "fp32", "disc": "", "optimizer": "adam"}
+    for change in {
+        "NAFNet": [{"net": "NAFNet", "args": {"width": 32, "middle_blk_num": 1, "enc_blk_nums": [1, 1, 1, 8], "dec_blk_nums": [1, 1, 1, 1]},
+                    "model": "ImageRestorationModel", "losses": [{"type": "PSNRLoss", "name": "pixel_opt"}], **size}
+                   for size in ({}, {"batch": 1, "lq": 32}, {"lq": 128})],
+        "Restormer": [{"net": "Restormer", "args": {"num_blocks": [2, 2, 2, 2]}, "model": "ImageCleanModel",
+                       "losses": [{"type": "L1Loss", "name": "pixel_opt"}], **size} for size in ({}, {"ema": True, "lq": 128})],
+    }[project]:
+        a = {**base, **change}
+        yield case, {"name": f"{a['model']} {a['net']}", **a}
+
+
 def cases(checkouts):
-    DIRS.update(checkouts)
+    built = {"nafnet": "NAFNet", "restormer": "Restormer"}
+    DIRS["basicsr"] = next(iter(checkouts.values()))
     stubs()
+    for name in checkouts:
+        if name in built:
+            yield from restorers(built[name])
+            return
     l1 = [{"type": "L1Loss", "name": "pixel_opt"}]
     ldl = [{"type": "L1Loss", "name": "ldl_opt"}]
     layers = {"conv1_2": 0.1, "conv2_2": 0.1, "conv3_4": 1, "conv4_4": 1, "conv5_4": 1}

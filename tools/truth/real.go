@@ -26,17 +26,14 @@ import (
 const (
 	lastOff         = 0.02 // channels_last
 	contiguousOff   = 0.05 // NCHW
-	leastLast       = 0.79
-	leastContiguous = 0.70
+	leastLast       = 0.92
+	leastContiguous = 0.85
 	allocatedOff    = 0.05 // of a training's peak
 	reservedOff     = 0.05
 	usedOff         = 0.10 // of what nvidia-smi printed, which is rounded
 	requestedOff    = 0.01
 	mostUnanswered  = 0.03
 )
-
-// countsCuBLAS: allocated_bytes of an estimate has cuBLAS's workspace, as max_memory_allocated has.
-const countsCuBLAS = false
 
 // A bench is traiNNer-redux's own benchmark: the peak of an inference, in both memory formats, of many networks.
 type bench struct {
@@ -190,11 +187,7 @@ func (p *benchPrice) ask(image string) (unit.Bytes, error) {
 	if err != nil {
 		return 0, err
 	}
-	allocated := phases[len(phases)-1].Allocated
-	if !countsCuBLAS {
-		allocated += mem.BLASWorkspace(d.Capability).Bytes
-	}
-	return allocated, nil
+	return phases[len(phases)-1].Allocated, nil
 }
 
 // keep adds the benchmark's output of the iteration before, which is alive while the next is made: three channels, in the type that
@@ -263,9 +256,6 @@ func (o *observation) compare(p plugin.Phase) {
 	case "does not fit":
 		o.estimate, o.agrees = e.Total(), e.Total() > o.Bytes
 	case "allocated":
-		if !countsCuBLAS {
-			p.Allocated += mem.BLASWorkspace("8.6").Bytes
-		}
 		near(p.Allocated, allocatedOff)
 	case "reserved":
 		near(e.Reserved, reservedOff)

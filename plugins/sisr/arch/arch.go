@@ -29,6 +29,8 @@ type Spec struct {
 	// Source is the text of the checkout's own file of the architecture, or nil. It decides where one name stands for
 	// several networks: ParagonSR2's.
 	Source []byte
+	// Generation chooses among those networks instead, by the commit that its formula was read at; "" leaves it to the source.
+	Generation string
 }
 
 // A Network is an architecture with its arguments.
@@ -83,6 +85,9 @@ func Build(s Spec) (Network, []string, error) {
 	if err := a.finish(); err != nil {
 		return Network{}, a.warnings, fmt.Errorf("network %q: %w", s.Type, err)
 	}
+	if s.Generation != "" && n.Generation == "" {
+		return Network{}, a.warnings, fmt.Errorf("network %q has one generation, and generation is %q", s.Type, s.Generation)
+	}
 	if n.Name == "" {
 		n.Name = s.Type
 	}
@@ -92,6 +97,14 @@ func Build(s Spec) (Network, []string, error) {
 	}
 	n.Frames, n.Multiple = max(n.Frames, 1), max(n.Multiple, 1)
 	return n, a.warnings, nil
+}
+
+// label is the network in a line of an estimate: of several that share a name, which it is.
+func (n Network) label() string {
+	if n.Generation == "" {
+		return n.Name
+	}
+	return n.Name + ", " + n.Generation
 }
 
 // gtCh is how many channels there are of an image that the network's result is compared with.

@@ -53,7 +53,7 @@ func init() {
 		toY := a.bool("toY", false)
 		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return psnrLoss(t, x, y, toY) }, nil
 	}, "psnrloss")
-	models.add(NAFNet, model{record: basicLoop{sections: pixelSections, touches: true}.record, gradientsStay: true}, "imagerestorationmodel")
+	models.add(NAFNet, model{record: basicLoop{sections: pixelSections}.record, gradientsStay: true}, "imagerestorationmodel")
 }
 
 // baselineBlock is BaselineBlock.

@@ -287,3 +287,28 @@ func TestGenerationByArguments(t *testing.T) {
 		t.Errorf("without: %+v, %q, %v; want an assumption that is named", n.Generation, warnings, err)
 	}
 }
+
+// A generation that is asked for comes before the checkout's file, and a line of the estimate names it.
+func TestGenerationIsChosen(t *testing.T) {
+	for name, chosen := range map[string]map[string]int64{
+		"paragonsr2_nano":     {"2f64430b": 83715, "069b6d59": 10595},
+		"paragonsr2_realtime": {"1121aa15": 16732, "ea36e5c8": 16780},
+	} {
+		for key, params := range chosen {
+			n := build(t, Spec{Type: name, Scale: 2, Generation: key, Source: []byte("class EfficientSelfAttention")})
+			e := States(StepConfig{Net: n, Losses: charbonnier()})
+			if got := e.Items[0]; got.Count != params || !strings.Contains(got.From, key) || n.Assumed {
+				t.Errorf("%s of %s: %d parameters, %q, assumed %v; want %d", name, key, got.Count, got.From, n.Assumed, params)
+			}
+		}
+	}
+	for name, key := range map[string]string{"paragonsr2_nano": "ea36e5c8", "compact": "069b6d59", "paragonsr2_pro": "1121aa15"} {
+		if _, _, err := Build(Spec{Type: name, Scale: 2, Generation: key}); err == nil || errors.Is(err, ErrUnknown) {
+			t.Errorf("%s of %s: %v", name, key, err)
+		}
+	}
+	_, _, err := Build(Spec{Type: "paragonsr2_realtime", Scale: 2, Source: []byte("class NanoBlock\nclass PhotoBlock")})
+	if err == nil || errors.Is(err, ErrUnknown) {
+		t.Errorf("realtime of deafa14d, which does not run: %v", err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"github.com/launch-ml/launch/core/nn"
 )
@@ -18,6 +19,40 @@ const (
 	paragonRelease = "release (Phhofm/ParagonSR2)"
 )
 
+// paragonGenerations are the networks that share names, by what chooses one: the commit that was read. The first has other
+// names than the second; without the checkout's file each assumes the one marked.
+var paragonGenerations = []struct {
+	key, generation string
+	hybrid          bool // nano to xl; the others are realtime to ultimate
+	assumed         bool
+}{
+	{"2f64430b", paragonDynamic, true, false}, {"da033d99", paragonFull, true, false}, {"069b6d59", paragonWindow, true, true},
+	{"1121aa15", paragonFirst, false, false}, {"5a6cbb0c", paragonTokens, false, false}, {"ea36e5c8", paragonNarrow, false, false},
+	{"921e57d1", paragonRelease, false, true}, {"933d5397", paragonUltimate, false, false},
+}
+
+// paragonOf is the generation of a name, and whether that is a guess: the one that is asked for, that of the checkout's
+// file, or the one that is assumed. "" is one without a formula.
+func paragonOf(s Spec, hybrid bool) (generation string, assumed bool, err error) {
+	var keys []string
+	for _, g := range paragonGenerations {
+		switch {
+		case g.hybrid != hybrid:
+		case s.Generation == g.key:
+			return g.generation, false, nil
+		case s.Generation == "" && s.Source == nil && g.assumed:
+			return g.generation, true, nil
+		default:
+			keys = append(keys, g.key)
+		}
+	}
+	if s.Generation != "" {
+		return "", false, fmt.Errorf("generation %q is none of those that have the name: %s", s.Generation, strings.Join(keys, ", "))
+	}
+	generation, assumed = paragonGeneration(s.Source)
+	return generation, assumed, nil
+}
+
 // paragonKnown is the SHA-256 of the arch files that were read line by line, with line ends as in the repository.
 var paragonKnown = map[string]string{
 	"05d6c9cc22253547858ffae05cf127e5d7bef404babfcf9e7d47b307d3a70a2f": paragonFull,
@@ -25,6 +60,10 @@ var paragonKnown = map[string]string{
 	"36ba838b02c01e24bd5682465062972cdf0a754f75e8e3628a23f6b16316d3a7": paragonRelease,
 	"841fe1d9a61619e2e200c5dc54782acbc6317ed4a7d70e2abf8294f5c784516a": paragonDynamic,
 	"c15e0dc348eb6ba1b690429c84e3e713fd9cb4ed96398fa3115d04e783605edd": paragonUltimate,
+	"9c2128807650344aab94f1b3a6fa3b52de3382761409db7a23f3d3399bb6215d": paragonDraft,  // deafa14d
+	"cc8e2528a4c6b0a9a4f83115edc7dd5607631a82e51fd378733c80d8527d96c1": paragonFirst,  // 1121aa15, 255250b2
+	"a874ddf012e3a77e0342369f3a709dc7029c6aaa789fb1dee74453802ed87ba9": paragonTokens, // 5a6cbb0c
+	"a1187f86a9fd9b832bd49dcc28054d399a1c13b34cc741272df501bda693bde2": paragonNarrow, // ea36e5c8
 }
 
 // paragonGeneration says which network an arch file holds, and whether that is a guess. "" is one without a formula.
@@ -40,8 +79,17 @@ func paragonGeneration(source []byte) (generation string, assumed bool) {
 		return "", true
 	case has("class UltimateBlock"):
 		return paragonUltimate, true
+	case has("class NanoBlock") && has("class ProBlock") && has("class TokenDictionaryCA") && has(`kw.pop("window_size", 8)`):
+		return paragonNarrow, true
 	case has("class NanoBlock") && has("class ProBlock") && has("class TokenDictionaryCA"):
 		return paragonRelease, true
+	case has("class NanoBlock") && has("class ATDBlock"):
+		return paragonTokens, true
+	case has("class NanoBlock") && has("class PhotoBlock") && !has("class ProBlock") && !has("x_f32"):
+		if !has("kw.pop(") {
+			return paragonDraft, true
+		}
+		return paragonFirst, true
 	case has("class LocalWindowAttention"):
 		return paragonWindow, true
 	case has("class EfficientSelfAttention"):
@@ -78,17 +126,17 @@ func init() {
 }
 
 func buildParagon(s Spec, a *args) (Network, error) {
-	generation, assumed := paragonWindow, true
-	if s.Source != nil {
-		generation, assumed = paragonGeneration(s.Source)
+	generation, assumed, err := paragonOf(s, true)
+	if err != nil {
+		return Network{}, err
 	}
-	if _, old := s.Args["hr_blocks"]; old && s.Source == nil { // an argument of version 2.1 alone
+	if _, old := s.Args["hr_blocks"]; old && s.Source == nil && s.Generation == "" { // an argument of version 2.1 alone
 		generation = paragonDynamic
 	}
 	switch {
 	case generation == "":
 		return Network{}, fmt.Errorf("this version of paragonsr2_arch.py: %w", ErrUnknown)
-	case generation == paragonRelease || generation == paragonUltimate:
+	case generation != paragonFull && generation != paragonWindow && generation != paragonDynamic:
 		return Network{}, fmt.Errorf("the release of ParagonSR2 has no network of that name")
 	case assumed && generation == paragonDynamic && s.Source == nil:
 		a.warn("%s stands for several networks; without the checkout's paragonsr2_arch.py, %s is assumed, the one that "+

@@ -6,27 +6,47 @@ import (
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// The release of ParagonSR2: traiNNer/archs/paragonsr2_arch.py of Phhofm/ParagonSR2 at 921e57d1.
+// The release of ParagonSR2: traiNNer/archs/paragonsr2_arch.py of Phhofm/ParagonSR2 at 921e57d1, and the steps to it of
+// December 2025 in delafer/traiNNer-redux: at 1121aa15 and 255250b2 without float32 and most scales of residuals, at 5a6cbb0c
+// with another "pro", at ea36e5c8 with narrower windows in it. At deafa14d "realtime" leaves out the convolution that takes
+// its features back to their number, and stops at its first addition.
+const (
+	paragonDraft  = "first of the release's names (deafa14d)"
+	paragonFirst  = "first of the release's names (1121aa15)"
+	paragonTokens = "before the release, pro by token dictionaries (5a6cbb0c)"
+	paragonNarrow = "before the release, pro in windows of 8 (ea36e5c8)"
+)
+
 func init() {
 	release := func(variant string, feat, groups, blocks int64, alpha float64, window int64) builder {
 		return func(s Spec, a *args) (Network, error) {
-			generation, assumed := paragonRelease, true
-			if s.Source != nil {
-				generation, assumed = paragonGeneration(s.Source)
+			generation, assumed, err := paragonOf(s, false)
+			if err != nil {
+				return Network{}, err
 			}
+			first := generation == paragonFirst || generation == paragonDraft
 			switch {
-			case generation != paragonRelease && generation != paragonUltimate:
+			case generation == paragonDraft && variant == "realtime":
+				return Network{}, fmt.Errorf("%d features are added to %d: this version of the file does not run", 2*feat, feat)
+			case first && variant == "pro":
+				return Network{}, fmt.Errorf("this version of paragonsr2_arch.py has no network of that name")
+			case generation == paragonTokens && variant == "pro":
+				return Network{}, fmt.Errorf("pro of 5a6cbb0c: %w", ErrUnknown)
+			case !first && generation != paragonTokens && generation != paragonNarrow && generation != paragonRelease && generation != paragonUltimate:
 				return Network{}, fmt.Errorf("this version of paragonsr2_arch.py: %w", ErrUnknown)
-			case s.Source == nil: // no other generation has these names
+			case s.Source == nil && assumed: // no other generation has these names
 				a.warn("without the checkout's paragonsr2_arch.py, the %s is assumed", generation)
 			case assumed:
 				a.warn("this version of paragonsr2_arch.py is not one that is known; by its classes it is taken for the %s",
 					generation)
 			}
+			if generation == paragonNarrow && variant == "pro" || generation == paragonDraft {
+				window = 8
+			}
 			n := paragonR{
 				scale: s.Scale, inCh: a.int("in_chans", 3), feat: feat, groups: groups, blocks: blocks, variant: variant,
 				alpha: a.float("upsampler_alpha", alpha), checkpointing: a.bool("use_checkpointing", false),
-				window: a.int("window_size", window), tokens: 64, byGroup: generation == paragonUltimate,
+				window: a.int("window_size", window), tokens: 64, byGroup: generation == paragonUltimate, first: first,
 			}
 			mode := a.string("attention_mode", "sdpa")
 			n.attention = mode != "" && !a.bool("export_safe", false)
@@ -51,6 +71,7 @@ type paragonR struct {
 	alpha                                     float64
 	checkpointing, attention                  bool
 	byGroup                                   bool // a checkpoint for each group, not for each block
+	first                                     bool // without float32, and with scales of residuals in "photo" alone
 }
 
 // forward is ParagonSR2.forward without its video arguments.
@@ -122,6 +143,9 @@ func (n paragonR) nanoBlock(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	res := x
 	x = t.GELU(t.Conv2d("dw", t.Conv2d("conv1", x, conv(hidden, 1)), depthwise(hidden, 3)))
 	x = t.Hold(t.Conv2d("conv2", x, conv(n.feat, 1)))
+	if n.first {
+		return t.Add(x, res)
+	}
 	return t.Add(t.Call("scale", x, layerScale), res)
 }
 
@@ -136,6 +160,11 @@ func (n paragonR) streamBlock(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	x = t.Conv2d("gate", x, depthwise(2*hidden, 3))
 	p := t.Split(x, 1, hidden, hidden)
 	a, b := t.Hold(p[0]), p[1]
+	if n.first {
+		x = t.Hold(t.Mul(a, b))
+		x = t.Rebind(x, t.Conv2d("out", x, conv(n.feat, 1)))
+		return t.Add(x, res)
+	}
 
 	xF32 := t.Hold(t.Mul(t.To(a, nn.F32), t.To(b, nn.F32)))
 	x = t.To(t.Clamp(xF32), a.DType())
@@ -146,8 +175,12 @@ func (n paragonR) streamBlock(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 func (n paragonR) photoBlock(t *nn.Tape, x nn.Tensor, shift int64) nn.Tensor {
 	hidden := 2 * n.feat
+	norm := nn.Module(rmsNorm32)
+	if n.first {
+		norm = rmsNormPlain
+	}
 	res := x
-	x = t.Call("norm", x, rmsNorm32)
+	x = t.Call("norm", x, norm)
 	x = t.Conv2d("conv1", x, conv(hidden, 1))
 	x = t.GELU(t.Conv2d("dw", x, depthwise(hidden, 3)))
 	x = t.Conv2d("conv2", x, conv(n.feat, 1))
@@ -155,7 +188,7 @@ func (n paragonR) photoBlock(t *nn.Tape, x nn.Tensor, shift int64) nn.Tensor {
 
 	if n.attention {
 		resAttn := t.Hold(x)
-		x = t.Permute(t.Call("attn_norm", x, rmsNorm32), 0, 2, 3, 1)
+		x = t.Permute(t.Call("attn_norm", x, norm), 0, 2, 3, 1)
 		x = t.Call("attn", x, n.windowAttention(shift))
 		x = t.Permute(x, 0, 3, 1, 2)
 		x = t.Rebind(x, t.Add(resAttn, t.Call("scale", x, layerScale))) // one LayerScale serves both
@@ -196,6 +229,14 @@ func rmsNorm32(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	xF32 := t.Hold(t.To(x, nn.F32))
 	variance := t.Hold(t.MeanDim(t.Pow(xF32), 1))
 	rms := t.Hold(t.To(t.Sqrt(t.AddScalar(variance)), x.DType()))
+	return t.Add(t.Div(t.Mul(scale, x), rms), bias)
+}
+
+// rmsNormPlain is RMSNorm before it went by float32.
+func rmsNormPlain(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	c := x.Dim(1)
+	scale, bias := t.Param("scale", c, 1, 1), t.Param("bias", c, 1, 1)
+	rms := t.Hold(t.Sqrt(t.AddScalar(t.MeanDim(t.Pow(x), 1))))
 	return t.Add(t.Div(t.Mul(scale, x), rms), bias)
 }
 

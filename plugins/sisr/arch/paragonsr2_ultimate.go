@@ -12,12 +12,12 @@ const paragonUltimate = "development (Phhofm/ParagonSR2 dev)"
 
 func init() {
 	register(func(s Spec, a *args) (Network, error) {
-		assumed := true
-		if s.Source != nil {
-			var generation string
-			if generation, assumed = paragonGeneration(s.Source); generation != paragonUltimate {
-				return Network{}, fmt.Errorf("this version of paragonsr2_arch.py has no network of that name")
-			}
+		generation, assumed, err := paragonOf(s, false)
+		switch {
+		case err != nil:
+			return Network{}, err
+		case generation != paragonUltimate && (s.Source != nil || s.Generation != ""):
+			return Network{}, fmt.Errorf("this version of paragonsr2_arch.py has no network of that name")
 		}
 		n := paragonR{
 			scale: s.Scale, inCh: a.int("in_chans", 3), feat: 180, groups: 9, blocks: 8, variant: "ultimate",

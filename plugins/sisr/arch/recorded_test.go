@@ -73,6 +73,10 @@ var sources = map[string]string{
 	"069b6d59": "class EfficientSelfAttention\nclass LocalWindowAttention",
 	"2f64430b": "class DynamicKernelGenerator\nhr_blocks",
 	"933d5397": "class NanoBlock\nclass ProBlock\nclass TokenDictionaryCA\nclass UltimateBlock",
+	"deafa14d": "class NanoBlock\nclass PhotoBlock",
+	"1121aa15": "class NanoBlock\nclass PhotoBlock\nkw.pop(",
+	"5a6cbb0c": "class NanoBlock\nclass PhotoBlock\nclass ATDBlock\nx_f32",
+	"ea36e5c8": "class NanoBlock\nclass ProBlock\nclass TokenDictionaryCA\nclass ATDBlock\nkw.pop(\"window_size\", 8)",
 	"921e57d1": "class NanoBlock\nclass ProBlock\nclass TokenDictionaryCA",
 }
 

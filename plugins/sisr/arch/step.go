@@ -73,7 +73,9 @@ func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 	t.OneDNN = cfg.OneDNN
 	m, ok := models.find(cfg.Project, cfg.Model)
 	if !ok { // its parts are there all the same
-		m, _ = models.find(cfg.Project, "")
+		if m, ok = models.find(cfg.Project, ""); !ok {
+			m = models.own[Redux][""]
+		}
 		m.record(cfg, t)
 		return fmt.Sprintf("model_type %q: %v", cfg.Model, ErrUnknown)
 	}
@@ -248,7 +250,7 @@ func orAdamW(name string) string {
 // resident is what stays on the card from the first step on, by the sizes that the tape has seen.
 func (cfg StepConfig) resident(t *nn.Tape) []mem.Item {
 	g, d := t.Size("network_g"), t.Size("network_d")
-	items := modelItems("network_g", g, cfg.Net.Name)
+	items := modelItems("network_g", g, cfg.Net.label())
 	items = append(items, cfg.optimizerItem("network_g", cfg.OptimG, g))
 	if cfg.EMA {
 		const from = "ema_decay > 0: a copy of network_g"

@@ -16,8 +16,9 @@ func init() {
 		basicLoop
 		names []string
 	}{
-		{basicLoop{sections: pixelSections}, []string{"srmodel", "swinirmodel", "realesrnetmodel"}},
-		{basicLoop{sections: ganSections}, []string{"srganmodel", ""}},
+		{basicLoop{sections: pixelSections}, []string{"srmodel", "swinirmodel", "realesrnetmodel", "videobasemodel", "edvrmodel", "videorecurrentmodel"}},
+		{basicLoop{sections: ganSections}, []string{"srganmodel", "videoganmodel", ""}},
+		{basicLoop{sections: ganSections, clips: true}, []string{"videorecurrentganmodel"}},
 		{basicLoop{sections: ganSections, relativistic: true}, []string{"esrganmodel"}},
 		{basicLoop{sections: append(slices.Clone(ganSections), ldlSection), sharpened: true}, []string{"realesrganmodel"}},
 	} {
@@ -43,10 +44,8 @@ const ldlSection = "ldl_opt"
 type basicLoop struct {
 	sections     []string // of the losses that the model reads
 	relativistic bool     // each judgement is of the distance to the mean of the others (esrgan_model.py)
+	clips        bool     // the losses and the discriminator see the frames of all clips as a batch (video_recurrent_gan_model.py)
 	sharpened    bool     // the losses compare with a sharpened copy of the image (realesrgan_model.py, gt_usm)
-	// touches is a sum of all parameters, times 0, in the loss, so that none is without a gradient: the gradients of all are
-	// there before the rest of backward runs (image_restoration_model.py of NAFNet at 2b4af71).
-	touches bool
 }
 
 func (b basicLoop) record(cfg StepConfig, t *nn.Tape) (unknown string) {
@@ -77,13 +76,13 @@ func (b basicLoop) record(cfg StepConfig, t *nn.Tape) (unknown string) {
 			letGo()
 			letGo = stays
 		}
+		if b.clips {
+			output, gt = t.View(output, -1, 3, gt.Dim(2), gt.Dim(3)), t.View(gt, -1, 3, gt.Dim(2), gt.Dim(3))
+		}
 		lGTotal, unknown = b.generatorLosses(cfg, t, lq, gt, output)
 	})
 	if len(cfg.Losses) == 0 {
 		unknown, lGTotal = "no losses given", t.Mean(output)
-	}
-	if b.touches {
-		t.KeepGradients("network_g")
 	}
 	t.Part("network_g", func() { t.Backward(lGTotal) })
 	t.OptimizerStepAlone("network_g", cfg.reduced(optG, t.Size("network_g").GradBytes))

@@ -18,4 +18,9 @@ func TestSteps(t *testing.T) {
 	if n := rows.Check(t, "testdata/steps_basicsr.json"); n < 13 {
 		t.Errorf("%d rows of BasicSR are recorded, want at least 13", n)
 	}
+	for name, least := range map[string]int{"nafnet": 3, "restormer": 2} {
+		if n := rows.Check(t, "testdata/steps_basicsr_"+name+".json"); n < least {
+			t.Errorf("%d rows of %s are recorded, want at least %d", n, name, least)
+		}
+	}
 }

@@ -104,7 +104,7 @@ func (cfg ValConfig) resident(t *nn.Tape) (e mem.Tensors) {
 	case cfg.Step != nil:
 		e = States(*cfg.Step)
 	default:
-		e.Add(modelItems("network_g", t.Size("network_g"), cfg.Net.Name)...)
+		e.Add(modelItems("network_g", t.Size("network_g"), cfg.Net.label())...)
 	}
 	return e
 }

@@ -1,0 +1,164 @@
+package arch
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/launch-ml/launch/core/nn"
+)
+
+// BasicVSR (Chan et al., 2021) with its SPyNet: basicsr/archs/basicvsr_arch.py and spynet_arch.py at 8d56e3a0. A batch of clips
+// (b, n, c, h, w) is (b, n·c, h, w) here, which is as many numbers, and so is what comes out: every frame is compared.
+func init() {
+	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
+		n := basicVSR{feat: a.int("num_feat", 64), blocks: a.int("num_block", 15), frames: s.Frames}
+		a.ignore("spynet_path")
+		switch {
+		case s.Scale != 4:
+			return Network{}, fmt.Errorf("scale is %d: the network enlarges by 4", s.Scale)
+		case n.frames < 2:
+			return Network{}, errors.New("how many frames a clip has is not known")
+		}
+		return Network{InCh: 3 * n.frames, Forward: n.forward, ConvDominated: true}, nil
+	}, "basicvsr")
+}
+
+type basicVSR struct{ feat, blocks, frames int64 }
+
+// forward is BasicVSR.forward.
+func (n basicVSR) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	b, h, w := x.Dim(0), x.Dim(2), x.Dim(3)
+	x = t.View(x, b, n.frames, 3, h, w)
+	flowsForward, flowsBackward := n.flows(t, x)
+	t.Hold(flowsForward)
+	t.Hold(flowsBackward)
+	frame := func() nn.Tensor { return t.Select(x, 1) }
+	warped := func(feat, flows nn.Tensor) nn.Tensor {
+		return t.Rebind(feat, flowWarp(t, feat, t.Permute(t.Select(flows, 1), 0, 2, 3, 1)))
+	}
+
+	outs := make([]nn.Tensor, n.frames)
+	featProp := t.Hold(t.Zeros(x.DType(), b, n.feat, h, w))
+	for i := n.frames - 1; i >= 0; i-- {
+		if i < n.frames-1 {
+			featProp = warped(featProp, flowsBackward)
+		}
+		featProp = t.Rebind(featProp, t.Cat(1, frame(), featProp))
+		featProp = t.Rebind(featProp, t.Call("backward_trunk", featProp, n.trunk))
+		outs[i] = t.Hold(featProp)
+	}
+
+	lrelu := (*nn.Tape).LeakyReLUInplace
+	var base nn.Tensor
+	featProp = t.Hold(t.Zeros(x.DType(), b, n.feat, h, w))
+	for i := range n.frames {
+		if i > 0 {
+			featProp = warped(featProp, flowsForward)
+		}
+		featProp = t.Rebind(featProp, t.Cat(1, frame(), featProp))
+		featProp = t.Rebind(featProp, t.Call("forward_trunk", featProp, n.trunk))
+
+		out := t.Hold(t.Cat(1, outs[i], featProp))
+		out = t.Rebind(out, lrelu(t, t.Conv2d("fusion", out, conv(n.feat, 1))))
+		out = t.Rebind(out, lrelu(t, t.PixelShuffle(t.Conv2d("upconv1", out, conv(4*n.feat, 3)), 2)))
+		out = t.Rebind(out, lrelu(t, t.PixelShuffle(t.Conv2d("upconv2", out, conv(4*64, 3)), 2)))
+		out = t.Rebind(out, lrelu(t, t.Conv2d("conv_hr", out, conv(64, 3))))
+		out = t.Rebind(out, t.Conv2d("conv_last", out, conv(3, 3)))
+		if enlarged := t.Interpolate(frame(), 4*h, 4*w); i == 0 {
+			base = t.Hold(enlarged)
+		} else {
+			base = t.Rebind(base, enlarged)
+		}
+		out = t.AddInplace(out, base)
+		outs[i] = t.Rebind(outs[i], out)
+	}
+	return t.View(t.StackSecond(outs...), b, 3*n.frames, 4*h, 4*w)
+}
+
+// trunk is ConvResidualBlocks.
+func (n basicVSR) trunk(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	blocks := residualNet{feat: n.feat}
+	return t.Sequential("main", x, conv(n.feat, 3).Module(), (*nn.Tape).LeakyReLUInplace, blocks.body(n.blocks, blocks.residualBlockNoBN))
+}
+
+// flows is get_flow: between each two frames, both ways.
+func (n basicVSR) flows(t *nn.Tape, x nn.Tensor) (forward, backward nn.Tensor) {
+	t.Scope("", func() {
+		b, h, w := x.Dim(0), x.Dim(3), x.Dim(4)
+		x1 := t.Hold(t.Reshape(t.Narrow(x, 1, n.frames-1), -1, 3, h, w))
+		x2 := t.Hold(t.Reshape(t.Narrow(x, 1, n.frames-1), -1, 3, h, w))
+		net := func(ref, supp nn.Tensor) (flow nn.Tensor) {
+			t.Scope("spynet", func() { flow = spyNet(t, ref, supp) }, ref, supp)
+			return t.View(flow, b, n.frames-1, 2, h, w)
+		}
+		backward = t.Hold(net(x1, x2))
+		forward = net(x2, x1)
+	}, x)
+	return forward, backward
+}
+
+// spyNet is SpyNet.forward: the flow of six sizes of the images, from the smallest on.
+func spyNet(t *nn.Tape, ref, supp nn.Tensor) nn.Tensor {
+	h, w := ref.Dim(2), ref.Dim(3)
+	hFloor, wFloor := multiple(h, 32), multiple(w, 32)
+	ref, supp = t.Hold(t.Interpolate(ref, hFloor, wFloor)), t.Hold(t.Interpolate(supp, hFloor, wFloor))
+	var flow nn.Tensor
+	t.Scope("", func() { flow = spyProcess(t, ref, supp) }, ref, supp)
+	flow = t.Hold(t.Interpolate(flow, h, w))
+	for range 2 { // flow[:, 0] *= …, flow[:, 1] *= …
+		flow = t.WriteSlice(flow, t.Narrow(flow, 1, 1), true)
+	}
+	return flow
+}
+
+// spyProcess is SpyNet.process.
+func spyProcess(t *nn.Tape, ref, supp nn.Tensor) nn.Tensor {
+	mean, std := t.Buffer("mean", nn.F32, 1, 3, 1, 1), t.Buffer("std", nn.F32, 1, 3, 1, 1)
+	preprocess := func(x nn.Tensor) []nn.Tensor { return []nn.Tensor{t.Hold(t.Div(t.Sub(x, mean), std))} }
+	refs, supps := preprocess(ref), preprocess(supp)
+	for range 5 {
+		refs = append(refs, t.Hold(t.AvgPool2d(refs[len(refs)-1], 2, 2, 0)))
+		supps = append(supps, t.Hold(t.AvgPool2d(supps[len(supps)-1], 2, 2, 0)))
+	}
+	small := refs[5]
+	flow := t.Hold(t.Zeros(nn.F32, small.Dim(0), 2, small.Dim(2)/2, small.Dim(3)/2))
+	var upsampled nn.Tensor
+	for level := range 6 {
+		ref, supp := refs[5-level], supps[5-level]
+		up := t.MulScalar(t.Interpolate(flow, 2*flow.Dim(2), 2*flow.Dim(3)))
+		if up.Dim(2) != ref.Dim(2) || up.Dim(3) != ref.Dim(3) {
+			up = t.PadTo(up, true, up.Dim(0), 2, ref.Dim(2), ref.Dim(3))
+		}
+		if level == 0 {
+			upsampled = t.Hold(up)
+		} else {
+			upsampled = t.Rebind(upsampled, up)
+		}
+		x := t.Cat(1, ref, flowWarp(t, supp, t.Permute(upsampled, 0, 2, 3, 1)), upsampled)
+		flow = t.Rebind(flow, t.Add(t.Call(fmt.Sprint("basic_module.", level), x, spyModule), upsampled))
+	}
+	return flow
+}
+
+// spyModule is BasicModule.
+func spyModule(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	var ms []nn.Module
+	for _, out := range []int64{32, 64, 32, 16} {
+		ms = append(ms, conv(out, 7).Module(), (*nn.Tape).ReLU)
+	}
+	return t.Sequential("basic_module", x, append(ms, conv(2, 7).Module())...)
+}
+
+// flowWarp is flow_warp (arch_util.py) of an image by a flow (b, h, w, 2).
+func flowWarp(t *nn.Tape, x, flow nn.Tensor) (y nn.Tensor) {
+	t.Scope("", func() {
+		h, w := x.Dim(2), x.Dim(3)
+		grid := t.Hold(t.Zeros(nn.F32, h, w, 2))
+		vgrid := t.Hold(t.Add(grid, flow))
+		axis := func() nn.Tensor { return t.Hold(t.AddScalar(t.DivScalar(t.MulScalar(t.Select(vgrid, 3))))) }
+		vgridX, vgridY := axis(), axis()
+		scaled := t.Hold(t.StackLast(vgridX, vgridY))
+		y = t.GridSample(x, scaled)
+	}, x, flow)
+	return y
+}
