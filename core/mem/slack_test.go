@@ -269,7 +269,8 @@ func TestCopiesOnCards(t *testing.T) {
 	var e Tensors
 	e.AddPeak(tape.Peak(), "images")
 	for capability, guess := range map[string]bool{"8.9": false, "8.6": true, "": true} {
-		from := "copies as NHWC of the input (37.5 MiB) and the result (37.5 MiB), at the peak, net: torch.nn.functional.conv2d"
+		from := "copies as NHWC of the input (37.5 MiB) and the result (37.5 MiB), " +
+			"at the peak, net: torch.nn.functional.conv2d"
 		if guess {
 			from += "; as on an RTX 4090"
 		}
