@@ -475,8 +475,19 @@ func (e Tensors) OnCard(d gpu.Device, c Caching) Estimate {
 	it, reserved := e.slack(c)
 	out := e.Alone()
 	out.Reserved = reserved
+	out.guessCopies(d)
 	out.Add(it, BLASWorkspace(d.Capability), BLASLtWorkspace(d.Capability), CUDAContext(d.Name, d.Total))
 	return out
+}
+
+// guessCopies marks cuDNN's copies as a guess on another architecture than that of the only card that has shown them.
+func (e *Estimate) guessCopies(d gpu.Device) {
+	const ada = "8.9"
+	for i := range e.Items {
+		if it := &e.Items[i]; it.Kind == Workspace && it.What == nn.CuDNN && !it.Guess && d.Capability != ada {
+			it.Guess, it.From = true, it.From+"; as on an RTX 4090"
+		}
+	}
 }
 
 // Alone is the estimate of the tensors, with lines of its own.

@@ -255,3 +255,32 @@ func TestSlackOnTheSameFloor(t *testing.T) {
 		}
 	}
 }
+
+// A line names what cuDNN copies, and is no guess on the architecture whose card has shown it alone.
+func TestCopiesOnCards(t *testing.T) {
+	tape := nn.NewTape()
+	tape.Card = true
+	tape.NoGrad(func() {
+		tape.Part("net", func() {
+			x := tape.Hold(tape.Images(false, nn.F16, 1, 64, 480, 640))
+			tape.Hold(tape.ConvWeight(x, tape.Images(false, nn.F16, 64, 64, 3, 3), nn.Tensor{}, nn.Conv{Out: 64, K: 3}))
+		})
+	})
+	var e Tensors
+	e.AddPeak(tape.Peak(), "images")
+	for capability, guess := range map[string]bool{"8.9": false, "8.6": true, "": true} {
+		from := "copies as NHWC of the input (37.5 MiB) and the result (37.5 MiB), " +
+			"at the peak, net: torch.nn.functional.conv2d"
+		if guess {
+			from += "; as on an RTX 4090"
+		}
+		want := Item{Kind: Workspace, What: nn.CuDNN, Bytes: 75*unit.MiB + 64*64*9*2, Guess: guess, From: from}
+		card := e.OnCard(gpu.Device{Kind: gpu.CUDA, Capability: capability}, Caching{})
+		if !slices.Contains(card.Items, want) {
+			t.Errorf("on a card of %q: %+v has no %+v", capability, card.Items, want)
+		}
+	}
+	if i := slices.IndexFunc(e.Items, func(it Item) bool { return it.Guess }); i >= 0 {
+		t.Errorf("the tensors have the guess of a card: %+v", e.Items[i])
+	}
+}
