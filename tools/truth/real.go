@@ -21,8 +21,9 @@ import (
 	"github.com/launch-ml/launch/plugins/stablesr"
 )
 
-// The limits of what the public has measured on real cards: how far a figure may be off, and which share of the inference peaks
-// has to be that near. The shares are those of the day on which the table began: they go up with the formulas.
+// The limits of what the public has measured on real cards: how far a figure may be off, and which share of the
+// inference peaks has to be that near. The shares are those of the day on which the table began: they go up with the
+// formulas.
 const (
 	lastOff         = 0.02 // channels_last
 	contiguousOff   = 0.05 // NCHW
@@ -133,12 +134,14 @@ func readReal(dir string) (r realCards, err error) {
 }
 
 // estimators are the plugins that `launch estimate` asks.
-var estimators = map[string]plugin.Plugin{"sisr": sisr.New(), "moco": moco.New(), "stablesr": stablesr.New(), "dualattn": dualattn.New()}
+var estimators = map[string]plugin.Plugin{"sisr": sisr.New(), "moco": moco.New(), "stablesr": stablesr.New(),
+	"dualattn": dualattn.New()}
 
 // formatSetting is the memory format, where a plugin's estimate knows one.
 const formatSetting = "use_channels_last"
 
-// ask is `launch estimate`: a plugin's answer to settings, on a card. A memory format that it does not know is left out.
+// ask is `launch estimate`: a plugin's answer to settings, on a card. A memory format that it does not know is left
+// out.
 func ask(name, arch string, settings map[string]string, d gpu.Device) ([]plugin.Phase, error) {
 	e, ok := estimators[name].(plugin.Estimator)
 	if !ok {
@@ -179,7 +182,8 @@ func (b *bench) price() {
 
 // ask is the peak of allocated memory that launch foresees for the row's inference.
 func (p *benchPrice) ask(image string) (unit.Bytes, error) {
-	settings := map[string]string{"scale": fmt.Sprint(p.scale), "image": image, "amp": p.amp, "training": "false", "ema": "false",
+	settings := map[string]string{"scale": fmt.Sprint(p.scale), "image": image, "amp": p.amp, "training": "false",
+		"ema":         "false",
 		formatSetting: fmt.Sprint(p.channelsLast)}
 	for _, a := range p.args {
 		name, value, _ := strings.Cut(a, "=")
@@ -197,8 +201,9 @@ func (p *benchPrice) ask(image string) (unit.Bytes, error) {
 	return allocated, nil
 }
 
-// keep adds the benchmark's output of the iteration before, which is alive while the next is made: three channels, in the type that
-// the network returns. That is autocast's or float32, whichever makes the channels_last rows of all scales agree best.
+// keep adds the benchmark's output of the iteration before, which is alive while the next is made: three channels, in
+// the type that the network returns. That is autocast's or float32, whichever makes the channels_last rows of all
+// scales agree best.
 func (b *bench) keep() {
 	const pixels = 480 * 640
 	of := map[string][]*benchPrice{}
