@@ -110,6 +110,7 @@ func listen(a attempt, watch *observe.Watch) (*listener, error) {
 		return nil, &signsError{err}
 	}
 	l := &listener{detector: detector, tap: newTap(detector, a.dir)}
+	detector.OnRetry = watch.Retried
 	detector.OnEvent = func(e oom.Event) {
 		watch.Event(e)
 		switch e.Kind {
@@ -186,6 +187,7 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 	out := outcome(e, a.signs)
 	out.Rate = l.pace.rate(a.batch, a.signs.CountsMicro)
 	out.Measured, out.Passed = watch.Measured(a.priced, out.Ending == run.Succeeded)
+	out.Retries = watch.Retries(a.priced)
 	out.PeakWith = beside(out)
 	if out.Doubt != "" && a.trial == "" {
 		x.BreakLine()

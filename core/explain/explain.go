@@ -99,7 +99,7 @@ func explainRun(store record.Store, name string) (ui.Explanation, error) {
 		d.Take(out)
 		x.Report = out.Report
 		if out.Ending == run.Succeeded || out.Ending == run.Interrupted { // an out-of-memory on the way did not end it
-			x.Report.OOM, x.Report.Fatal = false, false
+			x.Report.OOM, x.Report.Possible, x.Report.Fatal = false, false, false
 		} else if x.Report.Cause == "" || out.Ending == run.Failed && x.Report.OOM {
 			x.Report.Cause = out.Cause
 		}

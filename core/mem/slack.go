@@ -40,6 +40,11 @@ func (e *Tensors) addPeak(p nn.Peak, inputs string, k *keeper) {
 		if what == "" {
 			what = "loss"
 		}
+		if what == nn.CuDNN {
+			e.Add(Item{Kind: Workspace, What: what, Bytes: part.Transients, From: fmt.Sprintf(
+				"copies as NHWC of the input (%v) and the result (%v), %s", p.Copies.Input, p.Copies.Result, at)})
+			continue
+		}
 		e.Add(
 			Item{Kind: Inputs, What: what, Bytes: part.Inputs, From: inputs},
 			Item{Kind: Saved, What: what, Bytes: part.Saved, From: at},

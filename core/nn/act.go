@@ -122,7 +122,7 @@ func (t *Tape) prelu(x Tensor, n int64) Tensor {
 	w := t.Param("weight", n)
 	x, w = t.toLow(x), t.toLow(w)
 	o := t.op("torch.nn.functional.prelu", x, w)
-	y := o.out(x)
+	y := o.out(x.like(x))
 	if t.recording(x, w) {
 		y.grad = true
 		o.save(x, w)
@@ -162,6 +162,7 @@ func (t *Tape) Softmax(x Tensor) Tensor {
 func (t *Tape) softmax(x Tensor) Tensor {
 	o := t.op("torch.softmax", x)
 	y := o.out(x.dense())
+	o.kernel(x, false)
 	if t.recording(x) {
 		y.grad = true
 		o.save(y)

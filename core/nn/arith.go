@@ -130,7 +130,7 @@ func (t *Tape) To(x Tensor, d DType) Tensor {
 	o := t.op("Tensor.to("+d.String()+")", x)
 	y := x
 	y.dtype = d
-	y = o.out(y.like(x))
+	y = o.out(y.preserved())
 	if t.recording(x) {
 		y.grad = true
 		o.gradient(x, x.bytes(), 0)
@@ -174,6 +174,7 @@ func (t *Tape) Where(mask, x, y Tensor) Tensor {
 		z = mask
 		z.dtype = d
 	}
+	z = z.iterated(mask, x, y)
 	o := t.op("torch.where", mask, x, y)
 	z = o.out(z)
 	if t.recording(x, y) {

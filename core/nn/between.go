@@ -39,6 +39,7 @@ func (p Peak) Between(q Peak, part, whole int64) (r Peak, ok bool) {
 	for i := range t.temps {
 		x, y := &t.temps[i], &b.temps[i]
 		x.forward, x.backward = line(x.forward, y.forward), line(x.backward, y.backward)
+		x.copies.input, x.copies.result = line(x.copies.input, y.copies.input), line(x.copies.result, y.copies.result)
 		x.blocked.input, x.blocked.result = line(x.blocked.input, y.blocked.input), line(x.blocked.result, y.blocked.result)
 	}
 	return t.peak(p.Trace.Parts), true

@@ -76,7 +76,11 @@ func (t *Tape) ConvWeight(x, w, b Tensor, c Conv) Tensor {
 	}
 	o := t.op("torch.nn.functional.conv2d", x, w, b)
 	y := x.resized(x.Dim(0), w.Dim(0), size(x.Dim(2), w.Dim(2)), size(x.Dim(3), w.Dim(3)))
-	y = o.out(y.suggested(x)) // cudnn_conv_suggest_memory_format
+	if t.Card {
+		y = t.convolved(o, y, x, w, max(c.Groups, 1))
+	} else {
+		y = o.out(y.suggested(x)) // cudnn_conv_suggest_memory_format
+	}
 	if t.recording(x, w, b) {
 		y.grad = true
 		o.save(x, w)
@@ -151,6 +155,7 @@ func (t *Tape) maxPool(name string, x Tensor, h, w int64) Tensor {
 	idx := y
 	idx.dtype = I64
 	y = o.out(y)
+	o.kernel(x, x.channelsLast())
 	idx = o.out(idx)
 	if t.recording(x) {
 		y.grad = true

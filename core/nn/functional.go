@@ -38,8 +38,7 @@ func (t *Tape) Lookup(table, index Tensor, shape ...int64) Tensor {
 	return y
 }
 
-// AvgPoolBy is torch.nn.AvgPool2d(k, k), whose result is laid out as its input: AvgPool2d's is contiguous. Saved: its
-// input (derivatives.yaml, avg_pool2d).
+// AvgPoolBy is torch.nn.AvgPool2d(k, k). Saved: its input (derivatives.yaml, avg_pool2d).
 func (t *Tape) AvgPoolBy(x Tensor, k int64) Tensor {
 	o := t.op("torch.nn.functional.avg_pool2d", x)
 	y := o.out(x.resized(x.Dim(0), x.Dim(1), x.Dim(2)/k, x.Dim(3)/k).suggested(x))

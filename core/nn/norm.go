@@ -14,6 +14,8 @@ func (t *Tape) GroupNorm(name string, x Tensor, groups int64) Tensor {
 	return t.normalize(name, "torch.nn.functional.group_norm", x, x.Dim(1), x.Dim(0)*groups)
 }
 
+// normalize is either of them: the result is contiguous, and made of a contiguous copy of what is not
+// (native_layer_norm in aten/src/ATen/native/cuda/layer_norm_kernel.cu, native_group_norm in group_norm.cpp).
 func (t *Tape) normalize(name, op string, x Tensor, weights, statistics int64) Tensor {
 	at, line := t.node, t.line
 	t.enter(name)
@@ -22,6 +24,7 @@ func (t *Tape) normalize(name, op string, x Tensor, weights, statistics int64) T
 	o := t.op(op, x, w, b)
 	stat := Tensor{}.resized(statistics)
 	y := o.out(x.dense())
+	o.kernel(x, false)
 	mean, rstd := o.out(stat), o.out(stat)
 	if t.recording(x, w, b) {
 		y.grad = true

@@ -90,6 +90,7 @@ func (t *Tape) GroupNormPlain(x Tensor, groups int64) Tensor {
 	o := t.op("torch.nn.functional.group_norm", x)
 	stat := Tensor{}.resized(x.Dim(0) * groups)
 	y := o.out(x.dense())
+	o.kernel(x, false)
 	mean, rstd := o.out(stat), o.out(stat)
 	if t.recording(x) {
 		y.grad = true

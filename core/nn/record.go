@@ -137,6 +137,13 @@ func (r recorder) gradient(x Tensor, bytes, raw int64) {
 func (r recorder) tmp(bytes int64)  { r.temp().forward += bytes }
 func (r recorder) btmp(bytes int64) { r.temp().backward += bytes }
 
+// kernel enters the copy that an operation's kernel on a card makes of an input in another memory format.
+func (r recorder) kernel(x Tensor, last bool) {
+	if r.t.Card {
+		r.tmp(x.formatted(last))
+	}
+}
+
 func (r recorder) temp() *temp {
 	o := &r.t.ops[r.i]
 	if o.temp == 0 {
@@ -184,7 +191,7 @@ func (t *Tape) cast(x Tensor, d DType) Tensor {
 	t.args = append(args, x.store)
 	y := x
 	y.dtype = d
-	y = o.out(y.like(x)) // preserve_format
+	y = o.out(y.preserved())
 	if param {
 		t.stores[y.store].kind = isCast
 	}

@@ -2,8 +2,12 @@ package nn
 
 // reduce is an op whose result is smaller than its input and whose backward makes a tensor of the input's size.
 func (t *Tape) reduce(name string, x Tensor, save bool, shape ...int64) Tensor {
+	return t.reduced(name, x, x.resized(shape...), save)
+}
+
+func (t *Tape) reduced(name string, x, shape Tensor, save bool) Tensor {
 	o := t.op(name, x)
-	y := o.out(x.resized(shape...))
+	y := o.out(shape)
 	if t.recording(x) {
 		y.grad = true
 		if save {
@@ -45,10 +49,10 @@ func (t *Tape) MeanDim(x Tensor, dims ...int) Tensor {
 // (adaptive_avg_pool2d in AdaptiveAveragePooling.cpp).
 func (t *Tape) AvgPoolAll(x Tensor) Tensor { return t.MeanDim(x, 2, 3) }
 
-// AvgPool2d is torch.nn.functional.avg_pool2d. Saved: its input (derivatives.yaml, avg_pool2d).
+// AvgPool2d is torch.nn.functional.avg_pool2d, laid out as its input. Saved: its input (derivatives.yaml, avg_pool2d).
 func (t *Tape) AvgPool2d(x Tensor, k, stride, pad int64) Tensor {
-	return t.reduce("torch.nn.functional.avg_pool2d", x, true,
-		x.Dim(0), x.Dim(1), (x.Dim(2)+2*pad-k)/stride+1, (x.Dim(3)+2*pad-k)/stride+1)
+	y := x.with(2, (x.Dim(2)+2*pad-k)/stride+1).with(3, (x.Dim(3)+2*pad-k)/stride+1).suggested(x)
+	return t.reduced("torch.nn.functional.avg_pool2d", x, y, true)
 }
 
 // Norm is x.norm(2, dim, keepdim=True), which autocast runs in float32. Saved: input and result (derivatives.yaml,

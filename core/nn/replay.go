@@ -13,6 +13,7 @@ type Peak struct {
 	Bytes  unit.Bytes
 	Moment string // the operation during which it is reached, as Alloc.What
 	Parts  []PartPeak
+	Copies Copies // what the part CuDNN is made of
 	// Allocs are the single requests larger than every earlier one, in order of time.
 	Allocs []Alloc
 
@@ -78,6 +79,9 @@ func (t *Tape) peak(parts []TracePart) Peak {
 		}
 	}
 	p.Trace = Trace{parts, slices.Clone(r.sizes.all), slices.Clone(r.trace)}
+	if c := t.copiesAt(r.peakOp); c.sum() > 0 && r.atPeak[c.part][isActivation] == c.sum() {
+		p.Copies = Copies{unit.Bytes(c.input), unit.Bytes(c.result), unit.Bytes(c.weight)}
+	}
 	for i, c := range r.atPeak {
 		p.Parts = append(p.Parts, PartPeak{
 			Part: t.parts[i], Inputs: unit.Bytes(c[isInput]), Saved: unit.Bytes(c[isSaved]), Casts: unit.Bytes(c[isCast]),
@@ -101,6 +105,7 @@ type replay struct {
 	saved, casts, forwardPeak int64
 	gradients                 int64
 	allocs                    []request
+	unseen                    bool                                // convolutions make copies that no card has shown
 	watch                     func(bytes int64, o *op, back bool) // of every request, before it is met; nil for nobody
 
 	trace  []Event
@@ -257,7 +262,7 @@ func (r *replay) list(ops []op, seg int32) {
 			}
 		case opGradients:
 			r.keepGradients(o)
-		case opStep:
+		case opStep, opStepAlone:
 			r.step(o)
 		case opZeroGrad:
 			r.zeroGrad(o)
@@ -285,9 +290,12 @@ func (r *replay) forward(o *op) {
 		r.state[s].block = r.alloc(st.bytes, st.part, st.kind, o, false)
 		r.state[s].live = true
 	}
-	if tmp := r.t.temps[o.temp].forward; tmp > 0 && !r.t.Dispatched {
-		b := r.alloc(tmp, o.part, isActivation, o, false)
-		r.dealloc(b, tmp, o.part, isActivation)
+	if t := &r.t.temps[o.temp]; (t.forward > 0 || t.copies.part > 0) && !r.t.Dispatched {
+		b := r.alloc(t.forward, o.part, isActivation, o, false)
+		if c := t.copies; !c.unseen || r.unseen {
+			r.dealloc(r.alloc(c.sum(), c.part, isActivation, o, false), c.sum(), c.part, isActivation)
+		}
+		r.dealloc(b, t.forward, o.part, isActivation)
 	}
 	r.dealloc(result, copies.result, copies.part, isActivation)
 	for _, s := range r.t.saves[o.save0:o.save1] {
@@ -323,11 +331,13 @@ func (r *replay) keepGradients(o *op) {
 	}
 }
 
-// step is the optimizer's, and zero_grad behind it.
+// step is the optimizer's, with the zero_grad after it where there is one.
 func (r *replay) step(o *op) {
 	r.temporaries(o)
 	r.trace = append(r.trace, Event{Block: -1 - int32(o.part)})
-	r.zeroGrad(o)
+	if o.kind == opStep {
+		r.zeroGrad(o)
+	}
 }
 
 func (r *replay) zeroGrad(o *op) {

@@ -206,8 +206,12 @@ func (t *Tape) Expand(x Tensor, shape ...int64) Tensor {
 // Copy is an op that writes a new tensor of that shape from x and saves nothing but sizes: repeat, roll, gather by
 // a fixed index, repeat_interleave. Backward makes a tensor of x's size.
 func (t *Tape) Copy(name string, x Tensor, shape ...int64) Tensor {
+	return t.copied(name, x, x.resized(shape...))
+}
+
+func (t *Tape) copied(name string, x, shape Tensor) Tensor {
 	o := t.op(name, x)
-	y := o.out(x.resized(shape...))
+	y := o.out(shape)
 	if t.recording(x) {
 		y.grad = true
 		o.gradient(x, x.bytes(), 0)
@@ -227,9 +231,17 @@ func (t *Tape) Pad(x Tensor, h, w int64, reflect bool) Tensor {
 	return t.PadTo(x, reflect, x.Dim(0), x.Dim(1), x.Dim(2)+h, x.Dim(3)+w)
 }
 
-// PadTo is torch.nn.functional.pad to a shape.
+// PadTo is torch.nn.functional.pad to a shape. A constant keeps the input's memory format (constant_pad_nd in
+// native/PadNd.cpp); reflect gives a contiguous result, and CUDA's kernel wants a contiguous input (ReflectionPad.cu).
 func (t *Tape) PadTo(x Tensor, reflect bool, shape ...int64) Tensor {
-	y := t.Copy("torch.nn.functional.pad", x, shape...)
+	z := x.resized(shape...)
+	if !reflect {
+		z = z.suggested(x)
+	}
+	y := t.copied("torch.nn.functional.pad", x, z)
+	if reflect {
+		recorder{t, len(t.ops) - 1}.kernel(x, false)
+	}
 	if reflect && y.grad {
 		o := &t.ops[len(t.ops)-1]
 		if t.stores[x.store].kind != isParam {
@@ -240,27 +252,42 @@ func (t *Tape) PadTo(x Tensor, reflect bool, shape ...int64) Tensor {
 	return y
 }
 
-// PixelShuffle is torch.nn.PixelShuffle(r). Saved: nothing (derivatives.yaml, pixel_shuffle).
+// PixelShuffle is torch.nn.PixelShuffle(r), whose result is contiguous but on a CPU (math_pixel_shuffle in
+// aten/src/ATen/native/PixelShuffle.cpp). Saved: nothing (derivatives.yaml, pixel_shuffle).
 func (t *Tape) PixelShuffle(x Tensor, r int64) Tensor {
 	return t.Copy("torch.pixel_shuffle", x, x.Dim(0), x.Dim(1)/(r*r), x.Dim(2)*r, x.Dim(3)*r)
 }
 
-// PixelUnshuffle is torch.pixel_unshuffle(x, r). Saved: nothing (derivatives.yaml, pixel_unshuffle).
+// PixelUnshuffle is torch.pixel_unshuffle(x, r), contiguous as PixelShuffle's result is. Saved: nothing
+// (derivatives.yaml, pixel_unshuffle).
 func (t *Tape) PixelUnshuffle(x Tensor, r int64) Tensor {
 	return t.Copy("torch.pixel_unshuffle", x, x.Dim(0), x.Dim(1)*r*r, x.Dim(2)/r, x.Dim(3)/r)
 }
 
-// Interpolate is torch.nn.functional.interpolate to h×w, in any mode. Saved: nothing but sizes (derivatives.yaml,
-// upsample_nearest2d, upsample_bilinear2d, upsample_bicubic2d).
+// Interpolate is torch.nn.functional.interpolate to h×w, in any mode. The result is laid out as the input (the meta
+// functions in aten/src/ATen/native/UpSampleNearest2d.cpp and its neighbours). Saved: nothing but sizes
+// (derivatives.yaml, upsample_nearest2d, upsample_bilinear2d, upsample_bicubic2d).
 func (t *Tape) Interpolate(x Tensor, h, w int64) Tensor {
 	if !t.UpsampleLow {
 		x = t.toFull(x)
 	}
-	return t.Copy("torch.nn.functional.interpolate", x, x.Dim(0), x.Dim(1), h, w)
+	y := x.with(2, h).with(3, w).suggested(x)
+	return t.copied("torch.nn.functional.interpolate", x, y)
 }
 
-// Upsample is Interpolate by an integer factor.
-func (t *Tape) Upsample(x Tensor, by int64) Tensor { return t.Interpolate(x, x.Dim(2)*by, x.Dim(3)*by) }
+// Upsample is Interpolate by an integer factor in mode nearest. With the channels last and fewer than four of them,
+// CUDA works on a contiguous copy of the input and copies from a contiguous result
+// (upsample_nearest2d_out_cuda_template in aten/src/ATen/native/cuda/UpSampleNearest2d.cu).
+func (t *Tape) Upsample(x Tensor, by int64) Tensor {
+	y := t.Interpolate(x, x.Dim(2)*by, x.Dim(3)*by)
+	if t.Card && y.channelsLast() && y.Dim(1) < 4 {
+		recorder{t, len(t.ops) - 1}.tmp(x.bytes() + y.bytes())
+	}
+	return y
+}
+
+// Bilinear is Interpolate by an integer factor in mode bilinear, whose kernel reads and writes any strides.
+func (t *Tape) Bilinear(x Tensor, by int64) Tensor { return t.Interpolate(x, x.Dim(2)*by, x.Dim(3)*by) }
 
 // GridSample is torch.nn.functional.grid_sample to h×w. Autocast promotes to the widest input.
 //

@@ -28,6 +28,13 @@ type Tape struct {
 	CPU bool
 	// OneDNN counts the copies in blocks of channels that convolutions make on a CPU: see [Tape.ConvWeight].
 	OneDNN bool
+	// ChannelsLast is model.to(memory_format=torch.channels_last), which lays out parameters and buffers of four
+	// dimensions.
+	ChannelsLast bool
+	// Card counts what operations copy on a card to have it in another memory format, in a forward: a convolution's
+	// input, weight and result, and what kernels for contiguous tensors alone make contiguous. No card has shown what a
+	// backward copies.
+	Card bool
 	// Dispatched counts only tensors that operations hand to one another, as a recording on the CPU can see, and
 	// leaves out the contiguous copies that kernels make for themselves of gradients that are not.
 	Dispatched bool
@@ -59,6 +66,7 @@ type Tape struct {
 	frame  int             // where those of the innermost begin
 	segs   []segment
 	seg    int32 // 0 is the main list
+	unseen bool  // there are copies that no card has shown
 }
 
 // A node is a module or a parameter by its name, in the tree of the model.
@@ -107,6 +115,7 @@ const (
 	opTouch          // reads, and does nothing else: the end of a Python variable
 	opBackward
 	opStep
+	opStepAlone // without the zero_grad after it
 	opZeroGrad
 	opGradients
 	opCheckpoint
@@ -136,7 +145,18 @@ type op struct {
 type temp struct {
 	forward, backward int64
 	blocked           blocked
+	copies            cudnn
 }
+
+// cudnn are a convolution's copies of its input, its result and its weight in cuDNN's workspace, on an account of
+// their own.
+type cudnn struct {
+	input, result, weight int64
+	part                  uint8
+	unseen                bool // no card has shown them
+}
+
+func (c cudnn) sum() int64 { return c.input + c.result + c.weight }
 
 // blocked are a convolution's copies of its input and of its result as oneDNN lays them out, on an account of their own.
 type blocked struct {
@@ -393,6 +413,9 @@ func (t *Tape) alike(from, to int32) {
 
 // model enters a parameter or a buffer at its node.
 func (t *Tape) model(n int32, x Tensor, buffer bool) Tensor {
+	if t.ChannelsLast && x.dims == 4 {
+		x = x.lastChannels()
+	}
 	x.store = t.newStore(x.bytes(), isParam)
 	x.value = t.newValue()
 	t.stores[x.store].value = x.value

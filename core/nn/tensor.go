@@ -247,6 +247,7 @@ func (x Tensor) viewed(shape ...int64) (Tensor, bool) {
 
 // broadcast is the common shape of two tensors (the broadcasting rules of NumPy), at the promoted type.
 func broadcast(a, b Tensor) Tensor {
+	first, second := a, b
 	if b.dims > a.dims {
 		a, b = b, a
 	}
@@ -266,5 +267,5 @@ func broadcast(a, b Tensor) Tensor {
 	if b.dims > 0 || a.dims == 0 || b.dtype.Floating() && !a.dtype.Floating() {
 		y.dtype = promote(a.dtype, b.dtype)
 	}
-	return y.like(a)
+	return y.iterated(first, second)
 }

@@ -24,7 +24,11 @@ func (c ConvTranspose) Module() Module {
 		size := func(n int64) int64 { return (n-1)*c.Stride - 2*c.Pad + c.K }
 		o := t.op("torch.nn.functional.conv_transpose2d", x, w, b)
 		y := x.resized(x.Dim(0), c.Out, size(x.Dim(2)), size(x.Dim(3)))
-		y = o.out(y.suggested(x))
+		if t.Card {
+			y = t.convolved(o, y, x, w, 1)
+		} else {
+			y = o.out(y.suggested(x))
+		}
 		if t.recording(x, w, b) {
 			y.grad = true
 			o.save(x, w)

@@ -25,3 +25,37 @@ func TestZeroGrad(t *testing.T) {
 		t.Errorf("gradients that are let go: peak of %d bytes, want one set of them and the batch, below %d", got, most)
 	}
 }
+
+// A step alone leaves the gradients until they are cleared: what another part computes in between lies beside them.
+func TestOptimizerStepAlone(t *testing.T) {
+	const weight = 64 * 1024 * 4
+	peak := func(alone, zero bool) int64 {
+		tape := NewTape()
+		x := tape.Hold(tape.Input(F32, 4, 64))
+		step := func(part string, fc func() Tensor) {
+			var y Tensor
+			tape.Part(part, func() { y = fc() })
+			tape.Backward(tape.Mean(y))
+			if alone {
+				tape.OptimizerStepAlone(part, 0)
+			} else {
+				tape.OptimizerStep(part, 0)
+			}
+			if zero {
+				tape.ZeroGrad(part)
+			}
+		}
+		for _, part := range []string{"net_g", "net_d"} {
+			step(part, func() Tensor { return tape.Linear("fc", x, 1024, false) })
+		}
+		return int64(tape.Peak().Bytes)
+	}
+	if got := peak(true, false); got < 2*weight {
+		t.Errorf("gradients of two parts: peak of %d bytes, want both sets, %d", got, 2*weight)
+	}
+	for _, got := range []int64{peak(true, true), peak(false, false)} {
+		if got >= 2*weight {
+			t.Errorf("gradients that are cleared in between: peak of %d bytes, want one set, below %d", got, 2*weight)
+		}
+	}
+}

@@ -37,6 +37,7 @@ type timeline struct {
 	before  unit.Bytes // the largest peak before since
 	alone   map[string]stretch
 	among   []shared
+	retries retries
 	passed  map[string]bool
 	steps   int
 	last    int64
@@ -83,6 +84,67 @@ type counter struct {
 	// program reset its counter: the rest of the first report was of its first iterations.
 	once  map[string]bool
 	later map[string]unit.Bytes
+}
+
+// retries are the allocator's lines about requests that it tried again.
+type retries struct {
+	since oom.Retries // since the last line of the program
+	alone map[string]oom.Retries
+	among []sharedRetries
+}
+
+// sharedRetries are those of a time in which any of several phases may have run.
+type sharedRetries struct {
+	phases []string
+	oom.Retries
+}
+
+// close assigns those since the last line to phases.
+func (r *retries) close(phases []string) {
+	since := r.since
+	r.since = oom.Retries{}
+	switch {
+	case since.Count == 0:
+	case len(phases) == 1:
+		r.add(phases[0], since)
+	default:
+		r.among = append(r.among, sharedRetries{phases, since})
+	}
+}
+
+func (r *retries) add(phase string, n oom.Retries) {
+	if r.alone == nil {
+		r.alone = map[string]oom.Retries{}
+	}
+	n.Join(r.alone[phase])
+	r.alone[phase] = n
+}
+
+// retried adds a line of the allocator.
+func (t *timeline) retried(r oom.Retry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.over {
+		t.retries.since.Add(r)
+	}
+}
+
+// retriesOf returns them by phase, "" where it is not known. Of several phases that may have run, the one with the largest
+// estimate has them.
+func (t *timeline) retriesOf(priced map[string]unit.Bytes) map[string]oom.Retries {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.retries.close([]string{t.phase})
+	for _, s := range t.retries.among {
+		if known := slices.DeleteFunc(slices.Clone(s.phases), func(p string) bool { return p == "" }); len(known) > 0 {
+			slices.Sort(known)
+			t.retries.add(slices.MaxFunc(known, func(a, b string) int {
+				return cmp.Or(cmp.Compare(priced[a], priced[b]), cmp.Compare(rank(a), rank(b)))
+			}), s.Retries)
+		}
+	}
+	t.retries.among = nil
+	return t.retries.alone
 }
 
 func newCounter(is, from string) *counter {
@@ -183,6 +245,7 @@ func (t *timeline) close(also ...string) {
 			}
 		}
 	}
+	t.retries.close(append(slices.Clone(also), t.phase))
 	s.most = t.pooled && s.peak <= t.before
 	// the pool is emptied after the trials
 	if t.pooled && t.benchmark && t.steps == 0 && t.phase == ladder.Training && len(also) == 0 {

@@ -111,3 +111,41 @@ func TestTimeline(t *testing.T) {
 		}
 	}
 }
+
+// The allocator's lines belong to phases as peaks do: to the phase whose lines surround them, else to the one with the largest
+// estimate of those that may have run.
+func TestRetriesByPhase(t *testing.T) {
+	try := oom.Retry{Requested: 500 * unit.MiB, Free: 120 * unit.MiB}
+	say := func(tl *timeline, kind job.SignKind, phase string) { tl.event(oom.Event{Kind: kind, Phase: phase}) }
+	priced := map[string]unit.Bytes{"training": 9, "validation": 10}
+
+	tl := newTimeline()
+	tl.retried(try) // before any phase
+	say(tl, job.Started, "")
+	tl.retried(try)
+	say(tl, job.Progress, "")
+	say(tl, job.Phase, "validation")
+	tl.retried(try)
+	tl.retried(oom.Retry{Requested: unit.GiB, Free: 900 * unit.MiB})
+	say(tl, job.PhaseEnd, "validation")
+	tl.finish()
+	tl.retried(try) // of a log file that is read later
+	got := tl.retriesOf(priced)
+	if got[""].Count != 1 || got["training"].Count != 1 || got["validation"] != (oom.Retries{Count: 2, Short: 380 * unit.MiB}) {
+		t.Errorf("announced: %+v", got)
+	}
+
+	for needs, priced := range map[string]map[string]unit.Bytes{"validation": priced, "training": {"training": 11, "validation": 10}} {
+		tl := newTimeline()
+		say(tl, job.Started, "")
+		say(tl, job.Progress, "")
+		tl.retried(try)
+		say(tl, job.PhaseEnd, "validation") // its beginning was not printed
+		if got := tl.retriesOf(priced); len(got) != 1 || got[needs].Count != 1 {
+			t.Errorf("in either, %s is the larger: %+v", needs, got)
+		}
+	}
+	if got := newTimeline().retriesOf(nil); len(got) != 0 {
+		t.Errorf("none: %+v", got)
+	}
+}

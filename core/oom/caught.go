@@ -2,6 +2,7 @@ package oom
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -72,6 +73,35 @@ func (f *finding) goesOn() bool {
 }
 
 var goesOn = rx(`(?i)[;,:).] *(?:skipping|ignoring)(?: (?:this|the))?(?: (?:batch|step|sample|iteration|update))?[.! ]*$`)
+
+var (
+	// leaving are the functions in which Python and its libraries end their workers: torch/utils/data/dataloader.py,
+	// multiprocessing/util.py, concurrent/futures/process.py.
+	leaving = rx(`^(?:__del__|_shutdown_workers|_run_finalizers|_exit_function|_python_exit|_clean_up_worker|atexit\w*)$`)
+	// ofWorkers are words for a process that works for another.
+	ofWorkers = rx(`(?i)\bworkers?\b|pt_data_worker`)
+)
+
+// shutDown marks a worker's kill that ended nothing: one that came while the program ended its workers, or after it had
+// printed that its training is over and no other failure.
+func (f *finding) shutDown() {
+	if f.rule.kind != HostOOM || !f.fatal || !ofWorkers.MatchString(f.rows[f.at].body) {
+		return
+	}
+	over := false
+	for i := f.at - 1; i >= max(0, f.at-maxTrace) && !over; i-- {
+		r := f.rows[i]
+		if _, counts := progressOf(r.body); counts && i < f.at-headLines {
+			break
+		}
+		over = len(r.body) < 300 && finished.MatchString(r.body) && !unfinished.MatchString(r.body)
+	}
+	if over && f.traced {
+		calls, _ := f.calls()
+		over = slices.ContainsFunc(calls, func(c frame) bool { return leaving.MatchString(c.name) })
+	}
+	f.fatal, f.alive = !over, over
+}
 
 // mildRecord reports whether a line of JSON is a logger's record of a level at which a program goes on (the names that Python's
 // logging, structlog, loguru, ECS and Google's Cloud Logging give the field), or a container's of such a record.

@@ -15,6 +15,7 @@ const (
 	Lightning    = "lightning"
 	DeepSpeed    = "deepspeed"
 	Accelerate   = "accelerate"
+	FSDP         = "fsdp" // torch's
 	JAX          = "jax"
 	TensorFlow   = "tensorflow"
 )
@@ -25,6 +26,7 @@ type Clues struct {
 	Uses     []string     `json:"uses"`                 // frameworks, by the paths of frames
 	Torch    TorchVersion `json:"torch,omitzero"`       // by line numbers of torch's own files and the form of its messages
 	Notebook bool         `json:"notebook,omitempty"`   // it ran in one
+	Ranks    bool         `json:"ranks,omitempty"`      // several processes share the work, by torch.distributed
 	Slurm    string       `json:"slurm_job,omitempty"`  // the job's number, as slurmstepd and srun name it
 	Step     string       `json:"slurm_step,omitempty"` // of that job
 	Device   string       `json:"device,omitempty"`     // "hip", "xpu", "mps", "tpu"; "" is CUDA, or not known
@@ -95,6 +97,7 @@ var frameworkPaths = []struct {
 	{Lightning, rx(`(?:pytorch_lightning|lightning[/\\](?:pytorch|fabric))[/\\]\w+`)},                                            // src/lightning/pytorch, src/pytorch_lightning
 	{DeepSpeed, rx(`deepspeed[/\\](?:runtime|ops|__init__\.py)`)},                                                                // deepspeed/runtime/engine.py
 	{Accelerate, rx(`accelerate[/\\](?:accelerator|optimizer|utils[/\\]\w+)\.py`)},                                               // src/accelerate/accelerator.py
+	{FSDP, rx(`torch[/\\]distributed[/\\]fsdp[/\\]`)},                                                                            // torch/distributed/fsdp
 	{JAX, rx(`RESOURCE_EXHAUSTED: (?:Out of memory while|XLA:)|[/\\]jax[/\\]_src[/\\]|\b(?:XlaRuntimeError|JaxRuntimeError)\b`)}, // jax/_src/api.py; jaxlib/xla_client.py
 	{TensorFlow, rx(`[/\\]tensorflow[/\\]python[/\\]|[/\\]keras[/\\]src[/\\]|by allocator \S*GPU_\d_bfc`)},                       // tensorflow/python/framework/errors_impl.py
 	{Torch, rx(`[/\\]torch[/\\](?:nn|_tensor\.py|optim|autograd|utils|cuda|distributed)\b|allocated by PyTorch|` +
@@ -131,7 +134,8 @@ var (
 	// what slurmstepd and srun print: src/slurmd/slurmstepd/mgr.c, task_cgroup_memory.c
 	slurmStep = rx(`StepId=(\d+)\.(\w+)|\*\*\* (?:JOB|STEP) (\d+)(?:\.(\w+))? ON|\bin step (\d+)\.(\w+) cgroup|\bin StepId=(\d+)\.(\w+)`)
 	// how IPython names a cell's source: IPython/core/compilerop.py, ultratb.py
-	cellFrame = rx(`<ipython-input-\d+|[/\\]ipykernel_\d+[/\\]|\bCell In\s?\[\d+\]`)
+	cellFrame  = rx(`<ipython-input-\d+|[/\\]ipykernel_\d+[/\\]|\bCell In\s?\[\d+\]`)
+	ranksFrame = rx(`torch[/\\]distributed[/\\]distributed_c10d\.py|local_rank: \d|\[rank\d+\]:`)
 	// what the Trainer says before it begins: transformers/trainer.py
 	trainerMicro = rx(`Instantaneous batch size per device = ([\d,]+)`)
 	trainerAccum = rx(`Gradient Accumulation steps = ([\d,]+)`)
@@ -218,6 +222,7 @@ func (c *Clues) read(text string, agree *bool) {
 			c.Device = v.name
 		}
 	}
+	c.Ranks = c.Ranks || ranksFrame.MatchString(text)
 	c.Notebook = c.Notebook || cellFrame.MatchString(text)
 	c.MicroBatch = count(trainerMicro.FindStringSubmatch(text), c.MicroBatch)
 	c.Accumulation = count(trainerAccum.FindStringSubmatch(text), c.Accumulation)

@@ -43,6 +43,7 @@ type excerpt struct {
 	signs     map[int]Event // by line number: the plugin's signs of an out-of-memory or its survival
 	after     []progress    // seen since it was closed
 	looks     int           // for these
+	ends      bool          // its last line is the stream's
 }
 
 // A Detector reads a program's output as it is written. It never fails, never holds output back, and holds a bounded
@@ -51,6 +52,8 @@ type Detector struct {
 	// OnEvent, if not nil, is called for every sign, in order within a stream, from within Write; it must not call the
 	// Detector. It is set before the first write.
 	OnEvent func(Event)
+	// OnRetry, if not nil, is called in the same way for every line of an allocator about a request that it tries again.
+	OnRetry func(Retry)
 
 	mu      sync.Mutex
 	words   *literals
@@ -143,6 +146,9 @@ func (s *stream) segment(seg segment) {
 		}
 	}
 	keep := marks&(markMemory|markFailure) != 0
+	if marks&markMemory != 0 {
+		s.retry(seg.text)
+	}
 	switch {
 	case s.open:
 		s.extend(seg, marks)
@@ -231,6 +237,9 @@ func (d *Detector) snapshot() []excerpt {
 			out = append(out, *x)
 		}
 		seg, ok := s.cleaner.pending()
+		if s.open {
+			out[len(out)-1].ends = true
+		}
 		if !ok {
 			continue
 		}
@@ -240,7 +249,7 @@ func (d *Detector) snapshot() []excerpt {
 			x.lines = append(slices.Clone(x.lines), last)
 		} else if marks := d.words.scan(seg.text); marks&(markMemory|markFailure) != 0 {
 			before := s.tail.lines(beforeLines)
-			out = append(out, excerpt{stream: s.name, first: len(before), lines: append(before, last), phase: d.phaseFor(s)})
+			out = append(out, excerpt{stream: s.name, first: len(before), lines: append(before, last), phase: d.phaseFor(s), ends: true})
 		} else if p, ok := progressOf(last.text); ok && len(out) > at {
 			x := &out[len(out)-1]
 			x.after = append(slices.Clone(x.after), p)

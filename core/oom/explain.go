@@ -13,7 +13,7 @@ const barWidth = 50
 // Explain describes a report to a person, in lines of plain text: the cause, the numbers as a bar, which code asked for the
 // memory, and the evidence. [Report.Remedies] lists what would have helped.
 func (r Report) Explain() []string {
-	if !r.OOM && !r.Fatal {
+	if !r.OOM && !r.Possible && !r.Fatal {
 		return []string{"nothing in this text shows that a program failed"}
 	}
 	out := append([]string{r.Cause}, r.bar()...)
@@ -42,7 +42,7 @@ func (r Report) Explain() []string {
 	switch {
 	case r.Confidence == Likely && (r.OOM || r.NotMemory != "exception"):
 		say("sure?", "likely: these words usually mean this, but not always")
-	case r.Confidence == Weak:
+	case r.Possible:
 		say("sure?", "weak: only the kernel's log (journalctl -k, dmesg) or the scheduler's shows who killed it")
 	}
 	if r.Survived > 0 && r.Fatal {
@@ -211,7 +211,7 @@ func (r Report) asked() string {
 // nothing to warn of.
 func (r Report) Apart(c Clues) string {
 	switch {
-	case !r.OOM:
+	case !r.OOM && !r.Possible:
 		return ""
 	case c.Device == "mps": // one memory for both
 		return ""

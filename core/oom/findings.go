@@ -27,6 +27,26 @@ type finding struct {
 
 func (f *finding) memory() bool { return f.rule.kind != NoMemory }
 
+// ofCard reports whether it is about a card's memory.
+func (f *finding) ofCard() bool { return strings.HasPrefix(string(f.rule.kind), "gpu_") }
+
+// tensorFlow takes what TensorFlow's allocator prints of itself around a failure: its limit, and what is in use.
+func (f *finding) tensorFlow(n *Numbers) {
+	if n.Capacity != nil || n.Allocated != nil {
+		return
+	}
+	for _, r := range near(f.rows, f.at, statsRows, statsRows) {
+		if !strings.Contains(r.body, "Limit:") && !strings.Contains(r.body, "InUse:") {
+			continue
+		}
+		set(&n.Capacity, tfLimit, r.body)
+		set(&n.Allocated, tfInUse, r.body)
+	}
+}
+
+// statsRows bounds the rows between TensorFlow's message and its allocator's state: it lists each of its chunks before that.
+const statsRows = 400
+
 // findings reads an excerpt.
 func (d *Detector) findings(x *excerpt) []finding {
 	rs, first := rows(x.lines, x.first, d.words)
@@ -48,9 +68,14 @@ func (d *Detector) findings(x *excerpt) []finding {
 			out = append(out, f)
 		}
 	}
+	if f, ok := cutOff(rs); ok && x.ends {
+		f.x, f.rows, f.stream = x, rs, x.stream
+		out = append(out, f)
+	}
 	for i := range out {
 		f := &out[i]
-		f.alive = f.memory() && (f.survivedAfter(out[i:], counted) || f.diedLater(out[i:], counted))
+		f.shutDown()
+		f.alive = f.alive || f.memory() && (f.survivedAfter(out[i:], counted) || f.diedLater(out[i:], counted))
 		f.done = f.memory() && !f.alive && f.resumed(counted)
 	}
 	return out

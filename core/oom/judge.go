@@ -132,11 +132,11 @@ func (r Report) Judge(seen Seen, signs job.Signs, state State) Verdict {
 	v := Verdict{Ending: Failed, Report: r, Cause: r.Cause, Lied: exit.Known && fine}
 	v.Silent = v.Lied && !state.Failed && !r.Fatal && state.OutOfMemory <= state.Survived
 	switch {
-	case r.OOM && r.Fatal && r.Confidence != Weak:
+	case r.OOM && r.Fatal:
 		v.Ending = OutOfMemory
 	case v.Silent && (r.Cause == "" || !r.Fatal):
 		v.Cause = fmt.Sprintf("it exited %d but never printed its success line", exit.Code)
-	case r.Cause == "", r.OOM && (r.Confidence != Weak || exit.Signal != 0):
+	case r.Cause == "", r.OOM, r.Possible && exit.Signal != 0:
 		v.Cause = how(exit, signs, v.Lied)
 	}
 	v.Retry, v.Why = v.retry()

@@ -22,11 +22,11 @@ func (r *Report) killed(seen Seen) {
 	case r.OOM && r.Fatal && r.Confidence == Certain || !x.Known:
 	case x.OOMKills > 0:
 		r.killedByKernel(x)
-	case (x.killed() && r.mute() || r.Confidence == Weak || r.workerKilled()) && seen.Host.empty():
+	case (x.killed() && r.mute() || r.Possible || r.workerKilled()) && seen.Host.empty():
 		if !r.workerKilled() {
 			r.What = "killed when the host's memory was used up"
 		}
-		r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence = true, true, HostOOM, "", Likely
+		r.holds(HostOOM, Likely)
 		r.saw(OnHost, fmt.Sprintf("%v was left of %v (%s)", seen.Host.Least, seen.Host.Room, seen.Host.By), HostOOM, Likely)
 	case x.Counted && x.OOMKills == 0:
 		r.killedByHand(x)
@@ -51,14 +51,14 @@ func (r *Report) killedByKernel(x Exit) {
 		r.starved(r.What, x)
 	case x.killed():
 		r.starved("killed by the kernel for lack of host memory (by its own count)", x)
-	case r.mute() || r.Confidence == Weak || r.secondhand():
+	case r.mute() || r.Possible || r.secondhand():
 		r.starved("a process of the program was killed by the kernel for lack of host memory (by its own count)", x)
 	}
 }
 
 // killedByHand reports kills on a machine where the kernel killed nothing for memory.
 func (r *Report) killedByHand(x Exit) {
-	unexplained := r.mute() || r.Confidence == Weak
+	unexplained := r.mute() || r.Possible
 	switch {
 	case r.workerKilled() && x.Local[r.pid()]:
 		r.shot("a loader worker was killed by SIGKILL")
@@ -67,20 +67,22 @@ func (r *Report) killedByHand(x Exit) {
 	case x.killed() && unexplained: // a shell reports a kill so: what it ran may have been elsewhere
 		r.shot("killed by SIGKILL")
 		r.Confidence = Likely
-	case r.Confidence == Weak && !x.killed():
+	case r.Possible && !x.killed():
 		r.shot("a process of the program was killed by SIGKILL")
 	}
 }
 
 // starved records that the kernel killed it.
 func (r *Report) starved(what string, x Exit) {
-	r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence, r.What = true, true, HostOOM, "", Certain, what
+	r.holds(HostOOM, Certain)
+	r.What = what
 	r.saw(Kernel, fmt.Sprintf("the kernel killed %d of its processes for lack of memory, by the count of their cgroups", x.OOMKills), HostOOM, Certain)
 }
 
 // shot records that the kernel did not kill it.
 func (r *Report) shot(what string) {
-	r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence, r.What = false, true, NoMemory, byHand, Certain, what
+	r.holds(NoMemory, Certain)
+	r.OOM, r.NotMemory, r.What = false, byHand, what
 	r.Cause = what + ", and the kernel of this machine killed nothing for memory meanwhile: it was a kill -9, a scheduler, " +
 		"or a daemon that watches memory (earlyoom, systemd-oomd)"
 	r.saw(Kernel, "no process was killed for memory on this machine", NoMemory, Certain)

@@ -88,7 +88,7 @@ func TestKilled(t *testing.T) {
 				t.Errorf("judged %q, %s, %q in %q: %s\nwant %q, %s, %q in %q: %s", v.Ending, r.Kind, r.Confidence, r.Stage, v.Cause,
 					tt.want, tt.kind, tt.sure, tt.stage, tt.cause)
 			}
-			if v.Retry != (tt.want == OutOfMemory) || (v.Ending == OutOfMemory) != (r.OOM && r.Fatal && r.Confidence != Weak) && v.Ending != Succeeded {
+			if v.Retry != (tt.want == OutOfMemory) || (v.Ending == OutOfMemory) != (r.OOM && r.Fatal) && v.Ending != Succeeded {
 				t.Errorf("retry %v (%s), report: oom %v, fatal %v", v.Retry, v.Why, r.OOM, r.Fatal)
 			}
 			if v.Ending == Succeeded && r.Survived != tt.exit.OOMKills {

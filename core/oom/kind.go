@@ -7,10 +7,11 @@ import "github.com/launch-ml/launch/core/unit"
 //  1. more was asked for than the card has, or the numbers cannot be true: capacity
 //  2. a limit on this process was reached while the card had room: fragmentation if the reserved memory would have sufficed,
 //     else capacity, marked as a limit
-//  3. others hold more than a tenth of the card and more than 1 GiB: contention
-//  4. the reserved, unallocated memory would have sufficed, and is a twentieth of the card or more: fragmentation. The
+//  3. far more than the request was free: neither full nor in pieces, so another limit than the card's memory
+//  4. others hold more than a tenth of the card and more than 1 GiB: contention
+//  5. the reserved, unallocated memory would have sufficed, and is a twentieth of the card or more: fragmentation. The
 //     allocator has given back all whole blocks before it prints, so this is external fragmentation by definition
-//  5. else capacity
+//  6. else capacity
 //
 // The thresholds were set on collected logs, where most requests are tiny and most cards full: there the fragments would
 // have lasted for a step or two.
@@ -37,6 +38,8 @@ func gpuKind(n *Numbers) (kind Kind, limit bool) {
 			return GPUFragmentation, true
 		}
 		return GPUCapacity, true
+	case n.roomy():
+		return GPUUnspecified, false
 	case n.Allocated == nil && n.Reserved == nil && n.ProcessInUse == nil:
 		if n.Free == nil || free >= requested {
 			return GPUUnspecified, false // refused though there was room, for an unknown reason
@@ -48,6 +51,33 @@ func gpuKind(n *Numbers) (kind Kind, limit bool) {
 		return GPUFragmentation, false
 	}
 	return GPUCapacity, n.Allowed != nil && value(n.Allowed)-reserved < requested
+}
+
+// roomy reports whether far more than the request was free when it was refused: a twentieth of the card and 1 GiB beyond it.
+// Our choice: a card that is nearly full may refuse a little less than it reports as free.
+func (n *Numbers) roomy() bool {
+	return n.Requested != nil && n.Capacity != nil && n.Free != nil && n.Allowed == nil && *n.Requested <= *n.Capacity &&
+		*n.Free-*n.Requested > max(*n.Capacity/20, unit.GiB)
+}
+
+// siblings is how many other processes of one size hold the card, each no more than a context and a few buffers: the ranks of
+// one job that all began on the same card. 0 where there are fewer than three.
+func (n *Numbers) siblings() int {
+	const context, alike = 2 * unit.GiB, 64 * unit.MiB
+	most := 0
+	for _, p := range n.Others {
+		same := 0
+		for _, q := range n.Others {
+			if d := p.Bytes - q.Bytes; q.Bytes <= context && d <= alike && d >= -alike {
+				same++
+			}
+		}
+		most = max(most, same)
+	}
+	if most < 3 {
+		return 0
+	}
+	return most
 }
 
 // own is what this process holds of the card, as far as can be known.

@@ -46,7 +46,7 @@ func TestKilledInOtherLanguages(t *testing.T) {
 		"fit.sh: 줄 7: %s", "fit.sh, linha 7: %s", "fit.sh: γραμμή 7: %s", "fit.sh línia 7: %s", "fit.sh: rivi 7:%s"}
 	for i, word := range append([]string{"Killed"}, killedAbroad...) {
 		text := fmt.Sprintf("step 1 loss 0.5\n"+lines[i%len(lines)], fmt.Sprintf("%5d %-24s python fit.py\n", 811, word))
-		if r := reported(t, text); !r.OOM || !r.Fatal || r.Kind != HostOOM || r.Confidence != Weak {
+		if r := reported(t, text); !r.Possible || r.OOM || !r.Fatal || r.Kind != HostOOM || r.Confidence != Weak {
 			t.Errorf("%q: %+v", text, r)
 		}
 	}
@@ -54,7 +54,7 @@ func TestKilledInOtherLanguages(t *testing.T) {
 		"[1]+  Matado                  python fit.py\n": true, "Tué\n": true, "已杀死\n": true, "Getötet\n": true,
 		"Mort\n": false, "  Mort  \n": false, "le chat est Mort \n": false, "class 3: 811 Mortar and 12 more\n": false, "personaje: Matado por el tigre\n": false, "шаг 3: 811 Убитых\n": false,
 	} {
-		if r := reported(t, text); r.OOM != want || r.Fatal != want {
+		if r := reported(t, text); r.OOM || r.Possible != want || r.Fatal != want {
 			t.Errorf("%q: %+v", text, r)
 		}
 	}
@@ -64,13 +64,13 @@ func TestKilledInOtherLanguages(t *testing.T) {
 func TestDeepSpeedKilled(t *testing.T) {
 	const launcher = "[2024-03-01 10:00:00,123] [INFO] [launch.py:316:sigkill_handler] Killing subprocess 4711\n" +
 		"[2024-03-01 10:00:00,500] [ERROR] [launch.py:322:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_rank=1'] exits with return code = "
-	if r := reported(t, launcher+"-9\n"); !r.OOM || !r.Fatal || r.Kind != HostOOM || r.Confidence != Weak {
+	if r := reported(t, launcher+"-9\n"); !r.Possible || r.OOM || !r.Fatal || r.Kind != HostOOM || r.Confidence != Weak {
 		t.Errorf("killed: %+v", r)
 	}
-	if r := reported(t, launcher+"1\n"); r.OOM {
+	if r := reported(t, launcher+"1\n"); r.OOM || r.Possible {
 		t.Errorf("ended by itself: %+v", r)
 	}
-	if r := reported(t, "Traceback (most recent call last):\n  File \"/home/u/train.py\", line 9, in <module>\nKeyError: 'x'\n"+launcher+"-9\n"); r.OOM || r.Cause != "KeyError: 'x'" {
+	if r := reported(t, "Traceback (most recent call last):\n  File \"/home/u/train.py\", line 9, in <module>\nKeyError: 'x'\n"+launcher+"-9\n"); r.OOM || r.Possible || r.Cause != "KeyError: 'x'" {
 		t.Errorf("of something else: %+v", r)
 	}
 }

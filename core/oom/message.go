@@ -62,8 +62,10 @@ var (
 	ncclRequested  = rx(`FailedtoCUDA[cm]alloc(?:host)?(?:async)?(\d+)bytes`)
 	xlaRequested   = rx(`(?:[Oo]utofmemory(?:whiletryingtoallocate|allocating)|` +
 		`EXHAUSTED:.{0,80}[Ff]ailedtoallocate(?:requestfor)?)` + size)
-	xlaUsed  = rx(`Used` + size + `of` + size + `\w+\.`)
-	tfTensor = rx(`withshape\[([\d,]+)\]andtype([a-z]+\d*)on/`)
+	xlaUsed = rx(`Used` + size + `of` + size + `\w+\.`)
+	// tensorflow/core/common_runtime/bfc_allocator.cc, where it is a failure
+	tfRequested = rx(`ranoutofmemorytryingtoallocate` + size + `(?:\(rounded|requestedby|\.Current|\.See)`)
+	tfTensor    = rx(`withshape\[([\d,]+)\]andtype([a-z]+\d*)on/`)
 	// ggml's backends, Vulkan among them; ONNX Runtime, TensorRT, CuPy, MLX (rules.go says where)
 	otherRequested = rx(`(?:allocating` + size + `ondevice\d+:|[Dd]evicememoryallocationofsize(\d+)failed|` +
 		`[Ff]ailedtoallocate(?:[A-Za-z]\w{0,20})?buffer,?(?:of)?size=?(\d[\d.]*(?:[KMGT]i?B)?)|` +
@@ -75,6 +77,12 @@ var (
 	// Paddle's paddle/phi/core/memory/allocation/cuda_allocator.cc
 	paddleNumbers = rx(`Cannotallocate` + size + `memoryonGPU\d+,` + size +
 		`memoryhasbeenallocatedandavailablememoryisonly` + size)
+	tried = rx(`failedwithOOMondevice\d+whiletryingto(?:allocate|map)(\d+)bytes\(free:(\d+),total:(\d+)\)`)
+	// tensorflow/core/framework/allocator.cc, AllocatorStats::DebugString
+	tfLimit = rx(`(?:^|\] )\s*Limit: +(\d+)\s*$`)
+	tfInUse = rx(`^\s*InUse: +(\d+)\s*$`)
+	// vllm/v1/worker/gpu_worker.py
+	vllmFree = rx(`Freememoryondevice(?:cuda:\d+)?\((\d[\d.]*)/(\d[\d.]*GiB)\)onstartupislessthandesiredGPUmemoryutilization\([\d.]+,(\d[\d.]*GiB)\)`)
 	// nvidia-smi's notation for used and total memory, for messages without numbers
 	smiUsage = rx(`(\d[\d,]*MiB)/(\d[\d,]*MiB)`)
 )
@@ -143,6 +151,7 @@ func readNumbers(s string) (n Numbers) {
 	n.readProcesses(s)
 	n.readRequest(s)
 	n.readLibraries(s)
+	n.readTries(s)
 	return n
 }
 
@@ -204,8 +213,22 @@ func (n *Numbers) readRequest(s string) {
 	}
 }
 
+// readTries reads what an allocator prints of a request before it tries again: c10/cuda/CUDACachingAllocator.cpp.
+func (n *Numbers) readTries(s string) {
+	if m := vllmFree.FindStringSubmatch(s); m != nil {
+		replace(vllmFree, s, &n.Free, &n.Capacity, &n.Requested)
+		if v, ok := parseSize(m[1] + "GiB"); ok {
+			n.Free, n.Allocated = rounded(v), new(unit.Bytes(0)) // it asks before it takes anything
+		}
+	}
+	if n.Requested == nil && n.Capacity == nil {
+		replace(tried, s, &n.Requested, &n.Free, &n.Capacity)
+	}
+}
+
 // readLibraries reads the messages of TensorFlow, Paddle and XLA.
 func (n *Numbers) readLibraries(s string) {
+	set(&n.Requested, tfRequested, s)
 	replace(tfAsync, s, &n.Requested, &n.Free, &n.Capacity)
 	replace(paddleNumbers, s, &n.Requested, &n.Allocated, &n.Free)
 	if m := xlaUsed.FindStringSubmatch(s); m != nil && n.Requested == nil && n.Capacity == nil {

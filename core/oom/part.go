@@ -148,6 +148,13 @@ func (f *finding) firstStep(frames []frame, s State) bool {
 
 // source returns the line of source below a frame.
 func (f *finding) source(c frame) string {
+	if c.row < len(f.rows) && !strings.Contains(f.rows[c.row].body, "File \"") && !f.rows[c.row].boxed { // IPython marks the line with an arrow
+		for i := c.row + 1; i < min(len(f.rows), c.row+14) && i != f.at; i++ {
+			if m := ipyArrow.FindStringIndex(f.rows[i].body); m != nil {
+				return f.rows[i].body[m[1]:]
+			}
+		}
+	}
 	if c.row+1 < len(f.rows) && c.row+1 != f.at {
 		return f.rows[c.row+1].body
 	}
@@ -184,7 +191,7 @@ func (f *finding) barAtZero() bool {
 func partOfWords(rs []row, at int) Part {
 	for i := min(at, len(rs)-1); i >= max(0, at-12); i-- {
 		text := clip(rs[i].body)
-		if strings.Contains(text, `File "`) {
+		if strings.Contains(text, `File "`) || setting.MatchString(text) {
 			continue
 		}
 		for _, p := range partWords {
@@ -222,7 +229,7 @@ func (r *Report) where() string {
 		}
 		return "in the first step"
 	}
-	if r.Phase == TrainForward && r.AnyForward {
+	if r.AnyForward && (r.Phase == Unknown || r.Phase == TrainForward) {
 		return "in a forward pass"
 	}
 	where := map[Phase]string{Build: "while the model was built", Data: "in the data pipeline",

@@ -10,7 +10,20 @@ var recovered = rx(`(?i)attempting to recover|skipping (?:this |the )?(?:update|
 	`\bretry(?:ing)?\b.{0,40}\b(?:batch|iteration|step|with)|recover(?:y|ed) success|` +
 	`trying (?:a )?(?:smaller )?batch size|` +
 	`(?:reducing|decreasing|halving|lowering|decreased) .{0,30}(?:batch|crop|size|tile)|(?:falling back|fall back|` +
-	`switching) to|using CPU\b|continuing\b`)
+	`switching) to\b.{0,40}(?:\bCPU\b|\bhost\b|smaller|lower|small|tile|tiling|chunk|slow|split)|using CPU\b|continuing\b`)
+
+// remarks are lines near a message that are not about it: warnings of other code, a logger's own trouble, and what a person
+// writes below a pasted text.
+var remarks = rx(`\b\w*Warning\b|^wandb: |^\s*warnings\.warn|(?i:\b(?:I'm|I've|I'd|we|my|you|your|please|try|tried|thanks?|hello|anyone|` +
+	`would|could|should|how|helps?|helped|works?|worked|solved?|fix(?:ed|es)?)\b|\bn[o']t help)|\bI (?:[a-z]+)\b`)
+
+// pasted is a line at which a pasted text ends: a fence of Markdown, or the head of the next comment.
+var pasted = rx("^\\s*(?:```|~~~)|^\\S+ · \\w+ · \\d{4}-\\d\\d-\\d\\d")
+
+// recovers reports whether a line says that the program goes on.
+func recovers(line string) bool {
+	return len(line) < 300 && recovered.MatchString(line) && !remarks.MatchString(line)
+}
 
 // counts reads the progress in the rows, once for all findings.
 func counts(rs []row) []counted {
@@ -43,8 +56,10 @@ func (f *finding) survivedAfter(later []finding, counts []counted) bool {
 		return false // another process printed it than the one that died
 	}
 	for i := max(f.at-2, 0); i < min(f.at+9, len(f.rows)); i++ {
-		if i != f.at && f.rows[i].rank == f.rows[f.at].rank && len(f.rows[i].body) < 300 &&
-			recovered.MatchString(f.rows[i].body) {
+		if i > f.at && pasted.MatchString(f.rows[i].body) {
+			break
+		}
+		if i != f.at && f.rows[i].rank == f.rows[f.at].rank && recovers(f.rows[i].body) {
 			return true
 		}
 	}

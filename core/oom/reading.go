@@ -7,7 +7,7 @@ import (
 )
 
 // head finds an exception's name before a message: "RuntimeError: ", "torch.OutOfMemoryError: ", "Exception: ".
-var head = rx(`(?:^|[\s:|(\[>"])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure)|` +
+var head = rx(`(?:^|[\s:|(\[>"\x60*])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure)|` +
 	`OutOfResources|Exception))(?:\([^)]{0,80}\))?:(?:\s|$)`)
 
 // quotes matches the text before a quoted message: a value in a dictionary, an argument or a literal.
@@ -128,7 +128,9 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 		switch {
 		case m.explained():
 			return finding{}, 0, false
-		case m.memory() && r.nature != survived && otherErrors[m.name]:
+		case m.advised(at[0]):
+			continue
+		case m.memory() && r.nature != survived && r.nature != retried && otherErrors[m.name]:
 			continue // its path or key only happens to contain the words
 		case r.nature == survived:
 			m.specify(rules[n+1:])
@@ -169,10 +171,19 @@ func matched(r rule, rs []row, i int, text string, start int) *match {
 // printed them as its own message.
 func (m *match) explained() bool {
 	ownQuotes := strings.Contains(m.text, "Cuda failure") || strings.Contains(m.text, "(-4:Insufficient") // NCCL's and OpenCV's
+	if strings.HasPrefix(m.text, "|") && strings.Count(m.before, "`")%2 == 1 {
+		return true // in a table of a page
+	}
 	if m.memory() && (mention.MatchString(m.text) && !ownQuotes || !m.traced && fenced(m.rows, m.at)) {
 		return true
 	}
 	return m.quoted && (m.count() == 0 || strings.Contains(m.before, "raise "))
+}
+
+// advised reports whether the words only name a possibility. A message with numbers is no advice, and that of a full /dev/shm
+// is itself a guess in the libraries that print it.
+func (m *match) advised(start int) bool {
+	return m.memory() && m.rule.nature != survived && m.rule.nature != retried && m.rule.kind != SharedMemory && (m.count() < 2 || strings.HasSuffix(m.before, "`")) && advises(m.rows, m.at, m.text, start)
 }
 
 // specify takes the memory from another rule: the words of a program that went on need not name it.
@@ -195,13 +206,16 @@ func (m *match) ends() bool {
 	case raised:
 		return !m.quoted && (m.name != "" || m.traced || m.count() > 1 && failed.MatchString(m.before)) || m.last()
 	}
-	return false // survived
+	return false // survived, retried
 }
 
 // reported reports whether the words are quoted or logged, as by a program that goes on.
 func (m *match) reported() bool {
-	return m.quoted || m.name == "" && !m.traced && logged.MatchString(m.text)
+	return m.quoted || m.name == "" && !m.traced && logged.MatchString(m.text) && !strings.HasPrefix(m.text, "Error: ") && !closing.MatchString(m.text)
 }
+
+// closing are a launcher's log lines for the end of what it started.
+var closing = rx(`failed \(exitcode: -?\d+\) local_rank|death signal, shutting down|Exited with exit code|memory pressure \(OOM\)|!!! Exception during processing`)
 
 // last reports whether the same line says that the program gives up.
 func (m *match) last() bool { return m.memory() && !m.quoted && lastWords.MatchString(m.text) }

@@ -38,10 +38,10 @@ var remedyCosts = []string{"none", "speed", "numerics", "metrics", "recipe", "mo
 func (r Report) Remedies(c Clues) []Remedy {
 	a := &advice{r: r, c: c}
 	switch {
-	case !r.OOM && !r.Fatal:
-	case !r.OOM:
+	case !r.OOM && !r.Possible && !r.Fatal:
+	case !r.OOM && !r.Possible:
 		a.notMemory()
-	case r.Confidence == Weak:
+	case r.Possible:
 		a.unexplained()
 	case r.Kind == SharedMemory:
 		a.sharedMemory()
@@ -105,27 +105,22 @@ func (a *advice) plain(since int, text string) with {
 func (a *advice) gpu() {
 	r := a.r
 	if r.Kind == GPUContention {
-		what := "the card to itself: others hold what it needs"
-		if fits, known := r.FitsAlone(); known && !fits {
-			what = "the card to itself, or one with more memory: what the others hold would not have been enough"
-		}
-		tool, visible := "nvidia-smi", "CUDA_VISIBLE_DEVICES=N"
-		switch a.c.Device {
-		case "hip":
-			tool, visible = "rocm-smi --showpids", "HIP_VISIBLE_DEVICES=N"
-		case "xpu":
-			tool, visible = "xpu-smi ps", "ZE_AFFINITY_MASK=N"
-		}
-		a.add("none", what, ask(tool), env(visible))
-		if a.c.use(JAX) { // docs.jax.dev, GPU memory allocation
-			a.add("none", "no memory taken ahead by the JAX programs on it: each takes three quarters of the card as it starts", env("XLA_PYTHON_CLIENT_PREALLOCATE=false"))
-		}
+		a.contended()
 	}
 	if a.c.Notebook {
 		a.add("none", "the kernel restarted: after an error a notebook keeps the tensors of the step that failed")
 	}
 	if r.Phase == Build && r.Requested == nil && r.Kind != GPUContention && a.c.Device == "" {
 		a.add("none", "a look at the card as it starts: where nothing at all can be taken, others mostly hold it", ask("nvidia-smi"))
+	}
+	if siblings := r.Numbers.siblings() > 0; siblings || r.Requested == nil && r.Phase == Build && a.c.Ranks {
+		a.add("none", "one card for each rank, chosen before anything is put onto a card: without it all ranks begin on the first",
+			a.plain(0, `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`))
+	}
+	if r.Numbers.roomy() {
+		a.add("none", "a look at the other limits of the process: address space, locked memory, the number of maps",
+			ask("ulimit -a; sysctl vm.max_map_count vm.overcommit_memory"))
+		return
 	}
 	a.allocator()
 	if a.c.Device == "tpu" { // a step is compiled as a whole, and fails before it runs
@@ -144,14 +139,40 @@ func (a *advice) gpu() {
 			a.add("none", "the state loaded to the CPU first: loaded onto the card it is there twice", a.plain(0, `torch.load(path, map_location="cpu")`))
 		}
 		if r.Part == Save || r.Part == "" {
-			a.add("none", "the state saved from a copy on the CPU")
+			a.add("none", "the state saved from a copy on the CPU", a.in(FSDP, "FullStateDictConfig(offload_to_cpu=True, rank0_only=True)"))
 		}
 	case Data:
 		a.add("none", "batches moved to the card one at a time, without prefetching onto it")
+	case Unknown:
+		if r.Allocated == nil || *r.Allocated > emptyCard { // else nothing of a step is there yet
+			a.step()
+		}
 	default:
 		a.step()
 	}
 }
+
+// contended adds what helps on a card that others hold.
+func (a *advice) contended() {
+	what := "the card to itself: others hold what it needs"
+	if fits, known := a.r.FitsAlone(); known && !fits {
+		what = "the card to itself, or one with more memory: what the others hold would not have been enough"
+	}
+	tool, visible := "nvidia-smi", "CUDA_VISIBLE_DEVICES=N"
+	switch a.c.Device {
+	case "hip":
+		tool, visible = "rocm-smi --showpids", "HIP_VISIBLE_DEVICES=N"
+	case "xpu":
+		tool, visible = "xpu-smi ps", "ZE_AFFINITY_MASK=N"
+	}
+	a.add("none", what, ask(tool), env(visible))
+	if a.c.use(JAX) { // docs.jax.dev, GPU memory allocation
+		a.add("none", "no memory taken ahead by the JAX programs on it: each takes three quarters of the card as it starts", env("XLA_PYTHON_CLIENT_PREALLOCATE=false"))
+	}
+}
+
+// emptyCard: a process that has allocated less of a card has no step on it. Our choice, below the smallest training.
+const emptyCard = 32 * unit.MiB
 
 // ofData is a frame in a data set: by the usual names of its file, or by the methods that torch calls
 // (torch/utils/data/_utils/fetch.py).
@@ -384,7 +405,11 @@ func (a *advice) sacct() string {
 // hostRefused adds what helps after a refused request for host memory: a limit was reached, or none was left. Moving things
 // to the CPU does not help: that is the memory that ran out.
 func (a *advice) hostRefused() {
-	if !a.limited() {
+	switch {
+	case a.limited():
+	case a.windows():
+		a.add("none", "a larger paging file, or one that Windows manages: there each process reserves all that it may use")
+	default:
 		a.add("none", "a higher limit, if one is set (here, or the container's)", ask("ulimit -v; ulimit -d"))
 	}
 	switch a.phase() {
@@ -410,6 +435,13 @@ func (a *advice) hostRefused() {
 		a.hostStep()
 	}
 }
+
+// windows reports whether Windows refused the memory, for want of its paging file.
+func (a *advice) windows() bool {
+	return len(a.r.Evidence) > 0 && pagingFile.MatchString(a.r.Evidence[0].Text)
+}
+
+var pagingFile = rx(`(?:WinError|os error) 1455|[Pp]aging file`)
 
 // mapped adds memory-mapped reading of a state (torch/serialization.py: mmap, from 2.1 on).
 func (a *advice) mapped(what string) {
@@ -466,6 +498,12 @@ func (a *advice) notMemory() {
 	case "open_files":
 		a.add("none", "a higher limit of open files", ask("ulimit -n 65536"))
 		a.add("none", "fewer loader workers, or tensors shared by files", flag(Torch, `torch.multiprocessing.set_sharing_strategy("file_system")`))
+	case "map_count":
+		a.add("none", "a higher limit of maps", ask("sudo sysctl vm.max_map_count=1048576"))
+		a.add("none", "fewer tensors shared between processes: batches of a few large tensors, fewer loader workers",
+			a.plain(0, "DataLoader(num_workers=1, prefetch_factor=2)"))
+	case "cut_off":
+		a.add("none", "the rest of the output: its last line is missing here")
 	case "disk_full":
 		a.add("none", "room on the disk, in its inodes or in the quota; older saved states may go", ask("df -h .; df -i .; quota -s"))
 		a.add("none", "a look at the newest saved state before a resume: it may be torn")

@@ -19,15 +19,22 @@ func (d *Detector) Report(exit Exit) Report {
 	unasked := exit.Known && !exit.Asked && exit.Signal != sigint && exit.Code != 128+sigint && !exit.fine(d.signs.codes)
 	all := d.all(unasked, nil)
 	fate := d.fate(exit)
+	all, tries := apart(all, exit)
 	if fate != badly { // else what looks like a new program may be the buffer of another rank
 		if alone := d.past(all); len(alone) > 0 {
-			all = d.all(unasked, alone)
+			all, tries = apart(d.all(unasked, alone), exit)
 		}
 		for i := range all {
 			all[i].alive = all[i].alive || all[i].done
 		}
 	}
-	r := verdict(all, fate, d.state())
+	r := verdict(all, tries, fate, d.state())
+	if r.NotMemory == "device_assert" || r.NotMemory == "device_fault" {
+		r.Phase, r.Stage, r.Part = Unknown, string(Unknown), "" // a device reports its errors later, at any call
+	}
+	if !exit.Known && (r.NotMemory == "interrupted" || r.ordered()) {
+		r.Phase, r.Stage, r.Part = Unknown, string(Unknown), "" // no part of the program failed
+	}
 	if survivals := d.state().Survived; survivals > r.Survived {
 		r.Survived = survivals
 	}
@@ -52,6 +59,20 @@ func (d *Detector) all(unasked bool, alone map[string]int) (out []finding) {
 		}
 	}
 	return out
+}
+
+// apart separates what an allocator printed of requests that it tried again, which end nothing and are no findings of their
+// own. A traceback in which the output ends counts only where the exit is not known.
+func apart(all []finding, exit Exit) (out, tries []finding) {
+	for _, f := range all {
+		if f.rule.pressed {
+			tries = append(tries, f)
+		}
+		if f.rule.nature != retried && !(exit.Known && f.rule.name == cutOffRule.name) {
+			out = append(out, f)
+		}
+	}
+	return out, tries
 }
 
 // A fate is what the exit and the signs show of a program's end, before its text is read.
@@ -101,7 +122,7 @@ func (s *stream) finish() {
 //  4. An out-of-memory of one rank is fatal even if other ranks went on for a while, until they were stopped.
 //  5. A program that is known to have ended well did not fail, whatever it printed. If one is known to have failed and
 //     gives no other reason, an out-of-memory that it reported is the reason.
-func verdict(all []finding, fate fate, state State) Report {
+func verdict(all, tries []finding, fate fate, state State) Report {
 	root := heaviest(all)
 	memory := best(all)
 	switch {
@@ -113,6 +134,14 @@ func verdict(all []finding, fate fate, state State) Report {
 	case follows(root, memory):
 		root = memory
 	}
+	var refused *finding
+	if root != nil {
+		if as, try := root.behindRefusal(tries); as != nil {
+			root, refused = as, try
+		} else if try := root.lastTry(tries, refusedBefore); root.ofCard() && root.count() == 0 && try != nil {
+			root.Numbers, refused = try.Numbers, try
+		}
+	}
 	r := Report{Kind: NoMemory, Phase: Unknown, Stage: string(Unknown)}
 	r.Survived = outlived(all, root)
 	switch {
@@ -122,6 +151,9 @@ func verdict(all []finding, fate fate, state State) Report {
 		if last := root.endedBy(all); last != nil && r.Confidence == Certain { // it was caught, and the program may have survived it
 			r.Confidence = Likely
 			r.Evidence = append(r.Evidence, last.evidence())
+		}
+		if refused != nil {
+			r.Evidence = append(r.Evidence, refused.evidence())
 		}
 	case memory != nil:
 		r.LaterRun = memory.past && !memory.alive
@@ -286,7 +318,8 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 			}
 		}
 	}
-	r.OOM, r.Kind = true, f.rule.kind
+	r.OOM, r.Kind = f.sure() != Weak, f.rule.kind
+	r.Possible = !r.OOM
 	r.Numbers = f.Numbers
 	if told := f.better(all); told != nil {
 		r.Numbers = told.Numbers
@@ -331,6 +364,7 @@ func (r *Report) gpu(f *finding) {
 	if r.Kind != GPUUnspecified {
 		return
 	}
+	f.tensorFlow(&r.Numbers)
 	r.Kind, r.Limit = gpuKind(&r.Numbers)
 	near := near(f.rows, f.at, 20, 6)
 	if r.Kind == GPUUnspecified && r.Capacity == nil {
@@ -345,6 +379,9 @@ func (r *Report) gpu(f *finding) {
 			}
 		}
 	}
+	if r.Kind == GPUUnspecified && r.Requested == nil && r.Capacity != nil && r.Allocated != nil {
+		r.Kind = GPUCapacity // TensorFlow's allocator prints its state when it has no more to give
+	}
 	if r.Kind == GPUUnspecified && noHole.MatchString(joined(near)) {
 		r.Kind = GPUFragmentation
 	}
@@ -357,29 +394,24 @@ var noHole = rx(`(?i)no contiguous|not? .{0,24}contiguous (?:hole|block|region|c
 // was running by the signs, a forward's frames, the words around the evidence.
 func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	defer func() { r.Part = r.part(f, calls, after, state) }()
-	if strings.Contains(f.rows[f.at].body, "OOM when allocating tensor") { // TensorFlow names the operation, below
-		if p := phaseOfText(joined(near(f.rows, f.at, 0, 60))); p != Unknown {
+	if tfFailure.MatchString(f.rows[f.at].body) { // TensorFlow names the operation, below
+		if p := f.operation(); p != Unknown {
 			r.Phase, r.Stage = p, p.Coarse()
 			return
 		}
 	}
-	frames, exact := phaseOf(calls)
-	if frames == Unknown {
-		frames, exact = phaseOf(after)
-	}
-	if p := f.asked(calls); p != Unknown {
-		frames, exact = p, true
-	} else if p := f.asked(after); p != Unknown && len(calls) == 0 {
-		frames, exact = p, true
-	}
-	if !exact && frames == TrainForward && f.withoutGradients(calls) {
-		frames = Validation
-	}
+	frames, exact := f.byFrames(calls, after)
 	sign := f.phase
 	if sign == "" {
 		sign = f.x.phase
 	}
-	r.AnyForward = !exact && !named(calls) && !(sign == "training" && f.x.announced)
+	if !exact && frames == TrainForward && !named(calls) && !(sign == "training" && f.x.announced) {
+		how := f.inTraining(calls)
+		r.AnyForward = how != trainingNamed
+		if how == untrained && sign != "training" && !f.headless(calls) { // headless: the usual one, where the rest is missing
+			frames = Unknown
+		}
+	}
 	switch {
 	case f.rule.kind == SharedMemory || loaderProcess.MatchString(f.rows[f.at].body):
 		r.Phase = Data
@@ -398,6 +430,29 @@ func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	if r.Phase == Unknown && sign != "" {
 		r.Stage = sign
 	}
+}
+
+// byFrames is the phase by a traceback's frames and its lines of source; exact if they belong to one phase only.
+func (f *finding) byFrames(calls, after []frame) (frames Phase, exact bool) {
+	frames, exact = phaseOf(calls)
+	if frames == Unknown {
+		frames, exact = phaseOf(after)
+	}
+	if p := f.asked(calls); p != Unknown {
+		frames, exact = p, true
+	} else if p := f.asked(after); p != Unknown && len(calls) == 0 {
+		frames, exact = p, true
+	}
+	if !exact && frames == TrainForward && f.withoutGradients(calls) {
+		frames = Validation
+	}
+	if f.rule.name == cutOffRule.name && (!exact || frames == TrainForward) {
+		frames, exact = Unknown, false // the frames that would tell are missing
+	}
+	if !exact && frames == Validation && f.x.phase == "" && !f.ofTraining(calls) {
+		frames = Unknown // a program that has no training has no validation
+	}
+	return frames, exact
 }
 
 // loaderProcess names a loader's worker: as torch's messages do, or by the name that torch gives its threads and processes and
@@ -427,7 +482,7 @@ func (r *Report) guess(f *finding) Phase {
 	case strings.Contains(body, "for an array with shape"):
 		return Data // NumPy holds data before it goes to the GPU
 	}
-	return phaseOfWords(around)
+	return f.told()
 }
 
 func agrees(p Phase, sign string) bool { return p.Coarse() == sign }
@@ -554,7 +609,7 @@ func (r *Report) cause() string {
 // event names what happened, in a few words.
 func (r *Report) event() string {
 	switch {
-	case r.Confidence == Weak:
+	case r.Possible:
 		return "killed by SIGKILL: most often by the kernel, for lack of host memory; nothing here confirms it"
 	case r.Kind == HostOOM && r.What == "out of host memory":
 		return "killed for lack of host memory"
@@ -579,6 +634,10 @@ func (r *Report) why() string {
 		return others
 	case r.Kind == GPUContention && r.Capacity != nil && r.Numbers.others() > 0:
 		return fmt.Sprintf("other processes hold about %v", r.Numbers.others().Round(100*unit.MiB))
+	case r.ofCard() && r.Numbers.roomy():
+		return "far more than that was free: the card is neither full nor in pieces, and another limit was reached"
+	case r.ofCard() && r.Numbers.siblings() > 0:
+		return fmt.Sprintf("%d other processes of one size are on this card, as when all ranks of a job begin on the same one", r.Numbers.siblings())
 	case r.Kind == GPUCapacity && r.Requested != nil && r.Capacity != nil && *r.Requested > *r.Capacity:
 		return "that is more than the whole card"
 	}

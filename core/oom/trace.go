@@ -30,11 +30,13 @@ type row struct {
 //   - docker compose "trainer-1  | ", kubectl logs --prefix "[pod/trainer-0/main] ", stamps of kubectl and docker logs,
 //     and of the files that they read ("2026-01-02T03:04:05.6Z stderr F ": Kubernetes' CRI log format)
 //   - syslog and journalctl "Jan  2 03:04:05 host unit[12]: "
+//   - vLLM's logger, of an error, whose traceback it puts into one record: "ERROR 09-28 15:47:24 [core.py:718] "
 //   - a comment, a quotation
 var linePrefix = rx(`^(?:(\[[A-Za-z_]+\d+\]:|\[\d+,[\w:,-]+\]<std\w+>:) ?|\s{0,4}(\[[A-Za-z_]*:?\s?\d+\]:?|\[\d+,[\w:,-]+\]<std\w+>:?|\d+:|` +
 	`\([\w.:\[\] -]{0,60}?(?:pid|ip|rank)=[^)]*\)|` +
 	`[\w.-]+[-_]\d+ +\||[\w.-]+ {2,}\||\[pod/[\w./-]+\]|` +
 	`(?:[a-z]\w*(?:-\w+)*-\d+|(?:gpu|node|worker|host|compute)\d+|\d+\.\d+\.\d+\.\d+):)(?: |$)|` +
+	`(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]+\.py:\d+\](?: |$)|` +
 	`(?:` + stamp + `)(?: |$)|(?:#+ |> ))`)
 
 // stamp is a time that was put before a line by who passed it on, not by who wrote it.
@@ -184,15 +186,16 @@ type frame struct {
 }
 
 var (
-	pythonFrame = rx(`File "([^"]+)", line (\d+), in (\S+)`)
-	parsedFrame = rx(`^\s*File "([^"]+)", line (\d+)\s*$`)              // of a file that could not be parsed
-	mangledPath = rx(`File \\"([^"\\]+)\\", line (\d+), in ([^\s\\]+)`) // a traceback as a JSON string
-	richFrame   = rx(`^\s*(\S+\.py):(\d+)(?: in(?: (\S+))?)?\s*$`)
-	richName    = rx(`^\s*(?:in )?([\w<>]+)\s*$`)
-	ipyFrame    = rx(`^\s*File (\S+\.py):(\d+), in ([\w<>.]+)`)
-	ipyCell     = rx(`^\s*(?:Input )?(Cell In ?\[\d+\]), line (\d+)(?:, in ([\w<>.]+))?`) // IPython 8, core/ultratb.py
-	ipyOld      = rx(`^\s*(\S+\.py) in ([\w<>]+)\(`)
-	ipyArrow    = rx(`^-+> (\d+)\b`)
+	pythonFrame  = rx(`File "([^"]+)", line (\d+), in (\S+)`)
+	parsedFrame  = rx(`^\s*File "([^"]+)", line (\d+)\s*$`)              // of a file that could not be parsed
+	strippedName = rx(`^\s*File "([^"]+\.py)", line (\d+), in\s*$`)      // a page took "<module>" for a tag
+	mangledPath  = rx(`File \\"([^"\\]+)\\", line (\d+), in ([^\s\\]+)`) // a traceback as a JSON string
+	richFrame    = rx(`^\s*(\S+\.py):(\d+)(?: in(?: (\S+))?)?\s*$`)
+	richName     = rx(`^\s*(?:in )?([\w<>]+)\s*$`)
+	ipyFrame     = rx(`^\s*File \[?(\S+?\.py):(\d+)(?:\]\([^)]*\))?, in ([\w<>.]+)`)
+	ipyCell      = rx(`^\s*(?:Input )?(Cell In ?\[\d+\]), line (\d+)(?:, in ([\w<>.]+))?`) // IPython 8, core/ultratb.py
+	ipyOld       = rx(`^\s*\[?(<ipython-input-[^>]+>|\S+?\.pyc?)(?:\]\([^)]*\))? in ([\w<>]+)(?:\(|$)`)
+	ipyArrow     = rx(`^-+> (\d+)\b`)
 )
 
 // frames returns the frames within rows[from:to), outermost first. It believes only a frame that is whole on its line: it does
@@ -204,7 +207,7 @@ func frames(rows []row, from, to int, rank string) []frame {
 		if rank != "" && r.rank != "" && r.rank != rank {
 			continue
 		}
-		if !r.boxed && !strings.Contains(r.body, "File ") && !strings.Contains(r.body, ".py") && !strings.Contains(r.body, "Cell In") &&
+		if !r.boxed && !strings.Contains(r.body, "File ") && !strings.Contains(r.body, ".py") && !strings.Contains(r.body, "Cell In") && !strings.Contains(r.body, "<ipython-input") &&
 			!strings.HasPrefix(r.body, "-") {
 			continue
 		}
@@ -236,6 +239,10 @@ func (t *frameReader) python(body string, row int) bool {
 		t.frames = append(t.frames, frame{m[1], m[2], m[3], row})
 		return true
 	}
+	if m := strippedName.FindStringSubmatch(body); m != nil {
+		t.frames = append(t.frames, frame{m[1], m[2], "<module>", row})
+		return true
+	}
 	if m := parsedFrame.FindStringSubmatch(body); m != nil {
 		t.frames = append(t.frames, frame{m[1], m[2], "", row})
 		return true
@@ -263,7 +270,7 @@ func (t *frameReader) ipython(body string, row int) {
 	if m := ipyCell.FindStringSubmatch(body); m != nil {
 		t.frames = append(t.frames, frame{m[1], m[2], cmp.Or(m[3], "<module>"), row})
 	} else if m := ipyFrame.FindStringSubmatch(body); m != nil {
-		t.frames = append(t.frames, frame{m[1], m[2], m[3], row})
+		t.frames = append(t.frames, frame{m[1], m[2], m[3][strings.LastIndexByte(m[3], '.')+1:], row}) // without its class
 	} else if m := ipyOld.FindStringSubmatch(body); m != nil {
 		t.frames = append(t.frames, frame{m[1], "", m[2], row})
 		t.old = last + 1
@@ -276,6 +283,9 @@ func (t *frameReader) ipython(body string, row int) {
 // torch is one too.
 func (f frame) installed() bool {
 	p := strings.ToLower(strings.ReplaceAll(f.path, `\`, "/"))
+	if strings.HasPrefix(p, "<ipython-input") {
+		return false
+	}
 	for _, s := range []string{"/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python", "/torch/nn/",
 		"/torch/autograd/", "/torch/utils/", "/torch/optim/", "/torch/cuda/", "/torch/distributed/", "code/__torch__/"} {
 		if strings.Contains(p, s) || strings.HasPrefix(p, s[1:]) {

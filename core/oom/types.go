@@ -94,8 +94,10 @@ type Line struct {
 
 // A Report is what the output shows about the end of a program.
 type Report struct {
-	OOM   bool `json:"oom"`   // something ran out of memory
-	Fatal bool `json:"fatal"` // the program, or the step that printed it, ended there; also true for failures other than OOM
+	OOM bool `json:"oom"` // something ran out of memory: never on a weak verdict
+	// Possible: memory may be the cause, and nothing confirms it. Kind is the memory that it would be. Never with OOM.
+	Possible bool `json:"possible"`
+	Fatal    bool `json:"fatal"` // the program, or the step that printed it, ended there; also true for failures other than OOM
 	// WentOn: the output shows that the program went on after it.
 	WentOn bool `json:"went_on,omitempty"`
 	// LaterRun: it ended one program, and the same text goes on with another, which shows no failure.
@@ -133,6 +135,21 @@ func (r Report) MarshalJSON() ([]byte, error) {
 		out.Frame = &r.Frame
 	}
 	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads a report. Before Possible existed, a weak verdict was written as an out-of-memory.
+func (r *Report) UnmarshalJSON(b []byte) error {
+	type plain Report
+	err := json.Unmarshal(b, (*plain)(r))
+	if r.OOM && r.Confidence == Weak {
+		r.OOM, r.Possible = false, true
+	}
+	return err
+}
+
+// holds makes memory the cause of the end.
+func (r *Report) holds(kind Kind, sure Confidence) {
+	r.OOM, r.Possible, r.Fatal, r.Kind, r.NotMemory, r.Confidence = true, false, true, kind, "", sure
 }
 
 // An Exit is how a program ended. The zero value is an unknown exit, as for a log file.

@@ -81,7 +81,7 @@ func (r *Report) trustWords(c *Card) {
 		r.Confidence = Certain
 	case !r.OOM && r.NotMemory == noWorkspace && c.full():
 		r.saw(OnCard, state, GPUCapacity, Likely)
-		r.OOM, r.Kind, r.NotMemory, r.Confidence = true, GPUCapacity, "", Likely
+		r.holds(GPUCapacity, Likely)
 		r.What = "out of GPU memory: none was left for a library's workspace"
 	}
 }
@@ -98,10 +98,10 @@ func (r *Report) unchecked(seen Seen) {
 	fault := x.Signal == sigsegv || x.Signal == sigbus || x.Signal == sigabrt
 	// CPython's message for a C function that failed without an exception (Objects/call.c, _Py_CheckFunctionResult)
 	mute := strings.HasPrefix(r.Cause, "SystemError: ") && strings.Contains(r.Cause, "without exception set") || strings.HasPrefix(r.Cause, "SystemError: returned NULL")
-	if r.OOM && r.Confidence != Weak || !fault && !mute || x.Asked || seen.Limit <= 0 || seen.Resident <= seen.Limit*4/5 {
+	if r.OOM || !fault && !mute || x.Asked || seen.Limit <= 0 || seen.Resident <= seen.Limit*4/5 {
 		return
 	}
-	r.OOM, r.Fatal, r.Kind, r.NotMemory, r.Confidence = true, true, CPUAlloc, "", Likely
+	r.holds(CPUAlloc, Likely)
 	how := fmt.Sprintf("killed by signal %d", x.Signal)
 	if !fault {
 		how = r.Cause
@@ -137,7 +137,8 @@ func (r *Report) refused(last *Refusal) {
 	if !r.ofCard() {
 		r.Kind, r.What = GPUUnspecified, "out of GPU memory"
 	}
-	r.OOM, r.Fatal, r.NotMemory, r.Confidence, r.Numbers = true, true, "", Certain, numbers
+	r.holds(r.Kind, Certain)
+	r.Numbers = numbers
 	if kind, limit := gpuKind(&r.Numbers); r.Kind == GPUUnspecified {
 		r.Kind, r.Limit = kind, limit
 	}

@@ -26,7 +26,8 @@ type Estimator interface {
 type Phase struct {
 	Phase    string       `json:"phase"`
 	Estimate mem.Estimate `json:"estimate"`
-	// Allocated is max_memory_allocated; 0 where the requests are not known. (Reserved is the estimate's own.)
+	// Allocated is max_memory_allocated, on a card with cuBLAS's workspace, which PyTorch allocates at the first matrix
+	// product and keeps; 0 where the requests are not known. (Reserved is the estimate's own.)
 	Allocated unit.Bytes `json:"allocated_bytes,omitempty"`
 }
 
@@ -40,6 +41,11 @@ func Price(phase string, e mem.Tensors, d gpu.Device) Phase {
 	switch d.Kind {
 	case gpu.CUDA:
 		p.Estimate = e.OnCard(d, mem.Caching{})
+		if p.Allocated > 0 {
+			workspace := mem.BLASWorkspace(d.Capability).Bytes
+			p.Allocated += workspace
+			p.Estimate.Reserved += workspace
+		}
 	case gpu.CPU:
 		p.Estimate.Add(mem.HostRuntime(0))
 	}

@@ -31,6 +31,7 @@ func (s Subject) Receipts(name string, r *run.Run, a *run.Attempt) (out []Receip
 			Version: version, Run: name, Attempt: a.Plan.Attempt, Time: o.Began.Add(o.Took).UTC().Truncate(time.Second),
 			Job: k, Machine: s.machine, Ending: string(o.Ending),
 			Predicted: predicted(set, a, c), Measured: peaks(set, a, c.Phase, s.machine.Kind),
+			Retries: o.Retries[c.Phase],
 		}
 		if c.Estimate.Known() {
 			rec.Planned = c.Estimate.Total()

@@ -1,6 +1,7 @@
 package receipt
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -165,5 +166,26 @@ func TestWritesHowItWasFed(t *testing.T) {
 	a.Plan.Host = &run.HostChoice{Rung: 1}
 	if rs := someSubject().Receipts("a-run", r, a); len(rs) != 1 || rs[0].Job.Settings["workers"] != "2" {
 		t.Errorf("%+v", rs)
+	}
+}
+
+// What the allocator had to ask for again is kept with the phase, and changes nothing that is learned.
+func TestKeepsRetries(t *testing.T) {
+	both := map[string][]mem.Measurement{ladder.Training: looked(250), ladder.Validation: looked(210)}
+	a := attemptOn(1, run.Outcome{Ending: run.Succeeded, Measured: both, Passed: []string{"training", "validation"},
+		Retries: map[string]oom.Retries{"validation": {Count: 41, Short: 380 * mib}}})
+	rs := someSubject().Receipts("a-run", &run.Run{Ladders: aSet()}, a)
+	if len(rs) != 2 || rs[0].Retries.Count != 0 || rs[1].Retries != (oom.Retries{Count: 41, Short: 380 * mib}) || len(rs[1].Measured) != 1 {
+		t.Fatalf("%+v", rs)
+	}
+	rs[1].Retries.Count = -1
+	if rs[1].check() == nil {
+		t.Error("a negative count is taken")
+	}
+	for i, want := range []bool{false, true} {
+		rs[1].Retries.Count = 41
+		if b, err := json.Marshal(rs[i]); err != nil || strings.Contains(string(b), `"retries":{"count":41`) != want {
+			t.Errorf("%s: %v", b, err)
+		}
 	}
 }

@@ -279,9 +279,28 @@ func (h *History) Run() *run.Run {
 			r.Attempts = nil
 		case e.Kind == Ended && e.Attempt != nil && r != nil:
 			r.Attempts = append(r.Attempts, *e.Attempt)
+		case e.Kind == Planned && e.Plan != nil && r != nil:
+			r.Numbered = max(r.Numbered, e.Plan.Attempt)
 		}
 	}
 	return r
+}
+
+// Tried returns every attempt of the run that was planned, in order. One without an end, because launch was killed or is
+// still running it, has an empty outcome.
+func (h *History) Tried() (out []run.Attempt) {
+	open := false // the last of out has no end yet
+	for _, e := range h.Events {
+		switch {
+		case e.Kind == Planned && e.Plan != nil:
+			out, open = append(out, run.Attempt{Plan: *e.Plan}), true
+		case e.Kind == Ended && e.Attempt != nil && open && out[len(out)-1].Plan.Attempt == e.Attempt.Plan.Attempt:
+			out[len(out)-1], open = *e.Attempt, false
+		case e.Kind == Ended && e.Attempt != nil:
+			out = append(out, *e.Attempt)
+		}
+	}
+	return out
 }
 
 // Stop returns why the run is over, or nil if its record has no end: launch is still running it, or died.

@@ -272,7 +272,7 @@ func (r *Run) picksAsAsked() map[string]ladder.Pick {
 func (r *Run) plan(s int, picks map[string]ladder.Pick) *Plan {
 	shared := r.Ladders.Shared.Rungs[s]
 	p := &Plan{
-		Attempt: len(r.Attempts) + 1, Room: r.Room,
+		Attempt: r.number(), Room: r.Room,
 		Shared: Choice{Phase: ladder.Shared, Rung: s, Name: shared.Name, Cost: shared.Cost},
 		Edits:  slices.Clone(shared.Edits), Cost: shared.Cost,
 	}

@@ -122,7 +122,7 @@ func (r *Run) Again(allow ladder.Cost) error {
 		}
 	}
 	r.Limits.Allow = max(r.Limits.Allow, allow)
-	r.Left = r.state()
+	r.Left, r.Numbered = r.state(), r.number()-1
 	r.Attempts = slices.DeleteFunc(slices.Clone(r.Attempts), func(a Attempt) bool {
 		gone := a.Outcome.Ending == Interrupted || a.Outcome.Ending == Failed && a.Plan.Trial == ""
 		if gone && a.Plan.Trial == "" {

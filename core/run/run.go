@@ -76,7 +76,10 @@ type Outcome struct {
 	// are made of it.
 	Measured map[string][]mem.Measurement `json:"measured,omitempty"`
 	Passed   []string                     `json:"passed,omitempty"`
-	Saved    *State                       `json:"saved,omitempty"` // the newest complete state that this attempt wrote
+	// Retries are requests that the card refused and the allocator tried again, by phase, "" where it is unknown: evidence
+	// of a full card, and no failure.
+	Retries map[string]oom.Retries `json:"retries,omitempty"`
+	Saved   *State                 `json:"saved,omitempty"` // the newest complete state that this attempt wrote
 	// newer states that nothing shows to be this run's
 	Strange []string `json:"strange,omitempty"`
 	Torn    []string `json:"torn,omitempty"` // states that this attempt left incomplete
@@ -214,6 +217,9 @@ type Run struct {
 	// interrupted or failed before the run was resumed. nil if there are none.
 	Cut      *Progress `json:"cut,omitempty"`
 	Attempts []Attempt `json:"attempts,omitempty"`
+	// Numbered is the highest number of an attempt that was planned before the run was taken up again. The next one is
+	// higher, so that no two attempts have the same number.
+	Numbered int `json:"numbered,omitempty"`
 }
 
 // Progress is how far an attempt came, by the program's own reports.
@@ -229,6 +235,15 @@ func (p *Progress) Further(q Progress) *Progress {
 		return &q
 	}
 	return &Progress{max(p.Iteration, q.Iteration), max(p.Total, q.Total), p.Succeeded || q.Succeeded}
+}
+
+// number returns the number of the next attempt.
+func (r *Run) number() int {
+	n := r.Numbered
+	if last := r.Last(); last != nil {
+		n = max(n, last.Plan.Attempt, len(r.Attempts))
+	}
+	return n + 1
 }
 
 // Last returns the last attempt, or nil.

@@ -69,7 +69,8 @@ func (p Printer) Estimate(d EstimateDocument) {
 			p.line("    %-52s %14s %12v", "estimate", "", *phase.TotalBytes)
 		}
 		if phase.AllocatedBytes != nil {
-			p.line("    with ample room: %v allocated, %v reserved (as torch.cuda.max_memory_*); not yet compared with a card", *phase.AllocatedBytes, *phase.ReservedBytes)
+			p.line("    with ample room: %v allocated, %v reserved (as torch.cuda.max_memory_*)",
+				*phase.AllocatedBytes, *phase.ReservedBytes)
 		}
 	}
 	for _, w := range d.Warnings {

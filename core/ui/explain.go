@@ -13,8 +13,9 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// ExplanationVersion is the version of [Explanation]. Fields are added within a version and never change their meaning.
-const ExplanationVersion = 1
+// ExplanationVersion is the version of [Explanation]. Fields are added within a version and never change their meaning. In
+// version 1 "oom" was true for a weak verdict as well; since 2 that is "possible".
+const ExplanationVersion = 2
 
 // An Explanation is the output of `launch explain`, for a person and as JSON. Scripts depend on the JSON, in which the report's
 // fields stand beside the others.
@@ -162,7 +163,7 @@ func (p Printer) Explain(x Explanation) {
 		p.ranAs(x.Run)
 	}
 	switch {
-	case x.Report.OOM || x.Report.Fatal:
+	case x.Report.OOM || x.Report.Possible || x.Report.Fatal:
 		p.died(x)
 	case x.Run != nil && x.Run.Cause != "" && x.Run.State != string(run.Interrupted):
 		p.line("  %s", x.Run.Cause)
@@ -193,17 +194,17 @@ func (p Printer) ranAs(r *RunDoc) {
 	}
 	p.line("run %s · %s", r.ID, what)
 	for i, a := range r.Attempts {
-		if i+1 < len(r.Attempts) {
+		if i+1 < len(r.Attempts) { // all but the last, which the next line has
 			how := string(a.Ending)
 			if a.Cause != "" {
 				how = a.Cause
 			}
-			p.line("  attempt %d  %s%s: %s", i+1, trial(a.Trial), a.Changes, how)
+			p.line("  attempt %d  %s%s: %s", a.Number, trial(a.Trial), a.Changes, how)
 		}
 	}
 	last := ""
 	if n := len(r.Attempts); n > 1 {
-		last = fmt.Sprintf(" in attempt %d, %s", n, r.Attempts[n-1].Changes)
+		last = fmt.Sprintf(" in attempt %d, %s", r.Attempts[n-1].Number, r.Attempts[n-1].Changes)
 	} else if n == 1 && r.Attempts[0].Changes != "as asked" && r.Attempts[0].Changes != "" {
 		last = ", " + r.Attempts[0].Changes
 	}
@@ -264,12 +265,12 @@ func (p Printer) remedies(x Explanation) {
 	head := "what would have helped, mildest cost first:"
 	costs := true
 	switch {
-	case !x.Report.OOM:
+	case !x.Report.OOM && !x.Report.Possible:
 		head, costs = "what to do:", false
 		for _, m := range x.Remedies {
 			costs = costs || m.Cost != ladder.None.String()
 		}
-	case x.Report.Confidence == oom.Weak:
+	case x.Report.Possible:
 		head, costs = "what to do:", false
 	case x.Run != nil && x.Remedies[len(x.Remedies)-1].Ladder != "":
 		head = "what is left, mildest cost first:"

@@ -2,6 +2,8 @@ package ui
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -122,6 +124,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	if short := last.Outcome.Short; short != "" {
 		p.line("%s %s", p.yellow("note:"), short)
 	}
+	p.retries(last.Outcome.Retries)
 	if in := last.Outcome.Inside; in != nil {
 		p.Inside(in.Hook)
 	}
@@ -132,6 +135,17 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 		p.Stop(r, stop)
 	}
 	p.line("run %s · exit code %d is %s", id, code, whose)
+}
+
+// retries writes how often the allocator had to ask again: one line for all phases.
+func (p Printer) retries(by map[string]oom.Retries) {
+	var in []string
+	for _, phase := range slices.Sorted(maps.Keys(by)) {
+		in = append(in, by[phase].In(phase))
+	}
+	if len(in) > 0 {
+		p.line("%s the card was full: the allocator retried %s", p.yellow("note:"), strings.Join(in, "; "))
+	}
 }
 
 // peakText returns a measured peak with its kind: a lower bound after an out-of-memory.

@@ -79,7 +79,7 @@ func RowOf(h *record.History, life record.Life) RunRow {
 		return row
 	}
 	row.Plugin, row.Name, row.Arch, row.Command = r.Job.Plugin, r.Job.Name, r.Job.Arch, r.Job.Command.Args
-	row.Attempts = len(r.Attempts)
+	row.Attempts = len(h.Tried())
 	if last := r.Last(); last != nil {
 		row.Changes, row.Peak = last.Plan.Changes(), last.Outcome.Peak
 		if h.Stop() != nil {
@@ -148,7 +148,7 @@ func (p Printer) Show(h *record.History, life record.Life) {
 		return
 	}
 	p.line("  job       %s", Title(r.Job))
-	for i, a := range r.Attempts { // a resume gives the number in an interrupted attempt's plan to the next attempt, too
+	for i, a := range h.Tried() {
 		p.line("  attempt %d  %s%s (%s)", i+1, trial(a.Plan.Trial), p.bold(a.Plan.Changes()), a.Plan.Why)
 		for _, e := range a.Plan.Edits {
 			if e.Knob == "resume" {
@@ -165,7 +165,14 @@ func (p Printer) Show(h *record.History, life record.Life) {
 				p.line("      %s: estimate %v%s%s", c.Phase, c.Estimate.Total(), of, measuredText(a.Outcome.Measured[c.Phase]))
 			}
 		}
-		p.outcome(&a.Outcome)
+		switch {
+		case a.Outcome.Ending != "":
+			p.outcome(&a.Outcome)
+		case row.State == "running" && i+1 == len(h.Tried()):
+			p.line("      still running")
+		default:
+			p.line("      cut off: launch was killed before it ended")
+		}
 	}
 	if s := h.Stop(); s != nil && row.State != s.Why {
 		p.Stop(r, s)

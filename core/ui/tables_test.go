@@ -53,22 +53,38 @@ func TestRunElsewhere(t *testing.T) {
 	}
 }
 
-// An attempt that was interrupted has the number of the attempt after it in its plan, because a resume sets it apart.
-func TestShowNumbersAttempts(t *testing.T) {
-	attempt := func(ending run.Ending) record.Event {
-		return record.Event{Kind: record.Ended, Attempt: &run.Attempt{Plan: run.Plan{Attempt: 1}, Outcome: run.Outcome{Ending: ending}}}
+// Every attempt that was planned is listed under its own number, also one whose launch was killed.
+func TestShowListsEveryAttempt(t *testing.T) {
+	planned := func(n int) record.Event {
+		return record.Event{Kind: record.Planned, Plan: &run.Plan{Attempt: n}}
+	}
+	ended := func(n int, ending run.Ending) record.Event {
+		a := &run.Attempt{Plan: run.Plan{Attempt: n}, Outcome: run.Outcome{Ending: ending}}
+		return record.Event{Kind: record.Ended, Attempt: a}
 	}
 	h := &record.History{ID: "x", Events: []record.Event{
-		{Kind: record.Started, Run: &run.Run{Job: &job.Job{Dialect: "r", Plugin: "p"}}}, attempt(run.Interrupted), attempt(run.Succeeded),
+		{Kind: record.Started, Run: &run.Run{Job: &job.Job{Dialect: "r", Plugin: "p"}}},
+		planned(1), ended(1, run.Interrupted), planned(2), planned(3), ended(3, run.Succeeded),
 	}}
+	if r := h.Run(); len(r.Attempts) != 2 || r.Numbered != 3 {
+		t.Errorf("%d attempts ended, %d numbers are taken; want 2 and 3", len(r.Attempts), r.Numbered)
+	}
 	var out strings.Builder
 	Printer{W: &out}.Show(h, record.Life{})
-	if got := out.String(); strings.Count(got, "  attempt 1  ") != 1 || strings.Count(got, "  attempt 2  ") != 1 {
-		t.Errorf("it shows\n%s", got)
+	got := strings.Join(strings.Fields(out.String()), " ")
+	last := 0
+	for _, want := range []string{"attempt 1 ", "interrupted", "attempt 2 ", "cut off: launch was killed", "attempt 3 ", "succeeded"} {
+		at := strings.Index(got[last:], want)
+		if at < 0 {
+			t.Fatalf("after byte %d, %q is missing in\n%s", last, want, out.String())
+		}
+		last += at
 	}
 	out.Reset()
-	Printer{W: &out}.Explain(Explanation{Run: &RunDoc{State: "succeeded", Attempts: []AttemptDoc{{Number: 1, Ending: run.Interrupted}, {Number: 1, Changes: "as asked"}}}})
-	if got := out.String(); !strings.Contains(got, "  attempt 1  ") || !strings.Contains(got, "in attempt 2, as asked") {
+	Printer{W: &out}.Explain(Explanation{Run: &RunDoc{State: "succeeded", Attempts: []AttemptDoc{
+		{Number: 1, Ending: run.Interrupted}, {Number: 3, Changes: "as asked"},
+	}}})
+	if got := out.String(); !strings.Contains(got, "  attempt 1  ") || !strings.Contains(got, "in attempt 3, as asked") {
 		t.Errorf("it explains\n%s", got)
 	}
 }

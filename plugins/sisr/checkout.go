@@ -36,6 +36,14 @@ func (x *checkout) read() (err error) {
 	if path := x.prog.Path(); path != "" {
 		x.root = filepath.Dir(path)
 	}
+	// BasicSR and what is built on it keep train.py in their package, and all else beside that (basicsr/train.py, line 214 at
+	// 8d56e3a0).
+	for _, part := range []string{"__init__.py", "models/__init__.py"} {
+		if _, err := os.Stat(filepath.Join(x.root, part)); err == nil && x.recipe.dialect == &basicSR {
+			x.root = filepath.Dir(x.root)
+			break
+		}
+	}
 	if x.schema, err = readSchema(x.find); err != nil {
 		return err
 	}
@@ -134,7 +142,7 @@ func (x *checkout) warnings() (out []string) {
 		warn("%s lies below options/_templates, where the trainer reads no recipe: copy it elsewhere", r.path)
 	}
 	for _, path := range []string{r.micro, r.accumulation, r.tile, r.amp} {
-		if path != "" && r.at(path).Exists() && !r.settable(path) {
+		if path != "" && r.at(path).Exists() && !r.settable(path) && !r.staged {
 			warn("%s cannot be changed in a copy (%s): launch plans without it; write the value itself there to let it", path, r.fixed[path])
 		}
 	}
@@ -207,7 +215,7 @@ func (x *checkout) lacks(folder, name string) bool {
 func (x *checkout) discWarnings() (out []string) {
 	kind, judged := x.recipe.disc.kind, false
 	for _, p := range x.recipe.losses {
-		l := p.loss()
+		l := p.loss(x.recipe.project)
 		if l.Weight == 0 || !l.IsGAN() && !l.WantsFeatures() {
 			continue
 		}
@@ -238,7 +246,7 @@ func (x *checkout) discWarnings() (out []string) {
 func (x *checkout) lossWarnings() (out []string) {
 	constant, others := "", false
 	for _, p := range x.recipe.losses {
-		l := p.loss()
+		l := p.loss(x.recipe.project)
 		if l.Weight == 0 {
 			continue
 		}

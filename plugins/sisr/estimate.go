@@ -21,32 +21,33 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 		OptimG: q.Text("optimizer", "AdamW"), OptimD: q.Text("optimizer-d", "AdamW"), EMA: q.Bool("ema", true), CPU: d.Kind == gpu.CPU, OneDNN: d.Kind == gpu.CPU,
 	}
 	scale, disc := q.Int("scale", 4), q.Text("discriminator", "")
-	for _, l := range strings.Split(q.Text("losses", "charbonnierloss"), ",") {
-		step.Losses = append(step.Losses, arch.Loss{Type: l, Weight: 1})
+	val := validation(q, step)
+	trains, lossNames := q.Bool("training", true), q.Text("losses", "charbonnierloss")
+	step.Project = projects[q.OneOf("project", "redux", "basicsr", "neosr")]
+	spec := arch.Spec{Project: step.Project, Type: q.Arch, Scale: scale, Args: q.Rest()}
+	for _, l := range strings.Split(lossNames, ",") {
+		step.Losses = append(step.Losses, arch.Loss{Project: spec.Project, Type: l, Weight: 1})
 	}
-	val := arch.ValConfig{AMP: step.AMP, Tile: q.Int("tile", 0), Overlap: q.Int("tile-overlap", 0)}
-	if step.CPU {
-		val.Host = &arch.Host{}
-	}
-	val.H, val.W = q.Image("image", "")
-	trains := q.Bool("training", true)
-	spec := arch.Spec{Type: q.Arch, Scale: scale, Args: q.Rest()}
 	if err := q.Err(); err != nil {
 		return nil, err
+	}
+	if !trains { // an image alone has neither losses nor a discriminator
+		step.Losses, disc = nil, ""
 	}
 	var err error
 	if step.Net, _, err = arch.Build(spec); err != nil {
 		return nil, fmt.Errorf("%w; what is no setting of the step is taken for an argument of the network", err)
 	}
 	for _, l := range step.Losses {
-		if !arch.HasLoss(l.Type) {
-			return nil, fmt.Errorf("losses has %q, which has no formula; those that have one are %s", l.Type, strings.Join(arch.LossNames(), ", "))
+		if !l.HasFormula() {
+			return nil, fmt.Errorf("losses has %q, which has no formula; those that have one are %s",
+				l.Type, strings.Join(arch.LossNames(spec.Project), ", "))
 		}
 	}
 	if val.Tile > 0 && val.Overlap >= val.Tile {
 		return nil, fmt.Errorf("tiles of %d do not overlap by %d: tile-overlap is less than tile", val.Tile, val.Overlap)
 	}
-	if err := discriminate(&step, disc); err != nil {
+	if err := discriminate(&step, spec.Project, disc); err != nil {
 		return nil, err
 	}
 	var phases []plugin.Phase
@@ -75,20 +76,36 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	return phases, nil
 }
 
+// projects are the projects by the name that --project takes.
+var projects = map[string]arch.Project{"redux": arch.Redux, "basicsr": arch.BasicSR, "neosr": arch.Neosr}
+
 // discriminate gives a step its discriminator, and the loss that needs one.
-func discriminate(step *arch.StepConfig, disc string) (err error) {
+func discriminate(step *arch.StepConfig, p arch.Project, disc string) (err error) {
 	switch gan := slices.ContainsFunc(step.Losses, arch.Loss.IsGAN); {
 	case disc == "" && gan:
 		return errors.New("an adversarial loss needs a discriminator, such as --set discriminator=dunet")
 	case disc != "":
-		if step.Disc, _, err = arch.BuildDiscriminator(arch.Spec{Type: disc}); err != nil {
-			return fmt.Errorf("%w; those that have one are %s", err, strings.Join(arch.DiscriminatorNames(), ", "))
+		if step.Disc, _, err = arch.BuildDiscriminator(arch.Spec{Project: p, Type: disc}); err != nil {
+			return fmt.Errorf("%w; those that have one are %s", err, strings.Join(arch.DiscriminatorNames(p), ", "))
 		}
 		if !gan {
-			step.Losses = append(step.Losses, arch.Loss{Type: "ganloss", Weight: 1})
+			step.Losses = append(step.Losses, arch.Loss{Project: p, Type: "ganloss", Weight: 1})
 		}
 	}
 	return nil
+}
+
+// validation is that of the image, if one is given, without a network. Its memory format is by traiNNer-redux's option,
+// which counts under mixed precision alone.
+func validation(q *plugin.Bare, step arch.StepConfig) arch.ValConfig {
+	val := arch.ValConfig{AMP: step.AMP, Tile: q.Int("tile", 0), Overlap: q.Int("tile-overlap", 0)}
+	if step.CPU {
+		val.Host = &arch.Host{}
+	}
+	last := q.Bool("use_channels_last", true) && step.AMP != nn.F32
+	val.Layout = arch.Layout{NetworkLast: last, ImageLast: last}
+	val.H, val.W = q.Image("image", "")
+	return val
 }
 
 // precision is autocast's type.

@@ -28,6 +28,10 @@ func TestEstimateOfTheImpossible(t *testing.T) {
 		"a crop that is just enough":   {"hit_srf", map[string]string{"lq": "17"}, ""},
 		"a discriminator and its loss": {"compact", map[string]string{"losses": "l1loss,ganloss", "discriminator": "dunet"}, ""},
 		"no training, and a tiny crop": {"rgt_s", map[string]string{"lq": "1", "training": "false", "image": "64"}, ""},
+		"no training, and no loss": {
+			"dat", map[string]string{"losses": "nosuch,ganloss", "training": "false", "image": "64"}, "",
+		},
+		"no training, one image": {"dat", map[string]string{"micro-batch": "1", "training": "false", "image": "64"}, ""},
 	} {
 		phases, err := New().(plugin.Estimator).Estimate(t.Context(), &plugin.Bare{Arch: tt.arch, Settings: tt.settings}, gpu.Device{})
 		switch {
@@ -36,5 +40,32 @@ func TestEstimateOfTheImpossible(t *testing.T) {
 		case tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)):
 			t.Errorf("%s: %v, want it to say %q", name, err, tt.says)
 		}
+	}
+}
+
+// Both memory formats have a price, channels last under mixed precision alone. On a card the peak has cuBLAS's
+// workspace.
+func TestEstimateOfFormats(t *testing.T) {
+	card := gpu.Device{Kind: gpu.CUDA, Capability: "8.9"}
+	allocated := func(amp, last string, d gpu.Device) int64 {
+		q := &plugin.Bare{Arch: "compact", Settings: map[string]string{
+			"amp": amp, "use_channels_last": last, "training": "false", "image": "640x480", "scale": "1",
+		}}
+		phases, err := New().(plugin.Estimator).Estimate(t.Context(), q, d)
+		if err != nil || len(phases) != 1 {
+			t.Fatalf("%v, %d phases", err, len(phases))
+		}
+		return int64(phases[0].Allocated)
+	}
+	const copies, block = 2*64*480*640*2 + 64*64*9*2, 1 << 20
+	more := allocated("fp16", "false", gpu.Device{}) - allocated("fp16", "true", gpu.Device{})
+	if more < copies || more > copies+block {
+		t.Errorf("contiguous takes %d more than channels last, want %d", more, copies)
+	}
+	if a, b := allocated("off", "false", card), allocated("off", "true", card); a != b {
+		t.Errorf("in float32 the formats take %d and %d", a, b)
+	}
+	if got := allocated("fp16", "true", card) - allocated("fp16", "true", gpu.Device{}); got != 8519680 {
+		t.Errorf("a card allocates %d more than the tensors", got)
 	}
 }

@@ -26,12 +26,15 @@ func (x *checkout) spec(set map[string]any) arch.Spec {
 	for k, v := range set {
 		args[k] = v
 	}
-	return arch.Spec{Type: x.recipe.net.kind, Scale: x.recipe.scale, Frames: x.recipe.int(trainSet+"clip_size", 0), Args: args, Source: x.arch}
+	return arch.Spec{
+		Project: x.recipe.project, Type: x.recipe.net.kind, Scale: x.recipe.scale, Args: args, Source: x.arch,
+		Frames: x.recipe.int(trainSet+"clip_size", 0),
+	}
 }
 
 // discSpec names the discriminator to the formulas.
 func (x *checkout) discSpec() arch.Spec {
-	return arch.Spec{Type: x.recipe.disc.kind, Args: x.recipe.disc.args, Source: x.munet}
+	return arch.Spec{Project: x.recipe.project, Type: x.recipe.disc.kind, Args: x.recipe.disc.args, Source: x.munet}
 }
 
 // step is the training step of a variant, for the formulas.
@@ -47,14 +50,17 @@ func (b *builder) step(v variant, s setting) (arch.StepConfig, error) {
 		}
 	}
 	cfg := arch.StepConfig{
-		Net: net, Batch: v.micro, LQ: v.lq, AMP: s.amp, Accumulate: v.accum,
+		Project: b.recipe.project, Model: b.recipe.model, Net: net, Batch: v.micro, LQ: v.lq, AMP: s.amp, Accumulate: v.accum,
 		DDP: slices.ContainsFunc(b.prog.Launchers, b.starts), OptimG: b.recipe.optG, OptimD: b.recipe.optD, EMA: b.recipe.withEMA, Disc: b.disc, OldTorch: b.oldTorch(), CPU: b.device.Kind == gpu.CPU, OneDNN: b.device.Kind == gpu.CPU,
 	}
 	if !launched(b.prog, b.job.Command.Env) && b.device.Kind == gpu.CUDA {
 		cfg.Replicas = b.job.Batch.Ranks
 	}
+	if b.recipe.project == arch.Neosr {
+		cfg.Neosr = b.recipe.neosrStep()
+	}
 	for _, l := range b.recipe.losses {
-		cfg.Losses = append(cfg.Losses, l.loss())
+		cfg.Losses = append(cfg.Losses, l.loss(b.recipe.project))
 	}
 	return cfg, nil
 }
@@ -66,7 +72,7 @@ func (b *builder) starts(l command.Launcher) bool {
 }
 
 // loss is a loss of the recipe, for the formulas.
-func (l part) loss() arch.Loss {
+func (l part) loss(p arch.Project) arch.Loss {
 	weight := 1.0
 	switch w := l.args["loss_weight"].(type) {
 	case float64:
@@ -74,7 +80,10 @@ func (l part) loss() arch.Loss {
 	case int64:
 		weight = float64(w)
 	}
-	return arch.Loss{Type: l.kind, Name: ledgerName(l), Weight: weight, Args: l.args}
+	if p.ComputesAll() {
+		weight = 1
+	}
+	return arch.Loss{Project: p, Type: l.kind, Name: ledgerName(l), Weight: weight, Args: l.args}
 }
 
 // ledgerName is what a ledger calls a loss: its key in the recipe, or of a list its type.
@@ -131,7 +140,7 @@ func (b *builder) priceTraining(variants []variant, settings []setting) map[vari
 						estimates[k].Add(b.queueItem(v))
 					}
 					for _, i := range same {
-						rungs = append(rungs, func() { out[v][i] = b.around(estimates[k], settings[i], false) })
+						rungs = append(rungs, func() { out[v][i] = b.around(estimates[k], settings[i]) })
 					}
 				}
 				mem.Together(rungs)
@@ -188,7 +197,8 @@ func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Es
 			tasks = append(tasks, func() {
 				cfg := arch.ValConfig{
 					Net: b.net, H: int64(b.image.height), W: int64(b.image.width), AMP: s.amp, Tile: max(0, tile), Overlap: b.recipe.tileOverlap,
-					GT: len(b.recipe.valGT) > 0, OldTorch: b.oldTorch(),
+					GT: len(b.recipe.valGT) > 0, Layout: b.recipe.layout(s.amp), OldTorch: b.oldTorch(),
+					Neosr: b.recipe.project == arch.Neosr,
 				}
 				if around {
 					cfg.Step, cfg.States = &step, &states
@@ -198,7 +208,7 @@ func (b *builder) priceValidations(tiles []int64, settings []setting) [][]mem.Es
 				}
 				e := b.priceValidation(cfg)
 				for _, i := range same {
-					out[k][i] = b.around(e, settings[i], true)
+					out[k][i] = b.around(e, settings[i])
 				}
 			})
 		}
@@ -214,6 +224,8 @@ func (b *builder) unpriced() string {
 		return unknown(b.netErr)
 	case b.imageErr != nil:
 		return "how large the validation images are is not known: " + b.imageErr.Error()
+	case b.recipe.bool("val.grids") && b.recipe.project == arch.NAFNet:
+		return "val.grids: the image is cut into a batch of crops, which has no formula yet"
 	}
 	return ""
 }
@@ -255,15 +267,12 @@ func (b *builder) queueItem(v variant) mem.Item {
 }
 
 // around adds what no forward asks for: the context and the libraries' workspace on a card, the interpreter on a CPU.
-func (b *builder) around(tensors mem.Tensors, s setting, validation bool) mem.Estimate {
+func (b *builder) around(tensors mem.Tensors, s setting) mem.Estimate {
 	tensors.Items = slices.Clip(tensors.Items) // other settings begin with the same ones
 	if b.device.Kind == gpu.CPU {
 		e := tensors.Alone()
 		e.Add(mem.RuntimeOf(b.torch()))
 		return e
-	}
-	if validation {
-		tensors.Add(arch.Workspace(b.net, tensors.Estimate)...)
 	}
 	e := tensors.OnCard(b.device, b.caching.With(s.expandable))
 	e.Add(mem.Collectives(b.device, b.job.Batch.Ranks)...)

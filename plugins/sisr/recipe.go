@@ -10,6 +10,8 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/plugins/sisr/arch"
 )
 
 // recipe is what a recipe says of everything that costs memory, in one spelling for all dialects.
@@ -19,14 +21,17 @@ type recipe struct {
 	path string // as the command names it
 	root config.Value
 
-	title       string // the experiment's name
-	experiment  string // its folder, relative to the command's folder or absolute
+	project     arch.Project // whose classes its names are: the dialect's, or that of a project built on it
+	title       string       // the experiment's name
+	model       string       // model_type, of a project that has several training loops
+	experiment  string       // its folder, relative to the command's folder or absolute
 	scale       int64
 	net, disc   part   // network_g, network_d; disc.kind is "" without one
 	losses      []part // under their own names
 	microBatch  int64
 	accum       int64
 	lqSize      int64
+	staged      bool // both change by a plan of the recipe's: of its largest stage
 	useAMP      bool
 	half        string // "fp16" or "bf16", under mixed precision
 	withEMA     bool
@@ -75,6 +80,17 @@ func (r *recipe) force(forced []string) {
 func (r *recipe) lossScheduling() bool {
 	on, ok := r.at("train.dynamic_loss_scheduling.enabled").Bool()
 	return on && ok
+}
+
+// layout is the memory format of a validation at a precision: contiguous without mixed precision.
+func (r *recipe) layout(amp nn.DType) arch.Layout {
+	if amp == nn.F32 {
+		return arch.Layout{}
+	}
+	if on, ok := r.at(r.channelsLast).Bool(); ok && !on {
+		return arch.Layout{}
+	}
+	return r.dialect.layout
 }
 
 // settable reports whether an edit of the recipe can set the path. A value that an anchor shares with others, or that
@@ -139,6 +155,7 @@ func readRecipe(path string, text []byte, forced []string) (*recipe, []string, e
 	if err := r.readSizes(warn); err != nil {
 		return nil, nil, err
 	}
+	r.readStages(warn)
 	r.useAMP = r.bool(r.amp)
 	r.half = "fp16"
 	if r.bool(r.bf16) {
@@ -153,10 +170,18 @@ func readRecipe(path string, text []byte, forced []string) (*recipe, []string, e
 	r.optG, r.optD = r.optimizer("optim_g"), r.optimizer("optim_d")
 	r.losses = r.readLosses()
 	model := strings.ToLower(r.root.Get("model_type").Text())
-	r.otf = r.bool("high_order_degradation") || strings.Contains(model, "realesr") || model == "otf"
-	r.queueSize = r.int(r.queue, 120) // 120 (redux, neosr), 180 (BasicSR)
+	r.project = r.dialect.project
 	if r.dialect == &basicSR {
+		r.model, r.project = model, arch.Owner(arch.BasicSR, r.net.kind)
+	}
+	r.otf = r.degrades(model)
+	switch r.dialect {
+	case &basicSR:
 		r.queueSize = r.int(r.queue, 180)
+	case &neosr:
+		r.queueSize = r.neosrQueue()
+	default:
+		r.queueSize = r.int(r.queue, 120)
 	}
 	r.readValidation()
 	r.trainRoots = r.roots("datasets.train.dataroot_gt")
@@ -167,6 +192,43 @@ func readRecipe(path string, text []byte, forced []string) (*recipe, []string, e
 		r.experiment = filepath.Join(r.folder, r.title)
 	}
 	return r, warnings, nil
+}
+
+// degrades reports whether the low resolution is made on the card, which keeps a pool of pairs for it. BasicSR's models do
+// unless they are told not to (models/realesrgan_model.py, feed_data, at 8d56e3a0; HAT's models are made of the same lines).
+func (r *recipe) degrades(model string) bool {
+	made := strings.Contains(model, "realesr") || strings.Contains(model, "realhat")
+	if on, ok := r.at("high_order_degradation").Bool(); ok {
+		return on && (made || r.dialect != &basicSR)
+	}
+	return made || model == "otf"
+}
+
+// readStages reads Restormer's progressive training, whose batches and crops change by a plan (basicsr/train.py at df766d5):
+// a stage takes mini_batch_sizes of the batch, and gt_sizes of the crop. The stage of the most pixels is priced, and neither
+// size is a knob.
+func (r *recipe) readStages(warn func(string, ...any)) {
+	sizes, batches := r.at("datasets.train.gt_sizes"), r.at("datasets.train.mini_batch_sizes")
+	if r.dialect != &basicSR || sizes.Len() == 0 || sizes.Len() != batches.Len() {
+		return
+	}
+	most, batch, crop := int64(0), int64(0), int64(0)
+	for i := range sizes.Len() {
+		n, _ := batches.Index(i).Int()
+		side, _ := sizes.Index(i).Int()
+		n, side = min(n, r.microBatch), min(side, r.lqSize*max(1, r.scale))
+		if n*side*side > most {
+			most, batch, crop = n*side*side, n, side
+		}
+	}
+	if most == 0 {
+		return
+	}
+	r.microBatch, r.lqSize, r.staged = batch, crop/max(1, r.scale), true
+	for _, path := range []string{r.micro, r.gt} {
+		r.fixed[path] = "datasets.train.gt_sizes and mini_batch_sizes decide it, stage by stage"
+	}
+	warn("the training has %d stages of batches and crops: the largest is priced, %d crops of %d", sizes.Len(), batch, crop)
 }
 
 // readSizes reads the batch and the training crop.

@@ -17,9 +17,11 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
+	"github.com/launch-ml/launch/plugins/sisr/arch"
 )
 
 // recipeYAML is a recipe of our own with traiNNer-redux's keys.
@@ -463,6 +465,39 @@ func TestDialects(t *testing.T) {
 	}
 }
 
+// A validation's memory format is the project's: of the recipe in traiNNer-redux, the network's alone in neosr, neither
+// without mixed precision.
+func TestLayout(t *testing.T) {
+	const (
+		basicSR = "model_type: SRModel\nscale: 4\ndatasets:\n  train: {gt_size: 128, batch_size_per_gpu: 16}\n" +
+			"network_g: {type: RRDBNet}\n"
+		neosr = "[datasets.train]\npatch_size = 64\nbatch_size = 8\n[network_g]\ntype = \"compact\"\n"
+	)
+	both, network, none := arch.Layout{NetworkLast: true, ImageLast: true}, arch.Layout{NetworkLast: true}, arch.Layout{}
+	for name, tt := range map[string]struct {
+		path, text string
+		amp        nn.DType
+		want       arch.Layout
+	}{
+		"redux":             {"x.yml", recipeYAML, nn.BF16, both},
+		"redux, float32":    {"x.yml", recipeYAML, nn.F32, none},
+		"redux, told so":    {"x.yml", recipeYAML + "use_channels_last: true\n", nn.F16, both},
+		"redux, told not":   {"x.yml", recipeYAML + "use_channels_last: false\n", nn.F16, none},
+		"BasicSR":           {"x.yml", basicSR, nn.F16, none},
+		"neosr":             {"x.toml", neosr, nn.BF16, network},
+		"neosr has no such": {"x.toml", "use_channels_last = false\n" + neosr, nn.F16, network},
+	} {
+		r, _, err := readRecipe(tt.path, []byte(tt.text), nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := r.layout(tt.amp); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
+	}
+}
+
 // What an anchor shares with other keys, or the command says over the recipe, cannot be set in a copy: no rung tries to.
 func TestWhatCannotBeSet(t *testing.T) {
 	shared := strings.Replace(recipeYAML, "batch_size_per_gpu: 8 ", "batch_size_per_gpu: &b 8 ", 1) + "other: *b\n"
@@ -679,7 +714,7 @@ func TestIdleCard(t *testing.T) {
 		set := plugintest.Ladders(t, New(), j.Command, gpu.Device{Kind: kind, Total: 12 * unit.GiB})
 		return set.Ladder(ladder.Training).Rungs[0].At(0).Known()
 	}
-	basic := "name: x\nmodel_type: SRModel\nscale: 2\nnum_gpu: 0\nnetwork_g: {type: compact}\ndatasets:\n  train: {gt_size: 64, batch_size_per_gpu: 2}\ntrain:\n  optim_g: {type: Adam}\n  pixel_opt: {type: L1Loss}\n"
+	basic := "name: x\nmodel_type: SRModel\nscale: 2\nnum_gpu: 0\nnetwork_g: {type: SRVGGNetCompact, upscale: 2}\ndatasets:\n  train: {gt_size: 64, batch_size_per_gpu: 2}\ntrain:\n  optim_g: {type: Adam}\n  pixel_opt: {type: L1Loss}\n"
 	toml := "name = \"x\"\nscale = 2\nnum_gpu = 0\n[datasets.train]\npatch_size = 32\nbatch_size = 2\n[network_g]\ntype = \"compact\"\n[train.optim_g]\ntype = \"adamw\"\n[train.pixel_opt]\ntype = \"l1loss\"\n"
 	for _, tt := range []struct {
 		name, recipe string

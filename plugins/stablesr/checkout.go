@@ -28,6 +28,7 @@ type checkout struct {
 	prog   command.Prog
 	entry  entry
 	root   string // folder of the script
+	tree   string // folder that ldm lies in
 	script python.Source
 	main   python.Source // main.py's, which train_with_edge.py calls
 	edge   arch.Generation
@@ -50,6 +51,13 @@ func readCheckout(prog command.Prog) (*checkout, error) {
 		x.entry = edgePy
 		x.main = x.source("main.py")
 	}
+	x.tree = x.root
+	// instruct-pix2pix at 0dffd1ee has ldm in a folder of its own
+	for _, dir := range appendsPath.FindAllStringSubmatch(x.main.Code, -1) {
+		if info, err := os.Stat(filepath.Join(x.root, dir[1], "ldm")); err == nil && info.IsDir() {
+			x.tree = filepath.Join(x.root, dir[1])
+		}
+	}
 	x.edge = arch.EdgeOf([]byte(x.source("ldm/modules/diffusionmodules/edge_processor.py").Code))
 	x.edgePL = x.source("ldm/models/diffusion/ddpm_with_edge.py")
 	return x, nil
@@ -57,8 +65,13 @@ func readCheckout(prog command.Prog) (*checkout, error) {
 
 // source is a file of the checkout; an empty one where it is not there.
 func (x *checkout) source(rel string) python.Source {
+	if under, ok := strings.CutPrefix(rel, "ldm/"); ok {
+		return python.ReadSource(filepath.Join(x.tree, "ldm", under), maxText)
+	}
 	return python.ReadSource(filepath.Join(x.root, rel), maxText)
 }
+
+var appendsPath = lazy.MustCompile(`sys\.path\.append\(\s*["']([^"']+)["']`)
 
 // takesBase reports whether the script is of latent-diffusion's kind: it declares --base, reads the rest as overrides, and
 // builds a trainer of Lightning's settings. Other people's main.py have one or the other.

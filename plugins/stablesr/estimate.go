@@ -32,11 +32,11 @@ func (stablesr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plu
 	if err := q.Err(); err != nil {
 		return nil, err
 	}
-	model, err := arch.Read(arch.Stock(q.Arch, params), edge)
+	model, err := arch.Read(arch.Stock(q.Arch, params), arch.Code{Edge: edge})
 	if err != nil {
 		return nil, fmt.Errorf("the sizes of %s are in a recipe, which launch plan -- python main.py --base RECIPE … prices; without one there is LatentDiffusionSRTextWT", q.Arch)
 	}
-	s.Model = model
+	s.Model, s.Swaps = model, true
 	if s.Queue%s.Batch != 0 {
 		return nil, fmt.Errorf("the first batch asserts that the pool is a multiple of the micro-batch: %d is none of %d, --queue %d is", s.Queue, s.Batch, (s.Queue/s.Batch+1)*s.Batch)
 	}
@@ -44,7 +44,7 @@ func (stablesr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plu
 	for _, p := range []struct {
 		name  string
 		price func() mem.Tensors
-	}{{"training", s.Training}, {"validation", s.Validation}, {images, func() mem.Tensors { return s.Images(8) }}} {
+	}{{"training", s.Training}, {"validation", s.Validation}, {images, s.Images}} {
 		e := p.price()
 		switch {
 		case e.Known():

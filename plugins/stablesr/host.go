@@ -1,87 +1,15 @@
 package stablesr
 
 import (
-	"fmt"
-	"image"
-	_ "image/jpeg"
-	_ "image/png"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
 )
-
-const dataSource = "basicsr/data/realesrgan_dataset.py"
-
-// kernel is one of three blur kernels of a sample, padded to 21 × 21 (realesrgan_dataset.py:198 at 398ee93).
-const kernel = unit.Bytes(21 * 21 * 4)
-
-// decodedPixel is what a worker holds of a whole image: imdecode's three bytes, and float32 before and after it is divided
-// by 255 (basicsr/utils/img_util.py, imfrombytes, at 398ee93).
-const decodedPixel = 3 + 12 + 12
-
-// sample is what one sample of a data set's tensors takes, in float32; why says what is not known.
-func (r *recipe) sample(set string) (n unit.Bytes, from, why string) {
-	target := text(r.root, set+".target")
-	if !strings.HasSuffix(target, "realesrgan_dataset.RealESRGANDataset") {
-		return 0, "", fmt.Sprintf("what a sample of %s holds is not known", target)
-	}
-	crop, ok := integer(r.root, set+".params.crop_size")
-	if !ok {
-		crop = 512 // realesrgan_dataset.py:44
-	}
-	square := unit.Bytes(3 * crop * crop * 4)
-	n, from = square+3*kernel, fmt.Sprintf("3 × %d² × 4 B and three kernels", crop)
-	if strings.Contains(r.source(dataSource).Code, `'img_edge': img_edge`) { // realesrgan_dataset.py:258 at cea3b81b
-		n, from = n+square, from+", and as much of edges"
-	}
-	return n, from, ""
-}
-
-// looked is of how many images the headers are read to guess how large the data set's are.
-const looked = 16
-
-// decoded guesses what a worker holds while it makes a sample.
-func (r *recipe) decoded(set string) (unit.Bytes, string) {
-	var folders []string
-	switch v, _ := get(r.root, set+".params.gt_path"); v := v.(type) {
-	case string:
-		folders = []string{v}
-	case []any:
-		for _, f := range v {
-			folders = append(folders, fmt.Sprint(f))
-		}
-	}
-	var most, seen int64
-	for _, folder := range folders {
-		d, err := os.Open(absolute(r.prog.Dir, folder))
-		if err != nil {
-			continue
-		}
-		names, _ := d.Readdirnames(looked)
-		d.Close()
-		for _, name := range names {
-			f, err := file.Open(filepath.Join(absolute(r.prog.Dir, folder), name))
-			if err != nil {
-				continue
-			}
-			if c, _, err := image.DecodeConfig(f); err == nil {
-				most, seen = max(most, int64(c.Width)*int64(c.Height)), seen+1
-			}
-			f.Close()
-		}
-	}
-	if seen == 0 { // the recipes name DIV8K, DIV2K, Flickr2K and OST (configs/stableSRNew at 398ee93)
-		return 7680 * 4320 * decodedPixel, fmt.Sprintf("an image of 7680 × 4320, as DIV8K has them, %d B a pixel: none could be looked at", decodedPixel)
-	}
-	return unit.Bytes(most * decodedPixel), fmt.Sprintf("the largest of %d images, %d B a pixel", seen, decodedPixel)
-}
 
 // clip is what FrozenOpenCLIPEmbedder makes before it throws the image tower away: 986 million parameters in float32.
 const clip = unit.Bytes(986e6 * 4)
@@ -101,22 +29,25 @@ func (b *builder) host(training mem.Estimate) *ladder.HostLadder {
 	loaders := []mem.Loader{}
 	why := ""
 	for _, set := range []string{"train", "validation"} {
-		key := "data.params." + set
-		if !has(b.root, key) {
+		if !has(b.root, keyData+set) {
 			continue
 		}
 		l := mem.Loader{What: map[string]string{"train": "training", "validation": "validation"}[set], Ranks: ranks, Prefetch: 2, Samples: 1, Queued: 1}
 		var unknown string
-		l.Sample, l.From, unknown = b.sample(key)
+		l.Sample, l.From, unknown = b.sample(set)
 		if why == "" {
 			why = unknown
 		}
-		l.Making, l.MakingFrom = b.decoded(key)
+		l.Making, l.MakingFrom = b.decoded(set)
 		loaders = append(loaders, l)
 	}
 	lines := func(f ladder.Feed) (out []mem.HostLine) {
 		for _, l := range loaders {
 			l.Workers, l.Prefetch = f.Workers, f.Prefetch
+			// main.py:185 of justinpinkney's at c63ca47a
+			if n, ok := integer(b.root, keyData+"num_val_workers"); ok && l.What == "validation" {
+				l.Workers = n
+			}
 			out = append(out, l.Lines()...)
 		}
 		out = append(out, mem.HostProcesses(ranks, mem.RuntimeOf(b.python.TorchCUDA())))
@@ -157,8 +88,15 @@ func (b *builder) states(training mem.Estimate, ranks unit.Bytes) (out []mem.Hos
 
 // checkpoints is the size of the largest file that the model is loaded from.
 func (b *builder) checkpoints() (size unit.Bytes) {
-	for _, key := range []string{"model.params.ckpt_path", "model.params.first_stage_config.params.ckpt_path"} {
-		if info, err := os.Stat(absolute(b.prog.Dir, text(b.root, key))); err == nil && info.Mode().IsRegular() {
+	files := []string{text(b.root, "model.params.ckpt_path"), text(b.root,
+		"model.params.first_stage_config.params.ckpt_path")}
+	// of Dreambooth and textual inversion, of justinpinkney's and zero123
+	for _, flag := range []string{"--actual_resume", "--finetune_from"} {
+		v, _ := b.argv.Get(flag)
+		files = append(files, v)
+	}
+	for _, path := range files {
+		if info, err := os.Stat(absolute(b.prog.Dir, path)); path != "" && err == nil && info.Mode().IsRegular() {
 			size = max(size, unit.Bytes(info.Size()))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
@@ -180,8 +181,15 @@ func (b *builder) idleCard() string {
 // validates reports whether there is a validation, of which the sanity check is the first.
 func (b *builder) validates() bool { return has(b.root, "data.params.validation") }
 
+// logsImages reports whether there is an image log: main.py adds ImageLogger whatever the recipe says.
 func (b *builder) logsImages() bool {
-	return (b.stableSR() || b.model != nil && b.model.Resi()) && !truth(b.root, keyImages+".disabled", false)
+	if n, ok := integer(b.root, keyImages+".max_images"); ok && n == 0 || truth(b.root, keyImages+".disabled", false) {
+		return false
+	}
+	if b.model == nil {
+		return false
+	}
+	return b.stableSR() || b.model.Resi() || has(b.root, keyImages) || strings.Contains(b.main.Code, "main.ImageLogger")
 }
 
 // shared lists the rungs that concern every phase, from the one that needs most, and where the job as asked stands.
@@ -245,6 +253,8 @@ func (b *builder) splitCost() (ladder.Cost, string) {
 	switch {
 	case b.model != nil && b.model.Resi(): // contperceptual.py:58 against :73
 		return ladder.Recipe, "; the loss divides the reconstruction's part by the micro-batch once more and the discriminator's not, so that they weigh otherwise"
+	case b.model != nil && b.model.Autoencoder():
+		return ladder.Numerics, "; the discriminator's batch normalisation sees the piece"
 	case b.model != nil && b.model.BatchNorm:
 		return ladder.Numerics, "; the edge processor's batch normalisation sees the piece"
 	case b.model != nil && b.model.EMA:

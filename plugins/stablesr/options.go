@@ -67,7 +67,20 @@ var trainerArgs = map[string]trainerArg{
 // trainerKeys are what else a Trainer takes from a recipe.
 var trainerKeys = []string{"callbacks"}
 
-// options are all that main.py declares, in a fixed order. Nobody may change them.
+// declared are the options that this main.py takes: those that are known, and what a fork's declares more.
+func (x *checkout) declared() []config.Option {
+	out := options()
+	for _, o := range x.main.Options() {
+		if len(o.Names) > 0 && !slices.ContainsFunc(out, func(k config.Option) bool {
+			return slices.ContainsFunc(o.Names, func(name string) bool { return slices.Contains(k.Names, name) })
+		}) {
+			out = append(slices.Clip(out), o.Option)
+		}
+	}
+	return out
+}
+
+// options are all that CompVis's main.py declares, in a fixed order. Nobody may change them.
 var options = sync.OnceValue(func() []config.Option {
 	out := slices.Clone(mainOptions)
 	var names []string

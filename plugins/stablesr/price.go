@@ -29,7 +29,7 @@ const (
 var phases = [...]phase{
 	training:   {ladder.Training, arch.Step.Training, ladder.MaxBatch, func(*variant) {}},
 	validation: {ladder.Validation, arch.Step.Validation, ladder.MaxBatch, func(v *variant) { v.structCkpt = false }}, // without a gradient nothing is recomputed
-	logging:    {images, func(s arch.Step) mem.Tensors { return s.Images(logged) }, logged, func(v *variant) { v.structCkpt = false }},
+	logging:    {images, arch.Step.Images, ladder.MaxBatch, func(v *variant) { v.structCkpt = false }},
 }
 
 // A group is rungs that are priced together in a phase: they differ in the micro-batch and the pool.
@@ -74,8 +74,13 @@ func (b *builder) modelOf(v variant) (*arch.Model, error) {
 	return b.readModel(root)
 }
 
-// logged is how many images of a batch log_images takes (ddpm.py:3123, N=8).
-const logged = 8
+// most is the largest micro-batch that a phase's memory grows up to: StableSR's image log takes some of a batch.
+func (b *builder) most(phase int) int64 {
+	if phase == logging && b.stableSR() {
+		return arch.Logged
+	}
+	return phases[phase].most
+}
 
 // price estimates a phase of variants on the device that are alike.
 func (b *builder) price(phase int, vs []variant) []mem.Estimate {
@@ -83,7 +88,7 @@ func (b *builder) price(phase int, vs []variant) []mem.Estimate {
 	if !ok {
 		tensors = b.bare(phase, vs)
 	}
-	most := phases[phase].most
+	most := b.most(phase)
 	same := func(i int) int { // they differ in what this phase does not see
 		return slices.IndexFunc(vs[:i], func(o variant) bool {
 			return min(o.micro, most) == min(vs[i].micro, most) && o.queue == vs[i].queue && o.expandable == vs[i].expandable
@@ -124,20 +129,26 @@ func (b *builder) bare(phase int, vs []variant) []mem.Tensors {
 		why = "the recipe does not say how large the images are"
 	case v.size%m.Factor() != 0:
 		why = fmt.Sprintf("images of %d do not make whole latents", v.size)
+	case phase == validation && b.valSize%m.Factor() != 0:
+		why = fmt.Sprintf("images of %d do not make whole latents", b.valSize)
 	}
 	if why != "" {
 		return slices.Repeat([]mem.Tensors{mem.Unpriced(why)}, len(vs))
 	}
+	if phase == validation && v.size == b.size {
+		v.size = b.valSize
+	}
 	card := b.device.Kind != gpu.CPU
 	major, _, torchKnown := b.python.Torch()
 	step := arch.Step{
-		Model: m, Size: v.size, Queue: v.queue, Xformers: b.python.Has("xformers"), Torch1: torchKnown && major < 2,
-		DDP: card && has(b.root, keyGPUs), Foreach: card && torchKnown && major >= 2,
+		Model: m, Size: v.size, Queue: v.queue, Xformers: b.fuses() && b.python.Has("xformers"), Torch1: torchKnown &&
+			major < 2,
+		DDP: card && has(b.root, keyGPUs), Foreach: card && torchKnown && major >= 2, Swaps: b.swaps(m),
 	}
 	var batches []int64
 	pools := map[int64][]int{} // by micro-batch, what has another pool
 	for i, w := range vs {
-		batches = append(batches, min(w.micro, p.most))
+		batches = append(batches, min(w.micro, b.most(phase)))
 		if w.queue != v.queue {
 			pools[batches[i]] = append(pools[batches[i]], i)
 		}
@@ -166,6 +177,23 @@ func (b *builder) bare(phase int, vs []variant) []mem.Tensors {
 	}
 	return out
 }
+
+// swaps reports whether the averages of use_ema are ever swapped in: by the sanity check or a validation, or by an
+// image log.
+func (b *builder) swaps(m *arch.Model) bool {
+	if !m.EMA {
+		return false
+	}
+	if b.logsImages() && m.LogsAverages() {
+		return true
+	}
+	sanity, given := integer(b.root, keySanity)
+	interval, _ := integer(b.root, keyValCheck)
+	return b.validates() && (!given || sanity != 0 || interval < never)
+}
+
+// never is after how many micro-batches a validation never comes: zero123's recipe has five million.
+const never = 1_000_000
 
 // around adds what no forward asks for: the context and the libraries' workspace on a card, the interpreter on a CPU.
 func (b *builder) around(tensors mem.Tensors, v variant) mem.Estimate {

@@ -17,6 +17,8 @@ import (
 // The keys of the recipe that this plugin reads or turns.
 const (
 	keyMicro      = "data.params.batch_size"
+	keyValCheck   = "lightning.trainer.val_check_interval"
+	keySanity     = "lightning.trainer.num_sanity_val_steps"
 	keyWorkers    = "data.params.num_workers"
 	keyQueue      = "data.params.train.params.queue_size"
 	keyAccum      = "lightning.trainer.accumulate_grad_batches"
@@ -62,7 +64,8 @@ type recipe struct {
 	micro, accum int64 // 0 where the recipe does not say it in a whole number
 	ranks        int64
 	queue        int64 // 0 without a pool
-	size         int64 // side of the high-resolution crop
+	size         int64 // side of an image, of StableSR the high-resolution crop's; 0 where it is not known
+	valSize      int64 // and of a validation's
 	model        *arch.Model
 	modelErr     error // arch.ErrUnknown, or what the trainer would stop at
 }
@@ -114,6 +117,9 @@ func (x *checkout) load(args []string, edited map[string][]byte) (*recipe, error
 
 // readArgs reads the command's arguments.
 func (r *recipe) readArgs(args []string) (err error) {
+	if r.entry == mainPy {
+		r.options = r.declared()
+	}
 	if r.entry == edgePy {
 		r.options = slices.Clone(edgeOptions)
 	}
@@ -256,23 +262,22 @@ func (r *recipe) read() {
 			r.queue = q
 		}
 	}
-	for _, key := range []string{keyGTSize, "data.params.train.params.out_size", keyTrainCrop, "data.params.train.params.size"} {
-		if n, ok := integer(r.root, key); ok {
-			r.size = n
-			break
-		}
+	if r.size, _ = integer(r.root, keyGTSize); r.size == 0 {
+		r.size = r.imageSize("train")
 	}
-	if r.size == 0 {
-		for _, key := range []string{"model.params.first_stage_config.params.ddconfig.resolution", "model.params.ddconfig.resolution"} {
-			if n, ok := integer(r.root, key); ok {
-				r.size = n
-			}
+	if r.valSize = r.size; !stableSR && has(r.root, keyData+"validation") {
+		if n := r.imageSize("validation"); n > 0 {
+			r.valSize = n
 		}
 	}
 }
 
 func (r *recipe) readModel(root tree) (*arch.Model, error) {
-	return arch.Read(arch.Config(section(root, "model")), r.edge)
+	m, err := arch.Read(arch.Config(section(root, "model")), r.code(text(root, keyTarget)))
+	if err == nil {
+		m.LogsImages(r.logImages(text(root, keyTarget), section(root, keyImages)))
+	}
+	return m, err
 }
 
 func section(root tree, path string) tree {

@@ -141,7 +141,8 @@ func (r *recipe) warnOfModel(warn func(string, ...any), env python.Environment) 
 			warn("precision %v stops the first backward pass: structcond's attention is recomputed outside autocast (input and weight of different types)", v)
 		}
 		if !has(r.root, keyEMA) {
-			warn("use_ema is missing and then on: the averages take %v, and as much again in every validation", averages(r.model))
+			warn("use_ema is missing and then on: the averages take %v, and from the first validation on as much again",
+				averages(r.model))
 		}
 	}
 	if a, b := truth(r.root, keyEdge, false), truth(r.root, keyUNetEdge, false); a != b && (has(r.root, keyEdge) || has(r.root, keyUNetEdge)) && strings.HasSuffix(text(r.root, keyTarget), "WithEdge") {
@@ -155,11 +156,32 @@ func (r *recipe) warnOfModel(warn func(string, ...any), env python.Environment) 
 			warn("the first image log will stop the training: get_input returns the edge map as an eighth value, and log_images takes seven; %s.disabled=True spares it", keyImages)
 		}
 	}
+	r.warnOfSource(warn)
 	if r.model.Multiple() > 0 && r.size%r.model.Multiple() != 0 && r.size > 0 {
 		warn("images of %d are no multiple of %d, which the UNet's halves need", r.size, r.model.Multiple())
 	}
-	if !env.Known() { // the formulas then take attention for plain, which needs more
+	if r.fuses() && !env.Known() { // the formulas then take attention for plain, which needs more
 		warn("whether xformers is there is not known: memory is counted without it, which is the more")
+	}
+}
+
+// warnOfSource is about what the checkout's own code does with a recipe that is in order.
+func (r *recipe) warnOfSource(warn func(string, ...any)) {
+	target := text(r.root, keyTarget)
+	if r.code(target).Kept && truth(r.root, keyUNetCkpt, false) {
+		warn("unet_config.params.use_checkpoint: True has no effect: checkpoint of util.py is switched off in this checkout")
+	}
+	source := r.modelSource(target)
+	if !strings.HasSuffix(target, ".VQModel") || !source.Exists() {
+		return
+	}
+	if strings.Contains(source.Code, "version.parse(") && !strings.Contains(source.Code, "import version") {
+		warn("the first validation will stop the training: %s uses version without importing it (NameError)",
+			"ldm/models/autoencoder.py")
+	}
+	loss := text(r.root, "model.params.lossconfig.target")
+	if strings.HasPrefix(loss, "taming.") && strings.Contains(source.Code, "predicted_indices=ind") {
+		warn("the first step will stop: training_step passes predicted_indices, which %s does not take (TypeError)", loss)
 	}
 }
 

@@ -7,7 +7,7 @@
     capture.py losses OUT.json --checkout DIR ...    its losses, of an image that requires a gradient
 
 "nets" and "losses" take "name;argument=value;..." with values in JSON, and import the file of the checkout's
-traiNNer/archs or traiNNer/losses that registers the name. A net may also be "file.py:Class".
+archs or losses that registers the name. A net may also be "file.py:Class".
 
 On the "meta" device nothing is computed, so large networks take seconds; but there some derivatives (mish) are put
 together from several operations where a real device has one, so networks with these are recorded on the CPU. PyTorch
@@ -28,10 +28,15 @@ import torch
 import measure
 
 
-def record(name, make, shape, device, sizes=()):
-    """One row for each precision."""
+def record(name, make, shape, device, sizes=(), default=False):
+    """One row for each precision. default: the program makes the card the default device, as neosr's train.py does."""
     for amp in (False, True):
+        torch.set_default_device("cpu")
         model = make().to(device)
+        if default:
+            keep_attributes(model)
+            model.to(device)
+            torch.set_default_device(device)
         x = torch.rand(*shape, device=device)
         params, buffers = measure.count(model)
         kept, casts, top = measure.saved(model, [x], amp)
@@ -55,20 +60,54 @@ def record(name, make, shape, device, sizes=()):
         yield row
 
 
+# The packages of the projects, by the folder that each has in its checkout.
+PACKAGES = ("traiNNer", "neosr")
+SCALE = 4  # that neosr's networks read from the recipe while they are imported
+
+
+def package(checkout):
+    """The folder of a checkout that has the project's source."""
+    return next(p for p in PACKAGES if os.path.isdir(os.path.join(checkout, p)))
+
+
+def keep_attributes(model):
+    """A table that a module keeps as a plain attribute lies where it was made: where the card is the default device, on the
+    card, as a buffer does."""
+    for m in model.modules():
+        for k, v in list(vars(m).items()):
+            if isinstance(v, torch.Tensor) and v.numel() > 1000:
+                delattr(m, k)
+                m.register_buffer(k, v)
+
+
 def load(checkout, kind, file):
     """Imports one file of a checkout without its package's __init__, which wants everything."""
-    for k in [k for k in sys.modules if k == "traiNNer" or k.startswith("traiNNer.")]:
+    top = package(checkout)
+    for k in [k for k in sys.modules if k == top or k.startswith(top + ".")]:
         del sys.modules[k]
-    for name in ("traiNNer", "traiNNer.utils", "traiNNer.archs", "traiNNer.losses"):
+    for name in (top, f"{top}.utils", f"{top}.archs", f"{top}.losses", f"{top}.data"):
         m = types.ModuleType(name)
         m.__path__ = [os.path.join(checkout, *name.split("."))]
         sys.modules[name] = m
-    models = types.ModuleType("traiNNer.models.sr_model")  # where a loss with a network of its own looks for it
+    if top == "neosr":
+        stub_neosr()
+    models = types.ModuleType(f"{top}.models.sr_model")  # where a loss with a network of its own looks for it
     models.build_network = build_network
-    sys.modules["traiNNer.models"] = types.ModuleType("traiNNer.models")
-    sys.modules["traiNNer.models.sr_model"] = models
-    importlib.import_module(f"traiNNer.{kind}.{file}")
-    return importlib.import_module("traiNNer.utils.registry")
+    sys.modules[f"{top}.models"] = types.ModuleType(f"{top}.models")
+    sys.modules[f"{top}.models.sr_model"] = models
+    importlib.import_module(f"{top}.{kind}.{file}")
+    return importlib.import_module(f"{top}.utils.registry")
+
+
+def stub_neosr():
+    """neosr's files read the recipe of the command, and its losses want the logger."""
+    options = types.ModuleType("neosr.utils.options")
+    opt = {"scale": SCALE, "datasets": {"train": {}}}
+    options.parse_options = lambda *args, **kwargs: (opt, types.SimpleNamespace(input=None))
+    sys.modules["neosr.utils.options"] = options
+    utils = sys.modules["neosr.utils"]
+    utils.get_root_logger = lambda *args, **kwargs: types.SimpleNamespace(info=print, warning=print)
+    utils.tc = types.SimpleNamespace(red="", end="", light_yellow="", light_green="")
 
 
 def build_network(opt):
@@ -95,7 +134,7 @@ def plain(path, name):
 
 def find(checkout, name, kind="archs"):
     """What a file of the checkout registers under a name: a class or a function."""
-    folder = os.path.join(checkout, "traiNNer", kind)
+    folder = os.path.join(checkout, package(checkout), kind)
     for f in sorted(os.listdir(folder)):
         if not f.endswith("_%s.py" % {"archs": "arch", "losses": "loss"}[kind]):
             continue
@@ -148,13 +187,27 @@ def stub_losses():
     torch.amp.custom_fwd = float32_forward
 
 
+def stub_hub(folder):
+    """torch.hub.load of a project that has been cloned to a folder, without its weights."""
+    sys.path.insert(0, folder)
+
+    def load(_repo, name, **_kwargs):
+        model = getattr(importlib.import_module("hubconf"), name)(pretrained=False)
+        model.to = lambda *args, **kwargs: model  # which the loss says to the card
+        return model
+
+    torch.hub.load = load
+
+
 def stub_cuda():
     """Some files say cuda() or device="cuda" where they stand; here that is where everything else is."""
     torch.Tensor.cuda = torch.nn.Module.cuda = lambda self, *args, **kwargs: self
+    move = torch.Tensor.to
+    torch.Tensor.to = lambda self, *args, **kwargs: self if args and args[0] == "cuda" else move(self, *args, **kwargs)
     for name in ("zeros", "ones", "randn", "tensor"):
         real = getattr(torch, name)
 
-        def make(*args, device=None, real=real, **kwargs):
+        def make(*args, device=None, pin_memory=None, real=real, **kwargs):  # nothing is pinned without a card
             return real(*args, device=None if device == "cuda" else device, **kwargs)
 
         setattr(torch, name, make)
@@ -206,6 +259,8 @@ class Judged(torch.nn.Module):
         return self
 
     def forward(self, target):
+        if type(self.loss).__name__ == "consistency_loss":  # a term of it counts where the two are alike
+            self.image.data.copy_(target)
         if type(self.loss).__name__ == "LDLLoss":  # which wants what the averaged network made, too
             out = self.loss(self.image, target.clone(), target)
         elif type(self.loss).__name__ == "ContrastiveLoss":  # and the low resolution
@@ -223,10 +278,13 @@ def main():
     p.add_argument("what", choices=["layers", "nets", "losses"])
     p.add_argument("out")
     p.add_argument("nets", nargs="*")
-    p.add_argument("--checkout", help="the project's root, with traiNNer/ in it")
+    p.add_argument("--checkout", help="the project's root, with traiNNer/ or neosr/ in it")
     p.add_argument("--commit", default="", help="its commit, recorded beside the numbers")
     p.add_argument("--device", default="", help='"cpu" or "meta"; layers run on the first, nets on the second')
     p.add_argument("--cases", default="layers", help="the file here that has the layers: layers, layers_rearrange or layers_attention")
+    p.add_argument("--hub", help="a clone of the project whose network a loss takes from torch.hub: facebookresearch/dinov2")
+    p.add_argument("--efficient", action="store_true", help="a mask goes to the memory-efficient kernel of attention, as on a card")
+    p.add_argument("--scale", type=int, default=4, help="of neosr's recipe")
     p.add_argument("--crop", type=int, default=64)
     p.add_argument("--batch", type=int, default=1, help="some copies are made of several images only")
     p.add_argument("--eval", type=int, nargs="*", default=[128, 256])
@@ -253,8 +311,15 @@ def main():
     else:
         device = a.device or "meta"
         shape = (a.batch, 3 * a.frames, a.crop, a.crop)
+        default = package(a.checkout) == "neosr" if a.checkout else False
+        global SCALE
+        SCALE = a.scale
         if a.what == "losses":
             stub_losses()
+        if a.hub:
+            stub_hub(a.hub)
+        if a.efficient:
+            torch.backends.cuda.enable_math_sdp(False)
         for text in a.nets:
             name, kw = arguments(text)
             if a.what == "losses":
@@ -271,7 +336,7 @@ def main():
                 return Clip(cls(**kw), a.frames) if a.frames > 1 else cls(**kw)
 
             try:
-                got = [dict(row, args=kw) for row in record(name, make, shape, device, a.eval)]
+                got = [dict(row, args=kw) for row in record(name, make, shape, device, a.eval, default)]
             except Exception as e:  # noqa: BLE001
                 print(f"{text}: {type(e).__name__}: {e}", file=sys.stderr)
                 continue

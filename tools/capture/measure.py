@@ -127,7 +127,9 @@ def fused_attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, sca
 
 
 def patch_attention():
-    """Makes F.scaled_dot_product_attention save what the fused kernels save on CUDA."""
+    """Makes F.scaled_dot_product_attention save what the fused kernels save on CUDA, which want four dimensions
+    (check_tensor_shapes in native/transformers/sdp_utils_cpp.h): of others PyTorch itself computes the plain form."""
+    real = F.scaled_dot_product_attention
 
     def sdpa(q, k, v, *args, **kwargs):
         for mode in reversed(ACTIVE):
@@ -135,6 +137,8 @@ def patch_attention():
                 q, k, v = mode.cast((q, k, v), mode.low)
                 if not torch.backends.cuda.math_sdp_enabled():
                     kwargs["attn_mask"] = mode.cast(kwargs.get("attn_mask"), mode.low)
+        if q.dim() != 4:
+            return real(q, k, v, *args, **kwargs)
         return fused_attention(q, k, v, *args, **kwargs)
 
     F.scaled_dot_product_attention = sdpa

@@ -3,9 +3,6 @@
 feature wrapping (AutoencoderKLResi), of the project's own classes.
 
     stablesr.py OUT.json --checkout STABLESR --taming TAMING [--commit SHA] "name;size=512;batch=1;freeze_dec=true" ...
-    stablesr.py OUT.json --checkout STABLESR --taming TAMING [--commit SHA] "ldm;size=256;batch=2;model_channels=128" ...
-
-The second form is a step of plain latent diffusion with a VQ first stage and a segmentation set beside the latent.
 
 TAMING is a checkout of CompVis/taming-transformers, from which the loss is. A step is what Lightning 1.4 makes of two
 optimizers: of each in turn alone the parameters require gradients (toggle_optimizer), then forward and backward.
@@ -205,52 +202,6 @@ def record(module, name, size, batch, **kw):
     }
 
 
-def record_ldm(module, size, batch, model_channels=128):
-    from ldm.modules.diffusionmodules.openaimodel import UNetModel
-
-    for name in ("open_clip", "clip", "kornia"):
-        stub(name)
-    stub("transformers", CLIPTokenizer=None, CLIPTextModel=None)
-    stub("ldm.modules.x_transformer", Encoder=None, TransformerWrapper=None)
-    stub("ldm.modules.encoders.transformer_utils", CLIPTextTransformer_M=None)
-    from ldm.modules.encoders.modules import SpatialRescaler
-
-    unet = UNetModel(image_size=128, in_channels=6, out_channels=3, model_channels=model_channels, attention_resolutions=[32, 16, 8],
-                     num_res_blocks=2, channel_mult=[1, 4, 8], num_heads=8)
-    dd = dict(double_z=False, z_channels=3, resolution=256, in_channels=3, out_ch=3, ch=128, ch_mult=[1, 2, 4], num_res_blocks=2,
-              attn_resolutions=[], dropout=0.0)
-    first = module.VQModelInterface(embed_dim=3, n_embed=8192, ddconfig=dd, lossconfig={"target": "torch.nn.Identity"})
-    cond = SpatialRescaler(n_stages=2, in_channels=182, out_channels=3)
-    model = torch.nn.ModuleList([unet, first, cond]).to("meta").train()
-    first.requires_grad_(False)
-    x, seg = torch.rand(batch, 3, size, size, device="meta"), torch.rand(batch, 182, size, size, device="meta")
-    t = torch.zeros(batch, dtype=torch.long, device="meta")
-    gc.collect()
-    gc.disable()
-    live = measure.Live(measure.fixed(model) | {measure.key(i) for i in (x, seg, t)}, x.device.type)
-
-    def pack(t):
-        live.track(t, "saved")
-        return t
-
-    with live:
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-            with torch.no_grad():
-                z = first.encode(x) * 1.0
-            c = cond(seg)
-            noise = torch.zeros_like(z)
-            noisy = z + noise
-            out = unet(torch.cat([noisy, c], 1), t)
-            loss = torch.nn.functional.mse_loss(out, noise, reduction="none").mean()
-        held = sum(measure.nbytes(i) for i in (z, noise, noisy, loss))
-        kept = live.now - held
-        loss.backward()
-    gc.enable()
-    count = lambda m: sum(q.numel() for q in m.parameters())  # noqa: E731
-    return {"name": "ldm", "size": size, "batch": batch, "args": {"model_channels": model_channels}, "unet": count(unet),
-            "first_stage": count(first), "cond": count(cond), "saved": kept, "peak": live.peak, "peak_op": live.op}
-
-
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("out")
@@ -265,7 +216,7 @@ def main():
     for text in a.rows:
         name, *rest = text.split(";")
         kw = {k: json.loads(v) for k, _, v in (r.partition("=") for r in rest)}
-        rows.append(record_ldm(module, **kw) if name == "ldm" else record(module, name, **kw))
+        rows.append(record(module, name, **kw))
         print(rows[-1], file=sys.stderr)
     with open(a.out, "w", encoding="utf-8") as f:
         json.dump({"torch": torch.__version__, "device": "meta", "commit": a.commit, "rows": rows}, f, indent=1)

@@ -19,8 +19,9 @@ var ErrUnknown = errors.New("no formula for it")
 
 // A Spec is a network as a recipe names it.
 type Spec struct {
-	Type  string // network_g.type; upper and lower case are one (registry.py registers the lower)
-	Scale int64  // the recipe's own; an argument "scale" in Args comes before it
+	Project Project
+	Type    string // network_g.type; upper and lower case are one (registry.py registers the lower)
+	Scale   int64  // the recipe's own; an argument "scale" in Args comes before it
 	// Frames is how many the data set's clips have (clip_size), 0 where it says nothing: what a network of clips goes by that has
 	// no argument for it.
 	Frames int64
@@ -48,28 +49,28 @@ type Network struct {
 	MinLQ         int64 // the smallest low-resolution crop; 0 for any
 	MinBatch      int64 // the smallest micro-batch that it trains with; 0 for any
 	Multiple      int64 // what the low-resolution crop should be a multiple of; at least 1
-	ConvDominated bool  // dense 3×3 convolutions take most of its time: see Workspace
+	ConvDominated bool  // dense 3×3 convolutions take most of its time
 }
 
 type builder func(s Spec, a *args) (Network, error)
 
-var networks = map[string]builder{}
+var networks catalog[builder]
 
-// register enters names of networks. Architecture files call it while the program starts.
-func register(b builder, names ...string) {
-	for _, n := range names {
-		networks[n] = b
-	}
-}
+// register enters names of traiNNer-redux's networks. Architecture files call it while the program starts; for the
+// classes of other projects they call networks.add and networks.share.
+func register(b builder, names ...string) { networks.add(Redux, b, names...) }
 
-// Names lists the networks that have a formula.
-func Names() []string { return slices.Sorted(maps.Keys(networks)) }
+// Names lists the networks of a project that have a formula.
+func Names(p Project) []string { return networks.names(p) }
+
+// AllNames lists the networks that have a formula in any project.
+func AllNames() []string { return networks.all() }
 
 // Build finds the network of a recipe. The warnings say what upstream would swallow, and what was assumed. The error
 // is ErrUnknown for a network without a formula, and otherwise says what upstream would stop at.
 func Build(s Spec) (Network, []string, error) {
 	s.Type = strings.ToLower(s.Type)
-	b, ok := networks[s.Type]
+	b, ok := networks.find(s.Project, s.Type)
 	if !ok {
 		return Network{}, nil, fmt.Errorf("network %q: %w", s.Type, ErrUnknown)
 	}

@@ -34,7 +34,7 @@ type dis struct {
 func (n dis) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	base := x
 	if n.scale != 1 {
-		base = t.Hold(t.Upsample(x, n.scale))
+		base = t.Hold(t.Bilinear(x, n.scale))
 	}
 	feat := t.Hold(t.PReLU("head_act", t.Conv2d("head", x, conv(n.feat, 3)), n.feat))
 	block := n.fastResBlock

@@ -2,8 +2,6 @@ package arch
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -16,14 +14,14 @@ type Discriminator struct {
 	why     error // there is none
 }
 
-var discriminators = map[string]func(s Spec, a *args) (nn.Module, error){}
+var discriminators catalog[func(s Spec, a *args) (nn.Module, error)]
 
 // BuildDiscriminator finds the discriminator of a recipe's network_d, by the spec's type, arguments and source. The error is
 // ErrUnknown for one without a formula, and otherwise says what upstream would stop at; a step with the discriminator that is
 // returned with it is an unknown estimate.
 func BuildDiscriminator(s Spec) (Discriminator, []string, error) {
 	d := Discriminator{Name: strings.ToLower(s.Type)}
-	b, ok := discriminators[d.Name]
+	b, ok := discriminators.find(s.Project, s.Type)
 	a := &args{values: s.Args, used: map[string]bool{"type": true}}
 	d.why = ErrUnknown
 	if ok {
@@ -47,8 +45,13 @@ func (d Discriminator) unknown() string {
 	return "network_d: " + why.Error()
 }
 
-// DiscriminatorNames lists the discriminators that have a formula.
-func DiscriminatorNames() []string { return slices.Sorted(maps.Keys(discriminators)) }
+// registerDiscriminator enters a name of traiNNer-redux's discriminators.
+func registerDiscriminator(name string, b func(s Spec, a *args) (nn.Module, error)) {
+	discriminators.add(Redux, b, name)
+}
+
+// DiscriminatorNames lists the discriminators of a project that have a formula.
+func DiscriminatorNames(p Project) []string { return discriminators.names(p) }
 
 // ganLoss is GANLoss of the type "vanilla": binary cross entropy against a tensor of ones or zeros
 // (traiNNer/losses/gan_loss.py at 68629319). The other types need less.
@@ -58,20 +61,21 @@ func ganLoss(t *nn.Tape, pred nn.Tensor) nn.Tensor {
 }
 
 func init() {
-	discriminators["unetdiscriminatorsn"] = func(_ Spec, a *args) (nn.Module, error) {
+	discriminators.share(BasicSR, "unetdiscriminatorsn", "vggstylediscriminator") // basicsr/archs/discriminator_arch.py at 8d56e3a0
+	registerDiscriminator("unetdiscriminatorsn", func(_ Spec, a *args) (nn.Module, error) {
 		d := unetDiscriminatorSN{feat: a.int("num_feat", 64), skip: a.bool("skip_connection", true)}
 		a.ignore("num_in_ch")
 		return d.forward, nil
-	}
-	discriminators["dunet"] = func(_ Spec, a *args) (nn.Module, error) {
+	})
+	registerDiscriminator("dunet", func(_ Spec, a *args) (nn.Module, error) {
 		a.ignore("num_in_ch")
 		return dunet(a.int("num_feat", 64)), nil
-	}
-	discriminators["patchgandiscriminatorsn"] = func(_ Spec, a *args) (nn.Module, error) {
+	})
+	registerDiscriminator("patchgandiscriminatorsn", func(_ Spec, a *args) (nn.Module, error) {
 		a.ignore("input_nc")
 		return patchGAN(a.int("ndf", 64), a.int("n_layers", 3), a.bool("use_sigmoid", false)), nil
-	}
-	discriminators["multiscalepatchgandiscriminatorsn"] = func(_ Spec, a *args) (nn.Module, error) {
+	})
+	registerDiscriminator("multiscalepatchgandiscriminatorsn", func(_ Spec, a *args) (nn.Module, error) {
 		a.ignore("input_nc")
 		num := a.int("num_d", 3)
 		model := patchGAN(a.int("ndf", 64), a.int("n_layers", 3), a.bool("use_sigmoid", false))
@@ -87,7 +91,7 @@ func init() {
 			}
 			return t.Mean(t.Stack(result...))
 		}, nil
-	}
+	})
 }
 
 // unetDiscriminatorSN is UNetDiscriminatorSN of Real-ESRGAN (traiNNer/archs/discriminator_arch.py at 68629319).

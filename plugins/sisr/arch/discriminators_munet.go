@@ -12,7 +12,7 @@ import (
 // one of four branches that follows under the same name reads self.num_in_ch in its forward, which nothing sets (lines 593 to
 // 694 at 069b6d59 and da033d99), so that its first step stops.
 func init() {
-	discriminators["munet"] = func(s Spec, a *args) (nn.Module, error) {
+	registerDiscriminator("munet", func(s Spec, a *args) (nn.Module, error) {
 		switch attribute := []byte("self.num_in_ch"); {
 		case bytes.Contains(s.Source, attribute) && !bytes.Contains(s.Source, append(attribute, " ="...)):
 			return nil, errors.New("'MUNet' object has no attribute 'num_in_ch', which its forward reads and its constructor does not set")
@@ -24,7 +24,7 @@ func init() {
 		d := munet{feat: a.int("num_feat", 64), mult: a.ints("ch_mult", 1, 2, 4, 8)}
 		a.ignore("num_in_ch", "slope")
 		return d.forward, nil
-	}
+	})
 }
 
 type munet struct {

@@ -10,7 +10,7 @@ import (
 // DITN (Liu et al., 2023), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/DITN/__arch/DITN_Real.py;
 // defaults in traiNNer/archs/ditn_arch.py at 68629319).
 func init() {
-	register(func(s Spec, a *args) (Network, error) {
+	build := func(s Spec, a *args) (Network, error) {
 		n := ditn{
 			scale: s.Scale, in: a.int("inp_channels", 3), dim: a.int("dim", 60), itl: a.int("ITL_blocks", 4),
 			sal: a.int("SAL_blocks", 4), ufone: a.int("UFONE_blocks", 1), expansion: a.float("ffn_expansion_factor", 2),
@@ -24,14 +24,24 @@ func init() {
 		if n.patch < 1 {
 			return Network{}, fmt.Errorf("patch_size %d", n.patch)
 		}
+		n.flash = s.Project == Neosr
 		return Network{InCh: n.in, Forward: n.forward, Multiple: side}, nil
-	}, "ditn_real")
+	}
+	register(build, "ditn_real")
+	networks.add(Neosr, func(s Spec, a *args) (Network, error) { // neosr/archs/ditn_arch.py:268 at 31c7022
+		if err := ownScale(s, a, "upscale"); err != nil {
+			return Network{}, err
+		}
+		a.swallow = true
+		return build(s, a)
+	}, "ditn")
 }
 
 type ditn struct {
 	scale, in, dim, itl, sal, ufone, patch int64
 	expansion                              float64
 	bias                                   bool
+	flash                                  bool // neosr's: its attention is PyTorch's own beside the one that is written out
 }
 
 // forward is DITN_Real.forward.
@@ -54,8 +64,14 @@ func (n ditn) body(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		panic(fmt.Sprintf("ditn: %d×%d does not divide into patches of %d", h, w, p))
 	}
 	local := t.Hold(t.View(x, b, c, h/p, p, w/p, p))
+	if n.flash { // whose features have one name
+		local = t.Rebind(local, t.View(t.Contiguous(t.Permute(local, 0, 2, 4, 1, 3, 5)), -1, c, p, p))
+		local = t.Rebind(local, t.Sequential("ITLs", local, slices.Repeat([]nn.Module{n.block("attn", n.attention())}, int(n.itl))...))
+		local = t.Rebind(local, t.View(t.Contiguous(t.Permute(t.View(local, b, h/p, w/p, c, p, p), 0, 3, 1, 4, 2, 5)), b, c, h, w))
+		return t.Rebind(local, t.Sequential("SALs", local, slices.Repeat([]nn.Module{n.block("SDA", n.sda)}, int(n.sal))...))
+	}
 	local = t.Hold(t.View(t.Contiguous(t.Permute(local, 0, 2, 4, 1, 3, 5)), -1, c, p, p))
-	local = t.Rebind(local, t.Sequential("ITLs", local, slices.Repeat([]nn.Module{n.block("attn", n.isa)}, int(n.itl))...))
+	local = t.Rebind(local, t.Sequential("ITLs", local, slices.Repeat([]nn.Module{n.block("attn", n.attention())}, int(n.itl))...))
 	local = t.View(local, b, h/p, w/p, c, p, p)
 	global := t.Hold(t.View(t.Contiguous(t.Permute(local, 0, 3, 1, 4, 2, 5)), b, c, h, w))
 	return t.Rebind(global, t.Sequential("SALs", global, slices.Repeat([]nn.Module{n.block("SDA", n.sda)}, int(n.sal))...))
@@ -70,6 +86,14 @@ func (n ditn) block(name string, first nn.Module) nn.Module {
 	}
 }
 
+// attention is ISA of either project.
+func (n ditn) attention() nn.Module {
+	if n.flash {
+		return n.isaFlash
+	}
+	return n.isa
+}
+
 // isa is ISA: attention between channels.
 func (n ditn) isa(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	b, c, h, w := x.Dim(0), x.Dim(1), x.Dim(2), x.Dim(3)
@@ -81,6 +105,41 @@ func (n ditn) isa(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	attn = t.Rebind(attn, t.Softmax(attn))
 	out := t.Hold(t.Matmul(attn, v))
 	return t.Conv2d("project_out", t.View(out, b, c, h, w), nn.Conv{Out: c, K: 1, NoBias: !n.bias})
+}
+
+// isaFlash is the same of neosr (neosr/archs/ditn_arch.py:96 at 31c7022): what is written out goes nowhere.
+func (n ditn) isaFlash(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	b, c, h, w := x.Dim(0), x.Dim(1), x.Dim(2), x.Dim(3)
+	x = t.Transpose(t.View(x, b, c, -1), -1, -2)
+	p := t.Split(t.Hold(t.Linear("qkv", x, 3*c, true)), -1, c, c, c)
+	q, k, v := t.Transpose(p[0], -1, -2), t.Transpose(p[1], -1, -2), t.Transpose(p[2], -1, -2)
+	q, k = t.Hold(t.NormalizeDim(q, -1)), t.Hold(t.NormalizeDim(k, -1))
+	drop := t.Dead(func() {
+		attn := t.Hold(t.Mul(t.Matmul(q, t.Transpose(k, -2, -1)), t.Param("temperature", 1, 1, 1)))
+		t.Rebind(attn, t.Softmax(attn))
+	})
+	defer drop()
+	out := t.Hold(plainSDPA(t, q, k, v))
+	out = t.Hold(t.Reshape(out, b, c, h, w))
+	return t.Conv2d("project_out", out, nn.Conv{Out: c, K: 1, NoBias: !n.bias})
+}
+
+// plainSDPA is scaled_dot_product_attention of tensors of other than four dimensions, which no fused kernel takes (check_tensor_shapes
+// in native/transformers/sdp_utils_cpp.h): it is computed in float32 (_scaled_dot_product_attention_math in attention.cpp).
+func plainSDPA(t *nn.Tape, q, k, v nn.Tensor) (out nn.Tensor) {
+	low := t.Low(q)
+	t.Scope("", func() {
+		q, k, v := t.Hold(t.To(q, low)), t.Hold(t.To(k, low)), t.Hold(t.To(v, low))
+		t.Autocast(nn.F32, func() {
+			q, k, v := t.Hold(t.To(q, nn.F32)), t.Hold(t.To(k, nn.F32)), t.Hold(t.To(v, nn.F32))
+			q, k = t.Hold(t.MulScalar(q)), t.Hold(t.MulScalar(k))
+			attn := t.Hold(t.Matmul(q, t.Transpose(k, -2, -1)))
+			attn = t.Rebind(attn, t.SafeSoftmax(attn))
+			out = t.Hold(t.To(t.Matmul(attn, v), low))
+			t.To(t.Detach(attn), low) // which it returns, too
+		})
+	}, q, k, v)
+	return out
 }
 
 // sda is SDA.

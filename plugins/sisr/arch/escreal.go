@@ -54,6 +54,8 @@ type escReal struct {
 	expand                                                            float64
 	attention                                                         string
 	up                                                                upsampler3
+	indexed                                                           bool // neosr's: the index of the bias lies on the card
+	plain                                                             bool // neosr's without realsr: no norms before its convolutions
 }
 
 // forward is ESCRealM.forward (line 526).
@@ -113,7 +115,11 @@ func (n escReal) block(t *nn.Tape, x, filter nn.Tensor) nn.Tensor {
 	y = t.Rebind(y, t.Call("proj", y, n.convFFN(2)))
 	y = t.Rebind(y, t.Add(y, t.Call("attn", t.Call("ln_attn", y, escNorm), n.windowAttention)))
 	for i := range n.convs {
-		z := t.Call(fmt.Sprint("convffns.", i), t.Call(fmt.Sprint("lns.", i), y, escNorm), n.convFFN(n.expand))
+		z := y
+		if !n.plain {
+			z = t.Call(fmt.Sprint("lns.", i), y, escNorm)
+		}
+		z = t.Call(fmt.Sprint("convffns.", i), z, n.convFFN(n.expand))
 		z = t.Call(fmt.Sprint("pconvs.", i), z, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // ConvAttnWrapper
 			x = t.Call("plk", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.convAttention(t, x, filter) })
 			return t.Conv2d("aggr", t.Hold(x), conv(n.dim, 1))
@@ -187,6 +193,11 @@ func (n escReal) windowAttention(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	q, k, v := t.Select(qkv, 0), t.Select(qkv, 0), t.Select(qkv, 0)
 	var out nn.Tensor
 	bias := func() nn.Tensor {
+		if n.indexed {
+			index := t.Buffer("rpe_idxs", nn.I64, n.heads*area*area, 2)
+			y := t.Lookup(table, t.Select(index, 1), n.heads*area*area)
+			return t.Hold(t.View(y, 1, n.heads, area, area))
+		}
 		y := t.LookupHost(table, n.heads*area*area, n.heads*area*area)
 		return t.Hold(t.View(y, 1, n.heads, area, area))
 	}

@@ -256,7 +256,7 @@ var leavesSize = map[string]bool{"nafnet32": true, "nafnet64": true, "cascadedga
 
 // Whatever a recipe says, there is an answer.
 func TestOddSizes(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range Names(Redux) {
 		scale := int64(2)
 		if leavesSize[name] {
 			scale = 1

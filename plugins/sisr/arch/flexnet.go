@@ -34,6 +34,42 @@ func init() {
 	}
 	register(flexNet("linear", 6, 6, 6, 6, 6, 6), "flexnet")
 	register(flexNet("meta", 4, 6, 6, 8), "metaflexnet")
+	networks.add(Neosr, flexNetNeosr("linear", 64, 6, 6, 6, 6, 6, 6), "flexnet")
+	networks.add(Neosr, flexNetNeosr("meta", 48, 4, 6, 6, 8), "metaflexnet")
+}
+
+// flexNetNeosr is neosr's FlexNet (neosr/archs/flexnet_arch.py:604 at 31c7022).
+func flexNetNeosr(pipeline string, dim int64, blocks ...int64) builder {
+	return func(s Spec, a *args) (Network, error) {
+		n := flexNet{
+			scale: s.Scale, in: a.int("inp_channels", 3), out: a.int("out_channels", 3), dim: a.int("dim", dim),
+			blocks: a.ints("num_blocks", blocks...), hidden: a.float("hidden_rate", 4), norm: a.bool("channel_norm", false),
+			attnDrop: a.float("attn_drop", 0), projDrop: a.float("proj_drop", 0),
+			meta: a.string("pipeline_type", pipeline) != "linear", flash: a.bool("flash_attn", true), inplace: true,
+		}
+		switch name := a.string("upsampler", "ps"); name {
+		case "ps":
+			n.upsampler = "pixelshuffle"
+		case "n+c":
+			n.upsampler = "nearest+conv"
+		case "dys":
+			n.upsampler = "dysample"
+		default:
+			return Network{}, fmt.Errorf("upsampler: %q is none of ps, n+c, dys", name)
+		}
+		if ws := a.int("window_size", flexWindow); ws != flexWindow {
+			return Network{}, fmt.Errorf("window_size %d: the position encoding is made for %d", ws, flexWindow)
+		}
+		if n.meta && len(n.blocks) < 4 {
+			return Network{}, errors.New("num_blocks: the pyramid has four levels")
+		}
+		net := Network{InCh: n.in, Forward: n.forward, Multiple: flexWindow}
+		if n.meta {
+			net.Multiple *= 8
+		}
+		net.MinLQ = net.Multiple/2 + 1
+		return net, n.check()
+	}
 }
 
 // flexWindow is the side of a window of attention.
@@ -45,6 +81,8 @@ type flexNet struct {
 	hidden, attnDrop, projDrop float64
 	norm, meta                 bool
 	upsampler                  string
+	flash                      bool // neosr's: its attention has no graph
+	inplace                    bool // neosr's: its Mish and its ReLU work in place
 }
 
 // check finds what upstream's constructor stops at.
@@ -66,12 +104,15 @@ func (n flexNet) check() error {
 // forward is FlexNet.forward (line 699).
 func (n flexNet) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	t.Buffer("window_size", nn.Bool) // uint8, of one byte as well
+	if n.flash {
+		t.Buffer("flash_attn", nn.Bool, 1)
+	}
 	h, w, side := x.Dim(2), x.Dim(3), int64(flexWindow)
 	if n.meta {
 		side *= 8
 	}
 	x = t.Hold(t.PadTo(x, true, x.Dim(0), x.Dim(1), multiple(h, side), multiple(w, side))) // check_img_size
-	shortCut := t.Hold(t.Call("short_cut", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return flexConvBlock(t, x, n.dim) }))
+	shortCut := t.Hold(t.Call("short_cut", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.convBlock(t, x, n.dim) }))
 	x = t.Rebind(x, t.Conv2d("in_to_feat", x, conv(n.dim, 3)))
 	pipeline := n.linear
 	if n.meta {
@@ -108,9 +149,12 @@ func (n flexNet) toImage(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	})
 }
 
-// flexConvBlock is ConvBlock.
-func flexConvBlock(t *nn.Tape, x nn.Tensor, out int64) nn.Tensor {
+// convBlock is ConvBlock.
+func (n flexNet) convBlock(t *nn.Tape, x nn.Tensor, out int64) nn.Tensor {
 	mish := (*nn.Tape).Mish
+	if n.inplace {
+		mish = (*nn.Tape).MishInplace
+	}
 	out1 := t.Hold(t.Sequential("block", x, conv(out, 3).Module(), mish, conv(out, 3).Module(), mish))
 	return t.Add(out1, t.Hold(t.Conv2d("conv11", x, conv(out, 1))))
 }
@@ -141,7 +185,7 @@ func (n flexNet) mixed(t *nn.Tape, x nn.Tensor, h, w, count int64) nn.Tensor {
 	}
 	y = t.Rebind(y, t.Cat(-1, x, y))
 	img := spread(t, y, h, w) // of twice the channels
-	return t.Rebind(y, t.Call("conv", img, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return flexConvBlock(t, x, x.Dim(1)/2) }))
+	return t.Rebind(y, t.Call("conv", img, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.convBlock(t, x, x.Dim(1)/2) }))
 }
 
 // mBlock is MBlock.
@@ -187,7 +231,12 @@ func (n flexNet) pyramid(t *nn.Tape, x nn.Tensor) nn.Tensor {
 // block is TransformerBlock.
 func (n flexNet) block(t *nn.Tape, x nn.Tensor, h, w int64) nn.Tensor {
 	c := x.Dim(-1)
-	att := t.Call("att", t.RMSNorm("rn1", x), func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.attention(t, x, h, w) })
+	var att nn.Tensor
+	if n.flash {
+		att = n.attentionFlash(t, x, h, w)
+	} else {
+		att = t.Call("att", t.RMSNorm("rn1", x), func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.attention(t, x, h, w) })
+	}
 	y := t.Hold(t.Add(x, t.Mul(t.Param("gamma1", c), att)))
 	ffn := t.Call("ffn", t.RMSNorm("rn2", y), func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.channelMix(t, x, h, w) })
 	return t.Add(y, t.Mul(t.Param("gamma2", c), ffn))
@@ -236,13 +285,47 @@ func (n flexNet) attention(t *nn.Tape, x nn.Tensor, h, w int64) nn.Tensor {
 	return t.View(x, b, h*w, c)
 }
 
+// attentionFlash is LMLTVIT of neosr with flash_attn, of what rn1 makes of x: PyTorch's attention under no_grad (flexnet_arch.py:284),
+// so that all before it has a graph that no loss depends on.
+func (n flexNet) attentionFlash(t *nn.Tape, x nn.Tensor, h, w int64) (y nn.Tensor) {
+	b, c := x.Dim(0), x.Dim(-1)
+	var norm nn.Tensor
+	first := t.Dead(func() { norm = t.RMSNorm("rn1", x) })
+	t.Scope("att", func() {
+		rest := t.Dead(func() {
+			shifted := t.Hold(t.Call("omni_shift", spread(t, norm, h, w), flexShift))
+			xWindow := t.Hold(windows(t, t.Permute(shifted, 0, 2, 3, 1), flexWindow))
+			p := t.Split(t.Hold(t.Linear("qkv", xWindow, 3*c, true)), -1, c, c, c)
+			v, lepe := lmlt{}.lepe(t, p[2])
+			t.Hold(v)
+			t.Hold(lepe)
+			t.NoGrad(func() {
+				y = t.Rebind(shifted, t.Add(plainSDPA(t, p[0], p[1], v), lepe))
+				y = t.Rebind(y, t.Reshape(t.Transpose(y, 1, 2), y.Shape()...))
+			})
+		})
+		y = t.Rebind(y, t.Linear("proj", y, c, true))
+		y = t.Rebind(y, t.Dropout(y, n.projDrop))
+		y = t.Rebind(y, windowReverse(t, y, flexWindow, b, h, w))
+		y = t.View(y, b, h*w, c)
+		rest()
+	})
+	first()
+	return y
+}
+
 // channelMix is ChannelMix.
 func (n flexNet) channelMix(t *nn.Tape, x nn.Tensor, h, w int64) nn.Tensor {
 	b, c := x.Dim(0), x.Dim(-1)
 	x = t.Hold(t.Call("omni_shift", spread(t, x, h, w), flexShift))
 	x = t.View(t.Permute(x, 0, 2, 3, 1), b, h*w, c)
 	k := t.Hold(t.Linear("key", x, int64(n.hidden*float64(c)), false))
-	k = t.Rebind(k, t.Pow(t.ReLU(k)))
+	if n.inplace {
+		k = t.ReLUInplace(k)
+	} else {
+		k = t.ReLU(k)
+	}
+	k = t.Rebind(k, t.Pow(k))
 	if n.norm {
 		k = t.Rebind(k, t.RMSNorm("key_norm", k))
 	}

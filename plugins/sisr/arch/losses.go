@@ -2,7 +2,6 @@ package arch
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -11,10 +10,13 @@ import (
 
 // A Loss is one entry of train.losses.
 type Loss struct {
-	Type   string         // charbonnierloss, perceptualloss, …
-	Name   string         // the recipe's own for it: "losses.perceptualloss", "perceptual_opt"; "" where there is no recipe
-	Weight float64        // loss_weight; 0 switches the loss off
-	Args   map[string]any // the other keys
+	Project Project
+	Type    string         // charbonnierloss, perceptualloss, …
+	Name    string         // in the recipe: "losses.perceptualloss", "perceptual_opt"; "" where there is no recipe
+	Weight  float64        // loss_weight; 0 switches the loss off
+	Args    map[string]any // the other keys
+
+	averaged bool // the training loop itself runs the averaged network for it
 }
 
 // A lossFunc is a loss's forward of the output against the target: a scalar, or its size in float32 for several.
@@ -22,21 +24,18 @@ type lossFunc func(t *nn.Tape, x, y nn.Tensor) nn.Tensor
 
 type lossBuilder func(a *args) (lossFunc, error)
 
-var losses = map[string]lossBuilder{}
+var losses catalog[lossBuilder]
 
-func registerLoss(b lossBuilder, names ...string) {
-	for _, n := range names {
-		losses[n] = b
-	}
-}
+// registerLoss enters names of traiNNer-redux's losses.
+func registerLoss(b lossBuilder, names ...string) { losses.add(Redux, b, names...) }
 
-// LossNames lists the losses that have a formula.
-func LossNames() []string { return slices.Sorted(maps.Keys(losses)) }
+// LossNames lists the losses of a project that have a formula.
+func LossNames(p Project) []string { return losses.names(p) }
 
-// HasLoss reports whether a loss has a formula.
-func HasLoss(name string) bool {
-	_, ok := losses[strings.ToLower(name)]
-	return ok || Loss{Type: name}.IsGAN()
+// HasFormula reports whether the loss has one in its project.
+func (l Loss) HasFormula() bool {
+	_, ok := losses.find(l.Project, l.Type)
+	return ok || l.IsGAN()
 }
 
 // Label is the loss's name in upstream's own log (loss_type_to_label in traiNNer/utils/misc.py shortens it further).
@@ -52,8 +51,7 @@ func (l Loss) part() string {
 
 // build finds the loss's formula. A GAN loss has none of its own: the step runs the discriminator.
 func (l Loss) build() (lossFunc, error) {
-	name := strings.ToLower(l.Type)
-	b, ok := losses[name]
+	b, ok := losses.find(l.Project, l.Type)
 	if !ok {
 		return nil, fmt.Errorf("loss %q: %w", l.Type, ErrUnknown)
 	}

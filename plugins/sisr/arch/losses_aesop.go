@@ -52,7 +52,8 @@ func aesopCriterion(name string, ours bool) (lossFunc, error) {
 	case ours:
 		return nil, fmt.Errorf("invalid criterion: %s", name)
 	}
-	return losses["msssiml1loss"](&args{used: map[string]bool{}})
+	build, _ := losses.find(Redux, "msssiml1loss")
+	return build(&args{used: map[string]bool{}})
 }
 
 // aesopFilters is the autoencoder's nf.

@@ -8,18 +8,18 @@ import (
 
 // LDL (Liang et al., 2022): traiNNer/losses/ldl_loss.py at 68629319, in float32 whatever autocast says. The step runs the
 // averaged network for it (sr_model.py:634).
-func init() {
-	registerLoss(func(a *args) (lossFunc, error) {
-		c, err := criterion(a.string("criterion", "l1"))
-		if err != nil {
-			return nil, err
-		}
-		return float32Loss(func(t *nn.Tape, output, gt nn.Tensor) nn.Tensor {
-			ema := t.Hold(t.Zeros(nn.F32, gt.Shape()...)) // output_ema
-			pixelWeight := t.Hold(refinedArtifactMap(t, gt, output, ema))
-			return c(t, t.Mul(pixelWeight, output), t.Mul(pixelWeight, gt))
-		}), nil
-	}, "ldlloss")
+func init() { registerLoss(ldlLoss, "ldlloss") }
+
+func ldlLoss(a *args) (lossFunc, error) {
+	c, err := criterion(a.string("criterion", "l1"))
+	if err != nil {
+		return nil, err
+	}
+	return float32Loss(func(t *nn.Tape, output, gt nn.Tensor) nn.Tensor {
+		ema := t.Hold(t.Zeros(nn.F32, gt.Shape()...)) // output_ema
+		pixelWeight := t.Hold(refinedArtifactMap(t, gt, output, ema))
+		return c(t, t.Mul(pixelWeight, output), t.Mul(pixelWeight, gt))
+	}), nil
 }
 
 // wantsEMA reports whether the loss judges what the averaged network makes of the batch, too.

@@ -21,9 +21,9 @@ func init() {
 		if upScale := s.Scale; a.bool("unshuffle_mod", true) && upScale < 3 {
 			n.pad, upScale = 4/upScale, 4
 			n.unshuffled = true
-			n.up = uniUpsampleV3{upsampler, upScale, n.inCh, mid}
+			n.up = uniUpsampleV3{upsample: upsampler, scale: upScale, out: n.inCh, mid: mid}
 		} else {
-			n.up = uniUpsampleV3{upsampler, upScale, n.inCh, mid}
+			n.up = uniUpsampleV3{upsample: upsampler, scale: upScale, out: n.inCh, mid: mid}
 		}
 		if err := n.up.check(n.dim); err != nil {
 			return Network{}, err
@@ -45,7 +45,7 @@ func (n mosrV2) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	modPad := func(k int64) int64 { return (n.pad - k%n.pad) % n.pad }
 	x = t.Hold(t.Pad(x, modPad(h), modPad(w), true))
 	y := t.Call("to_img", t.Call("gblocks", x, n.gblocks), n.up.module)
-	x = t.Rebind(x, t.Add(y, t.Upsample(x, n.scale)))
+	x = t.Rebind(x, t.Add(y, t.Bilinear(x, n.scale)))
 	return t.Narrow(t.Narrow(x, 2, h*n.scale), 3, w*n.scale)
 }
 
@@ -104,6 +104,7 @@ func rmsNormOffset(t *nn.Tape, x nn.Tensor) nn.Tensor {
 type uniUpsampleV3 struct {
 	upsample        string
 	scale, out, mid int64
+	unmarked        bool // neosr's class of MoSRv2 has no buffer that names it
 }
 
 // check is what its constructor stops at, and what has no formula.
@@ -127,7 +128,9 @@ func (u uniUpsampleV3) check(in int64) error {
 }
 
 func (u uniUpsampleV3) module(t *nn.Tape, x nn.Tensor) nn.Tensor {
-	t.Buffer("MetaUpsample", nn.Bool, 7) // of one byte an element
+	if !u.unmarked {
+		t.Buffer("MetaUpsample", nn.Bool, 7) // of one byte an element
+	}
 	in := x.Dim(1)
 	lrelu := (*nn.Tape).LeakyReLUInplace
 	nearest := func(by int64) nn.Module {

@@ -49,6 +49,7 @@ type nafNet struct {
 	inCh, width, middle int64
 	enc, dec            []int64
 	encoder             func(level int) nn.Module // of one block, where it is none of NAFNet's own
+	block               nn.Module                 // of every level, likewise
 }
 
 // forward is NAFNet.forward.
@@ -56,7 +57,11 @@ func (n nafNet) forward(t *nn.Tape, inp nn.Tensor) nn.Tensor {
 	h, w, side := inp.Dim(2), inp.Dim(3), int64(1)<<len(n.enc)
 	inp = t.Hold(t.PadTo(inp, false, inp.Dim(0), inp.Dim(1), multiple(h, side), multiple(w, side))) // check_image_size
 	x := t.Conv2d("intro", inp, conv(n.width, 3))
-	blocks := func(count int64) []nn.Module { return slices.Repeat([]nn.Module{nafBlock}, int(count)) }
+	block := nafBlock
+	if n.block != nil {
+		block = n.block
+	}
+	blocks := func(count int64) []nn.Module { return slices.Repeat([]nn.Module{block}, int(count)) }
 
 	t.Hold(x)
 	var encs []nn.Tensor
@@ -82,14 +87,21 @@ func (n nafNet) forward(t *nn.Tape, inp nn.Tensor) nn.Tensor {
 }
 
 // nafBlock is NAFBlock with both expansions at 2.
-func nafBlock(t *nn.Tape, inp nn.Tensor) nn.Tensor {
+var nafBlock = nafBlockOf((*nn.Tape).AvgPoolAll)
+
+// nafBlockOf is the same with a pooling of its own.
+func nafBlockOf(pool nn.Module) nn.Module {
+	return func(t *nn.Tape, inp nn.Tensor) nn.Tensor { return nafBlockWith(t, inp, pool) }
+}
+
+func nafBlockWith(t *nn.Tape, inp nn.Tensor, pool nn.Module) nn.Tensor {
 	c := inp.Dim(1)
 	beta, gamma := t.Param("beta", 1, c, 1, 1), t.Param("gamma", 1, c, 1, 1)
 	x := t.Hold(t.Call("norm1", inp, layerNormFunction))
 	x = t.Rebind(x, t.Conv2d("conv1", x, conv(2*c, 1)))
 	x = t.Rebind(x, t.Conv2d("conv2", x, depthwise(2*c, 3)))
 	x = t.Rebind(x, t.Call("", x, simpleGate))
-	x = t.Rebind(x, t.Mul(x, t.Sequential("sca", x, (*nn.Tape).AvgPoolAll, conv(c, 1).Module())))
+	x = t.Rebind(x, t.Mul(x, t.Sequential("sca", x, pool, conv(c, 1).Module())))
 	x = t.Rebind(x, t.Conv2d("conv3", x, conv(c, 1)))
 	y := t.Hold(t.Add(inp, t.Mul(x, beta)))
 	x = t.Rebind(x, t.Conv2d("conv4", t.Call("norm2", y, layerNormFunction), conv(2*c, 1)))

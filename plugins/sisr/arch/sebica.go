@@ -34,7 +34,7 @@ func (n sebica) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		}
 	}
 	h := t.Hold(t.Sequential("tail", bodyOut, conv(3*n.scale*n.scale, 1).Module(), shuffle(n.scale)))
-	base := t.Hold(t.Upsample(x, n.scale))
+	base := t.Hold(t.Bilinear(x, n.scale))
 	return t.Add(h, base)
 }
 

@@ -9,8 +9,10 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A StepConfig is a training step of traiNNer-redux's SRModel on one device.
+// A StepConfig is a training step on one device.
 type StepConfig struct {
+	Project    Project
+	Model      string // model_type, in upper or lower case; "" is what the project runs without one
 	Net        Network
 	Batch      int64    // the micro-batch: batch_size_per_gpu
 	LQ         int64    // side of the low-resolution crop
@@ -29,11 +31,25 @@ type StepConfig struct {
 	OldTorch bool
 	CPU      bool // the step runs there, and not on a card
 	OneDNN   bool // what oneDNN copies there counts too
+	// Neosr is what neosr's own step has beside these; nil for a step of another project.
+	Neosr *NeosrStep
 }
 
+// A model is a project's training loop.
+type model struct {
+	// record puts one optimizer step on a tape, in the order of the loop. It returns why the estimate is not whole, or "".
+	record func(cfg StepConfig, t *nn.Tape) (unknown string)
+	// gradientsStay is true where they are cleared before the next backward, and so lie beside a validation.
+	gradientsStay bool
+}
+
+// models are the training loops, by project and by the recipe's model_type.
+var models catalog[model]
+
+func init() { models.add(Redux, model{record: StepConfig.recordRedux}, "") }
+
 // Training is the estimate of one optimizer step: the generator's forward, the losses, its backward, the
-// discriminator's two forwards and its backward, the optimizers. It follows SRModel.optimize_parameters
-// (traiNNer/models/sr_model.py at 68629319).
+// discriminator's forwards and backward, the optimizers, in the order of the project's own loop.
 //
 // Sizes that the network cannot have (a crop of nothing, images that do not fit together) are an unknown estimate.
 func Training(cfg StepConfig) (e mem.Tensors) {
@@ -55,16 +71,31 @@ func (cfg StepConfig) asked() string {
 func (cfg StepConfig) record(t *nn.Tape) (unknown string) {
 	t.UpsampleLow, t.Torch1, t.CPU = cfg.OldTorch, cfg.OldTorch, cfg.CPU
 	t.OneDNN = cfg.OneDNN
-	gtSize := cfg.LQ * cfg.Net.Scale
-	optG, optD := cfg.optimizers()
+	m, ok := models.find(cfg.Project, cfg.Model)
+	if !ok { // its parts are there all the same
+		m, _ = models.find(cfg.Project, "")
+		m.record(cfg, t)
+		return fmt.Sprintf("model_type %q: %v", cfg.Model, ErrUnknown)
+	}
+	return m.record(cfg, t)
+}
 
-	var lq, gt, previous nn.Tensor
+// batch makes the pairs of a step, and self.output of the step before, which stays until this step assigns its own.
+func (cfg StepConfig) batch(t *nn.Tape) (lq, gt, previous nn.Tensor) {
+	gtSize := cfg.LQ * cfg.Net.Scale
 	t.Part("batch", func() {
 		lq = t.Hold(t.Input(nn.F32, cfg.gathered(), cfg.Net.InCh, cfg.LQ, cfg.LQ))
 		gt = t.Hold(t.Input(nn.F32, cfg.gathered(), cfg.Net.gtCh(), gtSize, gtSize))
-		// self.output of the step before, until this step assigns its own.
 		previous = t.Zeros(nn.F32, cfg.gathered(), cfg.Net.gtCh(), gtSize, gtSize)
 	})
+	return lq, gt, previous
+}
+
+// recordRedux follows SRModel.optimize_parameters (traiNNer/models/sr_model.py at 68629319), which clears gradients after
+// each optimizer's step.
+func (cfg StepConfig) recordRedux(t *nn.Tape) (unknown string) {
+	optG, optD := cfg.optimizers()
+	lq, gt, previous := cfg.batch(t)
 	if cfg.Accumulate > 1 {
 		t.KeepGradients("network_g")
 		if cfg.hasGAN() {
@@ -117,7 +148,7 @@ func (cfg StepConfig) generatorLosses(t *nn.Tape, lq, gt, output nn.Tensor) (lGT
 			unknown = err.Error()
 			continue
 		}
-		if l.wantsEMA() {
+		if l.wantsEMA() && !l.averaged {
 			cfg.averagedForward(t, lq)
 		}
 		t.Part(l.part(), func() {
@@ -236,6 +267,9 @@ func (cfg StepConfig) resident(t *nn.Tape) []mem.Item {
 		if what := l.part(); l.Weight != 0 && !l.IsGAN() {
 			items = append(items, modelItems(what, t.Size(what), l.Type)...)
 		}
+	}
+	if cfg.Neosr != nil {
+		items = append(items, cfg.residentNeosr(d)...)
 	}
 	return items
 }

@@ -12,47 +12,44 @@ import (
 // defaults in traiNNer/archs/swinir_arch.py at 68629319).
 func init() {
 	swinir := func(img, dim, layers, heads int64, upsampler, resi string) builder {
-		return func(s Spec, a *args) (Network, error) {
-			repeat := func(v int64) []int64 {
-				list := make([]int64, layers)
-				for i := range list {
-					list[i] = v
-				}
-				return list
-			}
-			n := swinIR{
-				scale: s.Scale, img: a.int("img_size", img), in: a.int("in_chans", 3), dim: a.int("embed_dim", dim),
-				depths: a.ints("depths", repeat(6)...), heads: a.ints("num_heads", repeat(heads)...),
-				window: a.int("window_size", 8), mlp: a.float("mlp_ratio", 2), qkvBias: a.bool("qkv_bias", true),
-				drop: a.float("drop_rate", 0), attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1),
-				patchNorm: a.bool("patch_norm", true), checkpointing: a.bool("use_checkpoint", false),
-				upsampler: a.string("upsampler", upsampler), resi: a.string("resi_connection", resi),
-				unshuffle: a.int("start_unshuffle", 1),
-			}
-			a.ignore("qk_scale", "img_range")
-			if p := a.int("patch_size", 1); p != 1 {
-				return Network{}, fmt.Errorf("patch_size %d: %w", p, ErrUnknown)
-			}
-			if a.bool("ape", false) {
-				return Network{}, fmt.Errorf("ape: %w", ErrUnknown)
-			}
-			if len(n.heads) != len(n.depths) || n.window < 1 || n.window > n.img {
-				return Network{}, fmt.Errorf("depths %v, num_heads %v, window_size %d", n.depths, n.heads, n.window)
-			}
-			if n.upsampler == "pixelshuffle" {
-				if err := upsamples(n.scale); err != nil {
-					return Network{}, err
-				}
-			}
-			return Network{
-				InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing, NoFP16: true,
-				Multiple: n.window,
-			}, nil
-		}
+		repeat := func(v int64) []int64 { return slices.Repeat([]int64{v}, int(layers)) }
+		return swinIR{img: img, dim: dim, depths: repeat(6), heads: repeat(heads), window: 8, mlp: 2, upsampler: upsampler, resi: resi}.build
 	}
 	register(swinir(64, 240, 9, 8, "nearest+conv", "3conv"), "swinir_l")
 	register(swinir(48, 180, 6, 6, "pixelshuffle", "1conv"), "swinir_m")
 	register(swinir(64, 60, 4, 6, "pixelshuffledirect", "1conv"), "swinir_s")
+}
+
+// build reads the arguments, with those of n as the defaults.
+func (n swinIR) build(s Spec, a *args) (Network, error) {
+	n = swinIR{
+		scale: s.Scale, img: a.int("img_size", n.img), in: a.int("in_chans", 3), dim: a.int("embed_dim", n.dim),
+		depths: a.ints("depths", n.depths...), heads: a.ints("num_heads", n.heads...),
+		window: a.int("window_size", n.window), mlp: a.float("mlp_ratio", n.mlp), qkvBias: a.bool("qkv_bias", true),
+		drop: a.float("drop_rate", 0), attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1),
+		patchNorm: a.bool("patch_norm", true), checkpointing: a.bool("use_checkpoint", false),
+		upsampler: a.string("upsampler", n.upsampler), resi: a.string("resi_connection", n.resi),
+		unshuffle: a.int("start_unshuffle", 1),
+	}
+	a.ignore("qk_scale", "img_range")
+	if p := a.int("patch_size", 1); p != 1 {
+		return Network{}, fmt.Errorf("patch_size %d: %w", p, ErrUnknown)
+	}
+	if a.bool("ape", false) {
+		return Network{}, fmt.Errorf("ape: %w", ErrUnknown)
+	}
+	if len(n.heads) != len(n.depths) || n.window < 1 || n.window > n.img {
+		return Network{}, fmt.Errorf("depths %v, num_heads %v, window_size %d", n.depths, n.heads, n.window)
+	}
+	if n.upsampler == "pixelshuffle" {
+		if err := upsamples(n.scale); err != nil {
+			return Network{}, err
+		}
+	}
+	return Network{
+		InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing, NoFP16: true,
+		Multiple: n.window,
+	}, nil
 }
 
 type swinIR struct {

@@ -15,29 +15,39 @@ type ValConfig struct {
 	Tile    int64    // val.tile_size; 0 for the whole image
 	Overlap int64    // val.tile_overlap
 	GT      bool     // the high-resolution image is there too
+	Layout  Layout   // in which network and image are brought to the card
 	// Step is the training around it, whose model states stay on the card; nil for none. States are those states if
 	// they have been computed before (States below): a ladder of many images and tiles needs them once.
 	Step     *StepConfig
 	States   *mem.Tensors
 	OldTorch bool
 	Host     *Host // the validation runs on the CPU; nil for a card
+	Neosr    bool  // it is neosr's
 }
+
+// A Layout is the memory format in which a trainer brings a network's parameters, and an image, to the card: channels
+// last or contiguous.
+type Layout struct{ NetworkLast, ImageLast bool }
 
 // Validation is the estimate of one validation image. It follows SRModel.nondist_validation, test and infer_tiled
 // (traiNNer/models/sr_model.py at 68629319). Metrics that run a network on the card (topiq, lpips, dists) are not in
 // it.
 func Validation(cfg ValConfig) (e mem.Tensors) {
 	defer mem.Refused(&e, cfg.asked)
+	if cfg.Neosr {
+		return validationNeosr(cfg)
+	}
 	t := nn.NewTape()
 	t.UpsampleLow, t.Torch1 = cfg.OldTorch, cfg.OldTorch
 	t.CPU, t.OneDNN = cfg.Host != nil, cfg.Host != nil
 	t.Training = false
+	t.Card, t.ChannelsLast = cfg.Host == nil, cfg.Host == nil && cfg.Layout.NetworkLast
 	ema := cfg.Step != nil && cfg.Step.EMA
 	scale := cfg.Net.Scale
 
 	var lq nn.Tensor
 	t.Part("image", func() {
-		lq = t.Hold(t.Input(nn.F32, 1, cfg.Net.InCh, cfg.H, cfg.W))
+		lq = t.Hold(t.Images(t.ChannelsLast && cfg.Layout.ImageLast, nn.F32, 1, cfg.Net.InCh, cfg.H, cfg.W))
 		if cfg.GT {
 			t.Hold(t.Input(nn.F32, 1, cfg.Net.gtCh(), cfg.H*scale, cfg.W*scale))
 		}
@@ -79,7 +89,9 @@ func Validation(cfg ValConfig) (e mem.Tensors) {
 	})
 
 	e = cfg.resident(t)
-	e.AddPeak(t.Peak(), "low- and high-resolution image in float32")
+	peak := t.Peak()
+	e.AddPeak(peak, "low- and high-resolution image in float32")
+	e.Add(Workspace(peak)...)
 	return e
 }
 
@@ -111,6 +123,13 @@ func States(cfg StepConfig) (e mem.Tensors) {
 	small.Batch, small.LQ = 1, (max(cfg.Net.MinLQ, 64/max(cfg.Net.Scale, 1))+m-1)/m*m
 	t.NoGrad(func() { e.Unknown = small.record(t) })
 	e.Add(cfg.resident(t)...)
+	if m, _ := models.find(cfg.Project, cfg.Model); m.gradientsStay {
+		for _, net := range []string{"network_g", "network_d"} {
+			if n := t.Size(net).GradBytes; n > 0 {
+				e.Add(mem.Item{Kind: mem.Gradients, What: net, Bytes: n, Count: int64(n) / 4, From: "of the last step, cleared in the next"})
+			}
+		}
+	}
 	return e
 }
 

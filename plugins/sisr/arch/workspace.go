@@ -1,20 +1,21 @@
 package arch
 
-import "github.com/launch-ml/launch/core/mem"
+import (
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/nn"
+)
 
-// Workspace is what cuDNN asks for beside the tensors of a validation image, as far as anything is known: networks of
-// dense 3×3 convolutions reached twice the bytes of their tensors, others about as much as their tensors alone.
+// Workspace is what cuDNN may ask for in a validation in float32, as far as anything is known: the copies as NHWC that
+// it makes of contiguous maps in lower precision (see nn.Tape.Card, whose lines are no guess), by as much as the peak
+// would be higher with them. Its kernels for TF32, which PyTorch lets convolutions use, want NHWC as well; whether the
+// fastest of them makes copies depends on card and shape, and no card has shown it.
 //
-// Source: the peaks that upstream publishes for an RTX 4090 at 480×640 with AMP and channels_last
-// (docs/source/benchmarks.md at 68629319) over the tape's: ESRGAN 2.48 GiB over 1.27, SPAN 0.65 over 0.34, Compact
-// 0.20 over 0.09; of 43 rows of at least 0.45 GiB the median is 0.97. It depends on device, driver and shape, so it
-// is a guess until a run has been measured.
-func Workspace(n Network, validation mem.Estimate) []mem.Item {
-	if !n.ConvDominated {
-		return nil
-	}
+// A training has no such line: the peaks that an RTX 3060 reserved for ParagonSR2 Stream under autocast, at five
+// batches, are 0.989 to 1.019 of the estimates without one (torch 2.9, a log of the project's checkout at ea36e5c8).
+func Workspace(p nn.Peak) []mem.Item {
+	more, moment := p.Unseen()
 	return []mem.Item{{
-		Kind: mem.Workspace, What: "network_g", Bytes: validation.Growing(), Guess: true,
-		From: "cuDNN: as much again as the tensors of a network of dense 3×3 convolutions (RTX 4090, upstream's benchmarks)",
+		Kind: mem.Workspace, What: nn.CuDNN, Bytes: more, Guess: true,
+		From: "copies as NHWC that cuDNN may make in float32, as it does in lower precision on an RTX 4090, in " + moment,
 	}}
 }

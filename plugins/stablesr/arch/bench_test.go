@@ -4,7 +4,7 @@ import "testing"
 
 // The tape of the largest model here: the UNet of Stable Diffusion 2.1 with everything around it, by phase.
 func BenchmarkTape(b *testing.B) {
-	m, err := Read(Stock("LatentDiffusionSRTextWT", nil), NoEdge)
+	m, err := Read(Stock("LatentDiffusionSRTextWT", nil), Code{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -12,7 +12,7 @@ func BenchmarkTape(b *testing.B) {
 	for name, phase := range map[string]func(){
 		"training":      func() { s.Training() },
 		"validation":    func() { s.Validation() },
-		"image logging": func() { s.Images(8) },
+		"image logging": func() { s.Images() },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -7,6 +7,7 @@ type style struct {
 	xformers   bool // memory-efficient attention instead of the product of all queries with all keys
 	frozen     bool // no parameter requires a gradient but SPADE's, and gradients go through (ddpm.py:1627)
 	checkpoint bool // use_checkpoint
+	kept       bool // checkpoint of util.py recomputes nothing
 }
 
 // freeze runs f while parameters do not require gradients, where the network is frozen.
@@ -115,7 +116,11 @@ func (b resBlock) spade(t *nn.Tape, x nn.Tensor) nn.Tensor {
 // attentionBlock is AttentionBlock, whose checkpoint is on whatever use_checkpoint says (openaimodel.py:500).
 func (s style) attentionBlock(t *nn.Tape, name string, x nn.Tensor, heads int64) (y nn.Tensor) {
 	s.freeze(t, func() {
-		y = t.Checkpoint(name, x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+		recomputed := t.Checkpoint
+		if s.kept {
+			recomputed = t.Call
+		}
+		y = recomputed(name, x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 			b, c, h, w := x.Dim(0), x.Dim(1), x.Dim(2), x.Dim(3)
 			x = t.View(x, b, c, 1, h*w)
 			qkv := t.Hold(t.Conv2d("qkv", normalization(t, "norm", x), conv(3*c, 1)))
@@ -187,7 +192,7 @@ type transformer struct {
 	heads, dimHead, depth, contextDim int64
 	linear                            bool // use_linear_in_transformer
 	noSelf                            bool // disable_self_attn: both attentions look at the context
-	checkpoints                       bool // checkpoint of its blocks: SpatialTransformer's are always on
+	checkpoints                       bool // checkpoint of its blocks
 }
 
 func (n transformer) call(t *nn.Tape, name string, x, context nn.Tensor) (y nn.Tensor) {

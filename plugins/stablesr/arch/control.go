@@ -18,7 +18,7 @@ func readControl(c Config) (*control, error) {
 		return nil, c.unknown("canny_controlnet_stage_config")
 	}
 	params, _ := c["params"].(map[string]any)
-	n, err := readUNet(Config{"target": "UNetModelDualcondV2", "params": params}, NoEdge)
+	n, err := readUNet(Config{"target": "UNetModelDualcondV2", "params": params}, Code{})
 	if err != nil {
 		return nil, fmt.Errorf("canny_controlnet_stage_config: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 
 func read(t *testing.T, c Config, gen Generation) *Model {
 	t.Helper()
-	m, err := Read(c, gen)
+	m, err := Read(c, Code{Edge: gen})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,10 +316,12 @@ func TestOwnNumbers(t *testing.T) {
 	for name, c := range map[string]Config{
 		"another model": {"target": "ldm.models.diffusion.ddpm.Layout2ImgDiffusion", "params": map[string]any{}},
 		"another UNet":  Stock("LatentDiffusionSRTextWT", map[string]any{"unet_config": map[string]any{"target": "my.own.UNet"}}),
-		"another VAE":   Stock("LatentDiffusionSRTextWT", map[string]any{"first_stage_config": map[string]any{"target": "ldm.models.autoencoder.IdentityFirstStage"}}),
-		"another text":  Stock("LatentDiffusionSRTextWT", map[string]any{"cond_stage_config": map[string]any{"target": "my.own.Text"}}),
+		"another VAE": Stock("LatentDiffusionSRTextWT",
+			map[string]any{"first_stage_config": map[string]any{"target": "my.own.FirstStage"}}),
+		"another text": Stock("LatentDiffusionSRTextWT",
+			map[string]any{"cond_stage_config": map[string]any{"target": "my.own.Text"}}),
 	} {
-		if _, err := Read(c, NoEdge); !errors.Is(err, ErrUnknown) {
+		if _, err := Read(c, Code{}); !errors.Is(err, ErrUnknown) {
 			t.Errorf("%s: %v, want that there is no formula", name, err)
 		}
 	}

@@ -19,6 +19,18 @@ var (
 		"first_stage_config", "cond_stage_config", "num_timesteps_cond", "cond_stage_key", "cond_stage_trainable", "concat_mode",
 		"cond_stage_forward", "scale_factor", "scale_by_std",
 	}
+	// ddpm.py:50 and :486 of justinpinkney/stable-diffusion at c63ca47a, and of zero123 at f426883b, have these more.
+	ldmArgs = append(slices.Clone(ddpmArgs), "unet_trainable", "make_it_fit", "ucg_training")
+	// ddpm_edit.py:77 of timothybrooks/instruct-pix2pix at 0dffd1ee.
+	pairArgs = append(slices.Clone(ddpmArgs), "load_ema")
+	// ddpm.py:68 and :438 of rinongal/textual_inversion at 424192de; ddpm.py:447 of XavierXiao's Dreambooth at 12fa9509.
+	wordArgs = append(slices.Clone(ddpmArgs), "embedding_reg_weight", "unfreeze_model", "model_lr",
+		"personalization_config", "reg_weight")
+	autoArgs = []string{ // ldm/models/autoencoder.py:15 and :286 at a506df57
+		"ddconfig", "lossconfig", "n_embed", "embed_dim", "ckpt_path", "ignore_keys", "image_key", "monitor",
+		"scheduler_config",
+		"lr_g_factor", "sane_index_shape", "use_ema",
+	}
 	stableSRArgs = append(slices.Clone(ddpmArgs), "structcond_stage_config", "unfrozen_diff", "random_size", "test_gt", "p2_gamma",
 		"p2_k", "time_replace", "use_usm", "mix_ratio", "edge_loss_weight",
 		"usm_prob", "init_sft") // the face recipe's (f807d50), which no code reads

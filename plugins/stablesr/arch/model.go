@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -26,17 +27,27 @@ type Model struct {
 	unet          *unet
 	structcond    *encoder
 	vae           *vae
-	text          *text
-	loss          *lossConfig // of the second stage
+	cond          condition   // what the UNet's attention looks at; nil without one
+	loss          *lossConfig // of the second stage, and of an autoencoder
+	auto          bool        // an autoencoder in training: AutoencoderKL, VQModel
 	control       *control    // of stm233's second stage, for its edges
 	freezeDec     bool        // of the second stage: only its fusion is trained
 	trainableText bool
 	rescaler      *rescaler // a condition of the latent's size, which is set beside it
+	low           int64     // channels of an image of the latent's size, which is; 0 without one
+
+	trainer Trainer
+	words   int64 // vectors that are learned in place of words; 0 without
+	// frozenAround says that nothing but those is trained.
+	frozenAround bool
+	imageSize    int64  // of the latents that log_images samples
+	logged       int64  // steps that a row of images has
+	images       Images // of log_images
 }
 
-// Read reads a recipe's section model. gen is which edge processor the checkout has. The error is ErrUnknown for classes
+// Read reads a recipe's section model. code is what the checkout's source says. The error is ErrUnknown for classes
 // without a formula, and otherwise says what upstream would stop at.
-func Read(model Config, gen Generation) (*Model, error) {
+func Read(model Config, code Code) (*Model, error) {
 	p, _ := model["params"].(map[string]any)
 	a := model.params()
 	m := &Model{Target: model.Target(), EMA: a.bool("use_ema", true), UnfrozenDiff: a.bool("unfrozen_diff", false)}
@@ -46,13 +57,15 @@ func Read(model Config, gen Generation) (*Model, error) {
 			return nil, err
 		}
 		return m, a.err
+	case "AutoencoderKL", "VQModel":
+		return m, m.readAutoencoder(p, a)
 	case "LatentDiffusionSRTextWT", "LatentDiffusionSRTextWTFFHQ",
 		"LatentDiffusionSRTextWTFFHQl1": // caixin98's, which compares loss_type and sets nothing (ddpm.py:3357 at 515034d)
 		m.stableSR = true
 	case "LatentDiffusionSRTextWTWithEdge":
 		m.stableSR, m.edgeStep = true, true
 	case "LatentDiffusion":
-		m.UnfrozenDiff = true
+		m.UnfrozenDiff, m.trainer = true, code.Trainer
 	default:
 		return nil, model.unknown("model")
 	}
@@ -62,18 +75,11 @@ func Read(model Config, gen Generation) (*Model, error) {
 			"use_edge_processing": true, "edge_input_channels": a.int("edge_input_channels", 3)})
 	}
 	m.edgeLoss = a.float("edge_loss_weight", 0)
-	names := ddpmArgs
-	switch {
-	case m.edgeStep:
-		names = edgeArgs
-	case m.stableSR:
-		names = stableSRArgs
-	}
-	if err := known(p, names); err != nil {
+	if err := known(p, m.argNames()); err != nil {
 		return nil, err
 	}
 	var err error
-	if m.unet, err = readUNet(unetConfig, gen); err != nil {
+	if m.unet, err = readUNet(unetConfig, code); err != nil {
 		return nil, err
 	}
 	if m.stableSR {
@@ -88,8 +94,13 @@ func Read(model Config, gen Generation) (*Model, error) {
 	if err := m.readCondition(p, a); err != nil {
 		return nil, err
 	}
+	if !m.stableSR {
+		if err := m.readTrainer(p, a); err != nil {
+			return nil, err
+		}
+	}
 	if m.Checkpointing = m.unet.checkpoint; m.stableSR { // it never gets beyond the first backward: see Checkpointing
-		m.unet.checkpoint = false
+		m.unet.checkpoint, m.unet.blocks = false, false
 	}
 	m.BatchNorm = m.unet.edge != nil
 	if a.err != nil {
@@ -122,6 +133,24 @@ func (m *Model) readResi(p map[string]any, a *args) (err error) {
 	return nil
 }
 
+// readAutoencoder reads a first stage that is trained itself.
+func (m *Model) readAutoencoder(p map[string]any, a *args) (err error) {
+	m.EMA, m.auto = a.bool("use_ema", false), true
+	if err := known(p, autoArgs); err != nil {
+		return err
+	}
+	if m.EMA {
+		return fmt.Errorf("model.params.use_ema: %w", ErrUnknown)
+	}
+	if m.vae, err = readVAE(Config{"target": m.Target, "params": p}); err != nil {
+		return err
+	}
+	if m.loss, err = readLoss(p["lossconfig"]); err != nil {
+		return err
+	}
+	return a.err
+}
+
 // readCondition reads what the latents are denoised by.
 func (m *Model) readCondition(p map[string]any, a *args) (err error) {
 	key := a.text("conditioning_key", "")
@@ -129,14 +158,89 @@ func (m *Model) readCondition(p map[string]any, a *args) (err error) {
 		key = "concat" // ddpm.py:581
 	}
 	switch {
-	case key == "hybrid", key == "adm", key == "concat" && m.stableSR:
+	case p["cond_stage_config"] == unconditional && !m.stableSR: // whatever else is said (ddpm.py:441)
+		return nil
+	case key == "hybrid" && (m.trainer == EditPairs || m.trainer == Views):
+		m.cond, err = readCross(p["cond_stage_config"])
+	case m.trainer == EditPairs, m.trainer == Views: // get_input gives both conditions
+		return fmt.Errorf("conditioning_key %s in a trainer of two conditions: %w", key, ErrUnknown)
+	case key == "hybrid", key == "adm", key == "hybrid-adm", key == "concat" && m.stableSR:
 		return fmt.Errorf("conditioning_key %s: %w", key, ErrUnknown)
+	case key == "concat" && section(p["cond_stage_config"]).Target() == "Identity": // an image of the latent's size
+		if m.low = m.unet.in - m.vae.embed; m.low < 1 {
+			return fmt.Errorf("unet_config: in_channels %d leave no room for a condition beside a latent of %d", m.unet.in,
+				m.vae.embed)
+		}
 	case key == "concat":
 		m.rescaler, err = readRescaler(section(p["cond_stage_config"]))
 	default:
-		m.text, err = readText(p["cond_stage_config"])
+		m.cond, err = readCross(p["cond_stage_config"])
 	}
 	return err
+}
+
+// readTrainer reads what the trainers of plain latent diffusion say of their own.
+func (m *Model) readTrainer(p map[string]any, a *args) error {
+	m.imageSize = a.size("image_size", 256)                               // ddpm.py:58
+	steps, every := a.size("timesteps", 1000), a.size("log_every_t", 100) // ddpm.py:47, :60
+	for k := int64(0); k < steps; k++ {
+		if k%every == 0 || k == steps-1 {
+			m.logged++
+		}
+	}
+	if v, given := p["unet_trainable"]; given && v != true && v != "all" {
+		return fmt.Errorf("unet_trainable %v: %w", v, ErrUnknown)
+	}
+	switch m.trainer {
+	case Embeddings:
+		if n := section(p["personalization_config"]); n.Target() != "EmbeddingManager" {
+			return n.unknown("personalization_config")
+		} else if strings, ok := n.params().values["placeholder_strings"].([]any); ok {
+			m.words = int64(len(strings)) * n.params().size("num_vectors_per_token", 1)
+		}
+		m.words = max(1, m.words)
+		m.setWords()
+		m.UnfrozenDiff = a.bool("unfreeze_model", false)
+		if !m.UnfrozenDiff { // both networks are frozen, and their graph is kept for the words (ddpm.py:485)
+			m.frozenAround = true
+		}
+	case TwoBatches:
+		if !a.bool("unfreeze_model", false) { // ddpm.py:488 freezes all there is; nothing is left to be trained
+			return errors.New("unfreeze_model is not true, and this trainer learns no embeddings: " +
+				"the first backward pass stops (element 0 of tensors does not require grad)")
+		}
+	case Views:
+		if m.cond == nil || m.unet.contextDim != 768 {
+			return fmt.Errorf("a pose beside another image encoder than CLIP's ViT-L/14: %w", ErrUnknown)
+		}
+	case CompVis, EditPairs:
+	}
+	return nil
+}
+
+// setWords tells the text encoder which words are learned.
+func (m *Model) setWords() {
+	switch n := m.cond.(type) {
+	case *clipText:
+		n.learned = m.words
+	case *bert:
+		n.learned = m.words
+	}
+}
+
+// argNames are the arguments that the constructor takes.
+func (m *Model) argNames() []string {
+	switch {
+	case m.edgeStep:
+		return edgeArgs
+	case m.stableSR:
+		return stableSRArgs
+	case m.trainer == EditPairs:
+		return pairArgs
+	case m.trainer == Embeddings, m.trainer == TwoBatches:
+		return wordArgs
+	}
+	return ldmArgs
 }
 
 // with is the section with another class and more arguments.
@@ -165,6 +269,18 @@ func (m *Model) Edge() Generation {
 // Resi reports whether the model is the controllable feature wrapping: AutoencoderKLResi.
 func (m *Model) Resi() bool { return m.vae != nil && m.vae.fusion }
 
+// Autoencoder reports whether a first stage is trained by itself, with its discriminator.
+func (m *Model) Autoencoder() bool { return m.auto }
+
+// gan says that there are two optimizers: of an autoencoder and of its discriminator.
+func (m *Model) gan() bool { return m.auto || m.Resi() }
+
+// LogsImages gives the model the arguments of log_images.
+func (m *Model) LogsImages(g Images) { m.images = g }
+
+// LogsAverages reports whether log_images swaps the averages of use_ema in.
+func (m *Model) LogsAverages() bool { return m.stableSR || m.images.EMA }
+
 // Factor is how much smaller than the image the latent is.
 func (m *Model) Factor() int64 { return m.vae.factor() }
 
@@ -191,27 +307,40 @@ const (
 	partLPIPS   = "loss.perceptual_loss"
 	partDisc    = "loss.discriminator"
 	partLoss    = "loss"
+	partImage   = "image encoder"
+	partWords   = "learned words"
 )
 
 // stages are the parts that have parameters, in the order of a ledger.
-var stages = []string{partUNet, partSPADE, partStruct, partVAE, partText, partCond, partEdge, partFusion, partControl, partLPIPS, partDisc}
+var stages = []string{partUNet, partSPADE, partStruct, partVAE, partText, partImage, partCond, partWords, partEdge,
+	partFusion, partControl, partLPIPS, partDisc}
 
 // trainable lists the parts whose parameters have gradients.
 func (m *Model) trainable() (parts []string) {
 	switch {
+	case m.auto:
+		return []string{partVAE, partDisc}
 	case m.Resi() && m.freezeDec:
 		return []string{partFusion, partDisc}
 	case m.Resi():
 		return []string{partVAE, partFusion, partDisc}
+	case m.frozenAround:
+		return []string{partWords}
 	case m.UnfrozenDiff:
 		parts = append(parts, partUNet, partEdge)
 	}
-	parts = append(parts, partSPADE, partStruct)
+	parts = append(parts, partSPADE, partStruct, partWords)
+	if m.trainer == Views {
+		parts = append(parts, partCond)
+	}
 	if m.trainableText {
-		parts = append(parts, partText, partCond)
+		parts = append(parts, partText, partImage, partCond)
 	}
 	return parts
 }
+
+// latent is how many channels a latent has.
+func (m *Model) latent() int64 { return m.vae.embed }
 
 // encode is encode_first_stage and get_first_stage_encoding, under no_grad.
 func (s Step) encode(t *nn.Tape, x nn.Tensor) (z nn.Tensor) {
@@ -233,7 +362,14 @@ func (s Step) encode(t *nn.Tape, x nn.Tensor) (z nn.Tensor) {
 func (s Step) decode(t *nn.Tape, z nn.Tensor) (x nn.Tensor) {
 	t.Part(partVAE, func() {
 		t.NoGrad(func() {
-			t.FreezeParams(func() { x = s.vae().decoder(t, t.MulScalar(z), nil, nil) })
+			t.FreezeParams(func() {
+				v := s.vae()
+				z := t.MulScalar(z)
+				if v.codes > 0 { // VQModelInterface.decode (autoencoder.py:271)
+					z = v.quantize(t, z)
+				}
+				x = v.decoder(t, z, nil, nil)
+			})
 		})
 	})
 	return x
@@ -246,18 +382,21 @@ func (s Step) vae() *vae {
 	return &v
 }
 
-// condition is cond_stage_model: (batch, context, width), or the zero Tensor.
-func (s Step) condition(t *nn.Tape, batch int64) (c nn.Tensor) {
-	if s.Model.text == nil {
+// condition is cond_stage_model: (batch, context, width), or the zero Tensor. x is the image that it sees.
+func (s Step) condition(t *nn.Tape, batch int64, x nn.Tensor) (c nn.Tensor) {
+	if s.Model.cond == nil {
 		return c
 	}
-	run := func() { c = s.Model.text.forward(t, batch) }
-	t.Part(partText, func() {
-		if s.Model.trainableText {
+	run := func() { c = s.Model.cond.forward(t, batch, x) }
+	t.Part(s.Model.cond.part(), func() {
+		switch {
+		case s.Model.trainableText && !s.Model.frozenAround:
 			run()
-			return
+		case s.Model.frozenAround:
+			t.FreezeParams(run)
+		default:
+			t.NoGrad(func() { t.FreezeParams(run) })
 		}
-		t.NoGrad(func() { t.FreezeParams(run) })
 	})
 	return c
 }

@@ -15,17 +15,20 @@ type lossConfig struct {
 	kl, perceptual float64 // kl_weight, perceptual_weight
 	disc           patchGAN
 	vanilla        bool // disc_loss, which is else "hinge"
+	codes          bool // of VQModel: VQLPIPSWithDiscriminator, which has no logvar
 }
 
 // readLoss reads lossconfig by LPIPSWithDiscriminator's constructor (contperceptual.py:8-30).
 func readLoss(v any) (*lossConfig, error) {
 	c := section(v)
-	if c.Target() != "LPIPSWithDiscriminator" {
+	if c.Target() != "LPIPSWithDiscriminator" && c.Target() != "VQLPIPSWithDiscriminator" {
 		return nil, c.unknown("lossconfig")
 	}
 	a := c.params()
 	l := &lossConfig{
-		kl: a.float("kl_weight", 1), perceptual: a.float("perceptual_weight", 1), vanilla: a.text("disc_loss", "hinge") == "vanilla",
+		codes: c.Target() == "VQLPIPSWithDiscriminator",
+		kl:    a.float("kl_weight", 1), perceptual: a.float("perceptual_weight", 1), vanilla: a.text("disc_loss",
+			"hinge") == "vanilla",
 		disc: patchGAN{in: a.size("disc_in_channels", 3), layers: a.size("disc_num_layers", 3)},
 	}
 	for _, name := range []string{"use_actnorm", "disc_conditional"} {
@@ -153,9 +156,12 @@ func (s Step) resiLoss(t *nn.Tape, inputs, reconstructions nn.Tensor, optimizer 
 			t.Part(partLPIPS, func() { pLoss = t.Hold(lpips(t, inputs, reconstructions)) })
 			recLoss = t.Rebind(recLoss, t.Add(recLoss, t.MulScalar(pLoss)))
 		}
-		nllLoss := t.Hold(t.AddScalar(t.DivScalar(recLoss))) // :54, by exp(logvar), a parameter of one number
-		weighted := t.Hold(t.Mean(nllLoss))                  // :58
-		t.Hold(t.Mean(nllLoss))                              // :59
+		nllLoss := recLoss
+		if !l.codes {
+			nllLoss = t.Hold(t.AddScalar(t.DivScalar(recLoss))) // :54, by exp(logvar), a parameter of one number
+		}
+		weighted := t.Hold(t.Mean(nllLoss)) // :58
+		t.Hold(t.Mean(nllLoss))             // :59
 		if optimizer == 0 {
 			gLoss := t.Hold(t.Neg(t.Mean(discriminate(reconstructions)))) // :69, :73
 			loss = t.Add(weighted, t.MulScalar(gLoss))                    // :88

@@ -151,7 +151,7 @@ func TestSecondStageLedger(t *testing.T) {
 		t.Error("the losses save nothing")
 	}
 	val := Step{Model: m, Batch: 1, Size: 512, DDP: true}.Validation()
-	images := Step{Model: m, Batch: 1, Size: 512, DDP: true}.Images(8)
+	images := Step{Model: m, Batch: 1, Size: 512, DDP: true}.Images()
 	if !val.Known() || !images.Known() || val.Total() >= e.Total() || images.Total() > val.Total() {
 		t.Errorf("training %v, validation %v (%s), image logging %v (%s)", e.Total(), val.Total(), val.Unknown, images.Total(), images.Unknown)
 	}
@@ -166,7 +166,7 @@ func TestSecondStageUnknown(t *testing.T) {
 		"another loss": other, "ActNorm": second(map[string]any{"use_actnorm": true}),
 		"conditional": second(map[string]any{"disc_conditional": true}), "edges without a ControlNet": noNet,
 	} {
-		if _, err := Read(c, NoEdge); !errors.Is(err, ErrUnknown) {
+		if _, err := Read(c, Code{}); !errors.Is(err, ErrUnknown) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -17,6 +17,7 @@ type Step struct {
 	Xformers bool
 	DDP      bool  // Lightning's strategy, which main.py forces for any number of GPUs
 	Queue    int64 // of degraded pairs; 0 without one
+	Swaps    bool  // use_ema: a validation or an image log with the averages comes, or has come
 	NoAdam   bool  // before the first optimizer step: the sanity check
 	Foreach  bool  // torch 2's optimizer on a card, which makes lists of temporaries
 	Torch1   bool
@@ -30,11 +31,14 @@ func (s Step) Training() (e mem.Tensors) {
 	for _, part := range s.Model.trainable() {
 		t.KeepGradients(part) // DDP keeps them between steps, and zero_grad of torch 1 fills with zeros
 	}
-	if s.Model.Resi() {
-		s.resi(t, func(loss nn.Tensor) { t.Part(partLoss, func() { t.Backward(loss) }) })
-	} else {
-		loss := s.loss(t, true)
-		t.Part(partLoss, func() { t.Backward(loss) })
+	backward := func(loss nn.Tensor) { t.Part(partLoss, func() { t.Backward(loss) }) }
+	switch {
+	case s.Model.auto:
+		s.autoencode(t, backward)
+	case s.Model.Resi():
+		s.resi(t, backward)
+	default:
+		backward(s.loss(t, true))
 	}
 	if s.Foreach {
 		for _, part := range s.Model.trainable() {
@@ -72,56 +76,79 @@ func (s Step) Kept() (e mem.Tensors) {
 func (s Step) validate() *nn.Tape {
 	t := s.tape()
 	t.NoGrad(func() {
-		if s.Model.Resi() { // validation_step (autoencoder.py:858), in evaluation mode
+		switch {
+		case s.Model.auto:
+			s.autoencodeVal(t)
+		case s.Model.Resi(): // validation_step (autoencoder.py:858), in evaluation mode
 			t.Training = false
 			inputs, gts, latents := s.resiInput(t)
 			reconstructions := t.Hold(s.resiForward(t, inputs, latents, s.edges(t, inputs), true))
 			for optimizer := range 2 {
 				t.Hold(s.resiLoss(t, gts, reconstructions, optimizer))
 			}
-		} else {
+		default:
 			s.loss(t, false)
+			if s.Model.EMA { // and again with the averages in place (ddpm.py:354)
+				s.swap(t, t.Size(averaged...).Params)
+			}
 		}
 	})
 	return t
 }
 
-// Images is the estimate of log_images (ddpm.py:3123): n samples, every one of them decoded three times, and the UNet once
-// for each of the diffusion's steps, of which one is enough to know.
-func (s Step) Images(n int64) (e mem.Tensors) {
+// swap is ema_scope's beginning: the copies of the swap before are there until the new ones are made.
+func (s Step) swap(t *nn.Tape, params int64) {
+	t.Scope("", func() { t.Part(partUNet+EMA, func() { t.Hold(t.Zeros(nn.F32, params)) }) })
+}
+
+// Logged is how many images of StableSR's batch log_images takes (ddpm.py:3123, N=8).
+const Logged = 8
+
+// Images is the estimate of log_images.
+func (s Step) Images() (e mem.Tensors) {
 	defer mem.Refused(&e, s.asked)
 	t := s.tape()
-	if s.Model.Resi() { // log_images of autoencoder.py:888: one reconstruction
-		t.NoGrad(func() {
+	t.NoGrad(func() {
+		switch {
+		case s.Model.auto:
+			s.autoencodeImages(t)
+		case s.Model.Resi(): // autoencoder.py:888: one reconstruction
 			t.Training = false
 			inputs, _, latents := s.resiInput(t)
 			t.Hold(s.resiForward(t, inputs, latents, s.edges(t, inputs), true))
-		})
-		e.Unknown = s.Model.Unknown
-		s.resident(&e, t, true)
-		e.AddPeak(t.Peak(), "images of the micro-batch in float32")
-		return e
-	}
-	s.Batch = min(s.Batch, n)
-	t.NoGrad(func() {
-		x, _, edgeMap := s.batch(t, true)
-		z := t.Hold(s.encode(t, x))
-		zGT := t.Hold(s.encode(t, x))
-		t.Hold(s.decode(t, zGT))
-		t.Hold(s.decode(t, z))
-		c := t.Hold(s.condition(t, s.Batch))
-		t.Scope("", func() { // p_sample, whose steps leave nothing but a latent
-			cond := s.structure(t, z)
-			for _, x := range cond {
-				t.Hold(x)
-			}
-			s.diffuse(t, t.AddScalar(z), c, cond, edgeMap)
-		})
-		t.Hold(s.decode(t, t.AddScalar(z)))
+		case s.Model.stableSR:
+			s.stableImages(t)
+		default:
+			s.logImages(t)
+		}
 	})
+	e.Unknown = s.Model.Unknown
 	s.resident(&e, t, true)
 	e.AddPeak(t.Peak(), "images of the micro-batch in float32")
 	return e
+}
+
+// stableImages is StableSR's log_images (ddpm.py:3123): eight samples, every one of them decoded three times, and the
+// UNet once for each of the diffusion's steps, of which one is enough to know.
+func (s Step) stableImages(t *nn.Tape) {
+	s.Batch = min(s.Batch, Logged)
+	x, _, edgeMap := s.batch(t, true)
+	z := t.Hold(s.encode(t, x))
+	zGT := t.Hold(s.encode(t, x))
+	t.Hold(s.decode(t, zGT))
+	t.Hold(s.decode(t, z))
+	c := t.Hold(s.condition(t, s.Batch, nn.Tensor{}))
+	t.Scope("", func() { // p_sample, whose steps leave nothing but a latent
+		cond := s.structure(t, z)
+		for _, x := range cond {
+			t.Hold(x)
+		}
+		s.diffuse(t, t.AddScalar(z), c, cond, edgeMap)
+	})
+	if s.Model.EMA {
+		s.swap(t, t.Size(averaged...).Params)
+	}
+	t.Hold(s.decode(t, t.AddScalar(z)))
 }
 
 // Saved is what the graph of one micro-batch holds when its backward begins, without the batch itself.
@@ -159,7 +186,7 @@ func (s Step) batch(t *nn.Tape, val bool) (lq, gt, edgeMap nn.Tensor) {
 // loss is the step's forward up to its loss. training is training_step, which differs from validation's in the edge fork.
 func (s Step) loss(t *nn.Tape, training bool) nn.Tensor {
 	if !s.Model.stableSR {
-		return s.ldm(t)
+		return s.steps(t, training)
 	}
 	lq, gt, edgeMap := s.batch(t, false)
 	if edgeMap.Dims() > 0 && s.Model.Edge().differentiated() {
@@ -172,9 +199,9 @@ func (s Step) loss(t *nn.Tape, training bool) nn.Tensor {
 	if s.Model.edgeStep && training {
 		t.Hold(s.decode(t, zGT)) // return_first_stage_outputs=True
 		cond = s.structure(t, t.Hold(s.encode(t, lq)))
-		c = t.Hold(s.condition(t, s.Batch))
+		c = t.Hold(s.condition(t, s.Batch, nn.Tensor{}))
 	} else {
-		c = t.Hold(s.condition(t, s.Batch))
+		c = t.Hold(s.condition(t, s.Batch, nn.Tensor{}))
 		cond = s.structure(t, z)
 	}
 	for _, x := range cond {
@@ -203,7 +230,10 @@ func (s Step) loss(t *nn.Tape, training bool) nn.Tensor {
 // resident is what stays on the card: parameters, gradients and their buckets, Adam's states, the pool, averages.
 // alone says that no backward is on the tape, so that gradients are not there.
 func (s Step) resident(e *mem.Tensors, t *nn.Tape, alone bool) {
-	if s.Model.Resi() {
+	if s.Model.gan() {
+		if s.Model.auto && s.Model.vae.codes > 0 {
+			t.Part(partVAE, func() { s.Model.vae.codebook(t) })
+		}
 		t.NoGrad(func() { t.FreezeParams(func() { s.declareLosses(t) }) })
 	} else {
 		t.Part(partVAE, func() { t.FreezeParams(func() { s.Model.vae.declareDecoder(t) }) })
@@ -233,16 +263,24 @@ func (s Step) resident(e *mem.Tensors, t *nn.Tape, alone bool) {
 			From: "main.py forces ddp for any number of GPUs: a copy of all gradients"})
 	}
 	e.Add(s.pool())
-	if s.Model.EMA {
-		for _, part := range []string{partUNet, partSPADE, partEdge} {
-			size := t.Size(part)
-			e.Add(mem.Item{Kind: mem.Parameters, What: part + EMA, Bytes: size.ParamBytes, Count: size.Params, From: "use_ema: LitEma copies the whole UNet"})
-			if alone {
-				e.Add(mem.Item{Kind: mem.Transients, What: part + EMA, Bytes: size.ParamBytes, From: "ema_scope keeps the trained parameters aside while it swaps"})
-			}
+	if !s.Model.EMA {
+		return
+	}
+	for _, part := range averaged {
+		size := t.Size(part)
+		e.Add(mem.Item{Kind: mem.Parameters, What: part + EMA, Bytes: size.ParamBytes, Count: size.Params, From: "use_ema: LitEma copies the whole UNet"})
+		if alone || s.Swaps {
+			e.Add(mem.Item{Kind: mem.Buffers, What: part + backup, Bytes: size.ParamBytes, Count: size.Params,
+				From: "ema_scope copies the trained parameters, and LitEma never frees the copy (ema.py:62 at a506df57)"})
 		}
 	}
 }
+
+// averaged are the parts that LitEma averages: all of the UNet.
+var averaged = []string{partUNet, partSPADE, partEdge}
+
+// backup is what the copies of trained parameters are called behind a part's name.
+const backup = " EMA backup"
 
 // pool is the line of the pool of degraded pairs.
 func (s Step) pool() mem.Item {
@@ -256,7 +294,7 @@ const EMA = " EMA"
 
 // adam is the optimizer: of the second stage Adam (autoencoder.py:873), else AdamW (ddpm.py:3232).
 func (s Step) adam() string {
-	if s.Model.Resi() {
+	if s.Model.gan() {
 		return "Adam"
 	}
 	return "AdamW"

@@ -6,7 +6,7 @@ import (
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// text is the text tower of OpenCLIP or of Hugging Face's CLIP (ldm/modules/encoders/modules.py).
+// text is the text tower of OpenCLIP (ldm/modules/encoders/modules.py).
 type text struct {
 	width, layers, heads, vocab, context, embed int64
 	penultimate                                 bool // the last block is not run
@@ -19,44 +19,26 @@ var openCLIP = map[string]text{
 	"ViT-B-32": {width: 512, layers: 12, heads: 8, vocab: 49408, context: 77, embed: 512},
 }
 
-// unconditional is what stands in place of a section for a model without a condition.
-const unconditional = "__is_unconditional__"
-
-// readText reads cond_stage_config; nil for a model without a text.
-func readText(v any) (*text, error) {
-	if v == unconditional {
-		return nil, nil
-	}
-	c := section(v)
+// readText reads cond_stage_config of a FrozenOpenCLIPEmbedder.
+func readText(c Config) (*text, error) {
 	a := c.params()
-	switch c.Target() {
-	case "FrozenOpenCLIPEmbedder":
-		n, ok := openCLIP[a.text("arch", "ViT-H-14")]
-		if !ok {
-			return nil, fmt.Errorf("cond_stage_config arch %s: %w", a.text("arch", ""), ErrUnknown)
-		}
-		n.penultimate = a.text("layer", "last") == "penultimate"
-		return &n, nil
-	case "FrozenCLIPEmbedder":
-		if v := a.text("version", "openai/clip-vit-large-patch14"); v != "openai/clip-vit-large-patch14" {
-			return nil, fmt.Errorf("cond_stage_config version %s: %w", v, ErrUnknown)
-		}
-		n := openCLIP["ViT-L-14"]
-		n.embed = 0 // CLIPTextModel has no projection
-		return &n, nil
+	n, ok := openCLIP[a.text("arch", "ViT-H-14")]
+	if !ok {
+		return nil, fmt.Errorf("cond_stage_config arch %s: %w", a.text("arch", ""), ErrUnknown)
 	}
-	return nil, c.unknown("cond_stage_config")
+	n.penultimate = a.text("layer", "last") == "penultimate"
+	return &n, nil
 }
 
+func (n *text) part() string { return partText }
+
 // forward is encode_with_transformer: (batch, context, width).
-func (n *text) forward(t *nn.Tape, batch int64) (x nn.Tensor) {
+func (n *text) forward(t *nn.Tape, batch int64, _ nn.Tensor) (x nn.Tensor) {
 	t.Scope("model", func() {
 		t.Param("token_embedding.weight", n.vocab, n.width)
 		pos := t.Param("positional_embedding", n.context, n.width)
-		if n.embed > 0 {
-			t.Param("text_projection", n.width, n.embed)
-			t.Param("logit_scale")
-		}
+		t.Param("text_projection", n.width, n.embed)
+		t.Param("logit_scale")
 		x = t.Hold(t.Add(t.Zeros(nn.F32, batch, n.context, n.width), pos))
 		last := int(n.layers) - 1
 		for i := range int(n.layers) {

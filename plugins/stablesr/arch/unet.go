@@ -29,12 +29,13 @@ type unet struct {
 	linear            bool
 	semb              int64 // 0 without SPADE
 	checkpoint        bool
-	spatialV1         bool // SpatialTransformer, whose blocks have a checkpoint that is always off
+	kept              bool // nothing is recomputed, whatever asks for it
+	blocks            bool // activation checkpointing of the transformers' blocks
 	edge              *edge
 }
 
-// readUNet reads the section unet_config. gen is which edge processor the checkout has.
-func readUNet(c Config, gen Generation) (*unet, error) {
+// readUNet reads the section unet_config. code is what the checkout's source says.
+func readUNet(c Config, code Code) (*unet, error) {
 	a := c.params()
 	n := &unet{
 		in: a.size("in_channels", 4), channels: a.size("model_channels", 320), out: a.size("out_channels", 4),
@@ -59,22 +60,25 @@ func readUNet(c Config, gen Generation) (*unet, error) {
 	}
 	n.noSelf, _ = a.values["disable_self_attentions"].([]any)
 	n.attentionBlocks = a.sizes("num_attention_blocks")
+	n.blocks = n.checkpoint
 	switch c.Target() {
 	case "UNetModelDualcondV2":
 		n.semb = a.size("semb_channels", 256)
 	case "UNetModelDualcondV2WithEdge":
 		n.semb = a.size("semb_channels", 256)
 		if a.bool("use_edge_processing", false) {
-			if gen == NoEdge {
+			if code.Edge == NoEdge {
 				return nil, fmt.Errorf("the edge processor of this checkout: %w", ErrUnknown)
 			}
-			n.edge = &edge{generation: gen, in: a.size("edge_input_channels", 3)}
+			n.edge = &edge{generation: code.Edge, in: a.size("edge_input_channels", 3)}
 		}
-	case "UNetModel":
-		n.spatialV1 = true
-		n.linear = a.bool("use_linear_in_transformer", false)
+	case "UNetModel": // whose SpatialTransformer mostly is not told of use_checkpoint
+		n.blocks = code.Blocks == BlocksAlways || code.Blocks == BlocksAsked && n.checkpoint
 	default:
 		return nil, c.unknown("unet_config")
+	}
+	if n.kept = code.Kept; n.kept {
+		n.checkpoint, n.blocks = false, false
 	}
 	switch {
 	case a.err != nil:
@@ -94,7 +98,7 @@ func readUNet(c Config, gen Generation) (*unet, error) {
 // forward is UNetModelDualcondV2.forward. cond are structcond's results by their width; edgeMap is the zero Tensor without
 // edge processing.
 func (n *unet) forward(t *nn.Tape, s style, x, context nn.Tensor, cond map[int64]nn.Tensor, edgeMap nn.Tensor) (out nn.Tensor) {
-	s.checkpoint = n.checkpoint
+	s.checkpoint, s.kept = n.checkpoint, n.kept
 	if n.edge != nil && edgeMap.Dims() > 0 {
 		x = n.edge.fuse(t, s, x, edgeMap, n.in)
 	}
@@ -216,7 +220,8 @@ func (w *walk) attention(h nn.Tensor, noSelf bool, heads int64) nn.Tensor {
 		}
 		return w.attentionBlock(w.t, w.next(), h, heads)
 	}
-	tr := transformer{style: w.style, heads: w.heads, dimHead: dim, depth: n.depth, contextDim: n.contextDim, linear: n.linear, noSelf: noSelf, checkpoints: n.checkpoint}
+	tr := transformer{style: w.style, heads: w.heads, dimHead: dim, depth: n.depth, contextDim: n.contextDim,
+		linear: n.linear, noSelf: noSelf, checkpoints: n.blocks}
 	return tr.call(w.t, w.next(), h, w.context)
 }
 

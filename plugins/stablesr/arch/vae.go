@@ -19,6 +19,8 @@ type vae struct {
 	fusion            bool    // Decoder_Mix
 	codes             int64   // n_embed of VQModelInterface, whose latent is no distribution; 0 for AutoencoderKL
 	frozen            bool    // all but the fusion layers
+	plain             bool    // attn_type none: neither the middle nor a level has attention
+	identity          bool    // IdentityFirstStage, which does nothing
 }
 
 func readVAE(c Config) (*vae, error) {
@@ -31,8 +33,10 @@ func readVAE(c Config) (*vae, error) {
 	}
 	switch c.Target() {
 	case "AutoencoderKL":
-	case "VQModelInterface": // autoencoder.py:22 and 271; its quantisation is part of decode alone
+	case "VQModelInterface", "VQModel": // autoencoder.py:14 and 261; its quantisation is part of decode alone
 		n.codes = c.params().size("n_embed", 0)
+	case "IdentityFirstStage": // autoencoder.py:420
+		return &vae{identity: true, in: 3, out: 3, z: 3, embed: 3, ch: 32, mult: []int64{1}}, nil
 	case "AutoencoderKLResi":
 		n.fusion = true
 	default:
@@ -40,6 +44,12 @@ func readVAE(c Config) (*vae, error) {
 	}
 	if dd.err != nil {
 		return nil, fmt.Errorf("first_stage_config.ddconfig: %w", dd.err)
+	}
+	switch attn := dd.text("attn_type", "vanilla"); attn {
+	case "none":
+		n.plain = true
+	case "linear":
+		return nil, fmt.Errorf("first_stage_config.ddconfig.attn_type %s: %w", attn, ErrUnknown)
 	}
 	if n.ch%32 != 0 {
 		return nil, fmt.Errorf("first_stage_config: ch %d is no multiple of the 32 groups of its norms", n.ch)
@@ -97,11 +107,14 @@ func (n *vae) attnBlock(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	return t.Add(x, t.Conv2d("proj_out", a, conv(c, 1)))
 }
 
-func (n *vae) hasAttn(res int64) bool { return slices.Contains(n.attn, res) }
+func (n *vae) hasAttn(res int64) bool { return !n.plain && slices.Contains(n.attn, res) }
 
 // encoder is Encoder.forward: the moments, and where fea is not nil the features that Decoder_Mix is given. hs keeps
 // every level's results.
 func (n *vae) encoder(t *nn.Tape, x nn.Tensor, fea *[]nn.Tensor) (moments nn.Tensor) {
+	if n.identity {
+		return x
+	}
 	t.Scope("encoder", func() {
 		h := t.Hold(t.Conv2d("conv_in", x, conv(n.ch, 3)))
 		res := n.resolution
@@ -139,12 +152,17 @@ func (n *vae) outputs() int64 {
 func (n *vae) middle(t *nn.Tape, h nn.Tensor) nn.Tensor {
 	c := h.Dim(1)
 	h = t.Rebind(h, t.Call("mid.block_1", h, resnet(c)))
-	h = t.Rebind(h, t.Call("mid.attn_1", h, n.attnBlock))
+	if !n.plain {
+		h = t.Rebind(h, t.Call("mid.attn_1", h, n.attnBlock))
+	}
 	return t.Hold(t.Rebind(h, t.Call("mid.block_2", h, resnet(c))))
 }
 
 // decoder is Decoder.forward, or Decoder_Mix's with the encoder's features.
 func (n *vae) decoder(t *nn.Tape, z nn.Tensor, fea, canny []nn.Tensor) (x nn.Tensor) {
+	if n.identity {
+		return z
+	}
 	own := style{frozen: n.frozen}
 	own.freeze(t, func() { z = t.Conv2d("post_quant_conv", z, conv(n.z, 1)) })
 	t.Scope("decoder", func() {
@@ -194,8 +212,33 @@ func (n *vae) decoder(t *nn.Tape, z nn.Tensor, fea, canny []nn.Tensor) (x nn.Ten
 func (n *vae) declareDecoder(t *nn.Tape) {
 	t.NoGrad(func() { n.decoder(t, t.Zeros(nn.F32, 1, n.embed, 1, 1), nil, nil) })
 	if n.codes > 0 {
-		t.Param("quantize.embedding.weight", n.codes, n.embed)
+		n.codebook(t)
 	}
+}
+
+// codebook is quantize.embedding.
+func (n *vae) codebook(t *nn.Tape) (w nn.Tensor) {
+	t.Scope("quantize", func() { w = t.Param("embedding.weight", n.codes, n.embed) })
+	return w
+}
+
+// quantize is VectorQuantizer2.forward (taming/modules/vqvae/quantize.py:271 of CompVis/taming-transformers at
+// 3ba01b24): the distance of every latent to every code.
+func (n *vae) quantize(t *nn.Tape, z nn.Tensor) (quant nn.Tensor) {
+	codes := n.codebook(t)
+	t.Scope("", func() {
+		b, e, h, w := z.Dim(0), z.Dim(1), z.Dim(2), z.Dim(3)
+		z = t.Hold(t.Contiguous(t.Permute(z, 0, 2, 3, 1)))
+		flat := t.View(z, b*h*w, e)
+		squares := t.Hold(t.View(t.SumDim(t.Pow(flat), 1), b*h*w, 1))
+		sum := t.Hold(t.Add(squares, t.View(t.SumDim(t.Pow(codes), 1), 1, n.codes)))
+		t.Hold(t.Sub(sum, t.MulScalar(t.Matmul(flat, t.Transpose(codes, 0, 1))))) // d, which stays until the end
+		t.Rebind(sum, t.Indices(b*h*w))                                           // argmin
+		quant = t.Hold(t.View(t.Lookup(codes, t.Indices(b*h*w), b*h*w, e), b, h, w, e))
+		quant = t.Rebind(quant, t.Add(z, t.Detach(t.Sub(quant, z))))
+		quant = t.Contiguous(t.Permute(quant, 0, 3, 1, 2))
+	}, z)
+	return quant
 }
 
 // fuse is Fuse_sft_block_RRDB with two RRDB of 32 growing channels (model.py:822), whose conditions are the encoder's

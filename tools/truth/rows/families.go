@@ -77,18 +77,24 @@ func torchvision(a args) (Price, error) {
 	return Price{Saved: peak.Saved, Tensors: est}, nil
 }
 
-// sisr is traiNNer-redux's step: tools/capture/step_sisr.py.
+// sisr is a step of traiNNer-redux or of BasicSR: tools/capture/step_sisr.py, step_basicsr.py.
 func sisr(a args) (p Price, err error) {
-	n, _, err := sisrarch.Build(sisrarch.Spec{Type: a.Net, Scale: a.Scale, Args: a.Args})
+	project := sisrarch.Project(a.Project)
+	n, _, err := sisrarch.Build(sisrarch.Spec{Project: project, Type: a.Net, Scale: a.Scale, Args: a.Args})
 	if err != nil {
 		return p, err
 	}
-	cfg := sisrarch.StepConfig{Net: n, Batch: a.Batch, LQ: a.LQ, AMP: a.amp(), Accumulate: a.Accumulate, EMA: a.EMA, CPU: true} // where the rows are recorded
+	cfg := sisrarch.StepConfig{Project: project, Model: a.Model, Net: n, Batch: a.Batch, LQ: a.LQ, AMP: a.amp(), Accumulate: a.Accumulate, EMA: a.EMA,
+		CPU: true} // where the rows are recorded
 	for _, l := range a.Losses {
-		cfg.Losses = append(cfg.Losses, sisrarch.Loss{Type: l.Type, Weight: l.Weight})
+		loss := sisrarch.Loss{Project: project, Type: l.Type, Name: l.Name, Weight: l.Weight, Args: l.Args}
+		if project.ComputesAll() {
+			loss.Weight = 1
+		}
+		cfg.Losses = append(cfg.Losses, loss)
 	}
 	if a.Disc != "" {
-		if cfg.Disc, _, err = sisrarch.BuildDiscriminator(sisrarch.Spec{Type: a.Disc}); err != nil {
+		if cfg.Disc, _, err = sisrarch.BuildDiscriminator(sisrarch.Spec{Project: project, Type: a.Disc, Args: a.DiscArgs}); err != nil {
 			return p, err
 		}
 	}
@@ -104,7 +110,7 @@ func stableSR(a args) (p Price, err error) {
 		gen, target = srarch.EdgeAfter, "LatentDiffusionSRTextWTWithEdge"
 		params["use_edge_processing"] = true
 	}
-	m, err := srarch.Read(srarch.Stock(target, params), gen)
+	m, err := srarch.Read(srarch.Stock(target, params), srarch.Code{Edge: gen})
 	if err != nil {
 		return p, err
 	}

@@ -112,7 +112,7 @@ func (r Row) Price() (Price, error) {
 		return Price{}, fmt.Errorf("%s: %w", r.Name, err)
 	}
 	price, ok := map[string]func(args) (Price, error){
-		"moco": moco, "torchvision": torchvision, "sisr": sisr, "stablesr": stableSR, "dualattn": dualAttention,
+		"moco": moco, "torchvision": torchvision, "sisr": sisr, "basicsr": sisr, "stablesr": stableSR, "dualattn": dualAttention,
 	}[r.Family]
 	if !ok {
 		return Price{}, fmt.Errorf("%s: no plugin prices the family %q", r.Name, r.Family)
@@ -152,11 +152,15 @@ type args struct {
 	Args   map[string]any `json:"args"`
 	LQ     int64          `json:"lq"`
 	Losses []struct {
-		Type   string  `json:"type"`
-		Weight float64 `json:"weight"`
+		Type   string         `json:"type"`
+		Name   string         `json:"name"`
+		Weight float64        `json:"weight"`
+		Args   map[string]any `json:"args"`
 	} `json:"losses"`
-	Disc string `json:"disc"`
-	EMA  bool   `json:"ema"`
+	Disc     string         `json:"disc"`
+	DiscArgs map[string]any `json:"disc_args"`
+	EMA      bool           `json:"ema"`
+	Model    string         `json:"model"` // model_type
 
 	// stablesr
 	Xformers bool `json:"xformers"`

@@ -1,0 +1,145 @@
+package oom
+
+import "strings"
+
+// A text may end inside a traceback: a paste that was cut, a process that was killed while it printed. Then a program failed
+// there, whatever it printed before, and its last line is missing. It may still be known why: an allocator's own warnings stand
+// right above the failure that they cause, and the exception itself need not name memory.
+
+// cutOffRule is a traceback without its last line.
+var cutOffRule = rule{name: "cut_off", kind: NoMemory, weight: exception, nature: raised,
+	cause: "the text ends inside a traceback, before the exception's own line"}
+
+// launchedRule is that of a launcher of processes: of another process's end.
+var launchedRule = rule{name: "worker_died", kind: NoMemory, weight: echo, nature: consequence, cause: "a process of the program ended"}
+
+var (
+	// beganTrace is the first line of a traceback; IPython names the exception before it (IPython/core/ultratb.py).
+	beganTrace = rx(`(?:([A-Z]\w*(?:Error|Exception|Exhausted|Interrupt))\s*)?Traceback \(most recent call last\)`)
+	// inTrace are lines that a traceback has below its frames: source, carets, "[Previous line repeated …]", IPython's frames.
+	inTrace = rx(`^(?:\s+\S|File \S|-+> ?\d+|\s*\d+ +\S|Cell In|Input In|<ipython-input|[~/]\S*$|\S+\.pyc? in )`)
+	trailer = rx("^(?:```.*|\\.{2,}|…|~~~)$")
+	// starters are the files of programs that only start others.
+	starters = rx(`torch/distributed/|/accelerate/commands/|/deepspeed/launcher/|/bin/(?:torchrun|accelerate|deepspeed)$|/runpy\.py$|` +
+		`/subprocess\.py$|/ray/_private/worker\.py$`)
+)
+
+// cutOff returns the finding of a traceback in which the rows end.
+func cutOff(rs []row) (finding, bool) {
+	last := len(rs) - 1
+	for last >= 0 && (strings.TrimSpace(rs[last].body) == "" || trailer.MatchString(strings.TrimSpace(rs[last].body))) {
+		last--
+	}
+	if last < 0 || rs[last].more {
+		return finding{}, false
+	}
+	if rs[last].boxed {
+		return cutBox(rs, last)
+	}
+	rank := rs[last].rank
+	for i := last; i > max(-1, last-maxTrace); i-- {
+		body := strings.TrimRight(rs[i].body, " ")
+		switch m := beganTrace.FindStringSubmatch(strings.TrimSpace(body)); {
+		case rs[i].rank != rank && rs[i].rank != "":
+			continue
+		case m != nil && (i < last || len(rs) > 1):
+			return cutTrace(rs, i, last, m[1])
+		case body != "" && !inTrace.MatchString(body) && !strings.HasPrefix(body, "---"):
+			return finding{}, false
+		}
+	}
+	return finding{}, false
+}
+
+// cutBox is the same of a traceback in rich's box, of which the last line is missing.
+func cutBox(rs []row, last int) (finding, bool) {
+	for i := last; i >= max(0, last-maxTrace) && rs[i].boxed; i-- {
+		switch s := strings.TrimSpace(rs[i].text); {
+		case strings.Contains(s, "╰"):
+			return finding{}, false
+		case beganTrace.MatchString(rs[i].body):
+			return cutTrace(rs, i, last, "")
+		}
+	}
+	return finding{}, false
+}
+
+// cutTrace is the finding of a traceback that begins at a row and has lost its end. name is of the exception, if it is known.
+func cutTrace(rs []row, from, last int, name string) (finding, bool) {
+	f := finding{rule: cutOffRule, at: last, name: name, traced: true, fatal: true}
+	all := frames(rs, from, last+1, rs[last].rank)
+	if len(all) == 0 && name == "" {
+		return finding{}, false // nothing of it was printed
+	}
+	launched := len(all) > 0
+	for _, c := range all {
+		launched = launched && starters.MatchString(strings.ReplaceAll(c.path, `\`, "/"))
+	}
+	switch {
+	case ignored(rs, from), harnessAbove(rs, from):
+		return f, false
+	case launched:
+		f.rule = launchedRule
+	case name != "":
+		for _, r := range rules {
+			if r.kind != NoMemory && r.nature != survived && r.nature != retried && r.re.MatchString(name+":") {
+				f.rule = r
+				break
+			}
+		}
+	}
+	return f, true
+}
+
+// mute are the exceptions of a program whose allocation was refused, that do not name it: torch/csrc/inductor/aoti_runtime,
+// expandable segments (c10/cuda/CUDACachingAllocator.cpp), and TensorFlow's errors from eager execution.
+var mute = rx(`aoti_torch_\w+ ?\(.*API call failed|CUDA driver error: device not ready|\b(?:InternalError|UnknownError|` +
+	`_?FallbackException|InternalFailure)\b|CUDA error: unknown error`)
+
+// refusedBefore bounds, in rows, how long before such an exception the allocator's warning stands.
+const refusedBefore = 80
+
+// behindRefusal returns a failure that does not name its cause as the out-of-memory that the allocator reported right before
+// it, and the allocator's finding; nil where there is none.
+func (f *finding) behindRefusal(tries []finding) (as, try *finding) {
+	body := f.rows[f.at].body
+	if f.memory() || f.rule.name != cutOffRule.name && !mute.MatchString(body) {
+		return nil, nil
+	}
+	try = f.lastTry(tries, refusedBefore)
+	if try == nil {
+		return nil, nil
+	}
+	g := *f
+	g.rule, g.Numbers = try.rule, try.Numbers
+	g.rule.weight, g.rule.cause = suspected, "out of GPU memory"
+	return &g, try
+}
+
+// lastTry is the last refusal before a finding, in its own stream, after which nothing made progress.
+func (f *finding) lastTry(tries []finding, rows int) (try *finding) {
+	from := f.at
+	if f.traced {
+		for from > 0 && f.at-from < maxTrace && !beganTrace.MatchString(strings.TrimSpace(f.rows[from].body)) {
+			from--
+		}
+	}
+	for i := range tries {
+		if t := &tries[i]; t.x == f.x && t.at < f.at && t.at >= from-rows && t.rows[t.at].rank == f.rows[f.at].rank {
+			try = t
+		}
+	}
+	if try == nil {
+		return nil
+	}
+	moved := 0
+	for _, r := range f.rows[try.at+1 : max(from, try.at+1)] {
+		if p, ok := progressOf(r.body); ok && p.n > 0 {
+			moved++
+		}
+	}
+	if moved >= 2 {
+		return nil
+	}
+	return try
+}

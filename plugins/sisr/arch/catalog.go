@@ -1,0 +1,125 @@
+package arch
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A Project is a trainer. The same name may stand for another class in each project, so a part of a recipe is priced as
+// the class of its own project, or is unknown.
+type Project string
+
+// The projects. The zero value is traiNNer-redux, with its forks.
+const (
+	Redux   Project = ""
+	BasicSR Project = "BasicSR"
+	Neosr   Project = "neosr"
+
+	// Projects that are built on BasicSR: what a recipe names is theirs, or BasicSR's.
+	HAT       Project = "HAT"
+	DAT       Project = "DAT"
+	NAFNet    Project = "NAFNet"
+	Restormer Project = "Restormer"
+)
+
+// bases are the projects on which others are built.
+var bases = map[Project]Project{HAT: BasicSR, DAT: BasicSR, NAFNet: BasicSR, Restormer: BasicSR}
+
+// Owner is the project whose network a recipe for p names: p itself, or one built on it that has a network of that name and
+// p has none. Their recipes are spelled alike, and no two of them share a name.
+func Owner(p Project, network string) Project {
+	if _, ok := networks.find(p, network); ok {
+		return p
+	}
+	for built, base := range bases {
+		if _, ok := networks.own[built][strings.ToLower(network)]; ok && base == p {
+			return built
+		}
+	}
+	return p
+}
+
+func (p Project) String() string {
+	if p == Redux {
+		return "traiNNer-redux"
+	}
+	return string(p)
+}
+
+// A catalog has the formulas of one kind of part, by project and by name in lower case.
+type catalog[T any] struct {
+	own    map[Project]map[string]T
+	shared map[Project]map[string]bool
+}
+
+// add enters the formula of a project's own class.
+func (c *catalog[T]) add(p Project, v T, names ...string) {
+	if c.own == nil {
+		c.own = map[Project]map[string]T{}
+	}
+	if c.own[p] == nil {
+		c.own[p] = map[string]T{}
+	}
+	for _, n := range names {
+		c.own[p][n] = v
+	}
+}
+
+// share enters names whose class in a project computes the same, with the same defaults, as that of traiNNer-redux.
+func (c *catalog[T]) share(p Project, names ...string) {
+	if c.shared == nil {
+		c.shared = map[Project]map[string]bool{}
+	}
+	if c.shared[p] == nil {
+		c.shared[p] = map[string]bool{}
+	}
+	for _, n := range names {
+		c.shared[p][n] = true
+	}
+}
+
+// find is the formula that a project's name stands for, in upper or lower case.
+func (c *catalog[T]) find(p Project, name string) (T, bool) {
+	name = strings.ToLower(name)
+	if v, ok := c.own[p][name]; ok {
+		return v, true
+	}
+	if base, ok := bases[p]; ok {
+		return c.find(base, name)
+	}
+	if p != Redux && !c.shared[p][name] {
+		var none T
+		return none, false
+	}
+	v, ok := c.own[Redux][name]
+	return v, ok
+}
+
+// all lists the names that have a formula in any project.
+func (c *catalog[T]) all() []string {
+	all := map[string]bool{}
+	for p := range c.own {
+		for _, n := range c.names(p) {
+			all[n] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// names lists a project's names that have a formula.
+func (c *catalog[T]) names(p Project) []string {
+	all := maps.Clone(c.shared[p])
+	if all == nil {
+		all = map[string]bool{}
+	}
+	if base, ok := bases[p]; ok {
+		for _, n := range c.names(base) {
+			all[n] = true
+		}
+	}
+	for n := range c.own[p] {
+		all[n] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
