@@ -73,6 +73,12 @@ func (x *checkout) source(rel string) python.Source {
 
 var appendsPath = lazy.MustCompile(`sys\.path\.append\(\s*["']([^"']+)["']`)
 
+// namesFolder reports whether main.py makes its log folder of the recipe's name and --name alone, without the time of
+// day, and goes on from what lies there (main.py:461 of instruct-pix2pix at 0dffd1ee).
+func (x *checkout) namesFolder() bool {
+	return x.entry == mainPy && strings.Contains(x.main.Code, `f"{cfg_name}_{opt.name}"`)
+}
+
 // takesBase reports whether the script is of latent-diffusion's kind: it declares --base, reads the rest as overrides, and
 // builds a trainer of Lightning's settings. Other people's main.py have one or the other.
 func (x *checkout) takesBase() bool {

@@ -86,6 +86,11 @@ func TestForkOptions(t *testing.T) {
 	if !strings.Contains(joined(j.Warnings), "no option --slow") || j.Batch.Micro != 2 {
 		t.Errorf("micro-batch %d, %q", j.Batch.Micro, j.Warnings)
 	}
+	later := forkJob(t, fork(t, nil), "--strategy", "ddp", "--detect_anomaly", "lightning.trainer.strategy=ddp")
+	if all := joined(later.Warnings); strings.Contains(all, "no option") || strings.Contains(all, "no override") ||
+		strings.Count(all, "Lightning 1.5 and later") != 2 || strings.Contains(all, "no such argument") {
+		t.Errorf("arguments of a newer Lightning: %s", all)
+	}
 	plain := mine(t, checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": nil}),
 		"main.py", "--train", "--base", "r.yaml", "--gpus", "0,", "--actual_resume", "m.ckpt")
 	if !strings.Contains(joined(plain.Warnings), "no option --actual_resume") {
@@ -142,6 +147,14 @@ func TestForkPhases(t *testing.T) {
 	}
 	if a, z := got[1].Total(), got[3].Total(); z-a > 100*unit.MiB || z < a {
 		t.Errorf("a batch of 8 takes %v, one of 3 %v", z, a)
+	}
+	for name, more := range map[string][]string{
+		"of no batch": {"lightning.trainer.limit_val_batches=0"},
+		"never":       {"lightning.trainer.num_sanity_val_steps=0", "lightning.trainer.val_check_interval=5000000"},
+	} {
+		if laddersOf(t, forkJob(t, fork(t, nil), more...), card(80*unit.GiB)).Ladder(ladder.Validation) != nil {
+			t.Errorf("%s: there is a validation", name)
+		}
 	}
 	for name, edit := range map[string]func(string) string{
 		"disabled":    replace("max_images: 4", "max_images: 4\n        disabled: True"),
@@ -306,6 +319,14 @@ func TestForkWarnings(t *testing.T) {
 		not   []string
 	}{
 		"in order": {nil, nil, nil, []string{"use_checkpoint", "predicted_indices"}},
+		"no data": {map[string]func(string) string{"r.yaml": between("context_dim: 768", "lightning:",
+			",\n        legacy: False}\n")}, nil,
+			[]string{"no section data"}, nil},
+		"half of the bits": {nil, []string{"lightning.trainer.precision=16"}, []string{"precision 16 stops"}, nil},
+		"half, recomputed in half": {map[string]func(string) string{utilFile: as("autocast()\n")},
+			[]string{"lightning.trainer.precision=bf16"}, nil, []string{"precision"}},
+		"half, and nothing recomputed": {map[string]func(string) string{utilFile: as(switchedOff)},
+			[]string{"lightning.trainer.precision=16"}, nil, []string{"precision"}},
 		"nothing is recomputed": {map[string]func(string) string{utilFile: as(switchedOff)}, nil,
 			[]string{"use_checkpoint: True has no effect"}, nil},
 		"nothing was to be": {map[string]func(string) string{utilFile: as(switchedOff),
@@ -324,6 +345,35 @@ func TestForkWarnings(t *testing.T) {
 				t.Errorf("%s: %q in\n%s", name, not, all)
 			}
 		}
+	}
+}
+
+// A main.py may name the logger that asks for a login, and take another.
+func TestForkLogger(t *testing.T) {
+	names := "\nlogger = WandbLogger()\n"
+	for more, want := range map[string]bool{"": false, names: true,
+		names + "cfg = default_logger_cfgs[\"testtube\"]\n": false,
+		names + "cfg = default_logger_cfgs[\"wandb\"]\n":    true} {
+		r := forkRecipe(t, fork(t, map[string]func(string) string{"main.py": func(s string) string { return s + more }}))
+		if got := r.logsToWandb(); got != want {
+			t.Errorf("%q: %v", more, got)
+		}
+	}
+}
+
+// Autocast saves more than float32 where attention is computed whole: softmax's maps in both types, and copies of
+// weights (latent_amp_inversion.json beside latent_inversion.json). The weights stay as they are.
+func TestForkPrecision(t *testing.T) {
+	saved := func(more ...string) (saved, weights unit.Bytes) {
+		dir := fork(t, map[string]func(string) string{utilFile: as(switchedOff)})
+		set := laddersOf(t, forkJob(t, dir, more...), card(80*unit.GiB))
+		e := set.Ladder(ladder.Training).Rungs[0].At(set.Shared.Asked)
+		return e.Of(mem.Saved), e.Of(mem.Parameters)
+	}
+	full, weights := saved()
+	half, same := saved("lightning.trainer.precision=16")
+	if half < full*11/10 || half > full*2 || same != weights {
+		t.Errorf("in half %v is saved, else %v; weights %v and %v", half, full, same, weights)
 	}
 }
 
@@ -359,5 +409,24 @@ func TestBackup(t *testing.T) {
 		if got := backup(tt.edit, tt.more...); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
+	}
+}
+
+// Where a main.py names its folder without the time of day, the states lie there, and nothing of the name is taken
+// away.
+func TestNamedFolder(t *testing.T) {
+	named := map[string]func(string) string{"main.py": func(s string) string {
+		return s + "\nnowname = f\"{cfg_name}_{opt.name}\"\n"
+	}}
+	j := forkJob(t, fork(t, named), "--name", "first[1]")
+	if got := j.Signs.States[0]; got != `logs/r_first\[1]/checkpoints/last.ckpt` {
+		t.Errorf("states at %s", got)
+	}
+	if e := j.Resume.Edits; len(e) != 1 || e[0].At.Path != "--resume_from_checkpoint" || !e[0].Add ||
+		e[0].To != job.SavedPath {
+		t.Errorf("it resumes by %+v", e)
+	}
+	if other := forkJob(t, fork(t, nil), "--name", "first"); !strings.Contains(other.Signs.States[0], "????-??-??T") {
+		t.Errorf("states at %s", other.Signs.States[0])
 	}
 }

@@ -74,7 +74,7 @@ func (r *recipe) dead() (out []deadKey) {
 		}
 	}
 	for _, key := range keys(r.root, "lightning.trainer") {
-		if _, known := trainerArgs[key]; !known && !slices.Contains(trainerKeys, key) {
+		if _, known := trainerArgs[key]; !known && !slices.Contains(trainerKeys, key) && !slices.Contains(laterArgs, key) {
 			where(trainerKey+key, "Lightning's Trainer has no such argument, and main.py drops what it does not know")
 		}
 	}

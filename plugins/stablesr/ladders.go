@@ -179,7 +179,20 @@ func (b *builder) idleCard() string {
 }
 
 // validates reports whether there is a validation, of which the sanity check is the first.
-func (b *builder) validates() bool { return has(b.root, "data.params.validation") }
+func (b *builder) validates() bool {
+	if !has(b.root, "data.params.validation") {
+		return false
+	}
+	if v, ok := get(b.root, trainerKey+"limit_val_batches"); ok && (v == int64(0) || v == 0.0) {
+		return false
+	}
+	sanity, given := integer(b.root, keySanity)
+	interval, _ := integer(b.root, keyValCheck)
+	return !given || sanity != 0 || interval < never
+}
+
+// never is after how many micro-batches a validation never comes: zero123's recipe has five million.
+const never = 1_000_000
 
 // logsImages reports whether there is an image log: main.py adds ImageLogger whatever the recipe says.
 func (b *builder) logsImages() bool {

@@ -64,17 +64,29 @@ var trainerArgs = map[string]trainerArg{
 	"stochastic_weight_avg": {false, true},
 }
 
+// laterArgs are arguments that Trainer has from Lightning 1.5 or 1.6 on (trainer.py at 1.5.9, which Dreambooth and
+// textual inversion pin, and at 1.6.0). Whether a command has them is its environment's to say.
+var laterArgs = []string{"strategy", "detect_anomaly", "enable_checkpointing", "enable_model_summary",
+	"enable_progress_bar"}
+
 // trainerKeys are what else a Trainer takes from a recipe.
 var trainerKeys = []string{"callbacks"}
 
 // declared are the options that this main.py takes: those that are known, and what a fork's declares more.
 func (x *checkout) declared() []config.Option {
-	out := options()
+	out := slices.Clip(options())
+	for _, name := range laterArgs {
+		o := config.Option{Names: []string{"--" + name}}
+		if name != "strategy" {
+			o.Takes = config.Maybe
+		}
+		out = append(out, o)
+	}
 	for _, o := range x.main.Options() {
 		if len(o.Names) > 0 && !slices.ContainsFunc(out, func(k config.Option) bool {
 			return slices.ContainsFunc(o.Names, func(name string) bool { return slices.Contains(k.Names, name) })
 		}) {
-			out = append(slices.Clip(out), o.Option)
+			out = append(out, o.Option)
 		}
 	}
 	return out

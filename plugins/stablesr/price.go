@@ -7,6 +7,7 @@ import (
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/plugins/stablesr/arch"
 )
@@ -143,7 +144,7 @@ func (b *builder) bare(phase int, vs []variant) []mem.Tensors {
 	step := arch.Step{
 		Model: m, Size: v.size, Queue: v.queue, Xformers: b.fuses() && b.python.Has("xformers"), Torch1: torchKnown &&
 			major < 2,
-		DDP: card && has(b.root, keyGPUs), Foreach: card && torchKnown && major >= 2, Swaps: b.swaps(m),
+		DDP: card && has(b.root, keyGPUs), Foreach: card && torchKnown && major >= 2, Swaps: b.swaps(m), Amp: b.amp(m),
 	}
 	var batches []int64
 	pools := map[int64][]int{} // by micro-batch, what has another pool
@@ -178,22 +179,28 @@ func (b *builder) bare(phase int, vs []variant) []mem.Tensors {
 	return out
 }
 
+// amp is the type that a step's forward is cast to. A StableSR that is told to cast never gets through a step.
+func (r *recipe) amp(m *arch.Model) nn.DType {
+	if m.StableSR() || m.Resi() {
+		return nn.F32
+	}
+	switch v, _ := get(r.root, keyPrecision); fmt.Sprint(v) {
+	case "16":
+		return nn.F16
+	case "bf16":
+		return nn.BF16
+	}
+	return nn.F32
+}
+
 // swaps reports whether the averages of use_ema are ever swapped in: by the sanity check or a validation, or by an
 // image log.
 func (b *builder) swaps(m *arch.Model) bool {
 	if !m.EMA {
 		return false
 	}
-	if b.logsImages() && m.LogsAverages() {
-		return true
-	}
-	sanity, given := integer(b.root, keySanity)
-	interval, _ := integer(b.root, keyValCheck)
-	return b.validates() && (!given || sanity != 0 || interval < never)
+	return b.validates() || b.logsImages() && m.LogsAverages()
 }
-
-// never is after how many micro-batches a validation never comes: zero123's recipe has five million.
-const never = 1_000_000
 
 // around adds what no forward asks for: the context and the libraries' workspace on a card, the interpreter on a CPU.
 func (b *builder) around(tensors mem.Tensors, v variant) mem.Estimate {

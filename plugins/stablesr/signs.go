@@ -20,8 +20,8 @@ func (r *recipe) signs() job.Signs {
 			{Kind: job.Started, Pattern: `Training: -1it `},
 			{Kind: job.Phase, Phase: ladder.Validation, Pattern: `Validating:\s+\d+%`},
 			{Kind: job.PhaseEnd, Phase: ladder.Validation, Pattern: `Validating:\s+100%`},
-			{Kind: job.Phase, Phase: images, Pattern: `Sampling t:\s+\d+%`},
-			{Kind: job.PhaseEnd, Phase: images, Pattern: `Sampling t:\s+100%`},
+			{Kind: job.Phase, Phase: images, Pattern: `(?:Sampling t|DDIM Sampler|Progressive Generation):\s+\d+%`},
+			{Kind: job.PhaseEnd, Phase: images, Pattern: `(?:Sampling t|DDIM Sampler|Progressive Generation):\s+100%`},
 			{Kind: job.Phase, Phase: images, Pattern: `, in log_im(?:g|ages)$`},                 // a frame of a traceback
 			{Kind: job.Memory, Pattern: `Average Peak memory (?P<bytes>[\d.]+) ?(?P<unit>MiB)`}, // max_memory_allocated of an epoch
 			{Kind: job.SavedState, Pattern: `saving model to "(?P<path>[^"]+)"`},
@@ -52,7 +52,12 @@ func (r *recipe) signs() job.Signs {
 	// Every rank names a folder by its own time of day, and one without checkpoints is another rank's. A resumed attempt
 	// goes on in the folder of the one before.
 	folder := globEscape.Replace(r.logdir)
-	if r.logdir == "" {
+	switch {
+	case r.namesFolder() && len(r.base) > 0:
+		stem := filepath.Base(r.base[0])
+		folder = filepath.Join(r.logs(), strings.TrimSuffix(stem, filepath.Ext(stem))+"_"+r.name)
+		folder = globEscape.Replace(folder)
+	case r.logdir == "":
 		folder = filepath.Join(globEscape.Replace(r.logs()), "????-??-??T??-??-??"+globEscape.Replace(r.suffix()))
 	}
 	s.States = []string{folder + "/checkpoints/last.ckpt", folder + "/checkpoints/epoch=*.ckpt"}

@@ -47,10 +47,16 @@ func TestStates(t *testing.T) {
 		out, err, phase string
 		iteration       int64
 	}{
-		"the sanity check":      {head + sanity, "", ladder.Validation, -1},
-		"the loop":              {head + sanity + began, "", ladder.Training, -1},
-		"an epoch":              {head + sanity + began + epoch, "", ladder.Training, 12},
-		"a validation":          {head + sanity + began + epoch + valid, "", ladder.Validation, 12},
+		"the sanity check": {head + sanity, "", ladder.Validation, -1},
+		"the loop":         {head + sanity + began, "", ladder.Training, -1},
+		"an epoch":         {head + sanity + began + epoch, "", ladder.Training, 12},
+		"a validation":     {head + sanity + began + epoch + valid, "", ladder.Validation, 12},
+		"a sampler": {head + began + epoch + "\rDDIM Sampler:  50%|█████     | 100/200 [00:09<00:09]", "",
+			images, 12},
+		"behind a sampler": {head + began + epoch + "\rDDIM Sampler: 100%|██████████| 200/200 [00:19<00:00]", "",
+			ladder.Training, 12},
+		"a row of images": {head + began + epoch + "\rProgressive Generation:   9%|▉ | 88/1000 [00:09<00:09]", "",
+			images, 12},
 		"behind the validation": {head + began + epoch + valid + "\rValidating: 100%|██████████| 2/2 [00:00<00:00]\x1b[A" + epoch, "", ladder.Training, 12},
 	} {
 		s := detect(t, signs, tt.out+"\r", tt.err).State()

@@ -147,6 +147,12 @@ func (r *recipe) edgeGeneration() arch.Generation {
 // resumption makes the command go on from the last.ckpt that the dying run wrote.
 func (r *recipe) resumption() job.Resume {
 	at := func(path string) config.Address { return config.Address{Doc: config.ArgvDoc, Path: path} }
+	if r.namesFolder() { // the program finds last.ckpt itself, in the one folder that its name has
+		from, there := r.argv.Get("--resume_from_checkpoint")
+		return job.Resume{Edits: []config.Edit{{Knob: "resume", At: at("--resume_from_checkpoint"), From: from,
+			To:  job.SavedPath,
+			Add: !there, Cost: "none"}}}
+	}
 	resume := config.Edit{Knob: "resume", At: at("--resume"), To: job.SavedPath, Cost: "none"}
 	resume.From, _ = r.argv.Get("--resume")
 	resume.Add = !r.argv.Has("--resume")

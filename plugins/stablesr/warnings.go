@@ -11,6 +11,7 @@ import (
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/plugins/stablesr/arch"
@@ -44,30 +45,7 @@ func (r *recipe) warnings(j *job.Job) (out []string) {
 
 func (r *recipe) warnOfArguments(warn func(string, ...any), env []string) {
 	if r.entry == mainPy {
-		for _, flag := range r.argv.Unknown() {
-			hint := ""
-			switch strings.SplitN(flag, "=", 2)[0] {
-			case "--config":
-				hint = ": recipes are named behind --base"
-			case "--no-scale_lr":
-				hint = ": --scale_lr False is what it is called"
-			}
-			warn("main.py has no option %s and ignores it%s", flag, hint)
-		}
-		for _, word := range r.argv.Positionals() {
-			if !strings.Contains(word, "=") {
-				warn("%s is no override (key=value): main.py makes a key of it that nothing reads", word)
-			}
-		}
-		for _, idle := range r.idle {
-			name, value, _ := strings.Cut(strings.TrimPrefix(idle, "--"), " ")
-			if v, ok := get(r.root, trainerKey+name); ok && !trainerArgs[name].isDefault(spelled(v)) {
-				warn("%s has no effect: main.py ignores a Trainer flag that says the default, and the recipe says %s; write %s%s=%s in front", idle, spelled(v), trainerKey, name, value)
-			}
-		}
-		if !r.trains() {
-			warn("without --train nothing is trained")
-		}
+		r.warnOfMain(warn)
 	}
 	v, there := get(r.root, keyGPUs)
 	n, number := v.(int64)
@@ -80,7 +58,7 @@ func (r *recipe) warnOfArguments(warn func(string, ...any), env []string) {
 	if number && r.stripsGPUs() || r.entry == edgePy && number && r.stripsGPUs() {
 		warn("--gpus %d: this main.py takes its value for text and stops at a number (AttributeError); write it with a comma", n)
 	}
-	if !has(r.root, "lightning.logger") && strings.Contains(r.main.Code, "WandbLogger") && !loggedIn(env) {
+	if !has(r.root, "lightning.logger") && r.logsToWandb() && !loggedIn(env) {
 		warn("the logger is Weights & Biases, and nobody seems to be logged in: at a terminal it asks and waits; WANDB_MODE=offline or wandb login")
 	}
 	if r.micro > 0 && r.queue > 0 && r.queue%r.micro != 0 {
@@ -91,6 +69,42 @@ func (r *recipe) warnOfArguments(warn func(string, ...any), env []string) {
 	}
 	if r.scalesLR() {
 		warn("the learning rate is scaled by accumulation × GPUs × micro-batch: it stays what it is where that product does")
+	}
+}
+
+// warnOfMain is about what main.py itself does with its arguments.
+func (r *recipe) warnOfMain(warn func(string, ...any)) {
+	for _, flag := range r.argv.Unknown() {
+		hint := ""
+		switch strings.SplitN(flag, "=", 2)[0] {
+		case "--config":
+			hint = ": recipes are named behind --base"
+		case "--no-scale_lr":
+			hint = ": --scale_lr False is what it is called"
+		}
+		warn("main.py has no option %s and ignores it%s", flag, hint)
+	}
+	for _, name := range laterArgs {
+		if r.argv.Has("--" + name) {
+			warn("--%s is an argument of Lightning 1.5 and later: with an older one main.py ignores it", name)
+		}
+	}
+	for _, word := range r.argv.Positionals() {
+		if !strings.Contains(word, "=") {
+			warn("%s is no override (key=value): main.py makes a key of it that nothing reads", word)
+		}
+	}
+	for _, idle := range r.idle {
+		name, value, _ := strings.Cut(strings.TrimPrefix(idle, "--"), " ")
+		if v, ok := get(r.root, trainerKey+name); ok && !trainerArgs[name].isDefault(spelled(v)) {
+			warn("%s has no effect: main.py ignores a Trainer flag that says the default, and the recipe says %s; write %s%s=%s in front", idle, spelled(v), trainerKey, name, value)
+		}
+	}
+	if !has(r.root, "data") {
+		warn("the recipe has no section data: main.py stops at it before anything is trained (ConfigAttributeError)")
+	}
+	if !r.trains() {
+		warn("without --train nothing is trained")
 	}
 }
 
@@ -106,6 +120,12 @@ func (r *recipe) trains() bool {
 
 // guide is what leiweiqiang's fork says of memory, at cea3b81.
 const guide = "MEMORY_OPTIMIZATION_SUMMARY.md"
+
+// logsToWandb reports whether main.py's own logger is that of Weights & Biases: it may name it and take another.
+func (r *recipe) logsToWandb() bool {
+	return strings.Contains(r.main.Code, "WandbLogger") && !strings.Contains(r.main.Code,
+		`default_logger_cfgs["testtube"]`)
+}
 
 // loggedIn reports whether Weights & Biases would not ask: a variable of its own says how, or a login is kept.
 func loggedIn(env []string) bool {
@@ -170,6 +190,13 @@ func (r *recipe) warnOfSource(warn func(string, ...any)) {
 	target := text(r.root, keyTarget)
 	if r.code(target).Kept && truth(r.root, keyUNetCkpt, false) {
 		warn("unet_config.params.use_checkpoint: True has no effect: checkpoint of util.py is switched off in this checkout")
+	}
+	util := r.source("ldm/modules/diffusionmodules/util.py").Code
+	if precision, _ := get(r.root, keyPrecision); r.model.Recomputes() && r.amp(r.model) != nn.F32 &&
+		!strings.Contains(util, "autocast") {
+		warn("precision %v stops the first backward pass: util.py recomputes outside autocast "+
+			"(input and weight of different types)",
+			precision)
 	}
 	source := r.modelSource(target)
 	if !strings.HasSuffix(target, ".VQModel") || !source.Exists() {

@@ -8,7 +8,8 @@ RECIPE is a recipe of the checkout, by its path there; set={"model.params.use_em
 a checkout of CompVis/taming-transformers, CLIP one of openai/CLIP, DIR of --transformers a folder with Hugging Face's
 transformers as it is installed. Lightning and whatever else is imported and decides nothing here are stubs; weights are
 never loaded. log={"N": 4} are the recipe's log_images_kwargs; a sampler makes two steps in place of its 200 or 1000, which are
-alike.
+alike. amp=true is autocast, to bfloat16, as Lightning 1.4 has it: around a training or a validation step, and not around a
+backward pass or an image log.
 """
 
 import argparse
@@ -326,7 +327,7 @@ def loss_of(model, batch):
     return model.shared_step(batch)[0]
 
 
-def step(model, batch, live, tally):
+def step(model, batch, live, tally, amp=False):
     def pack(t):
         live.track(t, "saved")
         return t
@@ -335,16 +336,18 @@ def step(model, batch, live, tally):
         lists = optimizers(model)
         for i in range(2):
             before = toggle(lists, i)
-            with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t), measure.Amp(amp) as mode:
                 loss = model.training_step(batch, 0, i)
+            del mode
             tally.append(live.now)
             loss.backward()
             del loss
             for p, want in before.items():
                 p.requires_grad_(want)
         return
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t), measure.Amp(amp) as mode:
         loss = loss_of(model, batch)
+    del mode
     gc.collect()
     tally.append(live.now)
     loss.backward()
@@ -363,7 +366,7 @@ def samplers():
     ddim.DDIMSampler.make_schedule = make_schedule
 
 
-def record(a, name, base, size, batch, log=None, pair=False, images=True, **kw):
+def record(a, name, base, size, batch, log=None, pair=False, images=True, amp=False, **kw):
     config = recipe(a, base, kw.get("set"))
     module = importlib.import_module(config["model"]["target"].rsplit(".", 1)[0])
     if hasattr(module, "log_txt_as_img"):
@@ -375,7 +378,7 @@ def record(a, name, base, size, batch, log=None, pair=False, images=True, **kw):
     single = xs
     if pair:  # of images to learn and of images to keep
         xs = (xs, batch_of(model, config, size, batch))
-    row = {"name": name, "base": base, "size": size, "batch": batch, "args": kw.get("set") or {}, "log": log or {}}
+    row = {"name": name, "base": base, "size": size, "batch": batch, "args": kw.get("set") or {}, "log": log or {}, "amp": amp}
     row["inputs"] = sum(measure.nbytes(t) for t in tensors(xs))
     count = lambda ps: sum(p.numel() for p in ps)  # noqa: E731
     row["params"] = {k: count(m.parameters()) for k, m in model.named_children() if count(m.parameters())}
@@ -393,11 +396,11 @@ def record(a, name, base, size, batch, log=None, pair=False, images=True, **kw):
     gc.disable()
     live, tally = measure.Live(exclude(), "meta"), []
     with live:
-        step(model, xs, live, tally)
+        step(model, xs, live, tally, amp)
     row.update(saved=tally[0], peak=live.peak, peak_op=live.op, grads=count(p for p in model.parameters() if p.grad is not None))
     forget()
     val = measure.Live(exclude(), "meta")
-    with torch.no_grad(), val:
+    with torch.no_grad(), val, measure.Amp(amp):
         if hasattr(model, "encoder"):
             model.eval()
             if hasattr(model, "_validation_step"):

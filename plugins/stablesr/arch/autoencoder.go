@@ -11,20 +11,26 @@ func (s Step) autoencode(t *nn.Tape, backward func(nn.Tensor)) {
 	in := s.loaded(t)
 	for optimizer := range 2 {
 		var loss nn.Tensor
-		t.Scope("", func() {
-			x := t.Hold(s.copied(t, in.image))
-			xrec, more := s.reconstruct(t, x, optimizer == 0, true)
-			t.Hold(xrec)
-			for _, y := range more {
-				t.Hold(y)
-			}
-			loss = s.resiLoss(t, x, xrec, optimizer)
-			if len(more) > 0 && optimizer == 0 {
-				loss = t.Add(loss, t.MulScalar(more[0]))
-			}
-		}, in.image)
+		s.autocast(t, func() { loss = s.autoencodeHalf(t, in, optimizer) })
 		backward(loss)
 	}
+}
+
+// autoencodeHalf is what one of the optimizers has of it.
+func (s Step) autoencodeHalf(t *nn.Tape, in loaded, optimizer int) (loss nn.Tensor) {
+	t.Scope("", func() {
+		x := t.Hold(s.copied(t, in.image))
+		xrec, more := s.reconstruct(t, x, optimizer == 0, true)
+		t.Hold(xrec)
+		for _, y := range more {
+			t.Hold(y)
+		}
+		loss = s.resiLoss(t, x, xrec, optimizer)
+		if len(more) > 0 && optimizer == 0 {
+			loss = t.Add(loss, t.MulScalar(more[0]))
+		}
+	}, in.image)
+	return loss
 }
 
 // reconstruct is forward: the reconstruction, and what the loss weighs beside it: of AutoencoderKL the divergence of

@@ -39,10 +39,6 @@ func (n *clipText) forward(t *nn.Tape, batch int64, _ nn.Tensor) (x nn.Tensor) {
 		x = t.Hold(t.Add(x, pos))
 		mask := t.Hold(t.Zeros(nn.F32, batch, 1, n.length, n.length)) // causal_attention_mask
 		for i := range int(n.layers) {
-			if t.Inference() && i > 1 {
-				t.Alike(named("encoder.layers", i), named("encoder.layers", 1))
-				continue
-			}
 			x = t.Rebind(x, t.Call(named("encoder.layers", i), x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 				return n.layer(t,
 					x, mask)
@@ -130,7 +126,7 @@ func (n *clipImage) visual(t *nn.Tape, batch int64, x nn.Tensor) nn.Tensor {
 	x = t.Rebind(x, t.Add(x, t.Param("positional_embedding", grid+1, n.width)))
 	x = t.Rebind(x, t.LayerNorm("ln_pre", x))
 	for i := range int(n.layers) {
-		if i > 1 { // nothing of it is trained: the first two are as large as any
+		if t.Inference() && i > 1 { // the first two are as large as any
 			t.Alike(named("transformer.resblocks", i), named("transformer.resblocks", 1))
 			continue
 		}

@@ -93,12 +93,6 @@ func (n *bert) forward(t *nn.Tape, batch int64, _ nn.Tensor) (x nn.Tensor) {
 		x = t.Rebind(x, t.Dropout(x, n.dropout))
 		t.Scope("attn_layers", func() {
 			for i := range int(n.depth) {
-				if t.Inference() && i > 1 { // hiddens and intermediates are small beside the weights
-					for k := range 2 {
-						t.Alike(named("layers", 2*i+k), named("layers", 2+k))
-					}
-					continue
-				}
 				t.Hold(x) // hiddens
 				at := named("layers", 2*i)
 				x = t.Rebind(x, t.Add(n.attention(t, at+".1", t.LayerNorm(at+".0", x)), x))

@@ -124,7 +124,11 @@ func recipes() map[string]struct {
 		"use_spatial_transformer": true, "transformer_depth": int64(3), "context_dim": int64(512)})
 	bboxes := stage("BERTEmbedder", dict{"n_embed": int64(512), "n_layer": int64(16), "vocab_size": int64(8192),
 		"max_seq_len": int64(92), "use_tokenizer": false})
+	kl8, vq := autoKL(4, ints(1, 2, 4, 4), ints()), autoVQ(3, 8192, 3, ints(1, 2, 4), ints(), nil)
 	return map[string]recipe{
+		"amp/kl-f8": {kl8, Code{}}, "amp/vq-f4": {vq, Code{}},
+		"amp_inversion/unfrozen":  {inversion(768, 64, clip(), true), Code{Trainer: Embeddings, Kept: true}},
+		"amp_inversion/inversion": {inversion(768, 64, clip(), false), Code{Trainer: Embeddings, Kept: true}},
 		"pokemon/pokemon": {ldmConfig(sdUNet(4, 768), klStage(), clip(), dict{"conditioning_key": "crossattn",
 			"image_size": int64(64)}), Code{}},
 		"pix2pix/pix2pix":       {pairs, Code{Trainer: EditPairs}},
@@ -162,6 +166,7 @@ func recipes() map[string]struct {
 }
 
 type latentRow struct {
+	Amp                 bool
 	Name                string
 	Size, Batch, Inputs int64
 	Args, Log, Defaults dict
@@ -241,6 +246,9 @@ func latent(t *testing.T, r latentRow, c Config, code Code) {
 	}
 	m.LogsImages(r.images(code))
 	s := Step{Model: m, Batch: r.Batch, Size: r.Size}
+	if r.Amp {
+		s.Amp = nn.BF16
+	}
 	e := s.Training()
 	if !e.Known() {
 		t.Fatal(e.Unknown)
@@ -284,17 +292,21 @@ func latent(t *testing.T, r latentRow, c Config, code Code) {
 			s.autoencode(tape, tape.Backward)
 			return
 		}
-		tape.Backward(s.loss(tape, true))
+		var loss nn.Tensor
+		s.autocast(tape, func() { loss = s.loss(tape, true) })
+		tape.Backward(loss)
 	})
 	check("saved", int64(p.Saved), r.Saved, "")
 	check("peak", int64(p.Bytes)-r.Inputs, r.Peak, p.Moment+", "+r.PeakOp)
 	p = phase(func(tape *nn.Tape) {
 		tape.NoGrad(func() {
-			if m.auto {
-				s.autoencodeVal(tape)
-				return
-			}
-			s.loss(tape, false)
+			s.autocast(tape, func() {
+				if m.auto {
+					s.autoencodeVal(tape)
+					return
+				}
+				s.loss(tape, false)
+			})
 		})
 	})
 	inputs := r.Inputs

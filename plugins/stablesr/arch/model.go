@@ -272,6 +272,10 @@ func (m *Model) Resi() bool { return m.vae != nil && m.vae.fusion }
 // Autoencoder reports whether a first stage is trained by itself, with its discriminator.
 func (m *Model) Autoencoder() bool { return m.auto }
 
+// Recomputes reports whether the backward pass of the UNet computes anything again: attention always, unless it is
+// switched off in the source.
+func (m *Model) Recomputes() bool { return m.unet != nil && !m.unet.kept }
+
 // gan says that there are two optimizers: of an autoencoder and of its discriminator.
 func (m *Model) gan() bool { return m.auto || m.Resi() }
 

@@ -18,9 +18,11 @@ type Step struct {
 	DDP      bool  // Lightning's strategy, which main.py forces for any number of GPUs
 	Queue    int64 // of degraded pairs; 0 without one
 	Swaps    bool  // use_ema: a validation or an image log with the averages comes, or has come
-	NoAdam   bool  // before the first optimizer step: the sanity check
-	Foreach  bool  // torch 2's optimizer on a card, which makes lists of temporaries
-	Torch1   bool
+	// Amp is what Lightning's precision casts to, around a step and not around its backward pass or log_images; or F32.
+	Amp     nn.DType
+	NoAdam  bool // before the first optimizer step: the sanity check
+	Foreach bool // torch 2's optimizer on a card, which makes lists of temporaries
+	Torch1  bool
 }
 
 // Training is the estimate of a forward, its backward and the optimizer's step: shared_step and configure_optimizers of
@@ -38,7 +40,9 @@ func (s Step) Training() (e mem.Tensors) {
 	case s.Model.Resi():
 		s.resi(t, backward)
 	default:
-		backward(s.loss(t, true))
+		var loss nn.Tensor
+		s.autocast(t, func() { loss = s.loss(t, true) })
+		backward(loss)
 	}
 	if s.Foreach {
 		for _, part := range s.Model.trainable() {
@@ -78,7 +82,7 @@ func (s Step) validate() *nn.Tape {
 	t.NoGrad(func() {
 		switch {
 		case s.Model.auto:
-			s.autoencodeVal(t)
+			s.autocast(t, func() { s.autoencodeVal(t) })
 		case s.Model.Resi(): // validation_step (autoencoder.py:858), in evaluation mode
 			t.Training = false
 			inputs, gts, latents := s.resiInput(t)
@@ -87,13 +91,22 @@ func (s Step) validate() *nn.Tape {
 				t.Hold(s.resiLoss(t, gts, reconstructions, optimizer))
 			}
 		default:
-			s.loss(t, false)
+			s.autocast(t, func() { s.loss(t, false) })
 			if s.Model.EMA { // and again with the averages in place (ddpm.py:354)
 				s.swap(t, t.Size(averaged...).Params)
 			}
 		}
 	})
 	return t
+}
+
+// autocast runs a step's forward as its precision has it.
+func (s Step) autocast(t *nn.Tape, f func()) {
+	if s.Amp != nn.F32 {
+		t.Autocast(s.Amp, f)
+		return
+	}
+	f()
 }
 
 // swap is ema_scope's beginning: the copies of the swap before are there until the new ones are made.
