@@ -55,8 +55,8 @@ lint: $(GOLANGCI) $(DEADCODE)
 	@dead=$$($(DEADCODE) -test -f '{{range .Funcs}}{{$$.Path}}.{{.Name}}{{println}}{{end}}' ./...) && \
 		! printf '%s\n' "$$dead" | grep . | grep -vxFf tools/lint/deadcode.txt || { echo 'nothing reaches these functions'; exit 1; }
 
-# check leaves these tests to `make test`: the first seven need torch, the others are slow. -short shortens some more.
-SLOW := ^(TestScripts|TestDocs|TestTorch|TestExample|TestPyTorchLoadsThePatchedCopy|TestCaptureWithoutGPU|TestCardDay|TestPromises|TestEachByte|TestSameSlowly)$$
+# check leaves these tests to `make test`: the first eight need torch, the others are slow. -short shortens some more.
+SLOW := ^(TestScripts|TestDocs|TestTorch|TestExample|TestPyTorchLoadsThePatchedCopy|TestCaptureWithoutGPU|TestCardDay|TestCardDayOnAStub|TestPromises|TestEachByte|TestSameSlowly)$$
 check: format lint
 	$(GO) vet ./...
 	$(GO) test -short -skip '$(SLOW)' ./...

@@ -84,7 +84,8 @@ func (e ended) measured() (peak unit.Bytes, is string) {
 	return peak, is
 }
 
-// beside is what the attempt's peak has in it that the job does not need, by the measurements of its phases; "" for nothing.
+// beside is what the attempt's peak has in it that the job does not need, by the measurements of its phases; "" for
+// nothing.
 func beside(out run.Outcome) string {
 	for _, ms := range out.Measured {
 		for _, m := range ms {

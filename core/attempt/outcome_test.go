@@ -89,7 +89,8 @@ func TestForVerdict(t *testing.T) {
 
 // The peak of an attempt is marked if the measurement that it is has memory in it that the job does not need.
 func TestBeside(t *testing.T) {
-	ms := map[string][]mem.Measurement{"training": {{Is: mem.Allocated, Bytes: 8, Bound: mem.AtMost, With: mem.Trials}, {Is: mem.Used, Bytes: 9}}}
+	ms := map[string][]mem.Measurement{"training": {{Is: mem.Allocated, Bytes: 8, Bound: mem.AtMost, With: mem.Trials},
+		{Is: mem.Used, Bytes: 9}}}
 	for _, tt := range []struct {
 		is   string
 		peak unit.Bytes

@@ -87,7 +87,8 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 
 // watch starts to observe the memory of the attempt.
 func (x *Executor) watch(ctx context.Context, a attempt) *observe.Watch {
-	of := observe.Subject{Device: x.Setup.Room.Device, Limited: x.Setup.Room.Limit() > 0, Every: x.Sample, Host: room.Host, Benchmark: a.signs.Benchmark}
+	of := observe.Subject{Device: x.Setup.Room.Device, Limited: x.Setup.Room.Limit() > 0, Every: x.Sample,
+		Host: room.Host, Benchmark: a.signs.Benchmark}
 	if a.witness != nil {
 		of.Hook = a.witness.Peaks
 	}

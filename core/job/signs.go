@@ -7,14 +7,15 @@ import "slices"
 type SignKind string
 
 const (
-	Started    SignKind = "started"   // the training loop has begun
-	Progress   SignKind = "progress"  // group "iteration": optimizer steps done; group "total", if there is one: of how many
+	Started SignKind = "started" // the training loop has begun
+	// group "iteration": optimizer steps done; group "total", if there is one: of how many
+	Progress   SignKind = "progress"
 	SavedState SignKind = "saved"     // group "iteration", group "path": something a resume can read was written
 	Resumed    SignKind = "resumed"   // group "iteration": training continues from a saved state
 	Phase      SignKind = "phase"     // the phase named by the sign has begun
 	PhaseEnd   SignKind = "phase-end" // the phase named by the sign is over
-	// Memory has the groups "bytes" and "unit": peak memory as the program reports it; and "reserved", in the same unit, if the
-	// line also has what torch's allocator holds at that moment.
+	// Memory has the groups "bytes" and "unit": peak memory as the program reports it; and "reserved", in the same
+	// unit, if the line also has what torch's allocator holds at that moment.
 	Memory      SignKind = "memory"
 	OutOfMemory SignKind = "oom"         // out of memory, though the original message was replaced
 	Survived    SignKind = "survived"    // an out-of-memory, or another failure, after which the program continues
@@ -54,8 +55,8 @@ type Signs struct {
 	StateAfter int64 `json:"state_after,omitempty"`
 	// CountsMicro: the iterations of Progress are forward passes, not optimizer steps.
 	CountsMicro bool `json:"counts_micro,omitempty"`
-	// Benchmark: the program sets torch.backends.cudnn.benchmark, so the peaks that it prints hold the workspaces of cuDNN's
-	// trials.
+	// Benchmark: the program sets torch.backends.cudnn.benchmark, so the peaks that it prints hold the workspaces of
+	// cuDNN's trials.
 	Benchmark bool `json:"benchmark,omitempty"`
 	// Every is the number of iterations between two reports of progress; 0 if unknown.
 	Every int64 `json:"every,omitempty"`

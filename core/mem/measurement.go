@@ -32,11 +32,12 @@ type Measurement struct {
 	With string `json:"with,omitempty"`
 }
 
-// Trials are the workspaces of cuDNN's trials. With torch.backends.cudnn.benchmark the first convolution of each shape tries
-// all algorithms with one workspace, as large as the largest of them wants and the card has. It is given back before the algorithm
-// that was chosen runs; where it is refused, half of it is tried, and algorithms that want more are left out
-// (get_plans_from_find, generate_and_filter_plans, run_single_conv and try_plans in aten/src/ATen/native/cudnn/Conv_v8.cpp of
-// pytorch/pytorch at 06ca69ca; in torch 1 getMaxWorkspaceSize, Workspace and try_all in Conv_v7.cpp at 01b468ad). So it is in the
-// allocator's peaks, and no job needs it: traiNNer-redux's Stream at batch 32 printed a peak of 8.09 GiB, and 6.40 GiB reserved in
-// the same line (RTX 3060, torch 2.9, fork at ea36e5c8), a ratio to the estimate of 1.39 at five batches.
+// Trials are the workspaces of cuDNN's trials. With torch.backends.cudnn.benchmark the first convolution of each shape
+// tries all algorithms with one workspace, as large as the largest of them wants and the card has. It is given back
+// before the algorithm that was chosen runs; where it is refused, half of it is tried, and algorithms that want more
+// are left out (get_plans_from_find, generate_and_filter_plans, run_single_conv and try_plans in
+// aten/src/ATen/native/cudnn/Conv_v8.cpp of pytorch/pytorch at 06ca69ca; in torch 1 getMaxWorkspaceSize, Workspace and
+// try_all in Conv_v7.cpp at 01b468ad). So it is in the allocator's peaks, and no job needs it: traiNNer-redux's Stream
+// at batch 32 printed a peak of 8.09 GiB, and 6.40 GiB reserved in the same line (RTX 3060, torch 2.9, fork at
+// ea36e5c8), a ratio to the estimate of 1.39 at five batches.
 const Trials = "cudnn.benchmark's trials"

@@ -13,8 +13,8 @@ import (
 
 // CUDAContext is what a process holds on a card outside the allocator: the context, loaded kernels, cuBLAS handles. It
 // is the process's share by NVML less what its allocator had reserved, from the out-of-memory messages of 2.1 to 2.9:
-// 250 to 455 MiB on 10 to 24 GiB cards, 423 to 554 on V100, 707 to 768 on H100 and GH200, 711 on B200. What was measured on a
-// card of the same name stands in place of these.
+// 250 to 455 MiB on 10 to 24 GiB cards, 423 to 554 on V100, 707 to 768 on H100 and GH200, 711 on B200. What was
+// measured on a card of the same name stands in place of these.
 func CUDAContext(card string, total unit.Bytes) Item {
 	if it, ok := measuredContext(priors(), card); ok {
 		return it

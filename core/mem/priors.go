@@ -10,8 +10,9 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A Prior is what processes were measured to hold on one card beside their tensors: tools/truth -take writes it from the records of
-// tools/capture/card.py. It is still a guess for another process, driver or torch, so a user's own receipts replace it.
+// A Prior is what processes were measured to hold on one card beside their tensors: tools/truth -take writes it from
+// the records of tools/capture/card.py. It is still a guess for another process, driver or torch, so a user's own
+// receipts replace it.
 type Prior struct {
 	Card       string     `json:"card"`
 	Capability string     `json:"capability"`
@@ -20,7 +21,8 @@ type Prior struct {
 	Torch      string     `json:"torch"`
 	Date       string     `json:"date"`
 	Rows       int        `json:"rows"` // processes
-	// The process's share by NVML less what its allocator had reserved, at the end of its training: the largest and the least.
+	// The process's share by NVML less what its allocator had reserved, at the end of its training: the largest and
+	// the least.
 	Context      unit.Bytes `json:"context_bytes"`
 	ContextLeast unit.Bytes `json:"context_least_bytes"`
 	// What the allocator handed out for the first product: cuBLAS's workspace. 0 where that was not seen.
@@ -76,5 +78,6 @@ func measuredContext(all []Prior, card string) (it Item, ok bool) {
 // measuredBLAS is the measured workspace of cuBLAS on a card of the same capability, which decides its default.
 func measuredBLAS(all []Prior, capability string) (it Item, ok bool) {
 	p, ok := measuredOn(all, func(p Prior) bool { return p.Capability == capability && p.BLAS > 0 })
-	return Item{Kind: Workspace, What: "cuBLAS", Bytes: p.BLAS, Guess: true, From: p.from("measured at the first product")}, ok
+	return Item{Kind: Workspace, What: "cuBLAS", Bytes: p.BLAS, Guess: true,
+		From: p.from("measured at the first product")}, ok
 }

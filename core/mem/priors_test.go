@@ -9,7 +9,8 @@ import (
 // What was measured on a card of the same name, the newest, is its line; another card keeps its own.
 func TestPriors(t *testing.T) {
 	all := []Prior{
-		{Card: "A card", Capability: "8.9", Date: "2026-12-02", Driver: "580.1", Torch: "2.11.0", Rows: 30, Context: 410 * unit.MiB, ContextLeast: 400 * unit.MiB, BLAS: 8 * unit.MiB},
+		{Card: "A card", Capability: "8.9", Date: "2026-12-02", Driver: "580.1", Torch: "2.11.0", Rows: 30,
+			Context: 410 * unit.MiB, ContextLeast: 400 * unit.MiB, BLAS: 8 * unit.MiB},
 		{Card: "A card", Capability: "8.9", Date: "2026-12-01", Context: 300 * unit.MiB},
 		{Card: "Another", Capability: "9.0", Date: "2026-12-03", Context: 700 * unit.MiB},
 	}

@@ -80,8 +80,8 @@ type counter struct {
 	peak     unit.Bytes
 	ran      map[string]bool // since the last report
 	phases   map[string]mem.Measurement
-	// once are the phases whose peak is that of their first report. later is what such a phase has reported since the program
-	// reset its counter: the rest of the first report was of its first iterations.
+	// once are the phases whose peak is that of their first report. later is what such a phase has reported since the
+	// program reset its counter: the rest of the first report was of its first iterations.
 	once  map[string]bool
 	later map[string]unit.Bytes
 }
@@ -148,7 +148,8 @@ func (t *timeline) retriesOf(priced map[string]unit.Bytes) map[string]oom.Retrie
 }
 
 func newCounter(is, from string) *counter {
-	return &counter{is: is, from: from, ran: map[string]bool{}, phases: map[string]mem.Measurement{}, once: map[string]bool{}, later: map[string]unit.Bytes{}}
+	return &counter{is: is, from: from, ran: map[string]bool{}, phases: map[string]mem.Measurement{},
+		once: map[string]bool{}, later: map[string]unit.Bytes{}}
 }
 
 // byHook names the hook as the source of a counter.
@@ -246,7 +247,8 @@ func (t *timeline) close(also ...string) {
 	}
 	t.retries.close(append(slices.Clone(also), t.phase))
 	s.most = t.pooled && s.peak <= t.before
-	if t.pooled && t.benchmark && t.steps == 0 && t.phase == ladder.Training && len(also) == 0 { // the pool is emptied after the trials
+	// the pool is emptied after the trials
+	if t.pooled && t.benchmark && t.steps == 0 && t.phase == ladder.Training && len(also) == 0 {
 		s.trials = true
 		t.first = t.first.better(s)
 		return
@@ -337,8 +339,8 @@ func (n *counter) again(peak unit.Bytes) {
 	}
 }
 
-// at is the measurement of a phase. held is what the allocator held when the program printed so; 0 where it did not. benchmark: the
-// peak holds cuDNN's trials, unless the program has reset the counter since.
+// at is the measurement of a phase. held is what the allocator held when the program printed so; 0 where it did not.
+// benchmark: the peak holds cuDNN's trials, unless the program has reset the counter since.
 func (n *counter) at(p string, held unit.Bytes, benchmark bool) (m mem.Measurement, ok bool) {
 	m, ok = n.phases[p]
 	switch later := n.later[p]; {
@@ -430,8 +432,8 @@ func (t *timeline) measurements(peaks map[string]stretch) map[string][]mem.Measu
 	return out
 }
 
-// counted are the measurements of torch's own counters, by phase. The hook reads the same counter as the program, and at better
-// moments; the program may know more of cuDNN's trials.
+// counted are the measurements of torch's own counters, by phase. The hook reads the same counter as the program, and
+// at better moments; the program may know more of cuDNN's trials.
 func (t *timeline) counted() map[string][]mem.Measurement {
 	out := map[string][]mem.Measurement{}
 	for _, n := range t.counters() {
@@ -444,7 +446,8 @@ func (t *timeline) counted() map[string][]mem.Measurement {
 	for p := range out {
 		held := t.cached[p]
 		live, ok := t.allocated.at(p, held, t.benchmark)
-		if said, also := t.printed.at(p, held, t.benchmark); also && (!ok || live.Bound == mem.AtMost && said.Bound != mem.AtMost) {
+		if said, also := t.printed.at(p, held, t.benchmark); also && (!ok || live.Bound == mem.AtMost &&
+			said.Bound != mem.AtMost) {
 			live, ok = said, true
 		}
 		if ok {

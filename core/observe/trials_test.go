@@ -12,8 +12,8 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// What a program prints of its peak is no need where cuDNN's trials are in it. In a story "p8.09/6.40" is a line with a peak and what
-// is reserved, in GiB, "p8" one with a peak alone, "h8" the hook's peak, "42" what the driver reports.
+// What a program prints of its peak is no need where cuDNN's trials are in it. In a story "p8.09/6.40" is a line with
+// a peak and what is reserved, in GiB, "p8" one with a peak alone, "h8" the hook's peak, "42" what the driver reports.
 func TestTrials(t *testing.T) {
 	for name, tt := range map[string]struct {
 		benchmark bool
@@ -28,15 +28,20 @@ func TestTrials(t *testing.T) {
 		"equal but for the rounding":        {false, "start step p6.41/6.40", "6.41 allocated"},
 		"no setting is known, none printed": {false, "start step p8.09 step p8.09", "8.09 allocated"},
 		"the setting is known":              {true, "start step p8.09 step p8.09", "8.09 allocated at most (trials)"},
-		"the setting, and it is below":      {true, "start step p6.00/6.40", "6.00 allocated at most (trials), 6.40 reserved at most"},
+		"the setting, and it is below": {true, "start step p6.00/6.40",
+			"6.00 allocated at most (trials), 6.40 reserved at most"},
 		"of the first iterations only": {false, "start step p8.09 step p6.10 step p6.20 step p6.15",
 			"6.20 allocated, after its first iterations"},
-		"of the first iterations only, the setting known": {true, "start step p8.09 step p6.10", "6.10 allocated, after its first iterations"},
-		"it comes back":                   {false, "start step p8.09 step p6.10 step p8.08", "8.09 allocated"},
-		"it grew, and fell":               {false, "start step p6.00 step p8.00 step p6.10", "8.00 allocated"},
-		"the hook, the setting known":     {true, "start h8.00 step h8.00", "8.00 allocated at most (trials), 9.00 reserved at most (trials)"},
-		"the hook, and what was reserved": {true, "start h8.09 step p8.09/6.40", "8.09 allocated at most (trials), 6.40 reserved at most"},
-		"the hook, the counter reset":     {true, "start h8.09 step p8.09 step p6.10", "6.10 allocated, after its first iterations, 9.09 reserved at most (trials)"},
+		"of the first iterations only, the setting known": {true, "start step p8.09 step p6.10",
+			"6.10 allocated, after its first iterations"},
+		"it comes back":     {false, "start step p8.09 step p6.10 step p8.08", "8.09 allocated"},
+		"it grew, and fell": {false, "start step p6.00 step p8.00 step p6.10", "8.00 allocated"},
+		"the hook, the setting known": {true, "start h8.00 step h8.00",
+			"8.00 allocated at most (trials), 9.00 reserved at most (trials)"},
+		"the hook, and what was reserved": {true, "start h8.09 step p8.09/6.40",
+			"8.09 allocated at most (trials), 6.40 reserved at most"},
+		"the hook, the counter reset": {true, "start h8.09 step p8.09 step p6.10",
+			"6.10 allocated, after its first iterations, 9.09 reserved at most (trials)"},
 		"the driver: the steps after the first report": {true, "2 start 9 step 6.5 step 6.6 step", "6.60 used sampled"},
 		"the driver: nothing after it":                 {true, "2 start 9 step", "9.00 used at most (trials)"},
 		"the driver, without the setting":              {false, "2 start 9 step 6.5 step", "9.00 used sampled"},
@@ -88,7 +93,8 @@ func TestTrialsOfAnotherPhase(t *testing.T) {
 	c := newTimeline()
 	c.is, c.pooled = mem.Used, true
 	for i, e := range []oom.Event{
-		{Kind: job.Started}, {Kind: job.Progress, Iteration: 1}, {Kind: job.Memory, Bytes: 5 * unit.GiB, Reserved: 6 * unit.GiB},
+		{Kind: job.Started}, {Kind: job.Progress, Iteration: 1}, {Kind: job.Memory, Bytes: 5 * unit.GiB,
+			Reserved: 6 * unit.GiB},
 		{Kind: job.Phase, Phase: "validation"}, {Kind: job.PhaseEnd, Phase: "validation"}, {Kind: job.Progress, Iteration: 2},
 		{Kind: job.Memory, Bytes: 9 * unit.GiB, Reserved: 6 * unit.GiB}, // the program has emptied its cache
 	} {

@@ -173,8 +173,8 @@ func onlyCached(e mem.Estimate) unit.Bytes {
 	return e.Reserved - need
 }
 
-// liveTensors is the peak of live tensors. One that holds cuDNN's trials is no need: what the allocator held beside it bounds the
-// need, and corrects an estimate that is above that, as a sample does.
+// liveTensors is the peak of live tensors. One that holds cuDNN's trials is no need: what the allocator held beside it
+// bounds the need, and corrects an estimate that is above that, as a sample does.
 func liveTensors(r Receipt) (mem.Measurement, bool) {
 	m, ok := r.find(mem.Allocated)
 	if pool, also := r.find(mem.Reserved); ok && m.With != "" && also && pool.With == "" {

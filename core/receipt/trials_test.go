@@ -7,8 +7,8 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A printed peak that holds cuDNN's trials teaches nothing; what was reserved beside it bounds the need. The figures are those of
-// traiNNer-redux's Stream at batch 32: 8.09 GiB printed, 6.40 reserved.
+// A printed peak that holds cuDNN's trials teaches nothing; what was reserved beside it bounds the need. The figures
+// are those of traiNNer-redux's Stream at batch 32: 8.09 GiB printed, 6.40 reserved.
 func TestTrials(t *testing.T) {
 	const gib = float64(unit.GiB)
 	at := func(f float64) unit.Bytes { return unit.Bytes(f * gib) }
@@ -25,15 +25,17 @@ func TestTrials(t *testing.T) {
 		measured         []mem.Measurement
 		want             float64
 	}{
-		"it is not learned":                              {5.8, .2, []mem.Measurement{trials}, 6.3},
+		"it is not learned": {5.8, .2, []mem.Measurement{trials}, 6.3},
 		"nor with what was reserved, above the estimate": {5.8, .2, []mem.Measurement{trials, reserved}, 6.3},
 		"what was reserved bounds a guess":               {5.8, 2, []mem.Measurement{trials, reserved}, 6.7},
 		"and no line that is counted":                    {7, 2, []mem.Measurement{trials, reserved}, 7.3},
 		"another's peak is no bound": {5.8, 2, []mem.Measurement{trials, {Is: mem.Reserved, Bytes: at(6.4), Bound: mem.AtMost,
 			With: mem.Trials}}, 8.1},
 		"without the mark it is learned": {5.8, .2, []mem.Measurement{{Is: mem.Allocated, Bytes: at(8.09)}}, 8.39},
-		"what the driver saw is learned": {5.8, .2, []mem.Measurement{trials, reserved, {Is: mem.Used, Bytes: at(6.7), Bound: mem.Sampled}}, 6.7},
-		"no context of two bounds":       {5.8, .2, []mem.Measurement{trials, reserved, {Is: mem.Used, Bytes: at(9), Bound: mem.AtMost, With: mem.Trials}}, 6.3},
+		"what the driver saw is learned": {5.8, .2, []mem.Measurement{trials, reserved, {Is: mem.Used, Bytes: at(6.7),
+			Bound: mem.Sampled}}, 6.7},
+		"no context of two bounds": {5.8, .2, []mem.Measurement{trials, reserved, {Is: mem.Used, Bytes: at(9),
+			Bound: mem.AtMost, With: mem.Trials}}, 6.3},
 	} {
 		r := took(32, card, tt.measured...)
 		r.Predicted = price(tt.counted, tt.guessed)
@@ -41,7 +43,8 @@ func TestTrials(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		of := key("net", 32)
-		got := learn([]Receipt{r}, of, card, func(Key) (mem.Estimate, bool) { return r.Predicted, true }).apply(r.Predicted, of)
+		got := learn([]Receipt{r}, of, card, func(Key) (mem.Estimate, bool) { return r.Predicted, true }).apply(r.Predicted,
+			of)
 		if off := float64(got.Total())/gib - tt.want; off < -.01 || off > .01 {
 			t.Errorf("%s: %v, want %.2f GiB: %+v", name, got.Total(), tt.want, got.Items)
 		}

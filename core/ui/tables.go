@@ -257,7 +257,8 @@ func (p Printer) Receipts(rs []receipt.Receipt) {
 				continue
 			}
 			p.line("%-16s %-26s %-12s %12s %12s %12v   %s %s · micro-batch %s · %s, torch %s", r.Time.Local().Format("2006-01-02 15:04"), clip(arch, 26), clip(r.Job.Phase, 12),
-				priced, planned, m.Bytes, m.Is, bound+with(m.With), orUnknown(r.Job.Settings["micro-batch"]), on, orUnknown(r.Machine.Torch))
+				priced, planned, m.Bytes, m.Is, bound+with(m.With), orUnknown(r.Job.Settings["micro-batch"]), on,
+				orUnknown(r.Machine.Torch))
 		}
 	}
 }

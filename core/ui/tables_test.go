@@ -110,7 +110,8 @@ func TestPeakOfOutOfMemoryIsABound(t *testing.T) {
 // A peak that holds cudnn.benchmark's trials is marked as that wherever it is printed.
 func TestPeakWithTrials(t *testing.T) {
 	m := mem.Measurement{Is: mem.Allocated, Bytes: 8 * unit.GiB, Bound: mem.AtMost, With: mem.Trials}
-	a := run.Attempt{Plan: run.Plan{Attempt: 1}, Outcome: run.Outcome{Ending: run.Succeeded, Peak: m.Bytes, PeakIs: m.Is, PeakWith: m.With}}
+	a := run.Attempt{Plan: run.Plan{Attempt: 1}, Outcome: run.Outcome{Ending: run.Succeeded, Peak: m.Bytes, PeakIs: m.Is,
+		PeakWith: m.With}}
 	var summary, shown, receipts strings.Builder
 	Printer{W: &summary}.Summary(&run.Run{Job: &job.Job{}, Attempts: []run.Attempt{a}}, nil, "x", 0, "the program's own")
 	Printer{W: &shown}.outcome(&a.Outcome)
@@ -118,7 +119,8 @@ func TestPeakWithTrials(t *testing.T) {
 	for where, tt := range map[string]struct{ got, want string }{
 		"summary": {summary.String(), "measured peak 8.00 GiB allocated (with cudnn.benchmark's trials)"},
 		"show":    {shown.String(), "measured peak: 8.00 GiB allocated (with cudnn.benchmark's trials)"},
-		"phase":   {measuredText([]mem.Measurement{m}), ", measured at most 8.00 GiB allocated (with cudnn.benchmark's trials)"},
+		"phase": {measuredText([]mem.Measurement{m}), ", measured at most 8.00 GiB allocated (with cudnn.benchmark's " +
+			"trials)"},
 		"receipt": {receipts.String(), "allocated at most (with cudnn.benchmark's trials) · micro-batch"},
 		"more":    {receipts.String(), "allocated at most (with cudnn.benchmark's trials)\n"},
 	} {

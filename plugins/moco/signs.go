@@ -23,7 +23,8 @@ const (
 	lineBar    = `Epoch \[\d+(?:/\d+)?\]:.*\|\s*(?P<iteration>[1-9]\d*)/\d+ \[`
 )
 
-// searches is a line that turns cudnn.benchmark on (main_moco.py:254 at c349e6e, src/training/train_moco.py:183 at 023a7ec).
+// searches is a line that turns cudnn.benchmark on (main_moco.py:254 at c349e6e, src/training/train_moco.py:183 at
+// 023a7ec).
 var searches = lazy.MustCompile(`cudnn\.benchmark\s*=\s*(?:True|not )`)
 
 // signs are the words of the family's trainers.
@@ -48,7 +49,8 @@ func (p *project) signs() job.Signs {
 		CountsMicro: p.accumulation.live(),
 		Codes:       map[int]string{0: "also where mp.spawn found no GPU and started nothing"},
 	}
-	for _, rel := range []string{filepath.Base(p.script), "src/training/train_moco.py"} { // facebookresearch's, solar-ssl's
+	// facebookresearch's, solar-ssl's
+	for _, rel := range []string{filepath.Base(p.script), "src/training/train_moco.py"} {
 		s.Benchmark = s.Benchmark || readText(filepath.Join(p.root, rel)).Has(searches)
 	}
 	if states := p.states(); len(states) > 0 {

@@ -261,11 +261,12 @@ func TestBenchmark(t *testing.T) {
 		checkout, file, at, line string
 		want                     bool
 	}{
-		"v2":                         {"v2", "main_moco.py", v2, "    cudnn.benchmark = True\n", true},
-		"v2, as the stub has it":     {"v2", "main_moco.py", v2, "", false},
-		"v2, off":                    {"v2", "main_moco.py", v2, "    cudnn.benchmark = False\n", false},
-		"solar-ssl":                  {"solar", "src/training/train_moco.py", solar, "    cudnn.benchmark = True\n", true},
-		"solar-ssl, by its settings": {"solar", "src/training/train_moco.py", solar, "    cudnn.benchmark     = not config.deterministic\n", true},
+		"v2":                     {"v2", "main_moco.py", v2, "    cudnn.benchmark = True\n", true},
+		"v2, as the stub has it": {"v2", "main_moco.py", v2, "", false},
+		"v2, off":                {"v2", "main_moco.py", v2, "    cudnn.benchmark = False\n", false},
+		"solar-ssl":              {"solar", "src/training/train_moco.py", solar, "    cudnn.benchmark = True\n", true},
+		"solar-ssl, by its settings": {"solar", "src/training/train_moco.py", solar,
+			"    cudnn.benchmark     = not config.deterministic\n", true},
 	} {
 		dir := checkout(t, tt.checkout, map[string][]string{tt.file: {tt.at, tt.line + tt.at}})
 		command := with("main_moco.py", "data")

@@ -19,9 +19,11 @@ func signs(r *recipe) job.Signs {
 			// Without the comma behind the number: at a line's end it would wait for the next line, which comes after a validation.
 			{Kind: job.Progress, Pattern: `\[epoch:\s*[\d,]+, (?:iter|step):\s*(?P<iteration>\d+(?:,\d{3})*)`},
 			{Kind: job.Memory, Pattern: `\[peak VRAM: (?P<bytes>[\d.]+) (?P<unit>GB)\]`}, // GiB, by max_memory_allocated
-			// The forks of 2025-12, whose line has memory_reserved as well since ea36e5c8 (logger.py:280; without it at 3fa46aad). To the
-			// bracket: where rich has broken the line between the two, the first part alone is no match.
-			{Kind: job.Memory, Pattern: `\[VRAM: [\d.]+ GB, peak: (?P<bytes>[\d.]+) (?P<unit>GB)(?:\]|, cached: (?P<reserved>[\d.]+) GB\])`},
+			// The forks of 2025-12, whose line has memory_reserved as well since ea36e5c8 (logger.py:280; without it
+			// at 3fa46aad). To the bracket: where rich has broken the line between the two, the first part alone is no
+			// match.
+			{Kind: job.Memory, Pattern: `\[VRAM: [\d.]+ GB, peak: (?P<bytes>[\d.]+) (?P<unit>GB)` +
+				`(?:\]|, cached: (?P<reserved>[\d.]+) GB\])`},
 			{Kind: job.SavedState, Pattern: `Saving models and training states.* for epoch: [\d,]+, iter: (?P<iteration>[\d,]+)`},
 			{Kind: job.SavedState, Pattern: `Saving models and training states\.`},
 			{Kind: job.Phase, Phase: "validation", Pattern: `Saving \d+ validation images to`}, // said only where images are saved

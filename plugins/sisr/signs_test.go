@@ -83,17 +83,23 @@ func TestPrintedMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	gib := func(f float64) unit.Bytes { return unit.Bytes(f * float64(unit.GiB)) }
-	const line = "2025-12-27 11:58:31,170 INFO: [epoch:   0, iter:     100, lr:(2.000e-04)] [VRAM: 1.20 GB, peak: 8.09 GB, cached: 6.40 GB] l_g_l1: 1e-02\n"
+	const line = "2025-12-27 11:58:31,170 INFO: [epoch:   0, iter:     100, lr:(2.000e-04)] [VRAM: 1.20 GB, peak: " +
+		"8.09 GB, cached: 6.40 GB] l_g_l1: 1e-02\n"
 	for name, tt := range map[string]struct {
 		text           string
 		peak, reserved unit.Bytes
 	}{
-		"a fork's":        {line, gib(8.09), gib(6.40)},
-		"an older fork's": {"2025-12-18 11:40:02,170 INFO: [epoch:   0, iter:     100] [VRAM: 1.20 GB, peak: 8.09 GB] l_g_l1: 1e-02\n", gib(8.09), 0},
-		"upstream's":      {"2026-11-22 14:45:07,012 INFO: [epoch:   0, iter:   1,000] [peak VRAM: 8.09 GB] l_g_l1: 1e-02\n", gib(8.09), 0},
-		"rich's": {"[12/27/25 11:58:31] INFO     [epoch:   0, iter:     100, lr:(2.000e-04)] [VRAM: 1.20 GB,     logger.py:283\n" +
-			"                             peak: 8.09 GB, cached: 6.40 GB] l_g_l1: 1e-02                        \n", gib(8.09), gib(6.40)},
-		"rich's, broken between the two": {"[12/27/25 11:58:31] INFO     [epoch:   0, iter:     100] [VRAM: 1.20 GB, peak: 8.09 GB,      logger.py:283\n" +
+		"a fork's": {line, gib(8.09), gib(6.40)},
+		"an older fork's": {"2025-12-18 11:40:02,170 INFO: [epoch:   0, iter:     100] [VRAM: 1.20 GB, peak: 8.09 GB] " +
+			"l_g_l1: 1e-02\n", gib(8.09), 0},
+		"upstream's": {"2026-11-22 14:45:07,012 INFO: [epoch:   0, iter:   1,000] [peak VRAM: 8.09 GB] l_g_l1: " +
+			"1e-02\n", gib(8.09), 0},
+		"rich's": {"[12/27/25 11:58:31] INFO     [epoch:   0, iter:     100, lr:(2.000e-04)] [VRAM: 1.20 GB,     " +
+			"logger.py:283\n" +
+			"                             peak: 8.09 GB, cached: 6.40 GB] l_g_l1: 1e-02                        \n", gib(8.09),
+			gib(6.40)},
+		"rich's, broken between the two": {"[12/27/25 11:58:31] INFO     [epoch:   0, iter:     100] [VRAM: 1.20 GB, " +
+			"peak: 8.09 GB,      logger.py:283\n" +
 			"                             cached: 6.40 GB] l_g_l1: 1e-02                        \n", gib(8.09), gib(6.40)},
 	} {
 		d, err := oom.NewDetector(j.Signs)
@@ -106,7 +112,8 @@ func TestPrintedMemory(t *testing.T) {
 				peak, reserved = max(peak, e.Bytes), max(reserved, e.Reserved)
 			}
 		}
-		if _, err := io.WriteString(d, tt.text+"[11/22/26 14:45:07] INFO     Saving models and training states.           logger.py:158\n"); err != nil {
+		if _, err := io.WriteString(d, tt.text+"[11/22/26 14:45:07] INFO     Saving models and training states.        "+
+			"   logger.py:158\n"); err != nil {
 			t.Fatal(err)
 		}
 		if (peak-tt.peak).Round(unit.MiB) != 0 || (reserved-tt.reserved).Round(unit.MiB) != 0 {

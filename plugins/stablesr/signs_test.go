@@ -173,7 +173,8 @@ func TestBenchmark(t *testing.T) {
 	for _, tt := range []struct {
 		args []string
 		want bool
-	}{{nil, true}, {[]string{"lightning.trainer.benchmark=true"}, true}, {[]string{"--benchmark", "True"}, true}, {[]string{"lightning.trainer.benchmark=false"}, false}} {
+	}{{nil, true}, {[]string{"lightning.trainer.benchmark=true"}, true}, {[]string{"--benchmark", "True"}, true},
+		{[]string{"lightning.trainer.benchmark=false"}, false}} {
 		if got := stock(t, tt.args...).Signs.Benchmark; got != tt.want {
 			t.Errorf("%q: %v, want %v", tt.args, got, tt.want)
 		}

@@ -243,7 +243,7 @@ KINDS = {
     "request": (request, CARD, HELD, {}),
     "limit": (limit, CARD, HELD, {}),
     "host": (host, BOTH, {**HELD, "kind": "cpu_alloc"}, {}),
-    "caught": (caught, BOTH, {"oom": False, "fatal": False}, {}),
+    "caught": (caught, BOTH, {"fatal": False}, {}),
     "optimizer": (optimizer, CARD, {**HELD, "phase": "optimizer"}, {}),
     "validation": (validation, CARD, {**HELD, "phase": "validation"}, {}),
     "expandable": (capacity, CARD, HELD, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),

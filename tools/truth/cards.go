@@ -112,13 +112,14 @@ func (c cards) table(p *printer) {
 	c.trials(p)
 }
 
-// trials prints the first step beside the second of the rows with cudnn.benchmark: its trials' workspaces are in the peak of the
-// first alone.
+// trials prints the first step beside the second of the rows with cudnn.benchmark: its trials' workspaces are in the
+// peak of the first alone.
 func (c cards) trials(p *printer) {
 	var lines [][]string
 	for _, r := range c.measured {
 		if first, second, ok := r.Trials(); ok {
-			lines = append(lines, []string{r.Facts.Device, r.Row.Net, r.Row.String(), mib(first), mib(second), fmt.Sprintf("%.3f", float64(first)/float64(second))})
+			lines = append(lines, []string{r.Facts.Device, r.Row.Net, r.Row.String(), mib(first), mib(second),
+				fmt.Sprintf("%.3f", float64(first)/float64(second))})
 		}
 	}
 	if len(lines) == 0 {
@@ -136,7 +137,8 @@ func priorsTable(p *printer, priors []mem.Prior) {
 	p.heading("What only a card knows")
 	var lines [][]string
 	for _, o := range priors {
-		lines = append(lines, []string{o.Card, o.Driver, o.Torch, o.Date, fmt.Sprint(o.Rows), mib(o.ContextLeast), mib(o.Context), mib(o.BLAS)})
+		lines = append(lines, []string{o.Card, o.Driver, o.Torch, o.Date, fmt.Sprint(o.Rows), mib(o.ContextLeast),
+			mib(o.Context), mib(o.BLAS)})
 	}
 	p.table([]string{"card", "driver", "torch", "date", "processes", "context, least", "largest", "cuBLAS"}, 4, lines)
 }

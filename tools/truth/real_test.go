@@ -36,12 +36,17 @@ func TestRealCards(t *testing.T) {
 		change func(p *benchPrice, o *observation)
 		want   string
 	}{
-		"a tenth more in channels_last":   {func(p *benchPrice, _ *observation) { p.allocated += p.allocated / 10 }, "of the channels_last inference peaks agree"},
-		"a tenth more in NCHW":            {func(p *benchPrice, _ *observation) { p.allocated += p.allocated / 10 }, "of the contiguous inference peaks agree"},
-		"no estimate":                     {func(p *benchPrice, _ *observation) { p.err = filepath.ErrBadPattern }, "channels_last inference peaks have no estimate"},
-		"a trusted row that disagrees":    {func(_ *benchPrice, o *observation) { o.agrees = o.agrees && o.ID != 2 }, "row 2: reserved of paragonsr2_stream does not agree"},
-		"an untrusted row may":            {func(_ *benchPrice, o *observation) { o.agrees = o.agrees && o.ID != 14 }, ""},
-		"a reason that is needed no more": {func(_ *benchPrice, o *observation) { o.agrees = o.agrees || o.ID == 1 }, "row 1 agrees now: it needs no reason"},
+		"a tenth more in channels_last": {func(p *benchPrice, _ *observation) { p.allocated += p.allocated / 10 },
+			"of the channels_last inference peaks agree"},
+		"a tenth more in NCHW": {func(p *benchPrice, _ *observation) { p.allocated += p.allocated / 10 },
+			"of the contiguous inference peaks agree"},
+		"no estimate": {func(p *benchPrice, _ *observation) { p.err = filepath.ErrBadPattern },
+			"channels_last inference peaks have no estimate"},
+		"a trusted row that disagrees": {func(_ *benchPrice, o *observation) { o.agrees = o.agrees && o.ID != 2 },
+			"row 2: reserved of paragonsr2_stream does not agree"},
+		"an untrusted row may": {func(_ *benchPrice, o *observation) { o.agrees = o.agrees && o.ID != 14 }, ""},
+		"a reason that is needed no more": {func(_ *benchPrice, o *observation) { o.agrees = o.agrees || o.ID == 1 },
+			"row 1 agrees now: it needs no reason"},
 	} {
 		r := realCards{bench: r.bench, others: slices.Clone(others)}
 		r.bench.priced = slices.Clone(priced)
@@ -56,14 +61,16 @@ func TestRealCards(t *testing.T) {
 			t.Errorf("%s: broken is %q, want %q", name, got, tt.want)
 		}
 	}
-	for _, p := range priced { // a network whose peak is nearly all its output is priced with the output that the benchmark keeps
+	// a network whose peak is nearly all its output is priced with the output that the benchmark keeps
+	for _, p := range priced {
 		if p.arch == "compact" && p.scale == 4 && p.kept != 3*480*640*16*2 && p.kept != 3*480*640*16*4 {
 			t.Errorf("compact keeps %v", p.kept)
 		}
 	}
 }
 
-// What a recipe of the kind of a row is asked is what `launch estimate` is asked: a setting that does not exist is an error.
+// What a recipe of the kind of a row is asked is what `launch estimate` is asked: a setting that does not exist is an
+// error.
 func TestRealAsks(t *testing.T) {
 	for _, tt := range []struct {
 		plugin, arch string

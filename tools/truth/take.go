@@ -59,11 +59,15 @@ func readDay(folder string) (d day, err error) {
 
 // usable are the rows that have figures.
 func (d day) usable() []rows.CardRow {
-	return slices.DeleteFunc(slices.Clone(d.rows.Rows), func(r rows.CardRow) bool { return r.Skipped != "" || r.Error != "" })
+	return slices.DeleteFunc(slices.Clone(d.rows.Rows), func(r rows.CardRow) bool {
+		return r.Skipped != "" ||
+			r.Error != ""
+	})
 }
 
-// take turns the folder of a card day into files of the repository: rows and a summary for this tool, logs for core/oom, and priors
-// for core/mem. Of a rehearsal on a CPU it writes nothing: a tracker measures no card. It prints what it did.
+// take turns the folder of a card day into files of the repository: rows and a summary for this tool, logs for
+// core/oom, and priors for core/mem. Of a rehearsal on a CPU it writes nothing: a tracker measures no card. It prints
+// what it did.
 func take(folder, root string, w io.Writer) error {
 	d, err := readDay(folder)
 	if err != nil {
@@ -217,8 +221,8 @@ func (d day) takeLogs(dir string, w io.Writer) error {
 	return err
 }
 
-// takePriors writes what the rows' processes held on their card beside what the allocator had reserved, and what cuBLAS took
-// through it. A machine that was measured before is replaced.
+// takePriors writes what the rows' processes held on their card beside what the allocator had reserved, and what
+// cuBLAS took through it. A machine that was measured before is replaced.
 func (d day) takePriors(path string, w io.Writer) error {
 	old, err := mem.ReadPriors(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -226,7 +230,8 @@ func (d day) takePriors(path string, w io.Writer) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.facts())) {
 		f := d.facts()[name]
-		p := mem.Prior{Card: f.Device, Capability: f.Capability, Total: f.Total, Driver: f.Driver, Torch: f.Torch, Date: f.Date}
+		p := mem.Prior{Card: f.Device, Capability: f.Capability, Total: f.Total, Driver: f.Driver, Torch: f.Torch,
+			Date: f.Date}
 		var contexts, blas []unit.Bytes
 		for _, r := range d.usable() {
 			if slug(r.Facts) != name {

@@ -43,7 +43,8 @@ func (s CardSetting) String() string {
 	for _, extra := range []struct {
 		on   bool
 		name string
-	}{{s.Checkpointing, "checkpointing"}, {s.ChannelsLast, "channels_last"}, {s.Benchmark, "cudnn.benchmark"}, {s.Kind != "", s.Kind}} {
+	}{{s.Checkpointing, "checkpointing"}, {s.ChannelsLast, "channels_last"}, {s.Benchmark, "cudnn.benchmark"},
+		{s.Kind != "", s.Kind}} {
 		if extra.on {
 			out += ", " + extra.name
 		}
@@ -79,8 +80,8 @@ type CardRow struct {
 	Error   string             `json:"error"`
 }
 
-// Context is what the process held beside its allocator's memory when its second step had ended: with the kernels that were loaded
-// until then. ok is false where the driver reported no process's share.
+// Context is what the process held beside its allocator's memory when its second step had ended: with the kernels that
+// were loaded until then. ok is false where the driver reported no process's share.
 func (r CardRow) Context() (b unit.Bytes, ok bool) {
 	p := r.Phases["second optimizer step"]
 	if p.Used == nil || p.ReservedNow == nil || *p.Used <= *p.ReservedNow {
@@ -98,8 +99,9 @@ type Figures struct {
 	ReservedNow *unit.Bytes `json:"reserved_now"`
 }
 
-// Peak is the largest of each figure over the phases that the row's price is of: of a row of a validation that one, else the
-// phases of the training, those after the first optimizer step included. What a program would print is the largest of all.
+// Peak is the largest of each figure over the phases that the row's price is of: of a row of a validation that one,
+// else the phases of the training, those after the first optimizer step included. What a program would print is the
+// largest of all.
 func (r CardRow) Peak() (f Figures) {
 	larger := func(a, b *unit.Bytes) *unit.Bytes {
 		if a == nil || b != nil && *b > *a {
@@ -116,8 +118,9 @@ func (r CardRow) Peak() (f Figures) {
 	return f
 }
 
-// trials reports whether a phase's peaks hold the workspaces of cuDNN's trials: with cudnn.benchmark those are made in the first
-// step, and given back (generate_and_filter_plans and run_single_conv in aten/src/ATen/native/cudnn/Conv_v8.cpp at 06ca69ca).
+// trials reports whether a phase's peaks hold the workspaces of cuDNN's trials: with cudnn.benchmark those are made in
+// the first step, and given back (generate_and_filter_plans and run_single_conv in
+// aten/src/ATen/native/cudnn/Conv_v8.cpp at 06ca69ca).
 func (r CardRow) trials(phase string) bool { return r.Row.Benchmark && phase == firstPasses }
 
 const (
@@ -125,7 +128,8 @@ const (
 	laterPasses = "second forward and backward"
 )
 
-// Trials is the largest allocation of the first step with cudnn.benchmark, beside that of the second; ok is false for other rows.
+// Trials is the largest allocation of the first step with cudnn.benchmark, beside that of the second; ok is false for
+// other rows.
 func (r CardRow) Trials() (first, second unit.Bytes, ok bool) {
 	a, b := r.Phases[firstPasses].Allocated, r.Phases[laterPasses].Allocated
 	if !r.Row.Benchmark || r.Row.Kind == "validation" || a == nil || b == nil {
@@ -171,7 +175,8 @@ const (
 	judging = "discriminator"
 )
 
-// Price is launch's estimate of the row's training or validation: tensors, and as lines of their own what only a card knows.
+// Price is launch's estimate of the row's training or validation: tensors, and as lines of their own what only a card
+// knows.
 func (r CardRow) Price() (e mem.Estimate, err error) {
 	s := r.Row
 	forward, classes, err := s.network()
@@ -194,7 +199,8 @@ func (r CardRow) Price() (e mem.Estimate, err error) {
 		if s.Optimizer == "sgd" {
 			states = size.ParamBytes
 		}
-		tensors.Add(mem.Item{Kind: mem.Parameters, What: part, Bytes: size.ParamBytes, Count: size.Params}, mem.Item{Kind: mem.Buffers, What: part, Bytes: size.BufferBytes},
+		tensors.Add(mem.Item{Kind: mem.Parameters, What: part, Bytes: size.ParamBytes, Count: size.Params},
+			mem.Item{Kind: mem.Buffers, What: part, Bytes: size.BufferBytes},
 			mem.Item{Kind: mem.Optimizer, What: part, Bytes: states})
 	}
 	if s.Kind == "ddp" {
@@ -259,7 +265,8 @@ func (s CardSetting) step(t *nn.Tape, forward nn.Module, classes bool) error {
 	return nil
 }
 
-// optimize is the step of a part's optimizer, which works on lists: AdamW's root of a state is as large as the gradients.
+// optimize is the step of a part's optimizer, which works on lists: AdamW's root of a state is as large as the
+// gradients.
 func (s CardSetting) optimize(t *nn.Tape, part string) {
 	temps := t.Size(part).GradBytes
 	if s.Optimizer == "sgd" {
