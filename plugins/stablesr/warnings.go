@@ -198,6 +198,14 @@ func (r *recipe) warnOfSource(warn func(string, ...any)) {
 			"(input and weight of different types)",
 			precision)
 	}
+	for _, name := range []string{"train", "validation"} {
+		set, _ := r.set(name)
+		module, _, _ := cutLast(set, ".")
+		if strings.HasPrefix(module, "ldm.") && r.has("ldm/models") && python.Resolve(r.tree, "", module) == "" {
+			warn("%s is not in this checkout: main.py stops at its import (ModuleNotFoundError)", module)
+			break
+		}
+	}
 	source := r.modelSource(target)
 	if !strings.HasSuffix(target, ".VQModel") || !source.Exists() {
 		return
