@@ -237,6 +237,9 @@ func TestTrainers(t *testing.T) {
 		if got := r.code(text(r.root, keyTarget)); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
+		if own := tt.want.Trainer != arch.CompVis; own == (r.dialect() == "latent-diffusion") {
+			t.Errorf("%s is called %s", name, r.dialect())
+		}
 	}
 }
 
