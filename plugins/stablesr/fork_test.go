@@ -86,6 +86,11 @@ func TestForkOptions(t *testing.T) {
 	if !strings.Contains(joined(j.Warnings), "no option --slow") || j.Batch.Micro != 2 {
 		t.Errorf("micro-batch %d, %q", j.Batch.Micro, j.Warnings)
 	}
+	bare := mine(t, fork(t, nil), "main.py", "--train", "--base", "r.yaml", "--gpus", "0,")
+	if !strings.Contains(joined(bare.Warnings), "stops without --actual_resume") || strings.Contains(joined(j.Warnings),
+		"stops without") {
+		t.Errorf("%q and %q", bare.Warnings, j.Warnings)
+	}
 	later := forkJob(t, fork(t, nil), "--strategy", "ddp", "--detect_anomaly", "lightning.trainer.strategy=ddp")
 	if all := joined(later.Warnings); strings.Contains(all, "no option") || strings.Contains(all, "no override") ||
 		strings.Count(all, "Lightning 1.5 and later") != 2 || strings.Contains(all, "no such argument") {

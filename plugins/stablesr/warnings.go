@@ -84,6 +84,11 @@ func (r *recipe) warnOfMain(warn func(string, ...any)) {
 		}
 		warn("main.py has no option %s and ignores it%s", flag, hint)
 	}
+	for _, o := range r.main.Options() {
+		if o.Required && !slices.ContainsFunc(o.Names, r.argv.Has) {
+			warn("main.py stops without %s, which it requires", o.Names[len(o.Names)-1])
+		}
+	}
 	for _, name := range laterArgs {
 		if r.argv.Has("--" + name) {
 			warn("--%s is an argument of Lightning 1.5 and later: with an older one main.py ignores it", name)
