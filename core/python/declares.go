@@ -12,6 +12,8 @@ type Option struct {
 	config.Option
 	// Default is its default as it is spelled, a string without its quotes; "" where none is given.
 	Default string
+	// Required says that the program stops without it.
+	Required bool
 }
 
 // Options lists the options that the code declares by add_argument, in order. Positional arguments are none.
@@ -60,6 +62,8 @@ func optionOf(arguments []string) (o Option) {
 		switch strings.TrimSpace(name) {
 		case "default":
 			o.Default = value
+		case "required":
+			o.Required = value == "True"
 		case "action":
 			if slices.Contains(flags, value) {
 				o.Takes = config.None

@@ -65,17 +65,21 @@ p.add_argument("--ids", nargs="*", type=int)
 p.add_argument("--maybe", nargs='?')
 # p.add_argument("--commented")
 p.add_argument("--path", action=ExpandUser, help="not action='store_true'")
+p.add_argument("--must", required=True)
+p.add_argument("--need-not", required=False)
 p.add_argument ("--switch", action=argparse.BooleanOptionalAction)
 def add_argument_of(): pass
 `).Options()
 	want := []Option{
-		{config.Option{Names: []string{"-b", "--batch-size"}}, "64 * (1 + 1)"},
-		{config.Option{Names: []string{"--name"}}, "a, b"},
-		{config.Option{Names: []string{"--flag"}, Takes: config.None}, ""},
-		{config.Option{Names: []string{"--ids"}, Takes: config.Any}, ""},
-		{config.Option{Names: []string{"--maybe"}, Takes: config.Maybe}, ""},
-		{config.Option{Names: []string{"--path"}}, ""},
-		{config.Option{Names: []string{"--switch"}, Takes: config.None}, ""},
+		{Option: config.Option{Names: []string{"-b", "--batch-size"}}, Default: "64 * (1 + 1)"},
+		{Option: config.Option{Names: []string{"--name"}}, Default: "a, b"},
+		{Option: config.Option{Names: []string{"--flag"}, Takes: config.None}, Default: ""},
+		{Option: config.Option{Names: []string{"--ids"}, Takes: config.Any}, Default: ""},
+		{Option: config.Option{Names: []string{"--maybe"}, Takes: config.Maybe}, Default: ""},
+		{Option: config.Option{Names: []string{"--path"}}, Default: ""},
+		{Option: config.Option{Names: []string{"--must"}}, Required: true},
+		{Option: config.Option{Names: []string{"--need-not"}}},
+		{Option: config.Option{Names: []string{"--switch"}, Takes: config.None}, Default: ""},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("read %+v", got)

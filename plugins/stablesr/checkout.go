@@ -71,6 +71,12 @@ func (x *checkout) source(rel string) python.Source {
 	return python.ReadSource(filepath.Join(x.root, rel), maxText)
 }
 
+// has reports whether a folder is in the tree that ldm lies in.
+func (x *checkout) has(rel string) bool {
+	info, err := os.Stat(filepath.Join(x.tree, rel))
+	return err == nil && info.IsDir()
+}
+
 var appendsPath = lazy.MustCompile(`sys\.path\.append\(\s*["']([^"']+)["']`)
 
 // namesFolder reports whether main.py makes its log folder of the recipe's name and --name alone, without the time of

@@ -86,6 +86,11 @@ func TestForkOptions(t *testing.T) {
 	if !strings.Contains(joined(j.Warnings), "no option --slow") || j.Batch.Micro != 2 {
 		t.Errorf("micro-batch %d, %q", j.Batch.Micro, j.Warnings)
 	}
+	bare := mine(t, fork(t, nil), "main.py", "--train", "--base", "r.yaml", "--gpus", "0,")
+	if !strings.Contains(joined(bare.Warnings), "stops without --actual_resume") || strings.Contains(joined(j.Warnings),
+		"stops without") {
+		t.Errorf("%q and %q", bare.Warnings, j.Warnings)
+	}
 	later := forkJob(t, fork(t, nil), "--strategy", "ddp", "--detect_anomaly", "lightning.trainer.strategy=ddp")
 	if all := joined(later.Warnings); strings.Contains(all, "no option") || strings.Contains(all, "no override") ||
 		strings.Count(all, "Lightning 1.5 and later") != 2 || strings.Contains(all, "no such argument") {
@@ -237,6 +242,9 @@ func TestTrainers(t *testing.T) {
 		if got := r.code(text(r.root, keyTarget)); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
+		if own := tt.want.Trainer != arch.CompVis; own == (r.dialect() == "latent-diffusion") {
+			t.Errorf("%s is called %s", name, r.dialect())
+		}
 	}
 }
 
@@ -318,7 +326,11 @@ func TestForkWarnings(t *testing.T) {
 		want  []string
 		not   []string
 	}{
-		"in order": {nil, nil, nil, []string{"use_checkpoint", "predicted_indices"}},
+		"in order":                     {nil, nil, nil, []string{"use_checkpoint", "predicted_indices"}},
+		"a data set that is not there": {nil, nil, []string{"ldm.data.simple is not in this checkout"}, nil},
+		"a data set that is": {map[string]func(string) string{"ldm/data/simple.py": as("def hf_dataset():\n    pass\n")},
+			nil, nil,
+			[]string{"is not in this checkout"}},
 		"no data": {map[string]func(string) string{"r.yaml": between("context_dim: 768", "lightning:",
 			",\n        legacy: False}\n")}, nil,
 			[]string{"no section data"}, nil},
@@ -379,11 +391,11 @@ func TestForkPrecision(t *testing.T) {
 
 // The averages' backup stays once they were swapped in, and never comes where they are not.
 func TestBackup(t *testing.T) {
-	backup := func(edit func(string) string, more ...string) (n unit.Bytes) {
-		set := laddersOf(t, forkJob(t, fork(t, map[string]func(string) string{"r.yaml": both(replace("use_ema: False",
-			"use_ema: True"), edit)}), more...),
+	backup := func(phase string, edit func(string) string, more ...string) (n unit.Bytes) {
+		averaged := both(replace("use_ema: False", "use_ema: True"), edit)
+		set := laddersOf(t, forkJob(t, fork(t, map[string]func(string) string{"r.yaml": averaged}), more...),
 			card(80*unit.GiB))
-		for _, it := range set.Ladder(ladder.Training).Rungs[0].At(set.Shared.Asked).Items {
+		for _, it := range set.Ladder(phase).Rungs[0].At(set.Shared.Asked).Items {
 			if strings.HasSuffix(it.What, "EMA backup") {
 				n += it.Bytes
 			}
@@ -391,7 +403,7 @@ func TestBackup(t *testing.T) {
 		return n
 	}
 	quiet := replace("not_taken: True", "use_ema_scope: False")
-	asked := backup(replace())
+	asked := backup(ladder.Training, replace())
 	if asked < 3*unit.GiB {
 		t.Errorf("the sanity check swaps, and %v is kept", asked)
 	}
@@ -406,8 +418,10 @@ func TestBackup(t *testing.T) {
 		"nothing ever swaps": {quiet, []string{"lightning.trainer.num_sanity_val_steps=0",
 			"lightning.trainer.val_check_interval=5000000"}, 0},
 	} {
-		if got := backup(tt.edit, tt.more...); got != tt.want {
-			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		for _, phase := range []string{ladder.Training, images} {
+			if got := backup(phase, tt.edit, tt.more...); got != tt.want {
+				t.Errorf("%s, %s: %v, want %v", name, phase, got, tt.want)
+			}
 		}
 	}
 }

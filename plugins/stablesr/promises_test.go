@@ -23,10 +23,18 @@ func TestPromises(t *testing.T) {
 		"stock":                             {"checkout", nil, []string{"main.py", "--train", "--base", "r.yaml", "--gpus", "0,"}, card(24 * unit.GiB), ""},
 		"on a CPU":                          {"checkout", nil, []string{"main.py", "--train", "--base", "r.yaml"}, gpu.Device{Kind: gpu.CPU, Total: 64 * unit.GiB}, ""},
 		"edges, segments expandable before": {"edge", edged, []string{"main.py", "--train", "--base", "r.yaml", "--gpus", "0,"}, card(40 * unit.GiB), "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+		"a fork with averages": {"fork", replace("use_ema: False", "use_ema: True"),
+			[]string{"main.py", "--train", "--base", "r.yaml", "--gpus", "0,", "--actual_resume", "m.ckpt"},
+			card(40 * unit.GiB), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := checkoutDir(t, tt.from, map[string]func(string) string{"r.yaml": tt.recipe})
+			dir := ""
+			if tt.from == "fork" {
+				dir = fork(t, map[string]func(string) string{"r.yaml": tt.recipe})
+			} else {
+				dir = checkoutDir(t, tt.from, map[string]func(string) string{"r.yaml": tt.recipe})
+			}
 			plugintest.Check(t, New(), job.Command{Args: append([]string{python}, tt.args...), Dir: dir, Env: append(os.Environ(), tt.env)}, tt.device)
 		})
 	}

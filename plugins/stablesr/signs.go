@@ -29,13 +29,15 @@ func (r *recipe) signs() job.Signs {
 			{Kind: job.Failed, Pattern: `Edge processing tests failed!`}, // train_with_edge.py's own preflight
 			{Kind: job.Setting, Knob: knobAccumulation, Pattern: `^accumulate_grad_batches = (?P<value>\d+)\s*$`},
 			{Kind: job.Setting, Knob: knobMicro, Pattern: `\(num_gpus\) \* (?P<value>\d+) \(batchsize\)`}, // with --scale_lr
-			// OmegaConf's print of the recipe: data.params.train.params.queue_size alone stands so deep.
-			{Kind: job.Setting, Knob: knobQueue, Pattern: `^ {8}queue_size: (?P<value>\d+)\s*$`},
 		},
 		Codes: map[int]string{
 			0:   "also after Ctrl-C, once the loop has begun",
 			137: "rank 0 was killed: by Lightning, when another rank had failed (DeadlockDetectedException), or by the kernel, when host memory ran out",
 		},
+	}
+	if r.stableSR() { // OmegaConf's print of the recipe: data.params.train.params.queue_size alone stands so deep
+		s.Lines = append(s.Lines, job.Sign{Kind: job.Setting, Knob: knobQueue,
+			Pattern: `^ {8}queue_size: (?P<value>\d+)\s*$`})
 	}
 	if !has(r.root, "test_data.params.batch_size") { // else the print has two such lines, and the last is the test's
 		s.Lines = append(s.Lines, job.Sign{Kind: job.Setting, Knob: knobMicro, Pattern: `^ {4}batch_size: (?P<value>\d+)\s*$`})

@@ -122,7 +122,7 @@ func readCommand(c job.Command) (*recipe, error) {
 	return r, err
 }
 
-// dialect names the project by the model that the recipe builds.
+// dialect names the project by the model that the recipe builds, and by the trainer that the checkout has.
 func (r *recipe) dialect() string {
 	target := text(r.root, keyTarget)
 	name := target[strings.LastIndexByte(target, '.')+1:]
@@ -133,6 +133,16 @@ func (r *recipe) dialect() string {
 		return "StableSR with edge maps"
 	case strings.HasPrefix(name, "LatentDiffusionSRTextWT"), name == "AutoencoderKLResi":
 		return "StableSR"
+	}
+	switch r.code(target).Trainer {
+	case arch.EditPairs:
+		return "instruct-pix2pix"
+	case arch.Views:
+		return "zero123"
+	case arch.Embeddings:
+		return "textual inversion"
+	case arch.TwoBatches:
+		return "Dreambooth"
 	}
 	return "latent-diffusion"
 }

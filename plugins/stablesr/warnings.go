@@ -84,6 +84,11 @@ func (r *recipe) warnOfMain(warn func(string, ...any)) {
 		}
 		warn("main.py has no option %s and ignores it%s", flag, hint)
 	}
+	for _, o := range r.main.Options() {
+		if o.Required && !slices.ContainsFunc(o.Names, r.argv.Has) {
+			warn("main.py stops without %s, which it requires", o.Names[len(o.Names)-1])
+		}
+	}
 	for _, name := range laterArgs {
 		if r.argv.Has("--" + name) {
 			warn("--%s is an argument of Lightning 1.5 and later: with an older one main.py ignores it", name)
@@ -197,6 +202,14 @@ func (r *recipe) warnOfSource(warn func(string, ...any)) {
 		warn("precision %v stops the first backward pass: util.py recomputes outside autocast "+
 			"(input and weight of different types)",
 			precision)
+	}
+	for _, name := range []string{"train", "validation"} {
+		set, _ := r.set(name)
+		module, _, _ := cutLast(set, ".")
+		if strings.HasPrefix(module, "ldm.") && r.has("ldm/models") && python.Resolve(r.tree, "", module) == "" {
+			warn("%s is not in this checkout: main.py stops at its import (ModuleNotFoundError)", module)
+			break
+		}
 	}
 	source := r.modelSource(target)
 	if !strings.HasSuffix(target, ".VQModel") || !source.Exists() {

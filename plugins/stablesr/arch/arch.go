@@ -4,7 +4,8 @@
 //
 // Sources: IceClear/StableSR at 398ee938 (ldm/modules/diffusionmodules/openaimodel.py, model.py, util.py,
 // ldm/modules/attention.py, spade.py, ldm/models/autoencoder.py, ldm/models/diffusion/ddpm.py), leiweiqiang/StableSR at
-// cea3b81b and 8ed7c85 (edge_processor.py, unet_with_edge.py, ddpm_with_edge.py).
+// cea3b81b and 8ed7c85 (edge_processor.py, unet_with_edge.py, ddpm_with_edge.py), CompVis/latent-diffusion at a506df57
+// (ldm/models, ldm/modules), and its forks, whose commits are in code.go.
 package arch
 
 import (

@@ -236,11 +236,11 @@ func TestLatentDiffusion(t *testing.T) {
 }
 
 func latent(t *testing.T, r latentRow, c Config, code Code) {
-	params := maps.Clone(c["params"].(dict))
+	own := maps.Clone(c["params"].(dict))
 	if v, ok := r.Args["model.params.use_ema"]; ok {
-		params["use_ema"] = v
+		own["use_ema"] = v
 	}
-	m, err := Read(Config{"target": c["target"], "params": params}, code)
+	m, err := Read(Config{"target": c["target"], "params": own}, code)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,8 +328,11 @@ func latent(t *testing.T, r latentRow, c Config, code Code) {
 		kept = 4 * m.unetParams()
 	}
 	check("image logging", kept+int64(p.Bytes)-r.Inputs, r.ImagePeak, p.Moment+", "+r.ImageOp)
-	if !s.Images().Known() || !s.Validation().Known() {
-		t.Error("a phase has no estimate")
+	all, _ := params(e)
+	for phase, e := range map[string]mem.Tensors{"validation": s.Validation(), "image logging": s.Images()} {
+		if n, _ := params(e); !e.Known() || n != all {
+			t.Errorf("%s has %d parameters, training %d (%s)", phase, n, all, e.Unknown)
+		}
 	}
 }
 

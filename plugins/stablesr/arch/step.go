@@ -59,6 +59,7 @@ func (s Step) Training() (e mem.Tensors) {
 // check before the training.
 func (s Step) Validation() (e mem.Tensors) {
 	defer mem.Refused(&e, s.asked)
+	s.Swaps = true
 	t := s.validate()
 	e.Unknown = s.Model.Unknown
 	s.resident(&e, t, true)
@@ -69,6 +70,7 @@ func (s Step) Validation() (e mem.Tensors) {
 // Kept is what a validation finds on the card before it begins: the lines that stay from step to step.
 func (s Step) Kept() (e mem.Tensors) {
 	defer mem.Refused(&e, s.asked)
+	s.Swaps = true
 	t := s.validate()
 	defer t.Done()
 	e.Unknown = s.Model.Unknown
@@ -120,6 +122,7 @@ const Logged = 8
 // Images is the estimate of log_images.
 func (s Step) Images() (e mem.Tensors) {
 	defer mem.Refused(&e, s.asked)
+	s.Swaps = s.Swaps || s.Model.LogsAverages()
 	t := s.tape()
 	t.NoGrad(func() {
 		switch {
@@ -282,7 +285,7 @@ func (s Step) resident(e *mem.Tensors, t *nn.Tape, alone bool) {
 	for _, part := range averaged {
 		size := t.Size(part)
 		e.Add(mem.Item{Kind: mem.Parameters, What: part + EMA, Bytes: size.ParamBytes, Count: size.Params, From: "use_ema: LitEma copies the whole UNet"})
-		if alone || s.Swaps {
+		if s.Swaps {
 			e.Add(mem.Item{Kind: mem.Buffers, What: part + backup, Bytes: size.ParamBytes, Count: size.Params,
 				From: "ema_scope copies the trained parameters, and LitEma never frees the copy (ema.py:62 at a506df57)"})
 		}
