@@ -129,8 +129,8 @@ func (t *timeline) retried(r oom.Retry) {
 	}
 }
 
-// retriesOf returns them by phase, "" where it is not known. Of several phases that may have run, the one with the largest
-// estimate has them.
+// retriesOf returns them by phase, "" where it is not known. Of several phases that may have run, the one with the
+// largest estimate has them.
 func (t *timeline) retriesOf(priced map[string]unit.Bytes) map[string]oom.Retries {
 	t.mu.Lock()
 	defer t.mu.Unlock()

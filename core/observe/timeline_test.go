@@ -112,8 +112,8 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// The allocator's lines belong to phases as peaks do: to the phase whose lines surround them, else to the one with the largest
-// estimate of those that may have run.
+// The allocator's lines belong to phases as peaks do: to the phase whose lines surround them, else to the one with
+// the largest estimate of those that may have run.
 func TestRetriesByPhase(t *testing.T) {
 	try := oom.Retry{Requested: 500 * unit.MiB, Free: 120 * unit.MiB}
 	say := func(tl *timeline, kind job.SignKind, phase string) { tl.event(oom.Event{Kind: kind, Phase: phase}) }
@@ -131,11 +131,13 @@ func TestRetriesByPhase(t *testing.T) {
 	tl.finish()
 	tl.retried(try) // of a log file that is read later
 	got := tl.retriesOf(priced)
-	if got[""].Count != 1 || got["training"].Count != 1 || got["validation"] != (oom.Retries{Count: 2, Short: 380 * unit.MiB}) {
+	if got[""].Count != 1 || got["training"].Count != 1 || got["validation"] != (oom.Retries{Count: 2,
+		Short: 380 * unit.MiB}) {
 		t.Errorf("announced: %+v", got)
 	}
 
-	for needs, priced := range map[string]map[string]unit.Bytes{"validation": priced, "training": {"training": 11, "validation": 10}} {
+	for needs, priced := range map[string]map[string]unit.Bytes{"validation": priced, "training": {"training": 11,
+		"validation": 10}} {
 		tl := newTimeline()
 		say(tl, job.Started, "")
 		say(tl, job.Progress, "")

@@ -95,8 +95,8 @@ func (w *Watch) Event(e oom.Event) {
 // Retried adds a line of the allocator about a request that it tries again.
 func (w *Watch) Retried(r oom.Retry) { w.timeline.retried(r) }
 
-// Retries returns how often the allocator tried again, by phase, "" where that is unknown; nil if it did not. priced is as
-// for Measured.
+// Retries returns how often the allocator tried again, by phase, "" where that is unknown; nil if it did not. priced
+// is as for Measured.
 func (w *Watch) Retries(priced map[string]unit.Bytes) map[string]oom.Retries {
 	return w.timeline.retriesOf(priced)
 }

@@ -93,11 +93,13 @@ var frameworkPaths = []struct {
 	name string
 	re   *pattern
 }{
-	{Transformers, rx(`transformers[/\\]trainer(?:_seq2seq)?\.py`)},                                                              // src/transformers/trainer.py
-	{Lightning, rx(`(?:pytorch_lightning|lightning[/\\](?:pytorch|fabric))[/\\]\w+`)},                                            // src/lightning/pytorch, src/pytorch_lightning
-	{DeepSpeed, rx(`deepspeed[/\\](?:runtime|ops|__init__\.py)`)},                                                                // deepspeed/runtime/engine.py
-	{Accelerate, rx(`accelerate[/\\](?:accelerator|optimizer|utils[/\\]\w+)\.py`)},                                               // src/accelerate/accelerator.py
-	{FSDP, rx(`torch[/\\]distributed[/\\]fsdp[/\\]`)},                                                                            // torch/distributed/fsdp
+	{Transformers, rx(`transformers[/\\]trainer(?:_seq2seq)?\.py`)}, // src/transformers/trainer.py
+	// src/lightning/pytorch, src/pytorch_lightning
+	{Lightning, rx(`(?:pytorch_lightning|lightning[/\\](?:pytorch|fabric))[/\\]\w+`)},
+	{DeepSpeed, rx(`deepspeed[/\\](?:runtime|ops|__init__\.py)`)},                  // deepspeed/runtime/engine.py
+	{Accelerate, rx(`accelerate[/\\](?:accelerator|optimizer|utils[/\\]\w+)\.py`)}, // src/accelerate/accelerator.py
+	// torch/distributed/fsdp
+	{FSDP, rx(`torch[/\\]distributed[/\\]fsdp[/\\]`)},
 	{JAX, rx(`RESOURCE_EXHAUSTED: (?:Out of memory while|XLA:)|[/\\]jax[/\\]_src[/\\]|\b(?:XlaRuntimeError|JaxRuntimeError)\b`)}, // jax/_src/api.py; jaxlib/xla_client.py
 	{TensorFlow, rx(`[/\\]tensorflow[/\\]python[/\\]|[/\\]keras[/\\]src[/\\]|by allocator \S*GPU_\d_bfc`)},                       // tensorflow/python/framework/errors_impl.py
 	{Torch, rx(`[/\\]torch[/\\](?:nn|_tensor\.py|optim|autograd|utils|cuda|distributed)\b|allocated by PyTorch|` +

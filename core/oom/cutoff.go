@@ -2,25 +2,28 @@ package oom
 
 import "strings"
 
-// A text may end inside a traceback: a paste that was cut, a process that was killed while it printed. Then a program failed
-// there, whatever it printed before, and its last line is missing. It may still be known why: an allocator's own warnings stand
-// right above the failure that they cause, and the exception itself need not name memory.
+// A text may end inside a traceback: a paste that was cut, a process that was killed while it printed. Then a program
+// failed there, whatever it printed before, and its last line is missing. It may still be known why: an allocator's
+// own warnings stand right above the failure that they cause, and the exception itself need not name memory.
 
 // cutOffRule is a traceback without its last line.
 var cutOffRule = rule{name: "cut_off", kind: NoMemory, weight: exception, nature: raised,
 	cause: "the text ends inside a traceback, before the exception's own line"}
 
 // launchedRule is that of a launcher of processes: of another process's end.
-var launchedRule = rule{name: "worker_died", kind: NoMemory, weight: echo, nature: consequence, cause: "a process of the program ended"}
+var launchedRule = rule{name: "worker_died", kind: NoMemory, weight: echo, nature: consequence,
+	cause: "a process of the program ended"}
 
 var (
 	// beganTrace is the first line of a traceback; IPython names the exception before it (IPython/core/ultratb.py).
 	beganTrace = rx(`(?:([A-Z]\w*(?:Error|Exception|Exhausted|Interrupt))\s*)?Traceback \(most recent call last\)`)
-	// inTrace are lines that a traceback has below its frames: source, carets, "[Previous line repeated …]", IPython's frames.
+	// inTrace are lines that a traceback has below its frames: source, carets, "[Previous line repeated …]", IPython's
+	// frames.
 	inTrace = rx(`^(?:\s+\S|File \S|-+> ?\d+|\s*\d+ +\S|Cell In|Input In|<ipython-input|[~/]\S*$|\S+\.pyc? in )`)
 	trailer = rx("^(?:```.*|\\.{2,}|…|~~~)$")
 	// starters are the files of programs that only start others.
-	starters = rx(`torch/distributed/|/accelerate/commands/|/deepspeed/launcher/|/bin/(?:torchrun|accelerate|deepspeed)$|/runpy\.py$|` +
+	starters = rx(`torch/distributed/|/accelerate/commands/|/deepspeed/launcher/|/bin/(?:torchrun|accelerate|` +
+		`deepspeed)$|/runpy\.py$|` +
 		`/subprocess\.py$|/ray/_private/worker\.py$`)
 )
 
@@ -64,7 +67,8 @@ func cutBox(rs []row, last int) (finding, bool) {
 	return finding{}, false
 }
 
-// cutTrace is the finding of a traceback that begins at a row and has lost its end. name is of the exception, if it is known.
+// cutTrace is the finding of a traceback that begins at a row and has lost its end. name is of the exception, if it
+// is known.
 func cutTrace(rs []row, from, last int, name string) (finding, bool) {
 	f := finding{rule: cutOffRule, at: last, name: name, traced: true, fatal: true}
 	all := frames(rs, from, last+1, rs[last].rank)
@@ -91,16 +95,18 @@ func cutTrace(rs []row, from, last int, name string) (finding, bool) {
 	return f, true
 }
 
-// mute are the exceptions of a program whose allocation was refused, that do not name it: torch/csrc/inductor/aoti_runtime,
-// expandable segments (c10/cuda/CUDACachingAllocator.cpp), and TensorFlow's errors from eager execution.
-var mute = rx(`aoti_torch_\w+ ?\(.*API call failed|CUDA driver error: device not ready|\b(?:InternalError|UnknownError|` +
+// mute are the exceptions of a program whose allocation was refused, that do not name it:
+// torch/csrc/inductor/aoti_runtime, expandable segments (c10/cuda/CUDACachingAllocator.cpp), and TensorFlow's errors
+// from eager execution.
+var mute = rx(`aoti_torch_\w+ ?\(.*API call failed|CUDA driver error: device not ready|\b(?:InternalError|` +
+	`UnknownError|` +
 	`_?FallbackException|InternalFailure)\b|CUDA error: unknown error`)
 
 // refusedBefore bounds, in rows, how long before such an exception the allocator's warning stands.
 const refusedBefore = 80
 
-// behindRefusal returns a failure that does not name its cause as the out-of-memory that the allocator reported right before
-// it, and the allocator's finding; nil where there is none.
+// behindRefusal returns a failure that does not name its cause as the out-of-memory that the allocator reported right
+// before it, and the allocator's finding; nil where there is none.
 func (f *finding) behindRefusal(tries []finding) (as, try *finding) {
 	body := f.rows[f.at].body
 	if f.memory() || f.rule.name != cutOffRule.name && !mute.MatchString(body) {

@@ -249,7 +249,8 @@ func (d *Detector) snapshot() []excerpt {
 			x.lines = append(slices.Clone(x.lines), last)
 		} else if marks := d.words.scan(seg.text); marks&(markMemory|markFailure) != 0 {
 			before := s.tail.lines(beforeLines)
-			out = append(out, excerpt{stream: s.name, first: len(before), lines: append(before, last), phase: d.phaseFor(s), ends: true})
+			out = append(out, excerpt{stream: s.name, first: len(before), lines: append(before, last),
+				phase: d.phaseFor(s), ends: true})
 		} else if p, ok := progressOf(last.text); ok && len(out) > at {
 			x := &out[len(out)-1]
 			x.after = append(slices.Clone(x.after), p)

@@ -44,7 +44,8 @@ func (f *finding) tensorFlow(n *Numbers) {
 	}
 }
 
-// statsRows bounds the rows between TensorFlow's message and its allocator's state: it lists each of its chunks before that.
+// statsRows bounds the rows between TensorFlow's message and its allocator's state: it lists each of its chunks
+// before that.
 const statsRows = 400
 
 // findings reads an excerpt.

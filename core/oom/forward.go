@@ -5,33 +5,43 @@ import (
 	"strings"
 )
 
-// A forward pass is in training, in validation, in a quantization, in an embedding of a data set, in a simulation: its own frames
-// do not tell. It is called training's only where something says so: the functions and files around it, a loop that only
-// training has, or the words and counters that the program printed before.
+// A forward pass is in training, in validation, in a quantization, in an embedding of a data set, in a simulation:
+// its own frames do not tell. It is called training's only where something says so: the functions and files around
+// it, a loop that only training has, or the words and counters that the program printed before.
 
 var (
 	// trainingName are functions and methods, and trainingFile files, of a training.
-	trainingName = rx(`(?i)(?:^|_)(?:train|training|trainer|trains|finetune|fine_tune|finetuning|pretrain|fit|epoch|sft|dpo|ppo|grpo|` +
+	trainingName = rx(`(?i)(?:^|_)(?:train|training|trainer|trains|finetune|fine_tune|finetuning|pretrain|fit|` +
+		`epoch|sft|dpo|ppo|grpo|` +
 		`distill|optimize|loss|losses|criterion|reconstruct\w*_loss)(?:_|\d*$)|^p_losses|Trainer|^learn$`)
-	trainingFile = rx(`(?i)(?:^|[_.-])(?:train|trainer|training|finetune|fine_tune|finetuning|pretrain|sft|dpo|grpo|main_train|fit|loss|losses)` +
+	trainingFile = rx(`(?i)(?:^|[_.-])(?:train|trainer|training|finetune|fine_tune|finetuning|pretrain|sft|dpo|` +
+		`grpo|main_train|fit|loss|losses)` +
 		`[a-z\d]*(?:[_.-][\w.-]*)?\.py$|/trainers?/|/training/`)
 	// otherName are functions and files of other work with a model.
-	otherName = rx(`(?i)quanti[sz]|gptq|(?:^|_)awq|calibrat|(?:^|_)embed(?:_|$|dings?$)|(?:^|_)encode|extract|simulat|(?:^|_)render|` +
+	otherName = rx(`(?i)quanti[sz]|gptq|(?:^|_)awq|calibrat|(?:^|_)embed(?:_|$|dings?$)|(?:^|_)encode|extract|` +
+		`simulat|(?:^|_)render|` +
 		`(?:^|_)(?:demo|serve|server|serving|export|onnx|caption|describe|transcribe|translate|chat|complete|score|rank|` +
-		`retrieve|index|search|preprocess|cache|latents?|features?|profile|bench|benchmark|warm_?up|detect|segment|upscale|enhance|` +
-		`denoise|rollout|explain|attribut\w*|saliency|count_flops|flops|summary|convert|merge|prune|trace|compile|visuali[sz]e|plot)(?:_|$)`)
-	otherFile = rx(`(?i)(?:^|[_.-])(?:quanti[sz]\w*|gptq|awq|calibrat\w*|embed(?:dings?)?|encode|extract\w*|simulat\w*|render|demo|serve|server|` +
-		`export|onnx|caption|preprocess|cache|profile|bench\w*|inference|infer|predict|generate|sample|app|webui|gradio\w*|detect|` +
+		`retrieve|index|search|preprocess|cache|latents?|features?|profile|bench|benchmark|warm_?up|detect|segment|` +
+		`upscale|enhance|` +
+		`denoise|rollout|explain|attribut\w*|saliency|count_flops|flops|summary|convert|merge|prune|trace|compile|` +
+		`visuali[sz]e|plot)(?:_|$)`)
+	otherFile = rx(`(?i)(?:^|[_.-])(?:quanti[sz]\w*|gptq|awq|calibrat\w*|embed(?:dings?)?|encode|extract\w*|` +
+		`simulat\w*|render|demo|serve|server|` +
+		`export|onnx|caption|preprocess|cache|profile|bench\w*|inference|infer|predict|generate|sample|app|webui|` +
+		`gradio\w*|detect|` +
 		`upscale|convert|chat|api|cli|nodes|execution)(?:[_.-][\w.-]*)?\.py$|/pipelines?/|sentence_transformers/`)
 	// trainingPath are library files through which a forward goes in training only, or nearly so: replicas, wrappers that
 	// average gradients, autocast's wrapper of Accelerate, activation checkpointing.
-	trainingPath = rx(`torch/nn/parallel/(?:parallel_apply|data_parallel|distributed)\.py|accelerate/utils/operations\.py|torch/utils/checkpoint\.py|` +
+	trainingPath = rx(`torch/nn/parallel/(?:parallel_apply|data_parallel|distributed)\.py|` +
+		`accelerate/utils/operations\.py|torch/utils/checkpoint\.py|` +
 		`deepspeed/runtime/engine\.py|fsdp/(?:fully_sharded_data_parallel|_fully_shard)|megatron/`)
 	trainingSource = rx(`(?i)\btrain(?:er|ing|_\w+)?\b|\b\w*loss(?:es)?\w*\b|\bbackward\(|optimi[sz]er`)
-	trainingWords  = rx(`(?i)\b(?:training|trainer|train|fine-?tun\w*|pre-?training|epochs?|learning[_ ]rate|optimi[sz]er|\w{0,8}[_ ]?loss)\b`)
+	trainingWords  = rx(`(?i)\b(?:training|trainer|train|fine-?tun\w*|pre-?training|epochs?|learning[_ ]rate|` +
+		`optimi[sz]er|\w{0,8}[_ ]?loss)\b`)
 )
 
-// headless reports whether a traceback has lost its first frames: the outermost is one of a forward, or of torch itself.
+// headless reports whether a traceback has lost its first frames: the outermost is one of a forward, or of torch
+// itself.
 func (f *finding) headless(calls []frame) bool {
 	for _, c := range calls {
 		if forwardFrame.MatchString(c.name) {
@@ -103,7 +113,8 @@ func (f *finding) inTraining(calls []frame) training {
 	return untrained
 }
 
-// ofTraining reports whether something says that a program trains, so that what it predicts without gradients is a validation.
+// ofTraining reports whether something says that a program trains, so that what it predicts without gradients is a
+// validation.
 func (f *finding) ofTraining(calls []frame) bool {
 	for i := len(calls) - 1; i >= 0; i-- {
 		c := calls[i]
@@ -118,7 +129,8 @@ func (f *finding) ofTraining(calls []frame) bool {
 	}
 	for i := f.at; i >= max(0, f.at-aheadRows); i-- {
 		body := clip(f.rows[i].body)
-		if !strings.Contains(body, "File \"") && !setting.MatchString(body) && (trainingWords.MatchString(body) || validationWords.MatchString(body)) {
+		if !strings.Contains(body, "File \"") && !setting.MatchString(body) && (trainingWords.MatchString(body) ||
+			validationWords.MatchString(body)) {
 			return true
 		}
 	}
@@ -131,8 +143,11 @@ var (
 )
 
 // otherWords are those of other work, nearer to the failure than any of training.
-var otherWords = rx(`(?i)\b(?:quanti[sz]ing|calibrating|embedding|encoding|extracting|simulating|rendering|generating|sampling|inferr?ing|inference|` +
+var otherWords = rx(`(?i)\b(?:quanti[sz]ing|calibrating|embedding|encoding|extracting|simulating|rendering|` +
+	`generating|sampling|inferr?ing|inference|` +
 	`predicting|exporting|benchmarking|profiling|prompt executed|got prompt)\b`)
 
-// setting is a line that lists a setting, which says nothing of what is done: "eval_steps: 500", "Resuming from checkpoint: False".
-var setting = rx(`(?i)^[\s{,'"*-]*[\w.\- ]{1,48}['"]?\s*[:=]\s*(?:false|none|null|no|off|true|yes|on|''|""|-?[\d.e+-]+|\[\])[\s,})]*$`)
+// setting is a line that lists a setting, which says nothing of what is done: "eval_steps: 500", "Resuming from
+// checkpoint: False".
+var setting = rx(`(?i)^[\s{,'"*-]*[\w.\- ]{1,48}['"]?\s*[:=]\s*(?:false|none|null|no|off|true|yes|on|''|""|` +
+	`-?[\d.e+-]+|\[\])[\s,})]*$`)

@@ -53,15 +53,15 @@ func gpuKind(n *Numbers) (kind Kind, limit bool) {
 	return GPUCapacity, n.Allowed != nil && value(n.Allowed)-reserved < requested
 }
 
-// roomy reports whether far more than the request was free when it was refused: a twentieth of the card and 1 GiB beyond it.
-// Our choice: a card that is nearly full may refuse a little less than it reports as free.
+// roomy reports whether far more than the request was free when it was refused: a twentieth of the card and 1 GiB
+// beyond it. Our choice: a card that is nearly full may refuse a little less than it reports as free.
 func (n *Numbers) roomy() bool {
 	return n.Requested != nil && n.Capacity != nil && n.Free != nil && n.Allowed == nil && *n.Requested <= *n.Capacity &&
 		*n.Free-*n.Requested > max(*n.Capacity/20, unit.GiB)
 }
 
-// siblings is how many other processes of one size hold the card, each no more than a context and a few buffers: the ranks of
-// one job that all began on the same card. 0 where there are fewer than three.
+// siblings is how many other processes of one size hold the card, each no more than a context and a few buffers: the
+// ranks of one job that all began on the same card. 0 where there are fewer than three.
 func (n *Numbers) siblings() int {
 	const context, alike = 2 * unit.GiB, 64 * unit.MiB
 	most := 0

@@ -70,7 +70,8 @@ func TestDeepSpeedKilled(t *testing.T) {
 	if r := reported(t, launcher+"1\n"); r.OOM || r.Possible {
 		t.Errorf("ended by itself: %+v", r)
 	}
-	if r := reported(t, "Traceback (most recent call last):\n  File \"/home/u/train.py\", line 9, in <module>\nKeyError: 'x'\n"+launcher+"-9\n"); r.OOM || r.Possible || r.Cause != "KeyError: 'x'" {
+	if r := reported(t, "Traceback (most recent call last):\n  File \"/home/u/train.py\", line 9, in "+
+		"<module>\nKeyError: 'x'\n"+launcher+"-9\n"); r.OOM || r.Possible || r.Cause != "KeyError: 'x'" {
 		t.Errorf("of something else: %+v", r)
 	}
 }

@@ -82,7 +82,8 @@ var (
 	tfLimit = rx(`(?:^|\] )\s*Limit: +(\d+)\s*$`)
 	tfInUse = rx(`^\s*InUse: +(\d+)\s*$`)
 	// vllm/v1/worker/gpu_worker.py
-	vllmFree = rx(`Freememoryondevice(?:cuda:\d+)?\((\d[\d.]*)/(\d[\d.]*GiB)\)onstartupislessthandesiredGPUmemoryutilization\([\d.]+,(\d[\d.]*GiB)\)`)
+	vllmFree = rx(`Freememoryondevice(?:cuda:\d+)` +
+		`?\((\d[\d.]*)/(\d[\d.]*GiB)\)onstartupislessthandesiredGPUmemoryutilization\([\d.]+,(\d[\d.]*GiB)\)`)
 	// nvidia-smi's notation for used and total memory, for messages without numbers
 	smiUsage = rx(`(\d[\d,]*MiB)/(\d[\d,]*MiB)`)
 )

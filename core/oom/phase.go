@@ -29,22 +29,30 @@ var phaseRules = []phaseRule{
 	{phase: Build, path: rx(`nn/parallel/distributed\.py|fully_sharded_data_parallel\.py|fsdp/_init_utils\.py`),
 		name: rx(`^(?:__init__|_init_\w+|_materialize\w*|_sync_module_states|_recursive_wrap|_auto_wrap)$`)},
 	// what serves a model, before it serves: vllm/v1/worker, sglang/srt/model_executor
-	{phase: Build, name: rx(`^(?:profile_run|_dummy_run|determine_(?:num_)?available_\w+|_?initialize_kv_caches?\w*|init_kv_cache|init_memory_pool|` +
-		`init_torch_distributed|load_weights\w*|init_device|initialize_from_config|init_cuda_graphs|init_device_graphs|load_checkpoint_and_dispatch|` +
-		`dispatch_model|set_module_tensor_to_device|_load_state_dict_into_\w+|_load_pretrained_model|init_empty_weights|load_pipeline\w*|` +
-		`model_load|load_models_gpu|load_model_gpu|load_torch_file|patch_model\w*|prepare_model_for_\w*bit_training|get_peft_model|reset_parameters|_?init(?:ialize)?_weights|` +
+	{phase: Build, name: rx(`^(?:profile_run|_dummy_run|determine_(?:num_)?available_\w+|` +
+		`_?initialize_kv_caches?\w*|init_kv_cache|init_memory_pool|` +
+		`init_torch_distributed|load_weights\w*|init_device|initialize_from_config|init_cuda_graphs|` +
+		`init_device_graphs|load_checkpoint_and_dispatch|` +
+		`dispatch_model|set_module_tensor_to_device|_load_state_dict_into_\w+|_load_pretrained_model|` +
+		`init_empty_weights|load_pipeline\w*|` +
+		`model_load|load_models_gpu|load_model_gpu|load_torch_file|patch_model\w*|prepare_model_for_\w*bit_training|` +
+		`get_peft_model|reset_parameters|_?init(?:ialize)?_weights|` +
 		`initialize_optimizer_states)$`)},
 	{phase: Build, path: rx(`accelerate/accelerator\.py`), name: rx(`^prepare$`)},
-	{phase: Build, path: rx(`(?:^|/)copy\.py|nn/parameter\.py`), name: rx(`^_*deepcopy_*$`), weak: true}, // of an average of the weights
-	{phase: Build, path: rx(`torch/distributed/distributed_c10d\.py`), name: rx(`^(?:barrier|monitored_barrier|new_group|all_gather_object|broadcast_object_list)$`), weak: true},
+	// of an average of the weights
+	{phase: Build, path: rx(`(?:^|/)copy\.py|nn/parameter\.py`), name: rx(`^_*deepcopy_*$`), weak: true},
+	{phase: Build, path: rx(`torch/distributed/distributed_c10d\.py`), name: rx(`^(?:barrier|monitored_barrier|` +
+		`new_group|all_gather_object|broadcast_object_list)$`), weak: true},
 	{phase: Build, path: rx(`deepspeed/`), name: rx(`^(?:initialize|_configure_\w*optimizer|` +
 		`_configure_distributed_model)$`)},
 	{phase: Build, name: rx(`^(?:setup_device|setup_environment|set_device|_lazy_init|init_process_group|` +
 		`init_distributed|capture_model|capture_cuda_?graphs?|broadcast_object_list)$`)},
 	// a whole state gathered onto one rank
-	{phase: Checkpoint, path: rx(`fsdp/(?:_state_dict_utils|_optim_utils|_unshard_param_utils)\.py|torch/distributed/checkpoint/state_dict\.py`),
+	{phase: Checkpoint, path: rx(`fsdp/(?:_state_dict_utils|_optim_utils|_unshard_param_utils)\.py|` +
+		`torch/distributed/checkpoint/state_dict\.py`),
 		name: rx(`state_dict|unflatten|gather|clone`)},
-	{phase: Checkpoint, name: rx(`^(?:\w*consolidated_16bit_state_dict|safe_save\w*|trainer_save_model\w*|_?save_(?:full_|final_)?model\w*|get_full_state_dict|` +
+	{phase: Checkpoint, name: rx(`^(?:\w*consolidated_16bit_state_dict|safe_save\w*|trainer_save_model\w*|` +
+		`_?save_(?:full_|final_)?model\w*|get_full_state_dict|` +
 		`get_(?:model_|optimizer_)?state_dict|get_checkpoint_state_dict|unwrap_model_for_saving|save_safetensors\w*)$`)},
 	{phase: Checkpoint, path: rx(`torch/serialization\.py|/safetensors/|torch/distributed/checkpoint/`)},
 	{phase: Checkpoint, name: rx(`^(?:_?(?:save|load|restore|resume|write|dump|export)(?:_\w*)?(?:checkpoint|ckpt|` +
@@ -53,7 +61,8 @@ var phaseRules = []phaseRule{
 	{phase: Optimizer, path: rx(`torch/optim/(?:[^l]|l[^r])|/apex/optimizers/|/bitsandbytes/optim/`)},
 	{phase: Optimizer, name: rx(`^(?:_multi_tensor_\w+|_single_tensor_\w+|_init_group|optimizer_step|` +
 		`_optimizer_step|_take_model_step|step_optimizer)$`)},
-	{phase: Optimizer, path: rx(`torch/(?:cuda/)?amp/grad_scaler\.py`), name: rx(`^(?:step|_maybe_opt_step|unscale_|_unscale_grads_)$`)},
+	{phase: Optimizer, path: rx(`torch/(?:cuda/)?amp/grad_scaler\.py`), name: rx(`^(?:step|_maybe_opt_step|` +
+		`unscale_|_unscale_grads_)$`)},
 	{phase: Optimizer, path: rx(`deepspeed/runtime/(?:zero|fp16|bf16)`), name: rx(`^step$`)},
 	{phase: TrainBackward, path: rx(`torch/_tensor\.py|torch/tensor\.py|autograd/graph\.py|autograd/__init__\.py`),
 		name: rx(`^(?:backward|_engine_run_backward|grad)$`)},
@@ -66,11 +75,13 @@ var phaseRules = []phaseRule{
 	{phase: Validation, name: rx(`^_*(?:\w+_)?(?:eval|evaluate|evaluation|evaluator|valid|validate|validation|val|` +
 		`test|testing)(?:_\w+)?$`)},
 	// a training samples and predicts to validate; so do programs that have no training, and steps of one
-	{phase: Validation, name: rx(`^_*(?:\w+_)?(?:infer|inference|predict|prediction|generate|sample)(?:_\w+)?$`), weak: true},
+	{phase: Validation, name: rx(`^_*(?:\w+_)?(?:infer|inference|predict|prediction|generate|sample)(?:_\w+)?$`),
+		weak: true},
 	{phase: Validation, name: rx(`^_*(?:get|compute|calculate|calc|eval|measure)_(?:\w+_)?(?:fid|kid|inception_score|psnr|ssim|lpips|` +
 		`niqe|miou|metrics?)(?:_and_\w+|_\w*score\w*)?$`)},
 	{phase: Validation, name: rx(`^(?:\w+_)?estimate_(?:\w+_)?loss\w*$`)}, // nanoGPT's, and those of its descendants
-	{phase: Validation, path: rx(`transformers/trainer_pt_utils\.py`), name: rx(`^(?:nested_\w+|\w*pad_and_concatenate|distributed_concat)$`)},
+	{phase: Validation, path: rx(`transformers/trainer_pt_utils\.py`), name: rx(`^(?:nested_\w+|` +
+		`\w*pad_and_concatenate|distributed_concat)$`)},
 	{phase: Validation, path: rx(`(?:^|/)(?:evaluation|evaluators?|evaluate|validate|validation|inference|predictor|` +
 		`predict|metrics?)(?:/[^/]*)?\.py$|/(?:evaluation|evaluators?|metrics)/`)},
 	{phase: Validation, name: rx(`^decorate_context$`), weak: true},
@@ -83,7 +94,8 @@ var phaseRules = []phaseRule{
 var launcher = rx(`torch/distributed/(?:elastic|launcher|run\.py|launch\.py)|<frozen|/multiprocessing/`)
 
 // forwardFrame is one of a module's forward: the default, where nothing else is said.
-var forwardFrame = rx(`^(?:forward|call|_call_impl|_wrapped_call_impl|_slow_forward|gather|parallel_apply|_conv_forward)$`)
+var forwardFrame = rx(`^(?:forward|call|_call_impl|_wrapped_call_impl|_slow_forward|gather|parallel_apply|` +
+	`_conv_forward)$`)
 
 // phaseOf reads frames, outermost first. It is exact if a frame belongs to one phase only, and not for a forward, which may
 // belong to training or to validation.
@@ -136,7 +148,8 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 
 // pytested reports whether a function is a test of code, and not a test of a model.
 func pytested(f frame) bool {
-	return strings.HasPrefix(f.name, "test_") && strings.HasPrefix(path.Base(strings.ReplaceAll(f.path, `\`, "/")), "test_")
+	return strings.HasPrefix(f.name, "test_") && strings.HasPrefix(path.Base(strings.ReplaceAll(f.path, `\`, "/")),
+		"test_")
 }
 
 // noGradients is in the source of a line that keeps nothing for a backward pass.
@@ -159,7 +172,8 @@ func named(calls []frame) bool {
 // callPhases are read in the last source line of a traceback whose printer left out torch's frames. The line has no other
 // call that could have asked for memory.
 var callPhases = []linePhase{
-	{Build, rx(`^(?:\w+ = )?(?:self\.)?(?:\w*_)?(?:model|net|network|unet|vae|netG|netD|generator|discriminator|backbone)\w*(?:\.module)?\.(?:to|cuda)\([^()]*\)$|` +
+	{Build, rx(`^(?:\w+ = )?(?:self\.)?(?:\w*_)?(?:model|net|network|unet|vae|netG|netD|generator|discriminator|` +
+		`backbone)\w*(?:\.module)?\.(?:to|cuda)\([^()]*\)$|` +
 		`^[\w.]+ = (?:\w+\.)*[A-Z]\w+\(.*\)\.(?:to|cuda)\([^()]*\)$`)},
 	{TrainBackward, rx(`^(?:torch\.autograd\.(?:backward|grad)|(?:[\w.\[\]]+\.)?(?:scale\([^()]*\)\.|(?:sum|mean)\(\)\.)?(?:manual_)?backward|` +
 		`\([^()]*\)\.backward)\([^()]*\)?$`)},
@@ -181,7 +195,8 @@ func (f *finding) asked(calls []frame) Phase {
 	for n > 0 && calls[n].installed() {
 		n--
 	}
-	if calls[n].installed() || slices.ContainsFunc(calls[n:], func(c frame) bool { return forwardFrame.MatchString(c.name) }) {
+	if calls[n].installed() || slices.ContainsFunc(calls[n:],
+		func(c frame) bool { return forwardFrame.MatchString(c.name) }) {
 		return Unknown
 	}
 	line = f.statement(calls[n])
@@ -205,7 +220,8 @@ type linePhase struct {
 	re    *pattern
 }
 
-// stepPhases are read in the innermost line outside installed packages: a compiled function's own frames are not there (JAX).
+// stepPhases are read in the innermost line outside installed packages: a compiled function's own frames are not
+// there (JAX).
 var stepPhases = []linePhase{
 	{TrainForward, rx(`(?:^|= ?|[\s.])\w*(?:train_step|training_step|train_one_step|train_on_batch|train_batch)\(`)},
 	{Build, rx(`\b(?:(?:global|local|all)_variables_initializer|variables_initializer|initialize_all_variables)\(`)},

@@ -12,9 +12,10 @@ var recovered = rx(`(?i)attempting to recover|skipping (?:this |the )?(?:update|
 	`(?:reducing|decreasing|halving|lowering|decreased) .{0,30}(?:batch|crop|size|tile)|(?:falling back|fall back|` +
 	`switching) to\b.{0,40}(?:\bCPU\b|\bhost\b|smaller|lower|small|tile|tiling|chunk|slow|split)|using CPU\b|continuing\b`)
 
-// remarks are lines near a message that are not about it: warnings of other code, a logger's own trouble, and what a person
-// writes below a pasted text.
-var remarks = rx(`\b\w*Warning\b|^wandb: |^\s*warnings\.warn|(?i:\b(?:I'm|I've|I'd|we|my|you|your|please|try|tried|thanks?|hello|anyone|` +
+// remarks are lines near a message that are not about it: warnings of other code, a logger's own trouble, and what a
+// person writes below a pasted text.
+var remarks = rx(`\b\w*Warning\b|^wandb: |^\s*warnings\.warn|(?i:\b(?:I'm|I've|I'd|we|my|you|your|please|try|` +
+	`tried|thanks?|hello|anyone|` +
 	`would|could|should|how|helps?|helped|works?|worked|solved?|fix(?:ed|es)?)\b|\bn[o']t help)|\bI (?:[a-z]+)\b`)
 
 // pasted is a line at which a pasted text ends: a fence of Markdown, or the head of the next comment.

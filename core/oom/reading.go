@@ -7,7 +7,8 @@ import (
 )
 
 // head finds an exception's name before a message: "RuntimeError: ", "torch.OutOfMemoryError: ", "Exception: ".
-var head = rx(`(?:^|[\s:|(\[>"\x60*])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure)|` +
+var head = rx(`(?:^|[\s:|(\[>"\x60*])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|` +
+	`Failure)|` +
 	`OutOfResources|Exception))(?:\([^)]{0,80}\))?:(?:\s|$)`)
 
 // quotes matches the text before a quoted message: a value in a dictionary, an argument or a literal.
@@ -180,10 +181,11 @@ func (m *match) explained() bool {
 	return m.quoted && (m.count() == 0 || strings.Contains(m.before, "raise "))
 }
 
-// advised reports whether the words only name a possibility. A message with numbers is no advice, and that of a full /dev/shm
-// is itself a guess in the libraries that print it.
+// advised reports whether the words only name a possibility. A message with numbers is no advice, and that of a full
+// /dev/shm is itself a guess in the libraries that print it.
 func (m *match) advised(start int) bool {
-	return m.memory() && m.rule.nature != survived && m.rule.nature != retried && m.rule.kind != SharedMemory && (m.count() < 2 || strings.HasSuffix(m.before, "`")) && advises(m.rows, m.at, m.text, start)
+	return m.memory() && m.rule.nature != survived && m.rule.nature != retried && m.rule.kind != SharedMemory &&
+		(m.count() < 2 || strings.HasSuffix(m.before, "`")) && advises(m.rows, m.at, m.text, start)
 }
 
 // specify takes the memory from another rule: the words of a program that went on need not name it.
@@ -211,11 +213,13 @@ func (m *match) ends() bool {
 
 // reported reports whether the words are quoted or logged, as by a program that goes on.
 func (m *match) reported() bool {
-	return m.quoted || m.name == "" && !m.traced && logged.MatchString(m.text) && !strings.HasPrefix(m.text, "Error: ") && !closing.MatchString(m.text)
+	return m.quoted || m.name == "" && !m.traced && logged.MatchString(m.text) && !strings.HasPrefix(m.text,
+		"Error: ") && !closing.MatchString(m.text)
 }
 
 // closing are a launcher's log lines for the end of what it started.
-var closing = rx(`failed \(exitcode: -?\d+\) local_rank|death signal, shutting down|Exited with exit code|memory pressure \(OOM\)|!!! Exception during processing`)
+var closing = rx(`failed \(exitcode: -?\d+\) local_rank|death signal, shutting down|Exited with exit code|` +
+	`memory pressure \(OOM\)|!!! Exception during processing`)
 
 // last reports whether the same line says that the program gives up.
 func (m *match) last() bool { return m.memory() && !m.quoted && lastWords.MatchString(m.text) }

@@ -114,7 +114,8 @@ func (a *advice) gpu() {
 		a.add("none", "a look at the card as it starts: where nothing at all can be taken, others mostly hold it", ask("nvidia-smi"))
 	}
 	if siblings := r.Numbers.siblings() > 0; siblings || r.Requested == nil && r.Phase == Build && a.c.Ranks {
-		a.add("none", "one card for each rank, chosen before anything is put onto a card: without it all ranks begin on the first",
+		a.add("none", "one card for each rank, chosen before anything is put onto a card: without it all ranks begin "+
+			"on the first",
 			a.plain(0, `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`))
 	}
 	if r.Numbers.roomy() {
@@ -139,7 +140,8 @@ func (a *advice) gpu() {
 			a.add("none", "the state loaded to the CPU first: loaded onto the card it is there twice", a.plain(0, `torch.load(path, map_location="cpu")`))
 		}
 		if r.Part == Save || r.Part == "" {
-			a.add("none", "the state saved from a copy on the CPU", a.in(FSDP, "FullStateDictConfig(offload_to_cpu=True, rank0_only=True)"))
+			a.add("none", "the state saved from a copy on the CPU", a.in(FSDP, "FullStateDictConfig(offload_to_cpu=True, "+
+				"rank0_only=True)"))
 		}
 	case Data:
 		a.add("none", "batches moved to the card one at a time, without prefetching onto it")

@@ -85,7 +85,8 @@ func TestAppendedFailures(t *testing.T) {
 		"and what torchrun says": {first + head + steps + key + "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \nfit.py FAILED\n", "exception", "KeyError"},
 	} {
 		r := reported(t, tt.text)
-		if !r.Fatal || r.NotMemory != tt.what || (r.OOM || r.Possible) != (tt.what == "") || !strings.Contains(r.Cause, tt.cause) || r.LaterRun || r.Survived > 0 {
+		if !r.Fatal || r.NotMemory != tt.what || (r.OOM || r.Possible) != (tt.what == "") ||
+			!strings.Contains(r.Cause, tt.cause) || r.LaterRun || r.Survived > 0 {
 			t.Errorf("%s: %q, %+v", name, r.Cause, r)
 		}
 		alone := reported(t, tt.text[strings.LastIndex(strings.TrimSuffix(tt.text, head), head):])

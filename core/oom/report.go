@@ -61,8 +61,8 @@ func (d *Detector) all(unasked bool, alone map[string]int) (out []finding) {
 	return out
 }
 
-// apart separates what an allocator printed of requests that it tried again, which end nothing and are no findings of their
-// own. A traceback in which the output ends counts only where the exit is not known.
+// apart separates what an allocator printed of requests that it tried again, which end nothing and are no findings of
+// their own. A traceback in which the output ends counts only where the exit is not known.
 func apart(all []finding, exit Exit) (out, tries []finding) {
 	for _, f := range all {
 		if f.rule.pressed {
@@ -408,7 +408,8 @@ func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	if !exact && frames == TrainForward && !named(calls) && !(sign == "training" && f.x.announced) {
 		how := f.inTraining(calls)
 		r.AnyForward = how != trainingNamed
-		if how == untrained && sign != "training" && !f.headless(calls) { // headless: the usual one, where the rest is missing
+		// headless: the usual one, where the rest is missing
+		if how == untrained && sign != "training" && !f.headless(calls) {
 			frames = Unknown
 		}
 	}
@@ -637,7 +638,8 @@ func (r *Report) why() string {
 	case r.ofCard() && r.Numbers.roomy():
 		return "far more than that was free: the card is neither full nor in pieces, and another limit was reached"
 	case r.ofCard() && r.Numbers.siblings() > 0:
-		return fmt.Sprintf("%d other processes of one size are on this card, as when all ranks of a job begin on the same one", r.Numbers.siblings())
+		return fmt.Sprintf("%d other processes of one size are on this card, as when all ranks of a job begin on the "+
+			"same one", r.Numbers.siblings())
 	case r.Kind == GPUCapacity && r.Requested != nil && r.Capacity != nil && *r.Requested > *r.Capacity:
 		return "that is more than the whole card"
 	}

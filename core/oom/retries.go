@@ -7,9 +7,9 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Since 2.13 torch prints a line for each request that the card refused, before it gives back what it caches and asks again
-// (c10/cuda/CUDACachingAllocator.cpp). A program that succeeds may print thousands: they show a card that is full, and how
-// much it lacked, and prove no failure.
+// Since 2.13 torch prints a line for each request that the card refused, before it gives back what it caches and asks
+// again (c10/cuda/CUDACachingAllocator.cpp). A program that succeeds may print thousands: they show a card that is
+// full, and how much it lacked, and prove no failure.
 
 // A Retry is one such line.
 type Retry struct {
@@ -18,8 +18,9 @@ type Retry struct {
 
 // Retries sums up those of a phase.
 type Retries struct {
-	Count int        `json:"count"`
-	Short unit.Bytes `json:"short_bytes,omitempty"` // the most that a request was larger than what was free; 0 if it never was
+	Count int `json:"count"`
+	// the most that a request was larger than what was free; 0 if it never was
+	Short unit.Bytes `json:"short_bytes,omitempty"`
 }
 
 // Add adds one.
@@ -42,11 +43,13 @@ func (n Retries) In(phase string) string {
 
 var (
 	retryWords = []byte(" failed with OOM on device ")
-	retryLine  = rx(`memory (?:allocation|mapping) failed with OOM on device \d+ while trying to (?:allocate|map) (\d+) bytes ` +
+	retryLine  = rx(`memory (?:allocation|mapping) failed with OOM on device \d+ while trying to (?:allocate|` +
+		`map) (\d+) bytes ` +
 		`\(free: (\d+), total: (\d+)\)`)
 )
 
-// retry passes on a line that an allocator printed before it asked again. A program's own log file repeats what it printed.
+// retry passes on a line that an allocator printed before it asked again. A program's own log file repeats what it
+// printed.
 func (s *stream) retry(text []byte) {
 	if s.d.OnRetry == nil || s.name == Log || !bytes.Contains(text, retryWords) {
 		return

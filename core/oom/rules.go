@@ -13,7 +13,8 @@ const (
 	decreed
 	// survived is a text that says that the program goes on.
 	survived
-	// retried is what an allocator prints of a refused request that it tries again: evidence of a full card, proof of nothing.
+	// retried is what an allocator prints of a refused request that it tries again: evidence of a full card, proof of
+	// nothing.
 	retried
 	// consequence is what follows when another rank, worker or signal ended the program; it never is the cause.
 	consequence
@@ -54,10 +55,13 @@ var (
 		"low on memory", "low on resource: memory", "memory limit", "memlimit", "memory usage", "internal assert failed",
 		"memory allocation of", "heap space", "failed to allocate", "allocation of size", "could not be allocated", "could not allocate",
 		"outofdevicememory", "outofhostmemory", "device_memory", "host_memory", "out_of_resources", "insufficient memory",
-		"no executable batch", "all available ram", "more memory than is available", "paging file is too small", "exceeding memory limits", "memory budget",
+		"no executable batch", "all available ram", "more memory than is available", "paging file is too small",
+		"exceeding memory limits", "memory budget",
 		"over memory limit", "would exceed allowed memory", "allocation failure", "greater than the maximum", "allocation failed", "alloc failed", "microbatch size will", "trying batch size",
-		"exceeded limit", "hbm capacity", "oomd", "earlyoom", "with oom on", "] stats:", "in-use chunks:", "total_region_allocated", "dst tensor is not",
-		"memory pressure", "cuda out of", "hip out of", "allocation on device", "free memory on device", "no available memory", "kv cache memory", "chunks by size", "mem-fraction-static",
+		"exceeded limit", "hbm capacity", "oomd", "earlyoom", "with oom on", "] stats:", "in-use chunks:",
+		"total_region_allocated", "dst tensor is not",
+		"memory pressure", "cuda out of", "hip out of", "allocation on device", "free memory on device",
+		"no available memory", "kv cache memory", "chunks by size", "mem-fraction-static",
 	}
 	failureWords = []string{
 		"traceback", "error:", "exception:", "keyboardinterrupt", "sigterm", "sigint",
@@ -68,7 +72,9 @@ var (
 		"terminated", "nan/inf", "is nan", "loss is inf", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
 		"time limit", "state: timeout", " timeout ", "node_fail", "bus error", "systemexit",
 		"eoferror", "notimplementederror", // the two are often raised without a word
-		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "has died", "died with", "items of ancdata", "exited with code", "check failed", "check failure", "terminate called", "kernel crashed", "kernel died", "have died", "kernel has died",
+		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "has died", "died with",
+		"items of ancdata", "exited with code", "check failed", "check failure", "terminate called",
+		"kernel crashed", "kernel died", "have died", "kernel has died",
 		"exc_type", // structlog's name for an exception's, in JSON
 	}
 	frameWords = []string{"  file \"", "❱"}
@@ -83,7 +89,8 @@ var rules = []rule{
 		re: rx(`ran out of memory trying to allocate .*caller indicates that this is not a failure`)},
 	// its state, which it prints where the caller fails: DumpMemoryLog
 	{kind: GPUUnspecified, weight: suspected, nature: spoken, pressed: true, cause: "out of GPU memory",
-		re: rx(`bfc_allocator\.cc:\d+\] +(?:Stats:|Summary of in-use Chunks by size|Sum Total of in-use chunks:|total_region_allocated_bytes_)|` +
+		re: rx(`bfc_allocator\.cc:\d+\] +(?:Stats:|Summary of in-use Chunks by size|Sum Total of in-use chunks:|` +
+			`total_region_allocated_bytes_)|` +
 			`[Rr]an out of memory trying to allocate `)},
 	// c10/cuda/CUDACachingAllocator.cpp, since torch 2.13: each failed cudaMalloc or cuMemCreate, before it is tried again
 	{kind: GPUUnspecified, weight: probable, nature: retried, pressed: true,
@@ -103,7 +110,8 @@ var rules = []rule{
 	{kind: GPUUnspecified, weight: probable, nature: survived,
 		re: rx(`(?i)microbatch size will be decreased|Batch size \d+ failed, trying batch size \d+`)},
 
-	// a warning of Python's, as FSDP's of a tensor that it could not clone for a state (torch/distributed/fsdp/_state_dict_utils.py)
+	// a warning of Python's, as FSDP's of a tensor that it could not clone for a state
+	// (torch/distributed/fsdp/_state_dict_utils.py)
 	{kind: GPUUnspecified, weight: probable, nature: survived,
 		re: rx(`\b[A-Z]\w*Warning: .*(?:CUDA|HIP|XPU) out of memory`)},
 	// distributed/nanny.py: the worker is started again
@@ -129,16 +137,19 @@ var rules = []rule{
 		re: rx(`Error: (?:CUDA|HIP) out of(?: m\w{0,4})?$`)},
 	// ComfyUI's execution.py, and the report of an error that it shows; it serves on, and the work failed
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
-		re: rx(`!!! Exception during processing ?!!! (?:Allocation on device|.*\bout of memory)|Exception Type:[* ]*(?:torch\.)?(?:cuda\.)?OutOfMemoryError`)},
+		re: rx(`!!! Exception during processing ?!!! (?:Allocation on device|.*\bout of memory)|` +
+			`Exception Type:[* ]*(?:torch\.)?(?:cuda\.)?OutOfMemoryError`)},
 	// expandable segments: cuMemCreate's own error
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
 		re: rx(`CUDA driver error: out of memory`)},
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory", // caffe2/core/common_gpu.h, CUDA_ENFORCE
 		re: rx(`error == cudaSuccess\. 2 vs 0\b`)},
-	// THC's check (pytorch 0.x and Lua torch, lib/THC/THCGeneral.c); glog's CHECK in Caffe and MXNet; MXNet's storage managers
+	// THC's check (pytorch 0.x and Lua torch, lib/THC/THCGeneral.c); glog's CHECK in Caffe and MXNet; MXNet's storage
+	// managers
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
 		re: rx(`THCudaCheck(?:Warn)? FAIL .*error=2 ?: out of memory|cuda runtime error \(2\) ?: ?out of memory|` +
-			`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS).{0,60}out of memory|pooled_storage_manager\.h:\d+: .*out of memory|Could not launch .*status: out of memory`)},
+			`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS).{0,60}out of memory|` +
+			`pooled_storage_manager\.h:\d+: .*out of memory|Could not launch .*status: out of memory`)},
 	// C programs' check macros, of ggml and the CUDA samples, say where: "CUDA error 2 at file.cu:462: out of memory"
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
 		re: rx(`(?i)\b(?:CUDA|HIP|hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?` +
@@ -173,7 +184,8 @@ var rules = []rule{
 		re: rx(`\b(?:UR|PI|ZE|CL)_(?:RESULT_)?(?:ERROR_)?OUT_OF_RESOURCES\b`)},
 	// torch-directml; Habana's PyTorch bridge; TensorRT's virtualMemoryBuffer.cpp; cupy/cuda/memory.pyx
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
-		re: rx(`not enough GPU video memory|Cuda Driver \(out of memory\)|Error Code \d+: OutOfMemory\b|PT_DEVMEM.{0,40}Allocation failed|` +
+		re: rx(`not enough GPU video memory|Cuda Driver \(out of memory\)|Error Code \d+: OutOfMemory\b|` +
+			`PT_DEVMEM.{0,40}Allocation failed|` +
 			`[Rr]equested amount of GPU memory \(\d+ bytes\) could not be allocated|` +
 			`OutOfMemoryError: Out of memory allocating [\d,]+ bytes \(allocated so far`)},
 	// AWS's Neuron runtime, nrt_status.h: NRT_RESOURCE
@@ -200,9 +212,11 @@ var rules = []rule{
 	// vllm/v1/worker/gpu_worker.py, vllm/v1/core/kv_cache_utils.py; sglang/srt/model_executor/model_runner.py
 	{kind: GPUUnspecified, weight: suspected, nature: raised, cause: "too little GPU memory was free at the start",
 		re: rx(`Free memory on device .{0,60}on startup is less than desired GPU memory utilization`)},
-	{kind: GPUUnspecified, weight: suspected, nature: raised, cause: "too little GPU memory for the cache of keys and values",
+	{kind: GPUUnspecified, weight: suspected, nature: raised, cause: "too little GPU memory for the cache of keys " +
+		"and values",
 		re: rx(`No available memory for the cache blocks|larger than the available KV cache memory|` +
-			`larger than the maximum number of tokens that can be stored in KV cache|Not enough memory\. Please try (?:to increase|increasing) --mem-fraction-static`)},
+			`larger than the maximum number of tokens that can be stored in KV cache|` +
+			`Not enough memory\. Please try (?:to increase|increasing) --mem-fraction-static`)},
 	// xla/pjrt/cpu: the host's own device has other words than a card's allocator, and no size in GiB
 	{kind: CPUAlloc, weight: sure, nature: spoken, cause: "out of host memory",
 		re: rx(`(?:RESOURCE_EXHAUSTED|Resource exhausted|INTERNAL): (?:Error dispatching computation: )*` +
@@ -221,8 +235,10 @@ var rules = []rule{
 		cause: "too many open files: a limit of the process, not memory (ulimit -n; a sharing strategy that uses files)"},
 	// aten/src/ATen/MapAllocator.cpp: of a shared tensor that is small, a process has too many maps (mmap(2), ENOMEM)
 	{name: "map_count", kind: NoMemory, weight: broken, nature: spoken,
-		re:    rx(`unable to (?:mmap|map) \d{1,7} bytes from file <(?:/?torch_|filename not specified).*Cannot allocate memory`),
-		cause: "a small map of a shared tensor was refused: a process has too many maps (vm.max_map_count), not too little memory"},
+		re: rx(`unable to (?:mmap|map) \d{1,7} bytes from file <(?:/?torch_|` +
+			`filename not specified).*Cannot allocate memory`),
+		cause: "a small map of a shared tensor was refused: a process has too many maps (vm.max_map_count), not too " +
+			"little memory"},
 	// TH's own allocator, before torch 1.0: lib/TH/THGeneral.c
 	{kind: CPUAlloc, weight: sure, nature: raised, cause: "out of host memory",
 		re: rx(`Torch: not enough memory: you tried to (?:re)?allocate`)},
@@ -248,7 +264,8 @@ var rules = []rule{
 		re: rx(`Container killed due to memory usage`)},
 	// c10/cuda/CUDAMallocAsyncAllocator.cpp
 	{kind: GPUUnspecified, weight: sure, nature: raised, cause: "out of GPU memory",
-		re: rx(`Allocation on device ?\d* would exceed allowed memory|(?:Error: |Message:\*\* )Allocation on device\b|processing !!! Allocation on device`)},
+		re: rx(`Allocation on device ?\d* would exceed allowed memory|(?:Error: |Message:\*\* )Allocation on device\b|` +
+			`processing !!! Allocation on device`)},
 
 	// accelerate/utils/memory.py: each size down to one ran out of memory, and was caught
 	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of memory at every batch size down to one",
@@ -283,7 +300,8 @@ var rules = []rule{
 	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
 		re: rx(`Detected \d+ oom[-_]kill event|have been (?:OOM[ -]Killed|killed by the cgroup out-of-memory)|` +
 			`\bOUT_OF_MEMORY\b.*(?:slurm|State|\b0:125)|State: OUT_OF_MEMORY|` +
-			`(?:Exceeded|exceeded) job memory limit|exceeded memory limit \(\d+ > \d+\), being killed|oom-kill:|(?:Out of memory|out of memory): Kill(?:ed)? process|` +
+			`(?:Exceeded|exceeded) job memory limit|exceeded memory limit \(\d+ > \d+\), being killed|oom-kill:|` +
+			`(?:Out of memory|out of memory): Kill(?:ed)? process|` +
 			`Memory cgroup out of memory|: tasks? [\d,-]+: Out Of Memory|\bOUT_OF_ME\+|` +
 			`\bOOMKilled(?:"?\s*[:=]\s*"?[Tt]rue|[^"':=\w]|["'](?:[^:]|$)|$)|Failed with result 'oom-kill'|` +
 			`killed by (?:the )?(?:cgroup|kernel)?.{0,12}(?:OOM|out-of-memory)[- ]?(?:killer|handler)?`)},
@@ -337,8 +355,10 @@ var rules = []rule{
 	// torch/distributed/elastic: agent/server/api.py, multiprocessing/api.py
 	{name: "interrupted", kind: NoMemory, weight: ordered, nature: spoken, cause: "interrupted by the user",
 		re: rx(`Received (?:2|Signals\.SIGINT) death signal|SignalException: .* got signal: 2\b`)},
-	{name: "terminated", kind: NoMemory, weight: killed, nature: consequence, cause: "ended by SIGHUP: its terminal or its session was closed",
-		re: rx(`Received (?:1|Signals\.SIGHUP) death signal|SignalException: .* got signal: 1\b|closing signal SIGHUP|Signal 1 \(SIGHUP\) received|^\s*Hangup\s*$`)},
+	{name: "terminated", kind: NoMemory, weight: killed, nature: consequence, cause: "ended by SIGHUP: its " +
+		"terminal or its session was closed",
+		re: rx(`Received (?:1|Signals\.SIGHUP) death signal|SignalException: .* got signal: 1\b|closing signal SIGHUP|` +
+			`Signal 1 \(SIGHUP\) received|^\s*Hangup\s*$`)},
 	{name: "nccl", kind: NoMemory, weight: suspected, nature: consequence,
 		re: rx(`[Ww]atchdog caught collective operation timeout|NCCL operations have failed or timed out|` +
 			`collective operation timeout|Timed out waiting \d+ms`),
@@ -359,7 +379,8 @@ var rules = []rule{
 			`(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE)_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)`),
 		cause: "a library of the GPU could not start or found no algorithm: the usual face of a full card, or of a broken installation"},
 	{name: "device_fault", kind: NoMemory, weight: broken, nature: spoken,
-		re: rx(`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS)|(?:CUDA|HIP)(?: driver)? error: |cuDNN error: |(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|` +
+		re: rx(`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS)|(?:CUDA|HIP)(?: driver)? error: |cuDNN error: |` +
+			`(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|` +
 			`HIPBLAS)_STATUS_[A-Z_]+|illegal memory access|uncorrectable ECC`),
 		cause: "an error of the GPU or its libraries"},
 	{name: "nccl", kind: NoMemory, weight: echo + 10, nature: consequence,
@@ -375,7 +396,9 @@ var rules = []rule{
 			`mpirun noticed that process rank \d+|worker process has died|WorkerCrashedError|ActorDiedError`),
 		cause: "a process of the program ended"},
 	{name: "crash", kind: NoMemory, weight: exception, nature: spoken,
-		re: rx(`\*\*\* Check failure stack trace|terminate called after throwing|The [Kk]ernel crashed while|[Kk]ernel (?:appears to have |has )?died\b|^F\d{4} .*Check failed: |Segmentation fault|Fatal Python error|\(core dumped\)|Caught signal \d+ \(|` +
+		re: rx(`\*\*\* Check failure stack trace|terminate called after throwing|The [Kk]ernel crashed while|` +
+			`[Kk]ernel (?:appears to have |has )?died\b|^F\d{4} .*Check failed: |Segmentation fault|Fatal Python error|` +
+			`\(core dumped\)|Caught signal \d+ \(|` +
 			`^\s*Aborted\b`), cause: "the program crashed"},
 	{name: "exception", kind: NoMemory, weight: exception, nature: raised, re: exceptionLine},
 }

@@ -207,7 +207,8 @@ func frames(rows []row, from, to int, rank string) []frame {
 		if rank != "" && r.rank != "" && r.rank != rank {
 			continue
 		}
-		if !r.boxed && !strings.Contains(r.body, "File ") && !strings.Contains(r.body, ".py") && !strings.Contains(r.body, "Cell In") && !strings.Contains(r.body, "<ipython-input") &&
+		if !r.boxed && !strings.Contains(r.body, "File ") && !strings.Contains(r.body, ".py") &&
+			!strings.Contains(r.body, "Cell In") && !strings.Contains(r.body, "<ipython-input") &&
 			!strings.HasPrefix(r.body, "-") {
 			continue
 		}

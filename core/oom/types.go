@@ -97,7 +97,8 @@ type Report struct {
 	OOM bool `json:"oom"` // something ran out of memory: never on a weak verdict
 	// Possible: memory may be the cause, and nothing confirms it. Kind is the memory that it would be. Never with OOM.
 	Possible bool `json:"possible"`
-	Fatal    bool `json:"fatal"` // the program, or the step that printed it, ended there; also true for failures other than OOM
+	// the program, or the step that printed it, ended there; also true for failures other than OOM
+	Fatal bool `json:"fatal"`
 	// WentOn: the output shows that the program went on after it.
 	WentOn bool `json:"went_on,omitempty"`
 	// LaterRun: it ended one program, and the same text goes on with another, which shows no failure.

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// What a text tells of the phase where no frames do: names of operations, words of the program about what it does, and its
-// counters. The nearest line before the failure counts, then those after it.
+// What a text tells of the phase where no frames do: names of operations, words of the program about what it does,
+// and its counters. The nearest line before the failure counts, then those after it.
 
 // sourcePhases are read in names of operations, as compilers and graphs give them.
 var sourcePhases = []struct {
@@ -16,17 +16,21 @@ var sourcePhases = []struct {
 	// tf.keras names its functions (keras/engine/training.py), and a user's eager training loop has others
 	{Validation, rx(`__inference_(?:test|predict)_function|__inference_\w*(?:eval|valid|test|predict)\w*_step|` +
 		`\bjit[_(]\w*(?:eval|valid|test|infer|predict)`)},
-	{Build, rx(`\[\[(?:\{\{)?[Nn]ode:? [^\]]*(?:initial_value|/Initializer/|/Assign\b|zeros_\d+\b|truncated_normal|random_uniform)`)},
-	{TrainBackward, rx(`\[\[(?:\{\{)?[Nn]ode:? [^\]]*(?:gradients?[/_]|gradient_tape/)|/gradients/|gradient_tape/|_grad/|Conv\dDBackprop|BackpropFilter|` +
+	{Build, rx(`\[\[(?:\{\{)?[Nn]ode:? [^\]]*(?:initial_value|/Initializer/|/Assign\b|zeros_\d+\b|truncated_normal|` +
+		`random_uniform)`)},
+	{TrainBackward, rx(`\[\[(?:\{\{)?[Nn]ode:? [^\]]*(?:gradients?[/_]|gradient_tape/)|/gradients/|gradient_tape/|` +
+		`_grad/|Conv\dDBackprop|BackpropFilter|` +
 		`transpose\(jvp|operator < \w+_grad > error|\b\w+_grad_ad_func\b|::\w+Grad(?:Kernel|Node)\b|egr::(?:Run)?Backward`)},
-	{TrainForward, rx(`__inference_(?:multi_step_on_iterator|one_step_on_iterator|train_function|\w*train_step|train)_\d|` +
+	{TrainForward, rx(`__inference_(?:multi_step_on_iterator|one_step_on_iterator|train_function|\w*train_step|` +
+		`train)_\d|` +
 		`__inference_train_function|\bjit[_(]\w*(?:train|update)\w*`)},
 	{Checkpoint, rx(`fsdp/_state_dict_utils\.py`)},
 	{Build, rx(`compile permanent error|XLA:TPU compile`)},
 }
 
 // tfFailure are TensorFlow's messages, below which it names the operation.
-var tfFailure = rx(`OOM when allocating tensor|Dst tensor is not initialized|ResourceExhaustedError|Graph execution error`)
+var tfFailure = rx(`OOM when allocating tensor|Dst tensor is not initialized|ResourceExhaustedError|` +
+	`Graph execution error`)
 
 // tfNode is an operation of a TensorFlow graph.
 var tfNode = rx(`\[\[(?:\{\{)?[Nn]ode:? `)
@@ -52,25 +56,37 @@ var wordPhases = []struct {
 	phase Phase
 	re    *pattern
 }{
-	{TrainBackward, rx(`(?i)\bbackwards? (?:pass|propagation)\b|(?:during|in|at|on) (?:the )?\x60?(?:loss\.)?backward\b|\bback-?propagat`)},
+	{TrainBackward, rx(`(?i)\bbackwards? (?:pass|propagation)\b|(?:during|in|at|` +
+		`on) (?:the )?\x60?(?:loss\.)?backward\b|\bback-?propagat`)},
 	{Optimizer, rx(`(?i)\boptimi[sz]er\.step\b|(?:during|in|at) (?:the )?optimi[sz]er'?s? (?:step|update)`)},
-	{Build, rx(`(?i)captur(?:e|ing) (?:the )?cuda ?graph|loading (?:model|weights|checkpoint shards|pipeline|pretrained)|` +
+	{Build, rx(`(?i)captur(?:e|ing) (?:the )?cuda ?graph|loading (?:model|weights|checkpoint shards|pipeline|` +
+		`pretrained)|` +
 		`load(?:ing)? .{0,60}weights:|model initiali[sz]ation|initiali[sz]ing (?:the )?model|` +
-		`creating (?:the )?model|building (?:the )?model|failed to load (?:the )?model|engine core init|EngineCore failed to start|` +
-		`error loading (?:the )?model|load_tensors|kv[ _]cache|KV (?:buffer|self) size|compute buffer size|offload(?:ed|ing) [\w/ -]{0,24}layers|` +
+		`creating (?:the )?model|building (?:the )?model|failed to load (?:the )?model|engine core init|` +
+		`EngineCore failed to start|` +
+		`error loading (?:the )?model|load_tensors|kv[ _]cache|KV (?:buffer|self) size|compute buffer size|` +
+		`offload(?:ed|ing) [\w/ -]{0,24}layers|` +
 		`moving (?:the )?model to|while (?:loading|initiali[sz]ing) (?:the )?(?:model|weights)`)},
-	{Checkpoint, rx(`(?i)(?:write|save|saving|dump|load|restore)_?(?:state|checkpoint|ckpt)\b|saving (?:the )?(?:\w+ )?(?:model|` +
-		`checkpoint|state|weights|snapshot)|resuming (?:training )?from|\b(?:checkpoint|ckpt) (?:write|writing|save|saving)\b|` +
-		`loading (?:the )?(?:checkpoint|state)\b|writing (?:the |a )?(?:checkpoint|snapshot)|SafetensorError\b.*seriali[sz]`)},
-	{Validation, rx(`(?i)\b(?:running|start(?:ing|ed)?|begin(?:ning)?|doing|performing|during|in|at|on|for|the) (?:the )?(?:\w+ )?(?:validation|evaluation|inference)\b(?: (?:step|loop|phase|stage|pass|epoch|time))?|` +
-		`\b(?:validating|evaluating|testing)\b|évaluation|\b(?:Valid|Val|Validate|Validation|Evaluation|Eval|Evaluating|Test|Testing|Predict|Predicting|Inference)(?: DataLoader \d+)?\b[^|%]{0,40} *\d+%|` +
-		`\((?:valid|val|validation|eval|test)\) ?:|^\W*(?:Valid|Val|Test|Eval|Validation): ?\[|===?> ?(?:testing|validating|evaluating)|` +
-		`(?:validation|evaluation|inference) (?:step|loop|phase|stage|pass)\b|\*{3,} ?(?:Running )?(?:Evaluation|Prediction)|预测|推理|验证|测试时`)},
+	{Checkpoint, rx(`(?i)(?:write|save|saving|dump|load|restore)_?(?:state|checkpoint|ckpt)\b|` +
+		`saving (?:the )?(?:\w+ )?(?:model|` +
+		`checkpoint|state|weights|snapshot)|resuming (?:training )?from|\b(?:checkpoint|ckpt) (?:write|writing|save|` +
+		`saving)\b|` +
+		`loading (?:the )?(?:checkpoint|state)\b|writing (?:the |a )?(?:checkpoint|snapshot)|` +
+		`SafetensorError\b.*seriali[sz]`)},
+	{Validation, rx(`(?i)\b(?:running|start(?:ing|ed)?|begin(?:ning)?|doing|performing|during|in|at|on|for|` +
+		`the) (?:the )?(?:\w+ )?(?:validation|evaluation|inference)\b(?: (?:step|loop|phase|stage|pass|epoch|time))?|` +
+		`\b(?:validating|evaluating|testing)\b|évaluation|\b(?:Valid|Val|Validate|Validation|Evaluation|Eval|` +
+		`Evaluating|Test|Testing|Predict|Predicting|Inference)(?: DataLoader \d+)?\b[^|%]{0,40} *\d+%|` +
+		`\((?:valid|val|validation|eval|test)\) ?:|^\W*(?:Valid|Val|Test|Eval|Validation): ?\[|===?> ?(?:testing|` +
+		`validating|evaluating)|` +
+		`(?:validation|evaluation|inference) (?:step|loop|phase|stage|pass)\b|\*{3,} ?(?:Running )?(?:Evaluation|` +
+		`Prediction)|预测|推理|验证|测试时`)},
 	{Data, rx(`(?i)loading (?:the )?(?:dataset|data|images)\b|caching images|tokeniz(?:ing|ation)`)},
 }
 
 // noDoing are words of such a line for what is not done now.
-var noDoing = rx(`(?i)\b(?:no|not|without|skip\w*|disabled?|before|after|finished|completed?|done|loaded|saved|strategy|dataset|split|will|every|set)\b|` +
+var noDoing = rx(`(?i)\b(?:no|not|without|skip\w*|disabled?|before|after|finished|completed?|done|loaded|saved|` +
+	`strategy|dataset|split|will|every|set)\b|` +
 	`\b100%|(?:checkpoint|from):? +(?:false|none|null|''|"")`)
 
 func phaseOfText(s string) Phase {
@@ -127,7 +143,8 @@ func (f *finding) told() Phase {
 			return p
 		}
 		m := barOf.FindStringSubmatch(body)
-		if i > 0 && m != nil && m[1] != m[2] && !otherCount.MatchString(body) && f.counting(clip(rows[i-1].body)+" "+body) != Unknown {
+		if i > 0 && m != nil && m[1] != m[2] && !otherCount.MatchString(body) &&
+			f.counting(clip(rows[i-1].body)+" "+body) != Unknown {
 			return TrainForward // a table's head is above its bar (Ultralytics)
 		}
 	}
@@ -140,17 +157,20 @@ func (f *finding) told() Phase {
 }
 
 // entrance are functions in which a whole program runs: they tell nothing.
-var entrance = rx(`^(?:<module>|main\w*|run|_run\w*|wrapper|_?worker\w*|launch\w*|__call__|cli|wrapped|inner|decorate\w*|_wrap\w*)$`)
+var entrance = rx(`^(?:<module>|main\w*|run|_run\w*|wrapper|_?worker\w*|launch\w*|__call__|cli|wrapped|inner|` +
+	`decorate\w*|_wrap\w*)$`)
 
 var (
 	trainingCount = rx(`(?i)\b(?:epoch|train\w*|iter(?:ation)?|step|loss)s?\b`)
-	otherCount    = rx(`(?i)\b(?:val|valid|validation|eval|evaluation|test|testing|infer\w*|predict\w*|generat\w*|sampl\w*|load\w*|download\w*|` +
+	otherCount    = rx(`(?i)\b(?:val|valid|validation|eval|evaluation|test|testing|infer\w*|predict\w*|generat\w*|` +
+		`sampl\w*|load\w*|download\w*|` +
 		`map|tokeniz\w*|quantiz\w*|cach\w*|saving|fetching|encod\w*|embed\w*|extract\w*)\b`)
 )
 
 // counting is the phase by a counter that had not come to its end: an epoch's is training's.
 func (f *finding) counting(body string) Phase {
-	if _, ok := progressOf(body); !ok || strings.Contains(body, "100%") || otherCount.MatchString(body) || !trainingCount.MatchString(body) {
+	if _, ok := progressOf(body); !ok || strings.Contains(body, "100%") || otherCount.MatchString(body) ||
+		!trainingCount.MatchString(body) {
 		return Unknown
 	}
 	if m := barOf.FindStringSubmatch(body); m != nil && m[1] == m[2] {

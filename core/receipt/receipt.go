@@ -37,8 +37,8 @@ type Receipt struct {
 	// Planned is the total after corrections, to check whether learning improved it; absent if unknown.
 	Planned  unit.Bytes        `json:"planned_bytes,omitempty"`
 	Measured []mem.Measurement `json:"measured"`
-	// Retries are requests that the card refused in this phase and the allocator tried again. Nothing is learned from them;
-	// absent if there were none.
+	// Retries are requests that the card refused in this phase and the allocator tried again. Nothing is learned from
+	// them; absent if there were none.
 	Retries oom.Retries `json:"retries,omitzero"`
 }
 
@@ -132,7 +132,8 @@ func (r Receipt) checkHead() error {
 		return fmt.Errorf("it has no measurement")
 	case len(r.Predicted.Items) > mostLines || len(r.Measured) > mostLines || len(r.Job.Settings) > mostLines || len(r.Predicted.Allocs) > 0:
 		return fmt.Errorf("it has too many lines")
-	case !in(r.Planned) || !in(r.Predicted.Reserved) || !in(r.Machine.Total) || !in(r.Retries.Short) || r.Retries.Count < 0:
+	case !in(r.Planned) || !in(r.Predicted.Reserved) || !in(r.Machine.Total) || !in(r.Retries.Short) ||
+		r.Retries.Count < 0:
 		return fmt.Errorf("an amount of memory is out of range")
 	}
 	return nil

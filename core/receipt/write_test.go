@@ -175,7 +175,8 @@ func TestKeepsRetries(t *testing.T) {
 	a := attemptOn(1, run.Outcome{Ending: run.Succeeded, Measured: both, Passed: []string{"training", "validation"},
 		Retries: map[string]oom.Retries{"validation": {Count: 41, Short: 380 * mib}}})
 	rs := someSubject().Receipts("a-run", &run.Run{Ladders: aSet()}, a)
-	if len(rs) != 2 || rs[0].Retries.Count != 0 || rs[1].Retries != (oom.Retries{Count: 41, Short: 380 * mib}) || len(rs[1].Measured) != 1 {
+	if len(rs) != 2 || rs[0].Retries.Count != 0 || rs[1].Retries != (oom.Retries{Count: 41, Short: 380 * mib}) ||
+		len(rs[1].Measured) != 1 {
 		t.Fatalf("%+v", rs)
 	}
 	rs[1].Retries.Count = -1

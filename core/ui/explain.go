@@ -13,8 +13,8 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// ExplanationVersion is the version of [Explanation]. Fields are added within a version and never change their meaning. In
-// version 1 "oom" was true for a weak verdict as well; since 2 that is "possible".
+// ExplanationVersion is the version of [Explanation]. Fields are added within a version and never change their
+// meaning. In version 1 "oom" was true for a weak verdict as well; since 2 that is "possible".
 const ExplanationVersion = 2
 
 // An Explanation is the output of `launch explain`, for a person and as JSON. Scripts depend on the JSON, in which the report's

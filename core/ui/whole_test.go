@@ -33,7 +33,8 @@ func TestExplanationIsWhole(t *testing.T) {
 	if !slices.Equal(nothing, something) || len(nothing) < 30 {
 		t.Errorf("of nothing %q, of something %q", nothing, something)
 	}
-	for name, want := range map[string]any{"rank": nil, "frame": nil, "part": nil, "not_memory": nil, "run": nil, "limit": false, "possible": false, "survived": 0.0} {
+	for name, want := range map[string]any{"rank": nil, "frame": nil, "part": nil, "not_memory": nil, "run": nil,
+		"limit": false, "possible": false, "survived": 0.0} {
 		if got, there := empty[name]; !there || got != want {
 			t.Errorf("%s of nothing is %v", name, got)
 		}
