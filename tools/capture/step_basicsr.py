@@ -61,6 +61,7 @@ def build(a):
     m.optimizer_g = torch.optim.Adam(m.net_g.parameters(), 1e-4, foreach=True)
     if a["disc"]:
         m.optimizer_d = torch.optim.Adam(m.net_d.parameters(), 1e-4, foreach=True)
+    m.fix_flow_iter = None
     m.ema_decay, m.net_d_iters, m.net_d_init_iters = 0.999 if a["ema"] else 0, 1, 0
     m.opt = {"dist": False, "l1_gt_usm": True, "percep_gt_usm": True, "gan_gt_usm": False, "scale": a["scale"], "train": {"use_grad_clip": True}}
     mods = [m.net_g, *(getattr(m, n) for n in ("net_g_ema", "net_d") if hasattr(m, n)), *losses.values()]
@@ -81,8 +82,9 @@ def case(a, rec):
     try:
         for i in rec.steps(3):
             rec.at("batch")
-            m.lq = torch.empty(a["batch"], 3, a["lq"], a["lq"], device="meta")
-            m.gt = torch.empty(a["batch"], 3, a["lq"] * a["scale"], a["lq"] * a["scale"], device="meta")
+            clips = (a["batch"], a["frames"], 3) if "frames" in a else (a["batch"], 3)
+            m.lq = torch.empty(*clips, a["lq"], a["lq"], device="meta")
+            m.gt = torch.empty(*clips, a["lq"] * a["scale"], a["lq"] * a["scale"], device="meta")
             if a["model"] == "RealESRGANModel":
                 m.gt_usm = torch.empty_like(m.gt)
             m.optimize_parameters(*([i + 1, None] if a["project"] == "NAFNet" else [i + 1]))
@@ -131,7 +133,10 @@ def cases(checkouts):
     wide_net = {"net": "EDSR", "args": {**three, "num_feat": 256, "num_block": 4, "upscale": 4}}
     base = {"project": "BasicSR", "scale": 4, "batch": 4, "lq": 32, "ema": True, "precision": "fp32", "disc": "", "losses": l1,
             "optimizer": "adam"}
+    vsr = {"net": "BasicVSR", "args": {"num_feat": 64, "num_block": 3}, "frames": 4, "lq": 64, "batch": 2}
+    big = {"disc": "VGGStyleDiscriminator", "disc_args": {"num_in_ch": 3, "num_feat": 32, "input_size": 256}}
     for change in (
+        {"model": "VideoRecurrentModel", **vsr}, {"model": "VideoRecurrentGANModel", **vsr, **big, "losses": [*vgg, *gan]},
         {"model": "SRModel", **msr}, {"model": "SRModel", **edsr, "batch": 2, "lq": 48}, {"model": "SRModel", **msr, "losses": vgg, "ema": False},
         {"model": "SwinIRModel", **swin, "lq": 48}, {"model": "SRGANModel", **msr, **style}, {"model": "SRGANModel", **msr, **style, "batch": 16},
         {"model": "SRGANModel", **wide_net, **style, "losses": [*l1, *gan], "batch": 1},  # whose peak is the discriminator's optimizer

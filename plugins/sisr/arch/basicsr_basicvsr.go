@@ -19,11 +19,30 @@ func init() {
 		case n.frames < 2:
 			return Network{}, errors.New("how many frames a clip has is not known")
 		}
-		return Network{InCh: 3 * n.frames, Forward: n.forward, ConvDominated: true}, nil
+		return Network{InCh: 3 * n.frames, Forward: n.forward, ConvDominated: true, MinLQ: spyMin}, nil
 	}, "basicvsr")
+	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
+		n := basicVSR{
+			feat: a.int("num_feat", 64), blocks: a.int("num_block", 15), frames: s.Frames,
+			stride: a.int("keyframe_stride", 5), pad: a.int("temporal_padding", 2),
+		}
+		a.ignore("spynet_path", "edvr_path")
+		switch {
+		case s.Scale != 4:
+			return Network{}, fmt.Errorf("scale is %d: the network enlarges by 4", s.Scale)
+		case n.frames < 2:
+			return Network{}, errors.New("how many frames a clip has is not known")
+		case n.stride < 1 || n.pad < 2 || n.pad > 3 || n.frames < 2*n.pad+1 || n.feat%8 != 0:
+			return Network{}, fmt.Errorf("keyframe_stride %d, temporal_padding %d, num_feat %d with %d frames", n.stride, n.pad, n.feat, n.frames)
+		}
+		return Network{InCh: 3 * n.frames, Forward: n.icon, ConvDominated: true, Multiple: 4, MinLQ: spyMin}, nil
+	}, "iconvsr")
 }
 
-type basicVSR struct{ feat, blocks, frames int64 }
+type basicVSR struct {
+	feat, blocks, frames int64
+	stride, pad          int64 // of IconVSR: of its keyframes, and of frames before and after them
+}
 
 // forward is BasicVSR.forward.
 func (n basicVSR) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
@@ -75,6 +94,84 @@ func (n basicVSR) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	return t.View(t.StackSecond(outs...), b, 3*n.frames, 4*h, 4*w)
 }
 
+// icon is IconVSR.forward: BasicVSR with features of EDVR at each keyframe.
+func (n basicVSR) icon(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	b, hIn, wIn := x.Dim(0), x.Dim(2), x.Dim(3)
+	h, w := multiple(hIn, 4), multiple(wIn, 4)
+	x = t.Hold(t.PadTo(t.View(x, -1, 3, hIn, wIn), true, b*n.frames, 3, h, w)) // a copy even where nothing is added
+	x = t.View(x, b, n.frames, 3, h, w)
+	flowsForward, flowsBackward := n.flows(t, x)
+	t.Hold(flowsForward)
+	t.Hold(flowsBackward)
+	keys := n.keyframes(t, x)
+	frame := func() nn.Tensor { return t.Select(x, 1) }
+	step := func(feat, flows nn.Tensor, i int64, first bool, name string) nn.Tensor {
+		if !first {
+			feat = t.Rebind(feat, flowWarp(t, feat, t.Permute(t.Select(flows, 1), 0, 2, 3, 1)))
+		}
+		if key, ok := keys[i]; ok {
+			feat = t.Rebind(feat, t.Cat(1, feat, key))
+			feat = t.Rebind(feat, t.Conv2d(name, feat, conv(n.feat, 3)))
+		}
+		return feat
+	}
+
+	outs := make([]nn.Tensor, n.frames)
+	featProp := t.Hold(t.Zeros(x.DType(), b, n.feat, h, w))
+	for i := n.frames - 1; i >= 0; i-- {
+		featProp = step(featProp, flowsBackward, i, i == n.frames-1, "backward_fusion")
+		featProp = t.Rebind(featProp, t.Cat(1, frame(), featProp))
+		featProp = t.Rebind(featProp, t.Call("backward_trunk", featProp, n.trunk))
+		outs[i] = t.Hold(featProp)
+	}
+	lrelu := (*nn.Tape).LeakyReLUInplace
+	var base nn.Tensor
+	featProp = t.Hold(t.Zeros(x.DType(), b, n.feat, h, w))
+	for i := range n.frames {
+		featProp = step(featProp, flowsForward, i, i == 0, "forward_fusion")
+		featProp = t.Rebind(featProp, t.Cat(1, frame(), outs[i], featProp))
+		featProp = t.Rebind(featProp, t.Call("forward_trunk", featProp, n.trunk))
+
+		out := t.Hold(lrelu(t, t.PixelShuffle(t.Conv2d("upconv1", featProp, conv(4*n.feat, 3)), 2)))
+		out = t.Rebind(out, lrelu(t, t.PixelShuffle(t.Conv2d("upconv2", out, conv(4*64, 3)), 2)))
+		out = t.Rebind(out, lrelu(t, t.Conv2d("conv_hr", out, conv(64, 3))))
+		out = t.Rebind(out, t.Conv2d("conv_last", out, conv(3, 3)))
+		if enlarged := t.Interpolate(frame(), 4*h, 4*w); i == 0 {
+			base = t.Hold(enlarged)
+		} else {
+			base = t.Rebind(base, enlarged)
+		}
+		out = t.AddInplace(out, base)
+		outs[i] = t.Rebind(outs[i], out)
+	}
+	return t.View(t.StackSecond(outs...), b, 3*n.frames, 4*h, 4*w)
+}
+
+// keyframes is get_keyframe_feature: of every so many frames, and of the last.
+func (n basicVSR) keyframes(t *nn.Tape, x nn.Tensor) map[int64]nn.Tensor {
+	extractor := edvr{residualNet: residualNet{in: 3, feat: n.feat}, frames: 2*n.pad + 1, groups: 8, extract: 5}
+	keys := map[int64]nn.Tensor{}
+	t.Scope("", func() {
+		border := func() nn.Tensor { return t.Hold(t.Contiguous(t.Narrow(x, 1, n.pad))) }
+		x = t.Hold(t.Cat(1, border(), x, border()))
+		for i := int64(0); i < n.frames; i++ {
+			if i%n.stride != 0 && i != n.frames-1 {
+				continue
+			}
+			window := t.Contiguous(t.Narrow(x, 1, extractor.frames))
+			keys[i] = t.Hold(t.Call("edvr", window, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+				return t.Call("fusion", extractor.aligned(t, x), extractor.fuse)
+			}))
+		}
+	}, x)
+	for i := range n.frames {
+		if k, ok := keys[i]; ok {
+			t.Hold(k)
+		}
+	}
+	return keys
+}
+
 // trunk is ConvResidualBlocks.
 func (n basicVSR) trunk(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	blocks := residualNet{feat: n.feat}
@@ -96,6 +193,9 @@ func (n basicVSR) flows(t *nn.Tape, x nn.Tensor) (forward, backward nn.Tensor) {
 	}, x)
 	return forward, backward
 }
+
+// spyMin is the least side of an image for SpyNet, whose smallest of six sizes is halved once more.
+const spyMin = 33
 
 // spyNet is SpyNet.forward: the flow of six sizes of the images, from the smallest on.
 func spyNet(t *nn.Tape, ref, supp nn.Tensor) nn.Tensor {

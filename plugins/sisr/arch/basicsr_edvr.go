@@ -42,6 +42,27 @@ func (n edvr) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	b, h, w := x.Dim(0), x.Dim(2), x.Dim(3)
 	x = t.View(x, b, n.frames, n.in, h, w)
 	xCenter := t.Hold(t.Contiguous(t.Select(x, 1)))
+	alignedFeat := n.aligned(t, x)
+	var feat nn.Tensor
+	if n.tsa {
+		feat = t.Hold(t.Call("fusion", alignedFeat, n.fuse))
+	} else {
+		feat = t.Hold(t.Conv2d("fusion", t.View(alignedFeat, b, -1, h, w), conv(n.feat, 1)))
+	}
+
+	act := (*nn.Tape).LeakyReLUInplace
+	out := t.Hold(t.Call("reconstruction", feat, n.body(n.rebuild, n.residualBlockNoBN)))
+	out = t.Rebind(out, act(t, t.PixelShuffle(t.Conv2d("upconv1", out, conv(4*n.feat, 3)), 2)))
+	out = t.Rebind(out, act(t, t.PixelShuffle(t.Conv2d("upconv2", out, conv(4*64, 3)), 2)))
+	out = t.Rebind(out, n.lrelu(t, "conv_hr", out, conv(64, 3)))
+	out = t.Rebind(out, t.Conv2d("conv_last", out, conv(3, 3)))
+	base := t.Hold(t.Interpolate(xCenter, 4*h, 4*w))
+	return t.AddInplace(out, base)
+}
+
+// aligned are the features of each frame of (b, t, c, h, w), aligned to one of them.
+func (n edvr) aligned(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	b, h, w := x.Dim(0), x.Dim(3), x.Dim(4)
 	c, half := conv(n.feat, 3), nn.Conv{Out: n.feat, K: 3, Stride: 2}
 	l1 := t.Hold(n.lrelu(t, "conv_first", t.View(x, -1, n.in, h, w), c))
 	l1 = t.Rebind(l1, t.Call("feature_extraction", l1, n.body(n.extract, n.residualBlockNoBN)))
@@ -70,25 +91,11 @@ func (n edvr) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		t.Scope("pcd_align", func() { aligned[f] = n.align(t, nbr, ref) }, append(nbr[:], ref[:]...)...)
 		aligned[f] = t.Hold(aligned[f])
 	}
-	alignedFeat := t.StackSecond(aligned...) // (b, t, c, h, w)
+	stacked := t.StackSecond(aligned...) // (b, t, c, h, w)
 	for _, old := range aligned {
-		alignedFeat = t.Rebind(old, alignedFeat)
+		stacked = t.Rebind(old, stacked)
 	}
-	var feat nn.Tensor
-	if n.tsa {
-		feat = t.Hold(t.Call("fusion", alignedFeat, n.fuse))
-	} else {
-		feat = t.Hold(t.Conv2d("fusion", t.View(alignedFeat, b, -1, h, w), conv(n.feat, 1)))
-	}
-
-	act := (*nn.Tape).LeakyReLUInplace
-	out := t.Hold(t.Call("reconstruction", feat, n.body(n.rebuild, n.residualBlockNoBN)))
-	out = t.Rebind(out, act(t, t.PixelShuffle(t.Conv2d("upconv1", out, conv(4*n.feat, 3)), 2)))
-	out = t.Rebind(out, act(t, t.PixelShuffle(t.Conv2d("upconv2", out, conv(4*64, 3)), 2)))
-	out = t.Rebind(out, n.lrelu(t, "conv_hr", out, conv(64, 3)))
-	out = t.Rebind(out, t.Conv2d("conv_last", out, conv(3, 3)))
-	base := t.Hold(t.Interpolate(xCenter, 4*h, 4*w))
-	return t.AddInplace(out, base)
+	return stacked
 }
 
 // align is PCDAlignment.forward: from the smallest of three sizes on.

@@ -31,6 +31,9 @@ func init() {
 	})
 }
 
+// assertsSize reports whether the discriminator takes images of one size alone.
+func (d Discriminator) assertsSize() bool { return d.Name == "vggstylediscriminator" }
+
 type vggStyle struct{ feat, size int64 }
 
 // forward is VGGStyleDiscriminator.forward, whose first line asserts the image's side.

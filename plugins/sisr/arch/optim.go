@@ -29,6 +29,8 @@ var optimizers = map[string]optimizer{
 	"adopt":             {2, 1}, // pytorch_optimizer 3: exp_avg, exp_avg_sq
 	"lion":              {1, 1}, // exp_avg
 	"rmsprop":           {1, 1}, // torch/optim/rmsprop.py: square_avg
+	"asgd":              {1, 1}, // torch/optim/asgd.py: ax; the difference to it
+	"rprop":             {2, 2}, // torch/optim/rprop.py: prev, step_size; the products with prev, and their signs
 	"adamax":            {2, 1}, // torch/optim/adamax.py: exp_avg, exp_inf
 	"lamb":              {2, 1}, // exp_avg, exp_avg_sq
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/launch-ml/launch/core/mem"
 )
 
 // TestBasicSRNetworks compares the networks of BasicSR, and of the projects built on it, with PyTorch's own account of each
@@ -138,5 +140,29 @@ func TestBasicSRNames(t *testing.T) {
 				t.Errorf("%v's %s: never compared with PyTorch", p, n)
 			}
 		}
+	}
+}
+
+// TestBasicSRStates asks what lies beside a validation: BasicSR's gradients, too, and a discriminator of one size of images.
+func TestBasicSRStates(t *testing.T) {
+	gan := []Loss{{Project: BasicSR, Type: "L1Loss", Name: "pixel_opt"}, {Project: BasicSR, Type: "GANLoss", Name: "gan_opt", Weight: 1}}
+	disc, _, err := BuildDiscriminator(Spec{Project: BasicSR, Type: "VGGStyleDiscriminator"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gan[0].Weight = 1
+	n := build(t, Spec{Project: BasicSR, Type: "MSRResNet", Scale: 4})
+	e := States(StepConfig{Project: BasicSR, Model: "SRGANModel", Net: n, Batch: 16, LQ: 32, Losses: gan, Disc: disc})
+	if !e.Known() {
+		t.Fatal(e.Unknown)
+	}
+	gradients := map[string]int64{}
+	for _, it := range e.Items {
+		if it.Kind == mem.Gradients {
+			gradients[it.What] = it.Count
+		}
+	}
+	if gradients["network_g"] != 1517571 || gradients["network_d"] != 14499401 {
+		t.Errorf("gradients of %v; want those of both networks", gradients)
 	}
 }

@@ -121,6 +121,9 @@ func States(cfg StepConfig) (e mem.Tensors) {
 	// As small as the deepest loss allows: VGG's four poolings and MS-SSIM's four want 64 pixels of high resolution.
 	m := cfg.Net.Multiple
 	small.Batch, small.LQ = 1, (max(cfg.Net.MinLQ, 64/max(cfg.Net.Scale, 1))+m-1)/m*m
+	if cfg.Disc.assertsSize() {
+		small.LQ = cfg.LQ
+	}
 	t.NoGrad(func() { e.Unknown = small.record(t) })
 	e.Add(cfg.resident(t)...)
 	if m, _ := models.find(cfg.Project, cfg.Model); m.gradientsStay {

@@ -80,7 +80,7 @@ func torchvision(a args) (Price, error) {
 // sisr is a step of traiNNer-redux or of BasicSR: tools/capture/step_sisr.py, step_basicsr.py.
 func sisr(a args) (p Price, err error) {
 	project := sisrarch.Project(a.Project)
-	n, _, err := sisrarch.Build(sisrarch.Spec{Project: project, Type: a.Net, Scale: a.Scale, Args: a.Args})
+	n, _, err := sisrarch.Build(sisrarch.Spec{Project: project, Type: a.Net, Scale: a.Scale, Args: a.Args, Frames: a.Frames})
 	if err != nil {
 		return p, err
 	}

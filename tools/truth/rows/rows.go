@@ -160,7 +160,8 @@ type args struct {
 	Disc     string         `json:"disc"`
 	DiscArgs map[string]any `json:"disc_args"`
 	EMA      bool           `json:"ema"`
-	Model    string         `json:"model"` // model_type
+	Model    string         `json:"model"`  // model_type
+	Frames   int64          `json:"frames"` // of a clip
 
 	// stablesr
 	Xformers bool `json:"xformers"`
