@@ -348,6 +348,8 @@ def main():
         head = subprocess.run(["git", "-C", a.checkout, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
         commit = head.stdout.strip()
     out = {"torch": torch.__version__, "device": device, "commit": commit, "rows": rows}
+    if a.checkout and package(a.checkout) == "neosr":
+        out["project"] = "neosr"
     with open(a.out, "w", encoding="utf-8") as f:
         json.dump(out, f, indent=1)
         f.write("\n")
