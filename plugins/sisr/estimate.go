@@ -26,8 +26,14 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 		val.Host = &arch.Host{}
 	}
 	val.H, val.W = q.Image("image", "")
-	trains, lossNames := q.Bool("training", true), q.Text("losses", "charbonnierloss")
-	project := projects[q.OneOf("project", "redux", "basicsr", "neosr")]
+	project, warnings := projectOf(q)
+	trains, lossNames := q.Bool("training", true), q.Text("losses", map[arch.Project]string{arch.Neosr: "L1Loss"}[project])
+	if lossNames == "" {
+		lossNames = "charbonnierloss"
+	}
+	if project == arch.Neosr {
+		step.Neosr, val.Neosr = &arch.NeosrStep{}, true
+	}
 	spec := arch.Spec{Project: project, Type: q.Arch, Scale: scale, Args: q.Rest()}
 	for _, l := range strings.Split(lossNames, ",") {
 		step.Losses = append(step.Losses, arch.Loss{Project: spec.Project, Type: l, Weight: 1})
@@ -35,10 +41,19 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	if err := q.Err(); err != nil {
 		return nil, err
 	}
-	var err error
-	if step.Net, _, err = arch.Build(spec); err != nil {
+	for name, value := range map[string]string{"optimizer": step.OptimG, "optimizer-d": step.OptimD} {
+		if !arch.KnownOptimizer(value) {
+			return nil, fmt.Errorf("%s is %q: it is one of %s", name, value, strings.Join(arch.OptimizerNames(), ", "))
+		}
+	}
+	net, assumed, err := arch.Build(spec)
+	if errors.Is(err, arch.ErrUnknown) && len(arch.HoldersOf(q.Arch)) > 0 {
+		return nil, fmt.Errorf("%w; %s", err, holders(q.Arch))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w; what is no setting of the step is taken for an argument of the network", err)
 	}
+	step.Net, warnings = net, append(warnings, assumed...)
 	for _, l := range step.Losses {
 		if !l.HasFormula() {
 			return nil, fmt.Errorf("losses has %q, which has no formula; those that have one are %s",
@@ -74,7 +89,34 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 			return nil, fmt.Errorf("there is no %s of %s with these settings: %s", p.Phase, q.Arch, p.Estimate.Unknown)
 		}
 	}
+	phases[0].Warnings = warnings
 	return phases, nil
+}
+
+// projectOf is the project whose class is priced: the one that is asked for, or traiNNer-redux, or the one that has the network.
+// The warning says which, where several projects have one of that name.
+func projectOf(q *plugin.Bare) (p arch.Project, warnings []string) {
+	names := []string{"redux", "basicsr", "neosr"}
+	have := arch.HoldersOf(q.Arch)
+	first := 0
+	if len(have) > 0 && !slices.Contains(have, arch.Redux) {
+		first = slices.IndexFunc(names, func(n string) bool { return projects[n] == have[0] })
+	}
+	names[0], names[first] = names[first], names[0]
+	p = projects[q.OneOf("project", names...)]
+	if _, asked := q.Settings["project"]; !asked && len(have) > 1 {
+		warnings = append(warnings, fmt.Sprintf("this is %v's %s; %s; --project chooses", p, q.Arch, holders(q.Arch)))
+	}
+	return p, warnings
+}
+
+// holders is a sentence of the projects that have a network of that name.
+func holders(name string) string {
+	var names []string
+	for _, p := range arch.HoldersOf(name) {
+		names = append(names, p.String())
+	}
+	return "projects with a network of that name: " + strings.Join(names, ", ")
 }
 
 // projects are the projects by the name that --project takes.
@@ -90,7 +132,11 @@ func discriminate(step *arch.StepConfig, p arch.Project, disc string) (err error
 			return fmt.Errorf("%w; those that have one are %s", err, strings.Join(arch.DiscriminatorNames(p), ", "))
 		}
 		if !gan {
-			step.Losses = append(step.Losses, arch.Loss{Project: p, Type: "ganloss", Weight: 1})
+			name := map[arch.Project]string{arch.Neosr: "gan_loss"}[p]
+			if name == "" {
+				name = "ganloss"
+			}
+			step.Losses = append(step.Losses, arch.Loss{Project: p, Type: name, Weight: 1})
 		}
 	}
 	return nil

@@ -17,6 +17,9 @@ const (
 	Neosr   Project = "neosr"
 )
 
+// Projects are all of them, as they are listed.
+var Projects = []Project{Redux, BasicSR, Neosr}
+
 func (p Project) String() string {
 	if p == Redux {
 		return "traiNNer-redux"
@@ -80,6 +83,17 @@ func (c *catalog[T]) all() []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(all))
+}
+
+// holders are the projects that list a name, for a class of their own or for traiNNer-redux's.
+func (c *catalog[T]) holders(name string) (ps []Project) {
+	name = strings.ToLower(name)
+	for _, p := range Projects {
+		if _, own := c.own[p][name]; own || c.shared[p][name] {
+			ps = append(ps, p)
+		}
+	}
+	return ps
 }
 
 // names lists a project's names that have a formula.
