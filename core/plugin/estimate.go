@@ -29,6 +29,8 @@ type Phase struct {
 	// Allocated is max_memory_allocated, on a card with cuBLAS's workspace, which PyTorch allocates at the first matrix
 	// product and keeps; 0 where the requests are not known. (Reserved is the estimate's own.)
 	Allocated unit.Bytes `json:"allocated_bytes,omitempty"`
+	// Warnings are what was assumed about the question, such as which of several networks of the name was priced.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Price makes a phase of an estimate of tensors: on a card with what a process takes there beside them.

@@ -85,7 +85,9 @@ type Manifest struct {
 	Version string   `json:"version"`
 	About   string   `json:"about"` // one line
 	Archs   []string `json:"archs,omitempty"`
-	Marks   []Mark   `json:"marks"` // a command that bears one of these is worth asking the plugin about
+	// Projects names, by architecture, the projects of the family that have it: "traiNNer-redux, neosr". A family of one has none.
+	Projects map[string]string `json:"projects,omitempty"`
+	Marks    []Mark            `json:"marks"` // a command that bears one of these is worth asking the plugin about
 	// Env lists the variables of the environment that the plugin reads, its own and the command's; a name that ends with "*" is
 	// a prefix. Without a list it is told of [Variables]. See [Manifest.Environ].
 	Env []string `json:"env,omitempty"`
@@ -96,7 +98,7 @@ func (m Manifest) Check() error {
 	switch {
 	case len(m.Name) > 100 || len(m.Version) > 100 || len(m.About) > 1000:
 		return fmt.Errorf("its name, version and line about itself have %d, %d and %d bytes", len(m.Name), len(m.Version), len(m.About))
-	case len(m.Archs) > 10_000 || len(m.Marks) > 1000 || len(m.Env) > 1000:
+	case len(m.Archs) > 10_000 || len(m.Projects) > 10_000 || len(m.Marks) > 1000 || len(m.Env) > 1000:
 		return fmt.Errorf("it has %d architectures, %d marks and %d variables", len(m.Archs), len(m.Marks), len(m.Env))
 	}
 	for _, k := range m.Marks {

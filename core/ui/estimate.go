@@ -2,6 +2,7 @@ package ui
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/plugin"
@@ -36,6 +37,11 @@ func EstimateOf(name, arch string, settings map[string]string, d *gpu.Device, ph
 			b.AllocatedBytes = &p.Allocated
 		}
 		doc.Phases = append(doc.Phases, b)
+		for _, w := range p.Warnings {
+			if !slices.Contains(doc.Warnings, w) {
+				doc.Warnings = append(doc.Warnings, w)
+			}
+		}
 	}
 	return doc
 }

@@ -14,59 +14,24 @@ import (
 )
 
 // Estimate implements [plugin.Estimator]: a training step of the network, and the validation of an image if one is given,
-// without the training's states if nothing is trained. What is no setting of the step is an argument of the network's own, as in network_g.
+// without the training's states if nothing is trained. What is no setting of the step is an argument of the network's own,
+// as in network_g.
 func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
-	step := arch.StepConfig{
-		Batch: q.Int("micro-batch", 1), LQ: q.Int("lq", 64), Accumulate: q.Int("accumulation", 1), AMP: precision(q.OneOf("amp", "off", "bf16", "fp16")),
-		OptimG: q.Text("optimizer", "AdamW"), OptimD: q.Text("optimizer-d", "AdamW"), EMA: q.Bool("ema", true), CPU: d.Kind == gpu.CPU, OneDNN: d.Kind == gpu.CPU,
-	}
-	scale, disc := q.Int("scale", 4), q.Text("discriminator", "")
-	val := validation(q, step)
-	trains, lossNames := q.Bool("training", true), q.Text("losses", "charbonnierloss")
-	step.Project = projects[q.OneOf("project", "redux", "basicsr", "neosr")]
-	spec := arch.Spec{
-		Project: step.Project, Type: q.Arch, Scale: scale, Generation: q.Text("generation", ""), Frames: q.Int("frames", 0),
-		Args: q.Rest(),
-	}
-	for _, l := range strings.Split(lossNames, ",") {
-		step.Losses = append(step.Losses, arch.Loss{Project: spec.Project, Type: l, Weight: 1})
-	}
-	if err := q.Err(); err != nil {
+	a, err := readAsked(q, d)
+	if err != nil {
 		return nil, err
 	}
-	if !trains { // an image alone has neither losses nor a discriminator
-		step.Losses, disc = nil, ""
-	}
-	var err error
-	if step.Net, _, err = arch.Build(spec); err != nil {
-		return nil, fmt.Errorf("%w; what is no setting of the step is taken for an argument of the network", err)
-	}
-	for _, l := range step.Losses {
-		if !l.HasFormula() {
-			return nil, fmt.Errorf("losses has %q, which has no formula; those that have one are %s",
-				l.Type, strings.Join(arch.LossNames(spec.Project), ", "))
-		}
-	}
-	if val.Tile > 0 && val.Overlap >= val.Tile {
-		return nil, fmt.Errorf("tiles of %d do not overlap by %d: tile-overlap is less than tile", val.Tile, val.Overlap)
-	}
-	if err := discriminate(&step, spec.Project, disc); err != nil {
+	if err := a.build(); err != nil {
 		return nil, err
 	}
 	var phases []plugin.Phase
-	if trains && step.Batch < step.Net.MinBatch {
-		return nil, fmt.Errorf("%s does not train with a micro-batch of %d: its batch normalisation sees one pixel of each image, so it takes --micro-batch %d at least", q.Arch, step.Batch, step.Net.MinBatch)
+	if a.trains {
+		phases = append(phases, plugin.Price("training", arch.Training(a.step), d))
+		a.val.Step = &a.step
 	}
-	if trains && step.LQ < step.Net.MinLQ {
-		return nil, fmt.Errorf("%s does not train on a low-resolution crop of %d: --lq %d is the least", q.Arch, step.LQ, step.Net.MinLQ)
-	}
-	if trains {
-		phases = append(phases, plugin.Price("training", arch.Training(step), d))
-		val.Step = &step
-	}
-	if val.H > 0 {
-		val.Net = step.Net
-		phases = append(phases, plugin.Price("validation", arch.Validation(val), d))
+	if a.val.H > 0 {
+		a.val.Net = a.step.Net
+		phases = append(phases, plugin.Price("validation", arch.Validation(a.val), d))
 	}
 	if len(phases) == 0 {
 		return nil, errors.New("without a training and without an image there is nothing to price")
@@ -76,7 +41,123 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 			return nil, fmt.Errorf("there is no %s of %s with these settings: %s", p.Phase, q.Arch, p.Estimate.Unknown)
 		}
 	}
+	phases[0].Warnings = a.warnings
 	return phases, nil
+}
+
+// asked is what an estimate was asked for: a step whose network is not built yet, and a validation.
+type asked struct {
+	spec     arch.Spec
+	step     arch.StepConfig
+	val      arch.ValConfig
+	disc     string // the discriminator's type
+	trains   bool
+	warnings []string
+}
+
+// readAsked reads the settings of an estimate.
+func readAsked(q *plugin.Bare, d gpu.Device) (a asked, err error) {
+	onCPU := d.Kind == gpu.CPU
+	a.step = arch.StepConfig{
+		Batch: q.Int("micro-batch", 1), LQ: q.Int("lq", 64), Accumulate: q.Int("accumulation", 1),
+		AMP: precision(q.OneOf("amp", "off", "bf16", "fp16")), OptimG: q.Text("optimizer", "AdamW"),
+		OptimD: q.Text("optimizer-d", "AdamW"), EMA: q.Bool("ema", true), CPU: onCPU, OneDNN: onCPU,
+	}
+	scale := q.Int("scale", 4)
+	a.disc = q.Text("discriminator", "")
+	a.trains = q.Bool("training", true)
+	project, warnings := projectOf(q)
+	a.step.Project, a.warnings = project, warnings
+	losses := q.Text("losses", defaultLoss(project))
+	a.val = validation(q, a.step)
+	if project == arch.Neosr {
+		a.step.Neosr, a.val.Neosr = &arch.NeosrStep{}, true
+	}
+	a.spec = arch.Spec{
+		Project: project, Type: q.Arch, Scale: scale, Generation: q.Text("generation", ""), Frames: q.Int("frames", 0),
+		Args: q.Rest(),
+	}
+	if !a.trains { // an image alone has neither losses nor a discriminator
+		a.disc = ""
+		return a, q.Err()
+	}
+	for _, l := range strings.Split(losses, ",") {
+		a.step.Losses = append(a.step.Losses, arch.Loss{Project: project, Type: l, Weight: 1})
+	}
+	return a, q.Err()
+}
+
+// defaultLoss is the loss of an estimate that names none.
+func defaultLoss(p arch.Project) string {
+	if p == arch.Redux {
+		return "charbonnierloss"
+	}
+	return "L1Loss"
+}
+
+// build finds the parts that were asked for. The error is the first that there is not, or that does not train.
+func (a *asked) build() (err error) {
+	optimizers := [][2]string{{"optimizer", a.step.OptimG}, {"optimizer-d", a.step.OptimD}}
+	for _, o := range optimizers {
+		if !arch.KnownOptimizer(o[1]) {
+			return fmt.Errorf("%s is %q: it is one of %s", o[0], o[1], strings.Join(arch.OptimizerNames(), ", "))
+		}
+	}
+	net, assumed, err := arch.Build(a.spec)
+	switch {
+	case errors.Is(err, arch.ErrUnknown) && len(arch.HoldersOf(a.spec.Type)) > 0:
+		return fmt.Errorf("%w; %s", err, holders(a.spec.Type))
+	case err != nil:
+		return fmt.Errorf("%w; what is no setting of the step is taken for an argument of the network", err)
+	}
+	a.step.Net, a.warnings = net, append(a.warnings, assumed...)
+	for _, l := range a.step.Losses {
+		if !l.HasFormula() {
+			return fmt.Errorf("losses has %q, which has no formula; those that have one are %s",
+				l.Type, strings.Join(arch.LossNames(a.spec.Project), ", "))
+		}
+	}
+	if a.val.Tile > 0 && a.val.Overlap >= a.val.Tile {
+		return fmt.Errorf("tiles of %d do not overlap by %d: tile-overlap is less than tile", a.val.Tile, a.val.Overlap)
+	}
+	if err := discriminate(&a.step, a.spec.Project, a.disc); err != nil {
+		return err
+	}
+	if a.trains && a.step.Batch < net.MinBatch {
+		return fmt.Errorf("%s does not train with a micro-batch of %d: its batch normalisation sees one pixel of each image, "+
+			"so it takes --micro-batch %d at least", a.spec.Type, a.step.Batch, net.MinBatch)
+	}
+	if a.trains && a.step.LQ < net.MinLQ {
+		return fmt.Errorf("%s does not train on a low-resolution crop of %d: --lq %d is the least",
+			a.spec.Type, a.step.LQ, net.MinLQ)
+	}
+	return nil
+}
+
+// projectOf is the project whose class is priced: the one that is asked for, or traiNNer-redux, or the one that has the network.
+// The warning says which, where several projects have one of that name.
+func projectOf(q *plugin.Bare) (p arch.Project, warnings []string) {
+	names := []string{"redux", "basicsr", "neosr"}
+	have := arch.HoldersOf(q.Arch)
+	first := 0
+	if len(have) > 0 && !slices.Contains(have, arch.Redux) {
+		first = slices.IndexFunc(names, func(n string) bool { return projects[n] == have[0] })
+	}
+	names[0], names[first] = names[first], names[0]
+	p = projects[q.OneOf("project", names...)]
+	if _, asked := q.Settings["project"]; !asked && len(have) > 1 {
+		warnings = append(warnings, fmt.Sprintf("this is %v's %s; %s; --project chooses", p, q.Arch, holders(q.Arch)))
+	}
+	return p, warnings
+}
+
+// holders is a sentence of the projects that have a network of that name.
+func holders(name string) string {
+	var names []string
+	for _, p := range arch.HoldersOf(name) {
+		names = append(names, p.String())
+	}
+	return "projects with a network of that name: " + strings.Join(names, ", ")
 }
 
 // projects are the projects by the name that --project takes.
@@ -92,21 +173,25 @@ func discriminate(step *arch.StepConfig, p arch.Project, disc string) (err error
 			return fmt.Errorf("%w; those that have one are %s", err, strings.Join(arch.DiscriminatorNames(p), ", "))
 		}
 		if !gan {
-			step.Losses = append(step.Losses, arch.Loss{Project: p, Type: "ganloss", Weight: 1})
+			name := map[arch.Project]string{arch.Neosr: "gan_loss"}[p]
+			if name == "" {
+				name = "ganloss"
+			}
+			step.Losses = append(step.Losses, arch.Loss{Project: p, Type: name, Weight: 1})
 		}
 	}
 	return nil
 }
 
 // validation is that of the image, if one is given, without a network. Its memory format is by traiNNer-redux's option,
-// which counts under mixed precision alone.
+// which counts under mixed precision alone; BasicSR has none, and neosr lays out the network and not the image.
 func validation(q *plugin.Bare, step arch.StepConfig) arch.ValConfig {
 	val := arch.ValConfig{AMP: step.AMP, Tile: q.Int("tile", 0), Overlap: q.Int("tile-overlap", 0)}
 	if step.CPU {
 		val.Host = &arch.Host{}
 	}
-	last := q.Bool("use_channels_last", true) && step.AMP != nn.F32
-	val.Layout = arch.Layout{NetworkLast: last, ImageLast: last}
+	last := q.Bool("use_channels_last", step.Project != arch.BasicSR) && step.AMP != nn.F32
+	val.Layout = arch.Layout{NetworkLast: last, ImageLast: last && step.Project != arch.Neosr}
 	val.H, val.W = q.Image("image", "")
 	return val
 }

@@ -256,6 +256,12 @@ func (r *recipe) readSizes(warn func(string, ...any)) error {
 		spelled, _ := r.tree.Get(r.micro)
 		return fmt.Errorf("%s:%d: %s is %s; it is a whole number from 1 to %d, without quotes", r.path, v.Line(), r.micro, spelled, maxBatch)
 	}
+	for _, path := range []string{r.lq, r.gt} {
+		v := r.at(path)
+		if n, ok := v.Int(); v.Exists() && !v.IsNull() && (!ok || n < 1) {
+			return fmt.Errorf("%s:%d: %s is %s; it is a whole number of at least 1", r.path, v.Line(), path, v.Text())
+		}
+	}
 	switch lq, gt := r.int(r.lq, 0), r.int(r.gt, 0); {
 	case lq > 0 && gt > 0 && r.dialect == &redux:
 		warn("both %s and %s are set, and traiNNer-redux takes exactly one", r.lq, r.gt)
@@ -264,8 +270,6 @@ func (r *recipe) readSizes(warn func(string, ...any)) error {
 		r.lqSize = lq
 	case gt > 0:
 		r.lqSize = gt / max(1, r.scale)
-	case lq < 0 || gt < 0:
-		return fmt.Errorf("%s: the training crop is negative", r.path)
 	default:
 		warn("neither %s nor %s says how large the training crop is", r.lq, r.gt)
 	}

@@ -52,7 +52,7 @@ var errOtherRecipe = errors.New("no super-resolution recipe: it has neither netw
 func (sisr) Manifest() plugin.Manifest {
 	return plugin.Manifest{
 		Name: "sisr", Version: "1", About: "super-resolution trainers: traiNNer-redux and its forks, BasicSR, neosr",
-		Archs: arch.AllNames(),
+		Archs: arch.AllNames(), Projects: arch.Holders(),
 		Marks: []plugin.Mark{{Script: "train*.py", Flags: []string{"-opt", "--opt"}}},
 	}
 }

@@ -140,7 +140,7 @@ def find(checkout, name, kind="archs"):
             continue
         with open(os.path.join(folder, f), encoding="utf-8") as text:
             source = text.read().lower()
-        if f"def {name}(" in source or f"class {name}(" in source:
+        if f"def {name.lower()}(" in source or f"class {name.lower()}(" in source:
             reg = load(checkout, kind, f[:-3])
             names = ("SPANDREL_REGISTRY", "ARCH_REGISTRY", "TESTARCH_REGISTRY", "LOSS_REGISTRY")
             for r in (getattr(reg, n) for n in names if hasattr(reg, n)):
@@ -348,6 +348,8 @@ def main():
         head = subprocess.run(["git", "-C", a.checkout, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
         commit = head.stdout.strip()
     out = {"torch": torch.__version__, "device": device, "commit": commit, "rows": rows}
+    if a.checkout and package(a.checkout) == "neosr":
+        out["project"] = "neosr"
     with open(a.out, "w", encoding="utf-8") as f:
         json.dump(out, f, indent=1)
         f.write("\n")

@@ -68,6 +68,22 @@ func Names(p Project) []string { return networks.names(p) }
 // AllNames lists the networks that have a formula in any project.
 func AllNames() []string { return networks.all() }
 
+// HoldersOf are the projects that have a network of that name.
+func HoldersOf(name string) []Project { return networks.holders(name) }
+
+// Holders names, by network, the projects that have one of that name.
+func Holders() map[string]string {
+	all := map[string]string{}
+	for _, n := range AllNames() {
+		var names []string
+		for _, p := range HoldersOf(n) {
+			names = append(names, p.String())
+		}
+		all[n] = strings.Join(names, ", ")
+	}
+	return all
+}
+
 // Build finds the network of a recipe. The warnings say what upstream would swallow, and what was assumed. The error
 // is ErrUnknown for a network without a formula, and otherwise says what upstream would stop at.
 func Build(s Spec) (Network, []string, error) {
@@ -155,11 +171,23 @@ func (a *args) int(name string, def int64) int64 {
 	if !ok {
 		return def
 	}
-	if n, ok := toInt(v); ok {
+	n, ok := toInt(v)
+	switch {
+	case !ok:
+		a.wrong(name, v, "a whole number")
+	case n < 1 && def > 0 && isSize(name):
+		a.wrong(name, v, "a whole number of at least 1")
+	default:
 		return n
 	}
-	a.wrong(name, v, "a whole number")
 	return def
+}
+
+// sizes are parts of the names of arguments that are the size of something: none of them is less than 1.
+var sizes = []string{"channel", "feat", "dim", "_ch", "in_c", "head", "window", "kernel", "filters", "nf", "scale", "size"}
+
+func isSize(name string) bool {
+	return slices.ContainsFunc(sizes, func(part string) bool { return strings.Contains(name, part) })
 }
 
 func toInt(v any) (int64, bool) {

@@ -23,6 +23,9 @@ const (
 	Restormer Project = "Restormer"
 )
 
+// Projects are all of them, as they are listed.
+var Projects = []Project{Redux, BasicSR, Neosr}
+
 // bases are the projects on which others are built.
 var bases = map[Project]Project{HAT: BasicSR, DAT: BasicSR, NAFNet: BasicSR, Restormer: BasicSR}
 
@@ -105,6 +108,17 @@ func (c *catalog[T]) all() []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(all))
+}
+
+// holders are the projects that list a name, for a class of their own or for traiNNer-redux's.
+func (c *catalog[T]) holders(name string) (ps []Project) {
+	name = strings.ToLower(name)
+	for _, p := range Projects {
+		if _, own := c.own[p][name]; own || c.shared[p][name] {
+			ps = append(ps, p)
+		}
+	}
+	return ps
 }
 
 // names lists a project's names that have a formula.

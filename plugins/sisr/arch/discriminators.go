@@ -69,7 +69,7 @@ func init() {
 	})
 	registerDiscriminator("dunet", func(_ Spec, a *args) (nn.Module, error) {
 		a.ignore("num_in_ch")
-		return dunet(a.int("num_feat", 64)), nil
+		return dunet(a.int("num_feat", 64), func(c nn.Conv) nn.Conv { c.Parametrized = true; return c }), nil
 	})
 	registerDiscriminator("patchgandiscriminatorsn", func(_ Spec, a *args) (nn.Module, error) {
 		a.ignore("input_nc")
@@ -128,15 +128,16 @@ func (d unetDiscriminatorSN) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 }
 
 // dunet is DUnet (traiNNer/archs/dunet_arch.py at 68629319), with DySample for upsampling.
-func dunet(feat int64) nn.Module {
+// norm is the spectral norm of its convolutions.
+func dunet(feat int64, norm func(nn.Conv) nn.Conv) nn.Module {
 	down := func(dim int64) nn.Module {
 		return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-			return t.Sequential("", x, nn.Conv{Out: dim * 2, K: 3, Stride: 2, Parametrized: true}.Module(), (*nn.Tape).MishInplace)
+			return t.Sequential("", x, norm(nn.Conv{Out: dim * 2, K: 3, Stride: 2}).Module(), (*nn.Tape).MishInplace)
 		}
 	}
 	up := func(dim int64) nn.Module {
 		return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-			return t.Sequential("", x, dySample(dim, 2, 4, false), nn.Conv{Out: dim / 2, K: 3, Parametrized: true}.Module())
+			return t.Sequential("", x, dySample(dim, 2, 4, false), norm(nn.Conv{Out: dim / 2, K: 3}).Module())
 		}
 	}
 	return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
@@ -147,7 +148,7 @@ func dunet(feat int64) nn.Module {
 		x = t.Add(t.Call("up1", x3, up(feat*8)), x2)
 		x = t.Rebind(x, t.Add(t.Call("up2", x, up(feat*4)), x1))
 		x = t.Rebind(x, t.Add(t.Call("up3", x, up(feat*2)), x0))
-		end := nn.Conv{Out: feat, K: 3, NoBias: true, Parametrized: true}.Module()
+		end := norm(nn.Conv{Out: feat, K: 3, NoBias: true}).Module()
 		return t.Sequential("end_conv", x, end, (*nn.Tape).MishInplace, end, (*nn.Tape).MishInplace, conv(1, 3).Module())
 	}
 }

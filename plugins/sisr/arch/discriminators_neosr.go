@@ -25,6 +25,23 @@ func init() {
 		}
 		return d.forward, nil
 	}, "metagan")
+	discriminators.add(Neosr, func(_ Spec, a *args) (nn.Module, error) {
+		d := unetDiscriminatorSN{feat: a.int("num_feat", 64), skip: a.bool("skip_connection", true)}
+		a.ignore("num_in_ch")
+		return d.forward, nil
+	}, "unet")
+	discriminators.add(Neosr, func(_ Spec, a *args) (nn.Module, error) {
+		a.ignore("num_in_ch")
+		a.swallow = true
+		if norm := a.string("norm_type", "none"); norm != "none" || !a.bool("use_sn", true) || a.int("max_nf_mult", 8) != 8 {
+			return nil, fmt.Errorf("norm_type, use_sn or max_nf_mult: %w", ErrUnknown)
+		}
+		return patchGAN(a.int("num_feat", 64), a.int("num_layers", 3), a.bool("use_sigmoid", false)), nil
+	}, "patchgan")
+	discriminators.add(Neosr, func(_ Spec, a *args) (nn.Module, error) {
+		a.ignore("in_ch")
+		return dunet(a.int("dim", 64), func(c nn.Conv) nn.Conv { c.Spectral = true; return c }), nil
+	}, "dunet")
 }
 
 type metaganNeosr struct {

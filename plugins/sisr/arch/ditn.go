@@ -132,11 +132,12 @@ func plainSDPA(t *nn.Tape, q, k, v nn.Tensor) (out nn.Tensor) {
 		q, k, v := t.Hold(t.To(q, low)), t.Hold(t.To(k, low)), t.Hold(t.To(v, low))
 		t.Autocast(nn.F32, func() {
 			q, k, v := t.Hold(t.To(q, nn.F32)), t.Hold(t.To(k, nn.F32)), t.Hold(t.To(v, nn.F32))
-			q, k = t.Hold(t.MulScalar(q)), t.Hold(t.MulScalar(k))
-			attn := t.Hold(t.Matmul(q, t.Transpose(k, -2, -1)))
+			q = t.Hold(t.MulScalar(q))
+			attn := t.Hold(t.Matmul(q, t.Transpose(t.MulScalar(k), -2, -1)))
 			attn = t.Rebind(attn, t.SafeSoftmax(attn))
-			out = t.Hold(t.To(t.Matmul(attn, v), low))
-			t.To(t.Detach(attn), low) // which it returns, too
+			y := t.Hold(t.Matmul(attn, v)) // of the expression that returns both
+			out = t.Hold(t.To(y, low))
+			t.To(t.Detach(attn), low)
 		})
 	}, q, k, v)
 	return out

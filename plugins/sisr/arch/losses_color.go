@@ -47,6 +47,7 @@ func init() {
 func cosineSimilarity(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
 	var z nn.Tensor
 	t.Scope("", func() {
+		x, y := t.Hold(t.To(x, nn.F32)), t.Hold(t.To(y, nn.F32))
 		xNorm, yNorm := t.Hold(t.Clone(t.Norm(x, 1))), t.Hold(t.Clone(t.Norm(y, 1)))
 		xUnit, yUnit := t.Hold(t.Div(x, xNorm)), t.Hold(t.Div(y, yNorm)) // of one C++ expression, to whose end they live
 		z = t.SumDim(t.Hold(t.Mul(xUnit, yUnit)), 1)

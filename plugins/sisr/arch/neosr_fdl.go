@@ -12,15 +12,13 @@ import (
 func init() {
 	losses.add(Neosr, func(a *args) (lossFunc, error) {
 		l := fdlNeosr{patch: a.int("patch_size", 4), stride: a.int("stride", 1), proj: a.int("num_proj", 24)}
-		a.ignore("vgg_weights", "phase_weight", "dino_weights")
+		a.ignore("vgg_weights", "phase_weight", "dino_weights") // of each layer a number
 		layers := a.ints("dino_layers", 0, 1, 2, 3, 4, 5, 6, 7)
 		norm := a.bool("dino_norm", false)
 		switch name := a.string("model", "dinov2"); name {
 		case "dinov2":
 			l.features = func(t *nn.Tape, x nn.Tensor) []nn.Tensor { return dinov2(t, x, layers, norm) }
-		case "vgg":
-			l.features = fdlVGG
-		case "resnet", "effnet":
+		case "vgg", "resnet", "effnet":
 			return nil, fmt.Errorf("model %q: %w", name, ErrUnknown)
 		default:
 			return nil, fmt.Errorf("model %q: VGG, EffNet, ResNet or DINOv2", name)
@@ -182,24 +180,4 @@ func dinoBlock(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		return t.Rebind(y, t.Linear("fc2", y, dinoDim, true))
 	})
 	return t.Rebind(x, t.Add(x, scaled("ls2", mlp)))
-}
-
-// fdlVGG is VGG.get_features (line 60): five stages of VGG-19's features, whose activations work in place, each times a weight.
-func fdlVGG(t *nn.Tape, x nn.Tensor) (feats []nn.Tensor) {
-	mean, std := t.Buffer("mean", nn.F32, 1, 3, 1, 1), t.Buffer("std", nn.F32, 1, 3, 1, 1)
-	h := t.Hold(t.Div(t.Sub(x, mean), std))
-	// stage1 to stage5 end after relu1_2, relu2_2, relu3_4, relu4_4 and relu5_4; each but the first begins with a pool.
-	for s, stage := range vgg19 {
-		h = t.Rebind(h, t.Call(fmt.Sprint("stage", s+1), h, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-			if s > 0 {
-				x = t.MaxPool2d(x, 2, 2)
-			}
-			for i := range stage.convs {
-				x = t.ReLUInplace(t.Conv2d(fmt.Sprint(i), x, nn.Conv{Out: stage.channels, K: 3, Frozen: true}))
-			}
-			return x
-		}))
-		feats = append(feats, t.Hold(t.MulScalar(h)))
-	}
-	return feats
 }

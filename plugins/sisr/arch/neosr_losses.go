@@ -60,7 +60,7 @@ func criterionNeosr(name string) (lossFunc, error) {
 	case "chc":
 		return chcNeosr("huber"), nil
 	case "huber":
-		return nil, fmt.Errorf("criterion %q: %w", name, ErrUnknown)
+		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return t.HuberLoss(x, y) }, nil
 	}
 	return nil, fmt.Errorf("%s criterion has not been supported", name)
 }

@@ -1,6 +1,8 @@
 package arch
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/unit"
@@ -33,6 +35,15 @@ var optimizers = map[string]optimizer{
 	"rprop":             {2, 2}, // torch/optim/rprop.py: prev, step_size; the products with prev, and their signs
 	"adamax":            {2, 1}, // torch/optim/adamax.py: exp_avg, exp_inf
 	"lamb":              {2, 1}, // exp_avg, exp_avg_sq
+}
+
+// OptimizerNames lists the optimizers whose states are known.
+func OptimizerNames() []string { return slices.Sorted(maps.Keys(optimizers)) }
+
+// KnownOptimizer reports whether the states of the optimizer of that name are.
+func KnownOptimizer(name string) bool {
+	_, known := optimizerOf(name)
+	return known
 }
 
 // optimizerOf is the optimizer of that name. An unknown one is taken for Adam, and known is false.

@@ -41,10 +41,14 @@ func (n swinIR) build(s Spec, a *args) (Network, error) {
 	if len(n.heads) != len(n.depths) || n.window < 1 || n.window > n.img {
 		return Network{}, fmt.Errorf("depths %v, num_heads %v, window_size %d", n.depths, n.heads, n.window)
 	}
-	if n.upsampler == "pixelshuffle" {
+	switch {
+	case n.upsampler == "pixelshuffle":
 		if err := upsamples(n.scale); err != nil {
 			return Network{}, err
 		}
+	case n.upsampler != "pixelshuffledirect" && n.upsampler != "nearest+conv" && n.scale > 1:
+		return Network{}, fmt.Errorf("upsampler %q leaves the image at its size, and the scale is %d: pixelshuffle, "+
+			"pixelshuffledirect and nearest+conv enlarge it", n.upsampler, n.scale)
 	}
 	return Network{
 		InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing, NoFP16: true,
