@@ -136,7 +136,7 @@ func verdict(all, tries []finding, fate fate, state State) Report {
 	}
 	var refused *finding
 	if root != nil {
-		if as, try := root.behindRefusal(tries); as != nil {
+		if as, try := root.afterRefusal(tries); as != nil {
 			root, refused = as, try
 		} else if try := root.lastTry(tries, refusedBefore); root.ofCard() && root.count() == 0 && try != nil {
 			root.Numbers, refused = try.Numbers, try
