@@ -390,6 +390,19 @@ func TestToldPhases(t *testing.T) {
 	}
 }
 
+// TestNamesLost: a page takes "<module>" for a tag, and a wrap takes any name; neither is guessed.
+func TestNamesLost(t *testing.T) {
+	oom := "RuntimeError: CUDA error: out of memory\n"
+	page := began + "File \"/home/u/prog.py\", line 9, in\nwork()\n" + oom
+	wrapped := began + inMain + "  File \"/home/u/net.py\", line 3, in\n" +
+		call(library+"torch/nn/functional.py", "f", "y") + oom
+	for text, want := range map[string]string{page: "prog.py:9 in <module>", wrapped: "prog.py:9 in main"} {
+		if r := reported(t, text); r.Frame != want {
+			t.Errorf("%q: %s, want %s", text, r.Frame, want)
+		}
+	}
+}
+
 // TestRetries: each line of an allocator that asks again is counted once, whatever prefix it has; not in a log file.
 func TestRetries(t *testing.T) {
 	d := newDetector(t, job.Signs{})
