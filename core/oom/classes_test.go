@@ -231,6 +231,19 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// TestFullOfItself: nvidia-smi shows a full card, and only before a program has begun is it full of others.
+func TestFullOfItself(t *testing.T) {
+	smi := "| 58%   70C    P2    67W / 200W |   8108MiB /  8111MiB |     25%      Default |\n"
+	for _, c := range []class{
+		{name: "before it began", oom: true, fatal: true, kind: GPUContention, text: smi + "RuntimeError: CUDA error: " +
+			"out of memory\n"},
+		{name: "while it runs", oom: true, fatal: true, kind: GPUUnspecified,
+			text: smi + "Epoch 1:   9%|#  | 1/11 [00:01<00:13,  1.33s/it]\nRuntimeError: CUDA error: out of memory\n"},
+	} {
+		c.check(t)
+	}
+}
+
 // TestOtherLimits: limits that are not of memory, or not of the card's.
 func TestOtherLimits(t *testing.T) {
 	advised := func(text string) (r Report, all string) {
@@ -329,8 +342,12 @@ func TestToldPhases(t *testing.T) {
 		"a bar of Lightning": {"Validating:  15%|#  | 51/343 [00:33<00:51, 2.1it/s]\n" + oom, Validation},
 		"lines of an epoch": {"Epoch: [3][120/500]  Time 0.3  Loss 1.2\nEpoch: [3][130/500]  Time 0.3  " +
 			"Loss 1.1\n" + oom, TrainForward},
-		"an epoch that ended": {"Epoch 3: 100%|##| 500/500 [10:00<00:00, 1.2it/s, loss=0.1]\n" + oom, Unknown},
-		"a backward pass":     {"it failed in the backward pass:\n" + oom, TrainBackward},
+		"a state that was saved": {"iter 3 step 1: loss 2.0\nSaving weights to out\nstep 3: Saved checkpoint out\n" + oom,
+			TrainForward},
+		"a validation that ended": {"Validating ...\nstep 3: val loss 2.2\n" + oom, Unknown},
+		"a model that was loaded": {"Loading weights from a.bin\nModel loading took 3 s\n" + oom, Unknown},
+		"an epoch that ended":     {"Epoch 3: 100%|##| 500/500 [10:00<00:00, 1.2it/s, loss=0.1]\n" + oom, Unknown},
+		"a backward pass":         {"it failed in the backward pass:\n" + oom, TrainBackward},
 		"an operation of Paddle": {"C++ Traceback (most recent call last):\n0   conv2d_grad_ad_func(...)\nOut " +
 			"of memory error on GPU 0. Cannot allocate 1.2GB memory on GPU 0\n  [operator < conv2d_grad > error]\n",
 			TrainBackward},
@@ -370,6 +387,19 @@ func TestToldPhases(t *testing.T) {
 				t.Errorf("%s, fatal %v: %s; want %s", r.Phase, r.Fatal, r.Cause, tt.want)
 			}
 		})
+	}
+}
+
+// TestNamesLost: a page takes "<module>" for a tag, and a wrap takes any name; neither is guessed.
+func TestNamesLost(t *testing.T) {
+	oom := "RuntimeError: CUDA error: out of memory\n"
+	page := began + "File \"/home/u/prog.py\", line 9, in\nwork()\n" + oom
+	wrapped := began + inMain + "  File \"/home/u/net.py\", line 3, in\n" +
+		call(library+"torch/nn/functional.py", "f", "y") + oom
+	for text, want := range map[string]string{page: "prog.py:9 in <module>", wrapped: "prog.py:9 in main"} {
+		if r := reported(t, text); r.Frame != want {
+			t.Errorf("%q: %s, want %s", text, r.Frame, want)
+		}
 	}
 }
 

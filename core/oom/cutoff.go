@@ -105,9 +105,9 @@ var mute = rx(`aoti_torch_\w+ ?\(.*API call failed|CUDA driver error: device not
 // refusedBefore bounds, in rows, how long before such an exception the allocator's warning stands.
 const refusedBefore = 80
 
-// behindRefusal returns a failure that does not name its cause as the out-of-memory that the allocator reported right
+// afterRefusal returns a failure that does not name its cause as the out-of-memory that the allocator reported right
 // before it, and the allocator's finding; nil where there is none.
-func (f *finding) behindRefusal(tries []finding) (as, try *finding) {
+func (f *finding) afterRefusal(tries []finding) (as, try *finding) {
 	body := f.rows[f.at].body
 	if f.memory() || f.rule.name != cutOffRule.name && !mute.MatchString(body) {
 		return nil, nil

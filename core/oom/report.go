@@ -136,7 +136,7 @@ func verdict(all, tries []finding, fate fate, state State) Report {
 	}
 	var refused *finding
 	if root != nil {
-		if as, try := root.behindRefusal(tries); as != nil {
+		if as, try := root.afterRefusal(tries); as != nil {
 			root, refused = as, try
 		} else if try := root.lastTry(tries, refusedBefore); root.ofCard() && root.count() == 0 && try != nil {
 			root.Numbers, refused = try.Numbers, try
@@ -373,7 +373,7 @@ func (r *Report) gpu(f *finding) {
 			total, ok2 := parseSize(m[2])
 			if ok1 && ok2 && used <= total {
 				r.Capacity, r.Free = rounded(total), rounded(total-used)
-				if total-used < total/10 {
+				if total-used < total/10 && !f.began() {
 					r.Kind = GPUContention // by nvidia-smi the card was full before we held anything
 				}
 			}
@@ -385,6 +385,16 @@ func (r *Report) gpu(f *finding) {
 	if r.Kind == GPUUnspecified && noHole.MatchString(joined(near)) {
 		r.Kind = GPUFragmentation
 	}
+}
+
+// began reports whether the program had made progress before: then a full card is full of what it holds itself.
+func (f *finding) began() bool {
+	for _, r := range near(f.rows, f.at, aheadRows, 0) {
+		if _, ok := progressOf(r.body); ok {
+			return true
+		}
+	}
+	return false
 }
 
 // noHole are the words of a BFC allocator, or of a text about one, for enough memory in pieces that are too small.

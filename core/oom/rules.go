@@ -392,7 +392,8 @@ var rules = []rule{
 		re: rx(`ChildFailedError|ProcessRaisedException|ProcessExitedException|CalledProcessError|` +
 			`DataLoader worker \(pid.*exited unexpectedly|BrokenPipeError|` +
 			`ConnectionResetError|BrokenProcessPool|Killing subprocess|Sending process \d+ closing signal|` +
-			`exits with return code|exitcode +:|failed \(exitcode:|srun: error: .*Exited with exit code [1-9]|` +
+			`exits with return code|exitcode +:|failed \(exitcode:|FAILED \(exitcode \d+\)|Process failed with exitcode|` +
+			`srun: error: .*Exited with exit code [1-9]|` +
 			`mpirun noticed that process rank \d+|worker process has died|WorkerCrashedError|ActorDiedError`),
 		cause: "a process of the program ended"},
 	{name: "crash", kind: NoMemory, weight: exception, nature: spoken,

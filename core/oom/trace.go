@@ -241,7 +241,11 @@ func (t *frameReader) python(body string, row int) bool {
 		return true
 	}
 	if m := strippedName.FindStringSubmatch(body); m != nil {
-		t.frames = append(t.frames, frame{m[1], m[2], "<module>", row})
+		name := "<module>"
+		if strings.HasPrefix(body, " ") { // else a wrap took the name
+			name = ""
+		}
+		t.frames = append(t.frames, frame{m[1], m[2], name, row})
 		return true
 	}
 	if m := parsedFrame.FindStringSubmatch(body); m != nil {

@@ -89,6 +89,17 @@ var noDoing = rx(`(?i)\b(?:no|not|without|skip\w*|disabled?|before|after|finishe
 	`strategy|dataset|split|will|every|set)\b|` +
 	`\b100%|(?:checkpoint|from):? +(?:false|none|null|''|"")`)
 
+// overPhases are words for the end of a phase: what was said of it before is over.
+var overPhases = []linePhase{
+	{Checkpoint, rx(`(?i)\b(?:saved|wrote|written)\b`)},
+	{Validation, rx(`(?i)\bval(?:id(?:ation)?)?[_ /](?:loss|acc\w*|psnr|time|perp\w*|score)|\beval_(?:loss|runtime)|` +
+		`\b(?:validation|evaluation) (?:finished|done|complete\w*|took|results?)`)},
+	{Build, rx(`(?i)\b(?:model|weights) (?:was |were )?loaded|\b(?:weights|model|loading) took\b|\bloaded (?:model|` +
+		`weights)|` +
+		`\ball keys matched`)},
+	{Data, rx(`(?i)\bdata(?:set)?s? (?:was |were )?loaded|\bloaded (?:the )?data`)},
+}
+
 func phaseOfText(s string) Phase {
 	for _, p := range sourcePhases {
 		if p.re.MatchString(s) {
@@ -127,14 +138,18 @@ func (f *finding) told() Phase {
 	if p := phaseOfWords(clip(rows[f.at].body)); p != Unknown {
 		return p
 	}
+	over := map[Phase]bool{}
 	open := !slices.ContainsFunc(calls, func(c frame) bool { return !entrance.MatchString(c.name) && !c.installed() })
 	for i := top - 1; i >= max(0, top-toldBefore); i-- {
 		body := clip(rows[i].body)
 		if strings.Contains(body, "File \"") {
 			continue
 		}
-		if p := phaseOfWords(body); p != Unknown {
+		if p := phaseOfWords(body); p != Unknown && !over[p] {
 			return p
+		}
+		for _, o := range overPhases {
+			over[o.phase] = over[o.phase] || o.re.MatchString(body)
 		}
 		if !open || !f.ofCard() {
 			continue
