@@ -35,7 +35,7 @@ print(d[0]["total_bytes"] - d[0]["used_bytes"], d[0]["total_bytes"]) if d else p
 	[ "$total" -gt 0 ] || { echo "there is no NVIDIA GPU here that launch can see" >&2; exit 1; }
 	read -r workspace context < <("$launch" estimate --arch compact --json --receipts=false | "$python" -c 'import json, sys
 lines = json.load(sys.stdin)["phases"][0]["items"]
-print(*(sum(l["bytes"] for l in lines if l["what"].startswith(what)) for what in ("cuBLAS", "CUDA context")))')
+print(*(sum(l["bytes"] for l in lines if l.get("what", "").startswith(what)) for what in ("cuBLAS", "CUDA context")))')
 	limit=$((${DEMO_MEMORY_MIB:-$1} * 1024 * 1024 + workspace))
 	export "$2=$("$python" -c "print($limit / $total)")"
 	room=(--reserve "$((free - limit - context))")

@@ -17,6 +17,7 @@ import datetime
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -75,8 +76,9 @@ class Day:
 
     # --- what steps do
 
-    def run(self, *command, env=None, cwd=None, check=False, parallel=None):
-        """Runs a command to its end or to the step's, and returns its exit code and output."""
+    def run(self, *command, env=None, cwd=None, check=False, plain=False):
+        """Runs a command to its end or to the step's, and returns its exit code and output, without this machine's names unless it
+        is to be parsed."""
         with tempfile.TemporaryFile() as out:
             p = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
                                  env={**self.env, **(env or {})}, cwd=cwd or self.work)
@@ -84,13 +86,13 @@ class Day:
                 while p.poll() is None:
                     if time.monotonic() > self.limit:
                         raise TooLong(" ".join(command)[:200])
-                    if parallel:
-                        parallel()
                     time.sleep(0.05)
             finally:
                 end(p)
             out.seek(0)
-            text = self.scrub(out.read().decode(errors="replace"))
+            text = out.read().decode(errors="replace")
+            if not plain:
+                text = self.scrub(text)
         if check and p.returncode:
             raise RuntimeError(f"{os.path.basename(command[0])} ended with {p.returncode}: {text[-500:]}")
         return p.returncode, text
@@ -100,8 +102,7 @@ class Day:
         for path, name in ((self.work, "/job"), (os.path.dirname(HERE), "/card"), (sys.prefix, "/python"), (os.path.expanduser("~"), "/home/user")):
             if len(path) > 4:
                 text = text.replace(path, name)
-        node = os.uname().nodename
-        text = text.replace(node, "machine") if len(node) > 3 else text
+        text = re.sub(rf"\b{re.escape(os.uname().nodename)}\b", "machine", text)
         return text[-most:] if most else text
 
     def launch(self, *arguments, **kwargs):
@@ -109,15 +110,15 @@ class Day:
 
     def json(self, *arguments):
         """What launch prints as JSON, or, where it does not, what it printed."""
-        code, text = self.launch(*arguments)
+        code, text = self.launch(*arguments, plain=True)
         with contextlib.suppress(ValueError):
             return json.loads("\n".join(line for line in text.splitlines() if not line.startswith("launch:")))
-        return {"exit": code, "text": text}
+        return {"exit": code, "text": self.scrub(text)}
 
     def document(self, *path):
         """A JSON document that launch has written, or None."""
         with contextlib.suppress(OSError, ValueError), open(os.path.join(*path), encoding="utf-8") as f:
-            return json.loads(self.scrub(f.read(), most=None))
+            return json.loads(self.scrub(f.read(), most=None))  # paths are its values, and its keys have none
         return None
 
     def device(self):
@@ -139,6 +140,9 @@ class Day:
         holder = subprocess.Popen([sys.executable, os.path.join(HERE, "provoke.py"), "hold", "--bytes", str(2**30), "--device", self.a.device],
                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, env=self.env)
         try:
+            while not select.select([holder.stdout], [], [], 0.1)[0]:
+                if time.monotonic() > self.limit:
+                    raise TooLong("a process that holds 1 GiB")
             out["held"] = int(holder.stdout.readline() or 0)
             out["pid"], out["busy"] = holder.pid, self.json("gpus", "--json")
             for name, query in (("smi", "--query-gpu=name,driver_version,memory.total,memory.reserved,memory.used,memory.free"),
@@ -267,7 +271,7 @@ class Day:
     def make(self, step, began):
         if self.facts is None:
             self.limit = self.end
-            code, text = self.run(sys.executable, os.path.join(HERE, "gpu.py"), "--facts", "--device", self.a.device)
+            code, text = self.run(sys.executable, os.path.join(HERE, "gpu.py"), "--facts", "--device", self.a.device, plain=True)
             if code:
                 raise ValueError(f"torch sees no device {self.a.device} here: {text[-300:]}")
             self.facts = json.loads(text.strip().splitlines()[-1])
