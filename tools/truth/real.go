@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -227,6 +228,17 @@ func (o *observation) price() {
 	if o.What == "context" {
 		o.estimate = mem.CUDAContext(o.Card, d.Total).Bytes
 		o.agrees = math.Abs(off(o.estimate, o.Bytes)) <= usedOff
+		return
+	}
+	if j, ok := latentJobs[o.ID]; ok {
+		phases, err := j.phases(d)
+		if err != nil {
+			o.err = err
+			return
+		}
+		o.compare(slices.MaxFunc(phases, func(a, b plugin.Phase) int { // a trainer goes through all of them
+			return cmp.Compare(a.Estimate.Total(), b.Estimate.Total())
+		}))
 		return
 	}
 	if o.Ask == nil {

@@ -31,6 +31,12 @@ func TestRealCards(t *testing.T) {
 			t.Errorf("there is a reason for row %d, and no such row", id)
 		}
 	}
+	for id, j := range latentJobs { // each is of a recipe that has a formula, and is of a row
+		i := slices.IndexFunc(r.others, func(o observation) bool { return o.ID == id })
+		if i < 0 || r.others[i].err != nil || r.others[i].estimate == 0 || r.others[i].Ask != nil {
+			t.Errorf("row %d, %+v: it has no estimate", id, j)
+		}
+	}
 	priced, others := r.bench.priced, r.others
 	for name, tt := range map[string]struct {
 		change func(p *benchPrice, o *observation)
@@ -40,6 +46,11 @@ func TestRealCards(t *testing.T) {
 			"of the channels_last inference peaks agree"},
 		"a tenth more in NCHW": {func(p *benchPrice, _ *observation) { p.allocated += p.allocated / 10 },
 			"of the contiguous inference peaks agree"},
+		"a network that has no reason": {func(p *benchPrice, _ *observation) {
+			if p.arch == "drct" && p.scale == 2 {
+				p.allocated *= 2
+			}
+		}, "the inference of drct, scale 2, contiguous, does not agree"},
 		"no estimate": {func(p *benchPrice, _ *observation) { p.err = filepath.ErrBadPattern },
 			"channels_last inference peaks have no estimate"},
 		"a trusted row that disagrees": {func(_ *benchPrice, o *observation) { o.agrees = o.agrees && o.ID != 2 },
