@@ -12,7 +12,7 @@ import (
 func init() {
 	losses.share(Neosr, "l1loss")
 	plain := func(f lossFunc, names ...string) { losses.add(Neosr, plainLoss(f), names...) }
-	plain(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return t.HuberLoss(x, y) }, "huberloss") // basic_loss.py:88
+	plain(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return t.HuberLoss(x, y) }, "huberloss")          // basic_loss.py:88
 	plain(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return t.MulScalar(t.MSELoss(x, y)) }, "mseloss") // basic_loss.py:55
 	plain(nccNeosr, "ncc_loss")
 	plain(klNeosr, "kl_loss")
