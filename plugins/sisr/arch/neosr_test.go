@@ -14,7 +14,7 @@ const neosrRecipes = `asid atd catanet cfsr compact craft cugan dat_m dct dctlsa
 hma krgn lmlt man moesr mosrv2 msdan ninasr omnisr plainusr plksr rcan realplksr rgt safmn sebica span spanplus srformer_light swinir_small`
 
 // neosrUnknown are those without a formula.
-const neosrUnknown = "asid catanet"
+const neosrUnknown = "catanet"
 
 // neosrStep is the step of neosr's recipes with a network.
 func neosrStep(t *testing.T, network string) (StepConfig, error) {
