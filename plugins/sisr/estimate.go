@@ -41,25 +41,11 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	if err := q.Err(); err != nil {
 		return nil, err
 	}
-	for name, value := range map[string]string{"optimizer": step.OptimG, "optimizer-d": step.OptimD} {
-		if !arch.KnownOptimizer(value) {
-			return nil, fmt.Errorf("%s is %q: it is one of %s", name, value, strings.Join(arch.OptimizerNames(), ", "))
-		}
-	}
-	net, assumed, err := arch.Build(spec)
-	if errors.Is(err, arch.ErrUnknown) && len(arch.HoldersOf(q.Arch)) > 0 {
-		return nil, fmt.Errorf("%w; %s", err, holders(q.Arch))
-	}
+	assumed, err := build(&step, spec)
 	if err != nil {
-		return nil, fmt.Errorf("%w; what is no setting of the step is taken for an argument of the network", err)
+		return nil, err
 	}
-	step.Net, warnings = net, append(warnings, assumed...)
-	for _, l := range step.Losses {
-		if !l.HasFormula() {
-			return nil, fmt.Errorf("losses has %q, which has no formula; those that have one are %s",
-				l.Type, strings.Join(arch.LossNames(project), ", "))
-		}
-	}
+	warnings = append(warnings, assumed...)
 	if val.Tile > 0 && val.Overlap >= val.Tile {
 		return nil, fmt.Errorf("tiles of %d do not overlap by %d: tile-overlap is less than tile", val.Tile, val.Overlap)
 	}
@@ -91,6 +77,29 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	}
 	phases[0].Warnings = warnings
 	return phases, nil
+}
+
+// build finds the network of a step, and sees whether its optimizers and its losses are known. The warnings say what was assumed.
+func build(step *arch.StepConfig, spec arch.Spec) (warnings []string, err error) {
+	for name, value := range map[string]string{"optimizer": step.OptimG, "optimizer-d": step.OptimD} {
+		if !arch.KnownOptimizer(value) {
+			return nil, fmt.Errorf("%s is %q: it is one of %s", name, value, strings.Join(arch.OptimizerNames(), ", "))
+		}
+	}
+	step.Net, warnings, err = arch.Build(spec)
+	switch {
+	case errors.Is(err, arch.ErrUnknown) && len(arch.HoldersOf(spec.Type)) > 0:
+		return nil, fmt.Errorf("%w; %s", err, holders(spec.Type))
+	case err != nil:
+		return nil, fmt.Errorf("%w; what is no setting of the step is taken for an argument of the network", err)
+	}
+	for _, l := range step.Losses {
+		if !l.HasFormula() {
+			return nil, fmt.Errorf("losses has %q, which has no formula; those that have one are %s",
+				l.Type, strings.Join(arch.LossNames(spec.Project), ", "))
+		}
+	}
+	return warnings, nil
 }
 
 // projectOf is the project whose class is priced: the one that is asked for, or traiNNer-redux, or the one that has the network.

@@ -29,7 +29,7 @@ func (n NeosrStep) unknown() string {
 	return ""
 }
 
-// recordNeosr puts neosr's step on the tape: image.feed_data and image.closure (neosr/models/image.py:441 and 506 at 31c7022), then
+// recordNeosr puts the step of neosr on the tape: image.feed_data and image.closure (neosr/models/image.py:441 and 506 at 31c7022), then
 // both optimizers. The generator's gradients are there until the discriminator's step is over.
 func (cfg StepConfig) recordNeosr(t *nn.Tape) (unknown string) {
 	n, gtSize := *cfg.Neosr, cfg.LQ*cfg.Net.Scale

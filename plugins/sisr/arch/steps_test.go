@@ -15,4 +15,7 @@ func TestSteps(t *testing.T) {
 	if n := rows.Check(t, "testdata/steps_sisr_attention.json"); n < 15 {
 		t.Errorf("%d rows of attention networks are recorded, want at least 15", n)
 	}
+	if n := rows.Check(t, "testdata/steps_neosr.json"); n < 15 {
+		t.Errorf("%d rows of neosr are recorded, want at least 15", n)
+	}
 }

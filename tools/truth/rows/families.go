@@ -78,17 +78,25 @@ func torchvision(a args) (Price, error) {
 }
 
 // sisr is traiNNer-redux's step: tools/capture/step_sisr.py.
-func sisr(a args) (p Price, err error) {
-	n, _, err := sisrarch.Build(sisrarch.Spec{Type: a.Net, Scale: a.Scale, Args: a.Args})
+func sisr(a args) (p Price, err error) { return superResolution(a, sisrarch.Redux) }
+
+// neosr is neosr's: tools/capture/step_neosr.py.
+func neosr(a args) (p Price, err error) { return superResolution(a, sisrarch.Neosr) }
+
+func superResolution(a args, project sisrarch.Project) (p Price, err error) {
+	n, _, err := sisrarch.Build(sisrarch.Spec{Project: project, Type: a.Net, Scale: a.Scale, Args: a.Args})
 	if err != nil {
 		return p, err
 	}
 	cfg := sisrarch.StepConfig{Net: n, Batch: a.Batch, LQ: a.LQ, AMP: a.amp(), Accumulate: a.Accumulate, EMA: a.EMA, CPU: true} // where the rows are recorded
+	if project == sisrarch.Neosr {
+		cfg.Neosr = &sisrarch.NeosrStep{}
+	}
 	for _, l := range a.Losses {
-		cfg.Losses = append(cfg.Losses, sisrarch.Loss{Type: l.Type, Weight: l.Weight})
+		cfg.Losses = append(cfg.Losses, sisrarch.Loss{Project: project, Type: l.Type, Weight: l.Weight})
 	}
 	if a.Disc != "" {
-		if cfg.Disc, _, err = sisrarch.BuildDiscriminator(sisrarch.Spec{Type: a.Disc}); err != nil {
+		if cfg.Disc, _, err = sisrarch.BuildDiscriminator(sisrarch.Spec{Project: project, Type: a.Disc}); err != nil {
 			return p, err
 		}
 	}
