@@ -27,10 +27,7 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	}
 	val.H, val.W = q.Image("image", "")
 	project, warnings := projectOf(q)
-	trains, lossNames := q.Bool("training", true), q.Text("losses", map[arch.Project]string{arch.Neosr: "L1Loss"}[project])
-	if lossNames == "" {
-		lossNames = "charbonnierloss"
-	}
+	trains, lossNames := q.Bool("training", true), q.Text("losses", usualLoss(project))
 	if project == arch.Neosr {
 		step.Neosr, val.Neosr = &arch.NeosrStep{}, true
 	}
@@ -77,6 +74,14 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	}
 	phases[0].Warnings = warnings
 	return phases, nil
+}
+
+// usualLoss is the loss of a step that names none.
+func usualLoss(p arch.Project) string {
+	if p == arch.Neosr {
+		return "L1Loss"
+	}
+	return "charbonnierloss"
 }
 
 // build finds the network of a step, and sees whether its optimizers and its losses are known. The warnings say what was assumed.
