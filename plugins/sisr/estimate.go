@@ -70,9 +70,7 @@ func readAsked(q *plugin.Bare, d gpu.Device) (a asked, err error) {
 	a.step.Project, a.warnings = project, warnings
 	losses := q.Text("losses", defaultLoss(project))
 	a.val = validation(q, a.step)
-	if project == arch.Neosr {
-		a.step.Neosr, a.val.Neosr = &arch.NeosrStep{}, true
-	}
+	a.val.Neosr = project == arch.Neosr
 	a.spec = arch.Spec{
 		Project: project, Type: q.Arch, Scale: scale, Generation: q.Text("generation", ""), Frames: q.Int("frames", 0),
 		Args: q.Rest(),

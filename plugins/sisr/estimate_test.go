@@ -22,7 +22,15 @@ func TestEstimateOfTheImpossible(t *testing.T) {
 		"a discriminator nobody knows": {"compact", map[string]string{"discriminator": "nosuch"}, "those that have one are docres_discriminator, dunet"},
 		"tiles that overlap by a tile": {"compact", map[string]string{"image": "64", "tile": "32", "tile-overlap": "32"}, "tile-overlap is less than tile"},
 		"no argument of the network's": {"compact", map[string]string{"queue": "7"}, `"queue"; what is no setting of the step is taken for an argument of the network`},
-		"less than no channels":        {"span", map[string]string{"feature_channels": "-5"}, "there is no training of span with these settings: a micro-batch of 1 with low-resolution crops of 64 cannot be counted: there would be a tensor of [-5 3 1 1]"},
+		"less than no channels":        {"span", map[string]string{"feature_channels": "-5"}, "feature_channels: -5 is not a whole number of at least 1"},
+		"no channels":                  {"span", map[string]string{"feature_channels": "0"}, "feature_channels: 0 is not a whole number of at least 1"},
+		"an optimizer nobody knows":    {"span", map[string]string{"optimizer": "nosuch"}, `optimizer is "nosuch": it is one of adam, `},
+		"an upsampler nobody knows":    {"swinir_s", map[string]string{"upsampler": "foo"}, `upsampler "foo" leaves the image at its size, and the scale is 4: pixelshuffle, `},
+		"a project nobody knows":       {"span", map[string]string{"project": "foo"}, `project is "foo": it is one of redux, basicsr, neosr`},
+		"another project's network":    {"ninasr", map[string]string{"project": "redux"}, "no formula for it; projects with a network of that name: neosr"},
+		"another project's loss":       {"ninasr", map[string]string{"losses": "charbonnierloss"}, `losses has "charbonnierloss", which has no formula; those that have one are chc_loss, consistency_loss`},
+		"neosr's network":              {"ninasr", nil, ""},
+		"neosr's step":                 {"span", map[string]string{"project": "neosr", "discriminator": "metagan", "losses": "mssim_loss,fdl_loss", "image": "64"}, ""},
 		"a crop beyond counting":       {"flexnet", map[string]string{"lq": "100000"}, "with these settings: a micro-batch of 1 with low-resolution crops of 100000 is too large to be counted"},
 		"an image beyond counting":     {"compact", map[string]string{"image": "64x9999999999", "training": "false"}, "with these settings: an image of 64 × 9999999999 is too large to be counted"},
 		"a crop that is just enough":   {"hit_srf", map[string]string{"lq": "17"}, ""},
@@ -67,5 +75,33 @@ func TestEstimateOfFormats(t *testing.T) {
 	}
 	if got := allocated("fp16", "true", card) - allocated("fp16", "true", gpu.Device{}); got != 8519680 {
 		t.Errorf("a card allocates %d more than the tensors", got)
+	}
+}
+
+// Where several projects have a network of that name, a warning names the one that is priced.
+func TestEstimateNamesTheProject(t *testing.T) {
+	for name, tt := range map[string]struct {
+		arch, project, says string
+		params              int64
+	}{
+		"of several, the first":   {"span", "", "this is traiNNer-redux's span; ", 2_621_964},
+		"of several, one by name": {"span", "neosr", "", 2_236_728},
+		"of one alone":            {"ninasr", "", "", 1_030_194},
+	} {
+		q := &plugin.Bare{Arch: tt.arch, Settings: map[string]string{}}
+		if tt.project != "" {
+			q.Settings["project"] = tt.project
+		}
+		phases, err := New().(plugin.Estimator).Estimate(t.Context(), q, gpu.Device{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if said := strings.Join(phases[0].Warnings, "\n"); tt.says == "" && said != "" || !strings.Contains(said, tt.says) {
+			t.Errorf("%s: it warns %q, want %q", name, said, tt.says)
+		}
+		if got := phases[0].Estimate.Items[0].Count; got != tt.params {
+			t.Errorf("%s: %d parameters, want %d", name, got, tt.params)
+		}
 	}
 }

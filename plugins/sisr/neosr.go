@@ -6,14 +6,14 @@ import (
 )
 
 // neosrStep reads what neosr's own step asks of a recipe (neosr/models/image.py at 31c7022, init_training_settings).
-func (r *recipe) neosrStep() *arch.NeosrStep {
+func (r *recipe) neosrStep() arch.NeosrStep {
 	set := func(path string) bool { // anything but false and nothing
 		v := r.at(path)
 		on, isBool := v.Bool()
 		return v.Exists() && !v.IsNull() && (on || !isBool)
 	}
 	clamp, isBool := r.at("train.clamp").Bool()
-	n := &arch.NeosrStep{
+	n := arch.NeosrStep{
 		Unclamped: isBool && !clamp, MatchLQ: set("train.match_lq_colors"), Augments: augments(r.at("datasets.train.augmentation")),
 		SAM: set("train.sam"), ECO: set("train.eco"),
 	}

@@ -532,7 +532,8 @@ func TestImpossibleNumbers(t *testing.T) {
 	for name, tt := range map[string]struct{ from, to, says string }{
 		"a quoted batch":  {"gpu: 8 ", `gpu: "8" `, `batch_size_per_gpu is "8"; it is a whole number`},
 		"no batch":        {"gpu: 8 ", "gpu: 0 ", "batch_size_per_gpu is 0; it is a whole number from 1"},
-		"a negative crop": {"lq_size: 64", "lq_size: -64", "crop is negative"},
+		"a negative crop": {"lq_size: 64", "lq_size: -64", "lq_size is -64; it is a whole number of at least 1"},
+		"no crop":         {"lq_size: 64", "lq_size: 0", "lq_size is 0; it is a whole number of at least 1"},
 		"no scale":        {"scale: 2", "scale: 0", "scale is 0; it is at least 1"},
 		"a huge batch":    {"gpu: 8 ", "gpu: 1000000000 ", "batch_size_per_gpu is 1000000000"},
 	} {

@@ -75,7 +75,7 @@ def keep_attributes(model):
     card, as a buffer does."""
     for m in model.modules():
         for k, v in list(vars(m).items()):
-            if isinstance(v, torch.Tensor) and v.numel() > 1000:
+            if isinstance(v, torch.Tensor) and v.numel() > 1000 and k + "_orig" not in m._parameters:  # not spectral_norm's weight
                 delattr(m, k)
                 m.register_buffer(k, v)
 

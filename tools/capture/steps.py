@@ -3,7 +3,7 @@
 
     steps.py FAMILY OUT.json [NAME=DIR@COMMIT ...] [--only TEXT] [--fake]
 
-Families: torchvision, moco, sisr, basicsr, stablesr, dualattn. All but the first want checkouts of the projects whose classes
+Families: torchvision, moco, sisr, basicsr, neosr, stablesr, dualattn. All but the first want checkouts of the projects whose classes
 they build, by the names that the family's module lists (step_FAMILY.py); none of their code is kept. Needs PyTorch 2.1
 or later (track.py); everything runs on the "meta" device, so a step of a large model takes seconds and no memory.
 
@@ -76,7 +76,7 @@ def save(path, family, commits, rows):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("family", choices=["torchvision", "moco", "sisr", "basicsr", "stablesr", "dualattn"])
+    p.add_argument("family", choices=["torchvision", "moco", "sisr", "basicsr", "neosr", "stablesr", "dualattn"])
     p.add_argument("out")
     p.add_argument("checkouts", nargs="*", help="NAME=DIR@COMMIT")
     p.add_argument("--only", default="", help="only cases whose arguments contain this text")

@@ -29,6 +29,7 @@ type neosrLike struct {
 	fixed    map[string]any // arguments that no formula has with another value
 	swallow  bool           // **kwargs
 	buffer   string         // a buffer of one element that traiNNer-redux's class has not
+	needs    string         // an argument that it has no default for
 }
 
 const (
@@ -68,7 +69,7 @@ var neosrLikes = []neosrLike{
 	{names: "moesr", of: "moesr2", scale: "scale",
 		takes: "in_ch out_ch dim n_blocks n_block expansion_factor expansion_msg upsampler upsample_dim"},
 	{names: "omnisr", of: "omnisr", takes: "num_in_ch num_out_ch num_feat block_num pe window_size res_num bias", scale: "upsampling",
-		swallow: true, fixed: map[string]any{"ffn_bias": true}},
+		needs: "upsampling", swallow: true, fixed: map[string]any{"ffn_bias": true}},
 	{names: "plksr", of: "plksr", takes: plksrArgs, scale: "upscaling_factor", fixed: map[string]any{"is_coreml": false}},
 	{names: "plksr_tiny", of: "plksr_tiny", takes: plksrArgs, scale: "upscaling_factor", fixed: map[string]any{"is_coreml": false}},
 	{names: "rcan", of: "rcan", takes: "n_resgroups n_resblocks n_feats kernel_size reduction n_colors norm", scale: "scale", swallow: true,
@@ -139,6 +140,9 @@ func ints(ns ...int64) (list []any) {
 func (l neosrLike) build(s Spec, a *args) (Network, error) {
 	if err := ownScale(s, a, l.scale); err != nil {
 		return Network{}, err
+	}
+	if _, given := a.values[l.needs]; l.needs != "" && !given {
+		return Network{}, fmt.Errorf("%s is missing: neosr's class has no default for it", l.needs)
 	}
 	values := maps.Clone(l.defaults)
 	if values == nil {

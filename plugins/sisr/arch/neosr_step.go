@@ -31,13 +31,10 @@ func (n NeosrStep) unknown() string {
 
 func init() { models.add(Neosr, model{record: StepConfig.recordNeosr}, "", "image", "otf") }
 
-// recordNeosr puts neosr's step on the tape: image.feed_data and image.closure (neosr/models/image.py:441 and 506 at 31c7022), then
+// recordNeosr puts the step of neosr on the tape: image.feed_data and image.closure (neosr/models/image.py:441 and 506 at 31c7022), then
 // both optimizers. The generator's gradients are there until the discriminator's step is over.
 func (cfg StepConfig) recordNeosr(t *nn.Tape) (unknown string) {
-	if cfg.Neosr == nil {
-		cfg.Neosr = &NeosrStep{}
-	}
-	n, gtSize := *cfg.Neosr, cfg.LQ*cfg.Net.Scale
+	n, gtSize := cfg.Neosr, cfg.LQ*cfg.Net.Scale
 	optG, optD := cfg.optimizers()
 	gtShape := []int64{cfg.gathered(), cfg.Net.gtCh(), gtSize, gtSize}
 	var lq, gt, previous nn.Tensor

@@ -14,7 +14,7 @@ const neosrRecipes = `asid atd catanet cfsr compact craft cugan dat_m dct dctlsa
 hma krgn lmlt man moesr mosrv2 msdan ninasr omnisr plainusr plksr rcan realplksr rgt safmn sebica span spanplus srformer_light swinir_small`
 
 // neosrUnknown are those without a formula.
-const neosrUnknown = "asid catanet"
+const neosrUnknown = "catanet"
 
 // neosrStep is the step of neosr's recipes with a network.
 func neosrStep(t *testing.T, network string) (StepConfig, error) {
@@ -31,9 +31,9 @@ func neosrStep(t *testing.T, network string) (StepConfig, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := StepConfig{
+	cfg := StepConfig{Project: Neosr,
 		Net: net, Batch: 8, LQ: 64, AMP: nn.BF16, OptimG: "adan_sf", OptimD: "adan_sf", EMA: true, Disc: disc,
-		Neosr: &NeosrStep{Wavelet: "80000", Augments: true},
+		Neosr: NeosrStep{Wavelet: "80000", Augments: true},
 	}
 	for _, name := range []string{"mssim_loss", "consistency_loss", "ldl_loss", "fdl_loss", "gan_loss"} {
 		cfg.Losses = append(cfg.Losses, Loss{Project: Neosr, Type: name, Weight: 1, Args: map[string]any{}})
@@ -109,9 +109,9 @@ func TestNeosrStep(t *testing.T) {
 	}
 	cfg.Batch, cfg.LQ = 2, 32
 	total := func(change func(c *StepConfig, n *NeosrStep)) int64 {
-		c, n := cfg, *cfg.Neosr
+		c, n := cfg, cfg.Neosr
 		change(&c, &n)
-		c.Neosr = &n
+		c.Neosr = n
 		e := Training(c)
 		if !e.Known() {
 			t.Fatal(e.Unknown)
@@ -139,7 +139,7 @@ func TestNeosrStep(t *testing.T) {
 	}
 	for what, n := range map[string]NeosrStep{"train.sam": {SAM: true}, "train.eco": {ECO: true}} {
 		c := cfg
-		c.Neosr = &n
+		c.Neosr = n
 		if e := Training(c); !strings.Contains(e.Unknown, what) {
 			t.Errorf("%s: %q", what, e.Unknown)
 		}

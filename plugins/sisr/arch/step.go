@@ -29,10 +29,9 @@ type StepConfig struct {
 	Replicas int64
 	// OldTorch is PyTorch 1.13: interpolate is not on autocast's float32 list, and a mean saves its input.
 	OldTorch bool
-	CPU      bool // the step runs there, and not on a card
-	OneDNN   bool // what oneDNN copies there counts too
-	// Neosr is what neosr's own step has beside these; nil for a step of another project.
-	Neosr *NeosrStep
+	CPU      bool      // the step runs there, and not on a card
+	OneDNN   bool      // what oneDNN copies there counts too
+	Neosr    NeosrStep // what neosr's own step has beside these
 }
 
 // A model is a project's training loop.
@@ -270,7 +269,7 @@ func (cfg StepConfig) resident(t *nn.Tape) []mem.Item {
 			items = append(items, modelItems(what, t.Size(what), l.Type)...)
 		}
 	}
-	if cfg.Neosr != nil {
+	if cfg.Project == Neosr {
 		items = append(items, cfg.residentNeosr(d)...)
 	}
 	return items

@@ -23,4 +23,7 @@ func TestSteps(t *testing.T) {
 			t.Errorf("%d rows of %s are recorded, want at least %d", n, name, least)
 		}
 	}
+	if n := rows.Check(t, "testdata/steps_neosr.json"); n < 15 {
+		t.Errorf("%d rows of neosr are recorded, want at least 15", n)
+	}
 }

@@ -77,6 +77,12 @@ func torchvision(a args) (Price, error) {
 	return Price{Saved: peak.Saved, Tensors: est}, nil
 }
 
+// neosr is a step of neosr: tools/capture/step_neosr.py.
+func neosr(a args) (Price, error) {
+	a.Project = string(sisrarch.Neosr)
+	return sisr(a)
+}
+
 // sisr is a step of traiNNer-redux or of BasicSR: tools/capture/step_sisr.py, step_basicsr.py.
 func sisr(a args) (p Price, err error) {
 	project := sisrarch.Project(a.Project)
