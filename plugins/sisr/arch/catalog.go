@@ -26,8 +26,8 @@ const (
 // bases are the projects on which others are built.
 var bases = map[Project]Project{HAT: BasicSR, DAT: BasicSR, NAFNet: BasicSR, Restormer: BasicSR}
 
-// Owner is the project whose network a recipe for p names: p itself, or one built on it that has a network of that name and
-// p has none. Their recipes are spelled alike, and no two of them share a name.
+// Owner is the project whose network a recipe for p names: p itself, or one built on it that has a network of that
+// name and p has none. Their recipes are spelled alike, and no two of them share a name.
 func Owner(p Project, network string) Project {
 	if _, ok := networks.find(p, network); ok {
 		return p
