@@ -199,7 +199,8 @@ func (r *recipe) frames() int64 {
 // models do unless they are told not to (models/realesrgan_model.py, feed_data, at 8d56e3a0; HAT's models are made of
 // the same lines).
 func (r *recipe) degrades(model string) bool {
-	made := strings.Contains(model, "realesr") || strings.Contains(model, "realhat")
+	made := strings.Contains(model, "realesr") || strings.HasPrefix(model, "realhat") ||
+		strings.HasPrefix(model, "realdrct")
 	if on, ok := r.at("high_order_degradation").Bool(); ok {
 		return on && (made || r.dialect != &basicSR)
 	}

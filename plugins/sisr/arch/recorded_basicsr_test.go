@@ -135,7 +135,7 @@ func TestBasicSRNames(t *testing.T) {
 		}
 	}
 	checked["ldlloss"] = true // by the steps of RealESRGANModel in steps_basicsr.json
-	for _, p := range []Project{BasicSR, HAT, DAT, NAFNet, Restormer} {
+	for _, p := range []Project{BasicSR, ATD, DRCT, HAT, DAT, NAFNet, Restormer, RGT, SRFormer} {
 		for _, n := range slices.Concat(Names(p), DiscriminatorNames(p), LossNames(p)) {
 			if !checked[n] {
 				t.Errorf("%v's %s: never compared with PyTorch", p, n)
