@@ -27,9 +27,9 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 	}
 	val.H, val.W = q.Image("image", "")
 	trains, lossNames := q.Bool("training", true), q.Text("losses", "charbonnierloss")
-	project := arch.Owner(projects[q.OneOf("project", "redux", "basicsr", "neosr")], q.Arch)
+	project := projects[q.OneOf("project", "redux", "basicsr", "neosr")]
 	step.Project = project
-	spec := bareSpec(q, project, scale)
+	spec := arch.Spec{Project: project, Type: q.Arch, Scale: scale, Generation: q.Text("generation", ""), Frames: q.Int("frames", 0), Args: q.Rest()}
 	for _, l := range strings.Split(lossNames, ",") {
 		step.Losses = append(step.Losses, arch.Loss{Project: spec.Project, Type: l, Weight: 1})
 	}
@@ -76,14 +76,6 @@ func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.
 		}
 	}
 	return phases, nil
-}
-
-// bareSpec is the network that is asked for. It takes what nothing else has read for arguments of the network.
-func bareSpec(q *plugin.Bare, p arch.Project, scale int64) arch.Spec {
-	spec := arch.Spec{Project: p, Type: q.Arch, Scale: scale, Frames: q.Int("frames", 0)}
-	spec.Generation = q.Text("generation", "")
-	spec.Args = q.Rest()
-	return spec
 }
 
 // projects are the projects by the name that --project takes.
