@@ -6,8 +6,9 @@ const parallelImages = 32
 
 // DeformConv is torchvision.ops.deform_conv2d(x, offset, w, b, padding=pad, mask=mask) of stride 1, in float32.
 //
-// Saved: all of them (DeformConv2dFunction in torchvision/csrc/ops/autograd/deform_conv2d_kernel.cpp). On a card the kernel
-// unfolds as many images as it takes at once into columns, forward and backward, and forward keeps the result twice.
+// Saved: all of them (DeformConv2dFunction in torchvision/csrc/ops/autograd/deform_conv2d_kernel.cpp). On a card the
+// kernel unfolds as many images as it takes at once into columns, forward and backward, and forward keeps the result
+// twice.
 func (t *Tape) DeformConv(x, offset, mask, w, b Tensor, pad int64) Tensor {
 	size := func(n, k int64) int64 { return n + 2*pad - k + 1 }
 	o := t.op("torchvision.ops.deform_conv2d", x, offset, mask, w, b)

@@ -36,8 +36,8 @@ func (x *checkout) read() (err error) {
 	if path := x.prog.Path(); path != "" {
 		x.root = filepath.Dir(path)
 	}
-	// BasicSR and what is built on it keep train.py in their package, and all else beside that (basicsr/train.py, line 214 at
-	// 8d56e3a0).
+	// BasicSR and what is built on it keep train.py in their package, and all else beside that (basicsr/train.py, line
+	// 214 at 8d56e3a0).
 	for _, part := range []string{"__init__.py", "models/__init__.py"} {
 		if _, err := os.Stat(filepath.Join(x.root, part)); err == nil && x.recipe.dialect == &basicSR {
 			x.root = filepath.Dir(x.root)

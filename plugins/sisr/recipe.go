@@ -194,8 +194,9 @@ func readRecipe(path string, text []byte, forced []string) (*recipe, []string, e
 	return r, warnings, nil
 }
 
-// frames is how many a clip of the training set has, 0 where the recipe says nothing of it. BasicSR's clips of Vimeo-90K are
-// whole ones, of seven frames, which flip_sequence doubles (data/vimeo90k_dataset.py, lines 135 and 189 at 8d56e3a0).
+// frames is how many a clip of the training set has, 0 where the recipe says nothing of it. BasicSR's clips of
+// Vimeo-90K are whole ones, of seven frames, which flip_sequence doubles (data/vimeo90k_dataset.py, lines 135 and 189
+// at 8d56e3a0).
 func (r *recipe) frames() int64 {
 	if r.dialect != &basicSR {
 		return r.int(trainSet+"clip_size", 0)
@@ -210,19 +211,21 @@ func (r *recipe) frames() int64 {
 	return max(0, n)
 }
 
-// degrades reports whether the low resolution is made on the card, which keeps a pool of pairs for it. BasicSR's models do
-// unless they are told not to (models/realesrgan_model.py, feed_data, at 8d56e3a0; HAT's models are made of the same lines).
+// degrades reports whether the low resolution is made on the card, which keeps a pool of pairs for it. BasicSR's
+// models do unless they are told not to (models/realesrgan_model.py, feed_data, at 8d56e3a0; HAT's models are made of
+// the same lines).
 func (r *recipe) degrades(model string) bool {
-	made := strings.Contains(model, "realesr") || strings.Contains(model, "realhat")
+	made := strings.Contains(model, "realesr") || strings.HasPrefix(model, "realhat") ||
+		strings.HasPrefix(model, "realdrct")
 	if on, ok := r.at("high_order_degradation").Bool(); ok {
 		return on && (made || r.dialect != &basicSR)
 	}
 	return made || model == "otf"
 }
 
-// readStages reads Restormer's progressive training, whose batches and crops change by a plan (basicsr/train.py at df766d5):
-// a stage takes mini_batch_sizes of the batch, and gt_sizes of the crop. The stage of the most pixels is priced, and neither
-// size is a knob.
+// readStages reads Restormer's progressive training, whose batches and crops change by a plan (basicsr/train.py at
+// df766d5): a stage takes mini_batch_sizes of the batch, and gt_sizes of the crop. The stage of the most pixels is
+// priced, and neither size is a knob.
 func (r *recipe) readStages(warn func(string, ...any)) {
 	sizes, batches := r.at("datasets.train.gt_sizes"), r.at("datasets.train.mini_batch_sizes")
 	if r.dialect != &basicSR || sizes.Len() == 0 || sizes.Len() != batches.Len() {
@@ -244,7 +247,8 @@ func (r *recipe) readStages(warn func(string, ...any)) {
 	for _, path := range []string{r.micro, r.gt} {
 		r.fixed[path] = "datasets.train.gt_sizes and mini_batch_sizes decide it, stage by stage"
 	}
-	warn("the training has %d stages of batches and crops: the largest is priced, %d crops of %d", sizes.Len(), batch, crop)
+	warn("the training has %d stages of batches and crops: the largest is priced, %d crops of %d", sizes.Len(), batch,
+		crop)
 }
 
 // readSizes reads the batch and the training crop.

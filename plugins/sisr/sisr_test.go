@@ -715,7 +715,9 @@ func TestIdleCard(t *testing.T) {
 		set := plugintest.Ladders(t, New(), j.Command, gpu.Device{Kind: kind, Total: 12 * unit.GiB})
 		return set.Ladder(ladder.Training).Rungs[0].At(0).Known()
 	}
-	basic := "name: x\nmodel_type: SRModel\nscale: 2\nnum_gpu: 0\nnetwork_g: {type: SRVGGNetCompact, upscale: 2}\ndatasets:\n  train: {gt_size: 64, batch_size_per_gpu: 2}\ntrain:\n  optim_g: {type: Adam}\n  pixel_opt: {type: L1Loss}\n"
+	basic := "name: x\nmodel_type: SRModel\nscale: 2\nnum_gpu: 0\n" +
+		"network_g: {type: SRVGGNetCompact, upscale: 2}\ndatasets:\n  train: {gt_size: 64, batch_size_per_gpu: 2}\n" +
+		"train:\n  optim_g: {type: Adam}\n  pixel_opt: {type: L1Loss}\n"
 	toml := "name = \"x\"\nscale = 2\nnum_gpu = 0\n[datasets.train]\npatch_size = 32\nbatch_size = 2\n[network_g]\ntype = \"compact\"\n[train.optim_g]\ntype = \"adamw\"\n[train.pixel_opt]\ntype = \"l1loss\"\n"
 	for _, tt := range []struct {
 		name, recipe string

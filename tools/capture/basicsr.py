@@ -44,6 +44,10 @@ def packages(*roots):
                     sys.modules[name] = m
     for name in [n for n in sys.modules if n.endswith(".utils") and n.count(".") == 1 and "__path__" in vars(sys.modules[n])]:
         sys.modules[name].get_root_logger = lambda *args, **kwargs: Quiet()
+    fairscale = types.ModuleType("fairscale.nn")  # which ATD asks for, to checkpoint
+    fairscale.checkpoint_wrapper = lambda module, *args, **kwargs: module
+    sys.modules.setdefault("fairscale", types.ModuleType("fairscale"))
+    sys.modules.setdefault("fairscale.nn", fairscale)
     torch.meshgrid = lambda *args, real=torch.meshgrid, **kwargs: real(*args, **{"indexing": "ij", **kwargs})
 
 

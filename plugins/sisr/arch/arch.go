@@ -29,7 +29,8 @@ type Spec struct {
 	// Source is the text of the checkout's own file of the architecture, or nil. It decides where one name stands for
 	// several networks: ParagonSR2's.
 	Source []byte
-	// Generation chooses among those networks instead, by the commit that its formula was read at; "" leaves it to the source.
+	// Generation chooses among those networks instead, by the commit that its formula was read at; "" leaves it to the
+	// source.
 	Generation string
 }
 

@@ -64,12 +64,13 @@ func init() {
 	}, "swinir")
 }
 
-// upscale is the network's own argument for the scale. Its class has a default of its own, where a recipe without it gets
-// results of another size than its images; what such a recipe asks for is taken for meant.
+// upscale is the network's own argument for the scale. Its class has a default of its own, where a recipe without it
+// gets results of another size than its images; what such a recipe asks for is taken for meant.
 func (a *args) upscale(name string, s Spec) (int64, error) {
 	n := a.int(name, s.Scale)
 	if n != s.Scale {
-		return 0, fmt.Errorf("%s is %d, and the recipe's scale is %d: the loss of the first step stops at it", name, n, s.Scale)
+		return 0, fmt.Errorf("%s is %d, and the recipe's scale is %d: the loss of the first step stops at it", name, n,
+			s.Scale)
 	}
 	return n, nil
 }

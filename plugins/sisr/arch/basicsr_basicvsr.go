@@ -7,8 +7,9 @@ import (
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// BasicVSR (Chan et al., 2021) with its SPyNet: basicsr/archs/basicvsr_arch.py and spynet_arch.py at 8d56e3a0. A batch of clips
-// (b, n, c, h, w) is (b, n·c, h, w) here, which is as many numbers, and so is what comes out: every frame is compared.
+// BasicVSR (Chan et al., 2021) with its SPyNet: basicsr/archs/basicvsr_arch.py and spynet_arch.py at 8d56e3a0. A
+// batch of clips (b, n, c, h, w) is (b, n·c, h, w) here, which is as many numbers, and so is what comes out: every
+// frame is compared.
 func init() {
 	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
 		n := basicVSR{feat: a.int("num_feat", 64), blocks: a.int("num_block", 15), frames: s.Frames}
@@ -33,7 +34,8 @@ func init() {
 		case n.frames < 2:
 			return Network{}, errors.New("how many frames a clip has is not known")
 		case n.stride < 1 || n.pad < 2 || n.pad > 3 || n.frames < 2*n.pad+1 || n.feat%8 != 0:
-			return Network{}, fmt.Errorf("keyframe_stride %d, temporal_padding %d, num_feat %d with %d frames", n.stride, n.pad, n.feat, n.frames)
+			return Network{}, fmt.Errorf("keyframe_stride %d, temporal_padding %d, num_feat %d with %d frames", n.stride,
+				n.pad, n.feat, n.frames)
 		}
 		return Network{InCh: 3 * n.frames, Forward: n.icon, ConvDominated: true, Multiple: 4, MinLQ: spyMin}, nil
 	}, "iconvsr")
@@ -175,7 +177,8 @@ func (n basicVSR) keyframes(t *nn.Tape, x nn.Tensor) map[int64]nn.Tensor {
 // trunk is ConvResidualBlocks.
 func (n basicVSR) trunk(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	blocks := residualNet{feat: n.feat}
-	return t.Sequential("main", x, conv(n.feat, 3).Module(), (*nn.Tape).LeakyReLUInplace, blocks.body(n.blocks, blocks.residualBlockNoBN))
+	body := blocks.body(n.blocks, blocks.residualBlockNoBN)
+	return t.Sequential("main", x, conv(n.feat, 3).Module(), (*nn.Tape).LeakyReLUInplace, body)
 }
 
 // flows is get_flow: between each two frames, both ways.

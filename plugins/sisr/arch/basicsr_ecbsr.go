@@ -10,8 +10,8 @@ import (
 func init() {
 	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
 		n := ecbsr{
-			in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), blocks: a.int("num_block", 4), feat: a.int("num_channel", 16),
-			idt: a.bool("with_idt", false), act: a.string("act_type", "prelu"), scale: s.Scale,
+			in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), blocks: a.int("num_block", 4),
+			feat: a.int("num_channel", 16), idt: a.bool("with_idt", false), act: a.string("act_type", "prelu"), scale: s.Scale,
 		}
 		switch n.act {
 		case "prelu", "relu", "linear":
@@ -60,8 +60,12 @@ func (n ecbsr) block(out int64, act string) nn.Module {
 			}
 		} else { // rep_params: of the branches' weights one
 			y = t.Hold(t.Conv2d("conv3x3", x, conv(out, 3)))
-			for name, mid := range map[string]int64{"conv1x1_3x3": 2 * out, "conv1x1_sbx": out, "conv1x1_sby": out, "conv1x1_lpl": out} {
-				t.Scope(name, func() { seqParams(t, x.Dim(1), mid, out, mid == out) }, x)
+			for i, name := range []string{"conv1x1_3x3", "conv1x1_sbx", "conv1x1_sby", "conv1x1_lpl"} {
+				mid := out
+				if i == 0 {
+					mid = 2 * out
+				}
+				t.Scope(name, func() { seqParams(t, x.Dim(1), mid, out, i > 0) }, x)
 			}
 		}
 		switch act {

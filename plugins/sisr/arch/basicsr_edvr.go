@@ -6,13 +6,14 @@ import (
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// EDVR (Wang et al., 2019): basicsr/archs/edvr_arch.py at 8d56e3a0. A batch of clips (b, t, c, h, w) is (b, t·c, h, w) here.
+// EDVR (Wang et al., 2019): basicsr/archs/edvr_arch.py at 8d56e3a0. A batch of clips (b, t, c, h, w) is (b, t·c, h,
+// w) here.
 func init() {
 	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
 		n := edvr{
-			residualNet: residualNet{in: a.int("num_in_ch", 3), feat: a.int("num_feat", 64)}, frames: a.int("num_frame", 5),
-			groups: a.int("deformable_groups", 8), extract: a.int("num_extract_block", 5), rebuild: a.int("num_reconstruct_block", 10),
-			tsa: a.bool("with_tsa", true),
+			residualNet: residualNet{in: a.int("num_in_ch", 3), feat: a.int("num_feat", 64)},
+			frames:      a.int("num_frame", 5), groups: a.int("deformable_groups", 8), extract: a.int("num_extract_block", 5),
+			rebuild: a.int("num_reconstruct_block", 10), tsa: a.bool("with_tsa", true),
 		}
 		a.ignore("num_out_ch", "center_frame_idx")
 		switch {

@@ -6,8 +6,9 @@ import (
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// NAFNet and its baseline (Chen et al., 2022) of their own project, megvii-research/NAFNet: basicsr/models/archs/NAFNet_arch.py,
-// Baseline_arch.py and local_arch.py at 2b4af71. NAFSSR, of two views, has no formula.
+// NAFNet and its baseline (Chen et al., 2022) of their own project, megvii-research/NAFNet:
+// basicsr/models/archs/NAFNet_arch.py, Baseline_arch.py and local_arch.py at 2b4af71. NAFSSR, of two views, has no
+// formula.
 func init() {
 	build := func(local, baseline bool) builder {
 		return func(s Spec, a *args) (Network, error) {
@@ -53,7 +54,8 @@ func init() {
 		toY := a.bool("toY", false)
 		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return psnrLoss(t, x, y, toY) }, nil
 	}, "psnrloss")
-	models.add(NAFNet, model{record: basicLoop{sections: pixelSections}.record, gradientsStay: true}, "imagerestorationmodel")
+	loop := basicLoop{sections: pixelSections}
+	models.add(NAFNet, model{record: loop.record, gradientsStay: true}, "imagerestorationmodel")
 }
 
 // baselineBlock is BaselineBlock.
@@ -75,8 +77,8 @@ func (n nafNet) baselineBlock(t *nn.Tape, inp nn.Tensor, pool nn.Module, dwExpan
 	return t.Add(y, t.Mul(x, gamma))
 }
 
-// A localPool is AvgPool2d of local_arch.py, which stands for the pool of a whole image: of windows half as large again as the
-// images that it was trained on, and of the whole where the image is no larger.
+// A localPool is AvgPool2d of local_arch.py, which stands for the pool of a whole image: of windows half as large
+// again as the images that it was trained on, and of the whole where the image is no larger.
 type localPool struct{ h, w, width int64 }
 
 func (p localPool) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {

@@ -8,8 +8,8 @@ import (
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// Restormer (Zamir et al., 2022) of its own project, swz30/Restormer: basicsr/models/archs/restormer_arch.py at df766d5. Its
-// blocks are DocRes's.
+// Restormer (Zamir et al., 2022) of its own project, swz30/Restormer: basicsr/models/archs/restormer_arch.py at
+// df766d5. Its blocks are DocRes's.
 func init() {
 	networks.add(Restormer, func(s Spec, a *args) (Network, error) {
 		n := docRes{
@@ -34,7 +34,8 @@ func init() {
 				return Network{}, fmt.Errorf("%d channels do not divide among %d heads", n.dim<<i, h)
 			}
 		}
-		net := Network{InCh: n.in, Multiple: 8, Forward: func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.restore(t, x, dual) }}
+		net := Network{InCh: n.in, Multiple: 8}
+		net.Forward = func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.restore(t, x, dual) }
 		if dual { // the two views of one image
 			net.Frames = 2
 		}

@@ -17,20 +17,27 @@ const (
 	Neosr   Project = "neosr"
 
 	// Projects that are built on BasicSR: what a recipe names is theirs, or BasicSR's.
+	ATD       Project = "ATD"
+	DRCT      Project = "DRCT"
 	HAT       Project = "HAT"
 	DAT       Project = "DAT"
 	NAFNet    Project = "NAFNet"
 	Restormer Project = "Restormer"
+	RGT       Project = "RGT"
+	SRFormer  Project = "SRFormer"
 )
 
 // Projects are all of them, as they are listed.
 var Projects = []Project{Redux, BasicSR, Neosr}
 
 // bases are the projects on which others are built.
-var bases = map[Project]Project{HAT: BasicSR, DAT: BasicSR, NAFNet: BasicSR, Restormer: BasicSR}
+var bases = map[Project]Project{
+	ATD: BasicSR, DRCT: BasicSR, HAT: BasicSR, DAT: BasicSR, NAFNet: BasicSR, Restormer: BasicSR, RGT: BasicSR,
+	SRFormer: BasicSR,
+}
 
-// Owner is the project whose network a recipe for p names: p itself, or one built on it that has a network of that name and
-// p has none. Their recipes are spelled alike, and no two of them share a name.
+// Owner is the project whose network a recipe for p names: p itself, or one built on it that has a network of that
+// name and p has none. Their recipes are spelled alike, and no two of them share a name.
 func Owner(p Project, network string) Project {
 	if _, ok := networks.find(p, network); ok {
 		return p

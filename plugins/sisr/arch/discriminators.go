@@ -61,7 +61,8 @@ func ganLoss(t *nn.Tape, pred nn.Tensor) nn.Tensor {
 }
 
 func init() {
-	discriminators.share(BasicSR, "unetdiscriminatorsn", "vggstylediscriminator") // basicsr/archs/discriminator_arch.py at 8d56e3a0
+	// basicsr/archs/discriminator_arch.py at 8d56e3a0
+	discriminators.share(BasicSR, "unetdiscriminatorsn", "vggstylediscriminator")
 	registerDiscriminator("unetdiscriminatorsn", func(_ Spec, a *args) (nn.Module, error) {
 		d := unetDiscriminatorSN{feat: a.int("num_feat", 64), skip: a.bool("skip_connection", true)}
 		a.ignore("num_in_ch")

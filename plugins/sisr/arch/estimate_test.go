@@ -302,7 +302,9 @@ func TestGenerationIsChosen(t *testing.T) {
 			}
 		}
 	}
-	for name, key := range map[string]string{"paragonsr2_nano": "ea36e5c8", "compact": "069b6d59", "paragonsr2_pro": "1121aa15"} {
+	for name, key := range map[string]string{
+		"paragonsr2_nano": "ea36e5c8", "compact": "069b6d59", "paragonsr2_pro": "1121aa15",
+	} {
 		if _, _, err := Build(Spec{Type: name, Scale: 2, Generation: key}); err == nil || errors.Is(err, ErrUnknown) {
 			t.Errorf("%s of %s: %v", name, key, err)
 		}

@@ -19,15 +19,16 @@ const (
 	paragonRelease = "release (Phhofm/ParagonSR2)"
 )
 
-// paragonGenerations are the networks that share names, by what chooses one: the commit that was read. The first has other
-// names than the second; without the checkout's file each assumes the one marked.
+// paragonGenerations are the networks that share names, by what chooses one: the commit that was read. The first has
+// other names than the second; without the checkout's file each assumes the one marked.
 var paragonGenerations = []struct {
 	key, generation string
 	hybrid          bool // nano to xl; the others are realtime to ultimate
 	assumed         bool
 }{
-	{"2f64430b", paragonDynamic, true, false}, {"da033d99", paragonFull, true, false}, {"069b6d59", paragonWindow, true, true},
-	{"1121aa15", paragonFirst, false, false}, {"5a6cbb0c", paragonTokens, false, false}, {"ea36e5c8", paragonNarrow, false, false},
+	{"2f64430b", paragonDynamic, true, false}, {"da033d99", paragonFull, true, false},
+	{"069b6d59", paragonWindow, true, true}, {"1121aa15", paragonFirst, false, false},
+	{"5a6cbb0c", paragonTokens, false, false}, {"ea36e5c8", paragonNarrow, false, false},
 	{"921e57d1", paragonRelease, false, true}, {"933d5397", paragonUltimate, false, false},
 }
 
@@ -47,7 +48,8 @@ func paragonOf(s Spec, hybrid bool) (generation string, assumed bool, err error)
 		}
 	}
 	if s.Generation != "" {
-		return "", false, fmt.Errorf("generation %q is none of those that have the name: %s", s.Generation, strings.Join(keys, ", "))
+		return "", false, fmt.Errorf("generation %q is none of those that have the name: %s", s.Generation,
+			strings.Join(keys, ", "))
 	}
 	generation, assumed = paragonGeneration(s.Source)
 	return generation, assumed, nil
@@ -79,9 +81,10 @@ func paragonGeneration(source []byte) (generation string, assumed bool) {
 		return "", true
 	case has("class UltimateBlock"):
 		return paragonUltimate, true
-	case has("class NanoBlock") && has("class ProBlock") && has("class TokenDictionaryCA") && has(`kw.pop("window_size", 8)`):
-		return paragonNarrow, true
 	case has("class NanoBlock") && has("class ProBlock") && has("class TokenDictionaryCA"):
+		if has(`kw.pop("window_size", 8)`) {
+			return paragonNarrow, true
+		}
 		return paragonRelease, true
 	case has("class NanoBlock") && has("class ATDBlock"):
 		return paragonTokens, true

@@ -2,20 +2,24 @@ package arch
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// The release of ParagonSR2: traiNNer/archs/paragonsr2_arch.py of Phhofm/ParagonSR2 at 921e57d1, and the steps to it of
-// December 2025 in delafer/traiNNer-redux: at 1121aa15 and 255250b2 without float32 and most scales of residuals, at 5a6cbb0c
-// with another "pro", at ea36e5c8 with narrower windows in it. At deafa14d "realtime" leaves out the convolution that takes
-// its features back to their number, and stops at its first addition.
+// The release of ParagonSR2: traiNNer/archs/paragonsr2_arch.py of Phhofm/ParagonSR2 at 921e57d1, and the steps to it
+// of December 2025 in delafer/traiNNer-redux: at 1121aa15 and 255250b2 without float32 and most scales of residuals,
+// at 5a6cbb0c with another "pro", at ea36e5c8 with narrower windows in it. At deafa14d "realtime" leaves out the
+// convolution that takes its features back to their number, and stops at its first addition.
 const (
 	paragonDraft  = "first of the release's names (deafa14d)"
 	paragonFirst  = "first of the release's names (1121aa15)"
 	paragonTokens = "before the release, pro by token dictionaries (5a6cbb0c)"
 	paragonNarrow = "before the release, pro in windows of 8 (ea36e5c8)"
 )
+
+// released are the generations whose blocks are the release's.
+var released = []string{paragonTokens, paragonNarrow, paragonRelease, paragonUltimate}
 
 func init() {
 	release := func(variant string, feat, groups, blocks int64, alpha float64, window int64) builder {
@@ -32,7 +36,7 @@ func init() {
 				return Network{}, fmt.Errorf("this version of paragonsr2_arch.py has no network of that name")
 			case generation == paragonTokens && variant == "pro":
 				return Network{}, fmt.Errorf("pro of 5a6cbb0c: %w", ErrUnknown)
-			case !first && generation != paragonTokens && generation != paragonNarrow && generation != paragonRelease && generation != paragonUltimate:
+			case !first && !slices.Contains(released, generation):
 				return Network{}, fmt.Errorf("this version of paragonsr2_arch.py: %w", ErrUnknown)
 			case s.Source == nil && assumed: // no other generation has these names
 				a.warn("without the checkout's paragonsr2_arch.py, the %s is assumed", generation)

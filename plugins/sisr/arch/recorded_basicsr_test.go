@@ -9,8 +9,8 @@ import (
 	"github.com/launch-ml/launch/core/mem"
 )
 
-// TestBasicSRNetworks compares the networks of BasicSR, and of the projects built on it, with PyTorch's own account of each
-// project's class.
+// TestBasicSRNetworks compares the networks of BasicSR, and of the projects built on it, with PyTorch's own account
+// of each project's class.
 func TestBasicSRNetworks(t *testing.T) {
 	saved, peak, eval := deviation{what: "saved"}, deviation{what: "peak of a step"}, deviation{what: "peak of inference"}
 	for _, rec := range recordings(t, "basicsr_net_*.json") {
@@ -28,7 +28,8 @@ func TestBasicSRNetworks(t *testing.T) {
 	eval.log(t)
 }
 
-// scale is the recipe's, by the network's own argument; 4 is what the classes default to, and 1 is of those that restore.
+// scale is the recipe's, by the network's own argument; 4 is what the classes default to, and 1 is of those that
+// restore.
 func (r row) scale() int64 {
 	for _, name := range []string{"scale", "upscale"} {
 		if n, ok := toInt(r.Args[name]); ok {
@@ -134,7 +135,7 @@ func TestBasicSRNames(t *testing.T) {
 		}
 	}
 	checked["ldlloss"] = true // by the steps of RealESRGANModel in steps_basicsr.json
-	for _, p := range []Project{BasicSR, HAT, DAT, NAFNet, Restormer} {
+	for _, p := range []Project{BasicSR, ATD, DRCT, HAT, DAT, NAFNet, Restormer, RGT, SRFormer} {
 		for _, n := range slices.Concat(Names(p), DiscriminatorNames(p), LossNames(p)) {
 			if !checked[n] {
 				t.Errorf("%v's %s: never compared with PyTorch", p, n)
@@ -143,14 +144,17 @@ func TestBasicSRNames(t *testing.T) {
 	}
 }
 
-// TestBasicSRStates asks what lies beside a validation: BasicSR's gradients, too, and a discriminator of one size of images.
+// TestBasicSRStates asks what lies beside a validation: BasicSR's gradients, too, and a discriminator of one size of
+// images.
 func TestBasicSRStates(t *testing.T) {
-	gan := []Loss{{Project: BasicSR, Type: "L1Loss", Name: "pixel_opt"}, {Project: BasicSR, Type: "GANLoss", Name: "gan_opt", Weight: 1}}
+	gan := []Loss{
+		{Project: BasicSR, Type: "L1Loss", Name: "pixel_opt", Weight: 1},
+		{Project: BasicSR, Type: "GANLoss", Name: "gan_opt", Weight: 1},
+	}
 	disc, _, err := BuildDiscriminator(Spec{Project: BasicSR, Type: "VGGStyleDiscriminator"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	gan[0].Weight = 1
 	n := build(t, Spec{Project: BasicSR, Type: "MSRResNet", Scale: 4})
 	e := States(StepConfig{Project: BasicSR, Model: "SRGANModel", Net: n, Batch: 16, LQ: 32, Losses: gan, Disc: disc})
 	if !e.Known() {

@@ -92,8 +92,8 @@ func (cfg StepConfig) batch(t *nn.Tape) (lq, gt, previous nn.Tensor) {
 	return lq, gt, previous
 }
 
-// recordRedux follows SRModel.optimize_parameters (traiNNer/models/sr_model.py at 68629319), which clears gradients after
-// each optimizer's step.
+// recordRedux follows SRModel.optimize_parameters (traiNNer/models/sr_model.py at 68629319), which clears gradients
+// after each optimizer's step.
 func (cfg StepConfig) recordRedux(t *nn.Tape) (unknown string) {
 	optG, optD := cfg.optimizers()
 	lq, gt, previous := cfg.batch(t)

@@ -7,16 +7,17 @@ import (
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// BasicSR's training loops (basicsr/models at 8d56e3a0). They clear the gradients of a network before its backward and not
-// after its optimizer's step, so the generator's lie beside the discriminator's backward, and the discriminator's of the
-// step before beside all that the generator does (srgan_model.py, optimize_parameters).
+// BasicSR's training loops (basicsr/models at 8d56e3a0). They clear the gradients of a network before its backward
+// and not after its optimizer's step, so the generator's lie beside the discriminator's backward, and the
+// discriminator's of the step before beside all that the generator does (srgan_model.py, optimize_parameters).
 func init() {
 	models.share(BasicSR)
 	for _, loop := range []struct {
 		basicLoop
 		names []string
 	}{
-		{basicLoop{sections: pixelSections}, []string{"srmodel", "swinirmodel", "realesrnetmodel", "videobasemodel", "edvrmodel", "videorecurrentmodel"}},
+		{basicLoop{sections: pixelSections}, []string{"srmodel", "swinirmodel", "realesrnetmodel"}},
+		{basicLoop{sections: pixelSections}, []string{"videobasemodel", "edvrmodel", "videorecurrentmodel"}},
 		{basicLoop{sections: ganSections}, []string{"srganmodel", "videoganmodel", ""}},
 		{basicLoop{sections: ganSections, clips: true}, []string{"videorecurrentganmodel"}},
 		{basicLoop{sections: ganSections, relativistic: true}, []string{"esrganmodel"}},
@@ -44,7 +45,7 @@ const ldlSection = "ldl_opt"
 type basicLoop struct {
 	sections     []string // of the losses that the model reads
 	relativistic bool     // each judgement is of the distance to the mean of the others (esrgan_model.py)
-	clips        bool     // the losses and the discriminator see the frames of all clips as a batch (video_recurrent_gan_model.py)
+	clips        bool     // losses and discriminator see all frames as a batch (video_recurrent_gan_model.py)
 	sharpened    bool     // the losses compare with a sharpened copy of the image (realesrgan_model.py, gt_usm)
 }
 
@@ -109,7 +110,8 @@ func (b basicLoop) losses(all []Loss) (out []Loss, ldl bool) {
 		case !slices.Contains(b.sections, l.Name):
 			continue
 		case l.Name == ldlSection:
-			l.Type, l.Args, ldl = "ldlloss", map[string]any{"criterion": strings.TrimSuffix(strings.ToLower(l.Type), "loss")}, true
+			l.Args = map[string]any{"criterion": strings.TrimSuffix(strings.ToLower(l.Type), "loss")}
+			l.Type, ldl = "ldlloss", true
 		}
 		out = append(out, l)
 	}
@@ -126,13 +128,13 @@ func (cfg StepConfig) averagedGraph(t *nn.Tape, lq nn.Tensor) (drop func()) {
 }
 
 // generatorLosses sums the losses of the image, and the discriminator's judgement of it, which comes last.
-func (b basicLoop) generatorLosses(cfg StepConfig, t *nn.Tape, lq, gt, output nn.Tensor) (total nn.Tensor, unknown string) {
+func (b basicLoop) generatorLosses(cfg StepConfig, t *nn.Tape, lq, gt, output nn.Tensor) (nn.Tensor, string) {
 	image := cfg
 	image.Losses = slices.DeleteFunc(slices.Clone(cfg.Losses), Loss.IsGAN)
 	for i := range image.Losses { // the loop itself has made the averaged network's output
 		image.Losses[i].averaged = true
 	}
-	total, _, unknown = image.generatorLosses(t, lq, gt, output)
+	total, _, unknown := image.generatorLosses(t, lq, gt, output)
 	if !cfg.hasGAN() || cfg.Disc.forward == nil {
 		return total, unknown
 	}

@@ -13,7 +13,9 @@ import (
 func init() {
 	swinir := func(img, dim, layers, heads int64, upsampler, resi string) builder {
 		repeat := func(v int64) []int64 { return slices.Repeat([]int64{v}, int(layers)) }
-		return swinIR{img: img, dim: dim, depths: repeat(6), heads: repeat(heads), window: 8, mlp: 2, upsampler: upsampler, resi: resi}.build
+		return swinIR{
+			img: img, dim: dim, depths: repeat(6), heads: repeat(heads), window: 8, mlp: 2, upsampler: upsampler, resi: resi,
+		}.build
 	}
 	register(swinir(64, 240, 9, 8, "nearest+conv", "3conv"), "swinir_l")
 	register(swinir(48, 180, 6, 6, "pixelshuffle", "1conv"), "swinir_m")

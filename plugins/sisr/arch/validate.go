@@ -129,7 +129,8 @@ func States(cfg StepConfig) (e mem.Tensors) {
 	if m, _ := models.find(cfg.Project, cfg.Model); m.gradientsStay {
 		for _, net := range []string{"network_g", "network_d"} {
 			if n := t.Size(net).GradBytes; n > 0 {
-				e.Add(mem.Item{Kind: mem.Gradients, What: net, Bytes: n, Count: int64(n) / 4, From: "of the last step, cleared in the next"})
+				const from = "of the last step, cleared in the next"
+				e.Add(mem.Item{Kind: mem.Gradients, What: net, Bytes: n, Count: int64(n) / 4, From: from})
 			}
 		}
 	}

@@ -86,12 +86,15 @@ func neosr(a args) (Price, error) {
 // sisr is a step of traiNNer-redux or of BasicSR: tools/capture/step_sisr.py, step_basicsr.py.
 func sisr(a args) (p Price, err error) {
 	project := sisrarch.Project(a.Project)
-	n, _, err := sisrarch.Build(sisrarch.Spec{Project: project, Type: a.Net, Scale: a.Scale, Args: a.Args, Frames: a.Frames})
+	spec := sisrarch.Spec{Project: project, Type: a.Net, Scale: a.Scale, Args: a.Args, Frames: a.Frames}
+	n, _, err := sisrarch.Build(spec)
 	if err != nil {
 		return p, err
 	}
-	cfg := sisrarch.StepConfig{Project: project, Model: a.Model, Net: n, Batch: a.Batch, LQ: a.LQ, AMP: a.amp(), Accumulate: a.Accumulate, EMA: a.EMA,
-		CPU: true} // where the rows are recorded
+	cfg := sisrarch.StepConfig{
+		Project: project, Model: a.Model, Net: n, Batch: a.Batch, LQ: a.LQ, AMP: a.amp(), Accumulate: a.Accumulate,
+		EMA: a.EMA, CPU: true, // where the rows are recorded
+	}
 	for _, l := range a.Losses {
 		loss := sisrarch.Loss{Project: project, Type: l.Type, Name: l.Name, Weight: l.Weight, Args: l.Args}
 		if project.ComputesAll() {
@@ -100,7 +103,8 @@ func sisr(a args) (p Price, err error) {
 		cfg.Losses = append(cfg.Losses, loss)
 	}
 	if a.Disc != "" {
-		if cfg.Disc, _, err = sisrarch.BuildDiscriminator(sisrarch.Spec{Project: project, Type: a.Disc, Args: a.DiscArgs}); err != nil {
+		spec := sisrarch.Spec{Project: project, Type: a.Disc, Args: a.DiscArgs}
+		if cfg.Disc, _, err = sisrarch.BuildDiscriminator(spec); err != nil {
 			return p, err
 		}
 	}
