@@ -84,7 +84,8 @@ func usualLoss(p arch.Project) string {
 	return "charbonnierloss"
 }
 
-// build finds the network of a step, and sees whether its optimizers and its losses are known. The warnings say what was assumed.
+// build finds the network of a step, and sees whether its optimizers and its losses are known. The warnings say
+// what was assumed.
 func build(step *arch.StepConfig, spec arch.Spec) (warnings []string, err error) {
 	for name, value := range map[string]string{"optimizer": step.OptimG, "optimizer-d": step.OptimD} {
 		if !arch.KnownOptimizer(value) {
@@ -107,7 +108,8 @@ func build(step *arch.StepConfig, spec arch.Spec) (warnings []string, err error)
 	return warnings, nil
 }
 
-// projectOf is the project whose class is priced: the one that is asked for, or traiNNer-redux, or the one that has the network.
+// projectOf is the project whose class is priced: the one that is asked for, or traiNNer-redux, or the one that
+// has the network.
 // The warning says which, where several projects have one of that name.
 func projectOf(q *plugin.Bare) (p arch.Project, warnings []string) {
 	names := []string{"redux", "basicsr", "neosr"}

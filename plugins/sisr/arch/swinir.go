@@ -45,7 +45,8 @@ func init() {
 					return Network{}, err
 				}
 			case n.upsampler != "pixelshuffledirect" && n.upsampler != "nearest+conv" && n.scale > 1:
-				return Network{}, fmt.Errorf("upsampler %q leaves the image at its size, and the scale is %d: pixelshuffle, pixelshuffledirect and nearest+conv enlarge it",
+				return Network{}, fmt.Errorf("upsampler %q leaves the image at its size, and the scale is %d: pixelshuffle, "+
+					"pixelshuffledirect and nearest+conv enlarge it",
 					n.upsampler, n.scale)
 			}
 			return Network{

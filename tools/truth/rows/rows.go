@@ -112,7 +112,8 @@ func (r Row) Price() (Price, error) {
 		return Price{}, fmt.Errorf("%s: %w", r.Name, err)
 	}
 	price, ok := map[string]func(args) (Price, error){
-		"moco": moco, "torchvision": torchvision, "sisr": sisr, "neosr": neosr, "stablesr": stableSR, "dualattn": dualAttention,
+		"moco": moco, "torchvision": torchvision, "sisr": sisr, "neosr": neosr,
+		"stablesr": stableSR, "dualattn": dualAttention,
 	}[r.Family]
 	if !ok {
 		return Price{}, fmt.Errorf("%s: no plugin prices the family %q", r.Name, r.Family)
