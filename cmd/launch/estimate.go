@@ -152,7 +152,8 @@ func listArchs(say ui.Printer, sources []host.Source, asJSON bool) error {
 	}
 	for _, src := range sources {
 		for _, arch := range src.Manifest.Archs {
-			say.Line("%s", strings.TrimRight(fmt.Sprintf("%-12s %-26s %s", src.Manifest.Name, arch, src.Manifest.Projects[arch]), " "))
+			say.Line("%s", strings.TrimRight(fmt.Sprintf("%-12s %-26s %s", src.Manifest.Name, arch,
+				src.Manifest.Projects[arch]), " "))
 		}
 	}
 	return nil

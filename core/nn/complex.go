@@ -1,7 +1,7 @@
 package nn
 
-// FFT2 is torch.fft.fftn(x, dim=(-2, -1)) of (b, c, h, w) in float32, as (b, c, h, w, 2): a complex number is two float32. It
-// transforms a complex copy (fftn_c2c by way of promote_tensor_fft in native/SpectralOps.cpp).
+// FFT2 is torch.fft.fftn(x, dim=(-2, -1)) of (b, c, h, w) in float32, as (b, c, h, w, 2): a complex number is two
+// float32. It transforms a complex copy (fftn_c2c by way of promote_tensor_fft in native/SpectralOps.cpp).
 //
 // Saved: nothing (derivatives.yaml, _fft_c2c). Backward transforms the gradient, of which it copies the real part.
 func (t *Tape) FFT2(x Tensor) Tensor {
@@ -17,11 +17,12 @@ func (t *Tape) FFT2(x Tensor) Tensor {
 	return y
 }
 
-// AbsComplex is torch.abs of a result of FFT2. Saved: its input, whose sign backward multiplies (derivatives.yaml, abs).
+// AbsComplex is torch.abs of a result of FFT2. Saved: its input, whose sign backward multiplies (derivatives.yaml,
+// abs).
 func (t *Tape) AbsComplex(z Tensor) Tensor { return t.realOf("torch.abs", z, 2) }
 
-// Angle is torch.angle of a result of FFT2. Saved: its input. Backward makes four complex intermediates (angle_backward in
-// FunctionsManual.cpp).
+// Angle is torch.angle of a result of FFT2. Saved: its input. Backward makes four complex intermediates
+// (angle_backward in FunctionsManual.cpp).
 func (t *Tape) Angle(z Tensor) Tensor { return t.realOf("torch.angle", z, 4) }
 
 func (t *Tape) realOf(name string, z Tensor, temps int64) Tensor {
@@ -37,8 +38,8 @@ func (t *Tape) realOf(name string, z Tensor, temps int64) Tensor {
 	return y
 }
 
-// Sort is torch.sort(x, dim=-1): the values. Its indices, which are int64, live as long as the variable that the caller drops.
-// Saved: the indices (derivatives.yaml, sort); backward writes into zeros of x's size.
+// Sort is torch.sort(x, dim=-1): the values. Its indices, which are int64, live as long as the variable that the
+// caller drops. Saved: the indices (derivatives.yaml, sort); backward writes into zeros of x's size.
 func (t *Tape) Sort(x Tensor) (values, indices Tensor) {
 	o := t.op("torch.sort", x)
 	values = o.out(x.dense())

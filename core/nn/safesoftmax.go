@@ -1,7 +1,8 @@
 package nn
 
-// SafeSoftmax is torch._safe_softmax over the last dimension, which scaled_dot_product_attention computes without a fused kernel: a
-// softmax, a mask of what is minus infinity, and a choice between the softmax and zero (native/transformers/attention.cpp).
+// SafeSoftmax is torch._safe_softmax over the last dimension, which scaled_dot_product_attention computes without a
+// fused kernel: a softmax, a mask of what is minus infinity, and a choice between the softmax and zero
+// (native/transformers/attention.cpp).
 //
 // Saved: its result (derivatives.yaml, _safe_softmax).
 func (t *Tape) SafeSoftmax(x Tensor) Tensor {

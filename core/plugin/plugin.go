@@ -85,7 +85,8 @@ type Manifest struct {
 	Version string   `json:"version"`
 	About   string   `json:"about"` // one line
 	Archs   []string `json:"archs,omitempty"`
-	// Projects names, by architecture, the projects of the family that have it: "traiNNer-redux, neosr". A family of one has none.
+	// Projects names, by architecture, the projects of the family that have it: "traiNNer-redux, neosr". A family
+	// of one has none.
 	Projects map[string]string `json:"projects,omitempty"`
 	Marks    []Mark            `json:"marks"` // a command that bears one of these is worth asking the plugin about
 	// Env lists the variables of the environment that the plugin reads, its own and the command's; a name that ends with "*" is

@@ -132,7 +132,8 @@ func (a *asked) build() (err error) {
 	return nil
 }
 
-// projectOf is the project whose class is priced: the one that is asked for, or traiNNer-redux, or the one that has the network.
+// projectOf is the project whose class is priced: the one that is asked for, or traiNNer-redux, or the one that
+// has the network.
 // The warning says which, where several projects have one of that name.
 func projectOf(q *plugin.Bare) (p arch.Project, warnings []string) {
 	names := []string{"redux", "basicsr", "neosr"}
@@ -141,8 +142,11 @@ func projectOf(q *plugin.Bare) (p arch.Project, warnings []string) {
 	if len(have) > 0 && !slices.Contains(have, arch.Redux) {
 		first = slices.IndexFunc(names, func(n string) bool { return projects[n] == have[0] })
 	}
+	if len(have) == 0 && arch.Owner(arch.BasicSR, q.Arch) != arch.BasicSR { // of a project that is built on BasicSR
+		first = slices.Index(names, "basicsr")
+	}
 	names[0], names[first] = names[first], names[0]
-	p = projects[q.OneOf("project", names...)]
+	p = arch.Owner(projects[q.OneOf("project", names...)], q.Arch)
 	if _, asked := q.Settings["project"]; !asked && len(have) > 1 {
 		warnings = append(warnings, fmt.Sprintf("this is %v's %s; %s; --project chooses", p, q.Arch, holders(q.Arch)))
 	}

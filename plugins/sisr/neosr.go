@@ -14,8 +14,9 @@ func (r *recipe) neosrStep() arch.NeosrStep {
 	}
 	clamp, isBool := r.at("train.clamp").Bool()
 	n := arch.NeosrStep{
-		Unclamped: isBool && !clamp, MatchLQ: set("train.match_lq_colors"), Augments: augments(r.at("datasets.train.augmentation")),
-		SAM: set("train.sam"), ECO: set("train.eco"),
+		Unclamped: isBool && !clamp, MatchLQ: set("train.match_lq_colors"),
+		Augments: augments(r.at("datasets.train.augmentation")),
+		SAM:      set("train.sam"), ECO: set("train.eco"),
 	}
 	if set("train.wavelet_guided") {
 		n.Wavelet = "0"

@@ -185,7 +185,8 @@ func (a *args) int(name string, def int64) int64 {
 }
 
 // sizes are parts of the names of arguments that are the size of something: none of them is less than 1.
-var sizes = []string{"channel", "feat", "dim", "_ch", "in_c", "head", "window", "kernel", "filters", "nf", "scale", "size"}
+var sizes = []string{"channel", "feat", "dim", "_ch", "in_c", "head", "window", "kernel", "filters", "nf", "scale",
+	"size"}
 
 func isSize(name string) bool {
 	return slices.ContainsFunc(sizes, func(part string) bool { return strings.Contains(name, part) })

@@ -7,7 +7,8 @@ import (
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// The discriminators of neosr: neosr/archs/metagan_arch.py, unet_arch.py, patchgan_arch.py and dunet_arch.py at 31c7022.
+// The discriminators of neosr: neosr/archs/metagan_arch.py, unet_arch.py, patchgan_arch.py and dunet_arch.py at
+// 31c7022.
 func init() {
 	discriminators.add(Neosr, func(_ Spec, a *args) (nn.Module, error) {
 		d := metaganNeosr{
@@ -86,7 +87,10 @@ func (d metaganNeosr) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 // down is Down (line 114): half the size.
 func (d metaganNeosr) down(out int64) nn.Module {
 	return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-		return t.Sequential("", x, spectralDown(out).Module(), func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.GroupNorm("", x, 4) })
+		return t.Sequential("", x, spectralDown(out).Module(), func(t *nn.Tape,
+			x nn.Tensor) nn.Tensor {
+			return t.GroupNorm("", x, 4)
+		})
 	}
 }
 

@@ -41,7 +41,8 @@ type ditn struct {
 	scale, in, dim, itl, sal, ufone, patch int64
 	expansion                              float64
 	bias                                   bool
-	flash                                  bool // neosr's: its attention is PyTorch's own beside the one that is written out
+	// neosr's: its attention is PyTorch's own beside the one that is written out
+	flash bool
 }
 
 // forward is DITN_Real.forward.
@@ -66,12 +67,15 @@ func (n ditn) body(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	local := t.Hold(t.View(x, b, c, h/p, p, w/p, p))
 	if n.flash { // whose features have one name
 		local = t.Rebind(local, t.View(t.Contiguous(t.Permute(local, 0, 2, 4, 1, 3, 5)), -1, c, p, p))
-		local = t.Rebind(local, t.Sequential("ITLs", local, slices.Repeat([]nn.Module{n.block("attn", n.attention())}, int(n.itl))...))
-		local = t.Rebind(local, t.View(t.Contiguous(t.Permute(t.View(local, b, h/p, w/p, c, p, p), 0, 3, 1, 4, 2, 5)), b, c, h, w))
+		local = t.Rebind(local, t.Sequential("ITLs", local, slices.Repeat([]nn.Module{n.block("attn", n.attention())},
+			int(n.itl))...))
+		local = t.Rebind(local, t.View(t.Contiguous(t.Permute(t.View(local, b, h/p, w/p, c, p, p), 0, 3, 1, 4, 2, 5)), b,
+			c, h, w))
 		return t.Rebind(local, t.Sequential("SALs", local, slices.Repeat([]nn.Module{n.block("SDA", n.sda)}, int(n.sal))...))
 	}
 	local = t.Hold(t.View(t.Contiguous(t.Permute(local, 0, 2, 4, 1, 3, 5)), -1, c, p, p))
-	local = t.Rebind(local, t.Sequential("ITLs", local, slices.Repeat([]nn.Module{n.block("attn", n.attention())}, int(n.itl))...))
+	local = t.Rebind(local, t.Sequential("ITLs", local, slices.Repeat([]nn.Module{n.block("attn", n.attention())},
+		int(n.itl))...))
 	local = t.View(local, b, h/p, w/p, c, p, p)
 	global := t.Hold(t.View(t.Contiguous(t.Permute(local, 0, 3, 1, 4, 2, 5)), b, c, h, w))
 	return t.Rebind(global, t.Sequential("SALs", global, slices.Repeat([]nn.Module{n.block("SDA", n.sda)}, int(n.sal))...))
@@ -124,8 +128,10 @@ func (n ditn) isaFlash(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	return t.Conv2d("project_out", out, nn.Conv{Out: c, K: 1, NoBias: !n.bias})
 }
 
-// plainSDPA is scaled_dot_product_attention of tensors of other than four dimensions, which no fused kernel takes (check_tensor_shapes
-// in native/transformers/sdp_utils_cpp.h): it is computed in float32 (_scaled_dot_product_attention_math in attention.cpp).
+// plainSDPA is scaled_dot_product_attention of tensors of other than four dimensions, which no fused kernel
+// takes (check_tensor_shapes
+// in native/transformers/sdp_utils_cpp.h): it is computed in float32 (_scaled_dot_product_attention_math in
+// attention.cpp).
 func plainSDPA(t *nn.Tape, q, k, v nn.Tensor) (out nn.Tensor) {
 	low := t.Low(q)
 	t.Scope("", func() {

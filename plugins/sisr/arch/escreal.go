@@ -54,8 +54,10 @@ type escReal struct {
 	expand                                                            float64
 	attention                                                         string
 	up                                                                upsampler3
-	indexed                                                           bool // neosr's: the index of the bias lies on the card
-	plain                                                             bool // neosr's without realsr: no norms before its convolutions
+	// neosr's: the index of the bias lies on the card
+	indexed bool
+	// neosr's without realsr: no norms before its convolutions
+	plain bool
 }
 
 // forward is ESCRealM.forward (line 526).

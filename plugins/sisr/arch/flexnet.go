@@ -185,7 +185,10 @@ func (n flexNet) mixed(t *nn.Tape, x nn.Tensor, h, w, count int64) nn.Tensor {
 	}
 	y = t.Rebind(y, t.Cat(-1, x, y))
 	img := spread(t, y, h, w) // of twice the channels
-	return t.Rebind(y, t.Call("conv", img, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.convBlock(t, x, x.Dim(1)/2) }))
+	return t.Rebind(y, t.Call("conv", img, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+		return n.convBlock(t, x,
+			x.Dim(1)/2)
+	}))
 }
 
 // mBlock is MBlock.
@@ -285,7 +288,8 @@ func (n flexNet) attention(t *nn.Tape, x nn.Tensor, h, w int64) nn.Tensor {
 	return t.View(x, b, h*w, c)
 }
 
-// attentionFlash is LMLTVIT of neosr with flash_attn, of what rn1 makes of x: PyTorch's attention under no_grad (flexnet_arch.py:284),
+// attentionFlash is LMLTVIT of neosr with flash_attn, of what rn1 makes of x: PyTorch's attention under no_grad
+// (flexnet_arch.py:284),
 // so that all before it has a graph that no loss depends on.
 func (n flexNet) attentionFlash(t *nn.Tape, x nn.Tensor, h, w int64) (y nn.Tensor) {
 	b, c := x.Dim(0), x.Dim(-1)

@@ -10,9 +10,9 @@ import (
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// The networks of neosr whose forward is line by line that of traiNNer-redux's class of the same or another name: neosr/archs at
-// 31c7022 against traiNNer/archs at 68629319. Their defaults and the names of their arguments are neosr's own. Recordings of
-// neosr's classes hold each (testdata/net_neosr*.json).
+// The networks of neosr whose forward is line by line that of traiNNer-redux's class of the same or another name:
+// neosr/archs at 31c7022 against traiNNer/archs at 68629319. Their defaults and the names of their arguments are
+// neosr's own. Recordings of neosr's classes hold each (testdata/net_neosr*.json).
 func init() {
 	for _, l := range neosrLikes {
 		networks.add(Neosr, l.build, strings.Fields(l.names)...)
@@ -33,16 +33,20 @@ type neosrLike struct {
 }
 
 const (
-	swinArgs = "img_size patch_size in_chans embed_dim depths num_heads window_size mlp_ratio qkv_bias qk_scale drop_rate " +
+	swinArgs = "img_size patch_size in_chans embed_dim depths num_heads window_size mlp_ratio qkv_bias qk_scale " +
+		"drop_rate " +
 		"attn_drop_rate drop_path_rate patch_norm img_range "
 	hatArgs = swinArgs + "compress_ratio squeeze_factor conv_scale overlap_ratio upsampler resi_connection num_feat"
 )
 
 var neosrLikes = []neosrLike{
-	{names: "compact", of: "compact", takes: "num_in_ch num_out_ch num_feat num_conv act_type", scale: "upscale", swallow: true},
+	{names: "compact", of: "compact", takes: "num_in_ch num_out_ch num_feat num_conv act_type", scale: "upscale",
+		swallow: true},
 	{names: "craft", of: "craft", scale: "upscale", swallow: true, fixed: map[string]any{"flash_attn": false},
-		takes: "in_chans img_size window_size embed_dim depths num_heads split_size_0 split_size_1 mlp_ratio qkv_bias qk_scale img_range resi_connection"},
-	{names: "cugan", of: "realcugan", takes: "in_channels out_channels pro", scale: "scale", defaults: map[string]any{"pro": true}},
+		takes: "in_chans img_size window_size embed_dim depths num_heads split_size_0 split_size_1 mlp_ratio qkv_bias " +
+			"qk_scale img_range resi_connection"},
+	{names: "cugan", of: "realcugan", takes: "in_channels out_channels pro", scale: "scale",
+		defaults: map[string]any{"pro": true}},
 	{names: "dat_s", of: "dat_s", takes: datArgs, scale: "upscale", swallow: true},
 	{names: "dat_m", of: "dat", takes: datArgs, scale: "upscale", swallow: true},
 	{names: "dat_2", of: "dat_2", takes: datArgs, scale: "upscale", swallow: true},
@@ -52,7 +56,8 @@ var neosrLikes = []neosrLike{
 	{names: "drct_xl", of: "drct_xl", takes: drctArgs, scale: "upscale", swallow: true, fixed: drctFixed},
 	{names: "drct_s", of: "drct", takes: drctArgs, scale: "upscale", swallow: true, fixed: drctFixed,
 		defaults: map[string]any{"embed_dim": int64(48), "depths": ints(2, 2, 2, 2), "num_heads": ints(6, 6, 6, 6)}},
-	{names: "eimn", of: "eimn_l", takes: "embed_dims depths mlp_ratios drop_rate drop_path_rate num_stages freeze_param", scale: "scale"},
+	{names: "eimn", of: "eimn_l",
+		takes: "embed_dims depths mlp_ratios drop_rate drop_path_rate num_stages freeze_param", scale: "scale"},
 	{names: "eimn_l", of: "eimn_l", takes: "scale"},
 	{names: "eimn_a", of: "eimn_a", takes: "scale"},
 	{names: "hat_s", of: "hat_s", takes: hatArgs, scale: "upscale", swallow: true},
@@ -63,20 +68,29 @@ var neosrLikes = []neosrLike{
 		defaults: hitSize(16, 6)},
 	{names: "hit_srf_large", of: "hit_srf", takes: hitArgs, scale: "upscale", swallow: true, fixed: hitFixed,
 		defaults: hitSize(24, 12)},
-	{names: "lmlt", of: "lmlt_base", takes: lmltArgs, scale: "upscaling_factor", fixed: map[string]any{"window_size": int64(8)}},
-	{names: "lmlt_tiny", of: "lmlt_tiny", takes: lmltArgs, scale: "upscaling_factor", fixed: map[string]any{"window_size": int64(8)}},
-	{names: "lmlt_large", of: "lmlt_large", takes: lmltArgs, scale: "upscaling_factor", fixed: map[string]any{"window_size": int64(8)}},
+	{names: "lmlt", of: "lmlt_base", takes: lmltArgs, scale: "upscaling_factor",
+		fixed: map[string]any{"window_size": int64(8)}},
+	{names: "lmlt_tiny", of: "lmlt_tiny", takes: lmltArgs, scale: "upscaling_factor",
+		fixed: map[string]any{"window_size": int64(8)}},
+	{names: "lmlt_large", of: "lmlt_large", takes: lmltArgs, scale: "upscaling_factor",
+		fixed: map[string]any{"window_size": int64(8)}},
 	{names: "moesr", of: "moesr2", scale: "scale",
 		takes: "in_ch out_ch dim n_blocks n_block expansion_factor expansion_msg upsampler upsample_dim"},
-	{names: "omnisr", of: "omnisr", takes: "num_in_ch num_out_ch num_feat block_num pe window_size res_num bias", scale: "upsampling",
+	{names: "omnisr", of: "omnisr", takes: "num_in_ch num_out_ch num_feat block_num pe window_size res_num bias",
+		scale: "upsampling",
 		needs: "upsampling", swallow: true, fixed: map[string]any{"ffn_bias": true}},
 	{names: "plksr", of: "plksr", takes: plksrArgs, scale: "upscaling_factor", fixed: map[string]any{"is_coreml": false}},
-	{names: "plksr_tiny", of: "plksr_tiny", takes: plksrArgs, scale: "upscaling_factor", fixed: map[string]any{"is_coreml": false}},
-	{names: "rcan", of: "rcan", takes: "n_resgroups n_resblocks n_feats kernel_size reduction n_colors norm", scale: "scale", swallow: true,
+	{names: "plksr_tiny", of: "plksr_tiny", takes: plksrArgs, scale: "upscaling_factor",
+		fixed: map[string]any{"is_coreml": false}},
+	{names: "rcan", of: "rcan", takes: "n_resgroups n_resblocks n_feats kernel_size reduction n_colors norm",
+		scale: "scale", swallow: true,
 		fixed: map[string]any{"act": nil}},
-	{names: "realplksr", of: "realplksr", takes: realplksrArgs, scale: "upscaling_factor", swallow: true, defaults: realplksrPlain},
-	{names: "realplksr_s", of: "realplksr_tiny", takes: realplksrArgs, scale: "upscaling_factor", swallow: true, defaults: realplksrPlain},
-	{names: "realplksr_l", of: "realplksr_large", takes: realplksrArgs, scale: "upscaling_factor", swallow: true, defaults: realplksrPlain},
+	{names: "realplksr", of: "realplksr", takes: realplksrArgs, scale: "upscaling_factor", swallow: true,
+		defaults: realplksrPlain},
+	{names: "realplksr_s", of: "realplksr_tiny", takes: realplksrArgs, scale: "upscaling_factor", swallow: true,
+		defaults: realplksrPlain},
+	{names: "realplksr_l", of: "realplksr_large", takes: realplksrArgs, scale: "upscaling_factor", swallow: true,
+		defaults: realplksrPlain},
 	{names: "rgt", of: "rgt", takes: rgtArgs, scale: "upscale", swallow: true},
 	{names: "rgt_s", of: "rgt_s", takes: rgtArgs, scale: "upscale", swallow: true},
 	{names: "safmn", of: "safmn", takes: "dim num_layers n_blocks ffn_scale", scale: "upscaling_factor", swallow: true,
@@ -87,36 +101,51 @@ var neosrLikes = []neosrLike{
 	{names: "spanplus_s", of: "spanplus_s", takes: spanplusArgs, scale: "upscale"},
 	{names: "spanplus_st", of: "spanplus_st", takes: spanplusArgs, scale: "upscale"},
 	{names: "spanplus_sts", of: "spanplus_sts", takes: spanplusArgs, scale: "upscale"},
-	{names: "srformer_light", of: "srformer_light", takes: swinArgs + "upsampler resi_connection ape", scale: "upscale", swallow: true,
+	{names: "srformer_light", of: "srformer_light", takes: swinArgs + "upsampler resi_connection ape", scale: "upscale",
+		swallow:  true,
 		defaults: map[string]any{"embed_dim": int64(60)}},
-	{names: "srformer_medium", of: "srformer", takes: swinArgs + "upsampler resi_connection ape", scale: "upscale", swallow: true},
-	{names: "swinir_small", of: "swinir_s", takes: swinArgs + "upsampler resi_connection ape", scale: "upscale", swallow: true},
-	{names: "swinir_medium", of: "swinir_m", takes: swinArgs + "upsampler resi_connection ape", scale: "upscale", swallow: true},
-	{names: "swinir_large", of: "swinir_l", takes: swinArgs + "upsampler resi_connection ape", scale: "upscale", swallow: true},
-	{names: "atd", of: "atd", takes: atdArgs, scale: "upscale", swallow: true, fixed: map[string]any{"norm": false}, buffer: "no_norm"},
-	{names: "atd_light", of: "atd_light", takes: atdArgs, scale: "upscale", swallow: true, fixed: map[string]any{"norm": false}, buffer: "no_norm",
+	{names: "srformer_medium", of: "srformer", takes: swinArgs + "upsampler resi_connection ape", scale: "upscale",
+		swallow: true},
+	{names: "swinir_small", of: "swinir_s", takes: swinArgs + "upsampler resi_connection ape", scale: "upscale",
+		swallow: true},
+	{names: "swinir_medium", of: "swinir_m", takes: swinArgs + "upsampler resi_connection ape", scale: "upscale",
+		swallow: true},
+	{names: "swinir_large", of: "swinir_l", takes: swinArgs + "upsampler resi_connection ape", scale: "upscale",
+		swallow: true},
+	{names: "atd", of: "atd", takes: atdArgs, scale: "upscale", swallow: true, fixed: map[string]any{"norm": false},
+		buffer: "no_norm"},
+	{names: "atd_light", of: "atd_light", takes: atdArgs, scale: "upscale", swallow: true,
+		fixed: map[string]any{"norm": false}, buffer: "no_norm",
 		defaults: map[string]any{"num_heads": ints(4, 4, 4, 4)}},
 }
 
 const (
-	datArgs = "img_size in_chans embed_dim split_size depth num_heads expansion_factor qkv_bias qk_scale drop_rate attn_drop_rate " +
+	datArgs = "img_size in_chans embed_dim split_size depth num_heads expansion_factor qkv_bias qk_scale drop_rate " +
+		"attn_drop_rate " +
 		"drop_path_rate img_range resi_connection upsampler"
-	drctArgs     = "img_size in_chans embed_dim depths num_heads window_size mlp_ratio img_range upsampler resi_connection conv_scale qk_scale"
-	hitArgs      = "img_size in_chans embed_dim depths num_heads base_win_size hier_win_ratios img_range upsampler resi_connection"
-	lmltArgs     = "dim n_blocks ffn_scale drop_rate attn_drop_rate drop_path_rate"
-	plksrArgs    = "dim n_blocks ccm_type kernel_size split_ratio lk_type use_max_kernel sparse_kernels sparse_dilations with_idt use_ea"
-	rgtArgs      = "img_size in_chans embed_dim depth num_heads mlp_ratio qkv_bias qk_scale drop_rate attn_drop_rate drop_path_rate use_chk img_range resi_connection split_size c_ratio"
+	drctArgs = "img_size in_chans embed_dim depths num_heads window_size mlp_ratio img_range upsampler " +
+		"resi_connection conv_scale qk_scale"
+	hitArgs = "img_size in_chans embed_dim depths num_heads base_win_size hier_win_ratios img_range upsampler " +
+		"resi_connection"
+	lmltArgs  = "dim n_blocks ffn_scale drop_rate attn_drop_rate drop_path_rate"
+	plksrArgs = "dim n_blocks ccm_type kernel_size split_ratio lk_type use_max_kernel sparse_kernels " +
+		"sparse_dilations with_idt use_ea"
+	rgtArgs = "img_size in_chans embed_dim depth num_heads mlp_ratio qkv_bias qk_scale drop_rate " +
+		"attn_drop_rate drop_path_rate use_chk img_range resi_connection split_size c_ratio"
 	spanplusArgs = "num_in_ch num_out_ch blocks feature_channels drop_rate upsampler"
-	atdArgs      = "img_size patch_size in_chans embed_dim depths num_heads window_size category_size num_tokens reducted_dim " +
+	atdArgs      = "img_size patch_size in_chans embed_dim depths num_heads window_size category_size num_tokens " +
+		"reducted_dim " +
 		"convffn_kernel_size mlp_ratio img_range upsampler resi_connection"
 	realplksrArgs = "in_ch out_ch dim n_blocks kernel_size split_ratio use_ea norm_groups dropout dysample"
 )
 
 var (
-	drctFixed = map[string]any{"patch_size": int64(1), "compress_ratio": int64(3), "squeeze_factor": int64(30), "overlap_ratio": 0.5, "qkv_bias": true,
+	drctFixed = map[string]any{"patch_size": int64(1), "compress_ratio": int64(3), "squeeze_factor": int64(30),
+		"overlap_ratio": 0.5, "qkv_bias": true,
 		"drop_rate": 0.0, "attn_drop_rate": 0.0, "drop_path_rate": 0.1, "ape": false, "patch_norm": true, "gc": int64(32)}
-	hitFixed = map[string]any{"patch_size": int64(1), "mlp_ratio": 2.0, "drop_rate": 0.0, "value_drop_rate": 0.0, "drop_path_rate": 0.0,
-		"ape": false, "patch_norm": true, "use_checkpoint": false}
+	hitFixed = map[string]any{"patch_size": int64(1), "mlp_ratio": 2.0, "drop_rate": 0.0, "value_drop_rate": 0.0,
+		"drop_path_rate": 0.0,
+		"ape":            false, "patch_norm": true, "use_checkpoint": false}
 	realplksrPlain = map[string]any{"layer_norm": false} // RealPLKSR's group norm
 )
 
@@ -124,7 +153,8 @@ var (
 func hitSize(window, layers int64) map[string]any {
 	six := slices.Repeat([]int64{6}, int(layers))
 	return map[string]any{
-		"base_win_size": ints(window, window), "depths": ints(six...), "num_heads": ints(six...), "embed_dim": int64(180), "upsampler": "pixelshuffle",
+		"base_win_size": ints(window,
+			window), "depths": ints(six...), "num_heads": ints(six...), "embed_dim": int64(180), "upsampler": "pixelshuffle",
 	}
 }
 
@@ -198,8 +228,8 @@ func keepsCheckpoint(arg string, takes []string) string {
 	return ""
 }
 
-// ownScale reads the argument that is the network's own scale, which neosr takes from the recipe's by default (net_opt in
-// arch_util.py:12).
+// ownScale reads the argument that is the network's own scale, which neosr takes from the recipe's by default
+// (net_opt in arch_util.py:12).
 func ownScale(s Spec, a *args, name string) error {
 	if name == "" || name == "scale" { // which Build has read
 		return nil

@@ -6,13 +6,15 @@ import (
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// ASID of neosr: neosr/archs/asid_arch.py at 31c7022. Its first group makes attention maps that all others use again.
+// ASID of neosr: neosr/archs/asid_arch.py at 31c7022. Its first group makes attention maps that all others use
+// again.
 func init() {
 	asid := func(groups int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := asid{
 				scale: s.Scale, in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), feat: a.int("num_feat", 48), groups: groups,
-				window: a.int("window_size", 8), bias: a.bool("bias", true), pe: a.bool("pe", false), flash: a.bool("flash_attn", true),
+				window: a.int("window_size", 8), bias: a.bool("bias", true), pe: a.bool("pe", false),
+				flash: a.bool("flash_attn", true),
 			}
 			a.ignore("res_num")
 			if a.bool("d8", groups == 8) {
@@ -79,8 +81,8 @@ func (n asid) group(t *nn.Tape, x nn.Tensor, given []nn.Tensor) (y nn.Tensor, ma
 	return t.Call("esa", y, esa(max(n.feat/4, 16))), maps
 }
 
-// block is IDSA_Block1 (line 486) and IDSA_Block2: local features of all, three and two quarters of the channels, each before two
-// attentions of the rest.
+// block is IDSA_Block1 (line 486) and IDSA_Block2: local features of all, three and two quarters of the channels,
+// each before two attentions of the rest.
 func (n asid) block(t *nn.Tape, x nn.Tensor, given []nn.Tensor) (y nn.Tensor, maps []nn.Tensor) {
 	q := n.feat / 4
 	x = t.Hold(x)
@@ -180,8 +182,8 @@ func (n asid) channels(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	return t.Rebind(x, step("cnorm2", "gfn2", x, ffn))
 }
 
-// channelAttention is Channel_Attention, or Channel_Attention_grid, of what canorm makes of x: PyTorch's own under no_grad, so that all
-// before it has a graph that no loss depends on.
+// channelAttention is Channel_Attention, or Channel_Attention_grid, of what canorm makes of x: PyTorch's own under
+// no_grad, so that all before it has a graph that no loss depends on.
 func (n asid) channelAttention(t *nn.Tape, which string, x nn.Tensor, grid bool) (y nn.Tensor) {
 	b, c, h, w := x.Dim(0), x.Dim(1), x.Dim(2), x.Dim(3)
 	outer, inner := h*w/(n.window*n.window), n.window*n.window

@@ -6,7 +6,8 @@ import (
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// CFSR of neosr: neosr/archs/cfsr_arch.py at 31c7022, whose constructor merges the kernels of its MLPs (merge_all, line 357).
+// CFSR of neosr: neosr/archs/cfsr_arch.py at 31c7022, whose constructor merges the kernels of its MLPs (merge_all,
+// line 357).
 func init() {
 	networks.add(Neosr, func(s Spec, a *args) (Network, error) {
 		if err := ownScale(s, a, "upscale"); err != nil {
@@ -14,7 +15,8 @@ func init() {
 		}
 		n := cfsr{
 			scale: s.Scale, in: a.int("in_chans", 3), dim: a.int("embed_dim", 48), depths: a.ints("depths", 6, 6),
-			kernel: a.int("dw_size", 9), mlp: int64(a.float("mlp_ratio", 2)), direct: a.string("upsampler", "pixelshuffledirect") == "pixelshuffledirect",
+			kernel: a.int("dw_size", 9), mlp: int64(a.float("mlp_ratio", 2)), direct: a.string("upsampler",
+				"pixelshuffledirect") == "pixelshuffledirect",
 		}
 		a.ignore("img_range")
 		if a.bool("mean_norm", false) {

@@ -17,8 +17,9 @@ func init() {
 		n := dct{dat{
 			scale: s.Scale, up: s.Scale, in: a.int("in_chans", 3), img: a.int("img_size", 64), dim: a.int("embed_dim", 80),
 			split: a.ints("split_size", 2, 4), depths: a.ints("depth", 20), heads: a.ints("num_heads", 8),
-			expansion: a.float("expansion_factor", 4), resi: a.string("resi_connection", "3conv"), qkvBias: a.bool("qkv_bias", true),
-			drop: a.float("drop_rate", 0), attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1),
+			expansion: a.float("expansion_factor", 4), resi: a.string("resi_connection", "3conv"),
+			qkvBias: a.bool("qkv_bias", true),
+			drop:    a.float("drop_rate", 0), attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1),
 			upsampler: a.string("upsampler", "pixelshuffledirect"),
 		}}
 		a.ignore("qk_scale", "img_range")
@@ -27,7 +28,8 @@ func init() {
 		}
 		for _, h := range n.heads[:len(n.depths)] {
 			if h%4 != 0 || n.dim%4 != 0 || n.dim/4%(h/4) != 0 {
-				return Network{}, fmt.Errorf("embed_dim %d and num_heads %d: the windows have a quarter of the channels and of the heads", n.dim, h)
+				return Network{}, fmt.Errorf("embed_dim %d and num_heads %d: the windows have a quarter of the channels and "+
+					"of the heads", n.dim, h)
 			}
 		}
 		return Network{InCh: n.in, Forward: n.forward, Multiple: max(n.split[0], n.split[1])}, nil
@@ -105,9 +107,14 @@ func (n dct) block(t *nn.Tape, x, previous nn.Tensor, h, w, rg, b int64, dropPat
 	half := n.dim / 2
 	norm := func() nn.Tensor { return t.LayerNorm("norm1", t.Narrow(x, 2, half)) }
 	if b%2 == 0 {
-		swsa := t.Hold(t.Call("swsa", norm(), func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.windowed(t, x, h, w, rg, b) }))
+		swsa := t.Hold(t.Call("swsa", norm(), func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+			return n.windowed(t, x, h, w, rg, b)
+		}))
 		lla := t.Hold(norm())
-		lla = t.Rebind(lla, t.Call("lla", lla, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.linear(t, x, n.heads[rg]/2) }))
+		lla = t.Rebind(lla, t.Call("lla", lla, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+			return n.linear(t, x,
+				n.heads[rg]/2)
+		}))
 		outX = t.Hold(t.Cat(-1, swsa, lla))
 		y = x
 	} else {
@@ -132,7 +139,8 @@ func (n dct) block(t *nn.Tape, x, previous nn.Tensor, h, w, rg, b int64, dropPat
 	return t.Rebind(y, t.Add(y, dropPathOf(t, ffn, dropPath))), outX
 }
 
-// windowed is Adaptive_Window_Attention (line 271), of half the channels. It makes an image of the values for nothing.
+// windowed is Adaptive_Window_Attention (line 271), of half the channels. It makes an image of the values for
+// nothing.
 func (n dct) windowed(t *nn.Tape, x nn.Tensor, h, w, rg, b int64) nn.Tensor {
 	d := n.dat
 	d.dim, d.heads = n.dim/2, slices.Clone(n.heads)

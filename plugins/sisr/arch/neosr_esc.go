@@ -36,8 +36,10 @@ func init() {
 				return Network{}, fmt.Errorf("is_fp: %w", ErrUnknown)
 			case n.plain && n.dysample:
 				return Network{}, fmt.Errorf("use_dysample: DySample can only be enabled on esc_real")
-			case n.heads < 1 || n.window < 1 || n.dim < 1 || n.dim%n.heads != 0 || n.part < 2 || n.part > n.dim || n.kernel%2 == 0:
-				return Network{}, fmt.Errorf("dim %d, pdim %d, kernel_size %d, window_size %d, num_heads %d", n.dim, n.part, n.kernel, n.window, n.heads)
+			case n.heads < 1 || n.window < 1 || n.dim < 1 || n.dim%n.heads != 0 || n.part < 2 || n.part > n.dim ||
+				n.kernel%2 == 0:
+				return Network{}, fmt.Errorf("dim %d, pdim %d, kernel_size %d, window_size %d, num_heads %d", n.dim, n.part,
+					n.kernel, n.window, n.heads)
 			}
 			return Network{Forward: n.forward, Multiple: n.window, MinLQ: max(n.window/2+1, 4)}, nil
 		}

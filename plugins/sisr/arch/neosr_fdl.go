@@ -7,8 +7,9 @@ import (
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// FDL (Ni et al., 2024): neosr/losses/fdl_loss.py at 31c7022, in float32 whatever autocast says. Its network is by default DINOv2's
-// ViT-B/14, which torch.hub loads from facebookresearch/dinov2 (b8931f7 is what was read and recorded).
+// FDL (Ni et al., 2024): neosr/losses/fdl_loss.py at 31c7022, in float32 whatever autocast says. Its network is by
+// default DINOv2's ViT-B/14, which torch.hub loads from facebookresearch/dinov2 (b8931f7 is what was read and
+// recorded).
 func init() {
 	losses.add(Neosr, func(a *args) (lossFunc, error) {
 		l := fdlNeosr{patch: a.int("patch_size", 4), stride: a.int("stride", 1), proj: a.int("num_proj", 24)}
@@ -112,8 +113,8 @@ func dinov2(t *nn.Tape, x nn.Tensor, layers []int64, norm bool) (feats []nn.Tens
 	return feats
 }
 
-// dinoLayers is DinoVisionTransformer.get_intermediate_layers with reshape (dinov2/models/vision_transformer.py): all blocks
-// run, and the results of some are taken.
+// dinoLayers is DinoVisionTransformer.get_intermediate_layers with reshape (dinov2/models/vision_transformer.py):
+// all blocks run, and the results of some are taken.
 func dinoLayers(t *nn.Tape, x nn.Tensor, layers []int64) (outputs []nn.Tensor) {
 	b, h, w := x.Dim(0), x.Dim(2)/dinoPatch, x.Dim(3)/dinoPatch
 	var taken, normed []nn.Tensor

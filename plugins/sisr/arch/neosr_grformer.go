@@ -98,7 +98,10 @@ func (n grformer) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 func (n grformer) group(t *nn.Tape, x nn.Tensor, h, w int64, layer int, first, total int64) nn.Tensor {
 	for i := range n.depths[layer] {
 		drop := n.dropPath * float64(first+i) / float64(max(total-1, 1))
-		y := t.Call(fmt.Sprint("blocks.", i), x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, h, w, n.heads[layer], i, drop) })
+		y := t.Call(fmt.Sprint("blocks.", i), x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+			return n.block(t, x, h, w,
+				n.heads[layer], i, drop)
+		})
 		if i == 0 {
 			x = t.Hold(y)
 		} else {
@@ -138,7 +141,8 @@ func (n grformer) block(t *nn.Tape, x nn.Tensor, h, w, heads, i int64, dropPath 
 	var attended nn.Tensor
 	t.Scope("attn", func() { attended = n.attention(t, windows, mask, hs, ws, heads) }, windows, mask)
 	attended = t.Hold(attended)
-	attended = t.Rebind(attended, t.View(t.Contiguous(t.Permute(t.View(attended, b, h/hs, w/ws, hs, ws, n.dim), 0, 1, 3, 2, 4, 5)), b, h, w, n.dim))
+	attended = t.Rebind(attended, t.View(t.Contiguous(t.Permute(t.View(attended, b, h/hs, w/ws, hs, ws, n.dim), 0, 1, 3,
+		2, 4, 5)), b, h, w, n.dim))
 	z := attended
 	if shift {
 		z = t.Hold(t.Roll(attended))
@@ -156,7 +160,8 @@ func (n grformer) ffn(t *nn.Tape, x nn.Tensor, h, w int64) nn.Tensor {
 	y = t.Rebind(y, t.GELU(y))
 	local := t.Call("dwconv", y, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // dwconv
 		z := t.Hold(t.Contiguous(t.View(t.Transpose(x, 1, 2), b, hidden, h, w)))
-		z = t.Rebind(z, t.Sequential("depthwise_conv", z, depthwise(hidden, 3).Module(), (*nn.Tape).GELU, depthwise(hidden, 3).Module()))
+		z = t.Rebind(z, t.Sequential("depthwise_conv", z, depthwise(hidden, 3).Module(), (*nn.Tape).GELU, depthwise(hidden,
+			3).Module()))
 		return t.Contiguous(tokens(t, z))
 	})
 	y = t.Rebind(y, t.Add(y, local))
@@ -175,7 +180,8 @@ func (n grformer) attention(t *nn.Tape, x, mask nn.Tensor, hs, ws, heads int64) 
 	x = t.Hold(halves(x))
 	p := t.Unbind(x)
 	each := func(name string) nn.Tensor {
-		y := t.Hold(t.Stack(t.Add(p[0], t.Linear(name+"1", p[0], half, true)), t.Add(p[1], t.Linear(name+"2", p[1], half, true))))
+		y := t.Hold(t.Stack(t.Add(p[0], t.Linear(name+"1", p[0], half, true)), t.Add(p[1], t.Linear(name+"2", p[1], half,
+			true))))
 		y = t.Rebind(y, t.Reshape(t.Permute(y, 1, 2, 0, 3), b, area, c))
 		return t.Rebind(y, t.Contiguous(t.Permute(t.View(y, b, area, heads, c/heads), 0, 2, 1, 3)))
 	}
@@ -184,7 +190,8 @@ func (n grformer) attention(t *nn.Tape, x, mask nn.Tensor, hs, ws, heads int64) 
 	scale := t.Hold(t.Exp(t.Clamp(t.Param("logit_scale", heads, 1, 1))))
 	attn = t.Rebind(attn, t.Mul(attn, scale))
 
-	table := t.Sequential("ESRPB_MLP", offsets, nn.Linear{Out: 128}.Module(), (*nn.Tape).ReLUInplace, nn.Linear{Out: heads, NoBias: true}.Module())
+	table := t.Sequential("ESRPB_MLP", offsets, nn.Linear{Out: 128}.Module(), (*nn.Tape).ReLUInplace,
+		nn.Linear{Out: heads, NoBias: true}.Module())
 	table = t.Hold(t.View(table, (2*hs-1)*(2*ws-1), heads))
 	bias := t.Hold(t.View(t.Copy("Tensor.__getitem__", table, index.Numel(), heads), area, area, heads))
 	bias = t.Rebind(bias, t.Contiguous(t.Permute(bias, 2, 0, 1)))

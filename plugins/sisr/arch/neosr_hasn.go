@@ -13,11 +13,13 @@ func init() {
 		if err := ownScale(s, a, "upscale"); err != nil {
 			return Network{}, err
 		}
-		n := hasn{scale: s.Scale, in: a.int("in_channels", 3), out: a.int("out_channels", 3), feats: a.int("feature_channels", 52)}
+		n := hasn{scale: s.Scale, in: a.int("in_channels", 3), out: a.int("out_channels", 3),
+			feats: a.int("feature_channels", 52)}
 		if 3*n.feats != hasnESA { // which ESA is made for, whatever the width (line 106)
 			return Network{}, errors.New("feature_channels: ESA is made for 52")
 		}
-		return Network{InCh: n.in, Forward: n.forward, MinLQ: 15}, nil // what a convolution of stride 2 leaves, a pooling of 7 takes
+		// what a convolution of stride 2 leaves, a pooling of 7 takes
+		return Network{InCh: n.in, Forward: n.forward, MinLQ: 15}, nil
 	}, "hasn")
 }
 

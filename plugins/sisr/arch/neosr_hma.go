@@ -18,10 +18,12 @@ func init() {
 			a.swallow = true
 			six := slices.Repeat([]int64{6}, layers)
 			n := hma{
-				scale: s.Scale, img: a.int("img_size", img), in: a.int("in_chans", 3), dim: a.int("embed_dim", dim), depths: a.ints("depths", six...),
+				scale: s.Scale, img: a.int("img_size", img), in: a.int("in_chans", 3),
+				dim: a.int("embed_dim", dim), depths: a.ints("depths", six...),
 				heads: a.ints("num_heads", six...), window: a.int("window_size", window), interval: a.int("interval_size", 4),
 				mlp: a.float("mlp_ratio", 2), qkvBias: a.bool("qkv_bias", true), drop: a.float("drop_rate", 0),
-				attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1), patchNorm: a.bool("patch_norm", true),
+				attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1),
+				patchNorm: a.bool("patch_norm", true),
 			}
 			a.ignore("qk_scale", "img_range", "use_checkpoint") // which no block reads
 			if a.int("patch_size", 1) != 1 || a.bool("ape", false) || a.string("upsampler", "pixelshuffle") != "pixelshuffle" ||
@@ -99,7 +101,10 @@ func (n hma) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 		}
 		for i, d := range n.depths {
 			y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // RHTB
-				group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.blocks(t, x, mask, h, w, i, first, total) })
+				group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+					return n.blocks(t, x, mask, h, w,
+						i, first, total)
+				})
 				return t.Add(tokens(t, t.Conv2d("conv", image(t, group, h, w), conv(n.dim, 3))), x)
 			}))
 			first += d
@@ -222,7 +227,8 @@ func (n hma) gab(t *nn.Tape, x, mask nn.Tensor, h, w, heads int64) nn.Tensor {
 	var gridAttn nn.Tensor
 	t.Scope("grid_attn", func() { gridAttn = n.gridAttention(t, gridQKV, grid, gh, gw, heads/2) }, gridQKV, grid)
 	gridAttn = t.Hold(gridAttn)
-	gridAttn = t.Rebind(gridAttn, t.View(t.Contiguous(t.Permute(t.View(gridAttn, b, i, i, gh, gw, c/2), 0, 3, 1, 4, 2, 5)), b, h*w, c/2))
+	gridAttn = t.Rebind(gridAttn, t.View(t.Contiguous(t.Permute(t.View(gridAttn, b, i, i, gh, gw, c/2), 0, 3, 1, 4, 2,
+		5)), b, h*w, c/2))
 
 	parts := t.Split(t.View(p[0], b, h, w, 3*c/2), -1, 3*c/4, 3*c/4)
 	window := t.Hold(windows(t, parts[0], ws))

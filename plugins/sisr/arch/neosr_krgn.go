@@ -41,7 +41,8 @@ func (n krgn) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		outs = append(outs, now)
 	}
 	joined := t.Hold(t.Cat(1, outs...))
-	for _, f := range outs[1:max(1, len(outs)-1)] { // the name of the list is the tensor's now; the first and the last have their own
+	// the name of the list is the tensor's now; the first and the last have their own
+	for _, f := range outs[1:max(1, len(outs)-1)] {
 		t.Rebind(f, joined)
 	}
 	y := t.Sequential("features_fusion_module", joined, conv(n.feats, 1).Module(), lrelu, conv(n.feats, 3).Module())
@@ -81,7 +82,8 @@ func (n krgn) rcg(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	out := x
 	for i := range pairs {
 		one := func(k int, dilation int64) nn.Tensor {
-			return t.Conv2d(fmt.Sprint("conv_acts.", k, ".0"), out, nn.Conv{Out: n.feats, K: 3, Groups: groups, Dilation: dilation})
+			return t.Conv2d(fmt.Sprint("conv_acts.", k, ".0"), out, nn.Conv{Out: n.feats, K: 3, Groups: groups,
+				Dilation: dilation})
 		}
 		first := one(2*i, 1)
 		y := t.Add(first, one(2*i+1, n.dilation))
@@ -104,6 +106,7 @@ func (n krgn) cca(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		contrast = t.Pow(variance)
 	}, x)
 	y := t.Hold(t.Add(contrast, t.AvgPoolAll(x)))
-	y = t.Rebind(y, t.Sequential("conv_du", y, conv(n.feats/8, 1).Module(), (*nn.Tape).LeakyReLUInplace, conv(n.feats, 1).Module(), (*nn.Tape).Sigmoid))
+	y = t.Rebind(y, t.Sequential("conv_du", y, conv(n.feats/8, 1).Module(), (*nn.Tape).LeakyReLUInplace, conv(n.feats,
+		1).Module(), (*nn.Tape).Sigmoid))
 	return t.Mul(x, y)
 }

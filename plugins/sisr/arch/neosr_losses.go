@@ -65,8 +65,8 @@ func criterionNeosr(name string) (lossFunc, error) {
 	return nil, fmt.Errorf("%s criterion has not been supported", name)
 }
 
-// mssimNeosr is mssim_loss.msssim (ssim_loss.py:145): of the first four scales the contrast alone is used, and the rest of such
-// a scale's graph goes when the next one's results have its names.
+// mssimNeosr is mssim_loss.msssim (ssim_loss.py:145): of the first four scales the contrast alone is used, and the
+// rest of such a scale's graph goes when the next one's results have its names.
 func mssimNeosr(t *nn.Tape, x, y nn.Tensor, k int64) nn.Tensor {
 	const scales = 5
 	var components []nn.Tensor
@@ -99,8 +99,8 @@ func mssimNeosr(t *nn.Tape, x, y nn.Tensor, k int64) nn.Tensor {
 	return t.MulScalar(t.Neg(product))
 }
 
-// ssimNeosr is mssim_loss._ssim (ssim_loss.py:125), with a Gaussian filter that keeps the size. rest runs what the contrast does
-// not depend on.
+// ssimNeosr is mssim_loss._ssim (ssim_loss.py:125), with a Gaussian filter that keeps the size. rest runs what the
+// contrast does not depend on.
 func ssimNeosr(t *nn.Tape, x, y nn.Tensor, k int64, rest func(f func())) (ssim, cs nn.Tensor) {
 	c := x.Dim(1)
 	t.Scope("gaussian_filter", func() {

@@ -12,8 +12,10 @@ import (
 func init() {
 	losses.share(Neosr, "l1loss")
 	plain := func(f lossFunc, names ...string) { losses.add(Neosr, plainLoss(f), names...) }
-	plain(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return t.HuberLoss(x, y) }, "huberloss")          // basic_loss.py:88
-	plain(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return t.MulScalar(t.MSELoss(x, y)) }, "mseloss") // basic_loss.py:55
+	// basic_loss.py:88
+	plain(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return t.HuberLoss(x, y) }, "huberloss")
+	// basic_loss.py:55
+	plain(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return t.MulScalar(t.MSELoss(x, y)) }, "mseloss")
 	plain(nccNeosr, "ncc_loss")
 	plain(klNeosr, "kl_loss")
 	losses.add(Neosr, func(a *args) (lossFunc, error) { // dists_loss.py:42
@@ -73,7 +75,8 @@ func perceptualNeosr(a *args) (lossFunc, error) {
 	}, nil
 }
 
-// vggNeosr is VGGFeatureExtractor.forward (vgg_arch.py:180): each layer that is asked for is copied before its ReLU works in place.
+// vggNeosr is VGGFeatureExtractor.forward (vgg_arch.py:180): each layer that is asked for is copied before its ReLU
+// works in place.
 func vggNeosr(t *nn.Tape, x nn.Tensor, want []string, norm, wide bool) (feats []nn.Tensor) {
 	if wide {
 		x = t.DivScalar(t.AddScalar(x))

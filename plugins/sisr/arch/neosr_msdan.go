@@ -51,7 +51,10 @@ func (n msdan) upsampler(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		name       string
 		in, out, k int64
 		by         int64
-	}{{"BSConv_2", n.channels, n.channels, 3, 2}, {"BSConv1_2", n.channels / 4, n.channels, 3, 2}, {"BSConv_3", n.channels, mid, 3, 3}, {"BSConv1_3", mid / 9, n.channels, 3, 3}} {
+	}{
+		{"BSConv_2", n.channels, n.channels, 3, 2}, {"BSConv1_2", n.channels / 4, n.channels, 3, 2},
+		{"BSConv_3", n.channels, mid, 3, 3}, {"BSConv1_3", mid / 9, n.channels, 3, 3},
+	} {
 		if (n.scale == 3) != (c.by == 3) {
 			t.Scope(c.name, func() { // never called, so never given a gradient
 				t.FrozenParam("pw.weight", c.out, c.in, 1, 1)
@@ -112,7 +115,8 @@ func (n msdan) emssa(t *nn.Tape, x0 nn.Tensor) nn.Tensor {
 		s = t.Rebind(s, t.Call(fmt.Sprint("BSConv", k), s, bsConvU(c, k)))
 		parts = append(parts, t.Rebind(s, t.Interpolate(s, h, w)))
 	}
-	out := t.Hold(t.Add(t.Conv2d("conv1", t.Cat(1, parts...), conv(n.channels, 1)), t.Conv2d("conv1_up", x, conv(n.channels, 1))))
+	out := t.Hold(t.Add(t.Conv2d("conv1", t.Cat(1, parts...), conv(n.channels, 1)), t.Conv2d("conv1_up", x,
+		conv(n.channels, 1))))
 	out = t.Rebind(out, t.Sigmoid(t.Conv2d("conv1", out, conv(n.channels, 1))))
 	return t.Rebind(out, t.Mul(x0, out))
 }

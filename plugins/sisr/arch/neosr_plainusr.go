@@ -11,13 +11,17 @@ import (
 func init() {
 	preset := func(name string, feat, attn int64, im ...int64) {
 		networks.add(Neosr, func(s Spec, a *args) (Network, error) {
-			n := plainUSR{scale: s.Scale, feat: a.int("n_feat", feat), im: a.ints("im_feat", im...), attn: a.int("attn_feat", attn)}
+			n := plainUSR{
+				scale: s.Scale, feat: a.int("n_feat", feat), im: a.ints("im_feat", im...), attn: a.int("attn_feat", attn),
+			}
 			want := 3
 			if n.feat <= 32 {
 				want = 2
 			}
-			if len(n.im) < want || n.im[0] != n.feat || !slices.IsSortedFunc(n.im[:want], func(a, b int64) int { return int(b - a) }) {
-				return Network{}, fmt.Errorf("im_feat %v for n_feat %d: the first is n_feat, and none is larger than the one before", n.im, n.feat)
+			falling := func(a, b int64) int { return int(b - a) }
+			if len(n.im) < want || n.im[0] != n.feat || !slices.IsSortedFunc(n.im[:want], falling) {
+				return Network{}, fmt.Errorf("im_feat %v for n_feat %d: the first is n_feat, and none is larger than the one "+
+					"before", n.im, n.feat)
 			}
 			return Network{Forward: n.forward, MinLQ: 7}, nil
 		}, name)
@@ -159,7 +163,8 @@ func (n plainUSR) localAttention(t *nn.Tape, x nn.Tensor, speed bool) nn.Tensor 
 			x = t.Hold(t.AvgPool2d(t.Mul(exp, x), 7, 3, 0))
 			return t.Div(x, pool)
 		}
-		y := t.Sequential("body", x, conv(n.attn, 1).Module(), soft, nn.Conv{Out: n.attn, K: 3, Stride: 2}.Module(), conv(c, 3).Module(), (*nn.Tape).Sigmoid)
+		y := t.Sequential("body", x, conv(n.attn, 1).Module(), soft, nn.Conv{Out: n.attn, K: 3, Stride: 2}.Module(),
+			conv(c, 3).Module(), (*nn.Tape).Sigmoid)
 		w = t.Hold(t.Interpolate(y, x.Dim(2), x.Dim(3)))
 	}
 	return t.Mul(t.Mul(x, w), g)

@@ -24,7 +24,8 @@ func buildSpanNeosr(s Spec, a *args) (Network, error) {
 	if err := ownScale(s, a, "upscale"); err != nil {
 		return Network{}, err
 	}
-	n := span{inCh: a.int("num_in_ch", 3), outCh: a.int("num_out_ch", 3), feat: a.int("feature_channels", 48), blocks: 6, upscale: s.Scale, norm: a.bool("norm", false)}
+	n := span{inCh: a.int("num_in_ch", 3), outCh: a.int("num_out_ch", 3), feat: a.int("feature_channels", 48),
+		blocks: 6, upscale: s.Scale, norm: a.bool("norm", false)}
 	if n.feat < 1 {
 		return Network{}, fmt.Errorf("feature_channels: %d: it is at least 1", n.feat)
 	}
@@ -84,7 +85,8 @@ func (n rrdbnet) forwardNeosr(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	for _, name := range [...]string{"conv_up1", "conv_up2"} {
 		feat = t.Rebind(feat, t.LeakyReLUInplace(t.Conv2d(name, t.Upsample(feat, 2), conv(n.filters, 3))))
 	}
-	return t.Hold(t.Conv2d("conv_last", t.LeakyReLUInplace(t.Conv2d("conv_hr", feat, conv(n.filters, 3))), conv(n.outNC, 3)))
+	return t.Hold(t.Conv2d("conv_last", t.LeakyReLUInplace(t.Conv2d("conv_hr", feat, conv(n.filters, 3))), conv(n.outNC,
+		3)))
 }
 
 // buildMosrv2Neosr is mosrv2 (mosrv2_arch.py:183), with RMSNorm and without the buffer that names the upsampler.
@@ -94,7 +96,8 @@ func buildMosrv2Neosr(s Spec, a *args) (Network, error) {
 		expansion: a.float("expansion_ratio", 1.5), rms: true, pad: 1,
 	}
 	n.up = uniUpsampleV3{
-		upsample: a.string("upsampler", "pixelshuffledirect"), scale: s.Scale, out: n.inCh, mid: a.int("mid_dim", 32), unmarked: true,
+		upsample: a.string("upsampler", "pixelshuffledirect"), scale: s.Scale, out: n.inCh,
+		mid: a.int("mid_dim", 32), unmarked: true,
 	}
 	if a.bool("unshuffle_mod", true) && s.Scale < 3 {
 		n.pad, n.unshuffled, n.up.scale = 4/s.Scale, true, 4
@@ -102,7 +105,8 @@ func buildMosrv2Neosr(s Spec, a *args) (Network, error) {
 	switch n.up.upsample {
 	case "conv", "pixelshuffledirect", "pixelshuffle", "nearest+conv", "dysample":
 	default:
-		return Network{}, fmt.Errorf("upsampler %q is none of conv, pixelshuffledirect, pixelshuffle, nearest+conv, dysample", n.up.upsample)
+		return Network{}, fmt.Errorf("upsampler %q is none of conv, pixelshuffledirect, pixelshuffle, nearest+conv, "+
+			"dysample", n.up.upsample)
 	}
 	if err := n.up.check(n.dim); err != nil {
 		return Network{}, err

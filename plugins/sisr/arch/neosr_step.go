@@ -31,8 +31,8 @@ func (n NeosrStep) unknown() string {
 
 func init() { models.add(Neosr, model{record: StepConfig.recordNeosr}, "", "image", "otf") }
 
-// recordNeosr puts the step of neosr on the tape: image.feed_data and image.closure (neosr/models/image.py:441 and 506 at 31c7022), then
-// both optimizers. The generator's gradients are there until the discriminator's step is over.
+// recordNeosr puts the step of neosr on the tape: image.feed_data and image.closure (neosr/models/image.py:441 and
+// 506 at 31c7022), then both optimizers. The generator's gradients are there until the discriminator's step is over.
 func (cfg StepConfig) recordNeosr(t *nn.Tape) (unknown string) {
 	n, gtSize := cfg.Neosr, cfg.LQ*cfg.Net.Scale
 	optG, optD := cfg.optimizers()
@@ -114,7 +114,8 @@ var keptImages = []string{"output", "gt"}
 // keepsImages reports whether the loss holds its weighted images until the next step.
 func (l Loss) keepsImages() bool { return l.Type == "ldl_loss" }
 
-// waveletNeosr are the coefficients that the discriminator sees: of three bands, at the image's size (wavelet_guided.py:367).
+// waveletNeosr are the coefficients that the discriminator sees: of three bands, at the image's size
+// (wavelet_guided.py:367).
 func (cfg StepConfig) waveletNeosr(t *nn.Tape, gtShape []int64) (fake, real nn.Tensor) {
 	t.Part("wavelet_guided, from iteration "+cfg.Neosr.Wavelet, func() {
 		bands := func() nn.Tensor {
@@ -131,8 +132,8 @@ func (cfg StepConfig) waveletNeosr(t *nn.Tape, gtShape []int64) (fake, real nn.T
 	return fake, real
 }
 
-// lossesNeosr sums the generator's losses. The adversarial one has no gradient: the discriminator judges in eval mode and under
-// inference_mode (image.py:640).
+// lossesNeosr sums the generator's losses. The adversarial one has no gradient: the discriminator judges in eval
+// mode and under inference_mode (image.py:640).
 func (cfg StepConfig) lossesNeosr(t *nn.Tape, output, gt nn.Tensor) (lGTotal nn.Tensor, gan bool, unknown string) {
 	t.Part("losses", func() { lGTotal = t.Hold(t.Zeros(nn.F32, 1)) })
 	for _, l := range cfg.Losses {
@@ -174,8 +175,8 @@ func evaluated(t *nn.Tape, f func()) {
 	t.Training = old
 }
 
-// discriminateNeosr judges the real and the generated image, in eval mode, and runs backward over both inside autocast
-// (image.py:680).
+// discriminateNeosr judges the real and the generated image, in eval mode, and runs backward over both inside
+// autocast (image.py:680).
 func (cfg StepConfig) discriminateNeosr(t *nn.Tape, fake, real nn.Tensor) {
 	t.Part("network_d", func() {
 		evaluated(t, func() {
@@ -189,8 +190,9 @@ func (cfg StepConfig) discriminateNeosr(t *nn.Tape, fake, real nn.Tensor) {
 	})
 }
 
-// residentNeosr is what stays on the card beside what all projects keep: the averaged discriminator (image.py:98), the batch that
-// CUDAPrefetcher has loaded ahead (train.py:65), and the crops as the loader gave them, where the step has augmented copies.
+// residentNeosr is what stays on the card beside what all projects keep: the averaged discriminator (image.py:98),
+// the batch that CUDAPrefetcher has loaded ahead (train.py:65), and the crops as the loader gave them, where the
+// step has augmented copies.
 func (cfg StepConfig) residentNeosr(d nn.Size) (items []mem.Item) {
 	if cfg.EMA && d.Params > 0 {
 		const part, from = "network_d EMA", "train.ema > 0: a copy of network_d"

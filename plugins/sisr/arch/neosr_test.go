@@ -8,10 +8,13 @@ import (
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// neosrRecipes are the networks of neosr's training recipes for images at 31c7022, options/train_*.toml: each has two recipes, of
-// which the second makes its degradations on the card. All have the same discriminator, losses and optimizers.
-const neosrRecipes = `asid atd catanet cfsr compact craft cugan dat_m dct dctlsa ditn drct eimn esc esrgan flexnet grformer hasn hat_m hit_srf
-hma krgn lmlt man moesr mosrv2 msdan ninasr omnisr plainusr plksr rcan realplksr rgt safmn sebica span spanplus srformer_light swinir_small`
+// neosrRecipes are the networks of neosr's training recipes for images at 31c7022, options/train_*.toml: each has
+// two recipes, of which the second makes its degradations on the card. All have the same discriminator, losses and
+// optimizers.
+const neosrRecipes = `
+asid atd catanet cfsr compact craft cugan dat_m dct dctlsa ditn drct eimn esc esrgan flexnet grformer hasn
+hat_m hit_srf hma krgn lmlt man moesr mosrv2 msdan ninasr omnisr plainusr plksr rcan realplksr rgt safmn
+sebica span spanplus srformer_light swinir_small`
 
 // neosrUnknown are those without a formula.
 const neosrUnknown = "catanet"
@@ -100,8 +103,9 @@ func TestNeosrIsNotRedux(t *testing.T) {
 	}
 }
 
-// What differs from traiNNer-redux's step: the generator's gradients are there while the discriminator steps, its judgement of the
-// output has no graph, both networks are averaged, a batch is loaded ahead, and ldl_loss holds two images.
+// What differs from traiNNer-redux's step: the generator's gradients are there while the discriminator steps, its
+// judgement of the output has no graph, both networks are averaged, a batch is loaded ahead, and ldl_loss holds two
+// images.
 func TestNeosrStep(t *testing.T) {
 	cfg, err := neosrStep(t, "compact")
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// validationNeosr is image.nondist_validation (neosr/models/image.py:861 at 31c7022): without autocast. tile_val (line 788) keeps
-// its tiles and their results on the CPU, and one of each on the card, beside the padded image.
+// validationNeosr is image.nondist_validation (neosr/models/image.py:861 at 31c7022): without autocast. tile_val
+// (line 788) keeps its tiles and their results on the CPU, and one of each on the card, beside the padded image.
 func validationNeosr(cfg ValConfig) (e mem.Tensors) {
 	t := nn.NewTape()
 	t.UpsampleLow, t.Torch1 = cfg.OldTorch, cfg.OldTorch

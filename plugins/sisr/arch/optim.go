@@ -26,15 +26,16 @@ var optimizers = map[string]optimizer{
 	"adanschedulefree":  {5, 1}, // adanschedulefree_optim.py: z, exp_avg, exp_avg_sq, exp_avg_diff, neg_pre_grad
 	"adan_sf":           {5, 1}, // neosr's name for it
 	"adamw_sf":          {2, 1}, // neosr's name for AdamWScheduleFree
-	"adamw_win":         {4, 0}, // neosr/optimizers/adamw_win.py at 31c7022, win2: exp_avg, exp_avg_sq, x, y; one parameter at a time
-	"stableadamw":       {2, 1}, // pytorch_optimizer 3: exp_avg, exp_avg_sq
-	"adopt":             {2, 1}, // pytorch_optimizer 3: exp_avg, exp_avg_sq
-	"lion":              {1, 1}, // exp_avg
-	"rmsprop":           {1, 1}, // torch/optim/rmsprop.py: square_avg
-	"asgd":              {1, 1}, // torch/optim/asgd.py: ax; the difference to it
-	"rprop":             {2, 2}, // torch/optim/rprop.py: prev, step_size; the products with prev, and their signs
-	"adamax":            {2, 1}, // torch/optim/adamax.py: exp_avg, exp_inf
-	"lamb":              {2, 1}, // exp_avg, exp_avg_sq
+	// neosr/optimizers/adamw_win.py at 31c7022, win2: exp_avg, exp_avg_sq, x, y; one parameter at a time
+	"adamw_win":   {4, 0},
+	"stableadamw": {2, 1}, // pytorch_optimizer 3: exp_avg, exp_avg_sq
+	"adopt":       {2, 1}, // pytorch_optimizer 3: exp_avg, exp_avg_sq
+	"lion":        {1, 1}, // exp_avg
+	"rmsprop":     {1, 1}, // torch/optim/rmsprop.py: square_avg
+	"asgd":        {1, 1}, // torch/optim/asgd.py: ax; the difference to it
+	"rprop":       {2, 2}, // torch/optim/rprop.py: prev, step_size; the products with prev, and their signs
+	"adamax":      {2, 1}, // torch/optim/adamax.py: exp_avg, exp_inf
+	"lamb":        {2, 1}, // exp_avg, exp_avg_sq
 }
 
 // OptimizerNames lists the optimizers whose states are known.

@@ -142,9 +142,11 @@ func TestDiscriminators(t *testing.T) {
 	eval.log(t)
 }
 
-// withoutGradient are neosr's networks with parameters that no loss depends on: its attention runs under no_grad, or a block's result
+// withoutGradient are neosr's networks with parameters that no loss depends on: its attention runs under
+// no_grad, or a block's result
 // is not used.
-var withoutGradient = map[string]bool{"flexnet": true, "metaflexnet": true, "ditn": true, "plainusr_ultra": true, "asid": true, "asid_d8": true}
+var withoutGradient = map[string]bool{"flexnet": true, "metaflexnet": true, "ditn": true, "plainusr_ultra": true,
+	"asid": true, "asid_d8": true}
 
 // compare compares one row. under is by how much a peak may be under PyTorch's, of which it may be over by half as much again.
 func compare(t *testing.T, r row, forward nn.Module, checkpointing bool, under float64, saved, peak, eval *deviation) {
