@@ -286,8 +286,8 @@ func (h *History) Run() *run.Run {
 	return r
 }
 
-// Tried returns every attempt of the run that was planned, in order. One without an end, because launch was killed or is
-// still running it, has an empty outcome.
+// Tried returns every attempt of the run that was planned, in order. One without an end, because launch was killed or
+// is still running it, has an empty outcome.
 func (h *History) Tried() (out []run.Attempt) {
 	open := false // the last of out has no end yet
 	for _, e := range h.Events {

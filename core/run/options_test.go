@@ -110,7 +110,8 @@ func TestAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, stop := r.Next()
-	if stop != nil || p.Choice(ladder.Training).Name != "4 × 4" || p.Resume == nil || p.Resume.Iteration != 7 || p.Attempt != 3 {
+	if stop != nil || p.Choice(ladder.Training).Name != "4 × 4" || p.Resume == nil || p.Resume.Iteration != 7 ||
+		p.Attempt != 3 {
 		t.Errorf("after an interruption: %+v, %+v; want 4 × 4 again, from iteration 7", p, stop)
 	}
 	if r.Limits.Allow != ladder.Speed {

@@ -73,7 +73,9 @@ func TestShowListsEveryAttempt(t *testing.T) {
 	Printer{W: &out}.Show(h, record.Life{})
 	got := strings.Join(strings.Fields(out.String()), " ")
 	last := 0
-	for _, want := range []string{"attempt 1 ", "interrupted", "attempt 2 ", "cut off: launch was killed", "attempt 3 ", "succeeded"} {
+	for _, want := range []string{
+		"attempt 1 ", "interrupted", "attempt 2 ", "cut off: launch was killed", "attempt 3 ", "succeeded",
+	} {
 		at := strings.Index(got[last:], want)
 		if at < 0 {
 			t.Fatalf("after byte %d, %q is missing in\n%s", last, want, out.String())

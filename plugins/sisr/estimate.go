@@ -14,8 +14,8 @@ import (
 )
 
 // Estimate implements [plugin.Estimator]: a training step of the network, and the validation of an image if one is given,
-// without the training's states if nothing is trained. What is no setting of the step is an argument of the network's own,
-// as in network_g.
+// without the training's states if nothing is trained. What is no setting of the step is an argument of the network's
+// own, as in network_g.
 func (sisr) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
 	a, err := readAsked(q, d)
 	if err != nil {
@@ -122,8 +122,8 @@ func (a *asked) build() (err error) {
 		return err
 	}
 	if a.trains && a.step.Batch < net.MinBatch {
-		return fmt.Errorf("%s does not train with a micro-batch of %d: its batch normalisation sees one pixel of each image, "+
-			"so it takes --micro-batch %d at least", a.spec.Type, a.step.Batch, net.MinBatch)
+		return fmt.Errorf("%s does not train with a micro-batch of %d: its batch normalisation sees one pixel of each "+
+			"image, so it takes --micro-batch %d at least", a.spec.Type, a.step.Batch, net.MinBatch)
 	}
 	if a.trains && a.step.LQ < net.MinLQ {
 		return fmt.Errorf("%s does not train on a low-resolution crop of %d: --lq %d is the least",

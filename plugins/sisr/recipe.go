@@ -156,17 +156,7 @@ func readRecipe(path string, text []byte, forced []string) (*recipe, []string, e
 		return nil, nil, err
 	}
 	r.readStages(warn)
-	r.useAMP = r.bool(r.amp)
-	r.half = "fp16"
-	if r.bool(r.bf16) {
-		r.half = "bf16"
-		if !r.useAMP {
-			warn("%s has no effect without %s", r.bf16, r.amp)
-		}
-	}
-	if f, ok := r.at(r.ema).Float(); ok {
-		r.withEMA = f > 0
-	}
+	r.readPrecision(warn)
 	r.optG, r.optD = r.optimizer("optim_g"), r.optimizer("optim_d")
 	r.losses = r.readLosses()
 	model := strings.ToLower(r.root.Get("model_type").Text())
@@ -192,6 +182,21 @@ func readRecipe(path string, text []byte, forced []string) (*recipe, []string, e
 		r.experiment = filepath.Join(r.folder, r.title)
 	}
 	return r, warnings, nil
+}
+
+// readPrecision reads mixed precision, and whether the network is averaged.
+func (r *recipe) readPrecision(warn func(string, ...any)) {
+	r.useAMP = r.bool(r.amp)
+	r.half = "fp16"
+	if r.bool(r.bf16) {
+		r.half = "bf16"
+		if !r.useAMP {
+			warn("%s has no effect without %s", r.bf16, r.amp)
+		}
+	}
+	if f, ok := r.at(r.ema).Float(); ok {
+		r.withEMA = f > 0
+	}
 }
 
 // frames is how many a clip of the training set has, 0 where the recipe says nothing of it. BasicSR's clips of

@@ -274,6 +274,24 @@ func (a *args) ints(name string, def ...int64) []int64 {
 	return ns
 }
 
+// usual reads the arguments of a SwinIR's kin that have a formula for one value only. The error names the first that has
+// another.
+func (a *args) usual() error {
+	patch, ape := a.int("patch_size", 1), a.bool("ape", false)
+	up, resi := a.string("upsampler", "pixelshuffle"), a.string("resi_connection", "1conv")
+	switch {
+	case patch != 1:
+		return fmt.Errorf("patch_size %d: %w; 1 has one", patch, ErrUnknown)
+	case ape:
+		return fmt.Errorf("ape: %w; false has one", ErrUnknown)
+	case up != "pixelshuffle":
+		return fmt.Errorf("upsampler %q: %w; pixelshuffle has one", up, ErrUnknown)
+	case resi != "1conv":
+		return fmt.Errorf("resi_connection %q: %w; 1conv has one", resi, ErrUnknown)
+	}
+	return nil
+}
+
 // ignore marks arguments that cost no memory as known.
 func (a *args) ignore(names ...string) {
 	for _, n := range names {

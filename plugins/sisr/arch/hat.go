@@ -36,9 +36,8 @@ func buildHAT(dim, layers int64, compress, squeeze float64, iln bool) builder {
 		if !iln {
 			a.ignore("img_range")
 		}
-		p, up, resi := a.int("patch_size", 1), a.string("upsampler", "pixelshuffle"), a.string("resi_connection", "1conv")
-		if p != 1 || up != "pixelshuffle" || resi != "1conv" || a.bool("ape", false) {
-			return Network{}, fmt.Errorf("patch_size, ape, upsampler or resi_connection: %w", ErrUnknown)
+		if err := a.usual(); err != nil {
+			return Network{}, err
 		}
 		if len(n.heads) != len(n.depths) || n.window < 1 || n.window >= n.img || n.compress < 1 || n.squeeze < 1 {
 			return Network{}, fmt.Errorf("depths %v, num_heads %v, window_size %d", n.depths, n.heads, n.window)

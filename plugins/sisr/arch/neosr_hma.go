@@ -26,9 +26,8 @@ func init() {
 				patchNorm: a.bool("patch_norm", true),
 			}
 			a.ignore("qk_scale", "img_range", "use_checkpoint") // which no block reads
-			if a.int("patch_size", 1) != 1 || a.bool("ape", false) || a.string("upsampler", "pixelshuffle") != "pixelshuffle" ||
-				a.string("resi_connection", "1conv") != "1conv" {
-				return Network{}, fmt.Errorf("patch_size, ape, upsampler or resi_connection: %w", ErrUnknown)
+			if err := a.usual(); err != nil {
+				return Network{}, err
 			}
 			if err := n.check(); err != nil {
 				return Network{}, err
