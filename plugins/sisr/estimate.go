@@ -132,38 +132,43 @@ func (a *asked) build() (err error) {
 	return nil
 }
 
-// projectOf is the project whose class is priced: the one that is asked for, or traiNNer-redux, or the one that
-// has the network.
-// The warning says which, where several projects have one of that name.
+// projectOf is the project whose class is priced: the one that is asked for, or traiNNer-redux, or the first that has
+// the network. The warning says which, where several projects have one of that name.
 func projectOf(q *plugin.Bare) (p arch.Project, warnings []string) {
-	names := []string{"redux", "basicsr", "neosr"}
 	have := arch.HoldersOf(q.Arch)
-	first := 0
+	usual := arch.Redux
 	if len(have) > 0 && !slices.Contains(have, arch.Redux) {
-		first = slices.IndexFunc(names, func(n string) bool { return projects[n] == have[0] })
+		usual = have[0]
 	}
-	if len(have) == 0 && arch.Owner(arch.BasicSR, q.Arch) != arch.BasicSR { // of a project that is built on BasicSR
-		first = slices.Index(names, "basicsr")
+	byFlag, flags := map[string]arch.Project{}, []string{projectFlag(usual)}
+	for _, p := range arch.Projects {
+		if byFlag[projectFlag(p)] = p; p != usual {
+			flags = append(flags, projectFlag(p))
+		}
 	}
-	names[0], names[first] = names[first], names[0]
-	p = arch.Owner(projects[q.OneOf("project", names...)], q.Arch)
+	p = arch.Owner(byFlag[q.OneOf("project", flags...)], q.Arch)
 	if _, asked := q.Settings["project"]; !asked && len(have) > 1 {
 		warnings = append(warnings, fmt.Sprintf("this is %v's %s; %s; --project chooses", p, q.Arch, holders(q.Arch)))
 	}
 	return p, warnings
 }
 
+// projectFlag is the value of --project for a project.
+func projectFlag(p arch.Project) string {
+	if p == arch.Redux {
+		return "redux"
+	}
+	return strings.ToLower(p.String())
+}
+
 // holders is a sentence of the projects that have a network of that name.
 func holders(name string) string {
 	var names []string
 	for _, p := range arch.HoldersOf(name) {
-		names = append(names, p.String())
+		names = append(names, projectFlag(p))
 	}
 	return "projects with a network of that name: " + strings.Join(names, ", ")
 }
-
-// projects are the projects by the name that --project takes.
-var projects = map[string]arch.Project{"redux": arch.Redux, "basicsr": arch.BasicSR, "neosr": arch.Neosr}
 
 // discriminate gives a step its discriminator, and the loss that needs one.
 func discriminate(step *arch.StepConfig, p arch.Project, disc string) (err error) {
@@ -192,7 +197,7 @@ func validation(q *plugin.Bare, step arch.StepConfig) arch.ValConfig {
 	if step.CPU {
 		val.Host = &arch.Host{}
 	}
-	last := q.Bool("use_channels_last", step.Project != arch.BasicSR) && step.AMP != nn.F32
+	last := q.Bool("use_channels_last", step.Project.Base() != arch.BasicSR) && step.AMP != nn.F32
 	val.Layout = arch.Layout{NetworkLast: last, ImageLast: last && step.Project != arch.Neosr}
 	val.H, val.W = q.Image("image", "")
 	return val

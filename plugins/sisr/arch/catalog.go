@@ -28,12 +28,20 @@ const (
 )
 
 // Projects are all of them, as they are listed.
-var Projects = []Project{Redux, BasicSR, Neosr}
+var Projects = []Project{Redux, BasicSR, Neosr, ATD, DAT, DRCT, HAT, NAFNet, Restormer, RGT, SRFormer}
 
 // bases are the projects on which others are built.
 var bases = map[Project]Project{
 	ATD: BasicSR, DRCT: BasicSR, HAT: BasicSR, DAT: BasicSR, NAFNet: BasicSR, Restormer: BasicSR, RGT: BasicSR,
 	SRFormer: BasicSR,
+}
+
+// Base is the project on which p is built, or p itself.
+func (p Project) Base() Project {
+	if base, ok := bases[p]; ok {
+		return base
+	}
+	return p
 }
 
 // Owner is the project whose network a recipe for p names: p itself, or one built on it that has a network of that

@@ -35,7 +35,7 @@ var (
 
 // ComputesAll reports whether the project computes a loss whatever it weighs: BasicSR multiplies by the weight
 // (losses/basic_loss.py at 8d56e3a0), where the others leave a loss of the weight 0 out.
-func (p Project) ComputesAll() bool { return p == BasicSR || bases[p] == BasicSR }
+func (p Project) ComputesAll() bool { return p.Base() == BasicSR }
 
 // ldlSection is the section of a loss that weighs pixels by LDL's map of artifacts, whatever its type is
 // (realesrgan_model.py, line 209).
