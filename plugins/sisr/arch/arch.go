@@ -274,8 +274,8 @@ func (a *args) ints(name string, def ...int64) []int64 {
 	return ns
 }
 
-// usual reads the arguments of a SwinIR's kin that have a formula for one value only. The error names the first that has
-// another.
+// usual reads the arguments of networks like SwinIR that have a formula for one value only. The error names the first
+// that has another.
 func (a *args) usual() error {
 	patch, ape := a.int("patch_size", 1), a.bool("ape", false)
 	up, resi := a.string("upsampler", "pixelshuffle"), a.string("resi_connection", "1conv")
