@@ -64,7 +64,26 @@ func MkdirAll(path string) error {
 	if err := Check(path); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	above := filepath.Dir(path)
+	if _, err := os.Stat(above); errors.Is(err, fs.ErrNotExist) && above != path {
+		if err := MkdirAll(above); err != nil {
+			return err
+		}
+	}
+	// The folder above is looked at where it is open: another account may have put its own there since the check, and
+	// then nothing is made in it.
+	root, err := os.OpenRoot(above)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	switch info, err := root.Stat("."); {
+	case err != nil:
+		return err
+	case !trusted(owner(info)):
+		return belongs(above, info)
+	}
+	if err := root.Mkdir(filepath.Base(path), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return Check(path) // another process may have made it first
