@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // A finding is one line that matches a rule or a sign of the plugin.
@@ -30,12 +31,16 @@ func (f *finding) memory() bool { return f.rule.kind != NoMemory }
 // ofCard reports whether it is about a card's memory.
 func (f *finding) ofCard() bool { return strings.HasPrefix(string(f.rule.kind), "gpu_") }
 
-// tensorFlow takes what TensorFlow's allocator prints of itself around a failure: its limit, and what is in use.
+// tensorFlow takes what TensorFlow's allocator prints of itself around a failure: its limit, and what is in use. XLA has a
+// limit too, which its compiler prints where it could not stay below it: a request above that is more than the card gives.
 func (f *finding) tensorFlow(n *Numbers) {
 	if n.Capacity != nil || n.Allocated != nil {
 		return
 	}
 	for _, r := range near(f.rows, f.at, statsRows, statsRows) {
+		if v, ok := find(xlaLimit, r.body); ok && n.Capacity == nil && unit.Bytes(v) < value(n.Requested) {
+			n.Capacity = rounded(v)
+		}
 		if !strings.Contains(r.body, "Limit:") && !strings.Contains(r.body, "InUse:") {
 			continue
 		}

@@ -185,7 +185,8 @@ func (m *match) explained() bool {
 // /dev/shm is itself a guess in the libraries that print it.
 func (m *match) advised(start int) bool {
 	return m.memory() && m.rule.nature != survived && m.rule.nature != retried && m.rule.kind != SharedMemory &&
-		(m.count() < 2 || strings.HasSuffix(m.before, "`")) && advises(m.rows, m.at, m.text, start)
+		(m.count() < 2 || strings.HasSuffix(m.before, "`") || strings.HasPrefix(m.text[len(m.before):], "`")) &&
+		advises(m.rows, m.at, m.text, start)
 }
 
 // specify takes the memory from another rule: the words of a program that went on need not name it.
