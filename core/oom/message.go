@@ -65,7 +65,9 @@ var (
 		`EXHAUSTED:.{0,80}[Ff]ailedtoallocate(?:requestfor)?)` + size)
 	// xla/service/hlo_rematerialization.cc, a line of its own
 	xlaLimit = rx(`Can't reduce memory use below ` + size)
-	xlaUsed  = rx(`Used` + size + `of` + size + `\w+\.`)
+	// src/common/device_helpers.cuh of XGBoost, three lines
+	xgbNumbers = rx(`Memoryallocationerroronworker\d+:.{0,120}?-Freememory:(\d+)-Requestedmemory:(\d+)`)
+	xlaUsed    = rx(`Used` + size + `of` + size + `\w+\.`)
 	// tensorflow/core/common_runtime/bfc_allocator.cc, where it is a failure
 	tfRequested = rx(`ranoutofmemorytryingtoallocate` + size + `(?:\(rounded|requestedby|\.Current|\.See)`)
 	tfTensor    = rx(`withshape\[([\d,]+)\]andtype([a-z]+\d*)on/`)
@@ -232,6 +234,7 @@ func (n *Numbers) readTries(s string) {
 func (n *Numbers) readLibraries(s string) {
 	set(&n.Requested, tfRequested, s)
 	replace(tfAsync, s, &n.Requested, &n.Free, &n.Capacity)
+	replace(xgbNumbers, s, &n.Free, &n.Requested)
 	replace(paddleNumbers, s, &n.Requested, &n.Allocated, &n.Free)
 	if m := xlaUsed.FindStringSubmatch(s); m != nil && n.Requested == nil && n.Capacity == nil {
 		used, ok1 := parseSize(m[1])

@@ -162,11 +162,34 @@ func matched(r rule, rs []row, i int, text string, start int) *match {
 		m.before = text[:h[0]]
 	}
 	m.quoted = quotes.MatchString(m.before)
+	if name := notebookError(rs, i, text[:start]); name != "" {
+		m.name, m.before, m.quoted = name, "", false
+	}
 	if m.memory() {
 		m.Numbers = readNumbers(messageAt(rs, i))
 	}
 	return m
 }
+
+// notebookError returns the name of the exception whose message begins here in the JSON that VS Code shows below a notebook's
+// cell: {"name": …, "message": …, "stack": …}; "" if there is none.
+func notebookError(rs []row, i int, before string) string {
+	if !notebookMessage.MatchString(before) {
+		return ""
+	}
+	if i > 0 {
+		before = rs[i-1].body + before
+	}
+	if m := notebookName.FindStringSubmatch(before); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+var (
+	notebookMessage = rx(`"message": ?"[^"]{0,40}$`)
+	notebookName    = rx(`"name": ?"(\w+)",\s*"message"`)
+)
 
 // explained reports whether the text is source, configuration or documentation that mentions the words: no program
 // printed them as its own message.

@@ -53,7 +53,7 @@ var (
 		"oom detected", "cuda oom", "out_of_me", "t allocate memory", "not enough memory", "cannot allocate", "unable to allocate",
 		"memoryerror", "bad_alloc", "shared memory", "killed", "sigkill", "failed to cuda calloc", "cuda failure 2",
 		"low on memory", "low on resource: memory", "memory limit", "memlimit", "memory usage", "internal assert failed",
-		"memory allocation of", "heap space", "failed to allocate", "allocation of size", "could not be allocated", "could not allocate",
+		"memory allocation of", "memory allocation error", "heap space", "failed to allocate", "allocation of size", "could not be allocated", "could not allocate",
 		"outofdevicememory", "outofhostmemory", "device_memory", "host_memory", "out_of_resources", "insufficient memory",
 		"no executable batch", "all available ram", "more memory than is available", "paging file is too small",
 		"exceeding memory limits", "memory budget",
@@ -150,6 +150,10 @@ var rules = []rule{
 		re: rx(`THCudaCheck(?:Warn)? FAIL .*error=2 ?: out of memory|cuda runtime error \(2\) ?: ?out of memory|` +
 			`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS).{0,60}out of memory|` +
 			`pooled_storage_manager\.h:\d+: .*out of memory|Could not launch .*status: out of memory`)},
+	// CTranslate2's src/cuda/utils.h, as faster-whisper shows it; XGBoost's src/common/device_helpers.cuh; Thrust's exception
+	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
+		re: rx(`CUDA failed with error out of memory|Memory allocation error on worker \d+: |` +
+			`\bsystem_error\b.{0,200}\bout of memory|what\(\): .{0,200}\bout of memory\s*$`)},
 	// C programs' check macros, of ggml and the CUDA samples, say where: "CUDA error 2 at file.cu:462: out of memory"
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
 		re: rx(`(?i)\b(?:CUDA|HIP|hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?` +
