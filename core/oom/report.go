@@ -457,6 +457,9 @@ func (f *finding) byFrames(calls, after []frame) (frames Phase, exact bool) {
 	if !exact && frames == TrainForward && f.withoutGradients(calls) {
 		frames = Validation
 	}
+	if !exact && (frames == TrainForward && ofGraph(calls) || frames == Build && f.memory() && importsLibrary(calls)) {
+		frames = Unknown
+	}
 	if f.rule.name == cutOffRule.name && (!exact || frames == TrainForward) {
 		frames, exact = Unknown, false // the frames that would tell are missing
 	}
