@@ -85,6 +85,7 @@ var phaseRules = []phaseRule{
 	{phase: Validation, path: rx(`(?:^|/)(?:evaluation|evaluators?|evaluate|validate|validation|inference|predictor|` +
 		`predict|metrics?)(?:/[^/]*)?\.py$|/(?:evaluation|evaluators?|metrics)/`)},
 	{phase: Validation, name: rx(`^decorate_context$`), weak: true},
+	{phase: Data, path: dataFile, name: constructor, weak: true},
 	{phase: Build, name: constructor, weak: true},
 	{phase: Build, name: rx(`^_?(?:create|build|make|init|setup)_(?:from_\w+|(?:\w+_)?(?:models?|net|networks?|encoders?|` +
 		`decoders?|backbone|unet|vae|transformer|generator|discriminator|gaussians?|optimi[sz]ers?)(?:_\w+)?)$`), weak: true},
@@ -95,6 +96,7 @@ var phaseRules = []phaseRule{
 var (
 	// constructor is Python's; a page that reads Markdown takes its underscores off.
 	constructor = rx(`^_{0,2}init_{0,2}$`)
+	dataFile    = rx(`(?i)(?:^|[/_.-])(?:datasets?|dataloaders?|data_?loaders?|data_?modules?|data)(?:\.py$|/)`)
 )
 
 // launcher is what starts a program, and takes no part in it.

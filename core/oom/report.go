@@ -2,6 +2,7 @@ package oom
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/unit"
@@ -456,6 +457,11 @@ func (f *finding) byFrames(calls, after []frame) (frames Phase, exact bool) {
 	}
 	if !exact && frames == TrainForward && f.withoutGradients(calls) {
 		frames = Validation
+	}
+	if !exact && !slices.ContainsFunc(calls, func(c frame) bool { return forwardFrame.MatchString(c.name) }) {
+		if p := f.working(calls, frames); p != Unknown {
+			frames = p
+		}
 	}
 	if !exact && (frames == TrainForward && ofGraph(calls) || frames == Build && f.memory() && importsLibrary(calls)) {
 		frames = Unknown

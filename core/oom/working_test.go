@@ -4,7 +4,9 @@ import "testing"
 
 const (
 	refusedHere = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.90 GiB of\n"
-	paging      = "OSError: [WinError 1455] The paging file is too small for this operation to complete.\n"
+	refusedHost = "RuntimeError: [enforce fail at alloc_cpu.cpp:100] err == 0. DefaultCPUAllocator: can't allocate memory: you tried " +
+		"to allocate 8589934592 bytes. Error code 12 (Cannot allocate memory)\n"
+	paging = "OSError: [WinError 1455] The paging file is too small for this operation to complete.\n"
 )
 
 // A phased text is one of which only the phase is looked at.
@@ -59,5 +61,32 @@ func TestFalsePhases(t *testing.T) {
 	}
 	if r := reported(t, shards+refusedHere); r.Part != "" {
 		t.Errorf("part %s after the weights were loaded", r.Part)
+	}
+}
+
+// TestMissingPhases: a loss below a training, and lines that build a set of data.
+func TestMissingPhases(t *testing.T) {
+	start := began + call("run.py", "<module>", "main()")
+	ofMain := func(source string) string { return start + call("run.py", "main", source) + refusedHost }
+	loss := func(outer string) string {
+		return start + call("run.py", "main", "go()") + call("algo.py", outer, "l = self.contrastive_loss(z)") +
+			call("algo.py", "contrastive_loss", "same = a == b") + refusedHost
+	}
+	for _, p := range []phased{
+		{"a loss in a training", loss("train_encoder"), TrainForward},
+		{"a loss in a validation", loss("validate"), Validation},
+		{"a loss in neither", loss("work"), Unknown},
+		{"a set for the training", ofMain("train_set = Pixels(torch.FloatTensor(all))"), Data},
+		{"two of them", ofMain("x_train, x_test = split(x)"), Data},
+		{"a Dataset", ofMain("d = ImageDataset(root)"), Data},
+		{"NumPy's load", ofMain("a = np.load(path)"), Data},
+		{"pandas", ofMain("df = pd.read_csv(path)"), Data},
+		{"scikit-learn", ofMain("x = PCA(9).fit_transform(x)"), Data},
+		{"a map over a tokenizer", ofMain("d = raw.map(tokenize, batched=True)"), Data},
+		{"a set's constructor", start + call("datasets/flowers.py", "__init__", "self.all = np.load(p)") + refusedHost, Data},
+		{"weights that NumPy reads", start + call("run.py", "load_model", "w = np.load(path)") + refusedHost, Build},
+		{"a result of a training", ofMain("result = train(net)"), Unknown},
+	} {
+		p.check(t)
 	}
 }
