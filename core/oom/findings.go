@@ -31,8 +31,10 @@ func (f *finding) memory() bool { return f.rule.kind != NoMemory }
 // ofCard reports whether it is about a card's memory.
 func (f *finding) ofCard() bool { return strings.HasPrefix(string(f.rule.kind), "gpu_") }
 
-// tensorFlow takes what TensorFlow's allocator prints of itself around a failure: its limit, and what is in use. XLA has a
-// limit too, which its compiler prints where it could not stay below it: a request above that is more than the card gives.
+// tensorFlow takes what TensorFlow's allocator prints of itself around a failure: its limit, and what is in use. XLA
+// has a
+// limit too, which its compiler prints where it could not stay below it: a request above that is more than the card
+// gives.
 func (f *finding) tensorFlow(n *Numbers) {
 	if n.Capacity != nil || n.Allocated != nil {
 		return
@@ -76,13 +78,15 @@ func (d *Detector) findings(x *excerpt) []finding {
 	}
 	if f, ok := cutOff(rs); ok && x.ends {
 		f.x, f.rows, f.stream = x, rs, x.stream
-		out = append(out, f)
+		if !f.reduced(out) {
+			out = append(out, f)
+		}
 	}
 	for i := range out {
 		f := &out[i]
 		f.shutDown()
 		f.alive = f.alive || f.memory() && (f.survivedAfter(out[i:], counted) || f.diedLater(out[i:], counted))
-		f.done = f.memory() && !f.alive && f.resumed(counted)
+		f.done = f.memory() && !f.alive && (f.resumed(counted) || f.closed())
 	}
 	return out
 }

@@ -65,6 +65,8 @@ var (
 		`EXHAUSTED:.{0,80}[Ff]ailedtoallocate(?:requestfor)?)` + size)
 	// xla/service/hlo_rematerialization.cc, a line of its own
 	xlaLimit = rx(`Can't reduce memory use below ` + size)
+	// XLA's allocator of a TPU
+	xlaReserve = rx(`Attemptingtoreserve` + size + `atthebottomofmemory\.Thatwasnotpossible\.Thereare` + size + `free`)
 	// src/common/device_helpers.cuh of XGBoost, three lines
 	xgbNumbers = rx(`Memoryallocationerroronworker\d+:.{0,120}?-Freememory:(\d+)-Requestedmemory:(\d+)`)
 	xlaUsed    = rx(`Used` + size + `of` + size + `\w+\.`)
@@ -234,6 +236,7 @@ func (n *Numbers) readTries(s string) {
 func (n *Numbers) readLibraries(s string) {
 	set(&n.Requested, tfRequested, s)
 	replace(tfAsync, s, &n.Requested, &n.Free, &n.Capacity)
+	replace(xlaReserve, s, &n.Requested, &n.Free)
 	replace(xgbNumbers, s, &n.Free, &n.Requested)
 	replace(paddleNumbers, s, &n.Requested, &n.Allocated, &n.Free)
 	if m := xlaUsed.FindStringSubmatch(s); m != nil && n.Requested == nil && n.Capacity == nil {
@@ -251,7 +254,8 @@ func (n *Numbers) readLibraries(s string) {
 // oldLabels are what stands after the numbers of torch 1.x, 2.0 and torch_npu, in their order.
 var oldLabels = []string{"alreadyallocated", "currentactive", "free", "allowed", "reservedintotalby", "cached"}
 
-// readOld reads the numbers of torch 1.x and 2.0, each with its label, up to where a paste has cut them: what is not there
+// readOld reads the numbers of torch 1.x and 2.0, each with its label, up to where a paste has cut them: what is not
+// there
 // stays unknown. Until 1.3 the last was "cached": reserved, not counting what is allocated.
 func (n *Numbers) readOld(s string) {
 	m := oldCapacity.FindStringSubmatchIndex(s)

@@ -21,6 +21,9 @@ var logged = rx(`(?i)^(?:[\[(|<]?\s*[\d/:.,TZ -]{8,40}[\])|>]?\W{0,4}.{0,60}?)?[
 // harness is a test runner's summary: the test suite went on.
 var harness = rx(`(?i)\b\d+ (?:asserts in )?\d* ?tests?\b.*(?:failures?|errors?|failed)|=+ .*\d+ (?:failed|passed)`)
 
+// testSummary is pytest's line of a test that failed (_pytest/terminal.py).
+var testSummary = rx(`^(?:FAILED|ERROR) (?:\[[\d.]+s\] )?\S+\.py::\S+ - `)
+
 // anyException is an exception whose name does not end as those of head do.
 var anyException = rule{name: "exception", kind: NoMemory, weight: exception, nature: raised}
 
@@ -141,7 +144,7 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 		if unheeded && r.weight < probable || r.nature == raised && !m.fatal && !m.printed() {
 			return finding{}, 0, false // such words prove nothing there
 		}
-		m.fatal = m.fatal && !unheeded && (m.traced || !harnessAbove(rs, i))
+		m.fatal = m.fatal && !unheeded && !testSummary.MatchString(text) && (m.traced || !harnessAbove(rs, i))
 		return m.finding, at[0], true
 	}
 	return finding{}, 0, false
@@ -171,7 +174,8 @@ func matched(r rule, rs []row, i int, text string, start int) *match {
 	return m
 }
 
-// notebookError returns the name of the exception whose message begins here in the JSON that VS Code shows below a notebook's
+// notebookError returns the name of the exception whose message begins here in the JSON that VS Code shows below a
+// notebook's
 // cell: {"name": …, "message": …, "stack": …}; "" if there is none.
 func notebookError(rs []row, i int, before string) string {
 	if !notebookMessage.MatchString(before) {

@@ -383,6 +383,10 @@ func (r *Report) gpu(f *finding) {
 	if r.Kind == GPUUnspecified && r.Requested == nil && r.Capacity != nil && r.Allocated != nil {
 		r.Kind = GPUCapacity // TensorFlow's allocator prints its state when it has no more to give
 	}
+	if r.Kind == GPUUnspecified && r.Capacity == nil && r.Requested != nil && value(r.Free) >= *r.Requested &&
+		notReservable.MatchString(joined(near)) {
+		r.Kind = GPUFragmentation
+	}
 	if r.Kind == GPUUnspecified && noHole.MatchString(joined(near)) {
 		r.Kind = GPUFragmentation
 	}
@@ -400,6 +404,9 @@ func (f *finding) began() bool {
 
 // noHole are the words of a BFC allocator, or of a text about one, for enough memory in pieces that are too small.
 var noHole = rx(`(?i)no contiguous|not? .{0,24}contiguous (?:hole|block|region|chunk|memory)`)
+
+// notReservable are XLA's words for what is free and not in one piece at the end where it was asked for.
+var notReservable = rx(`That was not possible\. There are .{1,60} free, .{1,60} reservable`)
 
 // phase sets the phase, from the first of these that has one: the plugin's sign of the failure, exact frames, the phase that
 // was running by the signs, a forward's frames, the words around the evidence.

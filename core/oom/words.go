@@ -24,7 +24,7 @@ var sourcePhases = []struct {
 	{TrainForward, rx(`__inference_(?:multi_step_on_iterator|one_step_on_iterator|train_function|\w*train_step|` +
 		`train)_\d|` +
 		`__inference_train_function|\bjit[_(]\w*(?:train|update)\w*`)},
-	{Checkpoint, rx(`fsdp/_state_dict_utils\.py`)},
+	{Checkpoint, rx(`fsdp/_state_dict_utils\.py|after returning from state_dict\(\) call`)},
 	{Build, rx(`compile permanent error|XLA:TPU compile`)},
 }
 
@@ -115,7 +115,8 @@ func phaseOfWords(s string) Phase {
 		return Unknown
 	}
 	for _, p := range wordPhases {
-		if p.re.MatchString(s) && !strings.Contains(s, "100%") && (p.phase == Build || p.phase == Data || !noDoing.MatchString(s)) {
+		if p.re.MatchString(s) && !strings.Contains(s, "100%") && (p.phase == Build || p.phase == Data ||
+			!noDoing.MatchString(s)) {
 			return p.phase
 		}
 	}
@@ -177,7 +178,8 @@ var entrance = rx(`^(?:<module>|main\w*|run|_run\w*|wrapper|_?worker\w*|launch\w
 
 var (
 	trainingCount = rx(`(?i)\b(?:epoch|train\w*|iter(?:ation)?|step|loss)s?\b`)
-	plannedCount  = rx(`(?i)\b(?:num(?:ber)?|total|max|accumulation|warm-?up)(?: of)?(?: train(?:ing)?)? (?:epochs?|(?:optimi[sz]\w+ )?steps?|iter\w*)\b`)
+	plannedCount  = rx(`(?i)\b(?:num(?:ber)?|total|max|accumulation|warm-?up)(?: of)?(?: train(?:ing)?)? ` +
+		`(?:epochs?|(?:optimi[sz]\w+ )?steps?|iter\w*)\b`)
 	otherCount    = rx(`(?i)\b(?:val|valid|validation|eval|evaluation|test|testing|infer\w*|predict\w*|generat\w*|` +
 		`sampl\w*|load\w*|download\w*|` +
 		`map|tokeniz\w*|quantiz\w*|cach\w*|saving|fetching|encod\w*|embed\w*|extract\w*)\b`)

@@ -21,7 +21,8 @@ var (
 	trains   = rx(`(?i)(?:^|_)(?:train|training|trainer|fit|finetune|fine_tune|pretrain|epoch)(?:_|$)`)
 )
 
-// working is the phase by the program's own functions, given the phase by names of frames: data by the line of source, a
+// working is the phase by the program's own functions, given the phase by names of frames: data by the line of source,
+// a
 // training's forward pass by a loss below a training. Unknown where they add nothing.
 func (f *finding) working(calls []frame, byName Phase) Phase {
 	n := len(calls) - 1

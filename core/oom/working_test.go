@@ -3,8 +3,10 @@ package oom
 import "testing"
 
 const (
-	refusedHere = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.90 GiB of\n"
-	refusedHost = "RuntimeError: [enforce fail at alloc_cpu.cpp:100] err == 0. DefaultCPUAllocator: can't allocate memory: you tried " +
+	refusedHere = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity " +
+		"of 15.90 GiB of\n"
+	refusedHost = "RuntimeError: [enforce fail at alloc_cpu.cpp:100] err == 0. DefaultCPUAllocator: can't allocate " +
+		"memory: you tried " +
 		"to allocate 8589934592 bytes. Error code 12 (Cannot allocate memory)\n"
 	paging = "OSError: [WinError 1455] The paging file is too small for this operation to complete.\n"
 )
@@ -29,32 +31,38 @@ func TestFalsePhases(t *testing.T) {
 	start := began + call("run.py", "<module>", "training(opt)")
 	train := start + call("run.py", "training", "scene = Scene(opt)")
 	spawned := began + call(`C:\py\lib\multiprocessing\spawn.py`, "spawn_main", "exitcode = _main(fd, parent_sentinel)") +
-		call(`C:\w\go.py`, "<module>", "import torch") + call(`C:\py\Lib\site-packages\torch\__init__.py`, "<module>", "raise err")
+		call(`C:\w\go.py`, "<module>", "import torch") + call(`C:\py\Lib\site-packages\torch\__init__.py`, "<module>",
+		"raise err")
 	fit := began + call("run.py", "<module>", "main()") + call("run.py", "train", "net.fit(x, y)") +
 		call(library+"keras/utils/traceback_utils.py", "error_handler", "raise e") +
 		call(library+"tensorflow/python/eager/execute.py", "quick_execute", "tensors = run()") +
-		"tensorflow.errors.ResourceExhaustedError: Graph execution error:\n\nOOM when allocating tensor with shape[8,8] and type " +
+		"tensorflow.errors.ResourceExhaustedError: Graph execution error:\n\nOOM when allocating tensor with shape[8,8] " +
+		"and type " +
 		"float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n"
 	shards := "Loading checkpoint shards: 100%|████████| 3/3 [00:09<00:00]\n"
 	state := call(library+"transformers/modeling_utils.py", "load_state_dict", "with safe_open(path) as f:")
 	for _, p := range []phased{
 		{"a constructor", train + call("scene.py", "__init__", "self.grid = zeros()") + refusedHere, Build},
-		{"a constructor without its underscores", train + call("scene.py", "_init_", "self.grid = zeros()") + refusedHere, Build},
+		{"a constructor without its underscores", train + call("scene.py", "_init_", "self.grid = zeros()") + refusedHere,
+			Build},
 		{"what a constructor calls", train + call("scene.py", "__init__", "self.points.create_from_file(p)") +
 			call("points.py", "create_from_file", "near = knn(p.cuda())") + refusedHere, Build},
 		{"without a constructor", train + call("scene.py", "make_encoder", "w = zeros()") + refusedHere, Build},
-		{"an object of a forward", start + call("run.py", "training", "y = net(x)") + call("net.py", "forward", "m = Mask(x)") +
+		{"an object of a forward", start + call("run.py", "training", "y = net(x)") + call("net.py", "forward",
+			"m = Mask(x)") +
 			call("net.py", "__init__", "self.m = ones(x)") + refusedHere, TrainForward},
 		{"weights that Transformers reads", began + state + refusedHere, Build},
 		{"a file of them that is mapped", began + state + "RuntimeError: unable to mmap 5123456789 bytes from file " +
 			"</m/encoder/model-00002-of-00004.safetensors>: Cannot allocate memory (12)\n", Build},
-		{"weights that a trainer reads to go on", began + call("run.py", "resume", "load_sharded(model)") + state + refusedHere,
+		{"weights that a trainer reads to go on", began + call("run.py", "resume", "load_sharded(model)") + state +
+			refusedHere,
 			Checkpoint},
 		{"an import in a process that begins", spawned + paging, Unknown},
 		{"a graph", fit, Unknown},
 		{"a graph with its function", fit + "\t [[{{node conv}}]] [Op:__inference_train_function_88]\n", TrainForward},
 		{"weights that were loaded", shards + refusedHere, Unknown},
-		{"weights that are being loaded", "Loading checkpoint shards: 33%|███     | 1/3 [00:03<00:06]\n" + refusedHere, Build},
+		{"weights that are being loaded", "Loading checkpoint shards: 33%|███     | 1/3 [00:03<00:06]\n" + refusedHere,
+			Build},
 		{"a plan is no counter", "Batch size = 4 | Gradient Accumulation steps = 2\n" + refusedHere, Unknown},
 	} {
 		p.check(t)
