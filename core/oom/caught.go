@@ -90,8 +90,7 @@ var (
 )
 
 // reduced reports whether a traceback that has lost its end belongs to an out-of-memory that the program named right
-// above
-// it, with what it does next.
+// above it, with what it does next.
 func (f *finding) reduced(all []finding) bool {
 	from := f.at
 	for from > 0 && f.at-from < maxTrace && !beganTrace.MatchString(strings.TrimSpace(f.rows[from].body)) {

@@ -6,8 +6,7 @@ import (
 )
 
 // TestCutFigures: of a message that a paste has cut, the figures that are left count, and those that are missing are
-// not
-// zero.
+// not zero.
 func TestCutFigures(t *testing.T) {
 	const asks = "RuntimeError: CUDA out of memory. Tried to allocate 48.00 MiB "
 	const npu = "RuntimeError: NPU out of memory. Tried to allocate 90.00 MiB (NPU 3; 30.00 GiB total capacity; 28.40 " +

@@ -32,9 +32,8 @@ func (f *finding) memory() bool { return f.rule.kind != NoMemory }
 func (f *finding) ofCard() bool { return strings.HasPrefix(string(f.rule.kind), "gpu_") }
 
 // tensorFlow takes what TensorFlow's allocator prints of itself around a failure: its limit, and what is in use. XLA
-// has a
-// limit too, which its compiler prints where it could not stay below it: a request above that is more than the card
-// gives.
+// has a limit too, which its compiler prints where it could not stay below it: a request above that is more than the
+// card gives.
 func (f *finding) tensorFlow(n *Numbers) {
 	if n.Capacity != nil || n.Allocated != nil {
 		return

@@ -30,7 +30,8 @@ func squeeze(lines []row) string {
 var startsAnew = rx(`^[\[(]?(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|\d+\.\d\d\.\d{3})`)
 
 const (
-	size = `(\d[\d,]*(?:\.\d*)?(?:[KMGT]i?B|[KMGT]|bytes|B))`
+	size    = `(\d[\d,]*(?:\.\d*)?(?:[KMGT]i?B|[KMGT]|bytes|B))`
+	xgbSize = `(\d[\d.]*(?:[KMG]?B)?)` // older versions print the bytes alone
 )
 
 // The pieces of PyTorch's message (c10/cuda/CUDACachingAllocator.cpp, format_size: binary prefixes, two decimals), old and
@@ -67,9 +68,10 @@ var (
 	xlaLimit = rx(`Can't reduce memory use below ` + size)
 	// XLA's allocator of a TPU
 	xlaReserve = rx(`Attemptingtoreserve` + size + `atthebottomofmemory\.Thatwasnotpossible\.Thereare` + size + `free`)
-	// src/common/device_helpers.cuh of XGBoost, three lines
-	xgbNumbers = rx(`Memoryallocationerroronworker\d+:.{0,120}?-Freememory:(\d+)-Requestedmemory:(\d+)`)
-	xlaUsed    = rx(`Used` + size + `of` + size + `\w+\.`)
+	// XGBoost's src/common/device_helpers.cuh, later device_vector.cu: three lines
+	xgbNumbers = rx(`Memoryallocationerroronworker\d+:.{0,120}?-Freememory:` + xgbSize + `-Requestedmemory:` +
+		xgbSize)
+	xlaUsed = rx(`Used` + size + `of` + size + `\w+\.`)
 	// tensorflow/core/common_runtime/bfc_allocator.cc, where it is a failure
 	tfRequested = rx(`ranoutofmemorytryingtoallocate` + size + `(?:\(rounded|requestedby|\.Current|\.See)`)
 	tfTensor    = rx(`withshape\[([\d,]+)\]andtype([a-z]+\d*)on/`)
@@ -255,8 +257,7 @@ func (n *Numbers) readLibraries(s string) {
 var oldLabels = []string{"alreadyallocated", "currentactive", "free", "allowed", "reservedintotalby", "cached"}
 
 // readOld reads the numbers of torch 1.x and 2.0, each with its label, up to where a paste has cut them: what is not
-// there
-// stays unknown. Until 1.3 the last was "cached": reserved, not counting what is allocated.
+// there stays unknown. Until 1.3 the last was "cached": reserved, not counting what is allocated.
 func (n *Numbers) readOld(s string) {
 	m := oldCapacity.FindStringSubmatchIndex(s)
 	if m == nil {

@@ -90,7 +90,7 @@ var phaseRules = []phaseRule{
 	{phase: Build,
 		name: rx(`^_?(?:create|build|make|init|setup)_(?:from_\w+|(?:\w+_)?(?:models?|net|networks?|encoders?|` +
 			`decoders?|backbone|unet|vae|transformer|generator|discriminator|gaussians?|` +
-		`optimi[sz]ers?)(?:_\w+)?)$`), weak: true},
+			`optimi[sz]ers?)(?:_\w+)?)$`), weak: true},
 	{phase: TrainForward, name: rx(`^(?:update|learn)$`), weak: true}, // of algorithms that keep their own loop: RL, DomainBed
 	{phase: TrainForward, name: rx(`^(?:train|training|fit)(?:_loop|_model|_net\w*|_epoch\w*|_iter\w*)?$`), weak: true},
 }

@@ -175,8 +175,7 @@ func matched(r rule, rs []row, i int, text string, start int) *match {
 }
 
 // notebookError returns the name of the exception whose message begins here in the JSON that VS Code shows below a
-// notebook's
-// cell: {"name": …, "message": …, "stack": …}; "" if there is none.
+// notebook's cell: {"name": …, "message": …, "stack": …}; "" if there is none.
 func notebookError(rs []row, i int, before string) string {
 	if !notebookMessage.MatchString(before) {
 		return ""

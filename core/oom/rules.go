@@ -281,7 +281,7 @@ var rules = []rule{
 	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of memory at every batch size down to one",
 		re: rx(`No executable batch size found, reached zero`)},
 
-	// Ray names the exception of a task in brackets (python/ray/exceptions.py); its own, of the host's memory, it does not
+	// Ray prints the name of a task's exception in brackets (python/ray/exceptions.py), but not for a lack of host memory
 	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of GPU memory",
 		re: rx(`\bRayTaskError\((?:torch\.)?(?:cuda\.)?OutOfMemoryError\)`)},
 	// an exception by its name alone, such as DataParallel's "Caught OutOfMemoryError in replica 0"; and what C programs say

@@ -30,11 +30,13 @@ func TestOtherPrograms(t *testing.T) {
 		c.oom, c.fatal, c.kind = true, true, GPUUnspecified
 		c.check(t)
 	}
-	r := reported(t, "XGBoostError: Memory allocation error on worker 0: std::bad_alloc: cudaErrorMemoryAllocation: out "+
-		"of "+
-		"memory\n- Free memory: 1048576\n- Requested memory: 2097152\n")
-	if value(r.Requested) != 2<<20 || value(r.Free) != 1<<20 {
-		t.Errorf("read %v and %v", r.Requested, r.Free)
+	for _, figures := range []string{"- Free memory: 1048576\n- Requested memory: 2097152\n",
+		"- Free memory: 1MB\n- Requested memory: 2MB\n"} {
+		r := reported(t, "XGBoostError: Memory allocation error on worker 0: std::bad_alloc: cudaErrorMemoryAllocation: "+
+			"out of memory\n"+figures)
+		if value(r.Requested) != 2<<20 || value(r.Free) != 1<<20 {
+			t.Errorf("read %v and %v of %q", r.Requested, r.Free, figures)
+		}
 	}
 	class{name: "a message in another JSON", kind: NoMemory, text: "{\n\"title\": \"Help\",\n\"message\": \"CUDA error: " +
 		"out of " +

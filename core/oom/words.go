@@ -180,7 +180,7 @@ var (
 	trainingCount = rx(`(?i)\b(?:epoch|train\w*|iter(?:ation)?|step|loss)s?\b`)
 	plannedCount  = rx(`(?i)\b(?:num(?:ber)?|total|max|accumulation|warm-?up)(?: of)?(?: train(?:ing)?)? ` +
 		`(?:epochs?|(?:optimi[sz]\w+ )?steps?|iter\w*)\b`)
-	otherCount    = rx(`(?i)\b(?:val|valid|validation|eval|evaluation|test|testing|infer\w*|predict\w*|generat\w*|` +
+	otherCount = rx(`(?i)\b(?:val|valid|validation|eval|evaluation|test|testing|infer\w*|predict\w*|generat\w*|` +
 		`sampl\w*|load\w*|download\w*|` +
 		`map|tokeniz\w*|quantiz\w*|cach\w*|saving|fetching|encod\w*|embed\w*|extract\w*)\b`)
 )

@@ -22,8 +22,7 @@ var (
 )
 
 // working is the phase by the program's own functions, given the phase by names of frames: data by the line of source,
-// a
-// training's forward pass by a loss below a training. Unknown where they add nothing.
+// a training's forward pass by a loss below a training. Unknown where they add nothing.
 func (f *finding) working(calls []frame, byName Phase) Phase {
 	n := len(calls) - 1
 	for n > 0 && calls[n].installed() {
