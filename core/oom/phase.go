@@ -137,14 +137,14 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 			if !r.weak {
 				return r.phase, true
 			}
-			if weak == Unknown && !(forward && (r.phase == Build || r.phase == Data)) {
+			if weak == Unknown && !(forward && r.phase.prepares()) {
 				weak = r.phase
 			}
 			break
 		}
 		if forwardFrame.MatchString(f.name) || f.name == "__call__" && path.Base(p) == "module.py" {
 			forward = true
-			if weak == Build || weak == Data {
+			if weak.prepares() {
 				weak = Unknown // what a forward makes is its own
 			}
 		}
@@ -159,6 +159,9 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 	}
 	return Unknown, false
 }
+
+// prepares reports whether a phase is one of making what the others use.
+func (p Phase) prepares() bool { return p == Build || p == Data }
 
 // pytested reports whether a function is a test of code, and not a test of a model.
 func pytested(f frame) bool {
