@@ -39,8 +39,10 @@ func (f *finding) tensorFlow(n *Numbers) {
 		return
 	}
 	for _, r := range near(f.rows, f.at, statsRows, statsRows) {
-		if v, ok := find(xlaLimit, r.body); ok && n.Capacity == nil && unit.Bytes(v) < value(n.Requested) {
-			n.Capacity = rounded(v)
+		if n.Capacity == nil && strings.Contains(r.body, "reduce memory use") {
+			if v, ok := find(xlaLimit, r.body); ok && unit.Bytes(v) < value(n.Requested) {
+				n.Capacity = rounded(v)
+			}
 		}
 		if !strings.Contains(r.body, "Limit:") && !strings.Contains(r.body, "InUse:") {
 			continue

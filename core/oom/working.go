@@ -11,7 +11,7 @@ import (
 var (
 	// makesData are lines that read or build a set of data: torch's, NumPy's, pandas', scikit-learn's and datasets' calls.
 	makesData = rx(`^(?:[\w.]+, ?)*(?:self\.)?_?(?:(?:\w+_)?(?:train|training|val|valid|validation|test|eval)_?` +
-		`(?:data|set|ds|dl|loader|images|labels|features|x|y|df)\w*|` +
+		`(?:(?:data|set|loader|images|labels|features)\w*|(?:ds|dl|x|y|df)\b)|` +
 		`(?:[xyXY]|data|images|labels|features|df)_(?:train|val|valid|test)\w*)(?:, ?[\w.]+)* ?= ?[\w.]|` +
 		`\b[A-Z]?\w*(?:Dataset|DataLoader|DataModule)\(|\b(?:load_dataset|get_dataloader|get_dataset|build_dataset|` +
 		`build_dataloader|make_dataset|create_dataset)\w*\(|\b(?:np|numpy)\.(?:load|loadtxt|genfromtxt|fromfile|memmap)\(|` +

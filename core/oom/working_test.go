@@ -93,6 +93,8 @@ func TestMissingPhases(t *testing.T) {
 		{"a map over a tokenizer", ofMain("d = raw.map(tokenize, batched=True)"), Data},
 		{"a set's constructor", start + call("datasets/flowers.py", "__init__", "self.all = np.load(p)") + refusedHost, Data},
 		{"weights that NumPy reads", start + call("run.py", "load_model", "w = np.load(path)") + refusedHost, Build},
+		{"a validation set's target", ofMain("val_y = read(path)"), Data},
+		{"a network's name that begins like a set's", ofMain("train_yolo = Net(9)"), Unknown},
 		{"a result of a training", ofMain("result = train(net)"), Unknown},
 	} {
 		p.check(t)
