@@ -66,6 +66,41 @@ func (f *finding) resumed(counts []counted) bool {
 	return moved >= 2
 }
 
+// closed reports whether a program logged a failure in one line and then, with a stamp of the same kind, that it is
+// done.
+func (f *finding) closed() bool {
+	head := stampedLine.FindString(f.rows[f.at].text)
+	if f.traced || head == "" || lastWords.MatchString(f.rows[f.at].body) {
+		return false
+	}
+	for _, r := range near(f.rows, f.at, 0, closedRows)[1:] {
+		if m := stampedLine.FindString(r.text); len(m) == len(head) && r.rank == f.rows[f.at].rank &&
+			done.MatchString(r.text[len(m):]) {
+			return true
+		}
+	}
+	return false
+}
+
+const closedRows = 30
+
+var (
+	stampedLine = rx(`^\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?\]? `)
+	done        = rx(`(?i)^(?:- )?(?:\w+ - )?(?:all )?done[.! ]*$`)
+)
+
+// reduced reports whether a traceback that has lost its end belongs to an out-of-memory that the program named right
+// above it, with what it does next.
+func (f *finding) reduced(all []finding) bool {
+	from := f.at
+	for from > 0 && f.at-from < maxTrace && !beganTrace.MatchString(strings.TrimSpace(f.rows[from].body)) {
+		from--
+	}
+	return slices.ContainsFunc(all, func(g finding) bool {
+		return g.rule.nature == survived && g.at < from && g.at >= from-2 && recovered.MatchString(g.rows[g.at].body)
+	})
+}
+
 // goesOn reports whether a logged message itself ends in what the program does next (fairseq's trainer.py: "…; skipping batch").
 func (f *finding) goesOn() bool {
 	body := f.rows[f.at].body

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // A finding is one line that matches a rule or a sign of the plugin.
@@ -30,12 +31,19 @@ func (f *finding) memory() bool { return f.rule.kind != NoMemory }
 // ofCard reports whether it is about a card's memory.
 func (f *finding) ofCard() bool { return strings.HasPrefix(string(f.rule.kind), "gpu_") }
 
-// tensorFlow takes what TensorFlow's allocator prints of itself around a failure: its limit, and what is in use.
+// tensorFlow takes what TensorFlow's allocator prints of itself around a failure: its limit, and what is in use. XLA
+// has a limit too, which its compiler prints where it could not stay below it: a request above that is more than the
+// card gives.
 func (f *finding) tensorFlow(n *Numbers) {
 	if n.Capacity != nil || n.Allocated != nil {
 		return
 	}
 	for _, r := range near(f.rows, f.at, statsRows, statsRows) {
+		if n.Capacity == nil && strings.Contains(r.body, "reduce memory use") {
+			if v, ok := find(xlaLimit, r.body); ok && unit.Bytes(v) < value(n.Requested) {
+				n.Capacity = rounded(v)
+			}
+		}
 		if !strings.Contains(r.body, "Limit:") && !strings.Contains(r.body, "InUse:") {
 			continue
 		}
@@ -71,13 +79,15 @@ func (d *Detector) findings(x *excerpt) []finding {
 	}
 	if f, ok := cutOff(rs); ok && x.ends {
 		f.x, f.rows, f.stream = x, rs, x.stream
-		out = append(out, f)
+		if !f.reduced(out) {
+			out = append(out, f)
+		}
 	}
 	for i := range out {
 		f := &out[i]
 		f.shutDown()
 		f.alive = f.alive || f.memory() && (f.survivedAfter(out[i:], counted) || f.diedLater(out[i:], counted))
-		f.done = f.memory() && !f.alive && f.resumed(counted)
+		f.done = f.memory() && !f.alive && (f.resumed(counted) || f.closed())
 	}
 	return out
 }

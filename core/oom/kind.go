@@ -11,7 +11,8 @@ import "github.com/launch-ml/launch/core/unit"
 //  4. others hold more than a tenth of the card and more than 1 GiB: contention
 //  5. the reserved, unallocated memory would have sufficed, and is a twentieth of the card or more: fragmentation. The
 //     allocator has given back all whole blocks before it prints, so this is external fragmentation by definition
-//  6. else capacity
+//  6. numbers that a paste has cut would decide between these: unspecified
+//  7. else capacity
 //
 // The thresholds were set on collected logs, where most requests are tiny and most cards full: there the fragments would
 // have lasted for a step or two.
@@ -45,12 +46,25 @@ func gpuKind(n *Numbers) (kind Kind, limit bool) {
 			return GPUUnspecified, false // refused though there was room, for an unknown reason
 		}
 		return GPUCapacity, false
-	case n.Free != nil && n.others() > max(capacity/10, unit.GiB):
+	case n.Free != nil && (n.Reserved != nil || n.ProcessInUse != nil) && n.others() > max(capacity/10, unit.GiB):
 		return GPUContention, false
 	case served:
 		return GPUFragmentation, false
+	case n.untold():
+		return GPUUnspecified, false
 	}
 	return GPUCapacity, n.Allowed != nil && value(n.Allowed)-reserved < requested
+}
+
+// untold reports whether the numbers that are missing may be those of contention or of fragmentation: what is neither
+// free nor known to be this process's is large enough for one of them.
+func (n *Numbers) untold() bool {
+	if n.Reserved != nil && n.Free != nil || n.ProcessInUse != nil || n.Allowed != nil {
+		return false
+	}
+	rest := *n.Capacity - value(n.Free) - n.own()
+	pieces := n.Reserved == nil && rest >= *n.Requested && rest*20 >= *n.Capacity
+	return pieces || rest > max(*n.Capacity/10, unit.GiB)
 }
 
 // roomy reports whether far more than the request was free when it was refused: a twentieth of the card and 1 GiB

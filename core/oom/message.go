@@ -30,7 +30,8 @@ func squeeze(lines []row) string {
 var startsAnew = rx(`^[\[(]?(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|\d+\.\d\d\.\d{3})`)
 
 const (
-	size = `(\d[\d,]*(?:\.\d*)?(?:[KMGT]i?B|[KMGT]|bytes|B))`
+	size    = `(\d[\d,]*(?:\.\d*)?(?:[KMGT]i?B|[KMGT]|bytes|B))`
+	xgbSize = `(\d[\d.]*(?:[KMG]?B)?)` // older versions print the bytes alone
 )
 
 // The pieces of PyTorch's message (c10/cuda/CUDACachingAllocator.cpp, format_size: binary prefixes, two decimals), old and
@@ -47,8 +48,9 @@ var (
 	msgPools       = rx(`with` + size + `allocatedinprivatepools`)
 	msgUnallocated = rx(`and` + size + `isreservedbyPyTorchbutunallocated`)
 
-	oldNumbers = rx(`\(GPU\d*;` + size + `totalcapacity;` + size + `alreadyallocated;` + size + `free;(?:` + size +
-		`allowed;)?` + size + `(reservedintotalbyPyTorch|cached)`)
+	// torch 1.x and 2.0; torch_npu's allocator (torch_npu/csrc/core/npu/NPUCachingAllocator.cpp) still prints it
+	oldCapacity = rx(`(?:GPU|NPU|XPU|MUSA)\d*;` + size + `totalcapac`)
+	oldNumber   = rx(`^` + size + `([A-Za-z]*)`)
 
 	// c10/cuda/CUDAMallocAsyncAllocator.cpp: five lines; the last has 2^64 bytes if no limit was set
 	asyncNumbers = rx(`Currentlyallocated:` + size + `Requested:` + size + `Devicelimit:` + size + `Free\(accordingtoCUDA\):` + size +
@@ -62,6 +64,13 @@ var (
 	ncclRequested  = rx(`FailedtoCUDA[cm]alloc(?:host)?(?:async)?(\d+)bytes`)
 	xlaRequested   = rx(`(?:[Oo]utofmemory(?:whiletryingtoallocate|allocating)|` +
 		`EXHAUSTED:.{0,80}[Ff]ailedtoallocate(?:requestfor)?)` + size)
+	// xla/service/hlo_rematerialization.cc, a line of its own
+	xlaLimit = rx(`Can't reduce memory use below ` + size)
+	// XLA's allocator of a TPU
+	xlaReserve = rx(`Attemptingtoreserve` + size + `atthebottomofmemory\.Thatwasnotpossible\.Thereare` + size + `free`)
+	// XGBoost's src/common/device_helpers.cuh, later device_vector.cu: three lines
+	xgbNumbers = rx(`Memoryallocationerroronworker\d+:.{0,120}?-Freememory:` + xgbSize + `-Requestedmemory:` +
+		xgbSize)
 	xlaUsed = rx(`Used` + size + `of` + size + `\w+\.`)
 	// tensorflow/core/common_runtime/bfc_allocator.cc, where it is a failure
 	tfRequested = rx(`ranoutofmemorytryingtoallocate` + size + `(?:\(rounded|requestedby|\.Current|\.See)`)
@@ -159,9 +168,7 @@ func readNumbers(s string) (n Numbers) {
 // readTorch reads the messages of PyTorch's allocators.
 func (n *Numbers) readTorch(s string) {
 	set(&n.Requested, msgRequested, s)
-	if m := oldNumbers.FindStringSubmatch(s); m != nil {
-		readOld(n, m)
-	}
+	n.readOld(s)
 	if m := mpsNumbers.FindStringSubmatch(s); m != nil {
 		allocated, ok1 := parseSize(m[1])
 		allowed, ok2 := parseSize(m[3])
@@ -219,7 +226,7 @@ func (n *Numbers) readTries(s string) {
 	if m := vllmFree.FindStringSubmatch(s); m != nil {
 		replace(vllmFree, s, &n.Free, &n.Capacity, &n.Requested)
 		if v, ok := parseSize(m[1] + "GiB"); ok {
-			n.Free, n.Allocated = rounded(v), new(unit.Bytes(0)) // it asks before it takes anything
+			n.Free, n.Allocated, n.Reserved = rounded(v), new(unit.Bytes(0)), new(unit.Bytes(0)) // it asks before it takes any
 		}
 	}
 	if n.Requested == nil && n.Capacity == nil {
@@ -231,6 +238,8 @@ func (n *Numbers) readTries(s string) {
 func (n *Numbers) readLibraries(s string) {
 	set(&n.Requested, tfRequested, s)
 	replace(tfAsync, s, &n.Requested, &n.Free, &n.Capacity)
+	replace(xlaReserve, s, &n.Requested, &n.Free)
+	replace(xgbNumbers, s, &n.Free, &n.Requested)
 	replace(paddleNumbers, s, &n.Requested, &n.Allocated, &n.Free)
 	if m := xlaUsed.FindStringSubmatch(s); m != nil && n.Requested == nil && n.Capacity == nil {
 		used, ok1 := parseSize(m[1])
@@ -244,28 +253,62 @@ func (n *Numbers) readLibraries(s string) {
 	}
 }
 
-// readOld reads the numbers in parentheses of torch 1.x and 2.0. Until 1.3 the last was "cached": reserved, not counting
-// what is allocated.
-func readOld(n *Numbers, m []string) {
-	var v [6]float64
-	for i := 1; i <= 5; i++ {
-		if m[i] == "" {
-			continue
-		}
-		x, ok := parseSize(m[i])
-		if !ok {
+// oldLabels are what stands after the numbers of torch 1.x, 2.0 and torch_npu, in their order.
+var oldLabels = []string{"alreadyallocated", "currentactive", "free", "allowed", "reservedintotalby", "cached"}
+
+// readOld reads the numbers of torch 1.x and 2.0, each with its label, up to where a paste has cut them: what is not
+// there stays unknown. Until 1.3 the last was "cached": reserved, not counting what is allocated.
+func (n *Numbers) readOld(s string) {
+	m := oldCapacity.FindStringSubmatchIndex(s)
+	if m == nil {
+		return
+	}
+	v, ok := parseSize(s[m[2]:m[3]])
+	if !ok {
+		return
+	}
+	n.Capacity = rounded(v)
+	rest := s[m[1]:]
+	for first := true; ; first = false {
+		_, after, more := strings.Cut(rest, ";")
+		p := oldNumber.FindStringSubmatch(after)
+		if !more || p == nil {
 			return
 		}
-		v[i] = x
+		rest = after
+		v, ok := parseSize(p[1])
+		label := oldLabel(p[2])
+		if label == "" && first {
+			label = oldLabels[0] // it always comes first
+		}
+		switch {
+		case label == "":
+			return
+		case !ok:
+		case label == "alreadyallocated":
+			n.Allocated = rounded(v)
+		case label == "free":
+			n.Free = rounded(v)
+		case label == "allowed":
+			n.Allowed = rounded(v)
+		case label == "reservedintotalby":
+			n.Reserved = rounded(v)
+			return
+		case label == "cached":
+			n.Reserved = new(*rounded(v) + value(n.Allocated))
+			return
+		}
 	}
-	n.Capacity, n.Allocated, n.Free = rounded(v[1]), rounded(v[2]), rounded(v[3])
-	if m[4] != "" {
-		n.Allowed = rounded(v[4])
+}
+
+// oldLabel returns the label that a text begins with, or of which a cut left the beginning; "" if there is none.
+func oldLabel(s string) string {
+	for _, l := range oldLabels {
+		if strings.HasPrefix(s, l) || s != "" && strings.HasPrefix(l, s) {
+			return l
+		}
 	}
-	n.Reserved = rounded(v[5])
-	if m[6] == "cached" {
-		*n.Reserved += *n.Allocated
-	}
+	return ""
 }
 
 // possible reports whether a process can hold that much of the card.

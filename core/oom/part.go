@@ -196,7 +196,7 @@ func partOfWords(rs []row, at int) Part {
 			continue
 		}
 		for _, p := range partWords {
-			if p.re.MatchString(text) {
+			if p.re.MatchString(text) && !(p.part == Load && strings.Contains(text, "100%")) { // then it is over
 				return p.part
 			}
 		}

@@ -21,7 +21,8 @@ func TestPatterns(t *testing.T) {
 		}
 	}
 	for _, p := range []*pattern{msgRequested, msgCapacity, msgFree, msgThisProcess, msgOthers, msgAllowed, msgAllocated, msgPools,
-		msgUnallocated, oldNumbers, mpsNumbers, cpuRequested, rustRequested, numpyRequested, ncclRequested, xlaRequested, xlaUsed,
+		msgUnallocated, oldCapacity, oldNumber, mpsNumbers, cpuRequested, rustRequested, numpyRequested, ncclRequested,
+		xlaRequested, xlaUsed,
 		tfTensor, paddleNumbers, smiUsage, noHole, mention, quotes, logged, harness, recovered, another, code, head, exceptionLine} {
 		p.MatchString("x")
 	}

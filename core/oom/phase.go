@@ -85,10 +85,21 @@ var phaseRules = []phaseRule{
 	{phase: Validation, path: rx(`(?:^|/)(?:evaluation|evaluators?|evaluate|validate|validation|inference|predictor|` +
 		`predict|metrics?)(?:/[^/]*)?\.py$|/(?:evaluation|evaluators?|metrics)/`)},
 	{phase: Validation, name: rx(`^decorate_context$`), weak: true},
-	{phase: Build, name: rx(`^__init__$`), weak: true},
+	{phase: Data, path: dataFile, name: constructor, weak: true},
+	{phase: Build, name: constructor, weak: true},
+	{phase: Build,
+		name: rx(`^_?(?:create|build|make|init|setup)_(?:from_\w+|(?:\w+_)?(?:models?|net|networks?|encoders?|` +
+			`decoders?|backbone|unet|vae|transformer|generator|discriminator|gaussians?|` +
+			`optimi[sz]ers?)(?:_\w+)?)$`), weak: true},
 	{phase: TrainForward, name: rx(`^(?:update|learn)$`), weak: true}, // of algorithms that keep their own loop: RL, DomainBed
 	{phase: TrainForward, name: rx(`^(?:train|training|fit)(?:_loop|_model|_net\w*|_epoch\w*|_iter\w*)?$`), weak: true},
 }
+
+var (
+	// constructor is Python's; a page that reads Markdown takes its underscores off.
+	constructor = rx(`^_{0,2}init_{0,2}$`)
+	dataFile    = rx(`(?i)(?:^|[/_.-])(?:datasets?|dataloaders?|data_?loaders?|data_?modules?|data)(?:\.py$|/)`)
+)
 
 // launcher is what starts a program, and takes no part in it.
 var launcher = rx(`torch/distributed/(?:elastic|launcher|run\.py|launch\.py)|<frozen|/multiprocessing/`)
@@ -111,7 +122,7 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 			if r.path != nil && !r.path.MatchString(p) || r.name != nil && !r.name.MatchString(f.name) {
 				continue
 			}
-			if r.phase == Checkpoint && pretrained(frames[:i]) {
+			if r.phase == Checkpoint && pretrained(frames[:i+1]) {
 				return Build, true
 			}
 			if r.phase == Validation && r.name != nil && pytested(f) {
@@ -126,13 +137,16 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 			if !r.weak {
 				return r.phase, true
 			}
-			if weak == Unknown && !(forward && r.phase == Build) {
+			if weak == Unknown && !(forward && r.phase.prepares()) {
 				weak = r.phase
 			}
 			break
 		}
 		if forwardFrame.MatchString(f.name) || f.name == "__call__" && path.Base(p) == "module.py" {
 			forward = true
+			if weak.prepares() {
+				weak = Unknown // what a forward makes is its own
+			}
 		}
 	}
 	switch {
@@ -145,6 +159,9 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 	}
 	return Unknown, false
 }
+
+// prepares reports whether a phase is one of making what the others use.
+func (p Phase) prepares() bool { return p == Build || p == Data }
 
 // pytested reports whether a function is a test of code, and not a test of a model.
 func pytested(f frame) bool {
@@ -273,13 +290,18 @@ func pretrained(outer []frame) bool {
 		if resumes.MatchString(f.name) {
 			return false
 		}
-		build = build || builds.MatchString(f.name)
+		build = build || builds.MatchString(f.name) ||
+			readsModel.MatchString(f.name) && modelFile.MatchString(strings.ReplaceAll(f.path, `\`, "/"))
 	}
 	return build
 }
 
 var (
 	builds = rx(`^(?:from_pretrained|(?:_?load|build|create|init|setup|make|get)_(?:model|pretrained)\w*)$`)
+	// where Transformers, Diffusers and Accelerate read the weights of a model
+	modelFile = rx(`transformers/(?:modeling_utils|core_model_loading)\.py|diffusers/(?:models|loaders|pipelines)/|` +
+		`accelerate/(?:utils/modeling|big_modeling)\.py`)
+	readsModel = rx(`^_?load_`)
 	// what a trainer reads to go on, as people, Lightning and Transformers name it
 	resumes = rx(`^_?(?:resume|restore)(?:_\w+)?$|resume_from|^_load_(?:from_checkpoint|optimizer_and_scheduler)$`)
 )

@@ -12,6 +12,11 @@ var recovered = rx(`(?i)attempting to recover|skipping (?:this |the )?(?:update|
 	`(?:reducing|decreasing|halving|lowering|decreased) .{0,30}(?:batch|crop|size|tile)|(?:falling back|fall back|` +
 	`switching) to\b.{0,40}(?:\bCPU\b|\bhost\b|smaller|lower|small|tile|tiling|chunk|slow|split)|using CPU\b|continuing\b`)
 
+// served are lines of a server at the end or the beginning of a request: ComfyUI's main.py, text-generation-webui's
+// modules/text_generation.py, and an access log (Werkzeug's, uvicorn's).
+var served = rx(`\bPrompt executed in \d|\bgot prompt$|^Output generated in \d|` +
+	`\d:\d+ - "(?:POST|GET) \S+ HTTP/\d|\] "(?:POST|GET) \S+ HTTP/\d`)
+
 // remarks are lines near a message that are not about it: warnings of other code, a logger's own trouble, and what a
 // person writes below a pasted text.
 var remarks = rx(`\b\w*Warning\b|^wandb: |^\s*warnings\.warn|(?i:\b(?:I'm|I've|I'd|we|my|you|your|please|try|` +
@@ -60,7 +65,8 @@ func (f *finding) survivedAfter(later []finding, counts []counted) bool {
 		if i > f.at && pasted.MatchString(f.rows[i].body) {
 			break
 		}
-		if i != f.at && f.rows[i].rank == f.rows[f.at].rank && recovers(f.rows[i].body) {
+		if i != f.at && f.rows[i].rank == f.rows[f.at].rank && recovers(f.rows[i].body) ||
+			i > f.at && served.MatchString(clip(f.rows[i].body)) {
 			return true
 		}
 	}

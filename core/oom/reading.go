@@ -21,6 +21,9 @@ var logged = rx(`(?i)^(?:[\[(|<]?\s*[\d/:.,TZ -]{8,40}[\])|>]?\W{0,4}.{0,60}?)?[
 // harness is a test runner's summary: the test suite went on.
 var harness = rx(`(?i)\b\d+ (?:asserts in )?\d* ?tests?\b.*(?:failures?|errors?|failed)|=+ .*\d+ (?:failed|passed)`)
 
+// testSummary is pytest's line of a test that failed (_pytest/terminal.py).
+var testSummary = rx(`^(?:FAILED|ERROR) (?:\[[\d.]+s\] )?\S+\.py::\S+ - `)
+
 // anyException is an exception whose name does not end as those of head do.
 var anyException = rule{name: "exception", kind: NoMemory, weight: exception, nature: raised}
 
@@ -141,7 +144,7 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 		if unheeded && r.weight < probable || r.nature == raised && !m.fatal && !m.printed() {
 			return finding{}, 0, false // such words prove nothing there
 		}
-		m.fatal = m.fatal && !unheeded && (m.traced || !harnessAbove(rs, i))
+		m.fatal = m.fatal && !unheeded && !testSummary.MatchString(text) && (m.traced || !harnessAbove(rs, i))
 		return m.finding, at[0], true
 	}
 	return finding{}, 0, false
@@ -162,11 +165,34 @@ func matched(r rule, rs []row, i int, text string, start int) *match {
 		m.before = text[:h[0]]
 	}
 	m.quoted = quotes.MatchString(m.before)
+	if name := notebookError(rs, i, text[:start]); name != "" {
+		m.name, m.before, m.quoted = name, "", false
+	}
 	if m.memory() {
 		m.Numbers = readNumbers(messageAt(rs, i))
 	}
 	return m
 }
+
+// notebookError returns the name of the exception whose message begins here in the JSON that VS Code shows below a
+// notebook's cell: {"name": …, "message": …, "stack": …}; "" if there is none.
+func notebookError(rs []row, i int, before string) string {
+	if !notebookMessage.MatchString(before) {
+		return ""
+	}
+	if i > 0 {
+		before = rs[i-1].body + before
+	}
+	if m := notebookName.FindStringSubmatch(before); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+var (
+	notebookMessage = rx(`"message": ?"[^"]{0,40}$`)
+	notebookName    = rx(`"name": ?"(\w+)",\s*"message"`)
+)
 
 // explained reports whether the text is source, configuration or documentation that mentions the words: no program
 // printed them as its own message.
@@ -185,7 +211,8 @@ func (m *match) explained() bool {
 // /dev/shm is itself a guess in the libraries that print it.
 func (m *match) advised(start int) bool {
 	return m.memory() && m.rule.nature != survived && m.rule.nature != retried && m.rule.kind != SharedMemory &&
-		(m.count() < 2 || strings.HasSuffix(m.before, "`")) && advises(m.rows, m.at, m.text, start)
+		(m.count() < 2 || strings.HasSuffix(m.before, "`") || strings.HasPrefix(m.text[len(m.before):], "`")) &&
+		advises(m.rows, m.at, m.text, start)
 }
 
 // specify takes the memory from another rule: the words of a program that went on need not name it.

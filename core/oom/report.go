@@ -2,6 +2,7 @@ package oom
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/unit"
@@ -382,6 +383,10 @@ func (r *Report) gpu(f *finding) {
 	if r.Kind == GPUUnspecified && r.Requested == nil && r.Capacity != nil && r.Allocated != nil {
 		r.Kind = GPUCapacity // TensorFlow's allocator prints its state when it has no more to give
 	}
+	if r.Kind == GPUUnspecified && r.Capacity == nil && r.Requested != nil && value(r.Free) >= *r.Requested &&
+		notReservable.MatchString(joined(near)) {
+		r.Kind = GPUFragmentation
+	}
 	if r.Kind == GPUUnspecified && noHole.MatchString(joined(near)) {
 		r.Kind = GPUFragmentation
 	}
@@ -399,6 +404,9 @@ func (f *finding) began() bool {
 
 // noHole are the words of a BFC allocator, or of a text about one, for enough memory in pieces that are too small.
 var noHole = rx(`(?i)no contiguous|not? .{0,24}contiguous (?:hole|block|region|chunk|memory)`)
+
+// notReservable are XLA's words for what is free and not in one piece at the end where it was asked for.
+var notReservable = rx(`That was not possible\. There are .{1,60} free, .{1,60} reservable`)
 
 // phase sets the phase, from the first of these that has one: the plugin's sign of the failure, exact frames, the phase that
 // was running by the signs, a forward's frames, the words around the evidence.
@@ -456,6 +464,14 @@ func (f *finding) byFrames(calls, after []frame) (frames Phase, exact bool) {
 	}
 	if !exact && frames == TrainForward && f.withoutGradients(calls) {
 		frames = Validation
+	}
+	if !exact && !slices.ContainsFunc(calls, func(c frame) bool { return forwardFrame.MatchString(c.name) }) {
+		if p := f.working(calls, frames); p != Unknown {
+			frames = p
+		}
+	}
+	if !exact && (frames == TrainForward && ofGraph(calls) || frames == Build && f.memory() && importsLibrary(calls)) {
+		frames = Unknown
 	}
 	if f.rule.name == cutOffRule.name && (!exact || frames == TrainForward) {
 		frames, exact = Unknown, false // the frames that would tell are missing

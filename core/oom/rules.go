@@ -53,7 +53,8 @@ var (
 		"oom detected", "cuda oom", "out_of_me", "t allocate memory", "not enough memory", "cannot allocate", "unable to allocate",
 		"memoryerror", "bad_alloc", "shared memory", "killed", "sigkill", "failed to cuda calloc", "cuda failure 2",
 		"low on memory", "low on resource: memory", "memory limit", "memlimit", "memory usage", "internal assert failed",
-		"memory allocation of", "heap space", "failed to allocate", "allocation of size", "could not be allocated", "could not allocate",
+		"memory allocation of", "memory allocation error", "heap space", "failed to allocate", "allocation of size",
+		"could not be allocated", "could not allocate",
 		"outofdevicememory", "outofhostmemory", "device_memory", "host_memory", "out_of_resources", "insufficient memory",
 		"no executable batch", "all available ram", "more memory than is available", "paging file is too small",
 		"exceeding memory limits", "memory budget",
@@ -98,6 +99,9 @@ var rules = []rule{
 	// TensorFlow stream_executor/cuda/cuda_driver.cc logs each size it tries, at level I, and goes on with less.
 	{kind: GPUUnspecified, weight: probable, nature: survived,
 		re: rx(`\b[IWE] .*failed to allocate .* from device: CUDA_ERROR_OUT_OF_MEMORY`)},
+	// a loop that lowers its batch after each failure, and has none left
+	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of memory at every batch size down to one",
+		re: rx(`(?i)\bOOM detected\b.*\breduc\w* .{0,40}\bto 0\b`)},
 	{kind: GPUUnspecified, weight: probable, nature: survived,
 		re: rx(`(?i)attempting to recover from OOM|\bOOM in all workers, skipping|\bOOM detected\b.*(?:recover|` +
 			`retry|reduc|skip)`)},
@@ -113,7 +117,8 @@ var rules = []rule{
 	// a warning of Python's, as FSDP's of a tensor that it could not clone for a state
 	// (torch/distributed/fsdp/_state_dict_utils.py)
 	{kind: GPUUnspecified, weight: probable, nature: survived,
-		re: rx(`\b[A-Z]\w*Warning: .*(?:CUDA|HIP|XPU) out of memory`)},
+		re: rx(`\b[A-Z]\w*Warning: .*(?:CUDA|HIP|XPU) out of memory|` +
+			`Please check clone implementation of .*(?:CUDA|HIP|XPU) out of memory`)},
 	// distributed/nanny.py: the worker is started again
 	{kind: HostOOM, weight: probable, nature: survived, re: rx(`Worker exceeded \d+% memory budget`)},
 	// sglang's scheduler takes requests back; c10/cuda/CUDAFunctions.cpp warns, and there is no GPU then
@@ -150,6 +155,11 @@ var rules = []rule{
 		re: rx(`THCudaCheck(?:Warn)? FAIL .*error=2 ?: out of memory|cuda runtime error \(2\) ?: ?out of memory|` +
 			`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS).{0,60}out of memory|` +
 			`pooled_storage_manager\.h:\d+: .*out of memory|Could not launch .*status: out of memory`)},
+	// CTranslate2's src/cuda/utils.h, as faster-whisper shows it; XGBoost's src/common/device_helpers.cuh; Thrust's
+	// exception
+	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
+		re: rx(`CUDA failed with error out of memory|Memory allocation error on worker \d+: |` +
+			`\bsystem_error\b.{0,200}\bout of memory|what\(\): .{0,200}\bout of memory\s*$`)},
 	// C programs' check macros, of ggml and the CUDA samples, say where: "CUDA error 2 at file.cu:462: out of memory"
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
 		re: rx(`(?i)\b(?:CUDA|HIP|hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?` +
@@ -223,7 +233,7 @@ var rules = []rule{
 			`Out of memory allocating \d+ bytes`)},
 	{kind: GPUUnspecified, weight: sure, nature: spoken, cause: "out of accelerator memory",
 		re: rx(`(?:RESOURCE_EXHAUSTED|Resource exhausted): .*(?:[Oo]ut of memory|OOM|[Ff]ailed to allocate).*\d|` +
-			`Ran out of memory in memory space \w+`)},
+			`Ran out of memory in memory space \w+|RESOURCE_EXHAUSTED: Attempting to (?:reserve|allocate) \d[\d.]*[KMGT]?B?\b`)},
 
 	// --- the host refuses an allocation -------------------------------------------------------------------------------
 	{kind: CPUAlloc, weight: sure, nature: raised, cause: "out of host memory",
@@ -271,6 +281,9 @@ var rules = []rule{
 	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of memory at every batch size down to one",
 		re: rx(`No executable batch size found, reached zero`)},
 
+	// Ray prints the name of a task's exception in brackets (python/ray/exceptions.py), but not for a lack of host memory
+	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of GPU memory",
+		re: rx(`\bRayTaskError\((?:torch\.)?(?:cuda\.)?OutOfMemoryError\)`)},
 	// an exception by its name alone, such as DataParallel's "Caught OutOfMemoryError in replica 0"; and what C programs say
 	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of GPU memory",
 		re: rx(`\b(?:torch\.|cuda\.)*OutOfMemoryError\b(?:: |:?\s*$)`)},

@@ -24,7 +24,7 @@ var sourcePhases = []struct {
 	{TrainForward, rx(`__inference_(?:multi_step_on_iterator|one_step_on_iterator|train_function|\w*train_step|` +
 		`train)_\d|` +
 		`__inference_train_function|\bjit[_(]\w*(?:train|update)\w*`)},
-	{Checkpoint, rx(`fsdp/_state_dict_utils\.py`)},
+	{Checkpoint, rx(`fsdp/_state_dict_utils\.py|after returning from state_dict\(\) call`)},
 	{Build, rx(`compile permanent error|XLA:TPU compile`)},
 }
 
@@ -96,7 +96,7 @@ var overPhases = []linePhase{
 		`\b(?:validation|evaluation) (?:finished|done|complete\w*|took|results?)`)},
 	{Build, rx(`(?i)\b(?:model|weights) (?:was |were )?loaded|\b(?:weights|model|loading) took\b|\bloaded (?:model|` +
 		`weights)|` +
-		`\ball keys matched`)},
+		`\ball keys matched|\bloading\b.{0,60}\b100%`)},
 	{Data, rx(`(?i)\bdata(?:set)?s? (?:was |were )?loaded|\bloaded (?:the )?data`)},
 }
 
@@ -115,7 +115,8 @@ func phaseOfWords(s string) Phase {
 		return Unknown
 	}
 	for _, p := range wordPhases {
-		if p.re.MatchString(s) && (p.phase == Build || p.phase == Data || !noDoing.MatchString(s)) {
+		if p.re.MatchString(s) && !strings.Contains(s, "100%") && (p.phase == Build || p.phase == Data ||
+			!noDoing.MatchString(s)) {
 			return p.phase
 		}
 	}
@@ -177,7 +178,9 @@ var entrance = rx(`^(?:<module>|main\w*|run|_run\w*|wrapper|_?worker\w*|launch\w
 
 var (
 	trainingCount = rx(`(?i)\b(?:epoch|train\w*|iter(?:ation)?|step|loss)s?\b`)
-	otherCount    = rx(`(?i)\b(?:val|valid|validation|eval|evaluation|test|testing|infer\w*|predict\w*|generat\w*|` +
+	plannedCount  = rx(`(?i)\b(?:num(?:ber)?|total|max|accumulation|warm-?up)(?: of)?(?: train(?:ing)?)? ` +
+		`(?:epochs?|(?:optimi[sz]\w+ )?steps?|iter\w*)\b`)
+	otherCount = rx(`(?i)\b(?:val|valid|validation|eval|evaluation|test|testing|infer\w*|predict\w*|generat\w*|` +
 		`sampl\w*|load\w*|download\w*|` +
 		`map|tokeniz\w*|quantiz\w*|cach\w*|saving|fetching|encod\w*|embed\w*|extract\w*)\b`)
 )
@@ -185,7 +188,7 @@ var (
 // counting is the phase by a counter that had not come to its end: an epoch's is training's.
 func (f *finding) counting(body string) Phase {
 	if _, ok := progressOf(body); !ok || strings.Contains(body, "100%") || otherCount.MatchString(body) ||
-		!trainingCount.MatchString(body) {
+		plannedCount.MatchString(body) || !trainingCount.MatchString(body) {
 		return Unknown
 	}
 	if m := barOf.FindStringSubmatch(body); m != nil && m[1] == m[2] {

@@ -1,0 +1,55 @@
+package oom
+
+import (
+	"slices"
+	"strings"
+)
+
+// What the frames of a program's own functions tell where no library's frame does: what a line of source makes, and in
+// which functions it is.
+
+var (
+	// makesData are lines that read or build a set of data: torch's, NumPy's, pandas', scikit-learn's and datasets' calls.
+	makesData = rx(`^(?:[\w.]+, ?)*(?:self\.)?_?(?:(?:\w+_)?(?:train|training|val|valid|validation|test|eval)_?` +
+		`(?:(?:data|set|loader|images|labels|features)\w*|(?:ds|dl|x|y|df)\b)|` +
+		`(?:[xyXY]|data|images|labels|features|df)_(?:train|val|valid|test)\w*)(?:, ?[\w.]+)* ?= ?[\w.]|` +
+		`\b[A-Z]?\w*(?:Dataset|DataLoader|DataModule)\(|\b(?:load_dataset|get_dataloader|get_dataset|build_dataset|` +
+		`build_dataloader|make_dataset|create_dataset)\w*\(|\b(?:np|numpy)\.(?:load|loadtxt|genfromtxt|fromfile|memmap)\(|` +
+		`\b(?:pd|pl|pandas)\.(?:read_\w+|concat|merge|get_dummies)\(|\.fit_transform\(|\.map\(.{0,80}(?i:tokeni[sz])|` +
+		`\btokeni[sz]\w*\.map\(`)
+	lossName = rx(`(?i)(?:^|_)(?:loss|losses|criterion)(?:_|$)`)
+	trains   = rx(`(?i)(?:^|_)(?:train|training|trainer|fit|finetune|fine_tune|pretrain|epoch)(?:_|$)`)
+)
+
+// working is the phase by the program's own functions, given the phase by names of frames: data by the line of source,
+// a training's forward pass by a loss below a training. Unknown where they add nothing.
+func (f *finding) working(calls []frame, byName Phase) Phase {
+	n := len(calls) - 1
+	for n > 0 && calls[n].installed() {
+		n--
+	}
+	if n < 0 || calls[n].installed() {
+		return Unknown
+	}
+	if byName != Validation && byName != Checkpoint && makesData.MatchString(f.statement(calls[n])) {
+		return Data
+	}
+	if byName == Unknown && lossName.MatchString(calls[n].name) &&
+		slices.ContainsFunc(calls[:n], func(c frame) bool { return trains.MatchString(c.name) }) {
+		return TrainForward
+	}
+	return Unknown
+}
+
+// ofGraph reports whether TensorFlow ran a whole graph, of which its frames do not name the part.
+func ofGraph(calls []frame) bool {
+	n := len(calls) - 1
+	return n >= 0 && strings.Contains(strings.ReplaceAll(calls[n].path, `\`, "/"), "tensorflow/python/") &&
+		slices.Contains([]string{"quick_execute", "_call_tf_sessionrun", "_do_call", "_do_run"}, calls[n].name)
+}
+
+// importsLibrary reports whether a library was being imported: of a process that begins, whatever it will do.
+func importsLibrary(calls []frame) bool {
+	n := len(calls) - 1
+	return n >= 0 && calls[n].installed() && calls[n].name == "<module>" && imports(calls)
+}
