@@ -60,7 +60,7 @@ var phaseRules = []phaseRule{
 		`load_state_dict|torch_save|resume_training)$`)},
 	{phase: Optimizer, path: rx(`torch/optim/(?:[^l]|l[^r])|/apex/optimizers/|/bitsandbytes/optim/`)},
 	{phase: Optimizer, name: rx(`^(?:_multi_tensor_\w+|_single_tensor_\w+|_init_group|optimizer_step|` +
-		`_optimizer_step|_take_model_step|step_optimizer)$`)},
+		`_optimizer_step|_take_model_step|step_optimizer|\w*optim_(?:\w+_)?step)$`)},
 	{phase: Optimizer, path: rx(`torch/(?:cuda/)?amp/grad_scaler\.py`), name: rx(`^(?:step|_maybe_opt_step|` +
 		`unscale_|_unscale_grads_)$`)},
 	{phase: Optimizer, path: rx(`deepspeed/runtime/(?:zero|fp16|bf16)`), name: rx(`^step$`)},
@@ -89,7 +89,7 @@ var phaseRules = []phaseRule{
 	{phase: Build, name: constructor, weak: true},
 	{phase: Build,
 		name: rx(`^_?(?:create|build|make|init|setup)_(?:from_\w+|(?:\w+_)?(?:models?|net|networks?|encoders?|` +
-			`decoders?|backbone|unet|vae|transformer|generator|discriminator|gaussians?|` +
+			`decoders?|backbone|unet|vae|transformer|generator|discriminator|gaussians?|(?:train_?)?state|` +
 			`optimi[sz]ers?)(?:_\w+)?)$`), weak: true},
 	{phase: TrainForward, name: rx(`^(?:update|learn)$`), weak: true}, // of algorithms that keep their own loop: RL, DomainBed
 	{phase: TrainForward, name: rx(`^(?:train|training|fit)(?:_loop|_model|_net\w*|_epoch\w*|_iter\w*)?$`), weak: true},
@@ -192,7 +192,8 @@ var callPhases = []linePhase{
 	{Build, rx(`^(?:\w+ = )?(?:self\.)?(?:\w*_)?(?:model|net|network|unet|vae|netG|netD|generator|discriminator|` +
 		`backbone)\w*(?:\.module)?\.(?:to|cuda)\([^()]*\)$|` +
 		`^[\w.]+ = (?:\w+\.)*[A-Z]\w+\(.*\)\.(?:to|cuda)\([^()]*\)$`)},
-	{TrainBackward, rx(`^(?:torch\.autograd\.(?:backward|grad)|(?:[\w.\[\]]+\.)?(?:scale\([^()]*\)\.|(?:sum|mean)\(\)\.)?(?:manual_)?backward|` +
+	{TrainBackward, rx(`^(?:(?:Variable|torch\.autograd\.Variable)\._execution_engine\.run_backward|` +
+		`torch\.autograd\.(?:backward|grad)|(?:[\w.\[\]]+\.)?(?:scale\([^()]*\)\.|(?:sum|mean)\(\)\.)?(?:manual_)?backward|` +
 		`\([^()]*\)\.backward)\([^()]*\)?$`)},
 	{Optimizer, rx(`^(?:\w+ = )?(?:[\w.\[\]'"]+\.)?(?:\w*optim(?:izers?)?(?:_\w+)?|opt(?:_\w+|\d*)|(?:\w+_)?scaler(?:_\w+)?)(?:\[\w+\])?\.step\([^()]*\)?$`)},
 }
@@ -201,7 +202,7 @@ var callPhases = []linePhase{
 func (f *finding) asked(calls []frame) Phase {
 	n := len(calls) - 1
 	if n < 0 {
-		return Unknown
+		return f.leftOver()
 	}
 	line := f.statement(calls[n])
 	for _, c := range callPhases {
@@ -219,6 +220,21 @@ func (f *finding) asked(calls []frame) Phase {
 	line = f.statement(calls[n])
 	for _, c := range slices.Concat(callPhases, stepPhases) {
 		if !strings.Contains(line, "sched") && c.re.MatchString(line) {
+			return c.phase
+		}
+	}
+	return Unknown
+}
+
+// leftOver is the phase by the one source line of a traceback that a paste has cut everything else from: the line right
+// above the message, as far to the right as Python prints source.
+func (f *finding) leftOver() Phase {
+	if f.at == 0 || f.at > len(f.rows) || !strings.HasPrefix(f.rows[f.at-1].body, "    ") {
+		return Unknown
+	}
+	line := strings.TrimSpace(f.rows[f.at-1].body)
+	for _, c := range callPhases {
+		if c.phase != Build && c.re.MatchString(line) && !strings.Contains(line, "sched") {
 			return c.phase
 		}
 	}

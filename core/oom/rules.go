@@ -49,7 +49,7 @@ var (
 	memoryWords = []string{
 		"out of memory", "out-of-memory", "outofmemory", "out_of_memory", "tried to allocate", "total capac",
 		"allocated by pytorch", "reserved in total by", "alloc_failed", "resource_exhausted", "resource exhausted",
-		"resourceexhausted", "oom when", "oom-kill", "oom_kill", "oomkill", "oom killed", "from oom", "oom in ",
+		"resourceexhausted", "oom when", "oom-kill", "oom_kill", "oomkill", "oom killed", "from oom", "oom in ", "to oom",
 		"oom detected", "cuda oom", "out_of_me", "t allocate memory", "not enough memory", "cannot allocate", "unable to allocate",
 		"memoryerror", "bad_alloc", "shared memory", "killed", "sigkill", "failed to cuda calloc", "cuda failure 2",
 		"low on memory", "low on resource: memory", "memory limit", "memlimit", "memory usage", "internal assert failed",
@@ -109,6 +109,9 @@ var rules = []rule{
 		re: rx(`(?i)(?:out ?of ?memory\w*|\bCUDA OOM\b)[^.]{0,80}(?:\b(?:using|falling back to|fall back to|` +
 			`switching to) |` +
 			`\b(?:skip(?:ping|ped)?|retry(?:ing)?|recover(?:ed|ing)?|reducing|halving|ignoring)\b)`)},
+	{kind: GPUUnspecified, weight: probable, nature: survived,
+		re: rx(`(?i)\bskip(?:ping|ped) (?:\w+ ){0,4}(?:batch|step|sample)\b.{0,40}\b(?:due to OOM\b|` +
+			`(?:due to|because of|after) (?:an? )?(?:CUDA )?out[ -]of[ -]memory)`)},
 	{kind: GPUUnspecified, weight: probable, nature: survived,
 		re: rx(`(?i)\b(?:copy|copying|moving|move) .{0,60} to CPU due to (?:CUDA )?(?:OOM|out of memory)`)},
 	{kind: GPUUnspecified, weight: probable, nature: survived,

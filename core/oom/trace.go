@@ -187,6 +187,7 @@ type frame struct {
 
 var (
 	pythonFrame  = rx(`File "([^"]+)", line (\d+), in (\S+)`)
+	beheaded     = rx(`^([^"]*\.py)", line (\d+), in (\S+)`)             // the first line of a paste that begins within it
 	parsedFrame  = rx(`^\s*File "([^"]+)", line (\d+)\s*$`)              // of a file that could not be parsed
 	strippedName = rx(`^\s*File "([^"]+\.py)", line (\d+), in\s*$`)      // a page took "<module>" for a tag
 	mangledPath  = rx(`File \\"([^"\\]+)\\", line (\d+), in ([^\s\\]+)`) // a traceback as a JSON string
@@ -233,6 +234,10 @@ type frameReader struct {
 // python reads a frame as Python prints it.
 func (t *frameReader) python(body string, row int) bool {
 	if m := pythonFrame.FindStringSubmatch(body); m != nil {
+		t.frames = append(t.frames, frame{m[1], m[2], m[3], row})
+		return true
+	}
+	if m := beheaded.FindStringSubmatch(body); m != nil && row == 0 {
 		t.frames = append(t.frames, frame{m[1], m[2], m[3], row})
 		return true
 	}

@@ -100,3 +100,33 @@ func TestMissingPhases(t *testing.T) {
 		p.check(t)
 	}
 }
+
+// TestCutPhases: a paste that begins inside a traceback still has the line that tells the phase.
+func TestCutPhases(t *testing.T) {
+	for _, p := range []phased{
+		{"inside a frame", "/env/lib/python3.9/site-packages/torch/nn/modules/module.py\", line 700, in convert\n" +
+			"    return t.to(device)\n" + refusedHere, Build},
+		{"below the last frame", "    Variable._execution_engine.run_backward(\n" + refusedHere, TrainBackward},
+		{"below a loss", "    loss.backward()\n" + refusedHere, TrainBackward},
+		{"a step of one's own", began + call("run.py", "<module>", "train_step()") +
+			call("run.py", "train_step", "grid.optim_color_step(lr)") +
+			call("grid.py", "optim_color_step", "n = self.index()") + refusedHere, Optimizer},
+		{"JAX's state", began + call("train.py", "main", "state = init_train_state(config)") +
+			call("train.py", "init_train_state", "params = model.init(key)") + refusedHere, Build},
+		{"no source line", "loss.backward() is next\n" + refusedHere, Unknown},
+		{"a frame that is not the first line", "log\nmodule.py\", line 700, in convert\n" + refusedHere, Unknown},
+	} {
+		p.check(t)
+	}
+}
+
+// TestSkippedBatch: a program that reports which batch it skips has gone on.
+func TestSkippedBatch(t *testing.T) {
+	r := reported(t, "Skipping training batch 7 due to OOM error...\nEpoch 3: 12/40 loss: 0.5\n")
+	if !r.OOM || r.Fatal {
+		t.Errorf("out of memory %v, fatal %v: %s", r.OOM, r.Fatal, r.Cause)
+	}
+	if r := reported(t, "Skipping batch 7 due to its length\nEpoch 3: 12/40 loss: 0.5\n"); r.OOM {
+		t.Errorf("a short batch is called %s", r.Cause)
+	}
+}
