@@ -136,3 +136,19 @@ func TestDue(t *testing.T) {
 		t.Error("done, it is due within the day, or not after it")
 	}
 }
+
+// In a folder that another account can write nothing is noted: it may have been made since the state folder was chosen.
+func TestDoneOnlyInAnOwnFolder(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	s := In(state)
+	if s.Done(time.Now()); s.Due(time.Now()) {
+		t.Error("in a folder of its own it notes nothing")
+	}
+	shared := filepath.Join(t.TempDir(), "state")
+	os.Mkdir(shared, 0o700)
+	os.Chmod(shared, 0o777)
+	In(shared).Done(time.Now())
+	if names, _ := os.ReadDir(shared); len(names) > 0 {
+		t.Errorf("another account's folder has %v", names)
+	}
+}
