@@ -234,7 +234,18 @@ func (c *Client) weigh(doing string, err error) error {
 	if errors.As(err, &answer) {
 		return answer
 	}
+	if errors.Is(err, wire.ErrEnded) {
+		c.drain()
+	}
 	return c.trouble(doing, err)
+}
+
+// drain waits until everything is read that a process printed before it ended, a second at most: the connection is
+// gone sooner. go-plugin calls a process exited once its output is read.
+func (c *Client) drain() {
+	for end := time.Now().Add(time.Second); c.client != nil && !c.client.Exited() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (c *Client) trouble(doing string, err error) error {

@@ -149,6 +149,9 @@ func (c *Caller) Call(ctx context.Context, method string, in, out any) error {
 	return c.CallThen(ctx, method, in, out, func() {})
 }
 
+// ErrEnded is wrapped by the error of a call in which the connection to the plugin was lost.
+var ErrEnded = errors.New("the plugin's process ended while it was asked")
+
 // CallThen is Call, which calls then as soon as the answer is there and before it is read.
 func (c *Caller) CallThen(ctx context.Context, method string, in, out any, then func()) error {
 	b, err := json.Marshal(in)
@@ -169,7 +172,7 @@ func (c *Caller) CallThen(ctx context.Context, method string, in, out any, then 
 		case codes.DeadlineExceeded:
 			return fmt.Errorf("the plugin did not answer in time: %w", context.DeadlineExceeded)
 		case codes.Unavailable:
-			return fmt.Errorf("the plugin's process ended while it was asked: %s", s.Message())
+			return fmt.Errorf("%w: %s", ErrEnded, s.Message())
 		default:
 			return fmt.Errorf("asking the plugin: %w", err)
 		}
