@@ -148,7 +148,9 @@ func projectOf(q *plugin.Bare) (p arch.Project, warnings []string) {
 	}
 	p = arch.Owner(byFlag[q.OneOf("project", flags...)], q.Arch)
 	if _, asked := q.Settings["project"]; !asked && len(have) > 1 {
-		warnings = append(warnings, fmt.Sprintf("this is %v's %s; %s; --project chooses", p, q.Arch, holders(q.Arch)))
+		others := slices.DeleteFunc(have, func(o arch.Project) bool { return o == p })
+		warnings = append(warnings, fmt.Sprintf("%s is priced as %v's class; set --project for another one: %s",
+			q.Arch, p, flagsOf(others)))
 	}
 	return p, warnings
 }
@@ -163,11 +165,16 @@ func projectFlag(p arch.Project) string {
 
 // holders is a sentence of the projects that have a network of that name.
 func holders(name string) string {
+	return "projects with a network of that name: " + flagsOf(arch.HoldersOf(name))
+}
+
+// flagsOf lists projects by their values of --project.
+func flagsOf(projects []arch.Project) string {
 	var names []string
-	for _, p := range arch.HoldersOf(name) {
+	for _, p := range projects {
 		names = append(names, projectFlag(p))
 	}
-	return "projects with a network of that name: " + strings.Join(names, ", ")
+	return strings.Join(names, ", ")
 }
 
 // discriminate gives a step its discriminator, and the loss that needs one.

@@ -92,7 +92,7 @@ func TestEstimateNamesTheProject(t *testing.T) {
 		arch, project, says string
 		params              int64
 	}{
-		"of several, the first":   {"span", "", "this is traiNNer-redux's span; ", 2_621_964},
+		"of several, the first":   {"span", "", "span is priced as traiNNer-redux's class; set --project for another one: neosr", 2_621_964},
 		"of several, one by name": {"span", "neosr", "", 2_236_728},
 		"of one alone":            {"ninasr", "", "", 1_030_194},
 	} {

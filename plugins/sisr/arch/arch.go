@@ -52,7 +52,6 @@ type Network struct {
 	MinLQ         int64 // the smallest low-resolution crop; 0 for any
 	MinBatch      int64 // the smallest micro-batch that it trains with; 0 for any
 	Multiple      int64 // what the low-resolution crop should be a multiple of; at least 1
-	ConvDominated bool  // dense 3×3 convolutions take most of its time
 }
 
 type builder func(s Spec, a *args) (Network, error)

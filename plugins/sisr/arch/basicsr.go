@@ -40,7 +40,7 @@ func init() {
 			n.shuffle = 4 / scale
 			n.inNC *= n.shuffle * n.shuffle
 		}
-		return Network{InCh: inNC, Forward: n.basic, ConvDominated: true, Multiple: max(n.shuffle, 1)}, nil
+		return Network{InCh: inNC, Forward: n.basic, Multiple: max(n.shuffle, 1)}, nil
 	}, "rrdbnet")
 	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
 		scale, err := a.upscale("upscale", s)
@@ -96,7 +96,7 @@ func (n residualNet) network(forward nn.Module) (Network, error) {
 	if n.err == nil {
 		n.err = upsamples(n.scale)
 	}
-	return Network{InCh: n.in, Forward: forward, ConvDominated: true}, n.err
+	return Network{InCh: n.in, Forward: forward}, n.err
 }
 
 // edsr is EDSR.forward (edsr_arch.py).

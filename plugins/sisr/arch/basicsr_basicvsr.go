@@ -20,7 +20,7 @@ func init() {
 		case n.frames < 2:
 			return Network{}, errors.New("how many frames a clip has is not known")
 		}
-		return Network{InCh: 3 * n.frames, Forward: n.forward, ConvDominated: true, MinLQ: spyMin}, nil
+		return Network{InCh: 3 * n.frames, Forward: n.forward, MinLQ: spyMin}, nil
 	}, "basicvsr")
 	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
 		n := basicVSR{
@@ -37,7 +37,7 @@ func init() {
 			return Network{}, fmt.Errorf("keyframe_stride %d, temporal_padding %d, num_feat %d with %d frames", n.stride,
 				n.pad, n.feat, n.frames)
 		}
-		return Network{InCh: 3 * n.frames, Forward: n.icon, ConvDominated: true, Multiple: 4, MinLQ: spyMin}, nil
+		return Network{InCh: 3 * n.frames, Forward: n.icon, Multiple: 4, MinLQ: spyMin}, nil
 	}, "iconvsr")
 }
 

@@ -20,7 +20,7 @@ func init() {
 		default:
 			return Network{}, fmt.Errorf("act_type: %q is none of prelu, relu, rrelu, softplus, linear", n.act)
 		}
-		return Network{InCh: n.in, Forward: n.forward, ConvDominated: true}, nil
+		return Network{InCh: n.in, Forward: n.forward}, nil
 	}, "ecbsr")
 }
 

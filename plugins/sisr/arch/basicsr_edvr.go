@@ -24,7 +24,7 @@ func init() {
 		case n.frames < 1 || n.groups < 1 || n.feat%n.groups != 0:
 			return Network{}, fmt.Errorf("num_frame %d, num_feat %d, deformable_groups %d", n.frames, n.feat, n.groups)
 		}
-		return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, ConvDominated: true, Multiple: 4}, nil
+		return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, Multiple: 4}, nil
 	}, "edvr")
 }
 

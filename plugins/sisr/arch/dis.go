@@ -18,7 +18,7 @@ func init() {
 			if n.scale < 1 || n.scale > 4 {
 				return Network{}, fmt.Errorf("unsupported scale factor: %d", n.scale)
 			}
-			return Network{InCh: n.in, Forward: n.forward, ConvDominated: !n.depthwise}, nil
+			return Network{InCh: n.in, Forward: n.forward}, nil
 		}
 	}
 	register(disOf(12), "dis_balanced")

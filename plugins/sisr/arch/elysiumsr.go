@@ -12,7 +12,7 @@ func init() {
 		return func(s Spec, a *args) (Network, error) {
 			a.swallow = true
 			n := elysiumSR{scale: s.Scale, feat: feat, blocks: blocks, dropPath: dropPath}
-			return Network{Forward: n.forward, ConvDominated: true}, nil
+			return Network{Forward: n.forward}, nil
 		}
 	}
 	register(elysium(64, 10, 0), "elysiumsr_s")

@@ -32,7 +32,7 @@ func init() {
 		case gain < 0:
 			return Network{}, errors.New("noise_init_gain must be non-negative")
 		}
-		return Network{InCh: n.inCh, Forward: n.forward, ConvDominated: true}, nil
+		return Network{InCh: n.inCh, Forward: n.forward}, nil
 	}, "esrganplus")
 }
 

@@ -22,7 +22,7 @@ func init() {
 		if err := n.up.check(n.gated.dim); err != nil {
 			return Network{}, err
 		}
-		return Network{InCh: n.inCh, Forward: n.forward, Multiple: 2, ConvDominated: true}, nil
+		return Network{InCh: n.inCh, Forward: n.forward, Multiple: 2}, nil
 	}, "moesr2")
 }
 

@@ -31,7 +31,7 @@ func buildSpanNeosr(s Spec, a *args) (Network, error) {
 	}
 	a.swallow = true
 	a.ignore("bias", "img_range", "rgb_mean")
-	return Network{InCh: n.inCh, Forward: n.forwardNeosr, ConvDominated: true}, nil
+	return Network{InCh: n.inCh, Forward: n.forwardNeosr}, nil
 }
 
 func (n span) forwardNeosr(t *nn.Tape, x nn.Tensor) nn.Tensor {
@@ -70,7 +70,7 @@ func buildESRGANNeosr(s Spec, a *args) (Network, error) {
 	if s.Scale == 1 || s.Scale == 2 {
 		n.shuffle = 4 / s.Scale
 	}
-	return Network{InCh: n.inNC, Forward: n.forwardNeosr, ConvDominated: true, Multiple: max(n.shuffle, 1)}, nil
+	return Network{InCh: n.inNC, Forward: n.forwardNeosr, Multiple: max(n.shuffle, 1)}, nil
 }
 
 func (n rrdbnet) forwardNeosr(t *nn.Tape, x nn.Tensor) nn.Tensor {

@@ -15,7 +15,7 @@ func init() {
 			scale: s.Scale, in: a.int("in_channels", 3), out: a.int("out_channels", 3),
 			pro: a.bool("pro", false), fast: a.bool("fast", false),
 		}
-		net := Network{Multiple: 2, MinLQ: 20, ConvDominated: true} // reflection wants more pixels than it adds: 18 or 19
+		net := Network{Multiple: 2, MinLQ: 20} // reflection wants more pixels than it adds: 18 or 19
 		switch {
 		case n.fast && s.Scale != 2:
 			return Network{}, fmt.Errorf("fast is only supported on scale 2, not %d", s.Scale)

@@ -23,7 +23,7 @@ func init() {
 				n.shuffle = int64(math.Sqrt(float64(n.inNC) / float64(n.outNC)))
 				n.scale = 4
 			}
-			net := Network{InCh: inNC, Forward: n.forward, ConvDominated: true, Multiple: max(n.shuffle, 1)}
+			net := Network{InCh: inNC, Forward: n.forward, Multiple: max(n.shuffle, 1)}
 			return net, nil
 		}
 	}
@@ -41,7 +41,7 @@ func init() {
 			n.shuffle = 4 / s.Scale
 			n.inNC *= n.shuffle * n.shuffle
 		}
-		return Network{InCh: inNC, Forward: n.forward, ConvDominated: true, Multiple: max(n.shuffle, 1)}, nil
+		return Network{InCh: inNC, Forward: n.forward, Multiple: max(n.shuffle, 1)}, nil
 	}, "rrdbnet")
 }
 

@@ -22,7 +22,7 @@ func init() {
 				n.unshuffle, n.inner = 4/n.scale, 4
 			}
 			n.pad = 2 * max(n.unshuffle, 1)
-			return Network{Forward: n.forward, Multiple: n.pad, ConvDominated: true}, nil
+			return Network{Forward: n.forward, Multiple: n.pad}, nil
 		}
 	}
 	register(rtmosr(2, false, true), "rtmosr")

@@ -15,7 +15,7 @@ func init() {
 				blocks: a.int("num_blocks", 6), upscale: s.Scale, norm: a.bool("norm", false),
 			}
 			a.ignore("bias", "img_range", "rgb_mean") // SPAB does not pass its bias on
-			return Network{InCh: n.inCh, Forward: n.forward, ConvDominated: true}, nil
+			return Network{InCh: n.inCh, Forward: n.forward}, nil
 		}
 	}
 	register(span(52), "span")

@@ -12,7 +12,7 @@ func init() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := spanF{scale: s.Scale, in: a.int("num_in_ch", 3), feat: a.int("feature_channels", 32)}
 		a.ignore("bias", "num_out_ch") // SPAB1 does not pass its bias on; what comes out has the input's channels
-		return Network{InCh: n.in, Forward: n.forward, ConvDominated: true}, nil
+		return Network{InCh: n.in, Forward: n.forward}, nil
 	}, "spanf")
 	register(func(s Spec, a *args) (Network, error) {
 		n := spanF3{
@@ -26,7 +26,7 @@ func init() {
 			}
 			n.pad, n.up = 4/s.Scale, 4
 		}
-		return Network{InCh: n.in, Forward: n.forward, Multiple: n.pad, ConvDominated: true}, nil
+		return Network{InCh: n.in, Forward: n.forward, Multiple: n.pad}, nil
 	}, "spanf3")
 }
 

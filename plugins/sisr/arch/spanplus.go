@@ -35,7 +35,7 @@ func init() {
 			default:
 				return Network{}, fmt.Errorf("upsampler: %s not supported, choose one of ps, dys, conv", n.upsampler)
 			}
-			return Network{InCh: n.inCh, Forward: n.forward, ConvDominated: true}, nil
+			return Network{InCh: n.inCh, Forward: n.forward}, nil
 		}
 	}
 	register(spanplus(48, 4, "dys"), "spanplus")

@@ -44,7 +44,7 @@ func (n srvgg) network() (Network, error) {
 	default:
 		return Network{}, fmt.Errorf("act_type: %q is none of relu, prelu, leakyrelu", n.actType)
 	}
-	return Network{InCh: n.numInCh, Forward: n.forward, ConvDominated: true}, nil
+	return Network{InCh: n.numInCh, Forward: n.forward}, nil
 }
 
 func (n srvgg) activation(t *nn.Tape, name string, x nn.Tensor) nn.Tensor {

@@ -19,7 +19,7 @@ func init() {
 		if n.frames < 1 || n.feat%8 != 0 {
 			return Network{}, errors.New("feature_channels: num_channels must be divisible by the 8 groups of its norms")
 		}
-		return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, ConvDominated: true}, nil
+		return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward}, nil
 	}, "temporalspan")
 }
 

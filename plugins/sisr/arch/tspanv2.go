@@ -25,7 +25,7 @@ func init() {
 		}
 		return Network{
 			InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, CheckpointArg: "use_checkpoint",
-			Checkpointing: n.checkpointing, ConvDominated: true, Multiple: 64, MinLQ: 22, // reflection wants more than it adds
+			Checkpointing: n.checkpointing, Multiple: 64, MinLQ: 22, // reflection wants more than it adds
 		}, nil
 	}, "temporalspanv2")
 }
