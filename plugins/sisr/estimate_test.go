@@ -88,11 +88,12 @@ func TestEstimateOfFormats(t *testing.T) {
 
 // Where several projects have a network of that name, a warning names the one that is priced.
 func TestEstimateNamesTheProject(t *testing.T) {
+	const note = "span is priced as traiNNer-redux's class; set --project for another one: neosr"
 	for name, tt := range map[string]struct {
 		arch, project, says string
 		params              int64
 	}{
-		"of several, the first":   {"span", "", "span is priced as traiNNer-redux's class; set --project for another one: neosr", 2_621_964},
+		"of several, the first":   {"span", "", note, 2_621_964},
 		"of several, one by name": {"span", "neosr", "", 2_236_728},
 		"of one alone":            {"ninasr", "", "", 1_030_194},
 	} {
