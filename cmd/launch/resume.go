@@ -105,7 +105,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 		return err
 	}
 	taken = true
-	signals := collectSignals()
+	signals := collectSignals(s.Leave)
 	defer signals.close()
 	return finish(ctx, s, r, rec, say, attempt.Setup{Room: found, Held: held, Past: past, Signals: signals})
 }

@@ -87,7 +87,7 @@ func clearLeftovers(s settings, say ui.Printer) {
 
 // options returns the settings that an attempt uses.
 func (s settings) options() attempt.Options {
-	return attempt.Options{Inside: s.Inside, TTY: s.TTY, Quiet: s.Quiet, Grace: s.Grace, Sample: s.Sample, State: s.State}
+	return attempt.Options{Inside: s.Inside, TTY: s.TTY, Quiet: s.Quiet, Grace: s.Grace, Sample: s.Sample, State: s.State, Leave: s.Leave}
 }
 
 // replaced returns the function that writes the result of a program that runs in place of launch.
@@ -129,7 +129,11 @@ func asTyped(ctx context.Context, s settings, p *intake.Reading, say ui.Printer)
 		rec.Close()
 	}
 	explainTyped(s, p, say, x, out, output)
-	code, whose := attempt.ExitCode(x.Exit.Status(), nil, &run.Stop{}, x.Trouble)
+	stop := &run.Stop{}
+	if out.Left != "" {
+		stop = &run.Stop{Why: out.Left, Code: run.TryLater}
+	}
+	code, whose := attempt.ExitCode(x.Exit.Status(), nil, stop, x.Trouble)
 	writeResult(s, say, result{Version: 1, Ending: out.Ending, Code: code, Whose: whose, Outcome: &out, Run: id(rec)})
 	s.tidy()
 	if code != x.Exit.Status() {
@@ -167,7 +171,7 @@ func view(p *intake.Reading) ui.View {
 
 // carry plans and runs a job to its end.
 func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) error {
-	signals := collectSignals()
+	signals := collectSignals(s.Leave)
 	defer signals.close()
 	v := view(p)
 	v.Truths = record.In(s.State).Unsaid(p.Job)
@@ -287,6 +291,9 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 // interrupted ends a run that was interrupted while no program was running.
 func interrupted(s settings, r *run.Run, rec *record.Record, say ui.Printer, by *attempt.Interrupted) error {
 	stop := &run.Stop{Why: string(run.Interrupted), Code: 128 + number(by.Signal)}
+	if slices.ContainsFunc(s.Leave, func(n attempt.Notice) bool { return n.Signal == by.Signal }) {
+		stop = &run.Stop{Why: by.Error(), Code: run.TryLater}
+	}
 	if rec != nil {
 		rec.Write(record.Event{Kind: record.Stopped, Stop: stop})
 		rec.Close()

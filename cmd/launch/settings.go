@@ -11,12 +11,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
 
+	"github.com/launch-ml/launch/core/attempt"
 	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/record"
@@ -44,8 +47,9 @@ type settings struct {
 	TTY      bool
 	Quiet    bool
 	JSONFile string
-	State    string        // folder of the runs
-	Grace    time.Duration // 0: no limit
+	State    string           // folder of the runs
+	Grace    time.Duration    // 0: no limit
+	Leave    []attempt.Notice // signals on which the program saves its state and stops
 	Sample   time.Duration
 	Receipts bool // correct estimates by earlier receipts
 	Prune    bool // remove old records after a run
@@ -99,6 +103,8 @@ func addFlags(f *pflag.FlagSet) {
 		"that can be resumed")
 	f.Duration("grace", 0, "how long a program may take to stop after a signal before it is killed (default: no "+
 		"limit; 30s if launch itself stops it)")
+	f.String("save-on", "", "on these signals, let the program save its state, then stop it and exit with 75: "+
+		"USR2=100s,TERM gives it 100 s after SIGUSR2 and "+attempt.NoticeTime.String()+" after SIGTERM")
 	f.Duration("sample", time.Second, "time between two readings of the GPU")
 }
 
@@ -305,6 +311,30 @@ func (d *decoder) duration(key string) time.Duration {
 	return t
 }
 
+// notices reads --save-on: signals with a time for each.
+func (d *decoder) notices(key string) (out []attempt.Notice) {
+	for part := range strings.SplitSeq(d.v.GetString(key), ",") {
+		name, within, given := strings.Cut(strings.TrimSpace(part), "=")
+		if name == "" && !given {
+			continue
+		}
+		n := attempt.Notice{Signal: unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG")), Within: attempt.NoticeTime}
+		var err error
+		if given {
+			n.Within, err = time.ParseDuration(within)
+		}
+		switch {
+		case !slices.Contains([]syscall.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGTERM, unix.SIGHUP, unix.SIGINT}, n.Signal):
+			d.wrong("%s: %q is none of USR1, USR2, TERM, HUP and INT", d.Name(key), name)
+		case err != nil || n.Within <= 0:
+			d.wrong("%s: %q is not a time, such as 100s", d.Name(key), within)
+		default:
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
 // fill reads --fill: a boolean, "most" or "fast".
 func (d *decoder) fill() (on, fast bool) {
 	switch text := strings.ToLower(d.v.GetString("fill")); text {
@@ -343,6 +373,7 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	d.TTY, d.Quiet, d.JSONFile = d.boolean("tty"), d.boolean("quiet"), v.GetString("json-file")
 	d.Receipts, d.Inside, d.Prune = d.boolean("receipts"), d.boolean("inside"), d.boolean("prune")
 	d.Sample = d.duration("sample")
+	d.Leave = d.notices("save-on")
 	if v.IsSet("grace") {
 		d.Grace = d.duration("grace")
 	}

@@ -13,9 +13,14 @@ import (
 // background) stay ignored. It implements [attempt.Signals].
 type pendingSignals chan os.Signal
 
-func collectSignals() pendingSignals {
+// notices are further signals that announce the end of the run.
+func collectSignals(notices []attempt.Notice) pendingSignals {
 	e := make(pendingSignals, 1)
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
+	for _, n := range notices {
+		all = append(all, n.Signal)
+	}
+	for _, sig := range all {
 		if !signal.Ignored(sig) {
 			signal.Notify(e, sig)
 		}

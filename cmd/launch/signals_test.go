@@ -25,7 +25,7 @@ func TestPendingSignals(t *testing.T) {
 	if err := (pendingSignals)(nil).Pending(); err != nil {
 		t.Errorf("heard by nobody: %v", err)
 	}
-	e := collectSignals()
+	e := collectSignals(nil)
 	defer e.close()
 	send := func() {
 		t.Helper()

@@ -31,6 +31,7 @@ type Options struct {
 	Grace  time.Duration
 	Sample time.Duration // how often to look at the card
 	State  string        // the state folder
+	Leave  []Notice      // signals on which the program is to save its state and to stop
 }
 
 // A Reporter prints what happens before and after an attempt.

@@ -41,13 +41,16 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		defer trail.stop()
 	}
 	guard, ctx := guarded(ctx, a, l.detector, l.tap)
+	leaver, ctx := x.leaver(ctx, a, l, trail, watch.PID)
 	spec, clear, err := x.spec(a, l.tap, watch)
+	spec.Divert = leaver.divert
 	if err == nil && x.Signals != nil {
 		err = x.Signals.Pending()
 	}
 	defer clear()
 	if err != nil {
 		guard.stop()
+		leaver.stop()
 		return run.Outcome{}, err
 	}
 	exit, err := proc.Run(ctx, spec)
@@ -57,19 +60,12 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	if x.Signals != nil {
 		x.Signals.Forget()
 	}
-	defer func() {
-		// Ranks in their own sessions outlive a launcher that the kernel killed, and hold memory that the next attempt
-		// needs.
-		if out.Ending == run.OutOfMemory {
-			exit.Remains.End()
-		} else {
-			exit.Remains.Leave()
-		}
-	}()
+	defer func() { endRemains(exit.Remains, out) }()
 	if x.Settle != nil {
 		x.Settle()
 	}
 	e := ended{exit: exit, at: time.Now(), began: began, limit: spec.Limit, onHost: x.Setup.Room.OnHost(), why: guard.stop()}
+	gone := leaver.stop()
 	watch.Stop()
 	if err != nil && !errors.Is(err, proc.ErrKeeper) {
 		return run.Outcome{}, err
@@ -78,11 +74,22 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	x.Exit = exit
 	x.report(a, l, e)
 	out = x.judge(a, l, watch, e)
+	left(&out, gone)
 	if trail != nil {
 		l.tap.close() // then the file is complete
 		trail.found(&out, time.Unix(0, l.stepped.Load()))
 	}
 	return out, nil
+}
+
+// endRemains ends what the program has left running, or leaves it. Ranks in their own sessions outlive a launcher that the
+// kernel killed, and hold memory that the next attempt needs.
+func endRemains(left *proc.Remains, out run.Outcome) {
+	if out.Ending == run.OutOfMemory {
+		left.End()
+	} else {
+		left.Leave()
+	}
 }
 
 // watch starts to observe the memory of the attempt.

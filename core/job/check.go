@@ -67,6 +67,9 @@ func (j *Job) Check() error {
 			}
 		}
 	}
+	if err := j.Save.check(); err != nil {
+		return err
+	}
 	return j.Signs.check()
 }
 

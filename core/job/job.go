@@ -1,7 +1,13 @@
 // Package job describes what the user asked for: a command, and the job that a plugin has recognised in it.
 package job
 
-import "github.com/launch-ml/launch/core/config"
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+)
 
 // A Command is a training command as typed after "launch --".
 type Command struct {
@@ -47,6 +53,8 @@ type Job struct {
 	// Fixed is why launch cannot change settings for which there are rungs. The plugin host sets it.
 	Fixed     string    `json:"fixed,omitempty"`
 	Rehearsal Rehearsal `json:"rehearsal"`
+	// Save is the program's own way to save its state when it is asked to; the zero value: it has none.
+	Save Save `json:"save"`
 	// Exclusive is the absolute path of a folder that two runs must not use at the same time, such as the experiment's.
 	Exclusive string   `json:"exclusive,omitempty"`
 	Warnings  []string `json:"warnings,omitempty"`
@@ -185,6 +193,25 @@ type Resume struct {
 	OnCard bool `json:"on_card,omitempty"`
 	// None is why a retry of this job starts over; empty if it can resume.
 	None string `json:"none,omitempty"`
+}
+
+// A Save is a program's own way to save its state when it is asked to, at a moment that it does not choose.
+type Save struct {
+	// Signal asks for it: "SIGINT" or "SIGUSR1". launch sends it to the program's main process alone, and only after a
+	// step was reported: before that, the program may have no handler, and the signal would end it.
+	Signal string `json:"signal,omitempty"`
+	// Stops: the program ends after it has saved. Otherwise the training goes on.
+	Stops bool `json:"stops,omitempty"`
+}
+
+// saveSignals are the signals that a program can be asked by.
+var saveSignals = []string{"SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"}
+
+func (s Save) check() error {
+	if s.Signal != "" && !slices.Contains(saveSignals, s.Signal) {
+		return fmt.Errorf("it saves its state on %.100q, which is none of %s", s.Signal, strings.Join(saveSignals, ", "))
+	}
+	return nil
 }
 
 // FreePort is the placeholder, in the values of Resume's edits, for a free port: a process of an earlier attempt may

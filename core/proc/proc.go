@@ -18,6 +18,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/launch-ml/launch/core/unit"
@@ -83,6 +84,10 @@ type Spec struct {
 	// Bare gives the program the user's own terminal for its output where no pseudo-terminal can be opened; Tap does not
 	// see that output. Without Bare the program gets pipes.
 	Bare bool
+
+	// Divert, if not nil, is called with each signal that arrives for the program, except those about its terminal. If it
+	// returns true, the program does not receive that signal. It must not block.
+	Divert func(sig syscall.Signal) bool
 
 	// Warn, if not nil, is called before the program starts with each thing of this that it has to do without.
 	Warn func(what string)

@@ -242,6 +242,9 @@ func (a *attempt) signal(sig syscall.Signal) {
 			return
 		}
 	default:
+		if a.spec.Divert != nil && a.spec.Divert(sig) {
+			return
+		}
 		a.exit.Signals = append(a.exit.Signals, sig)
 	}
 	if sig == unix.SIGINT {

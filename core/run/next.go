@@ -37,7 +37,7 @@ func (r *Run) Next() (*Plan, *Stop) {
 			p = r.tried(p)
 		}
 		return p, stop
-	case last.Plan.Trial != "":
+	case last.Plan.Trial != "" && last.Outcome.Left == "":
 		return r.afterTrial(last)
 	default:
 		return r.afterFailure(last)
@@ -48,6 +48,8 @@ func (r *Run) Next() (*Plan, *Stop) {
 func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	out := last.Outcome
 	switch {
+	case out.Left != "" && out.Ending != Succeeded: // also after an out-of-memory: another attempt would be ended too
+		return nil, &Stop{Why: out.Left, Code: TryLater}
 	case out.Untaken != "":
 		return nil, &Stop{Why: "the program did not take its settings: " + out.Untaken, Code: OwnTrouble}
 	case out.Ending == Interrupted && out.Report.NotMemory == "preempted":

@@ -26,6 +26,9 @@ type dialect struct {
 	folder                           string // of the experiments, beside the script
 	resumeFlag                       string
 	defaultTile, defaultAccumulation int64
+	// save is the program's own way to save on request. Ctrl-C is caught: redux saves after the iteration (train.py:397 at
+	// 68629319), neosr at once (train.py:405 at 31c70226). BasicSR catches nothing.
+	save job.Save
 }
 
 // The names of the knobs, the same in every dialect.
@@ -57,6 +60,7 @@ var redux = dialect{
 	ema: "train.ema_decay", tile: "val.tile_size", overlap: "val.tile_overlap",
 	losses: "train.losses", valFreq: "val.val_freq", totalIter: "train.total_iter", metrics: "val.metrics",
 	queue: "queue_size", gpus: "num_gpu", folder: "experiments", resumeFlag: "--auto_resume", defaultAccumulation: 1,
+	save: job.Save{Signal: "SIGINT", Stops: true},
 }
 
 // BasicSR has neither accumulation, mixed precision nor tiles (basicsr/utils/options.py, models/sr_model.py at 8d56e3a0).
@@ -77,4 +81,5 @@ var neosr = dialect{
 	layout:  arch.Layout{NetworkLast: true}, // model_to_device in models/base.py, and feed_data in models/image.py
 	valFreq: "val.val_freq", totalIter: "logger.total_iter", metrics: "val.metrics", queue: "datasets.train.queue_size", gpus: "num_gpu",
 	folder: "experiments", resumeFlag: "--auto_resume", defaultTile: -1, defaultAccumulation: 1,
+	save: job.Save{Signal: "SIGINT", Stops: true},
 }

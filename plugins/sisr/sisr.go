@@ -95,6 +95,7 @@ func (sisr) Recognize(_ context.Context, c job.Command) (plugin.Recognized, erro
 		Signs:     signs(r),
 		Rehearsal: rehearsal(r, argv, x.root),
 		Exclusive: r.experiment,
+		Save:      r.save,
 		Warnings:  append(warnings, x.warnings()...),
 	}
 	j.Signs.Benchmark = x.benchmarks()

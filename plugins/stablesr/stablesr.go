@@ -92,6 +92,9 @@ func (r *recipe) job(c job.Command) (j *job.Job, err error) {
 	j.Knobs = r.knobs(j)
 	j.Signs = r.signs()
 	j.Resume = r.resumption()
+	if strings.Contains(r.main.Code, "signal.signal(signal.SIGUSR1, melk)") { // main.py:732 of IceClear's StableSR
+		j.Save = job.Save{Signal: "SIGUSR1"}
+	}
 	mem.Together([]func(){func() { j.Rehearsal = r.rehearsal(j) }, func() { j.Warnings = r.warnings(j) }})
 	j.Truths = r.truths()
 	return j, nil

@@ -170,6 +170,17 @@ func Program(args, env []string, dir string) (Prog, error) {
 	return r.prog, nil
 }
 
+// Direct reports whether the process that the command starts is the script's own: nothing stands before it, or only what
+// replaces itself by it. A launcher, a shell and the like stay, and start the script as another process.
+func (p Prog) Direct() bool {
+	return len(p.Launchers) == 0 && !p.Shell && !slices.ContainsFunc(p.Through, func(name string) bool {
+		return !slices.Contains(replaced, name)
+	})
+}
+
+// replaced are the programs that execute another one in their own place.
+var replaced = []string{"env", "nice", "ionice", "nohup", "taskset", "chrt", "numactl", "stdbuf", "exec"}
+
 // WithArgs returns the command with other arguments for the script. In a shell's string only the words that differ are
 // written anew, quoted; everything else keeps its bytes.
 func (p Prog) WithArgs(args []string) ([]string, error) {

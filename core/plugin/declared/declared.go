@@ -15,6 +15,7 @@
 //	resume: {--resume: 'checkpoints/*.pt'}          # by which option it goes on, and from what: files or folders
 //	resume-value: resume                            # what that option is given, where it is not the path: the path names one file then
 //	in-the-way: ['logs/config.yaml']                # what an attempt leaves and the next one stops at
+//	save: {signal: USR1}                            # the signal on which it saves its state; stops: true if it then ends
 //	confirm: {micro-batch: 'batch size (?P<value>\d+)'} # how it prints what it runs with; also accumulation, global-batch
 //
 // Where several runs save into folders of their own, the resume's path says {--option} for the value of an option:
@@ -82,6 +83,7 @@ type declaration struct {
 	resume       string // the option
 	resumeValue  string // what it is given; "" for the state's path
 	inTheWay     []string
+	save         job.Save
 }
 
 type rung struct {
@@ -96,7 +98,7 @@ const maxFile = 4 << 20
 
 // keys of a declaration.
 var keys = []string{"script", "micro-batch", "accumulation", "batch-norm", "rungs", "progress", "started", "saved", "succeeded", "resume",
-	"resume-value", "in-the-way", "confirm"}
+	"resume-value", "in-the-way", "save", "confirm"}
 
 // read reads a declaration, which has to be about the script.
 func read(path, script string) (*declaration, error) {
@@ -121,7 +123,7 @@ func read(path, script string) (*declaration, error) {
 		return nil, fmt.Errorf("%w: %s is about %s", plugin.ErrNotMine, path, f.root.Get("script").Text())
 	}
 	d := &declaration{path: path}
-	for _, part := range []func(*declaration) error{f.readPlaces, f.readRungs, f.readSigns, f.readConfirm, f.readResume} {
+	for _, part := range []func(*declaration) error{f.readPlaces, f.readRungs, f.readSigns, f.readConfirm, f.readResume, f.readSave} {
 		if err := part(d); err != nil {
 			return nil, err
 		}
@@ -251,6 +253,26 @@ func (f written) readResume(d *declaration) error {
 		if d.resumeValue = v.Text(); d.resume == "" || d.resumeValue == "" {
 			return f.wrong("resume-value", "it is the value of the option that resume names")
 		}
+	}
+	return nil
+}
+
+// readSave reads how the program is asked to save: {signal: USR1, stops: false}.
+func (f written) readSave(d *declaration) error {
+	v := f.root.Get("save")
+	if !v.Exists() {
+		return nil
+	}
+	for _, k := range v.Keys() {
+		if k != "signal" && k != "stops" {
+			return f.wrong("save", "there is no key %s; there are signal and stops", k)
+		}
+	}
+	name := strings.ToUpper(v.Get("signal").Text())
+	d.save = job.Save{Signal: "SIG" + strings.TrimPrefix(name, "SIG")}
+	d.save.Stops, _ = v.Get("stops").Bool()
+	if !slices.Contains([]string{"SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"}, d.save.Signal) {
+		return f.wrong("save", "%q is none of the signals INT, TERM, HUP, USR1 and USR2", v.Get("signal").Text())
 	}
 	return nil
 }
@@ -504,6 +526,7 @@ func (declared) Recognize(_ context.Context, c job.Command) (plugin.Recognized, 
 		j.Warnings = append(j.Warnings, fmt.Sprintf("%s is not set, and its default could not be read: it stays as it is, so a smaller micro-batch changes the global batch; set it, and that stays the same", name))
 	}
 	j.Resume.InTheWay = r.inTheWay
+	j.Save = r.save
 	j.Signs.States, j.Exclusive = own(j.Signs.States, r.prog.Args, r.prog.Dir, func(option string) (string, bool) { return optionOf(r.prog.Args, option) })
 	switch {
 	case r.resume == "":
