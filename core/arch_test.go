@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"core/plugin/plugintest":    {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/overlay", "core/plugin", "core/python", "core/unit"},
 	"core/run":                  {"core/config", "core/job", "core/ladder", "core/lazy", "core/mem", "core/oom", "core/unit"},
 	"core/observe":              {"core/gpu", "core/gpu/nvml", "core/job", "core/ladder", "core/mem", "core/oom", "core/proc", "core/unit"},
-	"core/attempt":              {"core/config", "core/config/command", "core/confine", "core/file", "core/job", "core/ladder", "core/observe", "core/oom", "core/overlay", "core/private", "core/proc", "core/python", "core/receipt", "core/record", "core/room", "core/run", "core/states", "core/unit", "core/witness", "golang.org/x/sys/unix"},
+	"core/attempt":              {"core/config", "core/config/command", "core/confine", "core/file", "core/job", "core/ladder", "core/observe", "core/oom", "core/overlay", "core/private", "core/proc", "core/python", "core/receipt", "core/record", "core/room", "core/run", "core/states", "core/unit", "core/witness"},
 	"core/states":               {"core/job", "core/private", "core/proc", "core/run", "core/unit", "github.com/fsnotify/fsnotify", "golang.org/x/sys/unix"},
 	"core/receipt":              {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/private", "core/python", "core/record", "core/run", "core/unit", "golang.org/x/sys/unix"},
 	"core/record":               {"core/job", "core/lazy", "core/private", "core/run", "core/unit", "golang.org/x/sys/unix", "mvdan.cc/sh/v3/syntax"},

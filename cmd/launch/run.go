@@ -87,7 +87,9 @@ func clearLeftovers(s settings, say ui.Printer) {
 
 // options returns the settings that an attempt uses.
 func (s settings) options() attempt.Options {
-	return attempt.Options{Inside: s.Inside, TTY: s.TTY, Quiet: s.Quiet, Grace: s.Grace, Sample: s.Sample, State: s.State, Leave: s.Leave}
+	return attempt.Options{
+		Inside: s.Inside, TTY: s.TTY, Quiet: s.Quiet, Grace: s.Grace, Sample: s.Sample, State: s.State, Leave: s.Leave,
+	}
 }
 
 // replaced returns the function that writes the result of a program that runs in place of launch.

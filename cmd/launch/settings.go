@@ -318,13 +318,14 @@ func (d *decoder) notices(key string) (out []attempt.Notice) {
 		if name == "" && !given {
 			continue
 		}
-		n := attempt.Notice{Signal: unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG")), Within: attempt.NoticeTime}
+		sig := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG"))
+		n := attempt.Notice{Name: unix.SignalName(sig), Signal: sig, Within: attempt.NoticeTime}
 		var err error
 		if given {
 			n.Within, err = time.ParseDuration(within)
 		}
 		switch {
-		case !slices.Contains([]syscall.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGTERM, unix.SIGHUP, unix.SIGINT}, n.Signal):
+		case !slices.Contains([]syscall.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGTERM, unix.SIGHUP, unix.SIGINT}, sig):
 			d.wrong("%s: %q is none of USR1, USR2, TERM, HUP and INT", d.Name(key), name)
 		case err != nil || n.Within <= 0:
 			d.wrong("%s: %q is not a time, such as 100s", d.Name(key), within)

@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
@@ -20,6 +19,7 @@ import (
 
 // A Notice is a signal by which a scheduler announces that it will end the run: [Options.Leave].
 type Notice struct {
+	Name   string // "SIGUSR2"
 	Signal syscall.Signal
 	Within time.Duration // how long the program may take to save its state
 }
@@ -42,11 +42,19 @@ type leaver struct {
 // look for a new state this often. It costs a glob.
 const lookForState = 250 * time.Millisecond
 
-// leaving returns the context of an attempt that the leaver may cancel. ask sends the program its own signal to save; it
-// returns false if the program has none, or no handler yet. saved identifies the newest saved state.
-func leaving(ctx context.Context, notices []Notice, say func(string, ...any), ask func() (asked, stops bool), saved func() string) (*leaver, context.Context) {
+// A saver lets the program save its state.
+type saver struct {
+	// ask sends the program its own signal to save. asked is false if the program has none, or no handler yet.
+	ask   func() (asked, stops bool)
+	saved func() string // identifies the newest saved state
+}
+
+// leaving returns the context of an attempt that the leaver may cancel.
+func leaving(ctx context.Context, notices []Notice, say func(string, ...any), s saver) (*leaver, context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	l := &leaver{notices: notices, came: make(chan Notice, 1), cancel: cancel, done: make(chan struct{}), over: make(chan struct{})}
+	l := &leaver{
+		notices: notices, came: make(chan Notice, 1), cancel: cancel, done: make(chan struct{}), over: make(chan struct{}),
+	}
 	go func() {
 		defer close(l.done)
 		var n Notice
@@ -57,24 +65,23 @@ func leaving(ctx context.Context, notices []Notice, say func(string, ...any), as
 			return
 		case n = <-l.came:
 		}
-		name := unix.SignalName(n.Signal)
-		before := saved()
-		asked, stops := ask()
+		before := s.saved()
+		asked, stops := s.ask()
 		what := "it has no way of its own to save on request, so launch waits for its next saved state"
 		if asked {
 			what = "launch asks it to save its state"
 		}
-		say("%s: the program is to stop within %v; %s", name, n.Within, what)
-		why := name + ": the program was stopped"
+		say("%s: the program is to stop within %v; %s", n.Name, n.Within, what)
+		why := n.Name + ": the program was stopped"
 		l.because.Store(&why)
-		l.wait(ctx, n, before, saved, asked && stops)
+		l.wait(ctx, n, before, s.saved, asked && stops)
 		cancel()
 	}()
 	return l, ctx
 }
 
-// wait returns when a new state was saved, when the program has ended, or when the time is over. A program that stops by
-// itself may do more after it has saved.
+// wait returns when a new state was saved, when the program has ended, or when the time is over. A program that stops
+// by itself may do more after it has saved.
 func (l *leaver) wait(ctx context.Context, n Notice, before string, saved func() string, stops bool) {
 	end := time.NewTimer(n.Within)
 	defer end.Stop()
@@ -121,15 +128,19 @@ func (l *leaver) stop() string {
 	return ""
 }
 
-// leaver starts the leaver of an attempt.
-func (x *Executor) leaver(ctx context.Context, a attempt, l *listener, t *trail, pid func() int) (*leaver, context.Context) {
-	notices := x.Leave
-	ask := func() (bool, bool) { return x.askToSave(a, l.detector.State(), pid()) }
-	saved := func() string { return newestState(l, t, a.signs) }
-	if a.trial != "" { // it has no state to save
-		ask, saved = func() (bool, bool) { return true, false }, func() string { return time.Now().String() }
+// leaver starts the leaver of an attempt. pid is the program's process.
+func (x *Executor) leaver(
+	ctx context.Context, a attempt, l *listener, t *trail, pid func() int,
+) (*leaver, context.Context) {
+	s := saver{
+		ask:   func() (bool, bool) { return x.askToSave(a, l.detector.State(), pid()) },
+		saved: func() string { return newestState(l, t, a.signs) },
 	}
-	return leaving(ctx, notices, x.Report.Line, ask, saved)
+	if a.trial != "" { // it has no state to save
+		now := 0
+		s.ask, s.saved = func() (bool, bool) { return true, false }, func() string { now++; return strconv.Itoa(now) }
+	}
+	return leaving(ctx, x.Leave, x.Report.Line, s)
 }
 
 // askToSave sends the program its own signal to save its state.
@@ -141,14 +152,14 @@ func (x *Executor) askToSave(a attempt, state oom.State, pid int) (asked, stops 
 	if err != nil || !prog.Direct() { // a launcher or a shell would end at the signal
 		return false, false
 	}
-	sig := unix.SignalNum(x.Job.Save.Signal)
-	return sig != 0 && unix.Kill(pid, sig) == nil, x.Job.Save.Stops
+	return syscall.Kill(pid, x.Job.Save.Number()) == nil, x.Job.Save.Stops
 }
 
 // newestState identifies the newest state that the attempt has saved, "" before the first one.
 func newestState(l *listener, t *trail, signs job.Signs) string {
 	if t != nil && len(signs.States) > 0 {
-		f := states.Newest(t.roots, signs, t.before, t.evidence(true, time.Unix(0, l.stepped.Load())))
+		stepped := time.Unix(0, l.stepped.Load())
+		f := states.Newest(t.roots, signs, t.before, t.evidence(true, stepped))
 		if f.State == nil {
 			return ""
 		}

@@ -82,8 +82,8 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	return out, nil
 }
 
-// endRemains ends what the program has left running, or leaves it. Ranks in their own sessions outlive a launcher that the
-// kernel killed, and hold memory that the next attempt needs.
+// endRemains ends what the program has left running, or leaves it. Ranks in their own sessions outlive a launcher that
+// the kernel killed, and hold memory that the next attempt needs.
 func endRemains(left *proc.Remains, out run.Outcome) {
 	if out.Ending == run.OutOfMemory {
 		left.End()

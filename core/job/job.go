@@ -3,8 +3,10 @@ package job
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/launch-ml/launch/core/config"
 )
@@ -205,11 +207,18 @@ type Save struct {
 }
 
 // saveSignals are the signals that a program can be asked by.
-var saveSignals = []string{"SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"}
+var saveSignals = map[string]syscall.Signal{
+	"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP, "SIGUSR1": syscall.SIGUSR1,
+	"SIGUSR2": syscall.SIGUSR2,
+}
+
+// Number returns the signal; 0 if the program has none.
+func (s Save) Number() syscall.Signal { return saveSignals[s.Signal] }
 
 func (s Save) check() error {
-	if s.Signal != "" && !slices.Contains(saveSignals, s.Signal) {
-		return fmt.Errorf("it saves its state on %.100q, which is none of %s", s.Signal, strings.Join(saveSignals, ", "))
+	if s.Signal != "" && s.Number() == 0 {
+		names := slices.Sorted(maps.Keys(saveSignals))
+		return fmt.Errorf("it saves its state on %.100q, which is none of %s", s.Signal, strings.Join(names, ", "))
 	}
 	return nil
 }

@@ -66,9 +66,10 @@ type Outcome struct {
 	Untaken string `json:"untaken,omitempty"`
 	// why launch asked it to save its state and stopped it, although it had not ended: a scheduler takes the machine
 	Left   string     `json:"left,omitempty"`
-	Report oom.Report `json:"report"`               // the evidence, for every ending
-	Phase  string     `json:"phase,omitempty"`      // the phase that it ended in, as its ladder names it
-	Peak   unit.Bytes `json:"peak_bytes,omitempty"` // the largest seen in use by the job; absent in JSON if nothing was measured
+	Report oom.Report `json:"report"`          // the evidence, for every ending
+	Phase  string     `json:"phase,omitempty"` // the phase that it ended in, as its ladder names it
+	// the largest seen in use by the job; absent in JSON if nothing was measured
+	Peak unit.Bytes `json:"peak_bytes,omitempty"`
 	// the quantity of Peak: Used, Allocated, Resident or Data
 	PeakIs string `json:"peak_is,omitempty"`
 	// what is in Peak that the job does not need: mem.Trials

@@ -170,8 +170,8 @@ func Program(args, env []string, dir string) (Prog, error) {
 	return r.prog, nil
 }
 
-// Direct reports whether the process that the command starts is the script's own: nothing stands before it, or only what
-// replaces itself by it. A launcher, a shell and the like stay, and start the script as another process.
+// Direct reports whether the process that the command starts is the script's own: nothing stands before it, or only
+// what replaces itself by it. A launcher, a shell and the like stay, and start the script as another process.
 func (p Prog) Direct() bool {
 	return len(p.Launchers) == 0 && !p.Shell && !slices.ContainsFunc(p.Through, func(name string) bool {
 		return !slices.Contains(replaced, name)
