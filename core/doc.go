@@ -39,6 +39,7 @@
 //	record     runs on disk
 //	receipt    predicted beside measured: receipts are written, kept, and used to correct estimates
 //	ui         everything that a person sees, and the documents that scripts read
+//	sweep      one command as many trials: their space, their history, and which of them run next
 //	explain    why a text or a recorded run ended: logs, notebooks, standard input, records
 //
 // Below all of them:
