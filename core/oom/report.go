@@ -412,6 +412,10 @@ var notReservable = rx(`That was not possible\. There are .{1,60} free, .{1,60} 
 // was running by the signs, a forward's frames, the words around the evidence.
 func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	defer func() { r.Part = r.part(f, calls, after, state) }()
+	if f.phase == "" && f.memory() && f.ofWholeStep(calls) {
+		r.Phase, r.Stage = Unknown, "training"
+		return
+	}
 	if tfFailure.MatchString(f.rows[f.at].body) { // TensorFlow names the operation, below
 		if p := f.operation(); p != Unknown {
 			r.Phase, r.Stage = p, p.Coarse()
@@ -461,6 +465,9 @@ func (f *finding) byFrames(calls, after []frame) (frames Phase, exact bool) {
 		frames, exact = p, true
 	} else if p := f.asked(after); p != Unknown && len(calls) == 0 {
 		frames, exact = p, true
+	}
+	if p, sure := f.byLines(calls, frames); !exact && p != Unknown {
+		frames, exact = p, sure
 	}
 	if !exact && frames == TrainForward && f.withoutGradients(calls) {
 		frames = Validation
