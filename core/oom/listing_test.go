@@ -210,3 +210,32 @@ func TestDataOnItsWay(t *testing.T) {
 		p.check(t)
 	}
 }
+
+// TestWordsOfWork: what a program reports about its work right before it fails.
+func TestWordsOfWork(t *testing.T) {
+	killed := "slurmstepd: error: Detected 1 oom_kill event in StepId=7.batch.\n"
+	start := began + call("run.py", "<module>", "main()")
+	read := func(source string) string {
+		return start + call("run.py", "main", source) + call(library+"torch/serialization.py", "load", "return _load(f)") +
+			call(library+"torch/serialization.py", "_cuda_deserialize", "return obj.cuda()") + refusedNow
+	}
+	for _, p := range []phased{
+		{"a counter of an evaluation", "Evaluation  [ 20/5000]  eta: 0:02:21\n" + killed, Validation},
+		{"MMCV's bar", "Epoch [2][250/267] loss: 3.0\n[>>>>>>     ] 6/15, 0.6 task/s, elapsed: 10s, ETA:    15s\n" + began +
+			call(library+"mmdet/nms.py", "nms", "k = b[:, None]") + refusedNow, Validation},
+		{"a bar of files", "Reading images:  45%|████▌     | 450/1000 [02:11<02:40]\n" + killed, Data},
+		{"a preparation", "Preprocessing training data...\n" + killed, Data},
+		{"one that was done", "Finished processing data\n" + killed, Unknown},
+		{"files, and then the card", "Reading images:  45%|████▌     | 450/1000 [02:11<02:40]\n" + refusedNow, Unknown},
+		{"a batch that is moved", "Epoch [2][250/267] loss: 3.0\n" + start + call("run.py", "main", "x, y = x.cuda(), y.cuda()") +
+			refusedNow, Unknown},
+		{"another statement", "Epoch [2][250/267] loss: 3.0\n" + start + call("run.py", "main", "x = mix(x)") + refusedNow,
+			TrainForward},
+		{"weights to begin with", read("net.load_state_dict(torch.load(args.pretrained))"), Build},
+		{"a state to go on from", read("net.load_state_dict(torch.load(args.resume_weights))"), Checkpoint},
+		{"actions of an agent", start + call("run.py", "main", "go()") + call("agent.py", "evaluate_actions", "h = self.base(o)") +
+			forwarded + refusedNow, TrainForward},
+	} {
+		p.check(t)
+	}
+}

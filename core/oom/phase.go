@@ -79,7 +79,7 @@ var phaseRules = []phaseRule{
 		name: rx(`^(?:backward|_engine_run_backward|grad)$`)},
 	{phase: Optimizer, name: rx(`^(?:clip_grad_norm_?|clip_grad_value_|clip_grads_with_norm_|zero_grad)$`)}, // torch/nn/utils/clip_grad.py
 	{phase: TrainBackward, name: rx(`^(?:\w*backward\w*|unscale_and_clip_grads|_post_backward\w*)$`)},
-	{phase: TrainForward, name: rx(`^(?:compute_loss\w*|shared_step|_step|_?common_step)$`), either: true},
+	{phase: TrainForward, name: rx(`^(?:compute_loss\w*|shared_step|_step|_?common_step|evaluate_actions)$`), either: true},
 	{phase: TrainForward, name: rx(`^(?:training_step\w*|train_step\w*|run_step|train_one_\w+|` +
 		`train_batch|train_on_batch|forward_step|_?optimizer_closure|closure|fit_batch|do_train\w*|` +
 		`optimize_parameters|_?train_epoch|train_for_one_epoch|_inner_training_loop)$`)},
@@ -203,6 +203,31 @@ func (f *finding) byLines(calls []frame, byName Phase) (phase Phase, exact bool)
 	}
 	return byName, false
 }
+
+// moves reports whether the statement that failed moves a batch to the card, in no phase that a counter tells.
+func (f *finding) moves(calls []frame) bool {
+	return len(calls) > 0 && movesBatch.MatchString(f.statement(calls[len(calls)-1]))
+}
+
+var movesBatch = rx(`^\w+(?:, *\w+)* *= *[^=].*\.(?:to|cuda)\([^()]*\)$`)
+
+// initial reports whether the state that is read is one that a training begins with.
+func (f *finding) initial(calls []frame) bool {
+	n := len(calls) - 1
+	if n < 0 || !readingName.MatchString(calls[n].name) {
+		return false
+	}
+	for n > 0 && calls[n].installed() {
+		n--
+	}
+	line := f.statement(calls[n])
+	return firstWeights.MatchString(line) && !goesOnFrom.MatchString(line)
+}
+
+var (
+	firstWeights = rx(`(?i)pre_?train|weights|backbone|imagenet`)
+	goesOnFrom   = rx(`(?i)resume|restore|checkpoint|ckpt|last|latest`)
+)
 
 // named reports whether one of some frames bears a name of a training, so that a forward in it is training's.
 func named(calls []frame) bool {

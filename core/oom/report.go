@@ -466,6 +466,9 @@ func (f *finding) byFrames(calls, after []frame) (frames Phase, exact bool) {
 	} else if p := f.asked(after); p != Unknown && len(calls) == 0 {
 		frames, exact = p, true
 	}
+	if frames == Checkpoint && f.initial(calls) {
+		frames = Build
+	}
 	if p, sure := f.byLines(calls, frames); !exact && p != Unknown {
 		frames, exact = p, sure
 	}

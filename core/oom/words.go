@@ -113,6 +113,8 @@ var wordPhases = []struct {
 		`the) (?:the )?(?:\w+ )?(?:validation|evaluation|inference)\b(?: (?:step|loop|phase|stage|pass|epoch|time))?|` +
 		`\b(?:validating|evaluating|testing)\b|évaluation|\b(?:Valid|Val|Validate|Validation|Evaluation|Eval|` +
 		`Evaluating|Test|Testing|Predict|Predicting|Inference)(?: DataLoader \d+)?\b[^|%]{0,40} *\d+%|` +
+		`^\W*(?:Valid|Val|Validation|Eval|Evaluation|Test|Testing)\b:? *\[ *\d+/\d+\]|` + // MetricLogger's
+		`\[>+ *\] \d+/\d+, [\d.]+ task/s|` + // MMCV's bar, of its tests
 		`\((?:valid|val|validation|eval|test)\) ?:|^\W*(?:Valid|Val|Test|Eval|Validation): ?\[|===?> ?(?:testing|` +
 		`validating|evaluating)|` +
 		`(?:validation|evaluation|inference) (?:step|loop|phase|stage|pass)\b|\*{3,} ?(?:Running )?(?:Evaluation|` +
@@ -122,6 +124,11 @@ var wordPhases = []struct {
 		`^\W*(?:Map|Filter|Flatten\w*|Casting|Grouping texts|Running tokenizer)\b[^|%]{0,60}\d+%|` +
 		`\bGenerating \w+ split: *\d`)},
 }
+
+// readsData are words of a program that reads or prepares its data, which takes the host's memory.
+var readsData = rx(`(?i)^\W*(?:reading|loading|decoding|pre-?processing|processing|parsing|preparing|converting|` +
+	`extracting) (?:\w+ ){0,2}(?:images?|files?|data|datasets?|samples|records|examples|features|sequences|videos?|` +
+	`audio|documents|texts?|rows|labels)\b`)
 
 // noDoing are words of such a line for what is not done now.
 var noDoing = rx(`(?i)\b(?:no|not|without|skip\w*|disabled?|before|after|finished|completed?|done|loaded|saved|` +
@@ -179,7 +186,7 @@ func (f *finding) told() Phase {
 		return p
 	}
 	over := map[Phase]bool{}
-	open := !slices.ContainsFunc(calls, func(c frame) bool { return !entrance.MatchString(c.name) && !c.installed() })
+	open := !f.moves(calls) && !slices.ContainsFunc(calls, func(c frame) bool { return !entrance.MatchString(c.name) && !c.installed() })
 	for i := top - 1; i >= max(0, top-toldBefore); i-- {
 		body := clip(rows[i].body)
 		if strings.Contains(body, "File \"") {
@@ -187,6 +194,9 @@ func (f *finding) told() Phase {
 		}
 		if p := phaseOfWords(body); p != Unknown && !over[p] {
 			return p
+		}
+		if f.rule.kind == HostOOM && !over[Data] && readsData.MatchString(body) && !noDoing.MatchString(body) {
+			return Data
 		}
 		for _, o := range overPhases {
 			over[o.phase] = over[o.phase] || o.re.MatchString(body)
