@@ -326,7 +326,7 @@ func TestToldPhases(t *testing.T) {
 		"a loss": {frame(main, call("/home/u/prog.py", "main", "loss = net(x, y)"), forwarded),
 			TrainForward},
 		"a trained program":     {"epoch 1 loss 0.5\n" + frame(main, forwarded), TrainForward},
-		"a rest of a traceback": {frame(forwarded), TrainForward},
+		"a rest of a traceback": {frame(forwarded), Unknown},
 		"under no_grad, no training": {frame(main, call(library+"torch/utils/_contextlib.py", "decorate_context",
 			"return f()"), forwarded), Unknown},
 		"under no_grad, in a training": {"epoch 1 loss 0.5\n" + frame(main,

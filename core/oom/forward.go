@@ -41,20 +41,6 @@ var (
 		`optimi[sz]er|\w{0,8}[_ ]?loss)\b`)
 )
 
-// headless reports whether a traceback has lost its first frames: the outermost is one of a forward, or of torch
-// itself.
-func (f *finding) headless(calls []frame) bool {
-	for _, c := range calls {
-		if forwardFrame.MatchString(c.name) {
-			return true
-		}
-		if !c.installed() {
-			return false
-		}
-	}
-	return false
-}
-
 // aheadRows bounds the rows before a traceback whose words may tell what the program was doing.
 const aheadRows = 80
 

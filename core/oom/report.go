@@ -430,8 +430,7 @@ func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	if !exact && frames == TrainForward && !named(calls) && !(sign == "training" && f.x.announced) {
 		how := f.inTraining(calls)
 		r.AnyForward = how != trainingNamed
-		// headless: the usual one, where the rest is missing
-		if how == untrained && sign != "training" && !f.headless(calls) {
+		if how == untrained && sign != "training" {
 			frames = Unknown
 		}
 	}
