@@ -233,6 +233,10 @@ func TestWordsOfWork(t *testing.T) {
 			TrainForward},
 		{"weights to begin with", read("net.load_state_dict(torch.load(args.pretrained))"), Build},
 		{"a state to go on from", read("net.load_state_dict(torch.load(args.resume_weights))"), Checkpoint},
+		{"an optimizer's state, with the model", start + call("run.py", "load_model", "optimizer.load_state_dict(torch.load(p))") +
+			call(library+"torch/serialization.py", "load", "return _load(f)") + refusedNow, Checkpoint},
+		{"a model's weights, with the model", start + call("run.py", "load_model", "net.load_state_dict(torch.load(p))") +
+			call(library+"torch/serialization.py", "load", "return _load(f)") + refusedNow, Build},
 		{"actions of an agent", start + call("run.py", "main", "go()") + call("agent.py", "evaluate_actions", "h = self.base(o)") +
 			forwarded + refusedNow, TrainForward},
 	} {

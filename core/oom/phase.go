@@ -211,22 +211,30 @@ func (f *finding) moves(calls []frame) bool {
 
 var movesBatch = rx(`^\w+(?:, *\w+)* *= *[^=].*\.(?:to|cuda)\([^()]*\)$`)
 
-// initial reports whether the state that is read is one that a training begins with.
-func (f *finding) initial(calls []frame) bool {
+// stateRead is the phase by the line that asked for a state to be read: one that a training begins with, or one to go
+// on from. Unknown where the line does not tell.
+func (f *finding) stateRead(calls []frame) Phase {
 	n := len(calls) - 1
 	if n < 0 || !readingName.MatchString(calls[n].name) {
-		return false
+		return Unknown
 	}
 	for n > 0 && calls[n].installed() {
 		n--
 	}
 	line := f.statement(calls[n])
-	return firstWeights.MatchString(line) && !goesOnFrom.MatchString(line)
+	switch {
+	case goesOnFrom.MatchString(line):
+		return Checkpoint
+	case firstWeights.MatchString(line) && !savedState.MatchString(line):
+		return Build
+	}
+	return Unknown
 }
 
 var (
 	firstWeights = rx(`(?i)pre_?train|weights|backbone|imagenet`)
-	goesOnFrom   = rx(`(?i)resume|restore|checkpoint|ckpt|last|latest`)
+	savedState   = rx(`(?i)checkpoint|ckpt|last|latest`)
+	goesOnFrom   = rx(`(?i)\bresume|\brestore|optim\w*\.load_state_dict\(`)
 )
 
 // named reports whether one of some frames bears a name of a training, so that a forward in it is training's.

@@ -465,8 +465,8 @@ func (f *finding) byFrames(calls, after []frame) (frames Phase, exact bool) {
 	} else if p := f.asked(after); p != Unknown && len(calls) == 0 {
 		frames, exact = p, true
 	}
-	if frames == Checkpoint && f.initial(calls) {
-		frames = Build
+	if p := f.stateRead(calls); p != Unknown && (frames == Checkpoint || frames == Build) {
+		frames = p
 	}
 	if p, sure := f.byLines(calls, frames); !exact && p != Unknown {
 		frames, exact = p, sure
