@@ -227,6 +227,10 @@ func TestWordsOfWork(t *testing.T) {
 		{"a preparation", "Preprocessing training data...\n" + killed, Data},
 		{"one that was done", "Finished processing data\n" + killed, Unknown},
 		{"files, and then the card", "Reading images:  45%|████▌     | 450/1000 [02:11<02:40]\n" + refusedNow, Unknown},
+		{"NumPy's message alone", "MemoryError: Unable to allocate 7.91 GiB for an array with shape (1, 9) and data type int8\n",
+			Unknown},
+		{"NumPy's message in a program", start + call("run.py", "main", "a = join(b)") + "MemoryError: Unable to allocate " +
+			"7.91 GiB for an array with shape (1, 9) and data type int8\n", Data},
 		{"a batch that is moved", "Epoch [2][250/267] loss: 3.0\n" + start + call("run.py", "main", "x, y = x.cuda(), y.cuda()") +
 			refusedNow, Unknown},
 		{"another statement", "Epoch [2][250/267] loss: 3.0\n" + start + call("run.py", "main", "x = mix(x)") + refusedNow,

@@ -516,7 +516,9 @@ func (r *Report) guess(f *finding) Phase {
 	case strings.Contains(body, "CUDA calloc"):
 		return Build // NCCL makes its communicator at the first collective
 	case strings.Contains(body, "for an array with shape"):
-		return Data // NumPy holds data before it goes to the GPU
+		if calls, after := f.calls(); len(calls)+len(after) > 0 {
+			return Data // NumPy holds data before it goes to the GPU; the message alone may be of any work
+		}
 	}
 	return f.told()
 }
