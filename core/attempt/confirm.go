@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
@@ -41,7 +42,7 @@ func asSaved(out *run.Outcome, in file.Finder, j *job.Job, edits []config.Edit) 
 			}
 			said, same := map[string]string{}, true
 			for _, e := range edits {
-				if value, ok := doc.Get(e.At.Path); ok && e.At.Doc != config.ArgvDoc && !slices.Contains(out.Confirmed, e.At.Doc) {
+				if value, ok := doc.Get(e.At.Path); ok && !strings.HasPrefix(e.At.Path, "-") && !slices.Contains(out.Confirmed, e.At.Doc) {
 					said[e.Knob], same = value, same && value == e.To
 				}
 			}

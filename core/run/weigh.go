@@ -93,7 +93,7 @@ func (s *State) number() int64 {
 // Differs returns how the batch and the number of steps that a program has reported so far differ from the plan; "" if
 // they do not.
 func (r *Run) Differs(p *Plan, o *Outcome) string {
-	for _, e := range p.Edits {
+	for _, e := range r.Job.With(p.Edits) {
 		said, ok := o.Settings[e.Knob]
 		said = strings.ReplaceAll(said, ",", "")
 		if ok && (e.Knob == job.MicroBatch || e.Knob == job.Accumulation) && said == e.From && said != e.To {
@@ -136,11 +136,11 @@ func (u Open) String() string {
 	return fmt.Sprintf("%s = %s", u.Knob, u.To)
 }
 
-// Unconfirmed lists the edits for which the program reports another value than planned, or no value, neither in its
+// Unconfirmed lists the edits, those that the user has asked for included, for which the program reports another value than planned, or no value, neither in its
 // output nor in its own copy of the recipe. What launch passes directly counts as confirmed: the environment, and the
 // arguments of a program that reads these settings only from there.
 func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
-	for _, e := range a.Plan.Edits {
+	for _, e := range j.With(a.Plan.Edits) {
 		switch seen, ok := a.Outcome.Settings[e.Knob]; {
 		case ok && !same(seen, e.To):
 			out = append(out, Open{e.Knob, e.To, seen})
