@@ -21,7 +21,7 @@ const setByYou = "set by you"
 
 // Asked returns the edits of settings that the user asks for, each as KEY=VALUE. KEY is an option of the program
 // ("--lr"), the name of a knob ("micro-batch"), or an address in the recipe ("train.optim_g.lr", "Config.lr"), after
-// "FILE:" where several files have it. VALUE is spelled as in its file.
+// "FILE:" where several files have it. "+KEY" adds a setting that the recipe leaves out. VALUE is spelled as in its file.
 //
 // A key that the recipe does not have is an error, because no program reports a setting that it ignores. So is a text
 // in place of a number or of a truth value: a mistyped value would otherwise fail after the program has loaded its
@@ -167,8 +167,11 @@ func (a *asking) place(at config.Address) config.Address {
 
 // find returns where a key's setting is.
 func (a *asking) find(key string) (config.Address, error) {
-	if strings.HasPrefix(key, "-") {
+	switch {
+	case strings.HasPrefix(key, "-"):
 		return a.findOption(key)
+	case strings.HasPrefix(key, "+"):
+		return a.added(key[1:])
 	}
 	var found []config.Address
 	add := func(doc, path string) {
@@ -199,6 +202,14 @@ func (a *asking) find(key string) (config.Address, error) {
 	if a.argv.Has(key) {
 		add(config.ArgvDoc, key)
 	}
+	if len(found) > 1 { // the plugin knows which of them the program reads
+		read := slices.DeleteFunc(slices.Clone(found), func(at config.Address) bool {
+			return !slices.ContainsFunc(a.job.Knobs, func(k job.Knob) bool { return k.Name != key && k.Dead == "" && a.place(k.At) == at })
+		})
+		if len(read) == 1 && len(found) == len(a.having(key)) {
+			found = read
+		}
+	}
 	switch len(found) {
 	case 0:
 		return config.Address{}, a.unknown(key)
@@ -210,6 +221,41 @@ func (a *asking) find(key string) (config.Address, error) {
 		names = append(names, at.String())
 	}
 	return config.Address{}, fmt.Errorf("%s could be %s: write one of them", key, strings.Join(names, " or "))
+}
+
+// having lists the documents that have a setting of that path.
+func (a *asking) having(path string) (docs []string) {
+	for _, d := range a.docs {
+		if d.tree.Root().At(path).Exists() {
+			docs = append(docs, d.doc)
+		}
+	}
+	return docs
+}
+
+// added returns where "+KEY" adds a setting.
+func (a *asking) added(key string) (config.Address, error) {
+	var files []document
+	for _, d := range a.docs {
+		path, named := strings.CutPrefix(key, filepath.Base(d.called)+":")
+		if _, python := d.tree.(*config.Python); python {
+			continue
+		}
+		if named {
+			key, files = path, []document{d}
+			break
+		}
+		files = append(files, d)
+	}
+	switch {
+	case len(a.having(key)) > 0:
+		return config.Address{}, fmt.Errorf("the recipe has %s: leave out the +", key)
+	case len(files) == 0:
+		return config.Address{}, errors.New("this job has no recipe that a setting could be added to")
+	case len(files) > 1:
+		return config.Address{}, fmt.Errorf("write the file too: +%s:%s", filepath.Base(files[0].called), key)
+	}
+	return config.Address{Doc: files[0].doc, Path: key}, nil
 }
 
 func (a *asking) findOption(key string) (config.Address, error) {
@@ -283,6 +329,7 @@ func (a *asking) setting(t config.Tree, at config.Address, value string) (*confi
 	to := value
 	var err error
 	if _, python := t.(*config.Python); python {
+		a.overridden(at)
 		to, err = a.python(at.Path, was, value)
 		if err == nil {
 			err = t.Set(at.Path, to)
@@ -353,6 +400,27 @@ func (a *asking) python(path string, was config.Value, value string) (string, er
 	return value, nil
 }
 
+// overridden warns if a class that derives from a setting's class has a value of its own.
+func (a *asking) overridden(at config.Address) {
+	keys := config.SplitPath(at.Path)
+	if len(keys) != 2 {
+		return
+	}
+	for _, f := range a.job.Files {
+		if f.Source == nil {
+			continue
+		}
+		for _, c := range f.Source.Classes {
+			_, own := f.Source.Item(config.JoinPath(c.Name, keys[1]))
+			derived := slices.ContainsFunc(c.Bases, func(base string) bool { return base[strings.LastIndexByte(base, '.')+1:] == keys[0] })
+			if own && derived && c.Name != keys[0] {
+				a.warnings = append(a.warnings, fmt.Sprintf("--set %s: class %s, which derives from %s, has a value of its own for %s",
+					at.Path, c.Name, keys[0], keys[1]))
+			}
+		}
+	}
+}
+
 // contradicts is the error of a text that would replace a value of another type.
 func (a *asking) contradicts(path, before, class, value string) error {
 	return fmt.Errorf("%s is %s now (%s), and %s is a text; if the program takes a text there, quote it: %s=%q", path,
@@ -407,7 +475,7 @@ func (a *asking) unknown(key string) error {
 		all = leaves(all, d.tree.Root(), nil)
 	}
 	if near := near(key, all); len(near) > 0 {
-		return fmt.Errorf("the job has no setting %q; similar ones are %s", key, strings.Join(near, ", "))
+		return fmt.Errorf("the job has no setting %q; similar ones are %s%s", key, strings.Join(near, ", "), a.plus(key))
 	}
 	var where []string
 	for _, d := range a.docs {
@@ -417,8 +485,16 @@ func (a *asking) unknown(key string) error {
 		return fmt.Errorf("the job has no setting %q; the program's options are %s", key, listed(slices.DeleteFunc(all,
 			func(s string) bool { return !strings.HasPrefix(s, "-") }), "options"))
 	}
-	return fmt.Errorf("the job has no setting %q: neither %s nor an option or a knob has it", key,
-		strings.Join(where, ", "))
+	return fmt.Errorf("the job has no setting %q: neither %s nor an option or a knob has it%s", key,
+		strings.Join(where, ", "), a.plus(key))
+}
+
+// plus is a hint on how to add a setting, where that is possible.
+func (a *asking) plus(key string) string {
+	if _, err := a.added(key); err != nil || strings.HasPrefix(key, "-") {
+		return ""
+	}
+	return fmt.Sprintf(". If the program reads %s, +%s adds it", key, key)
 }
 
 // leaves adds the paths of all settings below a value.

@@ -157,12 +157,23 @@ func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
 // same reports whether a printed value equals another one. Programs group digits, and write numbers and words in
 // different ways.
 func same(printed, value string) bool {
-	if printed == value || strings.ReplaceAll(printed, ",", "") == value {
+	if printed == value || strings.ReplaceAll(printed, ",", "") == value || plain(printed) == plain(value) {
 		return true
 	}
 	a, err := strconv.ParseFloat(printed, 64)
 	b, wrong := strconv.ParseFloat(value, 64)
 	return err == nil && wrong == nil && a == b
+}
+
+// plain is a value without the quotes of a text and the spaces of a list, which Python prints in its own way.
+func plain(value string) string {
+	if n := len(value); n > 1 && value[0] == value[n-1] && (value[0] == '"' || value[0] == '\'') {
+		return value[1 : n-1]
+	}
+	if strings.HasPrefix(value, "[") || strings.HasPrefix(value, "(") {
+		return strings.NewReplacer(" ", "", `"`, "'").Replace(value)
+	}
+	return value
 }
 
 // unmoved returns why the last two attempts show that the program does not use the settings, "" if they do not: nothing
