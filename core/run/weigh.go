@@ -146,6 +146,7 @@ func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
 			out = append(out, Open{e.Knob, e.To, seen})
 		case ok, slices.Contains(a.Outcome.Confirmed, e.At.Doc), e.At.Doc == config.EnvDoc, e.At.Doc == config.ArgvDoc && j.Signs.TakesArgv:
 		// the program's progress shows whether it took these
+		case e.At.Doc == config.ArgvDoc && slices.Contains(j.Asked, e): // an argument of the user's, as if typed
 		case e.Knob == "resume", strings.Contains(e.To, job.FreePort):
 		default:
 			out = append(out, Open{e.Knob, e.To, ""})
