@@ -360,7 +360,10 @@ func MaskRun(r *run.Run) *run.Run {
 
 // Restore takes the secrets of a run's command from the command that the user typed again, without what --set changed.
 func Restore(r *run.Run, command []string) error {
-	command, err := r.Job.WithAsked(command, r.Job.Asked)
+	asked := slices.DeleteFunc(slices.Clone(r.Job.Asked), func(e config.Edit) bool {
+		return strings.Contains(e.To, Masked) // --set had a secret: now it has to be in the command
+	})
+	command, err := r.Job.WithAsked(command, asked)
 	if err != nil {
 		return err
 	}
