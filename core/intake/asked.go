@@ -491,7 +491,7 @@ func (a *asking) unknown(key string) error {
 
 // plus is a hint on how to add a setting, where that is possible.
 func (a *asking) plus(key string) string {
-	if _, err := a.added(key); err != nil || strings.HasPrefix(key, "-") {
+	if _, err := a.added(key); err != nil || strings.ContainsAny(key, "- ") { // an option, or the name of a knob
 		return ""
 	}
 	return fmt.Sprintf(". If the program reads %s, +%s adds it", key, key)
