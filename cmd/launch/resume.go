@@ -36,12 +36,17 @@ Secrets of a command are not recorded. To resume such a run, type the whole comm
 			if err != nil {
 				return err
 			}
+			if c.Flags().Changed(setFlag) {
+				return fmt.Errorf("a run keeps the settings that it began with; `launch --%s` starts another run", setFlag)
+			}
 			if !c.Flags().Changed("allow") { // then the cost that the run began with holds
 				s.Allow = ladder.None
 			}
 			return withResult(s, resume(c.Context(), s, args[0], args[1:], fromStart))
 		},
 	}
+	addSet(c.Flags())
+	c.Flags().Lookup(setFlag).Hidden = true // for its error only
 	c.Flags().BoolVar(&fromStart, "from-start", false, "start the run over, even if it has a saved state")
 	return c
 }

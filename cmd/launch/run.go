@@ -27,7 +27,7 @@ import (
 func read(ctx context.Context, s settings, args []string, ask func(intake.Plugins) intake.Asker) (*intake.Reading, error) {
 	ps := s.plugins()
 	r, err := intake.Read(ctx, intake.Options{
-		Plugins: ps, Ask: ask(ps), Plugin: s.Plugin, AsTyped: s.AsTyped, Wish: s.Wish, GPUs: s.GPUs, Called: s, Learner: s.learner,
+		Plugins: ps, Ask: ask(ps), Plugin: s.Plugin, AsTyped: s.AsTyped, Wish: s.Wish, GPUs: s.GPUs, Set: s.Set, Called: s, Learner: s.learner,
 		Limits: run.Limits{Allow: s.Allow, AsAsked: s.AsAsked, Fill: s.Fill, Fast: s.Fast, Rehearse: s.Rehearse, Anyway: s.Anyway},
 	}, args)
 	if r != nil {
@@ -65,6 +65,9 @@ func wrap(ctx context.Context, s settings, args []string) error {
 	}
 	if p.Job != nil {
 		if _, err := oom.NewDetector(p.Job.Signs); err != nil {
+			if len(s.Set) > 0 {
+				return fmt.Errorf("plugin %s: %w", p.Job.Plugin, err)
+			}
 			p.Without("plugin %s: %v", p.Job.Plugin, err)
 		}
 	}
@@ -215,7 +218,7 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 		}
 	}
 	err = finish(ctx, s, p.Run, rec, say, attempt.Setup{Room: p.Room, Settle: p.Close, Held: held, Signals: signals})
-	if ownTrouble(err) {
+	if ownTrouble(err) && len(s.Set) == 0 { // as typed, the program would use other settings than the user asks for
 		say.Warn("%v: the command runs as typed, once, without changes", err)
 		p.Warnings, p.Explained = nil, true
 		return asTyped(ctx, s, p, say)

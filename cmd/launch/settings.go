@@ -41,8 +41,9 @@ type settings struct {
 	Fill     bool
 	Fast     bool // with Fill: by trials of a few sizes
 	Rehearse bool
-	Inside   bool // the program's Python processes report their memory
-	GPUs     int  // how many cards the command would see; 0: this machine's, or one with VRAM
+	Inside   bool     // the program's Python processes report their memory
+	Set      []string // KEY=VALUE: settings of the job that the user asks for beside its recipe
+	GPUs     int      // how many cards the command would see; 0: this machine's, or one with VRAM
 	Anyway   bool
 	TTY      bool
 	Quiet    bool
@@ -106,6 +107,17 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("save-on", "", "on these signals, let the program save its state, then stop it and exit with 75: "+
 		"USR2=100s,TERM gives it 100 s after SIGUSR2 and "+attempt.NoticeTime.String()+" after SIGTERM")
 	f.Duration("sample", time.Second, "time between two readings of the GPU")
+}
+
+// setFlag is the name of the flag that addSet declares.
+const setFlag = "set"
+
+// addSet declares --set, for the commands that read a job. It is no setting of launch: it is part of one job, as its
+// command is. So neither the environment nor a settings file has it; there it would change every training without being
+// seen. launch resume keeps what its run has.
+func addSet(f *pflag.FlagSet) {
+	f.StringArray(setFlag, nil, "run the job as if its recipe had this value: KEY=VALUE, where KEY is an address in the "+
+		"recipe (train.optim_g.lr), a knob (micro-batch) or an option of the program (--set=--lr=0.1); may be repeated")
 }
 
 // readSettings joins flags, environment and files. dir is the folder that launch was started in.
