@@ -58,7 +58,7 @@ func wrap(ctx context.Context, s settings, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer p.Close()
+	defer func() { p.Close() }()
 	clearLeftovers(s, say)
 	if p.Err != nil {
 		return p.Err
@@ -71,10 +71,15 @@ func wrap(ctx context.Context, s settings, args []string) error {
 			p.Without("plugin %s: %v", p.Job.Plugin, err)
 		}
 	}
-	if s.claim, err = claimMemory(s, say, p.Command, p.Job); err != nil {
+	if s.claim, err = claimMemory(ctx, s, say, p.Command, p.Job); err != nil {
 		return err
 	}
 	defer s.claim.Release()
+	p, err = claimCards(ctx, &s, say, p, args)
+	defer s.hold.Release()
+	if err != nil {
+		return err
+	}
 	if p.Job == nil {
 		return asTyped(ctx, s, p, say)
 	}
@@ -217,7 +222,8 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 			say.Warn("%v", err)
 		}
 	}
-	err = finish(ctx, s, p.Run, rec, say, attempt.Setup{Room: p.Room, Settle: p.Close, Held: held, Signals: signals})
+	setup := attempt.Setup{Room: p.Room, Hold: s.hold, Settle: p.Close, Held: held, Signals: signals}
+	err = finish(ctx, s, p.Run, rec, say, setup)
 	if ownTrouble(err) && len(s.Set) == 0 { // as typed, the program would use other settings than the user asks for
 		say.Warn("%v: the command runs as typed, once, without changes", err)
 		p.Warnings, p.Explained = nil, true
@@ -331,29 +337,25 @@ func started(err error) error {
 
 // claimMemory claims what --memory promises to a command, for as long as this launch lives. If the memory is not
 // available, nothing is started, except with --anyway. An exitCode error was printed already.
-func claimMemory(s settings, say ui.Printer, c job.Command, j *job.Job) (*claim.Claim, error) {
-	held, warnings, err := room.PromiseOf(s.Limit(), c, j).Take(s.memoryCalled(), s.Anyway)
+func claimMemory(ctx context.Context, s settings, say ui.Printer, c job.Command, j *job.Job) (*claim.Claim, error) {
+	ctx, signals := s.untilSignal(ctx)
+	held, warnings, err := room.PromiseOf(s.Limit(), c, j).Take(ctx, s.memoryCalled(), s.Anyway, s.patience(say))
+	if by := signals.close(); by != nil {
+		held.Release()
+		return nil, endWaiting(s, say, j, by)
+	}
 	for _, w := range warnings {
 		say.Warn("%s", w)
 	}
 	var refused *room.Refusal
-	if !errors.As(err, &refused) {
+	switch {
+	case !errors.As(err, &refused):
 		return held, err
-	}
-	if s.Anyway {
+	case s.Anyway:
 		say.Warn("%s", refused.Why)
 		return held, nil
 	}
-	why := refused.Why
-	r := result{Version: 1, Ending: notRun, Code: run.TryLater, Error: why, Job: j}
-	if refused.Never {
-		r.Ending, r.Code = "refused", run.CannotFit
-		why += "; nothing was started (--anyway runs it)"
-		r.Stop = &run.Stop{Why: why, Code: r.Code}
-	}
-	say.Line("%s", why)
-	writeResult(s, say, r)
-	return nil, exitCode(r.Code)
+	return nil, refuse(s, say, refused, j)
 }
 
 // memoryCalled is how errors name the limit.

@@ -34,6 +34,9 @@ type settings struct {
 	room.Wish
 
 	claim *claim.Claim // what this launch holds of host memory; nil: nothing
+	hold  *room.Hold   // what it holds of its cards; nil: nothing
+
+	Wait time.Duration // for room: 0 not at all, negative without a limit
 
 	Allow    ladder.Cost
 	Plugin   string // "auto", "none" or a name
@@ -81,7 +84,9 @@ func (s settings) Value(key, value string) string {
 func addFlags(f *pflag.FlagSet) {
 	f.String("allow", "metrics", "highest cost of a change: "+strings.Join(ladder.Costs(), ", "))
 	f.String("vram", "", "plan for a card of this size, such as 12GiB; it does not have to be in this machine")
-	f.String("device", "auto", "auto, cpu, or a GPU by index or UUID")
+	f.String("device", "auto", "auto, cpu, a GPU by index or UUID; any, or a list such as 0,2: launch chooses a card with room")
+	f.String("wait", "", "wait for room on the card, or for --memory, instead of exit 75; --wait=30m: at most so long")
+	f.Lookup("wait").NoOptDefVal = "true"
 	f.String("memory", "", "with --device cpu: memory limit for each process of the job, enforced by the kernel "+
 		"(RLIMIT_DATA)")
 	f.String("reserve", "0", "how much of the card to leave free")
@@ -369,6 +374,21 @@ func (d *decoder) fill() (on, fast bool) {
 	}
 }
 
+// wait reads --wait: a boolean or a time.
+func (d *decoder) wait() time.Duration {
+	text := d.v.GetString("wait")
+	if t, err := time.ParseDuration(text); err == nil && t > 0 {
+		return t
+	}
+	switch on, err := truth(cmp.Or(text, "false")); {
+	case err != nil:
+		d.wrong("%s: %q is neither a time, such as 30m, nor true or false", d.Name("wait"), text)
+	case on:
+		return forever
+	}
+	return 0
+}
+
 // decode reads the settings from v. from names those that no flag set, for errors.
 func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	d := &decoder{settings: settings{from: from}, v: v}
@@ -383,6 +403,7 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 		d.wrongValue("gpus", "int")
 	}
 	d.Fill, d.Fast = d.fill()
+	d.Wait = d.wait()
 	d.TTY, d.Quiet, d.JSONFile = d.boolean("tty"), d.boolean("quiet"), v.GetString("json-file")
 	d.Receipts, d.Inside, d.Prune = d.boolean("receipts"), d.boolean("inside"), d.boolean("prune")
 	d.Sample = d.duration("sample")
