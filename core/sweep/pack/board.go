@@ -88,7 +88,7 @@ func scale(b unit.Bytes, by float64) unit.Bytes { return unit.Bytes(float64(b) *
 
 // need is what a trial has to find free on an empty card, by its estimate and what it ran out of memory with. 0 is unknown.
 func (b *board) need(t *Trial) unit.Bytes {
-	return max(t.Need, scale(t.AtLeast, surprised))
+	return max(t.Need, scale(t.AtLeast, again))
 }
 
 // claim is what a trial is counted with as soon as it shares a card; false if it shares none.
@@ -97,7 +97,7 @@ func (b *board) claim(t *Trial) (unit.Bytes, bool) {
 	if !t.Certain {
 		n = scale(n, b.factor)
 	}
-	return max(n, scale(t.AtLeast, surprised)), t.Need > 0 && t.Stops < stopsAlone && !t.Failed
+	return max(n, scale(t.AtLeast, again)), t.Need > 0 && t.Stops < stopsAlone && !t.Failed
 }
 
 // holds is what a running trial is counted with: its measured peak once it has reached it, before that at least its
@@ -113,15 +113,15 @@ func (b *board) holds(r *Running) (unit.Bytes, bool) {
 	return n, shares
 }
 
-// expected is what a running trial is expected to come to. Its estimate is believed unless other people's processes are on
-// the card: then an uncertain one counts as if nothing had been measured.
-func (b *board) expected(r *Running, others unit.Bytes) unit.Bytes {
+// expected is what a running trial is expected to come to. Its estimate is believed unless other people use the card: then an
+// uncertain one counts as if nothing had been measured.
+func (b *board) expected(r *Running, occupied bool) unit.Bytes {
 	switch {
 	case r.Ramped && r.Used > 0:
 		return r.Used
 	case r.Used > r.Need:
 		return scale(r.Used, surprised)
-	case others > 0 && !r.Certain:
+	case !r.Certain && occupied:
 		return scale(r.Need, max(b.factor, 1+doubt))
 	}
 	return r.Need
@@ -137,11 +137,12 @@ func (b *board) stops(running []Running) (out []Decision) {
 			continue
 		}
 		var on []*Running
-		sum := c.others
+		sum, used := c.others, c.others
 		for j := range running {
 			if r := &running[j]; r.Card == c.id && !r.Stopping {
 				on = append(on, r)
-				sum += b.expected(r, c.others)
+				sum += b.expected(r, c.occupied)
+				used += r.Used
 			}
 		}
 		limit := c.total - c.grow - c.headroom/2
@@ -159,12 +160,13 @@ func (b *board) stops(running []Running) (out []Decision) {
 		})
 		for ; len(on) > 0 && sum > limit; on = on[1:] {
 			r := on[0]
-			if len(on) == 1 && !(r.Saves && c.others > 0 && c.others+b.expected(r, 0) > limit) {
+			if len(on) == 1 && !(r.Saves && c.others > 0 && c.others+b.expected(r, false) > limit) {
 				break
 			}
 			why := fmt.Sprintf("the card fills: %v of %v, other processes hold %v", sum, c.total, c.others)
-			out = append(out, Decision{Trial: r.ID, Card: c.id, Stop: true, Now: c.others > 0 && !r.Ramped, Why: why})
-			sum -= b.expected(r, c.others)
+			out = append(out, Decision{Trial: r.ID, Card: c.id, Stop: true, Now: c.others > 0 && (!r.Ramped || used+c.grow > c.total), Why: why})
+			sum -= b.expected(r, c.occupied)
+			used -= r.Used
 			c.held = true
 		}
 	}
@@ -298,17 +300,22 @@ func (b *board) forAlone(alone, all time.Duration) {
 	}
 }
 
-// hold keeps a card with at least that room from being shared any longer: the one that will be empty first.
+// hold keeps a card with at least that room from being shared any longer: the one that will be empty first. Where the room
+// that is needed is unknown, that is 0 and the largest card is held.
 func (b *board) hold(room unit.Bytes) {
-	best := -1
+	var best *slot
 	for i := range b.cards {
-		if c := &b.cards[i]; len(c.own) > 0 && !c.closed && !c.held && c.empty() >= room &&
-			(best < 0 || c.longest() < b.cards[best].longest()) {
-			best = i
+		c := &b.cards[i]
+		if len(c.own) == 0 || c.closed || c.held || c.occupied || c.empty() < room {
+			continue
+		}
+		if best == nil || room == 0 && c.total > best.total ||
+			(room > 0 || c.total == best.total) && c.longest() < best.longest() {
+			best = c
 		}
 	}
-	if best >= 0 {
-		b.cards[best].held = true
+	if best != nil {
+		best.held = true
 	}
 }
 

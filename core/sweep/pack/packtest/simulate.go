@@ -167,7 +167,7 @@ func (m *sim) start(d pack.Decision) {
 	card := slices.IndexFunc(m.Cards, func(c pack.Card) bool { return c.ID == d.Card })
 	t := &task{Running: pack.Running{Trial: trial, Card: d.Card, Started: m.report.Starts}, job: job, card: card,
 		goal: job.Time.Seconds(), done: m.done[d.Trial]}
-	if trial.Stops > 0 || trial.Failed {
+	if trial.Stops > 0 || trial.AtLeast > 0 {
 		t.extra = restart.Seconds()
 	}
 	m.tasks = append(m.tasks, t)
