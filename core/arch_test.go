@@ -49,6 +49,8 @@ var mayImport = map[string][]string{
 	"core/states":               {"core/job", "core/private", "core/proc", "core/run", "core/unit", "github.com/fsnotify/fsnotify", "golang.org/x/sys/unix"},
 	"core/receipt":              {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/private", "core/python", "core/record", "core/run", "core/unit", "golang.org/x/sys/unix"},
 	"core/record":               {"core/config", "core/job", "core/lazy", "core/private", "core/run", "core/unit", "golang.org/x/sys/unix", "mvdan.cc/sh/v3/syntax"},
+	"core/sweep/pack":           {"core/unit"},
+	"core/sweep/pack/packtest":  {"core/sweep/pack", "core/unit"},
 	"core/trust":                {"core/private", "github.com/google/renameio/v2", "golang.org/x/sys/unix"},
 	"core/explain":              {"core/attempt", "core/file", "core/job", "core/oom", "core/record", "core/run", "core/ui"},
 	"core/ui":                   {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/plugin", "core/receipt", "core/record", "core/run", "core/unit"},

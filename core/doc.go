@@ -37,6 +37,8 @@
 //	witness    what the program's own processes report of their memory, through a part of overlay's hook
 //	states     the saved states that a resume reads: which are complete, and which are this run's own
 //	record     runs on disk
+//	sweep/pack places a sweep's trials on mixed cards, several on one where that is safe and pays
+//	sweep/pack/packtest  simulates sweeps on mixed cards, and prints how much packing shortens them
 //	receipt    predicted beside measured: receipts are written, kept, and used to correct estimates
 //	ui         everything that a person sees, and the documents that scripts read
 //	explain    why a text or a recorded run ended: logs, notebooks, standard input, records

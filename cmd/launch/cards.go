@@ -147,7 +147,7 @@ func (s settings) untilSignal(ctx context.Context) (context.Context, *waitSignal
 		close(w.done)
 		return ctx, w
 	}
-	w.from = collectSignals()
+	w.from = collectSignals(s.Leave)
 	go func() {
 		defer close(w.done)
 		select {
