@@ -305,3 +305,96 @@ func cellOf[T any](v *T) string {
 	}
 	return fmt.Sprint(*v)
 }
+
+// SweepPlanDoc is the output of `launch sweep plan --json`.
+type SweepPlanDoc struct {
+	Version int        `json:"version"`
+	Name    string     `json:"name"`
+	Fits    bool       `json:"fits"` // false: a row will not fit, or might not
+	Shared  *sharedDoc `json:"same_plan"`
+	Rows    []QuoteDoc `json:"rows"`
+}
+
+type sharedDoc struct {
+	Settings sweep.Assignment `json:"settings"`
+	Cost     string           `json:"cost"`
+}
+
+// QuoteDoc is one row of it.
+type QuoteDoc struct {
+	sweep.Trial
+	Quote sweep.Quote `json:"plan"`
+}
+
+// SweepPlan returns the document of a sweep's plans.
+func SweepPlan(s sweep.Spec, trials []sweep.Trial, quotes []sweep.Quote) SweepPlanDoc {
+	d := SweepPlanDoc{Version: SweepVersion, Name: s.Name, Fits: true, Rows: []QuoteDoc{}}
+	if s.SharedCost != nil {
+		d.Shared = &sharedDoc{append(sweep.Assignment{}, s.Shared...), s.SharedCost.String()}
+	}
+	for i, t := range trials[:min(len(trials), len(quotes))] {
+		q := quotes[i]
+		d.Rows = append(d.Rows, QuoteDoc{t, q})
+		d.Fits = d.Fits && q.Stop == "" && (q.Verdict == "fits" || q.Verdict == "unknown" || q.Verdict == "")
+	}
+	return d
+}
+
+// SweepPlan writes the plans of a sweep's rows as a table.
+func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
+	p.line("%s  %s", p.bold(s.Name), Count(len(d.Rows), "trial"))
+	p.SamePlan(s)
+	wide := 10
+	for _, r := range d.Rows {
+		wide = max(wide, min(44, len([]rune(rowTitle(&sweep.Row{Trial: r.Trial})))))
+	}
+	p.line("%5s  %s  %10s  %10s  %10s  %-12s  %-9s  %-9s  %s", "trial", pad("values", wide), "as asked", "planned", "room", "", "cost",
+		"steps", "rung")
+	for _, r := range d.Rows {
+		q := r.Quote
+		verdict, cost, rung := q.Verdict, q.Cost.String(), OneLine(q.Rung)
+		switch {
+		case q.Plugin == "":
+			verdict, cost, rung = "unknown", "", "not recognised: it runs as typed"
+		case q.Slow > 1:
+			rung += fmt.Sprintf(" (about %.2g × the time)", q.Slow)
+		}
+		p.line("%5d  %s  %10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number, pad(clip(rowTitle(&sweep.Row{Trial: r.Trial}), wide), wide),
+			amount(q.Asked), amount(q.Needs), amount(q.Room), p.fit(pad(verdict, 12)), cost, cellOf(known(q.Steps)), rung)
+		if q.Stop != "" {
+			p.line("%5s  %s", "", OneLine(q.Stop))
+		}
+		if b := q.Beyond; b != nil {
+			p.line("%5s  %s would allow: %s (cost %v)", "", OneLine(b.Flag), OneLine(b.Name), b.Cost)
+		}
+	}
+}
+
+// amount is an amount of memory; 0 is one that is not known.
+func amount(b unit.Bytes) string {
+	if b == 0 {
+		return "unknown"
+	}
+	return b.String()
+}
+
+func (p Printer) fit(verdict string) string {
+	switch strings.TrimSpace(verdict) {
+	case "fits":
+		return p.green(verdict)
+	case "cannot fit", "may not fit":
+		return p.red(verdict)
+	}
+	return verdict
+}
+
+// SamePlan writes the one plan that all rows share, if there is one.
+func (p Printer) SamePlan(s sweep.Spec) {
+	switch {
+	case s.SharedCost == nil:
+	case len(s.Shared) == 0:
+		p.line("one plan for all rows: as asked")
+	default:
+		p.line("one plan for all rows, cost %v: %s", *s.SharedCost, OneLine(s.Shared.String()))
+	}
+}
