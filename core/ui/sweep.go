@@ -123,7 +123,8 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 	for _, r := range h.Rows {
 		wide = max(wide, min(44, len([]rune(rowTitle(r)))))
 	}
-	p.line("%5s  %s  %-13s %-9s %-9s %-16s %-14s %s", "trial", pad("values", wide), "state", "cost", "attempts", "batch", "peak", "run")
+	p.line("%5s  %s  %-13s %-9s %-9s %-16s %-14s %-24s %s", "trial", pad("values", wide), "state", "cost", "attempts",
+		"batch", "peak", "run", "changed")
 	beyond := false
 	for _, r := range h.Rows {
 		p.sweepRow(r, wide)
@@ -135,7 +136,7 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 }
 
 func (p Printer) sweepRow(r *sweep.Row, wide int) {
-	cost, attempts, batch, peak, run := "", "", "", "", ""
+	cost, attempts, batch, peak, run, changed := "", "", "", "", "", ""
 	if res := r.Result; res != nil && r.State != sweep.Running && r.State != sweep.Waiting {
 		if res.Cost != nil {
 			cost = res.Cost.String()
@@ -146,7 +147,7 @@ func (p Printer) sweepRow(r *sweep.Row, wide int) {
 		if attempts = strconv.Itoa(res.Attempts); res.Short > 0 {
 			attempts += fmt.Sprintf(" (%d oom)", res.Short)
 		}
-		batch, run = batchCell(res.Batch), res.Run
+		batch, run, changed = batchCell(res.Batch), res.Run, OneLine(res.Changes)
 		if res.Peak > 0 {
 			peak = res.Peak.String()
 		}
@@ -159,7 +160,8 @@ func (p Printer) sweepRow(r *sweep.Row, wide int) {
 	default:
 		state = p.red(state)
 	}
-	p.line("%5d  %s  %s %-9s %-9s %-16s %-14s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state, cost, attempts, batch, peak, run)
+	p.line("%5d  %s  %s %-9s %-9s %-16s %-14s %-24s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state, cost, attempts, batch,
+		peak, run, changed)
 	if res := r.Result; res != nil && res.Why != "" && (r.State == sweep.Failed || r.State == sweep.OutOfMemory ||
 		r.State == sweep.CannotFit || r.State == sweep.NoRoom || r.State == sweep.Died) {
 		p.line("%5s  %s", "", OneLine(res.Why))
