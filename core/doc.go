@@ -41,6 +41,9 @@
 //	sweep/pack/packtest  simulates sweeps on mixed cards, and prints how much packing shortens them
 //	receipt    predicted beside measured: receipts are written, kept, and used to correct estimates
 //	ui         everything that a person sees, and the documents that scripts read
+//	sweep      one command as many trials: their space, their history, and which of them run next
+//	sweep/store     sweeps on disk: the journal, and a folder for each trial
+//	sweep/local     runs trials on this machine, each as a launch of its own, and finds those that outlived a killed sweep
 //	explain    why a text or a recorded run ended: logs, notebooks, standard input, records
 //
 // Below all of them:

@@ -170,6 +170,9 @@ func (w *waitSignal) close() os.Signal {
 // endWaiting ends a launch that was interrupted while it waited.
 func endWaiting(s settings, say ui.Printer, j *job.Job, by os.Signal) error {
 	code := 128 + number(by)
+	if s.leavesOn(by) {
+		code = run.TryLater
+	}
 	why := fmt.Sprintf("interrupted (%v) while waiting for room; nothing was started", by)
 	say.Line("%s", why)
 	writeResult(s, say, result{Version: 1, Ending: run.Interrupted, Code: code, Error: why, Whose: "launch's: " + why, Job: j})

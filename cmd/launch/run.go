@@ -302,7 +302,7 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 // interrupted ends a run that was interrupted while no program was running.
 func interrupted(s settings, r *run.Run, rec *record.Record, say ui.Printer, by *attempt.Interrupted) error {
 	stop := &run.Stop{Why: string(run.Interrupted), Code: 128 + number(by.Signal)}
-	if slices.ContainsFunc(s.Leave, func(n attempt.Notice) bool { return n.Signal == by.Signal }) {
+	if s.leavesOn(by.Signal) {
 		stop = &run.Stop{Why: by.Error(), Code: run.TryLater}
 	}
 	if rec != nil {
@@ -312,6 +312,11 @@ func interrupted(s settings, r *run.Run, rec *record.Record, say ui.Printer, by 
 	say.Line("%v: run %s", by, id(rec))
 	writeResult(s, say, result{Version: 1, Run: id(rec), Ending: run.Interrupted, Code: stop.Code, Whose: "launch's: " + by.Error(), Stop: stop, Job: r.Job, Attempts: r.Attempts})
 	return exitCode(stop.Code)
+}
+
+// leavesOn reports whether a signal announces the end of the run (--save-on): the run goes on elsewhere or later.
+func (s settings) leavesOn(sig os.Signal) bool {
+	return slices.ContainsFunc(s.Leave, func(n attempt.Notice) bool { return n.Signal == sig })
 }
 
 func number(s os.Signal) int {

@@ -1,0 +1,215 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/launch-ml/launch/core/run"
+)
+
+// An Executor runs trials: on this machine, or through a batch system.
+type Executor interface {
+	// Start starts a trial, or takes up one that an earlier process has started. It does not wait for the end. An error
+	// means that nothing was started.
+	Start(Start) error
+	// Ends delivers the end of each start, once.
+	Ends() <-chan End
+	// Stop asks a trial to save and stop; with now it ends the trial. The end is delivered as any other.
+	Stop(trial int, now bool)
+}
+
+// A Start is one start of a trial.
+type Start struct {
+	Trial      int
+	Number     int    // of this start, from 1
+	Name       string // the trial's
+	Invocation Invocation
+	Resume     string // the run to resume; "": start from the beginning
+	// Begun: an earlier process began this start, and was killed. If the trial still runs, it is waited for; if it has
+	// a result, that is delivered; if neither, it is lost. It is never started here.
+	Begun bool
+	Since time.Time // of the start
+}
+
+// An End is the end of a start.
+type End struct {
+	Trial, Start int
+	Result       Result
+}
+
+// An Admission decides which trials run together.
+type Admission interface {
+	// Admit returns the trials to start now, and the running ones to stop and put back.
+	Admit(waiting, running []*Row) (start, stop []int)
+}
+
+// Jobs is the admission that runs up to so many trials at the same time, in order.
+type Jobs int
+
+// Admit implements [Admission].
+func (n Jobs) Admit(waiting, running []*Row) (start, stop []int) {
+	for i := range min(len(waiting), max(0, int(n)-len(running))) {
+		start = append(start, waiting[i].Number)
+	}
+	return start, nil
+}
+
+// A Journal keeps each event before it is acted on.
+type Journal interface {
+	Write(Event) error
+}
+
+// A Sweep is what [Sweep.Drive] needs to carry a sweep to its end.
+type Sweep struct {
+	History   *History
+	Searcher  Searcher
+	Template  Template
+	Executor  Executor
+	Admission Admission
+	Journal   Journal
+	// Stops asks for the sweep's end: the first time trials save and stop, the second time they end now.
+	Stops <-chan string
+	// Ticks have the admission asked again between two ends; nil: it is asked after each end alone.
+	Ticks <-chan time.Time
+	// Changed is called after a row has changed; nil: nobody is told.
+	Changed func(*Row)
+
+	stopping string // why no more trials are started
+	asked    int    // how many times the end was asked for
+	failed   error  // launch's own trouble
+}
+
+// Drive starts trials until none is left, and returns why it stopped: "" if every trial was tried. The error is a
+// failure of launch itself; then the trials that still ran were asked to stop.
+func (s *Sweep) Drive(ctx context.Context) (why string, err error) {
+	for _, r := range s.History.Running() {
+		s.start(r, true)
+	}
+	for {
+		if s.stopping == "" && s.failed == nil {
+			s.list()
+			if s.admit() && len(s.History.Running()) == 0 { // none of them could be started
+				continue
+			}
+		}
+		if len(s.History.Running()) == 0 {
+			break
+		}
+		select {
+		case end := <-s.Executor.Ends():
+			s.ended(end)
+		case why := <-s.Stops:
+			s.stop(why)
+		case <-s.Ticks:
+		case <-ctx.Done():
+			s.stop(ctx.Err().Error())
+			ctx = context.WithoutCancel(ctx)
+		}
+	}
+	return s.stopping, s.failed
+}
+
+// note records an event and applies it.
+func (s *Sweep) note(e Event) bool {
+	e.Version, e.Time = Version, time.Now()
+	if err := s.Journal.Write(e); err != nil {
+		s.fail(fmt.Errorf("recording the sweep: %w", err))
+		return false
+	}
+	s.apply(e)
+	return true
+}
+
+func (s *Sweep) apply(e Event) {
+	s.History.Apply(e)
+	if row := s.History.Row(e.Trial); row != nil && s.Changed != nil {
+		s.Changed(row)
+	}
+}
+
+// fail ends the sweep for a reason of launch's own.
+func (s *Sweep) fail(err error) {
+	if s.failed == nil {
+		s.failed = err
+		for _, r := range s.History.Running() {
+			s.Executor.Stop(r.Number, false)
+		}
+	}
+}
+
+// list asks the searcher for trials.
+func (s *Sweep) list() {
+	if s.History.Done {
+		return
+	}
+	next, done := s.Searcher.Next(s.History)
+	if len(next) > 0 || done {
+		s.note(Event{Kind: Listed, Trials: next, Done: done})
+	}
+	if s.failed == nil && len(next) == 0 && !done && len(s.History.Running()) == 0 && len(s.History.Waiting()) == 0 {
+		s.fail(errors.New("the searcher lists no trial and waits for none"))
+	}
+}
+
+// admit starts and stops what the admission decides, and reports whether it started anything.
+func (s *Sweep) admit() (started bool) {
+	running := s.History.Running()
+	start, stop := s.Admission.Admit(s.History.Waiting(), running)
+	for _, n := range stop {
+		if r := s.History.Row(n); slices.Contains(running, r) && !r.putBack && s.note(Event{Kind: PutBack, Trial: n}) {
+			s.Executor.Stop(n, false)
+		}
+	}
+	for _, n := range start {
+		if r := s.History.Row(n); r != nil && r.State != Running && s.failed == nil {
+			s.start(r, false)
+			started = true
+		}
+	}
+	return started && s.failed == nil
+}
+
+// start starts a row, or takes up its present start.
+func (s *Sweep) start(r *Row, begun bool) {
+	inv, err := s.Template.Render(r.Trial)
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	if !begun && !s.note(Event{Kind: Started, Trial: r.Number, Start: r.Starts + 1, Resume: r.Run()}) {
+		return
+	}
+	err = s.Executor.Start(Start{Trial: r.Number, Number: r.Starts, Name: s.Template.Name(r.Number), Invocation: inv,
+		Resume: r.Resume, Begun: begun, Since: r.Begun})
+	if err != nil {
+		s.ended(End{r.Number, r.Starts, Result{Ending: NotRun, Code: run.OwnTrouble, Why: err.Error()}})
+	}
+}
+
+// ended records the end of a start.
+func (s *Sweep) ended(end End) {
+	if r := s.History.Row(end.Trial); r == nil || r.State != Running || r.Starts != end.Start {
+		return
+	}
+	if end.Result.Ending == Lost && s.asked > 1 { // it was killed because the user asked for that
+		end.Result.Ending = run.Interrupted
+	}
+	e := Event{Kind: Ended, Trial: end.Trial, Start: end.Start, Result: &end.Result}
+	if !s.note(e) { // the row's result is still in the trial's folder; here the loop must see the end
+		e.Version, e.Time = Version, time.Now()
+		s.apply(e)
+	}
+}
+
+// stop asks the running trials to stop.
+func (s *Sweep) stop(why string) {
+	if s.asked++; s.stopping == "" {
+		s.stopping = why
+	}
+	for _, r := range s.History.Running() {
+		s.Executor.Stop(r.Number, s.asked > 1)
+	}
+}

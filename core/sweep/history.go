@@ -1,0 +1,289 @@
+package sweep
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/run"
+)
+
+// Version of the journal. A reader accepts older ones and refuses newer ones.
+const Version = 1
+
+// The kinds of event in a journal.
+const (
+	Began   = "sweep"    // the sweep, with its Spec
+	Listed  = "trials"   // trials that the searcher has listed
+	Priced  = "priced"   // what the trials need, estimated before they run
+	Started = "started"  // a trial is about to be started
+	Ended   = "ended"    // a start of a trial is over
+	PutBack = "put back" // a running trial is about to be stopped, to be run again later
+	Taken   = "taken"    // another process drives the sweep from here on
+	Stopped = "stopped"  // the process that drove the sweep has stopped
+)
+
+// An Event is one line of a journal.
+type Event struct {
+	Version int       `json:"v"`
+	Time    time.Time `json:"time"`
+	Kind    string    `json:"event"`
+	Spec    *Spec     `json:"spec,omitempty"`
+	Trials  []Trial   `json:"trials,omitempty"`
+	Quotes  []Quote   `json:"quotes,omitempty"`
+	Done    bool      `json:"done,omitempty"`   // no more trials will be listed
+	Trial   int       `json:"trial,omitempty"`  // of Started, Ended, PutBack
+	Start   int       `json:"start,omitempty"`  // which start of the trial this is, from 1
+	Resume  string    `json:"resume,omitempty"` // the run that this start resumes; "": it starts from the beginning
+	Result  *Result   `json:"result,omitempty"`
+	Again   bool      `json:"again,omitempty"` // of Taken: rows that did not succeed run again
+	Why     string    `json:"why,omitempty"`
+	Code    int       `json:"exit_code,omitempty"` // of Stopped: launch's
+	PID     int       `json:"pid,omitempty"`       // of Began and Taken: the process that drives the sweep
+}
+
+// A Spec is a sweep as asked.
+type Spec struct {
+	Name    string   `json:"name"`
+	Command []string `json:"command,omitempty"` // secrets masked
+	Dir     string   `json:"dir"`               // where the sweep was started
+	Flags   []string `json:"flags,omitempty"`   // launch's, given to every trial
+	Space   Space    `json:"space"`
+	Jobs    int      `json:"jobs"`
+	// Shared are settings of the one plan of --same-plan, for every trial.
+	Shared     Assignment   `json:"same_plan,omitempty"`
+	SharedCost *ladder.Cost `json:"same_plan_cost,omitempty"` // nil: without --same-plan
+	Tree       *Tree        `json:"tree,omitempty"`           // the code that the sweep began with; nil: not under git
+	Snapshot   string       `json:"snapshot,omitempty"`       // the folder of a copy of the code, in which the trials run
+}
+
+// A Tree identifies the code that a sweep runs.
+type Tree struct {
+	Root    string `json:"root"`
+	Commit  string `json:"commit"`            // "" before the first commit
+	Changes string `json:"changes,omitempty"` // a hash of what differs from the commit; "": nothing
+}
+
+// A State is the state of a row.
+type State string
+
+// The states of a row. Those of a trial that has ended come from its ending and exit code.
+const (
+	Waiting     State = "waiting"
+	Running     State = "running"
+	Succeeded   State = "succeeded"
+	Failed      State = "failed"
+	OutOfMemory State = "out of memory"
+	CannotFit   State = "cannot fit"
+	NoRoom      State = "no room"
+	Interrupted State = "interrupted"
+	Died        State = "lost"
+)
+
+// state is the state of a row whose last start ended so.
+func (r *Result) state() State {
+	switch {
+	case r.Ending == Lost:
+		return Died
+	case r.Ending == run.Interrupted:
+		return Interrupted
+	case r.Code == run.TryLater && r.Ending != run.Succeeded:
+		return NoRoom
+	case r.Ending == Refused:
+		return CannotFit
+	case r.Ending == run.Succeeded && r.Code == 0:
+		return Succeeded
+	case r.Ending == run.OutOfMemory:
+		return OutOfMemory
+	}
+	return Failed
+}
+
+// A Row is a trial and what came of it.
+type Row struct {
+	Trial
+	State  State
+	Starts int
+	Resume string    // the run that its present start resumes
+	Begun  time.Time // of the last start
+	Over   time.Time // of its end; zero while it runs
+	Quote  *Quote    // nil: it was not priced
+	Result *Result   // of the last start that ended with a result; nil: none
+
+	lost    int  // starts in a row that ended without a result
+	fresh   bool // its run cannot be resumed
+	putBack bool // it was asked to stop, and runs again later
+	ends    int  // how many ends of other trials had been seen when this one found no room
+}
+
+// MostLost is how many times in a row a trial may end without a result before it counts as failed.
+const MostLost = 3
+
+// Run is the run that the row's next start can resume; "" if it has to start from the beginning.
+func (r *Row) Run() string {
+	if r.fresh || r.Result == nil || !r.Result.Known || r.Result.Ending == Refused {
+		return ""
+	}
+	return r.Result.Run
+}
+
+// A History is a sweep as its journal has it.
+type History struct {
+	Spec   Spec
+	Rows   []*Row // row i is trial i+1
+	quotes map[int]*Quote
+	Done   bool   // the searcher lists no more trials
+	Over   *Event // the last [Stopped]; nil while a process drives the sweep, or if it was killed
+	PID    int    // of the process that drove the sweep last
+	At     time.Time
+	Torn   bool // a line could not be read
+
+	ends int // of trials that had found room
+}
+
+// Replay builds a history from its events. Events that contradict what came before are skipped.
+func Replay(events []Event) (*History, error) {
+	h := &History{}
+	for i := range events {
+		if events[i].Version > Version {
+			return nil, fmt.Errorf("the sweep was recorded by a newer launch (version %d, this one reads %d)",
+				events[i].Version, Version)
+		}
+		h.Apply(events[i])
+	}
+	return h, nil
+}
+
+// Row returns the row of a trial, or nil.
+func (h *History) Row(trial int) *Row {
+	if trial < 1 || trial > len(h.Rows) {
+		return nil
+	}
+	return h.Rows[trial-1]
+}
+
+// Apply adds an event to the history.
+func (h *History) Apply(e Event) {
+	row := h.Row(e.Trial)
+	switch {
+	case e.Kind == Began && e.Spec != nil:
+		h.Spec, h.PID, h.At = *e.Spec, e.PID, e.Time
+	case e.Kind == Listed:
+		for _, t := range e.Trials {
+			if t.Number == len(h.Rows)+1 {
+				h.Rows = append(h.Rows, &Row{Trial: t, State: Waiting, Quote: h.quotes[t.Number]})
+			}
+		}
+		h.Done = h.Done || e.Done
+	case e.Kind == Priced:
+		h.priced(e.Quotes)
+	case e.Kind == Taken:
+		h.Over, h.PID = nil, e.PID
+		if e.Again {
+			h.again()
+		}
+	case e.Kind == Stopped:
+		h.Over = &e
+	case row == nil:
+	case e.Kind == Started && e.Start == row.Starts+1:
+		row.Starts, row.State, row.Resume = e.Start, Running, e.Resume
+		row.Begun, row.Over, row.putBack = e.Time, time.Time{}, false
+	case e.Kind == PutBack && row.State == Running:
+		row.putBack = true
+	case e.Kind == Ended && e.Result != nil && e.Start == row.Starts && row.State == Running:
+		h.ended(row, e)
+	}
+}
+
+// priced keeps quotes; they may come before their trials are listed.
+func (h *History) priced(quotes []Quote) {
+	if h.quotes == nil {
+		h.quotes = map[int]*Quote{}
+	}
+	for i, q := range quotes {
+		h.quotes[q.Trial] = &quotes[i]
+		if row := h.Row(q.Trial); row != nil {
+			row.Quote = &quotes[i]
+		}
+	}
+}
+
+// ended gives a row the result of its last start.
+func (h *History) ended(row *Row, e Event) {
+	row.Over = e.Time
+	now := e.Result.state()
+	if row.Resume != "" && e.Result.Ending == NotRun && now == Failed { // the run cannot be resumed: it starts over
+		row.State, row.fresh = Waiting, true
+		return
+	}
+	if row.lost++; now != Died {
+		row.lost = 0
+	}
+	if row.State = now; now == Died && row.lost >= MostLost {
+		row.State = Failed
+	}
+	if row.putBack && (now == Interrupted || now == Died) {
+		row.State = Waiting
+	}
+	row.Result = e.Result
+	if now == NoRoom {
+		row.ends = h.ends
+		return
+	}
+	h.ends++
+}
+
+// again makes rows that did not succeed wait again. Rows that are running stay: their launch may live.
+func (h *History) again() {
+	for _, r := range h.Rows {
+		if r.State != Succeeded && r.State != Running {
+			r.State, r.lost, r.fresh = Waiting, 0, false
+		}
+	}
+}
+
+// Waiting lists the rows that may be started now. A trial that found no room waits until another one has ended.
+func (h *History) Waiting() (rows []*Row) {
+	for _, r := range h.Rows {
+		if r.State == Waiting || r.State == Died || r.State == NoRoom && r.ends < h.ends {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// Running lists the rows that are running.
+func (h *History) Running() (rows []*Row) {
+	for _, r := range h.Rows {
+		if r.State == Running {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// Count returns how many rows have each state.
+func (h *History) Count() map[State]int {
+	n := map[State]int{}
+	for _, r := range h.Rows {
+		n[r.State]++
+	}
+	return n
+}
+
+// Code is the exit code of the sweep: 0 if every row succeeded, 1 if one failed; if the others only did not run, 75 or
+// 78. 75 comes before 78: there is something to gain by another try.
+func (h *History) Code() int {
+	n := h.Count()
+	switch {
+	case n[Failed]+n[OutOfMemory]+n[Died] > 0:
+		return 1
+	case n[NoRoom] > 0:
+		return run.TryLater
+	case n[CannotFit] > 0:
+		return run.CannotFit
+	case n[Succeeded] == len(h.Rows) && h.Done:
+		return 0
+	}
+	return 1
+}

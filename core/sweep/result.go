@@ -1,0 +1,110 @@
+package sweep
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A Result is how a start of a trial ended: the part of launch's --json-file that a sweep keeps.
+type Result struct {
+	Ending run.Ending `json:"ending"`
+	Code   int        `json:"exit_code"`
+	Why    string     `json:"why,omitempty"`
+	Run    string     `json:"run,omitempty"`
+	// Known: a plugin recognised the command. Without that nothing is known of cost, batch and length.
+	Known bool `json:"recognised"`
+	// Cost is the cost of the rung on which the trial ended; nil if unknown.
+	Cost     *ladder.Cost  `json:"cost,omitempty"`
+	Changes  string        `json:"changes,omitempty"` // what that rung changes; "": nothing
+	Attempts int           `json:"attempts,omitempty"`
+	Short    int           `json:"out_of_memory,omitempty"` // how many attempts ran out of memory
+	Asked    job.Batch     `json:"batch_asked,omitzero"`
+	Batch    job.Batch     `json:"batch,omitzero"` // of the last attempt
+	Peak     unit.Bytes    `json:"peak_bytes,omitempty"`
+	PeakIs   string        `json:"peak_is,omitempty"`
+	Length   int64         `json:"steps,omitempty"` // of the whole training; 0: unknown
+	Rate     float64       `json:"samples_per_second,omitempty"`
+	Took     time.Duration `json:"took_ns,omitempty"` // all attempts together
+}
+
+// Endings of a trial beside those of a run.
+const (
+	NotRun  run.Ending = "not run" // launch could not start the command
+	Refused run.Ending = "refused" // it cannot fit at the allowed cost
+	Lost    run.Ending = "lost"    // the trial's launch ended without a result
+)
+
+// ReadResult reads a document of --json-file.
+func ReadResult(doc []byte) (Result, error) {
+	var d struct {
+		Version  int           `json:"version"`
+		Run      string        `json:"run"`
+		Ending   run.Ending    `json:"ending"`
+		Code     int           `json:"exit_code"`
+		Error    string        `json:"error"`
+		Stop     *run.Stop     `json:"stop"`
+		Job      *job.Job      `json:"job"`
+		Attempts []run.Attempt `json:"attempts"`
+		Outcome  *run.Outcome  `json:"outcome"`
+	}
+	if err := json.Unmarshal(doc, &d); err != nil {
+		return Result{}, fmt.Errorf("reading a trial's result: %w", err)
+	}
+	if d.Version != 1 || d.Ending == "" {
+		return Result{}, fmt.Errorf("a trial's result has version %d and ending %q: another launch wrote it", d.Version, d.Ending)
+	}
+	r := Result{Ending: d.Ending, Code: d.Code, Why: d.Error, Run: d.Run, Known: d.Job != nil}
+	last := d.Outcome
+	for i := range d.Attempts {
+		a := &d.Attempts[i]
+		if a.Plan.Trial != "" { // a rehearsal, or a short run that measures speed
+			continue
+		}
+		r.Attempts++
+		r.Took += a.Outcome.Took
+		if a.Outcome.Ending == run.OutOfMemory {
+			r.Short++
+		}
+		last = &a.Outcome
+		cost := a.Plan.Cost
+		r.Cost, r.Batch, r.Changes = &cost, a.Plan.Batch, changed(&a.Plan)
+	}
+	if d.Job != nil {
+		r.Asked, r.Length = d.Job.Batch, d.Job.Steps
+	}
+	if last != nil {
+		r.Peak, r.PeakIs, r.Rate = last.Peak, last.PeakIs, last.Rate
+		r.Length = max(r.Length, last.Total)
+		if r.Why == "" {
+			r.Why = last.Cause
+		}
+		if d.Outcome != nil {
+			r.Attempts, r.Took = 1, last.Took
+		}
+	}
+	if d.Stop != nil && d.Ending != run.Succeeded && d.Stop.Why != "" {
+		r.Why = d.Stop.Why
+	}
+	return r, nil
+}
+
+// changed describes what a plan changes; "" if nothing.
+func changed(p *run.Plan) string {
+	if len(p.Edits) == 0 {
+		return ""
+	}
+	return p.Changes()
+}
+
+// Down reports whether the trial ran with other settings than asked.
+func (r *Result) Down() bool { return r != nil && r.Changes != "" }
+
+// Beyond reports whether the trial's row cannot be compared with the others as it stands: its rung cost more than
+// rounding.
+func (r *Result) Beyond() bool { return r != nil && r.Cost != nil && *r.Cost > ladder.Numerics }
