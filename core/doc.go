@@ -37,9 +37,13 @@
 //	witness    what the program's own processes report of their memory, through a part of overlay's hook
 //	states     the saved states that a resume reads: which are complete, and which are this run's own
 //	record     runs on disk
+//	sweep/pack places a sweep's trials on mixed cards, several on one where that is safe and pays
+//	sweep/pack/packtest  simulates sweeps on mixed cards, and prints how much packing shortens them
 //	receipt    predicted beside measured: receipts are written, kept, and used to correct estimates
 //	ui         everything that a person sees, and the documents that scripts read
 //	sweep      one command as many trials: their space, their history, and which of them run next
+//	sweep/store     sweeps on disk: the journal, and a folder for each trial
+//	sweep/local     runs trials on this machine, each as a launch of its own, and finds those that outlived a killed sweep
 //	explain    why a text or a recorded run ended: logs, notebooks, standard input, records
 //
 // Below all of them:

@@ -41,8 +41,8 @@ func newEstimate() *cobra.Command {
 		Short: "price a network from flags, without a recipe",
 		Long: `estimate prices a network from flags, so that every formula can be checked without a recipe. --set
 NAME=VALUE sets what has no flag of its own: settings of the family's training step, and arguments of
-the network. An unknown setting is an error. Without --vram, --device cpu or a card in this machine,
-estimate counts the tensors only.`,
+the network. An unknown setting is an error. (For the settings of a whole job there is launch --set.)
+Without --vram, --device cpu or a card in this machine, estimate counts the tensors only.`,
 		Example: "  launch estimate --list\n  launch estimate --arch span --scale 2 --micro-batch 1 --lq 64 --amp bf16 --json\n" +
 			"  launch estimate --arch swinir_m --scale 2 --lq 48 --set use_checkpoint=true --vram 12GiB",
 		Args: takes(0, 0, "no argument: --arch names the network, --set sets the rest"),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/proc"
@@ -19,8 +20,16 @@ func TestMain(m *testing.M) {
 	proc.KeeperMain()
 	host.ServeMain(builtins...)
 	nvml.ChildMain()
-	testscript.Main(m, map[string]func(){"launch": main})
+	testscript.Main(m, map[string]func(){"launch": func() {
+		if dir := os.Getenv(claimsForTest); dir != "" {
+			claim.Within(dir)
+		}
+		main()
+	}})
 }
+
+// claimsForTest names the folder of the claims of launches that must not meet those of the machine.
+const claimsForTest = "CLAIMS_FOR_TEST"
 
 // python is the interpreter that the end-to-end tests run, with torch, PyYAML and Pillow: `make deps` installs them.
 func testPython() string {
@@ -32,18 +41,7 @@ func testPython() string {
 
 // TestScripts runs launch as a user does. Every script has an empty HOME.
 func TestScripts(t *testing.T) {
-	bad := filepath.Join(t.TempDir(), "badplugin")
-	if out, err := exec.Command("go", "build", "-o", bad, "./testdata/badplugin").CombinedOutput(); err != nil {
-		t.Fatalf("building the bad plugin: %v\n%s", err, out)
-	}
-	fake := filepath.Join(t.TempDir(), "lib")
-	if err := os.Mkdir(fake, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	source := filepath.Join("..", "..", "core", "gpu", "nvml", "testdata", "fakenvml.c")
-	if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", filepath.Join(fake, "libnvidia-ml.so.1"), source).CombinedOutput(); err != nil {
-		t.Fatalf("building the fake driver: %v\n%s", err, out)
-	}
+	bad, fake := buildBadPlugin(t), buildFakeDriver(t)
 	example, err := filepath.Abs(filepath.Join("..", "..", "examples", "sisr"))
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +64,31 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code},
 	})
+}
+
+// buildBadPlugin builds the plugin that misbehaves as its name says.
+func buildBadPlugin(t *testing.T) string {
+	t.Helper()
+	bad := filepath.Join(t.TempDir(), "badplugin")
+	if out, err := exec.Command("go", "build", "-o", bad, "./testdata/badplugin").CombinedOutput(); err != nil {
+		t.Fatalf("building the bad plugin: %v\n%s", err, out)
+	}
+	return bad
+}
+
+// buildFakeDriver builds the driver that reads $FAKE_NVML_STATE, and returns its folder.
+func buildFakeDriver(t *testing.T) string {
+	t.Helper()
+	fake := filepath.Join(t.TempDir(), "lib")
+	if err := os.Mkdir(fake, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	source := filepath.Join("..", "..", "core", "gpu", "nvml", "testdata", "fakenvml.c")
+	library := filepath.Join(fake, "libnvidia-ml.so.1")
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
+		t.Fatalf("building the fake driver: %v\n%s", err, out)
+	}
+	return fake
 }
 
 func mustAbs(path string) string {

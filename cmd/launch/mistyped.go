@@ -27,6 +27,10 @@ func mistyped(environ []string) (notes []string) {
 		if !ok || value == "" || !strings.EqualFold(prefix, "launch") {
 			continue
 		}
+		if env == variable(setFlag) {
+			notes = append(notes, env+" has no effect: --set belongs to one command")
+			continue
+		}
 		if near := nearest(key, settings); near != "" && variable(near) != env {
 			notes = append(notes, fmt.Sprintf("%s is not a setting and has no effect: did you mean %s?", env,
 				variable(near)))

@@ -15,12 +15,15 @@ func TestMistyped(t *testing.T) {
 		"LAUNCH_ALLOW=none": "", "LAUNCH_AS_ASKED=1": "", "LAUNCH_ALOW=": "", "ALOW=none": "", "CUDA_LAUNCH_BLOCKING=1": "", "LAUNCH=1": "", "LAUNCHALOW=1": "",
 		"LAUNCH_OVERLAY=x": "", "LAUNCH_PLUGIN=x": "", "LAUNCH_PLUGIN_ASKED=x": "", "LAUNCH_TEST_PYTHON=x": "", "LAUNCH_HOSTILE_LINES=9": "",
 		"LAUNCH_EDITOR=vi": "", "LAUNCH_DARKLY_SDK_KEY=x": "", "LAUNCH_MODE=x": "", "LAUNCH_DIR=/": "", "LAUNCH_URL=x": "", "LAUNCH_FULL=1": "LAUNCH_FILL",
-		"LAUNCH_FOUL=1": "", "LAUNCH_DEVICE_ID=0": "",
+		"LAUNCH_FOUL=1": "", "LAUNCH_DEVICE_ID=0": "", "LAUNCH_SET=a=1": "",
 	} {
 		var want []string
 		if meant != "" {
 			name, _, _ := strings.Cut(env, "=")
 			want = []string{name + " is not a setting and has no effect: did you mean " + meant + "?"}
+		}
+		if strings.HasPrefix(env, "LAUNCH_SET=") {
+			want = []string{"LAUNCH_SET has no effect: --set belongs to one command"}
 		}
 		if got := mistyped([]string{"HOME=/", env}); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", env, got, want)

@@ -42,6 +42,7 @@ Exit code: 0 if the plan fits, or if nothing is known about that; 78 if it will 
 	}
 	c.Flags().SetInterspersed(false)
 	c.Flags().BoolVar(&asJSON, "json", false, "print the plan as JSON")
+	addSet(c.Flags())
 	return c
 }
 
@@ -80,7 +81,7 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 		}
 	} else {
 		say.Plan(v)
-		if v.Plan != nil && len(v.Plan.Edits) > 0 {
+		if v.Plan != nil && len(v.Plan.Edits)+len(p.Job.Asked) > 0 {
 			say.Line("command: %s", ui.Quote(command))
 		}
 	}

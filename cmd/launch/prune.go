@@ -76,10 +76,11 @@ keeps all receipts. After a run, launch does the same by itself, at most once a 
 // tidyDeadline bounds how long launch prunes records after a program has ended. The next launch continues.
 const tidyDeadline = 2 * time.Second
 
-// tidy runs after a program has ended, before launch exits: it releases the claim and prunes the records, at most once
+// tidy runs after a program has ended, before launch exits: it releases the claims and prunes the records, at most once
 // a day.
 func (s settings) tidy() {
 	s.claim.Release()
+	s.hold.Release()
 	store, now := record.In(s.State), time.Now()
 	if !s.Prune || !store.Due(now) {
 		return

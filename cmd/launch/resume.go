@@ -36,12 +36,17 @@ Secrets of a command are not recorded. To resume such a run, type the whole comm
 			if err != nil {
 				return err
 			}
+			if c.Flags().Changed(setFlag) {
+				return fmt.Errorf("a run keeps the settings that it began with; `launch --%s` starts another run", setFlag)
+			}
 			if !c.Flags().Changed("allow") { // then the cost that the run began with holds
 				s.Allow = ladder.None
 			}
 			return withResult(s, resume(c.Context(), s, args[0], args[1:], fromStart))
 		},
 	}
+	addSet(c.Flags())
+	c.Flags().Lookup(setFlag).Hidden = true // for its error only
 	c.Flags().BoolVar(&fromStart, "from-start", false, "start the run over, even if it has a saved state")
 	return c
 }
@@ -88,7 +93,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	if err != nil {
 		return s.deviceError(err)
 	}
-	if s.claim, err = claimMemory(s, say, r.Job.Command, r.Job); err != nil {
+	if s.claim, err = claimMemory(ctx, s, say, r.Job.Command, r.Job); err != nil {
 		return err
 	}
 	defer s.claim.Release()
@@ -96,6 +101,12 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	if err != nil {
 		return err
 	}
+	s.hold, err = s.claimFor(ctx, say, &found, r.Job.Command, r.Job, shares(r))
+	defer s.hold.Release()
+	if err != nil {
+		return err
+	}
+	r.Job.Command.Env = s.hold.Env(r.Job.Command.Env)
 	held, unlock, err := lockExperiment(s, r.Job, id)
 	defer unlock()
 	if errors.Is(err, record.ErrBusy) {
@@ -107,7 +118,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	taken = true
 	signals := collectSignals(s.Leave)
 	defer signals.close()
-	return finish(ctx, s, r, rec, say, attempt.Setup{Room: found, Held: held, Past: past, Signals: signals})
+	return finish(ctx, s, r, rec, say, attempt.Setup{Room: found, Hold: s.hold, Held: held, Past: past, Signals: signals})
 }
 
 // takeRun opens a run's record, so that no other launch can take the run. It returns the record's state before that,

@@ -40,6 +40,7 @@ const examples = `  launch -- python train.py -opt x.yml               run it
   launch plan -- python train.py -opt x.yml          print what launch would do, and start nothing
   launch plan --vram 12GiB -- python train.py …      plan for a card of this size
   launch --allow speed -- python train.py …          change only what costs time
+  launch --set train.optim_g.lr=1e-4 -- python …     run it with another value than the recipe's
   launch --device cpu --memory 8GiB -- python …      use host memory, with a limit
   for f in *.yml; do launch -q -- python train.py -opt "$f"; done`
 
@@ -75,6 +76,7 @@ func newRoot() *cobra.Command {
 	}
 	root.Flags().SetInterspersed(false)
 	addFlags(root.PersistentFlags())
+	addSet(root.Flags())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) {
 			return wrongValue("--"+wrong.GetFlag().Name, wrong.GetFlag().Value.Type(), wrong.GetValue())
@@ -85,7 +87,7 @@ func newRoot() *cobra.Command {
 		}
 		return fmt.Errorf("%w; run `%s --help` for the flags", err, c.CommandPath())
 	})
-	root.AddCommand(newPlan(), newEstimate(), newResume())
+	root.AddCommand(newPlan(), newEstimate(), newResume(), newSweep())
 	for _, c := range []*cobra.Command{newExplain(), newRuns(), newShow(), newReceipts(), newGPUs(), newPlugins(), newTrust(), newVersion()} {
 		c.SetUsageTemplate(withoutGlobals(c.UsageTemplate())) // the flags of a run have no effect on these commands
 		root.AddCommand(c)
@@ -120,6 +122,7 @@ func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
 	if err != nil {
 		return s, nil, err
 	}
+	s.Set, _ = c.Flags().GetStringArray(setFlag) // nil where the command has no such flag
 	dash := c.ArgsLenAtDash()
 	if len(args) > 0 && dash != 0 {
 		// launch's flags end at the first argument

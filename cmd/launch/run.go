@@ -27,7 +27,7 @@ import (
 func read(ctx context.Context, s settings, args []string, ask func(intake.Plugins) intake.Asker) (*intake.Reading, error) {
 	ps := s.plugins()
 	r, err := intake.Read(ctx, intake.Options{
-		Plugins: ps, Ask: ask(ps), Plugin: s.Plugin, AsTyped: s.AsTyped, Wish: s.Wish, GPUs: s.GPUs, Called: s, Learner: s.learner,
+		Plugins: ps, Ask: ask(ps), Plugin: s.Plugin, AsTyped: s.AsTyped, Wish: s.Wish, GPUs: s.GPUs, Set: s.Set, Called: s, Learner: s.learner,
 		Limits: run.Limits{Allow: s.Allow, AsAsked: s.AsAsked, Fill: s.Fill, Fast: s.Fast, Rehearse: s.Rehearse, Anyway: s.Anyway},
 	}, args)
 	if r != nil {
@@ -58,20 +58,28 @@ func wrap(ctx context.Context, s settings, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer p.Close()
+	defer func() { p.Close() }()
 	clearLeftovers(s, say)
 	if p.Err != nil {
 		return p.Err
 	}
 	if p.Job != nil {
 		if _, err := oom.NewDetector(p.Job.Signs); err != nil {
+			if len(s.Set) > 0 {
+				return fmt.Errorf("plugin %s: %w", p.Job.Plugin, err)
+			}
 			p.Without("plugin %s: %v", p.Job.Plugin, err)
 		}
 	}
-	if s.claim, err = claimMemory(s, say, p.Command, p.Job); err != nil {
+	if s.claim, err = claimMemory(ctx, s, say, p.Command, p.Job); err != nil {
 		return err
 	}
 	defer s.claim.Release()
+	p, err = claimCards(ctx, &s, say, p, args)
+	defer s.hold.Release()
+	if err != nil {
+		return err
+	}
 	if p.Job == nil {
 		return asTyped(ctx, s, p, say)
 	}
@@ -214,8 +222,9 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 			say.Warn("%v", err)
 		}
 	}
-	err = finish(ctx, s, p.Run, rec, say, attempt.Setup{Room: p.Room, Settle: p.Close, Held: held, Signals: signals})
-	if ownTrouble(err) {
+	setup := attempt.Setup{Room: p.Room, Hold: s.hold, Settle: p.Close, Held: held, Signals: signals}
+	err = finish(ctx, s, p.Run, rec, say, setup)
+	if ownTrouble(err) && len(s.Set) == 0 { // as typed, the program would use other settings than the user asks for
 		say.Warn("%v: the command runs as typed, once, without changes", err)
 		p.Warnings, p.Explained = nil, true
 		return asTyped(ctx, s, p, say)
@@ -293,7 +302,7 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 // interrupted ends a run that was interrupted while no program was running.
 func interrupted(s settings, r *run.Run, rec *record.Record, say ui.Printer, by *attempt.Interrupted) error {
 	stop := &run.Stop{Why: string(run.Interrupted), Code: 128 + number(by.Signal)}
-	if slices.ContainsFunc(s.Leave, func(n attempt.Notice) bool { return n.Signal == by.Signal }) {
+	if s.leavesOn(by.Signal) {
 		stop = &run.Stop{Why: by.Error(), Code: run.TryLater}
 	}
 	if rec != nil {
@@ -303,6 +312,11 @@ func interrupted(s settings, r *run.Run, rec *record.Record, say ui.Printer, by 
 	say.Line("%v: run %s", by, id(rec))
 	writeResult(s, say, result{Version: 1, Run: id(rec), Ending: run.Interrupted, Code: stop.Code, Whose: "launch's: " + by.Error(), Stop: stop, Job: r.Job, Attempts: r.Attempts})
 	return exitCode(stop.Code)
+}
+
+// leavesOn reports whether a signal announces the end of the run (--save-on): the run goes on elsewhere or later.
+func (s settings) leavesOn(sig os.Signal) bool {
+	return slices.ContainsFunc(s.Leave, func(n attempt.Notice) bool { return n.Signal == sig })
 }
 
 func number(s os.Signal) int {
@@ -328,29 +342,25 @@ func started(err error) error {
 
 // claimMemory claims what --memory promises to a command, for as long as this launch lives. If the memory is not
 // available, nothing is started, except with --anyway. An exitCode error was printed already.
-func claimMemory(s settings, say ui.Printer, c job.Command, j *job.Job) (*claim.Claim, error) {
-	held, warnings, err := room.PromiseOf(s.Limit(), c, j).Take(s.memoryCalled(), s.Anyway)
+func claimMemory(ctx context.Context, s settings, say ui.Printer, c job.Command, j *job.Job) (*claim.Claim, error) {
+	ctx, signals := s.untilSignal(ctx)
+	held, warnings, err := room.PromiseOf(s.Limit(), c, j).Take(ctx, s.memoryCalled(), s.Anyway, s.patience(say))
+	if by := signals.close(); by != nil {
+		held.Release()
+		return nil, endWaiting(s, say, j, by)
+	}
 	for _, w := range warnings {
 		say.Warn("%s", w)
 	}
 	var refused *room.Refusal
-	if !errors.As(err, &refused) {
+	switch {
+	case !errors.As(err, &refused):
 		return held, err
-	}
-	if s.Anyway {
+	case s.Anyway:
 		say.Warn("%s", refused.Why)
 		return held, nil
 	}
-	why := refused.Why
-	r := result{Version: 1, Ending: notRun, Code: run.TryLater, Error: why, Job: j}
-	if refused.Never {
-		r.Ending, r.Code = "refused", run.CannotFit
-		why += "; nothing was started (--anyway runs it)"
-		r.Stop = &run.Stop{Why: why, Code: r.Code}
-	}
-	say.Line("%s", why)
-	writeResult(s, say, r)
-	return nil, exitCode(r.Code)
+	return nil, refuse(s, say, refused, j)
 }
 
 // memoryCalled is how errors name the limit.

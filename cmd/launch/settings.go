@@ -34,6 +34,9 @@ type settings struct {
 	room.Wish
 
 	claim *claim.Claim // what this launch holds of host memory; nil: nothing
+	hold  *room.Hold   // what it holds of its cards; nil: nothing
+
+	Wait time.Duration // for room: 0 not at all, negative without a limit
 
 	Allow    ladder.Cost
 	Plugin   string // "auto", "none" or a name
@@ -41,8 +44,9 @@ type settings struct {
 	Fill     bool
 	Fast     bool // with Fill: by trials of a few sizes
 	Rehearse bool
-	Inside   bool // the program's Python processes report their memory
-	GPUs     int  // how many cards the command would see; 0: this machine's, or one with VRAM
+	Inside   bool     // the program's Python processes report their memory
+	Set      []string // KEY=VALUE: settings of the job that the user asks for beside its recipe
+	GPUs     int      // how many cards the command would see; 0: this machine's, or one with VRAM
 	Anyway   bool
 	TTY      bool
 	Quiet    bool
@@ -80,7 +84,9 @@ func (s settings) Value(key, value string) string {
 func addFlags(f *pflag.FlagSet) {
 	f.String("allow", "metrics", "highest cost of a change: "+strings.Join(ladder.Costs(), ", "))
 	f.String("vram", "", "plan for a card of this size, such as 12GiB; it does not have to be in this machine")
-	f.String("device", "auto", "auto, cpu, or a GPU by index or UUID")
+	f.String("device", "auto", "auto, cpu, a GPU by index or UUID; any, or a list such as 0,2: launch chooses a card with room")
+	f.String("wait", "", "wait for room on the card, or for --memory, instead of exit 75; --wait=30m: at most so long")
+	f.Lookup("wait").NoOptDefVal = "true"
 	f.String("memory", "", "with --device cpu: memory limit for each process of the job, enforced by the kernel "+
 		"(RLIMIT_DATA)")
 	f.String("reserve", "0", "how much of the card to leave free")
@@ -106,6 +112,17 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("save-on", "", "on these signals, let the program save its state, then stop it and exit with 75: "+
 		"USR2=100s,TERM gives it 100 s after SIGUSR2 and "+attempt.NoticeTime.String()+" after SIGTERM")
 	f.Duration("sample", time.Second, "time between two readings of the GPU")
+}
+
+// setFlag is the name of the flag that addSet declares.
+const setFlag = "set"
+
+// addSet declares --set, for the commands that read a job. It is no setting of launch: it is part of one job, as its
+// command is. So neither the environment nor a settings file has it; there it would change every training without being
+// seen. launch resume keeps what its run has.
+func addSet(f *pflag.FlagSet) {
+	f.StringArray(setFlag, nil, "run the job as if its recipe had this value: KEY=VALUE, where KEY is an address in the "+
+		"recipe (train.optim_g.lr), a knob (micro-batch) or an option of the program (--set=--lr=0.1); may be repeated")
 }
 
 // readSettings joins flags, environment and files. dir is the folder that launch was started in.
@@ -357,6 +374,21 @@ func (d *decoder) fill() (on, fast bool) {
 	}
 }
 
+// wait reads --wait: a boolean or a time.
+func (d *decoder) wait() time.Duration {
+	text := d.v.GetString("wait")
+	if t, err := time.ParseDuration(text); err == nil && t > 0 {
+		return t
+	}
+	switch on, err := truth(cmp.Or(text, "false")); {
+	case err != nil:
+		d.wrong("%s: %q is neither a time, such as 30m, nor true or false", d.Name("wait"), text)
+	case on:
+		return forever
+	}
+	return 0
+}
+
 // decode reads the settings from v. from names those that no flag set, for errors.
 func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	d := &decoder{settings: settings{from: from}, v: v}
@@ -371,6 +403,7 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 		d.wrongValue("gpus", "int")
 	}
 	d.Fill, d.Fast = d.fill()
+	d.Wait = d.wait()
 	d.TTY, d.Quiet, d.JSONFile = d.boolean("tty"), d.boolean("quiet"), v.GetString("json-file")
 	d.Receipts, d.Inside, d.Prune = d.boolean("receipts"), d.boolean("inside"), d.boolean("prune")
 	d.Sample = d.duration("sample")

@@ -70,6 +70,7 @@ type Setup struct {
 	Job     *job.Job // nil if no plugin recognised the command
 	Priced  *ladder.Set
 	Room    room.Room
+	Hold    *room.Hold // what the run has claimed of its cards; may be nil
 	Report  Reporter
 	Record  *record.Record // nil if none can be kept
 	Name    string         // of the run; marks on folders carry it
@@ -93,6 +94,7 @@ type Executor struct {
 	// killed.
 	Trouble error
 
+	gone    int            // how often in a row a plan's room was taken by another launch
 	roots   *confine.Roots // of the job's paths, as they were before the first attempt; nil without a job
 	midLine bool           // the program's last line has no end, and launch prints to the same place
 	began   time.Time      // when the run's first attempt began, trials aside

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
@@ -41,7 +42,7 @@ func asSaved(out *run.Outcome, in file.Finder, j *job.Job, edits []config.Edit) 
 			}
 			said, same := map[string]string{}, true
 			for _, e := range edits {
-				if value, ok := doc.Get(e.At.Path); ok && e.At.Doc != config.ArgvDoc && !slices.Contains(out.Confirmed, e.At.Doc) {
+				if value, ok := spelled(doc, e.At.Path); ok && !strings.HasPrefix(e.At.Path, "-") && !slices.Contains(out.Confirmed, e.At.Doc) {
 					said[e.Knob], same = value, same && value == e.To
 				}
 			}
@@ -60,6 +61,20 @@ func asSaved(out *run.Outcome, in file.Finder, j *job.Job, edits []config.Edit) 
 			settle(out, knob, value)
 		}
 	}
+}
+
+// spelled returns a setting of a document. Lists have one spelling, because programs save them over several lines.
+func spelled(doc config.Tree, path string) (string, bool) {
+	text, ok := doc.Get(path)
+	list := doc.Root().At(path)
+	if !ok || list.Kind() != config.Seq || !strings.Contains(text, "\n") {
+		return text, ok
+	}
+	items := make([]string, list.Len())
+	for i := range items {
+		items[i] = list.Index(i).Text()
+	}
+	return "[" + strings.Join(items, ", ") + "]", true
 }
 
 // settle adds a setting as the program uses it, unless the program has printed that setting.

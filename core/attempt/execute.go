@@ -27,7 +27,7 @@ import (
 func (x *Executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, err error) {
 	defer func() { out, err = trialFailed(p, out, err) }()
 	dir, err := x.folder(p.Attempt)
-	if err != nil && (p.Trial != "" || slices.ContainsFunc(p.Edits, func(e config.Edit) bool { return e.At.Doc != config.ArgvDoc })) {
+	if err != nil && (p.Trial != "" || slices.ContainsFunc(x.Job.With(p.Edits), func(e config.Edit) bool { return e.At.Doc != config.ArgvDoc })) {
 		return run.Outcome{}, err
 	}
 	if err != nil { // the plan needs no copies, so the training can run
@@ -53,6 +53,7 @@ func (x *Executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 		return run.Outcome{}, err
 	}
 	a := x.attemptOf(p, made.Command, started.Command.Dir, dir)
+	edits = x.Job.With(edits) // all that the program should report
 	sources, clear, err := x.writeCopies(made, edits)
 	defer clear()
 	if err != nil {

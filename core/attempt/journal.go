@@ -1,7 +1,10 @@
 package attempt
 
 import (
+	"errors"
+
 	"github.com/launch-ml/launch/core/receipt"
+	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
 )
 
@@ -28,8 +31,28 @@ type journal struct {
 
 // Planned implements [run.Journal].
 func (j *journal) Planned(p *run.Plan) error {
+	if err := j.x.claim(p); err != nil {
+		return err
+	}
 	if j.x.Record != nil {
 		j.warn(j.x.Record.Planned(p))
+	}
+	return nil
+}
+
+// replans is how often launch plans again because other launches were faster.
+const replans = 5
+
+// claim makes the run's claims on its cards those of the plan.
+func (x *Executor) claim(p *run.Plan) error {
+	err := x.Hold.Plan(&x.Setup.Room, p.Need())
+	if errors.Is(err, room.ErrGone) && x.gone < replans {
+		x.gone++
+		return run.ErrRoom
+	}
+	x.gone = 0
+	if err != nil { // the training matters more than the claim
+		x.Report.Warn("%v: other launches may count less memory for this one than it takes", err)
 	}
 	return nil
 }

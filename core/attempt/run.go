@@ -95,7 +95,7 @@ func endRemains(left *proc.Remains, out run.Outcome) {
 // watch starts to observe the memory of the attempt.
 func (x *Executor) watch(ctx context.Context, a attempt) *observe.Watch {
 	of := observe.Subject{Device: x.Setup.Room.Device, Limited: x.Setup.Room.Limit() > 0, Every: x.Sample,
-		Host: room.Host, Benchmark: a.signs.Benchmark}
+		Host: room.Host, Benchmark: a.signs.Benchmark, Uses: x.Hold.Uses}
 	if a.witness != nil {
 		of.Hook = a.witness.Peaks
 	}

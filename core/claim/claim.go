@@ -13,14 +13,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,7 +25,7 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A Resource is something that can be claimed: host memory or, later, a card by its UUID.
+// A Resource is something that can be claimed: host memory, or a card by its UUID.
 type Resource struct {
 	Kind string `json:"kind"`
 	ID   string `json:"id,omitempty"`
@@ -38,11 +34,25 @@ type Resource struct {
 // Host is this machine's host memory.
 var Host = Resource{Kind: "host memory"}
 
-// A Held is a claim in the list of claims.
-type Held struct {
+// Card is a card, or a MIG slice, by its UUID.
+func Card(uuid string) Resource { return Resource{Kind: "card", ID: uuid} }
+
+// A Want is what a launch claims.
+type Want struct {
 	Resource
 	Bytes unit.Bytes `json:"bytes"`
-	PID   int        `json:"pid"`
+	// Open: the need is not known. Bytes are what was free, and the job may take all of it, or a part.
+	Open bool `json:"open,omitempty"`
+	// Waiting: the launch holds nothing. It waits for this much.
+	Waiting bool `json:"waiting,omitempty"`
+	// Among are the cards, by their UUIDs, that a waiting launch could take.
+	Among []string `json:"among,omitempty"`
+}
+
+// A Held is a claim in the list of claims.
+type Held struct {
+	Want
+	PID int `json:"pid"`
 	// Start distinguishes the process from a later one with its number: the kernel's boot ID, and the process's start
 	// time.
 	Start string    `json:"start"`
@@ -71,7 +81,7 @@ func (t *Taken) Error() string {
 func Room(r Resource, want, total unit.Bytes, held []Held) *Taken {
 	sum, by := want, []Held{}
 	for _, h := range held {
-		if h.Resource == r && h.Refuses() {
+		if h.Resource == r && h.Refuses() && !h.Waiting {
 			sum += h.Bytes
 			by = append(by, h)
 		}
@@ -82,8 +92,23 @@ func Room(r Resource, want, total unit.Bytes, held []Held) *Taken {
 	return &Taken{r, want, total, by}
 }
 
+// Sum is how much of a resource is claimed by launches whose claims can refuse one of this account.
+func Sum(r Resource, held []Held) (sum unit.Bytes) {
+	for _, h := range held {
+		if h.Resource == r && h.Refuses() && !h.Waiting {
+			sum += h.Bytes
+		}
+	}
+	return sum
+}
+
 // Refuses reports whether a claim can refuse a claim of this account.
 func (h Held) Refuses() bool { return h.UID == os.Geteuid() || h.UID == 0 }
+
+// Own reports whether it is a claim of this process.
+func (h Held) Own() bool {
+	return h.PID == os.Getpid() && h.UID == os.Geteuid() && h.Start == start(h.PID)
+}
 
 // A Claim is held until it is released, or this process ends.
 type Claim struct {
@@ -91,11 +116,30 @@ type Claim struct {
 	path string // of the file that describes it
 	once sync.Once
 	done chan struct{}
+
+	mu   sync.Mutex
+	held Held
 }
 
 // Take claims want bytes of a resource that has total bytes. The error is a *[Taken] if others hold too much; any other
 // error means that the claim could not be written. With anyway it claims the memory in any case.
 func Take(r Resource, want, total unit.Bytes, anyway bool) (*Claim, error) {
+	made, err := Decide(nil, func(held []Held) ([]Want, error) {
+		if taken := Room(r, want, total, held); taken != nil && !anyway {
+			return nil, taken
+		}
+		return []Want{{Resource: r, Bytes: want}}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return made[0], nil
+}
+
+// Decide passes the claims that are held to decide, and makes the claims that it returns, all or none. No other launch
+// of this account claims anything meanwhile, so decide has to be quick. The claims in place of which these are made
+// then end; without an error only. An error of decide's is returned as it is.
+func Decide(inPlaceOf []*Claim, decide func(held []Held) ([]Want, error)) (made []*Claim, err error) {
 	dir, err := own()
 	if err != nil {
 		return nil, err
@@ -106,47 +150,96 @@ func Take(r Resource, want, total unit.Bytes, anyway bool) (*Claim, error) {
 	}
 	defer unlock()
 	tidy(dir)
-	if taken := Room(r, want, total, List()); taken != nil && !anyway {
-		return nil, taken
+	wants, err := decide(List())
+	if err != nil {
+		return nil, err
 	}
+	for _, w := range wants {
+		c, err := publish(dir, w)
+		if err != nil {
+			for _, c := range made {
+				c.Release()
+			}
+			return nil, fmt.Errorf("claiming %s: %w", w.Kind, err)
+		}
+		made = append(made, c)
+	}
+	for _, c := range inPlaceOf {
+		c.Release()
+	}
+	return made, nil
+}
+
+// publish locks and writes a new claim.
+func publish(dir string, w Want) (*Claim, error) {
 	var salt [4]byte
 	rand.Read(salt[:])
 	name := filepath.Join(dir, fmt.Sprintf("%d-%x", os.Getpid(), salt))
-	c := &Claim{path: name + ".json", done: make(chan struct{})}
+	c := &Claim{path: name + ".json", done: make(chan struct{}), held: Held{
+		Want: w, PID: os.Getpid(), Start: start(os.Getpid()), Since: time.Now(), UID: os.Geteuid()}}
+	var err error
 	if c.lock, err = private.Open(name+".lock", os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err != nil {
-		return nil, fmt.Errorf("claiming %s: %w", r.Kind, err)
+		return nil, err
 	}
-	if err := unix.Flock(int(c.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		c.remove()
-		return nil, fmt.Errorf("claiming %s: %w", r.Kind, err)
-	}
-	text, err := json.Marshal(Held{Resource: r, Bytes: want, PID: os.Getpid(), Start: start(os.Getpid()), Since: time.Now(), UID: os.Geteuid()})
-	if err == nil {
-		err = write(c.path, text)
+	if err = unix.Flock(int(c.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+		err = c.write()
 	}
 	if err != nil {
 		c.remove()
-		return nil, fmt.Errorf("claiming %s: %w", r.Kind, err)
+		return nil, err
 	}
 	go c.renew()
 	return c, nil
 }
 
-// write publishes a claim. A reader that comes meanwhile does not see it; a launch that wants to claim waits. If the
-// machine crashes, the file may be lost, but then the claim has ended too.
-func write(path string, text []byte) error {
-	f, err := private.Open(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+// write publishes the claim in one step: a reader sees it as it was before, or as it is now. If the machine crashes,
+// the file may be lost, but then the claim has ended too.
+func (c *Claim) write() error {
+	text, err := json.Marshal(c.held)
+	if err != nil {
+		return err
+	}
+	next := strings.TrimSuffix(c.path, ".json") + ".next"
+	f, err := private.Open(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(text)
-	return errors.Join(err, f.Chmod(0o644), f.Close()) // independent of the umask
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil { // independent of the umask
+		return err
+	}
+	return os.Rename(next, c.path)
+}
+
+// Want is what the claim holds.
+func (c *Claim) Want() Want {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held.Want
+}
+
+// Set changes the amount of a claim, without a look at the claims of others. It does nothing if the claim has ended.
+func (c *Claim) Set(bytes unit.Bytes, open bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.done:
+		return nil
+	default:
+	}
+	if c.held.Bytes == bytes && c.held.Open == open {
+		return nil
+	}
+	c.held.Bytes, c.held.Open = bytes, open
+	return c.write()
 }
 
 // Release ends the claim. It does nothing if c is nil.
 func (c *Claim) Release() {
 	if c != nil {
 		c.once.Do(func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
 			close(c.done)
 			c.remove()
 		})
@@ -173,200 +266,4 @@ func (c *Claim) renew() {
 			os.Chtimes(c.lock.Name(), now, now)
 		}
 	}
-}
-
-const prefix = "launch-claims-"
-
-// bases lists the folders in which a folder of claims may be: first the temporary files that all launches of this
-// machine see, then, if another account has taken the name there, the next.
-var bases = private.Shared
-
-// place returns this account's folder of claims, which may not exist yet.
-func place() (string, error) {
-	var first error
-	for _, base := range bases() {
-		dir := filepath.Join(base, prefix+strconv.Itoa(os.Geteuid()))
-		err := private.Check(dir)
-		if err == nil {
-			_, err = os.Stat(base)
-		}
-		if _, there := os.Lstat(dir); err == nil && there != nil { // in a container the first base may be read-only
-			err = unix.Access(base, unix.W_OK|unix.X_OK)
-		}
-		if err == nil {
-			return dir, nil
-		}
-		if first == nil {
-			first = err
-		}
-	}
-	return "", fmt.Errorf("finding a folder for claims: %w", first)
-}
-
-// own makes this account's folder of claims, which others may read.
-func own() (string, error) {
-	dir, err := place()
-	if err != nil {
-		return "", err
-	}
-	if err = os.Mkdir(dir, 0o755); err == nil {
-		err = os.Chmod(dir, 0o755) // independent of the umask
-	} else if errors.Is(err, os.ErrExist) {
-		err = nil
-	}
-	if err == nil {
-		err = private.Check(dir) // another account may have been faster
-	}
-	if err != nil {
-		return "", fmt.Errorf("making the folder of claims: %w", err)
-	}
-	return dir, nil
-}
-
-// alone waits until no other launch of this account uses the claims. Its lock is private to this account, so that no
-// other account can hold it.
-func alone(dir string) (unlock func(), err error) {
-	f, err := private.Open(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("locking the claims: %w", err)
-	}
-	for range 200 {
-		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
-			return func() { f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	f.Close()
-	return nil, fmt.Errorf("locking the claims: %w", err)
-}
-
-// tidy removes this account's claims whose launch has ended.
-func tidy(dir string) {
-	locks, _ := filepath.Glob(filepath.Join(dir, "*.lock"))
-	for _, path := range locks {
-		if filepath.Base(path) != ".lock" && !locked(path) {
-			os.Remove(strings.TrimSuffix(path, ".lock") + ".json")
-			os.Remove(path)
-		}
-	}
-}
-
-func locked(path string) bool {
-	f, err := private.Open(path, os.O_RDONLY, 0)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
-}
-
-// Bounds of what is read from other accounts.
-const (
-	mostFolders = 100
-	mostFiles   = 200
-	mostText    = 4 << 10
-	mostBytes   = 1 << 50
-)
-
-// List returns the claims that are held on this machine, those of other accounts included.
-func List() (held []Held) {
-	mine, _ := place()
-	if mine != "" {
-		held = in(mine)
-	}
-	for _, base := range bases() {
-		dirs, _ := filepath.Glob(filepath.Join(base, prefix+"*"))
-		for _, dir := range dirs[:min(len(dirs), mostFolders)] {
-			if filepath.Base(dir) != prefix+strconv.Itoa(os.Geteuid()) {
-				held = append(held, in(dir)...)
-			}
-		}
-	}
-	return held
-}
-
-// in lists the claims in one folder, of any account.
-func in(dir string) (held []Held) {
-	d, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)
-	if err != nil {
-		return nil
-	}
-	defer d.Close()
-	info, err := d.Stat()
-	if err != nil || filepath.Base(dir) != prefix+strconv.Itoa(private.Owner(info)) {
-		return nil
-	}
-	uid := private.Owner(info)
-	names, _ := d.Readdirnames(2 * mostFiles)
-	for _, name := range names {
-		if stem, ok := strings.CutSuffix(name, ".json"); ok {
-			if h, ok := read(d, name, uid); ok && alive(h, filepath.Join(dir, stem+".lock")) {
-				held = append(held, h)
-			}
-		}
-	}
-	slices.SortFunc(held, func(a, b Held) int { return a.Since.Compare(b.Since) })
-	return held
-}
-
-// read reads one claim, relative to its folder.
-func read(dir *os.File, name string, uid int) (h Held, ok bool) {
-	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return h, false
-	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() || private.Owner(info) != uid || info.Size() > mostText {
-		return h, false
-	}
-	text, err := io.ReadAll(io.LimitReader(f, mostText))
-	if err != nil || json.Unmarshal(text, &h) != nil || h.Bytes <= 0 || h.Bytes > mostBytes || h.PID <= 0 {
-		return h, false
-	}
-	if h.UID = uid; uid != os.Geteuid() && uid != 0 { // no text of another account is shown
-		h.Resource = Resource{Kind: known(h.Kind)}
-		h.Start = ""
-	}
-	return h, true
-}
-
-func known(kind string) string {
-	if kind == Host.Kind {
-		return kind
-	}
-	return "another resource"
-}
-
-// alive reports whether a claim is still held. For this account the lock decides. For other accounts, whose locks this
-// process cannot open, the process decides.
-func alive(h Held, lock string) bool {
-	if h.UID == os.Geteuid() {
-		return locked(lock)
-	}
-	info, err := os.Stat("/proc/" + strconv.Itoa(h.PID))
-	return err == nil && private.Owner(info) == h.UID && (h.Start == "" || h.Start == start(h.PID))
-}
-
-var boot = sync.OnceValue(func() string {
-	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(text))
-})
-
-// start identifies the start of a process: the boot ID, and field 22 of /proc/PID/stat (proc_pid_stat(5)).
-func start(pid int) string {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return ""
-	}
-	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
-	f := strings.Fields(rest)
-	if len(f) < 20 {
-		return ""
-	}
-	return boot() + ":" + f[19]
 }

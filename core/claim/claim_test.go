@@ -170,7 +170,7 @@ func TestAnothers(t *testing.T) {
 	}
 	defer sleep.Wait()
 	defer sleep.Process.Kill()
-	plant(another, Held{Resource: Host, Bytes: 400 << 40, PID: sleep.Process.Pid, UID: 0})
+	plant(another, Held{Want: Want{Resource: Host, Bytes: 400 << 40}, PID: sleep.Process.Pid, UID: 0})
 	take(t, 20*gib)
 	theirs := 0
 	for _, h := range List() {
@@ -184,10 +184,10 @@ func TestAnothers(t *testing.T) {
 	if theirs != 1 {
 		t.Errorf("%d claims of the other account are listed", theirs)
 	}
-	if Room(Host, 20*gib, 24*gib, []Held{{Resource: Host, Bytes: 400 << 40, UID: another}}) != nil {
+	if Room(Host, 20*gib, 24*gib, []Held{{Want: Want{Resource: Host, Bytes: 400 << 40}, UID: another}}) != nil {
 		t.Error("another account's claim refuses")
 	}
-	if Room(Host, 20*gib, 24*gib, []Held{{Resource: Host, Bytes: 20 * gib, UID: 0}}) == nil {
+	if Room(Host, 20*gib, 24*gib, []Held{{Want: Want{Resource: Host, Bytes: 20 * gib}, UID: 0}}) == nil {
 		t.Error("root's claim does not refuse")
 	}
 }

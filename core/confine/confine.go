@@ -423,6 +423,9 @@ func (r *Roots) readTexts() {
 			paths = append(paths, s.Path)
 		}
 	}
+	for _, e := range r.job.Asked {
+		r.texts = append(r.texts, []byte(e.To))
+	}
 	for _, path := range paths[:min(len(paths), 100)] {
 		if f, _, err := regular(path); err == nil {
 			if text, err := io.ReadAll(io.LimitReader(f, maxText)); err == nil {

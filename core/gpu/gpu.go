@@ -58,8 +58,8 @@ func (e *ErrVisible) Error() string {
 // With indices and without CUDA_DEVICE_ORDER=PCI_BUS_ID the CUDA runtime numbers the fastest card first, which NVML
 // does not tell; unsure is then true if the devices differ.
 func Visible(env []string, all []Device) (seen []Device, unsure bool, err error) {
-	value, set := lookup(env, "CUDA_VISIBLE_DEVICES")
-	order, _ := lookup(env, "CUDA_DEVICE_ORDER")
+	value, set := Lookup(env, "CUDA_VISIBLE_DEVICES")
+	order, _ := Lookup(env, "CUDA_DEVICE_ORDER")
 	mixed := order != "PCI_BUS_ID" && slices.ContainsFunc(all, func(d Device) bool { return d.Name != all[0].Name || d.Total != all[0].Total })
 	cards := whole(all)
 	if !set {
@@ -96,6 +96,14 @@ stop:
 	return seen, unsure, nil
 }
 
+// Leaves returns the devices that a program can be given one by one: the cards that are not cut into slices, and the
+// slices of those that are.
+func Leaves(all []Device) []Device {
+	return slices.DeleteFunc(slices.Clone(all), func(d Device) bool {
+		return d.Parent == "" && slices.ContainsFunc(all, func(s Device) bool { return s.Parent == d.UUID && s.Parent != "" })
+	})
+}
+
 // whole returns the cards by index. Of a card that is cut into MIG slices a program sees the first slice only.
 func whole(all []Device) []Device {
 	cards := slices.DeleteFunc(slices.Clone(all), func(d Device) bool { return d.Parent != "" })
@@ -107,7 +115,8 @@ func whole(all []Device) []Device {
 	return cards
 }
 
-func lookup(env []string, name string) (value string, set bool) {
+// Lookup returns a variable of an environment; of several the last.
+func Lookup(env []string, name string) (value string, set bool) {
 	for _, kv := range slices.Backward(env) {
 		if v, ok := strings.CutPrefix(kv, name+"="); ok {
 			return v, true

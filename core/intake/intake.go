@@ -44,6 +44,7 @@ type Options struct {
 	Wish    room.Wish
 	GPUs    int // how many the command would see; 0: this machine's
 	Limits  run.Limits
+	Set     []string // KEY=VALUE: settings that the user asks for beside the recipe; see [Asked]
 	// Called names settings in errors.
 	Called Called
 	// Learner starts to read what earlier runs measured.
@@ -127,12 +128,20 @@ func (r *Reading) refuse(err error) {
 // wrong setting.
 func Read(ctx context.Context, o Options, args []string) (*Reading, error) {
 	r := &Reading{}
+	err := r.read(ctx, o, args)
+	if len(o.Set) > 0 && r.Job == nil && r.Err == nil && !r.AsksForHelp { // as typed, the program would use other settings
+		r.Err = r.needsPlugin()
+	}
+	return r, err
+}
+
+func (r *Reading) read(ctx context.Context, o Options, args []string) error {
 	if !r.understand(o, args) {
-		return r, nil
+		return nil
 	}
 	source, ok, err := r.pick(ctx, o)
 	if err != nil || !ok {
-		return r, err
+		return err
 	}
 	look := lookFor(ctx, o.Wish, r.Command.Env)
 	ctx, cancel := withPausableTimeout(ctx, Deadline)
@@ -140,7 +149,7 @@ func Read(ctx context.Context, o Options, args []string) (*Reading, error) {
 	client, err := o.Ask(ctx, source, &r.Command)
 	if err != nil {
 		r.Without("%v", err)
-		return r, nil
+		return nil
 	}
 	r.ending = make(chan struct{})
 	defer func() {
@@ -150,10 +159,16 @@ func Read(ctx context.Context, o Options, args []string) (*Reading, error) {
 		}()
 	}()
 	known := r.recognize(ctx, o, client, look)
-	if known != nil && r.measure(o, look) && r.price(ctx, o, known) && source.Path != "" {
+	var asked *edited
+	if known != nil && len(o.Set) > 0 {
+		if known, asked = r.recognizeAsked(ctx, o, client, look); asked != nil {
+			defer asked.remove()
+		}
+	}
+	if known != nil && r.measure(o, look) && r.price(ctx, o, known, asked) && source.Path != "" {
 		r.checkEdits()
 	}
-	return r, nil
+	return nil
 }
 
 // understand finds the program of the command. It returns false if no plugin is to be asked.
@@ -254,7 +269,7 @@ func lookFor(ctx context.Context, w room.Wish, env []string) func() (room.Room, 
 
 // recognize asks the plugin for the job. It returns nil if there is none.
 func (r *Reading) recognize(ctx context.Context, o Options, client plugin.Plugin, look func() (room.Room, error)) plugin.Recognized {
-	known, err := plugin.Answer(ctx, client.Recognize, &r.Command, finder{r, o, look})
+	known, err := plugin.Answer(ctx, client.Recognize, &r.Command, finder{r, o, look, nil})
 	var caution *plugin.Caution
 	switch {
 	case errors.As(err, &caution):
@@ -287,6 +302,8 @@ type finder struct {
 	r    *Reading
 	o    Options
 	look func() (room.Room, error)
+	// asked has the copies of Python source with the settings that the user asks for; nil: there are none.
+	asked *edited
 }
 
 func (f finder) Devices() int {
@@ -302,7 +319,9 @@ func (f finder) Sources(ctx context.Context, paths []string) []config.PythonSour
 	if f.r.program != nil {
 		interpreter, dir = python.Of(*f.r.program, c.Env).Interpreter, f.r.program.Dir
 	}
-	return overlay.Cache(filepath.Join(f.o.State, "sources")).Read(ctx, interpreter, c.Env, dir, paths)
+	return f.asked.sources(paths, func(paths []string) []config.PythonSource {
+		return overlay.Cache(filepath.Join(f.o.State, "sources")).Read(ctx, interpreter, c.Env, dir, paths)
+	})
 }
 
 // confine removes from the job what lies outside the command's folders, with a warning.
@@ -344,7 +363,7 @@ func (r *Reading) measure(o Options, look func() (room.Room, error)) bool {
 }
 
 // price asks for the ladders and makes the run. It returns false if there is no run.
-func (r *Reading) price(ctx context.Context, o Options, known plugin.Recognized) bool {
+func (r *Reading) price(ctx context.Context, o Options, known plugin.Recognized, asked *edited) bool {
 	learn := o.Learner()
 	device := gpu.Device{Kind: gpu.CUDA} // if none is visible: an unknown card
 	if r.Room.Device != nil {
@@ -359,6 +378,8 @@ func (r *Reading) price(ctx context.Context, o Options, known plugin.Recognized)
 		r.refuse(asTypedHint(err))
 		return false
 	}
+	asked.ladders(set)
+	r.Job.Merged = nil
 	if why := fixedSource(r.program, r.Job); why != "" {
 		r.Warnings = append(r.Warnings, "launch leaves the settings in Python source as they are: "+why)
 		r.Job.Fixed = why

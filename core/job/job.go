@@ -47,6 +47,13 @@ type Job struct {
 	Options []config.Option `json:"options,omitempty"`
 	Files   []File          `json:"files,omitempty"`
 	Batch   Batch           `json:"batch"`
+	// Asked are settings that the user has set for this job beside its recipe, with --set. They are part of the job as
+	// asked: Rewrite makes them first. Those of arguments are in Command already. The plugin host sets them.
+	Asked []config.Edit `json:"asked,omitempty"`
+	// Merged are the settings of the whole recipe, as YAML or JSON, where the program merges several files and takes
+	// arguments KEY=VALUE that outrank all of them. A setting that the user asks for becomes such an argument. It is nil
+	// for other programs; launch does not keep it in records.
+	Merged []byte `json:"merged,omitempty"`
 	// Steps is the number of optimizer steps of the whole training, if its progress signs count them from the
 	// beginning, even after a resume; 0 if unknown.
 	Steps  int64  `json:"steps,omitempty"`

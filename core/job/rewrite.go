@@ -19,10 +19,11 @@ type Rewritten struct {
 }
 
 // Rewrite makes the edits. Edited files become copies below dir, under their own names, and the command then names the
-// copies; the user's own files are never changed. Copies of the same name lie in separate folders. Without edits the
-// command is returned unchanged.
+// copies; the user's own files are never changed. Copies of the same name lie in separate folders. What the user has
+// asked for ([Job.Asked]) is edited first. Without any edits the command is returned unchanged.
 func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 	out := &Rewritten{Command: j.Command, Set: map[string]string{}}
+	edits = slices.Concat(j.AskedInFiles(), edits)
 	if len(edits) == 0 {
 		return out, nil
 	}
@@ -80,6 +81,51 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 	return out, nil
 }
 
+// AskedInFiles lists what the user has asked for in the files of the recipe. The command reads copies of those files.
+func (j *Job) AskedInFiles() []config.Edit {
+	return slices.DeleteFunc(slices.Clone(j.Asked), func(e config.Edit) bool { return e.At.Doc == config.ArgvDoc })
+}
+
+// With returns what the user has asked for, except where one of the edits changes the same setting, and then the edits:
+// what the program should report.
+func (j *Job) With(edits []config.Edit) []config.Edit {
+	asked := slices.DeleteFunc(slices.Clone(j.Asked), func(e config.Edit) bool {
+		return slices.ContainsFunc(edits, func(later config.Edit) bool { return later.At == e.At })
+	})
+	return append(asked, edits...)
+}
+
+// WithAsked returns a command's arguments with those of the edits made that change arguments. The command is the job's,
+// as the user typed it.
+func (j *Job) WithAsked(args []string, edits []config.Edit) ([]string, error) {
+	if !slices.ContainsFunc(edits, func(e config.Edit) bool { return e.At.Doc == config.ArgvDoc }) {
+		return args, nil
+	}
+	prog, err := command.Program(args, j.Command.Env, j.Command.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("reading the command: %w", err)
+	}
+	argv, err := config.ParseArgv(prog.Args, j.Options)
+	if err != nil {
+		return nil, fmt.Errorf("reading the command: %w", err)
+	}
+	for _, e := range edits {
+		switch {
+		case e.At.Doc != config.ArgvDoc:
+		case e.Remove:
+			err = argv.Remove(e.At.Path)
+		case e.Add:
+			err = editArgv(argv, e)
+		default:
+			err = argv.Set(e.At.Path, e.To)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return prog.WithArgs(argv.Args())
+}
+
 // pointAt makes the command read a file's copy.
 func pointAt(argv *config.Argv, f File) (err error) {
 	if f.Added {
@@ -133,8 +179,8 @@ func (j *Job) patch(e config.Edit) (Patch, bool) {
 	return Patch{}, false
 }
 
-// open reads the document.
-func (f File) open() (config.Tree, error) {
+// Open reads the document.
+func (f File) Open() (config.Tree, error) {
 	if f.Format == Python {
 		return config.OpenPython(f.Source)
 	}
@@ -163,7 +209,7 @@ func (j *Job) editFile(docs map[string]config.Tree, e config.Edit) error {
 			return fmt.Errorf("editing %v: the command reads no such file", e.At)
 		}
 		var err error
-		if doc, err = j.Files[i].open(); err != nil {
+		if doc, err = j.Files[i].Open(); err != nil {
 			return err
 		}
 		docs[e.At.Doc] = doc

@@ -138,3 +138,32 @@ func TestRewriteOfOneName(t *testing.T) {
 		}
 	}
 }
+
+// What the user has asked for is edited first, also without edits of launch's own. Its arguments are in the command.
+func TestRewriteAsked(t *testing.T) {
+	j := job("python", "train.py", "-opt", "x.yml", "--auto_resume")
+	at := config.Address{Doc: "x.yml", Path: "train.batch"}
+	j.Asked = []config.Edit{{Knob: "micro-batch", At: at, From: "16", To: "12"}, {At: config.Address{Doc: config.ArgvDoc, Path: "--auto_resume"}, Remove: true}}
+	args, err := j.WithAsked(j.Command.Args, j.Asked)
+	if err != nil || !slices.Equal(args, []string{"python", "train.py", "-opt", "x.yml"}) {
+		t.Fatalf("the arguments are %q, %v", args, err)
+	}
+	j.Command.Args = args
+	later := config.Edit{Knob: "micro-batch", At: at, From: "12", To: "6"}
+	for batch, edits := range map[string][]config.Edit{"12": nil, "6": {later}} {
+		out, err := j.Rewrite(edits, "/a")
+		if err != nil || len(out.Files) != 1 || !strings.Contains(string(out.Files[0].Text), "batch: "+batch+"\n") ||
+			!slices.Equal(out.Command.Args, []string{"python", "train.py", "-opt", "/a/x.yml"}) {
+			t.Errorf("%v: %+v, %v", edits, out, err)
+		}
+	}
+	if got := j.With([]config.Edit{later}); len(got) != 2 || got[0] != j.Asked[1] || got[1] != later {
+		t.Errorf("the program should report %v", got)
+	}
+	if j.Asked = j.Asked[1:]; len(j.AskedInFiles()) != 0 {
+		t.Errorf("in files: %v", j.AskedInFiles())
+	}
+	if out, err := j.Rewrite(nil, "/a"); err != nil || len(out.Files) != 0 || !slices.Equal(out.Command.Args, args) {
+		t.Errorf("without edits of files: %+v, %v", out, err)
+	}
+}

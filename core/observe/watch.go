@@ -23,6 +23,8 @@ type Subject struct {
 	Benchmark bool
 	Limited   bool // the kernel limits the data of each process in host memory
 	Every     time.Duration
+	// Uses receives what the job holds of the card at each look that tells it from what others hold. May be nil.
+	Uses func(uuid string, used unit.Bytes)
 	// Host reads the free host memory.
 	Host func() ladder.HostRooms
 	// Hook returns the peaks that a hook in the program has reported, in bytes, and whether they are the last. May be
@@ -36,6 +38,7 @@ type Watch struct {
 	timeline *timeline
 	hook     func() (allocated, reserved unit.Bytes, last bool)
 	pid      atomic.Int64
+	uses     func(uuid string, used unit.Bytes)
 	stop     sync.Once
 	end      func()
 	done     []chan struct{}
@@ -45,7 +48,7 @@ type Watch struct {
 // limited.
 func Start(ctx context.Context, of Subject) *Watch {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &Watch{timeline: newTimeline(), observations: newObservations(of.Every), hook: of.Hook, end: cancel}
+	w := &Watch{timeline: newTimeline(), observations: newObservations(of.Every), hook: of.Hook, uses: of.Uses, end: cancel}
 	start := func(look func(context.Context)) {
 		done := make(chan struct{})
 		w.done = append(w.done, done)
@@ -128,6 +131,9 @@ func (w *Watch) lookAt(d gpu.Device, before unit.Bytes, alone bool) {
 	}
 	w.timeline.see(used, false)
 	if known {
+		if w.uses != nil {
+			w.uses(d.UUID, used)
+		}
 		w.addCard(d, used, d.Used-used, who)
 	} else {
 		w.addCard(d, used, before, nil)

@@ -326,7 +326,7 @@ func TestToldPhases(t *testing.T) {
 		"a loss": {frame(main, call("/home/u/prog.py", "main", "loss = net(x, y)"), forwarded),
 			TrainForward},
 		"a trained program":     {"epoch 1 loss 0.5\n" + frame(main, forwarded), TrainForward},
-		"a rest of a traceback": {frame(forwarded), TrainForward},
+		"a rest of a traceback": {frame(forwarded), Unknown},
 		"under no_grad, no training": {frame(main, call(library+"torch/utils/_contextlib.py", "decorate_context",
 			"return f()"), forwarded), Unknown},
 		"under no_grad, in a training": {"epoch 1 loss 0.5\n" + frame(main,
@@ -365,7 +365,7 @@ func TestToldPhases(t *testing.T) {
 			"dense/kernel/Initializer/random_uniform}}]]\n", Build},
 		"a compiled step": {began + call("/home/u/prog.py", "main", "state = p_train_step(state, "+
 			"batch)") + call(library+"jax/_src/api.py", "cache_miss", "f()") + "jaxlib.xla_extension.XlaRuntimeError: " +
-			"RESOURCE_EXHAUSTED: Out of memory while trying to allocate 740616652 bytes.\n", TrainForward},
+			"RESOURCE_EXHAUSTED: Out of memory while trying to allocate 740616652 bytes.\n", Unknown},
 		"an optimizer of another maker": {frame(main, call("/home/u/prog.py", "train", "optimizer.step()"),
 			call(library+"other/opt.py", "step", "torch.zeros_like(p)")), Optimizer},
 		"a model onto the card": {frame(call("/home/u/prog.py", "<module>", "model.to(device)")), Build},

@@ -35,24 +35,11 @@ var (
 	trainingPath = rx(`torch/nn/parallel/(?:parallel_apply|data_parallel|distributed)\.py|` +
 		`accelerate/utils/operations\.py|torch/utils/checkpoint\.py|` +
 		`deepspeed/runtime/engine\.py|fsdp/(?:fully_sharded_data_parallel|_fully_shard)|megatron/`)
-	trainingSource = rx(`(?i)\btrain(?:er|ing|_\w+)?\b|\b\w*loss(?:es)?\w*\b|\bbackward\(|optimi[sz]er`)
-	trainingWords  = rx(`(?i)\b(?:training|trainer|train|fine-?tun\w*|pre-?training|epochs?|learning[_ ]rate|` +
+	trainingSource = rx(`(?i)\btrain(?:er|ing|_\w+)?\b|\b\w*loss(?:es)?\w*\b|\bbackward\(|optimi[sz]er|` +
+		`\.(?:fit|fit_generator|fit_one_cycle|fine_tune)\(`)
+	trainingWords = rx(`(?i)\b(?:training|trainer|train|fine-?tun\w*|pre-?training|epochs?|learning[_ ]rate|` +
 		`optimi[sz]er|\w{0,8}[_ ]?loss)\b`)
 )
-
-// headless reports whether a traceback has lost its first frames: the outermost is one of a forward, or of torch
-// itself.
-func (f *finding) headless(calls []frame) bool {
-	for _, c := range calls {
-		if forwardFrame.MatchString(c.name) {
-			return true
-		}
-		if !c.installed() {
-			return false
-		}
-	}
-	return false
-}
 
 // aheadRows bounds the rows before a traceback whose words may tell what the program was doing.
 const aheadRows = 80

@@ -148,13 +148,8 @@ func (f *finding) firstStep(frames []frame, s State) bool {
 
 // source returns the line of source below a frame.
 func (f *finding) source(c frame) string {
-	// IPython marks the line with an arrow
-	if c.row < len(f.rows) && !strings.Contains(f.rows[c.row].body, "File \"") && !f.rows[c.row].boxed {
-		for i := c.row + 1; i < min(len(f.rows), c.row+14) && i != f.at; i++ {
-			if m := ipyArrow.FindStringIndex(f.rows[i].body); m != nil {
-				return f.rows[i].body[m[1]:]
-			}
-		}
+	if l, ok := f.listing(c); ok {
+		return l.statement
 	}
 	if c.row+1 < len(f.rows) && c.row+1 != f.at {
 		return f.rows[c.row+1].body

@@ -64,11 +64,22 @@ var phaseRules = []phaseRule{
 	{phase: Optimizer, path: rx(`torch/(?:cuda/)?amp/grad_scaler\.py`), name: rx(`^(?:step|_maybe_opt_step|` +
 		`unscale_|_unscale_grads_)$`)},
 	{phase: Optimizer, path: rx(`deepspeed/runtime/(?:zero|fp16|bf16)`), name: rx(`^step$`)},
+	// of others than torch: fastai's, fairseq's, timm's, MMEngine's, Transformers', Paddle's, a program's own
+	{phase: Optimizer, path: rx(`(?i)(?:^|/)(?:\w*optim\w*|adam\w*|adafactor|lion|lamb|sam|muon|shampoo)\.py$|` +
+		`(?:fairseq|timm|paddle|mxnet|oneflow)/optim\w*/[^l]\w*\.py$|/pytorch_optimizer/`), name: rx(`^_?(?:step|` +
+		`first_step|` +
+		`second_step|average_(?:sqr_)?grad|update_multi_precision|append_optimize_op|_?apply_optimize)$`)},
+	// keras/optimizers/, tensorflow/python/training/
+	{phase: Optimizer, path: rx(`(?:^|/)(?:tf_)?keras/(?:\w+/)*optimizers?\w*/|tensorflow/python/training/`),
+		name: rx(`^_?(?:_?resource_apply_\w+|apply_grad\w*|_?distributed_apply\w*|_internal_apply_gradients|` +
+			`_?update_step\w*|_?backend_(?:apply_gradients|update_step)|_create_slots|add_slot|add_variable_from_reference|` +
+			`add_optimizer_variables|build)$`)},
+	{phase: TrainBackward, path: rx(`tensorflow/python/(?:eager/backprop\.py|ops/\w+_grad\.py)`)},
 	{phase: TrainBackward, path: rx(`torch/_tensor\.py|torch/tensor\.py|autograd/graph\.py|autograd/__init__\.py`),
 		name: rx(`^(?:backward|_engine_run_backward|grad)$`)},
 	{phase: Optimizer, name: rx(`^(?:clip_grad_norm_?|clip_grad_value_|clip_grads_with_norm_|zero_grad)$`)}, // torch/nn/utils/clip_grad.py
 	{phase: TrainBackward, name: rx(`^(?:\w*backward\w*|unscale_and_clip_grads|_post_backward\w*)$`)},
-	{phase: TrainForward, name: rx(`^(?:compute_loss\w*|shared_step|_step|_?common_step)$`), either: true},
+	{phase: TrainForward, name: rx(`^(?:compute_loss\w*|shared_step|_step|_?common_step|evaluate_actions)$`), either: true},
 	{phase: TrainForward, name: rx(`^(?:training_step\w*|train_step\w*|run_step|train_one_\w+|` +
 		`train_batch|train_on_batch|forward_step|_?optimizer_closure|closure|fit_batch|do_train\w*|` +
 		`optimize_parameters|_?train_epoch|train_for_one_epoch|_inner_training_loop)$`)},
@@ -84,6 +95,7 @@ var phaseRules = []phaseRule{
 		`\w*pad_and_concatenate|distributed_concat)$`)},
 	{phase: Validation, path: rx(`(?:^|/)(?:evaluation|evaluators?|evaluate|validate|validation|inference|predictor|` +
 		`predict|metrics?)(?:/[^/]*)?\.py$|/(?:evaluation|evaluators?|metrics)/`)},
+	{phase: Validation, path: rx(`(?:^|/)(?:val|eval)\.py$`), name: rx(`^run$`)}, // YOLOv5's, called by its train.py
 	{phase: Validation, name: rx(`^decorate_context$`), weak: true},
 	{phase: Data, path: dataFile, name: constructor, weak: true},
 	{phase: Build, name: constructor, weak: true},
@@ -177,6 +189,54 @@ func (f *finding) withoutGradients(calls []frame) bool {
 	return slices.ContainsFunc(calls, func(c frame) bool { return noGradients.MatchString(f.source(c)) })
 }
 
+// byLines is the phase of a forward pass by the lines that a traceback shows around its calls, given the phase by names
+// of frames; exact if they leave no doubt.
+func (f *finding) byLines(calls []frame, byName Phase) (phase Phase, exact bool) {
+	switch {
+	case byName == TrainForward:
+	case byName == Unknown && f.calledInStep(calls):
+	default:
+		return byName, false
+	}
+	if p, sure := f.around(calls); p == Validation || p == TrainForward {
+		return p, sure
+	}
+	return byName, false
+}
+
+// moves reports whether the statement that failed moves a batch to the card, in no phase that a counter tells.
+func (f *finding) moves(calls []frame) bool {
+	return len(calls) > 0 && movesBatch.MatchString(f.statement(calls[len(calls)-1]))
+}
+
+var movesBatch = rx(`^\w+(?:, *\w+)* *= *[^=].*\.(?:to|cuda)\([^()]*\)$`)
+
+// stateRead is the phase by the line that asked for a state to be read: one that a training begins with, or one to go
+// on from. Unknown where the line does not tell.
+func (f *finding) stateRead(calls []frame) Phase {
+	n := len(calls) - 1
+	if n < 0 || !readingName.MatchString(calls[n].name) {
+		return Unknown
+	}
+	for n > 0 && calls[n].installed() {
+		n--
+	}
+	line := f.statement(calls[n])
+	switch {
+	case goesOnFrom.MatchString(line):
+		return Checkpoint
+	case firstWeights.MatchString(line) && !savedState.MatchString(line):
+		return Build
+	}
+	return Unknown
+}
+
+var (
+	firstWeights = rx(`(?i)pre_?train|weights|backbone|imagenet`)
+	savedState   = rx(`(?i)checkpoint|ckpt|last|latest`)
+	goesOnFrom   = rx(`(?i)\bresume|\brestore|optim\w*\.load_state_dict\(`)
+)
+
 // named reports whether one of some frames bears a name of a training, so that a forward in it is training's.
 func named(calls []frame) bool {
 	return slices.ContainsFunc(calls, func(c frame) bool {
@@ -256,8 +316,9 @@ type linePhase struct {
 // stepPhases are read in the innermost line outside installed packages: a compiled function's own frames are not
 // there (JAX).
 var stepPhases = []linePhase{
-	{TrainForward, rx(`(?:^|= ?|[\s.])\w*(?:train_step|training_step|train_one_step|train_on_batch|train_batch)\(`)},
-	{Build, rx(`\b(?:(?:global|local|all)_variables_initializer|variables_initializer|initialize_all_variables)\(`)},
+	{Build, rx(`\b(?:(?:global|local|all)_variables_initializer|variables_initializer|initialize_all_variables)\(|` +
+		`\b(?:init|create|make|build|setup|initiali[sz]e)_(?:\w+_)?(?:train_?)?state\(|` +
+		`\bmodel\.init\(|\bTrainState\.create\(`)},
 	{Validation, rx(`(?:^|= ?|[\s.])\w*(?:eval_step|validation_step|valid_step|test_step|evaluate\w*|validate\w*)\(`)},
 }
 

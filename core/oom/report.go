@@ -412,6 +412,10 @@ var notReservable = rx(`That was not possible\. There are .{1,60} free, .{1,60} 
 // was running by the signs, a forward's frames, the words around the evidence.
 func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	defer func() { r.Part = r.part(f, calls, after, state) }()
+	if f.phase == "" && f.memory() && f.ofWholeStep(calls) {
+		r.Phase, r.Stage = Unknown, "training"
+		return
+	}
 	if tfFailure.MatchString(f.rows[f.at].body) { // TensorFlow names the operation, below
 		if p := f.operation(); p != Unknown {
 			r.Phase, r.Stage = p, p.Coarse()
@@ -426,8 +430,7 @@ func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	if !exact && frames == TrainForward && !named(calls) && !(sign == "training" && f.x.announced) {
 		how := f.inTraining(calls)
 		r.AnyForward = how != trainingNamed
-		// headless: the usual one, where the rest is missing
-		if how == untrained && sign != "training" && !f.headless(calls) {
+		if how == untrained && sign != "training" {
 			frames = Unknown
 		}
 	}
@@ -461,6 +464,12 @@ func (f *finding) byFrames(calls, after []frame) (frames Phase, exact bool) {
 		frames, exact = p, true
 	} else if p := f.asked(after); p != Unknown && len(calls) == 0 {
 		frames, exact = p, true
+	}
+	if p := f.stateRead(calls); p != Unknown && (frames == Checkpoint || frames == Build) {
+		frames = p
+	}
+	if p, sure := f.byLines(calls, frames); !exact && p != Unknown {
+		frames, exact = p, sure
 	}
 	if !exact && frames == TrainForward && f.withoutGradients(calls) {
 		frames = Validation
@@ -507,7 +516,9 @@ func (r *Report) guess(f *finding) Phase {
 	case strings.Contains(body, "CUDA calloc"):
 		return Build // NCCL makes its communicator at the first collective
 	case strings.Contains(body, "for an array with shape"):
-		return Data // NumPy holds data before it goes to the GPU
+		if calls, after := f.calls(); len(calls)+len(after) > 0 {
+			return Data // NumPy holds data before it goes to the GPU; the message alone may be of any work
+		}
 	}
 	return f.told()
 }

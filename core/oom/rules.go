@@ -210,7 +210,8 @@ var rules = []rule{
 			`Available memory of \d+ is smaller than requested bytes of \d+`)},
 
 	// --- JAX, XLA, TensorFlow -----------------------------------------------------------------------------------------
-	{kind: GPUCapacity, weight: sure, nature: spoken, cause: "out of GPU memory",
+	// its figures, where it prints them, are above it
+	{kind: GPUUnspecified, weight: sure, nature: spoken, cause: "out of GPU memory",
 		re: rx(`OOM when allocating tensor with shape.*device:(?:GPU|TPU|DML|XLA_GPU)`)},
 	{kind: CPUAlloc, weight: sure, nature: spoken, cause: "out of host memory",
 		re: rx(`OOM when allocating tensor with shape.*device:(?:XLA_)?CPU`)},
@@ -236,7 +237,8 @@ var rules = []rule{
 			`Out of memory allocating \d+ bytes`)},
 	{kind: GPUUnspecified, weight: sure, nature: spoken, cause: "out of accelerator memory",
 		re: rx(`(?:RESOURCE_EXHAUSTED|Resource exhausted): .*(?:[Oo]ut of memory|OOM|[Ff]ailed to allocate).*\d|` +
-			`Ran out of memory in memory space \w+|RESOURCE_EXHAUSTED: Attempting to (?:reserve|allocate) \d[\d.]*[KMGT]?B?\b`)},
+			`Ran out of memory in memory space \w+|^Out of memory while trying to allocate \d+ bytes|` +
+			`RESOURCE_EXHAUSTED: Attempting to (?:reserve|allocate) \d[\d.]*[KMGT]?B?\b`)},
 
 	// --- the host refuses an allocation -------------------------------------------------------------------------------
 	{kind: CPUAlloc, weight: sure, nature: raised, cause: "out of host memory",

@@ -191,12 +191,15 @@ var (
 	parsedFrame  = rx(`^\s*File "([^"]+)", line (\d+)\s*$`)              // of a file that could not be parsed
 	strippedName = rx(`^\s*File "([^"]+\.py)", line (\d+), in\s*$`)      // a page took "<module>" for a tag
 	mangledPath  = rx(`File \\"([^"\\]+)\\", line (\d+), in ([^\s\\]+)`) // a traceback as a JSON string
+	wrappedName  = rx(`^\s*, in (\S+)\s*$`)                              // a page wrapped the line before its last word
 	richFrame    = rx(`^\s*(\S+\.py):(\d+)(?: in(?: (\S+))?)?\s*$`)
 	richName     = rx(`^\s*(?:in )?([\w<>]+)\s*$`)
 	ipyFrame     = rx(`^\s*File \[?(\S+?\.py):(\d+)(?:\]\([^)]*\))?, in ([\w<>.]+)`)
 	ipyCell      = rx(`^\s*(?:Input )?(Cell In ?\[\d+\]), line (\d+)(?:, in ([\w<>.]+))?`) // IPython 8, core/ultratb.py
-	ipyOld       = rx(`^\s*\[?(<ipython-input-[^>]+>|\S+?\.pyc?)(?:\]\([^)]*\))? in ([\w<>]+)(?:\(|$)`)
-	ipyArrow     = rx(`^-+> (\d+)\b`)
+	// until IPython 8.5, and Colab's: "Input In [5], in <cell line: 3>()", "/tmp/ipykernel_7/8.py in <cell line: 0>()"
+	ipyOld = rx(`^\s*(?:Input )?\[?(<ipython-input-[^>]+>|\S+?\.pyc?|In \[\d+\],)(?:\]\([^)]*\))? in ` +
+		`(<cell line: \d+>|[\w<>.]+)(?:\(|$)`)
+	ipyArrow = rx(`^\s*-+> (\d+)\b`)
 )
 
 // frames returns the frames within rows[from:to), outermost first. It believes only a frame that is whole on its line: it does
@@ -210,7 +213,8 @@ func frames(rows []row, from, to int, rank string) []frame {
 		}
 		if !r.boxed && !strings.Contains(r.body, "File ") && !strings.Contains(r.body, ".py") &&
 			!strings.Contains(r.body, "Cell In") && !strings.Contains(r.body, "<ipython-input") &&
-			!strings.HasPrefix(r.body, "-") {
+			!strings.Contains(r.body, "Input In [") && !strings.Contains(r.body, "-> ") &&
+			!strings.Contains(r.body, ", in ") {
 			continue
 		}
 		switch {
@@ -253,6 +257,12 @@ func (t *frameReader) python(body string, row int) bool {
 		t.frames = append(t.frames, frame{m[1], m[2], name, row})
 		return true
 	}
+	if m := wrappedName.FindStringSubmatch(body); m != nil {
+		if n := len(t.frames) - 1; n >= 0 && t.frames[n].name == "" && t.frames[n].row == row-1 {
+			t.frames[n].name, t.frames[n].row = m[1], row
+			return true
+		}
+	}
 	if m := parsedFrame.FindStringSubmatch(body); m != nil {
 		t.frames = append(t.frames, frame{m[1], m[2], "", row})
 		return true
@@ -278,16 +288,22 @@ func (t *frameReader) rich(body string, row int) {
 func (t *frameReader) ipython(body string, row int) {
 	last := len(t.frames) - 1
 	if m := ipyCell.FindStringSubmatch(body); m != nil {
-		t.frames = append(t.frames, frame{m[1], m[2], cmp.Or(m[3], "<module>"), row})
+		t.frames = append(t.frames, frame{m[1], m[2], withoutClass(cmp.Or(m[3], "<module>")), row})
 	} else if m := ipyFrame.FindStringSubmatch(body); m != nil {
-		t.frames = append(t.frames, frame{m[1], m[2], m[3][strings.LastIndexByte(m[3], '.')+1:], row}) // without its class
+		t.frames = append(t.frames, frame{m[1], m[2], withoutClass(m[3]), row})
 	} else if m := ipyOld.FindStringSubmatch(body); m != nil {
-		t.frames = append(t.frames, frame{m[1], "", m[2], row})
+		if strings.HasPrefix(m[2], "<cell") {
+			m[2] = "<module>"
+		}
+		t.frames = append(t.frames, frame{strings.TrimSuffix(m[1], ","), "", withoutClass(m[2]), row})
 		t.old = last + 1
 	} else if m := ipyArrow.FindStringSubmatch(body); m != nil && t.old == last && last >= 0 {
 		t.frames[last].line = m[1]
 	}
 }
+
+// withoutClass is the name of a function without that of its class.
+func withoutClass(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
 
 // installed says that a path belongs to Python or to an installed package, and so is nobody's own code. A source build of
 // torch is one too.

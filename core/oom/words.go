@@ -14,23 +14,56 @@ var sourcePhases = []struct {
 	re    *pattern
 }{
 	// tf.keras names its functions (keras/engine/training.py), and a user's eager training loop has others
-	{Validation, rx(`__inference_(?:test|predict)_function|__inference_\w*(?:eval|valid|test|predict)\w*_step|` +
+	{Validation, rx(`__inference_test_function|__inference_\w*(?:eval|valid|test|predict)\w*_step|` +
 		`\bjit[_(]\w*(?:eval|valid|test|infer|predict)`)},
 	{Build, rx(`\[\[(?:\{\{)?[Nn]ode:? [^\]]*(?:initial_value|/Initializer/|/Assign\b|zeros_\d+\b|truncated_normal|` +
 		`random_uniform)`)},
 	{TrainBackward, rx(`\[\[(?:\{\{)?[Nn]ode:? [^\]]*(?:gradients?[/_]|gradient_tape/)|/gradients/|gradient_tape/|` +
 		`_grad/|Conv\dDBackprop|BackpropFilter|` +
 		`transpose\(jvp|operator < \w+_grad > error|\b\w+_grad_ad_func\b|::\w+Grad(?:Kernel|Node)\b|egr::(?:Run)?Backward`)},
-	{TrainForward, rx(`__inference_(?:multi_step_on_iterator|one_step_on_iterator|train_function|\w*train_step|` +
-		`train)_\d|` +
-		`__inference_train_function|\bjit[_(]\w*(?:train|update)\w*`)},
+	// the update of a weight (keras/optimizers/, TensorFlow's ResourceApplyAdam)
+	{Optimizer, rx(`\[\[(?:\{\{)?[Nn]ode:? (?:\w+/)?(?:Adam\w*|Nadam|SGD|RMSprop|Adagrad|Adadelta|Ftrl|Momentum|` +
+		`GradientDescent|LAMB|Lion)(?:_\d+)?/|\bResource(?:Sparse)?Apply[A-Z]\w+`)},
+	// the next batch, on its way to the card, is the first operation named
+	{Data, rx(`\A(?:[^\[]|\[[^\[])*\[\[(?:\{\{)?[Nn]ode:? IteratorGetNext`)},
+	{TrainForward, inferenceTrain},
 	{Checkpoint, rx(`fsdp/_state_dict_utils\.py|after returning from state_dict\(\) call`)},
 	{Build, rx(`compile permanent error|XLA:TPU compile`)},
 }
 
+// inferenceTrain are the functions of a training that TensorFlow and Keras name below an operation.
+var inferenceTrain = rx(`__inference_(?:multi_step_on_iterator|one_step_on_iterator|train_function|\w*train_step|` +
+	`train)_\d|__inference_train_function`)
+
+var (
+	// wholeGraph is a graph that was compiled as one, of which no operation is named.
+	wholeGraph = rx(`\[\[(?:\{\{)?[Nn]ode:? [^\]]*(?:xla_run|XlaLaunch|XlaCompile|StatefulPartitionedCall)`)
+	// wholeStep is a call of a training's step, and its name in XLA. Where no frame within it is shown, it was compiled
+	// as one.
+	wholeStep = rx(`(?:^|= ?|[\s.])\w*(?:train_step|training_step|train_one_step|train_on_batch|train_batch)\(|` +
+		`\bjit[_(]\w*(?:train|update)\w*`)
+)
+
+// ofWholeStep reports whether a step of training that was compiled as one failed: which part of it, nothing tells.
+func (f *finding) ofWholeStep(calls []frame) bool {
+	text := joined(near(f.rows, f.at, 0, 60))
+	if wholeGraph.MatchString(text) && inferenceTrain.MatchString(text) {
+		return true
+	}
+	n := len(calls) - 1
+	for n > 0 && calls[n].installed() {
+		n--
+	}
+	if n >= 0 && !calls[n].installed() && !slices.ContainsFunc(calls[n:],
+		func(c frame) bool { return forwardFrame.MatchString(c.name) }) && wholeStep.MatchString(f.statement(calls[n])) {
+		return true
+	}
+	return strings.Contains(text, "jit") && wholeStep.MatchString(text)
+}
+
 // tfFailure are TensorFlow's messages, below which it names the operation.
 var tfFailure = rx(`OOM when allocating tensor|Dst tensor is not initialized|ResourceExhaustedError|` +
-	`Graph execution error`)
+	`Graph execution error|^Out of memory while trying to allocate`)
 
 // tfNode is an operation of a TensorFlow graph.
 var tfNode = rx(`\[\[(?:\{\{)?[Nn]ode:? `)
@@ -42,6 +75,9 @@ func (f *finding) operation() Phase {
 		return p
 	}
 	calls, _ := f.calls()
+	if strings.Contains(text, "__inference_predict_function") && f.ofTraining(calls) {
+		return Validation
+	}
 	if p, exact := phaseOf(calls); exact {
 		return p
 	}
@@ -77,12 +113,22 @@ var wordPhases = []struct {
 		`the) (?:the )?(?:\w+ )?(?:validation|evaluation|inference)\b(?: (?:step|loop|phase|stage|pass|epoch|time))?|` +
 		`\b(?:validating|evaluating|testing)\b|évaluation|\b(?:Valid|Val|Validate|Validation|Evaluation|Eval|` +
 		`Evaluating|Test|Testing|Predict|Predicting|Inference)(?: DataLoader \d+)?\b[^|%]{0,40} *\d+%|` +
+		`^\W*(?:Valid|Val|Validation|Eval|Evaluation|Test|Testing)\b:? *\[ *\d+/\d+\]|` + // MetricLogger's
+		`\[>+ *\] \d+/\d+, [\d.]+ task/s|` + // MMCV's bar, of its tests
 		`\((?:valid|val|validation|eval|test)\) ?:|^\W*(?:Valid|Val|Test|Eval|Validation): ?\[|===?> ?(?:testing|` +
 		`validating|evaluating)|` +
 		`(?:validation|evaluation|inference) (?:step|loop|phase|stage|pass)\b|\*{3,} ?(?:Running )?(?:Evaluation|` +
 		`Prediction)|预测|推理|验证|测试时`)},
-	{Data, rx(`(?i)loading (?:the )?(?:dataset|data|images)\b|caching images|tokeniz(?:ing|ation)`)},
+	// datasets' bars: "Map (num_proc=4):  30%|", "Generating train split: 120 examples"
+	{Data, rx(`(?i)loading (?:the )?(?:dataset|data|images)\b|caching images|tokeniz(?:ing|ation)|` +
+		`^\W*(?:Map|Filter|Flatten\w*|Casting|Grouping texts|Running tokenizer)\b[^|%]{0,60}\d+%|` +
+		`\bGenerating \w+ split: *\d`)},
 }
+
+// readsData are words of a program that reads or prepares its data, which takes the host's memory.
+var readsData = rx(`(?i)^\W*(?:reading|loading|decoding|pre-?processing|processing|parsing|preparing|converting|` +
+	`extracting) (?:\w+ ){0,2}(?:images?|files?|data|datasets?|samples|records|examples|features|sequences|videos?|` +
+	`audio|documents|texts?|rows|labels)\b`)
 
 // noDoing are words of such a line for what is not done now.
 var noDoing = rx(`(?i)\b(?:no|not|without|skip\w*|disabled?|before|after|finished|completed?|done|loaded|saved|` +
@@ -140,7 +186,7 @@ func (f *finding) told() Phase {
 		return p
 	}
 	over := map[Phase]bool{}
-	open := !slices.ContainsFunc(calls, func(c frame) bool { return !entrance.MatchString(c.name) && !c.installed() })
+	open := !f.moves(calls) && !slices.ContainsFunc(calls, func(c frame) bool { return !entrance.MatchString(c.name) && !c.installed() })
 	for i := top - 1; i >= max(0, top-toldBefore); i-- {
 		body := clip(rows[i].body)
 		if strings.Contains(body, "File \"") {
@@ -148,6 +194,9 @@ func (f *finding) told() Phase {
 		}
 		if p := phaseOfWords(body); p != Unknown && !over[p] {
 			return p
+		}
+		if f.rule.kind == HostOOM && !over[Data] && readsData.MatchString(body) && !noDoing.MatchString(body) {
+			return Data
 		}
 		for _, o := range overPhases {
 			over[o.phase] = over[o.phase] || o.re.MatchString(body)

@@ -16,7 +16,8 @@ var (
 		`\b[A-Z]?\w*(?:Dataset|DataLoader|DataModule)\(|\b(?:load_dataset|get_dataloader|get_dataset|build_dataset|` +
 		`build_dataloader|make_dataset|create_dataset)\w*\(|\b(?:np|numpy)\.(?:load|loadtxt|genfromtxt|fromfile|memmap)\(|` +
 		`\b(?:pd|pl|pandas)\.(?:read_\w+|concat|merge|get_dummies)\(|\.fit_transform\(|\.map\(.{0,80}(?i:tokeni[sz])|` +
-		`\btokeni[sz]\w*\.map\(`)
+		`\btokeni[sz]\w*\.map\(|\bfrom_tensor_slices\(`)
+	feeds    = rx(`\.(?:fit|fit_generator|train_on_batch|evaluate)\(`)
 	lossName = rx(`(?i)(?:^|_)(?:loss|losses|criterion)(?:_|$)`)
 	trains   = rx(`(?i)(?:^|_)(?:train|training|trainer|fit|finetune|fine_tune|pretrain|epoch)(?:_|$)`)
 )
@@ -33,6 +34,9 @@ func (f *finding) working(calls []frame, byName Phase) Phase {
 	}
 	if byName != Validation && byName != Checkpoint && makesData.MatchString(f.statement(calls[n])) {
 		return Data
+	}
+	if calls[len(calls)-1].name == "convert_to_eager_tensor" && feeds.MatchString(f.statement(calls[n])) {
+		return Data // Keras copies all of it to the card
 	}
 	if byName == Unknown && lossName.MatchString(calls[n].name) &&
 		slices.ContainsFunc(calls[:n], func(c frame) bool { return trains.MatchString(c.name) }) {

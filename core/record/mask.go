@@ -10,6 +10,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/run"
 
 	"github.com/launch-ml/launch/core/lazy"
@@ -337,13 +338,35 @@ func MaskRun(r *run.Run) *run.Run {
 	out := *r
 	j := *r.Job
 	j.Command.Args, j.Command.Env = MaskArgs(j.Command.Args), MaskEnv(j.Command.Env)
+	j.Asked = slices.Clone(j.Asked)
+	for i, e := range j.Asked {
+		mask := func(value string) string { return MaskArgs([]string{e.At.Path, value})[1] }
+		if e.At.Doc != config.ArgvDoc || e.Remove || e.To == "" {
+			continue
+		}
+		if !strings.HasPrefix(e.At.Path, "-") { // an override
+			mask = func(value string) string {
+				return strings.TrimPrefix(MaskArgs([]string{e.At.Path + "=" + value})[0], e.At.Path+"=")
+			}
+		}
+		if j.Asked[i].To = mask(e.To); e.From != "" {
+			j.Asked[i].From = mask(e.From)
+		}
+	}
 	j.Command.Sources = nil // the files that the job uses are in Job.Files
 	out.Job = &j
 	return &out
 }
 
-// Restore takes the secrets of a run's command from the command that the user typed again.
+// Restore takes the secrets of a run's command from the command that the user typed again, without what --set changed.
 func Restore(r *run.Run, command []string) error {
+	asked := slices.DeleteFunc(slices.Clone(r.Job.Asked), func(e config.Edit) bool {
+		return strings.Contains(e.To, Masked) // --set had a secret: now it has to be in the command
+	})
+	command, err := r.Job.WithAsked(command, asked)
+	if err != nil {
+		return err
+	}
 	if err := Unmask(r.Job.Command.Args, command); err != nil {
 		return err
 	}

@@ -1,8 +1,12 @@
 package room
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/config/command"
@@ -69,32 +73,60 @@ func (p Promise) check(called string, total unit.Bytes, by string, held []claim.
 	return nil
 }
 
-// Take claims the promised memory until the claim is released. It returns a [*Refusal] if the memory is not available;
-// with anyway it claims it nevertheless. Any other failure is only a warning: the training matters more than the claim.
-func (p Promise) Take(called string, anyway bool) (held *claim.Claim, warnings []string, err error) {
+// Take claims the promised memory until the claim is released. It waits for it as long as the user allows. It returns a
+// [*Refusal] if the memory is not available; with anyway it claims it nevertheless. Any other failure is only a warning:
+// the training matters more than the claim. An error of ctx is returned as it is.
+func (p Promise) Take(ctx context.Context, called string, anyway bool, wait Patience) (held *claim.Claim, warnings []string, err error) {
 	if p.bytes() == 0 {
 		return nil, nil, nil
 	}
 	total, by := HostTotal()
-	err = p.check(called, total, by, claim.List())
-	held, taking := claim.Take(claim.Host, p.bytes(), total, anyway || total == 0)
-	never, taken := (*Refusal)(nil), (*claim.Taken)(nil)
-	switch {
-	case errors.As(err, &never) && never.Never:
-	case errors.As(taking, &taken): // since the check
-		err = &Refusal{Why: taken.Error()}
-	case taking != nil:
-		err = nil
-		warnings = append(warnings, fmt.Sprintf("%v: other launches will not count the host memory that this one "+
-			"takes", taking))
+	err = p.check(called, total, by, nil) // more than the machine has
+	if err == nil || anyway {
+		var taking error
+		held, taking = p.take(ctx, called, total, by, anyway, wait)
+		switch refused := (*Refusal)(nil); {
+		case errors.As(taking, &refused):
+			err = cmp.Or(err, taking)
+		case ctx.Err() != nil:
+			return nil, nil, ctx.Err()
+		case taking != nil:
+			warnings = append(warnings, fmt.Sprintf("%v: other launches will not count the host memory that this one "+
+				"takes", taking))
+		}
 	}
 	if err == nil {
 		warnings = append(warnings, crowded(total, claim.List())...)
-	} else if !anyway {
-		held.Release()
-		held = nil
 	}
 	return held, warnings, err
+}
+
+// take waits in the queue for host memory. With anyway it does not: it returns the claim and the refusal.
+func (p Promise) take(ctx context.Context, called string, total unit.Bytes, by string, anyway bool, wait Patience) (*claim.Claim, error) {
+	var refused error
+	if anyway || total == 0 {
+		wait.For = 0
+	}
+	q := &queue{Patience: wait, decide: func(held []claim.Held, t turn) ([]claim.Want, error) {
+		want := claim.Want{Resource: claim.Host, Bytes: p.bytes()}
+		others := slices.DeleteFunc(slices.Clone(held), claim.Held.Own)
+		free := total - claim.Sum(claim.Host, others)
+		offer := keep([]Offer{{Free: free, Empty: total}}, held, t.since, time.Now())[0]
+		refused = p.check(called, total, by, others)
+		switch {
+		case total == 0 || anyway:
+		case t.patient && want.Bytes > offer.Free:
+			want.Waiting = true
+		case refused != nil:
+			return nil, refused
+		}
+		return []claim.Want{want}, nil
+	}}
+	made, err := q.wait(ctx)
+	if err != nil || len(made) == 0 {
+		return nil, err
+	}
+	return made[0], refused
 }
 
 // crowded returns a warning if the claims of all accounts exceed host memory. Claims of other accounts never refuse a
@@ -102,7 +134,7 @@ func (p Promise) Take(called string, anyway bool) (held *claim.Claim, warnings [
 func crowded(total unit.Bytes, held []claim.Held) []string {
 	sum, others := unit.Bytes(0), unit.Bytes(0)
 	for _, h := range held { // this launch's own is among them
-		if h.Resource != claim.Host {
+		if h.Resource != claim.Host || h.Waiting {
 			continue
 		}
 		sum = min(sum+h.Bytes, 1<<60)

@@ -3,11 +3,14 @@
 package room
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/ladder"
@@ -19,7 +22,7 @@ const DriverDeadline = 3 * time.Second
 
 // Wish says where the user wants the job to run.
 type Wish struct {
-	Device  string     // "auto", "cpu", an index or a UUID
+	Device  string     // "auto", "cpu", an index or a UUID; to choose from: "any", or a list of those
 	VRAM    unit.Bytes // plan for a card of this size; 0: for this machine's cards
 	Memory  unit.Bytes // with Device "cpu": the limit for each process; 0: none
 	Reserve unit.Bytes // of the card, kept free
@@ -39,6 +42,9 @@ type Room struct {
 	Devices  int         // how many the program would see; 0 if unknown
 	Warnings []string
 	wish     Wish
+	all      []gpu.Device // what the driver lists
+	seen     []gpu.Device // those that the program would see, or could be given
+	promised unit.Bytes   // what other launches have claimed of the device and do not use yet
 }
 
 // Find measures the room of a job with this environment. It returns an error if this machine has no such device.
@@ -52,9 +58,8 @@ func Find(ctx context.Context, w Wish, env []string) (Room, error) {
 		r.Device, r.Devices = &gpu.Device{Kind: gpu.CUDA, Name: "a card of " + w.VRAM.String(), Total: w.VRAM, Planned: true}, 1
 		return r, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, DriverDeadline)
-	defer cancel()
-	all, err := nvml.List(ctx)
+	var err error
+	r.all, err = list(ctx)
 	switch {
 	case errors.Is(err, nvml.ErrNoDriver):
 		if w.Device != "auto" {
@@ -66,19 +71,25 @@ func Find(ctx context.Context, w Wish, env []string) (Room, error) {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("launch cannot read the card: %v", err))
 		return r, nil
 	}
-	return r, r.among(all, env)
+	return r, r.among(env, claim.List())
 }
 
-// among chooses the fullest device that the job would use: the job must fit there.
-func (r *Room) among(all []gpu.Device, env []string) error {
-	named := r.wish.Device != "auto"
+// among chooses the fullest device that the job would use: the job must fit there. Of devices to choose from it takes
+// the one with the most room, until [Room.Claim] chooses.
+func (r *Room) among(env []string, held []claim.Held) error {
+	named := r.wish.Device != "auto" && r.wish.Device != Any
 	if named {
 		env = []string{"CUDA_VISIBLE_DEVICES=" + r.wish.Device, "CUDA_DEVICE_ORDER=PCI_BUS_ID"}
 	}
-	seen, unsure, err := gpu.Visible(env, all)
+	seen, unsure, err := gpu.Visible(env, r.all)
+	if _, narrowed := gpu.Lookup(env, "CUDA_VISIBLE_DEVICES"); r.wish.Device == Any && !narrowed {
+		seen, unsure = gpu.Leaves(r.all), false
+	}
 	switch {
 	case err != nil && named:
-		return fmt.Errorf("no such device among the %d of this machine; run `launch gpus` for a list", len(all))
+		return fmt.Errorf("no such device among the %d of this machine; run `launch gpus` for a list", len(r.all))
+	case err != nil && r.wish.Chooses():
+		return err
 	case err != nil:
 		r.Warnings = append(r.Warnings, err.Error())
 		return nil
@@ -87,11 +98,14 @@ func (r *Room) among(all []gpu.Device, env []string) error {
 		r.Warnings = append(r.Warnings, "the cards differ, and CUDA's numbers for them are unknown (it numbers the "+
 			"fastest first): set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name cards by UUID")
 	}
-	r.Devices = len(seen)
-	for i := range seen {
-		if r.Device == nil || seen[i].Free() < r.Device.Free() {
-			r.Device = &seen[i]
-		}
+	r.seen, r.Devices = seen, len(seen)
+	switch offers := r.offers(seen, held); {
+	case len(seen) == 0:
+	case r.wish.Chooses():
+		r.Devices = 1
+		r.fullest([]Offer{slices.MaxFunc(offers, func(a, b Offer) int { return cmp.Compare(a.Free, b.Free) })})
+	default:
+		r.fullest(offers)
 	}
 	return nil
 }
@@ -113,7 +127,7 @@ func (r *Room) Again(ctx context.Context, env []string) {
 		return
 	}
 	if now, err := Find(ctx, r.wish, env); err == nil && now.Device != nil {
-		r.Device = now.Device
+		r.Device, r.all, r.seen, r.promised = now.Device, now.all, now.seen, now.promised
 	}
 }
 
@@ -125,7 +139,9 @@ func (r Room) Limit() unit.Bytes { return r.wish.Limit() }
 
 // Size is the memory that the job may take on the device; 0 if there is no device. For a full device it is 1 byte,
 // which is less than any job needs.
-func (r Room) Size() unit.Bytes { return r.less(gpu.Device.Free) }
+func (r Room) Size() unit.Bytes {
+	return r.less(func(d gpu.Device) unit.Bytes { return d.Free() - r.promised })
+}
 
 // Empty is the memory that the job could take if it had the device alone; 0 if there is no device.
 func (r Room) Empty() unit.Bytes { return r.less(func(d gpu.Device) unit.Bytes { return d.Total }) }

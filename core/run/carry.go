@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/launch-ml/launch/core/ladder"
@@ -20,9 +21,13 @@ type Executor interface {
 
 // A Journal keeps each event before the next one happens.
 type Journal interface {
+	// Planned returns [ErrRoom] if the room has changed since it was measured. Then there is another plan.
 	Planned(*Plan) error
 	Ended(*Attempt) error
 }
+
+// ErrRoom is the error of a plan whose room another launch has taken meanwhile.
+var ErrRoom = errors.New("another launch has taken the room meanwhile")
 
 // Carry makes attempts until the run has no next plan, and returns why it stopped. The error is a failure of launch
 // itself.
@@ -37,7 +42,9 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 		if stop != nil {
 			return stop, nil
 		}
-		if err := j.Planned(p); err != nil {
+		if err := j.Planned(p); errors.Is(err, ErrRoom) {
+			continue
+		} else if err != nil {
 			return nil, fmt.Errorf("recording the plan: %w", err)
 		}
 		out, err := ex.Execute(ctx, p)

@@ -44,6 +44,13 @@ func (r *Run) Next() (*Plan, *Stop) {
 	}
 }
 
+// On returns the next plan in another room, which the job would have alone. The run stays as it is.
+func (r *Run) On(room unit.Bytes) (*Plan, *Stop) {
+	there := *r
+	there.Room, there.Empty = room, room
+	return there.Next()
+}
+
 // afterFailure plans the attempt after one that failed; after a success there is none.
 func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	out := last.Outcome

@@ -144,6 +144,17 @@ func (p *Plan) Verdict() ladder.Verdict {
 	return worst
 }
 
+// Need is what the plan is estimated to take of the device in its largest phase; 0 if a phase is not known.
+func (p *Plan) Need() (most unit.Bytes) {
+	for _, c := range p.Choices {
+		if !c.Estimate.Known() {
+			return 0
+		}
+		most = max(most, c.Estimate.Total())
+	}
+	return most
+}
+
 // Choice returns the choice of a phase, or nil.
 func (p *Plan) Choice(phase string) *Choice {
 	for i := range p.Choices {

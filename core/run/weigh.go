@@ -93,7 +93,7 @@ func (s *State) number() int64 {
 // Differs returns how the batch and the number of steps that a program has reported so far differ from the plan; "" if
 // they do not.
 func (r *Run) Differs(p *Plan, o *Outcome) string {
-	for _, e := range p.Edits {
+	for _, e := range r.Job.With(p.Edits) {
 		said, ok := o.Settings[e.Knob]
 		said = strings.ReplaceAll(said, ",", "")
 		if ok && (e.Knob == job.MicroBatch || e.Knob == job.Accumulation) && said == e.From && said != e.To {
@@ -136,16 +136,17 @@ func (u Open) String() string {
 	return fmt.Sprintf("%s = %s", u.Knob, u.To)
 }
 
-// Unconfirmed lists the edits for which the program reports another value than planned, or no value, neither in its
+// Unconfirmed lists the edits, those that the user has asked for included, for which the program reports another value than planned, or no value, neither in its
 // output nor in its own copy of the recipe. What launch passes directly counts as confirmed: the environment, and the
 // arguments of a program that reads these settings only from there.
 func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
-	for _, e := range a.Plan.Edits {
+	for _, e := range j.With(a.Plan.Edits) {
 		switch seen, ok := a.Outcome.Settings[e.Knob]; {
 		case ok && !same(seen, e.To):
 			out = append(out, Open{e.Knob, e.To, seen})
 		case ok, slices.Contains(a.Outcome.Confirmed, e.At.Doc), e.At.Doc == config.EnvDoc, e.At.Doc == config.ArgvDoc && j.Signs.TakesArgv:
 		// the program's progress shows whether it took these
+		case e.At.Doc == config.ArgvDoc && slices.Contains(j.Asked, e): // an argument of the user's, as if typed
 		case e.Knob == "resume", strings.Contains(e.To, job.FreePort):
 		default:
 			out = append(out, Open{e.Knob, e.To, ""})
@@ -157,12 +158,23 @@ func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
 // same reports whether a printed value equals another one. Programs group digits, and write numbers and words in
 // different ways.
 func same(printed, value string) bool {
-	if printed == value || strings.ReplaceAll(printed, ",", "") == value {
+	if printed == value || strings.ReplaceAll(printed, ",", "") == value || plain(printed) == plain(value) {
 		return true
 	}
 	a, err := strconv.ParseFloat(printed, 64)
 	b, wrong := strconv.ParseFloat(value, 64)
 	return err == nil && wrong == nil && a == b
+}
+
+// plain is a value without the quotes of a text and the spaces of a list, which Python prints in its own way.
+func plain(value string) string {
+	if n := len(value); n > 1 && value[0] == value[n-1] && (value[0] == '"' || value[0] == '\'') {
+		return value[1 : n-1]
+	}
+	if strings.HasPrefix(value, "[") || strings.HasPrefix(value, "(") {
+		return strings.NewReplacer(" ", "", `"`, "'").Replace(value)
+	}
+	return value
 }
 
 // unmoved returns why the last two attempts show that the program does not use the settings, "" if they do not: nothing

@@ -24,8 +24,9 @@ type PlanDocument struct {
 	Fits        *bool             `json:"fits"`       // null: not known, and it would run
 	Verdict     string            `json:"verdict"`    // "fits", "may not fit", "cannot fit", "unknown"
 	Phases      []PhaseDoc        `json:"phases"`
-	Host        []HostDoc         `json:"host"` // empty: nothing is known of it
-	Edits       []config.Edit     `json:"edits"`
+	Host        []HostDoc         `json:"host"`  // empty: nothing is known of it
+	Asked       []config.Edit     `json:"asked"` // what the user has set beside the recipe, with --set
+	Edits       []config.Edit     `json:"edits"` // launch's own
 	Cost        ladder.Cost       `json:"cost"`
 	GlobalBatch *BatchDoc         `json:"global_batch"` // null: not known
 	Command     []string          `json:"command"`      // as it would be run; an edited recipe lies where {attempt} stands
@@ -33,7 +34,9 @@ type PlanDocument struct {
 	Warnings    []string          `json:"warnings"`
 	Truths      []string          `json:"truths"` // where the project's guides, comments or flags promise what its code does not do
 	Why         string            `json:"why,omitempty"`
-	Stop        *run.Stop         `json:"stop,omitempty"` // why it would be refused
+	Steps       int64             `json:"steps,omitempty"`     // optimizer steps of the whole training; absent: not known
+	Exclusive   string            `json:"exclusive,omitempty"` // the folder that no other run may use at the same time
+	Stop        *run.Stop         `json:"stop,omitempty"`      // why it would be refused
 }
 
 // PhaseDoc is one phase, as asked and as planned.
@@ -70,7 +73,8 @@ func (v View) Document(command []string, env map[string]string) PlanDocument {
 	j := v.Run.Job
 	d := PlanDocument{
 		Version: PlanVersion, Plugin: j.Plugin, Dialect: j.Dialect, Arch: j.Arch, Name: j.Name, Device: v.Device,
-		Command: command, Env: env, Stop: v.Stop, Edits: []config.Edit{}, Phases: []PhaseDoc{},
+		Command: command, Env: env, Stop: v.Stop, Asked: j.Asked, Edits: []config.Edit{}, Phases: []PhaseDoc{},
+		Steps: j.Steps, Exclusive: j.Exclusive,
 		Warnings: append(append([]string{}, j.Warnings...), v.Warnings...), Truths: j.Truths,
 	}
 	room := v.Run.Room
@@ -136,6 +140,9 @@ func (d PlanDocument) Complete() PlanDocument {
 	}
 	if d.Host == nil {
 		d.Host = []HostDoc{}
+	}
+	if d.Asked == nil {
+		d.Asked = []config.Edit{}
 	}
 	if d.Edits == nil {
 		d.Edits = []config.Edit{}

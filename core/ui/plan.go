@@ -283,11 +283,15 @@ func (p Printer) verdict(v View, c run.Choice) string {
 // changes writes what the plan does to the recipe, the command and the environment.
 func (p Printer) changes(v View) {
 	p.line("")
+	p.asked(v.Run.Job)
 	switch {
 	case v.Stop != nil && len(v.Plan.Edits) == 0:
 		return
 	case v.Stop != nil:
 		p.line("%s that are allowed, but not enough:", p.bold("changes"))
+	case len(v.Plan.Edits) == 0 && len(v.Run.Job.Asked) > 0:
+		p.line("launch itself changes nothing")
+		return
 	case len(v.Plan.Edits) == 0:
 		p.line("nothing is changed: it runs as typed")
 		return
@@ -308,14 +312,42 @@ func (p Printer) changes(v View) {
 }
 
 func (p Printer) edit(e config.Edit) {
-	from, to := e.From, p.bold(e.To)
-	if e.Add {
+	from, to := p.fromTo(e)
+	p.line("  %s %s → %s   %s   cost: %s", pad(e.Knob, 26), from, to, e.At.Path, e.Cost)
+}
+
+func (p Printer) fromTo(e config.Edit) (from, to string) {
+	from, to = e.From, p.bold(e.To)
+	if e.Add && from == "" {
 		from = "not set"
 	}
-	if e.Remove {
-		to = "removed"
+	switch {
+	case e.Remove:
+		to = p.bold("removed")
+	case e.Add && e.To == "":
+		to = p.bold("set") // a flag has no value
 	}
-	p.line("  %s %s → %s   %s   cost: %s", pad(e.Knob, 26), from, to, e.At.Path, e.Cost)
+	return from, to
+}
+
+// asked writes what the user has set beside the recipe. It has no cost: the job as asked has it.
+func (p Printer) asked(j *job.Job) {
+	if len(j.Asked) == 0 {
+		return
+	}
+	if len(j.AskedInFiles()) > 0 {
+		p.line("%s, in a copy; your files stay as they are:", p.bold("set by you"))
+	} else {
+		p.line("%s:", p.bold("set by you"))
+	}
+	for _, e := range j.Asked {
+		from, to := p.fromTo(e)
+		where := e.At.Path
+		if where == e.Knob {
+			where = ""
+		}
+		p.line("  %s %s → %s   %s", pad(e.Knob, 26), from, to, where)
+	}
 }
 
 // Stop writes why nothing more is started, and what the user could allow.

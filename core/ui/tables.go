@@ -148,6 +148,10 @@ func (p Printer) Show(h *record.History, life record.Life) {
 		return
 	}
 	p.line("  job       %s", Title(r.Job))
+	for _, e := range r.Job.Asked {
+		before, to := p.fromTo(e)
+		p.line("  set by you %s: %s → %s", e.Knob, before, to)
+	}
 	for i, a := range h.Tried() {
 		p.line("  attempt %d  %s%s (%s)", i+1, trial(a.Plan.Trial), p.bold(a.Plan.Changes()), a.Plan.Why)
 		for _, e := range a.Plan.Edits {

@@ -295,7 +295,16 @@ func (x *checkout) truths(net arch.Network, known bool) (out []string) {
 // knobs lists what the recipe says of everything that costs memory.
 func (x *checkout) knobs() (out []job.Knob) {
 	r := x.recipe
+	dead := func(name, path, why string) {
+		out = append(out, job.Knob{Name: name, At: config.Address{Doc: r.path, Path: path}, Value: r.at(path).Text(), Dead: why})
+	}
+	forced := slices.Clone(r.forced)
 	add := func(name, path string) {
+		if i := slices.Index(forced, path); i >= 0 && path != "" {
+			forced = slices.Delete(forced, i, i+1)
+			dead(name, path, outranked)
+			return
+		}
 		if path == "" || !x.accepts(path) {
 			return
 		}
@@ -327,8 +336,11 @@ func (x *checkout) knobs() (out []job.Knob) {
 	}
 	for _, d := range deadKnobs {
 		if v := r.at(d.path); v.Exists() {
-			out = append(out, job.Knob{Name: d.path, At: config.Address{Doc: r.path, Path: d.path}, Value: v.Text(), Dead: d.why})
+			dead(d.path, d.path, d.why)
 		}
+	}
+	for _, path := range forced {
+		dead(path, path, outranked)
 	}
 	return out
 }

@@ -51,6 +51,7 @@ type recipe struct {
 
 	fixed  map[string]string // paths that no edit of the recipe can set, and why
 	fixing sync.Mutex        // guards fixed
+	forced []string          // those that --force_yml sets
 	alias  bool              // the recipe may have anchors, aliases or merges
 }
 
@@ -60,6 +61,9 @@ var sharing = lazy.MustCompile(`(?m)^[^#\n]*(?:[:,\[{?-][ \t]*|^[ \t]*)(?:![^ \n
 
 // maxBatch bounds what is taken for a micro-batch.
 const maxBatch = ladder.MaxBatch
+
+// outranked is why an edit of the recipe would have no effect.
+const outranked = "--force_yml outranks the recipe"
 
 // force applies BasicSR's --force_yml a:b:c=value, which outranks the file whatever is edited there
 // (basicsr/utils/options.py at 8d56e3a0).
@@ -71,7 +75,8 @@ func (r *recipe) force(forced []string) {
 			continue // the trainer says what is wrong with it
 		}
 		r.root = r.tree.Root()
-		r.fixed[path] = "--force_yml outranks the recipe"
+		r.fixed[path] = outranked
+		r.forced = append(r.forced, path)
 	}
 }
 

@@ -7,6 +7,7 @@ package stablesr
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -85,6 +86,9 @@ func (r *recipe) job(c job.Command) (j *job.Job, err error) {
 	}
 	if j.Files, err = r.files(); err != nil {
 		return nil, err
+	}
+	if r.entry == mainPy { // without it, e.g. for a number that JSON lacks, no setting of the recipe can be asked for by its key
+		j.Merged, _ = json.Marshal(r.root)
 	}
 	if r.logdir != "" {
 		j.Exclusive = absolute(c.Dir, r.logdir)

@@ -1,5 +1,5 @@
 // Command badplugin is a plugin that misbehaves in the way that its file name says: launch-plugin-crash, -hang, -lie,
-// -wrong, -paths, -good.
+// -wrong, -paths, -good; -sized is a good one, whose estimate is its program's last argument in MiB.
 package main
 
 import (
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ func (b bad) Manifest() plugin.Manifest {
 	return plugin.Manifest{Name: b.how, Version: "1", About: "does it wrong: " + b.how, Marks: []plugin.Mark{{Script: b.how + ".py"}}}
 }
 
-func (b bad) Recognize(context.Context, job.Command) (plugin.Recognized, error) {
+func (b bad) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error) {
 	switch b.how {
 	case "crash":
 		panic("the plugin fell over")
@@ -41,22 +42,31 @@ func (b bad) Recognize(context.Context, job.Command) (plugin.Recognized, error) 
 		j.Rehearsal.Puts = []job.Put{{Path: "x", Link: home}, {Path: "x/evil.txt", Text: []byte("evil")}}
 		j.Resume = job.Resume{None: "there is no way", Aside: []string{home + "/*.txt", "*/../../*/home/*.txt"}}
 	}
-	return recognized{b, j}, nil
+	size := unit.Bytes(unit.GiB)
+	switch b.how {
+	case "lie":
+		size = -unit.GiB
+	case "sized":
+		mib, err := strconv.Atoi(c.Args[len(c.Args)-1])
+		if err != nil {
+			return nil, err
+		}
+		size = unit.Bytes(mib) * unit.MiB
+	}
+	return recognized{b, j, size}, nil
 }
 
 // recognized is a command that was recognised.
 type recognized struct {
 	bad
-	job *job.Job
+	job  *job.Job
+	size unit.Bytes
 }
 
 func (b recognized) Job() *job.Job { return b.job }
 
 func (b recognized) Ladders(context.Context, gpu.Device) (*ladder.Set, error) {
-	size := unit.Bytes(unit.GiB)
-	if b.how == "lie" {
-		size = -unit.GiB
-	}
+	size := b.size
 	e := mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, What: "net", Bytes: size, From: "said so"}}}
 	env := []config.Edit{{Knob: "k", At: config.Address{Doc: config.EnvDoc, Path: "SMALLER"}, To: "1", Add: true, Cost: "speed", Why: "to try it"}}
 	half := mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, What: "net", Bytes: size / 2, From: "said so"}}}

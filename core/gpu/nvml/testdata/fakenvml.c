@@ -6,6 +6,7 @@
  *   gpu NAME UUID TOTAL RESERVED USED CAPABILITY [mig|lost]     underscores in NAME stand for spaces
  *   slice PARENT NAME UUID TOTAL RESERVED USED  a MIG slice of the PARENTth card
  *   proc CARD PID BYTES                         NA for BYTES: the driver does not say
+ *   use CARD PID BYTES                          a process, as long as it lives; its bytes are added to the card's USED
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@ enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, 
        DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, ARGUMENT_VERSION_MISMATCH = 25 };
 
 #define MAX 32
+#define MAX_PROCESSES 512
 typedef unsigned long long u64;
 typedef struct { u64 total, free, used; } memory_v1;
 typedef struct { unsigned version; u64 total, reserved, free, used; } memory_v2;
@@ -27,10 +29,23 @@ typedef struct {
   int major, minor, parent, mig, lost;
 } card;
 typedef struct { int card; unsigned pid; u64 used; } process;
-typedef struct { int cards, processes, init; char driver[80]; card card[MAX]; process process[MAX]; } state;
+typedef struct { int cards, processes, init; char driver[80]; card card[MAX]; process process[MAX_PROCESSES]; } state;
 
 static struct handle handles[MAX];
 static int initialised;
+
+/* lives reports whether a process is there, and is no zombie. */
+static int lives(unsigned pid) {
+  char path[64], text[512];
+  snprintf(path, sizeof path, "/proc/%u/stat", pid);
+  FILE *f = fopen(path, "r");
+  if (!f) return 0;
+  size_t n = fread(text, 1, sizeof text - 1, f);
+  fclose(f);
+  text[n] = 0;
+  char *end = strrchr(text, ')');
+  return end && end[1] && end[2] && end[2] != 'Z' && end[2] != 'X';
+}
 
 static void read_state(state *s) {
   memset(s, 0, sizeof *s);
@@ -44,7 +59,12 @@ static void read_state(state *s) {
     last[0] = 0;
     if (!strcmp(word, "driver")) sscanf(line, "%*s %79s", s->driver);
     else if (!strcmp(word, "init")) sscanf(line, "%*s %d", &s->init);
-    else if (!strcmp(word, "proc") && s->processes < MAX) {
+    else if (!strcmp(word, "use") && s->processes < MAX_PROCESSES) {
+      process p;
+      if (sscanf(line, "%*s %d %u %llu", &p.card, &p.pid, &p.used) != 3 || p.card < 0 || p.card >= s->cards || !lives(p.pid)) continue;
+      s->card[p.card].used += p.used;
+      s->process[s->processes++] = p;
+    } else if (!strcmp(word, "proc") && s->processes < MAX_PROCESSES) {
       process *p = &s->process[s->processes++];
       sscanf(line, "%*s %d %u %31s", &p->card, &p->pid, last);
       p->used = strcmp(last, "NA") ? strtoull(last, NULL, 10) : ~0ULL;

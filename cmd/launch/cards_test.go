@@ -1,0 +1,327 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/launch-ml/launch/core/claim"
+	"github.com/launch-ml/launch/core/room"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// Bounds of the tests of many launches at once.
+const (
+	// freeWithin is how long the claim of a killed launch may last.
+	freeWithin = time.Second
+	// idleAtMost is how long a launch may wait for what is free, while no other one starts.
+	idleAtMost = 2 * time.Second
+	// loaded is how much longer both may be on a busy machine: so many times what `launch version` takes there at worst.
+	// A launch that has its claim starts its plugin, its keeper and the program, and reads what they print.
+	loaded = 15
+)
+
+// A busy machine is measured while a test runs: the longest that a small program took.
+type busy struct {
+	mu    sync.Mutex
+	worst time.Duration
+	stop  chan struct{}
+}
+
+func measureLoad(t *testing.T, launch string) *busy {
+	b := &busy{stop: make(chan struct{})}
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for {
+			began := time.Now()
+			if err := exec.Command(launch, "version").Run(); err != nil {
+				t.Error(err)
+				return
+			}
+			b.mu.Lock()
+			b.worst = max(b.worst, time.Since(began))
+			b.mu.Unlock()
+			select {
+			case <-b.stop:
+				return
+			case <-time.After(500 * time.Millisecond):
+			}
+		}
+	})
+	t.Cleanup(func() { close(b.stop); wait.Wait() })
+	return b
+}
+
+func (b *busy) slack() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return loaded * b.worst
+}
+
+// A trainee is one launch of a test, as its program's log has it.
+type trainee struct {
+	need              unit.Bytes
+	asked, start, end time.Time
+	card              string
+	cmd               *exec.Cmd
+	err               bytes.Buffer
+	killed            bool
+}
+
+// fits reports whether a card has room for w at some time, beside those that run.
+func (w *trainee) fits(total unit.Bytes, card string, at time.Time, all []*trainee) bool {
+	for _, j := range all {
+		if j != w && j.card == card && !j.start.After(at) && j.end.After(at) {
+			total -= j.need
+		}
+	}
+	return w.need <= total
+}
+
+// idle is the longest time for which a launch waited though it would have fitted on a card, and no other one started.
+func idle(cards map[string]unit.Bytes, all []*trainee) (longest time.Duration, of *trainee) {
+	var events []time.Time
+	for _, j := range all {
+		events = append(events, j.asked, j.start, j.end)
+	}
+	slices.SortFunc(events, time.Time.Compare)
+	starts := func(at time.Time) bool {
+		return slices.ContainsFunc(all, func(j *trainee) bool { return j.start.Equal(at) })
+	}
+	for _, w := range all {
+		since := time.Time{}
+		for _, at := range events {
+			if at.Before(w.asked) || at.After(w.start) {
+				continue
+			}
+			if !since.IsZero() && at.Sub(since) > longest {
+				longest, of = at.Sub(since), w
+			}
+			somewhere := false
+			for card, total := range cards {
+				somewhere = somewhere || w.fits(total, card, at, all)
+			}
+			switch {
+			case !somewhere:
+				since = time.Time{}
+			case since.IsZero() || starts(at):
+				since = at
+			}
+		}
+	}
+	return longest, of
+}
+
+// Two launches never promise the same bytes; what is free is used; what a killed launch held is free.
+func TestFortyLaunches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts forty launches")
+	}
+	launch, err := exec.LookPath("launch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	plugins := filepath.Join(dir, "home", ".local", "share", "launch", "plugins")
+	claims := filepath.Join(dir, "claims")
+	must(t, os.MkdirAll(plugins, 0o755))
+	must(t, os.Mkdir(claims, 0o755))
+	must(t, os.Symlink(buildBadPlugin(t), filepath.Join(plugins, "launch-plugin-sized")))
+	program, err := os.ReadFile("testdata/sized.py")
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "sized.py"), program, 0o644))
+	cards := map[string]unit.Bytes{"GPU-f1": 24 * unit.GiB, "GPU-f2": 16 * unit.GiB, "GPU-f3": 12 * unit.GiB, "GPU-f4": 8 * unit.GiB}
+	state := ""
+	for _, uuid := range []string{"GPU-f1", "GPU-f2", "GPU-f3", "GPU-f4"} {
+		state += fmt.Sprintf("gpu A_card %s %d 0 0 8.6\n", uuid, int64(cards[uuid]))
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "state"), []byte(state), 0o644))
+	env := append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_STATE_HOME="+filepath.Join(dir, "records"),
+		"LD_LIBRARY_PATH="+buildFakeDriver(t), "FAKE_NVML_STATE="+filepath.Join(dir, "state"), claimsForTest+"="+claims)
+	load := measureLoad(t, launch)
+
+	random := rand.New(rand.NewPCG(17, 4)) // sizes of 1 to 20 GiB, mostly small
+	var all []*trainee
+	for i := range 40 {
+		mib := 1024 + random.IntN(7<<10)
+		seconds := 0.4 + random.Float64()
+		if i%8 == 0 {
+			mib = (14 + random.IntN(7)) << 10
+		}
+		if i%13 == 5 { // to be killed, long before its end
+			seconds = 600
+		}
+		w := &trainee{need: unit.Bytes(mib) * unit.MiB}
+		w.cmd = exec.Command(launch, "--device", "any", "--wait", "--", testPython(), "sized.py",
+			filepath.Join(dir, "log-"+strconv.Itoa(i)), fmt.Sprint(seconds), strconv.Itoa(mib))
+		w.cmd.Dir, w.cmd.Env, w.cmd.Stderr = dir, env, &w.err
+		w.killed = seconds == 600
+		all = append(all, w)
+	}
+	var wait sync.WaitGroup
+	for i, w := range all {
+		w.asked = time.Now()
+		must(t, w.cmd.Start())
+		t.Cleanup(func() { w.cmd.Process.Kill() })
+		if w.killed {
+			wait.Go(func() { kill(t, w, filepath.Join(dir, "log-"+strconv.Itoa(i)), claims, load) })
+		} else {
+			wait.Go(func() {
+				if err := w.cmd.Wait(); err != nil {
+					t.Errorf("launch %d of %v: %v\n%s", i, w.need, err, w.err.String())
+				}
+			})
+		}
+	}
+	wait.Wait()
+	for i, w := range all {
+		w.read(t, filepath.Join(dir, "log-"+strconv.Itoa(i)))
+	}
+	longest, of := idle(cards, all)
+	t.Logf("the longest that a launch waited for what was free: %v; slack for a busy machine: %v", longest, load.slack())
+	if longest > idleAtMost+load.slack() {
+		t.Errorf("the launch of %v waited %v for what was free, and nothing started", of.need, longest)
+	}
+	if held := listIn(claims); len(held) != 0 {
+		t.Errorf("claims are left: %+v", held)
+	}
+}
+
+// kill kills a launch after its program has started, and waits until its claim is gone.
+func kill(t *testing.T, w *trainee, log, claims string, load *busy) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if text, _ := os.ReadFile(log); bytes.Contains(text, []byte("\n")) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("the launch of %v never started its program\n%s", w.need, w.err.String())
+			return
+		}
+	}
+	time.Sleep(300 * time.Millisecond)
+	began := time.Now()
+	w.cmd.Process.Kill()
+	w.cmd.Wait()
+	for slices.ContainsFunc(listIn(claims), func(h claim.Held) bool { return h.PID == w.cmd.Process.Pid }) {
+		if time.Since(began) > freeWithin+load.slack() {
+			t.Errorf("the claim of a killed launch is held for %v", time.Since(began))
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	w.end = began
+}
+
+var listing sync.Mutex
+
+// listIn lists the claims in a folder that is not the machine's.
+func listIn(claims string) []claim.Held {
+	listing.Lock()
+	defer listing.Unlock()
+	claim.Within(claims)
+	return claim.List()
+}
+
+// read reads a program's log.
+func (w *trainee) read(t *testing.T, log string) {
+	t.Helper()
+	text, err := os.ReadFile(log)
+	must(t, err)
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		seconds, err := strconv.ParseFloat(f[1], 64)
+		must(t, err)
+		at := time.Unix(0, int64(seconds*1e9))
+		switch f[0] {
+		case "start":
+			w.start, w.card = at, strings.TrimPrefix(f[3], "card=")
+			if f[5] != "smaller=None" {
+				t.Errorf("a launch that could wait took less than it was asked: %s", line)
+			}
+		case "over":
+			t.Errorf("a card is over its memory: %s", line)
+		case "end":
+			w.end = at
+		}
+	}
+	if w.start.IsZero() || w.end.IsZero() {
+		t.Errorf("the program of the launch of %v did not end: %q", w.need, text)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The same for host memory, from a shell: xargs starts twelve at once.
+func TestMemoryOfMany(t *testing.T) {
+	launch, err := exec.LookPath("launch")
+	must(t, err)
+	total, _ := room.HostTotal()
+	if total < 2*unit.GiB {
+		t.Skip("too little memory is known")
+	}
+	dir := t.TempDir()
+	claims := filepath.Join(dir, "claims")
+	must(t, os.Mkdir(claims, 0o755))
+	load := measureLoad(t, launch)
+	const script = `date "+start %s.%N 0 card= 0 smaller=None" > "$1"; sleep "$2"; date "+end %s.%N" >> "$1"`
+	var all []*trainee
+	rows := ""
+	for i := range 12 {
+		need := total/unit.Bytes(2+i%4) - unit.Bytes(i)*unit.MiB // of each size a few, none twice the same
+		seconds := 0.3 + float64(i%3)/5
+		w := &trainee{need: need, asked: time.Now(), killed: i == 6}
+		if w.killed {
+			seconds = 600
+		}
+		all = append(all, w)
+		rows += fmt.Sprintf("%s %d %v\n", filepath.Join(dir, "log-"+strconv.Itoa(i)), need, seconds)
+	}
+	c := exec.Command("xargs", "-P", "12", "-n", "3", "sh", "-c", `"$0" -q --memory "$2" --wait -- sh -c '`+script+`' sh "$1" "$3" || echo "$2 ended with $?"`, launch)
+	c.Stdin, c.Env = strings.NewReader(rows), append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(dir, "records"), claimsForTest+"="+claims)
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	must(t, c.Start())
+	victim := all[6]
+	for deadline := time.Now().Add(5 * time.Minute); victim.cmd == nil && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		for _, h := range listIn(claims) {
+			if p, err := os.FindProcess(h.PID); err == nil && h.Bytes == victim.need && !h.Waiting {
+				victim.cmd = &exec.Cmd{Process: p}
+			}
+		}
+	}
+	if victim.cmd == nil {
+		t.Fatalf("no claim of %v\n%s", victim.need, out.String())
+	}
+	kill(t, victim, filepath.Join(dir, "log-6"), claims, load)
+	ended := fmt.Sprintf("%d ended with 137\n", victim.need)
+	if err := c.Wait(); err != nil || strings.Count(out.String(), "ended with") != 1 || !strings.Contains(out.String(), ended) {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	for i, w := range all {
+		w.read(t, filepath.Join(dir, "log-"+strconv.Itoa(i)))
+	}
+	for _, w := range all {
+		if !w.fits(total, "", w.start, all) {
+			t.Errorf("more than %v of host memory is promised when the launch of %v starts", total, w.need)
+		}
+	}
+	longest, of := idle(map[string]unit.Bytes{"": total}, all)
+	t.Logf("the longest that a launch waited for what was free: %v; slack for a busy machine: %v", longest, load.slack())
+	if longest > idleAtMost+load.slack() {
+		t.Errorf("the launch of %v waited %v for what was free, and nothing started", of.need, longest)
+	}
+}

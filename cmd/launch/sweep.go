@@ -1,0 +1,529 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/launch-ml/launch/core/private"
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/sweep"
+	"github.com/launch-ml/launch/core/sweep/local"
+	"github.com/launch-ml/launch/core/sweep/store"
+	"github.com/launch-ml/launch/core/ui"
+)
+
+const sweepHelp = `sweep runs a command once for each row of a space of settings, each as a launch of its own: with an
+estimate, a ladder and a record. Rows that ran out of memory as asked finish on a lower rung, and the
+table marks them. A sweep that was killed continues with "launch sweep resume": no row is lost, and
+none that succeeded runs again.
+
+KEY is
+  {KEY} in COMMAND   a placeholder, replaced by the value
+  --option           an option of the program: replaced where it stands, or added
+  env:NAME           a variable of the environment
+  anything else      an address in the recipe, or a setting in Python (as with --set)
+{trial} is the row's number and {name} is SWEEP-NUMBER, in COMMAND and in values.
+
+VALUES is a list as in CSV: 0.1,0.2 or "a,b",c. 1..5 is 1,2,3,4,5; 0.1..0.5..0.2 is 0.1,0.3,0.5. With
+--random also uniform:0..1, log:1e-5..1e-1 and int:1..1000.
+
+Without COMMAND, sweep reads commands from standard input, one a line. --file is a YAML file with the
+keys name, command, grid, zip, seeds, where, only, random, seed, jobs, flags, same-plan, snapshot.
+
+Ctrl-C asks the trials to save and stop; a second Ctrl-C ends them.
+
+Exit code: 0 if every row succeeded; 1 if one failed; 75 or 78 if that is why the others did not run;
+125 if launch itself failed; 128+N if signal N stopped the sweep.`
+
+const sweepExamples = `  launch sweep --grid --lr=0.1,0.2 --grid train.optim_g.lr=1e-4,2e-4 -- python train.py -opt x.yml --out runs/{name}
+  launch sweep plan --grid --width=32..128..32 -- python train.py
+  launch sweep --random 20 --seed 1 --grid --lr=log:1e-5..1e-1 --jobs 2 --memory 8GiB -- python train.py
+  for f in *.yml; do echo "python train.py -opt $f"; done | launch sweep --name all
+  launch sweep status; launch sweep resume; launch sweep export --csv > rows.csv`
+
+// sweepFlags are the flags of a sweep beside launch's own.
+type sweepFlags struct {
+	name, file                 string
+	grid, zip, seeds           []string
+	where, only                []string
+	random, jobs               int
+	seed                       uint64
+	samePlan, snapshot, asJSON bool
+}
+
+func (f *sweepFlags) add(to *pflag.FlagSet) {
+	to.StringVar(&f.name, "name", "", "name of the sweep (default: the time)")
+	to.StringVarP(&f.file, "file", "f", "", "read the sweep from a YAML file; flags add to it")
+	to.StringArrayVar(&f.grid, "grid", nil, "KEY=VALUES: every value with every value of the other keys")
+	to.StringArrayVar(&f.zip, "zip", nil, `"KEY=VALUES;KEY2=VALUES": the first values together, and so on`)
+	to.StringArrayVar(&f.seeds, "seeds", nil, "KEY=VALUES: repeat every row with each value")
+	to.StringArrayVar(&f.where, "where", nil, `only rows that fulfil a condition: "lr < 0.1 and opt = sgd or wd = 0"`)
+	to.StringArrayVar(&f.only, "only", nil, `"KEY:CONDITION": set KEY only in rows that fulfil it`)
+	to.IntVar(&f.random, "random", 0, "draw this many rows instead of taking all")
+	to.Uint64Var(&f.seed, "seed", 0, "of --random: the same seed draws the same rows")
+	to.IntVarP(&f.jobs, "jobs", "j", 1, "how many trials run at the same time")
+	to.BoolVar(&f.snapshot, "snapshot", false, "run from a copy of the code as it is now (a git worktree)")
+	to.BoolVar(&f.samePlan, "same-plan", false, "give every row the plan of the row that needs the smallest rung, so that rows can be compared")
+}
+
+func newSweep() *cobra.Command {
+	f := &sweepFlags{}
+	c := &cobra.Command{
+		Use: "sweep [flags] -- COMMAND [ARG ...]", Short: "run a command with many settings, each as a launch of its own",
+		Long: sweepHelp, Example: sweepExamples, Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			s, args, err := commandLine(c, args)
+			if err != nil {
+				return err
+			}
+			asked, trials, err := f.asked(c, args)
+			if err != nil {
+				return err
+			}
+			return startSweep(c.Context(), s, asked, trials)
+		},
+	}
+	c.Flags().SetInterspersed(false)
+	f.add(c.Flags())
+	for _, sub := range []*cobra.Command{newSweepPlan(), newSweepStatus(), newSweepShow(), newSweepResume(), newSweepStop(), newSweepExport()} {
+		c.AddCommand(sub)
+	}
+	return c
+}
+
+// newSweepPlan prices every row and starts nothing.
+func newSweepPlan() *cobra.Command {
+	f, asJSON := &sweepFlags{}, false
+	c := &cobra.Command{
+		Use: "plan [flags] -- COMMAND [ARG ...]", Short: "print what each row needs, and which rows do not fit; start nothing",
+		Long: `plan prints each row's estimate, the rung on which it would run, its card and its length. It starts and
+writes nothing, except to --json-file. Two rows that would write into the same folder are an error.
+
+Exit code: 0 if every row fits, or if nothing is known of that; 78 if a row will not fit or might not.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			s, args, err := commandLine(c, args)
+			if err != nil {
+				return err
+			}
+			a, trials, err := f.asked(c, args)
+			if err != nil {
+				return err
+			}
+			return planSweep(c.Context(), s, a, trials, asJSON)
+		},
+	}
+	c.Flags().SetInterspersed(false)
+	f.add(c.Flags())
+	c.Flags().BoolVar(&asJSON, "json", false, "print the plans as JSON")
+	return c
+}
+
+func planSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Trial, asJSON bool) error {
+	spec, t, err := a.Spec(record.MaskArgs(a.Command))
+	if err != nil {
+		return err
+	}
+	quotes, err := priceSweep(ctx, s, &spec, &t, a.SamePlan, trials, false)
+	if err != nil {
+		return err
+	}
+	d := ui.SweepPlan(spec, trials, quotes)
+	if asJSON {
+		err = printJSON(d)
+	} else {
+		ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}.SweepPlan(spec, d)
+	}
+	if err == nil {
+		err = sweep.Conflicts(quotes)
+	}
+	if err == nil && !d.Fits {
+		err = exitCode(run.CannotFit)
+	}
+	return err
+}
+
+// asked reads the flags, the file and the rows.
+func (f *sweepFlags) asked(c *cobra.Command, args []string) (a sweep.Asked, trials []sweep.Trial, err error) {
+	if f.file != "" {
+		text, err := os.ReadFile(f.file)
+		if err == nil {
+			a, err = sweep.ParseFile(text)
+		}
+		if err != nil {
+			return a, nil, fmt.Errorf("reading the sweep in %s: %w", f.file, err)
+		}
+	}
+	if err := f.space(&a.Space); err != nil {
+		return a, nil, err
+	}
+	if c.Flags().Changed("random") {
+		a.Space.Random = f.random
+	}
+	if c.Flags().Changed("seed") {
+		a.Space.Seed = f.seed
+	}
+	if c.Flags().Changed("jobs") || a.Jobs == 0 {
+		a.Jobs = f.jobs
+	}
+	if f.name != "" {
+		a.Name = f.name
+	}
+	if a.Name == "" {
+		a.Name = time.Now().Format("20060102-150405")
+	}
+	if len(args) > 0 {
+		a.Command = args
+	}
+	a.SamePlan, a.Snapshot = a.SamePlan || f.samePlan, a.Snapshot || f.snapshot
+	if err := a.CheckFlags(childFlag); err != nil {
+		return a, nil, err
+	}
+	a.Flags = append(a.Flags, passedOn(c.Flags())...)
+	if err := a.Check(); err != nil {
+		return a, nil, err
+	}
+	if trials, err = a.Trials(stdinRows); err != nil {
+		return a, nil, err
+	}
+	return a, trials, checkSecrets(trials)
+}
+
+// space adds the flags to a space.
+func (f *sweepFlags) space(s *sweep.Space) error {
+	for _, text := range f.grid {
+		d, err := sweep.ParseGrid(text)
+		if err != nil {
+			return fmt.Errorf("--grid: %w", err)
+		}
+		s.Dimensions = append(s.Dimensions, d)
+	}
+	for _, text := range f.zip {
+		d, err := sweep.ParseZip(text)
+		if err != nil {
+			return fmt.Errorf("--zip: %w", err)
+		}
+		s.Dimensions = append(s.Dimensions, d)
+	}
+	for _, text := range f.seeds {
+		d, err := sweep.ParseGrid(text)
+		if err != nil {
+			return fmt.Errorf("--seeds: %w", err)
+		}
+		s.Seeds = append(s.Seeds, d)
+	}
+	for _, text := range f.where {
+		s.Where = append(s.Where, sweep.Condition(text))
+	}
+	for _, text := range f.only {
+		o, err := sweep.ParseOnly(text)
+		if err != nil {
+			return fmt.Errorf("--only: %w", err)
+		}
+		s.Only = append(s.Only, o)
+	}
+	return nil
+}
+
+// stdinRows reads commands from standard input.
+func stdinRows() ([]sweep.Trial, error) {
+	if isTerminal(os.Stdin) {
+		return nil, errors.New("a sweep needs a command after --, or commands on standard input, one a line")
+	}
+	return sweep.ReadCommands(os.Stdin)
+}
+
+// childFlag reports whether trials may be given one of launch's flags. The others are the sweep's.
+func childFlag(name string) bool {
+	own := ownFlags().Lookup(name) != nil
+	return own && !slices.Contains([]string{"quiet", "json-file", "state-dir"}, name)
+}
+
+// passedOn lists launch's flags on the command line that every trial gets.
+func passedOn(f *pflag.FlagSet) (flags []string) {
+	f.Visit(func(g *pflag.Flag) {
+		if childFlag(g.Name) {
+			flags = append(flags, "--"+g.Name+"="+g.Value.String())
+		}
+	})
+	return flags
+}
+
+// checkSecrets refuses rows with secrets: the journal of a sweep has all of them.
+func checkSecrets(trials []sweep.Trial) error {
+	for _, t := range trials {
+		if record.HasMask(record.MaskArgs(t.Command)) {
+			return fmt.Errorf("the command on row %d has a secret: put it into the environment", t.Number)
+		}
+		for _, s := range t.Assignment {
+			if record.HasMask(record.MaskArgs([]string{s.Key, s.Value})) || record.HasMask(record.MaskArgs([]string{s.String()})) {
+				return fmt.Errorf("%s is a secret: put it into the environment", s.Key)
+			}
+		}
+	}
+	return nil
+}
+
+// startSweep begins a sweep and drives it to its end.
+func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Trial) error {
+	spec, t, err := a.Spec(record.MaskArgs(a.Command))
+	if err != nil {
+		return err
+	}
+	quotes, err := priceSweep(ctx, s, &spec, &t, a.SamePlan, trials, true)
+	if err != nil {
+		return err
+	}
+	if err := sweep.Conflicts(quotes); err != nil {
+		return err
+	}
+	sweeps := store.In(s.State)
+	j, err := sweeps.Create(spec)
+	if err != nil {
+		return err
+	}
+	h, err := sweeps.Read(spec.Name)
+	if err == nil && len(quotes) == len(trials) {
+		e := sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Priced, Quotes: quotes}
+		h.Apply(e)
+		err = j.Write(e)
+	}
+	if err != nil {
+		j.Close()
+		return err
+	}
+	if say := reporter(s); !s.Quiet {
+		say.Line("sweep %s: %s, %d at the same time; launch sweep status %s prints the table", spec.Name,
+			ui.Count(len(trials), "trial"), a.Jobs, spec.Name)
+		say.SamePlan(spec)
+	}
+	return driveSweep(ctx, s, j, h, sweep.Rows(trials), t)
+}
+
+// priceSweep prices the trials and, if the user wants one plan for all, finds it. With probe, trials of a command that no
+// plugin recognises are not priced one by one.
+func priceSweep(ctx context.Context, s settings, spec *sweep.Spec, t *sweep.Template, samePlan bool, trials []sweep.Trial, probe bool) ([]sweep.Quote, error) {
+	x, err := executor(s, *spec, t.Dir)
+	if err != nil {
+		return nil, err
+	}
+	quotes, err := x.Plan(ctx, *t, trials, probe && !samePlan)
+	if err != nil || !samePlan {
+		return quotes, err
+	}
+	price := func(shared sweep.Assignment) ([]sweep.Quote, error) {
+		with := *t
+		with.Shared = shared
+		again, err := x.Plan(ctx, with, trials, false)
+		quotes = again
+		return again, err
+	}
+	shared, cost, err := sweep.SamePlan(quotes, price)
+	if err != nil {
+		return nil, err
+	}
+	spec.Shared, spec.SharedCost, t.Shared = shared, &cost, shared
+	return quotes, nil
+}
+
+// executor runs and prices the trials of a sweep on this machine.
+func executor(s settings, spec sweep.Spec, dir string) (*local.Executor, error) {
+	own, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding launch itself: %w", err)
+	}
+	sweeps := store.In(s.State)
+	return local.New(local.Options{Launch: own, Dir: dir, Flags: append(slices.Clone(spec.Flags), "--state-dir="+s.State),
+		Folder: func(n int) string { return sweeps.Trial(spec.Name, n) }, Runs: record.In(s.State)}), nil
+}
+
+// driveSweep drives a sweep whose journal this process holds. It closes the journal.
+func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.History, searcher sweep.Searcher, t sweep.Template) error {
+	defer j.Close()
+	say := reporter(s)
+	x, err := executor(s, h.Spec, t.Dir)
+	if err != nil {
+		return err
+	}
+	stops := make(chan string, 1)
+	d := &sweep.Sweep{History: h, Searcher: searcher, Template: t, Executor: x, Admission: sweep.Jobs(h.Spec.Jobs), Journal: j,
+		Stops: stops, Changed: func(r *sweep.Row) { say.Trial(h, r) }}
+	signalled := 0
+	end := passSignals(stops, func(c int) { signalled = c })
+	why, err := d.Drive(ctx)
+	end()
+	if err != nil {
+		return err
+	}
+	code := signalled
+	if why == "" {
+		code = h.Code()
+	}
+	if err := j.Write(sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Stopped, Why: why, Code: code}); err != nil {
+		say.Warn("recording the sweep: %v", err)
+	}
+	say.SweepEnd(h, why, code)
+	if err := writeSweep(s, h); err != nil {
+		say.Warn("%v", err)
+	}
+	if code != 0 {
+		return exitCode(code)
+	}
+	return nil
+}
+
+// passSignals sends the name of each signal that asks launch to stop to stops, until the function that it returns is
+// called. Signals that launch was started with ignored have no effect. SIGINT is then taken all the same, so that it is not
+// ignored in the trials: it is how they are asked to stop.
+func passSignals(stops chan<- string, note func(code int)) (end func()) {
+	signals, ended, over := make(chan os.Signal, 2), make(chan struct{}), make(chan struct{})
+	ignored := map[os.Signal]bool{}
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if ignored[sig] = signal.Ignored(sig); !ignored[sig] || sig == syscall.SIGINT {
+			signal.Notify(signals, sig)
+		}
+	}
+	go func() {
+		defer close(over)
+		for {
+			select {
+			case sig := <-signals:
+				if ignored[sig] {
+					continue
+				}
+				note(128 + number(sig))
+				select {
+				case stops <- sig.String():
+				case <-ended:
+				}
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(ended)
+		<-over
+	}
+}
+
+// openSweep finds a sweep by the argument of a command; the last one where there is none.
+func openSweep(c *cobra.Command, args []string) (settings, store.Store, string, error) {
+	s, err := settingsHere(c)
+	if err != nil {
+		return s, store.Store{}, "", err
+	}
+	sweeps := store.In(s.State)
+	name := ""
+	if len(args) > 0 {
+		name = args[0]
+	}
+	name, err = sweeps.Find(name)
+	return s, sweeps, name, err
+}
+
+func newSweepResume() *cobra.Command {
+	var jobs int
+	c := &cobra.Command{
+		Use: "resume [NAME] [-- COMMAND ...]", Short: "continue a sweep: run what failed or is missing, and that alone",
+		Long: `resume continues a sweep that was killed or stopped, or in which rows failed. Trials that outlived the
+process which drove the sweep are waited for. A row whose run can be resumed goes on from its saved
+state; other rows start over. Rows that succeeded do not run again.
+
+launch's flags are those that the sweep began with; a flag given here outranks them. Secrets of a
+command are not recorded: type the whole command again after --.`,
+		Args: func(c *cobra.Command, args []string) error {
+			if dash := c.ArgsLenAtDash(); dash >= 0 {
+				args = args[:dash]
+			}
+			return takes(0, 1, "one sweep, or none for the last one; a command goes after --")(c, args)
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			var command []string
+			if dash := c.ArgsLenAtDash(); dash >= 0 {
+				args, command = args[:dash], args[dash:]
+			}
+			s, sweeps, name, err := openSweep(c, args)
+			if err != nil {
+				return err
+			}
+			return resumeSweep(c.Context(), s, sweeps, name, command, jobs, passedOn(c.Flags()))
+		},
+	}
+	c.Flags().IntVarP(&jobs, "jobs", "j", 0, "how many trials run at the same time (default: as before)")
+	return c
+}
+
+func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name string, command []string, jobs int, flags []string) error {
+	j, h, err := sweeps.Open(name)
+	if errors.Is(err, store.ErrBusy) {
+		return &ownExit{err, run.TryLater}
+	}
+	if err != nil {
+		return err
+	}
+	t := h.Spec.Template()
+	switch {
+	case len(command) > 0:
+		if err = record.Unmask(h.Spec.Command, command); err != nil {
+			err = fmt.Errorf("sweep %s has another command: %w", name, err)
+		}
+		t.Command = command
+	case record.HasMask(h.Spec.Command):
+		err = fmt.Errorf("the command of sweep %s has a secret, which launch did not record: type the whole command again after --", name)
+	}
+	if jobs > 0 {
+		h.Spec.Jobs = jobs
+	}
+	if err == nil {
+		err = os.Chdir(t.Dir)
+	}
+	if err != nil {
+		j.Close()
+		return err
+	}
+	h.Spec.Flags = append(h.Spec.Flags, flags...)
+	e := sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Taken, Again: true, PID: os.Getpid()}
+	if err := j.Write(e); err != nil {
+		j.Close()
+		return fmt.Errorf("recording the sweep: %w", err)
+	}
+	h.Apply(e)
+	searcher, err := sweep.Listing(h)
+	if err != nil {
+		j.Close()
+		return err
+	}
+	return driveSweep(ctx, s, j, h, searcher, t)
+}
+
+// writeSweep writes a sweep to --json-file.
+func writeSweep(s settings, h *sweep.History) error {
+	if s.JSONFile == "" {
+		return nil
+	}
+	doc, err := sweepJSON(h, store.In(s.State), 0)
+	if err == nil {
+		err = private.Save(s.JSONFile, doc)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", s.JSONFile, err)
+	}
+	return nil
+}
+
+func trialFolder(sweeps store.Store, name string, trial int) string {
+	return filepath.Clean(sweeps.Trial(name, trial))
+}

@@ -1,0 +1,216 @@
+package room
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/claim"
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/private"
+)
+
+// Patience is how long a launch waits for room.
+type Patience struct {
+	For time.Duration // 0: not at all; negative: without a limit
+	// Say prints that it waits, and for what. It is called once.
+	Say func(want claim.Want)
+}
+
+// A turn is one look at the claims.
+type turn struct {
+	since   time.Time // when the launch began to wait
+	patient bool      // it may wait, or go on waiting
+}
+
+// errLook is the error of a decision that needs a fresh look at the cards.
+var errLook = errors.New("look again")
+
+// A queue is the wait of one launch for room. While it waits, it has entries among the claims, which hold nothing.
+type queue struct {
+	Patience
+	// decide returns what to claim, or entries that wait.
+	decide func([]claim.Held, turn) ([]claim.Want, error)
+	look   func() error       // asks the driver; nil for host memory
+	seen   func([]gpu.Device) // takes what another launch has seen; nil for host memory
+
+	entries []*claim.Claim
+}
+
+const (
+	glance = 50 * time.Millisecond  // how often a waiting launch looks whether a claim has changed
+	bury   = 500 * time.Millisecond // how often it looks for launches that were killed
+	sight  = 250 * time.Millisecond // how often one of them asks the driver
+	reopen = time.Second            // after this it decides again, even if nothing seems to have changed
+)
+
+// wait returns the claims that decide wants, as soon as it wants any that do not wait. It returns when ctx is done.
+func (q *queue) wait(ctx context.Context) ([]*claim.Claim, error) {
+	t := turn{since: time.Now(), patient: q.For != 0}
+	defer func() {
+		for _, c := range q.entries {
+			c.Release()
+		}
+	}()
+	for looked := false; ; looked = true {
+		made, err := q.once(t)
+		if !errors.Is(err, errLook) || looked {
+			if err != nil || len(q.entries) == 0 {
+				return made, err
+			}
+			break
+		}
+		if err := q.look(); err != nil {
+			return nil, err
+		}
+	}
+	if q.Say != nil {
+		q.Say(q.entries[0].Want())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if q.seen != nil {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			watchForAll(ctx)
+		}()
+		defer func() { cancel(); <-done }()
+	}
+	return q.stand(ctx, t)
+}
+
+// stand waits in the queue.
+func (q *queue) stand(ctx context.Context, t turn) ([]*claim.Claim, error) {
+	tick := time.NewTicker(glance)
+	defer tick.Stop()
+	var last, buried, stamp time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-tick.C:
+		}
+		now := time.Now()
+		if now.Sub(buried) > bury {
+			buried = now
+			claim.Bury()
+		}
+		t.patient = q.For < 0 || now.Sub(t.since) < q.For
+		if changed := claim.Stamp(); t.patient && changed.Equal(stamp) && now.Sub(last) < reopen {
+			continue
+		} else {
+			stamp, last = changed, now
+		}
+		if q.seen != nil {
+			if all := sharedLook(); all != nil {
+				q.seen(all)
+			}
+		}
+		made, err := q.once(t)
+		if errors.Is(err, errLook) {
+			if err = q.look(); err == nil {
+				made, err = q.once(t)
+			}
+		}
+		if err != nil && !errors.Is(err, claim.ErrBusy) || len(made) > 0 {
+			return made, err
+		}
+		if err == nil && len(q.entries) == 0 { // it was let go without a claim: it is refused elsewhere, or runs as asked
+			return made, nil
+		}
+	}
+}
+
+// once decides. Entries that wait are made only once.
+func (q *queue) once(t turn) (made []*claim.Claim, err error) {
+	still := false
+	made, err = claim.Decide(q.entries, func(held []claim.Held) ([]claim.Want, error) {
+		wants, err := q.decide(held, t)
+		if err == nil && len(wants) > 0 && wants[0].Waiting && len(q.entries) > 0 {
+			still = true
+			return nil, errStill
+		}
+		return wants, err
+	})
+	switch {
+	case still:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	q.entries = nil
+	if len(made) > 0 && made[0].Want().Waiting {
+		q.entries, made = made, nil
+	}
+	return made, nil
+}
+
+// errStill ends a decision that leaves everything as it was.
+var errStill = errors.New("still waiting")
+
+// The launches of this account that wait share what one of them sees of the cards: a driver that is asked by forty would
+// have little time for anything else.
+const (
+	lookFile = ".cards"
+	lookLock = ".watching"
+	lookLife = 6 * sight // how long a look counts
+)
+
+// watchForAll asks the driver for all waiting launches, from when no other one does until ctx is done.
+func watchForAll(ctx context.Context) {
+	path, err := claim.Path(lookFile)
+	if err != nil {
+		return
+	}
+	lock, err := claim.Path(lookLock)
+	if err != nil {
+		return
+	}
+	f, err := private.Open(lock, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	for ctx.Err() == nil {
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			before := ""
+			nvml.Watch(ctx, sight, func(now time.Time, all []gpu.Device) {
+				text, err := json.Marshal(all)
+				switch {
+				case err != nil:
+				case string(text) == before:
+					os.Chtimes(path, now, now)
+				case private.WriteFile(path+".next", text, 0o600) == nil && os.Rename(path+".next", path) == nil:
+					before = string(text)
+				}
+			})
+		}
+		select { // while another one watches, or after the driver has failed
+		case <-ctx.Done():
+		case <-time.After(sight):
+		}
+	}
+}
+
+// sharedLook is what the cards were seen to hold; nil if nobody has looked for too long.
+func sharedLook() (all []gpu.Device) {
+	path, err := claim.Path(lookFile)
+	if err != nil {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if err != nil || time.Since(info.ModTime()) > lookLife {
+		return nil
+	}
+	text, err := private.ReadFile(path)
+	if err != nil || json.Unmarshal(text, &all) != nil {
+		return nil
+	}
+	return all
+}

@@ -1,0 +1,268 @@
+// Package local runs the trials of a sweep on this machine: each is a launch of its own, a child of this process.
+//
+// A trial outlives this process if it is killed. The process that continues the sweep finds the trial by its command
+// line, which names the file of its result, and waits for its end.
+package local
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/launch-ml/launch/core/private"
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/sweep"
+)
+
+// Options are what an executor needs to start trials.
+type Options struct {
+	Launch string                 // the program launch
+	Dir    string                 // where the trials run
+	Flags  []string               // launch's flags, the same for every trial
+	Folder func(trial int) string // a trial's folder; it is made when the trial starts
+	Runs   record.Store           // in which the trials record their runs
+}
+
+// An Executor implements [sweep.Executor].
+type Executor struct {
+	Options
+	ends chan sweep.End
+
+	mu      sync.Mutex
+	running map[int]*os.Process // by trial
+	living  map[string]int      // processes by the results that their command lines name; nil: not looked up yet
+}
+
+var _ sweep.Executor = (*Executor)(nil)
+
+// New returns an executor.
+func New(o Options) *Executor {
+	return &Executor{Options: o, ends: make(chan sweep.End, 16), running: map[int]*os.Process{}}
+}
+
+// Ends implements [sweep.Executor].
+func (x *Executor) Ends() <-chan sweep.End { return x.ends }
+
+// Result is the file of the result of a trial's start.
+func (x *Executor) Result(trial, start int) string {
+	if start == 1 {
+		return filepath.Join(x.Folder(trial), "result.json")
+	}
+	return filepath.Join(x.Folder(trial), fmt.Sprintf("result-%d.json", start))
+}
+
+// Output is the file of what a trial prints: all starts, one after the other.
+func Output(folder string) string { return filepath.Join(folder, "output.log") }
+
+// Start implements [sweep.Executor].
+func (x *Executor) Start(s sweep.Start) error {
+	if s.Begun {
+		x.adopt(s)
+		return nil
+	}
+	if err := os.MkdirAll(x.Folder(s.Trial), 0o700); err != nil {
+		return fmt.Errorf("making the folder of trial %d: %w", s.Trial, err)
+	}
+	out, err := private.Open(Output(x.Folder(s.Trial)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the output of trial %d: %w", s.Trial, err)
+	}
+	defer out.Close()
+	cmd := exec.Command(x.Launch)
+	cmd.Args = append([]string{"launch"}, x.args(s)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = x.Dir, out, out
+	cmd.Env = append(os.Environ(), s.Invocation.Env...)
+	// A session of its own: Ctrl-C on the terminal reaches the sweep alone, which passes it on.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting trial %d: %w", s.Trial, err)
+	}
+	x.mu.Lock()
+	x.running[s.Trial] = cmd.Process
+	x.mu.Unlock()
+	go func() {
+		cmd.Wait() // its exit code is in the result
+		x.end(s, cmd.Process.Pid)
+	}()
+	return nil
+}
+
+// args returns launch's arguments for a start.
+func (x *Executor) args(s sweep.Start) []string {
+	flags := append(slices.Clone(x.Flags), "--json-file="+x.Result(s.Trial, s.Number))
+	if s.Resume == "" {
+		for _, set := range s.Invocation.Set {
+			flags = append(flags, "--set="+set)
+		}
+		return slices.Concat(flags, []string{"--"}, s.Invocation.Args)
+	}
+	args := append([]string{"resume", s.Resume}, flags...)
+	if record.HasMask(record.MaskArgs(s.Invocation.Args)) { // the record has no secrets
+		args = slices.Concat(args, []string{"--"}, s.Invocation.Args)
+	}
+	return args
+}
+
+// end delivers the end of a start whose process is gone.
+func (x *Executor) end(s sweep.Start, pid int) {
+	x.mu.Lock()
+	delete(x.running, s.Trial)
+	x.mu.Unlock()
+	x.ends <- sweep.End{Trial: s.Trial, Start: s.Number, Result: x.result(s, pid)}
+}
+
+// result reads the result of a start that is over.
+func (x *Executor) result(s sweep.Start, pid int) sweep.Result {
+	text, err := private.ReadFile(x.Result(s.Trial, s.Number))
+	if err == nil {
+		r, err := sweep.ReadResult(text)
+		if err == nil {
+			return r
+		}
+		return sweep.Result{Ending: sweep.NotRun, Code: run.OwnTrouble, Why: err.Error()}
+	}
+	lost := sweep.Result{Ending: sweep.Lost, Why: "its launch ended without a result"}
+	if !errors.Is(err, fs.ErrNotExist) {
+		lost.Why = err.Error()
+	}
+	lost.Run = x.runOf(pid, s)
+	lost.Known = lost.Run != ""
+	return lost
+}
+
+// runOf finds the run that a launch has recorded before it died, if a plugin recognised its command; else "". Where the
+// process is not known either, because the machine was restarted, it is the only run of that command since then.
+func (x *Executor) runOf(pid int, s sweep.Start) string {
+	ids, err := x.Runs.List()
+	if err != nil {
+		return ""
+	}
+	first := s.Since.UTC().Format("20060102-150405.000") // as the names of runs begin
+	args := record.MaskArgs(s.Invocation.Args)
+	var same []string
+	for _, id := range slices.Backward(ids) {
+		if id < first {
+			break
+		}
+		h, err := x.Runs.Read(id)
+		if err != nil || h.Run() == nil {
+			continue
+		}
+		if pid != 0 && h.Events[0].PID == pid {
+			return id
+		}
+		if pid == 0 && len(s.Invocation.Set) == 0 && slices.Equal(h.Run().Job.Command.Args, args) {
+			same = append(same, id)
+		}
+	}
+	if len(same) == 1 {
+		return same[0]
+	}
+	return ""
+}
+
+// Stop implements [sweep.Executor]. A launch that is asked to stop passes that on to its program; one that is killed
+// takes its program with it.
+func (x *Executor) Stop(trial int, now bool) {
+	x.mu.Lock()
+	p := x.running[trial]
+	x.mu.Unlock()
+	if p == nil {
+		return
+	}
+	if now {
+		p.Kill()
+		return
+	}
+	p.Signal(syscall.SIGINT)
+}
+
+// adopt waits for a start that an earlier process began.
+func (x *Executor) adopt(s sweep.Start) {
+	path := x.Result(s.Trial, s.Number)
+	x.mu.Lock()
+	if x.living == nil {
+		x.living = living(filepath.Dir(filepath.Dir(path)))
+	}
+	pid := x.living[path]
+	x.mu.Unlock()
+	if pid == 0 {
+		go x.end(s, 0)
+		return
+	}
+	p, err := os.FindProcess(pid)
+	if err == nil {
+		x.mu.Lock()
+		x.running[s.Trial] = p
+		x.mu.Unlock()
+	}
+	go func() {
+		// It is no child of this process, so its end is no event. A process that is just ending may have no command
+		// line for a moment, and then have one again.
+		for missed := 0; missed < 3; time.Sleep(20 * time.Millisecond) {
+			if missed++; names(pid, path) {
+				missed = 0
+			}
+		}
+		x.end(s, pid)
+	}()
+}
+
+const jsonFile = "--json-file="
+
+// living lists the launches whose results lie below a folder, by their results.
+func living(below string) map[string]int {
+	found := map[string]int{}
+	procs, _ := os.ReadDir("/proc")
+	for _, e := range procs {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		for _, arg := range args(pid) {
+			if path, ok := bytes.CutPrefix(arg, []byte(jsonFile+below+"/")); ok {
+				found[filepath.Join(below, string(path))] = pid
+			}
+		}
+	}
+	return found
+}
+
+// names reports whether a process is a launch that writes its result there.
+func names(pid int, path string) bool {
+	return slices.ContainsFunc(args(pid), func(arg []byte) bool { return string(arg) == jsonFile+path })
+}
+
+// args are launch's own arguments in the command line of a process: those before "--".
+func args(pid int) [][]byte {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	all := bytes.Split(text, []byte{0})
+	if i := slices.IndexFunc(all, func(a []byte) bool { return string(a) == "--" }); i >= 0 {
+		all = all[:i]
+	}
+	return all
+}
+
+// Signal asks trials of a sweep whose driving process is gone to stop, and returns how many there were.
+func Signal(trials string, now bool) (n int) {
+	sig := syscall.SIGINT
+	if now {
+		sig = syscall.SIGKILL
+	}
+	for path, pid := range living(trials) {
+		if p, err := os.FindProcess(pid); err == nil && names(pid, path) && p.Signal(sig) == nil {
+			n++
+		}
+	}
+	return n
+}

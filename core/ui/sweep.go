@@ -1,0 +1,402 @@
+package ui
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/sweep"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// SweepVersion is the version of [SweepDoc]. Fields are added within a version and never change their meaning.
+const SweepVersion = 1
+
+// SweepDoc is the output of `launch sweep status --json` and `export --json`. Scripts depend on it.
+type SweepDoc struct {
+	Version int            `json:"version"`
+	Name    string         `json:"name"`
+	State   string         `json:"state"` // "running", "ended", "stopped", "cut off"
+	PID     int            `json:"pid,omitempty"`
+	Code    int            `json:"exit_code"` // as it would be now
+	Began   time.Time      `json:"began"`
+	Dir     string         `json:"dir"`
+	Folder  string         `json:"folder"` // of its journal and its trials
+	Command []string       `json:"command"`
+	Tree    *sweep.Tree    `json:"tree"` // null: the code is not under git
+	Counts  map[string]int `json:"counts"`
+	Rows    []SweepRow     `json:"rows"`
+}
+
+// SweepRow is a trial in a [SweepDoc], and a line of `export`.
+type SweepRow struct {
+	Trial      int              `json:"trial"`
+	Name       string           `json:"name"`
+	State      string           `json:"state"`
+	Assignment sweep.Assignment `json:"assignment"`
+	Command    []string         `json:"command,omitempty"` // of a row that was given as a command
+	Starts     int              `json:"starts"`
+	ExitCode   *int             `json:"exit_code"` // launch's; null: the trial has not ended
+	Cost       *string          `json:"cost"`      // of the rung at which it ended; null: not known
+	Beyond     bool             `json:"beyond_numerics"`
+	Changes    string           `json:"changes"`  // of that rung from the job as asked
+	Attempts   int              `json:"attempts"` // of the last start
+	Short      int              `json:"out_of_memory"`
+	Micro      *int64           `json:"micro_batch"` // null: not known
+	Accum      *int64           `json:"accumulation"`
+	Global     *int64           `json:"global_batch"`
+	Peak       *unit.Bytes      `json:"peak_bytes"` // null: not measured
+	PeakIs     string           `json:"peak_is,omitempty"`
+	Steps      *int64           `json:"steps"`
+	Rate       *float64         `json:"samples_per_second"`
+	Seconds    *float64         `json:"seconds"` // of all attempts of the last start
+	Run        string           `json:"run,omitempty"`
+	Why        string           `json:"why,omitempty"`
+	Began      *time.Time       `json:"began"`
+	Ended      *time.Time       `json:"ended"`
+}
+
+// SweepDocument returns the document of a sweep. driver is the process that drives it now; 0: none.
+func SweepDocument(h *sweep.History, folder string, driver int) SweepDoc {
+	d := SweepDoc{Version: SweepVersion, Name: h.Spec.Name, PID: driver, Code: h.Code(), Began: h.At, Dir: h.Spec.Dir, Folder: folder,
+		Command: append([]string{}, h.Spec.Command...), Tree: h.Spec.Tree, Counts: map[string]int{}, Rows: []SweepRow{}}
+	switch {
+	case driver != 0:
+		d.State = "running"
+	case h.Over == nil:
+		d.State = "cut off"
+	case h.Over.Why != "":
+		d.State = "stopped"
+	default:
+		d.State = "ended"
+	}
+	for state, n := range h.Count() {
+		d.Counts[string(state)] = n
+	}
+	for _, r := range h.Rows {
+		d.Rows = append(d.Rows, RowOfTrial(h, r))
+	}
+	return d
+}
+
+// RowOfTrial returns the document of one row.
+func RowOfTrial(h *sweep.History, r *sweep.Row) SweepRow {
+	row := SweepRow{Trial: r.Number, Name: sweep.Template{Sweep: h.Spec.Name}.Name(r.Number), State: string(r.State),
+		Assignment: append(sweep.Assignment{}, r.Assignment...), Command: r.Command, Starts: r.Starts, Began: known(r.Begun), Ended: known(r.Over)}
+	res := r.Result
+	if res == nil || r.State == sweep.Running || r.State == sweep.Waiting {
+		return row
+	}
+	row.ExitCode, row.Beyond, row.Changes = &res.Code, res.Beyond(), res.Changes
+	row.Attempts, row.Short, row.Run, row.Why, row.PeakIs = res.Attempts, res.Short, res.Run, res.Why, res.PeakIs
+	row.Peak, row.Steps, row.Rate = known(res.Peak), known(res.Length), known(res.Rate)
+	row.Micro, row.Accum, row.Global = known(res.Batch.Micro), known(res.Batch.Accumulation), known(res.Batch.Global())
+	row.Seconds = known(res.Took.Seconds())
+	if res.Cost != nil {
+		cost := res.Cost.String()
+		row.Cost = &cost
+	}
+	return row
+}
+
+// known returns a pointer to a value, or nil if it is zero.
+func known[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+// Sweep writes a sweep as a table for a person.
+func (p Printer) Sweep(h *sweep.History, driver int) {
+	d := SweepDocument(h, "", driver)
+	p.line("%s  %s · %s · began %s", p.bold(h.Spec.Name), d.State, p.counts(h), h.At.Local().Format("2006-01-02 15:04"))
+	if len(h.Spec.Command) > 0 {
+		p.line("command: %s", OneLine(Quote(h.Spec.Command)))
+	}
+	wide := 10
+	for _, r := range h.Rows {
+		wide = max(wide, min(44, len([]rune(rowTitle(r)))))
+	}
+	p.line("%5s  %s  %-13s %-9s %-9s %-16s %-14s %-24s %s", "trial", pad("values", wide), "state", "cost", "attempts",
+		"batch", "peak", "run", "changed")
+	beyond := false
+	for _, r := range h.Rows {
+		p.sweepRow(r, wide)
+		beyond = beyond || r.Result.Beyond() && r.State == sweep.Succeeded
+	}
+	if beyond {
+		p.line("* cost beyond numerics: compare this row with the others only after --same-plan, or with care")
+	}
+}
+
+func (p Printer) sweepRow(r *sweep.Row, wide int) {
+	cost, attempts, batch, peak, run, changed := "", "", "", "", "", ""
+	if res := r.Result; res != nil && r.State != sweep.Running && r.State != sweep.Waiting {
+		if res.Cost != nil {
+			cost = res.Cost.String()
+			if res.Beyond() {
+				cost += " *"
+			}
+		}
+		if attempts = strconv.Itoa(res.Attempts); res.Short > 0 {
+			attempts += fmt.Sprintf(" (%d oom)", res.Short)
+		}
+		batch, run, changed = batchCell(res.Batch), res.Run, OneLine(res.Changes)
+		if res.Peak > 0 {
+			peak = res.Peak.String()
+		}
+	}
+	state := pad(string(r.State), 13)
+	switch r.State {
+	case sweep.Succeeded:
+		state = p.green(state)
+	case sweep.Running, sweep.Waiting:
+	default:
+		state = p.red(state)
+	}
+	p.line("%5d  %s  %s %-9s %-9s %-16s %-14s %-24s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state, cost, attempts, batch,
+		peak, run, changed)
+	if res := r.Result; res != nil && res.Why != "" && (r.State == sweep.Failed || r.State == sweep.OutOfMemory ||
+		r.State == sweep.CannotFit || r.State == sweep.NoRoom || r.State == sweep.Died) {
+		p.line("%5s  %s", "", OneLine(res.Why))
+	}
+}
+
+func batchCell(b job.Batch) string {
+	if b.Global() == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("%d × %d", b.Micro, b.Accumulation)
+	if b.Ranks > 1 {
+		s += fmt.Sprintf(" × %d", b.Ranks)
+	}
+	return s + fmt.Sprintf(" = %d", b.Global())
+}
+
+// rowTitle names a row by its values, or by its command.
+func rowTitle(r *sweep.Row) string {
+	if len(r.Command) > 0 {
+		return OneLine(Quote(r.Command))
+	}
+	return OneLine(r.Assignment.String())
+}
+
+// sweepStates is the order in which states are counted.
+var sweepStates = []sweep.State{sweep.Succeeded, sweep.Failed, sweep.OutOfMemory, sweep.CannotFit, sweep.NoRoom, sweep.Interrupted,
+	sweep.Died, sweep.Running, sweep.Waiting}
+
+// counts lists how many trials have each state.
+func (p Printer) counts(h *sweep.History) string {
+	n := h.Count()
+	var parts []string
+	for _, s := range sweepStates {
+		if n[s] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n[s], s))
+		}
+	}
+	return Count(len(h.Rows), "trial") + ": " + strings.Join(parts, ", ")
+}
+
+// Trial writes one line for a trial that starts or ends.
+func (p Printer) Trial(h *sweep.History, r *sweep.Row) {
+	name := sweep.Template{Sweep: h.Spec.Name}.Name(r.Number)
+	bad := r.State != sweep.Running && r.State != sweep.Succeeded && r.State != sweep.Waiting && r.State != sweep.Interrupted
+	if p.Quiet && !bad {
+		return
+	}
+	title, end := clip(rowTitle(r), 60), ""
+	res := r.Result
+	switch r.State {
+	case sweep.Running:
+		if r.Resume != "" {
+			end = ", resumes run " + r.Resume
+		}
+	case sweep.Waiting:
+		end = ", is put back"
+	default:
+		if res.Changes != "" {
+			end = fmt.Sprintf(", cost %v: %s", *res.Cost, res.Changes)
+		}
+		if bad && res.Why != "" {
+			end += ": " + res.Why
+		}
+		if took := r.Over.Sub(r.Begun); took >= time.Second {
+			end = fmt.Sprintf(" after %s", short(took)) + end
+		}
+	}
+	p.line("%s  %s  %s%s", name, title, r.State, OneLine(end))
+}
+
+// SweepEnd writes the last lines of a sweep.
+func (p Printer) SweepEnd(h *sweep.History, why string, code int) {
+	if p.Quiet && code == 0 {
+		return
+	}
+	down, beyond := 0, 0
+	for _, r := range h.Rows {
+		if r.State == sweep.Succeeded && r.Result.Down() {
+			down++
+		}
+		if r.State == sweep.Succeeded && r.Result.Beyond() {
+			beyond++
+		}
+	}
+	p.line("sweep %s: %s", h.Spec.Name, p.counts(h))
+	if down > 0 {
+		more := ""
+		if beyond > 0 {
+			more = fmt.Sprintf("; %d of them cost more than numerics and are marked in the table", beyond)
+		}
+		p.line("%s ran with other settings than asked%s", Count(down, "trial"), more)
+	}
+	if why != "" {
+		p.line("the sweep was stopped: %s", why)
+	}
+	if code != 0 {
+		p.line("run what did not succeed again: launch sweep resume %s", h.Spec.Name)
+	}
+}
+
+// SweepCSV writes the rows as CSV, with a column for each key.
+func SweepCSV(w io.Writer, h *sweep.History) error {
+	var keys []string
+	seen := map[string]bool{}
+	for _, r := range h.Rows {
+		for _, s := range r.Assignment {
+			if !seen[s.Key] {
+				seen[s.Key] = true
+				keys = append(keys, s.Key)
+			}
+		}
+	}
+	out := csv.NewWriter(w)
+	out.Write(append([]string{"trial", "name", "state", "starts", "exit_code", "cost", "beyond_numerics", "changes", "attempts",
+		"out_of_memory", "micro_batch", "accumulation", "global_batch", "peak_bytes", "steps", "samples_per_second", "seconds", "run",
+		"why", "command"}, keys...))
+	for _, r := range h.Rows {
+		d := RowOfTrial(h, r)
+		line := []string{strconv.Itoa(d.Trial), d.Name, d.State, strconv.Itoa(d.Starts), cellOf(d.ExitCode), cellOf(d.Cost),
+			strconv.FormatBool(d.Beyond), d.Changes, strconv.Itoa(d.Attempts), strconv.Itoa(d.Short), cellOf(d.Micro), cellOf(d.Accum),
+			cellOf(d.Global), "", cellOf(d.Steps), cellOf(d.Rate), cellOf(d.Seconds), d.Run, d.Why, Quote(d.Command)}
+		if d.Peak != nil {
+			line[13] = strconv.FormatInt(int64(*d.Peak), 10)
+		}
+		for _, key := range keys {
+			value, _ := r.Assignment.Get(key)
+			line = append(line, value)
+		}
+		for i := range line {
+			line[i] = Clean(line[i])
+		}
+		out.Write(line)
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// cellOf is a value of a table; "" if it is not known.
+func cellOf[T any](v *T) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprint(*v)
+}
+
+// SweepPlanDoc is the output of `launch sweep plan --json`.
+type SweepPlanDoc struct {
+	Version int        `json:"version"`
+	Name    string     `json:"name"`
+	Fits    bool       `json:"fits"` // false: a row will not fit, or might not
+	Shared  *sharedDoc `json:"same_plan"`
+	Rows    []QuoteDoc `json:"rows"`
+}
+
+type sharedDoc struct {
+	Settings sweep.Assignment `json:"settings"`
+	Cost     string           `json:"cost"`
+}
+
+// QuoteDoc is one row of it.
+type QuoteDoc struct {
+	sweep.Trial
+	Quote sweep.Quote `json:"plan"`
+}
+
+// SweepPlan returns the document of a sweep's plans.
+func SweepPlan(s sweep.Spec, trials []sweep.Trial, quotes []sweep.Quote) SweepPlanDoc {
+	d := SweepPlanDoc{Version: SweepVersion, Name: s.Name, Fits: true, Rows: []QuoteDoc{}}
+	if s.SharedCost != nil {
+		d.Shared = &sharedDoc{append(sweep.Assignment{}, s.Shared...), s.SharedCost.String()}
+	}
+	for i, t := range trials[:min(len(trials), len(quotes))] {
+		q := quotes[i]
+		d.Rows = append(d.Rows, QuoteDoc{t, q})
+		d.Fits = d.Fits && q.Stop == "" && (q.Verdict == "fits" || q.Verdict == "unknown" || q.Verdict == "")
+	}
+	return d
+}
+
+// SweepPlan writes the plans of a sweep's rows as a table.
+func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
+	p.line("%s  %s", p.bold(s.Name), Count(len(d.Rows), "trial"))
+	p.SamePlan(s)
+	wide := 10
+	for _, r := range d.Rows {
+		wide = max(wide, min(44, len([]rune(rowTitle(&sweep.Row{Trial: r.Trial})))))
+	}
+	p.line("%5s  %s  %10s  %10s  %10s  %-12s  %-9s  %-9s  %s", "trial", pad("values", wide), "as asked", "planned", "room", "", "cost",
+		"steps", "rung")
+	for _, r := range d.Rows {
+		q := r.Quote
+		verdict, cost, rung := q.Verdict, q.Cost.String(), OneLine(q.Rung)
+		switch {
+		case q.Plugin == "":
+			verdict, cost, rung = "unknown", "", "not recognised: it runs as typed"
+		case q.Slow > 1:
+			rung += fmt.Sprintf(" (about %.2g × the time)", q.Slow)
+		}
+		p.line("%5d  %s  %10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number, pad(clip(rowTitle(&sweep.Row{Trial: r.Trial}), wide), wide),
+			amount(q.Asked), amount(q.Needs), amount(q.Room), p.fit(pad(verdict, 12)), cost, cellOf(known(q.Steps)), rung)
+		if q.Stop != "" {
+			p.line("%5s  %s", "", OneLine(q.Stop))
+		}
+		if b := q.Beyond; b != nil {
+			p.line("%5s  %s would allow: %s (cost %v)", "", OneLine(b.Flag), OneLine(b.Name), b.Cost)
+		}
+	}
+}
+
+// amount is an amount of memory; 0 is one that is not known.
+func amount(b unit.Bytes) string {
+	if b == 0 {
+		return "unknown"
+	}
+	return b.String()
+}
+
+func (p Printer) fit(verdict string) string {
+	switch strings.TrimSpace(verdict) {
+	case "fits":
+		return p.green(verdict)
+	case "cannot fit", "may not fit":
+		return p.red(verdict)
+	}
+	return verdict
+}
+
+// SamePlan writes the one plan that all rows share, if there is one.
+func (p Printer) SamePlan(s sweep.Spec) {
+	switch {
+	case s.SharedCost == nil:
+	case len(s.Shared) == 0:
+		p.line("one plan for all rows: as asked")
+	default:
+		p.line("one plan for all rows, cost %v: %s", *s.SharedCost, OneLine(s.Shared.String()))
+	}
+}
