@@ -227,21 +227,25 @@ func TestWordsOfWork(t *testing.T) {
 		{"a preparation", "Preprocessing training data...\n" + killed, Data},
 		{"one that was done", "Finished processing data\n" + killed, Unknown},
 		{"files, and then the card", "Reading images:  45%|████▌     | 450/1000 [02:11<02:40]\n" + refusedNow, Unknown},
-		{"NumPy's message alone", "MemoryError: Unable to allocate 7.91 GiB for an array with shape (1, 9) and data type int8\n",
+		{"NumPy's message alone", "MemoryError: Unable to allocate 7.91 GiB for an array with shape (1, 9) and data " +
+			"type int8\n",
 			Unknown},
 		{"NumPy's message in a program", start + call("run.py", "main", "a = join(b)") + "MemoryError: Unable to allocate " +
 			"7.91 GiB for an array with shape (1, 9) and data type int8\n", Data},
-		{"a batch that is moved", "Epoch [2][250/267] loss: 3.0\n" + start + call("run.py", "main", "x, y = x.cuda(), y.cuda()") +
+		{"a batch that is moved", "Epoch [2][250/267] loss: 3.0\n" + start + call("run.py", "main",
+			"x, y = x.cuda(), y.cuda()") +
 			refusedNow, Unknown},
 		{"another statement", "Epoch [2][250/267] loss: 3.0\n" + start + call("run.py", "main", "x = mix(x)") + refusedNow,
 			TrainForward},
 		{"weights to begin with", read("net.load_state_dict(torch.load(args.pretrained))"), Build},
 		{"a state to go on from", read("net.load_state_dict(torch.load(args.resume_weights))"), Checkpoint},
-		{"an optimizer's state, with the model", start + call("run.py", "load_model", "optimizer.load_state_dict(torch.load(p))") +
+		{"an optimizer's state, with the model", start + call("run.py", "load_model",
+			"optimizer.load_state_dict(torch.load(p))") +
 			call(library+"torch/serialization.py", "load", "return _load(f)") + refusedNow, Checkpoint},
 		{"a model's weights, with the model", start + call("run.py", "load_model", "net.load_state_dict(torch.load(p))") +
 			call(library+"torch/serialization.py", "load", "return _load(f)") + refusedNow, Build},
-		{"actions of an agent", start + call("run.py", "main", "go()") + call("agent.py", "evaluate_actions", "h = self.base(o)") +
+		{"actions of an agent", start + call("run.py", "main", "go()") + call("agent.py", "evaluate_actions",
+			"h = self.base(o)") +
 			forwarded + refusedNow, TrainForward},
 	} {
 		p.check(t)

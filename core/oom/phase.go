@@ -79,7 +79,8 @@ var phaseRules = []phaseRule{
 		name: rx(`^(?:backward|_engine_run_backward|grad)$`)},
 	{phase: Optimizer, name: rx(`^(?:clip_grad_norm_?|clip_grad_value_|clip_grads_with_norm_|zero_grad)$`)}, // torch/nn/utils/clip_grad.py
 	{phase: TrainBackward, name: rx(`^(?:\w*backward\w*|unscale_and_clip_grads|_post_backward\w*)$`)},
-	{phase: TrainForward, name: rx(`^(?:compute_loss\w*|shared_step|_step|_?common_step|evaluate_actions)$`), either: true},
+	{phase: TrainForward, name: rx(`^(?:compute_loss\w*|shared_step|_step|_?common_step|evaluate_actions)$`),
+		either: true},
 	{phase: TrainForward, name: rx(`^(?:training_step\w*|train_step\w*|run_step|train_one_\w+|` +
 		`train_batch|train_on_batch|forward_step|_?optimizer_closure|closure|fit_batch|do_train\w*|` +
 		`optimize_parameters|_?train_epoch|train_for_one_epoch|_inner_training_loop)$`)},

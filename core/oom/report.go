@@ -2,7 +2,6 @@ package oom
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/unit"
@@ -452,43 +451,6 @@ func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	if r.Phase == Unknown && sign != "" {
 		r.Stage = sign
 	}
-}
-
-// byFrames is the phase by a traceback's frames and its lines of source; exact if they belong to one phase only.
-func (f *finding) byFrames(calls, after []frame) (frames Phase, exact bool) {
-	frames, exact = phaseOf(calls)
-	if frames == Unknown {
-		frames, exact = phaseOf(after)
-	}
-	if p := f.asked(calls); p != Unknown {
-		frames, exact = p, true
-	} else if p := f.asked(after); p != Unknown && len(calls) == 0 {
-		frames, exact = p, true
-	}
-	if p := f.stateRead(calls); p != Unknown && (frames == Checkpoint || frames == Build) {
-		frames = p
-	}
-	if p, sure := f.byLines(calls, frames); !exact && p != Unknown {
-		frames, exact = p, sure
-	}
-	if !exact && frames == TrainForward && f.withoutGradients(calls) {
-		frames = Validation
-	}
-	if !exact && !slices.ContainsFunc(calls, func(c frame) bool { return forwardFrame.MatchString(c.name) }) {
-		if p := f.working(calls, frames); p != Unknown {
-			frames = p
-		}
-	}
-	if !exact && (frames == TrainForward && ofGraph(calls) || frames == Build && f.memory() && importsLibrary(calls)) {
-		frames = Unknown
-	}
-	if f.rule.name == cutOffRule.name && (!exact || frames == TrainForward) {
-		frames, exact = Unknown, false // the frames that would tell are missing
-	}
-	if !exact && frames == Validation && f.x.phase == "" && !f.ofTraining(calls) {
-		frames = Unknown // a program that has no training has no validation
-	}
-	return frames, exact
 }
 
 // loaderProcess names a loader's worker: as torch's messages do, or by the name that torch gives its threads and processes and

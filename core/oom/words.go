@@ -186,7 +186,8 @@ func (f *finding) told() Phase {
 		return p
 	}
 	over := map[Phase]bool{}
-	open := !f.moves(calls) && !slices.ContainsFunc(calls, func(c frame) bool { return !entrance.MatchString(c.name) && !c.installed() })
+	open := !f.moves(calls) && !slices.ContainsFunc(calls,
+		func(c frame) bool { return !entrance.MatchString(c.name) && !c.installed() })
 	for i := top - 1; i >= max(0, top-toldBefore); i-- {
 		body := clip(rows[i].body)
 		if strings.Contains(body, "File \"") {
