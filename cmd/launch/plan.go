@@ -121,7 +121,7 @@ func keepPlan(s settings, d ui.PlanDocument) error {
 	if s.JSONFile == "" || s.project["json-file"] { // a plan writes only where this user asked for it
 		return nil
 	}
-	d.Command = record.MaskArgs(d.Command)
+	d.Command, d.Asked = record.MaskArgs(d.Command), record.MaskAsked(d.Asked)
 	b, err := json.MarshalIndent(d, "", "  ")
 	if err == nil {
 		err = private.Save(s.JSONFile, append(ui.CleanJSON(b), '\n'))

@@ -34,6 +34,7 @@ func writeResult(s settings, say ui.Printer, r result) {
 	}
 	if r.Job != nil {
 		j := *r.Job
+		j.Asked = record.MaskAsked(j.Asked)
 		j.Command.Args, j.Command.Env = record.MaskArgs(j.Command.Args), record.MaskEnv(j.Command.Env)
 		j.Command.Sources = nil
 		r.Job = &j

@@ -42,7 +42,8 @@ func asSaved(out *run.Outcome, in file.Finder, j *job.Job, edits []config.Edit) 
 			}
 			said, same := map[string]string{}, true
 			for _, e := range edits {
-				if value, ok := spelled(doc, e.At.Path); ok && !strings.HasPrefix(e.At.Path, "-") && !slices.Contains(out.Confirmed, e.At.Doc) {
+				value, ok := spelled(doc, e.At.Path)
+				if ok && !strings.HasPrefix(e.At.Path, "-") && !slices.Contains(out.Confirmed, e.At.Doc) {
 					said[e.Knob], same = value, same && value == e.To
 				}
 			}

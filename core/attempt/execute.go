@@ -27,7 +27,8 @@ import (
 func (x *Executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, err error) {
 	defer func() { out, err = trialFailed(p, out, err) }()
 	dir, err := x.folder(p.Attempt)
-	if err != nil && (p.Trial != "" || slices.ContainsFunc(x.Job.With(p.Edits), func(e config.Edit) bool { return e.At.Doc != config.ArgvDoc })) {
+	inArgv := func(e config.Edit) bool { return e.At.Doc == config.ArgvDoc }
+	if copies := !all(x.Job.With(p.Edits), inArgv); err != nil && (p.Trial != "" || copies) {
 		return run.Outcome{}, err
 	}
 	if err != nil { // the plan needs no copies, so the training can run
@@ -80,6 +81,11 @@ func (x *Executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 		untaken(&out, a.overlay)
 	}
 	return out, nil
+}
+
+// all reports whether a condition holds for every edit.
+func all(edits []config.Edit, holds func(config.Edit) bool) bool {
+	return !slices.ContainsFunc(edits, func(e config.Edit) bool { return !holds(e) })
 }
 
 // attemptOf returns the attempt of a plan. c is the rewritten command, from the folder that its paths are relative to.

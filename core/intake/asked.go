@@ -21,7 +21,8 @@ const setByYou = "set by you"
 
 // Asked returns the edits of settings that the user asks for, each as KEY=VALUE. KEY is an option of the program
 // ("--lr"), the name of a knob ("micro-batch"), or an address in the recipe ("train.optim_g.lr", "Config.lr"), after
-// "FILE:" where several files have it. "+KEY" adds a setting that the recipe leaves out. VALUE is spelled as in its file.
+// "FILE:" where several files have it. "+KEY" adds a setting that the recipe leaves out. VALUE is spelled as in its
+// file.
 //
 // A key that the recipe does not have is an error, because no program reports a setting that it ignores. So is a text
 // in place of a number or of a truth value: a mistyped value would otherwise fail after the program has loaded its
@@ -204,7 +205,9 @@ func (a *asking) find(key string) (config.Address, error) {
 	}
 	if len(found) > 1 { // the plugin knows which of them the program reads
 		read := slices.DeleteFunc(slices.Clone(found), func(at config.Address) bool {
-			return !slices.ContainsFunc(a.job.Knobs, func(k job.Knob) bool { return k.Name != key && k.Dead == "" && a.place(k.At) == at })
+			return !slices.ContainsFunc(a.job.Knobs, func(k job.Knob) bool {
+				return k.Name != key && k.Dead == "" && a.place(k.At) == at
+			})
 		})
 		if len(read) == 1 && len(found) == len(a.having(key)) {
 			found = read
@@ -412,10 +415,12 @@ func (a *asking) overridden(at config.Address) {
 		}
 		for _, c := range f.Source.Classes {
 			_, own := f.Source.Item(config.JoinPath(c.Name, keys[1]))
-			derived := slices.ContainsFunc(c.Bases, func(base string) bool { return base[strings.LastIndexByte(base, '.')+1:] == keys[0] })
+			derived := slices.ContainsFunc(c.Bases, func(base string) bool {
+				return base[strings.LastIndexByte(base, '.')+1:] == keys[0]
+			})
 			if own && derived && c.Name != keys[0] {
-				a.warnings = append(a.warnings, fmt.Sprintf("--set %s: class %s, which derives from %s, has a value of its own for %s",
-					at.Path, c.Name, keys[0], keys[1]))
+				a.warnings = append(a.warnings, fmt.Sprintf("--set %s: class %s, which derives from %s, has a value of "+
+					"its own for %s", at.Path, c.Name, keys[0], keys[1]))
 			}
 		}
 	}
@@ -432,7 +437,8 @@ func (a *asking) compare(path, before, was, now, value string) {
 	if was == "" || now == "" || was == now {
 		return
 	}
-	a.warnings = append(a.warnings, fmt.Sprintf("--set %s=%s: it was %s (%s) and is %s now", path, value, was, before, now))
+	a.warnings = append(a.warnings, fmt.Sprintf("--set %s=%s: it was %s (%s) and is %s now", path, value, was, before,
+		now))
 }
 
 // Classes of values, as messages name them. "" is null, and what launch cannot judge.

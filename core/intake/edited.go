@@ -21,9 +21,9 @@ import (
 	"github.com/launch-ml/launch/core/room"
 )
 
-// edited is a job whose user has asked for other settings than its recipe has. The plugin reads the settings from copies in
-// a folder that exists until the job is priced. All that launch keeps names the user's own files: every attempt makes
-// its own copies of them, from the texts in the job.
+// edited is a job whose user has asked for other settings than its recipe has. The plugin reads them from copies in a
+// folder that exists until the job is priced. All that launch keeps names the user's own files: every attempt
+// makes its own copies of them, from the texts in the job.
 type edited struct {
 	job    *job.Job // as typed, with Asked and its arguments
 	dir    string
@@ -86,7 +86,9 @@ func (e *edited) command() (job.Command, error) {
 		return job.Command{}, err
 	}
 	c := made.Command
-	c.Sources = slices.DeleteFunc(slices.Clone(c.Sources), func(s config.PythonSource) bool { return e.python[s.Path] != "" })
+	c.Sources = slices.DeleteFunc(slices.Clone(c.Sources), func(s config.PythonSource) bool {
+		return e.python[s.Path] != ""
+	})
 	return c, nil
 }
 
@@ -189,7 +191,8 @@ func (e *edited) check(read *job.Job) error {
 				return fmt.Errorf("--set %s=%s: Python cannot read it: %s", a.At.Path, a.To, src.Problem)
 			}
 			if it, ok := src.Item(a.At.Path); !ok || !it.Literal {
-				return fmt.Errorf("--set %s=%s: this is no value in Python; quote a text: %s=%q", a.At.Path, a.To, a.At.Path, a.To)
+				return fmt.Errorf("--set %s=%s: this is no value in Python; quote a text: %s=%q", a.At.Path, a.To,
+					a.At.Path, a.To)
 			}
 		}
 	}
@@ -199,15 +202,15 @@ func (e *edited) check(read *job.Job) error {
 	}
 	for _, a := range e.job.Asked {
 		if now, ok := e.uses(read, merged, a); ok {
-			return fmt.Errorf("--set %s=%s: the program would use %s all the same: something else in the command outranks it",
-				a.At.Path, a.To, now)
+			return fmt.Errorf("--set %s=%s: the program would use %s all the same: something else in the command "+
+				"outranks it", a.At.Path, a.To, now)
 		}
 	}
 	return nil
 }
 
-// uses returns the value that the program would use instead of an asked number. ok is false if it would use that number,
-// or nothing is known.
+// uses returns the value that the program would use instead of an asked number. ok is false if it would use that
+// number, or nothing is known.
 func (e *edited) uses(read *job.Job, merged config.Tree, a config.Edit) (now string, ok bool) {
 	differ := func(now, want string) bool {
 		x, err := strconv.ParseFloat(now, 64)
@@ -235,7 +238,8 @@ func (e *edited) uses(read *job.Job, merged config.Tree, a config.Edit) (now str
 
 // recognizeAsked asks the plugin again, about the command with the settings that the user asks for. It returns nil if
 // there is an error, which the Reading has.
-func (r *Reading) recognizeAsked(ctx context.Context, o Options, client plugin.Plugin, look func() (room.Room, error)) (plugin.Recognized, *edited) {
+func (r *Reading) recognizeAsked(ctx context.Context, o Options, client plugin.Plugin, look func() (room.Room, error)) (
+	plugin.Recognized, *edited) {
 	e, warnings, err := edit(r.Job, o.Set)
 	if err != nil {
 		r.refuse(err)

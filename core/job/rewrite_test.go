@@ -143,7 +143,10 @@ func TestRewriteOfOneName(t *testing.T) {
 func TestRewriteAsked(t *testing.T) {
 	j := job("python", "train.py", "-opt", "x.yml", "--auto_resume")
 	at := config.Address{Doc: "x.yml", Path: "train.batch"}
-	j.Asked = []config.Edit{{Knob: "micro-batch", At: at, From: "16", To: "12"}, {At: config.Address{Doc: config.ArgvDoc, Path: "--auto_resume"}, Remove: true}}
+	j.Asked = []config.Edit{
+		{Knob: "micro-batch", At: at, From: "16", To: "12"},
+		{At: config.Address{Doc: config.ArgvDoc, Path: "--auto_resume"}, Remove: true},
+	}
 	args, err := j.WithAsked(j.Command.Args, j.Asked)
 	if err != nil || !slices.Equal(args, []string{"python", "train.py", "-opt", "x.yml"}) {
 		t.Fatalf("the arguments are %q, %v", args, err)

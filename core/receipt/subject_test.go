@@ -10,6 +10,7 @@ import (
 
 // The digest of a program is the same at every micro-batch and differs with anything else.
 func TestProgram(t *testing.T) {
+	var asked []config.Edit
 	at := func(text string, args ...string) string {
 		doc, _ := config.Parse("x.yml", []byte(text))
 		micro, _ := doc.Get("batch")
@@ -18,6 +19,7 @@ func TestProgram(t *testing.T) {
 			Options: []config.Option{{Names: []string{"-opt"}}},
 			Files:   []job.File{{Path: "x.yml", Format: "yaml", Flag: "-opt", Text: []byte(text)}},
 			Knobs:   []job.Knob{{Name: job.MicroBatch, At: config.Address{Doc: "x.yml", Path: "batch"}, Value: micro}},
+			Asked:   asked,
 		})
 	}
 	first := at("{batch: 16, width: 2}\n")
@@ -28,6 +30,12 @@ func TestProgram(t *testing.T) {
 		if other == first {
 			t.Errorf("another %s is the same program", name)
 		}
+	}
+	// what the user has set counts as if the recipe had it
+	asked = []config.Edit{{At: config.Address{Doc: "x.yml", Path: "width"}, From: "2", To: "3"}}
+	wide := at("{batch: 16, width: 2}\n")
+	if asked = nil; wide == first || wide != at("{batch: 16, width: 3}\n") {
+		t.Error("a width that was set is not that of the program")
 	}
 }
 

@@ -333,13 +333,10 @@ func HasMask(args []string) bool {
 	return slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, Masked) })
 }
 
-// MaskRun returns the run for the record: without secrets, and without its environment.
-func MaskRun(r *run.Run) *run.Run {
-	out := *r
-	j := *r.Job
-	j.Command.Args, j.Command.Env = MaskArgs(j.Command.Args), MaskEnv(j.Command.Env)
-	j.Asked = slices.Clone(j.Asked)
-	for i, e := range j.Asked {
+// MaskAsked returns what a user has asked for, with the secrets among a program's arguments replaced.
+func MaskAsked(asked []config.Edit) []config.Edit {
+	out := slices.Clone(asked)
+	for i, e := range out {
 		mask := func(value string) string { return MaskArgs([]string{e.At.Path, value})[1] }
 		if e.At.Doc != config.ArgvDoc || e.Remove || e.To == "" {
 			continue
@@ -349,10 +346,19 @@ func MaskRun(r *run.Run) *run.Run {
 				return strings.TrimPrefix(MaskArgs([]string{e.At.Path + "=" + value})[0], e.At.Path+"=")
 			}
 		}
-		if j.Asked[i].To = mask(e.To); e.From != "" {
-			j.Asked[i].From = mask(e.From)
+		if out[i].To = mask(e.To); e.From != "" {
+			out[i].From = mask(e.From)
 		}
 	}
+	return out
+}
+
+// MaskRun returns the run for the record: without secrets, and without its environment.
+func MaskRun(r *run.Run) *run.Run {
+	out := *r
+	j := *r.Job
+	j.Command.Args, j.Command.Env = MaskArgs(j.Command.Args), MaskEnv(j.Command.Env)
+	j.Asked = MaskAsked(j.Asked)
 	j.Command.Sources = nil // the files that the job uses are in Job.Files
 	out.Job = &j
 	return &out

@@ -136,9 +136,9 @@ func (u Open) String() string {
 	return fmt.Sprintf("%s = %s", u.Knob, u.To)
 }
 
-// Unconfirmed lists the edits, those that the user has asked for included, for which the program reports another value than planned, or no value, neither in its
-// output nor in its own copy of the recipe. What launch passes directly counts as confirmed: the environment, and the
-// arguments of a program that reads these settings only from there.
+// Unconfirmed lists the edits, those that the user has asked for included, for which the program reports another value
+// than planned, or no value, neither in its output nor in its own copy of the recipe. What launch passes directly
+// counts as confirmed: the environment, and the arguments of a program that reads these settings only from there.
 func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
 	for _, e := range j.With(a.Plan.Edits) {
 		switch seen, ok := a.Outcome.Settings[e.Knob]; {

@@ -102,6 +102,16 @@ func TestUnconfirmed(t *testing.T) {
 	if got := strings.Join(list(job.Job{}), "; "); got != "workers = 2; micro-batch = 8; lr = 1e-1" {
 		t.Errorf("nothing confirms: %q", got)
 	}
+	asked := config.Edit{Knob: "--lr", At: config.Address{Doc: config.ArgvDoc, Path: "--lr"}, To: "2"}
+	kind := config.Edit{Knob: "kind", At: config.Address{Doc: "x.py", Path: "C.kind"}, To: `"adamw"`}
+	j := job.Job{Asked: []config.Edit{asked, kind, edit("lr", "2", "1")}}
+	if got := strings.Join(list(j), "; "); got != `kind = "adamw"; workers = 2; micro-batch = 8; lr = 1e-1` {
+		t.Errorf("of what the user asked for: %q", got)
+	}
+	a.Outcome.Settings = map[string]string{"kind": "'adamw'", "--lr": "3"}
+	if got := strings.Join(list(j), "; "); got != "--lr = 2 (it reports 3); workers = 2; micro-batch = 8; lr = 1e-1" {
+		t.Errorf("of what the user asked for, with reports: %q", got)
+	}
 	a.Outcome.Settings = map[string]string{job.MicroBatch: "1,6", "lr": "0.1"}
 	if got := strings.Join(list(job.Job{Signs: job.Signs{TakesArgv: true}}), "; "); got != "micro-batch = 8 (it reports 1,6)" {
 		t.Errorf("one is contradicted: %q", got)

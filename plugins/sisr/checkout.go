@@ -296,7 +296,8 @@ func (x *checkout) truths(net arch.Network, known bool) (out []string) {
 func (x *checkout) knobs() (out []job.Knob) {
 	r := x.recipe
 	dead := func(name, path, why string) {
-		out = append(out, job.Knob{Name: name, At: config.Address{Doc: r.path, Path: path}, Value: r.at(path).Text(), Dead: why})
+		at := config.Address{Doc: r.path, Path: path}
+		out = append(out, job.Knob{Name: name, At: at, Value: r.at(path).Text(), Dead: why})
 	}
 	forced := slices.Clone(r.forced)
 	add := func(name, path string) {

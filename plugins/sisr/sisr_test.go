@@ -518,6 +518,11 @@ func TestWhatCannotBeSet(t *testing.T) {
 	if err != nil || j.Batch.Micro != 4 {
 		t.Fatalf("--force_yml …=4 is read as %+v, %v", j, err)
 	}
+	if !slices.ContainsFunc(j.Knobs, func(k job.Knob) bool {
+		return k.Name == knobMicro && k.Value == "4" && k.Dead == outranked
+	}) {
+		t.Errorf("the knobs are %+v: an edit of the micro-batch would have no effect", j.Knobs)
+	}
 	set = plugintest.Ladders(t, New(), j.Command, gpu.Device{Kind: gpu.CUDA, Total: 12 * unit.GiB})
 	for _, r := range set.Ladder(ladder.Training).Rungs {
 		for _, e := range r.Edits {

@@ -87,7 +87,7 @@ func (r *recipe) job(c job.Command) (j *job.Job, err error) {
 	if j.Files, err = r.files(); err != nil {
 		return nil, err
 	}
-	if r.entry == mainPy { // without it, e.g. for a number that JSON lacks, no setting of the recipe can be asked for by its key
+	if r.entry == mainPy { // nil for a number that JSON lacks: then the user can ask for knobs and options only
 		j.Merged, _ = json.Marshal(r.root)
 	}
 	if r.logdir != "" {
