@@ -26,6 +26,10 @@ func waits(id int, need float64, length time.Duration) Trial {
 	return Trial{ID: id, Need: unit.Bytes(need * float64(gib)), Certain: true, Length: length, Saves: true}
 }
 
+func uncertain(t Trial) Trial { t.Certain = false; return t }
+
+func passed(t Trial) Trial { t.Passed = patience; return t }
+
 func many(n int, need float64, length time.Duration) (out []Trial) {
 	for i := range n {
 		out = append(out, waits(i+1, need, length))
@@ -61,7 +65,10 @@ func TestPlace(t *testing.T) {
 			[]Decision{{Trial: 2, Card: "B"}, {Trial: 1, Card: "A"}},
 		},
 		"what few cards can hold goes first": {
-			State{Cards: cards(12, 12, 40), Waiting: []Trial{waits(1, 8, 3*h), waits(2, 8, 3*h), waits(3, 8, 3*h), waits(4, 30, h), waits(5, 30, h), waits(6, 30, h), waits(7, 30, h)}, Policy: Policy{Most: 1}},
+			State{Cards: cards(12, 12, 40), Policy: Policy{Most: 1}, Waiting: []Trial{
+				waits(1, 8, 3*h), waits(2, 8, 3*h), waits(3, 8, 3*h),
+				waits(4, 30, h), waits(5, 30, h), waits(6, 30, h), waits(7, 30, h),
+			}},
 			[]Decision{{Trial: 4, Card: "C"}, {Trial: 1, Card: "A"}, {Trial: 2, Card: "B"}},
 		},
 		"an unknown length is a typical one": {
@@ -90,7 +97,7 @@ func TestPlace(t *testing.T) {
 		},
 		"an estimate that is no upper bound counts twice beside another trial, and once alone": {
 			State{Cards: cards(24), Waiting: []Trial{
-				with(waits(1, 7, h), func(t *Trial) { t.Certain = false }), with(waits(2, 7, h), func(t *Trial) { t.Certain = false }),
+				uncertain(waits(1, 7, h)), uncertain(waits(2, 7, h)),
 			}},
 			[]Decision{{Trial: 1, Card: "A"}},
 		},
@@ -154,7 +161,8 @@ func TestPlace(t *testing.T) {
 		},
 		"it saves where it grows no more": {
 			State{Cards: []Card{with(cards(24)[0], others(8*gib))}, Running: []Running{
-				runs(waits(1, 8, h), "A", 1), with(runs(waits(2, 8, h), "A", 2), func(r *Running) { r.Ramped, r.Used = true, r.Need }),
+				runs(waits(1, 8, h), "A", 1),
+				with(runs(waits(2, 8, h), "A", 2), func(r *Running) { r.Ramped, r.Used = true, r.Need }),
 			}},
 			[]Decision{{Trial: 2, Card: "A", Stop: true}},
 		},
@@ -190,14 +198,44 @@ func TestPlace(t *testing.T) {
 			}},
 			[]Decision{{Trial: 2, Card: "A", Stop: true}},
 		},
+		"nothing starts on a card that fills": {
+			State{Cards: cards(18), Slowed: measured(1.1), Waiting: []Trial{waits(3, 1, h)}, Running: []Running{
+				with(runs(waits(1, 4, h), "A", 1), func(r *Running) { r.Certain, r.Used = false, 7*gib }),
+				runs(waits(2, 8, h), "A", 2),
+			}},
+			[]Decision{{Trial: 2, Card: "A", Stop: true}},
+		},
 		"who was passed too often goes first": {
-			State{Cards: cards(24), Waiting: []Trial{waits(1, 20, 9*h), with(waits(2, 20, h), func(t *Trial) { t.Passed = 16 })}},
+			State{Cards: cards(24), Waiting: []Trial{waits(1, 20, 9*h), passed(waits(2, 20, h))}},
 			[]Decision{{Trial: 2, Card: "A"}},
 		},
 		"a card is kept for it": {
-			State{Cards: cards(24, 24), Waiting: append(many(40, 4, h), with(waits(99, 20, h), func(t *Trial) { t.Passed = 16 })),
+			State{Cards: cards(24, 24), Waiting: append(many(40, 4, h), passed(waits(99, 20, h))),
 				Running: []Running{runs(waits(4, 8, 5*h), "A", 1), runs(waits(5, 8, 2*h), "B", 2)}},
 			[]Decision{{Trial: 1, Card: "A"}},
+		},
+		"a trial that needs a card to itself is not left to the end": {
+			State{Cards: cards(24), Waiting: append(many(40, 4, 2*h), waits(99, 0, h))},
+			[]Decision{{Trial: 99, Card: "A"}},
+		},
+		"a card is emptied for it, the largest": {
+			State{Cards: cards(24, 40), Waiting: append(many(40, 4, 2*h), waits(99, 0, h)), Running: []Running{
+				runs(waits(97, 4, h), "A", 1), runs(waits(98, 4, h), "B", 2),
+			}},
+			[]Decision{{Trial: 1, Card: "A"}},
+		},
+		"a running trial that outgrows its estimate is a warning for others": {
+			State{Cards: cards(8, 24), Waiting: []Trial{uncertain(waits(3, 6, h))}, Running: []Running{
+				with(runs(waits(1, 2, h), "A", 1), func(r *Running) { r.Certain, r.Used = false, 7*gib }),
+				runs(waits(2, 8, h), "B", 2),
+			}, Peaks: Peaks{n: 10_000, worst: 1}},
+			nil,
+		},
+		"and without it": {
+			State{Cards: cards(8, 24), Waiting: []Trial{uncertain(waits(3, 6, h))}, Running: []Running{
+				runs(waits(1, 7, 9*h), "A", 1), runs(waits(2, 8, 9*h), "B", 2),
+			}, Peaks: Peaks{n: 10_000, worst: 1}},
+			[]Decision{{Trial: 3, Card: "B"}},
 		},
 		"a card that the sweep does not have is nobody's": {
 			State{Cards: cards(24), Running: []Running{runs(waits(1, 20, h), "X", 1)}, Waiting: []Trial{waits(2, 20, h)}},
@@ -223,6 +261,36 @@ func TestPlace(t *testing.T) {
 				t.Error("Place changed what it was given")
 			}
 		})
+	}
+}
+
+// A rehearsal gives back what a trial had when it ends: its memory, and a card that it had to itself or that was kept.
+func TestPlay(t *testing.T) {
+	const h = time.Hour
+	for name, tt := range map[string]struct {
+		waiting []Trial
+		held    bool
+		most    int
+		want    time.Duration
+	}{
+		"one after the other for want of memory": {[]Trial{waits(1, 20, h), waits(2, 20, h)}, false, 3, 4 * h},
+		"or because their needs are unknown":     {[]Trial{waits(1, 0, h), waits(2, 0, h)}, false, 3, 4 * h},
+		"three at once":                          {[]Trial{waits(1, 4, h), waits(2, 4, h)}, false, 3, 195 * time.Minute},
+		"two at once":                            {[]Trial{waits(1, 4, h), waits(2, 4, h)}, false, 2, 3 * h},
+		"none beside one on a card that is kept": {[]Trial{waits(1, 4, h), waits(2, 4, h)}, true, 2, 210 * time.Minute},
+	} {
+		b := newBoard(State{
+			Cards: cards(24), Waiting: tt.waiting, Running: []Running{runs(waits(9, 8, 2*h), "A", 1)},
+			Policy: Policy{Slowdown: 1.5}, Slowed: measured(1.5),
+		})
+		b.survey(tt.waiting)
+		for i := range b.cards {
+			b.cards[i].held = tt.held
+		}
+		b.rehearsed = true
+		if got := b.copied().play(slices.Clone(tt.waiting), tt.most); (got - tt.want).Abs() > time.Second {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
 	}
 }
 
