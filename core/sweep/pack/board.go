@@ -129,8 +129,8 @@ func (b *board) expected(r *Running, occupied bool) unit.Bytes {
 }
 
 // stops asks trials to stop where a card fills: the youngest of those that can save, or the youngest if none can. The
-// last trial on a card runs on unless it can save and other people's processes need the memory: exclusive placement
-// would have put it there, too.
+// last trial on a card runs on unless it can save and other people's processes, more than a desktop, need the memory:
+// exclusive placement would have put it there, too.
 func (b *board) stops(running []Running) (out []Decision) {
 	for i := range b.cards {
 		c := &b.cards[i]
@@ -161,7 +161,7 @@ func (b *board) stops(running []Running) (out []Decision) {
 		})
 		for ; len(on) > 0 && sum > limit; on = on[1:] {
 			r := on[0]
-			if len(on) == 1 && !(r.Saves && c.others > 0 && c.others+b.expected(r, false) > limit) {
+			if len(on) == 1 && !(r.Saves && c.occupied && c.others+b.expected(r, false) > limit) {
 				break
 			}
 			out = append(out, Decision{

@@ -2,6 +2,7 @@ package pack
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -188,6 +189,10 @@ func TestPlace(t *testing.T) {
 			State{Cards: []Card{with(cards(24)[0], others(16*gib))}, Running: []Running{runs(waits(1, 8, h), "A", 1)}},
 			[]Decision{{Trial: 1, Card: "A", Stop: true, Now: true}},
 		},
+		"and not for a desktop": {
+			State{Cards: []Card{with(cards(24)[0], others(gib))}, Running: []Running{runs(waits(1, 23, h), "A", 1)}},
+			nil,
+		},
 		"and not for a want of its own": {
 			State{Cards: cards(8), Running: []Running{runs(waits(1, 8, h), "A", 1)}},
 			nil,
@@ -261,6 +266,52 @@ func TestPlace(t *testing.T) {
 				t.Error("Place changed what it was given")
 			}
 		})
+	}
+}
+
+// Whatever the state: only what waits is started, once, on a card that there is; only what runs is stopped; and trials
+// that share a card fit on it by their estimates.
+func TestPromises(t *testing.T) {
+	for seed := range uint64(3000) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		s := State{Cards: cards(11, 12, 24, 24, 40, 80)[:rng.IntN(7)], Slowed: measured(1 + rng.Float64())}
+		trial := func(id int) Trial {
+			return Trial{
+				ID: id, Need: unit.Bytes(rng.Float64() * 30 * float64(gib) * float64(rng.IntN(5))), Certain: rng.IntN(3) > 0,
+				Length: time.Duration(rng.IntN(4)) * time.Hour, Saves: rng.IntN(3) > 0,
+				Stops: rng.IntN(3), Failed: rng.IntN(9) == 0, Passed: rng.IntN(30),
+			}
+		}
+		waiting, running := map[int]Trial{}, map[int]bool{}
+		for id := range rng.IntN(60) {
+			s.Waiting = append(s.Waiting, trial(id))
+			waiting[id] = s.Waiting[id]
+		}
+		own, claims := map[string]int{}, map[string]unit.Bytes{}
+		for i := range s.Cards {
+			c := &s.Cards[i]
+			c.Others = unit.Bytes(rng.IntN(2)) * unit.Bytes(rng.Float64()*float64(c.Total))
+			for range rng.IntN(3) {
+				r := runs(trial(1000+len(s.Running)), c.ID, len(s.Running))
+				s.Running, running[r.ID] = append(s.Running, r), true
+				own[c.ID], claims[c.ID] = own[c.ID]+1, claims[c.ID]+r.Need
+			}
+		}
+		for _, d := range Place(s) {
+			trial, waits := waiting[d.Trial]
+			switch at := slices.IndexFunc(s.Cards, func(c Card) bool { return c.ID == d.Card }); {
+			case at < 0 || d.Stop && !running[d.Trial] || !d.Stop && !waits:
+				t.Fatalf("seed %d: %+v", seed, d)
+			case d.Stop:
+				delete(running, d.Trial)
+			default:
+				delete(waiting, d.Trial)
+				own[d.Card], claims[d.Card] = own[d.Card]+1, claims[d.Card]+trial.Need
+				if room := s.Cards[at].Total - s.Cards[at].Others; own[d.Card] > 1 && claims[d.Card] > room {
+					t.Fatalf("seed %d: %d trials of %v on %v: %+v", seed, own[d.Card], claims[d.Card], room, d)
+				}
+			}
+		}
 	}
 }
 

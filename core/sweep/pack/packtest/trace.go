@@ -20,8 +20,8 @@ type Kind struct {
 
 // CARMA is the mix of 90 trainings that CARMA (arXiv 2508.19073) was evaluated on, with the memory and the time that
 // each took alone on an A100 with 40 GB: the tables of README.md and the list philly_mix-90-tasks.sh of its
-// repository, itu-rad/CARMA at e044017. One of the 90 (mnist_train) has no time there and is left out. The four
-// BERT-like ones that ran on two cards (xlnet, gpt2) count as trials on one card.
+// repository, itu-rad/CARMA at e044017. One of the 90 (mnist_train) has no time there and is left out. The six
+// that ran on two cards (xlnet, gpt2) count as trials on one card.
 var CARMA = []Kind{
 	{"BERT_base 32", 1, 19830 * unit.MiB, 14.92},
 	{"BERT_large 8", 1, 12630 * unit.MiB, 44.93},
