@@ -86,7 +86,8 @@ func newBoard(s State) *board {
 
 func scale(b unit.Bytes, by float64) unit.Bytes { return unit.Bytes(float64(b) * by) }
 
-// need is what a trial has to find free on an empty card, by its estimate and what it ran out of memory with. 0 is unknown.
+// need is what a trial has to find free on an empty card, by its estimate and what it ran out of memory with. 0 is
+// unknown.
 func (b *board) need(t *Trial) unit.Bytes {
 	return max(t.Need, scale(t.AtLeast, again))
 }
@@ -113,8 +114,8 @@ func (b *board) holds(r *Running) (unit.Bytes, bool) {
 	return n, shares
 }
 
-// expected is what a running trial is expected to come to. Its estimate is believed unless other people use the card: then an
-// uncertain one counts as if nothing had been measured.
+// expected is what a running trial is expected to come to. Its estimate is believed unless other people use the card:
+// then an uncertain one counts as if nothing had been measured.
 func (b *board) expected(r *Running, occupied bool) unit.Bytes {
 	switch {
 	case r.Ramped && r.Used > 0:
@@ -127,9 +128,9 @@ func (b *board) expected(r *Running, occupied bool) unit.Bytes {
 	return r.Need
 }
 
-// stops asks trials to stop where a card fills: the youngest of those that can save, or the youngest if none can. The last
-// trial on a card runs on unless it can save and other people's processes need the memory: exclusive placement would
-// have put it there, too.
+// stops asks trials to stop where a card fills: the youngest of those that can save, or the youngest if none can. The
+// last trial on a card runs on unless it can save and other people's processes, more than a desktop, need the memory:
+// exclusive placement would have put it there, too.
 func (b *board) stops(running []Running) (out []Decision) {
 	for i := range b.cards {
 		c := &b.cards[i]
@@ -160,11 +161,14 @@ func (b *board) stops(running []Running) (out []Decision) {
 		})
 		for ; len(on) > 0 && sum > limit; on = on[1:] {
 			r := on[0]
-			if len(on) == 1 && !(r.Saves && c.others > 0 && c.others+b.expected(r, false) > limit) {
+			if len(on) == 1 && !(r.Saves && c.occupied && c.others+b.expected(r, false) > limit) {
 				break
 			}
-			why := fmt.Sprintf("the card fills: %v of %v, other processes hold %v", sum, c.total, c.others)
-			out = append(out, Decision{Trial: r.ID, Card: c.id, Stop: true, Now: c.others > 0 && (!r.Ramped || used+c.grow > c.total), Why: why})
+			out = append(out, Decision{
+				Trial: r.ID, Card: c.id, Stop: true,
+				Now: c.others > 0 && (!r.Ramped || used+c.grow > c.total),
+				Why: fmt.Sprintf("the card fills: %v of %v, other processes hold %v", sum, c.total, c.others),
+			})
 			sum -= b.expected(r, c.occupied)
 			used -= r.Used
 			c.held = true
@@ -244,8 +248,8 @@ func (c class) work(typical time.Duration) time.Duration {
 	return c.time + time.Duration(c.unknown)*typical
 }
 
-// typify gives trials of unknown length a typical one: the mean of those that are known. It returns the work that is left
-// of what runs.
+// typify gives trials of unknown length a typical one: the mean of those that are known. It returns the work that is
+// left of what runs.
 func (b *board) typify(known class) (left time.Duration) {
 	for i := range b.cards {
 		for _, p := range b.cards[i].own {
@@ -282,8 +286,8 @@ func (b *board) scarcity(caps []unit.Bytes, above []class, all time.Duration) {
 	}
 }
 
-// forAlone lets trials that need a card to themselves go first, on as many cards as is their share of the work, and keeps
-// that many from being shared any longer: else all such trials would be left to the end.
+// forAlone lets trials that need a card to themselves go first, on as many cards as is their share of the work, and
+// keeps that many from being shared any longer: else all such trials would be left to the end.
 func (b *board) forAlone(alone, all time.Duration) {
 	b.alone = max(1, int(float64(alone)/float64(all)*float64(len(b.cards))+0.5))
 	empty := 0
@@ -300,8 +304,8 @@ func (b *board) forAlone(alone, all time.Duration) {
 	}
 }
 
-// hold keeps a card with at least that room from being shared any longer: the one that will be empty first. Where the room
-// that is needed is unknown, that is 0 and the largest card is held.
+// hold keeps a card with at least that room from being shared any longer: the one that will be empty first. Where the
+// room that is needed is unknown, that is 0 and the largest card is held.
 func (b *board) hold(room unit.Bytes) {
 	var best *slot
 	for i := range b.cards {
@@ -350,8 +354,8 @@ func (b *board) length(t *Trial) time.Duration {
 	return b.typical
 }
 
-// pick finds the next trial to start and its card: an empty card before a shared one, and the card that leaves the least
-// room unused. It returns -1 if nothing can start.
+// pick finds the next trial to start and its card: an empty card before a shared one, and the card that leaves the
+// least room unused. It returns -1 if nothing can start.
 func (b *board) pick(waiting []Trial, started []bool, most int) (trial, card int) {
 	for k := 1; k <= most; k++ {
 		room, any := unit.Bytes(0), false
@@ -383,8 +387,8 @@ func (b *board) pick(waiting []Trial, started []bool, most int) (trial, card int
 	return -1, -1
 }
 
-// oversize is true if no card has that room even after other people have left. The trial gets the largest card to itself:
-// launch itself decides there whether it starts, and with which settings.
+// oversize is true if no card has that room even after other people have left. The trial gets the largest card to
+// itself: launch itself decides there whether it starts, and with which settings.
 func (b *board) oversize(n unit.Bytes) bool {
 	for i := range b.cards {
 		c := &b.cards[i]

@@ -140,8 +140,8 @@ func (s *Slowed) Add(a, b int, ratio float64) {
 	s.logs += math.Log(ratio) / float64(b-a)
 }
 
-// Factor is the slowdown for two on a card: the geometric mean of what was measured, in which the expected one counts as
-// three measurements.
+// Factor is the slowdown for two on a card: the geometric mean of what was measured, in which the expected one counts
+// as three measurements.
 func (s Slowed) Factor(expected float64) float64 {
 	const weight = 3
 	if expected <= 0 {
@@ -174,10 +174,10 @@ type Decision struct {
 
 // Place decides what to stop and what to start now. The same state gives the same decisions, stops first.
 //
-// Its caller calls it whenever a trial comes, grows, reaches its peak or ends, and when the use of a card by others changes.
-// It puts a trial that was stopped back into Waiting when it is gone, with Stops raised; one that ran out of memory with
-// AtLeast, and with Failed if it was not alone. Whether a trial has failed for good is the caller's decision, too. If
-// nothing runs and nothing is started, everything that waits needs other people to leave.
+// Its caller calls it whenever a trial comes, grows, reaches its peak or ends, and when the use of a card by others
+// changes. It puts a trial that was stopped back into Waiting when it is gone, with Stops raised; one that ran out of
+// memory with AtLeast, and with Failed if it was not alone. Whether a trial has failed for good is the caller's
+// decision, too. If nothing runs and nothing is started, everything that waits needs other people to leave.
 func Place(s State) []Decision {
 	b := newBoard(s)
 	out := b.stops(s.Running)

@@ -2,6 +2,7 @@ package pack
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,10 @@ func cards(totals ...unit.Bytes) (out []Card) {
 func waits(id int, need float64, length time.Duration) Trial {
 	return Trial{ID: id, Need: unit.Bytes(need * float64(gib)), Certain: true, Length: length, Saves: true}
 }
+
+func uncertain(t Trial) Trial { t.Certain = false; return t }
+
+func passed(t Trial) Trial { t.Passed = patience; return t }
 
 func many(n int, need float64, length time.Duration) (out []Trial) {
 	for i := range n {
@@ -61,7 +66,10 @@ func TestPlace(t *testing.T) {
 			[]Decision{{Trial: 2, Card: "B"}, {Trial: 1, Card: "A"}},
 		},
 		"what few cards can hold goes first": {
-			State{Cards: cards(12, 12, 40), Waiting: []Trial{waits(1, 8, 3*h), waits(2, 8, 3*h), waits(3, 8, 3*h), waits(4, 30, h), waits(5, 30, h), waits(6, 30, h), waits(7, 30, h)}, Policy: Policy{Most: 1}},
+			State{Cards: cards(12, 12, 40), Policy: Policy{Most: 1}, Waiting: []Trial{
+				waits(1, 8, 3*h), waits(2, 8, 3*h), waits(3, 8, 3*h),
+				waits(4, 30, h), waits(5, 30, h), waits(6, 30, h), waits(7, 30, h),
+			}},
 			[]Decision{{Trial: 4, Card: "C"}, {Trial: 1, Card: "A"}, {Trial: 2, Card: "B"}},
 		},
 		"an unknown length is a typical one": {
@@ -90,7 +98,7 @@ func TestPlace(t *testing.T) {
 		},
 		"an estimate that is no upper bound counts twice beside another trial, and once alone": {
 			State{Cards: cards(24), Waiting: []Trial{
-				with(waits(1, 7, h), func(t *Trial) { t.Certain = false }), with(waits(2, 7, h), func(t *Trial) { t.Certain = false }),
+				uncertain(waits(1, 7, h)), uncertain(waits(2, 7, h)),
 			}},
 			[]Decision{{Trial: 1, Card: "A"}},
 		},
@@ -154,7 +162,8 @@ func TestPlace(t *testing.T) {
 		},
 		"it saves where it grows no more": {
 			State{Cards: []Card{with(cards(24)[0], others(8*gib))}, Running: []Running{
-				runs(waits(1, 8, h), "A", 1), with(runs(waits(2, 8, h), "A", 2), func(r *Running) { r.Ramped, r.Used = true, r.Need }),
+				runs(waits(1, 8, h), "A", 1),
+				with(runs(waits(2, 8, h), "A", 2), func(r *Running) { r.Ramped, r.Used = true, r.Need }),
 			}},
 			[]Decision{{Trial: 2, Card: "A", Stop: true}},
 		},
@@ -180,6 +189,10 @@ func TestPlace(t *testing.T) {
 			State{Cards: []Card{with(cards(24)[0], others(16*gib))}, Running: []Running{runs(waits(1, 8, h), "A", 1)}},
 			[]Decision{{Trial: 1, Card: "A", Stop: true, Now: true}},
 		},
+		"and not for a desktop": {
+			State{Cards: []Card{with(cards(24)[0], others(gib))}, Running: []Running{runs(waits(1, 23, h), "A", 1)}},
+			nil,
+		},
 		"and not for a want of its own": {
 			State{Cards: cards(8), Running: []Running{runs(waits(1, 8, h), "A", 1)}},
 			nil,
@@ -190,14 +203,44 @@ func TestPlace(t *testing.T) {
 			}},
 			[]Decision{{Trial: 2, Card: "A", Stop: true}},
 		},
+		"nothing starts on a card that fills": {
+			State{Cards: cards(18), Slowed: measured(1.1), Waiting: []Trial{waits(3, 1, h)}, Running: []Running{
+				with(runs(waits(1, 4, h), "A", 1), func(r *Running) { r.Certain, r.Used = false, 7*gib }),
+				runs(waits(2, 8, h), "A", 2),
+			}},
+			[]Decision{{Trial: 2, Card: "A", Stop: true}},
+		},
 		"who was passed too often goes first": {
-			State{Cards: cards(24), Waiting: []Trial{waits(1, 20, 9*h), with(waits(2, 20, h), func(t *Trial) { t.Passed = 16 })}},
+			State{Cards: cards(24), Waiting: []Trial{waits(1, 20, 9*h), passed(waits(2, 20, h))}},
 			[]Decision{{Trial: 2, Card: "A"}},
 		},
 		"a card is kept for it": {
-			State{Cards: cards(24, 24), Waiting: append(many(40, 4, h), with(waits(99, 20, h), func(t *Trial) { t.Passed = 16 })),
+			State{Cards: cards(24, 24), Waiting: append(many(40, 4, h), passed(waits(99, 20, h))),
 				Running: []Running{runs(waits(4, 8, 5*h), "A", 1), runs(waits(5, 8, 2*h), "B", 2)}},
 			[]Decision{{Trial: 1, Card: "A"}},
+		},
+		"a trial that needs a card to itself is not left to the end": {
+			State{Cards: cards(24), Waiting: append(many(40, 4, 2*h), waits(99, 0, h))},
+			[]Decision{{Trial: 99, Card: "A"}},
+		},
+		"a card is emptied for it, the largest": {
+			State{Cards: cards(24, 40), Waiting: append(many(40, 4, 2*h), waits(99, 0, h)), Running: []Running{
+				runs(waits(97, 4, h), "A", 1), runs(waits(98, 4, h), "B", 2),
+			}},
+			[]Decision{{Trial: 1, Card: "A"}},
+		},
+		"a running trial that outgrows its estimate is a warning for others": {
+			State{Cards: cards(8, 24), Waiting: []Trial{uncertain(waits(3, 6, h))}, Running: []Running{
+				with(runs(waits(1, 2, h), "A", 1), func(r *Running) { r.Certain, r.Used = false, 7*gib }),
+				runs(waits(2, 8, h), "B", 2),
+			}, Peaks: Peaks{n: 10_000, worst: 1}},
+			nil,
+		},
+		"and without it": {
+			State{Cards: cards(8, 24), Waiting: []Trial{uncertain(waits(3, 6, h))}, Running: []Running{
+				runs(waits(1, 7, 9*h), "A", 1), runs(waits(2, 8, 9*h), "B", 2),
+			}, Peaks: Peaks{n: 10_000, worst: 1}},
+			[]Decision{{Trial: 3, Card: "B"}},
 		},
 		"a card that the sweep does not have is nobody's": {
 			State{Cards: cards(24), Running: []Running{runs(waits(1, 20, h), "X", 1)}, Waiting: []Trial{waits(2, 20, h)}},
@@ -223,6 +266,82 @@ func TestPlace(t *testing.T) {
 				t.Error("Place changed what it was given")
 			}
 		})
+	}
+}
+
+// Whatever the state: only what waits is started, once, on a card that there is; only what runs is stopped; and trials
+// that share a card fit on it by their estimates.
+func TestPromises(t *testing.T) {
+	for seed := range uint64(3000) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		s := State{Cards: cards(11, 12, 24, 24, 40, 80)[:rng.IntN(7)], Slowed: measured(1 + rng.Float64())}
+		trial := func(id int) Trial {
+			return Trial{
+				ID: id, Need: unit.Bytes(rng.Float64() * 30 * float64(gib) * float64(rng.IntN(5))), Certain: rng.IntN(3) > 0,
+				Length: time.Duration(rng.IntN(4)) * time.Hour, Saves: rng.IntN(3) > 0,
+				Stops: rng.IntN(3), Failed: rng.IntN(9) == 0, Passed: rng.IntN(30),
+			}
+		}
+		waiting, running := map[int]Trial{}, map[int]bool{}
+		for id := range rng.IntN(60) {
+			s.Waiting = append(s.Waiting, trial(id))
+			waiting[id] = s.Waiting[id]
+		}
+		own, claims := map[string]int{}, map[string]unit.Bytes{}
+		for i := range s.Cards {
+			c := &s.Cards[i]
+			c.Others = unit.Bytes(rng.IntN(2)) * unit.Bytes(rng.Float64()*float64(c.Total))
+			for range rng.IntN(3) {
+				r := runs(trial(1000+len(s.Running)), c.ID, len(s.Running))
+				s.Running, running[r.ID] = append(s.Running, r), true
+				own[c.ID], claims[c.ID] = own[c.ID]+1, claims[c.ID]+r.Need
+			}
+		}
+		for _, d := range Place(s) {
+			trial, waits := waiting[d.Trial]
+			switch at := slices.IndexFunc(s.Cards, func(c Card) bool { return c.ID == d.Card }); {
+			case at < 0 || d.Stop && !running[d.Trial] || !d.Stop && !waits:
+				t.Fatalf("seed %d: %+v", seed, d)
+			case d.Stop:
+				delete(running, d.Trial)
+			default:
+				delete(waiting, d.Trial)
+				own[d.Card], claims[d.Card] = own[d.Card]+1, claims[d.Card]+trial.Need
+				if room := s.Cards[at].Total - s.Cards[at].Others; own[d.Card] > 1 && claims[d.Card] > room {
+					t.Fatalf("seed %d: %d trials of %v on %v: %+v", seed, own[d.Card], claims[d.Card], room, d)
+				}
+			}
+		}
+	}
+}
+
+// A rehearsal gives back what a trial had when it ends: its memory, and a card that it had to itself or that was kept.
+func TestPlay(t *testing.T) {
+	const h = time.Hour
+	for name, tt := range map[string]struct {
+		waiting []Trial
+		held    bool
+		most    int
+		want    time.Duration
+	}{
+		"one after the other for want of memory": {[]Trial{waits(1, 20, h), waits(2, 20, h)}, false, 3, 4 * h},
+		"or because their needs are unknown":     {[]Trial{waits(1, 0, h), waits(2, 0, h)}, false, 3, 4 * h},
+		"three at once":                          {[]Trial{waits(1, 4, h), waits(2, 4, h)}, false, 3, 195 * time.Minute},
+		"two at once":                            {[]Trial{waits(1, 4, h), waits(2, 4, h)}, false, 2, 3 * h},
+		"none beside one on a card that is kept": {[]Trial{waits(1, 4, h), waits(2, 4, h)}, true, 2, 210 * time.Minute},
+	} {
+		b := newBoard(State{
+			Cards: cards(24), Waiting: tt.waiting, Running: []Running{runs(waits(9, 8, 2*h), "A", 1)},
+			Policy: Policy{Slowdown: 1.5}, Slowed: measured(1.5),
+		})
+		b.survey(tt.waiting)
+		for i := range b.cards {
+			b.cards[i].held = tt.held
+		}
+		b.rehearsed = true
+		if got := b.copied().play(slices.Clone(tt.waiting), tt.most); (got - tt.want).Abs() > time.Second {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
 	}
 }
 

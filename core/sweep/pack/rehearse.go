@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// rehearse finds how many trials should share a card in the tail of a sweep, where what a card gets done is not all that
-// counts: a trial that shares ends later. It plays the rest of the sweep to its end for every number from 1 to most, by
-// the lengths that are known. Sharing has to end the sweep 5 % earlier. Exclusive placement is one of the rehearsed
-// ways, so that what is predicted is never longer than that, and gets no longer from one decision to the next.
+// rehearse finds how many trials should share a card in the tail of a sweep, where what a card gets done is not all
+// that counts: a trial that shares ends later. It plays the rest of the sweep to its end for every number from 1 to
+// most, by the lengths that are known. Sharing has to end the sweep 5 % earlier. Exclusive placement is one of the
+// rehearsed ways, so that what is predicted is never longer than that, and gets no longer from one decision to the
+// next.
 func (b *board) rehearse(waiting []Trial, most int) int {
 	best, bestEnd := 1, time.Duration(0)
 	for k := 1; k <= most && k <= len(waiting)+1; k++ {

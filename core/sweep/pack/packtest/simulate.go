@@ -42,7 +42,7 @@ const (
 	killed  = time.Second      // the same after a kill
 	restart = time.Minute      // what a trial takes to be where it was, after it was put back
 	saved   = 0.10             // a state is saved after each tenth of a trial
-	ramp    = 0.10             // a trial holds 60 % of its peak from the start, 85 % after half of its ramp, 100 % after it
+	ramp    = 0.10             // a trial holds 60 % of its peak from the start, 85 % after half of this
 	theirs  = 2 * time.Minute
 )
 

@@ -17,7 +17,8 @@ func hours(t *testing.T, r Report, want int) float64 {
 	return r.Makespan.Hours()
 }
 
-// The simulator's own arithmetic, by hand: an hour is an hour, two on a card share it, and a process of other people's counts.
+// The simulator's own arithmetic, by hand: an hour is an hour, two on a card share it, and a process of other
+// people's counts.
 func TestByHand(t *testing.T) {
 	job := func(id int, length time.Duration) Job {
 		return Job{Peak: 2 * unit.GiB, Time: length, Trial: pack.Trial{
@@ -89,7 +90,8 @@ func TestSlowdownIsLearned(t *testing.T) {
 	}
 }
 
-// What estimates get wrong, and what other people do, costs time and never memory that exclusive placement would have had.
+// What estimates get wrong, and what other people do, costs time and never memory that exclusive placement would have
+// had.
 func TestNoOOMIsCaused(t *testing.T) {
 	for name, d := range map[string]Doubts{
 		"upper bounds":                 {},

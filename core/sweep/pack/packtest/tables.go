@@ -42,11 +42,16 @@ func shorter(r, alone Report) string {
 
 func inHours(r Report) string { return fmt.Sprintf("%.1f h", r.Makespan.Hours()) }
 
+// head is the head of a table in Markdown.
+func head(b *strings.Builder, columns ...string) {
+	fmt.Fprintf(b, "| %s |\n%s|\n", strings.Join(columns, " | "), strings.Repeat("|---", len(columns)))
+}
+
 // makespans compares packing with exclusive placement.
 func makespans(trials int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| trials | cards, GiB | slowdown of two | exclusive | at most two on a card | as many as pay | most on a card | out of memory |\n")
-	fmt.Fprintf(&b, "|---|---|---|---|---|---|---|---|\n")
+	head(&b, "trials", "cards, GiB", "slowdown of two", "exclusive", "at most two on a card", "as many as pay",
+		"most on a card", "out of memory")
 	for _, c := range []struct {
 		n     int
 		cards []pack.Card
@@ -72,8 +77,7 @@ func makespans(trials int) string {
 // models compares what packing comes to where the slowdown is not as it assumes.
 func models() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| slowdown of two | each further one: times it | each further one: plus as much | a third gains nothing |\n")
-	fmt.Fprintf(&b, "|---|---|---|---|\n")
+	head(&b, "slowdown of two", "each further one: times it", "each further one: plus as much", "a third gains nothing")
 	jobs := Trials(CARMA, 1000, Doubts{}, 1)
 	for _, s := range []float64{1.0, 1.3, 1.6, 1.9, 2.5} {
 		setups := []Setup{{Jobs: jobs, Cards: Mixed, Policy: Exclusive, Slowdown: s}}
@@ -90,9 +94,8 @@ func models() string {
 func trouble() string {
 	const n, seeds = 1000, 3
 	var b strings.Builder
-	fmt.Fprintf(&b, "| estimates | other people's processes | makespan | trials out of memory | because they shared | "+
-		"others out of memory | stopped and put back | work done twice | others found no room |\n")
-	fmt.Fprintf(&b, "|---|---|---|---|---|---|---|---|---|\n")
+	head(&b, "estimates", "other people's processes", "makespan", "trials out of memory", "because they shared",
+		"others out of memory", "stopped and put back", "work done twice", "others found no room")
 	for _, d := range []struct {
 		name string
 		Doubts
@@ -147,7 +150,8 @@ func work(setups []Setup) (d time.Duration) {
 	return d
 }
 
-// Small is a sweep of 1 to 20 trials of any length, all of which fit two on a card. If exact, their lengths are known as they are.
+// Small is a sweep of 1 to 20 trials of any length, all of which fit two on a card. If exact, their lengths are known
+// as they are.
 func Small(seed uint64, exact bool) []Job {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	jobs := Trials(CARMA, 1+rng.IntN(20), Doubts{}, seed)
@@ -172,7 +176,7 @@ func Small(seed uint64, exact bool) []Job {
 func smallSweeps() string {
 	const n = 300
 	var b strings.Builder
-	fmt.Fprintf(&b, "| slowdown of two | lengths | shorter | as long | longer | at worst | on average |\n|---|---|---|---|---|---|---|\n")
+	head(&b, "slowdown of two", "lengths", "shorter", "as long", "longer", "at worst", "on average")
 	for _, s := range []float64{1.0, 1.3, 1.6, 1.9} {
 		for _, exact := range []bool{true, false} {
 			lengths := map[bool]string{true: "known", false: "predicted"}[exact]
@@ -194,7 +198,8 @@ func smallSweeps() string {
 				}
 				worst, mean = max(worst, ratio), mean+ratio/n
 			}
-			fmt.Fprintf(&b, "| %.1f | %s | %d | %d | %d | %+.1f %% | %+.1f %% |\n", s, lengths, less, equal, more, 100*worst, 100*mean)
+			fmt.Fprintf(&b, "| %.1f | %s | %d | %d | %d | %+.1f %% | %+.1f %% |\n", s, lengths,
+				less, equal, more, 100*worst, 100*mean)
 		}
 	}
 	return b.String()

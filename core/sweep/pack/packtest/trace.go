@@ -1,5 +1,5 @@
-// Package packtest simulates a sweep on mixed cards: its trials, other people's processes, a model of how much trials slow
-// each other down, and what package pack decides.
+// Package packtest simulates a sweep on mixed cards: its trials, other people's processes, a model of how much trials
+// slow each other down, and what package pack decides.
 package packtest
 
 import (
@@ -18,10 +18,10 @@ type Kind struct {
 	Minutes float64
 }
 
-// CARMA is the mix of 90 trainings that CARMA (arXiv 2508.19073) was evaluated on, with the memory and the time that each
-// took alone on an A100 with 40 GB: the tables of README.md and the list philly_mix-90-tasks.sh of its repository,
-// itu-rad/CARMA at e044017. One of the 90 (mnist_train) has no time there and is left out. The four BERT-like ones that ran on two
-// cards (xlnet, gpt2) count as trials on one card.
+// CARMA is the mix of 90 trainings that CARMA (arXiv 2508.19073) was evaluated on, with the memory and the time that
+// each took alone on an A100 with 40 GB: the tables of README.md and the list philly_mix-90-tasks.sh of its
+// repository, itu-rad/CARMA at e044017. One of the 90 (mnist_train) has no time there and is left out. The six
+// that ran on two cards (xlnet, gpt2) count as trials on one card.
 var CARMA = []Kind{
 	{"BERT_base 32", 1, 19830 * unit.MiB, 14.92},
 	{"BERT_large 8", 1, 12630 * unit.MiB, 44.93},
@@ -78,8 +78,9 @@ type Doubts struct {
 	Unsaved float64 // share of trials that cannot save
 }
 
-// Trials draws n trials from a mix; n = 0 takes each as often as it is in the mix. A trial's memory is its kind's within 5 %, its time within
-// 20 %. An estimate is 1/0.80 to 1/0.98 of the peak, a predicted length 0.8 to 1.25 of the time.
+// Trials draws n trials from a mix; n = 0 takes each as often as it is in the mix. A trial's memory is its kind's
+// within 5 %, its time within 20 %. An estimate is 1/0.80 to 1/0.98 of the peak, a predicted length 0.8 to 1.25 of
+// the time.
 func Trials(mix []Kind, n int, d Doubts, seed uint64) []Job {
 	rng := rand.New(rand.NewPCG(seed, 17))
 	between := func(lo, hi float64) float64 { return lo + (hi-lo)*rng.Float64() }
@@ -137,8 +138,8 @@ func Cards(gib ...int) (out []pack.Card) {
 	return out
 }
 
-// An Other is somebody else's process. It comes if the card has as much free as it will need, holds 70 % of that at once
-// and all of it after two minutes.
+// An Other is somebody else's process. It comes if the card has as much free as it will need, holds 70 % of that at
+// once and all of it after two minutes.
 type Other struct {
 	Card  string
 	At    time.Duration
@@ -161,7 +162,8 @@ func Others(cards []pack.Card, n int, end time.Duration, seed uint64) []Other {
 	return out
 }
 
-// A Model is the speed of each of k processes that train on one card, as a share of its speed alone, where s is the slowdown of two.
+// A Model is the speed of each of k processes that train on one card, as a share of its speed alone, where s is the
+// slowdown of two.
 type Model func(s float64, k int) float64
 
 // Geometric is the model that package pack decides by: each further one makes everybody's steps s times as long.
