@@ -348,12 +348,22 @@ var jobState = regexp.MustCompile(`\bJobState=(\S+)`)
 func (x *Executor) Stop(trial int, now bool) {
 	x.mu.Lock()
 	r := x.running[trial]
-	if r == nil {
-		x.mu.Unlock()
-		return
+	if r != nil {
+		r.stop = true
 	}
-	r.stop = true
-	job := r.job
+	x.mu.Unlock()
+	if r != nil {
+		x.End(trial, now)
+	}
+}
+
+// End asks the task of a trial to stop, whoever has started it.
+func (x *Executor) End(trial int, now bool) {
+	job := ""
+	x.mu.Lock()
+	if r := x.running[trial]; r != nil {
+		job = r.job
+	}
 	x.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
 	defer cancel()
