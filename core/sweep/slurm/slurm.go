@@ -179,7 +179,10 @@ func (x *Executor) submit() {
 			continue
 		}
 		delete(x.running, s.Trial)
-		why := "sbatch: " + err.Error()
+		why := err.Error()
+		if x.GPUs > 0 && strings.Contains(why, "gres") {
+			why += "; launch asks for a card: --sbatch=--gres=none asks for none"
+		}
 		go func() {
 			x.ends <- sweep.End{Trial: s.Trial, Start: s.Number, Result: sweep.Result{Ending: sweep.NotRun, Code: run.OwnTrouble, Why: why}}
 		}()
