@@ -1,7 +1,7 @@
 # make demo   the main job, for real, on a machine without a GPU; demo-moco, demo-stablesr, demo-dualattn: the other families
 # make demo-sweep   twelve trials on a machine without a GPU, killed half-way and resumed
 # make test   all tests
-# These two install what they need from Debian, if it is missing: python3-torch (1.13, CPU), PyYAML, Pillow, gcc.
+# These two install what they need from Debian, if it is missing: python3-torch (1.13, CPU), PyYAML, Pillow, gcc, Slurm.
 # make check  every day: format, vet, lint and the fast tests; needs no torch
 
 # go-nvml's headers mark dozens of functions as deprecated, and cgo warns of each, used or not.
@@ -27,10 +27,11 @@ install:
 
 # deps installs what the tests and the demo run on. As root by apt-get, else through sudo.
 deps:
-	@$(PYTHON) -c 'import torch, yaml, PIL, numpy' 2>/dev/null && command -v cc >/dev/null || { \
+	@$(PYTHON) -c 'import torch, yaml, PIL, numpy' 2>/dev/null && command -v cc >/dev/null && \
+		PATH=$$PATH:/usr/sbin command -v slurmctld >/dev/null && command -v sbatch >/dev/null || { \
 		sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 		$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
-			gcc libc6-dev python3-torch python3-yaml python3-pil python3-numpy; }
+			gcc libc6-dev python3-torch python3-yaml python3-pil python3-numpy slurmctld slurmd slurm-client munge; }
 
 format:
 	@test -z "$$(gofmt -l cmd core plugins tools)" || { gofmt -l cmd core plugins tools; echo 'gofmt would change these'; exit 1; }
@@ -62,6 +63,7 @@ check: format lint
 	$(GO) vet ./...
 	$(GO) test -short -skip '$(SLOW)' ./...
 
+test: export LAUNCH_TEST_SLURM := 1
 test: deps format lint
 	$(GO) vet ./...
 	$(GO) test ./...

@@ -60,6 +60,7 @@ type sweepFlags struct {
 	random, jobs               int
 	seed                       uint64
 	samePlan, snapshot, asJSON bool
+	engine                     engineFlags
 }
 
 func (f *sweepFlags) add(to *pflag.FlagSet) {
@@ -74,6 +75,7 @@ func (f *sweepFlags) add(to *pflag.FlagSet) {
 	to.Uint64Var(&f.seed, "seed", 0, "of --random: the same seed draws the same rows")
 	to.IntVarP(&f.jobs, "jobs", "j", 1, "how many trials run at the same time")
 	to.BoolVar(&f.snapshot, "snapshot", false, "run from a copy of the code as it is now (a git worktree)")
+	f.engine.add(to)
 	to.BoolVar(&f.samePlan, "same-plan", false, "give every row the plan of the row that needs the smallest rung, so that rows can be compared")
 }
 
@@ -91,12 +93,16 @@ func newSweep() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return startSweep(c.Context(), s, asked, trials)
+			engine, err := f.engine.read(c, s, f.jobs)
+			if err != nil {
+				return err
+			}
+			return startSweep(c.Context(), s, asked, trials, engine)
 		},
 	}
 	c.Flags().SetInterspersed(false)
 	f.add(c.Flags())
-	for _, sub := range []*cobra.Command{newSweepPlan(), newSweepStatus(), newSweepShow(), newSweepResume(), newSweepStop(), newSweepExport()} {
+	for _, sub := range []*cobra.Command{newSweepPlan(), newSweepStatus(), newSweepShow(), newSweepResume(), newSweepStop(), newSweepExport(), newSweepRow()} {
 		c.AddCommand(sub)
 	}
 	return c
@@ -276,7 +282,7 @@ func checkSecrets(trials []sweep.Trial) error {
 }
 
 // startSweep begins a sweep and drives it to its end.
-func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Trial) error {
+func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Trial, engine *sweep.Engine) error {
 	spec, t, err := a.Spec(record.MaskArgs(a.Command))
 	if err != nil {
 		return err
@@ -288,6 +294,7 @@ func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.T
 	if err := sweep.Conflicts(quotes); err != nil {
 		return err
 	}
+	spec.Engine = sized(engine, s, quotes)
 	sweeps := store.In(s.State)
 	j, err := sweeps.Create(spec)
 	if err != nil {
@@ -304,8 +311,8 @@ func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.T
 		return err
 	}
 	if say := reporter(s); !s.Quiet {
-		say.Line("sweep %s: %s, %d at the same time; launch sweep status %s prints the table", spec.Name,
-			ui.Count(len(trials), "trial"), a.Jobs, spec.Name)
+		say.Line("sweep %s: %s, %s; launch sweep status %s prints the table", spec.Name,
+			ui.Count(len(trials), "trial"), where(spec), spec.Name)
 		say.SamePlan(spec)
 	}
 	return driveSweep(ctx, s, j, h, sweep.Rows(trials), t)
@@ -352,12 +359,13 @@ func executor(s settings, spec sweep.Spec, dir string) (*local.Executor, error) 
 func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.History, searcher sweep.Searcher, t sweep.Template) error {
 	defer j.Close()
 	say := reporter(s)
-	x, err := executor(s, h.Spec, t.Dir)
+	x, admission, leave, err := runner(ctx, s, h.Spec, t.Dir)
 	if err != nil {
 		return err
 	}
+	defer leave()
 	stops := make(chan string, 1)
-	d := &sweep.Sweep{History: h, Searcher: searcher, Template: t, Executor: x, Admission: sweep.Jobs(h.Spec.Jobs), Journal: j,
+	d := &sweep.Sweep{History: h, Searcher: searcher, Template: t, Executor: x, Admission: admission, Journal: j,
 		Stops: stops, Changed: func(r *sweep.Row) { say.Trial(h, r) }}
 	signalled := 0
 	end := passSignals(stops, func(c int) { signalled = c })

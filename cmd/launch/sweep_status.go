@@ -132,11 +132,12 @@ func newSweepStop() *cobra.Command {
 	c := &cobra.Command{
 		Use: "stop [NAME]", Short: "ask the trials of a running sweep to save and stop", Args: takes(0, 1, oneSweep),
 		RunE: func(c *cobra.Command, args []string) error {
-			_, sweeps, name, err := openSweep(c, args)
+			s, sweeps, name, err := openSweep(c, args)
 			if err != nil {
 				return err
 			}
-			if _, err := sweeps.Read(name); err != nil {
+			h, err := sweeps.Read(name)
+			if err != nil {
 				return err
 			}
 			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
@@ -155,6 +156,9 @@ func newSweepStop() *cobra.Command {
 				}
 				say.Line("asked sweep %s (process %d) to stop", name, pid)
 				return nil
+			}
+			if e := h.Spec.Engine; e != nil {
+				return stopTasks(c.Context(), s, h, sweeps, now)
 			}
 			if n := local.Signal(sweeps.Trials(name), now); n > 0 {
 				say.Line("no process drives sweep %s: asked its %s to stop", name, ui.Count(n, "trial"))

@@ -141,6 +141,7 @@ type attempt struct {
 	witness *witness.Witness      // nil if the program does not report its memory
 	unheard string                // why the program cannot report its memory
 	hookDir string                // the folder of its hook, if not dir; removed after the attempt
+	over    string                // the file that allows a shielded program to end; "": it is not shielded
 	// differs is Setup.Differs for this plan; nil if that does not matter.
 	differs func(oom.State) string
 }

@@ -19,15 +19,23 @@ import (
 // reason.
 func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 	var parts []overlay.Part
+	witnessed := false
 	if x.Inside || x.Job != nil && x.Job.Inside {
 		if a.unheard = unreachable(a); a.unheard == "" {
+			witnessed = true
 			parts = append(parts, witness.Part())
+		}
+	}
+	dir := a.dir
+	var shieldEnv []string
+	if x.Job != nil && dir != "" && a.trial == "" && unreachable(a) == "" {
+		if part, env, over, ok := x.shieldOf(dir); ok {
+			parts, shieldEnv, a.over = append(parts, part), []string{env}, over
 		}
 	}
 	if len(sources) == 0 && len(parts) == 0 {
 		return nil
 	}
-	dir := a.dir
 	// such a folder cannot be an entry of PYTHONPATH
 	if strings.ContainsRune(dir, filepath.ListSeparator) || !utf8.ValidString(dir) {
 		if dir, err = private.Temp("launch-"); err == nil {
@@ -38,14 +46,14 @@ func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 		a.overlay, err = overlay.Install(dir, sources, a.command.Env, parts...)
 	}
 	if err != nil {
-		a.unheard = err.Error()
+		a.unheard, a.over = err.Error(), ""
 		if len(sources) > 0 {
 			return err
 		}
 		return nil
 	}
-	a.command.Env = withEnv(a.command.Env, a.overlay.Env)
-	if len(parts) > 0 {
+	a.command.Env = withEnv(a.command.Env, append(a.overlay.Env, shieldEnv...))
+	if witnessed {
 		a.witness = witness.Of(a.overlay)
 	}
 	return nil

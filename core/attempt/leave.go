@@ -60,6 +60,12 @@ func leaving(ctx context.Context, notices []Notice, say func(string, ...any), s 
 		var n Notice
 		select {
 		case <-l.over:
+			select {
+			case n = <-l.came: // the program ended by the same signal
+				why := n.Name + " ended the program"
+				l.because.Store(&why)
+			default:
+			}
 			return
 		case <-ctx.Done():
 			return

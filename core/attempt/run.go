@@ -53,7 +53,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		leaver.stop()
 		return run.Outcome{}, err
 	}
-	exit, err := proc.Run(ctx, spec)
+	exit, err := proc.Run(unshielded(ctx, a.over), spec)
 	if means := (*proc.MeansError)(nil); errors.As(err, &means) && a.trial == "" {
 		err = x.handOver(spec, means)
 	}

@@ -466,7 +466,7 @@ func (p *Plan) stands(q *Plan) bool {
 }
 
 func (p *Plan) describe(phase string) string {
-	if c := p.Choice(phase); c != nil && c.Name != asAsked {
+	if c := p.Choice(phase); c != nil && c.Name != AsAsked {
 		return fmt.Sprintf("%q", c.Name)
 	}
 	return fmt.Sprintf("%q", p.onDevice()) // the change may be on the shared ladder
@@ -475,5 +475,5 @@ func (p *Plan) describe(phase string) string {
 // ResumedState is the line of a state that stays on the card after a resume.
 const ResumedState = "resumed state"
 
-// asAsked is the name of the rung that changes nothing.
-const asAsked = "as asked"
+// AsAsked is the name of the rung that changes nothing.
+const AsAsked = "as asked"

@@ -273,7 +273,7 @@ func (p *Plan) Changes() string {
 	switch device := p.onDevice(); {
 	case p.Host.rung() == 0:
 		return device
-	case device == asAsked:
+	case device == AsAsked:
 		return p.Host.Name
 	default:
 		return device + "; " + p.Host.Name
@@ -284,12 +284,12 @@ func (p *Plan) Changes() string {
 func (p *Plan) onDevice() string {
 	var names []string
 	for _, c := range append([]Choice{p.Shared}, p.Choices...) {
-		if c.Name != asAsked {
+		if c.Name != AsAsked {
 			names = append(names, c.Name)
 		}
 	}
 	if len(names) == 0 {
-		return asAsked
+		return AsAsked
 	}
 	return strings.Join(names, "; ")
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // Version of the journal. A reader accepts older ones and refuses newer ones.
@@ -50,11 +51,23 @@ type Spec struct {
 	Flags   []string `json:"flags,omitempty"`   // launch's, given to every trial
 	Space   Space    `json:"space"`
 	Jobs    int      `json:"jobs"`
+	// Engine is what runs the trials: nil is this machine.
+	Engine *Engine `json:"on,omitempty"`
 	// Shared are settings of the one plan of --same-plan, for every trial.
 	Shared     Assignment   `json:"same_plan,omitempty"`
 	SharedCost *ladder.Cost `json:"same_plan_cost,omitempty"` // nil: without --same-plan
 	Tree       *Tree        `json:"tree,omitempty"`           // the code that the sweep began with; nil: not under git
 	Snapshot   string       `json:"snapshot,omitempty"`       // the folder of a copy of the code, in which the trials run
+}
+
+// An Engine is a batch system that runs the trials.
+type Engine struct {
+	Name     string        `json:"engine"`             // "slurm"
+	Options  []string      `json:"options,omitempty"`  // its own, as the user gave them
+	Throttle int           `json:"throttle,omitempty"` // how many trials may run at the same time; 0: no limit of launch's
+	Memory   unit.Bytes    `json:"memory_bytes,omitempty"`
+	GPUs     int           `json:"gpus,omitempty"`
+	Before   time.Duration `json:"before_ns"` // how long before its time limit a trial is asked to save
 }
 
 // A Tree identifies the code that a sweep runs.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
@@ -28,6 +29,8 @@ type Quote struct {
 	Device  string      `json:"device,omitempty"`
 	Steps   int64       `json:"steps,omitempty"`    // of the training; 0: unknown
 	Slow    float64     `json:"slowdown,omitempty"` // of the training as planned, relative to as asked; 0: unknown
+	// Memory is host memory: on a CPU what the phases need is host memory, too. 0: unknown.
+	Memory unit.Bytes `json:"host_memory_bytes,omitempty"`
 	// Exclusive is the folder that no other trial may use.
 	Exclusive string        `json:"exclusive,omitempty"`
 	Edits     []config.Edit `json:"edits,omitempty"`
@@ -41,16 +44,20 @@ func ReadQuote(trial int, doc []byte) (Quote, error) {
 		Total *unit.Bytes `json:"total_bytes"`
 	}
 	var d struct {
-		Version int                    `json:"version"`
-		Plugin  string                 `json:"plugin"`
-		Device  *struct{ Name string } `json:"device"`
-		Room    *unit.Bytes            `json:"room_bytes"`
-		Verdict string                 `json:"verdict"`
+		Version int                          `json:"version"`
+		Plugin  string                       `json:"plugin"`
+		Device  *struct{ Name, Kind string } `json:"device"`
+		Room    *unit.Bytes                  `json:"room_bytes"`
+		Verdict string                       `json:"verdict"`
 		Phases  []struct {
 			Phase, Rung    string
 			Asked, Planned estimate
 			Slowdown       float64
 		} `json:"phases"`
+		Host []struct {
+			Room    string
+			Planned estimate
+		} `json:"host"`
 		Edits     []config.Edit `json:"edits"`
 		Cost      ladder.Cost   `json:"cost"`
 		Steps     int64         `json:"steps"`
@@ -70,6 +77,11 @@ func ReadQuote(trial int, doc []byte) (Quote, error) {
 	if d.Device != nil {
 		q.Device = d.Device.Name
 	}
+	for _, h := range d.Host { // "/dev/shm" is in host memory
+		if h.Room != "/dev/shm" && h.Planned.Total != nil {
+			q.Memory = *h.Planned.Total
+		}
+	}
 	known := true
 	for _, p := range d.Phases {
 		known = known && p.Planned.Total != nil
@@ -82,6 +94,9 @@ func ReadQuote(trial int, doc []byte) (Quote, error) {
 		if p.Phase == "training" {
 			q.Slow = p.Slowdown
 		}
+	}
+	if d.Device != nil && d.Device.Kind == gpu.CPU && known {
+		q.Memory += q.Needs
 	}
 	if !known { // the fullest phase may be one whose need is not known
 		q.Needs = 0

@@ -94,12 +94,12 @@ func ReadResult(doc []byte) (Result, error) {
 	return r, nil
 }
 
-// changed describes what a plan changes; "" if nothing.
+// changed describes what a plan changes; "" if nothing. To resume from a state is no change.
 func changed(p *run.Plan) string {
-	if len(p.Edits) == 0 {
-		return ""
+	if text := p.Changes(); len(p.Edits) > 0 && text != run.AsAsked {
+		return text
 	}
-	return p.Changes()
+	return ""
 }
 
 // Down reports whether the trial ran with other settings than asked.

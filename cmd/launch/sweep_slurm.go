@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"mvdan.cc/sh/v3/shell"
+
+	"github.com/launch-ml/launch/core/sweep"
+	"github.com/launch-ml/launch/core/sweep/slurm"
+	"github.com/launch-ml/launch/core/sweep/store"
+	"github.com/launch-ml/launch/core/ui"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// engineFlags are the flags of a sweep that another engine runs.
+type engineFlags struct {
+	on     string
+	sbatch []string
+	before time.Duration
+}
+
+func (f *engineFlags) add(to *pflag.FlagSet) {
+	to.StringVar(&f.on, "on", "", "where the trials run: slurm submits them as array jobs (default: this machine)")
+	to.StringArrayVar(&f.sbatch, "sbatch", nil, `with --on slurm: options of sbatch, such as "--partition=gpu --time=8:00:00"`)
+	to.DurationVar(&f.before, "save-before", slurm.DefaultBefore,
+		"with --on slurm: how long before its time limit a trial is asked to save and is requeued")
+}
+
+// read returns the engine; nil is this machine.
+func (f *engineFlags) read(c *cobra.Command, s settings, jobs int) (*sweep.Engine, error) {
+	switch {
+	case f.on == "" && (len(f.sbatch) > 0 || c.Flags().Changed("save-before")):
+		return nil, errors.New("--sbatch and --save-before go with --on slurm")
+	case f.on == "":
+		return nil, nil
+	case f.on != "slurm":
+		return nil, fmt.Errorf("--on %s: launch submits to slurm", f.on)
+	case f.before < 5*time.Second:
+		return nil, fmt.Errorf("--save-before %v is less than 5s", f.before)
+	}
+	if err := slurm.Here(); err != nil {
+		return nil, err
+	}
+	e := &sweep.Engine{Name: f.on, Before: f.before}
+	if c.Flags().Changed("jobs") {
+		e.Throttle = jobs
+	}
+	for _, text := range f.sbatch {
+		words, err := shell.Fields(text, func(name string) string { return os.Getenv(name) })
+		if err != nil {
+			return nil, fmt.Errorf("--sbatch %q: %w", text, err)
+		}
+		e.Options = append(e.Options, words...)
+	}
+	for _, o := range e.Options {
+		name, _, _ := strings.Cut(o, "=")
+		if slices.Contains([]string{"-a", "--array", "-J", "--job-name", "--wrap", "--parsable", "--signal", "-d", "--no-requeue"}, name) {
+			return nil, fmt.Errorf("--sbatch %s: launch sets that itself", name)
+		}
+	}
+	return e, nil
+}
+
+// spare is what a task is given in addition to the estimate of its host memory: estimates of libraries are guesses, and
+// Slurm kills what exceeds its memory.
+const spare = unit.GiB
+
+// sized asks the engine for what the trials need: the largest estimate of host memory and, unless the job runs on the
+// CPU, cards. The user's own options outrank it. With an unknown estimate the cluster's default holds.
+func sized(e *sweep.Engine, s settings, quotes []sweep.Quote) *sweep.Engine {
+	if e == nil {
+		return nil
+	}
+	known := false
+	for _, q := range quotes {
+		if q.Plugin == "" {
+			continue
+		}
+		known = true
+		if e.Memory = max(e.Memory, q.Memory); q.Memory == 0 {
+			e.Memory = 0
+			break
+		}
+	}
+	if e.Memory > 0 {
+		e.Memory += spare
+	}
+	asks := func(names ...string) bool {
+		return slices.ContainsFunc(e.Options, func(o string) bool {
+			name, _, _ := strings.Cut(o, "=")
+			return slices.Contains(names, name)
+		})
+	}
+	if known && s.Device != "cpu" && !asks("--gres", "-G", "--gpus", "--gpus-per-task", "--gpus-per-node") {
+		e.GPUs = max(1, s.GPUs)
+	}
+	if asks("--mem", "--mem-per-cpu", "--mem-per-gpu", "--exclusive") {
+		e.Memory = 0
+	}
+	return e
+}
+
+// where describes where the trials of a sweep run.
+func where(spec sweep.Spec) string {
+	e := spec.Engine
+	if e == nil {
+		return fmt.Sprintf("%d at the same time", spec.Jobs)
+	}
+	text := "array jobs on Slurm"
+	if e.Memory > 0 {
+		text += fmt.Sprintf(", %v of host memory each", e.Memory)
+	}
+	if e.GPUs > 0 {
+		text += ", " + ui.Count(e.GPUs, "card") + " each"
+	}
+	return text
+}
+
+// runner returns what runs the trials of a sweep, and which of them run together.
+func runner(ctx context.Context, s settings, spec sweep.Spec, dir string) (sweep.Executor, sweep.Admission, func(), error) {
+	if spec.Engine == nil {
+		x, err := executor(s, spec, dir)
+		return x, sweep.Jobs(spec.Jobs), func() {}, err
+	}
+	x, err := tasks(ctx, s, spec, dir)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return x, sweep.Jobs(math.MaxInt), x.Close, nil // Slurm decides which run together
+}
+
+// tasks returns the executor of a sweep on Slurm.
+func tasks(ctx context.Context, s settings, spec sweep.Spec, dir string) (*slurm.Executor, error) {
+	own, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding launch itself: %w", err)
+	}
+	e := spec.Engine
+	return slurm.New(ctx, slurm.Options{
+		Launch: own, Dir: dir, Flags: append(slices.Clone(spec.Flags), "--state-dir="+s.State),
+		Folder: store.In(s.State).Folder(spec.Name), State: s.State, Sbatch: e.Options, Throttle: e.Throttle,
+		Memory: e.Memory, GPUs: e.GPUs, Before: e.Before,
+	})
+}
+
+// stopTasks asks the tasks of a sweep that no process drives to stop.
+func stopTasks(ctx context.Context, s settings, h *sweep.History, sweeps store.Store, now bool) error {
+	x, err := tasks(ctx, s, h.Spec, h.Spec.Dir)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	found, err := x.Tasks(ctx)
+	if err != nil {
+		return err
+	}
+	for n := range found {
+		x.End(n, now)
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("sweep %s is not running", h.Spec.Name)
+	}
+	ui.Printer{W: os.Stdout}.Line("no process drives sweep %s: asked its %s to stop", h.Spec.Name, ui.Count(len(found), "task"))
+	return nil
+}
+
+// newSweepRow is what the job of one trial runs.
+func newSweepRow() *cobra.Command {
+	return &cobra.Command{
+		Use: "row FOLDER", Short: "run one trial inside its Slurm job", Hidden: true, Args: takes(1, 1, "the folder of a sweep"),
+		RunE: func(c *cobra.Command, args []string) error {
+			code, err := slurm.Row(c.Context(), args[0])
+			if err == nil && code != 0 {
+				err = exitCode(code)
+			}
+			return err
+		},
+	}
+}
