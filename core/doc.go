@@ -32,6 +32,7 @@
 //	run        a job and its attempts; Next decides, Carry acts
 //	attempt    carries out one plan on this machine: writes copies, runs and observes the program, judges its end
 //	proc       a program in a pseudo-terminal or on copied pipes, to its last byte
+//	ranks      finds the ranks of a program, and those that wait for one that has ended
 //	observe    watches the memory that a job holds, and assigns the peaks to phases
 //	oom        reads a program's output, and decides how the program ended
 //	witness    what the program's own processes report of their memory, through a part of overlay's hook

@@ -19,7 +19,7 @@ import (
 // reason.
 func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 	var parts []overlay.Part
-	if x.Inside || x.Job != nil && x.Job.Inside {
+	if x.Inside || x.Job != nil && (x.Job.Inside || x.Job.Batch.Ranks > 1 && !x.Job.Batch.Replicas) {
 		if a.unheard = unreachable(a); a.unheard == "" {
 			parts = append(parts, witness.Part())
 		}

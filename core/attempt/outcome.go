@@ -17,6 +17,7 @@ type ended struct {
 	exit      proc.Exit
 	keeper    error  // not nil: the keeper was killed, and the end of the program is unknown
 	why       string // why launch ended the program; ""
+	peers     int    // ranks that launch ended, because they waited for one that ran out of memory
 	limit     unit.Bytes
 	onHost    bool
 
@@ -32,9 +33,12 @@ type ended struct {
 
 // forVerdict returns the exit in the form that the verdict needs.
 func (e ended) forVerdict() oom.Exit {
-	by := asked(e.exit)
+	by, code := asked(e.exit), e.exit.Code
+	if e.peers > 0 && !e.exit.Interrupted && len(e.exit.Signals) == 0 {
+		by, code = 0, max(1, code) // a launcher may well exit 0 after launch has ended its ranks
+	}
 	return oom.Exit{
-		Known: true, Code: e.exit.Code, Signal: int(e.exit.Signal), Asked: by != 0 && e.why == "", AskedBy: int(by),
+		Known: true, Code: code, Signal: int(e.exit.Signal), Asked: by != 0 && e.why == "", AskedBy: int(by),
 		OOMKills: max(0, e.exit.OOMKills), Counted: e.exit.OOMKills >= 0, Local: e.exit.Family,
 	}
 }
@@ -51,6 +55,7 @@ func outcome(e ended, signs job.Signs) run.Outcome {
 	if e.failure != "" && out.Ending == run.Failed && v.Report.Cause == "" {
 		out.Cause = e.failure
 	}
+	out.Lied = out.Lied || out.Ending == run.OutOfMemory && e.exit.Code == 0 && e.exit.Signal == 0
 	switch {
 	case e.keeper != nil:
 		out.Ending, out.Cause, out.Lied = run.Failed, e.keeper.Error(), false

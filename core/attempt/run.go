@@ -41,6 +41,8 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		defer trail.stop()
 	}
 	guard, ctx := guarded(ctx, a, l.detector, l.tap)
+	crew, ctx := x.watchRanks(ctx, a, l, watch.PID)
+	defer crew.stop()
 	spec, clear, err := x.spec(a, l.tap, watch)
 	if err == nil && x.Signals != nil {
 		err = x.Signals.Pending()
@@ -69,7 +71,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	if x.Settle != nil {
 		x.Settle()
 	}
-	e := ended{exit: exit, at: time.Now(), began: began, limit: spec.Limit, onHost: x.Setup.Room.OnHost(), why: guard.stop()}
+	e := ended{exit: exit, at: time.Now(), began: began, limit: spec.Limit, onHost: x.Setup.Room.OnHost(), why: guard.stop(), peers: crew.stop()}
 	watch.Stop()
 	if err != nil && !errors.Is(err, proc.ErrKeeper) {
 		return run.Outcome{}, err
@@ -77,6 +79,10 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	e.keeper = err
 	x.Exit = exit
 	x.report(a, l, e)
+	if e.peers > 0 {
+		x.BreakLine()
+		x.Report.Line("%s", endedRanks(e.peers))
+	}
 	out = x.judge(a, l, watch, e)
 	if trail != nil {
 		l.tap.close() // then the file is complete

@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,6 +44,7 @@ type Witness struct {
 	refused             []line      // the first and the last
 	counts              map[int]int // refusals, by process
 	failure             *line
+	dying               []int // processes that an out-of-memory ends
 	booted, ran         int
 	old, why            string       // why a process says nothing
 	torches, cards      map[int]bool // processes that imported torch, and that use a card
@@ -85,6 +87,15 @@ func (w *Witness) Inside(ended time.Time) *oom.Inside {
 	return in
 }
 
+// Dying returns the processes that reported that an out-of-memory ends them. They may still be there: a process that ends
+// may wait for its threads, or for the card.
+func (w *Witness) Dying() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.read()
+	return slices.Clone(w.dying)
+}
+
 // Unheard returns the report of a program in which the hook could not run. why is the reason.
 func Unheard(why string) *oom.Inside { return &oom.Inside{Hook: oom.Handshake{Why: why}} }
 
@@ -97,6 +108,7 @@ type line struct {
 	Python, Path, Error, Why, Version, Type string
 	Observer, N, Device                     int
 	Refusals                                int `json:"refused"`
+	OOM                                     int
 
 	Requested, Limit, Free, Total, Allocated, Reserved, Data unit.Bytes
 
@@ -192,6 +204,9 @@ func (w *Witness) take(l *line) {
 		w.counts[l.PID] = max(w.counts[l.PID], l.Refusals)
 		delete(w.cards, l.PID)
 	case "failed":
+		if l.OOM != 0 {
+			w.dying = append(w.dying, l.PID)
+		}
 		// A helper may fail, and nobody minds: what trains counts for more.
 		if w.failure == nil || !w.torches[w.failure.PID] && w.torches[l.PID] {
 			w.failure = l

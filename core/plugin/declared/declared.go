@@ -6,6 +6,7 @@
 //	script: train.py                                # which script is meant
 //	micro-batch: {src/config.py: Config.batch_size} # where the micro-batch is set, and
 //	accumulation: {src/config.py: Config.accum}     # the accumulation, if there is one
+//	ranks: --num-gpus                               # how many processes share a step: a number, or where it is set
 //	batch-norm: false                               # whether the network sees the micro-batch
 //	rungs:                                          # what else may be changed, mildest first
 //	  - {name: activation checkpointing, at: {src/config.py: Config.remat}, to: true, cost: speed}
@@ -76,6 +77,8 @@ type place struct {
 type declaration struct {
 	path         string
 	micro, accum *place
+	ranks        *place // where the number of ranks is set; nil: fixed, or by the command's launcher
+	fixed        int64  // that number itself; 0: not given
 	batchNorm    bool
 	rungs        []rung
 	signs        job.Signs
@@ -95,7 +98,7 @@ type rung struct {
 const maxFile = 4 << 20
 
 // keys of a declaration.
-var keys = []string{"script", "micro-batch", "accumulation", "batch-norm", "rungs", "progress", "started", "saved", "succeeded", "resume",
+var keys = []string{"script", "micro-batch", "accumulation", "ranks", "batch-norm", "rungs", "progress", "started", "saved", "succeeded", "resume",
 	"resume-value", "in-the-way", "confirm"}
 
 // read reads a declaration, which has to be about the script.
@@ -158,8 +161,11 @@ func (f written) readPlaces(d *declaration) error {
 	for _, s := range []struct {
 		key  string
 		into **place
-	}{{"micro-batch", &d.micro}, {"accumulation", &d.accum}} {
-		if v := f.root.Get(s.key); v.Exists() {
+	}{{"micro-batch", &d.micro}, {"accumulation", &d.accum}, {"ranks", &d.ranks}} {
+		v := f.root.Get(s.key)
+		if n, ok := v.Int(); ok && s.key == "ranks" && n > 0 {
+			d.fixed = n
+		} else if v.Exists() {
 			p, err := placeOf(v)
 			if err != nil {
 				return f.wrong(s.key, "%v", err)
@@ -343,6 +349,9 @@ func (d *declaration) places() []place {
 	if d.accum != nil {
 		places = append(places, *d.accum)
 	}
+	if d.ranks != nil {
+		places = append(places, *d.ranks)
+	}
 	for _, g := range d.rungs {
 		places = append(places, g.at)
 	}
@@ -471,6 +480,25 @@ func (r *reading) number(p *place, absent int64) (int64, error) {
 	return n, nil
 }
 
+// world is how many processes share a step: what the command's launcher starts, else by the declaration, else one. The
+// error may be a [plugin.Need] of the number of cards.
+func (r *reading) world() (int64, error) {
+	for _, l := range r.prog.Launchers {
+		n, asks := l.Ranks(r.command.Devices)
+		if asks && r.command.Devices == 0 {
+			return 0, &plugin.Need{Devices: true}
+		}
+		if n > 0 {
+			return int64(n), nil
+		}
+	}
+	n, err := r.number(r.ranks, r.fixed)
+	if r.ranks != nil && n == 0 && err == nil {
+		n, _ = r.assumed(*r.ranks)
+	}
+	return max(1, n), err
+}
+
 // Recognize implements [plugin.Plugin].
 func (declared) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error) {
 	r, err := open(c)
@@ -485,10 +513,14 @@ func (declared) Recognize(_ context.Context, c job.Command) (plugin.Recognized, 
 	if err != nil {
 		return nil, err
 	}
+	ranks, err := r.world()
+	if err != nil {
+		return nil, err
+	}
 	j := &job.Job{
 		Dialect: "declared in " + filepath.Base(filepath.Dir(r.path)) + "/" + File, Name: filepath.Base(r.prog.Script),
 		Options: r.options, Files: r.files, Signs: r.signs,
-		Batch:     job.Batch{Micro: micro, Accumulation: accum, Ranks: 1},
+		Batch:     job.Batch{Micro: micro, Accumulation: accum, Ranks: ranks},
 		Rehearsal: job.Rehearsal{None: "a declaration does not say how the program is shortened"},
 	}
 	j.Knobs = append(r.knob(job.MicroBatch, r.micro), r.knob(job.Accumulation, r.accum)...)
