@@ -55,7 +55,7 @@ func outcome(e ended, signs job.Signs) run.Outcome {
 	if e.failure != "" && out.Ending == run.Failed && v.Report.Cause == "" {
 		out.Cause = e.failure
 	}
-	out.Lied = out.Lied || out.Ending == run.OutOfMemory && e.exit.Code == 0 && e.exit.Signal == 0
+	out.Lied = out.Lied || e.peers > 0 && out.Ending == run.OutOfMemory && e.exit.Code == 0 && e.exit.Signal == 0
 	switch {
 	case e.keeper != nil:
 		out.Ending, out.Cause, out.Lied = run.Failed, e.keeper.Error(), false

@@ -15,6 +15,22 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
+// A launcher may exit 0 after launch has ended its ranks: the attempt has failed. A user who presses Ctrl-C comes first.
+func TestEndedRanks(t *testing.T) {
+	e := ended{peers: 1, exit: proc.Exit{Cancelled: true}}
+	if x := e.forVerdict(); x.Asked || x.Code != 1 {
+		t.Errorf("%+v", x)
+	}
+	e.exit.Interrupted = true
+	if x := e.forVerdict(); !x.Asked || x.Code != 0 {
+		t.Errorf("interrupted: %+v", x)
+	}
+	e.verdict.Ending = run.OutOfMemory
+	if out := outcome(e, job.Signs{}); !out.Lied || out.Code != 0 {
+		t.Errorf("%+v", out)
+	}
+}
+
 // What an attempt came to follows from what was observed alone: the exit, the verdict, the program's lines, the peaks, and why
 // launch ended it.
 func TestOutcome(t *testing.T) {
