@@ -44,6 +44,7 @@ var mayImport = map[string][]string{
 	"core/plugin/host":          {"core/file", "core/gpu", "core/job", "core/ladder", "core/plugin", "core/plugin/internal/wire", "core/private", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-plugin/runner", "github.com/hashicorp/go-hclog", "golang.org/x/sys/unix"},
 	"core/plugin/plugintest":    {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/overlay", "core/plugin", "core/python", "core/unit"},
 	"core/run":                  {"core/config", "core/job", "core/ladder", "core/lazy", "core/mem", "core/oom", "core/unit"},
+	"core/nodes":                {"core/ladder", "core/private", "core/run", "core/unit"},
 	"core/observe":              {"core/gpu", "core/gpu/nvml", "core/job", "core/ladder", "core/mem", "core/oom", "core/proc", "core/unit"},
 	"core/attempt":              {"core/config", "core/config/command", "core/confine", "core/file", "core/job", "core/ladder", "core/observe", "core/oom", "core/overlay", "core/private", "core/proc", "core/python", "core/ranks", "core/receipt", "core/record", "core/room", "core/run", "core/states", "core/unit", "core/witness"},
 	"core/ranks":                {"core/proc", "golang.org/x/sys/unix"},

@@ -30,6 +30,7 @@
 //	gpu/nvml   NVIDIA's driver, in a process of its own
 //	claim      memory that a run holds for itself, so that no other launch promises it too
 //	run        a job and its attempts; Next decides, Carry acts
+//	nodes      carries a run on several machines: one launch decides, the others follow it
 //	attempt    carries out one plan on this machine: writes copies, runs and observes the program, judges its end
 //	proc       a program in a pseudo-terminal or on copied pipes, to its last byte
 //	ranks      finds the ranks of a program, and those that wait for one that has ended

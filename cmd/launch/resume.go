@@ -96,7 +96,11 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	if err != nil {
 		return err
 	}
-	held, unlock, err := lockExperiment(s, r.Job, id)
+	at, err := s.place(r.Job.Command)
+	if err != nil {
+		return err
+	}
+	held, unlock, err := lockExperiment(s, r.Job, id, at)
 	defer unlock()
 	if errors.Is(err, record.ErrBusy) {
 		return endBusy(s, id, r.Job, err)

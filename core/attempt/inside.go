@@ -19,7 +19,9 @@ import (
 // reason.
 func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 	var parts []overlay.Part
-	if x.Inside || x.Job != nil && (x.Job.Inside || x.Job.Batch.Ranks > 1 && !x.Job.Batch.Replicas) {
+	asked := x.Inside || x.Job != nil && x.Job.Inside
+	if asked || x.Job != nil && x.Job.Batch.Ranks > 1 && !x.Job.Batch.Replicas { // which ranks fail, see crew
+		a.unasked = !asked
 		if a.unheard = unreachable(a); a.unheard == "" {
 			parts = append(parts, witness.Part())
 		}
@@ -65,7 +67,7 @@ func (a *attempt) inside(ended time.Time) *oom.Inside {
 	switch {
 	case a.witness != nil:
 		return a.witness.Inside(ended)
-	case a.unheard != "":
+	case a.unheard != "" && !a.unasked:
 		return witness.Unheard(a.unheard)
 	}
 	return nil

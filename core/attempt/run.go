@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -140,7 +141,7 @@ func (e *signsError) Unwrap() error { return e.error }
 func (x *Executor) spec(a attempt, t *tap, watch *observe.Watch) (spec proc.Spec, clear func(), err error) {
 	c := a.command
 	spec = proc.Spec{
-		Args: c.Args, Dir: folderFor(c.Dir), Env: c.Env, Tap: t.take, Grace: x.Grace, Stop: x.Grace, Started: watch.Started, Hold: x.Job != nil,
+		Args: c.Args, Dir: folderFor(c.Dir), Env: c.Env, Tap: t.take, Grace: x.Grace, Stop: cmp.Or(x.StopIn, x.Grace), Started: watch.Started, Hold: x.Job != nil,
 		Bare: x.Job == nil, Warn: func(what string) { x.Report.Warn("%s", what) }, Limit: x.Setup.Room.Limit(),
 	}
 	if x.TTY {
@@ -191,6 +192,9 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 		e.failure = *said
 	}
 	out := outcome(e, a.signs)
+	if a.unasked && out.Inside != nil && len(out.Inside.Refused) == 0 {
+		out.Inside = nil
+	}
 	out.Rate = l.pace.rate(a.batch, a.signs.CountsMicro)
 	out.Measured, out.Passed = watch.Measured(a.priced, out.Ending == run.Succeeded)
 	out.Retries = watch.Retries(a.priced)

@@ -119,6 +119,7 @@ func (r *reader) torchrun(words []word) error {
 	l := Launcher{Name: name, Spec: r.option(o, "--nproc-per-node", "PET_NPROC_PER_NODE", "1")}
 	l.Procs = number(strings.TrimSpace(l.Spec)) // as int() does
 	l.Nodes = number(r.option(o, "--nnodes", "PET_NNODES", "1"))
+	r.prog.Node = r.option(o, "--node-rank", "PET_NODE_RANK", "")
 	r.prog.Launchers = append(r.prog.Launchers, l)
 	if o.has("--no-python") || o.has("--run-path") {
 		if o.has("--run-path") {
@@ -166,6 +167,7 @@ func (r *reader) accelerate(words []word) error {
 	if n, ok := o.last("--num-machines"); ok {
 		l.Nodes = number(n)
 	}
+	r.prog.Node, _ = o.last("--machine-rank")
 	r.prog.Launchers = append(r.prog.Launchers, l)
 	if o.has("--no-python") {
 		return r.command(rest)
@@ -189,6 +191,7 @@ func (r *reader) deepspeed(words []word) error {
 	if n, ok := o.last("--num-nodes"); ok {
 		l.Nodes = number(n)
 	}
+	r.prog.Node, _ = o.last("--node-rank")
 	r.prog.Launchers = append(r.prog.Launchers, l)
 	if o.has("--no-python") {
 		return r.command(rest)
