@@ -19,7 +19,7 @@ const again = 250 * time.Millisecond
 
 // Join reaches the launch of node 0, which may start later. The error is ctx's, or why node 0 does not take this one.
 func Join(ctx context.Context, at Place, key []byte, me Hello) (*Follower, error) {
-	conf, err := config(key)
+	conf, err := settings(key)
 	if err != nil {
 		return nil, err
 	}

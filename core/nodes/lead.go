@@ -26,7 +26,7 @@ type Leader struct {
 
 // Lead waits for the launches of all other nodes. The error is ctx's, or about the address.
 func Lead(ctx context.Context, at Place, key []byte, me Hello, ex run.Executor) (*Leader, error) {
-	conf, err := config(key)
+	conf, err := settings(key)
 	if err != nil {
 		return nil, err
 	}

@@ -88,8 +88,8 @@ func makeKey(path string) error {
 	return nil
 }
 
-// config is the TLS of both sides: a key pair made of the shared key stands for it, and only that is taken from the other.
-func config(key []byte) (*tls.Config, error) {
+// settings are the TLS of both sides: a key pair made of the shared key stands for it, and only that is taken from the other.
+func settings(key []byte) (*tls.Config, error) {
 	seed := sha256.Sum256(append([]byte("launch nodes 1\x00"), key...))
 	pair := ed25519.NewKeyFromSeed(seed[:])
 	public := pair.Public().(ed25519.PublicKey)
