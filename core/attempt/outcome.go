@@ -56,6 +56,9 @@ func outcome(e ended, signs job.Signs) run.Outcome {
 		out.Cause = e.failure
 	}
 	out.Lied = out.Lied || e.peers > 0 && out.Ending == run.OutOfMemory && e.exit.Code == 0 && e.exit.Signal == 0
+	if e.peers > 0 && out.Ending == run.Failed {
+		e.byHook(&out)
+	}
 	switch {
 	case e.keeper != nil:
 		out.Ending, out.Cause, out.Lied = run.Failed, e.keeper.Error(), false
@@ -71,6 +74,17 @@ func outcome(e ended, signs job.Signs) run.Outcome {
 	out.Stepped, out.Varied, out.Figures, out.Total = state.Stepped(signs), state.Varied, state.Figures, state.Total
 	out.Claimed = out.Stepped && state.Succeeded
 	return out
+}
+
+// byHook makes a failure that the output does not explain an out-of-memory: launch has ended ranks only because one of
+// them was certain to have run out of memory.
+func (e ended) byHook(out *run.Outcome) {
+	out.Ending, out.Cause = run.OutOfMemory, "a rank ran out of memory, by the report of its own process"
+	r := &out.Report
+	r.OOM, r.Fatal, r.Possible, r.Confidence, r.NotMemory, r.Cause, r.Kind = true, true, false, oom.Certain, "", out.Cause, oom.GPUUnspecified
+	if e.onHost {
+		r.Kind = oom.CPUAlloc
+	}
 }
 
 // measured returns the attempt's peak, from the best source, and the quantity that it is; "" if nothing was measured.

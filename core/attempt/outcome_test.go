@@ -21,6 +21,10 @@ func TestEndedRanks(t *testing.T) {
 	if x := e.forVerdict(); x.Asked || x.Code != 1 {
 		t.Errorf("%+v", x)
 	}
+	e.verdict.Ending, e.onHost = run.Failed, true
+	if out := outcome(e, job.Signs{}); out.Ending != run.OutOfMemory || !out.Report.OOM || out.Report.Kind != oom.CPUAlloc || !out.Report.Fatal {
+		t.Errorf("a launcher that printed nothing: %+v", out)
+	}
 	e.exit.Interrupted = true
 	if x := e.forVerdict(); !x.Asked || x.Code != 0 {
 		t.Errorf("interrupted: %+v", x)

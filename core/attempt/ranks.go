@@ -32,8 +32,9 @@ type crew struct {
 // rankLook is the time between two looks at the ranks.
 const rankLook = 250 * time.Millisecond
 
-// afterwards is how long a launcher may take to end after launch has ended the ranks that waited.
-const afterwards = 1500 * time.Millisecond
+// afterwards is how long a launcher may be silent after launch has ended the ranks that waited: it has to print why they
+// failed, on a machine that may be busy, and holds no card meanwhile.
+const afterwards = 10 * time.Second
 
 // watchRanks starts to watch. The context that it returns is done when the whole program is to be ended.
 func (x *Executor) watchRanks(ctx context.Context, a attempt, l *listener, pid func() int) (*crew, context.Context) {
@@ -81,6 +82,9 @@ func (c *crew) watch(ctx context.Context) {
 		}
 		w.Look()
 		if !last.IsZero() {
+			if t := c.listener.tap.lastTime(); t.After(last) {
+				last = t
+			}
 			if time.Since(last) > afterwards && len(w.Waiting()) == 0 && !w.Fresh() {
 				c.cancel() // its launcher waits for something else
 				return
