@@ -27,6 +27,7 @@ type Watch struct {
 
 	next  time.Time     // of the next search for ranks
 	wrote map[int]int64 // bytes, by process
+	dying map[int]bool  // processes that End was called for
 }
 
 // A search for ranks reads much of /proc where a program has many processes: it takes a hundredth of the time at the most,
@@ -38,7 +39,7 @@ const (
 
 // Follow returns a watch of a program by its first process. want is how many ranks the job has on this machine; 0: unknown.
 func Follow(pid, want int) *Watch {
-	return &Watch{root: pid, want: want, outer: numberOf(environ(os.Getpid())), wrote: map[int]int64{}}
+	return &Watch{root: pid, want: want, outer: numberOf(environ(os.Getpid())), wrote: map[int]int64{}, dying: map[int]bool{}}
 }
 
 // Look looks at the program's processes.
@@ -85,6 +86,7 @@ func (w *Watch) Ended() time.Time { return w.ended }
 
 // End takes a rank as ended that cannot go on though its process is still there. It reports whether pid is a rank.
 func (w *Watch) End(pid int) bool {
+	w.dying[pid] = true
 	known := slices.ContainsFunc(w.ranks, func(r Rank) bool { return r.PID == pid })
 	if known && w.ended.IsZero() {
 		w.end(time.Now())
@@ -95,12 +97,13 @@ func (w *Watch) End(pid int) bool {
 // Fresh reports whether ranks have started after one had ended.
 func (w *Watch) Fresh() bool { return w.fresh }
 
-// Waiting returns the ranks that are alive, of those that were there when the first one ended.
+// Waiting returns the ranks that are alive, of those that were there when the first one ended. A rank that cannot go on is
+// none of them: it may still upload its log.
 func (w *Watch) Waiting() []Rank {
 	if w.ended.IsZero() {
 		return nil
 	}
-	return w.alive()
+	return slices.DeleteFunc(w.alive(), func(r Rank) bool { return w.dying[r.PID] })
 }
 
 // much is what a rank may write between two looks, such as lines of a log, and not count as writing a file.

@@ -126,11 +126,15 @@ func TestLook(t *testing.T) {
 	if !r.alive() || other.alive() {
 		t.Errorf("%+v %v, and a later process of its number %v", r, r.alive(), other.alive())
 	}
-	w := &Watch{ranks: []Rank{r, {PID: os.Getpid(), start: mustStart(t)}}, root: os.Getpid(), wrote: map[int]int64{}}
+	w := &Watch{ranks: []Rank{r, {PID: os.Getpid(), start: mustStart(t)}}, root: os.Getpid(), wrote: map[int]int64{}, dying: map[int]bool{}}
 	w.next = time.Now().Add(time.Hour)
 	if w.Look(); !w.Ended().IsZero() || w.Waiting() != nil {
 		t.Error("nobody has ended")
 	}
+	if !w.End(r.PID) || len(w.Waiting()) != 1 || w.Waiting()[0].PID != os.Getpid() {
+		t.Errorf("a rank that cannot go on waits: %+v", w.Waiting())
+	}
+	w.ended, w.dying = time.Time{}, map[int]bool{}
 	r.Kill()
 	cmd.Wait()
 	if w.Look(); w.Ended().IsZero() || len(w.Waiting()) != 1 || w.Waiting()[0].PID != os.Getpid() {
