@@ -94,6 +94,8 @@ type Executor struct {
 	// killed.
 	Trouble error
 
+	attempts int // that have started
+
 	roots   *confine.Roots // of the job's paths, as they were before the first attempt; nil without a job
 	midLine bool           // the program's last line has no end, and launch prints to the same place
 	began   time.Time      // when the run's first attempt began, trials aside

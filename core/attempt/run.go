@@ -44,6 +44,8 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	guard, ctx := guarded(ctx, a, l.detector, l.tap)
 	crew, ctx := x.watchRanks(ctx, a, l, watch.PID)
 	defer crew.stop()
+	x.waitForPort(ctx, a.command)
+	x.attempts++
 	spec, clear, err := x.spec(a, l.tap, watch)
 	if err == nil && x.Signals != nil {
 		err = x.Signals.Pending()

@@ -49,16 +49,15 @@ type result struct {
 }
 
 // merge makes one outcome of those of all nodes, in the order in which they came. What decides is the first that is no
-// success; one that ran out of memory comes before all others, which may only be its consequence. Only rank 0, on node 0,
-// saves states and prints how far the training is.
+// success; one that ran out of memory comes before all others, which may only be its consequence. Only rank 0 saves states
+// and prints how far the training is. It is on node 0, unless a rendezvous of torchrun's has given the numbers out.
 func merge(results []result) run.Outcome {
 	first := slices.MinFunc(results, func(a, b result) int { return cmp.Compare(a.weight(), b.weight()) })
-	zero := results[slices.IndexFunc(results, func(r result) bool { return r.node == 0 })].out
-	if first.node == 0 || first.weight() == fine {
-		return zero
+	teller := slices.MinFunc(results, func(a, b result) int { return cmp.Or(cmp.Compare(a.mute(), b.mute()), cmp.Compare(a.node, b.node)) })
+	out, o := teller.out, first.out
+	if first.node == teller.node || first.weight() == fine {
+		return out
 	}
-	out := zero
-	o := first.out
 	out.Ending, out.Report, out.Phase, out.Untaken, out.Lied, out.Silent = o.Ending, o.Report, o.Phase, o.Untaken, false, false
 	out.Cause = fmt.Sprintf("node %d: %s", first.node, o.Cause)
 	out.Peak, out.PeakIs, out.Peaks = o.Peak, o.PeakIs, o.Peaks
@@ -79,10 +78,21 @@ func (r result) weight() int {
 		return memory
 	case r.ended:
 		return stopped
-	case r.out.Ending == run.Succeeded, r.out.Silent && r.node > 0:
+	case r.out.Ending == run.Succeeded, r.out.Silent:
 		return fine
 	}
 	return failure
+}
+
+// mute is smaller for a node that printed more of the training.
+func (r result) mute() int {
+	switch {
+	case r.out.Stepped, r.out.Saved != nil:
+		return 0
+	case r.out.Ending == run.Succeeded:
+		return 1
+	}
+	return 2
 }
 
 // adopt is the outcome of a follower after the leader has merged all.

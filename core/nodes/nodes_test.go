@@ -310,6 +310,13 @@ func TestMerge(t *testing.T) {
 	if out := merge([]result{{1, run.Outcome{Ending: run.Failed, Silent: true}, false}, {0, run.Outcome{Ending: run.Succeeded}, false}}); out.Ending != run.Succeeded {
 		t.Errorf("%+v", out)
 	}
+	mute, told := result{0, run.Outcome{Ending: run.Failed, Silent: true}, false}, result{1, run.Outcome{Ending: run.Succeeded, Saved: saved, Stepped: true}, false}
+	if out := merge([]result{mute, told}); out.Ending != run.Succeeded || out.Saved != saved {
+		t.Errorf("rank 0 on node 1: %+v", out)
+	}
+	if out := merge([]result{mute, mute}); out.Ending != run.Failed || !out.Silent {
+		t.Errorf("no success was printed: %+v", out)
+	}
 	for want, o := range map[time.Duration]run.Outcome{soon: ranOut(), later: {Ending: run.Failed}, 0: {Ending: run.Succeeded}} {
 		if got := patience(&o); got != want {
 			t.Errorf("%s: %v", o.Ending, got)
