@@ -96,11 +96,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	if err != nil {
 		return err
 	}
-	at, err := s.place(r.Job.Command)
-	if err != nil {
-		return err
-	}
-	held, unlock, err := lockExperiment(s, r.Job, id, at)
+	held, unlock, err := lockExperiment(s, r.Job, id)
 	defer unlock()
 	if errors.Is(err, record.ErrBusy) {
 		return endBusy(s, id, r.Job, err)

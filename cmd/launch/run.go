@@ -15,7 +15,6 @@ import (
 	"github.com/launch-ml/launch/core/explain"
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
-	"github.com/launch-ml/launch/core/nodes"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
@@ -198,7 +197,7 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 		rec = nil
 		say.Warn("%v: launch records nothing. If it is killed, the run cannot be resumed", err)
 	}
-	held, unlock, err := lockExperiment(s, p.Job, id(rec), at)
+	held, unlock, err := lockExperiment(s, p.Job, id(rec))
 	defer unlock()
 	if errors.Is(err, record.ErrBusy) {
 		if rec != nil {
@@ -225,8 +224,8 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 }
 
 // lockExperiment keeps other launches out of a job's experiment. It returns the folders that it locked.
-func lockExperiment(s settings, j *job.Job, run string, at nodes.Place) (held []string, unlock func(), err error) {
-	if j.Exclusive == "" || at.Node > 0 { // node 0 has locked it
+func lockExperiment(s settings, j *job.Job, run string) (held []string, unlock func(), err error) {
+	if at, err := s.place(j.Command); j.Exclusive == "" || err == nil && at.Node > 0 { // node 0 has locked it
 		return nil, func() {}, nil
 	}
 	unlock, err = record.In(s.State).Lock(j.Exclusive, fmt.Sprintf("run %s (process %d)", run, os.Getpid()))

@@ -62,15 +62,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	if x.Signals != nil {
 		x.Signals.Forget()
 	}
-	defer func() {
-		// Ranks in their own sessions outlive a launcher that the kernel killed, and hold memory that the next attempt
-		// needs.
-		if out.Ending == run.OutOfMemory {
-			exit.Remains.End()
-		} else {
-			exit.Remains.Leave()
-		}
-	}()
+	defer func() { settleRemains(exit.Remains, out.Ending) }()
 	if x.Settle != nil {
 		x.Settle()
 	}
@@ -82,10 +74,6 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	e.keeper = err
 	x.Exit = exit
 	x.report(a, l, e)
-	if e.peers > 0 {
-		x.BreakLine()
-		x.Report.Line("%s", endedRanks(e.peers))
-	}
 	out = x.judge(a, l, watch, e)
 	if trail != nil {
 		l.tap.close() // then the file is complete
@@ -164,7 +152,7 @@ func (x *Executor) spec(a attempt, t *tap, watch *observe.Watch) (spec proc.Spec
 	return spec, func() { null.Close() }, nil
 }
 
-// report sets x.Trouble and warns about lost output.
+// report sets x.Trouble, warns about lost output, and prints that launch ended ranks.
 func (x *Executor) report(a attempt, l *listener, e ended) {
 	if e.keeper != nil {
 		x.Trouble = e.keeper
@@ -174,6 +162,20 @@ func (x *Executor) report(a attempt, l *listener, e ended) {
 		x.Trouble = e.exit.Output
 		x.BreakLine()
 		x.Report.Warn("%v", e.exit.Output)
+	}
+	if e.peers > 0 {
+		x.BreakLine()
+		x.Report.Line("%s", endedRanks(e.peers))
+	}
+}
+
+// settleRemains ends what an attempt left running, or lets it run on. Ranks in their own sessions outlive a launcher that
+// the kernel killed, and hold memory that the next attempt needs.
+func settleRemains(left *proc.Remains, e run.Ending) {
+	if e == run.OutOfMemory {
+		left.End()
+	} else {
+		left.Leave()
 	}
 }
 

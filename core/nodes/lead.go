@@ -166,6 +166,24 @@ func (l *Leader) Room(ctx context.Context) (unit.Bytes, error) {
 // Rooms implements [run.Executor].
 func (l *Leader) Rooms(context.Context) ladder.HostRooms { return l.host }
 
+// An arrival is the result of a node, or why there is none.
+type arrival struct {
+	result
+	err error
+}
+
+// outcome waits for that of a plan.
+func (p *peer) outcome(ctx context.Context) arrival {
+	m, err := p.receive(ctx)
+	switch {
+	case err != nil || m == nil || m.Outcome == nil && m.Error == "":
+		return arrival{result{node: p.node}, fmt.Errorf("%w: %s", ErrGone, Gone(p.node).Why)}
+	case m.Error != "":
+		return arrival{result{node: p.node}, fmt.Errorf("node %d: %s", p.node, m.Error)}
+	}
+	return arrival{result: result{p.node, *m.Outcome, m.Ended}}
+}
+
 // Execute implements [run.Executor]. The attempt ends on all nodes before it returns.
 func (l *Leader) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error) {
 	if l.Prepare != nil {
@@ -175,24 +193,10 @@ func (l *Leader) Execute(ctx context.Context, p *run.Plan) (run.Outcome, error) 
 	}
 	here, end := context.WithCancel(ctx)
 	defer end()
-	type arrival struct {
-		result
-		err error
-	}
 	came := make(chan arrival, len(l.peers))
 	for _, q := range l.peers[1:] {
 		q.send(message{Plan: p})
-		go func() {
-			m, err := q.receive(context.WithoutCancel(ctx)) // a node that ends closes the connection
-			switch {
-			case err != nil || m == nil || m.Outcome == nil && m.Error == "":
-				came <- arrival{result{node: q.node}, fmt.Errorf("%w: %s", ErrGone, Gone(q.node).Why)}
-			case m.Error != "":
-				came <- arrival{result{node: q.node}, fmt.Errorf("node %d: %s", q.node, m.Error)}
-			default:
-				came <- arrival{result: result{q.node, *m.Outcome, m.Ended}}
-			}
-		}()
+		go func() { came <- q.outcome(context.WithoutCancel(ctx)) }() // a node that ends closes the connection
 	}
 	go func() {
 		out, err := l.Executor.Execute(here, p)
