@@ -24,7 +24,7 @@ import (
 // stopIn is how long a program may take to stop when another node has ended the attempt.
 const stopIn = 2 * time.Second
 
-// place returns which node of a run this launch is; the zero place without --nodes.
+// place returns which node of a run this launch is; the zero place without --nodes-at.
 func (s settings) place(c job.Command) (at nodes.Place, err error) {
 	if s.Nodes == "" {
 		return nodes.Place{}, nil
@@ -34,9 +34,9 @@ func (s settings) place(c job.Command) (at nodes.Place, err error) {
 		host = lookup(c.Env, "MASTER_ADDR")
 	}
 	if err != nil || host == "" || port == "" {
-		return at, fmt.Errorf("%s: give the address of node 0 as HOST:PORT", s.Value("nodes", s.Nodes))
+		return at, fmt.Errorf("%s: give the address of node 0 as HOST:PORT", s.Value("nodes-at", s.Nodes))
 	}
-	node, count := s.Node, ""
+	node, count := s.ThisNode, ""
 	if node != "" {
 		node, count, _ = strings.Cut(node, "/")
 	} else {
@@ -48,10 +48,12 @@ func (s settings) place(c job.Command) (at nodes.Place, err error) {
 		at.Nodes, err = strconv.Atoi(count)
 	}
 	switch {
-	case err != nil && s.Node != "", err == nil && (at.Node < 0 || at.Node >= at.Nodes):
-		return at, fmt.Errorf("%s: give this machine's number and how many there are, such as --node 0/2", s.Value("node", cmp.Or(s.Node, node+"/"+count)))
+	case err != nil && s.ThisNode != "", err == nil && (at.Node < 0 || at.Node >= at.Nodes):
+		return at, fmt.Errorf("%s: give this machine's number and how many there are, such as --this-node 0/2",
+			s.Value("this-node", cmp.Or(s.ThisNode, node+"/"+count)))
 	case err != nil:
-		return at, fmt.Errorf("%s: which node this is, and of how many, is neither in the command nor in the environment: add --node I/N", s.Value("nodes", s.Nodes))
+		return at, fmt.Errorf("%s: which node this is, and of how many, is neither in the command nor in the "+
+			"environment: add --this-node I/N", s.Value("nodes-at", s.Nodes))
 	}
 	return at, nil
 }
@@ -104,7 +106,8 @@ func digest(r *run.Run) string {
 var errNobody = errors.New("the launches of the other nodes did not come")
 
 // carryOn makes the attempts of a run, on all its nodes.
-func carryOn(ctx context.Context, s settings, at nodes.Place, r *run.Run, x *attempt.Executor, j run.Journal, say ui.Printer) (*run.Stop, error) {
+func carryOn(ctx context.Context, s settings, at nodes.Place, r *run.Run, x *attempt.Executor, j run.Journal,
+	say ui.Printer) (*run.Stop, error) {
 	if at.Nodes < 2 {
 		return r.Carry(ctx, x, j)
 	}

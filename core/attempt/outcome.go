@@ -81,7 +81,8 @@ func outcome(e ended, signs job.Signs) run.Outcome {
 func (e ended) byHook(out *run.Outcome) {
 	out.Ending, out.Cause = run.OutOfMemory, "a rank ran out of memory, by the report of its own process"
 	r := &out.Report
-	r.OOM, r.Fatal, r.Possible, r.Confidence, r.NotMemory, r.Cause, r.Kind = true, true, false, oom.Certain, "", out.Cause, oom.GPUUnspecified
+	r.OOM, r.Fatal, r.Possible, r.Confidence, r.NotMemory, r.Cause, r.Kind = true, true, false, oom.Certain, "",
+		out.Cause, oom.GPUUnspecified
 	if e.onHost {
 		r.Kind = oom.CPUAlloc
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/launch-ml/launch/core/job"
 )
 
-// portLimit is how long the next attempt waits for the port at which its ranks meet. A process that was killed gives its
+// portLimit is how long the next attempt waits for the port at which its ranks meet. A process that was killed gives
+// its
 // port back only after the driver has released its memory on the card.
 const portLimit = 30 * time.Second
 

@@ -15,8 +15,9 @@ import (
 func TestMeetingPort(t *testing.T) {
 	env := []string{"MASTER_PORT=29700"}
 	for line, want := range map[string]string{
-		"torchrun --master-port 29501 t.py": "29501", "torchrun --rdzv-endpoint h:29502 t.py": "29502", "torchrun --standalone t.py": "",
-		"python t.py": "29700", "env -u MASTER_PORT python t.py": "", "echo": "",
+		"torchrun --master-port 29501 t.py": "29501", "torchrun --rdzv-endpoint h:29502 t.py": "29502",
+		"torchrun --standalone t.py": "",
+		"python t.py":                "29700", "env -u MASTER_PORT python t.py": "", "echo": "",
 	} {
 		if got := meetingPort(job.Command{Args: strings.Fields(line), Env: env, Dir: "/"}); got != want {
 			t.Errorf("%s: %q, want %q", line, got, want)

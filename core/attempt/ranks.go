@@ -12,7 +12,8 @@ import (
 	"github.com/launch-ml/launch/core/ranks"
 )
 
-// A crew watches the ranks of an attempt. It ends those that wait for one that ran out of memory: without that, they hold
+// A crew watches the ranks of an attempt. It ends those that wait for one that ran out of memory: without that, they
+// hold
 // the card until their collective times out, which takes 10 or 30 minutes by default.
 type crew struct {
 	job      job.Job
@@ -32,7 +33,8 @@ type crew struct {
 // rankLook is the time between two looks at the ranks.
 const rankLook = 250 * time.Millisecond
 
-// afterwards is how long a launcher may be silent after launch has ended the ranks that waited: it has to print why they
+// afterwards is how long a launcher may be silent after launch has ended the ranks that waited: it has to print why
+// they
 // failed, on a machine that may be busy, and holds no card meanwhile.
 const afterwards = 10 * time.Second
 

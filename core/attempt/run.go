@@ -66,7 +66,8 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	if x.Settle != nil {
 		x.Settle()
 	}
-	e := ended{exit: exit, at: time.Now(), began: began, limit: spec.Limit, onHost: x.Setup.Room.OnHost(), why: guard.stop(), peers: crew.stop()}
+	e := ended{exit: exit, at: time.Now(), began: began, limit: spec.Limit, onHost: x.Setup.Room.OnHost(),
+		why: guard.stop(), peers: crew.stop()}
 	watch.Stop()
 	if err != nil && !errors.Is(err, proc.ErrKeeper) {
 		return run.Outcome{}, err
@@ -131,7 +132,8 @@ func (e *signsError) Unwrap() error { return e.error }
 func (x *Executor) spec(a attempt, t *tap, watch *observe.Watch) (spec proc.Spec, clear func(), err error) {
 	c := a.command
 	spec = proc.Spec{
-		Args: c.Args, Dir: folderFor(c.Dir), Env: c.Env, Tap: t.take, Grace: x.Grace, Stop: cmp.Or(x.StopIn, x.Grace), Started: watch.Started, Hold: x.Job != nil,
+		Args: c.Args, Dir: folderFor(c.Dir), Env: c.Env, Tap: t.take, Grace: x.Grace, Stop: cmp.Or(x.StopIn, x.Grace),
+		Started: watch.Started, Hold: x.Job != nil,
 		Bare: x.Job == nil, Warn: func(what string) { x.Report.Warn("%s", what) }, Limit: x.Setup.Room.Limit(),
 	}
 	if x.TTY {
@@ -169,7 +171,8 @@ func (x *Executor) report(a attempt, l *listener, e ended) {
 	}
 }
 
-// settleRemains ends what an attempt left running, or lets it run on. Ranks in their own sessions outlive a launcher that
+// settleRemains ends what an attempt left running, or lets it run on. Ranks in their own sessions outlive a launcher
+// that
 // the kernel killed, and hold memory that the next attempt needs.
 func settleRemains(left *proc.Remains, e run.Ending) {
 	if e == run.OutOfMemory {

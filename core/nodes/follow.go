@@ -82,7 +82,8 @@ func (f *Follower) Carry(ctx context.Context, r *run.Run, ex run.Executor, j run
 }
 
 // attempt carries out one plan. It returns a stop if node 0 has gone.
-func (f *Follower) attempt(ctx context.Context, p *run.Plan, r *run.Run, ex run.Executor, j run.Journal) (*run.Stop, error) {
+func (f *Follower) attempt(ctx context.Context, p *run.Plan, r *run.Run, ex run.Executor, j run.Journal) (*run.Stop,
+	error) {
 	if err := j.Planned(p); err != nil {
 		return nil, fmt.Errorf("recording the plan: %w", err)
 	}

@@ -1,4 +1,5 @@
-// Package nodes carries one run on several machines, each with a launch of its own: that of node 0 decides, and those of
+// Package nodes carries one run on several machines, each with a launch of its own: that of node 0 decides, and those
+// of
 // the other nodes follow it. They make each attempt together, and an out-of-memory on one node ends it on all.
 //
 // The launches speak over TCP with TLS. Both sides prove that they know the same key, so that nobody else decides.
@@ -49,16 +50,21 @@ type result struct {
 }
 
 // merge makes one outcome of those of all nodes, in the order in which they came. What decides is the first that is no
-// success; one that ran out of memory comes before all others, which may only be its consequence. Only rank 0 saves states
+// success; one that ran out of memory comes before all others, which may only be its consequence. Only rank 0 saves
+// states
 // and prints how far the training is. It is on node 0, unless a rendezvous of torchrun's has given the numbers out.
 func merge(results []result) run.Outcome {
 	first := slices.MinFunc(results, func(a, b result) int { return cmp.Compare(a.weight(), b.weight()) })
-	teller := slices.MinFunc(results, func(a, b result) int { return cmp.Or(cmp.Compare(a.mute(), b.mute()), cmp.Compare(a.node, b.node)) })
+	teller := slices.MinFunc(results, func(a, b result) int {
+		return cmp.Or(cmp.Compare(a.mute(), b.mute()),
+			cmp.Compare(a.node, b.node))
+	})
 	out, o := teller.out, first.out
 	if first.node == teller.node || first.weight() == fine {
 		return out
 	}
-	out.Ending, out.Report, out.Phase, out.Untaken, out.Lied, out.Silent = o.Ending, o.Report, o.Phase, o.Untaken, false, false
+	out.Ending, out.Report, out.Phase, out.Untaken, out.Lied, out.Silent = o.Ending, o.Report, o.Phase, o.Untaken, false,
+		false
 	out.Cause = fmt.Sprintf("node %d: %s", first.node, o.Cause)
 	out.Peak, out.PeakIs, out.Peaks = o.Peak, o.PeakIs, o.Peaks
 	return out
@@ -100,7 +106,8 @@ func adopt(own, merged run.Outcome, ended bool) run.Outcome {
 	own.Strange, own.Settings, own.Confirmed = nil, merged.Settings, merged.Confirmed // those are rank 0's
 	switch {
 	case merged.Ending == run.Succeeded && own.Silent: // rank 0 printed the success
-		own.Ending, own.Cause, own.Lied, own.Silent, own.Report.Fatal, own.Report.Cause = run.Succeeded, "", false, false, false, ""
+		own.Ending, own.Cause, own.Lied, own.Silent, own.Report.Fatal, own.Report.Cause = run.Succeeded, "", false, false,
+			false, ""
 	case ended:
 		own.Ending, own.Cause, own.Lied, own.Silent = merged.Ending, "launch ended it: "+merged.Cause, false, false
 	}

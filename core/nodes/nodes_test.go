@@ -60,7 +60,8 @@ func newRun() *run.Run {
 	e := func(n unit.Bytes) []mem.Estimate {
 		return []mem.Estimate{{Items: []mem.Item{{Kind: mem.Saved, What: "x", Bytes: n}}}}
 	}
-	edit := config.Edit{Knob: "micro-batch", At: config.Address{Doc: config.ArgvDoc, Path: "--batch"}, From: "8", To: "4", Cost: "speed"}
+	edit := config.Edit{Knob: "micro-batch", At: config.Address{Doc: config.ArgvDoc, Path: "--batch"}, From: "8",
+		To: "4", Cost: "speed"}
 	set := &ladder.Set{
 		Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{ladder.AsAsked()}},
 		Phases: []ladder.Ladder{{Phase: ladder.Training, Rungs: []ladder.Rung{
@@ -68,7 +69,8 @@ func newRun() *run.Run {
 			{Name: "micro-batch 4", Cost: ladder.Speed, Estimates: e(4 * unit.GiB), Edits: []config.Edit{edit}},
 		}}},
 	}
-	return &run.Run{Job: &job.Job{Batch: job.Batch{Micro: 8, Accumulation: 1, Ranks: 3}}, Ladders: set, Limits: run.Limits{Allow: ladder.Metrics}}
+	return &run.Run{Job: &job.Job{Batch: job.Batch{Micro: 8, Accumulation: 1, Ranks: 3}}, Ladders: set,
+		Limits: run.Limits{Allow: ladder.Metrics}}
 }
 
 // address is a free one of the loopback network, in which 127.0.0.2 is as good a machine as 127.0.0.1.
@@ -126,14 +128,17 @@ func play(t *testing.T, ms ...*machine) []end {
 }
 
 func ranOut() run.Outcome {
-	return run.Outcome{Ending: run.OutOfMemory, Cause: "out of memory", Report: oom.Report{OOM: true, Fatal: true, Kind: oom.GPUCapacity, Phase: oom.TrainForward}, Phase: ladder.Training}
+	return run.Outcome{Ending: run.OutOfMemory, Cause: "out of memory", Report: oom.Report{OOM: true, Fatal: true,
+		Kind: oom.GPUCapacity, Phase: oom.TrainForward}, Phase: ladder.Training}
 }
 
-// An out-of-memory on the last of three nodes ends the attempt on all; all make the next one, as one attempt with one plan.
+// An out-of-memory on the last of three nodes ends the attempt on all; all make the next one, as one attempt with one
+// plan.
 func TestOneDecision(t *testing.T) {
 	silent := run.Outcome{Ending: run.Failed, Lied: true, Silent: true} // only rank 0 prints a success
 	fine := run.Outcome{Ending: run.Succeeded, Settings: map[string]string{"micro-batch": "4"}}
-	ms := []*machine{{room: 9 * unit.GiB, plays: []run.Outcome{waits, fine}}, {room: 9 * unit.GiB, plays: []run.Outcome{waits, silent}},
+	ms := []*machine{{room: 9 * unit.GiB, plays: []run.Outcome{waits, fine}}, {room: 9 * unit.GiB,
+		plays: []run.Outcome{waits, silent}},
 		{room: 9 * unit.GiB, plays: []run.Outcome{ranOut(), silent}}}
 	for i, e := range play(t, ms...) {
 		if e.err != nil || e.stop == nil || e.stop.Code != 0 || len(e.run.Attempts) != 2 {
@@ -144,7 +149,8 @@ func TestOneDecision(t *testing.T) {
 				t.Errorf("node %d, attempt %d: %+v", i, n+1, a.Outcome)
 			}
 		}
-		if p := e.run.Attempts[1].Plan; len(p.Edits) != 1 || p.Edits[0].To != "4" || e.run.Attempts[1].Outcome.Settings["micro-batch"] != "4" {
+		if p := e.run.Attempts[1].Plan; len(p.Edits) != 1 || p.Edits[0].To != "4" ||
+			e.run.Attempts[1].Outcome.Settings["micro-batch"] != "4" {
 			t.Errorf("node %d: %+v", i, e.run.Attempts[1])
 		}
 	}
@@ -156,8 +162,10 @@ func TestOneDecision(t *testing.T) {
 // The fullest device of all nodes decides.
 func TestFullest(t *testing.T) {
 	fine := run.Outcome{Ending: run.Succeeded}
-	for i, e := range play(t, &machine{room: 24 * unit.GiB, plays: []run.Outcome{fine}}, &machine{room: 5 * unit.GiB, plays: []run.Outcome{fine}}) {
-		if e.err != nil || len(e.run.Attempts) != 1 || e.run.Attempts[0].Plan.Room != 5*unit.GiB || len(e.run.Attempts[0].Plan.Edits) != 1 {
+	for i, e := range play(t, &machine{room: 24 * unit.GiB, plays: []run.Outcome{fine}}, &machine{room: 5 * unit.GiB,
+		plays: []run.Outcome{fine}}) {
+		if e.err != nil || len(e.run.Attempts) != 1 || e.run.Attempts[0].Plan.Room != 5*unit.GiB ||
+			len(e.run.Attempts[0].Plan.Edits) != 1 {
 			t.Errorf("node %d: %+v %+v", i, e.err, e.run.Attempts)
 		}
 	}
@@ -165,7 +173,8 @@ func TestFullest(t *testing.T) {
 		t.Error("a node whose device is not visible decides")
 	}
 	a, b := &ladder.HostRoom{Free: 1}, &ladder.HostRoom{Free: 2}
-	if got := leastHost(ladder.HostRooms{Memory: a}, ladder.HostRooms{Memory: b, Shm: b}); got.Memory != a || got.Shm != b {
+	if got := leastHost(ladder.HostRooms{Memory: a}, ladder.HostRooms{Memory: b, Shm: b}); got.Memory != a ||
+		got.Shm != b {
 		t.Errorf("%+v", got)
 	}
 }
@@ -176,7 +185,8 @@ func dying(t *testing.T, node int) (follower end, leader end) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	at := address(t)
-	zero, one := &machine{room: unit.GiB * 9, plays: []run.Outcome{waits}}, &machine{room: unit.GiB * 9, plays: []run.Outcome{waits}}
+	zero, one := &machine{room: unit.GiB * 9, plays: []run.Outcome{waits}}, &machine{room: unit.GiB * 9,
+		plays: []run.Outcome{waits}}
 	lead, follow := make(chan *Leader, 1), make(chan *Follower, 1)
 	var all sync.WaitGroup
 	all.Add(2)
@@ -203,7 +213,8 @@ func dying(t *testing.T, node int) (follower end, leader end) {
 		follower.stop, follower.err = f.Carry(ctx, follower.run, one, one)
 	}()
 	l, f := <-lead, <-follow
-	for running := func(m *machine) bool { m.mu.Lock(); defer m.mu.Unlock(); return len(m.plans) > 0 }; !running(zero) || !running(one); {
+	for running := func(m *machine) bool { m.mu.Lock(); defer m.mu.Unlock(); return len(m.plans) > 0 }; !running(zero) ||
+		!running(one); {
 		time.Sleep(time.Millisecond)
 	}
 	if node == 0 {
@@ -241,7 +252,8 @@ func TestStrangers(t *testing.T) {
 		_, err := Lead(ctx, Place{0, 2, at}, key, Hello{0, 2, "1", "job"}, &machine{})
 		met <- err
 	}()
-	if _, err := Join(ctx, Place{1, 2, at}, []byte(strings.Repeat("x", 32)), Hello{1, 2, "1", "job"}); !errors.Is(err, errKey) {
+	if _, err := Join(ctx, Place{1, 2, at}, []byte(strings.Repeat("x", 32)), Hello{1, 2, "1", "job"}); !errors.Is(err,
+		errKey) {
 		t.Errorf("another key: %v", err)
 	}
 	plain, err := tls.Dial("tcp", at, &tls.Config{InsecureSkipVerify: true})
@@ -252,7 +264,8 @@ func TestStrangers(t *testing.T) {
 		}
 		plain.Close()
 	}
-	for want, h := range map[string]Hello{"version": {1, 2, "2", "job"}, "recipe": {1, 2, "1", "other"}, "expects": {2, 3, "1", "job"}} {
+	for want, h := range map[string]Hello{"version": {1, 2, "2", "job"}, "recipe": {1, 2, "1", "other"}, "expects": {2,
+		3, "1", "job"}} {
 		if _, err := Join(ctx, Place{h.Node, h.Nodes, at}, key, h); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
@@ -301,23 +314,28 @@ func TestMerge(t *testing.T) {
 	zero := result{0, run.Outcome{Ending: run.Failed, Cause: "connection closed", Saved: saved, Iteration: 2}, false}
 	full := result{1, ranOut(), false}
 	out := merge([]result{zero, full})
-	if out.Ending != run.OutOfMemory || out.Saved != saved || out.Iteration != 2 || !strings.HasPrefix(out.Cause, "node 1: ") || !out.Report.OOM {
+	if out.Ending != run.OutOfMemory || out.Saved != saved || out.Iteration != 2 || !strings.HasPrefix(out.Cause,
+		"node 1: ") || !out.Report.OOM {
 		t.Errorf("%+v", out)
 	}
-	if out := merge([]result{{1, run.Outcome{Ending: run.Failed, Cause: "x"}, false}, {0, run.Outcome{Ending: run.Interrupted}, true}}); out.Ending != run.Failed || out.Cause != "node 1: x" {
+	if out := merge([]result{{1, run.Outcome{Ending: run.Failed, Cause: "x"}, false}, {0,
+		run.Outcome{Ending: run.Interrupted}, true}}); out.Ending != run.Failed || out.Cause != "node 1: x" {
 		t.Errorf("%+v", out)
 	}
-	if out := merge([]result{{1, run.Outcome{Ending: run.Failed, Silent: true}, false}, {0, run.Outcome{Ending: run.Succeeded}, false}}); out.Ending != run.Succeeded {
+	if out := merge([]result{{1, run.Outcome{Ending: run.Failed, Silent: true}, false}, {0,
+		run.Outcome{Ending: run.Succeeded}, false}}); out.Ending != run.Succeeded {
 		t.Errorf("%+v", out)
 	}
-	mute, told := result{0, run.Outcome{Ending: run.Failed, Silent: true}, false}, result{1, run.Outcome{Ending: run.Succeeded, Saved: saved, Stepped: true}, false}
+	mute, told := result{0, run.Outcome{Ending: run.Failed, Silent: true}, false}, result{1,
+		run.Outcome{Ending: run.Succeeded, Saved: saved, Stepped: true}, false}
 	if out := merge([]result{mute, told}); out.Ending != run.Succeeded || out.Saved != saved {
 		t.Errorf("rank 0 on node 1: %+v", out)
 	}
 	if out := merge([]result{mute, mute}); out.Ending != run.Failed || !out.Silent {
 		t.Errorf("no success was printed: %+v", out)
 	}
-	for want, o := range map[time.Duration]run.Outcome{soon: ranOut(), later: {Ending: run.Failed}, 0: {Ending: run.Succeeded}} {
+	for want, o := range map[time.Duration]run.Outcome{soon: ranOut(), later: {Ending: run.Failed},
+		0: {Ending: run.Succeeded}} {
 		if got := patience(&o); got != want {
 			t.Errorf("%s: %v", o.Ending, got)
 		}

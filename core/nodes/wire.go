@@ -88,7 +88,8 @@ func makeKey(path string) error {
 	return nil
 }
 
-// settings are the TLS of both sides: a key pair made of the shared key stands for it, and only that is taken from the other.
+// settings are the TLS of both sides: a key pair made of the shared key stands for it, and only that is taken from
+// the other.
 func settings(key []byte) (*tls.Config, error) {
 	seed := sha256.Sum256(append([]byte("launch nodes 1\x00"), key...))
 	pair := ed25519.NewKeyFromSeed(seed[:])

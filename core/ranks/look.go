@@ -30,16 +30,19 @@ type Watch struct {
 	dying map[int]bool  // processes that End was called for
 }
 
-// A search for ranks reads much of /proc where a program has many processes: it takes a hundredth of the time at the most,
+// A search for ranks reads much of /proc where a program has many processes: it takes a hundredth of the time at the
+// most,
 // but there is one every 10 s.
 const (
 	share  = 100
 	seldom = 10 * time.Second
 )
 
-// Follow returns a watch of a program by its first process. want is how many ranks the job has on this machine; 0: unknown.
+// Follow returns a watch of a program by its first process. want is how many ranks the job has on this machine; 0:
+// unknown.
 func Follow(pid, want int) *Watch {
-	return &Watch{root: pid, want: want, outer: numberOf(environ(os.Getpid())), wrote: map[int]int64{}, dying: map[int]bool{}}
+	return &Watch{root: pid, want: want, outer: numberOf(environ(os.Getpid())), wrote: map[int]int64{},
+		dying: map[int]bool{}}
 }
 
 // Look looks at the program's processes.
@@ -97,7 +100,8 @@ func (w *Watch) End(pid int) bool {
 // Fresh reports whether ranks have started after one had ended.
 func (w *Watch) Fresh() bool { return w.fresh }
 
-// Waiting returns the ranks that are alive, of those that were there when the first one ended. A rank that cannot go on is
+// Waiting returns the ranks that are alive, of those that were there when the first one ended. A rank that cannot go
+// on is
 // none of them: it may still upload its log.
 func (w *Watch) Waiting() []Rank {
 	if w.ended.IsZero() {

@@ -1,7 +1,9 @@
-// Package ranks finds the ranks of a program among its processes on this machine, and decides when those that wait for one
+// Package ranks finds the ranks of a program among its processes on this machine, and decides when those that wait
+// for one
 // that ran out of memory may be ended.
 //
-// It knows no launcher. A rank is a process that a launcher has given a number in its environment (torchrun, accelerate,
+// It knows no launcher. A rank is a process that a launcher has given a number in its environment (torchrun,
+// accelerate,
 // srun, mpirun, a loop in a shell), or one with torch that has a TCP connection with another process of the program
 // (mp.spawn, Process, Lightning): process groups connect their ranks with each other and with a store.
 package ranks
@@ -21,9 +23,9 @@ type Rank struct {
 const (
 	// patience is how long the program may take by itself after the failing rank has ended: most launchers need less
 	// than a second to end the others.
-	patience = 2500 * time.Millisecond
+	patience = 2 * time.Second
 	// noisy is the same for a program that still prints, but not that it progresses.
-	noisy = 3500 * time.Millisecond
+	noisy = 3 * time.Second
 )
 
 // Facts are what is known of a job at a moment.
@@ -39,7 +41,8 @@ type Facts struct {
 	Writing bool      // a waiting rank is writing a file
 }
 
-// Hang decides whether the ranks that are still alive wait for one that will never come. A program that goes on without a
+// Hang decides whether the ranks that are still alive wait for one that will never come. A program that goes on
+// without a
 // rank, or that starts its ranks again, is left alone; so is one that may be saving a state.
 func (f Facts) Hang() bool {
 	if !f.Certain || f.Ended.IsZero() || f.Waiting == 0 || f.Fresh || f.Writing || f.Stepped.After(f.Ended) {
@@ -63,8 +66,10 @@ type process struct {
 	torch       func() bool     // whether libraries of torch are loaded
 }
 
-// choose returns the ranks among the processes. outer is the number that the environment of launch itself has. pairs are
-// the TCP connections between two sockets of this machine. want is how many ranks the job has on this machine; 0: unknown.
+// choose returns the ranks among the processes. outer is the number that the environment of launch itself has. pairs
+// are
+// the TCP connections between two sockets of this machine. want is how many ranks the job has on this machine; 0:
+// unknown.
 func choose(all []process, outer string, pairs map[string]string, want int) (ranks []Rank) {
 	by := map[int]*process{}
 	for i := range all {
@@ -139,7 +144,8 @@ func descends(p *process, by map[int]*process, rank map[int]bool) bool {
 	return false
 }
 
-// siblings returns the children with torch of one process, if there are as many as the job has ranks: those of a program
+// siblings returns the children with torch of one process, if there are as many as the job has ranks: those of a
+// program
 // whose ranks have not met yet. Of several such groups it takes the one that started first.
 func siblings(all []process, want int) map[int]bool {
 	groups := map[int][]*process{}

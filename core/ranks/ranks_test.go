@@ -15,7 +15,8 @@ func no() bool  { return false }
 
 // of is a process with a number and sockets.
 func of(pid, parent int, number string, torch func() bool, sockets ...string) process {
-	p := process{pid: pid, parent: parent, number: number, first: number == "LOCAL_RANK=0", start: uint64(pid), torch: torch, sockets: map[string]bool{}}
+	p := process{pid: pid, parent: parent, number: number, first: number == "LOCAL_RANK=0", start: uint64(pid),
+		torch: torch, sockets: map[string]bool{}}
 	for _, s := range sockets {
 		p.sockets[s] = true
 	}
@@ -33,20 +34,24 @@ func TestChoose(t *testing.T) {
 	}{
 		"one process with loader workers": {all: []process{of(1, 0, "", yes), of(2, 1, "", yes), of(3, 1, "", yes)}},
 		"torchrun: the agent has the store, workers inherit the number": {
-			all: []process{of(1, 0, "", yes, "a", "c"), of(2, 1, "LOCAL_RANK=0", yes, "b", "e"), of(3, 1, "LOCAL_RANK=1", yes, "d", "f"),
+			all: []process{of(1, 0, "", yes, "a", "c"), of(2, 1, "LOCAL_RANK=0", yes, "b", "e"), of(3, 1, "LOCAL_RANK=1", yes,
+				"d", "f"),
 				of(4, 2, "LOCAL_RANK=0", yes, "b", "e")},
 			ranks: []int{2, 3}},
 		"mp.spawn: rank 0 has the store, loader workers inherit sockets": {
-			all:   []process{of(1, 0, "", yes), of(2, 1, "", yes, "a"), of(3, 1, "", yes, "b"), of(4, 2, "", yes, "a"), of(5, 3, "", yes, "b")},
+			all: []process{of(1, 0, "", yes), of(2, 1, "", yes, "a"), of(3, 1, "", yes, "b"), of(4, 2, "", yes, "a"), of(5,
+				3, "", yes, "b")},
 			ranks: []int{2, 3}},
 		"Lightning: the program itself is rank 0": {
 			all: []process{of(1, 0, "", yes, "a"), of(2, 1, "LOCAL_RANK=1", yes, "b")}, ranks: []int{1, 2}},
 		"launch itself is a rank of srun": {
 			all: []process{of(1, 0, "SLURM_PROCID=3", yes), of(2, 1, "SLURM_PROCID=3", yes)}, outer: "SLURM_PROCID=3"},
 		"a service of its logger": {all: []process{of(1, 0, "", yes, "a"), of(2, 1, "", no, "b")}, ranks: []int{1}},
-		"before they have met":    {all: []process{of(1, 0, "", yes), of(2, 1, "", yes), of(3, 1, "", yes), of(4, 1, "", no)}, want: 2, ranks: []int{2, 3}},
+		"before they have met": {all: []process{of(1, 0, "", yes), of(2, 1, "", yes), of(3, 1, "", yes), of(4, 1, "",
+			no)}, want: 2, ranks: []int{2, 3}},
 		"as many loader workers": {
-			all: []process{of(1, 0, "", yes), of(2, 1, "", yes, "a"), of(3, 1, "", yes, "b"), of(4, 2, "", yes), of(5, 2, "", yes)}, want: 2, ranks: []int{2, 3}},
+			all: []process{of(1, 0, "", yes), of(2, 1, "", yes, "a"), of(3, 1, "", yes, "b"), of(4, 2, "", yes), of(5, 2, "",
+				yes)}, want: 2, ranks: []int{2, 3}},
 		"another program's connection": {all: []process{of(1, 0, "", yes, "x")}},
 	} {
 		var got []int
@@ -62,7 +67,8 @@ func TestChoose(t *testing.T) {
 // Only ranks that wait in vain are ended.
 func TestHang(t *testing.T) {
 	end := time.Unix(1000, 0)
-	hung := Facts{Now: end.Add(patience), Certain: true, Ended: end, Waiting: 1, Steps: true, Printed: end.Add(-time.Second), Stepped: end.Add(-time.Second)}
+	hung := Facts{Now: end.Add(patience), Certain: true, Ended: end, Waiting: 1, Steps: true,
+		Printed: end.Add(-time.Second), Stepped: end.Add(-time.Second)}
 	if !hung.Hang() {
 		t.Error("a rank that waits in silence is not ended")
 	}
@@ -126,7 +132,8 @@ func TestLook(t *testing.T) {
 	if !r.alive() || other.alive() {
 		t.Errorf("%+v %v, and a later process of its number %v", r, r.alive(), other.alive())
 	}
-	w := &Watch{ranks: []Rank{r, {PID: os.Getpid(), start: mustStart(t)}}, root: os.Getpid(), wrote: map[int]int64{}, dying: map[int]bool{}}
+	w := &Watch{ranks: []Rank{r, {PID: os.Getpid(), start: mustStart(t)}}, root: os.Getpid(), wrote: map[int]int64{},
+		dying: map[int]bool{}}
 	w.next = time.Now().Add(time.Hour)
 	if w.Look(); !w.Ended().IsZero() || w.Waiting() != nil {
 		t.Error("nobody has ended")

@@ -202,7 +202,8 @@ if __name__ == "__main__":
 		t.Errorf("%+v", in)
 	}
 	// What ended the rank multiprocessing has caught: it is known all the same, and is no out-of-memory.
-	if f := in.Failure; f == nil || f.Type != "RuntimeError" || f.Frames[len(f.Frames)-1].Name != "rank" || len(w.Dying()) != 0 {
+	if f := in.Failure; f == nil || f.Type != "RuntimeError" || f.Frames[len(f.Frames)-1].Name != "rank" ||
+		len(w.Dying()) != 0 {
 		t.Errorf("%+v", f)
 	}
 	files["main.py"] = strings.Replace(files["main.py"], "torch.zeros(2) + torch.zeros(3)", "torch.empty(1 << 50)", 1)

@@ -19,11 +19,13 @@
 //	confirm: {micro-batch: 'batch size (?P<value>\d+)'} # how it prints what it runs with; also accumulation, global-batch
 //
 // Where several runs save into folders of their own, the resume's path says {--option} for the value of an option:
-// 'runs/{--name}/*.pt'. A folder that an option such as --out names, and that the path's patterns match, is taken for this
+// 'runs/{--name}/*.pt'. A folder that an option such as --out names, and that the path's patterns match, is taken for
+// this
 // run's own as well. A group (?P<total>…) in progress, for "step 4/100", says of how many optimizer steps.
 //
 // A place is an option ("--batch-size"), a value in Python source ({file.py: Class.field}, {file.py: CONSTANT}), or a
-// value in the file that an option names ({--config: train.batch_size}). There is no formula: the job runs as it is, and
+// value in the file that an option names ({--config: train.batch_size}). There is no formula: the job runs as it is,
+// and
 // after an out-of-memory the next rung is taken.
 //
 // The file is believed as a settings file is (core/trust): else the command runs as typed.
@@ -98,7 +100,8 @@ type rung struct {
 const maxFile = 4 << 20
 
 // keys of a declaration.
-var keys = []string{"script", "micro-batch", "accumulation", "ranks", "batch-norm", "rungs", "progress", "started", "saved", "succeeded", "resume",
+var keys = []string{"script", "micro-batch", "accumulation", "ranks", "batch-norm", "rungs", "progress", "started",
+	"saved", "succeeded", "resume",
 	"resume-value", "in-the-way", "confirm"}
 
 // read reads a declaration, which has to be about the script.
@@ -132,7 +135,8 @@ func read(path, script string) (*declaration, error) {
 	return d, nil
 }
 
-// believed is the text of a declaration that may be believed: it decides what is changed, and from what the program goes on.
+// believed is the text of a declaration that may be believed: it decides what is changed, and from what the program
+// goes on.
 func believed(path string) ([]byte, error) {
 	told, err := trust.Read(path)
 	switch {
@@ -198,7 +202,8 @@ func (f written) readRungs(d *declaration) (err error) {
 	return nil
 }
 
-// signKeys are the keys whose values are patterns of what the program prints, with the group that a pattern has to have.
+// signKeys are the keys whose values are patterns of what the program prints, with the group that a pattern has to
+// have.
 var signKeys = []struct {
 	key, group string
 	kind       job.SignKind
