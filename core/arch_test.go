@@ -46,7 +46,6 @@ var mayImport = map[string][]string{
 	"core/run":                  {"core/config", "core/job", "core/ladder", "core/lazy", "core/mem", "core/oom", "core/unit"},
 	"core/nodes":                {"core/ladder", "core/private", "core/run", "core/unit"},
 	"core/observe":              {"core/gpu", "core/gpu/nvml", "core/job", "core/ladder", "core/mem", "core/oom", "core/proc", "core/unit"},
-	"core/attempt":              {"core/config", "core/config/command", "core/confine", "core/file", "core/job", "core/ladder", "core/observe", "core/oom", "core/overlay", "core/private", "core/proc", "core/python", "core/ranks", "core/receipt", "core/record", "core/room", "core/run", "core/states", "core/unit", "core/witness"},
 	"core/ranks":                {"core/proc", "golang.org/x/sys/unix"},
 	"core/states":               {"core/job", "core/private", "core/proc", "core/run", "core/unit", "github.com/fsnotify/fsnotify", "golang.org/x/sys/unix"},
 	"core/receipt":              {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/private", "core/python", "core/record", "core/run", "core/unit", "golang.org/x/sys/unix"},
@@ -54,6 +53,9 @@ var mayImport = map[string][]string{
 	"core/trust":                {"core/private", "github.com/google/renameio/v2", "golang.org/x/sys/unix"},
 	"core/explain":              {"core/attempt", "core/file", "core/job", "core/oom", "core/record", "core/run", "core/ui"},
 	"core/ui":                   {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/plugin", "core/receipt", "core/record", "core/run", "core/unit"},
+	"core/attempt": {"core/config", "core/config/command", "core/confine", "core/file", "core/job", "core/ladder",
+		"core/observe", "core/oom", "core/overlay", "core/private", "core/proc", "core/python", "core/ranks",
+		"core/receipt", "core/record", "core/room", "core/run", "core/states", "core/unit", "core/witness"},
 }
 
 // only are packages of other people that one package alone may import, or the packages below it.
