@@ -30,8 +30,10 @@
 //	gpu/nvml   NVIDIA's driver, in a process of its own
 //	claim      memory that a run holds for itself, so that no other launch promises it too
 //	run        a job and its attempts; Next decides, Carry acts
+//	nodes      carries a run on several machines: one launch decides, the others follow it
 //	attempt    carries out one plan on this machine: writes copies, runs and observes the program, judges its end
 //	proc       a program in a pseudo-terminal or on copied pipes, to its last byte
+//	ranks      finds the ranks of a program, and those that wait for one that has ended
 //	observe    watches the memory that a job holds, and assigns the peaks to phases
 //	oom        reads a program's output, and decides how the program ended
 //	witness    what the program's own processes report of their memory, through a part of overlay's hook
@@ -43,6 +45,8 @@
 //	ui         everything that a person sees, and the documents that scripts read
 //	sweep      one command as many trials: their space, their history, and which of them run next
 //	sweep/store     sweeps on disk: the journal, and a folder for each trial
+//	sweep/slurm     runs trials as array jobs of Slurm, has them run again where Slurm took the machine, and resumes them
+//	sweep/slurm/slurmtest  a real Slurm for tests
 //	sweep/local     runs trials on this machine, each as a launch of its own, and finds those that outlived a killed sweep
 //	explain    why a text or a recorded run ended: logs, notebooks, standard input, records
 //

@@ -24,7 +24,7 @@ not recognise runs as typed.
 
 Exit code: the program's own. launch's own codes are
   1      the program exited 0, but its output reports a failure, never reports success, or was lost
-  75     not enough free memory now, preempted, or in use by another launch; retry later or elsewhere
+  75     not enough free memory now, preempted, in use by another launch, or another node was lost
   78     it cannot fit at the allowed cost; nothing was started
   125    launch itself failed, or the program did not take the settings that launch changed
   126    the command cannot be run

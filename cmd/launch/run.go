@@ -184,9 +184,15 @@ func view(p *intake.Reading) ui.View {
 func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) error {
 	signals := collectSignals(s.Leave)
 	defer signals.close()
+	at, err := s.place(p.Command)
+	if err != nil {
+		return &ownExit{err, run.OwnTrouble}
+	}
 	v := view(p)
 	v.Truths = record.In(s.State).Unsaid(p.Job)
 	switch {
+	case at.Node > 0:
+		say.Line("node %d of %d: the launch of node 0 at %s decides", at.Node, at.Nodes, at.Address)
 	case !s.Quiet:
 		say.Plan(v)
 	case v.Stop != nil:
@@ -197,7 +203,7 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 			say.Warn("%s", note)
 		}
 	}
-	if v.Stop != nil {
+	if v.Stop != nil && at.Nodes < 2 { // the launches of other nodes have to learn it too
 		writeResult(s, say, result{Version: 1, Ending: "refused", Code: v.Stop.Code, Stop: v.Stop, Job: p.Job})
 		return exitCode(v.Stop.Code)
 	}
@@ -235,7 +241,7 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 
 // lockExperiment keeps other launches out of a job's experiment. It returns the folders that it locked.
 func lockExperiment(s settings, j *job.Job, run string) (held []string, unlock func(), err error) {
-	if j.Exclusive == "" {
+	if at, err := s.place(j.Command); j.Exclusive == "" || err == nil && at.Node > 0 { // node 0 has locked it
 		return nil, func() {}, nil
 	}
 	unlock, err = record.In(s.State).Lock(j.Exclusive, fmt.Sprintf("run %s (process %d)", run, os.Getpid()))
@@ -258,10 +264,17 @@ func endBusy(s settings, name string, j *job.Job, why error) error {
 func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say ui.Printer, setup attempt.Setup) error {
 	setup.Options, setup.Job, setup.Priced, setup.Differs = s.options(), r.Job, cmp.Or(r.Priced, r.Ladders), r.Differs
 	setup.Record, setup.Report, setup.Name, setup.Replaced = rec, say, "run "+id(rec), replaced(s, say, rec, r.Job)
+	at, err := s.place(r.Job.Command)
+	if err != nil {
+		return &ownExit{err, run.OwnTrouble}
+	}
+	if at.Nodes > 1 {
+		setup.StopIn = stopIn
+	}
 	x := attempt.New(setup)
 	defer x.Close()
 	j := x.Journal(r, say, s.receipts())
-	stop, err := r.Carry(ctx, x, j)
+	stop, err := carryOn(ctx, s, at, r, x, j, say)
 	var sooner *attempt.Interrupted
 	if errors.As(err, &sooner) {
 		return interrupted(s, r, rec, say, sooner)

@@ -51,6 +51,8 @@ type settings struct {
 	TTY      bool
 	Quiet    bool
 	JSONFile string
+	Nodes    string           // HOST:PORT, where the launches of several machines meet; "": there is one
+	ThisNode string           // "I/N": which machine this is; "": by the command or the environment
 	State    string           // folder of the runs
 	Grace    time.Duration    // 0: no limit
 	Leave    []attempt.Notice // signals on which the program saves its state and stops
@@ -99,6 +101,9 @@ func addFlags(f *pflag.FlagSet) {
 		"what they print stays the same")
 	f.Int("gpus", 0, "number of cards that the command would see, for a machine that launch cannot inspect (default "+
 		"with --vram: one for each process that its launcher starts, else 1)")
+	f.String("nodes-at", "",
+		"HOST:PORT of node 0: the job runs on several machines, one launch on each, and that of node 0 decides for all")
+	f.String("this-node", "", "I/N: this machine is node I of N (default: from the command's launcher or from Slurm)")
 	f.Bool("anyway", false, "run even if it is certain not to fit (otherwise exit 78)")
 	f.Bool("tty", false, "run in a pseudo-terminal even if the output is not a terminal")
 	f.BoolP("quiet", "q", false, "print nothing unless something goes wrong")
@@ -408,6 +413,7 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	d.Receipts, d.Inside, d.Prune = d.boolean("receipts"), d.boolean("inside"), d.boolean("prune")
 	d.Sample = d.duration("sample")
 	d.Leave = d.notices("save-on")
+	d.Nodes, d.ThisNode = v.GetString("nodes-at"), v.GetString("this-node")
 	if v.IsSet("grace") {
 		d.Grace = d.duration("grace")
 	}
@@ -432,6 +438,9 @@ func (d *decoder) contradictions() {
 	case d.VRAM > 0 && d.Device != "auto": // launch would ignore the device
 		d.wrong("%s plans for any card of that size, but %s names one in this machine: remove one of them, or set "+
 			"--device auto", d.Name("vram"), d.Value("device", d.Device))
+	}
+	if d.Nodes != "" && (d.Fast || d.Rehearse) {
+		d.wrong("%s does not go with --fill=fast or --rehearse: short runs are made on one machine", d.Name("nodes-at"))
 	}
 	if d.AsAsked && d.Fill {
 		d.wrong("%s and %s contradict each other", d.Name("as-asked"), d.Name("fill"))

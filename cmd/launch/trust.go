@@ -42,6 +42,7 @@ func notTaken(path string, file *trust.File, why error) string {
 //	json-file, state-dir  where launch writes
 //	plugin                which program reads the command ("none" and "auto" name no program)
 //	memory                a limit for which the kernel may end the program
+//	nodes-at, this-node   with which machines launch talks
 //	grace                 how long a program may save its state before it is killed
 //	anyway                runs what is certain not to fit
 //	allow                 above the default: lets launch change the experiment
@@ -51,7 +52,7 @@ func notTaken(path string, file *trust.File, why error) string {
 // more than allow permits.
 func usersAlone(name, value string) bool {
 	switch name {
-	case "json-file", "state-dir", "memory", "grace":
+	case "json-file", "state-dir", "memory", "grace", "nodes-at", "this-node":
 		return true
 	case "plugin":
 		return value != "none" && value != "auto"

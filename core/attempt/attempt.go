@@ -79,6 +79,8 @@ type Setup struct {
 	Signals Signals // may be nil
 	// Differs returns why the program, by its own reports, does not make the training of the plan; "" if it does.
 	Differs func(*run.Plan, *run.Outcome) string
+	// StopIn is how long the program may take to stop when launch itself ends it; 0: Grace.
+	StopIn time.Duration
 	// Settle waits for work that may overlap the program but must end before launch exits. May be nil.
 	Settle func()
 	// Replaced is called before the program takes the place of launch, when launch cannot watch it. May be nil.
@@ -94,7 +96,9 @@ type Executor struct {
 	// killed.
 	Trouble error
 
-	gone    int            // how often in a row a plan's room was taken by another launch
+	gone     int // how often in a row a plan's room was taken by another launch
+	attempts int // that have started
+
 	roots   *confine.Roots // of the job's paths, as they were before the first attempt; nil without a job
 	midLine bool           // the program's last line has no end, and launch prints to the same place
 	began   time.Time      // when the run's first attempt began, trials aside
@@ -140,6 +144,7 @@ type attempt struct {
 	overlay *overlay.Overlay      // nil if the program's Python needs no hook
 	witness *witness.Witness      // nil if the program does not report its memory
 	unheard string                // why the program cannot report its memory
+	unasked bool                  // nobody asked for that report: it is kept only if a request was refused
 	hookDir string                // the folder of its hook, if not dir; removed after the attempt
 	over    string                // the file that allows a shielded program to end; "": it is not shielded
 	// differs is Setup.Differs for this plan; nil if that does not matter.

@@ -34,7 +34,7 @@ func (x *Executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 	if err != nil { // the plan needs no copies, so the training can run
 		x.Report.Warn("the output of this attempt is printed but not saved: %v", err)
 	}
-	edits, err := withPorts(p.Edits)
+	edits, err := WithPorts(p.Edits)
 	if err != nil {
 		return run.Outcome{}, err
 	}
@@ -108,8 +108,8 @@ func (x *Executor) attemptOf(p *run.Plan, c job.Command, from, dir string) attem
 	return a
 }
 
-// withPorts returns the edits with a free port in place of each [job.FreePort].
-func withPorts(edits []config.Edit) ([]config.Edit, error) {
+// WithPorts returns the edits with a free port in place of each [job.FreePort].
+func WithPorts(edits []config.Edit) ([]config.Edit, error) {
 	edits = slices.Clone(edits)
 	for i := range edits {
 		if strings.Contains(edits[i].To, job.FreePort) {

@@ -18,7 +18,8 @@ func ExitCode(status int, last *run.Attempt, stop *run.Stop, trouble error) (cod
 	case stop.Code != 0:
 		code = stop.Code
 		whose = map[int]string{
-			run.TryLater:   "launch's: not enough free memory now, or preempted; retry later or on another machine",
+			run.TryLater: "launch's: not enough free memory now, preempted, or another node was lost; " +
+				"retry later or on another machine",
 			run.CannotFit:  "launch's: cannot fit at the allowed cost",
 			run.OwnTrouble: "launch's: the program did not take the settings of the plan",
 		}[code]

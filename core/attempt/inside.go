@@ -20,7 +20,9 @@ import (
 func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 	var parts []overlay.Part
 	witnessed := false
-	if x.Inside || x.Job != nil && x.Job.Inside {
+	asked := x.Inside || x.Job != nil && x.Job.Inside
+	if asked || x.Job != nil && x.Job.Batch.Ranks > 1 && !x.Job.Batch.Replicas { // which ranks fail, see crew
+		a.unasked = !asked
 		if a.unheard = unreachable(a); a.unheard == "" {
 			witnessed = true
 			parts = append(parts, witness.Part())
@@ -73,7 +75,7 @@ func (a *attempt) inside(ended time.Time) *oom.Inside {
 	switch {
 	case a.witness != nil:
 		return a.witness.Inside(ended)
-	case a.unheard != "":
+	case a.unheard != "" && !a.unasked:
 		return witness.Unheard(a.unheard)
 	}
 	return nil

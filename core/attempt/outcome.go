@@ -17,6 +17,7 @@ type ended struct {
 	exit      proc.Exit
 	keeper    error  // not nil: the keeper was killed, and the end of the program is unknown
 	why       string // why launch ended the program; ""
+	peers     int    // ranks that launch ended, because they waited for one that ran out of memory
 	limit     unit.Bytes
 	onHost    bool
 
@@ -32,9 +33,12 @@ type ended struct {
 
 // forVerdict returns the exit in the form that the verdict needs.
 func (e ended) forVerdict() oom.Exit {
-	by := asked(e.exit)
+	by, code := asked(e.exit), e.exit.Code
+	if e.peers > 0 && !e.exit.Interrupted && len(e.exit.Signals) == 0 {
+		by, code = 0, max(1, code) // a launcher may well exit 0 after launch has ended its ranks
+	}
 	return oom.Exit{
-		Known: true, Code: e.exit.Code, Signal: int(e.exit.Signal), Asked: by != 0 && e.why == "", AskedBy: int(by),
+		Known: true, Code: code, Signal: int(e.exit.Signal), Asked: by != 0 && e.why == "", AskedBy: int(by),
 		OOMKills: max(0, e.exit.OOMKills), Counted: e.exit.OOMKills >= 0, Local: e.exit.Family,
 	}
 }
@@ -51,6 +55,10 @@ func outcome(e ended, signs job.Signs) run.Outcome {
 	if e.failure != "" && out.Ending == run.Failed && v.Report.Cause == "" {
 		out.Cause = e.failure
 	}
+	out.Lied = out.Lied || e.peers > 0 && out.Ending == run.OutOfMemory && e.exit.Code == 0 && e.exit.Signal == 0
+	if e.peers > 0 && out.Ending == run.Failed {
+		e.byHook(&out)
+	}
 	switch {
 	case e.keeper != nil:
 		out.Ending, out.Cause, out.Lied = run.Failed, e.keeper.Error(), false
@@ -66,6 +74,18 @@ func outcome(e ended, signs job.Signs) run.Outcome {
 	out.Stepped, out.Varied, out.Figures, out.Total = state.Stepped(signs), state.Varied, state.Figures, state.Total
 	out.Claimed = out.Stepped && state.Succeeded
 	return out
+}
+
+// byHook makes a failure that the output does not explain an out-of-memory: launch has ended ranks only because one of
+// them was certain to have run out of memory.
+func (e ended) byHook(out *run.Outcome) {
+	out.Ending, out.Cause = run.OutOfMemory, "a rank ran out of memory, by the report of its own process"
+	r := &out.Report
+	r.OOM, r.Fatal, r.Possible, r.Confidence, r.NotMemory, r.Cause, r.Kind = true, true, false, oom.Certain, "",
+		out.Cause, oom.GPUUnspecified
+	if e.onHost {
+		r.Kind = oom.CPUAlloc
+	}
 }
 
 // measured returns the attempt's peak, from the best source, and the quantity that it is; "" if nothing was measured.

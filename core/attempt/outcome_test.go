@@ -15,7 +15,30 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// What an attempt came to follows from what was observed alone: the exit, the verdict, the program's lines, the peaks, and why
+// A launcher may exit 0 after launch has ended its ranks: the attempt has failed. A user who presses Ctrl-C comes
+// first.
+func TestEndedRanks(t *testing.T) {
+	e := ended{peers: 1, exit: proc.Exit{Cancelled: true}}
+	if x := e.forVerdict(); x.Asked || x.Code != 1 {
+		t.Errorf("%+v", x)
+	}
+	e.verdict.Ending, e.onHost = run.Failed, true
+	if out := outcome(e, job.Signs{}); out.Ending != run.OutOfMemory || !out.Report.OOM ||
+		out.Report.Kind != oom.CPUAlloc || !out.Report.Fatal {
+		t.Errorf("a launcher that printed nothing: %+v", out)
+	}
+	e.exit.Interrupted = true
+	if x := e.forVerdict(); !x.Asked || x.Code != 0 {
+		t.Errorf("interrupted: %+v", x)
+	}
+	e.verdict.Ending = run.OutOfMemory
+	if out := outcome(e, job.Signs{}); !out.Lied || out.Code != 0 {
+		t.Errorf("%+v", out)
+	}
+}
+
+// What an attempt came to follows from what was observed alone: the exit, the verdict, the program's lines, the
+// peaks, and why
 // launch ended it.
 func TestOutcome(t *testing.T) {
 	signs := job.Signs{Lines: []job.Sign{{Kind: job.Progress, Pattern: `step (?P<iteration>\d+)`}}}

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -41,7 +42,11 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		defer trail.stop()
 	}
 	guard, ctx := guarded(ctx, a, l.detector, l.tap)
+	crew, ctx := x.watchRanks(ctx, a, l, watch.PID)
+	defer crew.stop()
 	leaver, ctx := x.leaver(ctx, a, l, trail, watch.PID)
+	x.waitForPort(ctx, a.command)
+	x.attempts++
 	spec, clear, err := x.spec(a, l.tap, watch)
 	spec.Divert = leaver.divert
 	if err == nil && x.Signals != nil {
@@ -60,11 +65,12 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	if x.Signals != nil {
 		x.Signals.Forget()
 	}
-	defer func() { endRemains(exit.Remains, out) }()
+	defer func() { settleRemains(exit.Remains, out.Ending) }()
 	if x.Settle != nil {
 		x.Settle()
 	}
-	e := ended{exit: exit, at: time.Now(), began: began, limit: spec.Limit, onHost: x.Setup.Room.OnHost(), why: guard.stop()}
+	e := ended{exit: exit, at: time.Now(), began: began, limit: spec.Limit, onHost: x.Setup.Room.OnHost(),
+		why: guard.stop(), peers: crew.stop()}
 	gone := leaver.stop()
 	watch.Stop()
 	if err != nil && !errors.Is(err, proc.ErrKeeper) {
@@ -80,16 +86,6 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		trail.found(&out, time.Unix(0, l.stepped.Load()))
 	}
 	return out, nil
-}
-
-// endRemains ends what the program has left running, or leaves it. Ranks in their own sessions outlive a launcher that
-// the kernel killed, and hold memory that the next attempt needs.
-func endRemains(left *proc.Remains, out run.Outcome) {
-	if out.Ending == run.OutOfMemory {
-		left.End()
-	} else {
-		left.Leave()
-	}
 }
 
 // watch starts to observe the memory of the attempt.
@@ -141,7 +137,8 @@ func (e *signsError) Unwrap() error { return e.error }
 func (x *Executor) spec(a attempt, t *tap, watch *observe.Watch) (spec proc.Spec, clear func(), err error) {
 	c := a.command
 	spec = proc.Spec{
-		Args: c.Args, Dir: folderFor(c.Dir), Env: c.Env, Tap: t.take, Grace: x.Grace, Stop: x.Grace, Started: watch.Started, Hold: x.Job != nil,
+		Args: c.Args, Dir: folderFor(c.Dir), Env: c.Env, Tap: t.take, Grace: x.Grace, Stop: cmp.Or(x.StopIn, x.Grace),
+		Started: watch.Started, Hold: x.Job != nil,
 		Bare: x.Job == nil, Warn: func(what string) { x.Report.Warn("%s", what) }, Limit: x.Setup.Room.Limit(),
 	}
 	if x.TTY {
@@ -162,7 +159,7 @@ func (x *Executor) spec(a attempt, t *tap, watch *observe.Watch) (spec proc.Spec
 	return spec, func() { null.Close() }, nil
 }
 
-// report sets x.Trouble and warns about lost output.
+// report sets x.Trouble, warns about lost output, and prints that launch ended ranks.
 func (x *Executor) report(a attempt, l *listener, e ended) {
 	if e.keeper != nil {
 		x.Trouble = e.keeper
@@ -172,6 +169,21 @@ func (x *Executor) report(a attempt, l *listener, e ended) {
 		x.Trouble = e.exit.Output
 		x.BreakLine()
 		x.Report.Warn("%v", e.exit.Output)
+	}
+	if e.peers > 0 {
+		x.BreakLine()
+		x.Report.Line("%s", endedRanks(e.peers))
+	}
+}
+
+// settleRemains ends what an attempt left running, or lets it run on. Ranks in their own sessions outlive a launcher
+// that
+// the kernel killed, and hold memory that the next attempt needs.
+func settleRemains(left *proc.Remains, e run.Ending) {
+	if e == run.OutOfMemory {
+		left.End()
+	} else {
+		left.Leave()
 	}
 }
 
@@ -192,6 +204,9 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 		e.failure = *said
 	}
 	out := outcome(e, a.signs)
+	if a.unasked && out.Inside != nil && len(out.Inside.Refused) == 0 {
+		out.Inside = nil
+	}
 	out.Rate = l.pace.rate(a.batch, a.signs.CountsMicro)
 	out.Measured, out.Passed = watch.Measured(a.priced, out.Ending == run.Succeeded)
 	out.Retries = watch.Retries(a.priced)

@@ -19,6 +19,7 @@ type tap struct {
 	joined   bool         // standard output and standard error are the same file
 	last     byte         // the last byte on the output that launch prints to
 	first    atomic.Int64 // time of the first output, in Unix nanoseconds; 0 before
+	latest   atomic.Int64 // and of the last one
 }
 
 func newTap(d *oom.Detector, dir string) *tap {
@@ -38,8 +39,10 @@ func newTap(d *oom.Detector, dir string) *tap {
 func outputIn(dir string) string { return filepath.Join(dir, record.OutputFile) }
 
 func (t *tap) take(from proc.Stream, p []byte) {
-	if len(p) > 0 && t.first.Load() == 0 {
-		t.first.Store(time.Now().UnixNano())
+	if len(p) > 0 {
+		now := time.Now().UnixNano()
+		t.first.CompareAndSwap(0, now)
+		defer t.latest.Store(now)
 	}
 	if len(p) > 0 && (from == proc.Error || t.joined) {
 		t.last = p[len(p)-1]
@@ -61,6 +64,9 @@ func (t *tap) since() time.Duration {
 	}
 	return 0
 }
+
+// lastTime returns when the detector has last read output; the zero time before.
+func (t *tap) lastTime() time.Time { return unixNano(t.latest.Load()) }
 
 func (t *tap) midLine() bool { return t.last != 0 && t.last != '\n' }
 

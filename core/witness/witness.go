@@ -1,10 +1,12 @@
-// Package witness hears what a program's own Python processes say of their memory: what the card's allocator refused, and
+// Package witness hears what a program's own Python processes say of their memory: what the card's allocator refused,
+// and
 // from where it was asked; the allocator's peaks; the exception that ended a process.
 //
 // It is a part of the hook that core/overlay installs (witness.py), off unless launch or a plugin wants it. The program
 // prints and returns what it would without it. What stands in the way is said ([oom.Handshake]) and never stops a run.
 //
-// It was tried on torch 1.13 and 2.15 without a card, and on a stand-in for torch._C that refuses requests: on no card yet.
+// It was tried on torch 1.13 and 2.15 without a card, and on a stand-in for torch._C that refuses requests: on no
+// card yet.
 package witness
 
 import (
@@ -15,6 +17,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,6 +46,7 @@ type Witness struct {
 	refused             []line      // the first and the last
 	counts              map[int]int // refusals, by process
 	failure             *line
+	dying               []int // processes that an out-of-memory ends
 	booted, ran         int
 	old, why            string       // why a process says nothing
 	torches, cards      map[int]bool // processes that imported torch, and that use a card
@@ -85,6 +89,16 @@ func (w *Witness) Inside(ended time.Time) *oom.Inside {
 	return in
 }
 
+// Dying returns the processes that reported that an out-of-memory ends them. They may still be there: a process that
+// ends
+// may wait for its threads, or for the card.
+func (w *Witness) Dying() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.read()
+	return slices.Clone(w.dying)
+}
+
 // Unheard returns the report of a program in which the hook could not run. why is the reason.
 func Unheard(why string) *oom.Inside { return &oom.Inside{Hook: oom.Handshake{Why: why}} }
 
@@ -97,6 +111,7 @@ type line struct {
 	Python, Path, Error, Why, Version, Type string
 	Observer, N, Device                     int
 	Refusals                                int `json:"refused"`
+	OOM                                     int
 
 	Requested, Limit, Free, Total, Allocated, Reserved, Data unit.Bytes
 
@@ -107,7 +122,8 @@ func (l *line) before(ended time.Time) time.Duration {
 	return max(0, ended.Sub(time.UnixMilli(l.Time)))
 }
 
-// numbers are those of a refusal. What an observer is handed for the device's memory is the limit of a memory fraction where
+// numbers are those of a refusal. What an observer is handed for the device's memory is the limit of a memory
+// fraction where
 // one is set (PyTorch, c10/cuda/CUDACachingAllocator.cpp, where oom_observers_ are called).
 func (l *line) numbers() oom.Numbers {
 	n := oom.Numbers{Requested: &l.Requested, Capacity: &l.Limit, Allocated: &l.Allocated, Reserved: &l.Reserved, Free: &l.Free}
@@ -192,6 +208,9 @@ func (w *Witness) take(l *line) {
 		w.counts[l.PID] = max(w.counts[l.PID], l.Refusals)
 		delete(w.cards, l.PID)
 	case "failed":
+		if l.OOM != 0 {
+			w.dying = append(w.dying, l.PID)
+		}
 		// A helper may fail, and nobody minds: what trains counts for more.
 		if w.failure == nil || !w.torches[w.failure.PID] && w.torches[l.PID] {
 			w.failure = l

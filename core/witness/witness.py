@@ -15,7 +15,8 @@ How it comes to know:
   - peaks: the allocator's own counters after an optimizer step (a global hook of torch.optim), after a refusal, and at
     the end. They are read from a dict that torch._C makes, which asks nothing of the driver.
   - what ended the program: the interpreter leaves it in sys.last_value before it runs the functions of atexit. Whoever
-    leaves by os._exit or a signal says nothing here; nor do the children of multiprocessing, which catch what ended them.
+    leaves by os._exit or a signal says nothing here. The children of multiprocessing catch what ended them: their
+    finalizers run meanwhile, and one of those is the hook's.
 """
 import os
 import sys
@@ -97,6 +98,11 @@ class Witness(object):
             return
         self.plainly("torch", version=self.torch, why="")
         call(self.quiet(self.begun))
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            last = lambda _: util.Finalize(None, self.quiet(self.child), exitpriority=1000)  # before all others
+            last(self)
+            util.register_after_fork(self, last)  # which forgets the finalizers of its parent
 
     # --- when the program initialises CUDA
 
@@ -179,22 +185,41 @@ class Witness(object):
 
     # --- at the end
 
+    def child(self):
+        """A child of multiprocessing ends, maybe by an exception. torch.multiprocessing.spawn handles that by sys.exit."""
+        ended = sys.exc_info()[1]
+        if isinstance(ended, SystemExit):
+            ended = ended.__context__ if ended.code else None
+        if ended is not None:
+            self.failed(ended)
+
+    def failed(self, ended):
+        kind, held = type(ended), [self.stats(d, "current") for d in self.known] if os.getpid() == self.pid else []
+        name = kind.__name__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__name__)
+        frames, t = [], ended.__traceback__
+        while t is not None:
+            frames.append((t.tb_frame.f_code, t.tb_lineno))
+            t = t.tb_next
+        allocated, reserved = max(held, default=(0, 0))  # of the fullest card
+        frames = [frame(code, line) for code, line in frames[-FRAMES:]]
+        self.say("failed", type=name[:PATH], oom=out_of_memory(ended), frames=frames, allocated=allocated, reserved=reserved, **memory())
+
     def exit(self):
         ended = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         if ended is not None:
-            kind, held = type(ended), [self.stats(d, "current") for d in self.known] if os.getpid() == self.pid else []
-            name = kind.__name__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__name__)
-            frames, t = [], ended.__traceback__
-            while t is not None:
-                frames.append((t.tb_frame.f_code, t.tb_lineno))
-                t = t.tb_next
-            allocated, reserved = max(held, default=(0, 0))  # of the fullest card
-            frames = [frame(code, line) for code, line in frames[-FRAMES:]]
-            self.say("failed", type=name[:PATH], frames=frames, allocated=allocated, reserved=reserved, **memory())
+            self.failed(ended)
         if self.torch:
             self.lines = 0
             self.look()
             self.say("exit", steps=self.steps, refused=self.refused, **memory())
+
+
+def out_of_memory(e):
+    """1 if an exception is an allocator's. Until torch 1.12, and on a CPU, it is a plain RuntimeError."""
+    if type(e).__name__ in ("OutOfMemoryError", "MemoryError"):
+        return 1
+    text = e.args[0] if isinstance(e, RuntimeError) and e.args else ""
+    return int(isinstance(text, str) and ("out of memory" in text or "can't allocate memory" in text))
 
 
 def at_exit(f):

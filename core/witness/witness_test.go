@@ -194,16 +194,21 @@ if __name__ == "__main__":
     print(h.id, len(torch.cuda._queued_calls) > 0, torch.cuda.is_initialized())
     mp.spawn(rank, nprocs=2)
 `}
-	out, in, _ := heard(t, files)
+	out, in, w := heard(t, files)
 	if out.code != 1 || out.stdout != "[2.0, 10.0]\n0 True False\n" || !strings.Contains(out.stderr, "-- Process 1 terminated") || strings.Contains(out.stderr, "attempt") {
 		t.Errorf("%+v", out)
 	}
 	if in.Hook.Processes < 3 || in.Hook.Torch == "" || in.Hook.CUDA != 0 || in.Hook.Why != "" || in.Count != 0 {
 		t.Errorf("%+v", in)
 	}
-	// What ended the rank multiprocessing has caught; what is known is the parent's own.
-	if f := in.Failure; f == nil || f.Type != "torch.multiprocessing.spawn.ProcessRaisedException" || !strings.HasSuffix(f.Frames[len(f.Frames)-1].Path, "spawn.py") {
+	// What ended the rank multiprocessing has caught: it is known all the same, and is no out-of-memory.
+	if f := in.Failure; f == nil || f.Type != "RuntimeError" || f.Frames[len(f.Frames)-1].Name != "rank" ||
+		len(w.Dying()) != 0 {
 		t.Errorf("%+v", f)
+	}
+	files["main.py"] = strings.Replace(files["main.py"], "torch.zeros(2) + torch.zeros(3)", "torch.empty(1 << 50)", 1)
+	if _, in, w := heard(t, files); in.Failure == nil || len(w.Dying()) != 1 || w.Dying()[0] != in.Failure.PID {
+		t.Errorf("a rank out of memory: %v %+v", w.Dying(), in.Failure)
 	}
 }
 

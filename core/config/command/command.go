@@ -113,6 +113,8 @@ type Prog struct {
 	ClearEnv      bool     // env -i
 	Through       []string // what was unwrapped, outermost first: "env", "uv run", "torchrun"
 	Launchers     []Launcher
+	Node          string // which node its launcher is told that this machine is: "0"; "" where it is not told
+	Port          string // where its launcher has the ranks meet; "" where it chooses one itself or is not told
 	words         []word // of Args
 	end           int    // if Shell, the offset in Argv[First] behind the script's name
 	env           []string

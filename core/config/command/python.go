@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"path/filepath"
 	"strings"
 
@@ -119,6 +120,11 @@ func (r *reader) torchrun(words []word) error {
 	l := Launcher{Name: name, Spec: r.option(o, "--nproc-per-node", "PET_NPROC_PER_NODE", "1")}
 	l.Procs = number(strings.TrimSpace(l.Spec)) // as int() does
 	l.Nodes = number(r.option(o, "--nnodes", "PET_NNODES", "1"))
+	r.prog.Node = r.option(o, "--node-rank", "PET_NODE_RANK", "")
+	if !o.has("--standalone") {
+		_, r.prog.Port, _ = strings.Cut(r.option(o, "--rdzv-endpoint", "PET_RDZV_ENDPOINT", ""), ":")
+		r.prog.Port = cmp.Or(r.prog.Port, r.option(o, "--master-port", "PET_MASTER_PORT", ""))
+	}
 	r.prog.Launchers = append(r.prog.Launchers, l)
 	if o.has("--no-python") || o.has("--run-path") {
 		if o.has("--run-path") {
@@ -166,6 +172,8 @@ func (r *reader) accelerate(words []word) error {
 	if n, ok := o.last("--num-machines"); ok {
 		l.Nodes = number(n)
 	}
+	r.prog.Node, _ = o.last("--machine-rank")
+	r.prog.Port, _ = o.last("--main-process-port")
 	r.prog.Launchers = append(r.prog.Launchers, l)
 	if o.has("--no-python") {
 		return r.command(rest)
@@ -189,6 +197,8 @@ func (r *reader) deepspeed(words []word) error {
 	if n, ok := o.last("--num-nodes"); ok {
 		l.Nodes = number(n)
 	}
+	r.prog.Node, _ = o.last("--node-rank")
+	r.prog.Port, _ = o.last("--master-port")
 	r.prog.Launchers = append(r.prog.Launchers, l)
 	if o.has("--no-python") {
 		return r.command(rest)

@@ -6,6 +6,7 @@
 //	script: train.py                                # which script is meant
 //	micro-batch: {src/config.py: Config.batch_size} # where the micro-batch is set, and
 //	accumulation: {src/config.py: Config.accum}     # the accumulation, if there is one
+//	ranks: --num-gpus                               # how many processes share a step: a number, or where it is set
 //	batch-norm: false                               # whether the network sees the micro-batch
 //	rungs:                                          # what else may be changed, mildest first
 //	  - {name: activation checkpointing, at: {src/config.py: Config.remat}, to: true, cost: speed}
@@ -19,11 +20,13 @@
 //	confirm: {micro-batch: 'batch size (?P<value>\d+)'} # how it prints what it runs with; also accumulation, global-batch
 //
 // Where several runs save into folders of their own, the resume's path says {--option} for the value of an option:
-// 'runs/{--name}/*.pt'. A folder that an option such as --out names, and that the path's patterns match, is taken for this
+// 'runs/{--name}/*.pt'. A folder that an option such as --out names, and that the path's patterns match, is taken for
+// this
 // run's own as well. A group (?P<total>…) in progress, for "step 4/100", says of how many optimizer steps.
 //
 // A place is an option ("--batch-size"), a value in Python source ({file.py: Class.field}, {file.py: CONSTANT}), or a
-// value in the file that an option names ({--config: train.batch_size}). There is no formula: the job runs as it is, and
+// value in the file that an option names ({--config: train.batch_size}). There is no formula: the job runs as it is,
+// and
 // after an out-of-memory the next rung is taken.
 //
 // The file is believed as a settings file is (core/trust): else the command runs as typed.
@@ -77,6 +80,8 @@ type place struct {
 type declaration struct {
 	path         string
 	micro, accum *place
+	ranks        *place // where the number of ranks is set; nil: fixed, or by the command's launcher
+	fixed        int64  // that number itself; 0: not given
 	batchNorm    bool
 	rungs        []rung
 	signs        job.Signs
@@ -97,8 +102,8 @@ type rung struct {
 const maxFile = 4 << 20
 
 // keys of a declaration.
-var keys = []string{"script", "micro-batch", "accumulation", "batch-norm", "rungs", "progress", "started", "saved", "succeeded", "resume",
-	"resume-value", "in-the-way", "save", "confirm"}
+var keys = []string{"script", "micro-batch", "accumulation", "ranks", "batch-norm", "rungs", "progress", "started",
+	"saved", "succeeded", "resume", "resume-value", "in-the-way", "save", "confirm"}
 
 // read reads a declaration, which has to be about the script.
 func read(path, script string) (*declaration, error) {
@@ -132,7 +137,8 @@ func read(path, script string) (*declaration, error) {
 	return d, nil
 }
 
-// believed is the text of a declaration that may be believed: it decides what is changed, and from what the program goes on.
+// believed is the text of a declaration that may be believed: it decides what is changed, and from what the program
+// goes on.
 func believed(path string) ([]byte, error) {
 	told, err := trust.Read(path)
 	switch {
@@ -161,8 +167,11 @@ func (f written) readPlaces(d *declaration) error {
 	for _, s := range []struct {
 		key  string
 		into **place
-	}{{"micro-batch", &d.micro}, {"accumulation", &d.accum}} {
-		if v := f.root.Get(s.key); v.Exists() {
+	}{{"micro-batch", &d.micro}, {"accumulation", &d.accum}, {"ranks", &d.ranks}} {
+		v := f.root.Get(s.key)
+		if n, ok := v.Int(); ok && s.key == "ranks" && n > 0 {
+			d.fixed = n
+		} else if v.Exists() {
 			p, err := placeOf(v)
 			if err != nil {
 				return f.wrong(s.key, "%v", err)
@@ -195,7 +204,8 @@ func (f written) readRungs(d *declaration) (err error) {
 	return nil
 }
 
-// signKeys are the keys whose values are patterns of what the program prints, with the group that a pattern has to have.
+// signKeys are the keys whose values are patterns of what the program prints, with the group that a pattern has to
+// have.
 var signKeys = []struct {
 	key, group string
 	kind       job.SignKind
@@ -366,6 +376,9 @@ func (d *declaration) places() []place {
 	if d.accum != nil {
 		places = append(places, *d.accum)
 	}
+	if d.ranks != nil {
+		places = append(places, *d.ranks)
+	}
 	for _, g := range d.rungs {
 		places = append(places, g.at)
 	}
@@ -494,6 +507,25 @@ func (r *reading) number(p *place, absent int64) (int64, error) {
 	return n, nil
 }
 
+// world is how many processes share a step: what the command's launcher starts, else by the declaration, else one. The
+// error may be a [plugin.Need] of the number of cards.
+func (r *reading) world() (int64, error) {
+	for _, l := range r.prog.Launchers {
+		n, asks := l.Ranks(r.command.Devices)
+		if asks && r.command.Devices == 0 {
+			return 0, &plugin.Need{Devices: true}
+		}
+		if n > 0 {
+			return int64(n), nil
+		}
+	}
+	n, err := r.number(r.ranks, r.fixed)
+	if r.ranks != nil && n == 0 && err == nil {
+		n, _ = r.assumed(*r.ranks)
+	}
+	return max(1, n), err
+}
+
 // Recognize implements [plugin.Plugin].
 func (declared) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error) {
 	r, err := open(c)
@@ -508,10 +540,14 @@ func (declared) Recognize(_ context.Context, c job.Command) (plugin.Recognized, 
 	if err != nil {
 		return nil, err
 	}
+	ranks, err := r.world()
+	if err != nil {
+		return nil, err
+	}
 	j := &job.Job{
 		Dialect: "declared in " + filepath.Base(filepath.Dir(r.path)) + "/" + File, Name: filepath.Base(r.prog.Script),
 		Options: r.options, Files: r.files, Signs: r.signs,
-		Batch:     job.Batch{Micro: micro, Accumulation: accum, Ranks: 1},
+		Batch:     job.Batch{Micro: micro, Accumulation: accum, Ranks: ranks},
 		Rehearsal: job.Rehearsal{None: "a declaration does not say how the program is shortened"},
 	}
 	j.Knobs = append(r.knob(job.MicroBatch, r.micro), r.knob(job.Accumulation, r.accum)...)

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/launch-ml/launch/core/attempt"
+	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/nodes"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/ui"
+)
+
+// stopIn is how long a program may take to stop when another node has ended the attempt.
+const stopIn = 2 * time.Second
+
+// place returns which node of a run this launch is; the zero place without --nodes-at.
+func (s settings) place(c job.Command) (at nodes.Place, err error) {
+	if s.Nodes == "" {
+		return nodes.Place{}, nil
+	}
+	host, port, err := net.SplitHostPort(s.Nodes)
+	if err == nil && host == "" {
+		host = lookup(c.Env, "MASTER_ADDR")
+	}
+	if err != nil || host == "" || port == "" {
+		return at, fmt.Errorf("%s: give the address of node 0 as HOST:PORT", s.Value("nodes-at", s.Nodes))
+	}
+	node, count := s.ThisNode, ""
+	if node != "" {
+		node, count, _ = strings.Cut(node, "/")
+	} else {
+		node, count = nodeOf(c)
+	}
+	at.Address = net.JoinHostPort(host, port)
+	at.Node, err = strconv.Atoi(node)
+	if err == nil {
+		at.Nodes, err = strconv.Atoi(count)
+	}
+	switch {
+	case err != nil && s.ThisNode != "", err == nil && (at.Node < 0 || at.Node >= at.Nodes):
+		return at, fmt.Errorf("%s: give this machine's number and how many there are, such as --this-node 0/2",
+			s.Value("this-node", cmp.Or(s.ThisNode, node+"/"+count)))
+	case err != nil:
+		return at, fmt.Errorf("%s: which node this is, and of how many, is neither in the command nor in the "+
+			"environment: add --this-node I/N", s.Value("nodes-at", s.Nodes))
+	}
+	return at, nil
+}
+
+// nodeOf returns which node a command's launcher or Slurm takes this machine for, and how many there are.
+func nodeOf(c job.Command) (node, count string) {
+	if prog, err := command.Program(c.Args, c.Env, c.Dir); err == nil {
+		node = prog.Node
+		for _, l := range prog.Launchers {
+			if l.Nodes > 0 {
+				count = strconv.Itoa(l.Nodes)
+			}
+		}
+	}
+	node = cmp.Or(node, lookup(c.Env, "SLURM_NODEID"), lookup(c.Env, "NODE_RANK"), lookup(c.Env, "GROUP_RANK"))
+	return node, cmp.Or(count, lookup(c.Env, "SLURM_NNODES"), lookup(c.Env, "NNODES"))
+}
+
+func lookup(env []string, name string) (value string) {
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+// digest identifies what launch may change of a job, and how: all nodes need the same.
+func digest(r *run.Run) string {
+	type rung struct{ Phase, Name string }
+	what := struct {
+		Plugin, Dialect, Arch string
+		Knobs                 map[string]string
+		Micro, Accumulation   int64
+		Rungs                 []rung
+	}{r.Job.Plugin, r.Job.Dialect, r.Job.Arch, map[string]string{}, r.Job.Batch.Micro, r.Job.Batch.Accumulation, nil}
+	for _, k := range r.Job.Knobs {
+		what.Knobs[k.Name] = k.Value
+	}
+	for _, l := range append([]ladder.Ladder{r.Ladders.Shared}, r.Ladders.Phases...) {
+		for _, g := range l.Rungs {
+			what.Rungs = append(what.Rungs, rung{l.Phase, g.Name})
+		}
+	}
+	text, _ := json.Marshal(what)
+	return fmt.Sprintf("%x", sha256.Sum256(text))
+}
+
+// errNobody is the cause of a wait for other nodes that was too long.
+var errNobody = errors.New("the launches of the other nodes did not come")
+
+// carryOn makes the attempts of a run, on all its nodes.
+func carryOn(ctx context.Context, s settings, at nodes.Place, r *run.Run, x *attempt.Executor, j run.Journal,
+	say ui.Printer) (*run.Stop, error) {
+	if at.Nodes < 2 {
+		return r.Carry(ctx, x, j)
+	}
+	key, err := nodes.Key(s.State)
+	if err != nil {
+		return nil, err
+	}
+	me := nodes.Hello{Node: at.Node, Nodes: at.Nodes, Version: version + commit, Job: digest(r)}
+	wait, end := waiting(ctx, x.Signals)
+	defer end()
+	var stop *run.Stop
+	if at.Node > 0 {
+		f, err := nodes.Join(wait, at, key, me)
+		if err != nil {
+			return unmet(err)
+		}
+		defer f.Close()
+		end()
+		stop, err = f.Carry(ctx, r, x, j)
+		return stop, err
+	}
+	say.Line("node 0 of %d: waiting for the other nodes at %s", at.Nodes, at.Address)
+	l, err := nodes.Lead(wait, at, key, me, x)
+	if err != nil {
+		return unmet(err)
+	}
+	defer l.Close()
+	end()
+	l.Prepare = func(p *run.Plan) (err error) {
+		p.Edits, err = attempt.WithPorts(p.Edits)
+		return err
+	}
+	stop, err = r.Carry(ctx, l, j)
+	switch {
+	case errors.Is(err, nodes.ErrGone):
+		return &run.Stop{Why: err.Error(), Code: run.TryLater}, nil
+	case err == nil:
+		l.Stop(stop)
+	}
+	return stop, err
+}
+
+// unmet is the end of a run whose nodes did not meet.
+func unmet(err error) (*run.Stop, error) {
+	if errors.Is(err, errNobody) {
+		return &run.Stop{Why: err.Error(), Code: run.TryLater}, nil
+	}
+	return nil, err
+}
+
+// waiting returns the context of a wait for other nodes. A signal ends it.
+func waiting(ctx context.Context, signals attempt.Signals) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithTimeoutCause(ctx, nodes.Meeting, errNobody)
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		for ctx.Err() == nil {
+			if signals != nil {
+				if err := signals.Pending(); err != nil {
+					cancel(err)
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil); stop() }
+}
