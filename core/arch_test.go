@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"core/record":               {"core/job", "core/lazy", "core/private", "core/run", "core/unit", "golang.org/x/sys/unix", "mvdan.cc/sh/v3/syntax"},
 	"core/trust":                {"core/private", "github.com/google/renameio/v2", "golang.org/x/sys/unix"},
 	"core/explain":              {"core/attempt", "core/file", "core/job", "core/oom", "core/record", "core/run", "core/ui"},
-	"core/ui":                   {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/plugin", "core/receipt", "core/record", "core/run", "core/unit"},
+	"core/ui":                   {"core/claim", "core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/plugin", "core/receipt", "core/record", "core/run", "core/unit"},
 }
 
 // only are packages of other people that one package alone may import, or the packages below it.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/claim"
+	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -38,17 +39,43 @@ func claimCards(ctx context.Context, s *settings, say ui.Printer, p *intake.Read
 	if err != nil {
 		return p, err
 	}
-	if chosen := s.hold.Devices(); chosen != nil && (priced.Name != p.Room.Device.Name || priced.Capability != p.Room.Device.Capability) {
-		there := *s
-		there.Device = room.Names(chosen)
-		now, err := read(ctx, there, args, elsewhere) // another kind of card has other estimates
-		if err == nil && now.Job != nil {
-			p.Close()
-			now.Room, p = p.Room, now
-		}
+	if chosen := s.hold.Devices(); chosen != nil {
+		p = s.priceOn(ctx, p, priced, room.Names(chosen), args, elsewhere)
 	}
 	p.Run.Room, p.Run.Empty = p.Room.Size(), p.Room.Empty()
 	p.Command.Env, p.Job.Command.Env = s.hold.Env(p.Command.Env), s.hold.Env(p.Job.Command.Env)
+	return p, nil
+}
+
+// priceOn reads a command again if another kind of card was chosen than the one that it was priced for: the estimates
+// may differ.
+func (s settings) priceOn(ctx context.Context, p *intake.Reading, priced *gpu.Device, chosen string, args []string, ask func(intake.Plugins) intake.Asker) *intake.Reading {
+	if now := p.Room.Device; priced.Name == now.Name && priced.Capability == now.Capability {
+		return p
+	}
+	s.Device = chosen
+	again, err := read(ctx, s, args, ask)
+	if err != nil || again.Job == nil {
+		return p
+	}
+	p.Close()
+	again.Room = p.Room
+	return again
+}
+
+// prefer makes a plan that of the card that launch would choose now.
+func (s settings) prefer(ctx context.Context, p *intake.Reading, args []string) (*intake.Reading, error) {
+	if p.Job == nil || !s.Chooses() {
+		return p, nil
+	}
+	priced := p.Room.Device
+	if err := p.Room.Prefer(p.Command.Env, room.Need{Cards: s.cards(p.Command, p.Job), On: shares(p.Run)}); err != nil {
+		return p, s.deviceError(err)
+	}
+	if priced != nil {
+		p = s.priceOn(ctx, p, priced, room.Names([]gpu.Device{*p.Room.Device}), args, here)
+	}
+	p.Run.Room, p.Run.Empty = p.Room.Size(), p.Room.Empty()
 	return p, nil
 }
 

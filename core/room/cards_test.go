@@ -197,7 +197,7 @@ func TestCandidates(t *testing.T) {
 		"any of those in the allocation": {"any", "CUDA_VISIBLE_DEVICES=GPU-a,MIG-2 CUDA_DEVICE_ORDER=PCI_BUS_ID", 1, "GPU-a MIG-2"},
 		"a list":                         {"0,MIG-2", "CUDA_VISIBLE_DEVICES=1", 1, "GPU-a MIG-2"},
 		"any, of none":                   {"any", "CUDA_VISIBLE_DEVICES=", 1, "CUDA_VISIBLE_DEVICES=: hides every device from the program"},
-		"more than there are":            {"0,1", "", 3, "too few cards: the command uses 3, and there are 2 to choose from"},
+		"more than there are":            {"0,MIG-2", "", 2, "too few cards: the command uses 2, and there are 1 to choose from"},
 		"not to choose: the first":       {"auto", "", 0, "GPU-a"},
 		"not to choose: for two ranks":   {"auto", "", 2, "GPU-a GPU-b"},
 		"what it was given":              {"auto", "CUDA_VISIBLE_DEVICES=GPU-b,GPU-a", 0, "GPU-b GPU-a"},

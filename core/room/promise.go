@@ -11,6 +11,7 @@ import (
 	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -109,7 +110,7 @@ func (p Promise) take(ctx context.Context, called string, total unit.Bytes, by s
 	}
 	q := &queue{Patience: wait, decide: func(held []claim.Held, t turn) ([]claim.Want, error) {
 		want := claim.Want{Resource: claim.Host, Bytes: p.bytes()}
-		others := slices.DeleteFunc(slices.Clone(held), claim.Held.Own)
+		others := slices.DeleteFunc(slices.Clone(held), ledger{descends: proc.Descends}.around)
 		free := total - claim.Sum(claim.Host, others)
 		offer := keep([]Offer{{Free: free, Empty: total}}, held, t.since, time.Now())[0]
 		refused = p.check(called, total, by, others)
