@@ -47,6 +47,22 @@ func claimCards(ctx context.Context, s *settings, say ui.Printer, p *intake.Read
 	return p, nil
 }
 
+// claimAgain claims what a run needs that is taken up again. An exitCode error was printed already.
+func (s *settings) claimAgain(ctx context.Context, say ui.Printer, found *room.Room, r *run.Run) (err error) {
+	if s.claim, err = claimMemory(ctx, *s, say, r.Job.Command, r.Job); err != nil {
+		return err
+	}
+	s.hold, err = s.claimFor(ctx, say, found, r.Job.Command, r.Job, shares(r))
+	r.Job.Command.Env = s.hold.Env(r.Job.Command.Env)
+	return err
+}
+
+// release ends the claims.
+func (s settings) release() {
+	s.claim.Release()
+	s.hold.Release()
+}
+
 // priceOn reads a command again if another kind of card was chosen than the one that it was priced for: the estimates
 // may differ.
 func (s settings) priceOn(ctx context.Context, p *intake.Reading, priced *gpu.Device, chosen string, args []string, ask func(intake.Plugins) intake.Asker) *intake.Reading {
