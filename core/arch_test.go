@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"core/gpu":                  {"core/unit"},
 	"core/gpu/nvml":             {"core/gpu", "core/unit", "github.com/NVIDIA/go-nvml/pkg/nvml"},
 	"core/ladder":               {"core/config", "core/mem", "core/unit"},
-	"core/room":                 {"core/claim", "core/config/command", "core/gpu", "core/gpu/nvml", "core/job", "core/ladder", "core/private", "core/proc", "core/unit", "golang.org/x/sys/unix"},
+	"core/room":                 roomMay,
 	"core/intake":               {"core/config", "core/config/command", "core/confine", "core/gpu", "core/job", "core/ladder", "core/overlay", "core/plugin", "core/plugin/host", "core/private", "core/python", "core/room", "core/run", "core/unit"},
 	"core/oom":                  {"core/job", "core/lazy", "core/unit"},
 	"core/witness":              {"core/oom", "core/overlay", "core/unit"},
@@ -51,8 +51,19 @@ var mayImport = map[string][]string{
 	"core/record":               {"core/job", "core/lazy", "core/private", "core/run", "core/unit", "golang.org/x/sys/unix", "mvdan.cc/sh/v3/syntax"},
 	"core/trust":                {"core/private", "github.com/google/renameio/v2", "golang.org/x/sys/unix"},
 	"core/explain":              {"core/attempt", "core/file", "core/job", "core/oom", "core/record", "core/run", "core/ui"},
-	"core/ui":                   {"core/claim", "core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/plugin", "core/receipt", "core/record", "core/run", "core/unit"},
+	"core/ui":                   uiMay,
 }
+
+var (
+	roomMay = []string{
+		"core/claim", "core/config/command", "core/gpu", "core/gpu/nvml", "core/job", "core/ladder", "core/private",
+		"core/proc", "core/unit", "golang.org/x/sys/unix",
+	}
+	uiMay = []string{
+		"core/claim", "core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/plugin",
+		"core/receipt", "core/record", "core/run", "core/unit",
+	}
+)
 
 // only are packages of other people that one package alone may import, or the packages below it.
 var only = map[string]string{

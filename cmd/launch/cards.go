@@ -21,7 +21,9 @@ import (
 // claimCards claims what a command will use of its cards, for as long as this launch lives, and puts the job on the
 // cards that it chose. A command that no plugin recognised claims something only if the user asked launch to choose a
 // card, or to wait for one. An exitCode error was printed already.
-func claimCards(ctx context.Context, s *settings, say ui.Printer, p *intake.Reading, args []string) (*intake.Reading, error) {
+func claimCards(
+	ctx context.Context, s *settings, say ui.Printer, p *intake.Reading, args []string,
+) (*intake.Reading, error) {
 	var err error
 	if p.Job == nil {
 		if !s.Chooses() && s.Wait == 0 || p.AsksForHelp || s.Device == "cpu" || s.VRAM > 0 {
@@ -65,7 +67,10 @@ func (s settings) release() {
 
 // priceOn reads a command again if another kind of card was chosen than the one that it was priced for: the estimates
 // may differ.
-func (s settings) priceOn(ctx context.Context, p *intake.Reading, priced *gpu.Device, chosen string, args []string, ask func(intake.Plugins) intake.Asker) *intake.Reading {
+func (s settings) priceOn(
+	ctx context.Context, p *intake.Reading, priced *gpu.Device, chosen string, args []string,
+	ask func(intake.Plugins) intake.Asker,
+) *intake.Reading {
 	if now := p.Room.Device; priced.Name == now.Name && priced.Capability == now.Capability {
 		return p
 	}
@@ -96,7 +101,9 @@ func (s settings) prefer(ctx context.Context, p *intake.Reading, args []string) 
 }
 
 // claimFor claims cards for a command. j is nil if no plugin recognised it.
-func (s settings) claimFor(ctx context.Context, say ui.Printer, r *room.Room, c job.Command, j *job.Job, on func(unit.Bytes) room.Share) (*room.Hold, error) {
+func (s settings) claimFor(
+	ctx context.Context, say ui.Printer, r *room.Room, c job.Command, j *job.Job, on func(unit.Bytes) room.Share,
+) (*room.Hold, error) {
 	ctx, signals := s.untilSignal(ctx)
 	hold, err := r.Claim(ctx, c.Env, room.Need{Cards: s.cards(c, j), On: on}, s.patience(say))
 	if by := signals.close(); by != nil {
@@ -215,7 +222,8 @@ func endWaiting(s settings, say ui.Printer, j *job.Job, by os.Signal) error {
 	code := 128 + number(by)
 	why := fmt.Sprintf("interrupted (%v) while waiting for room; nothing was started", by)
 	say.Line("%s", why)
-	writeResult(s, say, result{Version: 1, Ending: run.Interrupted, Code: code, Error: why, Whose: "launch's: " + why, Job: j})
+	writeResult(s, say, result{Version: 1, Ending: run.Interrupted, Code: code, Error: why, Job: j,
+		Whose: "launch's: " + why})
 	return exitCode(code)
 }
 

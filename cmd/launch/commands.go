@@ -22,7 +22,8 @@ import (
 func newGPUs() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "gpus", Short: "list the GPUs, how much memory is in use or claimed, and by whom", Args: takes(0, 0, "no argument"),
+		Use: "gpus", Short: "list the GPUs, how much memory is in use or claimed, and by whom",
+		Args: takes(0, 0, "no argument"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), room.DriverDeadline)
 			defer cancel()

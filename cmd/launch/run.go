@@ -214,7 +214,8 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 			say.Warn("%v", err)
 		}
 	}
-	err = finish(ctx, s, p.Run, rec, say, attempt.Setup{Room: p.Room, Hold: s.hold, Settle: p.Close, Held: held, Signals: signals})
+	setup := attempt.Setup{Room: p.Room, Hold: s.hold, Settle: p.Close, Held: held, Signals: signals}
+	err = finish(ctx, s, p.Run, rec, say, setup)
 	if ownTrouble(err) {
 		say.Warn("%v: the command runs as typed, once, without changes", err)
 		p.Warnings, p.Explained = nil, true

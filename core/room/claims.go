@@ -214,8 +214,9 @@ func (h *Hold) Env(env []string) []string {
 	if h == nil || !h.chosen {
 		return env
 	}
-	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "CUDA_VISIBLE_DEVICES=") })
-	env = append(env, "CUDA_VISIBLE_DEVICES="+Names(h.devices))
+	const visible = "CUDA_VISIBLE_DEVICES="
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, visible) })
+	env = append(env, visible+Names(h.devices))
 	if slices.ContainsFunc(h.devices, func(d gpu.Device) bool { return d.UUID == "" }) {
 		env = append(env, "CUDA_DEVICE_ORDER=PCI_BUS_ID")
 	}
