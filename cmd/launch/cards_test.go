@@ -77,6 +77,14 @@ type trainee struct {
 	killed            bool
 }
 
+// Write takes what a launch prints. It waits for room from when it prints so.
+func (w *trainee) Write(text []byte) (int, error) {
+	if w.asked.IsZero() && bytes.Contains(text, []byte("launch: waiting for")) {
+		w.asked = time.Now()
+	}
+	return w.err.Write(text)
+}
+
 // fits reports whether a card has room for w at some time, beside those that run.
 func (w *trainee) fits(total unit.Bytes, card string, at time.Time, all []*trainee) bool {
 	for _, j := range all {
@@ -166,13 +174,12 @@ func TestFortyLaunches(t *testing.T) {
 		w := &trainee{need: unit.Bytes(mib) * unit.MiB}
 		w.cmd = exec.Command(launch, "--device", "any", "--wait", "--", testPython(), "sized.py",
 			filepath.Join(dir, "log-"+strconv.Itoa(i)), fmt.Sprint(seconds), strconv.Itoa(mib))
-		w.cmd.Dir, w.cmd.Env, w.cmd.Stderr = dir, env, &w.err
+		w.cmd.Dir, w.cmd.Env, w.cmd.Stderr = dir, env, w
 		w.killed = seconds == 600
 		all = append(all, w)
 	}
 	var wait sync.WaitGroup
 	for i, w := range all {
-		w.asked = time.Now()
 		must(t, w.cmd.Start())
 		t.Cleanup(func() { w.cmd.Process.Kill() })
 		if w.killed {
@@ -186,8 +193,16 @@ func TestFortyLaunches(t *testing.T) {
 		}
 	}
 	wait.Wait()
+	waited := 0
 	for i, w := range all {
-		w.read(t, filepath.Join(dir, "log-"+strconv.Itoa(i)))
+		if w.read(t, filepath.Join(dir, "log-"+strconv.Itoa(i))); w.asked.IsZero() {
+			w.asked = w.start // it did not wait
+		} else {
+			waited++
+		}
+	}
+	if waited < 10 {
+		t.Errorf("%d of 40 launches waited", waited)
 	}
 	longest, of := idle(cards, all)
 	t.Logf("the longest that a launch waited for what was free: %v; slack for a busy machine: %v", longest, load.slack())
