@@ -14,58 +14,27 @@ import (
 
 const module = "github.com/launch-ml/launch/"
 
-// slurmMay, like the other lists apart, keeps a line of mayImport short.
-var slurmMay = []string{"core/private", "core/record", "core/run", "core/sweep", "core/unit", "mvdan.cc/sh/v3/syntax"}
+// mayImport is the architecture: which of our packages, and which of other people's, a package may import. It stands in
+// testdata/imports.txt.
+var mayImport = readImports()
 
-// mayImport is the architecture: which of our packages, and which of other people's, a package may import.
-var mayImport = map[string][]string{
-	"core":                       {},
-	"core/unit":                  {},
-	"core/lazy":                  {},
-	"core/claim":                 {"core/lazy", "core/private", "core/unit", "golang.org/x/sys/unix"},
-	"core/private":               {"github.com/google/renameio/v2"},
-	"core/file":                  {},
-	"core/nn":                    {"core/unit"},
-	"core/mem":                   {"core/gpu", "core/nn", "core/unit"},
-	"core/config":                {"core/file", "core/lazy", "go.yaml.in/yaml/v3", "github.com/pelletier/go-toml/v2", "github.com/pelletier/go-toml/v2/unstable"},
-	"core/config/command":        {"core/lazy", "mvdan.cc/sh/v3/syntax"},
-	"core/job":                   {"core/config", "core/config/command"},
-	"core/confine":               {"core/config/command", "core/job"},
-	"core/python":                {"core/file", "core/lazy", "core/config", "core/config/command"},
-	"core/overlay":               {"core/lazy", "core/config", "core/config/command", "core/private", "core/unit"},
-	"core/gpu":                   {"core/unit"},
-	"core/gpu/nvml":              {"core/gpu", "core/unit", "github.com/NVIDIA/go-nvml/pkg/nvml"},
-	"core/ladder":                {"core/config", "core/mem", "core/unit"},
-	"core/room":                  {"core/claim", "core/config/command", "core/gpu", "core/gpu/nvml", "core/job", "core/ladder", "core/private", "core/proc", "core/unit", "golang.org/x/sys/unix"},
-	"core/intake":                {"core/config", "core/config/command", "core/confine", "core/gpu", "core/job", "core/ladder", "core/overlay", "core/plugin", "core/plugin/host", "core/private", "core/python", "core/room", "core/run", "core/unit", "github.com/agnivade/levenshtein"},
-	"core/oom":                   {"core/job", "core/lazy", "core/unit"},
-	"core/witness":               {"core/oom", "core/overlay", "core/unit"},
-	"core/proc":                  {"core/unit", "github.com/creack/pty", "golang.org/x/term", "golang.org/x/sys/unix"},
-	"core/plugin":                {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/unit", "core/plugin/internal/wire"},
-	"core/plugin/declared":       {"core/file", "core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/plugin", "core/python", "core/trust"},
-	"core/plugin/internal/wire":  {"core/file", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "google.golang.org/grpc", "google.golang.org/grpc/codes", "google.golang.org/grpc/status", "google.golang.org/protobuf/types/known/wrapperspb"},
-	"core/plugin/host":           {"core/file", "core/gpu", "core/job", "core/ladder", "core/plugin", "core/plugin/internal/wire", "core/private", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-plugin/runner", "github.com/hashicorp/go-hclog", "golang.org/x/sys/unix"},
-	"core/plugin/plugintest":     {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/overlay", "core/plugin", "core/python", "core/unit"},
-	"core/run":                   {"core/config", "core/job", "core/ladder", "core/lazy", "core/mem", "core/oom", "core/unit"},
-	"core/nodes":                 {"core/ladder", "core/private", "core/run", "core/unit"},
-	"core/observe":               {"core/gpu", "core/gpu/nvml", "core/job", "core/ladder", "core/mem", "core/oom", "core/proc", "core/unit"},
-	"core/ranks":                 {"core/proc", "golang.org/x/sys/unix"},
-	"core/states":                {"core/job", "core/private", "core/proc", "core/run", "core/unit", "github.com/fsnotify/fsnotify", "golang.org/x/sys/unix"},
-	"core/receipt":               {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/private", "core/python", "core/record", "core/run", "core/unit", "golang.org/x/sys/unix"},
-	"core/record":                {"core/config", "core/job", "core/lazy", "core/private", "core/run", "core/unit", "golang.org/x/sys/unix", "mvdan.cc/sh/v3/syntax"},
-	"core/sweep/pack":            {"core/unit"},
-	"core/sweep/pack/packtest":   {"core/sweep/pack", "core/unit"},
-	"core/trust":                 {"core/private", "github.com/google/renameio/v2", "golang.org/x/sys/unix"},
-	"core/explain":               {"core/attempt", "core/file", "core/job", "core/oom", "core/record", "core/run", "core/ui"},
-	"core/sweep":                 {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/lazy", "core/run", "core/unit", "go.yaml.in/yaml/v3", "mvdan.cc/sh/v3/syntax"},
-	"core/sweep/store":           {"core/private", "core/sweep", "golang.org/x/sys/unix"},
-	"core/sweep/slurm":           slurmMay,
-	"core/sweep/slurm/slurmtest": {},
-	"core/sweep/local":           {"core/private", "core/record", "core/run", "core/sweep"},
-	"core/ui":                    {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/plugin", "core/receipt", "core/record", "core/run", "core/sweep", "core/unit"},
-	"core/attempt": {"core/config", "core/config/command", "core/confine", "core/file", "core/job", "core/ladder",
-		"core/observe", "core/oom", "core/overlay", "core/private", "core/proc", "core/python", "core/ranks",
-		"core/receipt", "core/record", "core/room", "core/run", "core/states", "core/unit", "core/witness"},
+func readImports() map[string][]string {
+	text, err := os.ReadFile("testdata/imports.txt")
+	if err != nil {
+		panic(err)
+	}
+	may, dir := map[string][]string{}, ""
+	for line := range strings.Lines(string(text)) {
+		switch name := strings.TrimSpace(line); {
+		case name == "", strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "\t"):
+			may[dir] = append(may[dir], name)
+		default:
+			dir = name
+			may[dir] = nil
+		}
+	}
+	return may
 }
 
 // only are packages of other people that one package alone may import, or the packages below it.

@@ -25,10 +25,10 @@
 //	nn         counts what a PyTorch module costs, without running it: the forward pass on a tape
 //	mem        the ledger: lines of memory with a kind, a part and a source; replays the caching allocator
 //	ladder     the ways to run a job, priced, and which of them fits
-//	room       the memory that a job may take: on its device, in host memory, in /dev/shm; limits and promises
+//	room       the memory that a job may take: on its device, in host memory, in /dev/shm; which card; the wait for room
 //	gpu        devices, as values
 //	gpu/nvml   NVIDIA's driver, in a process of its own
-//	claim      memory that a run holds for itself, so that no other launch promises it too
+//	claim      memory that a run holds for itself, on a card or of the host, so that no other launch promises it too
 //	run        a job and its attempts; Next decides, Carry acts
 //	nodes      carries a run on several machines: one launch decides, the others follow it
 //	attempt    carries out one plan on this machine: writes copies, runs and observes the program, judges its end
@@ -61,9 +61,9 @@
 // world (proc, nvml, record, plugin/host, overlay) decide nothing. arch_test.go lists who may import whom.
 //
 // cmd/launch wires them, one file for each command: run.go and resume.go carry a run, plan.go and estimate.go price,
-// explain.go explains; commands.go, receipts.go, prune.go and trust.go have the small ones. settings.go reads the settings,
-// which go no further (mistyped.go finds misspelled ones); signals.go collects signals that arrive while no program is
-// running, result.go writes --json-file.
+// explain.go explains; commands.go, receipts.go, prune.go and trust.go have the small ones. settings.go reads the
+// settings, which go no further (mistyped.go finds misspelled ones); cards.go claims cards and waits for room,
+// signals.go collects signals that arrive while no program is running, result.go writes --json-file.
 //
 // In a plugin one file reads the command, ladders.go lists the ways to run, and price.go asks arch, which has the
 // formulas, what each needs; stablesr's ahead.go begins with that as soon as it has read the recipe.

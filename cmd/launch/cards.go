@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/claim"
+	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -20,7 +21,9 @@ import (
 // claimCards claims what a command will use of its cards, for as long as this launch lives, and puts the job on the
 // cards that it chose. A command that no plugin recognised claims something only if the user asked launch to choose a
 // card, or to wait for one. An exitCode error was printed already.
-func claimCards(ctx context.Context, s *settings, say ui.Printer, p *intake.Reading, args []string) (*intake.Reading, error) {
+func claimCards(
+	ctx context.Context, s *settings, say ui.Printer, p *intake.Reading, args []string,
+) (*intake.Reading, error) {
 	var err error
 	if p.Job == nil {
 		if !s.Chooses() && s.Wait == 0 || p.AsksForHelp || s.Device == "cpu" || s.VRAM > 0 {
@@ -38,22 +41,69 @@ func claimCards(ctx context.Context, s *settings, say ui.Printer, p *intake.Read
 	if err != nil {
 		return p, err
 	}
-	if chosen := s.hold.Devices(); chosen != nil && (priced.Name != p.Room.Device.Name || priced.Capability != p.Room.Device.Capability) {
-		there := *s
-		there.Device = room.Names(chosen)
-		now, err := read(ctx, there, args, elsewhere) // another kind of card has other estimates
-		if err == nil && now.Job != nil {
-			p.Close()
-			now.Room, p = p.Room, now
-		}
+	if chosen := s.hold.Devices(); chosen != nil {
+		p = s.priceOn(ctx, p, priced, room.Names(chosen), args, elsewhere)
 	}
 	p.Run.Room, p.Run.Empty = p.Room.Size(), p.Room.Empty()
 	p.Command.Env, p.Job.Command.Env = s.hold.Env(p.Command.Env), s.hold.Env(p.Job.Command.Env)
 	return p, nil
 }
 
+// claimAgain claims what a run needs that is taken up again. An exitCode error was printed already.
+func (s *settings) claimAgain(ctx context.Context, say ui.Printer, found *room.Room, r *run.Run) (err error) {
+	if s.claim, err = claimMemory(ctx, *s, say, r.Job.Command, r.Job); err != nil {
+		return err
+	}
+	s.hold, err = s.claimFor(ctx, say, found, r.Job.Command, r.Job, shares(r))
+	r.Job.Command.Env = s.hold.Env(r.Job.Command.Env)
+	return err
+}
+
+// release ends the claims.
+func (s settings) release() {
+	s.claim.Release()
+	s.hold.Release()
+}
+
+// priceOn reads a command again if another kind of card was chosen than the one that it was priced for: the estimates
+// may differ.
+func (s settings) priceOn(
+	ctx context.Context, p *intake.Reading, priced *gpu.Device, chosen string, args []string,
+	ask func(intake.Plugins) intake.Asker,
+) *intake.Reading {
+	if now := p.Room.Device; priced.Name == now.Name && priced.Capability == now.Capability {
+		return p
+	}
+	s.Device = chosen
+	again, err := read(ctx, s, args, ask)
+	if err != nil || again.Job == nil {
+		return p
+	}
+	p.Close()
+	again.Room = p.Room
+	return again
+}
+
+// prefer makes a plan that of the card that launch would choose now.
+func (s settings) prefer(ctx context.Context, p *intake.Reading, args []string) (*intake.Reading, error) {
+	if p.Job == nil || !s.Chooses() {
+		return p, nil
+	}
+	priced := p.Room.Device
+	if err := p.Room.Prefer(p.Command.Env, room.Need{Cards: s.cards(p.Command, p.Job), On: shares(p.Run)}); err != nil {
+		return p, s.deviceError(err)
+	}
+	if priced != nil {
+		p = s.priceOn(ctx, p, priced, room.Names([]gpu.Device{*p.Room.Device}), args, here)
+	}
+	p.Run.Room, p.Run.Empty = p.Room.Size(), p.Room.Empty()
+	return p, nil
+}
+
 // claimFor claims cards for a command. j is nil if no plugin recognised it.
-func (s settings) claimFor(ctx context.Context, say ui.Printer, r *room.Room, c job.Command, j *job.Job, on func(unit.Bytes) room.Share) (*room.Hold, error) {
+func (s settings) claimFor(
+	ctx context.Context, say ui.Printer, r *room.Room, c job.Command, j *job.Job, on func(unit.Bytes) room.Share,
+) (*room.Hold, error) {
 	ctx, signals := s.untilSignal(ctx)
 	hold, err := r.Claim(ctx, c.Env, room.Need{Cards: s.cards(c, j), On: on}, s.patience(say))
 	if by := signals.close(); by != nil {
@@ -175,7 +225,8 @@ func endWaiting(s settings, say ui.Printer, j *job.Job, by os.Signal) error {
 	}
 	why := fmt.Sprintf("interrupted (%v) while waiting for room; nothing was started", by)
 	say.Line("%s", why)
-	writeResult(s, say, result{Version: 1, Ending: run.Interrupted, Code: code, Error: why, Whose: "launch's: " + why, Job: j})
+	writeResult(s, say, result{Version: 1, Ending: run.Interrupted, Code: code, Error: why, Job: j,
+		Whose: "launch's: " + why})
 	return exitCode(code)
 }
 

@@ -77,6 +77,14 @@ type trainee struct {
 	killed            bool
 }
 
+// Write takes what a launch prints. It waits for room from when it prints so.
+func (w *trainee) Write(text []byte) (int, error) {
+	if w.asked.IsZero() && bytes.Contains(text, []byte("launch: waiting for")) {
+		w.asked = time.Now()
+	}
+	return w.err.Write(text)
+}
+
 // fits reports whether a card has room for w at some time, beside those that run.
 func (w *trainee) fits(total unit.Bytes, card string, at time.Time, all []*trainee) bool {
 	for _, j := range all {
@@ -139,7 +147,10 @@ func TestFortyLaunches(t *testing.T) {
 	program, err := os.ReadFile("testdata/sized.py")
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "sized.py"), program, 0o644))
-	cards := map[string]unit.Bytes{"GPU-f1": 24 * unit.GiB, "GPU-f2": 16 * unit.GiB, "GPU-f3": 12 * unit.GiB, "GPU-f4": 8 * unit.GiB}
+	cards := map[string]unit.Bytes{}
+	for i, gib := range []unit.Bytes{24, 16, 12, 8} {
+		cards["GPU-f"+strconv.Itoa(i+1)] = gib * unit.GiB
+	}
 	state := ""
 	for _, uuid := range []string{"GPU-f1", "GPU-f2", "GPU-f3", "GPU-f4"} {
 		state += fmt.Sprintf("gpu A_card %s %d 0 0 8.6\n", uuid, int64(cards[uuid]))
@@ -163,13 +174,12 @@ func TestFortyLaunches(t *testing.T) {
 		w := &trainee{need: unit.Bytes(mib) * unit.MiB}
 		w.cmd = exec.Command(launch, "--device", "any", "--wait", "--", testPython(), "sized.py",
 			filepath.Join(dir, "log-"+strconv.Itoa(i)), fmt.Sprint(seconds), strconv.Itoa(mib))
-		w.cmd.Dir, w.cmd.Env, w.cmd.Stderr = dir, env, &w.err
+		w.cmd.Dir, w.cmd.Env, w.cmd.Stderr = dir, env, w
 		w.killed = seconds == 600
 		all = append(all, w)
 	}
 	var wait sync.WaitGroup
 	for i, w := range all {
-		w.asked = time.Now()
 		must(t, w.cmd.Start())
 		t.Cleanup(func() { w.cmd.Process.Kill() })
 		if w.killed {
@@ -183,8 +193,16 @@ func TestFortyLaunches(t *testing.T) {
 		}
 	}
 	wait.Wait()
+	waited := 0
 	for i, w := range all {
-		w.read(t, filepath.Join(dir, "log-"+strconv.Itoa(i)))
+		if w.read(t, filepath.Join(dir, "log-"+strconv.Itoa(i))); w.asked.IsZero() {
+			w.asked = w.start // it did not wait
+		} else {
+			waited++
+		}
+	}
+	if waited < 10 {
+		t.Errorf("%d of 40 launches waited", waited)
 	}
 	longest, of := idle(cards, all)
 	t.Logf("the longest that a launch waited for what was free: %v; slack for a busy machine: %v", longest, load.slack())
@@ -290,13 +308,19 @@ func TestMemoryOfMany(t *testing.T) {
 		all = append(all, w)
 		rows += fmt.Sprintf("%s %d %v\n", filepath.Join(dir, "log-"+strconv.Itoa(i)), need, seconds)
 	}
-	c := exec.Command("xargs", "-P", "12", "-n", "3", "sh", "-c", `"$0" -q --memory "$2" --wait -- sh -c '`+script+`' sh "$1" "$3" || echo "$2 ended with $?"`, launch)
-	c.Stdin, c.Env = strings.NewReader(rows), append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(dir, "records"), claimsForTest+"="+claims)
+	c := exec.Command("xargs", "-P", "12", "-n", "3", "sh", "-c",
+		`"$0" -q --memory "$2" --wait -- sh -c '`+script+`' sh "$1" "$3" || echo "$2 ended with $?"`, launch)
+	c.Stdin = strings.NewReader(rows)
+	c.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(dir, "records"), claimsForTest+"="+claims)
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
 	must(t, c.Start())
 	victim := all[6]
-	for deadline := time.Now().Add(5 * time.Minute); victim.cmd == nil && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for range 15000 {
+		if victim.cmd != nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
 		for _, h := range listIn(claims) {
 			if p, err := os.FindProcess(h.PID); err == nil && h.Bytes == victim.need && !h.Waiting {
 				victim.cmd = &exec.Cmd{Process: p}
@@ -308,7 +332,8 @@ func TestMemoryOfMany(t *testing.T) {
 	}
 	kill(t, victim, filepath.Join(dir, "log-6"), claims, load)
 	ended := fmt.Sprintf("%d ended with 137\n", victim.need)
-	if err := c.Wait(); err != nil || strings.Count(out.String(), "ended with") != 1 || !strings.Contains(out.String(), ended) {
+	err = c.Wait()
+	if err != nil || strings.Count(out.String(), "ended with") != 1 || !strings.Contains(out.String(), ended) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	for i, w := range all {
@@ -323,5 +348,29 @@ func TestMemoryOfMany(t *testing.T) {
 	t.Logf("the longest that a launch waited for what was free: %v; slack for a busy machine: %v", longest, load.slack())
 	if longest > idleAtMost+load.slack() {
 		t.Errorf("the launch of %v waited %v for what was free, and nothing started", of.need, longest)
+	}
+}
+
+// What a test of many launches measures is what it should.
+func TestIdle(t *testing.T) {
+	began := time.Now()
+	at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
+	job := func(need unit.Bytes, asked, start, end int) *trainee {
+		return &trainee{need: need, asked: at(asked), start: at(start), end: at(end), card: "GPU-1"}
+	}
+	cards := map[string]unit.Bytes{"GPU-1": 10}
+	for name, tt := range map[string]struct {
+		all  []*trainee
+		want time.Duration
+	}{
+		"it waits for room":               {[]*trainee{job(8, 0, 0, 5), job(8, 0, 5, 9)}, 0},
+		"it waits though there was room":  {[]*trainee{job(2, 0, 0, 9), job(8, 0, 4, 9)}, 4 * time.Second},
+		"and after room had come":         {[]*trainee{job(8, 0, 0, 5), job(8, 0, 8, 9)}, 3 * time.Second},
+		"but others started meanwhile":    {[]*trainee{job(1, 0, 0, 9), job(1, 2, 2, 9), job(8, 0, 4, 9)}, 2 * time.Second},
+		"not before it had begun to wait": {[]*trainee{job(8, 0, 0, 1), job(8, 5, 6, 9)}, time.Second},
+	} {
+		if got, _ := idle(cards, tt.all); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/launch-ml/launch/core/claim"
-	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
@@ -23,7 +22,8 @@ import (
 func newGPUs() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "gpus", Short: "list the GPUs, how much memory is in use, and by whom", Args: takes(0, 0, "no argument"),
+		Use: "gpus", Short: "list the GPUs, how much memory is in use or claimed, and by whom",
+		Args: takes(0, 0, "no argument"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), room.DriverDeadline)
 			defer cancel()
@@ -31,18 +31,17 @@ func newGPUs() *cobra.Command {
 			if err != nil && !errors.Is(err, nvml.ErrNoDriver) {
 				return err
 			}
+			held := claim.List()
 			if asJSON {
-				return printJSON(append([]gpu.Device{}, all...))
+				return printJSON(ui.CardsOf(all, held))
 			}
 			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
 			if err != nil {
 				say.Line("no GPU: %v", err)
 			} else {
-				say.GPUs(all)
+				say.GPUs(ui.CardsOf(all, held))
 			}
-			for _, c := range claim.List() {
-				say.Line("%v of %s claimed by process %d (uid %d)", c.Bytes, c.Kind, c.PID, c.UID)
-			}
+			say.OtherClaims(all, held)
 			return nil
 		},
 	}

@@ -51,9 +51,12 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	defer p.Close()
+	defer func() { p.Close() }()
 	if p.Err != nil {
 		return p.Err
+	}
+	if p, err = s.prefer(ctx, p, args); err != nil {
+		return err
 	}
 	if err := room.PromiseOf(s.Limit(), p.Command, p.Job).Check(s.memoryCalled()); err != nil {
 		p.Warnings = append(p.Warnings, err.Error())

@@ -79,8 +79,7 @@ const tidyDeadline = 2 * time.Second
 // tidy runs after a program has ended, before launch exits: it releases the claims and prunes the records, at most once
 // a day.
 func (s settings) tidy() {
-	s.claim.Release()
-	s.hold.Release()
+	s.release()
 	store, now := record.In(s.State), time.Now()
 	if !s.Prune || !store.Due(now) {
 		return

@@ -93,20 +93,14 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	if err != nil {
 		return s.deviceError(err)
 	}
-	if s.claim, err = claimMemory(ctx, s, say, r.Job.Command, r.Job); err != nil {
-		return err
-	}
-	defer s.claim.Release()
 	past, err := takeUp(s, h, r, life, fromStart, say)
 	if err != nil {
 		return err
 	}
-	s.hold, err = s.claimFor(ctx, say, &found, r.Job.Command, r.Job, shares(r))
-	defer s.hold.Release()
-	if err != nil {
+	defer func() { s.release() }()
+	if err := s.claimAgain(ctx, say, &found, r); err != nil {
 		return err
 	}
-	r.Job.Command.Env = s.hold.Env(r.Job.Command.Env)
 	held, unlock, err := lockExperiment(s, r.Job, id)
 	defer unlock()
 	if errors.Is(err, record.ErrBusy) {

@@ -25,6 +25,7 @@ not recognise runs as typed.
 Exit code: the program's own. launch's own codes are
   1      the program exited 0, but its output reports a failure, never reports success, or was lost
   75     not enough free memory now, preempted, in use by another launch, or another node was lost
+         (--wait waits for memory instead)
   78     it cannot fit at the allowed cost; nothing was started
   125    launch itself failed, or the program did not take the settings that launch changed
   126    the command cannot be run
@@ -42,6 +43,7 @@ const examples = `  launch -- python train.py -opt x.yml               run it
   launch --allow speed -- python train.py …          change only what costs time
   launch --set train.optim_g.lr=1e-4 -- python …     run it with another value than the recipe's
   launch --device cpu --memory 8GiB -- python …      use host memory, with a limit
+  launch --device any --wait -- python train.py …    on a card with room, as soon as there is one
   for f in *.yml; do launch -q -- python train.py -opt "$f"; done`
 
 func newRoot() *cobra.Command {

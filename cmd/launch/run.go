@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -46,7 +47,7 @@ func elsewhere(ps intake.Plugins) intake.Asker { return ps.Elsewhere }
 
 // reporter prints launch's own lines while a command runs.
 func reporter(s settings) ui.Printer {
-	return ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr), Quiet: s.Quiet}
+	return ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr), Quiet: s.Quiet, Kept: &bytes.Buffer{}}
 }
 
 // wrap runs a command. It returns only if nothing ran: after a program, launch exits as the program did.
@@ -275,6 +276,7 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 	defer x.Close()
 	j := x.Journal(r, say, s.receipts())
 	stop, err := carryOn(ctx, s, at, r, x, j, say)
+	s.hold.Release() // the program has ended: others may wait for its card
 	var sooner *attempt.Interrupted
 	if errors.As(err, &sooner) {
 		return interrupted(s, r, rec, say, sooner)
@@ -292,6 +294,9 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 	if rec != nil {
 		rec.Write(record.Event{Kind: record.Stopped, Stop: stop})
 		rec.Close()
+	}
+	if last == nil || last.Outcome.Ending != run.Succeeded {
+		x.BreakLine()
 	}
 	say.Summary(r, stop, id(rec), code, whose)
 	// without a saved state, starting over loses nothing

@@ -86,7 +86,8 @@ func (s settings) Value(key, value string) string {
 func addFlags(f *pflag.FlagSet) {
 	f.String("allow", "metrics", "highest cost of a change: "+strings.Join(ladder.Costs(), ", "))
 	f.String("vram", "", "plan for a card of this size, such as 12GiB; it does not have to be in this machine")
-	f.String("device", "auto", "auto, cpu, a GPU by index or UUID; any, or a list such as 0,2: launch chooses a card with room")
+	f.String("device", "auto", "auto, cpu, a GPU by index or UUID; any, or a list such as 0,2: launch chooses a card "+
+		"with room")
 	f.String("wait", "", "wait for room on the card, or for --memory, instead of exit 75; --wait=30m: at most so long")
 	f.Lookup("wait").NoOptDefVal = "true"
 	f.String("memory", "", "with --device cpu: memory limit for each process of the job, enforced by the kernel "+

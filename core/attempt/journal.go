@@ -67,7 +67,7 @@ func (j *journal) Ended(a *run.Attempt) error {
 	if err := j.receipts.Append(j.subject.Receipts(name, j.run, a)...); err != nil && j.x.Record != nil {
 		j.warn(err)
 	}
-	if a.Outcome.Ending != run.Succeeded || !j.x.Quiet {
+	if !j.x.Quiet { // then the lines about an attempt are printed at the end, and only if it comes to a bad one
 		j.x.BreakLine()
 	}
 	j.voice.Ended(a)

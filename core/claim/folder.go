@@ -117,11 +117,20 @@ func Stamp() time.Time {
 }
 
 // Bury removes the claims of this account's launches that were killed, so that Stamp changes. They count no more even
-// if nobody does.
-func Bury() {
+// if nobody does. It does nothing if another launch did so less than a time ago.
+func Bury(ago time.Duration) {
 	dir, err := place()
 	if err != nil {
 		return
+	}
+	done, now := filepath.Join(dir, ".buried"), time.Now()
+	if info, err := os.Stat(done); err == nil && now.Sub(info.ModTime()).Abs() < ago {
+		return
+	}
+	if os.Chtimes(done, now, now) != nil {
+		if f, err := private.Open(done, os.O_CREATE|os.O_RDWR, 0o600); err == nil {
+			f.Close()
+		}
 	}
 	locks, _ := filepath.Glob(filepath.Join(dir, "*.lock"))
 	if !slices.ContainsFunc(locks, func(path string) bool { return filepath.Base(path) != ".lock" && !locked(path) }) {

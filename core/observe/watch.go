@@ -48,7 +48,8 @@ type Watch struct {
 // limited.
 func Start(ctx context.Context, of Subject) *Watch {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &Watch{timeline: newTimeline(), observations: newObservations(of.Every), hook: of.Hook, uses: of.Uses, end: cancel}
+	w := &Watch{timeline: newTimeline(), observations: newObservations(of.Every), hook: of.Hook, end: cancel}
+	w.uses = of.Uses
 	start := func(look func(context.Context)) {
 		done := make(chan struct{})
 		w.done = append(w.done, done)

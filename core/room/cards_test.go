@@ -45,24 +45,52 @@ func TestOffer(t *testing.T) {
 		want  unit.Bytes
 		open  bool
 	}{
-		"an empty card":                              {want: 24 * g},
-		"another's process":                          {used: 5 * g, procs: procs(99, 5*g), want: 19 * g},
-		"a claim that is not used yet":               {held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g},
-		"a claim that is used in part":               {used: 4 * g, procs: procs(11, 4*g), held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g},
-		"a claim that is exceeded":                   {used: 12 * g, procs: procs(11, 12*g), held: []claim.Held{held(10, onCard(10*g))}, want: 12 * g},
-		"two processes of one launch":                {used: 8 * g, procs: procs(11, 4*g, 12, 4*g), held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g},
-		"a claim and another's process":              {used: 9 * g, procs: procs(11, 4*g, 99, 5*g), held: []claim.Held{held(10, onCard(10*g))}, want: 9 * g},
-		"two claims, one of them used":               {used: 4 * g, procs: procs(11, 4*g), held: []claim.Held{held(10, onCard(6*g)), held(20, onCard(6*g))}, want: 12 * g},
-		"a desktop that is not listed":               {used: g, held: []claim.Held{held(10, onCard(10*g))}, want: 13 * g},
-		"in a container: its use may be the claim's": {used: 10 * g, blind: true, held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g},
-		"in a container: never less than is used":    {used: 12 * g, blind: true, held: []claim.Held{held(10, onCard(10*g))}, want: 12 * g},
-		"a process of another namespace":             {used: 10 * g, procs: procs(7777, 10*g), held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g},
-		"a process whose use is not told":            {used: 10 * g, procs: procs(11, -1), held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g},
-		"a claim of unknown size":                    {used: 3 * g, procs: procs(11, 3*g), held: []claim.Held{held(10, open)}, want: 21 * g, open: true},
-		"a launch that waits":                        {held: []claim.Held{held(10, waits)}, want: 24 * g},
-		"another account's claim":                    {used: 2 * g, procs: procs(11, 2*g), held: []claim.Held{theirs}, want: 22 * g},
-		"another card's claim":                       {held: []claim.Held{held(10, claim.Want{Resource: claim.Card("GPU-2"), Bytes: 9 * g})}, want: 24 * g},
-		"more promised than there is":                {used: 20 * g, procs: procs(99, 20*g), held: []claim.Held{held(10, onCard(10*g))}, want: 0},
+		"an empty card":                {want: 24 * g},
+		"another's process":            {used: 5 * g, procs: procs(99, 5*g), want: 19 * g},
+		"a claim that is not used yet": {held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g},
+		"a claim that is used in part": {
+			used: 4 * g, procs: procs(11, 4*g), held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g,
+		},
+		"a claim that is exceeded": {
+			used: 12 * g, procs: procs(11, 12*g), held: []claim.Held{held(10, onCard(10*g))}, want: 12 * g,
+		},
+		"two processes of one launch": {
+			used: 8 * g, procs: procs(11, 4*g, 12, 4*g), held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g,
+		},
+		"a claim and another's process": {
+			used: 9 * g, procs: procs(11, 4*g, 99, 5*g), held: []claim.Held{held(10, onCard(10*g))}, want: 9 * g,
+		},
+		"two claims, one of them used": {
+			used: 4 * g, procs: procs(11, 4*g), held: []claim.Held{held(10, onCard(6*g)), held(20, onCard(6*g))}, want: 12 * g,
+		},
+		"a desktop that is not listed": {
+			used: g, held: []claim.Held{held(10, onCard(10*g))}, want: 13 * g,
+		},
+		"in a container: its use may be the claim's": {
+			used: 10 * g, blind: true, held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g,
+		},
+		"in a container: never less than is used": {
+			used: 12 * g, blind: true, held: []claim.Held{held(10, onCard(10*g))}, want: 12 * g,
+		},
+		"a process of another namespace": {
+			used: 10 * g, procs: procs(7777, 10*g), held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g,
+		},
+		"a process whose use is not told": {
+			used: 10 * g, procs: procs(11, -1), held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g,
+		},
+		"a claim of unknown size": {
+			used: 3 * g, procs: procs(11, 3*g), held: []claim.Held{held(10, open)}, want: 21 * g, open: true,
+		},
+		"a launch that waits": {held: []claim.Held{held(10, waits)}, want: 24 * g},
+		"another account's claim": {
+			used: 2 * g, procs: procs(11, 2*g), held: []claim.Held{theirs}, want: 22 * g,
+		},
+		"another card's claim": {
+			held: []claim.Held{held(10, claim.Want{Resource: claim.Card("GPU-2"), Bytes: 9 * g})}, want: 24 * g,
+		},
+		"more promised than there is": {
+			used: 20 * g, procs: procs(99, 20*g), held: []claim.Held{held(10, onCard(10*g))}, want: 0,
+		},
 	} {
 		l := ledger{
 			held: tt.held, blind: tt.blind,
@@ -103,24 +131,58 @@ func TestChoose(t *testing.T) {
 		patient bool
 		want    string
 	}{
-		"the tightest card that fits":              {[]Offer{offer(24, 24), offer(10, 24), offer(12, 12)}, needs(10 * g), 1, true, "[1] fits"},
-		"the first of equals":                      {[]Offer{offer(24, 24), offer(24, 24)}, needs(10 * g), 1, true, "[0] fits"},
-		"no card now: wait":                        {[]Offer{offer(9, 24), offer(4, 24)}, needs(10 * g), 1, true, "waits for 10.0 GiB among [0 1]"},
-		"no card now: the one with most":           {[]Offer{offer(4, 24), offer(9, 24)}, needs(10 * g), 1, false, "[1]"},
-		"as asked on a large card, not less":       {[]Offer{offer(8, 8), offer(9, 24)}, needs(10 * g), 1, true, "waits for 10.0 GiB among [1]"},
-		"not patient: on the card of its plan":     {[]Offer{offer(8, 8), offer(9, 24)}, needs(10 * g), 1, false, "[1]"},
-		"as asked on none: the milder plan":        {[]Offer{offer(8, 8), offer(9, 9)}, needs(16 * g), 1, true, "[0] fits"},
-		"on none at all":                           {[]Offer{offer(4, 8), offer(5, 8)}, needs(40 * g), 1, true, "never [1]"},
-		"no cards":                                 {nil, needs(g), 1, true, "never []"},
-		"two cards":                                {[]Offer{offer(24, 24), offer(9, 24), offer(12, 24)}, needs(10 * g), 2, true, "[2 0] fits"},
-		"two cards, one is free":                   {[]Offer{offer(24, 24), offer(9, 24)}, needs(10 * g), 2, true, "waits for 10.0 GiB among [0 1]"},
-		"two cards, one large enough":              {[]Offer{offer(24, 24), offer(9, 9)}, needs(10 * g), 2, true, "[1 0] fits"},
-		"unknown: a card without claims":           {[]Offer{claimed(offer(20, 24), false), offer(22, 24), offer(23, 24)}, Unknown.On, 1, true, "[2] fits"},
-		"unknown: none without claims":             {[]Offer{claimed(offer(20, 24), false)}, Unknown.On, 1, true, "waits for 0 B among [0]"},
-		"unknown, not patient: refused":            {[]Offer{claimed(offer(20, 24), false)}, Unknown.On, 1, false, "waits for 0 B among [0]"},
-		"unknown: others use half of it":           {[]Offer{offer(12, 24)}, Unknown.On, 1, true, "waits for 0 B among [0]"},
-		"a card whose claim is open":               {[]Offer{claimed(offer(20, 24), true)}, needs(10 * g), 1, true, "waits for 10.0 GiB among [0]"},
-		"an open card is the last, if not patient": {[]Offer{claimed(offer(20, 24), true), offer(8, 24)}, needs(10 * g), 1, false, "[1]"},
+		"the tightest card that fits": {
+			[]Offer{offer(24, 24), offer(10, 24), offer(12, 12)}, needs(10 * g), 1, true, "[1] fits",
+		},
+		"the first of equals": {
+			[]Offer{offer(24, 24), offer(24, 24)}, needs(10 * g), 1, true, "[0] fits",
+		},
+		"no card now: wait": {
+			[]Offer{offer(9, 24), offer(4, 24)}, needs(10 * g), 1, true, "waits for 10.0 GiB among [0 1]",
+		},
+		"no card now: the one with most": {
+			[]Offer{offer(4, 24), offer(9, 24)}, needs(10 * g), 1, false, "[1]",
+		},
+		"as asked on a large card, not less": {
+			[]Offer{offer(8, 8), offer(9, 24)}, needs(10 * g), 1, true, "waits for 10.0 GiB among [1]",
+		},
+		"not patient: on the card of its plan": {
+			[]Offer{offer(8, 8), offer(9, 24)}, needs(10 * g), 1, false, "[1]",
+		},
+		"as asked on none: the milder plan": {
+			[]Offer{offer(8, 8), offer(9, 9)}, needs(16 * g), 1, true, "[0] fits",
+		},
+		"on none at all": {
+			[]Offer{offer(4, 8), offer(5, 8)}, needs(40 * g), 1, true, "never [1]",
+		},
+		"no cards": {nil, needs(g), 1, true, "never []"},
+		"two cards": {
+			[]Offer{offer(24, 24), offer(9, 24), offer(12, 24)}, needs(10 * g), 2, true, "[2 0] fits",
+		},
+		"two cards, one is free": {
+			[]Offer{offer(24, 24), offer(9, 24)}, needs(10 * g), 2, true, "waits for 10.0 GiB among [0 1]",
+		},
+		"two cards, one large enough": {
+			[]Offer{offer(24, 24), offer(9, 9)}, needs(10 * g), 2, true, "[1 0] fits",
+		},
+		"unknown: a card without claims": {
+			[]Offer{claimed(offer(20, 24), false), offer(22, 24), offer(23, 24)}, Unknown.On, 1, true, "[2] fits",
+		},
+		"unknown: none without claims": {
+			[]Offer{claimed(offer(20, 24), false)}, Unknown.On, 1, true, "waits for 0 B among [0]",
+		},
+		"unknown, not patient: refused": {
+			[]Offer{claimed(offer(20, 24), false)}, Unknown.On, 1, false, "waits for 0 B among [0]",
+		},
+		"unknown: others use half of it": {
+			[]Offer{offer(12, 24)}, Unknown.On, 1, true, "waits for 0 B among [0]",
+		},
+		"a card whose claim is open": {
+			[]Offer{claimed(offer(20, 24), true)}, needs(10 * g), 1, true, "waits for 10.0 GiB among [0]",
+		},
+		"an open card is the last, if not patient": {
+			[]Offer{claimed(offer(20, 24), true), offer(8, 24)}, needs(10 * g), 1, false, "[1]",
+		},
 	} {
 		c := Choose(tt.offers, Need{Cards: tt.cards, On: tt.on}, tt.patient)
 		got := fmt.Sprint(c.At)
@@ -151,14 +213,29 @@ func TestKeep(t *testing.T) {
 		since time.Duration
 		want  []unit.Bytes
 	}{
-		"nobody waits":                       {nil, 0, []unit.Bytes{6 * g, 8 * g}},
-		"for a moment":                       {[]claim.Held{waits(time.Second, 10*g, "GPU-1", "GPU-2")}, 0, []unit.Bytes{6 * g, 8 * g}},
-		"too long: the card with most":       {[]claim.Held{waits(2*time.Minute, 10*g, "GPU-1", "GPU-2")}, 0, []unit.Bytes{6 * g, 0}},
-		"too long, but there is room beside": {[]claim.Held{waits(2*time.Minute, 5*g, "GPU-2")}, 0, []unit.Bytes{6 * g, 3 * g}},
-		"one that waits for longer still":    {[]claim.Held{waits(2*time.Minute, 10*g, "GPU-1", "GPU-2")}, 3 * time.Minute, []unit.Bytes{6 * g, 8 * g}},
-		"two: a card each":                   {[]claim.Held{waits(2*time.Minute, 10*g, "GPU-1", "GPU-2"), waits(3*time.Minute, 10*g, "GPU-1", "GPU-2")}, 0, []unit.Bytes{0, 0}},
-		"a card that it cannot use":          {[]claim.Held{waits(2*time.Minute, 10*g, "GPU-1")}, 0, []unit.Bytes{0, 8 * g}},
-		"a card that is too small for it":    {[]claim.Held{waits(2*time.Minute, 30*g, "GPU-1", "GPU-2")}, 0, []unit.Bytes{6 * g, 8 * g}},
+		"nobody waits": {nil, 0, []unit.Bytes{6 * g, 8 * g}},
+		"for a moment": {
+			[]claim.Held{waits(time.Second, 10*g, "GPU-1", "GPU-2")}, 0, []unit.Bytes{6 * g, 8 * g},
+		},
+		"too long: the card with most": {
+			[]claim.Held{waits(2*time.Minute, 10*g, "GPU-1", "GPU-2")}, 0, []unit.Bytes{6 * g, 0},
+		},
+		"too long, but there is room beside": {
+			[]claim.Held{waits(2*time.Minute, 5*g, "GPU-2")}, 0, []unit.Bytes{6 * g, 3 * g},
+		},
+		"one that waits for longer still": {
+			[]claim.Held{waits(2*time.Minute, 10*g, "GPU-1", "GPU-2")}, 3 * time.Minute, []unit.Bytes{6 * g, 8 * g},
+		},
+		"two: a card each": {
+			[]claim.Held{waits(2*time.Minute, 10*g, "GPU-1", "GPU-2"), waits(3*time.Minute, 10*g, "GPU-1", "GPU-2")}, 0,
+			[]unit.Bytes{0, 0},
+		},
+		"a card that it cannot use": {
+			[]claim.Held{waits(2*time.Minute, 10*g, "GPU-1")}, 0, []unit.Bytes{0, 8 * g},
+		},
+		"a card that is too small for it": {
+			[]claim.Held{waits(2*time.Minute, 30*g, "GPU-1", "GPU-2")}, 0, []unit.Bytes{6 * g, 8 * g},
+		},
 	} {
 		offers := []Offer{
 			{Device: gpu.Device{UUID: "GPU-1"}, Free: 6 * g, Empty: 24 * g},
@@ -193,16 +270,22 @@ func TestCandidates(t *testing.T) {
 		cards       int
 		want        string
 	}{
-		"any":                            {"any", "", 1, "GPU-a GPU-b MIG-1 MIG-2"},
-		"any of those in the allocation": {"any", "CUDA_VISIBLE_DEVICES=GPU-a,MIG-2 CUDA_DEVICE_ORDER=PCI_BUS_ID", 1, "GPU-a MIG-2"},
-		"a list":                         {"0,MIG-2", "CUDA_VISIBLE_DEVICES=1", 1, "GPU-a MIG-2"},
-		"any, of none":                   {"any", "CUDA_VISIBLE_DEVICES=", 1, "CUDA_VISIBLE_DEVICES=: hides every device from the program"},
-		"more than there are":            {"0,1", "", 3, "too few cards: the command uses 3, and there are 2 to choose from"},
-		"not to choose: the first":       {"auto", "", 0, "GPU-a"},
-		"not to choose: for two ranks":   {"auto", "", 2, "GPU-a GPU-b"},
-		"what it was given":              {"auto", "CUDA_VISIBLE_DEVICES=GPU-b,GPU-a", 0, "GPU-b GPU-a"},
-		"one by name":                    {"1", "", 1, "GPU-b"},
-		"a slice by name":                {"MIG-2", "", 1, "MIG-2"},
+		"any": {"any", "", 1, "GPU-a GPU-b MIG-1 MIG-2"},
+		"any of those in the allocation": {
+			"any", "CUDA_VISIBLE_DEVICES=GPU-a,MIG-2 CUDA_DEVICE_ORDER=PCI_BUS_ID", 1, "GPU-a MIG-2",
+		},
+		"a list": {"0,MIG-2", "CUDA_VISIBLE_DEVICES=1", 1, "GPU-a MIG-2"},
+		"any, of none": {
+			"any", "CUDA_VISIBLE_DEVICES=", 1, "CUDA_VISIBLE_DEVICES=: hides every device from the program",
+		},
+		"more than there are": {
+			"0,MIG-2", "", 2, "too few cards: the command uses 2, and there are 1 to choose from",
+		},
+		"not to choose: the first":     {"auto", "", 0, "GPU-a"},
+		"not to choose: for two ranks": {"auto", "", 2, "GPU-a GPU-b"},
+		"what it was given":            {"auto", "CUDA_VISIBLE_DEVICES=GPU-b,GPU-a", 0, "GPU-b GPU-a"},
+		"one by name":                  {"1", "", 1, "GPU-b"},
+		"a slice by name":              {"MIG-2", "", 1, "MIG-2"},
 	} {
 		r := Room{wish: Wish{Device: tt.device}, all: all}
 		err := r.among(strings.Fields(tt.env), nil)

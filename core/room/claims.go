@@ -92,16 +92,38 @@ func (r *Room) Claim(ctx context.Context, env []string, n Need, p Patience) (*Ho
 	return h, nil
 }
 
+// Prefer puts the room on the cards that [Room.Claim] would choose now, without a claim.
+func (r *Room) Prefer(env []string, n Need) error {
+	cards, err := r.cards(env, &n)
+	if err != nil || len(cards) == 0 || !r.wish.Chooses() {
+		return err
+	}
+	held := claim.List()
+	offers := keep(r.offers(cards, held), held, time.Now(), time.Now())
+	if c := Choose(offers, n, false); len(c.At) > 0 {
+		var at []Offer
+		for _, i := range c.At {
+			at = append(at, offers[i])
+		}
+		r.fullest(at)
+	}
+	return nil
+}
+
 // ErrCards is wrapped by the error of a job that uses more cards than there are.
 var ErrCards = errors.New("too few cards")
 
 // cards lists the cards that the job may use: those to choose from, or those that it will use all.
 func (r *Room) cards(env []string, n *Need) ([]gpu.Device, error) {
 	if r.wish.Chooses() {
-		if n.Cards = max(1, n.Cards); len(r.seen) > 0 && len(r.seen) < n.Cards {
-			return nil, fmt.Errorf("%w: the command uses %d, and there are %d to choose from", ErrCards, n.Cards, len(r.seen))
+		from := r.seen
+		if n.Cards = max(1, n.Cards); n.Cards > 1 { // CUDA gives a program one slice, and no other card beside it
+			from = slices.DeleteFunc(slices.Clone(from), func(d gpu.Device) bool { return d.Parent != "" })
 		}
-		return r.seen, nil
+		if len(r.seen) > 0 && len(from) < n.Cards {
+			return nil, fmt.Errorf("%w: the command uses %d, and there are %d to choose from", ErrCards, n.Cards, len(from))
+		}
+		return from, nil
 	}
 	if r.Device == nil || r.Device.Kind != gpu.CUDA || r.Device.Planned || r.Device.UUID == "" {
 		return nil, nil
@@ -192,8 +214,9 @@ func (h *Hold) Env(env []string) []string {
 	if h == nil || !h.chosen {
 		return env
 	}
-	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "CUDA_VISIBLE_DEVICES=") })
-	env = append(env, "CUDA_VISIBLE_DEVICES="+Names(h.devices))
+	const visible = "CUDA_VISIBLE_DEVICES="
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, visible) })
+	env = append(env, visible+Names(h.devices))
 	if slices.ContainsFunc(h.devices, func(d gpu.Device) bool { return d.UUID == "" }) {
 		env = append(env, "CUDA_DEVICE_ORDER=PCI_BUS_ID")
 	}

@@ -1,6 +1,8 @@
 package room
 
 import (
+	"os"
+
 	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/unit"
@@ -70,14 +72,20 @@ func (l ledger) offer(d gpu.Device) Offer {
 	return o
 }
 
-// of lists the claims of other launches on a card that this one respects.
+// of lists the claims of other launches on a card that this one respects. Those of launches that this one runs in do
+// not count: it would wait for its own end.
 func (l ledger) of(d gpu.Device) (out []claim.Held) {
 	for _, h := range l.held {
-		if h.Resource == claim.Card(d.UUID) && !h.Waiting && h.Refuses() && !h.Own() {
+		if h.Resource == claim.Card(d.UUID) && !h.Waiting && h.Refuses() && !l.around(h) {
 			out = append(out, h)
 		}
 	}
 	return out
+}
+
+// around reports whether a claim is this launch's, or that of a launch in which this one runs.
+func (l ledger) around(h claim.Held) bool {
+	return h.Own() || h.UID == os.Geteuid() && l.descends(os.Getpid(), h.PID)
 }
 
 // launch returns the launch, of those that hold a claim, that a process belongs to.

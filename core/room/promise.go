@@ -11,6 +11,7 @@ import (
 	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -74,9 +75,11 @@ func (p Promise) check(called string, total unit.Bytes, by string, held []claim.
 }
 
 // Take claims the promised memory until the claim is released. It waits for it as long as the user allows. It returns a
-// [*Refusal] if the memory is not available; with anyway it claims it nevertheless. Any other failure is only a warning:
-// the training matters more than the claim. An error of ctx is returned as it is.
-func (p Promise) Take(ctx context.Context, called string, anyway bool, wait Patience) (held *claim.Claim, warnings []string, err error) {
+// [*Refusal] if the memory is not available; with anyway it claims it nevertheless. Any other failure is only a
+// warning: the training matters more than the claim. An error of ctx is returned as it is.
+func (p Promise) Take(
+	ctx context.Context, called string, anyway bool, wait Patience,
+) (held *claim.Claim, warnings []string, err error) {
 	if p.bytes() == 0 {
 		return nil, nil, nil
 	}
@@ -102,14 +105,16 @@ func (p Promise) Take(ctx context.Context, called string, anyway bool, wait Pati
 }
 
 // take waits in the queue for host memory. With anyway it does not: it returns the claim and the refusal.
-func (p Promise) take(ctx context.Context, called string, total unit.Bytes, by string, anyway bool, wait Patience) (*claim.Claim, error) {
+func (p Promise) take(
+	ctx context.Context, called string, total unit.Bytes, by string, anyway bool, wait Patience,
+) (*claim.Claim, error) {
 	var refused error
 	if anyway || total == 0 {
 		wait.For = 0
 	}
 	q := &queue{Patience: wait, decide: func(held []claim.Held, t turn) ([]claim.Want, error) {
 		want := claim.Want{Resource: claim.Host, Bytes: p.bytes()}
-		others := slices.DeleteFunc(slices.Clone(held), claim.Held.Own)
+		others := slices.DeleteFunc(slices.Clone(held), ledger{descends: proc.Descends}.around)
 		free := total - claim.Sum(claim.Host, others)
 		offer := keep([]Offer{{Free: free, Empty: total}}, held, t.since, time.Now())[0]
 		refused = p.check(called, total, by, others)

@@ -43,10 +43,10 @@ type queue struct {
 }
 
 const (
-	glance = 50 * time.Millisecond  // how often a waiting launch looks whether a claim has changed
+	glance = 100 * time.Millisecond // how often a waiting launch looks whether a claim has changed
 	bury   = 500 * time.Millisecond // how often it looks for launches that were killed
 	sight  = 250 * time.Millisecond // how often one of them asks the driver
-	reopen = time.Second            // after this it decides again, even if nothing seems to have changed
+	reopen = 3 * time.Second / 2    // after this it decides again, even if nothing seems to have changed
 )
 
 // wait returns the claims that decide wants, as soon as it wants any that do not wait. It returns when ctx is done.
@@ -99,7 +99,7 @@ func (q *queue) stand(ctx context.Context, t turn) ([]*claim.Claim, error) {
 		now := time.Now()
 		if now.Sub(buried) > bury {
 			buried = now
-			claim.Bury()
+			claim.Bury(bury)
 		}
 		t.patient = q.For < 0 || now.Sub(t.since) < q.For
 		if changed := claim.Stamp(); t.patient && changed.Equal(stamp) && now.Sub(last) < reopen {
@@ -154,8 +154,8 @@ func (q *queue) once(t turn) (made []*claim.Claim, err error) {
 // errStill ends a decision that leaves everything as it was.
 var errStill = errors.New("still waiting")
 
-// The launches of this account that wait share what one of them sees of the cards: a driver that is asked by forty would
-// have little time for anything else.
+// The launches of this account that wait share what one of them sees of the cards: a driver that is asked by forty
+// would have little time for anything else.
 const (
 	lookFile = ".cards"
 	lookLock = ".watching"

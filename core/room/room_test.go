@@ -84,13 +84,21 @@ func TestPromise(t *testing.T) {
 		want  string
 		never bool
 	}{
-		"no limit":            {Promise{0, 1}, unit.GiB, nil, "", false},
-		"an unknown machine":  {Promise{unit.GiB, 1}, 0, nil, "", false},
-		"fits":                {two, 16 * unit.GiB, nil, "", false},
-		"too much for all":    {two, 15 * unit.GiB, nil, "--memory 8 GiB for each of 2 processes, 16.0 GiB together, is more than the machine of 15.0 GiB", true},
-		"another launch's":    {two, 20 * unit.GiB, []claim.Held{{Want: host(8 * unit.GiB), UID: mine}}, "other launches hold 8.00 GiB", false},
-		"another account's":   {two, 20 * unit.GiB, []claim.Held{{Want: host(8 * unit.GiB), UID: theirs}}, "", false},
-		"of another resource": {two, 20 * unit.GiB, []claim.Held{{Want: claim.Want{Resource: claim.Card("GPU-1"), Bytes: 8 * unit.GiB}, UID: mine}}, "", false},
+		"no limit":           {Promise{0, 1}, unit.GiB, nil, "", false},
+		"an unknown machine": {Promise{unit.GiB, 1}, 0, nil, "", false},
+		"fits":               {two, 16 * unit.GiB, nil, "", false},
+		"too much for all": {
+			two, 15 * unit.GiB, nil,
+			"--memory 8 GiB for each of 2 processes, 16.0 GiB together, is more than the machine of 15.0 GiB", true,
+		},
+		"another launch's": {
+			two, 20 * unit.GiB, []claim.Held{{Want: host(8 * unit.GiB), UID: mine}}, "other launches hold 8.00 GiB", false,
+		},
+		"another account's": {two, 20 * unit.GiB, []claim.Held{{Want: host(8 * unit.GiB), UID: theirs}}, "", false},
+		"of another resource": {
+			two, 20 * unit.GiB,
+			[]claim.Held{{Want: claim.Want{Resource: claim.Card("GPU-1"), Bytes: 8 * unit.GiB}, UID: mine}}, "", false,
+		},
 	} {
 		if mine == 0 && name == "another account's" {
 			tt.held[0].UID = 12345
@@ -101,7 +109,9 @@ func TestPromise(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
-	if w := crowded(unit.GiB, []claim.Held{{Want: host(unit.GiB), UID: mine}, {Want: host(unit.GiB), UID: 4242}}); len(w) != 1 || !strings.Contains(w[0], "2.00 GiB, more than the 1.00 GiB of host memory") {
+	held := []claim.Held{{Want: host(unit.GiB), UID: mine}, {Want: host(unit.GiB), UID: 4242}}
+	if w := crowded(unit.GiB, held); len(w) != 1 ||
+		!strings.Contains(w[0], "2.00 GiB, more than the 1.00 GiB of host memory") {
 		t.Errorf("two accounts promise twice what there is: %q", w)
 	}
 }

@@ -13,6 +13,7 @@
 package ui
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"math"
@@ -434,6 +435,24 @@ type Printer struct {
 	Prefix string // "launch: " while a program runs
 	Colour bool
 	Quiet  bool // only what ended badly, and why
+	// Kept, with Quiet, are the lines about attempts: they are written if the run ends badly, and dropped if a later
+	// attempt succeeds. nil: they are written at once.
+	Kept *bytes.Buffer
+}
+
+// kept is the printer for a line about an attempt that may be recovered.
+func (p Printer) kept() Printer {
+	if p.Quiet && p.Kept != nil {
+		p.W = p.Kept
+	}
+	return p
+}
+
+// writeKept writes what was kept.
+func (p Printer) writeKept() {
+	if p.Kept != nil {
+		p.Kept.WriteTo(p.W)
+	}
 }
 
 // line writes one text. All output for a person passes here: it is cleaned ([Clean]), and its second and later lines are indented.

@@ -15,6 +15,7 @@ import (
 // Starting writes one line with what an attempt changes: after a failed attempt, the remedy. first is set for the first attempt
 // after trials.
 func (p Printer) Starting(plan *run.Plan, first bool) {
+	p = p.kept()
 	what := plan.Changes()
 	switch plan.Trial {
 	case run.Rehearsal:
@@ -44,6 +45,7 @@ func (p Printer) Starting(plan *run.Plan, first bool) {
 
 // Ended writes one line with the cause of an attempt's end. The summary reports a success.
 func (p Printer) Ended(a *run.Attempt) {
+	p = p.kept()
 	out := a.Outcome
 	switch {
 	case out.Ending != run.Succeeded:
@@ -94,6 +96,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	if p.Quiet && ended == run.Succeeded {
 		return
 	}
+	p.writeKept()
 	took, trials := time.Duration(0), 0
 	for _, a := range r.Attempts {
 		took += a.Outcome.Took

@@ -6,31 +6,12 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/receipt"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
 )
-
-// GPUs writes the list of devices.
-func (p Printer) GPUs(all []gpu.Device) {
-	for _, d := range all {
-		name := OneLine(d.Name)
-		if d.Parent != "" {
-			name = "  " + name
-		}
-		p.line("%d  %-32s %10v free of %-10v %s", d.Index, name, d.Free(), d.Total, d.UUID)
-		for _, proc := range d.Processes {
-			used := proc.Used.String()
-			if proc.Used < 0 {
-				used = "unknown"
-			}
-			p.line("   process %-8d %10s  %s", proc.PID, used, OneLine(strings.TrimSpace(proc.User+"  "+proc.Name)))
-		}
-	}
-}
 
 // RunRow is a run in the list of runs.
 type RunRow struct {

@@ -1,0 +1,76 @@
+package ui
+
+import (
+	"strings"
+
+	"github.com/launch-ml/launch/core/claim"
+	"github.com/launch-ml/launch/core/gpu"
+)
+
+// A Card is a device with what launches have claimed of it.
+type Card struct {
+	gpu.Device
+	Claims []claim.Held `json:"claims,omitempty"`
+}
+
+// CardsOf puts the claims that are held on devices beside them.
+func CardsOf(all []gpu.Device, held []claim.Held) []Card {
+	cards := []Card{}
+	for _, d := range all {
+		c := Card{Device: d}
+		for _, h := range held {
+			if h.Resource == claim.Card(d.UUID) && !h.Waiting {
+				c.Claims = append(c.Claims, h)
+			}
+		}
+		cards = append(cards, c)
+	}
+	return cards
+}
+
+// GPUs writes the list of devices.
+func (p Printer) GPUs(all []Card) {
+	for _, d := range all {
+		name := OneLine(d.Name)
+		if d.Parent != "" {
+			name = "  " + name
+		}
+		p.line("%d  %-32s %10v free of %-10v %s", d.Index, name, d.Free(), d.Total, d.UUID)
+		for _, proc := range d.Processes {
+			used := proc.Used.String()
+			if proc.Used < 0 {
+				used = "unknown"
+			}
+			p.line("   process %-8d %10s  %s", proc.PID, used, OneLine(strings.TrimSpace(proc.User+"  "+proc.Name)))
+		}
+		for _, h := range d.Claims {
+			what := "claimed"
+			if h.Open {
+				what = "claimed: what was free, for a job whose memory is not known"
+			}
+			p.line("   launch  %-8d %10v  %s (uid %d)", h.PID, h.Bytes, what, h.UID)
+		}
+	}
+}
+
+// OtherClaims writes the claims on anything but these devices, and the launches that wait.
+func (p Printer) OtherClaims(all []gpu.Device, held []claim.Held) {
+	listed := map[claim.Resource]bool{}
+	for _, d := range all {
+		listed[claim.Card(d.UUID)] = true
+	}
+	for _, h := range held {
+		of := h.Kind
+		if h.ID != "" {
+			of += " " + OneLine(h.ID)
+		}
+		switch {
+		case h.Waiting && h.Open:
+			p.line("launch %d (uid %d) waits for a card that no other launch uses", h.PID, h.UID)
+		case h.Waiting:
+			p.line("launch %d (uid %d) waits for %v of %s", h.PID, h.UID, h.Bytes, of)
+		case !listed[h.Resource]:
+			p.line("%v of %s claimed by process %d (uid %d)", h.Bytes, of, h.PID, h.UID)
+		}
+	}
+}
