@@ -20,6 +20,7 @@ import (
 	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/sweep/local"
 	"github.com/launch-ml/launch/core/sweep/store"
+	"github.com/launch-ml/launch/core/sweep/tree"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -54,12 +55,12 @@ const sweepExamples = `  launch sweep --grid --lr=0.1,0.2 --grid train.optim_g.l
 
 // sweepFlags are the flags of a sweep beside launch's own.
 type sweepFlags struct {
-	name, file                 string
-	grid, zip, seeds           []string
-	where, only                []string
-	random, jobs               int
-	seed                       uint64
-	samePlan, snapshot, asJSON bool
+	name, file         string
+	grid, zip, seeds   []string
+	where, only        []string
+	random, jobs       int
+	seed               uint64
+	samePlan, snapshot bool
 }
 
 func (f *sweepFlags) add(to *pflag.FlagSet) {
@@ -289,10 +290,11 @@ func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.T
 		return err
 	}
 	sweeps := store.In(s.State)
-	j, err := sweeps.Create(spec)
+	j, err := createSweep(ctx, s, sweeps, &spec, a.Snapshot)
 	if err != nil {
 		return err
 	}
+	t.Dir = spec.Template().Dir
 	h, err := sweeps.Read(spec.Name)
 	if err == nil && len(quotes) == len(trials) {
 		e := sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Priced, Quotes: quotes}
@@ -309,6 +311,54 @@ func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.T
 		say.SamePlan(spec)
 	}
 	return driveSweep(ctx, s, j, h, sweep.Rows(trials), t)
+}
+
+// createSweep records a new sweep with the code that it runs and, for a snapshot, copies the code.
+func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *sweep.Spec, snapshot bool) (*store.Journal, error) {
+	code, diff, err := tree.Read(ctx, spec.Dir)
+	if err != nil {
+		reporter(s).Warn("%v", err)
+	}
+	if snapshot && code == nil {
+		return nil, errors.New("--snapshot copies the code by git, and there is no git repository here")
+	}
+	spec.Tree = code
+	copied := filepath.Join(sweeps.Folder(spec.Name), "code")
+	if snapshot {
+		if spec.Snapshot, err = tree.Inside(code, spec.Dir, copied); err != nil {
+			return nil, err
+		}
+	}
+	j, err := sweeps.Create(*spec)
+	if err != nil {
+		return nil, err
+	}
+	if len(diff) > 0 {
+		err = private.WriteFile(filepath.Join(sweeps.Folder(spec.Name), "tree.diff"), diff, 0o600)
+	}
+	if err == nil && snapshot {
+		_, err = tree.Copy(ctx, spec.Dir, copied)
+	}
+	if err != nil {
+		j.Close()
+		os.RemoveAll(sweeps.Folder(spec.Name))
+		return nil, err
+	}
+	return j, nil
+}
+
+// warnChanged warns if the code is not that with which the sweep began.
+func warnChanged(ctx context.Context, s settings, h *sweep.History) {
+	was := h.Spec.Tree
+	if was == nil || h.Spec.Snapshot != "" {
+		return
+	}
+	now, _, err := tree.Read(ctx, h.Spec.Dir)
+	if err != nil || now == nil || now.Commit == was.Commit && now.Changes == was.Changes {
+		return
+	}
+	reporter(s).Warn("the code has changed since sweep %s began (commit %.12s): rows that run now run other code; "+
+		"--snapshot keeps a copy", h.Spec.Name, was.Commit)
 }
 
 // priceSweep prices the trials and, if the user wants one plan for all, finds it. With probe, trials of a command that no
@@ -494,6 +544,7 @@ func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name strin
 		j.Close()
 		return err
 	}
+	warnChanged(ctx, s, h)
 	h.Spec.Flags = append(h.Spec.Flags, flags...)
 	e := sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Taken, Again: true, PID: os.Getpid()}
 	if err := j.Write(e); err != nil {

@@ -26,8 +26,9 @@ type Quote struct {
 	Needs   unit.Bytes  `json:"needs_bytes,omitempty"` // of the fullest phase as planned; 0: unknown
 	Room    unit.Bytes  `json:"room_bytes,omitempty"`  // 0: no device is known
 	Device  string      `json:"device,omitempty"`
-	Steps   int64       `json:"steps,omitempty"`    // of the training; 0: unknown
-	Slow    float64     `json:"slowdown,omitempty"` // of the training as planned, relative to as asked; 0: unknown
+	Steps   int64       `json:"steps,omitempty"`        // of the training; 0: unknown
+	Slow    float64     `json:"slowdown,omitempty"`     // of the training as planned, relative to as asked; 0: unknown
+	Global  int64       `json:"global_batch,omitempty"` // as asked; 0: unknown
 	// Exclusive is the folder that no other trial may use.
 	Exclusive string        `json:"exclusive,omitempty"`
 	Edits     []config.Edit `json:"edits,omitempty"`
@@ -51,11 +52,12 @@ func ReadQuote(trial int, doc []byte) (Quote, error) {
 			Asked, Planned estimate
 			Slowdown       float64
 		} `json:"phases"`
-		Edits     []config.Edit `json:"edits"`
-		Cost      ladder.Cost   `json:"cost"`
-		Steps     int64         `json:"steps"`
-		Exclusive string        `json:"exclusive"`
-		Stop      *run.Stop     `json:"stop"`
+		Edits     []config.Edit          `json:"edits"`
+		Cost      ladder.Cost            `json:"cost"`
+		Batch     *struct{ Asked int64 } `json:"global_batch"`
+		Steps     int64                  `json:"steps"`
+		Exclusive string                 `json:"exclusive"`
+		Stop      *run.Stop              `json:"stop"`
 	}
 	if err := json.Unmarshal(doc, &d); err != nil {
 		return Quote{}, fmt.Errorf("reading the plan of trial %d: %w", trial, err)
@@ -69,6 +71,9 @@ func ReadQuote(trial int, doc []byte) (Quote, error) {
 	}
 	if d.Device != nil {
 		q.Device = d.Device.Name
+	}
+	if d.Batch != nil {
+		q.Global = d.Batch.Asked
 	}
 	known := true
 	for _, p := range d.Phases {
@@ -163,12 +168,22 @@ func SamePlan(quotes []Quote, price Price) (Assignment, ladder.Cost, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		if !slices.ContainsFunc(again, func(q Quote) bool { return q.Verdict != "fits" || changes(q.Edits) }) {
+		if allTake(quotes, again) {
 			return shared, q.Cost, nil
 		}
 	}
-	return nil, 0, errors.New("--same-plan: no plan of a single row fits all rows; allow more with --allow, or leave out rows " +
-		"that cannot fit: launch sweep plan lists them")
+	return nil, 0, errors.New("--same-plan: no plan of a single row fits all rows at their global batches; allow more with " +
+		"--allow, or leave out rows: launch sweep plan without --same-plan lists what each needs")
+}
+
+// allTake reports whether all trials fit with the shared settings as they are, each at its own global batch.
+func allTake(asked, shared []Quote) bool {
+	for i, q := range shared {
+		if q.Verdict != "fits" || changes(q.Edits) || q.Global != asked[i].Global {
+			return false
+		}
+	}
+	return len(shared) == len(asked)
 }
 
 // changes reports whether edits change what the training computes or how: those of no cost may differ between rows.
