@@ -47,7 +47,8 @@ Ctrl-C asks the trials to save and stop; a second Ctrl-C ends them.
 Exit code: 0 if every row succeeded; 1 if one failed; 75 or 78 if that is why the others did not run;
 125 if launch itself failed; 128+N if signal N stopped the sweep.`
 
-const sweepExamples = `  launch sweep --grid --lr=0.1,0.2 --grid train.optim_g.lr=1e-4,2e-4 -- python train.py -opt x.yml --out runs/{name}
+const sweepExamples = `  launch sweep --grid --lr=0.1,0.2 --jobs 2 -- python train.py --out runs/{name}
+  launch sweep --grid train.optim_g.lr=1e-4,2e-4 --grid name={name} -- python train.py -opt x.yml
   launch sweep plan --grid --width=32..128..32 -- python train.py
   launch sweep --random 20 --seed 1 --grid --lr=log:1e-5..1e-1 --jobs 2 --memory 8GiB -- python train.py
   for f in *.yml; do echo "python train.py -opt $f"; done | launch sweep --name all
@@ -75,7 +76,8 @@ func (f *sweepFlags) add(to *pflag.FlagSet) {
 	to.Uint64Var(&f.seed, "seed", 0, "of --random: the same seed draws the same rows")
 	to.IntVarP(&f.jobs, "jobs", "j", 1, "how many trials run at the same time")
 	to.BoolVar(&f.snapshot, "snapshot", false, "run from a copy of the code as it is now (a git worktree)")
-	to.BoolVar(&f.samePlan, "same-plan", false, "give every row the plan of the row that needs the smallest rung, so that rows can be compared")
+	to.BoolVar(&f.samePlan, "same-plan", false, "give every row the plan of the row that needs the smallest rung, so "+
+		"that rows can be compared")
 }
 
 func newSweep() *cobra.Command {
@@ -97,7 +99,8 @@ func newSweep() *cobra.Command {
 	}
 	c.Flags().SetInterspersed(false)
 	f.add(c.Flags())
-	for _, sub := range []*cobra.Command{newSweepPlan(), newSweepStatus(), newSweepShow(), newSweepResume(), newSweepStop(), newSweepExport()} {
+	for _, sub := range []*cobra.Command{newSweepPlan(), newSweepStatus(), newSweepShow(), newSweepResume(),
+		newSweepStop(), newSweepExport()} {
 		c.AddCommand(sub)
 	}
 	return c
@@ -107,7 +110,8 @@ func newSweep() *cobra.Command {
 func newSweepPlan() *cobra.Command {
 	f, asJSON := &sweepFlags{}, false
 	c := &cobra.Command{
-		Use: "plan [flags] -- COMMAND [ARG ...]", Short: "print what each row needs, and which rows do not fit; start nothing",
+		Use: "plan [flags] -- COMMAND [ARG ...]", Short: "print what each row needs, and which rows do not fit; start " +
+			"nothing",
 		Long: `plan prints each row's estimate, the rung on which it would run, its card and its length. It starts and
 writes nothing, except to --json-file. Two rows that would write into the same folder are an error.
 
@@ -268,7 +272,8 @@ func checkSecrets(trials []sweep.Trial) error {
 			return fmt.Errorf("the command on row %d has a secret: put it into the environment", t.Number)
 		}
 		for _, s := range t.Assignment {
-			if record.HasMask(record.MaskArgs([]string{s.Key, s.Value})) || record.HasMask(record.MaskArgs([]string{s.String()})) {
+			if record.HasMask(record.MaskArgs([]string{s.Key, s.Value})) ||
+				record.HasMask(record.MaskArgs([]string{s.String()})) {
 				return fmt.Errorf("%s is a secret: put it into the environment", s.Key)
 			}
 		}
@@ -314,7 +319,8 @@ func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.T
 }
 
 // createSweep records a new sweep with the code that it runs and, for a snapshot, copies the code.
-func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *sweep.Spec, snapshot bool) (*store.Journal, error) {
+func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *sweep.Spec,
+	snapshot bool) (*store.Journal, error) {
 	code, diff, err := tree.Read(ctx, spec.Dir)
 	if err != nil {
 		reporter(s).Warn("%v", err)
@@ -361,9 +367,10 @@ func warnChanged(ctx context.Context, s settings, h *sweep.History) {
 		"--snapshot keeps a copy", h.Spec.Name, was.Commit)
 }
 
-// priceSweep prices the trials and, if the user wants one plan for all, finds it. With probe, trials of a command that no
-// plugin recognises are not priced one by one.
-func priceSweep(ctx context.Context, s settings, spec *sweep.Spec, t *sweep.Template, samePlan bool, trials []sweep.Trial, probe bool) ([]sweep.Quote, error) {
+// priceSweep prices the trials and, if the user wants one plan for all, finds it. With probe, trials of a command
+// that no plugin recognises are not priced one by one.
+func priceSweep(ctx context.Context, s settings, spec *sweep.Spec, t *sweep.Template, samePlan bool,
+	trials []sweep.Trial, probe bool) ([]sweep.Quote, error) {
 	x, err := executor(s, *spec, t.Dir)
 	if err != nil {
 		return nil, err
@@ -399,7 +406,8 @@ func executor(s settings, spec sweep.Spec, dir string) (*local.Executor, error) 
 }
 
 // driveSweep drives a sweep whose journal this process holds. It closes the journal.
-func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.History, searcher sweep.Searcher, t sweep.Template) error {
+func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.History, searcher sweep.Searcher,
+	t sweep.Template) error {
 	defer j.Close()
 	say := reporter(s)
 	x, err := executor(s, h.Spec, t.Dir)
@@ -407,8 +415,9 @@ func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.Hist
 		return err
 	}
 	stops := make(chan string, 1)
-	d := &sweep.Sweep{History: h, Searcher: searcher, Template: t, Executor: x, Admission: sweep.Jobs(h.Spec.Jobs), Journal: j,
-		Stops: stops, Changed: func(r *sweep.Row) { say.Trial(h, r) }}
+	d := &sweep.Sweep{History: h, Searcher: searcher, Template: t, Executor: x, Admission: sweep.Jobs(h.Spec.Jobs),
+		Journal: j,
+		Stops:   stops, Changed: func(r *sweep.Row) { say.Trial(h, r) }}
 	signalled := 0
 	end := passSignals(stops, func(c int) { signalled = c })
 	why, err := d.Drive(ctx)
@@ -420,7 +429,8 @@ func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.Hist
 	if why == "" {
 		code = h.Code()
 	}
-	if err := j.Write(sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Stopped, Why: why, Code: code}); err != nil {
+	if err := j.Write(sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Stopped, Why: why,
+		Code: code}); err != nil {
 		say.Warn("recording the sweep: %v", err)
 	}
 	say.SweepEnd(h, why, code)
@@ -434,8 +444,8 @@ func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.Hist
 }
 
 // passSignals sends the name of each signal that asks launch to stop to stops, until the function that it returns is
-// called. Signals that launch was started with ignored have no effect. SIGINT is then taken all the same, so that it is not
-// ignored in the trials: it is how they are asked to stop.
+// called. Signals that launch was started with ignored have no effect. SIGINT is then taken all the same, so that it
+// is not ignored in the trials: it is how they are asked to stop.
 func passSignals(stops chan<- string, note func(code int)) (end func()) {
 	signals, ended, over := make(chan os.Signal, 2), make(chan struct{}), make(chan struct{})
 	ignored := map[os.Signal]bool{}
@@ -516,7 +526,8 @@ command are not recorded: type the whole command again after --.`,
 	return c
 }
 
-func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name string, command []string, jobs int, flags []string) error {
+func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name string, command []string, jobs int,
+	flags []string) error {
 	j, h, err := sweeps.Open(name)
 	if errors.Is(err, store.ErrBusy) {
 		return &ownExit{err, run.TryLater}
@@ -532,7 +543,8 @@ func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name strin
 		}
 		t.Command = command
 	case record.HasMask(h.Spec.Command):
-		err = fmt.Errorf("the command of sweep %s has a secret, which launch did not record: type the whole command again after --", name)
+		err = fmt.Errorf("the command of sweep %s has a secret, which launch did not record: type the whole command again "+
+			"after --", name)
 	}
 	if jobs > 0 {
 		h.Spec.Jobs = jobs

@@ -65,7 +65,8 @@ func ReadQuote(trial int, doc []byte) (Quote, error) {
 	if d.Version != 1 {
 		return Quote{}, fmt.Errorf("the plan of trial %d has version %d: another launch wrote it", trial, d.Version)
 	}
-	q := Quote{Trial: trial, Plugin: d.Plugin, Verdict: d.Verdict, Cost: d.Cost, Steps: d.Steps, Exclusive: d.Exclusive, Edits: d.Edits}
+	q := Quote{Trial: trial, Plugin: d.Plugin, Verdict: d.Verdict, Cost: d.Cost, Steps: d.Steps, Exclusive: d.Exclusive,
+		Edits: d.Edits}
 	if d.Room != nil {
 		q.Room = *d.Room
 	}
@@ -112,7 +113,8 @@ func Conflicts(quotes []Quote) error {
 	}
 	for _, folder := range folders {
 		if all := by[folder]; len(all) > 1 {
-			return fmt.Errorf("trials %s would write into the same folder, %s: give each a folder or a name of its own, with {trial} "+
+			return fmt.Errorf("trials %s would write into the same folder, %s: give each a folder or a name of its own, with "+
+				"{trial} "+
 				"or {name} in the command or in a value, such as --grid name={name}", numbers(all), folder)
 		}
 	}
@@ -140,15 +142,18 @@ func numbers(all []int) string {
 // A Price prices every trial as if the shared settings had been asked for.
 type Price func(shared Assignment) ([]Quote, error)
 
-// SamePlan finds one plan that fits every trial: the mildest plan of a single trial that all others can take. It returns
-// the plan's settings, which are none if all trials fit as asked, and its cost.
+// SamePlan finds one plan that fits every trial: the mildest plan of a single trial that all others can take. It
+// returns the plan's settings, which are none if all trials fit as asked, and its cost.
 func SamePlan(quotes []Quote, price Price) (Assignment, ladder.Cost, error) {
 	if len(quotes) == 0 {
 		return nil, ladder.None, nil
 	}
 	tried := map[string]bool{}
 	plans := slices.Clone(quotes)
-	slices.SortStableFunc(plans, func(a, b Quote) int { return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Slow, b.Slow)) })
+	slices.SortStableFunc(plans, func(a, b Quote) int {
+		return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Slow,
+			b.Slow))
+	})
 	for _, q := range plans {
 		if q.Plugin == "" {
 			return nil, 0, errors.New("--same-plan: no plugin recognises the command, so nothing is known of what the rows need")
@@ -172,7 +177,8 @@ func SamePlan(quotes []Quote, price Price) (Assignment, ladder.Cost, error) {
 			return shared, q.Cost, nil
 		}
 	}
-	return nil, 0, errors.New("--same-plan: no plan of a single row fits all rows at their global batches; allow more with " +
+	return nil, 0, errors.New("--same-plan: no plan of a single row fits all rows at their global batches; allow more " +
+		"with " +
 		"--allow, or leave out rows: launch sweep plan without --same-plan lists what each needs")
 }
 
@@ -197,7 +203,8 @@ func settingsOf(q Quote) (a Assignment, err error) {
 		key := e.At.Path
 		switch {
 		case e.Remove:
-			return nil, fmt.Errorf("--same-plan: the plan of trial %d removes %s, which cannot be given to the other rows", q.Trial, key)
+			return nil, fmt.Errorf("--same-plan: the plan of trial %d removes %s, which cannot be given to the other rows",
+				q.Trial, key)
 		case e.At.Doc == "env":
 			key = "env:" + key
 		}

@@ -10,18 +10,21 @@ import (
 )
 
 func TestReadQuote(t *testing.T) {
-	q, err := ReadQuote(2, []byte(`{"version":1,"plugin":"sisr","device":{"Name":"A"},"room_bytes":100,"verdict":"fits","steps":7,
+	q, err := ReadQuote(2, []byte(`{"version":1,"plugin":"sisr","device":{"Name":"A"},"room_bytes":100,"verdict":"fits",
+ "steps":7,
  "exclusive":"/x","cost":"speed","global_batch":{"asked":8,"planned":8},"phases":[
  {"phase":"training","rung":"half","asked":{"total_bytes":120},"planned":{"total_bytes":60},"slowdown":1.5},
  {"phase":"validation","rung":"as asked","asked":{"total_bytes":80},"planned":{"total_bytes":80}}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q.Needs != 80 || q.Rung != "as asked" || q.Asked != 120 || q.Slow != 1.5 || q.Room != 100 || q.Steps != 7 || q.Global != 8 ||
+	if q.Needs != 80 || q.Rung != "as asked" || q.Asked != 120 || q.Slow != 1.5 || q.Room != 100 || q.Steps != 7 ||
+		q.Global != 8 ||
 		q.Cost != ladder.Speed || q.Exclusive != "/x" || q.Trial != 2 {
 		t.Errorf("%+v", q)
 	}
-	q, err = ReadQuote(1, []byte(`{"version":1,"plugin":"p","phases":[{"planned":{"total_bytes":60}},{"planned":{"total_bytes":null}}]}`))
+	q, err = ReadQuote(1, []byte(`{"version":1,"plugin":"p","phases":[{"planned":{"total_bytes":60}},
+ {"planned":{"total_bytes":null}}]}`))
 	if err != nil || q.Needs != 0 {
 		t.Errorf("what a phase needs is not known, and the job needs %v: %v", q.Needs, err)
 	}
@@ -71,7 +74,8 @@ func TestSamePlan(t *testing.T) {
 			for micro := 4; q.Needs > room && micro > 0; micro /= 2 {
 				if n*unit.Bytes(micro)/8 <= room {
 					q.Needs, q.Cost, q.Slow = n*unit.Bytes(micro)/8, ladder.Speed, 8/float64(micro)
-					q.Edits = []config.Edit{{Knob: "micro-batch", At: config.Address{Doc: "x.yml", Path: "micro"}, To: string(rune('0' + micro)),
+					q.Edits = []config.Edit{{Knob: "micro-batch", At: config.Address{Doc: "x.yml", Path: "micro"},
+						To:   string(rune('0' + micro)),
 						Cost: "speed"}}
 				}
 			}

@@ -2,8 +2,8 @@
 //
 // A [Space] lists assignments. A [Searcher] turns the history so far into trials: history in, trials out, nothing else.
 // A [History] is replayed from an append-only journal, so a sweep can be continued after its process was killed.
-// [Sweep.Drive] is the loop: it asks an [Admission] which trials may run, has an [Executor] start them, and records each
-// event before it acts on it. A trial is one launch of the command.
+// [Sweep.Drive] is the loop: it asks an [Admission] which trials may run, has an [Executor] start them, and records
+// each event before it acts on it. A trial is one launch of the command.
 package sweep
 
 import (

@@ -85,7 +85,8 @@ func (t Template) Render(trial Trial) (Invocation, error) {
 func (t Template) withOption(args []string, key, value string) ([]string, error) {
 	prog, err := command.Program(args, os.Environ(), t.Dir)
 	if err != nil && shellScript(args) {
-		return nil, fmt.Errorf("put {%s} into the shell's command: launch does not know where the program's arguments end", key)
+		return nil, fmt.Errorf("put {%s} into the shell's command: launch does not know where the program's arguments end",
+			key)
 	}
 	if err != nil || prog.First > len(args) { // no Python: everything after the program's name is its arguments
 		return slices.Concat(args[:1], option(args[1:], key, value)), nil

@@ -1,8 +1,8 @@
 // Package local runs the trials of a sweep on this machine: each is a launch of its own, a child of this process.
 //
-// A trial outlives this process if it is killed. While it lives, it holds a lock on the file of its output, which it has
-// inherited: so there is no moment in which a process that continues the sweep could take a living trial for a dead one.
-// The process to be signalled is found by its command line, which names the file of the result.
+// A trial outlives this process if it is killed. While it lives, it holds a lock on the file of its output, which it
+// has inherited: so there is no moment in which a process that continues the sweep could take a living trial for a
+// dead one. The process to be signalled is found by its command line, which names the file of the result.
 package local
 
 import (

@@ -64,12 +64,14 @@ func executor(t *testing.T) (*Executor, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Options{Launch: own, Dir: dir, Flags: []string{"--allow=speed"}, Runs: record.In(filepath.Join(dir, "state")),
+	return New(Options{Launch: own, Dir: dir, Flags: []string{"--allow=speed"}, Runs: record.In(filepath.Join(dir,
+		"state")),
 		Folder: func(n int) string { return filepath.Join(dir, "trials", fmt.Sprint(n)) }}), dir
 }
 
 func start(trial int, steps ...string) sweep.Start {
-	return sweep.Start{Trial: trial, Number: 1, Invocation: sweep.Invocation{Args: steps, Env: []string{"TOLD=yes"}, Set: []string{"a.b=1"}}}
+	return sweep.Start{Trial: trial, Number: 1, Invocation: sweep.Invocation{Args: steps, Env: []string{"TOLD=yes"},
+		Set: []string{"a.b=1"}}}
 }
 
 func end(t *testing.T, x *Executor) sweep.End {
@@ -214,7 +216,8 @@ func TestStop(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	x, _ := executor(t)
-	trials := sweep.Number(1, []sweep.Assignment{{{Key: "v", Value: "1"}}, {{Key: "v", Value: "2"}}, {{Key: "v", Value: "3"}}})
+	trials := sweep.Number(1, []sweep.Assignment{{{Key: "v", Value: "1"}}, {{Key: "v", Value: "2"}}, {{Key: "v",
+		Value: "3"}}})
 	template := sweep.Template{Command: []string{"t", `{"version":1,"plugin":"p","steps":{v}}`}}
 	quotes, err := x.Plan(t.Context(), template, trials, true)
 	if err != nil || len(quotes) != 3 || quotes[2].Steps != 3 || quotes[2].Trial != 3 {

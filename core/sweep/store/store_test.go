@@ -26,7 +26,8 @@ func TestStore(t *testing.T) {
 		t.Error(err)
 	}
 	j := create(t, s, "a")
-	if _, err := s.Create(sweep.Spec{Name: "a"}); err == nil || !strings.Contains(err.Error(), "there is a sweep a already") {
+	if _, err := s.Create(sweep.Spec{Name: "a"}); err == nil || !strings.Contains(err.Error(),
+		"there is a sweep a already") {
 		t.Error(err)
 	}
 	if _, _, err := s.Open("a"); !errors.Is(err, ErrBusy) {
@@ -35,7 +36,8 @@ func TestStore(t *testing.T) {
 	if s.Driver("a") != os.Getpid() {
 		t.Error("nobody drives the sweep")
 	}
-	if err := j.Write(sweep.Event{Version: 1, Time: time.Now(), Kind: sweep.Listed, Trials: []sweep.Trial{{Number: 1}, {Number: 2}}}); err != nil {
+	if err := j.Write(sweep.Event{Version: 1, Time: time.Now(), Kind: sweep.Listed, Trials: []sweep.Trial{{Number: 1},
+		{Number: 2}}}); err != nil {
 		t.Fatal(err)
 	}
 	j.Close()
@@ -87,8 +89,10 @@ func TestTorn(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add([]byte(`{"v":1,"event":"sweep","spec":{"name":"a"}}` + "\n" + `{"v":1,"event":"trials","trials":[{"trial":1}],"done":true}` + "\n" +
-		`{"v":1,"event":"started","trial":1,"start":1}` + "\n" + `{"v":1,"event":"ended","trial":1,"start":1,"result":{"ending":"succeeded"}}`))
+	f.Add([]byte(`{"v":1,"event":"sweep","spec":{"name":"a"}}` + "\n" +
+		`{"v":1,"event":"trials","trials":[{"trial":1}],"done":true}` + "\n" +
+		`{"v":1,"event":"started","trial":1,"start":1}` + "\n" +
+		`{"v":1,"event":"ended","trial":1,"start":1,"result":{"ending":"succeeded"}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		events, _ := Parse(text)
 		h, err := sweep.Replay(events)

@@ -25,9 +25,9 @@ const deadline = 30 * time.Second
 // mostSource is the largest file that is read as source.
 const mostSource = 1 << 20
 
-// Read identifies the code in a folder. It returns nil where there is no git or no repository. diff is what differs from
-// the commit in files that git tracks, followed by Python files that it does not track. Other files that git does not
-// track are the data and the results of trials.
+// Read identifies the code in a folder. It returns nil where there is no git or no repository. diff is what differs
+// from the commit in files that git tracks, followed by Python files that it does not track. Other files that git
+// does not track are the data and the results of trials.
 func Read(ctx context.Context, dir string) (t *sweep.Tree, diff []byte, err error) {
 	root, err := git(ctx, dir, nil, "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -90,7 +90,8 @@ func Copy(ctx context.Context, dir, to string) (string, error) {
 		return "", fmt.Errorf("copying the code: %w", err)
 	}
 	defer os.RemoveAll(index)
-	env := []string{"GIT_INDEX_FILE=" + filepath.Join(index, "index"), "GIT_AUTHOR_NAME=launch", "GIT_AUTHOR_EMAIL=launch@localhost",
+	env := []string{"GIT_INDEX_FILE=" + filepath.Join(index, "index"), "GIT_AUTHOR_NAME=launch",
+		"GIT_AUTHOR_EMAIL=launch@localhost",
 		"GIT_COMMITTER_NAME=launch", "GIT_COMMITTER_EMAIL=launch@localhost"}
 	var steps [][]string
 	commit := []string{"commit-tree", "-m", "launch sweep: the code as it was"}
@@ -139,12 +140,13 @@ func Inside(t *sweep.Tree, dir, to string) (string, error) {
 
 func line(text []byte) string { return strings.TrimSpace(string(text)) }
 
-// git runs git and returns what it prints. It takes no locks that another git would have to wait for, and runs no program
-// that the repository's configuration names.
+// git runs git and returns what it prints. It takes no locks that another git would have to wait for, and runs no
+// program that the repository's configuration names.
 func git(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"}, args...)...)
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.fsmonitor=false", "-c",
+		"core.hooksPath=/dev/null"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = append(append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C"), env...)
 	var out, errOut bytes.Buffer

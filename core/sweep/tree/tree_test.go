@@ -27,7 +27,8 @@ func repository(t *testing.T) string {
 	t.Setenv("GIT_CONFIG_GLOBAL", "/dev/null")
 	write(t, filepath.Join(dir, "sub", "train.py"), "one")
 	write(t, filepath.Join(dir, ".gitignore"), "ignored.py\n")
-	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=x", "-c", "user.email=x@y", "commit", "-qm", "x"}} {
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=x", "-c", "user.email=x@y", "commit",
+		"-qm", "x"}} {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
