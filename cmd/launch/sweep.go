@@ -258,8 +258,14 @@ func childFlag(name string) bool {
 // passedOn lists launch's flags on the command line that every trial gets.
 func passedOn(f *pflag.FlagSet) (flags []string) {
 	f.Visit(func(g *pflag.Flag) {
-		if childFlag(g.Name) {
-			flags = append(flags, "--"+g.Name+"="+g.Value.String())
+		values := []string{g.Value.String()}
+		if list, ok := g.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, value := range values {
+			if childFlag(g.Name) {
+				flags = append(flags, "--"+g.Name+"="+value)
+			}
 		}
 	})
 	return flags

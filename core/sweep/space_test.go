@@ -130,7 +130,7 @@ func TestAssignments(t *testing.T) {
 			`error: the condition "a<1": x < 1 compares what are not two numbers`},
 		"no condition": {"grid a=1|where a",
 			`error: "a" is not a condition: write KEY OP VALUE, such as "lr < 0.1"`},
-		"reserved": {"grid trial=1", "error: trial cannot have values: {trial} is the trial's own"},
+		"a key named name": {"grid name={name}", "name={name}"},
 		"random seeds": {"grid a=1,2|seeds s=int:1..3|random 1",
 			"error: s: seeds are a list or a range of whole numbers"},
 		"too many":            {"grid a=1..1000|grid b=1..1000", "error: the sweep has more than 100000 trials"},
@@ -233,6 +233,7 @@ func TestRender(t *testing.T) {
 		"the environment":          {"./t", "env:LR=1", "./t env LR=1"},
 		"trial and name":           {"./t --out runs/{name}/{trial}", "name2=n{trial}", "./t --out runs/s-3/3 set name2=n3"},
 		"a key in another's value": {"./t", "--out=lr{lr}|lr=1", "./t --out lr1"},
+		"a recipe's own name":      {"./t --n {name}", "name=x-{name}", "./t --n s-3 set name=x-s-3"},
 		"what is no placeholder":   {"./t {x} {}", "lr=1", "./t {x} {} set lr=1"},
 	} {
 		sep := " "

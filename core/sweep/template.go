@@ -48,13 +48,15 @@ func (t Template) Render(trial Trial) (Invocation, error) {
 	pairs := slices.Clone(own)
 	for i, s := range asked {
 		values[i] = Setting{s.Key, small.Replace(s.Value)}
-		pairs = append(pairs, "{"+s.Key+"}", values[i].Value)
+		if !slices.Contains(reserved, s.Key) {
+			pairs = append(pairs, "{"+s.Key+"}", values[i].Value)
+		}
 	}
 	all := strings.NewReplacer(pairs...)
 	placed := func(key string) bool {
 		holds := func(text string) bool { return strings.Contains(text, "{"+key+"}") }
-		return slices.ContainsFunc(args, holds) ||
-			slices.ContainsFunc(values, func(s Setting) bool { return holds(s.Value) })
+		return !slices.Contains(reserved, key) && (slices.ContainsFunc(args, holds) ||
+			slices.ContainsFunc(values, func(s Setting) bool { return holds(s.Value) }))
 	}
 	inv := Invocation{Args: make([]string, len(args))}
 	for i, a := range args {
@@ -79,6 +81,10 @@ func (t Template) Render(trial Trial) (Invocation, error) {
 	}
 	return inv, nil
 }
+
+// reserved are the placeholders that are always the trial's own. A key of the same name, such as the name of an
+// experiment in a recipe, has no placeholder.
+var reserved = []string{"trial", "name"}
 
 // withOption gives an option of the program a value. What stands before the script, such as Python's own options or a
 // launcher's, is not the program's.

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -112,6 +113,7 @@ func (x *Executor) args(s sweep.Start) []string {
 		}
 		return slices.Concat(flags, []string{"--"}, s.Invocation.Args)
 	}
+	flags = slices.DeleteFunc(flags, func(f string) bool { return strings.HasPrefix(f, "--set=") }) // its record has them
 	args := append([]string{"resume", s.Resume}, flags...)
 	if record.HasMask(record.MaskArgs(s.Invocation.Args)) { // the record has no secrets
 		args = slices.Concat(args, []string{"--"}, s.Invocation.Args)

@@ -117,6 +117,7 @@ func TestStart(t *testing.T) {
 
 func TestResumeArguments(t *testing.T) {
 	x, _ := executor(t)
+	x.Flags = append(x.Flags, "--set=a=1")
 	s := start(1, "python", "t.py")
 	s.Resume, s.Number = "R", 2
 	if got := strings.Join(x.args(s), " "); got != "resume R --allow=speed --json-file="+x.Result(1, 2) {
