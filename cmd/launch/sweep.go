@@ -40,7 +40,7 @@ VALUES is a list as in CSV: 0.1,0.2 or "a,b",c. 1..5 is 1,2,3,4,5; 0.1..0.5..0.2
 --random also uniform:0..1, log:1e-5..1e-1 and int:1..1000.
 
 Without COMMAND, sweep reads commands from standard input, one a line. --file is a YAML file with the
-keys name, command, grid, zip, seeds, where, only, random, seed, jobs, flags, same-plan, snapshot.
+keys name, command, grid, zip, seeds, where, only, set, random, seed, jobs, flags, same-plan, snapshot.
 
 Ctrl-C asks the trials to save and stop; a second Ctrl-C ends them.
 
@@ -58,7 +58,7 @@ const sweepExamples = `  launch sweep --grid --lr=0.1,0.2 --jobs 2 -- python tra
 type sweepFlags struct {
 	name, file         string
 	grid, zip, seeds   []string
-	where, only        []string
+	where, only, set   []string
 	random, jobs       int
 	seed               uint64
 	samePlan, snapshot bool
@@ -72,6 +72,7 @@ func (f *sweepFlags) add(to *pflag.FlagSet) {
 	to.StringArrayVar(&f.seeds, "seeds", nil, "KEY=VALUES: repeat every row with each value")
 	to.StringArrayVar(&f.where, "where", nil, `only rows that fulfil a condition: "lr < 0.1 and opt = sgd or wd = 0"`)
 	to.StringArrayVar(&f.only, "only", nil, `"KEY:CONDITION": set KEY only in rows that fulfil it`)
+	to.StringArrayVar(&f.set, "set", nil, "KEY=VALUE: the same value in every row; KEY as of launch --set")
 	to.IntVar(&f.random, "random", 0, "draw this many rows instead of taking all")
 	to.Uint64Var(&f.seed, "seed", 0, "of --random: the same seed draws the same rows")
 	to.IntVarP(&f.jobs, "jobs", "j", 1, "how many trials run at the same time")
@@ -196,6 +197,9 @@ func (f *sweepFlags) asked(c *cobra.Command, args []string) (a sweep.Asked, tria
 		return a, nil, err
 	}
 	a.Flags = append(a.Flags, passedOn(c.Flags())...)
+	for _, set := range f.set {
+		a.Flags = append(a.Flags, "--set="+set)
+	}
 	if err := a.Check(); err != nil {
 		return a, nil, err
 	}

@@ -77,11 +77,15 @@ func (r Rows) Next(h *History) (next []Trial, done bool) {
 	return next, true
 }
 
-// Number gives assignments their numbers, from first on.
-func Number(first int, all []Assignment) []Trial {
+// Number gives assignments their numbers, from first on, and puts the trial's own number and name into their values.
+func (t Template) Number(first int, all []Assignment) []Trial {
 	trials := make([]Trial, len(all))
 	for i, a := range all {
-		trials[i] = Trial{Number: first + i, Assignment: a}
+		trials[i] = Trial{Number: first + i, Assignment: slices.Clone(a)}
+		own := t.own(first + i)
+		for k := range trials[i].Assignment {
+			trials[i].Assignment[k].Value = own.Replace(trials[i].Assignment[k].Value)
+		}
 	}
 	return trials
 }

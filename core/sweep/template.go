@@ -30,6 +30,11 @@ type Invocation struct {
 // Name is a trial's name: the sweep's and the trial's number.
 func (t Template) Name(trial int) string { return t.Sweep + "-" + strconv.Itoa(trial) }
 
+// own replaces the placeholders that are the trial's own.
+func (t Template) own(trial int) *strings.Replacer {
+	return strings.NewReplacer("{trial}", strconv.Itoa(trial), "{name}", t.Name(trial))
+}
+
 // Render puts a trial's values into the command. A key whose placeholder {KEY} stands in the command or in another
 // value is put there. Of the others, an option replaces the option's value where it stands or is added at the end, and
 // env:NAME becomes a variable. Any other key is left to --set. {trial} and {name} are put in everywhere.
@@ -41,11 +46,10 @@ func (t Template) Render(trial Trial) (Invocation, error) {
 	if len(args) == 0 {
 		return Invocation{}, fmt.Errorf("trial %d has no command", trial.Number)
 	}
-	own := []string{"{trial}", strconv.Itoa(trial.Number), "{name}", t.Name(trial.Number)}
-	small := strings.NewReplacer(own...)
+	small := t.own(trial.Number)
 	asked := slices.Concat(trial.Assignment, t.Shared)
 	values := make(Assignment, len(asked))
-	pairs := slices.Clone(own)
+	pairs := []string{"{trial}", strconv.Itoa(trial.Number), "{name}", t.Name(trial.Number)}
 	for i, s := range asked {
 		values[i] = Setting{s.Key, small.Replace(s.Value)}
 		if !slices.Contains(reserved, s.Key) {

@@ -352,7 +352,11 @@ func SweepPlan(s sweep.Spec, trials []sweep.Trial, quotes []sweep.Quote) SweepPl
 
 // SweepPlan writes the plans of a sweep's rows as a table.
 func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
-	p.line("%s  %s", p.bold(s.Name), Count(len(d.Rows), "trial"))
+	on := ""
+	if len(d.Rows) > 0 && d.Rows[0].Quote.Device != "" {
+		on = " · planned for " + d.Rows[0].Quote.Device
+	}
+	p.line("%s  %s%s", p.bold(s.Name), Count(len(d.Rows), "trial"), OneLine(on))
 	p.SamePlan(s)
 	wide := 10
 	for _, r := range d.Rows {

@@ -217,7 +217,7 @@ func TestStop(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	x, _ := executor(t)
-	trials := sweep.Number(1, []sweep.Assignment{{{Key: "v", Value: "1"}}, {{Key: "v", Value: "2"}}, {{Key: "v",
+	trials := sweep.Template{}.Number(1, []sweep.Assignment{{{Key: "v", Value: "1"}}, {{Key: "v", Value: "2"}}, {{Key: "v",
 		Value: "3"}}})
 	template := sweep.Template{Command: []string{"t", `{"version":1,"plugin":"p","steps":{v}}`}}
 	quotes, err := x.Plan(t.Context(), template, trials, true)
