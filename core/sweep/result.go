@@ -95,12 +95,12 @@ func ReadResult(doc []byte) (Result, error) {
 	return r, nil
 }
 
-// changed describes what a plan changes; "" if nothing.
+// changed describes what a plan changes; "" if nothing. Edits alone do not tell: those of a resume change no setting.
 func changed(p *run.Plan) string {
-	if len(p.Edits) == 0 {
-		return ""
+	if text := p.Changes(); len(p.Edits) > 0 && text != "as asked" {
+		return text
 	}
-	return p.Changes()
+	return ""
 }
 
 // Down reports whether the trial ran with other settings than asked.

@@ -152,6 +152,9 @@ func (x *Executor) result(s sweep.Start, pid int) sweep.Result {
 // runOf finds the run that a launch has recorded before it died, if a plugin recognised its command; else "". Where the
 // process is not known either, because the machine was restarted, it is the only run of that command since then.
 func (x *Executor) runOf(pid int, s sweep.Start) string {
+	if s.Resume != "" {
+		return s.Resume
+	}
 	ids, err := x.Runs.List()
 	if err != nil {
 		return ""

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
@@ -112,6 +113,37 @@ func TestStart(t *testing.T) {
 	x.Launch = "/nonexistent"
 	if err := x.Start(start(99, succeeded)); err == nil {
 		t.Error("a launch that does not exist was started")
+	}
+}
+
+// A launch that was killed leaves its run behind: the trial's next start resumes that.
+func TestLostRun(t *testing.T) {
+	x, dir := executor(t)
+	rec, err := x.Runs.Create(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &job.Job{Plugin: "p", Command: job.Command{Args: []string{"python", "t.py"}, Dir: dir}}
+	rec.Write(record.Event{Kind: record.Started, Run: &run.Run{Job: j}})
+	rec.Close()
+	s := start(1, "python", "t.py")
+	s.Invocation.Set, s.Since = nil, time.Now().Add(-time.Minute)
+	other, resumed, later := s, s, s
+	other.Invocation.Args = []string{"python", "u.py"}
+	resumed.Resume = "R"
+	later.Since = time.Now().Add(time.Minute)
+	for _, tt := range []struct {
+		name  string
+		pid   int
+		start sweep.Start
+		want  string
+	}{
+		{"by its process", os.Getpid(), other, rec.ID}, {"by its command", 0, s, rec.ID}, {"another command", 0, other, ""},
+		{"it had been resumed", 0, resumed, "R"}, {"a run from before", os.Getpid(), later, ""},
+	} {
+		if r := x.result(tt.start, tt.pid); r.Ending != sweep.Lost || r.Run != tt.want || r.Known != (tt.want != "") {
+			t.Errorf("%s: %+v, want %q", tt.name, r, tt.want)
+		}
 	}
 }
 
