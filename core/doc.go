@@ -45,9 +45,10 @@
 //	ui         everything that a person sees, and the documents that scripts read
 //	sweep      one command as many trials: their space, their history, and which of them run next
 //	sweep/store     sweeps on disk: the journal, and a folder for each trial
+//	sweep/tree      the code that a sweep runs: its commit, what differs from it, and a copy of it
 //	sweep/slurm     runs trials as array jobs of Slurm, has them run again where Slurm took the machine, and resumes them
 //	sweep/slurm/slurmtest  a real Slurm for tests
-//	sweep/local     runs trials on this machine, each as a launch of its own, and finds those that outlived a killed sweep
+//	sweep/local     runs trials on this machine, each as a launch of its own, and finds those that outlived a kill
 //	explain    why a text or a recorded run ended: logs, notebooks, standard input, records
 //
 // Below all of them:

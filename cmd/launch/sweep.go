@@ -20,6 +20,7 @@ import (
 	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/sweep/local"
 	"github.com/launch-ml/launch/core/sweep/store"
+	"github.com/launch-ml/launch/core/sweep/tree"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -39,14 +40,15 @@ VALUES is a list as in CSV: 0.1,0.2 or "a,b",c. 1..5 is 1,2,3,4,5; 0.1..0.5..0.2
 --random also uniform:0..1, log:1e-5..1e-1 and int:1..1000.
 
 Without COMMAND, sweep reads commands from standard input, one a line. --file is a YAML file with the
-keys name, command, grid, zip, seeds, where, only, random, seed, jobs, flags, same-plan, snapshot.
+keys name, command, grid, zip, seeds, where, only, set, random, seed, jobs, flags, same-plan, snapshot.
 
 Ctrl-C asks the trials to save and stop; a second Ctrl-C ends them.
 
 Exit code: 0 if every row succeeded; 1 if one failed; 75 or 78 if that is why the others did not run;
 125 if launch itself failed; 128+N if signal N stopped the sweep.`
 
-const sweepExamples = `  launch sweep --grid --lr=0.1,0.2 --grid train.optim_g.lr=1e-4,2e-4 -- python train.py -opt x.yml --out runs/{name}
+const sweepExamples = `  launch sweep --grid --lr=0.1,0.2 --jobs 2 -- python train.py --out runs/{name}
+  launch sweep --grid train.optim_g.lr=1e-4,2e-4 --grid name={name} -- python train.py -opt x.yml
   launch sweep plan --grid --width=32..128..32 -- python train.py
   launch sweep --random 20 --seed 1 --grid --lr=log:1e-5..1e-1 --jobs 2 --memory 8GiB -- python train.py
   for f in *.yml; do echo "python train.py -opt $f"; done | launch sweep --name all
@@ -54,13 +56,13 @@ const sweepExamples = `  launch sweep --grid --lr=0.1,0.2 --grid train.optim_g.l
 
 // sweepFlags are the flags of a sweep beside launch's own.
 type sweepFlags struct {
-	name, file                 string
-	grid, zip, seeds           []string
-	where, only                []string
-	random, jobs               int
-	seed                       uint64
-	samePlan, snapshot, asJSON bool
-	engine                     engineFlags
+	name, file         string
+	grid, zip, seeds   []string
+	where, only, set   []string
+	random, jobs       int
+	seed               uint64
+	samePlan, snapshot bool
+	engine             engineFlags
 }
 
 func (f *sweepFlags) add(to *pflag.FlagSet) {
@@ -71,12 +73,14 @@ func (f *sweepFlags) add(to *pflag.FlagSet) {
 	to.StringArrayVar(&f.seeds, "seeds", nil, "KEY=VALUES: repeat every row with each value")
 	to.StringArrayVar(&f.where, "where", nil, `only rows that fulfil a condition: "lr < 0.1 and opt = sgd or wd = 0"`)
 	to.StringArrayVar(&f.only, "only", nil, `"KEY:CONDITION": set KEY only in rows that fulfil it`)
+	to.StringArrayVar(&f.set, "set", nil, "KEY=VALUE: the same value in every row; KEY as of launch --set")
 	to.IntVar(&f.random, "random", 0, "draw this many rows instead of taking all")
 	to.Uint64Var(&f.seed, "seed", 0, "of --random: the same seed draws the same rows")
 	to.IntVarP(&f.jobs, "jobs", "j", 1, "how many trials run at the same time")
 	to.BoolVar(&f.snapshot, "snapshot", false, "run from a copy of the code as it is now (a git worktree)")
 	f.engine.add(to)
-	to.BoolVar(&f.samePlan, "same-plan", false, "give every row the plan of the row that needs the smallest rung, so that rows can be compared")
+	to.BoolVar(&f.samePlan, "same-plan", false, "give every row the plan of the row that needs the smallest rung, so "+
+		"that rows can be compared")
 }
 
 func newSweep() *cobra.Command {
@@ -102,7 +106,8 @@ func newSweep() *cobra.Command {
 	}
 	c.Flags().SetInterspersed(false)
 	f.add(c.Flags())
-	for _, sub := range []*cobra.Command{newSweepPlan(), newSweepStatus(), newSweepShow(), newSweepResume(), newSweepStop(), newSweepExport(), newSweepRow()} {
+	for _, sub := range []*cobra.Command{newSweepPlan(), newSweepStatus(), newSweepShow(), newSweepResume(),
+		newSweepStop(), newSweepExport(), newSweepRow()} {
 		c.AddCommand(sub)
 	}
 	return c
@@ -112,7 +117,8 @@ func newSweep() *cobra.Command {
 func newSweepPlan() *cobra.Command {
 	f, asJSON := &sweepFlags{}, false
 	c := &cobra.Command{
-		Use: "plan [flags] -- COMMAND [ARG ...]", Short: "print what each row needs, and which rows do not fit; start nothing",
+		Use: "plan [flags] -- COMMAND [ARG ...]", Short: "print what each row needs, and which rows do not fit; start " +
+			"nothing",
 		Long: `plan prints each row's estimate, the rung on which it would run, its card and its length. It starts and
 writes nothing, except to --json-file. Two rows that would write into the same folder are an error.
 
@@ -197,6 +203,9 @@ func (f *sweepFlags) asked(c *cobra.Command, args []string) (a sweep.Asked, tria
 		return a, nil, err
 	}
 	a.Flags = append(a.Flags, passedOn(c.Flags())...)
+	for _, set := range f.set {
+		a.Flags = append(a.Flags, "--set="+set)
+	}
 	if err := a.Check(); err != nil {
 		return a, nil, err
 	}
@@ -259,8 +268,14 @@ func childFlag(name string) bool {
 // passedOn lists launch's flags on the command line that every trial gets.
 func passedOn(f *pflag.FlagSet) (flags []string) {
 	f.Visit(func(g *pflag.Flag) {
-		if childFlag(g.Name) {
-			flags = append(flags, "--"+g.Name+"="+g.Value.String())
+		values := []string{g.Value.String()}
+		if list, ok := g.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, value := range values {
+			if childFlag(g.Name) {
+				flags = append(flags, "--"+g.Name+"="+value)
+			}
 		}
 	})
 	return flags
@@ -273,7 +288,8 @@ func checkSecrets(trials []sweep.Trial) error {
 			return fmt.Errorf("the command on row %d has a secret: put it into the environment", t.Number)
 		}
 		for _, s := range t.Assignment {
-			if record.HasMask(record.MaskArgs([]string{s.Key, s.Value})) || record.HasMask(record.MaskArgs([]string{s.String()})) {
+			if record.HasMask(record.MaskArgs([]string{s.Key, s.Value})) ||
+				record.HasMask(record.MaskArgs([]string{s.String()})) {
 				return fmt.Errorf("%s is a secret: put it into the environment", s.Key)
 			}
 		}
@@ -296,10 +312,11 @@ func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.T
 	}
 	spec.Engine = sized(engine, s, quotes)
 	sweeps := store.In(s.State)
-	j, err := sweeps.Create(spec)
+	j, err := createSweep(ctx, s, sweeps, &spec, a.Snapshot)
 	if err != nil {
 		return err
 	}
+	t.Dir = spec.Template().Dir
 	h, err := sweeps.Read(spec.Name)
 	if err == nil && len(quotes) == len(trials) {
 		e := sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Priced, Quotes: quotes}
@@ -318,9 +335,59 @@ func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.T
 	return driveSweep(ctx, s, j, h, sweep.Rows(trials), t)
 }
 
-// priceSweep prices the trials and, if the user wants one plan for all, finds it. With probe, trials of a command that no
-// plugin recognises are not priced one by one.
-func priceSweep(ctx context.Context, s settings, spec *sweep.Spec, t *sweep.Template, samePlan bool, trials []sweep.Trial, probe bool) ([]sweep.Quote, error) {
+// createSweep records a new sweep with the code that it runs and, for a snapshot, copies the code.
+func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *sweep.Spec,
+	snapshot bool) (*store.Journal, error) {
+	code, diff, err := tree.Read(ctx, spec.Dir)
+	if err != nil {
+		reporter(s).Warn("%v", err)
+	}
+	if snapshot && code == nil {
+		return nil, errors.New("--snapshot copies the code by git, and there is no git repository here")
+	}
+	spec.Tree = code
+	copied := filepath.Join(sweeps.Folder(spec.Name), "code")
+	if snapshot {
+		if spec.Snapshot, err = tree.Inside(code, spec.Dir, copied); err != nil {
+			return nil, err
+		}
+	}
+	j, err := sweeps.Create(*spec)
+	if err != nil {
+		return nil, err
+	}
+	if len(diff) > 0 {
+		err = private.WriteFile(filepath.Join(sweeps.Folder(spec.Name), "tree.diff"), diff, 0o600)
+	}
+	if err == nil && snapshot {
+		_, err = tree.Copy(ctx, spec.Dir, copied)
+	}
+	if err != nil {
+		j.Close()
+		os.RemoveAll(sweeps.Folder(spec.Name))
+		return nil, err
+	}
+	return j, nil
+}
+
+// warnChanged warns if the code is not that with which the sweep began.
+func warnChanged(ctx context.Context, s settings, h *sweep.History) {
+	was := h.Spec.Tree
+	if was == nil || h.Spec.Snapshot != "" {
+		return
+	}
+	now, _, err := tree.Read(ctx, h.Spec.Dir)
+	if err != nil || now == nil || now.Commit == was.Commit && now.Changes == was.Changes {
+		return
+	}
+	reporter(s).Warn("the code has changed since sweep %s began (commit %.12s): rows that run now run other code; "+
+		"--snapshot keeps a copy", h.Spec.Name, was.Commit)
+}
+
+// priceSweep prices the trials and, if the user wants one plan for all, finds it. With probe, trials of a command
+// that no plugin recognises are not priced one by one.
+func priceSweep(ctx context.Context, s settings, spec *sweep.Spec, t *sweep.Template, samePlan bool,
+	trials []sweep.Trial, probe bool) ([]sweep.Quote, error) {
 	x, err := executor(s, *spec, t.Dir)
 	if err != nil {
 		return nil, err
@@ -356,7 +423,8 @@ func executor(s settings, spec sweep.Spec, dir string) (*local.Executor, error) 
 }
 
 // driveSweep drives a sweep whose journal this process holds. It closes the journal.
-func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.History, searcher sweep.Searcher, t sweep.Template) error {
+func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.History, searcher sweep.Searcher,
+	t sweep.Template) error {
 	defer j.Close()
 	say := reporter(s)
 	x, admission, leave, err := runner(ctx, s, h.Spec, t.Dir)
@@ -378,7 +446,8 @@ func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.Hist
 	if why == "" {
 		code = h.Code()
 	}
-	if err := j.Write(sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Stopped, Why: why, Code: code}); err != nil {
+	if err := j.Write(sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Stopped, Why: why,
+		Code: code}); err != nil {
 		say.Warn("recording the sweep: %v", err)
 	}
 	say.SweepEnd(h, why, code)
@@ -392,8 +461,8 @@ func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.Hist
 }
 
 // passSignals sends the name of each signal that asks launch to stop to stops, until the function that it returns is
-// called. Signals that launch was started with ignored have no effect. SIGINT is then taken all the same, so that it is not
-// ignored in the trials: it is how they are asked to stop.
+// called. Signals that launch was started with ignored have no effect. SIGINT is then taken all the same, so that it
+// is not ignored in the trials: it is how they are asked to stop.
 func passSignals(stops chan<- string, note func(code int)) (end func()) {
 	signals, ended, over := make(chan os.Signal, 2), make(chan struct{}), make(chan struct{})
 	ignored := map[os.Signal]bool{}
@@ -474,7 +543,8 @@ command are not recorded: type the whole command again after --.`,
 	return c
 }
 
-func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name string, command []string, jobs int, flags []string) error {
+func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name string, command []string, jobs int,
+	flags []string) error {
 	j, h, err := sweeps.Open(name)
 	if errors.Is(err, store.ErrBusy) {
 		return &ownExit{err, run.TryLater}
@@ -490,7 +560,8 @@ func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name strin
 		}
 		t.Command = command
 	case record.HasMask(h.Spec.Command):
-		err = fmt.Errorf("the command of sweep %s has a secret, which launch did not record: type the whole command again after --", name)
+		err = fmt.Errorf("the command of sweep %s has a secret, which launch did not record: type the whole command again "+
+			"after --", name)
 	}
 	if jobs > 0 {
 		h.Spec.Jobs = jobs
@@ -502,6 +573,7 @@ func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name strin
 		j.Close()
 		return err
 	}
+	warnChanged(ctx, s, h)
 	h.Spec.Flags = append(h.Spec.Flags, flags...)
 	e := sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Taken, Again: true, PID: os.Getpid()}
 	if err := j.Write(e); err != nil {

@@ -48,7 +48,8 @@ func newSweepStatus() *cobra.Command {
 
 func newSweepShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show [NAME] [TRIAL]", Short: "print a sweep and its folders, or one trial: its values, its run and its last output",
+		Use: "show [NAME] [TRIAL]", Short: "print a sweep and its folders, or one trial: its values, its run and its last " +
+			"output",
 		Args: takes(0, 2, "a sweep and the number of a trial"),
 		RunE: func(c *cobra.Command, args []string) error {
 			trial := 0
@@ -174,7 +175,8 @@ func newSweepStop() *cobra.Command {
 func newSweepExport() *cobra.Command {
 	var asJSON, asCSV, lines, follow bool
 	c := &cobra.Command{
-		Use: "export [NAME]", Short: "print the rows of a sweep as CSV, as JSON, or as JSON lines", Args: takes(0, 1, oneSweep),
+		Use: "export [NAME]", Short: "print the rows of a sweep as CSV, as JSON, or as JSON lines", Args: takes(0, 1,
+			oneSweep),
 		RunE: func(c *cobra.Command, args []string) error {
 			_, sweeps, name, err := openSweep(c, args)
 			if err != nil {
@@ -206,7 +208,8 @@ func newSweepExport() *cobra.Command {
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON document, as of status --json")
 	c.Flags().BoolVar(&asCSV, "csv", false, "CSV, with a column for each key")
 	c.Flags().BoolVar(&lines, "lines", false, "one JSON object a line")
-	c.Flags().BoolVar(&follow, "follow", false, "one JSON object a line, each when its trial has ended, until the sweep ends")
+	c.Flags().BoolVar(&follow, "follow", false, "one JSON object a line, each when its trial has ended, until the "+
+		"sweep ends")
 	return c
 }
 

@@ -53,7 +53,7 @@ func (a Asked) Trials(rows func() ([]Trial, error)) ([]Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Number(1, all), nil
+	return Template{Sweep: a.Name}.Number(1, all), nil
 }
 
 // Spec returns the sweep as it is recorded, and the template of its trials. masked is the command without its secrets.
@@ -83,5 +83,5 @@ func Listing(h *History) (Searcher, error) {
 		return Rows(nil), nil
 	}
 	all, err := h.Spec.Space.Assignments()
-	return Rows(Number(1, all)), err
+	return Rows(h.Spec.Template().Number(1, all)), err
 }

@@ -19,9 +19,8 @@ type world struct {
 	journal []Event
 	results map[[2]int]Result
 	done    map[int]int // how many times a trial has succeeded
-	running map[int]bool
-	killAt  int  // the process is killed at this write
-	after   bool // after it, else before it
+	killAt  int         // the process is killed at this write
+	after   bool        // after it, else before it
 	endings []string
 }
 
@@ -124,7 +123,8 @@ func (w *world) life(n, jobs int, first bool) (h *History, killed bool) {
 // However often the driving process is killed, each trial ends, and none succeeds twice.
 func TestKilledAnywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{t: t, results: map[[2]int]Result{}, done: map[int]int{}, endings: []string{"succeeded", "succeeded", "failed",
+		w := &world{t: t, results: map[[2]int]Result{}, done: map[int]int{}, endings: []string{"succeeded", "succeeded",
+			"failed",
 			"lost", "no room", "cannot start", "out of memory"}}
 		n, jobs := rapid.IntRange(1, 8).Draw(t, "trials"), rapid.IntRange(1, 4).Draw(t, "jobs")
 		for i := range rapid.IntRange(0, 5).Draw(t, "kills") {
@@ -200,7 +200,8 @@ func drive(t *testing.T, n int, results map[int][]Result, change func(*Sweep, *s
 	for i := range trials {
 		trials[i] = Trial{Number: i + 1}
 	}
-	s := &Sweep{History: &History{}, Searcher: trials, Template: Template{Sweep: "s", Command: []string{"true"}}, Executor: x,
+	s := &Sweep{History: &History{}, Searcher: trials, Template: Template{Sweep: "s", Command: []string{"true"}},
+		Executor:  x,
 		Admission: Jobs(2), Journal: &memory{}}
 	if change != nil {
 		change(s, x)
@@ -230,22 +231,25 @@ func TestDrive(t *testing.T) {
 		code    int
 		starts  int
 	}{
-		"all succeed":                 {map[int][]Result{1: {ok}, 2: {ok}}, "succeeded, succeeded", 0, 2},
-		"one fails":                   {map[int][]Result{1: {ok}, 2: {failed}}, "succeeded, failed", 1, 2},
-		"exit 0 that failed":          {map[int][]Result{1: {ok}, 2: {{Ending: run.Succeeded, Code: 1}}}, "succeeded, failed", 1, 2},
-		"one cannot fit":              {map[int][]Result{1: {ok}, 2: {cannot}}, "succeeded, cannot fit", 78, 2},
-		"no room beside the other":    {map[int][]Result{1: {noRoom, ok}, 2: {ok}}, "succeeded, succeeded", 0, 3},
-		"no room at all":              {map[int][]Result{1: {noRoom}, 2: {noRoom}}, "no room, no room", 75, 2},
-		"no room and cannot fit":      {map[int][]Result{1: {noRoom, noRoom}, 2: {cannot}}, "no room, cannot fit", 75, 3},
-		"no room and failed":          {map[int][]Result{1: {failed}, 2: {noRoom}}, "failed, no room", 1, 2},
-		"lost once":                   {map[int][]Result{1: {lost, ok}, 2: {ok}}, "succeeded, succeeded", 0, 3},
-		"lost again and again":        {map[int][]Result{1: {lost, lost, lost, ok}, 2: {ok}}, "failed, succeeded", 1, 4},
-		"out of memory to the bottom": {map[int][]Result{1: {{Ending: run.OutOfMemory, Code: 1}}, 2: {ok}}, "out of memory, succeeded", 1, 2},
+		"all succeed": {map[int][]Result{1: {ok}, 2: {ok}}, "succeeded, succeeded", 0, 2},
+		"one fails":   {map[int][]Result{1: {ok}, 2: {failed}}, "succeeded, failed", 1, 2},
+		"exit 0 that failed": {map[int][]Result{1: {ok}, 2: {{Ending: run.Succeeded, Code: 1}}},
+			"succeeded, failed", 1, 2},
+		"one cannot fit":           {map[int][]Result{1: {ok}, 2: {cannot}}, "succeeded, cannot fit", 78, 2},
+		"no room beside the other": {map[int][]Result{1: {noRoom, ok}, 2: {ok}}, "succeeded, succeeded", 0, 3},
+		"no room at all":           {map[int][]Result{1: {noRoom}, 2: {noRoom}}, "no room, no room", 75, 2},
+		"no room and cannot fit":   {map[int][]Result{1: {noRoom, noRoom}, 2: {cannot}}, "no room, cannot fit", 75, 3},
+		"no room and failed":       {map[int][]Result{1: {failed}, 2: {noRoom}}, "failed, no room", 1, 2},
+		"lost once":                {map[int][]Result{1: {lost, ok}, 2: {ok}}, "succeeded, succeeded", 0, 3},
+		"lost again and again":     {map[int][]Result{1: {lost, lost, lost, ok}, 2: {ok}}, "failed, succeeded", 1, 4},
+		"out of memory to the bottom": {map[int][]Result{1: {{Ending: run.OutOfMemory, Code: 1}}, 2: {ok}},
+			"out of memory, succeeded", 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, x, _ := drive(t, 2, tt.results, nil)
 			if got := states(h); got != tt.want || h.Code() != tt.code || len(x.starts) != tt.starts {
-				t.Errorf("%s, exit code %d after %d starts; want %s, %d, %d", got, h.Code(), len(x.starts), tt.want, tt.code, tt.starts)
+				t.Errorf("%s, exit code %d after %d starts; want %s, %d, %d", got, h.Code(), len(x.starts), tt.want, tt.code,
+					tt.starts)
 			}
 		})
 	}
@@ -253,11 +257,13 @@ func TestDrive(t *testing.T) {
 
 // What was interrupted resumes its run; if that run cannot be resumed, the trial starts over, by itself.
 func TestResumesTheRun(t *testing.T) {
-	h, x, _ := drive(t, 1, map[int][]Result{1: {{Ending: NotRun, Code: run.OwnTrouble}, {Ending: run.Succeeded, Run: "R2"}}},
+	h, x, _ := drive(t, 1, map[int][]Result{1: {{Ending: NotRun, Code: run.OwnTrouble}, {Ending: run.Succeeded,
+		Run: "R2"}}},
 		func(s *Sweep, _ *script) {
 			for _, e := range []Event{
 				{Kind: Listed, Trials: []Trial{{Number: 1}}, Done: true}, {Kind: Started, Trial: 1, Start: 1},
-				{Kind: Ended, Trial: 1, Start: 1, Result: &Result{Ending: run.Interrupted, Run: "R1", Known: true}}, {Kind: Taken, Again: true},
+				{Kind: Ended, Trial: 1, Start: 1, Result: &Result{Ending: run.Interrupted, Run: "R1", Known: true}}, {Kind: Taken,
+					Again: true},
 			} {
 				s.History.Apply(e)
 			}
@@ -271,7 +277,8 @@ func TestResumesTheRun(t *testing.T) {
 }
 
 func TestStops(t *testing.T) {
-	for times, want := range map[int]string{1: "interrupted, interrupted, waiting", 2: "interrupted, interrupted, waiting"} {
+	for times, want := range map[int]string{1: "interrupted, interrupted, waiting",
+		2: "interrupted, interrupted, waiting"} {
 		stops := make(chan string, 2)
 		for range times {
 			stops <- "Ctrl-C"
@@ -340,19 +347,29 @@ func TestJournalFull(t *testing.T) {
 }
 
 func TestReadResult(t *testing.T) {
-	doc := `{"version":1,"run":"R","ending":"succeeded","exit_code":0,"job":{"batch":{"micro":8,"accumulation":1,"ranks":1},"steps":40},
+	doc := `{"version":1,"run":"R","ending":"succeeded","exit_code":0,
+ "job":{"batch":{"micro":8,"accumulation":1,"ranks":1},"steps":40},
  "stop":{"why":"done"},"attempts":[
  {"plan":{"attempt":1,"trial":"rehearsal","cost":"none"},"outcome":{"ending":"succeeded","took_ns":1}},
- {"plan":{"attempt":2,"cost":"none","batch":{"micro":8,"accumulation":1,"ranks":1}},"outcome":{"ending":"out of memory","took_ns":5,"cause":"x"}},
- {"plan":{"attempt":3,"cost":"metrics","edits":[{"knob":"micro-batch","from":"8","to":"4","why":""}],"choices":[{"phase":"training","name":"half"}],
-  "batch":{"micro":4,"accumulation":2,"ranks":1}},"outcome":{"ending":"succeeded","took_ns":7,"peak_bytes":100,"peak_is":"used","total":40}}]}`
+ {"plan":{"attempt":2,"cost":"none","batch":{"micro":8,"accumulation":1,"ranks":1}},
+  "outcome":{"ending":"out of memory","took_ns":5,"cause":"x"}},
+ {"plan":{"attempt":3,"cost":"metrics","edits":[{"knob":"micro-batch","from":"8","to":"4","why":""}],
+  "choices":[{"phase":"training","name":"half"}],
+  "batch":{"micro":4,"accumulation":2,"ranks":1}},
+  "outcome":{"ending":"succeeded","took_ns":7,"peak_bytes":100,"peak_is":"used","total":40}}]}`
 	r, err := ReadResult([]byte(doc))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Attempts != 2 || r.Short != 1 || r.Took != 12 || !r.Beyond() || !r.Down() || r.Batch.Global() != 8 || r.Batch.Micro != 4 ||
+	if r.Attempts != 2 || r.Short != 1 || r.Took != 12 || !r.Beyond() || !r.Down() || r.Batch.Global() != 8 ||
+		r.Batch.Micro != 4 ||
 		r.Asked.Micro != 8 || r.Peak != 100 || r.Length != 40 || r.Why != "" || r.state() != Succeeded {
 		t.Errorf("%+v", r)
+	}
+	resumed := `{"version":1,"ending":"succeeded","exit_code":0,"attempts":[{"plan":{"attempt":1,"shared":{"name":"as asked"},
+ "edits":[{"knob":"resume","from":null,"to":"x","why":""}]},"outcome":{"ending":"succeeded"}}]}`
+	if r, err := ReadResult([]byte(resumed)); err != nil || r.Down() {
+		t.Errorf("a trial that was resumed counts as changed: %+v, %v", r, err)
 	}
 	for _, bad := range []string{"", "{}", `{"version":2,"ending":"succeeded"}`, `{"version":1`} {
 		if _, err := ReadResult([]byte(bad)); err == nil {

@@ -33,8 +33,8 @@ func ParseFile(text []byte) (a Asked, err error) {
 	err = pairs(doc.Content[0], func(key string, value *yaml.Node) error {
 		read, ok := fileKeys[key]
 		if !ok {
-			return fmt.Errorf("line %d: a sweep has no key %q; its keys are name, command, grid, zip, seeds, where, only, random, "+
-				"seed, jobs, flags, same-plan and snapshot", value.Line, key)
+			return fmt.Errorf("line %d: a sweep has no key %q; its keys are name, command, grid, zip, seeds, where, only, "+
+				"random, seed, jobs, flags, same-plan and snapshot", value.Line, key)
 		}
 		if err := read(&a, value); err != nil {
 			return fmt.Errorf("line %d: %s: %w", value.Line, key, err)

@@ -30,9 +30,11 @@ same-plan: true
 	list := func(v ...string) []Values { return []Values{{List: v}} }
 	want := Asked{Name: "lrs", Command: []string{"python", "train.py", "-opt", "x y.yml"}, Jobs: 2, SamePlan: true,
 		Flags: []string{"--allow=speed", "--memory=8GiB"},
-		Space: Space{Random: 5, Seed: 18446744073709551615, Where: []Condition{"x < 2", "train.b != 1"}, Only: []Only{{"y", "x=1"}},
+		Space: Space{Random: 5, Seed: 18446744073709551615, Where: []Condition{"x < 2", "train.b != 1"}, Only: []Only{{"y",
+			"x=1"}},
 			Seeds: []Dimension{{[]string{"--seed"}, list("0", "1")}},
-			Dimensions: []Dimension{{[]string{"--lr"}, list("1e-4", "010", "yes", "[1, 2]", "a,b")}, {[]string{"train.b"}, list("1", "2", "3")},
+			Dimensions: []Dimension{{[]string{"--lr"}, list("1e-4", "010", "yes", "[1, 2]", "a,b")}, {[]string{"train.b"},
+				list("1", "2", "3")},
 				{[]string{"x", "y"}, []Values{{List: []string{"1", "2"}}, {List: []string{"3", "4"}}}}}}}
 	if diff := cmp.Diff(want, a); diff != "" {
 		t.Error(diff)

@@ -27,8 +27,9 @@ type Quote struct {
 	Needs   unit.Bytes  `json:"needs_bytes,omitempty"` // of the fullest phase as planned; 0: unknown
 	Room    unit.Bytes  `json:"room_bytes,omitempty"`  // 0: no device is known
 	Device  string      `json:"device,omitempty"`
-	Steps   int64       `json:"steps,omitempty"`    // of the training; 0: unknown
-	Slow    float64     `json:"slowdown,omitempty"` // of the training as planned, relative to as asked; 0: unknown
+	Steps   int64       `json:"steps,omitempty"`        // of the training; 0: unknown
+	Slow    float64     `json:"slowdown,omitempty"`     // of the training as planned, relative to as asked; 0: unknown
+	Global  int64       `json:"global_batch,omitempty"` // as asked; 0: unknown
 	// Memory is host memory: on a CPU what the phases need is host memory, too. 0: unknown.
 	Memory unit.Bytes `json:"host_memory_bytes,omitempty"`
 	// Exclusive is the folder that no other trial may use.
@@ -58,11 +59,12 @@ func ReadQuote(trial int, doc []byte) (Quote, error) {
 			Room    string
 			Planned estimate
 		} `json:"host"`
-		Edits     []config.Edit `json:"edits"`
-		Cost      ladder.Cost   `json:"cost"`
-		Steps     int64         `json:"steps"`
-		Exclusive string        `json:"exclusive"`
-		Stop      *run.Stop     `json:"stop"`
+		Edits     []config.Edit          `json:"edits"`
+		Cost      ladder.Cost            `json:"cost"`
+		Batch     *struct{ Asked int64 } `json:"global_batch"`
+		Steps     int64                  `json:"steps"`
+		Exclusive string                 `json:"exclusive"`
+		Stop      *run.Stop              `json:"stop"`
 	}
 	if err := json.Unmarshal(doc, &d); err != nil {
 		return Quote{}, fmt.Errorf("reading the plan of trial %d: %w", trial, err)
@@ -70,7 +72,8 @@ func ReadQuote(trial int, doc []byte) (Quote, error) {
 	if d.Version != 1 {
 		return Quote{}, fmt.Errorf("the plan of trial %d has version %d: another launch wrote it", trial, d.Version)
 	}
-	q := Quote{Trial: trial, Plugin: d.Plugin, Verdict: d.Verdict, Cost: d.Cost, Steps: d.Steps, Exclusive: d.Exclusive, Edits: d.Edits}
+	q := Quote{Trial: trial, Plugin: d.Plugin, Verdict: d.Verdict, Cost: d.Cost, Steps: d.Steps, Exclusive: d.Exclusive,
+		Edits: d.Edits}
 	if d.Room != nil {
 		q.Room = *d.Room
 	}
@@ -81,6 +84,9 @@ func ReadQuote(trial int, doc []byte) (Quote, error) {
 		if h.Room != "/dev/shm" && h.Planned.Total != nil {
 			q.Memory = *h.Planned.Total
 		}
+	}
+	if d.Batch != nil {
+		q.Global = d.Batch.Asked
 	}
 	known := true
 	for _, p := range d.Phases {
@@ -122,7 +128,8 @@ func Conflicts(quotes []Quote) error {
 	}
 	for _, folder := range folders {
 		if all := by[folder]; len(all) > 1 {
-			return fmt.Errorf("trials %s would write into the same folder, %s: give each a folder or a name of its own, with {trial} "+
+			return fmt.Errorf("trials %s would write into the same folder, %s: give each a folder or a name of its own, with "+
+				"{trial} "+
 				"or {name} in the command or in a value, such as --grid name={name}", numbers(all), folder)
 		}
 	}
@@ -150,15 +157,18 @@ func numbers(all []int) string {
 // A Price prices every trial as if the shared settings had been asked for.
 type Price func(shared Assignment) ([]Quote, error)
 
-// SamePlan finds one plan that fits every trial: the mildest plan of a single trial that all others can take. It returns
-// the plan's settings, which are none if all trials fit as asked, and its cost.
+// SamePlan finds one plan that fits every trial: the mildest plan of a single trial that all others can take. It
+// returns the plan's settings, which are none if all trials fit as asked, and its cost.
 func SamePlan(quotes []Quote, price Price) (Assignment, ladder.Cost, error) {
 	if len(quotes) == 0 {
 		return nil, ladder.None, nil
 	}
 	tried := map[string]bool{}
 	plans := slices.Clone(quotes)
-	slices.SortStableFunc(plans, func(a, b Quote) int { return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Slow, b.Slow)) })
+	slices.SortStableFunc(plans, func(a, b Quote) int {
+		return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Slow,
+			b.Slow))
+	})
 	for _, q := range plans {
 		if q.Plugin == "" {
 			return nil, 0, errors.New("--same-plan: no plugin recognises the command, so nothing is known of what the rows need")
@@ -178,12 +188,23 @@ func SamePlan(quotes []Quote, price Price) (Assignment, ladder.Cost, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		if !slices.ContainsFunc(again, func(q Quote) bool { return q.Verdict != "fits" || changes(q.Edits) }) {
+		if allTake(quotes, again) {
 			return shared, q.Cost, nil
 		}
 	}
-	return nil, 0, errors.New("--same-plan: no plan of a single row fits all rows; allow more with --allow, or leave out rows " +
-		"that cannot fit: launch sweep plan lists them")
+	return nil, 0, errors.New("--same-plan: no plan of a single row fits all rows at their global batches; allow more " +
+		"with " +
+		"--allow, or leave out rows: launch sweep plan without --same-plan lists what each needs")
+}
+
+// allTake reports whether all trials fit with the shared settings as they are, each at its own global batch.
+func allTake(asked, shared []Quote) bool {
+	for i, q := range shared {
+		if q.Verdict != "fits" || changes(q.Edits) || q.Global != asked[i].Global {
+			return false
+		}
+	}
+	return len(shared) == len(asked)
 }
 
 // changes reports whether edits change what the training computes or how: those of no cost may differ between rows.
@@ -197,7 +218,8 @@ func settingsOf(q Quote) (a Assignment, err error) {
 		key := e.At.Path
 		switch {
 		case e.Remove:
-			return nil, fmt.Errorf("--same-plan: the plan of trial %d removes %s, which cannot be given to the other rows", q.Trial, key)
+			return nil, fmt.Errorf("--same-plan: the plan of trial %d removes %s, which cannot be given to the other rows",
+				q.Trial, key)
 		case e.At.Doc == "env":
 			key = "env:" + key
 		}

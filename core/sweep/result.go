@@ -57,7 +57,8 @@ func ReadResult(doc []byte) (Result, error) {
 		return Result{}, fmt.Errorf("reading a trial's result: %w", err)
 	}
 	if d.Version != 1 || d.Ending == "" {
-		return Result{}, fmt.Errorf("a trial's result has version %d and ending %q: another launch wrote it", d.Version, d.Ending)
+		return Result{}, fmt.Errorf("a trial's result has version %d and ending %q: another launch wrote it", d.Version,
+			d.Ending)
 	}
 	r := Result{Ending: d.Ending, Code: d.Code, Why: d.Error, Run: d.Run, Known: d.Job != nil}
 	last := d.Outcome
@@ -94,7 +95,7 @@ func ReadResult(doc []byte) (Result, error) {
 	return r, nil
 }
 
-// changed describes what a plan changes; "" if nothing. To resume from a state is no change.
+// changed describes what a plan changes; "" if nothing. Edits alone do not tell: those of a resume change no setting.
 func changed(p *run.Plan) string {
 	if text := p.Changes(); len(p.Edits) > 0 && text != run.AsAsked {
 		return text

@@ -108,9 +108,6 @@ func (d Dimension) at(i int) (a Assignment) {
 	return a
 }
 
-// reserved are the placeholders that every trial has.
-var reserved = []string{"trial", "name"}
-
 // Check returns an error if the space is not complete and free of contradictions.
 func (s Space) Check() error {
 	seen := map[string]bool{}
@@ -122,8 +119,6 @@ func (s Space) Check() error {
 			switch {
 			case seen[key]:
 				return fmt.Errorf("%s has values twice", key)
-			case slices.Contains(reserved, key):
-				return fmt.Errorf("%s cannot have values: {%s} is the trial's own", key, key)
 			case strings.ContainsAny(key, "{}= \t\n\x00") || key == "env:" || strings.Trim(key, "-") == "":
 				return fmt.Errorf("%q cannot be a key", key)
 			}

@@ -58,7 +58,8 @@ func TestParseValues(t *testing.T) {
 	}
 }
 
-// space reads flags as the command does: "grid K=V", "zip …", "seeds …", "where …", "only K:COND", "random N SEED".
+// space reads flags as the command does: "grid K=V", "zip …", "seeds …", "where …", "only K:COND",
+// "random N SEED".
 func space(t interface{ Fatal(...any) }, lines ...string) (s Space) {
 	for _, line := range lines {
 		kind, text, _ := strings.Cut(line, " ")
@@ -106,27 +107,34 @@ func TestAssignments(t *testing.T) {
 		"product, the last fastest": {"grid a=1,2|grid b=x,y", "a=1 b=x; a=1 b=y; a=2 b=x; a=2 b=y"},
 		"pairs":                     {"zip a=1,2;b=x,y|grid c=0,1", "a=1 b=x c=0; a=1 b=x c=1; a=2 b=y c=0; a=2 b=y c=1"},
 		"a separator in quotes":     {`zip a="1;2",3;b=x,y`, "a=1;2 b=x; a=3 b=y"},
-		"seeds":                     {"grid a=1,2|seeds --seed=0..1", "a=1 --seed=0; a=1 --seed=1; a=2 --seed=0; a=2 --seed=1"},
-		"where":                     {"grid a=1,2,10|grid b=2,9|where a < {b} and a != 1 or b=9", "a=1 b=9; a=2 b=9; a=10 b=9"},
-		"numbers and text":          {"grid a=0.10,x|where a = 0.1", "a=0.10"},
-		"only":                      {"grid opt=sgd,adam|grid m=0.9,0.99|only m:opt=sgd", "opt=sgd m=0.9; opt=sgd m=0.99; opt=adam"},
-		"only, then where":          {"grid opt=sgd,adam|grid m=0.9,0.99|only m:opt=sgd|where m>0.9", "opt=sgd m=0.99"},
-		"the same value twice":      {"grid a=1,1", "a=1"},
-		"random":                    {"grid a=1..100|random 4 7", "a=66; a=6; a=79; a=21"},
-		"random with seeds":         {"grid a=1..9|seeds s=0,1|random 2 1", "a=8 s=0; a=8 s=1; a=9 s=0; a=9 s=1"},
-		"random, used up":           {"grid a=1,2|grid b=x|random 9 1|where a=1", "a=1 b=x"},
-		"nothing":                   {"", ""},
-		"no row is left":            {"grid a=1|where a=2", "error: no row fulfils the conditions"},
-		"a key twice":               {"grid a=1|grid a=2", "error: a has values twice"},
-		"unequal pairs":             {"grid b=1", "b=1"},
-		"draw without random":       {"grid a=uniform:0..1", "error: a is a range to draw from: give the number of rows with --random"},
-		"unknown key":               {"grid a=1|where b=1", `error: the condition "b=1": no key b has values`},
-		"not comparable":            {"grid a=x|where a<1", `error: the condition "a<1": x < 1 compares what are not two numbers`},
-		"no condition":              {"grid a=1|where a", `error: "a" is not a condition: write KEY OP VALUE, such as "lr < 0.1"`},
-		"reserved":                  {"grid trial=1", "error: trial cannot have values: {trial} is the trial's own"},
-		"random seeds":              {"grid a=1,2|seeds s=int:1..3|random 1", "error: s: seeds are a list or a range of whole numbers"},
-		"too many":                  {"grid a=1..1000|grid b=1..1000", "error: the sweep has more than 100000 trials"},
-		"only without values":       {"grid a=1|only b:a=1", "error: b has a condition but no values"},
+		"seeds": {"grid a=1,2|seeds --seed=0..1",
+			"a=1 --seed=0; a=1 --seed=1; a=2 --seed=0; a=2 --seed=1"},
+		"where": {"grid a=1,2,10|grid b=2,9|where a < {b} and a != 1 or b=9",
+			"a=1 b=9; a=2 b=9; a=10 b=9"},
+		"numbers and text": {"grid a=0.10,x|where a = 0.1", "a=0.10"},
+		"only": {"grid opt=sgd,adam|grid m=0.9,0.99|only m:opt=sgd",
+			"opt=sgd m=0.9; opt=sgd m=0.99; opt=adam"},
+		"only, then where":     {"grid opt=sgd,adam|grid m=0.9,0.99|only m:opt=sgd|where m>0.9", "opt=sgd m=0.99"},
+		"the same value twice": {"grid a=1,1", "a=1"},
+		"random":               {"grid a=1..100|random 4 7", "a=66; a=6; a=79; a=21"},
+		"random with seeds":    {"grid a=1..9|seeds s=0,1|random 2 1", "a=8 s=0; a=8 s=1; a=9 s=0; a=9 s=1"},
+		"random, used up":      {"grid a=1,2|grid b=x|random 9 1|where a=1", "a=1 b=x"},
+		"nothing":              {"", ""},
+		"no row is left":       {"grid a=1|where a=2", "error: no row fulfils the conditions"},
+		"a key twice":          {"grid a=1|grid a=2", "error: a has values twice"},
+		"unequal pairs":        {"grid b=1", "b=1"},
+		"draw without random": {"grid a=uniform:0..1", "error: a is a range to draw from: give the number of rows " +
+			"with --random"},
+		"unknown key": {"grid a=1|where b=1", `error: the condition "b=1": no key b has values`},
+		"not comparable": {"grid a=x|where a<1",
+			`error: the condition "a<1": x < 1 compares what are not two numbers`},
+		"no condition": {"grid a=1|where a",
+			`error: "a" is not a condition: write KEY OP VALUE, such as "lr < 0.1"`},
+		"a key named name": {"grid name={name}", "name={name}"},
+		"random seeds": {"grid a=1,2|seeds s=int:1..3|random 1",
+			"error: s: seeds are a list or a range of whole numbers"},
+		"too many":            {"grid a=1..1000|grid b=1..1000", "error: the sweep has more than 100000 trials"},
+		"only without values": {"grid a=1|only b:a=1", "error: b has a condition but no values"},
 	} {
 		if got := rows(space(t, strings.Split(tt.space, "|")...)); got != tt.want {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
@@ -175,7 +183,8 @@ func TestRandomIsAPrefix(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"a=1,2", `a="x"";b=1`, "a=1..5..0.1", "a=log:1e-9..1", "lr < {b} and x=1 or y", "--a=-1..-5"} {
+	for _, seed := range []string{"a=1,2", `a="x"";b=1`, "a=1..5..0.1", "a=log:1e-9..1", "lr < {b} and x=1 or y",
+		"--a=-1..-5"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -211,18 +220,21 @@ func TestRender(t *testing.T) {
 		"a negative value":          {"python train.py --lr -1 x", "--lr=-2", "python train.py --lr=-2 x"},
 		"a negative value, added":   {"python train.py", "--lr=-2", "python train.py --lr=-2"},
 		"python's own option":       {"python -m train -m 1", "-m=2", "python -m train -m 2"},
-		"a launcher's option":       {"torchrun --nproc-per-node 2 t.py --nproc-per-node 1", "--nproc-per-node=4", "torchrun --nproc-per-node 2 t.py --nproc-per-node 4"},
-		"inside a shell's string":   {"bash|-c|cd x && python t.py --lr 1", "--lr=2", "bash|-c|cd x && python t.py --lr 2"},
-		"a shell's pipe":            {"bash|-c|a & b", "--lr=2", "error"},
-		"no python":                 {"./t --lr 1", "--lr=2", "./t --lr 2"},
-		"a switch before another":   {"./t --a --b", "--a=2", "./t --a 2 --b"},
-		"placeholder":               {"python t.py lr={lr} {lr}", "lr=1", "python t.py lr=1 1"},
-		"an option's placeholder":   {"python t.py --lr {--lr}", "--lr=1", "python t.py --lr 1"},
-		"a recipe key":              {"python t.py -opt x.yml", "train.lr=1|a=b", "python t.py -opt x.yml set train.lr=1 set a=b"},
-		"the environment":           {"./t", "env:LR=1", "./t env LR=1"},
-		"trial and name":            {"./t --out runs/{name}/{trial}", "name2=n{trial}", "./t --out runs/s-3/3 set name2=n3"},
-		"a key in another's value":  {"./t", "--out=lr{lr}|lr=1", "./t --out lr1"},
-		"what is no placeholder":    {"./t {x} {}", "lr=1", "./t {x} {} set lr=1"},
+		"a launcher's option": {"torchrun --nproc-per-node 2 t.py --nproc-per-node 1", "--nproc-per-node=4",
+			"torchrun --nproc-per-node 2 t.py --nproc-per-node 4"},
+		"inside a shell's string": {"bash|-c|cd x && python t.py --lr 1", "--lr=2", "bash|-c|cd x && python t.py --lr 2"},
+		"a shell's pipe":          {"bash|-c|a & b", "--lr=2", "error"},
+		"no python":               {"./t --lr 1", "--lr=2", "./t --lr 2"},
+		"a switch before another": {"./t --a --b", "--a=2", "./t --a 2 --b"},
+		"placeholder":             {"python t.py lr={lr} {lr}", "lr=1", "python t.py lr=1 1"},
+		"an option's placeholder": {"python t.py --lr {--lr}", "--lr=1", "python t.py --lr 1"},
+		"a recipe key": {"python t.py -opt x.yml", "train.lr=1|a=b",
+			"python t.py -opt x.yml set train.lr=1 set a=b"},
+		"the environment":          {"./t", "env:LR=1", "./t env LR=1"},
+		"trial and name":           {"./t --out runs/{name}/{trial}", "name2=n{trial}", "./t --out runs/s-3/3 set name2=n3"},
+		"a key in another's value": {"./t", "--out=lr{lr}|lr=1", "./t --out lr1"},
+		"a recipe's own name":      {"./t --n {name}", "name=x-{name}", "./t --n s-3 set name=x-s-3"},
+		"what is no placeholder":   {"./t {x} {}", "lr=1", "./t {x} {} set lr=1"},
 	} {
 		sep := " "
 		if strings.Contains(tt.command, "|") {
@@ -233,7 +245,8 @@ func TestRender(t *testing.T) {
 			key, value, _ := strings.Cut(text, "=")
 			a = append(a, Setting{key, value})
 		}
-		inv, err := Template{Sweep: "s", Command: strings.Split(tt.command, sep), Dir: "/w"}.Render(Trial{Number: 3, Assignment: a})
+		inv, err := Template{Sweep: "s", Command: strings.Split(tt.command, sep), Dir: "/w"}.Render(Trial{Number: 3,
+			Assignment: a})
 		if err != nil {
 			if !strings.HasPrefix(tt.want, "error") || !strings.Contains(err.Error(), "put {--lr} into") {
 				t.Errorf("%s: %v", name, err)
@@ -254,13 +267,15 @@ func TestRender(t *testing.T) {
 }
 
 func TestReadCommands(t *testing.T) {
-	text := "# rows\n\npython t.py --lr 1 'a b' \"c d\"\ntrue | cat\nX=1 ./t\necho $HOME\necho ~/x *.py\n./t > out\na; b\n./t {name}\n"
+	text := "# rows\n\npython t.py --lr 1 'a b' \"c d\"\ntrue | cat\nX=1 ./t\necho $HOME\necho ~/x *.py\n./t > out\na; " +
+		"b\n./t {name}\n"
 	trials, err := ReadCommands(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := [][]string{{"python", "t.py", "--lr", "1", "a b", "c d"}, {"sh", "-c", "true | cat"}, {"sh", "-c", "X=1 ./t"},
-		{"sh", "-c", "echo $HOME"}, {"sh", "-c", "echo ~/x *.py"}, {"sh", "-c", "./t > out"}, {"sh", "-c", "a; b"}, {"./t", "{name}"}}
+		{"sh", "-c", "echo $HOME"}, {"sh", "-c", "echo ~/x *.py"}, {"sh", "-c", "./t > out"}, {"sh", "-c", "a; b"}, {"./t",
+			"{name}"}}
 	for i, w := range want {
 		if i >= len(trials) || !slices.Equal(trials[i].Command, w) || trials[i].Number != i+1 {
 			t.Fatalf("got %+v, want %q", trials, want)
@@ -274,7 +289,8 @@ func TestReadCommands(t *testing.T) {
 }
 
 func TestCheckName(t *testing.T) {
-	for name, ok := range map[string]bool{"lr-1": true, "a.b@c": true, "": false, "last": false, "..": false, "a/b": false, "-x": false, "a b": false} {
+	for name, ok := range map[string]bool{"lr-1": true, "a.b@c": true, "": false, "last": false, "..": false,
+		"a/b": false, "-x": false, "a b": false} {
 		if err := CheckName(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
 		}

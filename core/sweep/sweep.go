@@ -2,8 +2,8 @@
 //
 // A [Space] lists assignments. A [Searcher] turns the history so far into trials: history in, trials out, nothing else.
 // A [History] is replayed from an append-only journal, so a sweep can be continued after its process was killed.
-// [Sweep.Drive] is the loop: it asks an [Admission] which trials may run, has an [Executor] start them, and records each
-// event before it acts on it. A trial is one launch of the command.
+// [Sweep.Drive] is the loop: it asks an [Admission] which trials may run, has an [Executor] start them, and records
+// each event before it acts on it. A trial is one launch of the command.
 package sweep
 
 import (
@@ -77,11 +77,15 @@ func (r Rows) Next(h *History) (next []Trial, done bool) {
 	return next, true
 }
 
-// Number gives assignments their numbers, from first on.
-func Number(first int, all []Assignment) []Trial {
+// Number gives assignments their numbers, from first on, and puts the trial's own number and name into their values.
+func (t Template) Number(first int, all []Assignment) []Trial {
 	trials := make([]Trial, len(all))
 	for i, a := range all {
-		trials[i] = Trial{Number: first + i, Assignment: a}
+		trials[i] = Trial{Number: first + i, Assignment: slices.Clone(a)}
+		own := t.own(first + i)
+		for k := range trials[i].Assignment {
+			trials[i].Assignment[k].Value = own.Replace(trials[i].Assignment[k].Value)
+		}
 	}
 	return trials
 }

@@ -30,6 +30,11 @@ type Invocation struct {
 // Name is a trial's name: the sweep's and the trial's number.
 func (t Template) Name(trial int) string { return t.Sweep + "-" + strconv.Itoa(trial) }
 
+// own replaces the placeholders that are the trial's own.
+func (t Template) own(trial int) *strings.Replacer {
+	return strings.NewReplacer("{trial}", strconv.Itoa(trial), "{name}", t.Name(trial))
+}
+
 // Render puts a trial's values into the command. A key whose placeholder {KEY} stands in the command or in another
 // value is put there. Of the others, an option replaces the option's value where it stands or is added at the end, and
 // env:NAME becomes a variable. Any other key is left to --set. {trial} and {name} are put in everywhere.
@@ -41,20 +46,21 @@ func (t Template) Render(trial Trial) (Invocation, error) {
 	if len(args) == 0 {
 		return Invocation{}, fmt.Errorf("trial %d has no command", trial.Number)
 	}
-	own := []string{"{trial}", strconv.Itoa(trial.Number), "{name}", t.Name(trial.Number)}
-	small := strings.NewReplacer(own...)
+	small := t.own(trial.Number)
 	asked := slices.Concat(trial.Assignment, t.Shared)
 	values := make(Assignment, len(asked))
-	pairs := slices.Clone(own)
+	pairs := []string{"{trial}", strconv.Itoa(trial.Number), "{name}", t.Name(trial.Number)}
 	for i, s := range asked {
 		values[i] = Setting{s.Key, small.Replace(s.Value)}
-		pairs = append(pairs, "{"+s.Key+"}", values[i].Value)
+		if !slices.Contains(reserved, s.Key) {
+			pairs = append(pairs, "{"+s.Key+"}", values[i].Value)
+		}
 	}
 	all := strings.NewReplacer(pairs...)
 	placed := func(key string) bool {
 		holds := func(text string) bool { return strings.Contains(text, "{"+key+"}") }
-		return slices.ContainsFunc(args, holds) ||
-			slices.ContainsFunc(values, func(s Setting) bool { return holds(s.Value) })
+		return !slices.Contains(reserved, key) && (slices.ContainsFunc(args, holds) ||
+			slices.ContainsFunc(values, func(s Setting) bool { return holds(s.Value) }))
 	}
 	inv := Invocation{Args: make([]string, len(args))}
 	for i, a := range args {
@@ -80,12 +86,17 @@ func (t Template) Render(trial Trial) (Invocation, error) {
 	return inv, nil
 }
 
+// reserved are the placeholders that are always the trial's own. A key of the same name, such as the name of an
+// experiment in a recipe, has no placeholder.
+var reserved = []string{"trial", "name"}
+
 // withOption gives an option of the program a value. What stands before the script, such as Python's own options or a
 // launcher's, is not the program's.
 func (t Template) withOption(args []string, key, value string) ([]string, error) {
 	prog, err := command.Program(args, os.Environ(), t.Dir)
 	if err != nil && shellScript(args) {
-		return nil, fmt.Errorf("put {%s} into the shell's command: launch does not know where the program's arguments end", key)
+		return nil, fmt.Errorf("put {%s} into the shell's command: launch does not know where the program's arguments end",
+			key)
 	}
 	if err != nil || prog.First > len(args) { // no Python: everything after the program's name is its arguments
 		return slices.Concat(args[:1], option(args[1:], key, value)), nil

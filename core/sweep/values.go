@@ -28,8 +28,10 @@ type Draw struct {
 // not fill the disk.
 const mostValues = 100_000
 
+const numberText = `-?[0-9]*\.?[0-9]+(?:[eE][-+]?\d+)?`
+
 var (
-	rangeText = lazy.MustCompile(`^(-?[0-9]*\.?[0-9]+(?:[eE][-+]?\d+)?)\.\.(-?[0-9]*\.?[0-9]+(?:[eE][-+]?\d+)?)(?:\.\.(-?[0-9]*\.?[0-9]+(?:[eE][-+]?\d+)?))?$`)
+	rangeText = lazy.MustCompile(`^(` + numberText + `)\.\.(` + numberText + `)(?:\.\.(` + numberText + `))?$`)
 	drawText  = lazy.MustCompile(`^(uniform|log|int):(.+)\.\.(.+)$`)
 )
 

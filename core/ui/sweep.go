@@ -62,7 +62,8 @@ type SweepRow struct {
 
 // SweepDocument returns the document of a sweep. driver is the process that drives it now; 0: none.
 func SweepDocument(h *sweep.History, folder string, driver int) SweepDoc {
-	d := SweepDoc{Version: SweepVersion, Name: h.Spec.Name, PID: driver, Code: h.Code(), Began: h.At, Dir: h.Spec.Dir, Folder: folder,
+	d := SweepDoc{Version: SweepVersion, Name: h.Spec.Name, PID: driver, Code: h.Code(), Began: h.At, Dir: h.Spec.Dir,
+		Folder:  folder,
 		Command: append([]string{}, h.Spec.Command...), Tree: h.Spec.Tree, Counts: map[string]int{}, Rows: []SweepRow{}}
 	switch {
 	case driver != 0:
@@ -86,7 +87,8 @@ func SweepDocument(h *sweep.History, folder string, driver int) SweepDoc {
 // RowOfTrial returns the document of one row.
 func RowOfTrial(h *sweep.History, r *sweep.Row) SweepRow {
 	row := SweepRow{Trial: r.Number, Name: sweep.Template{Sweep: h.Spec.Name}.Name(r.Number), State: string(r.State),
-		Assignment: append(sweep.Assignment{}, r.Assignment...), Command: r.Command, Starts: r.Starts, Began: known(r.Begun), Ended: known(r.Over)}
+		Assignment: append(sweep.Assignment{}, r.Assignment...), Command: r.Command, Starts: r.Starts,
+		Began: known(r.Begun), Ended: known(r.Over)}
 	res := r.Result
 	if res == nil || r.State == sweep.Running || r.State == sweep.Waiting {
 		return row
@@ -160,7 +162,8 @@ func (p Printer) sweepRow(r *sweep.Row, wide int) {
 	default:
 		state = p.red(state)
 	}
-	p.line("%5d  %s  %s %-9s %-9s %-16s %-14s %-24s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state, cost, attempts, batch,
+	p.line("%5d  %s  %s %-9s %-9s %-16s %-14s %-24s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state, cost,
+		attempts, batch,
 		peak, run, changed)
 	if res := r.Result; res != nil && res.Why != "" && (r.State == sweep.Failed || r.State == sweep.OutOfMemory ||
 		r.State == sweep.CannotFit || r.State == sweep.NoRoom || r.State == sweep.Died) {
@@ -188,7 +191,8 @@ func rowTitle(r *sweep.Row) string {
 }
 
 // sweepStates is the order in which states are counted.
-var sweepStates = []sweep.State{sweep.Succeeded, sweep.Failed, sweep.OutOfMemory, sweep.CannotFit, sweep.NoRoom, sweep.Interrupted,
+var sweepStates = []sweep.State{sweep.Succeeded, sweep.Failed, sweep.OutOfMemory, sweep.CannotFit, sweep.NoRoom,
+	sweep.Interrupted,
 	sweep.Died, sweep.Running, sweep.Waiting}
 
 // counts lists how many trials have each state.
@@ -206,7 +210,8 @@ func (p Printer) counts(h *sweep.History) string {
 // Trial writes one line for a trial that starts or ends.
 func (p Printer) Trial(h *sweep.History, r *sweep.Row) {
 	name := sweep.Template{Sweep: h.Spec.Name}.Name(r.Number)
-	bad := r.State != sweep.Running && r.State != sweep.Succeeded && r.State != sweep.Waiting && r.State != sweep.Interrupted
+	bad := r.State != sweep.Running && r.State != sweep.Succeeded && r.State != sweep.Waiting &&
+		r.State != sweep.Interrupted
 	if p.Quiet && !bad {
 		return
 	}
@@ -276,13 +281,16 @@ func SweepCSV(w io.Writer, h *sweep.History) error {
 		}
 	}
 	out := csv.NewWriter(w)
-	out.Write(append([]string{"trial", "name", "state", "starts", "exit_code", "cost", "beyond_numerics", "changes", "attempts",
-		"out_of_memory", "micro_batch", "accumulation", "global_batch", "peak_bytes", "steps", "samples_per_second", "seconds", "run",
+	out.Write(append([]string{"trial", "name", "state", "starts", "exit_code", "cost", "beyond_numerics", "changes",
+		"attempts",
+		"out_of_memory", "micro_batch", "accumulation", "global_batch", "peak_bytes", "steps", "samples_per_second",
+		"seconds", "run",
 		"why", "command"}, keys...))
 	for _, r := range h.Rows {
 		d := RowOfTrial(h, r)
 		line := []string{strconv.Itoa(d.Trial), d.Name, d.State, strconv.Itoa(d.Starts), cellOf(d.ExitCode), cellOf(d.Cost),
-			strconv.FormatBool(d.Beyond), d.Changes, strconv.Itoa(d.Attempts), strconv.Itoa(d.Short), cellOf(d.Micro), cellOf(d.Accum),
+			strconv.FormatBool(d.Beyond), d.Changes, strconv.Itoa(d.Attempts), strconv.Itoa(d.Short), cellOf(d.Micro),
+			cellOf(d.Accum),
 			cellOf(d.Global), "", cellOf(d.Steps), cellOf(d.Rate), cellOf(d.Seconds), d.Run, d.Why, Quote(d.Command)}
 		if d.Peak != nil {
 			line[13] = strconv.FormatInt(int64(*d.Peak), 10)
@@ -344,13 +352,18 @@ func SweepPlan(s sweep.Spec, trials []sweep.Trial, quotes []sweep.Quote) SweepPl
 
 // SweepPlan writes the plans of a sweep's rows as a table.
 func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
-	p.line("%s  %s", p.bold(s.Name), Count(len(d.Rows), "trial"))
+	on := ""
+	if len(d.Rows) > 0 && d.Rows[0].Quote.Device != "" {
+		on = " · planned for " + d.Rows[0].Quote.Device
+	}
+	p.line("%s  %s%s", p.bold(s.Name), Count(len(d.Rows), "trial"), OneLine(on))
 	p.SamePlan(s)
 	wide := 10
 	for _, r := range d.Rows {
 		wide = max(wide, min(44, len([]rune(rowTitle(&sweep.Row{Trial: r.Trial})))))
 	}
-	p.line("%5s  %s  %10s  %10s  %10s  %-12s  %-9s  %-9s  %s", "trial", pad("values", wide), "as asked", "planned", "room", "", "cost",
+	p.line("%5s  %s  %10s  %10s  %10s  %-12s  %-9s  %-9s  %s", "trial", pad("values", wide), "as asked", "planned",
+		"room", "", "cost",
 		"steps", "rung")
 	for _, r := range d.Rows {
 		q := r.Quote
@@ -361,7 +374,8 @@ func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
 		case q.Slow > 1:
 			rung += fmt.Sprintf(" (about %.2g × the time)", q.Slow)
 		}
-		p.line("%5d  %s  %10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number, pad(clip(rowTitle(&sweep.Row{Trial: r.Trial}), wide), wide),
+		p.line("%5d  %s  %10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number, pad(clip(rowTitle(&sweep.Row{Trial: r.Trial}),
+			wide), wide),
 			amount(q.Asked), amount(q.Needs), amount(q.Room), p.fit(pad(verdict, 12)), cost, cellOf(known(q.Steps)), rung)
 		if q.Stop != "" {
 			p.line("%5s  %s", "", OneLine(q.Stop))

@@ -16,9 +16,10 @@ import (
 	"github.com/launch-ml/launch/core/sweep"
 )
 
-// Plan prices trials, each by a `launch plan` of its own; several at the same time. The first error ends it. With probe,
-// if no plugin recognises the first trial's command, the others are not priced.
-func (x *Executor) Plan(ctx context.Context, t sweep.Template, trials []sweep.Trial, probe bool) ([]sweep.Quote, error) {
+// Plan prices trials, each by a `launch plan` of its own; several at the same time. The first error ends it. With
+// probe, if no plugin recognises the first trial's command, the others are not priced.
+func (x *Executor) Plan(ctx context.Context, t sweep.Template, trials []sweep.Trial, probe bool) ([]sweep.Quote,
+	error) {
 	quotes, errs := make([]sweep.Quote, len(trials)), make([]error, len(trials))
 	if len(trials) == 0 {
 		return nil, nil

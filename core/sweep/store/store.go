@@ -1,4 +1,5 @@
-// Package store keeps sweeps on disk: one folder for each, with its events as lines of JSON and a folder for each trial.
+// Package store keeps sweeps on disk: one folder for each, with its events as lines of JSON and a folder for each
+// trial.
 //
 // Events are appended and never rewritten. A line that a crash truncated is skipped when the journal is read.
 package store
@@ -72,7 +73,8 @@ func (s Store) Create(spec sweep.Spec) (*Journal, error) {
 	}
 	err := os.Mkdir(s.Folder(spec.Name), 0o700)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("there is a sweep %s already: continue it with `launch sweep resume %s`, or choose another --name",
+		return nil, fmt.Errorf("there is a sweep %s already: continue it with `launch sweep resume %s`, or choose another "+
+			"--name",
 			spec.Name, spec.Name)
 	}
 	if err == nil {
@@ -85,7 +87,8 @@ func (s Store) Create(spec sweep.Spec) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := j.Write(sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Began, Spec: &spec, PID: os.Getpid()}); err != nil {
+	if err := j.Write(sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Began, Spec: &spec,
+		PID: os.Getpid()}); err != nil {
 		j.Close()
 		return nil, err
 	}
