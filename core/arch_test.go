@@ -19,6 +19,7 @@ var mayImport = map[string][]string{
 	"core":                      {},
 	"core/unit":                 {},
 	"core/lazy":                 {},
+	"core/metric":               {},
 	"core/claim":                {"core/private", "core/unit", "golang.org/x/sys/unix"},
 	"core/private":              {"github.com/google/renameio/v2"},
 	"core/file":                 {},
@@ -26,7 +27,7 @@ var mayImport = map[string][]string{
 	"core/mem":                  {"core/gpu", "core/nn", "core/unit"},
 	"core/config":               {"core/file", "core/lazy", "go.yaml.in/yaml/v3", "github.com/pelletier/go-toml/v2", "github.com/pelletier/go-toml/v2/unstable"},
 	"core/config/command":       {"core/lazy", "mvdan.cc/sh/v3/syntax"},
-	"core/job":                  {"core/config", "core/config/command"},
+	"core/job":                  {"core/config", "core/config/command", "core/metric"},
 	"core/confine":              {"core/config/command", "core/job"},
 	"core/python":               {"core/file", "core/lazy", "core/config", "core/config/command"},
 	"core/overlay":              {"core/lazy", "core/config", "core/config/command", "core/private", "core/unit"},
@@ -35,15 +36,15 @@ var mayImport = map[string][]string{
 	"core/ladder":               {"core/config", "core/mem", "core/unit"},
 	"core/room":                 {"core/claim", "core/config/command", "core/gpu", "core/gpu/nvml", "core/job", "core/ladder", "core/unit"},
 	"core/intake":               {"core/config", "core/config/command", "core/confine", "core/gpu", "core/job", "core/ladder", "core/overlay", "core/plugin", "core/plugin/host", "core/private", "core/python", "core/room", "core/run", "core/unit"},
-	"core/oom":                  {"core/job", "core/lazy", "core/unit"},
+	"core/oom":                  {"core/job", "core/lazy", "core/metric", "core/unit"},
 	"core/witness":              {"core/oom", "core/overlay", "core/unit"},
 	"core/proc":                 {"core/unit", "github.com/creack/pty", "golang.org/x/term", "golang.org/x/sys/unix"},
 	"core/plugin":               {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/unit", "core/plugin/internal/wire"},
-	"core/plugin/declared":      {"core/file", "core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/plugin", "core/python", "core/trust"},
+	"core/plugin/declared":      {"core/file", "core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/metric", "core/plugin", "core/python", "core/trust"},
 	"core/plugin/internal/wire": {"core/file", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "google.golang.org/grpc", "google.golang.org/grpc/codes", "google.golang.org/grpc/status", "google.golang.org/protobuf/types/known/wrapperspb"},
 	"core/plugin/host":          {"core/file", "core/gpu", "core/job", "core/ladder", "core/plugin", "core/plugin/internal/wire", "core/private", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-plugin/runner", "github.com/hashicorp/go-hclog", "golang.org/x/sys/unix"},
 	"core/plugin/plugintest":    {"core/config", "core/config/command", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/overlay", "core/plugin", "core/python", "core/unit"},
-	"core/run":                  {"core/config", "core/job", "core/ladder", "core/lazy", "core/mem", "core/oom", "core/unit"},
+	"core/run":                  {"core/config", "core/job", "core/ladder", "core/lazy", "core/mem", "core/metric", "core/oom", "core/unit"},
 	"core/observe":              {"core/gpu", "core/gpu/nvml", "core/job", "core/ladder", "core/mem", "core/oom", "core/proc", "core/unit"},
 	"core/attempt":              {"core/config", "core/config/command", "core/confine", "core/file", "core/job", "core/ladder", "core/observe", "core/oom", "core/overlay", "core/private", "core/proc", "core/python", "core/receipt", "core/record", "core/room", "core/run", "core/states", "core/unit", "core/witness"},
 	"core/states":               {"core/job", "core/private", "core/proc", "core/run", "core/unit", "github.com/fsnotify/fsnotify", "golang.org/x/sys/unix"},
@@ -51,10 +52,10 @@ var mayImport = map[string][]string{
 	"core/record":               {"core/job", "core/lazy", "core/private", "core/run", "core/unit", "golang.org/x/sys/unix", "mvdan.cc/sh/v3/syntax"},
 	"core/trust":                {"core/private", "github.com/google/renameio/v2", "golang.org/x/sys/unix"},
 	"core/explain":              {"core/attempt", "core/file", "core/job", "core/oom", "core/record", "core/run", "core/ui"},
-	"core/sweep":                {"core/config/command", "core/job", "core/ladder", "core/lazy", "core/run", "core/unit", "go.yaml.in/yaml/v3", "mvdan.cc/sh/v3/syntax"},
+	"core/sweep":                {"core/config/command", "core/job", "core/ladder", "core/lazy", "core/metric", "core/run", "core/unit", "go.yaml.in/yaml/v3", "mvdan.cc/sh/v3/syntax"},
 	"core/sweep/store":          {"core/private", "core/sweep", "golang.org/x/sys/unix"},
 	"core/sweep/local":          {"core/private", "core/record", "core/run", "core/sweep"},
-	"core/ui":                   {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/oom", "core/plugin", "core/receipt", "core/record", "core/run", "core/sweep", "core/unit"},
+	"core/ui":                   {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/metric", "core/oom", "core/plugin", "core/receipt", "core/record", "core/run", "core/sweep", "core/unit"},
 }
 
 // only are packages of other people that one package alone may import, or the packages below it.
@@ -66,7 +67,7 @@ var only = map[string]string{
 }
 
 // pluginMay is what a plugin's packages may import: the SDK's values, never the host, a process or a device.
-var pluginMay = []string{"core/plugin", "core/gpu", "core/job", "core/ladder", "core/config", "core/config/command", "core/file", "core/lazy", "core/mem", "core/nn", "core/python", "core/unit"}
+var pluginMay = []string{"core/plugin", "core/gpu", "core/job", "core/ladder", "core/config", "core/config/command", "core/file", "core/lazy", "core/mem", "core/metric", "core/nn", "core/python", "core/unit"}
 
 // imports lists what the Go files of a package import, with the file that does.
 func imports(t *testing.T, root string) map[string]map[string]string {
