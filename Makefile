@@ -1,4 +1,5 @@
 # make demo   the main job, for real, on a machine without a GPU; demo-moco, demo-stablesr, demo-dualattn: the other families
+# make demo-sweep   twelve trials on a machine without a GPU, killed half-way and resumed
 # make test   all tests
 # These two install what they need from Debian, if it is missing: python3-torch (1.13, CPU), PyYAML, Pillow, gcc.
 # make check  every day: format, vet, lint and the fast tests; needs no torch
@@ -10,7 +11,7 @@ GO     ?= go
 PYTHON ?= /usr/bin/python3
 export LAUNCH_TEST_PYTHON := $(PYTHON)
 
-.PHONY: build install check lint format test race demo demo-moco demo-stablesr demo-dualattn demo-gpu failures bench bench-truth card card-pack attack attack-kill deps fmt
+.PHONY: build install check lint format test race demo demo-moco demo-stablesr demo-dualattn demo-sweep demo-gpu failures bench bench-truth card card-pack attack attack-kill deps fmt
 
 # What `launch version` prints of the commit. Go would record it by itself (-buildvcs), but not where git is told not to be asked, and
 # it fails where git refuses; here what git does not answer is left out.
@@ -77,6 +78,9 @@ demo: deps build
 
 demo-moco demo-stablesr demo-dualattn: deps build
 	./examples/$(@:demo-%=%)/demo.sh cpu
+
+demo-sweep: deps build
+	./examples/sisr/sweep.sh cpu
 
 demo-gpu: build
 	./examples/sisr/demo.sh gpu

@@ -20,6 +20,8 @@ import (
 	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/sweep/local"
 	"github.com/launch-ml/launch/core/sweep/store"
+	"github.com/launch-ml/launch/core/sweep/tree"
+	"github.com/launch-ml/launch/core/ui"
 )
 
 const sweepHelp = `sweep runs a command once for each row of a space of settings, each as a launch of its own: with an
@@ -53,12 +55,12 @@ const sweepExamples = `  launch sweep --grid --lr=0.1,0.2 --grid train.optim_g.l
 
 // sweepFlags are the flags of a sweep beside launch's own.
 type sweepFlags struct {
-	name, file                 string
-	grid, zip, seeds           []string
-	where, only                []string
-	random, jobs               int
-	seed                       uint64
-	samePlan, snapshot, asJSON bool
+	name, file         string
+	grid, zip, seeds   []string
+	where, only        []string
+	random, jobs       int
+	seed               uint64
+	samePlan, snapshot bool
 }
 
 func (f *sweepFlags) add(to *pflag.FlagSet) {
@@ -95,10 +97,62 @@ func newSweep() *cobra.Command {
 	}
 	c.Flags().SetInterspersed(false)
 	f.add(c.Flags())
-	for _, sub := range []*cobra.Command{newSweepStatus(), newSweepShow(), newSweepResume(), newSweepStop(), newSweepExport()} {
+	for _, sub := range []*cobra.Command{newSweepPlan(), newSweepStatus(), newSweepShow(), newSweepResume(), newSweepStop(), newSweepExport()} {
 		c.AddCommand(sub)
 	}
 	return c
+}
+
+// newSweepPlan prices every row and starts nothing.
+func newSweepPlan() *cobra.Command {
+	f, asJSON := &sweepFlags{}, false
+	c := &cobra.Command{
+		Use: "plan [flags] -- COMMAND [ARG ...]", Short: "print what each row needs, and which rows do not fit; start nothing",
+		Long: `plan prints each row's estimate, the rung on which it would run, its card and its length. It starts and
+writes nothing, except to --json-file. Two rows that would write into the same folder are an error.
+
+Exit code: 0 if every row fits, or if nothing is known of that; 78 if a row will not fit or might not.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			s, args, err := commandLine(c, args)
+			if err != nil {
+				return err
+			}
+			a, trials, err := f.asked(c, args)
+			if err != nil {
+				return err
+			}
+			return planSweep(c.Context(), s, a, trials, asJSON)
+		},
+	}
+	c.Flags().SetInterspersed(false)
+	f.add(c.Flags())
+	c.Flags().BoolVar(&asJSON, "json", false, "print the plans as JSON")
+	return c
+}
+
+func planSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Trial, asJSON bool) error {
+	spec, t, err := a.Spec(record.MaskArgs(a.Command))
+	if err != nil {
+		return err
+	}
+	quotes, err := priceSweep(ctx, s, &spec, &t, a.SamePlan, trials, false)
+	if err != nil {
+		return err
+	}
+	d := ui.SweepPlan(spec, trials, quotes)
+	if asJSON {
+		err = printJSON(d)
+	} else {
+		ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}.SweepPlan(spec, d)
+	}
+	if err == nil {
+		err = sweep.Conflicts(quotes)
+	}
+	if err == nil && !d.Fits {
+		err = exitCode(run.CannotFit)
+	}
+	return err
 }
 
 // asked reads the flags, the file and the rows.
@@ -224,46 +278,135 @@ func checkSecrets(trials []sweep.Trial) error {
 
 // startSweep begins a sweep and drives it to its end.
 func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Trial) error {
-	dir, err := os.Getwd()
-	if err != nil {
-		return fmt.Errorf("finding the current folder: %w", err)
-	}
-	spec := sweep.Spec{Name: a.Name, Command: record.MaskArgs(a.Command), Dir: dir, Flags: a.Flags, Space: a.Space, Jobs: a.Jobs}
-	t := sweep.Template{Sweep: a.Name, Command: a.Command, Dir: dir}
-	for _, trial := range trials {
-		if _, err := t.Render(trial); err != nil {
-			return err
-		}
-	}
-	sweeps := store.In(s.State)
-	j, err := sweeps.Create(spec)
+	spec, t, err := a.Spec(record.MaskArgs(a.Command))
 	if err != nil {
 		return err
 	}
+	quotes, err := priceSweep(ctx, s, &spec, &t, a.SamePlan, trials, true)
+	if err != nil {
+		return err
+	}
+	if err := sweep.Conflicts(quotes); err != nil {
+		return err
+	}
+	sweeps := store.In(s.State)
+	j, err := createSweep(ctx, s, sweeps, &spec, a.Snapshot)
+	if err != nil {
+		return err
+	}
+	t.Dir = spec.Template().Dir
 	h, err := sweeps.Read(spec.Name)
+	if err == nil && len(quotes) == len(trials) {
+		e := sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Priced, Quotes: quotes}
+		h.Apply(e)
+		err = j.Write(e)
+	}
 	if err != nil {
 		j.Close()
 		return err
 	}
-	say := reporter(s)
-	if !s.Quiet {
-		say.Line("sweep %s: %d trials, %d at the same time; launch sweep status %s prints the table", spec.Name, len(trials), a.Jobs,
-			spec.Name)
+	if say := reporter(s); !s.Quiet {
+		say.Line("sweep %s: %s, %d at the same time; launch sweep status %s prints the table", spec.Name,
+			ui.Count(len(trials), "trial"), a.Jobs, spec.Name)
+		say.SamePlan(spec)
 	}
 	return driveSweep(ctx, s, j, h, sweep.Rows(trials), t)
+}
+
+// createSweep records a new sweep with the code that it runs and, for a snapshot, copies the code.
+func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *sweep.Spec, snapshot bool) (*store.Journal, error) {
+	code, diff, err := tree.Read(ctx, spec.Dir)
+	if err != nil {
+		reporter(s).Warn("%v", err)
+	}
+	if snapshot && code == nil {
+		return nil, errors.New("--snapshot copies the code by git, and there is no git repository here")
+	}
+	spec.Tree = code
+	copied := filepath.Join(sweeps.Folder(spec.Name), "code")
+	if snapshot {
+		if spec.Snapshot, err = tree.Inside(code, spec.Dir, copied); err != nil {
+			return nil, err
+		}
+	}
+	j, err := sweeps.Create(*spec)
+	if err != nil {
+		return nil, err
+	}
+	if len(diff) > 0 {
+		err = private.WriteFile(filepath.Join(sweeps.Folder(spec.Name), "tree.diff"), diff, 0o600)
+	}
+	if err == nil && snapshot {
+		_, err = tree.Copy(ctx, spec.Dir, copied)
+	}
+	if err != nil {
+		j.Close()
+		os.RemoveAll(sweeps.Folder(spec.Name))
+		return nil, err
+	}
+	return j, nil
+}
+
+// warnChanged warns if the code is not that with which the sweep began.
+func warnChanged(ctx context.Context, s settings, h *sweep.History) {
+	was := h.Spec.Tree
+	if was == nil || h.Spec.Snapshot != "" {
+		return
+	}
+	now, _, err := tree.Read(ctx, h.Spec.Dir)
+	if err != nil || now == nil || now.Commit == was.Commit && now.Changes == was.Changes {
+		return
+	}
+	reporter(s).Warn("the code has changed since sweep %s began (commit %.12s): rows that run now run other code; "+
+		"--snapshot keeps a copy", h.Spec.Name, was.Commit)
+}
+
+// priceSweep prices the trials and, if the user wants one plan for all, finds it. With probe, trials of a command that no
+// plugin recognises are not priced one by one.
+func priceSweep(ctx context.Context, s settings, spec *sweep.Spec, t *sweep.Template, samePlan bool, trials []sweep.Trial, probe bool) ([]sweep.Quote, error) {
+	x, err := executor(s, *spec, t.Dir)
+	if err != nil {
+		return nil, err
+	}
+	quotes, err := x.Plan(ctx, *t, trials, probe && !samePlan)
+	if err != nil || !samePlan {
+		return quotes, err
+	}
+	price := func(shared sweep.Assignment) ([]sweep.Quote, error) {
+		with := *t
+		with.Shared = shared
+		again, err := x.Plan(ctx, with, trials, false)
+		quotes = again
+		return again, err
+	}
+	shared, cost, err := sweep.SamePlan(quotes, price)
+	if err != nil {
+		return nil, err
+	}
+	spec.Shared, spec.SharedCost, t.Shared = shared, &cost, shared
+	return quotes, nil
+}
+
+// executor runs and prices the trials of a sweep on this machine.
+func executor(s settings, spec sweep.Spec, dir string) (*local.Executor, error) {
+	own, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding launch itself: %w", err)
+	}
+	sweeps := store.In(s.State)
+	return local.New(local.Options{Launch: own, Dir: dir, Flags: append(slices.Clone(spec.Flags), "--state-dir="+s.State),
+		Folder: func(n int) string { return sweeps.Trial(spec.Name, n) }, Runs: record.In(s.State)}), nil
 }
 
 // driveSweep drives a sweep whose journal this process holds. It closes the journal.
 func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.History, searcher sweep.Searcher, t sweep.Template) error {
 	defer j.Close()
 	say := reporter(s)
-	own, err := os.Executable()
+	x, err := executor(s, h.Spec, t.Dir)
 	if err != nil {
-		return fmt.Errorf("finding launch itself: %w", err)
+		return err
 	}
-	sweeps, stops := store.In(s.State), make(chan string, 1)
-	x := local.New(local.Options{Launch: own, Dir: t.Dir, Flags: append(slices.Clone(h.Spec.Flags), "--state-dir="+s.State),
-		Folder: func(n int) string { return sweeps.Trial(h.Spec.Name, n) }, Runs: record.In(s.State)})
+	stops := make(chan string, 1)
 	d := &sweep.Sweep{History: h, Searcher: searcher, Template: t, Executor: x, Admission: sweep.Jobs(h.Spec.Jobs), Journal: j,
 		Stops: stops, Changed: func(r *sweep.Row) { say.Trial(h, r) }}
 	signalled := 0
@@ -381,7 +524,7 @@ func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name strin
 	if err != nil {
 		return err
 	}
-	t := sweep.Template{Sweep: name, Command: h.Spec.Command, Dir: h.Spec.Dir}
+	t := h.Spec.Template()
 	switch {
 	case len(command) > 0:
 		if err = record.Unmask(h.Spec.Command, command); err != nil {
@@ -394,9 +537,6 @@ func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name strin
 	if jobs > 0 {
 		h.Spec.Jobs = jobs
 	}
-	if h.Spec.Snapshot != "" {
-		t.Dir = h.Spec.Snapshot
-	}
 	if err == nil {
 		err = os.Chdir(t.Dir)
 	}
@@ -404,6 +544,7 @@ func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name strin
 		j.Close()
 		return err
 	}
+	warnChanged(ctx, s, h)
 	h.Spec.Flags = append(h.Spec.Flags, flags...)
 	e := sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Taken, Again: true, PID: os.Getpid()}
 	if err := j.Write(e); err != nil {

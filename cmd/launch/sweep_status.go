@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,7 +83,8 @@ func newSweepShow() *cobra.Command {
 // showSweep prints where a sweep is kept, and which code it runs.
 func showSweep(say ui.Printer, h *sweep.History, sweeps store.Store) {
 	say.Line("folder:  %s", sweeps.Folder(h.Spec.Name))
-	say.Line("runs in: %s", cmpOr(h.Spec.Snapshot, h.Spec.Dir))
+	say.Line("runs in: %s", cmp.Or(h.Spec.Snapshot, h.Spec.Dir))
+	say.SamePlan(h.Spec)
 	if t := h.Spec.Tree; t != nil {
 		changes := "as committed"
 		if t.Changes != "" {
@@ -92,17 +94,10 @@ func showSweep(say ui.Printer, h *sweep.History, sweeps store.Store) {
 	}
 }
 
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
 // showTrial prints one trial, with the end of its output.
 func showTrial(say ui.Printer, h *sweep.History, row *sweep.Row, sweeps store.Store) error {
 	folder := trialFolder(sweeps, h.Spec.Name, row.Number)
-	inv, err := sweep.Template{Sweep: h.Spec.Name, Command: h.Spec.Command, Dir: h.Spec.Dir}.Render(row.Trial)
+	inv, err := h.Spec.Template().Render(row.Trial)
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,10 @@
 package sweep
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 )
 
@@ -52,6 +54,23 @@ func (a Asked) Trials(rows func() ([]Trial, error)) ([]Trial, error) {
 		return nil, err
 	}
 	return Number(1, all), nil
+}
+
+// Spec returns the sweep as it is recorded, and the template of its trials. masked is the command without its secrets.
+func (a Asked) Spec(masked []string) (Spec, Template, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return Spec{}, Template{}, fmt.Errorf("finding the current folder: %w", err)
+	}
+	s := Spec{Name: a.Name, Command: masked, Dir: dir, Flags: a.Flags, Space: a.Space, Jobs: a.Jobs}
+	t := s.Template()
+	t.Command = a.Command
+	return s, t, nil
+}
+
+// Template is the template of the sweep's trials. Its command lacks secrets.
+func (s Spec) Template() Template {
+	return Template{Sweep: s.Name, Command: s.Command, Dir: cmp.Or(s.Snapshot, s.Dir), Shared: s.Shared}
 }
 
 // Listing is the searcher of a recorded sweep. The journal has all trials of a list, unless the process was killed

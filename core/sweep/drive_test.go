@@ -19,9 +19,8 @@ type world struct {
 	journal []Event
 	results map[[2]int]Result
 	done    map[int]int // how many times a trial has succeeded
-	running map[int]bool
-	killAt  int  // the process is killed at this write
-	after   bool // after it, else before it
+	killAt  int         // the process is killed at this write
+	after   bool        // after it, else before it
 	endings []string
 }
 

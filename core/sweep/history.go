@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/run"
 )
 
@@ -14,6 +15,7 @@ const Version = 1
 const (
 	Began   = "sweep"    // the sweep, with its Spec
 	Listed  = "trials"   // trials that the searcher has listed
+	Priced  = "priced"   // what the trials need, estimated before they run
 	Started = "started"  // a trial is about to be started
 	Ended   = "ended"    // a start of a trial is over
 	PutBack = "put back" // a running trial is about to be stopped, to be run again later
@@ -28,6 +30,7 @@ type Event struct {
 	Kind    string    `json:"event"`
 	Spec    *Spec     `json:"spec,omitempty"`
 	Trials  []Trial   `json:"trials,omitempty"`
+	Quotes  []Quote   `json:"quotes,omitempty"`
 	Done    bool      `json:"done,omitempty"`   // no more trials will be listed
 	Trial   int       `json:"trial,omitempty"`  // of Started, Ended, PutBack
 	Start   int       `json:"start,omitempty"`  // which start of the trial this is, from 1
@@ -48,9 +51,10 @@ type Spec struct {
 	Space   Space    `json:"space"`
 	Jobs    int      `json:"jobs"`
 	// Shared are settings of the one plan of --same-plan, for every trial.
-	Shared   Assignment `json:"same_plan,omitempty"`
-	Tree     *Tree      `json:"tree,omitempty"`     // the code that the sweep began with; nil: not under git
-	Snapshot string     `json:"snapshot,omitempty"` // the folder of a copy of the code, in which the trials run
+	Shared     Assignment   `json:"same_plan,omitempty"`
+	SharedCost *ladder.Cost `json:"same_plan_cost,omitempty"` // nil: without --same-plan
+	Tree       *Tree        `json:"tree,omitempty"`           // the code that the sweep began with; nil: not under git
+	Snapshot   string       `json:"snapshot,omitempty"`       // the folder of a copy of the code, in which the trials run
 }
 
 // A Tree identifies the code that a sweep runs.
@@ -103,6 +107,7 @@ type Row struct {
 	Resume string    // the run that its present start resumes
 	Begun  time.Time // of the last start
 	Over   time.Time // of its end; zero while it runs
+	Quote  *Quote    // nil: it was not priced
 	Result *Result   // of the last start that ended with a result; nil: none
 
 	lost    int  // starts in a row that ended without a result
@@ -124,13 +129,14 @@ func (r *Row) Run() string {
 
 // A History is a sweep as its journal has it.
 type History struct {
-	Spec Spec
-	Rows []*Row // row i is trial i+1
-	Done bool   // the searcher lists no more trials
-	Over *Event // the last [Stopped]; nil while a process drives the sweep, or if it was killed
-	PID  int    // of the process that drove the sweep last
-	At   time.Time
-	Torn bool // a line could not be read
+	Spec   Spec
+	Rows   []*Row // row i is trial i+1
+	quotes map[int]*Quote
+	Done   bool   // the searcher lists no more trials
+	Over   *Event // the last [Stopped]; nil while a process drives the sweep, or if it was killed
+	PID    int    // of the process that drove the sweep last
+	At     time.Time
+	Torn   bool // a line could not be read
 
 	ends int // of trials that had found room
 }
@@ -165,10 +171,12 @@ func (h *History) Apply(e Event) {
 	case e.Kind == Listed:
 		for _, t := range e.Trials {
 			if t.Number == len(h.Rows)+1 {
-				h.Rows = append(h.Rows, &Row{Trial: t, State: Waiting})
+				h.Rows = append(h.Rows, &Row{Trial: t, State: Waiting, Quote: h.quotes[t.Number]})
 			}
 		}
 		h.Done = h.Done || e.Done
+	case e.Kind == Priced:
+		h.priced(e.Quotes)
 	case e.Kind == Taken:
 		h.Over, h.PID = nil, e.PID
 		if e.Again {
@@ -184,6 +192,19 @@ func (h *History) Apply(e Event) {
 		row.putBack = true
 	case e.Kind == Ended && e.Result != nil && e.Start == row.Starts && row.State == Running:
 		h.ended(row, e)
+	}
+}
+
+// priced keeps quotes; they may come before their trials are listed.
+func (h *History) priced(quotes []Quote) {
+	if h.quotes == nil {
+		h.quotes = map[int]*Quote{}
+	}
+	for i, q := range quotes {
+		h.quotes[q.Trial] = &quotes[i]
+		if row := h.Row(q.Trial); row != nil {
+			row.Quote = &quotes[i]
+		}
 	}
 }
 

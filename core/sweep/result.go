@@ -79,7 +79,7 @@ func ReadResult(doc []byte) (Result, error) {
 		}
 		last = &a.Outcome
 		cost := a.Plan.Cost
-		r.Cost, r.Batch, r.Changes, r.Room = &cost, a.Plan.Batch, changes(&a.Plan), a.Plan.Room
+		r.Cost, r.Batch, r.Changes, r.Room = &cost, a.Plan.Batch, changed(&a.Plan), a.Plan.Room
 	}
 	if d.Job != nil {
 		r.Asked, r.Length = d.Job.Batch, d.Job.Steps
@@ -106,8 +106,8 @@ func ReadResult(doc []byte) (Result, error) {
 	return r, nil
 }
 
-// changes describes what a plan changes; "" if nothing.
-func changes(p *run.Plan) string {
+// changed describes what a plan changes; "" if nothing.
+func changed(p *run.Plan) string {
 	if len(p.Edits) == 0 {
 		return ""
 	}

@@ -16,6 +16,8 @@ type Template struct {
 	Sweep   string   // the sweep's name
 	Command []string // as typed after --; empty if every trial has its own
 	Dir     string   // where the command runs
+	// Shared are settings that every trial gets in addition, of the one plan of --same-plan.
+	Shared Assignment
 }
 
 // An Invocation is a trial's command, ready to be started.
@@ -41,9 +43,10 @@ func (t Template) Render(trial Trial) (Invocation, error) {
 	}
 	own := []string{"{trial}", strconv.Itoa(trial.Number), "{name}", t.Name(trial.Number)}
 	small := strings.NewReplacer(own...)
-	values := make(Assignment, len(trial.Assignment))
+	asked := slices.Concat(trial.Assignment, t.Shared)
+	values := make(Assignment, len(asked))
 	pairs := slices.Clone(own)
-	for i, s := range trial.Assignment {
+	for i, s := range asked {
 		values[i] = Setting{s.Key, small.Replace(s.Value)}
 		pairs = append(pairs, "{"+s.Key+"}", values[i].Value)
 	}

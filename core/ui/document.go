@@ -33,7 +33,9 @@ type PlanDocument struct {
 	Warnings    []string          `json:"warnings"`
 	Truths      []string          `json:"truths"` // where the project's guides, comments or flags promise what its code does not do
 	Why         string            `json:"why,omitempty"`
-	Stop        *run.Stop         `json:"stop,omitempty"` // why it would be refused
+	Steps       int64             `json:"steps,omitempty"`     // optimizer steps of the whole training; absent: not known
+	Exclusive   string            `json:"exclusive,omitempty"` // the folder that no other run may use at the same time
+	Stop        *run.Stop         `json:"stop,omitempty"`      // why it would be refused
 }
 
 // PhaseDoc is one phase, as asked and as planned.
@@ -71,6 +73,7 @@ func (v View) Document(command []string, env map[string]string) PlanDocument {
 	d := PlanDocument{
 		Version: PlanVersion, Plugin: j.Plugin, Dialect: j.Dialect, Arch: j.Arch, Name: j.Name, Device: v.Device,
 		Command: command, Env: env, Stop: v.Stop, Edits: []config.Edit{}, Phases: []PhaseDoc{},
+		Steps: j.Steps, Exclusive: j.Exclusive,
 		Warnings: append(append([]string{}, j.Warnings...), v.Warnings...), Truths: j.Truths,
 	}
 	room := v.Run.Room

@@ -123,7 +123,8 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 	for _, r := range h.Rows {
 		wide = max(wide, min(44, len([]rune(rowTitle(r)))))
 	}
-	p.line("%5s  %s  %-13s %-9s %-9s %-16s %-14s %s", "trial", pad("values", wide), "state", "cost", "attempts", "batch", "peak", "run")
+	p.line("%5s  %s  %-13s %-9s %-9s %-16s %-14s %-24s %s", "trial", pad("values", wide), "state", "cost", "attempts",
+		"batch", "peak", "run", "changed")
 	beyond := false
 	for _, r := range h.Rows {
 		p.sweepRow(r, wide)
@@ -135,7 +136,7 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 }
 
 func (p Printer) sweepRow(r *sweep.Row, wide int) {
-	cost, attempts, batch, peak, run := "", "", "", "", ""
+	cost, attempts, batch, peak, run, changed := "", "", "", "", "", ""
 	if res := r.Result; res != nil && r.State != sweep.Running && r.State != sweep.Waiting {
 		if res.Cost != nil {
 			cost = res.Cost.String()
@@ -146,7 +147,7 @@ func (p Printer) sweepRow(r *sweep.Row, wide int) {
 		if attempts = strconv.Itoa(res.Attempts); res.Short > 0 {
 			attempts += fmt.Sprintf(" (%d oom)", res.Short)
 		}
-		batch, run = batchCell(res.Batch), res.Run
+		batch, run, changed = batchCell(res.Batch), res.Run, OneLine(res.Changes)
 		if res.Peak > 0 {
 			peak = res.Peak.String()
 		}
@@ -159,7 +160,8 @@ func (p Printer) sweepRow(r *sweep.Row, wide int) {
 	default:
 		state = p.red(state)
 	}
-	p.line("%5d  %s  %s %-9s %-9s %-16s %-14s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state, cost, attempts, batch, peak, run)
+	p.line("%5d  %s  %s %-9s %-9s %-16s %-14s %-24s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state, cost, attempts, batch,
+		peak, run, changed)
 	if res := r.Result; res != nil && res.Why != "" && (r.State == sweep.Failed || r.State == sweep.OutOfMemory ||
 		r.State == sweep.CannotFit || r.State == sweep.NoRoom || r.State == sweep.Died) {
 		p.line("%5s  %s", "", OneLine(res.Why))
@@ -304,4 +306,97 @@ func cellOf[T any](v *T) string {
 		return ""
 	}
 	return fmt.Sprint(*v)
+}
+
+// SweepPlanDoc is the output of `launch sweep plan --json`.
+type SweepPlanDoc struct {
+	Version int        `json:"version"`
+	Name    string     `json:"name"`
+	Fits    bool       `json:"fits"` // false: a row will not fit, or might not
+	Shared  *sharedDoc `json:"same_plan"`
+	Rows    []QuoteDoc `json:"rows"`
+}
+
+type sharedDoc struct {
+	Settings sweep.Assignment `json:"settings"`
+	Cost     string           `json:"cost"`
+}
+
+// QuoteDoc is one row of it.
+type QuoteDoc struct {
+	sweep.Trial
+	Quote sweep.Quote `json:"plan"`
+}
+
+// SweepPlan returns the document of a sweep's plans.
+func SweepPlan(s sweep.Spec, trials []sweep.Trial, quotes []sweep.Quote) SweepPlanDoc {
+	d := SweepPlanDoc{Version: SweepVersion, Name: s.Name, Fits: true, Rows: []QuoteDoc{}}
+	if s.SharedCost != nil {
+		d.Shared = &sharedDoc{append(sweep.Assignment{}, s.Shared...), s.SharedCost.String()}
+	}
+	for i, t := range trials[:min(len(trials), len(quotes))] {
+		q := quotes[i]
+		d.Rows = append(d.Rows, QuoteDoc{t, q})
+		d.Fits = d.Fits && q.Stop == "" && (q.Verdict == "fits" || q.Verdict == "unknown" || q.Verdict == "")
+	}
+	return d
+}
+
+// SweepPlan writes the plans of a sweep's rows as a table.
+func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
+	p.line("%s  %s", p.bold(s.Name), Count(len(d.Rows), "trial"))
+	p.SamePlan(s)
+	wide := 10
+	for _, r := range d.Rows {
+		wide = max(wide, min(44, len([]rune(rowTitle(&sweep.Row{Trial: r.Trial})))))
+	}
+	p.line("%5s  %s  %10s  %10s  %10s  %-12s  %-9s  %-9s  %s", "trial", pad("values", wide), "as asked", "planned", "room", "", "cost",
+		"steps", "rung")
+	for _, r := range d.Rows {
+		q := r.Quote
+		verdict, cost, rung := q.Verdict, q.Cost.String(), OneLine(q.Rung)
+		switch {
+		case q.Plugin == "":
+			verdict, cost, rung = "unknown", "", "not recognised: it runs as typed"
+		case q.Slow > 1:
+			rung += fmt.Sprintf(" (about %.2g × the time)", q.Slow)
+		}
+		p.line("%5d  %s  %10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number, pad(clip(rowTitle(&sweep.Row{Trial: r.Trial}), wide), wide),
+			amount(q.Asked), amount(q.Needs), amount(q.Room), p.fit(pad(verdict, 12)), cost, cellOf(known(q.Steps)), rung)
+		if q.Stop != "" {
+			p.line("%5s  %s", "", OneLine(q.Stop))
+		}
+		if b := q.Beyond; b != nil {
+			p.line("%5s  %s would allow: %s (cost %v)", "", OneLine(b.Flag), OneLine(b.Name), b.Cost)
+		}
+	}
+}
+
+// amount is an amount of memory; 0 is one that is not known.
+func amount(b unit.Bytes) string {
+	if b == 0 {
+		return "unknown"
+	}
+	return b.String()
+}
+
+func (p Printer) fit(verdict string) string {
+	switch strings.TrimSpace(verdict) {
+	case "fits":
+		return p.green(verdict)
+	case "cannot fit", "may not fit":
+		return p.red(verdict)
+	}
+	return verdict
+}
+
+// SamePlan writes the one plan that all rows share, if there is one.
+func (p Printer) SamePlan(s sweep.Spec) {
+	switch {
+	case s.SharedCost == nil:
+	case len(s.Shared) == 0:
+		p.line("one plan for all rows: as asked")
+	default:
+		p.line("one plan for all rows, cost %v: %s", *s.SharedCost, OneLine(s.Shared.String()))
+	}
 }

@@ -1,7 +1,8 @@
 // Package local runs the trials of a sweep on this machine: each is a launch of its own, a child of this process.
 //
-// A trial outlives this process if it is killed. The process that continues the sweep finds the trial by its command
-// line, which names the file of its result, and waits for its end.
+// A trial outlives this process if it is killed. While it lives, it holds a lock on the file of its output, which it has
+// inherited: so there is no moment in which a process that continues the sweep could take a living trial for a dead one.
+// The process to be signalled is found by its command line, which names the file of the result.
 package local
 
 import (
@@ -17,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/record"
@@ -39,15 +42,15 @@ type Executor struct {
 	ends chan sweep.End
 
 	mu      sync.Mutex
-	running map[int]*os.Process // by trial
-	living  map[string]int      // processes by the results that their command lines name; nil: not looked up yet
+	running map[int]*os.Process // by trial: the children of this process
+	adopted map[int]string      // by trial: the results of those that an earlier process started
 }
 
 var _ sweep.Executor = (*Executor)(nil)
 
 // New returns an executor.
 func New(o Options) *Executor {
-	return &Executor{Options: o, ends: make(chan sweep.End, 16), running: map[int]*os.Process{}}
+	return &Executor{Options: o, ends: make(chan sweep.End, 16), running: map[int]*os.Process{}, adopted: map[int]string{}}
 }
 
 // Ends implements [sweep.Executor].
@@ -78,6 +81,9 @@ func (x *Executor) Start(s sweep.Start) error {
 		return fmt.Errorf("opening the output of trial %d: %w", s.Trial, err)
 	}
 	defer out.Close()
+	if err := hold(out); err != nil {
+		return fmt.Errorf("starting trial %d: %w", s.Trial, err)
+	}
 	cmd := exec.Command(x.Launch)
 	cmd.Args = append([]string{"launch"}, x.args(s)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = x.Dir, out, out
@@ -117,6 +123,7 @@ func (x *Executor) args(s sweep.Start) []string {
 func (x *Executor) end(s sweep.Start, pid int) {
 	x.mu.Lock()
 	delete(x.running, s.Trial)
+	delete(x.adopted, s.Trial)
 	x.mu.Unlock()
 	x.ends <- sweep.End{Trial: s.Trial, Start: s.Number, Result: x.result(s, pid)}
 }
@@ -174,53 +181,93 @@ func (x *Executor) runOf(pid int, s sweep.Start) string {
 // Stop implements [sweep.Executor]. A launch that is asked to stop passes that on to its program; one that is killed
 // takes its program with it.
 func (x *Executor) Stop(trial int, now bool) {
-	x.mu.Lock()
-	p := x.running[trial]
-	x.mu.Unlock()
-	if p == nil {
-		return
-	}
+	sig := syscall.SIGINT
 	if now {
-		p.Kill()
-		return
+		sig = syscall.SIGKILL
 	}
-	p.Signal(syscall.SIGINT)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if p := x.running[trial]; p != nil {
+		p.Signal(sig)
+	} else if path := x.adopted[trial]; path != "" {
+		go x.signal(trial, path, sig)
+	}
+}
+
+// signal sends a signal to a trial that an earlier process started. The trial may not have its command line yet: then
+// it is looked for again until it has ended.
+func (x *Executor) signal(trial int, path string, sig syscall.Signal) {
+	for {
+		if pid := living(filepath.Dir(path))[path]; pid != 0 && send(pid, path, sig) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+		x.mu.Lock()
+		over := x.adopted[trial] != path
+		x.mu.Unlock()
+		if over {
+			return
+		}
+	}
+}
+
+// send sends a signal to a launch, and to no later process with its number.
+func send(pid int, path string, sig syscall.Signal) bool {
+	p, err := os.FindProcess(pid) // on Linux this holds the process, not its number
+	return err == nil && names(pid, path) && p.Signal(sig) == nil
 }
 
 // adopt waits for a start that an earlier process began.
 func (x *Executor) adopt(s sweep.Start) {
 	path := x.Result(s.Trial, s.Number)
 	x.mu.Lock()
-	if x.living == nil {
-		x.living = living(filepath.Dir(filepath.Dir(path)))
-	}
-	pid := x.living[path]
+	x.adopted[s.Trial] = path
 	x.mu.Unlock()
-	if pid == 0 {
-		go x.end(s, 0)
-		return
-	}
-	p, err := os.FindProcess(pid)
-	if err == nil {
-		x.mu.Lock()
-		x.running[s.Trial] = p
-		x.mu.Unlock()
-	}
 	go func() {
-		// It is no child of this process, so its end is no event. A process that is just ending may have no command
-		// line for a moment, and then have one again.
-		for missed := 0; missed < 3; time.Sleep(20 * time.Millisecond) {
-			if missed++; names(pid, path) {
+		pid := living(filepath.Dir(path))[path]
+		wait(Output(x.Folder(s.Trial)))
+		// A file system may have no locks. A process that is just ending may have no command line for a moment, and then
+		// have one again.
+		for missed := 0; pid != 0 && missed < 3; missed++ {
+			if names(pid, path) {
 				missed = 0
+				time.Sleep(20 * time.Millisecond)
 			}
 		}
 		x.end(s, pid)
 	}()
 }
 
+// patience is how long a trial that starts again waits for what its launch, which was killed, has left to end.
+const patience = 10 * time.Second
+
+// hold locks the output of a trial. The trial inherits the lock with the file, and holds it while it lives.
+func hold(out *os.File) (err error) {
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		err = unix.Flock(int(out.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return nil // it is locked, or the file system has no locks
+		}
+		if time.Now().After(end) {
+			return errors.New("an earlier start of it is still running")
+		}
+	}
+}
+
+// wait returns when no trial holds the lock on its output.
+func wait(output string) {
+	f, err := private.Open(output, os.O_RDONLY, 0)
+	if err != nil {
+		return // it was never started
+	}
+	defer f.Close()
+	for errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH), unix.EINTR) {
+	}
+}
+
 const jsonFile = "--json-file="
 
-// living lists the launches whose results lie below a folder, by their results.
+// living lists the launches whose results lie in a folder or below it, by their results.
 func living(below string) map[string]int {
 	found := map[string]int{}
 	procs, _ := os.ReadDir("/proc")
@@ -260,7 +307,7 @@ func Signal(trials string, now bool) (n int) {
 		sig = syscall.SIGKILL
 	}
 	for path, pid := range living(trials) {
-		if p, err := os.FindProcess(pid); err == nil && names(pid, path) && p.Signal(sig) == nil {
+		if send(pid, path, sig) {
 			n++
 		}
 	}
