@@ -54,6 +54,7 @@
 // Below all of them:
 //
 //	unit       amounts of memory
+//	metric     the figures by which trainings are compared: the last value and the best one
 //	lazy       regular expressions, compiled when they are first used
 //	file       reading files that may be anything: no FIFO makes launch wait, none is endless
 //	private    launch's own files, where no other account can change them; what a link in a shared folder may lead to

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
@@ -26,6 +27,8 @@ type result struct {
 	Job      *job.Job      `json:"job,omitempty"`
 	Attempts []run.Attempt `json:"attempts,omitempty"`
 	Outcome  *run.Outcome  `json:"outcome,omitempty"` // of a command that no plugin recognised
+	// Metrics are those of the training as a whole; each attempt has its own, too.
+	Metrics metric.Set `json:"metrics,omitempty"`
 }
 
 func writeResult(s settings, say ui.Printer, r result) {
@@ -39,6 +42,7 @@ func writeResult(s settings, say ui.Printer, r result) {
 		j.Command.Sources = nil
 		r.Job = &j
 	}
+	r.Metrics = run.Metrics(r.Attempts)
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err == nil {
 		err = private.Save(s.JSONFile, append(ui.CleanJSON(b), '\n'))

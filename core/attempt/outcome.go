@@ -72,7 +72,7 @@ func outcome(e ended, signs job.Signs) run.Outcome {
 		out.Report.Cause = cmp.Or(out.Report.Cause, out.Cause)
 	}
 	out.Stepped, out.Varied, out.Figures, out.Total = state.Stepped(signs), state.Varied, state.Figures, state.Total
-	out.Claimed = out.Stepped && state.Succeeded
+	out.Claimed, out.Metrics = out.Stepped && state.Succeeded, state.Metrics
 	return out
 }
 

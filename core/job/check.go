@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/metric"
 )
 
 // Bounds of a plugin's answer. A real family needs at most a tenth of them.
@@ -16,6 +17,7 @@ const (
 	maxGlobs   = 200
 	maxSigns   = 500
 	maxPath    = 4096   // PATH_MAX
+	maxName    = 100    // of a metric
 	maxProgram = 50_000 // instructions of all patterns: each byte of the output may be tried on all of them
 )
 
@@ -101,6 +103,11 @@ func (s Signs) check() error {
 	for _, l := range s.Lines {
 		if len(l.Pattern) > maxPath {
 			return fmt.Errorf("its %.40s sign has %d bytes", l.Kind, len(l.Pattern))
+		}
+		if l.Kind == Metric {
+			if _, err := metric.ParseDirection(string(l.Direction)); err != nil || l.Name == "" || len(l.Name) > maxName {
+				return fmt.Errorf("its metric %.100q has the direction %.100q", l.Name, l.Direction)
+			}
 		}
 		if err := size(fmt.Sprintf("the %.40s sign", l.Kind), l.Pattern); err != nil {
 			return err

@@ -1,6 +1,10 @@
 package job
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/launch-ml/launch/core/metric"
+)
 
 // A SignKind is the meaning of a line of a program's output. Readers ignore kinds that they do not know, so that a
 // newer plugin works with an older launch.
@@ -23,6 +27,9 @@ const (
 	Succeeded   SignKind = "succeeded"   // the program has done its work
 	Failed      SignKind = "failed"      // the program has failed, even if its exit code is 0
 	Setting     SignKind = "setting"     // group "value": the value of the knob named by the sign, as the program sees it
+	// Metric has the group "value": a value of the metric that the sign names; and "step", its step, if the line has that.
+	// Without that group it is the last iteration of Progress.
+	Metric SignKind = "metric"
 )
 
 // A Sign is one pattern over the lines that a program prints, or writes to its log.
@@ -33,6 +40,9 @@ type Sign struct {
 	Pattern string `json:"pattern"`
 	Phase   string `json:"phase,omitempty"` // for Phase and PhaseEnd, and for OutOfMemory if the line implies a phase
 	Knob    string `json:"knob,omitempty"`  // for Setting
+	// Name and Direction are for Metric.
+	Name      string           `json:"name,omitempty"`
+	Direction metric.Direction `json:"direction,omitempty"`
 }
 
 // Signs describe the output, the files and the exit codes of a plugin's program: plain data, no callbacks.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -33,6 +34,9 @@ type Event struct {
 	Bytes     unit.Bytes
 	Reserved  unit.Bytes // group "reserved"; 0 where the pattern has none
 	Value     string     // group "value"
+	Step      int64      // group "step"; metric.NoStep where the pattern has none
+	Name      string     // of the sign
+	Direction metric.Direction
 	Line      Line
 }
 
@@ -60,8 +64,10 @@ type State struct {
 	Survived    int // Survived signs
 	Peak        unit.Bytes
 	Settings    map[string]string // knob: value, as the program confirmed it
+	Metrics     metric.Set
 	Events      int
 	outer       string // the phase to which PhaseEnd returns
+	restarts    bool   // Progress counts from the beginning again, as a bar does that has an epoch's steps
 }
 
 type compiled struct {
@@ -174,7 +180,10 @@ func (r *signReader) match(text []byte, marks uint64, found func(i int, e Event,
 			return ""
 		}
 		e := Event{Kind: c.sign.Kind, Phase: c.sign.Phase, Knob: c.sign.Knob, Iteration: -1,
-			Path: group("path"), Value: group("value")}
+			Path: group("path"), Value: group("value"), Name: c.sign.Name, Direction: c.sign.Direction, Step: metric.NoStep}
+		if n, err := strconv.ParseInt(digits(group("step")), 10, 64); err == nil {
+			e.Step = n
+		}
 		if g := group("iteration"); g != "" {
 			if n, err := strconv.ParseInt(digits(g), 10, 64); err == nil {
 				e.Iteration = n
@@ -202,6 +211,9 @@ var grouping = strings.NewReplacer(",", "", "_", "", " ", "")
 // event records a sign.
 func (s *stream) event(e Event, number int, text string) {
 	e.Line = Line{Stream: s.name, Number: number, Text: text}
+	if e.Kind == job.Metric && e.Step == metric.NoStep {
+		e.Step = s.d.iteration()
+	}
 	s.state.take(e)
 	if e.Kind == job.OutOfMemory || e.Kind == job.Survived || e.Kind == job.Failed {
 		s.record.event = &e
@@ -209,6 +221,21 @@ func (s *stream) event(e Event, number int, text string) {
 	if s.d.OnEvent != nil {
 		s.d.OnEvent(e)
 	}
+}
+
+// iteration is the highest of all streams: a bar and a validation's results may be on different ones. NoStep if there is
+// none, or if it is only a count within an epoch.
+func (d *Detector) iteration() int64 {
+	n := int64(metric.NoStep)
+	for _, s := range d.streams {
+		if s.state.restarts {
+			return metric.NoStep
+		}
+		if s.state.Events > 0 {
+			n = max(n, s.state.Iteration)
+		}
+	}
+	return n
 }
 
 func (t *State) take(e Event) {
@@ -221,6 +248,7 @@ func (t *State) take(e Event) {
 		t.Started = true
 		t.Phase, t.outer = "training", "training"
 	case job.Progress:
+		t.restarts = t.restarts || e.Iteration < t.Iteration
 		t.Varied = t.Varied || t.Moved && e.Iteration != t.Iteration
 		t.Moved = t.Moved || e.Iteration != 0
 		t.Figures = t.Figures || figures.MatchString(e.Line.Text) && !about.MatchString(e.Line.Text)
@@ -259,7 +287,18 @@ func (t *State) take(e Event) {
 			t.Settings = map[string]string{}
 		}
 		t.Settings[e.Knob] = e.Value
+	case job.Metric:
+		t.measure(e)
 	}
+}
+
+// measure adds a value of a metric. What is no number is none: a pattern may match more than its author meant.
+func (t *State) measure(e Event) {
+	v, err := metric.Parse(e.Value)
+	if err != nil {
+		return
+	}
+	t.Metrics.Add(e.Name, e.Direction, metric.Point{Value: v, Step: e.Step})
 }
 
 // fine reports whether the signs allow a success.
@@ -290,8 +329,13 @@ func (d *Detector) state() State {
 	out := State{Iteration: -1}
 	for _, s := range d.streams {
 		t := s.state
-		t.Settings = maps.Clone(t.Settings)
-		s.record.matchWith(d, t.take) // what is not known to be complete is all there is to read
+		t.Settings, t.Metrics = maps.Clone(t.Settings), maps.Clone(t.Metrics)
+		s.record.matchWith(d, func(e Event) { // what is not known to be complete is all there is to read
+			if e.Kind == job.Metric && e.Step == metric.NoStep {
+				e.Step = d.iteration()
+			}
+			t.take(e)
+		})
 		if t.Events == 0 {
 			continue
 		}
@@ -325,6 +369,15 @@ func (d *Detector) state() State {
 				out.Settings = map[string]string{}
 			}
 			out.Settings[knob] = value
+		}
+		for name, m := range t.Metrics { // likewise
+			if _, known := out.Metrics[name]; known && s.name != Log {
+				continue
+			}
+			if out.Metrics == nil {
+				out.Metrics = metric.Set{}
+			}
+			out.Metrics[name] = m
 		}
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -195,5 +196,33 @@ func TestTailOfATerminal(t *testing.T) {
 		if s := strings.Join(got, " "); s != "one two 30% three" {
 			t.Errorf("lines ending in %q: the tail holds %q, want one two 30%% three", end, s)
 		}
+	}
+}
+
+// A metric without a step has the step of the progress, on whatever stream that is; unknown where the count begins again.
+func TestMetrics(t *testing.T) {
+	signs := job.Signs{Lines: []job.Sign{
+		{Kind: job.Progress, Pattern: `step (?P<iteration>\d+)`},
+		{Kind: job.Metric, Name: "acc", Direction: metric.Maximise, Pattern: `accuracy (?P<value>\S+)`},
+		{Kind: job.Metric, Name: "loss", Direction: metric.Minimise, Pattern: `at (?P<step>[\d,]+): loss (?P<value>\S+)`},
+	}}
+	d := newDetector(t, signs)
+	write(t, d, Terminal, "accuracy 0.1\n")
+	write(t, d, Stderr, "step 100\nat 1,050: loss 3e-1\n")
+	write(t, d, Terminal, "accuracy 0.9\naccuracy of\n")
+	write(t, d, Stderr, "step 1\n")
+	write(t, d, Terminal, "accuracy 0.5\n")
+	acc, loss := d.State().Metrics["acc"], d.State().Metrics["loss"]
+	if *acc.Best != (metric.Point{Value: 0.9, Step: 100}) || *acc.Last != (metric.Point{Value: 0.5, Step: metric.NoStep}) ||
+		*loss.Last != (metric.Point{Value: 0.3, Step: 1050}) {
+		t.Errorf("%v %v, %v", acc.Best, acc.Last, loss.Last)
+	}
+	write(t, d, Log, "accuracy 0.51\n")
+	if acc = d.State().Metrics["acc"]; acc.Last.Value != 0.51 {
+		t.Errorf("its log has 0.51: %v", acc.Last)
+	}
+	write(t, d, Log, "accuracy nan\n")
+	if acc = d.State().Metrics["acc"]; acc.Last != nil || !acc.Diverged {
+		t.Errorf("NaN is %+v", acc)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -103,6 +104,7 @@ type Outcome struct {
 	// absent if there were too few reports.
 	Rate      float64           `json:"samples_per_second,omitempty"`
 	Settings  map[string]string `json:"settings,omitempty"`  // of knobs, as the program printed them
+	Metrics   metric.Set        `json:"metrics,omitempty"`   // as the program reported them
 	Confirmed []string          `json:"confirmed,omitempty"` // edited documents whose text the program has saved
 	Began     time.Time         `json:"began"`
 	Took      time.Duration     `json:"took_ns"`
@@ -266,6 +268,21 @@ func (r *Run) Last() *Attempt {
 		return nil
 	}
 	return &r.Attempts[len(r.Attempts)-1]
+}
+
+// Metrics returns the metrics of a training that several attempts have carried out. An attempt that starts over forgets
+// those before it; one that resumes goes on from what was reported up to its saved state.
+func Metrics(attempts []Attempt) (all metric.Set) {
+	for i := range attempts {
+		switch a := &attempts[i]; {
+		case a.Plan.Trial != "":
+		case a.Plan.Resume == nil:
+			all = a.Outcome.Metrics
+		default:
+			all = a.Outcome.Metrics.Continued(all, a.Plan.Resume.Iteration)
+		}
+	}
+	return all
 }
 
 // Changes names, in one line, the rungs of the plan that differ from the job as asked.

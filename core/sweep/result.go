@@ -7,6 +7,7 @@ import (
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -31,6 +32,10 @@ type Result struct {
 	Length   int64         `json:"steps,omitempty"` // of the whole training; 0: unknown
 	Rate     float64       `json:"samples_per_second,omitempty"`
 	Took     time.Duration `json:"took_ns,omitempty"` // all attempts together
+	Metrics  metric.Set    `json:"metrics,omitempty"`
+	// Need is what a refused plan would have needed at least, and Room what there was; 0: not known.
+	Need unit.Bytes `json:"need_bytes,omitempty"`
+	Room unit.Bytes `json:"room_bytes,omitempty"`
 }
 
 // Endings of a trial beside those of a run.
@@ -52,6 +57,7 @@ func ReadResult(doc []byte) (Result, error) {
 		Job      *job.Job      `json:"job"`
 		Attempts []run.Attempt `json:"attempts"`
 		Outcome  *run.Outcome  `json:"outcome"`
+		Metrics  metric.Set    `json:"metrics"`
 	}
 	if err := json.Unmarshal(doc, &d); err != nil {
 		return Result{}, fmt.Errorf("reading a trial's result: %w", err)
@@ -60,7 +66,7 @@ func ReadResult(doc []byte) (Result, error) {
 		return Result{}, fmt.Errorf("a trial's result has version %d and ending %q: another launch wrote it", d.Version,
 			d.Ending)
 	}
-	r := Result{Ending: d.Ending, Code: d.Code, Why: d.Error, Run: d.Run, Known: d.Job != nil}
+	r := Result{Ending: d.Ending, Code: d.Code, Why: d.Error, Run: d.Run, Known: d.Job != nil, Metrics: d.Metrics}
 	last := d.Outcome
 	for i := range d.Attempts {
 		a := &d.Attempts[i]
@@ -74,7 +80,7 @@ func ReadResult(doc []byte) (Result, error) {
 		}
 		last = &a.Outcome
 		cost := a.Plan.Cost
-		r.Cost, r.Batch, r.Changes = &cost, a.Plan.Batch, changed(&a.Plan)
+		r.Cost, r.Batch, r.Changes, r.Room = &cost, a.Plan.Batch, changed(&a.Plan), a.Plan.Room
 	}
 	if d.Job != nil {
 		r.Asked, r.Length = d.Job.Batch, d.Job.Steps
@@ -87,6 +93,12 @@ func ReadResult(doc []byte) (Result, error) {
 		}
 		if d.Outcome != nil {
 			r.Attempts, r.Took = 1, last.Took
+		}
+	}
+	if d.Stop != nil && d.Stop.Refused != nil {
+		r.Room = d.Stop.Refused.Room
+		for _, c := range d.Stop.Refused.Choices {
+			r.Need = max(r.Need, c.Estimate.Total())
 		}
 	}
 	if d.Stop != nil && d.Ending != run.Succeeded && d.Stop.Why != "" {

@@ -2,11 +2,13 @@ package ui
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/receipt"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
@@ -159,12 +161,46 @@ func (p Printer) Show(h *record.History, life record.Life) {
 			p.line("      cut off: launch was killed before it ended")
 		}
 	}
+	p.metrics("  ", run.Metrics(h.Tried()))
 	if s := h.Stop(); s != nil && row.State != s.Why {
 		p.Stop(r, s)
 	}
 	if row.State == "cut off" {
 		p.line("  launch was killed; continue with: launch resume %s (launch explain %s prints from where)", h.ID, h.ID)
 	}
+}
+
+// metrics writes a line for each metric.
+func (p Printer) metrics(indent string, all metric.Set) {
+	for _, name := range all.Names() {
+		p.line("%smetric    %s", indent, OneLine(MetricText(all[name])))
+	}
+}
+
+// MetricText describes a metric in one line.
+func MetricText(m metric.Metric) string {
+	at := func(q *metric.Point) string {
+		s := strconv.FormatFloat(q.Value, 'g', 6, 64)
+		if q.Step != metric.NoStep {
+			s += fmt.Sprintf(" at step %d", q.Step)
+		}
+		return s
+	}
+	s := m.Name + ": "
+	switch {
+	case m.Best == nil:
+		return s + "never a finite number"
+	case m.Diverged:
+		s += "the last value is no finite number"
+	case m.Last == nil:
+		s += "no value since it was resumed"
+	default:
+		s += at(m.Last)
+	}
+	if m.Last == nil || *m.Last != *m.Best {
+		s += ", best " + at(m.Best)
+	}
+	return s
 }
 
 func (p Printer) outcome(out *run.Outcome) {

@@ -737,6 +737,10 @@ func TestSigns(t *testing.T) {
 	if v, _ := judged(t, signs, 0, stdout, ""); v.Ending == oom.Succeeded {
 		t.Error("a run that exits 0 before its last word has succeeded")
 	}
+	_, s = judged(t, signs, 0, "Epoch 2/100\nVal Top-1 Acc: 71.25%\n", "")
+	if m := s.Metrics["top1"]; m.Last == nil || m.Last.Value != 71.25 {
+		t.Errorf("the metrics are %+v", s.Metrics)
+	}
 	if !signs.CountsMicro {
 		t.Error("the bar counts micro-batches")
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/metric"
 )
 
 // globEscape takes their meaning from the characters that mean something in a glob.
@@ -26,6 +27,8 @@ func (x *checkout) signs() job.Signs {
 			{Kind: job.Progress, Pattern: `Epoch \d+:\s+\d+%\|.*\| (?P<iteration>\d+)/\d+ \[`},
 			{Kind: job.Phase, Phase: ladder.Validation, Pattern: `Evaluating (?:val|test)|Extracting Re-ID features`},
 			{Kind: job.PhaseEnd, Phase: ladder.Validation, Pattern: `^Val (?:Top-1 Acc|mAP):`},
+			{Kind: job.Metric, Name: "top1", Direction: metric.Maximise, Pattern: `^Val Top-1 Acc:\s+(?P<value>` + metric.Number + `)`},
+			{Kind: job.Metric, Name: "mAP", Direction: metric.Maximise, Pattern: `^Val mAP:\s+(?P<value>` + metric.Number + `)`},
 			{Kind: job.SavedState, Pattern: `New best model saved with metric:`},
 			{Kind: job.Succeeded, Pattern: `Training completed! Best metric:`},
 			{Kind: job.Failed, Pattern: `Training failed: `},

@@ -10,6 +10,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/metric"
 )
 
 // globEscape takes their meaning from the characters that mean something in a glob.
@@ -21,6 +22,11 @@ var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 const (
 	lineMeters = `Epoch: \[\d+\]\[\s*(?P<iteration>\d+)/\d+\]\s+Time`
 	lineBar    = `Epoch \[\d+(?:/\d+)?\]:.*\|\s*(?P<iteration>[1-9]\d*)/\d+ \[`
+	// The mean loss of the epoch so far, and the epoch: iterations begin again with each. Nothing else is measured while
+	// they train: linear accuracy comes from programs of its own (main_lincls.py).
+	lossMeters = `Epoch: \[(?P<step>\d+)\]\[.*\sLoss ` + metric.Number + ` \((?P<value>` + metric.Number + `)\)`
+	lossBar    = `Epoch \[(?P<step>\d+)\]:.* loss=(?P<value>` + metric.Number + `), lr=`
+	lossEpoch  = `^\[Epoch (?P<step>\d+)/\d+\]\s+avg_loss=(?P<value>` + metric.Number + `)` // at 023a7ec, whose bar has the step's
 )
 
 // searches is a line that turns cudnn.benchmark on (main_moco.py:254 at c349e6e, src/training/train_moco.py:183 at
@@ -33,9 +39,9 @@ var searches = lazy.MustCompile(`cudnn\.benchmark\s*=\s*(?:True|not )`)
 // None of them prints its batch, so there is nothing to confirm it by; the "VRAM ESTIMATE" of solar-ssl's settings are
 // literals.
 func (p *project) signs() job.Signs {
-	progress := lineMeters
+	progress, losses := lineMeters, []string{lossMeters}
 	if p.solar != nil {
-		progress = lineBar
+		progress, losses = lineBar, []string{lossBar, lossEpoch}
 	}
 	s := job.Signs{
 		Lines: []job.Sign{
@@ -48,6 +54,9 @@ func (p *project) signs() job.Signs {
 		TakesArgv:   p.solar == nil, // argparse, and nothing sets args afterwards but the division by the ranks (main_moco.py:182 at 7397dfe)
 		CountsMicro: p.accumulation.live(),
 		Codes:       map[int]string{0: "also where mp.spawn found no GPU and started nothing"},
+	}
+	for _, pattern := range losses {
+		s.Lines = append(s.Lines, job.Sign{Kind: job.Metric, Name: "loss", Direction: metric.Minimise, Pattern: pattern})
 	}
 	// facebookresearch's, solar-ssl's
 	for _, rel := range []string{filepath.Base(p.script), "src/training/train_moco.py"} {

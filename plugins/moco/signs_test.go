@@ -12,6 +12,7 @@ import (
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
@@ -275,6 +276,20 @@ func TestBenchmark(t *testing.T) {
 		}
 		if got := mine(t, asked(dir, 1, command...)).Signs.Benchmark; got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// The loss is the epoch's mean so far, at its epoch.
+func TestMetric(t *testing.T) {
+	for _, r := range []struct {
+		name, output string
+		value        float64
+		step         int64
+	}{{"v2", v2Lines, 9.1, 3}, {"v3", v3Lines, 6.91, 3}, {"solar", bar, 11.0803, 0}, {"solar_exp", barOfBranch, 11, 1}} {
+		_, state := judged(t, jobOf(t, r.name), r.output, oom.Exit{Known: true})
+		if m := state.Metrics["loss"]; m.Last == nil || *m.Last != (metric.Point{Value: r.value, Step: r.step}) || m.Direction != metric.Minimise {
+			t.Errorf("%s: %+v", r.name, state.Metrics)
 		}
 	}
 }

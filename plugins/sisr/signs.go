@@ -1,9 +1,12 @@
 package sisr
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/metric"
 )
 
 // globEscape takes their meaning from the characters that mean something in a glob.
@@ -43,6 +46,7 @@ func signs(r *recipe) job.Signs {
 		Every:       r.int("logger.print_freq", 0),
 		Codes:       map[int]string{0: "also after an error in the training loop, and after Ctrl-C"},
 	}
+	s.Lines = append(s.Lines, r.figures()...)
 	if r.experiment != "" {
 		folder := globEscape.Replace(r.experiment)
 		s.Recipes = []string{folder + "/*.yml", folder + "/*.yaml", folder + "/*.toml"} // copy_opt_file
@@ -51,4 +55,34 @@ func signs(r *recipe) job.Signs {
 		s.StateIteration = `^(?P<iteration>\d+)\.state$`
 	}
 	return s
+}
+
+// lower are parts of the types of metrics that are better when they are lower. The trainers take a metric without "better"
+// for one that is better when it is higher (base_model.py, _initialize_best_metric_results), whatever it is.
+var lower = []string{"lpips", "dists", "niqe", "fid", "brisque", "pieapp"}
+
+// figures are the signs of a validation's metrics (_log_validation_metric_values of all dialects): the recipe names them.
+// With several sets the same names come once for each, and no line has both the set and the figure: then there are none.
+func (r *recipe) figures() (signs []job.Sign) {
+	sets := 0
+	for _, set := range r.at("datasets").Keys() {
+		if strings.HasPrefix(set, "val") {
+			sets++
+		}
+	}
+	if sets > 1 || !r.valOn {
+		return nil
+	}
+	metrics := r.at(r.metrics)
+	for _, name := range metrics.Keys() {
+		m, direction := metrics.Get(name), metric.Maximise
+		kind := strings.ToLower(m.Get("type").Text() + " " + name)
+		better, given := m.Get("better").Str()
+		if better == "lower" || !given && slices.ContainsFunc(lower, func(l string) bool { return strings.Contains(kind, l) }) {
+			direction = metric.Minimise
+		}
+		signs = append(signs, job.Sign{Kind: job.Metric, Name: name, Direction: direction,
+			Pattern: `(?:^|\s)# ` + regexp.QuoteMeta(name) + `\s*:\s+(?P<value>` + metric.Number + `)`})
+	}
+	return signs
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/metric"
 )
 
 // images is the phase of ImageLogger: log_images runs accumulate times in a row, a thousand steps of diffusion each
@@ -22,7 +23,11 @@ func (r *recipe) signs() job.Signs {
 			{Kind: job.PhaseEnd, Phase: ladder.Validation, Pattern: `Validating:\s+100%`},
 			{Kind: job.Phase, Phase: images, Pattern: `(?:Sampling t|DDIM Sampler|Progressive Generation):\s+\d+%`},
 			{Kind: job.PhaseEnd, Phase: images, Pattern: `(?:Sampling t|DDIM Sampler|Progressive Generation):\s+100%`},
-			{Kind: job.Phase, Phase: images, Pattern: `, in log_im(?:g|ages)$`},                 // a frame of a traceback
+			{Kind: job.Phase, Phase: images, Pattern: `, in log_im(?:g|ages)$`}, // a frame of a traceback
+			// ModelCheckpoint's line about a value among the best (model_checkpoint.py of 1.4.2); the others it prints without
+			// their value. The bar has no value of a validation.
+			{Kind: job.Metric, Name: "val loss", Direction: metric.Minimise,
+				Pattern: `, global step (?P<step>\d+): val/\S*loss\S* (?:reached|is) (?P<value>` + metric.Number + `)`},
 			{Kind: job.Memory, Pattern: `Average Peak memory (?P<bytes>[\d.]+) ?(?P<unit>MiB)`}, // max_memory_allocated of an epoch
 			{Kind: job.SavedState, Pattern: `saving model to "(?P<path>[^"]+)"`},
 			{Kind: job.Interrupted, Pattern: `Detected KeyboardInterrupt, attempting graceful shutdown`},

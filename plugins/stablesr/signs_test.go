@@ -9,6 +9,7 @@ import (
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -178,5 +179,16 @@ func TestBenchmark(t *testing.T) {
 		if got := stock(t, tt.args...).Signs.Benchmark; got != tt.want {
 			t.Errorf("%q: %v, want %v", tt.args, got, tt.want)
 		}
+	}
+}
+
+// A value of the monitored loss is printed where it is among the best.
+func TestMetric(t *testing.T) {
+	text := "Epoch 0, global step 99: val/loss_simple_ema reached 0.12345 (best 0.12345), saving model to \"x.ckpt\" as top 3\n" +
+		"Epoch 1, global step 199: val/loss_simple_ema was not in top 3\n"
+	state := detect(t, stock(t).Signs, "", text).State()
+	want := &metric.Point{Value: 0.12345, Step: 99}
+	if m := state.Metrics["val loss"]; m.Direction != metric.Minimise || m.Best == nil || *m.Best != *want || *m.Last != *want {
+		t.Errorf("%+v", state.Metrics)
 	}
 }

@@ -18,6 +18,7 @@
 //	in-the-way: ['logs/config.yaml']                # what an attempt leaves and the next one stops at
 //	save: {signal: USR1}                            # the signal on which it saves its state; stops: true if it then ends
 //	confirm: {micro-batch: 'batch size (?P<value>\d+)'} # how it prints what it runs with; also accumulation, global-batch
+//	metric: {name: loss, pattern: 'val loss (?P<value>\S+)', direction: minimise} # or a list of such
 //
 // Where several runs save into folders of their own, the resume's path says {--option} for the value of an option:
 // 'runs/{--name}/*.pt'. A folder that an option such as --out names, and that the path's patterns match, is taken for
@@ -51,6 +52,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/trust"
 )
@@ -103,7 +105,7 @@ const maxFile = 4 << 20
 
 // keys of a declaration.
 var keys = []string{"script", "micro-batch", "accumulation", "ranks", "batch-norm", "rungs", "progress", "started",
-	"saved", "succeeded", "resume", "resume-value", "in-the-way", "save", "confirm"}
+	"saved", "succeeded", "resume", "resume-value", "in-the-way", "save", "confirm", "metric"}
 
 // read reads a declaration, which has to be about the script.
 func read(path, script string) (*declaration, error) {
@@ -128,7 +130,8 @@ func read(path, script string) (*declaration, error) {
 		return nil, fmt.Errorf("%w: %s is about %s", plugin.ErrNotMine, path, f.root.Get("script").Text())
 	}
 	d := &declaration{path: path}
-	parts := []func(*declaration) error{f.readPlaces, f.readRungs, f.readSigns, f.readConfirm, f.readResume, f.readSave}
+	parts := []func(*declaration) error{f.readPlaces, f.readRungs, f.readSigns, f.readMetrics, f.readConfirm, f.readResume,
+		f.readSave}
 	for _, part := range parts {
 		if err := part(d); err != nil {
 			return nil, err
@@ -226,6 +229,38 @@ func (f written) readSigns(d *declaration) error {
 		}
 		d.signs.Lines = append(d.signs.Lines, job.Sign{Kind: s.kind, Pattern: pattern})
 		d.signs.MustSucceed = d.signs.MustSucceed || s.kind == job.Succeeded
+	}
+	return nil
+}
+
+// readMetrics reads one metric, or a list of them.
+func (f written) readMetrics(d *declaration) error {
+	v := f.root.Get("metric")
+	all := []config.Value{v}
+	if v.Kind() == config.Seq {
+		all = nil
+		for i := range v.Len() {
+			all = append(all, v.Index(i))
+		}
+	} else if !v.Exists() {
+		return nil
+	}
+	for _, m := range all {
+		for _, key := range m.Keys() {
+			if !slices.Contains([]string{"name", "pattern", "direction"}, key) {
+				return f.wrong("metric", "there is no such key as %q; there are name, pattern and direction", key)
+			}
+		}
+		name, pattern := m.Get("name").Text(), m.Get("pattern").Text()
+		re, err := regexp.Compile(pattern)
+		if err == nil && (name == "" || re.SubexpIndex("value") < 0) {
+			err = errors.New("it has a name, a direction, and a pattern with the group (?P<value>…)")
+		}
+		direction, bad := metric.ParseDirection(m.Get("direction").Text())
+		if err := cmp.Or(err, bad); err != nil {
+			return f.wrong("metric", "%v", err)
+		}
+		d.signs.Lines = append(d.signs.Lines, job.Sign{Kind: job.Metric, Name: name, Direction: direction, Pattern: pattern})
 	}
 	return nil
 }
