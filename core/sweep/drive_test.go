@@ -366,7 +366,8 @@ func TestReadResult(t *testing.T) {
 		r.Asked.Micro != 8 || r.Peak != 100 || r.Length != 40 || r.Why != "" || r.state() != Succeeded {
 		t.Errorf("%+v", r)
 	}
-	resumed := `{"version":1,"ending":"succeeded","exit_code":0,"attempts":[{"plan":{"attempt":1,"shared":{"name":"as asked"},
+	resumed := `{"version":1,"ending":"succeeded","exit_code":0,"attempts":[{"plan":{"attempt":1,
+ "shared":{"name":"as asked"},
  "edits":[{"knob":"resume","from":null,"to":"x","why":""}]},"outcome":{"ending":"succeeded"}}]}`
 	if r, err := ReadResult([]byte(resumed)); err != nil || r.Down() {
 		t.Errorf("a trial that was resumed counts as changed: %+v, %v", r, err)
