@@ -84,10 +84,12 @@ func (d *Detector) findings(x *excerpt) []finding {
 		}
 	}
 	for i := range out {
+		out[i].shutDown()
+	}
+	for i := range slices.Backward(out) {
 		f := &out[i]
-		f.shutDown()
 		f.alive = f.alive || f.memory() && (f.survivedAfter(out[i:], counted) || f.diedLater(out[i:], counted))
-		f.done = f.memory() && !f.alive && (f.resumed(counted) || f.closed())
+		f.done = !f.alive && (f.memory() && (f.resumed(counted) || f.closed()) || f.outlasted(out[i+1:]))
 	}
 	return out
 }

@@ -19,6 +19,9 @@ func (d *Detector) Report(exit Exit) Report {
 	unasked := exit.Known && !exit.Asked && exit.Signal != sigint && exit.Code != 128+sigint && !exit.fine(d.signs.codes)
 	all := d.all(unasked, nil)
 	fate := d.fate(exit)
+	if fate == untold && d.returns() {
+		fate = well
+	}
 	all, tries := apart(all, exit)
 	if fate != badly { // else what looks like a new program may be the buffer of another rank
 		if alone := d.past(all); len(alone) > 0 {
