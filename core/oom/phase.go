@@ -124,7 +124,7 @@ var forwardFrame = rx(`^(?:forward|call|_call_impl|_wrapped_call_impl|_slow_forw
 // phaseOf reads frames, outermost first. It is exact if a frame belongs to one phase only, and not for a forward, which may
 // belong to training or to validation.
 func phaseOf(frames []frame) (phase Phase, exact bool) {
-	weak, forward := Unknown, false
+	weak, forward, inner := Unknown, false, "" // inner is the name of the frame that gave the weak phase
 	for i := len(frames) - 1; i >= 0; i-- {
 		f := frames[i]
 		if launcher.MatchString(f.path) {
@@ -147,11 +147,14 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 			if r.either && validates(frames[:i]) {
 				return Validation, true
 			}
+			if r.phase == Validation && weak == TrainForward && trains.MatchString(inner) {
+				return weak, false // a validation of settings, which trains to compare them
+			}
 			if !r.weak {
 				return r.phase, true
 			}
 			if weak == Unknown && !(forward && r.phase.prepares()) {
-				weak = r.phase
+				weak, inner = r.phase, f.name
 			}
 			break
 		}
@@ -195,6 +198,8 @@ func (f *finding) withoutGradients(calls []frame) bool {
 func (f *finding) byLines(calls []frame, byName Phase) (phase Phase, exact bool) {
 	switch {
 	case byName == TrainForward:
+	case byName == Validation && f.differentiated(calls):
+		return TrainForward, true
 	case byName == Unknown && f.calledInStep(calls):
 	default:
 		return byName, false
@@ -277,6 +282,9 @@ func (f *finding) asked(calls []frame) Phase {
 	if calls[n].installed() || slices.ContainsFunc(calls[n:],
 		func(c frame) bool { return forwardFrame.MatchString(c.name) }) {
 		return Unknown
+	}
+	if _, exact := phaseOf(calls[n+1:]); exact {
+		return Unknown // DeepSpeed's engine steps within what Accelerate calls backward
 	}
 	line = f.statement(calls[n])
 	for _, c := range slices.Concat(callPhases, stepPhases) {
