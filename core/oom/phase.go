@@ -121,6 +121,12 @@ var launcher = rx(`torch/distributed/(?:elastic|launcher|run\.py|launch\.py)|<fr
 var forwardFrame = rx(`^(?:forward|call|_call_impl|_wrapped_call_impl|_slow_forward|gather|parallel_apply|` +
 	`_conv_forward)$`)
 
+// is reports whether a rule is about a frame, given its path with slashes.
+func (r *phaseRule) is(path string, f frame) bool {
+	return (r.path == nil || r.path.MatchString(path)) && (r.name == nil || r.name.MatchString(f.name)) &&
+		!(r.phase == Validation && r.name != nil && pytested(f))
+}
+
 // phaseOf reads frames, outermost first. It is exact if a frame belongs to one phase only, and not for a forward, which may
 // belong to training or to validation.
 func phaseOf(frames []frame) (phase Phase, exact bool) {
@@ -132,14 +138,11 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 		}
 		p := strings.ReplaceAll(f.path, `\`, "/")
 		for _, r := range phaseRules {
-			if r.path != nil && !r.path.MatchString(p) || r.name != nil && !r.name.MatchString(f.name) {
+			if !r.is(p, f) {
 				continue
 			}
 			if r.phase == Checkpoint && pretrained(frames[:i+1]) {
 				return Build, true
-			}
-			if r.phase == Validation && r.name != nil && pytested(f) {
-				continue
 			}
 			if r.phase == Validation && (ofForward(frames[:i+1]) || r.name != nil && strings.Contains(f.name, "train")) {
 				break // a module's own, in training too; or "train_and_evaluate"

@@ -79,6 +79,17 @@ func (f *finding) byReference(calls []frame) bool {
 
 var referenceCall = rx(`^(?:ref|reference|teacher)_\w+ *= *.*\b(?:ref|reference|teacher)_(?:policy|model|net)\b`)
 
+// nearer corrects the phase by what is nearer to the failure than the frame that named it.
+func (f *finding) nearer(calls []frame, frames Phase, exact bool) (Phase, bool) {
+	switch {
+	case frames == Build && moved(calls), !exact && frames == TrainForward && f.byReference(calls):
+		return Unknown, false
+	case !exact && frames == TrainForward && f.tests(calls):
+		return Validation, true
+	}
+	return frames, exact
+}
+
 // tests reports whether the line above a traceback is a program's word that it begins to test or to validate.
 func (f *finding) tests(calls []frame) bool {
 	if len(calls) == 0 {
@@ -128,12 +139,7 @@ func (f *finding) byFrames(calls, after []frame) (frames Phase, exact bool) {
 			frames = p
 		}
 	}
-	if frames == Build && moved(calls) || !exact && frames == TrainForward && f.byReference(calls) {
-		frames, exact = Unknown, false
-	}
-	if !exact && frames == TrainForward && f.tests(calls) {
-		frames, exact = Validation, true
-	}
+	frames, exact = f.nearer(calls, frames, exact)
 	if !exact && (frames == TrainForward && ofGraph(calls) || frames == Build && f.memory() && importsLibrary(calls)) {
 		frames = Unknown
 	}

@@ -156,7 +156,7 @@ func TestNearestTells(t *testing.T) {
 		return began + call(library+"trl/ppo_trainer.py", "train", source) + forwarded + asked2
 	}
 	loop := func(words string) string {
-		return "110th batch. Loss: 1.293\n" + words + "\n" + began + call("/home/u/ages.py", "<module>", "y = model.forward(x)") +
+		return "the training of epoch 1 is over\n110th batch. Loss: 1.293\n" + words + "\n" + began + call("/home/u/ages.py", "<module>", "y = model.forward(x)") +
 			forwarded + asked2
 	}
 	theano := began + call("/home/u/exper.py", "validate", "cost = self.net.train(rows)") +
@@ -167,7 +167,7 @@ func TestNearestTells(t *testing.T) {
 		{name: "an engine's step below a backward", oom: true, fatal: true, phase: Optimizer,
 			text: engine + "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.05 GiB. GPU\n"},
 		{name: "a debugger's message before the traceback", oom: true, fatal: true, phase: Optimizer,
-			text: asked2 + "> /home/u/train.py(41)train()\n-> trainer.train()\n" + step},
+			text: asked2 + "> /home/u/train.py(41)train()\n-> trainer.train()\n" + asked2 + step},
 		{name: "a backward pass of it follows", oom: true, fatal: true, phase: TrainForward,
 			text: notebook("     29 worst.backward()")},
 		{name: "a backward pass of something else follows", oom: true, fatal: true, phase: Unknown,
