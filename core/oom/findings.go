@@ -54,8 +54,8 @@ func (f *finding) tensorFlow(n *Numbers) {
 	}
 }
 
-// leastCard is less than any card has that a training runs on: TensorFlow takes nearly all that is free, so a smaller limit
-// was set, or is what other processes have left over.
+// leastCard is less than any card has that a training runs on: TensorFlow takes nearly all that is free, so a
+// smaller limit was set, or is what other processes have left over.
 const leastCard = unit.GiB
 
 // statsRows bounds the rows between TensorFlow's message and its allocator's state: it lists each of its chunks

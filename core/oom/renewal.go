@@ -133,8 +133,8 @@ func (s *stream) renewed() int {
 	return s.renewal.prior
 }
 
-// headHash is of a line without its numbers (FNV-1a); 0 for one that says too little, that counts, that is the source below
-// a warning, or that tells of a failure.
+// headHash is of a line without its numbers (FNV-1a); 0 for one that says too little, that counts, that is the source
+// below a warning, or that tells of a failure.
 func headHash(text []byte) uint64 {
 	const enough = 8 // letters
 	if len(text) > 400 || len(text) > 1 && text[0] == ' ' && text[1] == ' ' || mayCount(text) ||
@@ -212,7 +212,8 @@ func (s *stream) endsWell() bool {
 }
 
 // wholeTime is the time that a whole program took.
-var wholeTime = rx(`(?i)\b(?:total|used|elapsed|whole|overall|run(?:ning)?|training) ?_?time\b[^\d]{0,24}\d|\btrain_runtime\b`)
+var wholeTime = rx(`(?i)\b(?:total|used|elapsed|whole|overall|run(?:ning)?|training)` +
+	` ?_?time\b[^\d]{0,24}\d|\btrain_runtime\b`)
 
 // since returns the part of an excerpt from a line on; ok is false if no line that matters is in it.
 func (x excerpt) since(line int) (_ excerpt, ok bool) {

@@ -6,15 +6,19 @@ import (
 )
 
 // What follows a failure may show that it ended nothing: records of the logger that reported it, the end of what the
-// parent of a dead process was doing, a notebook's result. For a program that is known to have failed, none of this counts.
+// parent of a dead process was doing, a notebook's result. For a program that is known to have failed,
+// none of this counts.
 
 var (
 	// loggedAt is the time at the head of a logger's record, in the formats that people configure.
-	loggedAt = rx(`^\[?(?:\d{4}[-/.]\d\d[-/.]\d\d|\d\d[-/.]\d\d[-/.]\d{4})[ T,]+\d\d:\d\d:\d\d(?:[.,]\d+)?(?: [AP]M)?\]?:? `)
+	loggedAt = rx(`^\[?(?:\d{4}[-/.]\d\d[-/.]\d\d|` +
+		`\d\d[-/.]\d\d[-/.]\d{4})[ T,]+\d\d:\d\d:\d\d(?:[.,]\d+)?(?: [AP]M)?\]?:? `)
 	// measured is a figure of merit that a training reports.
-	measured = rx(`(?i)(?:loss|acc(?:uracy)?|psnr|ssim|dice|f1|auc|iou|score|perplexity|ppl)["']?\s{0,2}[:=]?\s{0,2}\d+\.\d`)
+	measured = rx(`(?i)(?:loss|acc(?:uracy)?|psnr|ssim|dice|f1|auc|iou|score|perplexity|` +
+		`ppl)["']?\s{0,2}[:=]?\s{0,2}\d+\.\d`)
 	// concluded are words for the end of a part of a program that went well.
-	concluded = rx(`(?i)\b(?:training|validation|evaluation|testing|inference|prediction|export)\b(?: (?:is|was|has|run)){0,2} ` +
+	concluded = rx(`(?i)\b(?:training|validation|evaluation|testing|inference|prediction|export)\b(?: (?:is|` +
+		`was|has|run)){0,2} ` +
 		`(?:finished|completed?|done)\b`)
 	// returned is what a notebook prints of a cell's last value, of which the class has no words of its own.
 	returned = rx(`^<(?:[a-z_]\w*\.)+[A-Z]\w* (?:object )?at 0x[0-9a-f]+>$`)
@@ -30,7 +34,8 @@ func (f *finding) outlasted(later []finding) bool {
 	return f.loggedOn() || f.memory() && f.parentConcluded()
 }
 
-// loggedOn reports whether the logger that wrote a traceback went on to report figures, in later records. A logger writes
+// loggedOn reports whether the logger that wrote a traceback went on to report figures, in later
+// records. A logger writes
 // each of its records at once, so that these are no buffer of a dying program.
 func (f *finding) loggedOn() bool {
 	begin := f.traceback()
@@ -69,7 +74,8 @@ func shape(stamp string) string {
 	}, stamp)
 }
 
-// parentConcluded reports whether a process died that multiprocessing had spawned, and its parent then printed the end of
+// parentConcluded reports whether a process died that multiprocessing had spawned, and its parent then
+// printed the end of
 // what it was doing. The parent's buffer is not written at a child's death.
 func (f *finding) parentConcluded() bool {
 	calls, _ := f.calls()

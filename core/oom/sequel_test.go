@@ -7,7 +7,8 @@ import (
 )
 
 var (
-	asked2 = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.69 GiB " +
+	asked2 = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total " +
+		"capacity of 23.69 GiB " +
 		"of which 1.00 GiB is free. Of the allocated memory 15.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by " +
 		"PyTorch but unallocated.\n"
 	inFold = began + call("/home/u/folds.py", "one_fold", "fit(net, rows)")
@@ -20,10 +21,12 @@ func TestSequel(t *testing.T) {
 	}
 	failed := strings.Replace(at(1, "fold 1 did not work"), "INFO", "ERROR", 1) + inFold
 	folds := at(2, "fold 2: {'val_loss': 0.41}") + at(3, "fold 3: {'val_loss': 0.39}")
-	spawned := began + call("<string>", "<module>", "") + call("/usr/lib/python3.12/multiprocessing/spawn.py", "spawn_main",
+	spawned := began + call("<string>", "<module>",
+		"") + call("/usr/lib/python3.12/multiprocessing/spawn.py", "spawn_main",
 		"exitcode = _main(fd, parent_sentinel)") + call("/home/u/segment.py", "<module>", "import masks") +
 		"OSError: [Errno 12] Cannot allocate memory: '/data/masks'\n"
-	ray := "(raylet) [2026-01-02 03:04:05,678 E 23 23] (raylet) node_manager.cc:3313: 1 Workers (tasks / actors) killed due " +
+	ray := "(raylet) [2026-01-02 03:04:05,678 E 23 23] (raylet) node_manager.cc:3313: 1 Workers (tasks / " +
+		"actors) killed due " +
 		"to memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: 0a, IP: 10.0.0.2)\n"
 	for _, c := range []class{
 		{name: "the logger goes on", oom: true, text: at(1, "start") + failed + asked2 + folds},
@@ -33,11 +36,13 @@ func TestSequel(t *testing.T) {
 			"2026-02-03 18:00:00 fold 2: loss 0.41\n2026-02-03 18:00:01 fold 3: loss 0.39\n"},
 		{name: "it reports no figures", oom: true, fatal: true, text: at(1, "start") + failed + asked2 + at(2, "closing") +
 			at(2, "uploading")},
-		{name: "a traceback that no logger wrote", oom: true, fatal: true, text: at(1, "start") + "stopped:\n" + inFold + asked2 +
+		{name: "a traceback that no logger wrote", oom: true, fatal: true, text: at(1,
+			"start") + "stopped:\n" + inFold + asked2 +
 			folds},
 		{name: "it stops in the end", oom: true, fatal: true, text: at(1, "start") + failed + asked2 + folds +
 			at(4, "giving up")},
-		{name: "and dies of it later", oom: true, fatal: true, text: at(1, "start") + failed + asked2 + folds + failed + asked2},
+		{name: "and dies of it later", oom: true, fatal: true, text: at(1,
+			"start") + failed + asked2 + folds + failed + asked2},
 		{name: "a spawned process dies, its parent concludes", oom: true, text: "predicting case 7\n" + spawned +
 			"2026-01-02 03:04:05: Validation complete\n"},
 		{name: "it concludes nothing", oom: true, fatal: true, text: "predicting case 7\n" + spawned + "predicting case 8\n"},
@@ -45,21 +50,25 @@ func TestSequel(t *testing.T) {
 			"Validation complete\n"},
 		{name: "a notebook's result", oom: true, text: ray + inFold + "RuntimeError: no device\n\n" +
 			"<tables.fits.Predictor at 0x7f3a0c2b1d90>\n"},
-		{name: "no result", oom: true, fatal: true, text: ray + inFold + "RuntimeError: no device\n\n<tables.fits.Predictor>\n"},
+		{name: "no result", oom: true, fatal: true, text: ray + inFold + "RuntimeError: no " +
+			"device\n\n<tables.fits.Predictor>\n"},
 	} {
 		c.check(t)
 	}
 }
 
-// TestLastRun: of several runs in one log, the last decides, also where its head is long, repeats itself, or came before
+// TestLastRun: of several runs in one log, the last decides, also where its head is long, repeats
+// itself, or came before
 // any failure as well.
 func TestLastRun(t *testing.T) {
 	var head strings.Builder
-	for _, word := range strings.Fields("random batches placeholders weights recurrent dense lookup saving options profile " +
+	for _, word := range strings.Fields("random batches placeholders weights recurrent dense lookup saving " +
+		"options profile " +
 		"variables devices sessions placement") {
 		fmt.Fprintf(&head, "WARNING: the name of the function for %s is an old one\n", word)
 	}
-	start := head.String() + "WARNING: a cell is not transformed. Cause: AssertionError: an old node\nthe graph has 814 nodes\n"
+	start := head.String() + "WARNING: a cell is not transformed. Cause: AssertionError: an old node\nthe " +
+		"graph has 814 nodes\n"
 	figures := "round one\ntrain_accuracy: 0.12\ntrain_loss: 4.1\ntest_accuracy: 0.11\n"
 	died := inFold + asked2
 	agent := func(id string) string {

@@ -56,11 +56,13 @@ func ofGraph(calls []frame) bool {
 		slices.Contains([]string{"quick_execute", "_call_tf_sessionrun", "_do_call", "_do_run"}, calls[n].name)
 }
 
-// moved reports whether a module is moved to the card within a step of training: what is moved there and back is a part of
+// moved reports whether a module is moved to the card within a step of training: what is moved there and
+// back is a part of
 // the step's work, and no building of the model.
 func moved(calls []frame) bool {
 	n := len(calls) - 1
-	if n < 0 || !movesModule.MatchString(calls[n].name) || !strings.HasSuffix(calls[n].path, "torch/nn/modules/module.py") {
+	if n < 0 || !movesModule.MatchString(calls[n].name) || !strings.HasSuffix(calls[n].path,
+		"torch/nn/modules/module.py") {
 		return false
 	}
 	return slices.ContainsFunc(calls[:n], func(c frame) bool { return inStep.MatchString(c.name) })
@@ -106,7 +108,8 @@ func (f *finding) tests(calls []frame) bool {
 	return false
 }
 
-var beginsTest = rx(`(?i)^\W*(?:start(?:ing|ed)?|begin(?:ning)?|running|now) (?:the )?(?:test(?:ing)?|validat(?:ion|ing)|evaluat(?:ion|ing))\W*$`)
+var beginsTest = rx(`(?i)^\W*(?:start(?:ing|ed)?|begin(?:ning)?|running|now) (?:the )?(?:test(?:ing)?|` +
+	`validat(?:ion|ing)|evaluat(?:ion|ing))\W*$`)
 
 // importsLibrary reports whether a library was being imported: of a process that begins, whatever it will do.
 func importsLibrary(calls []frame) bool {

@@ -131,7 +131,8 @@ func TestSkippedBatch(t *testing.T) {
 	}
 }
 
-// TestNearestTells: what is nearer to a failure than the name of a phase: another library's step, a backward pass of what
+// TestNearestTells: what is nearer to a failure than the name of a phase: another library's step, a
+// backward pass of what
 // was computed, a module that comes and goes, another model, the program's own words.
 func TestNearestTells(t *testing.T) {
 	notebook := func(after string) string {
@@ -156,7 +157,8 @@ func TestNearestTells(t *testing.T) {
 		return began + call(library+"trl/ppo_trainer.py", "train", source) + forwarded + asked2
 	}
 	loop := func(words string) string {
-		return "the training of epoch 1 is over\n110th batch. Loss: 1.293\n" + words + "\n" + began + call("/home/u/ages.py", "<module>", "y = model.forward(x)") +
+		return "the training of epoch 1 is over\n110th batch. Loss: " +
+			"1.293\n" + words + "\n" + began + call("/home/u/ages.py", "<module>", "y = model.forward(x)") +
 			forwarded + asked2
 	}
 	theano := began + call("/home/u/exper.py", "validate", "cost = self.net.train(rows)") +
@@ -172,11 +174,13 @@ func TestNearestTells(t *testing.T) {
 			text: notebook("     29 worst.backward()")},
 		{name: "a backward pass of something else follows", oom: true, fatal: true, phase: Unknown,
 			text: notebook("     29 total.backward()")},
-		{name: "a module that comes and goes within a step", oom: true, fatal: true, phase: Unknown, text: moves("compute_loss")},
+		{name: "a module that comes and goes within a step", oom: true, fatal: true, phase: Unknown,
+			text: moves("compute_loss")},
 		{name: "a module that comes before any step", oom: true, fatal: true, phase: Build, text: moves("prepare")},
 		{name: "the reference of a reinforcement", oom: true, fatal: true, phase: Unknown,
 			text: policy("ref_output = forward(ref_policy, rows)")},
-		{name: "the policy itself", oom: true, fatal: true, phase: TrainForward, text: policy("output = forward(policy, rows)")},
+		{name: "the policy itself", oom: true, fatal: true, phase: TrainForward, text: policy("output = " +
+			"forward(policy, rows)")},
 		{name: "the program begins to test", oom: true, fatal: true, phase: Validation, text: loop("Start Testing")},
 		{name: "it begins no test", oom: true, fatal: true, phase: TrainForward, text: loop("Start of epoch 2")},
 		{name: "Theano's function", oom: true, fatal: true, kind: GPUUnspecified, phase: Unknown, text: theano},
