@@ -144,8 +144,8 @@ func TestCutOff(t *testing.T) {
 			"(most recent call last)\nCell In[7], line 1\n----> 1 trainer.fit()\n"},
 		{name: "TensorFlow's state above it", oom: true, fatal: true, kind: GPUCapacity,
 			text: "I tensorflow/core/common_runtime/bfc_allocator.cc:1010] Stats:\n" +
-				"Limit:                    55115776\nInUse:                    55110000\nMaxInUse:                 " +
-				"55112048\n" + began + frames},
+				"Limit:                  5511577600\nInUse:                  5511000000\nMaxInUse:               " +
+				"5511204800\n" + began + frames},
 		{name: "torch's warning above it", oom: true, fatal: true, kind: GPUCapacity, text: warned +
 			"Process SpawnProcess-1:\n" + began + frames},
 		{name: "and progress between", fatal: true, kind: NoMemory, text: warned + "step 1 loss 0.5\nstep 2 loss " +

@@ -14,10 +14,10 @@
 // languages; reading.go applies the rules to a line, and findings.go to an excerpt; advice.go leaves out words that
 // only name a possibility; message.go reads the numbers, trace.go the frames, progress.go the progress, rank.go which
 // rank failed; cutoff.go finds a traceback that has lost its end, and retries.go what an allocator prints of a full
-// card; renewal.go finds where another run began in the same text, caught.go what a program caught and logged. The
-// phase is by its frames (phase.go, working.go), by what shows whose forward pass it is (forward.go), or by the words
-// around it (words.go); part.go and kind.go decide on the part of it and the memory; report.go finds what ended the
-// program.
+// card; renewal.go finds where another run began in the same text, caught.go what a program caught and logged,
+// sequel.go what it did after a failure. The phase is by its frames (phase.go, working.go), by what shows whose
+// forward pass it is (forward.go), or by the words around it (words.go); part.go and kind.go decide on the part of it
+// and the memory; report.go finds what ended the program.
 //
 // The verdict: evidence.go has what was observed besides the text; judge.go decides, weigh.go and killed.go compare the text
 // with those observations. explain.go describes the result to a person, remedy.go lists what would have helped, by clues.go.

@@ -66,3 +66,19 @@ func TestXLALimit(t *testing.T) {
 	class{name: "below it", oom: true, fatal: true, kind: GPUUnspecified, text: limit + began + inMain + asks +
 		"3221225472 bytes.\n"}.check(t)
 }
+
+// TestLeastCard: a limit of TensorFlow's that is smaller than any card was set, or is what others have
+// left: which, nothing
+// tells.
+func TestLeastCard(t *testing.T) {
+	stats := func(limit, used string) string {
+		return "W core/framework/op_kernel.cc:1767] OP_REQUIRES failed: Resource exhausted: OOM when allocating " +
+			"tensor with " +
+			"shape[5,64,480,480] and type float on /device:GPU:0 by allocator GPU_0_bfc\nStats:\nLimit: " + limit + "\nInUse: " +
+			used + "\n"
+	}
+	class{name: "a small limit", oom: true, fatal: true, kind: GPUUnspecified, text: stats("943652864",
+		"731114496")}.check(t)
+	class{name: "a card's limit", oom: true, fatal: true, kind: GPUCapacity, text: stats("9436528640",
+		"9311144960")}.check(t)
+}

@@ -47,10 +47,16 @@ func (f *finding) tensorFlow(n *Numbers) {
 		if !strings.Contains(r.body, "Limit:") && !strings.Contains(r.body, "InUse:") {
 			continue
 		}
-		set(&n.Capacity, tfLimit, r.body)
+		if v, ok := find(tfLimit, r.body); ok && unit.Bytes(v) >= leastCard {
+			set(&n.Capacity, tfLimit, r.body)
+		}
 		set(&n.Allocated, tfInUse, r.body)
 	}
 }
+
+// leastCard is less than any card has that a training runs on: TensorFlow takes nearly all that is free, so a
+// smaller limit was set, or is what other processes have left over.
+const leastCard = unit.GiB
 
 // statsRows bounds the rows between TensorFlow's message and its allocator's state: it lists each of its chunks
 // before that.
@@ -84,10 +90,12 @@ func (d *Detector) findings(x *excerpt) []finding {
 		}
 	}
 	for i := range out {
+		out[i].shutDown()
+	}
+	for i := range slices.Backward(out) {
 		f := &out[i]
-		f.shutDown()
 		f.alive = f.alive || f.memory() && (f.survivedAfter(out[i:], counted) || f.diedLater(out[i:], counted))
-		f.done = f.memory() && !f.alive && (f.resumed(counted) || f.closed())
+		f.done = !f.alive && (f.memory() && (f.resumed(counted) || f.closed()) || f.outlasted(out[i+1:]))
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package oom
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -146,6 +147,20 @@ func (f *finding) around(calls []frame) (phase Phase, sure bool) {
 	}
 	return Unknown, false
 }
+
+// differentiated reports whether a listing shows a backward pass from what the statement that failed was to compute.
+func (f *finding) differentiated(calls []frame) bool {
+	return !f.withoutGradients(calls) && slices.ContainsFunc(calls, func(c frame) bool {
+		l, ok := f.listing(c)
+		m := assigned.FindStringSubmatch(l.statement)
+		return ok && m != nil && !c.installed() && slices.ContainsFunc(l.after, func(line string) bool {
+			return strings.HasPrefix(strings.TrimSpace(line), m[1]+".backward(")
+		})
+	})
+}
+
+// assigned is a statement that gives a value to a name.
+var assigned = rx(`^\s*(\w+) *= *[^=]`)
 
 // calledInStep reports whether the statement that failed is a call of a model or of a loss, of which no frame is shown.
 func (f *finding) calledInStep(calls []frame) bool {

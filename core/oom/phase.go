@@ -121,10 +121,16 @@ var launcher = rx(`torch/distributed/(?:elastic|launcher|run\.py|launch\.py)|<fr
 var forwardFrame = rx(`^(?:forward|call|_call_impl|_wrapped_call_impl|_slow_forward|gather|parallel_apply|` +
 	`_conv_forward)$`)
 
+// is reports whether a rule is about a frame, given its path with slashes.
+func (r *phaseRule) is(path string, f frame) bool {
+	return (r.path == nil || r.path.MatchString(path)) && (r.name == nil || r.name.MatchString(f.name)) &&
+		!(r.phase == Validation && r.name != nil && pytested(f))
+}
+
 // phaseOf reads frames, outermost first. It is exact if a frame belongs to one phase only, and not for a forward, which may
 // belong to training or to validation.
 func phaseOf(frames []frame) (phase Phase, exact bool) {
-	weak, forward := Unknown, false
+	weak, forward, inner := Unknown, false, "" // inner is the name of the frame that gave the weak phase
 	for i := len(frames) - 1; i >= 0; i-- {
 		f := frames[i]
 		if launcher.MatchString(f.path) {
@@ -132,14 +138,11 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 		}
 		p := strings.ReplaceAll(f.path, `\`, "/")
 		for _, r := range phaseRules {
-			if r.path != nil && !r.path.MatchString(p) || r.name != nil && !r.name.MatchString(f.name) {
+			if !r.is(p, f) {
 				continue
 			}
 			if r.phase == Checkpoint && pretrained(frames[:i+1]) {
 				return Build, true
-			}
-			if r.phase == Validation && r.name != nil && pytested(f) {
-				continue
 			}
 			if r.phase == Validation && (ofForward(frames[:i+1]) || r.name != nil && strings.Contains(f.name, "train")) {
 				break // a module's own, in training too; or "train_and_evaluate"
@@ -147,11 +150,14 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 			if r.either && validates(frames[:i]) {
 				return Validation, true
 			}
+			if r.phase == Validation && weak == TrainForward && trains.MatchString(inner) {
+				return weak, false // a validation of settings, which trains to compare them
+			}
 			if !r.weak {
 				return r.phase, true
 			}
 			if weak == Unknown && !(forward && r.phase.prepares()) {
-				weak = r.phase
+				weak, inner = r.phase, f.name
 			}
 			break
 		}
@@ -195,6 +201,8 @@ func (f *finding) withoutGradients(calls []frame) bool {
 func (f *finding) byLines(calls []frame, byName Phase) (phase Phase, exact bool) {
 	switch {
 	case byName == TrainForward:
+	case byName == Validation && f.differentiated(calls):
+		return TrainForward, true
 	case byName == Unknown && f.calledInStep(calls):
 	default:
 		return byName, false
@@ -277,6 +285,9 @@ func (f *finding) asked(calls []frame) Phase {
 	if calls[n].installed() || slices.ContainsFunc(calls[n:],
 		func(c frame) bool { return forwardFrame.MatchString(c.name) }) {
 		return Unknown
+	}
+	if _, exact := phaseOf(calls[n+1:]); exact {
+		return Unknown // DeepSpeed's engine steps within what Accelerate calls backward
 	}
 	line = f.statement(calls[n])
 	for _, c := range slices.Concat(callPhases, stepPhases) {

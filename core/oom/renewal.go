@@ -21,6 +21,10 @@ type renewal struct {
 	line  int // where the head came again; 0: it has not
 	prior int // where it did before that, with progress behind it
 	after int // lines of progress since
+
+	whole bool // headWhole lines of the head came again
+	agent int  // the line at which a sweep's agent began its last run; 0: none
+	moved int  // lines of progress since
 }
 
 const (
@@ -29,17 +33,19 @@ const (
 	headApart = 12  // lines between two of a head that comes again
 	headAgain = 3   // of its lines at the least, and three quarters of them
 	headAfter = 3   // of progress behind it
+	headWhole = 12  // of its lines that come again are another program's, also where that repeats some of them
 )
 
 // renew looks at a line. Before a stream has spoken of anything that matters it reads the first lines only.
 func (s *stream) renew(seg segment) {
 	r := &s.renewal
 	counts := false
-	if (r.ended == 0 || r.complete()) && mayCount(seg.text) {
+	if (r.ended == 0 || r.agent > 0 || r.complete()) && mayCount(seg.text) {
 		if _, counts = progressOf(string(seg.text)); counts && r.complete() {
 			r.after++
 		}
 	}
+	r.observe(seg, counts)
 	if r.ended == 0 {
 		if counts || seg.number > headRead || len(s.excerpts) > 0 {
 			r.ended = seg.number
@@ -59,7 +65,7 @@ func (s *stream) renew(seg segment) {
 	}
 	for i, known := range r.head {
 		switch {
-		case known != h || i > 1 && r.came == 0:
+		case known != h || i > 1 && (r.came == 0 || i < r.next && r.whole):
 			continue
 		case i < r.next: // it comes once more: the newest counts
 			if line := s.renewed(); line != 0 {
@@ -72,8 +78,28 @@ func (s *stream) renew(seg segment) {
 		}
 		r.next, r.near = i+1, seg.number
 		r.came++
+		r.whole = r.whole || r.came >= headWhole
 		return
 	}
+}
+
+// observe counts what shows the work of a program that began after another: lines of progress, and figures of merit.
+func (r *renewal) observe(seg segment, counts bool) {
+	switch {
+	case agentBegins(seg.text):
+		r.agent, r.moved = seg.number, 0
+	case counts && r.agent > 0:
+		r.moved++
+	}
+	if r.whole && !counts && r.complete() && measured.MatchString(string(seg.text[:min(len(seg.text), 400)])) {
+		r.after++
+	}
+}
+
+// agentBegins reports whether a sweep's agent begins a run (wandb/wandb_agent.py, wandb/agents/pyagent.py).
+func agentBegins(text []byte) bool {
+	const words = "wandb: Agent Starting Run: "
+	return len(text) > len(words) && string(text[:len(words)]) == words
 }
 
 // take adds a line to the head.
@@ -107,10 +133,12 @@ func (s *stream) renewed() int {
 	return s.renewal.prior
 }
 
-// headHash is of a line without its numbers (FNV-1a); 0 for one that says too little, that counts, or that tells of a failure.
+// headHash is of a line without its numbers (FNV-1a); 0 for one that says too little, that counts, that is the source
+// below a warning, or that tells of a failure.
 func headHash(text []byte) uint64 {
 	const enough = 8 // letters
-	if len(text) > 400 || mayCount(text) || strings.HasPrefix(string(text), "Traceback") {
+	if len(text) > 400 || len(text) > 1 && text[0] == ' ' && text[1] == ' ' || mayCount(text) ||
+		strings.HasPrefix(string(text), "Traceback") {
 		return 0
 	}
 	h, letters, digits := uint64(14695981039346656037), 0, false
@@ -141,7 +169,8 @@ func (d *Detector) past(all []finding) map[string]int {
 	alone := map[string]int{}
 	for _, s := range d.streams {
 		line := s.renewed()
-		if line == 0 {
+		waits := s.renewal.agent > line && s.renewal.moved < headAfter
+		if line = max(line, s.renewal.agent); line == 0 {
 			continue
 		}
 		failed := false
@@ -162,10 +191,10 @@ func (d *Detector) past(all []finding) map[string]int {
 			}
 		}
 		switch {
-		case first == nil || s.repeats(first):
+		case first == nil || s.repeats(first) && !(s.renewal.whole && s.endsWell()):
 		case failed:
 			alone[s.name] = line
-		case memory != nil:
+		case memory != nil && !waits:
 			for i := range all {
 				if f := &all[i]; f.stream == s.name && f.rows[f.at].number < line {
 					f.past = true
@@ -175,6 +204,16 @@ func (d *Detector) past(all []finding) map[string]int {
 	}
 	return alone
 }
+
+// endsWell reports whether the last line of a stream is one of a program that has come to its end.
+func (s *stream) endsWell() bool {
+	last := s.lastLine()
+	return (wholeTime.MatchString(last) || concluded.MatchString(last)) && !unfinished.MatchString(last)
+}
+
+// wholeTime is the time that a whole program took.
+var wholeTime = rx(`(?i)\b(?:total|used|elapsed|whole|overall|run(?:ning)?|training)` +
+	` ?_?time\b[^\d]{0,24}\d|\btrain_runtime\b`)
 
 // since returns the part of an excerpt from a line on; ok is false if no line that matters is in it.
 func (x excerpt) since(line int) (_ excerpt, ok bool) {

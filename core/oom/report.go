@@ -19,6 +19,9 @@ func (d *Detector) Report(exit Exit) Report {
 	unasked := exit.Known && !exit.Asked && exit.Signal != sigint && exit.Code != 128+sigint && !exit.fine(d.signs.codes)
 	all := d.all(unasked, nil)
 	fate := d.fate(exit)
+	if fate == untold && d.returns() {
+		fate = well
+	}
 	all, tries := apart(all, exit)
 	if fate != badly { // else what looks like a new program may be the buffer of another rank
 		if alone := d.past(all); len(alone) > 0 {
@@ -294,6 +297,11 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 	if reraised.MatchString(text.body) && len(after) > 0 {
 		calls, after = after, calls
 	}
+	by := f // the finding that the phase is read of
+	if len(calls) == 0 && len(after) == 0 {
+		by = f.printedWith(all)
+		calls, after = by.calls()
+	}
 	r.Frame = own(calls)
 	if r.Frame == "" {
 		r.Frame = own(after)
@@ -329,7 +337,7 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 			r.Frame, calls = own(more), more
 		}
 	}
-	r.phase(f, calls, after, state)
+	r.phase(by, calls, after, state)
 	r.gpu(f)
 	r.Confidence = f.sure()
 	if r.Allocated != nil && r.Requested != nil {
@@ -337,6 +345,17 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 	}
 	r.What = f.rule.cause
 	r.Cause = r.cause()
+}
+
+// printedWith returns the finding of the same message that has a traceback, or f: a debugger and a logger may print a
+// message once without one.
+func (f *finding) printedWith(all []finding) *finding {
+	for i := range all {
+		if g := &all[i]; f.ofCard() && g.traced && f.count() > 1 && g.Numbers.same(f.Numbers) {
+			return g
+		}
+	}
+	return f
 }
 
 // sure is how far a finding can be trusted.
@@ -411,6 +430,10 @@ var notReservable = rx(`That was not possible\. There are .{1,60} free, .{1,60} 
 // was running by the signs, a forward's frames, the words around the evidence.
 func (r *Report) phase(f *finding, calls, after []frame, state State) {
 	defer func() { r.Part = r.part(f, calls, after, state) }()
+	if f.phase == "" && f.x.phase == "" && reportsWorkers.MatchString(f.rows[f.at].body) {
+		r.Phase, r.Stage = Unknown, string(Unknown)
+		return
+	}
 	if f.phase == "" && f.memory() && f.ofWholeStep(calls) {
 		r.Phase, r.Stage = Unknown, "training"
 		return
@@ -452,6 +475,9 @@ func (r *Report) phase(f *finding, calls, after []frame, state State) {
 		r.Stage = sign
 	}
 }
+
+// reportsWorkers are Ray's words for how many workers of a machine it has killed: what they did, nothing near it tells.
+var reportsWorkers = rx(`Workers \(tasks / actors\) killed due to memory pressure`)
 
 // loaderProcess names a loader's worker: as torch's messages do, or by the name that torch gives its threads and processes and
 // that the kernel prints (torch/utils/data/_utils/worker.py and pin_memory.py).

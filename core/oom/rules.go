@@ -243,6 +243,9 @@ var rules = []rule{
 	// --- the host refuses an allocation -------------------------------------------------------------------------------
 	{kind: CPUAlloc, weight: sure, nature: raised, cause: "out of host memory",
 		re: rx(`DefaultCPUAllocator: (?:can't allocate memory|not enough memory)`)},
+	// Theano's sandbox/cuda/cuda_ndarray.cu, under Python's MemoryError; what the process itself holds is not in it
+	{kind: GPUUnspecified, weight: sure, nature: raised, cause: "out of GPU memory",
+		re: rx(`Error allocating \d+ bytes of device memory \(out of memory\)`)},
 	{kind: CPUAlloc, weight: sure, nature: raised, cause: "out of host memory",
 		re: rx(`(?:\b_?ArrayMemoryError|\bMemoryError): Unable to allocate|Unable to allocate [\d.]+ ?\w+ for an array`)},
 	{name: "open_files", kind: NoMemory, weight: broken, nature: spoken,

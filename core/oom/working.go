@@ -45,12 +45,71 @@ func (f *finding) working(calls []frame, byName Phase) Phase {
 	return Unknown
 }
 
-// ofGraph reports whether TensorFlow ran a whole graph, of which its frames do not name the part.
+// ofGraph reports whether TensorFlow or Theano ran a whole graph, of which its frames do not name the part.
 func ofGraph(calls []frame) bool {
 	n := len(calls) - 1
-	return n >= 0 && strings.Contains(strings.ReplaceAll(calls[n].path, `\`, "/"), "tensorflow/python/") &&
+	if n < 0 {
+		return false
+	}
+	p := strings.ReplaceAll(calls[n].path, `\`, "/")
+	return strings.Contains(p, "theano/compile/") || strings.Contains(p, "tensorflow/python/") &&
 		slices.Contains([]string{"quick_execute", "_call_tf_sessionrun", "_do_call", "_do_run"}, calls[n].name)
 }
+
+// moved reports whether a module is moved to the card within a step of training: what is moved there and
+// back is a part of
+// the step's work, and no building of the model.
+func moved(calls []frame) bool {
+	n := len(calls) - 1
+	if n < 0 || !movesModule.MatchString(calls[n].name) || !strings.HasSuffix(calls[n].path,
+		"torch/nn/modules/module.py") {
+		return false
+	}
+	return slices.ContainsFunc(calls[:n], func(c frame) bool { return inStep.MatchString(c.name) })
+}
+
+var (
+	movesModule = rx(`^(?:_apply|convert|to|cuda)$`)
+	inStep      = rx(`^(?:compute_loss\w*|training_step\w*|train_step\w*|train_batch|forward_step|_?optimizer_closure)$`)
+)
+
+// byReference reports whether a training calls another model than the one that it trains, which keeps nothing for a
+// backward pass: the reference of a reinforcement, the teacher of a distillation.
+func (f *finding) byReference(calls []frame) bool {
+	return slices.ContainsFunc(calls, func(c frame) bool { return referenceCall.MatchString(f.statement(c)) })
+}
+
+var referenceCall = rx(`^(?:ref|reference|teacher)_\w+ *= *.*\b(?:ref|reference|teacher)_(?:policy|model|net)\b`)
+
+// nearer corrects the phase by what is nearer to the failure than the frame that named it.
+func (f *finding) nearer(calls []frame, frames Phase, exact bool) (Phase, bool) {
+	switch {
+	case frames == Build && moved(calls), !exact && frames == TrainForward && f.byReference(calls):
+		return Unknown, false
+	case !exact && frames == TrainForward && f.tests(calls):
+		return Validation, true
+	}
+	return frames, exact
+}
+
+// tests reports whether the line above a traceback is a program's word that it begins to test or to validate.
+func (f *finding) tests(calls []frame) bool {
+	if len(calls) == 0 {
+		return false
+	}
+	for i := calls[0].row - 1; i >= max(0, calls[0].row-headLines); i-- {
+		body := strings.TrimSpace(f.rows[i].body)
+		switch {
+		case body == "", strings.Trim(body, "-") == "", strings.Contains(body, "Traceback (most recent call last)"):
+		default:
+			return beginsTest.MatchString(body)
+		}
+	}
+	return false
+}
+
+var beginsTest = rx(`(?i)^\W*(?:start(?:ing|ed)?|begin(?:ning)?|running|now) (?:the )?(?:test(?:ing)?|` +
+	`validat(?:ion|ing)|evaluat(?:ion|ing))\W*$`)
 
 // importsLibrary reports whether a library was being imported: of a process that begins, whatever it will do.
 func importsLibrary(calls []frame) bool {
@@ -83,6 +142,7 @@ func (f *finding) byFrames(calls, after []frame) (frames Phase, exact bool) {
 			frames = p
 		}
 	}
+	frames, exact = f.nearer(calls, frames, exact)
 	if !exact && (frames == TrainForward && ofGraph(calls) || frames == Build && f.memory() && importsLibrary(calls)) {
 		frames = Unknown
 	}

@@ -130,3 +130,66 @@ func TestSkippedBatch(t *testing.T) {
 		t.Errorf("a short batch is called %s", r.Cause)
 	}
 }
+
+// TestNearestTells: what is nearer to a failure than the name of a phase: another library's step, a
+// backward pass of what
+// was computed, a module that comes and goes, another model, the program's own words.
+func TestNearestTells(t *testing.T) {
+	notebook := func(after string) string {
+		return "OutOfMemoryError                          Traceback (most recent call last)\nCell In[4], line 27\n" +
+			"     25 patch = blend(photo, mask)\n---> 27 worst = predict_raw(patch).max()\n" + after + "\n" +
+			"File ~/sight/tools.py:47, in predict_raw(image)\n     46 # the picture as the net reads it\n" +
+			"---> 47 return model(image).softmax(-1)\n\n" + asked2
+	}
+	engine := began + call("/home/u/tune.py", "main", "accelerator.backward(loss)") +
+		call(library+"accelerate/utils/deepspeed.py", "backward", "self.engine.step()") +
+		call(library+"deepspeed/runtime/engine.py", "_take_model_step", "self.optimizer.step()") +
+		call(library+"torch/optim/adamw.py", "_init_group", "state[\"exp_avg\"] = torch.zeros_like(")
+	step := began + call("/home/u/train.py", "train", "trainer.train()") +
+		call(library+"torch/optim/adamw.py", "_init_group", "state[\"exp_avg\"] = torch.zeros_like(") + asked2
+	moves := func(name string) string {
+		return began + call("/home/u/tuner.py", name, "words = self.encode(text)") +
+			call("/home/u/tuner.py", "encode", "self.parts.words.to(self.device)") +
+			call(library+"torch/nn/modules/module.py", "_apply", "module._apply(fn)") +
+			call(library+"torch/nn/modules/module.py", "convert", "return t.to(") + asked2
+	}
+	policy := func(source string) string {
+		return began + call(library+"trl/ppo_trainer.py", "train", source) + forwarded + asked2
+	}
+	loop := func(words string) string {
+		return "the training of epoch 1 is over\n110th batch. Loss: " +
+			"1.293\n" + words + "\n" + began + call("/home/u/ages.py", "<module>", "y = model.forward(x)") +
+			forwarded + asked2
+	}
+	theano := began + call("/home/u/exper.py", "validate", "cost = self.net.train(rows)") +
+		call("/home/u/net.py", "train", "cost = sum(self.update(x) for x in rows)") +
+		call(library+"theano/compile/function_module.py", "__call__", "outputs = self.fn()") +
+		"MemoryError: Error allocating 531025920 bytes of device memory (out of memory).\n"
+	for _, c := range []class{
+		{name: "an engine's step below a backward", oom: true, fatal: true, phase: Optimizer,
+			text: engine + "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.05 GiB. GPU\n"},
+		{name: "a debugger's message before the traceback", oom: true, fatal: true, phase: Optimizer,
+			text: asked2 + "> /home/u/train.py(41)train()\n-> trainer.train()\n" + asked2 + step},
+		{name: "a backward pass of it follows", oom: true, fatal: true, phase: TrainForward,
+			text: notebook("     29 worst.backward()")},
+		{name: "a backward pass of something else follows", oom: true, fatal: true, phase: Unknown,
+			text: notebook("     29 total.backward()")},
+		{name: "a module that comes and goes within a step", oom: true, fatal: true, phase: Unknown,
+			text: moves("compute_loss")},
+		{name: "a module that comes before any step", oom: true, fatal: true, phase: Build, text: moves("prepare")},
+		{name: "the reference of a reinforcement", oom: true, fatal: true, phase: Unknown,
+			text: policy("ref_output = forward(ref_policy, rows)")},
+		{name: "the policy itself", oom: true, fatal: true, phase: TrainForward, text: policy("output = " +
+			"forward(policy, rows)")},
+		{name: "the program begins to test", oom: true, fatal: true, phase: Validation, text: loop("Start Testing")},
+		{name: "it begins no test", oom: true, fatal: true, phase: TrainForward, text: loop("Start of epoch 2")},
+		{name: "Theano's function", oom: true, fatal: true, kind: GPUUnspecified, phase: Unknown, text: theano},
+		{name: "training to compare settings", oom: true, fatal: true, phase: TrainForward,
+			text: began + call("/home/u/folds.py", "cross_validate", "net.fit(rows)") + call("/home/u/net.py", "fit",
+				"y = self.forward(x)") + forwarded + asked2},
+		{name: "Ray's report of its workers", oom: true, fatal: true, phase: Unknown, text: "Running validation\n(raylet) " +
+			"node_manager.cc:3313: 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed\n"},
+	} {
+		c.check(t)
+	}
+}
