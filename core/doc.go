@@ -47,6 +47,7 @@
 //	sweep/store     sweeps on disk: the journal, and a folder for each trial
 //	sweep/tree      the code that a sweep runs: its commit, what differs from it, and a copy of it
 //	sweep/slurm     runs trials as array jobs of Slurm, has them run again where Slurm took the machine, and resumes them
+//	sweep/emit      writes a sweep as a file for another engine: SkyPilot, Kubernetes, GNU parallel
 //	sweep/slurm/slurmtest  a real Slurm for tests
 //	sweep/local     runs trials on this machine, each as a launch of its own, and finds those that outlived a kill
 //	explain    why a text or a recorded run ended: logs, notebooks, standard input, records

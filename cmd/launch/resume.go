@@ -42,7 +42,11 @@ Secrets of a command are not recorded. To resume such a run, type the whole comm
 			if !c.Flags().Changed("allow") { // then the cost that the run began with holds
 				s.Allow = ladder.None
 			}
-			return withResult(s, resume(c.Context(), s, args[0], args[1:], fromStart))
+			over := never
+			if fromStart {
+				over = always
+			}
+			return withResult(s, resume(c.Context(), s, args[0], args[1:], over))
 		},
 	}
 	addSet(c.Flags())
@@ -52,7 +56,7 @@ Secrets of a command are not recorded. To resume such a run, type the whole comm
 }
 
 // resume continues a recorded run. command is the run's command, typed again; nil if it was not.
-func resume(ctx context.Context, s settings, name string, command []string, fromStart bool) error {
+func resume(ctx context.Context, s settings, name string, command []string, over restart) error {
 	store := record.In(s.State)
 	id, err := store.Resumable(name)
 	if err != nil {
@@ -93,7 +97,7 @@ func resume(ctx context.Context, s settings, name string, command []string, from
 	if err != nil {
 		return s.deviceError(err)
 	}
-	past, err := takeUp(s, h, r, life, fromStart, say)
+	past, err := takeUp(s, h, r, life, over, say)
 	if err != nil {
 		return err
 	}
@@ -142,7 +146,9 @@ func restoreSecrets(r *run.Run, id string, command []string) error {
 }
 
 // takeUp prepares a run for its next attempt, and prints where it resumes.
-func takeUp(s settings, h *record.History, r *run.Run, life record.Life, fromStart bool, say ui.Printer) (attempt.Past, error) {
+func takeUp(
+	s settings, h *record.History, r *run.Run, life record.Life, over restart, say ui.Printer,
+) (attempt.Past, error) {
 	if err := r.Again(s.Allow); err != nil && h.Stop() != nil {
 		return attempt.Past{}, fmt.Errorf("run %s is over: %w", h.ID, err)
 	}
@@ -151,13 +157,13 @@ func takeUp(s settings, h *record.History, r *run.Run, life record.Life, fromSta
 	for _, path := range strange {
 		say.Warn("%s is newer than the run's last attempt, but nothing shows that this run wrote it: launch does not resume from it", path)
 	}
-	if fromStart { // the attempts stay, so that the run stays on its rung
+	if over == always { // the attempts stay, so that the run stays on its rung
 		r.Left = nil
 		for i := range r.Attempts {
 			r.Attempts[i].Outcome.Saved = nil
 		}
 	}
-	return past, reportResume(h, r, fromStart, say)
+	return past, reportResume(h, r, over, say)
 }
 
 // enterFolder changes to the folder of a run. The run takes the current environment.
@@ -174,7 +180,7 @@ func enterFolder(r *run.Run, id string) error {
 }
 
 // reportResume prints where a run resumes. It returns an error if the run cannot resume.
-func reportResume(h *record.History, r *run.Run, fromStart bool, say ui.Printer) error {
+func reportResume(h *record.History, r *run.Run, over restart, say ui.Printer) error {
 	id := h.ID
 	_, cut := h.CutOff()
 	state, why := r.Saved(), "it left no complete saved state"
@@ -182,7 +188,7 @@ func reportResume(h *record.History, r *run.Run, fromStart bool, say ui.Printer)
 		why = none
 	}
 	switch {
-	case state == nil && !fromStart:
+	case state == nil && over == never:
 		return fmt.Errorf("run %s cannot resume: %s; launch resume %s --from-start starts it over", id, why, id)
 	case say.Quiet:
 	case state == nil:

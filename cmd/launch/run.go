@@ -73,6 +73,9 @@ func wrap(ctx context.Context, s settings, args []string) error {
 			p.Without("plugin %s: %v", p.Job.Plugin, err)
 		}
 	}
+	if done, err := goOn(ctx, s, p, args, say); done || err != nil {
+		return err
+	}
 	if s.claim, err = claimMemory(ctx, s, say, p.Command, p.Job); err != nil {
 		return err
 	}

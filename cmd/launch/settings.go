@@ -48,6 +48,7 @@ type settings struct {
 	Set      []string // KEY=VALUE: settings of the job that the user asks for beside its recipe
 	GPUs     int      // how many cards the command would see; 0: this machine's, or one with VRAM
 	Anyway   bool
+	Continue bool // the last run of the same command, if it has not succeeded
 	TTY      bool
 	Quiet    bool
 	JSONFile string
@@ -106,6 +107,8 @@ func addFlags(f *pflag.FlagSet) {
 		"HOST:PORT of node 0: the job runs on several machines, one launch on each, and that of node 0 decides for all")
 	f.String("this-node", "", "I/N: this machine is node I of N (default: from the command's launcher or from Slurm)")
 	f.Bool("anyway", false, "run even if it is certain not to fit (otherwise exit 78)")
+	f.Bool("continue", false, "continue the last run of this command, if its recipe is the same and it has not "+
+		"succeeded; otherwise start one")
 	f.Bool("tty", false, "run in a pseudo-terminal even if the output is not a terminal")
 	f.BoolP("quiet", "q", false, "print nothing unless something goes wrong")
 	f.String("json-file", "", "write what happened to this file, as JSON")
@@ -410,6 +413,7 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	}
 	d.Fill, d.Fast = d.fill()
 	d.Wait = d.wait()
+	d.Continue = d.boolean("continue")
 	d.TTY, d.Quiet, d.JSONFile = d.boolean("tty"), d.boolean("quiet"), v.GetString("json-file")
 	d.Receipts, d.Inside, d.Prune = d.boolean("receipts"), d.boolean("inside"), d.boolean("prune")
 	d.Sample = d.duration("sample")

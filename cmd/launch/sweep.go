@@ -107,7 +107,7 @@ func newSweep() *cobra.Command {
 	c.Flags().SetInterspersed(false)
 	f.add(c.Flags())
 	for _, sub := range []*cobra.Command{newSweepPlan(), newSweepStatus(), newSweepShow(), newSweepResume(),
-		newSweepStop(), newSweepExport(), newSweepRow()} {
+		newSweepStop(), newSweepExport(), newSweepEmit(), newSweepRow()} {
 		c.AddCommand(sub)
 	}
 	return c

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"reflect"
+	"slices"
+
+	"github.com/launch-ml/launch/core/intake"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/ui"
+)
+
+// mostLooked bounds how many runs are compared with a command.
+const mostLooked = 200
+
+// goOn continues the last run of the same job, if it has not succeeded. done is false if there is none.
+func goOn(ctx context.Context, s settings, p *intake.Reading, args []string, say ui.Printer) (done bool, err error) {
+	if !s.Continue || p.Job == nil {
+		return false, nil
+	}
+	store := record.In(s.State)
+	ids, err := store.List()
+	if err != nil {
+		return false, err
+	}
+	now := record.MaskRun(p.Run).Job
+	for i, id := range slices.Backward(ids) {
+		if len(ids)-i > mostLooked {
+			break
+		}
+		h, err := store.Read(id)
+		if err != nil || h.Run() == nil || !sameCommand(h.Run().Job, now) {
+			continue
+		}
+		last := h.LastOutcome()
+		switch {
+		case last != nil && last.Ending == run.Succeeded:
+			say.Line("run %s of this command has succeeded: another run starts", id)
+			return false, nil
+		case !sameRecipe(h.Run().Job, now):
+			say.Line("the recipe has changed since run %s: another run starts", id)
+			return false, nil
+		}
+		p.Close()
+		var command []string
+		if record.HasMask(now.Command.Args) {
+			command = args
+		}
+		return true, resume(ctx, s, id, command, whereNeeded)
+	}
+	return false, nil
+}
+
+// sameCommand reports whether two jobs are of one command.
+func sameCommand(a, b *job.Job) bool {
+	return a.Plugin == b.Plugin && a.Command.Dir == b.Command.Dir && slices.Equal(a.Command.Args, b.Command.Args)
+}
+
+// sameRecipe reports whether two jobs of one command have the same settings.
+func sameRecipe(a, b *job.Job) bool {
+	return reflect.DeepEqual(a.Asked, b.Asked) && slices.EqualFunc(a.Files, b.Files, func(a, b job.File) bool {
+		if a.Source != nil && b.Source != nil && a.Source.SHA256 != b.Source.SHA256 {
+			return false
+		}
+		return a.Path == b.Path && bytes.Equal(a.Text, b.Text)
+	})
+}
+
+// A restart is when a run that is resumed starts over.
+type restart int
+
+const (
+	never       restart = iota // the run has to have a saved state
+	whereNeeded                // if it has none
+	always
+)

@@ -1,0 +1,236 @@
+// Package emit writes a sweep as a file for another engine: SkyPilot, Kubernetes, GNU parallel. launch does not run these
+// engines: each row is one launch that continues its own run whenever the engine starts it again.
+package emit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/sweep"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A Task is a sweep as other engines need it.
+type Task struct {
+	Name  string
+	Flags []string // launch's
+	Rows  []Row
+	// State is the folder for launch's state, one folder in it for each row. The engine has to keep it between two starts
+	// of a row.
+	State  string
+	Image  string // of the container, which has launch in it
+	Claim  string // Kubernetes: the volume claim that has State
+	Cards  string // SkyPilot: the accelerators, such as L4:1
+	GPUs   int    // Kubernetes: of each row
+	Memory unit.Bytes
+	Jobs   int // how many rows run at the same time; 0: no limit
+}
+
+// A Row is a trial, ready to be started.
+type Row struct {
+	Number int
+	sweep.Invocation
+}
+
+// Engines are the engines that files can be written for.
+var Engines = []string{"skypilot", "kubernetes", "parallel"}
+
+// Write returns the file for an engine.
+func Write(engine string, t Task) ([]byte, error) {
+	if len(t.Rows) == 0 {
+		return nil, errors.New("the sweep has no rows")
+	}
+	switch engine {
+	case "skypilot":
+		return t.skypilot()
+	case "kubernetes":
+		return t.kubernetes()
+	case "parallel":
+		return t.parallel()
+	}
+	return nil, fmt.Errorf("%q is none of %s", engine, strings.Join(Engines, ", "))
+}
+
+// line is the shell command of a row. flags are those that the engine needs in addition.
+func (t Task) line(r Row, flags ...string) (string, error) {
+	words := []string{}
+	if len(r.Env) > 0 {
+		words = append([]string{"env"}, r.Env...)
+	}
+	words = append(words, "launch", "--continue")
+	if t.State != "" {
+		words = append(words, fmt.Sprintf("--state-dir=%s/%d", t.State, r.Number))
+	}
+	words = slices.Concat(words, flags, t.Flags)
+	for _, s := range r.Set {
+		words = append(words, "--set="+s)
+	}
+	words = slices.Concat(words, []string{"--"}, r.Args)
+	for i, w := range words {
+		quoted, err := syntax.Quote(w, syntax.LangPOSIX)
+		if err != nil {
+			return "", fmt.Errorf("row %d: %q cannot be an argument of a shell: %w", r.Number, w, err)
+		}
+		words[i] = quoted
+	}
+	return strings.Join(words, " "), nil
+}
+
+// parallel is an argument file: one command a line, for parallel --joblog and for xargs -P.
+func (t Task) parallel() ([]byte, error) {
+	var out bytes.Buffer
+	for _, r := range t.Rows {
+		line, err := t.line(r)
+		if err != nil {
+			return nil, err
+		}
+		if strings.Contains(line, "\n") {
+			return nil, fmt.Errorf("row %d has a line break: parallel reads one command a line", r.Number)
+		}
+		fmt.Fprintln(&out, line)
+	}
+	return out.Bytes(), nil
+}
+
+// choose is a script that runs the row whose number is in a variable.
+func (t Task) choose(variable string, first int, flags ...string) (string, error) {
+	var out strings.Builder
+	fmt.Fprintf(&out, "case \"$%s\" in\n", variable)
+	for i, r := range t.Rows {
+		line, err := t.line(r, flags...)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&out, "%d) exec %s ;;\n", first+i, line)
+	}
+	fmt.Fprintf(&out, "*) echo \"no row $%s\" >&2; exit %d ;;\nesac\n", variable, run.CannotFit)
+	return out.String(), nil
+}
+
+// grace is how long a row may take after the engine's SIGTERM: to save, and to stop.
+const grace = 60
+
+func saveOn() string { return fmt.Sprintf("--save-on=TERM=%ds", grace*3/4) }
+
+// mib rounds up to what engines take.
+func mib(b unit.Bytes) int64 { return int64((b + unit.MiB - 1) / unit.MiB) }
+
+// skypilot is a task of SkyPilot (sky/utils/schemas.py, 0.14.1). Each row is a managed job of its own, whose environment
+// names it. Exit code 75 means "elsewhere or later", which is what recover_on_exit_codes does.
+func (t Task) skypilot() ([]byte, error) {
+	script, err := t.choose("LAUNCH_ROW", 1, saveOn())
+	if err != nil {
+		return nil, err
+	}
+	resources := node("job_recovery", node("max_restarts_on_errors", 0, "recover_on_exit_codes", []int{run.TryLater}))
+	if t.Cards != "" {
+		resources = append(resources, node("accelerators", t.Cards)...)
+	}
+	if t.Image != "" {
+		resources = append(resources, node("image_id", "docker:"+t.Image)...)
+	}
+	if t.Memory > 0 {
+		resources = append(resources, node("memory", strconv.FormatInt(int64((t.Memory+unit.GiB-1)/unit.GiB), 10)+"+")...)
+	}
+	head := fmt.Sprintf("# launch sweep: %d rows. Each is a managed job:\n"+
+		"#   for row in $(seq %d); do sky jobs launch -y -d -n %s-$row --env LAUNCH_ROW=$row FILE; done\n"+
+		"# %s has to be on storage that a recovered job sees again.\n", len(t.Rows), len(t.Rows), t.Name, t.State)
+	return document(head, node("name", t.Name, "workdir", ".", "envs", node("LAUNCH_ROW", "1"), "resources", resources,
+		"run", script))
+}
+
+var label = regexp.MustCompile(`[^a-z0-9-]+`)
+
+// kubernetes is an indexed Job (batch/v1, Kubernetes 1.31 or later). Exit codes 75 and a pod that the cluster took away
+// start the row again without being counted; 78, 125, 126 and 127 end the row at once, because another start changes
+// nothing.
+func (t Task) kubernetes() ([]byte, error) {
+	if t.Image == "" {
+		return nil, errors.New("a Job needs an image: --image NAME, with launch and the training's Python in it")
+	}
+	script, err := t.choose("JOB_COMPLETION_INDEX", 0, saveOn())
+	if err != nil {
+		return nil, err
+	}
+	limits := fields{}
+	if t.Memory > 0 {
+		limits = append(limits, node("memory", fmt.Sprintf("%dMi", mib(t.Memory)))...)
+	}
+	if t.GPUs > 0 {
+		limits = append(limits, node("nvidia.com/gpu", t.GPUs)...)
+	}
+	container := node("name", "launch", "image", t.Image, "command", []string{"/bin/sh", "-c", script})
+	if len(limits) > 0 {
+		container = append(container, node("resources", node("limits", limits))...)
+	}
+	pod := node("restartPolicy", "Never", "terminationGracePeriodSeconds", grace)
+	if t.Claim != "" {
+		container = append(container, node("volumeMounts", []any{node("name", "state", "mountPath", t.State)})...)
+		pod = append(pod, node("volumes", []any{node("name", "state", "persistentVolumeClaim", node("claimName", t.Claim))})...)
+	}
+	pod = append(pod, node("containers", []any{container})...)
+	spec := node("completions", len(t.Rows), "completionMode", "Indexed")
+	if t.Jobs > 0 {
+		spec = append(spec, node("parallelism", t.Jobs)...)
+	} else {
+		spec = append(spec, node("parallelism", len(t.Rows))...)
+	}
+	spec = append(spec, node("backoffLimitPerIndex", 0, "maxFailedIndexes", len(t.Rows),
+		"podFailurePolicy", node("rules", []any{
+			node("action", "Ignore", "onExitCodes", node("operator", "In", "values", []int{run.TryLater})),
+			node("action", "Ignore", "onPodConditions", []any{node("type", "DisruptionTarget")}),
+			node("action", "FailIndex", "onExitCodes", node("operator", "In", "values", []int{run.CannotFit, run.OwnTrouble, 126, 127})),
+		}), "template", node("spec", pod))...)
+	head := fmt.Sprintf("# launch sweep: %d rows, one for each index.\n", len(t.Rows))
+	if t.Claim == "" {
+		head += "# Without a volume (--claim NAME) a row that starts again begins from the beginning.\n"
+	}
+	name := strings.Trim(label.ReplaceAllString(strings.ToLower(t.Name), "-"), "-")
+	return document(head, node("apiVersion", "batch/v1", "kind", "Job", "metadata", node("name", "launch-"+name), "spec", spec))
+}
+
+// fields are a YAML mapping in this order.
+type fields []field
+
+type field struct {
+	key   string
+	value any
+}
+
+// node makes fields of keys and values.
+func node(pairs ...any) (out fields) {
+	for i := 0; i < len(pairs); i += 2 {
+		out = append(out, field{pairs[i].(string), pairs[i+1]})
+	}
+	return out
+}
+
+// MarshalYAML implements yaml.Marshaler.
+func (f fields) MarshalYAML() (any, error) {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for _, e := range f {
+		var value yaml.Node
+		if err := value.Encode(e.value); err != nil {
+			return nil, err
+		}
+		n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: e.key}, &value)
+	}
+	return n, nil
+}
+
+func document(head string, f fields) ([]byte, error) {
+	out := bytes.NewBufferString(head)
+	e := yaml.NewEncoder(out)
+	e.SetIndent(2)
+	err := e.Encode(f)
+	return out.Bytes(), errors.Join(err, e.Close())
+}
