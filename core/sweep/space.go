@@ -109,7 +109,7 @@ func (d Dimension) at(i int) (a Assignment) {
 }
 
 // reserved are the placeholders that every trial has.
-var reserved = []string{"trial", "name"}
+var reserved = []string{"trial", "name", "first"}
 
 // Check returns an error if the space is not complete and free of contradictions.
 func (s Space) Check() error {
@@ -119,13 +119,11 @@ func (s Space) Check() error {
 			return err
 		}
 		for _, key := range d.Keys {
-			switch {
-			case seen[key]:
+			if seen[key] {
 				return fmt.Errorf("%s has values twice", key)
-			case slices.Contains(reserved, key):
-				return fmt.Errorf("%s cannot have values: {%s} is the trial's own", key, key)
-			case strings.ContainsAny(key, "{}= \t\n\x00") || key == "env:" || strings.Trim(key, "-") == "":
-				return fmt.Errorf("%q cannot be a key", key)
+			}
+			if err := CheckKey(key); err != nil {
+				return err
 			}
 			seen[key] = true
 		}

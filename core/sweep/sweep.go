@@ -58,6 +58,9 @@ type Trial struct {
 	Assignment Assignment `json:"assignment,omitempty"`
 	// Command is the trial's own command, for rows that were given as whole commands.
 	Command []string `json:"command,omitempty"`
+	// Rung is the rung of successive halving, from 0, and First the trial of rung 0 that this one continues; 0: none.
+	Rung  int `json:"rung,omitempty"`
+	First int `json:"first,omitempty"`
 }
 
 // A Searcher lists the next trials from what happened so far. It is a pure function: the same history gives the same

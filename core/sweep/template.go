@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,7 +42,8 @@ func (t Template) Render(trial Trial) (Invocation, error) {
 	if len(args) == 0 {
 		return Invocation{}, fmt.Errorf("trial %d has no command", trial.Number)
 	}
-	own := []string{"{trial}", strconv.Itoa(trial.Number), "{name}", t.Name(trial.Number)}
+	own := []string{"{trial}", strconv.Itoa(trial.Number), "{name}", t.Name(trial.Number), "{first}",
+		strconv.Itoa(cmp.Or(trial.First, trial.Number))}
 	small := strings.NewReplacer(own...)
 	asked := slices.Concat(trial.Assignment, t.Shared)
 	values := make(Assignment, len(asked))
