@@ -54,6 +54,7 @@ var mayImport = map[string][]string{
 	"core/explain":              {"core/attempt", "core/file", "core/job", "core/oom", "core/record", "core/run", "core/ui"},
 	"core/sweep":                {"core/config", "core/config/command", "core/job", "core/ladder", "core/lazy", "core/metric", "core/run", "core/unit", "go.yaml.in/yaml/v3", "mvdan.cc/sh/v3/syntax"},
 	"core/sweep/store":          {"core/private", "core/sweep", "golang.org/x/sys/unix"},
+	"core/sweep/ask":            {"core/metric", "core/sweep", "core/unit"},
 	"core/sweep/tree":           {"core/sweep"},
 	"core/sweep/local":          {"core/private", "core/record", "core/run", "core/sweep", "golang.org/x/sys/unix"},
 	"core/ui":                   {"core/config", "core/gpu", "core/job", "core/ladder", "core/mem", "core/metric", "core/oom", "core/plugin", "core/receipt", "core/record", "core/run", "core/sweep", "core/unit"},

@@ -42,6 +42,7 @@
 //	sweep      one command as many trials: their space, their history, and which of them run next
 //	sweep/store     sweeps on disk: the journal, and a folder for each trial
 //	sweep/tree      the code that a sweep runs: its commit, what differs from it, and a copy of it
+//	sweep/ask       asks a program of the user's for trials, and tells it what came of them
 //	sweep/local     runs trials on this machine, each as a launch of its own, and finds those that outlived a killed sweep
 //	explain    why a text or a recorded run ended: logs, notebooks, standard input, records
 //

@@ -35,6 +35,8 @@ func (a Asked) Check() error {
 		return errors.New("--jobs is at least 1")
 	case a.Space.Random < 0:
 		return errors.New("--random is at least 1")
+	case a.SamePlan && a.Search != nil && len(a.Search.Ask) > 0:
+		return errors.New("--same-plan prices all rows before any runs: a searcher program has none yet")
 	case len(a.Command) == 0 && len(a.Space.Dimensions)+len(a.Space.Seeds) > 0:
 		return errors.New("keys need a command: put it after --")
 	}
