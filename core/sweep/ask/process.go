@@ -60,10 +60,12 @@ type heard struct {
 var _ sweep.Remote = (*Searcher)(nil)
 
 const (
-	longest  = 1 << 20          // of a line
-	farewell = 10 * time.Second // between the end of the program's input and a signal: it may save what it knows
-	grace    = 2 * time.Second  // between two signals
+	longest = 1 << 20         // of a line
+	grace   = 2 * time.Second // between two signals
 )
+
+// farewell is the time between the end of the program's input and a signal: it may save what it knows.
+var farewell = 10 * time.Second
 
 // Start starts the program.
 func Start(o Options) (*Searcher, error) {
@@ -126,13 +128,12 @@ func (s *Searcher) read(stdout io.Reader) {
 			s.deliver(heard{line: bytes.Clone(line)})
 		}
 	}
-	err := in.Err()
-	io.Copy(io.Discard, stdout) // a line that is too long: the program must not hang on the rest
-	ended := s.cmd.Wait()
-	close(s.over)
-	if err == nil {
-		err = ended
+	if err := in.Err(); err != nil {
+		s.deliver(heard{err: fmt.Errorf("reading what the searcher (%s) prints: %w", strings.Join(s.Command, " "), err)})
+		io.Copy(io.Discard, stdout) // it must not hang on the rest
 	}
+	err := s.cmd.Wait()
+	close(s.over)
 	if err == nil {
 		err = errors.New("exit code 0")
 	}
