@@ -34,13 +34,18 @@ KEY is
   --option           an option of the program: replaced where it stands, or added
   env:NAME           a variable of the environment
   anything else      an address in the recipe, or a setting in Python (as with --set)
-{trial} is the row's number and {name} is SWEEP-NUMBER, in COMMAND and in values.
+{trial} is the row's number and {name} is SWEEP-NUMBER, in COMMAND and in values. With --halve,
+{first} is the number of the row that a row continues.
 
 VALUES is a list as in CSV: 0.1,0.2 or "a,b",c. 1..5 is 1,2,3,4,5; 0.1..0.5..0.2 is 0.1,0.3,0.5. With
 --random also uniform:0..1, log:1e-5..1e-1 and int:1..1000.
 
 Without COMMAND, sweep reads commands from standard input, one a line. --file is a YAML file with the
-keys name, command, grid, zip, seeds, where, only, random, seed, jobs, flags, same-plan, snapshot.
+keys name, command, grid, zip, seeds, where, only, random, seed, jobs, flags, same-plan, snapshot,
+metric, halve, ask, ask-timeout.
+
+--halve and --ask search: the trials depend on the metric that earlier ones reported. A trial that
+cannot fit is then an answer, and no failure.
 
 Ctrl-C asks the trials to save and stop; a second Ctrl-C ends them.
 

@@ -286,12 +286,16 @@ func (s *Searcher) Close(h *sweep.History) {
 		if s.failed == nil && s.began {
 			s.tell(h)
 		}
+		patience := farewell
+		if s.failed != nil { // it has had its time
+			patience = grace / 10
+		}
 		close(s.last)
 		close(s.stop)
 		for _, step := range []struct {
 			sig  syscall.Signal
 			wait time.Duration
-		}{{0, farewell}, {syscall.SIGTERM, grace}, {syscall.SIGKILL, grace}} {
+		}{{0, patience}, {syscall.SIGTERM, grace}, {syscall.SIGKILL, grace}} {
 			if step.sig != 0 {
 				syscall.Kill(-s.cmd.Process.Pid, step.sig)
 			}
