@@ -46,6 +46,7 @@
 //	sweep      one command as many trials: their space, their history, and which of them run next
 //	sweep/store     sweeps on disk: the journal, and a folder for each trial
 //	sweep/tree      the code that a sweep runs: its commit, what differs from it, and a copy of it
+//	sweep/ask       asks a program of the user's for trials, and tells it what came of them
 //	sweep/slurm     runs trials as array jobs of Slurm, has them run again where Slurm took the machine, and resumes them
 //	sweep/emit      writes a sweep as a file for another engine: SkyPilot, Kubernetes, GNU parallel
 //	sweep/slurm/slurmtest  a real Slurm for tests

@@ -13,6 +13,7 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // result is the document of --json-file.
@@ -29,6 +30,8 @@ type result struct {
 	Outcome  *run.Outcome  `json:"outcome,omitempty"` // of a command that no plugin recognised
 	// Metrics are those of the training as a whole; each attempt has its own, too.
 	Metrics metric.Set `json:"metrics,omitempty"`
+	// Infeasible is set if the command needs more memory than there is, at every cost that was allowed.
+	Infeasible *run.Infeasible `json:"infeasible,omitempty"`
 }
 
 func writeResult(s settings, say ui.Printer, r result) {
@@ -43,6 +46,13 @@ func writeResult(s settings, say ui.Printer, r result) {
 		r.Job = &j
 	}
 	r.Metrics = run.Metrics(r.Attempts)
+	last, room := r.Outcome, unit.Bytes(0)
+	if n := len(r.Attempts); n > 0 {
+		last, room = &r.Attempts[n-1].Outcome, r.Attempts[n-1].Plan.Room
+	}
+	if r.Ending == run.OutOfMemory || r.Stop != nil && r.Stop.Code == run.CannotFit {
+		r.Infeasible = run.Short(r.Stop, last, room)
+	}
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err == nil {
 		err = private.Save(s.JSONFile, append(ui.CleanJSON(b), '\n'))

@@ -34,13 +34,18 @@ KEY is
   --option           an option of the program: replaced where it stands, or added
   env:NAME           a variable of the environment
   anything else      an address in the recipe, or a setting in Python (as with --set)
-{trial} is the row's number and {name} is SWEEP-NUMBER, in COMMAND and in values.
+{trial} is the row's number and {name} is SWEEP-NUMBER, in COMMAND and in values. With --halve,
+{first} is the number of the row that a row continues.
 
 VALUES is a list as in CSV: 0.1,0.2 or "a,b",c. 1..5 is 1,2,3,4,5; 0.1..0.5..0.2 is 0.1,0.3,0.5. With
 --random also uniform:0..1, log:1e-5..1e-1 and int:1..1000.
 
 Without COMMAND, sweep reads commands from standard input, one a line. --file is a YAML file with the
-keys name, command, grid, zip, seeds, where, only, set, random, seed, jobs, flags, same-plan, snapshot.
+keys name, command, grid, zip, seeds, where, only, set, random, seed, jobs, flags, same-plan, snapshot,
+metric, halve, ask, ask-timeout.
+
+--halve and --ask search: the trials depend on the metric that earlier ones reported. A trial that
+cannot fit is then an answer, and no failure.
 
 Ctrl-C asks the trials to save and stop; a second Ctrl-C ends them.
 
@@ -63,6 +68,8 @@ type sweepFlags struct {
 	seed               uint64
 	samePlan, snapshot bool
 	engine             engineFlags
+	metric, halve, ask string
+	askTimeout         time.Duration
 }
 
 func (f *sweepFlags) add(to *pflag.FlagSet) {
@@ -77,6 +84,10 @@ func (f *sweepFlags) add(to *pflag.FlagSet) {
 	to.IntVar(&f.random, "random", 0, "draw this many rows instead of taking all")
 	to.Uint64Var(&f.seed, "seed", 0, "of --random: the same seed draws the same rows")
 	to.IntVarP(&f.jobs, "jobs", "j", 1, "how many trials run at the same time")
+	to.StringVar(&f.metric, "metric", "", "the metric by which --halve and --ask compare trials")
+	to.StringVar(&f.halve, "halve", "", "KEY=LENGTHS: run all rows to the first length, the best of them to the next, and so on")
+	to.StringVar(&f.ask, "ask", "", "COMMAND: a program that chooses the trials (docs/searching.md)")
+	to.DurationVar(&f.askTimeout, "ask-timeout", 0, "how long that program may take for an answer (default: no limit)")
 	to.BoolVar(&f.snapshot, "snapshot", false, "run from a copy of the code as it is now (a git worktree)")
 	f.engine.add(to)
 	to.BoolVar(&f.samePlan, "same-plan", false, "give every row the plan of the row that needs the smallest rung, so "+
@@ -198,6 +209,9 @@ func (f *sweepFlags) asked(c *cobra.Command, args []string) (a sweep.Asked, tria
 	if len(args) > 0 {
 		a.Command = args
 	}
+	if err := a.Seek(f.metric, f.halve, f.ask, f.askTimeout); err != nil {
+		return a, nil, err
+	}
 	a.SamePlan, a.Snapshot = a.SamePlan || f.samePlan, a.Snapshot || f.snapshot
 	if err := a.CheckFlags(childFlag); err != nil {
 		return a, nil, err
@@ -211,6 +225,9 @@ func (f *sweepFlags) asked(c *cobra.Command, args []string) (a sweep.Asked, tria
 	}
 	if trials, err = a.Trials(stdinRows); err != nil {
 		return a, nil, err
+	}
+	if a.Search != nil && record.HasMask(record.MaskArgs(a.Search.Ask)) {
+		return a, nil, errors.New("the command of --ask has a secret: put it into the environment")
 	}
 	return a, trials, checkSecrets(trials)
 }
@@ -318,7 +335,7 @@ func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.T
 	}
 	t.Dir = spec.Template().Dir
 	h, err := sweeps.Read(spec.Name)
-	if err == nil && len(quotes) == len(trials) {
+	if err == nil && len(quotes) == len(trials) && len(quotes) > 0 {
 		e := sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Priced, Quotes: quotes}
 		h.Apply(e)
 		err = j.Write(e)
@@ -328,11 +345,14 @@ func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.T
 		return err
 	}
 	if say := reporter(s); !s.Quiet {
-		say.Line("sweep %s: %s, %s; launch sweep status %s prints the table", spec.Name,
-			ui.Count(len(trials), "trial"), where(spec), spec.Name)
+		count := ui.Count(len(trials), "trial")
+		if spec.Search != nil {
+			count = "a search"
+		}
+		say.Line("sweep %s: %s, %s; launch sweep status %s prints the table", spec.Name, count, where(spec), spec.Name)
 		say.SamePlan(spec)
 	}
-	return driveSweep(ctx, s, j, h, sweep.Rows(trials), t)
+	return driveSweep(ctx, s, j, h, trials, t)
 }
 
 // createSweep records a new sweep with the code that it runs and, for a snapshot, copies the code.
@@ -422,8 +442,8 @@ func executor(s settings, spec sweep.Spec, dir string) (*local.Executor, error) 
 		Folder: func(n int) string { return sweeps.Trial(spec.Name, n) }, Runs: record.In(s.State)}), nil
 }
 
-// driveSweep drives a sweep whose journal this process holds. It closes the journal.
-func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.History, searcher sweep.Searcher,
+// driveSweep drives a sweep whose journal this process holds. It closes the journal. trials is the list of a new sweep.
+func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.History, trials []sweep.Trial,
 	t sweep.Template) error {
 	defer j.Close()
 	say := reporter(s)
@@ -432,13 +452,21 @@ func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.Hist
 		return err
 	}
 	defer leave()
+	searcher, end, err := searcherOf(h, t, trials)
+	if err != nil {
+		return err
+	}
 	stops := make(chan string, 1)
 	d := &sweep.Sweep{History: h, Searcher: searcher, Template: t, Executor: x, Admission: admission, Journal: j,
 		Stops: stops, Changed: func(r *sweep.Row) { say.Trial(h, r) }}
 	signalled := 0
-	end := passSignals(stops, func(c int) { signalled = c })
+	ignore := passSignals(stops, func(c int) { signalled = c })
 	why, err := d.Drive(ctx)
 	end()
+	ignore()
+	if _, asks := searcher.(sweep.Remote); err != nil && asks {
+		return fmt.Errorf("%w; launch sweep resume %s starts it again and tells it what came of the trials", err, h.Spec.Name)
+	}
 	if err != nil {
 		return err
 	}
@@ -581,12 +609,7 @@ func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name strin
 		return fmt.Errorf("recording the sweep: %w", err)
 	}
 	h.Apply(e)
-	searcher, err := sweep.Listing(h)
-	if err != nil {
-		j.Close()
-		return err
-	}
-	return driveSweep(ctx, s, j, h, searcher, t)
+	return driveSweep(ctx, s, j, h, nil, t)
 }
 
 // writeSweep writes a sweep to --json-file.

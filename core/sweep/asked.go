@@ -35,19 +35,32 @@ func (a Asked) Check() error {
 		return errors.New("--jobs is at least 1")
 	case a.Space.Random < 0:
 		return errors.New("--random is at least 1")
+	case a.SamePlan && a.Search != nil && len(a.Search.Ask) > 0:
+		return errors.New("--same-plan prices all rows before any runs: a searcher program has none yet")
 	case len(a.Command) == 0 && len(a.Space.Dimensions)+len(a.Space.Seeds) > 0:
 		return errors.New("keys need a command: put it after --")
 	}
 	if err := CheckName(a.Name); err != nil {
 		return err
 	}
-	return a.Space.Check()
+	return errors.Join(a.Space.Check(), a.Search.check(a.Space, a.Command))
 }
 
 // Trials lists the trials. Without a command each is a command of its own, which rows reads.
 func (a Asked) Trials(rows func() ([]Trial, error)) ([]Trial, error) {
 	if len(a.Command) == 0 {
 		return rows()
+	}
+	if a.Search != nil && len(a.Search.Ask) > 0 { // its program lists them
+		return nil, nil
+	}
+	if a.Search != nil {
+		s, err := NewHalving(*a.Search, a.Space)
+		if err != nil {
+			return nil, err
+		}
+		first, _ := s.Next(&History{})
+		return first, nil
 	}
 	all, err := a.Space.Assignments()
 	if err != nil {
@@ -62,7 +75,7 @@ func (a Asked) Spec(masked []string) (Spec, Template, error) {
 	if err != nil {
 		return Spec{}, Template{}, fmt.Errorf("finding the current folder: %w", err)
 	}
-	s := Spec{Name: a.Name, Command: masked, Dir: dir, Flags: a.Flags, Space: a.Space, Jobs: a.Jobs}
+	s := Spec{Name: a.Name, Command: masked, Dir: dir, Flags: a.Flags, Space: a.Space, Jobs: a.Jobs, Search: a.Search}
 	t := s.Template()
 	t.Command = a.Command
 	return s, t, nil
@@ -73,7 +86,7 @@ func (s Spec) Template() Template {
 	return Template{Sweep: s.Name, Command: s.Command, Dir: cmp.Or(s.Snapshot, s.Dir), Shared: s.Shared}
 }
 
-// Listing is the searcher of a recorded sweep. The journal has all trials of a list, unless the process was killed
+// Listing is the searcher of a recorded sweep, unless a program chooses its trials. The journal has all trials of a list, unless the process was killed
 // before it had written them.
 func Listing(h *History) (Searcher, error) {
 	if len(h.Spec.Command) == 0 && !h.Done {
@@ -81,6 +94,9 @@ func Listing(h *History) (Searcher, error) {
 	}
 	if h.Done {
 		return Rows(nil), nil
+	}
+	if s := h.Spec.Search; s != nil {
+		return NewHalving(*s, h.Spec.Space)
 	}
 	all, err := h.Spec.Space.Assignments()
 	return Rows(h.Spec.Template().Number(1, all)), err

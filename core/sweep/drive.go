@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,6 +58,15 @@ func (n Jobs) Admit(waiting, running []*Row) (start, stop []int) {
 	return start, nil
 }
 
+// A Remote is a searcher that needs time: another program answers for it.
+type Remote interface {
+	Searcher
+	// Answered delivers when it is worth asking Next again.
+	Answered() <-chan struct{}
+	// Awaiting reports whether an answer is due; the error is why no more trials will come.
+	Awaiting() (bool, error)
+}
+
 // A Journal keeps each event before it is acted on.
 type Journal interface {
 	Write(Event) error
@@ -80,6 +90,7 @@ type Sweep struct {
 	stopping string // why no more trials are started
 	asked    int    // how many times the end was asked for
 	failed   error  // launch's own trouble
+	mute     error  // why the searcher lists no more trials
 }
 
 // Drive starts trials until none is left, and returns why it stopped: "" if every trial was tried. The error is a
@@ -95,7 +106,7 @@ func (s *Sweep) Drive(ctx context.Context) (why string, err error) {
 				continue
 			}
 		}
-		if len(s.History.Running()) == 0 {
+		if len(s.History.Running()) == 0 && !s.awaits() {
 			break
 		}
 		select {
@@ -104,12 +115,31 @@ func (s *Sweep) Drive(ctx context.Context) (why string, err error) {
 		case why := <-s.Stops:
 			s.stop(why)
 		case <-s.Ticks:
+		case <-s.answered():
 		case <-ctx.Done():
 			s.stop(ctx.Err().Error())
 			ctx = context.WithoutCancel(ctx)
 		}
 	}
-	return s.stopping, s.failed
+	return s.stopping, cmp.Or(s.failed, s.mute)
+}
+
+// answered is the channel of a remote searcher's answers; nil of any other.
+func (s *Sweep) answered() <-chan struct{} {
+	if r, ok := s.Searcher.(Remote); ok {
+		return r.Answered()
+	}
+	return nil
+}
+
+// awaits reports whether there is an answer to wait for.
+func (s *Sweep) awaits() bool {
+	r, ok := s.Searcher.(Remote)
+	if !ok || s.stopping != "" || s.failed != nil || s.mute != nil || s.History.Done {
+		return false
+	}
+	due, err := r.Awaiting()
+	return due && err == nil
 }
 
 // note records an event and applies it.
@@ -142,14 +172,19 @@ func (s *Sweep) fail(err error) {
 
 // list asks the searcher for trials.
 func (s *Sweep) list() {
-	if s.History.Done {
+	if s.History.Done || s.mute != nil {
 		return
 	}
 	next, done := s.Searcher.Next(s.History)
+	if r, ok := s.Searcher.(Remote); ok { // the trials that run are worth their results, whoever asked for them
+		if _, s.mute = r.Awaiting(); s.mute != nil {
+			return
+		}
+	}
 	if len(next) > 0 || done {
 		s.note(Event{Kind: Listed, Trials: next, Done: done})
 	}
-	if s.failed == nil && len(next) == 0 && !done && len(s.History.Running()) == 0 && len(s.History.Waiting()) == 0 {
+	if s.failed == nil && len(next) == 0 && !done && !s.awaits() && len(s.History.Running()) == 0 && len(s.History.Waiting()) == 0 {
 		s.fail(errors.New("the searcher lists no trial and waits for none"))
 	}
 }

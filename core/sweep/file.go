@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -14,6 +15,7 @@ type Asked struct {
 	Name     string
 	Command  []string
 	Space    Space
+	Search   *Search  // nil: the space is a list
 	Jobs     int      // 0: not given
 	Flags    []string // launch's: "--allow=speed"
 	SamePlan bool
@@ -34,7 +36,7 @@ func ParseFile(text []byte) (a Asked, err error) {
 		read, ok := fileKeys[key]
 		if !ok {
 			return fmt.Errorf("line %d: a sweep has no key %q; its keys are name, command, grid, zip, seeds, where, only, "+
-				"random, seed, jobs, flags, same-plan and snapshot", value.Line, key)
+				"set, random, seed, jobs, flags, same-plan, snapshot, metric, halve, ask and ask-timeout", value.Line, key)
 		}
 		if err := read(&a, value); err != nil {
 			return fmt.Errorf("line %d: %s: %w", value.Line, key, err)
@@ -45,19 +47,23 @@ func ParseFile(text []byte) (a Asked, err error) {
 }
 
 var fileKeys = map[string]func(*Asked, *yaml.Node) error{
-	"name":      func(a *Asked, n *yaml.Node) error { return scalar(n, &a.Name) },
-	"command":   (*Asked).command,
-	"grid":      func(a *Asked, n *yaml.Node) error { return dimensions(n, &a.Space.Dimensions) },
-	"seeds":     func(a *Asked, n *yaml.Node) error { return dimensions(n, &a.Space.Seeds) },
-	"zip":       (*Asked).zip,
-	"where":     (*Asked).where,
-	"only":      (*Asked).only,
-	"random":    func(a *Asked, n *yaml.Node) error { return number(n, &a.Space.Random) },
-	"jobs":      func(a *Asked, n *yaml.Node) error { return number(n, &a.Jobs) },
-	"seed":      (*Asked).seed,
-	"flags":     (*Asked).flags,
-	"same-plan": func(a *Asked, n *yaml.Node) error { return n.Decode(&a.SamePlan) },
-	"snapshot":  func(a *Asked, n *yaml.Node) error { return n.Decode(&a.Snapshot) },
+	"name":        func(a *Asked, n *yaml.Node) error { return scalar(n, &a.Name) },
+	"command":     (*Asked).command,
+	"grid":        func(a *Asked, n *yaml.Node) error { return dimensions(n, &a.Space.Dimensions) },
+	"seeds":       func(a *Asked, n *yaml.Node) error { return dimensions(n, &a.Space.Seeds) },
+	"zip":         (*Asked).zip,
+	"where":       (*Asked).where,
+	"only":        (*Asked).only,
+	"random":      func(a *Asked, n *yaml.Node) error { return number(n, &a.Space.Random) },
+	"jobs":        func(a *Asked, n *yaml.Node) error { return number(n, &a.Jobs) },
+	"seed":        (*Asked).seed,
+	"flags":       (*Asked).flags,
+	"metric":      func(a *Asked, n *yaml.Node) error { return scalar(n, &a.search().Metric) },
+	"halve":       (*Asked).halve,
+	"ask":         (*Asked).ask,
+	"ask-timeout": (*Asked).patience,
+	"same-plan":   func(a *Asked, n *yaml.Node) error { return n.Decode(&a.SamePlan) },
+	"snapshot":    func(a *Asked, n *yaml.Node) error { return n.Decode(&a.Snapshot) },
 }
 
 // pairs calls f for each key of a mapping, in order.
@@ -213,4 +219,70 @@ func (a *Asked) flags(n *yaml.Node) error {
 		a.Flags = append(a.Flags, "--"+key+"="+value)
 		return nil
 	})
+}
+
+// search is the sweep's search, which it makes if there is none.
+func (a *Asked) search() *Search {
+	if a.Search == nil {
+		a.Search = &Search{}
+	}
+	return a.Search
+}
+
+// halve is one key with its lengths.
+func (a *Asked) halve(n *yaml.Node) error {
+	if a.search().Halve != nil {
+		return errors.New("it stands there already")
+	}
+	err := pairs(n, func(key string, n *yaml.Node) error {
+		if a.Search.Halve != nil {
+			return errors.New("one key sets the length")
+		}
+		v, err := values(n)
+		a.Search.Halve = &Rungs{Key: key, Lengths: v.List}
+		return err
+	})
+	if err == nil && a.Search.Halve == nil {
+		err = errors.New("it is empty")
+	}
+	return err
+}
+
+func (a *Asked) ask(n *yaml.Node) (err error) {
+	if n.Kind == yaml.ScalarNode {
+		a.search().Ask, err = words(n.Value)
+	} else {
+		a.search().Ask, err = texts(n)
+	}
+	return err
+}
+
+func (a *Asked) patience(n *yaml.Node) (err error) {
+	a.search().Patience, err = time.ParseDuration(n.Value)
+	return err
+}
+
+// Seek adds the flags of a search.
+func (a *Asked) Seek(metric, halve, ask string, patience time.Duration) (err error) {
+	if metric+halve+ask == "" && patience == 0 {
+		return nil
+	}
+	s := a.search()
+	if metric != "" {
+		s.Metric = metric
+	}
+	if patience != 0 {
+		s.Patience = patience
+	}
+	if halve != "" {
+		if s.Halve, err = ParseRungs(halve); err != nil {
+			return fmt.Errorf("--halve: %w", err)
+		}
+	}
+	if ask != "" {
+		if s.Ask, err = words(ask); err != nil {
+			return fmt.Errorf("--ask: %w", err)
+		}
+	}
+	return nil
 }

@@ -53,6 +53,7 @@ type Spec struct {
 	Jobs    int      `json:"jobs"`
 	// Engine is what runs the trials: nil is this machine.
 	Engine *Engine `json:"on,omitempty"`
+	Search *Search `json:"search,omitempty"` // nil: the space is a list
 	// Shared are settings of the one plan of --same-plan, for every trial.
 	Shared     Assignment   `json:"same_plan,omitempty"`
 	SharedCost *ladder.Cost `json:"same_plan_cost,omitempty"` // nil: without --same-plan
@@ -246,10 +247,11 @@ func (h *History) ended(row *Row, e Event) {
 	h.ends++
 }
 
-// again makes rows that did not succeed wait again. Rows that are running stay: their launch may live.
+// again makes rows that did not succeed wait again. In a search a failure is an answer, which it knows already. Rows that are running stay: their launch may live.
 func (h *History) again() {
 	for _, r := range h.Rows {
-		if r.State != Succeeded && r.State != Running {
+		settled := h.Spec.Search != nil && (r.State == CannotFit || r.State == OutOfMemory || r.State == Failed)
+		if r.State != Succeeded && r.State != Running && !settled {
 			r.State, r.lost, r.fresh = Waiting, 0, false
 		}
 	}
@@ -285,9 +287,14 @@ func (h *History) Count() map[State]int {
 }
 
 // Code is the exit code of the sweep: 0 if every row succeeded, 1 if one failed; if the others only did not run, 75 or
-// 78. 75 comes before 78: there is something to gain by another try.
+// 78. 75 comes before 78: there is something to gain by another try. What a
+// search found to be infeasible is one of its answers.
 func (h *History) Code() int {
 	n := h.Count()
+	if h.Spec.Search != nil && n[Succeeded] > 0 {
+		delete(n, CannotFit)
+		delete(n, OutOfMemory)
+	}
 	switch {
 	case n[Failed]+n[OutOfMemory]+n[Died] > 0:
 		return 1
@@ -295,7 +302,7 @@ func (h *History) Code() int {
 		return run.TryLater
 	case n[CannotFit] > 0:
 		return run.CannotFit
-	case n[Succeeded] == len(h.Rows) && h.Done:
+	case n[Waiting]+n[Running]+n[Interrupted] == 0 && h.Done:
 		return 0
 	}
 	return 1

@@ -33,7 +33,7 @@ type Result struct {
 	Rate     float64       `json:"samples_per_second,omitempty"`
 	Took     time.Duration `json:"took_ns,omitempty"` // all attempts together
 	Metrics  metric.Set    `json:"metrics,omitempty"`
-	// Need is what a refused plan would have needed at least, and Room what there was; 0: not known.
+	// Need is what a trial that does not fit needs at least, and Room what there was; 0: not known.
 	Need unit.Bytes `json:"need_bytes,omitempty"`
 	Room unit.Bytes `json:"room_bytes,omitempty"`
 }
@@ -48,16 +48,17 @@ const (
 // ReadResult reads a document of --json-file.
 func ReadResult(doc []byte) (Result, error) {
 	var d struct {
-		Version  int           `json:"version"`
-		Run      string        `json:"run"`
-		Ending   run.Ending    `json:"ending"`
-		Code     int           `json:"exit_code"`
-		Error    string        `json:"error"`
-		Stop     *run.Stop     `json:"stop"`
-		Job      *job.Job      `json:"job"`
-		Attempts []run.Attempt `json:"attempts"`
-		Outcome  *run.Outcome  `json:"outcome"`
-		Metrics  metric.Set    `json:"metrics"`
+		Version  int             `json:"version"`
+		Run      string          `json:"run"`
+		Ending   run.Ending      `json:"ending"`
+		Code     int             `json:"exit_code"`
+		Error    string          `json:"error"`
+		Stop     *run.Stop       `json:"stop"`
+		Job      *job.Job        `json:"job"`
+		Attempts []run.Attempt   `json:"attempts"`
+		Outcome  *run.Outcome    `json:"outcome"`
+		Metrics  metric.Set      `json:"metrics"`
+		Short    *run.Infeasible `json:"infeasible"`
 	}
 	if err := json.Unmarshal(doc, &d); err != nil {
 		return Result{}, fmt.Errorf("reading a trial's result: %w", err)
@@ -95,11 +96,11 @@ func ReadResult(doc []byte) (Result, error) {
 			r.Attempts, r.Took = 1, last.Took
 		}
 	}
-	if d.Stop != nil && d.Stop.Refused != nil {
-		r.Room = d.Stop.Refused.Room
-		for _, c := range d.Stop.Refused.Choices {
-			r.Need = max(r.Need, c.Estimate.Total())
-		}
+	if s := d.Short; s != nil && s.Peak != nil {
+		r.Need = *s.Peak
+	}
+	if s := d.Short; s != nil && s.Room != nil {
+		r.Room = *s.Room
 	}
 	if d.Stop != nil && d.Ending != run.Succeeded && d.Stop.Why != "" {
 		r.Why = d.Stop.Why

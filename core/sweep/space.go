@@ -116,11 +116,11 @@ func (s Space) Check() error {
 			return err
 		}
 		for _, key := range d.Keys {
-			switch {
-			case seen[key]:
+			if seen[key] {
 				return fmt.Errorf("%s has values twice", key)
-			case strings.ContainsAny(key, "{}= \t\n\x00") || key == "env:" || strings.Trim(key, "-") == "":
-				return fmt.Errorf("%q cannot be a key", key)
+			}
+			if err := CheckKey(key); err != nil {
+				return err
 			}
 			seen[key] = true
 		}

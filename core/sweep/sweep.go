@@ -58,6 +58,9 @@ type Trial struct {
 	Assignment Assignment `json:"assignment,omitempty"`
 	// Command is the trial's own command, for rows that were given as whole commands.
 	Command []string `json:"command,omitempty"`
+	// Rung is the rung of successive halving, from 0, and First the trial of rung 0 that this one continues; 0: none.
+	Rung  int `json:"rung,omitempty"`
+	First int `json:"first,omitempty"`
 }
 
 // A Searcher lists the next trials from what happened so far. It is a pure function: the same history gives the same
@@ -82,7 +85,7 @@ func (t Template) Number(first int, all []Assignment) []Trial {
 	trials := make([]Trial, len(all))
 	for i, a := range all {
 		trials[i] = Trial{Number: first + i, Assignment: slices.Clone(a)}
-		own := t.own(first + i)
+		own := strings.NewReplacer(t.own(trials[i])...)
 		for k := range trials[i].Assignment {
 			trials[i].Assignment[k].Value = own.Replace(trials[i].Assignment[k].Value)
 		}

@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,9 +31,10 @@ type Invocation struct {
 // Name is a trial's name: the sweep's and the trial's number.
 func (t Template) Name(trial int) string { return t.Sweep + "-" + strconv.Itoa(trial) }
 
-// own replaces the placeholders that are the trial's own.
-func (t Template) own(trial int) *strings.Replacer {
-	return strings.NewReplacer("{trial}", strconv.Itoa(trial), "{name}", t.Name(trial))
+// own are the placeholders that are the trial's own, each followed by its text.
+func (t Template) own(trial Trial) []string {
+	return []string{"{trial}", strconv.Itoa(trial.Number), "{name}", t.Name(trial.Number),
+		"{first}", strconv.Itoa(cmp.Or(trial.First, trial.Number))}
 }
 
 // Render puts a trial's values into the command. A key whose placeholder {KEY} stands in the command or in another
@@ -46,10 +48,10 @@ func (t Template) Render(trial Trial) (Invocation, error) {
 	if len(args) == 0 {
 		return Invocation{}, fmt.Errorf("trial %d has no command", trial.Number)
 	}
-	small := t.own(trial.Number)
+	small := strings.NewReplacer(t.own(trial)...)
 	asked := slices.Concat(trial.Assignment, t.Shared)
 	values := make(Assignment, len(asked))
-	pairs := []string{"{trial}", strconv.Itoa(trial.Number), "{name}", t.Name(trial.Number)}
+	pairs := t.own(trial)
 	for i, s := range asked {
 		values[i] = Setting{s.Key, small.Replace(s.Value)}
 		if !slices.Contains(reserved, s.Key) {
@@ -88,7 +90,7 @@ func (t Template) Render(trial Trial) (Invocation, error) {
 
 // reserved are the placeholders that are always the trial's own. A key of the same name, such as the name of an
 // experiment in a recipe, has no placeholder.
-var reserved = []string{"trial", "name"}
+var reserved = []string{"trial", "name", "first"}
 
 // withOption gives an option of the program a value. What stands before the script, such as Python's own options or a
 // launcher's, is not the program's.

@@ -4,11 +4,13 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -54,6 +56,9 @@ type SweepRow struct {
 	Steps      *int64           `json:"steps"`
 	Rate       *float64         `json:"samples_per_second"`
 	Seconds    *float64         `json:"seconds"` // of all attempts of the last start
+	Metrics    metric.Set       `json:"metrics,omitempty"`
+	Rung       int              `json:"rung,omitempty"`  // of successive halving, from 0
+	First      int              `json:"first,omitempty"` // the trial of its first rung
 	Run        string           `json:"run,omitempty"`
 	Why        string           `json:"why,omitempty"`
 	Began      *time.Time       `json:"began"`
@@ -87,8 +92,8 @@ func SweepDocument(h *sweep.History, folder string, driver int) SweepDoc {
 // RowOfTrial returns the document of one row.
 func RowOfTrial(h *sweep.History, r *sweep.Row) SweepRow {
 	row := SweepRow{Trial: r.Number, Name: sweep.Template{Sweep: h.Spec.Name}.Name(r.Number), State: string(r.State),
-		Assignment: append(sweep.Assignment{}, r.Assignment...), Command: r.Command, Starts: r.Starts,
-		Began: known(r.Begun), Ended: known(r.Over)}
+		Assignment: append(sweep.Assignment{}, r.Assignment...), Command: r.Command, Starts: r.Starts, Rung: r.Rung,
+		First: r.First, Began: known(r.Begun), Ended: known(r.Over)}
 	res := r.Result
 	if res == nil || r.State == sweep.Running || r.State == sweep.Waiting {
 		return row
@@ -97,7 +102,7 @@ func RowOfTrial(h *sweep.History, r *sweep.Row) SweepRow {
 	row.Attempts, row.Short, row.Run, row.Why, row.PeakIs = res.Attempts, res.Short, res.Run, res.Why, res.PeakIs
 	row.Peak, row.Steps, row.Rate = known(res.Peak), known(res.Length), known(res.Rate)
 	row.Micro, row.Accum, row.Global = known(res.Batch.Micro), known(res.Batch.Accumulation), known(res.Batch.Global())
-	row.Seconds = known(res.Took.Seconds())
+	row.Seconds, row.Metrics = known(res.Took.Seconds()), res.Metrics
 	if res.Cost != nil {
 		cost := res.Cost.String()
 		row.Cost = &cost
@@ -125,8 +130,8 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 	for _, r := range h.Rows {
 		wide = max(wide, min(44, len([]rune(rowTitle(r)))))
 	}
-	p.line("%5s  %s  %-13s %-9s %-9s %-16s %-14s %-24s %s", "trial", pad("values", wide), "state", "cost", "attempts",
-		"batch", "peak", "run", "changed")
+	p.line("%5s  %s  %-13s %-9s %-9s %-16s %-14s %-16s %-24s %s", "trial", pad("values", wide), "state", "cost", "attempts",
+		"batch", "peak", "metric", "run", "changed")
 	beyond := false
 	for _, r := range h.Rows {
 		p.sweepRow(r, wide)
@@ -138,7 +143,7 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 }
 
 func (p Printer) sweepRow(r *sweep.Row, wide int) {
-	cost, attempts, batch, peak, run, changed := "", "", "", "", "", ""
+	cost, attempts, batch, peak, figure, run, changed := "", "", "", "", "", "", ""
 	if res := r.Result; res != nil && r.State != sweep.Running && r.State != sweep.Waiting {
 		if res.Cost != nil {
 			cost = res.Cost.String()
@@ -153,6 +158,11 @@ func (p Printer) sweepRow(r *sweep.Row, wide int) {
 		if res.Peak > 0 {
 			peak = res.Peak.String()
 		}
+		if names := res.Metrics.Names(); len(names) > 0 {
+			if figure = OneLine(names[0]) + " diverged"; !res.Metrics[names[0]].Diverged && res.Metrics[names[0]].Best != nil {
+				figure = OneLine(names[0]) + fmt.Sprintf(" %.5g", res.Metrics[names[0]].Best.Value)
+			}
+		}
 	}
 	state := pad(string(r.State), 13)
 	switch r.State {
@@ -162,9 +172,8 @@ func (p Printer) sweepRow(r *sweep.Row, wide int) {
 	default:
 		state = p.red(state)
 	}
-	p.line("%5d  %s  %s %-9s %-9s %-16s %-14s %-24s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state, cost,
-		attempts, batch,
-		peak, run, changed)
+	p.line("%5d  %s  %s %-9s %-9s %-16s %-14s %-16s %-24s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state,
+		cost, attempts, batch, peak, clip(figure, 16), run, changed)
 	if res := r.Result; res != nil && res.Why != "" && (r.State == sweep.Failed || r.State == sweep.OutOfMemory ||
 		r.State == sweep.CannotFit || r.State == sweep.NoRoom || r.State == sweep.Died) {
 		p.line("%5s  %s", "", OneLine(res.Why))
@@ -268,11 +277,18 @@ func (p Printer) SweepEnd(h *sweep.History, why string, code int) {
 	}
 }
 
-// SweepCSV writes the rows as CSV, with a column for each key.
+// SweepCSV writes the rows as CSV, with a column for the best value of each metric and for each key.
 func SweepCSV(w io.Writer, h *sweep.History) error {
-	var keys []string
+	var keys, figures []string
 	seen := map[string]bool{}
 	for _, r := range h.Rows {
+		if r.Result != nil {
+			for _, name := range r.Result.Metrics.Names() {
+				if name = "metric " + name; !slices.Contains(figures, name) {
+					figures = append(figures, name)
+				}
+			}
+		}
 		for _, s := range r.Assignment {
 			if !seen[s.Key] {
 				seen[s.Key] = true
@@ -282,10 +298,8 @@ func SweepCSV(w io.Writer, h *sweep.History) error {
 	}
 	out := csv.NewWriter(w)
 	out.Write(append([]string{"trial", "name", "state", "starts", "exit_code", "cost", "beyond_numerics", "changes",
-		"attempts",
-		"out_of_memory", "micro_batch", "accumulation", "global_batch", "peak_bytes", "steps", "samples_per_second",
-		"seconds", "run",
-		"why", "command"}, keys...))
+		"attempts", "out_of_memory", "micro_batch", "accumulation", "global_batch", "peak_bytes", "steps",
+		"samples_per_second", "seconds", "run", "why", "command"}, slices.Concat(figures, keys)...))
 	for _, r := range h.Rows {
 		d := RowOfTrial(h, r)
 		line := []string{strconv.Itoa(d.Trial), d.Name, d.State, strconv.Itoa(d.Starts), cellOf(d.ExitCode), cellOf(d.Cost),
@@ -294,6 +308,13 @@ func SweepCSV(w io.Writer, h *sweep.History) error {
 			cellOf(d.Global), "", cellOf(d.Steps), cellOf(d.Rate), cellOf(d.Seconds), d.Run, d.Why, Quote(d.Command)}
 		if d.Peak != nil {
 			line[13] = strconv.FormatInt(int64(*d.Peak), 10)
+		}
+		for _, name := range figures {
+			cell := ""
+			if m, ok := d.Metrics[strings.TrimPrefix(name, "metric ")]; ok && m.Best != nil && !m.Diverged {
+				cell = strconv.FormatFloat(m.Best.Value, 'g', -1, 64)
+			}
+			line = append(line, cell)
 		}
 		for _, key := range keys {
 			value, _ := r.Assignment.Get(key)
