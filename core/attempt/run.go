@@ -48,11 +48,10 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	x.waitForPort(ctx, a.command)
 	x.attempts++
 	spec, clear, err := x.spec(a, l.tap, watch)
-	spec.Divert = leaver.divert
-	if err == nil && x.Signals != nil {
+	defer clear()
+	if spec.Divert = leaver.divert; err == nil && x.Signals != nil {
 		err = x.Signals.Pending()
 	}
-	defer clear()
 	if err != nil {
 		guard.stop()
 		leaver.stop()

@@ -39,33 +39,37 @@ type Quote struct {
 	Beyond    *run.Beyond   `json:"beyond,omitempty"`
 }
 
+// planned is the part of a document of `launch plan --json` that a quote is made of.
+type planned struct {
+	Version int                          `json:"version"`
+	Plugin  string                       `json:"plugin"`
+	Device  *struct{ Name, Kind string } `json:"device"`
+	Room    *unit.Bytes                  `json:"room_bytes"`
+	Verdict string                       `json:"verdict"`
+	Phases  []struct {
+		Phase, Rung    string
+		Asked, Planned estimate
+		Slowdown       float64
+	} `json:"phases"`
+	Host []struct {
+		Room    string
+		Planned estimate
+	} `json:"host"`
+	Edits     []config.Edit          `json:"edits"`
+	Cost      ladder.Cost            `json:"cost"`
+	Batch     *struct{ Asked int64 } `json:"global_batch"`
+	Steps     int64                  `json:"steps"`
+	Exclusive string                 `json:"exclusive"`
+	Stop      *run.Stop              `json:"stop"`
+}
+
+type estimate struct {
+	Total *unit.Bytes `json:"total_bytes"`
+}
+
 // ReadQuote reads a document of `launch plan --json`.
 func ReadQuote(trial int, doc []byte) (Quote, error) {
-	type estimate struct {
-		Total *unit.Bytes `json:"total_bytes"`
-	}
-	var d struct {
-		Version int                          `json:"version"`
-		Plugin  string                       `json:"plugin"`
-		Device  *struct{ Name, Kind string } `json:"device"`
-		Room    *unit.Bytes                  `json:"room_bytes"`
-		Verdict string                       `json:"verdict"`
-		Phases  []struct {
-			Phase, Rung    string
-			Asked, Planned estimate
-			Slowdown       float64
-		} `json:"phases"`
-		Host []struct {
-			Room    string
-			Planned estimate
-		} `json:"host"`
-		Edits     []config.Edit          `json:"edits"`
-		Cost      ladder.Cost            `json:"cost"`
-		Batch     *struct{ Asked int64 } `json:"global_batch"`
-		Steps     int64                  `json:"steps"`
-		Exclusive string                 `json:"exclusive"`
-		Stop      *run.Stop              `json:"stop"`
-	}
+	var d planned
 	if err := json.Unmarshal(doc, &d); err != nil {
 		return Quote{}, fmt.Errorf("reading the plan of trial %d: %w", trial, err)
 	}
@@ -80,13 +84,22 @@ func ReadQuote(trial int, doc []byte) (Quote, error) {
 	if d.Device != nil {
 		q.Device = d.Device.Name
 	}
+	if d.Batch != nil {
+		q.Global = d.Batch.Asked
+	}
+	d.memory(&q)
+	if d.Stop != nil {
+		q.Stop, q.Beyond = d.Stop.Why, d.Stop.Beyond
+	}
+	return q, nil
+}
+
+// memory adds what the phases and host memory need.
+func (d *planned) memory(q *Quote) {
 	for _, h := range d.Host { // "/dev/shm" is in host memory
 		if h.Room != "/dev/shm" && h.Planned.Total != nil {
 			q.Memory = *h.Planned.Total
 		}
-	}
-	if d.Batch != nil {
-		q.Global = d.Batch.Asked
 	}
 	known := true
 	for _, p := range d.Phases {
@@ -107,10 +120,6 @@ func ReadQuote(trial int, doc []byte) (Quote, error) {
 	if !known { // the fullest phase may be one whose need is not known
 		q.Needs = 0
 	}
-	if d.Stop != nil {
-		q.Stop, q.Beyond = d.Stop.Why, d.Stop.Beyond
-	}
-	return q, nil
 }
 
 // Conflicts returns an error if two trials would write into the same folder.
