@@ -82,7 +82,8 @@ func (f *sweepFlags) add(to *pflag.FlagSet) {
 	to.Uint64Var(&f.seed, "seed", 0, "of --random: the same seed draws the same rows")
 	to.IntVarP(&f.jobs, "jobs", "j", 1, "how many trials run at the same time")
 	to.StringVar(&f.metric, "metric", "", "the metric by which --halve and --ask compare trials")
-	to.StringVar(&f.halve, "halve", "", "KEY=LENGTHS: run all rows to the first length, the best of them to the next, and so on")
+	to.StringVar(&f.halve, "halve", "", "KEY=LENGTHS: run all rows to the first length, the best of them to the "+
+		"next, and so on")
 	to.StringVar(&f.ask, "ask", "", "COMMAND: a program that chooses the trials (docs/searching.md)")
 	to.DurationVar(&f.askTimeout, "ask-timeout", 0, "how long that program may take for an answer (default: no limit)")
 	to.BoolVar(&f.snapshot, "snapshot", false, "run from a copy of the code as it is now (a git worktree)")
@@ -327,7 +328,8 @@ func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.T
 		if spec.Search != nil {
 			count = "a search"
 		}
-		say.Line("sweep %s: %s, %d at the same time; launch sweep status %s prints the table", spec.Name, count, a.Jobs, spec.Name)
+		say.Line("sweep %s: %s, %d at the same time; launch sweep status %s prints the table", spec.Name, count, a.Jobs,
+			spec.Name)
 		say.SamePlan(spec)
 	}
 	return driveSweep(ctx, s, j, h, trials, t)
@@ -419,7 +421,8 @@ func executor(s settings, spec sweep.Spec, dir string) (*local.Executor, error) 
 }
 
 // driveSweep drives a sweep whose journal this process holds. It closes the journal. trials is the list of a new sweep.
-func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.History, trials []sweep.Trial, t sweep.Template) error {
+func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.History, trials []sweep.Trial,
+	t sweep.Template) error {
 	defer j.Close()
 	say := reporter(s)
 	x, err := executor(s, h.Spec, t.Dir)

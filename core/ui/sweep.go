@@ -91,7 +91,8 @@ func SweepDocument(h *sweep.History, folder string, driver int) SweepDoc {
 // RowOfTrial returns the document of one row.
 func RowOfTrial(h *sweep.History, r *sweep.Row) SweepRow {
 	row := SweepRow{Trial: r.Number, Name: sweep.Template{Sweep: h.Spec.Name}.Name(r.Number), State: string(r.State),
-		Assignment: append(sweep.Assignment{}, r.Assignment...), Command: r.Command, Starts: r.Starts, Rung: r.Rung, First: r.First, Began: known(r.Begun), Ended: known(r.Over)}
+		Assignment: append(sweep.Assignment{}, r.Assignment...), Command: r.Command, Starts: r.Starts, Rung: r.Rung,
+		First: r.First, Began: known(r.Begun), Ended: known(r.Over)}
 	res := r.Result
 	if res == nil || r.State == sweep.Running || r.State == sweep.Waiting {
 		return row
@@ -128,7 +129,8 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 	for _, r := range h.Rows {
 		wide = max(wide, min(44, len([]rune(rowTitle(r)))))
 	}
-	p.line("%5s  %s  %-13s %-9s %-9s %-16s %-14s %-16s %-24s %s", "trial", pad("values", wide), "state", "cost", "attempts",
+	p.line("%5s  %s  %-13s %-9s %-9s %-16s %-14s %-16s %-24s %s", "trial", pad("values", wide), "state", "cost",
+		"attempts",
 		"batch", "peak", "metric", "run", "changed")
 	beyond := false
 	for _, r := range h.Rows {
@@ -170,7 +172,8 @@ func (p Printer) sweepRow(r *sweep.Row, wide int) {
 	default:
 		state = p.red(state)
 	}
-	p.line("%5d  %s  %s %-9s %-9s %-16s %-14s %-16s %-24s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state, cost, attempts, batch,
+	p.line("%5d  %s  %s %-9s %-9s %-16s %-14s %-16s %-24s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state,
+		cost, attempts, batch,
 		peak, clip(figure, 16), run, changed)
 	if res := r.Result; res != nil && res.Why != "" && (r.State == sweep.Failed || r.State == sweep.OutOfMemory ||
 		r.State == sweep.CannotFit || r.State == sweep.NoRoom || r.State == sweep.Died) {

@@ -123,7 +123,8 @@ func read(path, script string) (*declaration, error) {
 		return nil, fmt.Errorf("%w: %s is about %s", plugin.ErrNotMine, path, f.root.Get("script").Text())
 	}
 	d := &declaration{path: path}
-	for _, part := range []func(*declaration) error{f.readPlaces, f.readRungs, f.readSigns, f.readMetrics, f.readConfirm, f.readResume} {
+	for _, part := range []func(*declaration) error{f.readPlaces, f.readRungs, f.readSigns, f.readMetrics,
+		f.readConfirm, f.readResume} {
 		if err := part(d); err != nil {
 			return nil, err
 		}
