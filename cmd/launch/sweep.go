@@ -144,6 +144,9 @@ Exit code: 0 if every row fits, or if nothing is known of that; 78 if a row will
 }
 
 func planSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Trial, asJSON bool) error {
+	if a.Search != nil && len(a.Search.Ask) > 0 {
+		return errors.New("a searcher program chooses the rows while the sweep runs: there are none to plan")
+	}
 	spec, t, err := a.Spec(record.MaskArgs(a.Command))
 	if err != nil {
 		return err
