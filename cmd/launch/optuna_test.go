@@ -15,8 +15,10 @@ func TestOptuna(t *testing.T) {
 	if python == "" {
 		python = testPython()
 	}
-	if out, err := exec.Command(python, "-c", "import optuna; optuna.trial.Trial.set_constraint").CombinedOutput(); err != nil {
-		t.Skipf("%s has no optuna of version 5, so examples/optuna is not tested (name another Python in LAUNCH_OPTUNA_PYTHON): %s", python, out)
+	if out, err := exec.Command(python, "-c", "import optuna; "+
+		"optuna.trial.Trial.set_constraint").CombinedOutput(); err != nil {
+		t.Skipf("%s has no optuna of version 5, so examples/optuna is not tested (name another Python in "+
+			"LAUNCH_OPTUNA_PYTHON): %s", python, out)
 	}
 	launch, err := exec.LookPath("launch")
 	if err != nil {

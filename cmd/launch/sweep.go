@@ -85,7 +85,8 @@ func (f *sweepFlags) add(to *pflag.FlagSet) {
 	to.Uint64Var(&f.seed, "seed", 0, "of --random: the same seed draws the same rows")
 	to.IntVarP(&f.jobs, "jobs", "j", 1, "how many trials run at the same time")
 	to.StringVar(&f.metric, "metric", "", "the metric by which --halve and --ask compare trials")
-	to.StringVar(&f.halve, "halve", "", "KEY=LENGTHS: run all rows to the first length, the best of them to the next, and so on")
+	to.StringVar(&f.halve, "halve", "", "KEY=LENGTHS: run all rows to the first length, the best of them to the "+
+		"next, and so on")
 	to.StringVar(&f.ask, "ask", "", "COMMAND: a program that chooses the trials (docs/searching.md)")
 	to.DurationVar(&f.askTimeout, "ask-timeout", 0, "how long that program may take for an answer (default: no limit)")
 	to.BoolVar(&f.snapshot, "snapshot", false, "run from a copy of the code as it is now (a git worktree)")
@@ -154,6 +155,9 @@ Exit code: 0 if every row fits, or if nothing is known of that; 78 if a row will
 }
 
 func planSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Trial, asJSON bool) error {
+	if a.Search != nil && len(a.Search.Ask) > 0 {
+		return errors.New("a searcher program chooses the rows while the sweep runs: there are none to plan")
+	}
 	spec, t, err := a.Spec(record.MaskArgs(a.Command))
 	if err != nil {
 		return err

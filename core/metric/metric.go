@@ -98,8 +98,8 @@ func (s *Set) Add(name string, d Direction, p Point) {
 // Names are the names in order.
 func (s Set) Names() []string { return slices.Sorted(maps.Keys(s)) }
 
-// Continued returns the metrics of a training that went on: earlier had reached the step from which it was resumed. What
-// was best before that is the training's own, if it was reported up to there; what came later was lost.
+// Continued returns the metrics of a training that went on: earlier had reached the step from which it was resumed.
+// What was best before that is the training's own, if it was reported up to there; what came later was lost.
 func (s Set) Continued(earlier Set, from int64) Set {
 	out := maps.Clone(s)
 	for name, before := range earlier {

@@ -31,7 +31,8 @@ func TestAdd(t *testing.T) {
 // A resumed training has the best value from before its saved state, and not one that came after it and was lost.
 func TestContinued(t *testing.T) {
 	at := func(best, step float64) Set {
-		return Set{"psnr": {Name: "psnr", Direction: Maximise, Best: &Point{best, int64(step)}, Last: &Point{best, int64(step)}}}
+		return Set{"psnr": {Name: "psnr", Direction: Maximise, Best: &Point{best, int64(step)}, Last: &Point{best,
+			int64(step)}}}
 	}
 	for name, tt := range map[string]struct {
 		now, before Set

@@ -223,8 +223,8 @@ func (s *stream) event(e Event, number int, text string) {
 	}
 }
 
-// iteration is the highest of all streams: a bar and a validation's results may be on different ones. NoStep if there is
-// none, or if it is only a count within an epoch.
+// iteration is the highest of all streams: a bar and a validation's results may be on different ones. NoStep if
+// there is none, or if it is only a count within an epoch.
 func (d *Detector) iteration() int64 {
 	n := int64(metric.NoStep)
 	for _, s := range d.streams {

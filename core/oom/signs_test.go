@@ -199,7 +199,8 @@ func TestTailOfATerminal(t *testing.T) {
 	}
 }
 
-// A metric without a step has the step of the progress, on whatever stream that is; unknown where the count begins again.
+// A metric without a step has the step of the progress, on whatever stream that is; unknown where the count begins
+// again.
 func TestMetrics(t *testing.T) {
 	signs := job.Signs{Lines: []job.Sign{
 		{Kind: job.Progress, Pattern: `step (?P<iteration>\d+)`},
@@ -213,7 +214,8 @@ func TestMetrics(t *testing.T) {
 	write(t, d, Stderr, "step 1\n")
 	write(t, d, Terminal, "accuracy 0.5\n")
 	acc, loss := d.State().Metrics["acc"], d.State().Metrics["loss"]
-	if *acc.Best != (metric.Point{Value: 0.9, Step: 100}) || *acc.Last != (metric.Point{Value: 0.5, Step: metric.NoStep}) ||
+	if *acc.Best != (metric.Point{Value: 0.9, Step: 100}) || *acc.Last != (metric.Point{Value: 0.5,
+		Step: metric.NoStep}) ||
 		*loss.Last != (metric.Point{Value: 0.3, Step: 1050}) {
 		t.Errorf("%v %v, %v", acc.Best, acc.Last, loss.Last)
 	}

@@ -86,8 +86,8 @@ func (s Spec) Template() Template {
 	return Template{Sweep: s.Name, Command: s.Command, Dir: cmp.Or(s.Snapshot, s.Dir), Shared: s.Shared}
 }
 
-// Listing is the searcher of a recorded sweep, unless a program chooses its trials. The journal has all trials of a list, unless the process was killed
-// before it had written them.
+// Listing is the searcher of a recorded sweep, unless a program chooses its trials. The journal has all trials of a
+// list, unless the process was killed before it had written them.
 func Listing(h *History) (Searcher, error) {
 	if len(h.Spec.Command) == 0 && !h.Done {
 		return nil, fmt.Errorf("the commands of sweep %s were never recorded: start another one", h.Spec.Name)

@@ -184,7 +184,8 @@ func (s *Sweep) list() {
 	if len(next) > 0 || done {
 		s.note(Event{Kind: Listed, Trials: next, Done: done})
 	}
-	if s.failed == nil && len(next) == 0 && !done && !s.awaits() && len(s.History.Running()) == 0 && len(s.History.Waiting()) == 0 {
+	if s.failed == nil && len(next) == 0 && !done && !s.awaits() && len(s.History.Running()) == 0 &&
+		len(s.History.Waiting()) == 0 {
 		s.fail(errors.New("the searcher lists no trial and waits for none"))
 	}
 }

@@ -10,8 +10,8 @@ import (
 // them to the second, and so on. The share that goes on is the ratio of the two lengths, so that each rung costs the
 // same. A rung begins when the one before it has ended.
 //
-// A trial that needs more memory than there is takes no place. On the first rung another row of a random space takes it;
-// on a later one, the next best of the rung below.
+// A trial that needs more memory than there is takes no place. On the first rung another row of a random space
+// takes it; on a later one, the next best of the rung below.
 type Halving struct {
 	Metric string
 	Rungs  Rungs
@@ -126,6 +126,7 @@ func (s *Halving) promote(h *History, rung int, sources []*Row, want int) (next 
 
 // Describe names the rungs in one line, for a person.
 func (s *Halving) Describe() string {
-	return fmt.Sprintf("successive halving: %d trials with %s=%s, the best go on to %v", s.Places, s.Rungs.Key, s.Rungs.Lengths[0],
+	return fmt.Sprintf("successive halving: %d trials with %s=%s, the best go on to %v", s.Places, s.Rungs.Key,
+		s.Rungs.Lengths[0],
 		s.Rungs.Lengths[1:])
 }

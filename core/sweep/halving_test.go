@@ -61,7 +61,8 @@ func simulate(t interface{ Fatal(...any) }, spec Spec, searcher func(*History) S
 
 func scored(v float64) Result {
 	p := &metric.Point{Value: v, Step: 1}
-	return Result{Ending: run.Succeeded, Known: true, Metrics: metric.Set{"psnr": {Name: "psnr", Direction: metric.Maximise, Last: p, Best: p}}}
+	return Result{Ending: run.Succeeded, Known: true, Metrics: metric.Set{"psnr": {Name: "psnr",
+		Direction: metric.Maximise, Last: p, Best: p}}}
 }
 
 var (
@@ -149,7 +150,8 @@ func TestHalving(t *testing.T) {
 				t.Error(diff)
 			}
 			for _, r := range h.Rows {
-				if first := h.Row(r.First); r.Rung > 0 && (first == nil || first.Rung != 0 || value(first.Trial, "x") != value(r.Trial, "x")) {
+				if first := h.Row(r.First); r.Rung > 0 && (first == nil || first.Rung != 0 || value(first.Trial,
+					"x") != value(r.Trial, "x")) {
 					t.Errorf("trial %d continues %d", r.Number, r.First)
 				}
 			}
@@ -185,8 +187,8 @@ func TestHalvingReplacesInfeasible(t *testing.T) {
 	}
 }
 
-// Whatever happens and in whichever order: who goes on is the best of the rung below, nobody runs twice on a rung, and no
-// infeasible trial costs another its place.
+// Whatever happens and in whichever order: who goes on is the best of the rung below, nobody runs twice on a rung,
+// and no infeasible trial costs another its place.
 func TestHalvingRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 30).Draw(t, "rows")
@@ -195,7 +197,8 @@ func TestHalvingRules(t *testing.T) {
 		h := simulate(t, spec, searcher, func(tr Trial) Result {
 			id := [2]float64{value(tr, "x"), value(tr, "steps")}
 			if _, ok := fate[id]; !ok {
-				fate[id] = rapid.SampledFrom([]Result{refused, short, crashed, scored(1), scored(2), scored(3), scored(4)}).Draw(t, "fate")
+				fate[id] = rapid.SampledFrom([]Result{refused, short, crashed, scored(1), scored(2), scored(3),
+					scored(4)}).Draw(t, "fate")
 			}
 			return fate[id]
 		}, func(running int) int { return rapid.IntRange(0, running-1).Draw(t, "ends") })
@@ -232,27 +235,32 @@ func TestHalvingRules(t *testing.T) {
 
 func TestScore(t *testing.T) {
 	diverged := scored(1)
-	diverged.Metrics["psnr"] = metric.Metric{Name: "psnr", Direction: metric.Maximise, Diverged: true, Best: &metric.Point{Value: 3}}
+	diverged.Metrics["psnr"] = metric.Metric{Name: "psnr", Direction: metric.Maximise, Diverged: true,
+		Best: &metric.Point{Value: 3}}
 	two := scored(1)
-	two.Metrics = metric.Set{"psnr": two.Metrics["psnr"], "ssim": {Name: "ssim", Direction: metric.Maximise, Best: &metric.Point{Value: 3}}}
+	two.Metrics = metric.Set{"psnr": two.Metrics["psnr"], "ssim": {Name: "ssim", Direction: metric.Maximise,
+		Best: &metric.Point{Value: 3}}}
 	for name, tt := range map[string]struct {
 		state  State
 		result *Result
 		metric string
 		want   Score
 	}{
-		"a value":       {Succeeded, new(scored(2)), "", Score{Verdict: Scored, Value: 2, Direction: metric.Maximise}},
-		"by its name":   {Succeeded, &two, "ssim", Score{Verdict: Scored, Value: 3, Direction: metric.Maximise}},
-		"several":       {Succeeded, &two, "", Score{Verdict: Bad, Why: "it reported several metrics (psnr, ssim): choose one with --metric"}},
-		"another":       {Succeeded, &two, "acc", Score{Verdict: Bad, Why: `it reported no metric "acc", but psnr, ssim`}},
-		"diverged":      {Succeeded, &diverged, "", Score{Verdict: Bad, Why: "psnr is no finite number"}},
-		"none":          {Succeeded, &Result{Known: true}, "", Score{Verdict: Bad, Why: "it reported no metric"}},
-		"refused":       {CannotFit, &refused, "", Score{Verdict: Infeasible, Why: "cannot fit", Peak: 20 * unit.GiB, Room: 10 * unit.GiB}},
-		"out of memory": {OutOfMemory, &short, "", Score{Verdict: Infeasible, Why: "out of memory", Peak: 11 * unit.GiB, Room: 10 * unit.GiB}},
-		"failed":        {Failed, &crashed, "", Score{Verdict: Bad, Why: "failed"}},
-		"no room":       {NoRoom, &Result{}, "", Score{}},
-		"interrupted":   {Interrupted, &Result{}, "", Score{}},
-		"running":       {Running, new(scored(2)), "", Score{}},
+		"a value":     {Succeeded, new(scored(2)), "", Score{Verdict: Scored, Value: 2, Direction: metric.Maximise}},
+		"by its name": {Succeeded, &two, "ssim", Score{Verdict: Scored, Value: 3, Direction: metric.Maximise}},
+		"several": {Succeeded, &two, "", Score{Verdict: Bad,
+			Why: "it reported several metrics (psnr, ssim): choose one with --metric"}},
+		"another":  {Succeeded, &two, "acc", Score{Verdict: Bad, Why: `it reported no metric "acc", but psnr, ssim`}},
+		"diverged": {Succeeded, &diverged, "", Score{Verdict: Bad, Why: "psnr is no finite number"}},
+		"none":     {Succeeded, &Result{Known: true}, "", Score{Verdict: Bad, Why: "it reported no metric"}},
+		"refused": {CannotFit, &refused, "", Score{Verdict: Infeasible, Why: "cannot fit", Peak: 20 * unit.GiB,
+			Room: 10 * unit.GiB}},
+		"out of memory": {OutOfMemory, &short, "", Score{Verdict: Infeasible, Why: "out of memory", Peak: 11 * unit.GiB,
+			Room: 10 * unit.GiB}},
+		"failed":      {Failed, &crashed, "", Score{Verdict: Bad, Why: "failed"}},
+		"no room":     {NoRoom, &Result{}, "", Score{}},
+		"interrupted": {Interrupted, &Result{}, "", Score{}},
+		"running":     {Running, new(scored(2)), "", Score{}},
 	} {
 		got := (&Row{State: tt.state, Result: tt.result}).Score(tt.metric)
 		if diff := cmp.Diff(tt.want, got); diff != "" {

@@ -247,7 +247,8 @@ func (h *History) ended(row *Row, e Event) {
 	h.ends++
 }
 
-// again makes rows that did not succeed wait again. In a search a failure is an answer, which it knows already. Rows that are running stay: their launch may live.
+// again makes rows that did not succeed wait again. In a search a failure is an answer, which it knows already.
+// Rows that are running stay: their launch may live.
 func (h *History) again() {
 	for _, r := range h.Rows {
 		settled := h.Spec.Search != nil && (r.State == CannotFit || r.State == OutOfMemory || r.State == Failed)

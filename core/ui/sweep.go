@@ -130,7 +130,8 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 	for _, r := range h.Rows {
 		wide = max(wide, min(44, len([]rune(rowTitle(r)))))
 	}
-	p.line("%5s  %s  %-13s %-9s %-9s %-16s %-14s %-16s %-24s %s", "trial", pad("values", wide), "state", "cost", "attempts",
+	p.line("%5s  %s  %-13s %-9s %-9s %-16s %-14s %-16s %-24s %s", "trial", pad("values", wide), "state", "cost",
+		"attempts",
 		"batch", "peak", "metric", "run", "changed")
 	beyond := false
 	for _, r := range h.Rows {

@@ -27,7 +27,8 @@ func (x *checkout) signs() job.Signs {
 			{Kind: job.Progress, Pattern: `Epoch \d+:\s+\d+%\|.*\| (?P<iteration>\d+)/\d+ \[`},
 			{Kind: job.Phase, Phase: ladder.Validation, Pattern: `Evaluating (?:val|test)|Extracting Re-ID features`},
 			{Kind: job.PhaseEnd, Phase: ladder.Validation, Pattern: `^Val (?:Top-1 Acc|mAP):`},
-			{Kind: job.Metric, Name: "top1", Direction: metric.Maximise, Pattern: `^Val Top-1 Acc:\s+(?P<value>` + metric.Number + `)`},
+			{Kind: job.Metric, Name: "top1", Direction: metric.Maximise, Pattern: `^Val Top-1 Acc:\s+(?P<value>` +
+				metric.Number + `)`},
 			{Kind: job.Metric, Name: "mAP", Direction: metric.Maximise, Pattern: `^Val mAP:\s+(?P<value>` + metric.Number + `)`},
 			{Kind: job.SavedState, Pattern: `New best model saved with metric:`},
 			{Kind: job.Succeeded, Pattern: `Training completed! Best metric:`},

@@ -26,7 +26,8 @@ const (
 	// they train: linear accuracy comes from programs of its own (main_lincls.py).
 	lossMeters = `Epoch: \[(?P<step>\d+)\]\[.*\sLoss ` + metric.Number + ` \((?P<value>` + metric.Number + `)\)`
 	lossBar    = `Epoch \[(?P<step>\d+)\]:.* loss=(?P<value>` + metric.Number + `), lr=`
-	lossEpoch  = `^\[Epoch (?P<step>\d+)/\d+\]\s+avg_loss=(?P<value>` + metric.Number + `)` // at 023a7ec, whose bar has the step's
+	lossEpoch  = `^\[Epoch (?P<step>\d+)/\d+\]\s+avg_loss=(?P<value>` + metric.Number +
+		`)` // at 023a7ec, whose bar has the step's
 )
 
 // searches is a line that turns cudnn.benchmark on (main_moco.py:254 at c349e6e, src/training/train_moco.py:183 at

@@ -288,7 +288,8 @@ func TestMetric(t *testing.T) {
 		step         int64
 	}{{"v2", v2Lines, 9.1, 3}, {"v3", v3Lines, 6.91, 3}, {"solar", bar, 11.0803, 0}, {"solar_exp", barOfBranch, 11, 1}} {
 		_, state := judged(t, jobOf(t, r.name), r.output, oom.Exit{Known: true})
-		if m := state.Metrics["loss"]; m.Last == nil || *m.Last != (metric.Point{Value: r.value, Step: r.step}) || m.Direction != metric.Minimise {
+		if m := state.Metrics["loss"]; m.Last == nil || *m.Last != (metric.Point{Value: r.value, Step: r.step}) ||
+			m.Direction != metric.Minimise {
 			t.Errorf("%s: %+v", r.name, state.Metrics)
 		}
 	}

@@ -57,12 +57,14 @@ func signs(r *recipe) job.Signs {
 	return s
 }
 
-// lower are parts of the types of metrics that are better when they are lower. The trainers take a metric without "better"
-// for one that is better when it is higher (base_model.py, _initialize_best_metric_results), whatever it is.
+// lower are parts of the types of metrics that are better when they are lower. The trainers take a metric without
+// "better" for one that is better when it is higher (base_model.py, _initialize_best_metric_results), whatever it is.
 var lower = []string{"lpips", "dists", "niqe", "fid", "brisque", "pieapp"}
 
-// figures are the signs of a validation's metrics (_log_validation_metric_values of all dialects): the recipe names them.
-// With several sets the same names come once for each, and no line has both the set and the figure: then there are none.
+// figures are the signs of a validation's metrics (_log_validation_metric_values of all dialects): the recipe names
+// them.
+// With several sets the same names come once for each, and no line has both the set and the figure: then there are
+// none.
 func (r *recipe) figures() (signs []job.Sign) {
 	sets := 0
 	for _, set := range r.at("datasets").Keys() {
@@ -78,7 +80,10 @@ func (r *recipe) figures() (signs []job.Sign) {
 		m, direction := metrics.Get(name), metric.Maximise
 		kind := strings.ToLower(m.Get("type").Text() + " " + name)
 		better, given := m.Get("better").Str()
-		if better == "lower" || !given && slices.ContainsFunc(lower, func(l string) bool { return strings.Contains(kind, l) }) {
+		if better == "lower" || !given && slices.ContainsFunc(lower, func(l string) bool {
+			return strings.Contains(kind,
+				l)
+		}) {
 			direction = metric.Minimise
 		}
 		signs = append(signs, job.Sign{Kind: job.Metric, Name: name, Direction: direction,

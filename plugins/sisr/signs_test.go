@@ -129,7 +129,8 @@ func TestPrintedMemory(t *testing.T) {
 // The recipe names a validation's metrics, and each dialect prints them in its own layout.
 func TestMetrics(t *testing.T) {
 	recipe := strings.Replace(recipeYAML, "  val_freq: 100\n", "  val_freq: 100\n  metrics_enabled: true\n"+
-		"  metrics:\n    psnr: {type: calculate_psnr}\n    sharp: {type: x, better: lower}\n    lpips: {type: calculate_lpips}\n", 1)
+		"  metrics:\n    psnr: {type: calculate_psnr}\n    sharp: {type: x, better: lower}\n    lpips: {type: "+
+		"calculate_lpips}\n", 1)
 	j, err := recognize(t, folder(t, map[string]string{"x.yml": recipe}, nil), "python", "train.py", "-opt", "x.yml")
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +138,8 @@ func TestMetrics(t *testing.T) {
 	step := "[epoch:   0, iter:   1,000, lr:(2.000e-04)] [eta: 0:00:00]\n"
 	for name, text := range map[string]string{
 		"redux": "2026-11-22 14:45:05,486 INFO: " + step + "2026-11-22 14:45:05,486 INFO: Validation Val\n" +
-			"\t # psnr : 29.2520\tBest: 31.0000 @         5 iter\n\t # sharp:  3.5000\tBest: 3.5 @ 5 iter\n\t # lpips:  0.1200\n\n",
+			"\t # psnr : 29.2520\tBest: 31.0000 @         5 iter\n\t # sharp:  3.5000\tBest: 3.5 @ 5 iter\n\t # lpips:  " +
+			"0.1200\n\n",
 		"rich": "[11/22/26 14:45:07] INFO     [epoch:   0, iter:   1,000,           logger.py:158\n" +
 			"[11/22/26 14:45:05] INFO     Validation Val                     sr_model.py:1081\n" +
 			"                                      # psnr : 29.2520                          \n" +
@@ -145,7 +147,8 @@ func TestMetrics(t *testing.T) {
 			"                                      # sharp:  3.5000                          \n" +
 			"                                      # lpips:  0.1200                          \n" +
 			"[11/22/26 14:45:07] INFO     [epoch:   0, iter:   1,000,           logger.py:158\n",
-		"BasicSR": "2026-11-22 14:45:05,486 INFO: " + step + "INFO: Validation Val\n\t # psnr: 29.2520\tBest: 31.0 @ 5 iter\n\t # sharp: 3.5\n\t # lpips: 0.12\n",
+		"BasicSR": "2026-11-22 14:45:05,486 INFO: " + step +
+			"INFO: Validation Val\n\t # psnr: 29.2520\tBest: 31.0 @ 5 iter\n\t # sharp: 3.5\n\t # lpips: 0.12\n",
 		"neosr": step + "INFO: Validation Val\n\n\t # psnr: 29.2520\x1b[92m........ Best: 31.0000 @ 5 iter\x1b[0m\n" +
 			"\t # sharp: 3.5000\n\t # lpips: 0.1200\n",
 	} {
@@ -157,9 +160,11 @@ func TestMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := func(name string, dir metric.Direction, v float64) metric.Metric {
-			return metric.Metric{Name: name, Direction: dir, Last: &metric.Point{Value: v, Step: 1000}, Best: &metric.Point{Value: v, Step: 1000}}
+			return metric.Metric{Name: name, Direction: dir, Last: &metric.Point{Value: v, Step: 1000},
+				Best: &metric.Point{Value: v, Step: 1000}}
 		}
-		want := metric.Set{"psnr": at("psnr", metric.Maximise, 29.252), "sharp": at("sharp", metric.Minimise, 3.5), "lpips": at("lpips", metric.Minimise, 0.12)}
+		want := metric.Set{"psnr": at("psnr", metric.Maximise, 29.252), "sharp": at("sharp", metric.Minimise, 3.5),
+			"lpips": at("lpips", metric.Minimise, 0.12)}
 		if diff := cmp.Diff(want, d.State().Metrics); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}

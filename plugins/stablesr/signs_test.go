@@ -184,11 +184,13 @@ func TestBenchmark(t *testing.T) {
 
 // A value of the monitored loss is printed where it is among the best.
 func TestMetric(t *testing.T) {
-	text := "Epoch 0, global step 99: val/loss_simple_ema reached 0.12345 (best 0.12345), saving model to \"x.ckpt\" as top 3\n" +
+	text := "Epoch 0, global step 99: val/loss_simple_ema reached 0.12345 (best 0.12345), saving model to " +
+		"\"x.ckpt\" as top 3\n" +
 		"Epoch 1, global step 199: val/loss_simple_ema was not in top 3\n"
 	state := detect(t, stock(t).Signs, "", text).State()
 	want := &metric.Point{Value: 0.12345, Step: 99}
-	if m := state.Metrics["val loss"]; m.Direction != metric.Minimise || m.Best == nil || *m.Best != *want || *m.Last != *want {
+	if m := state.Metrics["val loss"]; m.Direction != metric.Minimise || m.Best == nil || *m.Best != *want ||
+		*m.Last != *want {
 		t.Errorf("%+v", state.Metrics)
 	}
 }

@@ -100,13 +100,16 @@ func TestDeclaredJob(t *testing.T) {
 // One metric, or several.
 func TestDeclaredMetrics(t *testing.T) {
 	one := "{name: psnr, pattern: 'PSNR (?P<value>\\S+)', direction: maximise}"
-	for text, want := range map[string]int{one: 1, "[" + one + ", {name: loss, pattern: 'l=(?P<value>\\S+)', direction: min}]": 2} {
-		r, err := New().Recognize(context.Background(), project(t, "script: train.py\nmicro-batch: --size\nmetric: "+text+"\n"))
+	for text, want := range map[string]int{one: 1, "[" + one +
+		", {name: loss, pattern: 'l=(?P<value>\\S+)', direction: min}]": 2} {
+		r, err := New().Recognize(context.Background(), project(t,
+			"script: train.py\nmicro-batch: --size\nmetric: "+text+"\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		lines := r.Job().Signs.Lines
-		if len(lines) != want || lines[0].Kind != job.Metric || lines[0].Name != "psnr" || lines[0].Direction != metric.Maximise ||
+		if len(lines) != want || lines[0].Kind != job.Metric || lines[0].Name != "psnr" ||
+			lines[0].Direction != metric.Maximise ||
 			lines[want-1].Direction == metric.Maximise && want == 2 {
 			t.Errorf("%s: %+v", text, lines)
 		}
@@ -134,17 +137,20 @@ func TestDeclaredRecipeFile(t *testing.T) {
 
 func TestDeclarationErrors(t *testing.T) {
 	for name, tt := range map[string]struct{ text, says string }{
-		"another script":           {"script: eval.py\nmicro-batch: --b\n", "eval.py"},
-		"no script":                {"micro-batch: --b\n", "which script"},
-		"no micro-batch":           {"script: train.py\n", "micro-batch"},
-		"a misspelled key":         {"script: train.py\nmicrobatch: --b\n", "microbatch"},
-		"no place":                 {"script: train.py\nmicro-batch: 12\n", "a place is"},
-		"no group":                 {"script: train.py\nmicro-batch: --b\nprogress: 'step'\n", "iteration"},
-		"a wrong pattern":          {"script: train.py\nmicro-batch: --b\nprogress: '(?P<iteration>'\n", "missing"},
-		"a metric without a value": {"script: train.py\nmicro-batch: --b\nmetric: {name: a, pattern: b, direction: min}\n", "(?P<value>"},
-		"a metric's direction":     {"script: train.py\nmicro-batch: --b\nmetric: {name: a, pattern: 'b (?P<value>.)', direction: up}\n", "minimise"},
-		"a metric's key":           {"script: train.py\nmicro-batch: --b\nmetric: [{nam: a}]\n", "nam"},
-		"a wrong cost":             {"script: train.py\nmicro-batch: --b\nrungs: [{name: a, at: --a, to: 1, cost: cheap}]\n", "cheap"},
+		"another script":   {"script: eval.py\nmicro-batch: --b\n", "eval.py"},
+		"no script":        {"micro-batch: --b\n", "which script"},
+		"no micro-batch":   {"script: train.py\n", "micro-batch"},
+		"a misspelled key": {"script: train.py\nmicrobatch: --b\n", "microbatch"},
+		"no place":         {"script: train.py\nmicro-batch: 12\n", "a place is"},
+		"no group":         {"script: train.py\nmicro-batch: --b\nprogress: 'step'\n", "iteration"},
+		"a wrong pattern":  {"script: train.py\nmicro-batch: --b\nprogress: '(?P<iteration>'\n", "missing"},
+		"a metric without a value": {"script: train.py\nmicro-batch: --b\nmetric: {name: a, pattern: b, direction: min}\n",
+			"(?P<value>"},
+		"a metric's direction": {"script: train.py\nmicro-batch: --b\nmetric: {name: a, pattern: 'b (?P<value>.)', " +
+			"direction: up}\n", "minimise"},
+		"a metric's key": {"script: train.py\nmicro-batch: --b\nmetric: [{nam: a}]\n", "nam"},
+		"a wrong cost": {"script: train.py\nmicro-batch: --b\nrungs: [{name: a, at: --a, to: 1, cost: " +
+			"cheap}]\n", "cheap"},
 	} {
 		_, err := New().Recognize(context.Background(), project(t, tt.text))
 		if err == nil || !strings.Contains(err.Error(), tt.says) {

@@ -1,4 +1,5 @@
-// Package ask lets a program of the user's choose the trials of a sweep: launch asks and tells in lines of JSON on a pipe.
+// Package ask lets a program of the user's choose the trials of a sweep: launch asks and tells in lines of JSON on
+// a pipe.
 //
 // The decisions are the program's. What it is told comes from the history alone, so a program that is started again, as
 // after launch was killed, is told everything from the beginning.
@@ -174,7 +175,8 @@ func parse(line []byte, first int) (a answer, trials []sweep.Trial, err error) {
 		err = errors.New("it has an assignment, and wants to wait")
 	}
 	if err != nil {
-		return a, nil, fmt.Errorf("the searcher printed %.200q, which is no answer: %w (anything else goes to standard error)",
+		return a, nil, fmt.Errorf("the searcher printed %.200q, which is no answer: %w (anything else goes to standard "+
+			"error)",
 			strings.TrimSpace(string(line)), err)
 	}
 	trials = make([]sweep.Trial, len(all))

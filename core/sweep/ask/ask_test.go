@@ -43,7 +43,8 @@ func script(t *testing.T, body string) (command []string, notes string) {
 	dir := t.TempDir()
 	notes = filepath.Join(dir, "notes")
 	path := filepath.Join(dir, "searcher")
-	text := "#!/bin/sh\nn=0\nwhile read -r line; do\necho \"$line\" >> " + notes + "\ncase $line in\n" + body + "\nesac\ndone\n"
+	text := "#!/bin/sh\nn=0\nwhile read -r line; do\necho \"$line\" >> " + notes + "\ncase $line in\n" + body +
+		"\nesac\ndone\n"
 	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,8 @@ func drive(t *testing.T, h *sweep.History, o Options, trial func(sweep.Start) sw
 		t.Fatal(err)
 	}
 	j := &journal{}
-	d := &sweep.Sweep{History: h, Searcher: s, Template: h.Spec.Template(), Executor: machine{make(chan sweep.End, 100), trial},
+	d := &sweep.Sweep{History: h, Searcher: s, Template: h.Spec.Template(), Executor: machine{make(chan sweep.End, 100),
+		trial},
 		Admission: sweep.Jobs(h.Spec.Jobs), Journal: j}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -75,7 +77,8 @@ func drive(t *testing.T, h *sweep.History, o Options, trial func(sweep.Start) sw
 }
 
 func history(jobs int) *sweep.History {
-	return &sweep.History{Spec: sweep.Spec{Name: "s", Command: []string{"x"}, Dir: "/", Jobs: jobs, Search: &sweep.Search{Ask: []string{"x"}}}}
+	return &sweep.History{Spec: sweep.Spec{Name: "s", Command: []string{"x"}, Dir: "/", Jobs: jobs,
+		Search: &sweep.Search{Ask: []string{"x"}}}}
 }
 
 func fate(s sweep.Start) sweep.Result {
@@ -103,7 +106,8 @@ func read(t *testing.T, notes string) []string {
 }
 
 const fourTrials = `*'"ask"'*) n=$((n+1))
-if [ $n -gt 4 ]; then echo '{"done": true}'; else echo "{\"assignment\": {\"--lr\": 1e-$n, \"b\": [1, 2], \"c\": \"x y\"}}"; fi ;;`
+if [ $n -gt 4 ]; then echo '{"done": true}'
+else echo "{\"assignment\": {\"--lr\": 1e-$n, \"b\": [1, 2], \"c\": \"x y\"}}"; fi ;;`
 
 // Each of the three answers, and what is not known, is told as it is.
 func TestTold(t *testing.T) {
@@ -119,7 +123,8 @@ func TestTold(t *testing.T) {
 			`"last":{"value":1,"step":7},"best":{"value":1,"step":7}}},"peak_bytes":5,"room_bytes":10}`,
 		`{"ask":1,"trial":2}`, `{"trial":2,` + with(2) + `,"infeasible":{"peak_bytes":20,"room_bytes":10,"why":"too large"}}`,
 		`{"ask":1,"trial":3}`, `{"trial":3,` + with(3) + `,"failed":"a bug"}`,
-		`{"ask":1,"trial":4}`, `{"trial":4,` + with(4) + `,"infeasible":{"peak_bytes":null,"room_bytes":null,"why":"out of memory"}}`,
+		`{"ask":1,"trial":4}`, `{"trial":4,` + with(4) +
+			`,"infeasible":{"peak_bytes":null,"room_bytes":null,"why":"out of memory"}}`,
 		`{"ask":1,"trial":5}`,
 	}
 	if diff := cmp.Diff(want, read(t, notes)); diff != "" {
@@ -187,7 +192,8 @@ func TestTroubles(t *testing.T) {
 		patience   time.Duration
 		rows       int
 	}{
-		"it dies":            {`*'"ask"'*) n=$((n+1)); if [ $n = 2 ]; then exit 3; fi; echo '{"assignment": {"a": 1}}' ;;`, "exit status 3", 0, 1},
+		"it dies": {`*'"ask"'*) n=$((n+1)); if [ $n = 2 ]; then exit 3; fi; echo '{"assignment": {"a": 1}}' ;;`,
+			"exit status 3", 0, 1},
 		"it ends":            {`*'"ask"'*) exit 0 ;;`, "ended before it had answered", 0, 0},
 		"it is silent":       {`*'"launch"'*) ;;`, "--ask-timeout", 300 * time.Millisecond, 0},
 		"it prints words":    {`*'"ask"'*) echo thinking ;;`, `"thinking", which is no answer`, 0, 0},
@@ -222,11 +228,13 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-// A searcher that does not read holds nothing up, and one that ignores the end of its input is stopped with its children.
+// A searcher that does not read holds nothing up, and one that ignores the end of its input is stopped with its
+// children.
 func TestStubborn(t *testing.T) {
 	defer func(d time.Duration) { farewell = d }(farewell)
 	farewell = 100 * time.Millisecond
-	s, err := Start(Options{Command: []string{"sh", "-c", "trap '' TERM; sleep 1000 & echo $!; wait; wait; sleep 1000"}, Check: nil})
+	s, err := Start(Options{Command: []string{"sh", "-c", "trap '' TERM; sleep 1000 & echo $!; wait; wait; sleep 1000"},
+		Check: nil})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,8 +69,9 @@ var farewell = 10 * time.Second
 
 // Start starts the program.
 func Start(o Options) (*Searcher, error) {
-	s := &Searcher{Options: o, sent: make(chan struct{}, 1), last: make(chan struct{}), heard: make(chan heard, 1), ready: make(chan struct{}, 1),
-		stop: make(chan struct{}), over: make(chan struct{}), told: map[int]bool{}}
+	s := &Searcher{Options: o, sent: make(chan struct{}, 1), last: make(chan struct{}), heard: make(chan heard, 1),
+		ready: make(chan struct{}, 1),
+		stop:  make(chan struct{}), over: make(chan struct{}), told: map[int]bool{}}
 	s.cmd = exec.Command(o.Command[0], o.Command[1:]...)
 	s.cmd.Dir, s.cmd.Stderr = o.Dir, o.Stderr
 	// A group of its own: Ctrl-C lets trials save, and it must hear of their results. Its end is the end of its input.
@@ -93,8 +94,8 @@ func Start(o Options) (*Searcher, error) {
 	return s, nil
 }
 
-// write passes on what was sent, until the program's input is to end. What the program does not read waits here, and holds
-// nothing else up.
+// write passes on what was sent, until the program's input is to end. What the program does not read waits here,
+// and holds nothing else up.
 func (s *Searcher) write() {
 	defer s.stdin.Close()
 	for end := false; ; {
@@ -137,7 +138,8 @@ func (s *Searcher) read(stdout io.Reader) {
 	if err == nil {
 		err = errors.New("exit code 0")
 	}
-	s.deliver(heard{err: fmt.Errorf("the searcher (%s) ended before it had answered \"done\": %w", strings.Join(s.Command, " "), err)})
+	s.deliver(heard{err: fmt.Errorf("the searcher (%s) ended before it had answered \"done\": %w",
+		strings.Join(s.Command, " "), err)})
 }
 
 func (s *Searcher) deliver(h heard) {
@@ -171,7 +173,8 @@ func (s *Searcher) Next(h *sweep.History) ([]sweep.Trial, bool) {
 		next = s.take(h, got)
 	default:
 		if s.asked > 0 && s.timer != nil && s.late() {
-			s.failed = fmt.Errorf("the searcher (%s) has not answered within %v: it prints one line of JSON for each {\"ask\": …}, "+
+			s.failed = fmt.Errorf("the searcher (%s) has not answered within %v: it prints one line of JSON for each "+
+				"{\"ask\": …}, "+
 				"and flushes it; --ask-timeout sets the limit", strings.Join(s.Command, " "), s.Patience)
 		}
 	}
@@ -229,7 +232,8 @@ func (s *Searcher) take(h *sweep.History, got heard) []sweep.Trial {
 		return nil
 	}
 	if first == 0 {
-		s.failed = fmt.Errorf("the searcher printed %.200q without being asked (anything but answers goes to standard error)", got.line)
+		s.failed = fmt.Errorf("the searcher printed %.200q without being asked (anything but answers goes to standard "+
+			"error)", got.line)
 		return nil
 	}
 	a, trials, err := parse(got.line, first)
