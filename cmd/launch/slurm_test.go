@@ -33,9 +33,9 @@ class OutOfMemoryError(RuntimeError):
     pass
 OutOfMemoryError.__module__ = "torch"
 if lr == "0.2" and config.BATCH > 4:
-    raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 4.00 GiB of " +
-        "which 1.00 GiB is free. Including non-PyTorch memory, this process has 3.00 GiB memory in use. Of the allocated " +
-        "memory 2.50 GiB is allocated by PyTorch, and 12.00 MiB is reserved by PyTorch but unallocated.")
+    raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 4.00 GiB " +
+        "of which 1.00 GiB is free. Including non-PyTorch memory, this process has 3.00 GiB memory in use. Of the " +
+        "allocated memory 2.50 GiB is allocated by PyTorch, and 12.00 MiB is reserved by PyTorch but unallocated.")
 asked = []
 signal.signal(signal.SIGUSR1, lambda *a: asked.append(1))
 step = begin
@@ -64,9 +64,9 @@ resume: {--resume: 'states/{--name}/*.json'}
 save: {signal: USR1}
 `
 
-// A sweep on a real Slurm: a row that runs out of memory goes down its ladder, a row that is preempted and one that comes
-// near its time limit save, are requeued and go on, a row that cannot fit ends with 78, and the table is that of the same
-// sweep on this machine.
+// A sweep on a real Slurm: a row that runs out of memory goes down its ladder, a row that is preempted and one that
+// comes near its time limit save, are requeued and go on, a row that cannot fit ends with 78, and the table is that
+// of the same sweep on this machine.
 func TestSweepOnSlurm(t *testing.T) {
 	slurmtest.Need(t)
 	if testing.Short() {
@@ -81,7 +81,8 @@ func TestSweepOnSlurm(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", launch, ".").CombinedOutput(); err != nil {
 		t.Fatalf("building launch: %v\n%s", err, out)
 	}
-	for name, text := range map[string]string{"train.py": slurmTrainer, ".launch-job.yaml": slurmDeclaration, "config.py": "BATCH = 8\nACCUM = 1\n"} {
+	for name, text := range map[string]string{"train.py": slurmTrainer, ".launch-job.yaml": slurmDeclaration,
+		"config.py": "BATCH = 8\nACCUM = 1\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -95,9 +96,11 @@ func TestSweepOnSlurm(t *testing.T) {
 		return cmd
 	}
 	sweepOf := func(state string, more ...string) []string {
-		return slices.Concat(more, []string{"--name=s", "--grid=--lr=0.1,0.2,0.3,0.4", "--", python, "train.py", "--name", "{name}"})
+		return slices.Concat(more, []string{"--name=s", "--grid=--lr=0.1,0.2,0.3,0.4", "--", python, "train.py",
+			"--name", "{name}"})
 	}
-	on := command("slurm", sweepOf("slurm", "--on=slurm", "--sbatch=--time=1 --ntasks=1 --mem=200M --gres=none", "--save-before=50s")...)
+	on := command("slurm", sweepOf("slurm", "--on=slurm", "--sbatch=--time=1 --ntasks=1 --mem=200M --gres=none",
+		"--save-before=50s")...)
 	var printed bytes.Buffer
 	on.Stdout, on.Stderr = &printed, &printed
 	if err := on.Start(); err != nil {
@@ -105,7 +108,8 @@ func TestSweepOnSlurm(t *testing.T) {
 	}
 	fail := func(why string, args ...any) {
 		t.Helper()
-		rows, _ := exec.Command("sh", "-c", "cd "+dir+"/slurm/sweeps/s && tail -n 30 slurm-* trials/*/output.log journal.jsonl").CombinedOutput()
+		rows, _ := exec.Command("sh", "-c", "cd "+dir+"/slurm/sweeps/s && "+
+			"tail -n 30 slurm-* trials/*/output.log journal.jsonl").CombinedOutput()
 		t.Fatalf(why+"\n%s\n%s\n%s\n%s", append(args, printed.String(), rows, textOf(t, trace), c.Logs())...)
 	}
 	ended := make(chan error, 1)
@@ -158,16 +162,19 @@ func TestSweepOnSlurm(t *testing.T) {
 	if out, err := here.CombinedOutput(); err != nil {
 		fail("the same sweep on this machine: %v: %s", err, out)
 	}
-	if a, b := rowsOf(t, command("slurm", "export", "--json")), rowsOf(t, command("local", "export", "--json")); !slices.Equal(a, b) {
+	if a, b := rowsOf(t, command("slurm", "export", "--json")), rowsOf(t, command("local", "export",
+		"--json")); !slices.Equal(a, b) {
 		t.Errorf("on Slurm the rows are\n%s\nand on this machine\n%s", strings.Join(a, "\n"), strings.Join(b, "\n"))
 	}
 	if t.Failed() {
 		fail("see above")
 	}
-	refused := command("refused", "--on=slurm", "--sbatch=--time=1 --mem=200M", "--name=r", "--memory=64MiB", "--", python, "train.py", "-opt", "options/train_attn.yml")
+	refused := command("refused", "--on=slurm", "--sbatch=--time=1 --mem=200M", "--name=r", "--memory=64MiB", "--",
+		python, "train.py", "-opt", "options/train_attn.yml")
 	refused.Dir, _ = filepath.Abs("../../examples/sisr")
 	out, err := refused.CombinedOutput()
-	if exit := (&exec.ExitError{}); !errors.As(err, &exit) || exit.ExitCode() != 78 || !strings.Contains(string(out), "cannot fit") {
+	exit := (&exec.ExitError{})
+	if !errors.As(err, &exit) || exit.ExitCode() != 78 || !strings.Contains(string(out), "cannot fit") {
 		fail("a row that cannot fit: %v: %s", err, out)
 	}
 }

@@ -17,13 +17,15 @@ import (
 func newSweepEmit() *cobra.Command {
 	f, task, memory := &sweepFlags{}, emit.Task{}, ""
 	c := &cobra.Command{
-		Use: "emit ENGINE [flags] -- COMMAND [ARG ...]", Short: "print a sweep as a file for " + strings.Join(emit.Engines, ", "),
+		Use:   "emit ENGINE [flags] -- COMMAND [ARG ...]",
+		Short: "print a sweep as a file for " + strings.Join(emit.Engines, ", "),
 		Long: `emit prints a file for another engine and starts nothing: a task for SkyPilot, an indexed Job for
 Kubernetes, or one command a line for GNU parallel and xargs. Each row is one launch with --continue,
 so that it goes on where it was when the engine starts it again. Exit code 75 means that the engine
 should start the row again, and 78 that it should not.`,
 		Example: `  launch sweep emit parallel --grid --lr=0.1,0.2 -- python train.py > rows; parallel -j2 --joblog log < rows
-  launch sweep emit kubernetes --image me/train:1 --claim disk --state /disk/launch --grid --lr=0.1,0.2 -- python train.py | kubectl create -f -`,
+  launch sweep emit kubernetes --image me/train:1 --claim disk --state /disk/launch --grid --lr=0.1,0.2 \
+    -- python train.py | kubectl create -f -`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			engine := args[0]
@@ -49,7 +51,8 @@ should start the row again, and 78 that it should not.`,
 		},
 	}
 	f.add(c.Flags())
-	c.Flags().StringVar(&task.State, "state", "", "folder for launch's state that every start of a row sees; each row has a folder in it")
+	c.Flags().StringVar(&task.State, "state", "", "folder for launch's state that every start of a row sees; "+
+		"each row has a folder in it")
 	c.Flags().StringVar(&task.Image, "image", "", "image of the container, which has launch in it")
 	c.Flags().StringVar(&task.Claim, "claim", "", "kubernetes: volume claim to mount at --state")
 	c.Flags().StringVar(&task.Cards, "accelerators", "", "skypilot: accelerators of each row, such as L4:1")

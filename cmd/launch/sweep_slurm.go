@@ -30,7 +30,8 @@ type engineFlags struct {
 
 func (f *engineFlags) add(to *pflag.FlagSet) {
 	to.StringVar(&f.on, "on", "", "where the trials run: slurm submits them as array jobs (default: this machine)")
-	to.StringArrayVar(&f.sbatch, "sbatch", nil, `with --on slurm: options of sbatch, such as "--partition=gpu --time=8:00:00"`)
+	to.StringArrayVar(&f.sbatch, "sbatch", nil,
+		`with --on slurm: options of sbatch, such as "--partition=gpu --time=8:00:00"`)
 	to.DurationVar(&f.before, "save-before", slurm.DefaultBefore,
 		"with --on slurm: how long before its time limit a trial is asked to save and is requeued")
 }
@@ -63,7 +64,8 @@ func (f *engineFlags) read(c *cobra.Command, s settings, jobs int) (*sweep.Engin
 	}
 	for _, o := range e.Options {
 		name, _, _ := strings.Cut(o, "=")
-		if slices.Contains([]string{"-a", "--array", "-J", "--job-name", "--wrap", "--parsable", "--signal", "-d", "--no-requeue"}, name) {
+		if slices.Contains([]string{"-a", "--array", "-J", "--job-name", "--wrap", "--parsable", "--signal", "-d",
+			"--no-requeue"}, name) {
 			return nil, fmt.Errorf("--sbatch %s: launch sets that itself", name)
 		}
 	}
@@ -126,7 +128,8 @@ func where(spec sweep.Spec) string {
 }
 
 // runner returns what runs the trials of a sweep, and which of them run together.
-func runner(ctx context.Context, s settings, spec sweep.Spec, dir string) (sweep.Executor, sweep.Admission, func(), error) {
+func runner(ctx context.Context, s settings, spec sweep.Spec, dir string) (sweep.Executor, sweep.Admission,
+	func(), error) {
 	if spec.Engine == nil {
 		x, err := executor(s, spec, dir)
 		return x, sweep.Jobs(spec.Jobs), func() {}, err
@@ -169,14 +172,16 @@ func stopTasks(ctx context.Context, s settings, h *sweep.History, sweeps store.S
 	if len(found) == 0 {
 		return fmt.Errorf("sweep %s is not running", h.Spec.Name)
 	}
-	ui.Printer{W: os.Stdout}.Line("no process drives sweep %s: asked its %s to stop", h.Spec.Name, ui.Count(len(found), "task"))
+	ui.Printer{W: os.Stdout}.Line("no process drives sweep %s: asked its %s to stop", h.Spec.Name,
+		ui.Count(len(found), "task"))
 	return nil
 }
 
 // newSweepRow is what the job of one trial runs.
 func newSweepRow() *cobra.Command {
 	return &cobra.Command{
-		Use: "row FOLDER", Short: "run one trial inside its Slurm job", Hidden: true, Args: takes(1, 1, "the folder of a sweep"),
+		Use: "row FOLDER", Short: "run one trial inside its Slurm job", Hidden: true, Args: takes(1, 1,
+			"the folder of a sweep"),
 		RunE: func(c *cobra.Command, args []string) error {
 			code, err := slurm.Row(c.Context(), args[0])
 			if err == nil && code != 0 {

@@ -16,8 +16,8 @@ import (
 //go:embed shield.py
 var shield []byte
 
-// shieldOf returns the part of the hook that keeps notices from ending the program, and the variable that it reads. over
-// is the file that allows the end. The program's way to save, and Ctrl-C, stay what they are.
+// shieldOf returns the part of the hook that keeps notices from ending the program, and the variable that it reads.
+// over is the file that allows the end. The program's way to save, and Ctrl-C, stay what they are.
 func (x *Executor) shieldOf(dir string) (part overlay.Part, env, over string, ok bool) {
 	var numbers []string
 	for _, n := range x.Leave {

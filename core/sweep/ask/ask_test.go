@@ -119,7 +119,8 @@ func TestTold(t *testing.T) {
 	with := func(n int) string { return fmt.Sprintf(`"assignment":{"--lr":"1e-%d","b":"[1, 2]","c":"x y"}`, n) }
 	want := []string{
 		`{"launch":1,"sweep":"s","jobs":1}`, `{"ask":1,"trial":1}`,
-		`{"trial":1,` + with(1) + `,"value":1,"direction":"minimise","metrics":{"loss":{"name":"loss","direction":"minimise",` +
+		`{"trial":1,` + with(1) + `,"value":1,"direction":"minimise",` +
+			`"metrics":{"loss":{"name":"loss","direction":"minimise",` +
 			`"last":{"value":1,"step":7},"best":{"value":1,"step":7}}},"peak_bytes":5,"room_bytes":10}`,
 		`{"ask":1,"trial":2}`, `{"trial":2,` + with(2) + `,"infeasible":{"peak_bytes":20,"room_bytes":10,"why":"too large"}}`,
 		`{"ask":1,"trial":3}`, `{"trial":3,` + with(3) + `,"failed":"a bug"}`,

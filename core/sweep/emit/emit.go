@@ -1,5 +1,5 @@
-// Package emit writes a sweep as a file for another engine: SkyPilot, Kubernetes, GNU parallel. launch does not run these
-// engines: each row is one launch that continues its own run whenever the engine starts it again.
+// Package emit writes a sweep as a file for another engine: SkyPilot, Kubernetes, GNU parallel. launch does not run
+// these engines: each row is one launch that continues its own run whenever the engine starts it again.
 package emit
 
 import (
@@ -124,8 +124,8 @@ func saveOn() string { return fmt.Sprintf("--save-on=TERM=%ds", grace*3/4) }
 // mib rounds up to what engines take.
 func mib(b unit.Bytes) int64 { return int64((b + unit.MiB - 1) / unit.MiB) }
 
-// skypilot is a task of SkyPilot (sky/utils/schemas.py, 0.14.1). Each row is a managed job of its own, whose environment
-// names it. Exit code 75 means "elsewhere or later", which is what recover_on_exit_codes does.
+// skypilot is a task of SkyPilot (sky/utils/schemas.py, 0.14.1). Each row is a managed job of its own, whose
+// environment names it. Exit code 75 means "elsewhere or later", which is what recover_on_exit_codes does.
 func (t Task) skypilot() ([]byte, error) {
 	script, err := t.choose("LAUNCH_ROW", 1, saveOn())
 	if err != nil {
@@ -175,7 +175,8 @@ func (t Task) kubernetes() ([]byte, error) {
 	pod := node("restartPolicy", "Never", "terminationGracePeriodSeconds", grace)
 	if t.Claim != "" {
 		container = append(container, node("volumeMounts", []any{node("name", "state", "mountPath", t.State)})...)
-		pod = append(pod, node("volumes", []any{node("name", "state", "persistentVolumeClaim", node("claimName", t.Claim))})...)
+		pod = append(pod, node("volumes", []any{node("name", "state", "persistentVolumeClaim", node("claimName",
+			t.Claim))})...)
 	}
 	pod = append(pod, node("containers", []any{container})...)
 	spec := node("completions", len(t.Rows), "completionMode", "Indexed")
@@ -188,14 +189,16 @@ func (t Task) kubernetes() ([]byte, error) {
 		"podFailurePolicy", node("rules", []any{
 			node("action", "Ignore", "onExitCodes", node("operator", "In", "values", []int{run.TryLater})),
 			node("action", "Ignore", "onPodConditions", []any{node("type", "DisruptionTarget")}),
-			node("action", "FailIndex", "onExitCodes", node("operator", "In", "values", []int{run.CannotFit, run.OwnTrouble, 126, 127})),
+			node("action", "FailIndex", "onExitCodes", node("operator", "In", "values", []int{run.CannotFit,
+				run.OwnTrouble, 126, 127})),
 		}), "template", node("spec", pod))...)
 	head := fmt.Sprintf("# launch sweep: %d rows, one for each index.\n", len(t.Rows))
 	if t.Claim == "" {
 		head += "# Without a volume (--claim NAME) a row that starts again begins from the beginning.\n"
 	}
 	name := strings.Trim(label.ReplaceAllString(strings.ToLower(t.Name), "-"), "-")
-	return document(head, node("apiVersion", "batch/v1", "kind", "Job", "metadata", node("name", "launch-"+name), "spec", spec))
+	return document(head, node("apiVersion", "batch/v1", "kind", "Job", "metadata", node("name", "launch-"+name),
+		"spec", spec))
 }
 
 // fields are a YAML mapping in this order.

@@ -15,10 +15,11 @@ import (
 )
 
 var task = Task{
-	Name: "Lr_1", Flags: []string{"--allow=speed"}, State: "/state/lr", Image: "registry/train:1", Claim: "disk", Cards: "L4:1", GPUs: 1,
-	Memory: 3*unit.GiB + 1,
+	Name: "Lr_1", Flags: []string{"--allow=speed"}, State: "/state/lr", Image: "registry/train:1", Claim: "disk",
+	Cards: "L4:1", GPUs: 1, Memory: 3*unit.GiB + 1,
 	Rows: []Row{
-		{1, sweep.Invocation{Args: []string{"python", "train.py", "--note", "it's a $HOME; rm -rf /"}, Env: []string{"A=b c"}}},
+		{1, sweep.Invocation{Args: []string{"python", "train.py", "--note", "it's a $HOME; rm -rf /"},
+			Env: []string{"A=b c"}}},
 		{2, sweep.Invocation{Args: []string{"python", "train.py"}, Set: []string{"train.lr=1e-4"}}},
 	},
 }
@@ -53,7 +54,9 @@ func TestKubernetes(t *testing.T) {
 	if pod.RestartPolicy != "Never" { // which a podFailurePolicy needs
 		t.Errorf("the restart policy is %q", pod.RestartPolicy)
 	}
-	runRow(t, pod.Containers[0].Command[2], "JOB_COMPLETION_INDEX=1", "--continue|--state-dir=/state/lr/2|--save-on=TERM=45s|--allow=speed|--set=train.lr=1e-4|--|python|train.py|")
+	runRow(t, pod.Containers[0].Command[2], "JOB_COMPLETION_INDEX=1",
+		"--continue|--state-dir=/state/lr/2|--save-on=TERM=45s|"+
+			"--allow=speed|--set=train.lr=1e-4|--|python|train.py|")
 }
 
 func TestSkyPilot(t *testing.T) {
@@ -72,10 +75,12 @@ func TestSkyPilot(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(write(t, "skypilot")), &task); err != nil {
 		t.Fatal(err)
 	}
-	if r := task.Resources; len(r.Recovery.Codes) != 1 || r.Recovery.Codes[0] != 75 || r.Memory != "4+" || r.Accelerators != "L4:1" {
+	r := task.Resources
+	if len(r.Recovery.Codes) != 1 || r.Recovery.Codes[0] != 75 || r.Memory != "4+" || r.Accelerators != "L4:1" {
 		t.Errorf("the resources are %+v", r)
 	}
-	runRow(t, task.Run, "LAUNCH_ROW=1", "--continue|--state-dir=/state/lr/1|--save-on=TERM=45s|--allow=speed|--|python|train.py|--note|it's a $HOME; rm -rf /|b c")
+	runRow(t, task.Run, "LAUNCH_ROW=1", "--continue|--state-dir=/state/lr/1|--save-on=TERM=45s|"+
+		"--allow=speed|--|python|train.py|--note|it's a $HOME; rm -rf /|b c")
 }
 
 func TestParallel(t *testing.T) {
@@ -83,7 +88,8 @@ func TestParallel(t *testing.T) {
 	if len(lines) != 2 {
 		t.Fatalf("%d lines, want 2", len(lines))
 	}
-	runRow(t, lines[0], "", "--continue|--state-dir=/state/lr/1|--allow=speed|--|python|train.py|--note|it's a $HOME; rm -rf /|b c")
+	runRow(t, lines[0], "", "--continue|--state-dir=/state/lr/1|--allow=speed|"+
+		"--|python|train.py|--note|it's a $HOME; rm -rf /|b c")
 }
 
 func TestErrors(t *testing.T) {

@@ -159,7 +159,8 @@ func (r *row) again(id, saved string) (int, error) {
 	}
 	if r.past.Idle >= mostIdle {
 		why := fmt.Sprintf("%d allocations in a row saved no newer state: give each more time (--sbatch=--time=…)", mostIdle)
-		return 1, writeJSON(r.result(), map[string]any{"version": 1, "run": id, "ending": run.Failed, "exit_code": 1, "error": why})
+		return 1, writeJSON(r.result(), map[string]any{"version": 1, "run": id, "ending": run.Failed, "exit_code": 1,
+			"error": why})
 	}
 	r.past.Run, r.past.PID = id, 0
 	if err := writeJSON(r.progressPath(), r.past); err != nil {
@@ -238,7 +239,7 @@ func (r *row) args() []string {
 	}
 	args := append([]string{"resume", id}, flags...)
 	args = slices.DeleteFunc(args, func(a string) bool { return strings.HasPrefix(a, "--set=") }) // the run has them
-	if record.HasMask(record.MaskArgs(o.Args)) {                                                  // the record has no secrets
+	if record.HasMask(record.MaskArgs(o.Args)) {                                                  // the record has none
 		args = slices.Concat(args, []string{"--"}, o.Args)
 	}
 	return args

@@ -2,8 +2,8 @@
 //
 // Each task of an array is a process of launch's own, a [Row], which runs launch for its trial and, if Slurm takes the
 // machine before the end, has Slurm run the task again; launch then resumes the run. So a sweep goes on without the
-// process that submitted it. That process only submits, looks after the tasks, and collects the results from the sweep's
-// folder, which every node must see.
+// process that submitted it. That process only submits, looks after the tasks, and collects the results from the
+// sweep's folder, which every node must see.
 package slurm
 
 import (
@@ -184,7 +184,8 @@ func (x *Executor) submit() {
 			why += "; launch asks for a card: --sbatch=--gres=none asks for none"
 		}
 		go func() {
-			x.ends <- sweep.End{Trial: s.Trial, Start: s.Number, Result: sweep.Result{Ending: sweep.NotRun, Code: run.OwnTrouble, Why: why}}
+			x.ends <- sweep.End{Trial: s.Trial, Start: s.Number, Result: sweep.Result{Ending: sweep.NotRun,
+				Code: run.OwnTrouble, Why: why}}
 		}()
 	}
 }

@@ -72,8 +72,9 @@ func play(args []string, result string) {
 	os.Exit(125)
 }
 
-// One array on a real Slurm: a row that succeeds, one that cannot fit, one that is preempted and one that comes near its
-// time limit, which both save, are requeued and go on from there, one that the user stops, and one that dies.
+// One array on a real Slurm: a row that succeeds, one that cannot fit, one that is preempted and one that comes
+// near its time limit, which both save, are requeued and go on from there, one that the user stops, and one that
+// dies.
 func TestSlurm(t *testing.T) {
 	c := slurmtest.Start(t, slurmtest.Nodes{Count: 3, CPUs: 1, MemoryMB: 4000})
 	self, err := os.Executable()
@@ -110,7 +111,8 @@ func TestSlurm(t *testing.T) {
 	defer late.Close()
 	start := func(x *Executor, n int, args ...string) {
 		t.Helper()
-		if err := x.Start(sweep.Start{Trial: n, Number: 1, Invocation: sweep.Invocation{Args: args}, Since: time.Now()}); err != nil {
+		if err := x.Start(sweep.Start{Trial: n, Number: 1, Invocation: sweep.Invocation{Args: args},
+			Since: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -207,7 +209,8 @@ func TestIdle(t *testing.T) {
 	for i, step := range []struct {
 		saved string
 		code  int
-	}{{"state 10", run.TryLater}, {"state 10", run.TryLater}, {"state 20", run.TryLater}, {"", run.TryLater}, {"state 20", run.TryLater}, {"state 20", 1}} {
+	}{{"state 10", run.TryLater}, {"state 10", run.TryLater}, {"state 20", run.TryLater}, {"",
+		run.TryLater}, {"state 20", run.TryLater}, {"state 20", 1}} {
 		if err := os.WriteFile(r.result(), []byte("{}"), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,5 @@
-// Package slurmtest starts a real Slurm for tests: munged, slurmctld and one slurmd for each node, on this machine, below
-// a temporary folder. It needs Debian's packages slurmctld, slurmd, slurm-client and munge, no systemd and no
+// Package slurmtest starts a real Slurm for tests: munged, slurmctld and one slurmd for each node, on this machine,
+// below a temporary folder. It needs Debian's packages slurmctld, slurmd, slurm-client and munge, no systemd and no
 // configuration of the machine.
 package slurmtest
 
@@ -170,7 +170,8 @@ func (c *Cluster) configure(n Nodes) error {
 	}
 	key := make([]byte, 128)
 	rand.Read(key)
-	files := map[string][]byte{"slurm.conf": text.Bytes(), "munge.key": key, "cgroup.conf": []byte("CgroupPlugin=cgroup/v1\n")}
+	files := map[string][]byte{"slurm.conf": text.Bytes(), "munge.key": key,
+		"cgroup.conf": []byte("CgroupPlugin=cgroup/v1\n")}
 	for i := range n.GPUs {
 		if err := syscall.Mknod(filepath.Join(c.Dir, "gpu"+strconv.Itoa(i)), syscall.S_IFCHR|0o666, 1<<8|3); err != nil {
 			return fmt.Errorf("making a device for a GPU: %w", err)

@@ -17,7 +17,8 @@ func TestCluster(t *testing.T) {
 	c := Start(t, Nodes{Count: 2, CPUs: 1, MemoryMB: 1000, GPUs: gpus})
 	dir := t.TempDir()
 	script := filepath.Join(dir, "job.sh")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\necho \"$SLURM_RESTART_COUNT on $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES\" >> "+
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho "+
+		"\"$SLURM_RESTART_COUNT on $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES\" >> "+
 		dir+"/ran\n[ -n \"$SLURM_RESTART_COUNT\" ] || sleep 60\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
