@@ -169,6 +169,18 @@ func TestSweepOnSlurm(t *testing.T) {
 	if t.Failed() {
 		fail("see above")
 	}
+	away := command("away", "--on=slurm", "--detach", "--sbatch=--time=1 --ntasks=1 --mem=200M --gres=none", "--name=d",
+		"--grid=--lr=0.1,0.2", "--", python, "train.py", "--name", "{name}")
+	if out, err := away.CombinedOutput(); err != nil || !strings.Contains(string(out), "goes on by itself") {
+		fail("a sweep that nobody waits for: %v: %s", err, out)
+	}
+	until("the sweep that nobody waits for", func() bool {
+		out, err := command("away", "status").Output()
+		return err == nil && strings.Contains(string(out), "d  ended · 2 trials: 2 succeeded")
+	})
+	if out, err := command("away", "resume").CombinedOutput(); err != nil || strings.Contains(string(out), "lost") {
+		fail("taking up a sweep that has ended: %v: %s", err, out)
+	}
 	refused := command("refused", "--on=slurm", "--sbatch=--time=1 --mem=200M", "--name=r", "--memory=64MiB", "--",
 		python, "train.py", "-opt", "options/train_attn.yml")
 	refused.Dir, _ = filepath.Abs("../../examples/sisr")

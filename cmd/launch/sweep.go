@@ -113,7 +113,7 @@ func newSweep() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return startSweep(c.Context(), s, asked, trials, engine)
+			return startSweep(c.Context(), s, asked, trials, engine, f.engine.detach)
 		},
 	}
 	c.Flags().SetInterspersed(false)
@@ -319,7 +319,8 @@ func checkSecrets(trials []sweep.Trial) error {
 }
 
 // startSweep begins a sweep and drives it to its end.
-func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Trial, engine *sweep.Engine) error {
+func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Trial, engine *sweep.Engine,
+	detach bool) error {
 	spec, t, err := a.Spec(record.MaskArgs(a.Command))
 	if err != nil {
 		return err
@@ -356,7 +357,7 @@ func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.T
 		say.Line("sweep %s: %s, %s; launch sweep status %s prints the table", spec.Name, count, where(spec), spec.Name)
 		say.SamePlan(spec)
 	}
-	return driveSweep(ctx, s, j, h, trials, t)
+	return driveSweep(ctx, s, j, h, trials, t, detach)
 }
 
 // createSweep records a new sweep with the code that it runs and, for a snapshot, copies the code.
@@ -448,7 +449,7 @@ func executor(s settings, spec sweep.Spec, dir string) (*local.Executor, error) 
 
 // driveSweep drives a sweep whose journal this process holds. It closes the journal. trials is the list of a new sweep.
 func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.History, trials []sweep.Trial,
-	t sweep.Template) error {
+	t sweep.Template, detach bool) error {
 	defer j.Close()
 	say := reporter(s)
 	x, admission, leave, err := runner(ctx, s, h.Spec, t.Dir)
@@ -462,12 +463,15 @@ func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.Hist
 	}
 	stops := make(chan string, 1)
 	d := &sweep.Sweep{History: h, Searcher: searcher, Template: t, Executor: x, Admission: admission, Journal: j,
-		Stops: stops, Changed: func(r *sweep.Row) { say.Trial(h, r) }}
+		Detach: detach, Stops: stops, Changed: func(r *sweep.Row) { say.Trial(h, r) }}
 	signalled := 0
 	ignore := passSignals(stops, func(c int) { signalled = c })
 	why, err := d.Drive(ctx)
 	end()
 	ignore()
+	if why == sweep.Detached && err == nil {
+		return leaveTasks(x, h, say)
+	}
 	if _, asks := searcher.(sweep.Remote); err != nil && asks {
 		return fmt.Errorf("%w; launch sweep resume %s starts it again and tells it what came of the trials", err, h.Spec.Name)
 	}
@@ -613,7 +617,7 @@ func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name strin
 		return fmt.Errorf("recording the sweep: %w", err)
 	}
 	h.Apply(e)
-	return driveSweep(ctx, s, j, h, nil, t)
+	return driveSweep(ctx, s, j, h, nil, t, false)
 }
 
 // writeSweep writes a sweep to --json-file.

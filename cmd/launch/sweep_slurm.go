@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,12 +28,14 @@ type engineFlags struct {
 	on     string
 	sbatch []string
 	before time.Duration
+	detach bool
 }
 
 func (f *engineFlags) add(to *pflag.FlagSet) {
 	to.StringVar(&f.on, "on", "", "where the trials run: slurm submits them as array jobs (default: this machine)")
 	to.StringArrayVar(&f.sbatch, "sbatch", nil,
 		`with --on slurm: options of sbatch, such as "--partition=gpu --time=8:00:00"`)
+	to.BoolVar(&f.detach, "detach", false, "with --on slurm: submit and return; launch sweep status collects the results")
 	to.DurationVar(&f.before, "save-before", slurm.DefaultBefore,
 		"with --on slurm: how long before its time limit a trial is asked to save and is requeued")
 }
@@ -39,8 +43,8 @@ func (f *engineFlags) add(to *pflag.FlagSet) {
 // read returns the engine; nil is this machine.
 func (f *engineFlags) read(c *cobra.Command, s settings, jobs int) (*sweep.Engine, error) {
 	switch {
-	case f.on == "" && (len(f.sbatch) > 0 || c.Flags().Changed("save-before")):
-		return nil, errors.New("--sbatch and --save-before go with --on slurm")
+	case f.on == "" && (len(f.sbatch) > 0 || f.detach || c.Flags().Changed("save-before")):
+		return nil, errors.New("--sbatch, --detach and --save-before go with --on slurm")
 	case f.on == "":
 		return nil, nil
 	case f.on != "slurm":
@@ -138,7 +142,29 @@ func runner(ctx context.Context, s settings, spec sweep.Spec, dir string) (sweep
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	signal.Ignore(syscall.SIGHUP)                   // the tasks go on when the user leaves, and so does what collects their results
 	return x, sweep.Jobs(math.MaxInt), x.Close, nil // Slurm decides which run together
+}
+
+// leaveTasks returns after the tasks were submitted.
+func leaveTasks(x sweep.Executor, h *sweep.History, say ui.Printer) error {
+	if tasks, ok := x.(*slurm.Executor); ok {
+		if err := tasks.Flush(); err != nil {
+			return err
+		}
+	}
+	say.Line("sweep %s is submitted and goes on by itself: launch sweep status %s; launch sweep resume %s waits for its end",
+		h.Spec.Name, h.Spec.Name, h.Spec.Name)
+	return nil
+}
+
+// collected reads a sweep, with the results of tasks that nobody has collected yet.
+func collected(sweeps store.Store, name string) (*sweep.History, error) {
+	h, err := sweeps.Read(name)
+	if err == nil && h.Spec.Engine != nil && sweeps.Driver(name) == 0 {
+		slurm.Collect(sweeps.Folder(name), h)
+	}
+	return h, err
 }
 
 // tasks returns the executor of a sweep on Slurm.

@@ -31,7 +31,7 @@ func newSweepStatus() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			h, err := sweeps.Read(name)
+			h, err := collected(sweeps, name)
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ func newSweepShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			h, err := sweeps.Read(name)
+			h, err := collected(sweeps, name)
 			if err != nil {
 				return err
 			}
@@ -185,7 +185,7 @@ func newSweepExport() *cobra.Command {
 			if follow {
 				return followRows(sweeps, name)
 			}
-			h, err := sweeps.Read(name)
+			h, err := collected(sweeps, name)
 			if err != nil {
 				return err
 			}

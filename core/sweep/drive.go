@@ -87,11 +87,17 @@ type Sweep struct {
 	// Changed is called after a row has changed; nil: nobody is told.
 	Changed func(*Row)
 
+	// Detach: return as soon as everything was started. It is for an executor whose trials need no waiting process.
+	Detach bool
+
 	stopping string // why no more trials are started
 	asked    int    // how many times the end was asked for
 	failed   error  // launch's own trouble
 	mute     error  // why the searcher lists no more trials
 }
+
+// Detached is why a sweep with Detach stopped: its trials go on.
+const Detached = "detached"
 
 // Drive starts trials until none is left, and returns why it stopped: "" if every trial was tried. The error is a
 // failure of launch itself; then the trials that still ran were asked to stop.
@@ -108,6 +114,9 @@ func (s *Sweep) Drive(ctx context.Context) (why string, err error) {
 		}
 		if len(s.History.Running()) == 0 && !s.awaits() {
 			break
+		}
+		if s.Detach && s.failed == nil && len(s.History.Waiting()) == 0 {
+			return Detached, s.mute
 		}
 		select {
 		case end := <-s.Executor.Ends():

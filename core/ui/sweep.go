@@ -22,7 +22,7 @@ const SweepVersion = 1
 type SweepDoc struct {
 	Version int            `json:"version"`
 	Name    string         `json:"name"`
-	State   string         `json:"state"` // "running", "ended", "stopped", "cut off"
+	State   string         `json:"state"` // "running", "running on slurm", "ended", "stopped", "cut off"
 	PID     int            `json:"pid,omitempty"`
 	Code    int            `json:"exit_code"` // as it would be now
 	Began   time.Time      `json:"began"`
@@ -73,6 +73,10 @@ func SweepDocument(h *sweep.History, folder string, driver int) SweepDoc {
 	switch {
 	case driver != 0:
 		d.State = "running"
+	case h.Spec.Engine != nil && len(h.Running()) > 0: // its tasks need no process here
+		d.State = "running on " + h.Spec.Engine.Name
+	case h.Spec.Engine != nil && len(h.Waiting()) == 0:
+		d.State = "ended"
 	case h.Over == nil:
 		d.State = "cut off"
 	case h.Over.Why != "":

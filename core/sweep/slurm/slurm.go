@@ -64,6 +64,8 @@ type Executor struct {
 	kill time.Duration // Slurm's KillWait
 
 	mu      sync.Mutex
+	submits sync.WaitGroup
+	refused error              // the last refusal of sbatch
 	pending []sweep.Start      // to be submitted together
 	running map[int]*submitted // by trial
 	cancel  context.CancelFunc // ends watching
@@ -109,6 +111,14 @@ var killWait = regexp.MustCompile(`(?m)^KillWait\s*=\s*(\d+)`)
 // Close ends the watching of the tasks. The tasks go on.
 func (x *Executor) Close() { x.once.Do(x.cancel) }
 
+// Flush waits until everything that was started is submitted, and returns why not.
+func (x *Executor) Flush() error {
+	x.submits.Wait()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.refused
+}
+
 // Ends implements [sweep.Executor].
 func (x *Executor) Ends() <-chan sweep.End { return x.ends }
 
@@ -124,6 +134,7 @@ func (x *Executor) Start(s sweep.Start) error {
 		return err
 	}
 	if x.pending = append(x.pending, s); len(x.pending) == 1 {
+		x.submits.Add(1)
 		time.AfterFunc(gather, x.submit)
 	}
 	x.running[s.Trial] = &submitted{start: s, gone: -1 << 20} // not missed before it was submitted
@@ -160,6 +171,7 @@ func (x *Executor) name() string {
 
 // submit submits the trials that wait for it, as one array.
 func (x *Executor) submit() {
+	defer x.submits.Done()
 	x.mu.Lock()
 	starts := x.pending
 	x.pending = nil
@@ -179,6 +191,7 @@ func (x *Executor) submit() {
 			continue
 		}
 		delete(x.running, s.Trial)
+		x.refused = err
 		why := err.Error()
 		if x.GPUs > 0 && strings.Contains(why, "gres") {
 			why += "; launch asks for a card: --sbatch=--gres=none asks for none"
@@ -329,6 +342,20 @@ func (x *Executor) result(s sweep.Start) (sweep.Result, bool) {
 		return sweep.Result{Ending: sweep.NotRun, Code: run.OwnTrouble, Why: err.Error()}, true
 	}
 	return r, true
+}
+
+// Collect adds to a history the results of rows that no process has collected yet. It writes nothing.
+func Collect(folder string, h *sweep.History) {
+	for _, r := range h.Running() {
+		text, err := private.ReadFile(ResultFile(filepath.Join(folder, "trials", strconv.Itoa(r.Number)), r.Starts))
+		if err != nil {
+			continue
+		}
+		if result, err := sweep.ReadResult(text); err == nil {
+			h.Apply(sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Ended, Trial: r.Number,
+				Start: r.Starts, Result: &result})
+		}
+	}
 }
 
 // without is the result of a task that has ended without one.
