@@ -142,7 +142,8 @@ func runner(ctx context.Context, s settings, spec sweep.Spec, dir string) (sweep
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	signal.Ignore(syscall.SIGHUP)                   // the tasks go on when the user leaves, and so does what collects their results
+	// the tasks go on when the user leaves, and so does what collects their results
+	signal.Ignore(syscall.SIGHUP)
 	return x, sweep.Jobs(math.MaxInt), x.Close, nil // Slurm decides which run together
 }
 
@@ -153,8 +154,9 @@ func leaveTasks(x sweep.Executor, h *sweep.History, say ui.Printer) error {
 			return err
 		}
 	}
-	say.Line("sweep %s is submitted and goes on by itself: launch sweep status %s; launch sweep resume %s waits for its end",
-		h.Spec.Name, h.Spec.Name, h.Spec.Name)
+	name := h.Spec.Name
+	say.Line("sweep %s is submitted and goes on by itself: launch sweep status %s; "+
+		"launch sweep resume %s waits for its end", name, name, name)
 	return nil
 }
 
