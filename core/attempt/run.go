@@ -211,6 +211,7 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 	out.Measured, out.Passed = watch.Measured(a.priced, out.Ending == run.Succeeded)
 	out.Retries = watch.Retries(a.priced)
 	out.PeakWith = beside(out)
+	out.Beside = x.Yield && out.Ending == run.OutOfMemory && (out.Report.Kind == oom.GPUContention || x.Hold.Shared())
 	if out.Doubt != "" && a.trial == "" {
 		x.BreakLine()
 		x.Report.Warn("the program exited 0, but its output ends with an out-of-memory: %s. A pipe (| tee), \"|| "+

@@ -43,6 +43,8 @@ type Want struct {
 	Bytes unit.Bytes `json:"bytes"`
 	// Open: the need is not known. Bytes are what was free, and the job may take all of it, or a part.
 	Open bool `json:"open,omitempty"`
+	// Settled: the job has been through all its phases, and Bytes are what was measured.
+	Settled bool `json:"settled,omitempty"`
 	// Waiting: the launch holds nothing. It waits for this much.
 	Waiting bool `json:"waiting,omitempty"`
 	// Among are the cards, by their UUIDs, that a waiting launch could take.

@@ -264,6 +264,15 @@ func (h *Hold) Uses(uuid string, used unit.Bytes) {
 	}
 }
 
+// Shared reports whether another launch has claimed a part of one of the cards.
+func (h *Hold) Shared() bool {
+	if h == nil {
+		return false
+	}
+	l := ledger{held: claim.List(), descends: proc.Descends}
+	return slices.ContainsFunc(h.devices, func(d gpu.Device) bool { return len(l.of(d)) > 0 })
+}
+
 // Release ends the claims.
 func (h *Hold) Release() {
 	if h != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,6 +57,8 @@ type SweepRow struct {
 	Seconds    *float64         `json:"seconds"` // of all attempts of the last start
 	Run        string           `json:"run,omitempty"`
 	Why        string           `json:"why,omitempty"`
+	Card       *sweep.Card      `json:"card,omitempty"`     // of the last start; absent: the trial found its own
+	PutBack    int              `json:"put_back,omitempty"` // how often it was stopped because its card filled
 	Began      *time.Time       `json:"began"`
 	Ended      *time.Time       `json:"ended"`
 }
@@ -88,7 +91,7 @@ func SweepDocument(h *sweep.History, folder string, driver int) SweepDoc {
 func RowOfTrial(h *sweep.History, r *sweep.Row) SweepRow {
 	row := SweepRow{Trial: r.Number, Name: sweep.Template{Sweep: h.Spec.Name}.Name(r.Number), State: string(r.State),
 		Assignment: append(sweep.Assignment{}, r.Assignment...), Command: r.Command, Starts: r.Starts,
-		Began: known(r.Begun), Ended: known(r.Over)}
+		Card: r.Card, PutBack: r.Stops, Began: known(r.Begun), Ended: known(r.Over)}
 	res := r.Result
 	if res == nil || r.State == sweep.Running || r.State == sweep.Waiting {
 		return row
@@ -125,11 +128,13 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 	for _, r := range h.Rows {
 		wide = max(wide, min(44, len([]rune(rowTitle(r)))))
 	}
-	p.line("%5s  %s  %-13s %-9s %-9s %-16s %-14s %-24s %s", "trial", pad("values", wide), "state", "cost", "attempts",
+	packed := slices.ContainsFunc(h.Rows, func(r *sweep.Row) bool { return r.Card != nil })
+	p.line("%5s  %s  %-13s %s%-9s %-9s %-16s %-14s %-24s %s", "trial", pad("values", wide), "state",
+		cardCell("card", packed), "cost", "attempts",
 		"batch", "peak", "run", "changed")
 	beyond := false
 	for _, r := range h.Rows {
-		p.sweepRow(r, wide)
+		p.sweepRow(r, wide, packed)
 		beyond = beyond || r.Result.Beyond() && r.State == sweep.Succeeded
 	}
 	if beyond {
@@ -137,7 +142,15 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 	}
 }
 
-func (p Printer) sweepRow(r *sweep.Row, wide int) {
+// cardCell is a cell of the column of cards, which a table without cards lacks.
+func cardCell(text string, packed bool) string {
+	if !packed {
+		return ""
+	}
+	return pad(text, 5)
+}
+
+func (p Printer) sweepRow(r *sweep.Row, wide int, packed bool) {
 	cost, attempts, batch, peak, run, changed := "", "", "", "", "", ""
 	if res := r.Result; res != nil && r.State != sweep.Running && r.State != sweep.Waiting {
 		if res.Cost != nil {
@@ -154,6 +167,10 @@ func (p Printer) sweepRow(r *sweep.Row, wide int) {
 			peak = res.Peak.String()
 		}
 	}
+	card := ""
+	if r.Card != nil && r.State == sweep.Running {
+		card = r.Card.String()
+	}
 	state := pad(string(r.State), 13)
 	switch r.State {
 	case sweep.Succeeded:
@@ -162,8 +179,8 @@ func (p Printer) sweepRow(r *sweep.Row, wide int) {
 	default:
 		state = p.red(state)
 	}
-	p.line("%5d  %s  %s %-9s %-9s %-16s %-14s %-24s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state, cost,
-		attempts, batch,
+	p.line("%5d  %s  %s %s%-9s %-9s %-16s %-14s %-24s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state,
+		cardCell(card, packed), cost, attempts, batch,
 		peak, run, changed)
 	if res := r.Result; res != nil && res.Why != "" && (r.State == sweep.Failed || r.State == sweep.OutOfMemory ||
 		r.State == sweep.CannotFit || r.State == sweep.NoRoom || r.State == sweep.Died) {
@@ -219,11 +236,20 @@ func (p Printer) Trial(h *sweep.History, r *sweep.Row) {
 	res := r.Result
 	switch r.State {
 	case sweep.Running:
+		if r.Stopping() {
+			p.line("%s  %s  is asked to save and stop, and runs again later: %s", name, title, OneLine(r.PutBack))
+			return
+		}
+		if r.Card != nil {
+			end = " on card " + r.Card.String()
+		}
 		if r.Resume != "" {
-			end = ", resumes run " + r.Resume
+			end += ", resumes run " + r.Resume
 		}
 	case sweep.Waiting:
-		end = ", is put back"
+		if end = ", is put back"; r.Crowded > 0 {
+			end += ": it ran out of memory while others held a part of its card"
+		}
 	default:
 		if res.Changes != "" {
 			end = fmt.Sprintf(", cost %v: %s", *res.Cost, res.Changes)
@@ -362,8 +388,9 @@ func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
 	for _, r := range d.Rows {
 		wide = max(wide, min(44, len([]rune(rowTitle(&sweep.Row{Trial: r.Trial})))))
 	}
-	p.line("%5s  %s  %10s  %10s  %10s  %-12s  %-9s  %-9s  %s", "trial", pad("values", wide), "as asked", "planned",
-		"room", "", "cost",
+	packed := slices.ContainsFunc(d.Rows, func(r QuoteDoc) bool { return r.Quote.Card != "" })
+	p.line("%5s  %s  %s%10s  %10s  %10s  %-12s  %-9s  %-9s  %s", "trial", pad("values", wide),
+		cardCell("card", packed), "as asked", "planned", "room", "", "cost",
 		"steps", "rung")
 	for _, r := range d.Rows {
 		q := r.Quote
@@ -374,8 +401,8 @@ func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
 		case q.Slow > 1:
 			rung += fmt.Sprintf(" (about %.2g × the time)", q.Slow)
 		}
-		p.line("%5d  %s  %10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number, pad(clip(rowTitle(&sweep.Row{Trial: r.Trial}),
-			wide), wide),
+		p.line("%5d  %s  %s%10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number, pad(clip(rowTitle(&sweep.Row{Trial: r.Trial}),
+			wide), wide), cardCell(q.Card, packed),
 			amount(q.Asked), amount(q.Needs), amount(q.Room), p.fit(pad(verdict, 12)), cost, cellOf(known(q.Steps)), rung)
 		if q.Stop != "" {
 			p.line("%5s  %s", "", OneLine(q.Stop))
