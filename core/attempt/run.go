@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -91,7 +92,8 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 // watch starts to observe the memory of the attempt.
 func (x *Executor) watch(ctx context.Context, a attempt) *observe.Watch {
 	of := observe.Subject{Device: x.Setup.Room.Device, Limited: x.Setup.Room.Limit() > 0, Every: x.Sample,
-		Host: room.Host, Benchmark: a.signs.Benchmark, Uses: x.Hold.Uses}
+		Host: room.Host, Benchmark: a.signs.Benchmark, Uses: x.Hold.Uses,
+		Phases: slices.Collect(maps.Keys(a.priced))}
 	if a.witness != nil {
 		of.Hook = a.witness.Peaks
 	}
