@@ -103,7 +103,7 @@ func TestPackedSweep(t *testing.T) {
 	for i := range 16 {
 		mib := 1200 + 150*i
 		if i%7 == 3 {
-			mib = 9 << 10
+			mib = 9<<10 + i
 		}
 		sizes = append(sizes, strconv.Itoa(mib))
 	}
@@ -204,7 +204,9 @@ func (f fakeCards) check(t *testing.T, back int) {
 			t.Errorf("trial %d saved %d times\n%s", r.Trial, saved, text)
 		}
 		if r.Trial == back && (strings.Count(string(text), "start ") != 2 || strings.Count(string(text), "step=0 ") != 1) {
-			t.Errorf("trial %d did not go on from its state\n%s", r.Trial, text)
+			printed, _ := os.ReadFile(filepath.Join(f.dir, "records", "launch", "sweeps", "p", "trials",
+				strconv.Itoa(r.Trial), "output.log"))
+			t.Errorf("trial %d did not go on from its state\n%s\n%s", r.Trial, text, printed)
 		}
 	}
 }

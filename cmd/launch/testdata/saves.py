@@ -1,4 +1,4 @@
-# A training on a fake card that saves when it is asked to: saves.py OUT MIB [--resume FILE]. It takes a half of MIB of the
+# A training on a fake card that saves when it is asked to: saves.py OUT MIB. It takes a half of MIB of the
 # card that it sees before its first step and all of it after that, writes that into the state of the fake driver, and what
 # happens into OUT. It makes 6 steps, and then more until there is a file named "go".
 import fcntl, json, os, signal, sys, time
@@ -37,8 +37,8 @@ def ask(number, frame):
 
 
 signal.signal(signal.SIGUSR1, ask)
-if "--resume" in sys.argv:
-    with open(sys.argv[sys.argv.index("--resume") + 1]) as f:
+if os.environ.get("RESUME"):
+    with open(os.environ["RESUME"]) as f:
         step = json.load(f)["step"]
 note("start", card=card, step=step, smaller=os.environ.get("SMALLER"))
 take((mib << 20) // 2)

@@ -48,7 +48,7 @@ func (b bad) Recognize(_ context.Context, c job.Command) (plugin.Recognized, err
 	case "lie":
 		size = -unit.GiB
 	case "saves":
-		saves(j)
+		saves(j, c.Args[len(c.Args)-2]+".json")
 		fallthrough
 	case "sized":
 		mib, err := strconv.Atoi(c.Args[len(c.Args)-1])
@@ -61,7 +61,7 @@ func (b bad) Recognize(_ context.Context, c job.Command) (plugin.Recognized, err
 }
 
 // saves describes a program that saves its state and stops when it is asked to, and resumes.
-func saves(j *job.Job) {
+func saves(j *job.Job, state string) {
 	j.Steps = 6
 	j.Save = job.Save{Signal: "SIGUSR1", Stops: true}
 	j.Signs.Lines = []job.Sign{
@@ -69,7 +69,8 @@ func saves(j *job.Job) {
 		{Kind: job.SavedState, Pattern: `^saved (?P<path>\S+)`},
 		{Kind: job.Succeeded, Pattern: `^training is over`},
 	}
-	j.Resume.Edits = []config.Edit{{Knob: "resume", At: config.Address{Doc: config.ArgvDoc, Path: "--resume"},
+	j.Signs.States = []string{state}
+	j.Resume.Edits = []config.Edit{{Knob: "resume", At: config.Address{Doc: config.EnvDoc, Path: "RESUME"},
 		To: job.SavedPath, Add: true, Cost: "none"}}
 }
 
