@@ -149,14 +149,15 @@ func planSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Tr
 	if err != nil {
 		return err
 	}
-	cards := packing(ctx, s, nil, t, trials)
+	cards := packing(ctx, s, spec, nil, t, trials)
 	spec.Pack = len(cards) > 0
 	quotes, err := priceSweep(ctx, s, &spec, &t, a.SamePlan, trials, false)
 	if err != nil {
 		return err
 	}
 	if spec.Pack {
-		packed.Forecast(policy(s), s.Fill, cards, a.Jobs, trials, quotes)
+		of := s.ofTrials(spec.Flags)
+		packed.Forecast(policy(of), of.Fill, cards, a.Jobs, trials, quotes)
 	}
 	d := ui.SweepPlan(spec, trials, quotes)
 	if asJSON {
@@ -314,7 +315,7 @@ func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.T
 	if err != nil {
 		return err
 	}
-	cards := packing(ctx, s, engine, t, trials)
+	cards := packing(ctx, s, spec, engine, t, trials)
 	if spec.Pack = len(cards) > 0; !spec.Pack {
 		spec.Jobs = max(1, spec.Jobs)
 	}
@@ -436,7 +437,7 @@ func executor(s settings, spec sweep.Spec, dir string) (*local.Executor, error) 
 	o := local.Options{Launch: own, Dir: dir, Flags: append(slices.Clone(spec.Flags), "--state-dir="+s.State),
 		Folder: func(n int) string { return sweeps.Trial(spec.Name, n) }, Runs: record.In(s.State)}
 	if spec.Pack {
-		s.onCards(&o)
+		s.ofTrials(spec.Flags).onCards(&o)
 	}
 	return local.New(o), nil
 }

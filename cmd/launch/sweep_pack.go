@@ -21,9 +21,9 @@ import (
 // packing returns the cards on which launch places the trials of a sweep; none: as many run as --jobs allows, and each
 // finds its own card. Trials that use several cards find their own.
 func packing(
-	ctx context.Context, s settings, engine *sweep.Engine, t sweep.Template, trials []sweep.Trial,
+	ctx context.Context, s settings, spec sweep.Spec, engine *sweep.Engine, t sweep.Template, trials []sweep.Trial,
 ) []gpu.Device {
-	if engine != nil || s.GPUs > 1 || s.Nodes != "" {
+	if s = s.ofTrials(spec.Flags); engine != nil || s.GPUs > 1 || s.Nodes != "" {
 		return nil
 	}
 	cards, err := room.Cards(ctx, s.Wish, os.Environ())
@@ -40,7 +40,35 @@ func packing(
 			return nil
 		}
 	}
+	if len(cards) > 1 && len(trials) > 0 { // a plugin may know that the command uses all cards that it sees
+		spec.Pack = false
+		x, err := executor(s, spec, t.Dir)
+		if err != nil {
+			return nil
+		}
+		q, err := x.Plan(ctx, t, trials[:1], true)
+		if err != nil || q[0].Ranks > 1 {
+			return nil
+		}
+	}
 	return cards
+}
+
+// ofTrials are the settings with the flags that every trial gets: those of a sweep's file, and those with which a
+// sweep that is resumed began.
+func (s settings) ofTrials(flags []string) settings {
+	f := ownFlags()
+	addSet(f)
+	if f.Parse(flags) != nil {
+		return s
+	}
+	dir, _ := os.Getwd()
+	all, err := readSettings(f, dir)
+	if err != nil {
+		return s
+	}
+	all.State, all.Quiet, all.JSONFile = s.State, s.Quiet, s.JSONFile
+	return all
 }
 
 // policy is what the user has set of the placement.
@@ -99,6 +127,7 @@ func (s settings) packer(
 	if !h.Spec.Pack || !ok {
 		return nil, nil
 	}
+	s = s.ofTrials(h.Spec.Flags)
 	cards, err := room.Cards(ctx, s.Wish, os.Environ())
 	if err != nil {
 		return nil, s.deviceError(err)

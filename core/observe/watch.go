@@ -43,7 +43,7 @@ type Watch struct {
 	pid      atomic.Int64
 	uses     func(uuid string, used unit.Bytes, settled bool)
 	phases   []string
-	most     map[string]unit.Bytes // that the job has held, by card
+	most     unit.Bytes // that the job has held of the card
 	stop     sync.Once
 	end      func()
 	done     []chan struct{}
@@ -54,7 +54,7 @@ type Watch struct {
 func Start(ctx context.Context, of Subject) *Watch {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &Watch{timeline: newTimeline(), observations: newObservations(of.Every), hook: of.Hook, end: cancel}
-	w.uses, w.phases, w.most = of.Uses, of.Phases, map[string]unit.Bytes{}
+	w.uses, w.phases = of.Uses, of.Phases
 	start := func(look func(context.Context)) {
 		done := make(chan struct{})
 		w.done = append(w.done, done)
@@ -137,9 +137,9 @@ func (w *Watch) lookAt(d gpu.Device, before unit.Bytes, alone bool) {
 	}
 	w.timeline.see(used, false)
 	if known {
-		w.most[d.UUID] = max(w.most[d.UUID], used)
+		w.most = max(w.most, used)
 		if w.uses != nil {
-			w.uses(d.UUID, w.most[d.UUID], w.timeline.settled(w.phases))
+			w.uses(d.UUID, w.most, w.timeline.settled(w.phases))
 		}
 		w.addCard(d, used, d.Used-used, who)
 	} else {
