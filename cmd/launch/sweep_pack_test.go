@@ -188,6 +188,38 @@ func TestPackedSweep(t *testing.T) {
 	}
 }
 
+// A trial that runs out of memory beside another one is no reason to change its settings: it runs again, alone.
+func TestOutOfMemoryBesideAnother(t *testing.T) {
+	f := newFakeCards(t)
+	// The second takes a half of what it really needs before its first step, and the first still runs then.
+	c := f.command("sweep", "--name", "b", "--device", "3,", "--zip", "mib=2000,2001;env:REAL=2000,7000", "--",
+		testPython(), "saves.py", "log-{trial}", "{mib}")
+	var printed bytes.Buffer
+	c.Stderr = &printed
+	must(t, c.Start())
+	t.Cleanup(func() { c.Process.Kill() })
+	log := func() string {
+		text, _ := os.ReadFile(filepath.Join(f.dir, "log-2"))
+		return string(text)
+	}
+	until(t, "the second trial runs out of memory", func() bool { return strings.Contains(log(), "short ") })
+	until(t, "it is put back", func() bool { return f.rows(t)[1].State == string(sweep.Waiting) })
+	must(t, os.WriteFile(filepath.Join(f.dir, "go"), nil, 0o644))
+	if err := c.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, printed.String())
+	}
+	const line = "waiting, is put back: it ran out of memory while others held a part of its card"
+	if strings.Count(printed.String(), line) != 1 || strings.Count(log(), "short ") != 1 ||
+		strings.Contains(log(), "smaller=1") || !strings.Contains(log(), "end ") {
+		t.Errorf("%s\n%s", log(), printed.String())
+	}
+	for _, r := range f.rows(t) {
+		if r.State != string(sweep.Succeeded) || r.Changes != "" {
+			t.Errorf("trial %d: %s, %q", r.Trial, r.State, r.Changes)
+		}
+	}
+}
+
 // check reads what the programs of the trials wrote.
 func (f fakeCards) check(t *testing.T, back int) {
 	t.Helper()

@@ -161,6 +161,9 @@ type Row struct {
 // Stopping reports whether the running trial was asked to stop, to be run again later.
 func (r *Row) Stopping() bool { return r.putBack && r.State == Running }
 
+// StartsOver reports whether the run of the trial's last start could not be resumed.
+func (r *Row) StartsOver() bool { return r.fresh && r.Resume != "" }
+
 // MostCrowded is how often a trial that ran out of memory beside others runs again at once. After that it waits until
 // another one has ended.
 const MostCrowded = 3

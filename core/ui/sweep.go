@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -247,7 +248,10 @@ func (p Printer) Trial(h *sweep.History, r *sweep.Row) {
 			end += ", resumes run " + r.Resume
 		}
 	case sweep.Waiting:
-		if end = ", is put back"; r.Crowded > 0 {
+		switch end = ", is put back"; {
+		case r.StartsOver():
+			end = ", starts over: its run cannot be resumed"
+		case r.Crowded > 0 && res != nil && res.Ending == run.OutOfMemory:
 			end += ": it ran out of memory while others held a part of its card"
 		}
 	default:
