@@ -40,6 +40,7 @@
 //	states     the saved states that a resume reads: which are complete, and which are this run's own
 //	record     runs on disk
 //	sweep/pack places a sweep's trials on mixed cards, several on one where that is safe and pays
+//	sweep/packed     passes what is known of a sweep's trials and cards to pack, and its decisions back
 //	sweep/pack/packtest  simulates sweeps on mixed cards, and prints how much packing shortens them
 //	receipt    predicted beside measured: receipts are written, kept, and used to correct estimates
 //	ui         everything that a person sees, and the documents that scripts read

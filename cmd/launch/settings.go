@@ -57,6 +57,7 @@ type settings struct {
 	State    string           // folder of the runs
 	Grace    time.Duration    // 0: no limit
 	Leave    []attempt.Notice // signals on which the program saves its state and stops
+	Yield    bool             // a sweep runs this trial again if it runs out of memory beside another launch
 	Sample   time.Duration
 	Receipts bool // correct estimates by earlier receipts
 	Prune    bool // remove old records after a run
@@ -120,6 +121,9 @@ func addFlags(f *pflag.FlagSet) {
 		"limit; 30s if launch itself stops it)")
 	f.String("save-on", "", "on these signals, let the program save its state, then stop it and exit with 75: "+
 		"USR2=100s,TERM gives it 100 s after SIGUSR2 and "+attempt.NoticeTime.String()+" after SIGTERM")
+	f.Bool("yield", false, "after an out-of-memory while others held a part of the card, exit with 75 instead of "+
+		"running with other settings")
+	f.Lookup("yield").Hidden = true // for the trials of a sweep
 	f.Duration("sample", time.Second, "time between two readings of the GPU")
 }
 
@@ -416,7 +420,7 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	d.Continue = d.boolean("continue")
 	d.TTY, d.Quiet, d.JSONFile = d.boolean("tty"), d.boolean("quiet"), v.GetString("json-file")
 	d.Receipts, d.Inside, d.Prune = d.boolean("receipts"), d.boolean("inside"), d.boolean("prune")
-	d.Sample = d.duration("sample")
+	d.Sample, d.Yield = d.duration("sample"), d.boolean("yield")
 	d.Leave = d.notices("save-on")
 	d.Nodes, d.ThisNode = v.GetString("nodes-at"), v.GetString("this-node")
 	if v.IsSet("grace") {

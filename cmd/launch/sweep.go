@@ -19,6 +19,7 @@ import (
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/sweep/local"
+	"github.com/launch-ml/launch/core/sweep/packed"
 	"github.com/launch-ml/launch/core/sweep/store"
 	"github.com/launch-ml/launch/core/sweep/tree"
 	"github.com/launch-ml/launch/core/ui"
@@ -83,7 +84,8 @@ func (f *sweepFlags) add(to *pflag.FlagSet) {
 	to.StringArrayVar(&f.set, "set", nil, "KEY=VALUE: the same value in every row; KEY as of launch --set")
 	to.IntVar(&f.random, "random", 0, "draw this many rows instead of taking all")
 	to.Uint64Var(&f.seed, "seed", 0, "of --random: the same seed draws the same rows")
-	to.IntVarP(&f.jobs, "jobs", "j", 1, "how many trials run at the same time")
+	to.IntVarP(&f.jobs, "jobs", "j", 0, "how many trials run at the same time, at most (default: as many as the cards "+
+		"take; 1 without a card)")
 	to.StringVar(&f.metric, "metric", "", "the metric by which --halve and --ask compare trials")
 	to.StringVar(&f.halve, "halve", "", "KEY=LENGTHS: run all rows to the first length, the best of them to the "+
 		"next, and so on")
@@ -162,9 +164,15 @@ func planSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Tr
 	if err != nil {
 		return err
 	}
+	cards := packing(ctx, s, spec, nil, t, trials)
+	spec.Pack = len(cards) > 0
 	quotes, err := priceSweep(ctx, s, &spec, &t, a.SamePlan, trials, false)
 	if err != nil {
 		return err
+	}
+	if spec.Pack {
+		of := s.ofTrials(spec.Flags)
+		packed.Forecast(policy(of), of.Fill, cards, a.Jobs, trials, quotes)
 	}
 	d := ui.SweepPlan(spec, trials, quotes)
 	if asJSON {
@@ -201,8 +209,10 @@ func (f *sweepFlags) asked(c *cobra.Command, args []string) (a sweep.Asked, tria
 	if c.Flags().Changed("seed") {
 		a.Space.Seed = f.seed
 	}
-	if c.Flags().Changed("jobs") || a.Jobs == 0 {
-		a.Jobs = f.jobs
+	if c.Flags().Changed("jobs") {
+		if a.Jobs = f.jobs; a.Jobs < 1 {
+			return a, nil, errJobs
+		}
 	}
 	if f.name != "" {
 		a.Name = f.name
@@ -235,6 +245,8 @@ func (f *sweepFlags) asked(c *cobra.Command, args []string) (a sweep.Asked, tria
 	}
 	return a, trials, checkSecrets(trials)
 }
+
+var errJobs = errors.New("--jobs is at least 1")
 
 // space adds the flags to a space.
 func (f *sweepFlags) space(s *sweep.Space) error {
@@ -325,6 +337,10 @@ func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.T
 	if err != nil {
 		return err
 	}
+	cards := packing(ctx, s, spec, engine, t, trials)
+	if spec.Pack = len(cards) > 0; !spec.Pack {
+		spec.Jobs = max(1, spec.Jobs)
+	}
 	quotes, err := priceSweep(ctx, s, &spec, &t, a.SamePlan, trials, true)
 	if err != nil {
 		return err
@@ -354,7 +370,8 @@ func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.T
 		if spec.Search != nil {
 			count = "a search"
 		}
-		say.Line("sweep %s: %s, %s; launch sweep status %s prints the table", spec.Name, count, where(spec), spec.Name)
+		say.Line("sweep %s: %s, %s; launch sweep status %s prints the table", spec.Name, count, where(spec, len(cards)),
+			spec.Name)
 		say.SamePlan(spec)
 	}
 	return driveSweep(ctx, s, j, h, trials, t, detach)
@@ -443,8 +460,12 @@ func executor(s settings, spec sweep.Spec, dir string) (*local.Executor, error) 
 		return nil, fmt.Errorf("finding launch itself: %w", err)
 	}
 	sweeps := store.In(s.State)
-	return local.New(local.Options{Launch: own, Dir: dir, Flags: append(slices.Clone(spec.Flags), "--state-dir="+s.State),
-		Folder: func(n int) string { return sweeps.Trial(spec.Name, n) }, Runs: record.In(s.State)}), nil
+	o := local.Options{Launch: own, Dir: dir, Flags: append(slices.Clone(spec.Flags), "--state-dir="+s.State),
+		Folder: func(n int) string { return sweeps.Trial(spec.Name, n) }, Runs: record.In(s.State)}
+	if spec.Pack {
+		s.ofTrials(spec.Flags).onCards(&o)
+	}
+	return local.New(o), nil
 }
 
 // driveSweep drives a sweep whose journal this process holds. It closes the journal. trials is the list of a new sweep.
@@ -462,8 +483,13 @@ func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.Hist
 		return err
 	}
 	stops := make(chan string, 1)
-	d := &sweep.Sweep{History: h, Searcher: searcher, Template: t, Executor: x, Admission: admission, Journal: j,
-		Detach: detach, Stops: stops, Changed: func(r *sweep.Row) { say.Trial(h, r) }}
+	p, err := s.packer(ctx, h, x, say, stops)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	d := &sweep.Sweep{History: h, Searcher: searcher, Template: t, Executor: x, Admission: p.or(admission), Journal: j,
+		Detach: detach, Stops: stops, Ticks: p.ticks(), Changed: func(r *sweep.Row) { say.Trial(h, r) }}
 	signalled := 0
 	ignore := passSignals(stops, func(c int) { signalled = c })
 	why, err := d.Drive(ctx)
@@ -479,8 +505,11 @@ func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.Hist
 		return err
 	}
 	code := signalled
-	if why == "" {
+	switch {
+	case why == "":
 		code = h.Code()
+	case signalled == 0 && p.gaveUp():
+		code = run.TryLater
 	}
 	if err := j.Write(sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Stopped, Why: why,
 		Code: code}); err != nil {

@@ -116,8 +116,15 @@ func sized(e *sweep.Engine, s settings, quotes []sweep.Quote) *sweep.Engine {
 }
 
 // where describes where the trials of a sweep run.
-func where(spec sweep.Spec) string {
+func where(spec sweep.Spec, cards int) string {
 	e := spec.Engine
+	if spec.Pack {
+		text := "on " + ui.Count(cards, "card")
+		if spec.Jobs > 0 {
+			text += fmt.Sprintf(", at most %d at the same time", spec.Jobs)
+		}
+		return text
+	}
 	if e == nil {
 		return fmt.Sprintf("%d at the same time", spec.Jobs)
 	}
@@ -136,7 +143,7 @@ func runner(ctx context.Context, s settings, spec sweep.Spec, dir string) (sweep
 	func(), error) {
 	if spec.Engine == nil {
 		x, err := executor(s, spec, dir)
-		return x, sweep.Jobs(spec.Jobs), func() {}, err
+		return x, sweep.Jobs(max(1, spec.Jobs)), func() {}, err
 	}
 	x, err := tasks(ctx, s, spec, dir)
 	if err != nil {

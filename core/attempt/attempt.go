@@ -32,6 +32,7 @@ type Options struct {
 	Sample time.Duration // how often to look at the card
 	State  string        // the state folder
 	Leave  []Notice      // signals on which the program is to save its state and to stop
+	Yield  bool          // an out-of-memory beside another launch ends the run
 }
 
 // A Reporter prints what happens before and after an attempt.

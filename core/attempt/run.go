@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -90,7 +91,8 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 // watch starts to observe the memory of the attempt.
 func (x *Executor) watch(ctx context.Context, a attempt) *observe.Watch {
 	of := observe.Subject{Device: x.Setup.Room.Device, Limited: x.Setup.Room.Limit() > 0, Every: x.Sample,
-		Host: room.Host, Benchmark: a.signs.Benchmark, Uses: x.Hold.Uses}
+		Host: room.Host, Benchmark: a.signs.Benchmark, Uses: x.Hold.Uses,
+		Phases: slices.Collect(maps.Keys(a.priced))}
 	if a.witness != nil {
 		of.Hook = a.witness.Peaks
 	}
@@ -210,6 +212,7 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 	out.Measured, out.Passed = watch.Measured(a.priced, out.Ending == run.Succeeded)
 	out.Retries = watch.Retries(a.priced)
 	out.PeakWith = beside(out)
+	out.Beside = x.Yield && out.Ending == run.OutOfMemory && (out.Report.Kind == oom.GPUContention || x.Hold.Shared())
 	if out.Doubt != "" && a.trial == "" {
 		x.BreakLine()
 		x.Report.Warn("the program exited 0, but its output ends with an out-of-memory: %s. A pipe (| tee), \"|| "+

@@ -43,6 +43,8 @@ type Want struct {
 	Bytes unit.Bytes `json:"bytes"`
 	// Open: the need is not known. Bytes are what was free, and the job may take all of it, or a part.
 	Open bool `json:"open,omitempty"`
+	// Settled: the job has been through all its phases, and Bytes are what was measured.
+	Settled bool `json:"settled,omitempty"`
 	// Waiting: the launch holds nothing. It waits for this much.
 	Waiting bool `json:"waiting,omitempty"`
 	// Among are the cards, by their UUIDs, that a waiting launch could take.
@@ -222,15 +224,26 @@ func (c *Claim) Want() Want {
 func (c *Claim) Set(bytes unit.Bytes, open bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.set(bytes, open, false)
+}
+
+// Settle makes the claim what was measured, after the job has been through all its phases.
+func (c *Claim) Settle(bytes unit.Bytes) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.set(bytes, false, true)
+}
+
+func (c *Claim) set(bytes unit.Bytes, open, settled bool) error {
 	select {
 	case <-c.done:
 		return nil
 	default:
 	}
-	if c.held.Bytes == bytes && c.held.Open == open {
+	if c.held.Bytes == bytes && c.held.Open == open && c.held.Settled == settled {
 		return nil
 	}
-	c.held.Bytes, c.held.Open = bytes, open
+	c.held.Bytes, c.held.Open, c.held.Settled = bytes, open, settled
 	return c.write()
 }
 

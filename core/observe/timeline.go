@@ -174,6 +174,19 @@ func (t *timeline) see(held unit.Bytes, counted bool) {
 	}
 }
 
+// settled reports whether the job has been through all of its phases: it makes at least its third step, and no phase is
+// running that it was not in before.
+func (t *timeline) settled(phases []string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range phases {
+		if p != ladder.Training && !t.passed[p] {
+			return false
+		}
+	}
+	return t.steps >= 2 && len(phases) > 0 && (t.phase == ladder.Training || t.passed[t.phase])
+}
+
 // doubt notes whether part of the memory may belong to other processes.
 func (t *timeline) doubt(doubted bool) {
 	t.mu.Lock()

@@ -23,8 +23,11 @@ type Subject struct {
 	Benchmark bool
 	Limited   bool // the kernel limits the data of each process in host memory
 	Every     time.Duration
-	// Uses receives what the job holds of the card at each look that tells it from what others hold. May be nil.
-	Uses func(uuid string, used unit.Bytes)
+	// Uses receives the most that the job has held of the card, at each look that tells it from what others hold, and
+	// whether the job has been through all its phases. May be nil.
+	Uses func(uuid string, used unit.Bytes, settled bool)
+	// Phases are those of the job.
+	Phases []string
 	// Host reads the free host memory.
 	Host func() ladder.HostRooms
 	// Hook returns the peaks that a hook in the program has reported, in bytes, and whether they are the last. May be
@@ -38,7 +41,9 @@ type Watch struct {
 	timeline *timeline
 	hook     func() (allocated, reserved unit.Bytes, last bool)
 	pid      atomic.Int64
-	uses     func(uuid string, used unit.Bytes)
+	uses     func(uuid string, used unit.Bytes, settled bool)
+	phases   []string
+	most     unit.Bytes // that the job has held of the card
 	stop     sync.Once
 	end      func()
 	done     []chan struct{}
@@ -49,7 +54,7 @@ type Watch struct {
 func Start(ctx context.Context, of Subject) *Watch {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &Watch{timeline: newTimeline(), observations: newObservations(of.Every), hook: of.Hook, end: cancel}
-	w.uses = of.Uses
+	w.uses, w.phases = of.Uses, of.Phases
 	start := func(look func(context.Context)) {
 		done := make(chan struct{})
 		w.done = append(w.done, done)
@@ -132,8 +137,9 @@ func (w *Watch) lookAt(d gpu.Device, before unit.Bytes, alone bool) {
 	}
 	w.timeline.see(used, false)
 	if known {
+		w.most = max(w.most, used)
 		if w.uses != nil {
-			w.uses(d.UUID, used)
+			w.uses(d.UUID, w.most, w.timeline.settled(w.phases))
 		}
 		w.addCard(d, used, d.Used-used, who)
 	} else {

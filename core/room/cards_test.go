@@ -318,7 +318,7 @@ func TestNoCard(t *testing.T) {
 	}
 	var none *Hold
 	none.Release()
-	none.Uses("GPU-1", g)
+	none.Uses("GPU-1", g, true)
 	if err := none.Plan(&Room{}, g); err != nil || none.Devices() != nil || len(none.Env([]string{"A=b"})) != 1 {
 		t.Errorf("a hold of nothing: %v", err)
 	}

@@ -252,16 +252,39 @@ func (h *Hold) Plan(r *Room, need unit.Bytes) error {
 	return err
 }
 
-// Uses raises the claim on a card to what the job was seen to use.
-func (h *Hold) Uses(uuid string, used unit.Bytes) {
+// Uses corrects the claim on a card by the most that the job was seen to use: until the job has settled, which is after
+// it was in all its phases, the claim is only raised.
+func (h *Hold) Uses(uuid string, used unit.Bytes, settled bool) {
 	if h == nil {
 		return
 	}
 	for _, c := range h.claims {
-		if w := c.Want(); w.ID == uuid && used > w.Bytes {
-			c.Set(used, w.Open) // at worst the claim stays as it is, and the driver counts what is used
+		w := c.Want()
+		switch { // at worst the claim stays as it is, and the driver counts what is used
+		case w.ID != uuid:
+		case settled && !w.Open:
+			if want := used + used/grows + growsBy; !w.Settled || want > w.Bytes {
+				c.Settle(max(used, min(want, max(w.Bytes, used+used/grows))))
+			}
+		case used > w.Bytes:
+			c.Set(used, w.Open)
 		}
 	}
+}
+
+// What a job may still take after it has been in all its phases: fragments, and small change.
+const (
+	grows   = 33 // a part in so many
+	growsBy = 256 * unit.MiB
+)
+
+// Shared reports whether another launch has claimed a part of one of the cards.
+func (h *Hold) Shared() bool {
+	if h == nil {
+		return false
+	}
+	l := ledger{held: claim.List(), descends: proc.Descends}
+	return slices.ContainsFunc(h.devices, func(d gpu.Device) bool { return len(l.of(d)) > 0 })
 }
 
 // Release ends the claims.

@@ -108,7 +108,7 @@ func (q *queue) stand(ctx context.Context, t turn) ([]*claim.Claim, error) {
 			stamp, last = changed, now
 		}
 		if q.seen != nil {
-			if all := sharedLook(); all != nil {
+			if all, _ := sharedLook(); all != nil {
 				q.seen(all)
 			}
 		}
@@ -198,19 +198,19 @@ func watchForAll(ctx context.Context) {
 	}
 }
 
-// sharedLook is what the cards were seen to hold; nil if nobody has looked for too long.
-func sharedLook() (all []gpu.Device) {
+// sharedLook is what the cards were seen to hold, and when; nil if nobody has looked for too long.
+func sharedLook() (all []gpu.Device, at time.Time) {
 	path, err := claim.Path(lookFile)
 	if err != nil {
-		return nil
+		return nil, at
 	}
-	info, err := os.Stat(path)
-	if err != nil || time.Since(info.ModTime()) > lookLife {
-		return nil
+	at, ok := ageOf(path)
+	if !ok {
+		return nil, at
 	}
 	text, err := private.ReadFile(path)
 	if err != nil || json.Unmarshal(text, &all) != nil {
-		return nil
+		return nil, at
 	}
-	return all
+	return all, at
 }

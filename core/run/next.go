@@ -57,6 +57,8 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	switch {
 	case out.Left != "" && out.Ending != Succeeded: // also after an out-of-memory: another attempt would be ended too
 		return nil, &Stop{Why: out.Left, Code: TryLater}
+	case out.Ending == OutOfMemory && out.Beside:
+		return nil, &Stop{Why: "it ran out of memory while others held a part of the card: " + out.Cause, Code: TryLater}
 	case out.Untaken != "":
 		return nil, &Stop{Why: "the program did not take its settings: " + out.Untaken, Code: OwnTrouble}
 	case out.Ending == Interrupted && out.Report.NotMemory == "preempted":

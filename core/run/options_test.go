@@ -170,3 +170,23 @@ func TestAgainRemembersProgress(t *testing.T) {
 		t.Errorf("all six steps were made: %s (%s)", out.Ending, out.Cause)
 	}
 }
+
+// What ran out of memory because of its neighbours is no reason for other settings: the run stops, and its next launch
+// begins as asked.
+func TestBeside(t *testing.T) {
+	small := func(unit.Bytes) mem.Estimate { return sure(g, g, 0) }
+	r := sr(training(func(b unit.Bytes) mem.Estimate { return sure(g, b*g/4, 0) }), validation(small))
+	p, _ := r.Next()
+	out := oomIn(ladder.Training, 24*g, 9*g)
+	out.Beside = true
+	r.Attempts = append(r.Attempts, Attempt{*p, out})
+	if next, stop := r.Next(); stop == nil || stop.Code != TryLater {
+		t.Fatalf("%+v, %+v", next, stop)
+	}
+	if err := r.Again(ladder.None); err != nil {
+		t.Fatal(err)
+	}
+	if again, stop := r.Next(); stop != nil || again.Changes() != p.Changes() {
+		t.Errorf("%+v, %+v; want %s", again, stop, p.Changes())
+	}
+}

@@ -66,7 +66,9 @@ type Outcome struct {
 	// how it differed from the plan's settings; launch then ends it
 	Untaken string `json:"untaken,omitempty"`
 	// why launch asked it to save its state and stopped it, although it had not ended: a scheduler takes the machine
-	Left   string     `json:"left,omitempty"`
+	Left string `json:"left,omitempty"`
+	// it ran out of memory while others held a part of the card, and its sweep runs it again elsewhere
+	Beside bool       `json:"beside,omitempty"`
 	Report oom.Report `json:"report"`          // the evidence, for every ending
 	Phase  string     `json:"phase,omitempty"` // the phase that it ended in, as its ladder names it
 	// the largest seen in use by the job; absent in JSON if nothing was measured

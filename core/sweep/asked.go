@@ -31,7 +31,7 @@ func (a Asked) CheckFlags(may func(name string) bool) error {
 // Check returns an error if what is asked contradicts itself.
 func (a Asked) Check() error {
 	switch {
-	case a.Jobs < 1:
+	case a.Jobs < 0:
 		return errors.New("--jobs is at least 1")
 	case a.Space.Random < 0:
 		return errors.New("--random is at least 1")

@@ -33,6 +33,7 @@ type Start struct {
 	// a result, that is delivered; if neither, it is lost. It is never started here.
 	Begun bool
 	Since time.Time // of the start
+	Card  *Card     // on which it runs; nil: it finds its own
 }
 
 // An End is the end of a start.
@@ -44,18 +45,32 @@ type End struct {
 // An Admission decides which trials run together.
 type Admission interface {
 	// Admit returns the trials to start now, and the running ones to stop and put back.
-	Admit(waiting, running []*Row) (start, stop []int)
+	Admit(waiting, running []*Row) []Move
+}
+
+// A Move starts a trial, or has a running one stopped and put back.
+type Move struct {
+	Trial int
+	Card  *Card // of a start: where; nil: the trial finds its own
+	Stop  bool
+	Now   bool   // of a stop: the trial gets no time to save
+	Why   string // of a stop: for people
+}
+
+// A Saver is an executor that can ask a trial to save its state and to stop, so that it continues later.
+type Saver interface {
+	Save(trial int)
 }
 
 // Jobs is the admission that runs up to so many trials at the same time, in order.
 type Jobs int
 
 // Admit implements [Admission].
-func (n Jobs) Admit(waiting, running []*Row) (start, stop []int) {
+func (n Jobs) Admit(waiting, running []*Row) (moves []Move) {
 	for i := range min(len(waiting), max(0, int(n)-len(running))) {
-		start = append(start, waiting[i].Number)
+		moves = append(moves, Move{Trial: waiting[i].Number})
 	}
-	return start, nil
+	return moves
 }
 
 // A Remote is a searcher that needs time: another program answers for it.
@@ -82,7 +97,8 @@ type Sweep struct {
 	Journal   Journal
 	// Stops asks for the sweep's end: the first time trials save and stop, the second time they end now.
 	Stops <-chan string
-	// Ticks have the admission asked again between two ends; nil: it is asked after each end alone.
+	// Ticks have the admission asked again between two ends, also while nothing runs because there is no room; nil: it is
+	// asked after each end alone.
 	Ticks <-chan time.Time
 	// Changed is called after a row has changed; nil: nobody is told.
 	Changed func(*Row)
@@ -103,7 +119,7 @@ const Detached = "detached"
 // failure of launch itself; then the trials that still ran were asked to stop.
 func (s *Sweep) Drive(ctx context.Context) (why string, err error) {
 	for _, r := range s.History.Running() {
-		s.start(r, true)
+		s.start(r, true, r.Card)
 	}
 	for {
 		if s.stopping == "" && s.failed == nil {
@@ -112,7 +128,7 @@ func (s *Sweep) Drive(ctx context.Context) (why string, err error) {
 				continue
 			}
 		}
-		if len(s.History.Running()) == 0 && !s.awaits() {
+		if len(s.History.Running()) == 0 && !s.awaits() && !s.waits() {
 			break
 		}
 		if s.Detach && s.failed == nil && len(s.History.Waiting()) == 0 {
@@ -149,6 +165,11 @@ func (s *Sweep) awaits() bool {
 	}
 	due, err := r.Awaiting()
 	return due && err == nil
+}
+
+// waits reports whether trials wait for room that others hold.
+func (s *Sweep) waits() bool {
+	return s.Ticks != nil && s.stopping == "" && s.failed == nil && len(s.History.Waiting()) > 0
 }
 
 // note records an event and applies it.
@@ -202,33 +223,43 @@ func (s *Sweep) list() {
 // admit starts and stops what the admission decides, and reports whether it started anything.
 func (s *Sweep) admit() (started bool) {
 	running := s.History.Running()
-	start, stop := s.Admission.Admit(s.History.Waiting(), running)
-	for _, n := range stop {
-		if r := s.History.Row(n); slices.Contains(running, r) && !r.putBack && s.note(Event{Kind: PutBack, Trial: n}) {
-			s.Executor.Stop(n, false)
-		}
-	}
-	for _, n := range start {
-		if r := s.History.Row(n); r != nil && r.State != Running && s.failed == nil {
-			s.start(r, false)
+	for _, m := range s.Admission.Admit(s.History.Waiting(), running) {
+		r := s.History.Row(m.Trial)
+		switch {
+		case r == nil || s.failed != nil:
+		case m.Stop && slices.Contains(running, r) && !r.putBack:
+			if s.note(Event{Kind: PutBack, Trial: m.Trial, Why: m.Why}) {
+				s.putBack(m)
+			}
+		case !m.Stop && r.State != Running:
+			s.start(r, false, m.Card)
 			started = true
 		}
 	}
 	return started && s.failed == nil
 }
 
+// putBack stops a trial that runs again later.
+func (s *Sweep) putBack(m Move) {
+	if x, ok := s.Executor.(Saver); ok && !m.Now {
+		x.Save(m.Trial)
+		return
+	}
+	s.Executor.Stop(m.Trial, m.Now)
+}
+
 // start starts a row, or takes up its present start.
-func (s *Sweep) start(r *Row, begun bool) {
+func (s *Sweep) start(r *Row, begun bool, card *Card) {
 	inv, err := s.Template.Render(r.Trial)
 	if err != nil {
 		s.fail(err)
 		return
 	}
-	if !begun && !s.note(Event{Kind: Started, Trial: r.Number, Start: r.Starts + 1, Resume: r.Run()}) {
+	if !begun && !s.note(Event{Kind: Started, Trial: r.Number, Start: r.Starts + 1, Resume: r.Run(), Card: card}) {
 		return
 	}
 	err = s.Executor.Start(Start{Trial: r.Number, Number: r.Starts, Name: s.Template.Name(r.Number), Invocation: inv,
-		Resume: r.Resume, Begun: begun, Since: r.Begun})
+		Resume: r.Resume, Begun: begun, Since: r.Begun, Card: card})
 	if err != nil {
 		s.ended(End{r.Number, r.Starts, Result{Ending: NotRun, Code: run.OwnTrouble, Why: err.Error()}})
 	}

@@ -293,10 +293,10 @@ func TestStops(t *testing.T) {
 // putBack is an admission that stops the second trial once, when the third waits.
 type putBack struct{ done bool }
 
-func (p *putBack) Admit(waiting, running []*Row) (start, stop []int) {
+func (p *putBack) Admit(waiting, running []*Row) []Move {
 	if len(running) == 2 && !p.done {
 		p.done = true
-		return nil, []int{2}
+		return []Move{{Trial: 2, Stop: true}}
 	}
 	return Jobs(2).Admit(waiting, running)
 }

@@ -2,6 +2,8 @@ package sweep
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/launch-ml/launch/core/ladder"
@@ -36,9 +38,10 @@ type Event struct {
 	Trial   int       `json:"trial,omitempty"`  // of Started, Ended, PutBack
 	Start   int       `json:"start,omitempty"`  // which start of the trial this is, from 1
 	Resume  string    `json:"resume,omitempty"` // the run that this start resumes; "": it starts from the beginning
+	Card    *Card     `json:"card,omitempty"`   // of Started: on which the trial runs
 	Result  *Result   `json:"result,omitempty"`
-	Again   bool      `json:"again,omitempty"` // of Taken: rows that did not succeed run again
-	Why     string    `json:"why,omitempty"`
+	Again   bool      `json:"again,omitempty"`     // of Taken: rows that did not succeed run again
+	Why     string    `json:"why,omitempty"`       // of Stopped and PutBack
 	Code    int       `json:"exit_code,omitempty"` // of Stopped: launch's
 	PID     int       `json:"pid,omitempty"`       // of Began and Taken: the process that drives the sweep
 }
@@ -50,7 +53,9 @@ type Spec struct {
 	Dir     string   `json:"dir"`               // where the sweep was started
 	Flags   []string `json:"flags,omitempty"`   // launch's, given to every trial
 	Space   Space    `json:"space"`
-	Jobs    int      `json:"jobs"`
+	Jobs    int      `json:"jobs"` // how many run at the same time; 0, with Pack: as many as the cards take
+	// Pack places the trials on this machine's cards.
+	Pack bool `json:"pack,omitempty"`
 	// Engine is what runs the trials: nil is this machine.
 	Engine *Engine `json:"on,omitempty"`
 	Search *Search `json:"search,omitempty"` // nil: the space is a list
@@ -69,6 +74,19 @@ type Engine struct {
 	Memory   unit.Bytes    `json:"memory_bytes,omitempty"`
 	GPUs     int           `json:"gpus,omitempty"`
 	Before   time.Duration `json:"before_ns"` // how long before its time limit a trial is asked to save
+}
+
+// A Card is where a trial runs.
+type Card struct {
+	UUID  string `json:"uuid"`
+	Index int    `json:"index"` // in the driver's order
+}
+
+func (c *Card) String() string {
+	if strings.HasPrefix(c.UUID, "MIG-") { // the slices of a card have its index
+		return c.UUID
+	}
+	return strconv.Itoa(c.Index)
 }
 
 // A Tree identifies the code that a sweep runs.
@@ -123,12 +141,33 @@ type Row struct {
 	Over   time.Time // of its end; zero while it runs
 	Quote  *Quote    // nil: it was not priced
 	Result *Result   // of the last start that ended with a result; nil: none
+	Card   *Card     // of the last start; nil: the trial found its own
+	// Order numbers the starts of the sweep: the youngest trial has the highest number.
+	Order int
+	// Stops counts how often the trial was asked to stop and was put back, and PutBack is why the last time.
+	Stops   int
+	PutBack string
+	// Crowded counts how often the trial ran out of memory while others held a part of its card, and Shared is true if a
+	// trial of this sweep was among them.
+	Crowded int
+	Shared  bool
+	AtLeast unit.Bytes // what it had the last time; 0: not known
 
 	lost    int  // starts in a row that ended without a result
 	fresh   bool // its run cannot be resumed
 	putBack bool // it was asked to stop, and runs again later
 	ends    int  // how many ends of other trials had been seen when this one found no room
 }
+
+// Stopping reports whether the running trial was asked to stop, to be run again later.
+func (r *Row) Stopping() bool { return r.putBack && r.State == Running }
+
+// StartsOver reports whether the run of the trial's last start could not be resumed.
+func (r *Row) StartsOver() bool { return r.fresh && r.Resume != "" }
+
+// MostCrowded is how often a trial that ran out of memory beside others runs again at once. After that it waits until
+// another one has ended.
+const MostCrowded = 3
 
 // MostLost is how many times in a row a trial may end without a result before it counts as failed.
 const MostLost = 3
@@ -152,7 +191,8 @@ type History struct {
 	At     time.Time
 	Torn   bool // a line could not be read
 
-	ends int // of trials that had found room
+	ends   int // of trials that had found room
+	starts int // of trials
 }
 
 // Replay builds a history from its events. Events that contradict what came before are skipped.
@@ -201,9 +241,11 @@ func (h *History) Apply(e Event) {
 	case row == nil:
 	case e.Kind == Started && e.Start == row.Starts+1:
 		row.Starts, row.State, row.Resume = e.Start, Running, e.Resume
-		row.Begun, row.Over, row.putBack = e.Time, time.Time{}, false
+		row.Begun, row.Over, row.putBack, row.PutBack = e.Time, time.Time{}, false, ""
+		h.starts++
+		row.Card, row.Order = e.Card, h.starts
 	case e.Kind == PutBack && row.State == Running:
-		row.putBack = true
+		row.putBack, row.PutBack = true, e.Why
 	case e.Kind == Ended && e.Result != nil && e.Start == row.Starts && row.State == Running:
 		h.ended(row, e)
 	}
@@ -236,10 +278,14 @@ func (h *History) ended(row *Row, e Event) {
 	if row.State = now; now == Died && row.lost >= MostLost {
 		row.State = Failed
 	}
-	if row.putBack && (now == Interrupted || now == Died) {
-		row.State = Waiting
+	if row.putBack && (now == Interrupted || now == Died || now == NoRoom) {
+		row.State, row.lost = Waiting, 0
+		row.Stops++
 	}
 	row.Result = e.Result
+	if now == NoRoom && e.Result.Ending == run.OutOfMemory && row.Card != nil {
+		h.crowded(row, e)
+	}
 	if now == NoRoom {
 		row.ends = h.ends
 		return
@@ -247,13 +293,32 @@ func (h *History) ended(row *Row, e Event) {
 	h.ends++
 }
 
+// crowded is for a row that ran out of memory while others held a part of its card. That is no result.
+func (h *History) crowded(row *Row, e Event) {
+	if e.Result.PeakIs == run.Used {
+		row.AtLeast = max(row.AtLeast, e.Result.Peak)
+	}
+	for _, o := range h.Rows {
+		beside := o != row && o.Card != nil && o.Card.UUID == row.Card.UUID && o.Starts > 0 &&
+			(o.State == Running || e.Time.Sub(o.Over) < lingers && o.Over.After(row.Begun))
+		row.Shared = row.Shared || beside
+	}
+	if row.Crowded++; row.Crowded <= MostCrowded {
+		row.State = Waiting
+	}
+}
+
+// lingers is how long after its end a trial may be the reason why another one ran out of memory: programs take their
+// time to end.
+const lingers = time.Minute
+
 // again makes rows that did not succeed wait again. In a search a failure is an answer, which it knows already.
 // Rows that are running stay: their launch may live.
 func (h *History) again() {
 	for _, r := range h.Rows {
 		settled := h.Spec.Search != nil && (r.State == CannotFit || r.State == OutOfMemory || r.State == Failed)
 		if r.State != Succeeded && r.State != Running && !settled {
-			r.State, r.lost, r.fresh = Waiting, 0, false
+			r.State, r.lost, r.fresh, r.Crowded = Waiting, 0, false, 0
 		}
 	}
 }

@@ -34,6 +34,9 @@ type Quote struct {
 	Memory unit.Bytes `json:"host_memory_bytes,omitempty"`
 	// Exclusive is the folder that no other trial may use.
 	Exclusive string        `json:"exclusive,omitempty"`
+	Ranks     int64         `json:"ranks,omitempty"`   // 0: unknown
+	Resumes   bool          `json:"resumes,omitempty"` // it can go on from a saved state
+	Card      string        `json:"card,omitempty"`    // on which it would begin; "": not known
 	Edits     []config.Edit `json:"edits,omitempty"`
 	Stop      string        `json:"stop,omitempty"` // why it would be refused
 	Beyond    *run.Beyond   `json:"beyond,omitempty"`
@@ -60,6 +63,8 @@ type planned struct {
 	Batch     *struct{ Asked int64 } `json:"global_batch"`
 	Steps     int64                  `json:"steps"`
 	Exclusive string                 `json:"exclusive"`
+	Ranks     int64                  `json:"ranks"`
+	Resumes   bool                   `json:"resumes"`
 	Stop      *run.Stop              `json:"stop"`
 }
 
@@ -77,7 +82,7 @@ func ReadQuote(trial int, doc []byte) (Quote, error) {
 		return Quote{}, fmt.Errorf("the plan of trial %d has version %d: another launch wrote it", trial, d.Version)
 	}
 	q := Quote{Trial: trial, Plugin: d.Plugin, Verdict: d.Verdict, Cost: d.Cost, Steps: d.Steps, Exclusive: d.Exclusive,
-		Edits: d.Edits}
+		Edits: d.Edits, Ranks: d.Ranks, Resumes: d.Resumes}
 	if d.Room != nil {
 		q.Room = *d.Room
 	}

@@ -36,6 +36,8 @@ type PlanDocument struct {
 	Why         string            `json:"why,omitempty"`
 	Steps       int64             `json:"steps,omitempty"`     // optimizer steps of the whole training; absent: not known
 	Exclusive   string            `json:"exclusive,omitempty"` // the folder that no other run may use at the same time
+	Ranks       int64             `json:"ranks,omitempty"`     // processes or cards that share a step; absent: not known
+	Resumes     bool              `json:"resumes,omitempty"`   // it can go on from a saved state
 	Stop        *run.Stop         `json:"stop,omitempty"`      // why it would be refused
 }
 
@@ -74,7 +76,8 @@ func (v View) Document(command []string, env map[string]string) PlanDocument {
 	d := PlanDocument{
 		Version: PlanVersion, Plugin: j.Plugin, Dialect: j.Dialect, Arch: j.Arch, Name: j.Name, Device: v.Device,
 		Command: command, Env: env, Stop: v.Stop, Asked: j.Asked, Edits: []config.Edit{}, Phases: []PhaseDoc{},
-		Steps: j.Steps, Exclusive: j.Exclusive,
+		Steps: j.Steps, Exclusive: j.Exclusive, Ranks: j.Batch.Ranks,
+		Resumes:  j.Resume.None == "" && len(j.Resume.Edits) > 0,
 		Warnings: append(append([]string{}, j.Warnings...), v.Warnings...), Truths: j.Truths,
 	}
 	room := v.Run.Room

@@ -11,6 +11,7 @@ import (
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/metric"
+	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -61,6 +62,8 @@ type SweepRow struct {
 	First      int              `json:"first,omitempty"` // the trial of its first rung
 	Run        string           `json:"run,omitempty"`
 	Why        string           `json:"why,omitempty"`
+	Card       *sweep.Card      `json:"card,omitempty"`     // of the last start; absent: the trial found its own
+	PutBack    int              `json:"put_back,omitempty"` // how often it was stopped because its card filled
 	Began      *time.Time       `json:"began"`
 	Ended      *time.Time       `json:"ended"`
 }
@@ -97,7 +100,7 @@ func SweepDocument(h *sweep.History, folder string, driver int) SweepDoc {
 func RowOfTrial(h *sweep.History, r *sweep.Row) SweepRow {
 	row := SweepRow{Trial: r.Number, Name: sweep.Template{Sweep: h.Spec.Name}.Name(r.Number), State: string(r.State),
 		Assignment: append(sweep.Assignment{}, r.Assignment...), Command: r.Command, Starts: r.Starts, Rung: r.Rung,
-		First: r.First, Began: known(r.Begun), Ended: known(r.Over)}
+		First: r.First, Card: r.Card, PutBack: r.Stops, Began: known(r.Begun), Ended: known(r.Over)}
 	res := r.Result
 	if res == nil || r.State == sweep.Running || r.State == sweep.Waiting {
 		return row
@@ -134,12 +137,15 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 	for _, r := range h.Rows {
 		wide = max(wide, min(44, len([]rune(rowTitle(r)))))
 	}
-	p.line("%5s  %s  %-13s %-9s %-9s %-16s %-14s %-16s %-24s %s", "trial", pad("values", wide), "state", "cost",
-		"attempts",
-		"batch", "peak", "metric", "run", "changed")
+	show := columns{
+		cards:   slices.ContainsFunc(h.Rows, func(r *sweep.Row) bool { return r.Card != nil }),
+		metrics: slices.ContainsFunc(h.Rows, func(r *sweep.Row) bool { return r.Result != nil && len(r.Result.Metrics) > 0 }),
+	}
+	p.line("%5s  %s  %-13s %s%-9s %-9s %-16s %-14s %s%-24s %s", "trial", pad("values", wide), "state",
+		column("card", 5, show.cards), "cost", "attempts", "batch", "peak", column("metric", 16, show.metrics), "run", "changed")
 	beyond := false
 	for _, r := range h.Rows {
-		p.sweepRow(r, wide)
+		p.sweepRow(r, wide, show)
 		beyond = beyond || r.Result.Beyond() && r.State == sweep.Succeeded
 	}
 	if beyond {
@@ -147,7 +153,18 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 	}
 }
 
-func (p Printer) sweepRow(r *sweep.Row, wide int) {
+// columns are those that only some tables have.
+type columns struct{ cards, metrics bool }
+
+// column is a cell of such a column, with the blank after it.
+func column(text string, wide int, shown bool) string {
+	if !shown {
+		return ""
+	}
+	return pad(text, wide) + " "
+}
+
+func (p Printer) sweepRow(r *sweep.Row, wide int, show columns) {
 	cost, attempts, batch, peak, figure, run, changed := "", "", "", "", "", "", ""
 	if res := r.Result; res != nil && r.State != sweep.Running && r.State != sweep.Waiting {
 		if res.Cost != nil {
@@ -169,6 +186,10 @@ func (p Printer) sweepRow(r *sweep.Row, wide int) {
 			}
 		}
 	}
+	card := ""
+	if r.Card != nil && r.State == sweep.Running {
+		card = r.Card.String()
+	}
 	state := pad(string(r.State), 13)
 	switch r.State {
 	case sweep.Succeeded:
@@ -177,8 +198,8 @@ func (p Printer) sweepRow(r *sweep.Row, wide int) {
 	default:
 		state = p.red(state)
 	}
-	p.line("%5d  %s  %s %-9s %-9s %-16s %-14s %-16s %-24s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state,
-		cost, attempts, batch, peak, clip(figure, 16), run, changed)
+	p.line("%5d  %s  %s %s%-9s %-9s %-16s %-14s %s%-24s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state,
+		column(card, 5, show.cards), cost, attempts, batch, peak, column(clip(figure, 16), 16, show.metrics), run, changed)
 	if res := r.Result; res != nil && res.Why != "" && (r.State == sweep.Failed || r.State == sweep.OutOfMemory ||
 		r.State == sweep.CannotFit || r.State == sweep.NoRoom || r.State == sweep.Died) {
 		p.line("%5s  %s", "", OneLine(res.Why))
@@ -233,11 +254,23 @@ func (p Printer) Trial(h *sweep.History, r *sweep.Row) {
 	res := r.Result
 	switch r.State {
 	case sweep.Running:
+		if r.Stopping() {
+			p.line("%s  %s  is asked to save and stop, and runs again later: %s", name, title, OneLine(r.PutBack))
+			return
+		}
+		if r.Card != nil {
+			end = " on card " + r.Card.String()
+		}
 		if r.Resume != "" {
-			end = ", resumes run " + r.Resume
+			end += ", resumes run " + r.Resume
 		}
 	case sweep.Waiting:
-		end = ", is put back"
+		switch end = ", is put back"; {
+		case r.StartsOver():
+			end = ", starts over: its run cannot be resumed"
+		case r.Crowded > 0 && res != nil && res.Ending == run.OutOfMemory:
+			end += ": it ran out of memory while others held a part of its card"
+		}
 	default:
 		if res.Changes != "" {
 			end = fmt.Sprintf(", cost %v: %s", *res.Cost, res.Changes)
@@ -388,8 +421,9 @@ func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
 	for _, r := range d.Rows {
 		wide = max(wide, min(44, len([]rune(rowTitle(&sweep.Row{Trial: r.Trial})))))
 	}
-	p.line("%5s  %s  %10s  %10s  %10s  %-12s  %-9s  %-9s  %s", "trial", pad("values", wide), "as asked", "planned",
-		"room", "", "cost",
+	packed := slices.ContainsFunc(d.Rows, func(r QuoteDoc) bool { return r.Quote.Card != "" })
+	p.line("%5s  %s  %s%10s  %10s  %10s  %-12s  %-9s  %-9s  %s", "trial", pad("values", wide),
+		column("card", 5, packed), "as asked", "planned", "room", "", "cost",
 		"steps", "rung")
 	for _, r := range d.Rows {
 		q := r.Quote
@@ -400,8 +434,8 @@ func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
 		case q.Slow > 1:
 			rung += fmt.Sprintf(" (about %.2g × the time)", q.Slow)
 		}
-		p.line("%5d  %s  %10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number, pad(clip(rowTitle(&sweep.Row{Trial: r.Trial}),
-			wide), wide),
+		p.line("%5d  %s  %s%10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number, pad(clip(rowTitle(&sweep.Row{Trial: r.Trial}),
+			wide), wide), column(q.Card, 5, packed),
 			amount(q.Asked), amount(q.Needs), amount(q.Room), p.fit(pad(verdict, 12)), cost, cellOf(known(q.Steps)), rung)
 		if q.Stop != "" {
 			p.line("%5s  %s", "", OneLine(q.Stop))

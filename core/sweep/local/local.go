@@ -7,9 +7,11 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +37,10 @@ type Options struct {
 	Flags  []string               // launch's flags, the same for every trial
 	Folder func(trial int) string // a trial's folder; it is made when the trial starts
 	Runs   record.Store           // in which the trials record their runs
+	// OnCard returns the flags of a trial on a card; nil: a trial finds its own.
+	OnCard  func(*sweep.Card) []string
+	SaveOn  syscall.Signal // asks a trial to save its state and to stop; 0: it is interrupted
+	Pricing []string       // flags with which trials are priced, beside Flags
 }
 
 // An Executor implements [sweep.Executor].
@@ -45,13 +51,15 @@ type Executor struct {
 	mu      sync.Mutex
 	running map[int]*os.Process // by trial: the children of this process
 	adopted map[int]string      // by trial: the results of those that an earlier process started
+	pids    map[int]int         // by trial: the launches of those
 }
 
 var _ sweep.Executor = (*Executor)(nil)
 
 // New returns an executor.
 func New(o Options) *Executor {
-	return &Executor{Options: o, ends: make(chan sweep.End, 16), running: map[int]*os.Process{}, adopted: map[int]string{}}
+	return &Executor{Options: o, ends: make(chan sweep.End, 16), running: map[int]*os.Process{},
+		adopted: map[int]string{}, pids: map[int]int{}}
 }
 
 // Ends implements [sweep.Executor].
@@ -107,6 +115,9 @@ func (x *Executor) Start(s sweep.Start) error {
 // args returns launch's arguments for a start.
 func (x *Executor) args(s sweep.Start) []string {
 	flags := append(slices.Clone(x.Flags), "--json-file="+x.Result(s.Trial, s.Number))
+	if s.Card != nil && x.OnCard != nil {
+		flags = append(flags, x.OnCard(s.Card)...)
+	}
 	if s.Resume == "" {
 		for _, set := range s.Invocation.Set {
 			flags = append(flags, "--set="+set)
@@ -126,6 +137,7 @@ func (x *Executor) end(s sweep.Start, pid int) {
 	x.mu.Lock()
 	delete(x.running, s.Trial)
 	delete(x.adopted, s.Trial)
+	delete(x.pids, s.Trial)
 	x.mu.Unlock()
 	x.ends <- sweep.End{Trial: s.Trial, Start: s.Number, Result: x.result(s, pid)}
 }
@@ -190,6 +202,24 @@ func (x *Executor) Stop(trial int, now bool) {
 	if now {
 		sig = syscall.SIGKILL
 	}
+	x.send(trial, sig)
+}
+
+// Save implements [sweep.Saver].
+func (x *Executor) Save(trial int) { x.send(trial, cmp.Or(x.SaveOn, syscall.SIGINT)) }
+
+// Launches are the processes of the running trials' launches, by trial.
+func (x *Executor) Launches() map[int]int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	all := maps.Clone(x.pids)
+	for trial, p := range x.running {
+		all[trial] = p.Pid
+	}
+	return all
+}
+
+func (x *Executor) send(trial int, sig syscall.Signal) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if p := x.running[trial]; p != nil {
@@ -230,6 +260,11 @@ func (x *Executor) adopt(s sweep.Start) {
 	x.mu.Unlock()
 	go func() {
 		pid := living(filepath.Dir(path))[path]
+		if pid != 0 {
+			x.mu.Lock()
+			x.pids[s.Trial] = pid
+			x.mu.Unlock()
+		}
 		wait(Output(x.Folder(s.Trial)))
 		// A file system may have no locks. A process that is just ending may have no command line for a moment, and then
 		// have one again.

@@ -59,7 +59,7 @@ func (x *Executor) plan(ctx context.Context, t sweep.Template, trial sweep.Trial
 	if err != nil {
 		return sweep.Quote{}, err
 	}
-	args := append([]string{"launch", "plan", "--json"}, x.Flags...)
+	args := append([]string{"launch", "plan", "--json"}, slices.Concat(x.Pricing, x.Flags)...)
 	for _, set := range inv.Set {
 		args = append(args, "--set="+set)
 	}

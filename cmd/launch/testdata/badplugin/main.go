@@ -1,5 +1,6 @@
 // Command badplugin is a plugin that misbehaves in the way that its file name says: launch-plugin-crash, -hang, -lie,
-// -wrong, -paths, -good; -sized is a good one, whose estimate is its program's last argument in MiB.
+// -wrong, -paths, -good; -sized is a good one, whose estimate is its program's last argument in MiB, and so is -saves, whose program
+// saves and resumes.
 package main
 
 import (
@@ -46,6 +47,9 @@ func (b bad) Recognize(_ context.Context, c job.Command) (plugin.Recognized, err
 	switch b.how {
 	case "lie":
 		size = -unit.GiB
+	case "saves":
+		saves(j, c.Args[len(c.Args)-2]+".json")
+		fallthrough
 	case "sized":
 		mib, err := strconv.Atoi(c.Args[len(c.Args)-1])
 		if err != nil {
@@ -54,6 +58,20 @@ func (b bad) Recognize(_ context.Context, c job.Command) (plugin.Recognized, err
 		size = unit.Bytes(mib) * unit.MiB
 	}
 	return recognized{b, j, size}, nil
+}
+
+// saves describes a program that saves its state and stops when it is asked to, and resumes.
+func saves(j *job.Job, state string) {
+	j.Steps = 6
+	j.Save = job.Save{Signal: "SIGUSR1", Stops: true}
+	j.Signs.Lines = []job.Sign{
+		{Kind: job.Progress, Pattern: `^step (?P<iteration>\d+)`},
+		{Kind: job.SavedState, Pattern: `^saved (?P<path>\S+)`},
+		{Kind: job.Succeeded, Pattern: `^training is over`},
+	}
+	j.Signs.States = []string{state}
+	j.Resume.Edits = []config.Edit{{Knob: "resume", At: config.Address{Doc: config.EnvDoc, Path: "RESUME"},
+		To: job.SavedPath, Add: true, Cost: "none"}}
 }
 
 // recognized is a command that was recognised.

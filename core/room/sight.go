@@ -1,0 +1,120 @@
+package room
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/launch-ml/launch/core/claim"
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// Cards lists the cards that a command may be given, one by one: all of this machine, or those that its environment or
+// the wish leaves. There are none if the wish is host memory or a card that is not here, or without a driver.
+func Cards(ctx context.Context, w Wish, env []string) ([]gpu.Device, error) {
+	if w.Device == "cpu" || w.VRAM > 0 {
+		return nil, nil
+	}
+	all, err := list(ctx)
+	if errors.Is(err, nvml.ErrNoDriver) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if w.Device == "auto" {
+		w.Device = Any
+	}
+	r := Room{wish: w, all: all}
+	err = r.among(env, nil)
+	return r.seen, err
+}
+
+// Watch looks at the cards for all launches of this account that wait for room, until ctx is done. One of them asks the
+// driver.
+func Watch(ctx context.Context) { watchForAll(ctx) }
+
+// Seen returns what the cards were seen to hold, and when; nil if nobody has looked for too long.
+func Seen() (all []gpu.Device, at time.Time) { return sharedLook() }
+
+// A Use is what a card holds.
+type Use struct {
+	// Others is what others hold or have claimed. It is all of the card if another launch may take all of it.
+	Others unit.Bytes
+	Own    map[int]unit.Bytes // by launch; none: not known
+}
+
+// UseOf returns what a card holds, seen from the launches that one sweep has started: their process IDs are own.
+func UseOf(d gpu.Device, held []claim.Held, own []int) Use {
+	l := ledger{held: held, descends: proc.Descends, visible: visible, blind: blind()}
+	return l.use(d, own)
+}
+
+func (l ledger) use(d gpu.Device, own []int) Use {
+	u := Use{Own: map[int]unit.Bytes{}}
+	ofOwn := func(pid int) int {
+		for _, launch := range own {
+			if l.descends(pid, launch) {
+				return launch
+			}
+		}
+		return 0
+	}
+	used, gone, known := unit.Bytes(0), unit.Bytes(0), unit.Bytes(0)
+	foreign := map[int]unit.Bytes{} // by launch
+	var claims []claim.Held
+	claimed := unit.Bytes(0) // by own launches
+	for _, h := range l.of(d) {
+		if ofOwn(h.PID) == 0 {
+			claims = append(claims, h)
+		} else {
+			claimed += h.Bytes
+		}
+	}
+	for _, p := range d.Processes {
+		launch := ofOwn(p.PID)
+		other, isClaims := l.launch(p.PID, claims)
+		switch {
+		case p.Used < 0:
+		case launch != 0:
+			u.Own[launch] += p.Used
+			used += p.Used
+		case !l.visible(p.PID) && !l.blind: // it has ended since the driver was asked
+			gone += p.Used
+		case isClaims:
+			foreign[other] += p.Used
+			known += p.Used
+		}
+	}
+	if l.blind && used == 0 { // the driver does not tell whose the memory is
+		used = min(d.Used, claimed)
+	}
+	u.Others = max(0, d.Used-used-gone)
+	for _, h := range claims {
+		if h.Open {
+			u.Others = d.Total
+			return u
+		}
+		u.Others += max(0, h.Bytes-foreign[h.PID])
+	}
+	if l.blind && known == 0 { // what others hold may be what they have claimed
+		sum := unit.Bytes(0)
+		for _, h := range claims {
+			sum += h.Bytes
+		}
+		u.Others = max(sum, u.Others-sum)
+	}
+	return u
+}
+
+func ageOf(path string) (time.Time, bool) {
+	info, err := os.Stat(path)
+	if err != nil || time.Since(info.ModTime()) > lookLife {
+		return time.Time{}, false
+	}
+	return info.ModTime(), true
+}

@@ -1,0 +1,162 @@
+// Package packed places a sweep's trials on this machine's cards: it passes what is known of them to core/sweep/pack,
+// and the decisions back to the sweep.
+package packed
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/launch-ml/launch/core/claim"
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/room"
+	"github.com/launch-ml/launch/core/sweep"
+	"github.com/launch-ml/launch/core/sweep/pack"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A Machine is where the trials run.
+type Machine interface {
+	// Look returns the cards as they were last seen, and when that was; nil if nobody has looked for too long.
+	Look() ([]gpu.Device, time.Time)
+	Claims() []claim.Held
+	// Launches are the processes of the running trials' launches, by trial.
+	Launches() map[int]int
+}
+
+// An Admission implements [sweep.Admission].
+type Admission struct {
+	History *sweep.History
+	Machine Machine
+	Cards   []gpu.Device // that the sweep may use
+	Jobs    int          // how many trials may run at the same time; 0: as many as the cards take
+	Policy  pack.Policy
+	Greedy  bool // the trials fill their cards (--fill), so that none shares one
+
+	at    time.Time     // of the last look
+	peaks map[int]used  // by trial
+	stops map[int]doubt // decided, and not yet carried out
+}
+
+var _ sweep.Admission = (*Admission)(nil)
+
+// used is the most that a start of a trial was seen to use.
+type used struct {
+	start int
+	bytes unit.Bytes
+}
+
+// doubt is when a stop was decided first, by the time of the look.
+type doubt struct {
+	start int
+	at    time.Time
+}
+
+// Admit implements [sweep.Admission].
+func (a *Admission) Admit(waiting, running []*sweep.Row) (moves []sweep.Move) {
+	if all, at := a.Machine.Look(); all != nil && at.After(a.at) {
+		a.Cards, a.at = again(a.Cards, all), at
+	}
+	claims := a.Machine.Claims()
+	s := state(a.History, waiting, running, a.Greedy, time.Now())
+	s.Policy = a.Policy
+	a.measure(&s, running, claims)
+	left := a.Jobs - len(running)
+	stops := map[int]doubt{}
+	for _, d := range pack.Place(s) {
+		switch r := a.History.Row(d.Trial); {
+		case d.Stop:
+			// What a program frees as it ends may look like somebody else's for a moment: two looks have to agree.
+			was, known := a.stops[d.Trial]
+			if known = known && was.start == r.Starts; !known {
+				was = doubt{r.Starts, a.at}
+			}
+			stops[d.Trial] = was
+			if known && a.at.After(was.at) {
+				moves = append(moves, sweep.Move{Trial: d.Trial, Stop: true, Now: d.Now, Why: d.Why})
+			}
+		case a.Jobs == 0 || left > 0:
+			left--
+			moves = append(moves, sweep.Move{Trial: d.Trial, Card: a.card(d.Card)})
+		}
+	}
+	a.stops = stops
+	return moves
+}
+
+// Wait describes what the sweep waits for if nothing runs and nothing can start.
+func (a *Admission) Wait() string {
+	text := "waiting for room on a card"
+	for _, c := range a.Cards {
+		text += fmt.Sprintf("; card %d has %v free of %v", c.Index, c.Free(), c.Total)
+	}
+	return text
+}
+
+func (a *Admission) card(uuid string) *sweep.Card {
+	for _, c := range a.Cards {
+		if name(c) == uuid {
+			return &sweep.Card{UUID: uuid, Index: c.Index}
+		}
+	}
+	return nil
+}
+
+// name identifies a card; a driver may not have UUIDs.
+func name(d gpu.Device) string { return cmp.Or(d.UUID, fmt.Sprint(d.Index)) }
+
+// measure adds the cards, and what the running trials use of them.
+func (a *Admission) measure(s *pack.State, running []*sweep.Row, claims []claim.Held) {
+	launches := a.Machine.Launches()
+	var own []int
+	for _, r := range running {
+		if pid := launches[r.Number]; pid != 0 {
+			own = append(own, pid)
+		}
+	}
+	by := map[int]unit.Bytes{}
+	for _, d := range a.Cards {
+		u := room.UseOf(d, claims, own)
+		s.Cards = append(s.Cards, pack.Card{ID: name(d), Total: d.Total, Others: u.Others})
+		for launch, n := range u.Own {
+			by[launch] += n
+		}
+	}
+	peaks := map[int]used{}
+	for i, r := range running {
+		p := a.peaks[r.Number]
+		if p.start != r.Starts {
+			p = used{start: r.Starts}
+		}
+		p.bytes = max(p.bytes, by[launches[r.Number]])
+		peaks[r.Number] = p
+		s.Running[i].Used = p.bytes
+		s.Running[i].Ramped = settled(claims, launches[r.Number])
+	}
+	a.peaks = peaks
+}
+
+// settled reports whether a launch has lowered or raised its claims to what its job needs: the job has been through all
+// its phases.
+func settled(claims []claim.Held, launch int) bool {
+	for _, h := range claims {
+		if h.PID == launch && launch != 0 && h.Kind == claim.Card("").Kind && h.Settled {
+			return true
+		}
+	}
+	return false
+}
+
+// again returns the cards as they are in a later look.
+func again(cards, all []gpu.Device) []gpu.Device {
+	out := make([]gpu.Device, len(cards))
+	for i, c := range cards {
+		out[i] = c
+		for _, d := range all {
+			if name(d) == name(c) && d.Index == c.Index {
+				out[i] = d
+			}
+		}
+	}
+	return out
+}

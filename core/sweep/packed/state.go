@@ -1,0 +1,104 @@
+package packed
+
+import (
+	"time"
+
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/sweep"
+	"github.com/launch-ml/launch/core/sweep/pack"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// state is what the history of a sweep tells of its trials. What the driver tells is missing.
+func state(h *sweep.History, waiting, running []*sweep.Row, greedy bool, now time.Time) pack.State {
+	step := pace(h.Rows)
+	trial := func(r *sweep.Row) pack.Trial {
+		t := pack.Trial{ID: r.Number, AtLeast: r.AtLeast, Stops: r.Stops, Failed: r.Shared}
+		if !greedy {
+			t.Need = need(r)
+		}
+		if q := r.Quote; q != nil {
+			t.Saves = q.Resumes
+			t.Length = time.Duration(float64(q.Steps) * max(1, q.Slow) * float64(step))
+		}
+		if step == 0 && t.Length == 0 && r.Quote != nil { // only the order counts, until a trial has ended
+			t.Length = time.Duration(r.Quote.Steps) * time.Second
+		}
+		return t
+	}
+	s := pack.State{Peaks: peaks(h.Rows)}
+	for _, r := range waiting {
+		s.Waiting = append(s.Waiting, trial(r))
+	}
+	passed(h.Rows, waiting, s.Waiting)
+	for _, r := range running {
+		on := pack.Running{Trial: trial(r), Started: r.Order, Stopping: r.Stopping()}
+		if r.Card != nil {
+			on.Card = r.Card.UUID
+		}
+		if step > 0 && on.Length > 0 {
+			on.Left = max(time.Second, on.Length-now.Sub(r.Begun))
+		}
+		s.Running = append(s.Running, on)
+	}
+	return s
+}
+
+// need is what a trial takes of a card as asked; 0: not known. If no card is that large, the trial gets the largest one
+// to itself, and its launch decides.
+func need(r *sweep.Row) unit.Bytes {
+	if q := r.Quote; q != nil && q.Plugin != "" && q.Needs > 0 {
+		return q.Asked
+	}
+	return 0
+}
+
+// pace is the mean time of a step of the trials that ran from their beginning to their end; 0: not known.
+func pace(rows []*sweep.Row) time.Duration {
+	took, steps := time.Duration(0), int64(0)
+	for _, r := range rows {
+		if res := r.Result; res != nil && r.State == sweep.Succeeded && r.Resume == "" && res.Length > 0 && res.Took > 0 {
+			took += res.Took
+			steps += res.Length
+		}
+	}
+	if steps == 0 {
+		return 0
+	}
+	return took / time.Duration(steps)
+}
+
+// peaks compares the estimates with what was measured. A trial that changed its settings was estimated with others.
+func peaks(rows []*sweep.Row) (p pack.Peaks) {
+	for _, r := range rows {
+		switch res := r.Result; {
+		case r.AtLeast > 0 && r.State != sweep.Succeeded:
+			p.Add(need(r), r.AtLeast)
+		case res != nil && res.PeakIs == run.Used && r.State == sweep.Succeeded && !res.Down():
+			p.Add(need(r), res.Peak)
+		}
+	}
+	return p
+}
+
+// passed counts, for each waiting trial, the later ones that were started since it began to wait.
+func passed(rows, waiting []*sweep.Row, trials []pack.Trial) {
+	later := make([]int, len(rows)+1) // of the rows from i on, how many were started
+	for i := len(rows) - 1; i >= 0; i-- {
+		later[i] = later[i+1]
+		if rows[i].Starts > 0 {
+			later[i]++
+		}
+	}
+	for i, r := range waiting {
+		if r.Starts == 0 {
+			trials[i].Passed = later[r.Number]
+			continue
+		}
+		for _, o := range rows[r.Number:] {
+			if o.Order > r.Order {
+				trials[i].Passed++
+			}
+		}
+	}
+}
