@@ -30,6 +30,32 @@ type Carrier struct {
 	Namespace string `json:"pid_namespace,omitempty"`
 }
 
+// Here identifies this process's machine.
+func Here() Carrier { return *carrier() }
+
+// BegunBy returns the run that a process on that machine has begun since then, if a plugin recognised its command; else
+// "". A number of a process alone proves nothing where several machines share the records.
+func (s Store) BegunBy(pid int, on Carrier, since time.Time) string {
+	ids, err := s.List()
+	if err != nil {
+		return ""
+	}
+	first := since.Add(-time.Second).UTC().Format("20060102-150405.000") // as the names of runs begin
+	for _, id := range slices.Backward(ids) {
+		if id < first {
+			return ""
+		}
+		h, err := s.Read(id)
+		if err != nil || h.Run() == nil {
+			continue
+		}
+		if by := h.Events[0]; by.PID == pid && by.Carrier != nil && *by.Carrier == on {
+			return id
+		}
+	}
+	return ""
+}
+
 var carrier = sync.OnceValue(func() *Carrier {
 	c := &Carrier{}
 	c.Host, _ = os.Hostname()

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/run"
 )
 
 func begun(t *testing.T) (Store, *Record) {
@@ -174,5 +177,35 @@ func TestLockIsOfTheExperiment(t *testing.T) {
 		t.Errorf("after the first has ended: %v", err)
 	} else {
 		again()
+	}
+}
+
+// A run belongs to a process on a machine: the number of a process occurs on every machine that shares the records.
+func TestBegunBy(t *testing.T) {
+	s := In(t.TempDir())
+	began := time.Now()
+	rec, err := s.Create(began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := Event{Kind: Started, Run: &run.Run{Job: &job.Job{}}}
+	if err := rec.Write(started); err != nil {
+		t.Fatal(err)
+	}
+	rec.Close()
+	elsewhere := Here()
+	elsewhere.Boot = "another"
+	for _, tt := range []struct {
+		pid   int
+		on    Carrier
+		since time.Time
+		want  string
+	}{
+		{os.Getpid(), Here(), began, rec.ID}, {os.Getpid() + 1, Here(), began, ""}, {os.Getpid(), elsewhere, began, ""},
+		{os.Getpid(), Here(), began.Add(time.Hour), ""},
+	} {
+		if got := s.BegunBy(tt.pid, tt.on, tt.since); got != tt.want {
+			t.Errorf("process %d on %+v since %v: %q, want %q", tt.pid, tt.on, tt.since, got, tt.want)
+		}
 	}
 }

@@ -167,8 +167,11 @@ func (x *Executor) runOf(pid int, s sweep.Start) string {
 	if s.Resume != "" {
 		return s.Resume
 	}
+	if pid != 0 {
+		return x.Runs.BegunBy(pid, record.Here(), s.Since)
+	}
 	ids, err := x.Runs.List()
-	if err != nil {
+	if err != nil || len(s.Invocation.Set) > 0 {
 		return ""
 	}
 	first := s.Since.UTC().Format("20060102-150405.000") // as the names of runs begin
@@ -178,14 +181,7 @@ func (x *Executor) runOf(pid int, s sweep.Start) string {
 		if id < first {
 			break
 		}
-		h, err := x.Runs.Read(id)
-		if err != nil || h.Run() == nil {
-			continue
-		}
-		if pid != 0 && h.Events[0].PID == pid {
-			return id
-		}
-		if pid == 0 && len(s.Invocation.Set) == 0 && slices.Equal(h.Run().Job.Command.Args, args) {
+		if h, err := x.Runs.Read(id); err == nil && h.Run() != nil && slices.Equal(h.Run().Job.Command.Args, args) {
 			same = append(same, id)
 		}
 	}

@@ -37,11 +37,13 @@ type order struct {
 
 // progress is what the allocations of a start have come to so far.
 type progress struct {
-	Run   string    `json:"run,omitempty"` // the run to resume
-	PID   int       `json:"pid,omitempty"` // of the launch that runs, or was killed
-	Since time.Time `json:"since,omitzero"`
-	Saved string    `json:"saved,omitempty"` // the newest saved state
-	Idle  int       `json:"idle,omitempty"`  // allocations in a row that saved nothing newer
+	Run string `json:"run,omitempty"` // the run to resume
+	// the launch that runs, or was killed: its process, where, and since when
+	PID   int            `json:"pid,omitempty"`
+	On    record.Carrier `json:"on,omitzero"`
+	Since time.Time      `json:"since,omitzero"`
+	Saved string         `json:"saved,omitempty"` // the newest saved state
+	Idle  int            `json:"idle,omitempty"`  // allocations in a row that saved nothing newer
 }
 
 // mostIdle is how many allocations in a row may end without a newer saved state before the row fails: requeued for
@@ -114,7 +116,7 @@ func (r *row) result() string { return ResultFile(r.folder, r.order.Start) }
 // carry runs launch once, and decides what comes after it.
 func (r *row) carry(ctx context.Context) (int, error) {
 	if r.past.Run == "" && r.past.PID != 0 {
-		r.past.Run = runOf(record.In(r.order.State), r.past.PID, r.past.Since)
+		r.past.Run = record.In(r.order.State).BegunBy(r.past.PID, r.past.On, r.past.Since)
 	}
 	code, err := r.launch(ctx)
 	if err != nil {
@@ -200,7 +202,7 @@ func (r *row) launch(ctx context.Context) (code int, err error) {
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("starting launch: %w", err)
 	}
-	r.past.PID, r.past.Since = cmd.Process.Pid, time.Now()
+	r.past.PID, r.past.On, r.past.Since = cmd.Process.Pid, record.Here(), time.Now()
 	if err := writeJSON(r.progressPath(), r.past); err != nil {
 		fmt.Println("after a kill the trial would start over:", err)
 	}
@@ -251,24 +253,6 @@ func within(all time.Duration, rest float64) time.Duration {
 	return max((all - spare).Truncate(100*time.Millisecond), time.Second)
 }
 
-// runOf finds the run that a launch has recorded before it was killed; "" if there is none.
-func runOf(runs record.Store, pid int, since time.Time) string {
-	ids, err := runs.List()
-	if err != nil {
-		return ""
-	}
-	first := since.Add(-time.Second).UTC().Format("20060102-150405.000") // as the names of runs begin
-	for _, id := range slices.Backward(ids) {
-		if id < first {
-			return ""
-		}
-		if h, err := runs.Read(id); err == nil && h.Run() != nil && h.Events[0].PID == pid {
-			return id
-		}
-	}
-	return ""
-}
-
 // endOf is the result of a start that ended without one.
 func endOf(folder string, start int, runs record.Store, why string) sweep.Result {
 	var p progress
@@ -278,7 +262,7 @@ func endOf(folder string, start int, runs record.Store, why string) sweep.Result
 		lost.Why = err.Error()
 	}
 	if lost.Run = p.Run; lost.Run == "" && p.PID != 0 {
-		lost.Run = runOf(runs, p.PID, p.Since)
+		lost.Run = runs.BegunBy(p.PID, p.On, p.Since)
 	}
 	lost.Known = lost.Run != ""
 	return lost
