@@ -102,7 +102,7 @@ func showTrial(say ui.Printer, h *sweep.History, row *sweep.Row, sweeps store.St
 	if err != nil {
 		return err
 	}
-	say.Line("%s-%d  %s, started %d times", h.Spec.Name, row.Number, row.State, row.Starts)
+	say.Line("%s-%d  %s, started %s", h.Spec.Name, row.Number, row.State, ui.Count(row.Starts, "time"))
 	say.Line("command: %s", ui.OneLine(ui.Quote(inv.Args)))
 	for _, s := range append(inv.Env, inv.Set...) {
 		say.Line("with:    %s", ui.OneLine(s))
