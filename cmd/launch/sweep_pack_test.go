@@ -191,8 +191,8 @@ func TestPackedSweep(t *testing.T) {
 // A trial that runs out of memory beside another one is no reason to change its settings: it runs again, alone.
 func TestOutOfMemoryBesideAnother(t *testing.T) {
 	f := newFakeCards(t)
-	// The second takes a half of what it really needs before its first step, and the first still runs then.
-	c := f.command("sweep", "--name", "b", "--device", "3,", "--zip", "mib=2000,2001;env:REAL=2000,7000", "--",
+	// The first is so small that the message does not give it as the reason.
+	c := f.command("sweep", "--name", "b", "--device", "3,", "--zip", "mib=700,2001;env:REAL=700,7600", "--",
 		testPython(), "saves.py", "log-{trial}", "{mib}")
 	var printed bytes.Buffer
 	c.Stderr = &printed
