@@ -42,35 +42,39 @@ type Quote struct {
 	Beyond    *run.Beyond   `json:"beyond,omitempty"`
 }
 
+// planDoc is the part of `launch plan --json` that is read.
+type planDoc struct {
+	Version int                          `json:"version"`
+	Plugin  string                       `json:"plugin"`
+	Device  *struct{ Name, Kind string } `json:"device"`
+	Room    *unit.Bytes                  `json:"room_bytes"`
+	Verdict string                       `json:"verdict"`
+	Phases  []struct {
+		Phase, Rung    string
+		Asked, Planned totalDoc
+		Slowdown       float64
+	} `json:"phases"`
+	Host []struct {
+		Room    string
+		Planned totalDoc
+	} `json:"host"`
+	Edits     []config.Edit          `json:"edits"`
+	Cost      ladder.Cost            `json:"cost"`
+	Batch     *struct{ Asked int64 } `json:"global_batch"`
+	Steps     int64                  `json:"steps"`
+	Exclusive string                 `json:"exclusive"`
+	Ranks     int64                  `json:"ranks"`
+	Resumes   bool                   `json:"resumes"`
+	Stop      *run.Stop              `json:"stop"`
+}
+
+type totalDoc struct {
+	Total *unit.Bytes `json:"total_bytes"`
+}
+
 // ReadQuote reads a document of `launch plan --json`.
 func ReadQuote(trial int, doc []byte) (Quote, error) {
-	type estimate struct {
-		Total *unit.Bytes `json:"total_bytes"`
-	}
-	var d struct {
-		Version int                          `json:"version"`
-		Plugin  string                       `json:"plugin"`
-		Device  *struct{ Name, Kind string } `json:"device"`
-		Room    *unit.Bytes                  `json:"room_bytes"`
-		Verdict string                       `json:"verdict"`
-		Phases  []struct {
-			Phase, Rung    string
-			Asked, Planned estimate
-			Slowdown       float64
-		} `json:"phases"`
-		Host []struct {
-			Room    string
-			Planned estimate
-		} `json:"host"`
-		Edits     []config.Edit          `json:"edits"`
-		Cost      ladder.Cost            `json:"cost"`
-		Batch     *struct{ Asked int64 } `json:"global_batch"`
-		Steps     int64                  `json:"steps"`
-		Exclusive string                 `json:"exclusive"`
-		Ranks     int64                  `json:"ranks"`
-		Resumes   bool                   `json:"resumes"`
-		Stop      *run.Stop              `json:"stop"`
-	}
+	var d planDoc
 	if err := json.Unmarshal(doc, &d); err != nil {
 		return Quote{}, fmt.Errorf("reading the plan of trial %d: %w", trial, err)
 	}
@@ -93,9 +97,9 @@ func ReadQuote(trial int, doc []byte) (Quote, error) {
 	if d.Batch != nil {
 		q.Global = d.Batch.Asked
 	}
-	known := true
+	known, asked := true, true
 	for _, p := range d.Phases {
-		known = known && p.Planned.Total != nil
+		known, asked = known && p.Planned.Total != nil, asked && p.Asked.Total != nil
 		if p.Planned.Total != nil && *p.Planned.Total > q.Needs {
 			q.Needs, q.Rung = *p.Planned.Total, p.Rung
 		}
@@ -111,6 +115,9 @@ func ReadQuote(trial int, doc []byte) (Quote, error) {
 	}
 	if !known { // the fullest phase may be one whose need is not known
 		q.Needs = 0
+	}
+	if !asked {
+		q.Asked = 0
 	}
 	if d.Stop != nil {
 		q.Stop, q.Beyond = d.Stop.Why, d.Stop.Beyond
