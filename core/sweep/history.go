@@ -142,6 +142,7 @@ type Row struct {
 	Quote  *Quote    // nil: it was not priced
 	Result *Result   // of the last start that ended with a result; nil: none
 	Card   *Card     // of the last start; nil: the trial found its own
+	Stays  []Stay    // of all starts on cards, the last one without its end while it runs
 	// Order numbers the starts of the sweep: the youngest trial has the highest number.
 	Order int
 	// Stops counts how often the trial was asked to stop and was put back, and PutBack is why the last time.
@@ -157,6 +158,12 @@ type Row struct {
 	fresh   bool // its run cannot be resumed
 	putBack bool // it was asked to stop, and runs again later
 	ends    int  // how many ends of other trials had been seen when this one found no room
+}
+
+// A Stay is the time of one start of a trial on a card.
+type Stay struct {
+	Card     string // its UUID
+	From, To time.Time
 }
 
 // Stopping reports whether the running trial was asked to stop, to be run again later.
@@ -243,7 +250,9 @@ func (h *History) Apply(e Event) {
 		row.Starts, row.State, row.Resume = e.Start, Running, e.Resume
 		row.Begun, row.Over, row.putBack, row.PutBack = e.Time, time.Time{}, false, ""
 		h.starts++
-		row.Card, row.Order = e.Card, h.starts
+		if row.Card, row.Order = e.Card, h.starts; e.Card != nil {
+			row.Stays = append(row.Stays, Stay{Card: e.Card.UUID, From: e.Time})
+		}
 	case e.Kind == PutBack && row.State == Running:
 		row.putBack, row.PutBack = true, e.Why
 	case e.Kind == Ended && e.Result != nil && e.Start == row.Starts && row.State == Running:
@@ -267,6 +276,9 @@ func (h *History) priced(quotes []Quote) {
 // ended gives a row the result of its last start.
 func (h *History) ended(row *Row, e Event) {
 	row.Over = e.Time
+	if n := len(row.Stays); n > 0 && row.Card != nil {
+		row.Stays[n-1].To = e.Time
+	}
 	now := e.Result.state()
 	if row.Resume != "" && e.Result.Ending == NotRun && now == Failed { // the run cannot be resumed: it starts over
 		row.State, row.fresh = Waiting, true

@@ -106,9 +106,9 @@ func (d *planned) memory(q *Quote) {
 			q.Memory = *h.Planned.Total
 		}
 	}
-	known := true
+	known, asked := true, true
 	for _, p := range d.Phases {
-		known = known && p.Planned.Total != nil
+		known, asked = known && p.Planned.Total != nil, asked && p.Asked.Total != nil
 		if p.Planned.Total != nil && *p.Planned.Total > q.Needs {
 			q.Needs, q.Rung = *p.Planned.Total, p.Rung
 		}
@@ -124,6 +124,9 @@ func (d *planned) memory(q *Quote) {
 	}
 	if !known { // the fullest phase may be one whose need is not known
 		q.Needs = 0
+	}
+	if !asked { // likewise
+		q.Asked = 0
 	}
 }
 
@@ -143,8 +146,7 @@ func Conflicts(quotes []Quote) error {
 	for _, folder := range folders {
 		if all := by[folder]; len(all) > 1 {
 			return fmt.Errorf("trials %s would write into the same folder, %s: give each a folder or a name of its own, with "+
-				"{trial} "+
-				"or {name} in the command or in a value, such as --grid name={name}", numbers(all), folder)
+				"{trial} or {name} in the command or in a value, such as --grid name={name}", numbers(all), folder)
 		}
 	}
 	return nil

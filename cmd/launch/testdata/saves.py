@@ -41,7 +41,7 @@ def take(share):
         gib = 1 << 30
         print("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %.2f GiB. GPU 0 has a total capacity of %.2f GiB "
               "of which %.2f GiB is free. Of the allocated memory 1.00 GiB is allocated by PyTorch, and 0.00 MiB is reserved "
-              "by PyTorch but unallocated." % (real / 1024, total / gib, free / gib), flush=True)
+              "by PyTorch but unallocated." % (real / 1024 - 1.5, total / gib, free / gib), flush=True)
         sys.exit(1)
 
 

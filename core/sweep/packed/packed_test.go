@@ -127,6 +127,44 @@ func TestState(t *testing.T) {
 	}
 }
 
+// The slowdown follows from the speeds of alike trials that were alone and that shared a card all the time.
+func TestSlowed(t *testing.T) {
+	at := func(m int) time.Time { return began.Add(time.Duration(m) * time.Minute) }
+	row := func(asked int, rate float64, stays ...sweep.Stay) *sweep.Row {
+		q := &sweep.Quote{Plugin: "p", Asked: unit.Bytes(asked) * g, Needs: unit.Bytes(asked) * g, Global: 8}
+		return &sweep.Row{State: sweep.Succeeded, Quote: q, Result: &sweep.Result{Rate: rate}, Stays: stays,
+			Card: &sweep.Card{UUID: stays[len(stays)-1].Card}}
+	}
+	on := func(card string, from, to int) sweep.Stay { return sweep.Stay{Card: card, From: at(from), To: at(to)} }
+	const expected = 1.3
+	for name, tt := range map[string]struct {
+		rows []*sweep.Row
+		want pack.Slowed
+	}{
+		"nothing": {},
+		"alone and two": {[]*sweep.Row{row(2, 10, on("A", 0, 10)), row(2, 5, on("B", 0, 20)), row(2, 5, on("B", 1, 20))},
+			twice(2)},
+		"of another size": {[]*sweep.Row{row(3, 10, on("A", 0, 10)), row(2, 5, on("B", 0, 20)),
+			row(2, 5, on("B", 1, 20))}, pack.Slowed{}},
+		"half of the time": {[]*sweep.Row{row(2, 10, on("A", 0, 10)), row(2, 5, on("B", 0, 20)),
+			row(2, 10, on("B", 10, 40))}, pack.Slowed{}},
+		"the other one was put back, and is elsewhere": {[]*sweep.Row{row(2, 10, on("A", 0, 10)), row(2, 5, on("B", 0, 20)),
+			row(2, 10, on("B", 0, 18), on("C", 20, 30))}, twice(1)},
+	} {
+		got, want := slowed(tt.rows), tt.want
+		if got.Factor(expected) != want.Factor(expected) {
+			t.Errorf("%s: %v, want %v", name, got.Factor(expected), want.Factor(expected))
+		}
+	}
+}
+
+func twice(n int) (s pack.Slowed) {
+	for range n {
+		s.Add(1, 2, 2)
+	}
+	return s
+}
+
 // A trial that runs out of memory beside others again and again ends.
 func TestCrowded(t *testing.T) {
 	h := history(t, []int{2})

@@ -26,7 +26,7 @@ func state(h *sweep.History, waiting, running []*sweep.Row, greedy bool, now tim
 		}
 		return t
 	}
-	s := pack.State{Peaks: peaks(h.Rows)}
+	s := pack.State{Peaks: peaks(h.Rows), Slowed: slowed(h.Rows)}
 	for _, r := range waiting {
 		s.Waiting = append(s.Waiting, trial(r))
 	}
@@ -101,4 +101,81 @@ func passed(rows, waiting []*sweep.Row, trials []pack.Trial) {
 			}
 		}
 	}
+}
+
+// slowed compares the speeds of trials that were alone on their card for nearly all of their time with those of alike
+// trials that shared it with as many others for nearly all of theirs.
+func slowed(rows []*sweep.Row) (s pack.Slowed) {
+	type kind struct {
+		asked  unit.Bytes
+		global int64
+		steps  int64
+	}
+	alone := map[kind][]float64{}
+	type measured struct {
+		kind
+		rate float64
+		on   int
+	}
+	var shared []measured
+	stays := map[string][]sweep.Stay{} // by card
+	for _, r := range rows {
+		for _, st := range r.Stays {
+			stays[st.Card] = append(stays[st.Card], st)
+		}
+	}
+	for _, r := range rows {
+		res := r.Result
+		if res == nil || r.Card == nil || r.State != sweep.Succeeded || res.Rate <= 0 || res.Down() || need(r) == 0 || len(r.Stays) == 0 {
+			continue
+		}
+		k := kind{need(r), r.Quote.Global, r.Quote.Steps}
+		switch n := beside(r.Stays[len(r.Stays)-1], stays[r.Card.UUID]); {
+		case n == 1:
+			alone[k] = append(alone[k], res.Rate)
+		case n > 1:
+			shared = append(shared, measured{k, res.Rate, n})
+		}
+	}
+	for _, m := range shared {
+		if rates := alone[m.kind]; len(rates) > 0 {
+			sum := 0.0
+			for _, rate := range rates {
+				sum += rate
+			}
+			s.Add(1, m.on, sum/float64(len(rates))/m.rate)
+		}
+	}
+	return s
+}
+
+// nearly is the share of its time for which as many trials have to be on a trial's card.
+const nearly = 0.8
+
+// beside is how many trials were on a trial's card for nearly all of its time, with itself; 0 if the number changed.
+func beside(own sweep.Stay, all []sweep.Stay) int {
+	took := own.To.Sub(own.From)
+	if took <= 0 {
+		return 0
+	}
+	n, part := 0, time.Duration(0) // its own stay is in all
+	for _, o := range all {
+		from, to := o.From, o.To
+		if to.IsZero() || to.After(own.To) {
+			to = own.To
+		}
+		if from.Before(own.From) {
+			from = own.From
+		}
+		switch both := to.Sub(from); {
+		case float64(both) >= nearly*float64(took):
+			n++
+		case both > 0:
+			part += both
+		}
+	}
+	if float64(part) > (1-nearly)*float64(took) {
+		return 0
+	}
+	return n
 }
