@@ -175,7 +175,8 @@ func TestPackedSweep(t *testing.T) {
 		}
 	}
 	if back.Trial != youngest.Trial {
-		t.Errorf("trial %d was put back, and %d is the youngest on its card\n%s", back.Trial, youngest.Trial, printed.String())
+		t.Errorf("trial %d was put back, and %d is the youngest on its card\n%s", back.Trial, youngest.Trial,
+			printed.String())
 	}
 	line := fmt.Sprintf("p-%d  mib=%s  is asked to save and stop, and runs again later: the card fills", back.Trial,
 		back.Assignment[0].Value)

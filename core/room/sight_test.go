@@ -29,11 +29,15 @@ func TestUse(t *testing.T) {
 		others unit.Bytes
 		own    map[int]unit.Bytes
 	}{
-		"an empty card":                 {},
-		"own trials, with their claims": {used: 7 * g, procs: procs(11, 4*g, 21, 3*g), held: []claim.Held{held(10, onCard(9*g))}, own: map[int]unit.Bytes{10: 4 * g, 20: 3 * g}},
-		"another's process":             {used: 9 * g, procs: procs(11, 4*g, 99, 5*g), others: 5 * g, own: map[int]unit.Bytes{10: 4 * g}},
-		"another's claim":               {used: 4 * g, procs: procs(11, 4*g), held: []claim.Held{held(30, onCard(6*g))}, others: 6 * g, own: map[int]unit.Bytes{10: 4 * g}},
-		"another's claim, used in part": {used: 4 * g, procs: procs(31, 4*g), held: []claim.Held{held(30, onCard(6*g))}, others: 6 * g},
+		"an empty card": {},
+		"own trials, with their claims": {used: 7 * g, procs: procs(11, 4*g, 21, 3*g), held: []claim.Held{held(10,
+			onCard(9*g))}, own: map[int]unit.Bytes{10: 4 * g, 20: 3 * g}},
+		"another's process": {used: 9 * g, procs: procs(11, 4*g, 99, 5*g), others: 5 * g,
+			own: map[int]unit.Bytes{10: 4 * g}},
+		"another's claim": {used: 4 * g, procs: procs(11, 4*g), held: []claim.Held{held(30,
+			onCard(6*g))}, others: 6 * g, own: map[int]unit.Bytes{10: 4 * g}},
+		"another's claim, used in part": {used: 4 * g, procs: procs(31, 4*g), held: []claim.Held{held(30,
+			onCard(6*g))}, others: 6 * g},
 		"a launch that may take all":    {held: []claim.Held{held(30, open)}, others: 24 * g},
 		"what is not listed":            {used: 2 * g, others: 2 * g},
 		"a process that has ended":      {used: 5 * g, procs: procs(7777, 5*g)},

@@ -142,7 +142,8 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 		metrics: slices.ContainsFunc(h.Rows, func(r *sweep.Row) bool { return r.Result != nil && len(r.Result.Metrics) > 0 }),
 	}
 	p.line("%5s  %s  %-13s %s%-9s %-9s %-16s %-14s %s%-24s %s", "trial", pad("values", wide), "state",
-		column("card", 5, show.cards), "cost", "attempts", "batch", "peak", column("metric", 16, show.metrics), "run", "changed")
+		column("card", 5, show.cards), "cost", "attempts", "batch", "peak", column("metric", 16,
+			show.metrics), "run", "changed")
 	beyond := false
 	for _, r := range h.Rows {
 		p.sweepRow(r, wide, show)

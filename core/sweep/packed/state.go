@@ -126,7 +126,8 @@ func slowed(rows []*sweep.Row) (s pack.Slowed) {
 	}
 	for _, r := range rows {
 		res := r.Result
-		if res == nil || r.Card == nil || r.State != sweep.Succeeded || res.Rate <= 0 || res.Down() || need(r) == 0 || len(r.Stays) == 0 {
+		if res == nil || r.Card == nil || r.State != sweep.Succeeded || res.Rate <= 0 || res.Down() ||
+			need(r) == 0 || len(r.Stays) == 0 {
 			continue
 		}
 		k := kind{need(r), r.Quote.Global, r.Quote.Steps}
