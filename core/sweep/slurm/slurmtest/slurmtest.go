@@ -146,6 +146,7 @@ func (c *Cluster) configure(n Nodes) error {
 	if err != nil {
 		return err
 	}
+	host, _, _ = strings.Cut(host, ".") // as Slurm calls a machine
 	who, err := user.Current()
 	if err != nil {
 		return err
