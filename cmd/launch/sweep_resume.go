@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/launch-ml/launch/core/private"
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/sweep"
+	"github.com/launch-ml/launch/core/sweep/store"
+)
+
+// openSweep finds a sweep by the argument of a command; the last one where there is none.
+func openSweep(c *cobra.Command, args []string) (settings, store.Store, string, error) {
+	s, err := settingsHere(c)
+	if err != nil {
+		return s, store.Store{}, "", err
+	}
+	sweeps := store.In(s.State)
+	name := ""
+	if len(args) > 0 {
+		name = args[0]
+	}
+	name, err = sweeps.Find(name)
+	return s, sweeps, name, err
+}
+
+func newSweepResume() *cobra.Command {
+	var jobs int
+	c := &cobra.Command{
+		Use: "resume [NAME] [-- COMMAND ...]", Short: "continue a sweep: run what failed or is missing, and that alone",
+		Long: `resume continues a sweep that was killed or stopped, or in which rows failed. Trials that outlived the
+process which drove the sweep are waited for. A row whose run can be resumed goes on from its saved
+state; other rows start over. Rows that succeeded do not run again.
+
+launch's flags are those that the sweep began with; a flag given here outranks them. Secrets of a
+command are not recorded: type the whole command again after --.`,
+		Args: func(c *cobra.Command, args []string) error {
+			if dash := c.ArgsLenAtDash(); dash >= 0 {
+				args = args[:dash]
+			}
+			return takes(0, 1, "one sweep, or none for the last one; a command goes after --")(c, args)
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			var command []string
+			if dash := c.ArgsLenAtDash(); dash >= 0 {
+				args, command = args[:dash], args[dash:]
+			}
+			s, sweeps, name, err := openSweep(c, args)
+			if err != nil {
+				return err
+			}
+			return resumeSweep(c.Context(), s, sweeps, name, command, jobs, passedOn(c.Flags()))
+		},
+	}
+	c.Flags().IntVarP(&jobs, "jobs", "j", 0, "how many trials run at the same time (default: as before)")
+	return c
+}
+
+func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name string, command []string, jobs int,
+	flags []string) error {
+	j, h, err := sweeps.Open(name)
+	if errors.Is(err, store.ErrBusy) {
+		return &ownExit{err, run.TryLater}
+	}
+	if err != nil {
+		return err
+	}
+	t := h.Spec.Template()
+	switch {
+	case len(command) > 0:
+		if err = record.Unmask(h.Spec.Command, command); err != nil {
+			err = fmt.Errorf("sweep %s has another command: %w", name, err)
+		}
+		t.Command = command
+	case record.HasMask(h.Spec.Command):
+		err = fmt.Errorf("the command of sweep %s has a secret, which launch did not record: type the whole command again "+
+			"after --", name)
+	}
+	if jobs > 0 {
+		h.Spec.Jobs = jobs
+	}
+	if err == nil {
+		err = os.Chdir(t.Dir)
+	}
+	if err != nil {
+		j.Close()
+		return err
+	}
+	warnChanged(ctx, s, h)
+	h.Spec.Flags = append(h.Spec.Flags, flags...)
+	e := sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Taken, Again: true, PID: os.Getpid()}
+	if err := j.Write(e); err != nil {
+		j.Close()
+		return fmt.Errorf("recording the sweep: %w", err)
+	}
+	h.Apply(e)
+	return driveSweep(ctx, s, j, h, nil, t, false)
+}
+
+// writeSweep writes a sweep to --json-file.
+func writeSweep(s settings, h *sweep.History) error {
+	if s.JSONFile == "" {
+		return nil
+	}
+	doc, err := sweepJSON(h, store.In(s.State), 0)
+	if err == nil {
+		err = private.Save(s.JSONFile, doc)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", s.JSONFile, err)
+	}
+	return nil
+}
+
+func trialFolder(sweeps store.Store, name string, trial int) string {
+	return filepath.Clean(sweeps.Trial(name, trial))
+}
