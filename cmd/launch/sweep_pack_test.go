@@ -101,7 +101,7 @@ func TestPackedSweep(t *testing.T) {
 	f := newFakeCards(t)
 	var sizes []string
 	for i := range 16 {
-		mib := 1200 + 150*i
+		mib := 2400 + 250*i // large enough that two of them overflow the smallest card
 		if i%7 == 3 {
 			mib = 9<<10 + i
 		}
@@ -187,6 +187,22 @@ func TestPackedSweep(t *testing.T) {
 	if held := listIn(f.claims); len(held) != 0 {
 		t.Errorf("claims are left: %+v", held)
 	}
+	for _, path := range f.outputs(t, "p") { // claims would keep a card from overflowing where the placement is wrong
+		if text, _ := os.ReadFile(path); strings.Contains(string(text), "launch: waiting for ") {
+			t.Errorf("the sweep placed a trial on a card without room for it; its launch had to wait: %s\n%s", path, text)
+		}
+	}
+}
+
+// outputs are the files of what the trials of a sweep print.
+func (f fakeCards) outputs(t *testing.T, name string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(f.dir, "records", "launch", "sweeps", name, "trials", "*", "output.log"))
+	must(t, err)
+	if len(paths) == 0 {
+		t.Errorf("no trial of sweep %s has an output below %s", name, f.dir)
+	}
+	return paths
 }
 
 // A trial that runs out of memory beside another one is no reason to change its settings: it runs again, alone.

@@ -130,7 +130,7 @@ func where(spec sweep.Spec, cards int) string {
 	}
 	text := "array jobs on Slurm"
 	if e.Memory > 0 {
-		text += fmt.Sprintf(", %v of host memory each", e.Memory)
+		text += fmt.Sprintf(", %v of host memory each (the largest estimate and %v spare)", e.Memory, spare)
 	}
 	if e.GPUs > 0 {
 		text += ", " + ui.Count(e.GPUs, "card") + " each"

@@ -53,6 +53,7 @@ type Options struct {
 const (
 	DefaultBefore = 2 * time.Minute
 	DefaultEvery  = 2 * time.Second
+	defaultKill   = 30 * time.Second       // KillWait where nothing else is configured (slurm.conf(5))
 	commandLimit  = time.Minute            // Slurm's commands wait for a controller that does not answer
 	gather        = 100 * time.Millisecond // trials that are started within this time become one array
 )
@@ -90,7 +91,7 @@ func New(ctx context.Context, o Options) (*Executor, error) {
 	if o.Every == 0 {
 		o.Every = DefaultEvery
 	}
-	x := &Executor{Options: o, ends: make(chan sweep.End, 64), running: map[int]*submitted{}, kill: 30 * time.Second}
+	x := &Executor{Options: o, ends: make(chan sweep.End, 64), running: map[int]*submitted{}, kill: defaultKill}
 	config, err := x.command(ctx, "scontrol", "show", "config")
 	if err != nil {
 		return nil, fmt.Errorf("asking Slurm: %w", err)
