@@ -8,7 +8,23 @@
 //
 //	func main() { plugin.Serve(mine.New()) }
 //
-// and its first test another, of [github.com/launch-ml/launch/core/plugin/plugintest.Check].
+// and its first test another, of [github.com/launch-ml/launch/core/plugin/plugintest.Check]. `launch plugins test` makes the same
+// checks of a plugin in any language.
+//
+// # What stays
+//
+// This package has a version, [SDK], which follows semantic versioning. Within a major version nothing that a plugin uses is taken
+// away or changes its meaning; what is new is a field, a kind of sign, an optional interface. A plugin that was built with an older
+// version works with a newer launch, and one that was built with a newer version works with an older launch:
+//
+//   - A field that the reader does not know is ignored, at every depth of every document and in both directions. A field that
+//     the writer does not know has its zero value, which always means what it meant before the field existed.
+//   - A kind of sign that launch does not know is ignored. A cost that launch does not know is an error: launch cannot know how
+//     much it gives up.
+//   - A method that a plugin lacks, such as that of [Estimator], is a feature that launch does without.
+//
+// A document that an older reader would misread gets a new number of the protocol. Both sides name the numbers that they speak when
+// they meet, the newest common one is used, and where there is none launch names the older side.
 package plugin
 
 import (
@@ -23,6 +39,9 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 )
+
+// SDK is the version of this package: the language that it is for, and a semantic version. [Serve] puts it into the manifest.
+const SDK = "go 1.0.0"
 
 // ErrNotMine is returned by [Plugin.Recognize] for a command of another family.
 var ErrNotMine = errors.New("not a command of this plugin")
@@ -91,13 +110,16 @@ type Manifest struct {
 	// Env lists the variables of the environment that the plugin reads, its own and the command's; a name that ends with "*" is
 	// a prefix. Without a list it is told of [Variables]. See [Manifest.Environ].
 	Env []string `json:"env,omitempty"`
+	// SDK is what the plugin was built with: [SDK], or "python 1.0.0". [Serve] sets it; a plugin of no SDK has none.
+	SDK string `json:"sdk,omitempty"`
 }
 
 // Check reports the first way in which m is no manifest: plugins are other people's programs.
 func (m Manifest) Check() error {
 	switch {
-	case len(m.Name) > 100 || len(m.Version) > 100 || len(m.About) > 1000:
-		return fmt.Errorf("its name, version and line about itself have %d, %d and %d bytes", len(m.Name), len(m.Version), len(m.About))
+	case len(m.Name) > 100 || len(m.Version) > 100 || len(m.SDK) > 100 || len(m.About) > 1000:
+		return fmt.Errorf("its name, version and line about itself have %d, %d and %d bytes",
+			len(m.Name), max(len(m.Version), len(m.SDK)), len(m.About))
 	case len(m.Archs) > 10_000 || len(m.Projects) > 10_000 || len(m.Marks) > 1000 || len(m.Env) > 1000:
 		return fmt.Errorf("it has %d architectures, %d marks and %d variables", len(m.Archs), len(m.Marks), len(m.Env))
 	}
