@@ -75,6 +75,10 @@ type Job struct {
 	// program hides its failures or does not print its peaks. The hook comes through PYTHONPATH; a program that ignores
 	// it runs unchanged.
 	Inside bool `json:"inside,omitempty"`
+	// Ignore names settings that do not change the memory of a step, so that receipts of runs that differ only in these
+	// count for each other: options ("--lr"), keys of KEY=VALUE arguments ("lr="), and values in the recipe's files
+	// ("conf.yaml: train.lr").
+	Ignore []string `json:"ignore,omitempty"`
 }
 
 // A Knob is a setting of the recipe that costs memory, under the field's name for it rather than the file's:

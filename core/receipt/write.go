@@ -92,7 +92,8 @@ func peaks(set *ladder.Set, a *run.Attempt, phase, kind string) []mem.Measuremen
 		failed = ladder.Training
 	}
 	if o.Ending == run.OutOfMemory && failed == phase { // even if it was completed before
-		return refused(a, kind)
+		price := set.Ladder(phase).Rungs[a.Plan.Choice(phase).Rung].At(a.Plan.Shared.Rung)
+		return refused(a, kind, price.Known())
 	}
 	if !slices.Contains(o.Passed, phase) {
 		return nil
@@ -132,12 +133,20 @@ func hidden(a *run.Attempt) bool {
 	})
 }
 
-// refused returns what a phase needs at least, by its out-of-memory.
-func refused(a *run.Attempt, kind string) (out []mem.Measurement) {
+// refused returns what a phase needs at least, by its out-of-memory. Without a formula the room counts too: of all that
+// was beyond it only live tensors are known, and the next run must not try the same size in the same room again.
+func refused(a *run.Attempt, kind string, formula bool) (out []mem.Measurement) {
 	rep, message := a.Outcome.Report, "the out-of-memory message"
+	more := mem.Measurement{Is: mem.Used, Bytes: a.Plan.Room + 1, Bound: mem.AtLeast, From: "the room that it ran out of"}
+	ofCard := slices.Contains([]oom.Kind{oom.GPUCapacity, oom.GPUFragmentation, oom.GPUUnspecified}, rep.Kind)
 	switch {
-	case kind == gpu.CPU && rep.Kind == oom.CPUAlloc && a.Plan.Room > 0:
+	case kind == gpu.CPU && a.Plan.Room > 0 && (rep.Kind == oom.CPUAlloc || !formula && rep.Kind == oom.HostOOM):
 		return []mem.Measurement{{Is: mem.Data, Bytes: a.Plan.Room + 1, Bound: mem.AtLeast, From: "the limit that it ran into"}}
+	case kind == gpu.CUDA && a.Plan.Room > 0 && !formula && ofCard:
+		if rep.Kind != oom.GPUFragmentation && rep.Allocated != nil && rep.Requested != nil {
+			out = append(out, mem.Measurement{Is: mem.Allocated, Bytes: *rep.Allocated + *rep.Requested, Bound: mem.AtLeast, From: message})
+		}
+		return append(out, more)
 	case kind == gpu.CPU || rep.Kind == oom.GPUContention || rep.Kind == oom.GPUFragmentation || rep.Allocated == nil || rep.Requested == nil:
 		return nil
 	}

@@ -133,15 +133,47 @@ func TestRefused(t *testing.T) {
 	a := attemptOn(0, run.Outcome{Ending: run.OutOfMemory})
 	a.Outcome.Report = oom.Report{Kind: oom.GPUCapacity, Numbers: oom.Numbers{Allocated: b(100), Requested: b(50), Reserved: b(110), ProcessInUse: b(500)}}
 	var got []string
-	for _, m := range refused(a, "cuda") {
+	for _, m := range refused(a, "cuda", true) {
 		got = append(got, fmt.Sprintf("%v %s %s", m.Bytes, m.Is, m.Bound))
 	}
 	if want := []string{"150 MiB allocated at least", "110 MiB reserved at least", "500 MiB used at least"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for _, k := range []oom.Kind{oom.GPUContention, oom.GPUFragmentation} {
-		if a.Outcome.Report.Kind = k; refused(a, "cuda") != nil {
+		if a.Outcome.Report.Kind = k; refused(a, "cuda", true) != nil {
 			t.Errorf("%s is no measurement of need", k)
+		}
+	}
+}
+
+// Without a formula a phase needs more than the room that it ran out of, whatever its message has.
+func TestRefusedWithoutFormula(t *testing.T) {
+	b := func(n unit.Bytes) *unit.Bytes { n *= mib; return &n }
+	for _, tt := range []struct {
+		kind string
+		rep  oom.Report
+		want string
+	}{
+		{"cuda", oom.Report{Kind: oom.GPUCapacity, Numbers: oom.Numbers{Allocated: b(100), Requested: b(50), Reserved: b(110), ProcessInUse: b(280)}},
+			"150 MiB allocated, 300 MiB used"},
+		{"cuda", oom.Report{Kind: oom.GPUUnspecified}, "300 MiB used"},
+		{"cuda", oom.Report{Kind: oom.GPUFragmentation, Numbers: oom.Numbers{Allocated: b(100), Requested: b(50)}}, "300 MiB used"},
+		{"cuda", oom.Report{Kind: oom.GPUContention}, ""},
+		{"cuda", oom.Report{Kind: oom.HostOOM}, ""},
+		{"cpu", oom.Report{Kind: oom.HostOOM}, "300 MiB data"},
+		{"cpu", oom.Report{Kind: oom.CPUAlloc}, "300 MiB data"},
+		{"cpu", oom.Report{Kind: oom.SharedMemory}, ""},
+	} {
+		a := attemptOn(0, run.Outcome{Ending: run.OutOfMemory, Report: tt.rep})
+		var got []string
+		for _, m := range refused(a, tt.kind, false) {
+			got = append(got, fmt.Sprintf("%v %s", m.Bytes, m.Is))
+			if m.Bound != mem.AtLeast {
+				t.Errorf("%s: %+v", tt.rep.Kind, m)
+			}
+		}
+		if s := strings.Join(got, ", "); s != tt.want {
+			t.Errorf("%s %s: %q, want %q", tt.kind, tt.rep.Kind, s, tt.want)
 		}
 	}
 }

@@ -253,6 +253,10 @@ func (r *Run) standOn(s int, last *Attempt) (*Plan, bool) {
 		if !ok {
 			return nil, false
 		}
+		// a first attempt takes what is known to fit, and risks nothing for a size in between
+		if last != nil && q.Measured || pick.Verdict == ladder.Unknown {
+			pick = r.bisect(l, q, pick)
+		}
 		picks[l.Phase] = pick
 	}
 	p := r.plan(s, picks)
@@ -368,9 +372,12 @@ func (r *Run) needed(a Attempt, phase string, shared int) (unit.Bytes, bool) {
 }
 
 func (r *Run) measured(phase string) bool {
-	return slices.ContainsFunc(r.Attempts, func(a Attempt) bool {
-		return a.Outcome.Ending == OutOfMemory && r.phaseOf(a.Outcome) == phase && r.hostRoom(a.Outcome.Report) == ""
-	})
+	return slices.ContainsFunc(r.Attempts, func(a Attempt) bool { return r.ranOut(a, phase) })
+}
+
+// ranOut reports whether an attempt ran out of the device's memory in a phase.
+func (r *Run) ranOut(a Attempt, phase string) bool {
+	return a.Outcome.Ending == OutOfMemory && r.phaseOf(a.Outcome) == phase && r.hostRoom(a.Outcome.Report) == ""
 }
 
 // state returns the newest state that any attempt of this run has left, or nil.
