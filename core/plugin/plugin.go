@@ -136,6 +136,8 @@ type Mark struct {
 	Flags []string `json:"flags,omitempty"`
 	// Beside are paths of which one must exist in the folder of the script or in the command's folder.
 	Beside []string `json:"beside,omitempty"`
+	// Contains are texts that the script's source must all hold. A text with "|" is one of several: "a|b".
+	Contains []string `json:"contains,omitempty"`
 }
 
 // Seen is a command as a mark sees it.
