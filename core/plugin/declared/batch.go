@@ -142,6 +142,10 @@ func (r *reading) uncertain() {
 		r.warn("%s %s, so the micro-batch is not known and stays as it is", nameOf(s.at), why)
 		return
 	}
+	if r.micro != nil && r.micro.change == nil {
+		r.warn("launch cannot change %s: %s", nameOf(r.micro.at), r.micro.fixed)
+		return
+	}
 	a := r.accum
 	switch {
 	case a == nil && r.derived && r.whole == 0:
