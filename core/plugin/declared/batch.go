@@ -170,18 +170,25 @@ func nameOf(at config.Address) string {
 	return at.String()
 }
 
-// splits lists the smaller micro-batches, each at most half of the one before. With keeps they divide the samples of a
-// step.
+// splits lists the smaller micro-batches: all that divide the samples of a step where that stays the same, else halves.
+// On the shared ladder, where launch goes down rung by rung, they are halves as well.
 func (r *reading) splits() (all []ladder.Split) {
+	if r.keeps && r.splitPhase() == ladder.Training {
+		if _, all = (ladder.Split{Micro: r.batch.Micro, Accumulation: r.batch.Accumulation}).Others(func(ladder.Split) bool {
+			return true
+		}); len(all) > 0 {
+			return all
+		}
+	}
 	for micro := r.batch.Micro / 2; micro >= 1; micro /= 2 {
-		if r.keeps {
+		accumulation := r.batch.Accumulation
+		if r.keeps { // of a global batch with too many divisors
 			for r.whole%micro != 0 {
 				micro--
 			}
-			all = append(all, ladder.Split{Micro: micro, Accumulation: r.whole / micro})
-		} else {
-			all = append(all, ladder.Split{Micro: micro, Accumulation: r.batch.Accumulation})
+			accumulation = r.whole / micro
 		}
+		all = append(all, ladder.Split{Micro: micro, Accumulation: accumulation})
 	}
 	return all
 }

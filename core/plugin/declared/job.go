@@ -2,6 +2,7 @@ package declared
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -121,19 +122,23 @@ func (r *reading) signs() (s job.Signs) {
 	return s
 }
 
-// ignored are the paths of the settings that do not change the memory.
-func (r *reading) ignored() (paths []string) {
+// ignored names the settings that do not change the memory, as [job.Job.Ignore] has them.
+func (r *reading) ignored() (names []string) {
 	for i := range r.Ignore {
 		for _, one := range r.Ignore[i].each() {
-			if one.path != "" {
-				paths = append(paths, one.path)
-			} else {
-				paths = append(paths, one.names...)
+			file, _, named := r.named(one)
+			switch {
+			case one.path != "" && named:
+				names = append(names, filepath.Base(file)+": "+one.path)
+			case one.path == "" && one.option():
+				names = append(names, one.names...)
+			case one.path == "":
+				names = append(names, one.names[0]+"=")
 			}
 		}
 	}
-	slices.Sort(paths)
-	return slices.Compact(paths)
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // states says how the program goes on from a saved state, and which folder is its own.

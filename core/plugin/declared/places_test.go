@@ -168,7 +168,7 @@ func TestPlaces(t *testing.T) {
 			job.Batch{Micro: 8, Accumulation: 2, Ranks: 1}, "cfg=/copies/c.yaml | c.yaml: batch: 4; accum: 4", ""},
 		"an argument outranks a file": {"micro-batch: {any: [--batch=, {'*.py': batch}]}\naccumulation: {any: [--accum=, {'*.py': accum}]}",
 			map[string]string{"a.py": "batch = 8\naccum = 5 * 8\n"}, "a.py",
-			job.Batch{Micro: 8, Accumulation: 40, Ranks: 1}, "a.py --accum=80 --batch=4", ""},
+			job.Batch{Micro: 8, Accumulation: 40, Ranks: 1}, "a.py --accum=64 --batch=5", ""},
 		"of several the first that is set": {"micro-batch: {any: [--batch, {--config: batch}, {at: {defaults.yaml: batch}, default: 3}]}\naccumulation: {any: [{--config: accum}]}",
 			map[string]string{"c.yaml": "accum: 1\n", "defaults.yaml": "batch: 16\n"}, "--config c.yaml",
 			job.Batch{Micro: 16, Accumulation: 1, Ranks: 1}, "--config /copies/c.yaml --batch 8 | c.yaml: accum: 2", ""},

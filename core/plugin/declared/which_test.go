@@ -118,11 +118,11 @@ func TestReadyOrder(t *testing.T) {
 // nanoGPT's own commands: what it reads last counts, and under torchrun it divides its accumulation.
 func TestNanoGPT(t *testing.T) {
 	for command, want := range map[string]string{
-		"python train.py":                             "12 × 40 × 1: --gradient_accumulation_steps=80 --batch_size=6 → out/ckpt.pt",
+		"python train.py":                             "12 × 40 × 1: --gradient_accumulation_steps=48 --batch_size=10 → out/ckpt.pt",
 		"python train.py config/a.py":                 "64 × 1 × 1: config/a.py --gradient_accumulation_steps=2 --batch_size=32 → out-a/ckpt.pt",
 		"python train.py config/a.py --batch_size=16": "16 × 1 × 1: config/a.py --batch_size=8 --gradient_accumulation_steps=2 → out-a/ckpt.pt",
-		"torchrun --nproc_per_node=4 train.py":        "12 × 10 × 4: --gradient_accumulation_steps=80 --batch_size=6 → out/ckpt.pt",
-		"python train.py --out_dir=o/b":               "12 × 40 × 1: --out_dir=o/b --gradient_accumulation_steps=80 --batch_size=6 → o/b/ckpt.pt",
+		"torchrun --nproc_per_node=4 train.py":        "12 × 10 × 4: --gradient_accumulation_steps=48 --batch_size=10 → out/ckpt.pt",
+		"python train.py --out_dir=o/b":               "12 × 40 × 1: --out_dir=o/b --gradient_accumulation_steps=48 --batch_size=10 → o/b/ckpt.pt",
 	} {
 		j, set := planned(t, try{nanoGPT, command, 0}.in(t, ""))
 		b := j.Batch
