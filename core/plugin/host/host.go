@@ -158,7 +158,12 @@ func (c *Client) Recognize(ctx context.Context, cmd job.Command) (plugin.Recogni
 	}
 	err := r.Job.Check()
 	for _, f := range r.Job.Files { // an edited copy of Python source is run: it is made of what launch has read
-		if own := cmd.Source(f.Path); err == nil && f.Format == job.Python && (own == nil || own.SHA256 != f.Source.SHA256 || !bytes.Equal(own.Text, f.Source.Text)) {
+		if err != nil || f.Format != job.Python {
+			continue
+		}
+		own := cmd.Source(f.Source.Path)
+		if own == nil || own.SHA256 != f.Source.SHA256 || !bytes.Equal(own.Text, f.Source.Text) ||
+			f.Served() && f.Path != own.Path {
 			err = fmt.Errorf("its copy of %.100q differs from the text that launch sent", f.Path)
 		}
 	}

@@ -83,7 +83,7 @@ func Check(t testing.TB, p plugin.Plugin, c job.Command, d gpu.Device) {
 	if j.Exclusive != "" && !filepath.IsAbs(j.Exclusive) {
 		t.Errorf("what two runs must not share is %q, and no absolute path", j.Exclusive)
 	}
-	if r := j.Resume; len(r.Edits) == 0 && r.None == "" {
+	if r := j.Resume; len(r.Edits) == 0 && r.None == "" && !r.Automatic {
 		t.Error("it says neither how a retry goes on from a saved state nor, as Resume.None, why it starts over")
 	}
 	if r := j.Rehearsal; len(r.Edits) > 0 && !r.Away && len(r.Leaves) == 0 && !slices.ContainsFunc(r.Edits, func(e config.Edit) bool {
