@@ -7,6 +7,7 @@ import (
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/oom"
 )
 
@@ -35,8 +36,7 @@ func (r *Run) bisect(l ladder.Ladder, q ladder.Query, pick ladder.Pick) ladder.P
 		}
 	}
 	open := slices.DeleteFunc(slices.Clone(all), func(d division) bool {
-		foreseen := d.Verdict != ladder.Unknown && !d.guess // not to fit, since it is larger than what fits
-		return l.Rungs[d.Rung].Cost != l.Rungs[pick.Rung].Cost || d.micro >= tooLarge || d.micro <= fits || foreseen
+		return l.Rungs[d.Rung].Cost != l.Rungs[pick.Rung].Cost || d.micro >= tooLarge || d.micro <= fits
 	})
 	switch {
 	case len(open) == 0:
@@ -54,11 +54,29 @@ func (r *Run) bisect(l ladder.Ladder, q ladder.Query, pick ladder.Pick) ladder.P
 	return open[len(open)-1].Pick
 }
 
+// untried reports whether a phase without a formula is to run as asked although a smaller rung fits: if that rung is the
+// only size that was ever measured, and the job as asked never failed. That it does not fit is then a guess in proportion,
+// and with a size that was measured already nothing better would ever be learned.
+func (r *Run) untried(l ladder.Ladder, q ladder.Query, pick ladder.Pick) bool {
+	if r.formula(l, q.Shared) || q.From != l.Asked || pick.Rung <= l.Asked {
+		return false
+	}
+	measured := func(e mem.Estimate) bool { return e.Known() && !guessed(e) }
+	asked := q.Correct(l.Rungs[l.Asked].At(q.Shared))
+	if !guessed(asked) || asked.Vouched() > q.Room || !measured(pick.Estimate) {
+		return false
+	}
+	return !slices.ContainsFunc(r.divisions(l, q), func(d division) bool { return d.Rung != pick.Rung && measured(d.Estimate) })
+}
+
+// guessed reports whether an estimate has lines that neither a rule nor a measurement vouches for.
+func guessed(e mem.Estimate) bool { return e.Known() && e.Vouched() < e.Total() }
+
 // A division is a rung that only divides the batch in another way.
 type division struct {
 	ladder.Pick
 	micro  int64
-	failed bool // in this run, or before in no larger room
+	failed bool // in this run or in an earlier one, or it is foreseen not to fit
 	guess  bool // by a single measured size
 }
 
@@ -71,8 +89,8 @@ func (r *Run) divisions(l ladder.Ladder, q ladder.Query) (out []division) {
 		}
 		e := q.Correct(rung.At(q.Shared))
 		d.Pick = ladder.Pick{Rung: i, Estimate: e, Verdict: ladder.Judge(e, q.Room)}
-		d.guess = e.Known() && e.Vouched() < e.Total()
-		d.failed = !e.Known() && d.Verdict > ladder.Unknown || slices.ContainsFunc(r.Attempts, func(a Attempt) bool {
+		d.guess = guessed(e)
+		d.failed = d.Verdict > ladder.Unknown && e.Vouched() > q.Room || slices.ContainsFunc(r.Attempts, func(a Attempt) bool {
 			c := a.Plan.Choice(l.Phase)
 			return c != nil && c.Rung == i && a.Plan.Shared.Rung == q.Shared && r.ranOut(a, l.Phase) &&
 				a.Outcome.Report.Kind != oom.GPUContention

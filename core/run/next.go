@@ -75,7 +75,7 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	case out.Report.Kind != oom.GPUContention && !r.mends(out.Report):
 		return nil, &Stop{Why: out.Report.Cause + "; no rung of the ladders frees that memory"}
 	}
-	if why := r.unmoved(last); why != "" {
+	if why := r.Unmoved(last); why != "" {
 		return nil, &Stop{Why: "the program does not use the settings: " + why, Code: OwnTrouble}
 	}
 	phase := r.phaseOf(out)
@@ -253,8 +253,11 @@ func (r *Run) standOn(s int, last *Attempt) (*Plan, bool) {
 		if !ok {
 			return nil, false
 		}
-		// a first attempt takes what is known to fit, and risks nothing for a size in between
-		if last != nil && q.Measured || pick.Verdict == ladder.Unknown {
+		switch { // a first attempt takes what is known to fit, and risks nothing for a size in between
+		case last == nil && r.untried(l, q, pick):
+			e := q.Correct(l.Rungs[l.Asked].At(s))
+			pick = ladder.Pick{Rung: l.Asked, Estimate: e, Verdict: ladder.Judge(e, q.Room)}
+		case last != nil && q.Measured, pick.Verdict == ladder.Unknown:
 			pick = r.bisect(l, q, pick)
 		}
 		picks[l.Phase] = pick
