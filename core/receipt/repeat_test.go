@@ -141,7 +141,7 @@ func TestFewOutOfMemories(t *testing.T) {
 		straight, same := rapid.Bool().Draw(t, "straight"), rapid.Bool().Draw(t, "same")
 		needs := []unit.Bytes{unit.Bytes(rapid.IntRange(1, 300).Draw(t, "base")) * mib}
 		step := unit.Bytes(rapid.IntRange(1, 20).Draw(t, "slope")) * mib
-		for n := int64(0); n < most; n++ {
+		for n := int64(0); n < 3*most; n++ {
 			if !straight {
 				step = unit.Bytes(rapid.IntRange(0, 40).Draw(t, "step")) * mib
 			}

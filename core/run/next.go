@@ -200,12 +200,12 @@ func (r *Run) choose(last *Attempt) (best *Plan) {
 		case best == nil:
 			best = p
 		case !measured && shared.Rungs[s].Cost > max(ladder.Speed, best.Shared.Cost) && r.onlyGuessed(best):
-			return best
+			return r.resplitShared(best, last)
 		case better(p, best):
 			best = p
 		}
 	}
-	return best
+	return r.resplitShared(best, last)
 }
 
 // onlyGuessed reports whether a plan fails to fit only by guessed lines.
@@ -253,14 +253,7 @@ func (r *Run) standOn(s int, last *Attempt) (*Plan, bool) {
 		if !ok {
 			return nil, false
 		}
-		switch { // a first attempt takes what is known to fit, and risks nothing for a size in between
-		case last == nil && r.untried(l, q, pick):
-			e := q.Correct(l.Rungs[l.Asked].At(s))
-			pick = ladder.Pick{Rung: l.Asked, Estimate: e, Verdict: ladder.Judge(e, q.Room)}
-		case last != nil && q.Measured, pick.Verdict == ladder.Unknown:
-			pick = r.bisect(l, q, pick)
-		}
-		picks[l.Phase] = pick
+		picks[l.Phase] = r.resplit(l, q, pick, last)
 	}
 	p := r.plan(s, picks)
 	rungs := map[string]int{}
