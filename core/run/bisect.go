@@ -8,7 +8,6 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
-	"github.com/launch-ml/launch/core/oom"
 )
 
 // resplit chooses the micro-batch of a phase that has no formula. pick is the first rung that may fit.
@@ -17,7 +16,8 @@ func (r *Run) resplit(l ladder.Ladder, q ladder.Query, pick ladder.Pick, last *A
 		return pick
 	}
 	all := r.divisions(l, q)
-	if i := other(all, l.Asked, pick.Rung, last != nil && q.Measured); i >= 0 {
+	all = slices.DeleteFunc(all, func(d division) bool { return d.Rung < q.From && !d.failed })
+	if i := other(all, l.Asked, pick.Rung, last != nil && q.Measured); i >= 0 && all[i].Rung >= q.From {
 		return all[i].Pick
 	}
 	return pick
@@ -38,9 +38,9 @@ func (r *Run) resplitShared(plan *Plan, last *Attempt) *Plan {
 			continue
 		}
 		d.failed = slices.ContainsFunc(r.Attempts, func(a Attempt) bool {
-			return a.Plan.Shared.Rung == s && r.ranOut(a, r.phaseOf(a.Outcome)) && a.Outcome.Report.Kind != oom.GPUContention
+			return a.Plan.Shared.Rung == s && r.ranOut(a, r.phaseOf(a.Outcome))
 		})
-		if p, ok := r.standOn(s, last); ok {
+		if p, ok := r.standOn(s, last); ok && (last == nil || s >= last.Plan.Shared.Rung) {
 			plans[s], d.Verdict, d.known = p, p.Verdict(), true
 			for _, c := range p.Choices {
 				d.known = d.known && c.Estimate.Known()
@@ -48,7 +48,9 @@ func (r *Run) resplitShared(plan *Plan, last *Attempt) *Plan {
 				d.failed = d.failed || c.Estimate.Vouched() > r.room()
 			}
 		}
-		all = append(all, d)
+		if last == nil || s >= last.Plan.Shared.Rung || d.failed {
+			all = append(all, d)
+		}
 	}
 	descend(all)
 	measured := last != nil && r.ranOut(*last, r.phaseOf(last.Outcome))
@@ -152,8 +154,7 @@ func (r *Run) divisions(l ladder.Ladder, q ladder.Query) (out []division) {
 		d.known, d.guess = e.Known(), guessed(e)
 		d.failed = d.Verdict > ladder.Unknown && e.Vouched() > q.Room || slices.ContainsFunc(r.Attempts, func(a Attempt) bool {
 			c := a.Plan.Choice(l.Phase)
-			return c != nil && c.Rung == i && a.Plan.Shared.Rung == q.Shared && r.ranOut(a, l.Phase) &&
-				a.Outcome.Report.Kind != oom.GPUContention
+			return c != nil && c.Rung == i && a.Plan.Shared.Rung == q.Shared && r.ranOut(a, l.Phase)
 		})
 		out = append(out, d)
 	}
