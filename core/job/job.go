@@ -72,15 +72,14 @@ type Job struct {
 	Truths []string `json:"truths,omitempty"`
 	// Preferred: this plugin is to be used even if another one knows the command, because the user has said so.
 	Preferred bool `json:"preferred,omitempty"`
+	// Ignore are the paths of settings, as in the addresses of knobs ("--lr", "lr", "train.lr"), that do not change the
+	// memory: what runs that differ only there have measured holds for this job, too.
+	Ignore []string `json:"ignore,omitempty"`
 	// Inside asks for a hook in the program's Python processes. It reports requests that the card's allocator refused
 	// and the code that made them, the peaks, and the exception that ended a process. A plugin asks for it if the
 	// program hides its failures or does not print its peaks. The hook comes through PYTHONPATH; a program that ignores
 	// it runs unchanged.
 	Inside bool `json:"inside,omitempty"`
-	// Ignore names settings that do not change the memory of a step, so that receipts of runs that differ only in these
-	// count for each other: options ("--lr"), keys of KEY=VALUE arguments ("lr="), and values in the recipe's files
-	// ("conf.yaml: train.lr").
-	Ignore []string `json:"ignore,omitempty"`
 }
 
 // A Knob is a setting of the recipe that costs memory, under the field's name for it rather than the file's:

@@ -258,6 +258,22 @@ func TestLineThatFailed(t *testing.T) {
 	}
 }
 
+// On a card a phase that failed needs at least the most that is known of it.
+func TestTotalOfFailure(t *testing.T) {
+	for _, tt := range []struct {
+		ms   []mem.Measurement
+		want float64
+	}{
+		{[]mem.Measurement{live(900, mem.AtLeast), used(700, mem.AtLeast)}, 900},
+		{[]mem.Measurement{live(500, mem.AtLeast), used(700, mem.AtLeast)}, 700},
+		{[]mem.Measurement{live(900, mem.Exact), used(700, mem.Sampled)}, 700},
+	} {
+		if got, _, _ := total(took(8, card, tt.ms...), mem.Estimate{}); got != tt.want*float64(mib) {
+			t.Errorf("%+v: %v, want %v MiB", tt.ms, unit.Bytes(got), tt.want)
+		}
+	}
+}
+
 // If the only receipt is of an out-of-memory, the need stays unknown, with a lower bound.
 func TestLearnAtLeast(t *testing.T) {
 	e := mem.Estimate{Items: []mem.Item{{Kind: mem.Buffers, What: "queue", Bytes: 100 * mib}}, Unknown: "no formula"}

@@ -45,6 +45,13 @@ func (l *lessons) line(e mem.Estimate, of Key) mem.Estimate {
 		out.Unknown = fmt.Sprintf("%s ran out of memory in %s, and need an unknown amount more", what, names(f.refused))
 		it.Bytes, it.Guess = unit.Bytes(math.Round(f.least-sum(e, always))), false
 		it.From, through = "more than the room in "+names(f.refused), f.refused
+	case y > 0 && it.Guess && f.least > 0: // that it failed is no guess
+		out.Unknown = ""
+		rest := it
+		it.Bytes, it.Guess, it.From = unit.Bytes(math.Round(f.least-sum(e, always))), false, "more than the room in "+names(f.refused)
+		rest.Bytes -= it.Bytes
+		out.Add(rest)
+		through = slices.Concat(through, f.refused)
 	case y > 0:
 		out.Unknown = ""
 	default:

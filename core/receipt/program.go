@@ -62,13 +62,13 @@ func programOf(j *job.Job) string {
 
 // ignoredInFiles returns edits that give the same value to settings of the recipe's files that do not change memory.
 func ignoredInFiles(j *job.Job) (edits []config.Edit) {
-	for _, name := range j.Ignore {
-		doc, path, ok := strings.Cut(name, ": ")
-		if !ok {
-			continue
+	for _, path := range j.Ignore {
+		doc, within, one := strings.Cut(path, ": ") // "conf.yaml: train.lr" of one file, "train.lr" of each
+		if one {
+			path = within
 		}
 		for _, f := range j.Files {
-			if f.Path != doc && filepath.Base(f.Path) != doc {
+			if one && f.Path != doc && filepath.Base(f.Path) != doc {
 				continue
 			}
 			tree, err := f.Open()
@@ -110,7 +110,7 @@ func telling(j *job.Job, c job.Command, sizes []string) []string {
 
 // A word is an option with its value, a KEY=VALUE argument, or another argument.
 type word struct {
-	name  string // "--lr", or "lr=" of a KEY=VALUE argument; "" for another argument
+	name  string // "--lr", or "lr" of a KEY=VALUE argument; "" for another argument
 	value string
 	spelt []string
 }
@@ -143,7 +143,7 @@ func words(args []string, options []config.Option) (out []word) {
 				i++
 			}
 		case joined:
-			w.name = strings.TrimLeft(key, "+~") + "=" // Hydra's signs
+			w.name = strings.TrimLeft(key, "+~") // Hydra's signs
 		}
 		out = append(out, w)
 	}
@@ -161,7 +161,7 @@ func ignored(j *job.Job, w word) bool {
 	if w.name == "" {
 		return false
 	}
-	return slices.Contains(j.Ignore, w.name) || j.Arch == "" && harmless(w.name, w.value)
+	return slices.Contains(j.Ignore, w.name) || slices.Contains(j.Ignore, w.name+"=") || j.Arch == "" && harmless(w.name, w.value)
 }
 
 // Settings that are ignored without a declaration: a scalar that a step multiplies with, the seed, how often something is
@@ -185,7 +185,7 @@ var (
 
 // harmless reports whether a setting is on these lists. Of a dotted name the last part counts: "optimizer.lr".
 func harmless(name, value string) bool {
-	name = strings.ReplaceAll(strings.TrimSuffix(strings.TrimLeft(name, "-"), "="), "_", "-")
+	name = strings.ReplaceAll(strings.TrimLeft(name, "-"), "_", "-")
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if _, err := strconv.ParseFloat(value, 64); err == nil && slices.Contains(harmlessNumbers, last) {
 		return true

@@ -78,6 +78,7 @@ func TestIgnored(t *testing.T) {
 
 		{"python t.py --name a", "python t.py --name=b", []string{"--name"}, true},
 		{"python t.py name=a", "python t.py +name=b", []string{"name="}, true},
+		{"python t.py name=a", "python t.py name=b", []string{"name"}, true},
 		{"python t.py name=a", "python t.py --name b", []string{"name="}, false},
 		{"python t.py --name a x", "python t.py --name b y", []string{"--name"}, false},
 		{"python t.py --amp x", "python t.py --amp y", []string{"--amp"}, false}, // a flag has no value
@@ -106,7 +107,7 @@ func TestIgnoredInFiles(t *testing.T) {
 			Ignore:  ignore, Asked: asked,
 		})
 	}
-	for _, ignore := range [][]string{{"x.yml: train.lr"}, {"conf/x.yml: train.lr"}} {
+	for _, ignore := range [][]string{{"x.yml: train.lr"}, {"conf/x.yml: train.lr"}, {"train.lr"}} {
 		first := of("train: {lr: 1e-3, width: 2}\n", ignore)
 		if first != of("train: {lr: 2e-3, width: 2}\n", ignore) {
 			t.Errorf("%q: another learning rate is another program", ignore)

@@ -16,15 +16,22 @@ import (
 
 // Receipts returns the receipts of an attempt of run r that has ended, under the run's name. A phase has one if it was
 // completed, or if it ran out of memory: then it needs at least what it was refused.
+//
+// What the program does not confirm teaches nothing of a formula. A phase without a formula has a receipt unless the
+// program reports another setting, or shows by equal failures that it does not take it: otherwise each later run would
+// run out of memory at the same rungs again. Its estimates refuse nothing.
 func (s Subject) Receipts(name string, r *run.Run, a *run.Attempt) (out []Receipt) {
 	o := &a.Outcome
-	if o.Untaken != "" || s.machine.Kind == "" || len(a.Unconfirmed(s.job)) > 0 { // its actual settings are unknown
+	open := a.Unconfirmed(s.job)
+	otherwise := slices.ContainsFunc(open, func(u run.Open) bool { return u.Said != "" })
+	if o.Untaken != "" || s.machine.Kind == "" || otherwise || len(open) > 0 && r.Unmoved(a) != "" { // its actual settings are unknown
 		return nil
 	}
 	set := cmp.Or(r.Priced, r.Ladders)
 	for _, c := range a.Plan.Choices {
+		price := set.Ladder(c.Phase).Rungs[c.Rung].At(a.Plan.Shared.Rung)
 		k, ok := s.ranAt(set, r.Ladders.Host, a, c)
-		if !ok {
+		if !ok || len(open) > 0 && price.Known() {
 			continue
 		}
 		rec := Receipt{

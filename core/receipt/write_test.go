@@ -178,6 +178,42 @@ func TestRefusedWithoutFormula(t *testing.T) {
 	}
 }
 
+// A setting that the program does not confirm teaches nothing of a formula. Without a formula it does, unless the program
+// reports another value, or fails at other settings with the same figures.
+func TestUnconfirmed(t *testing.T) {
+	b := func(n unit.Bytes) *unit.Bytes { n *= mib; return &n }
+	plain := aSet()
+	plain.Phases = plain.Phases[:1]
+	for i := range plain.Phases[0].Rungs {
+		plain.Phases[0].Rungs[i].Estimates = []mem.Estimate{{Unknown: "no formula"}}
+	}
+	passed := run.Outcome{Ending: run.Succeeded, Passed: []string{"training"}, Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}}
+	failed := run.Outcome{Ending: run.OutOfMemory, Phase: "training", Report: oom.Report{Kind: oom.CPUAlloc, Numbers: oom.Numbers{Allocated: b(90), Requested: b(50)}}}
+	other := passed
+	other.Settings = map[string]string{job.MicroBatch: "16"}
+	for name, tt := range map[string]struct {
+		set    *ladder.Set
+		before run.Outcome // at micro-batch 16
+		out    run.Outcome // at micro-batch 8
+		want   int
+	}{
+		"a formula":                      {aSet(), failed, passed, 0},
+		"no formula":                     {plain, run.Outcome{}, passed, 1},
+		"it reports another value":       {plain, run.Outcome{}, other, 0},
+		"it ran out of memory":           {plain, run.Outcome{}, failed, 1},
+		"it fails with the same figures": {plain, failed, failed, 0},
+	} {
+		a := attemptOn(1, tt.out)
+		a.Plan.Choices, a.Plan.Edits, a.Plan.Batch.Micro = a.Plan.Choices[:1], []config.Edit{{Knob: job.MicroBatch, To: "8"}}, 8
+		was := attemptOn(0, tt.before)
+		was.Plan.Batch.Micro = 16
+		r := &run.Run{Job: someSubject().job, Ladders: tt.set, Attempts: []run.Attempt{*was, *a}}
+		if rs := someSubject().Receipts("a-run", r, a); len(rs) != tt.want {
+			t.Errorf("%s: %d receipts, want %d: %+v", name, len(rs), tt.want, rs)
+		}
+	}
+}
+
 // A phase that completed once and ran out of memory later needs what it was refused, not what it took before.
 func TestFailsAfterItPassed(t *testing.T) {
 	a := attemptOn(1, run.Outcome{Ending: run.OutOfMemory, Phase: ladder.Training, Report: oom.Report{Kind: oom.CPUAlloc},

@@ -63,6 +63,25 @@ func splittable(micro int64, b before, others ...ladder.Rung) *Run {
 	}
 }
 
+// coupledSplit is the same job with its micro-batch on the shared ladder: validation uses it, too.
+func coupledSplit(r *Run) *Run {
+	out := *r
+	for _, into := range []**ladder.Set{&out.Ladders, &out.Priced} {
+		set := **into
+		l := set.Phases[0]
+		set.Shared = ladder.Ladder{Phase: ladder.Shared, Asked: l.Asked}
+		asked := ladder.AsAsked()
+		for _, rg := range l.Rungs {
+			asked.Estimates = append(asked.Estimates, rg.Estimates[0])
+			rg.Estimates = nil
+			set.Shared.Rungs = append(set.Shared.Rungs, rg)
+		}
+		set.Phases = []ladder.Ladder{{Phase: ladder.Training, Rungs: []ladder.Rung{asked}}, {Phase: ladder.Validation, Rungs: []ladder.Rung{asked}}}
+		*into = &set
+	}
+	return &out
+}
+
 // story is the micro-batches that a run tries if those above fits run out of memory.
 func story(t *testing.T, r *Run, fits int64, outs ...Outcome) string {
 	t.Helper()
@@ -107,10 +126,17 @@ func TestBisect(t *testing.T) {
 		"by the line, which has the rest as well":    {splittable(96, before{measured: m{96: 11, 48: 11, 32: 11, 24: 6, 16: 4, 12: 3, 8: 2, 6: 2, 4: 1, 3: 1, 2: 1, 1: 1}}), 6, nil, "96 48 32 24 16 12 8 6"},
 		"the line foresees that it does not fit":     {splittable(96, before{measured: m{96: 20, 48: 14, 32: 11, 24: 8, 16: 6}}), 24, nil, "32 24"},
 		"a rung that is no size comes in its order":  {splittable(4, before{}, checkpointing), 0, nil, "4 2 1 4"},
+		"a guess from the only size decides nothing": {splittable(32, before{measured: m{16: 8}, guessed: m{32: 16, 8: 4, 4: 2, 2: 1, 1: 1}}), 32, nil, "32"},
+		"unless it failed there":                     {splittable(32, before{measured: m{16: 8}, failed: m{32: 13}, guessed: m{8: 4, 4: 2, 2: 1, 1: 1}}), 32, nil, "16"},
+		"but it may lead to another size":            {splittable(32, before{guessed: m{32: 16, 16: 8, 8: 4, 4: 2, 2: 1, 1: 1}}), 32, nil, "16"},
 		"other processes are no measurement":         {splittable(64, before{}), 0, []Outcome{others}, "64"},
 	} {
+		coupled := coupledSplit(tt.run)
 		if got := story(t, tt.run, tt.fits, tt.outs...); got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+		if got := story(t, coupled, tt.fits, tt.outs...); got != tt.want {
+			t.Errorf("%s, and validation uses it: %s, want %s", name, got, tt.want)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	case out.Report.Kind != oom.GPUContention && !r.mends(out.Report):
 		return nil, &Stop{Why: out.Report.Cause + "; no rung of the ladders frees that memory"}
 	}
-	if why := r.unmoved(last); why != "" {
+	if why := r.Unmoved(last); why != "" {
 		return nil, &Stop{Why: "the program does not use the settings: " + why, Code: OwnTrouble}
 	}
 	phase := r.phaseOf(out)
@@ -200,12 +200,12 @@ func (r *Run) choose(last *Attempt) (best *Plan) {
 		case best == nil:
 			best = p
 		case !measured && shared.Rungs[s].Cost > max(ladder.Speed, best.Shared.Cost) && r.onlyGuessed(best):
-			return best
+			return r.resplitShared(best, last)
 		case better(p, best):
 			best = p
 		}
 	}
-	return best
+	return r.resplitShared(best, last)
 }
 
 // onlyGuessed reports whether a plan fails to fit only by guessed lines.
@@ -253,11 +253,7 @@ func (r *Run) standOn(s int, last *Attempt) (*Plan, bool) {
 		if !ok {
 			return nil, false
 		}
-		// a first attempt takes what is known to fit, and risks nothing for a size in between
-		if last != nil && q.Measured || pick.Verdict == ladder.Unknown {
-			pick = r.bisect(l, q, pick)
-		}
-		picks[l.Phase] = pick
+		picks[l.Phase] = r.resplit(l, q, pick, last)
 	}
 	p := r.plan(s, picks)
 	rungs := map[string]int{}
