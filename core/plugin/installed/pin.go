@@ -76,8 +76,8 @@ type look struct {
 }
 
 // settled is how old a file's last change has to be for its time to tell it from a later one: file systems count in steps,
-// the coarsest in two seconds (FAT).
-const settled = 3 * time.Second
+// the coarsest in two seconds (FAT). Tests set it.
+var settled = 3 * time.Second
 
 // look lists the plugin's files. It fails where others can write one of them.
 func (p Plugin) look() (look, error) {
