@@ -150,14 +150,13 @@ func (p *place) wide(v config.Value) error {
 
 // keyed reads a place that is the key of a mapping: an option, "batch=", or FILE:path.
 func (p *place) keyed(s string) error {
-	if err := p.argument(s); err == nil {
-		return nil
+	if file, path, ok := strings.Cut(s, ":"); ok {
+		return p.inFile(file, strings.TrimSpace(path))
 	}
-	file, path, ok := strings.Cut(s, ":")
-	if !ok {
+	if err := p.argument(s); err != nil {
 		return fmt.Errorf("%q is no place: as a key it is an option, an argument (batch=), or FILE:PATH.IN.IT", s)
 	}
-	return p.inFile(file, path)
+	return nil
 }
 
 // each lists the places of which this one consists, the first outranks the next.
