@@ -14,7 +14,7 @@ import (
 // check reports the first part of a declaration that contradicts another one, or that cannot be.
 func (d *declaration) check(root config.Value) error {
 	for _, part := range []func(config.Value) error{d.checkBatch, d.checkPhases, d.checkRungs, d.checkSigns, d.checkStates,
-		d.checkNames} {
+		d.checkNames, d.checkMemory} {
 		if err := part(root); err != nil {
 			return err
 		}
