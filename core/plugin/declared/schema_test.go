@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -163,6 +165,34 @@ func TestMistakes(t *testing.T) {
 	} {
 		if _, err := parse("x.yaml", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q:\n%v\nwant\n%s", text, err, want)
+		}
+	}
+}
+
+var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+// The page explains every key, and its examples are declarations.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/launch-job.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keysOf(reflect.TypeFor[declaration]()) {
+		if !strings.Contains(string(page), "`"+key) {
+			t.Errorf("docs/launch-job.md does not have %s", key)
+		}
+	}
+	s := compiledSchema(t)
+	for _, m := range yamlBlock.FindAllStringSubmatch(string(page), -1) {
+		text := m[1]
+		if !strings.Contains(text, "script:") {
+			text = "script: train.py\nmicro-batch: -b\n" + text
+		}
+		if err := bySchema(t, s, text); err != nil {
+			t.Errorf("the schema refuses an example: %v\n%s", err, text)
+		}
+		if _, err := parse("x", []byte(text)); err != nil {
+			t.Errorf("the reader refuses an example: %v\n%s", err, text)
 		}
 	}
 }
