@@ -1,6 +1,7 @@
 package declared
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,7 +51,7 @@ func (d *declaration) checkPhases(root config.Value) error {
 }
 
 func (d *declaration) checkRungs(root config.Value) error {
-	names := map[string]bool{}
+	names, owner := map[string]bool{}, map[string]string{}
 	for i, g := range d.Rungs {
 		at, key := root.Get("rungs"), "rungs"
 		if at.Kind() == config.Seq {
@@ -68,6 +69,13 @@ func (d *declaration) checkRungs(root config.Value) error {
 			return wrong(key+".name", at.Get("name"), "each rung has a name of its own")
 		}
 		names[g.Name] = true
+		for _, a := range g.assignments() {
+			phase := cmp.Or(g.Phase, ladder.Training)
+			if other, taken := owner[a.place.String()]; taken && other != phase {
+				return wrong(key, at, "it changes %s, as a rung of %s does: a setting belongs to one phase", a.place.String(), other)
+			}
+			owner[a.place.String()] = phase
+		}
 	}
 	return nil
 }

@@ -150,9 +150,10 @@ func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"script: a.py\nmicro-batch: -b\nacumulation: -a\n": "x.yaml, line 3: acumulation: there is no such key; did you mean accumulation?",
 		"script: a.py\nmicro-batch: -b\nxyz: -a\n":         "x.yaml, line 3: xyz: there is no such key; there are version, about",
-		"script: a.py\nmicro-batch: -b\nrungs:\n  - {name: a, at: -a, to: 1, cost: speed}\n  - {name: b, at: -b, too: 1, cost: speed}\n": "x.yaml, line 5: rungs[1].too: there is no such key; did you mean",
-		"script: a.py\nmicro-batch: -b\nphases:\n  validation:\n    micro-batch: 3\n":                                                    "x.yaml, line 5: phases.validation.micro-batch: a place is",
-		"script: a.py\nmicro-batch:\n  any:\n    - -b\n    - {at: -c, defalt: 1}\n":                                                      "x.yaml, line 5: micro-batch.any[1].defalt: there is no such key; did you mean default?",
+		"script: a.py\nmicro-batch: -b\nrungs:\n  - {name: a, at: -a, to: 1, cost: speed}\n  - {name: b, at: -b, too: 1, cost: speed}\n":               "x.yaml, line 5: rungs[1].too: there is no such key; did you mean",
+		"script: a.py\nmicro-batch: -b\nphases:\n  validation:\n    micro-batch: 3\n":                                                                  "x.yaml, line 5: phases.validation.micro-batch: a place is",
+		"script: a.py\nmicro-batch:\n  any:\n    - -b\n    - {at: -c, defalt: 1}\n":                                                                    "x.yaml, line 5: micro-batch.any[1].defalt: there is no such key; did you mean default?",
+		"script: a.py\nmicro-batch: -b\nrungs:\n  - {name: a, at: -a, to: 1, cost: speed, phase: shared}\n  - {name: b, at: -a, to: 2, cost: speed}\n": "x.yaml, line 5: rungs[1]: it changes -a, as a rung of shared does",
 		"version: 2\nscript: a.py\nnew: 1\n":                                     "x.yaml, line 1: version: it is of format 2, and this launch reads formats up to 1: it needs a newer launch",
 		"script: a.py\nmicro-batch: -b\nprogress: 'step'\n":                      "x.yaml, line 3: progress: it has no group (?P<iteration>…)",
 		"script: a.py\nmicro-batch: -b\nconfirm: {micro-bach: '(?P<value>.)'}\n": "x.yaml, line 3: confirm.micro-bach: there is no such key; did you mean micro-batch?",
