@@ -23,8 +23,9 @@ func eightBit() *Run {
 		training.Rungs = append(training.Rungs, r)
 	}
 	return &Run{
-		Job:     &job.Job{Resume: job.Resume{Always: nil}},
-		Ladders: &ladder.Set{Shared: shared, Phases: []ladder.Ladder{training}}, Limits: Limits{Allow: ladder.Speed}, Room: 12 * g,
+		Job: &job.Job{Resume: job.Resume{Always: nil}},
+		Ladders: &ladder.Set{Shared: shared,
+			Phases: []ladder.Ladder{training}}, Limits: Limits{Allow: ladder.Speed}, Room: 12 * g,
 	}
 }
 

@@ -222,8 +222,8 @@ func (f *finder) Visit(node *ast.Node) {
 	}
 }
 
-// variables are the values of the names at a rung. why is set where the rung changes something that the formula does not
-// know.
+// variables are the values of the names at a rung. why is set where the rung changes something that the formula does
+// not know.
 func (r *reading) variables(phase string, rg, shared ladder.Rung) (values map[string]any, why string, err error) {
 	values = map[string]any{ranksName: float64(r.batch.Ranks)}
 	number := func(name, knob string, asked int64) {
@@ -275,7 +275,8 @@ func (r *reading) variables(phase string, rg, shared ladder.Rung) (values map[st
 }
 
 // phaseVariable sets the micro-batch to that of a phase.
-func (r *reading) phaseVariable(name string, p phase, rg ladder.Rung, values map[string]any, number func(name, knob string, asked int64)) error {
+func (r *reading) phaseVariable(name string, p phase, rg ladder.Rung, values map[string]any, number func(name,
+	knob string, asked int64)) error {
 	if p.Micro == nil {
 		if training, ok := values[microName].(float64); ok && p.Times > 0 {
 			values[microName] = training * float64(p.Times)

@@ -40,9 +40,11 @@ type wide struct {
 
 var endings = []string{".py", ".yaml", ".yml", ".json", ".toml"}
 
-var errPlace = errors.New("a place is an option (--batch-size), a list of an option's names, an argument with its value (batch=), " +
+var errPlace = errors.New("a place is an option (--batch-size), a list of an option's names, an argument with " +
+	"its value (batch=), " +
 	"a value in a file ({file.py: Class.field}, {config.yaml: train.batch}), in the file that an option names " +
-	"({--config: train.batch}) or that an argument names ({'*.py': batch}), {any: [PLACE, …]}, or {at: PLACE, default: VALUE}")
+	"({--config: train.batch}) or that an argument names ({'*.py': batch}), {any: [PLACE, …]}, or {at: PLACE, " +
+	"default: VALUE}")
 
 func (p *place) read(v config.Value) error {
 	err := p.form(v)
