@@ -1,16 +1,20 @@
 import contextlib
+import dataclasses
 import importlib.machinery
 import importlib.util
 import io
+import json
 import os
 import subprocess
 import sys
 import unittest
 
+import launch_plugin
 from launch_plugin import (
     Argv, Caution, Command, Counted, CountedPart, Edit, Formula, Item, Job, Manifest, Need, NotMine, Option, Plugin,
     WrongCommand, formula, parse, show, testing,
 )
+from launch_plugin._json import json_name
 from launch_plugin._wire import Keeper, protocol, unwrap, wrap
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -165,6 +169,33 @@ class Formulas(unittest.TestCase):
             self.assertTrue(formula.training(c).unknown)
             self.assertTrue(formula.inference(c).unknown)
         self.assertTrue(formula.training(self.counted(peak_bytes=1), "unheard-of").unknown)
+
+
+class Schemas(unittest.TestCase):
+    """The dataclasses have exactly the fields of the schemas, which a test in Go takes from the types there."""
+
+    NAMES = {"Set": "LadderSet", "Bytes": "BytesAt"}
+
+    def test_fields(self):
+        folder = os.path.join(HERE, "../../../docs/protocol")
+        seen = set()
+        for file in sorted(os.listdir(folder)):
+            with open(os.path.join(folder, file), encoding="utf-8") as text:
+                definitions = json.load(text).get("$defs", {})
+            for name, definition in definitions.items():
+                kind = getattr(launch_plugin, self.NAMES.get(name, name), None)
+                if "properties" not in definition or name in seen or kind is Need:
+                    continue
+                seen.add(name)
+                if kind is None:
+                    self.assertIn(name, ("Recognition", "LaddersQuestion", "EstimateQuestion"))
+                    continue
+                fields = {json_name(f): f for f in dataclasses.fields(kind) if json_name(f)}
+                newer = {"sdk"} if name == "Manifest" else set()  # until the Go type has it
+                self.assertEqual(set(fields) - newer, set(definition["properties"]) - newer, name)
+                written = set(kind.from_json({}).to_json())
+                self.assertLessEqual(set(definition.get("required", [])), written, name)
+        self.assertGreater(len(seen), 35)
 
 
 if __name__ == "__main__":
