@@ -1,7 +1,7 @@
 # make demo   the main job, for real, on a machine without a GPU; demo-moco, demo-stablesr, demo-dualattn: the other families
 # make demo-sweep   twelve trials on a machine without a GPU, killed half-way and resumed
 # make test   all tests
-# These two install what they need from Debian, if it is missing: python3-torch (1.13, CPU), PyYAML, Pillow, gcc, Slurm.
+# These two install what they need from Debian, if it is missing: python3-torch (1.13, CPU), PyYAML, Pillow, grpcio, gcc, Slurm.
 # make check  every day: format, vet, lint and the fast tests; needs no torch
 
 # go-nvml's headers mark dozens of functions as deprecated, and cgo warns of each, used or not.
@@ -27,11 +27,11 @@ install:
 
 # deps installs what the tests and the demo run on. As root by apt-get, else through sudo.
 deps:
-	@$(PYTHON) -c 'import torch, yaml, PIL, numpy' 2>/dev/null && command -v cc >/dev/null && \
+	@$(PYTHON) -c 'import torch, yaml, PIL, numpy, grpc' 2>/dev/null && command -v cc >/dev/null && \
 		PATH=$$PATH:/usr/sbin command -v slurmctld >/dev/null && command -v sbatch >/dev/null || { \
 		sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 		$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
-			gcc libc6-dev python3-torch python3-yaml python3-pil python3-numpy slurmctld slurmd slurm-client munge; }
+			gcc libc6-dev python3-torch python3-yaml python3-pil python3-numpy python3-grpcio slurmctld slurmd slurm-client munge; }
 
 format:
 	@test -z "$$(gofmt -l cmd core plugins tools)" || { gofmt -l cmd core plugins tools; echo 'gofmt would change these'; exit 1; }
@@ -58,7 +58,7 @@ lint: $(GOLANGCI) $(DEADCODE)
 		! printf '%s\n' "$$dead" | grep . | grep -vxFf tools/lint/deadcode.txt || { echo 'nothing reaches these functions'; exit 1; }
 
 # check leaves these tests to `make test`: the first eight need torch, the others are slow. -short shortens some more.
-SLOW := ^(TestScripts|TestDocs|TestTorch|TestExample|TestPyTorchLoadsThePatchedCopy|TestCaptureWithoutGPU|TestCardDay|TestCardDayOnAStub|TestPromises|TestEachByte|TestSameSlowly)$$
+SLOW := ^(TestScripts|TestDocs|TestTorch|TestExample|TestPyTorchLoadsThePatchedCopy|TestCaptureWithoutGPU|TestCardDay|TestCardDayOnAStub|TestPromises|TestExamples|TestCounts|TestProblems|TestEnd|TestCache|TestEachByte|TestSameSlowly)$$
 check: format lint
 	$(GO) vet ./...
 	$(GO) test -short -skip '$(SLOW)' ./...
@@ -70,6 +70,7 @@ test: deps format lint
 	$(GO) test -race ./plugins/sisr ./core/plugin/host ./core/attempt ./core/observe # prices on several cores, talks to a process, watches
 	$(GO) test -race -run 'TestScripts/(source|plan)' ./cmd/launch
 	for e in sisr moco stablesr; do (cd examples/$$e && $(PYTHON) -m unittest -q) || exit 1; done
+	cd sdk/python && PYTHONPATH=src $(PYTHON) -m unittest -q -b
 	$(MAKE) attack QUICK=--quick
 
 race:

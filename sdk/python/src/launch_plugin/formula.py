@@ -50,7 +50,7 @@ def training(
     kept = accumulation > 1 or counted.torch.startswith("1.")
     items += _step(counted, source, kept)
     why = "" if copies is not None else f"how much the optimizer {optimizer} keeps is not known"
-    return Estimate(_nonzero([*items, *process(device)]), unknown=why)
+    return Estimate(_nonzero([*items, *process(device, counted.torch)]), unknown=why)
 
 
 def inference(counted: Optional[Counted], device: Optional[Device] = None, what: str = "the forward") -> Estimate:
@@ -64,15 +64,18 @@ def inference(counted: Optional[Counted], device: Optional[Device] = None, what:
     source = _source(counted)
     items = _states(counted, source)
     items.append(Item(TRANSIENTS, what, counted.forward_peak_bytes, from_=source))
-    return Estimate(_nonzero([*items, *process(device)]))
+    return Estimate(_nonzero([*items, *process(device, counted.torch)]))
 
 
-def process(device: Optional[Device]) -> List[Item]:
-    """What a process takes beside its tensors: guesses, until launch has measured the device."""
+def process(device: Optional[Device], torch: str = "") -> List[Item]:
+    """What a process takes beside its tensors: guesses, until launch has measured the device.
+
+    torch is the version with its build, "2.5.1+cu124"; "" where it is not known.
+    """
     if device is None:
         return []
     if device.kind == "cpu":
-        return [Item(RUNTIME, "Python and torch", GiB, from_="torch 2, CUDA build: about 1 GiB of RLIMIT_DATA", guess=True)]
+        return [_runtime(torch)]
     context, blas = 300 * MiB, 8320 * KiB
     major = int(device.capability.partition(".")[0] or 0)
     if major >= 9:
@@ -83,6 +86,17 @@ def process(device: Optional[Device]) -> List[Item]:
         Item(CONTEXT, CONTEXT, context, from_="prior for cards of this size: torch 2.1 to 2.9", guess=True),
         Item(WORKSPACE, "cuBLAS", blas, from_="cuBLAS's default workspace", guess=True),
     ]
+
+
+def _runtime(torch: str) -> Item:
+    """The interpreter, torch and their libraries, as a limit on a process counts them (RLIMIT_DATA), on x86-64."""
+    amount, source = GiB, "torch 2.15, CUDA build, with a trainer's imports and threads"
+    if torch.startswith("1."):
+        cuda = "+cu" in torch
+        amount, source = (384 if cuda else 192) * MiB, f"torch 1.13, {'CUDA' if cuda else 'CPU'} build, with a trainer's imports"
+    elif torch.endswith("+cpu"):
+        amount, source = 640 * MiB, "torch 2.15 without the data of CUDA's libraries"
+    return Item(RUNTIME, "Python and torch", amount, from_=source, guess=True)
 
 
 def _unknown(counted: Optional[Counted]) -> str:
