@@ -13,6 +13,7 @@
 //	intake     turns a command into a run: its program, the plugin that knows it, its job, its room and ladders
 //	config/command  finds the Python script of a command: behind interpreters, launchers and shells
 //	plugin/host     finds plugins and asks them: in a process of their own or, where nothing is started, in this one
+//	plugin/installed  the plugins by other authors that the user has installed or trusted, pinned by checksum
 //	plugin/internal/wire  carries JSON documents between launch and a plugin's process
 //	plugin     what the author of a plugin writes against; hides go-plugin
 //	plugin/plugintest checks a plugin's promises: is every rung priced as the job that it makes?
