@@ -18,6 +18,7 @@
 //	plugin     what the author of a plugin writes against; hides go-plugin
 //	plugin/plugintest checks a plugin's promises: is every rung priced as the job that it makes?
 //	plugin/declared the plugin of projects that have none: a short file names their settings
+//	plugin/declared/draft  the first version of a declaration, from a command and its script
 //	config     documents of settings, edited in place, byte for byte: YAML, TOML, arguments, Python
 //	python     the Python that a command would use, by its files; reads Python source without running it
 //	python/options  the settings that a Python program takes, with their defaults: argparse, dataclasses, click, constants

@@ -252,14 +252,7 @@ func (m *module) binding(name string, at int) (statement int, ok bool) {
 }
 
 // function is the header of the function around a statement, or -1.
-func (m *module) function(i int) int {
-	for i = m.Statements[i].In; i >= 0; i = m.Statements[i].In {
-		if d, ok := m.Definition(m.Statements[i]); ok && !d.Class {
-			break
-		}
-	}
-	return i
-}
+func (m *module) function(i int) int { return m.within[i] }
 
 func (m *module) inClass(i int) bool {
 	in := m.Statements[i].In

@@ -14,8 +14,8 @@ import (
 // What is read of one project at most.
 const (
 	maxFile    = 1 << 20
-	maxBytes   = 12 << 20
-	maxFiles   = 200
+	maxBytes   = 5 << 20
+	maxFiles   = 150
 	maxOptions = 5000
 	maxDepth   = 12 // of bases, and of constants that are made of constants
 )
@@ -25,6 +25,7 @@ type reader struct {
 	roots   []string
 	modules map[string]*module
 	texts   map[string]string
+	tells   map[string]bool
 	order   []*module // those with live code, in the order in which they were reached
 	narrow  bool      // only files that declare options are looked into
 	configs string    // the folder of Hydra's configurations
@@ -42,6 +43,7 @@ type module struct {
 	defined  map[string]int    // classes and functions of the module, by their statements
 	bound    map[string][]int  // the statements that bind a name
 	live     []bool            // statements that the program may run
+	within   []int             // the header of the function around each statement, or -1
 	reached  bool
 }
 
@@ -49,7 +51,7 @@ type module struct {
 type symbol struct{ path, name, module string }
 
 func newReader(roots []string) *reader {
-	r := &reader{modules: map[string]*module{}, texts: map[string]string{}}
+	r := &reader{modules: map[string]*module{}, texts: map[string]string{}, tells: map[string]bool{}}
 	add := func(root string) {
 		if root = filepath.Clean(root); !slices.Contains(r.roots, root) {
 			r.roots = append(r.roots, root)
@@ -110,14 +112,22 @@ func (r *reader) load(path string) *module {
 		return m
 	}
 	text := r.text(path)
-	if text == "" || r.narrow && !telling(text) && filepath.Base(path) != "__init__.py" {
+	if text == "" || r.narrow && !r.telling(path) && filepath.Base(path) != "__init__.py" {
 		return nil
 	}
 	m := &module{Syntax: python.NewSource(path, text).Syntax(), imported: map[string]symbol{},
 		defined: map[string]int{}, bound: map[string][]int{}}
 	m.live = make([]bool, len(m.Statements))
 	r.modules[path] = m
-	for i := range m.Statements {
+	for i, s := range m.Statements {
+		in := -1
+		if s.In >= 0 {
+			in = m.within[s.In]
+			if d, ok := m.Definition(m.Statements[s.In]); ok && !d.Class {
+				in = s.In
+			}
+		}
+		m.within = append(m.within, in)
 		r.index(m, i)
 	}
 	return m
@@ -277,9 +287,15 @@ func (r *reader) find(m *module, name string, depth int) (in *module, statement 
 }
 
 // telling reports whether a file declares options, or hands on what does.
-func telling(text string) bool {
-	return slices.ContainsFunc([]string{"add_argument", "arser", "parse_args", "DEFINE_", "click", "typer", "tyro", "get_args",
-		"get_opt", "get_config", "Options"}, func(word string) bool { return strings.Contains(text, word) })
+func (r *reader) telling(path string) bool {
+	is, ok := r.tells[path]
+	if !ok {
+		text := r.text(path)
+		is = slices.ContainsFunc([]string{"add_argument", "arser", "parse_args", "DEFINE_", "click", "typer", "tyro", "get_args",
+			"get_opt", "get_config", "Options"}, func(word string) bool { return strings.Contains(text, word) })
+		r.tells[path] = is
+	}
+	return is
 }
 
 // follow makes the script live, and all that it reaches.
@@ -290,7 +306,7 @@ func (r *reader) follow(script *module) {
 	var queue []func()
 	var run func(m *module, from, to int)
 	reach := func(path string) {
-		if !telling(r.text(path)) {
+		if !r.telling(path) {
 			return
 		}
 		m := r.load(path)

@@ -1,0 +1,221 @@
+package draft
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/plugin/declared"
+	"github.com/launch-ml/launch/core/plugin/plugintest"
+	"github.com/launch-ml/launch/core/python"
+)
+
+func TestMain(m *testing.M) { plugintest.Main(m) }
+
+// A project of each form, and the lines that its draft has, by their beginnings. A line that begins with "!" is not there.
+var projects = map[string]struct {
+	files map[string]string
+	args  string
+	want  []string
+}{
+	"argparse": {map[string]string{"train.py": `
+import argparse, os, signal, torch
+p = argparse.ArgumentParser()
+p.add_argument("-b", "--batch-size", default=4 * 4, type=int)
+p.add_argument("--accum", default=2, type=int)
+p.add_argument("--eval-batch-size", default=64, type=int)
+p.add_argument("--gradient-checkpointing", action="store_true")
+p.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+p.add_argument("--lr", default=1e-3); p.add_argument("--seed", default=0)
+p.add_argument("--steps", default=10)
+p.add_argument("--out", default="out")
+p.add_argument("--resume")
+args = p.parse_args()
+def on_signal(number, frame): save_checkpoint()
+signal.signal(signal.SIGUSR1, on_signal)
+print("batch size %d" % args.batch_size)
+for step in range(args.steps):
+    x = BatchNorm2d(x)
+    if step % 10 == 0:
+        print(f"step {step}/{args.steps}  loss: {loss:.3f}")
+    val_loss = evaluate()
+    print("epoch {}: val loss {:.4f}".format(epoch, val_loss))
+    path = os.path.join(args.out, f"ckpt_{step}.pt")
+    torch.save({"model": m.state_dict(), "optimizer": o.state_dict()}, path)
+    print("saved checkpoint to", path)
+print("training finished")
+`}, "python train.py", []string{
+		"script: train.py", "micro-batch: [--batch-size, -b]  # train.py:4, default 16", "accumulation: --accum  # train.py:5, default 2",
+		"phases: {validation: {micro-batch: --eval-batch-size}}", "batch-norm: true  # train.py:18, BatchNorm2d",
+		"  - {name: activation checkpointing, at: {at: --gradient-checkpointing, takes: nothing}, to: true, cost: speed, slowdown: 1.3}",
+		"  - {name: mixed precision, at: --precision, to: bf16, cost: numerics}", "ignore: [--lr, --seed, --steps, --out, --resume]",
+		`progress: 'step (?P<iteration>\d+)/(?P<total>\d+)\s+loss:'`, `saved: 'saved checkpoint to (?P<path>\S+)'`, "succeeded: 'training finished'",
+		`metric: {name: 'val loss', pattern: 'epoch .*?: val loss `, `confirm: {micro-batch: 'batch size (?P<value>\d+)'}`,
+		"resume: {--resume: '{out}/ckpt_*.pt'}", "values: {out: --out}", "save: {signal: USR1}",
+	}},
+	"what is not there": {map[string]string{"train.py": "import argparse\np.add_argument('--n', default=1)\n"}, "python train.py", []string{
+		"# micro-batch: --batch-size", "# accumulation: --accumulation-steps", "# batch-norm: true", "# rungs:",
+		`# progress: 'step (?P<iteration>\d+)'`, "# resume: {--resume: 'checkpoints/*.pt'}",
+	}},
+	"for all ranks": {map[string]string{"main.py": `
+p.add_argument("--batch-size", default=256)
+p.add_argument("--resume", action="store_true")
+def worker(gpu, args):
+    args.batch_size = int(args.batch_size / ngpus_per_node)
+    save({"epoch": 1, "optimizer": o}, best)
+def save(state, is_best, filename="last.pth.tar"):
+    torch.save(state, filename)
+mp.spawn(worker, args=(args,))
+`}, "python main.py", []string{"per: {micro-batch: all-ranks}  # main.py:5", "# ranks: cards", "resume: {from: 'last.pth.tar', set: {--resume: true}}"}},
+	"a derived accumulation": {map[string]string{"train.py": `
+import fire
+def train(batch_size: int = 128, micro_batch_size: int = 4):
+    gradient_accumulation_steps = batch_size // micro_batch_size
+fire.Fire(train)
+`}, "python train.py", []string{"micro-batch: {at: --micro_batch_size, default: 4}  # train.py:3", "global-batch: {at: --batch_size, default: 128}"}},
+	"configurator": {map[string]string{"train.py": `
+batch_size = 12
+gradient_accumulation_steps = 5 * 8
+out_dir = 'out'
+init_from = 'scratch'
+exec(open('configurator.py').read())
+if init_from == 'resume':
+    pass
+while True:
+    print(f"iter {iter_num}: loss {lossf:.4f}")
+    torch.save({'optimizer': o}, os.path.join(out_dir, 'ckpt.pt'))
+`, "configurator.py": "import sys\nsys.argv\n"}, "python train.py", []string{
+		"micro-batch: {any: [--batch_size=, {'*.py': batch_size}]}", "resume: {from: '{out_dir}/ckpt.pt', set: {--init_from=: resume}}",
+		`progress: 'iter (?P<iteration>\d+): loss'`}},
+	"hydra": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef main(cfg): pass\n",
+		"c.yaml": "data:\n  batch_size: 8\ntrainer:\n  accumulate_grad_batches: 2\n"}, "python train.py", []string{
+		"micro-batch: {at: data.batch_size=, default: 8}  # c.yaml:2, default 8", "accumulation: {at: trainer.accumulate_grad_batches=, default: 2}"}},
+	"a file of settings": {map[string]string{"train.py": "p.add_argument('--config')\nfor epoch in tqdm(range(3)): pass\n",
+		"a.yaml": "train:\n  batch_size: 8\n"}, "python train.py --config a.yaml", []string{
+		"micro-batch: {--config: train.batch_size}  # a.yaml:2", `progress: '\| (?P<iteration>\d+)/\d+ \[\d+:\d+'`}},
+	"a folder that is there": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=1)
+p.add_argument("--out", default="runs")
+if os.path.exists(args.out):
+    raise SystemExit("it exists")
+`}, "python train.py", []string{"# clear: ['{out}']"}},
+	"constants": {map[string]string{"train.py": "BATCH_SIZE = 8\nEPOCHS = 2\nfor epoch in range(EPOCHS):\n    print('epoch', epoch, 'loss', loss)\n"},
+		"python train.py", []string{"micro-batch: {train.py: BATCH_SIZE}", `progress: 'epoch (?P<iteration>\d+) loss'`, "metric: {name: loss, "}},
+	"HfArgumentParser": {map[string]string{"train.py": "from transformers import HfArgumentParser, TrainingArguments, Trainer\nparser = HfArgumentParser(TrainingArguments)\nTrainer().train()\n"},
+		"python train.py", []string{"micro-batch: {at: [--per_device_train_batch_size, --per-device-train-batch-size], default: 8}",
+			"resume: {--resume_from_checkpoint: '{output_dir}/checkpoint-*'}", "  - {name: bf16, at: --bf16, to: true, cost: numerics}"}},
+}
+
+// Every draft is one that the reader of declarations takes, and its patterns are signs.
+func TestDrafts(t *testing.T) {
+	for name, tt := range projects {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range tt.files {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			prog, err := command.Program(strings.Fields(tt.args), nil, dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := Of(prog)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range tt.want {
+				if not, is := strings.CutPrefix(want, "!"); strings.Contains("\n"+d.Text, "\n"+strings.TrimPrefix(not, "!")) == is {
+					t.Errorf("%s: in the draft: %v\n%s", want, is, d.Text)
+				}
+			}
+			if strings.Contains(d.Text, "# micro-batch") {
+				return // its author has to complete it
+			}
+			if err := os.WriteFile(d.Path, []byte(d.Text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			recognized, err := declared.New().Recognize(t.Context(), job.Command{Args: strings.Fields(tt.args), Dir: dir})
+			if strings.Contains(d.Text, ".py: ") && err != nil { // settings in Python source need an interpreter
+				return
+			}
+			if err != nil {
+				t.Fatalf("%v\n%s", err, d.Text)
+			}
+			j := recognized.Job()
+			if _, err := oom.NewDetector(j.Signs); err != nil {
+				t.Error(err)
+			}
+			for _, w := range j.Warnings {
+				t.Logf("a warning: %s", w)
+			}
+		})
+	}
+}
+
+func TestPatterns(t *testing.T) {
+	for source, lines := range map[string][2]string{
+		`print(f"step {step:>5d} of {n}: loss {x}")`:         {`step\s+`, "step    12 of 9: loss 1"},
+		`log.info("iter %6d | loss %.3f", it, loss)`:         {"iter", "iter     12 | loss 0.1"},
+		`print("[{}/{}] {loss}".format(i, n, loss=l))`:       {`\[`, "[12/30] 0.1"},
+		`print('a' + str(step) + ' b', x)`:                   {"a", "a12 b 3"},
+		`print(f"\n  {{x}} step={step}, {d['k']!r:>{w}} z")`: {`\{x\} step=`, "{x} step=12, y z"},
+		`print("%s: %d%% of step %d" % (name, p, step))`:     {`: .*?% of step `, "n: 5% of step 12"},
+	} {
+		d := &drafting{path: "train.py"}
+		prog := "for step in x:\n  " + source + "\n"
+		d.files = []*file{{Syntax: python.NewSource("train.py", prog).Syntax()}}
+		d.signs()
+		if len(d.Signs) == 0 || d.Signs[0].Key != "progress" {
+			t.Errorf("%s: no progress in\n%v", source, d.lines)
+			continue
+		}
+		seen := (&Draft{Signs: d.Signs[:1]}).Look([]string{lines[1]})
+		if !strings.HasPrefix(d.Signs[0].Pattern, strings.TrimSuffix(lines[0], `\s+`)) || seen[0].Lines != 1 {
+			t.Errorf("%s: %s does not match %q", source, d.Signs[0].Pattern, lines[1])
+		}
+	}
+}
+
+func TestProgressOfOutput(t *testing.T) {
+	for name, tt := range map[string]struct{ output, want string }{
+		"steps":       {"loading 3 files\nEpoch: [0][ 10/100]\tTime 0.1\nEpoch: [0][ 20/100]\tTime 0.2\nEpoch: [0][ 30/100]\tTime 0.1\n", `Epoch: \[\S+?\]\[\s+(?P<iteration>\d+)/`},
+		"a bar":       {"\r  0%|   | 0/3 [00:00<?, ?it/s]\r 33%|#  | 1/3 [00:01<00:02]\r 66%|## | 2/3 [00:02<00:01]\n", bar},
+		"named":       {"12:00:01 it 5 seen 100\n12:00:02 it 6 seen 200\n12:00:03 it 7 seen 300\n", `it\s+(?P<iteration>\d+)`},
+		"nothing":     {"a\nb 1\nb 1\n", ""},
+		"falls again": {"x 1\nx 3\nx 2\n", ""},
+	} {
+		got, _, found := Progress(Lines(tt.output))
+		if found != (tt.want != "") || !strings.HasSuffix(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+	d := &Draft{Text: "script: a\n# progress: 'x'\n"}
+	if d.WithProgress("it's", "seen"); d.Text != "script: a\nprogress: 'it''s'  # seen\n" {
+		t.Errorf("%q", d.Text)
+	}
+}
+
+func FuzzDraft(f *testing.F) {
+	for _, p := range projects {
+		f.Add(p.files["train.py"])
+	}
+	f.Add("print(f'{a[\"b\"]:{c}}' % x + y)\ntorch.save(a, f'{b}')\nb = b\nprint('%', '{', \"{}\".format())\nfor i in x:\n print(f'{')")
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, text string) {
+		if err := os.WriteFile(filepath.Join(dir, "train.py"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		prog, err := command.Program([]string{"python", "train.py"}, nil, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, err := Of(prog); err == nil && len(d.Look(Lines(text))) != len(d.Signs) {
+			t.Errorf("a pattern cannot be read: %v", d.Signs)
+		}
+	})
+}

@@ -1,0 +1,535 @@
+package draft
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/python/options"
+)
+
+// A setting is an option of the program, or a value in its file of settings.
+type setting struct {
+	options.Option
+	place string // as a declaration has it
+}
+
+// bare is the last part of a setting's name, in lower case and with underscores.
+func bare(name string) string {
+	name = strings.TrimLeft(name, "-")
+	name = name[strings.LastIndexByte(name, '.')+1:]
+	return strings.ToLower(strings.ReplaceAll(name, "-", "_"))
+}
+
+// long is an option's name for a person: the longest that it has.
+func long(o options.Option) string {
+	best := ""
+	for _, n := range o.Names {
+		if len(n) > len(best) && !strings.HasPrefix(n, "--no-") && !strings.HasPrefix(n, "--no_") {
+			best = n
+		}
+	}
+	return best
+}
+
+// at is an option as a place.
+func (d *drafting) at(o options.Option) string {
+	switch o.How {
+	case options.Globals:
+		return fmt.Sprintf("{any: [%s=, {'*.py': %s}]}", o.Names[0], o.Dest)
+	case options.Hydra:
+		if o.Known && number(o.Default) {
+			return fmt.Sprintf("{at: %s=, default: %s}", o.Names[0], o.Default)
+		}
+		return o.Names[0] + "="
+	case options.Constants:
+		return fmt.Sprintf("{%s: %s}", scalar(d.relative(o.Path)), scalar(o.Names[0]))
+	}
+	place := long(o)
+	if names := d.names(o); len(names) > 1 {
+		place = "[" + strings.Join(names, ", ") + "]"
+	}
+	if o.Known && number(o.Default) && !d.spelled(o) {
+		return fmt.Sprintf("{at: %s, default: %s}", place, o.Default)
+	}
+	return place
+}
+
+// literal is a default that the reader of declarations finds by itself.
+var literal = regexp.MustCompile(`default\s*=\s*[\d_]+(\s*\*\s*[\d_]+)*\s*[,)]`)
+
+// spelled reports whether the script itself has the default of an option as a literal, so that the declaration need not repeat it.
+func (d *drafting) spelled(o options.Option) bool {
+	if o.Path != d.path || o.How == options.Globals {
+		return o.How == options.Globals
+	}
+	lines := strings.Split(d.files[0].Text, "\n")
+	return (o.How == options.Argparse || o.How == options.Click) && o.Line <= len(lines) &&
+		literal.MatchString(strings.Join(lines[o.Line-1:min(len(lines), o.Line+4)], " "))
+}
+
+func number(s string) bool {
+	_, err := strconv.ParseFloat(s, 64)
+	return err == nil
+}
+
+// names are the names of an option, the longest first, without those that switch it off.
+func (d *drafting) names(o options.Option) (names []string) {
+	for _, n := range o.Names {
+		if !strings.HasPrefix(n, "--no-") && !strings.HasPrefix(n, "--no_") {
+			names = append(names, n)
+		}
+	}
+	if o.How == options.Tyro && len(names) == 1 && strings.Contains(names[0][2:], "-") {
+		names = append(names, "--"+strings.ReplaceAll(names[0][2:], "-", "_"))
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	return names
+}
+
+// key is an option as the key of a mapping.
+func (d *drafting) key(o options.Option) string {
+	switch o.How {
+	case options.Globals:
+		return o.Names[0] + "="
+	case options.Hydra:
+		return o.Names[0] + "="
+	case options.Constants:
+		return quoted(d.relative(o.Path) + ":" + o.Names[0])
+	}
+	return long(o)
+}
+
+// whole reports whether an option can be a whole number above 0.
+func whole(o options.Option) bool {
+	if o.Takes == config.None {
+		return false
+	}
+	if !o.Known || o.Default == "None" {
+		return true
+	}
+	n, err := strconv.ParseInt(o.Default, 10, 64)
+	return err == nil && n > 0
+}
+
+// A wish is names of a setting, the best first.
+type wish []string
+
+// best is the setting whose bare name comes first in a wish; a pattern has to match it whole. Of several with one name the
+// first counts, and one that an argument sets comes before a constant.
+func (d *drafting) best(w wish, fits func(options.Option) bool) *setting {
+	all := d.settings()
+	for _, pattern := range w {
+		re := regexp.MustCompile("^(?:" + pattern + ")$")
+		var constant *setting
+		for i, s := range all {
+			if len(s.Names) == 0 || !fits(s.Option) || !slices.ContainsFunc(s.Names, func(n string) bool { return re.MatchString(bare(n)) }) {
+				continue
+			}
+			if s.How == options.Constants {
+				if constant == nil {
+					constant = &all[i]
+				}
+				continue
+			}
+			return &all[i]
+		}
+		if constant != nil {
+			return constant
+		}
+	}
+	return nil
+}
+
+// settings are the options of the program, then the values in files of settings that the command names.
+func (d *drafting) settings() (all []setting) {
+	for _, o := range d.list.Options {
+		if len(o.Names) > 0 {
+			all = append(all, setting{o, d.at(o)})
+		}
+	}
+	return append(all, d.recipe()...)
+}
+
+var recipes = []string{".yaml", ".yml", ".json", ".toml"}
+
+// recipe is the values in the files of settings that the command names.
+func (d *drafting) recipe() (all []setting) {
+	for i, a := range d.prog.Args {
+		option, value, joined := strings.Cut(a, "=")
+		if !joined {
+			option, value = "", a
+			if i > 0 && strings.HasPrefix(d.prog.Args[i-1], "-") && !strings.Contains(d.prog.Args[i-1], "=") {
+				option = d.prog.Args[i-1]
+			}
+		}
+		ext := filepath.Ext(value)
+		if !slices.Contains(recipes, ext) || strings.HasPrefix(value, "-") {
+			continue
+		}
+		path := value
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(d.prog.Dir, path)
+		}
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() || info.Size() > maxFile {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		doc, err := config.Parse(path, text)
+		if err != nil {
+			continue
+		}
+		tree, ok := doc.(interface{ Root() config.Value })
+		if !ok {
+			continue
+		}
+		named := quoted("*" + ext)
+		if option != "" {
+			named = option
+			if !strings.HasPrefix(option, "-") {
+				named = option + "="
+			}
+		}
+		leaves(tree.Root(), nil, func(keys []string, v config.Value) {
+			p := config.JoinPath(keys...)
+			o := options.Option{Names: []string{p}, Dest: p, Default: v.Text(), Known: true, Path: path, Line: v.Line(), How: "recipe"}
+			all = append(all, setting{o, fmt.Sprintf("{%s: %s}", named, scalar(p))})
+		})
+	}
+	return all
+}
+
+// leaves calls f with each scalar of a document.
+func leaves(v config.Value, keys []string, f func([]string, config.Value)) {
+	if len(keys) > 8 {
+		return
+	}
+	for _, k := range v.Keys() {
+		item, below := v.Get(k), append(slices.Clone(keys), k)
+		switch item.Kind() {
+		case config.Map:
+			leaves(item, below, f)
+		case config.Seq:
+		default:
+			f(below, item)
+		}
+	}
+}
+
+// from is the comment of a setting.
+func (d *drafting) from(s *setting) string {
+	if s.Path == "" {
+		return s.Where()
+	}
+	where := fmt.Sprintf("%s:%d", d.relative(s.Path), s.Line)
+	if s.Known && s.Default != "None" && s.Default != "" && len(s.Default) < 40 {
+		where += ", default " + s.Default
+	}
+	return where
+}
+
+var (
+	notTraining = regexp.MustCompile(`eval|valid|val_|_val|test|infer|sampl|gen_|generat|predict|text_encoder|vae|cache|log|encode|embed|queue|prefetch`)
+	microWish   = wish{`per_device_train_batch_size`, `train_micro_batch_size_per_gpu|micro_batch_size|micro_batch|micro_bs|microbatch(_size)?|micro_train_batch_size`,
+		`batch_size_per_(gpu|device|rank)|(gpu|device|local)_batch_size|per_(gpu|device)_batch_size|samples_per_gpu|imgs_per_gpu|images_per_gpu`,
+		`train_batch_?size|batch_?size_train|training_batch_size|train_bs|bs_train|batch_train|train_batch|tr_batch_size`, `batch_?size|batchsz|batch_sz`,
+		`mini_?batch(_?size)?|mb_size`, `batch|bs|bsz`, `.*_train_batch_size|.*batch_?size|n_batch|batch_.*|num_batch`}
+	accumWish = wish{`gradient_accumulation_steps?|grad_accumulation_steps|gradient_accumulate_steps|gradient_accumulate_every`,
+		`grad_accum(_steps?)?|grad_acc_steps?|grad_accumulate|accum_steps?|accumulation_steps?|accum_iters?|acc_steps?|accumulate_steps?`,
+		`accumulate_grad_batches|gradient_accumulation(_iters)?|accumulate_gradients?|accumulation|accumulate|accum|iter_size|update_freq|grad_accum.*|.*accumulation.*`}
+	globalWish = wish{`global_batch_size|total_batch_size|effective_batch_size|global_bs|total_batch|train_batch_size_total`}
+)
+
+// batch drafts micro-batch, accumulation, global-batch, ranks and per.
+func (d *drafting) batch() {
+	training := func(o options.Option) bool {
+		name := bare(long(o))
+		return whole(o) && !notTraining.MatchString(name) && !regexp.MustCompile(globalWish[0]).MatchString(name)
+	}
+	d.micro = d.best(microWish, training)
+	d.accum = d.best(accumWish, func(o options.Option) bool { return whole(o) && !strings.Contains(bare(long(o)), "eval") })
+	global := d.best(globalWish, whole)
+	if d.micro == nil {
+		d.miss("micro-batch: --batch-size", "no setting was found whose name is like batch_size. Look for what DataLoader(batch_size=…) is given")
+	} else {
+		d.add(d.from(d.micro), "micro-batch: %s", d.micro.place)
+	}
+	derived, where := d.derived()
+	switch {
+	case d.accum != nil:
+		d.add(d.from(d.accum), "accumulation: %s", d.accum.place)
+	case derived != nil:
+		d.add(where+": the accumulation is derived", "global-batch: %s", derived.place)
+	case global != nil && d.micro != nil:
+		d.hint("global-batch: "+global.place, "If the program derives its accumulation from this one ("+d.from(global)+"), it is the global batch")
+	default:
+		d.miss("accumulation: --accumulation-steps", "the program seems to have no gradient accumulation. Without it a smaller micro-batch is "+
+			"another global batch, and launch makes it only with --allow recipe")
+	}
+	d.ranks()
+	d.per()
+}
+
+// derived is the setting of which the micro-batch is a divisor: steps = batch_size // micro_batch_size.
+func (d *drafting) derived() (*setting, string) {
+	if d.micro == nil || d.accum != nil {
+		return nil, ""
+	}
+	micro := bare(d.micro.Dest)
+	for _, f := range d.files {
+		for _, s := range f.Statements {
+			a, ok := f.Assigns(s)
+			if !ok || !strings.Contains(strings.ToLower(a.Name), "accum") {
+				continue
+			}
+			text := f.Of(a.Value)
+			before, after, divides := strings.Cut(text, "//")
+			if !divides || !strings.Contains(after, micro) {
+				continue
+			}
+			for _, o := range d.settings() {
+				if name := bare(o.Dest); name != micro && regexp.MustCompile(`\b`+regexp.QuoteMeta(name)+`\b`).MatchString(before) && whole(o.Option) {
+					return &o, d.place(f, s.First)
+				}
+			}
+		}
+	}
+	return nil, ""
+}
+
+var ranksWish = wish{`n_?gpus?|num_gpus?|gpus?_num|nproc(_per_node)?|n_?devices|num_devices|ngpus_per_node|gpus_per_node|num_processes`}
+
+// ranks drafts how many processes share a step, for a program that starts them itself.
+func (d *drafting) ranks() {
+	for _, f := range d.files {
+		for _, s := range f.Statements {
+			for _, c := range f.Calls(s.Range) {
+				if !strings.HasSuffix(c.Name, "mp.spawn") && !strings.HasSuffix(c.Name, "multiprocessing.spawn") && c.Name != "spawn" {
+					continue
+				}
+				where := d.place(f, c.First)
+				if r := d.best(ranksWish, whole); r != nil {
+					d.add(where+" starts processes; "+d.from(r), "ranks: %s", r.place)
+				} else {
+					d.hint("ranks: cards", where+" starts processes. If one is started for each GPU, ranks is cards")
+				}
+				return
+			}
+		}
+	}
+}
+
+var divisor = regexp.MustCompile(`//?\s*(?:int\()?[\w.()]*(gpus?|world|ranks?|nproc|device_count|n_?devices|num_processes|num_replicas)`)
+
+// per drafts which settings are for all ranks together: the program divides them by the ranks.
+func (d *drafting) per() {
+	var parts []string
+	where := ""
+	for key, s := range map[string]*setting{"micro-batch": d.micro, "accumulation": d.accum} {
+		if s == nil {
+			continue
+		}
+		if at := d.divided(s); at != "" {
+			parts = append(parts, key+": all-ranks")
+			where = cmp.Or(where, at)
+		}
+	}
+	if slices.Sort(parts); len(parts) > 0 {
+		d.add(where+" divides by the ranks", "per: {%s}", strings.Join(parts, ", "))
+	}
+}
+
+func (d *drafting) divided(s *setting) string {
+	name := regexp.MustCompile(`\b` + regexp.QuoteMeta(lastPart(s.Dest)) + `\b`)
+	for _, f := range d.files {
+		for _, st := range f.Statements {
+			a, ok := f.Assigns(st)
+			text := f.Of(st.Range)
+			if aug := strings.Contains(text, "//=") && divisor.MatchString(strings.Replace(text, "//=", "// ", 1)); aug && name.MatchString(text) {
+				return d.place(f, st.First)
+			}
+			if !ok || a.Value.Empty() {
+				continue
+			}
+			value := f.Of(a.Value)
+			at := name.FindStringIndex(value)
+			if at != nil && divisor.MatchString(value[at[1]:]) && name.MatchString(a.Name) {
+				return d.place(f, st.First)
+			}
+		}
+	}
+	return ""
+}
+
+func lastPart(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
+
+var validWish = wish{`per_device_eval_batch_size`, `(val|valid|validation|eval|test|dev)_?batch_?size|batch_?size_(val|valid|eval|test)|(val|eval|test|valid)_bs`,
+	`validation_batch|(val|eval|test|valid)_batch|.*(val|valid|eval|test).*batch.*`}
+
+// validation drafts the phase that has a batch of its own.
+func (d *drafting) validation() {
+	v := d.best(validWish, func(o options.Option) bool { return whole(o) && !strings.Contains(bare(long(o)), "text_encoder") })
+	if v == nil {
+		return
+	}
+	text := fmt.Sprintf("phases: {validation: {micro-batch: %s}}", v.place)
+	if v.Known && v.Default != "None" {
+		d.add(d.from(v), "%s", text)
+		return
+	}
+	d.hint(text, d.from(v)+" has no default that could be read. If it is set in the command, this is the validation's own batch")
+}
+
+// batchNorm drafts whether batch normalisation sees the micro-batch.
+func (d *drafting) batchNorm() {
+	norm := regexp.MustCompile(`\b(\w*BatchNorm\w*|SyncBN|InPlaceABN)\b`)
+	library := regexp.MustCompile(`\b(torchvision\.models|timm\.create_model|timm\b.*create_model|models\.__dict__|models\.resnet\w*|segmentation_models_pytorch)`)
+	for _, re := range []*regexp.Regexp{norm, library} {
+		for _, f := range d.files {
+			for n, line := range strings.Split(f.Code, "\n") {
+				if m := re.FindString(line); m != "" {
+					why := m
+					if re == library {
+						why = m + ": most models there have batch normalisation"
+					}
+					d.add(fmt.Sprintf("%s:%d, %s", d.relative(f.Path), n+1, why), "batch-norm: true")
+					return
+				}
+			}
+		}
+	}
+	d.hint("batch-norm: true", "No BatchNorm was found in the files that were read. If the network has it, add this line")
+}
+
+// rungWishes are what launch may change, mildest first.
+var rungWishes = []struct {
+	name, cost, more string
+	match, not       *regexp.Regexp
+	value            *regexp.Regexp // of an option that takes a value: the choice
+}{
+	{"activation checkpointing", "speed", ", slowdown: 1.3",
+		regexp.MustCompile(`^(use_)?(gradient|grad|activation|act)_?(checkpoint(ing)?|ckpt)s?$|^(use_|enable_)?(grad_checkpoint\w*|checkpoint_activations|activation_checkpointing|remat|recompute|use_checkpoint|use_reentrant_checkpoint)$`),
+		regexp.MustCompile(`kwargs|ratio|policy`), nil},
+	{"bf16", "numerics", "", regexp.MustCompile(`^(use_)?bf16$|^bfloat16$`), nil, nil},
+	{"mixed precision", "numerics", "", regexp.MustCompile(`^(use_)?(amp|mixed_precision|autocast)$|^(dtype|precision|amp_dtype|torch_dtype|train_dtype)$`), nil,
+		regexp.MustCompile(`^(bf16|bfloat16|bf16-mixed)$`)},
+	{"8-bit optimizer", "numerics", ", new-state: true", regexp.MustCompile(`^(use_)?(8bit_adam\w*|adam_?8bit|8bit_optim\w*|8bit)$|^(optim|optimizer|optimizer_type|opt)$`),
+		nil, regexp.MustCompile(`(?i)^(adamw?_?8bit|adamw_bnb_8bit|adamw?8bit)$`)},
+}
+
+// rungs drafts what else launch may change: only what is off by default and not set by the command.
+func (d *drafting) rungs() {
+	var rungs, notes []string
+	taken := map[string]bool{}
+	for _, w := range rungWishes {
+		for _, o := range d.settings() {
+			name := bare(long(o.Option))
+			if taken[w.name] || !w.match.MatchString(name) || w.not != nil && w.not.MatchString(name) {
+				continue
+			}
+			to, place := d.turn(o, w.value)
+			if to == "" {
+				continue
+			}
+			taken[w.name] = true
+			rungs = append(rungs, fmt.Sprintf("  - {name: %s, at: %s, to: %s, cost: %s%s}  # %s", w.name, place, to, w.cost, w.more, d.from(&o)))
+			notes = append(notes, name)
+		}
+		if w.name == "mixed precision" && taken["bf16"] { // one of them is enough
+			taken[w.name] = true
+		}
+		if w.name == "bf16" {
+			taken["mixed precision"] = taken["bf16"]
+		}
+	}
+	if len(rungs) == 0 {
+		d.hint("rungs:\n  - {name: activation checkpointing, at: {at: --gradient-checkpointing, takes: nothing}, to: true, cost: speed}",
+			"No option was found for activation checkpointing, bf16 or an 8-bit optimizer")
+		return
+	}
+	d.lines = append(d.lines, entry{text: "rungs:\n" + strings.Join(rungs, "\n"), found: true})
+	d.Found += len(notes)
+}
+
+// turn is the value that makes a rung of an option, and the option as a place; "" where it does not.
+func (d *drafting) turn(o setting, choice *regexp.Regexp) (to, place string) {
+	if o.Known && o.Default == "True" {
+		return "", ""
+	}
+	switch {
+	case o.Takes == config.None:
+		return "true", fmt.Sprintf("{at: %s, takes: nothing}", strings.TrimPrefix(strings.TrimSuffix(plainPlace(o), "}"), "{at: "))
+	case choice != nil && len(o.Choices) > 0:
+		for _, c := range o.Choices {
+			if choice.MatchString(c) && c != o.Default {
+				return scalar(c), o.place
+			}
+		}
+		return "", ""
+	case o.Default == "False" || strings.Contains(o.Type, "bool"):
+		return "true", o.place
+	}
+	return "", ""
+}
+
+// plainPlace is a place without its default.
+func plainPlace(o setting) string {
+	p, _, _ := strings.Cut(o.place, ", default: ")
+	return p
+}
+
+var ignored = regexp.MustCompile(`^(lr|learning_rate|base_lr|max_lr|min_lr|init_lr|blr|lr_\w+|\w+_lr|warmup\w*|num_warmup\w*|lr_warmup\w*|gamma|momentum|weight_decay|wd|beta_?[12]|betas|adam_\w+|eps|epsilon|` +
+	`max_grad_norm|grad_clip|clip(_grad)?|label_smoothing|temperature|seed|manual_seed|random_seed|epochs?|num_epochs|num_train_epochs|n_epochs|nepochs?|niter|start_epoch|max_epochs?|max_steps|max_train_steps|max_iters?|num_iters|iterations|steps|n_steps|num_steps|` +
+	`out|outdir|outf|output|out_dir|output_dir|save_dir|save_path|save|work_dir|log_dir|logdir|logging_dir|log_?interval|log_freq|log_every|print_freq|print_every|logging_steps|exp_name|experiment|exp|run_name|name|project|project_name|tag|notes|comment|` +
+	`wandb\w*|report_to|tracker_\w+|eval_interval|eval_every|save_freq|save_every|save_steps|save_interval|checkpoint_interval|checkpointing_steps|checkpoint_dir|ckpt_dir|checkpoints_total_limit|save_total_limit|resume|resume_from_checkpoint)$`)
+
+// ignore drafts the settings that do not change the memory.
+func (d *drafting) ignore() {
+	var places []string
+	for _, o := range d.list.Options {
+		if len(o.Names) == 0 || o.How == options.Constants || !ignored.MatchString(bare(long(o))) {
+			continue
+		}
+		p := d.key(o)
+		if names := d.names(o); len(names) > 1 && o.How != options.Globals && o.How != options.Hydra {
+			p = "[" + strings.Join(names, ", ") + "]"
+		}
+		if !slices.Contains(places, p) && len(places) < 40 {
+			places = append(places, p)
+		}
+	}
+	if len(places) > 0 {
+		d.lines = append(d.lines, entry{text: "ignore: [" + wrapped(places) + "]", found: true,
+			notes: []string{"Settings that do not change the memory, by their names. Remove one that does."}})
+		d.Found++
+	}
+}
+
+// wrapped joins words by commas, over several lines.
+func wrapped(words []string) string {
+	var b strings.Builder
+	column := 0
+	for i, w := range words {
+		if i > 0 {
+			b.WriteString(",")
+			if column+len(w) > 100 {
+				b.WriteString("\n ")
+				column = 0
+			}
+			b.WriteString(" ")
+		}
+		b.WriteString(w)
+		column += len(w) + 2
+	}
+	return b.String()
+}

@@ -1,0 +1,325 @@
+package draft
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// The groups of patterns.
+const (
+	iteration = `(?P<iteration>\d+)`
+	total     = `(?P<total>\d+)`
+	value     = `(?P<value>-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan|inf)`
+	count     = `(?P<value>\d+)`
+	path      = `(?P<path>\S+)`
+	bar       = `\| (?P<iteration>\d+)/\d+ \[\d+:\d+`
+)
+
+var (
+	stepName   = regexp.MustCompile(`(?i)\b(\w*_)?(steps?|iters?|iterations?|updates?)(_?(idx|num|i|no|count|done))?\b`)
+	batchName  = regexp.MustCompile(`(?i)\b(batch_?idx|batch_?i|batch_?id|batch_?num|i_batch|i|it|idx|batch|data_iter_step)\b`)
+	epochName  = regexp.MustCompile(`(?i)\b(epoch|epochs?_?i|e|ep|i_epoch|epoch_idx|current_epoch)\b`)
+	totalName  = regexp.MustCompile(`(?i)(max|total|num|n|all)_?(train_)?(steps|iters?|iterations|updates)|_per_|\blen\b`)
+	totalSteps = regexp.MustCompile(`(?i)(^|[._])((max|total|num|n)_?)?(train_)?(steps|iters|niters?|iterations|updates)$`)
+	trainish   = regexp.MustCompile(`(?i)train|fit|main|optimi|epoch|run`)
+	evalish    = regexp.MustCompile(`(?i)\bdef \w*(eval|valid|test|infer|sample|generate)\w*|(valid|val|test|eval)_?(loader|dataloader|iter)`)
+)
+
+// signs drafts what the program prints.
+func (d *drafting) signs() {
+	all := d.messages()
+	d.progress(all)
+	d.saved(all)
+	d.succeeded(all)
+	d.metric(all)
+	d.confirm(all)
+}
+
+func (d *drafting) sign(where, key, pattern string) {
+	d.Signs = append(d.Signs, Sign{key, pattern})
+	d.add(where, "%s: %s", key, quoted(pattern))
+}
+
+// progress drafts the line that is printed at a step.
+func (d *drafting) progress(all []message) {
+	best, score, groups := -1, 0, map[int]string{}
+	for n := range all {
+		m := &all[n]
+		s, at := d.steps(m)
+		if at < 0 || m.f != d.files[0] && !trainish.MatchString(m.scope) || m.loops == 0 && !trainish.MatchString(m.scope) {
+			continue
+		}
+		if m.f == d.files[0] {
+			s += 10
+		}
+		if s > score {
+			best, score, groups = n, s, map[int]string{at: iteration}
+			if at+2 < len(m.pieces) && strings.TrimSpace(m.pieces[at+1].text) == "/" &&
+				totalSteps.MatchString(m.pieces[at+2].field) && stepName.MatchString(m.pieces[at].field) {
+				groups[at+2] = total
+			}
+		}
+	}
+	where, isBar := d.progressBar()
+	switch {
+	case best >= 0 && (score >= 60 && all[best].f == d.files[0] || !isBar):
+		m := &all[best]
+		d.sign(d.place(m.f, m.token), "progress", m.pattern(groups))
+	case isBar:
+		d.sign(where+", a progress bar", "progress", bar)
+	default:
+		d.miss(`progress: 'step (?P<iteration>\d+)'`, "no line was found that the program prints in its training loop with the number of the step")
+	}
+}
+
+// steps is how well a message tells the number of a step, and by which piece; -1 if by none.
+func (d *drafting) steps(m *message) (score, at int) {
+	at = -1
+	for i, p := range m.pieces {
+		s := 0
+		switch {
+		case p.field == "" || strings.Contains(p.field, " if ") || strings.Contains(p.field, "loss") || strings.Contains(p.field, "time"):
+			continue
+		case d.typed(p.field) || totalName.MatchString(p.field) && !batchName.MatchString(p.field):
+			continue
+		case stepName.MatchString(p.field) && !strings.ContainsAny(p.field, "(["):
+			s = 40
+		case batchName.MatchString(p.field) && !strings.ContainsAny(p.field, "([") || strings.Contains(p.field, "batch_idx"):
+			s = 30
+		case epochName.MatchString(p.field) && !strings.ContainsAny(p.field, "(["):
+			s = 15
+		}
+		if s > score {
+			score, at = s, i
+		}
+	}
+	if at < 0 {
+		return 0, -1
+	}
+	score += 10 * min(2, m.loops)
+	text := ""
+	for _, p := range m.pieces {
+		text += p.text + " " + p.field + " "
+	}
+	if regexp.MustCompile(`(?i)loss`).MatchString(text) {
+		score += 10
+	}
+	if evalish.MatchString(m.scope) || regexp.MustCompile(`(?i)\b(test|eval|val|valid|validation|sav(ing|ed)|checkpoint|resum|load|skip|schedul|initial)`).MatchString(text) {
+		score -= 25
+	}
+	if m.condition != "" && !stepName.MatchString(m.condition) && !batchName.MatchString(m.condition) {
+		score -= 10
+	}
+	if m.bar {
+		score -= 15
+	}
+	return score, at
+}
+
+// typed reports whether an expression is an option of the program, such as args.epochs.
+func (d *drafting) typed(field string) bool {
+	_, dest, dotted := strings.Cut(field, ".")
+	if !dotted || strings.HasPrefix(field, "self.") {
+		return false
+	}
+	_, is := d.option(dest)
+	return is
+}
+
+// progressBar is the place of a progress bar: tqdm's, or those of the Trainer and Lightning.
+func (d *drafting) progressBar() (where string, found bool) {
+	for _, f := range d.files {
+		for i, s := range f.Statements {
+			for _, c := range f.Calls(s.Range) {
+				name := lastPart(c.Name)
+				if name != "tqdm" && name != "trange" && name != "Trainer" && !strings.HasSuffix(name, "Trainer") {
+					continue
+				}
+				m := message{}
+				f.around(&m, i)
+				if name[0] != 't' && !strings.Contains(f.Code, "transformers") && !strings.Contains(f.Code, "lightning") && !strings.Contains(f.Code, "trl") {
+					continue
+				}
+				if !evalish.MatchString(m.scope) && !regexp.MustCompile(`(?i)valid|test|eval`).MatchString(f.Of(s.Range)) {
+					return d.place(f, c.First), true
+				}
+			}
+		}
+	}
+	return "", false
+}
+
+var (
+	savedText = regexp.MustCompile(`(?i)\bsaved\b|\bsaving\b|\bsave\b`)
+	stateText = regexp.MustCompile(`(?i)checkpoint|ckpt|state|model|weights|snapshot`)
+	pathField = regexp.MustCompile(`(?i)path|file|dir|ckpt|checkpoint|name|out|dest|save`)
+)
+
+// saved drafts the line that is printed after a state was saved.
+func (d *drafting) saved(all []message) {
+	for n := range all {
+		m := &all[n]
+		at, text := -1, ""
+		for i, p := range m.pieces {
+			text += p.text + " "
+			if p.field != "" && pathField.MatchString(p.field) {
+				at = i
+			}
+		}
+		if at < 0 || !savedText.MatchString(text) || !stateText.MatchString(text+m.pieces[at].field) && !d.savedBefore(m) {
+			continue
+		}
+		pattern := m.pattern(map[int]string{at: path})
+		if strings.Contains(strings.ToLower(text), "saved") || d.savedBefore(m) {
+			d.sign(d.place(m.f, m.token), "saved", pattern)
+			return
+		}
+		d.hint("saved: "+quoted(pattern), d.place(m.f, m.token)+" prints this before it saves. launch would take a state that is not complete")
+		return
+	}
+	d.hint(`saved: 'saved (?P<path>\S+)'`, "No line was found that the program prints after it has saved a state")
+}
+
+// savedBefore reports whether a message comes right after the call that saves.
+func (d *drafting) savedBefore(m *message) bool {
+	for i := max(0, m.statement-3); i < m.statement; i++ {
+		for _, c := range m.f.Calls(m.f.Statements[i].Range) {
+			if saves(c.Name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+var ended = regexp.MustCompile(`(?i)\b(training|train|all|run|fine-?tuning)\b.{0,20}\b(done|finished|complete[d]?|over|ended)\b|\b(finished|completed|done with) training\b|\bend of training\b|^\s*(done|finished|completed)[.!]?\s*$`)
+
+// succeeded drafts the last line of a run. It has to be printed whenever the program succeeds, or launch takes a success for a
+// failure, so it stands in no loop and under no condition.
+func (d *drafting) succeeded(all []message) {
+	for n := len(all) - 1; n >= 0; n-- {
+		m := &all[n]
+		if m.f != d.files[0] || m.loops > 0 {
+			continue
+		}
+		for i, p := range m.pieces {
+			if !ended.MatchString(p.text) {
+				continue
+			}
+			pattern := m.pattern(map[int]string{i: escaped(strings.TrimSpace(p.text))})
+			if m.condition == "" {
+				d.sign(d.place(m.f, m.token), "succeeded", pattern)
+			} else {
+				d.hint("succeeded: "+quoted(pattern), d.place(m.f, m.token)+" prints this under a condition. Without the line, launch takes a run for failed")
+			}
+			return
+		}
+	}
+	d.hint("succeeded: 'training is over'", "No line was found that the program prints only when it has succeeded. The exit code decides")
+}
+
+var (
+	lower  = regexp.MustCompile(`(?i)(^|[_ .\[("'])(loss|ppl|perplexity|error|err|mse|mae|rmse|wer|cer|fid|nll|bpb|bpc)(_\w{1,3}|es)?(\.(avg|item\(\)|mean\(\)|val))?[\])"']*$`)
+	higher = regexp.MustCompile(`(?i)(^|[_ .\[("'])(acc|accuracy|acc@?1|acc1|top1|psnr|ssim|m?iou|f1|dice|bleu|map|auc|reward|return)(\.(avg|item\(\)|mean\(\)|val))?[\])"']*$`)
+)
+
+// metric drafts figures by which trainings are compared: one of the validation, else the training loss.
+func (d *drafting) metric(all []message) {
+	best, score, at, name, direction := -1, 20, 0, "", ""
+	for n := range all {
+		m := &all[n]
+		for i, p := range m.pieces {
+			if p.field == "" || strings.ContainsAny(p.field, "{") {
+				continue
+			}
+			before := ""
+			if i > 0 {
+				before = m.pieces[i-1].text
+			}
+			label := regexp.MustCompile(`[\w@ -]+$`).FindString(strings.TrimRight(before, " :=\t"))
+			label = strings.TrimSpace(label[strings.LastIndexAny(label, "\n")+1:])
+			s, dir := 0, ""
+			switch {
+			case lower.MatchString(p.field) || lower.MatchString(label):
+				s, dir = 20, "minimise"
+			case higher.MatchString(p.field) || higher.MatchString(label):
+				s, dir = 18, "maximise"
+			default:
+				continue
+			}
+			if regexp.MustCompile(`(?i)val|eval|test|dev`).MatchString(p.field + " " + label + " " + evalish.FindString(m.scope)) {
+				s += 30
+			}
+			if m.f == d.files[0] {
+				s += 15
+			}
+			if m.loops > 0 {
+				s += 3
+			}
+			if strings.Contains(strings.ToLower(p.field+label), "best") {
+				s -= 20
+			}
+			if label == "" || m.bar {
+				s -= 10
+			}
+			if s > score && len(strings.TrimSpace(before)) > 0 {
+				best, score, at, name, direction = n, s, i, figure(label, p.field), dir
+			}
+		}
+	}
+	if best < 0 {
+		d.hint(`metric: {name: loss, pattern: 'val loss (?P<value>\S+)', direction: minimise}`, "No figure was found that the program prints")
+		return
+	}
+	m := &all[best]
+	pattern := m.pattern(map[int]string{at: value})
+	d.Signs = append(d.Signs, Sign{"metric", pattern})
+	d.add(d.place(m.f, m.token), "metric: {name: %s, pattern: %s, direction: %s}", scalar(name), quoted(pattern), direction)
+}
+
+// figure is the name of a metric.
+func figure(label, field string) string {
+	label = strings.ToLower(strings.Trim(label, " -"))
+	if words := strings.Fields(label); len(words) > 0 {
+		return strings.Join(words[max(0, len(words)-3):], " ")
+	}
+	return regexp.MustCompile(`\W+`).ReplaceAllString(lastPart(strings.TrimSuffix(field, ".item()")), "")
+}
+
+// confirm drafts how the program prints the settings that it uses: only where it prints the very setting.
+func (d *drafting) confirm(all []message) {
+	var parts []string
+	where := ""
+	for _, s := range []struct {
+		key string
+		of  *setting
+	}{{"micro-batch", d.micro}, {"accumulation", d.accum}} {
+		if s.of == nil || s.of.Dest == "" || d.divided(s.of) != "" {
+			continue
+		}
+		for n := range all {
+			m := &all[n]
+			at := -1
+			for i, p := range m.pieces {
+				if p.field != "" && lastPart(p.field) == lastPart(s.of.Dest) && i > 0 && strings.TrimSpace(m.pieces[i-1].text) != "" {
+					at = i
+				}
+			}
+			if at < 0 || m.loops > 0 || m.condition != "" {
+				continue
+			}
+			pattern := m.pattern(map[int]string{at: count})
+			d.Signs = append(d.Signs, Sign{"confirm " + s.key, pattern})
+			parts = append(parts, fmt.Sprintf("%s: %s", s.key, quoted(pattern)))
+			if where != "" {
+				where += ", "
+			}
+			where += d.place(m.f, m.token)
+			break
+		}
+	}
+	if len(parts) > 0 {
+		d.add(where, "confirm: {%s}", strings.Join(parts, ", "))
+	}
+}

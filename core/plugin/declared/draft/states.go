@@ -1,0 +1,446 @@
+package draft
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/python"
+	"github.com/launch-ml/launch/core/python/options"
+)
+
+// saves reports whether a call saves a state.
+func saves(name string) bool {
+	switch name {
+	case "torch.save", "accelerator.save_state", "self.accelerator.save_state", "accelerator.save", "fabric.save", "self.fabric.save", "xm.save":
+		return true
+	}
+	return false
+}
+
+// A save is a call that saves, and the glob of the path that it is given.
+type save struct {
+	glob  string
+	where string
+	whole bool // more than weights: optimizer states too
+}
+
+var (
+	resumeWish = wish{`resume_from_checkpoint|resume_from|resume_path|resume_ckpt|resume_checkpoint|resume_state|resume_training|resume_model|resume`,
+		`continue_from|continue_train(ing)?|restore(_from|_path|_ckpt)?|restart_from|load_checkpoint|load_ckpt|load_from|load_state|load`,
+		`from_checkpoint|checkpoint(_path|_file)?|ckpt(_path)?|snapshot_path|init_from|network_state|initial_checkpoint|auto_resume`}
+	notResume = regexp.MustCompile(`dir|every|interval|steps|freq|gradient|activation|epoch|pretrained|sync|limit`)
+)
+
+// states drafts how the program goes on from a saved state.
+func (d *drafting) states() {
+	saves := d.saveCalls()
+	r := d.best(resumeWish, func(o options.Option) bool {
+		return o.How != options.Constants && !notResume.MatchString(bare(long(o)))
+	})
+	i := slices.IndexFunc(saves, func(s save) bool { return s.whole && s.glob != "" })
+	trainer := d.trainerFolder()
+	switch {
+	case r == nil && len(saves) == 0 && trainer == "":
+		d.miss("resume: {--resume: 'checkpoints/*.pt'}", "no option was found by which the program resumes, and no call that saves a state")
+	case r == nil:
+		d.add("no option was found by which the program resumes", "resume: none")
+	case i >= 0 || trainer != "":
+		glob, where := trainer, "the Trainer's own"
+		if i >= 0 {
+			glob, where = saves[i].glob, saves[i].where
+		}
+		d.resume(r, glob, where)
+	default:
+		d.miss(fmt.Sprintf("resume: {%s: 'checkpoints/*.pt'}", d.key(r.Option)), "the option is "+d.from(r)+". Its states were not found: look for torch.save")
+	}
+	d.clear()
+	d.addValues()
+}
+
+// resume drafts the option that resumes, and the states that it takes.
+func (d *drafting) resume(r *setting, glob, where string) {
+	where = d.from(r) + "; " + where
+	chosen := regexp.MustCompile(`\b` + regexp.QuoteMeta(lastPart(r.Dest)) + `\b\s*==\s*['"]resume['"]`)
+	switch {
+	case slices.ContainsFunc(d.files, func(f *file) bool { return chosen.MatchString(f.Code) }):
+		d.add(where, "resume: {from: %s, set: {%s: resume}}", quoted(glob), d.key(r.Option))
+	case r.Takes == config.None, r.Default == "False" || r.Default == "True":
+		d.add(where, "resume: {from: %s, set: {%s: true}}", quoted(glob), d.key(r.Option))
+	default:
+		d.add(where, "resume: {%s: %s}", d.key(r.Option), quoted(glob))
+	}
+}
+
+// addValues adds the places that paths name.
+func (d *drafting) addValues() {
+	var parts []string
+	for _, name := range d.order {
+		if !slices.ContainsFunc(d.lines, func(e entry) bool { return strings.Contains(e.text, "{"+name+"}") }) {
+			continue
+		}
+		parts = append(parts, name+": "+d.values[name])
+	}
+	if len(parts) == 0 {
+		return
+	}
+	d.lines = append(d.lines, entry{text: "values: {" + strings.Join(parts, ", ") + "}", found: true})
+}
+
+// named is an option as a part of a path.
+func (d *drafting) named(o options.Option) string {
+	name := regexp.MustCompile(`\W`).ReplaceAllString(o.Dest, "_")
+	if d.values == nil {
+		d.values = map[string]string{}
+	}
+	if d.values[name] == "" {
+		place := d.at(o)
+		if o.Known && o.Default != "None" && o.Default != "" && o.Path != d.path && !strings.HasPrefix(place, "{at") {
+			place = fmt.Sprintf("{at: %s, default: %s}", place, scalar(o.Default))
+		}
+		d.values[name] = place
+		d.order = append(d.order, name)
+	}
+	return "{" + name + "}"
+}
+
+// trainerFolder is the glob of the states of transformers' Trainer, or "".
+func (d *drafting) trainerFolder() string {
+	o, ok := d.list.Lookup("--output_dir")
+	if !ok || o.How != options.HF {
+		return ""
+	}
+	return d.named(o) + "/checkpoint-*"
+}
+
+// saveCalls are the calls that save, those of optimizer states first, then by their order.
+func (d *drafting) saveCalls() (all []save) {
+	for _, f := range d.files {
+		for i, s := range f.Statements {
+			for _, c := range f.Calls(s.Range) {
+				if !saves(c.Name) {
+					continue
+				}
+				args := f.Args(c.Open)
+				state := strings.HasSuffix(c.Name, "save_state")
+				var where python.Range
+				switch {
+				case state && len(args) > 0:
+					where = args[0].Range
+				case len(args) > 1 && strings.Contains(c.Name, "fabric"):
+					where = args[0].Range
+				case len(args) > 1:
+					where = args[1].Range
+				}
+				if a, ok := python.Keyword(args, "f"); ok {
+					where = a.Range
+				}
+				one := save{where: d.place(f, c.First), whole: state}
+				if len(args) > 0 && !state {
+					one.whole = f.hasOptimizer(args[0].Range, i)
+				}
+				glob, ok := d.glob(f, where, i, 0)
+				if glob = clean(glob); ok && strings.ContainsAny(glob, "{.") && strings.Trim(glob[strings.LastIndexByte(glob, '/')+1:], "*") != "" && !strings.Contains(strings.ToLower(glob), "best") {
+					one.glob = glob
+				}
+				all = append(all, one)
+			}
+		}
+	}
+	return all
+}
+
+// clean joins the stars of a glob.
+func clean(glob string) string {
+	glob = regexp.MustCompile(`\*+`).ReplaceAllString(glob, "*")
+	glob = regexp.MustCompile(`/+`).ReplaceAllString(glob, "/")
+	return strings.TrimPrefix(glob, "./")
+}
+
+// hasOptimizer reports whether what is saved has optimizer states: a dictionary that names them, or one that a variable or a
+// parameter holds.
+func (f *file) hasOptimizer(e python.Range, at int) bool {
+	text := f.Of(e)
+	if regexp.MustCompile(`(?i)optim|opt_state|state_dict\(\)['"]?\s*,|epoch`).MatchString(text) {
+		return true
+	}
+	name, ok := f.Dotted(e)
+	if !ok {
+		return false
+	}
+	if b := f.binding(name, at); b >= 0 {
+		from := f.Statements[b]
+		return regexp.MustCompile(`(?i)optim|epoch|step|iter`).MatchString(f.Of(from.Range))
+	}
+	return regexp.MustCompile(`(?i)state|ckpt|checkpoint|snapshot`).MatchString(name) // a parameter
+}
+
+// binding is the last statement before another that assigns a name, in the same function or outside of all, or -1.
+func (f *file) binding(name string, at int) int {
+	for i := at - 1; i >= 0; i-- {
+		a, ok := f.Assigns(f.Statements[i])
+		if !ok || a.Name != name || a.Value.Empty() {
+			continue
+		}
+		if in := f.Statements[i].In; in < 0 || f.Within(at, in) || f.function(i) == f.function(at) {
+			return i
+		}
+	}
+	return -1
+}
+
+// function is the header of the function around a statement, or -1.
+func (f *file) function(i int) int {
+	for i = f.Statements[i].In; i >= 0; i = f.Statements[i].In {
+		if def, ok := f.Definition(f.Statements[i]); ok && !def.Class {
+			break
+		}
+	}
+	return i
+}
+
+// glob is a path as a glob: options and constants by their names, and what is computed as a star.
+func (d *drafting) glob(f *file, e python.Range, at, depth int) (string, bool) {
+	if e.Empty() || depth > 8 {
+		return "", false
+	}
+	if f.Tokens[e.First].Pair == e.End-1 && f.Is(e.First, "(") {
+		return d.glob(f, f.Inside(e.First), at, depth+1)
+	}
+	for _, op := range []string{"/", "+"} {
+		parts := f.Split(e, op)
+		if len(parts) < 2 {
+			continue
+		}
+		var all []string
+		for _, p := range parts {
+			g, ok := d.glob(f, p, at, depth+1)
+			if !ok {
+				g = "*"
+			}
+			all = append(all, g)
+		}
+		return strings.Join(all, map[string]string{"/": "/"}[op]), true
+	}
+	if name, ok := f.Dotted(e); ok {
+		return d.globName(f, name, at, depth)
+	}
+	if calls := f.Calls(e); len(calls) > 0 && calls[0].First == e.First && f.Tokens[calls[0].Open].Pair == e.End-1 {
+		return d.globCall(f, calls[0], at, depth)
+	}
+	if f.Tokens[e.First].Kind != python.String {
+		return "", false
+	}
+	var out strings.Builder
+	for _, p := range f.pieces(e, 0) {
+		if p.field == "" {
+			out.WriteString(strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`).Replace(p.text))
+			continue
+		}
+		inner := &file{Syntax: python.NewSource(f.Path, p.field).Syntax()}
+		if name, ok := inner.Dotted(python.Range{End: len(inner.Tokens)}); ok {
+			if g, ok := d.globName(f, name, at, depth+1); ok {
+				out.WriteString(g)
+				continue
+			}
+		}
+		out.WriteString("*")
+	}
+	return out.String(), true
+}
+
+// globCall is the path of os.path.join, Path and str.
+func (d *drafting) globCall(f *file, c python.Call, at, depth int) (string, bool) {
+	args := f.Args(c.Open)
+	switch lastPart(c.Name) {
+	case "join":
+		var parts []string
+		for _, a := range args {
+			g, ok := d.glob(f, a.Range, at, depth+1)
+			if !ok || a.Stars > 0 {
+				g = "*"
+			}
+			parts = append(parts, g)
+		}
+		return strings.Join(parts, "/"), len(parts) > 0
+	case "format":
+		name, _ := strings.CutSuffix(c.Name, ".format")
+		if b := f.binding(name, at); b >= 0 {
+			a, _ := f.Assigns(f.Statements[b])
+			if text, ok := f.Str(a.Value); ok {
+				return brace.ReplaceAllString(text, "*"), true
+			}
+		}
+	case "Path", "str", "abspath", "expanduser", "realpath", "PurePath":
+		if len(args) == 1 {
+			return d.glob(f, args[0].Range, at, depth+1)
+		}
+	}
+	return "", false
+}
+
+// globName is the path that a name stands for: an option, a constant, a variable, a parameter's default.
+func (d *drafting) globName(f *file, name string, at, depth int) (string, bool) {
+	attribute := name
+	if head, tail, dotted := strings.Cut(name, "."); dotted && head != "self" {
+		attribute = tail
+	} else if dotted {
+		attribute = lastPart(name)
+	}
+	dotted := strings.Contains(name, ".")
+	if !dotted {
+		if b := f.binding(name, at); b >= 0 {
+			a, _ := f.Assigns(f.Statements[b])
+			if o, ok := d.option(name); ok && o.How == options.Globals {
+				return d.named(o), true
+			}
+			return d.glob(f, a.Value, b, depth+1)
+		}
+		if g, ok := d.parameter(f, name, at, depth); ok {
+			return g, true
+		}
+	}
+	if o, ok := d.option(attribute); ok && (dotted || o.How == options.Globals || o.How == options.Fire || o.How == options.Click || o.How == options.Constants) {
+		if o.How == options.Constants {
+			return o.Default, o.Known
+		}
+		return d.named(o), true
+	}
+	return "", false
+}
+
+// option is the option that the program reads by an attribute.
+func (d *drafting) option(dest string) (options.Option, bool) {
+	for _, o := range d.list.Options {
+		if o.Dest == dest && len(o.Names) > 0 {
+			return o, true
+		}
+	}
+	return options.Option{}, false
+}
+
+// parameter is the path that a function's parameter has: by the one call in the file that gives it, else by its default.
+func (d *drafting) parameter(f *file, name string, at, depth int) (string, bool) {
+	header := f.function(at)
+	if header < 0 {
+		return "", false
+	}
+	def, _ := f.Definition(f.Statements[header])
+	if def.Open < 0 {
+		return "", false
+	}
+	position, fallback := -1, python.Range{}
+	params := f.Args(def.Open)
+	offset := 0
+	for i, p := range params {
+		if f.Is(p.First, "self") {
+			offset = 1
+		}
+		own := p.Name
+		if own == "" {
+			own = f.Token(p.First)
+			if eq := f.Find(p.Range, "="); eq >= 0 && own == name { // with an annotation
+				fallback = python.Range{First: eq + 1, End: p.End}
+			}
+		} else if own == name {
+			fallback = p.Range
+		}
+		if own == name {
+			position = i
+		}
+	}
+	if position < 0 {
+		return "", false
+	}
+	for _, g := range d.files {
+		for i, s := range g.Statements {
+			for _, c := range g.Calls(s.Range) {
+				if lastPart(c.Name) != def.Name || depth > 6 {
+					continue
+				}
+				args := g.Args(c.Open)
+				if a, ok := python.Keyword(args, name); ok {
+					return d.glob(g, a.Range, i, depth+1)
+				}
+				if k := position - offset; k < len(args) && args[k].Name == "" && args[k].Stars == 0 {
+					return d.glob(g, args[k].Range, i, depth+1)
+				}
+			}
+		}
+	}
+	return d.glob(f, fallback, header, depth+1)
+}
+
+var refuses = regexp.MustCompile(`\b(raise|sys\.exit|exit|quit|assert)\b`)
+
+// clear drafts what an attempt that starts over finds in its way: a folder that the program refuses to use again.
+func (d *drafting) clear() {
+	for _, f := range d.files {
+		for i, s := range f.Statements {
+			text := f.Of(s.Range)
+			if !f.Is(s.First, "if") || !strings.Contains(text, "exists(") && !strings.Contains(text, "isdir(") && !strings.Contains(text, "listdir(") || strings.Contains(text, "not os.path") {
+				continue
+			}
+			from, to := f.Block(i)
+			for j := from; j < to; j++ {
+				if !refuses.MatchString(f.Of(f.Statements[j].Range)) || !strings.Contains(strings.ToLower(f.Of(f.Statements[j].Range)), "exist") {
+					continue
+				}
+				for _, c := range f.Calls(s.Range) {
+					args := f.Args(c.Open)
+					if len(args) == 0 || !slices.Contains([]string{"exists", "isdir", "listdir"}, lastPart(c.Name)) {
+						continue
+					}
+					if g, ok := d.glob(f, args[0].Range, i, 0); ok && strings.Trim(clean(g), "*/") != "" {
+						d.hint("clear: ["+quoted(clean(g))+"]", d.place(f, s.First)+" stops if this exists. With the line, launch moves it aside before it starts over")
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+var signalName = regexp.MustCompile(`\bSIG(USR1|USR2|TERM|HUP|INT)\b`)
+
+// saving drafts the signal on which the program saves its state.
+func (d *drafting) saving() {
+	for _, f := range d.files {
+		for _, s := range f.Statements {
+			for _, c := range f.Calls(s.Range) {
+				args := f.Args(c.Open)
+				if c.Name != "signal.signal" || len(args) < 2 {
+					continue
+				}
+				m := signalName.FindStringSubmatch(f.Of(args[0].Range))
+				if m == nil {
+					continue
+				}
+				body := f.bodyOf(lastPart(f.Of(args[1].Range)))
+				text := fmt.Sprintf("save: {signal: %s}", m[1])
+				if regexp.MustCompile(`\bexit\(|raise `).MatchString(body) {
+					text = fmt.Sprintf("save: {signal: %s, stops: true}", m[1])
+				}
+				if regexp.MustCompile(`(?i)save|checkpoint|ckpt`).MatchString(body) {
+					d.add(d.place(f, c.First), "%s", text)
+				} else {
+					d.hint(text, d.place(f, c.First)+" handles the signal. If the program then saves its state, add this line")
+				}
+				return
+			}
+		}
+	}
+}
+
+// bodyOf is the text of a function by its name.
+func (f *file) bodyOf(name string) string {
+	for i, s := range f.Statements {
+		if def, ok := f.Definition(s); ok && def.Name == name {
+			_, to := f.Block(i)
+			return f.Of(python.Range{First: s.First, End: f.Statements[to-1].End})
+		}
+	}
+	return ""
+}
