@@ -236,23 +236,7 @@ func (r *Reading) pick(ctx context.Context, o Options) (source host.Source, ok b
 
 // seen returns the parts of the command that a plugin's marks test.
 func (r *Reading) seen() plugin.Seen {
-	prog := r.program
-	script, root := prog.Script, prog.Dir
-	if path := prog.Path(); path != "" {
-		script, root = filepath.Base(path), filepath.Dir(path)
-	}
-	return plugin.Seen{
-		Script: script,
-		Args:   prog.Args,
-		Exists: func(path string) bool {
-			for _, dir := range []string{root, prog.Dir} {
-				if _, err := os.Stat(filepath.Join(dir, path)); err == nil {
-					return true
-				}
-			}
-			return false
-		},
-	}
+	return plugin.See(*r.program, r.Command.Env)
 }
 
 // lookFor starts to measure the room, and returns a function that waits for the result.

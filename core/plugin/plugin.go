@@ -8,14 +8,29 @@
 //
 //	func main() { plugin.Serve(mine.New()) }
 //
-// and its first test another, of [github.com/launch-ml/launch/core/plugin/plugintest.Check].
+// and its first test another, of [github.com/launch-ml/launch/core/plugin/plugintest.Check]. `launch plugins test` makes the same
+// checks of a plugin in any language.
+//
+// # What stays
+//
+// This package has a version, [SDK], which follows semantic versioning. Within a major version nothing that a plugin uses is taken
+// away or changes its meaning; what is new is a field, a kind of sign, an optional interface. A plugin that was built with an older
+// version works with a newer launch, and one that was built with a newer version works with an older launch:
+//
+//   - A field that the reader does not know is ignored, at every depth of every document and in both directions. A field that
+//     the writer does not know has its zero value, which always means what it meant before the field existed.
+//   - A kind of sign that launch does not know is ignored. A cost that launch does not know is an error: launch cannot know how
+//     much it gives up.
+//   - A method that a plugin lacks, such as that of [Estimator], is a feature that launch does without.
+//
+// A document that an older reader would misread gets a new number of the protocol. Both sides name the numbers that they speak when
+// they meet, the newest common one is used, and where there is none launch names the older side.
 package plugin
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +39,9 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 )
+
+// SDK is the version of this package: the language that it is for, and a semantic version. [Serve] puts it into the manifest.
+const SDK = "go 1.0.0"
 
 // ErrNotMine is returned by [Plugin.Recognize] for a command of another family.
 var ErrNotMine = errors.New("not a command of this plugin")
@@ -92,19 +110,27 @@ type Manifest struct {
 	// Env lists the variables of the environment that the plugin reads, its own and the command's; a name that ends with "*" is
 	// a prefix. Without a list it is told of [Variables]. See [Manifest.Environ].
 	Env []string `json:"env,omitempty"`
+	// SDK is what the plugin was built with: [SDK], or "python 1.0.0". [Serve] sets it; a plugin of no SDK has none.
+	SDK string `json:"sdk,omitempty"`
 }
 
 // Check reports the first way in which m is no manifest: plugins are other people's programs.
 func (m Manifest) Check() error {
 	switch {
-	case len(m.Name) > 100 || len(m.Version) > 100 || len(m.About) > 1000:
-		return fmt.Errorf("its name, version and line about itself have %d, %d and %d bytes", len(m.Name), len(m.Version), len(m.About))
+	case len(m.Name) > 100 || len(m.Version) > 100 || len(m.SDK) > 100 || len(m.About) > 1000:
+		return fmt.Errorf("its name, version and line about itself have %d, %d and %d bytes",
+			len(m.Name), max(len(m.Version), len(m.SDK)), len(m.About))
 	case len(m.Archs) > 10_000 || len(m.Projects) > 10_000 || len(m.Marks) > 1000 || len(m.Env) > 1000:
 		return fmt.Errorf("it has %d architectures, %d marks and %d variables", len(m.Archs), len(m.Marks), len(m.Env))
 	}
 	for _, k := range m.Marks {
-		if len(k.Script) > 1000 || len(k.Flags)+len(k.Beside) > 1000 {
-			return fmt.Errorf("a mark has %d flags and %d paths", len(k.Flags), len(k.Beside))
+		if len(k.Script) > 1000 || len(k.Flags)+len(k.Beside)+len(k.Contains) > 1000 {
+			return fmt.Errorf("a mark has %d flags, %d paths and %d texts", len(k.Flags), len(k.Beside), len(k.Contains))
+		}
+		for _, text := range k.Contains {
+			if len(text) > 10_000 || slices.Contains(strings.Split(text, "|"), "") {
+				return fmt.Errorf("a mark looks for %.100q in the script: every text needs 1 to 10,000 bytes", text)
+			}
 		}
 		for _, path := range k.Beside {
 			if !filepath.IsLocal(path) {
@@ -126,43 +152,4 @@ func (n *Need) Check() error {
 		}
 	}
 	return nil
-}
-
-// A Mark is what a command of the plugin's family looks like from outside. Every field that is set must hold.
-type Mark struct {
-	// Script matches the base name of the Python script, or the last part of a module: "train.py", "train*".
-	Script string `json:"script,omitempty"`
-	// Flags are options of which one must be among the script's arguments, without regard to their number of dashes.
-	Flags []string `json:"flags,omitempty"`
-	// Beside are paths of which one must exist in the folder of the script or in the command's folder.
-	Beside []string `json:"beside,omitempty"`
-}
-
-// Seen is a command as a mark sees it.
-type Seen struct {
-	Script string            // base name of the script, or the module's dotted name
-	Args   []string          // of the script
-	Exists func(string) bool // whether a path exists beside the script or in the command's folder
-}
-
-// Matches reports whether the command bears the mark.
-func (m Mark) Matches(s Seen) bool {
-	if m.Script != "" {
-		base := s.Script
-		if !strings.HasSuffix(base, ".py") {
-			base = base[strings.LastIndexByte(base, '.')+1:] + ".py"
-		}
-		if ok, err := path.Match(m.Script, base); !ok || err != nil {
-			return false
-		}
-	}
-	if len(m.Flags) > 0 && !slices.ContainsFunc(s.Args, func(arg string) bool {
-		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		return strings.HasPrefix(arg, "-") && slices.ContainsFunc(m.Flags, func(f string) bool {
-			return name != "" && name == strings.TrimLeft(f, "-")
-		})
-	}) {
-		return false
-	}
-	return len(m.Beside) == 0 || slices.ContainsFunc(m.Beside, s.Exists)
 }

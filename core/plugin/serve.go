@@ -41,7 +41,11 @@ func Serve(p Plugin) {
 		k.begin(c)
 	}
 	methods := map[string]wire.Method{
-		"Manifest": func(context.Context, []byte) (any, error) { return p.Manifest(), nil },
+		"Manifest": func(context.Context, []byte) (any, error) {
+			m := p.Manifest()
+			m.SDK = SDK
+			return m, nil
+		},
 		"Recognize": wire.Asked(func(ctx context.Context, c job.Command) (any, error) {
 			r, err := k.recognize(ctx, c)
 			var need *Need

@@ -4,6 +4,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,6 +67,7 @@ type Client struct {
 	process *process // nil until it is started
 	call    *wire.Caller
 	logs    *tail
+	tested  bool // see [Client.Test]
 }
 
 var (
@@ -111,6 +113,9 @@ func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Clie
 	}
 	if err != nil {
 		c.Close()
+		if c.process != nil {
+			err = cmp.Or(wire.OtherVersion(c.process.handshake.String()), err)
+		}
 		return nil, c.trouble("starting it", err)
 	}
 	return c, nil
@@ -153,11 +158,16 @@ func (c *Client) Recognize(ctx context.Context, cmd job.Command) (plugin.Recogni
 	}
 	err := r.Job.Check()
 	for _, f := range r.Job.Files { // an edited copy of Python source is run: it is made of what launch has read
-		if own := cmd.Source(f.Path); err == nil && f.Format == job.Python && (own == nil || own.SHA256 != f.Source.SHA256 || !bytes.Equal(own.Text, f.Source.Text)) {
+		if err != nil || f.Format != job.Python {
+			continue
+		}
+		own := cmd.Source(f.Source.Path)
+		if own == nil || own.SHA256 != f.Source.SHA256 || !bytes.Equal(own.Text, f.Source.Text) ||
+			f.Served() && f.Path != own.Path {
 			err = fmt.Errorf("its copy of %.100q differs from the text that launch sent", f.Path)
 		}
 	}
-	if err != nil {
+	if err != nil && !c.tested {
 		return nil, c.trouble("reading the command", fmt.Errorf("its answer cannot be: %w", err))
 	}
 	r.Job.Warnings, r.Job.Truths = few(r.Job.Warnings), few(r.Job.Truths)
@@ -183,14 +193,39 @@ func (c *Client) ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder
 	var s ladder.Set
 	asked := *j
 	asked.Command = c.source.told(j.Command)
-	if err := c.call.CallThen(ctx, "Ladders", plugin.LaddersQuestion{Job: &asked, Device: d}, &s, func() { go c.Close() }); err != nil {
+	then := func() { go c.Close() }
+	if c.tested {
+		then = func() {}
+	}
+	if err := c.call.CallThen(ctx, "Ladders", plugin.LaddersQuestion{Job: &asked, Device: d}, &s, then); err != nil {
 		return nil, c.weigh("pricing the job", err)
+	}
+	if c.tested {
+		return &s, nil
 	}
 	if err := s.Check(); err != nil {
 		return nil, c.trouble("pricing the job", fmt.Errorf("its answer contradicts itself: %w", err))
 	}
 	return &s, nil
 }
+
+// Test is for a program that tests plugins: the process may be asked for ladders more than once, and is not ended after the
+// first; and an answer is returned as it came, so that the test can report all that is wrong with it.
+func (c *Client) Test() { c.tested = true }
+
+// PID returns the number of the plugin's process; 0 if there is none.
+func (c *Client) PID() int {
+	if c.process == nil || c.process.cmd.Process == nil {
+		return 0
+	}
+	return c.process.cmd.Process.Pid
+}
+
+// Ask starts a plugin's program for its manifest alone, and ends it. path is one that may be run: see [MayRun].
+func Ask(ctx context.Context, path string) (plugin.Manifest, error) { return ask(ctx, path) }
+
+// MayRun returns why launch does not run a file as a plugin, or nil: others could have written it.
+func MayRun(path string) error { return mayRun(path) }
 
 // Estimate implements [plugin.Estimator]. A plugin that is none says so by an error.
 func (c *Client) Estimate(ctx context.Context, q *plugin.Bare, d gpu.Device) (phases []plugin.Phase, err error) {

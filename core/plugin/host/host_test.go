@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +17,9 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/plugin/internal/wire"
 )
 
 // fake is a plugin that answers by what it is asked.
@@ -85,8 +88,78 @@ func (fakes) Ladders(context.Context, gpu.Device) (*ladder.Set, error) {
 	}, nil
 }
 
+// extended are the answers of a plugin that was built with a newer SDK: each object has a field that this launch does not know.
+var extended = map[string]wire.Method{
+	"Manifest": func(context.Context, []byte) (any, error) {
+		return json.RawMessage(`{"name":"newer","version":"2","sdk":"go 1.9.0","colour":"red",
+			"marks":[{"script":"train.py","host":"a*"}]}`), nil
+	},
+	"Recognize": wire.Asked(func(_ context.Context, q map[string]any) (any, error) {
+		return json.RawMessage(`{"dialect":"d","name":"n","arch":"a","batch":{"micro":8,"accumulation":1,"ranks":1,"per":"node"},
+			"signs":{"lines":[{"kind":"telepathy","pattern":"(?P<mood>.*)","strength":3},{"kind":"progress","pattern":"step (?P<iteration>\\d+)"}]},
+			"resume":{"none":"no","why":{"a":1}},"rehearsal":{},"save":{},"aura":[1,2]}`), nil
+	}),
+	"Ladders": wire.Asked(func(_ context.Context, q plugin.LaddersQuestion) (any, error) {
+		return json.RawMessage(`{"shared":{"phase":"shared","asked":0,"rungs":[{"name":"as asked","cost":"none"}]},"weather":"fine",
+			"phases":[{"phase":"training","asked":0,"rungs":[{"name":"as asked","cost":"none","energy":7,
+			"estimates":[{"unknown":"no formula","mood":"good"}]}]}]}`), nil
+	}),
+	"Dream": func(context.Context, []byte) (any, error) { return nil, errors.New("never asked") },
+}
+
+// A plugin that was built with a newer SDK works with this launch, and one built with this SDK with a newer launch: what one side
+// does not know it ignores.
+func TestNewerSides(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := script(t, t.TempDir(), "newer", "exec "+self+" __newer\n")
+	m, err := ask(t.Context(), path)
+	if err != nil || m.Name != "newer" || m.SDK != "go 1.9.0" || len(m.Marks) != 1 {
+		t.Fatalf("its manifest is %+v, %v", m, err)
+	}
+	c, err := Start(t.Context(), Source{Manifest: m, Path: path}, t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r, err := c.Recognize(t.Context(), job.Command{Args: []string{"python3", "train.py"}})
+	if err != nil || r.Job().Batch.Micro != 8 || len(r.Job().Signs.Lines) != 2 {
+		t.Fatalf("its job is %+v, %v", r, err)
+	}
+	if _, err := oom.NewDetector(r.Job().Signs); err != nil {
+		t.Errorf("a sign of an unknown kind: %v", err)
+	}
+	if set, err := r.Ladders(t.Context(), gpu.Device{}); err != nil || set.Phases[0].Rungs[0].Name != "as asked" {
+		t.Errorf("its ladders are %+v, %v", set, err)
+	}
+
+	older := start(t) // as a newer launch would ask it
+	var answer plugin.Recognition
+	question := json.RawMessage(`{"args":["mine"],"dir":"/d","env":["A=1"],"cards":[{"name":"x"}],"sources":[{"path":"/d/a.py","text":"","tokens":[1]}]}`)
+	if err := older.call.Call(t.Context(), "Recognize", question, &answer); err != nil || answer.Job == nil || answer.Arch != "net" {
+		t.Errorf("a newer launch is answered %+v, %v", answer, err)
+	}
+	var set ladder.Set
+	question = json.RawMessage(`{"job":{"command":{"args":["mine"],"dir":"/d","shell":"zsh"},"batch":{"per":"node"}},"device":{"kind":"cuda","clock":3},"hint":{}}`)
+	if err := older.call.Call(t.Context(), "Ladders", question, &set); err != nil || len(set.Phases) != 1 {
+		t.Errorf("a newer launch gets the ladders %+v, %v", set, err)
+	}
+	if err := older.call.Call(t.Context(), "Dream", struct{}{}, &set); err == nil || !strings.Contains(err.Error(), "has no method Dream") {
+		t.Errorf("a method of a newer launch: %v", err)
+	}
+	var own plugin.Manifest
+	if err := older.call.Call(t.Context(), "Manifest", struct{}{}, &own); err != nil || own.SDK != plugin.SDK {
+		t.Errorf("the manifest has the SDK %q, %v", own.SDK, err)
+	}
+}
+
 // The test binary is both: host, and, started again, the plugin.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "__newer" {
+		wire.Serve(extended)
+	}
 	ServeMain(func() plugin.Plugin { return fake{} })
 	os.Exit(m.Run())
 }

@@ -94,6 +94,7 @@ type process struct {
 	dir            string // of its socket, which no other process has
 	alone          bool   // it is launch's own program, which starts nothing
 	stdout, stderr io.ReadCloser
+	handshake      firstLine
 	ended          chan struct{} // closed when the program has ended, and is not reaped yet
 
 	mu     sync.Mutex
@@ -179,6 +180,31 @@ func (p *process) sweepOnce() (unsure bool) {
 	return unsure
 }
 
+// firstLine keeps the first line that is written to it, up to a length that no handshake has.
+type firstLine struct {
+	mu    sync.Mutex
+	line  []byte
+	whole bool
+}
+
+func (f *firstLine) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.whole {
+		var line []byte
+		line, _, f.whole = bytes.Cut(p, []byte("\n"))
+		f.line = append(f.line, line[:min(len(line), maxWords-len(f.line))]...)
+	}
+	return len(p), nil
+}
+
+// String returns the line, or what there is of it.
+func (f *firstLine) String() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return string(f.line)
+}
+
 // Wait implements [runner.AttachedRunner].
 func (p *process) Wait(context.Context) error {
 	<-p.ended
@@ -194,7 +220,14 @@ func (p *process) Kill(context.Context) error {
 	return nil
 }
 
-func (p *process) Stdout() io.ReadCloser { return p.stdout }
+// Stdout implements [runner.Runner]. It remembers the first line.
+func (p *process) Stdout() io.ReadCloser {
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.TeeReader(p.stdout, &p.handshake), p.stdout}
+}
+
 func (p *process) Stderr() io.ReadCloser { return p.stderr }
 func (p *process) Name() string          { return p.cmd.Path }
 

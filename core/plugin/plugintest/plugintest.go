@@ -83,7 +83,7 @@ func Check(t testing.TB, p plugin.Plugin, c job.Command, d gpu.Device) {
 	if j.Exclusive != "" && !filepath.IsAbs(j.Exclusive) {
 		t.Errorf("what two runs must not share is %q, and no absolute path", j.Exclusive)
 	}
-	if r := j.Resume; len(r.Edits) == 0 && r.None == "" {
+	if r := j.Resume; len(r.Edits) == 0 && r.None == "" && !r.Automatic {
 		t.Error("it says neither how a retry goes on from a saved state nor, as Resume.None, why it starts over")
 	}
 	if r := j.Rehearsal; len(r.Edits) > 0 && !r.Away && len(r.Leaves) == 0 && !slices.ContainsFunc(r.Edits, func(e config.Edit) bool {
@@ -147,16 +147,7 @@ func marked(t testing.TB, p plugin.Plugin, c job.Command) {
 	if err != nil {
 		t.Fatalf("%q is no Python command: %v", c.Args, err)
 	}
-	script, root := prog.Script, prog.Dir
-	if path := prog.Path(); path != "" {
-		script, root = filepath.Base(path), filepath.Dir(path)
-	}
-	seen := plugin.Seen{Script: script, Args: prog.Args, Exists: func(path string) bool {
-		return slices.ContainsFunc([]string{root, prog.Dir}, func(dir string) bool {
-			_, err := os.Stat(filepath.Join(dir, path))
-			return err == nil
-		})
-	}}
+	seen := plugin.See(prog, c.Env)
 	if !slices.ContainsFunc(m.Marks, func(mark plugin.Mark) bool { return mark.Matches(seen) }) {
 		t.Errorf("%q bears none of its marks: launch would not ask it", c.Args)
 	}

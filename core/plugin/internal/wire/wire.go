@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
@@ -26,7 +27,8 @@ import (
 	"github.com/launch-ml/launch/core/file"
 )
 
-// Version of the protocol. It changes when a document changes in a way that an older reader would misread.
+// Version of the protocol. It changes when a document changes in a way that an older reader would misread; new fields, new
+// kinds of signs and new methods do not change it. Both sides name the versions that they speak, and use the newest common one.
 const Version = 1
 
 const (
@@ -41,11 +43,35 @@ const (
 	maxObjects = 200_000
 )
 
-// handshake keeps a user who starts a plugin by hand from waiting for ever. It is no secret.
+// handshake keeps a user who starts a plugin by hand from waiting for ever. It is no secret, and it stays the same in all
+// versions of the protocol: with another cookie a plugin would take launch for a user.
 var handshake = goplugin.HandshakeConfig{
-	ProtocolVersion:  Version,
 	MagicCookieKey:   "LAUNCH_PLUGIN",
 	MagicCookieValue: "launch-plugin-v1",
+}
+
+// spoken are the versions of the protocol that this program speaks, each with its service.
+func spoken(methods map[string]Method) map[int]goplugin.PluginSet {
+	return map[int]goplugin.PluginSet{Version: {name: &carrier{methods: methods}}}
+}
+
+// OtherVersion returns an error if a plugin's handshake, its first line on standard output, names a version of the protocol that
+// this program does not speak. The error names the older side, which is to be renewed.
+func OtherVersion(line string) error {
+	fields := strings.Split(strings.TrimSpace(line), "|")
+	if len(fields) < 4 || fields[0] != strconv.Itoa(goplugin.CoreProtocolVersion) {
+		return nil
+	}
+	version, err := strconv.Atoi(fields[1])
+	switch {
+	case err != nil || version == Version:
+		return nil
+	case version > Version:
+		return fmt.Errorf("it speaks version %d of the plugin protocol and this launch speaks version %d: launch is older, "+
+			"so update launch", version, Version)
+	}
+	return fmt.Errorf("it speaks version %d of the plugin protocol and this launch speaks version %d: the plugin is older, "+
+		"so build it again with a newer SDK", version, Version)
 }
 
 // Cookie is the environment entry that tells a plugin that launch started it.
@@ -112,8 +138,8 @@ func read(doc []byte, into any) error {
 // hand it says what it is on standard error and exits with 1.
 func Serve(methods map[string]Method) {
 	goplugin.Serve(&goplugin.ServeConfig{
-		HandshakeConfig: handshake,
-		Plugins:         goplugin.PluginSet{name: &carrier{methods: methods}},
+		HandshakeConfig:  handshake,
+		VersionedPlugins: spoken(methods),
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage))...)
 		},
@@ -125,7 +151,7 @@ func Serve(methods map[string]Method) {
 func ClientConfig() *goplugin.ClientConfig {
 	return &goplugin.ClientConfig{
 		HandshakeConfig:  handshake,
-		Plugins:          goplugin.PluginSet{name: &carrier{}},
+		VersionedPlugins: spoken(nil),
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		GRPCDialOptions: []grpc.DialOption{grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage))},
