@@ -38,8 +38,8 @@ func TestOptuna(t *testing.T) {
 }
 
 // A study of twenty random trials of a declared training, in a room that the largest batches do not fit. The example's
-// script fails if a micro-batch ran out of memory more than twice, or if a trial did that differs from an earlier one in
-// its learning rate alone. The training is a stand-in that only takes the memory.
+// script fails if a micro-batch ran out of memory more than twice, or if a trial did that differs from an earlier one
+// in its learning rate alone. The training is a stand-in that only takes the memory.
 func TestStudy(t *testing.T) {
 	launch, err := exec.LookPath("launch")
 	if err != nil {
@@ -71,7 +71,8 @@ print("training is over")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(launch)+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), ", out of memory at ") || !strings.Contains(string(out), "; 0 × with a batch that ran before") {
+	if err != nil || !strings.Contains(string(out), ", out of memory at ") ||
+		!strings.Contains(string(out), "; 0 × with a batch that ran before") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -70,7 +70,8 @@ func TestBatch(t *testing.T) {
 		"batch-norm: true": "numerics -b 12 -a 1, numerics -b 6 -a 2; asked 2",
 		"phases: {validation: {times: 2, started: x, ended: y}}": "speed -b 12 -a 1, speed -b 6 -a 2; asked 2",
 	} { // larger ones, for --fill
-		j, set := planned(t, try{command: "python train.py -b 4 -a 3"}.in(t, "script: train.py\nmicro-batch: -b\naccumulation: -a\n"+places+"\n"))
+		text := "script: train.py\nmicro-batch: -b\naccumulation: -a\n" + places + "\n"
+		j, set := planned(t, try{command: "python train.py -b 4 -a 3"}.in(t, text))
 		l := set.Phases[0]
 		if strings.Contains(places, "phases") {
 			l = set.Shared
