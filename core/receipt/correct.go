@@ -8,7 +8,8 @@ import (
 	"github.com/launch-ml/launch/core/mem"
 )
 
-// Learn returns the ladders with estimates corrected by the receipts, and whether any was. A phase with a formula stays as
+// Learn returns the ladders with estimates corrected by the receipts, and whether any was. A phase with a formula stays
+// as
 // priced if its corrections would break the order of the ladder. The ladders that it is given do not change.
 func (s Subject) Learn(set *ladder.Set, receipts []Receipt) (*ladder.Set, bool) {
 	if len(receipts) == 0 || s.machine.Kind == "" {

@@ -45,7 +45,8 @@ func TestLearnOnLadders(t *testing.T) {
 	}
 }
 
-// Without a formula every rung has its own measurement, also where that contradicts the ladder's order: a micro-batch of a
+// Without a formula every rung has its own measurement, also where that contradicts the ladder's order: a micro-batch
+// of a
 // half may need less than a rung below it.
 func TestLearnWithoutFormula(t *testing.T) {
 	b := someSubject()

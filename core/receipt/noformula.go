@@ -21,9 +21,9 @@ type size struct {
 	refused []Receipt // newest first
 }
 
-// line estimates a phase without a formula by what the same program took: at this micro-batch, on the line through several
-// others, or in proportion to the only other. Memory is taken to grow with the micro-batch. Where one that is no larger
-// failed with more than that, the need is unknown, with a lower bound.
+// line estimates a phase without a formula by what the same program took: at this micro-batch, on the line through
+// several others, or in proportion to the only other. Memory is taken to grow with the micro-batch. Where one that is
+// no larger failed with more than that, the need is unknown, with a lower bound.
 func (l *lessons) line(e mem.Estimate, of Key) mem.Estimate {
 	micro, counts := number(of.Settings[job.MicroBatch])
 	sizes := l.sizes(e, of, counts)
@@ -48,7 +48,8 @@ func (l *lessons) line(e mem.Estimate, of Key) mem.Estimate {
 	case y > 0 && it.Guess && f.least > 0: // that it failed is no guess
 		out.Unknown = ""
 		rest := it
-		it.Bytes, it.Guess, it.From = unit.Bytes(math.Round(f.least-sum(e, always))), false, "more than the room in "+names(f.refused)
+		it.Bytes, it.Guess = unit.Bytes(math.Round(f.least-sum(e, always))), false
+		it.From = "more than the room in " + names(f.refused)
 		rest.Bytes -= it.Bytes
 		out.Add(rest)
 		through = slices.Concat(through, f.refused)
@@ -62,8 +63,8 @@ func (l *lessons) line(e mem.Estimate, of Key) mem.Estimate {
 	return out
 }
 
-// sizes returns what the program took at each micro-batch, the smallest first. counts is false if the micro-batch is not
-// known. Of two receipts that contradict each other, the newer one counts.
+// sizes returns what the program took at each micro-batch, the smallest first. counts is false if the micro-batch is
+// not known. Of two receipts that contradict each other, the newer one counts.
 func (l *lessons) sizes(e mem.Estimate, of Key, counts bool) (out []size) {
 	all := map[float64][]Receipt{}
 	for _, r := range l.program {
@@ -183,8 +184,8 @@ func failed(rs []Receipt, e mem.Estimate) (least float64, from []Receipt) {
 
 func newestFirst(a, b Receipt) int { return b.Time.Compare(a.Time) }
 
-// total is all that a receipt's phase took, if that was measured. If only live tensors were, e gives the rest. A phase that
-// failed took at least the largest amount that is known.
+// total is all that a receipt's phase took, if that was measured. If only live tensors were, e gives the rest. A
+// phase that failed took at least the largest amount that is known.
 func total(r Receipt, e mem.Estimate) (float64, mem.Bound, bool) {
 	for _, is := range []string{mem.Data, mem.Used} {
 		if m, ok := r.find(is); ok && m.Bound != mem.AtMost {
@@ -201,8 +202,8 @@ func total(r Receipt, e mem.Estimate) (float64, mem.Bound, bool) {
 	return 0, "", false
 }
 
-// onLine is the value at x of the least-squares line through the points. The line always rises: memory does not fall as the
-// micro-batch grows, even if two measurements suggest so.
+// onLine is the value at x of the least-squares line through the points. The line always rises: memory does not fall
+// as the micro-batch grows, even if two measurements suggest so.
 func onLine(xs, ys []float64, x float64) float64 {
 	var mx, my, n float64
 	for i := range xs {

@@ -125,8 +125,8 @@ func without(j *job.Job, args []string) (out []string) {
 	return out
 }
 
-// words divides arguments into words. An option takes the argument after it as its value if that is no option, and if it
-// is not declared as a flag.
+// words divides arguments into words. An option takes the argument after it as its value if that is no option, and if
+// it is not declared as a flag.
 func words(args []string, options []config.Option) (out []word) {
 	for i := 0; i < len(args); i++ {
 		a := args[i]
@@ -155,23 +155,25 @@ func option(a string) bool {
 	return len(a) > 1 && a[0] == '-' && err != nil
 }
 
-// ignored reports whether a word does not change the memory of a job: because the job's plugin says so or, for a job that
-// nobody wrote a formula for, by the setting's name.
+// ignored reports whether a word does not change the memory of a job: because the job's plugin says so or, for a job
+// that nobody wrote a formula for, by the setting's name.
 func ignored(j *job.Job, w word) bool {
 	if w.name == "" {
 		return false
 	}
-	return slices.Contains(j.Ignore, w.name) || slices.Contains(j.Ignore, w.name+"=") || j.Arch == "" && harmless(w.name, w.value)
+	return slices.Contains(j.Ignore, w.name) || slices.Contains(j.Ignore, w.name+"=") ||
+		j.Arch == "" && harmless(w.name, w.value)
 }
 
-// Settings that are ignored without a declaration: a scalar that a step multiplies with, the seed, how often something is
-// printed, and names of what is written. A name is on the lists only if a program can hardly use it for something that a
-// tensor's shape depends on. So "name", "experiment" and "config" are not, which select models in many projects, nor
-// momentum and weight decay, which add optimizer states and temporaries, nor numbers of steps, which bound what a short
-// run has measured.
+// Settings that are ignored without a declaration: a scalar that a step multiplies with, the seed, how often
+// something is printed, and names of what is written. A name is on the lists only if a program can hardly use it for
+// something that a tensor's shape depends on. So "name", "experiment" and "config" are not, which select models in
+// many projects, nor momentum and weight decay, which add optimizer states and temporaries, nor numbers of steps,
+// which bound what a short run has measured.
 //
-// If a program does use one of them so, an estimate is wrong: launch may try a size that does not fit, or take a smaller
-// micro-batch than needed. It refuses nothing for it: estimates of jobs without a formula have no certain lines.
+// If a program does use one of them so, an estimate is wrong: launch may try a size that does not fit, or take a
+// smaller micro-batch than needed. It refuses nothing for it: estimates of jobs without a formula have no certain
+// lines.
 var (
 	harmlessNumbers = []string{"lr", "learning-rate", "base-lr", "init-lr", "initial-lr", "peak-lr", "max-lr", "min-lr",
 		"seed", "random-seed", "rand-seed", "manual-seed", "global-seed",

@@ -39,10 +39,12 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// A job without a formula is the same program with another value of a setting that changes no memory, in every spelling,
-// and another program with any other argument.
+// A job without a formula is the same program with another value of a setting that changes no memory, in every
+// spelling, and another program with any other argument.
 func TestIgnored(t *testing.T) {
-	micro := []job.Knob{{Name: job.MicroBatch, At: config.Address{Doc: config.ArgvDoc, Path: "--batch"}, Value: "8", Default: true}}
+	micro := []job.Knob{
+		{Name: job.MicroBatch, At: config.Address{Doc: config.ArgvDoc, Path: "--batch"}, Value: "8", Default: true},
+	}
 	of := func(line string, ignore ...string) string {
 		return programOf(&job.Job{
 			Command: job.Command{Args: strings.Fields(line), Dir: "/w"},
@@ -122,7 +124,13 @@ func TestIgnoredInFiles(t *testing.T) {
 	if of("train: {lr: 1}\n", nil) == of("train: {lr: 2}\n", nil) {
 		t.Error("a value in a file is ignored by its name")
 	}
-	if of("train: {lr: 1}\n", []string{"x.yml: lr", "y.yml: train.lr"}) == of("train: {lr: 2}\n", []string{"x.yml: lr", "y.yml: train.lr"}) {
+	if of(
+		"train: {lr: 1}\n",
+		[]string{"x.yml: lr", "y.yml: train.lr"},
+	) == of(
+		"train: {lr: 2}\n",
+		[]string{"x.yml: lr", "y.yml: train.lr"},
+	) {
 		t.Error("a value at another place is ignored")
 	}
 }

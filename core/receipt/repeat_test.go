@@ -33,9 +33,13 @@ func divisible(micro, accumulation int64) *ladder.Set {
 	at := func(s ladder.Split) ladder.Rung {
 		return ladder.Rung{Name: fmt.Sprint(s), Cost: ladder.Speed, Slowdown: 1, Estimates: unknown,
 			Values: map[string]int64{job.MicroBatch: s.Micro, job.Accumulation: s.Accumulation},
-			Edits:  []config.Edit{{Knob: job.MicroBatch, To: fmt.Sprint(s.Micro)}, {Knob: job.Accumulation, To: fmt.Sprint(s.Accumulation)}}}
+			Edits: []config.Edit{
+				{Knob: job.MicroBatch, To: fmt.Sprint(s.Micro)},
+				{Knob: job.Accumulation, To: fmt.Sprint(s.Accumulation)},
+			}}
 	}
-	larger, smaller := ladder.Split{Micro: micro, Accumulation: accumulation}.Others(func(ladder.Split) bool { return true })
+	asked := ladder.Split{Micro: micro, Accumulation: accumulation}
+	larger, smaller := asked.Others(func(ladder.Split) bool { return true })
 	l := ladder.Ladder{Phase: ladder.Training, Asked: len(larger)}
 	for _, s := range larger {
 		l.Rungs = append(l.Rungs, at(s))
@@ -44,20 +48,34 @@ func divisible(micro, accumulation int64) *ladder.Set {
 	for _, s := range smaller {
 		l.Rungs = append(l.Rungs, at(s))
 	}
-	return &ladder.Set{Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}}, Phases: []ladder.Ladder{l},
-		Values: map[string]int64{job.MicroBatch: micro, job.Accumulation: accumulation}}
+	return &ladder.Set{
+		Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}},
+		Phases: []ladder.Ladder{l},
+		Values: map[string]int64{job.MicroBatch: micro, job.Accumulation: accumulation},
+	}
 }
 
 // carry runs the program in a room, and returns the micro-batches that ran out of memory and the one that did not; 0 if
 // none fits.
-func (s *site) carry(t interface{ Fatalf(string, ...any) }, micro, accumulation int64, room unit.Bytes, limits run.Limits) (ooms []int64, ran int64) {
+func (s *site) carry(
+	t interface{ Fatalf(string, ...any) },
+	micro, accumulation int64,
+	room unit.Bytes,
+	limits run.Limits,
+) (ooms []int64, ran int64) {
 	s.runs++
 	subject := Subject{job: &job.Job{Plugin: "declared"}, machine: Machine{Kind: "cpu"}, program: "x"}
 	priced := divisible(micro, accumulation)
 	learned, _ := subject.Learn(priced, s.receipts)
 	limits.Allow = ladder.Speed
-	r := &run.Run{Job: &job.Job{Batch: job.Batch{Micro: micro, Accumulation: accumulation, Ranks: 1}}, Ladders: learned, Priced: priced,
-		Limits: limits, Room: room, Host: true}
+	r := &run.Run{
+		Job:     &job.Job{Batch: job.Batch{Micro: micro, Accumulation: accumulation, Ranks: 1}},
+		Ladders: learned,
+		Priced:  priced,
+		Limits:  limits,
+		Room:    room,
+		Host:    true,
+	}
 	for {
 		p, stop := r.Next()
 		if stop != nil && stop.Code != 0 {
@@ -70,7 +88,12 @@ func (s *site) carry(t interface{ Fatalf(string, ...any) }, micro, accumulation 
 			t.Fatalf("the global batch is %d × %d", p.Batch.Micro, p.Batch.Accumulation)
 		}
 		s.clock = s.clock.Add(time.Minute)
-		out := run.Outcome{Ending: run.OutOfMemory, Phase: ladder.Training, Report: oom.Report{OOM: true, Fatal: true, Kind: oom.CPUAlloc}, Began: s.clock}
+		out := run.Outcome{
+			Ending: run.OutOfMemory,
+			Phase:  ladder.Training,
+			Report: oom.Report{OOM: true, Fatal: true, Kind: oom.CPUAlloc},
+			Began:  s.clock,
+		}
 		if need := s.need(p.Batch.Micro); need <= room {
 			ran = p.Batch.Micro
 			seen := []mem.Measurement{{Is: mem.Data, Bytes: s.seen(need), Bound: mem.Sampled}}
@@ -90,8 +113,8 @@ func line(base, slope unit.Bytes) func(int64) unit.Bytes {
 
 func all(b unit.Bytes) unit.Bytes { return b }
 
-// Whole runs of one program, one after the other: what is asked for, and the micro-batches that are tried, the last of them
-// with success.
+// Whole runs of one program, one after the other: what is asked for, and the micro-batches that are tried, the last
+// of them with success.
 func TestRepeated(t *testing.T) {
 	type step struct {
 		micro, accumulation int64
@@ -113,9 +136,10 @@ func TestRepeated(t *testing.T) {
 			{16, 1, 450, false, "16"}, {96, 1, 2000, false, "96"}, {96, 1, 450, false, "32"}}},
 		"filled by what is foreseen": {line(100, 10), []step{
 			{4, 24, 700, true, "4"}, {8, 12, 700, false, "8"}, {4, 24, 700, true, "48"}, {4, 24, 700, false, "4"}}},
-		"in a smaller room":    {line(100, 10), []step{{32, 1, 450, false, "32"}, {32, 1, 300, false, "16"}}},
-		"nothing fits":         {line(1000, 10), []step{{4, 1, 450, false, "4 2 1"}, {4, 1, 450, false, "1"}}},
-		"a larger room":        {line(100, 10), []step{{32, 1, 300, false, "32 16"}, {32, 1, 500, false, "32"}, {32, 1, 300, false, "16"}}},
+		"in a smaller room": {line(100, 10), []step{{32, 1, 450, false, "32"}, {32, 1, 300, false, "16"}}},
+		"nothing fits":      {line(1000, 10), []step{{4, 1, 450, false, "4 2 1"}, {4, 1, 450, false, "1"}}},
+		"a larger room": {line(100, 10), []step{{32, 1, 300, false, "32 16"}, {32, 1, 500, false, "32"}, {32, 1, 300,
+			false, "16"}}},
 		"below a size in need": {line(0, 10), []step{{6, 1, 25, false, "6 3 1"}, {6, 1, 25, false, "2"}}},
 	} {
 		s := &site{need: tt.need, seen: all}
@@ -131,10 +155,10 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
-// With any memory that grows with the micro-batch, in any rooms, a size that ran out of memory is not tried again in a room
-// that is no larger, unless nothing smaller is left. One run has at most one out-of-memory for each time that its
-// micro-batch can be halved, and one more. If memory grows as a straight line and all runs ask for the same, only the first
-// of them runs out of memory. What is measured may miss a part of the peak.
+// With any memory that grows with the micro-batch, in any rooms, a size that ran out of memory is not tried again in
+// a room that is no larger, unless nothing smaller is left. One run has at most one out-of-memory for each time that
+// its micro-batch can be halved, and one more. If memory grows as a straight line and all runs ask for the same, only
+// the first of them runs out of memory. What is measured may miss a part of the peak.
 func TestFewOutOfMemories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.Int64Range(1, 300).Draw(t, "largest")
@@ -151,7 +175,10 @@ func TestFewOutOfMemories(t *testing.T) {
 		if straight {
 			missed = 0
 		}
-		s := &site{need: func(n int64) unit.Bytes { return needs[n] }, seen: func(b unit.Bytes) unit.Bytes { return b - b*missed/100 }}
+		s := &site{
+			need: func(n int64) unit.Bytes { return needs[n] },
+			seen: func(b unit.Bytes) unit.Bytes { return b - b*missed/100 },
+		}
 		failed := map[int64]unit.Bytes{}
 		room := unit.Bytes(rapid.Int64Range(int64(needs[1]), int64(needs[most])+1).Draw(t, "room"))
 		for i := range 6 {
@@ -160,7 +187,8 @@ func TestFewOutOfMemories(t *testing.T) {
 				micro = rapid.Int64Range(1, most).Draw(t, "micro")
 				room = unit.Bytes(rapid.Int64Range(int64(needs[1]), int64(needs[most])+1).Draw(t, "room"))
 			}
-			ooms, ran := s.carry(t, micro, rapid.Int64Range(1, 3).Draw(t, "accumulation"), room, run.Limits{Fill: rapid.Bool().Draw(t, "fill")})
+			accumulation := rapid.Int64Range(1, 3).Draw(t, "accumulation")
+			ooms, ran := s.carry(t, micro, accumulation, room, run.Limits{Fill: rapid.Bool().Draw(t, "fill")})
 			if ran == 0 {
 				t.Fatalf("run %d found no size in %v, where 1 needs %v: %v", i, room, needs[1], ooms)
 			}

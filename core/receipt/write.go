@@ -24,7 +24,8 @@ func (s Subject) Receipts(name string, r *run.Run, a *run.Attempt) (out []Receip
 	o := &a.Outcome
 	open := a.Unconfirmed(s.job)
 	otherwise := slices.ContainsFunc(open, func(u run.Open) bool { return u.Said != "" })
-	if o.Untaken != "" || s.machine.Kind == "" || otherwise || len(open) > 0 && r.Unmoved(a) != "" { // its actual settings are unknown
+	if o.Untaken != "" || s.machine.Kind == "" || otherwise ||
+		len(open) > 0 && r.Unmoved(a) != "" { // its actual settings are unknown
 		return nil
 	}
 	set := cmp.Or(r.Priced, r.Ladders)

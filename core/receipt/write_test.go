@@ -154,10 +154,12 @@ func TestRefusedWithoutFormula(t *testing.T) {
 		rep  oom.Report
 		want string
 	}{
-		{"cuda", oom.Report{Kind: oom.GPUCapacity, Numbers: oom.Numbers{Allocated: b(100), Requested: b(50), Reserved: b(110), ProcessInUse: b(280)}},
+		{"cuda", oom.Report{Kind: oom.GPUCapacity, Numbers: oom.Numbers{Allocated: b(100), Requested: b(50),
+			Reserved: b(110), ProcessInUse: b(280)}},
 			"150 MiB allocated, 300 MiB used"},
 		{"cuda", oom.Report{Kind: oom.GPUUnspecified}, "300 MiB used"},
-		{"cuda", oom.Report{Kind: oom.GPUFragmentation, Numbers: oom.Numbers{Allocated: b(100), Requested: b(50)}}, "300 MiB used"},
+		{"cuda", oom.Report{Kind: oom.GPUFragmentation, Numbers: oom.Numbers{Allocated: b(100), Requested: b(50)}},
+			"300 MiB used"},
 		{"cuda", oom.Report{Kind: oom.GPUContention}, ""},
 		{"cuda", oom.Report{Kind: oom.HostOOM}, ""},
 		{"cpu", oom.Report{Kind: oom.HostOOM}, "300 MiB data"},
@@ -178,7 +180,8 @@ func TestRefusedWithoutFormula(t *testing.T) {
 	}
 }
 
-// A setting that the program does not confirm teaches nothing of a formula. Without a formula it does, unless the program
+// A setting that the program does not confirm teaches nothing of a formula. Without a formula it does, unless the
+// program
 // reports another value, or fails at other settings with the same figures.
 func TestUnconfirmed(t *testing.T) {
 	b := func(n unit.Bytes) *unit.Bytes { n *= mib; return &n }
@@ -187,8 +190,16 @@ func TestUnconfirmed(t *testing.T) {
 	for i := range plain.Phases[0].Rungs {
 		plain.Phases[0].Rungs[i].Estimates = []mem.Estimate{{Unknown: "no formula"}}
 	}
-	passed := run.Outcome{Ending: run.Succeeded, Passed: []string{"training"}, Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}}
-	failed := run.Outcome{Ending: run.OutOfMemory, Phase: "training", Report: oom.Report{Kind: oom.CPUAlloc, Numbers: oom.Numbers{Allocated: b(90), Requested: b(50)}}}
+	passed := run.Outcome{
+		Ending:   run.Succeeded,
+		Passed:   []string{"training"},
+		Measured: map[string][]mem.Measurement{ladder.Training: looked(250)},
+	}
+	failed := run.Outcome{
+		Ending: run.OutOfMemory,
+		Phase:  "training",
+		Report: oom.Report{Kind: oom.CPUAlloc, Numbers: oom.Numbers{Allocated: b(90), Requested: b(50)}},
+	}
 	other := passed
 	other.Settings = map[string]string{job.MicroBatch: "16"}
 	for name, tt := range map[string]struct {
@@ -204,7 +215,9 @@ func TestUnconfirmed(t *testing.T) {
 		"it fails with the same figures": {plain, failed, failed, 0},
 	} {
 		a := attemptOn(1, tt.out)
-		a.Plan.Choices, a.Plan.Edits, a.Plan.Batch.Micro = a.Plan.Choices[:1], []config.Edit{{Knob: job.MicroBatch, To: "8"}}, 8
+		a.Plan.Choices, a.Plan.Edits, a.Plan.Batch.Micro = a.Plan.Choices[:1], []config.Edit{
+			{Knob: job.MicroBatch, To: "8"},
+		}, 8
 		was := attemptOn(0, tt.before)
 		was.Plan.Batch.Micro = 16
 		r := &run.Run{Job: someSubject().job, Ladders: tt.set, Attempts: []run.Attempt{*was, *a}}

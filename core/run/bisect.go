@@ -60,8 +60,8 @@ func (r *Run) resplitShared(plan *Plan, last *Attempt) *Plan {
 	return plan
 }
 
-// other returns the division to take instead of the rung pick, the first that may fit; -1 for that rung. A first attempt
-// takes what is known to fit, and risks nothing for a size in between.
+// other returns the division to take instead of the rung pick, the first that may fit; -1 for that rung. A first
+// attempt takes what is known to fit, and risks nothing for a size in between.
 func other(all []division, asked, pick int, measured bool) int {
 	at := func(rung int) int { return slices.IndexFunc(all, func(d division) bool { return d.Rung == rung }) }
 	p, a := at(pick), at(asked)
@@ -76,11 +76,11 @@ func other(all []division, asked, pick int, measured bool) int {
 	return -1
 }
 
-// next chooses among rungs that only divide the batch in another way, listed from the largest micro-batch on: the largest
-// that is foreseen to fit by two sizes that did. Otherwise it is the middle rung between the largest size that fitted and
-// the smallest that did not, or half of the latter if none is known to fit; or a larger one, if that fits even in
-// proportion to what was measured. So every out-of-memory halves the rungs that are left, or the size. first is the first
-// rung that may fit; next returns -1 if it is to be taken.
+// next chooses among rungs that only divide the batch in another way, listed from the largest micro-batch on: the
+// largest that is foreseen to fit by two sizes that did. Otherwise it is the middle rung between the largest size
+// that fitted and the smallest that did not, or half of the latter if none is known to fit; or a larger one, if that
+// fits even in proportion to what was measured. So every out-of-memory halves the rungs that are left, or the size.
+// first is the first rung that may fit; next returns -1 if it is to be taken.
 func next(all []division, first int) int {
 	var fits, limit int64 // the largest that was measured or is foreseen to fit, and that fits in proportion
 	tooLarge := int64(math.MaxInt64)
@@ -118,9 +118,9 @@ func next(all []division, first int) int {
 	return open[len(open)-1]
 }
 
-// untried reports whether a job without a formula is to run as asked although a smaller rung fits: if that rung is the
-// only size that was ever measured, and the job as asked never failed. That it does not fit is then a guess in proportion,
-// and with a size that was measured already nothing better would ever be learned.
+// untried reports whether a job without a formula is to run as asked although a smaller rung fits: if that rung is
+// the only size that was ever measured, and the job as asked never failed. That it does not fit is then a guess in
+// proportion, and with a size that was measured already nothing better would ever be learned.
 func untried(all []division, asked, pick int) bool {
 	measured := func(d division) bool { return d.known && !d.guess }
 	if all[asked].failed || !all[asked].guess || !measured(all[pick]) {
@@ -152,10 +152,11 @@ func (r *Run) divisions(l ladder.Ladder, q ladder.Query) (out []division) {
 		e := q.Correct(rung.At(q.Shared))
 		d.Pick = ladder.Pick{Rung: i, Estimate: e, Verdict: ladder.Judge(e, q.Room)}
 		d.known, d.guess = e.Known(), guessed(e)
-		d.failed = d.Verdict > ladder.Unknown && e.Vouched() > q.Room || slices.ContainsFunc(r.Attempts, func(a Attempt) bool {
-			c := a.Plan.Choice(l.Phase)
-			return c != nil && c.Rung == i && a.Plan.Shared.Rung == q.Shared && r.ranOut(a, l.Phase)
-		})
+		d.failed = d.Verdict > ladder.Unknown && e.Vouched() > q.Room ||
+			slices.ContainsFunc(r.Attempts, func(a Attempt) bool {
+				c := a.Plan.Choice(l.Phase)
+				return c != nil && c.Rung == i && a.Plan.Shared.Rung == q.Shared && r.ranOut(a, l.Phase)
+			})
 		out = append(out, d)
 	}
 	descend(out)

@@ -12,14 +12,18 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// what is known of a micro-batch before a run, in GiB: a measurement, a guess in proportion, or that it failed with that.
+// what is known of a micro-batch before a run, in GiB: a measurement, a guess in proportion, or that it failed with
+// that.
 type before struct {
 	measured, guessed, failed map[int64]unit.Bytes
 }
 
 func (b before) at(micro int64) mem.Estimate {
 	of := func(n unit.Bytes, guess bool) mem.Estimate {
-		return mem.Estimate{Items: []mem.Item{{Kind: mem.Correction, What: "training", Bytes: n * g, Guess: guess}}, Learned: []string{"r"}}
+		return mem.Estimate{
+			Items:   []mem.Item{{Kind: mem.Correction, What: "training", Bytes: n * g, Guess: guess}},
+			Learned: []string{"r"},
+		}
 	}
 	if n, ok := b.measured[micro]; ok {
 		return of(n, false)
@@ -76,7 +80,10 @@ func coupledSplit(r *Run) *Run {
 			rg.Estimates = nil
 			set.Shared.Rungs = append(set.Shared.Rungs, rg)
 		}
-		set.Phases = []ladder.Ladder{{Phase: ladder.Training, Rungs: []ladder.Rung{asked}}, {Phase: ladder.Validation, Rungs: []ladder.Rung{asked}}}
+		set.Phases = []ladder.Ladder{
+			{Phase: ladder.Training, Rungs: []ladder.Rung{asked}},
+			{Phase: ladder.Validation, Rungs: []ladder.Rung{asked}},
+		}
 		*into = &set
 	}
 	return &out
@@ -114,22 +121,32 @@ func TestBisect(t *testing.T) {
 		outs []Outcome
 		want string
 	}{
-		"nothing is known: a half each time":         {splittable(64, before{}), 0, nil, "64 32 16 8 4 2 1"},
-		"a batch that is no power of two":            {splittable(96, before{}), 0, nil, "96 48 24 12 6 3 1"},
-		"the next divisor below a half":              {splittable(45, before{}), 0, nil, "45 15 5 1"},
-		"the middle between what fitted and did not": {splittable(96, before{measured: m{16: 6}, guessed: m{24: 14, 32: 13, 48: 18, 96: 11}}), 16, nil, "96 32 24 16"},
-		"and the one that failed in proportion":      {splittable(120, before{measured: m{10: 6}, guessed: m{12: 13, 15: 13, 20: 13, 24: 13, 30: 13, 40: 13, 60: 13, 120: 12}}), 10, nil, "120 24 15 12 10"},
-		"what fits even in proportion":               {splittable(96, before{measured: m{16: 4}, guessed: m{24: 6, 32: 8, 48: 12, 96: 11}}), 32, nil, "96 48 32"},
-		"a half is known not to fit":                 {splittable(96, before{failed: m{48: 13}}), 0, nil, "96 24 12 6 3 1"},
-		"it is known not to fit itself":              {splittable(96, before{failed: m{96: 13, 48: 13}}), 0, nil, "24 12 6 3 1"},
-		"what failed in a smaller room is tried":     {splittable(96, before{failed: m{96: 5, 48: 5}}), 0, nil, "96 48 24 12 6 3 1"},
-		"by the line, which has the rest as well":    {splittable(96, before{measured: m{96: 11, 48: 11, 32: 11, 24: 6, 16: 4, 12: 3, 8: 2, 6: 2, 4: 1, 3: 1, 2: 1, 1: 1}}), 6, nil, "96 48 32 24 16 12 8 6"},
-		"the line foresees that it does not fit":     {splittable(96, before{measured: m{96: 20, 48: 14, 32: 11, 24: 8, 16: 6}}), 24, nil, "32 24"},
-		"a rung that is no size comes in its order":  {splittable(4, before{}, checkpointing), 0, nil, "4 2 1 4"},
-		"a guess from the only size decides nothing": {splittable(32, before{measured: m{16: 8}, guessed: m{32: 16, 8: 4, 4: 2, 2: 1, 1: 1}}), 32, nil, "32"},
-		"unless it failed there":                     {splittable(32, before{measured: m{16: 8}, failed: m{32: 13}, guessed: m{8: 4, 4: 2, 2: 1, 1: 1}}), 32, nil, "16"},
-		"but it may lead to another size":            {splittable(32, before{guessed: m{32: 16, 16: 8, 8: 4, 4: 2, 2: 1, 1: 1}}), 32, nil, "16"},
-		"other processes are no measurement":         {splittable(64, before{}), 0, []Outcome{others}, "64"},
+		"nothing is known: a half each time": {splittable(64, before{}), 0, nil, "64 32 16 8 4 2 1"},
+		"a batch that is no power of two":    {splittable(96, before{}), 0, nil, "96 48 24 12 6 3 1"},
+		"the next divisor below a half":      {splittable(45, before{}), 0, nil, "45 15 5 1"},
+		"the middle between what fitted and did not": {splittable(96, before{measured: m{16: 6}, guessed: m{24: 14, 32: 13,
+			48: 18, 96: 11}}), 16, nil, "96 32 24 16"},
+		"and the one that failed in proportion": {splittable(120, before{measured: m{10: 6}, guessed: m{12: 13, 15: 13,
+			20: 13, 24: 13, 30: 13, 40: 13, 60: 13, 120: 12}}), 10, nil, "120 24 15 12 10"},
+		"what fits even in proportion": {splittable(96, before{measured: m{16: 4}, guessed: m{24: 6, 32: 8,
+			48: 12, 96: 11}}), 32, nil, "96 48 32"},
+		"a half is known not to fit": {splittable(96, before{failed: m{48: 13}}), 0, nil, "96 24 12 6 3 1"},
+		"it is known not to fit itself": {splittable(96, before{failed: m{96: 13, 48: 13}}), 0, nil,
+			"24 12 6 3 1"},
+		"what failed in a smaller room is tried": {splittable(96, before{failed: m{96: 5, 48: 5}}), 0, nil,
+			"96 48 24 12 6 3 1"},
+		"by the line, which has the rest as well": {splittable(96, before{measured: m{96: 11, 48: 11, 32: 11, 24: 6,
+			16: 4, 12: 3, 8: 2, 6: 2, 4: 1, 3: 1, 2: 1, 1: 1}}), 6, nil, "96 48 32 24 16 12 8 6"},
+		"the line foresees that it does not fit": {splittable(96, before{measured: m{96: 20, 48: 14, 32: 11, 24: 8,
+			16: 6}}), 24, nil, "32 24"},
+		"a rung that is no size comes in its order": {splittable(4, before{}, checkpointing), 0, nil, "4 2 1 4"},
+		"a guess from the only size decides nothing": {splittable(32, before{measured: m{16: 8}, guessed: m{32: 16, 8: 4,
+			4: 2, 2: 1, 1: 1}}), 32, nil, "32"},
+		"unless it failed there": {splittable(32, before{measured: m{16: 8}, failed: m{32: 13},
+			guessed: m{8: 4, 4: 2, 2: 1, 1: 1}}), 32, nil, "16"},
+		"but it may lead to another size": {splittable(32, before{guessed: m{32: 16, 16: 8, 8: 4, 4: 2, 2: 1,
+			1: 1}}), 32, nil, "16"},
+		"other processes are no measurement": {splittable(64, before{}), 0, []Outcome{others}, "64"},
 	} {
 		coupled := coupledSplit(tt.run)
 		if got := story(t, tt.run, tt.fits, tt.outs...); got != tt.want {

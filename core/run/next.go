@@ -480,8 +480,11 @@ func (r *Run) reason(p *Plan) string {
 		switch {
 		case c.Rung > l.Asked || p.Shared.Rung != r.Ladders.Shared.Asked && ladder.Judge(asked, r.room()) > ladder.Unknown:
 			needs := asked.Total().String()
-			if !asked.Known() { // the counted lines are a lower bound
+			switch {
+			case !asked.Known(): // the counted lines, or what it failed with, are a lower bound
 				needs = "at least " + asked.Least().String()
+			case !r.formula(*l, r.Ladders.Shared.Asked) && guessed(asked) && asked.Vouched() > r.room():
+				needs = "at least " + asked.Vouched().String()
 			}
 			why = append(why, fmt.Sprintf("%s as asked needs %s of %v", c.Phase, needs, r.Room))
 		case c.Rung < l.Asked || p.Shared.Rung < r.Ladders.Shared.Asked && asked.Known():

@@ -100,7 +100,10 @@ func (v View) unfilled() string {
 	case least.Cost > r.Limits.Allow:
 		return fmt.Sprintf("every larger setting costs more than --allow %s; the mildest is %s, --allow %s", r.Limits.Allow, least.Name, least.Cost)
 	case phase != ladder.Shared:
-		if e := least.At(r.Ladders.Shared.Asked); e.Known() && e.Total() > r.Room {
+		switch e := least.At(r.Ladders.Shared.Asked); {
+		case !e.Known() && e.Least() <= r.Room:
+			return fmt.Sprintf("nothing measured yet shows that %s fits", least.Name)
+		case e.Known() && e.Total() > r.Room:
 			return fmt.Sprintf("no larger setting fits; %s needs %v of %v in %s", least.Name, e.Total(), r.Room, phase)
 		}
 	}

@@ -115,6 +115,8 @@ func TestUnfilled(t *testing.T) {
 		{nil, "the global batch is in one piece already"},
 		{[]ladder.Rung{rung("four", ladder.Recipe, 8), rung("two", ladder.Recipe, 4)}, "every larger setting costs more than --allow metrics; the mildest is two, --allow recipe"},
 		{[]ladder.Rung{rung("wider", ladder.Recipe, 5), rung("two", ladder.Speed, 40)}, "no larger setting fits; two needs 40.0 GiB of 10.0 GiB in training"},
+		{[]ladder.Rung{{Name: "two", Cost: ladder.Speed, Estimates: []mem.Estimate{{Unknown: "no formula"}}}},
+			"nothing measured yet shows that two fits"},
 		{[]ladder.Rung{rung("two", ladder.Speed, 4)}, ""},
 	} {
 		r := &run.Run{

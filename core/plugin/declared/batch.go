@@ -171,14 +171,13 @@ func nameOf(at config.Address) string {
 	return at.String()
 }
 
-// splits lists the smaller micro-batches: all that divide the samples of a step where that stays the same, else halves.
-// On the shared ladder, where launch goes down rung by rung, they are halves as well.
-func (r *reading) splits() (all []ladder.Split) {
-	if r.keeps && r.splitPhase() == ladder.Training {
-		if _, all = (ladder.Split{Micro: r.batch.Micro, Accumulation: r.batch.Accumulation}).Others(func(ladder.Split) bool {
-			return true
-		}); len(all) > 0 {
-			return all
+// splits lists the other micro-batches: all that divide the samples of a step where that stays the same, else halves.
+func (r *reading) splits() (larger, smaller []ladder.Split) {
+	if r.keeps {
+		asked := ladder.Split{Micro: r.batch.Micro, Accumulation: r.batch.Accumulation}
+		larger, smaller = asked.Others(func(ladder.Split) bool { return true })
+		if len(larger)+len(smaller) > 0 {
+			return larger, smaller
 		}
 	}
 	for micro := r.batch.Micro / 2; micro >= 1; micro /= 2 {
@@ -189,9 +188,9 @@ func (r *reading) splits() (all []ladder.Split) {
 			}
 			accumulation = r.whole / micro
 		}
-		all = append(all, ladder.Split{Micro: micro, Accumulation: accumulation})
+		smaller = append(smaller, ladder.Split{Micro: micro, Accumulation: accumulation})
 	}
-	return all
+	return nil, smaller
 }
 
 // splitting are the edits of a split.

@@ -2,6 +2,7 @@ package declared
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -57,20 +58,41 @@ func TestBatch(t *testing.T) {
 				t.Errorf("batch %+v, want %+v", j.Batch, tt.want)
 			}
 			var got []string
-			for _, r := range set.Phases[0].Rungs[1:] {
+			l := set.Phases[0]
+			for _, r := range l.Rungs[l.Asked+1:] {
 				got = append(got, r.Name+": "+strings.TrimPrefix(made(t, j, r.Edits), "train.py "))
 			}
 			if !strings.HasPrefix(strings.Join(got, "; "), tt.changed) || len(got) > 0 && tt.changed == "" {
 				t.Errorf("rungs\n%s\nwant\n%s", strings.Join(got, "\n"), tt.changed)
 			}
-			if keeps := strings.Contains(tt.changed,
-				"×"); keeps != (len(set.Invariants) > 0 && set.Phases[0].Rungs[1].Cost < set.Invariants[0].Until) {
+			if keeps := strings.Contains(tt.changed, "×"); keeps != (len(set.Invariants) > 0 && l.Rungs[l.Asked+1].Cost < set.Invariants[0].Until) {
 				t.Errorf("invariants %+v", set.Invariants)
 			}
 		})
 	}
-	_, err := New().Recognize(t.Context(), try{command: "python train.py -b 8"}.in(t,
-		"script: train.py\nmicro-batch: -b\nranks: cards\n"))
+	for places, want := range map[string]string{
+		"":                 "speed -b 12 -a 1, speed -b 6 -a 2; asked 2",
+		"batch-norm: true": "numerics -b 12 -a 1, numerics -b 6 -a 2; asked 2",
+		"phases: {validation: {times: 2, started: x, ended: y}}": "speed -b 12 -a 1, speed -b 6 -a 2; asked 2",
+	} { // larger ones, for --fill
+		text := "script: train.py\nmicro-batch: -b\naccumulation: -a\n" + places + "\n"
+		j, set := planned(t, try{command: "python train.py -b 4 -a 3"}.in(t, text))
+		l := set.Phases[0]
+		if strings.Contains(places, "phases") {
+			l = set.Shared
+		}
+		var got []string
+		for _, r := range l.Rungs[:l.Asked] {
+			got = append(got, r.Cost.String()+" "+strings.TrimPrefix(made(t, j, r.Edits), "train.py "))
+			if r.Slowdown >= 1 {
+				t.Errorf("%s is expected to be slower: %v", r.Name, r.Slowdown)
+			}
+		}
+		if text := fmt.Sprintf("%s; asked %d", strings.Join(got, ", "), l.Asked); text != want || set.Check() != nil {
+			t.Errorf("%s: %s, want %s; %v", places, text, want, set.Check())
+		}
+	}
+	_, err := New().Recognize(t.Context(), try{command: "python train.py -b 8"}.in(t, "script: train.py\nmicro-batch: -b\nranks: cards\n"))
 	if need := (*plugin.Need)(nil); !errors.As(err, &need) || !need.Devices {
 		t.Errorf("it does not ask for the number of cards: %v", err)
 	}

@@ -24,12 +24,12 @@ func (r *reading) Ladders(context.Context, gpu.Device) (*ladder.Set, error) {
 		set.Invariants = []ladder.Invariant{{Name: job.GlobalBatch, Factors: []string{job.MicroBatch, job.Accumulation},
 			Equals: r.whole, Until: ladder.Recipe}}
 	}
-	splits, err := r.splitRungs()
+	larger, smaller, err := r.splitRungs()
 	if err != nil {
 		return nil, err
 	}
-	on := map[string][]ladder.Rung{}
-	on[r.splitPhase()] = splits
+	on, above := map[string][]ladder.Rung{}, map[string][]ladder.Rung{}
+	on[r.splitPhase()], above[r.splitPhase()] = smaller, larger
 	for _, g := range r.Rungs {
 		rg, ok, err := r.ownRung(g)
 		if err != nil {
@@ -47,18 +47,22 @@ func (r *reading) Ladders(context.Context, gpu.Device) (*ladder.Set, error) {
 		}
 		on[p.name] = append(on[p.name], rungs...)
 	}
-	set.Shared = ladder.Ladder{Phase: ladder.Shared, Rungs: ladder.Descend(ladder.AsAsked(), on[ladder.Shared], 0)}
+	set.Shared = ladder.Ladder{Phase: ladder.Shared, Asked: len(above[ladder.Shared]),
+		Rungs: append(above[ladder.Shared], ladder.Descend(ladder.AsAsked(), on[ladder.Shared], 0)...)}
 	for _, phase := range r.phaseNames() {
-		for i := range on[phase] {
-			if err := r.price(phase, &on[phase][i], set.Shared.Rungs); err != nil {
-				return nil, err
+		for _, rungs := range [][]ladder.Rung{above[phase], on[phase]} {
+			for i := range rungs {
+				if err := r.price(phase, &rungs[i], set.Shared.Rungs); err != nil {
+					return nil, err
+				}
 			}
 		}
 		asked := ladder.AsAsked()
 		if err := r.price(phase, &asked, set.Shared.Rungs); err != nil {
 			return nil, err
 		}
-		set.Phases = append(set.Phases, ladder.Ladder{Phase: phase, Rungs: ladder.Descend(asked, on[phase], 0)})
+		set.Phases = append(set.Phases, ladder.Ladder{Phase: phase, Asked: len(above[phase]),
+			Rungs: append(above[phase], ladder.Descend(asked, on[phase], set.Shared.Asked)...)})
 	}
 	return set, nil
 }
@@ -85,30 +89,45 @@ func (r *reading) splitPhase() string {
 // coupled reports whether the batch of the phase follows from the training's, and cannot be set apart.
 func (p phase) coupled() bool { return p.Micro == nil && p.Times > 0 }
 
-func (r *reading) splitRungs() (rungs []ladder.Rung, err error) {
+// splitRungs are the rungs that divide the batch in another way: larger micro-batches, for --fill, and smaller ones.
+func (r *reading) splitRungs() (larger, smaller []ladder.Rung, err error) {
 	switch { // what cannot be changed stays, and the job's warnings have the reason
 	case r.batch.Micro == 0, r.micro == nil && !r.keeps, r.micro != nil && r.micro.change == nil:
-		return nil, nil
+		return nil, nil, nil
 	}
-	for _, s := range r.splits() {
-		times := float64(r.batch.Micro) / float64(s.Micro)
-		rg := ladder.Rung{Name: fmt.Sprintf("micro-batch %d", s.Micro), Cost: ladder.Speed, Slowdown: 1 + 0.1*times,
-			Values: map[string]int64{job.MicroBatch: s.Micro, job.Accumulation: s.Accumulation}}
-		switch {
-		case !r.keeps:
-			rg.Cost = ladder.Recipe
-		case r.BatchNorm:
-			rg.Cost = ladder.Numerics
+	above, below := r.splits()
+	for _, s := range slices.Concat(above, below) {
+		rg, err := r.splitRung(s)
+		if err != nil {
+			return nil, nil, err
 		}
-		if r.keeps {
-			rg.Name += fmt.Sprintf(" × accumulation %d", s.Accumulation)
+		if s.Micro > r.batch.Micro {
+			larger = append(larger, rg)
+		} else {
+			smaller = append(smaller, rg)
 		}
-		if rg.Edits, err = r.splitting(s, rg.Cost); err != nil {
-			return nil, err
-		}
-		rungs = append(rungs, rg)
 	}
-	return rungs, nil
+	return larger, smaller, nil
+}
+
+func (r *reading) splitRung(s ladder.Split) (rg ladder.Rung, err error) {
+	times := float64(r.batch.Micro) / float64(s.Micro)
+	rg = ladder.Rung{Name: fmt.Sprintf("micro-batch %d", s.Micro), Cost: ladder.Speed, Slowdown: 1 + 0.1*times,
+		Values: map[string]int64{job.MicroBatch: s.Micro, job.Accumulation: s.Accumulation}}
+	if times < 1 {
+		rg.Slowdown = ladder.SplitSlowdown(times)
+	}
+	switch {
+	case !r.keeps:
+		rg.Cost = ladder.Recipe
+	case r.BatchNorm:
+		rg.Cost = ladder.Numerics
+	}
+	if r.keeps {
+		rg.Name += fmt.Sprintf(" × accumulation %d", s.Accumulation)
+	}
+	rg.Edits, err = r.splitting(s, rg.Cost)
+	return rg, err
 }
 
 // phaseRungs are the rungs of a phase with a batch of its own.

@@ -136,7 +136,7 @@ func TestNanoGPT(t *testing.T) {
 	} {
 		j, set := planned(t, try{nanoGPT, command, 0}.in(t, ""))
 		b := j.Batch
-		args := made(t, j, set.Phases[0].Rungs[1].Edits)
+		args := made(t, j, set.Phases[0].Rungs[set.Phases[0].Asked+1].Edits)
 		args = strings.TrimPrefix(args, "train.py ")
 		got := sprint(b.Micro, " × ", b.Accumulation, " × ", b.Ranks, ": ", args, " → ", strings.Join(j.Signs.States, " "))
 		if got != want {
