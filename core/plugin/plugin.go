@@ -106,6 +106,9 @@ func (m Manifest) Check() error {
 		if len(k.Script) > 1000 || len(k.Flags)+len(k.Beside) > 1000 {
 			return fmt.Errorf("a mark has %d flags and %d paths", len(k.Flags), len(k.Beside))
 		}
+		if err := k.narrow(); err != nil {
+			return err
+		}
 		for _, path := range k.Beside {
 			if !filepath.IsLocal(path) {
 				return fmt.Errorf("a mark looks for %.100q, which is not beside a script", path)

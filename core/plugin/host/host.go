@@ -259,6 +259,11 @@ func (c *Client) drain() {
 
 func (c *Client) trouble(doing string, err error) error {
 	err = plain(err)
+	if c.process != nil {
+		if why := c.process.watch.why(); why != nil {
+			err = why
+		}
+	}
 	if long := []rune(err.Error()); len(long) > maxWords {
 		err = errors.New(string(long[:maxWords]) + "…")
 	}

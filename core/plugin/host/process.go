@@ -83,15 +83,13 @@ func (t *tail) String() string {
 	return strings.Join(append(lines, t.last...), "\n")
 }
 
-// limit is how much memory a plugin's process may have for its data: the largest of the built-in ones takes a tenth of it.
-const limit = 4 << 30
-
 // A process is a plugin's program. It implements go-plugin's runner: the whole process group ends with the program.
 type process struct {
 	cmd            *exec.Cmd
 	dir            string // of its socket, which no other process has
 	alone          bool   // it is launch's own program, which starts nothing
 	stdout, stderr io.ReadCloser
+	watch          watch         // of what it has started
 	ended          chan struct{} // closed when the program has ended, and is not reaped yet
 
 	mu     sync.Mutex
@@ -120,15 +118,21 @@ func (p *process) Start(context.Context) error {
 		return err
 	}
 	pid := p.cmd.Process.Pid
-	// RLIMIT_AS would not do: Go reserves more address space than it ever uses.
-	unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: limit, Max: limit}, nil)
+	unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: data, Max: data}, nil)
 	unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
+	p.watch.root = pid
+	if !p.alone {
+		// Where memory runs out all the same, the kernel ends this one first, and no training.
+		os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0o644)
+		go p.watch.follow(p.ended, p.end)
+	}
 	go func() {
 		defer close(p.ended)
 		for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 		}
 		p.end() // while the program is a zombie, its number is no other's
 		if !p.alone {
+			p.watch.end()
 			p.sweep()
 		}
 		// What still holds the pipes is out of reach: its words are waited for no longer.
