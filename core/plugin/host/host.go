@@ -211,6 +211,9 @@ func (c *Client) Estimate(ctx context.Context, q *plugin.Bare, d gpu.Device) (ph
 
 // Close ends the plugin's process. It returns within three seconds, whatever the plugin does.
 func (c *Client) Close() {
+	if c.process != nil {
+		c.process.look()
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -141,6 +141,13 @@ func (p *process) Start(context.Context) error {
 	return nil
 }
 
+// look finds what the program has started, while that is its child: it is about to end.
+func (p *process) look() {
+	if !p.alone && p.cmd.Process != nil {
+		p.watch.look()
+	}
+}
+
 // end kills the process group.
 func (p *process) end() {
 	p.mu.Lock()
@@ -192,6 +199,7 @@ func (p *process) Wait(context.Context) error {
 
 // Kill implements [runner.AttachedRunner].
 func (p *process) Kill(context.Context) error {
+	p.look()
 	p.end()
 	return nil
 }

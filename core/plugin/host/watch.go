@@ -28,6 +28,9 @@ var allowance = sync.OnceValue(func() int64 {
 	return min(data, max(int64(info.Totalram)*int64(info.Unit)/4, 512<<20))
 })
 
+// Allow sets the allowance, for a test.
+func Allow(bytes int64) { allowance = func() int64 { return bytes } }
+
 // every is the time between two looks at a plugin's processes.
 const every = 20 * time.Millisecond
 
