@@ -40,7 +40,8 @@ func opened(t *testing.T, dirs ...string) func() []string {
 	}
 }
 
-// Twelve installed plugins cost a start no more than one: no process but that of the one which is asked, and none of their files.
+// Twelve installed plugins cost a start no more than one: no process but that of the one which is asked, and none of
+// their files.
 func TestTwelvePlugins(t *testing.T) {
 	launch, err := exec.LookPath("launch")
 	must(t, err)
@@ -48,7 +49,8 @@ func TestTwelvePlugins(t *testing.T) {
 	home := filepath.Join(dir, "home")
 	config := filepath.Join(home, ".config", "launch")
 	started := filepath.Join(dir, "started")
-	env := append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME=", "XDG_DATA_HOME=", "XDG_STATE_HOME="+filepath.Join(dir, "state"))
+	env := append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME=", "XDG_DATA_HOME=",
+		"XDG_STATE_HOME="+filepath.Join(dir, "state"))
 	run := func(args ...string) string {
 		t.Helper()
 		must(t, os.WriteFile(started, nil, 0o644))

@@ -11,7 +11,8 @@ import (
 // probes are names that no project has in common: a pattern that fits all of them fits every script.
 var probes = []string{"qzxj.py", "__W7.py", "4-k.py"}
 
-// narrow returns an error if a mark fits every command: its plugin would be asked about all of them, and an error of its would stop any.
+// narrow returns an error if a mark fits every command: its plugin would be asked about all of them, and an error of
+// its would stop any.
 func (m Mark) narrow() error {
 	for _, beside := range m.Beside {
 		if filepath.Clean(beside) == "." {
@@ -30,5 +31,6 @@ func (m Mark) narrow() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("a mark with the script %.100q fits every command: name the scripts, their flags or files beside them", m.Script)
+	return fmt.Errorf("a mark with the script %.100q fits every command: name the scripts, their flags or files "+
+		"beside them", m.Script)
 }

@@ -4,7 +4,8 @@ import "testing"
 
 // A mark that fits every command is refused: its plugin could stop all of them.
 func TestNarrowMarks(t *testing.T) {
-	for _, m := range []Mark{{}, {Script: "*"}, {Script: "*.py"}, {Script: "?*.py"}, {Script: "[^.]*.py"}, {Flags: []string{}}, {Script: "["},
+	for _, m := range []Mark{{}, {Script: "*"}, {Script: "*.py"}, {Script: "?*.py"}, {Script: "[^.]*.py"},
+		{Flags: []string{}}, {Script: "["},
 		{Beside: []string{"./"}}, {Script: "train.py", Beside: []string{"x", "."}}} {
 		if err := (Manifest{Name: "x", Marks: []Mark{m}}).Check(); err == nil {
 			t.Errorf("%+v passes", m)

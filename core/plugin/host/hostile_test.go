@@ -53,7 +53,8 @@ func TestHostilePrograms(t *testing.T) {
 		"hangs":   {`exec sleep 600`, "it did not print its handshake in time"},
 		"floods":  {`(yes & exec cat /dev/zero) >&2`, "it did not print its handshake in time"},
 		"eats":    {`head -c 600m /dev/zero | tail; exec sleep 600`, "of host memory, and were ended"},
-		"shares":  {`python3 -c 'import mmap; m = mmap.mmap(-1, 600 << 20); m.write(bytes(600 << 20))'; exec sleep 600`, "of host memory, and were ended"},
+		"shares": {`python3 -c 'import mmap; m = mmap.mmap(-1, 600 << 20); m.write(bytes(600 << 20))'
+			exec sleep 600`, "of host memory, and were ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -46,6 +46,9 @@ func onThread(f func() error) error {
 // panic says first what happened, a Python traceback last.
 const keep = 5
 
+// longest is how much is kept of one line, in bytes.
+const longest = 500
+
 // tail keeps the first and the last lines of what a plugin's process says on its standard error.
 type tail struct {
 	mu          sync.Mutex
@@ -57,7 +60,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for line := range bytes.Lines(p) {
-		s := "  " + strings.TrimSpace(string(line))
+		s := "  " + strings.TrimSpace(string(line[:min(len(line), longest)]))
 		switch {
 		case len(s) == 2:
 		case len(t.first) < keep:

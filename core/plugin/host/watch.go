@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// data limits what one process of a plugin may have as data: the largest of the built-in ones takes a tenth of it. RLIMIT_AS would
-// not do: Go reserves more address space than it ever uses.
+// data limits what one process of a plugin may have as data: the largest of the built-in ones takes a tenth of it.
+// RLIMIT_AS would not do: Go reserves more address space than it ever uses.
 const data = 4 << 30
 
-// allowance is how much host memory the processes of another author's plugin may take together: data, and no more than a quarter of
-// what the machine has. Half a GiB is always theirs.
+// allowance is how much host memory the processes of another author's plugin may take together: data, and no more
+// than a quarter of what the machine has. Half a GiB is always theirs.
 var allowance = sync.OnceValue(func() int64 {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {
@@ -34,9 +34,9 @@ func Allow(bytes int64) { allowance = func() int64 { return bytes } }
 // every is the time between two looks at a plugin's processes.
 const every = 20 * time.Millisecond
 
-// A watch knows the processes that a plugin has started, so that all of them end with it, and together they stay within the allowance.
-// It finds them as children of those that it knows: one that is started, orphaned and in another process group within the
-// same 20 ms escapes it.
+// A watch knows the processes that a plugin has started, so that all of them end with it, and together they stay
+// within the allowance. It finds them as children of those that it knows: one that is started, orphaned and in
+// another process group within the same 20 ms escapes it.
 type watch struct {
 	root int
 
