@@ -24,12 +24,18 @@ func TestMain(m *testing.M) {
 		if dir := os.Getenv(claimsForTest); dir != "" {
 			claim.Within(dir)
 		}
+		if mib, err := strconv.ParseInt(os.Getenv(allowanceForTest), 10, 64); err == nil {
+			host.Allow(mib << 20)
+		}
 		main()
 	}})
 }
 
 // claimsForTest names the folder of the claims of launches that must not meet those of the machine.
 const claimsForTest = "CLAIMS_FOR_TEST"
+
+// allowanceForTest is the host memory that a plugin's processes may take, in MiB.
+const allowanceForTest = "ALLOWANCE_FOR_TEST"
 
 // python is the interpreter that the end-to-end tests run, with torch, PyYAML and Pillow: `make deps` installs them.
 func testPython() string {

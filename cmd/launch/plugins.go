@@ -39,8 +39,8 @@ func (s settings) plugins() intake.Plugins {
 	return ps
 }
 
-// newPlugins is the parent of the commands about plugins; without one of them it lists the plugins. Each command lies in
-// a file of its own, plugins_NAME.go.
+// newPlugins is the parent of the commands about plugins; without one of them it lists the plugins. Each command lies
+// in a file of its own, plugins_NAME.go.
 func newPlugins() *cobra.Command {
 	var asJSON bool
 	list := func(c *cobra.Command, _ []string) error { return listPlugins(c, asJSON) }

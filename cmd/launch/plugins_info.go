@@ -65,7 +65,8 @@ func about(ctx context.Context, ps intake.Plugins, name string) (d pluginInfo, e
 	if err != nil {
 		return d, err
 	}
-	d = pluginInfo{Manifest: p.Manifest, Protocol: p.Protocol, Path: p.Path, Folder: p.Folder, SHA256: p.SHA256, From: p.From, At: &p.At,
+	d = pluginInfo{Manifest: p.Manifest, Protocol: p.Protocol, Path: p.Path, Folder: p.Folder, SHA256: p.SHA256,
+		From: p.From, At: &p.At,
 		State: "unchanged"}
 	d.Files, _ = ps.Others.Files(p) // without them it has changed
 	refused := ps.Others.Verify(ctx, p)

@@ -30,7 +30,8 @@ is, and records the SHA-256 of every file. It takes
   a .tar.gz, .tgz, .tar or .zip of one of these
 
 A plugin of the same name that was installed before is replaced.`,
-		Example: "  launch plugins install ./launch-plugin-mine\n  launch plugins install --no-index --find-links wheels/ ./my-plugin",
+		Example: "  launch plugins install ./launch-plugin-mine\n" +
+			"  launch plugins install --no-index --find-links wheels/ ./my-plugin",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
 			if err != nil {
@@ -59,12 +60,12 @@ func newPluginTrust() *cobra.Command {
 	return &cobra.Command{
 		Use: "trust NAME | PATH", Short: "let launch run a plugin as it is now, and pin its files",
 		Args: takes(1, 1, "one plugin: the name of one, or the path of its program"),
-		Long: `trust pins a plugin as it is now, by SHA-256, and starts it once to ask what it is. launch refuses it as soon as it
-changes, until you trust it again.
+		Long: `trust pins a plugin as it is now, by SHA-256, and starts it once to ask what it is. launch refuses it as
+soon as it changes, until you trust it again.
 
-NAME is a plugin that was installed or trusted before, or that "launch plugins" lists as not trusted. PATH is a program
-named launch-plugin-NAME, which stays where it is. Only that file is pinned, not what it loads: install pins all
-files.`,
+NAME is a plugin that was installed or trusted before, or that "launch plugins" lists as not trusted. PATH is
+a program named launch-plugin-NAME, which stays where it is. Only that file is pinned, not what it loads:
+install pins all files.`,
 		Example: "  launch plugins trust mine\n  launch plugins trust ~/bin/launch-plugin-mine",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
@@ -124,8 +125,8 @@ func newPluginRemove() *cobra.Command {
 	return &cobra.Command{
 		Use: "remove NAME", Short: "remove an installed plugin, or stop trusting one",
 		Args: takes(1, 1, "the name of one plugin"),
-		Long: `remove deletes the files that "launch plugins install" has installed. Files that were changed or added since stay, and
-are named. A program that was trusted where it lies stays as well; launch does not run it any more.`,
+		Long: `remove deletes the files that "launch plugins install" has installed. Files that were changed or added since
+stay, and are named. A program that was trusted where it lies stays as well; launch does not run it any more.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
 			if err != nil {

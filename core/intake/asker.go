@@ -30,8 +30,9 @@ func (ps Plugins) Manifests() (out []plugin.Manifest) {
 	return out
 }
 
-// Sources lists the plugins that launch may start: the built-in ones, then those that the user has installed or trusted. It starts none,
-// and reads one file. The error is about that file; the built-in ones are listed all the same.
+// Sources lists the plugins that launch may start: the built-in ones, then those that the user has installed or
+// trusted. It starts none, and reads one file. The error is about that file; the built-in ones are listed all the
+// same.
 func (ps Plugins) Sources() ([]host.Source, error) {
 	sources := host.Builtin(ps.Manifests())
 	if ps.Others == nil {
@@ -48,8 +49,8 @@ func (ps Plugins) Sources() ([]host.Source, error) {
 	return sources, err
 }
 
-// Strangers lists the programs that are named as plugins, beside this program, in the plugin folder or on PATH, and that the user
-// has not trusted: launch does not start them.
+// Strangers lists the programs that are named as plugins, beside this program, in the plugin folder or on PATH, and
+// that the user has not trusted: launch does not start them.
 func (ps Plugins) Strangers() []installed.Program {
 	if ps.Others == nil {
 		return nil
@@ -66,7 +67,8 @@ func (ps Plugins) dirs() (dirs []string) {
 	return append(dirs, filepath.SplitList(os.Getenv("PATH"))...)
 }
 
-// Locate returns the path of the program of a plugin by its name: the first that is found where [Plugins.Strangers] looks.
+// Locate returns the path of the program of a plugin by its name: the first that is found where [Plugins.Strangers]
+// looks.
 func (ps Plugins) Locate(name string) (path string, ok bool) {
 	for _, p := range ps.Strangers() {
 		if p.Name() == name && p.MayBeTrusted {
@@ -76,7 +78,8 @@ func (ps Plugins) Locate(name string) (path string, ok bool) {
 	return "", false
 }
 
-// newcomers returns a warning about the programs that the user could trust and was not told of before; "" if there are none.
+// newcomers returns a warning about the programs that the user could trust and was not told of before; "" if there
+// are none.
 func (ps Plugins) newcomers() string {
 	if ps.Others == nil {
 		return ""
@@ -92,7 +95,8 @@ func (ps Plugins) newcomers() string {
 	case 1:
 		return fmt.Sprintf("%v (this is reported once)", untold[0])
 	}
-	return fmt.Sprintf("plugins %s are left out: they are not trusted; `launch plugins` lists them, and `launch plugins trust NAME` "+
+	return fmt.Sprintf("plugins %s are left out: they are not trusted; `launch plugins` lists them, and "+
+		"`launch plugins trust NAME` "+
 		"lets launch run one, as it is now (this is reported once)", strings.Join(names, ", "))
 }
 

@@ -138,6 +138,9 @@ func (m Manifest) Check() error {
 				return fmt.Errorf("a mark looks for %.100q in the script: every text needs 1 to 10,000 bytes", text)
 			}
 		}
+		if err := k.narrow(); err != nil {
+			return err
+		}
 		for _, path := range k.Beside {
 			if !filepath.IsLocal(path) {
 				return fmt.Errorf("a mark looks for %.100q, which is not beside a script", path)

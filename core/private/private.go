@@ -59,8 +59,8 @@ func CheckFile(path string) error {
 	return nil
 }
 
-// CheckInfo returns an error if a file or folder, which is no link, belongs to another account or others can write to it. It is for what
-// lies below a folder that was checked.
+// CheckInfo returns an error if a file or folder, which is no link, belongs to another account or others can write to
+// it. It is for what lies below a folder that was checked.
 func CheckInfo(path string, info fs.FileInfo) error {
 	switch {
 	case !mine(owner(info)):

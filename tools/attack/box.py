@@ -195,9 +195,9 @@ class Box:
         self.write(f"{folder}/.launch-job.yaml", "".join(f"{k}: {v}\n" for k, v in keys.items() if v is not None))
         return self.path(folder)
 
-    def plugin(self, name, folder="home/.local/share/launch/plugins", who="victim", **answers):
-        """Lays the hostile plugin into a folder, with what it answers and does (plugin/main.go). Returns its path. It takes
-        the commands whose script is NAME.py, unless it is given a manifest."""
+    def plugin(self, name, folder="home/.local/share/launch/plugins", who="victim", trusted=True, **answers):
+        """Lays the hostile plugin into a folder, with what it answers and does (plugin/main.go), and lets launch run it. Returns its
+        path. It takes the commands whose script is NAME.py, unless it is given a manifest."""
         program = os.path.join(os.path.dirname(self.binary), "plugin")
         if not os.path.exists(program):
             raise NotMade("the hostile plugin could not be built: there is no Go, and no --plugin")
@@ -209,6 +209,10 @@ class Box:
         os.chmod(path, 0o755)
         self.own(path, who=who)
         self.write(f"{folder}/launch-plugin-{name}.json", json.dumps(answers), who=who)
+        if who == "victim" and trusted:
+            done = self.launch("plugins", "trust", path)
+            if done.code != 0:
+                raise RuntimeError(f"the plugin cannot be trusted: {done!r}")
         return path
 
     def tree(self, path):

@@ -375,51 +375,81 @@ def mark(box):
     return f"touch {box.path('mark/ran')}; exit 1"
 
 
-@trial("13", "a plugin that hangs costs its time once, and is reported once", quick=False)
+@trial("13", "a plugin that was never trusted is not run, wherever it lies, and is reported once")
 def _(box):
+    do = mark(box)
     project(box)
-    program(box, "exec sleep 600")
+    program(box, do)
+    program(box, do, folder="home/.local/share/launch/plugins", name="evil2")
     env = path_with(box.path("bin"))
     first = go(box, env=env)
-    as_typed(first, "launch-plugin-evil is left out")
-    need("launch plugins" in first.err, f"how it is asked again is not said: {first!r}")
+    as_typed(first, "not trusted")
+    need("launch plugins trust" in first.err and "evil2" in first.err, f"how it is trusted is not said: {first!r}")
     for _ in range(2):
         done = go(box, env=env)
         as_typed(done)
-        need(done.took < 3, f"it took {done.took:.1f} s again")
-        need("launch-plugin-evil" not in done.err, f"it is reported again: {done!r}")
+        need("evil" not in done.err, f"it is reported again: {done!r}")
+    listed = box.launch("plugins", env=env)
+    need("launch-plugin-evil is left out: it is not trusted" in listed.out, repr(listed))
+    for flags in (("--plugin", "evil"), ("--plugin", "evil2")):
+        done = go(box, flags=flags, env=env)
+        need(done.code == 125 and "not trusted" in done.err, repr(done))
+    need(not os.path.exists(box.path("mark/ran")), "it was run")
 
 
-@trial("13", "a plugin that ends at once is asked once, and again when its file changes or it is listed")
+@trial("13", "a plugin that changes after it was trusted is not run, whatever its size and time")
 def _(box):
-    project(box)
     box.mkdir("mark")
-    ask = f"echo x >> {box.path('mark/asked')}; exit 1"
-    path = program(box, ask)
-    env = path_with(box.path("bin"))
-
-    def asked():
-        return box.read("mark/asked").count("x") if os.path.exists(box.path("mark/asked")) else 0
-    as_typed(go(box, env=env), "is left out")
-    as_typed(go(box, env=env))
-    need(asked() == 1, f"asked {asked()} times by two commands")
-    box.launch("plugins", env=env)
-    need(asked() == 2, f"launch plugins does not ask it again: {asked()}")
-    info = os.stat(path)
-    program(box, ask)
-    os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))  # of the same size and time
-    go(box, env=env)
-    need(asked() == 3, f"it changed, and was asked {asked()} times")
-
-
-@trial("13", "several plugins that hang cost no more than one", quick=False)
-def _(box):
+    path = box.plugin("evil", folder="bin", tell=box.path("mark/told"), job=job())
     project(box)
-    for n in range(4):
-        program(box, "exec sleep 600", name=f"evil{n}")
-    done = go(box, env=path_with(box.path("bin")))
-    as_typed(done)
-    need(done.took < 9, f"it took {done.took:.1f} s")
+    go(box)
+    need(os.path.exists(box.path("mark/told")), "it was never asked")
+    time.sleep(3.5)
+    go(box)  # from here on its file is known by its times
+    os.remove(box.path("mark/told"))
+    info = os.stat(path)
+    with open(path, "r+b") as f:
+        f.seek(-1, 2)
+        f.write(b"x")
+    os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
+    done = go(box)
+    as_typed(done, "has changed since you trusted it")
+    need("launch plugins trust evil" in done.err and not os.path.exists(box.path("mark/told")), repr(done))
+    go(box)
+    need(not os.path.exists(box.path("mark/told")), "it was run")
+
+
+@trial("13", "a file beside an installed plugin that is changed or added keeps it from running")
+def _(box):
+    box.mkdir("mark")
+    box.plugin("evil", folder="src", trusted=False, tell=box.path("mark/told"), job=job())
+    done = box.launch("plugins", "install", box.path("src"))
+    need(done.code == 0, repr(done))
+    project(box)
+    top = "home/.local/share/launch/plugins/evil/1"
+    for change in ("data.json", "launch-plugin-evil.json"):
+        os.remove(box.path("mark/told"))
+        as_typed(go(box))
+        need(os.path.exists(box.path("mark/told")), "it was not asked")
+        old = box.read(f"{top}/{change}") if os.path.exists(box.path(top, change)) else None
+        box.write(f"{top}/{change}", (old or "") + " ")
+        os.remove(box.path("mark/told"))
+        done = go(box)
+        as_typed(done, f"{change} ")
+        need("since it was installed" in done.err and not os.path.exists(box.path("mark/told")), repr(done))
+        listed = box.launch("plugins", "trust", "evil")
+        need(listed.code == 0 and change in listed.out, repr(listed))
+
+
+@trial("13", "a list of installed plugins that another account can write starts none", second=True)
+def _(box):
+    box.mkdir("mark")
+    project(box, tell=box.path("mark/told"))
+    os.remove(box.path("mark/told"))
+    os.chmod(box.path("home/.config/launch/plugins.json"), 0o666)
+    done = go(box)
+    as_typed(done, "others can write to")
+    need(not os.path.exists(box.path("mark/told")), repr(done))
 
 
 @trial("13", "what a plugin has started ends with it, in its process group or out of it")
@@ -453,12 +483,19 @@ def _(box):
     box.mkdir("mark")
     project(box)
     program(box, f"sleep 600 & echo $! >> {box.path('mark/pids')}; setsid sleep 600 & echo $! >> {box.path('mark/pids')}; sleep 0.2; echo hello")
-    as_typed(go(box, env=path_with(box.path("bin"))))
+    done = distrusted(box)
     pids = [int(p) for p in box.read("mark/pids").split()]
     there = [p for p in pids if os.path.exists(f"/proc/{p}/stat") and ") Z " not in open(f"/proc/{p}/stat").read()]
     for p in there:
         os.kill(p, 9)
     need(len(pids) == 2 and not there, f"of {pids} there are {there}")
+
+
+def distrusted(box, words="plugin evil", **more):
+    """Tries to trust the program in bin, which fails, and returns how."""
+    done = box.launch("plugins", "trust", box.path("bin/launch-plugin-evil"), **more)
+    need(done.code == 125 and words in done.err, repr(done))
+    return done
 
 
 def told(box):
@@ -469,8 +506,9 @@ def told(box):
 @trial("13", "a plugin is told no secret: not in a command's environment, nor in its own")
 def _(box):
     box.mkdir("mark")
-    project(box, tell=box.path("mark/told"))
     secrets = {"HF_TOKEN": "hf_s3cret", "AWS_SECRET_ACCESS_KEY": "s3cret", "WANDB_API_KEY": "s3cret", "MY_THESIS": "s3cret", "TORCH_TOKEN": "s3cret"}
+    project(box, tell=box.path("mark/told"))
+    box.launch("plugins", "trust", "evil", env=secrets)
     done = go(box, env={**secrets, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
     need(done.code == 0 and "ran" in done.out, repr(done))
     text = box.read("mark/told")
@@ -484,9 +522,9 @@ def _(box):
     box.mkdir("mark")
     project(box)
     program(box, f"env > {box.path('mark/env')}; exit 1")
-    as_typed(go(box, env={**path_with(box.path("bin")), "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "LD_LIBRARY_PATH": "/nowhere"}))
+    distrusted(box, env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "LD_LIBRARY_PATH": "/nowhere"})
     names = {line.partition("=")[0] for line in box.read("mark/env").splitlines()}
-    more = {n for n in names if not n.startswith(("PLUGIN_", "LAUNCH_PLUGIN"))} - {"PATH", "HOME", "LANG", "PWD", "OLDPWD", "SHLVL", "_"}
+    more = {n for n in names if not n.startswith(("PLUGIN_", "LAUNCH_PLUGIN"))} - {"PATH", "HOME", "LANG", "PWD", "OLDPWD", "SHLVL", "_", "PYTHONDONTWRITEBYTECODE"}
     need(not more and {"PATH", "HOME", "LANG"} <= names, f"told of {sorted(more)}")
 
 
@@ -537,9 +575,8 @@ def _(box):
     try:
         project(box)
         program(box, f"echo '1|1|tcp|127.0.0.1:{s.getsockname()[1]}|grpc'; exec sleep 600")
-        done = go(box, env=path_with(box.path("bin")))
+        distrusted(box, "its handshake names")
         need(not came, "launch connected")
-        as_typed(done, "its handshake names")
     finally:
         s.close()
 
@@ -556,9 +593,8 @@ s.accept(); open({box.path('theirs/came')!r}, 'w'); s.accept()"""], who="other",
     p.stdout.readline()
     project(box)
     program(box, f"echo '1|1|unix|{path}|grpc'; exec sleep 600")
-    done = go(box, env=path_with(box.path("bin")))
+    distrusted(box, "its handshake names")
     need(not os.path.exists(box.path("theirs/came")), "launch connected to another account's socket")
-    as_typed(done, "its handshake names")
 
 
 @trial("13", "another account cannot reach a plugin's socket", second=True)
@@ -579,9 +615,9 @@ def _(box):
 
 @trial("13", "a plugin reads nothing of what is meant for the program")
 def _(box):
+    project(box, job=job())
     box.write("work/evil.py", "import sys\nprint('read', sys.stdin.readline().strip())\n")
-    program(box, "read line; exit 1")
-    done = go(box, env=path_with(box.path("bin")), text=b"the input\n")
+    done = go(box, text=b"the input\n")
     need("read the input" in done.out, f"the plugin took the program's input: {done!r}")
 
 
@@ -789,8 +825,12 @@ def _(box):
 
 @trial("13", "a manifest that is out of proportion is no plugin's")
 def _(box):
-    project(box, manifest={"name": "evil", "about": "x" * 100_000, "marks": [{"script": "evil.py", "beside": ["../../etc/passwd"]}]})
-    as_typed(go(box), "is left out")
+    project(box)
+    path = box.plugin("evil", trusted=False, manifest={"name": "evil", "about": "x" * 100_000, "marks": [
+        {"script": "evil.py", "beside": ["../../etc/passwd"]}]})
+    done = box.launch("plugins", "trust", path)
+    need(done.code == 125 and "its name, version and line about itself have" in done.err and len(done.err) < 1000, repr(done))
+    as_typed(go(box))
 
 
 @trial("13", "an answer of twenty megabytes costs one warning")

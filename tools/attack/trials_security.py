@@ -52,7 +52,7 @@ def _(box):
     box.write("home/bin/launch-plugin-evil", f"#!/bin/sh\n: > {box.path('work/asked')}\nexit 1\n", mode=0o755)
     over(box.dir, "/mnt")  # root's, as /home is; those above the box are shared ones
     try:
-        done = box.run([*line, box.binary, "plugins"], env={"PATH": "/mnt/home/bin:/usr/bin:/bin", "HOME": "/mnt/home"})
+        done = box.run([*line, box.binary, "plugins", "trust", "evil"], env={"PATH": "/mnt/home/bin:/usr/bin:/bin", "HOME": "/mnt/home"})
     finally:
         over(None, "/mnt")
     need(os.path.exists(box.path("work/asked")), f"it was not asked: {done}")

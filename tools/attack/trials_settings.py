@@ -560,9 +560,9 @@ def _(box):
 @trial("14", "the words of a plugin that fails carry none")
 def _(box):
     box.write("home/.local/share/launch/plugins/launch-plugin-evil", "#!/bin/sh\nprintf 'cannot \\033[2J\\302\\23331m start\\n\\033]0;x\\007' >&2\nexit 1\n", mode=0o755)
-    done = box.launch("plugins", seconds=15)
-    ran(done, 0)
-    need("evil" in done.out, repr(done))
+    done = box.launch("plugins", "trust", "evil", seconds=15)
+    ran(done, 125)
+    need("evil" in done.err, repr(done))
     clean(done.out + done.err)
 
 

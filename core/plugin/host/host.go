@@ -113,7 +113,8 @@ func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Clie
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(s.Manifest.Environ(os.Environ(), nil), wire.Cookie(), socketDir+"="+dir)
 	if s.Path != "" {
-		cmd.Env = append(cmd.Env, "PYTHONDONTWRITEBYTECODE=1") // a file that it adds to its folder would be one that nobody pinned
+		cmd.Env = append(cmd.Env,
+			"PYTHONDONTWRITEBYTECODE=1") // a file that it adds to its folder would be one that nobody pinned
 	}
 	if first != nil && s.Path == "" { // what another's program would print by then would be taken for its handshake
 		told := s.told(*first)
@@ -262,6 +263,9 @@ func (c *Client) Estimate(ctx context.Context, q *plugin.Bare, d gpu.Device) (ph
 
 // Close ends the plugin's process. It returns within three seconds, whatever the plugin does.
 func (c *Client) Close() {
+	if c.process != nil {
+		c.process.look()
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -310,6 +314,11 @@ func (c *Client) drain() {
 
 func (c *Client) trouble(doing string, err error) error {
 	err = plain(err)
+	if c.process != nil {
+		if why := c.process.watch.why(); why != nil {
+			err = why
+		}
+	}
 	if long := []rune(err.Error()); len(long) > maxWords {
 		err = errors.New(string(long[:maxWords]) + "…")
 	}
@@ -324,7 +333,8 @@ func (c *Client) trouble(doing string, err error) error {
 func plain(err error) error {
 	printed, unrecognized := strings.CutPrefix(err.Error(), "Unrecognized remote plugin message: ")
 	switch {
-	case unrecognized && strings.HasPrefix(printed, "\nFailed to read"), strings.HasPrefix(err.Error(), "plugin exited before"):
+	case unrecognized && strings.HasPrefix(printed, "\nFailed to read"), strings.HasPrefix(err.Error(),
+		"plugin exited before"):
 		return errors.New("it ended before it had printed its handshake")
 	case unrecognized:
 		return fmt.Errorf("it printed %.200q on standard output, which is for its handshake alone", printed)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -38,6 +39,9 @@ func gone(pid int) bool {
 
 // Whatever a program does that is no plugin, its whole group ends, and what it says is repeated within bounds.
 func TestHostilePrograms(t *testing.T) {
+	whole := allowance
+	allowance = func() int64 { return 200 << 20 }
+	t.Cleanup(func() { allowance = whole })
 	for name, tt := range map[string]struct{ text, says string }{
 		"tcp":     {`echo "1|1|tcp|127.0.0.1:1|grpc"`, "its handshake names"},
 		"outside": {`echo "1|1|unix|/tmp/elsewhere|grpc"`, "its handshake names"},
@@ -46,14 +50,23 @@ func TestHostilePrograms(t *testing.T) {
 		"older":   {`echo "1|0|unix|$PLUGIN_UNIX_SOCKET_DIR/s|grpc"`, "the plugin is older, so build it again with a newer SDK"},
 		"netrpc":  {`echo "1|1|unix|$PLUGIN_UNIX_SOCKET_DIR/s|netrpc"`, "unsupported plugin protocol"},
 		"words":   {`head -c 100000 /dev/zero | tr '\0' x`, "starting it"},
-		"ends":    {`exit 3`, "starting it"},
+		"ends":    {`exit 3`, "it ended before it had printed its handshake"},
+		"prints":  {`echo hello; exec sleep 600`, `it printed "hello" on standard output`},
+		"hangs":   {`exec sleep 600`, "it did not print its handshake in time"},
+		"floods":  {`(yes & exec cat /dev/zero) >&2`, "it did not print its handshake in time"},
+		"eats":    {`head -c 600m /dev/zero | tail; exec sleep 600`, "of host memory, and were ended"},
+		"shares": {`python3 -c 'import mmap; m = mmap.mmap(-1, 600 << 20); m.write(bytes(600 << 20))'
+			exec sleep 600`, "of host memory, and were ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			pids := filepath.Join(dir, "pids")
-			path := script(t, dir, name, "env -i sleep 600 & echo $! >"+pids+"; setsid sleep 600 & echo $! >>"+pids+"\n"+tt.text+"\n")
+			path := script(t, dir, name, "env -i sleep 600 & echo $! >"+pids+"; setsid sleep 600 & echo $! >>"+pids+"\n"+
+				"env -i setsid sleep 600 & echo $! >>"+pids+"; sleep 0.3\n"+tt.text+"\n")
 			began := time.Now()
-			_, err := Ask(t.Context(), path)
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			_, err := Ask(ctx, path)
 			if !errors.Is(err, ErrTrouble) || !strings.Contains(err.Error(), tt.says) || len(err.Error()) > 8000 {
 				t.Errorf("%.1000v", err)
 			}

@@ -46,6 +46,9 @@ func onThread(f func() error) error {
 // panic says first what happened, a Python traceback last.
 const keep = 5
 
+// longest is how much is kept of one line, in bytes.
+const longest = 500
+
 // tail keeps the first and the last lines of what a plugin's process says on its standard error.
 type tail struct {
 	mu          sync.Mutex
@@ -57,7 +60,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for line := range bytes.Lines(p) {
-		s := "  " + strings.TrimSpace(string(line))
+		s := "  " + strings.TrimSpace(string(line[:min(len(line), longest)]))
 		switch {
 		case len(s) == 2:
 		case len(t.first) < keep:
@@ -83,9 +86,6 @@ func (t *tail) String() string {
 	return strings.Join(append(lines, t.last...), "\n")
 }
 
-// limit is how much memory a plugin's process may have for its data: the largest of the built-in ones takes a tenth of it.
-const limit = 4 << 30
-
 // A process is a plugin's program. It implements go-plugin's runner: the whole process group ends with the program.
 type process struct {
 	cmd            *exec.Cmd
@@ -93,6 +93,7 @@ type process struct {
 	alone          bool   // it is launch's own program, which starts nothing
 	stdout, stderr io.ReadCloser
 	handshake      firstLine
+	watch          watch         // of what it has started
 	ended          chan struct{} // closed when the program has ended, and is not reaped yet
 
 	mu     sync.Mutex
@@ -121,21 +122,34 @@ func (p *process) Start(context.Context) error {
 		return err
 	}
 	pid := p.cmd.Process.Pid
-	// RLIMIT_AS would not do: Go reserves more address space than it ever uses.
-	unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: limit, Max: limit}, nil)
+	unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: data, Max: data}, nil)
 	unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
+	p.watch.root = pid
+	if !p.alone {
+		// Where memory runs out all the same, the kernel ends this one first, and no training.
+		os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0o644)
+		go p.watch.follow(p.ended, p.end)
+	}
 	go func() {
 		defer close(p.ended)
 		for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 		}
 		p.end() // while the program is a zombie, its number is no other's
 		if !p.alone {
+			p.watch.end()
 			p.sweep()
 		}
 		// What still holds the pipes is out of reach: its words are waited for no longer.
 		time.AfterFunc(time.Second, func() { p.stdout.Close(); p.stderr.Close() })
 	}()
 	return nil
+}
+
+// look finds what the program has started, while that is its child: it is about to end.
+func (p *process) look() {
+	if !p.alone && p.cmd.Process != nil {
+		p.watch.look()
+	}
 }
 
 // end kills the process group.
@@ -214,6 +228,7 @@ func (p *process) Wait(context.Context) error {
 
 // Kill implements [runner.AttachedRunner].
 func (p *process) Kill(context.Context) error {
+	p.look()
 	p.end()
 	return nil
 }

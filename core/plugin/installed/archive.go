@@ -25,7 +25,8 @@ func isArchive(path string) bool {
 	return false
 }
 
-// unpack unpacks an archive into a folder, and returns that, or the only thing that lies in it. Nothing gets out of the folder.
+// unpack unpacks an archive into a folder, and returns that, or the only thing that lies in it. Nothing gets out of
+// the folder.
 func unpack(ctx context.Context, path, to string) (string, error) {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return "", err

@@ -44,11 +44,13 @@ type Result struct {
 	Left []string
 }
 
-// Install copies a plugin into the plugin folder, starts it once for its manifest, and pins its files. from is a program named
-// launch-plugin-NAME, a folder with such a program at its top, a Python project (a folder with a pyproject.toml, or a wheel),
-// which gets an environment of its own, or an archive of one of these. A plugin that was installed before is replaced.
+// Install copies a plugin into the plugin folder, starts it once for its manifest, and pins its files. from is a
+// program named launch-plugin-NAME, a folder with such a program at its top, a Python project (a folder with a
+// pyproject.toml, or a wheel), which gets an environment of its own, or an archive of one of these. A plugin that was
+// installed before is replaced.
 //
-// A plugin is in the index only once it is whole: an installation that is interrupted leaves files that launch does not use.
+// A plugin is in the index only once it is whole: an installation that is interrupted leaves files that launch does
+// not use.
 func (s *Store) Install(ctx context.Context, from string, o Options) (*Result, error) {
 	unlock, err := s.lock()
 	if err != nil {
@@ -168,8 +170,9 @@ func (s *Store) folder(dir string) (src source, err error) {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			hint = fmt.Sprintf("; build it first: go build -o %sNAME .", Prefix)
 		}
-		return src, fmt.Errorf("%s has %d executable programs named %sNAME at its top and no pyproject.toml, where one program is "+
-			"needed%s", dir, len(found), Prefix, hint)
+		return src,
+			fmt.Errorf("%s has %d executable programs named %sNAME at its top and no pyproject.toml, where one program is "+
+				"needed%s", dir, len(found), Prefix, hint)
 	}
 	if src, err = s.program(found[0], all[0]); err != nil {
 		return src, err
@@ -178,8 +181,8 @@ func (s *Store) folder(dir string) (src source, err error) {
 	return src, nil
 }
 
-// claim makes a folder for a plugin's files, and records that they are not whole yet. What an interrupted installation of the same
-// name has left is removed.
+// claim makes a folder for a plugin's files, and records that they are not whole yet. What an interrupted
+// installation of the same name has left is removed.
 func (s *Store) claim(name, from string) (p Plugin, err error) {
 	if err := s.clear(name, &Result{}); err != nil {
 		return p, err
@@ -202,8 +205,8 @@ func (s *Store) claim(name, from string) (p Plugin, err error) {
 	return p, s.change(func(all []Plugin) []Plugin { return append(all, p) })
 }
 
-// clear removes what interrupted installations and removals of a plugin have left: the index is locked, so no other process is at
-// work on them.
+// clear removes what interrupted installations and removals of a plugin have left: the index is locked, so no other
+// process is at work on them.
 func (s *Store) clear(name string, r *Result) error {
 	for _, p := range s.Interrupted() {
 		if p.Name() != name {
@@ -279,7 +282,8 @@ func (s *Store) complete(ctx context.Context, p *Plugin) (int, error) {
 	case err != nil:
 		return 0, err
 	case len(changes) > 0:
-		return 0, fmt.Errorf("%s %s when the plugin was started: a plugin must not write into its own folder", changes[0].File,
+		return 0, fmt.Errorf("%s %s when the plugin was started: a plugin must not write into its own folder",
+			changes[0].File,
 			changes[0].How)
 	}
 	p.Protocol, p.At, p.Stage = s.Protocol, time.Now().Round(time.Second), ""
@@ -306,8 +310,8 @@ func (s *Store) commit(all []Plugin, p Plugin, r *Result) (kept []Plugin) {
 	return append(kept, p)
 }
 
-// Remove removes an installed plugin: those of its files that are as they were installed. Files that were changed or added stay, and are
-// named in the result. A program that was trusted where it lies stays, and is not run again.
+// Remove removes an installed plugin: those of its files that are as they were installed. Files that were changed or
+// added stay, and are named in the result. A program that was trusted where it lies stays, and is not run again.
 func (s *Store) Remove(name string) (*Result, error) {
 	unlock, err := s.lock()
 	if err != nil {
@@ -351,7 +355,8 @@ func (s *Store) Remove(name string) (*Result, error) {
 	return r, nil
 }
 
-// take removes the files of a plugin that are as they were pinned, and the plugin from the index. It returns what it left.
+// take removes the files of a plugin that are as they were pinned, and the plugin from the index. It returns what it
+// left.
 func (s *Store) take(p Plugin) (left []string, err error) {
 	pinned, err := p.pinned()
 	var changed *Changed
@@ -408,8 +413,8 @@ func removeEmpty(dir string) {
 	}
 }
 
-// Trust pins a plugin as it is now: one that is in the index, by its name, or the program at a path. It starts the program once, for its
-// manifest.
+// Trust pins a plugin as it is now: one that is in the index, by its name, or the program at a path. It starts the
+// program once, for its manifest.
 func (s *Store) Trust(ctx context.Context, path string) (*Result, error) {
 	unlock, err := s.lock()
 	if err != nil {
@@ -458,7 +463,8 @@ func (s *Store) newlyTrusted(path string, all []Plugin) (p Plugin, err error) {
 		return p, fmt.Errorf("%s is no program: it cannot be executed", p.Path)
 	}
 	if i := slices.IndexFunc(all, func(o Plugin) bool { return o.Name() == name && o.Folder != "" }); i >= 0 {
-		return p, fmt.Errorf("plugin %s is installed in %s; `launch plugins remove %s` removes it first", name, all[i].Folder, name)
+		return p, fmt.Errorf("plugin %s is installed in %s; `launch plugins remove %s` removes it first", name,
+			all[i].Folder, name)
 	}
 	return p, nil
 }
@@ -500,10 +506,11 @@ func copyTree(ctx context.Context, from, to string) error {
 	})
 }
 
-// stays reports whether a link in a folder leads to somewhere in it. A link's text with ".." after a name does not count: what it leads
-// to depends on other links.
+// stays reports whether a link in a folder leads to somewhere in it. A link's text with ".." after a name does not
+// count: what it leads to depends on other links.
 func stays(rel, link string) bool {
-	return !filepath.IsAbs(link) && filepath.Clean(link) == link && filepath.IsLocal(filepath.Join(filepath.Dir(rel), link))
+	return !filepath.IsAbs(link) && filepath.Clean(link) == link &&
+		filepath.IsLocal(filepath.Join(filepath.Dir(rel), link))
 }
 
 // copyFile copies a file with its time: Python compares that of a source with its compiled one.
@@ -520,7 +527,8 @@ func copyFile(ctx context.Context, from, to string, info fs.FileInfo) error {
 }
 
 // writeFile makes a file of what a reader has, which may be most bytes.
-func writeFile(ctx context.Context, open func(string, int, fs.FileMode) (*os.File, error), to string, in io.Reader, mode fs.FileMode,
+func writeFile(ctx context.Context, open func(string, int, fs.FileMode) (*os.File, error), to string,
+	in io.Reader, mode fs.FileMode,
 	most int64) error {
 	perm := fs.FileMode(0o644)
 	if mode&0o111 != 0 {

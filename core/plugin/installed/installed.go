@@ -1,8 +1,10 @@
-// Package installed keeps the plugins by other authors that the user has installed or trusted, each pinned by its checksums.
+// Package installed keeps the plugins by other authors that the user has installed or trusted, each pinned by its
+// checksums.
 //
-// Nothing is run because it has the right name: launch starts a program of another author's only if it is in the index, which
-// `launch plugins install` and `launch plugins trust` write, and only while its files are those that were pinned. The index also
-// holds the manifests, so that choosing a plugin starts no process and opens one file, however many plugins there are.
+// Nothing is run because it has the right name: launch starts a program of another author's only if it is in the
+// index, which `launch plugins install` and `launch plugins trust` write, and only while its files are those that
+// were pinned. The index also holds the manifests, so that choosing a plugin starts no process and opens one file,
+// however many plugins there are.
 package installed
 
 import (
@@ -134,8 +136,9 @@ func (s *Store) read() ([]Plugin, error) {
 	case err != nil:
 		return nil, fmt.Errorf("reading the list of installed plugins %s: %w", s.Index, err)
 	case doc.Version > version:
-		return nil, fmt.Errorf("the list of installed plugins %s has format %d, and this launch reads format %d: update launch",
-			s.Index, doc.Version, version)
+		return nil,
+			fmt.Errorf("the list of installed plugins %s has format %d, and this launch reads format %d: update launch",
+				s.Index, doc.Version, version)
 	}
 	slices.SortFunc(doc.Plugins, func(a, b Plugin) int {
 		return cmp.Or(strings.Compare(a.Name(), b.Name()), strings.Compare(a.Path, b.Path))

@@ -50,7 +50,8 @@ func store(t *testing.T) *Store {
 	t.Helper()
 	top := t.TempDir()
 	return &Store{
-		Dir: filepath.Join(top, "plugins"), Index: filepath.Join(top, "config", "plugins.json"), Cache: filepath.Join(top, "state", "plugins.json"),
+		Dir: filepath.Join(top, "plugins"), Index: filepath.Join(top, "config", "plugins.json"),
+		Cache:    filepath.Join(top, "state", "plugins.json"),
 		Reserved: func() []string { return []string{"builtin"} }, Protocol: 1, MayRun: private.CheckFile,
 		Ask: func(_ context.Context, path string) (plugin.Manifest, error) {
 			b, err := os.ReadFile(path)
@@ -97,13 +98,15 @@ func tree(t *testing.T, dir string) (out []string) {
 
 func TestInstallAndRemove(t *testing.T) {
 	s, src := store(t), t.TempDir()
-	write(t, src, map[string]string{"launch-plugin-a*": "1", "b/launch-plugin-b*": "1", "b/data/x.txt": "x", "b/.git/config": "g"})
+	write(t, src, map[string]string{"launch-plugin-a*": "1", "b/launch-plugin-b*": "1", "b/data/x.txt": "x",
+		"b/.git/config": "g"})
 	must(t, os.Symlink("data/x.txt", filepath.Join(src, "b", "link")))
 	a, b := install(t, s, filepath.Join(src, "launch-plugin-a")), install(t, s, filepath.Join(src, "b"))
 	if a.Files != 1 || b.Files != 3 {
 		t.Errorf("%d and %d files", a.Files, b.Files)
 	}
-	if got := tree(t, s.Dir); !slices.Equal(got, []string{"a/1/launch-plugin-a", "a/1.json", "b/1/data/x.txt", "b/1/launch-plugin-b",
+	if got := tree(t, s.Dir); !slices.Equal(got, []string{"a/1/launch-plugin-a", "a/1.json", "b/1/data/x.txt",
+		"b/1/launch-plugin-b",
 		"b/1/link", "b/1.json"}) {
 		t.Errorf("it installed %v", got)
 	}
@@ -114,7 +117,8 @@ func TestInstallAndRemove(t *testing.T) {
 	if r := install(t, s, filepath.Join(src, "b")); r.Before != "1" || r.Plugin.Manifest.Version != "2" {
 		t.Errorf("again: %+v", r)
 	}
-	if got := tree(t, filepath.Join(s.Dir, "b")); !slices.Equal(got, []string{"2/data/x.txt", "2/launch-plugin-b", "2/link", "2.json"}) {
+	if got := tree(t, filepath.Join(s.Dir, "b")); !slices.Equal(got, []string{"2/data/x.txt", "2/launch-plugin-b",
+		"2/link", "2.json"}) {
 		t.Errorf("again, it installed %v", got)
 	}
 	if got := names(t, s); !slices.Equal(got, []string{"a 1", "b 2"}) {
@@ -124,7 +128,8 @@ func TestInstallAndRemove(t *testing.T) {
 	mine := write(t, filepath.Join(s.Dir, "b", "2"), map[string]string{"data/x.txt": "mine", "data/y.txt": "mine"})
 	r, err := s.Remove("b")
 	must(t, err)
-	if len(r.Left) != 2 || !strings.HasPrefix(r.Left[0], mine+"/data/x.txt: it was changed") || !strings.Contains(r.Left[1], "y.txt: it was added") {
+	if len(r.Left) != 2 || !strings.HasPrefix(r.Left[0], mine+"/data/x.txt: it was changed") ||
+		!strings.Contains(r.Left[1], "y.txt: it was added") {
 		t.Errorf("it left %q", r.Left)
 	}
 	if got := tree(t, filepath.Join(s.Dir, "b")); !slices.Equal(got, []string{"2/data/x.txt", "2/data/y.txt"}) {
@@ -144,18 +149,22 @@ func TestInstallAndRemove(t *testing.T) {
 func TestRefusedSources(t *testing.T) {
 	s, src := store(t), t.TempDir()
 	write(t, src, map[string]string{
-		"tool*": "1", "launch-plugin-text": "1", "launch-plugin-builtin*": "1", "launch-plugin-a b*": "1", "none/x": "", "go/go.mod": "",
-		"two/launch-plugin-x*": "", "two/launch-plugin-y*": "", "out/launch-plugin-o*": "", "wrong.whl": "", "bad.tar.gz": "x",
+		"tool*": "1", "launch-plugin-text": "1", "launch-plugin-builtin*": "1", "launch-plugin-a b*": "1",
+		"none/x": "", "go/go.mod": "",
+		"two/launch-plugin-x*": "", "two/launch-plugin-y*": "", "out/launch-plugin-o*": "", "wrong.whl": "",
+		"bad.tar.gz": "x",
 	})
 	must(t, os.Symlink("../tool", filepath.Join(src, "out", "link")))
 	for from, says := range map[string]string{
 		"tool": "is named launch-plugin-NAME, and this one \"tool\"", "launch-plugin-text": "chmod +x",
 		"launch-plugin-builtin": "is built into launch", "launch-plugin-a b": "named launch-plugin-NAME",
 		"none": "has 0 executable programs named launch-plugin-NAME", "go": "go build -o launch-plugin-NAME .",
-		"two": "has 2 executable programs", "out": "leads out of the folder", "wrong.whl": "reading the wheel", "bad.tar.gz": "unpacking",
-		"nothing": "no such file",
+		"two": "has 2 executable programs", "out": "leads out of the folder", "wrong.whl": "reading the wheel",
+		"bad.tar.gz": "unpacking",
+		"nothing":    "no such file",
 	} {
-		if _, err := s.Install(t.Context(), filepath.Join(src, from), Options{}); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := s.Install(t.Context(), filepath.Join(src, from), Options{}); err == nil ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v; want %q", from, err, says)
 		}
 	}
@@ -175,14 +184,18 @@ func TestHalfInstalled(t *testing.T) {
 		"it fell over": func(context.Context, string) (plugin.Manifest, error) {
 			return plugin.Manifest{}, errors.New("it fell over")
 		},
-		`it calls itself "else"`: func(context.Context, string) (plugin.Manifest, error) { return plugin.Manifest{Name: "else"}, nil },
+		`it calls itself "else"`: func(context.Context, string) (plugin.Manifest,
+			error) {
+			return plugin.Manifest{Name: "else"}, nil
+		},
 		"must not write into its own folder": func(ctx context.Context, path string) (plugin.Manifest, error) {
 			os.WriteFile(filepath.Join(filepath.Dir(path), "cache"), nil, 0o600)
 			return answers(ctx, path)
 		},
 	} {
 		s.Ask = ask
-		if _, err := s.Install(t.Context(), filepath.Join(src, "p"), Options{}); err == nil || !strings.Contains(err.Error(), why) {
+		if _, err := s.Install(t.Context(), filepath.Join(src, "p"), Options{}); err == nil ||
+			!strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", why, err)
 		}
 		if got := append(tree(t, s.Dir), names(t, s)...); len(got) > 0 {
@@ -198,13 +211,15 @@ func TestHalfInstalled(t *testing.T) {
 		t.Errorf("a half installation is listed: %v, %v", got, s.Interrupted())
 	}
 	install(t, s, filepath.Join(src, "p"))
-	if got := tree(t, s.Dir); len(s.Interrupted()) > 0 || !slices.Equal(got, []string{"p/1/launch-plugin-p", "p/1/x", "p/1.json"}) {
+	if got := tree(t, s.Dir); len(s.Interrupted()) > 0 || !slices.Equal(got, []string{"p/1/launch-plugin-p",
+		"p/1/x", "p/1.json"}) {
 		t.Errorf("left %v, %v", got, s.Interrupted())
 	}
 	if unlock, err := s.lock(); err != nil {
 		t.Error(err)
 	} else {
-		if _, err := s.Install(t.Context(), filepath.Join(src, "p"), Options{}); err == nil || !strings.Contains(err.Error(), "another launch") {
+		if _, err := s.Install(t.Context(), filepath.Join(src, "p"), Options{}); err == nil ||
+			!strings.Contains(err.Error(), "another launch") {
 			t.Errorf("two at once: %v", err)
 		}
 		unlock()
@@ -219,17 +234,26 @@ func TestChanged(t *testing.T) {
 		do   func(dir string) error
 		says string
 	}{
-		"the program": {func(dir string) error { return os.WriteFile(dir+"/launch-plugin-p", []byte("2"), 0o755) }, "launch-plugin-p has changed"},
+		"the program": {func(dir string) error {
+			return os.WriteFile(dir+"/launch-plugin-p", []byte("2"),
+				0o755)
+		}, "launch-plugin-p has changed"},
 		"a file, with its time put back": {func(dir string) error {
 			info, err := os.Stat(dir + "/x")
 			must(t, err)
 			must(t, os.WriteFile(dir+"/x", []byte("y"), 0o644))
 			return os.Chtimes(dir+"/x", info.ModTime(), info.ModTime())
 		}, "x has changed"},
-		"a file more":      {func(dir string) error { return os.WriteFile(dir+"/sitecustomize.py", nil, 0o644) }, "sitecustomize.py was added"},
-		"a file less":      {func(dir string) error { return os.Remove(dir + "/x") }, "x is missing"},
-		"a link elsewhere": {func(dir string) error { os.Remove(dir + "/link"); return os.Symlink("/etc/passwd", dir+"/link") }, "link has changed"},
-		"the list":         {func(dir string) error { return os.WriteFile(dir+".json", []byte("[]"), 0o600) }, "1.json has changed"},
+		"a file more": {func(dir string) error { return os.WriteFile(dir+"/sitecustomize.py", nil, 0o644) },
+			"sitecustomize.py was added"},
+		"a file less": {func(dir string) error { return os.Remove(dir + "/x") }, "x is missing"},
+		"a link elsewhere": {func(dir string) error {
+			os.Remove(dir + "/link")
+			return os.Symlink("/etc/passwd",
+				dir+"/link")
+		}, "link has changed"},
+		"the list": {func(dir string) error { return os.WriteFile(dir+".json", []byte("[]"), 0o600) },
+			"1.json has changed"},
 		"no list":          {func(dir string) error { return os.Remove(dir + ".json") }, "1.json is missing"},
 		"others may write": {func(dir string) error { return os.Chmod(dir+"/x", 0o666) }, "others can write to"},
 		"all gone":         {os.RemoveAll, "is gone; `launch plugins remove p`"},
@@ -239,7 +263,8 @@ func TestChanged(t *testing.T) {
 			p := install(t, s, filepath.Join(src, "p")).Plugin
 			must(t, s.Verify(t.Context(), p)) // remembered from here on
 			must(t, tt.do(p.Folder))
-			if err := s.Verify(t.Context(), p); err == nil || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "plugin p is not run") {
+			if err := s.Verify(t.Context(), p); err == nil || !strings.Contains(err.Error(), tt.says) ||
+				!strings.Contains(err.Error(), "plugin p is not run") {
 				// The list is only read once a file has changed: it says nothing by itself.
 				if name != "the list" && name != "no list" || err != nil {
 					t.Errorf("it is %v", err)
@@ -319,7 +344,8 @@ func TestFilesAreReadOnce(t *testing.T) {
 
 func TestTrust(t *testing.T) {
 	settle(t)
-	s, dir := store(t), write(t, t.TempDir(), map[string]string{"launch-plugin-a*": "1", "launch-plugin-builtin*": "", "launch-plugin-text": "",
+	s, dir := store(t), write(t, t.TempDir(), map[string]string{"launch-plugin-a*": "1",
+		"launch-plugin-builtin*": "", "launch-plugin-text": "",
 		"other/launch-plugin-a*": "9", "launch-plugin-b*": "1"})
 	dirs := []string{dir, filepath.Join(dir, "other")}
 	strangers := func() string {
@@ -350,7 +376,8 @@ func TestTrust(t *testing.T) {
 	}
 	must(t, os.WriteFile(path, []byte("2"), 0o755))
 	var changed *Changed
-	if err := s.Verify(t.Context(), r.Plugin); !errors.As(err, &changed) || changed.File != path || !strings.Contains(err.Error(), "since you trusted it") {
+	if err := s.Verify(t.Context(), r.Plugin); !errors.As(err, &changed) || changed.File != path ||
+		!strings.Contains(err.Error(), "since you trusted it") {
 		t.Errorf("changed: %v", err)
 	}
 	r, err = s.Trust(t.Context(), "a")
@@ -401,7 +428,8 @@ func tarOf(t *testing.T, path string, entries ...entry) string {
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
 	for _, e := range entries {
-		must(t, w.WriteHeader(&tar.Header{Name: e.name, Size: int64(len(e.text)), Mode: 0o6777, Typeflag: e.kind, Linkname: e.link}))
+		must(t, w.WriteHeader(&tar.Header{Name: e.name, Size: int64(len(e.text)), Mode: 0o6777, Typeflag: e.kind,
+			Linkname: e.link}))
 		_, err := w.Write([]byte(e.text))
 		must(t, err)
 	}
@@ -434,10 +462,12 @@ func zipOf(t *testing.T, path string, entries ...entry) string {
 
 func TestArchives(t *testing.T) {
 	dir := t.TempDir()
-	whole := []entry{{name: "p-1/launch-plugin-p", text: "1", kind: tar.TypeReg}, {name: "p-1/sub/x", text: "x", kind: tar.TypeReg},
+	whole := []entry{{name: "p-1/launch-plugin-p", text: "1", kind: tar.TypeReg}, {name: "p-1/sub/x", text: "x",
+		kind: tar.TypeReg},
 		{name: "p-1/sub/link", link: "../launch-plugin-p", kind: tar.TypeSymlink}}
 	flat := []entry{{name: "./launch-plugin-p", text: "1", kind: tar.TypeReg}}
-	for _, path := range []string{tarOf(t, dir+"/a.tar.gz", whole...), tarOf(t, dir+"/b.tgz", flat...), zipOf(t, dir+"/c.zip", whole...)} {
+	for _, path := range []string{tarOf(t, dir+"/a.tar.gz", whole...), tarOf(t, dir+"/b.tgz", flat...), zipOf(t,
+		dir+"/c.zip", whole...)} {
 		s := store(t)
 		r := install(t, s, path)
 		must(t, s.Verify(t.Context(), r.Plugin))
@@ -449,15 +479,17 @@ func TestArchives(t *testing.T) {
 	}
 	out := filepath.Join(dir, "out")
 	for name, bad := range map[string][]entry{
-		"climbs":                {{name: "../launch-plugin-p", text: "1", kind: tar.TypeReg}},
-		"absolute":              {{name: out, text: "1", kind: tar.TypeReg}},
-		"a link out":            {{name: "l", link: "/etc", kind: tar.TypeSymlink}},
-		"a link that climbs":    {{name: "l", link: "../..", kind: tar.TypeSymlink}},
-		"a link through a link": {{name: "a", link: ".", kind: tar.TypeSymlink}, {name: "l", link: "a/../x", kind: tar.TypeSymlink}},
-		"a hard link":           {{name: "l", link: "/etc/passwd", kind: tar.TypeLink}},
-		"a device":              {{name: "d", kind: tar.TypeChar}},
-		"a FIFO":                {{name: "d", kind: tar.TypeFifo}},
-		"twice":                 {{name: "launch-plugin-p", text: "1", kind: tar.TypeReg}, {name: "launch-plugin-p", text: "2", kind: tar.TypeReg}},
+		"climbs":             {{name: "../launch-plugin-p", text: "1", kind: tar.TypeReg}},
+		"absolute":           {{name: out, text: "1", kind: tar.TypeReg}},
+		"a link out":         {{name: "l", link: "/etc", kind: tar.TypeSymlink}},
+		"a link that climbs": {{name: "l", link: "../..", kind: tar.TypeSymlink}},
+		"a link through a link": {{name: "a", link: ".", kind: tar.TypeSymlink}, {name: "l", link: "a/../x",
+			kind: tar.TypeSymlink}},
+		"a hard link": {{name: "l", link: "/etc/passwd", kind: tar.TypeLink}},
+		"a device":    {{name: "d", kind: tar.TypeChar}},
+		"a FIFO":      {{name: "d", kind: tar.TypeFifo}},
+		"twice": {{name: "launch-plugin-p", text: "1", kind: tar.TypeReg},
+			{name: "launch-plugin-p", text: "2", kind: tar.TypeReg}},
 	} {
 		s := store(t)
 		paths := []string{tarOf(t, dir+"/bad.tar.gz", bad...)}
@@ -487,7 +519,8 @@ func wheelOf(t *testing.T, dir, script string) string {
 		entry{name: info + "METADATA", text: "Metadata-Version: 2.1\nName: p\nVersion: 1\n"},
 		entry{name: info + "WHEEL", text: "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
 		entry{name: info + "entry_points.txt", text: "[console_scripts]\n" + script + " = p:main\nother = p:main\n"},
-		entry{name: info + "RECORD", text: "p.py,,\n" + info + "METADATA,,\n" + info + "WHEEL,,\n" + info + "entry_points.txt,,\n" + info + "RECORD,,\n"})
+		entry{name: info + "RECORD", text: "p.py,,\n" + info + "METADATA,,\n" + info + "WHEEL,,\n" + info +
+			"entry_points.txt,,\n" + info + "RECORD,,\n"})
 }
 
 // A wheel gets an environment of its own, in which its script runs, and which has no pip.
@@ -522,7 +555,8 @@ func TestPython(t *testing.T) {
 	if err := s.Verify(t.Context(), p); err == nil || !strings.Contains(err.Error(), "evil.pth was added") {
 		t.Errorf("with another .pth file: %v", err)
 	}
-	if _, err := s.Install(t.Context(), wheelOf(t, t.TempDir(), "tool"), o); err == nil || !strings.Contains(err.Error(), "has 0 scripts named") {
+	if _, err := s.Install(t.Context(), wheelOf(t, t.TempDir(), "tool"), o); err == nil ||
+		!strings.Contains(err.Error(), "has 0 scripts named") {
 		t.Errorf("without a script: %v", err)
 	}
 }

@@ -75,8 +75,8 @@ type look struct {
 	fresh bool
 }
 
-// settled is how old a file's last change has to be for its time to tell it from a later one: file systems count in steps,
-// the coarsest in two seconds (FAT). Tests set it.
+// settled is how old a file's last change has to be for its time to tell it from a later one: file systems count in
+// steps, the coarsest in two seconds (FAT). Tests set it.
 var settled = 3 * time.Second
 
 // look lists the plugin's files. It fails where others can write one of them.
@@ -232,11 +232,12 @@ func (p *Plugin) keep(pins []pin) error {
 	return private.WriteFile(p.list(), b, 0o600)
 }
 
-// Verify returns an error if the plugin must not be run: others can write to one of its files, or they are not those that were pinned
-// (then it wraps a [Changed]). Files that were read before, and whose size, place and times are the same since, are not read again.
+// Verify returns an error if the plugin must not be run: others can write to one of its files, or they are not those
+// that were pinned (then it wraps a [Changed]). Files that were read before, and whose size, place and times are the
+// same since, are not read again.
 //
-// It protects from what changed between two uses. It cannot from a process of the same account that exchanges a file in the
-// moment between this and the start.
+// It protects from what changed between two uses. It cannot from a process of the same account that exchanges a file
+// in the moment between this and the start.
 func (s *Store) Verify(ctx context.Context, p Plugin) error {
 	if err := s.MayRun(p.Path); errors.Is(err, fs.ErrNotExist) {
 		return s.gone(p)
@@ -258,8 +259,8 @@ func (s *Store) Verify(ctx context.Context, p Plugin) error {
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("plugin %s is not run: reading its files takes too long; `launch plugins info %s` reads them once, "+
-			"and then they are read only after a change", p.Name(), p.Name())
+		return fmt.Errorf("plugin %s is not run: reading its files takes too long; `launch plugins info %s` reads them "+
+			"once, and then they are read only after a change", p.Name(), p.Name())
 	case err != nil:
 		if changed := (*Changed)(nil); errors.As(err, &changed) {
 			return changed
@@ -277,7 +278,8 @@ func (s *Store) Verify(ctx context.Context, p Plugin) error {
 
 // gone is the error for a plugin whose program is not there.
 func (s *Store) gone(p Plugin) error {
-	return fmt.Errorf("plugin %s is not run: its program %s is gone; `launch plugins remove %s` forgets it", p.Name(), p.Path, p.Name())
+	return fmt.Errorf("plugin %s is not run: its program %s is gone; `launch plugins remove %s` forgets it",
+		p.Name(), p.Path, p.Name())
 }
 
 // changes lists how the files differ from those that were pinned.
@@ -337,7 +339,8 @@ func (s *Store) Files(p Plugin) (int, error) {
 	return len(pinned), err
 }
 
-// memory is the document of [Store.Cache]. Nothing depends on it: without it files are read again, and a line is printed again.
+// memory is the document of [Store.Cache]. Nothing depends on it: without it files are read again, and a line is
+// printed again.
 type memory struct {
 	Verified map[string]string `json:"verified,omitempty"` // by a plugin's path, the stamp of what was found unchanged
 	Told     []string          `json:"told,omitempty"`     // programs that the user was told of

@@ -105,13 +105,15 @@ func (s *Store) script(wheel string) (string, error) {
 		}
 	}
 	if len(found) != 1 {
-		return "", fmt.Errorf("the wheel %s has %d scripts named %sNAME, where one is needed: name it in [project.scripts] of "+
-			"pyproject.toml", filepath.Base(wheel), len(found), Prefix)
+		return "",
+			fmt.Errorf("the wheel %s has %d scripts named %sNAME, where one is needed: name it in [project.scripts] of "+
+				"pyproject.toml", filepath.Base(wheel), len(found), Prefix)
 	}
 	return s.nameOf(found[0])
 }
 
-// A pip builds and installs wheels. It lies in an environment that lasts as long as the installation, so that the plugin's own has none.
+// A pip builds and installs wheels. It lies in an environment that lasts as long as the installation, so that the
+// plugin's own has none.
 type pip struct {
 	o      Options
 	work   string
