@@ -196,7 +196,7 @@ func (r *Reading) understand(o Options, args []string) bool {
 		r.unread = err
 		return true // a plugin that the user names may know it
 	}
-	r.program = &prog
+	r.program, r.Command.Texts = &prog, prog.Texts
 	r.AsksForHelp = slices.ContainsFunc(prog.Args, func(a string) bool { return a == "-h" || a == "--help" })
 	return !r.AsksForHelp // with these the program only prints its usage
 }

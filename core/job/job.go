@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/config/command"
 )
 
 // A Command is a training command as typed after "launch --".
@@ -21,6 +22,13 @@ type Command struct {
 	Devices int `json:"devices,omitempty"`
 	// Sources are the Python files that a plugin asked for (plugin.Need), as launch has read them.
 	Sources []config.PythonSource `json:"sources,omitempty"`
+	// Texts are the shell scripts that the command names, as launch has first read them.
+	Texts []command.Text `json:"texts,omitempty"`
+}
+
+// Program reads what the command runs. A shell script that it names is taken as it was first read.
+func (c Command) Program() (command.Prog, error) {
+	return command.Program(c.Args, c.Env, c.Dir, c.Texts...)
 }
 
 // Source returns the Python file at an absolute path, or nil if it was not read yet.

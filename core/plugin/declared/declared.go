@@ -261,7 +261,7 @@ type reading struct {
 
 // open finds the declaration and reads the documents. The error may be a [plugin.Need].
 func open(c job.Command) (*reading, error) {
-	prog, err := command.Program(c.Args, c.Env, c.Dir)
+	prog, err := c.Program()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", plugin.ErrNotMine, err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/internal/wire"
 )
@@ -39,9 +40,17 @@ const socketDir = "PLUGIN_UNIX_SOCKET_DIR"
 
 // told is the command as the plugin is told of it: with those variables of the environment that its manifest lists.
 func (s Source) told(c job.Command) job.Command {
-	c.Env = s.Manifest.Environ(c.Env, c.Args)
+	words := slices.Clone(c.Args)
+	for _, t := range c.Texts { // a shell names a variable without $ in arithmetic
+		for _, name := range identifier.FindAllString(t.Text, -1) {
+			words = append(words, "$"+name)
+		}
+	}
+	c.Env = s.Manifest.Environ(c.Env, words)
 	return c
 }
+
+var identifier = lazy.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
 
 // ServeMain is called first thing in main. It returns at once unless this process was started to be one of the
 // built-in plugins; then it never returns.

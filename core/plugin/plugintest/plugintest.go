@@ -27,7 +27,6 @@ import (
 	"testing"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -143,7 +142,7 @@ func marked(t testing.TB, p plugin.Plugin, c job.Command) {
 		t.Errorf("the manifest lacks a name, a version or what it is about: %+v", m)
 	}
 	survives(t, &m)
-	prog, err := command.Program(c.Args, c.Env, c.Dir)
+	prog, err := c.Program()
 	if err != nil {
 		t.Fatalf("%q is no Python command: %v", c.Args, err)
 	}
@@ -188,7 +187,7 @@ type finder struct {
 func (f finder) Devices() int { return 1 }
 
 func (f finder) Sources(ctx context.Context, paths []string) []config.PythonSource {
-	prog, err := command.Program(f.command.Args, f.command.Env, f.command.Dir)
+	prog, err := f.command.Program()
 	if err != nil {
 		f.t.Fatal(err)
 	}
