@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -33,7 +34,7 @@ type Subject struct {
 // limited reports whether launch limits the job's memory on a CPU and so sets its heap ([python.SteadyHeap]).
 func Of(j *job.Job, d *gpu.Device, limited bool) Subject {
 	s := Subject{job: j, machine: machineOf(j.Command.Env, d, limited), program: programOf(j), project: digest(j.Command.Dir)}
-	if prog, err := j.Command.Program(); err == nil {
+	if prog, err := command.Program(j.Command.Args, j.Command.Env, j.Command.Dir); err == nil {
 		p := python.Of(prog, j.Command.Env)
 		s.python = digest(p.Interpreter)
 		if d != nil {

@@ -261,7 +261,7 @@ type reading struct {
 
 // open finds the declaration and reads the documents. The error may be a [plugin.Need].
 func open(c job.Command) (*reading, error) {
-	prog, err := c.Program()
+	prog, err := command.Program(c.Args, c.Env, c.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", plugin.ErrNotMine, err)
 	}

@@ -377,12 +377,12 @@ func programs(dir string, searched *[]os.FileInfo) (paths []string) {
 // prefix of the file name of a plugin of somebody else's.
 const prefix = "launch-plugin-"
 
-// Pick returns the first source that bears a mark of the command.
-func Pick(sources []Source, seen plugin.Seen) (Source, bool) {
+// Matching returns the sources that bear a mark of the command, in their order.
+func Matching(sources []Source, seen plugin.Seen) (out []Source) {
 	for _, s := range sources {
 		if slices.ContainsFunc(s.Manifest.Marks, func(m plugin.Mark) bool { return m.Matches(seen) }) {
-			return s, true
+			out = append(out, s)
 		}
 	}
-	return Source{}, false
+	return out
 }
