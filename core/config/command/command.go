@@ -133,7 +133,6 @@ type Prog struct {
 	Port   string // where its launcher has the ranks meet; "" where it chooses one itself or is not told
 	words  []word // of Args
 	all    []word // if Shell, all words of the command that runs the program
-	end    int    // if Shell, the offset in Argv[First] after the script's name
 	env    []string
 	start  string // the folder that the command is started in
 }

@@ -237,24 +237,8 @@ func (s *script) substitute(w io.Writer, c *syntax.CmdSubst) error {
 
 // pathOf evaluates the commands that only rewrite paths: dirname, basename, realpath, readlink -f, pwd, cd DIR && pwd.
 func (s *script) pathOf(stmts []*syntax.Stmt) (text string, ok bool) {
-	if len(stmts) == 2 || len(stmts) == 1 { // cd DIR && pwd, cd DIR; pwd
-		var before, then *syntax.Stmt
-		if and, is := stmts[0].Cmd.(*syntax.BinaryCmd); is && len(stmts) == 1 && and.Op == syntax.AndStmt {
-			before, then = and.X, and.Y
-		} else if len(stmts) == 2 {
-			before, then = stmts[0], stmts[1]
-		}
-		if before != nil {
-			cd, ok1 := s.pure(before)
-			pwd, ok2 := s.pure(then)
-			if !ok1 || !ok2 || len(cd) < 2 || cd[0] != "cd" || pwd[0] != "pwd" || len(pwd) > 2 {
-				return "", false
-			}
-			if cd = withoutDashes(cd[1:]); len(cd) != 1 || s.prog.Dir == "" {
-				return "", false
-			}
-			return s.real(resolve(s.prog.Dir, cd[0]), len(pwd) == 2)
-		}
+	if before, then := pair(stmts); before != nil {
+		return s.pwdIn(before, then)
 	}
 	if len(stmts) != 1 {
 		return "", false
@@ -281,6 +265,32 @@ func (s *script) pathOf(stmts []*syntax.Stmt) (text string, ok bool) {
 		return strings.Join(rest, " "), true
 	}
 	return "", false
+}
+
+// pair returns the two statements of "a && b" and of "a; b", or nil.
+func pair(stmts []*syntax.Stmt) (first, second *syntax.Stmt) {
+	switch len(stmts) {
+	case 1:
+		if and, ok := stmts[0].Cmd.(*syntax.BinaryCmd); ok && and.Op == syntax.AndStmt {
+			return and.X, and.Y
+		}
+	case 2:
+		return stmts[0], stmts[1]
+	}
+	return nil, nil
+}
+
+// pwdIn evaluates cd DIR && pwd.
+func (s *script) pwdIn(before, then *syntax.Stmt) (text string, ok bool) {
+	cd, ok1 := s.pure(before)
+	pwd, ok2 := s.pure(then)
+	if !ok1 || !ok2 || len(cd) < 2 || cd[0] != "cd" || pwd[0] != "pwd" || len(pwd) > 2 || s.prog.Dir == "" {
+		return "", false
+	}
+	if cd = withoutDashes(cd[1:]); len(cd) != 1 {
+		return "", false
+	}
+	return s.real(resolve(s.prog.Dir, cd[0]), len(pwd) == 2)
 }
 
 // real returns a path, with links resolved if that is wanted.
