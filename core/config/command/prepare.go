@@ -365,9 +365,9 @@ func (s *script) assigns(list []*syntax.Assign, exported bool) error {
 // value is what an assignment sets. known is false if only the shell knows.
 func (s *script) value(a *syntax.Assign, was expand.Variable) (v expand.Variable, known bool, err error) {
 	if a.Array != nil {
-		v = expand.Variable{Set: true, Kind: expand.Indexed}
+		v = expand.Variable{Set: true, Kind: expand.Indexed, List: []string{}}
 		if a.Append && was.Kind == expand.Indexed {
-			v.List = slices.Clone(was.List)
+			v.List = append(v.List, was.List...)
 		} else if a.Append && was.Set {
 			v.List = []string{was.Str}
 		}

@@ -69,6 +69,9 @@ python ${SCRIPT_DIR}/train.py --here "$BASH_SOURCE"
 	{name: "a default that is assigned", text: ": ${PORT:=29500}\npython train.py $PORT\n", args: []string{"train.py", "29500"}},
 	{name: "the environment of one command", text: "CUDA_VISIBLE_DEVICES=1,0 python -u train.py a\n", args: []string{"-u", "train.py", "a"}},
 
+	{name: "empty lists", text: "A=()\npython train.py \"$@\" \"${A[@]}\" \"${@:2}\" a\n", args: []string{"train.py", "a"}},
+	{name: "a part of a list", text: "python train.py \"${@:2}\"\n", typed: []string{"bash", "run.sh", "x", "a b", "c"}, args: []string{"train.py", "a b", "c"}},
+
 	{name: "two programs", text: "python a.py\npython b.py\n"},
 	{name: "a loop", text: "for s in 1 2; do python train.py $s; done\n"},
 	{name: "in the background", text: "python train.py &\nwait\n"},
@@ -85,6 +88,7 @@ python ${SCRIPT_DIR}/train.py --here "$BASH_SOURCE"
 	{name: "a usage", text: "if [ $# -lt 1 ]; then echo usage; exit 1; fi\npython train.py\n"},
 	{name: "one of two", text: "python train.py || python train.py --small\n"},
 	{name: "of bash in sh", text: "A=(1 2)\npython train.py ${A[@]}\n", typed: []string{"sh", "run.sh"}},
+	{name: "a line that goes on after the end", text: "python train.py a \\"},
 	{name: "random", text: "python train.py --port $((20000 + RANDOM % 100))\n"},
 }
 

@@ -18,7 +18,9 @@ import (
 
 // Get implements [expand.Environ]. A variable that only the shell would know is noted in s.guess.
 func (s *script) Get(name string) expand.Variable {
-	list := func(l []string) expand.Variable { return expand.Variable{Set: true, Kind: expand.Indexed, List: l} }
+	list := func(l []string) expand.Variable { // expand makes one empty word of a list that is nil
+		return expand.Variable{Set: true, Kind: expand.Indexed, List: append([]string{}, l...)}
+	}
 	text := func(t string) expand.Variable { return expand.Variable{Set: true, Kind: expand.String, Str: t} }
 	if s.unknown[name] {
 		s.guessed("$" + name)
@@ -199,6 +201,9 @@ func (s *script) words(ws []*syntax.Word) ([]word, error) {
 		if s.guess != "" {
 			return nil, notUnderstood("%s, which only the shell knows", s.guess)
 		}
+		if doubtful(w) && slices.Contains(fields, "") || strings.HasSuffix(w.Lit(), `\`) {
+			return nil, notUnderstood("a word that shells read in different ways")
+		}
 		if len(fields) != 1 && slices.Contains([]string{"zsh", "ksh"}, s.name) {
 			return nil, notUnderstood("a word of %s that is not one argument", s.name)
 		}
@@ -207,6 +212,16 @@ func (s *script) words(ws []*syntax.Word) ([]word, error) {
 		}
 	}
 	return out, nil
+}
+
+// doubtful reports whether a word has a part of a list, such as "${@:2}", which is no word at all where the part is empty.
+func doubtful(w *syntax.Word) (found bool) {
+	syntax.Walk(w, func(n syntax.Node) bool {
+		p, ok := n.(*syntax.ParamExp)
+		found = found || ok && (p.Slice != nil || p.Repl != nil || p.Exp != nil) && (p.Index != nil || p.Param != nil && p.Param.Value == "@")
+		return !found
+	})
+	return found
 }
 
 // match reports whether a word matches a pattern. certain is false if only the shell knows.
