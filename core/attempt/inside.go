@@ -62,7 +62,7 @@ func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 
 // unreachable returns why no hook can run in the program, as far as its command shows, or "".
 func unreachable(a *attempt) string {
-	prog, err := a.command.Program()
+	prog, err := a.command.Prog()
 	if err != nil { // an unknown command may well start a Python
 		return ""
 	}

@@ -153,7 +153,7 @@ func (x *Executor) askToSave(a attempt, state oom.State, pid int) (asked, stops 
 	if x.Job == nil || x.Job.Save.Signal == "" || pid <= 0 || state.Iteration < 0 {
 		return false, false
 	}
-	prog, err := a.command.Program()
+	prog, err := a.command.Prog()
 	if err != nil || !prog.Direct() { // a launcher or a shell would end at the signal
 		return false, false
 	}

@@ -39,7 +39,7 @@ func (x *Executor) waitForPort(ctx context.Context, c job.Command) {
 
 // meetingPort returns the port that a command fixes for its ranks; "" for none.
 func meetingPort(c job.Command) string {
-	prog, err := c.Program()
+	prog, err := c.Prog()
 	if err != nil {
 		return ""
 	}

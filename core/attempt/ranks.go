@@ -137,7 +137,7 @@ func localRanks(j job.Job) int {
 		return 0
 	}
 	n := int(j.Batch.Ranks)
-	if prog, err := j.Command.Program(); err == nil {
+	if prog, err := j.Command.Prog(); err == nil {
 		for _, l := range prog.Launchers {
 			if per, _ := l.PerNode(j.Command.Devices); per > 0 {
 				n = per

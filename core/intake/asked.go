@@ -59,7 +59,7 @@ type document struct {
 
 func newAsking(j *job.Job) (*asking, error) {
 	a := &asking{job: j, taken: map[config.Address]string{}}
-	prog, err := j.Command.Program()
+	prog, err := j.Command.Prog()
 	if err != nil {
 		return nil, fmt.Errorf("reading the command: %w", err)
 	}

@@ -26,8 +26,8 @@ type Command struct {
 	Texts []command.Text `json:"texts,omitempty"`
 }
 
-// Program reads what the command runs. A shell script that it names is taken as it was first read.
-func (c Command) Program() (command.Prog, error) {
+// Prog reads what the command runs. A shell script that it names is taken as it was first read.
+func (c Command) Prog() (command.Prog, error) {
 	return command.Program(c.Args, c.Env, c.Dir, c.Texts...)
 }
 

@@ -27,7 +27,7 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 	if len(edits) == 0 {
 		return out, nil
 	}
-	prog, err := j.Command.Program()
+	prog, err := j.Command.Prog()
 	if err != nil {
 		return nil, fmt.Errorf("rewriting the command: %w", err)
 	}

@@ -52,7 +52,7 @@ func (x *checkout) Job() *job.Job { return x.job }
 
 // open reads a command of this family. The error is a [plugin.Need] until launch has read the project's files.
 func open(c job.Command) (*checkout, error) {
-	prog, err := c.Program()
+	prog, err := c.Prog()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", plugin.ErrNotMine, err)
 	}

@@ -181,7 +181,7 @@ func (r *recipe) tried(j *job.Job, edits []config.Edit) (*recipe, error) {
 	if err != nil {
 		return nil, err
 	}
-	prog, err := made.Command.Program()
+	prog, err := made.Command.Prog()
 	if err != nil {
 		return nil, err
 	}

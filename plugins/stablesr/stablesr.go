@@ -105,7 +105,7 @@ func (r *recipe) job(c job.Command) (j *job.Job, err error) {
 
 // readCommand reads a command, or says that it is of another family.
 func readCommand(c job.Command) (*recipe, error) {
-	prog, err := c.Program()
+	prog, err := c.Prog()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", plugin.ErrNotMine, err)
 	}

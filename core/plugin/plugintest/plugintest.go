@@ -142,7 +142,7 @@ func marked(t testing.TB, p plugin.Plugin, c job.Command) {
 		t.Errorf("the manifest lacks a name, a version or what it is about: %+v", m)
 	}
 	survives(t, &m)
-	prog, err := c.Program()
+	prog, err := c.Prog()
 	if err != nil {
 		t.Fatalf("%q is no Python command: %v", c.Args, err)
 	}
@@ -187,7 +187,7 @@ type finder struct {
 func (f finder) Devices() int { return 1 }
 
 func (f finder) Sources(ctx context.Context, paths []string) []config.PythonSource {
-	prog, err := f.command.Program()
+	prog, err := f.command.Prog()
 	if err != nil {
 		f.t.Fatal(err)
 	}

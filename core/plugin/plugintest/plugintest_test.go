@@ -39,7 +39,7 @@ var options = []config.Option{{Names: []string{"--batch"}}, {Names: []string{"--
 
 // settings are the options as the program would read them.
 func settings(c job.Command) (map[string]int64, error) {
-	prog, err := c.Program()
+	prog, err := c.Prog()
 	if err != nil || filepath.Base(prog.Script) != "train.py" {
 		return nil, plugin.ErrNotMine
 	}
