@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/attempt"
-	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/nodes"
@@ -60,7 +59,7 @@ func (s settings) place(c job.Command) (at nodes.Place, err error) {
 
 // nodeOf returns which node a command's launcher or Slurm takes this machine for, and how many there are.
 func nodeOf(c job.Command) (node, count string) {
-	if prog, err := command.Program(c.Args, c.Env, c.Dir); err == nil {
+	if prog, err := c.Prog(); err == nil {
 		node = prog.Node
 		for _, l := range prog.Launchers {
 			if l.Nodes > 0 {

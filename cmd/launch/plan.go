@@ -109,6 +109,9 @@ func planTyped(p *intake.Reading, say ui.Printer, asJSON bool) error {
 		} else {
 			say.Line("launch does not recognise this command (%s): it would run as typed; an out-of-memory would be "+
 				"explained", p.Why())
+			if hint := declareHint(p); hint != "" {
+				say.Line("%s", hint)
+			}
 		}
 	}
 	if p.Failed {

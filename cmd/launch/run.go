@@ -119,6 +119,9 @@ func asTyped(ctx context.Context, s settings, p *intake.Reading, say ui.Printer)
 	}
 	if !p.AsksForHelp && !p.Explained && (s.Expects || !s.Quiet && p.NamesRecipe()) {
 		say.Warn("launch does not recognise this command (%s): it runs as typed, once, without changes", p.Why())
+		if hint := declareHint(p); hint != "" {
+			say.Line("%s", hint)
+		}
 	}
 	rec, err := record.In(s.State).Create(time.Now())
 	if err != nil {
@@ -169,6 +172,9 @@ func explainTyped(s settings, p *intake.Reading, say ui.Printer, x *attempt.Exec
 		e.Clues.Limit = s.Limit()
 		e.Advise(nil)
 		say.Unrecognised(e, out.Cause, p.Why())
+		if hint := declareHint(p); hint != "" {
+			say.Line("%s", hint)
+		}
 	}
 	if in := out.Inside; in != nil && (!s.Quiet || !in.Hook.Taken()) {
 		x.BreakLine()
@@ -178,7 +184,8 @@ func explainTyped(s settings, p *intake.Reading, say ui.Printer, x *attempt.Exec
 
 // view returns the first plan of a command, for printing.
 func view(p *intake.Reading) ui.View {
-	v := ui.View{Run: p.Run, Device: p.Room.Device, Warnings: p.Warnings, Truths: p.Job.Truths}
+	v := ui.View{Run: p.Run, Device: p.Room.Device, Warnings: p.Warnings, Truths: p.Job.Truths,
+		Declaration: p.Declaration}
 	v.Plan, v.Stop = p.Run.First()
 	return v
 }

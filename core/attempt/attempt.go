@@ -147,6 +147,7 @@ type attempt struct {
 	unheard string                // why the program cannot report its memory
 	unasked bool                  // nobody asked for that report: it is kept only if a request was refused
 	hookDir string                // the folder of its hook, if not dir; removed after the attempt
+	masked  string                // what hides the exit code of the program; "": nothing
 	over    string                // the file that allows a shielded program to end; "": it is not shielded
 	// differs is Setup.Differs for this plan; nil if that does not matter.
 	differs func(oom.State) string

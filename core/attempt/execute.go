@@ -54,6 +54,7 @@ func (x *Executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 		return run.Outcome{}, err
 	}
 	a := x.attemptOf(p, made.Command, started.Command.Dir, dir)
+	x.asFirstRead(&a, started.Command)
 	edits = x.Job.With(edits) // all that the program should report
 	sources, clear, err := x.writeCopies(made, edits)
 	defer clear()
@@ -81,6 +82,24 @@ func (x *Executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 		untaken(&out, a.overlay)
 	}
 	return out, nil
+}
+
+// asFirstRead has an attempt run the shell script of its command as launch first read it, should the file have changed since. typed is
+// the command before it was rewritten.
+func (x *Executor) asFirstRead(a *attempt, typed job.Command) {
+	prog, err := typed.Prog()
+	if err != nil {
+		return
+	}
+	a.masked = prog.Masked
+	path := prog.Changed()
+	if path == "" {
+		return
+	}
+	if slices.Equal(a.command.Args, prog.Typed) {
+		a.command.Args = prog.Argv
+	}
+	x.Report.Warn("%s has changed: this attempt runs its text as launch first read it", path)
 }
 
 // all reports whether a condition holds for every edit.

@@ -7,7 +7,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/private"
@@ -63,7 +62,7 @@ func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 
 // unreachable returns why no hook can run in the program, as far as its command shows, or "".
 func unreachable(a *attempt) string {
-	prog, err := command.Program(a.command.Args, a.command.Env, a.command.Dir)
+	prog, err := a.command.Prog()
 	if err != nil { // an unknown command may well start a Python
 		return ""
 	}

@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/run"
@@ -154,7 +153,7 @@ func (x *Executor) askToSave(a attempt, state oom.State, pid int) (asked, stops 
 	if x.Job == nil || x.Job.Save.Signal == "" || pid <= 0 || state.Iteration < 0 {
 		return false, false
 	}
-	prog, err := command.Program(a.command.Args, a.command.Env, a.command.Dir)
+	prog, err := a.command.Prog()
 	if err != nil || !prog.Direct() { // a launcher or a shell would end at the signal
 		return false, false
 	}

@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
 )
 
@@ -40,7 +39,7 @@ func (x *Executor) waitForPort(ctx context.Context, c job.Command) {
 
 // meetingPort returns the port that a command fixes for its ranks; "" for none.
 func meetingPort(c job.Command) string {
-	prog, err := command.Program(c.Args, c.Env, c.Dir)
+	prog, err := c.Prog()
 	if err != nil {
 		return ""
 	}

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/ranks"
@@ -138,7 +137,7 @@ func localRanks(j job.Job) int {
 		return 0
 	}
 	n := int(j.Batch.Ranks)
-	if prog, err := command.Program(j.Command.Args, j.Command.Env, j.Command.Dir); err == nil {
+	if prog, err := j.Command.Prog(); err == nil {
 		for _, l := range prog.Launchers {
 			if per, _ := l.PerNode(j.Command.Devices); per > 0 {
 				n = per

@@ -197,6 +197,8 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 		}
 	}
 	seen := oom.Seen{Card: watch.Card(), Host: watch.Host(), Inside: a.inside(e.at), Limit: e.limit, Resident: e.exit.MaxRSS, Exit: e.forVerdict()}
+	hidden := a.masked != "" && seen.Exit.Code == 0 && seen.Exit.Signal == 0
+	seen.Exit.Known = seen.Exit.Known && !hidden
 	e.inside = seen.Inside
 	e.verdict, e.state = l.detector.Judge(seen, a.signs), l.detector.State()
 	e.peak, e.is, e.peaks = watch.Peaks()
@@ -205,6 +207,7 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 		e.failure = *said
 	}
 	out := outcome(e, a.signs)
+	out.Lied = out.Lied || hidden && (out.Ending == run.Failed || out.Ending == run.OutOfMemory)
 	if a.unasked && out.Inside != nil && len(out.Inside.Refused) == 0 {
 		out.Inside = nil
 	}

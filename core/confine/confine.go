@@ -20,7 +20,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
 )
 
@@ -55,7 +54,7 @@ type leaf struct {
 func New(j *job.Job) *Roots {
 	r := &Roots{job: j, dir: j.Command.Dir, reads: map[string]place{}, moves: map[string]place{}}
 	r.base(r.dir)
-	if prog, err := command.Program(j.Command.Args, j.Command.Env, j.Command.Dir); err == nil {
+	if prog, err := j.Command.Prog(); err == nil {
 		r.base(prog.Dir)
 		if path := prog.Path(); path != "" {
 			r.base(filepath.Dir(path))
@@ -404,7 +403,7 @@ func (r *Roots) readTexts() {
 	c := r.job.Command
 	var paths []string
 	dirs := []string{r.dir}
-	if prog, err := command.Program(c.Args, c.Env, c.Dir); err == nil {
+	if prog, err := c.Prog(); err == nil {
 		paths, dirs = append(paths, prog.Path()), append(dirs, prog.Dir)
 	}
 	project := func(path string) bool {

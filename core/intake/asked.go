@@ -12,7 +12,6 @@ import (
 	"github.com/agnivade/levenshtein"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
 )
 
@@ -60,7 +59,7 @@ type document struct {
 
 func newAsking(j *job.Job) (*asking, error) {
 	a := &asking{job: j, taken: map[config.Address]string{}}
-	prog, err := command.Program(j.Command.Args, j.Command.Env, j.Command.Dir)
+	prog, err := j.Command.Prog()
 	if err != nil {
 		return nil, fmt.Errorf("reading the command: %w", err)
 	}

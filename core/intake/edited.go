@@ -286,6 +286,10 @@ func (r *Reading) needsPlugin() error {
 	if n := len(r.Warnings); r.Explained && n > 0 {
 		why = r.Warnings[n-1]
 	}
+	declare := ""
+	if r.Declarable() {
+		declare = ", or declare its settings: launch init -- COMMAND"
+	}
 	return fmt.Errorf("--set changes settings of jobs that launch recognises, and it does not recognise this one (%s); "+
-		"change the command instead", why)
+		"change the command instead%s", why, declare)
 }

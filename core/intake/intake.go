@@ -80,9 +80,12 @@ type Reading struct {
 	AsksForHelp bool
 	// Explained: the warnings say why launch changes nothing.
 	Explained bool
+	// Declaration is the path of the file that declares the job's settings, as the user would type it; "" if none does.
+	Declaration string
 
 	other   string        // the plugin's name, if it is by another author
 	program *command.Prog // nil if the command was not understood
+	seeing  *plugin.Seen  // what the marks of plugins see of it, once they were asked
 	unread  error         // why it was not understood
 	ending  chan struct{}
 	source  host.Source // the plugin that is asked
@@ -105,6 +108,11 @@ func (r *Reading) Why() string {
 		return "its plugin failed"
 	}
 	return "no plugin knows it"
+}
+
+// Declarable reports whether a declaration could have launch recognise the command: launch knows its script, and no plugin knows it.
+func (r *Reading) Declarable() bool {
+	return r.Job == nil && r.program != nil && r.program.Kind != command.Code && !r.Failed && !r.Explained && !r.AsksForHelp
 }
 
 // NamesRecipe reports whether an argument looks like the recipe or script of a training. Its user may expect more of
@@ -136,8 +144,8 @@ func (r *Reading) refuse(err error) {
 	r.Job, r.Run, r.Err = nil, nil, err
 }
 
-// Read reads a command that starts in the current folder. It asks at most one plugin. It returns an error only for a
-// wrong setting.
+// Read reads a command that starts in the current folder. It asks one plugin after the other, until one knows the command. It returns an
+// error only for a wrong setting.
 func Read(ctx context.Context, o Options, args []string) (*Reading, error) {
 	r := &Reading{}
 	err := r.read(ctx, o, args)
@@ -151,21 +159,52 @@ func (r *Reading) read(ctx context.Context, o Options, args []string) error {
 	if !r.understand(o, args) {
 		return nil
 	}
-	source, ok, err := r.pick(ctx, o)
-	if err != nil || !ok {
+	q, err := r.queue(o)
+	if err != nil {
 		return err
 	}
-	if source.Path != "" {
-		r.other = source.Manifest.Name
+	source, ok := q.next(r, o)
+	if !ok {
+		return nil
 	}
 	look := lookFor(ctx, o.Wish, r.Command.Env)
 	clock, cancel := withPausableTimeout(ctx, Deadline)
 	defer cancel()
-	ctx, r.clock, r.source = clock, clock, source
+	r.clock = clock
+	var mistake error // of a declaration that is preferred
+	for ok && r.ask(clock, o, source, look) {
+		if r.Err != nil {
+			mistake, r.Err = r.Err, nil
+		}
+		source, ok = q.next(r, o)
+	}
+	switch {
+	case mistake == nil:
+		r.noteDeclaration(source)
+	case r.Job != nil:
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%v\nplugin %s reads the command instead", errors.Unwrap(mistake), r.Job.Plugin))
+	case !ok:
+		r.refuse(mistake)
+	}
+	return nil
+}
+
+// ask asks a plugin for the job, and makes the run. It returns true if the next plugin is to be asked: this one has declined, or is a
+// declaration with a mistake beside a command that another plugin may know (r.Err).
+func (r *Reading) ask(ctx context.Context, o Options, source host.Source, look func() (room.Room, error)) (next bool) {
+	r.source, r.other = source, ""
+	if source.Path != "" {
+		r.other = source.Manifest.Name
+	}
 	client, err := o.Ask(ctx, source, &r.Command)
 	if err != nil {
 		r.Without("%v", err)
-		return nil
+		return false
+	}
+	known, declined := r.recognize(ctx, o, client, look)
+	if next = o.Plugin == "auto" && (declined || r.Err != nil && r.preferred(source)); next {
+		client.Close() // one process at a time
+		return true
 	}
 	r.ending = make(chan struct{})
 	defer func() {
@@ -174,7 +213,6 @@ func (r *Reading) read(ctx context.Context, o Options, args []string) error {
 			client.Close()
 		}()
 	}()
-	known := r.recognize(ctx, o, client, look)
 	var asked *edited
 	if known != nil && len(o.Set) > 0 {
 		if known, asked = r.recognizeAsked(ctx, o, client, look); asked != nil {
@@ -184,7 +222,7 @@ func (r *Reading) read(ctx context.Context, o Options, args []string) error {
 	if known != nil && r.measure(o, look) && r.price(ctx, o, known, asked) && source.Path != "" {
 		r.checkEdits()
 	}
-	return nil
+	return false
 }
 
 // understand finds the program of the command. It returns false if no plugin is to be asked.
@@ -212,53 +250,9 @@ func (r *Reading) understand(o Options, args []string) bool {
 		r.unread = err
 		return true // a plugin that the user names may know it
 	}
-	r.program = &prog
+	r.program, r.Command.Texts = &prog, prog.Texts
 	r.AsksForHelp = slices.ContainsFunc(prog.Args, func(a string) bool { return a == "-h" || a == "--help" })
 	return !r.AsksForHelp // with these the program only prints its usage
-}
-
-// pick chooses the plugin to ask. ok is false if none may know the command.
-func (r *Reading) pick(ctx context.Context, o Options) (source host.Source, ok bool, err error) {
-	if o.Plugin == "auto" {
-		if r.program == nil {
-			return host.Source{}, false, nil
-		}
-		// Built-in plugins come first. If one of them knows the command, launch need not read the list of others.
-		if src, ok := host.Pick(host.Builtin(o.Manifests()), r.seen()); ok {
-			return src, true, nil
-		}
-	}
-	sources, unread := o.Sources()
-	if unread != nil {
-		r.Warnings = append(r.Warnings, unread.Error())
-	}
-	if o.Plugin == "auto" {
-		src, ok := host.Pick(sources, r.seen())
-		if ok {
-			return src, true, nil
-		}
-		if w := o.newcomers(); w != "" {
-			r.Warnings = append(r.Warnings, w)
-		}
-		return host.Source{}, false, nil
-	}
-	for _, src := range sources {
-		if src.Manifest.Name == o.Plugin {
-			return src, true, nil
-		}
-	}
-	why := ""
-	for _, p := range o.Strangers() {
-		if p.Name() == o.Plugin {
-			why = ": " + p.String()
-		}
-	}
-	return host.Source{}, false, fmt.Errorf("no plugin %q; run `launch plugins` for a list%s", o.Plugin, why)
-}
-
-// seen returns the parts of the command that a plugin's marks test.
-func (r *Reading) seen() plugin.Seen {
-	return plugin.See(*r.program, r.Command.Env)
 }
 
 // lookFor starts to measure the room, and returns a function that waits for the result.
@@ -273,8 +267,8 @@ func lookFor(ctx context.Context, w room.Wish, env []string) func() (room.Room, 
 	return func() (room.Room, error) { <-done; return r, err }
 }
 
-// recognize asks the plugin for the job. It returns nil if there is none.
-func (r *Reading) recognize(ctx context.Context, o Options, client plugin.Plugin, look func() (room.Room, error)) plugin.Recognized {
+// recognize asks the plugin for the job. It returns nil if there is none; declined: the plugin does not know the command.
+func (r *Reading) recognize(ctx context.Context, o Options, client plugin.Plugin, look func() (room.Room, error)) (known plugin.Recognized, declined bool) {
 	known, err := plugin.Answer(ctx, client.Recognize, &r.Command, finder{r, o, look, nil})
 	var caution *plugin.Caution
 	switch {
@@ -285,6 +279,7 @@ func (r *Reading) recognize(ctx context.Context, o Options, client plugin.Plugin
 		if o.Plugin != "auto" {
 			r.refuse(fmt.Errorf("plugin %s does not know this command", o.Plugin))
 		}
+		return nil, true
 	case errors.Is(err, plugin.ErrInsatiable):
 		r.Without("%v: %v", host.ErrTrouble, err)
 	case errors.Is(err, host.ErrTrouble):
@@ -297,9 +292,9 @@ func (r *Reading) recognize(ctx context.Context, o Options, client plugin.Plugin
 	default:
 		r.Job = known.Job()
 		r.confine()
-		return known
+		return known, false
 	}
-	return nil
+	return nil, false
 }
 
 func asTypedHint(err error) error {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/config/command"
 )
 
 // A Command is a training command as typed after "launch --".
@@ -23,8 +24,16 @@ type Command struct {
 	Sources []config.PythonSource `json:"sources,omitempty"`
 	// Formulas are the answers to the formulas that a plugin asked for (plugin.Need).
 	Formulas []Counted `json:"formulas,omitempty"`
-	// Program is what launch has understood of Args, for a plugin that is another program; nil where it was not understood.
+	// Program is what launch has understood of Args, for a plugin that is another program; nil where it was not
+	// understood.
 	Program *Program `json:"program,omitempty"`
+	// Texts are the shell scripts that the command names, as launch has first read them.
+	Texts []command.Text `json:"texts,omitempty"`
+}
+
+// Prog reads what the command runs. A shell script that it names is taken as it was first read.
+func (c Command) Prog() (command.Prog, error) {
+	return command.Program(c.Args, c.Env, c.Dir, c.Texts...)
 }
 
 // Counted returns the answer to a formula, or nil if it was not asked for yet.

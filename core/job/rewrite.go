@@ -28,7 +28,7 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 	if len(edits) == 0 {
 		return out, nil
 	}
-	prog, err := command.Program(j.Command.Args, j.Command.Env, j.Command.Dir)
+	prog, err := j.Command.Prog()
 	if err != nil {
 		return nil, fmt.Errorf("rewriting the command: %w", err)
 	}
@@ -102,7 +102,7 @@ func (j *Job) WithAsked(args []string, edits []config.Edit) ([]string, error) {
 	if !slices.ContainsFunc(edits, func(e config.Edit) bool { return e.At.Doc == config.ArgvDoc }) {
 		return args, nil
 	}
-	prog, err := command.Program(args, j.Command.Env, j.Command.Dir)
+	prog, err := command.Program(args, j.Command.Env, j.Command.Dir, j.Command.Texts...)
 	if err != nil {
 		return nil, fmt.Errorf("reading the command: %w", err)
 	}

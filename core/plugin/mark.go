@@ -43,13 +43,16 @@ func See(prog command.Prog, env []string) Seen {
 	if path := prog.Path(); path != "" {
 		script, root = filepath.Base(path), filepath.Dir(path)
 	}
+	if prog.Kind == command.Installed {
+		script = filepath.Base(prog.Script)
+	}
 	files := sync.OnceValue(func() []string { return python.Files(prog, env) })
 	exists := func(path string) bool {
 		_, err := os.Stat(path)
 		return err == nil
 	}
 	return Seen{
-		Script: script, Args: prog.Args,
+		Script: script, Installed: prog.Kind == command.Installed, Args: prog.Args,
 		Exists: func(path string) bool {
 			if exists(filepath.Join(root, path)) || exists(filepath.Join(prog.Dir, path)) {
 				return true

@@ -3,6 +3,7 @@
 package python
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,27 +33,56 @@ func (e Environment) variable(name string) (value string, ok bool) {
 	return "", false
 }
 
-// Of returns the environment of a command that is started with env. Interpreters behind a wrapper (pyenv's shims, conda
-// run) are not looked through: their packages are then not known.
+// Of returns the environment of a command that is started with env. Where the command names no interpreter, it is that of the first
+// line of the script, of the installed program or of the launcher. Interpreters behind a wrapper (pyenv's shims, conda run) are not
+// looked through: their packages are then not known.
 func Of(prog command.Prog, env []string) Environment {
-	python, all := prog.Interpreter, prog.Environ(env)
-	stripped := func(name string) bool { return prog.ClearEnv || slices.Contains(prog.Unset, name) }
+	all := prog.Environ(env)
+	e := Environment{env: all, stripped: func(name string) bool { return prog.ClearEnv || slices.Contains(prog.Unset, name) }}
+	python := prog.Interpreter
 	if python == "" {
-		return Environment{env: all, stripped: stripped}
+		python = chosen(prog)
+	}
+	if python == "" {
+		return e
 	}
 	if !strings.Contains(python, "/") {
-		python = lookPath(python, env)
+		path, _ := e.variable("PATH")
+		python = cmp.Or(command.Lookup(python, prog.Bins, path), python)
 	}
 	if !filepath.IsAbs(python) {
 		python = filepath.Join(prog.Dir, python)
 	}
-	e := Environment{Interpreter: python, env: all, stripped: stripped}
+	e.Interpreter = python
 	bin := filepath.Dir(python)
 	for _, pattern := range []string{"../lib/python3.*/site-packages", "../lib/python3*/dist-packages", "../local/lib/python3.*/dist-packages"} {
 		hits, _ := filepath.Glob(filepath.Join(bin, pattern))
 		e.folders = append(e.folders, hits...)
 	}
 	return e
+}
+
+// chosen returns the interpreter of the first line of what chooses one, or "".
+func chosen(prog command.Prog) string {
+	path := prog.Starter
+	switch {
+	case path != "":
+	case prog.File != "":
+		path = prog.File
+	case slices.Contains(prog.Through, "uv run"):
+		if len(prog.Bins) > 0 {
+			return filepath.Join(prog.Bins[0], "python")
+		}
+	case len(prog.Launchers) == 0:
+		path = prog.Path()
+	}
+	if path == "" {
+		return ""
+	}
+	if first, ok := command.ReadShebang(path); ok && first.Python() {
+		return first.Name
+	}
+	return ""
 }
 
 // Known reports whether any folder of packages was found, so that a package that is not in them is not there.
@@ -134,19 +164,4 @@ func (e Environment) torch() string {
 		return ""
 	}
 	return string(text)
-}
-
-func lookPath(name string, env []string) string {
-	for _, kv := range env {
-		path, ok := strings.CutPrefix(kv, "PATH=")
-		if !ok {
-			continue
-		}
-		for _, dir := range filepath.SplitList(path) {
-			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode()&0o111 != 0 {
-				return filepath.Join(dir, name)
-			}
-		}
-	}
-	return name
 }

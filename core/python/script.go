@@ -11,9 +11,9 @@ import (
 	"github.com/launch-ml/launch/core/file"
 )
 
-// Files returns the files of a command's own Python code that can be found without running anything: the script, or the file of the
-// module that -m names. It returns none for code on the command line, and for a module that is not found in the command's
-// folder, in PYTHONPATH, or among the packages of its Python.
+// Files returns the files of a command's own Python code that can be found without running anything: the script, the file of the
+// module that -m names, or an installed program and the file of the module that it starts. It returns none for code on the
+// command line, and for a module that is not found in the command's folder, in PYTHONPATH, or among the packages of its Python.
 func Files(prog command.Prog, env []string) []string {
 	switch prog.Kind {
 	case command.Script:
@@ -24,8 +24,29 @@ func Files(prog command.Prog, env []string) []string {
 		if path := moduleFile(prog.Script, Of(prog, env).roots(prog.Dir)); path != "" {
 			return []string{path}
 		}
+	case command.Installed:
+		files := []string{prog.File}
+		if path := entry(prog.File, Of(prog, env).roots(filepath.Dir(prog.File))); path != "" {
+			files = append(files, path)
+		}
+		return files
 	}
 	return nil
+}
+
+// entry returns the file of the module that an installed program starts: `from ultralytics.cfg import entrypoint`.
+func entry(path string, roots []string) string {
+	for _, im := range NewSource(path, Head(path, maxLink)).Imports() {
+		if len(im.Names) == 0 || strings.HasPrefix(im.Module, ".") {
+			continue
+		}
+		for _, root := range roots {
+			if f := Resolve(root, "", im.Module); f != "" {
+				return f
+			}
+		}
+	}
+	return ""
 }
 
 // roots are the folders that modules are looked for in, in Python's order. first is the first of them.

@@ -411,5 +411,6 @@ func (s Store) Resumable(name string) (id string, err error) {
 	case len(h.Events) == 0 || h.Events[0].Kind != Followed:
 		return "", fmt.Errorf("the record of run %s is damaged: launch cannot read its beginning", id)
 	}
-	return "", fmt.Errorf("run %s cannot resume: no plugin recognised its command", id)
+	return "", fmt.Errorf("run %s cannot resume: no plugin recognised its command. "+
+		"To declare its settings: launch init -- COMMAND", id)
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/claim"
-	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/unit"
@@ -28,7 +27,7 @@ func PromiseOf(limit unit.Bytes, c job.Command, j *job.Job) Promise {
 	if j != nil {
 		p.Ranks = max(p.Ranks, j.Batch.Ranks)
 	}
-	if prog, err := command.Program(c.Args, c.Env, c.Dir); err == nil {
+	if prog, err := c.Prog(); err == nil {
 		for _, l := range prog.Launchers {
 			if n, _ := l.PerNode(c.Devices); n > 0 { // on this machine; a plugin counts the ranks of all machines
 				p.Ranks = int64(n)

@@ -37,12 +37,14 @@ type View struct {
 	Device   *gpu.Device
 	Warnings []string
 	Truths   []string // those of the job that are to be printed
+	// Declaration is the path of the file that declares the job's settings, as the user would type it; "" if none does.
+	Declaration string
 }
 
 // Plan writes the plan for a person, on one screen.
 func (p Printer) Plan(v View) {
 	j := v.Run.Job
-	p.line("%s", p.bold(Title(j)))
+	p.line("%s", p.bold(v.title()))
 	p.line("%s", deviceLine(v))
 	if v.Plan != nil {
 		for _, c := range v.Plan.Choices {
@@ -144,6 +146,15 @@ func (v View) close() bool {
 		off := math.Abs(float64(v.Run.Room - total))
 		return (c.Verdict == ladder.May || c.Verdict == ladder.Fits) && off < margin*float64(total)
 	})
+}
+
+// title names the job of the view, with its declaration by the path that the user would type.
+func (v View) title() string {
+	j := *v.Run.Job
+	if v.Declaration != "" {
+		j.Dialect = "declared in " + v.Declaration
+	}
+	return Title(&j)
 }
 
 // Title names a job in one line.

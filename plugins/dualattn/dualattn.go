@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/plugin"
 )
@@ -53,7 +52,7 @@ func (x *checkout) Job() *job.Job { return x.job }
 
 // open reads a command of this family. The error is a [plugin.Need] until launch has read the project's files.
 func open(c job.Command) (*checkout, error) {
-	prog, err := command.Program(c.Args, c.Env, c.Dir)
+	prog, err := c.Prog()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", plugin.ErrNotMine, err)
 	}

@@ -60,7 +60,7 @@ func (r recognized) Job() *job.Job { return r.made }
 
 // read reads what the command says and what the checkout says of it.
 func read(ctx context.Context, c job.Command) (*project, error) {
-	prog, err := command.Program(c.Args, c.Env, c.Dir)
+	prog, err := c.Prog()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", plugin.ErrNotMine, err)
 	}

@@ -59,7 +59,7 @@ func (sisr) Manifest() plugin.Manifest {
 
 // Recognize implements [plugin.Plugin].
 func (sisr) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error) {
-	prog, err := command.Program(c.Args, c.Env, c.Dir)
+	prog, err := c.Prog()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", plugin.ErrNotMine, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 )
@@ -182,7 +181,7 @@ func (r *recipe) tried(j *job.Job, edits []config.Edit) (*recipe, error) {
 	if err != nil {
 		return nil, err
 	}
-	prog, err := command.Program(made.Command.Args, made.Command.Env, made.Command.Dir)
+	prog, err := made.Command.Prog()
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/plugin"
@@ -106,7 +105,7 @@ func (r *recipe) job(c job.Command) (j *job.Job, err error) {
 
 // readCommand reads a command, or says that it is of another family.
 func readCommand(c job.Command) (*recipe, error) {
-	prog, err := command.Program(c.Args, c.Env, c.Dir)
+	prog, err := c.Prog()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", plugin.ErrNotMine, err)
 	}

@@ -27,22 +27,26 @@ func notUnderstood(format string, args ...any) error {
 type Kind uint8
 
 const (
-	Script Kind = iota // a file
-	Module             // -m
-	Code               // -c
+	Script    Kind = iota // a file
+	Module                // -m
+	Code                  // -c
+	Installed             // a program that a Python package has installed: Prog.File
 )
 
 // A Launcher starts the program several times. A number that is not declared, or not as a number, is 0.
 type Launcher struct {
 	Name  string // "torchrun", "torch.distributed.launch", "accelerate", "deepspeed", "srun", "mpirun"
 	Procs int    // on each node; of accelerate, srun and mpirun on all nodes together
-	Spec  string // Procs as written: "2", "gpu", "auto"
+	Spec  string // Procs as written: "2", "gpu", "auto"; also "gpu" where accelerate or deepspeed takes all GPUs that it sees
 	Nodes int
 }
 
 // torchrunWords are what torchrun takes for a number of processes beside a number: determine_local_world_size in
 // torch/distributed/run.py of PyTorch 1.13 and 2.15, and the name of a backend of another maker's.
 var torchrunWords = []string{"gpu", "auto", "cpu", "xpu", "npu"}
+
+// allGPUs is the number of processes of a launcher that starts one for each GPU.
+const allGPUs = "gpu"
 
 func (l Launcher) torchrun() bool {
 	return l.Name == "torchrun" || l.Name == "torch.distributed.launch"
@@ -52,7 +56,7 @@ func (l Launcher) torchrun() bool {
 // known); 0 where it does not say. asks says that how many GPUs there are decides it, and is not known.
 func (l Launcher) PerNode(gpus int) (n int, asks bool) {
 	switch {
-	case l.torchrun() && (l.Spec == "gpu" || l.Spec == "auto"):
+	case l.torchrun() && (l.Spec == "gpu" || l.Spec == "auto"), l.Spec == allGPUs && (l.Name == "deepspeed" || l.Nodes < 2):
 		return max(0, gpus), gpus < 1
 	case l.torchrun() && l.Spec == "cpu":
 		return runtime.NumCPU(), false
@@ -66,7 +70,7 @@ func (l Launcher) PerNode(gpus int) (n int, asks bool) {
 
 // Ranks is how many processes the launcher starts on all nodes together, with PerNode's words for what is not known.
 func (l Launcher) Ranks(gpus int) (n int, asks bool) {
-	if !l.torchrun() && l.Name != "deepspeed" {
+	if !l.torchrun() && l.Name != "deepspeed" && l.Spec != allGPUs {
 		return l.Procs, false
 	}
 	n, asks = l.PerNode(gpus)
@@ -94,10 +98,18 @@ func (p Prog) Refuses() string {
 
 // A Prog is a command that runs a Python program.
 type Prog struct {
-	Argv []string // the whole command
-	Kind Kind
-	// Script is the script's path, the module's name, or the code, as typed. A path is relative to Dir.
+	// Argv is the whole command. The texts of the shell scripts that it names stand in it in place of the files.
+	Argv []string
+	// Typed is the command as typed where that names a shell script; else nil.
+	Typed []string
+	// Texts are the shell scripts that the command names, as they were first read.
+	Texts []Text
+	Kind  Kind
+	// Script is the script's path, the module's name, the installed program's name, or the code, as typed. A path is relative to Dir.
 	Script string
+	File   string // the path of an installed program
+	// Starter is the path of the launcher that chooses the interpreter, such as torchrun; "" where none does or it is not found.
+	Starter string
 	// Args are the script's own arguments. In Argv they begin at First; if Shell, all of them stand in the one
 	// argument Argv[First], a string that a shell reads.
 	Args  []string
@@ -113,12 +125,16 @@ type Prog struct {
 	ClearEnv      bool     // env -i
 	Through       []string // what was unwrapped, outermost first: "env", "uv run", "torchrun"
 	Launchers     []Launcher
-	Node          string // which node its launcher is told that this machine is: "0"; "" where it is not told
-	Port          string // where its launcher has the ranks meet; "" where it chooses one itself or is not told
-	words         []word // of Args
-	end           int    // if Shell, the offset in Argv[First] behind the script's name
-	env           []string
-	start         string // the folder that the command is started in
+	Bins          []string // folders that come before PATH on the way
+	// Masked names what hides the exit code of a program that fails: "tee", in a pipe. Where it is not "", an exit code of 0 proves
+	// nothing.
+	Masked string
+	Node   string // which node its launcher is told that this machine is: "0"; "" where it is not told
+	Port   string // where its launcher has the ranks meet; "" where it chooses one itself or is not told
+	words  []word // of Args
+	all    []word // if Shell, all words of the command that runs the program
+	env    []string
+	start  string // the folder that the command is started in
 }
 
 // Environ is what the program is started with where the command is started with env; of a name the last counts.
@@ -137,6 +153,7 @@ type word struct {
 	text       string
 	arg        int // in Argv
 	start, end int // the bytes of Argv[arg], if a shell reads it
+	group      int // words of one number are what the shell makes of one word: "$@", $OPTIONS
 }
 
 // Path returns the path of the script, if it is one.
@@ -155,9 +172,10 @@ func resolve(dir, path string) string {
 }
 
 // Program reads a command. env and dir are the environment and the folder that it is started in; env is looked at only
-// where the command itself refers to it.
-func Program(args, env []string, dir string) (Prog, error) {
-	r := &reader{prog: Prog{Argv: slices.Clone(args), InterpreterAt: -1, Dir: dir, First: len(args)}, env: env}
+// where the command itself refers to it. The file of a shell script is read, unless it is among the texts: then it is taken as it was.
+// So are the first lines of a program that is no script of a known name, and accelerate's configuration.
+func Program(args, env []string, dir string, texts ...Text) (Prog, error) {
+	r := &reader{prog: Prog{Argv: slices.Clone(args), InterpreterAt: -1, Dir: dir, First: len(args)}, env: env, texts: texts}
 	words := make([]word, len(args))
 	for i, a := range args {
 		if strings.ContainsRune(a, 0) {
@@ -183,46 +201,121 @@ func (p Prog) Direct() bool {
 // replaced are the programs that execute another one in their own place.
 var replaced = []string{"env", "nice", "ionice", "nohup", "taskset", "chrt", "numactl", "stdbuf", "exec"}
 
-// WithArgs returns the command with other arguments for the script. In a shell's string only the words that differ are
-// written anew, quoted; everything else keeps its bytes.
+// WithArgs returns the command with other arguments for the script. In a shell's text only the words that differ are
+// written anew, quoted; everything else keeps its bytes. With its own arguments the command is as typed.
 func (p Prog) WithArgs(args []string) ([]string, error) {
+	if slices.Equal(args, p.Args) && p.Typed != nil {
+		return slices.Clone(p.Typed), nil
+	}
 	out := slices.Clone(p.Argv)
 	if !p.Shell {
 		return slices.Concat(out[:p.First], args), nil
 	}
 	text := p.Argv[p.First]
-	var b strings.Builder
-	at := 0
-	put := func(start, end int, s string) {
-		b.WriteString(text[at:start])
-		b.WriteString(s)
-		at = end
-	}
-	last := p.end
-	for _, m := range align(p.Args, args) {
-		switch {
-		case m.from < 0:
-			put(last, last, " "+quote(args[m.to]))
-		case m.to < 0:
-			start := p.words[m.from].start
-			for start > at && (text[start-1] == ' ' || text[start-1] == '\t') {
-				start--
-			}
-			put(start, p.words[m.from].end, "")
-		case args[m.to] != p.Args[m.from]:
-			put(p.words[m.from].start, p.words[m.from].end, quote(args[m.to]))
-		}
-		if m.from >= 0 {
-			last = p.words[m.from].end
-		}
-	}
-	b.WriteString(text[at:])
-	out[p.First] = b.String()
-
+	out[p.First] = p.rewrite(text, args)
 	if again, err := Program(out, p.env, p.start); err != nil || !slices.Equal(again.Args, args) {
-		return nil, fmt.Errorf("the arguments cannot be put into the shell's command %q", text)
+		return nil, fmt.Errorf("the arguments cannot be put into the shell's command %q", short(text))
 	}
 	return out, nil
+}
+
+// short shortens a text for a message.
+func short(text string) string {
+	const most = 200
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return text
+}
+
+// A piece is what the shell makes one word of, and what it becomes.
+type piece struct {
+	word
+	before  []string // texts that stay: the words up to the script
+	args    []string
+	left    int // arguments of it that were not matched yet
+	changed bool
+	then    []string // arguments that follow it
+}
+
+// rewrite returns a shell's text with other arguments.
+func (p Prog) rewrite(text string, args []string) string {
+	pieces := p.pieces()
+	at := slices.IndexFunc(pieces, func(c piece) bool { return len(c.before) > 0 })
+	for i, c := range pieces { // the one with the script's name
+		if len(c.before) > 0 {
+			at = i
+		}
+	}
+	for _, m := range align(p.Args, args) {
+		if m.from >= 0 {
+			for pieces[at].left == 0 {
+				at++
+			}
+		}
+		c := &pieces[at]
+		switch {
+		case m.from < 0 && c.left > 0:
+			c.args = append(c.args, args[m.to])
+			c.changed = true
+		case m.from < 0:
+			c.then = append(c.then, args[m.to])
+		default:
+			c.left--
+			if m.to >= 0 {
+				c.args = append(c.args, args[m.to])
+			}
+			c.changed = c.changed || m.to < 0 || args[m.to] != p.Args[m.from]
+		}
+	}
+	var b strings.Builder
+	from := 0
+	for _, c := range pieces {
+		list := append(slices.Clone(c.before), c.args...)
+		switch {
+		case c.changed && len(list) == 0:
+			start := c.start
+			for start > from && (text[start-1] == ' ' || text[start-1] == '\t') {
+				start--
+			}
+			b.WriteString(text[from:start])
+			from = c.end
+		case c.changed:
+			b.WriteString(text[from:c.start] + quoteAll(list))
+			from = c.end
+		}
+		b.WriteString(text[from:c.end])
+		from = c.end
+		if len(c.then) > 0 {
+			b.WriteString(" " + quoteAll(c.then))
+		}
+	}
+	return b.String() + text[from:]
+}
+
+// pieces are the words of the command that runs the program, as the shell's text has them.
+func (p Prog) pieces() (out []piece) {
+	arguments := len(p.all) - len(p.words)
+	for i, w := range p.all {
+		if len(out) == 0 || out[len(out)-1].group != w.group {
+			out = append(out, piece{word: w})
+		}
+		c := &out[len(out)-1]
+		if i < arguments {
+			c.before = append(c.before, w.text)
+		} else {
+			c.left++
+		}
+	}
+	return out
+}
+
+func quoteAll(args []string) string {
+	quoted := make([]string, len(args))
+	for i, a := range args {
+		quoted[i] = quote(a)
+	}
+	return strings.Join(quoted, " ")
 }
 
 // A match pairs a word of one list with a word of another; -1 stands for none.
@@ -271,7 +364,7 @@ func quote(s string) string {
 type reader struct {
 	prog  Prog
 	env   []string
-	vars  map[string]string // a shell's own variables
+	texts []Text // shell scripts that were read before
 	depth int
 }
 
@@ -312,7 +405,7 @@ func (r *reader) run(kind Kind, words []word) error {
 		return notUnderstood("no script")
 	}
 	p := &r.prog
-	p.Kind, p.Script, p.words, p.end = kind, words[0].text, words[1:], words[0].end
+	p.Kind, p.Script, p.words = kind, words[0].text, words[1:]
 	p.First = words[0].arg
 	if !p.Shell {
 		p.First++

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"cmp"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -30,10 +32,16 @@ func (r *reader) command(words []word) error {
 		return r.envCommand(words)
 	case "sh", "bash", "dash", "zsh", "ksh":
 		return r.shell(words)
+	case "torchrun", "deepspeed", "accelerate", "accelerate-launch":
+		r.prog.Starter = r.lookup(words[0].text)
+	}
+	switch name {
 	case "torchrun":
 		return r.torchrun(words)
-	case "accelerate", "uv", "poetry", "pdm", "pipenv", "rye", "pixi", "conda", "mamba", "micromamba":
+	case "accelerate", "uv", "poetry", "pdm", "pipenv", "rye", "pixi", "hatch", "conda", "mamba", "micromamba":
 		return r.subcommand(words)
+	case "accelerate-launch":
+		return r.accelerate(words)
 	case "deepspeed":
 		return r.deepspeed(words)
 	case "srun":
@@ -44,7 +52,7 @@ func (r *reader) command(words []word) error {
 	if spec, ok := simple[name]; ok {
 		return r.simple(words, name, spec)
 	}
-	return notUnderstood("%s does not start a Python script in a known way", words[0].text)
+	return r.executable(words)
 }
 
 // simple are commands that change something of the process and then run another command: their options, and how many
@@ -63,6 +71,7 @@ var simple = map[string]struct {
 	"taskset":  {"-a|--all-tasks -c|--cpu-list", 1},
 	"numactl":  {"-N|--cpunodebind: -m|--membind: -i|--interleave: -C|--physcpubind: -l|--localalloc -p|--preferred:", 0},
 	"unbuffer": {"-p", 0},
+	"xvfb-run": {"-a|--auto-servernum -e|--error-file: -f|--auth-file: -n|--server-num: -l|--listen-tcp -p|--xauth-protocol: -s|--server-args: -w|--wait:", 0},
 	"command":  {"", 0},
 	"exec":     {"", 0},
 }
@@ -142,6 +151,8 @@ func (r *reader) subcommand(words []word) error {
 		global = "-q|--quiet -v|--verbose -n|--no-interaction --ansi --no-ansi -C|--directory: -P|--project:"
 	case "pdm":
 		global = "-q|--quiet -v|--verbose -n|--non-interactive -c|--config:"
+	case "hatch":
+		global = "-e|--env: -p|--project: -v|--verbose -q|--quiet --no-color --color --interactive --no-interactive --data-dir: --cache-dir: --config:"
 	case "accelerate.commands.accelerate_cli":
 		tool = "accelerate"
 	}
@@ -173,6 +184,7 @@ func (r *reader) subcommand(words []word) error {
 			}
 		}
 	}
+	r.inEnvironment(tool, o)
 	for _, kv := range o["--env"] {
 		if !reAssignment.MatchString(kv) {
 			return notUnderstood("the assignment %s", kv)
@@ -198,6 +210,7 @@ var runOptions = map[string]string{
 	"pdm":    "-s|--site-packages --no-self --recreate --venv:",
 	"pipenv": "--system -v|--verbose -q|--quiet",
 	"rye":    "-v|--verbose -q|--quiet",
+	"hatch":  "-i|--include: -x|--exclude: --filter: --force-continue --ignore-compat",
 	"pixi": `-e|--environment: --manifest-path: --frozen --locked -v|--verbose -q|--quiet --no-install --as-is --clean-env
 		-x|--executable`,
 	"conda":      conda,
@@ -206,6 +219,55 @@ var runOptions = map[string]string{
 }
 
 const conda = "-n|--name: -p|--prefix: --cwd: --no-capture-output --live-stream -v|--verbose --dev --debug-wrapper-scripts"
+
+// maxUp bounds how far up a project's folder is looked for.
+const maxUp = 16
+
+// inEnvironment notes the folder of the programs of the environment that a tool runs its command in, where that folder shows.
+func (r *reader) inEnvironment(tool string, o options) {
+	note := func(bin string) bool {
+		if info, err := os.Stat(bin); err != nil || !info.IsDir() {
+			return false
+		}
+		r.prog.Bins = append([]string{bin}, r.prog.Bins...)
+		return true
+	}
+	inProject := func(path ...string) {
+		for dir, i := r.prog.Dir, 0; dir != "" && i < maxUp; i++ {
+			if note(filepath.Join(append([]string{dir}, path...)...)) || dir == filepath.Dir(dir) {
+				return
+			}
+			dir = filepath.Dir(dir)
+		}
+	}
+	switch tool {
+	case "uv", "poetry", "pdm", "rye", "pipenv":
+		if active, ok := r.getenv("VIRTUAL_ENV"); ok && (tool != "uv" || o.has("--active")) {
+			note(filepath.Join(active, "bin"))
+			return
+		}
+		inProject(".venv", "bin")
+	case "pixi":
+		name, _ := o.last("--environment")
+		inProject(".pixi", "envs", cmp.Or(name, "default"), "bin")
+	case "conda", "mamba", "micromamba":
+		if prefix, ok := o.last("--prefix"); ok && (r.prog.Dir != "" || filepath.IsAbs(prefix)) {
+			note(filepath.Join(resolve(r.prog.Dir, prefix), "bin"))
+			return
+		}
+		root, _ := r.getenv("MAMBA_ROOT_PREFIX")
+		if exe, ok := r.getenv("CONDA_EXE"); ok {
+			root = filepath.Dir(filepath.Dir(exe))
+		}
+		switch name, ok := o.last("--name"); {
+		case root == "" || !ok:
+		case name == "base":
+			note(filepath.Join(root, "bin"))
+		default:
+			note(filepath.Join(root, "envs", name, "bin"))
+		}
+	}
+}
 
 // srun reads the options of Slurm 22.05 that training scripts are started with.
 func (r *reader) srun(words []word) error {

@@ -22,6 +22,7 @@ import (
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/internal/wire"
 )
@@ -46,13 +47,21 @@ func (s Source) told(c job.Command) job.Command {
 	if s.Path != "" {
 		c.Program = understood(c)
 	}
-	c.Env = s.Manifest.Environ(c.Env, c.Args)
+	words := slices.Clone(c.Args)
+	for _, t := range c.Texts { // a shell names a variable without $ in arithmetic
+		for _, name := range identifier.FindAllString(t.Text, -1) {
+			words = append(words, "$"+name)
+		}
+	}
+	c.Env = s.Manifest.Environ(c.Env, words)
 	return c
 }
 
+var identifier = lazy.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
+
 // understood is the program of a command, or nil.
 func understood(c job.Command) *job.Program {
-	prog, err := command.Program(c.Args, c.Env, c.Dir)
+	prog, err := c.Prog()
 	if err != nil {
 		return nil
 	}
@@ -357,12 +366,12 @@ func Builtin(manifests []plugin.Manifest) (sources []Source) {
 	return sources
 }
 
-// Pick returns the first source that bears a mark of the command.
-func Pick(sources []Source, seen plugin.Seen) (Source, bool) {
+// Matching returns the sources that bear a mark of the command, in their order.
+func Matching(sources []Source, seen plugin.Seen) (out []Source) {
 	for _, s := range sources {
 		if slices.ContainsFunc(s.Manifest.Marks, func(m plugin.Mark) bool { return m.Matches(seen) }) {
-			return s, true
+			out = append(out, s)
 		}
 	}
-	return Source{}, false
+	return out
 }

@@ -146,7 +146,7 @@ func marked(t testing.TB, p plugin.Plugin, c job.Command) {
 		t.Errorf("the manifest lacks a name, a version or what it is about: %+v", m)
 	}
 	survives(t, &m)
-	prog, err := command.Program(c.Args, c.Env, c.Dir)
+	prog, err := c.Prog()
 	if err != nil {
 		t.Fatalf("%q is no Python command: %v", c.Args, err)
 	}
@@ -218,7 +218,7 @@ func cache(t testing.TB) string {
 }
 
 func (f finder) program() command.Prog {
-	prog, err := command.Program(f.command.Args, f.command.Env, f.command.Dir)
+	prog, err := f.command.Prog()
 	if err != nil {
 		f.t.Fatal(err)
 	}

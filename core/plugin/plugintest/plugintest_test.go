@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -40,7 +39,7 @@ var options = []config.Option{{Names: []string{"--batch"}}, {Names: []string{"--
 
 // settings are the options as the program would read them.
 func settings(c job.Command) (map[string]int64, error) {
-	prog, err := command.Program(c.Args, c.Env, c.Dir)
+	prog, err := c.Prog()
 	if err != nil || filepath.Base(prog.Script) != "train.py" {
 		return nil, plugin.ErrNotMine
 	}
