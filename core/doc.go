@@ -15,7 +15,8 @@
 //	plugin/host     finds plugins and asks them: in a process of their own or, where nothing is started, in this one
 //	plugin/internal/wire  carries JSON documents between launch and a plugin's process
 //	plugin     what the author of a plugin writes against; hides go-plugin
-//	plugin/plugintest checks a plugin's promises: is every rung priced as the job that it makes?
+//	plugin/kit tests a plugin's promises, and returns what it found: is every rung priced as the job that it makes?
+//	plugin/plugintest makes the kit's tests in the Go tests of a plugin
 //	plugin/declared the plugin of projects that have none: a short file names their settings
 //	config     documents of settings, edited in place, byte for byte: YAML, TOML, arguments, Python
 //	python     the Python that a command would use, by its files; reads Python source without running it

@@ -17,8 +17,8 @@ import (
 	"github.com/launch-ml/launch/core/plugin/internal/wire"
 )
 
-// newer adds a field that nobody knows to every object of a document. Objects whose keys are names, such as those of knobs,
-// have no fields.
+// newer adds a field that nobody knows to every object of a document. Objects whose keys are names, such as those of
+// knobs, have no fields.
 func newer(v any, key string) (added int) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -175,6 +175,13 @@ func (c *Caller) Call(ctx context.Context, method string, in, out any) error {
 	return c.CallThen(ctx, method, in, out, func() {})
 }
 
+// ErrFailed is wrapped by the error of a call in which the plugin's own code failed: in Python, an exception that
+// nobody caught.
+var ErrFailed = errors.New("asking the plugin")
+
+// ErrMalformed is wrapped by the error of a call whose answer cannot be read.
+var ErrMalformed = errors.New("the plugin's answer is not what was agreed")
+
 // ErrEnded is wrapped by the error of a call in which the connection to the plugin was lost.
 var ErrEnded = errors.New("the plugin's process ended while it was asked")
 
@@ -200,12 +207,12 @@ func (c *Caller) CallThen(ctx context.Context, method string, in, out any, then 
 		case codes.Unavailable:
 			return fmt.Errorf("%w: %s", ErrEnded, s.Message())
 		default:
-			return fmt.Errorf("asking the plugin: %w", err)
+			return fmt.Errorf("%w: %w", ErrFailed, err)
 		}
 	}
 	then()
 	if err := read(answer.GetValue(), out); err != nil {
-		return fmt.Errorf("the plugin's answer to %s is not what was agreed: %w", method, err)
+		return fmt.Errorf("%w: %s: %w", ErrMalformed, method, err)
 	}
 	return nil
 }
