@@ -13,6 +13,7 @@
 //	intake     turns a command into a run: its program, the plugin that knows it, its job, its room and ladders
 //	config/command  finds the Python script of a command: behind interpreters, launchers and shells
 //	plugin/host     finds plugins and asks them: in a process of their own or, where nothing is started, in this one
+//	plugin/installed  the plugins by other authors that the user has installed or trusted, pinned by checksum
 //	plugin/internal/wire  carries JSON documents between launch and a plugin's process
 //	plugin     what the author of a plugin writes against; hides go-plugin
 //	plugin/kit tests a plugin's promises, and returns what it found: is every rung priced as the job that it makes?
@@ -20,6 +21,7 @@
 //	plugin/declared the plugin of projects that have none: a short file names their settings
 //	config     documents of settings, edited in place, byte for byte: YAML, TOML, arguments, Python
 //	python     the Python that a command would use, by its files; reads Python source without running it
+//	python/options  the settings that a Python program takes, with their defaults: argparse, dataclasses, click, constants
 //	overlay    settings in Python source: read by an interpreter that runs nothing, served in place of the file
 //	job        what the user asked for, as a plugin has read it; rewriting its command
 //	confine    the folders that a job's paths may lie in: launch finds, moves and removes files there only

@@ -158,6 +158,7 @@ func TestFortyLaunches(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "state"), []byte(state), 0o644))
 	env := append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_STATE_HOME="+filepath.Join(dir, "records"),
 		"LD_LIBRARY_PATH="+buildFakeDriver(t), "FAKE_NVML_STATE="+filepath.Join(dir, "state"), claimsForTest+"="+claims)
+	trustPlugin(t, launch, "sized", env)
 	load := measureLoad(t, launch)
 
 	random := rand.New(rand.NewPCG(17, 4)) // sizes of 1 to 20 GiB, mostly small

@@ -49,44 +49,6 @@ func newGPUs() *cobra.Command {
 	return c
 }
 
-func newPlugins() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use: "plugins", Short: "list the plugins, and the networks that they know", Args: takes(0, 0, "no argument"),
-		Long: `plugins lists the plugins: first the built-in ones, then programs named launch-plugin-NAME beside
-launch, in your plugin folder ($XDG_DATA_HOME/launch/plugins) and on PATH. launch does not run a program
-that others could have written, nor one from a relative entry of PATH. A plugin that has failed before
-is asked again here.`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := settingsHere(c)
-			if err != nil {
-				return err
-			}
-			sources, left := s.plugins().Find(c.Context(), true)
-			if asJSON {
-				return printJSON(sources)
-			}
-			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
-			for _, src := range sources {
-				where := "built in"
-				if src.Path != "" {
-					where = src.Path
-				}
-				say.Line("%-12s %s (%s)", src.Manifest.Name, src.Manifest.About, where)
-				if len(src.Manifest.Archs) > 0 {
-					say.Line("%-12s formulas: %s", "", strings.Join(src.Manifest.Archs, " "))
-				}
-			}
-			for _, l := range left {
-				say.Warn("%v", l)
-			}
-			return nil
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
-	return c
-}
-
 func newRuns() *cobra.Command {
 	var asJSON bool
 	var name, since string

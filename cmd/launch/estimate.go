@@ -51,7 +51,7 @@ Without --vram, --device cpu or a card in this machine, estimate counts the tens
 			if err != nil {
 				return err
 			}
-			sources, left := s.plugins().Find(c.Context(), false)
+			sources, unread := s.plugins().Sources()
 			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
 			if list {
 				return listArchs(say, sources, asJSON)
@@ -64,7 +64,9 @@ Without --vram, --device cpu or a card in this machine, estimate counts the tens
 			if err != nil {
 				return err
 			}
-			d.Warnings = append(d.Warnings, intake.FailedNow(left)...)
+			if unread != nil {
+				d.Warnings = append(d.Warnings, unread.Error())
+			}
 			if asJSON {
 				return printJSON(d)
 			}

@@ -76,6 +76,16 @@ func buildBadPlugin(t *testing.T) string {
 	return bad
 }
 
+// trustPlugin lets launch run a plugin that lies in the plugin folder.
+func trustPlugin(t *testing.T, launch, name string, env []string) {
+	t.Helper()
+	c := exec.Command(launch, "plugins", "trust", name)
+	c.Env = env
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("trusting plugin %s: %v\n%s", name, err, out)
+	}
+}
+
 // buildFakeDriver builds the driver that reads $FAKE_NVML_STATE, and returns its folder.
 func buildFakeDriver(t *testing.T) string {
 	t.Helper()

@@ -39,8 +39,6 @@ func read(ctx context.Context, s settings, args []string, ask func(intake.Plugin
 }
 
 // plugins returns the plugins that launch may ask.
-func (s settings) plugins() intake.Plugins { return intake.Plugins{Builtin: builtins, State: s.State} }
-
 // here asks a plugin in this process, elsewhere in the plugin's own process.
 func here(ps intake.Plugins) intake.Asker      { return ps.Here }
 func elsewhere(ps intake.Plugins) intake.Asker { return ps.Elsewhere }

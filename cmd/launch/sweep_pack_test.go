@@ -47,6 +47,7 @@ func newFakeCards(t *testing.T) fakeCards {
 	f.env = append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_STATE_HOME="+filepath.Join(dir, "records"),
 		"LD_LIBRARY_PATH="+buildFakeDriver(t), "FAKE_NVML_STATE="+filepath.Join(dir, "state"),
 		claimsForTest+"="+f.claims)
+	trustPlugin(t, launch, "saves", f.env)
 	return f
 }
 

@@ -188,10 +188,10 @@ func (x *Executor) writeCopies(made *job.Rewritten, edits []config.Edit) (source
 		}
 	}
 	for _, f := range made.Files {
-		switch f.Format {
-		case job.Python:
+		switch {
+		case f.Served():
 			sources = append(sources, overlay.File{Path: f.Path, SHA256: f.Source.SHA256, Text: f.Text, Names: edited(edits, f.Path)})
-		case job.Binary:
+		case f.Format == job.Binary:
 			if err = os.MkdirAll(filepath.Dir(f.Path), 0o700); err == nil {
 				err = confine.Copy(absolute(x.Job.Command.Dir, f.From), f.Path, f.Patches)
 			}

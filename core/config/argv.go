@@ -24,6 +24,8 @@ const (
 type Option struct {
 	Names []string `json:"names"`
 	Takes Takes    `json:"takes,omitempty"`
+	// Joined: the program reads a value only where "=" joins it to the option.
+	Joined bool `json:"joined,omitempty"`
 }
 
 // Argv is the arguments of a program that reads them with argparse. Its paths are the declared names of options and,
@@ -164,6 +166,9 @@ func (a *Argv) scan() error {
 // take counts the arguments behind an option that belong to it.
 func (a *Argv) take(t token) (int, error) {
 	takes := a.options[t.opt].Takes
+	if t.from == 0 && a.options[t.opt].Joined {
+		return 0, nil
+	}
 	if t.from > 0 {
 		if takes == None {
 			return 0, fmt.Errorf("%w: %s takes no value", ErrArgs, t.name)
@@ -300,7 +305,8 @@ func (a *Argv) Add(path string, values ...string) error {
 		if n := len(values); a.options[opt].Takes == None && n > 0 || a.options[opt].Takes == One && n != 1 {
 			return fmt.Errorf("%s does not take %d values", path, n)
 		}
-		if add = append([]string{path}, values...); len(values) == 1 && strings.HasPrefix(path, "--") && a.joins() {
+		if add = append([]string{path}, values...); len(values) == 1 && strings.HasPrefix(path, "--") &&
+			(a.options[opt].Joined || a.joins()) {
 			add = []string{path + "=" + values[0]}
 		}
 	case strings.HasPrefix(path, "-"):
@@ -349,6 +355,35 @@ func (a *Argv) Extend(path, value string) error {
 		args = slices.Insert(args, t.first+t.n, value)
 	}
 	return a.accept(args, path, values)
+}
+
+// Replace replaces a positional argument. It fails unless exactly one is equal to old.
+func (a *Argv) Replace(old, text string) error {
+	at := -1
+	for _, t := range a.tokens {
+		switch {
+		case t.opt != -1 || a.args[t.at] != old:
+		case at >= 0:
+			return fmt.Errorf("the argument %s is given twice", old)
+		default:
+			at = t.at
+		}
+	}
+	if at < 0 {
+		return fmt.Errorf("there is no argument %s", old)
+	}
+	args := slices.Clone(a.args)
+	args[at] = text
+	b := &Argv{args: args, options: a.options}
+	if err := b.scan(); err != nil {
+		return fmt.Errorf("replacing the argument %s: %w", old, err)
+	}
+	same := func(x, y token) bool { return x.opt == y.opt && x.at == y.at && x.n == y.n && x.from == y.from }
+	if !slices.EqualFunc(a.tokens, b.tokens, same) {
+		return fmt.Errorf("%s cannot become %q without changing what another argument means", old, text)
+	}
+	a.args, a.tokens = b.args, b.tokens
+	return nil
 }
 
 // Remove removes every use of an option or an override.

@@ -116,13 +116,19 @@ type Tree interface {
 	Text(value any) (string, error)
 }
 
-// Parse reads a recipe by its file name's ending: TOML for .toml, YAML for everything else. The errors name the file.
+// Parse reads a recipe by its file name's ending: TOML for .toml, JSON for .json, YAML for everything else. The errors
+// name the file.
 func Parse(name string, text []byte) (Tree, error) {
 	var t Tree
 	var err error
-	if strings.EqualFold(filepath.Ext(name), ".toml") {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".toml":
 		t, err = ParseTOML(text)
-	} else {
+	case ".json":
+		if t, err = ParseJSON(text); err != nil { // Python's json reads and writes NaN, for one
+			t, err = ParseYAML(text)
+		}
+	default:
 		t, err = ParseYAML(text)
 	}
 	if err != nil {

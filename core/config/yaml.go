@@ -32,6 +32,7 @@ type YAML struct {
 	lines   []int // offset of each line
 	aliased map[*yaml.Node]bool
 	root    Value
+	json    bool // keys that are added are written as JSON
 }
 
 // ParseYAML reads a YAML file whose root is a mapping.

@@ -214,7 +214,7 @@ func (d *YAML) addToNull(up, n *yaml.Node, keys, rest []string, how change) erro
 		return err
 	}
 	if s.start < s.end || up == nil || up.Kind != yaml.MappingNode || up.Style&yaml.FlowStyle != 0 {
-		return d.splice(s, d.spaced(s, "{"+flowText(rest, how.text)+"}"), keys, how)
+		return d.splice(s, d.spaced(s, "{"+d.flowText(rest, how.text)+"}"), keys, how)
 	}
 	return d.addLines(n, s.end, column(up)+d.step(), keys, rest, how)
 }
@@ -227,7 +227,7 @@ func (d *YAML) addLines(n *yaml.Node, end, indent int, keys, rest []string, how 
 	}
 	var lines strings.Builder
 	for i, k := range rest {
-		lines.WriteString(nl + strings.Repeat(" ", indent+i*d.step()) + keyText(k) + ":")
+		lines.WriteString(nl + strings.Repeat(" ", indent+i*d.step()) + d.keyText(k) + ":")
 	}
 	return d.splice(span{at, at}, lines.String()+" "+how.text, keys, how)
 }
@@ -238,7 +238,7 @@ func (d *YAML) addToFlow(n *yaml.Node, keys, rest []string, how change) error {
 	if err != nil || o >= len(d.text) || d.text[o] != '{' {
 		return d.lost(n)
 	}
-	flow := flowText(rest, how.text)
+	flow := d.flowText(rest, how.text)
 	if len(n.Content) == 0 {
 		return d.splice(span{o + 1, o + 1}, flow, keys, how)
 	}
@@ -250,19 +250,22 @@ func (d *YAML) addToFlow(n *yaml.Node, keys, rest []string, how change) error {
 }
 
 // flowText nests the keys, as within {…}: "a: {b: text}".
-func flowText(keys []string, text string) string {
+func (d *YAML) flowText(keys []string, text string) string {
 	var b strings.Builder
 	for i, k := range keys {
 		if i > 0 {
 			b.WriteByte('{')
 		}
-		b.WriteString(keyText(k) + ": ")
+		b.WriteString(d.keyText(k) + ": ")
 	}
 	return b.String() + text + strings.Repeat("}", len(keys)-1)
 }
 
 // keyText writes a key as YAML.
-func keyText(key string) string {
+func (d *YAML) keyText(key string) string {
+	if d.json {
+		return jsonText(key)
+	}
 	t, err := YAMLText(key)
 	if err != nil {
 		return key // which reading it again will refuse

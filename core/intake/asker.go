@@ -5,17 +5,21 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
+	"github.com/launch-ml/launch/core/plugin/installed"
 	"github.com/launch-ml/launch/core/private"
 )
 
 // Plugins are the plugins that launch may ask about a command.
 type Plugins struct {
 	Builtin []func() plugin.Plugin // linked into this program
-	State   string                 // the state folder; it caches the manifests of plugins that are other programs
+	State   string                 // the state folder
+	Others  *installed.Store       // the plugins by other authors; nil: there are none
 }
 
 // Manifests returns the manifests of the built-in plugins.
@@ -26,31 +30,70 @@ func (ps Plugins) Manifests() (out []plugin.Manifest) {
 	return out
 }
 
-// Find lists the plugins (built in, beside this program, in the user's folder, on PATH), and the programs that it
-// leaves out. With again it also asks those that failed before.
-func (ps Plugins) Find(ctx context.Context, again bool) ([]host.Source, []host.Left) {
-	var dirs []string
+// Sources lists the plugins that launch may start: the built-in ones, then those that the user has installed or trusted. It starts none,
+// and reads one file. The error is about that file; the built-in ones are listed all the same.
+func (ps Plugins) Sources() ([]host.Source, error) {
+	sources := host.Builtin(ps.Manifests())
+	if ps.Others == nil {
+		return sources, nil
+	}
+	others, err := ps.Others.List()
+	for _, p := range others {
+		if slices.ContainsFunc(sources, func(s host.Source) bool { return s.Manifest.Name == p.Name() }) {
+			continue // a plugin of that name was built in since
+		}
+		verify := func(ctx context.Context) error { return ps.Others.Verify(ctx, p) }
+		sources = append(sources, host.Source{Manifest: p.Manifest, Path: p.Path, Verify: verify})
+	}
+	return sources, err
+}
+
+// Strangers lists the programs that are named as plugins, beside this program, in the plugin folder or on PATH, and that the user
+// has not trusted: launch does not start them.
+func (ps Plugins) Strangers() []installed.Program {
+	if ps.Others == nil {
+		return nil
+	}
+	return ps.Others.Programs(ps.dirs())
+}
+
+// dirs are the folders in which programs named as plugins are looked for.
+func (ps Plugins) dirs() (dirs []string) {
 	if exe, err := os.Executable(); err == nil {
 		dirs = append(dirs, filepath.Dir(exe))
 	}
-	if d := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(d) {
-		dirs = append(dirs, filepath.Join(d, "launch", "plugins"))
-	} else if home, err := os.UserHomeDir(); err == nil {
-		dirs = append(dirs, filepath.Join(home, ".local", "share", "launch", "plugins"))
-	}
-	dirs = append(dirs, filepath.SplitList(os.Getenv("PATH"))...)
-	return host.Find(ps.Manifests(), dirs, host.Asker(ctx, filepath.Join(ps.State, "plugins.json"), again))
+	dirs = append(dirs, ps.Others.Dir)
+	return append(dirs, filepath.SplitList(os.Getenv("PATH"))...)
 }
 
-// FailedNow warns about plugins that were asked just now and failed. launch does not ask them again at every start.
-func FailedNow(left []host.Left) (warnings []string) {
-	for _, l := range left {
-		if l.Fresh {
-			warnings = append(warnings, fmt.Sprintf("%v\nlaunch asks it again in a day, after its file changes, or "+
-				"on `launch plugins`", l))
+// Locate returns the path of the program of a plugin by its name: the first that is found where [Plugins.Strangers] looks.
+func (ps Plugins) Locate(name string) (path string, ok bool) {
+	for _, p := range ps.Strangers() {
+		if p.Name() == name && p.MayBeTrusted {
+			return p.Path, true
 		}
 	}
-	return warnings
+	return "", false
+}
+
+// newcomers returns a warning about the programs that the user could trust and was not told of before; "" if there are none.
+func (ps Plugins) newcomers() string {
+	if ps.Others == nil {
+		return ""
+	}
+	untold := ps.Others.Untold(ps.Strangers())
+	var names []string
+	for _, p := range untold {
+		names = append(names, p.Name())
+	}
+	switch len(untold) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("%v (this is reported once)", untold[0])
+	}
+	return fmt.Sprintf("plugins %s are left out: they are not trusted; `launch plugins` lists them, and `launch plugins trust NAME` "+
+		"lets launch run one, as it is now (this is reported once)", strings.Join(names, ", "))
 }
 
 // A Client is a plugin that can be asked until it is closed.

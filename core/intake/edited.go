@@ -63,7 +63,7 @@ func (e *edited) write() error {
 	}
 	for i, f := range made.Files {
 		path := f.Path
-		if f.Format == job.Python {
+		if f.Served() {
 			path = filepath.Join(e.dir, "python", strconv.Itoa(i), filepath.Base(f.Path))
 			e.python[f.Path] = path
 		} else {
@@ -272,7 +272,7 @@ func (r *Reading) recognizeAsked(ctx context.Context, o Options, client plugin.P
 // overlayRefused returns why the program will not load the edited Python source, or "".
 func overlayRefused(r *Reading, j *job.Job) string {
 	python := slices.ContainsFunc(j.Asked, func(e config.Edit) bool {
-		return slices.ContainsFunc(j.Files, func(f job.File) bool { return f.Format == job.Python && f.Path == e.At.Doc })
+		return slices.ContainsFunc(j.Files, func(f job.File) bool { return f.Served() && f.Path == e.At.Doc })
 	})
 	if !python || r.program == nil {
 		return ""

@@ -78,6 +78,7 @@ type Reading struct {
 	// Explained: the warnings say why launch changes nothing.
 	Explained bool
 
+	other   string        // the plugin's name, if it is by another author
 	program *command.Prog // nil if the command was not understood
 	unread  error         // why it was not understood
 	ending  chan struct{}
@@ -114,7 +115,13 @@ func (r *Reading) NamesRecipe() bool {
 
 // Without ignores the plugin, with a warning that gives the reason: the command runs as typed.
 func (r *Reading) Without(format string, args ...any) {
-	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...)+"; running as typed")
+	why := fmt.Sprintf(format, args...)
+	hint := ""
+	if r.other != "" && !strings.Contains(why, "launch plugins") {
+		hint = fmt.Sprintf(" (`launch plugins remove %s` removes the plugin)", r.other)
+	}
+	what, more, _ := strings.Cut(why, "\n") // below what happened, the plugin's own last lines
+	r.Warnings = append(r.Warnings, strings.TrimSuffix(what+"; running as typed"+hint+"\n"+more, "\n"))
 	r.Failed, r.Explained = true, true
 	r.Job, r.Run = nil, nil
 }
@@ -142,6 +149,9 @@ func (r *Reading) read(ctx context.Context, o Options, args []string) error {
 	source, ok, err := r.pick(ctx, o)
 	if err != nil || !ok {
 		return err
+	}
+	if source.Path != "" {
+		r.other = source.Manifest.Name
 	}
 	look := lookFor(ctx, o.Wish, r.Command.Env)
 	ctx, cancel := withPausableTimeout(ctx, Deadline)
@@ -207,28 +217,34 @@ func (r *Reading) pick(ctx context.Context, o Options) (source host.Source, ok b
 		if r.program == nil {
 			return host.Source{}, false, nil
 		}
-		// Built-in plugins come first. If one of them knows the command, launch need not search for others.
-		own, _ := host.Find(o.Manifests(), nil, nil)
-		if src, ok := host.Pick(own, r.seen()); ok {
+		// Built-in plugins come first. If one of them knows the command, launch need not read the list of others.
+		if src, ok := host.Pick(host.Builtin(o.Manifests()), r.seen()); ok {
 			return src, true, nil
 		}
 	}
-	sources, left := o.Find(ctx, false)
-	if o.Plugin == "auto" {
-		r.Warnings = append(r.Warnings, FailedNow(left)...)
-		src, ok := host.Pick(sources, r.seen())
-		return src, ok, nil
+	sources, unread := o.Sources()
+	if unread != nil {
+		r.Warnings = append(r.Warnings, unread.Error())
 	}
-	why := ""
-	for _, l := range left {
-		if l.Name() == o.Plugin {
-			why = ": " + l.String()
-			r.Warnings = append(r.Warnings, l.String())
+	if o.Plugin == "auto" {
+		src, ok := host.Pick(sources, r.seen())
+		if ok {
+			return src, true, nil
 		}
+		if w := o.newcomers(); w != "" {
+			r.Warnings = append(r.Warnings, w)
+		}
+		return host.Source{}, false, nil
 	}
 	for _, src := range sources {
 		if src.Manifest.Name == o.Plugin {
 			return src, true, nil
+		}
+	}
+	why := ""
+	for _, p := range o.Strangers() {
+		if p.Name() == o.Plugin {
+			why = ": " + p.String()
 		}
 	}
 	return host.Source{}, false, fmt.Errorf("no plugin %q; run `launch plugins` for a list%s", o.Plugin, why)
@@ -236,23 +252,7 @@ func (r *Reading) pick(ctx context.Context, o Options) (source host.Source, ok b
 
 // seen returns the parts of the command that a plugin's marks test.
 func (r *Reading) seen() plugin.Seen {
-	prog := r.program
-	script, root := prog.Script, prog.Dir
-	if path := prog.Path(); path != "" {
-		script, root = filepath.Base(path), filepath.Dir(path)
-	}
-	return plugin.Seen{
-		Script: script,
-		Args:   prog.Args,
-		Exists: func(path string) bool {
-			for _, dir := range []string{root, prog.Dir} {
-				if _, err := os.Stat(filepath.Join(dir, path)); err == nil {
-					return true
-				}
-			}
-			return false
-		},
-	}
+	return plugin.See(*r.program, r.Command.Env)
 }
 
 // lookFor starts to measure the room, and returns a function that waits for the result.
@@ -284,6 +284,9 @@ func (r *Reading) recognize(ctx context.Context, o Options, client plugin.Plugin
 	case errors.Is(err, host.ErrTrouble):
 		r.Without("%v", err)
 	case err != nil:
+		if r.other != "" {
+			err = fmt.Errorf("plugin %s: %w", r.other, err)
+		}
 		r.refuse(asTypedHint(err))
 	default:
 		r.Job = known.Job()

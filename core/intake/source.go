@@ -12,7 +12,7 @@ import (
 
 // fixedSource returns why the program will not load edited Python source, as far as its command shows, or "".
 func fixedSource(prog *command.Prog, j *job.Job) string {
-	if prog == nil || !slices.ContainsFunc(j.Files, func(f job.File) bool { return f.Format == job.Python }) {
+	if prog == nil || !slices.ContainsFunc(j.Files, func(f job.File) bool { return f.Served() }) {
 		return ""
 	}
 	return overlay.Refused(*prog)
@@ -22,7 +22,7 @@ func fixedSource(prog *command.Prog, j *job.Job) string {
 func withoutSource(j *job.Job, set *ladder.Set) {
 	inSource := func(edits []config.Edit) bool {
 		return slices.ContainsFunc(edits, func(e config.Edit) bool {
-			return slices.ContainsFunc(j.Files, func(f job.File) bool { return f.Format == job.Python && f.Path == e.At.Doc })
+			return slices.ContainsFunc(j.Files, func(f job.File) bool { return f.Served() && f.Path == e.At.Doc })
 		})
 	}
 	for k := range set.Phases {

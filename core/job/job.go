@@ -70,6 +70,11 @@ type Job struct {
 	// Truths are statements of the project's guides, comments or flags that its code contradicts, each with its
 	// evidence. launch prints each once, and only those that matter to the job.
 	Truths []string `json:"truths,omitempty"`
+	// Preferred: this plugin is to be used even if another one knows the command, because the user has said so.
+	Preferred bool `json:"preferred,omitempty"`
+	// Ignore are the paths of settings, as in the addresses of knobs ("--lr", "lr", "train.lr"), that do not change the
+	// memory: what runs that differ only there have measured holds for this job, too.
+	Ignore []string `json:"ignore,omitempty"`
 	// Inside asks for a hook in the program's Python processes. It reports requests that the card's allocator refused
 	// and the code that made them, the peaks, and the exception that ended a process. A plugin asks for it if the
 	// program hides its failures or does not print its peaks. The hook comes through PYTHONPATH; a program that ignores
@@ -100,10 +105,12 @@ const (
 type File struct {
 	Path   string `json:"path"`   // as the command names it; absolute for Python source
 	Format string `json:"format"` // "yaml", "toml", Python
-	// Flag is the option of the command that names the file: "-opt". It is empty for Python source, which no option
-	// names: launch serves an edited copy in its place while the program runs.
+	// Flag is the option of the command that names the file, or the key of a KEY=VALUE argument: "-opt", "config". It
+	// is empty for a file that a positional argument names, and for Python source that is [File.Served].
 	Flag string `json:"flag,omitempty"`
-	Text []byte `json:"text,omitempty"` // empty for Python source
+	// Argument: a positional argument of the command names the file, as in Path.
+	Argument bool   `json:"argument,omitempty"`
+	Text     []byte `json:"text,omitempty"` // empty for Python source
 	// Added: the user has no such file. If there are edits, launch writes one and adds it after the option's other
 	// values. Its text is "{}", and Path is only a name for it.
 	Added bool `json:"added,omitempty"`
@@ -113,6 +120,10 @@ type File struct {
 	Patches []Patch `json:"patches,omitempty"`
 	From    string  `json:"from,omitempty"` // for an edited copy: the path of the original, as the command names it
 }
+
+// Served reports whether the file is Python source that no argument names: launch serves an edited copy in its place
+// while the program runs. The copy of any other file replaces the argument that names the file.
+func (f File) Served() bool { return f.Format == Python && f.Flag == "" && !f.Argument }
 
 // A Patch replaces one value in a binary file by another one of the same number of bytes.
 type Patch struct {
@@ -198,6 +209,8 @@ type Resume struct {
 	// Always are edits of every attempt after the first, even if it does not resume. In their values, [FreePort] is the
 	// placeholder for a free TCP port of this machine.
 	Always []config.Edit `json:"always,omitempty"`
+	// Automatic: the program finds its newest state by itself, so that no edit is needed.
+	Automatic bool `json:"automatic,omitempty"`
 	// OnCard: the program keeps the loaded state on the card while it trains.
 	OnCard bool `json:"on_card,omitempty"`
 	// None is why a retry of this job starts over; empty if it can resume.

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -63,7 +64,7 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 			continue
 		}
 		switch now, _ := argv.Get(f.Flag); {
-		case f.Format == Python: // the copy is served for this path
+		case f.Served(): // for this path
 		case f.Format == Binary && now != f.Path: // by now the command continues from another saved state
 			continue
 		default:
@@ -128,13 +129,16 @@ func (j *Job) WithAsked(args []string, edits []config.Edit) ([]string, error) {
 
 // pointAt makes the command read a file's copy.
 func pointAt(argv *config.Argv, f File) (err error) {
-	if f.Added {
+	switch {
+	case f.Argument:
+		err = argv.Replace(f.From, f.Path)
+	case f.Added:
 		err = argv.Extend(f.Flag, f.Path)
-	} else {
+	default:
 		err = argv.Set(f.Flag, f.Path)
 	}
 	if err != nil {
-		return fmt.Errorf("pointing %s at the edited copy: %w", f.Flag, err)
+		return fmt.Errorf("pointing %s at the edited copy: %w", cmp.Or(f.Flag, "the argument "+f.From), err)
 	}
 	return nil
 }

@@ -30,6 +30,9 @@ type Rung struct {
 	Slowdown float64 `json:"slowdown,omitempty"`
 	// Values are the knobs that the rung sets, as whole numbers, for the invariants to be checked on.
 	Values map[string]int64 `json:"values,omitempty"`
+	// NewState: a state that was saved without this rung cannot be read with it, nor the other way round: an attempt
+	// that changes it starts over.
+	NewState bool `json:"new_state,omitempty"`
 	// Estimates prices the phase at this rung, once for each rung of the shared ladder. Empty on the shared ladder.
 	Estimates []mem.Estimate `json:"estimates,omitempty"`
 }

@@ -31,7 +31,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -125,8 +124,13 @@ func (m Manifest) Check() error {
 		return fmt.Errorf("it has %d architectures, %d marks and %d variables", len(m.Archs), len(m.Marks), len(m.Env))
 	}
 	for _, k := range m.Marks {
-		if len(k.Script) > 1000 || len(k.Flags)+len(k.Beside) > 1000 {
-			return fmt.Errorf("a mark has %d flags and %d paths", len(k.Flags), len(k.Beside))
+		if len(k.Script) > 1000 || len(k.Flags)+len(k.Beside)+len(k.Contains) > 1000 {
+			return fmt.Errorf("a mark has %d flags, %d paths and %d texts", len(k.Flags), len(k.Beside), len(k.Contains))
+		}
+		for _, text := range k.Contains {
+			if len(text) > 10_000 || slices.Contains(strings.Split(text, "|"), "") {
+				return fmt.Errorf("a mark looks for %.100q in the script: every text needs 1 to 10,000 bytes", text)
+			}
 		}
 		for _, path := range k.Beside {
 			if !filepath.IsLocal(path) {
@@ -148,43 +152,4 @@ func (n *Need) Check() error {
 		}
 	}
 	return nil
-}
-
-// A Mark is what a command of the plugin's family looks like from outside. Every field that is set must hold.
-type Mark struct {
-	// Script matches the base name of the Python script, or the last part of a module: "train.py", "train*".
-	Script string `json:"script,omitempty"`
-	// Flags are options of which one must be among the script's arguments, without regard to their number of dashes.
-	Flags []string `json:"flags,omitempty"`
-	// Beside are paths of which one must exist in the folder of the script or in the command's folder.
-	Beside []string `json:"beside,omitempty"`
-}
-
-// Seen is a command as a mark sees it.
-type Seen struct {
-	Script string            // base name of the script, or the module's dotted name
-	Args   []string          // of the script
-	Exists func(string) bool // whether a path exists beside the script or in the command's folder
-}
-
-// Matches reports whether the command bears the mark.
-func (m Mark) Matches(s Seen) bool {
-	if m.Script != "" {
-		base := s.Script
-		if !strings.HasSuffix(base, ".py") {
-			base = base[strings.LastIndexByte(base, '.')+1:] + ".py"
-		}
-		if ok, err := path.Match(m.Script, base); !ok || err != nil {
-			return false
-		}
-	}
-	if len(m.Flags) > 0 && !slices.ContainsFunc(s.Args, func(arg string) bool {
-		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		return strings.HasPrefix(arg, "-") && slices.ContainsFunc(m.Flags, func(f string) bool {
-			return name != "" && name == strings.TrimLeft(f, "-")
-		})
-	}) {
-		return false
-	}
-	return len(m.Beside) == 0 || slices.ContainsFunc(m.Beside, s.Exists)
 }

@@ -59,6 +59,18 @@ func CheckFile(path string) error {
 	return nil
 }
 
+// CheckInfo returns an error if a file or folder, which is no link, belongs to another account or others can write to it. It is for what
+// lies below a folder that was checked.
+func CheckInfo(path string, info fs.FileInfo) error {
+	switch {
+	case !mine(owner(info)):
+		return belongs(path, info)
+	case othersWrite(path, info):
+		return fmt.Errorf("%w: others can write to %s (chmod go-w mends that)", ErrShared, path)
+	}
+	return nil
+}
+
 // MkdirAll makes a folder with those above it, each for this user alone, and checks that it is private.
 func MkdirAll(path string) error {
 	if err := Check(path); err != nil {

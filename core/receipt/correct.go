@@ -8,8 +8,8 @@ import (
 	"github.com/launch-ml/launch/core/mem"
 )
 
-// Learn returns the ladders with estimates corrected by the receipts, and whether any was. A phase stays as priced if its
-// corrections would break the order of the ladder. The ladders that it is given do not change.
+// Learn returns the ladders with estimates corrected by the receipts, and whether any was. A phase with a formula stays as
+// priced if its corrections would break the order of the ladder. The ladders that it is given do not change.
 func (s Subject) Learn(set *ladder.Set, receipts []Receipt) (*ladder.Set, bool) {
 	if len(receipts) == 0 || s.machine.Kind == "" {
 		return set, false
@@ -18,7 +18,9 @@ func (s Subject) Learn(set *ladder.Set, receipts []Receipt) (*ladder.Set, bool) 
 	out.Phases = slices.Clone(set.Phases)
 	for n, l := range set.Phases {
 		learned := false
-		if out.Phases[n].Rungs, learned = s.correct(set, l, receipts); !learned || out.Check() != nil {
+		out.Phases[n].Rungs, learned = s.correct(set, l, receipts)
+		// without a formula the order of the rungs is no order of needs, so what was measured may not fall down the ladder
+		if formula := l.Rungs[l.Asked].At(set.Shared.Asked).Known(); !learned || formula && out.Check() != nil {
 			out.Phases[n] = l
 			continue
 		}

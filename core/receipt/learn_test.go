@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -207,7 +208,14 @@ func TestLearnLine(t *testing.T) {
 		"another program":                {part, []Receipt{unknown(8, data(500, mem.Exact), other)}, 8, 0, false},
 		"another setting":                {part, []Receipt{unknown(8, data(500, mem.Exact), crop)}, 8, 0, false},
 		"it failed elsewhere":            {part, []Receipt{unknown(8, data(500, mem.AtLeast))}, 4, 0, false},
-		"it failed above the line":       {part, []Receipt{unknown(4, data(300, mem.Exact)), unknown(8, data(900, mem.AtLeast))}, 8, 900, false},
+		"a line, between":                {part, []Receipt{unknown(4, data(300, mem.Exact)), unknown(8, data(310, mem.Exact)), unknown(16, data(702, mem.Exact))}, 10, 408, false},
+		"a line, not below a smaller":    {part, []Receipt{unknown(4, data(300, mem.Exact)), unknown(8, data(700, mem.Exact)), unknown(16, data(708, mem.Exact))}, 9, 701, false},
+		"nor beyond, below the largest":  {part, []Receipt{unknown(2, data(900, mem.Exact)), unknown(4, data(110, mem.Exact)), unknown(8, data(110, mem.Exact))}, 16, 900, false},
+		"in proportion, twice":           {part, []Receipt{unknown(4, data(300, mem.Exact)), unknown(16, data(700, mem.AtLeast))}, 8, 500, true},
+		"failed in less than it took":    {part, []Receipt{unknown(8, data(500, mem.Exact)), unknown(8, data(400, mem.AtLeast))}, 8, 500, false},
+		"failed, and passed later":       {part, []Receipt{unknown(8, data(700, mem.AtLeast)), unknown(8, data(500, mem.Exact))}, 8, 500, false},
+		"failed, and a larger passed":    {part, []Receipt{unknown(8, data(700, mem.AtLeast)), unknown(16, data(500, mem.Exact))}, 16, 500, false},
+		"a peak between two samples":     {part, []Receipt{unknown(8, data(700, mem.AtLeast)), unknown(8, data(690, mem.Sampled))}, 8, 700, false},
 	} {
 		of := key("net", tt.micro)
 		got := learn(tt.receipts, of, host, func(Key) (mem.Estimate, bool) { return mem.Estimate{Unknown: "no formula"}, true }).apply(tt.e, of)
@@ -219,6 +227,49 @@ func TestLearnLine(t *testing.T) {
 		}
 		if !got.Known() || got.Total() != tt.want*mib || got.Items[len(got.Items)-1].Guess != tt.guess || len(got.Learned) == 0 {
 			t.Errorf("%s: %v, want %d MiB, guess %v: %+v", name, got.Total(), tt.want, tt.guess, got)
+		}
+	}
+}
+
+// Where these settings or a smaller micro-batch failed with more than the line has, the need is unknown, with a lower
+// bound, and nothing refuses it.
+func TestLineThatFailed(t *testing.T) {
+	part := mem.Estimate{Unknown: "no formula", Items: []mem.Item{{Kind: mem.Parameters, Bytes: 100 * mib}}}
+	rs := []Receipt{took(4, host, data(300, mem.Exact)), took(8, host, data(900, mem.AtLeast)), took(16, host, data(800, mem.Exact)), took(16, host, data(950, mem.AtLeast))}
+	for i := range rs {
+		rs[i].Predicted = part
+	}
+	for _, tt := range []struct {
+		micro int64
+		least unit.Bytes // MiB; 0: it is known
+		says  string
+	}{{4, 0, ""}, {6, 0, ""}, {8, 900, "these settings ran out"}, {10, 900, "micro-batch 8 ran out"}, {16, 950, "these settings"}, {64, 0, ""}} {
+		of := key("net", tt.micro)
+		got := learn(rs, of, host, func(Key) (mem.Estimate, bool) { return part, true }).apply(part, of)
+		if tt.least == 0 != got.Known() || tt.least > 0 && got.Least() != tt.least*mib || !strings.Contains(got.Unknown, tt.says) {
+			t.Errorf("micro-batch %d: %v, at least %v, want %d MiB: %+v", tt.micro, got.Total(), got.Least(), tt.least, got)
+		}
+		if v := ladder.Judge(got, 500*mib); tt.least > 0 && v != ladder.May {
+			t.Errorf("micro-batch %d %v in a room that it ran out of", tt.micro, v)
+		}
+		if v := ladder.Judge(got, 200*mib); v == ladder.Not {
+			t.Errorf("micro-batch %d is refused by receipts alone", tt.micro)
+		}
+	}
+}
+
+// On a card a phase that failed needs at least the most that is known of it.
+func TestTotalOfFailure(t *testing.T) {
+	for _, tt := range []struct {
+		ms   []mem.Measurement
+		want float64
+	}{
+		{[]mem.Measurement{live(900, mem.AtLeast), used(700, mem.AtLeast)}, 900},
+		{[]mem.Measurement{live(500, mem.AtLeast), used(700, mem.AtLeast)}, 700},
+		{[]mem.Measurement{live(900, mem.Exact), used(700, mem.Sampled)}, 700},
+	} {
+		if got, _, _ := total(took(8, card, tt.ms...), mem.Estimate{}); got != tt.want*float64(mib) {
+			t.Errorf("%+v: %v, want %v MiB", tt.ms, unit.Bytes(got), tt.want)
 		}
 	}
 }

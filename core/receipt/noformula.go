@@ -12,35 +12,134 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
+// A size is what the same program took at one micro-batch.
+type size struct {
+	micro   float64
+	took    float64   // 0 if no receipt of it passed
+	passed  []Receipt // newest first
+	least   float64   // 0 if no receipt of it failed
+	refused []Receipt // newest first
+}
+
 // line estimates a phase without a formula by what the same program took: at this micro-batch, on the line through several
-// others, or in proportion to the only other.
+// others, or in proportion to the only other. Memory is taken to grow with the micro-batch. Where one that is no larger
+// failed with more than that, the need is unknown, with a lower bound.
 func (l *lessons) line(e mem.Estimate, of Key) mem.Estimate {
 	micro, counts := number(of.Settings[job.MicroBatch])
-	sizes := map[float64][]Receipt{}
+	sizes := l.sizes(e, of, counts)
+	it, through := between(sizes, micro, e)
+	y := sum(e, always) + float64(it.Bytes)
+	if len(through) == 0 {
+		y = 0
+	}
+	f := largestFailure(sizes, micro)
+	out := e
+	out.Items, out.Learned = slices.Clone(e.Items), nil
+	it.Kind, it.What = mem.Correction, of.Phase
+	switch {
+	case f.least > y:
+		what := "these settings"
+		if f.micro != micro {
+			what = fmt.Sprintf("micro-batch %g", f.micro)
+		}
+		out.Unknown = fmt.Sprintf("%s ran out of memory in %s, and need an unknown amount more", what, names(f.refused))
+		it.Bytes, it.Guess = unit.Bytes(math.Round(f.least-sum(e, always))), false
+		it.From, through = "more than the room in "+names(f.refused), f.refused
+	case y > 0 && it.Guess && f.least > 0: // that it failed is no guess
+		out.Unknown = ""
+		rest := it
+		it.Bytes, it.Guess, it.From = unit.Bytes(math.Round(f.least-sum(e, always))), false, "more than the room in "+names(f.refused)
+		rest.Bytes -= it.Bytes
+		out.Add(rest)
+		through = slices.Concat(through, f.refused)
+	case y > 0:
+		out.Unknown = ""
+	default:
+		return e
+	}
+	learned(&out, through)
+	out.Add(it)
+	return out
+}
+
+// sizes returns what the program took at each micro-batch, the smallest first. counts is false if the micro-batch is not
+// known. Of two receipts that contradict each other, the newer one counts.
+func (l *lessons) sizes(e mem.Estimate, of Key, counts bool) (out []size) {
+	all := map[float64][]Receipt{}
 	for _, r := range l.program {
 		n, ok := number(r.Job.Settings[job.MicroBatch])
 		if _, _, found := total(r, e); found && ok == counts && alikeBut(r.Job.Settings, of.Settings) {
-			sizes[n] = append(sizes[n], r)
+			all[n] = append(all[n], r)
 		}
 	}
+	for _, n := range slices.Sorted(maps.Keys(all)) {
+		s := size{micro: n}
+		s.took, s.passed = passed(all[n], e)
+		s.least, s.refused = failed(all[n], e)
+		out = append(out, s)
+	}
+	for i := range out {
+		settle(&out[i], &out[i], e)
+	}
+	for i := range out {
+		for k := i + 1; k < len(out); k++ {
+			settle(&out[i], &out[k], e)
+		}
+	}
+	return out
+}
+
+// settle makes a micro-batch that failed agree with one that passed and is no smaller.
+func settle(f, p *size, e mem.Estimate) {
+	if f.least == 0 || p.took == 0 || p.took >= f.least {
+		return
+	}
+	_, bound, _ := total(p.passed[0], e)
+	switch newer := p.passed[0].Time.After(f.refused[0].Time); {
+	case bound == mem.Sampled && grown*p.took >= f.least: // its peak was between two samples
+		p.took = f.least
+	case newer:
+		f.least, f.refused = 0, nil
+	default:
+		p.took, p.passed = 0, nil
+	}
+}
+
+// largestFailure returns the size that is no larger and failed with most; the zero size if there is none.
+func largestFailure(sizes []size, micro float64) (f size) {
+	for _, s := range sizes {
+		if s.micro <= micro && s.least > 0 && s.least >= f.least {
+			f = s
+		}
+	}
+	return f
+}
+
+// between returns the line of an estimate, and the receipts that it comes from; none if no micro-batch passed.
+func between(sizes []size, micro float64, e mem.Estimate) (it mem.Item, through []Receipt) {
 	var xs, ys []float64
-	var through []Receipt
-	for _, n := range slices.Sorted(maps.Keys(sizes)) {
-		if y, from := passed(sizes[n], e); y > 0 {
-			xs, ys, through = append(xs, n), append(ys, y), append(through, from...)
-		}
+	sizes = slices.DeleteFunc(slices.Clone(sizes), func(s size) bool { return s.took == 0 })
+	for _, s := range sizes {
+		xs, ys, through = append(xs, s.micro), append(ys, s.took), append(through, s.passed...)
 	}
-	slices.SortFunc(through, newestFirst)
-	it := mem.Item{Kind: mem.Correction, What: of.Phase}
+	above, here := slices.BinarySearch(xs, micro)
 	var y float64
-	here := slices.Index(xs, micro)
-	least, refused := failed(sizes[micro], e)
 	switch {
-	case here >= 0:
-		y, through = passed(sizes[micro], e)
+	case here:
+		y, through = ys[above], sizes[above].passed
 		it.From = "no formula; measured at these settings in " + names(through)
 	case len(xs) > 1:
-		y = onLine(xs, ys, micro)
+		switch above {
+		case 0:
+			y = min(onLine(xs, ys, micro), ys[0])
+		case len(xs):
+			y = max(onLine(xs, ys, micro), slices.Max(ys))
+		default:
+			xs, ys = xs[above-1:above+1], ys[above-1:above+1]
+			y = max(onLine(xs, ys, micro), ys[0])
+			through = slices.Concat(sizes[above-1].passed, sizes[above].passed)
+		}
+		slices.SortFunc(through, newestFirst)
 		it.From = fmt.Sprintf("no formula; a straight line through %d micro-batches, measured in %s", len(xs),
 			names(through))
 		it.Guess = micro > 2*slices.Max(xs) || micro < slices.Min(xs)/2
@@ -50,29 +149,8 @@ func (l *lessons) line(e mem.Estimate, of Key) mem.Estimate {
 		y, it.Guess = base+(ys[0]-base)*micro/xs[0], true
 		it.From = "no formula; in proportion to the micro-batch of " + names(through)
 	}
-	if len(xs) == 0 && least > 0 {
-		out := e
-		out.Items, out.Learned = slices.Clone(e.Items), nil
-		out.Unknown = fmt.Sprintf("these settings ran out of memory in %s, and need an unknown amount more",
-			names(refused))
-		it.Bytes, it.From = unit.Bytes(math.Round(least-sum(e, always))), "more than the room in "+names(refused)
-		learned(&out, refused)
-		out.Add(it)
-		return out
-	}
-	if here < 0 && least > y {
-		y, through, it.Guess = least, refused, false
-		it.From = "no formula; these settings ran out of memory in " + names(refused)
-	}
-	if y == 0 {
-		return e
-	}
-	out := e
-	out.Items, out.Learned, out.Unknown = slices.Clone(e.Items), nil, ""
-	it.Bytes = unit.Bytes(math.Round(y - sum(e, always)))
-	learned(&out, through)
-	out.Add(it)
-	return out
+	it.Bytes = unit.Bytes(math.Round(min(y, mostBytes) - sum(e, always)))
+	return it, through
 }
 
 // passed is the median of the newest receipts that did not fail, and these receipts; 0 if all failed.
@@ -99,16 +177,22 @@ func failed(rs []Receipt, e mem.Estimate) (least float64, from []Receipt) {
 			least, from = max(least, y), append(from, r)
 		}
 	}
+	slices.SortFunc(from, newestFirst)
 	return least, from
 }
 
 func newestFirst(a, b Receipt) int { return b.Time.Compare(a.Time) }
 
-// total is all that a receipt's phase took, if that was measured. If only live tensors were, e gives the rest.
+// total is all that a receipt's phase took, if that was measured. If only live tensors were, e gives the rest. A phase that
+// failed took at least the largest amount that is known.
 func total(r Receipt, e mem.Estimate) (float64, mem.Bound, bool) {
 	for _, is := range []string{mem.Data, mem.Used} {
 		if m, ok := r.find(is); ok && m.Bound != mem.AtMost {
-			return float64(m.Bytes), m.Bound, true
+			all := float64(m.Bytes)
+			if live, ok := r.find(mem.Allocated); ok && m.Bound == mem.AtLeast && live.Bound == mem.AtLeast {
+				all = max(all, float64(live.Bytes)+sum(e, beyond))
+			}
+			return all, m.Bound, true
 		}
 	}
 	if m, ok := r.find(mem.Allocated); ok && m.Bound != mem.AtMost {

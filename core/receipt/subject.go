@@ -1,23 +1,19 @@
 package receipt
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/python"
-	"github.com/launch-ml/launch/core/record"
 )
 
 // A Subject is what receipts describe: a job on a machine. It makes the receipts of the job's attempts, and corrects the
@@ -90,44 +86,6 @@ func allocatorOf(env []string, kind string) string {
 		out = append(out, name+"="+last[name])
 	}
 	return strings.Join(out, " ")
-}
-
-// attemptFolder is the placeholder for the folder that an attempt will create, the same as in a printed command.
-const attemptFolder = "{attempt}"
-
-// programOf is a digest of the job without micro-batch and accumulation, so that it is the same at every size.
-func programOf(j *job.Job) string {
-	var edits []config.Edit
-	for _, k := range j.Knobs {
-		if (k.Name == job.MicroBatch || k.Name == job.Accumulation) && k.Dead == "" {
-			edits = append(edits, config.Edit{Knob: k.Name, At: k.At, From: k.Value, To: "1", Add: k.Default})
-		}
-	}
-	made, err := j.Rewrite(edits, attemptFolder)
-	if err != nil { // each size is then another program, and less is learned
-		made = &job.Rewritten{Command: j.Command}
-	}
-	h := sha256.New()
-	put := func(parts ...string) {
-		for _, p := range parts {
-			fmt.Fprintf(h, "%d %s", len(p), p)
-		}
-	}
-	put(j.Command.Dir, j.Plugin, j.Dialect)
-	put(record.MaskArgs(made.Command.Args)...)
-	for _, f := range j.Files {
-		text := string(f.Text)
-		for _, g := range made.Files {
-			if cmp.Or(g.From, g.Path) == f.Path && g.Format == f.Format && len(g.Text) > 0 {
-				text = string(g.Text)
-			}
-		}
-		if text == "" && f.Source != nil {
-			text = f.Source.SHA256
-		}
-		put(filepath.Base(f.Path), text)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // key identifies a phase at a shared rung and a rung of its own ladder.

@@ -3,41 +3,9 @@ package receipt
 import (
 	"testing"
 
-	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 )
-
-// The digest of a program is the same at every micro-batch and differs with anything else.
-func TestProgram(t *testing.T) {
-	var asked []config.Edit
-	at := func(text string, args ...string) string {
-		doc, _ := config.Parse("x.yml", []byte(text))
-		micro, _ := doc.Get("batch")
-		return programOf(&job.Job{
-			Command: job.Command{Args: append([]string{"python", "train.py", "-opt", "x.yml"}, args...), Dir: "/w"},
-			Options: []config.Option{{Names: []string{"-opt"}}},
-			Files:   []job.File{{Path: "x.yml", Format: "yaml", Flag: "-opt", Text: []byte(text)}},
-			Knobs:   []job.Knob{{Name: job.MicroBatch, At: config.Address{Doc: "x.yml", Path: "batch"}, Value: micro}},
-			Asked:   asked,
-		})
-	}
-	first := at("{batch: 16, width: 2}\n")
-	if first != at("{batch: 8, width: 2}\n") {
-		t.Error("another micro-batch is another program")
-	}
-	for name, other := range map[string]string{"width": at("{batch: 16, width: 3}\n"), "argument": at("{batch: 16, width: 2}\n", "--deep")} {
-		if other == first {
-			t.Errorf("another %s is the same program", name)
-		}
-	}
-	// what the user has set counts as if the recipe had it
-	asked = []config.Edit{{At: config.Address{Doc: "x.yml", Path: "width"}, From: "2", To: "3"}}
-	wide := at("{batch: 16, width: 2}\n")
-	if asked = nil; wide == first || wide != at("{batch: 16, width: 3}\n") {
-		t.Error("a width that was set is not that of the program")
-	}
-}
 
 func TestAllocator(t *testing.T) {
 	env := []string{"PATH=/bin", "PYTORCH_CUDA_ALLOC_CONF=a", "MALLOC_ARENA_MAX=1", "PYTORCH_CUDA_ALLOC_CONF=b", "LD_PRELOAD=/opt/lib/libjemalloc.so"}

@@ -16,15 +16,22 @@ import (
 
 // Receipts returns the receipts of an attempt of run r that has ended, under the run's name. A phase has one if it was
 // completed, or if it ran out of memory: then it needs at least what it was refused.
+//
+// What the program does not confirm teaches nothing of a formula. A phase without a formula has a receipt unless the
+// program reports another setting, or shows by equal failures that it does not take it: otherwise each later run would
+// run out of memory at the same rungs again. Its estimates refuse nothing.
 func (s Subject) Receipts(name string, r *run.Run, a *run.Attempt) (out []Receipt) {
 	o := &a.Outcome
-	if o.Untaken != "" || s.machine.Kind == "" || len(a.Unconfirmed(s.job)) > 0 { // its actual settings are unknown
+	open := a.Unconfirmed(s.job)
+	otherwise := slices.ContainsFunc(open, func(u run.Open) bool { return u.Said != "" })
+	if o.Untaken != "" || s.machine.Kind == "" || otherwise || len(open) > 0 && r.Unmoved(a) != "" { // its actual settings are unknown
 		return nil
 	}
 	set := cmp.Or(r.Priced, r.Ladders)
 	for _, c := range a.Plan.Choices {
+		price := set.Ladder(c.Phase).Rungs[c.Rung].At(a.Plan.Shared.Rung)
 		k, ok := s.ranAt(set, r.Ladders.Host, a, c)
-		if !ok {
+		if !ok || len(open) > 0 && price.Known() {
 			continue
 		}
 		rec := Receipt{
@@ -92,7 +99,8 @@ func peaks(set *ladder.Set, a *run.Attempt, phase, kind string) []mem.Measuremen
 		failed = ladder.Training
 	}
 	if o.Ending == run.OutOfMemory && failed == phase { // even if it was completed before
-		return refused(a, kind)
+		price := set.Ladder(phase).Rungs[a.Plan.Choice(phase).Rung].At(a.Plan.Shared.Rung)
+		return refused(a, kind, price.Known())
 	}
 	if !slices.Contains(o.Passed, phase) {
 		return nil
@@ -132,12 +140,20 @@ func hidden(a *run.Attempt) bool {
 	})
 }
 
-// refused returns what a phase needs at least, by its out-of-memory.
-func refused(a *run.Attempt, kind string) (out []mem.Measurement) {
+// refused returns what a phase needs at least, by its out-of-memory. Without a formula the room counts too: of all that
+// was beyond it only live tensors are known, and the next run must not try the same size in the same room again.
+func refused(a *run.Attempt, kind string, formula bool) (out []mem.Measurement) {
 	rep, message := a.Outcome.Report, "the out-of-memory message"
+	more := mem.Measurement{Is: mem.Used, Bytes: a.Plan.Room + 1, Bound: mem.AtLeast, From: "the room that it ran out of"}
+	ofCard := slices.Contains([]oom.Kind{oom.GPUCapacity, oom.GPUFragmentation, oom.GPUUnspecified}, rep.Kind)
 	switch {
-	case kind == gpu.CPU && rep.Kind == oom.CPUAlloc && a.Plan.Room > 0:
+	case kind == gpu.CPU && a.Plan.Room > 0 && (rep.Kind == oom.CPUAlloc || !formula && rep.Kind == oom.HostOOM):
 		return []mem.Measurement{{Is: mem.Data, Bytes: a.Plan.Room + 1, Bound: mem.AtLeast, From: "the limit that it ran into"}}
+	case kind == gpu.CUDA && a.Plan.Room > 0 && !formula && ofCard:
+		if rep.Kind != oom.GPUFragmentation && rep.Allocated != nil && rep.Requested != nil {
+			out = append(out, mem.Measurement{Is: mem.Allocated, Bytes: *rep.Allocated + *rep.Requested, Bound: mem.AtLeast, From: message})
+		}
+		return append(out, more)
 	case kind == gpu.CPU || rep.Kind == oom.GPUContention || rep.Kind == oom.GPUFragmentation || rep.Allocated == nil || rep.Requested == nil:
 		return nil
 	}

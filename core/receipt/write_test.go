@@ -133,15 +133,83 @@ func TestRefused(t *testing.T) {
 	a := attemptOn(0, run.Outcome{Ending: run.OutOfMemory})
 	a.Outcome.Report = oom.Report{Kind: oom.GPUCapacity, Numbers: oom.Numbers{Allocated: b(100), Requested: b(50), Reserved: b(110), ProcessInUse: b(500)}}
 	var got []string
-	for _, m := range refused(a, "cuda") {
+	for _, m := range refused(a, "cuda", true) {
 		got = append(got, fmt.Sprintf("%v %s %s", m.Bytes, m.Is, m.Bound))
 	}
 	if want := []string{"150 MiB allocated at least", "110 MiB reserved at least", "500 MiB used at least"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for _, k := range []oom.Kind{oom.GPUContention, oom.GPUFragmentation} {
-		if a.Outcome.Report.Kind = k; refused(a, "cuda") != nil {
+		if a.Outcome.Report.Kind = k; refused(a, "cuda", true) != nil {
 			t.Errorf("%s is no measurement of need", k)
+		}
+	}
+}
+
+// Without a formula a phase needs more than the room that it ran out of, whatever its message has.
+func TestRefusedWithoutFormula(t *testing.T) {
+	b := func(n unit.Bytes) *unit.Bytes { n *= mib; return &n }
+	for _, tt := range []struct {
+		kind string
+		rep  oom.Report
+		want string
+	}{
+		{"cuda", oom.Report{Kind: oom.GPUCapacity, Numbers: oom.Numbers{Allocated: b(100), Requested: b(50), Reserved: b(110), ProcessInUse: b(280)}},
+			"150 MiB allocated, 300 MiB used"},
+		{"cuda", oom.Report{Kind: oom.GPUUnspecified}, "300 MiB used"},
+		{"cuda", oom.Report{Kind: oom.GPUFragmentation, Numbers: oom.Numbers{Allocated: b(100), Requested: b(50)}}, "300 MiB used"},
+		{"cuda", oom.Report{Kind: oom.GPUContention}, ""},
+		{"cuda", oom.Report{Kind: oom.HostOOM}, ""},
+		{"cpu", oom.Report{Kind: oom.HostOOM}, "300 MiB data"},
+		{"cpu", oom.Report{Kind: oom.CPUAlloc}, "300 MiB data"},
+		{"cpu", oom.Report{Kind: oom.SharedMemory}, ""},
+	} {
+		a := attemptOn(0, run.Outcome{Ending: run.OutOfMemory, Report: tt.rep})
+		var got []string
+		for _, m := range refused(a, tt.kind, false) {
+			got = append(got, fmt.Sprintf("%v %s", m.Bytes, m.Is))
+			if m.Bound != mem.AtLeast {
+				t.Errorf("%s: %+v", tt.rep.Kind, m)
+			}
+		}
+		if s := strings.Join(got, ", "); s != tt.want {
+			t.Errorf("%s %s: %q, want %q", tt.kind, tt.rep.Kind, s, tt.want)
+		}
+	}
+}
+
+// A setting that the program does not confirm teaches nothing of a formula. Without a formula it does, unless the program
+// reports another value, or fails at other settings with the same figures.
+func TestUnconfirmed(t *testing.T) {
+	b := func(n unit.Bytes) *unit.Bytes { n *= mib; return &n }
+	plain := aSet()
+	plain.Phases = plain.Phases[:1]
+	for i := range plain.Phases[0].Rungs {
+		plain.Phases[0].Rungs[i].Estimates = []mem.Estimate{{Unknown: "no formula"}}
+	}
+	passed := run.Outcome{Ending: run.Succeeded, Passed: []string{"training"}, Measured: map[string][]mem.Measurement{ladder.Training: looked(250)}}
+	failed := run.Outcome{Ending: run.OutOfMemory, Phase: "training", Report: oom.Report{Kind: oom.CPUAlloc, Numbers: oom.Numbers{Allocated: b(90), Requested: b(50)}}}
+	other := passed
+	other.Settings = map[string]string{job.MicroBatch: "16"}
+	for name, tt := range map[string]struct {
+		set    *ladder.Set
+		before run.Outcome // at micro-batch 16
+		out    run.Outcome // at micro-batch 8
+		want   int
+	}{
+		"a formula":                      {aSet(), failed, passed, 0},
+		"no formula":                     {plain, run.Outcome{}, passed, 1},
+		"it reports another value":       {plain, run.Outcome{}, other, 0},
+		"it ran out of memory":           {plain, run.Outcome{}, failed, 1},
+		"it fails with the same figures": {plain, failed, failed, 0},
+	} {
+		a := attemptOn(1, tt.out)
+		a.Plan.Choices, a.Plan.Edits, a.Plan.Batch.Micro = a.Plan.Choices[:1], []config.Edit{{Knob: job.MicroBatch, To: "8"}}, 8
+		was := attemptOn(0, tt.before)
+		was.Plan.Batch.Micro = 16
+		r := &run.Run{Job: someSubject().job, Ladders: tt.set, Attempts: []run.Attempt{*was, *a}}
+		if rs := someSubject().Receipts("a-run", r, a); len(rs) != tt.want {
+			t.Errorf("%s: %d receipts, want %d: %+v", name, len(rs), tt.want, rs)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	case out.Report.Kind != oom.GPUContention && !r.mends(out.Report):
 		return nil, &Stop{Why: out.Report.Cause + "; no rung of the ladders frees that memory"}
 	}
-	if why := r.unmoved(last); why != "" {
+	if why := r.Unmoved(last); why != "" {
 		return nil, &Stop{Why: "the program does not use the settings: " + why, Code: OwnTrouble}
 	}
 	phase := r.phaseOf(out)
@@ -200,12 +200,12 @@ func (r *Run) choose(last *Attempt) (best *Plan) {
 		case best == nil:
 			best = p
 		case !measured && shared.Rungs[s].Cost > max(ladder.Speed, best.Shared.Cost) && r.onlyGuessed(best):
-			return best
+			return r.resplitShared(best, last)
 		case better(p, best):
 			best = p
 		}
 	}
-	return best
+	return r.resplitShared(best, last)
 }
 
 // onlyGuessed reports whether a plan fails to fit only by guessed lines.
@@ -253,7 +253,7 @@ func (r *Run) standOn(s int, last *Attempt) (*Plan, bool) {
 		if !ok {
 			return nil, false
 		}
-		picks[l.Phase] = pick
+		picks[l.Phase] = r.resplit(l, q, pick, last)
 	}
 	p := r.plan(s, picks)
 	rungs := map[string]int{}
@@ -368,9 +368,12 @@ func (r *Run) needed(a Attempt, phase string, shared int) (unit.Bytes, bool) {
 }
 
 func (r *Run) measured(phase string) bool {
-	return slices.ContainsFunc(r.Attempts, func(a Attempt) bool {
-		return a.Outcome.Ending == OutOfMemory && r.phaseOf(a.Outcome) == phase && r.hostRoom(a.Outcome.Report) == ""
-	})
+	return slices.ContainsFunc(r.Attempts, func(a Attempt) bool { return r.ranOut(a, phase) })
+}
+
+// ranOut reports whether an attempt ran out of the device's memory in a phase.
+func (r *Run) ranOut(a Attempt, phase string) bool {
+	return a.Outcome.Ending == OutOfMemory && r.phaseOf(a.Outcome) == phase && r.hostRoom(a.Outcome.Report) == ""
 }
 
 // state returns the newest state that any attempt of this run has left, or nil.

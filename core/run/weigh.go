@@ -177,9 +177,9 @@ func plain(value string) string {
 	return value
 }
 
-// unmoved returns why the last two attempts show that the program does not use the settings, "" if they do not: nothing
+// Unmoved returns why the last two attempts show that the program does not use the settings, "" if they do not: nothing
 // confirms the settings, and at another micro-batch memory ran out at the same figures.
-func (r *Run) unmoved(last *Attempt) string {
+func (r *Run) Unmoved(last *Attempt) string {
 	if len(r.Attempts) < 2 || len(last.Unconfirmed(r.Job)) == 0 {
 		return ""
 	}

@@ -147,7 +147,7 @@ func TestUnmoved(t *testing.T) {
 		"the same micro-batch":        {ran(32, 1_648_361_472, 5_000_000_000, edit("workers", "4", "2")), false},
 	} {
 		r := &Run{Job: &job.Job{}, Ladders: sr(training(func(unit.Bytes) mem.Estimate { return unknown() }), nil).Ladders, Attempts: []Attempt{ran(32, 1_648_361_472, 5_000_000_000), tt.second}}
-		if why := r.unmoved(r.Last()); (why != "") != tt.stops {
+		if why := r.Unmoved(r.Last()); (why != "") != tt.stops {
 			t.Errorf("%s: %q", name, why)
 		}
 	}

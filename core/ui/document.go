@@ -77,7 +77,7 @@ func (v View) Document(command []string, env map[string]string) PlanDocument {
 		Version: PlanVersion, Plugin: j.Plugin, Dialect: j.Dialect, Arch: j.Arch, Name: j.Name, Device: v.Device,
 		Command: command, Env: env, Stop: v.Stop, Asked: j.Asked, Edits: []config.Edit{}, Phases: []PhaseDoc{},
 		Steps: j.Steps, Exclusive: j.Exclusive, Ranks: j.Batch.Ranks,
-		Resumes:  j.Resume.None == "" && len(j.Resume.Edits) > 0,
+		Resumes:  j.Resume.None == "" && (len(j.Resume.Edits) > 0 || j.Resume.Automatic),
 		Warnings: append(append([]string{}, j.Warnings...), v.Warnings...), Truths: j.Truths,
 	}
 	room := v.Run.Room

@@ -1,23 +1,36 @@
 package declared
 
 import (
+	"cmp"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/python"
 )
 
-// assumed is the accumulation of a command that does not set it: the script's own default. Nothing is assumed where that cannot
-// be read, or where a file that the command names may set it: to double 1 where the program has 40 is another training.
-func (r *reading) assumed(p place) (int64, bool) {
-	if p.path != "" { // its default is somewhere in the program
-		return 0, false
+// assumed is the value of a setting that the command does not set: the script's own default; nil if that is not known.
+// Nothing is assumed where the default cannot be read, or where a file that the command names may set it: to double 1
+// where the program has 40 is another training.
+func (r *reading) assumed(p *place) any {
+	for _, one := range p.each() {
+		if one.path != "" || r.elsewhere(one) {
+			continue
+		}
+		if text, known := defaultOf(r.prog.text(), one); known {
+			return typed(text)
+		}
 	}
-	name := strings.ReplaceAll(strings.TrimLeft(p.flag, "-"), "-", "_")
+	return nil
+}
+
+// elsewhere reports whether a file that the command names, and that the declaration does not read, may set the option.
+func (r *reading) elsewhere(p place) bool {
+	name := bare(p)
 	for i, a := range r.prog.Args {
 		option, value, joined := strings.Cut(a, "=")
 		if !joined {
@@ -26,72 +39,127 @@ func (r *reading) assumed(p place) (int64, bool) {
 				option = r.prog.Args[i-1]
 			}
 		}
-		if filepath.Ext(value) == ".json" && option != "" && !settings.MatchString(option) { // many programs write such files
+		if filepath.Ext(value) == ".json" && option != "" && !settingsFile.MatchString(option) { // many programs write such files
 			continue
 		}
-		if !slices.Contains([]string{".py", ".yaml", ".yml", ".json", ".toml"}, filepath.Ext(value)) {
+		if !slices.Contains(endings, filepath.Ext(value)) || r.file(value) != nil {
 			continue
 		}
 		text, err := file.Read(absolute(r.prog.Dir, value), maxFile)
 		if err == nil && strings.Contains(strings.ReplaceAll(string(text), "-", "_"), name) {
-			return 0, false
+			return true
 		}
 	}
-	return defaultOf(python.ReadSource(r.prog.Path(), maxFile), p.flag)
+	return false
+}
+
+// bare is the name of an option or a key as Python has it.
+func bare(p place) string {
+	return strings.ReplaceAll(strings.TrimLeft(p.names[0], "-+~"), "-", "_")
 }
 
 var (
-	settings = regexp.MustCompile(`(?i)conf|cfg|opt|recipe|setting|arg|param|deepspeed|base`)
-	product  = regexp.MustCompile(`^\d+(\s*\*\s*\d+)*$`)
+	settingsFile = regexp.MustCompile(`(?i)conf|cfg|opt|recipe|setting|arg|param|deepspeed|base`)
+	numbers      = regexp.MustCompile(`^\d[\d_]*(\s*\*\s*\d[\d_]*)*$`)
 )
 
-// defaultOf finds the default of an option in the code of a script: what argparse or click is told, or the value of the field or
-// constant of the option's name. Where the text has several they have to agree.
-func defaultOf(script python.Source, flag string) (n int64, ok bool) {
-	text := script.Code
+// product is a number, or a product of numbers, as an int64, or a decimal as a float64; nil if the text is neither.
+func product(text string) any {
+	text = strings.TrimSpace(text)
+	if !numbers.MatchString(text) {
+		if f, err := strconv.ParseFloat(text, 64); err == nil && strings.ContainsAny(text, "0123456789") {
+			if n := int64(f); float64(n) == f && !strings.ContainsAny(text, ".eE") {
+				return n
+			}
+			return f
+		}
+		return nil
+	}
+	v := int64(1)
+	for factor := range strings.SplitSeq(text, "*") {
+		k, err := strconv.ParseInt(strings.ReplaceAll(strings.TrimSpace(factor), "_", ""), 10, 64)
+		if err != nil || k > 1<<40 || k > 0 && v > (1<<60)/k {
+			return nil
+		}
+		v *= k
+	}
+	return v
+}
+
+// defaultOf finds the default of an option in the code of a script: what argparse or click is told, or the value of the
+// field or constant of the option's name. Where the text has several they have to agree. It is the only place that
+// looks for defaults.
+func defaultOf(script python.Source, p place) (value string, known bool) {
 	var found []string
+	for _, name := range p.names {
+		for _, arguments := range declarationsOf(script, name) {
+			found = append(found, keyword(arguments, "default"))
+		}
+	}
+	name := bare(p)
+	if len(found) == 0 && !strings.Contains(name, ".") {
+		field := regexp.MustCompile(`(?m)^[ \t]*` + regexp.QuoteMeta(name) + `[ \t]*(?::[^=\n]+)?=([^=\n][^\n]*)`)
+		for _, m := range field.FindAllStringSubmatch(script.Code, -1) {
+			found = append(found, m[1])
+		}
+	}
+	if len(found) == 0 && strings.Contains(script.Code, "TrainingArguments") && name == "gradient_accumulation_steps" &&
+		!strings.Contains(script.Code, name) {
+		return "1", true // transformers' own
+	}
+	for i, f := range found {
+		found[i] = strings.TrimSpace(f)
+		if !literal.MatchString(found[i]) || found[i] != found[0] && product(found[i]) != product(found[0]) ||
+			product(found[i]) == any(int64(0)) {
+			return "", false
+		}
+	}
+	if len(found) == 0 {
+		return "", false
+	}
+	return strings.Trim(found[0], `"'`), true
+}
+
+var literal = regexp.MustCompile(`^(\d[\d_]*(\s*\*\s*\d[\d_]*)*|\d*\.\d+|True|False|'[^'\\]*'|"[^"\\]*")$`)
+
+// declarationsOf returns the arguments of each call that declares an option by a name: parser.add_argument("--batch", …).
+func declarationsOf(script python.Source, name string) (calls [][]string) {
 	for _, quote := range []string{`"`, `'`} {
-		for rest := text; ; {
-			_, after, more := strings.Cut(rest, quote+flag+quote)
+		for rest := script.Code; ; {
+			_, after, more := strings.Cut(rest, quote+name+quote)
 			if !more {
 				break
 			}
 			rest = after
-			value := ""
-			for _, a := range python.Arguments(after) {
-				if name, v, keyword := strings.Cut(a, "="); keyword && strings.TrimSpace(name) == "default" {
-					value = v
-				}
-			}
-			found = append(found, value)
+			calls = append(calls, python.Arguments(after))
 		}
 	}
-	name := regexp.QuoteMeta(strings.ReplaceAll(strings.TrimLeft(flag, "-"), "-", "_"))
-	if len(found) == 0 {
-		for _, m := range regexp.MustCompile(`(?m)^[ \t]*`+name+`[ \t]*(?::[^=\n]+)?=([^=\n][^\n]*)`).FindAllStringSubmatch(text, -1) {
-			found = append(found, m[1])
-		}
-	}
-	if len(found) == 0 && strings.Contains(text, "TrainingArguments") && name == "gradient_accumulation_steps" && !strings.Contains(text, name) {
-		return 1, true // transformers' own
-	}
-	for i, f := range found {
-		v := int64(1)
-		f = strings.TrimSpace(f)
-		if !product.MatchString(f) {
-			return 0, false
-		}
-		for _, factor := range strings.Split(f, "*") {
-			k, err := strconv.ParseInt(strings.TrimSpace(factor), 10, 64)
-			if err != nil || k < 1 || k > 1<<20 || v > 1<<20 {
-				return 0, false
-			}
-			v *= k
-		}
-		if i > 0 && v != n {
-			return 0, false
-		}
-		n = v
-	}
-	return n, len(found) > 0
+	return calls
 }
+
+// keyword is the value of a keyword argument, or "".
+func keyword(arguments []string, name string) (value string) {
+	for _, a := range arguments {
+		if key, v, ok := strings.Cut(a, "="); ok && strings.TrimSpace(key) == name {
+			value = strings.TrimSpace(v)
+		}
+	}
+	return value
+}
+
+// takesOf is what an option takes by the script's own declaration of it; one value if the script does not show it.
+func takesOf(script python.Source, p place) config.Takes {
+	for _, name := range p.names {
+		for _, arguments := range declarationsOf(script, name) {
+			if strings.Contains(keyword(arguments, "action"), "store_") || keyword(arguments, "is_flag") == "True" {
+				return config.None
+			}
+			if t, ok := nargs[strings.Trim(cmp.Or(keyword(arguments, "nargs"), "1"), `"'`)]; ok {
+				return t
+			}
+		}
+	}
+	return config.One
+}
+
+var nargs = map[string]config.Takes{"?": config.Maybe, "*": config.Any, "+": config.Some}

@@ -35,8 +35,9 @@ func TestDefaultOf(t *testing.T) {
 		{"'''\naccum = 40\n'''\naccum = 4\n", "--accum", 4},
 		{"", "--accum", 0},
 	} {
-		if n, ok := defaultOf(python.NewSource("train.py", tt.text), tt.flag); n != tt.want && ok || ok != (tt.want > 0) {
-			t.Errorf("%s in %q: %d, %v; want %d", tt.flag, tt.text, n, ok, tt.want)
+		text, ok := defaultOf(python.NewSource("train.py", tt.text), place{names: []string{tt.flag}})
+		if n, _ := product(text).(int64); n != tt.want || ok != (tt.want > 0) {
+			t.Errorf("%s in %q: %q, %v; want %d", tt.flag, tt.text, text, ok, tt.want)
 		}
 	}
 }

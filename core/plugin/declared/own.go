@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// named are the options by which programs are told where to write.
-var named = regexp.MustCompile(`(?i)^-*([a-z0-9_.-]*[_.-])?(out|outdir|output|outputs|savedir|save|logdir|workdir|rundir|expdir|exp|experiment|results?|dest(ination)?)([_.-]?(dir|path|folder|to))?$|` +
+// namesFolder are the options by which programs are told where to write.
+var namesFolder = regexp.MustCompile(`(?i)^-*([a-z0-9_.-]*[_.-])?(out|outdir|output|outputs|savedir|save|logdir|workdir|rundir|expdir|exp|experiment|results?|dest(ination)?)([_.-]?(dir|path|folder|to))?$|` +
 	`(?i)(log|work|run|exp|save|output|checkpoint|ckpt|results?)[_.-]?(dir|folder)$`)
 
 // own narrows the globs of saved states to the folder into which this very command writes, and returns it; "" where the command
@@ -22,7 +22,7 @@ func own(globs []string, args []string, dir string, value func(option string) (s
 	return narrowed, folder
 }
 
-var reference = regexp.MustCompile(`\{(--?[^{}]+)\}`)
+var reference = regexp.MustCompile(`\{([^{}]+)\}`)
 
 func ownOf(glob string, args []string, dir string, value func(string) (string, bool)) (narrowed, folder string) {
 	given := true
@@ -76,7 +76,7 @@ func folders(args []string) (out []string) {
 	for i, a := range args {
 		name, v, joined := strings.Cut(a, "=")
 		switch {
-		case !named.MatchString(name):
+		case !namesFolder.MatchString(name):
 		case joined:
 			out = append(out, v)
 		case strings.HasPrefix(a, "-") && i+1 < len(args):

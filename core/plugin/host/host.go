@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +32,8 @@ const word = "__plugin"
 type Source struct {
 	Manifest plugin.Manifest `json:"manifest"`
 	Path     string          `json:"path,omitempty"` // of its program; empty for a built-in one
+	// Verify returns an error if the program must not be started; nil: the caller knows that it may.
+	Verify func(context.Context) error `json:"-"`
 }
 
 // socketDir is the variable in which go-plugin tells a plugin where to make its socket.
@@ -78,12 +79,20 @@ var (
 // Start starts the plugin's process. dir is a folder of ours, for its socket; see [Client.Close]. first is the command that it
 // will be asked to recognise, or nil: a built-in plugin begins with that while it is connected.
 func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Client, error) {
+	if s.Verify != nil {
+		if err := s.Verify(ctx); err != nil {
+			return nil, &troubleError{err}
+		}
+	}
 	path, args := s.Path, []string(nil)
 	if path == "" {
 		path, args = "/proc/self/exe", []string{word, s.Manifest.Name}
 	}
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(s.Manifest.Environ(os.Environ(), nil), wire.Cookie(), socketDir+"="+dir)
+	if s.Path != "" {
+		cmd.Env = append(cmd.Env, "PYTHONDONTWRITEBYTECODE=1") // a file that it adds to its folder would be one that nobody pinned
+	}
 	if first != nil && s.Path == "" { // what another's program would print by then would be taken for its handshake
 		told := s.told(*first)
 		cmd.Env = append(cmd.Env, wire.Announce(&told)...)
@@ -158,7 +167,12 @@ func (c *Client) Recognize(ctx context.Context, cmd job.Command) (plugin.Recogni
 	}
 	err := r.Job.Check()
 	for _, f := range r.Job.Files { // an edited copy of Python source is run: it is made of what launch has read
-		if own := cmd.Source(f.Path); err == nil && f.Format == job.Python && (own == nil || own.SHA256 != f.Source.SHA256 || !bytes.Equal(own.Text, f.Source.Text)) {
+		if err != nil || f.Format != job.Python {
+			continue
+		}
+		own := cmd.Source(f.Source.Path)
+		if own == nil || own.SHA256 != f.Source.SHA256 || !bytes.Equal(own.Text, f.Source.Text) ||
+			f.Served() && f.Path != own.Path {
 			err = fmt.Errorf("its copy of %.100q differs from the text that launch sent", f.Path)
 		}
 	}
@@ -215,12 +229,6 @@ func (c *Client) PID() int {
 	}
 	return c.process.cmd.Process.Pid
 }
-
-// Ask starts a plugin's program for its manifest alone, and ends it. path is one that may be run: see [MayRun].
-func Ask(ctx context.Context, path string) (plugin.Manifest, error) { return ask(ctx, path) }
-
-// MayRun returns why launch does not run a file as a plugin, or nil: others could have written it.
-func MayRun(path string) error { return mayRun(path) }
 
 // Estimate implements [plugin.Estimator]. A plugin that is none says so by an error.
 func (c *Client) Estimate(ctx context.Context, q *plugin.Bare, d gpu.Device) (phases []plugin.Phase, err error) {
@@ -279,6 +287,7 @@ func (c *Client) drain() {
 }
 
 func (c *Client) trouble(doing string, err error) error {
+	err = plain(err)
 	if long := []rune(err.Error()); len(long) > maxWords {
 		err = errors.New(string(long[:maxWords]) + "…")
 	}
@@ -289,114 +298,32 @@ func (c *Client) trouble(doing string, err error) error {
 	return err
 }
 
+// plain puts go-plugin's errors about the handshake in words for the plugin's user.
+func plain(err error) error {
+	printed, unrecognized := strings.CutPrefix(err.Error(), "Unrecognized remote plugin message: ")
+	switch {
+	case unrecognized && strings.HasPrefix(printed, "\nFailed to read"), strings.HasPrefix(err.Error(), "plugin exited before"):
+		return errors.New("it ended before it had printed its handshake")
+	case unrecognized:
+		return fmt.Errorf("it printed %.200q on standard output, which is for its handshake alone", printed)
+	case strings.HasPrefix(err.Error(), "timeout while waiting for plugin to start"):
+		return errors.New("it did not print its handshake in time")
+	}
+	return err
+}
+
 // troubleError is an [ErrTrouble] that says only what happened.
 type troubleError struct{ error }
 
 func (e *troubleError) Unwrap() []error { return []error{e.error, ErrTrouble} }
 
-// A Left is a program that was found and is no plugin that can be asked.
-type Left struct {
-	Path string
-	Why  string
-	// Fresh says that it was asked just now and failed, which may have taken its time: its user hears of it once.
-	Fresh bool
+// Builtin are the sources of the built-in plugins.
+func Builtin(manifests []plugin.Manifest) (sources []Source) {
+	for _, m := range manifests {
+		sources = append(sources, Source{Manifest: m})
+	}
+	return sources
 }
-
-// Name is that of the plugin that it would be.
-func (l Left) Name() string { return strings.TrimPrefix(filepath.Base(l.Path), prefix) }
-
-func (l Left) String() string { return fmt.Sprintf("plugin %s is left out: %s", l.Path, l.Why) }
-
-// Find lists the plugins: the built-in ones, then programs launch-plugin-NAME in dirs, in order. The first of a name
-// wins, so that nobody's program takes a built-in one's place unseen. What may not be run is not asked.
-func Find(builtins []plugin.Manifest, dirs []string, ask func(path string) (plugin.Manifest, error)) (found []Source, left []Left) {
-	for _, m := range builtins {
-		found = append(found, Source{Manifest: m})
-	}
-	known := func(name string) bool {
-		return slices.ContainsFunc(found, func(s Source) bool { return s.Manifest.Name == name })
-	}
-	type answer struct {
-		m   plugin.Manifest
-		err error
-	}
-	type candidate struct {
-		path, name string
-		answer     chan answer
-	}
-	var candidates []candidate
-	var searched []os.FileInfo
-	asked := make(chan struct{}, 4) // at once: each may take seconds to fail
-	for _, dir := range dirs {
-		for _, path := range programs(dir, &searched) {
-			c := candidate{path, strings.TrimPrefix(filepath.Base(path), prefix), make(chan answer, 1)}
-			if info, err := os.Stat(path); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
-				continue
-			}
-			candidates = append(candidates, c)
-			if known(c.name) {
-				continue
-			}
-			go func() {
-				err := mayRun(path)
-				if err != nil {
-					c.answer <- answer{err: fmt.Errorf("it is not run: %w", err)}
-					return
-				}
-				asked <- struct{}{}
-				defer func() { <-asked }()
-				m, err := ask(path)
-				c.answer <- answer{m, err}
-			}()
-		}
-	}
-	for _, c := range candidates {
-		if known(c.name) {
-			left = append(left, Left{Path: c.path, Why: fmt.Sprintf("there is another %s before it", c.name)})
-			continue
-		}
-		a := <-c.answer
-		if a.err == nil && a.m.Name != c.name {
-			a.err = fmt.Errorf("it calls itself %.100q, and its file would have to be %s%.100s", a.m.Name, prefix, a.m.Name)
-		}
-		if a.err != nil {
-			var f *Failure
-			left = append(left, Left{c.path, a.err.Error(), errors.As(a.err, &f) && f.Fresh})
-			continue
-		}
-		found = append(found, Source{Manifest: a.m, Path: c.path})
-	}
-	return found, left
-}
-
-// programs lists the files of a folder that are named as plugins. A folder that was searched under another name, as /bin
-// is /usr/bin, is passed over.
-func programs(dir string, searched *[]os.FileInfo) (paths []string) {
-	if dir == "" { // as a shell reads PATH
-		dir = "."
-	}
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || slices.ContainsFunc(*searched, func(other os.FileInfo) bool { return os.SameFile(info, other) }) {
-		return nil
-	}
-	*searched = append(*searched, info)
-	names, _ := f.Readdirnames(-1) // in no order, and nothing is asked of the files: folders on PATH have thousands
-	for _, name := range names {
-		if strings.HasPrefix(name, prefix) {
-			paths = append(paths, filepath.Join(dir, name)) // still relative where the folder is
-		}
-	}
-	slices.Sort(paths)
-	return paths
-}
-
-// prefix of the file name of a plugin of somebody else's.
-const prefix = "launch-plugin-"
 
 // Pick returns the first source that bears a mark of the command.
 func Pick(sources []Source, seen plugin.Seen) (Source, bool) {

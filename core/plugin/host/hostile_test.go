@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/launch-ml/launch/core/plugin"
 )
+
+// prefix of the file name of a plugin's program.
+const prefix = "launch-plugin-"
 
 // script writes a program that is no plugin, or a hostile one.
 func script(t *testing.T, dir, name, text string) string {
@@ -35,57 +36,6 @@ func gone(pid int) bool {
 	return false
 }
 
-// A program that fails is asked once, until its file changes, it is asked for, or a day has gone by.
-func TestFailuresAreRemembered(t *testing.T) {
-	dir, cache := t.TempDir(), filepath.Join(t.TempDir(), "state", "plugins.json")
-	asked := func() int {
-		b, _ := os.ReadFile(dir + "/asked")
-		return len(b)
-	}
-	path := script(t, dir, "mute", "printf x >> "+dir+"/asked\n")
-	ask := func(again bool) *Failure {
-		t.Helper()
-		_, err := Asker(t.Context(), cache, again)(path)
-		var f *Failure
-		if !errors.As(err, &f) {
-			t.Fatalf("it answered %v", err)
-		}
-		return f
-	}
-	if f := ask(false); !f.Fresh || asked() != 1 {
-		t.Errorf("first: %+v, asked %d times", f, asked())
-	}
-	if f := ask(false); f.Fresh || asked() != 1 || !strings.Contains(f.Why, "plugin mute") {
-		t.Errorf("then: %+v, asked %d times", f, asked())
-	}
-	if f := ask(true); !f.Fresh || asked() != 2 {
-		t.Errorf("asked again: %+v, asked %d times", f, asked())
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	script(t, dir, "mute", "printf y >> "+dir+"/asked\n") // the same size
-	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
-		t.Fatal(err)
-	}
-	if f := ask(false); !f.Fresh || asked() != 3 {
-		t.Errorf("of the same size and time: %+v, asked %d times", f, asked())
-	}
-	b, err := os.ReadFile(cache)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := time.Now().Add(-25 * time.Hour).Format(time.RFC3339Nano)
-	at := strings.Index(string(b), `"at":"`) + len(`"at":"`)
-	if err := os.WriteFile(cache, []byte(string(b[:at])+old+`"`+string(b[at+strings.IndexByte(string(b[at:]), '"')+1:])), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if f := ask(false); !f.Fresh || asked() != 4 {
-		t.Errorf("a day later: %+v, asked %d times", f, asked())
-	}
-}
-
 // Whatever a program does that is no plugin, its whole group ends, and what it says is repeated within bounds.
 func TestHostilePrograms(t *testing.T) {
 	for name, tt := range map[string]struct{ text, says string }{
@@ -103,7 +53,7 @@ func TestHostilePrograms(t *testing.T) {
 			pids := filepath.Join(dir, "pids")
 			path := script(t, dir, name, "env -i sleep 600 & echo $! >"+pids+"; setsid sleep 600 & echo $! >>"+pids+"\n"+tt.text+"\n")
 			began := time.Now()
-			_, err := ask(t.Context(), path)
+			_, err := Ask(t.Context(), path)
 			if !errors.Is(err, ErrTrouble) || !strings.Contains(err.Error(), tt.says) || len(err.Error()) > 8000 {
 				t.Errorf("%.1000v", err)
 			}
@@ -140,7 +90,7 @@ func TestWhatAProgramIsTold(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out")
 	path := script(t, dir, "nosy", "{ env; stat -c 'mode=%a' $PLUGIN_UNIX_SOCKET_DIR; grep 'data size' /proc/self/limits; grep 'core file' /proc/self/limits; readlink /proc/self/fd/0; } >"+out+"\n")
-	if _, err := ask(t.Context(), path); err == nil {
+	if _, err := Ask(t.Context(), path); err == nil {
 		t.Fatal("it is a plugin")
 	}
 	b, err := os.ReadFile(out)
@@ -229,15 +179,8 @@ func TestMayRun(t *testing.T) {
 		cases["in another's folder"] = struct{ path, says string }{theirFolder, "belongs to uid"}
 	}
 	for name, tt := range cases {
-		if err := mayRun(tt.path); (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+		if err := MayRun(tt.path); (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v, want %q", name, err, tt.says)
 		}
-	}
-	found, left := Find(nil, []string{filepath.Dir(open)}, func(path string) (plugin.Manifest, error) {
-		t.Errorf("%s is asked", path)
-		return plugin.Manifest{}, nil
-	})
-	if len(found) > 0 || len(left) != 2 || !strings.Contains(left[1].String(), "is left out: it is not run: another account could change it: others can write to") {
-		t.Errorf("found %v, left %v", found, left)
 	}
 }

@@ -3,8 +3,6 @@ package host
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -255,99 +253,14 @@ func (p *process) HostToPlugin(network, address string) (string, string, error) 
 	return network, address, nil
 }
 
-// known is what the cache holds of a plugin's program: what it is, or why it could not be asked.
-type known struct {
-	File     identity        `json:"file"`
-	Manifest plugin.Manifest `json:"manifest"`
-	Failed   string          `json:"failed,omitempty"`
-	At       time.Time       `json:"at,omitzero"` // when it failed
-}
-
-// An identity is different once a file has changed.
-type identity struct {
-	Size     int64  `json:"size"`
-	Modified int64  `json:"modified"` // in ns, as Changed
-	Changed  int64  `json:"changed"`
-	Inode    uint64 `json:"inode"`
-	Device   uint64 `json:"device"`
-}
-
-func identify(path string) (identity, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return identity{}, &os.PathError{Op: "stat", Path: path, Err: err}
-	}
-	return identity{st.Size, st.Mtim.Nano(), st.Ctim.Nano(), st.Ino, uint64(st.Dev)}, nil
-}
-
-// A Failure is why a plugin's program could not be asked for its manifest.
-type Failure struct {
-	Why   string
-	Fresh bool // it was asked just now, and not remembered
-}
-
-func (f *Failure) Error() string { return f.Why }
-
-// patience is how long a plugin that failed is not asked again, unless its file changes: the reason may have been the machine's.
-const patience = 24 * time.Hour
-
-// Asker returns a function that asks a plugin's program for its manifest, and remembers the answer, or that there was none, in
-// the file cache for as long as the program is the same. again asks those once more that failed. Nothing depends on the
-// cache: a broken one is made anew. The function may be called from several goroutines.
-func Asker(ctx context.Context, cache string, again bool) func(path string) (plugin.Manifest, error) {
-	seen := map[string]known{}
-	if b, err := private.ReadFile(cache); err == nil {
-		json.Unmarshal(b, &seen)
-	}
-	var mu sync.Mutex
-	return func(path string) (plugin.Manifest, error) {
-		file, err := identify(path)
-		if err != nil {
-			return plugin.Manifest{}, err
-		}
-		mu.Lock()
-		k, ok := seen[path]
-		mu.Unlock()
-		if age := time.Since(k.At); ok && k.File == file && (k.Failed == "" || !again && age >= 0 && age < patience) {
-			if k.Failed != "" {
-				return plugin.Manifest{}, &Failure{Why: k.Failed}
-			}
-			return k.Manifest, nil
-		}
-		m, err := ask(ctx, path)
-		if err != nil && (!errors.Is(err, ErrTrouble) || ctx.Err() != nil || short(err)) { // that is not the plugin's doing
-			return plugin.Manifest{}, err
-		}
-		k = known{File: file, Manifest: m}
-		if err != nil {
-			k = known{File: file, Failed: err.Error(), At: time.Now()}
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		seen[path] = k
-		if b, err := json.Marshal(seen); err == nil && private.MkdirAll(filepath.Dir(cache)) == nil {
-			private.WriteFile(cache, b, 0o600)
-		}
-		if err != nil {
-			return plugin.Manifest{}, &Failure{Why: k.Failed, Fresh: true}
-		}
-		return m, nil
-	}
-}
-
-// short reports whether the machine lacked something for starting a process.
-func short(err error) bool {
-	return slices.ContainsFunc([]error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ETXTBSY, syscall.ENOSPC}, func(e error) bool { return errors.Is(err, e) })
-}
-
-// ask starts the program once, for its manifest. It is told who the user is and nothing else.
-func ask(ctx context.Context, path string) (m plugin.Manifest, err error) {
+// Ask starts a plugin's program once, for its manifest. It is told who the user is and nothing else.
+func Ask(ctx context.Context, path string) (m plugin.Manifest, err error) {
 	dir, err := private.Temp("launch-")
 	if err != nil {
 		return m, fmt.Errorf("making a folder for its socket: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	name := strings.TrimPrefix(filepath.Base(path), prefix)
+	name := strings.TrimPrefix(filepath.Base(path), "launch-plugin-")
 	c, err := Start(ctx, Source{Manifest: plugin.Manifest{Name: name, Env: []string{"PATH", "HOME", "LANG"}}, Path: path}, dir, nil)
 	if err != nil {
 		return m, err

@@ -135,33 +135,18 @@ func summary(j *job.Job) string {
 	return s
 }
 
-// seen is the command as the marks of a manifest see it.
-func seen(c job.Command) (plugin.Seen, error) {
-	prog, err := command.Program(c.Args, c.Env, c.Dir)
-	if err != nil {
-		return plugin.Seen{}, err
-	}
-	script, root := prog.Script, prog.Dir
-	if path := prog.Path(); path != "" {
-		script, root = filepath.Base(path), filepath.Dir(path)
-	}
-	return plugin.Seen{Script: script, Args: prog.Args, Exists: func(path string) bool {
-		return slices.ContainsFunc([]string{root, prog.Dir}, func(dir string) bool {
-			_, err := os.Stat(filepath.Join(dir, path))
-			return err == nil
-		})
-	}}, nil
-}
-
 // marked holds the manifest against the command: launch asks no plugin that has no matching mark.
 func (t *trial) marked() {
 	t.held(marksCheck)
-	s, err := seen(t.command)
-	switch {
-	case err != nil:
-		t.found(marksCheck, strings.Join(t.command.Args, " "), "a command that runs a Python program", "%v", err)
-	case !slices.ContainsFunc(t.manifest.Marks, func(m plugin.Mark) bool { return m.Matches(s) }):
-		t.found(marksCheck, strings.Join(t.command.Args, " "), "a mark that matches", "none of %s matches", asJSON(t.manifest.Marks))
+	words := strings.Join(t.command.Args, " ")
+	prog, err := command.Program(t.command.Args, t.command.Env, t.command.Dir)
+	if err != nil {
+		t.found(marksCheck, words, "a command that runs a Python program", "%v", err)
+		return
+	}
+	seen := plugin.See(prog, t.command.Env)
+	if !slices.ContainsFunc(t.manifest.Marks, func(m plugin.Mark) bool { return m.Matches(seen) }) {
+		t.found(marksCheck, words, "a mark that matches", "none of %s matches", asJSON(t.manifest.Marks))
 	}
 }
 

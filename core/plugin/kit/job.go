@@ -220,7 +220,7 @@ func (t *trial) resumes() {
 	}
 	fixed := slices.IndexFunc(r.Edits, func(e config.Edit) bool { return strings.ContainsAny(e.To, "/.") && !strings.Contains(e.To, "{") })
 	switch {
-	case len(r.Edits) == 0 && r.None == "":
+	case len(r.Edits) == 0 && r.None == "" && !r.Automatic:
 		t.found(resumeCheck, "", "edits that resume, or the reason why a retry starts over", "neither")
 	case fixed >= 0:
 		t.found(resumeCheck, r.Edits[fixed].At.String(), job.SavedPath+" in the value: the newest saved state has another path each time",

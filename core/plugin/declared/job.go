@@ -1,0 +1,296 @@
+package declared
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/plugin"
+)
+
+// Job implements [plugin.Recognized].
+func (r *reading) Job() *job.Job { return r.job }
+
+func (r *reading) warn(format string, args ...any) {
+	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
+}
+
+// left returns a caution for a command that the declaration leaves alone.
+func (r *reading) left() error {
+	for _, l := range r.Leave {
+		all := true
+		for _, a := range l.When {
+			ok, err := r.holds(a)
+			if err != nil {
+				return err
+			}
+			all = all && ok
+		}
+		if all {
+			return &plugin.Caution{Why: r.called + ": " + l.Why}
+		}
+	}
+	return nil
+}
+
+// recognize makes the job.
+func (r *reading) recognize() error {
+	r.uncertain()
+	j := &job.Job{
+		Dialect: r.called, Name: r.prog.name(), Options: r.options, Files: r.files, Signs: r.signs(), Batch: r.batch,
+		Preferred: r.Prefer, Ignore: r.ignored(),
+	}
+	r.job = j
+	j.Knobs = append(knob(job.MicroBatch, r.micro), knob(job.Accumulation, r.accum)...)
+	for _, p := range r.Phases {
+		if p.value.Micro != nil {
+			s, err := r.find(p.value.Micro)
+			if err != nil {
+				return err
+			}
+			j.Knobs = append(j.Knobs, knob(knobOf(p.name), s)...)
+		}
+	}
+	if r.Save != nil {
+		j.Save = job.Save{Signal: r.Save.signal(), Stops: r.Save.Stops}
+	}
+	if err := r.states(); err != nil {
+		return err
+	}
+	if err := r.shorten(); err != nil {
+		return err
+	}
+	for _, g := range r.Rungs {
+		if why := r.unplaced(g); why != "" {
+			r.warn("rung %q is left out: %s", g.Name, why)
+		}
+	}
+	j.Warnings = r.warnings
+	return nil
+}
+
+// unplaced is why launch cannot make a rung; "" if it can, or if the rung is not for this job.
+func (r *reading) unplaced(g rung) string {
+	if ok, err := r.applies(g); err != nil || !ok {
+		return ""
+	}
+	for _, a := range g.assignments() {
+		if s, err := r.find(&a.place); err == nil && s.change == nil && !r.ready && !(s.known && same(s.value, a.value.any)) {
+			return fmt.Sprintf("launch cannot change %s: %s", nameOf(s.at), s.fixed)
+		}
+	}
+	return ""
+}
+
+// knob is a setting, or nothing where none is declared.
+func knob(name string, s *setting) []job.Knob {
+	if s == nil || s.at.Doc == "" {
+		return nil
+	}
+	return []job.Knob{{Name: name, At: s.at, Value: s.text, Default: !s.set}}
+}
+
+// signs are what the program prints.
+func (r *reading) signs() (s job.Signs) {
+	add := func(sign job.Sign) {
+		if sign.Pattern != "" {
+			s.Lines = append(s.Lines, sign)
+		}
+	}
+	add(job.Sign{Kind: job.Progress, Pattern: string(r.Progress)})
+	add(job.Sign{Kind: job.Started, Pattern: string(r.Started)})
+	add(job.Sign{Kind: job.SavedState, Pattern: string(r.Saved)})
+	add(job.Sign{Kind: job.Succeeded, Pattern: string(r.Succeeded)})
+	s.MustSucceed = r.Succeeded != ""
+	for _, p := range r.Phases {
+		add(job.Sign{Kind: job.Phase, Phase: p.name, Pattern: string(p.value.Started)})
+		add(job.Sign{Kind: job.PhaseEnd, Phase: p.name, Pattern: string(p.value.Ended)})
+	}
+	for _, m := range r.Metric {
+		add(job.Sign{Kind: job.Metric, Name: m.Name, Direction: m.direction(), Pattern: string(m.Pattern)})
+	}
+	for _, c := range r.Confirm {
+		name := c.name
+		if knob, ok := confirmed[name]; ok {
+			name = knob
+		}
+		add(job.Sign{Kind: job.Setting, Knob: name, Pattern: string(c.value)})
+	}
+	return s
+}
+
+// ignored names the settings that do not change the memory, as [job.Job.Ignore] has them.
+func (r *reading) ignored() (names []string) {
+	for i := range r.Ignore {
+		for _, one := range r.Ignore[i].each() {
+			file, _, named := r.named(one)
+			switch {
+			case one.path != "" && named:
+				names = append(names, filepath.Base(file)+": "+one.path)
+			case one.path == "" && one.option():
+				names = append(names, one.names...)
+			case one.path == "":
+				names = append(names, one.names[0]+"=")
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// states says how the program goes on from a saved state, and which folder is its own.
+func (r *reading) states() error {
+	j, args := r.job, r.prog.Args
+	var globs []string
+	if r.Resume != nil {
+		globs = r.Resume.globs
+	}
+	j.Signs.States, j.Exclusive = own(globs, args, r.prog.Dir, r.value)
+	if r.Exclusive != "" {
+		path, known := r.fill(r.Exclusive, false)
+		if known {
+			j.Exclusive = absolute(r.prog.Dir, path)
+		}
+	}
+	for _, g := range r.InTheWay {
+		filled, _ := r.fill(g, true)
+		j.Resume.InTheWay = append(j.Resume.InTheWay, filled)
+	}
+	for _, g := range r.Clear {
+		filled, _ := r.fill(g, true)
+		j.Resume.Aside = append(j.Resume.Aside, filled)
+	}
+	switch how := r.Resume; {
+	case how == nil:
+		j.Resume.None = r.origin + " names no option to resume by"
+	case how.none:
+		j.Resume.None = r.origin + " declares that the program cannot resume"
+	case how.automatic:
+		j.Resume.Automatic = true
+		j.Resume.Aside = append(j.Resume.Aside, j.Signs.States...) // else an attempt that starts over would go on from them
+	case how.option != nil && r.ResumeValue != "" && slices.ContainsFunc(j.Signs.States, patterned):
+		// the program might take another one
+		j.Resume.None = "the program itself chooses the state, and " + r.origin + " does not name one file"
+	case how.option != nil:
+		to := r.ResumeValue
+		if to == "" {
+			to = statePath
+		}
+		return r.resumeBy(settings[scalar]{{*how.option, scalar{any: to}}})
+	default:
+		return r.resumeBy(how.set)
+	}
+	return nil
+}
+
+// statePath stands for the path of the state in a declaration.
+const statePath = "{state}"
+
+// resumeBy makes the edits of a resume.
+func (r *reading) resumeBy(set settings[scalar]) error {
+	for _, a := range set {
+		s, err := r.find(&a.place)
+		if err != nil {
+			return err
+		}
+		if s.change == nil {
+			r.job.Resume = job.Resume{InTheWay: r.job.Resume.InTheWay, Aside: r.job.Resume.Aside,
+				None: fmt.Sprintf("launch cannot change %s: %s", nameOf(s.at), s.fixed)}
+			return nil
+		}
+		to := a.value
+		if text, ok := to.any.(string); ok {
+			text, _ = r.fill(text, false)
+			text = strings.ReplaceAll(text, statePath, job.SavedPath)
+			to = scalar{any: text, text: text}
+		}
+		e, err := r.edit("resume", s, to, ladder.None)
+		if err != nil {
+			return err
+		}
+		if e.From != e.To || e.Add || e.Remove {
+			r.job.Resume.Edits = append(r.job.Resume.Edits, e)
+		}
+	}
+	return nil
+}
+
+// shorten says how the program is shortened for a trial.
+func (r *reading) shorten() error {
+	r.job.Rehearsal.None = "a declaration does not say how the program is shortened"
+	if r.Rehearse == nil {
+		return nil
+	}
+	r.job.Rehearsal = job.Rehearsal{Steps: r.Rehearse.Steps}
+	for _, a := range r.Rehearse.Set {
+		s, err := r.find(&a.place)
+		if err != nil {
+			return err
+		}
+		if s.change == nil {
+			r.job.Rehearsal = job.Rehearsal{None: fmt.Sprintf("launch cannot change %s: %s", nameOf(s.at), s.fixed)}
+			return nil
+		}
+		e, err := r.edit("rehearse", s, a.value, ladder.None)
+		if err != nil {
+			return err
+		}
+		if e.From != e.To || e.Add || e.Remove {
+			r.job.Rehearsal.Edits = append(r.job.Rehearsal.Edits, e)
+		}
+	}
+	return nil
+}
+
+// value is what a name in braces means in a path: an option's value, or one of values.
+func (r *reading) value(name string) (string, bool) {
+	if strings.HasPrefix(name, "-") {
+		return optionOf(r.prog.Args, name)
+	}
+	a, ok := r.Values.get(name)
+	if !ok || a.place == nil {
+		return "", false
+	}
+	s, err := r.find(a.place)
+	if err != nil || !s.known {
+		return "", false
+	}
+	return strings.Trim(fmt.Sprint(s.value), `"'`), true
+}
+
+// fill puts the values of names into a path. In a glob they are escaped, and what is not known becomes "*".
+func (r *reading) fill(text string, glob bool) (filled string, known bool) {
+	known = true
+	filled = reference.ReplaceAllStringFunc(text, func(ref string) string {
+		name := ref[1 : len(ref)-1]
+		if ref == statePath || ref == job.Scratch || ref == job.ScratchName {
+			return ref
+		}
+		v, ok := r.value(name)
+		switch {
+		case ok && glob:
+			return globEscape.Replace(v)
+		case ok:
+			return v
+		}
+		known = false
+		return "*"
+	})
+	return filled, known
+}
+
+// optionOf is the value of an option as it was typed.
+func optionOf(args []string, option string) (string, bool) {
+	for i, a := range args {
+		if v, ok := strings.CutPrefix(a, option+"="); ok {
+			return v, true
+		}
+		if a == option && i+1 < len(args) {
+			return args[i+1], true
+		}
+	}
+	return "", false
+}

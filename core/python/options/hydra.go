@@ -1,0 +1,125 @@
+package options
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/python"
+)
+
+// hydra reads @hydra.main: the keys of the file that it names, and of those that this one composes.
+func (r *reader) hydra(m *module) {
+	if !strings.Contains(m.Code, "hydra") {
+		return
+	}
+	for _, m := range r.order {
+		r.each(m, func(c python.Call, at int) {
+			_, name := cutLast(c.Name)
+			if !m.Is(c.First-1, "@") || name != "main" && name != "hydra_main" || !strings.Contains(c.Name, "hydra") {
+				return
+			}
+			args := m.Args(c.Open)
+			path, file := "", "config"
+			if a, ok := python.Keyword(args, "config_path"); ok {
+				path, _ = r.value(m, a.Range, at)
+			} else if len(args) > 0 && args[0].Name == "" {
+				path, _ = r.value(m, args[0].Range, at)
+			}
+			if a, ok := python.Keyword(args, "config_name"); ok {
+				file, _ = r.value(m, a.Range, at)
+			}
+			dir := path
+			if !filepath.IsAbs(dir) {
+				dir = filepath.Join(filepath.Dir(m.Path), dir)
+			}
+			r.configs = dir
+			r.compose(dir, strings.TrimSuffix(file, ".yaml"), "", 0)
+		})
+	}
+}
+
+// compose adds the keys of a file below a folder of configurations, and of those in its list of defaults.
+func (r *reader) compose(dir, name, prefix string, depth int) {
+	if depth > maxDepth || name == "" || !filepath.IsLocal(name) {
+		return
+	}
+	path := filepath.Join(dir, name+".yaml")
+	text := r.text(path)
+	if text == "" {
+		return
+	}
+	doc, err := config.ParseYAML([]byte(text))
+	if err != nil {
+		return
+	}
+	root := doc.Root()
+	if strings.Contains(text, "@package _global_") {
+		prefix = ""
+	}
+	defaults := root.Get("defaults")
+	self := false
+	for i := range defaults.Len() {
+		entry := defaults.Index(i)
+		if s, ok := entry.Str(); ok {
+			if s == "_self_" {
+				self = true
+				r.keys(path, root, prefix, 0)
+			} else {
+				r.compose(filepath.Dir(path), s, prefix, depth+1)
+			}
+			continue
+		}
+		for _, key := range entry.Keys() {
+			choice, ok := entry.Get(key).Str()
+			group := strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(key, "optional "), "override "))
+			group, pkg, placed := strings.Cut(group, "@")
+			if !ok || strings.HasPrefix(strings.TrimSpace(key), "override hydra") {
+				continue
+			}
+			below := prefix + strings.ReplaceAll(strings.Trim(group, "/"), "/", ".") + "."
+			if placed {
+				below = prefix + pkg + "."
+			}
+			at := filepath.Dir(path)
+			if strings.HasPrefix(group, "/") {
+				at = r.configs
+			}
+			r.compose(at, filepath.Join(strings.Trim(group, "/"), strings.TrimSuffix(choice, ".yaml")), below, depth+1)
+		}
+	}
+	if !self {
+		r.keys(path, root, prefix, 0)
+	}
+}
+
+// keys adds the scalar keys of a mapping. One that is there already is replaced: what comes later counts.
+func (r *reader) keys(path string, v config.Value, prefix string, depth int) {
+	if depth > maxDepth {
+		return
+	}
+	for _, key := range v.Keys() {
+		item := v.Get(key)
+		name := prefix + key
+		if depth == 0 && prefix == "" && (key == "defaults" || key == "hydra") {
+			continue
+		}
+		if item.Kind() == config.Map {
+			r.keys(path, item, name+".", depth+1)
+			continue
+		}
+		o := Option{Names: []string{name}, Dest: name, Path: path, Line: item.Line(), How: Hydra, Default: item.Text(), Known: true}
+		if item.Kind() == config.Seq || strings.Contains(o.Default, "${") || o.Default == "???" {
+			o.Default, o.Known = "", false
+		}
+		replaced := false
+		for i := range r.out {
+			if r.out[i].How == Hydra && r.out[i].Names[0] == name {
+				r.out[i], replaced = o, true
+			}
+		}
+		if !replaced {
+			r.add(o)
+		}
+	}
+}
