@@ -26,6 +26,8 @@ type trial struct {
 	known   plugin.Recognized
 	job     *job.Job
 	set     *ladder.Set
+
+	attempts int // so far
 }
 
 func (t *trial) found(check, where, want, saw string, args ...any) {
@@ -57,10 +59,9 @@ func (t *tester) run(c Case) error {
 			x.feeds()
 			x.grows()
 		}
+		os.RemoveAll(filepath.Join(copied.Dir, attempts))
 		if now, err := tree(copied.Dir); err == nil {
 			t.held(writesCheck)
-			os.RemoveAll(filepath.Join(copied.Dir, attempts))
-			delete(now, attempts)
 			if what := changed(before, withoutTimes(before, now)); what != "" {
 				x.found(writesCheck, "", "the folder as it was before the questions", "%s", what)
 			}

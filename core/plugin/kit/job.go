@@ -246,8 +246,11 @@ func (t *trial) rehearses() {
 	}
 }
 
-// attempt is the folder of edited copies.
-func (t *trial) attempt() string { return filepath.Join(t.command.Dir, attempts) }
+// attempt is a folder of edited copies. Each attempt has another one: a plugin may keep what it has read of a path.
+func (t *trial) attempt() string {
+	t.attempts++
+	return filepath.Join(t.command.Dir, attempts, strconv.Itoa(t.attempts))
+}
 
 // maxSentence bounds what a plugin may write at a time.
 const maxSentence = 2000

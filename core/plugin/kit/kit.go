@@ -34,6 +34,7 @@ type Finding struct {
 	Where string `json:"where,omitempty"` // the rung, the knob, the file or the command
 	Want  string `json:"expected"`
 	Saw   string `json:"saw"`
+	Mend  string `json:"mend"` // what to do about it
 }
 
 func (f Finding) String() string {
@@ -168,6 +169,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	t.loaded()
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("testing the plugin: %w", err)
+	}
+	for i, f := range t.report.Findings {
+		t.report.Findings[i].Mend = Of(f.Check).Mend
 	}
 	slices.SortFunc(t.report.Checked, byTable)
 	slices.SortStableFunc(t.report.Findings, func(a, b Finding) int { return byTable(a.Check, b.Check) })

@@ -53,7 +53,7 @@ func Report(t testing.TB, p plugin.Plugin, cases ...kit.Case) {
 		t.Fatal(err)
 	}
 	for _, f := range report.Findings {
-		t.Errorf("%v\n\t%s", f, kit.Of(f.Check).Mend)
+		t.Errorf("%v\n\t%s", f, f.Mend)
 	}
 	if report.Recognised() == 0 {
 		t.Errorf("no case was recognised: %+v", report.Cases)
