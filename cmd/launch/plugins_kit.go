@@ -17,7 +17,6 @@ import (
 	"github.com/launch-ml/launch/core/plugin/declared"
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/plugin/kit"
-	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -104,20 +103,11 @@ func (f *kitFlags) test(ctx context.Context, ps intake.Plugins, path string) err
 
 // openForTest starts the plugin's process.
 func openForTest(ctx context.Context, source host.Source) (kit.Opened, error) {
-	socket, err := private.Temp("launch-")
+	client, err := host.StartForTest(ctx, source)
 	if err != nil {
-		return kit.Opened{}, fmt.Errorf("making a folder for the plugin's socket: %w", err)
-	}
-	client, err := host.Start(ctx, source, socket, nil)
-	if err != nil {
-		os.RemoveAll(socket)
 		return kit.Opened{}, err
 	}
-	client.Test()
-	return kit.Opened{Plugin: client, PID: client.PID(), Close: func() {
-		client.Close()
-		os.RemoveAll(socket)
-	}}, nil
+	return kit.Opened{Plugin: client, PID: client.PID(), Close: client.Close}, nil
 }
 
 // source finds the plugin that path names.

@@ -82,7 +82,7 @@ func (b *builder) host(training mem.Estimate) *ladder.HostLadder {
 	if m := rePrefetch.FindStringSubmatch(trainer.Code); m != nil {
 		l.Prefetch, _ = strconv.ParseInt(m[1], 10, 64)
 	}
-	if max(l.Workers, l.Prefetch, ranks, crop) > maxCount {
+	if max(l.Workers, l.Prefetch, ranks, crop) > maxCount || min(l.Workers, l.Prefetch, crop) < 0 {
 		return nil
 	}
 	python := mem.RuntimeOf(b.env.TorchCUDA())

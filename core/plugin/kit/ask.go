@@ -80,7 +80,10 @@ func ask[T any](t *tester, question func(context.Context, plugin.Plugin) (T, err
 	go func() {
 		defer func() {
 			if r := recover(); r != nil {
-				stack, _, _ := strings.Cut(string(debug.Stack()), "\n\n")
+				stack := string(debug.Stack())
+				if _, theirs, ok := strings.Cut(stack, "\npanic("); ok { // the frames above are the kit's
+					_, stack, _ = strings.Cut(theirs, "\n\t")
+				}
 				answered <- answer{err: &crash{fmt.Sprintf("panic: %v\n%s", r, stack)}}
 			}
 		}()

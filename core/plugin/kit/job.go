@@ -175,6 +175,9 @@ func (t *trial) knobs() {
 			continue
 		}
 		text, ok := doc.Get(k.At.Path)
+		if tree, is := doc.(config.Tree); is && !ok && tree.Root().At(k.At.Path).Exists() {
+			continue // a map or a list, which has no text of its own
+		}
 		switch {
 		case !ok && !k.Default && k.Dead == "":
 			t.found(knobsCheck, where, fmt.Sprintf("%q there, or default for a setting that is absent", k.Value), "nothing is there")
@@ -339,6 +342,7 @@ func (t *trial) sign(s job.Sign) {
 	}
 	known := slices.ContainsFunc(t.job.Knobs, func(k job.Knob) bool { return k.Name == s.Knob }) ||
 		slices.ContainsFunc(t.set.Invariants, func(in ladder.Invariant) bool { return in.Name == s.Knob })
+	known = known || slices.Contains([]string{job.MicroBatch, job.Accumulation, job.GlobalBatch}, s.Knob) // not set here
 	if s.Kind == job.Setting && !known {
 		t.found(signsCheck, where, "the name of a knob or of an invariant", "%q", s.Knob)
 	}

@@ -10,6 +10,8 @@ package plugintest
 
 import (
 	"context"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/plugin/kit"
 	"github.com/launch-ml/launch/core/python"
 )
@@ -44,10 +47,35 @@ func Recipes(t testing.TB, p plugin.Plugin, dir string, env []string) {
 	Report(t, p, cases...)
 }
 
+// Program builds a plugin's program, such as "./launch-plugin-mine", and makes all checks of it in a process of its own, as
+// launch starts it.
+func Program(t testing.TB, pkg string, cases ...kit.Case) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
+	if out, err := exec.Command("go", "build", "-o", path, pkg).CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", pkg, err, out)
+	}
+	m, err := host.Ask(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, cases, func(ctx context.Context) (kit.Opened, error) {
+		c, err := host.StartForTest(ctx, host.Source{Manifest: m, Path: path})
+		if err != nil {
+			return kit.Opened{}, err
+		}
+		return kit.Opened{Plugin: c, PID: c.PID(), Close: c.Close}, nil
+	})
+}
+
 // Report makes all checks of p on the cases.
 func Report(t testing.TB, p plugin.Plugin, cases ...kit.Case) {
 	t.Helper()
-	open := func(context.Context) (kit.Opened, error) { return kit.Opened{Plugin: p}, nil }
+	check(t, cases, func(context.Context) (kit.Opened, error) { return kit.Opened{Plugin: p}, nil })
+}
+
+func check(t testing.TB, cases []kit.Case, open func(context.Context) (kit.Opened, error)) {
+	t.Helper()
 	report, err := kit.Run(t.Context(), kit.Options{Open: open, Cases: cases, Deadline: deadline})
 	if err != nil {
 		t.Fatal(err)
