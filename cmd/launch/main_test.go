@@ -11,7 +11,9 @@ import (
 
 	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
+	"github.com/launch-ml/launch/core/plugin/kit/testdata/faulty"
 	"github.com/launch-ml/launch/core/proc"
 )
 
@@ -25,7 +27,7 @@ func TestMain(m *testing.M) {
 			claim.Within(dir)
 		}
 		main()
-	}})
+	}, "launch-plugin-faulty": func() { plugin.Serve(faulty.New(os.Getenv("LAUNCH_TEST_FAULT"))) }})
 }
 
 // claimsForTest names the folder of the claims of launches that must not meet those of the machine.
@@ -55,6 +57,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
 			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
 			e.Setenv("BADPLUGIN", bad)
+			e.Setenv("FAULTY", mustFind("launch-plugin-faulty"))
+			e.Setenv("RECIPES", filepath.Join(mustAbs("."), "..", "..", "core", "plugin", "kit", "testdata", "recipes"))
 			e.Setenv("FAKEDRIVER", fake)
 			e.Setenv("PYTHON", testPython())
 			e.Setenv("EXAMPLE", example)
@@ -107,6 +111,14 @@ func mustAbs(path string) string {
 		panic(err)
 	}
 	return abs
+}
+
+func mustFind(program string) string {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		panic(err)
+	}
+	return path
 }
 
 // code runs a command and demands an exit code: `code 78 launch plan -- …`. What it prints is matched by stdout and

@@ -76,7 +76,7 @@ func (t *tester) run(c Case) error {
 // withoutTimes returns now, with the times of before for what has the same contents: the kit itself edits Python
 // source in its place, and puts it back.
 func withoutTimes(before, now map[string]string) map[string]string {
-	mode := func(s string) string { m, _, _ := strings.Cut(s, " "); return m }
+	mode := func(s string) string { f := strings.SplitN(s, " ", 3); return strings.Join(f[:min(len(f), 2)], " ") } // and size
 	sum := func(s string) string { return s[strings.LastIndexByte(s, ' ')+1:] }
 	for path, was := range before {
 		if is := now[path]; mode(is) == mode(was) && sum(is) == sum(was) {

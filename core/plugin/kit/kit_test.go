@@ -3,8 +3,10 @@ package kit_test
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -54,6 +56,32 @@ func TestNoFault(t *testing.T) {
 	}
 }
 
+// A case's folder may be a whole project: sockets are left out, and of a large file the beginning and the length are copied.
+func TestLargeFolder(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("testdata/recipes/small")); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.Create(filepath.Join(dir, "data.bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	if err := data.Truncate(1 << 40); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("nowhere", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	report := try(t, "", func(o *kit.Options) { o.Cases[2].Command.Dir = dir })
+	if !report.Passed() {
+		t.Errorf("%v %v", report.Cases, report.Findings)
+	}
+}
+
 // Every fault is found by the check that is made for it.
 func TestFaults(t *testing.T) {
 	caught := map[string]bool{}
@@ -97,6 +125,26 @@ func TestFaults(t *testing.T) {
 		}
 		if c.Promise == "" || c.Mend == "" {
 			t.Errorf("%s has no words", c.Name)
+		}
+	}
+}
+
+// docs/plugin-kit.md has a section for each check, with its promise and what to mend.
+func TestDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/plugin-kit.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := strings.Join(strings.Fields(string(text)), " ")
+	for _, c := range kit.Checks {
+		if !strings.Contains(string(text), "\n### "+c.Name+"\n") {
+			t.Errorf("no section %s", c.Name)
+		}
+		for _, words := range []string{c.Promise, c.Mend} {
+			words = strings.ReplaceAll(strings.ToUpper(words[:1])+words[1:], "`", "")
+			if !strings.Contains(strings.ReplaceAll(page, "`", ""), words) {
+				t.Errorf("%s: the page lacks %q", c.Name, words)
+			}
 		}
 	}
 }
