@@ -33,7 +33,8 @@ type kitFlags struct {
 func newPluginTest() *cobra.Command {
 	f := &kitFlags{}
 	c := &cobra.Command{
-		Use: "test PATH [--recipes DIR] [-- CMD]", Short: "test a plugin in any language, or a declaration, on your own recipes",
+		Use:   "test PATH [--recipes DIR] [-- CMD]",
+		Short: "test a plugin in any language, or a declaration, on your own recipes",
 		Long: `test checks what launch relies on: that the plugin reads what the files say, prices each rung as the job
 that the rung makes, answers the same each time, declines what is not its own, and survives broken files.
 The report has what was expected, what was seen, and what to mend.
@@ -138,7 +139,8 @@ func (f *kitFlags) source(ctx context.Context, ps intake.Plugins, path string) (
 	}
 	s.Path = path
 	if want := "launch-plugin-" + s.Manifest.Name; filepath.Base(path) != want {
-		return s, fmt.Errorf("plugin %s has the name %q in its manifest: its file must be named %s", path, s.Manifest.Name, want)
+		return s, fmt.Errorf("plugin %s has the name %q in its manifest: its file must be named %s", path,
+			s.Manifest.Name, want)
 	}
 	return s, nil
 }
@@ -179,8 +181,8 @@ func pluginIn(dir string) (string, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", fmt.Errorf("%s has neither a program launch-plugin-NAME nor a %s; a plugin in Go is built first: "+
-			"go build -o launch-plugin-NAME .", dir, declared.File)
+		return "", fmt.Errorf("%s has neither a program launch-plugin-NAME nor a %s; build a plugin in Go first "+
+			"(go build -o launch-plugin-NAME)", dir, declared.File)
 	}
 	return "", fmt.Errorf("%s has several plugins; name one: %s", dir, strings.Join(found, " "))
 }

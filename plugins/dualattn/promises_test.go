@@ -31,7 +31,7 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// The plugin's program passes the kit as a plugin by anybody else does, on the example and on a project of these tests.
+// The plugin's program passes the kit as any other author's does, on the example and on a project of these tests.
 func TestProgram(t *testing.T) {
 	python, env := plugintest.Torch(t, "2.4.0"), os.Environ()
 	command := func(dir, task, dataset string) job.Command {

@@ -57,8 +57,8 @@ func cropBytes(side int64) unit.Bytes { return unit.Bytes(2 * 3 * side * side * 
 // decoded is taken for the whole image that a worker holds while it cuts both crops, in PIL's three bytes a pixel.
 const decoded = 3 * unit.MiB
 
-// maxCount is more workers, and a larger crop, than anybody has: with a mistyped number nothing is known of the host's memory, and no
-// product overflows.
+// maxCount is more workers, and a larger crop, than anybody has: with a mistyped number nothing is known of the host's
+// memory, and no product overflows.
 const maxCount = 1 << 16
 
 // host builds the ladder of the host's memory, of all processes of this node.
@@ -75,7 +75,8 @@ func (b *builder) host(training mem.Estimate) *ladder.HostLadder {
 	onCard := b.device.Kind != gpu.CPU
 	crop := b.asked().crop
 	l := mem.Loader{
-		What: "training", Ranks: ranks, Workers: (min(k.int(), 1<<40) + by - 1) / by, Prefetch: 2, Pinned: onCard && trainer.Has(rePinned),
+		What: "training", Ranks: ranks, Workers: (min(k.int(), 1<<40) + by - 1) / by, Prefetch: 2,
+		Pinned: onCard && trainer.Has(rePinned),
 		Sample: cropBytes(crop), Samples: 1, From: fmt.Sprintf("2 crops × 3 × %d² × 4 B", crop),
 		Making: decoded, MakingFrom: "an image of a megapixel: how large they are was not looked at",
 	}

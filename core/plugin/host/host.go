@@ -220,8 +220,8 @@ func (c *Client) ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder
 	return &s, nil
 }
 
-// StartForTest starts a plugin for a program that tests plugins: the process may be asked for ladders more than once, and
-// is not ended after the first; and an answer is returned as it came, so that the test can report all that is wrong
+// StartForTest starts a plugin for a program that tests plugins: the process may be asked for ladders more than once,
+// and is not ended after the first; and an answer is returned as it came, so that the test can report all that is wrong
 // with it.
 func StartForTest(ctx context.Context, s Source) (*Client, error) {
 	socket, err := private.Temp("launch-")

@@ -43,10 +43,11 @@ func TestHostilePrograms(t *testing.T) {
 		"outside": {`echo "1|1|unix|/tmp/elsewhere|grpc"`, "its handshake names"},
 		"climbs":  {`echo "1|1|unix|$PLUGIN_UNIX_SOCKET_DIR/../x/s|grpc"`, "its handshake names"},
 		"newer":   {`echo "1|2|unix|$PLUGIN_UNIX_SOCKET_DIR/s|grpc"`, "launch is older, so update launch"},
-		"older":   {`echo "1|0|unix|$PLUGIN_UNIX_SOCKET_DIR/s|grpc"`, "the plugin is older, so build it again with a newer SDK"},
-		"netrpc":  {`echo "1|1|unix|$PLUGIN_UNIX_SOCKET_DIR/s|netrpc"`, "unsupported plugin protocol"},
-		"words":   {`head -c 100000 /dev/zero | tr '\0' x`, "starting it"},
-		"ends":    {`exit 3`, "starting it"},
+		"older": {`echo "1|0|unix|$PLUGIN_UNIX_SOCKET_DIR/s|grpc"`,
+			"the plugin is older, so build it again with a newer SDK"},
+		"netrpc": {`echo "1|1|unix|$PLUGIN_UNIX_SOCKET_DIR/s|netrpc"`, "unsupported plugin protocol"},
+		"words":  {`head -c 100000 /dev/zero | tr '\0' x`, "starting it"},
+		"ends":   {`exit 3`, "starting it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -196,7 +196,8 @@ func (t *tester) loaded() {
 	}
 	for _, lib := range heavy {
 		if strings.Contains(string(maps), lib) {
-			t.find(Finding{Check: startsCheck, Want: "a process that has loaded neither torch nor a GPU driver", Saw: "it has loaded " + lib})
+			t.find(Finding{Check: startsCheck, Want: "a process that has loaded neither torch nor a GPU driver",
+				Saw: "it has loaded " + lib})
 		}
 	}
 }

@@ -76,7 +76,11 @@ func (t *tester) run(c Case) error {
 // withoutTimes returns now, with the times of before for what has the same contents: the kit itself edits Python
 // source in its place, and puts it back.
 func withoutTimes(before, now map[string]string) map[string]string {
-	mode := func(s string) string { f := strings.SplitN(s, " ", 3); return strings.Join(f[:min(len(f), 2)], " ") } // and size
+	mode := func(s string) string {
+		f := strings.SplitN(s, " ", 3)
+		return strings.Join(f[:min(len(f), 2)],
+			" ")
+	} // and size
 	sum := func(s string) string { return s[strings.LastIndexByte(s, ' ')+1:] }
 	for path, was := range before {
 		if is := now[path]; mode(is) == mode(was) && sum(is) == sum(was) {
@@ -162,7 +166,10 @@ func (t *trial) environ() {
 		}
 	}
 	c := t.command
-	r, err := ask(t.tester, func(ctx context.Context, p plugin.Plugin) (plugin.Recognized, error) { return p.Recognize(ctx, c) })
+	r, err := ask(t.tester, func(ctx context.Context, p plugin.Plugin) (plugin.Recognized,
+		error) {
+		return p.Recognize(ctx, c)
+	})
 	if err != nil || r == nil || r.Job() == nil {
 		return
 	}
@@ -252,7 +259,8 @@ func (t *trial) same() {
 	}
 	compare("asked again")
 	if set, err := t.price(t.known, t.Device); err != nil || asJSON(set) != wantSet {
-		t.found(sameCheck, "asked for the ladders again", "the ladders of before", "%v %s", err, difference(wantSet, asJSON(set)))
+		t.found(sameCheck, "asked for the ladders again", "the ladders of before", "%v %s", err,
+			difference(wantSet, asJSON(set)))
 	}
 	var all sync.WaitGroup
 	for range again {

@@ -41,16 +41,16 @@ func (t *tester) copied(c job.Command) (job.Command, error) {
 	return c, nil
 }
 
-// Bounds of a case's folder, which may be a whole project. Of a larger file the copy has the beginning, where headers are, and the
-// length.
+// Bounds of a case's folder, which may be a whole project. Of a larger file the copy has the beginning, where headers
+// are, and the length.
 const (
 	maxEntries = 50_000
 	maxCopied  = 16 << 20
 	beginning  = 1 << 20
 )
 
-// copy copies a folder: files, folders and links. What a program talks through, such as sockets, is left out, and so is the
-// test's own folder.
+// copy copies a folder: files, folders and links. What a program talks through, such as sockets, is left out, and so
+// is the test's own folder.
 func (t *tester) copy(from, to string) error {
 	entries := 0
 	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {

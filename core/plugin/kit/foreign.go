@@ -24,7 +24,8 @@ var strangers = []stranger{
 	{"python3 no_such_script.py", nil},
 	{"python3 -m http.server 8000", nil},
 	{"python3 -m pytest tests", map[string]string{"tests/test_a.py": "def test(): pass\n"}},
-	{"python3 manage.py runserver", map[string]string{"manage.py": "print('a web server')\n", "config.yaml": "port: 8000\n"}},
+	{"python3 manage.py runserver", map[string]string{"manage.py": "print('a web server')\n",
+		"config.yaml": "port: 8000\n"}},
 	{"python3 train.py", map[string]string{"train.py": "print('no training at all')\n"}},
 	{"python3 train.py --verbose", map[string]string{"train.py": ""}},
 	{"python3 main.py", map[string]string{"main.py": "import sys\nprint(sys.argv)\n"}},
@@ -35,9 +36,10 @@ var strangers = []stranger{
 	{"bash run.sh", map[string]string{"run.sh": "echo hello\n"}},
 	{"sleep 1", nil},
 	{"yolo detect train data=coco8.yaml model=yolo11n.pt epochs=3", nil},
-	{"llamafactory-cli train examples/sft.yaml", map[string]string{"examples/sft.yaml": "stage: sft\nper_device_train_batch_size: 1\n"}},
+	{"llamafactory-cli train examples/sft.yaml", map[string]string{
+		"examples/sft.yaml": "stage: sft\nper_device_train_batch_size: 1\n"}},
 	{"nnUNetv2_train 1 2d 0", nil},
-	{"python3 run_clm.py --model_name_or_path gpt2 --dataset_name wikitext --per_device_train_batch_size 4 --do_train --output_dir out",
+	{"python3 run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 4 --do_train --output_dir out",
 		map[string]string{"run_clm.py": "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"}},
 	{"python3 main.py fit --config config.yaml", map[string]string{
 		"main.py":     "from lightning.pytorch.cli import LightningCLI\nLightningCLI()\n",
@@ -47,24 +49,28 @@ var strangers = []stranger{
 		"configurator.py": "import sys\n", "config/small.py": "batch_size = 4\n"}},
 	{"accelerate launch train_text_to_image.py --pretrained_model_name_or_path m --train_batch_size 1", map[string]string{
 		"train_text_to_image.py": "import diffusers\n"}},
-	{"python3 train.py data --model resnet50 --batch-size 64 --amp", map[string]string{"train.py": "from timm.models import create_model\n"}},
+	{"python3 train.py data --model resnet50 --batch-size 64 --amp",
+		map[string]string{"train.py": "from timm.models import create_model\n"}},
 	{"python3 train.py -opt options/train.yml", map[string]string{
 		"train.py": "from basicsr.train import train_pipeline\n",
-		"options/train.yml": "name: x\nscale: 4\nnetwork_g: {type: compact}\ndatasets:\n  train: {name: d, type: PairedImageDataset, " +
-			"dataroot_gt: gt, dataroot_lq: lq, batch_size: 8, lq_size: 32}\ntrain:\n  total_iter: 10\n"}},
-	{"python3 main_moco.py -a resnet50 --lr 0.03 --batch-size 256 --multiprocessing-distributed --world-size 1 --rank 0 data",
+		"options/train.yml": "name: x\nscale: 4\nnetwork_g: {type: compact}\ndatasets:\n" +
+			"  train: {name: d, type: PairedImageDataset, dataroot_gt: gt, dataroot_lq: lq, batch_size: 8, lq_size: 32}\n" +
+			"train:\n  total_iter: 10\n"}},
+	{"python3 main_moco.py -a resnet50 --batch-size 256 --multiprocessing-distributed --world-size 1 --rank 0 data",
 		map[string]string{"main_moco.py": "import torch\nimport moco.builder\n", "moco/builder.py": "class MoCo: pass\n"}},
 	{"python3 main.py --train --base configs/x.yaml --gpus 0,", map[string]string{
 		"main.py":        "from ldm.util import instantiate_from_config\n",
 		"configs/x.yaml": "model:\n  base_learning_rate: 5.0e-05\n  target: ldm.models.diffusion.ddpm.LatentDiffusion\n"}},
 	{"python3 train.py --task fgvc --dataset cub", map[string]string{
-		"train.py": "from dualattn.configs.recognition import Config\n", "dualattn/configs/recognition.py": "class Config:\n    batch_size = 8\n"}},
+		"train.py":                        "from dualattn.configs.recognition import Config\n",
+		"dualattn/configs/recognition.py": "class Config:\n    batch_size = 8\n"}},
 }
 
 // Foreign returns the commands that every plugin is tested on, unless its own cases look like them.
 func Foreign() (cases []Case) {
 	for _, s := range strangers {
-		cases = append(cases, Case{Name: s.args, Command: job.Command{Args: strings.Fields(s.args), Env: []string{"PATH=/usr/bin:/bin", "HOME=/nonexistent"}}})
+		cases = append(cases, Case{Name: s.args, Command: job.Command{Args: strings.Fields(s.args),
+			Env: []string{"PATH=/usr/bin:/bin", "HOME=/nonexistent"}}})
 	}
 	return cases
 }

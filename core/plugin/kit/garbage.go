@@ -145,7 +145,8 @@ func (t *trial) files() (paths []string) {
 			path = filepath.Join(t.command.Dir, path)
 		}
 		info, err := os.Stat(path)
-		if rel, rerr := filepath.Rel(t.command.Dir, path); rerr != nil || !filepath.IsLocal(rel) || err != nil || !info.Mode().IsRegular() {
+		if rel, rerr := filepath.Rel(t.command.Dir, path); rerr != nil || !filepath.IsLocal(rel) || err != nil ||
+			!info.Mode().IsRegular() {
 			return
 		}
 		if !slices.Contains(paths, path) {

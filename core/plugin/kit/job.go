@@ -104,7 +104,8 @@ func (t *trial) values() {
 	for _, v := range []struct {
 		name      string
 		want, got int64
-	}{{"micro-batch", want.Micro, b.Micro}, {"accumulation", want.Accumulation, b.Accumulation}, {"ranks", want.Ranks, b.Ranks}} {
+	}{{"micro-batch", want.Micro, b.Micro}, {"accumulation", want.Accumulation, b.Accumulation},
+		{"ranks", want.Ranks, b.Ranks}} {
 		if v.want == 0 {
 			continue
 		}
@@ -134,7 +135,7 @@ func document(j *job.Job, name string) (config.Document, error) {
 	switch f := j.Files[i]; {
 	case f.Format == job.Binary:
 		return nil, nil
-	case f.Added && len(j.Merged) > 0: // edits go into a file that the user does not have; the values are those of the others
+	case f.Added && len(j.Merged) > 0: // edits go into a file that the user does not have
 		return config.Parse("the merged recipe", j.Merged)
 	case f.Added:
 		return nil, nil
@@ -180,7 +181,8 @@ func (t *trial) knobs() {
 		}
 		switch {
 		case !ok && !k.Default && k.Dead == "":
-			t.found(knobsCheck, where, fmt.Sprintf("%q there, or default for a setting that is absent", k.Value), "nothing is there")
+			t.found(knobsCheck, where, fmt.Sprintf("%q there, or default for a setting that is absent", k.Value),
+				"nothing is there")
 		case ok && k.Default:
 			t.found(knobsCheck, where, "no setting, as default means", "%q is there", text)
 		case ok && !alike(text, k.Value):
@@ -210,7 +212,8 @@ func alike(text, value string) bool {
 func plain(s string) string { return strings.ToLower(strings.Trim(strings.TrimSpace(s), `"'`)) }
 
 // truths are spellings of truth values.
-var truths = map[string]string{"true": "y", "yes": "y", "on": "y", "false": "n", "no": "n", "off": "n", "none": "-", "null": "-", "~": "-"}
+var truths = map[string]string{"true": "y", "yes": "y", "on": "y", "false": "n", "no": "n", "off": "n",
+	"none": "-", "null": "-", "~": "-"}
 
 // resumes holds the edits of a resume against the documents.
 func (t *trial) resumes() {
@@ -221,13 +224,16 @@ func (t *trial) resumes() {
 			t.found(resumeCheck, what, "edits that can be made", "%v", err)
 		}
 	}
-	fixed := slices.IndexFunc(r.Edits, func(e config.Edit) bool { return strings.ContainsAny(e.To, "/.") && !strings.Contains(e.To, "{") })
+	fixed := slices.IndexFunc(r.Edits, func(e config.Edit) bool {
+		return strings.ContainsAny(e.To, "/.") &&
+			!strings.Contains(e.To, "{")
+	})
 	switch {
 	case len(r.Edits) == 0 && r.None == "" && !r.Automatic:
 		t.found(resumeCheck, "", "edits that resume, or the reason why a retry starts over", "neither")
 	case fixed >= 0:
-		t.found(resumeCheck, r.Edits[fixed].At.String(), job.SavedPath+" in the value: the newest saved state has another path each time",
-			"%q", r.Edits[fixed].To)
+		want := job.SavedPath + " in the value: the newest saved state has another path each time"
+		t.found(resumeCheck, r.Edits[fixed].At.String(), want, "%q", r.Edits[fixed].To)
 	case len(r.Edits) > 0 && len(t.job.Signs.States) == 0 && !t.job.Signs.Has(job.SavedState):
 		t.found(resumeCheck, "", "globs of the saved states, or a sign that names them", "neither: no state would be found")
 	}
@@ -261,7 +267,8 @@ const maxSentence = 2000
 // words looks at all that a person reads of a job.
 func (t *trial) words() {
 	j := t.job
-	for what, list := range map[string][]string{"name": {j.Name, j.Arch, j.Dialect}, "warnings": j.Warnings, "truths": j.Truths,
+	for what, list := range map[string][]string{"name": {j.Name, j.Arch, j.Dialect}, "warnings": j.Warnings,
+		"truths":  j.Truths,
 		"reasons": {j.Resume.None, j.Rehearsal.None, j.Rehearsal.Partial}} {
 		for _, s := range list {
 			t.sentence(what, s)
@@ -296,8 +303,9 @@ func (t *tester) sentenceOf(name, what, s string) {
 }
 
 // groups are those that a sign's pattern must have.
-var groups = map[job.SignKind]string{job.Progress: "iteration", job.Resumed: "iteration", job.Memory: "bytes", job.Setting: "value",
-	job.Metric: "value"}
+var groups = map[job.SignKind]string{job.Progress: "iteration", job.Resumed: "iteration", job.Memory: "bytes",
+	job.Setting: "value",
+	job.Metric:  "value"}
 
 // signs holds what a job reports about its program's output against what launch does with it: each mistake here is
 // silent in a run.

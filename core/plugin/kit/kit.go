@@ -129,7 +129,6 @@ type tester struct {
 	ctx      context.Context
 	temp     string
 	manifest plugin.Manifest
-	found    int // files and folders made below temp
 
 	mu     sync.Mutex
 	opened *Opened // nil: it has to be started

@@ -18,11 +18,13 @@ import (
 func try(t *testing.T, fault string, change func(*kit.Options)) *kit.Report {
 	t.Helper()
 	p := faulty.New(fault)
-	cases, err := kit.Read("testdata/recipes", []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "FAMILY_BATCH=2"})
+	cases, err := kit.Read("testdata/recipes", []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent",
+		"FAMILY_BATCH=2"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := kit.Options{Open: func(context.Context) (kit.Opened, error) { return kit.Opened{Plugin: p}, nil }, Cases: cases, Deadline: time.Minute, Quick: true}
+	o := kit.Options{Open: func(context.Context) (kit.Opened, error) { return kit.Opened{Plugin: p}, nil },
+		Cases: cases, Deadline: time.Minute, Quick: true}
 	change(&o)
 	report, err := kit.Run(t.Context(), o)
 	if err != nil {
@@ -56,7 +58,8 @@ func TestNoFault(t *testing.T) {
 	}
 }
 
-// A case's folder may be a whole project: sockets are left out, and of a large file the beginning and the length are copied.
+// A case's folder may be a whole project: sockets are left out, and of a large file the beginning and the length are
+// copied.
 func TestLargeFolder(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("testdata/recipes/small")); err != nil {

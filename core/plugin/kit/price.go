@@ -37,7 +37,10 @@ func (t *trial) checkSet() {
 func (t *trial) reported(checks ...string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.report.Findings, func(f Finding) bool { return f.Case == t.Name && slices.Contains(checks, f.Check) })
+	return slices.ContainsFunc(t.report.Findings, func(f Finding) bool {
+		return f.Case == t.Name &&
+			slices.Contains(checks, f.Check)
+	})
 }
 
 // falls compares each rung with the one above it.
@@ -51,7 +54,8 @@ func (t *trial) falls() {
 			}
 			t.held(fallsCheck)
 			if here.Total() > above.Total() || here.Total() == above.Total() && i > l.Asked {
-				t.found(fallsCheck, l.Phase+", "+l.Rungs[i].Name, fmt.Sprintf("less than the %v of %q above it", above.Total(), l.Rungs[i-1].Name),
+				t.found(fallsCheck, l.Phase+", "+l.Rungs[i].Name,
+					fmt.Sprintf("less than the %v of %q above it", above.Total(), l.Rungs[i-1].Name),
 					"%v", here.Total())
 			}
 		}
@@ -70,7 +74,8 @@ func (t *trial) invariants() {
 			for _, in := range t.set.Invariants {
 				t.held(invariantsCheck)
 				if in.Binds(r.Cost) && !in.Holds(values) {
-					t.found(invariantsCheck, l.Phase+", "+r.Name, fmt.Sprintf("%s stays %s", in.Name, equation(in, values)), "%s", valuesOf(in, values))
+					t.found(invariantsCheck, l.Phase+", "+r.Name, fmt.Sprintf("%s stays %s", in.Name, equation(in, values)), "%s",
+						valuesOf(in, values))
 				}
 			}
 		}
@@ -105,7 +110,8 @@ func (t *trial) estimates() {
 			}
 			for _, e := range r.Estimates {
 				if i == l.Asked && e.Known() && len(e.Items) == 0 { // another rung may leave the phase out
-					t.found(unitsCheck, where, "lines of memory, or the reason why the estimate is unknown", "neither: that would be 0 bytes")
+					t.found(unitsCheck, where, "lines of memory, or the reason why the estimate is unknown",
+						"neither: that would be 0 bytes")
 				}
 				t.estimate(where, e)
 			}
@@ -165,7 +171,8 @@ func (t *trial) line(where string, it mem.Item) {
 	}
 	// From a bit for each element (a packed mask) to complex128.
 	if each := float64(it.Bytes) / float64(it.Count); each < 0.12 || each > 16 {
-		t.found(unitsCheck, what, "between 1/8 and 16 bytes for each element", "%d bytes for %d elements", int64(it.Bytes), it.Count)
+		t.found(unitsCheck, what, "between 1/8 and 16 bytes for each element", "%d bytes for %d elements",
+			int64(it.Bytes), it.Count)
 	}
 }
 
@@ -239,7 +246,8 @@ func (t *trial) keeps(what string, cost ladder.Cost, typed *job.Job, over ...map
 	}
 	t.held(invariantsCheck)
 	if typed.Batch.Micro*typed.Batch.Accumulation != micro*accumulation {
-		t.found(invariantsCheck, what, fmt.Sprintf("micro-batch %d × accumulation %d, as the rung's values are", micro, accumulation),
+		t.found(invariantsCheck, what, fmt.Sprintf("micro-batch %d × accumulation %d, as the rung's values are", micro,
+			accumulation),
 			"its edits make micro-batch %d × accumulation %d", typed.Batch.Micro, typed.Batch.Accumulation)
 	}
 }
@@ -319,7 +327,8 @@ func (t *trial) compare(what string, rung mem.Estimate, typed *mem.Estimate, nea
 	t.held(pricedCheck)
 	switch {
 	case typed == nil && rung.Total() > 0:
-		t.found(pricedCheck, what, fmt.Sprintf("%v, as the rung has", rung.Total()), "the job that its edits make has no such phase")
+		t.found(pricedCheck, what, fmt.Sprintf("%v, as the rung has", rung.Total()),
+			"the job that its edits make has no such phase")
 	case typed == nil:
 	case rung.Known() != typed.Known():
 		t.found(pricedCheck, what, "the same estimate from the rung and from the job that its edits make",
@@ -327,7 +336,8 @@ func (t *trial) compare(what string, rung mem.Estimate, typed *mem.Estimate, nea
 	default:
 		a, b := rung.Total(), typed.Total()
 		if off := max(a-b, b-a); off > max(a, b)/near {
-			t.found(pricedCheck, what, fmt.Sprintf("%v, as the job that its edits make", b), "%v%s", a, differences(rung, *typed))
+			t.found(pricedCheck, what, fmt.Sprintf("%v, as the job that its edits make", b), "%v%s", a,
+				differences(rung, *typed))
 		}
 	}
 }

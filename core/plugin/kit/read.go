@@ -47,8 +47,8 @@ func Read(dir string, env []string) ([]Case, error) {
 		}
 	}
 	if len(cases) == 0 {
-		return nil, fmt.Errorf("%s has no recipe: a recipe is a folder with the command in a file named %s or %s, and the command's files",
-			dir, CommandFile, CaseFile)
+		return nil, fmt.Errorf("%s has no recipe: a recipe is a folder with the command's files, "+
+			"and the command in a file named %s or %s", dir, CommandFile, CaseFile)
 	}
 	return cases, nil
 }
@@ -136,7 +136,8 @@ func (c *Case) read(text []byte) error {
 	env := root.Get("env")
 	for _, name := range env.Keys() {
 		c.Sets = append(c.Sets, name)
-		c.Command.Env = append(slices.DeleteFunc(slices.Clone(c.Command.Env), func(kv string) bool { return strings.HasPrefix(kv, name+"=") }),
+		c.Command.Env = append(slices.DeleteFunc(slices.Clone(c.Command.Env),
+			func(kv string) bool { return strings.HasPrefix(kv, name+"=") }),
 			name+"="+env.Get(name).Text())
 	}
 	if err := c.readExpects(root.Get("expects")); err != nil {
@@ -162,10 +163,12 @@ func (c *Case) readExpects(v config.Value) error {
 	if err := keys(v, "expects", "micro-batch", "accumulation", "ranks", "phases", "error"); err != nil {
 		return err
 	}
-	for key, into := range map[string]*int64{"micro-batch": &c.Expects.Micro, "accumulation": &c.Expects.Accumulation, "ranks": &c.Expects.Ranks} {
+	for key, into := range map[string]*int64{"micro-batch": &c.Expects.Micro, "accumulation": &c.Expects.Accumulation,
+		"ranks": &c.Expects.Ranks} {
 		n, ok := v.Get(key).Int()
 		if v.Get(key).Exists() && (!ok || n < 1) {
-			return fmt.Errorf("line %d: expects: %s is %q, which is no whole number of at least 1", v.Get(key).Line(), key, v.Get(key).Text())
+			return fmt.Errorf("line %d: expects: %s is %q, which is no whole number of at least 1", v.Get(key).Line(), key,
+				v.Get(key).Text())
 		}
 		*into = n
 	}

@@ -47,8 +47,8 @@ func Recipes(t testing.TB, p plugin.Plugin, dir string, env []string) {
 	Report(t, p, cases...)
 }
 
-// Program builds a plugin's program, such as "./launch-plugin-mine", and makes all checks of it in a process of its own, as
-// launch starts it.
+// Program builds a plugin's program, such as "./launch-plugin-mine", and makes all checks of it in a process of its
+// own, as launch starts it.
 func Program(t testing.TB, pkg string, cases ...kit.Case) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(pkg))

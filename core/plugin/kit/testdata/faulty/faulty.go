@@ -1,5 +1,5 @@
-// Package faulty is a small plugin that keeps all promises, and breaks one of them if it is asked to. The kit's tests show that
-// each fault is found.
+// Package faulty is a small plugin that keeps all promises, and breaks one of them if it is asked to. The kit's tests
+// show that each fault is found.
 //
 // Its family is a script train.py that reads --config FILE, a YAML file, and two options, --half and --workers.
 package faulty
@@ -42,7 +42,8 @@ var Faults = []Fault{
 	{"negative-batch", "job"}, {"relative-folder", "job"}, {"knob-twice", "job"},
 	{"knob-of-elsewhere", "knobs"}, {"knob-of-nothing", "knobs"},
 	{"escape-sequence", "sentences"}, {"trace", "sentences"}, {"long-sentence", "sentences"},
-	{"bad-pattern", "signs"}, {"no-group", "signs"}, {"empty-line", "signs"}, {"no-such-phase", "signs"}, {"no-such-knob", "signs"},
+	{"bad-pattern", "signs"}, {"no-group", "signs"}, {"empty-line", "signs"}, {"no-such-phase", "signs"},
+	{"no-such-knob", "signs"},
 	{"bad-glob", "signs"}, {"states-without-order", "signs"},
 	{"fixed-state", "resume"}, {"no-resume", "resume"}, {"resume-elsewhere", "resume"}, {"no-states", "resume"},
 	{"over-the-users", "rehearsal"},
@@ -76,8 +77,9 @@ func (p *faulty) is(fault string) bool { return p.fault == fault }
 
 // Manifest implements [plugin.Plugin].
 func (p *faulty) Manifest() plugin.Manifest {
-	m := plugin.Manifest{Name: "faulty", Version: "1", About: "a small family for tests", Marks: []plugin.Mark{{Script: "train.py", Flags: []string{"--config"}}},
-		Env: []string{"PATH", "HOME", "LAUNCH_TEST_FAULT"}}
+	m := plugin.Manifest{Name: "faulty", Version: "1", About: "a small family for tests",
+		Marks: []plugin.Mark{{Script: "train.py", Flags: []string{"--config"}}},
+		Env:   []string{"PATH", "HOME", "LAUNCH_TEST_FAULT"}}
 	switch p.fault {
 	case "no-about":
 		m.About = ""
@@ -91,7 +93,8 @@ func (p *faulty) Manifest() plugin.Manifest {
 	return m
 }
 
-var options = []config.Option{{Names: []string{"--config"}}, {Names: []string{"--half"}}, {Names: []string{"--workers"}}, {Names: []string{"--resume"}}}
+var options = []config.Option{{Names: []string{"--config"}}, {Names: []string{"--half"}},
+	{Names: []string{"--workers"}}, {Names: []string{"--resume"}}}
 
 // A recipe is what the program would read.
 type recipe struct {
@@ -209,7 +212,8 @@ func (p *faulty) Recognize(ctx context.Context, c job.Command) (plugin.Recognize
 	r, err := p.read(c)
 	strange := errors.Is(err, plugin.ErrNotMine)
 	switch {
-	case p.is("greedy") && strange && strings.Contains(strings.Join(c.Args, " "), "train.py"), p.is("takes-nothing") && len(c.Args) == 0:
+	case p.is("greedy") && strange && strings.Contains(strings.Join(c.Args, " "), "train.py"),
+		p.is("takes-nothing") && len(c.Args) == 0:
 		return &recipe{plugin: p, job: &job.Job{}}, nil
 	case p.is("refuses-strangers") && strange:
 		return nil, errors.New("this command is wrong")
@@ -247,17 +251,21 @@ func (r *recipe) edit(knob, doc, path string, to any, cost ladder.Cost) config.E
 
 // recognised is the job, with nothing wrong.
 func (r *recipe) recognised() *job.Job {
-	j := &job.Job{Name: "small", Arch: "net", Options: options, Batch: job.Batch{Micro: r.batch, Accumulation: r.accumulate, Ranks: 1},
+	j := &job.Job{Name: "small", Arch: "net", Options: options,
+		Batch: job.Batch{Micro: r.batch, Accumulation: r.accumulate, Ranks: 1},
 		Files: []job.File{{Path: r.path, Format: "yaml", Flag: "--config", Text: r.text}}}
 	for _, k := range []struct {
 		name, path string
 		value      int64
-	}{{job.MicroBatch, "train.batch", r.batch}, {job.Accumulation, "train.accumulate", r.accumulate}, {"crop", "train.crop", r.crop}} {
-		j.Knobs = append(j.Knobs, job.Knob{Name: k.name, At: config.Address{Doc: r.path, Path: k.path}, Value: fmt.Sprint(k.value),
+	}{{job.MicroBatch, "train.batch", r.batch}, {job.Accumulation, "train.accumulate", r.accumulate},
+		{"crop", "train.crop", r.crop}} {
+		j.Knobs = append(j.Knobs, job.Knob{Name: k.name, At: config.Address{Doc: r.path, Path: k.path},
+			Value:   fmt.Sprint(k.value),
 			Default: !r.doc.Root().At(k.path).Exists()})
 	}
 	j.Signs = job.Signs{
-		Lines: []job.Sign{{Kind: job.Progress, Pattern: `step (?P<iteration>\d+)`}, {Kind: job.Phase, Phase: ladder.Validation, Pattern: "validating"},
+		Lines: []job.Sign{{Kind: job.Progress, Pattern: `step (?P<iteration>\d+)`},
+			{Kind: job.Phase, Phase: ladder.Validation, Pattern: "validating"},
 			{Kind: job.Setting, Knob: job.MicroBatch, Pattern: `batch (?P<value>\d+)`}},
 		States: []string{"*.pt"}, StateIteration: `(?P<iteration>\d+)`,
 	}
@@ -408,8 +416,9 @@ func (r *recipe) training(halves []int64) ladder.Ladder {
 // smaller is a rung with a smaller micro-batch.
 func (r *recipe) smaller(batch int64) ladder.Rung {
 	accumulate := r.accumulate * r.batch / batch
-	g := ladder.Rung{Name: fmt.Sprintf("micro-batch %d × accumulation %d", batch, accumulate), Cost: ladder.Speed, Slowdown: 1.1,
-		Values: map[string]int64{job.MicroBatch: batch, job.Accumulation: accumulate}}
+	g := ladder.Rung{Name: fmt.Sprintf("micro-batch %d × accumulation %d", batch, accumulate), Cost: ladder.Speed,
+		Slowdown: 1.1,
+		Values:   map[string]int64{job.MicroBatch: batch, job.Accumulation: accumulate}}
 	g.Edits = []config.Edit{r.edit(job.MicroBatch, r.path, "train.batch", batch, ladder.Speed),
 		r.edit(job.Accumulation, r.path, "train.accumulate", accumulate, ladder.Speed)}
 	switch r.plugin.fault {
@@ -441,7 +450,8 @@ func (r *recipe) validation(halves []int64) ladder.Ladder {
 // feeds adds the ladder of host memory.
 func (r *recipe) feeds(set *ladder.Set) {
 	lines := func(workers int64) []mem.HostLine {
-		return []mem.HostLine{{Item: mem.Item{Kind: mem.Loaders, What: "workers", Bytes: unit.Bytes(workers+1) * unit.MiB, From: "measured"}}}
+		return []mem.HostLine{{Item: mem.Item{Kind: mem.Loaders, What: "workers",
+			Bytes: unit.Bytes(workers+1) * unit.MiB, From: "measured"}}}
 	}
 	set.Host = &ladder.HostLadder{Rungs: []ladder.HostRung{{Name: "as asked", Lines: lines(r.workers)}}}
 	if r.workers == 0 {
