@@ -11,9 +11,7 @@ import (
 
 	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu/nvml"
-	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
-	"github.com/launch-ml/launch/core/plugin/kit/testdata/faulty"
 	"github.com/launch-ml/launch/core/proc"
 )
 
@@ -27,7 +25,7 @@ func TestMain(m *testing.M) {
 			claim.Within(dir)
 		}
 		main()
-	}, "launch-plugin-faulty": func() { plugin.Serve(faulty.New(os.Getenv("LAUNCH_TEST_FAULT"))) }})
+	}})
 }
 
 // claimsForTest names the folder of the claims of launches that must not meet those of the machine.
@@ -43,7 +41,8 @@ func testPython() string {
 
 // TestScripts runs launch as a user does. Every script has an empty HOME.
 func TestScripts(t *testing.T) {
-	bad, fake := buildBadPlugin(t), buildFakeDriver(t)
+	bad, fake := buildPlugin(t, "./testdata/badplugin"), buildFakeDriver(t)
+	faulty := buildPlugin(t, "./"+kitData+"/launch-plugin-faulty")
 	example, err := filepath.Abs(filepath.Join("..", "..", "examples", "sisr"))
 	if err != nil {
 		t.Fatal(err)
@@ -57,8 +56,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
 			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
 			e.Setenv("BADPLUGIN", bad)
-			e.Setenv("FAULTY", mustFind("launch-plugin-faulty"))
-			e.Setenv("RECIPES", filepath.Join(mustAbs("."), "..", "..", "core", "plugin", "kit", "testdata", "recipes"))
+			e.Setenv("FAULTY", faulty)
+			e.Setenv("RECIPES", filepath.Join(mustAbs(kitData), "recipes"))
 			e.Setenv("FAKEDRIVER", fake)
 			e.Setenv("PYTHON", testPython())
 			e.Setenv("EXAMPLE", example)
@@ -70,14 +69,17 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// buildBadPlugin builds the plugin that misbehaves as its name says.
-func buildBadPlugin(t *testing.T) string {
+// kitData is the folder of the plugin that breaks promises, and of its recipes.
+const kitData = "../../core/plugin/kit/testdata"
+
+// buildPlugin builds a plugin that misbehaves as its name, or a variable, asks it to.
+func buildPlugin(t *testing.T, pkg string) string {
 	t.Helper()
-	bad := filepath.Join(t.TempDir(), "badplugin")
-	if out, err := exec.Command("go", "build", "-o", bad, "./testdata/badplugin").CombinedOutput(); err != nil {
-		t.Fatalf("building the bad plugin: %v\n%s", err, out)
+	program := filepath.Join(t.TempDir(), filepath.Base(pkg))
+	if out, err := exec.Command("go", "build", "-o", program, pkg).CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", pkg, err, out)
 	}
-	return bad
+	return program
 }
 
 // trustPlugin lets launch run a plugin that lies in the plugin folder.
@@ -111,14 +113,6 @@ func mustAbs(path string) string {
 		panic(err)
 	}
 	return abs
-}
-
-func mustFind(program string) string {
-	path, err := exec.LookPath(program)
-	if err != nil {
-		panic(err)
-	}
-	return path
 }
 
 // code runs a command and demands an exit code: `code 78 launch plan -- …`. What it prints is matched by stdout and

@@ -14,6 +14,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/formula"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -215,7 +216,7 @@ func (t *tester) recognize(c *job.Command) (plugin.Recognized, *job.Job, error) 
 		return ask(t, func(ctx context.Context, p plugin.Plugin) (plugin.Recognized, error) {
 			return p.Recognize(ctx, t.told(c))
 		})
-	}, c, finder{*c, overlay.Cache(filepath.Join(t.temp, "sources"))})
+	}, c, Finder{*c, t.temp})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -236,18 +237,35 @@ func (t *tester) price(r plugin.Recognized, d gpu.Device) (*ladder.Set, error) {
 	return set, err
 }
 
-// finder finds out what a plugin needs to know of a command: there is one GPU.
-type finder struct {
-	command job.Command
-	cache   overlay.Cache
+// A Finder finds out what a plugin needs to know of a command: there is one GPU, and formulas may lie anywhere.
+type Finder struct {
+	Command job.Command
+	Cache   string // a folder of what was found out before
 }
 
-func (finder) Devices() int { return 1 }
+// Devices implements [plugin.Finder].
+func (Finder) Devices() int { return 1 }
 
-func (f finder) Sources(ctx context.Context, paths []string) []config.PythonSource {
-	prog, err := command.Program(f.command.Args, f.command.Env, f.command.Dir)
+// Sources implements [plugin.Finder].
+func (f Finder) Sources(ctx context.Context, paths []string) []config.PythonSource {
+	prog := f.program()
+	python := python.Of(prog, f.Command.Env).Interpreter
+	return overlay.Cache(filepath.Join(f.Cache, "sources")).Read(ctx, python, f.Command.Env, prog.Dir, paths)
+}
+
+// Formulas implements [plugin.Finder].
+func (f Finder) Formulas(ctx context.Context, formulas []job.Formula) []job.Counted {
+	prog := f.program()
+	return formula.Runner{
+		Interpreter: python.Of(prog, f.Command.Env).Interpreter, Env: prog.Environ(f.Command.Env), Dir: prog.Dir,
+		Script: prog.Path(), Roots: []string{"/"}, Deadline: time.Minute, Cache: filepath.Join(f.Cache, "formulas"),
+	}.Run(ctx, formulas)
+}
+
+func (f Finder) program() command.Prog {
+	prog, err := command.Program(f.Command.Args, f.Command.Env, f.Command.Dir)
 	if err != nil {
-		prog = command.Prog{Dir: f.command.Dir}
+		return command.Prog{Dir: f.Command.Dir}
 	}
-	return f.cache.Read(ctx, python.Of(prog, f.command.Env).Interpreter, f.command.Env, prog.Dir, paths)
+	return prog
 }

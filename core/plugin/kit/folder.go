@@ -31,7 +31,7 @@ func (t *tester) copied(c job.Command) (job.Command, error) {
 	if err := t.copy(from, dir); err != nil {
 		return c, fmt.Errorf("copying %s: %w", c.Dir, err)
 	}
-	c.Args, c.Sources = slices.Clone(c.Args), nil
+	c.Args, c.Sources, c.Formulas = slices.Clone(c.Args), nil, nil
 	for i, a := range c.Args {
 		if rel, err := filepath.Rel(from, a); err == nil && filepath.IsAbs(a) && filepath.IsLocal(rel) {
 			c.Args[i] = filepath.Join(dir, rel)

@@ -190,7 +190,7 @@ func (t *trial) survive(where string, args []string) {
 		return
 	}
 	c := t.command
-	c.Args, c.Sources = args, nil
+	c.Args, c.Sources, c.Formulas = args, nil, nil
 	r, j, err := t.recognize(&c)
 	if err == nil {
 		err = t.sensible(r, j)

@@ -299,7 +299,7 @@ func (t *trial) made(edits []config.Edit, what string) (*job.Job, *ladder.Set) {
 		return nil, nil
 	}
 	c := out.Command
-	c.Sources = nil
+	c.Sources, c.Formulas = nil, nil
 	r, typed, err := t.recognize(&c)
 	if err != nil {
 		t.found(readBackCheck, what, "a job", "with the edits made: %v", err)
@@ -395,7 +395,7 @@ func (t *trial) grows() {
 		return
 	}
 	c := out.Command
-	c.Sources = nil
+	c.Sources, c.Formulas = nil, nil
 	r, typed, err := t.recognize(&c)
 	if err != nil || typed.Batch.Micro <= t.job.Batch.Micro { // the program may not accept it
 		return

@@ -15,16 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
-	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/plugin/kit"
-	"github.com/launch-ml/launch/core/python"
 )
 
 // deadline bounds an answer. It is generous: the machine may be busy with other tests.
@@ -91,7 +87,7 @@ func check(t testing.TB, cases []kit.Case, open func(context.Context) (kit.Opene
 // Ladders recognises the command c and prices it on the device d.
 func Ladders(t testing.TB, p plugin.Plugin, c job.Command, d gpu.Device) *ladder.Set {
 	t.Helper()
-	r, err := plugin.Answer(t.Context(), p.Recognize, &c, finder{t, c})
+	r, err := plugin.Answer(t.Context(), p.Recognize, &c, kit.Finder{Command: c, Cache: t.TempDir()})
 	if err != nil || r == nil || r.Job() == nil {
 		t.Fatalf("%q is not recognised: %v", c.Args, err)
 	}
@@ -103,20 +99,4 @@ func Ladders(t testing.TB, p plugin.Plugin, c job.Command, d gpu.Device) *ladder
 		t.Fatalf("%q: launch refuses its ladders: %v", c.Args, err)
 	}
 	return set
-}
-
-// finder finds out what a plugin needs to know of a command: there is one GPU.
-type finder struct {
-	t       testing.TB
-	command job.Command
-}
-
-func (f finder) Devices() int { return 1 }
-
-func (f finder) Sources(ctx context.Context, paths []string) []config.PythonSource {
-	prog, err := command.Program(f.command.Args, f.command.Env, f.command.Dir)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return overlay.Read(ctx, python.Of(prog, f.command.Env).Interpreter, f.command.Env, prog.Dir, paths)
 }
