@@ -91,7 +91,7 @@ func find(t *testing.T, path string) host.Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := host.Asker(t.Context(), filepath.Join(t.TempDir(), "plugins.json"), true)(path)
+	manifest, err := host.Ask(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
