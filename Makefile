@@ -58,7 +58,7 @@ lint: $(GOLANGCI) $(DEADCODE)
 		! printf '%s\n' "$$dead" | grep . | grep -vxFf tools/lint/deadcode.txt || { echo 'nothing reaches these functions'; exit 1; }
 
 # check leaves these tests to `make test`: the first eight need torch, the others are slow. -short shortens some more.
-SLOW := ^(TestScripts|TestDocs|TestTorch|TestExample|TestPyTorchLoadsThePatchedCopy|TestCaptureWithoutGPU|TestCardDay|TestCardDayOnAStub|TestPromises|TestExamples|TestCounts|TestProblems|TestEnd|TestCache|TestEachByte|TestSameSlowly)$$
+SLOW := ^(TestScripts|TestDocs|TestTorch|TestExample|TestPyTorchLoadsThePatchedCopy|TestCaptureWithoutGPU|TestCardDay|TestCardDayOnAStub|TestPromises|TestExamples|TestCounts|TestProblems|TestEnd|TestCache|TestEachByte|TestSameSlowly|TestProgram)$$
 check: format lint
 	$(GO) vet ./...
 	$(GO) test -short -skip '$(SLOW)' ./...

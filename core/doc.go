@@ -16,7 +16,8 @@
 //	plugin/installed  the plugins by other authors that the user has installed or trusted, pinned by checksum
 //	plugin/internal/wire  carries JSON documents between launch and a plugin's process
 //	plugin     what the author of a plugin writes against; hides go-plugin
-//	plugin/plugintest checks a plugin's promises: is every rung priced as the job that it makes?
+//	plugin/kit tests a plugin's promises, and returns what it found: is every rung priced as the job that it makes?
+//	plugin/plugintest makes the kit's tests in the Go tests of a plugin
 //	plugin/declared the plugin of projects that have none: a short file names their settings
 //	plugin/declared/draft  the first version of a declaration, from a command and its script
 //	config     documents of settings, edited in place, byte for byte: YAML, TOML, arguments, Python

@@ -143,7 +143,7 @@ func TestFortyLaunches(t *testing.T) {
 	claims := filepath.Join(dir, "claims")
 	must(t, os.MkdirAll(plugins, 0o755))
 	must(t, os.Mkdir(claims, 0o755))
-	must(t, os.Symlink(buildBadPlugin(t), filepath.Join(plugins, "launch-plugin-sized")))
+	must(t, os.Symlink(buildPlugin(t, "./testdata/badplugin"), filepath.Join(plugins, "launch-plugin-sized")))
 	program, err := os.ReadFile("testdata/sized.py")
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "sized.py"), program, 0o644))

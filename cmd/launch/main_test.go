@@ -47,7 +47,8 @@ func testPython() string {
 
 // TestScripts runs launch as a user does. Every script has an empty HOME.
 func TestScripts(t *testing.T) {
-	bad, fake := buildBadPlugin(t), buildFakeDriver(t)
+	bad, fake := buildPlugin(t, "./testdata/badplugin"), buildFakeDriver(t)
+	faulty := buildPlugin(t, "./"+kitData+"/launch-plugin-faulty")
 	example, err := filepath.Abs(filepath.Join("..", "..", "examples", "sisr"))
 	if err != nil {
 		t.Fatal(err)
@@ -61,6 +62,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
 			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
 			e.Setenv("BADPLUGIN", bad)
+			e.Setenv("FAULTY", faulty)
+			e.Setenv("RECIPES", filepath.Join(mustAbs(kitData), "recipes"))
 			e.Setenv("FAKEDRIVER", fake)
 			e.Setenv("PYTHON", testPython())
 			e.Setenv("EXAMPLE", example)
@@ -72,14 +75,17 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// buildBadPlugin builds the plugin that misbehaves as its name says.
-func buildBadPlugin(t *testing.T) string {
+// kitData is the folder of the plugin that breaks promises, and of its recipes.
+const kitData = "../../core/plugin/kit/testdata"
+
+// buildPlugin builds a plugin that misbehaves as its name, or a variable, asks it to.
+func buildPlugin(t *testing.T, pkg string) string {
 	t.Helper()
-	bad := filepath.Join(t.TempDir(), "badplugin")
-	if out, err := exec.Command("go", "build", "-o", bad, "./testdata/badplugin").CombinedOutput(); err != nil {
-		t.Fatalf("building the bad plugin: %v\n%s", err, out)
+	program := filepath.Join(t.TempDir(), filepath.Base(pkg))
+	if out, err := exec.Command("go", "build", "-o", program, pkg).CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", pkg, err, out)
 	}
-	return bad
+	return program
 }
 
 // trustPlugin lets launch run a plugin that lies in the plugin folder.

@@ -60,7 +60,7 @@ you have not trusted are listed, and not run.`,
 		Use: "list", Short: "list the plugins, and the networks that they know", Args: takes(0, 0, "no argument"), RunE: list,
 	}
 	same.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
-	c.AddCommand(same, newPluginInfo(), newPluginInstall(), newPluginTrust(), newPluginRemove())
+	c.AddCommand(same, newPluginInfo(), newPluginInstall(), newPluginTrust(), newPluginRemove(), newPluginTest())
 	return c
 }
 

@@ -45,7 +45,7 @@ func opened(t *testing.T, dirs ...string) func() []string {
 func TestTwelvePlugins(t *testing.T) {
 	launch, err := exec.LookPath("launch")
 	must(t, err)
-	bad, dir := buildBadPlugin(t), t.TempDir()
+	bad, dir := buildPlugin(t, "./testdata/badplugin"), t.TempDir()
 	home := filepath.Join(dir, "home")
 	config := filepath.Join(home, ".config", "launch")
 	started := filepath.Join(dir, "started")

@@ -33,7 +33,7 @@ func newFakeCards(t *testing.T) fakeCards {
 	plugins := filepath.Join(dir, "home", ".local", "share", "launch", "plugins")
 	must(t, os.MkdirAll(plugins, 0o755))
 	must(t, os.Mkdir(f.claims, 0o755))
-	must(t, os.Symlink(buildBadPlugin(t), filepath.Join(plugins, "launch-plugin-saves")))
+	must(t, os.Symlink(buildPlugin(t, "./testdata/badplugin"), filepath.Join(plugins, "launch-plugin-saves")))
 	program, err := os.ReadFile("testdata/saves.py")
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "saves.py"), program, 0o644))

@@ -96,11 +96,12 @@ type recognition struct {
 	answer  Recognized
 	err     error
 	failed  bool // it panicked: there is no answer
+	begun   bool // before launch asked, and not answered with yet
 }
 
 // begin recognises a command before launch has asked: the connection does not stand yet. Where it fails, the question itself fails.
 func (k *keeper) begin(c job.Command) {
-	r := &recognition{command: c, ended: make(chan struct{}), failed: true}
+	r := &recognition{command: c, ended: make(chan struct{}), failed: true, begun: true}
 	k.keep(r)
 	go func() {
 		defer close(r.ended)
@@ -116,19 +117,26 @@ func (k *keeper) keep(r *recognition) {
 	k.last = r
 }
 
-// of is the recognition of a command that was begun, or nil.
-func (k *keeper) of(c job.Command) *recognition {
+// of is the recognition of a command that is kept, or nil. With begun it is one that launch has not asked for yet: who
+// asks again wants to know what the files have now.
+func (k *keeper) of(c job.Command, begun bool) *recognition {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.last != nil && reflect.DeepEqual(k.last.command, c) {
-		return k.last
+	if k.last == nil || begun && !k.last.begun || !reflect.DeepEqual(k.last.command, c) {
+		return nil
 	}
-	return nil
+	k.last.begun = false
+	return k.last
 }
 
 // recognize is [Plugin.Recognize], and keeps what that returns.
 func (k *keeper) recognize(ctx context.Context, c job.Command) (Recognized, error) {
-	if r := k.of(c); r != nil {
+	return k.ask(ctx, c, k.of(c, true))
+}
+
+// ask returns the answer of a recognition, or recognises the command.
+func (k *keeper) ask(ctx context.Context, c job.Command, r *recognition) (Recognized, error) {
+	if r != nil {
 		select {
 		case <-r.ended:
 			if !r.failed {
@@ -138,7 +146,7 @@ func (k *keeper) recognize(ctx context.Context, c job.Command) (Recognized, erro
 			return nil, ctx.Err()
 		}
 	}
-	r := &recognition{command: c, ended: make(chan struct{})}
+	r = &recognition{command: c, ended: make(chan struct{})}
 	defer close(r.ended)
 	r.answer, r.err = k.plugin.Recognize(ctx, c)
 	if r.err == nil {
@@ -149,7 +157,7 @@ func (k *keeper) recognize(ctx context.Context, c job.Command) (Recognized, erro
 
 // recognized is what was recognised of a job's command: launch asks for the ladders of the job that it was given.
 func (k *keeper) recognized(ctx context.Context, c job.Command) (Recognized, error) {
-	r, err := k.recognize(ctx, c)
+	r, err := k.ask(ctx, c, k.of(c, false))
 	if err == nil && r == nil {
 		err = errors.New("it does not recognise the job's command")
 	}

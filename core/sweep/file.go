@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/launch-ml/launch/core/config/command"
 )
 
 // Asked is what the user asks of a sweep, in flags or in a file.
@@ -128,7 +130,7 @@ func texts(n *yaml.Node) (out []string, err error) {
 // command is a list of arguments, or one line as a shell splits it.
 func (a *Asked) command(n *yaml.Node) (err error) {
 	if n.Kind == yaml.ScalarNode {
-		a.Command, err = words(n.Value)
+		a.Command, err = command.Words(n.Value)
 	} else {
 		a.Command, err = texts(n)
 	}
@@ -250,7 +252,7 @@ func (a *Asked) halve(n *yaml.Node) error {
 
 func (a *Asked) ask(n *yaml.Node) (err error) {
 	if n.Kind == yaml.ScalarNode {
-		a.search().Ask, err = words(n.Value)
+		a.search().Ask, err = command.Words(n.Value)
 	} else {
 		a.search().Ask, err = texts(n)
 	}
@@ -280,7 +282,7 @@ func (a *Asked) Seek(metric, halve, ask string, patience time.Duration) (err err
 		}
 	}
 	if ask != "" {
-		if s.Ask, err = words(ask); err != nil {
+		if s.Ask, err = command.Words(ask); err != nil {
 			return fmt.Errorf("--ask: %w", err)
 		}
 	}

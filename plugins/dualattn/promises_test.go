@@ -6,6 +6,7 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/plugin/kit"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -28,4 +29,15 @@ func TestPromises(t *testing.T) {
 			plugintest.Check(t, New(), job.Command{Args: []string{python, "train.py", "--task", tt.task, "--dataset", tt.dataset}, Dir: dir, Env: append(os.Environ(), tt.env)}, tt.device)
 		})
 	}
+}
+
+// The plugin's program passes the kit as any other author's does, on the example and on a project of these tests.
+func TestProgram(t *testing.T) {
+	python, env := plugintest.Torch(t, "2.4.0"), os.Environ()
+	command := func(dir, task, dataset string) job.Command {
+		return job.Command{Args: []string{python, "train.py", "--task", task, "--dataset", dataset}, Dir: dir, Env: env}
+	}
+	plugintest.Program(t, "./launch-plugin-dualattn",
+		kit.Case{Name: "re-identification", Command: command(write(t, files("three streams")), "reid", "market1501")},
+		kit.Case{Name: "example", Command: command("../../examples/dualattn", "fgvc", "shapes")})
 }

@@ -179,7 +179,7 @@ func pairing(micro int64) string {
 // selfPaired is the share of micro-batches in which an image is its own pair, in percent: a random permutation, of which
 // each fixed point is swapped with its neighbour, one after the other. The larger ones are zero to the percent.
 func selfPaired(n int64) int64 {
-	if n >= 7 {
+	if n < 1 || n >= 7 {
 		return 0
 	}
 	total, paired := 0, 0

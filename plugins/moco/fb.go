@@ -80,14 +80,21 @@ func (p *project) aligned(n, k int64) bool {
 	return k%(n*p.world) == 0
 }
 
+// maxQueue is the longest queue for which batches are tried one by one: a thousand times the usual one.
+const maxQueue = 1 << 26
+
 // aligns says which batches next to the job's the queue takes, as the job spells a batch.
 func (p *project) aligns() string {
-	below, above := p.micro-1, p.micro+1
+	most := p.queue.int() / max(1, p.world) // a larger batch divides no queue
+	if most > maxQueue {
+		return "the length of the queue has to change"
+	}
+	below, above := min(p.micro-1, most), p.micro+1
 	for ; below > 0 && !p.aligned(below, p.queue.int()); below-- {
 	}
-	for ; above*p.world <= p.queue.int() && !p.aligned(above, p.queue.int()); above++ {
+	for ; above <= most && !p.aligned(above, p.queue.int()); above++ {
 	}
-	up := above*p.world <= p.queue.int()
+	up := above <= most
 	switch {
 	case below > 0 && up:
 		return fmt.Sprintf("a batch of %d or of %d would not", p.batchFor(below), p.batchFor(above))

@@ -57,6 +57,10 @@ func cropBytes(side int64) unit.Bytes { return unit.Bytes(2 * 3 * side * side * 
 // decoded is taken for the whole image that a worker holds while it cuts both crops, in PIL's three bytes a pixel.
 const decoded = 3 * unit.MiB
 
+// maxCount is more workers, and a larger crop, than anybody has: with a mistyped number nothing is known of the host's
+// memory, and no product overflows.
+const maxCount = 1 << 16
+
 // host builds the ladder of the host's memory, of all processes of this node.
 func (b *builder) host(training mem.Estimate) *ladder.HostLadder {
 	trainer := b.trains()
@@ -71,12 +75,16 @@ func (b *builder) host(training mem.Estimate) *ladder.HostLadder {
 	onCard := b.device.Kind != gpu.CPU
 	crop := b.asked().crop
 	l := mem.Loader{
-		What: "training", Ranks: ranks, Workers: (k.int() + by - 1) / by, Prefetch: 2, Pinned: onCard && trainer.Has(rePinned),
+		What: "training", Ranks: ranks, Workers: (min(k.int(), 1<<40) + by - 1) / by, Prefetch: 2,
+		Pinned: onCard && trainer.Has(rePinned),
 		Sample: cropBytes(crop), Samples: 1, From: fmt.Sprintf("2 crops × 3 × %d² × 4 B", crop),
 		Making: decoded, MakingFrom: "an image of a megapixel: how large they are was not looked at",
 	}
 	if m := rePrefetch.FindStringSubmatch(trainer.Code); m != nil {
 		l.Prefetch, _ = strconv.ParseInt(m[1], 10, 64)
+	}
+	if max(l.Workers, l.Prefetch, ranks, crop) > maxCount || min(l.Workers, l.Prefetch, crop) < 0 {
+		return nil
 	}
 	python := mem.RuntimeOf(b.env.TorchCUDA())
 	lines := func(f ladder.Feed) []mem.HostLine {

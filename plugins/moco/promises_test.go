@@ -6,6 +6,7 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/plugin/kit"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -30,4 +31,16 @@ func TestPromises(t *testing.T) {
 			plugintest.Check(t, New(), job.Command{Args: append([]string{python}, tt.args...), Dir: checkout(t, tt.checkout, nil), Env: append(os.Environ(), tt.env), Devices: 1}, tt.device)
 		})
 	}
+}
+
+// The plugin's program passes the kit as any other author's does, on the example and on a checkout of these tests.
+func TestProgram(t *testing.T) {
+	python, env := plugintest.Torch(t, "2.4.0"), os.Environ()
+	args := []string{python, "main_moco.py", "-a", "resnet18", "--batch-size", "64", "--mlp",
+		"--multiprocessing-distributed", "--world-size", "1", "--rank", "0", "data"}
+	plugintest.Program(t, "./launch-plugin-moco",
+		kit.Case{Name: "v2",
+			Command: job.Command{Args: args, Dir: checkout(t, "v2", nil), Env: env}},
+		kit.Case{Name: "example",
+			Command: job.Command{Args: []string{python, "main.py"}, Dir: "../../examples/moco", Env: env}})
 }

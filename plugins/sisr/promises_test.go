@@ -7,6 +7,7 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/plugin/kit"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -34,4 +35,21 @@ func TestPromises(t *testing.T) {
 			plugintest.Check(t, New(), job.Command{Args: []string{python, "train.py", "-opt", "x.yml"}, Dir: dir, Env: append(os.Environ(), tt.env)}, tt.device)
 		})
 	}
+}
+
+// The plugin's program passes the kit as any other author's does, on the example and on a recipe of these tests.
+func TestProgram(t *testing.T) {
+	python, env := plugintest.Torch(t, "2.4.0"), os.Environ()
+	dir := folder(t, map[string]string{"x.yml": recipeYAML},
+		map[string][2]int{"val/a.png": {96, 200}, "gt/a.png": {300, 300}})
+	example := func(recipe string) job.Command {
+		return job.Command{Args: []string{python, "train.py", "-opt", "options/" + recipe},
+			Dir: "../../examples/sisr", Env: env}
+	}
+	plugintest.Program(t, "./launch-plugin-sisr",
+		kit.Case{Name: "compact",
+			Command: job.Command{Args: []string{python, "train.py", "-opt", "x.yml"}, Dir: dir, Env: env}},
+		kit.Case{Name: "example, window attention", Command: example("train_window.yml")},
+		kit.Case{Name: "example on a CPU", Command: example("tiny.yml"),
+			Device: gpu.Device{Kind: gpu.CPU, Total: 8 * unit.GiB}})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/plugin/kit"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -38,4 +39,17 @@ func TestPromises(t *testing.T) {
 			plugintest.Check(t, New(), job.Command{Args: append([]string{python}, tt.args...), Dir: dir, Env: append(os.Environ(), tt.env)}, tt.device)
 		})
 	}
+}
+
+// The plugin's program passes the kit as any other author's does, on the example and on a checkout of these tests.
+func TestProgram(t *testing.T) {
+	python, env := plugintest.Torch(t, "2.4.0"), os.Environ()
+	stock := []string{python, "main.py", "--train", "--base", "r.yaml", "--gpus", "0,"}
+	example := []string{python, "main.py", "--train", "--base", "configs/demo.yaml", "--gpus", "0,", "--name", "demo"}
+	recipe := map[string]func(string) string{"r.yaml": nil}
+	plugintest.Program(t, "./launch-plugin-stablesr",
+		kit.Case{Name: "stock",
+			Command: job.Command{Args: stock, Dir: checkoutDir(t, "checkout", recipe), Env: env}},
+		kit.Case{Name: "example",
+			Command: job.Command{Args: example, Dir: "../../examples/stablesr", Env: env}})
 }

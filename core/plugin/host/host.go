@@ -25,6 +25,7 @@ import (
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/internal/wire"
+	"github.com/launch-ml/launch/core/private"
 )
 
 // word marks a process as a built-in plugin's: "launch __plugin sisr".
@@ -99,7 +100,8 @@ type Client struct {
 	process *process // nil until it is started
 	call    *wire.Caller
 	logs    *tail
-	tested  bool // see [Client.Test]
+	tested  bool   // see [StartForTest]
+	folder  string // of the socket, if it is to be removed
 }
 
 var (
@@ -250,9 +252,22 @@ func (c *Client) ladders(ctx context.Context, j *job.Job, d gpu.Device) (*ladder
 	return &s, nil
 }
 
-// Test is for a program that tests plugins: the process may be asked for ladders more than once, and is not ended after the
-// first; and an answer is returned as it came, so that the test can report all that is wrong with it.
-func (c *Client) Test() { c.tested = true }
+// StartForTest starts a plugin for a program that tests plugins: the process may be asked for ladders more than once,
+// and is not ended after the first; and an answer is returned as it came, so that the test can report all that is wrong
+// with it.
+func StartForTest(ctx context.Context, s Source) (*Client, error) {
+	socket, err := private.Temp("launch-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for the plugin's socket: %w", err)
+	}
+	c, err := Start(ctx, s, socket, nil)
+	if err != nil {
+		os.RemoveAll(socket)
+		return nil, err
+	}
+	c.tested, c.folder = true, socket
+	return c, nil
+}
 
 // PID returns the number of the plugin's process; 0 if there is none.
 func (c *Client) PID() int {
@@ -272,6 +287,9 @@ func (c *Client) Estimate(ctx context.Context, q *plugin.Bare, d gpu.Device) (ph
 
 // Close ends the plugin's process. It returns within three seconds, whatever the plugin does.
 func (c *Client) Close() {
+	if c.folder != "" {
+		defer os.RemoveAll(c.folder)
+	}
 	if c.process != nil {
 		c.process.look()
 	}

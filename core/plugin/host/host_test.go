@@ -88,27 +88,31 @@ func (fakes) Ladders(context.Context, gpu.Device) (*ladder.Set, error) {
 	}, nil
 }
 
-// extended are the answers of a plugin that was built with a newer SDK: each object has a field that this launch does not know.
+// extended are the answers of a plugin that was built with a newer SDK: each object has a field that this launch does
+// not know.
 var extended = map[string]wire.Method{
 	"Manifest": func(context.Context, []byte) (any, error) {
 		return json.RawMessage(`{"name":"newer","version":"2","sdk":"go 1.9.0","colour":"red",
 			"marks":[{"script":"train.py","host":"a*"}]}`), nil
 	},
 	"Recognize": wire.Asked(func(_ context.Context, q map[string]any) (any, error) {
-		return json.RawMessage(`{"dialect":"d","name":"n","arch":"a","batch":{"micro":8,"accumulation":1,"ranks":1,"per":"node"},
-			"signs":{"lines":[{"kind":"telepathy","pattern":"(?P<mood>.*)","strength":3},{"kind":"progress","pattern":"step (?P<iteration>\\d+)"}]},
+		return json.RawMessage(`{"dialect":"d","name":"n","arch":"a",
+			"batch":{"micro":8,"accumulation":1,"ranks":1,"per":"node"},
+			"signs":{"lines":[{"kind":"telepathy","pattern":"(?P<mood>.*)","strength":3},
+			{"kind":"progress","pattern":"step (?P<iteration>\\d+)"}]},
 			"resume":{"none":"no","why":{"a":1}},"rehearsal":{},"save":{},"aura":[1,2]}`), nil
 	}),
 	"Ladders": wire.Asked(func(_ context.Context, q plugin.LaddersQuestion) (any, error) {
-		return json.RawMessage(`{"shared":{"phase":"shared","asked":0,"rungs":[{"name":"as asked","cost":"none"}]},"weather":"fine",
+		return json.RawMessage(`{"weather":"fine",
+			"shared":{"phase":"shared","asked":0,"rungs":[{"name":"as asked","cost":"none"}]},
 			"phases":[{"phase":"training","asked":0,"rungs":[{"name":"as asked","cost":"none","energy":7,
 			"estimates":[{"unknown":"no formula","mood":"good"}]}]}]}`), nil
 	}),
 	"Dream": func(context.Context, []byte) (any, error) { return nil, errors.New("never asked") },
 }
 
-// A plugin that was built with a newer SDK works with this launch, and one built with this SDK with a newer launch: what one side
-// does not know it ignores.
+// A plugin that was built with a newer SDK works with this launch, and one built with this SDK with a newer launch:
+// what one side does not know it ignores.
 func TestNewerSides(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -137,20 +141,25 @@ func TestNewerSides(t *testing.T) {
 
 	older := start(t) // as a newer launch would ask it
 	var answer plugin.Recognition
-	question := json.RawMessage(`{"args":["mine"],"dir":"/d","env":["A=1"],"cards":[{"name":"x"}],"sources":[{"path":"/d/a.py","text":"","tokens":[1]}]}`)
-	if err := older.call.Call(t.Context(), "Recognize", question, &answer); err != nil || answer.Job == nil || answer.Arch != "net" {
+	question := json.RawMessage(`{"args":["mine"],"dir":"/d","env":["A=1"],"cards":[{"name":"x"}],
+		"sources":[{"path":"/d/a.py","text":"","tokens":[1]}]}`)
+	err = older.call.Call(t.Context(), "Recognize", question, &answer)
+	if err != nil || answer.Job == nil || answer.Arch != "net" {
 		t.Errorf("a newer launch is answered %+v, %v", answer, err)
 	}
 	var set ladder.Set
-	question = json.RawMessage(`{"job":{"command":{"args":["mine"],"dir":"/d","shell":"zsh"},"batch":{"per":"node"}},"device":{"kind":"cuda","clock":3},"hint":{}}`)
+	question = json.RawMessage(`{"job":{"command":{"args":["mine"],"dir":"/d","shell":"zsh"},"batch":{"per":"node"}},
+		"device":{"kind":"cuda","clock":3},"hint":{}}`)
 	if err := older.call.Call(t.Context(), "Ladders", question, &set); err != nil || len(set.Phases) != 1 {
 		t.Errorf("a newer launch gets the ladders %+v, %v", set, err)
 	}
-	if err := older.call.Call(t.Context(), "Dream", struct{}{}, &set); err == nil || !strings.Contains(err.Error(), "has no method Dream") {
+	err = older.call.Call(t.Context(), "Dream", struct{}{}, &set)
+	if err == nil || !strings.Contains(err.Error(), "has no method Dream") {
 		t.Errorf("a method of a newer launch: %v", err)
 	}
 	var own plugin.Manifest
-	if err := older.call.Call(t.Context(), "Manifest", struct{}{}, &own); err != nil || own.SDK != plugin.SDK {
+	err = older.call.Call(t.Context(), "Manifest", struct{}{}, &own)
+	if err != nil || own.SDK != plugin.SDK {
 		t.Errorf("the manifest has the SDK %q, %v", own.SDK, err)
 	}
 }

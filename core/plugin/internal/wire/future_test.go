@@ -17,8 +17,8 @@ import (
 	"github.com/launch-ml/launch/core/plugin/internal/wire"
 )
 
-// newer adds a field that nobody knows to every object of a document. Objects whose keys are names, such as those of knobs,
-// have no fields.
+// newer adds a field that nobody knows to every object of a document. Objects whose keys are names, such as those of
+// knobs, have no fields.
 func newer(v any, key string) (added int) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -81,7 +81,8 @@ func filled(t reflect.Type, depth int) reflect.Value {
 
 // A field that the reader does not know is ignored, at every depth of every document, and the rest reads as before.
 func TestUnknownFieldsAreIgnored(t *testing.T) {
-	for _, zero := range []any{plugin.Manifest{}, job.Command{}, plugin.Recognition{}, plugin.LaddersQuestion{}, ladder.Set{},
+	for _, zero := range []any{plugin.Manifest{}, job.Command{}, plugin.Recognition{}, plugin.LaddersQuestion{},
+		ladder.Set{},
 		[]plugin.Phase{}, plugin.EstimateQuestion{}, gpu.Device{}} {
 		of := reflect.TypeOf(zero)
 		t.Run(of.String(), func(t *testing.T) {
@@ -110,7 +111,8 @@ func TestUnknownFieldsAreIgnored(t *testing.T) {
 
 // A document without a single field reads as its zero value: what an older writer does not send.
 func TestAbsentFieldsAreZero(t *testing.T) {
-	for _, zero := range []any{plugin.Manifest{}, job.Command{}, plugin.Recognition{}, plugin.LaddersQuestion{}, ladder.Set{}, mem.Estimate{}} {
+	for _, zero := range []any{plugin.Manifest{}, job.Command{}, plugin.Recognition{}, plugin.LaddersQuestion{},
+		ladder.Set{}, mem.Estimate{}} {
 		read := reflect.New(reflect.TypeOf(zero))
 		if err := wire.Read([]byte("{}"), read.Interface()); err != nil || !read.Elem().IsZero() {
 			t.Errorf("%T: %v, %+v", zero, err, read.Elem())
@@ -128,7 +130,8 @@ func TestOtherVersion(t *testing.T) {
 		"hello":                                               "",
 		"":                                                    "",
 	} {
-		if err := wire.OtherVersion(line); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+		if err := wire.OtherVersion(line); (err == nil) != (says == "") || err != nil &&
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", line, err, says)
 		}
 	}

@@ -3,8 +3,8 @@
 // The service is a handful of unary gRPC methods, and each message is one JSON document in a
 // google.protobuf.BytesValue: the documents are the same that `launch plan --json` prints, they are versioned as a
 // whole by the handshake, and a field that one side does not know is ignored. So a plugin in another language needs
-// gRPC and JSON and no generated code, and the values have one description, their Go types. docs/dependencies.md has why
-// encoding/json reads them.
+// gRPC and JSON and no generated code, and the values have one description, their Go types. docs/dependencies.md has
+// why encoding/json reads them.
 package wire
 
 import (
@@ -27,8 +27,9 @@ import (
 	"github.com/launch-ml/launch/core/file"
 )
 
-// Version of the protocol. It changes when a document changes in a way that an older reader would misread; new fields, new
-// kinds of signs and new methods do not change it. Both sides name the versions that they speak, and use the newest common one.
+// Version of the protocol. It changes when a document changes in a way that an older reader would misread; new
+// fields, new kinds of signs and new methods do not change it. Both sides name the versions that they speak, and use
+// the newest common one.
 const Version = 1
 
 const (
@@ -36,15 +37,15 @@ const (
 	service = "launch.v1.Plugin"
 )
 
-// maxMessage and maxObjects bound a document: a job with its recipe and a priced ladder is under 1 MiB and has a thousand
-// objects. Without the second a document of nothing but {} would come to a hundred times its size in memory.
+// maxMessage and maxObjects bound a document: a job with its recipe and a priced ladder is under 1 MiB and has a
+// thousand objects. Without the second a document of nothing but {} would come to a hundred times its size in memory.
 const (
 	maxMessage = 16 << 20
 	maxObjects = 200_000
 )
 
-// handshake keeps a user who starts a plugin by hand from waiting for ever. It is no secret, and it stays the same in all
-// versions of the protocol: with another cookie a plugin would take launch for a user.
+// handshake keeps a user who starts a plugin by hand from waiting for ever. It is no secret, and it stays the same in
+// all versions of the protocol: with another cookie a plugin would take launch for a user.
 var handshake = goplugin.HandshakeConfig{
 	MagicCookieKey:   "LAUNCH_PLUGIN",
 	MagicCookieValue: "launch-plugin-v1",
@@ -55,8 +56,8 @@ func spoken(methods map[string]Method) map[int]goplugin.PluginSet {
 	return map[int]goplugin.PluginSet{Version: {name: &carrier{methods: methods}}}
 }
 
-// OtherVersion returns an error if a plugin's handshake, its first line on standard output, names a version of the protocol that
-// this program does not speak. The error names the older side, which is to be renewed.
+// OtherVersion returns an error if a plugin's handshake, its first line on standard output, names a version of the
+// protocol that this program does not speak. The error names the older side, which is to be renewed.
 func OtherVersion(line string) error {
 	fields := strings.Split(strings.TrimSpace(line), "|")
 	if len(fields) < 4 || fields[0] != strconv.Itoa(goplugin.CoreProtocolVersion) {
@@ -70,8 +71,8 @@ func OtherVersion(line string) error {
 		return fmt.Errorf("it speaks version %d of the plugin protocol and this launch speaks version %d: launch is older, "+
 			"so update launch", version, Version)
 	}
-	return fmt.Errorf("it speaks version %d of the plugin protocol and this launch speaks version %d: the plugin is older, "+
-		"so build it again with a newer SDK", version, Version)
+	return fmt.Errorf("it speaks version %d of the plugin protocol and this launch speaks version %d: "+
+		"the plugin is older, so build it again with a newer SDK", version, Version)
 }
 
 // Cookie is the environment entry that tells a plugin that launch started it.
@@ -80,12 +81,12 @@ func Cookie() string { return handshake.MagicCookieKey + "=" + handshake.MagicCo
 // announced is the environment's variable in which a plugin's process finds what it will be asked first.
 const announced = "LAUNCH_PLUGIN_ASKED"
 
-// maxAnnounced is half of an environment's longest entry (MAX_ARG_STRLEN), which is also what a process may always be started
-// with in all, however small its stack: the question holds the environment once more.
+// maxAnnounced is half of an environment's longest entry (MAX_ARG_STRLEN), which is also what a process may always be
+// started with in all, however small its stack: the question holds the environment once more.
 const maxAnnounced = 64 << 10
 
-// Announce returns the environment entries that tell a plugin's process what its first question will be, so that it can begin
-// before the connection stands. There are none where that is too long.
+// Announce returns the environment entries that tell a plugin's process what its first question will be, so that it
+// can begin before the connection stands. There are none where that is too long.
 func Announce(question any) []string {
 	b, err := json.Marshal(question)
 	if err != nil || len(b) > maxAnnounced {
@@ -94,7 +95,8 @@ func Announce(question any) []string {
 	return []string{announced + "=" + string(b)}
 }
 
-// Announced reads what was announced to this process, and takes it out of the environment. ok is false where nothing was.
+// Announced reads what was announced to this process, and takes it out of the environment. ok is false where nothing
+// was.
 func Announced(question any) (ok bool) {
 	doc := os.Getenv(announced)
 	os.Unsetenv(announced)
@@ -175,6 +177,13 @@ func (c *Caller) Call(ctx context.Context, method string, in, out any) error {
 	return c.CallThen(ctx, method, in, out, func() {})
 }
 
+// ErrFailed is wrapped by the error of a call in which the plugin's own code failed: in Python, an exception that
+// nobody caught.
+var ErrFailed = errors.New("asking the plugin")
+
+// ErrMalformed is wrapped by the error of a call whose answer cannot be read.
+var ErrMalformed = errors.New("the plugin's answer is not what was agreed")
+
 // ErrEnded is wrapped by the error of a call in which the connection to the plugin was lost.
 var ErrEnded = errors.New("the plugin's process ended while it was asked")
 
@@ -200,12 +209,12 @@ func (c *Caller) CallThen(ctx context.Context, method string, in, out any, then 
 		case codes.Unavailable:
 			return fmt.Errorf("%w: %s", ErrEnded, s.Message())
 		default:
-			return fmt.Errorf("asking the plugin: %w", err)
+			return fmt.Errorf("%w: %w", ErrFailed, err)
 		}
 	}
 	then()
 	if err := read(answer.GetValue(), out); err != nil {
-		return fmt.Errorf("the plugin's answer to %s is not what was agreed: %w", method, err)
+		return fmt.Errorf("%w: %s: %w", ErrMalformed, method, err)
 	}
 	return nil
 }
