@@ -36,6 +36,11 @@ func (r *reading) left() error {
 	return nil
 }
 
+// leavesAll reports whether every command is left alone: then no setting has to be declared.
+func (d *declaration) leavesAll() bool {
+	return slices.ContainsFunc(d.Leave, func(l exception) bool { return len(l.When) == 0 })
+}
+
 // recognize makes the job.
 func (r *reading) recognize() error {
 	r.uncertain()
@@ -163,11 +168,17 @@ func (r *reading) states() error {
 		filled, _ := r.fill(g, true)
 		j.Resume.Aside = append(j.Resume.Aside, filled)
 	}
+	outdated := r.outdated()
 	switch how := r.Resume; {
 	case how == nil:
 		j.Resume.None = r.origin + " names no option to resume by"
 	case how.none:
 		j.Resume.None = r.origin + " declares that the program cannot resume"
+	case outdated != "":
+		j.Resume.None = outdated
+		if how.automatic { // else it would go on all the same
+			j.Resume.Aside = append(j.Resume.Aside, j.Signs.States...)
+		}
 	case how.automatic:
 		j.Resume.Automatic = true
 		j.Resume.Aside = append(j.Resume.Aside, j.Signs.States...) // else an attempt that starts over would go on from them

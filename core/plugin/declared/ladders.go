@@ -193,6 +193,9 @@ func (g rung) assignments() settings[scalar] {
 
 // applies reports whether the conditions of a rung hold.
 func (r *reading) applies(g rung) (bool, error) {
+	if !r.installed(g.Needs) {
+		return false, nil
+	}
 	for _, a := range g.When {
 		if ok, err := r.holds(a); err != nil || !ok {
 			return false, err

@@ -38,7 +38,7 @@ var readyMarks = sync.OnceValue(func() (all []readyMark) {
 
 // readyFor returns the first ready declaration that is about a program, or nil.
 func readyFor(p *program) *found {
-	seen := plugin.Seen{Script: p.name(), Args: p.Args, Exists: p.exists}
+	seen := plugin.Seen{Script: p.name(), Args: p.Args, Exists: p.exists, Source: func() string { return p.text().Text }}
 	for _, r := range readyMarks() {
 		if !slices.ContainsFunc(r.Marks, func(m plugin.Mark) bool { return m.Matches(seen) }) {
 			continue
