@@ -65,6 +65,7 @@ func (r *reading) recognize() error {
 	if err := r.states(); err != nil {
 		return err
 	}
+	r.olderPackages()
 	if err := r.shorten(); err != nil {
 		return err
 	}
@@ -168,17 +169,11 @@ func (r *reading) states() error {
 		filled, _ := r.fill(g, true)
 		j.Resume.Aside = append(j.Resume.Aside, filled)
 	}
-	outdated := r.outdated()
 	switch how := r.Resume; {
 	case how == nil:
 		j.Resume.None = r.origin + " names no option to resume by"
 	case how.none:
 		j.Resume.None = r.origin + " declares that the program cannot resume"
-	case outdated != "":
-		j.Resume.None = outdated
-		if how.automatic { // else it would go on all the same
-			j.Resume.Aside = append(j.Resume.Aside, j.Signs.States...)
-		}
 	case how.automatic:
 		j.Resume.Automatic = true
 		j.Resume.Aside = append(j.Resume.Aside, j.Signs.States...) // else an attempt that starts over would go on from them

@@ -9,9 +9,13 @@ import (
 	"github.com/launch-ml/launch/core/python"
 )
 
-// outdated is why the packages of the command's Python cannot go on from a state at another micro-batch; "" if they can.
-// Where a version is not known, the job has a warning: most Pythons have a newer one.
-func (r *reading) outdated() string {
+// olderPackages makes the job start over where the packages of the command's Python cannot go on from a state at another
+// micro-batch. Where a version is not known, the job has a warning: most Pythons have a newer one.
+func (r *reading) olderPackages() {
+	resume := &r.job.Resume
+	if !resume.Automatic && len(resume.Edits) == 0 {
+		return
+	}
 	for _, need := range r.ResumeNeeds {
 		version := r.python().Version(need.name)
 		switch {
@@ -19,11 +23,11 @@ func (r *reading) outdated() string {
 			r.warn("the version of %s is not known; before %s a resumed run takes the micro-batch of its saved state",
 				need.name, need.value)
 		case older(version, need.value):
-			return fmt.Sprintf("%s %s resumes with the micro-batch of the saved state; since %s it does not", need.name,
-				version, need.value)
+			resume.None = fmt.Sprintf("%s %s resumes with the micro-batch of the saved state; since %s it does not",
+				need.name, version, need.value)
+			resume.Edits, resume.Automatic = nil, false
 		}
 	}
-	return ""
 }
 
 // installed reports whether the command's Python has all these packages. Where it is not known, it has not: what needs
