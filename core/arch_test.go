@@ -43,6 +43,7 @@ var only = map[string]string{
 	"github.com/hashicorp/go-plugin": "core/plugin",
 	"github.com/NVIDIA/go-nvml":      "core/gpu/nvml",
 	"github.com/creack/pty":          "core/proc",
+	"github.com/expr-lang/expr":      "core/plugin/declared",
 }
 
 // pluginMay is what a plugin's packages may import: the SDK's values, never the host, a process or a device.

@@ -42,7 +42,7 @@ func writeResult(s settings, say ui.Printer, r result) {
 		j := *r.Job
 		j.Asked = record.MaskAsked(j.Asked)
 		j.Command.Args, j.Command.Env = record.MaskArgs(j.Command.Args), record.MaskEnv(j.Command.Env)
-		j.Command.Sources = nil
+		j.Command.Sources, j.Command.Formulas = nil, nil
 		r.Job = &j
 	}
 	r.Metrics = run.Metrics(r.Attempts)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/launch-ml/launch/core/attempt"
 	"github.com/launch-ml/launch/core/claim"
+	"github.com/launch-ml/launch/core/formula"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
@@ -59,9 +60,11 @@ type settings struct {
 	Leave    []attempt.Notice // signals on which the program saves its state and stops
 	Yield    bool             // a sweep runs this trial again if it runs out of memory beside another launch
 	Sample   time.Duration
-	Receipts bool // correct estimates by earlier receipts
-	Prune    bool // remove old records after a run
-	Expects  bool // the user set something that has an effect only on a recognised job
+	// FormulaTime is how long the formulas of a plugin may take; 0: none is run.
+	FormulaTime time.Duration
+	Receipts    bool // correct estimates by earlier receipts
+	Prune       bool // remove old records after a run
+	Expects     bool // the user set something that has an effect only on a recognised job
 
 	// Notes are warnings about the settings files, to be printed once.
 	Notes []string
@@ -125,6 +128,8 @@ func addFlags(f *pflag.FlagSet) {
 		"running with other settings")
 	f.Lookup("yield").Hidden = true // for the trials of a sweep
 	f.Duration("sample", time.Second, "time between two readings of the GPU")
+	f.Duration("formula-time", formula.Deadline, "how long a plugin may run its own PyTorch module in the command's "+
+		"Python, to count its memory; 0: not at all")
 }
 
 // setFlag is the name of the flag that addSet declares.
@@ -423,6 +428,9 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	d.Sample, d.Yield = d.duration("sample"), d.boolean("yield")
 	d.Leave = d.notices("save-on")
 	d.Nodes, d.ThisNode = v.GetString("nodes-at"), v.GetString("this-node")
+	if v.GetString("formula-time") != "0" {
+		d.FormulaTime = d.duration("formula-time")
+	}
 	if v.IsSet("grace") {
 		d.Grace = d.duration("grace")
 	}

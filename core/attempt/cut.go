@@ -115,6 +115,7 @@ func TakeUp(h *record.History, r *run.Run, life record.Life, locks string) (past
 	}
 	if left.State != nil {
 		r.Left = left.State
+		r.Left.Rungs = r.NewState(began.Plan)
 	}
 	past.Made = append(past.Made, left.Made...)
 	return past, left.Strange

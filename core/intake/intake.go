@@ -17,6 +17,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/confine"
+	"github.com/launch-ml/launch/core/formula"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -44,7 +45,9 @@ type Options struct {
 	Wish    room.Wish
 	GPUs    int // how many the command would see; 0: this machine's
 	Limits  run.Limits
-	Set     []string // KEY=VALUE: settings that the user asks for beside the recipe; see [Asked]
+	// FormulaTime is how long the formulas of a plugin may take; 0: none is run.
+	FormulaTime time.Duration
+	Set         []string // KEY=VALUE: settings that the user asks for beside the recipe; see [Asked]
 	// Called names settings in errors.
 	Called Called
 	// Learner starts to read what earlier runs measured.
@@ -82,6 +85,8 @@ type Reading struct {
 	program *command.Prog // nil if the command was not understood
 	unread  error         // why it was not understood
 	ending  chan struct{}
+	source  host.Source // the plugin that is asked
+	clock   *pausableTimeout
 }
 
 // Close waits for the end of the plugin's process. Read stops that process after its last answer, but does not wait.
@@ -154,8 +159,9 @@ func (r *Reading) read(ctx context.Context, o Options, args []string) error {
 		r.other = source.Manifest.Name
 	}
 	look := lookFor(ctx, o.Wish, r.Command.Env)
-	ctx, cancel := withPausableTimeout(ctx, Deadline)
+	clock, cancel := withPausableTimeout(ctx, Deadline)
 	defer cancel()
+	ctx, r.clock, r.source = clock, clock, source
 	client, err := o.Ask(ctx, source, &r.Command)
 	if err != nil {
 		r.Without("%v", err)
@@ -325,6 +331,19 @@ func (f finder) Sources(ctx context.Context, paths []string) []config.PythonSour
 	return f.asked.sources(paths, func(paths []string) []config.PythonSource {
 		return overlay.Cache(filepath.Join(f.o.State, "sources")).Read(ctx, interpreter, c.Env, dir, paths)
 	})
+}
+
+// Formulas runs the formulas of a plugin. It has a deadline of its own: torch alone takes seconds to import.
+func (f finder) Formulas(ctx context.Context, formulas []job.Formula) []job.Counted {
+	defer f.r.clock.hold()()
+	c := f.r.Command
+	runner := formula.Runner{Env: c.Env, Dir: c.Dir, Cache: filepath.Join(f.o.State, "formulas"), Deadline: f.o.FormulaTime}
+	if p := f.r.program; p != nil {
+		runner.Interpreter, runner.Env = python.Of(*p, c.Env).Interpreter, p.Environ(c.Env)
+		runner.Dir, runner.Script = p.Dir, p.Path()
+	}
+	runner.Roots = formula.Roots(c.Dir, runner.Script, f.r.source.Path)
+	return runner.Run(ctx, formulas)
 }
 
 // confine removes from the job what lies outside the command's folders, with a warning.

@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,7 +12,7 @@ const tick = 50 * time.Millisecond
 
 // withPausableTimeout is context.WithTimeout whose clock stops while this process is suspended (Ctrl-Z, a suspended machine, a
 // debugger): then the plugin is usually suspended too, and cannot answer.
-func withPausableTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+func withPausableTimeout(ctx context.Context, d time.Duration) (*pausableTimeout, context.CancelFunc) {
 	p := &pausableTimeout{Context: ctx, done: make(chan struct{})}
 	go func() {
 		clock := time.NewTicker(tick)
@@ -24,7 +25,10 @@ func withPausableTimeout(ctx context.Context, d time.Duration) (context.Context,
 				p.end(ctx.Err())
 				return
 			case now := <-clock.C:
-				left, last = left-running(now.Sub(last)), now
+				if p.held.Load() == 0 {
+					left -= running(now.Sub(last))
+				}
+				last = now
 			}
 		}
 		p.end(context.DeadlineExceeded)
@@ -46,6 +50,16 @@ type pausableTimeout struct {
 	once sync.Once
 	done chan struct{}
 	err  error
+	held atomic.Int32 // how many wait for something with a deadline of its own
+}
+
+// hold stops the clock until the function that it returns is called.
+func (p *pausableTimeout) hold() (release func()) {
+	if p == nil {
+		return func() {}
+	}
+	p.held.Add(1)
+	return func() { p.held.Add(-1) }
 }
 
 func (p *pausableTimeout) end(err error) {

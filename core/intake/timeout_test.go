@@ -23,6 +23,16 @@ func TestPausableTimeout(t *testing.T) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || !errors.Is(child.Err(), context.DeadlineExceeded) {
 		t.Errorf("it ends with %v, and %v of its own", ctx.Err(), child.Err())
 	}
+	held, cancelHeld := withPausableTimeout(t.Context(), tick)
+	defer cancelHeld()
+	release := held.hold()
+	reference, cancelReference := withPausableTimeout(t.Context(), 5*tick)
+	defer cancelReference()
+	if <-reference.Done(); held.Err() != nil {
+		t.Error("it ends though its clock is held")
+	}
+	release()
+	<-held.Done()
 	parent, end := context.WithCancel(t.Context())
 	ctx, cancel = withPausableTimeout(parent, time.Hour)
 	end()

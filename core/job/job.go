@@ -21,6 +21,20 @@ type Command struct {
 	Devices int `json:"devices,omitempty"`
 	// Sources are the Python files that a plugin asked for (plugin.Need), as launch has read them.
 	Sources []config.PythonSource `json:"sources,omitempty"`
+	// Formulas are the answers to the formulas that a plugin asked for (plugin.Need).
+	Formulas []Counted `json:"formulas,omitempty"`
+	// Program is what launch has understood of Args, for a plugin that is another program; nil where it was not understood.
+	Program *Program `json:"program,omitempty"`
+}
+
+// Counted returns the answer to a formula, or nil if it was not asked for yet.
+func (c Command) Counted(f Formula) *Counted {
+	for i := range c.Formulas {
+		if c.Formulas[i].Formula.Same(f) {
+			return &c.Formulas[i]
+		}
+	}
+	return nil
 }
 
 // Source returns the Python file at an absolute path, or nil if it was not read yet.

@@ -22,6 +22,8 @@ type Finder interface {
 	// Sources reads Python files by their absolute paths. It returns one source for each; a file that could not be read has
 	// its Problem.
 	Sources(ctx context.Context, paths []string) []config.PythonSource
+	// Formulas runs formulas. It returns one answer for each; one that could not be run has its Problem.
+	Formulas(ctx context.Context, formulas []job.Formula) []job.Counted
 }
 
 // Answer calls recognize, which is [Plugin.Recognize], until it no longer returns a [Need], and returns its last answer. What it needs it
@@ -44,6 +46,15 @@ func Answer[T any](ctx context.Context, recognize func(context.Context, job.Comm
 		}
 		if len(unread) > 0 {
 			c.Sources = append(c.Sources, find.Sources(ctx, unread)...)
+		}
+		var open []job.Formula
+		for _, f := range need.Formulas {
+			if c.Counted(f) == nil && !slices.ContainsFunc(open, f.Same) {
+				open = append(open, f)
+			}
+		}
+		if len(open) > 0 {
+			c.Formulas = append(c.Formulas, find.Formulas(ctx, open)...)
 		}
 	}
 	var none T

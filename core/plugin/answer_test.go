@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -28,8 +29,23 @@ func (f *finder) Sources(_ context.Context, paths []string) (read []config.Pytho
 	return read
 }
 
+func (f *finder) Formulas(_ context.Context, formulas []job.Formula) (counted []job.Counted) {
+	for _, g := range formulas {
+		f.asked = append(f.asked, g.Function+string(g.Config))
+		counted = append(counted, job.Counted{Formula: g})
+	}
+	return counted
+}
+
 func TestAnswer(t *testing.T) {
 	needs := func(paths ...string) error { return fmt.Errorf("reading: %w", &Need{Sources: paths}) }
+	formulas := func(configs ...string) error {
+		n := &Need{}
+		for _, c := range configs {
+			n.Formulas = append(n.Formulas, job.Formula{File: "/a.py", Function: "f", Config: json.RawMessage(c)})
+		}
+		return n
+	}
 	endless := slices.Repeat([]error{needs("/a")}, 100)
 	for name, tt := range map[string]struct {
 		errs    []error // of one round after the other; then there is an answer
@@ -46,6 +62,7 @@ func TestAnswer(t *testing.T) {
 		"devices are counted once":      {errs: []error{&Need{Devices: true}, &Need{Devices: true}}, asked: []string{"devices"}, rounds: 3},
 		"the user has named the number": {errs: []error{&Need{Devices: true}}, devices: 4, rounds: 2},
 		"wrong after what was needed":   {errs: []error{needs("/a"), ErrNotMine}, asked: []string{"[/a]"}, rounds: 2, err: ErrNotMine},
+		"a formula is run once":         {errs: []error{formulas(`{"a":1,"b":2}`, `{"b":2, "a":1}`, `3`), formulas(`{"b":2,"a":1}`)}, asked: []string{`f{"a":1,"b":2}`, "f3"}, rounds: 3},
 		"the last round":                {errs: endless[:rounds-1], asked: []string{"[/a]"}, rounds: rounds},
 		"more and more":                 {errs: endless, asked: []string{"[/a]"}, rounds: rounds, err: ErrInsatiable},
 	} {

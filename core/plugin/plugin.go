@@ -78,10 +78,16 @@ type Need struct {
 	Sources []string `json:"sources,omitempty"` // absolute paths
 	// Devices asks how many GPUs the command would see: [job.Command.Devices].
 	Devices bool `json:"devices,omitempty"`
+	// Formulas asks what modules of the author's own keep and need: [job.Command.Formulas]. One that could not be run
+	// is among the answers too, with its Problem: the estimate is then unknown.
+	Formulas []job.Formula `json:"formulas,omitempty"`
 }
 
 func (n *Need) Error() string {
 	var what []string
+	for _, f := range n.Formulas {
+		what = append(what, "what "+f.Function+" of "+f.File+" comes to")
+	}
 	if n.Devices {
 		what = append(what, "how many GPUs it would see")
 	}
@@ -141,6 +147,9 @@ func (m Manifest) Check() error {
 	return nil
 }
 
+// maxFormulas is more than a ladder has rungs in any family known.
+const maxFormulas = 200
+
 // Check reports whether launch can find out what is needed.
 func (n *Need) Check() error {
 	if len(n.Sources) > 5000 {
@@ -149,6 +158,14 @@ func (n *Need) Check() error {
 	for _, path := range n.Sources {
 		if !filepath.IsAbs(path) || len(path) > 4096 || strings.IndexByte(path, 0) >= 0 {
 			return fmt.Errorf("it asks for %.100q, which is no absolute path", path)
+		}
+	}
+	if len(n.Formulas) > maxFormulas {
+		return fmt.Errorf("it asks for %d formulas", len(n.Formulas))
+	}
+	for _, f := range n.Formulas {
+		if err := f.Check(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -360,6 +360,7 @@ func MaskRun(r *run.Run) *run.Run {
 	j.Command.Args, j.Command.Env = MaskArgs(j.Command.Args), MaskEnv(j.Command.Env)
 	j.Asked = MaskAsked(j.Asked)
 	j.Command.Sources = nil // the files that the job uses are in Job.Files
+	j.Command.Formulas = nil
 	out.Job = &j
 	return &out
 }

@@ -52,6 +52,9 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 			return nil, fmt.Errorf("attempt %d: %w", p.Attempt, err)
 		}
 		r.weigh(p, &out)
+		if out.Saved != nil {
+			out.Saved.Rungs = r.NewState(p)
+		}
 		r.Attempts = append(r.Attempts, Attempt{*p, out})
 		if out.Saved != nil {
 			r.Left = nil // it is older than the attempt's own

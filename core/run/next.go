@@ -389,10 +389,44 @@ func (r *Run) state() *State {
 	return nil
 }
 
-// goOn makes the plan's command resume from the run's newest saved state, if there is one and the program can resume.
+// NewState names the rungs of a plan with which a saved state has another form.
+func (r *Run) NewState(p *Plan) (names []string) {
+	for _, c := range append([]Choice{p.Shared}, p.Choices...) {
+		if l := r.Ladders.Ladder(c.Phase); l != nil && c.Rung < len(l.Rungs) && l.Rungs[c.Rung].NewState {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// readable returns the newest state of the run that the plan's command can read, or nil. States from before an attempt
+// that started over are no longer where they were.
+func (r *Run) readable(p *Plan) *State {
+	rungs := r.NewState(p)
+	if r.Left != nil && slices.Equal(r.Left.Rungs, rungs) {
+		return r.Left
+	}
+	for _, a := range slices.Backward(r.Attempts) {
+		if s := a.Outcome.Saved; s != nil && slices.Equal(s.Rungs, rungs) {
+			return s
+		}
+		if a.Plan.Trial == "" && a.Plan.Resume == nil {
+			break
+		}
+	}
+	return nil
+}
+
+// goOn makes the plan's command resume from the run's newest saved state, if there is one that it can read and the
+// program can resume.
 func (r *Run) goOn(p *Plan) {
-	if p.Resume = r.state(); p.Resume == nil || r.Job.Resume.None != "" {
-		p.Resume = nil
+	if r.Job.Resume.None != "" {
+		return
+	}
+	if p.Resume = r.readable(p); p.Resume == nil {
+		if s := r.state(); s != nil {
+			p.Why += fmt.Sprintf("; it starts over, because the state of %v cannot be read with this rung", s)
+		}
 		return
 	}
 	for _, e := range r.Job.Resume.Edits {

@@ -51,6 +51,9 @@ type State struct {
 	Path      string     `json:"path,omitempty"`
 	Iteration int64      `json:"iteration"`
 	Bytes     unit.Bytes `json:"bytes,omitempty"`
+	// Rungs are the rungs of the attempt that saved it with which a state has another form ([ladder.Rung.NewState]): only
+	// an attempt on the same ones can read it.
+	Rungs []string `json:"rungs,omitempty"`
 }
 
 // An Outcome is the result of an attempt.

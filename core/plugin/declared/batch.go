@@ -63,7 +63,8 @@ func (r *reading) divide() (err error) {
 			micro, knowsMicro = perRank/accum, true
 		}
 	case knowsMicro && knowsAccum && knowsGlobal && micro*accum != perRank:
-		r.warn("the global batch is %d = %d × %d × %d, and %s declares %d", micro*accum*ranks, micro, accum, ranks, r.origin, global)
+		r.warn("the global batch is %d = %d × %d × %d, and %s declares %d", micro*accum*ranks, micro, accum, ranks,
+			r.origin, global)
 	}
 	if knowsMicro {
 		r.batch.Micro = micro
@@ -201,7 +202,8 @@ func (r *reading) splitting(s ladder.Split, cost ladder.Cost) (edits []config.Ed
 		to   int64
 		from int64
 	}{
-		{job.Accumulation, r.accum, r.spread(s.Accumulation, bool(r.Per.Accumulation)), r.spread(r.batch.Accumulation, bool(r.Per.Accumulation))},
+		{job.Accumulation, r.accum, r.spread(s.Accumulation, bool(r.Per.Accumulation)), r.spread(r.batch.Accumulation,
+			bool(r.Per.Accumulation))},
 		{job.MicroBatch, r.micro, r.spread(s.Micro, bool(r.Per.Micro)), r.spread(r.batch.Micro, bool(r.Per.Micro))},
 	} {
 		if part.at == nil || part.to == part.from {

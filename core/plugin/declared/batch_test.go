@@ -19,12 +19,15 @@ func TestBatch(t *testing.T) {
 	}{
 		"each rank": {"micro-batch: -b\naccumulation: -a", "torchrun --nproc_per_node=2 train.py -b 8 -a 1", 0,
 			job.Batch{Micro: 8, Accumulation: 1, Ranks: 2}, "micro-batch 4 × accumulation 2: -b 4 -a 2"},
-		"all ranks": {"micro-batch: -b\naccumulation: -a\nper: {micro-batch: all-ranks}", "torchrun --nproc_per_node=4 train.py -b 32 -a 1", 0,
+		"all ranks": {"micro-batch: -b\naccumulation: -a\nper: {micro-batch: all-ranks}",
+			"torchrun --nproc_per_node=4 train.py -b 32 -a 1", 0,
 			job.Batch{Micro: 8, Accumulation: 1, Ranks: 4}, "micro-batch 4 × accumulation 2: -b 16 -a 2"},
-		"a number that the ranks do not divide": {"micro-batch: -b\naccumulation: -a\nper: {micro-batch: all-ranks}", "torchrun --nproc_per_node=3 train.py -b 32 -a 1", 0,
+		"a number that the ranks do not divide": {"micro-batch: -b\naccumulation: -a\nper: {micro-batch: all-ranks}",
+			"torchrun --nproc_per_node=3 train.py -b 32 -a 1", 0,
 			job.Batch{Accumulation: 1, Ranks: 3}, ""},
 		"all divisors": {"micro-batch: -b\naccumulation: -a", "python train.py -b 6 -a 1", 0,
-			job.Batch{Micro: 6, Accumulation: 1, Ranks: 1}, "micro-batch 3 × accumulation 2: -b 3 -a 2; micro-batch 2 × accumulation 3: -b 2 -a 3; micro-batch 1 × accumulation 6: -b 1 -a 6"},
+			job.Batch{Micro: 6, Accumulation: 1, Ranks: 1}, "micro-batch 3 × accumulation 2: -b 3 -a 2; micro-batch 2 × " +
+				"accumulation 3: -b 2 -a 3; micro-batch 1 × accumulation 6: -b 1 -a 6"},
 		"a number of ranks": {"micro-batch: -b\nranks: 2", "python train.py -b 8", 0,
 			job.Batch{Micro: 8, Accumulation: 1, Ranks: 2}, "micro-batch 4: -b 4"},
 		"ranks of an option": {"micro-batch: -b\nranks: --gpus", "python train.py -b 8 --gpus 4", 0,
@@ -35,7 +38,8 @@ func TestBatch(t *testing.T) {
 			job.Batch{Micro: 32, Accumulation: 1, Ranks: 1}, "micro-batch 16: -b 16"},
 		"the launcher knows better": {"micro-batch: -b\nranks: cards", "torchrun --nproc_per_node=2 train.py -b 32", 8,
 			job.Batch{Micro: 32, Accumulation: 1, Ranks: 2}, "micro-batch 16: -b 16"},
-		"the accumulation is derived": {"micro-batch: -b\nglobal-batch: --global", "torchrun --nproc_per_node=2 train.py -b 8 --global 64", 0,
+		"the accumulation is derived": {"micro-batch: -b\nglobal-batch: --global",
+			"torchrun --nproc_per_node=2 train.py -b 8 --global 64", 0,
 			job.Batch{Micro: 8, Accumulation: 4, Ranks: 2}, "micro-batch 4 × accumulation 8: -b 4 --global 64"},
 		"from a number": {"micro-batch: -b\nglobal-batch: 24", "python train.py -b 8", 0,
 			job.Batch{Micro: 8, Accumulation: 3, Ranks: 1}, "micro-batch 6 × accumulation 4: -b 6"},
@@ -43,7 +47,8 @@ func TestBatch(t *testing.T) {
 			job.Batch{Micro: 32, Accumulation: 2, Ranks: 1}, "micro-batch 16 × accumulation 4: -a 4 --global 64"},
 		"a global batch that is not known": {"micro-batch: -b\nglobal-batch: --global", "python train.py -b 8", 0,
 			job.Batch{Micro: 8, Accumulation: 1, Ranks: 1}, "micro-batch 4: -b 4"},
-		"a global batch that it checks": {"micro-batch: -b\naccumulation: -a\nglobal-batch: 64", "python train.py -b 8 -a 8", 0,
+		"a global batch that it checks": {"micro-batch: -b\naccumulation: -a\nglobal-batch: 64",
+			"python train.py -b 8 -a 8", 0,
 			job.Batch{Micro: 8, Accumulation: 8, Ranks: 1}, "micro-batch 4 × accumulation 16: -b 4 -a 16"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,16 +63,19 @@ func TestBatch(t *testing.T) {
 			if !strings.HasPrefix(strings.Join(got, "; "), tt.changed) || len(got) > 0 && tt.changed == "" {
 				t.Errorf("rungs\n%s\nwant\n%s", strings.Join(got, "\n"), tt.changed)
 			}
-			if keeps := strings.Contains(tt.changed, "×"); keeps != (len(set.Invariants) > 0 && set.Phases[0].Rungs[1].Cost < set.Invariants[0].Until) {
+			if keeps := strings.Contains(tt.changed,
+				"×"); keeps != (len(set.Invariants) > 0 && set.Phases[0].Rungs[1].Cost < set.Invariants[0].Until) {
 				t.Errorf("invariants %+v", set.Invariants)
 			}
 		})
 	}
-	_, err := New().Recognize(t.Context(), try{command: "python train.py -b 8"}.in(t, "script: train.py\nmicro-batch: -b\nranks: cards\n"))
+	_, err := New().Recognize(t.Context(), try{command: "python train.py -b 8"}.in(t,
+		"script: train.py\nmicro-batch: -b\nranks: cards\n"))
 	if need := (*plugin.Need)(nil); !errors.As(err, &need) || !need.Devices {
 		t.Errorf("it does not ask for the number of cards: %v", err)
 	}
-	j, _ := planned(t, try{command: "python train.py -b 8 -a 4"}.in(t, "script: train.py\nmicro-batch: -b\naccumulation: -a\nglobal-batch: 64\n"))
+	j, _ := planned(t, try{command: "python train.py -b 8 -a 4"}.in(t,
+		"script: train.py\nmicro-batch: -b\naccumulation: -a\nglobal-batch: 64\n"))
 	if len(j.Warnings) != 1 || !strings.Contains(j.Warnings[0], "32 = 8 × 4 × 1") {
 		t.Errorf("a global batch other than the declared one: %q", j.Warnings)
 	}

@@ -1,6 +1,7 @@
 package declared
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ import (
 // check reports the first part of a declaration that contradicts another one, or that cannot be.
 func (d *declaration) check(root config.Value) error {
 	for _, part := range []func(config.Value) error{d.checkBatch, d.checkPhases, d.checkRungs, d.checkSigns, d.checkStates,
-		d.checkNames} {
+		d.checkNames, d.checkMemory} {
 		if err := part(root); err != nil {
 			return err
 		}
@@ -51,7 +52,7 @@ func (d *declaration) checkPhases(root config.Value) error {
 }
 
 func (d *declaration) checkRungs(root config.Value) error {
-	names := map[string]bool{}
+	names, owner := map[string]bool{}, map[string]string{}
 	for i, g := range d.Rungs {
 		at, key := root.Get("rungs"), "rungs"
 		if at.Kind() == config.Seq {
@@ -62,13 +63,22 @@ func (d *declaration) checkRungs(root config.Value) error {
 		case (g.At == nil) == (len(g.Set) == 0) || (g.At == nil) != (g.To.any == nil):
 			return wrong(key, at, "it has a place (at) and a value (to), or several of them (set)")
 		case g.Phase != "" && g.Phase != ladder.Training && g.Phase != ladder.Shared && !isPhase:
-			return wrong(key+".phase", at.Get("phase"), "there is no phase %q; there are training, shared%s", g.Phase, d.phaseList())
+			return wrong(key+".phase", at.Get("phase"), "there is no phase %q; there are training, shared%s", g.Phase,
+				d.phaseList())
 		case g.Slowdown < 0 || g.Slowdown > 1000:
 			return wrong(key+".slowdown", at.Get("slowdown"), "%g is no time relative to a step as asked", g.Slowdown)
 		case g.Name == "" || names[g.Name]:
 			return wrong(key+".name", at.Get("name"), "each rung has a name of its own")
 		}
 		names[g.Name] = true
+		for _, a := range g.assignments() {
+			phase := cmp.Or(g.Phase, ladder.Training)
+			if other, taken := owner[a.place.String()]; taken && other != phase {
+				return wrong(key, at, "it changes %s, as a rung of %s does: a setting belongs to one phase", a.place.String(),
+					other)
+			}
+			owner[a.place.String()] = phase
+		}
 	}
 	return nil
 }
@@ -142,7 +152,8 @@ func (d *declaration) checkNames(root config.Value) error {
 		for _, text := range texts {
 			for _, m := range reference.FindAllStringSubmatch(text, -1) {
 				a, ok := d.Values.get(m[1])
-				if strings.HasPrefix(m[1], "-") || ok && a.place != nil || m[0] == statePath || m[0] == job.Scratch || m[0] == job.ScratchName {
+				if strings.HasPrefix(m[1],
+					"-") || ok && a.place != nil || m[0] == statePath || m[0] == job.Scratch || m[0] == job.ScratchName {
 					continue
 				}
 				return wrong(key, root.Get(key), "%s is neither an option nor the name of a place under values", m[0])

@@ -1,5 +1,5 @@
-// Package declared is the plugin of projects that nobody has written a plugin for: a declaration names the settings of a
-// training script and what the script prints. It is a file beside the script, .launch-job.yaml, or one of the ready
+// Package declared is the plugin of projects that nobody has written a plugin for: a declaration names the settings of
+// a training script and what the script prints. It is a file beside the script, .launch-job.yaml, or one of the ready
 // declarations that are built in (ready/).
 //
 //	script: train.py                                # which script is meant
@@ -11,8 +11,8 @@
 //	succeeded: 'training is over'
 //	resume: {--resume: 'checkpoints/*.pt'}          # by which option it goes on, and from what: files or folders
 //
-// The format is described once, by the type declaration in format.go; docs/launch-job.md explains every key. The work is
-// divided so: which.go finds the declaration of a command, read.go reads it, place.go knows the places of settings,
+// The format is described once, by the type declaration in format.go; docs/launch-job.md explains every key. The work
+// is divided so: which.go finds the declaration of a command, read.go reads it, place.go knows the places of settings,
 // open.go finds them in the command, batch.go divides the global batch, job.go and ladders.go make the answer, and
 // memory.go evaluates an author's formula.
 //

@@ -42,7 +42,8 @@ func (r *reading) elsewhere(p place) bool {
 				option = r.prog.Args[i-1]
 			}
 		}
-		if filepath.Ext(value) == ".json" && option != "" && !settingsFile.MatchString(option) { // many programs write such files
+		// many programs write such files
+		if filepath.Ext(value) == ".json" && option != "" && !settingsFile.MatchString(option) {
 			continue
 		}
 		if !slices.Contains(endings, filepath.Ext(value)) || r.file(value) != nil {
@@ -125,7 +126,8 @@ func defaultOf(script python.Source, p place) (value string, known bool) {
 
 var literal = regexp.MustCompile(`^(\d[\d_]*(\s*\*\s*\d[\d_]*)*|\d*\.\d+|True|False|'[^'\\]*'|"[^"\\]*")$`)
 
-// declarationsOf returns the arguments of each call that declares an option by a name: parser.add_argument("--batch", …).
+// declarationsOf returns the arguments of each call that declares an option by a name, as in
+// parser.add_argument("--batch", …).
 func declarationsOf(script python.Source, name string) (calls [][]string) {
 	for _, quote := range []string{`"`, `'`} {
 		for rest := script.Code; ; {

@@ -44,7 +44,7 @@ type declaration struct {
 	Saved     pattern        `key:"saved" doc:"what it prints when it has saved a state: (?P<path>…)"`
 	Succeeded pattern        `key:"succeeded" doc:"what it prints when it has done its work; without it, it has failed"`
 	Metric    []figure       `key:"metric" doc:"figures by which trainings are compared"`
-	Confirm   named[pattern] `key:"confirm" doc:"how it prints a setting that it uses: (?P<value>…), by the setting's name"`
+	Confirm   named[pattern] `key:"confirm" doc:"how it prints a setting: (?P<value>…), by the name of the setting"`
 
 	Save        *saving       `key:"save" doc:"the signal on which it saves its state"`
 	Resume      *resume       `key:"resume" doc:"how it goes on from a saved state: {--OPTION: GLOB}, and other forms"`
@@ -84,7 +84,7 @@ type rung struct {
 	Set      settings[scalar] `key:"set" doc:"several settings and their values, in place of at and to"`
 	Cost     cost             `key:"cost" need:"yes" doc:"what it gives up"`
 	Slowdown float64          `key:"slowdown" doc:"the expected time of a step, as asked: 1"`
-	Phase    string           `key:"phase" doc:"the phase that it is for: training, shared (all of them), or one of phases"`
+	Phase    string           `key:"phase" doc:"its phase: training, shared (all of them), or one of phases"`
 	NewState bool             `key:"new-state" doc:"states that were saved without it cannot be read, so it starts over"`
 	Needs    []string         `key:"needs" doc:"Python packages; without them in the command's Python it is not there"`
 	When     settings[values] `key:"when" doc:"it is there only if these settings have these values"`
@@ -95,13 +95,13 @@ type rung struct {
 type line struct {
 	What  string     `key:"what" need:"yes" doc:"what the memory is for"`
 	Phase string     `key:"phase" doc:"training if it is left out"`
-	Bytes expression `key:"bytes" need:"yes" doc:"an expression over micro_batch, accumulation, ranks and the names of values"`
+	Bytes expression `key:"bytes" need:"yes" doc:"an expression of micro_batch, accumulation, ranks and values"`
 }
 
 // figure is a metric.
 type figure struct {
 	Name      string  `key:"name" need:"yes" doc:"how launch names it"`
-	Pattern   pattern `key:"pattern" need:"yes" group:"value" doc:"what the program prints: (?P<value>…), perhaps (?P<step>…)"`
+	Pattern   pattern `key:"pattern" need:"yes" group:"value" doc:"what is printed: (?P<value>…), perhaps (?P<step>…)"`
 	Direction string  `key:"direction" need:"yes" doc:"minimise or maximise"`
 }
 

@@ -26,6 +26,9 @@ func FuzzDeclaration(f *testing.F) {
 	} {
 		f.Add([]byte(text))
 	}
+	for _, text := range forms {
+		f.Add([]byte("script: train.py\nmicro-batch: {at: --batch-size, default: 8}\n" + text))
+	}
 	dir := f.TempDir()
 	for name, text := range map[string]string{"train.py": "x = 1\n", "x.yml": "train:\n  batch_size: 32\n  accum: 1\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {

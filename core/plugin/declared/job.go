@@ -169,6 +169,10 @@ func (r *reading) states() error {
 		filled, _ := r.fill(g, true)
 		j.Resume.Aside = append(j.Resume.Aside, filled)
 	}
+	automatic := r.Resume != nil && r.Resume.automatic // else an attempt that starts over would go on from them
+	if automatic || slices.ContainsFunc(r.Rungs, func(g rung) bool { return g.NewState }) {
+		j.Resume.Aside = append(j.Resume.Aside, j.Signs.States...) // or could not read them
+	}
 	switch how := r.Resume; {
 	case how == nil:
 		j.Resume.None = r.origin + " names no option to resume by"
@@ -176,7 +180,6 @@ func (r *reading) states() error {
 		j.Resume.None = r.origin + " declares that the program cannot resume"
 	case how.automatic:
 		j.Resume.Automatic = true
-		j.Resume.Aside = append(j.Resume.Aside, j.Signs.States...) // else an attempt that starts over would go on from them
 	case how.option != nil && r.ResumeValue != "" && slices.ContainsFunc(j.Signs.States, patterned):
 		// the program might take another one
 		j.Resume.None = "the program itself chooses the state, and " + r.origin + " does not name one file"

@@ -10,7 +10,8 @@ import (
 // ladders spells all ladders of a set: "training: as asked; micro-batch 4 × accumulation 2 (speed): -b 4 -a 2".
 func laddersOf(t *testing.T, declaration, args string) (spelled string, warnings []string) {
 	t.Helper()
-	j, set := planned(t, try{map[string]string{"size.yaml": "size: 3\n"}, "python train.py " + args, 0}.in(t, "script: train.py\n"+declaration))
+	j, set := planned(t, try{map[string]string{"size.yaml": "size: 3\n"}, "python train.py " + args, 0}.in(t,
+		"script: train.py\n"+declaration))
 	var lines []string
 	for _, l := range append([]ladder.Ladder{set.Shared}, set.Phases...) {
 		if l.Phase == ladder.Shared && len(l.Rungs) == 1 {
@@ -40,26 +41,37 @@ func TestLadders(t *testing.T) {
 			"training: micro-batch 1 × accumulation 2 (speed): -b 1 -a 2\n" +
 				"validation: validation batch 2 (speed): -b 2 -a 1 --eval 2; validation batch 1 (speed): -b 2 -a 1 --eval 1", ""},
 		"coupled": {b + "phases: {validation: {times: 2}}\n", "-b 4 -a 1",
-			"shared: micro-batch 2 × accumulation 2 (speed): -b 2 -a 2; micro-batch 1 × accumulation 4 (speed): -b 1 -a 4\ntraining:\nvalidation:", ""},
-		"batch normalisation": {b + "batch-norm: true\n", "-b 2 -a 1", "training: micro-batch 1 × accumulation 2 (numerics): -b 1 -a 2", ""},
-		"a rung of a phase": {b + "phases: {validation: {times: 1}, test: {}}\nrungs: [{name: tiles, at: --tile, to: 64, cost: metrics, phase: test}]\n", "-b 1 -a 1",
+			"shared: micro-batch 2 × accumulation 2 (speed): -b 2 -a 2; micro-batch 1 × accumulation 4 (speed): -b 1 -a " +
+				"4\ntraining:\nvalidation:", ""},
+		"batch normalisation": {b + "batch-norm: true\n", "-b 2 -a 1",
+			"training: micro-batch 1 × accumulation 2 (numerics): -b 1 -a 2", ""},
+		"a rung of a phase": {b + "phases: {validation: {times: 1}, test: {}}\nrungs: [{name: tiles, at: --tile, to: " +
+			"64, cost: metrics, phase: test}]\n", "-b 1 -a 1",
 			"training:\nvalidation:\ntest: tiles (metrics): -b 1 -a 1 --tile 64", ""},
 		"a shared rung": {b + "rungs: [{name: bf16, at: --amp, to: bf16, cost: numerics, phase: shared}]\n", "-b 1 -a 1",
 			"shared: bf16 (numerics): -b 1 -a 1 --amp bf16\ntraining:", ""},
-		"several settings": {b + "rungs: [{name: 8-bit optimizer, set: {--optim: adamw_8bit, --bits: 8}, cost: numerics, new-state: true}]\n", "-b 1 -a 1 --optim adamw",
+		"several settings": {b + "rungs: [{name: 8-bit optimizer, set: {--optim: adamw_8bit, --bits: 8}, cost: " +
+			"numerics, new-state: true}]\n", "-b 1 -a 1 --optim adamw",
 			"training: 8-bit optimizer (numerics, new state): -b 1 -a 1 --optim adamw_8bit --bits 8", ""},
-		"it is so already": {b + "rungs: [{name: remat, at: --remat, to: true, cost: speed}, {name: two, set: {--x: 1, --y: 2}, cost: model}]\n", "-b 1 -a 1 --remat True --x 1 --y 2",
+		"it is so already": {b + "rungs: [{name: remat, at: --remat, to: true, cost: speed}, {name: two, set: {--x: 1, " +
+			"--y: 2}, cost: model}]\n", "-b 1 -a 1 --remat True --x 1 --y 2",
 			"training:", ""},
-		"unless and when": {b + "rungs: [{name: adafactor, at: --optim, to: adafactor, cost: recipe, unless: {--optim: [sgd, lion]}}, " +
+		"unless and when": {b + "rungs: [{name: adafactor, at: --optim, to: adafactor, cost: recipe, unless: {--optim: " +
+			"[sgd, lion]}}, " +
 			"{name: fused, at: --fused, to: 0, cost: speed, when: {--optim: [sgd, x]}}]\n", "-b 1 -a 1 --optim sgd",
 			"training: fused (speed): -b 1 -a 1 --optim sgd --fused 0", ""},
-		"a flag": {b + "rungs: [{name: remat, at: {at: --remat, takes: nothing}, to: true, cost: speed}, {name: no cache, at: {at: --cache, takes: nothing}, to: false, cost: speed}]\n", "-b 1 -a 1 --cache",
+		"a flag": {b + "rungs: [{name: remat, at: {at: --remat, takes: nothing}, to: true, cost: speed}, {name: no " +
+			"cache, at: {at: --cache, takes: nothing}, to: false, cost: speed}]\n", "-b 1 -a 1 --cache",
 			"training: remat (speed): -b 1 -a 1 --cache --remat; no cache (speed): -b 1 -a 1", ""},
-		"by slowdown": {b + "rungs: [{name: slow, at: --s, to: 1, cost: speed, slowdown: 3}, {name: fast, at: --f, to: 1, cost: speed, slowdown: 1.1}]\n", "-b 2 -a 1",
-			"training: fast (speed): -b 2 -a 1 --f 1; micro-batch 1 × accumulation 2 (speed): -b 1 -a 2; slow (speed): -b 2 -a 1 --s 1", ""},
-		"as its author spells it": {b + "rungs: [{name: a, at: --a, to: True, cost: speed}, {name: b, at: --c, to: 1e-4, cost: speed}]\n", "-b 1 -a 1",
+		"by slowdown": {b + "rungs: [{name: slow, at: --s, to: 1, cost: speed, slowdown: 3}, {name: fast, at: --f, to: " +
+			"1, cost: speed, slowdown: 1.1}]\n", "-b 2 -a 1",
+			"training: fast (speed): -b 2 -a 1 --f 1; micro-batch 1 × accumulation 2 (speed): -b 1 -a 2; slow (speed): -b " +
+				"2 -a 1 --s 1", ""},
+		"as its author spells it": {b + "rungs: [{name: a, at: --a, to: True, cost: speed}, {name: b, at: --c, to: " +
+			"1e-4, cost: speed}]\n", "-b 1 -a 1",
 			"training: a (speed): -b 1 -a 1 --a True; b (speed): -b 1 -a 1 --c 1e-4", ""},
-		"what cannot be changed": {b + "rungs: [{name: small, at: {size.yaml: size}, to: 1, cost: recipe}, {name: absent, at: {--config: size}, to: 1, cost: recipe}]\n", "-b 1 -a 1",
+		"what cannot be changed": {b + "rungs: [{name: small, at: {size.yaml: size}, to: 1, cost: recipe}, {name: " +
+			"absent, at: {--config: size}, to: 1, cost: recipe}]\n", "-b 1 -a 1",
 			"training:", "rung \"small\" is left out"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,7 +8,9 @@ import (
 )
 
 // namesFolder are the options by which programs are told where to write.
-var namesFolder = regexp.MustCompile(`(?i)^-*([a-z0-9_.-]*[_.-])?(out|outdir|output|outputs|savedir|save|logdir|workdir|rundir|expdir|exp|experiment|results?|dest(ination)?)([_.-]?(dir|path|folder|to))?$|` +
+var namesFolder = regexp.MustCompile(`(?i)^-*([a-z0-9_.-]*[_.-])?` +
+	`(out|outdir|output|outputs|savedir|save|logdir|workdir|rundir|expdir|exp|experiment|results?|dest(ination)?)` +
+	`([_.-]?(dir|path|folder|to))?$|` +
 	`(?i)(log|work|run|exp|save|output|checkpoint|ckpt|results?)[_.-]?(dir|folder)$`)
 
 // own narrows the globs of saved states to the folder into which this very command writes, and returns it; "" where the command

@@ -40,9 +40,11 @@ type wide struct {
 
 var endings = []string{".py", ".yaml", ".yml", ".json", ".toml"}
 
-var errPlace = errors.New("a place is an option (--batch-size), a list of an option's names, an argument with its value (batch=), " +
+var errPlace = errors.New("a place is an option (--batch-size), a list of an option's names, an argument with " +
+	"its value (batch=), " +
 	"a value in a file ({file.py: Class.field}, {config.yaml: train.batch}), in the file that an option names " +
-	"({--config: train.batch}) or that an argument names ({'*.py': batch}), {any: [PLACE, …]}, or {at: PLACE, default: VALUE}")
+	"({--config: train.batch}) or that an argument names ({'*.py': batch}), {any: [PLACE, …]}, or {at: PLACE, " +
+	"default: VALUE}")
 
 func (p *place) read(v config.Value) error {
 	err := p.form(v)
@@ -150,14 +152,13 @@ func (p *place) wide(v config.Value) error {
 
 // keyed reads a place that is the key of a mapping: an option, "batch=", or FILE:path.
 func (p *place) keyed(s string) error {
-	if err := p.argument(s); err == nil {
-		return nil
+	if file, path, ok := strings.Cut(s, ":"); ok {
+		return p.inFile(file, strings.TrimSpace(path))
 	}
-	file, path, ok := strings.Cut(s, ":")
-	if !ok {
+	if err := p.argument(s); err != nil {
 		return fmt.Errorf("%q is no place: as a key it is an option, an argument (batch=), or FILE:PATH.IN.IT", s)
 	}
-	return p.inFile(file, path)
+	return nil
 }
 
 // each lists the places of which this one consists, the first outranks the next.

@@ -139,13 +139,16 @@ func TestPlaces(t *testing.T) {
 		"another name of the option": {"micro-batch: [--batch-size, -b]\naccumulation: '--accum|-a'", nil, "-b 8 -a2",
 			job.Batch{Micro: 8, Accumulation: 2, Ranks: 1}, "-b 4 -a4", ""},
 		"nothing typed": {"micro-batch: [--batch-size, -b]\naccumulation: --accum",
-			map[string]string{"train.py": "p.add_argument('-b', '--batch-size', type=int, default=32)\np.add_argument('--accum', default=1)\n"}, "",
+			map[string]string{"train.py": "p.add_argument('-b', '--batch-size', type=int, " +
+				"default=32)\np.add_argument('--accum', default=1)\n"}, "",
 			job.Batch{Micro: 32, Accumulation: 1, Ranks: 1}, "--accum 2 --batch-size 16", ""},
-		"the author's default": {"micro-batch: {at: --batch-size, default: 8}\naccumulation: {at: --accum, default: 1}", nil, "--x",
+		"the author's default": {"micro-batch: {at: --batch-size, default: 8}\naccumulation: {at: --accum, default: 1}",
+			nil, "--x",
 			job.Batch{Micro: 8, Accumulation: 1, Ranks: 1}, "--x --accum 2 --batch-size 4", ""},
 		"KEY=VALUE": {"micro-batch: data.batch_size=\naccumulation: trainer.accum=", nil, "data.batch_size=8 trainer.accum=1",
 			job.Batch{Micro: 8, Accumulation: 1, Ranks: 1}, "data.batch_size=4 trainer.accum=2", ""},
-		"Hydra's +key": {"micro-batch: data.batch_size=\naccumulation: +trainer.accum=", nil, "++data.batch_size=8 +trainer.accum=1",
+		"Hydra's +key": {"micro-batch: data.batch_size=\naccumulation: +trainer.accum=", nil,
+			"++data.batch_size=8 +trainer.accum=1",
 			job.Batch{Micro: 8, Accumulation: 1, Ranks: 1}, "++data.batch_size=4 +trainer.accum=2", ""},
 		"a key that is added": {"micro-batch: batch=\naccumulation: {at: +accum=, default: 1}", nil, "batch=8",
 			job.Batch{Micro: 8, Accumulation: 1, Ranks: 1}, "batch=4 +accum=2", ""},
@@ -153,11 +156,13 @@ func TestPlaces(t *testing.T) {
 			job.Batch{Micro: 8, Accumulation: 2, Ranks: 1}, "--accum=4 --batch=4", ""},
 		"an option's YAML": {"micro-batch: {--config: train.batch}\naccumulation: {--config: train.accum}",
 			map[string]string{"c.yaml": "train:\n  batch: 8 # small\n  accum: 1\n"}, "--config c.yaml",
-			job.Batch{Micro: 8, Accumulation: 1, Ranks: 1}, "--config /copies/c.yaml | c.yaml: train:;   batch: 4 # small;   accum: 2", ""},
+			job.Batch{Micro: 8, Accumulation: 1, Ranks: 1}, "--config /copies/c.yaml | c.yaml: train:;   batch: 4 # " +
+				"small;   accum: 2", ""},
 		"an option's TOML": {"micro-batch: {--config|-c: train.batch}\naccumulation: {--config: train.accum}",
 			map[string]string{"c.toml": "[train]\nbatch = 8\naccum = 1\n"}, "-c c.toml",
 			job.Batch{Micro: 8, Accumulation: 1, Ranks: 1}, "-c /copies/c.toml | c.toml: [train]; batch = 4; accum = 2", ""},
-		"the JSON that an argument names": {"micro-batch: {'*.json': batch}\naccumulation: {at: {'*.json': accum}, default: 1}",
+		"the JSON that an argument names": {"micro-batch: {'*.json': batch}\naccumulation: {at: {'*.json': accum}, " +
+			"default: 1}",
 			map[string]string{"c.json": "{\"batch\": 8}\n"}, "c.json",
 			job.Batch{Micro: 8, Accumulation: 1, Ranks: 1}, `/copies/c.json | c.json: {"batch": 4, "accum": 2}`, ""},
 		"the Python that an argument names": {"micro-batch: {'*.py': batch}\naccumulation: {'config/*.py': accum}",
@@ -166,10 +171,12 @@ func TestPlaces(t *testing.T) {
 		"a key's file": {"micro-batch: {cfg=: batch}\naccumulation: {cfg=: accum}",
 			map[string]string{"c.yaml": "batch: 8\naccum: 2\n"}, "cfg=c.yaml",
 			job.Batch{Micro: 8, Accumulation: 2, Ranks: 1}, "cfg=/copies/c.yaml | c.yaml: batch: 4; accum: 4", ""},
-		"an argument outranks a file": {"micro-batch: {any: [--batch=, {'*.py': batch}]}\naccumulation: {any: [--accum=, {'*.py': accum}]}",
+		"an argument outranks a file": {"micro-batch: {any: [--batch=, {'*.py': batch}]}\naccumulation: {any: " +
+			"[--accum=, {'*.py': accum}]}",
 			map[string]string{"a.py": "batch = 8\naccum = 5 * 8\n"}, "a.py",
 			job.Batch{Micro: 8, Accumulation: 40, Ranks: 1}, "a.py --accum=64 --batch=5", ""},
-		"of several the first that is set": {"micro-batch: {any: [--batch, {--config: batch}, {at: {defaults.yaml: batch}, default: 3}]}\naccumulation: {any: [{--config: accum}]}",
+		"of several the first that is set": {"micro-batch: {any: [--batch, {--config: batch}, {at: {defaults.yaml: " +
+			"batch}, default: 3}]}\naccumulation: {any: [{--config: accum}]}",
 			map[string]string{"c.yaml": "accum: 1\n", "defaults.yaml": "batch: 16\n"}, "--config c.yaml",
 			job.Batch{Micro: 16, Accumulation: 1, Ranks: 1}, "--config /copies/c.yaml --batch 8 | c.yaml: accum: 2", ""},
 		"a file that nothing names": {"micro-batch: {defaults.yaml: batch}\naccumulation: --accum",
@@ -179,7 +186,8 @@ func TestPlaces(t *testing.T) {
 			job.Batch{Accumulation: 1, Ranks: 1}, "", `--batch is "auto"`},
 		"an expression": {"micro-batch: {'*.py': batch}", map[string]string{"a.py": "batch = base * 2\n"}, "a.py",
 			job.Batch{Accumulation: 1, Ranks: 1}, "", "which is no batch size"},
-		"no such file": {"micro-batch: {--config: batch}", nil, "--x 1", job.Batch{Accumulation: 1, Ranks: 1}, "", "the command does not name"},
+		"no such file": {"micro-batch: {--config: batch}", nil, "--x 1", job.Batch{Accumulation: 1, Ranks: 1}, "",
+			"the command does not name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := try{tt.files, "python train.py " + tt.args, 0}.in(t, "script: train.py\n"+tt.places+"\n")
@@ -197,7 +205,8 @@ func TestPlaces(t *testing.T) {
 				}
 				return
 			}
-			if got := strings.ReplaceAll(made(t, j, rungs[1].Edits), c.Dir+"/", ""); got != tt.changed || rungs[1].Cost != ladder.Speed {
+			if got := strings.ReplaceAll(made(t, j, rungs[1].Edits), c.Dir+"/",
+				""); got != tt.changed || rungs[1].Cost != ladder.Speed {
 				t.Errorf("the first rung, at cost %v, makes\n%s\nwant\n%s", rungs[1].Cost, got, tt.changed)
 			}
 		})

@@ -125,7 +125,8 @@ func decodeList(v config.Value, into reflect.Value) error {
 
 func decodeStruct(v config.Value, into reflect.Value) error {
 	if v.Kind() != config.Map {
-		return fmt.Errorf("it is %v, not keys with values; the keys are %s", v.Kind(), strings.Join(keysOf(into.Type()), ", "))
+		return fmt.Errorf("it is %v, not keys with values; the keys are %s", v.Kind(), strings.Join(keysOf(into.Type()),
+			", "))
 	}
 	fields := fieldsOf(into.Type())
 	for _, key := range v.Keys() {

@@ -95,7 +95,10 @@ func (d *declaration) fits(p *program) string {
 	switch {
 	case !slices.ContainsFunc(d.Script, p.is):
 		return "it is about " + strings.Join(d.Script, ", ")
-	case len(d.Arguments) > 0 && !slices.ContainsFunc(p.Args, func(a string) bool { return slices.Contains(d.Arguments, a) }):
+	case len(d.Arguments) > 0 && !slices.ContainsFunc(p.Args, func(a string) bool {
+		return slices.Contains(d.Arguments,
+			a)
+	}):
 		return "it is about commands with the argument " + strings.Join(d.Arguments, " or ")
 	case len(d.Beside) > 0 && !slices.ContainsFunc(d.Beside, p.exists):
 		return "there is no " + strings.Join(d.Beside, " or ") + " beside the script"

@@ -14,7 +14,8 @@ import (
 // A declaration is about the commands that it names, and about no others.
 func TestWhich(t *testing.T) {
 	const places = "\nmicro-batch: {at: --batch, default: 8}\n"
-	files := map[string]string{"pkg/train.py": "from torch import nn\n", "pkg/__init__.py": "", "tools/train.py": "import timm, nn\n", "model.py": ""}
+	files := map[string]string{"pkg/train.py": "from torch import nn\n", "pkg/__init__.py": "",
+		"tools/train.py": "import timm, nn\n", "model.py": ""}
 	for _, tt := range []struct {
 		head, command string
 		is            bool
@@ -51,7 +52,8 @@ func TestWhich(t *testing.T) {
 
 // A mistake in a declaration about another script does not concern the command.
 func TestMistakeElsewhere(t *testing.T) {
-	for head, own := range map[string]bool{"script: train.py": true, "script: [eval.py, train.py]": true, "script: eval.py": false} {
+	for head, own := range map[string]bool{"script: train.py": true, "script: [eval.py, train.py]": true,
+		"script: eval.py": false} {
 		_, err := recognized(t, try{command: "python train.py"}.in(t, head+"\nmicrobatch: --b\n"))
 		if err == nil || errors.Is(err, plugin.ErrNotMine) == own {
 			t.Errorf("%s: %v", head, err)
@@ -62,7 +64,8 @@ func TestMistakeElsewhere(t *testing.T) {
 // A command that the declaration leaves alone runs as typed, with the reason.
 func TestLeave(t *testing.T) {
 	head := "script: train.py\nmicro-batch: {at: --batch, default: 8}\nleave:\n" +
-		"  - {when: {--auto: true}, why: it adapts}\n  - {when: {mode=: [val, predict], --batch: -1}, why: it trains nothing}\n"
+		"  - {when: {--auto: true}, why: it adapts}\n  - {when: {mode=: [val, predict], --batch: -1}, why: it trains " +
+		"nothing}\n"
 	for args, why := range map[string]string{
 		"": "", "--auto true": "it adapts", "--auto=True": "it adapts", "--auto false": "", "mode=val": "",
 		"mode=val --batch=-1": "it trains nothing", "mode=predict --batch -1": "it trains nothing",
@@ -77,7 +80,8 @@ func TestLeave(t *testing.T) {
 
 // nanoGPT is what its ready declaration looks for.
 var nanoGPT = map[string]string{
-	"configurator.py": "", "train.py": "out_dir = 'out'\nbatch_size = 12\ngradient_accumulation_steps = 5 * 8\nblock_size = 1024\n" +
+	"configurator.py": "", "train.py": "out_dir = 'out'\nbatch_size = 12\ngradient_accumulation_steps = 5 * " +
+		"8\nblock_size = 1024\n" +
 		"eval_only = False\nexec(open('configurator.py').read())\niter_num = 0\n",
 	"config/a.py": "out_dir = 'out-a'\nbatch_size = 64\ngradient_accumulation_steps = 1\n",
 }
@@ -92,7 +96,8 @@ func TestReadyOrder(t *testing.T) {
 	if err != nil || r.Job().Dialect != "ready: nanogpt" {
 		t.Fatalf("%v", err)
 	}
-	r, err = recognized(t, try{nanoGPT, "python train.py", 0}.in(t, "script: train.py\nmicro-batch: --batch_size\nprefer: true\n"))
+	r, err = recognized(t, try{nanoGPT, "python train.py", 0}.in(t,
+		"script: train.py\nmicro-batch: --batch_size\nprefer: true\n"))
 	if err != nil || !strings.HasPrefix(r.Job().Dialect, "declared in ") || !r.Job().Preferred {
 		t.Fatalf("%v", err)
 	}
@@ -118,11 +123,16 @@ func TestReadyOrder(t *testing.T) {
 // nanoGPT's own commands: what it reads last counts, and under torchrun it divides its accumulation.
 func TestNanoGPT(t *testing.T) {
 	for command, want := range map[string]string{
-		"python train.py":                             "12 × 40 × 1: --gradient_accumulation_steps=48 --batch_size=10 → out/ckpt.pt",
-		"python train.py config/a.py":                 "64 × 1 × 1: config/a.py --gradient_accumulation_steps=2 --batch_size=32 → out-a/ckpt.pt",
-		"python train.py config/a.py --batch_size=16": "16 × 1 × 1: config/a.py --batch_size=8 --gradient_accumulation_steps=2 → out-a/ckpt.pt",
-		"torchrun --nproc_per_node=4 train.py":        "12 × 10 × 4: --gradient_accumulation_steps=48 --batch_size=10 → out/ckpt.pt",
-		"python train.py --out_dir=o/b":               "12 × 40 × 1: --out_dir=o/b --gradient_accumulation_steps=48 --batch_size=10 → o/b/ckpt.pt",
+		"python train.py": "12 × 40 × 1: --gradient_accumulation_steps=48 --batch_size=10 " +
+			"→ out/ckpt.pt",
+		"python train.py config/a.py": "64 × 1 × 1: config/a.py --gradient_accumulation_steps=2 " +
+			"--batch_size=32 → out-a/ckpt.pt",
+		"python train.py config/a.py --batch_size=16": "16 × 1 × 1: config/a.py --batch_size=8 " +
+			"--gradient_accumulation_steps=2 → out-a/ckpt.pt",
+		"torchrun --nproc_per_node=4 train.py": "12 × 10 × 4: --gradient_accumulation_steps=48 --batch_size=10 " +
+			"→ out/ckpt.pt",
+		"python train.py --out_dir=o/b": "12 × 40 × 1: --out_dir=o/b --gradient_accumulation_steps=48 " +
+			"--batch_size=10 → o/b/ckpt.pt",
 	} {
 		j, set := planned(t, try{nanoGPT, command, 0}.in(t, ""))
 		b := j.Batch

@@ -18,6 +18,7 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/go-plugin/runner"
 
+	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -39,10 +40,31 @@ type Source struct {
 // socketDir is the variable in which go-plugin tells a plugin where to make its socket.
 const socketDir = "PLUGIN_UNIX_SOCKET_DIR"
 
-// told is the command as the plugin is told of it: with those variables of the environment that its manifest lists.
+// told is the command as the plugin is told of it: with those variables of the environment that its manifest lists; and, for one
+// that is another program, with what launch has understood of it.
 func (s Source) told(c job.Command) job.Command {
+	if s.Path != "" {
+		c.Program = understood(c)
+	}
 	c.Env = s.Manifest.Environ(c.Env, c.Args)
 	return c
+}
+
+// understood is the program of a command, or nil.
+func understood(c job.Command) *job.Program {
+	prog, err := command.Program(c.Args, c.Env, c.Dir)
+	if err != nil {
+		return nil
+	}
+	p := &job.Program{Script: prog.Path(), Args: prog.Args, Dir: prog.Dir, Interpreter: prog.Interpreter, Ranks: 1}
+	if prog.Kind == command.Module {
+		p.Module = prog.Script
+	}
+	for _, l := range prog.Launchers {
+		n, _ := l.Ranks(c.Devices)
+		p.Ranks *= int64(n)
+	}
+	return p
 }
 
 // ServeMain is called first thing in main. It returns at once unless this process was started to be one of the
@@ -229,12 +251,6 @@ func (c *Client) PID() int {
 	}
 	return c.process.cmd.Process.Pid
 }
-
-// Ask starts a plugin's program for its manifest alone, and ends it. path is one that may be run: see [MayRun].
-func Ask(ctx context.Context, path string) (plugin.Manifest, error) { return ask(ctx, path) }
-
-// MayRun returns why launch does not run a file as a plugin, or nil: others could have written it.
-func MayRun(path string) error { return mayRun(path) }
 
 // Estimate implements [plugin.Estimator]. A plugin that is none says so by an error.
 func (c *Client) Estimate(ctx context.Context, q *plugin.Bare, d gpu.Device) (phases []plugin.Phase, err error) {

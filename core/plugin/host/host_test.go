@@ -115,7 +115,7 @@ func TestNewerSides(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := script(t, t.TempDir(), "newer", "exec "+self+" __newer\n")
-	m, err := ask(t.Context(), path)
+	m, err := Ask(t.Context(), path)
 	if err != nil || m.Name != "newer" || m.SDK != "go 1.9.0" || len(m.Marks) != 1 {
 		t.Fatalf("its manifest is %+v, %v", m, err)
 	}

@@ -172,7 +172,9 @@ func TestHalfInstalled(t *testing.T) {
 	s, src := store(t), write(t, t.TempDir(), map[string]string{"p/launch-plugin-p*": "1", "p/x": "x"})
 	answers := s.Ask
 	for why, ask := range map[string]func(context.Context, string) (plugin.Manifest, error){
-		"it fell over":           func(context.Context, string) (plugin.Manifest, error) { return plugin.Manifest{}, errors.New("it fell over") },
+		"it fell over": func(context.Context, string) (plugin.Manifest, error) {
+			return plugin.Manifest{}, errors.New("it fell over")
+		},
 		`it calls itself "else"`: func(context.Context, string) (plugin.Manifest, error) { return plugin.Manifest{Name: "else"}, nil },
 		"must not write into its own folder": func(ctx context.Context, path string) (plugin.Manifest, error) {
 			os.WriteFile(filepath.Join(filepath.Dir(path), "cache"), nil, 0o600)

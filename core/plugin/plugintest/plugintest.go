@@ -24,10 +24,13 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/formula"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -188,11 +191,38 @@ type finder struct {
 func (f finder) Devices() int { return 1 }
 
 func (f finder) Sources(ctx context.Context, paths []string) []config.PythonSource {
+	prog := f.program()
+	return overlay.Read(ctx, python.Of(prog, f.command.Env).Interpreter, f.command.Env, prog.Dir, paths)
+}
+
+// Formulas runs formulas of the plugin's own wherever they lie.
+func (f finder) Formulas(ctx context.Context, formulas []job.Formula) []job.Counted {
+	prog := f.program()
+	r := formula.Runner{
+		Interpreter: python.Of(prog, f.command.Env).Interpreter, Env: prog.Environ(f.command.Env),
+		Dir: prog.Dir, Script: prog.Path(), Roots: []string{"/"}, Deadline: time.Minute, Cache: cache(f.t),
+	}
+	return r.Run(ctx, formulas)
+}
+
+var caches sync.Map // by test: its folder of counted formulas. Every rung is asked for again
+
+func cache(t testing.TB) string {
+	dir, ok := caches.Load(t)
+	if !ok {
+		dir = t.TempDir()
+		caches.Store(t, dir)
+		t.Cleanup(func() { caches.Delete(t) })
+	}
+	return dir.(string)
+}
+
+func (f finder) program() command.Prog {
 	prog, err := command.Program(f.command.Args, f.command.Env, f.command.Dir)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return overlay.Read(ctx, python.Of(prog, f.command.Env).Interpreter, f.command.Env, prog.Dir, paths)
+	return prog
 }
 
 // wire is what goes from a plugin's process to launch's.

@@ -128,7 +128,7 @@ func made(t testing.TB, p plugin.Plugin, j *job.Job, d gpu.Device, edits []confi
 	}
 	defer write(t, out.Files)()
 	c := out.Command
-	c.Sources = nil
+	c.Sources, c.Formulas = nil, nil
 	r, typed := recognize(t, p, c)
 	for _, e := range edits {
 		for _, k := range typed.Knobs {

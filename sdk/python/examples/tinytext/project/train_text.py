@@ -1,0 +1,1 @@
+"""Stands for a trainer: the plugin reads its command and its recipe, and never this file."""
