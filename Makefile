@@ -11,7 +11,7 @@ GO     ?= go
 PYTHON ?= /usr/bin/python3
 export LAUNCH_TEST_PYTHON := $(PYTHON)
 
-.PHONY: build install check lint format test race demo demo-moco demo-stablesr demo-dualattn demo-sweep demo-gpu failures bench bench-truth card card-pack attack attack-kill deps fmt
+.PHONY: build install check lint format test race demo demo-moco demo-stablesr demo-dualattn demo-sweep demo-gpu failures bench bench-truth check-declarations refresh-declarations card card-pack attack attack-kill deps fmt
 
 # What `launch version` prints of the commit. Go would record it by itself (-buildvcs), but not where git is told not to be asked, and
 # it fails where git refuses; here what git does not answer is left out.
@@ -110,6 +110,22 @@ bench: build
 # bench-truth compares the estimates with what PyTorch was recorded to need, and fails where a limit is broken.
 bench-truth:
 	$(GO) run ./tools/truth
+
+# check-declarations compares what the ready declarations rely on with the packages on PyPI: those versions that are recorded, or with
+# NEWEST=--newest the newest ones. pip downloads them (20 MB) and installs nothing. refresh-declarations records it anew, from a folder
+# of checkouts (nanoGPT, examples, pytorch-image-models, diffusers, sd-scripts) and from the newest packages.
+PIP    ?= python3 -m pip
+WHEELS := bin/wheels
+wheels  = rm -rf $(WHEELS) && $(PIP) download -q --no-deps -d $(WHEELS) $$($(PYTHON) tools/declarations/refresh.py --download $1) || { \
+	echo 'pip cannot download the packages: is a package index within reach?'; exit 1; }
+check-declarations:
+	$(call wheels,$(NEWEST))
+	$(PYTHON) tools/declarations/refresh.py --check --wheels $(WHEELS)
+
+refresh-declarations:
+	@test -n "$(CHECKOUTS)" || { echo 'CHECKOUTS=DIR names the folder that has the checkouts'; exit 2; }
+	$(call wheels,--newest)
+	$(PYTHON) tools/declarations/refresh.py --wheels $(WHEELS) --checkouts $(CHECKOUTS)
 
 # card measures what is worth measuring on this machine's NVIDIA card, a piece of MINUTES at a time, into the folder RECORDS: run it
 # again until it prints that nothing is left, and then `go run ./tools/truth -take $(RECORDS)`. A machine without Go needs

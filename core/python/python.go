@@ -101,6 +101,24 @@ func (e Environment) Has(module string) bool {
 	})
 }
 
+// Version returns the version of an installed distribution ("transformers"), or "" if it is not known: not installed in
+// these folders, or installed twice.
+func (e Environment) Version(distribution string) string {
+	var found []string
+	name := strings.ReplaceAll(distribution, "-", "_")
+	for _, dir := range e.folders {
+		hits, _ := filepath.Glob(filepath.Join(dir, name+"-*.dist-info"))
+		for _, hit := range hits {
+			_, version, _ := strings.Cut(strings.TrimSuffix(filepath.Base(hit), ".dist-info"), "-")
+			found = append(found, version)
+		}
+	}
+	if len(found) != 1 {
+		return ""
+	}
+	return found[0]
+}
+
 var torchVersion = lazy.MustCompile(`(?m)^__version__ = ['"](\d+)\.(\d+)`)
 
 // Torch returns the version of torch, if exactly one is installed.

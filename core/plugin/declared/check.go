@@ -26,6 +26,7 @@ func (d *declaration) check(root config.Value) error {
 
 func (d *declaration) checkBatch(root config.Value) error {
 	switch {
+	case d.leavesAll():
 	case d.Micro == nil && (d.Global == nil || d.Accumulation == nil):
 		return wrong("micro-batch", root, "it is missing: where it is set, or global-batch and accumulation, from which the "+
 			"program derives it")

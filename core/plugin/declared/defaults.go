@@ -24,6 +24,9 @@ func (r *reading) assumed(p *place) any {
 		if text, known := defaultOf(r.prog.text(), one); known {
 			return typed(text)
 		}
+		if text, known := parameterOf(r.prog.text(), one); known {
+			return typed(text)
+		}
 	}
 	return nil
 }

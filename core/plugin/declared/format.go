@@ -46,18 +46,19 @@ type declaration struct {
 	Metric    []figure       `key:"metric" doc:"figures by which trainings are compared"`
 	Confirm   named[pattern] `key:"confirm" doc:"how it prints a setting: (?P<value>…), by the name of the setting"`
 
-	Save        *saving    `key:"save" doc:"the signal on which it saves its state"`
-	Resume      *resume    `key:"resume" doc:"how it goes on from a saved state: {--OPTION: GLOB}, and other forms"`
-	ResumeValue string     `key:"resume-value" doc:"what the option of resume takes, if it is not the path"`
-	InTheWay    []string   `key:"in-the-way" doc:"files that an attempt leaves and at which the next one would stop"`
-	Clear       []string   `key:"clear" doc:"files that are put aside, not deleted, before an attempt that starts over"`
-	Exclusive   string     `key:"exclusive" doc:"a folder that two runs must not use at the same time"`
-	Rehearse    *rehearsal `key:"rehearse" doc:"how the program is shortened for trials"`
+	Save        *saving       `key:"save" doc:"the signal on which it saves its state"`
+	Resume      *resume       `key:"resume" doc:"how it goes on from a saved state: {--OPTION: GLOB}, and other forms"`
+	ResumeNeeds named[string] `key:"resume-needs" doc:"packages and the oldest versions that resume rightly at another micro-batch"`
+	ResumeValue string        `key:"resume-value" doc:"what the option of resume takes, if it is not the path"`
+	InTheWay    []string      `key:"in-the-way" doc:"files that an attempt leaves and at which the next one would stop"`
+	Clear       []string      `key:"clear" doc:"files that are put aside, not deleted, before an attempt that starts over"`
+	Exclusive   string        `key:"exclusive" doc:"a folder that two runs must not use at the same time"`
+	Rehearse    *rehearsal    `key:"rehearse" doc:"how the program is shortened for trials"`
 }
 
 // exception is a command that is left alone.
 type exception struct {
-	When settings[values] `key:"when" need:"yes" doc:"settings and their values; all must hold"`
+	When settings[values] `key:"when" doc:"settings and their values; all must hold. Without it: every command"`
 	Why  string           `key:"why" need:"yes" doc:"the reason, for the user"`
 }
 
@@ -85,6 +86,7 @@ type rung struct {
 	Slowdown float64          `key:"slowdown" doc:"the expected time of a step, as asked: 1"`
 	Phase    string           `key:"phase" doc:"its phase: training, shared (all of them), or one of phases"`
 	NewState bool             `key:"new-state" doc:"states that were saved without it cannot be read, so it starts over"`
+	Needs    []string         `key:"needs" doc:"Python packages; without them in the command's Python it is not there"`
 	When     settings[values] `key:"when" doc:"it is there only if these settings have these values"`
 	Unless   settings[values] `key:"unless" doc:"it is not there if one of these settings has one of these values"`
 }

@@ -36,6 +36,11 @@ func (r *reading) left() error {
 	return nil
 }
 
+// leavesAll reports whether every command is left alone: then no setting has to be declared.
+func (d *declaration) leavesAll() bool {
+	return slices.ContainsFunc(d.Leave, func(l exception) bool { return len(l.When) == 0 })
+}
+
 // recognize makes the job.
 func (r *reading) recognize() error {
 	r.uncertain()
@@ -60,6 +65,7 @@ func (r *reading) recognize() error {
 	if err := r.states(); err != nil {
 		return err
 	}
+	r.olderPackages()
 	if err := r.shorten(); err != nil {
 		return err
 	}

@@ -212,6 +212,9 @@ func (g rung) assignments() settings[scalar] {
 
 // applies reports whether the conditions of a rung hold.
 func (r *reading) applies(g rung) (bool, error) {
+	if !r.installed(g.Needs) {
+		return false, nil
+	}
 	for _, a := range g.When {
 		if ok, err := r.holds(a); err != nil || !ok {
 			return false, err
@@ -231,8 +234,13 @@ func (r *reading) holds(a assigned[values]) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return s.known && slices.ContainsFunc(a.value, func(v scalar) bool { return same(s.value, v.any) }), nil
+	return slices.ContainsFunc(a.value, func(v scalar) bool {
+		return v.any == given && s.set || s.known && same(s.value, v.any)
+	}), nil
 }
+
+// given is the value, in a condition, of a setting that the command or its files set, to whatever.
+const given = "set"
 
 // same reports whether two values mean the same: 2 and 2.0, or "True" and true.
 func same(a, b any) bool {

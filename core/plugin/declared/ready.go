@@ -73,8 +73,12 @@ func marksOf(d *declaration) (marks []plugin.Mark) {
 		for _, one := range d.Contains {
 			m.Contains = append(m.Contains, one.String())
 		}
-		if !slices.ContainsFunc(marks, func(o plugin.Mark) bool { return o.Script == m.Script }) {
+		named := func(o plugin.Mark) bool { return o.Script == m.Script }
+		if !slices.ContainsFunc(marks, named) {
 			marks = append(marks, m)
+		}
+		if m.Script = script; !strings.ContainsAny(script, "./") && !slices.ContainsFunc(marks, named) {
+			marks = append(marks, m) // an installed program is matched by its own name
 		}
 	}
 	return marks

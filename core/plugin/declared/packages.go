@@ -1,0 +1,55 @@
+package declared
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/launch-ml/launch/core/python"
+)
+
+// olderPackages makes the job start over where the packages of the command's Python cannot go on from a state at another
+// micro-batch. Where a version is not known, the job has a warning: most Pythons have a newer one.
+func (r *reading) olderPackages() {
+	resume := &r.job.Resume
+	if !resume.Automatic && len(resume.Edits) == 0 {
+		return
+	}
+	for _, need := range r.ResumeNeeds {
+		version := r.python().Version(need.name)
+		switch {
+		case version == "":
+			r.warn("the version of %s is not known; before %s a resumed run takes the micro-batch of its saved state",
+				need.name, need.value)
+		case older(version, need.value):
+			resume.None = fmt.Sprintf("%s %s resumes with the micro-batch of the saved state; since %s it does not",
+				need.name, version, need.value)
+			resume.Edits, resume.Automatic = nil, false
+		}
+	}
+}
+
+// installed reports whether the command's Python has all these packages. Where it is not known, it has not: what needs
+// them could fail.
+func (r *reading) installed(packages []string) bool {
+	return !slices.ContainsFunc(packages, func(name string) bool { return !r.python().Has(name) })
+}
+
+func (r *reading) python() python.Environment { return python.Of(r.prog.Prog, r.command.Env) }
+
+// older compares the numbers at the beginning of two versions: "5.1.0" is older than "5.2", and so is "5.2.0.dev0" not.
+func older(version, than string) bool {
+	return slices.Compare(numbersOf(version), numbersOf(than)) < 0
+}
+
+func numbersOf(version string) (numbers []int) {
+	for _, part := range strings.Split(version, ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			break
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers
+}
