@@ -250,13 +250,19 @@ var (
 	globalWish = wish{`global_batch_size|total_batch_size|effective_batch_size|global_bs|total_batch|train_batch_size_total`}
 )
 
+var batchHelp = regexp.MustCompile(`(?i)\b(mini-?)?batch[ -]?size\b`)
+
 // batch drafts micro-batch, accumulation, global-batch, ranks and per.
 func (d *drafting) batch() {
 	training := func(o options.Option) bool {
 		name := bare(long(o))
 		return whole(o) && !notTraining.MatchString(name) && !regexp.MustCompile(globalWish[0]).MatchString(name)
 	}
-	d.micro = d.best(microWish, training)
+	if d.micro = d.best(microWish, training); d.micro == nil { // by what its help says
+		d.micro = d.best(wish{`.*`}, func(o options.Option) bool {
+			return training(o) && batchHelp.MatchString(o.Help) && !notTraining.MatchString(strings.ToLower(o.Help))
+		})
+	}
 	d.accum = d.best(accumWish, func(o options.Option) bool { return whole(o) && !strings.Contains(bare(long(o)), "eval") })
 	global := d.best(globalWish, whole)
 	if d.micro == nil {

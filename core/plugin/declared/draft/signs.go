@@ -18,7 +18,7 @@ const (
 
 var (
 	stepName   = regexp.MustCompile(`(?i)\b(\w*_)?(steps?|iters?|iterations?|updates?)(_?(idx|num|i|no|count|done))?\b`)
-	batchName  = regexp.MustCompile(`(?i)\b(batch_?idx|batch_?i|batch_?id|batch_?num|i_batch|i|it|idx|batch|data_iter_step)\b`)
+	batchName  = regexp.MustCompile(`(?i)\b(batch_?idx|batch_?i|batch_?id|batch_?num|i_batch|i|it|idx|batch|data_iter_step|(trained|seen|processed)_\w+|\w+_(trained|seen|processed))\b`)
 	epochName  = regexp.MustCompile(`(?i)\b(epoch|epochs?_?i|e|ep|i_epoch|epoch_idx|current_epoch)\b`)
 	totalName  = regexp.MustCompile(`(?i)(max|total|num|n|all)_?(train_)?(steps|iters?|iterations|updates)|_per_|\blen\b`)
 	totalSteps = regexp.MustCompile(`(?i)(^|[._])((max|total|num|n)_?)?(train_)?(steps|iters|niters?|iterations|updates)$`)
@@ -127,6 +127,23 @@ func (d *drafting) typed(field string) bool {
 	return is
 }
 
+// trainer is where the program makes transformers' Trainer, or one of its kind.
+func (d *drafting) trainer() (where string, found bool) {
+	for _, f := range d.files {
+		if !strings.Contains(f.Code, "transformers") && !strings.Contains(f.Code, "trl") {
+			continue
+		}
+		for _, s := range f.Statements {
+			for _, c := range f.Calls(s.Range) {
+				if strings.HasSuffix(lastPart(c.Name), "Trainer") {
+					return d.place(f, c.First), true
+				}
+			}
+		}
+	}
+	return "", false
+}
+
 // progressBar is the place of a progress bar: tqdm's, or those of the Trainer and Lightning.
 func (d *drafting) progressBar() (where string, found bool) {
 	for _, f := range d.files {
@@ -141,7 +158,7 @@ func (d *drafting) progressBar() (where string, found bool) {
 				if name[0] != 't' && !strings.Contains(f.Code, "transformers") && !strings.Contains(f.Code, "lightning") && !strings.Contains(f.Code, "trl") {
 					continue
 				}
-				if !evalish.MatchString(m.scope) && !regexp.MustCompile(`(?i)valid|test|eval`).MatchString(f.Of(s.Range)) {
+				if name[0] != 't' || !evalish.MatchString(m.scope) && !regexp.MustCompile(`(?i)valid|test|eval`).MatchString(f.Of(s.Range)) {
 					return d.place(f, c.First), true
 				}
 			}
@@ -267,6 +284,11 @@ func (d *drafting) metric(all []message) {
 				best, score, at, name, direction = n, s, i, figure(label, p.field), dir
 			}
 		}
+	}
+	if at, is := d.trainer(); best < 0 && is {
+		d.Signs = append(d.Signs, Sign{"metric", `'loss': '?` + value})
+		d.add(at+", the Trainer's own", "metric: {name: loss, pattern: %s, direction: minimise}", quoted(`'loss': '?`+value))
+		return
 	}
 	if best < 0 {
 		d.hint(`metric: {name: loss, pattern: 'val loss (?P<value>\S+)', direction: minimise}`, "No figure was found that the program prints")

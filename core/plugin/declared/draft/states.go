@@ -17,7 +17,7 @@ func saves(name string) bool {
 	case "torch.save", "accelerator.save_state", "self.accelerator.save_state", "accelerator.save", "fabric.save", "self.fabric.save", "xm.save":
 		return true
 	}
-	return false
+	return lastPart(name) == "save_on_master"
 }
 
 // A save is a call that saves, and the glob of the path that it is given.
@@ -53,6 +53,9 @@ func (d *drafting) states() {
 			glob, where = saves[i].glob, saves[i].where
 		}
 		d.resume(r, glob, where)
+	case len(saves) > 0 && !slices.ContainsFunc(saves, func(s save) bool { return s.whole }):
+		d.miss(fmt.Sprintf("resume: {%s: 'checkpoints/*.pt'}", d.key(r.Option)), "the option is "+d.from(r)+". But "+saves[0].where+
+			" saves weights alone, without optimizer states. If that is enough to go on from, name the files")
 	default:
 		d.miss(fmt.Sprintf("resume: {%s: 'checkpoints/*.pt'}", d.key(r.Option)), "the option is "+d.from(r)+". Its states were not found: look for torch.save")
 	}
@@ -108,8 +111,8 @@ func (d *drafting) named(o options.Option) string {
 
 // trainerFolder is the glob of the states of transformers' Trainer, or "".
 func (d *drafting) trainerFolder() string {
-	o, ok := d.list.Lookup("--output_dir")
-	if !ok || o.How != options.HF {
+	o, ok := d.option("output_dir")
+	if _, trains := d.trainer(); !ok || o.How != options.HF && !trains {
 		return ""
 	}
 	return d.named(o) + "/checkpoint-*"
@@ -298,6 +301,9 @@ func (d *drafting) globName(f *file, name string, at, depth int) (string, bool) 
 			}
 			return d.glob(f, a.Value, b, depth+1)
 		}
+		if g, ok := d.looped(f, name, at, depth); ok {
+			return g, true
+		}
 		if g, ok := d.parameter(f, name, at, depth); ok {
 			return g, true
 		}
@@ -307,6 +313,31 @@ func (d *drafting) globName(f *file, name string, at, depth int) (string, bool) 
 			return o.Default, o.Known
 		}
 		return d.named(o), true
+	}
+	return "", false
+}
+
+// looped is the path that a loop's variable has: for path in [...].
+func (d *drafting) looped(f *file, name string, at, depth int) (string, bool) {
+	for i := f.Statements[at].In; i >= 0 && depth < 8; i = f.Statements[i].In {
+		s := f.Statements[i]
+		if !f.Is(s.First, "for") || !f.Is(s.First+1, name) || !f.Is(s.First+2, "in") || s.First+3 >= s.End {
+			continue
+		}
+		list := python.Range{First: s.First + 3, End: s.First + 4}
+		if f.Tokens[s.First+3].Kind == python.Word {
+			b := f.binding(f.Token(s.First+3), i)
+			if b < 0 {
+				return "", false
+			}
+			a, _ := f.Assigns(f.Statements[b])
+			list = a.Value
+		}
+		if f.Is(list.First, "[") {
+			if all := f.Split(f.Inside(list.First), ","); len(all) > 0 {
+				return d.glob(f, all[0], i, depth+1)
+			}
+		}
 	}
 	return "", false
 }
