@@ -22,7 +22,7 @@
 //	plugin/declared/draft  the first version of a declaration, from a command and its script
 //	config     documents of settings, edited in place, byte for byte: YAML, TOML, arguments, Python
 //	python     the Python that a command would use, by its files; reads Python source without running it
-//	python/options  the settings that a Python program takes, with their defaults: argparse, dataclasses, click, constants
+//	python/options  the settings that a Python program takes, and their defaults: argparse, dataclasses, constants
 //	formula    runs a plugin's own PyTorch module on the meta device, in the command's Python: what it keeps and needs
 //	overlay    settings in Python source: read by an interpreter that runs nothing, served in place of the file
 //	job        what the user asked for, as a plugin has read it; rewriting its command

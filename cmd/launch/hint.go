@@ -8,8 +8,8 @@ import (
 // maxHint bounds the command that a hint repeats.
 const maxHint = 300
 
-// declareHint is the line after "launch does not recognise this command": how to declare it. It is "" where a declaration would not
-// help, because launch finds no Python script in the command.
+// declareHint is the line after "launch does not recognise this command": how to declare it. It is "" where a
+// declaration would not help, because launch finds no Python script in the command.
 func declareHint(p *intake.Reading) string {
 	if !p.Declarable() {
 		return ""

@@ -40,7 +40,8 @@ func newInit() *cobra.Command {
 		Long: `init reads a training command and its script, and writes a first .launch-job.yaml beside the script: where the
 batch size is set, what the program prints, and how it resumes. Each line names the file and line where it was found.
 init prints what it could not find. It runs nothing without --try, and it never overwrites a file.`,
-		Example: "  launch init -- python train.py\n  launch init --print -- python train.py\n  launch init --try -- python train.py --epochs 1",
+		Example: "  launch init -- python train.py\n  launch init --print -- python train.py\n  launch init --try -- " +
+			"python train.py --epochs 1",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, args, err := commandLine(c, args)
 			if err != nil {

@@ -84,8 +84,8 @@ func (x *Executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 	return out, nil
 }
 
-// asFirstRead has an attempt run the shell script of its command as launch first read it, should the file have changed since. typed is
-// the command before it was rewritten.
+// asFirstRead has an attempt run the shell script of its command as launch first read it, should the file have
+// changed since. typed is the command before it was rewritten.
 func (x *Executor) asFirstRead(a *attempt, typed job.Command) {
 	prog, err := typed.Prog()
 	if err != nil {

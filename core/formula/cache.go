@@ -35,7 +35,8 @@ func (r Runner) path(f job.Formula) string {
 		real = r.Interpreter
 	}
 	key := sha256.New()
-	question := []any{f.File, f.Function, string(job.Canonical(f.Config)), r.Interpreter, real, r.Dir, r.Script, pythonVariables(r.Env)}
+	question := []any{f.File, f.Function, string(job.Canonical(f.Config)), r.Interpreter, real, r.Dir, r.Script,
+		pythonVariables(r.Env)}
 	text, _ := json.Marshal(question)
 	key.Write(script)
 	key.Write(text)
@@ -45,7 +46,8 @@ func (r Runner) path(f job.Formula) string {
 // pythonVariables are those that decide what Python imports.
 func pythonVariables(env []string) (out []string) {
 	for _, kv := range env {
-		if strings.HasPrefix(kv, "PYTHON") || strings.HasPrefix(kv, "VIRTUAL_ENV=") || strings.HasPrefix(kv, "CONDA_PREFIX=") {
+		if strings.HasPrefix(kv, "PYTHON") || strings.HasPrefix(kv, "VIRTUAL_ENV=") ||
+			strings.HasPrefix(kv, "CONDA_PREFIX=") {
 			out = append(out, kv)
 		}
 	}
@@ -77,9 +79,11 @@ func (r Runner) get(c *job.Counted) bool {
 	return true
 }
 
-// put keeps an answer, but no problem: a package may be installed by the next time. A cache that cannot be written is none.
+// put keeps an answer, but no problem: a package may be installed by the next time. A cache that cannot be written
+// is none.
 func (r Runner) put(a answer) {
-	if r.Cache == "" || a.Counted.Problem != "" || len(a.Files) == 0 || len(a.Files) > maxFiles || private.MkdirAll(r.Cache) != nil {
+	if r.Cache == "" || a.Counted.Problem != "" || len(a.Files) == 0 || len(a.Files) > maxFiles ||
+		private.MkdirAll(r.Cache) != nil {
 		return
 	}
 	e := entry{Files: map[string]string{}, Counted: a.Counted}

@@ -1,5 +1,5 @@
-// Package formula counts what a PyTorch module of a plugin's author keeps and needs: it runs the module on PyTorch's meta
-// device, where nothing is computed, in the command's own Python.
+// Package formula counts what a PyTorch module of a plugin's author keeps and needs: it runs the module on
+// PyTorch's meta device, where nothing is computed, in the command's own Python.
 //
 // The process sees no GPU, has a limit of memory and a deadline, writes nothing, and ends with its process group. It
 // imports one file: of the plugin's own, or below the folder of the command or of its script, and one that nobody but
@@ -143,7 +143,8 @@ func (r Runner) ask(ctx context.Context, formulas []job.Formula) (answers []answ
 	if err != nil {
 		return nil, err
 	}
-	// The script comes on standard input, before the request: wrappers such as conda run break an argument of several lines.
+	// The script comes on standard input, before the request: wrappers such as conda run break an argument of several
+	// lines.
 	cmd := exec.CommandContext(bounded, r.Interpreter, "-B", "-X", "utf8", "-W", "ignore", "-c",
 		"import sys; exec(sys.stdin.buffer.read(int(sys.argv[1])))", strconv.Itoa(len(script)))
 	cmd.Env, cmd.Dir = environ(r.Env), r.Dir
@@ -203,8 +204,8 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Roots are the folders in which formulas of a command and of a plugin's program may lie. program is the plugin's path, or
-// "": a program in a folder bin belongs to the folder above it, as in a virtual environment.
+// Roots are the folders in which formulas of a command and of a plugin's program may lie. program is the plugin's
+// path, or "": a program in a folder bin belongs to the folder above it, as in a virtual environment.
 func Roots(dir, script, program string) []string {
 	roots := []string{dir}
 	if script != "" {

@@ -134,7 +134,8 @@ func TestCounts(t *testing.T) {
 		parts[p.Name] = p
 	}
 	up, down, own := parts["up"], parts["down"], parts[""]
-	if up.Parameters != 4*width*(width+1) || up.Trainable != up.Parameters || up.ParameterBytes != unit.Bytes(up.Parameters)*float {
+	if up.Parameters != 4*width*(width+1) || up.Trainable != up.Parameters ||
+		up.ParameterBytes != unit.Bytes(up.Parameters)*float {
 		t.Errorf("up: %+v", up)
 	}
 	if down.Parameters != 8*(4*width+1) || down.Trainable != 8*4*width {
@@ -225,7 +226,8 @@ func processes(dir string) (n int) {
 	for _, path := range all {
 		env, err := os.ReadFile(path)
 		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "stat"))
-		if err == nil && !strings.Contains(string(stat), ") Z ") && strings.Contains(string(env), "LAUNCH_FORMULA_TEST="+dir) {
+		if err == nil && !strings.Contains(string(stat), ") Z ") &&
+			strings.Contains(string(env), "LAUNCH_FORMULA_TEST="+dir) {
 			n++
 		}
 	}
@@ -290,7 +292,8 @@ func TestAllowed(t *testing.T) {
 	}
 	path("elsewhere/x.py")
 	path("venv/bin/launch-plugin-x")
-	roots := Roots(filepath.Join(dir, "project"), filepath.Join(dir, "scripts/train.py"), link(filepath.Join(dir, "venv/bin/launch-plugin-x"), "launch-plugin-x"))
+	roots := Roots(filepath.Join(dir, "project"), filepath.Join(dir, "scripts/train.py"),
+		link(filepath.Join(dir, "venv/bin/launch-plugin-x"), "launch-plugin-x"))
 	r := Runner{Roots: roots}
 	for file, says := range map[string]string{
 		path("project/deep/net.py"):                                   "",

@@ -110,9 +110,11 @@ func (r *Reading) Why() string {
 	return "no plugin knows it"
 }
 
-// Declarable reports whether a declaration could have launch recognise the command: launch knows its script, and no plugin knows it.
+// Declarable reports whether a declaration could have launch recognise the command: launch knows its script, and no
+// plugin knows it.
 func (r *Reading) Declarable() bool {
-	return r.Job == nil && r.program != nil && r.program.Kind != command.Code && !r.Failed && !r.Explained && !r.AsksForHelp
+	return r.Job == nil && r.program != nil && r.program.Kind != command.Code && !r.Failed && !r.Explained &&
+		!r.AsksForHelp
 }
 
 // NamesRecipe reports whether an argument looks like the recipe or script of a training. Its user may expect more of
@@ -144,8 +146,8 @@ func (r *Reading) refuse(err error) {
 	r.Job, r.Run, r.Err = nil, nil, err
 }
 
-// Read reads a command that starts in the current folder. It asks one plugin after the other, until one knows the command. It returns an
-// error only for a wrong setting.
+// Read reads a command that starts in the current folder. It asks one plugin after the other, until one knows the
+// command. It returns an error only for a wrong setting.
 func Read(ctx context.Context, o Options, args []string) (*Reading, error) {
 	r := &Reading{}
 	err := r.read(ctx, o, args)
@@ -182,15 +184,16 @@ func (r *Reading) read(ctx context.Context, o Options, args []string) error {
 	case mistake == nil:
 		r.noteDeclaration(source)
 	case r.Job != nil:
-		r.Warnings = append(r.Warnings, fmt.Sprintf("%v\nplugin %s reads the command instead", errors.Unwrap(mistake), r.Job.Plugin))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%v\nplugin %s reads the command instead", errors.Unwrap(mistake),
+			r.Job.Plugin))
 	case !ok:
 		r.refuse(mistake)
 	}
 	return nil
 }
 
-// ask asks a plugin for the job, and makes the run. It returns true if the next plugin is to be asked: this one has declined, or is a
-// declaration with a mistake beside a command that another plugin may know (r.Err).
+// ask asks a plugin for the job, and makes the run. It returns true if the next plugin is to be asked: this one has
+// declined, or is a declaration with a mistake beside a command that another plugin may know (r.Err).
 func (r *Reading) ask(ctx context.Context, o Options, source host.Source, look func() (room.Room, error)) (next bool) {
 	r.source, r.other = source, ""
 	if source.Path != "" {
@@ -267,8 +270,10 @@ func lookFor(ctx context.Context, w room.Wish, env []string) func() (room.Room, 
 	return func() (room.Room, error) { <-done; return r, err }
 }
 
-// recognize asks the plugin for the job. It returns nil if there is none; declined: the plugin does not know the command.
-func (r *Reading) recognize(ctx context.Context, o Options, client plugin.Plugin, look func() (room.Room, error)) (known plugin.Recognized, declined bool) {
+// recognize asks the plugin for the job. It returns nil if there is none; declined: the plugin does not know the
+// command.
+func (r *Reading) recognize(ctx context.Context, o Options, client plugin.Plugin,
+	look func() (room.Room, error)) (known plugin.Recognized, declined bool) {
 	known, err := plugin.Answer(ctx, client.Recognize, &r.Command, finder{r, o, look, nil})
 	var caution *plugin.Caution
 	switch {
@@ -332,7 +337,8 @@ func (f finder) Sources(ctx context.Context, paths []string) []config.PythonSour
 func (f finder) Formulas(ctx context.Context, formulas []job.Formula) []job.Counted {
 	defer f.r.clock.hold()()
 	c := f.r.Command
-	runner := formula.Runner{Env: c.Env, Dir: c.Dir, Cache: filepath.Join(f.o.State, "formulas"), Deadline: f.o.FormulaTime}
+	runner := formula.Runner{Env: c.Env, Dir: c.Dir, Cache: filepath.Join(f.o.State, "formulas"),
+		Deadline: f.o.FormulaTime}
 	if p := f.r.program; p != nil {
 		runner.Interpreter, runner.Env = python.Of(*p, c.Env).Interpreter, p.Environ(c.Env)
 		runner.Dir, runner.Script = p.Dir, p.Path()

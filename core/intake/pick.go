@@ -11,8 +11,9 @@ import (
 	"github.com/launch-ml/launch/core/plugin/host"
 )
 
-// A queue has the plugins that may know a command, in the order in which they are asked: the built-in families, the declaration beside
-// the script and the ready ones, then the plugins of others. The next is asked only if the one before has declined.
+// A queue has the plugins that may know a command, in the order in which they are asked: the built-in families, the
+// declaration beside the script and the ready ones, then the plugins of others. The next is asked only if the one
+// before has declined.
 type queue struct {
 	waiting  []host.Source
 	searched bool // for the plugins of others
@@ -104,7 +105,8 @@ func (r *Reading) noteDeclaration(answered host.Source) {
 			r.Declaration = r.asTyped(beside.Path)
 		}
 	case answered.Path == "" && beside.About:
-		r.Warnings = append(r.Warnings, fmt.Sprintf("%s is not used, because plugin %s knows this command; `prefer: true` in "+
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%s is not used, because plugin %s knows this command; `prefer: "+
+			"true` in "+
 			"that file changes this", r.asTyped(beside.Path), answered.Manifest.Name))
 	}
 }

@@ -29,7 +29,8 @@ func (declaring) Recognize(_ context.Context, c job.Command) (plugin.Recognized,
 	case strings.Contains(string(text), "mikro-batch"):
 		return nil, errors.New("there is no key mikro-batch")
 	}
-	return priced{&job.Job{Dialect: "declared in x/" + declared.File, Batch: job.Batch{Micro: 4, Accumulation: 1, Ranks: 1}, Resume: job.Resume{None: "no"}}}, nil
+	return priced{&job.Job{Dialect: "declared in x/" + declared.File,
+		Batch: job.Batch{Micro: 4, Accumulation: 1, Ranks: 1}, Resume: job.Resume{None: "no"}}}, nil
 }
 
 // opened notes which plugins were asked, and how many were open at once.
@@ -46,7 +47,8 @@ type counted struct {
 
 func (c counted) Close() { c.o.now--; c.Client.Close() }
 
-// The built-in families are asked first, then the declaration, one at a time, and each only if the one before has declined.
+// The built-in families are asked first, then the declaration, one at a time, and each only if the one before has
+// declined.
 func TestWhoAnswers(t *testing.T) {
 	const about, prefers, wrong = "script: train.py\nmicro-batch: --batch\n", "prefer: true\n", "mikro-batch: 1\n"
 	for name, tt := range map[string]struct {
@@ -57,18 +59,28 @@ func TestWhoAnswers(t *testing.T) {
 		answers     string // the plugin, or what is said instead
 		warning     string // "" for none
 	}{
-		"nothing is declared":          {"", "python train.py --batch 4 x", "auto", []string{"family"}, "family", ""},
-		"both know it":                 {about, "python train.py --batch 4 x", "auto", []string{"family"}, "family", ".launch-job.yaml is not used, because plugin family knows this command; `prefer: true` in"},
-		"the declaration is preferred": {about + prefers, "python train.py --batch 4 x", "auto", []string{"declared"}, "declared", ""},
-		"the family declines":          {about, "python train.py --batch 4 foreign", "auto", []string{"family", "declared"}, "declared", ""},
-		"both decline":                 {"script: other.py\nmicro-batch: --batch\n", "python train.py foreign", "auto", []string{"family", "declared"}, "no plugin knows it", ""},
-		"it is about another script":   {"script: other.py\nmicro-batch: --batch\n" + prefers, "python train.py x", "auto", []string{"family"}, "family", ""},
-		"a mistake beside a family":    {about + prefers + wrong, "python train.py --batch 4 x", "auto", []string{"declared", "family"}, "family", "mikro-batch"},
-		"a mistake and no family":      {about + prefers + wrong, "python train.py --batch 4 foreign", "auto", []string{"declared", "family"}, "error: ", ""},
-		"a mistake that is asked":      {about + wrong, "python train.py --batch 4 foreign", "auto", []string{"family", "declared"}, "error: ", ""},
-		"a plugin that is named":       {about, "python train.py --batch 4 x", "declared", []string{"declared"}, "declared", ""},
-		"a named plugin declines":      {about, "python train.py --batch 4 foreign", "family", []string{"family"}, "error: plugin family does not know", ""},
-		"no text at all":               {"\t: [", "python train.py --batch 4 x", "auto", []string{"family"}, "family", ""},
+		"nothing is declared": {"", "python train.py --batch 4 x", "auto", []string{"family"}, "family", ""},
+		"both know it": {about, "python train.py --batch 4 x", "auto", []string{"family"}, "family",
+			".launch-job.yaml is not used, because plugin family knows this command; `prefer: true` in"},
+		"the declaration is preferred": {about + prefers, "python train.py --batch 4 x", "auto", []string{"declared"},
+			"declared", ""},
+		"the family declines": {about, "python train.py --batch 4 foreign", "auto",
+			[]string{"family", "declared"}, "declared", ""},
+		"both decline": {"script: other.py\nmicro-batch: --batch\n", "python train.py foreign",
+			"auto", []string{"family", "declared"}, "no plugin knows it", ""},
+		"it is about another script": {"script: other.py\nmicro-batch: --batch\n" + prefers, "python train.py x",
+			"auto", []string{"family"}, "family", ""},
+		"a mistake beside a family": {about + prefers + wrong, "python train.py --batch 4 x", "auto",
+			[]string{"declared", "family"}, "family", "mikro-batch"},
+		"a mistake and no family": {about + prefers + wrong, "python train.py --batch 4 foreign", "auto",
+			[]string{"declared", "family"}, "error: ", ""},
+		"a mistake that is asked": {about + wrong, "python train.py --batch 4 foreign", "auto",
+			[]string{"family", "declared"}, "error: ", ""},
+		"a plugin that is named": {about, "python train.py --batch 4 x", "declared", []string{"declared"},
+			"declared", ""},
+		"a named plugin declines": {about, "python train.py --batch 4 foreign", "family", []string{"family"},
+			"error: plugin family does not know", ""},
+		"no text at all": {"\t: [", "python train.py --batch 4 x", "auto", []string{"family"}, "family", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())

@@ -62,9 +62,10 @@ func TestAnswer(t *testing.T) {
 		"devices are counted once":      {errs: []error{&Need{Devices: true}, &Need{Devices: true}}, asked: []string{"devices"}, rounds: 3},
 		"the user has named the number": {errs: []error{&Need{Devices: true}}, devices: 4, rounds: 2},
 		"wrong after what was needed":   {errs: []error{needs("/a"), ErrNotMine}, asked: []string{"[/a]"}, rounds: 2, err: ErrNotMine},
-		"a formula is run once":         {errs: []error{formulas(`{"a":1,"b":2}`, `{"b":2, "a":1}`, `3`), formulas(`{"b":2,"a":1}`)}, asked: []string{`f{"a":1,"b":2}`, "f3"}, rounds: 3},
-		"the last round":                {errs: endless[:rounds-1], asked: []string{"[/a]"}, rounds: rounds},
-		"more and more":                 {errs: endless, asked: []string{"[/a]"}, rounds: rounds, err: ErrInsatiable},
+		"a formula is run once": {errs: []error{formulas(`{"a":1,"b":2}`, `{"b":2, "a":1}`, `3`),
+			formulas(`{"b":2,"a":1}`)}, asked: []string{`f{"a":1,"b":2}`, "f3"}, rounds: 3},
+		"the last round": {errs: endless[:rounds-1], asked: []string{"[/a]"}, rounds: rounds},
+		"more and more":  {errs: endless, asked: []string{"[/a]"}, rounds: rounds, err: ErrInsatiable},
 	} {
 		f, c, n := &finder{}, job.Command{Devices: tt.devices}, 0
 		answer, err := Answer(t.Context(), func(_ context.Context, c job.Command) (string, error) {

@@ -9,7 +9,8 @@ import (
 // which cards a command uses, how many processes it starts, and what its allocators do. A name that ends with "*" is a prefix.
 var Variables = []string{
 	"PATH", "HOME", "LANG", "LC_*", "TZ", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR", "LD_LIBRARY_PATH", "LD_PRELOAD",
-	"PYTHON*", "VIRTUAL_ENV", "CONDA_*", "PYENV_*", "UV_*", "PIXI_*", "MAMBA_ROOT_PREFIX", "XDG_CACHE_HOME", "HF_HOME", "CDPATH",
+	"PYTHON*", "VIRTUAL_ENV", "CONDA_*", "PYENV_*", "UV_*", "PIXI_*", "MAMBA_ROOT_PREFIX", "XDG_CACHE_HOME",
+	"HF_HOME", "CDPATH",
 	"CUDA_*", "NVIDIA_*", "HIP_*", "ROCR_*", "PYTORCH_*", "TORCH_*", "TORCHINDUCTOR_*", "TRITON_*", "NCCL_*", "GLOO_*", "XFORMERS_*",
 	"OMP_*", "MKL_*", "OPENBLAS_*", "MALLOC_*", "KMP_*", "NUMEXPR_*", "ACCELERATE_*", "DEEPSPEED_*", "PET_*", "PL_*",
 	"WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",

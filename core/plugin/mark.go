@@ -14,15 +14,16 @@ import (
 
 // A Mark is what a command of the plugin's family looks like from outside. Every field that is set must hold.
 type Mark struct {
-	// Script matches the base name of the Python script ("train.py", "train*"), the name of a module ("litgpt.finetune"), the last
-	// part of that name with ".py" ("finetune.py"), or the name of a program that a Python package installs ("yolo").
+	// Script matches the base name of the Python script ("train.py", "train*"), the name of a module
+	// ("litgpt.finetune"), the last part of that name with ".py" ("finetune.py"), or the name of a program that a
+	// Python package installs ("yolo").
 	Script string `json:"script,omitempty"`
 	// Flags are options of which one must be among the script's arguments, without regard to their number of dashes.
 	Flags []string `json:"flags,omitempty"`
 	// Beside are paths of which one must exist in the folder of the script or in the command's folder.
 	Beside []string `json:"beside,omitempty"`
-	// Contains are texts that the script's source must all hold, in its first MiB. An entry "a|b" means one of them. The source of
-	// a program that a Python package installs is its own and that of the module that it starts.
+	// Contains are texts that the script's source must all hold, in its first MiB. An entry "a|b" means one of them.
+	// The source of a program that a Python package installs is its own and that of the module that it starts.
 	Contains []string `json:"contains,omitempty"`
 }
 
@@ -37,7 +38,8 @@ type Seen struct {
 	Source func() string
 }
 
-// See returns what the marks of plugins see of a command that starts with env. The script is read when a mark first asks for it.
+// See returns what the marks of plugins see of a command that starts with env. The script is read when a mark first
+// asks for it.
 func See(prog command.Prog, env []string) Seen {
 	script, root := prog.Script, prog.Dir
 	if path := prog.Path(); path != "" {
@@ -92,7 +94,8 @@ func (m Mark) names(s Seen) bool {
 	if m.Script == "" || matches(s.Script) {
 		return true
 	}
-	return !s.Installed && !strings.HasSuffix(s.Script, ".py") && matches(s.Script[strings.LastIndexByte(s.Script, '.')+1:]+".py")
+	return !s.Installed && !strings.HasSuffix(s.Script, ".py") &&
+		matches(s.Script[strings.LastIndexByte(s.Script, '.')+1:]+".py")
 }
 
 func (m Mark) hasFlag(s Seen) bool {

@@ -76,7 +76,8 @@ func TestMarkReadsLate(t *testing.T) {
 	reads := 0
 	seen := plugin.Seen{Script: "train.py", Source: func() string { reads++; return "torch" }}
 	texts := []string{"torch"}
-	if (plugin.Mark{Script: "main.py", Contains: texts}).Matches(seen) || (plugin.Mark{Flags: []string{"-x"}, Contains: texts}).Matches(seen) || reads != 0 {
+	if (plugin.Mark{Script: "main.py", Contains: texts}).Matches(seen) ||
+		(plugin.Mark{Flags: []string{"-x"}, Contains: texts}).Matches(seen) || reads != 0 {
 		t.Errorf("the script was read %d times for marks that differ in other ways", reads)
 	}
 	if !(plugin.Mark{Contains: texts}).Matches(seen) || reads != 1 {

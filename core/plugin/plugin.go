@@ -8,23 +8,24 @@
 //
 //	func main() { plugin.Serve(mine.New()) }
 //
-// and its first test another, of [github.com/launch-ml/launch/core/plugin/plugintest.Check]. `launch plugins test` makes the same
-// checks of a plugin in any language.
+// and its first test another, of [github.com/launch-ml/launch/core/plugin/plugintest.Check]. `launch plugins test`
+// makes the same checks of a plugin in any language.
 //
 // # What stays
 //
-// This package has a version, [SDK], which follows semantic versioning. Within a major version nothing that a plugin uses is taken
-// away or changes its meaning; what is new is a field, a kind of sign, an optional interface. A plugin that was built with an older
-// version works with a newer launch, and one that was built with a newer version works with an older launch:
+// This package has a version, [SDK], which follows semantic versioning. Within a major version nothing that a
+// plugin uses is taken away or changes its meaning; what is new is a field, a kind of sign, an optional interface.
+// A plugin that was built with an older version works with a newer launch, and one that was built with a newer
+// version works with an older launch:
 //
-//   - A field that the reader does not know is ignored, at every depth of every document and in both directions. A field that
-//     the writer does not know has its zero value, which always means what it meant before the field existed.
-//   - A kind of sign that launch does not know is ignored. A cost that launch does not know is an error: launch cannot know how
-//     much it gives up.
-//   - A method that a plugin lacks, such as that of [Estimator], is a feature that launch does without.
+// - A field that the reader does not know is ignored, at every depth of every document and in both directions. A
+// field that the writer does not know has its zero value, which always means what it meant before the field
+// existed. - A kind of sign that launch does not know is ignored. A cost that launch does not know is an error:
+// launch cannot know how much it gives up. - A method that a plugin lacks, such as that of [Estimator], is a
+// feature that launch does without.
 //
-// A document that an older reader would misread gets a new number of the protocol. Both sides name the numbers that they speak when
-// they meet, the newest common one is used, and where there is none launch names the older side.
+// A document that an older reader would misread gets a new number of the protocol. Both sides name the numbers that
+// they speak when they meet, the newest common one is used, and where there is none launch names the older side.
 package plugin
 
 import (
@@ -40,7 +41,8 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 )
 
-// SDK is the version of this package: the language that it is for, and a semantic version. [Serve] puts it into the manifest.
+// SDK is the version of this package: the language that it is for, and a semantic version. [Serve] puts it into the
+// manifest.
 const SDK = "go 1.0.0"
 
 // ErrNotMine is returned by [Plugin.Recognize] for a command of another family.

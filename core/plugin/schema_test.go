@@ -40,23 +40,25 @@ type edit struct {
 
 func schema(t *testing.T, document any) []byte {
 	t.Helper()
-	r := &jsonschema.Reflector{AllowAdditionalProperties: true, Anonymous: true, Mapper: func(typ reflect.Type) *jsonschema.Schema {
-		switch typ {
-		case reflect.TypeFor[config.Edit]():
-			own := (&jsonschema.Reflector{AllowAdditionalProperties: true, Anonymous: true, DoNotReference: true}).Reflect(edit{})
-			own.Version = ""
-			return own
-		case reflect.TypeFor[ladder.Cost]():
-			s := &jsonschema.Schema{Type: "string"}
-			for _, c := range ladder.Costs() {
-				s.Enum = append(s.Enum, c)
+	r := &jsonschema.Reflector{AllowAdditionalProperties: true, Anonymous: true,
+		Mapper: func(typ reflect.Type) *jsonschema.Schema {
+			switch typ {
+			case reflect.TypeFor[config.Edit]():
+				own := (&jsonschema.Reflector{AllowAdditionalProperties: true, Anonymous: true,
+					DoNotReference: true}).Reflect(edit{})
+				own.Version = ""
+				return own
+			case reflect.TypeFor[ladder.Cost]():
+				s := &jsonschema.Schema{Type: "string"}
+				for _, c := range ladder.Costs() {
+					s.Enum = append(s.Enum, c)
+				}
+				return s
+			case reflect.TypeFor[json.RawMessage]():
+				return &jsonschema.Schema{}
 			}
-			return s
-		case reflect.TypeFor[json.RawMessage]():
-			return &jsonschema.Schema{}
-		}
-		return nil
-	}}
+			return nil
+		}}
 	out, err := json.MarshalIndent(r.Reflect(document), "", "  ")
 	if err != nil {
 		t.Fatal(err)

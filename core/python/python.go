@@ -33,12 +33,15 @@ func (e Environment) variable(name string) (value string, ok bool) {
 	return "", false
 }
 
-// Of returns the environment of a command that is started with env. Where the command names no interpreter, it is that of the first
-// line of the script, of the installed program or of the launcher. Interpreters behind a wrapper (pyenv's shims, conda run) are not
-// looked through: their packages are then not known.
+// Of returns the environment of a command that is started with env. Where the command names no interpreter, it is
+// that of the first line of the script, of the installed program or of the launcher. Interpreters behind a wrapper
+// (pyenv's shims, conda run) are not looked through: their packages are then not known.
 func Of(prog command.Prog, env []string) Environment {
 	all := prog.Environ(env)
-	e := Environment{env: all, stripped: func(name string) bool { return prog.ClearEnv || slices.Contains(prog.Unset, name) }}
+	e := Environment{env: all, stripped: func(name string) bool {
+		return prog.ClearEnv ||
+			slices.Contains(prog.Unset, name)
+	}}
 	python := prog.Interpreter
 	if python == "" {
 		python = chosen(prog)

@@ -11,9 +11,10 @@ import (
 	"github.com/launch-ml/launch/core/file"
 )
 
-// Files returns the files of a command's own Python code that can be found without running anything: the script, the file of the
-// module that -m names, or an installed program and the file of the module that it starts. It returns none for code on the
-// command line, and for a module that is not found in the command's folder, in PYTHONPATH, or among the packages of its Python.
+// Files returns the files of a command's own Python code that can be found without running anything: the script,
+// the file of the module that -m names, or an installed program and the file of the module that it starts. It
+// returns none for code on the command line, and for a module that is not found in the command's folder, in
+// PYTHONPATH, or among the packages of its Python.
 func Files(prog command.Prog, env []string) []string {
 	switch prog.Kind {
 	case command.Script:
@@ -73,8 +74,8 @@ const (
 	maxLink  = 64 << 10
 )
 
-// linked are the folders that the .pth files in a folder of packages add, such as those of packages that are installed for
-// development. See the documentation of Python's module site.
+// linked are the folders that the .pth files in a folder of packages add, such as those of packages that are
+// installed for development. See the documentation of Python's module site.
 func linked(folder string) (dirs []string) {
 	files, _ := filepath.Glob(filepath.Join(folder, "*.pth"))
 	for _, path := range files[:min(len(files), maxLinks)] {

@@ -30,7 +30,8 @@ func TestScriptFiles(t *testing.T) {
 		"train.py": "", "work/pkg/train.py": "", "work/pkg/__init__.py": "", "work/tool/__main__.py": "", "work/tool.py": "",
 		"path/pkg/other.py": "", "path/more.py": "", "venv/bin/python": "",
 		site + "litgpt/finetune.py": "", site + "litgpt/__init__.py": "", site + "litgpt/__main__.py": "",
-		"venv/bin/yolo":     "#!" + root + "/venv/bin/python\nimport re\nimport sys\nfrom ultralytics.cfg import entrypoint\n",
+		"venv/bin/yolo": "#!" + root + "/venv/bin/python\nimport re\nimport sys\nfrom ultralytics.cfg import " +
+			"entrypoint\n",
 		"venv/bin/torchrun": "#!" + root + "/venv/bin/python\n", "work/fit.py": "#!/usr/bin/env python\n",
 		site + "ultralytics/cfg/__init__.py": "",
 		site + "dev.pth":                     "# a comment\nimport os\n../../../../dev\n\n", "dev/mine/run.py": "",
@@ -94,7 +95,8 @@ func TestChosenInterpreter(t *testing.T) {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
-	prog, err := command.Program([]string{"bash", "-c", "source venv/bin/activate; python fit.py"}, env, filepath.Join(root, "work"))
+	prog, err := command.Program([]string{"bash", "-c", "source venv/bin/activate; python fit.py"}, env,
+		filepath.Join(root, "work"))
 	if got := Of(prog, env).Interpreter; err != nil || got != root+"/work/venv/bin/python" {
 		t.Errorf("in an activated environment: %q, %v", got, err)
 	}

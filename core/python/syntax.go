@@ -29,16 +29,16 @@ type Range struct{ First, End int }
 // Empty reports whether the range has no token.
 func (r Range) Empty() bool { return r.First >= r.End }
 
-// A Statement is a logical line: brackets and backslashes join lines, a semicolon ends one. A header such as "if x:" is a statement,
-// and a body on its line belongs to it.
+// A Statement is a logical line: brackets and backslashes join lines, a semicolon ends one. A header such as "if
+// x:" is a statement, and a body on its line belongs to it.
 type Statement struct {
 	Range
 	Indent int
 	In     int // the header in whose block it stands; -1 for the module's own
 }
 
-// Syntax is a file by its tokens and statements. It is less than a syntax tree and is made of any text: what is not Python gives
-// tokens without sense, not an error.
+// Syntax is a file by its tokens and statements. It is less than a syntax tree and is made of any text: what is not
+// Python gives tokens without sense, not an error.
 type Syntax struct {
 	Source
 	Tokens     []Token
@@ -179,7 +179,8 @@ func endOfNumber(text string, i int) int {
 }
 
 // operators of more than one character.
-var operators = []string{"**=", "//=", "<<=", ">>=", "...", "->", ":=", "**", "//", "==", "!=", "<=", ">=", "<<", ">>", "+=", "-=", "*=",
+var operators = []string{"**=", "//=", "<<=", ">>=", "...", "->", ":=", "**", "//", "==", "!=", "<=", ">=",
+	"<<", ">>", "+=", "-=", "*=",
 	"/=", "%=", "|=", "&=", "^=", "@="}
 
 func (l *lexer) operator() {
@@ -335,7 +336,8 @@ func (x *Syntax) Calls(r Range) (out []Call) {
 }
 
 // keywords that may stand before a bracket, and call nothing.
-var keywords = map[string]bool{"if": true, "elif": true, "while": true, "for": true, "in": true, "not": true, "and": true, "or": true,
+var keywords = map[string]bool{"if": true, "elif": true, "while": true, "for": true, "in": true, "not": true,
+	"and": true, "or": true,
 	"return": true, "assert": true, "lambda": true, "yield": true, "is": true, "del": true, "with": true, "else": true, "import": true}
 
 // Dotted is a range that is a name such as "a.b.c".
@@ -366,7 +368,8 @@ func (x *Syntax) Str(r Range) (string, bool) {
 	return out.String(), !r.Empty()
 }
 
-// Literal is the text of a string token; ok is false for bytes, for an f-string with fields, and for one without an end.
+// Literal is the text of a string token; ok is false for bytes, for an f-string with fields, and for one without an
+// end.
 func Literal(token string) (text string, ok bool) {
 	i := strings.IndexAny(token, `"'`)
 	if i < 0 {
@@ -473,7 +476,8 @@ func (x *Syntax) Definition(s Statement) (d Definition, ok bool) {
 	return d, true
 }
 
-// Block is the statements in the block of a header, those in blocks of theirs included: from and to, the last exclusive.
+// Block is the statements in the block of a header, those in blocks of theirs included: from and to, the last
+// exclusive.
 func (x *Syntax) Block(header int) (from, to int) {
 	to = header + 1
 	for to < len(x.Statements) && x.Statements[to].Indent > x.Statements[header].Indent {

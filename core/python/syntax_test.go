@@ -7,7 +7,8 @@ import (
 
 // Each statement is given with the header that it stands under.
 func TestStatements(t *testing.T) {
-	text := "import a # b\n@d(1)\nclass A(B):\n    x: int = f(1,\n  2); y = '''a\nb'''\n    def g(self): return \\\n  1\n\n  # c\n" +
+	text := "import a # b\n@d(1)\nclass A(B):\n    x: int = f(1,\n  2); y = '''a\nb'''\n    def g(self): return " +
+		"\\\n  1\n\n  # c\n" +
 		"\tz = rb'x' f\"{'a'}\"\nw = [)\n"
 	x := NewSource("a.py", text).Syntax()
 	var got []string
@@ -49,7 +50,8 @@ func TestExpressions(t *testing.T) {
 	if got := strings.Join(args, " "); got != `:1 :"x, y" k:f(2)[3] *:z **:w` {
 		t.Errorf("arguments %s", got)
 	}
-	for token, want := range map[string]string{`"a"`: "a", `'\n\q\''`: "\n\\q'", `r"\n"`: `\n`, `b"a"`: "", `f"a"`: "a", `f"{a}"`: "",
+	for token, want := range map[string]string{`"a"`: "a", `'\n\q\''`: "\n\\q'", `r"\n"`: `\n`, `b"a"`: "",
+		`f"a"`: "a", `f"{a}"`: "",
 		`"a`: "", `u"""a"b"""`: `a"b`, `"\u00e9"`: "é"} {
 		if got, ok := Literal(token); got != want || ok != (want != "") {
 			t.Errorf("%s is %q", token, got)

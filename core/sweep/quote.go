@@ -187,7 +187,8 @@ func SamePlan(quotes []Quote, price Price) (Assignment, ladder.Cost, error) {
 	})
 	for _, q := range plans {
 		if q.Plugin == "" {
-			return nil, 0, errors.New("--same-plan: no plugin recognises the command, so nothing is known of what the rows need. " +
+			return nil, 0, errors.New("--same-plan: no plugin recognises the command, so nothing is known of what the " +
+				"rows need. " +
 				"To declare its settings: launch init -- COMMAND")
 		}
 		if q.Verdict == "unknown" || q.Needs == 0 {

@@ -168,7 +168,8 @@ func (r *Result) metric(name string) (metric.Metric, error) {
 	case ok:
 		return m, nil
 	case len(names) == 0 && !r.Known:
-		return m, errors.New("it reported no metric: no plugin recognised the command, and .launch-job.yaml describes none. " +
+		return m, errors.New("it reported no metric: no plugin recognised the command, and .launch-job.yaml describes " +
+			"none. " +
 			"To declare its settings: launch init -- COMMAND")
 	case len(names) == 0:
 		return m, errors.New("it reported no metric")

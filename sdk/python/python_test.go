@@ -78,7 +78,8 @@ func connect(t *testing.T, s host.Source) *host.Client {
 	return c
 }
 
-// find finds a plugin's program as launch does. Its first line asks env for python3: the interpreter comes first on the PATH.
+// find finds a plugin's program as launch does. Its first line asks env for python3: the interpreter comes first on
+// the PATH.
 func find(t *testing.T, path string) host.Source {
 	t.Helper()
 	bin := t.TempDir()

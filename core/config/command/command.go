@@ -37,7 +37,8 @@ const (
 type Launcher struct {
 	Name  string // "torchrun", "torch.distributed.launch", "accelerate", "deepspeed", "srun", "mpirun"
 	Procs int    // on each node; of accelerate, srun and mpirun on all nodes together
-	Spec  string // Procs as written: "2", "gpu", "auto"; also "gpu" where accelerate or deepspeed takes all GPUs that it sees
+	// Procs as written: "2", "gpu", "auto"; also "gpu" where accelerate or deepspeed takes all GPUs that it sees
+	Spec  string
 	Nodes int
 }
 
@@ -56,7 +57,8 @@ func (l Launcher) torchrun() bool {
 // known); 0 where it does not say. asks says that how many GPUs there are decides it, and is not known.
 func (l Launcher) PerNode(gpus int) (n int, asks bool) {
 	switch {
-	case l.torchrun() && (l.Spec == "gpu" || l.Spec == "auto"), l.Spec == allGPUs && (l.Name == "deepspeed" || l.Nodes < 2):
+	case l.torchrun() && (l.Spec == "gpu" || l.Spec == "auto"), l.Spec == allGPUs &&
+		(l.Name == "deepspeed" || l.Nodes < 2):
 		return max(0, gpus), gpus < 1
 	case l.torchrun() && l.Spec == "cpu":
 		return runtime.NumCPU(), false
@@ -105,10 +107,12 @@ type Prog struct {
 	// Texts are the shell scripts that the command names, as they were first read.
 	Texts []Text
 	Kind  Kind
-	// Script is the script's path, the module's name, the installed program's name, or the code, as typed. A path is relative to Dir.
+	// Script is the script's path, the module's name, the installed program's name, or the code, as typed. A path is
+	// relative to Dir.
 	Script string
 	File   string // the path of an installed program
-	// Starter is the path of the launcher that chooses the interpreter, such as torchrun; "" where none does or it is not found.
+	// Starter is the path of the launcher that chooses the interpreter, such as torchrun; "" where none does or it is
+	// not found.
 	Starter string
 	// Args are the script's own arguments. In Argv they begin at First; if Shell, all of them stand in the one
 	// argument Argv[First], a string that a shell reads.
@@ -126,8 +130,8 @@ type Prog struct {
 	Through       []string // what was unwrapped, outermost first: "env", "uv run", "torchrun"
 	Launchers     []Launcher
 	Bins          []string // folders that come before PATH on the way
-	// Masked names what hides the exit code of a program that fails: "tee", in a pipe. Where it is not "", an exit code of 0 proves
-	// nothing.
+	// Masked names what hides the exit code of a program that fails: "tee", in a pipe. Where it is not "", an exit
+	// code of 0 proves nothing.
 	Masked string
 	Node   string // which node its launcher is told that this machine is: "0"; "" where it is not told
 	Port   string // where its launcher has the ranks meet; "" where it chooses one itself or is not told
@@ -172,10 +176,12 @@ func resolve(dir, path string) string {
 }
 
 // Program reads a command. env and dir are the environment and the folder that it is started in; env is looked at only
-// where the command itself refers to it. The file of a shell script is read, unless it is among the texts: then it is taken as it was.
-// So are the first lines of a program that is no script of a known name, and accelerate's configuration.
+// where the command itself refers to it. The file of a shell script is read, unless it is among the texts: then it
+// is taken as it was. So are the first lines of a program that is no script of a known name, and accelerate's
+// configuration.
 func Program(args, env []string, dir string, texts ...Text) (Prog, error) {
-	r := &reader{prog: Prog{Argv: slices.Clone(args), InterpreterAt: -1, Dir: dir, First: len(args)}, env: env, texts: texts}
+	r := &reader{prog: Prog{Argv: slices.Clone(args), InterpreterAt: -1, Dir: dir, First: len(args)}, env: env,
+		texts: texts}
 	words := make([]word, len(args))
 	for i, a := range args {
 		if strings.ContainsRune(a, 0) {

@@ -159,7 +159,8 @@ func TestNotUnderstood(t *testing.T) {
 		"bash -c 'if [ -f x ]; then python t.py; fi'",
 		"bash -c 'cd x || python t.py'", "torchrun --r x t.py", "bash -c 'A=$(cat x); python t.py $A'",
 		"bash -c 'python t.py $(cat x)'", "bash -c 'python t.py `cat x`'", "bash -c 'python t.py *.yml'",
-		"bash -uc 'python t.py $NOT_SET'", "bash -c 'source x/activate y; python t.py $NOT_SET'", "bash -c 'python t.py $RANDOM'",
+		"bash -uc 'python t.py $NOT_SET'", "bash -c 'source x/activate y; python t.py $NOT_SET'", "bash -c 'python " +
+			"t.py $RANDOM'",
 		"sh -c 'python t.py {a,b}'", "zsh -c 'python t.py $OPTS'", "bash -c 'cd $(mktemp) && python t.py'",
 		"bash -c 'cd - && python t.py'",
 		"bash -c 'cd && python t.py'", "bash -c 'make && python t.py'", "bash -c 'python t.py <<E\nx\nE'",

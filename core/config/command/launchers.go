@@ -67,13 +67,15 @@ const accelerateOptions = `--config-file: -q|--quiet --cpu --multi-gpu --tpu --i
 	--deepspeed-config-file: --zero-stage: --offload-optimizer-device: --offload-param-device: --gradient-clipping:
 	--offload-optimizer-nvme-path: --offload-param-nvme-path: --zero3-init-flag: --zero3-save-16bit-model:
 	--deepspeed-hostfile: --deepspeed-exclusion-filter: --deepspeed-inclusion-filter: --deepspeed-multinode-launcher:
-	--deepspeed-moe-layer-cls-names: --fsdp-version: --fsdp-offload-params: --fsdp-min-num-params: --fsdp-sharding-strategy:
+	--deepspeed-moe-layer-cls-names: --fsdp-version: --fsdp-offload-params: --fsdp-min-num-params:
+	--fsdp-sharding-strategy:
 	--fsdp-reshard-after-forward: --fsdp-auto-wrap-policy: --fsdp-transformer-layer-cls-to-wrap: --fsdp-backward-prefetch:
 	--fsdp-state-dict-type: --fsdp-forward-prefetch: --fsdp-use-orig-params: --fsdp-cpu-ram-efficient-loading:
 	--fsdp-sync-module-states: --fsdp-activation-checkpointing: --fsdp-activation-checkpointing-offload: --fp8-backend:
 	--fp8-use-autocast-during-eval --fp8-margin: --fp8-interval: --fp8-format: --fp8-amax-history-len:
 	--fp8-amax-compute-algo: --fp8-override-linear-precision: --fp8-opt-level: --fp8-enable-fsdp-float8-all-gather:
-	--fp8-pad-inner-dim: --mpirun-hostfile: --megatron-lm-tp-degree: --megatron-lm-pp-degree: --megatron-lm-num-micro-batches:
+	--fp8-pad-inner-dim: --mpirun-hostfile: --megatron-lm-tp-degree: --megatron-lm-pp-degree:
+	--megatron-lm-num-micro-batches:
 	--megatron-lm-sequence-parallelism: --megatron-lm-recompute-activations: --megatron-lm-use-distributed-optimizer:
 	--megatron-lm-gradient-clipping: --parallelism-config-dp-replicate-size: --parallelism-config-dp-shard-size:
 	--parallelism-config-tp-size: --parallelism-config-cp-size: --parallelism-config-cp-backend:
@@ -119,8 +121,8 @@ func (r *reader) accelerate(words []word) error {
 // maxConfig bounds accelerate's configuration file.
 const maxConfig = 1 << 20
 
-// accelerateConfig returns the top-level settings of the configuration file, as text; of "" its path, which is "" where there is none. The
-// places are those of accelerate/commands/config/config_args.py of accelerate 1.15.
+// accelerateConfig returns the top-level settings of the configuration file, as text; of "" its path, which is ""
+// where there is none. The places are those of accelerate/commands/config/config_args.py of accelerate 1.15.
 func (r *reader) accelerateConfig(o options) func(key string) string {
 	path, named := o.last("--config-file")
 	if !named && !o.has("--cpu") {
@@ -177,7 +179,8 @@ func (r *reader) deepspeed(words []word) error {
 	l := Launcher{Name: "deepspeed", Nodes: 1}
 	l.Spec, _ = o.last("--num-gpus")
 	l.Procs = number(l.Spec)
-	if hosts, _ := o.last("--hostfile"); l.Spec == "" && !o.has("--include") && !o.has("--exclude") && !exists(cmp.Or(hosts, "/job/hostfile")) {
+	if hosts, _ := o.last("--hostfile"); l.Spec == "" && !o.has("--include") && !o.has("--exclude") &&
+		!exists(cmp.Or(hosts, "/job/hostfile")) {
 		l.Spec = allGPUs
 	}
 	if n, ok := o.last("--num-nodes"); ok {

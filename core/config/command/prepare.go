@@ -212,8 +212,8 @@ func (s *script) shift(args []string) error {
 	return nil
 }
 
-// source reads `source …/activate`, of a virtual environment, which sets PATH and VIRTUAL_ENV, and the files that only set
-// up a shell: they may set any variable.
+// source reads `source …/activate`, of a virtual environment, which sets PATH and VIRTUAL_ENV, and the files that
+// only set up a shell: they may set any variable.
 func (s *script) source(args []string) error {
 	if len(args) < 2 {
 		return runsFirst(args[0])
@@ -245,8 +245,9 @@ func (s *script) eval(c *syntax.CallExpr) error {
 		if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 1 {
 			tool := filepath.Base(call.Args[0].Lit())
 			last := call.Args[len(call.Args)-1].Lit()
-			hook = hook || strings.Contains(" conda mamba micromamba ", " "+tool+" ") && (last == "hook" || slices.ContainsFunc(call.Args,
-				func(w *syntax.Word) bool { return w.Lit() == "hook" }))
+			hook = hook || strings.Contains(" conda mamba micromamba ", " "+tool+" ") &&
+				(last == "hook" || slices.ContainsFunc(call.Args,
+					func(w *syntax.Word) bool { return w.Lit() == "hook" }))
 		}
 		return true
 	})
@@ -270,8 +271,8 @@ func (s *script) module(args []string) error {
 	return s.throughCommand(args, "load", "purge", "unload", "list", "use", "restore", "add", "swap")
 }
 
-// throughCommand reads a program by one of its commands, such as `conda activate`, with any arguments. Such a command may set
-// any variable.
+// throughCommand reads a program by one of its commands, such as `conda activate`, with any arguments. Such a
+// command may set any variable.
 func (s *script) throughCommand(args []string, known ...string) error {
 	if len(args) < 2 || !slices.Contains(known, args[1]) {
 		return runsFirst(args[0])

@@ -53,7 +53,8 @@ func ReadShebang(path string) (s Shebang, ok bool) {
 		}
 		s.Name = words[0]
 	case filepath.Base(program) == "sh":
-		// pip and uv write `'''exec' '/a long path/python' "$0" "$@"` where the path is too long for a first line, or has blanks.
+		// pip and uv write `'''exec' '/a long path/python' "$0" "$@"` where the path is too long for a first line, or has
+		// blanks.
 		if exec, found := strings.CutPrefix(rest, "'''exec' "); found {
 			python, _, _ := strings.Cut(exec, ` "$0"`)
 			s.Name = strings.Trim(python, `'"`)

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// tree writes files below a folder, by their paths. Those in a folder bin can be executed, and so can those with a first line.
+// tree writes files below a folder, by their paths. Those in a folder bin can be executed, and so can those with a
+// first line.
 func tree(t *testing.T, root string, files map[string]string) {
 	t.Helper()
 	for path, text := range files {
@@ -31,7 +32,8 @@ func TestInstalled(t *testing.T) {
 	root := t.TempDir()
 	const stub = "#!/opt/venv/bin/python3\nimport sys\nfrom ultralytics.cfg import entrypoint\nsys.exit(entrypoint())\n"
 	tree(t, root, map[string]string{
-		"bin/yolo": stub, "bin/elf": "\x7fELF", "bin/wrapper": "#!/bin/bash\npython t.py\n", "bin/empty": "", "bin/bare": "#!\n",
+		"bin/yolo": stub, "bin/elf": "\x7fELF", "bin/wrapper": "#!/bin/bash\npython t.py\n", "bin/empty": "",
+		"bin/bare":              "#!\n",
 		"bin/long":              "#!/bin/sh\n'''exec' '/a long/python3.12' \"$0\" \"$@\"\n' '''\nimport x\n",
 		"bin/viaenv":            "#!/usr/bin/env python3\n",
 		"bin/viasplit":          "#!/usr/bin/env -S python3 -u\n",
@@ -44,7 +46,8 @@ func TestInstalled(t *testing.T) {
 		"shims/two":             "#!/usr/bin/env bash\nexec pyenv exec \"$program\" \"$@\"\n",
 		"versions/3.11/bin/nnU": stub, "versions/3.11/bin/two": stub, "versions/3.12/bin/two": stub,
 	})
-	env := []string{"PATH=" + strings.Join([]string{"relative", root + "/none", root + "/bin", root + "/other", root + "/shims"}, ":")}
+	env := []string{"PATH=" + strings.Join([]string{"relative", root + "/none", root + "/bin", root + "/other",
+		root + "/shims"}, ":")}
 	for _, tt := range []struct {
 		command string
 		kind    Kind
@@ -92,7 +95,8 @@ func TestInstalled(t *testing.T) {
 func TestAccelerateConfig(t *testing.T) {
 	root := t.TempDir()
 	tree(t, root, map[string]string{
-		"four.yaml":   "compute_environment: LOCAL_MACHINE\ndeepspeed_config:\n  num_processes: 9\nnum_machines: 1\nnum_processes: 4 # cards\nmain_process_port: null\n",
+		"four.yaml": "compute_environment: LOCAL_MACHINE\ndeepspeed_config:\n  num_processes: 9\nnum_machines: 1\n" +
+			"num_processes: 4 # cards\nmain_process_port: null\n",
 		"nodes.yaml":  "num_processes: 8\nnum_machines: 2\nmachine_rank: 1\nmain_process_port: 29501\n",
 		"three.json":  "{\n  \"num_machines\": 1,\n  \"num_processes\": 3\n}\n",
 		"silent.yaml": "mixed_precision: bf16\n",
@@ -115,7 +119,8 @@ func TestAccelerateConfig(t *testing.T) {
 		{"accelerate launch --config_file none.yaml t.py", nil, Launcher{"accelerate", 0, "", 0}, "", ""},
 		{"accelerate-launch t.py", []string{home}, Launcher{"accelerate", 2, "2", 0}, "", ""},
 		{"accelerate launch --cpu t.py", []string{home}, Launcher{"accelerate", 0, "gpu", 0}, "", ""},
-		{"accelerate launch t.py", []string{home, "HF_HOME=" + filepath.Join(root, "hub")}, Launcher{"accelerate", 5, "5", 0}, "", ""},
+		{"accelerate launch t.py", []string{home, "HF_HOME=" + filepath.Join(root, "hub")},
+			Launcher{"accelerate", 5, "5", 0}, "", ""},
 		{"accelerate launch t.py", []string{home, "XDG_CACHE_HOME=" + root}, Launcher{"accelerate", 0, "gpu", 0}, "", ""},
 	} {
 		p, err := Program(strings.Fields(tt.command), tt.env, root)

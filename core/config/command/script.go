@@ -203,7 +203,8 @@ func (s *script) binary(stmt *syntax.Stmt, c *syntax.BinaryCmd) error {
 		if s.inert([]*syntax.Stmt{c.X, c.Y}) {
 			return nil
 		}
-		if tee, ok := c.Y.Cmd.(*syntax.CallExpr); ok && len(tee.Args) > 0 && len(tee.Assigns) == 0 && filepath.Base(tee.Args[0].Lit()) == "tee" {
+		if tee, ok := c.Y.Cmd.(*syntax.CallExpr); ok && len(tee.Args) > 0 && len(tee.Assigns) == 0 &&
+			filepath.Base(tee.Args[0].Lit()) == "tee" {
 			if err := s.statement(c.X); err != nil {
 				return err
 			}
@@ -368,8 +369,8 @@ func (s *script) inert(stmts []*syntax.Stmt) bool {
 	return fine
 }
 
-// writes reports whether a statement writes a file that the program may read: from a here-document, or one whose name has the
-// ending of settings or code.
+// writes reports whether a statement writes a file that the program may read: from a here-document, or one whose
+// name has the ending of settings or code.
 func writes(stmt *syntax.Stmt) bool {
 	here, out := false, false
 	for _, r := range stmt.Redirs {
@@ -410,12 +411,17 @@ func (s *script) harmless(c *syntax.CallExpr) bool {
 
 // harmless are commands that change nothing that the program is started with; with a list, only by one of those words.
 var harmless = map[string][]string{
-	"echo": nil, "printf": nil, "true": nil, "false": nil, ":": nil, "mkdir": nil, "date": nil, "hostname": nil, "nvidia-smi": nil,
-	"sleep": nil, "ulimit": nil, "pwd": nil, "ls": nil, "which": nil, "whoami": nil, "free": nil, "df": nil, "lscpu": nil, "uname": nil,
-	"cat": nil, "head": nil, "tail": nil, "grep": nil, "wc": nil, "printenv": nil, "[": nil, "test": nil, "type": nil, "umask": nil,
-	"shift": nil, "exit": nil, "return": nil, "break": nil, "continue": nil, "clear": nil, "command": {"-v"}, "touch": nil, "tee": nil,
+	"echo": nil, "printf": nil, "true": nil, "false": nil, ":": nil, "mkdir": nil, "date": nil, "hostname": nil,
+	"nvidia-smi": nil,
+	"sleep":      nil, "ulimit": nil, "pwd": nil, "ls": nil, "which": nil, "whoami": nil, "free": nil, "df": nil,
+	"lscpu": nil, "uname": nil,
+	"cat": nil, "head": nil, "tail": nil, "grep": nil, "wc": nil, "printenv": nil, "[": nil, "test": nil,
+	"type": nil, "umask": nil,
+	"shift": nil, "exit": nil, "return": nil, "break": nil, "continue": nil, "clear": nil, "command": {"-v"},
+	"touch": nil, "tee": nil,
 	"nproc": nil, "id": nil, "nvcc": nil, "du": nil, "tr": nil, "cut": nil, "awk": nil, "sort": nil, "usage": nil,
-	"wandb": {"login", "online", "offline", "enabled", "disabled"}, "git": {"status", "log", "rev-parse", "diff", "branch"},
+	"wandb": {"login", "online", "offline", "enabled", "disabled"}, "git": {"status", "log", "rev-parse", "diff",
+		"branch"},
 	"huggingface-cli": {"login", "whoami", "download"}, "hf": {"auth", "download"},
 }
 

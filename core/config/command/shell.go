@@ -8,9 +8,9 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// shell reads sh -c "…" and sh FILE. The text has to run one Python program, after commands that only prepare it: cd, export, set,
-// assignments, activating an environment. Whatever could run it twice, not at all, or in a way that only the shell would
-// know, is not understood.
+// shell reads sh -c "…" and sh FILE. The text has to run one Python program, after commands that only prepare it:
+// cd, export, set, assignments, activating an environment. Whatever could run it twice, not at all, or in a way
+// that only the shell would know, is not understood.
 func (r *reader) shell(words []word) error {
 	name := filepath.Base(words[0].text)
 	c, err := shellCommand(name, words[1:])

@@ -16,8 +16,8 @@ type Text struct {
 	Text string `json:"text"`
 }
 
-// maxShell bounds a shell script: with other arguments its text is an argument of the shell, and Linux takes 128 KiB in one
-// (MAX_ARG_STRLEN).
+// maxShell bounds a shell script: with other arguments its text is an argument of the shell, and Linux takes 128
+// KiB in one (MAX_ARG_STRLEN).
 const maxShell = 100 << 10
 
 // readText returns the text of a shell script: as it was first read, if Program was given that.
@@ -35,8 +35,8 @@ func (r *reader) readText(path string) (string, error) {
 	return r.texts[i].Text, nil
 }
 
-// Changed returns the path of a shell script of the command that is another than when it was first read, or "". One that cannot
-// be read any longer has changed.
+// Changed returns the path of a shell script of the command that is another than when it was first read, or "". One
+// that cannot be read any longer has changed.
 func (p Prog) Changed() string {
 	for _, t := range p.Texts {
 		if now, err := file.Read(t.Path, maxShell); err != nil || string(now) != t.Text {
@@ -46,8 +46,8 @@ func (p Prog) Changed() string {
 	return ""
 }
 
-// shellFile reads a shell script that is a file: the first of c.rest. inline puts a text in place of the file: the command is then
-// SHELL -c TEXT FILE ARGUMENTS, in which $0 and "$@" are the same.
+// shellFile reads a shell script that is a file: the first of c.rest. inline puts a text in place of the file: the
+// command is then SHELL -c TEXT FILE ARGUMENTS, in which $0 and "$@" are the same.
 func (r *reader) shellFile(name string, c shellCall, inline func(text string) (argv []string, textAt int)) error {
 	if !slices.Contains([]string{"sh", "bash", "dash"}, name) {
 		return notUnderstood("%s runs a script of its own", name)

@@ -18,15 +18,16 @@ const stub = `#!/bin/sh
 exit 3
 `
 
-// scripts are shell scripts as projects have them. args are what Python gets of them, one string, or "" where launch does not
-// understand them.
+// scripts are shell scripts as projects have them. args are what Python gets of them, one string, or "" where
+// launch does not understand them.
 var scripts = []struct {
 	name, text string
 	typed      []string // how they are started
 	args       []string
 	masked     string
 }{
-	{name: "plain", text: "#!/bin/bash\npython train.py \\\n  --lr 0.1 \\\n  --name 'a b'  # trailing\n", args: []string{"train.py", "--lr", "0.1", "--name", "a b"}},
+	{name: "plain", text: "#!/bin/bash\npython train.py \\\n  --lr 0.1 \\\n  --name 'a b'  # trailing\n",
+		args: []string{"train.py", "--lr", "0.1", "--name", "a b"}},
 	{name: "variables", text: `#!/usr/bin/env bash
 set -euo pipefail
 export CUDA_VISIBLE_DEVICES=0
@@ -44,33 +45,50 @@ if [ -n "$EXTRA_NONE" ]; then ARGS+=(--extra "$EXTRA_NONE"); fi
 [[ $# -gt 0 ]] && ARGS+=(--more)
 python train.py "${ARGS[@]}" "$@" last
 `, typed: []string{"bash", "run.sh", "x y", "z"}, args: []string{"train.py", "--lr", "0.1", "--name", "a b", "--batch", "4", "--more", "x y", "z", "last"}},
-	{name: "options in one variable", text: "OPTS=\"--lr 0.1   --batch 4\"\nOPTS=\"$OPTS --x\"\npython train.py $OPTS $NOTHING --y\n",
+	{name: "options in one variable", text: "OPTS=\"--lr 0.1   --batch 4\"\nOPTS=\"$OPTS --x\"\npython train.py " +
+		"$OPTS $NOTHING --y\n",
 		args: []string{"train.py", "--lr", "0.1", "--batch", "4", "--x", "--y"}},
 	{name: "its own folder", text: `#!/bin/bash
 SCRIPT_DIR="$( cd -- "$( dirname -- "${BASH_SOURCE[0]}" )" &> /dev/null && pwd )"
 cd "$(dirname "$0")/sub"
 python ${SCRIPT_DIR}/train.py --here "$BASH_SOURCE"
 `, typed: []string{"bash", "./run.sh"}, args: []string{"{dir}/train.py", "--here", "./run.sh"}},
-	{name: "executed", text: "#!/bin/bash -e\npython train.py $0 \"$@\"\n", typed: []string{"./run.sh", "a b"}, args: []string{"train.py", "./run.sh", "a b"}},
-	{name: "executed by env", text: "#!/usr/bin/env bash\npython train.py $0 \"$@\"\n", typed: []string{"./run.sh", "a b"}, args: []string{"train.py", "./run.sh", "a b"}},
-	{name: "sh", text: "X=1\n. venv/bin/activate\nexec python train.py -x $X\n", typed: []string{"sh", "-e", "run.sh"}, args: []string{"train.py", "-x", "1"}},
-	{name: "function", text: "die() { echo \"$1\" >&2; exit 1; }\n[ $# -ge 1 ] || die usage\nmain() {\n  local n=$1; shift\n  python train.py --n $n \"$@\"\n}\nmain \"$@\"\n",
+	{name: "executed", text: "#!/bin/bash -e\npython train.py $0 \"$@\"\n", typed: []string{"./run.sh", "a b"},
+		args: []string{"train.py", "./run.sh", "a b"}},
+	{name: "executed by env", text: "#!/usr/bin/env bash\npython train.py $0 \"$@\"\n",
+		typed: []string{"./run.sh", "a b"}, args: []string{"train.py", "./run.sh", "a b"}},
+	{name: "sh", text: "X=1\n. venv/bin/activate\nexec python train.py -x $X\n",
+		typed: []string{"sh", "-e", "run.sh"}, args: []string{"train.py", "-x", "1"}},
+	{name: "function", text: "die() { echo \"$1\" >&2; exit 1; }\n[ $# -ge 1 ] || die usage\nmain() {\n  local " +
+		"n=$1; shift\n  python train.py --n $n \"$@\"\n}\nmain \"$@\"\n",
 		typed: []string{"bash", "run.sh", "1", "a b"}, args: []string{"train.py", "--n", "1", "a b"}},
-	{name: "options of its own", text: "LR=1\nwhile [[ $# -gt 0 ]]; do\n  case $1 in\n    --lr) LR=$2; shift 2;;\n    --gpu=*) GPU=${1#*=}; shift;;\n    *) shift;;\n  esac\ndone\npython train.py --lr $LR --gpu $GPU\n",
-		typed: []string{"bash", "run.sh", "--lr", "3", "x", "--gpu=1"}, args: []string{"train.py", "--lr", "3", "--gpu", "1"}},
+	{name: "options of its own", text: "LR=1\nwhile [[ $# -gt 0 ]]; do\n  case $1 in\n    --lr) LR=$2; shift 2;;\n " +
+		"   --gpu=*) GPU=${1#*=}; shift;;\n    *) shift;;\n  esac\ndone\npython train.py --lr $LR --gpu $GPU\n",
+		typed: []string{"bash", "run.sh", "--lr", "3", "x", "--gpu=1"}, args: []string{"train.py", "--lr", "3",
+			"--gpu", "1"}},
 	{name: "only messages in an if", text: "if [ ! -d data ]; then\n  echo 'no data'\n  D=1\nfi\npython train.py\n", args: []string{"train.py"}},
-	{name: "an unknown variable of no use", text: "NOW=$(date +%s)\necho $NOW\npython train.py\n", args: []string{"train.py"}},
-	{name: "case", text: "case \"$1\" in\n  small|tiny) B=1;;\n  big*) B=9;;\nesac\npython train.py $B\n", typed: []string{"bash", "run.sh", "bigger"}, args: []string{"train.py", "9"}},
+	{name: "an unknown variable of no use", text: "NOW=$(date +%s)\necho $NOW\npython train.py\n",
+		args: []string{"train.py"}},
+	{name: "case", text: "case \"$1\" in\n  small|tiny) B=1;;\n  big*) B=9;;\nesac\npython train.py $B\n",
+		typed: []string{"bash", "run.sh", "bigger"}, args: []string{"train.py", "9"}},
 	{name: "after it", text: "set -e\npython train.py a\necho done\n", args: []string{"train.py", "a"}},
-	{name: "hidden by what follows", text: "python train.py a\necho done\n", args: []string{"train.py", "a"}, masked: "what follows it"},
-	{name: "hidden by tee", text: "python train.py a 2>&1 | tee log.txt\n", args: []string{"train.py", "a"}, masked: "tee"},
-	{name: "tee in a careful script", text: "set -o pipefail\npython train.py a 2>&1 | tee log.txt\n", args: []string{"train.py", "a"}},
-	{name: "one round", text: "for seed in 7; do\n  python train.py --seed $seed\ndone\n", args: []string{"train.py", "--seed", "7"}},
-	{name: "a default that is assigned", text: ": ${PORT:=29500}\npython train.py $PORT\n", args: []string{"train.py", "29500"}},
-	{name: "the environment of one command", text: "CUDA_VISIBLE_DEVICES=1,0 python -u train.py a\n", args: []string{"-u", "train.py", "a"}},
+	{name: "hidden by what follows", text: "python train.py a\necho done\n", args: []string{"train.py", "a"},
+		masked: "what follows it"},
+	{name: "hidden by tee", text: "python train.py a 2>&1 | tee log.txt\n", args: []string{"train.py", "a"},
+		masked: "tee"},
+	{name: "tee in a careful script", text: "set -o pipefail\npython train.py a 2>&1 | tee log.txt\n",
+		args: []string{"train.py", "a"}},
+	{name: "one round", text: "for seed in 7; do\n  python train.py --seed $seed\ndone\n",
+		args: []string{"train.py", "--seed", "7"}},
+	{name: "a default that is assigned", text: ": ${PORT:=29500}\npython train.py $PORT\n",
+		args: []string{"train.py", "29500"}},
+	{name: "the environment of one command", text: "CUDA_VISIBLE_DEVICES=1,0 python -u train.py a\n",
+		args: []string{"-u", "train.py", "a"}},
 
-	{name: "empty lists", text: "A=()\npython train.py \"$@\" \"${A[@]}\" \"${@:2}\" a\n", args: []string{"train.py", "a"}},
-	{name: "a part of a list", text: "python train.py \"${@:2}\"\n", typed: []string{"bash", "run.sh", "x", "a b", "c"}, args: []string{"train.py", "a b", "c"}},
+	{name: "empty lists", text: "A=()\npython train.py \"$@\" \"${A[@]}\" \"${@:2}\" a\n",
+		args: []string{"train.py", "a"}},
+	{name: "a part of a list", text: "python train.py \"${@:2}\"\n",
+		typed: []string{"bash", "run.sh", "x", "a b", "c"}, args: []string{"train.py", "a b", "c"}},
 
 	{name: "two programs", text: "python a.py\npython b.py\n"},
 	{name: "a loop", text: "for s in 1 2; do python train.py $s; done\n"},
@@ -99,7 +117,8 @@ func project(t *testing.T, text string) (dir string, env []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree(t, dir, map[string]string{"run.sh": text, "bin/python": stub, "sub/x": "", "venv/bin/activate": "VIRTUAL_ENV=x\n"})
+	tree(t, dir, map[string]string{"run.sh": text, "bin/python": stub, "sub/x": "",
+		"venv/bin/activate": "VIRTUAL_ENV=x\n"})
 	if err := os.Chmod(filepath.Join(dir, "run.sh"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +184,8 @@ func TestShellScripts(t *testing.T) {
 			}
 			gotDir, rest, _ := strings.Cut(bare, "\n")
 			cards, _, _ := strings.Cut(rest, "\n")
-			if gotDir != p.Dir || !slices.Contains(append(p.Environ(env), "CUDA_VISIBLE_DEVICES="), "CUDA_VISIBLE_DEVICES="+cards) {
+			if gotDir != p.Dir || !slices.Contains(append(p.Environ(env), "CUDA_VISIBLE_DEVICES="),
+				"CUDA_VISIBLE_DEVICES="+cards) {
 				t.Errorf("it runs in %q with cards %q, and is read as in %q with %q", gotDir, cards, p.Dir, p.Env)
 			}
 
@@ -173,14 +193,16 @@ func TestShellScripts(t *testing.T) {
 			if whole != bare || wholeCode != code {
 				t.Errorf("as a text: %q, exit %d; as a file: %q, exit %d", whole, wholeCode, bare, code)
 			}
-			for _, args := range [][]string{append(slices.Clone(p.Args), "--more", "it's"), append([]string{"first"}, p.Args...), {}, {"only"}} {
+			for _, args := range [][]string{append(slices.Clone(p.Args), "--more", "it's"),
+				append([]string{"first"}, p.Args...), {}, {"only"}} {
 				argv, err := p.WithArgs(args)
 				if err != nil {
 					t.Errorf("with %q: %v", args, err)
 					continue
 				}
 				got, newCode := ran(t, dir, env, argv)
-				if end := strings.Join(append(slices.Clone(want[:i+1]), args...), "\x00") + "\x00"; !strings.HasSuffix(got, "\n"+end) || newCode != code {
+				if end := strings.Join(append(slices.Clone(want[:i+1]), args...), "\x00") + "\x00"; !strings.HasSuffix(got,
+					"\n"+end) || newCode != code {
 					t.Errorf("with %q: the shell gives %q, exit %d, not %d", args, got, newCode, code)
 				}
 			}
@@ -224,8 +246,10 @@ func TestShellScriptChanges(t *testing.T) {
 
 func TestShellScriptUnread(t *testing.T) {
 	dir, env := project(t, "#!/bin/zsh\npython train.py\n")
-	tree(t, dir, map[string]string{"long.sh": strings.Repeat("#", maxShell+1), "zero.sh": "python train.py \x00\n", "noline.sh": "python train.py\n"})
-	for _, typed := range [][]string{{"bash", "none.sh"}, {"bash", "sub"}, {"bash", "long.sh"}, {"bash", "zero.sh"}, {"./noline.sh"}, {"./run.sh"},
+	tree(t, dir, map[string]string{"long.sh": strings.Repeat("#", maxShell+1), "zero.sh": "python train.py \x00\n",
+		"noline.sh": "python train.py\n"})
+	for _, typed := range [][]string{{"bash", "none.sh"}, {"bash", "sub"}, {"bash", "long.sh"},
+		{"bash", "zero.sh"}, {"./noline.sh"}, {"./run.sh"},
 		{"zsh", "run.sh"}, {"bash"}, {"bash", "-s", "x"}, {"bash", "-"}, {"bash", "-c", "bash run.sh"}} {
 		if p, err := Program(typed, env, dir); !errors.Is(err, ErrNotUnderstood) {
 			t.Errorf("%q: %+v, %v", typed, p, err)

@@ -65,8 +65,10 @@ func (s *script) Get(name string) expand.Variable {
 }
 
 // shellsOwn are variables that a shell sets itself, to what is not known here.
-var shellsOwn = []string{"RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME", "$", "PPID", "!", "?", "_", "-", "OSTYPE",
-	"HOSTTYPE", "MACHTYPE", "HOSTNAME", "UID", "EUID", "GROUPS", "LINENO", "FUNCNAME", "DIRSTACK", "COLUMNS", "LINES", "SHLVL",
+var shellsOwn = []string{"RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME", "$", "PPID", "!", "?",
+	"_", "-", "OSTYPE",
+	"HOSTTYPE", "MACHTYPE", "HOSTNAME", "UID", "EUID", "GROUPS", "LINENO", "FUNCNAME", "DIRSTACK", "COLUMNS",
+	"LINES", "SHLVL",
 	"OLDPWD", "PIPESTATUS", "REPLY", "OPTARG", "OPTIND"}
 
 // Each implements [expand.Environ], for ${!prefix*}: nothing is listed.
@@ -214,11 +216,13 @@ func (s *script) words(ws []*syntax.Word) ([]word, error) {
 	return out, nil
 }
 
-// doubtful reports whether a word has a part of a list, such as "${@:2}", which is no word at all where the part is empty.
+// doubtful reports whether a word has a part of a list, such as "${@:2}", which is no word at all where the part is
+// empty.
 func doubtful(w *syntax.Word) (found bool) {
 	syntax.Walk(w, func(n syntax.Node) bool {
 		p, ok := n.(*syntax.ParamExp)
-		found = found || ok && (p.Slice != nil || p.Repl != nil || p.Exp != nil) && (p.Index != nil || p.Param != nil && p.Param.Value == "@")
+		found = found || ok && (p.Slice != nil || p.Repl != nil || p.Exp != nil) &&
+			(p.Index != nil || p.Param != nil && p.Param.Value == "@")
 		return !found
 	})
 	return found
@@ -272,7 +276,8 @@ func (s *script) pathOf(stmts []*syntax.Stmt) (text string, ok bool) {
 			base = strings.TrimSuffix(base, rest[1])
 		}
 		return base, true
-	case (name == "realpath" && len(args) == 2 || name == "readlink" && len(args) == 3 && args[1] == "-f") && s.prog.Dir != "":
+	case (name == "realpath" && len(args) == 2 || name == "readlink" && len(args) == 3 && args[1] == "-f") &&
+		s.prog.Dir != "":
 		return s.real(resolve(s.prog.Dir, args[len(args)-1]), true)
 	case name == "pwd" && s.prog.Dir != "" && len(args) <= 2:
 		return s.real(s.prog.Dir, len(args) == 2)
@@ -431,7 +436,8 @@ func bracket(args []string) (holds, known bool) {
 func compare(x, op, y string) (holds, known bool) {
 	a, err := strconv.Atoi(strings.TrimSpace(x))
 	b, err2 := strconv.Atoi(strings.TrimSpace(y))
-	holds, known = map[string]bool{"-eq": a == b, "-ne": a != b, "-lt": a < b, "-le": a <= b, "-gt": a > b, "-ge": a >= b}[op],
+	holds, known = map[string]bool{"-eq": a == b, "-ne": a != b, "-lt": a < b, "-le": a <= b, "-gt": a > b,
+		"-ge": a >= b}[op],
 		strings.Contains(" -eq -ne -lt -le -gt -ge ", " "+op+" ")
 	return holds, known && err == nil && err2 == nil
 }

@@ -71,9 +71,10 @@ var simple = map[string]struct {
 	"taskset":  {"-a|--all-tasks -c|--cpu-list", 1},
 	"numactl":  {"-N|--cpunodebind: -m|--membind: -i|--interleave: -C|--physcpubind: -l|--localalloc -p|--preferred:", 0},
 	"unbuffer": {"-p", 0},
-	"xvfb-run": {"-a|--auto-servernum -e|--error-file: -f|--auth-file: -n|--server-num: -l|--listen-tcp -p|--xauth-protocol: -s|--server-args: -w|--wait:", 0},
-	"command":  {"", 0},
-	"exec":     {"", 0},
+	"xvfb-run": {"-a|--auto-servernum -e|--error-file: -f|--auth-file: -n|--server-num: -l|--listen-tcp " +
+		"-p|--xauth-protocol: -s|--server-args: -w|--wait:", 0},
+	"command": {"", 0},
+	"exec":    {"", 0},
 }
 
 var reNiceness = lazy.MustCompile(`^-[0-9]+$`)
@@ -152,7 +153,8 @@ func (r *reader) subcommand(words []word) error {
 	case "pdm":
 		global = "-q|--quiet -v|--verbose -n|--non-interactive -c|--config:"
 	case "hatch":
-		global = "-e|--env: -p|--project: -v|--verbose -q|--quiet --no-color --color --interactive --no-interactive --data-dir: --cache-dir: --config:"
+		global = "-e|--env: -p|--project: -v|--verbose -q|--quiet --no-color --color --interactive --no-interactive " +
+			"--data-dir: --cache-dir: --config:"
 	case "accelerate.commands.accelerate_cli":
 		tool = "accelerate"
 	}
@@ -223,7 +225,8 @@ const conda = "-n|--name: -p|--prefix: --cwd: --no-capture-output --live-stream 
 // maxUp bounds how far up a project's folder is looked for.
 const maxUp = 16
 
-// inEnvironment notes the folder of the programs of the environment that a tool runs its command in, where that folder shows.
+// inEnvironment notes the folder of the programs of the environment that a tool runs its command in, where that
+// folder shows.
 func (r *reader) inEnvironment(tool string, o options) {
 	note := func(bin string) bool {
 		if info, err := os.Stat(bin); err != nil || !info.IsDir() {

@@ -65,7 +65,8 @@ func TestBatch(t *testing.T) {
 			if !strings.HasPrefix(strings.Join(got, "; "), tt.changed) || len(got) > 0 && tt.changed == "" {
 				t.Errorf("rungs\n%s\nwant\n%s", strings.Join(got, "\n"), tt.changed)
 			}
-			if keeps := strings.Contains(tt.changed, "×"); keeps != (len(set.Invariants) > 0 && l.Rungs[l.Asked+1].Cost < set.Invariants[0].Until) {
+			if keeps := strings.Contains(tt.changed, "×"); keeps != (len(set.Invariants) > 0 &&
+				l.Rungs[l.Asked+1].Cost < set.Invariants[0].Until) {
 				t.Errorf("invariants %+v", set.Invariants)
 			}
 		})
@@ -92,7 +93,8 @@ func TestBatch(t *testing.T) {
 			t.Errorf("%s: %s, want %s; %v", places, text, want, set.Check())
 		}
 	}
-	_, err := New().Recognize(t.Context(), try{command: "python train.py -b 8"}.in(t, "script: train.py\nmicro-batch: -b\nranks: cards\n"))
+	_, err := New().Recognize(t.Context(), try{command: "python train.py -b 8"}.in(t,
+		"script: train.py\nmicro-batch: -b\nranks: cards\n"))
 	if need := (*plugin.Need)(nil); !errors.As(err, &need) || !need.Devices {
 		t.Errorf("it does not ask for the number of cards: %v", err)
 	}

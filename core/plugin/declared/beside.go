@@ -23,8 +23,8 @@ type Neighbour struct {
 	Prefers bool // it is to be asked before any other plugin
 }
 
-// Beside finds the declaration beside a command's script, or in the command's folder. It reads no more of it than which script it is
-// about and whether it says prefer: true. A file that may not be believed prefers nothing.
+// Beside finds the declaration beside a command's script, or in the command's folder. It reads no more of it than
+// which script it is about and whether it says prefer: true. A file that may not be believed prefers nothing.
 func Beside(prog command.Prog, env []string) Neighbour {
 	dirs := []string{prog.Dir}
 	if prog.Kind != command.Installed {

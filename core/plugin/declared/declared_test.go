@@ -84,7 +84,9 @@ func TestDeclaredJob(t *testing.T) {
 	for _, r := range set.Phases[0].Rungs {
 		got = append(got, r.Name+" "+r.Cost.String())
 	}
-	want := "micro-batch 16 × accumulation 1 speed; as asked none; micro-batch 4 × accumulation 4 speed; activation checkpointing speed; micro-batch 2 × accumulation 8 speed; micro-batch 1 × accumulation 16 speed; tiny recipe"
+	want := "micro-batch 16 × accumulation 1 speed; as asked none; micro-batch 4 × accumulation 4 speed; " +
+		"activation checkpointing speed; micro-batch 2 × accumulation 8 speed; micro-batch 1 × accumulation 16 speed; " +
+		"tiny recipe"
 	if strings.Join(got, "; ") != want {
 		t.Errorf("rungs\n%s\nwant\n%s", strings.Join(got, "; "), want)
 	}

@@ -72,7 +72,8 @@ func TestImpliedAccumulation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := set.Phases[0].Rungs[set.Phases[0].Asked+1]; j.Batch != tt.want || r.Name != tt.first || r.Cost != tt.cost || (len(j.Warnings) > 0) != (tt.cost == ladder.Recipe) {
+		if r := set.Phases[0].Rungs[set.Phases[0].Asked+1]; j.Batch != tt.want || r.Name != tt.first ||
+			r.Cost != tt.cost || (len(j.Warnings) > 0) != (tt.cost == ladder.Recipe) {
 			t.Errorf("%s: batch %+v, first rung %q at cost %v, warnings %q", name, j.Batch, r.Name, r.Cost, j.Warnings)
 		}
 	}

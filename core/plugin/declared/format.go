@@ -48,7 +48,7 @@ type declaration struct {
 
 	Save        *saving       `key:"save" doc:"the signal on which it saves its state"`
 	Resume      *resume       `key:"resume" doc:"how it goes on from a saved state: {--OPTION: GLOB}, and other forms"`
-	ResumeNeeds named[string] `key:"resume-needs" doc:"packages and the oldest versions that resume rightly at another micro-batch"`
+	ResumeNeeds named[string] `key:"resume-needs" doc:"packages; older versions do not resume at another micro-batch"`
 	ResumeValue string        `key:"resume-value" doc:"what the option of resume takes, if it is not the path"`
 	InTheWay    []string      `key:"in-the-way" doc:"files that an attempt leaves and at which the next one would stop"`
 	Clear       []string      `key:"clear" doc:"files that are put aside, not deleted, before an attempt that starts over"`

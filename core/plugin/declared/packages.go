@@ -9,8 +9,8 @@ import (
 	"github.com/launch-ml/launch/core/python"
 )
 
-// olderPackages makes the job start over where the packages of the command's Python cannot go on from a state at another
-// micro-batch. Where a version is not known, the job has a warning: most Pythons have a newer one.
+// olderPackages makes the job start over where the packages of the command's Python cannot go on from a state at
+// another micro-batch. Where a version is not known, the job has a warning: most Pythons have a newer one.
 func (r *reading) olderPackages() {
 	resume := &r.job.Resume
 	if !resume.Automatic && len(resume.Edits) == 0 {

@@ -11,11 +11,12 @@ import (
 var initialiser = lazy.MustCompile(`\bdef __init__\(`)
 
 // parameterOf is the default of an option GROUP.NAME where the script's options are the parameters of its classes, as
-// jsonargparse (LightningCLI) makes them: that of the parameter NAME. known is false where no class of the script has it, or
-// where several have different ones.
+// jsonargparse (LightningCLI) makes them: that of the parameter NAME. known is false where no class of the script
+// has it, or where several have different ones.
 func parameterOf(script python.Source, p place) (value string, known bool) {
 	_, name, dotted := strings.Cut(p.names[0], ".")
-	if !dotted || !p.option() || !strings.Contains(script.Code, "LightningCLI") && !strings.Contains(script.Code, "jsonargparse") {
+	if !dotted || !p.option() || !strings.Contains(script.Code, "LightningCLI") &&
+		!strings.Contains(script.Code, "jsonargparse") {
 		return "", false
 	}
 	name = name[strings.LastIndexByte(name, '.')+1:]

@@ -42,8 +42,8 @@ type Source struct {
 // socketDir is the variable in which go-plugin tells a plugin where to make its socket.
 const socketDir = "PLUGIN_UNIX_SOCKET_DIR"
 
-// told is the command as the plugin is told of it: with those variables of the environment that its manifest lists; and, for one
-// that is another program, with what launch has understood of it.
+// told is the command as the plugin is told of it: with those variables of the environment that its manifest lists;
+// and, for one that is another program, with what launch has understood of it.
 func (s Source) told(c job.Command) job.Command {
 	if s.Path != "" {
 		c.Program = understood(c)

@@ -156,7 +156,8 @@ func (r *reader) details(m *module, o *Option, args []python.Arg, at int) {
 }
 
 // flagActions take no argument. Others, and classes of a program's own, take one.
-var flagActions = []string{"store_true", "store_false", "store_const", "append_const", "count", "help", "version", "BooleanOptionalAction"}
+var flagActions = []string{"store_true", "store_false", "store_const", "append_const", "count", "help",
+	"version", "BooleanOptionalAction"}
 
 // actionOf is an option's action; of a class the last part of its name.
 func actionOf(m *module, args []python.Arg) string {

@@ -31,7 +31,8 @@ func (r *reader) click(m *module) {
 		return
 	}
 	for i, s := range m.Statements {
-		if !m.live[i] || !m.Is(s.First, "@") || !strings.Contains(m.Of(s.Range), ".command(") && !strings.Contains(m.Of(s.Range), ".callback(") {
+		if !m.live[i] || !m.Is(s.First, "@") || !strings.Contains(m.Of(s.Range), ".command(") &&
+			!strings.Contains(m.Of(s.Range), ".callback(") {
 			continue
 		}
 		for j := i + 1; j < len(m.Statements); j++ {
@@ -107,7 +108,10 @@ func (r *reader) typer(m *module, name string) {
 		if isBool(o.Type) {
 			o.Takes = config.None
 		}
-		if slices.ContainsFunc(r.out, func(p Option) bool { return p.Path == o.Path && p.Line == o.Line && p.Dest == o.Dest }) {
+		if slices.ContainsFunc(r.out, func(p Option) bool {
+			return p.Path == o.Path && p.Line == o.Line &&
+				p.Dest == o.Dest
+		}) {
 			continue
 		}
 		r.add(o)
@@ -153,7 +157,8 @@ func (r *reader) absl(m *module) {
 			r.leftOut(m, c.First, "an option with a computed name")
 			return
 		}
-		o := Option{Names: []string{"--" + name, "-" + name}, Dest: name, Type: kind, Path: m.Path, Line: m.LineOf(c.First), How: Absl}
+		o := Option{Names: []string{"--" + name, "-" + name}, Dest: name, Type: kind, Path: m.Path,
+			Line: m.LineOf(c.First), How: Absl}
 		if kind == "boolean" || kind == "bool" {
 			o.Names, o.Takes = append(o.Names, "--no"+name), config.None
 		}
@@ -217,7 +222,8 @@ func (r *reader) callable(m *module, statement int) {
 	}
 	from, to := m.Block(statement)
 	for i := from; i < to; i++ {
-		if d, ok := m.Definition(m.Statements[i]); ok && !d.Class && m.Statements[i].In == statement && (d.Name == "__init__" || d.Name[0] != '_') {
+		if d, ok := m.Definition(m.Statements[i]); ok && !d.Class && m.Statements[i].In == statement &&
+			(d.Name == "__init__" || d.Name[0] != '_') {
 			r.callable(m, i)
 		}
 	}

@@ -12,12 +12,14 @@ import (
 
 var (
 	configurator = lazy.MustCompile(`^exec\s*\(\s*open\s*\(`)
-	settings     = lazy.MustCompile(`(?i)^(.*_)?(conf|config|configs|configuration|cfg|settings|constants|consts|hparams|hyperparameters|hyperparams|params|args|options?|opt)$`)
-	shouted      = lazy.MustCompile(`^[A-Z][A-Z0-9_]*$`)
+	settings     = lazy.MustCompile(`(?i)^(.*_)?(conf|config|configs|configuration|cfg|settings|constants|consts|` +
+		`hparams|hyperparameters|hyperparams|params|args|options?|opt)$`)
+	shouted = lazy.MustCompile(`^[A-Z][A-Z0-9_]*$`)
 )
 
-// constants reads the script's constants, those of its configuration classes and dictionaries, and those of the files of settings
-// that it imports. Where the script reads its command line by executing a file (nanoGPT's configurator.py), they are options.
+// constants reads the script's constants, those of its configuration classes and dictionaries, and those of the
+// files of settings that it imports. Where the script reads its command line by executing a file (nanoGPT's
+// configurator.py), they are options.
 func (r *reader) constants(script *module) {
 	if at := r.configurator(script); at >= 0 {
 		r.globals(script, at)
@@ -27,7 +29,8 @@ func (r *reader) constants(script *module) {
 	r.constantsOf(script, !argued)
 	for _, s := range script.Statements {
 		for _, path := range r.leadsTo(script, s) {
-			if name := strings.TrimSuffix(filepath.Base(path), ".py"); settings.MatchString(name) || settings.MatchString(filepath.Base(filepath.Dir(path))) {
+			if name := strings.TrimSuffix(filepath.Base(path), ".py"); settings.MatchString(name) ||
+				settings.MatchString(filepath.Base(filepath.Dir(path))) {
 				if m := r.load(path); m != nil && m != script {
 					r.constantsOf(m, true)
 				}
@@ -66,10 +69,12 @@ func (r *reader) globals(m *module, before int) {
 	values := map[string]int{} // in r.out
 	for i := range before {
 		a, ok := m.Assigns(m.Statements[i])
-		if !ok || a.Value.Empty() || strings.ContainsAny(a.Name, ".") || strings.HasPrefix(a.Name, "_") || m.function(i) >= 0 || m.inClass(i) {
+		if !ok || a.Value.Empty() || strings.ContainsAny(a.Name, ".") || strings.HasPrefix(a.Name, "_") ||
+			m.function(i) >= 0 || m.inClass(i) {
 			continue
 		}
-		o := Option{Names: []string{"--" + a.Name}, Dest: a.Name, Path: m.Path, Line: m.LineOf(m.Statements[i].First), How: Globals}
+		o := Option{Names: []string{"--" + a.Name}, Dest: a.Name, Path: m.Path, Line: m.LineOf(m.Statements[i].First),
+			How: Globals}
 		o.Default, o.Known = r.value(m, a.Value, i)
 		if o.Known && o.Default == "None" || strings.IndexAny(m.Of(a.Value), "[{") == 0 {
 			continue // it takes numbers, strings and truth values only
@@ -108,7 +113,8 @@ func (r *reader) constantsOf(m *module, all bool) {
 		name := a.Name
 		if m.inClass(i) {
 			class, _ := m.Definition(m.Statements[s.In])
-			if m.Statements[s.In].In >= 0 || !settings.MatchString(class.Name) && !strings.HasSuffix(strings.ToLower(class.Name), "config") || strings.Contains(name, ".") {
+			if m.Statements[s.In].In >= 0 || !settings.MatchString(class.Name) &&
+				!strings.HasSuffix(strings.ToLower(class.Name), "config") || strings.Contains(name, ".") {
 				continue
 			}
 			name = class.Name + "." + name

@@ -51,16 +51,18 @@ func (r *reader) dataclasses() {
 	}
 }
 
-// wrapped reads functions under @pyrallis.wrap() and its likes: their parameter's class is the command line; and classes of Tap.
+// wrapped reads functions under @pyrallis.wrap() and its likes: their parameter's class is the command line; and
+// classes of Tap.
 func (r *reader) wrapped(m *module) {
 	for i, s := range m.Statements {
 		if !m.live[i] {
 			continue
 		}
-		if d, ok := m.Definition(s); ok && d.Class && d.Open >= 0 && slices.ContainsFunc(m.Args(d.Open), func(a python.Arg) bool {
-			_, name := cutLast(m.Of(a.Range))
-			return name == "Tap" || name == "TypedArgs"
-		}) {
+		if d, ok := m.Definition(s); ok && d.Class && d.Open >= 0 &&
+			slices.ContainsFunc(m.Args(d.Open), func(a python.Arg) bool {
+				_, name := cutLast(m.Of(a.Range))
+				return name == "Tap" || name == "TypedArgs"
+			}) {
 			r.emit(m, d.Name, Dataclass, "")
 		}
 		if !m.Is(s.First, "@") || !strings.HasSuffix(m.Of(s.Range), ".wrap()") {
@@ -214,7 +216,8 @@ func (r *reader) fieldsOf(m *module, statement int, how How, depth int) (out []f
 	from, to := m.Block(statement)
 	for i := from; i < to; i++ {
 		a, ok := m.Assigns(m.Statements[i])
-		if !ok || m.Statements[i].In != statement || strings.Contains(a.Name, ".") || strings.Contains(m.Of(a.Annotation), "ClassVar") {
+		if !ok || m.Statements[i].In != statement || strings.Contains(a.Name, ".") ||
+			strings.Contains(m.Of(a.Annotation), "ClassVar") {
 			continue
 		}
 		f := field{flat: a.Name}
@@ -242,7 +245,8 @@ func (r *reader) fieldsOf(m *module, statement int, how How, depth int) (out []f
 // plain reports whether a base class of a library declares no options.
 func plain(ext string) bool {
 	_, name := cutLast(ext)
-	return slices.Contains([]string{"object", "ABC", "Protocol", "Generic", "BaseModel", "NamedTuple", "TypedDict", "Tap", "Serializable",
+	return slices.Contains([]string{"object", "ABC", "Protocol", "Generic", "BaseModel", "NamedTuple", "TypedDict",
+		"Tap", "Serializable",
 		"FrozenSerializable"}, name)
 }
 
@@ -281,7 +285,8 @@ func (r *reader) fieldDefault(m *module, f *field, e python.Range, at int) {
 		return
 	}
 	_, name := cutLast(calls[0].Name)
-	if !slices.Contains([]string{"field", "Field", "HfArg", "attrib", "ib", "arg", "mutable_field", "choice", "Option", "Argument"}, name) {
+	if !slices.Contains([]string{"field", "Field", "HfArg", "attrib", "ib", "arg", "mutable_field", "choice",
+		"Option", "Argument"}, name) {
 		if m.Inside(calls[0].Open).Empty() {
 			r.nest(m, f, calls[0].Name)
 		}
@@ -302,7 +307,8 @@ func (r *reader) fieldDefault(m *module, f *field, e python.Range, at int) {
 	}
 	if a, ok := python.Keyword(args, "metadata"); ok && m.Is(a.First, "{") {
 		for _, entry := range m.Split(m.Inside(a.First), ",") {
-			if colon := m.Find(entry, ":"); colon >= 0 && strings.Trim(m.Of(python.Range{First: entry.First, End: colon}), `"'`) == "help" {
+			if colon := m.Find(entry, ":"); colon >= 0 && strings.Trim(m.Of(python.Range{First: entry.First,
+				End: colon}), `"'`) == "help" {
 				f.Help, _ = m.Str(python.Range{First: colon + 1, End: entry.End})
 			}
 		}

@@ -214,8 +214,8 @@ func (r *reader) constant(m *module, name string, at, depth int) (any, bool) {
 	return nil, false
 }
 
-// binding is the one statement that assigns a name, as a statement sees it; -1 stands for one after the module's end. Parameters,
-// loops and second assignments leave it unknown.
+// binding is the one statement that assigns a name, as a statement sees it; -1 stands for one after the module's
+// end. Parameters, loops and second assignments leave it unknown.
 func (m *module) binding(name string, at int) (statement int, ok bool) {
 	all := m.bound[name]
 	if at >= 0 {
@@ -279,7 +279,8 @@ func (m *module) parameter(def int, name string) bool {
 
 func number(s string) (any, bool) {
 	s = strings.ReplaceAll(s, "_", "")
-	if n, err := strconv.ParseInt(s, 0, 64); err == nil && (len(s) == 1 || s[0] != '0' || strings.ContainsAny(s, "xXoObB")) {
+	if n, err := strconv.ParseInt(s, 0, 64); err == nil &&
+		(len(s) == 1 || s[0] != '0' || strings.ContainsAny(s, "xXoObB")) {
 		return n, true
 	}
 	f, err := strconv.ParseFloat(s, 64)

@@ -108,7 +108,8 @@ func (r *reader) keys(path string, v config.Value, prefix string, depth int) {
 			r.keys(path, item, name+".", depth+1)
 			continue
 		}
-		o := Option{Names: []string{name}, Dest: name, Path: path, Line: item.Line(), How: Hydra, Default: item.Text(), Known: true}
+		o := Option{Names: []string{name}, Dest: name, Path: path, Line: item.Line(), How: Hydra,
+			Default: item.Text(), Known: true}
 		if item.Kind() == config.Seq || strings.Contains(o.Default, "${") || o.Default == "???" {
 			o.Default, o.Known = "", false
 		}

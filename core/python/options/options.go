@@ -1,8 +1,8 @@
 // Package options finds the settings that a Python training program takes: the options of its command line with their
 // defaults, the keys of its configuration, and the constants of its script.
 //
-// It reads the script and the files of its project that it imports, and runs nothing. A default that comes from code that is not
-// read, or that is computed, is unknown.
+// It reads the script and the files of its project that it imports, and runs nothing. A default that comes from
+// code that is not read, or that is computed, is unknown.
 package options
 
 import (
@@ -32,8 +32,8 @@ const (
 
 // An Option is one setting.
 type Option struct {
-	// Names are all that it has: "-b", "--batch-size". For KEY=VALUE it is the key, for a constant its name. A positional argument
-	// has none.
+	// Names are all that it has: "-b", "--batch-size". For KEY=VALUE it is the key, for a constant its name. A
+	// positional argument has none.
 	Names []string
 	Dest  string // the attribute that the program reads it by
 	// Default is its value where nothing sets it, a string without quotes, an absent one "None". It counts only if Known.
@@ -67,8 +67,8 @@ type List struct {
 	Cut bool
 }
 
-// Lookup returns the option of that name. Where several have it, its default is known only if they agree. The names of a
-// program that takes dashes for underscores are compared so.
+// Lookup returns the option of that name. Where several have it, its default is known only if they agree. The names
+// of a program that takes dashes for underscores are compared so.
 func (l List) Lookup(name string) (found Option, ok bool) {
 	for _, o := range l.Options {
 		if !o.Named(name) {
@@ -108,8 +108,8 @@ func Default(l List, name string) (string, bool) {
 	return o.Default, ok && o.Known
 }
 
-// Read finds the settings of a script. Its imports are looked for beside it and below roots: the folder that the command is run
-// in, of a module.
+// Read finds the settings of a script. Its imports are looked for beside it and below roots: the folder that the
+// command is run in, of a module.
 func Read(script string, roots ...string) List {
 	r := newReader(append([]string{filepath.Dir(script)}, roots...))
 	m := r.load(script)

@@ -26,7 +26,8 @@ func write(t testing.TB, files map[string]string) string {
 	return dir
 }
 
-// An option of the wanted text is "name=default", with "?" for a default that is not known, and "-" for an option that is not there.
+// An option of the wanted text is "name=default", with "?" for a default that is not known, and "-" for an option
+// that is not there.
 func TestForms(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files map[string]string
@@ -86,14 +87,21 @@ p.set_defaults(a=2, d=5)
 if x:
     p.set_defaults(b=3, c=1)
 `}, "--a=2 --b=? --c=1 --d=5"},
-		"any default may be set":     {map[string]string{"train.py": "p.add_argument('--a', default=1)\np.set_defaults(**load(x))\n"}, "--a=?"},
-		"only with a file":           {map[string]string{"train.py": "p.add_argument('--a', default=1)\nif c.config:\n    p.set_defaults(**load(x))\n"}, "--a=1"},
-		"keywords that are not read": {map[string]string{"train.py": "p.add_argument('--a', **kw)\np.add_argument('--b', default=1, **kw)\n"}, "--a=? --b=?"},
+		"any default may be set": {map[string]string{"train.py": "p.add_argument('--a', default=1)\n" +
+			"p.set_defaults(**load(x))\n"}, "--a=?"},
+		"only with a file": {map[string]string{"train.py": "p.add_argument('--a', default=1)\nif c.config:\n" +
+			"    p.set_defaults(**load(x))\n"}, "--a=1"},
+		"keywords that are not read": {map[string]string{"train.py": "p.add_argument('--a', **kw)\n" +
+			"p.add_argument('--b', default=1, **kw)\n"}, "--a=? --b=?"},
 		"an imported parser": {map[string]string{
-			"train.py":         "from lib.opts import get_parser\nimport lib.util as u\nparser = get_parser()\nu.add_more(parser, True)\n",
-			"lib/__init__.py":  "",
-			"lib/opts.py":      "from .base import parent\ndef get_parser():\n    p = ArgumentParser(parents=[parent()])\n    p.add_argument('--a', default=1)\n    return p\ndef another():\n    p.add_argument('--z', default=1)\nif __name__ == '__main__':\n    p.add_argument('--y')\n",
-			"lib/base.py":      "N = 7\ndef parent():\n    q = ArgumentParser()\n    q.add_argument('--b', default=N)\n    return q\n",
+			"train.py": "from lib.opts import get_parser\nimport lib.util as u\nparser = get_parser()\n" +
+				"u.add_more(parser, True)\n",
+			"lib/__init__.py": "",
+			"lib/opts.py": "from .base import parent\ndef get_parser():\n    p = " +
+				"ArgumentParser(parents=[parent()])\n    p.add_argument('--a', default=1)\n    return p\ndef another():\n   " +
+				" p.add_argument('--z', default=1)\nif __name__ == '__main__':\n    p.add_argument('--y')\n",
+			"lib/base.py": "N = 7\ndef parent():\n    q = ArgumentParser()\n    q.add_argument('--b', default=N)\n  " +
+				"  return q\n",
 			"lib/util.py":      "import lib.names as names\ndef add_more(p, x):\n    p.add_argument('--c', default=names.C)\n",
 			"lib/names.py":     "C = 'x'\n",
 			"lib/unrelated.py": "p.add_argument('--x')\n",
@@ -101,8 +109,10 @@ if x:
 		"a class of options": {map[string]string{
 			"train.py":            "from options import TrainOptions\nopt = TrainOptions().parse()\n",
 			"options/__init__.py": "from .train import *\n",
-			"options/train.py":    "from .base import Base\nclass TrainOptions(Base):\n    def init(self, parser):\n        parser.add_argument('--a', default=1)\nclass Test(Base):\n    def init(self, parser):\n        parser.add_argument('--t', default=1)\n",
-			"options/base.py":     "class Base:\n    def parse(self):\n        self.parser.add_argument('--b', default=2)\n",
+			"options/train.py": "from .base import Base\nclass TrainOptions(Base):\n    def init(self, parser):\n     " +
+				"   parser.add_argument('--a', default=1)\nclass Test(Base):\n    def init(self, parser):\n        " +
+				"parser.add_argument('--t', default=1)\n",
+			"options/base.py": "class Base:\n    def parse(self):\n        self.parser.add_argument('--b', default=2)\n",
 		}, "--a=1 --b=2 --t=-"},
 		"HfArgumentParser": {map[string]string{"train.py": `
 from dataclasses import dataclass, field
@@ -127,7 +137,8 @@ class Mine(transformers.TrainingArguments):
 classes = (Mine, Unread)
 parser = transformers.HfArgumentParser(classes)
 `}, "--gradient_accumulation_steps=4 --bits=4 --per_device_train_batch_size=8"},
-		"TrlParser": {map[string]string{"train.py": "from trl import SFTConfig, TrlParser, ModelConfig\nTrlParser((SFTConfig, ModelConfig))\n"},
+		"TrlParser": {map[string]string{"train.py": "from trl import SFTConfig, TrlParser, ModelConfig\n" +
+			"TrlParser((SFTConfig, ModelConfig))\n"},
 			"--gradient_checkpointing=True --per_device_train_batch_size=8 --lora_r=16"},
 		"click": {map[string]string{"train.py": `
 import click
@@ -165,22 +176,28 @@ class Train:
 @pyrallis.wrap()
 def main(cfg: Train): pass
 `}, "--batch_size=16"},
-		"fire": {map[string]string{"train.py": "import fire\ndef train(data: str, batch_size: int = 128, betas=(0.9, 0.99)):\n    pass\nfire.Fire(train)\n"},
+		"fire": {map[string]string{"train.py": "import fire\ndef train(data: str, batch_size: int = 128, betas=(0.9, " +
+			"0.99)):\n    pass\nfire.Fire(train)\n"},
 			"--batch_size=128 --batch-size=128 --data=? --betas=(0.9, 0.99)"},
-		"absl": {map[string]string{"train.py": "from absl import flags\nflags.DEFINE_integer('batch_size', 4 * 2, 'help')\nflags.DEFINE_bool('amp', False, '')\n"},
+		"absl": {map[string]string{"train.py": "from absl import flags\nflags.DEFINE_integer('batch_size', 4 * 2, " +
+			"'help')\nflags.DEFINE_bool('amp', False, '')\n"},
 			"--batch_size=8 --amp=False --noamp=False"},
 		"configurator": {map[string]string{
-			"train.py":        "import os\nout_dir = 'out'\nbatch_size = 12\naccum = 5 * 8\n_x = 1\ndtype = 'a' if y else 'b'\nkeys = [k for k in globals()]\nexec(open('configurator.py').read())\naccum //= 2\nlate = 1\n",
+			"train.py": "import os\nout_dir = 'out'\nbatch_size = 12\naccum = 5 * 8\n_x = 1\ndtype = 'a' if y " +
+				"else 'b'\nkeys = [k for k in globals()]\nexec(open('configurator.py').read())\naccum //= 2\nlate = 1\n",
 			"configurator.py": "import sys\nfor arg in sys.argv[1:]: pass\n",
 		}, "--out_dir=out --batch_size=12 --accum=40 --dtype=? --_x=- --keys=- --late=-"},
 		"constants": {map[string]string{
-			"train.py":  "import config\nfrom model import Net\nBATCH = 8\nhparams = dict(lr=1e-3, n=4)\ncfg = {'data': {'batch': 2}, 'x': f()}\nclass CFG:\n    epochs = 3\ndef f():\n    y = 1\n",
+			"train.py": "import config\nfrom model import Net\nBATCH = 8\nhparams = dict(lr=1e-3, n=4)\ncfg = {'data': " +
+				"{'batch': 2}, 'x': f()}\nclass CFG:\n    epochs = 3\ndef f():\n    y = 1\n",
 			"config.py": "WORKERS = 4\n",
 			"model.py":  "HIDDEN = 4\n",
 		}, "BATCH=8 hparams.lr=1e-3 hparams.n=4 cfg.data.batch=2 cfg.x=- CFG.epochs=3 WORKERS=4 HIDDEN=- y=-"},
 		"hydra": {map[string]string{
-			"train.py":             "import hydra\n@hydra.main(version_base=None, config_path='conf', config_name='config')\ndef main(cfg): pass\n",
-			"conf/config.yaml":     "defaults:\n  - _self_\n  - data: small\n  - /opt@optim: adam\n  - override hydra/x: y\nbatch_size: 4\nname: ${data.name}\nlist: [1]\n",
+			"train.py": "import hydra\n@hydra.main(version_base=None, config_path='conf', " +
+				"config_name='config')\ndef main(cfg): pass\n",
+			"conf/config.yaml": "defaults:\n  - _self_\n  - data: small\n  - /opt@optim: adam\n  - override hydra/x: " +
+				"y\nbatch_size: 4\nname: ${data.name}\nlist: [1]\n",
 			"conf/data/small.yaml": "workers: 2\nname: s\n",
 			"conf/opt/adam.yaml":   "lr: 0.1\n",
 		}, "batch_size=4 data.workers=2 data.name=s name=? optim.lr=0.1 list=?"},
@@ -228,7 +245,8 @@ HfArgumentParser(TrainingArguments)
 `})
 	l := Read(filepath.Join(dir, "train.py"))
 	b, _ := l.Lookup("-b")
-	if b.Dest != "batch" || b.Type != "int" || b.Help != "how (many), at once" || b.Where() != "train.py:3" || b.How != Argparse {
+	if b.Dest != "batch" || b.Type != "int" || b.Help != "how (many), at once" || b.Where() != "train.py:3" ||
+		b.How != Argparse {
 		t.Errorf("%+v", b)
 	}
 	if o, _ := l.Lookup("--opt"); !slices.Equal(o.Choices, []string{"adam", "sgd"}) {
@@ -237,7 +255,8 @@ HfArgumentParser(TrainingArguments)
 	if o, _ := l.Lookup("--gpus"); o.Takes != config.Some {
 		t.Errorf("%+v", o)
 	}
-	if i := slices.IndexFunc(l.Options, func(o Option) bool { return o.Dest == "data" }); i < 0 || len(l.Options[i].Names) > 0 || l.Options[i].Takes != config.Maybe {
+	if i := slices.IndexFunc(l.Options, func(o Option) bool { return o.Dest == "data" }); i < 0 ||
+		len(l.Options[i].Names) > 0 || l.Options[i].Takes != config.Maybe {
 		t.Errorf("the positional argument: %d", i)
 	}
 	if o, _ := l.Lookup("--output_dir"); o.Where() != "HfArgumentParser's own" {
@@ -259,10 +278,14 @@ HfArgumentParser(TrainingArguments)
 
 // Whatever stands in a project's files, they are read in bounded time, and nothing panics.
 func FuzzRead(f *testing.F) {
-	for _, text := range []string{"p.add_argument('--a', default=(1+2)*3)\n", "class A(A):\n  a: int = field(default=1)\nHfArgumentParser((A,))\n",
-		"import train\nfrom . import *\nA = B\nB = A\np.add_argument('-a', default=A)\n", "@click.option('--a')\ndef f(a=1): pass\nfire.Fire(f)\n",
-		"import hydra\n@hydra.main(config_path='.', config_name='c')\n", "x = {'a': {'b': [1}}\n((((", "exec(open('configurator.py').read())\n", "f'{f\"{x!r:{y}}\"}' = \\\n",
-		"add_argument(", "import tyro\ntyro.cli(f)\ndef f(x: f, *, y: int = ...): pass\n", "DEFINE_integer('a',\n", "@x.wrap()\n", "typer.run(f)\n@a.command()\n@b\n"} {
+	for _, text := range []string{"p.add_argument('--a', default=(1+2)*3)\n",
+		"class A(A):\n  a: int = field(default=1)\nHfArgumentParser((A,))\n",
+		"import train\nfrom . import *\nA = B\nB = A\np.add_argument('-a', default=A)\n", "@click.option('--a')\ndef " +
+			"f(a=1): pass\nfire.Fire(f)\n",
+		"import hydra\n@hydra.main(config_path='.', config_name='c')\n", "x = {'a': {'b': [1}}\n((((",
+		"exec(open('configurator.py').read())\n", "f'{f\"{x!r:{y}}\"}' = \\\n",
+		"add_argument(", "import tyro\ntyro.cli(f)\ndef f(x: f, *, y: int = ...): pass\n", "DEFINE_integer('a',\n",
+		"@x.wrap()\n", "typer.run(f)\n@a.command()\n@b\n"} {
 		f.Add(text, "defaults: [c, {a: b}]\nx: 1\n")
 	}
 	dir := f.TempDir()

@@ -47,7 +47,8 @@ type module struct {
 	reached  bool
 }
 
-// A symbol is a name of another file, or that file itself where the name is "". The path of what is not in the project is "".
+// A symbol is a name of another file, or that file itself where the name is "". The path of what is not in the
+// project is "".
 type symbol struct{ path, name, module string }
 
 func newReader(roots []string) *reader {
@@ -60,7 +61,8 @@ func newReader(roots []string) *reader {
 	for _, root := range roots {
 		add(root)
 	}
-	for _, root := range slices.Clone(r.roots) { // a script in a package: its project is installed, or it is run as a module
+	// a script in a package: its project is installed, or it is run as a module
+	for _, root := range slices.Clone(r.roots) {
 		for range maxDepth {
 			if _, err := os.Stat(filepath.Join(root, "__init__.py")); err != nil {
 				break
@@ -195,7 +197,8 @@ func (r *reader) imports(m *module, s python.Statement) {
 	i := s.First + 1
 	dotted := func() string {
 		from := i
-		for i < s.End && (m.Tokens[i].Kind == python.Word && !m.Is(i, "import") && !m.Is(i, "as") || m.Is(i, ".") || m.Is(i, "...")) {
+		for i < s.End && (m.Tokens[i].Kind == python.Word && !m.Is(i, "import") && !m.Is(i, "as") || m.Is(i, ".") ||
+			m.Is(i, "...")) {
 			i++
 		}
 		return strings.Join(strings.Fields(m.Of(python.Range{First: from, End: i})), "")
@@ -229,7 +232,8 @@ func (r *reader) imports(m *module, s python.Statement) {
 				i += 2
 			}
 			sym := symbol{path, name, from}
-			if sub := r.resolve(m.Path, strings.TrimRight(from, ".")+cond(strings.Trim(from, ".") == "", from, ".")+name); sub != "" {
+			if sub := r.resolve(m.Path, strings.TrimRight(from, ".")+cond(strings.Trim(from, ".") == "", from,
+				".")+name); sub != "" {
 				if base := r.modules[path]; base == nil || !base.has(name) {
 					sym = symbol{sub, "", from + "." + name}
 				}
@@ -251,8 +255,8 @@ func (m *module) has(name string) bool {
 	return ok || len(m.bound[name]) > 0
 }
 
-// find is the module and the statement that define a class or a function, by a name as another module calls it. ext is its full name
-// where it is not in the project: "transformers.TrainingArguments".
+// find is the module and the statement that define a class or a function, by a name as another module calls it. ext
+// is its full name where it is not in the project: "transformers.TrainingArguments".
 func (r *reader) find(m *module, name string, depth int) (in *module, statement int, ext string) {
 	if m == nil || depth > maxDepth {
 		return nil, -1, ""
@@ -291,7 +295,8 @@ func (r *reader) telling(path string) bool {
 	is, ok := r.tells[path]
 	if !ok {
 		text := r.text(path)
-		is = slices.ContainsFunc([]string{"add_argument", "arser", "parse_args", "DEFINE_", "click", "typer", "tyro", "get_args",
+		is = slices.ContainsFunc([]string{"add_argument", "arser", "parse_args", "DEFINE_", "click", "typer", "tyro",
+			"get_args",
 			"get_opt", "get_config", "Options"}, func(word string) bool { return strings.Contains(text, word) })
 		r.tells[path] = is
 	}

@@ -1,7 +1,7 @@
 // Package draft writes the first version of a declaration: it reads a command and its script, and runs nothing.
 //
-// Each line that it found has a comment with the file and line of the source. What it could not find is a line that is commented
-// out, and an entry of [Draft.Missing].
+// Each line that it found has a comment with the file and line of the source. What it could not find is a line that
+// is commented out, and an entry of [Draft.Missing].
 package draft
 
 import (
@@ -50,16 +50,19 @@ func Of(prog command.Prog) (*Draft, error) {
 	if !source.Exists() {
 		return nil, fmt.Errorf("%w: %s", ErrNoScript, path)
 	}
-	d := &drafting{prog: prog, path: path, list: options.Read(path, prog.Dir), Draft: Draft{Path: filepath.Join(filepath.Dir(path), Name)}}
+	d := &drafting{prog: prog, path: path, list: options.Read(path, prog.Dir),
+		Draft: Draft{Path: filepath.Join(filepath.Dir(path), Name)}}
 	root := filepath.Dir(path)
 	if prog.Kind == command.Module {
 		root = prog.Dir
 	}
-	sources, _ := python.Reachable(root, source, maxFiles, func(path string) python.Source { return python.ReadSource(path, maxFile) })
+	sources, _ := python.Reachable(root, source, maxFiles,
+		func(path string) python.Source { return python.ReadSource(path, maxFile) })
 	for _, s := range sources {
 		d.files = append(d.files, &file{Syntax: s.Syntax()})
 	}
-	for _, part := range []func(){d.script, d.batch, d.validation, d.batchNorm, d.rungs, d.ignore, d.signs, d.states, d.saving} {
+	for _, part := range []func(){d.script, d.batch, d.validation, d.batchNorm, d.rungs, d.ignore, d.signs,
+		d.states, d.saving} {
 		part()
 	}
 	d.render()
@@ -128,7 +131,8 @@ func (d *drafting) hint(example, note string) {
 // render writes the draft's text.
 func (d *drafting) render() {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# A draft by launch init. Each line was found where its comment says. Check it, and complete what is missing.\n")
+	fmt.Fprintf(&b, "# A draft by launch init. Each line was found where its comment says. Check it, and complete "+
+		"what is missing.\n")
 	for _, e := range d.lines {
 		for _, n := range e.notes {
 			fmt.Fprintf(&b, "# %s\n", n)
@@ -159,7 +163,8 @@ func (d *drafting) script() {
 
 // scalar is a text as a YAML scalar.
 func scalar(s string) string {
-	if s == "" || strings.ContainsAny(s, ":#{}[],&*!|>'\"%@`\\ ?") || strings.HasPrefix(s, "-") && !strings.HasPrefix(s, "--") {
+	if s == "" || strings.ContainsAny(s, ":#{}[],&*!|>'\"%@`\\ ?") || strings.HasPrefix(s, "-") &&
+		!strings.HasPrefix(s, "--") {
 		return quoted(s)
 	}
 	return s

@@ -16,7 +16,8 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// A project of each form, and the lines that its draft has, by their beginnings. A line that begins with "!" is not there.
+// A project of each form, and the lines that its draft has, by their beginnings. A line that begins with "!" is not
+// there.
 var projects = map[string]struct {
 	files map[string]string
 	args  string
@@ -49,18 +50,23 @@ for step in range(args.steps):
     print("saved checkpoint to", path)
 print("training finished")
 `}, "python train.py", []string{
-		"script: train.py", "micro-batch: [--batch-size, -b]  # train.py:4, default 16", "accumulation: --accum  # train.py:5, default 2",
+		"script: train.py", "micro-batch: [--batch-size, -b]  # train.py:4, default 16", "accumulation: --accum  # " +
+			"train.py:5, default 2",
 		"phases: {validation: {micro-batch: --eval-batch-size}}", "batch-norm: true  # train.py:18, BatchNorm2d",
-		"  - {name: activation checkpointing, at: {at: --gradient-checkpointing, takes: nothing}, to: true, cost: speed, slowdown: 1.3}",
-		"  - {name: mixed precision, at: --precision, to: bf16, cost: numerics}", "ignore: [--lr, --seed, --steps, --out, --resume]",
-		`progress: 'step (?P<iteration>\d+)/(?P<total>\d+)\s+loss:'`, `saved: 'saved checkpoint to (?P<path>\S+)'`, "succeeded: 'training finished'",
+		"  - {name: activation checkpointing, at: {at: --gradient-checkpointing, takes: nothing}, to: true, cost: " +
+			"speed, slowdown: 1.3}",
+		"  - {name: mixed precision, at: --precision, to: bf16, cost: numerics}", "ignore: [--lr, --seed, --steps, " +
+			"--out, --resume]",
+		`progress: 'step (?P<iteration>\d+)/(?P<total>\d+)\s+loss:'`, `saved: 'saved checkpoint to (?P<path>\S+)'`,
+		"succeeded: 'training finished'",
 		`metric: {name: 'val loss', pattern: 'epoch .*?: val loss `, `confirm: {micro-batch: 'batch size (?P<value>\d+)'}`,
 		"resume: {--resume: '{out}/ckpt_*.pt'}", "values: {out: --out}", "save: {signal: USR1}",
 	}},
-	"what is not there": {map[string]string{"train.py": "import argparse\np.add_argument('--n', default=1)\n"}, "python train.py", []string{
-		"# micro-batch: --batch-size", "# accumulation: --accumulation-steps", "# batch-norm: true", "# rungs:",
-		`# progress: 'step (?P<iteration>\d+)'`, "# resume: {--resume: 'checkpoints/*.pt'}",
-	}},
+	"what is not there": {map[string]string{"train.py": "import argparse\np.add_argument('--n', default=1)\n"},
+		"python train.py", []string{
+			"# micro-batch: --batch-size", "# accumulation: --accumulation-steps", "# batch-norm: true", "# rungs:",
+			`# progress: 'step (?P<iteration>\d+)'`, "# resume: {--resume: 'checkpoints/*.pt'}",
+		}},
 	"for all ranks": {map[string]string{"main.py": `
 p.add_argument("--batch-size", default=256)
 p.add_argument("--resume", action="store_true")
@@ -89,11 +95,14 @@ while True:
     print(f"iter {iter_num}: loss {lossf:.4f}")
     torch.save({'optimizer': o}, os.path.join(out_dir, 'ckpt.pt'))
 `, "configurator.py": "import sys\nsys.argv\n"}, "python train.py", []string{
-		"micro-batch: {any: [--batch_size=, {'*.py': batch_size}]}", "resume: {from: '{out_dir}/ckpt.pt', set: {--init_from=: resume}}",
+		"micro-batch: {any: [--batch_size=, {'*.py': batch_size}]}", "resume: {from: '{out_dir}/ckpt.pt', set: " +
+			"{--init_from=: resume}}",
 		`progress: 'iter (?P<iteration>\d+): loss'`}},
-	"hydra": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef main(cfg): pass\n",
+	"hydra": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef " +
+		"main(cfg): pass\n",
 		"c.yaml": "data:\n  batch_size: 8\ntrainer:\n  accumulate_grad_batches: 2\n"}, "python train.py", []string{
-		"micro-batch: {at: data.batch_size=, default: 8}  # c.yaml:2, default 8", "accumulation: {at: trainer.accumulate_grad_batches=, default: 2}"}},
+		"micro-batch: {at: data.batch_size=, default: 8}  # c.yaml:2, default 8", "accumulation: {at: " +
+			"trainer.accumulate_grad_batches=, default: 2}"}},
 	"a file of settings": {map[string]string{"train.py": "p.add_argument('--config')\nfor epoch in tqdm(range(3)): pass\n",
 		"a.yaml": "train:\n  batch_size: 8\n"}, "python train.py --config a.yaml", []string{
 		"micro-batch: {--config: train.batch_size}  # a.yaml:2", `progress: '\| (?P<iteration>\d+)/\d+ \[\d+:\d+'`}},
@@ -103,11 +112,16 @@ p.add_argument("--out", default="runs")
 if os.path.exists(args.out):
     raise SystemExit("it exists")
 `}, "python train.py", []string{"# clear: ['{out}']"}},
-	"constants": {map[string]string{"train.py": "BATCH_SIZE = 8\nEPOCHS = 2\nfor epoch in range(EPOCHS):\n    print('epoch', epoch, 'loss', loss)\n"},
-		"python train.py", []string{"micro-batch: {train.py: BATCH_SIZE}", `progress: 'epoch (?P<iteration>\d+) loss'`, "metric: {name: loss, "}},
-	"HfArgumentParser": {map[string]string{"train.py": "from transformers import HfArgumentParser, TrainingArguments, Trainer\nparser = HfArgumentParser(TrainingArguments)\nTrainer().train()\n"},
-		"python train.py", []string{"micro-batch: {at: [--per_device_train_batch_size, --per-device-train-batch-size], default: 8}",
-			"resume: {--resume_from_checkpoint: '{output_dir}/checkpoint-*'}", "  - {name: bf16, at: --bf16, to: true, cost: numerics}"}},
+	"constants": {map[string]string{"train.py": "BATCH_SIZE = 8\nEPOCHS = 2\nfor epoch in range(EPOCHS):\n    " +
+		"print('epoch', epoch, 'loss', loss)\n"},
+		"python train.py", []string{"micro-batch: {train.py: BATCH_SIZE}",
+			`progress: 'epoch (?P<iteration>\d+) loss'`, "metric: {name: loss, "}},
+	"HfArgumentParser": {map[string]string{"train.py": "from transformers import HfArgumentParser, " +
+		"TrainingArguments, Trainer\nparser = HfArgumentParser(TrainingArguments)\nTrainer().train()\n"},
+		"python train.py", []string{"micro-batch: {at: [--per_device_train_batch_size, " +
+			"--per-device-train-batch-size], default: 8}",
+			"resume: {--resume_from_checkpoint: '{output_dir}/checkpoint-*'}", "  - {name: bf16, at: --bf16, to: true, " +
+				"cost: numerics}"}},
 }
 
 // Every draft is one that the reader of declarations takes, and its patterns are signs.
@@ -183,9 +197,11 @@ func TestPatterns(t *testing.T) {
 
 func TestProgressOfOutput(t *testing.T) {
 	for name, tt := range map[string]struct{ output, want string }{
-		"steps":       {"loading 3 files\nEpoch: [0][ 10/100]\tTime 0.1\nEpoch: [0][ 20/100]\tTime 0.2\nEpoch: [0][ 30/100]\tTime 0.1\n", `Epoch: \[\S+?\]\[\s+(?P<iteration>\d+)/`},
-		"a bar":       {"\r  0%|   | 0/3 [00:00<?, ?it/s]\r 33%|#  | 1/3 [00:01<00:02]\r 66%|## | 2/3 [00:02<00:01]\n", bar},
-		"named":       {"12:00:01 it 5 seen 100\n12:00:02 it 6 seen 200\n12:00:03 it 7 seen 300\n", `it\s+(?P<iteration>\d+)`},
+		"steps": {"loading 3 files\nEpoch: [0][ 10/100]\tTime 0.1\nEpoch: [0][ 20/100]\tTime 0.2\nEpoch: [0][ " +
+			"30/100]\tTime 0.1\n", `Epoch: \[\S+?\]\[\s+(?P<iteration>\d+)/`},
+		"a bar": {"\r  0%|   | 0/3 [00:00<?, ?it/s]\r 33%|#  | 1/3 [00:01<00:02]\r 66%|## | 2/3 [00:02<00:01]\n", bar},
+		"named": {"12:00:01 it 5 seen 100\n12:00:02 it 6 seen 200\n12:00:03 it 7 seen 300\n",
+			`it\s+(?P<iteration>\d+)`},
 		"nothing":     {"a\nb 1\nb 1\n", ""},
 		"falls again": {"x 1\nx 3\nx 2\n", ""},
 	} {
@@ -204,7 +220,8 @@ func FuzzDraft(f *testing.F) {
 	for _, p := range projects {
 		f.Add(p.files["train.py"])
 	}
-	f.Add("print(f'{a[\"b\"]:{c}}' % x + y)\ntorch.save(a, f'{b}')\nb = b\nprint('%', '{', \"{}\".format())\nfor i in x:\n print(f'{')")
+	f.Add("print(f'{a[\"b\"]:{c}}' % x + y)\ntorch.save(a, f'{b}')\nb = b\nprint('%', '{', \"{}\".format())\nfor i " +
+		"in x:\n print(f'{')")
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text string) {
 		if err := os.WriteFile(filepath.Join(dir, "train.py"), []byte(text), 0o644); err != nil {

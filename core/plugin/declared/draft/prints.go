@@ -30,7 +30,8 @@ type piece struct {
 }
 
 // printing are the functions and methods that print, by the last part of their names.
-var printing = []string{"print", "info", "warning", "log", "write", "set_description", "set_description_str", "set_postfix_str", "print0",
+var printing = []string{"print", "info", "warning", "log", "write", "set_description", "set_description_str",
+	"set_postfix_str", "print0",
 	"print_rank_0", "rank_zero_info", "rprint", "print_log", "master_print", "cprint", "echo", "secho", "log_print", "printlog", "logging", "logger"}
 
 // messages are those of the project, the script's first.
@@ -42,7 +43,8 @@ func (d *drafting) messages() (all []message) {
 				if !slices.Contains(printing, name) {
 					continue
 				}
-				m := message{f: f, statement: i, token: c.First, pieces: joined(f.printed(c, name)), bar: strings.HasPrefix(name, "set_")}
+				m := message{f: f, statement: i, token: c.First, pieces: joined(f.printed(c, name)),
+					bar: strings.HasPrefix(name, "set_")}
 				if !slices.ContainsFunc(m.pieces, func(p piece) bool { return strings.TrimSpace(p.text) != "" }) {
 					continue
 				}
@@ -66,7 +68,8 @@ func joined(pieces []piece) (out []piece) {
 	return out
 }
 
-var rankCheck = regexp.MustCompile(`rank|is_primary|is_main|is_local_main|is_master|main_process|master_process|__name__|verbose|log_interval|print_freq|% `)
+var rankCheck = regexp.MustCompile(`rank|is_primary|is_main|is_local_main|is_master|main_process|master_process|` +
+	`__name__|verbose|log_interval|print_freq|% `)
 
 // around notes the loops, functions and conditions that a message stands in.
 func (f *file) around(m *message, i int) {
@@ -292,7 +295,8 @@ func replacement(s string) (field, spec string, n int) {
 	return strings.TrimSpace(s[1:]), "", len(s)
 }
 
-// pattern is an RE2 expression of a message in which one or two fields are named groups. Texts match as they are, spaces as any spaces.
+// pattern is an RE2 expression of a message in which one or two fields are named groups. Texts match as they are,
+// spaces as any spaces.
 func (m *message) pattern(groups map[int]string) string {
 	first, last := len(m.pieces), -1
 	for i := range groups {

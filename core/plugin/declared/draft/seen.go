@@ -111,7 +111,8 @@ func growing(group []string) (best int, pattern string) {
 			score = 20
 		case strings.HasPrefix(group[0][at[1]:], "/"):
 			score = 30
-		case strings.ContainsAny(group[0][max(0, at[0]-1):at[0]], ":.") && regexp.MustCompile(`\d[:.]$`).MatchString(before): // a time
+		// a time
+		case strings.ContainsAny(group[0][max(0, at[0]-1):at[0]], ":.") && regexp.MustCompile(`\d[:.]$`).MatchString(before):
 			continue
 		}
 		if score += min(9, len(group)); score > best {

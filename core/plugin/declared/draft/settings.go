@@ -64,7 +64,8 @@ func (d *drafting) at(o options.Option) string {
 // literal is a default that the reader of declarations finds by itself.
 var literal = regexp.MustCompile(`default\s*=\s*[\d_]+(\s*\*\s*[\d_]+)*\s*[,)]`)
 
-// spelled reports whether the script itself has the default of an option as a literal, so that the declaration need not repeat it.
+// spelled reports whether the script itself has the default of an option as a literal, so that the declaration need
+// not repeat it.
 func (d *drafting) spelled(o options.Option) bool {
 	if o.Path != d.path || o.How == options.Globals {
 		return o.How == options.Globals
@@ -121,15 +122,16 @@ func whole(o options.Option) bool {
 // A wish is names of a setting, the best first.
 type wish []string
 
-// best is the setting whose bare name comes first in a wish; a pattern has to match it whole. Of several with one name the
-// first counts, and one that an argument sets comes before a constant.
+// best is the setting whose bare name comes first in a wish; a pattern has to match it whole. Of several with one
+// name the first counts, and one that an argument sets comes before a constant.
 func (d *drafting) best(w wish, fits func(options.Option) bool) *setting {
 	all := d.settings()
 	for _, pattern := range w {
 		re := regexp.MustCompile("^(?:" + pattern + ")$")
 		var constant *setting
 		for i, s := range all {
-			if len(s.Names) == 0 || !fits(s.Option) || !slices.ContainsFunc(s.Names, func(n string) bool { return re.MatchString(bare(n)) }) {
+			if len(s.Names) == 0 || !fits(s.Option) || !slices.ContainsFunc(s.Names,
+				func(n string) bool { return re.MatchString(bare(n)) }) {
 				continue
 			}
 			if s.How == options.Constants {
@@ -202,7 +204,8 @@ func (d *drafting) recipe() (all []setting) {
 		}
 		leaves(tree.Root(), nil, func(keys []string, v config.Value) {
 			p := config.JoinPath(keys...)
-			o := options.Option{Names: []string{p}, Dest: p, Default: v.Text(), Known: true, Path: path, Line: v.Line(), How: "recipe"}
+			o := options.Option{Names: []string{p}, Dest: p, Default: v.Text(), Known: true, Path: path, Line: v.Line(),
+				How: "recipe"}
 			all = append(all, setting{o, fmt.Sprintf("{%s: %s}", named, scalar(p))})
 		})
 	}
@@ -239,15 +242,23 @@ func (d *drafting) from(s *setting) string {
 }
 
 var (
-	notTraining = regexp.MustCompile(`eval|valid|val_|_val|test|infer|sampl|gen_|generat|predict|text_encoder|vae|cache|log|encode|embed|queue|prefetch`)
-	microWish   = wish{`per_device_train_batch_size`, `train_micro_batch_size_per_gpu|micro_batch_size|micro_batch|micro_bs|microbatch(_size)?|micro_train_batch_size`,
-		`batch_size_per_(gpu|device|rank)|(gpu|device|local)_batch_size|per_(gpu|device)_batch_size|samples_per_gpu|imgs_per_gpu|images_per_gpu`,
-		`train_batch_?size|batch_?size_train|training_batch_size|train_bs|bs_train|batch_train|train_batch|tr_batch_size`, `batch_?size|batchsz|batch_sz`,
+	notTraining = regexp.MustCompile(`eval|valid|val_|_val|test|infer|sampl|gen_|generat|predict|text_encoder|vae|` +
+		`cache|log|encode|embed|queue|prefetch`)
+	microWish = wish{`per_device_train_batch_size`,
+		`train_micro_batch_size_per_gpu|micro_batch_size|micro_batch|micro_bs|microbatch(_size)?|micro_train_batch_size`,
+		`batch_size_per_(gpu|device|rank)|(gpu|device|local)_batch_size|per_(gpu|device)_batch_size|samples_per_gpu|` +
+			`imgs_per_gpu|images_per_gpu`,
+		`train_batch_?size|batch_?size_train|training_batch_size|train_bs|bs_train|batch_train|train_batch|` +
+			`tr_batch_size`, `batch_?size|batchsz|batch_sz`,
 		`mini_?batch(_?size)?|mb_size`, `batch|bs|bsz`, `.*_train_batch_size|.*batch_?size|n_batch|batch_.*|num_batch`}
-	accumWish = wish{`gradient_accumulation_steps?|grad_accumulation_steps|gradient_accumulate_steps|gradient_accumulate_every`,
-		`grad_accum(_steps?)?|grad_acc_steps?|grad_accumulate|accum_steps?|accumulation_steps?|accum_iters?|acc_steps?|accumulate_steps?`,
-		`accumulate_grad_batches|gradient_accumulation(_iters)?|accumulate_gradients?|accumulation|accumulate|accum|iter_size|update_freq|grad_accum.*|.*accumulation.*`}
-	globalWish = wish{`global_batch_size|total_batch_size|effective_batch_size|global_bs|total_batch|train_batch_size_total`}
+	accumWish = wish{`gradient_accumulation_steps?|grad_accumulation_steps|gradient_accumulate_steps|` +
+		`gradient_accumulate_every`,
+		`grad_accum(_steps?)?|grad_acc_steps?|grad_accumulate|accum_steps?|accumulation_steps?|accum_iters?|` +
+			`acc_steps?|accumulate_steps?`,
+		`accumulate_grad_batches|gradient_accumulation(_iters)?|accumulate_gradients?|accumulation|accumulate|accum|` +
+			`iter_size|update_freq|grad_accum.*|.*accumulation.*`}
+	globalWish = wish{`global_batch_size|total_batch_size|effective_batch_size|global_bs|total_batch|` +
+		`train_batch_size_total`}
 )
 
 var batchHelp = regexp.MustCompile(`(?i)\b(mini-?)?batch[ -]?size\b`)
@@ -263,10 +274,14 @@ func (d *drafting) batch() {
 			return training(o) && batchHelp.MatchString(o.Help) && !notTraining.MatchString(strings.ToLower(o.Help))
 		})
 	}
-	d.accum = d.best(accumWish, func(o options.Option) bool { return whole(o) && !strings.Contains(bare(long(o)), "eval") })
+	d.accum = d.best(accumWish, func(o options.Option) bool {
+		return whole(o) &&
+			!strings.Contains(bare(long(o)), "eval")
+	})
 	global := d.best(globalWish, whole)
 	if d.micro == nil {
-		d.miss("micro-batch: --batch-size", "no setting was found whose name is like batch_size. Look for what DataLoader(batch_size=…) is given")
+		d.miss("micro-batch: --batch-size", "no setting was found whose name is like batch_size. Look for what "+
+			"DataLoader(batch_size=…) is given")
 	} else {
 		d.add(d.from(d.micro), "micro-batch: %s", d.micro.place)
 	}
@@ -279,7 +294,8 @@ func (d *drafting) batch() {
 	case global != nil && d.micro != nil:
 		d.hint("global-batch: "+global.place, "If the program derives its accumulation from this one ("+d.from(global)+"), it is the global batch")
 	default:
-		d.miss("accumulation: --accumulation-steps", "the program seems to have no gradient accumulation. Without it a smaller micro-batch is "+
+		d.miss("accumulation: --accumulation-steps", "the program seems to have no gradient accumulation. Without it "+
+			"a smaller micro-batch is "+
 			"another global batch, and launch makes it only with --allow recipe")
 	}
 	d.ranks()
@@ -313,14 +329,16 @@ func (d *drafting) derived() (*setting, string) {
 	return nil, ""
 }
 
-var ranksWish = wish{`n_?gpus?|num_gpus?|gpus?_num|nproc(_per_node)?|n_?devices|num_devices|ngpus_per_node|gpus_per_node|num_processes`}
+var ranksWish = wish{`n_?gpus?|num_gpus?|gpus?_num|nproc(_per_node)?|n_?devices|num_devices|ngpus_per_node|` +
+	`gpus_per_node|num_processes`}
 
 // ranks drafts how many processes share a step, for a program that starts them itself.
 func (d *drafting) ranks() {
 	for _, f := range d.files {
 		for _, s := range f.Statements {
 			for _, c := range f.Calls(s.Range) {
-				if !strings.HasSuffix(c.Name, "mp.spawn") && !strings.HasSuffix(c.Name, "multiprocessing.spawn") && c.Name != "spawn" {
+				if !strings.HasSuffix(c.Name, "mp.spawn") && !strings.HasSuffix(c.Name, "multiprocessing.spawn") &&
+					c.Name != "spawn" {
 					continue
 				}
 				where := d.place(f, c.First)
@@ -335,7 +353,8 @@ func (d *drafting) ranks() {
 	}
 }
 
-var divisor = regexp.MustCompile(`//?\s*(?:int\()?[\w.()]*(gpus?|world|ranks?|nproc|device_count|n_?devices|num_processes|num_replicas)`)
+var divisor = regexp.MustCompile(`//?\s*(?:int\()?[\w.()]*(gpus?|world|ranks?|nproc|device_count|n_?devices|` +
+	`num_processes|num_replicas)`)
 
 // per drafts which settings are for all ranks together: the program divides them by the ranks.
 func (d *drafting) per() {
@@ -361,7 +380,8 @@ func (d *drafting) divided(s *setting) string {
 		for _, st := range f.Statements {
 			a, ok := f.Assigns(st)
 			text := f.Of(st.Range)
-			if aug := strings.Contains(text, "//=") && divisor.MatchString(strings.Replace(text, "//=", "// ", 1)); aug && name.MatchString(text) {
+			if aug := strings.Contains(text, "//=") && divisor.MatchString(strings.Replace(text, "//=", "// ", 1)); aug &&
+				name.MatchString(text) {
 				return d.place(f, st.First)
 			}
 			if !ok || a.Value.Empty() {
@@ -379,12 +399,16 @@ func (d *drafting) divided(s *setting) string {
 
 func lastPart(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
 
-var validWish = wish{`per_device_eval_batch_size`, `(val|valid|validation|eval|test|dev)_?batch_?size|batch_?size_(val|valid|eval|test)|(val|eval|test|valid)_bs`,
+var validWish = wish{`per_device_eval_batch_size`,
+	`(val|valid|validation|eval|test|dev)_?batch_?size|batch_?size_(val|valid|eval|test)|(val|eval|test|valid)_bs`,
 	`validation_batch|(val|eval|test|valid)_batch|.*(val|valid|eval|test).*batch.*`}
 
 // validation drafts the phase that has a batch of its own.
 func (d *drafting) validation() {
-	v := d.best(validWish, func(o options.Option) bool { return whole(o) && !strings.Contains(bare(long(o)), "text_encoder") })
+	v := d.best(validWish, func(o options.Option) bool {
+		return whole(o) &&
+			!strings.Contains(bare(long(o)), "text_encoder")
+	})
 	if v == nil {
 		return
 	}
@@ -393,13 +417,15 @@ func (d *drafting) validation() {
 		d.add(d.from(v), "%s", text)
 		return
 	}
-	d.hint(text, d.from(v)+" has no default that could be read. If it is set in the command, this is the validation's own batch")
+	d.hint(text, d.from(v)+" has no default that could be read. If it is set in the command, this is the "+
+		"validation's own batch")
 }
 
 // batchNorm drafts whether batch normalisation sees the micro-batch.
 func (d *drafting) batchNorm() {
 	norm := regexp.MustCompile(`\b(\w*BatchNorm\w*|SyncBN|InPlaceABN)\b`)
-	library := regexp.MustCompile(`\b(torchvision\.models|timm\.create_model|timm\b.*create_model|models\.__dict__|models\.resnet\w*|segmentation_models_pytorch)`)
+	library := regexp.MustCompile(`\b(torchvision\.models|timm\.create_model|timm\b.*create_model|models\.__dict__|` +
+		`models\.resnet\w*|segmentation_models_pytorch)`)
 	for _, re := range []*regexp.Regexp{norm, library} {
 		for _, f := range d.files {
 			for n, line := range strings.Split(f.Code, "\n") {
@@ -424,12 +450,16 @@ var rungWishes = []struct {
 	value            *regexp.Regexp // of an option that takes a value: the choice
 }{
 	{"activation checkpointing", "speed", ", slowdown: 1.3",
-		regexp.MustCompile(`^(use_)?(gradient|grad|activation|act)_?(checkpoint(ing)?|ckpt)s?$|^(use_|enable_)?(grad_checkpoint\w*|checkpoint_activations|activation_checkpointing|remat|recompute|use_checkpoint|use_reentrant_checkpoint)$`),
+		regexp.MustCompile(`^(use_)?(gradient|grad|activation|act)_?(checkpoint(ing)?|ckpt)s?$|^(use_|` +
+			`enable_)?(grad_checkpoint\w*|checkpoint_activations|activation_checkpointing|remat|recompute|use_checkpoint|` +
+			`use_reentrant_checkpoint)$`),
 		regexp.MustCompile(`kwargs|ratio|policy`), nil},
 	{"bf16", "numerics", "", regexp.MustCompile(`^(use_)?bf16$|^bfloat16$`), nil, nil},
-	{"mixed precision", "numerics", "", regexp.MustCompile(`^(use_)?(amp|mixed_precision|autocast)$|^(dtype|precision|amp_dtype|torch_dtype|train_dtype)$`), nil,
+	{"mixed precision", "numerics", "", regexp.MustCompile(`^(use_)?(amp|mixed_precision|autocast)$|^(dtype|` +
+		`precision|amp_dtype|torch_dtype|train_dtype)$`), nil,
 		regexp.MustCompile(`^(bf16|bfloat16|bf16-mixed)$`)},
-	{"8-bit optimizer", "numerics", ", new-state: true", regexp.MustCompile(`^(use_)?(8bit_adam\w*|adam_?8bit|8bit_optim\w*|8bit)$|^(optim|optimizer|optimizer_type|opt)$`),
+	{"8-bit optimizer", "numerics", ", new-state: true",
+		regexp.MustCompile(`^(use_)?(8bit_adam\w*|adam_?8bit|8bit_optim\w*|8bit)$|^(optim|optimizer|optimizer_type|opt)$`),
 		nil, regexp.MustCompile(`(?i)^(adamw?_?8bit|adamw_bnb_8bit|adamw?8bit)$`)},
 }
 
@@ -448,7 +478,8 @@ func (d *drafting) rungs() {
 				continue
 			}
 			taken[w.name] = true
-			rungs = append(rungs, fmt.Sprintf("  - {name: %s, at: %s, to: %s, cost: %s%s}  # %s", w.name, place, to, w.cost, w.more, d.from(&o)))
+			rungs = append(rungs, fmt.Sprintf("  - {name: %s, at: %s, to: %s, cost: %s%s}  # %s", w.name, place, to,
+				w.cost, w.more, d.from(&o)))
 			notes = append(notes, name)
 		}
 		if w.name == "mixed precision" && taken["bf16"] { // one of them is enough
@@ -459,7 +490,8 @@ func (d *drafting) rungs() {
 		}
 	}
 	if len(rungs) == 0 {
-		d.hint("rungs:\n  - {name: activation checkpointing, at: {at: --gradient-checkpointing, takes: nothing}, to: true, cost: speed}",
+		d.hint("rungs:\n  - {name: activation checkpointing, at: {at: --gradient-checkpointing, takes: nothing}, to: "+
+			"true, cost: speed}",
 			"No option was found for activation checkpointing, bf16 or an 8-bit optimizer")
 		return
 	}
@@ -474,7 +506,8 @@ func (d *drafting) turn(o setting, choice *regexp.Regexp) (to, place string) {
 	}
 	switch {
 	case o.Takes == config.None:
-		return "true", fmt.Sprintf("{at: %s, takes: nothing}", strings.TrimPrefix(strings.TrimSuffix(plainPlace(o), "}"), "{at: "))
+		return "true", fmt.Sprintf("{at: %s, takes: nothing}",
+			strings.TrimPrefix(strings.TrimSuffix(plainPlace(o), "}"), "{at: "))
 	case choice != nil && len(o.Choices) > 0:
 		for _, c := range o.Choices {
 			if choice.MatchString(c) && c != o.Default {
@@ -494,10 +527,17 @@ func plainPlace(o setting) string {
 	return p
 }
 
-var ignored = regexp.MustCompile(`^(lr|learning_rate|base_lr|max_lr|min_lr|init_lr|blr|lr_\w+|\w+_lr|warmup\w*|num_warmup\w*|lr_warmup\w*|gamma|momentum|weight_decay|wd|beta_?[12]|betas|adam_\w+|eps|epsilon|` +
-	`max_grad_norm|grad_clip|clip(_grad)?|label_smoothing|temperature|seed|manual_seed|random_seed|epochs?|num_epochs|num_train_epochs|n_epochs|nepochs?|niter|start_epoch|max_epochs?|max_steps|max_train_steps|max_iters?|num_iters|iterations|steps|n_steps|num_steps|` +
-	`out|outdir|outf|output|out_dir|output_dir|save_dir|save_path|save|work_dir|log_dir|logdir|logging_dir|log_?interval|log_freq|log_every|print_freq|print_every|logging_steps|exp_name|experiment|exp|run_name|name|project|project_name|tag|notes|comment|` +
-	`wandb\w*|report_to|tracker_\w+|eval_interval|eval_every|save_freq|save_every|save_steps|save_interval|checkpoint_interval|checkpointing_steps|checkpoint_dir|ckpt_dir|checkpoints_total_limit|save_total_limit|resume|resume_from_checkpoint)$`)
+var ignored = regexp.MustCompile(`^(lr|learning_rate|base_lr|max_lr|min_lr|init_lr|blr|lr_\w+|\w+_lr|warmup\w*|` +
+	`num_warmup\w*|lr_warmup\w*|gamma|momentum|weight_decay|wd|beta_?[12]|betas|adam_\w+|eps|epsilon|` +
+	`max_grad_norm|grad_clip|clip(_grad)?|label_smoothing|temperature|seed|manual_seed|random_seed|epochs?|` +
+	`num_epochs|num_train_epochs|n_epochs|nepochs?|niter|start_epoch|max_epochs?|max_steps|max_train_steps|` +
+	`max_iters?|num_iters|iterations|steps|n_steps|num_steps|` +
+	`out|outdir|outf|output|out_dir|output_dir|save_dir|save_path|save|work_dir|log_dir|logdir|logging_dir|` +
+	`log_?interval|log_freq|log_every|print_freq|print_every|logging_steps|exp_name|experiment|exp|run_name|name|` +
+	`project|project_name|tag|notes|comment|` +
+	`wandb\w*|report_to|tracker_\w+|eval_interval|eval_every|save_freq|save_every|save_steps|save_interval|` +
+	`checkpoint_interval|checkpointing_steps|checkpoint_dir|ckpt_dir|checkpoints_total_limit|save_total_limit|` +
+	`resume|resume_from_checkpoint)$`)
 
 // ignore drafts the settings that do not change the memory.
 func (d *drafting) ignore() {

@@ -17,13 +17,15 @@ const (
 )
 
 var (
-	stepName   = regexp.MustCompile(`(?i)\b(\w*_)?(steps?|iters?|iterations?|updates?)(_?(idx|num|i|no|count|done))?\b`)
-	batchName  = regexp.MustCompile(`(?i)\b(batch_?idx|batch_?i|batch_?id|batch_?num|i_batch|i|it|idx|batch|data_iter_step|(trained|seen|processed)_\w+|\w+_(trained|seen|processed))\b`)
+	stepName  = regexp.MustCompile(`(?i)\b(\w*_)?(steps?|iters?|iterations?|updates?)(_?(idx|num|i|no|count|done))?\b`)
+	batchName = regexp.MustCompile(`(?i)\b(batch_?idx|batch_?i|batch_?id|batch_?num|i_batch|i|it|idx|batch|` +
+		`data_iter_step|(trained|seen|processed)_\w+|\w+_(trained|seen|processed))\b`)
 	epochName  = regexp.MustCompile(`(?i)\b(epoch|epochs?_?i|e|ep|i_epoch|epoch_idx|current_epoch)\b`)
 	totalName  = regexp.MustCompile(`(?i)(max|total|num|n|all)_?(train_)?(steps|iters?|iterations|updates)|_per_|\blen\b`)
 	totalSteps = regexp.MustCompile(`(?i)(^|[._])((max|total|num|n)_?)?(train_)?(steps|iters|niters?|iterations|updates)$`)
 	trainish   = regexp.MustCompile(`(?i)train|fit|main|optimi|epoch|run`)
-	evalish    = regexp.MustCompile(`(?i)\bdef \w*(eval|valid|test|infer|sample|generate)\w*|(valid|val|test|eval)_?(loader|dataloader|iter)`)
+	evalish    = regexp.MustCompile(`(?i)\bdef \w*(eval|valid|test|infer|sample|generate)\w*|(valid|val|test|` +
+		`eval)_?(loader|dataloader|iter)`)
 )
 
 // signs drafts what the program prints.
@@ -69,7 +71,8 @@ func (d *drafting) progress(all []message) {
 	case isBar:
 		d.sign(where+", a progress bar", "progress", bar)
 	default:
-		d.miss(`progress: 'step (?P<iteration>\d+)'`, "no line was found that the program prints in its training loop with the number of the step")
+		d.miss(`progress: 'step (?P<iteration>\d+)'`,
+			"no line was found that the program prints in its training loop with the number of the step")
 	}
 }
 
@@ -79,7 +82,8 @@ func (d *drafting) steps(m *message) (score, at int) {
 	for i, p := range m.pieces {
 		s := 0
 		switch {
-		case p.field == "" || strings.Contains(p.field, " if ") || strings.Contains(p.field, "loss") || strings.Contains(p.field, "time"):
+		case p.field == "" || strings.Contains(p.field, " if ") || strings.Contains(p.field, "loss") ||
+			strings.Contains(p.field, "time"):
 			continue
 		case d.typed(p.field) || totalName.MatchString(p.field) && !batchName.MatchString(p.field):
 			continue
@@ -105,7 +109,8 @@ func (d *drafting) steps(m *message) (score, at int) {
 	if regexp.MustCompile(`(?i)loss`).MatchString(text) {
 		score += 10
 	}
-	if evalish.MatchString(m.scope) || regexp.MustCompile(`(?i)\b(test|eval|val|valid|validation|sav(ing|ed)|checkpoint|resum|load|skip|schedul|initial)`).MatchString(text) {
+	if evalish.MatchString(m.scope) || regexp.MustCompile(`(?i)\b(test|eval|val|valid|validation|sav(ing|ed)|`+
+		`checkpoint|resum|load|skip|schedul|initial)`).MatchString(text) {
 		score -= 25
 	}
 	if m.condition != "" && !stepName.MatchString(m.condition) && !batchName.MatchString(m.condition) {
@@ -155,10 +160,12 @@ func (d *drafting) progressBar() (where string, found bool) {
 				}
 				m := message{}
 				f.around(&m, i)
-				if name[0] != 't' && !strings.Contains(f.Code, "transformers") && !strings.Contains(f.Code, "lightning") && !strings.Contains(f.Code, "trl") {
+				if name[0] != 't' && !strings.Contains(f.Code, "transformers") && !strings.Contains(f.Code, "lightning") &&
+					!strings.Contains(f.Code, "trl") {
 					continue
 				}
-				if name[0] != 't' || !evalish.MatchString(m.scope) && !regexp.MustCompile(`(?i)valid|test|eval`).MatchString(f.Of(s.Range)) {
+				if name[0] != 't' || !evalish.MatchString(m.scope) &&
+					!regexp.MustCompile(`(?i)valid|test|eval`).MatchString(f.Of(s.Range)) {
 					return d.place(f, c.First), true
 				}
 			}
@@ -192,7 +199,8 @@ func (d *drafting) saved(all []message) {
 			d.sign(d.place(m.f, m.token), "saved", pattern)
 			return
 		}
-		d.hint("saved: "+quoted(pattern), d.place(m.f, m.token)+" prints this before it saves. launch would take a state that is not complete")
+		d.hint("saved: "+quoted(pattern), d.place(m.f,
+			m.token)+" prints this before it saves. launch would take a state that is not complete")
 		return
 	}
 	d.hint(`saved: 'saved (?P<path>\S+)'`, "No line was found that the program prints after it has saved a state")
@@ -210,10 +218,12 @@ func (d *drafting) savedBefore(m *message) bool {
 	return false
 }
 
-var ended = regexp.MustCompile(`(?i)\b(training|train|all|run|fine-?tuning)\b.{0,20}\b(done|finished|complete[d]?|over|ended)\b|\b(finished|completed|done with) training\b|\bend of training\b|^\s*(done|finished|completed)[.!]?\s*$`)
+var ended = regexp.MustCompile(`(?i)\b(training|train|all|run|fine-?tuning)\b.{0,20}\b(done|finished|` +
+	`complete[d]?|over|ended)\b|\b(finished|completed|done with) training\b|\bend of training\b|^\s*(done|finished|` +
+	`completed)[.!]?\s*$`)
 
-// succeeded drafts the last line of a run. It has to be printed whenever the program succeeds, or launch takes a success for a
-// failure, so it stands in no loop and under no condition.
+// succeeded drafts the last line of a run. It has to be printed whenever the program succeeds, or launch takes a
+// success for a failure, so it stands in no loop and under no condition.
 func (d *drafting) succeeded(all []message) {
 	for n := len(all) - 1; n >= 0; n-- {
 		m := &all[n]
@@ -228,17 +238,21 @@ func (d *drafting) succeeded(all []message) {
 			if m.condition == "" {
 				d.sign(d.place(m.f, m.token), "succeeded", pattern)
 			} else {
-				d.hint("succeeded: "+quoted(pattern), d.place(m.f, m.token)+" prints this under a condition. Without the line, launch takes a run for failed")
+				d.hint("succeeded: "+quoted(pattern), d.place(m.f,
+					m.token)+" prints this under a condition. Without the line, launch takes a run for failed")
 			}
 			return
 		}
 	}
-	d.hint("succeeded: 'training is over'", "No line was found that the program prints only when it has succeeded. The exit code decides")
+	d.hint("succeeded: 'training is over'", "No line was found that the program prints only when it has succeeded. "+
+		"The exit code decides")
 }
 
 var (
-	lower  = regexp.MustCompile(`(?i)(^|[_ .\[("'])(loss|ppl|perplexity|error|err|mse|mae|rmse|wer|cer|fid|nll|bpb|bpc)(_\w{1,3}|es)?(\.(avg|item\(\)|mean\(\)|val))?[\])"']*$`)
-	higher = regexp.MustCompile(`(?i)(^|[_ .\[("'])(acc|accuracy|acc@?1|acc1|top1|psnr|ssim|m?iou|f1|dice|bleu|map|auc|reward|return)(\.(avg|item\(\)|mean\(\)|val))?[\])"']*$`)
+	lower = regexp.MustCompile(`(?i)(^|[_ .\[("'])(loss|ppl|perplexity|error|err|mse|mae|rmse|wer|cer|fid|nll|bpb|` +
+		`bpc)(_\w{1,3}|es)?(\.(avg|item\(\)|mean\(\)|val))?[\])"']*$`)
+	higher = regexp.MustCompile(`(?i)(^|[_ .\[("'])(acc|accuracy|acc@?1|acc1|top1|psnr|ssim|m?iou|f1|dice|bleu|map|` +
+		`auc|reward|return)(\.(avg|item\(\)|mean\(\)|val))?[\])"']*$`)
 )
 
 // metric drafts figures by which trainings are compared: one of the validation, else the training loss.
@@ -291,13 +305,15 @@ func (d *drafting) metric(all []message) {
 		return
 	}
 	if best < 0 {
-		d.hint(`metric: {name: loss, pattern: 'val loss (?P<value>\S+)', direction: minimise}`, "No figure was found that the program prints")
+		d.hint(`metric: {name: loss, pattern: 'val loss (?P<value>\S+)', direction: minimise}`,
+			"No figure was found that the program prints")
 		return
 	}
 	m := &all[best]
 	pattern := m.pattern(map[int]string{at: value})
 	d.Signs = append(d.Signs, Sign{"metric", pattern})
-	d.add(d.place(m.f, m.token), "metric: {name: %s, pattern: %s, direction: %s}", scalar(name), quoted(pattern), direction)
+	d.add(d.place(m.f, m.token), "metric: {name: %s, pattern: %s, direction: %s}", scalar(name), quoted(pattern),
+		direction)
 }
 
 // figure is the name of a metric.
@@ -324,7 +340,8 @@ func (d *drafting) confirm(all []message) {
 			m := &all[n]
 			at := -1
 			for i, p := range m.pieces {
-				if p.field != "" && lastPart(p.field) == lastPart(s.of.Dest) && i > 0 && strings.TrimSpace(m.pieces[i-1].text) != "" {
+				if p.field != "" && lastPart(p.field) == lastPart(s.of.Dest) && i > 0 &&
+					strings.TrimSpace(m.pieces[i-1].text) != "" {
 					at = i
 				}
 			}

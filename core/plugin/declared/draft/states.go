@@ -14,7 +14,8 @@ import (
 // saves reports whether a call saves a state.
 func saves(name string) bool {
 	switch name {
-	case "torch.save", "accelerator.save_state", "self.accelerator.save_state", "accelerator.save", "fabric.save", "self.fabric.save", "xm.save":
+	case "torch.save", "accelerator.save_state", "self.accelerator.save_state", "accelerator.save", "fabric.save",
+		"self.fabric.save", "xm.save":
 		return true
 	}
 	return lastPart(name) == "save_on_master"
@@ -28,9 +29,12 @@ type save struct {
 }
 
 var (
-	resumeWish = wish{`resume_from_checkpoint|resume_from|resume_path|resume_ckpt|resume_checkpoint|resume_state|resume_training|resume_model|resume`,
-		`continue_from|continue_train(ing)?|restore(_from|_path|_ckpt)?|restart_from|load_checkpoint|load_ckpt|load_from|load_state|load`,
-		`from_checkpoint|checkpoint(_path|_file)?|ckpt(_path)?|snapshot_path|init_from|network_state|initial_checkpoint|auto_resume`}
+	resumeWish = wish{`resume_from_checkpoint|resume_from|resume_path|resume_ckpt|resume_checkpoint|resume_state|` +
+		`resume_training|resume_model|resume`,
+		`continue_from|continue_train(ing)?|restore(_from|_path|_ckpt)?|restart_from|load_checkpoint|load_ckpt|` +
+			`load_from|load_state|load`,
+		`from_checkpoint|checkpoint(_path|_file)?|ckpt(_path)?|snapshot_path|init_from|network_state|` +
+			`initial_checkpoint|auto_resume`}
 	notResume = regexp.MustCompile(`dir|every|interval|steps|freq|gradient|activation|epoch|pretrained|sync|limit`)
 )
 
@@ -44,7 +48,8 @@ func (d *drafting) states() {
 	trainer := d.trainerFolder()
 	switch {
 	case r == nil && len(saves) == 0 && trainer == "":
-		d.miss("resume: {--resume: 'checkpoints/*.pt'}", "no option was found by which the program resumes, and no call that saves a state")
+		d.miss("resume: {--resume: 'checkpoints/*.pt'}",
+			"no option was found by which the program resumes, and no call that saves a state")
 	case r == nil:
 		d.add("no option was found by which the program resumes", "resume: none")
 	case i >= 0 || trainer != "":
@@ -54,10 +59,12 @@ func (d *drafting) states() {
 		}
 		d.resume(r, glob, where)
 	case len(saves) > 0 && !slices.ContainsFunc(saves, func(s save) bool { return s.whole }):
-		d.miss(fmt.Sprintf("resume: {%s: 'checkpoints/*.pt'}", d.key(r.Option)), "the option is "+d.from(r)+". But "+saves[0].where+
-			" saves weights alone, without optimizer states. If that is enough to go on from, name the files")
+		d.miss(fmt.Sprintf("resume: {%s: 'checkpoints/*.pt'}", d.key(r.Option)),
+			"the option is "+d.from(r)+". But "+saves[0].where+
+				" saves weights alone, without optimizer states. If that is enough to go on from, name the files")
 	default:
-		d.miss(fmt.Sprintf("resume: {%s: 'checkpoints/*.pt'}", d.key(r.Option)), "the option is "+d.from(r)+". Its states were not found: look for torch.save")
+		d.miss(fmt.Sprintf("resume: {%s: 'checkpoints/*.pt'}", d.key(r.Option)),
+			"the option is "+d.from(r)+". Its states were not found: look for torch.save")
 	}
 	d.clear()
 	d.addValues()
@@ -145,7 +152,9 @@ func (d *drafting) saveCalls() (all []save) {
 					one.whole = f.hasOptimizer(args[0].Range, i)
 				}
 				glob, ok := d.glob(f, where, i, 0)
-				if glob = clean(glob); ok && strings.ContainsAny(glob, "{.") && strings.Trim(glob[strings.LastIndexByte(glob, '/')+1:], "*") != "" && !strings.Contains(strings.ToLower(glob), "best") {
+				if glob = clean(glob); ok && strings.ContainsAny(glob, "{.") &&
+					strings.Trim(glob[strings.LastIndexByte(glob, '/')+1:], "*") != "" &&
+					!strings.Contains(strings.ToLower(glob), "best") {
 					one.glob = glob
 				}
 				all = append(all, one)
@@ -162,8 +171,8 @@ func clean(glob string) string {
 	return strings.TrimPrefix(glob, "./")
 }
 
-// hasOptimizer reports whether what is saved has optimizer states: a dictionary that names them, or one that a variable or a
-// parameter holds.
+// hasOptimizer reports whether what is saved has optimizer states: a dictionary that names them, or one that a
+// variable or a parameter holds.
 func (f *file) hasOptimizer(e python.Range, at int) bool {
 	text := f.Of(e)
 	if regexp.MustCompile(`(?i)optim|opt_state|state_dict\(\)['"]?\s*,|epoch`).MatchString(text) {
@@ -308,7 +317,8 @@ func (d *drafting) globName(f *file, name string, at, depth int) (string, bool) 
 			return g, true
 		}
 	}
-	if o, ok := d.option(attribute); ok && (dotted || o.How == options.Globals || o.How == options.Fire || o.How == options.Click || o.How == options.Constants) {
+	if o, ok := d.option(attribute); ok && (dotted || o.How == options.Globals || o.How == options.Fire ||
+		o.How == options.Click || o.How == options.Constants) {
 		if o.How == options.Constants {
 			return o.Default, o.Known
 		}
@@ -352,7 +362,8 @@ func (d *drafting) option(dest string) (options.Option, bool) {
 	return options.Option{}, false
 }
 
-// parameter is the path that a function's parameter has: by the one call in the file that gives it, else by its default.
+// parameter is the path that a function's parameter has: by the one call in the file that gives it, else by its
+// default.
 func (d *drafting) parameter(f *file, name string, at, depth int) (string, bool) {
 	header := f.function(at)
 	if header < 0 {
@@ -411,12 +422,14 @@ func (d *drafting) clear() {
 	for _, f := range d.files {
 		for i, s := range f.Statements {
 			text := f.Of(s.Range)
-			if !f.Is(s.First, "if") || !strings.Contains(text, "exists(") && !strings.Contains(text, "isdir(") && !strings.Contains(text, "listdir(") || strings.Contains(text, "not os.path") {
+			if !f.Is(s.First, "if") || !strings.Contains(text, "exists(") && !strings.Contains(text, "isdir(") &&
+				!strings.Contains(text, "listdir(") || strings.Contains(text, "not os.path") {
 				continue
 			}
 			from, to := f.Block(i)
 			for j := from; j < to; j++ {
-				if !refuses.MatchString(f.Of(f.Statements[j].Range)) || !strings.Contains(strings.ToLower(f.Of(f.Statements[j].Range)), "exist") {
+				if !refuses.MatchString(f.Of(f.Statements[j].Range)) ||
+					!strings.Contains(strings.ToLower(f.Of(f.Statements[j].Range)), "exist") {
 					continue
 				}
 				for _, c := range f.Calls(s.Range) {
@@ -425,7 +438,8 @@ func (d *drafting) clear() {
 						continue
 					}
 					if g, ok := d.glob(f, args[0].Range, i, 0); ok && strings.Trim(clean(g), "*/") != "" {
-						d.hint("clear: ["+quoted(clean(g))+"]", d.place(f, s.First)+" stops if this exists. With the line, launch moves it aside before it starts over")
+						d.hint("clear: ["+quoted(clean(g))+"]", d.place(f,
+							s.First)+" stops if this exists. With the line, launch moves it aside before it starts over")
 						return
 					}
 				}

@@ -40,7 +40,8 @@ func soon(t *testing.T, began time.Time) {
 }
 
 func FuzzManifest(f *testing.F) {
-	f.Add(doc(f, plugin.Manifest{Name: "x", Marks: []plugin.Mark{{Script: "train*.py", Flags: []string{"-opt"}, Beside: []string{"a/b.py"}, Contains: []string{"torch", "a|b"}}}, Env: []string{"PATH", "A_*"}}))
+	f.Add(doc(f, plugin.Manifest{Name: "x", Marks: []plugin.Mark{{Script: "train*.py", Flags: []string{"-opt"},
+		Beside: []string{"a/b.py"}, Contains: []string{"torch", "a|b"}}}, Env: []string{"PATH", "A_*"}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		defer soon(t, time.Now())
 		var m plugin.Manifest
@@ -48,7 +49,8 @@ func FuzzManifest(f *testing.F) {
 			return
 		}
 		for _, k := range m.Marks {
-			k.Matches(plugin.Seen{Script: "train.py", Args: []string{"-opt", "x.yml"}, Exists: func(path string) bool { return strings.HasSuffix(path, ".py") },
+			k.Matches(plugin.Seen{Script: "train.py", Args: []string{"-opt", "x.yml"},
+				Exists: func(path string) bool { return strings.HasSuffix(path, ".py") },
 				Source: func() string { return "import torch" }})
 		}
 		m.Environ([]string{"PATH=/bin", "A_TOKEN=1"}, []string{"sh", "-c", "echo $A_TOKEN ${B}"})
