@@ -105,8 +105,12 @@ func TestSchemas(t *testing.T) {
 // examples are documents of the wire, and whether they are valid.
 var examples = map[string]map[string]bool{
 	"manifest": {`{"name":"x","version":"1","about":"x","marks":[{"script":"t.py"}],"new":1}`: true, `{"name":3}`: false},
-	"command":  {`{"args":["a"],"dir":"/","formulas":[{"formula":{"file":"/a.py","function":"f","config":{"a":[1]}}}]}`: true, `{"args":"a","dir":"/"}`: false},
-	"ladders": {`{"shared":{"phase":"shared","asked":0,"rungs":[]},"phases":[{"phase":"training","asked":0,"rungs":[{"name":"x","cost":"speed",
+	"command": {`{"args":["a"],"dir":"/",` +
+		`"formulas":[{"formula":{"file":"/a.py","function":"f","config":{"a":[1]}}}]}`: true,
+		`{"args":"a","dir":"/"}`: false},
+	"ladders": {`{"shared":{"phase":"shared","asked":0,"rungs":[]},"phases":[` +
+		`{"phase":"training","asked":0,"rungs":[{"name":"x","cost":"speed",
 		"edits":[{"knob":"k","doc":"argv","path":"-b","from":null,"to":"1","cost":"","why":""}]}]}]}`: true,
-		`{"shared":{"phase":"shared","asked":0,"rungs":[]},"phases":[{"phase":"training","asked":0,"rungs":[{"name":"x","cost":"cheap"}]}]}`: false},
+		`{"shared":{"phase":"shared","asked":0,"rungs":[]},"phases":[` +
+			`{"phase":"training","asked":0,"rungs":[{"name":"x","cost":"cheap"}]}]}`: false},
 }

@@ -37,14 +37,16 @@ OUT=out/$(basename "$1" .yaml)/b${BATCH}
 mkdir -p "$OUT"
 echo "training $1 into $OUT"
 python train.py --config "$1" --batch-size $BATCH --lr="$LR" --out ${OUT} --steps $((BATCH * 10))
-`, typed: []string{"bash", "run.sh", "conf/x.yaml", "16"}, args: []string{"train.py", "--config", "conf/x.yaml", "--batch-size", "16",
-		"--lr=1e-4", "--out", "out/x/b16", "--steps", "160"}},
+`, typed: []string{"bash", "run.sh", "conf/x.yaml", "16"},
+		args: []string{"train.py", "--config", "conf/x.yaml", "--batch-size", "16",
+			"--lr=1e-4", "--out", "out/x/b16", "--steps", "160"}},
 	{name: "array", text: `ARGS=(--lr 0.1 --name "a b")
 ARGS+=(--batch 4)
 if [ -n "$EXTRA_NONE" ]; then ARGS+=(--extra "$EXTRA_NONE"); fi
 [[ $# -gt 0 ]] && ARGS+=(--more)
 python train.py "${ARGS[@]}" "$@" last
-`, typed: []string{"bash", "run.sh", "x y", "z"}, args: []string{"train.py", "--lr", "0.1", "--name", "a b", "--batch", "4", "--more", "x y", "z", "last"}},
+`, typed: []string{"bash", "run.sh", "x y", "z"},
+		args: []string{"train.py", "--lr", "0.1", "--name", "a b", "--batch", "4", "--more", "x y", "z", "last"}},
 	{name: "options in one variable", text: "OPTS=\"--lr 0.1   --batch 4\"\nOPTS=\"$OPTS --x\"\npython train.py " +
 		"$OPTS $NOTHING --y\n",
 		args: []string{"train.py", "--lr", "0.1", "--batch", "4", "--x", "--y"}},
@@ -66,7 +68,8 @@ python ${SCRIPT_DIR}/train.py --here "$BASH_SOURCE"
 		"   --gpu=*) GPU=${1#*=}; shift;;\n    *) shift;;\n  esac\ndone\npython train.py --lr $LR --gpu $GPU\n",
 		typed: []string{"bash", "run.sh", "--lr", "3", "x", "--gpu=1"}, args: []string{"train.py", "--lr", "3",
 			"--gpu", "1"}},
-	{name: "only messages in an if", text: "if [ ! -d data ]; then\n  echo 'no data'\n  D=1\nfi\npython train.py\n", args: []string{"train.py"}},
+	{name: "only messages in an if", text: "if [ ! -d data ]; then\n  echo 'no data'\n  D=1\nfi\npython train.py\n",
+		args: []string{"train.py"}},
 	{name: "an unknown variable of no use", text: "NOW=$(date +%s)\necho $NOW\npython train.py\n",
 		args: []string{"train.py"}},
 	{name: "case", text: "case \"$1\" in\n  small|tiny) B=1;;\n  big*) B=9;;\nesac\npython train.py $B\n",

@@ -76,13 +76,15 @@ def worker(gpu, args):
 def save(state, is_best, filename="last.pth.tar"):
     torch.save(state, filename)
 mp.spawn(worker, args=(args,))
-`}, "python main.py", []string{"per: {micro-batch: all-ranks}  # main.py:5", "# ranks: cards", "resume: {from: 'last.pth.tar', set: {--resume: true}}"}},
+`}, "python main.py", []string{"per: {micro-batch: all-ranks}  # main.py:5", "# ranks: cards",
+		"resume: {from: 'last.pth.tar', set: {--resume: true}}"}},
 	"a derived accumulation": {map[string]string{"train.py": `
 import fire
 def train(batch_size: int = 128, micro_batch_size: int = 4):
     gradient_accumulation_steps = batch_size // micro_batch_size
 fire.Fire(train)
-`}, "python train.py", []string{"micro-batch: {at: --micro_batch_size, default: 4}  # train.py:3", "global-batch: {at: --batch_size, default: 128}"}},
+`}, "python train.py", []string{"micro-batch: {at: --micro_batch_size, default: 4}  # train.py:3",
+		"global-batch: {at: --batch_size, default: 128}"}},
 	"configurator": {map[string]string{"train.py": `
 batch_size = 12
 gradient_accumulation_steps = 5 * 8

@@ -292,7 +292,8 @@ func (d *drafting) batch() {
 	case derived != nil:
 		d.add(where+": the accumulation is derived", "global-batch: %s", derived.place)
 	case global != nil && d.micro != nil:
-		d.hint("global-batch: "+global.place, "If the program derives its accumulation from this one ("+d.from(global)+"), it is the global batch")
+		d.hint("global-batch: "+global.place, "If the program derives its accumulation from this one ("+
+			d.from(global)+"), it is the global batch")
 	default:
 		d.miss("accumulation: --accumulation-steps", "the program seems to have no gradient accumulation. Without it "+
 			"a smaller micro-batch is "+
@@ -320,7 +321,9 @@ func (d *drafting) derived() (*setting, string) {
 				continue
 			}
 			for _, o := range d.settings() {
-				if name := bare(o.Dest); name != micro && regexp.MustCompile(`\b`+regexp.QuoteMeta(name)+`\b`).MatchString(before) && whole(o.Option) {
+				name := bare(o.Dest)
+				word := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
+				if name != micro && word.MatchString(before) && whole(o.Option) {
 					return &o, d.place(f, s.First)
 				}
 			}

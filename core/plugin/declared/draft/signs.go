@@ -279,7 +279,8 @@ func (d *drafting) metric(all []message) {
 			default:
 				continue
 			}
-			if regexp.MustCompile(`(?i)val|eval|test|dev`).MatchString(p.field + " " + label + " " + evalish.FindString(m.scope)) {
+			where := p.field + " " + label + " " + evalish.FindString(m.scope)
+			if regexp.MustCompile(`(?i)val|eval|test|dev`).MatchString(where) {
 				s += 30
 			}
 			if m.f == d.files[0] {
