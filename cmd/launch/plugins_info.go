@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -136,6 +135,9 @@ func markText(m plugin.Mark) string {
 		}
 	}
 	either("option", m.Flags)
-	either("beside it", slices.Clone(m.Beside))
+	either("beside it", m.Beside)
+	for _, text := range m.Contains {
+		either("its source has", strings.Split(text, "|"))
+	}
 	return strings.Join(all, ", ")
 }

@@ -21,7 +21,8 @@ func interpreter(t *testing.T) string {
 	if path == "" {
 		path = "/usr/bin/python3"
 	}
-	if out, err := exec.Command(path, "-c", "import torch").CombinedOutput(); err != nil {
+	const find = "import importlib.util as u; exit(not u.find_spec('torch'))"
+	if out, err := exec.Command(path, "-c", find).CombinedOutput(); err != nil {
 		t.Fatalf("%s lacks torch; `make deps` installs it: %v\n%s", path, err, out)
 	}
 	return path
@@ -101,11 +102,12 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// What is counted of a network of two layers is what can be counted by hand.
+// What is counted of a network of two layers is what can be counted by hand; and it is kept.
 func TestCounts(t *testing.T) {
 	r, f := runner(t)
+	r.Cache = filepath.Join(t.TempDir(), "formulas")
 	const batch, width, float = 32, 16, 4
-	got := r.Run(t.Context(), []job.Formula{f("build", `{"batch": 32}`), f("forward_only", `{"batch": 32}`),
+	got := r.Run(t.Context(), []job.Formula{f("build", `{"batch": 32, "x": 1}`), f("forward_only", `{"batch": 32}`),
 		f("build", `{"batch": 64}`)})
 	for _, c := range got {
 		if c.Problem != "" {
@@ -150,6 +152,7 @@ func TestCounts(t *testing.T) {
 	if got[2].Saved != 2*c.Saved {
 		t.Errorf("twice the batch saves %d bytes, want twice %d", got[2].Saved, c.Saved)
 	}
+	t.Run("cache", func(t *testing.T) { cached(t, r, c) })
 }
 
 // What cannot be counted is a problem, and no zero; and it costs no other formula its answer.
@@ -198,19 +201,19 @@ func TestEnd(t *testing.T) {
 			}
 		}
 	}
-	if c := r.Run(t.Context(), []job.Formula{f("cards", "")})[0]; c.Input != 4 {
-		t.Errorf("it sees a card: %+v", c)
-	}
-	gone()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func() { // until the formula has started a process
-		for ctx.Err() == nil && processes(r.Dir) < 2 {
+	go func() { // until each formula has started a process
+		for ctx.Err() == nil && processes(r.Dir) < 3 {
 			time.Sleep(10 * time.Millisecond)
 		}
 		cancel()
 	}()
-	if c := r.Run(ctx, []job.Formula{f("slow", "")})[0]; !strings.Contains(c.Problem, "canceled") {
+	got := r.Run(ctx, []job.Formula{f("cards", ""), f("slow", "")})
+	if c := got[0]; c.Input != 4 {
+		t.Errorf("it sees a card: %+v", c)
+	}
+	if c := got[1]; !strings.Contains(c.Problem, "canceled") {
 		t.Errorf("a slow one: %q", c.Problem)
 	}
 	gone()
@@ -234,27 +237,19 @@ func processes(dir string) (n int) {
 	return n
 }
 
-// An answer is kept until a file changes that it was made from: also one that the formula's file imports.
-func TestCache(t *testing.T) {
-	r, f := runner(t)
-	r.Cache = filepath.Join(t.TempDir(), "formulas")
-	const config = `{"batch": 2, "x": 1}`
+// cached asks again for what was counted first. The answer is kept until a file changes that it was made from: also
+// one that the formula's file imports.
+func cached(t *testing.T, r Runner, first job.Counted) {
 	ask := func() job.Counted {
 		t.Helper()
-		c := r.Run(t.Context(), []job.Formula{f("build", config)})[0]
-		if c.Formula.Function != "build" || string(c.Formula.Config) != config {
-			t.Errorf("the answer is to %+v", c.Formula)
-		}
-		return c
-	}
-	first := ask()
-	if first.Problem != "" {
-		t.Fatal(first.Problem)
+		return r.Run(t.Context(), []job.Formula{first.Formula})[0]
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	alone := filepath.Join(r.Dir, "sizes.py")
-	if c := r.Run(ended, []job.Formula{f("build", `{"x":1,"batch":2}`)})[0]; c.Saved != first.Saved {
+	again := first.Formula
+	again.Config = json.RawMessage(`{"x":1,"batch":32}`)
+	if c := r.Run(ended, []job.Formula{again})[0]; c.Saved != first.Saved || !c.Formula.Same(again) {
 		t.Errorf("again, where nothing can be started: %+v", c)
 	}
 	write(t, alone, "WIDTH = 32\n")

@@ -51,11 +51,18 @@ func Program(t testing.TB, pkg string, cases ...kit.Case) {
 	if out, err := exec.Command("go", "build", "-o", path, pkg).CombinedOutput(); err != nil {
 		t.Fatalf("building %s: %v\n%s", pkg, err, out)
 	}
+	Executable(t, path, kit.Options{Cases: cases})
+}
+
+// Executable makes the checks of a plugin's program, in any language, in a process of its own, as launch starts it. Of
+// o, Open is set here.
+func Executable(t testing.TB, path string, o kit.Options) {
+	t.Helper()
 	m, err := host.Ask(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	check(t, cases, func(ctx context.Context) (kit.Opened, error) {
+	check(t, o, func(ctx context.Context) (kit.Opened, error) {
 		c, err := host.StartForTest(ctx, host.Source{Manifest: m, Path: path})
 		if err != nil {
 			return kit.Opened{}, err
@@ -67,12 +74,13 @@ func Program(t testing.TB, pkg string, cases ...kit.Case) {
 // Report makes all checks of p on the cases.
 func Report(t testing.TB, p plugin.Plugin, cases ...kit.Case) {
 	t.Helper()
-	check(t, cases, func(context.Context) (kit.Opened, error) { return kit.Opened{Plugin: p}, nil })
+	check(t, kit.Options{Cases: cases}, func(context.Context) (kit.Opened, error) { return kit.Opened{Plugin: p}, nil })
 }
 
-func check(t testing.TB, cases []kit.Case, open func(context.Context) (kit.Opened, error)) {
+func check(t testing.TB, o kit.Options, open func(context.Context) (kit.Opened, error)) {
 	t.Helper()
-	report, err := kit.Run(t.Context(), kit.Options{Open: open, Cases: cases, Deadline: deadline})
+	o.Open, o.Deadline = open, deadline
+	report, err := kit.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

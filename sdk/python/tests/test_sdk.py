@@ -7,15 +7,16 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import launch_plugin
 from launch_plugin import (
-    Argv, Caution, Command, Counted, CountedPart, Edit, Formula, Item, Job, Manifest, Need, NotMine, Option, Plugin,
-    WrongCommand, formula, parse, show, testing,
+    Argv, Batch, Caution, Command, Counted, CountedPart, Edit, Formula, Item, Job, LadderSet, Manifest, Need, NotMine,
+    Option, Plugin, Recipe, Rung, Signs, WrongCommand, formula, parse, show, testing,
 )
-from launch_plugin._json import json_name
-from launch_plugin._wire import Keeper, protocol, unwrap, wrap
+from launch_plugin._json import TooLarge, json_name
+from launch_plugin._wire import Keeper, answer, protocol, unwrap, wrap
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -40,6 +41,12 @@ class Documents(unittest.TestCase):
         for value in (1.5, True, 1 << 63, "1"):
             with self.assertRaisesRegex(TypeError, r"Job.*|Item.bytes"):
                 Item("saved tensors", "x", value).to_json()
+        for job in (Job(batch=Batch(1 << 63)), Job(signs=Signs(codes={1: "x"}, every=-(1 << 63) - 1)), Job(steps=10**9999)):
+            with self.assertRaisesRegex(TooLarge, r"^Job\.[a-z.]+ is .*64 bits"):
+                job.to_json()
+        for slowdown in (float("nan"), float("inf"), 10**400):
+            with self.assertRaisesRegex(TooLarge, "Rung.slowdown"):
+                Rung("x", slowdown=slowdown).to_json()
         with self.assertRaisesRegex(ValueError, "Command.args"):
             Command.from_json({"args": [1]})
 
@@ -64,6 +71,25 @@ class Arguments(unittest.TestCase):
         for args in (["-b"], ["--amp=1"], ["--b", "4"]):
             with self.assertRaises(Caution):
                 Argv(args, self.OPTIONS)
+        for text in ("four", "1e3", "nan", str(1 << 63), "-" + "9" * 30, "9" * 9999):
+            with self.assertRaisesRegex(Caution, "^--batch-size is "):
+                Argv(["-b", text], self.OPTIONS).integer("--batch-size")
+        self.assertEqual(Argv(["-b", str((1 << 63) - 1)], self.OPTIONS).integer("-b"), (1 << 63) - 1)
+
+
+class Recipes(unittest.TestCase):
+    def test_checked(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "r.json"), "w", encoding="utf-8") as f:
+                json.dump({"a": {"whole": 3, "large": 1 << 63, "half": 1.5, "true": True, "word": "x"}}, f)
+            recipe = Recipe("r.json", folder, "-c")
+        self.assertEqual((recipe.integer("a", "whole"), recipe.integer("a", "no", default=7)), (3, 7))
+        self.assertEqual((recipe.text("a", "word"), recipe.text("b", default="y")), ("x", "y"))
+        with self.assertRaisesRegex(Caution, r"^r\.json: a\.large is .* 64 bits"):
+            recipe.integer("a", "large")
+        for read, name in ((recipe.integer, "half"), (recipe.integer, "true"), (recipe.integer, "word"), (recipe.text, "whole")):
+            with self.assertRaisesRegex(WrongCommand, rf"^r\.json: a\.{name} is "):
+                read("a", name)
 
 
 class Wire(unittest.TestCase):
@@ -91,8 +117,6 @@ class Wire(unittest.TestCase):
                 return Job(own=command.args)
 
             def ladders(self, job, device):
-                from launch_plugin import LadderSet
-
                 return LadderSet(values={a: 1 for a in job.own})
 
         k = Keeper(P())
@@ -106,6 +130,26 @@ class Wire(unittest.TestCase):
         for question in (None, {}, {"job": {"command": {"args": 3}}}):
             with self.assertRaises(WrongCommand):
                 k.ladders(question)
+
+    def test_numbers_that_the_wire_cannot_hold(self):
+        class P(Plugin):
+            manifest = Manifest("p", "1", "p")
+
+            def recognize(self, command):
+                return Job(batch=Batch(int(command.args[0])))
+
+            def ladders(self, job, device):
+                return LadderSet(values={"micro-batch": 1 << 70})
+
+        class Context:
+            def abort(self, code, why):
+                raise RuntimeError(f"{code.name}: {why}")
+
+        methods = Keeper(P()).methods()
+        self.assertRegex(methods["Recognize"]({"args": [str(1 << 64)]})["caution"], r"^Job\.batch\.micro is \d+, which")
+        question = wrap(json.dumps({"job": {"command": {"args": ["1"]}}}).encode())
+        with self.assertRaisesRegex(RuntimeError, r"^OUT_OF_RANGE: LadderSet\.values\['micro-batch'\] is \d+, which"):
+            answer(methods["Ladders"], question, Context())
 
     def test_prints_do_not_break_the_handshake(self):
         program = "print('early'); import launch_plugin; print('late'); import os; os.system('echo child')\n" \
@@ -174,7 +218,7 @@ class Formulas(unittest.TestCase):
 class Schemas(unittest.TestCase):
     """The dataclasses have exactly the fields of the schemas, which a test in Go takes from the types there."""
 
-    NAMES = {"Set": "LadderSet", "Bytes": "BytesAt"}
+    NAMES = {"Set": "LadderSet", "Bytes": "BytesAt", "Text": "ShellScript"}
 
     def test_fields(self):
         folder = os.path.join(HERE, "../../../docs/protocol")
@@ -191,8 +235,7 @@ class Schemas(unittest.TestCase):
                     self.assertIn(name, ("Recognition", "LaddersQuestion", "EstimateQuestion"))
                     continue
                 fields = {json_name(f): f for f in dataclasses.fields(kind) if json_name(f)}
-                newer = {"sdk"} if name == "Manifest" else set()  # until the Go type has it
-                self.assertEqual(set(fields) - newer, set(definition["properties"]) - newer, name)
+                self.assertEqual(set(fields), set(definition["properties"]), name)
                 written = set(kind.from_json({}).to_json())
                 self.assertLessEqual(set(definition.get("required", [])), written, name)
         self.assertGreater(len(seen), 35)

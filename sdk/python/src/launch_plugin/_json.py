@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import operator
+import sys
 import typing
 from typing import Any, Dict, Tuple, Type, TypeVar
 
@@ -29,6 +30,15 @@ def mapping() -> Any:
 def private() -> Any:
     """A field of the plugin's own, which never leaves its process."""
     return dataclasses.field(default=None, compare=False, repr=False, metadata={"json": None})
+
+
+class TooLarge(TypeError):
+    """A number that the wire cannot hold. The answer names its field: it comes from the command, not from a mistake."""
+
+
+def fits(number: int) -> bool:
+    """Whether a document can hold the number."""
+    return -(1 << 63) <= number < 1 << 63
 
 
 class Document:
@@ -98,11 +108,21 @@ def _plain(value: Any, kind: Any, path: str) -> Any:
         return base64.b64encode(value).decode("ascii")
     if kind is float:
         _expect(isinstance(value, (int, float)) and not isinstance(value, bool), value, "a number", path)
+        if not -sys.float_info.max <= value <= sys.float_info.max:  # nan, too
+            raise TooLarge(f"{path} is {shown(value)}, which is no finite number")
         return value
     _expect(kind is int and not isinstance(value, bool) and hasattr(value, "__index__"), value, "a whole number", path)
     number = operator.index(value)
-    _expect(-(1 << 63) <= number < 1 << 63, value, "a number of 64 bits", path)
+    if not fits(number):
+        raise TooLarge(f"{path} is {shown(number)}, which is more than 64 bits hold")
     return number
+
+
+def shown(number: Any) -> str:
+    """A number for a sentence. Python refuses to spell out one of thousands of digits."""
+    if isinstance(number, int) and number.bit_length() > 200:
+        return f"a number of {number.bit_length()} bits"
+    return repr(number)
 
 
 def _expect(holds: bool, value: Any, what: str, path: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, NoReturn, Optional
 import grpc
 
 from . import _stdout
+from ._json import TooLarge
 from .documents import Bare, Command, Device, Job
 from .plugin import Caution, Need, NotMine, Plugin, Unread, WrongCommand
 
@@ -103,6 +104,8 @@ class Keeper:
             return {"need": need.to_json()}
         except Caution as caution:
             return {"caution": str(caution)}
+        except TooLarge as e:
+            return {"caution": str(e)}
 
     def recognized(self, question: Any) -> Job:
         with self.lock:
@@ -167,7 +170,7 @@ def answer(method: Method, message: bytes, context: grpc.ServicerContext) -> byt
         abort(grpc.StatusCode.FAILED_PRECONDITION, str(e) or "not a command of this plugin")
     except WrongCommand as e:
         abort(grpc.StatusCode.INVALID_ARGUMENT, str(e))
-    except Unread as e:
+    except (Unread, TooLarge) as e:
         abort(grpc.StatusCode.OUT_OF_RANGE, str(e))
     except OSError as e:
         abort(grpc.StatusCode.OUT_OF_RANGE, f"{e.filename or 'a file'}: {e.strerror or e}")

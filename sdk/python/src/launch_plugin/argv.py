@@ -2,6 +2,7 @@
 
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from ._json import fits, shown
 from .documents import ARGV, MAYBE, NO_VALUE, ONE, SOME, Address, Edit, Option
 from .plugin import Caution
 
@@ -40,12 +41,17 @@ class Argv:
         return values[0] if values else default
 
     def integer(self, name: str, default: int = 0) -> int:
-        """The option's value as a whole number. Raises Caution for a text that is none."""
+        """The option's value as a whole number of 64 bits. Raises Caution for a text that is none."""
         text = self.value(name)
+        if text is None:
+            return default
         try:
-            return default if text is None else int(text)
-        except ValueError:
-            raise Caution(f"{name} is {text!r}, which is no whole number") from None
+            number = int(text)
+        except ValueError:  # int also refuses thousands of digits
+            raise Caution(f"{name} is {text!r:.80}, which is no whole number") from None
+        if not fits(number):
+            raise Caution(f"{name} is {shown(number)}, which is more than 64 bits hold")
+        return number
 
     def address(self, name: str) -> Address:
         """The address of the option."""

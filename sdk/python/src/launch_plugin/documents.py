@@ -1,7 +1,7 @@
 """The documents that launch and a plugin exchange. docs/protocol.md describes each, and docs/protocol has their schemas.
 
-Amounts of memory are whole bytes. Paths are as the command names them, relative to the command's folder unless a field
-asks for an absolute one. A field that is left out has the zero value of its type.
+Amounts of memory are whole bytes. Whole numbers have at most 64 bits. Paths are as the command names them, relative to the command's folder unless a field
+asks for an absolute one. A field that is left out has the zero value of its type. New fields are added after the others.
 """
 
 import json
@@ -48,6 +48,7 @@ class Mark(Document):
     script: str = ""  # a pattern for the base name of the script: "train.py", "train*"
     flags: Strings = ()  # options; one of them must be among the script's arguments
     beside: Strings = ()  # paths; one must exist in the script's or the command's folder
+    contains: Strings = ()  # texts; the script's first MiB must hold all. "a|b" is one of them
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class Formula(Document):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "config", json.loads(json.dumps(self.config)))  # as launch sends it back
+        object.__setattr__(self, "config", json.loads(json.dumps(self.config, allow_nan=False)))  # as launch sends it back
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,14 @@ class Program(Document):
 
 
 @dataclass(frozen=True)
+class ShellScript(Document):
+    """A shell script that the command names, as launch has first read it."""
+
+    path: str = always()
+    text: str = always()
+
+
+@dataclass(frozen=True)
 class Command(Document):
     """A training command as typed after "launch --"."""
 
@@ -188,6 +197,7 @@ class Command(Document):
     sources: Tuple[PythonSource, ...] = ()
     formulas: Tuple[Counted, ...] = ()
     program: Optional[Program] = None  # None where launch does not understand the command
+    texts: Tuple[ShellScript, ...] = ()
 
     def source(self, path: str) -> Optional[PythonSource]:
         """The Python file at an absolute path, or None if it was not read yet."""
@@ -244,6 +254,7 @@ class Option(Document):
 
     names: Strings = always()
     takes: int = 0
+    joined: bool = False  # the program reads a value only where "=" joins it to the option
 
 
 @dataclass(frozen=True)
@@ -270,12 +281,13 @@ class File(Document):
 
     path: str = always()  # as the command names it
     format: str = always()  # "yaml" (also for JSON), "toml", "python", "binary"
-    flag: str = ""  # the option of the command that names the file
+    flag: str = ""  # the option that names the file, or the key of KEY=VALUE; "" with argument and for Python source
     text: bytes = b""  # its contents; empty for Python source
     added: bool = False  # the user has no such file: launch adds one if there are edits
     source: Optional[PythonSource] = None  # of Python source: as launch has read it
     patches: Tuple[Patch, ...] = ()
     from_: str = named("from", "")  # set by launch
+    argument: bool = False  # a positional argument names the file, as in path
 
 
 @dataclass(frozen=True)
@@ -325,7 +337,7 @@ class Signs(Document):
 
 @dataclass(frozen=True)
 class Resume(Document):
-    """How the command resumes from its newest saved state. Set edits, or none."""
+    """How the command resumes from its newest saved state. Set edits, automatic, or none."""
 
     edits: Tuple[Edit, ...] = ()  # with SAVED_STATE for the state's path
     aside: Strings = ()  # globs of saved states that a retry from the start would overwrite
@@ -333,6 +345,7 @@ class Resume(Document):
     always: Tuple[Edit, ...] = ()  # edits of every attempt after the first, with FREE_PORT
     on_card: bool = False  # the loaded state stays on the card
     none: str = ""  # why a retry starts over
+    automatic: bool = False  # the program finds its newest state by itself: no edit is needed
 
 
 @dataclass(frozen=True)
@@ -392,6 +405,8 @@ class Job(Document):
     warnings: Strings = ()
     truths: Strings = ()  # statements of the project's guides that its code contradicts
     inside: bool = False  # asks for a hook in the program's processes that reports memory
+    preferred: bool = False  # the user wants this plugin, also where another one knows the command
+    ignore: Strings = ()  # paths of settings that do not change the memory: "--lr", "train.lr"
     own: Any = private()  # whatever ladders() needs of recognize(); it stays in the plugin's process
 
 
@@ -470,6 +485,7 @@ class Rung(Document):
     slowdown: float = 0.0  # expected time relative to the job as asked; 0: unknown
     values: Dict[str, int] = mapping()  # the knobs that it sets, for the invariants
     estimates: Tuple[Estimate, ...] = ()  # one for each rung of the shared ladder
+    new_state: bool = False  # a state saved without this rung cannot be read with it: the attempt starts over
 
 
 AS_ASKED = Rung("as asked", slowdown=1.0)
@@ -563,7 +579,7 @@ __all__ = [
     "BUFFERS", "INPUTS", "SAVED", "TRANSIENTS", "WORKSPACE", "CONTEXT", "SLACK", "RUNTIME", "LATE", "LOADERS",
     "PINNED", "DECODED", "WORKERS", "ONE", "NO_VALUE", "MAYBE", "ANY", "SOME", "SAVED_STATE", "FREE_PORT",
     "SCRATCH", "SCRATCH_NAME", "Mark", "Manifest", "PythonItem", "PythonClass", "PythonImport",
-    "PythonSource", "Formula", "CountedPart", "Counted", "Program", "Command", "Address", "Edit", "Knob",
+    "PythonSource", "Formula", "CountedPart", "Counted", "Program", "ShellScript", "Command", "Address", "Edit", "Knob",
     "Option", "BytesAt", "Patch", "File", "Batch", "Sign", "Signs", "Resume", "Put", "Rehearsal", "Save",
     "Job", "Process", "Device", "Item", "Alloc", "Estimate", "Rung", "AS_ASKED", "Ladder", "Invariant",
     "HostLine", "HostRung", "HostLadder", "LadderSet", "Bare", "Phase",

@@ -5,8 +5,9 @@ import os
 import stat
 from typing import Any, Dict
 
+from ._json import fits, shown
 from .documents import Address, Edit, File
-from .plugin import Unread, WrongCommand
+from .plugin import Caution, Unread, WrongCommand
 
 MAX_RECIPE = 4 << 20  # bytes
 
@@ -37,11 +38,11 @@ class Recipe:
 
     def __init__(self, path: str, dir: str, flag: str):
         self.path, self.flag = path, flag
-        self.text = read_file(os.path.join(dir, path))
+        self.contents = read_file(os.path.join(dir, path))
         self._spelled: Dict[str, str] = {}
         ending = os.path.splitext(path)[1].lower()
         try:
-            self.data = {".json": self._json, ".toml": self._toml}.get(ending, self._yaml)(self.text.decode("utf-8"))
+            self.data = {".json": self._json, ".toml": self._toml}.get(ending, self._yaml)(self.contents.decode("utf-8"))
         except UnicodeDecodeError:
             raise Unread(f"{path} is not UTF-8") from None
         except (ValueError, RecursionError) as e:
@@ -99,10 +100,19 @@ class Recipe:
         return value
 
     def integer(self, *keys: object, default: int = 0) -> int:
-        """The whole number at a path. Raises WrongCommand for anything else."""
+        """The whole number at a path. Raises WrongCommand for anything else, and Caution for more than 64 bits."""
         value = self.get(*keys, default=default)
         if not isinstance(value, int) or isinstance(value, bool):
             raise WrongCommand(f"{self.path}: {join_path(*keys)} is {value!r:.80}, which is no whole number")
+        if not fits(value):
+            raise Caution(f"{self.path}: {join_path(*keys)} is {shown(value)}, which is more than 64 bits hold")
+        return value
+
+    def text(self, *keys: object, default: str = "") -> str:
+        """The text at a path. Raises WrongCommand for anything else."""
+        value = self.get(*keys, default=default)
+        if not isinstance(value, str):
+            raise WrongCommand(f"{self.path}: {join_path(*keys)} is {value!r:.80}, which is no text")
         return value
 
     def address(self, *keys: object) -> Address:
@@ -118,7 +128,7 @@ class Recipe:
 
     def file(self) -> File:
         """The document for Job.files."""
-        return File(self.path, self.format, self.flag, self.text)
+        return File(self.path, self.format, self.flag, self.contents)
 
 
 def _spell(value: Any) -> str:
