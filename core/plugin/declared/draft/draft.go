@@ -56,8 +56,9 @@ func Of(prog command.Prog) (*Draft, error) {
 	if prog.Kind == command.Module {
 		root = prog.Dir
 	}
-	sources, _ := python.Reachable(root, source, maxFiles,
+	sources, cut := python.Reachable(root, source, maxFiles,
 		func(path string) python.Source { return python.ReadSource(path, maxFile) })
+	d.cut = cut || d.list.Cut
 	for _, s := range sources {
 		d.files = append(d.files, &file{Syntax: s.Syntax()})
 	}
@@ -97,6 +98,11 @@ type drafting struct {
 	accum  *setting
 	values map[string]string // names of places, for paths
 	order  []string          // of values
+	cut    bool              // there are more files than were read
+
+	saves     []save
+	searched  bool // for saves
+	savedHint entry
 }
 
 // A file is a source of the project.
