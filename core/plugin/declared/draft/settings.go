@@ -333,6 +333,7 @@ func (d *drafting) batch() {
 	global := d.best(globalWish, whole)
 	if where := d.splits(); where != "" { // the micro-batch is what one setting divided by the other is
 		global, d.micro = micro, nil
+		d.Loads = true
 		d.add(where+" divides it by the accumulation; "+d.from(global), "global-batch: %s", global.place)
 		d.add(d.from(d.accum), "accumulation: %s", d.accum.place)
 		d.micro = nil
@@ -342,7 +343,13 @@ func (d *drafting) batch() {
 	}
 	switch {
 	case d.micro != nil:
+		d.Loads = true
 		d.add(d.from(d.micro), "micro-batch: %s", d.micro.place)
+		if d.micro.How == options.File {
+			d.Missing = append(d.Missing, fmt.Sprintf("micro-batch: launch can read it in %s, but not change it: it "+
+				"changes a copy, and no argument names the file. Let the script take the path as an option",
+				d.relative(d.micro.Path)))
+		}
 	case doubt != "":
 		d.miss("micro-batch: --batch-size", doubt)
 	default:
