@@ -90,8 +90,8 @@ func initialise(c *cobra.Command, s settings, args []string, o initOptions) erro
 		return nil
 	}
 	if _, err := os.Lstat(d.Path); err == nil {
-		for _, w := range p.Warnings { // what is wrong with it
-			say.Warn("%s", w)
+		if p.Err != nil { // what is wrong with it
+			say.Warn("%v", p.Err)
 		}
 		return exists(d.Path)
 	}
@@ -164,6 +164,9 @@ func checkDraft(ctx context.Context, s settings, args []string, say ui.Printer) 
 		return err
 	}
 	defer func() { p.Close() }()
+	if p.Err != nil {
+		return fmt.Errorf("launch cannot use the file yet: %w", p.Err)
+	}
 	if p.Job == nil {
 		for _, w := range p.Warnings {
 			say.Warn("%s", w)
