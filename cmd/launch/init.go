@@ -89,6 +89,17 @@ func initialise(c *cobra.Command, s settings, args []string, o initOptions) erro
 		listMissing(ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr)}, d)
 		return nil
 	}
+	if _, err := os.Lstat(d.Path); err == nil {
+		if p.Err != nil { // what is wrong with it
+			say.Warn("%v", p.Err)
+		}
+		return exists(d.Path)
+	}
+	if !d.Loads {
+		listMissing(say, d)
+		return fmt.Errorf("no file was written, because the micro-batch was not found and launch cannot use a "+
+			"declaration without it. To begin with what was found: launch init --print -- %s", ui.Quote(args))
+	}
 	if err := writeNew(d.Path, d.Text); err != nil {
 		return err
 	}
@@ -125,11 +136,16 @@ func listMissing(say ui.Printer, d *draft.Draft) {
 	}
 }
 
+// exists is the error of a declaration that is there already.
+func exists(path string) error {
+	return fmt.Errorf("%s exists, and launch init never overwrites a file; --print prints the draft", path)
+}
+
 // writeNew writes a file that is not there yet.
 func writeNew(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists, and launch init never overwrites a file; --print prints the draft", path)
+		return exists(path)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the draft: %w", err)
@@ -148,11 +164,14 @@ func checkDraft(ctx context.Context, s settings, args []string, say ui.Printer) 
 		return err
 	}
 	defer func() { p.Close() }()
+	if p.Err != nil {
+		return fmt.Errorf("launch cannot use the file yet: %w", p.Err)
+	}
 	if p.Job == nil {
 		for _, w := range p.Warnings {
 			say.Warn("%s", w)
 		}
-		say.Line("launch cannot use the file yet (%s)", p.Why())
+		say.Line("launch cannot use the file yet: %s", p.Why())
 		return nil
 	}
 	b := p.Job.Batch

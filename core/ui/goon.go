@@ -39,7 +39,7 @@ func (d *RunDoc) continues(r *run.Run, stop *run.Stop, out *run.Outcome) {
 	switch {
 	case d.State == "running" || d.State == string(run.Succeeded):
 	case r == nil:
-		d.Not = "by hand: no plugin knows this command, so launch knows no way to resume it"
+		d.Not = "by hand: no plugin knows this command, so launch knows no way to resume it (" + ToDeclare + ")"
 	case d.State == "cut off":
 		again("")
 	case out == nil || stop == nil:

@@ -182,6 +182,9 @@ func largest(plan *run.Plan) (most unit.Bytes) {
 	return most
 }
 
+// ToDeclare is the hint where launch does not recognise a command, and the command is not printed with it.
+const ToDeclare = "to declare its settings: launch init -- COMMAND"
+
 // Unrecognised writes the out-of-memory of a command that was not recognised. why is the reason: "no plugin knows it".
 func (p Printer) Unrecognised(x Explanation, cause, why string) {
 	for i, l := range x.Report.Explain() {

@@ -314,6 +314,11 @@ func (p Printer) SweepEnd(h *sweep.History, why string, code int) {
 	if code != 0 {
 		p.line("run what did not succeed again: launch sweep resume %s", h.Spec.Name)
 	}
+	if slices.ContainsFunc(h.Rows, func(r *sweep.Row) bool {
+		return r.Result != nil && !r.Result.Known && r.Result.Ending == run.OutOfMemory
+	}) {
+		p.line("launch did not recognise the command of what ran out of memory; %s", ToDeclare)
+	}
 }
 
 // SweepCSV writes the rows as CSV, with a column for the best value of each metric and for each key.
@@ -444,6 +449,9 @@ func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
 		if b := q.Beyond; b != nil {
 			p.line("%5s  %s would allow: %s (cost %v)", "", OneLine(b.Flag), OneLine(b.Name), b.Cost)
 		}
+	}
+	if slices.ContainsFunc(d.Rows, func(r QuoteDoc) bool { return r.Quote.Plugin == "" }) {
+		p.line("%s", ToDeclare)
 	}
 }
 

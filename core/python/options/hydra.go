@@ -2,6 +2,7 @@ package options
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
@@ -122,5 +123,71 @@ func (r *reader) keys(path string, v config.Value, prefix string, depth int) {
 		if !replaced {
 			r.add(o)
 		}
+	}
+}
+
+// settingsFiles reads the files of settings whose paths stand in the code: OmegaConf.load("c.yaml"), and open("c.yaml")
+// in a file that reads YAML, JSON or TOML. With OmegaConf.from_cli, an argument KEY=VALUE sets a key of them.
+func (r *reader) settingsFiles() {
+	how := File
+	for _, m := range r.order {
+		r.each(m, func(c python.Call, _ int) {
+			if c.Name == "OmegaConf.from_cli" {
+				how = Hydra
+			}
+		})
+	}
+	for _, m := range r.order {
+		r.each(m, func(c python.Call, at int) {
+			loads := c.Name == "OmegaConf.load"
+			if c.Name == "open" && len(m.Calls(m.Statements[at].Range)) > 0 {
+				loads = strings.Contains(m.Code, "yaml") || strings.Contains(m.Code, "json") || strings.Contains(m.Code, "toml")
+			}
+			args := m.Args(c.Open)
+			if !loads || len(args) == 0 || args[0].Name != "" {
+				return
+			}
+			if len(args) > 1 {
+				if mode, _ := m.Str(args[1].Range); strings.ContainsAny(mode, "wax") {
+					return
+				}
+			}
+			if name, ok := r.value(m, args[0].Range, at); ok {
+				r.settingsFile(name, how)
+			}
+		})
+	}
+}
+
+// maxSettings is the size of the largest file that may be one of settings. Larger ones hold data.
+const maxSettings = 64 << 10
+
+// settingsFile adds the keys of a file that is named as the program names it: from the folder that it runs in.
+func (r *reader) settingsFile(name string, how How) {
+	ext := filepath.Ext(name)
+	if !slices.Contains([]string{".yaml", ".yml", ".json", ".toml"}, ext) {
+		return
+	}
+	for _, dir := range r.folders {
+		path := name
+		if !filepath.IsAbs(name) {
+			path = filepath.Join(dir, name)
+		}
+		text := r.text(path)
+		if text == "" || len(text) > maxSettings {
+			continue
+		}
+		doc, err := config.Parse(path, []byte(text))
+		if err != nil {
+			return
+		}
+		if tree, ok := doc.(interface{ Root() config.Value }); ok {
+			first := len(r.out)
+			r.keys(path, tree.Root(), "", 0)
+			for i := range r.out[first:] {
+				r.out[first+i].How = how
+			}
+		}
+		return
 	}
 }

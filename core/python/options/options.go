@@ -28,6 +28,7 @@ const (
 	Globals   How = "configurator" // constants of the script, by --name=value: nanoGPT
 	Constants How = "constants"    // of the script; no argument changes them
 	Hydra     How = "hydra"        // KEY=VALUE
+	File      How = "file"         // of settings, whose path the script has; no argument names it
 )
 
 // An Option is one setting.
@@ -112,6 +113,7 @@ func Default(l List, name string) (string, bool) {
 // command is run in, of a module.
 func Read(script string, roots ...string) List {
 	r := newReader(append([]string{filepath.Dir(script)}, roots...))
+	r.folders = append(slices.Clone(roots), filepath.Dir(script))
 	m := r.load(script)
 	if m == nil {
 		return List{}
@@ -125,6 +127,7 @@ func Read(script string, roots ...string) List {
 	r.dataclasses()
 	r.fire(m)
 	r.hydra(m)
+	r.settingsFiles()
 	r.constants(m)
 	l := List{Options: r.out, Unread: r.unread, Cut: r.cut}
 	for _, m := range r.order {

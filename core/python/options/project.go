@@ -29,6 +29,7 @@ type reader struct {
 	order   []*module // those with live code, in the order in which they were reached
 	narrow  bool      // only files that declare options are looked into
 	configs string    // the folder of Hydra's configurations
+	folders []string  // that the program may run in, the likelier first
 	bytes   int
 	cut     bool
 	out     []Option

@@ -32,6 +32,8 @@ type Draft struct {
 	Missing []string // what was not found, and where to look for it
 	Signs   []Sign   // the patterns of the draft
 	Found   int      // lines that were found
+	// Loads says that launch can use it as it is: it has the micro-batch, or a global batch from which that is derived.
+	Loads bool
 }
 
 // A Sign is a pattern of what the program prints.
@@ -56,8 +58,9 @@ func Of(prog command.Prog) (*Draft, error) {
 	if prog.Kind == command.Module {
 		root = prog.Dir
 	}
-	sources, _ := python.Reachable(root, source, maxFiles,
+	sources, cut := python.Reachable(root, source, maxFiles,
 		func(path string) python.Source { return python.ReadSource(path, maxFile) })
+	d.cut = cut || d.list.Cut
 	for _, s := range sources {
 		d.files = append(d.files, &file{Syntax: s.Syntax()})
 	}
@@ -97,6 +100,11 @@ type drafting struct {
 	accum  *setting
 	values map[string]string // names of places, for paths
 	order  []string          // of values
+	cut    bool              // there are more files than were read
+
+	saves     []save
+	searched  bool // for saves
+	savedHint entry
 }
 
 // A file is a source of the project.
@@ -131,11 +139,11 @@ func (d *drafting) hint(example, note string) {
 // render writes the draft's text.
 func (d *drafting) render() {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# A draft by launch init. Each line was found where its comment says. Check it, and complete "+
-		"what is missing.\n")
+	b.WriteString("# A draft by launch init. Each line was found where its comment says. Check it, and complete what " +
+		"is missing.\n")
 	for _, e := range d.lines {
 		for _, n := range e.notes {
-			fmt.Fprintf(&b, "# %s\n", n)
+			comment(&b, n)
 		}
 		first := true
 		for line := range strings.SplitSeq(e.text, "\n") {
@@ -150,6 +158,27 @@ func (d *drafting) render() {
 		}
 	}
 	d.Text = b.String()
+}
+
+// comment writes a note as lines of at most 110 characters.
+func comment(b *strings.Builder, note string) {
+	column := 0
+	for i, word := range strings.Fields(note) {
+		switch {
+		case i == 0 || column+len(word) > 108:
+			if i > 0 {
+				b.WriteString("\n")
+			}
+			b.WriteString("# ")
+			column = 2
+		default:
+			b.WriteString(" ")
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	b.WriteString("\n")
 }
 
 // script names the script, as the reader of declarations matches it.

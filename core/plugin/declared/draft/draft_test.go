@@ -38,6 +38,7 @@ p.add_argument("--resume")
 args = p.parse_args()
 def on_signal(number, frame): save_checkpoint()
 signal.signal(signal.SIGUSR1, on_signal)
+if args.resume: start = torch.load(args.resume)
 print("batch size %d" % args.batch_size)
 for step in range(args.steps):
     x = BatchNorm2d(x)
@@ -52,7 +53,7 @@ print("training finished")
 `}, "python train.py", []string{
 		"script: train.py", "micro-batch: [--batch-size, -b]  # train.py:4, default 16", "accumulation: --accum  # " +
 			"train.py:5, default 2",
-		"phases: {validation: {micro-batch: --eval-batch-size}}", "batch-norm: true  # train.py:18, BatchNorm2d",
+		"phases: {validation: {micro-batch: --eval-batch-size}}", "batch-norm: true  # train.py:19, BatchNorm2d",
 		"  - {name: activation checkpointing, at: {at: --gradient-checkpointing, takes: nothing}, to: true, cost: " +
 			"speed, slowdown: 1.3}",
 		"  - {name: mixed precision, at: --precision, to: bf16, cost: numerics}", "ignore: [--lr, --seed, --steps, " +
@@ -72,6 +73,7 @@ p.add_argument("--batch-size", default=256)
 p.add_argument("--resume", action="store_true")
 def worker(gpu, args):
     args.batch_size = int(args.batch_size / ngpus_per_node)
+    if args.resume: pass
     save({"epoch": 1, "optimizer": o}, best)
 def save(state, is_best, filename="last.pth.tar"):
     torch.save(state, filename)
@@ -107,7 +109,7 @@ while True:
 			"trainer.accumulate_grad_batches=, default: 2}"}},
 	"a file of settings": {map[string]string{"train.py": "p.add_argument('--config')\nfor epoch in tqdm(range(3)): pass\n",
 		"a.yaml": "train:\n  batch_size: 8\n"}, "python train.py --config a.yaml", []string{
-		"micro-batch: {--config: train.batch_size}  # a.yaml:2", `progress: '\| (?P<iteration>\d+)/\d+ \[\d+:\d+'`}},
+		"micro-batch: {--config: train.batch_size}  # a.yaml:2", `progress: '^ *\d+%\|.*\| (?P<iteration>\d+)/\d+ \['`}},
 	"a folder that is there": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=1)
 p.add_argument("--out", default="runs")
@@ -119,11 +121,125 @@ if os.path.exists(args.out):
 		"python train.py", []string{"micro-batch: {train.py: BATCH_SIZE}",
 			`progress: 'epoch (?P<iteration>\d+) loss'`, "metric: {name: loss, "}},
 	"HfArgumentParser": {map[string]string{"train.py": "from transformers import HfArgumentParser, " +
-		"TrainingArguments, Trainer\nparser = HfArgumentParser(TrainingArguments)\nTrainer().train()\n"},
+		"TrainingArguments, Trainer\nparser = HfArgumentParser(TrainingArguments)\n" +
+		"Trainer().train(resume_from_checkpoint=a.resume_from_checkpoint)\n"},
 		"python train.py", []string{"micro-batch: {at: [--per_device_train_batch_size, " +
 			"--per-device-train-batch-size], default: 8}",
-			"resume: {--resume_from_checkpoint: '{output_dir}/checkpoint-*'}", "  - {name: bf16, at: --bf16, to: true, " +
+			"resume: {--resume_from_checkpoint: '{output_dir}/checkpoint-*'}", "resume-needs: {transformers: '5.2'}",
+			"  - {name: bf16, at: --bf16, to: true, " +
 				"cost: numerics}"}},
+	"the Trainer is not asked to resume": {map[string]string{"train.py": "from transformers import HfArgumentParser, " +
+		"TrainingArguments, Trainer\nparser = HfArgumentParser(TrainingArguments)\nTrainer().train()\n"},
+		"python train.py", []string{"# the program has the option --resume_from_checkpoint", "!resume: {"}},
+	"an option that nothing reads": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=1)
+p.add_argument("--resume")
+torch.save({"optimizer": o}, "last.pt")
+`}, "python train.py", []string{"# resume: {--resume: ", "!resume: "}},
+	"where it saves": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=1)
+p.add_argument("--checkpoint-path", default="last.pt")
+torch.save({"optimizer": o}, args.checkpoint_path)
+`}, "python train.py", []string{"resume: none  # "}},
+	"from where it loads": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=1)
+p.add_argument("--ckpt")
+torch.load(args.ckpt)
+torch.save({"optimizer": o}, "last.pt")
+`}, "python train.py", []string{"resume: {--ckpt: 'last.pt'}"}},
+	"a state that it looks for itself": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=1)
+if os.path.exists("last.pt"): torch.load("last.pt")
+torch.save({"optimizer": o}, "last.pt")
+`}, "python train.py", []string{"# no option was found by which the program resumes, but train.py:3 loads a file", "!resume: "}},
+	"a flag and a path": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=1)
+p.add_argument("--resume", action="store_true")
+p.add_argument("--resume-path")
+if args.resume: torch.load(args.resume_path)
+torch.save({"optimizer": o}, "last.pt")
+`}, "python train.py", []string{"# there are two options, --resume (train.py:3, default False) and --resume-path",
+		"!resume: "}},
+	"a number to resume from": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=1)
+p.add_argument("--resume", type=int)
+if args.resume: pass
+torch.save({"optimizer": o}, "last.pt")
+`}, "python train.py", []string{"# the option --resume (train.py:3) takes a number, not a path", "!resume: "}},
+	"two batches": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+p.add_argument("--minibatch-size", default=8)
+p.add_argument("--batch-norm", default=1)
+`}, "python train.py", []string{"# several settings could be it: --batch-size (train.py:2, default 64), --minibatch-size (", "!micro-batch: "}},
+	"batches of several phases": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef " +
+		"main(cfg): pass\n",
+		"c.yaml": "val:\n  batch_size: 2\ntest:\n  batch_size: 1\ndata:\n  batch_size: 8\n"}, "python train.py", []string{
+		"micro-batch: {at: data.batch_size=, default: 8}"}},
+	"batches of two stages": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef " +
+		"main(cfg): pass\n", "c.yaml": "one:\n  batch_size: 2\ntwo:\n  batch_size: 1\n"}, "python train.py", []string{
+		"# several settings could be it: one.batch_size (c.yaml:2, default 2), two.batch_size", "!micro-batch: "}},
+	"defaults of subcommands": {map[string]string{"train.py": `
+a.add_argument("--batch-size", default=64)
+b.add_argument("--batch-size", default=8)
+`}, "python train.py", []string{"micro-batch: --batch-size  # train.py:2"}},
+	"a global batch": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+p.add_argument("--accum-steps", default=4)
+loader = DataLoader(d, batch_size=args.batch_size // args.accum_steps)
+`}, "python train.py", []string{"global-batch: --batch-size  # train.py:4 divides", "accumulation: --accum-steps", "!micro-batch"}},
+	"of all ranks in a call": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+steps = len(d) // (args.batch_size * world_size)
+loader = DataLoader(d, batch_size=args.batch_size // dist.get_world_size())
+`}, "python train.py", []string{"per: {micro-batch: all-ranks}  # train.py:4"}},
+	"not divided": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+steps = len(d) // args.batch_size // world_size
+`}, "python train.py", []string{"micro-batch: --batch-size", "!per: "}},
+	"a number in a call": {map[string]string{"train.py": "loader = DataLoader(d, batch_size=32)\n"}, "python train.py",
+		[]string{"# train.py:1 sets batch_size=32 in a call. launch changes an option or a constant"}},
+	"the settings of a default": {map[string]string{"train.py": "p.add_argument('--config', default='a.yaml')\n",
+		"a.yaml": "batch_size: 2\n"}, "python train.py", []string{"# the settings may be in a.yaml, the default of --config. " +
+		"Name it in the command (--config a.yaml)"}},
+	"OmegaConf": {map[string]string{"train.py": "from omegaconf import OmegaConf\ncfg = OmegaConf.merge(" +
+		"OmegaConf.load('c.yaml'), OmegaConf.from_cli())\n", "c.yaml": "data:\n  batch_size: 8\n"}, "python train.py",
+		[]string{"micro-batch: {at: data.batch_size=, default: 8}  # c.yaml:2, default 8"}},
+	"a fixed file": {map[string]string{"train.py": "import yaml\nwith open('conf/c.yaml') as f:\n    cfg = " +
+		"yaml.safe_load(f)\n", "conf/c.yaml": "train:\n  batch_size: 8\n"}, "python train.py",
+		[]string{"micro-batch: {conf/c.yaml: train.batch_size}  # conf/c.yaml:2, default 8"}},
+	"what is printed": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+p.add_argument("--out", default="o")
+p.add_argument("--resume")
+if args.resume: pass
+for epoch in range(9):
+    for i in range(9):
+        print(f"Step [{i+1}/{total_step}], Loss: {loss.item():.4f}")
+        torch.save({"optimizer": o}, f"{args.out}/step{i:06d}.pt")
+        print(f"state saved: {args.out}/step{i:06d}.pt.")
+`}, "python train.py", []string{`progress: 'Step \[(?P<iteration>\d+)/`, `saved: 'state saved: (?P<path>\S+)\.'`,
+		"resume: {--resume: '{out}/step*.pt'}"}},
+	"bars": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+for x in tqdm(loader, desc=f"Epoch {epoch}", leave=False): pass
+`}, "python train.py", []string{`progress: '^Epoch .*?: *\d+%\|.*\| (?P<iteration>\d+)/\d+ \['`}},
+	"weights alone": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+torch.save(model.state_dict(), path)
+print(f"model saved to {path}")
+`}, "python train.py", []string{"# saved: 'model saved to", "!saved: "}},
+	"a line without words": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+for step in range(9):
+    log.info(f"{step}: {loss}")
+`}, "python train.py", []string{"# progress: ", "!progress: ", "!metric: "}},
+	"a printed line without words": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+for step in range(9):
+    print(f"{step}: {loss}")
+`}, "python train.py", []string{`progress: '^(?P<iteration>\d+):'`, "!metric: "}},
+	"what is on by default": {map[string]string{"train.py": "from trl import SFTConfig, TrlParser\nTrlParser((SFTConfig,))\n"},
+		"python train.py", []string{"!rungs:", "# rungs:"}},
 }
 
 // Every draft is one that the reader of declarations takes, and its patterns are signs.
@@ -132,6 +248,9 @@ func TestDrafts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			for file, text := range tt.files {
+				if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755); err != nil {
+					t.Fatal(err)
+				}
 				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -201,7 +320,9 @@ func TestProgressOfOutput(t *testing.T) {
 	for name, tt := range map[string]struct{ output, want string }{
 		"steps": {"loading 3 files\nEpoch: [0][ 10/100]\tTime 0.1\nEpoch: [0][ 20/100]\tTime 0.2\nEpoch: [0][ " +
 			"30/100]\tTime 0.1\n", `Epoch: \[\S+?\]\[\s+(?P<iteration>\d+)/`},
-		"a bar": {"\r  0%|   | 0/3 [00:00<?, ?it/s]\r 33%|#  | 1/3 [00:01<00:02]\r 66%|## | 2/3 [00:02<00:01]\n", bar},
+		"a bar": {"\r  0%|   | 0/3 [00:00<?, ?it/s]\r 33%|#  | 1/3 [00:01<00:02]\r 66%|## | 2/3 [00:02<00:01]\n", "^" + bar},
+		"of several bars the last": {"Map:  50%|# | 5/10 [00:00<00:00]\nMap: 100%|##| 10/10 [00:00<00:00]\n" +
+			"Epoch 1:   0%|  | 0/3 [00:00<?]\nEpoch 1:  33%|# | 1/3 [00:01<00:02]\n", `^Epoch \S+?:` + bar},
 		"named": {"12:00:01 it 5 seen 100\n12:00:02 it 6 seen 200\n12:00:03 it 7 seen 300\n",
 			`it\s+(?P<iteration>\d+)`},
 		"nothing":     {"a\nb 1\nb 1\n", ""},

@@ -20,6 +20,7 @@ type message struct {
 	scope     string // names of the functions and headers around it
 	condition string // of the nearest "if" around it that is no check of the rank
 	bar       bool   // it is written over itself, such as a progress bar's description
+	raw       bool   // it is printed as it is, without a logger's time and level
 }
 
 // A piece of a message is a text, or an expression.
@@ -45,7 +46,7 @@ func (d *drafting) messages() (all []message) {
 					continue
 				}
 				m := message{f: f, statement: i, token: c.First, pieces: joined(f.printed(c, name)),
-					bar: strings.HasPrefix(name, "set_")}
+					bar: strings.HasPrefix(name, "set_"), raw: c.Name == "print" || name == "echo"}
 				if !slices.ContainsFunc(m.pieces, func(p piece) bool { return strings.TrimSpace(p.text) != "" }) {
 					continue
 				}
@@ -296,6 +297,82 @@ func replacement(s string) (field, spec string, n int) {
 	return strings.TrimSpace(s[1:]), "", len(s)
 }
 
+var (
+	pathEnd   = regexp.MustCompile(`[\w./~-]*$`)
+	pathBegin = regexp.MustCompile(`^[\w/-]*(?:\.[\w/-]+)*`)
+)
+
+// path is a message in which all pieces of a path are one: those around a field without a space between them.
+func (m *message) path(at int) (whole message, field int) {
+	whole = *m
+	first, last := at, at
+	before, after := "", ""
+	for first > 0 {
+		text := m.pieces[first-1].text
+		tail := pathEnd.FindString(text)
+		if before = text[:len(text)-len(tail)]; before != "" || first < 2 {
+			break
+		}
+		first -= 2 // all of the text is of the path, and so is the field before it
+	}
+	for last+1 < len(m.pieces) {
+		text := m.pieces[last+1].text
+		head := pathBegin.FindString(text)
+		if after = text[len(head):]; after != "" || last+2 >= len(m.pieces) {
+			break
+		}
+		last += 2
+	}
+	whole.pieces = nil
+	if first > 0 {
+		whole.pieces = append(whole.pieces, m.pieces[:first-1]...)
+		whole.pieces = append(whole.pieces, piece{text: before})
+	}
+	field = len(whole.pieces)
+	whole.pieces = append(whole.pieces, m.pieces[at])
+	if last+1 < len(m.pieces) {
+		whole.pieces = append(whole.pieces, piece{text: after})
+		whole.pieces = append(whole.pieces, m.pieces[last+2:]...)
+	}
+	return whole, field
+}
+
+var letter = regexp.MustCompile(`\p{L}`)
+
+// vague reports whether no word stands on the line before a field, so that other lines could match its pattern.
+// A line that a print begins by marks and the field is not vague: its pattern is anchored.
+func (m *message) vague(at int) bool {
+	marks, fields := "", 0
+	for i := at - 1; i >= 0; i-- {
+		text := m.pieces[i].text
+		line := text[strings.LastIndexByte(text, '\n')+1:]
+		if letter.MatchString(line) {
+			return false
+		}
+		if m.pieces[i].field != "" {
+			fields++
+		}
+		if marks += line; line != text {
+			break
+		}
+	}
+	if at+1 < len(m.pieces) {
+		after, _, _ := strings.Cut(m.pieces[at+1].text, "\n")
+		marks += after
+	}
+	n := len(strings.Join(strings.Fields(marks), ""))
+	return !m.raw || n == 0 || fields > 0 && n < 3
+}
+
+// text is an RE2 expression of a whole message.
+func (m *message) text() string {
+	var b strings.Builder
+	for _, p := range m.pieces {
+		b.WriteString(cond(p.field != "", `.*?`, escaped(p.text)))
+	}
+	return strings.TrimRight(b.String(), ": ")
+}
+
 // pattern is an RE2 expression of a message in which one or two fields are named groups. Texts match as they are,
 // spaces as any spaces.
 func (m *message) pattern(groups map[int]string) string {
@@ -315,6 +392,9 @@ func (m *message) pattern(groups map[int]string) string {
 		first++ // what comes first says nothing
 	}
 	var b strings.Builder
+	if m.raw && groups[first] == iteration && !letter.MatchString(head) {
+		b.WriteString(`^`)
+	}
 	b.WriteString(head)
 	for i := first; i <= last; i++ {
 		p := m.pieces[i]

@@ -45,8 +45,8 @@ var numbers = regexp.MustCompile(`\d+(\.\d+)?(e[-+]?\d+)?`)
 
 // Progress finds the pattern of a step in a program's output: lines of one shape in which a whole number grows.
 func Progress(lines []string) (pattern, example string, found bool) {
-	if n := matching(lines, regexp.MustCompile(bar)); n >= 2 {
-		return bar, "", true
+	if p := barIn(lines); p != "" {
+		return p, "", true
 	}
 	shapes := map[string][]string{}
 	var order []string
@@ -72,13 +72,22 @@ func Progress(lines []string) (pattern, example string, found bool) {
 	return pattern, example, best > 0
 }
 
-func matching(lines []string, re *regexp.Regexp) (n int) {
+var anyBar = regexp.MustCompile(`^([^|]*?)` + bar)
+
+// barIn is the pattern of the last progress bar of an output, with its description; "" if there is none with two steps.
+func barIn(lines []string) string {
+	count, last := map[string]int{}, ""
 	for _, line := range lines {
-		if re.MatchString(line) {
-			n++
+		m := anyBar.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		prefix := numbers.ReplaceAllString(m[1], "0")
+		if count[prefix]++; count[prefix] >= 2 {
+			last = "^" + strings.ReplaceAll(escaped(strings.TrimRight(prefix, " ")), "0", `\S+?`) + bar
 		}
 	}
-	return n
+	return last
 }
 
 var (

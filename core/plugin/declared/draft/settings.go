@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/python/options"
 )
 
@@ -18,6 +19,7 @@ import (
 type setting struct {
 	options.Option
 	place string // as a declaration has it
+	key   string // the same, as the key of a mapping
 }
 
 // bare is the last part of a setting's name, in lower case and with underscores.
@@ -48,7 +50,7 @@ func (d *drafting) at(o options.Option) string {
 			return fmt.Sprintf("{at: %s=, default: %s}", o.Names[0], o.Default)
 		}
 		return o.Names[0] + "="
-	case options.Constants:
+	case options.Constants, options.File:
 		return fmt.Sprintf("{%s: %s}", scalar(d.relative(o.Path)), scalar(o.Names[0]))
 	}
 	place := long(o)
@@ -101,7 +103,7 @@ func (d *drafting) key(o options.Option) string {
 		return o.Names[0] + "="
 	case options.Hydra:
 		return o.Names[0] + "="
-	case options.Constants:
+	case options.Constants, options.File:
 		return quoted(d.relative(o.Path) + ":" + o.Names[0])
 	}
 	return long(o)
@@ -122,28 +124,38 @@ func whole(o options.Option) bool {
 // A wish is names of a setting, the best first.
 type wish []string
 
-// best is the setting whose bare name comes first in a wish; a pattern has to match it whole. Of several with one
-// name the first counts, and one that an argument sets comes before a constant.
+// best is the setting whose bare name comes first in a wish; a pattern has to match it whole. Of several the first
+// counts, and one that an argument sets comes before a constant.
 func (d *drafting) best(w wish, fits func(options.Option) bool) *setting {
+	if all := d.matching(w, fits); len(all) > 0 {
+		return &all[0]
+	}
+	return nil
+}
+
+// matching are the settings that match the first pattern of a wish that any matches, constants only where no other
+// setting does.
+func (d *drafting) matching(w wish, fits func(options.Option) bool) (found []setting) {
 	all := d.settings()
 	for _, pattern := range w {
 		re := regexp.MustCompile("^(?:" + pattern + ")$")
-		var constant *setting
-		for i, s := range all {
+		var constants []setting
+		for _, s := range all {
 			if len(s.Names) == 0 || !fits(s.Option) || !slices.ContainsFunc(s.Names,
 				func(n string) bool { return re.MatchString(bare(n)) }) {
 				continue
 			}
 			if s.How == options.Constants {
-				if constant == nil {
-					constant = &all[i]
-				}
-				continue
+				constants = append(constants, s)
+			} else if !slices.ContainsFunc(found, func(o setting) bool { return o.place == s.place }) {
+				found = append(found, s)
 			}
-			return &all[i]
 		}
-		if constant != nil {
-			return constant
+		if len(found) == 0 {
+			found = constants
+		}
+		if len(found) > 0 {
+			return found
 		}
 	}
 	return nil
@@ -152,9 +164,13 @@ func (d *drafting) best(w wish, fits func(options.Option) bool) *setting {
 // settings are the options of the program, then the values in files of settings that the command names.
 func (d *drafting) settings() (all []setting) {
 	for _, o := range d.list.Options {
-		if len(o.Names) > 0 {
-			all = append(all, setting{o, d.at(o)})
+		if len(o.Names) == 0 {
+			continue
 		}
+		if same, ok := d.list.Lookup(o.Names[0]); ok && !same.Known { // subcommands have different defaults
+			o.Default, o.Known = "", false
+		}
+		all = append(all, setting{o, d.at(o), d.key(o)})
 	}
 	return append(all, d.recipe()...)
 }
@@ -172,8 +188,8 @@ func (d *drafting) recipe() (all []setting) {
 			}
 		}
 		ext := filepath.Ext(value)
-		if !slices.Contains(recipes, ext) || strings.HasPrefix(value, "-") {
-			continue
+		if !slices.Contains(recipes, ext) || strings.HasPrefix(value, "-") || strings.Contains(option, "deepspeed") {
+			continue // DeepSpeed's train_batch_size is the global one
 		}
 		path := value
 		if !filepath.IsAbs(path) {
@@ -206,7 +222,8 @@ func (d *drafting) recipe() (all []setting) {
 			p := config.JoinPath(keys...)
 			o := options.Option{Names: []string{p}, Dest: p, Default: v.Text(), Known: true, Path: path, Line: v.Line(),
 				How: "recipe"}
-			all = append(all, setting{o, fmt.Sprintf("{%s: %s}", named, scalar(p))})
+			all = append(all, setting{o, fmt.Sprintf("{%s: %s}", named, scalar(p)),
+				quoted(strings.Trim(named, "'") + ":" + p)})
 		})
 	}
 	return all
@@ -250,7 +267,7 @@ var (
 			`imgs_per_gpu|images_per_gpu`,
 		`train_batch_?size|batch_?size_train|training_batch_size|train_bs|bs_train|batch_train|train_batch|` +
 			`tr_batch_size`, `batch_?size|batchsz|batch_sz`,
-		`mini_?batch(_?size)?|mb_size`, `batch|bs|bsz`, `.*_train_batch_size|.*batch_?size|n_batch|batch_.*|num_batch`}
+		`mini_?batch(_?size)?|mb_size`, `batch|bs|bsz`, `.*_train_batch_size|.*batch_?size`}
 	accumWish = wish{`gradient_accumulation_steps?|grad_accumulation_steps|gradient_accumulate_steps|` +
 		`gradient_accumulate_every`,
 		`grad_accum(_steps?)?|grad_acc_steps?|grad_accumulate|accum_steps?|accumulation_steps?|accum_iters?|` +
@@ -263,27 +280,81 @@ var (
 
 var batchHelp = regexp.MustCompile(`(?i)\b(mini-?)?batch[ -]?size\b`)
 
-// batch drafts micro-batch, accumulation, global-batch, ranks and per.
-func (d *drafting) batch() {
-	training := func(o options.Option) bool {
-		name := bare(long(o))
-		return whole(o) && !notTraining.MatchString(name) && !regexp.MustCompile(globalWish[0]).MatchString(name)
-	}
-	if d.micro = d.best(microWish, training); d.micro == nil { // by what its help says
-		d.micro = d.best(wish{`.*`}, func(o options.Option) bool {
+// notTrainingPart is a part of a dotted name that is not about the training.
+var notTrainingPart = regexp.MustCompile(`^(val|valid\w*|eval\w*|test\w*|dev|infer\w*|sampl\w*|predict\w*|generat\w*)$`)
+
+// training reports whether a setting may be that of the training's micro-batch.
+func training(o options.Option) bool {
+	name := bare(long(o))
+	parts := strings.Split(strings.ToLower(strings.TrimLeft(long(o), "-")), ".")
+	return whole(o) && !notTraining.MatchString(name) && !regexp.MustCompile(globalWish[0]).MatchString(name) &&
+		!slices.ContainsFunc(parts[:len(parts)-1], notTrainingPart.MatchString)
+}
+
+// findMicro finds the setting of the micro-batch. doubt is why it is not known, though there are settings like it.
+func (d *drafting) findMicro() (micro *setting, doubt string) {
+	all := d.matching(microWish, training)
+	if len(all) == 0 { // by what its help says
+		all = d.matching(wish{`.*`}, func(o options.Option) bool {
 			return training(o) && batchHelp.MatchString(o.Help) && !notTraining.MatchString(strings.ToLower(o.Help))
 		})
 	}
+	if train := slices.DeleteFunc(slices.Clone(all), func(s setting) bool {
+		return !strings.Contains(strings.ToLower(long(s.Option)), "train")
+	}); len(train) > 0 {
+		all = train
+	}
+	if len(all) == 0 {
+		return nil, ""
+	}
+	if plain := regexp.MustCompile(`^batch_?size$`); plain.MatchString(bare(long(all[0].Option))) {
+		if mini := d.best(wish{`(num_)?mini_?batch(es|_?size)?|mb_size`}, whole); mini != nil {
+			all = append(all[:1:1], *mini)
+		}
+	}
+	if len(all) > 1 {
+		var names []string
+		for _, s := range all[:min(4, len(all))] {
+			names = append(names, fmt.Sprintf("%s (%s)", long(s.Option), d.from(&s)))
+		}
+		return nil, "several settings could be it: " + strings.Join(names, ", ") + ". It is the one that decides how " +
+			"many samples one forward pass has"
+	}
+	return &all[0], ""
+}
+
+// batch drafts micro-batch, accumulation, global-batch, ranks and per.
+func (d *drafting) batch() {
+	micro, doubt := d.findMicro()
+	d.micro = micro
 	d.accum = d.best(accumWish, func(o options.Option) bool {
-		return whole(o) &&
-			!strings.Contains(bare(long(o)), "eval")
+		return whole(o) && !strings.Contains(bare(long(o)), "eval")
 	})
 	global := d.best(globalWish, whole)
-	if d.micro == nil {
-		d.miss("micro-batch: --batch-size", "no setting was found whose name is like batch_size. Look for what "+
-			"DataLoader(batch_size=…) is given")
-	} else {
+	if where := d.splits(); where != "" { // the micro-batch is what one setting divided by the other is
+		global, d.micro = micro, nil
+		d.Loads = true
+		d.add(where+" divides it by the accumulation; "+d.from(global), "global-batch: %s", global.place)
+		d.add(d.from(d.accum), "accumulation: %s", d.accum.place)
+		d.micro = nil
+		d.ranks()
+		d.per()
+		return
+	}
+	switch {
+	case d.micro != nil:
+		d.Loads = true
 		d.add(d.from(d.micro), "micro-batch: %s", d.micro.place)
+		if d.micro.How == options.File {
+			d.Missing = append(d.Missing, fmt.Sprintf("micro-batch: launch can read it in %s, but not change it: it "+
+				"changes a copy, and no argument names the file. Let the script take the path as an option",
+				d.relative(d.micro.Path)))
+		}
+	case doubt != "":
+		d.miss("micro-batch: --batch-size", doubt)
+	default:
+		d.miss("micro-batch: --batch-size", cmp.Or(d.unnamed(), "no setting was found whose name is like batch_size. "+
+			"Look for what DataLoader(batch_size=…) is given"))
 	}
 	derived, where := d.derived()
 	switch {
@@ -292,8 +363,8 @@ func (d *drafting) batch() {
 	case derived != nil:
 		d.add(where+": the accumulation is derived", "global-batch: %s", derived.place)
 	case global != nil && d.micro != nil:
-		d.hint("global-batch: "+global.place, "If the program derives its accumulation from this one ("+
-			d.from(global)+"), it is the global batch")
+		d.hint("global-batch: "+global.place, "If the program derives its accumulation from this one ("+d.from(global)+
+			"), it is the global batch")
 	default:
 		d.miss("accumulation: --accumulation-steps", "the program seems to have no gradient accumulation. Without it "+
 			"a smaller micro-batch is "+
@@ -301,6 +372,53 @@ func (d *drafting) batch() {
 	}
 	d.ranks()
 	d.per()
+}
+
+// splits is where the program divides the batch size by the accumulation, or "": then it is the global batch.
+func (d *drafting) splits() string {
+	if d.micro == nil || d.accum == nil || d.micro.Dest == "" || d.accum.Dest == "" {
+		return ""
+	}
+	re := regexp.MustCompile(`\b` + regexp.QuoteMeta(lastPart(d.micro.Dest)) + `['"\])]*\s*//?=?\s*(?:\w+[.(\[]+['"]?)*` +
+		regexp.QuoteMeta(lastPart(d.accum.Dest)) + `\b`)
+	for _, f := range d.files {
+		for _, s := range f.Statements {
+			if at := re.FindStringIndex(f.Of(s.Range)); at != nil && !strings.HasSuffix(strings.TrimRight(
+				f.Of(s.Range)[:at[0]], " (argsconfigcfgself.["), "/") {
+				return d.place(f, s.First)
+			}
+		}
+	}
+	return ""
+}
+
+// unnamed explains why no batch size was found, where the source shows it: a number in a call, or a file of settings
+// that the command does not name.
+func (d *drafting) unnamed() string {
+	for _, a := range d.list.Options {
+		if ext := filepath.Ext(a.Default); len(a.Names) > 0 && a.Known && slices.Contains(recipes, ext) && ext != ".json" {
+			path := a.Default
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(d.prog.Dir, path)
+			}
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+				return fmt.Sprintf("the settings may be in %s, the default of %s. Name it in the command (%s %[1]s) and "+
+					"draft again: then launch can change them", a.Default, long(a), d.key(a))
+			}
+		}
+	}
+	for _, f := range d.files {
+		for _, s := range f.Statements {
+			for _, c := range f.Calls(s.Range) {
+				a, ok := python.Keyword(f.Args(c.Open), "batch_size")
+				if ok && number(f.Of(a.Range)) && !evalish.MatchString(f.Of(s.Range)) {
+					return fmt.Sprintf("%s sets batch_size=%s in a call. launch changes an option or a constant: make it one",
+						d.place(f, a.First), f.Of(a.Range))
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // derived is the setting of which the micro-batch is a divisor: steps = batch_size // micro_batch_size.
@@ -377,12 +495,24 @@ func (d *drafting) per() {
 	}
 }
 
+// batchVariable is a variable that holds a batch size.
+var batchVariable = regexp.MustCompile(`(?i)batch|\bbs\b|_bs$|^bs`)
+
+// divided is where the program divides a setting by the ranks, or "".
 func (d *drafting) divided(s *setting) string {
 	name := regexp.MustCompile(`\b` + regexp.QuoteMeta(lastPart(s.Dest)) + `\b`)
+	given := regexp.MustCompile(`\bbatch_size\s*=\s*(?:int\()?[\w.]*\b` + regexp.QuoteMeta(lastPart(s.Dest)) + `\)?\s*` +
+		divisor.String())
 	for _, f := range d.files {
 		for _, st := range f.Statements {
 			a, ok := f.Assigns(st)
 			text := f.Of(st.Range)
+			if given.MatchString(text) { // DataLoader(batch_size=args.batch_size // world_size)
+				return d.place(f, st.First)
+			}
+			if ok && batchVariable.MatchString(a.Name) && given.MatchString("batch_size="+f.Of(a.Value)) {
+				return d.place(f, st.First)
+			}
 			if aug := strings.Contains(text, "//=") && divisor.MatchString(strings.Replace(text, "//=", "// ", 1)); aug &&
 				name.MatchString(text) {
 				return d.place(f, st.First)
@@ -476,6 +606,11 @@ func (d *drafting) rungs() {
 			if taken[w.name] || !w.match.MatchString(name) || w.not != nil && w.not.MatchString(name) {
 				continue
 			}
+			if on := o.Known && o.Default == "True"; on || o.Known && o.Default == "None" && o.How == options.HF &&
+				w.value == nil { // it is on, or the library decides
+				taken[w.name] = true
+				continue
+			}
 			to, place := d.turn(o, w.value)
 			if to == "" {
 				continue
@@ -518,7 +653,7 @@ func (d *drafting) turn(o setting, choice *regexp.Regexp) (to, place string) {
 			}
 		}
 		return "", ""
-	case o.Default == "False" || strings.Contains(o.Type, "bool"):
+	case o.Default == "False" || strings.Contains(o.Type, "bool") && o.Default != "None":
 		return "true", o.place
 	}
 	return "", ""
@@ -546,7 +681,7 @@ var ignored = regexp.MustCompile(`^(lr|learning_rate|base_lr|max_lr|min_lr|init_
 func (d *drafting) ignore() {
 	var places []string
 	for _, o := range d.list.Options {
-		if len(o.Names) == 0 || o.How == options.Constants || !ignored.MatchString(bare(long(o))) {
+		if len(o.Names) == 0 || o.How == options.Constants || o.How == options.File || !ignored.MatchString(bare(long(o))) {
 			continue
 		}
 		p := d.key(o)

@@ -3,7 +3,10 @@ package draft
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/launch-ml/launch/core/python"
 )
 
 // The groups of patterns.
@@ -13,7 +16,8 @@ const (
 	value     = `(?P<value>-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan|inf)`
 	count     = `(?P<value>\d+)`
 	path      = `(?P<path>\S+)`
-	bar       = `\| (?P<iteration>\d+)/\d+ \[\d+:\d+`
+	bar       = ` *\d+%\|.*\| (?P<iteration>\d+)/\d+ \[` // tqdm's, after its description
+	lightning = `^Epoch \d+(?:/\d+ |: +\d+%).*?[ |](?P<iteration>\d+)/\d+ (?:\[|\d+:\d\d:)`
 )
 
 var (
@@ -21,7 +25,8 @@ var (
 	batchName = regexp.MustCompile(`(?i)\b(batch_?idx|batch_?i|batch_?id|batch_?num|i_batch|i|it|idx|batch|` +
 		`data_iter_step|(trained|seen|processed)_\w+|\w+_(trained|seen|processed))\b`)
 	epochName  = regexp.MustCompile(`(?i)\b(epoch|epochs?_?i|e|ep|i_epoch|epoch_idx|current_epoch)\b`)
-	totalName  = regexp.MustCompile(`(?i)(max|total|num|n|all)_?(train_)?(steps|iters?|iterations|updates)|_per_|\blen\b`)
+	totalName  = regexp.MustCompile(`(?i)(max|total|num|n|all)_?(train_)?(steps?|iters?|iterations?|updates?)|_per_|\blen\b`)
+	ofTotal    = regexp.MustCompile(`(?i)(/|\bof)\s*$`) // before a total
 	totalSteps = regexp.MustCompile(`(?i)(^|[._])((max|total|num|n)_?)?(train_)?(steps|iters|niters?|iterations|updates)$`)
 	trainish   = regexp.MustCompile(`(?i)train|fit|main|optimi|epoch|run`)
 	evalish    = regexp.MustCompile(`(?i)\bdef \w*(eval|valid|test|infer|sample|generate)\w*|(valid|val|test|` +
@@ -63,13 +68,14 @@ func (d *drafting) progress(all []message) {
 			}
 		}
 	}
-	where, isBar := d.progressBar()
+	where, barPattern := d.progressBar()
+	isBar := barPattern != ""
 	switch {
 	case best >= 0 && (score >= 60 && all[best].f == d.files[0] || !isBar):
 		m := &all[best]
 		d.sign(d.place(m.f, m.token), "progress", m.pattern(groups))
 	case isBar:
-		d.sign(where+", a progress bar", "progress", bar)
+		d.sign(where+", a progress bar", "progress", barPattern)
 	default:
 		d.miss(`progress: 'step (?P<iteration>\d+)'`,
 			"no line was found that the program prints in its training loop with the number of the step")
@@ -87,6 +93,8 @@ func (d *drafting) steps(m *message) (score, at int) {
 			continue
 		case d.typed(p.field) || totalName.MatchString(p.field) && !batchName.MatchString(p.field):
 			continue
+		case i > 0 && ofTotal.MatchString(m.pieces[i-1].text):
+			continue
 		case stepName.MatchString(p.field) && !strings.ContainsAny(p.field, "(["):
 			s = 40
 		case batchName.MatchString(p.field) && !strings.ContainsAny(p.field, "([") || strings.Contains(p.field, "batch_idx"):
@@ -98,7 +106,7 @@ func (d *drafting) steps(m *message) (score, at int) {
 			score, at = s, i
 		}
 	}
-	if at < 0 {
+	if at < 0 || m.vague(at) {
 		return 0, -1
 	}
 	score += 10 * min(2, m.loops)
@@ -149,29 +157,55 @@ func (d *drafting) trainer() (where string, found bool) {
 	return "", false
 }
 
-// progressBar is the place of a progress bar: tqdm's, or those of the Trainer and Lightning.
-func (d *drafting) progressBar() (where string, found bool) {
+// progressBar is the place and the pattern of a progress bar: tqdm's, or those of the Trainer and Lightning.
+func (d *drafting) progressBar() (where, pattern string) {
 	for _, f := range d.files {
 		for i, s := range f.Statements {
 			for _, c := range f.Calls(s.Range) {
-				name := lastPart(c.Name)
-				if name != "tqdm" && name != "trange" && name != "Trainer" && !strings.HasSuffix(name, "Trainer") {
-					continue
-				}
-				m := message{}
-				f.around(&m, i)
-				if name[0] != 't' && !strings.Contains(f.Code, "transformers") && !strings.Contains(f.Code, "lightning") &&
-					!strings.Contains(f.Code, "trl") {
-					continue
-				}
-				if name[0] != 't' || !evalish.MatchString(m.scope) &&
-					!regexp.MustCompile(`(?i)valid|test|eval`).MatchString(f.Of(s.Range)) {
-					return d.place(f, c.First), true
+				if pattern = d.barOf(f, i, c); pattern != "" {
+					return d.place(f, c.First), pattern
 				}
 			}
 		}
 	}
-	return "", false
+	return "", ""
+}
+
+var evalText = regexp.MustCompile(`(?i)valid|test|eval`)
+
+// barOf is the pattern of the progress bar that a call makes, or "".
+func (d *drafting) barOf(f *file, statement int, c python.Call) string {
+	name := lastPart(c.Name)
+	switch {
+	case name == "tqdm" || name == "trange":
+		m := message{}
+		if f.around(&m, statement); evalish.MatchString(m.scope) || evalText.MatchString(f.Of(f.Statements[statement].Range)) {
+			return ""
+		}
+		return d.described(f, c)
+	case !strings.HasSuffix(name, "Trainer"):
+	case strings.Contains(f.Code, "transformers") || strings.Contains(f.Code, "trl"):
+		return "^" + bar
+	case strings.Contains(f.Code, "lightning"):
+		return lightning
+	}
+	return ""
+}
+
+// described is the pattern of a tqdm with its description, so that another bar, such as that of a data set, is no
+// step.
+func (d *drafting) described(f *file, c python.Call) string {
+	if a, ok := python.Keyword(f.Args(c.Open), "desc"); ok {
+		m := message{pieces: joined(f.pieces(a.Range, 0))}
+		if text := m.text(); letter.MatchString(text) {
+			return "^" + text + ":" + bar
+		}
+		return "^[^|]*?" + bar
+	}
+	if slices.ContainsFunc(d.files, func(f *file) bool { return strings.Contains(f.Code, ".set_description") }) {
+		return "^[^|]*?" + bar
+	}
+	return "^" + bar
 }
 
 var (
@@ -180,37 +214,59 @@ var (
 	pathField = regexp.MustCompile(`(?i)path|file|dir|ckpt|checkpoint|name|out|dest|save`)
 )
 
-// saved drafts the line that is printed after a state was saved.
+// saved drafts the line that is printed after a state was saved. It has to be a state that the program can resume
+// from: weights alone are none.
 func (d *drafting) saved(all []message) {
+	hinted := ""
 	for n := range all {
 		m := &all[n]
 		at, text := -1, ""
 		for i, p := range m.pieces {
 			text += p.text + " "
-			if p.field != "" && pathField.MatchString(p.field) {
+			if p.field != "" && (pathField.MatchString(p.field) || d.savedTo(m, p.field)) {
 				at = i
 			}
 		}
-		if at < 0 || !savedText.MatchString(text) || !stateText.MatchString(text+m.pieces[at].field) && !d.savedBefore(m) {
+		if at < 0 || !savedText.MatchString(text) {
 			continue
 		}
-		pattern := m.pattern(map[int]string{at: path})
-		if strings.Contains(strings.ToLower(text), "saved") || d.savedBefore(m) {
+		whole, field := m.path(at)
+		pattern := whole.pattern(map[int]string{field: path})
+		switch {
+		case d.savedBefore(m) || strings.Contains(strings.ToLower(text), "saved") && d.savedTo(m, m.pieces[at].field):
 			d.sign(d.place(m.f, m.token), "saved", pattern)
 			return
+		case hinted == "" && stateText.MatchString(text+m.pieces[at].field):
+			hinted = pattern
+			d.savedHint = entry{text: "saved: " + quoted(pattern), notes: []string{d.place(m.f, m.token) +
+				" prints this. Add the line if the program prints it after it has saved a whole state, not weights alone"}}
 		}
-		d.hint("saved: "+quoted(pattern), d.place(m.f,
-			m.token)+" prints this before it saves. launch would take a state that is not complete")
+	}
+	if hinted != "" {
+		d.lines = append(d.lines, d.savedHint)
 		return
 	}
 	d.hint(`saved: 'saved (?P<path>\S+)'`, "No line was found that the program prints after it has saved a state")
 }
 
-// savedBefore reports whether a message comes right after the call that saves.
+// savedTo reports whether a message's field is the path of a state that the program saves.
+func (d *drafting) savedTo(m *message, field string) bool {
+	glob, ok := d.globText(m.f, field, m.statement, 0)
+	return ok && strings.Trim(clean(glob), "*/.") != "" && slices.ContainsFunc(d.saveCalls(), func(s save) bool {
+		return s.whole && s.glob == clean(glob)
+	})
+}
+
+// savedBefore reports whether a message comes right after the call that saves a whole state.
 func (d *drafting) savedBefore(m *message) bool {
 	for i := max(0, m.statement-3); i < m.statement; i++ {
+		if m.f.Statements[i].In != m.f.Statements[m.statement].In {
+			continue
+		}
 		for _, c := range m.f.Calls(m.f.Statements[i].Range) {
-			if saves(c.Name) {
+			if slices.ContainsFunc(d.saveCalls(), func(s save) bool {
+				return s.whole && (s.f == m.f && s.statement == i || s.in != "" && s.in == lastPart(c.Name))
+			}) {
 				return true
 			}
 		}
@@ -295,7 +351,7 @@ func (d *drafting) metric(all []message) {
 			if label == "" || m.bar {
 				s -= 10
 			}
-			if s > score && len(strings.TrimSpace(before)) > 0 {
+			if s > score && len(strings.TrimSpace(before)) > 0 && !m.vague(i) {
 				best, score, at, name, direction = n, s, i, figure(label, p.field), dir
 			}
 		}

@@ -23,35 +23,49 @@ func saves(name string) bool {
 
 // A save is a call that saves, and the glob of the path that it is given.
 type save struct {
-	glob  string
-	where string
-	whole bool // more than weights: optimizer states too
+	f         *file
+	statement int
+	in        string // the function that calls it
+	glob      string
+	where     string
+	whole     bool // more than weights: optimizer states too
 }
 
 var (
 	resumeWish = wish{`resume_from_checkpoint|resume_from|resume_path|resume_ckpt|resume_checkpoint|resume_state|` +
-		`resume_training|resume_model|resume`,
-		`continue_from|continue_train(ing)?|restore(_from|_path|_ckpt)?|restart_from|load_checkpoint|load_ckpt|` +
-			`load_from|load_state|load`,
+		`resume_training|resume_model|resume`, `continue_from|continue_train(ing)?|restore(_from|_path|_ckpt)?|` +
+		`restart_from|auto_resume`}
+	// stateWish are names that programs give to other paths as well: what they save, or weights to begin with
+	stateWish = wish{`load_checkpoint|load_ckpt|load_from|load_state|load`,
 		`from_checkpoint|checkpoint(_path|_file)?|ckpt(_path)?|snapshot_path|init_from|network_state|` +
-			`initial_checkpoint|auto_resume`}
+			`initial_checkpoint`}
 	notResume = regexp.MustCompile(`dir|every|interval|steps|freq|gradient|activation|epoch|pretrained|sync|limit`)
 )
 
 // states drafts how the program goes on from a saved state.
 func (d *drafting) states() {
 	saves := d.saveCalls()
-	r := d.best(resumeWish, func(o options.Option) bool {
-		return o.How != options.Constants && !notResume.MatchString(bare(long(o)))
-	})
+	r, doubt := d.resumes()
 	i := slices.IndexFunc(saves, func(s save) bool { return s.whole && s.glob != "" })
 	trainer := d.trainerFolder()
+	example := "resume: {--resume: 'checkpoints/*.pt'}"
+	if r != nil {
+		example = fmt.Sprintf("resume: {%s: 'checkpoints/*.pt'}", r.key)
+	}
 	switch {
+	case doubt != "":
+		d.miss(example, doubt)
 	case r == nil && len(saves) == 0 && trainer == "":
-		d.miss("resume: {--resume: 'checkpoints/*.pt'}",
-			"no option was found by which the program resumes, and no call that saves a state")
+		d.miss(example, "no option was found by which the program resumes, and no call that saves a state")
+	case r == nil && (d.cut || len(d.list.Unread) > 0):
+		d.miss(example, "no option was found by which the program resumes, but not all of its options could be read")
+	case r == nil && d.loads() != "":
+		d.miss(example, "no option was found by which the program resumes, but "+d.loads()+" loads a file. If that "+
+			"is a saved state that it looks for by itself, write resume: {automatic: 'GLOB'}. Else resume: none")
 	case r == nil:
 		d.add("no option was found by which the program resumes", "resume: none")
+	case r.Type == "int" || r.Type == "float":
+		d.miss(example, "the option "+long(r.Option)+" ("+d.from(r)+") takes a number, not a path")
 	case i >= 0 || trainer != "":
 		glob, where := trainer, "the Trainer's own"
 		if i >= 0 {
@@ -59,28 +73,136 @@ func (d *drafting) states() {
 		}
 		d.resume(r, glob, where)
 	case len(saves) > 0 && !slices.ContainsFunc(saves, func(s save) bool { return s.whole }):
-		d.miss(fmt.Sprintf("resume: {%s: 'checkpoints/*.pt'}", d.key(r.Option)),
-			"the option is "+d.from(r)+". But "+saves[0].where+
-				" saves weights alone, without optimizer states. If that is enough to go on from, name the files")
+		d.miss(example, "the option is "+d.from(r)+". But "+saves[0].where+
+			" saves weights alone, without optimizer states. If that is enough to go on from, name the files")
 	default:
-		d.miss(fmt.Sprintf("resume: {%s: 'checkpoints/*.pt'}", d.key(r.Option)),
-			"the option is "+d.from(r)+". Its states were not found: look for torch.save")
+		d.miss(example, "the option is "+d.from(r)+". Its states were not found: look for torch.save")
 	}
 	d.clear()
 	d.addValues()
 }
 
+// resumes is the option that resumes, nil where none was found. Where the option may be another, or the program may
+// not read it, doubt is what to look at.
+func (d *drafting) resumes() (r *setting, doubt string) {
+	path := func(o options.Option) bool {
+		return o.How != options.Constants && o.How != options.File && !notResume.MatchString(bare(long(o)))
+	}
+	if r = d.best(resumeWish, path); r != nil {
+		if !d.uses(r) {
+			return r, "the program has the option " + long(r.Option) + " (" + d.from(r) + "), but no code was found " +
+				"that uses it"
+		}
+		if flag(r) { // the path may be an option of its own
+			other := d.best(resumeWish, func(o options.Option) bool { return path(o) && o.Takes != config.None && o.Dest != r.Dest })
+			if other != nil && !flag(other) && d.uses(other) {
+				return r, fmt.Sprintf("there are two options, %s (%s) and %s (%s). If it needs both: resume: {from: "+
+					"'GLOB', set: {%[1]s: true, %[3]s: '{state}'}}", r.key, d.from(r), other.key,
+					d.from(other))
+			}
+		}
+		return r, ""
+	}
+	r = d.best(stateWish, func(o options.Option) bool {
+		s := setting{Option: o}
+		return path(o) && (d.loaded(&s) || d.chosen(&s))
+	})
+	return r, ""
+}
+
+// flag reports whether an option is true or false.
+func flag(o *setting) bool {
+	return o.Takes == config.None || o.Known && (o.Default == "False" || o.Default == "True") ||
+		strings.Contains(strings.ToLower(o.Type), "bool")
+}
+
+// word matches a setting where code reads it: its attribute, a key, or the parameter of a function.
+func word(o *setting) *regexp.Regexp {
+	name := regexp.QuoteMeta(lastPart(cond(o.Dest != "", o.Dest, bare(long(o.Option)))))
+	switch o.How {
+	case options.Click, options.Fire, options.Globals:
+		return regexp.MustCompile(`\b` + name + `\b`)
+	}
+	return regexp.MustCompile(`(?:\.|['"])` + name + `\b`)
+}
+
+// uses reports whether the code of the project reads an option, outside of where it declares it.
+func (d *drafting) uses(o *setting) bool {
+	re, n := word(o), 0
+	for _, f := range d.files {
+		for i, s := range f.Statements {
+			first, last := f.LineOf(s.First), f.LineOf(max(s.First, s.End-1))
+			if f.Path == o.Path && first <= o.Line && o.Line <= last && o.How != options.Fire {
+				continue
+			}
+			text := f.Of(s.Range)
+			if def, ok := f.Definition(f.Statements[i]); ok && !def.Class && o.How != options.HF {
+				continue
+			}
+			if strings.Contains(text, "add_argument") {
+				continue
+			}
+			n += len(re.FindAllString(text, -1))
+		}
+	}
+	return n > 0
+}
+
+var loading = regexp.MustCompile(`(?i)^_?(\w+_)?(load|restore|resume)(_\w+)?$|^from_checkpoint$`)
+
+// loaded reports whether the value of an option is given to a call that loads.
+func (d *drafting) loaded(o *setting) bool {
+	re := word(o)
+	for _, f := range d.files {
+		for _, s := range f.Statements {
+			for _, c := range f.Calls(s.Range) {
+				if loading.MatchString(lastPart(c.Name)) && re.MatchString(f.Of(f.Inside(c.Open))) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// loads is the place of a call that loads a state, or "".
+func (d *drafting) loads() string {
+	for _, f := range d.files {
+		for _, s := range f.Statements {
+			for _, c := range f.Calls(s.Range) {
+				switch lastPart(c.Name) {
+				case "load_state", "load_checkpoint", "from_checkpoint", "get_last_checkpoint", "restore", "resume",
+					"latest_checkpoint", "find_latest_checkpoint":
+					return d.place(f, c.First)
+				}
+				if c.Name == "torch.load" {
+					return d.place(f, c.First)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// chosen reports whether an option resumes by the word "resume", as nanoGPT's init_from.
+func (d *drafting) chosen(r *setting) bool {
+	re := regexp.MustCompile(`\b` + regexp.QuoteMeta(lastPart(r.Dest)) + `\b\s*==\s*['"]resume['"]`)
+	return slices.ContainsFunc(d.files, func(f *file) bool { return re.MatchString(f.Code) })
+}
+
 // resume drafts the option that resumes, and the states that it takes.
 func (d *drafting) resume(r *setting, glob, where string) {
 	where = d.from(r) + "; " + where
-	chosen := regexp.MustCompile(`\b` + regexp.QuoteMeta(lastPart(r.Dest)) + `\b\s*==\s*['"]resume['"]`)
 	switch {
-	case slices.ContainsFunc(d.files, func(f *file) bool { return chosen.MatchString(f.Code) }):
-		d.add(where, "resume: {from: %s, set: {%s: resume}}", quoted(glob), d.key(r.Option))
-	case r.Takes == config.None, r.Default == "False" || r.Default == "True":
-		d.add(where, "resume: {from: %s, set: {%s: true}}", quoted(glob), d.key(r.Option))
+	case d.chosen(r):
+		d.add(where, "resume: {from: %s, set: {%s: resume}}", quoted(glob), r.key)
+	case flag(r):
+		d.add(where, "resume: {from: %s, set: {%s: true}}", quoted(glob), r.key)
 	default:
-		d.add(where, "resume: {%s: %s}", d.key(r.Option), quoted(glob))
+		d.add(where, "resume: {%s: %s}", r.key, quoted(glob))
+	}
+	if _, trains := d.trainer(); trains && r.How == options.HF {
+		d.add("before 5.2 the Trainer takes the micro-batch of the saved state", "resume-needs: {transformers: '5.2'}")
 	}
 }
 
@@ -125,8 +247,15 @@ func (d *drafting) trainerFolder() string {
 	return d.named(o) + "/checkpoint-*"
 }
 
-// saveCalls are the calls that save, those of optimizer states first, then by their order.
-func (d *drafting) saveCalls() (all []save) {
+// saveCalls are the calls that save, by their order.
+func (d *drafting) saveCalls() []save {
+	if !d.searched {
+		d.searched, d.saves = true, d.findSaves()
+	}
+	return d.saves
+}
+
+func (d *drafting) findSaves() (all []save) {
 	for _, f := range d.files {
 		for i, s := range f.Statements {
 			for _, c := range f.Calls(s.Range) {
@@ -147,7 +276,11 @@ func (d *drafting) saveCalls() (all []save) {
 				if a, ok := python.Keyword(args, "f"); ok {
 					where = a.Range
 				}
-				one := save{where: d.place(f, c.First), whole: state}
+				one := save{f: f, statement: i, where: d.place(f, c.First), whole: state}
+				if in := f.function(i); in >= 0 {
+					def, _ := f.Definition(f.Statements[in])
+					one.in = def.Name
+				}
 				if len(args) > 0 && !state {
 					one.whole = f.hasOptimizer(args[0].Range, i)
 				}
@@ -251,16 +384,27 @@ func (d *drafting) glob(f *file, e python.Range, at, depth int) (string, bool) {
 			out.WriteString(strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`).Replace(p.text))
 			continue
 		}
-		inner := &file{Syntax: python.NewSource(f.Path, p.field).Syntax()}
-		if name, ok := inner.Dotted(python.Range{End: len(inner.Tokens)}); ok {
-			if g, ok := d.globName(f, name, at, depth+1); ok {
-				out.WriteString(g)
-				continue
-			}
-		}
-		out.WriteString("*")
+		g, ok := d.globText(f, p.field, at, depth+1)
+		out.WriteString(cond(ok, g, "*"))
 	}
 	return out.String(), true
+}
+
+func cond(is bool, yes, no string) string {
+	if is {
+		return yes
+	}
+	return no
+}
+
+// globText is the path that an expression in a text stands for, where it is a name.
+func (d *drafting) globText(f *file, field string, at, depth int) (string, bool) {
+	inner := &file{Syntax: python.NewSource(f.Path, field).Syntax()}
+	name, ok := inner.Dotted(python.Range{End: len(inner.Tokens)})
+	if !ok {
+		return "", false
+	}
+	return d.globName(f, name, at, depth)
 }
 
 // globCall is the path of os.path.join, Path and str.
