@@ -283,6 +283,9 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 	}
 	x := attempt.New(setup)
 	defer x.Close()
+	if last := r.Last(); last != nil && last.Plan.Trial == "" { // a run that stops again ends as it did before
+		x.Exit = proc.Exit{Code: last.Outcome.Code, Signal: syscall.Signal(last.Outcome.Signal)}
+	}
 	j := x.Journal(r, say, s.receipts())
 	stop, err := carryOn(ctx, s, at, r, x, j, say)
 	s.hold.Release() // the program has ended: others may wait for its card

@@ -71,6 +71,9 @@ func (a *Argv) declared(name string) (int, bool) {
 	return -1, false
 }
 
+// override matches KEY=VALUE, and not a path that has a "=".
+var override = lazy.MustCompile(`^[+~]*[A-Za-z_][\w.@-]*=`)
+
 var reNegative = lazy.MustCompile(`^-\d+$|^-\d*\.\d+$`)
 
 // isOption reports whether argparse takes arg for an option (_parse_optional of Python 3.8 to 3.14).
@@ -315,6 +318,12 @@ func (a *Argv) Add(path string, values ...string) error {
 		return fmt.Errorf("%s: an override has one value", path)
 	default:
 		add = []string{path + "=" + values[0]}
+		end := at
+		for _, t := range a.tokens { // with the others: all may belong to one option that is not declared, --cfg-options
+			if t.opt == -1 && t.at < end && override.MatchString(a.args[t.at]) {
+				at = t.at + 1
+			}
+		}
 		for _, t := range a.tokens { // behind an option that takes all it gets, the override would be its value
 			if t.opt >= 0 && a.options[t.opt].Takes > None && t.from == 0 && t.first+t.n == at {
 				at = 0

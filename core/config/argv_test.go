@@ -98,6 +98,24 @@ func TestArgvReads(t *testing.T) {
 	}
 }
 
+// An override is added to those that are there, which may all belong to one option.
+func TestAddOverride(t *testing.T) {
+	for args, want := range map[string]string{
+		"c.py --cfg-options a.b=1 c=2 --launcher x": "c.py --cfg-options a.b=1 c=2 d.e=4 --launcher x",
+		"c.py --launcher x":                         "c.py --launcher x d.e=4",
+		"runs/lr=1/c.py --launcher x":               "runs/lr=1/c.py --launcher x d.e=4",
+		"+a=1 x -- b=2":                             "+a=1 d.e=4 x -- b=2",
+	} {
+		a, err := ParseArgv(strings.Fields(args), []Option{{Names: []string{"--launcher"}}})
+		if err == nil {
+			err = a.Add("d.e", "4")
+		}
+		if got := strings.Join(a.Args(), " "); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", args, got, err, want)
+		}
+	}
+}
+
 func TestArgvAddRemove(t *testing.T) {
 	a, err := ParseArgv(strings.Fields("-opt x --auto_resume --debug -b 8 --auto a.b=1 -vq"), trainer)
 	if err != nil {

@@ -457,7 +457,8 @@ func (r *Run) usedUp(last *Attempt) *Stop {
 		if p == nil || p.Verdict() == ladder.Not || p.Cost < c {
 			continue
 		}
-		stop.Beyond = &Beyond{Name: p.onDevice(), Cost: c, Flag: "--allow " + c.String()}
+		stop.Beyond = &Beyond{Name: p.onDevice(), Cost: c, Flag: "--allow " + c.String(),
+			Over: r.state() != nil && r.readable(p) == nil}
 		return stop
 	}
 	if r.Limits.Allow < ladder.Model {

@@ -202,6 +202,8 @@ type Beyond struct {
 	Name string      `json:"name"`
 	Cost ladder.Cost `json:"cost"`
 	Flag string      `json:"flag"` // the flag that allows it
+	// Over: it starts over, because the newest state of the run cannot be read with it.
+	Over bool `json:"starts_over,omitempty"`
 }
 
 // Limits are the user's limits on a run.

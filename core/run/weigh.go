@@ -109,6 +109,9 @@ func (r *Run) Differs(p *Plan, o *Outcome) string {
 			}
 		}
 	}
+	if why := r.dividesOtherwise(p, o); why != "" {
+		return why
+	}
 	first := slices.IndexFunc(r.Attempts, func(a Attempt) bool { return a.Plan.Trial == "" && a.Outcome.Total > 0 })
 	if o.Total == 0 || first < 0 || p.Cost >= ladder.Recipe || r.Attempts[first].Plan.Cost >= ladder.Recipe {
 		return ""
@@ -123,6 +126,46 @@ func (r *Run) Differs(p *Plan, o *Outcome) string {
 			was.Plan.Attempt)
 	}
 	return ""
+}
+
+// dividesOtherwise returns how the reported micro-batch and accumulation show that the global batch is another one than
+// in an earlier attempt; "" if they do not. A program may report one of them alone, and in a unit of its own, such as
+// for all ranks. So what it reports is compared in proportion to the plan.
+func (r *Run) dividesOtherwise(p *Plan, o *Outcome) string {
+	for _, a := range r.Attempts {
+		if a.Plan.Trial != "" || max(p.Cost, a.Plan.Cost) >= ladder.Recipe {
+			continue
+		}
+		was, now := 1.0, 1.0
+		var before, after []string
+		for _, s := range []struct {
+			knob     string
+			was, now int64 // planned
+		}{
+			{job.MicroBatch, a.Plan.Batch.Micro, p.Batch.Micro},
+			{job.Accumulation, a.Plan.Batch.Accumulation, p.Batch.Accumulation},
+		} {
+			x, known := reported(&a.Outcome, s.knob)
+			y, again := reported(o, s.knob)
+			if !known || !again || s.was < 1 || s.now < 1 {
+				continue
+			}
+			was, now = was*x/float64(s.was), now*y/float64(s.now)
+			before = append(before, fmt.Sprintf("%s %g (planned: %d)", s.knob, x, s.was))
+			after = append(after, fmt.Sprintf("%s %g (planned: %d)", s.knob, y, s.now))
+		}
+		if d := max(was-now, now-was); d > was/1000 {
+			return fmt.Sprintf("the program reports %s now, and reported %s in attempt %d: the global batch is another one",
+				strings.Join(after, " and "), strings.Join(before, " and "), a.Plan.Attempt)
+		}
+	}
+	return ""
+}
+
+// reported is a number from 1 that the program has printed for a setting.
+func reported(o *Outcome, knob string) (float64, bool) {
+	n, err := strconv.ParseFloat(strings.ReplaceAll(o.Settings[knob], ",", ""), 64)
+	return n, err == nil && n >= 1
 }
 
 // An Open is an edit that the program does not confirm. Said is the value that it reports instead; "" if it reports

@@ -87,6 +87,48 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
+// What the program reports of its micro-batch and accumulation shows whether it kept the global batch, also where an
+// accumulation that nobody typed is another one than launch takes it for.
+func TestDividesOtherwise(t *testing.T) {
+	reports := func(micro, accumulation string) Outcome {
+		o := Outcome{Ending: Succeeded, Settings: map[string]string{}}
+		for knob, value := range map[string]string{job.MicroBatch: micro, job.Accumulation: accumulation} {
+			if value != "" {
+				o.Settings[knob] = value
+			}
+		}
+		return o
+	}
+	plan := func(micro, accumulation int64, cost ladder.Cost) Plan {
+		return Plan{Batch: job.Batch{Micro: micro, Accumulation: accumulation}, Cost: cost}
+	}
+	asked, split := plan(1600, 1, ladder.None), plan(800, 2, ladder.Speed)
+	for name, tt := range map[string]struct {
+		was    Outcome
+		before Plan
+		now    Outcome
+		plan   Plan
+		same   bool
+	}{
+		"as planned":                   {reports("1,600", "1"), asked, reports("800", "2"), split, true},
+		"for two ranks":                {reports("3200", "2"), asked, reports("1600", "4"), split, true},
+		"multiplied by the program":    {reports("", "4"), asked, reports("", "8"), split, true},
+		"the option has no effect":     {reports("", "4"), asked, reports("", "4"), split, false},
+		"another default":              {reports("1600", "4"), asked, reports("800", "2"), split, false},
+		"one reported, then the other": {reports("1600", ""), asked, reports("", "2"), split, true},
+		"no number":                    {reports("", "auto"), asked, reports("", "2"), split, true},
+		"another batch is allowed":     {reports("", "4"), asked, reports("", "4"), plan(800, 2, ladder.Recipe), true},
+		"after a trial": {reports("", "4"), Plan{Batch: asked.Batch, Trial: Rehearsal}, reports("", "4"), split,
+			true},
+	} {
+		r := &Run{Job: &job.Job{}, Attempts: []Attempt{{Plan: tt.before, Outcome: tt.was}}}
+		r.weigh(&tt.plan, &tt.now)
+		if (tt.now.Untaken == "") != tt.same {
+			t.Errorf("%s: %q", name, tt.now.Untaken)
+		}
+	}
+}
+
 // What launch hands over itself is confirmed, and what the program printed or kept; a free port is nothing to confirm.
 func TestUnconfirmed(t *testing.T) {
 	port := config.Edit{Knob: "rendezvous", At: config.Address{Doc: config.ArgvDoc, Path: "--dist-url"}, To: "tcp://localhost:" + job.FreePort}

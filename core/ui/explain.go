@@ -69,6 +69,7 @@ type RunDoc struct {
 	// LimitBytes is the limit of each of its processes (--memory); absent where none was set.
 	LimitBytes unit.Bytes `json:"limit_bytes,omitempty"`
 	SavedState *run.State `json:"saved_state"`
+	StartsOver bool       `json:"starts_over,omitempty"` // the next attempt cannot read that state
 	Output     string     `json:"output,omitempty"`     // where what it printed is kept
 	LastLines  []string   `json:"last_lines,omitempty"` // of that, where nothing else says why it failed
 	Why        string     `json:"why,omitempty"`        // there is no further attempt
@@ -374,7 +375,7 @@ func (p Printer) GoOn(r *RunDoc) {
 	switch {
 	case len(r.GoOn) > 0:
 		where := "from the beginning"
-		if r.SavedState != nil {
+		if r.SavedState != nil && !r.StartsOver {
 			where = fmt.Sprintf("from %v", r.SavedState)
 		}
 		if r.When != "" {

@@ -46,6 +46,7 @@ func (d *RunDoc) continues(r *run.Run, stop *run.Stop, out *run.Outcome) {
 	case out.Untaken != "", stop.Code == run.OwnTrouble:
 		d.Not = "once the settings reach the program"
 	case stop.Beyond != nil:
+		d.StartsOver = stop.Beyond.Over
 		again(cmp.Or(stop.Beyond.Name, ""), strings.Fields(stop.Beyond.Flag)...)
 	case stop.Code == run.TryLater:
 		again("once there is room")

@@ -10,6 +10,30 @@ import (
 	"github.com/launch-ml/launch/core/plugin"
 )
 
+// An option whose name begins another one's is no abbreviation of that where the program has both.
+func TestOptionThatBeginsAnother(t *testing.T) {
+	both := "p.add_argument('--batch', type=int)\np.add_argument('--batch-size', type=int, default=16)\n"
+	for name, tt := range map[string]struct {
+		script  string
+		micro   int64
+		changed string
+	}{
+		"both":            {both, 16, "python train.py --batch 4 --batch-size 8"},
+		"an abbreviation": {"p.add_argument('--batch-size', type=int, default=16)\n", 4, "python train.py --batch 2"},
+	} {
+		j, set := planned(t, try{command: "python train.py --batch 4", files: map[string]string{"train.py": tt.script}}.in(t,
+			"script: train.py\nmicro-batch: --batch-size\n"))
+		l := set.Phases[0]
+		out, err := j.Rewrite(l.Rungs[l.Asked+1].Edits, t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(out.Command.Args, " "); j.Batch.Micro != tt.micro || got != tt.changed {
+			t.Errorf("%s: micro-batch %d, then %s", name, j.Batch.Micro, got)
+		}
+	}
+}
+
 // A batch is divided as the program divides it, and a rung keeps the global batch.
 func TestBatch(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/python"
+	"github.com/launch-ml/launch/core/python/options"
 )
 
 // assumed is the value of a setting that the command does not set: the script's own default; nil if that is not known.
@@ -21,7 +22,7 @@ func (r *reading) assumed(p *place) any {
 		if one.path != "" || r.elsewhere(one) {
 			continue
 		}
-		if text, known := defaultOf(r.prog.text(), one); known {
+		if text, known := defaultOf(r.prog.settings(), one); known {
 			return typed(text)
 		}
 		if text, known := parameterOf(r.prog.text(), one); known {
@@ -90,41 +91,21 @@ func product(text string) any {
 	return v
 }
 
-// defaultOf finds the default of an option in the code of a script: what argparse or click is told, or the value of the
-// field or constant of the option's name. Where the text has several they have to agree. It is the only place that
-// looks for defaults.
-func defaultOf(script python.Source, p place) (value string, known bool) {
-	var found []string
+// defaultOf is the default of an option by what was read of the program. Where several parts of the program have
+// several, it is not known, and neither is one that the program replaces by something that is not read.
+func defaultOf(program options.List, p place) (value string, known bool) {
 	for _, name := range p.names {
-		for _, arguments := range declarationsOf(script, name) {
-			found = append(found, keyword(arguments, "default"))
-		}
-	}
-	name := bare(p)
-	if len(found) == 0 && !strings.Contains(name, ".") {
-		field := regexp.MustCompile(`(?m)^[ \t]*` + regexp.QuoteMeta(name) + `[ \t]*(?::[^=\n]+)?=([^=\n][^\n]*)`)
-		for _, m := range field.FindAllStringSubmatch(script.Code, -1) {
-			found = append(found, m[1])
-		}
-	}
-	if len(found) == 0 && strings.Contains(script.Code, "TrainingArguments") && name == "gradient_accumulation_steps" &&
-		!strings.Contains(script.Code, name) {
-		return "1", true // transformers' own
-	}
-	for i, f := range found {
-		found[i] = strings.TrimSpace(f)
-		if !literal.MatchString(found[i]) || found[i] != found[0] && product(found[i]) != product(found[0]) ||
-			product(found[i]) == any(int64(0)) {
+		o, ok := program.Lookup(strings.TrimLeft(name, "+~"))
+		switch {
+		case !ok:
+		case !o.Known || o.Default == "None" || product(o.Default) == any(int64(0)), known && o.Default != value:
 			return "", false
+		default:
+			value, known = o.Default, true
 		}
 	}
-	if len(found) == 0 {
-		return "", false
-	}
-	return strings.Trim(found[0], `"'`), true
+	return value, known
 }
-
-var literal = regexp.MustCompile(`^(\d[\d_]*(\s*\*\s*\d[\d_]*)*|\d*\.\d+|True|False|'[^'\\]*'|"[^"\\]*")$`)
 
 // declarationsOf returns the arguments of each call that declares an option by a name, as in
 // parser.add_argument("--batch", …).

@@ -9,7 +9,7 @@ import (
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
-	"github.com/launch-ml/launch/core/python"
+	"github.com/launch-ml/launch/core/python/options"
 )
 
 func TestDefaultOf(t *testing.T) {
@@ -21,9 +21,11 @@ func TestDefaultOf(t *testing.T) {
 		{`p.add_argument('-a', '--accum', help='(default: 3)', default = 1, type=int)`, "--accum", 1},
 		{"p.add_argument(\n    '--accum',\n    type=int,\n    default=8,\n)\np.add_argument('--x', default=3)", "--accum", 8},
 		{`@click.option("--grad-accum", default=2*4, show_default=True)`, "--grad-accum", 8},
-		{"gradient_accumulation_steps = 5 * 8 # simulates larger batches\nx = gradient_accumulation_steps\ngradient_accumulation_steps //= 2\n", "--gradient_accumulation_steps", 40},
-		{"class Args:\n    grad_accum: int = 4\n", "--grad-accum", 4},
-		{"from transformers import TrainingArguments\n", "--gradient_accumulation_steps", 1},
+		{"accum = 5 * 8 # simulates larger batches\nexec(open('configurator.py').read())\naccum //= 2\n", "--accum", 40},
+		{"import tyro\n@dataclass\nclass Args:\n    accum: int = 4\nargs = tyro.cli(Args)\n", "--accum", 4},
+		{"from transformers import HfArgumentParser, TrainingArguments\n" +
+			"args = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()\n",
+			"--gradient_accumulation_steps", 1},
 		{`p.add_argument("--accum", type=int)` + "\np.add_argument('--x', default=3)", "--accum", 0},
 		{`p.add_argument("--accum", default=DEFAULT)`, "--accum", 0},
 		{"a.add_argument('--accum', default=1)\nb.add_argument('--accum', default=8)", "--accum", 0},
@@ -32,10 +34,17 @@ func TestDefaultOf(t *testing.T) {
 		{`p.add_argument("--accum", default=0)`, "--accum", 0},
 		{"# p.add_argument('--accum', default=40)\np.add_argument('--accum', default=8)", "--accum", 8},
 		{"p.add_argument('--accum', help='such as :) default=3', default=8)", "--accum", 8},
-		{"'''\naccum = 40\n'''\naccum = 4\n", "--accum", 4},
+		{"def evaluate():\n    accum = 1\n", "--accum", 0},
+		{"if a:\n    p.add_argument('--accum', default=1)\nelse:\n    p.add_argument('--accum', default=4)\n", "--accum", 0},
+		{"p.add_argument('--accum', default=1)\np.set_defaults(**json.load(open('a.json')))\n", "--accum", 0},
+		{"p.add_argument('--accum', default=1)\np.set_defaults(accum=4)\n", "--accum", 4},
 		{"", "--accum", 0},
 	} {
-		text, ok := defaultOf(python.NewSource("train.py", tt.text), place{names: []string{tt.flag}})
+		script := filepath.Join(t.TempDir(), "train.py")
+		if err := os.WriteFile(script, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		text, ok := defaultOf(options.Read(script), place{names: []string{tt.flag}})
 		if n, _ := product(text).(int64); n != tt.want || ok != (tt.want > 0) {
 			t.Errorf("%s in %q: %q, %v; want %d", tt.flag, tt.text, text, ok, tt.want)
 		}

@@ -47,6 +47,7 @@ func open(c job.Command) (*reading, error) {
 	for _, p := range places {
 		r.declare(p)
 	}
+	r.declareTyped()
 	if r.argv, err = config.ParseArgv(prog.Args, r.options); err != nil {
 		return nil, fmt.Errorf("reading the options of %s: %w", prog.Script, err)
 	}
@@ -126,6 +127,24 @@ func (r *reading) declare(p place) {
 		}
 	}
 	r.options = append(r.options, o)
+}
+
+// declareTyped lists the options of the command that the program has, and the declaration has not, if their names begin
+// as one does that it has: --batch is no abbreviation of --batch-size in a program that has both.
+func (r *reading) declareTyped() {
+	for _, a := range r.prog.Args {
+		name, _, _ := strings.Cut(a, "=")
+		begins := func(o config.Option) bool {
+			return slices.ContainsFunc(o.Names, func(n string) bool { return n != name && strings.HasPrefix(n, name) })
+		}
+		if !strings.HasPrefix(name, "--") || len(name) == 2 || !slices.ContainsFunc(r.options, begins) ||
+			slices.ContainsFunc(r.options, func(o config.Option) bool { return slices.Contains(o.Names, name) }) {
+			continue
+		}
+		if o, ok := r.prog.settings().Lookup(name); ok {
+			r.options = append(r.options, config.Option{Names: []string{name}, Takes: o.Takes})
+		}
+	}
 }
 
 // absolute is a path of the declaration, which is relative to its own folder.
