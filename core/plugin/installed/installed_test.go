@@ -287,6 +287,36 @@ func TestChanged(t *testing.T) {
 	}
 }
 
+// A link of an installed plugin, such as the one to a Python environment's interpreter, leads to nothing that everybody
+// can exchange.
+func TestLinkTarget(t *testing.T) {
+	settle(t)
+	bin := write(t, t.TempDir(), map[string]string{"bin/python*": "1"}) + "/bin"
+	src := write(t, t.TempDir(), map[string]string{"p/launch-plugin-p*": "1"})
+	s := store(t)
+	p := install(t, s, filepath.Join(src, "p")).Plugin
+	must(t, os.Symlink(bin+"/python", filepath.Join(p.Folder, "python")))
+	r, err := s.Trust(t.Context(), "p")
+	must(t, err)
+	p = r.Plugin
+	must(t, s.Verify(t.Context(), p)) // remembered from here on
+	must(t, os.Chmod(bin, 0o777))
+	for range 2 {
+		if err := s.Verify(t.Context(), p); err == nil || !strings.Contains(err.Error(), "others can write to "+bin) {
+			t.Errorf("it is %v", err)
+		}
+		if _, err := s.Trust(t.Context(), "p"); err == nil {
+			t.Error("it is trusted again")
+		}
+	}
+	must(t, os.Chmod(bin, 0o755))
+	must(t, s.Verify(t.Context(), p))
+	must(t, os.Chmod(bin, 0o777))
+	if _, err := s.Remove("p"); err != nil {
+		t.Errorf("it cannot be removed: %v", err)
+	}
+}
+
 // opens counts how often one of the files of a folder is opened, until the result is called.
 func opens(t *testing.T, dir string) func() int {
 	t.Helper()

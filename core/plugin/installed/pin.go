@@ -101,6 +101,11 @@ func (p Plugin) look() (look, error) {
 		if !ok {
 			return l, fmt.Errorf("%s: its owner cannot be read", f.path)
 		}
+		if f.link != "" { // of a Python environment: the interpreter
+			if err := private.CheckOpen(f.path); err != nil {
+				return l, fmt.Errorf("%s leads to what others can change: %w", f.path, err)
+			}
+		}
 		changed := time.Unix(st.Ctim.Unix())
 		if changed.After(newest) {
 			newest = changed
