@@ -62,6 +62,8 @@ func TestHostilePrograms(t *testing.T) {
 		"eats":   {`head -c 600m /dev/zero | tail; exec sleep 600`, "of host memory, and were ended"},
 		"shares": {`python3 -c 'import mmap; m = mmap.mmap(-1, 600 << 20); m.write(bytes(600 << 20))'
 			exec sleep 600`, "of host memory, and were ended"},
+		"hides": {`python3 -c 'import os, time; os.write(os.memfd_create("x"), bytes(600 << 20)); time.sleep(600)'`,
+			"of host memory, and were ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
