@@ -246,7 +246,7 @@ func TestChanged(t *testing.T) {
 		}, "x has changed"},
 		"a file more": {func(dir string) error { return os.WriteFile(dir+"/sitecustomize.py", nil, 0o644) },
 			"sitecustomize.py was added"},
-		"a file less": {func(dir string) error { return os.Remove(dir + "/x") }, "x is missing"},
+		"a file less": {func(dir string) error { return os.Remove(dir + "/x") }, "x was removed"},
 		"a link elsewhere": {func(dir string) error {
 			os.Remove(dir + "/link")
 			return os.Symlink("/etc/passwd",
@@ -254,7 +254,7 @@ func TestChanged(t *testing.T) {
 		}, "link has changed"},
 		"the list": {func(dir string) error { return os.WriteFile(dir+".json", []byte("[]"), 0o600) },
 			"1.json has changed"},
-		"no list":          {func(dir string) error { return os.Remove(dir + ".json") }, "1.json is missing"},
+		"no list":          {func(dir string) error { return os.Remove(dir + ".json") }, "1.json was removed"},
 		"others may write": {func(dir string) error { return os.Chmod(dir+"/x", 0o666) }, "others can write to"},
 		"all gone":         {os.RemoveAll, "is gone; `launch plugins remove p`"},
 	} {
@@ -444,6 +444,12 @@ func TestForeignIndex(t *testing.T) {
 	must(t, os.WriteFile(s.Index, []byte(`{"version": 2, "plugins": []}`), 0o600))
 	if _, err := s.List(); err == nil || !strings.Contains(err.Error(), "update launch") {
 		t.Errorf("of a newer launch: %v", err)
+	}
+	for _, broken := range []string{"{", `{"plugins": 3}`} {
+		must(t, os.WriteFile(s.Index, []byte(broken), 0o600))
+		if _, err := s.List(); err == nil || !strings.Contains(err.Error(), "remove it, and install or trust your") {
+			t.Errorf("of %s: %v", broken, err)
+		}
 	}
 }
 
