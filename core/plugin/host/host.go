@@ -58,8 +58,8 @@ func (s Source) told(c job.Command) job.Command {
 	return c
 }
 
-// environ is the environment of the plugin's process. PYTHONPATH and LD_PRELOAD, which a project needs, would lead another's
-// program to files beside those that were pinned: it finds them in the command alone.
+// environ is the environment of the plugin's process. PYTHONPATH and LD_PRELOAD, which a project needs, would lead
+// another's program to files beside those that were pinned: it finds them in the command alone.
 func (s Source) environ(env []string) []string {
 	env = s.Manifest.Environ(env, nil)
 	if s.Path == "" {
