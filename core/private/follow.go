@@ -1,6 +1,7 @@
 package private
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -56,6 +57,61 @@ func Follow(path string) (string, error) {
 		todo = append(split(to), todo...)
 	}
 	return at, nil
+}
+
+// CheckOpen follows a path as the kernel does, and returns an error for the first file, link or folder of it that
+// everybody can write to or put something in the place of. It is for what comes with the system, such as an
+// interpreter: unlike [CheckFile], it lets another account own that. A path that leads to nothing is no error.
+func CheckOpen(path string) error {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	at, todo := "/", split(abs)
+	for followed := 0; len(todo) > 0; {
+		name := todo[0]
+		todo = todo[1:]
+		if name == ".." {
+			at = filepath.Dir(at)
+			continue
+		}
+		next := filepath.Join(at, name)
+		folder, err := os.Lstat(at)
+		if err != nil {
+			return err
+		}
+		info, err := os.Lstat(next)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case writable(folder) && (folder.Mode()&fs.ModeSticky == 0 || !info.IsDir()):
+			return fmt.Errorf("%w: others can write to %s", ErrShared, at)
+		case !isLink(info) && len(todo) == 0 && writable(info):
+			return fmt.Errorf("%w: others can write to %s", ErrShared, next)
+		case !isLink(info):
+			at = next
+			continue
+		}
+		if followed++; followed > links {
+			return &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
+		}
+		to, err := os.Readlink(next)
+		if err != nil {
+			return err
+		}
+		if filepath.IsAbs(to) {
+			at = "/"
+		}
+		todo = append(split(to), todo...)
+	}
+	return nil
+}
+
+func writable(info fs.FileInfo) bool {
+	const everybody = 0o002
+	return info.Mode().Perm()&everybody != 0
 }
 
 func resolved(dir, to string) string {

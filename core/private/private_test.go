@@ -271,6 +271,40 @@ func TestCheckFile(t *testing.T) {
 	}
 }
 
+// What comes with the system may be another account's, and not everybody's.
+func TestCheckOpen(t *testing.T) {
+	top := t.TempDir()
+	sticky, open := mkdir(t, top+"/sticky", 0o777|os.ModeSticky), mkdir(t, top+"/open", 0o777)
+	good := mkdir(t, top+"/good", 0o775)
+	mkdir(t, sticky+"/mine", 0o755)
+	mkdir(t, open+"/below", 0o755)
+	files := []string{good + "/a", sticky + "/a", sticky + "/mine/a", open + "/a", open + "/below/a", good + "/open"}
+	for _, path := range files {
+		must(t, os.WriteFile(path, nil, 0o755))
+	}
+	must(t, os.Chmod(good+"/open", 0o757))
+	for name, to := range map[string]string{
+		"one": "a", "two": "one", "up": "../open/a", "back": open + "/back", "loop": "loop", "none": "nothing", "dir": open,
+	} {
+		must(t, os.Symlink(to, good+"/"+name))
+	}
+	must(t, os.Symlink(good+"/a", open+"/back"))
+	if os.Geteuid() == 0 {
+		must(t, os.Chown(good, another, another))
+	}
+	for path, says := range map[string]string{
+		good + "/a": "", good + "/two": "", sticky + "/mine/a": "", good + "/none": "", "/bin/sh": "", good: "",
+		sticky + "/a": "write to " + sticky, open + "/a": "write to " + open, open + "/below/a": "write to " + open,
+		good + "/open": "write to " + good + "/open", good + "/up": "write to " + open, good + "/back": "write to " + open,
+		good + "/dir": "write to " + open, good + "/loop": "too many levels",
+	} {
+		err := CheckOpen(path)
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", path, err, says)
+		}
+	}
+}
+
 // It is not made where that cannot be, where others could replace it, or where its path is of no use.
 func TestTempPlaces(t *testing.T) {
 	top, err := os.MkdirTemp("/tmp", "t")

@@ -58,6 +58,18 @@ func (s Source) told(c job.Command) job.Command {
 	return c
 }
 
+// environ is the environment of the plugin's process. PYTHONPATH and LD_PRELOAD, which a project needs, would lead
+// another's program to files beside those that were pinned: it finds them in the command alone.
+func (s Source) environ(env []string) []string {
+	env = s.Manifest.Environ(env, nil)
+	if s.Path == "" {
+		return env
+	}
+	return slices.DeleteFunc(env, func(kv string) bool {
+		return strings.HasPrefix(kv, "PYTHON") || strings.HasPrefix(kv, "LD_")
+	})
+}
+
 var identifier = lazy.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
 
 // understood is the program of a command, or nil.
@@ -122,7 +134,7 @@ func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Clie
 		path, args = "/proc/self/exe", []string{word, s.Manifest.Name}
 	}
 	cmd := exec.Command(path, args...)
-	cmd.Env = append(s.Manifest.Environ(os.Environ(), nil), wire.Cookie(), socketDir+"="+dir)
+	cmd.Env = append(s.environ(os.Environ()), wire.Cookie(), socketDir+"="+dir)
 	if s.Path != "" {
 		cmd.Env = append(cmd.Env,
 			"PYTHONDONTWRITEBYTECODE=1") // a file that it adds to its folder would be one that nobody pinned

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/plugin"
 )
 
 // prefix of the file name of a plugin's program.
@@ -58,6 +62,8 @@ func TestHostilePrograms(t *testing.T) {
 		"eats":   {`head -c 600m /dev/zero | tail; exec sleep 600`, "of host memory, and were ended"},
 		"shares": {`python3 -c 'import mmap; m = mmap.mmap(-1, 600 << 20); m.write(bytes(600 << 20))'
 			exec sleep 600`, "of host memory, and were ended"},
+		"hides": {`python3 -c 'import os, time; os.write(os.memfd_create("x"), bytes(600 << 20)); time.sleep(600)'`,
+			"of host memory, and were ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -120,6 +126,24 @@ func TestWhatAProgramIsTold(t *testing.T) {
 	for _, secret := range []string{"AWS_", "CUDA_", "GOPATH"} {
 		if strings.Contains(got, secret) {
 			t.Errorf("it is told %s: %s", secret, got)
+		}
+	}
+}
+
+// What leads a program to code beside its own reaches the plugin in the command, and not in its process.
+func TestEnvironOfAnother(t *testing.T) {
+	env := []string{"PYTHONPATH=/project", "PYTHONHOME=/x", "LD_PRELOAD=/x.so", "CUDA_VISIBLE_DEVICES=1", "HOME=/h"}
+	for _, list := range [][]string{nil, {"PYTHON*", "LD_PRELOAD", "CUDA_*", "HOME"}} {
+		s := Source{Manifest: plugin.Manifest{Name: "x", Env: list}, Path: "/x"}
+		if got := s.environ(env); !slices.Equal(got, env[3:]) {
+			t.Errorf("%v: its process has %v", list, got)
+		}
+		if got := s.told(job.Command{Env: env}).Env; !slices.Equal(got, env) {
+			t.Errorf("%v: it is told %v", list, got)
+		}
+		s.Path = ""
+		if got := s.environ(env); !slices.Equal(got, env) {
+			t.Errorf("%v: a built-in one has %v", list, got)
 		}
 	}
 }

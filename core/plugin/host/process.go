@@ -47,7 +47,7 @@ func onThread(f func() error) error {
 const keep = 5
 
 // longest is how much is kept of one line, in bytes.
-const longest = 500
+const longest = 200
 
 // tail keeps the first and the last lines of what a plugin's process says on its standard error.
 type tail struct {

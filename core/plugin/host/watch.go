@@ -145,17 +145,44 @@ func children(pid int) (pids []int) {
 	return pids
 }
 
-// resident is the host memory that a process takes, without what it only reads from files.
-func resident(pid int) (sum int64) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(status)) {
-		if name, value, _ := strings.Cut(line, ":"); name == "RssAnon" || name == "RssShmem" {
-			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			sum += kib << 10
+// resident is the host memory that a process takes, without what it only reads from files. What it has written into a
+// memfd counts, also where that is not mapped.
+func resident(pid int) int64 {
+	private, shared := mapped(pid)
+	return private + max(shared, memfds(pid))
+}
+
+// memfds is what the open memfds of a process hold.
+func memfds(pid int) (sum int64) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	fds, _ := os.ReadDir(dir)
+	for _, fd := range fds {
+		path := filepath.Join(dir, fd.Name())
+		if to, err := os.Readlink(path); err != nil || !strings.HasPrefix(to, "/memfd:") {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Stat(path, &st) == nil {
+			sum += st.Blocks * 512
 		}
 	}
 	return sum
+}
+
+func mapped(pid int) (private, shared int64) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0
+	}
+	for line := range strings.Lines(string(status)) {
+		name, value, _ := strings.Cut(line, ":")
+		kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		switch name {
+		case "RssAnon":
+			private = kib << 10
+		case "RssShmem":
+			shared = kib << 10
+		}
+	}
+	return private, shared
 }

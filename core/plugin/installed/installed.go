@@ -132,6 +132,9 @@ func (s *Store) read() ([]Plugin, error) {
 	if err == nil {
 		err = readJSON(s.Index, maxIndex, &doc)
 	}
+	if errors.As(err, new(*json.SyntaxError)) || errors.As(err, new(*json.UnmarshalTypeError)) {
+		err = fmt.Errorf("%w; remove it, and install or trust your plugins again", err)
+	}
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("reading the list of installed plugins %s: %w", s.Index, err)

@@ -246,7 +246,7 @@ func TestChanged(t *testing.T) {
 		}, "x has changed"},
 		"a file more": {func(dir string) error { return os.WriteFile(dir+"/sitecustomize.py", nil, 0o644) },
 			"sitecustomize.py was added"},
-		"a file less": {func(dir string) error { return os.Remove(dir + "/x") }, "x is missing"},
+		"a file less": {func(dir string) error { return os.Remove(dir + "/x") }, "x was removed"},
 		"a link elsewhere": {func(dir string) error {
 			os.Remove(dir + "/link")
 			return os.Symlink("/etc/passwd",
@@ -254,7 +254,7 @@ func TestChanged(t *testing.T) {
 		}, "link has changed"},
 		"the list": {func(dir string) error { return os.WriteFile(dir+".json", []byte("[]"), 0o600) },
 			"1.json has changed"},
-		"no list":          {func(dir string) error { return os.Remove(dir + ".json") }, "1.json is missing"},
+		"no list":          {func(dir string) error { return os.Remove(dir + ".json") }, "1.json was removed"},
 		"others may write": {func(dir string) error { return os.Chmod(dir+"/x", 0o666) }, "others can write to"},
 		"all gone":         {os.RemoveAll, "is gone; `launch plugins remove p`"},
 	} {
@@ -284,6 +284,36 @@ func TestChanged(t *testing.T) {
 			}
 			must(t, s.Verify(t.Context(), r.Plugin))
 		})
+	}
+}
+
+// A link of an installed plugin, such as the one to a Python environment's interpreter, leads to nothing that everybody
+// can exchange.
+func TestLinkTarget(t *testing.T) {
+	settle(t)
+	bin := write(t, t.TempDir(), map[string]string{"bin/python*": "1"}) + "/bin"
+	src := write(t, t.TempDir(), map[string]string{"p/launch-plugin-p*": "1"})
+	s := store(t)
+	p := install(t, s, filepath.Join(src, "p")).Plugin
+	must(t, os.Symlink(bin+"/python", filepath.Join(p.Folder, "python")))
+	r, err := s.Trust(t.Context(), "p")
+	must(t, err)
+	p = r.Plugin
+	must(t, s.Verify(t.Context(), p)) // remembered from here on
+	must(t, os.Chmod(bin, 0o777))
+	for range 2 {
+		if err := s.Verify(t.Context(), p); err == nil || !strings.Contains(err.Error(), "others can write to "+bin) {
+			t.Errorf("it is %v", err)
+		}
+		if _, err := s.Trust(t.Context(), "p"); err == nil {
+			t.Error("it is trusted again")
+		}
+	}
+	must(t, os.Chmod(bin, 0o755))
+	must(t, s.Verify(t.Context(), p))
+	must(t, os.Chmod(bin, 0o777))
+	if _, err := s.Remove("p"); err != nil {
+		t.Errorf("it cannot be removed: %v", err)
 	}
 }
 
@@ -414,6 +444,12 @@ func TestForeignIndex(t *testing.T) {
 	must(t, os.WriteFile(s.Index, []byte(`{"version": 2, "plugins": []}`), 0o600))
 	if _, err := s.List(); err == nil || !strings.Contains(err.Error(), "update launch") {
 		t.Errorf("of a newer launch: %v", err)
+	}
+	for _, broken := range []string{"{", `{"plugins": 3}`} {
+		must(t, os.WriteFile(s.Index, []byte(broken), 0o600))
+		if _, err := s.List(); err == nil || !strings.Contains(err.Error(), "remove it, and install or trust your") {
+			t.Errorf("of %s: %v", broken, err)
+		}
 	}
 }
 

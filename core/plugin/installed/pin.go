@@ -36,7 +36,7 @@ type pin struct {
 type Changed struct {
 	Plugin Plugin
 	File   string // the first
-	How    string // "has changed", "was added", "is missing"
+	How    string // "has changed", "was added", "was removed"
 	More   int    // how many files beside it
 }
 
@@ -100,6 +100,11 @@ func (p Plugin) look() (look, error) {
 		st, ok := f.info.Sys().(*syscall.Stat_t)
 		if !ok {
 			return l, fmt.Errorf("%s: its owner cannot be read", f.path)
+		}
+		if f.link != "" { // of a Python environment: the interpreter
+			if err := private.CheckOpen(f.path); err != nil {
+				return l, fmt.Errorf("%s leads to what others can change: %w", f.path, err)
+			}
 		}
 		changed := time.Unix(st.Ctim.Unix())
 		if changed.After(newest) {
@@ -206,7 +211,7 @@ func (p Plugin) pinned() ([]pin, error) {
 	}
 	b, err := private.ReadFile(p.list())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &Changed{p, p.list(), "is missing", 0}
+		return nil, &Changed{p, p.list(), "was removed", 0}
 	}
 	if err != nil {
 		return nil, err
@@ -309,7 +314,7 @@ func (p Plugin) changes(ctx context.Context, l look, pinned []pin) (out []*Chang
 		}
 	}
 	for rel := range old {
-		out = append(out, &Changed{p, path(rel), "is missing", 0})
+		out = append(out, &Changed{p, path(rel), "was removed", 0})
 	}
 	slices.SortFunc(out, func(a, b *Changed) int {
 		return cmp.Or(strings.Compare(a.How, b.How), strings.Compare(a.File, b.File))

@@ -131,7 +131,7 @@ func Asked[Q any](answer func(ctx context.Context, q Q) (any, error)) Method {
 // read reads a document.
 func read(doc []byte, into any) error {
 	if n := bytes.Count(doc, []byte("{")) + bytes.Count(doc, []byte(","))/8; n > maxObjects {
-		return fmt.Errorf("it has more than %d values", n)
+		return fmt.Errorf("it has more than %d values", maxObjects)
 	}
 	return json.Unmarshal(doc, into)
 }
@@ -179,13 +179,19 @@ func (c *Caller) Call(ctx context.Context, method string, in, out any) error {
 
 // ErrFailed is wrapped by the error of a call in which the plugin's own code failed: in Python, an exception that
 // nobody caught.
-var ErrFailed = errors.New("asking the plugin")
+var ErrFailed = errors.New("it failed")
 
 // ErrMalformed is wrapped by the error of a call whose answer cannot be read.
 var ErrMalformed = errors.New("the plugin's answer is not what was agreed")
 
 // ErrEnded is wrapped by the error of a call in which the connection to the plugin was lost.
 var ErrEnded = errors.New("the plugin's process ended while it was asked")
+
+// late is a [context.DeadlineExceeded] in words for the plugin's user.
+type late struct{}
+
+func (late) Error() string { return "it did not answer in time" }
+func (late) Unwrap() error { return context.DeadlineExceeded }
 
 // CallThen is Call, which calls then as soon as the answer is there and before it is read.
 func (c *Caller) CallThen(ctx context.Context, method string, in, out any, then func()) error {
@@ -205,11 +211,13 @@ func (c *Caller) CallThen(ctx context.Context, method string, in, out any, then 
 		case codes.Unimplemented:
 			return fmt.Errorf("the plugin has no method %s: it was built for another version of launch", method)
 		case codes.DeadlineExceeded:
-			return fmt.Errorf("the plugin did not answer in time: %w", context.DeadlineExceeded)
+			return late{}
+		case codes.ResourceExhausted:
+			return fmt.Errorf("%w: %s: it has more than %d MiB", ErrMalformed, method, maxMessage>>20)
 		case codes.Unavailable:
-			return fmt.Errorf("%w: %s", ErrEnded, s.Message())
+			return ErrEnded
 		default:
-			return fmt.Errorf("%w: %w", ErrFailed, err)
+			return fmt.Errorf("%w: %s", ErrFailed, strings.TrimSpace(s.Message()))
 		}
 	}
 	then()

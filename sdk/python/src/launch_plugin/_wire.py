@@ -176,7 +176,7 @@ def answer(method: Method, message: bytes, context: grpc.ServicerContext) -> byt
         abort(grpc.StatusCode.OUT_OF_RANGE, f"{e.filename or 'a file'}: {e.strerror or e}")
     except Exception as e:  # a mistake in the plugin: launch shows the last lines of the traceback
         traceback.print_exc()
-        abort(grpc.StatusCode.INTERNAL, f"{type(e).__name__}: {e}")
+        abort(grpc.StatusCode.INTERNAL, f"{type(e).__name__}: {e}".rstrip(": "))
     return wrap(document)
 
 
