@@ -1,7 +1,6 @@
 package declared
 
 import (
-	"cmp"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,7 +20,7 @@ func (r *reading) assumed(p *place) any {
 		if one.path != "" || r.elsewhere(one) {
 			continue
 		}
-		if text, known := defaultOf(r.prog.text(), one); known {
+		if text, known := r.prog.defaultOf(one); known {
 			return typed(text)
 		}
 		if text, known := parameterOf(r.prog.text(), one); known {
@@ -90,31 +89,35 @@ func product(text string) any {
 	return v
 }
 
-// defaultOf finds the default of an option in the code of a script: what argparse or click is told, or the value of the
-// field or constant of the option's name. Where the text has several they have to agree. It is the only place that
-// looks for defaults.
-func defaultOf(script python.Source, p place) (value string, known bool) {
-	var found []string
-	for _, name := range p.names {
-		for _, arguments := range declarationsOf(script, name) {
-			found = append(found, keyword(arguments, "default"))
+// defaultOf finds the default of an option: the one by which the program declares it, else the value of the field or
+// constant of the option's name in the script. It is the only place that looks for defaults. No default, and 0, are
+// unknown: a program then computes the value.
+func (p *program) defaultOf(at place) (value string, known bool) {
+	for _, name := range at.names {
+		o, ok := p.settings().Lookup(name)
+		if ok {
+			return o.Default, o.Known && o.Default != "None" && product(o.Default) != any(int64(0))
 		}
 	}
-	name := bare(p)
-	if len(found) == 0 && !strings.Contains(name, ".") {
-		field := regexp.MustCompile(`(?m)^[ \t]*` + regexp.QuoteMeta(name) + `[ \t]*(?::[^=\n]+)?=([^=\n][^\n]*)`)
-		for _, m := range field.FindAllStringSubmatch(script.Code, -1) {
-			found = append(found, m[1])
-		}
+	return constantOf(p.text(), bare(at))
+}
+
+// constantOf is the value of the fields or constants of a name in a script. Where it has several they have to agree.
+func constantOf(script python.Source, name string) (value string, known bool) {
+	if strings.Contains(name, ".") {
+		return "", false
+	}
+	field := regexp.MustCompile(`(?m)^[ \t]*` + regexp.QuoteMeta(name) + `[ \t]*(?::[^=\n]+)?=([^=\n][^\n]*)`)
+	var found []string
+	for _, m := range field.FindAllStringSubmatch(script.Code, -1) {
+		found = append(found, strings.TrimSpace(m[1]))
 	}
 	if len(found) == 0 && strings.Contains(script.Code, "TrainingArguments") && name == "gradient_accumulation_steps" &&
 		!strings.Contains(script.Code, name) {
 		return "1", true // transformers' own
 	}
-	for i, f := range found {
-		found[i] = strings.TrimSpace(f)
-		if !literal.MatchString(found[i]) || found[i] != found[0] && product(found[i]) != product(found[0]) ||
-			product(found[i]) == any(int64(0)) {
+	for _, f := range found {
+		if !literal.MatchString(f) || f != found[0] && product(f) != product(found[0]) || product(f) == any(int64(0)) {
 			return "", false
 		}
 	}
@@ -126,45 +129,12 @@ func defaultOf(script python.Source, p place) (value string, known bool) {
 
 var literal = regexp.MustCompile(`^(\d[\d_]*(\s*\*\s*\d[\d_]*)*|\d*\.\d+|True|False|'[^'\\]*'|"[^"\\]*")$`)
 
-// declarationsOf returns the arguments of each call that declares an option by a name, as in
-// parser.add_argument("--batch", …).
-func declarationsOf(script python.Source, name string) (calls [][]string) {
-	for _, quote := range []string{`"`, `'`} {
-		for rest := script.Code; ; {
-			_, after, more := strings.Cut(rest, quote+name+quote)
-			if !more {
-				break
-			}
-			rest = after
-			calls = append(calls, python.Arguments(after))
-		}
-	}
-	return calls
-}
-
-// keyword is the value of a keyword argument, or "".
-func keyword(arguments []string, name string) (value string) {
-	for _, a := range arguments {
-		if key, v, ok := strings.Cut(a, "="); ok && strings.TrimSpace(key) == name {
-			value = strings.TrimSpace(v)
-		}
-	}
-	return value
-}
-
-// takesOf is what an option takes by the script's own declaration of it; one value if the script does not show it.
-func takesOf(script python.Source, p place) config.Takes {
-	for _, name := range p.names {
-		for _, arguments := range declarationsOf(script, name) {
-			if strings.Contains(keyword(arguments, "action"), "store_") || keyword(arguments, "is_flag") == "True" {
-				return config.None
-			}
-			if t, ok := nargs[strings.Trim(cmp.Or(keyword(arguments, "nargs"), "1"), `"'`)]; ok {
-				return t
-			}
+// takesOf is what an option takes by the program's own declaration of it; one value if that was not found.
+func (p *program) takesOf(at place) config.Takes {
+	for _, name := range at.names {
+		if o, ok := p.settings().Lookup(name); ok {
+			return o.Takes
 		}
 	}
 	return config.One
 }
-
-var nargs = map[string]config.Takes{"?": config.Maybe, "*": config.Any, "+": config.Some}

@@ -14,6 +14,7 @@ import (
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/python"
+	"github.com/launch-ml/launch/core/python/options"
 	"github.com/launch-ml/launch/core/trust"
 )
 
@@ -23,6 +24,7 @@ type program struct {
 	path   string        // of its source; "" if that is not known
 	source python.Source // read when it is asked for
 	read   bool
+	list   *options.List // read when it is asked for
 }
 
 func programOf(prog command.Prog) *program {
@@ -46,6 +48,18 @@ func (p *program) text() python.Source {
 	}
 	p.read = true
 	return p.source
+}
+
+// settings are the settings that the program takes, as the sources of its project declare them.
+func (p *program) settings() options.List {
+	if p.list == nil {
+		list := options.List{}
+		if p.path != "" {
+			list = options.Read(p.path, p.Dir)
+		}
+		p.list = &list
+	}
+	return *p.list
 }
 
 // folders are those in which a declaration and what stands beside a script are looked for.

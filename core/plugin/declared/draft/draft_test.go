@@ -84,7 +84,7 @@ import fire
 def train(batch_size: int = 128, micro_batch_size: int = 4):
     gradient_accumulation_steps = batch_size // micro_batch_size
 fire.Fire(train)
-`}, "python train.py", []string{"micro-batch: {at: --micro_batch_size, default: 4}  # train.py:3", "global-batch: {at: --batch_size, default: 128}"}},
+`}, "python train.py", []string{"micro-batch: --micro_batch_size  # train.py:3", "global-batch: --batch_size"}},
 	"configurator": {map[string]string{"train.py": `
 batch_size = 12
 gradient_accumulation_steps = 5 * 8
@@ -103,8 +103,8 @@ while True:
 	"hydra": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef " +
 		"main(cfg): pass\n",
 		"c.yaml": "data:\n  batch_size: 8\ntrainer:\n  accumulate_grad_batches: 2\n"}, "python train.py", []string{
-		"micro-batch: {at: data.batch_size=, default: 8}  # c.yaml:2, default 8", "accumulation: {at: " +
-			"trainer.accumulate_grad_batches=, default: 2}"}},
+		"micro-batch: data.batch_size=  # c.yaml:2, default 8", "accumulation: " +
+			"trainer.accumulate_grad_batches="}},
 	"a file of settings": {map[string]string{"train.py": "p.add_argument('--config')\nfor epoch in tqdm(range(3)): pass\n",
 		"a.yaml": "train:\n  batch_size: 8\n"}, "python train.py --config a.yaml", []string{
 		"micro-batch: {--config: train.batch_size}  # a.yaml:2", `progress: '^ *\d+%\|.*\| (?P<iteration>\d+)/\d+ \['`}},
@@ -121,8 +121,8 @@ if os.path.exists(args.out):
 	"HfArgumentParser": {map[string]string{"train.py": "from transformers import HfArgumentParser, " +
 		"TrainingArguments, Trainer\nparser = HfArgumentParser(TrainingArguments)\n" +
 		"Trainer().train(resume_from_checkpoint=a.resume_from_checkpoint)\n"},
-		"python train.py", []string{"micro-batch: {at: [--per_device_train_batch_size, " +
-			"--per-device-train-batch-size], default: 8}",
+		"python train.py", []string{"micro-batch: [--per_device_train_batch_size, " +
+			"--per-device-train-batch-size]",
 			"resume: {--resume_from_checkpoint: '{output_dir}/checkpoint-*'}", "resume-needs: {transformers: '5.2'}",
 			"  - {name: bf16, at: --bf16, to: true, " +
 				"cost: numerics}"}},
@@ -172,7 +172,7 @@ p.add_argument("--batch-norm", default=1)
 	"batches of several phases": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef " +
 		"main(cfg): pass\n",
 		"c.yaml": "val:\n  batch_size: 2\ntest:\n  batch_size: 1\ndata:\n  batch_size: 8\n"}, "python train.py", []string{
-		"micro-batch: {at: data.batch_size=, default: 8}"}},
+		"micro-batch: data.batch_size="}},
 	"batches of two stages": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef " +
 		"main(cfg): pass\n", "c.yaml": "one:\n  batch_size: 2\ntwo:\n  batch_size: 1\n"}, "python train.py", []string{
 		"# several settings could be it: one.batch_size (c.yaml:2, default 2), two.batch_size", "!micro-batch: "}},
@@ -201,7 +201,7 @@ steps = len(d) // args.batch_size // world_size
 		"Name it in the command (--config a.yaml)"}},
 	"OmegaConf": {map[string]string{"train.py": "from omegaconf import OmegaConf\ncfg = OmegaConf.merge(" +
 		"OmegaConf.load('c.yaml'), OmegaConf.from_cli())\n", "c.yaml": "data:\n  batch_size: 8\n"}, "python train.py",
-		[]string{"micro-batch: {at: data.batch_size=, default: 8}  # c.yaml:2, default 8"}},
+		[]string{"micro-batch: data.batch_size=  # c.yaml:2, default 8"}},
 	"a fixed file": {map[string]string{"train.py": "import yaml\nwith open('conf/c.yaml') as f:\n    cfg = " +
 		"yaml.safe_load(f)\n", "conf/c.yaml": "train:\n  batch_size: 8\n"}, "python train.py",
 		[]string{"micro-batch: {conf/c.yaml: train.batch_size}  # conf/c.yaml:2, default 8"}},

@@ -46,35 +46,14 @@ func (d *drafting) at(o options.Option) string {
 	case options.Globals:
 		return fmt.Sprintf("{any: [%s=, {'*.py': %s}]}", o.Names[0], o.Dest)
 	case options.Hydra:
-		if o.Known && number(o.Default) {
-			return fmt.Sprintf("{at: %s=, default: %s}", o.Names[0], o.Default)
-		}
 		return o.Names[0] + "="
 	case options.Constants, options.File:
 		return fmt.Sprintf("{%s: %s}", scalar(d.relative(o.Path)), scalar(o.Names[0]))
 	}
-	place := long(o)
 	if names := d.names(o); len(names) > 1 {
-		place = "[" + strings.Join(names, ", ") + "]"
+		return "[" + strings.Join(names, ", ") + "]"
 	}
-	if o.Known && number(o.Default) && !d.spelled(o) {
-		return fmt.Sprintf("{at: %s, default: %s}", place, o.Default)
-	}
-	return place
-}
-
-// literal is a default that the reader of declarations finds by itself.
-var literal = regexp.MustCompile(`default\s*=\s*[\d_]+(\s*\*\s*[\d_]+)*\s*[,)]`)
-
-// spelled reports whether the script itself has the default of an option as a literal, so that the declaration need
-// not repeat it.
-func (d *drafting) spelled(o options.Option) bool {
-	if o.Path != d.path || o.How == options.Globals {
-		return o.How == options.Globals
-	}
-	lines := strings.Split(d.files[0].Text, "\n")
-	return (o.How == options.Argparse || o.How == options.Click) && o.Line <= len(lines) &&
-		literal.MatchString(strings.Join(lines[o.Line-1:min(len(lines), o.Line+4)], " "))
+	return long(o)
 }
 
 func number(s string) bool {
@@ -642,8 +621,7 @@ func (d *drafting) turn(o setting, choice *regexp.Regexp) (to, place string) {
 	}
 	switch {
 	case o.Takes == config.None:
-		return "true", fmt.Sprintf("{at: %s, takes: nothing}",
-			strings.TrimPrefix(strings.TrimSuffix(plainPlace(o), "}"), "{at: "))
+		return "true", fmt.Sprintf("{at: %s, takes: nothing}", o.place)
 	case choice != nil && len(o.Choices) > 0:
 		for _, c := range o.Choices {
 			if choice.MatchString(c) && c != o.Default {
@@ -655,12 +633,6 @@ func (d *drafting) turn(o setting, choice *regexp.Regexp) (to, place string) {
 		return "true", o.place
 	}
 	return "", ""
-}
-
-// plainPlace is a place without its default.
-func plainPlace(o setting) string {
-	p, _, _ := strings.Cut(o.place, ", default: ")
-	return p
 }
 
 var ignored = regexp.MustCompile(`^(lr|learning_rate|base_lr|max_lr|min_lr|init_lr|blr|lr_\w+|\w+_lr|warmup\w*|` +

@@ -228,11 +228,7 @@ func (d *drafting) named(o options.Option) string {
 		d.values = map[string]string{}
 	}
 	if d.values[name] == "" {
-		place := d.at(o)
-		if o.Known && o.Default != "None" && o.Default != "" && o.Path != d.path && !strings.HasPrefix(place, "{at") {
-			place = fmt.Sprintf("{at: %s, default: %s}", place, scalar(o.Default))
-		}
-		d.values[name] = place
+		d.values[name] = d.at(o)
 		d.order = append(d.order, name)
 	}
 	return "{" + name + "}"
