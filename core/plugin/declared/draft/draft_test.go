@@ -123,7 +123,8 @@ if os.path.exists(args.out):
 		"Trainer().train(resume_from_checkpoint=a.resume_from_checkpoint)\n"},
 		"python train.py", []string{"micro-batch: [--per_device_train_batch_size, " +
 			"--per-device-train-batch-size]",
-			"resume: {--resume_from_checkpoint: '{output_dir}/checkpoint-*'}", "resume-needs: {transformers: '5.2'}",
+			"resume: {--resume_from_checkpoint: '{output_dir}/checkpoint-*'}", "resume-needs: {transformers: '5.2'}", "ranks: cards  # train.py:3",
+			"leave: [{when: {--auto_find_batch_size: true}",
 			"  - {name: bf16, at: --bf16, to: true, " +
 				"cost: numerics}"}},
 	"the Trainer is not asked to resume": {map[string]string{"train.py": "from transformers import HfArgumentParser, " +
@@ -272,7 +273,8 @@ func TestDrafts(t *testing.T) {
 			if err := os.WriteFile(d.Path, []byte(d.Text), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			recognized, err := declared.New().Recognize(t.Context(), job.Command{Args: strings.Fields(tt.args), Dir: dir})
+			recognized, err := declared.New().Recognize(t.Context(), job.Command{Args: strings.Fields(tt.args), Dir: dir,
+				Devices: 1})
 			if strings.Contains(d.Text, ".py: ") && err != nil { // settings in Python source need an interpreter
 				return
 			}

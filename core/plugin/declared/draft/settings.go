@@ -227,10 +227,10 @@ func leaves(v config.Value, keys []string, f func([]string, config.Value)) {
 
 // from is the comment of a setting.
 func (d *drafting) from(s *setting) string {
-	if s.Path == "" {
-		return s.Where()
+	where := s.Where()
+	if s.Path != "" {
+		where = fmt.Sprintf("%s:%d", d.relative(s.Path), s.Line)
 	}
-	where := fmt.Sprintf("%s:%d", d.relative(s.Path), s.Line)
 	if s.Known && s.Default != "None" && s.Default != "" && len(s.Default) < 40 {
 		where += ", default " + s.Default
 	}
@@ -432,6 +432,12 @@ var ranksWish = wish{`n_?gpus?|num_gpus?|gpus?_num|nproc(_per_node)?|n_?devices|
 
 // ranks drafts how many processes share a step, for a program that starts them itself.
 func (d *drafting) ranks() {
+	if where, trains := d.trainer(); trains && d.micro != nil && d.micro.How == options.HF {
+		d.add(where+": without a launcher the Trainer uses all cards", "ranks: cards")
+		d.add("then the Trainer looks for a batch that fits", "leave: [{when: {--auto_find_batch_size: true}, why: "+
+			"'the Trainer itself looks for a batch that fits'}]")
+		return
+	}
 	for _, f := range d.files {
 		for _, s := range f.Statements {
 			for _, c := range f.Calls(s.Range) {
