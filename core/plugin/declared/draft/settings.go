@@ -124,9 +124,12 @@ func (d *drafting) matching(w wish, fits func(options.Option) bool) (found []set
 				func(n string) bool { return re.MatchString(bare(n)) }) {
 				continue
 			}
-			if s.How == options.Constants {
+			again := func(o setting) bool { return o.place == s.place }
+			switch {
+			case slices.ContainsFunc(constants, again) || slices.ContainsFunc(found, again):
+			case s.How == options.Constants:
 				constants = append(constants, s)
-			} else if !slices.ContainsFunc(found, func(o setting) bool { return o.place == s.place }) {
+			default:
 				found = append(found, s)
 			}
 		}
@@ -362,14 +365,17 @@ func (d *drafting) splits() string {
 		regexp.QuoteMeta(lastPart(d.accum.Dest)) + `\b`)
 	for _, f := range d.files {
 		for _, s := range f.Statements {
-			if at := re.FindStringIndex(f.Of(s.Range)); at != nil && !strings.HasSuffix(strings.TrimRight(
-				f.Of(s.Range)[:at[0]], " (argsconfigcfgself.["), "/") {
+			text := f.Of(s.Range)
+			if at := re.FindStringIndex(text); at != nil && !dividend.MatchString(text[:at[0]]) {
 				return d.place(f, s.First)
 			}
 		}
 	}
 	return ""
 }
+
+// dividend matches before a divisor: steps = len(data) / batch_size / accumulation divides no batch.
+var dividend = regexp.MustCompile(`/\s*[\w.\[('"]*$`)
 
 // unnamed explains why no batch size was found, where the source shows it: a number in a call, or a file of settings
 // that the command does not name.
