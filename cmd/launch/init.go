@@ -293,7 +293,7 @@ func report(say ui.Printer, d *draft.Draft, lines []string) {
 		switch {
 		case seen.Lines > 0:
 			progressed = progressed || seen.Key == "progress"
-			say.Line("seen: %s, in %d lines: %s", seen.Key, seen.Lines, ui.OneLine(seen.Example))
+			say.Line("seen: %s, in %s: %s", seen.Key, ui.Count(seen.Lines, "line"), ui.OneLine(seen.Example))
 		case seen.Key == "succeeded" || seen.Key == "saved" || seen.Key == "metric":
 			say.Line("not seen yet: %s (the trial may have been too short)", seen.Key)
 		default:

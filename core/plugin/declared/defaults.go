@@ -1,7 +1,6 @@
 package declared
 
 import (
-	"cmp"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -10,8 +9,6 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/file"
-	"github.com/launch-ml/launch/core/python"
-	"github.com/launch-ml/launch/core/python/options"
 )
 
 // assumed is the value of a setting that the command does not set: the script's own default; nil if that is not known.
@@ -22,7 +19,7 @@ func (r *reading) assumed(p *place) any {
 		if one.path != "" || r.elsewhere(one) {
 			continue
 		}
-		if text, known := defaultOf(r.prog.settings(), one); known {
+		if text, known := r.prog.defaultOf(one); known {
 			return typed(text)
 		}
 		if text, known := parameterOf(r.prog.text(), one); known {
@@ -92,10 +89,11 @@ func product(text string) any {
 }
 
 // defaultOf is the default of an option by what was read of the program. Where several parts of the program have
-// several, it is not known, and neither is one that the program replaces by something that is not read.
-func defaultOf(program options.List, p place) (value string, known bool) {
-	for _, name := range p.names {
-		o, ok := program.Lookup(strings.TrimLeft(name, "+~"))
+// several, it is not known, and neither is one that the program replaces by something that is not read. No default, and
+// 0, are unknown: a program then computes the value.
+func (p *program) defaultOf(at place) (value string, known bool) {
+	for _, name := range at.names {
+		o, ok := p.settings().Lookup(strings.TrimLeft(name, "+~"))
 		switch {
 		case !ok:
 		case !o.Known || o.Default == "None" || product(o.Default) == any(int64(0)), known && o.Default != value:
@@ -107,45 +105,12 @@ func defaultOf(program options.List, p place) (value string, known bool) {
 	return value, known
 }
 
-// declarationsOf returns the arguments of each call that declares an option by a name, as in
-// parser.add_argument("--batch", …).
-func declarationsOf(script python.Source, name string) (calls [][]string) {
-	for _, quote := range []string{`"`, `'`} {
-		for rest := script.Code; ; {
-			_, after, more := strings.Cut(rest, quote+name+quote)
-			if !more {
-				break
-			}
-			rest = after
-			calls = append(calls, python.Arguments(after))
-		}
-	}
-	return calls
-}
-
-// keyword is the value of a keyword argument, or "".
-func keyword(arguments []string, name string) (value string) {
-	for _, a := range arguments {
-		if key, v, ok := strings.Cut(a, "="); ok && strings.TrimSpace(key) == name {
-			value = strings.TrimSpace(v)
-		}
-	}
-	return value
-}
-
-// takesOf is what an option takes by the script's own declaration of it; one value if the script does not show it.
-func takesOf(script python.Source, p place) config.Takes {
-	for _, name := range p.names {
-		for _, arguments := range declarationsOf(script, name) {
-			if strings.Contains(keyword(arguments, "action"), "store_") || keyword(arguments, "is_flag") == "True" {
-				return config.None
-			}
-			if t, ok := nargs[strings.Trim(cmp.Or(keyword(arguments, "nargs"), "1"), `"'`)]; ok {
-				return t
-			}
+// takesOf is what an option takes by the program's own declaration of it; one value if that was not found.
+func (p *program) takesOf(at place) config.Takes {
+	for _, name := range at.names {
+		if o, ok := p.settings().Lookup(name); ok {
+			return o.Takes
 		}
 	}
 	return config.One
 }
-
-var nargs = map[string]config.Takes{"?": config.Maybe, "*": config.Any, "+": config.Some}

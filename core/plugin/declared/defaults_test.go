@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
-	"github.com/launch-ml/launch/core/python/options"
 )
 
 func TestDefaultOf(t *testing.T) {
@@ -40,13 +40,52 @@ func TestDefaultOf(t *testing.T) {
 		{"p.add_argument('--accum', default=1)\np.set_defaults(accum=4)\n", "--accum", 4},
 		{"", "--accum", 0},
 	} {
-		script := filepath.Join(t.TempDir(), "train.py")
-		if err := os.WriteFile(script, []byte(tt.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		text, ok := defaultOf(options.Read(script), place{names: []string{tt.flag}})
+		text, ok := programWith(t, tt.text).defaultOf(place{names: []string{tt.flag}})
 		if n, _ := product(text).(int64); n != tt.want || ok != (tt.want > 0) {
 			t.Errorf("%s in %q: %q, %v; want %d", tt.flag, tt.text, text, ok, tt.want)
+		}
+	}
+}
+
+// programWith is the program of a script.
+func programWith(t *testing.T, text string) *program {
+	path := filepath.Join(t.TempDir(), "train.py")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return &program{path: path}
+}
+
+// Defaults are read wherever the program declares them, and so is what an option takes.
+func TestDefaultsOfProject(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"train.py": "import opts\nfrom transformers import HfArgumentParser, TrainingArguments\np = opts.parser()\n" +
+			"HfArgumentParser(TrainingArguments)\nbatch = 64\n",
+		"opts.py": "N = 2\ndef parser():\n    p.add_argument('--batch', default=4 * N)\n    p.add_argument('--amp', " +
+			"action='store_true')\n    p.add_argument('--out')\n    p.add_argument('--gpus', nargs='+')\n    return p\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &program{path: filepath.Join(dir, "train.py")}
+	for name, want := range map[string]struct {
+		value string
+		takes config.Takes
+	}{
+		"--batch":                       {"8", config.One},
+		"--amp":                         {"False", config.None},
+		"--out":                         {"", config.One},
+		"--gpus":                        {"", config.Some},
+		"--per-device-train-batch-size": {"8", config.One},
+		"--bf16":                        {"False", config.Maybe},
+		"--nothing":                     {"", config.One},
+	} {
+		at := place{names: []string{name}}
+		value, known := p.defaultOf(at)
+		if known != (want.value != "") || known && value != want.value || p.takesOf(at) != want.takes {
+			t.Errorf("%s: %q, %v, takes %v; want %+v", name, value, known, p.takesOf(at), want)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func (r *reading) declare(p place) {
 	}
 	o := config.Option{Names: p.names, Takes: p.takes, Joined: p.joined}
 	if p.takes == config.One && p.path == "" {
-		o.Takes = takesOf(r.prog.text(), p)
+		o.Takes = r.prog.takesOf(p)
 	}
 	for i, known := range r.options {
 		if slices.ContainsFunc(o.Names, func(n string) bool { return slices.Contains(known.Names, n) }) {

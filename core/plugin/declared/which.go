@@ -24,7 +24,7 @@ type program struct {
 	path   string        // of its source; "" if that is not known
 	source python.Source // read when it is asked for
 	read   bool
-	list   *options.List // the same
+	list   *options.List // read when it is asked for
 }
 
 func programOf(prog command.Prog) *program {
@@ -50,13 +50,14 @@ func (p *program) text() python.Source {
 	return p.source
 }
 
-// settings are the options of the program, with their defaults; an empty list where its source cannot be read.
+// settings are the settings that the program takes, as the sources of its project declare them.
 func (p *program) settings() options.List {
 	if p.list == nil {
-		p.list = &options.List{}
+		list := options.List{}
 		if p.path != "" {
-			*p.list = options.Read(p.path, p.Dir)
+			list = options.Read(p.path, p.Dir)
 		}
+		p.list = &list
 	}
 	return *p.list
 }

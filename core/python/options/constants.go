@@ -27,11 +27,13 @@ func (r *reader) constants(script *module) {
 	}
 	argued := len(r.out) > 0
 	r.constantsOf(script, !argued)
+	read := map[string]bool{script.Path: true}
 	for _, s := range script.Statements {
 		for _, path := range r.leadsTo(script, s) {
 			if name := strings.TrimSuffix(filepath.Base(path), ".py"); settings.MatchString(name) ||
 				settings.MatchString(filepath.Base(filepath.Dir(path))) {
-				if m := r.load(path); m != nil && m != script {
+				if m := r.load(path); m != nil && !read[path] {
+					read[path] = true
 					r.constantsOf(m, true)
 				}
 			}

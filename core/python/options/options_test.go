@@ -279,6 +279,24 @@ HfArgumentParser(TrainingArguments)
 	}
 }
 
+// A script of an installed package leads to the files of that package, and not to other packages beside it.
+func TestInstalledPackages(t *testing.T) {
+	dir := write(t, map[string]string{
+		"site-packages/pkg/__init__.py": "", "site-packages/pkg/train.py": "from .opts import p\nimport other.opts\n",
+		"site-packages/pkg/opts.py": "p.add_argument('--a', default=1)\n", "site-packages/other/__init__.py": "",
+		"site-packages/other/opts.py": "p.add_argument('--b', default=1)\n",
+	})
+	l := Read(filepath.Join(dir, "site-packages", "pkg", "train.py"), dir)
+	if _, a := l.Lookup("--a"); !a || len(l.Options) != 1 {
+		t.Errorf("%+v", l.Options)
+	}
+	for _, f := range l.Files {
+		if strings.Contains(f.Path, "other") {
+			t.Errorf("%s was read", f.Path)
+		}
+	}
+}
+
 // Whatever stands in a project's files, they are read in bounded time, and nothing panics.
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{"p.add_argument('--a', default=(1+2)*3)\n",

@@ -68,12 +68,19 @@ func newReader(roots []string) *reader {
 			if _, err := os.Stat(filepath.Join(root, "__init__.py")); err != nil {
 				break
 			}
-			root = filepath.Dir(root)
+			if root = filepath.Dir(root); installed(root) {
+				break // other packages are not of the project
+			}
 			add(root)
 		}
 		add(filepath.Join(root, "src"))
 	}
 	return r
+}
+
+// installed reports whether a folder holds installed packages.
+func installed(dir string) bool {
+	return slices.Contains([]string{"site-packages", "dist-packages"}, filepath.Base(dir))
 }
 
 // resolve is the file of a module, or "".

@@ -3,6 +3,7 @@ package draft
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,8 +86,7 @@ import fire
 def train(batch_size: int = 128, micro_batch_size: int = 4):
     gradient_accumulation_steps = batch_size // micro_batch_size
 fire.Fire(train)
-`}, "python train.py", []string{"micro-batch: {at: --micro_batch_size, default: 4}  # train.py:3",
-		"global-batch: {at: --batch_size, default: 128}"}},
+`}, "python train.py", []string{"micro-batch: --micro_batch_size  # train.py:3", "global-batch: --batch_size"}},
 	"configurator": {map[string]string{"train.py": `
 batch_size = 12
 gradient_accumulation_steps = 5 * 8
@@ -97,7 +97,7 @@ if init_from == 'resume':
     pass
 while True:
     print(f"iter {iter_num}: loss {lossf:.4f}")
-    torch.save({'optimizer': o}, os.path.join(out_dir, 'ckpt.pt'))
+    torch.save({'model': m, 'optimizer': o}, os.path.join(out_dir, 'ckpt.pt'))
 `, "configurator.py": "import sys\nsys.argv\n"}, "python train.py", []string{
 		"micro-batch: {any: [--batch_size=, {'*.py': batch_size}]}", "resume: {from: '{out_dir}/ckpt.pt', set: " +
 			"{--init_from=: resume}}",
@@ -105,8 +105,8 @@ while True:
 	"hydra": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef " +
 		"main(cfg): pass\n",
 		"c.yaml": "data:\n  batch_size: 8\ntrainer:\n  accumulate_grad_batches: 2\n"}, "python train.py", []string{
-		"micro-batch: {at: data.batch_size=, default: 8}  # c.yaml:2, default 8", "accumulation: {at: " +
-			"trainer.accumulate_grad_batches=, default: 2}"}},
+		"micro-batch: data.batch_size=  # c.yaml:2, default 8", "accumulation: " +
+			"trainer.accumulate_grad_batches="}},
 	"a file of settings": {map[string]string{"train.py": "p.add_argument('--config')\nfor epoch in tqdm(range(3)): pass\n",
 		"a.yaml": "train:\n  batch_size: 8\n"}, "python train.py --config a.yaml", []string{
 		"micro-batch: {--config: train.batch_size}  # a.yaml:2", `progress: '^ *\d+%\|.*\| (?P<iteration>\d+)/\d+ \['`}},
@@ -123,9 +123,10 @@ if os.path.exists(args.out):
 	"HfArgumentParser": {map[string]string{"train.py": "from transformers import HfArgumentParser, " +
 		"TrainingArguments, Trainer\nparser = HfArgumentParser(TrainingArguments)\n" +
 		"Trainer().train(resume_from_checkpoint=a.resume_from_checkpoint)\n"},
-		"python train.py", []string{"micro-batch: {at: [--per_device_train_batch_size, " +
-			"--per-device-train-batch-size], default: 8}",
-			"resume: {--resume_from_checkpoint: '{output_dir}/checkpoint-*'}", "resume-needs: {transformers: '5.2'}",
+		"python train.py", []string{"micro-batch: [--per_device_train_batch_size, " +
+			"--per-device-train-batch-size]",
+			"resume: {--resume_from_checkpoint: '{output_dir}/checkpoint-*'}", "resume-needs: {transformers: '5.2'}", "ranks: cards  # train.py:3",
+			"leave: [{when: {--auto_find_batch_size: true}",
 			"  - {name: bf16, at: --bf16, to: true, " +
 				"cost: numerics}"}},
 	"the Trainer is not asked to resume": {map[string]string{"train.py": "from transformers import HfArgumentParser, " +
@@ -134,47 +135,48 @@ if os.path.exists(args.out):
 	"an option that nothing reads": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=1)
 p.add_argument("--resume")
-torch.save({"optimizer": o}, "last.pt")
+torch.save({"model": m, "optimizer": o}, "last.pt")
 `}, "python train.py", []string{"# resume: {--resume: ", "!resume: "}},
 	"where it saves": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=1)
 p.add_argument("--checkpoint-path", default="last.pt")
-torch.save({"optimizer": o}, args.checkpoint_path)
+torch.save({"model": m, "optimizer": o}, args.checkpoint_path)
 `}, "python train.py", []string{"resume: none  # "}},
 	"from where it loads": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=1)
 p.add_argument("--ckpt")
 torch.load(args.ckpt)
-torch.save({"optimizer": o}, "last.pt")
+torch.save({"model": m, "optimizer": o}, "last.pt")
 `}, "python train.py", []string{"resume: {--ckpt: 'last.pt'}"}},
 	"a state that it looks for itself": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=1)
 if os.path.exists("last.pt"): torch.load("last.pt")
-torch.save({"optimizer": o}, "last.pt")
+torch.save({"model": m, "optimizer": o}, "last.pt")
 `}, "python train.py", []string{"# no option was found by which the program resumes, but train.py:3 loads a file", "!resume: "}},
 	"a flag and a path": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=1)
 p.add_argument("--resume", action="store_true")
 p.add_argument("--resume-path")
 if args.resume: torch.load(args.resume_path)
-torch.save({"optimizer": o}, "last.pt")
+torch.save({"model": m, "optimizer": o}, "last.pt")
 `}, "python train.py", []string{"# there are two options, --resume (train.py:3, default False) and --resume-path",
 		"!resume: "}},
 	"a number to resume from": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=1)
 p.add_argument("--resume", type=int)
 if args.resume: pass
-torch.save({"optimizer": o}, "last.pt")
+torch.save({"model": m, "optimizer": o}, "last.pt")
 `}, "python train.py", []string{"# the option --resume (train.py:3) takes a number, not a path", "!resume: "}},
 	"two batches": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 p.add_argument("--minibatch-size", default=8)
 p.add_argument("--batch-norm", default=1)
+steps = len(d) / args.batch_size / args.accum
 `}, "python train.py", []string{"# several settings could be it: --batch-size (train.py:2, default 64), --minibatch-size (", "!micro-batch: "}},
 	"batches of several phases": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef " +
 		"main(cfg): pass\n",
 		"c.yaml": "val:\n  batch_size: 2\ntest:\n  batch_size: 1\ndata:\n  batch_size: 8\n"}, "python train.py", []string{
-		"micro-batch: {at: data.batch_size=, default: 8}"}},
+		"micro-batch: data.batch_size="}},
 	"batches of two stages": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef " +
 		"main(cfg): pass\n", "c.yaml": "one:\n  batch_size: 2\ntwo:\n  batch_size: 1\n"}, "python train.py", []string{
 		"# several settings could be it: one.batch_size (c.yaml:2, default 2), two.batch_size", "!micro-batch: "}},
@@ -203,7 +205,7 @@ steps = len(d) // args.batch_size // world_size
 		"Name it in the command (--config a.yaml)"}},
 	"OmegaConf": {map[string]string{"train.py": "from omegaconf import OmegaConf\ncfg = OmegaConf.merge(" +
 		"OmegaConf.load('c.yaml'), OmegaConf.from_cli())\n", "c.yaml": "data:\n  batch_size: 8\n"}, "python train.py",
-		[]string{"micro-batch: {at: data.batch_size=, default: 8}  # c.yaml:2, default 8"}},
+		[]string{"micro-batch: data.batch_size=  # c.yaml:2, default 8"}},
 	"a fixed file": {map[string]string{"train.py": "import yaml\nwith open('conf/c.yaml') as f:\n    cfg = " +
 		"yaml.safe_load(f)\n", "conf/c.yaml": "train:\n  batch_size: 8\n"}, "python train.py",
 		[]string{"micro-batch: {conf/c.yaml: train.batch_size}  # conf/c.yaml:2, default 8"}},
@@ -215,14 +217,29 @@ if args.resume: pass
 for epoch in range(9):
     for i in range(9):
         print(f"Step [{i+1}/{total_step}], Loss: {loss.item():.4f}")
-        torch.save({"optimizer": o}, f"{args.out}/step{i:06d}.pt")
+        torch.save({"model": m, "optimizer": o}, f"{args.out}/step{i:06d}.pt")
         print(f"state saved: {args.out}/step{i:06d}.pt.")
+        print("state saved in %s" % args.out + path + ".pt")
 `}, "python train.py", []string{`progress: 'Step \[(?P<iteration>\d+)/`, `saved: 'state saved: (?P<path>\S+)\.'`,
 		"resume: {--resume: '{out}/step*.pt'}"}},
 	"bars": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 for x in tqdm(loader, desc=f"Epoch {epoch}", leave=False): pass
 `}, "python train.py", []string{`progress: '^Epoch .*?: *\d+%\|.*\| (?P<iteration>\d+)/\d+ \['`}},
+	"what is no whole state": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+p.add_argument("--resume")
+n = len(d) / args.batch_size / args.accum
+torch.load(args.resume)
+torch.save({"optimizer": o.state_dict()}, "optim.pt")
+torch.save(optimizer.state_dict(), "optimizer.pt")
+torch.save({"epoch": epoch}, "meta.pt")
+torch.save({"model": m, "optimizer": o}, "best.pt")
+print("saved", "best.pt", path)
+torch.save({"model": m, "optimizer": o}, path)
+print('%s' % path + "")
+torch.save({"model": m, "epoch": o}, "last.pt")
+`}, "python train.py", []string{"resume: {--resume: 'last.pt'}", "micro-batch: --batch-size", "!saved: "}},
 	"weights alone": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 torch.save(model.state_dict(), path)
@@ -274,7 +291,8 @@ func TestDrafts(t *testing.T) {
 			if err := os.WriteFile(d.Path, []byte(d.Text), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			recognized, err := declared.New().Recognize(t.Context(), job.Command{Args: strings.Fields(tt.args), Dir: dir})
+			recognized, err := declared.New().Recognize(t.Context(), job.Command{Args: strings.Fields(tt.args), Dir: dir,
+				Devices: 1})
 			if strings.Contains(d.Text, ".py: ") && err != nil { // settings in Python source need an interpreter
 				return
 			}
@@ -312,6 +330,24 @@ func TestPatterns(t *testing.T) {
 		seen := (&Draft{Signs: d.Signs[:1]}).Look([]string{lines[1]})
 		if !strings.HasPrefix(d.Signs[0].Pattern, strings.TrimSuffix(lines[0], `\s+`)) || seen[0].Lines != 1 {
 			t.Errorf("%s: %s does not match %q", source, d.Signs[0].Pattern, lines[1])
+		}
+	}
+}
+
+// All of a path is one group, whatever it is made of.
+func TestPath(t *testing.T) {
+	for source, want := range map[string]string{
+		`print(f"saved to '{out}'")`:                  `saved to '(?P<path>\S+)'`,
+		`print(f"saved: runs/{out}/step{n:06d}.pt.")`: `saved: (?P<path>\S+)\.`,
+		`print("saved at %s" % out + name)`:           `saved at (?P<path>\S+)`,
+		`print(f"saved {out}{name}.pt at step {n}")`:  `saved (?P<path>\S+) at step`,
+	} {
+		f := &file{Syntax: python.NewSource("train.py", source+"\n").Syntax()}
+		d := &drafting{files: []*file{f}}
+		m := d.messages()[0]
+		whole, at := m.path(slices.IndexFunc(m.pieces, func(p piece) bool { return p.field != "" }))
+		if got := whole.pattern(map[int]string{at: path}); got != want {
+			t.Errorf("%s: %s, want %s", source, got, want)
 		}
 	}
 }

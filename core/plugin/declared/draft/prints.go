@@ -308,20 +308,20 @@ func (m *message) path(at int) (whole message, field int) {
 	first, last := at, at
 	before, after := "", ""
 	for first > 0 {
-		text := m.pieces[first-1].text
-		tail := pathEnd.FindString(text)
-		if before = text[:len(text)-len(tail)]; before != "" || first < 2 {
+		p := m.pieces[first-1]
+		tail := pathEnd.FindString(p.text)
+		if before = p.text[:len(p.text)-len(tail)]; before != "" || p.field == "" && first < 2 {
 			break
 		}
-		first -= 2 // all of the text is of the path, and so is the field before it
+		first-- // all of the text is of the path, and so is the field before it
 	}
 	for last+1 < len(m.pieces) {
-		text := m.pieces[last+1].text
-		head := pathBegin.FindString(text)
-		if after = text[len(head):]; after != "" || last+2 >= len(m.pieces) {
+		p := m.pieces[last+1]
+		head := pathBegin.FindString(p.text)
+		if after = p.text[len(head):]; after != "" || p.field == "" && last+2 >= len(m.pieces) {
 			break
 		}
-		last += 2
+		last++
 	}
 	whole.pieces = nil
 	if first > 0 {

@@ -46,35 +46,14 @@ func (d *drafting) at(o options.Option) string {
 	case options.Globals:
 		return fmt.Sprintf("{any: [%s=, {'*.py': %s}]}", o.Names[0], o.Dest)
 	case options.Hydra:
-		if o.Known && number(o.Default) {
-			return fmt.Sprintf("{at: %s=, default: %s}", o.Names[0], o.Default)
-		}
 		return o.Names[0] + "="
 	case options.Constants, options.File:
 		return fmt.Sprintf("{%s: %s}", scalar(d.relative(o.Path)), scalar(o.Names[0]))
 	}
-	place := long(o)
 	if names := d.names(o); len(names) > 1 {
-		place = "[" + strings.Join(names, ", ") + "]"
+		return "[" + strings.Join(names, ", ") + "]"
 	}
-	if o.Known && number(o.Default) && !d.spelled(o) {
-		return fmt.Sprintf("{at: %s, default: %s}", place, o.Default)
-	}
-	return place
-}
-
-// literal is a default that the reader of declarations finds by itself.
-var literal = regexp.MustCompile(`default\s*=\s*[\d_]+(\s*\*\s*[\d_]+)*\s*[,)]`)
-
-// spelled reports whether the script itself has the default of an option as a literal, so that the declaration need
-// not repeat it.
-func (d *drafting) spelled(o options.Option) bool {
-	if o.Path != d.path || o.How == options.Globals {
-		return o.How == options.Globals
-	}
-	lines := strings.Split(d.files[0].Text, "\n")
-	return (o.How == options.Argparse || o.How == options.Click) && o.Line <= len(lines) &&
-		literal.MatchString(strings.Join(lines[o.Line-1:min(len(lines), o.Line+4)], " "))
+	return long(o)
 }
 
 func number(s string) bool {
@@ -145,9 +124,12 @@ func (d *drafting) matching(w wish, fits func(options.Option) bool) (found []set
 				func(n string) bool { return re.MatchString(bare(n)) }) {
 				continue
 			}
-			if s.How == options.Constants {
+			again := func(o setting) bool { return o.place == s.place }
+			switch {
+			case slices.ContainsFunc(constants, again) || slices.ContainsFunc(found, again):
+			case s.How == options.Constants:
 				constants = append(constants, s)
-			} else if !slices.ContainsFunc(found, func(o setting) bool { return o.place == s.place }) {
+			default:
 				found = append(found, s)
 			}
 		}
@@ -248,10 +230,10 @@ func leaves(v config.Value, keys []string, f func([]string, config.Value)) {
 
 // from is the comment of a setting.
 func (d *drafting) from(s *setting) string {
-	if s.Path == "" {
-		return s.Where()
+	where := s.Where()
+	if s.Path != "" {
+		where = fmt.Sprintf("%s:%d", d.relative(s.Path), s.Line)
 	}
-	where := fmt.Sprintf("%s:%d", d.relative(s.Path), s.Line)
 	if s.Known && s.Default != "None" && s.Default != "" && len(s.Default) < 40 {
 		where += ", default " + s.Default
 	}
@@ -383,14 +365,17 @@ func (d *drafting) splits() string {
 		regexp.QuoteMeta(lastPart(d.accum.Dest)) + `\b`)
 	for _, f := range d.files {
 		for _, s := range f.Statements {
-			if at := re.FindStringIndex(f.Of(s.Range)); at != nil && !strings.HasSuffix(strings.TrimRight(
-				f.Of(s.Range)[:at[0]], " (argsconfigcfgself.["), "/") {
+			text := f.Of(s.Range)
+			if at := re.FindStringIndex(text); at != nil && !dividend.MatchString(text[:at[0]]) {
 				return d.place(f, s.First)
 			}
 		}
 	}
 	return ""
 }
+
+// dividend matches before a divisor: steps = len(data) / batch_size / accumulation divides no batch.
+var dividend = regexp.MustCompile(`/\s*[\w.\[('"]*$`)
 
 // unnamed explains why no batch size was found, where the source shows it: a number in a call, or a file of settings
 // that the command does not name.
@@ -455,6 +440,12 @@ var ranksWish = wish{`n_?gpus?|num_gpus?|gpus?_num|nproc(_per_node)?|n_?devices|
 
 // ranks drafts how many processes share a step, for a program that starts them itself.
 func (d *drafting) ranks() {
+	if where, trains := d.trainer(); trains && d.micro != nil && d.micro.How == options.HF {
+		d.add(where+": without a launcher the Trainer uses all cards", "ranks: cards")
+		d.add("then the Trainer looks for a batch that fits", "leave: [{when: {--auto_find_batch_size: true}, why: "+
+			"'the Trainer itself looks for a batch that fits'}]")
+		return
+	}
 	for _, f := range d.files {
 		for _, s := range f.Statements {
 			for _, c := range f.Calls(s.Range) {
@@ -644,8 +635,7 @@ func (d *drafting) turn(o setting, choice *regexp.Regexp) (to, place string) {
 	}
 	switch {
 	case o.Takes == config.None:
-		return "true", fmt.Sprintf("{at: %s, takes: nothing}",
-			strings.TrimPrefix(strings.TrimSuffix(plainPlace(o), "}"), "{at: "))
+		return "true", fmt.Sprintf("{at: %s, takes: nothing}", o.place)
 	case choice != nil && len(o.Choices) > 0:
 		for _, c := range o.Choices {
 			if choice.MatchString(c) && c != o.Default {
@@ -657,12 +647,6 @@ func (d *drafting) turn(o setting, choice *regexp.Regexp) (to, place string) {
 		return "true", o.place
 	}
 	return "", ""
-}
-
-// plainPlace is a place without its default.
-func plainPlace(o setting) string {
-	p, _, _ := strings.Cut(o.place, ", default: ")
-	return p
 }
 
 var ignored = regexp.MustCompile(`^(lr|learning_rate|base_lr|max_lr|min_lr|init_lr|blr|lr_\w+|\w+_lr|warmup\w*|` +

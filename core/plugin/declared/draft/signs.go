@@ -227,11 +227,14 @@ func (d *drafting) saved(all []message) {
 				at = i
 			}
 		}
-		if at < 0 || !savedText.MatchString(text) {
+		if at < 0 || !savedText.MatchString(text) || final.MatchString(text) {
 			continue
 		}
 		whole, field := m.path(at)
 		pattern := whole.pattern(map[int]string{field: path})
+		if !letter.MatchString(strings.Replace(pattern, path, "", 1)) {
+			continue
+		}
 		switch {
 		case d.savedBefore(m) || strings.Contains(strings.ToLower(text), "saved") && d.savedTo(m, m.pieces[at].field):
 			d.sign(d.place(m.f, m.token), "saved", pattern)

@@ -228,11 +228,7 @@ func (d *drafting) named(o options.Option) string {
 		d.values = map[string]string{}
 	}
 	if d.values[name] == "" {
-		place := d.at(o)
-		if o.Known && o.Default != "None" && o.Default != "" && o.Path != d.path && !strings.HasPrefix(place, "{at") {
-			place = fmt.Sprintf("{at: %s, default: %s}", place, scalar(o.Default))
-		}
-		d.values[name] = place
+		d.values[name] = d.at(o)
 		d.order = append(d.order, name)
 	}
 	return "{" + name + "}"
@@ -287,9 +283,10 @@ func (d *drafting) findSaves() (all []save) {
 				glob, ok := d.glob(f, where, i, 0)
 				if glob = clean(glob); ok && strings.ContainsAny(glob, "{.") &&
 					strings.Trim(glob[strings.LastIndexByte(glob, '/')+1:], "*") != "" &&
-					!strings.Contains(strings.ToLower(glob), "best") {
+					!final.MatchString(glob) {
 					one.glob = glob
 				}
+				one.whole = one.whole && !(ok && final.MatchString(glob))
 				all = append(all, one)
 			}
 		}
@@ -304,20 +301,36 @@ func clean(glob string) string {
 	return strings.TrimPrefix(glob, "./")
 }
 
-// hasOptimizer reports whether what is saved has optimizer states: a dictionary that names them, or one that a
-// variable or a parameter holds.
+// final matches what a program does not resume from: its best state, and its last.
+var final = regexp.MustCompile(`(?i)best|final`)
+
+var (
+	optimizing = regexp.MustCompile(`(?i)optim|opt_state`)
+	counting   = regexp.MustCompile(`(?i)epoch|step|iter`)
+	weighing   = regexp.MustCompile(`(?i)state_dict|model|weights|net`)
+	alone      = regexp.MustCompile(`\.state_dict\(\)$`)
+)
+
+// hasOptimizer reports whether what is saved is more than weights, and more than an optimizer: a dictionary of several
+// entries that names one or counts steps beside the weights, or one that a variable or a parameter holds.
 func (f *file) hasOptimizer(e python.Range, at int) bool {
 	text := f.Of(e)
-	if regexp.MustCompile(`(?i)optim|opt_state|state_dict\(\)['"]?\s*,|epoch`).MatchString(text) {
-		return true
+	if alone.MatchString(text) {
+		return false
 	}
 	name, ok := f.Dotted(e)
 	if !ok {
-		return false
+		entries := 2
+		if f.Is(e.First, "{") && f.Tokens[e.First].Pair == e.End-1 {
+			entries = len(f.Split(f.Inside(e.First), ","))
+		}
+		return entries > 1 && (optimizing.MatchString(text) || counting.MatchString(text) && weighing.MatchString(text))
 	}
 	if b := f.binding(name, at); b >= 0 {
-		from := f.Statements[b]
-		return regexp.MustCompile(`(?i)optim|epoch|step|iter`).MatchString(f.Of(from.Range))
+		if a, ok := f.Assigns(f.Statements[b]); ok && a.Name == name && !a.Value.Empty() {
+			value := f.Of(a.Value)
+			return !alone.MatchString(value) && (counting.MatchString(value) || optimizing.MatchString(value))
+		}
 	}
 	return regexp.MustCompile(`(?i)state|ckpt|checkpoint|snapshot`).MatchString(name) // a parameter
 }
