@@ -70,9 +70,9 @@ type RunDoc struct {
 	LimitBytes unit.Bytes `json:"limit_bytes,omitempty"`
 	SavedState *run.State `json:"saved_state"`
 	StartsOver bool       `json:"starts_over,omitempty"` // the next attempt cannot read that state
-	Output     string     `json:"output,omitempty"`     // where what it printed is kept
-	LastLines  []string   `json:"last_lines,omitempty"` // of that, where nothing else says why it failed
-	Why        string     `json:"why,omitempty"`        // there is no further attempt
+	Output     string     `json:"output,omitempty"`      // where what it printed is kept
+	LastLines  []string   `json:"last_lines,omitempty"`  // of that, where nothing else says why it failed
+	Why        string     `json:"why,omitempty"`         // there is no further attempt
 	// GoOn is the command that continues the run; absent where there is none, and then Not is the reason.
 	GoOn []string `json:"go_on,omitempty"`
 	When string   `json:"when,omitempty"` // that command makes sense: "once that is mended"

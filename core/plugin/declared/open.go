@@ -324,6 +324,10 @@ func (r *reading) look(p place) (s spot, ok bool, err error) {
 		s.fixed = "no argument names " + filepath.Base(name) + ", so launch cannot give the program a copy of it"
 	case f.Source != nil && !s.set:
 		s.fixed = filepath.Base(name) + " does not set it"
+	case f.Source == nil && s.set:
+		if err := doc.Set(s.at.Path, s.text); err != nil { // a YAML anchor shares it with other settings
+			s.fixed = err.Error()
+		}
 	}
 	return s, true, nil
 }
@@ -370,6 +374,9 @@ func (r *reading) find(p *place) (*setting, error) {
 		if !ok || err != nil {
 			continue
 		}
+		if r.overwritten(here, p) {
+			continue
+		}
 		if spots = append(spots, here); here.set {
 			return &setting{spot: here, known: here.value != nil, change: changed(spots)}, nil
 		}
@@ -389,6 +396,22 @@ func (r *reading) find(p *place) (*setting, error) {
 	}
 	s.known = s.value != nil
 	return s, nil
+}
+
+// overwritten reports whether a file that the command names later sets the value again: a program that executes its
+// arguments in turn, --batch=8 and files of settings, takes the last.
+func (r *reading) overwritten(s spot, p *place) bool {
+	if !s.set || !s.place.joined || s.place.path != "" {
+		return false
+	}
+	at := slices.IndexFunc(r.prog.Args, func(a string) bool { return strings.HasPrefix(a, s.at.Path+"=") })
+	return slices.ContainsFunc(p.each(), func(one place) bool {
+		if one.glob == "" {
+			return false
+		}
+		file, ok, err := r.look(one)
+		return err == nil && ok && file.set && slices.Index(r.prog.Args, file.at.Doc) > at
+	})
 }
 
 // changed chooses where a setting is changed. The last spot is what sets it, if any does: the others outrank it.

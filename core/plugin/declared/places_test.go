@@ -175,6 +175,13 @@ func TestPlaces(t *testing.T) {
 			"[--accum=, {'*.py': accum}]}",
 			map[string]string{"a.py": "batch = 8\naccum = 5 * 8\n"}, "a.py",
 			job.Batch{Micro: 8, Accumulation: 40, Ranks: 1}, "a.py --accum=64 --batch=5", ""},
+		"a file after an argument": {"micro-batch: {any: [--batch=, {'*.py': batch}]}\naccumulation: {any: " +
+			"[--accum=, {'*.py': accum}]}",
+			map[string]string{"a.py": "accum = 2\n"}, "--accum=8 --batch=8 a.py",
+			job.Batch{Micro: 8, Accumulation: 2, Ranks: 1}, "--accum=8 --batch=4 /copies/a.py | a.py: accum = 4", ""},
+		"a value that others share": {"micro-batch: {--config: train.batch}\naccumulation: --accum",
+			map[string]string{"c.yaml": "train: {batch: &b 8}\nval: {batch: *b}\n"}, "--config c.yaml --accum 2",
+			job.Batch{Micro: 8, Accumulation: 2, Ranks: 1}, "", "&b is used elsewhere too"},
 		"of several the first that is set": {"micro-batch: {any: [--batch, {--config: batch}, {at: {defaults.yaml: " +
 			"batch}, default: 3}]}\naccumulation: {any: [{--config: accum}]}",
 			map[string]string{"c.yaml": "accum: 1\n", "defaults.yaml": "batch: 16\n"}, "--config c.yaml",
