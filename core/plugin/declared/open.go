@@ -276,6 +276,8 @@ func (r *reading) file(name string) *job.File {
 	return nil
 }
 
+const isExpression = "it is an expression"
+
 // A spot is one place, as the command has it.
 type spot struct {
 	place place
@@ -313,11 +315,15 @@ func (r *reading) look(p place) (s spot, ok bool, err error) {
 		s.at.Path = inBase(f.Source, p.path)
 		if it, ok := f.Source.Item(s.at.Path); ok && !it.Literal {
 			s.set, s.text = true, string(f.Source.Text[it.Start:it.End])
-			s.value, s.fixed = product(s.text), "it is an expression"
+			s.value, s.fixed = product(s.text), isExpression
 			return s, true, nil
 		}
 	}
 	s.text, s.set = doc.Get(s.at.Path)
+	if class := setAgain(f.Source, p.path); class != "" { // nothing shows which of the classes the program uses
+		s.fixed = "the class " + class + " sets it again"
+		return s, true, nil
+	}
 	s.value = scalarOf(doc.Root().At(s.at.Path))
 	switch {
 	case f.Source == nil && f.Flag == "" && !f.Argument:
@@ -330,6 +336,22 @@ func (r *reading) look(p place) (s spot, ok bool, err error) {
 		}
 	}
 	return s, true, nil
+}
+
+// setAgain is the class that sets a field of another one again, which it is derived from; "" if there is none.
+func setAgain(source *config.PythonSource, path string) string {
+	keys := config.SplitPath(path)
+	if source == nil || len(keys) < 2 {
+		return ""
+	}
+	n := len(keys) - 1
+	for _, c := range source.Classes {
+		_, sets := source.Item(config.JoinPath(append(config.SplitPath(c.Name), keys[n])...))
+		if sets && slices.Contains(c.Bases, config.JoinPath(keys[:n]...)) {
+			return c.Name
+		}
+	}
+	return ""
 }
 
 // inBase is the path of a field where the file declares it: it may stand in a base of the class.

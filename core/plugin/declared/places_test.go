@@ -220,6 +220,21 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// A field that a derived class sets again is no setting that launch knows.
+func TestSetAgain(t *testing.T) {
+	s := &config.PythonSource{
+		Items:   []config.PythonItem{{Path: "Config.batch"}, {Path: "Config.accum"}, {Path: "Big.accum"}, {Path: "Other.batch"}},
+		Classes: []config.PythonClass{{Name: "Config"}, {Name: "Big", Bases: []string{"Config"}}, {Name: "Other"}},
+	}
+	for path, want := range map[string]string{
+		"Config.accum": "Big", "Config.batch": "", "Big.accum": "", "Other.batch": "", "BATCH": "",
+	} {
+		if got := setAgain(s, path); got != want {
+			t.Errorf("%s is set again by %q, want %q", path, got, want)
+		}
+	}
+}
+
 func sprint(parts ...any) (s string) {
 	for _, p := range parts {
 		s += fmt.Sprint(p)
