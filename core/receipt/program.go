@@ -45,6 +45,7 @@ func programOf(j *job.Job) string {
 	}
 	put(j.Command.Dir, j.Plugin, j.Dialect)
 	put(record.MaskArgs(telling(j, made.Command, sizes))...)
+	put(around(j)...)
 	for _, f := range j.Files {
 		text := string(f.Text)
 		for _, g := range made.Files {
@@ -171,12 +172,14 @@ func ignored(j *job.Job, w word) bool {
 // many projects, nor momentum and weight decay, which add optimizer states and temporaries, nor numbers of steps,
 // which bound what a short run has measured.
 //
+// A learning rate is at most 1. In image restoration "lr" is a low resolution, which is not.
+//
 // If a program does use one of them so, an estimate is wrong: launch may try a size that does not fit, or take a
 // smaller micro-batch than needed. It refuses nothing for it: estimates of jobs without a formula have no certain
 // lines.
 var (
-	harmlessNumbers = []string{"lr", "learning-rate", "base-lr", "init-lr", "initial-lr", "peak-lr", "max-lr", "min-lr",
-		"seed", "random-seed", "rand-seed", "manual-seed", "global-seed",
+	harmlessRates   = []string{"lr", "learning-rate", "base-lr", "init-lr", "initial-lr", "peak-lr", "max-lr", "min-lr"}
+	harmlessNumbers = []string{"seed", "random-seed", "rand-seed", "manual-seed", "global-seed",
 		"log-every", "log-interval", "log-freq", "log-steps", "logging-steps", "print-freq", "print-every",
 		"print-interval"}
 	harmlessNames = []string{"output-dir", "out-dir", "outdir", "save-dir", "log-dir", "logdir", "logging-dir",
@@ -189,9 +192,11 @@ var (
 func harmless(name, value string) bool {
 	name = strings.ReplaceAll(strings.TrimLeft(name, "-"), "_", "-")
 	last := name[strings.LastIndexByte(name, '.')+1:]
-	if _, err := strconv.ParseFloat(value, 64); err == nil && slices.Contains(harmlessNumbers, last) {
+	n, err := strconv.ParseFloat(value, 64)
+	switch {
+	case err == nil && slices.Contains(harmlessNumbers, last), err == nil && n <= 1 && slices.Contains(harmlessRates, last):
 		return true
-	} else if err != nil && slices.Contains(harmlessFolders, name) {
+	case err != nil && slices.Contains(harmlessFolders, name):
 		return true
 	}
 	return slices.Contains(harmlessNames, last) || slices.Contains(harmlessNames, name)

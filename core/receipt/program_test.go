@@ -60,7 +60,8 @@ func TestIgnored(t *testing.T) {
 		{"python t.py --lr 1e-3", "python t.py --lr 3e-2", nil, true},
 		{"python t.py --lr 1e-3", "python t.py --lr=3e-2", nil, true},
 		{"python t.py --lr 1e-3 --deep", "python t.py --deep", nil, true},
-		{"python t.py --learning_rate -1", "python t.py --learning-rate 2", nil, true},
+		{"python t.py --learning_rate -1", "python t.py --learning-rate 1", nil, true},
+		{"python t.py lr=16", "python t.py lr=64", nil, false}, // a low resolution?
 		{"python t.py lr=1e-3 model=a", "python t.py model=a optimizer.lr=2e-3 +train.seed=7", nil, true},
 		{"torchrun --nproc-per-node 2 t.py --seed 1", "torchrun --nproc-per-node 2 t.py --seed 2", nil, true},
 		{"sh -c 'python t.py --seed 1'", "sh -c 'python t.py --seed 2'", nil, false}, // Fields leaves the quotes

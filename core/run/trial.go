@@ -3,7 +3,10 @@ package run
 import (
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 )
 
@@ -48,7 +51,12 @@ func (r *Run) rehearses() bool {
 // short makes a plan a trial.
 func (r *Run) short(p *Plan, t Trial) *Plan {
 	p.Trial, p.Resume = t, nil
-	p.Edits = append(p.Edits, r.Job.Rehearsal.Edits...)
+	for _, e := range r.Job.Rehearsal.Edits {
+		taken := func(rung config.Edit) bool { return rung.At == e.At } // the rung is what the trial is about
+		if strings.Contains(e.To, job.Scratch) || !slices.ContainsFunc(p.Edits, taken) {
+			p.Edits = append(p.Edits, e)
+		}
+	}
 	return p
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 )
 
@@ -54,6 +55,24 @@ func TestRehearsal(t *testing.T) {
 	}
 	if real.Trial != "" || shortened(real) || real.Shared.Name != "micro-batch 2" || real.Resume != nil {
 		t.Errorf("the run itself: %+v", real)
+	}
+}
+
+// Where a rung changes what a rehearsal changes too, the rung is rehearsed. The folder stays the rehearsal's.
+func TestRehearsesTheRung(t *testing.T) {
+	at := func(path, to string) config.Edit {
+		return config.Edit{At: config.Address{Doc: config.ArgvDoc, Path: path}, To: to, Add: true}
+	}
+	r := &Run{Job: &job.Job{Rehearsal: job.Rehearsal{
+		Edits: []config.Edit{at("--precision", "fp16"), at("--out", job.Scratch), at("--steps", "2")},
+	}}}
+	p := r.short(&Plan{Edits: []config.Edit{at("--precision", "bf16"), at("--out", "runs")}}, Rehearsal)
+	var got []string
+	for _, e := range p.Edits {
+		got = append(got, e.At.Path+" "+e.To)
+	}
+	if s, want := strings.Join(got, ", "), "--precision bf16, --out runs, --out "+job.Scratch+", --steps 2"; s != want {
+		t.Errorf("%s, want %s", s, want)
 	}
 }
 

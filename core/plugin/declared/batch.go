@@ -155,7 +155,7 @@ func (r *reading) uncertain() {
 	case !a.known && a.byScript:
 		r.warn("%s is not set, and its default could not be read: it stays as it is, so a smaller micro-batch changes "+
 			"the global batch; set it, and that stays the same", nameOf(a.at))
-	case !a.known || r.whole == 0:
+	case (!a.known || r.whole == 0) && (a.fixed == "" || a.fixed == isExpression):
 		r.warn("%s is %q, which launch cannot divide: it stays as it is, so a smaller micro-batch changes the global batch",
 			nameOf(a.at), a.text)
 	default:

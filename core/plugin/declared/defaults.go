@@ -19,7 +19,7 @@ func (r *reading) assumed(p *place) any {
 		if one.path != "" || r.elsewhere(one) {
 			continue
 		}
-		if text, known := r.prog.defaultOf(one); known {
+		if text, known := r.prog.defaultOf(one); known && (one.option() || !r.recomposed()) {
 			return typed(text)
 		}
 		if text, known := parameterOf(r.prog.text(), one); known {
@@ -86,6 +86,17 @@ func product(text string) any {
 		v *= k
 	}
 	return v
+}
+
+// recomposed reports whether the command makes Hydra compose other files than the script names: experiment=large. Then
+// the defaults that were read do not count.
+func (r *reading) recomposed() bool {
+	return slices.ContainsFunc(r.prog.Args, func(a string) bool {
+		key, _, joined := strings.Cut(a, "=")
+		_, known := r.prog.settings().Lookup(strings.TrimLeft(key, "+"))
+		return joined && !known && !strings.HasPrefix(key, "hydra.") || strings.HasPrefix(a, "~") ||
+			strings.HasPrefix(a, "-c") || strings.HasPrefix(a, "--config")
+	})
 }
 
 // defaultOf is the default of an option by what was read of the program. Where several parts of the program have

@@ -127,6 +127,31 @@ func TestImpliedAccumulation(t *testing.T) {
 	}
 }
 
+// What Hydra composes by default counts only where the command does not make it compose something else.
+func TestHydraDefaults(t *testing.T) {
+	files := map[string]string{
+		"train.py":                   "import hydra\n@hydra.main(config_path='conf', config_name='config')\ndef main(c): pass\nmain()\n",
+		"conf/config.yaml":           "batch: 8\naccum: 2\nlr: 1\n",
+		"conf/experiment/large.yaml": "# @package _global_\naccum: 4\n",
+		"conf/other.yaml":            "batch: 8\naccum: 4\n",
+	}
+	for args, want := range map[string]job.Batch{
+		"":                                  {Micro: 8, Accumulation: 2, Ranks: 1},
+		"lr=2 hydra.run.dir=x":              {Micro: 8, Accumulation: 2, Ranks: 1},
+		"+experiment=large batch=8":         {Micro: 8, Accumulation: 1, Ranks: 1},
+		"--config-name other batch=8":       {Micro: 8, Accumulation: 1, Ranks: 1},
+		"-cn other batch=8":                 {Micro: 8, Accumulation: 1, Ranks: 1},
+		"~lr batch=8":                       {Micro: 8, Accumulation: 1, Ranks: 1},
+		"+experiment=large batch=8 accum=3": {Micro: 8, Accumulation: 3, Ranks: 1},
+	} {
+		j, set := planned(t, try{files: files, command: strings.TrimSpace("python train.py " + args)}.in(t,
+			"script: train.py\nmicro-batch: batch=\naccumulation: accum=\n"))
+		if sure := len(set.Invariants) == 1; j.Batch != want || sure != (want.Accumulation > 1) {
+			t.Errorf("%q: %+v, an invariant: %v", args, j.Batch, sure)
+		}
+	}
+}
+
 // A program that chooses the state itself is told to only where it can choose one file alone.
 func TestResumeValue(t *testing.T) {
 	for glob, ok := range map[string]bool{"out/ckpt.pt": true, "{--out_dir}/ckpt.pt": true, "out/*.pt": false, "runs/{--where}/ckpt.pt": false} {

@@ -276,6 +276,8 @@ func (r *reading) file(name string) *job.File {
 	return nil
 }
 
+const isExpression = "it is an expression"
+
 // A spot is one place, as the command has it.
 type spot struct {
 	place place
@@ -313,19 +315,43 @@ func (r *reading) look(p place) (s spot, ok bool, err error) {
 		s.at.Path = inBase(f.Source, p.path)
 		if it, ok := f.Source.Item(s.at.Path); ok && !it.Literal {
 			s.set, s.text = true, string(f.Source.Text[it.Start:it.End])
-			s.value, s.fixed = product(s.text), "it is an expression"
+			s.value, s.fixed = product(s.text), isExpression
 			return s, true, nil
 		}
 	}
 	s.text, s.set = doc.Get(s.at.Path)
+	if class := setAgain(f.Source, p.path); class != "" { // nothing shows which of the classes the program uses
+		s.fixed = "the class " + class + " sets it again"
+		return s, true, nil
+	}
 	s.value = scalarOf(doc.Root().At(s.at.Path))
 	switch {
 	case f.Source == nil && f.Flag == "" && !f.Argument:
 		s.fixed = "no argument names " + filepath.Base(name) + ", so launch cannot give the program a copy of it"
 	case f.Source != nil && !s.set:
 		s.fixed = filepath.Base(name) + " does not set it"
+	case f.Source == nil && s.set:
+		if err := doc.Set(s.at.Path, s.text); err != nil { // a YAML anchor shares it with other settings
+			s.fixed = err.Error()
+		}
 	}
 	return s, true, nil
+}
+
+// setAgain is the class that sets a field of another one again, which it is derived from; "" if there is none.
+func setAgain(source *config.PythonSource, path string) string {
+	keys := config.SplitPath(path)
+	if source == nil || len(keys) < 2 {
+		return ""
+	}
+	n := len(keys) - 1
+	for _, c := range source.Classes {
+		_, sets := source.Item(config.JoinPath(append(config.SplitPath(c.Name), keys[n])...))
+		if sets && slices.Contains(c.Bases, config.JoinPath(keys[:n]...)) {
+			return c.Name
+		}
+	}
+	return ""
 }
 
 // inBase is the path of a field where the file declares it: it may stand in a base of the class.
@@ -370,6 +396,9 @@ func (r *reading) find(p *place) (*setting, error) {
 		if !ok || err != nil {
 			continue
 		}
+		if r.overwritten(here, p) {
+			continue
+		}
 		if spots = append(spots, here); here.set {
 			return &setting{spot: here, known: here.value != nil, change: changed(spots)}, nil
 		}
@@ -389,6 +418,22 @@ func (r *reading) find(p *place) (*setting, error) {
 	}
 	s.known = s.value != nil
 	return s, nil
+}
+
+// overwritten reports whether a file that the command names later sets the value again: a program that executes its
+// arguments in turn, --batch=8 and files of settings, takes the last.
+func (r *reading) overwritten(s spot, p *place) bool {
+	if !s.set || !s.place.joined || s.place.path != "" {
+		return false
+	}
+	at := slices.IndexFunc(r.prog.Args, func(a string) bool { return strings.HasPrefix(a, s.at.Path+"=") })
+	return slices.ContainsFunc(p.each(), func(one place) bool {
+		if one.glob == "" {
+			return false
+		}
+		file, ok, err := r.look(one)
+		return err == nil && ok && file.set && slices.Index(r.prog.Args, file.at.Doc) > at
+	})
 }
 
 // changed chooses where a setting is changed. The last spot is what sets it, if any does: the others outrank it.

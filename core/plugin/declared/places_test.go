@@ -175,6 +175,13 @@ func TestPlaces(t *testing.T) {
 			"[--accum=, {'*.py': accum}]}",
 			map[string]string{"a.py": "batch = 8\naccum = 5 * 8\n"}, "a.py",
 			job.Batch{Micro: 8, Accumulation: 40, Ranks: 1}, "a.py --accum=64 --batch=5", ""},
+		"a file after an argument": {"micro-batch: {any: [--batch=, {'*.py': batch}]}\naccumulation: {any: " +
+			"[--accum=, {'*.py': accum}]}",
+			map[string]string{"a.py": "accum = 2\n"}, "--accum=8 --batch=8 a.py",
+			job.Batch{Micro: 8, Accumulation: 2, Ranks: 1}, "--accum=8 --batch=4 /copies/a.py | a.py: accum = 4", ""},
+		"a value that others share": {"micro-batch: {--config: train.batch}\naccumulation: --accum",
+			map[string]string{"c.yaml": "train: {batch: &b 8}\nval: {batch: *b}\n"}, "--config c.yaml --accum 2",
+			job.Batch{Micro: 8, Accumulation: 2, Ranks: 1}, "", "&b is used elsewhere too"},
 		"of several the first that is set": {"micro-batch: {any: [--batch, {--config: batch}, {at: {defaults.yaml: " +
 			"batch}, default: 3}]}\naccumulation: {any: [{--config: accum}]}",
 			map[string]string{"c.yaml": "accum: 1\n", "defaults.yaml": "batch: 16\n"}, "--config c.yaml",
@@ -210,6 +217,21 @@ func TestPlaces(t *testing.T) {
 				t.Errorf("the first rung, at cost %v, makes\n%s\nwant\n%s", rungs[1].Cost, got, tt.changed)
 			}
 		})
+	}
+}
+
+// A field that a derived class sets again is no setting that launch knows.
+func TestSetAgain(t *testing.T) {
+	s := &config.PythonSource{
+		Items:   []config.PythonItem{{Path: "Config.batch"}, {Path: "Config.accum"}, {Path: "Big.accum"}, {Path: "Other.batch"}},
+		Classes: []config.PythonClass{{Name: "Config"}, {Name: "Big", Bases: []string{"Config"}}, {Name: "Other"}},
+	}
+	for path, want := range map[string]string{
+		"Config.accum": "Big", "Config.batch": "", "Big.accum": "", "Other.batch": "", "BATCH": "",
+	} {
+		if got := setAgain(s, path); got != want {
+			t.Errorf("%s is set again by %q, want %q", path, got, want)
+		}
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -37,6 +39,26 @@ func readyNames(t *testing.T) (names []string) {
 		names = append(names, strings.TrimSuffix(filepath.Base(path), ".yaml"))
 	}
 	return names
+}
+
+// heavy are settings that change memory in some program: momentum and weight decay add states and temporaries, a dataset
+// has the vocabulary, loader workers take memory of a CPU's run, a text encoder's rate of 0 leaves it out.
+var heavy = regexp.MustCompile(`(?i)momentum|dataset|workers|batch|size|precision|width|encoder|optim(izer)?=?$|model=?$`)
+
+func TestReadyIgnores(t *testing.T) {
+	for _, name := range readyNames(t) {
+		d, err := readReady(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range d.Ignore {
+			for _, one := range d.Ignore[i].each() {
+				if slices.ContainsFunc(one.names, heavy.MatchString) {
+					t.Errorf("%s ignores %v", name, one.names)
+				}
+			}
+		}
+	}
 }
 
 // Every ready declaration can be read, names itself, and has its marks where launch looks for them.
