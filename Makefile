@@ -11,7 +11,7 @@ GO     ?= go
 PYTHON ?= /usr/bin/python3
 export LAUNCH_TEST_PYTHON := $(PYTHON)
 
-.PHONY: build install check lint format test race demo demo-moco demo-stablesr demo-dualattn demo-sweep demo-gpu failures bench bench-truth check-declarations refresh-declarations card card-pack attack attack-kill deps fmt
+.PHONY: build install check lint format test race demo demo-moco demo-stablesr demo-dualattn demo-sweep demo-gpu failures bench bench-truth check-declarations refresh-declarations test-declarations card card-pack attack attack-kill deps fmt
 
 # What `launch version` prints of the commit. Go would record it by itself (-buildvcs), but not where git is told not to be asked, and
 # it fails where git refuses; here what git does not answer is left out.
@@ -71,6 +71,7 @@ test: deps format lint
 	$(GO) test -race -run 'TestScripts/(source|plan)' ./cmd/launch
 	for e in sisr moco stablesr; do (cd examples/$$e && $(PYTHON) -m unittest -q) || exit 1; done
 	cd sdk/python && PYTHONPATH=src $(PYTHON) -m unittest -q -b
+	$(MAKE) test-declarations
 	$(MAKE) attack QUICK=--quick
 
 race:
@@ -121,6 +122,14 @@ wheels  = rm -rf $(WHEELS) && $(PIP) download -q --no-deps -d $(WHEELS) $$($(PYT
 check-declarations:
 	$(call wheels,$(NEWEST))
 	$(PYTHON) tools/declarations/refresh.py --check --wheels $(WHEELS)
+
+# test-declarations is check-declarations where pip and a package index are within reach. Elsewhere the tests compare the declarations
+# with what is recorded of those packages (TestReadyFacts).
+test-declarations:
+	@$(PIP) --version >/dev/null 2>&1 || { echo 'no pip here: the ready declarations were compared with the recorded tables only'; exit 0; }; \
+		rm -rf $(WHEELS); $(PIP) download -q --no-deps -d $(WHEELS) $$($(PYTHON) tools/declarations/refresh.py --download) || { \
+		echo 'no package index here: the ready declarations were compared with the recorded tables only'; exit 0; }; \
+		$(PYTHON) tools/declarations/refresh.py --check --wheels $(WHEELS)
 
 refresh-declarations:
 	@test -n "$(CHECKOUTS)" || { echo 'CHECKOUTS=DIR names the folder that has the checkouts'; exit 2; }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/launch-ml/launch/core/confine"
@@ -114,7 +115,7 @@ func New(s Setup) *Executor {
 	x := &Executor{Setup: s, began: s.Past.Began, made: s.Past.Made, spans: s.Past.Spans}
 	if s.Job != nil {
 		x.roots = confine.New(s.Job)
-		x.enter()
+		x.enter(slices.Concat(s.Job.Signs.States, s.Job.Resume.Aside, s.Job.Resume.InTheWay))
 	}
 	return x
 }

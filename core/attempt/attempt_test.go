@@ -63,6 +63,32 @@ func TestSettingsAsSaved(t *testing.T) {
 	}
 }
 
+// A program that resumes from a state of this run writes the next one over it. In a folder whose name is not known
+// before, that state is the run's only if the attempt has resumed from there.
+func TestStateOverResumed(t *testing.T) {
+	for _, resumes := range []bool{true, false} {
+		dir := t.TempDir()
+		last := filepath.Join(dir, "runs/train/last.pt")
+		write(t, last, []byte("of attempt 1"))
+		x := New(Setup{Report: quiet{}, Options: Options{State: t.TempDir()}, Job: &job.Job{Command: job.Command{Dir: dir},
+			Signs: job.Signs{States: []string{"runs/*/last.pt"}}}})
+		defer x.Close()
+		p := &run.Plan{Attempt: 2}
+		if resumes {
+			p.Resume = &run.State{Path: last}
+		}
+		x.attemptOf(p, job.Command{Dir: dir}, dir, "")
+		tr := x.follow(x.roots, dir, "", func() int { return 0 })
+		write(t, last, []byte("of the second attempt"))
+		out := run.Outcome{Stepped: true}
+		tr.found(&out, time.Time{})
+		tr.stop()
+		if ours, strange := out.Saved != nil, len(out.Strange) == 1; ours != resumes || strange == resumes {
+			t.Errorf("resumes: %v, saved %v, strange %v", resumes, out.Saved, out.Strange)
+		}
+	}
+}
+
 // An attempt that starts over overwrites what the one before has saved; what was there before the run, or is another's, is not
 // touched. What the program would stop at is moved before every attempt.
 func TestPutAside(t *testing.T) {

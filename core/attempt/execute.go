@@ -115,6 +115,9 @@ func (x *Executor) attemptOf(p *run.Plan, c job.Command, from, dir string) attem
 			return x.Differs(p, &run.Outcome{Settings: s.Settings, Total: s.Total})
 		}
 	}
+	if p.Resume != nil {
+		x.enter([]string{p.Resume.Path})
+	}
 	if x.Priced != nil {
 		a.priced = map[string]unit.Bytes{}
 		for _, c := range p.Choices {

@@ -196,12 +196,15 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 			f.Close()
 		}
 	}
-	seen := oom.Seen{Card: watch.Card(), Host: watch.Host(), Inside: a.inside(e.at), Limit: e.limit, Resident: e.exit.MaxRSS, Exit: e.forVerdict()}
+	seen := oom.Seen{Card: watch.Card(), Host: watch.Host(), Inside: a.inside(e.at), Limit: e.limit,
+		Resident: e.exit.MaxRSS, Exit: e.forVerdict()}
+	if e.peak, e.is, e.peaks = watch.Peaks(); e.is == run.Data {
+		seen.Data = e.peak
+	}
 	hidden := a.masked != "" && seen.Exit.Code == 0 && seen.Exit.Signal == 0
 	seen.Exit.Known = seen.Exit.Known && !hidden
 	e.inside = seen.Inside
 	e.verdict, e.state = l.detector.Judge(seen, a.signs), l.detector.State()
-	e.peak, e.is, e.peaks = watch.Peaks()
 	e.hookPeak = watch.Allocated()
 	if said := l.failure.Load(); said != nil {
 		e.failure = *said

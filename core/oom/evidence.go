@@ -35,8 +35,9 @@ type Seen struct {
 	Card   *Card   // nil where no card was observed
 	Host   *Host   // nil where host memory was not observed
 	Inside *Inside // nil where the program ran without the hook
-	// Limit is the kernel's limit on each process of the program; 0: none. Resident is the most that one of them held.
-	Limit, Resident unit.Bytes
+	// Limit is the kernel's limit on each process of the program; 0: none. Resident is the most that one of them held, and
+	// Data the most of what the kernel counts for that limit, as far as it was measured.
+	Limit, Resident, Data unit.Bytes
 }
 
 // Card sums up the observations of a card until the program ended.

@@ -98,7 +98,11 @@ func (r *Report) unchecked(seen Seen) {
 	fault := x.Signal == sigsegv || x.Signal == sigbus || x.Signal == sigabrt
 	// CPython's message for a C function that failed without an exception (Objects/call.c, _Py_CheckFunctionResult)
 	mute := strings.HasPrefix(r.Cause, "SystemError: ") && strings.Contains(r.Cause, "without exception set") || strings.HasPrefix(r.Cause, "SystemError: returned NULL")
-	if r.OOM || !fault && !mute || x.Asked || seen.Limit <= 0 || seen.Resident <= seen.Limit*4/5 {
+	// oneDNN's only message for an allocation that failed; it has other meanings, too
+	mute = mute || strings.HasPrefix(r.Cause, "RuntimeError: could not create a primitive") ||
+		strings.HasPrefix(r.Cause, "RuntimeError: could not execute a primitive")
+	held := max(seen.Resident, seen.Data)
+	if r.OOM || !fault && !mute || x.Asked || seen.Limit <= 0 || held <= seen.Limit*4/5 {
 		return
 	}
 	r.holds(CPUAlloc, Likely)
@@ -106,8 +110,8 @@ func (r *Report) unchecked(seen Seen) {
 	if !fault {
 		how = r.Cause
 	}
-	r.What = fmt.Sprintf("%s with %v resident, under a limit of %v: "+
-		"code that does not check its allocations crashes like this", how, seen.Resident, seen.Limit)
+	r.What = fmt.Sprintf("%s with %v in use, under a limit of %v: "+
+		"code that does not check or report its failed allocations ends like this", how, held, seen.Limit)
 	r.saw(Status, r.What, CPUAlloc, Likely)
 }
 

@@ -381,12 +381,20 @@ func (r *Run) state() *State {
 	if r.Left != nil {
 		return r.Left
 	}
-	for _, a := range slices.Backward(r.Attempts) {
-		if a.Outcome.Saved != nil {
+	for i, a := range slices.Backward(r.Attempts) {
+		if a.Outcome.Saved != nil && !r.replaced(a.Outcome.Saved, i) {
 			return a.Outcome.Saved
 		}
 	}
 	return nil
+}
+
+// replaced reports whether an attempt after the i-th has left something else at the path of a state: an incomplete
+// state, or one that may be another run's.
+func (r *Run) replaced(s *State, i int) bool {
+	return slices.ContainsFunc(r.Attempts[i+1:], func(a Attempt) bool {
+		return slices.Contains(a.Outcome.Torn, s.Path) || slices.Contains(a.Outcome.Strange, s.Path)
+	})
 }
 
 // NewState names the rungs of a plan with which a saved state has another form.
@@ -406,8 +414,8 @@ func (r *Run) readable(p *Plan) *State {
 	if r.Left != nil && slices.Equal(r.Left.Rungs, rungs) {
 		return r.Left
 	}
-	for _, a := range slices.Backward(r.Attempts) {
-		if s := a.Outcome.Saved; s != nil && slices.Equal(s.Rungs, rungs) {
+	for i, a := range slices.Backward(r.Attempts) {
+		if s := a.Outcome.Saved; s != nil && slices.Equal(s.Rungs, rungs) && !r.replaced(s, i) {
 			return s
 		}
 		if a.Plan.Trial == "" && a.Plan.Resume == nil {

@@ -451,6 +451,29 @@ func TestResumePath(t *testing.T) {
 	}
 }
 
+// A state that a later attempt has replaced, by an incomplete one or perhaps by another run's, is not there any more.
+func TestReplacedState(t *testing.T) {
+	for _, replace := range []func(*Outcome, []string){
+		func(*Outcome, []string) {},
+		func(o *Outcome, at []string) { o.Torn = at },
+		func(o *Outcome, at []string) { o.Strange = at },
+	} {
+		r := coupled(0)
+		r.Job.Resume.Edits = []config.Edit{{Knob: "resume", At: config.Address{Doc: "argv", Path: "--resume"},
+			To: job.SavedPath, Add: true}}
+		first, second := oomIn(ladder.Training, 0, 0), oomIn(ladder.Training, 0, 0)
+		first.Saved = &State{Path: "last.pt"}
+		replace(&second, []string{"last.pt"})
+		at := &Plan{Resume: first.Saved}
+		r.Attempts = []Attempt{{Plan{}, first}, {*at, second}}
+		var p Plan
+		r.goOn(&p)
+		if gone := second.Torn != nil || second.Strange != nil; (p.Resume == nil) != gone || (r.Saved() == nil) != gone {
+			t.Errorf("torn %v, strange %v: it resumes from %v", second.Torn, second.Strange, p.Resume)
+		}
+	}
+}
+
 // What a retry needs beside the rung: a port that is free, and room for the state that stays on the card.
 func TestRetryEdits(t *testing.T) {
 	r := coupled(0)

@@ -44,6 +44,7 @@ const (
 	Allocated = mem.Allocated // live tensors, as the program counts them
 	// pages of the largest process; libraries are included, so this is not what a limit on data counts
 	Resident = mem.Resident
+	Data     = mem.Data // of the process that held the most, as the kernel counts it for a limit on data
 )
 
 // A State is what a resume reads.

@@ -32,7 +32,8 @@ func (r *Run) weigh(p *Plan, o *Outcome) {
 	steps, every := r.steps(o), max(1, r.Job.Signs.Every)
 	switch done := max(o.Iteration, r.reached()); {
 	case r.Cut != nil && r.Cut.Succeeded: // the training was complete when launch was killed
-	case p.Resume != nil && !o.Stepped && (steps == 0 || max(p.Resume.number(), done)+every <= steps):
+	// A step's own figures, such as its loss, show that it was made, even if the program counts it as step 0.
+	case p.Resume != nil && !o.Stepped && !o.Figures && (steps == 0 || max(p.Resume.number(), done)+every <= steps):
 		o.Ending, o.Lied = Failed, true
 		o.Cause = fmt.Sprintf("it resumed from %v and ended without a step", p.Resume)
 	case steps > 0 && o.Iteration > 0 && 10*o.Iteration < 9*steps && !r.Job.Signs.CountsMicro:
@@ -173,10 +174,14 @@ func reported(o *Outcome, knob string) (float64, bool) {
 type Open struct{ Knob, To, Said string }
 
 func (u Open) String() string {
-	if u.Said != "" {
-		return fmt.Sprintf("%s = %s (it reports %s)", u.Knob, u.To, u.Said)
+	s := u.Knob
+	if u.To != "" { // an option without a value has none
+		s += " = " + u.To
 	}
-	return fmt.Sprintf("%s = %s", u.Knob, u.To)
+	if u.Said != "" {
+		s += fmt.Sprintf(" (it reports %s)", u.Said)
+	}
+	return s
 }
 
 // Unconfirmed lists the edits, those that the user has asked for included, for which the program reports another value

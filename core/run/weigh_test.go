@@ -57,6 +57,9 @@ func TestWeigh(t *testing.T) {
 		"and trains for longer":       {job.Job{Signs: job.Signs{Lines: counted.Lines, CountsMicro: true}}, []Attempt{{Plan: Plan{Batch: job.Batch{Accumulation: 1}}, Outcome: Outcome{Total: 100}}}, Plan{Edits: smaller, Batch: job.Batch{Accumulation: 4}}, with(ok, func(o *Outcome) { o.Total, o.Stepped = 1600, true }), Failed, "trains for 400 steps now, but trained for 100", true},
 		"a trial is not weighed":      {job.Job{Signs: counted}, nil, Plan{Trial: Rehearsal, Resume: at}, ok, Succeeded, "", false},
 		"the length may be different": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 8}}}, Plan{Cost: 4}, with(ok, func(o *Outcome) { o.Total, o.Stepped = 32, true }), Succeeded, "", false},
+
+		"step 0 of an epoch, with its loss": {job.Job{Signs: counted}, nil, Plan{Resume: at},
+			with(ok, func(o *Outcome) { o.Figures = true }), Succeeded, "", false},
 	} {
 		r := &Run{Job: &tt.job, Attempts: tt.before}
 		out := tt.out

@@ -67,6 +67,15 @@ def class_of(tree, name):
     raise Missing("class " + name)
 
 
+def named(owner, default):
+    """The value that a variable of a class has last; any other default as it is."""
+    if isinstance(default, ast.Name):
+        for node in sorted((n for n in ast.walk(owner) if isinstance(n, ast.Assign)), key=lambda n: -n.lineno):
+            if any(isinstance(t, ast.Name) and t.id == default.id for t in node.targets):
+                return node.value
+    return default
+
+
 def field(tree, name):
     """The default of Class.field of a dataclass."""
     owner, _, attr = name.partition(".")
@@ -75,6 +84,7 @@ def field(tree, name):
             default = node.value
             if isinstance(default, ast.Call):
                 default = next((k.value for k in default.keywords if k.arg == "default"), None)
+            default = named(class_of(tree, owner), default)
             return {"default": None if default is None else value(default), "line": node.lineno}
     raise Missing(name)
 

@@ -559,7 +559,7 @@ def rows():
         Row("in a thread", lambda t: t.plain("thread"), "out of memory", "cpu_alloc", "data", code=1, decision=ONCE),
         Row("segfault, no limit near", lambda t: t.plain("segfaults"), "failed", cause="signal 11", code=-11, decision=ONCE),
         Row("segfault near a limit", lambda t: t.train("segfault", flags=("--as-asked", "--device", "cpu", "--memory", "256MiB")), "out of memory", "cpu_alloc",
-            "training", "likely", cause="killed by signal 11 with .* resident, under a limit of 256 MiB", decision=AS_ASKED + r"card micro-batch \d × accumulation \d; host as asked; resumes → "),
+            "training", "likely", cause="killed by signal 11 with .* in use, under a limit of 256 MiB", decision=AS_ASKED + r"card micro-batch \d × accumulation \d; host as asked; resumes → "),
         Row("SIGTERM to launch", lambda t: t.plain("waits", act=kill_launch(15)), "interrupted", cause="SIGTERM, which was sent to launch", code=-15, decision=ONCE),
         Row("SIGTERM to the program", lambda t: t.plain("waits", act=kill_program(15)), "failed", cause="terminated by SIGTERM", code=-15, decision=ONCE),
         Row("SIGTERM to launch, training", lambda t: t.train("training", act=kill_launch(15)), "interrupted", stage="training", cause="SIGTERM", code=-15,
