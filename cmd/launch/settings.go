@@ -53,6 +53,7 @@ type settings struct {
 	TTY      bool
 	Quiet    bool
 	JSONFile string
+	Bars     string           // of plans: "auto", "always" or "never"
 	Nodes    string           // HOST:PORT, where the launches of several machines meet; "": there is one
 	ThisNode string           // "I/N": which machine this is; "": by the command or the environment
 	State    string           // folder of the runs
@@ -116,6 +117,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.Bool("tty", false, "run in a pseudo-terminal even if the output is not a terminal")
 	f.BoolP("quiet", "q", false, "print nothing unless something goes wrong")
 	f.String("json-file", "", "write what happened to this file, as JSON")
+	f.String("bars", "auto", "bars in plans: auto (on a terminal), always, never; the text has the same figures")
 	f.String("state-dir", "", "folder for records and receipts (default $XDG_STATE_HOME/launch)")
 	f.Bool("receipts", true, "correct estimates by what earlier runs measured; receipts are written in any case")
 	f.Bool("prune", true, "after a run, remove records older than 90 days and the oldest beyond 4 GiB, but none "+
@@ -427,6 +429,9 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	d.Receipts, d.Inside, d.Prune = d.boolean("receipts"), d.boolean("inside"), d.boolean("prune")
 	d.Sample, d.Yield = d.duration("sample"), d.boolean("yield")
 	d.Leave = d.notices("save-on")
+	if d.Bars = v.GetString("bars"); !slices.Contains([]string{"auto", "always", "never"}, d.Bars) {
+		d.wrong("%s: %q is none of auto, always and never", d.Name("bars"), d.Bars)
+	}
 	d.Nodes, d.ThisNode = v.GetString("nodes-at"), v.GetString("this-node")
 	if v.GetString("formula-time") != "0" {
 		d.FormulaTime = d.duration("formula-time")
@@ -483,11 +488,6 @@ func wrongValue(name, kind, value string) error {
 		what = "a " + kind
 	}
 	return fmt.Errorf("%s: %q is not %s", name, value, what)
-}
-
-// colour reports whether output to f may have colours.
-func colour(f *os.File) bool {
-	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(f)
 }
 
 // deviceError adds the device's setting to an error.
