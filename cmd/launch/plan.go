@@ -37,12 +37,19 @@ Exit code: 0 if the plan fits, or if nothing is known about that; 78 if it will 
 			if len(args) == 0 {
 				return errors.New("plan needs a command: launch plan -- python train.py …")
 			}
+			if as.Compare != "" {
+				return compare(c.Context(), s, args, as)
+			}
 			return plan(c.Context(), s, args, as)
 		},
 	}
 	c.Flags().SetInterspersed(false)
 	c.Flags().BoolVar(&as.JSON, "json", false, "print the plan as JSON")
 	c.Flags().BoolVarP(&as.Verbose, "verbose", "v", false, "print every line of the estimates and every rung")
+	c.Flags().StringVar(&as.Compare, "compare", "", "print all configurations beside each other: micro-batch, memory, "+
+		"share of the card, measured speed, whether it fits; for several cards with --vram 8GiB,12GiB; "+
+		"--compare=KEY=V1,V2: values of a setting")
+	c.Flags().Lookup("compare").NoOptDefVal = byRungs
 	addSet(c.Flags())
 	return c
 }
@@ -50,6 +57,7 @@ Exit code: 0 if the plan fits, or if nothing is known about that; 78 if it will 
 // planFlags are the flags of plan itself.
 type planFlags struct {
 	JSON, Verbose bool
+	Compare       string // "": one plan; byRungs, or KEY=V1,V2
 }
 
 func plan(ctx context.Context, s settings, args []string, as planFlags) error {
