@@ -355,7 +355,8 @@ func (d *decoder) cards() {
 		if size, known := gpu.Named(part); known {
 			all = append(all, plannedCard{part, size})
 		} else if !strings.ContainsAny(part[:min(1, len(part))], "0123456789.-") && part != "" {
-			d.wrong("%s: launch knows no card %q; give its size, such as 12GiB", d.Name("vram"), part)
+			d.wrong("%s: %q is not an amount of memory, such as 12GiB, and launch knows no card of that name",
+				d.Name("vram"), part)
 		} else if b := d.bytesOf("vram", part); b > 0 {
 			all = append(all, plannedCard{"", b})
 		}

@@ -1,10 +1,8 @@
 package ui
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/ladder"
@@ -62,6 +60,7 @@ type CompareRow struct {
 	Rate          *float64      `json:"samples_per_second"` // null: not measured
 	Relative      *float64      `json:"relative_speed"`     // null: not measured
 	Cards         []CompareNeed `json:"cards"`              // as the document's cards
+	batch         string
 }
 
 // CompareNeed is a configuration on one card.
@@ -132,13 +131,13 @@ func (p *ComparePhaseDoc) add(c Compared, at int, cards []CompareCard) {
 			i = len(p.Rows)
 			p.Rows = append(p.Rows, CompareRow{Configuration: name, Micro: known(f.Batch.Micro),
 				Accumulation: known(f.Batch.Accumulation), Global: known(f.Batch.Global()), Cost: f.Cost,
-				Allowed: f.Allowed, Asked: f.Asked, Cards: missing(len(cards))})
+				Allowed: f.Allowed, Asked: f.Asked, Cards: missing(len(cards)), batch: batchText(f.Batch)})
 		}
 		r := &p.Rows[i]
 		if c.Speed != nil && p.Phase == ladder.Training && r.Rate == nil {
 			r.Rate = known(c.Speed(f))
 		}
-		n := CompareNeed{Verdict: f.Verdict.String(), Planned: f.Taken && c.Setting == "", Unknown: f.Estimate.Unknown}
+		n := CompareNeed{Verdict: f.Verdict.String(), Planned: f.Taken && c.Setting == "" && c.View.Stop == nil, Unknown: f.Estimate.Unknown}
 		if f.Estimate.Known() {
 			total := f.Estimate.Total()
 			n.Memory = &total
@@ -192,7 +191,8 @@ func (p Printer) Compare(d CompareDoc) {
 		p.line("%s", p.bold(phase.Phase))
 		p.sheet(p.compareSheet(d, phase))
 		if phase.RelativeTo != "" {
-			p.line("speeds are those of receipts of this program on this machine, relative to %s", phase.RelativeTo)
+			p.line("speed: relative to %s; in brackets samples a second, by the receipts of this machine",
+				phase.RelativeTo)
 		}
 		for _, why := range phase.unknowns() {
 			p.line("unknown: %s", why)
@@ -202,7 +202,8 @@ func (p Printer) Compare(d CompareDoc) {
 	for _, w := range d.Warnings {
 		p.line("%s %s", p.yellow("note:"), w)
 	}
-	p.line("estimates, unless receipts are named; each configuration is one change of the job as asked")
+	p.line("each configuration is one change of the job as asked; the share is that of the whole card; a global batch " +
+		"is micro-batch × accumulation")
 }
 
 // unknowns are the reasons for what is not known, each once.
@@ -227,11 +228,11 @@ func (p Printer) compareSheet(d CompareDoc, phase ComparePhaseDoc) sheet {
 		}
 	}
 	if training {
-		number("micro-batch", "accumulation", "global batch")
+		s.header = append(s.header, "global batch")
 	}
 	one := len(d.Cards) == 1
 	if one {
-		number("memory", "of the card")
+		number("memory", "share")
 		s.header = append(s.header, "fits")
 	} else {
 		for _, c := range d.Cards {
@@ -239,13 +240,13 @@ func (p Printer) compareSheet(d CompareDoc, phase ComparePhaseDoc) sheet {
 		}
 	}
 	if training {
-		s.header = append(s.header, "relative speed")
+		s.header = append(s.header, "speed")
 	}
 	s.header = append(s.header, "cost")
 	for _, r := range phase.Rows {
 		row := []string{r.Configuration}
 		if training {
-			row = append(row, number64(r.Micro), number64(r.Accumulation), number64(r.Global))
+			row = append(row, r.batch)
 		}
 		for _, n := range r.Cards {
 			if memory, share, fits := p.needCells(n); one {
@@ -260,7 +261,7 @@ func (p Printer) compareSheet(d CompareDoc, phase ComparePhaseDoc) sheet {
 		}
 		cost := r.Cost.String()
 		if !r.Allowed {
-			cost += " (not allowed)"
+			cost = "--allow " + cost
 		}
 		s.rows = append(s.rows, append(row, cost))
 	}
@@ -282,11 +283,20 @@ func (p Printer) needCells(n CompareNeed) (memory, share, fits string) {
 		return "", "", none
 	}
 	fits = p.fit(n.Verdict)
-	if n.Planned {
+	if n.Memory == nil && n.Verdict == ladder.Unknown.String() {
+		fits = ""
+	}
+	switch {
+	case n.Planned && fits == "":
+		fits = "planned"
+	case n.Planned:
 		fits += " (planned)"
 	}
-	if n.Memory == nil {
+	switch {
+	case n.Memory == nil:
 		return "unknown", "", fits
+	case *n.Memory == 0:
+		return "left out", "", fits
 	}
 	if n.Share != nil {
 		share = fmt.Sprintf("%.0f %%", 100**n.Share)
@@ -294,24 +304,10 @@ func (p Printer) needCells(n CompareNeed) (memory, share, fits string) {
 	return n.Memory.String(), share, fits
 }
 
-func number64(n *int64) string {
-	if n == nil {
-		return "unknown"
-	}
-	return strconv.FormatInt(*n, 10)
-}
-
 // speedText is a relative speed and the measured one, or that nobody measured it.
 func speedText(r CompareRow) string {
 	if r.Rate == nil {
 		return "not measured"
 	}
-	return fmt.Sprintf("%.2f (%.4g samples/s)", cmp.Or(value(r.Relative), 1), *r.Rate)
-}
-
-func value(v *float64) float64 {
-	if v == nil {
-		return 0
-	}
-	return *v
+	return fmt.Sprintf("%.2f (%.4g/s)", *r.Relative, *r.Rate)
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/launch-ml/launch/core/lazy"
 )
 
-// narrow is the width below which a table is printed as a list.
-const narrow = 60
-
 // widest is the largest width that text and bars use: longer lines are hard to read.
 const widest = 120
 
@@ -65,8 +62,35 @@ type sheet struct {
 	numbers map[int]bool // columns that are aligned to the right
 }
 
-// sheet writes a table; where it is too wide, each row is a list of "header: cell".
+// least is the least width of a table's first column, into which it is wrapped where the table is too wide.
+const least = 20
+
+// sheet writes a table. Where it is too wide its first column is wrapped, and where that does not help each row is a
+// list of "header: cell".
 func (p Printer) sheet(s sheet) {
+	text := p.table(s)
+	if over := lipgloss.Width(text) - p.Width; p.Width > 0 && over > 0 {
+		first := 0
+		for _, row := range append([][]string{s.header}, s.rows...) {
+			first = max(first, textWidth(row[0]))
+		}
+		if first-over < least {
+			p.list(s)
+			return
+		}
+		wrapped := sheet{header: s.header, numbers: s.numbers}
+		for _, row := range s.rows {
+			wrapped.rows = append(wrapped.rows, append([]string{wrap(row[0], first-over)}, row[1:]...))
+		}
+		text = p.table(wrapped)
+	}
+	for line := range strings.Lines(text) {
+		p.raw(strings.TrimRight(line, " \n"))
+	}
+}
+
+// table returns a table with a line below its header.
+func (p Printer) table(s sheet) string {
 	cells := func(row []string) []string {
 		out := make([]string, len(row))
 		for i, c := range row {
@@ -91,14 +115,7 @@ func (p Printer) sheet(s sheet) {
 	for _, row := range s.rows {
 		t.Row(cells(row)...)
 	}
-	text := t.String()
-	if p.Width > 0 && lipgloss.Width(text) > p.Width {
-		p.list(s)
-		return
-	}
-	for line := range strings.Lines(text) {
-		p.raw(strings.TrimRight(line, " \n"))
-	}
+	return t.String()
 }
 
 // list writes a table as a list for each row.

@@ -267,3 +267,53 @@ func TestWrap(t *testing.T) {
 		}
 	}
 }
+
+// A comparison at the widths of a terminal and of a phone, and of several cards.
+func TestCompare(t *testing.T) {
+	v := sample(t)
+	speed := func(c run.Configuration) float64 { return map[int]float64{1: 30, 2: 24}[c.Rung] }
+	one := Compare([]Compared{{View: v, Speed: speed}})
+	small := sample(t)
+	small.Run.Room = 4 * unit.GiB
+	small.Device = &gpu.Device{Kind: gpu.CUDA, Name: "a card of 4.00 GiB", Total: 4 * unit.GiB, Planned: true}
+	small.Plan, small.Stop = small.Run.First()
+	small.Run.Ladders.Phases[0].Rungs = small.Run.Ladders.Phases[0].Rungs[:3] // this card's ladder is shorter
+	two := Compare([]Compared{{View: v}, {View: small}})
+	for name, d := range map[string]CompareDoc{"one": one, "two": two} {
+		for _, width := range []int{0, 70, 100} {
+			var out strings.Builder
+			Printer{W: &out, Width: width}.Compare(d)
+			golden(t, fmt.Sprintf("compare-%s-%d.txt", name, width), out.String())
+			for line := range strings.Lines(out.String()) {
+				if w := lipgloss.Width(strings.TrimRight(line, "\n")); width > 0 && w > width {
+					t.Errorf("at %d columns a line has %d: %s", width, w, line)
+				}
+			}
+		}
+	}
+	training := one.Phases[0]
+	if training.RelativeTo != "micro-batch 8 × accumulation 2" || len(training.Rows) != 5 {
+		t.Errorf("%+v", training)
+	}
+	for _, r := range training.Rows {
+		e := r.Cards[0]
+		if e.Memory == nil || *e.Share != float64(*e.Memory)/float64(8*unit.GiB) {
+			t.Errorf("%s: %+v", r.Configuration, e)
+		}
+		if measured := r.Rate != nil; measured != (r.Relative != nil) || measured != strings.HasPrefix(r.Configuration, "micro-batch") {
+			t.Errorf("%s has the speed %v", r.Configuration, r.Rate)
+		}
+		if *r.Global != 16 {
+			t.Errorf("%s has the global batch %d", r.Configuration, *r.Global)
+		}
+	}
+	for _, r := range one.Phases[1].Rows {
+		if e := r.Cards[0]; e.Memory != nil || e.Share != nil || e.Verdict != "unknown" || e.Unknown == "" {
+			t.Errorf("what is not known is zero: %+v", e)
+		}
+	}
+	values := Compare([]Compared{{View: v, Setting: "micro-batch=16"}, {View: small, Setting: "micro-batch=16"}})
+	if rows := values.Phases[0].Rows; len(rows) != 1 || rows[0].Configuration != "micro-batch=16" || rows[0].Cards[1].Memory == nil {
+		t.Errorf("%+v", rows)
+	}
+}
