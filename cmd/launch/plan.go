@@ -19,7 +19,7 @@ import (
 )
 
 func newPlan() *cobra.Command {
-	var asJSON bool
+	var as planFlags
 	c := &cobra.Command{
 		Use:   "plan [flags] -- COMMAND [ARG ...]",
 		Short: "print what launch would do, and start nothing",
@@ -37,16 +37,30 @@ Exit code: 0 if the plan fits, or if nothing is known about that; 78 if it will 
 			if len(args) == 0 {
 				return errors.New("plan needs a command: launch plan -- python train.py …")
 			}
-			return plan(c.Context(), s, args, asJSON)
+			if as.Compare != "" {
+				return compare(c.Context(), s, args, as)
+			}
+			return plan(c.Context(), s, args, as)
 		},
 	}
 	c.Flags().SetInterspersed(false)
-	c.Flags().BoolVar(&asJSON, "json", false, "print the plan as JSON")
+	c.Flags().BoolVar(&as.JSON, "json", false, "print the plan as JSON")
+	c.Flags().BoolVarP(&as.Verbose, "verbose", "v", false, "print every line of the estimates and every rung")
+	c.Flags().StringVar(&as.Compare, "compare", "", "print all configurations beside each other: micro-batch, memory, "+
+		"share of the card, measured speed, whether it fits; for several cards with --vram 8GiB,12GiB; "+
+		"--compare=KEY=V1,V2: values of a setting")
+	c.Flags().Lookup("compare").NoOptDefVal = byRungs
 	addSet(c.Flags())
 	return c
 }
 
-func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
+// planFlags are the flags of plan itself.
+type planFlags struct {
+	JSON, Verbose bool
+	Compare       string // "": one plan; byRungs, or KEY=V1,V2
+}
+
+func plan(ctx context.Context, s settings, args []string, as planFlags) error {
 	p, err := read(ctx, s, args, here)
 	if err != nil {
 		return err
@@ -63,9 +77,10 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 	}
 	say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
 	if p.Job == nil {
-		return planTyped(p, say, asJSON)
+		return planTyped(p, say, as.JSON)
 	}
 	v := view(p)
+	v.Verbose = as.Verbose
 	command, env := args, map[string]string{}
 	if v.Plan != nil {
 		made, err := p.Job.Rewrite(v.Plan.Edits, intake.AttemptFolder)
@@ -78,12 +93,12 @@ func plan(ctx context.Context, s settings, args []string, asJSON bool) error {
 	if err := keepPlan(s, d); err != nil {
 		return err
 	}
-	if asJSON {
+	if as.JSON {
 		if err := printJSON(d); err != nil {
 			return err
 		}
 	} else {
-		say.Plan(v)
+		s.screen(say, os.Stdout).Plan(v)
 		if v.Plan != nil && len(v.Plan.Edits)+len(p.Job.Asked) > 0 {
 			say.Line("command: %s", ui.Quote(command))
 		}

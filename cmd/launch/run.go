@@ -204,7 +204,7 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 	case at.Node > 0:
 		say.Line("node %d of %d: the launch of node 0 at %s decides", at.Node, at.Nodes, at.Address)
 	case !s.Quiet:
-		say.Plan(v)
+		s.screen(say, os.Stderr).Plan(v)
 	case v.Stop != nil:
 		say.Stop(p.Run, v.Stop)
 	}

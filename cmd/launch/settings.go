@@ -22,6 +22,7 @@ import (
 	"github.com/launch-ml/launch/core/attempt"
 	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/formula"
+	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
@@ -53,6 +54,8 @@ type settings struct {
 	TTY      bool
 	Quiet    bool
 	JSONFile string
+	Cards    []plannedCard    // of --vram, if it names several; then VRAM is 0
+	Bars     string           // of plans: "auto", "always" or "never"
 	Nodes    string           // HOST:PORT, where the launches of several machines meet; "": there is one
 	ThisNode string           // "I/N": which machine this is; "": by the command or the environment
 	State    string           // folder of the runs
@@ -90,7 +93,8 @@ func (s settings) Value(key, value string) string {
 // addFlags declares the settings and their defaults.
 func addFlags(f *pflag.FlagSet) {
 	f.String("allow", "metrics", "highest cost of a change: "+strings.Join(ladder.Costs(), ", "))
-	f.String("vram", "", "plan for a card of this size, such as 12GiB; it does not have to be in this machine")
+	f.String("vram", "", "plan for a card of this size, such as 12GiB, or of this name, such as \"RTX 3060\"; it does "+
+		"not have to be in this machine")
 	f.String("device", "auto", "auto, cpu, a GPU by index or UUID; any, or a list such as 0,2: launch chooses a card "+
 		"with room")
 	f.String("wait", "", "wait for room on the card, or for --memory, instead of exit 75; --wait=30m: at most so long")
@@ -116,6 +120,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.Bool("tty", false, "run in a pseudo-terminal even if the output is not a terminal")
 	f.BoolP("quiet", "q", false, "print nothing unless something goes wrong")
 	f.String("json-file", "", "write what happened to this file, as JSON")
+	f.String("bars", "auto", "bars in plans: auto (on a terminal), always, never; the text has the same figures")
 	f.String("state-dir", "", "folder for records and receipts (default $XDG_STATE_HOME/launch)")
 	f.Bool("receipts", true, "correct estimates by what earlier runs measured; receipts are written in any case")
 	f.Bool("prune", true, "after a run, remove records older than 90 days and the oldest beyond 4 GiB, but none "+
@@ -176,6 +181,10 @@ func readSettings(f *pflag.FlagSet, dir string) (settings, error) {
 		}
 	})
 	s, err := decode(v, files.from)
+	if len(s.Cards) > 0 && !f.Changed("compare") {
+		err = errors.Join(err, fmt.Errorf("%s names several cards: only launch plan --compare takes more than one",
+			s.Name("vram")))
+	}
 	s.Notes, s.AsTyped, s.project = files.notes, files.asTyped, files.project
 	if !filepath.IsAbs(s.State) && s.State != "" { // now, before launch changes its folder
 		s.State = filepath.Join(dir, s.State)
@@ -311,8 +320,10 @@ func (d *decoder) wrongValue(key, kind string) {
 	d.errs = append(d.errs, wrongValue(d.Name(key), kind, d.v.GetString(key)))
 }
 
-func (d *decoder) bytes(key string) unit.Bytes {
-	text := d.v.GetString(key)
+func (d *decoder) bytes(key string) unit.Bytes { return d.bytesOf(key, d.v.GetString(key)) }
+
+// bytesOf reads an amount of memory; key names it in errors.
+func (d *decoder) bytesOf(key, text string) unit.Bytes {
 	if text == "" {
 		return 0
 	}
@@ -327,6 +338,35 @@ func (d *decoder) bytes(key string) unit.Bytes {
 		d.wrong("%s: %v is too small for a training; give an amount with its unit, such as 12GiB, or leave it out %s", d.Value(key, text), b, without)
 	}
 	return b
+}
+
+// A plannedCard is a card that need not be in this machine.
+type plannedCard struct {
+	name  string // "" if only its size is given
+	bytes unit.Bytes
+}
+
+// cards reads --vram: the size or the name of a card, or several of these.
+func (d *decoder) cards() {
+	text := d.v.GetString("vram")
+	var all []plannedCard
+	for part := range strings.SplitSeq(text, ",") {
+		part = strings.TrimSpace(part)
+		if size, known := gpu.Named(part); known {
+			all = append(all, plannedCard{part, size})
+		} else if !strings.ContainsAny(part[:min(1, len(part))], "0123456789.-") && part != "" {
+			d.wrong("%s: %q is not an amount of memory, such as 12GiB, and launch knows no card of that name",
+				d.Name("vram"), part)
+		} else if b := d.bytesOf("vram", part); b > 0 {
+			all = append(all, plannedCard{"", b})
+		}
+	}
+	switch {
+	case len(all) == 1:
+		d.VRAM, d.Card = all[0].bytes, all[0].name
+	case len(all) > 1:
+		d.Cards = all
+	}
 }
 
 // boolean reads a boolean. viper's own GetBool takes a text that it cannot read as false.
@@ -414,7 +454,8 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	if d.Allow, err = ladder.ParseCost(v.GetString("allow")); err != nil {
 		d.wrong("%s: %w", d.Name("allow"), err)
 	}
-	d.VRAM, d.Memory, d.Reserve = d.bytes("vram"), d.bytes("memory"), d.bytes("reserve")
+	d.Memory, d.Reserve = d.bytes("memory"), d.bytes("reserve")
+	d.cards()
 	d.Device, d.Plugin = v.GetString("device"), v.GetString("plugin")
 	d.AsAsked, d.Anyway, d.Rehearse = d.boolean("as-asked"), d.boolean("anyway"), d.boolean("rehearse")
 	if d.GPUs, err = strconv.Atoi(v.GetString("gpus")); err != nil || d.GPUs < 0 {
@@ -427,6 +468,9 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	d.Receipts, d.Inside, d.Prune = d.boolean("receipts"), d.boolean("inside"), d.boolean("prune")
 	d.Sample, d.Yield = d.duration("sample"), d.boolean("yield")
 	d.Leave = d.notices("save-on")
+	if d.Bars = v.GetString("bars"); !slices.Contains([]string{"auto", "always", "never"}, d.Bars) {
+		d.wrong("%s: %q is none of auto, always and never", d.Name("bars"), d.Bars)
+	}
 	d.Nodes, d.ThisNode = v.GetString("nodes-at"), v.GetString("this-node")
 	if v.GetString("formula-time") != "0" {
 		d.FormulaTime = d.duration("formula-time")
@@ -442,7 +486,7 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 // contradictions reports settings that exclude each other. A memory limit implies --device cpu.
 func (d *decoder) contradictions() {
 	switch {
-	case d.VRAM > 0 && d.Memory > 0:
+	case (d.VRAM > 0 || len(d.Cards) > 0) && d.Memory > 0:
 		d.wrong("%s plans for a card, %s for host memory: remove one of them", d.Name("vram"), d.Name("memory"))
 	case d.Memory > 0 && d.Device == "auto":
 		d.Device = "cpu"
@@ -483,11 +527,6 @@ func wrongValue(name, kind, value string) error {
 		what = "a " + kind
 	}
 	return fmt.Errorf("%s: %q is not %s", name, value, what)
-}
-
-// colour reports whether output to f may have colours.
-func colour(f *os.File) bool {
-	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(f)
 }
 
 // deviceError adds the device's setting to an error.

@@ -29,6 +29,21 @@ func (c Cost) String() string {
 	return costs[c]
 }
 
+// Meaning is what a cost gives up, in words.
+func (c Cost) Meaning() string {
+	if c < 0 || int(c) >= len(costs) {
+		return "unknown"
+	}
+	return [...]string{
+		"nothing is given up",
+		"time only: the mathematics is the same",
+		"the mathematics is the same but for rounding or batch statistics",
+		"figures of the validation are not comparable with those of other runs; the trained model is the same",
+		"it is another experiment: results are not comparable with the recipe's",
+		"it is another model",
+	}[c]
+}
+
 // ParseCost reads a cost by its name.
 func ParseCost(s string) (Cost, error) {
 	for i, name := range costs {

@@ -40,6 +40,8 @@ type Receipt struct {
 	// Retries are requests that the card refused in this phase and the allocator tried again. Nothing is learned from
 	// them; absent if there were none.
 	Retries oom.Retries `json:"retries,omitzero"`
+	// Rate is the speed of a training phase, in samples of the global batch per second; absent if it was not measured.
+	Rate float64 `json:"samples_per_second,omitempty"`
 }
 
 // id names a receipt: a phase of an attempt has one receipt.
@@ -86,6 +88,7 @@ func (r Receipt) find(is string) (mem.Measurement, bool) {
 // Limits on a receipt's values: an imported file may come from a stranger.
 const (
 	mostBytes = 1 << 50
+	mostRate  = 1e12 // samples per second
 	mostLines = 500
 	mostText  = 500
 )
@@ -135,6 +138,8 @@ func (r Receipt) checkHead() error {
 	case !in(r.Planned) || !in(r.Predicted.Reserved) || !in(r.Machine.Total) || !in(r.Retries.Short) ||
 		r.Retries.Count < 0:
 		return fmt.Errorf("an amount of memory is out of range")
+	case r.Rate < 0 || r.Rate > mostRate:
+		return fmt.Errorf("%g samples per second are out of range", r.Rate)
 	}
 	return nil
 }

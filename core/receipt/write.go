@@ -44,6 +44,9 @@ func (s Subject) Receipts(name string, r *run.Run, a *run.Attempt) (out []Receip
 		if c.Estimate.Known() {
 			rec.Planned = c.Estimate.Total()
 		}
+		if c.Phase == ladder.Training {
+			rec.Rate = o.Rate
+		}
 		if rec.check() == nil {
 			out = append(out, rec)
 		}

@@ -24,6 +24,7 @@ const DriverDeadline = 3 * time.Second
 type Wish struct {
 	Device  string     // "auto", "cpu", an index or a UUID; to choose from: "any", or a list of those
 	VRAM    unit.Bytes // plan for a card of this size; 0: for this machine's cards
+	Card    string     // with VRAM: what that card is called; "" if only its size is known
 	Memory  unit.Bytes // with Device "cpu": the limit for each process; 0: none
 	Reserve unit.Bytes // of the card, kept free
 }
@@ -55,7 +56,8 @@ func Find(ctx context.Context, w Wish, env []string) (Room, error) {
 		r.Device = hostDevice(w)
 		return r, nil
 	case w.VRAM > 0:
-		r.Device, r.Devices = &gpu.Device{Kind: gpu.CUDA, Name: "a card of " + w.VRAM.String(), Total: w.VRAM, Planned: true}, 1
+		name := cmp.Or(w.Card, "a card") + " of " + w.VRAM.String()
+		r.Device, r.Devices = &gpu.Device{Kind: gpu.CUDA, Name: name, Total: w.VRAM, Planned: true}, 1
 		return r, nil
 	}
 	var err error

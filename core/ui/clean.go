@@ -10,7 +10,9 @@ import (
 // terminal would obey escape sequences in them. Until then launch's own colours are marks: noncharacters of Unicode.
 
 // marks are launch's own colours.
-var marks = map[rune]string{markEnd: "0", markBold: "1", markRed: "31", markGreen: "32", markYellow: "33"}
+// They are of the terminal's own palette, which its user has chosen for a light or a dark background.
+var marks = map[rune]string{markEnd: "0", markBold: "1", markRed: "31", markGreen: "32", markYellow: "33",
+	markBlue: "34", markMagenta: "35", markCyan: "36", markPlain: "39"}
 
 const (
 	markEnd rune = 0xFDD0 + iota
@@ -18,6 +20,10 @@ const (
 	markRed
 	markGreen
 	markYellow
+	markBlue
+	markMagenta
+	markCyan
+	markPlain
 )
 
 // indent begins the second and later lines of one text, so that a line break in a name cannot imitate a line of launch.

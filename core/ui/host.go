@@ -29,7 +29,7 @@ func (p Printer) host(v View) {
 			begun = true
 		}
 		if c.Rung == 0 && (n.Verdict == ladder.Fits || n.Verdict == ladder.Unknown) {
-			p.line("  %s %12s   %s", p.bold(pad(n.Name, 36)), askedTotal(n.Estimate), p.hostVerdict(n))
+			p.line("  %s  %s, %s", p.bold(n.Name), askedTotal(n.Estimate), p.hostVerdict(n))
 			continue
 		}
 		total := fmt.Sprintf("%12s", askedTotal(asked))

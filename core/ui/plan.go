@@ -24,9 +24,7 @@ import (
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
-	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/run"
-	"github.com/launch-ml/launch/core/unit"
 )
 
 // A View is a plan with all that is needed to print it.
@@ -39,34 +37,35 @@ type View struct {
 	Truths   []string // those of the job that are to be printed
 	// Declaration is the path of the file that declares the job's settings, as the user would type it; "" if none does.
 	Declaration string
+	// Verbose adds every line of the estimates, and every rung that is not taken.
+	Verbose bool
 }
 
-// Plan writes the plan for a person, on one screen.
+// Plan writes the plan for a person, on one screen: the job, what happens to it, its memory, the changes and what they
+// cost, what was not taken, and how certain that is.
 func (p Printer) Plan(v View) {
+	p.Width = min(p.Width, widest)
 	j := v.Run.Job
 	p.line("%s", p.bold(v.title()))
 	p.line("%s", deviceLine(v))
 	if v.Plan != nil {
-		for _, c := range v.Plan.Choices {
-			p.phase(v, c)
+		p.line("%s %s", p.bold("plan:"), p.answer(v))
+		p.memory(v)
+		if v.Verbose {
+			for _, c := range v.Plan.Choices {
+				p.phase(v, c)
+			}
 		}
 		p.host(v)
-		p.learned(v.Plan)
 		p.changes(v)
+		p.costs(v)
+		p.alternatives(v)
+		p.certainty(v)
 		if why := v.unfilled(); why != "" {
 			p.line("--fill changes nothing: %s", why)
 		}
 	}
-	switch limits := v.Run.Limits; {
-	case v.Stop != nil || j.Rehearsal.None != "":
-	case limits.Fast:
-		p.line("%s short runs time a few sizes, up to this plan; the fastest is used", p.bold("first:"))
-	case limits.Rehearse && j.Rehearsal.Partial == "":
-		p.line("%s a short run goes through every phase once", p.bold("first:"))
-	}
-	if v.Stop == nil && v.close() && j.Rehearsal.None == "" && j.Rehearsal.Partial == "" && !v.Run.Limits.Rehearse {
-		p.line("%s the estimate and the room differ by less than the estimate's own error; --rehearse tries every phase before the run", p.yellow("close:"))
-	}
+	p.before(v)
 	for _, w := range append(append([]string{}, j.Warnings...), v.Warnings...) {
 		p.line("%s %s", p.yellow("note:"), w)
 	}
@@ -75,6 +74,22 @@ func (p Printer) Plan(v View) {
 	}
 	if v.Stop != nil {
 		p.Stop(v.Run, v.Stop)
+	}
+}
+
+// before writes which short runs come before the run itself, or should.
+func (p Printer) before(v View) {
+	j := v.Run.Job
+	switch limits := v.Run.Limits; {
+	case v.Stop != nil || j.Rehearsal.None != "":
+	case limits.Fast:
+		p.line("%s short runs time a few sizes, up to this plan; the fastest is used", p.bold("first:"))
+	case limits.Rehearse && j.Rehearsal.Partial == "":
+		p.line("%s a short run goes through every phase once", p.bold("first:"))
+	}
+	if v.Stop == nil && v.close() && j.Rehearsal.None == "" && j.Rehearsal.Partial == "" && !v.Run.Limits.Rehearse {
+		p.line("%s the estimate and the room differ by less than the estimate's own error; --rehearse tries every "+
+			"phase before the run", p.yellow("close:"))
 	}
 }
 
@@ -110,27 +125,6 @@ func (v View) unfilled() string {
 		}
 	}
 	return "no larger setting fits in every phase"
-}
-
-// learned writes which receipts a plan's estimates used.
-func (p Printer) learned(plan *run.Plan) {
-	var runs []string
-	for _, c := range plan.Choices {
-		for _, id := range c.Estimate.Learned {
-			if name, _, _ := strings.Cut(id, "/"); !slices.Contains(runs, name) {
-				runs = append(runs, name)
-			}
-		}
-	}
-	if len(runs) == 0 {
-		return
-	}
-	p.line("")
-	more := ""
-	if n := len(runs) - 3; n > 0 {
-		runs, more = runs[:3], fmt.Sprintf(" and %d more", n)
-	}
-	p.line("the estimates use the receipts of run %s%s; --receipts=false plans without them", strings.Join(runs, ", "), more)
 }
 
 // margin is the error of estimates without unknown parts: 4.9 % at most, against recorded steps (docs/accuracy.md).
@@ -188,78 +182,6 @@ func batchText(b job.Batch) string {
 	return s
 }
 
-func deviceLine(v View) string {
-	if v.Device == nil {
-		return "no device: there is no NVIDIA driver here. Use --vram 12GiB to plan for a card, or --device cpu --memory 8GiB for this machine"
-	}
-	d := v.Device
-	s := d.Name
-	switch {
-	case d.Planned: // its name has the amount
-		s += " (given, not measured)"
-	case d.Total > 0:
-		s += ", " + d.Total.String()
-	}
-	if others := d.Used; others > 0 && d.Kind == gpu.CUDA {
-		s += fmt.Sprintf(", %v in use by others", others)
-	}
-	return s + fmt.Sprintf(" · room for this job %v", v.Run.Room)
-}
-
-// phase writes the table of one phase: as asked beside as planned.
-func (p Printer) phase(v View, c run.Choice) {
-	l := v.Run.Ladders.Ladder(c.Phase)
-	asked := l.Rungs[l.Asked].At(v.Run.Ladders.Shared.Asked)
-	planned := c.Estimate
-	p.line("")
-	if !asked.Known() && !planned.Known() {
-		p.line("  %s  %s: %s", p.bold(c.Phase), p.yellow("unknown"), planned.Unknown)
-		if len(planned.Items) > 0 { // what is counted so far is a lower bound
-			for _, row := range ledger(planned, planned) {
-				p.line("    %s %12s", pad(row.name, 34), cell(row.planned))
-			}
-			if least := planned.Least(); least > 0 {
-				p.line("    %s %12v   %s", pad("so far, at least", 34), least, p.yellow("the rest is unknown"))
-			}
-		}
-		return
-	}
-	changed := c.Rung != l.Asked || v.Plan.Shared.Rung != v.Run.Ladders.Shared.Asked
-	if changed {
-		name := c.Name
-		if c.Rung == l.Asked { // the change is on the shared ladder
-			name = v.Plan.Shared.Name
-		}
-		p.line("  %-36s %12s %12s   %s", p.bold(pad(c.Phase, 36)), "as asked", "planned", name)
-	} else {
-		p.line("  %-36s %12s", p.bold(pad(c.Phase, 36)), "as asked")
-	}
-	for _, row := range ledger(asked, planned) {
-		cells := fmt.Sprintf("%12s", cell(row.asked))
-		if changed {
-			cells += fmt.Sprintf(" %12s", cell(row.planned))
-		}
-		p.line("    %s %s", pad(row.name, 34), cells)
-	}
-	total := fmt.Sprintf("%12s", askedTotal(asked))
-	if changed {
-		total += fmt.Sprintf(" %12v", planned.Total())
-	}
-	p.line("    %s %s   %s", pad("estimate", 34), total, p.verdict(v, c))
-	if s := v.slowdown(c); s >= slower {
-		p.line("    expected to take %.3g times as long (a rule of thumb)", s)
-	}
-	if r := planned.Reserved; r > planned.Total()+planned.Total()/20 {
-		p.line("    given more room, the allocator caches up to %v and returns most of it under pressure", r)
-	}
-	if f := asked.FirstFailing(v.Run.Room); f != nil && v.Run.Room > 0 {
-		p.line("    as asked, the first request that fails: %v, %s", f.Bytes, f.What)
-	}
-}
-
-// slower is the expected slowdown from which a plan prints it. Activation checkpointing is above, a split into a few pieces below.
-const slower = 1.25
-
 // slowdown returns the expected time of a phase at its rung and the shared rung, relative to the job as asked.
 func (v View) slowdown(c run.Choice) float64 {
 	s := 1.0
@@ -269,30 +191,6 @@ func (v View) slowdown(c run.Choice) float64 {
 		}
 	}
 	return s
-}
-
-func askedTotal(e mem.Estimate) string {
-	if !e.Known() {
-		return "unknown"
-	}
-	return e.Total().String()
-}
-
-func (p Printer) verdict(v View, c run.Choice) string {
-	room := v.Run.Room
-	if room == 0 {
-		return ""
-	}
-	left := room - c.Estimate.Total()
-	switch c.Verdict {
-	case ladder.Fits:
-		return p.green(fmt.Sprintf("fits, %v left", left))
-	case ladder.May:
-		return p.yellow(fmt.Sprintf("may not fit: %v too much, but part of the estimate is a guess", -left))
-	case ladder.Not:
-		return p.red(fmt.Sprintf("cannot fit: %v are certain, %v too much", c.Estimate.Certain(), c.Estimate.Certain()-room))
-	}
-	return p.yellow("unknown: " + c.Estimate.Unknown)
 }
 
 // changes writes what the plan does to the recipe, the command and the environment.
@@ -313,8 +211,12 @@ func (p Printer) changes(v View) {
 	default:
 		p.line("%s (%s), in a copy; your files stay as they are:", p.bold("changes"), v.Plan.Why)
 	}
+	wide := 0
+	for _, e := range v.Plan.Edits {
+		wide = max(wide, textWidth(e.Knob))
+	}
 	for i, e := range v.Plan.Edits {
-		p.edit(e)
+		p.edit(e, min(wide, 26))
 		if last := i+1 == len(v.Plan.Edits); e.Why != "" && (last || v.Plan.Edits[i+1].Why != e.Why) { // a reason for several edits is printed once
 			p.line("    %s", e.Why)
 		}
@@ -326,9 +228,10 @@ func (p Printer) changes(v View) {
 	}
 }
 
-func (p Printer) edit(e config.Edit) {
+// edit writes a change, with its knob padded to a width.
+func (p Printer) edit(e config.Edit, wide int) {
 	from, to := p.fromTo(e)
-	p.line("  %s %s → %s   %s   cost: %s", pad(e.Knob, 26), from, to, e.At.Path, e.Cost)
+	p.line("  %s  %s → %s   %s   cost: %s", pad(e.Knob, wide), from, to, e.At.Path, e.Cost)
 }
 
 func (p Printer) fromTo(e config.Edit) (from, to string) {
@@ -376,73 +279,6 @@ func (p Printer) Stop(r *run.Run, s *run.Stop) {
 	}
 }
 
-// row is a line of a phase's table.
-type row struct {
-	name           string
-	asked, planned unit.Bytes
-}
-
-// minor is the share of a phase below which its lines are added up into one.
-const minor = 0.01
-
-// ledger joins the lines of two estimates by part and kind, and adds up the minor ones.
-func ledger(asked, planned mem.Estimate) []row {
-	var rows []row
-	at := map[string]int{}
-	put := func(it mem.Item, into func(*row) *unit.Bytes) {
-		name := strings.TrimSpace(it.What + " " + string(it.Kind))
-		if it.What == "" || it.What == string(it.Kind) {
-			name = string(it.Kind)
-		}
-		if it.Guess {
-			name += " (guess)"
-		}
-		i, ok := at[name]
-		if !ok {
-			i = len(rows)
-			at[name] = i
-			rows = append(rows, row{name: name})
-		}
-		*into(&rows[i]) += it.Bytes
-	}
-	for _, it := range asked.Items {
-		put(it, func(r *row) *unit.Bytes { return &r.asked })
-	}
-	for _, it := range planned.Items {
-		put(it, func(r *row) *unit.Bytes { return &r.planned })
-	}
-	a, b := asked.Total(), planned.Total()
-	var shown []row
-	rest, n := row{}, 0
-	for _, r := range rows {
-		if float64(r.asked) >= minor*float64(a) || float64(r.planned) >= minor*float64(b) || float64(-r.asked) >= minor*float64(a) || float64(-r.planned) >= minor*float64(b) {
-			shown = append(shown, r)
-			continue
-		}
-		rest.asked, rest.planned, n = rest.asked+r.asked, rest.planned+r.planned, n+1
-	}
-	if n > 0 {
-		rest.name = fmt.Sprintf("%d smaller lines", n)
-		shown = append(shown, rest)
-	}
-	return shown
-}
-
-func cell(b unit.Bytes) string {
-	if b == 0 {
-		return "-"
-	}
-	return b.String()
-}
-
-// pad fills to n columns, counting runes.
-func pad(s string, n int) string {
-	if w := len([]rune(s)); w < n {
-		return s + strings.Repeat(" ", n-w)
-	}
-	return s
-}
-
 // A Printer writes lines for a person.
 type Printer struct {
 	W      io.Writer
@@ -452,6 +288,10 @@ type Printer struct {
 	// Kept, with Quiet, are the lines about attempts: they are written if the run ends badly, and dropped if a later
 	// attempt succeeds. nil: they are written at once.
 	Kept *bytes.Buffer
+	// Width is that of the terminal, at which lines are wrapped; 0: they are not.
+	Width int
+	// Bars draws bars beside the text. They show nothing that the text does not.
+	Bars bool
 }
 
 // kept is the printer for a line about an attempt that may be recovered.
@@ -469,11 +309,19 @@ func (p Printer) writeKept() {
 	}
 }
 
-// line writes one text. All output for a person passes here: it is cleaned ([Clean]), and its second and later lines are indented.
+// line writes one text. All output for a person passes here or through raw: it is cleaned ([Clean]), and its second and
+// later lines are indented.
 func (p Printer) line(format string, args ...any) {
 	s := clean(p.Prefix+strings.TrimRight(fmt.Sprintf(format, args...), " \n"), p.Colour)
-	fmt.Fprintln(p.W, strings.TrimRight(strings.ReplaceAll(s, "\n", "\n"+indent), " "))
+	s = strings.TrimRight(strings.ReplaceAll(s, "\n", "\n"+indent), " ")
+	if p.Width > 0 {
+		s = wrap(s, p.Width)
+	}
+	p.raw(s)
 }
+
+// raw writes a line that was cleaned.
+func (p Printer) raw(s string) { fmt.Fprintln(p.W, s) }
 
 func (p Printer) paint(mark rune, s string) string {
 	return string(mark) + Clean(s) + string(markEnd)

@@ -1,0 +1,136 @@
+package ui
+
+import (
+	"strings"
+
+	"charm.land/lipgloss/v2"
+	"charm.land/lipgloss/v2/table"
+
+	"github.com/launch-ml/launch/core/lazy"
+)
+
+// widest is the largest width that text and bars use: longer lines are hard to read.
+const widest = 120
+
+// textWidth is how many columns a terminal shows a text in. Colours and marks take none.
+func textWidth(s string) int { return lipgloss.Width(Clean(s)) }
+
+// pad fills to n columns.
+func pad(s string, n int) string {
+	if w := textWidth(s); w < n {
+		return s + strings.Repeat(" ", n-w)
+	}
+	return s
+}
+
+// padLeft is pad with the spaces before the text.
+func padLeft(s string, n int) string {
+	return strings.Repeat(" ", max(0, n-textWidth(s))) + s
+}
+
+// hyphen and space stand for these while a text is wrapped: [lipgloss.Wrap] would break options and amounts there. Both
+// are characters for private use.
+const (
+	hyphen = "\uE000"
+	space  = "\uE001"
+)
+
+// inAmount is the space between a number and its unit.
+var inAmount = lazy.MustCompile(`(\d) ([KMGT]iB|B|%)`)
+
+// wrap breaks a cleaned line between words. The lines after the first are indented further than it is.
+func wrap(s string, width int) string {
+	if lipgloss.Width(s) <= width {
+		return s
+	}
+	body := strings.TrimLeft(s, " ")
+	lead := min(len(s)-len(body), width/3)
+	hang := strings.Repeat(" ", min(lead+len(indent), width/3))
+	body = inAmount.ReplaceAllString(strings.ReplaceAll(body, "-", hyphen), "$1"+space+"$2")
+	body = lipgloss.Wrap(body, max(1, width-len(hang)), "")
+	lines := strings.Split(strings.NewReplacer(hyphen, "-", space, " ").Replace(body), "\n")
+	for i, l := range lines {
+		lines[i] = strings.TrimRight(l, " ")
+	}
+	return strings.Repeat(" ", lead) + strings.Join(lines, "\n"+hang)
+}
+
+// A sheet is a table: its header, the rows, and which columns are numbers.
+type sheet struct {
+	header  []string
+	rows    [][]string
+	numbers map[int]bool // columns that are aligned to the right
+}
+
+// least is the least width of a table's first column, into which it is wrapped where the table is too wide.
+const least = 20
+
+// sheet writes a table. Where it is too wide its first column is wrapped, and where that does not help each row is a
+// list of "header: cell".
+func (p Printer) sheet(s sheet) {
+	text := p.table(s)
+	if over := lipgloss.Width(text) - p.Width; p.Width > 0 && over > 0 {
+		first := 0
+		for _, row := range append([][]string{s.header}, s.rows...) {
+			first = max(first, textWidth(row[0]))
+		}
+		if first-over < least {
+			p.list(s)
+			return
+		}
+		wrapped := sheet{header: s.header, numbers: s.numbers}
+		for _, row := range s.rows {
+			wrapped.rows = append(wrapped.rows, append([]string{wrap(row[0], first-over)}, row[1:]...))
+		}
+		text = p.table(wrapped)
+	}
+	for line := range strings.Lines(text) {
+		p.raw(strings.TrimRight(line, " \n"))
+	}
+}
+
+// table returns a table with a line below its header.
+func (p Printer) table(s sheet) string {
+	cells := func(row []string) []string {
+		out := make([]string, len(row))
+		for i, c := range row {
+			out[i] = clean(c, p.Colour)
+		}
+		return out
+	}
+	t := table.New().Border(lipgloss.NormalBorder()).
+		BorderTop(false).BorderBottom(false).BorderLeft(false).BorderRight(false).BorderColumn(false).
+		Wrap(false).
+		StyleFunc(func(_, column int) lipgloss.Style {
+			style := lipgloss.NewStyle()
+			if column < len(s.header)-1 {
+				style = style.PaddingRight(2)
+			}
+			if s.numbers[column] {
+				style = style.Align(lipgloss.Right)
+			}
+			return style
+		}).
+		Headers(cells(s.header)...)
+	for _, row := range s.rows {
+		t.Row(cells(row)...)
+	}
+	return t.String()
+}
+
+// list writes a table as a list for each row.
+func (p Printer) list(s sheet) {
+	for i, row := range s.rows {
+		if i > 0 {
+			p.line("")
+		}
+		for j, c := range row {
+			switch {
+			case j == 0:
+				p.line("%s", p.bold(c))
+			case c != "":
+				p.line("  %s: %s", s.header[j], c)
+			}
+		}
+	}
+}

@@ -1,0 +1,334 @@
+package ui
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// asked returns the estimate of a phase as asked.
+func (v View) asked(phase string) mem.Estimate {
+	l := v.Run.Ladders.Ladder(phase)
+	return l.Rungs[l.Asked].At(v.Run.Ladders.Shared.Asked)
+}
+
+// moved reports whether the plan changes what a phase needs.
+func (v View) moved(c run.Choice) bool {
+	return c.Rung != v.Run.Ladders.Ladder(c.Phase).Asked || v.Plan.Shared.Rung != v.Run.Ladders.Shared.Asked
+}
+
+// answer is what happens to the job, in one sentence.
+func (p Printer) answer(v View) string {
+	verdict, n := v.Plan.Verdict(), len(v.Plan.Edits)
+	if v.Stop != nil {
+		return p.red("nothing would be started: no change that is allowed makes it fit")
+	}
+	if v.Run.Room == 0 {
+		return "it runs as asked; without a device it is not known whether it fits"
+	}
+	how, cost := "it runs as asked", ""
+	switch {
+	case n == 1:
+		how, cost = "it runs with 1 change", "its"
+	case n > 1:
+		how, cost = fmt.Sprintf("it runs with %d changes", n), "their highest"
+	}
+	switch verdict {
+	case ladder.Fits:
+		how += " and " + p.green("fits")
+	case ladder.Unknown:
+		how += "; " + p.yellow("whether it fits is not known")
+	case ladder.May:
+		how += " and " + p.yellow("might not fit")
+	default:
+		how += " although it " + p.red("cannot fit") + " (--anyway)"
+	}
+	if n > 0 {
+		how += fmt.Sprintf("; %s cost is %s", cost, v.Plan.Cost)
+	}
+	return how
+}
+
+// A bar's row is one phase, as asked or as planned.
+type barRow struct {
+	phase, which string
+	estimate     mem.Estimate
+	text         string
+	rung         string        // of a row as planned
+	before       *mem.Estimate // the phase as asked, for the row as planned where both are known
+}
+
+// rows returns the rows of a plan's bars: each phase as asked and, where the plan changes it, as planned.
+func (p Printer) rows(v View) (out []barRow) {
+	for _, c := range v.Plan.Choices {
+		asked := v.asked(c.Phase)
+		if !v.moved(c) {
+			// receipts and attempts may have corrected it
+			out = append(out, barRow{c.Phase, "as asked", c.Estimate, p.need(c.Estimate, c.Verdict, v.Run.Room), "", nil})
+			continue
+		}
+		name := c.Name
+		if c.Rung == v.Run.Ladders.Ladder(c.Phase).Asked { // the change is on the shared ladder
+			name = v.Plan.Shared.Name
+		}
+		verdict := ladder.Judge(asked, v.Run.Room)
+		if v.Run.Room == 0 {
+			verdict = ladder.Unknown
+		}
+		planned := barRow{c.Phase, "planned", c.Estimate, p.need(c.Estimate, c.Verdict, v.Run.Room), name, nil}
+		if asked.Known() && c.Estimate.Known() {
+			planned.before = &asked
+		}
+		out = append(out, barRow{c.Phase, "as asked", asked, p.need(asked, verdict, v.Run.Room), "", nil}, planned)
+	}
+	return out
+}
+
+// need is what an estimate needs, its share of the room, and whether it fits.
+func (p Printer) need(e mem.Estimate, verdict ladder.Verdict, room unit.Bytes) string {
+	if !e.Known() {
+		s := p.yellow("unknown") + ": " + e.Unknown
+		if least := e.Least(); least > 0 {
+			s = fmt.Sprintf("at least %v so far, the rest is %s", least, s)
+		}
+		if verdict == ladder.Not && room > 0 {
+			s += "; " + p.red("cannot fit")
+		}
+		return s
+	}
+	if room == 0 {
+		return e.Total().String()
+	}
+	return fmt.Sprintf("%v, %s of the room: %s", e.Total(), shareText(e.Total(), room), p.fitText(e, verdict, room))
+}
+
+// shareText is a part of a whole as people read it: "84 %", "64 times".
+func shareText(part, whole unit.Bytes) string {
+	share := float64(part) / float64(whole)
+	if share >= 10 {
+		return fmt.Sprintf("%.0f times", share)
+	}
+	return fmt.Sprintf("%.0f %%", 100*share)
+}
+
+// fitText reports whether a known estimate fits the room, and by how much.
+func (p Printer) fitText(e mem.Estimate, verdict ladder.Verdict, room unit.Bytes) string {
+	left := room - e.Total()
+	switch verdict {
+	case ladder.Fits:
+		return p.green("fits") + fmt.Sprintf(", %v left", left)
+	case ladder.May:
+		return p.yellow("may not fit") + fmt.Sprintf(", %v too much, but part of the estimate is a guess", -left)
+	case ladder.Not:
+		return p.red("cannot fit") + fmt.Sprintf(", %v too much", -left)
+	}
+	return p.yellow("unknown")
+}
+
+// memory writes what each phase needs, as text and, if the printer draws them, as bars of one scale.
+func (p Printer) memory(v View) {
+	rows := p.rows(v)
+	var all []mem.Estimate
+	var totals []unit.Bytes
+	wide := 0
+	for _, r := range rows {
+		all, totals = append(all, r.estimate), append(totals, r.estimate.Total())
+		wide = max(wide, textWidth(r.phase))
+	}
+	top := v.Run.Room
+	if v.Device != nil {
+		top = max(top, v.Device.Total)
+	}
+	s := newScale(p.barWidth(), v.Run.Room, top, totals)
+	p.line("")
+	if p.Bars && s.full > 0 {
+		p.line("  %s", legend(all, s.columns(s.top) > s.columns(s.room)))
+		if s.room > 0 {
+			p.line("  %s", s.device())
+		}
+	}
+	wide = min(wide, 24)
+	for _, r := range rows {
+		p.line("  %s  %s  %s", p.bold(pad(OneLine(r.phase), wide)), pad(r.which, 8), r.text)
+		if bar := s.bar(r.estimate); p.Bars && s.full > 0 {
+			p.line("  %s", bar)
+		}
+		if last := r.which == "planned" || !slices.ContainsFunc(rows, func(o barRow) bool {
+			return o.phase == r.phase && o.which == "planned" && o.before != nil
+		}); last {
+			p.parts(r)
+		}
+		if f := r.estimate.FirstFailing(v.Run.Room); f != nil && v.Run.Room > 0 && r.which == "as asked" {
+			p.line("    the first request that fails: %v, %s", f.Bytes, f.What)
+		}
+	}
+}
+
+// parts writes the rung and the groups of a row in words: a bar shows nothing else.
+func (p Printer) parts(r barRow) {
+	text := partsText(r.before, r.estimate)
+	if r.rung != "" {
+		text = strings.TrimSuffix(r.rung+": "+text, ": ")
+	}
+	if text != "" {
+		p.line("    %s", text)
+	}
+}
+
+// barWidth is how many columns a bar may use.
+func (p Printer) barWidth() int {
+	width := p.Width
+	if width == 0 {
+		width = 80
+	}
+	return max(10, width-len(p.Prefix)-2)
+}
+
+// costs writes what the changes give up, and what they are expected to cost in time.
+func (p Printer) costs(v View) {
+	if v.Stop != nil {
+		return
+	}
+	if len(v.Plan.Edits) > 0 {
+		p.line("%s %s (%s)", p.bold("cost:"), v.Plan.Cost, v.Plan.Cost.Meaning())
+	}
+	if t := v.times(); t != "" { // "" where nothing is changed
+		p.line("%s %s (a rule of thumb, not measured)", p.bold("time:"), t)
+	}
+}
+
+// times returns how long the phases are expected to take; "" where it is as long as asked.
+func (v View) times() string {
+	var each []string
+	all := map[string]bool{}
+	for _, c := range v.Plan.Choices {
+		s := v.slowdown(c)
+		text := fmt.Sprintf("%.3g times as long as asked", s)
+		all[text] = true
+		if math.Abs(s-1) >= 0.005 {
+			each = append(each, c.Phase+" "+text)
+		}
+	}
+	if len(each) > 1 && len(all) == 1 {
+		return "every phase " + slices.Collect(maps.Keys(all))[0]
+	}
+	return strings.Join(each, ", ")
+}
+
+// shown is how many alternatives a plan lists, unless it is verbose.
+const shown = 5
+
+// alternatives writes rungs that the plan does not take, and why: the neighbours of those that it takes and, if it is
+// verbose, all others.
+func (p Printer) alternatives(v View) {
+	if v.Run.Room == 0 {
+		return
+	}
+	all := v.Run.Alternatives(v.Plan)
+	list := all
+	if !v.Verbose {
+		list = slices.DeleteFunc(slices.Clone(all), func(a run.Alternative) bool { return !a.Near })
+		list = list[:min(len(list), shown)]
+	}
+	if len(all) == 0 {
+		return
+	}
+	p.line("%s", p.bold("not taken:"))
+	for _, a := range list {
+		need := ""
+		if a.Estimate.Known() {
+			need = a.Estimate.Total().String() + ", "
+		}
+		p.line("  %s: %s (cost: %s): %s%s", a.Phase, a.Name, a.Cost, need, a.Why)
+	}
+	if n := len(all) - len(list); n > 0 {
+		p.line("  %d more: --verbose", n)
+	}
+}
+
+// certainty writes how much of each estimate is counted and how much is guessed, and which receipts corrected it.
+func (p Printer) certainty(v View) {
+	var lines []string
+	for _, c := range v.Plan.Choices {
+		if e := c.Estimate; e.Known() && e.Total() > 0 {
+			lines = append(lines, fmt.Sprintf("  %s: %s", c.Phase, certainText(e)))
+		}
+	}
+	if len(lines) > 0 {
+		p.line("%s", p.bold("how certain:"))
+		for _, l := range lines {
+			p.line("%s", l)
+		}
+	}
+	var runs []string
+	for _, c := range v.Plan.Choices {
+		for _, id := range c.Estimate.Learned {
+			if name, _, _ := strings.Cut(id, "/"); !slices.Contains(runs, name) {
+				runs = append(runs, name)
+			}
+		}
+	}
+	if len(runs) == 0 {
+		if len(lines) > 0 {
+			p.line("  no receipt of an earlier run is used")
+		}
+		return
+	}
+	more := ""
+	if n := len(runs) - 3; n > 0 {
+		runs, more = runs[:3], fmt.Sprintf(" and %d more", n)
+	}
+	p.line("  the estimates use the receipts of run %s%s; --receipts=false plans without them",
+		strings.Join(runs, ", "), more)
+}
+
+// certainText divides an estimate by how its lines are known. The amounts add up to its total.
+func certainText(e mem.Estimate) string {
+	var counted, guess, other unit.Bytes
+	for _, it := range e.Items {
+		switch {
+		case it.Guess:
+			guess += it.Bytes
+		case it.Kind.Counted():
+			counted += it.Bytes
+		default:
+			other += it.Bytes
+		}
+	}
+	out := []string{fmt.Sprintf("%v counted", counted)}
+	if other != 0 {
+		out = append(out, fmt.Sprintf("%v by a rule or a measurement", other))
+	}
+	if guess != 0 {
+		out = append(out, fmt.Sprintf("%v a guess", guess))
+	}
+	return strings.Join(out, ", ")
+}
+
+// deviceLine names the device, what others hold of it, and the room.
+func deviceLine(v View) string {
+	if v.Device == nil {
+		return "no device: there is no NVIDIA driver here. Use --vram 12GiB to plan for a card, or --device cpu " +
+			"--memory 8GiB for this machine"
+	}
+	d := v.Device
+	s := d.Name
+	switch {
+	case d.Planned: // its name has the amount
+		s += " (given, not measured)"
+	case d.Total > 0:
+		s += ", " + d.Total.String()
+	}
+	if others := d.Used; others > 0 && d.Kind == gpu.CUDA {
+		s += fmt.Sprintf(", %v in use by others", others)
+	}
+	return s + fmt.Sprintf(" · room for this job %v", v.Run.Room)
+}
