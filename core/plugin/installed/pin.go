@@ -103,7 +103,7 @@ func (p Plugin) look() (look, error) {
 		}
 		if f.link != "" { // of a Python environment: the interpreter
 			if err := private.CheckOpen(f.path); err != nil {
-				return l, fmt.Errorf("%s leads to what others can change: %w", f.path, err)
+				return l, fmt.Errorf("the link %s: %w", f.path, err)
 			}
 		}
 		changed := time.Unix(st.Ctim.Unix())

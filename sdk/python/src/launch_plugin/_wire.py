@@ -186,8 +186,8 @@ def serve(plugin: Plugin) -> NoReturn:
     if not _stdout.started_by_launch():
         name = getattr(getattr(plugin, "manifest", None), "name", "NAME")
         sys.stderr.write(
-            f"This program is a plugin of launch, which starts it: put it into ~/.local/share/launch/plugins as\n"
-            f"launch-plugin-{name}, make it executable, and run `launch plugins`.\n"
+            f"This program is a plugin of launch, which starts it. Its file is named launch-plugin-{name}:\n"
+            f"`launch plugins trust PATH` lets launch run it, and `launch plugins test PATH` tests it.\n"
         )
         sys.exit(1)
     folder = os.environ.get("PLUGIN_UNIX_SOCKET_DIR") or tempfile.mkdtemp(prefix="launch-plugin-")
