@@ -17,6 +17,8 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
+const hydraMain = "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef main(cfg): pass\n"
+
 // A project of each form, and the lines that its draft has, by their beginnings. A line that begins with "!" is not
 // there.
 var projects = map[string]struct {
@@ -79,7 +81,8 @@ def worker(gpu, args):
 def save(state, is_best, filename="last.pth.tar"):
     torch.save(state, filename)
 mp.spawn(worker, args=(args,))
-`}, "python main.py", []string{"per: {micro-batch: all-ranks}  # main.py:5", "# ranks: cards", "resume: {from: 'last.pth.tar', set: {--resume: true}}"}},
+`}, "python main.py", []string{"per: {micro-batch: all-ranks}  # main.py:5", "# ranks: cards",
+		"resume: {from: 'last.pth.tar', set: {--resume: true}}"}},
 	"a derived accumulation": {map[string]string{"train.py": `
 import fire
 def train(batch_size: int = 128, micro_batch_size: int = 4):
@@ -101,8 +104,7 @@ while True:
 		"micro-batch: {any: [--batch_size=, {'*.py': batch_size}]}", "resume: {from: '{out_dir}/ckpt.pt', set: " +
 			"{--init_from=: resume}}",
 		`progress: 'iter (?P<iteration>\d+): loss'`}},
-	"hydra": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef " +
-		"main(cfg): pass\n",
+	"hydra": {map[string]string{"train.py": hydraMain,
 		"c.yaml": "data:\n  batch_size: 8\ntrainer:\n  accumulate_grad_batches: 2\n"}, "python train.py", []string{
 		"micro-batch: data.batch_size=  # c.yaml:2, default 8", "accumulation: " +
 			"trainer.accumulate_grad_batches="}},
@@ -124,7 +126,8 @@ if os.path.exists(args.out):
 		"Trainer().train(resume_from_checkpoint=a.resume_from_checkpoint)\n"},
 		"python train.py", []string{"micro-batch: [--per_device_train_batch_size, " +
 			"--per-device-train-batch-size]",
-			"resume: {--resume_from_checkpoint: '{output_dir}/checkpoint-*'}", "resume-needs: {transformers: '5.2'}", "ranks: cards  # train.py:3",
+			"resume: {--resume_from_checkpoint: '{output_dir}/checkpoint-*'}", "resume-needs: {transformers: '5.2'}",
+			"ranks: cards  # train.py:3",
 			"leave: [{when: {--auto_find_batch_size: true}",
 			"  - {name: bf16, at: --bf16, to: true, " +
 				"cost: numerics}"}},
@@ -151,7 +154,8 @@ torch.save({"model": m, "optimizer": o}, "last.pt")
 p.add_argument("--batch-size", default=1)
 if os.path.exists("last.pt"): torch.load("last.pt")
 torch.save({"model": m, "optimizer": o}, "last.pt")
-`}, "python train.py", []string{"# no option was found by which the program resumes, but train.py:3 loads a file", "!resume: "}},
+`}, "python train.py", []string{
+		"# no option was found by which the program resumes, but train.py:3 loads a file", "!resume: "}},
 	"a flag and a path": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=1)
 p.add_argument("--resume", action="store_true")
@@ -171,13 +175,12 @@ p.add_argument("--batch-size", default=64)
 p.add_argument("--minibatch-size", default=8)
 p.add_argument("--batch-norm", default=1)
 steps = len(d) / args.batch_size / args.accum
-`}, "python train.py", []string{"# several settings could be it: --batch-size (train.py:2, default 64), --minibatch-size (", "!micro-batch: "}},
-	"batches of several phases": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef " +
-		"main(cfg): pass\n",
+`}, "python train.py", []string{
+		"# several settings could be it: --batch-size (train.py:2, default 64), --minibatch-size (", "!micro-batch: "}},
+	"batches of several phases": {map[string]string{"train.py": hydraMain,
 		"c.yaml": "val:\n  batch_size: 2\ntest:\n  batch_size: 1\ndata:\n  batch_size: 8\n"}, "python train.py", []string{
 		"micro-batch: data.batch_size="}},
-	"batches of two stages": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef " +
-		"main(cfg): pass\n", "c.yaml": "one:\n  batch_size: 2\ntwo:\n  batch_size: 1\n"}, "python train.py", []string{
+	"batches of two stages": {map[string]string{"train.py": hydraMain, "c.yaml": "one:\n  batch_size: 2\ntwo:\n  batch_size: 1\n"}, "python train.py", []string{
 		"# several settings could be it: one.batch_size (c.yaml:2, default 2), two.batch_size", "!micro-batch: "}},
 	"defaults of subcommands": {map[string]string{"train.py": `
 a.add_argument("--batch-size", default=64)
@@ -187,7 +190,8 @@ b.add_argument("--batch-size", default=8)
 p.add_argument("--batch-size", default=64)
 p.add_argument("--accum-steps", default=4)
 loader = DataLoader(d, batch_size=args.batch_size // args.accum_steps)
-`}, "python train.py", []string{"global-batch: --batch-size  # train.py:4 divides", "accumulation: --accum-steps", "!micro-batch"}},
+`}, "python train.py", []string{"global-batch: --batch-size  # train.py:4 divides", "accumulation: --accum-steps",
+		"!micro-batch"}},
 	"of all ranks in a call": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 steps = len(d) // (args.batch_size * world_size)
@@ -200,8 +204,8 @@ steps = len(d) // args.batch_size // world_size
 	"a number in a call": {map[string]string{"train.py": "loader = DataLoader(d, batch_size=32)\n"}, "python train.py",
 		[]string{"# train.py:1 sets batch_size=32 in a call. launch changes an option or a constant"}},
 	"the settings of a default": {map[string]string{"train.py": "p.add_argument('--config', default='a.yaml')\n",
-		"a.yaml": "batch_size: 2\n"}, "python train.py", []string{"# the settings may be in a.yaml, the default of --config. " +
-		"Name it in the command (--config a.yaml)"}},
+		"a.yaml": "batch_size: 2\n"}, "python train.py", []string{
+		"# the settings may be in a.yaml, the default of --config. Name it in the command (--config a.yaml)"}},
 	"OmegaConf": {map[string]string{"train.py": "from omegaconf import OmegaConf\ncfg = OmegaConf.merge(" +
 		"OmegaConf.load('c.yaml'), OmegaConf.from_cli())\n", "c.yaml": "data:\n  batch_size: 8\n"}, "python train.py",
 		[]string{"micro-batch: data.batch_size=  # c.yaml:2, default 8"}},
@@ -239,6 +243,16 @@ torch.save({"model": m, "optimizer": o}, path)
 print('%s' % path + "")
 torch.save({"model": m, "epoch": o}, "last.pt")
 `}, "python train.py", []string{"resume: {--resume: 'last.pt'}", "micro-batch: --batch-size", "!saved: "}},
+	"a count in a name": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+p.add_argument("--start", default=0)
+p.add_argument("--resume")
+torch.load(args.resume)
+step = args.start
+while True:
+    step += 1
+    torch.save({"model": m, "optimizer": o}, f"step{step}.pt")
+`}, "python train.py", []string{"resume: {--resume: 'step*.pt'}"}},
 	"weights alone": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 torch.save(model.state_dict(), path)
@@ -254,8 +268,8 @@ p.add_argument("--batch-size", default=64)
 for step in range(9):
     print(f"{step}: {loss}")
 `}, "python train.py", []string{`progress: '^(?P<iteration>\d+):'`, "!metric: "}},
-	"what is on by default": {map[string]string{"train.py": "from trl import SFTConfig, TrlParser\nTrlParser((SFTConfig,))\n"},
-		"python train.py", []string{"!rungs:", "# rungs:"}},
+	"what is on by default": {map[string]string{
+		"train.py": "from trl import SFTConfig, TrlParser\nTrlParser((SFTConfig,))\n"}, "python train.py", []string{"!rungs:", "# rungs:"}},
 }
 
 // Every draft is one that the reader of declarations takes, and its patterns are signs.

@@ -32,8 +32,8 @@ type piece struct {
 
 // printing are the functions and methods that print, by the last part of their names.
 var printing = []string{"print", "info", "warning", "log", "write", "set_description", "set_description_str",
-	"set_postfix_str", "print0",
-	"print_rank_0", "rank_zero_info", "rprint", "print_log", "master_print", "cprint", "echo", "secho", "log_print", "printlog", "logging", "logger"}
+	"set_postfix_str", "print0", "print_rank_0", "rank_zero_info", "rprint", "print_log", "master_print",
+	"cprint", "echo", "secho", "log_print", "printlog", "logging", "logger"}
 
 // messages are those of the project, the script's first.
 func (d *drafting) messages() (all []message) {

@@ -424,7 +424,9 @@ func (d *drafting) derived() (*setting, string) {
 				continue
 			}
 			for _, o := range d.settings() {
-				if name := bare(o.Dest); name != micro && regexp.MustCompile(`\b`+regexp.QuoteMeta(name)+`\b`).MatchString(before) && whole(o.Option) {
+				name := bare(o.Dest)
+				divided := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
+				if name != micro && divided.MatchString(before) && whole(o.Option) {
 					return &o, d.place(f, s.First)
 				}
 			}

@@ -24,8 +24,9 @@ var (
 	stepName  = regexp.MustCompile(`(?i)\b(\w*_)?(steps?|iters?|iterations?|updates?)(_?(idx|num|i|no|count|done))?\b`)
 	batchName = regexp.MustCompile(`(?i)\b(batch_?idx|batch_?i|batch_?id|batch_?num|i_batch|i|it|idx|batch|` +
 		`data_iter_step|(trained|seen|processed)_\w+|\w+_(trained|seen|processed))\b`)
-	epochName  = regexp.MustCompile(`(?i)\b(epoch|epochs?_?i|e|ep|i_epoch|epoch_idx|current_epoch)\b`)
-	totalName  = regexp.MustCompile(`(?i)(max|total|num|n|all)_?(train_)?(steps?|iters?|iterations?|updates?)|_per_|\blen\b`)
+	epochName = regexp.MustCompile(`(?i)\b(epoch|epochs?_?i|e|ep|i_epoch|epoch_idx|current_epoch)\b`)
+	totalName = regexp.MustCompile(`(?i)(max|total|num|n|all)_?(train_)?(steps?|iters?|iterations?|updates?)|` +
+		`_per_|\blen\b`)
 	ofTotal    = regexp.MustCompile(`(?i)(/|\bof)\s*$`) // before a total
 	totalSteps = regexp.MustCompile(`(?i)(^|[._])((max|total|num|n)_?)?(train_)?(steps|iters|niters?|iterations|updates)$`)
 	trainish   = regexp.MustCompile(`(?i)train|fit|main|optimi|epoch|run`)
@@ -179,7 +180,8 @@ func (d *drafting) barOf(f *file, statement int, c python.Call) string {
 	switch {
 	case name == "tqdm" || name == "trange":
 		m := message{}
-		if f.around(&m, statement); evalish.MatchString(m.scope) || evalText.MatchString(f.Of(f.Statements[statement].Range)) {
+		f.around(&m, statement)
+		if evalish.MatchString(m.scope) || evalText.MatchString(f.Of(f.Statements[statement].Range)) {
 			return ""
 		}
 		return d.described(f, c)
@@ -338,7 +340,8 @@ func (d *drafting) metric(all []message) {
 			default:
 				continue
 			}
-			if regexp.MustCompile(`(?i)val|eval|test|dev`).MatchString(p.field + " " + label + " " + evalish.FindString(m.scope)) {
+			about := p.field + " " + label + " " + evalish.FindString(m.scope)
+			if regexp.MustCompile(`(?i)val|eval|test|dev`).MatchString(about) {
 				s += 30
 			}
 			if m.f == d.files[0] {
