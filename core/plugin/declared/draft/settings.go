@@ -120,8 +120,7 @@ func (d *drafting) matching(w wish, fits func(options.Option) bool) (found []set
 		re := regexp.MustCompile("^(?:" + pattern + ")$")
 		var constants []setting
 		for _, s := range all {
-			if len(s.Names) == 0 || !fits(s.Option) || !slices.ContainsFunc(s.Names,
-				func(n string) bool { return re.MatchString(bare(n)) }) {
+			if !slices.ContainsFunc(s.Names, func(n string) bool { return re.MatchString(bare(n)) }) || !fits(s.Option) {
 				continue
 			}
 			again := func(o setting) bool { return o.place == s.place }
