@@ -368,7 +368,7 @@ func TestPath(t *testing.T) {
 func TestProgressOfOutput(t *testing.T) {
 	for name, tt := range map[string]struct{ output, want string }{
 		"steps": {"loading 3 files\nEpoch: [0][ 10/100]\tTime 0.1\nEpoch: [0][ 20/100]\tTime 0.2\nEpoch: [0][ " +
-			"30/100]\tTime 0.1\n", `Epoch: \[\S+?\]\[\s+(?P<iteration>\d+)/`},
+			"30/100]\tTime 0.1\n", `Epoch: \[\S+?\]\[\s*(?P<iteration>\d+)/`},
 		"a bar": {"\r  0%|   | 0/3 [00:00<?, ?it/s]\r 33%|#  | 1/3 [00:01<00:02]\r 66%|## | 2/3 [00:02<00:01]\n", "^" + bar},
 		"of several bars the last": {"Map:  50%|# | 5/10 [00:00<00:00]\nMap: 100%|##| 10/10 [00:00<00:00]\n" +
 			"Epoch 1:   0%|  | 0/3 [00:00<?]\nEpoch 1:  33%|# | 1/3 [00:01<00:02]\n", `^Epoch \S+?:` + bar},
