@@ -258,6 +258,17 @@ p.add_argument("--batch-size", default=64)
 torch.save(model.state_dict(), path)
 print(f"model saved to {path}")
 `}, "python train.py", []string{"# saved: 'model saved to", "!saved: "}},
+	"lines and bars that are no steps": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+for f in tqdm(files, desc="Loading data"): pass
+def extract_features():
+    for f in tqdm(files): pass
+for step in range(9):
+    print(f"skipping step {step}: no gradient")
+    print("saved the state of step", step)
+    print("[T] step: %d, loss: %f", step, loss)
+    print("batch: %d", step)
+`}, "python train.py", []string{"# progress: ", "!progress: "}},
 	"a line without words": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 for step in range(9):

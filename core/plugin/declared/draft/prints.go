@@ -46,7 +46,8 @@ func (d *drafting) messages() (all []message) {
 				}
 				m := message{f: f, statement: i, token: c.First, pieces: joined(f.printed(c, name)),
 					bar: strings.HasPrefix(name, "set_"), raw: c.Name == "print" || name == "echo"}
-				if !slices.ContainsFunc(m.pieces, func(p piece) bool { return strings.TrimSpace(p.text) != "" }) {
+				if !slices.ContainsFunc(m.pieces, func(p piece) bool { return strings.TrimSpace(p.text) != "" }) ||
+					slices.ContainsFunc(m.pieces, func(p piece) bool { return unfilled.MatchString(p.text) }) {
 					continue
 				}
 				f.around(&m, i)
@@ -56,6 +57,9 @@ func (d *drafting) messages() (all []message) {
 	}
 	return all
 }
+
+// unfilled matches what a logger fills in from arguments that were not understood.
+var unfilled = regexp.MustCompile(`%[-+ 0]?\d*(\.\d+)?[dfs]\b`)
 
 // joined makes one text of texts that follow each other.
 func joined(pieces []piece) (out []piece) {

@@ -118,8 +118,11 @@ func (d *drafting) steps(m *message) (score, at int) {
 	if regexp.MustCompile(`(?i)loss`).MatchString(text) {
 		score += 10
 	}
-	if evalish.MatchString(m.scope) || regexp.MustCompile(`(?i)\b(test|eval|val|valid|validation|sav(ing|ed)|`+
-		`checkpoint|resum|load|skip|schedul|initial)`).MatchString(text) {
+	if noStep.MatchString(text) {
+		return 0, -1
+	}
+	if evalish.MatchString(m.scope) || regexp.MustCompile(`(?i)\b(test|eval|val|valid|validation|schedul|initial)`).
+		MatchString(text) {
 		score -= 25
 	}
 	if m.condition != "" && !stepName.MatchString(m.condition) && !batchName.MatchString(m.condition) {
@@ -130,6 +133,15 @@ func (d *drafting) steps(m *message) (score, at int) {
 	}
 	return score, at
 }
+
+var (
+	// noStep matches lines that have the number of a step, but are not printed at each.
+	noStep = regexp.MustCompile(`(?i)\b(errors?|warnings?|fail(s|ed|ure)?|skip\w*|debug|sav(e[ds]?|ing)|checkpoints?|` +
+		`resum\w*|load\w*|restor\w*|from (epoch|step|iter)\w*|start(s|ed|ing)?)\b|❌|⚠`)
+	// otherWork matches bars and functions that are not about the training's steps.
+	otherWork = regexp.MustCompile(`(?i)load(ing)?(_|\b)|writ|download|tokeni|extract|process|cach|comput|prepar|read|` +
+		`convert|generat|infer|index|encod|copy|collect|pars(e|ing)|evaluat`)
+)
 
 // typed reports whether an expression is an option of the program, such as args.epochs.
 func (d *drafting) typed(field string) bool {
@@ -181,6 +193,11 @@ func (d *drafting) barOf(f *file, statement int, c python.Call) string {
 	case name == "tqdm" || name == "trange":
 		m := message{}
 		f.around(&m, statement)
+		if def := f.function(statement); def >= 0 {
+			if d, _ := f.Definition(f.Statements[def]); otherWork.MatchString(d.Name) {
+				return ""
+			}
+		}
 		if evalish.MatchString(m.scope) || evalText.MatchString(f.Of(f.Statements[statement].Range)) {
 			return ""
 		}
@@ -199,7 +216,10 @@ func (d *drafting) barOf(f *file, statement int, c python.Call) string {
 func (d *drafting) described(f *file, c python.Call) string {
 	if a, ok := python.Keyword(f.Args(c.Open), "desc"); ok {
 		m := message{pieces: joined(f.pieces(a.Range, 0))}
-		if text := m.text(); letter.MatchString(text) {
+		switch text := m.text(); {
+		case otherWork.MatchString(text):
+			return ""
+		case letter.MatchString(text):
 			return "^" + text + ":" + bar
 		}
 		return "^[^|]*?" + bar
