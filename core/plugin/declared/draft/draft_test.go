@@ -258,6 +258,12 @@ p.add_argument("--batch-size", default=64)
 torch.save(model.state_dict(), path)
 print(f"model saved to {path}")
 `}, "python train.py", []string{"# saved: 'model saved to", "!saved: "}},
+	"what does not confirm": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+p.add_argument("--test-batches", default=64)
+print("batch size is changed to", args.batch_size)
+print("the loader is called, length", args.batch_size)
+`}, "python train.py", []string{"!confirm: ", "!phases: "}},
 	"lines and bars that are no steps": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 for f in tqdm(files, desc="Loading data"): pass

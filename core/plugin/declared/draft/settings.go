@@ -524,7 +524,7 @@ func lastPart(name string) string { return name[strings.LastIndexByte(name, '.')
 
 var validWish = wish{`per_device_eval_batch_size`,
 	`(val|valid|validation|eval|test|dev)_?batch_?size|batch_?size_(val|valid|eval|test)|(val|eval|test|valid)_bs`,
-	`validation_batch|(val|eval|test|valid)_batch|.*(val|valid|eval|test).*batch.*`}
+	`validation_batch|(val|eval|test|valid)_batch|.*(val|valid|eval|test).*batch_?size`}
 
 // validation drafts the phase that has a batch of its own.
 func (d *drafting) validation() {

@@ -412,9 +412,14 @@ func (d *drafting) confirm(all []message) {
 	var parts []string
 	where := ""
 	for _, s := range []struct {
-		key string
-		of  *setting
-	}{{"micro-batch", d.micro}, {"accumulation", d.accum}} {
+		key   string
+		of    *setting
+		label *regexp.Regexp // what stands before it on the line
+	}{
+		{"micro-batch", d.micro, regexp.MustCompile(`(?i)batch[ _-]?size\W*(per \w+\W*)?$|\bbs\W*$|` +
+			`batch[ _-]?size per \w+[^.]*\W$`)},
+		{"accumulation", d.accum, regexp.MustCompile(`(?i)accum[^.]*\W$`)},
+	} {
 		if s.of == nil || s.of.Dest == "" || d.divided(s.of) != "" {
 			continue
 		}
@@ -423,7 +428,7 @@ func (d *drafting) confirm(all []message) {
 			at := -1
 			for i, p := range m.pieces {
 				if p.field != "" && lastPart(p.field) == lastPart(s.of.Dest) && i > 0 &&
-					strings.TrimSpace(m.pieces[i-1].text) != "" {
+					s.label.MatchString(m.pieces[i-1].text) {
 					at = i
 				}
 			}
