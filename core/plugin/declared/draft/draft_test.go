@@ -180,7 +180,8 @@ steps = len(d) / args.batch_size / args.accum
 	"batches of several phases": {map[string]string{"train.py": hydraMain,
 		"c.yaml": "val:\n  batch_size: 2\ntest:\n  batch_size: 1\ndata:\n  batch_size: 8\n"}, "python train.py", []string{
 		"micro-batch: data.batch_size="}},
-	"batches of two stages": {map[string]string{"train.py": hydraMain, "c.yaml": "one:\n  batch_size: 2\ntwo:\n  batch_size: 1\n"}, "python train.py", []string{
+	"batches of two stages": {map[string]string{"train.py": hydraMain,
+		"c.yaml": "one:\n  batch_size: 2\ntwo:\n  batch_size: 1\n"}, "python train.py", []string{
 		"# several settings could be it: one.batch_size (c.yaml:2, default 2), two.batch_size", "!micro-batch: "}},
 	"defaults of subcommands": {map[string]string{"train.py": `
 a.add_argument("--batch-size", default=64)
@@ -285,8 +286,15 @@ p.add_argument("--batch-size", default=64)
 for step in range(9):
     print(f"{step}: {loss}")
 `}, "python train.py", []string{`progress: '^(?P<iteration>\d+):'`, "!metric: "}},
+	"a printed line of marks": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+for epoch in range(9):
+    for i, data in enumerate(loader):
+        print('[%d/%d][%d/%d] Loss: %.4f' % (epoch, n, i, len(loader), loss))
+`}, "python train.py", []string{`progress: '^\[.*?/.*?\]\[(?P<iteration>\d+)/`}},
 	"what is on by default": {map[string]string{
-		"train.py": "from trl import SFTConfig, TrlParser\nTrlParser((SFTConfig,))\n"}, "python train.py", []string{"!rungs:", "# rungs:"}},
+		"train.py": "from trl import SFTConfig, TrlParser\nTrlParser((SFTConfig,))\n"}, "python train.py",
+		[]string{"!rungs:", "# rungs:"}},
 }
 
 // Every draft is one that the reader of declarations takes, and its patterns are signs.
@@ -344,7 +352,7 @@ func TestPatterns(t *testing.T) {
 	for source, lines := range map[string][2]string{
 		`print(f"step {step:>5d} of {n}: loss {x}")`:         {`step\s+`, "step    12 of 9: loss 1"},
 		`log.info("iter %6d | loss %.3f", it, loss)`:         {"iter", "iter     12 | loss 0.1"},
-		`print("[{}/{}] {loss}".format(i, n, loss=l))`:       {`\[`, "[12/30] 0.1"},
+		`print("[{}/{}] {loss}".format(i, n, loss=l))`:       {`^\[`, "[12/30] 0.1"},
 		`print('a' + str(step) + ' b', x)`:                   {"a", "a12 b 3"},
 		`print(f"\n  {{x}} step={step}, {d['k']!r:>{w}} z")`: {`\{x\} step=`, "{x} step=12, y z"},
 		`print("%s: %d%% of step %d" % (name, p, step))`:     {`: .*?% of step `, "n: 5% of step 12"},

@@ -391,11 +391,16 @@ func (m *message) pattern(groups map[int]string) string {
 		text := m.pieces[first-1].text
 		head = escaped(strings.TrimLeft(text[strings.LastIndexByte(text, '\n')+1:], " \t\r"))
 	}
+	begin := first
 	for first < last && groups[first] == "" && strings.TrimSpace(m.pieces[first].text) == "" && head == "" {
 		first++ // what comes first says nothing
 	}
 	var b strings.Builder
-	if m.raw && groups[first] == iteration && !letter.MatchString(head) {
+	words := head
+	for _, p := range m.pieces[begin:last] {
+		words += p.text
+	}
+	if m.raw && groups[last] == iteration && first == begin && !letter.MatchString(words) { // marks alone match anywhere
 		b.WriteString(`^`)
 	}
 	b.WriteString(head)

@@ -118,7 +118,7 @@ func (d *drafting) steps(m *message) (score, at int) {
 	if regexp.MustCompile(`(?i)loss`).MatchString(text) {
 		score += 10
 	}
-	if noStep.MatchString(text) {
+	if slices.ContainsFunc(m.pieces, func(p piece) bool { return noStep.MatchString(p.text) }) {
 		return 0, -1
 	}
 	if evalish.MatchString(m.scope) || regexp.MustCompile(`(?i)\b(test|eval|val|valid|validation|schedul|initial)`).
