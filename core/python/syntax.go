@@ -337,9 +337,8 @@ func (x *Syntax) Calls(r Range) (out []Call) {
 
 // keywords that may stand before a bracket, and call nothing.
 var keywords = map[string]bool{"if": true, "elif": true, "while": true, "for": true, "in": true, "not": true,
-	"and": true, "or": true,
-	"return": true, "assert": true, "lambda": true, "yield": true, "is": true, "del": true, "with": true,
-	"else": true, "import": true}
+	"and": true, "or": true, "return": true, "assert": true, "lambda": true, "yield": true, "is": true, "del": true,
+	"with": true, "else": true, "import": true}
 
 // Dotted is a range that is a name such as "a.b.c".
 func (x *Syntax) Dotted(r Range) (string, bool) {

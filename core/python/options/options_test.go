@@ -51,8 +51,8 @@ def main():
     # p.add_argument("--comment", default=1)
     """ p.add_argument("--doc", default=1) """
 LATER = 1 << 3
-`}, "-b=40 --batch-size=40 --lr=1e-3 --opt=adam --fast=False --slow=True --amp=None --no-amp=None " +
-			"--none=None --env=? --neg=-3 --later=? --comment=- --doc=-"},
+`}, "-b=40 --batch-size=40 --lr=1e-3 --opt=adam --fast=False --slow=True --amp=None --no-amp=None --none=None " +
+			"--env=? --neg=-3 --later=? --comment=- --doc=-"},
 		"several times": {map[string]string{"train.py": `
 sub = p.add_subparsers()
 a = sub.add_parser("a"); a.add_argument("--n", default=1); a.add_argument("--m", default=3)
@@ -127,9 +127,8 @@ class Model:
     path: str
     layers: list[str] = field(default_factory=lambda: ["a", "b"])
 parser = HfArgumentParser((Model, TrainingArguments))
-`}, "--name=None --lora_rank=8 --lora-rank=8 --merge=True --no_merge=True --path=? " +
-			"--layers=[\"a\", \"b\"] --per_device_train_batch_size=8 --gradient-accumulation-steps=1 " +
-			"--resume_from_checkpoint=None --optim=?"},
+`}, "--name=None --lora_rank=8 --lora-rank=8 --merge=True --no_merge=True --path=? --layers=[\"a\", \"b\"] " +
+			"--per_device_train_batch_size=8 --gradient-accumulation-steps=1 --resume_from_checkpoint=None --optim=?"},
 		"TrainingArguments that a project extends": {map[string]string{"train.py": `
 import transformers
 from dataclasses import dataclass, field

@@ -17,6 +17,8 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
+const hydraMain = "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef main(cfg): pass\n"
+
 // A project of each form, and the lines that its draft has, by their beginnings. A line that begins with "!" is not
 // there.
 var projects = map[string]struct {
@@ -102,8 +104,7 @@ while True:
 		"micro-batch: {any: [--batch_size=, {'*.py': batch_size}]}", "resume: {from: '{out_dir}/ckpt.pt', set: " +
 			"{--init_from=: resume}}",
 		`progress: 'iter (?P<iteration>\d+): loss'`}},
-	"hydra": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef " +
-		"main(cfg): pass\n",
+	"hydra": {map[string]string{"train.py": hydraMain,
 		"c.yaml": "data:\n  batch_size: 8\ntrainer:\n  accumulate_grad_batches: 2\n"}, "python train.py", []string{
 		"micro-batch: data.batch_size=  # c.yaml:2, default 8", "accumulation: " +
 			"trainer.accumulate_grad_batches="}},
@@ -125,7 +126,8 @@ if os.path.exists(args.out):
 		"Trainer().train(resume_from_checkpoint=a.resume_from_checkpoint)\n"},
 		"python train.py", []string{"micro-batch: [--per_device_train_batch_size, " +
 			"--per-device-train-batch-size]",
-			"resume: {--resume_from_checkpoint: '{output_dir}/checkpoint-*'}", "resume-needs: {transformers: '5.2'}", "ranks: cards  # train.py:3",
+			"resume: {--resume_from_checkpoint: '{output_dir}/checkpoint-*'}", "resume-needs: {transformers: '5.2'}",
+			"ranks: cards  # train.py:3",
 			"leave: [{when: {--auto_find_batch_size: true}",
 			"  - {name: bf16, at: --bf16, to: true, " +
 				"cost: numerics}"}},
@@ -152,7 +154,8 @@ torch.save({"model": m, "optimizer": o}, "last.pt")
 p.add_argument("--batch-size", default=1)
 if os.path.exists("last.pt"): torch.load("last.pt")
 torch.save({"model": m, "optimizer": o}, "last.pt")
-`}, "python train.py", []string{"# no option was found by which the program resumes, but train.py:3 loads a file", "!resume: "}},
+`}, "python train.py", []string{
+		"# no option was found by which the program resumes, but train.py:3 loads a file", "!resume: "}},
 	"a flag and a path": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=1)
 p.add_argument("--resume", action="store_true")
@@ -172,13 +175,13 @@ p.add_argument("--batch-size", default=64)
 p.add_argument("--minibatch-size", default=8)
 p.add_argument("--batch-norm", default=1)
 steps = len(d) / args.batch_size / args.accum
-`}, "python train.py", []string{"# several settings could be it: --batch-size (train.py:2, default 64), --minibatch-size (", "!micro-batch: "}},
-	"batches of several phases": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef " +
-		"main(cfg): pass\n",
+`}, "python train.py", []string{
+		"# several settings could be it: --batch-size (train.py:2, default 64), --minibatch-size (", "!micro-batch: "}},
+	"batches of several phases": {map[string]string{"train.py": hydraMain,
 		"c.yaml": "val:\n  batch_size: 2\ntest:\n  batch_size: 1\ndata:\n  batch_size: 8\n"}, "python train.py", []string{
 		"micro-batch: data.batch_size="}},
-	"batches of two stages": {map[string]string{"train.py": "import hydra\n@hydra.main(config_path='.', config_name='c')\ndef " +
-		"main(cfg): pass\n", "c.yaml": "one:\n  batch_size: 2\ntwo:\n  batch_size: 1\n"}, "python train.py", []string{
+	"batches of two stages": {map[string]string{"train.py": hydraMain,
+		"c.yaml": "one:\n  batch_size: 2\ntwo:\n  batch_size: 1\n"}, "python train.py", []string{
 		"# several settings could be it: one.batch_size (c.yaml:2, default 2), two.batch_size", "!micro-batch: "}},
 	"defaults of subcommands": {map[string]string{"train.py": `
 a.add_argument("--batch-size", default=64)
@@ -188,7 +191,8 @@ b.add_argument("--batch-size", default=8)
 p.add_argument("--batch-size", default=64)
 p.add_argument("--accum-steps", default=4)
 loader = DataLoader(d, batch_size=args.batch_size // args.accum_steps)
-`}, "python train.py", []string{"global-batch: --batch-size  # train.py:4 divides", "accumulation: --accum-steps", "!micro-batch"}},
+`}, "python train.py", []string{"global-batch: --batch-size  # train.py:4 divides", "accumulation: --accum-steps",
+		"!micro-batch"}},
 	"of all ranks in a call": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 steps = len(d) // (args.batch_size * world_size)
@@ -201,8 +205,8 @@ steps = len(d) // args.batch_size // world_size
 	"a number in a call": {map[string]string{"train.py": "loader = DataLoader(d, batch_size=32)\n"}, "python train.py",
 		[]string{"# train.py:1 sets batch_size=32 in a call. launch changes an option or a constant"}},
 	"the settings of a default": {map[string]string{"train.py": "p.add_argument('--config', default='a.yaml')\n",
-		"a.yaml": "batch_size: 2\n"}, "python train.py", []string{"# the settings may be in a.yaml, the default of --config. " +
-		"Name it in the command (--config a.yaml)"}},
+		"a.yaml": "batch_size: 2\n"}, "python train.py", []string{
+		"# the settings may be in a.yaml, the default of --config. Name it in the command (--config a.yaml)"}},
 	"OmegaConf": {map[string]string{"train.py": "from omegaconf import OmegaConf\ncfg = OmegaConf.merge(" +
 		"OmegaConf.load('c.yaml'), OmegaConf.from_cli())\n", "c.yaml": "data:\n  batch_size: 8\n"}, "python train.py",
 		[]string{"micro-batch: data.batch_size=  # c.yaml:2, default 8"}},
@@ -240,11 +244,38 @@ torch.save({"model": m, "optimizer": o}, path)
 print('%s' % path + "")
 torch.save({"model": m, "epoch": o}, "last.pt")
 `}, "python train.py", []string{"resume: {--resume: 'last.pt'}", "micro-batch: --batch-size", "!saved: "}},
+	"a count in a name": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+p.add_argument("--start", default=0)
+p.add_argument("--resume")
+torch.load(args.resume)
+step = args.start
+while True:
+    step += 1
+    torch.save({"model": m, "optimizer": o}, f"step{step}.pt")
+`}, "python train.py", []string{"resume: {--resume: 'step*.pt'}"}},
 	"weights alone": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 torch.save(model.state_dict(), path)
 print(f"model saved to {path}")
 `}, "python train.py", []string{"# saved: 'model saved to", "!saved: "}},
+	"what does not confirm": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+p.add_argument("--test-batches", default=64)
+print("batch size is changed to", args.batch_size)
+print("the loader is called, length", args.batch_size)
+`}, "python train.py", []string{"!confirm: ", "!phases: "}},
+	"lines and bars that are no steps": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+for f in tqdm(files, desc="Loading data"): pass
+def extract_features():
+    for f in tqdm(files): pass
+for step in range(9):
+    print(f"skipping step {step}: no gradient")
+    print("saved the state of step", step)
+    print("[T] step: %d, loss: %f", step, loss)
+    print("batch: %d", step)
+`}, "python train.py", []string{"# progress: ", "!progress: "}},
 	"a line without words": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 for step in range(9):
@@ -255,8 +286,15 @@ p.add_argument("--batch-size", default=64)
 for step in range(9):
     print(f"{step}: {loss}")
 `}, "python train.py", []string{`progress: '^(?P<iteration>\d+):'`, "!metric: "}},
-	"what is on by default": {map[string]string{"train.py": "from trl import SFTConfig, TrlParser\nTrlParser((SFTConfig,))\n"},
-		"python train.py", []string{"!rungs:", "# rungs:"}},
+	"a printed line of marks": {map[string]string{"train.py": `
+p.add_argument("--batch-size", default=64)
+for epoch in range(9):
+    for i, data in enumerate(loader):
+        print('[%d/%d][%d/%d] Loss: %.4f' % (epoch, n, i, len(loader), loss))
+`}, "python train.py", []string{`progress: '^\[.*?/.*?\]\[(?P<iteration>\d+)/`}},
+	"what is on by default": {map[string]string{
+		"train.py": "from trl import SFTConfig, TrlParser\nTrlParser((SFTConfig,))\n"}, "python train.py",
+		[]string{"!rungs:", "# rungs:"}},
 }
 
 // Every draft is one that the reader of declarations takes, and its patterns are signs.
@@ -314,7 +352,7 @@ func TestPatterns(t *testing.T) {
 	for source, lines := range map[string][2]string{
 		`print(f"step {step:>5d} of {n}: loss {x}")`:         {`step\s+`, "step    12 of 9: loss 1"},
 		`log.info("iter %6d | loss %.3f", it, loss)`:         {"iter", "iter     12 | loss 0.1"},
-		`print("[{}/{}] {loss}".format(i, n, loss=l))`:       {`\[`, "[12/30] 0.1"},
+		`print("[{}/{}] {loss}".format(i, n, loss=l))`:       {`^\[`, "[12/30] 0.1"},
 		`print('a' + str(step) + ' b', x)`:                   {"a", "a12 b 3"},
 		`print(f"\n  {{x}} step={step}, {d['k']!r:>{w}} z")`: {`\{x\} step=`, "{x} step=12, y z"},
 		`print("%s: %d%% of step %d" % (name, p, step))`:     {`: .*?% of step `, "n: 5% of step 12"},
@@ -355,7 +393,7 @@ func TestPath(t *testing.T) {
 func TestProgressOfOutput(t *testing.T) {
 	for name, tt := range map[string]struct{ output, want string }{
 		"steps": {"loading 3 files\nEpoch: [0][ 10/100]\tTime 0.1\nEpoch: [0][ 20/100]\tTime 0.2\nEpoch: [0][ " +
-			"30/100]\tTime 0.1\n", `Epoch: \[\S+?\]\[\s+(?P<iteration>\d+)/`},
+			"30/100]\tTime 0.1\n", `Epoch: \[\S+?\]\[\s*(?P<iteration>\d+)/`},
 		"a bar": {"\r  0%|   | 0/3 [00:00<?, ?it/s]\r 33%|#  | 1/3 [00:01<00:02]\r 66%|## | 2/3 [00:02<00:01]\n", "^" + bar},
 		"of several bars the last": {"Map:  50%|# | 5/10 [00:00<00:00]\nMap: 100%|##| 10/10 [00:00<00:00]\n" +
 			"Epoch 1:   0%|  | 0/3 [00:00<?]\nEpoch 1:  33%|# | 1/3 [00:01<00:02]\n", `^Epoch \S+?:` + bar},

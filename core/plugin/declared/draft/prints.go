@@ -32,9 +32,8 @@ type piece struct {
 
 // printing are the functions and methods that print, by the last part of their names.
 var printing = []string{"print", "info", "warning", "log", "write", "set_description", "set_description_str",
-	"set_postfix_str", "print0",
-	"print_rank_0", "rank_zero_info", "rprint", "print_log", "master_print", "cprint", "echo", "secho", "log_print",
-	"printlog", "logging", "logger"}
+	"set_postfix_str", "print0", "print_rank_0", "rank_zero_info", "rprint", "print_log", "master_print",
+	"cprint", "echo", "secho", "log_print", "printlog", "logging", "logger"}
 
 // messages are those of the project, the script's first.
 func (d *drafting) messages() (all []message) {
@@ -47,7 +46,8 @@ func (d *drafting) messages() (all []message) {
 				}
 				m := message{f: f, statement: i, token: c.First, pieces: joined(f.printed(c, name)),
 					bar: strings.HasPrefix(name, "set_"), raw: c.Name == "print" || name == "echo"}
-				if !slices.ContainsFunc(m.pieces, func(p piece) bool { return strings.TrimSpace(p.text) != "" }) {
+				if !slices.ContainsFunc(m.pieces, func(p piece) bool { return strings.TrimSpace(p.text) != "" }) ||
+					slices.ContainsFunc(m.pieces, func(p piece) bool { return unfilled.MatchString(p.text) }) {
 					continue
 				}
 				f.around(&m, i)
@@ -57,6 +57,9 @@ func (d *drafting) messages() (all []message) {
 	}
 	return all
 }
+
+// unfilled matches what a logger fills in from arguments that were not understood.
+var unfilled = regexp.MustCompile(`%[-+ 0]?\d*(\.\d+)?[dfs]\b`)
 
 // joined makes one text of texts that follow each other.
 func joined(pieces []piece) (out []piece) {
@@ -388,11 +391,16 @@ func (m *message) pattern(groups map[int]string) string {
 		text := m.pieces[first-1].text
 		head = escaped(strings.TrimLeft(text[strings.LastIndexByte(text, '\n')+1:], " \t\r"))
 	}
+	begin := first
 	for first < last && groups[first] == "" && strings.TrimSpace(m.pieces[first].text) == "" && head == "" {
 		first++ // what comes first says nothing
 	}
 	var b strings.Builder
-	if m.raw && groups[first] == iteration && !letter.MatchString(head) {
+	words := head
+	for _, p := range m.pieces[begin:last] {
+		words += p.text
+	}
+	if m.raw && groups[last] == iteration && first == begin && !letter.MatchString(words) { // marks alone match anywhere
 		b.WriteString(`^`)
 	}
 	b.WriteString(head)

@@ -131,6 +131,9 @@ func growing(group []string) (best int, pattern string) {
 	return best, pattern
 }
 
+// padding matches a space that pads a number: it does not part it from a word.
+var padding = regexp.MustCompile(`[^\w:=] $`)
+
 // around is a pattern of the number at a span of a line: the words before it, and the sign after it.
 func around(line string, at []int) string {
 	before := line[:at[0]]
@@ -148,7 +151,10 @@ func around(line string, at []int) string {
 	}
 	tail := before[end:]
 	b.WriteString(escaped(strings.TrimRight(tail, " ")))
-	if strings.HasSuffix(tail, " ") {
+	switch {
+	case strings.HasSuffix(tail, "  ") || padding.MatchString(tail): // a wider number has no space before it
+		b.WriteString(`\s*`)
+	case strings.HasSuffix(tail, " "):
 		b.WriteString(`\s+`)
 	}
 	b.WriteString(iteration)

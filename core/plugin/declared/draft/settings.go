@@ -120,8 +120,7 @@ func (d *drafting) matching(w wish, fits func(options.Option) bool) (found []set
 		re := regexp.MustCompile("^(?:" + pattern + ")$")
 		var constants []setting
 		for _, s := range all {
-			if len(s.Names) == 0 || !fits(s.Option) || !slices.ContainsFunc(s.Names,
-				func(n string) bool { return re.MatchString(bare(n)) }) {
+			if !slices.ContainsFunc(s.Names, func(n string) bool { return re.MatchString(bare(n)) }) || !fits(s.Option) {
 				continue
 			}
 			again := func(o setting) bool { return o.place == s.place }
@@ -242,7 +241,7 @@ func (d *drafting) from(s *setting) string {
 
 var (
 	notTraining = regexp.MustCompile(`eval|valid|val_|_val|test|infer|sampl|gen_|generat|predict|text_encoder|vae|` +
-		`cache|log|encode|embed|queue|prefetch`)
+		`cache|log|encode|embed|queue|prefetch|rollout|buffer|replay|ppo_mini`)
 	microWish = wish{`per_device_train_batch_size`,
 		`train_micro_batch_size_per_gpu|micro_batch_size|micro_batch|micro_bs|microbatch(_size)?|micro_train_batch_size`,
 		`batch_size_per_(gpu|device|rank)|(gpu|device|local)_batch_size|per_(gpu|device)_batch_size|samples_per_gpu|` +
@@ -425,8 +424,8 @@ func (d *drafting) derived() (*setting, string) {
 			}
 			for _, o := range d.settings() {
 				name := bare(o.Dest)
-				word := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
-				if name != micro && word.MatchString(before) && whole(o.Option) {
+				divided := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
+				if name != micro && divided.MatchString(before) && whole(o.Option) {
 					return &o, d.place(f, s.First)
 				}
 			}
@@ -525,7 +524,7 @@ func lastPart(name string) string { return name[strings.LastIndexByte(name, '.')
 
 var validWish = wish{`per_device_eval_batch_size`,
 	`(val|valid|validation|eval|test|dev)_?batch_?size|batch_?size_(val|valid|eval|test)|(val|eval|test|valid)_bs`,
-	`validation_batch|(val|eval|test|valid)_batch|.*(val|valid|eval|test).*batch.*`}
+	`validation_batch|(val|eval|test|valid)_batch|.*(val|valid|eval|test).*batch_?size`}
 
 // validation drafts the phase that has a batch of its own.
 func (d *drafting) validation() {

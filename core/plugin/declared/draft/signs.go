@@ -24,8 +24,9 @@ var (
 	stepName  = regexp.MustCompile(`(?i)\b(\w*_)?(steps?|iters?|iterations?|updates?)(_?(idx|num|i|no|count|done))?\b`)
 	batchName = regexp.MustCompile(`(?i)\b(batch_?idx|batch_?i|batch_?id|batch_?num|i_batch|i|it|idx|batch|` +
 		`data_iter_step|(trained|seen|processed)_\w+|\w+_(trained|seen|processed))\b`)
-	epochName  = regexp.MustCompile(`(?i)\b(epoch|epochs?_?i|e|ep|i_epoch|epoch_idx|current_epoch)\b`)
-	totalName  = regexp.MustCompile(`(?i)(max|total|num|n|all)_?(train_)?(steps?|iters?|iterations?|updates?)|_per_|\blen\b`)
+	epochName = regexp.MustCompile(`(?i)\b(epoch|epochs?_?i|e|ep|i_epoch|epoch_idx|current_epoch)\b`)
+	totalName = regexp.MustCompile(`(?i)(max|total|num|n|all)_?(train_)?(steps?|iters?|iterations?|updates?)|` +
+		`_per_|\blen\b`)
 	ofTotal    = regexp.MustCompile(`(?i)(/|\bof)\s*$`) // before a total
 	totalSteps = regexp.MustCompile(`(?i)(^|[._])((max|total|num|n)_?)?(train_)?(steps|iters|niters?|iterations|updates)$`)
 	trainish   = regexp.MustCompile(`(?i)train|fit|main|optimi|epoch|run`)
@@ -117,8 +118,11 @@ func (d *drafting) steps(m *message) (score, at int) {
 	if regexp.MustCompile(`(?i)loss`).MatchString(text) {
 		score += 10
 	}
-	if evalish.MatchString(m.scope) || regexp.MustCompile(`(?i)\b(test|eval|val|valid|validation|sav(ing|ed)|`+
-		`checkpoint|resum|load|skip|schedul|initial)`).MatchString(text) {
+	if slices.ContainsFunc(m.pieces, func(p piece) bool { return noStep.MatchString(p.text) }) {
+		return 0, -1
+	}
+	if evalish.MatchString(m.scope) || regexp.MustCompile(`(?i)\b(test|eval|val|valid|validation|schedul|initial)`).
+		MatchString(text) {
 		score -= 25
 	}
 	if m.condition != "" && !stepName.MatchString(m.condition) && !batchName.MatchString(m.condition) {
@@ -129,6 +133,15 @@ func (d *drafting) steps(m *message) (score, at int) {
 	}
 	return score, at
 }
+
+var (
+	// noStep matches lines that have the number of a step, but are not printed at each.
+	noStep = regexp.MustCompile(`(?i)\b(errors?|warnings?|fail(s|ed|ure)?|skip\w*|debug|sav(e[ds]?|ing)|checkpoints?|` +
+		`resum\w*|load\w*|restor\w*|from (epoch|step|iter)\w*|start(s|ed|ing)?)\b|❌|⚠`)
+	// otherWork matches bars and functions that are not about the training's steps.
+	otherWork = regexp.MustCompile(`(?i)load(ing)?(_|\b)|writ|download|tokeni|extract|process|cach|comput|prepar|read|` +
+		`convert|generat|infer|index|encod|copy|collect|pars(e|ing)|evaluat`)
+)
 
 // typed reports whether an expression is an option of the program, such as args.epochs.
 func (d *drafting) typed(field string) bool {
@@ -179,7 +192,13 @@ func (d *drafting) barOf(f *file, statement int, c python.Call) string {
 	switch {
 	case name == "tqdm" || name == "trange":
 		m := message{}
-		if f.around(&m, statement); evalish.MatchString(m.scope) || evalText.MatchString(f.Of(f.Statements[statement].Range)) {
+		f.around(&m, statement)
+		if def := f.function(statement); def >= 0 {
+			if d, _ := f.Definition(f.Statements[def]); otherWork.MatchString(d.Name) {
+				return ""
+			}
+		}
+		if evalish.MatchString(m.scope) || evalText.MatchString(f.Of(f.Statements[statement].Range)) {
 			return ""
 		}
 		return d.described(f, c)
@@ -197,7 +216,10 @@ func (d *drafting) barOf(f *file, statement int, c python.Call) string {
 func (d *drafting) described(f *file, c python.Call) string {
 	if a, ok := python.Keyword(f.Args(c.Open), "desc"); ok {
 		m := message{pieces: joined(f.pieces(a.Range, 0))}
-		if text := m.text(); letter.MatchString(text) {
+		switch text := m.text(); {
+		case otherWork.MatchString(text):
+			return ""
+		case letter.MatchString(text):
 			return "^" + text + ":" + bar
 		}
 		return "^[^|]*?" + bar
@@ -338,8 +360,8 @@ func (d *drafting) metric(all []message) {
 			default:
 				continue
 			}
-			where := p.field + " " + label + " " + evalish.FindString(m.scope)
-			if regexp.MustCompile(`(?i)val|eval|test|dev`).MatchString(where) {
+			about := p.field + " " + label + " " + evalish.FindString(m.scope)
+			if regexp.MustCompile(`(?i)val|eval|test|dev`).MatchString(about) {
 				s += 30
 			}
 			if m.f == d.files[0] {
@@ -390,9 +412,14 @@ func (d *drafting) confirm(all []message) {
 	var parts []string
 	where := ""
 	for _, s := range []struct {
-		key string
-		of  *setting
-	}{{"micro-batch", d.micro}, {"accumulation", d.accum}} {
+		key   string
+		of    *setting
+		label *regexp.Regexp // what stands before it on the line
+	}{
+		{"micro-batch", d.micro, regexp.MustCompile(`(?i)batch[ _-]?size\W*(per \w+\W*)?$|\bbs\W*$|` +
+			`batch[ _-]?size per \w+[^.]*\W$`)},
+		{"accumulation", d.accum, regexp.MustCompile(`(?i)accum[^.]*\W$`)},
+	} {
 		if s.of == nil || s.of.Dest == "" || d.divided(s.of) != "" {
 			continue
 		}
@@ -401,7 +428,7 @@ func (d *drafting) confirm(all []message) {
 			at := -1
 			for i, p := range m.pieces {
 				if p.field != "" && lastPart(p.field) == lastPart(s.of.Dest) && i > 0 &&
-					strings.TrimSpace(m.pieces[i-1].text) != "" {
+					s.label.MatchString(m.pieces[i-1].text) {
 					at = i
 				}
 			}

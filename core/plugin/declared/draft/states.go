@@ -94,7 +94,9 @@ func (d *drafting) resumes() (r *setting, doubt string) {
 				"that uses it"
 		}
 		if flag(r) { // the path may be an option of its own
-			other := d.best(resumeWish, func(o options.Option) bool { return path(o) && o.Takes != config.None && o.Dest != r.Dest })
+			other := d.best(resumeWish, func(o options.Option) bool {
+				return path(o) && o.Takes != config.None && o.Dest != r.Dest
+			})
 			if other != nil && !flag(other) && d.uses(other) {
 				return r, fmt.Sprintf("there are two options, %s (%s) and %s (%s). If it needs both: resume: {from: "+
 					"'GLOB', set: {%[1]s: true, %[3]s: '{state}'}}", r.key, d.from(r), other.key,
@@ -349,6 +351,14 @@ func (f *file) binding(name string, at int) int {
 	return -1
 }
 
+// counts reports whether a name is of a number that grows: name += 1.
+func (f *file) counts(name string) bool {
+	return slices.ContainsFunc(f.Statements, func(s python.Statement) bool {
+		return f.Is(s.First, name) && s.First+1 < s.End && (f.Is(s.First+1, "+=") || f.Is(s.First+1, "=") &&
+			f.Is(s.First+2, name) && f.Is(s.First+3, "+") && f.Tokens[min(s.First+4, s.End-1)].Kind == python.Number)
+	})
+}
+
 // function is the header of the function around a statement, or -1.
 func (f *file) function(i int) int {
 	for i = f.Statements[i].In; i >= 0; i = f.Statements[i].In {
@@ -461,6 +471,9 @@ func (d *drafting) globName(f *file, name string, at, depth int) (string, bool) 
 	dotted := strings.Contains(name, ".")
 	if !dotted {
 		if b := f.binding(name, at); b >= 0 {
+			if f.counts(name) {
+				return "", false
+			}
 			a, _ := f.Assigns(f.Statements[b])
 			if o, ok := d.option(name); ok && o.How == options.Globals {
 				return d.named(o), true
