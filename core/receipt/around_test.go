@@ -30,10 +30,10 @@ func TestAround(t *testing.T) {
 		write(name, text)
 	}
 	env := []string{"WIDE=1", "RANK=0", "WANDB_NAME=a", "OTHER=1"}
-	arch := ""
+	arch, ranks := "", int64(1)
 	of := func() string {
 		line := "accelerate launch --config_file acc.yaml t.py --settings c.yaml --params args.json --out-file result.json"
-		return programOf(&job.Job{Arch: arch, Command: job.Command{Args: strings.Fields(line), Dir: dir, Env: env}})
+		return programOf(&job.Job{Arch: arch, Batch: job.Batch{Ranks: ranks}, Command: job.Command{Args: strings.Fields(line), Dir: dir, Env: env}})
 	}
 	for _, tt := range []struct {
 		what   string
@@ -49,6 +49,7 @@ func TestAround(t *testing.T) {
 		{"a variable of the run", func() { env = []string{"WIDE=2", "RANK=1", "WANDB_NAME=b"} }, true},
 		{"a variable that it does not read", func() { env = []string{"WIDE=2", "RANK=1", "OTHER=2"} }, true},
 		{"what it writes", func() { write("result.json", `{"loss": 1}`) }, true},
+		{"more ranks", func() { ranks = 2 }, false},
 		{"a module", func() { write("lib.py", "x = 1\n") }, true},
 		{"nothing, with a formula", func() { arch = "net" }, false},
 		{"the script, with a formula", func() { write("t.py", script) }, true},
