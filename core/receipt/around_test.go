@@ -19,13 +19,15 @@ func TestAround(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	script := "import os\nwide = os.environ.get('WIDE', '1')\nrank = os.environ['RANK']\nrun = os.getenv(\"WANDB_NAME\")\n" +
+	script := "import os\nwide = os.environ.get('WIDE', '1')\nrank = os.environ['RANK']\n" +
+		"run = os.getenv(\"WANDB_NAME\")\n" +
 		"settings = load('conf/fixed.yaml')\n"
 	if err := os.Mkdir(filepath.Join(dir, "conf"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"t.py": script, "c.yaml": "width: 1\n", "args.json": "{}", "result.json": "{}", "lib.py": "", "acc.yaml": "bf16: no\n",
+		"t.py": script, "c.yaml": "width: 1\n", "args.json": "{}", "result.json": "{}", "lib.py": "",
+		"acc.yaml": "bf16: no\n",
 	} {
 		write(name, text)
 	}
@@ -33,7 +35,8 @@ func TestAround(t *testing.T) {
 	arch, ranks := "", int64(1)
 	of := func() string {
 		line := "accelerate launch --config_file acc.yaml t.py --settings c.yaml --params args.json --out-file result.json"
-		return programOf(&job.Job{Arch: arch, Batch: job.Batch{Ranks: ranks}, Command: job.Command{Args: strings.Fields(line), Dir: dir, Env: env}})
+		return programOf(&job.Job{Arch: arch, Batch: job.Batch{Ranks: ranks},
+			Command: job.Command{Args: strings.Fields(line), Dir: dir, Env: env}})
 	}
 	for _, tt := range []struct {
 		what   string
