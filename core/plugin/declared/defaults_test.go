@@ -91,7 +91,8 @@ func TestImpliedAccumulation(t *testing.T) {
 // What Hydra composes by default counts only where the command does not make it compose something else.
 func TestHydraDefaults(t *testing.T) {
 	files := map[string]string{
-		"train.py":                   "import hydra\n@hydra.main(config_path='conf', config_name='config')\ndef main(c): pass\nmain()\n",
+		"train.py": "import hydra\n@hydra.main(config_path='conf', config_name='config')\n" +
+			"def main(c): pass\nmain()\n",
 		"conf/config.yaml":           "batch: 8\naccum: 2\nlr: 1\n",
 		"conf/experiment/large.yaml": "# @package _global_\naccum: 4\n",
 		"conf/other.yaml":            "batch: 8\naccum: 4\n",
