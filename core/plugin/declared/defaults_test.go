@@ -60,8 +60,8 @@ func TestImpliedAccumulation(t *testing.T) {
 		cost         ladder.Cost
 	}{
 		"in the script":  {`p.add_argument("--accum", default=8)`, "", job.Batch{Micro: 32, Accumulation: 8, Ranks: 1}, "micro-batch 16 × accumulation 16", ladder.Speed},
-		"not known":      {"", "", job.Batch{Micro: 32, Accumulation: 1, Ranks: 1}, "micro-batch 16", ladder.Recipe},
-		"set by a file":  {`p.add_argument("--accum", default=8)`, " set.yml", job.Batch{Micro: 32, Accumulation: 1, Ranks: 1}, "micro-batch 16", ladder.Recipe},
+		"not known":      {"", "", job.Batch{Micro: 32, Ranks: 1}, "micro-batch 16", ladder.Recipe},
+		"set by a file":  {`p.add_argument("--accum", default=8)`, " set.yml", job.Batch{Micro: 32, Ranks: 1}, "micro-batch 16", ladder.Recipe},
 		"on the command": {`p.add_argument("--accum", default=8)`, " --accum 2", job.Batch{Micro: 32, Accumulation: 2, Ranks: 1}, "micro-batch 16 × accumulation 4", ladder.Speed},
 	} {
 		c := project(t, "script: train.py\nmicro-batch: --batch\naccumulation: --accum\n")
@@ -100,15 +100,15 @@ func TestHydraDefaults(t *testing.T) {
 	for args, want := range map[string]job.Batch{
 		"":                                  {Micro: 8, Accumulation: 2, Ranks: 1},
 		"lr=2 hydra.run.dir=x":              {Micro: 8, Accumulation: 2, Ranks: 1},
-		"+experiment=large batch=8":         {Micro: 8, Accumulation: 1, Ranks: 1},
-		"--config-name other batch=8":       {Micro: 8, Accumulation: 1, Ranks: 1},
-		"-cn other batch=8":                 {Micro: 8, Accumulation: 1, Ranks: 1},
-		"~lr batch=8":                       {Micro: 8, Accumulation: 1, Ranks: 1},
+		"+experiment=large batch=8":         {Micro: 8, Ranks: 1},
+		"--config-name other batch=8":       {Micro: 8, Ranks: 1},
+		"-cn other batch=8":                 {Micro: 8, Ranks: 1},
+		"~lr batch=8":                       {Micro: 8, Ranks: 1},
 		"+experiment=large batch=8 accum=3": {Micro: 8, Accumulation: 3, Ranks: 1},
 	} {
 		j, set := planned(t, try{files: files, command: strings.TrimSpace("python train.py " + args)}.in(t,
 			"script: train.py\nmicro-batch: batch=\naccumulation: accum=\n"))
-		if sure := len(set.Invariants) == 1; j.Batch != want || sure != (want.Accumulation > 1) {
+		if sure := len(set.Invariants) == 1; j.Batch != want || sure != (want.Accumulation > 0) {
 			t.Errorf("%q: %+v, an invariant: %v", args, j.Batch, sure)
 		}
 	}
