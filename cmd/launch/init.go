@@ -174,10 +174,12 @@ func checkDraft(ctx context.Context, s settings, args []string, say ui.Printer) 
 		say.Line("launch cannot use the file yet: %s", p.Why())
 		return nil
 	}
-	b := p.Job.Batch
-	if b.Micro > 0 {
-		say.Line("launch now knows the command: global batch %d = micro-batch %d × accumulation %d × ranks %d", b.Micro*
-			max(1, b.Accumulation)*max(1, b.Ranks), b.Micro, max(1, b.Accumulation), max(1, b.Ranks))
+	switch b := p.Job.Batch; {
+	case b.Global() > 0:
+		say.Line("launch now knows the command: global batch %d = micro-batch %d × accumulation %d × ranks %d", b.Global(),
+			b.Micro, b.Accumulation, b.Ranks)
+	case b.Micro > 0:
+		say.Line("launch now knows the command: micro-batch %d; the accumulation is not known", b.Micro)
 	}
 	for _, w := range p.Job.Warnings {
 		say.Warn("%s", w)

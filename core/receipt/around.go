@@ -1,6 +1,7 @@
 package receipt
 
 import (
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -27,16 +28,16 @@ var (
 )
 
 // around lists what changes the memory of a job without a formula beside its arguments and the files that its plugin
-// reads: its script, the files of settings that both name, and the variables that the script reads. A need that was
-// measured before one of them changed is another one: else a job could keep to a small size that a larger model needed.
-// Modules that the script imports do not count, because most changes in them change no memory.
+// reads: its ranks, its script, the files of settings that both name, and the variables that the script reads. A need
+// that was measured before one of them changed is another one: else a job could keep to a small size that a larger
+// model needed. Modules that the script imports do not count, because most changes in them change no memory.
 func around(j *job.Job) (out []string) {
 	prog, err := command.Program(j.Command.Args, j.Command.Env, j.Command.Dir)
 	if err != nil || j.Arch != "" {
 		return nil
 	}
 	script := []byte(textOf("", prog.Path()))
-	out = append(out, string(script))
+	out = append(out, string(script), fmt.Sprint(j.Batch.Ranks)) // which may be those of all cards, and share states
 	var names []string
 	for _, m := range environ.FindAllSubmatch(script, -1) {
 		names = append(names, string(m[1]))

@@ -19,21 +19,24 @@ func TestAround(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	script := "import os\nwide = os.environ.get('WIDE', '1')\nrank = os.environ['RANK']\nrun = os.getenv(\"WANDB_NAME\")\n" +
+	script := "import os\nwide = os.environ.get('WIDE', '1')\nrank = os.environ['RANK']\n" +
+		"run = os.getenv(\"WANDB_NAME\")\n" +
 		"settings = load('conf/fixed.yaml')\n"
 	if err := os.Mkdir(filepath.Join(dir, "conf"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"t.py": script, "c.yaml": "width: 1\n", "args.json": "{}", "result.json": "{}", "lib.py": "", "acc.yaml": "bf16: no\n",
+		"t.py": script, "c.yaml": "width: 1\n", "args.json": "{}", "result.json": "{}", "lib.py": "",
+		"acc.yaml": "bf16: no\n",
 	} {
 		write(name, text)
 	}
 	env := []string{"WIDE=1", "RANK=0", "WANDB_NAME=a", "OTHER=1"}
-	arch := ""
+	arch, ranks := "", int64(1)
 	of := func() string {
 		line := "accelerate launch --config_file acc.yaml t.py --settings c.yaml --params args.json --out-file result.json"
-		return programOf(&job.Job{Arch: arch, Command: job.Command{Args: strings.Fields(line), Dir: dir, Env: env}})
+		return programOf(&job.Job{Arch: arch, Batch: job.Batch{Ranks: ranks},
+			Command: job.Command{Args: strings.Fields(line), Dir: dir, Env: env}})
 	}
 	for _, tt := range []struct {
 		what   string
@@ -49,6 +52,7 @@ func TestAround(t *testing.T) {
 		{"a variable of the run", func() { env = []string{"WIDE=2", "RANK=1", "WANDB_NAME=b"} }, true},
 		{"a variable that it does not read", func() { env = []string{"WIDE=2", "RANK=1", "OTHER=2"} }, true},
 		{"what it writes", func() { write("result.json", `{"loss": 1}`) }, true},
+		{"more ranks", func() { ranks = 2 }, false},
 		{"a module", func() { write("lib.py", "x = 1\n") }, true},
 		{"nothing, with a formula", func() { arch = "net" }, false},
 		{"the script, with a formula", func() { write("t.py", script) }, true},

@@ -194,7 +194,7 @@ func harmless(name, value string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	n, err := strconv.ParseFloat(value, 64)
 	switch {
-	case err == nil && slices.Contains(harmlessNumbers, last), err == nil && n <= 1 && slices.Contains(harmlessRates, last):
+	case err == nil && (slices.Contains(harmlessNumbers, last) || n <= 1 && slices.Contains(harmlessRates, last)):
 		return true
 	case err != nil && slices.Contains(harmlessFolders, name):
 		return true

@@ -221,9 +221,13 @@ func (p Printer) changes(v View) {
 			p.line("    %s", e.Why)
 		}
 	}
-	if a, b := v.Run.Job.Batch, v.Plan.Batch; a.Global() > 0 && a.Global() != b.Global() {
+	switch a, b := v.Run.Job.Batch, v.Plan.Batch; {
+	case a == b:
+	case a.Global() == 0:
+		p.line("  %s the global batch is not known, and may be another one", p.yellow("!"))
+	case a.Global() != b.Global():
 		p.line("  %s global batch %s instead of %s", p.yellow("!"), batchText(b), batchText(a))
-	} else if a != b {
+	default:
 		p.line("  global batch stays %s", batchText(b))
 	}
 }

@@ -37,7 +37,7 @@ func (r *reading) divide() (err error) {
 	if err != nil {
 		return err
 	}
-	r.batch = job.Batch{Accumulation: 1, Ranks: ranks, Replicas: replicas}
+	r.batch = job.Batch{Ranks: ranks, Replicas: replicas}
 	micro, knowsMicro := r.share(r.micro, bool(r.Per.Micro))
 	accum, knowsAccum := r.share(r.accum, bool(r.Per.Accumulation))
 	global, knowsGlobal := r.Global.whole(), r.Global.whole() > 0

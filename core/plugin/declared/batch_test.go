@@ -71,7 +71,7 @@ func TestBatch(t *testing.T) {
 		"the micro-batch is derived": {"accumulation: -a\nglobal-batch: --global", "python train.py -a 2 --global 64", 0,
 			job.Batch{Micro: 32, Accumulation: 2, Ranks: 1}, "micro-batch 16 × accumulation 4: -a 4 --global 64"},
 		"a global batch that is not known": {"micro-batch: -b\nglobal-batch: --global", "python train.py -b 8", 0,
-			job.Batch{Micro: 8, Accumulation: 1, Ranks: 1}, "micro-batch 4: -b 4"},
+			job.Batch{Micro: 8, Ranks: 1}, "micro-batch 4: -b 4"},
 		"a global batch that it checks": {"micro-batch: -b\naccumulation: -a\nglobal-batch: 64",
 			"python train.py -b 8 -a 8", 0,
 			job.Batch{Micro: 8, Accumulation: 8, Ranks: 1}, "micro-batch 4 × accumulation 16: -b 4 -a 16"},

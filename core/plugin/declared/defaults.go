@@ -16,7 +16,7 @@ import (
 // where the program has 40 is another training.
 func (r *reading) assumed(p *place) any {
 	for _, one := range p.each() {
-		if one.path != "" || r.elsewhere(one) {
+		if one.path != "" || r.elsewhere(one) || r.otherwise(one) {
 			continue
 		}
 		if text, known := r.prog.defaultOf(one); known && (one.option() || !r.recomposed()) {
@@ -40,6 +40,12 @@ func (r *reading) elsewhere(p place) bool {
 				option = r.prog.Args[i-1]
 			}
 		}
+		if at, ok := strings.CutPrefix(value, "@"); ok { // argparse's fromfile_prefix_chars
+			text, err := file.Read(absolute(r.prog.Dir, at), maxFile)
+			if err == nil && strings.Contains(strings.ReplaceAll(string(text), "-", "_"), name) {
+				return true
+			}
+		}
 		// many programs write such files
 		if filepath.Ext(value) == ".json" && option != "" && !settingsFile.MatchString(option) {
 			continue
@@ -50,6 +56,24 @@ func (r *reading) elsewhere(p place) bool {
 		text, err := file.Read(absolute(r.prog.Dir, value), maxFile)
 		if err == nil && strings.Contains(strings.ReplaceAll(string(text), "-", "_"), name) {
 			return true
+		}
+	}
+	return false
+}
+
+// otherwise reports whether the command sets the same by an option of another name.
+func (r *reading) otherwise(p place) bool {
+	program := r.prog.settings()
+	for _, name := range p.names {
+		o, ok := program.Lookup(name)
+		for _, other := range program.Options {
+			if ok && o.Dest != "" && other.Dest == o.Dest && !other.Named(name) &&
+				slices.ContainsFunc(r.prog.Args, func(a string) bool {
+					typed, _, _ := strings.Cut(a, "=")
+					return slices.Contains(other.Names, typed)
+				}) {
+				return true
+			}
 		}
 	}
 	return false

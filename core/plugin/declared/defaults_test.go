@@ -98,13 +98,17 @@ func TestImpliedAccumulation(t *testing.T) {
 		first        string
 		cost         ladder.Cost
 	}{
-		"in the script":  {`p.add_argument("--accum", default=8)`, "", job.Batch{Micro: 32, Accumulation: 8, Ranks: 1}, "micro-batch 16 × accumulation 16", ladder.Speed},
-		"not known":      {"", "", job.Batch{Micro: 32, Accumulation: 1, Ranks: 1}, "micro-batch 16", ladder.Recipe},
-		"set by a file":  {`p.add_argument("--accum", default=8)`, " set.yml", job.Batch{Micro: 32, Accumulation: 1, Ranks: 1}, "micro-batch 16", ladder.Recipe},
+		"in the script": {`p.add_argument("--accum", default=8)`, "", job.Batch{Micro: 32, Accumulation: 8, Ranks: 1}, "micro-batch 16 × accumulation 16", ladder.Speed},
+		"not known":     {"", "", job.Batch{Micro: 32, Ranks: 1}, "micro-batch 16", ladder.Recipe},
+		"set by a file": {`p.add_argument("--accum", default=8)`, " set.yml", job.Batch{Micro: 32, Ranks: 1}, "micro-batch 16", ladder.Recipe},
+		"in a file of arguments": {`p.add_argument("--accum", default=8)`, " @args.txt", job.Batch{Micro: 32, Ranks: 1},
+			"micro-batch 16", ladder.Recipe},
+		"by another name": {`p.add_argument("--accum", default=8)
+p.add_argument("--steps", dest="accum")`, " --steps 2", job.Batch{Micro: 32, Ranks: 1}, "micro-batch 16", ladder.Recipe},
 		"on the command": {`p.add_argument("--accum", default=8)`, " --accum 2", job.Batch{Micro: 32, Accumulation: 2, Ranks: 1}, "micro-batch 16 × accumulation 4", ladder.Speed},
 	} {
 		c := project(t, "script: train.py\nmicro-batch: --batch\naccumulation: --accum\n")
-		for file, text := range map[string]string{"train.py": tt.script, "set.yml": "accum: 4\n"} {
+		for file, text := range map[string]string{"train.py": tt.script, "set.yml": "accum: 4\n", "args.txt": "--accum\n4\n"} {
 			if err := os.WriteFile(filepath.Join(c.Dir, file), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +134,8 @@ func TestImpliedAccumulation(t *testing.T) {
 // What Hydra composes by default counts only where the command does not make it compose something else.
 func TestHydraDefaults(t *testing.T) {
 	files := map[string]string{
-		"train.py":                   "import hydra\n@hydra.main(config_path='conf', config_name='config')\ndef main(c): pass\nmain()\n",
+		"train.py": "import hydra\n@hydra.main(config_path='conf', config_name='config')\n" +
+			"def main(c): pass\nmain()\n",
 		"conf/config.yaml":           "batch: 8\naccum: 2\nlr: 1\n",
 		"conf/experiment/large.yaml": "# @package _global_\naccum: 4\n",
 		"conf/other.yaml":            "batch: 8\naccum: 4\n",
@@ -138,15 +143,15 @@ func TestHydraDefaults(t *testing.T) {
 	for args, want := range map[string]job.Batch{
 		"":                                  {Micro: 8, Accumulation: 2, Ranks: 1},
 		"lr=2 hydra.run.dir=x":              {Micro: 8, Accumulation: 2, Ranks: 1},
-		"+experiment=large batch=8":         {Micro: 8, Accumulation: 1, Ranks: 1},
-		"--config-name other batch=8":       {Micro: 8, Accumulation: 1, Ranks: 1},
-		"-cn other batch=8":                 {Micro: 8, Accumulation: 1, Ranks: 1},
-		"~lr batch=8":                       {Micro: 8, Accumulation: 1, Ranks: 1},
+		"+experiment=large batch=8":         {Micro: 8, Ranks: 1},
+		"--config-name other batch=8":       {Micro: 8, Ranks: 1},
+		"-cn other batch=8":                 {Micro: 8, Ranks: 1},
+		"~lr batch=8":                       {Micro: 8, Ranks: 1},
 		"+experiment=large batch=8 accum=3": {Micro: 8, Accumulation: 3, Ranks: 1},
 	} {
 		j, set := planned(t, try{files: files, command: strings.TrimSpace("python train.py " + args)}.in(t,
 			"script: train.py\nmicro-batch: batch=\naccumulation: accum=\n"))
-		if sure := len(set.Invariants) == 1; j.Batch != want || sure != (want.Accumulation > 1) {
+		if sure := len(set.Invariants) == 1; j.Batch != want || sure != (want.Accumulation > 0) {
 			t.Errorf("%q: %+v, an invariant: %v", args, j.Batch, sure)
 		}
 	}

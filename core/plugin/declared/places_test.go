@@ -223,7 +223,8 @@ func TestPlaces(t *testing.T) {
 // A field that a derived class sets again is no setting that launch knows.
 func TestSetAgain(t *testing.T) {
 	s := &config.PythonSource{
-		Items:   []config.PythonItem{{Path: "Config.batch"}, {Path: "Config.accum"}, {Path: "Big.accum"}, {Path: "Other.batch"}},
+		Items: []config.PythonItem{{Path: "Config.batch"}, {Path: "Config.accum"}, {Path: "Big.accum"},
+			{Path: "Other.batch"}},
 		Classes: []config.PythonClass{{Name: "Config"}, {Name: "Big", Bases: []string{"Config"}}, {Name: "Other"}},
 	}
 	for path, want := range map[string]string{
