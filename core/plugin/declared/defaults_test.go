@@ -51,9 +51,11 @@ func TestImpliedAccumulation(t *testing.T) {
 		cost         ladder.Cost
 	}{
 		"in the script":  {`p.add_argument("--accum", default=8)`, "", job.Batch{Micro: 32, Accumulation: 8, Ranks: 1}, "micro-batch 16 × accumulation 16", ladder.Speed},
-		"not known":      {"", "", job.Batch{Micro: 32, Accumulation: 1, Ranks: 1}, "micro-batch 16", ladder.Recipe},
-		"set by a file":  {`p.add_argument("--accum", default=8)`, " set.yml", job.Batch{Micro: 32, Accumulation: 1, Ranks: 1}, "micro-batch 16", ladder.Recipe},
+		"not known":      {"", "", job.Batch{Micro: 32, Ranks: 1}, "micro-batch 16", ladder.Recipe},
 		"on the command": {`p.add_argument("--accum", default=8)`, " --accum 2", job.Batch{Micro: 32, Accumulation: 2, Ranks: 1}, "micro-batch 16 × accumulation 4", ladder.Speed},
+
+		"set by a file": {`p.add_argument("--accum", default=8)`, " set.yml", job.Batch{Micro: 32, Ranks: 1},
+			"micro-batch 16", ladder.Recipe},
 	} {
 		c := project(t, "script: train.py\nmicro-batch: --batch\naccumulation: --accum\n")
 		for file, text := range map[string]string{"train.py": tt.script, "set.yml": "accum: 4\n"} {
