@@ -171,7 +171,7 @@ const Python = "python"
 // Batch is the division of the global batch, which guides call "effective batch".
 type Batch struct {
 	Micro        int64 `json:"micro"`        // samples in one forward pass of one rank
-	Accumulation int64 `json:"accumulation"` // forward passes for each optimizer step
+	Accumulation int64 `json:"accumulation"` // forward passes for each optimizer step; 0 if unknown
 	Ranks        int64 `json:"ranks"`        // processes that share a step, each with a micro-batch
 	// Replicas: the ranks are not processes, but the cards of one process that uses torch.nn.DataParallel.
 	Replicas bool `json:"replicas,omitempty"`

@@ -69,8 +69,8 @@ func (r *reading) divide() (err error) {
 	if knowsMicro {
 		r.batch.Micro = micro
 	}
-	if knowsAccum {
-		r.batch.Accumulation = accum
+	if r.batch.Accumulation = accum; !knowsAccum {
+		r.batch.Accumulation = 0
 	}
 	if knowsMicro && knowsAccum {
 		r.whole = micro * accum

@@ -72,6 +72,8 @@ func TestBatch(t *testing.T) {
 			job.Batch{Micro: 32, Accumulation: 2, Ranks: 1}, "micro-batch 16 × accumulation 4: -a 4 --global 64"},
 		"a global batch that is not known": {"micro-batch: -b\nglobal-batch: --global", "python train.py -b 8", 0,
 			job.Batch{Micro: 8, Ranks: 1}, "micro-batch 4: -b 4"},
+		"one that the micro-batch does not divide": {"micro-batch: -b\nglobal-batch: 64", "python train.py -b 24", 0,
+			job.Batch{Micro: 24, Ranks: 1}, "micro-batch 12: -b 12"},
 		"a global batch that it checks": {"micro-batch: -b\naccumulation: -a\nglobal-batch: 64",
 			"python train.py -b 8 -a 8", 0,
 			job.Batch{Micro: 8, Accumulation: 8, Ranks: 1}, "micro-batch 4 × accumulation 16: -b 4 -a 16"},

@@ -84,12 +84,12 @@ func TestFactsDisagree(t *testing.T) {
 	of := table{Files: map[string]map[string]map[string]*recorded{"train.py": {"argparse": {
 		"--batch-size": {Names: []string{"-b", "--batch-size"}, Default: 8.0, Line: 1}}}}}
 	for text, want := range map[string]string{
-		"micro-batch: {at: --batch-size, default: 8}":                           "",
-		"micro-batch: [-b, --batch-size]":                                       "",
-		"micro-batch: {at: --batch-size, default: 16}":                          "--batch-size: its default is 8, not 16",
-		"micro-batch: --batch_size_per_gpu":                                     "nothing is recorded of --batch_size_per_gpu",
-		"micro-batch: -b\nrungs: [{name: x, at: --amp, to: 1, cost: numerics}]": "nothing is recorded of --amp",
-		"micro-batch: -b\nresume: {--resume: '*.pt'}":                           "nothing is recorded of --resume",
+		"micro-batch: {at: --batch-size, default: 8}":                        "",
+		"micro-batch: [-b, --batch-size]":                                    "",
+		"micro-batch: {at: --batch-size, default: 16}":                       "--batch-size: its default is 8, not 16",
+		"micro-batch: --batch_size_per_gpu":                                  "nothing is recorded of --batch_size_per_gpu",
+		"micro-batch: -b\nrungs: [{name: x, at: --amp, to: 1, cost: speed}]": "nothing is recorded of --amp",
+		"micro-batch: -b\nresume: {--resume: '*.pt'}":                        "nothing is recorded of --resume",
 	} {
 		d, err := parse("x.yaml", []byte("script: train.py\n"+text+"\n"))
 		if err != nil {
