@@ -113,7 +113,8 @@ func (p Plugin) Write(dir string) (written []string, err error) {
 		written = append(written, "go.sum")
 	}
 	if err == nil {
-		err = os.Rename(work, dir) // replaces an empty folder, and nothing else
+		os.Remove(dir) // an empty folder, and nothing else
+		err = os.Rename(work, dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("making %s: %w", dir, err)
