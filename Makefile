@@ -34,7 +34,7 @@ deps:
 			gcc libc6-dev python3-torch python3-yaml python3-pil python3-numpy python3-grpcio slurmctld slurmd slurm-client munge; }
 
 format:
-	@test -z "$$(gofmt -l cmd core plugins tools)" || { gofmt -l cmd core plugins tools; echo 'gofmt would change these'; exit 1; }
+	@test -z "$$(gofmt -l cmd core plugins sdk tools)" || { gofmt -l cmd core plugins sdk tools; echo 'gofmt would change these'; exit 1; }
 
 # The linters are built from source, which the Go checksum database vouches for: no registry has their released binaries.
 GOLANGCI := bin/golangci-lint-v2.15.0
@@ -157,4 +157,4 @@ card:
 	PYTHON=$(CARD_PYTHON) bin/card/card.sh $(RECORDS) --minutes $(MINUTES)
 
 fmt:
-	gofmt -w cmd core plugins tools
+	gofmt -w cmd core plugins sdk tools

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,8 @@ import (
 //	<!-- after: COMMAND -->      a command to run first
 //	<!-- file: NAME -->          the block is the text of a file, which is written to that folder
 //	<!-- not run: REASON -->     the block is not run; [docsNotRun] is how many of these there are
+//
+// "$ cd FOLDER" holds for the rest of the page.
 //
 // In the output that a page shows, "…" on a line of its own stands for any number of lines, and "…" within a line for any text.
 // Names of runs, times, dates and measured peaks may differ as they are ([varies]). The home folder is "~". A command ends with
@@ -61,7 +64,7 @@ func TestDocs(t *testing.T) {
 	if !strings.HasPrefix(string(torch), docsTorch) {
 		t.Skipf("the pages show the memory of torch %s, and this is %s", docsTorch, torch)
 	}
-	marked := 0
+	marked, goEnv := 0, offlineGo(t)
 	for _, path := range docsPages(t) {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -79,7 +82,8 @@ func TestDocs(t *testing.T) {
 		}
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			t.Parallel()
-			r := pageRun{t: t, path: path, page: page, home: t.TempDir(), launch: launch, folders: map[string]bool{}}
+			r := pageRun{t: t, path: path, page: page, home: t.TempDir(), launch: launch, folders: map[string]bool{},
+				at: map[string]string{}, env: goEnv}
 			for i := range page.blocks {
 				r.block(&page.blocks[i])
 			}
@@ -159,14 +163,23 @@ type pageRun struct {
 	path, home, launch string
 	page               *docsPage
 	folders            map[string]bool
+	at                 map[string]string // the folder that "$ cd" has led to, by the folder of the block
+	env                []string
 }
 
 func (r pageRun) block(b *docsBlock) {
 	if b.options["not run"] != "" {
 		return
 	}
-	dir := r.folder(b.options["in"])
+	base := r.folder(b.options["in"])
+	dir := base
+	if at := r.at[base]; at != "" {
+		dir = at
+	}
 	if name := b.options["file"]; name != "" {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			r.t.Fatal(err)
+		}
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.Join(b.lines, "\n")+"\n"), 0o644); err != nil {
 			r.t.Fatal(err)
 		}
@@ -196,6 +209,11 @@ func (r pageRun) block(b *docsBlock) {
 				break
 			}
 			command = strings.TrimPrefix(line, "$ ")
+			if to, is := strings.CutPrefix(command, "cd "); is {
+				dir = filepath.Join(dir, to)
+				r.at[base] = dir
+				command = "true"
+			}
 			printed, code = r.sh(dir, command)
 		}
 		now = append(now, r.compare(where, line, shown, printed)...)
@@ -246,8 +264,9 @@ func (r pageRun) folder(in string) string {
 func (r pageRun) sh(dir, command string) (lines []string, code int) {
 	c := exec.Command("bash", "-c", command)
 	c.Dir = dir
-	path := []string{filepath.Dir(r.launch), filepath.Dir(testPython()), "/usr/bin", "/bin"}
-	c.Env = []string{"HOME=" + r.home, "PATH=" + strings.Join(path, ":"), "LANG=C.UTF-8", "TZ=UTC", "TERM=dumb", "PYTHONDONTWRITEBYTECODE=1"}
+	path := []string{filepath.Dir(r.launch), filepath.Dir(testPython()), "/usr/bin", "/bin",
+		filepath.Join(runtime.GOROOT(), "bin")}
+	c.Env = append(slices.Clone(r.env), "HOME="+r.home, "PATH="+strings.Join(path, ":"), "LANG=C.UTF-8", "TZ=UTC", "TERM=dumb", "PYTHONDONTWRITEBYTECODE=1")
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
 	err := c.Run()

@@ -45,14 +45,17 @@ func newPlugins() *cobra.Command {
 	var asJSON bool
 	list := func(c *cobra.Command, _ []string) error { return listPlugins(c, asJSON) }
 	c := &cobra.Command{
-		Use: "plugins", Short: "list the plugins; install, trust and remove those of other authors",
+		Use: "plugins", Short: "list the plugins; write, test, install, trust and remove your own",
 		Args: takes(0, 0, "no argument; launch plugins --help lists its commands"),
 		Long: `plugins lists the plugins: first the built-in ones, then those that you have installed or trusted.
 
 launch runs a plugin of another author only after "launch plugins install" or "launch plugins trust", and
 only while its files are the same as then, and nobody else can write them. Programs named
 launch-plugin-NAME beside launch, in your plugin folder ($XDG_DATA_HOME/launch/plugins) or on PATH that
-you have not trusted are listed, and not run.`,
+you have not trusted are listed, and not run.
+
+"launch plugins new NAME" makes the folder of a plugin of your own, which works at once; docs/writing-a-plugin.md
+of launch goes on from there. "launch plugins test" tests it.`,
 		RunE: list,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
@@ -60,7 +63,8 @@ you have not trusted are listed, and not run.`,
 		Use: "list", Short: "list the plugins, and the networks that they know", Args: takes(0, 0, "no argument"), RunE: list,
 	}
 	same.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
-	c.AddCommand(same, newPluginInfo(), newPluginInstall(), newPluginTrust(), newPluginRemove(), newPluginTest())
+	c.AddCommand(same, newPluginInfo(), newPluginInstall(), newPluginTrust(), newPluginRemove(),
+		newPluginNew(), newPluginTest())
 	return c
 }
 
@@ -97,5 +101,6 @@ func listPlugins(c *cobra.Command, asJSON bool) error {
 	for _, p := range ps.Strangers() {
 		say.Warn("%v", p)
 	}
+	say.Line("%-12s `launch plugins new NAME` makes one that works (docs/writing-a-plugin.md)", "your own:")
 	return unread
 }

@@ -17,7 +17,7 @@ import (
 const slower = 1.3
 
 // Ladders implements [plugin.Recognized].
-func (r *reading) Ladders(context.Context, gpu.Device) (*ladder.Set, error) {
+func (r *reading) Ladders(_ context.Context, d gpu.Device) (*ladder.Set, error) {
 	b := r.job.Batch
 	set := &ladder.Set{Values: map[string]int64{job.MicroBatch: b.Micro, job.Accumulation: b.Accumulation}}
 	if r.whole > 0 {
@@ -28,6 +28,7 @@ func (r *reading) Ladders(context.Context, gpu.Device) (*ladder.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	beside := r.beside(d)
 	on, above := map[string][]ladder.Rung{}, map[string][]ladder.Rung{}
 	on[r.splitPhase()], above[r.splitPhase()] = smaller, larger
 	for _, g := range r.Rungs {
@@ -52,13 +53,13 @@ func (r *reading) Ladders(context.Context, gpu.Device) (*ladder.Set, error) {
 	for _, phase := range r.phaseNames() {
 		for _, rungs := range [][]ladder.Rung{above[phase], on[phase]} {
 			for i := range rungs {
-				if err := r.price(phase, &rungs[i], set.Shared.Rungs); err != nil {
+				if err := r.price(phase, &rungs[i], set.Shared.Rungs, beside); err != nil {
 					return nil, err
 				}
 			}
 		}
 		asked := ladder.AsAsked()
-		if err := r.price(phase, &asked, set.Shared.Rungs); err != nil {
+		if err := r.price(phase, &asked, set.Shared.Rungs, beside); err != nil {
 			return nil, err
 		}
 		set.Phases = append(set.Phases, ladder.Ladder{Phase: phase, Asked: len(above[phase]),

@@ -14,6 +14,7 @@ import (
 	"github.com/expr-lang/expr/vm"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
@@ -153,13 +154,27 @@ func (e *expression) bytes(values map[string]any) (unit.Bytes, error) {
 // noFormula is why a phase without lines has no estimate.
 const noFormula = "a declared project has no formula: launch works from what it measures"
 
-// price puts the estimates of a phase on a rung, one for each shared rung.
-func (r *reading) price(phase string, rg *ladder.Rung, shared []ladder.Rung) error {
+// beside are the lines that every formula would have to add: what a process takes beside its tensors.
+func (r *reading) beside(d gpu.Device) []mem.Item {
+	switch d.Kind {
+	case gpu.CUDA:
+		return []mem.Item{mem.BLASWorkspace(d.Capability), mem.CUDAContext(d.Name, d.Total)}
+	case gpu.CPU:
+		return []mem.Item{mem.RuntimeOf(r.python().TorchCUDA())}
+	}
+	return nil
+}
+
+// price puts the estimates of a phase on a rung, one for each shared rung. The lines of beside are added to each.
+func (r *reading) price(phase string, rg *ladder.Rung, shared []ladder.Rung, beside []mem.Item) error {
 	rg.Estimates = nil
 	for _, s := range shared {
 		e, err := r.estimate(phase, *rg, s)
 		if err != nil {
 			return err
+		}
+		if e.Known() {
+			e.Add(beside...)
 		}
 		rg.Estimates = append(rg.Estimates, e)
 	}

@@ -82,7 +82,7 @@ var Checks = []Check{
 	{sourcesCheck, "each line of an estimate has a source",
 		"Set from: the formula, the file or the measurement that the amount comes from."},
 	{runtimeCheck, "a known estimate has what a process takes beside its tensors: the CUDA context, on a CPU the runtime",
-		"Finish the estimate with OnCard or OnHost (Go: mem.Tensors; Python: on_device), or add the line yourself."},
+		"Finish the estimate with plugin.OnDevice (Python: formula.process), or add the line yourself."},
 	{editsCheck, "the edits of each rung can be made in the command's documents",
 		"Use the address under which the document has the setting; set add where the setting is absent."},
 	{readBackCheck, "after an edit the plugin reads the value that the edit set",

@@ -1,0 +1,1 @@
+print("a script of another family")
