@@ -317,3 +317,25 @@ func TestCompare(t *testing.T) {
 		t.Errorf("%+v", rows)
 	}
 }
+
+// At every width a table has all the words of each row, in their order.
+func TestSheetKeepsWords(t *testing.T) {
+	d := Compare([]Compared{{View: sample(t)}})
+	var want []string
+	for _, row := range (Printer{}).compareSheet(d, d.Phases[0]).rows {
+		want = append(want, strings.Fields(Clean(row[0]))...)
+	}
+	for width := 20; width < 160; width++ {
+		var out strings.Builder
+		p := Printer{W: &out, Width: width}
+		p.sheet(p.compareSheet(d, d.Phases[0]))
+		seen := strings.Fields(out.String())
+		for _, word := range want {
+			i := slices.Index(seen, word)
+			if i < 0 {
+				t.Fatalf("at %d columns %q is missing:\n%s", width, word, out.String())
+			}
+			seen[i] = ""
+		}
+	}
+}
