@@ -1,32 +1,42 @@
 #!/usr/bin/env python3
-"""Records launch on examples/sisr in a pseudo-terminal, and draws it as docs/launch.svg, the picture of the README.
+"""Records launch on examples/sisr in a pseudo-terminal, and draws what it prints:
 
-    make build && docs/picture.py
+    docs/launch.svg    a run, the picture of the README. Lines appear one after another; without animation all are there
+    docs/plan.svg      its plan
 
-The picture has the lines that are named in KEEP, as they were printed and with their colours; "…" stands for the others.
-Lines appear one after another; without animation all are there.
+    make build && docs/picture.py [launch] [plan]
+
+A picture has the lines that its KEEP names, as they were printed and with their colours; "…" stands for the others.
 """
 
+import fcntl
 import html
 import os
 import pty
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COLUMNS, FONT, ROW, LEFT, TOP = 104, 13, 18, 16, 44
-COMMAND = "launch --as-asked --memory 800MiB -- python3 train.py -opt options/demo.yml"
-KEEP = [r"^launch: (\S+ · |out of|attempt|succeeded|run )", r"RuntimeError", r"iter: +\d+,", r"End of training"]
+CELL = FONT * 0.603  # the width of a character
+TRAIN = "--memory 800MiB -- python3 train.py -opt options/demo.yml"
+PICTURES = {  # of each its command, and which lines it keeps
+    "launch": ("launch --as-asked " + TRAIN,
+               [r"^launch: (\S+ · |out of|attempt|succeeded|run )", r"RuntimeError", r"iter: +\d+,", r"End of training"]),
+    "plan": ("launch plan " + TRAIN, [r""]),
+}
 SPEED, LONGEST = 8, 0.8  # times as fast as it was; seconds between two lines at most
-STYLE = {"1": "b", "31": "r", "32": "g", "33": "y"}
+STYLE = {"1": "b", "31": "r", "32": "g", "33": "y", "34": "l", "35": "m", "36": "c"}
 
 
-def record():
-    """The lines that were printed, each with the second at which it was."""
+def record(command):
+    """The lines that a command prints, each with the second at which it was."""
     work = tempfile.mkdtemp()
     try:
         for name in ("train.py", "gen_data.py", "sisr", "options"):
@@ -35,8 +45,9 @@ def record():
         env = {"PATH": os.path.join(HERE, "..", "bin") + ":/usr/bin:/bin", "HOME": work, "TERM": "xterm", "LANG": "C.UTF-8"}
         subprocess.run(["python3", "gen_data.py"], cwd=work, env=env, check=True, stdout=subprocess.DEVNULL)
         terminal, end = pty.openpty()
+        fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
         start = time.monotonic()
-        run = subprocess.Popen(COMMAND.split(), cwd=work, env=env, stdin=end, stdout=end, stderr=end)
+        run = subprocess.Popen(command.split(), cwd=work, env=env, stdin=end, stdout=end, stderr=end)
         os.close(end)
         lines, rest = [], b""
         while True:
@@ -55,15 +66,15 @@ def record():
         shutil.rmtree(work)
 
 
-def rows(lines):
+def rows(command, keep, lines):
     """The rows of the picture: the second, whether a program printed it, and the text with its colours."""
-    out = [(0, "p", "$ " + COMMAND)]
+    out = [(0, "p", "$ " + command)]
     for at, line in lines:
         bare = re.sub(r"\x1b\[[\d;]*m", "", line)
-        if not any(re.search(k, bare) for k in KEEP):
+        if not any(re.search(k, bare) for k in keep):
             if out[-1][2] != "…":
                 out.append((at, "d", "…"))
-        elif bare.startswith("launch:"):
+        elif bare.startswith("launch:") or command.startswith("launch plan"):
             for i, part in enumerate(wrapped(line)):
                 out.append((at, "p", part))
         else:
@@ -88,29 +99,39 @@ def wrapped(line):
 
 
 def spans(text):
-    out, style = "", ""
+    """A line's runs of one style, each where its first character stands in a terminal."""
+    out, style, column = "", "", 0
     for part in re.split(r"\x1b\[([\d;]*)m", text):
-        if part in STYLE or part == "0":
+        if part in STYLE or part in ("0", "39"):
             style = STYLE.get(part, "")
-        elif part:
-            out += f'<tspan class="{style}">{html.escape(part)}</tspan>' if style else html.escape(part)
+            continue
+        for run in re.findall(r"[─-╿▀-▟]+|[^─-╿▀-▟]+", part):  # glyphs of bars are apart: another font may have them
+            if run.strip():
+                bar = f' textLength="{len(run) * CELL:.1f}" lengthAdjust="spacingAndGlyphs"' if run[0] > "─" else ""
+                name = f' class="{style}"' if style else ""
+                out += f'<tspan x="{LEFT + column * CELL:.1f}"{name}{bar}>{html.escape(run)}</tspan>'
+            column += len(run)
     return out
 
 
-def draw(lines):
-    width, height = int(LEFT * 2 + COLUMNS * FONT * 0.603), TOP + ROW * len(lines) + 8
+def draw(command, lines, moving):
+    width, height = int(LEFT * 2 + COLUMNS * CELL), TOP + ROW * len(lines) + 8
     body, at, before = [], 0.0, 0.0
     for i, (second, kind, text) in enumerate(lines):
         at += min((second - before) / SPEED, LONGEST)
         before = second
-        body.append(f'<text class="{kind}" x="{LEFT}" y="{TOP + ROW * i + 8}" style="animation-delay:{at:.2f}s">{spans(text)}</text>')
+        delay = f' style="animation-delay:{at:.2f}s"' if moving else ""
+        body.append(f'<text class="{kind}" x="{LEFT}" y="{TOP + ROW * i + 8}"{delay}>{spans(text)}</text>')
+    move = """
+text { animation: show .01s both; }
+@keyframes show { from { opacity: 0; } to { opacity: 1; } }
+@media (prefers-reduced-motion: reduce) { text { animation: none; } }""" if moving else ""
     return f"""<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">
-<title>{html.escape(COMMAND)}</title>
+<title>{html.escape(command)}</title>
 <style>
-text {{ font: {FONT}px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre; fill: #e6edf3; animation: show .01s both; }}
+text {{ font: {FONT}px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre; fill: #e6edf3; }}
 .d {{ fill: #8b949e; }} .b {{ font-weight: bold; }} .r {{ fill: #ff7b72; font-weight: bold; }} .g {{ fill: #56d364; font-weight: bold; }} .y {{ fill: #e3b341; }}
-@keyframes show {{ from {{ opacity: 0; }} to {{ opacity: 1; }} }}
-@media (prefers-reduced-motion: reduce) {{ text {{ animation: none; }} }}
+.l {{ fill: #6cb6ff; }} .m {{ fill: #dcbdfb; }} .c {{ fill: #56d4dd; }}{move}
 </style>
 <rect x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="8" fill="#161b22" stroke="#57606a"/>
 <circle cx="18" cy="17" r="5" fill="#ff7b72"/><circle cx="36" cy="17" r="5" fill="#e3b341"/><circle cx="54" cy="17" r="5" fill="#56d364"/>
@@ -122,6 +143,8 @@ text {{ font: {FONT}px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sa
 
 
 if __name__ == "__main__":
-    picture = draw(rows(record()))
-    with open(os.path.join(HERE, "launch.svg"), "w", encoding="utf-8") as f:
-        f.write(picture)
+    for name in sys.argv[1:] or PICTURES:
+        command, keep = PICTURES[name]
+        picture = draw(command, rows(command, keep, record(command)), moving=name == "launch")
+        with open(os.path.join(HERE, name + ".svg"), "w", encoding="utf-8") as f:
+            f.write(picture)

@@ -24,11 +24,13 @@ func newPlan() *cobra.Command {
 		Use:   "plan [flags] -- COMMAND [ARG ...]",
 		Short: "print what launch would do, and start nothing",
 		Long: `plan reads the command, estimates its memory and prints what launch would change. It starts nothing and
-writes nothing, except the plan to --json-file.
+writes nothing, except the plan to --json-file. --compare prints all configurations beside each other instead.
 
 Exit code: 0 if the plan fits, or if nothing is known about that; 78 if it will not fit or might not.
 (Without plan, launch still runs what might not fit.) 125 if launch or a plugin failed.`,
-		Example: "  launch plan --vram 12GiB -- python train.py -opt x.yml\n  launch plan --json -- python train.py -opt x.yml | jq .fits",
+		Example: "  launch plan --vram 12GiB -- python train.py -opt x.yml\n" +
+			"  launch plan --compare --vram '8GiB,RTX 3060' -- python train.py -opt x.yml\n" +
+			"  launch plan --json -- python train.py -opt x.yml | jq .fits",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, args, err := commandLine(c, args)
 			if err != nil {

@@ -38,8 +38,8 @@ func (c Cost) Meaning() string {
 		"nothing is given up",
 		"time only: the mathematics is the same",
 		"the mathematics is the same but for rounding or batch statistics",
-		"figures of the validation are not comparable with those of other runs; the trained model is the same",
-		"it is another experiment: results are not comparable with the recipe's",
+		"figures of the validation are not comparable with those of other runs",
+		"it is another experiment, with other results than the recipe's",
 		"it is another model",
 	}[c]
 }

@@ -14,7 +14,7 @@ type Alternative struct {
 	Cost  ladder.Cost `json:"cost"`
 	// Estimate is what the phase needs on this rung; of a shared rung, what the largest phase as asked needs.
 	Estimate mem.Estimate   `json:"-"`
-	Verdict  ladder.Verdict `json:"-"`
+	Verdict  ladder.Verdict `json:"-"`                  // unknown without a device
 	Slowdown float64        `json:"slowdown,omitempty"` // expected time relative to the job as asked; 0: nobody knows
 	Why      string         `json:"why"`
 	// Near: it is the first rung above or below the one that is taken, so that a person wants to see it.
@@ -32,7 +32,7 @@ func (r *Run) Alternatives(p *Plan) (out []Alternative) {
 			}
 			e := r.correct(c.Phase, p.Shared.Rung, rung.At(p.Shared.Rung))
 			a := Alternative{Phase: c.Phase, Name: rung.Name, Cost: rung.Cost, Estimate: e,
-				Verdict: ladder.Judge(e, r.room()), Slowdown: rung.Slowdown, Near: i == c.Rung-1 || i == c.Rung+1}
+				Verdict: r.judge(e), Slowdown: rung.Slowdown, Near: i == c.Rung-1 || i == c.Rung+1}
 			a.Why = r.untaken(a, l.Asked-i, c.Rung-i, c)
 			out = append(out, a)
 		}
@@ -50,11 +50,19 @@ func (r *Run) Alternatives(p *Plan) (out []Alternative) {
 	return out
 }
 
+// judge is [ladder.Judge] in the room of the run; without a device nothing is known.
+func (r *Run) judge(e mem.Estimate) ladder.Verdict {
+	if r.Room == 0 {
+		return ladder.Unknown
+	}
+	return ladder.Judge(e, r.Room)
+}
+
 // alone returns the estimate and the verdict of the largest phase if shared rung s were the only change.
 func (r *Run) alone(s int) (most mem.Estimate, worst ladder.Verdict) {
 	for i, l := range r.Ladders.Phases {
 		e := r.correct(l.Phase, s, l.Rungs[l.Asked].At(s))
-		v := ladder.Judge(e, r.room())
+		v := r.judge(e)
 		if i == 0 || v > worst || v == worst && e.Total() > most.Total() {
 			most, worst = e, v
 		}

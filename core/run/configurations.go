@@ -33,10 +33,7 @@ func (r *Run) Configurations(phase string, p *Plan) (out []Configuration) {
 		c := Configuration{Name: AsAsked, Shared: s, Rung: i, Cost: max(shared.Rungs[s].Cost, l.Rungs[i].Cost),
 			Asked: s == shared.Asked && i == l.Asked, Taken: taken == [2]int{s, i}, Estimate: e,
 			Batch: batch(r.Job.Batch, r.Ladders.ValuesAt(s, map[string]int{phase: i}))}
-		c.Allowed, c.Verdict = c.Cost <= r.Limits.Allow, ladder.Unknown
-		if r.Room > 0 {
-			c.Verdict = ladder.Judge(e, r.Room)
-		}
+		c.Allowed, c.Verdict = c.Cost <= r.Limits.Allow, r.judge(e)
 		switch {
 		case s != shared.Asked && i != l.Asked:
 			c.Name = shared.Rungs[s].Name + "; " + l.Rungs[i].Name

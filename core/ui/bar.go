@@ -110,30 +110,51 @@ func (s scale) columns(b unit.Bytes) int {
 	return min(data, max(1, n))
 }
 
+// A bar's cell is one column of it.
+type barCell struct {
+	glyph string
+	mark  rune
+}
+
+// drawn returns cells as text, with one colour for each run of the same.
+func drawn(cells []barCell) string {
+	var b strings.Builder
+	for i, c := range cells {
+		if i == 0 || c.mark != cells[i-1].mark {
+			b.WriteRune(c.mark)
+		}
+		b.WriteString(c.glyph)
+		if i+1 == len(cells) || c.mark != cells[i+1].mark {
+			b.WriteRune(markEnd)
+		}
+	}
+	return b.String()
+}
+
 // bar returns the bar of an estimate: its groups, stacked, and the end of the room. A bar that ends in "»" is longer
 // than the scale, and one that ends in "?" is a lower bound.
 func (s scale) bar(e mem.Estimate) string {
 	cells := s.stack(e)
 	if !e.Known() && len(cells) < s.width-1 { // it is longer, nobody knows how much
-		cells = append(cells, "?")
+		cells = append(cells, barCell{"?", markPlain})
 	}
-	end := s.columns(s.room)
 	if s.room > 0 {
+		end := s.columns(s.room)
 		for len(cells) < end {
-			cells = append(cells, " ")
+			cells = append(cells, barCell{" ", markPlain})
 		}
 		mark := markBold
 		if e.Total() > s.room {
 			mark = markRed
 		}
-		cells = slices.Insert(cells, end, string(mark)+"┃"+string(markEnd))
+		cells = slices.Insert(cells, end, barCell{"┃", mark})
 	}
-	return strings.Join(cells, "")
+	return drawn(cells)
 }
 
 // stack returns the cells of an estimate's groups. Their number is that of its total; each group has its share, by the
 // largest remainder. A group below zero makes the whole shorter and has no cells.
-func (s scale) stack(e mem.Estimate) []string {
+func (s scale) stack(e mem.Estimate) []barCell {
 	all := parts(e)
 	sum := unit.Bytes(0)
 	for _, p := range all {
@@ -156,14 +177,14 @@ func (s scale) stack(e mem.Estimate) []string {
 	for _, i := range order[:max(0, left)] {
 		counts[i]++
 	}
-	cells := make([]string, 0, n+1)
+	cells := make([]barCell, 0, n+1)
 	for i, p := range all {
 		for range counts[i] {
-			cells = append(cells, string(p.mark)+p.glyph+string(markEnd))
+			cells = append(cells, barCell{p.glyph, p.mark})
 		}
 	}
 	if s.full < e.Total() {
-		cells[len(cells)-1] = string(markRed) + "»" + string(markEnd)
+		cells[len(cells)-1] = barCell{"»", markRed}
 	}
 	return cells
 }

@@ -39,6 +39,16 @@ type PlanDocument struct {
 	Ranks       int64             `json:"ranks,omitempty"`     // processes or cards that share a step; absent: not known
 	Resumes     bool              `json:"resumes,omitempty"`   // it can go on from a saved state
 	Stop        *run.Stop         `json:"stop,omitempty"`      // why it would be refused
+	// Alternatives are the rungs that the plan does not take, and why.
+	Alternatives []AlternativeDoc `json:"alternatives"`
+}
+
+// AlternativeDoc is a rung that a plan does not take.
+type AlternativeDoc struct {
+	run.Alternative
+	// TotalBytes is what the phase needs on it; of a shared rung, what the largest phase does if it is the only change.
+	TotalBytes *unit.Bytes `json:"total_bytes"` // null: not known
+	Verdict    string      `json:"verdict"`
 }
 
 // PhaseDoc is one phase, as asked and as planned.
@@ -109,6 +119,14 @@ func (v View) Document(command []string, env map[string]string) PlanDocument {
 		})
 	}
 	d.Host = v.hostDocs()
+	for _, a := range v.Run.Alternatives(v.Plan) {
+		doc := AlternativeDoc{Alternative: a, Verdict: a.Verdict.String()}
+		if a.Estimate.Known() {
+			total := a.Estimate.Total()
+			doc.TotalBytes = &total
+		}
+		d.Alternatives = append(d.Alternatives, doc)
+	}
 	worst := v.Plan.Verdict()
 	if v.Device == nil {
 		worst = ladder.Unknown
@@ -149,6 +167,9 @@ func (d PlanDocument) Complete() PlanDocument {
 	}
 	if d.Edits == nil {
 		d.Edits = []config.Edit{}
+	}
+	if d.Alternatives == nil {
+		d.Alternatives = []AlternativeDoc{}
 	}
 	if d.Warnings == nil {
 		d.Warnings = []string{}

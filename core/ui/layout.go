@@ -100,7 +100,7 @@ func (p Printer) table(s sheet) string {
 	}
 	t := table.New().Border(lipgloss.NormalBorder()).
 		BorderTop(false).BorderBottom(false).BorderLeft(false).BorderRight(false).BorderColumn(false).
-		Wrap(false).
+		Wrap(true).
 		StyleFunc(func(_, column int) lipgloss.Style {
 			style := lipgloss.NewStyle()
 			if column < len(s.header)-1 {

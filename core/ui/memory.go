@@ -107,16 +107,16 @@ func (p Printer) need(e mem.Estimate, verdict ladder.Verdict, room unit.Bytes) s
 	if room == 0 {
 		return e.Total().String()
 	}
-	return fmt.Sprintf("%v, %s of the room: %s", e.Total(), shareText(e.Total(), room), p.fitText(e, verdict, room))
+	return fmt.Sprintf("%v, %s the room: %s", e.Total(), shareText(e.Total(), room), p.fitText(e, verdict, room))
 }
 
-// shareText is a part of a whole as people read it: "84 %", "64 times".
+// shareText is a part of a whole as people read it: "84 % of", "64 times".
 func shareText(part, whole unit.Bytes) string {
 	share := float64(part) / float64(whole)
 	if share >= 10 {
 		return fmt.Sprintf("%.0f times", share)
 	}
-	return fmt.Sprintf("%.0f %%", 100*share)
+	return fmt.Sprintf("%.0f %% of", 100*share)
 }
 
 // fitText reports whether a known estimate fits the room, and by how much.
@@ -198,11 +198,30 @@ func (p Printer) costs(v View) {
 		return
 	}
 	if len(v.Plan.Edits) > 0 {
-		p.line("%s %s (%s)", p.bold("cost:"), v.Plan.Cost, v.Plan.Cost.Meaning())
+		var each []string
+		for _, c := range v.paid() {
+			each = append(each, fmt.Sprintf("%s (%s)", c, c.Meaning()))
+		}
+		p.line("%s %s", p.bold("cost:"), strings.Join(each, "; "))
 	}
 	if t := v.times(); t != "" { // "" where nothing is changed
 		p.line("%s %s (a rule of thumb, not measured)", p.bold("time:"), t)
 	}
+}
+
+// paid returns the costs of the plan's changes, the mildest first; none only where there is no other.
+func (v View) paid() (out []ladder.Cost) {
+	for _, e := range v.Plan.Edits {
+		c, err := ladder.ParseCost(e.Cost)
+		if err == nil && c > ladder.None && !slices.Contains(out, c) {
+			out = append(out, c)
+		}
+	}
+	if !slices.Contains(out, v.Plan.Cost) { // a rung may cost more than its edits
+		out = append(out, v.Plan.Cost)
+	}
+	slices.Sort(out)
+	return out
 }
 
 // times returns how long the phases are expected to take; "" where it is as long as asked.

@@ -58,12 +58,12 @@ func (p Printer) Plan(v View) {
 		}
 		p.host(v)
 		p.changes(v)
-		p.costs(v)
-		p.alternatives(v)
-		p.certainty(v)
 		if why := v.unfilled(); why != "" {
 			p.line("--fill changes nothing: %s", why)
 		}
+		p.costs(v)
+		p.alternatives(v)
+		p.certainty(v)
 	}
 	p.before(v)
 	for _, w := range append(append([]string{}, j.Warnings...), v.Warnings...) {

@@ -1,10 +1,12 @@
 package ui
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -145,6 +147,31 @@ func TestUnfilled(t *testing.T) {
 		r.Limits.Fill = false
 		if got := v.unfilled(); got != "" {
 			t.Errorf("without --fill: %q", got)
+		}
+	}
+}
+
+// The costs of a plan are those of all its changes: the highest one does not imply that the milder ones are not paid.
+func TestPaid(t *testing.T) {
+	edits := func(costs ...string) (out []config.Edit) {
+		for _, c := range costs {
+			out = append(out, config.Edit{Cost: c})
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		edits []config.Edit
+		cost  ladder.Cost
+		want  string
+	}{
+		{edits("none"), ladder.None, "[none]"},
+		{edits("none", "speed", "speed"), ladder.Speed, "[speed]"},
+		{edits("metrics", "numerics", "none"), ladder.Metrics, "[numerics metrics]"},
+		{edits("speed", ""), ladder.Numerics, "[speed numerics]"},
+	} {
+		v := View{Plan: &run.Plan{Edits: tt.edits, Cost: tt.cost}}
+		if got := fmt.Sprint(v.paid()); got != tt.want {
+			t.Errorf("%v: %s, want %s", tt.edits, got, tt.want)
 		}
 	}
 }

@@ -216,9 +216,6 @@ func TestBars(t *testing.T) {
 			}
 		}
 		cells := s.stack(e)
-		if n := slices.IndexFunc(cells, func(c string) bool { return strings.Contains(c, "?") }); n >= 0 {
-			cells = cells[:n]
-		}
 		if len(cells) > s.columns(e.Total()) || s.columns(other) > s.columns(e.Total()) && other <= e.Total() {
 			t.Fatalf("%d cells for %v, %d for %v", len(cells), e.Total(), s.columns(other), other)
 		}
@@ -315,5 +312,27 @@ func TestCompare(t *testing.T) {
 	values := Compare([]Compared{{View: v, Setting: "micro-batch=16"}, {View: small, Setting: "micro-batch=16"}})
 	if rows := values.Phases[0].Rows; len(rows) != 1 || rows[0].Configuration != "micro-batch=16" || rows[0].Cards[1].Memory == nil {
 		t.Errorf("%+v", rows)
+	}
+}
+
+// At every width a table has all the words of each row, in their order.
+func TestSheetKeepsWords(t *testing.T) {
+	d := Compare([]Compared{{View: sample(t)}})
+	var want []string
+	for _, row := range (Printer{}).compareSheet(d, d.Phases[0]).rows {
+		want = append(want, strings.Fields(Clean(row[0]))...)
+	}
+	for width := 20; width < 160; width++ {
+		var out strings.Builder
+		p := Printer{W: &out, Width: width}
+		p.sheet(p.compareSheet(d, d.Phases[0]))
+		seen := strings.Fields(out.String())
+		for _, word := range want {
+			i := slices.Index(seen, word)
+			if i < 0 {
+				t.Fatalf("at %d columns %q is missing:\n%s", width, word, out.String())
+			}
+			seen[i] = ""
+		}
 	}
 }
