@@ -92,23 +92,27 @@ func TestDefaultsOfProject(t *testing.T) {
 
 // A script that accumulates 8 unless it is told keeps its global batch; where that is not known nothing is made up.
 func TestImpliedAccumulation(t *testing.T) {
+	eight, unknown := `p.add_argument("--accum", default=8)`, job.Batch{Micro: 32, Ranks: 1}
 	for name, tt := range map[string]struct {
 		script, args string
 		want         job.Batch
 		first        string
 		cost         ladder.Cost
 	}{
-		"in the script": {`p.add_argument("--accum", default=8)`, "", job.Batch{Micro: 32, Accumulation: 8, Ranks: 1}, "micro-batch 16 × accumulation 16", ladder.Speed},
-		"not known":     {"", "", job.Batch{Micro: 32, Ranks: 1}, "micro-batch 16", ladder.Recipe},
-		"set by a file": {`p.add_argument("--accum", default=8)`, " set.yml", job.Batch{Micro: 32, Ranks: 1}, "micro-batch 16", ladder.Recipe},
-		"in a file of arguments": {`p.add_argument("--accum", default=8)`, " @args.txt", job.Batch{Micro: 32, Ranks: 1},
-			"micro-batch 16", ladder.Recipe},
-		"by another name": {`p.add_argument("--accum", default=8)
-p.add_argument("--steps", dest="accum")`, " --steps 2", job.Batch{Micro: 32, Ranks: 1}, "micro-batch 16", ladder.Recipe},
-		"on the command": {`p.add_argument("--accum", default=8)`, " --accum 2", job.Batch{Micro: 32, Accumulation: 2, Ranks: 1}, "micro-batch 16 × accumulation 4", ladder.Speed},
+		"in the script": {eight, "", job.Batch{Micro: 32, Accumulation: 8, Ranks: 1},
+			"micro-batch 16 × accumulation 16", ladder.Speed},
+		"not known":              {"", "", unknown, "micro-batch 16", ladder.Recipe},
+		"set by a file":          {eight, " set.yml", unknown, "micro-batch 16", ladder.Recipe},
+		"in a file of arguments": {eight, " @args.txt", unknown, "micro-batch 16", ladder.Recipe},
+		"by another name": {eight + "\np.add_argument('--steps', dest='accum')", " --steps 2", unknown, "micro-batch 16",
+			ladder.Recipe},
+		"on the command": {eight, " --accum 2", job.Batch{Micro: 32, Accumulation: 2, Ranks: 1},
+			"micro-batch 16 × accumulation 4", ladder.Speed},
 	} {
 		c := project(t, "script: train.py\nmicro-batch: --batch\naccumulation: --accum\n")
-		for file, text := range map[string]string{"train.py": tt.script, "set.yml": "accum: 4\n", "args.txt": "--accum\n4\n"} {
+		for file, text := range map[string]string{
+			"train.py": tt.script, "set.yml": "accum: 4\n", "args.txt": "--accum\n4\n",
+		} {
 			if err := os.WriteFile(filepath.Join(c.Dir, file), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
