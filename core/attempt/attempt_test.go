@@ -10,6 +10,7 @@ import (
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/states"
 )
 
 // quiet reports nothing.
@@ -78,8 +79,10 @@ func TestStateOverResumed(t *testing.T) {
 			p.Resume = &run.State{Path: last}
 		}
 		x.attemptOf(p, job.Command{Dir: dir}, dir, "")
-		tr := x.follow(x.roots, dir, "", func() int { return 0 })
+		before := states.List(x.roots, x.Job.Signs.States)
 		write(t, last, []byte("of the second attempt"))
+		tr := x.follow(x.roots, dir, "", func() int { return 0 }) // now, so that it does not see this process write
+		tr.before = before
 		out := run.Outcome{Stepped: true}
 		tr.found(&out, time.Time{})
 		tr.stop()
