@@ -71,8 +71,9 @@ func TestStateOverResumed(t *testing.T) {
 		dir := t.TempDir()
 		last := filepath.Join(dir, "runs/train/last.pt")
 		write(t, last, []byte("of attempt 1"))
-		x := New(Setup{Report: quiet{}, Options: Options{State: t.TempDir()}, Job: &job.Job{Command: job.Command{Dir: dir},
-			Signs: job.Signs{States: []string{"runs/*/last.pt"}}}})
+		x := New(Setup{Name: "mine", Report: quiet{}, Options: Options{State: t.TempDir()}, Job: &job.Job{
+			Command: job.Command{Dir: dir},
+			Signs:   job.Signs{States: []string{"runs/*/last.pt"}}}})
 		defer x.Close()
 		p := &run.Plan{Attempt: 2}
 		if resumes {
