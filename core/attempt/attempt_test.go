@@ -10,6 +10,7 @@ import (
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/states"
 )
 
 // quiet reports nothing.
@@ -70,16 +71,19 @@ func TestStateOverResumed(t *testing.T) {
 		dir := t.TempDir()
 		last := filepath.Join(dir, "runs/train/last.pt")
 		write(t, last, []byte("of attempt 1"))
-		x := New(Setup{Report: quiet{}, Options: Options{State: t.TempDir()}, Job: &job.Job{Command: job.Command{Dir: dir},
-			Signs: job.Signs{States: []string{"runs/*/last.pt"}}}})
+		x := New(Setup{Name: "mine", Report: quiet{}, Options: Options{State: t.TempDir()}, Job: &job.Job{
+			Command: job.Command{Dir: dir},
+			Signs:   job.Signs{States: []string{"runs/*/last.pt"}}}})
 		defer x.Close()
 		p := &run.Plan{Attempt: 2}
 		if resumes {
 			p.Resume = &run.State{Path: last}
 		}
 		x.attemptOf(p, job.Command{Dir: dir}, dir, "")
-		tr := x.follow(x.roots, dir, "", func() int { return 0 })
+		before := states.List(x.roots, x.Job.Signs.States)
 		write(t, last, []byte("of the second attempt"))
+		tr := x.follow(x.roots, dir, "", func() int { return 0 }) // now, so that it does not see this process write
+		tr.before = before
 		out := run.Outcome{Stepped: true}
 		tr.found(&out, time.Time{})
 		tr.stop()
