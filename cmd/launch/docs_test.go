@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -264,12 +263,15 @@ func (r pageRun) folder(in string) string {
 func (r pageRun) sh(dir, command string) (lines []string, code int) {
 	c := exec.Command("bash", "-c", command)
 	c.Dir = dir
-	path := []string{filepath.Dir(r.launch), filepath.Dir(testPython()), "/usr/bin", "/bin",
-		filepath.Join(runtime.GOROOT(), "bin")}
+	goProgram, err := exec.LookPath("go")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	path := []string{filepath.Dir(r.launch), filepath.Dir(testPython()), "/usr/bin", "/bin", filepath.Dir(goProgram)}
 	c.Env = append(slices.Clone(r.env), "HOME="+r.home, "PATH="+strings.Join(path, ":"), "LANG=C.UTF-8", "TZ=UTC", "TERM=dumb", "PYTHONDONTWRITEBYTECODE=1")
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
-	err := c.Run()
+	err = c.Run()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		code = exit.ExitCode()
 	} else if err != nil {

@@ -9,7 +9,9 @@
 //	func main() { plugin.Serve(mine.New()) }
 //
 // and its first test another, of [github.com/launch-ml/launch/core/plugin/plugintest.Check]. `launch plugins test`
-// makes the same checks of a plugin in any language.
+// makes the same checks of a plugin in any language. `launch plugins new NAME --go` makes a plugin that works, and
+// docs/writing-a-plugin.md goes on from there with a real family. [Divisions] makes the ladders that most families
+// have, [OnDevice] completes an estimate.
 //
 // # What stays
 //
@@ -18,11 +20,12 @@
 // A plugin that was built with an older version works with a newer launch, and one that was built with a newer
 // version works with an older launch:
 //
-// - A field that the reader does not know is ignored, at every depth of every document and in both directions. A
-// field that the writer does not know has its zero value, which always means what it meant before the field
-// existed. - A kind of sign that launch does not know is ignored. A cost that launch does not know is an error:
-// launch cannot know how much it gives up. - A method that a plugin lacks, such as that of [Estimator], is a
-// feature that launch does without.
+//   - A field that the reader does not know is ignored, at every depth of every document and in both directions. A
+//     field that the writer does not know has its zero value, which always means what it meant before the field
+//     existed.
+//   - A kind of sign that launch does not know is ignored. A cost that launch does not know is an error: launch cannot
+//     know how much it gives up.
+//   - A method that a plugin lacks, such as that of [Estimator], is a feature that launch does without.
 //
 // A document that an older reader would misread gets a new number of the protocol. Both sides name the numbers that
 // they speak when they meet, the newest common one is used, and where there is none launch names the older side.

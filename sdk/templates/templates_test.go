@@ -52,8 +52,8 @@ func write(t *testing.T, p Plugin) string {
 	return dir
 }
 
-// The template of a plugin in Go is a package of this repository, whose own test is the kit. What is made of it is built
-// outside by cmd/launch's TestPluginOutside.
+// The template of a plugin in Go is a package of this repository, whose own test is the kit. What is made of it is
+// built outside by cmd/launch's TestPluginOutside.
 func TestGo(t *testing.T) {
 	dir := write(t, Plugin{Name: "my-net", Kind: Go, Checkout: checkout(t)})
 	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
@@ -82,7 +82,8 @@ func TestPython(t *testing.T) {
 		}
 	}
 	program := filepath.Join(dir, "launch-plugin-my-net")
-	if _, err := host.Ask(t.Context(), program); err == nil || !strings.Contains(err.Error(), "there is no environment yet") {
+	_, err := host.Ask(t.Context(), program)
+	if err == nil || !strings.Contains(err.Error(), "there is no environment yet") {
 		t.Errorf("without an environment: %v", err)
 	}
 	run(interpreter(), "-m", "venv", "--without-pip", "--system-site-packages", ".venv")
@@ -134,7 +135,8 @@ func TestDeclared(t *testing.T) {
 	c := job.Command{Args: []string{"python3", "train.py", "-b", "32"}, Dir: dir, Env: os.Environ()}
 	other := c // ready declarations know some of the kit's own commands of other families
 	other.Args = []string{"python3", "no_such_script.py"}
-	passes(t, kit.Options{Cases: []kit.Case{{Name: "defaults", Command: c}}, Foreign: []kit.Case{{Name: "other", Command: other}},
+	passes(t, kit.Options{Cases: []kit.Case{{Name: "defaults", Command: c}},
+		Foreign: []kit.Case{{Name: "other", Command: other}},
 		Open: func(context.Context) (kit.Opened, error) { return kit.Opened{Plugin: declared.New()}, nil }})
 	set := plugintest.Ladders(t, declared.New(), c, kit.Card)
 	if e := set.Phases[0].Rungs[0].At(0); !e.Known() {
