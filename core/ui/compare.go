@@ -182,6 +182,9 @@ func (p *ComparePhaseDoc) relate() {
 
 // Compare writes a comparison for a person: a table for each phase.
 func (p Printer) Compare(d CompareDoc) {
+	if p.Width > 0 {
+		p.Width = max(p.Width, narrowest)
+	}
 	p.line("%s", p.bold(d.Title))
 	for _, c := range d.Cards {
 		p.line("%s", c.line)
