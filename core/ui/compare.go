@@ -137,7 +137,8 @@ func (p *ComparePhaseDoc) add(c Compared, at int, cards []CompareCard) {
 		if c.Speed != nil && p.Phase == ladder.Training && r.Rate == nil {
 			r.Rate = known(c.Speed(f))
 		}
-		n := CompareNeed{Verdict: f.Verdict.String(), Planned: f.Taken && c.Setting == "" && c.View.Stop == nil, Unknown: f.Estimate.Unknown}
+		n := CompareNeed{Verdict: f.Verdict.String(), Unknown: f.Estimate.Unknown,
+			Planned: f.Taken && c.Setting == "" && c.View.Stop == nil}
 		if f.Estimate.Known() {
 			total := f.Estimate.Total()
 			n.Memory = &total

@@ -9,8 +9,8 @@ import (
 	"github.com/launch-ml/launch/core/lazy"
 )
 
-// widest is the largest width that text and bars use: longer lines are hard to read. Terminals below narrowest are taken
-// as that.
+// widest is the largest width that text and bars use: longer lines are hard to read. Terminals below narrowest are
+// taken as that.
 const widest, narrowest = 120, 20
 
 // fitted is the printer with a width that text and bars can use.
