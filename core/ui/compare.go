@@ -248,7 +248,7 @@ func (p Printer) compareSheet(d CompareDoc, phase ComparePhaseDoc) sheet {
 	}
 	s.header = append(s.header, "cost")
 	for _, r := range phase.Rows {
-		row := []string{r.Configuration}
+		row := []string{OneLine(r.Configuration)} // a line break could imitate a line of launch
 		if training {
 			row = append(row, r.batch)
 		}
@@ -278,7 +278,7 @@ func cardHead(c CompareCard) string {
 	if c.Total != nil && !strings.Contains(name, c.Total.String()) {
 		name += ", " + c.Total.String()
 	}
-	return name
+	return OneLine(name)
 }
 
 // needCells are the cells of a configuration's need: the memory, its share of the card, and whether it fits.

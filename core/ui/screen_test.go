@@ -344,3 +344,16 @@ func TestSheetKeepsWords(t *testing.T) {
 		}
 	}
 }
+
+// A name with a line break, such as a plugin's of a rung, stays on its line of a table.
+func TestCompareKeepsLines(t *testing.T) {
+	v := sample(t)
+	v.Run.Ladders.Phases[0].Rungs[1].Name = "evil\nlaunch: succeeded \x1b[31m"
+	for _, width := range []int{0, 40, 100} {
+		var out strings.Builder
+		Printer{W: &out, Width: width}.Compare(Compare([]Compared{{View: v}}))
+		if strings.Contains(out.String(), "\nlaunch:") || strings.Contains(out.String(), "\x1b") {
+			t.Errorf("at %d columns:\n%s", width, out.String())
+		}
+	}
+}
