@@ -6,9 +6,9 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 )
 
-// Speed returns the samples of the global batch per second that this program reached in training, on these rungs and
-// on this machine: the median of its newest receipts. It returns 0 if no receipt has it. Other programs, other cards and
-// other settings count for nothing: a speed does not carry over as memory does.
+// Speed returns the samples of the global batch per second that this program reached in training, on these rungs and on
+// this machine: the median of its newest receipts; 0 if there is none. Other programs, cards and settings count for
+// nothing: a speed does not carry over as memory does.
 func (s Subject) Speed(all []Receipt, set *ladder.Set, shared, rung int) float64 {
 	if s.machine.Kind == "" || s.program == "" || set.Ladder(ladder.Training) == nil {
 		return 0

@@ -47,7 +47,8 @@ training/4 × 4 2.00 GiB: cannot fit (near)
 training/crop 64 1.25 GiB: cannot fit; --allow recipe allows it (near)
 validation/tiles of 256 2.00 GiB: cannot fit
 validation/tiles of 128 2.00 GiB: cannot fit (near)`},
-		{"as typed", func(r *Run) { r.Room, r.Limits.AsAsked = 2*g, true }, `training/8 × 2 3.00 GiB: --as-asked changes nothing before an out-of-memory (near)
+		{"as typed", func(r *Run) { r.Room, r.Limits.AsAsked = 2*g, true },
+			`training/8 × 2 3.00 GiB: --as-asked changes nothing before an out-of-memory (near)
 training/4 × 4 2.00 GiB: --as-asked changes nothing before an out-of-memory
 training/2 × 8 1.50 GiB: --as-asked changes nothing before an out-of-memory
 training/crop 64 1.25 GiB: --allow recipe allows it

@@ -137,7 +137,8 @@ func (p *ComparePhaseDoc) add(c Compared, at int, cards []CompareCard) {
 		if c.Speed != nil && p.Phase == ladder.Training && r.Rate == nil {
 			r.Rate = known(c.Speed(f))
 		}
-		n := CompareNeed{Verdict: f.Verdict.String(), Planned: f.Taken && c.Setting == "" && c.View.Stop == nil, Unknown: f.Estimate.Unknown}
+		n := CompareNeed{Verdict: f.Verdict.String(), Unknown: f.Estimate.Unknown,
+			Planned: f.Taken && c.Setting == "" && c.View.Stop == nil}
 		if f.Estimate.Known() {
 			total := f.Estimate.Total()
 			n.Memory = &total
@@ -182,6 +183,9 @@ func (p *ComparePhaseDoc) relate() {
 
 // Compare writes a comparison for a person: a table for each phase.
 func (p Printer) Compare(d CompareDoc) {
+	if p.Width > 0 {
+		p.Width = max(p.Width, narrowest)
+	}
 	p.line("%s", p.bold(d.Title))
 	for _, c := range d.Cards {
 		p.line("%s", c.line)
@@ -244,7 +248,7 @@ func (p Printer) compareSheet(d CompareDoc, phase ComparePhaseDoc) sheet {
 	}
 	s.header = append(s.header, "cost")
 	for _, r := range phase.Rows {
-		row := []string{r.Configuration}
+		row := []string{OneLine(r.Configuration)} // a line break could imitate a line of launch
 		if training {
 			row = append(row, r.batch)
 		}
@@ -274,7 +278,7 @@ func cardHead(c CompareCard) string {
 	if c.Total != nil && !strings.Contains(name, c.Total.String()) {
 		name += ", " + c.Total.String()
 	}
-	return name
+	return OneLine(name)
 }
 
 // needCells are the cells of a configuration's need: the memory, its share of the card, and whether it fits.

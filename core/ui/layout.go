@@ -9,8 +9,17 @@ import (
 	"github.com/launch-ml/launch/core/lazy"
 )
 
-// widest is the largest width that text and bars use: longer lines are hard to read.
-const widest = 120
+// widest is the largest width that text and bars use: longer lines are hard to read. Terminals below narrowest are
+// taken as that.
+const widest, narrowest = 120, 20
+
+// fitted is the printer with a width that text and bars can use.
+func (p Printer) fitted() Printer {
+	if p.Width > 0 {
+		p.Width = min(max(p.Width, narrowest), widest)
+	}
+	return p
+}
 
 // textWidth is how many columns a terminal shows a text in. Colours and marks take none.
 func textWidth(s string) int { return lipgloss.Width(Clean(s)) }

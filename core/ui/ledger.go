@@ -20,7 +20,11 @@ func (p Printer) phase(v View, c run.Choice) {
 		}
 		return padLeft(b, 12)
 	}
-	p.line("  %s %s   from", p.bold(pad(c.Phase, 36)), both("as asked", map[bool]string{true: "planned", false: "as asked"}[changed]))
+	head := "as asked"
+	if changed {
+		head = "planned"
+	}
+	p.line("  %s %s   from", p.bold(pad(c.Phase, 36)), both("as asked", head))
 	if !changed {
 		asked = planned
 	}

@@ -269,7 +269,7 @@ func (p Printer) alternatives(v View) {
 		p.line("  %s: %s (cost: %s): %s%s", a.Phase, a.Name, a.Cost, need, a.Why)
 	}
 	if n := len(all) - len(list); n > 0 {
-		p.line("  %d more: --verbose", n)
+		p.line("  %d more: launch plan --verbose", n)
 	}
 }
 

@@ -44,7 +44,7 @@ type View struct {
 // Plan writes the plan for a person, on one screen: the job, what happens to it, its memory, the changes and what they
 // cost, what was not taken, and how certain that is.
 func (p Printer) Plan(v View) {
-	p.Width = min(p.Width, widest)
+	p = p.fitted()
 	j := v.Run.Job
 	p.line("%s", p.bold(v.title()))
 	p.line("%s", deviceLine(v))

@@ -47,7 +47,8 @@ func golden(t *testing.T, name, got string) {
 func lines(saved unit.Bytes) mem.Estimate {
 	return mem.Estimate{Items: []mem.Item{
 		{Kind: mem.Parameters, What: "network_g", Bytes: 640 * unit.MiB, Count: 160 << 20, From: "counted"},
-		{Kind: mem.Optimizer, What: "network_g", Bytes: 1280 * unit.MiB, Count: 320 << 20, From: "AdamW: 2 float32 states a parameter"},
+		{Kind: mem.Optimizer, What: "network_g", Bytes: 1280 * unit.MiB, Count: 320 << 20,
+			From: "AdamW: 2 float32 states a parameter"},
 		{Kind: mem.Saved, What: "network_g", Bytes: saved, From: "at the peak"},
 		{Kind: mem.Workspace, What: "cuDNN", Bytes: 512 * unit.MiB, Guess: true, From: "a guess"},
 		{Kind: mem.Slack, What: "PyTorch", Bytes: saved / 10, From: "the caching allocator replayed"},
@@ -61,8 +62,10 @@ func sample(t *testing.T) View {
 	edits := func(micro, accum string) []config.Edit {
 		const why = "the same global batch of 16 in smaller pieces"
 		return []config.Edit{
-			{Knob: "micro-batch", At: config.Address{Doc: "x.yml", Path: "datasets.train.batch_size_per_gpu"}, From: "16", To: micro, Cost: "speed", Why: why},
-			{Knob: "accumulation", At: config.Address{Doc: "x.yml", Path: "datasets.train.accum_iter"}, From: "1", To: accum, Cost: "speed", Why: why},
+			{Knob: "micro-batch", At: config.Address{Doc: "x.yml", Path: "datasets.train.batch_size_per_gpu"}, From: "16",
+				To: micro, Cost: "speed", Why: why},
+			{Knob: "accumulation", At: config.Address{Doc: "x.yml", Path: "datasets.train.accum_iter"}, From: "1",
+				To: accum, Cost: "speed", Why: why},
 		}
 	}
 	rung := func(name string, cost ladder.Cost, slow float64, saved unit.Bytes, e ...config.Edit) ladder.Rung {
@@ -209,7 +212,8 @@ func TestBars(t *testing.T) {
 		width := rapid.IntRange(1, 200).Draw(t, "width")
 		room := unit.Bytes(rapid.Int64Range(0, 1<<45).Draw(t, "room"))
 		other := e.Total() / 2
-		s := newScale(width, room, room+unit.Bytes(rapid.Int64Range(0, 1<<40).Draw(t, "taken")), []unit.Bytes{e.Total(), other})
+		top := room + unit.Bytes(rapid.Int64Range(0, 1<<40).Draw(t, "taken"))
+		s := newScale(width, room, top, []unit.Bytes{e.Total(), other})
 		for _, bar := range []string{s.bar(e), s.device()} {
 			if w := lipgloss.Width(bareCells.ReplaceAllString(bar, "")); w > width {
 				t.Fatalf("a bar of %d columns in %d: %s", w, width, bar)
@@ -230,10 +234,12 @@ func TestBarShares(t *testing.T) {
 	}}
 	s := newScale(61, 50, 60, []unit.Bytes{60})
 	got := bareCells.ReplaceAllString(s.bar(e), "")
-	if want := strings.Repeat("█", 7) + strings.Repeat("▓", 20) + strings.Repeat("▒", 12) + "░" + strings.Repeat(" ", 10) + "┃"; got != want {
+	want := strings.Repeat("█", 7) + strings.Repeat("▓", 20) + strings.Repeat("▒", 12) + "░          ┃"
+	if got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got, want := bareCells.ReplaceAllString(s.device(), ""), strings.Repeat("─", 50)+"┃"+strings.Repeat("╱", 10); got != want {
+	got, want = bareCells.ReplaceAllString(s.device(), ""), strings.Repeat("─", 50)+"┃"+strings.Repeat("╱", 10)
+	if got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	e.Items[4].Bytes = 10000 // cut at twice the device
@@ -297,7 +303,8 @@ func TestCompare(t *testing.T) {
 		if e.Memory == nil || *e.Share != float64(*e.Memory)/float64(8*unit.GiB) {
 			t.Errorf("%s: %+v", r.Configuration, e)
 		}
-		if measured := r.Rate != nil; measured != (r.Relative != nil) || measured != strings.HasPrefix(r.Configuration, "micro-batch") {
+		measured := r.Rate != nil
+		if measured != (r.Relative != nil) || measured != strings.HasPrefix(r.Configuration, "micro-batch") {
 			t.Errorf("%s has the speed %v", r.Configuration, r.Rate)
 		}
 		if *r.Global != 16 {
@@ -310,7 +317,8 @@ func TestCompare(t *testing.T) {
 		}
 	}
 	values := Compare([]Compared{{View: v, Setting: "micro-batch=16"}, {View: small, Setting: "micro-batch=16"}})
-	if rows := values.Phases[0].Rows; len(rows) != 1 || rows[0].Configuration != "micro-batch=16" || rows[0].Cards[1].Memory == nil {
+	rows := values.Phases[0].Rows
+	if len(rows) != 1 || rows[0].Configuration != "micro-batch=16" || rows[0].Cards[1].Memory == nil {
 		t.Errorf("%+v", rows)
 	}
 }
@@ -333,6 +341,19 @@ func TestSheetKeepsWords(t *testing.T) {
 				t.Fatalf("at %d columns %q is missing:\n%s", width, word, out.String())
 			}
 			seen[i] = ""
+		}
+	}
+}
+
+// A name with a line break, such as a plugin's of a rung, stays on its line of a table.
+func TestCompareKeepsLines(t *testing.T) {
+	v := sample(t)
+	v.Run.Ladders.Phases[0].Rungs[1].Name = "evil\nlaunch: succeeded \x1b[31m"
+	for _, width := range []int{0, 40, 100} {
+		var out strings.Builder
+		Printer{W: &out, Width: width}.Compare(Compare([]Compared{{View: v}}))
+		if strings.Contains(out.String(), "\nlaunch:") || strings.Contains(out.String(), "\x1b") {
+			t.Errorf("at %d columns:\n%s", width, out.String())
 		}
 	}
 }
