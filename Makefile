@@ -27,11 +27,11 @@ install:
 
 # deps installs what the tests and the demo run on. As root by apt-get, else through sudo.
 deps:
-	@$(PYTHON) -c 'import torch, yaml, PIL, numpy, grpc' 2>/dev/null && command -v cc >/dev/null && \
+	@$(PYTHON) -c 'import torch, yaml, PIL, numpy, grpc, pip' 2>/dev/null && command -v cc >/dev/null && \
 		PATH=$$PATH:/usr/sbin command -v slurmctld >/dev/null && command -v sbatch >/dev/null || { \
 		sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 		$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
-			gcc libc6-dev python3-torch python3-yaml python3-pil python3-numpy python3-grpcio slurmctld slurmd slurm-client munge; }
+			gcc libc6-dev python3-torch python3-yaml python3-pil python3-numpy python3-grpcio python3-pip slurmctld slurmd slurm-client munge; }
 
 format:
 	@test -z "$$(gofmt -l cmd core plugins sdk tools)" || { gofmt -l cmd core plugins sdk tools; echo 'gofmt would change these'; exit 1; }

@@ -107,7 +107,8 @@ func TestPluginOutside(t *testing.T) {
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	must(t, err)
-	if !strings.Contains(string(text), "github.com/launch-ml/launch "+version) || strings.Contains(string(text), "replace") {
+	if !strings.Contains(string(text), "github.com/launch-ml/launch "+version) ||
+		strings.Contains(string(text), "replace") {
 		t.Errorf("it was built with another SDK than the published one:\n%s", text)
 	}
 }

@@ -121,8 +121,9 @@ type mark struct {
 	presence *states.Presence
 }
 
-// enter marks the folders of files whose paths hold no pattern. They are those of the job, where every run of the project
-// writes, and that of a state from which an attempt resumes: many programs then write where they wrote before.
+// enter marks the folders of files whose paths hold no pattern. They are those of the job, where every run of the
+// project writes, and that of a state from which an attempt resumes: many programs then write where they wrote
+// before.
 func (x *Executor) enter(globs []string) {
 	for _, folder := range states.Folders(x.Job.Command.Dir, globs) {
 		if slices.ContainsFunc(x.marks, func(m mark) bool { return m.folder == folder }) {

@@ -79,9 +79,11 @@ func (t *training) Ladders(_ context.Context, d gpu.Device) (*ladder.Set, error)
 
 // A plugin's main is plugin.Serve(small{}); launch then asks as here.
 func Example() {
+	var p plugin.Plugin = small{}
+	fmt.Println("plugin", p.Manifest().Name)
 	ask := func(args ...string) {
 		c := job.Command{Args: args, Dir: "/project"}
-		r, err := small{}.Recognize(context.Background(), c)
+		r, err := p.Recognize(context.Background(), c)
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -99,6 +101,7 @@ func Example() {
 	ask("python3", "train_small.py", "-b", "none")
 	ask("python3", "another.py")
 	// Output:
+	// plugin small
 	// as asked: 1.07 GiB, cost none
 	// micro-batch 4 × accumulation 2: 700 MiB, cost speed
 	// micro-batch 2 × accumulation 4: 500 MiB, cost speed
