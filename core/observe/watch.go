@@ -9,6 +9,7 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/oom"
@@ -101,6 +102,9 @@ func (w *Watch) Event(e oom.Event) {
 		w.askHook()
 	}
 	w.timeline.event(e)
+	if e.Kind == job.PhaseEnd { // of some phases a program prints the end only
+		w.curve.enter(e.Phase)
+	}
 	w.curve.enter(w.timeline.running())
 }
 
