@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // Markdown returns the report as text for an issue of a project. Whatever comes from the record is in code spans and code
@@ -158,10 +159,13 @@ func span(s string) string {
 	return "`" + s + "`"
 }
 
-// word is a text of launch's own or a name as plain text, without what Markdown or HTML would read in it.
+// word is a text as plain text if it has nothing that Markdown or HTML could read, else as code.
 func word(s string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", `\|`, "`", "'", "*", `\*`, "_", `\_`, "[", `\[`,
-		"!", `\!`, "@", "@\u200b", "\n", " ").Replace(s)
+	plain := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" -,.():", r) }
+	if strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 && !strings.Contains(s, "://") {
+		return s
+	}
+	return span(s)
 }
 
 // block is lines of code. Its fence is longer than any in the lines.

@@ -54,6 +54,9 @@ func memoryPlot(curves []*observe.Curve, all []tried, running bool) plot.Drawing
 	}
 	legend(&d, panels, phases, d.H-legendHeight)
 	d.About = aboutMemory(panels)
+	d.Hint = "Each attempt has a panel; the time between two attempts is left out, and a short attempt is drawn wider than " +
+		"its time. The bars below show the phases by the lines that the program printed: of some phases it prints the end only, " +
+		"which is then a thin line."
 	return d
 }
 

@@ -82,6 +82,7 @@ type Drawing struct {
 	Name  string // of its file: "memory"
 	Title string
 	About string // what it shows, for those who do not see it
+	Hint  string // how to read it; below the drawing, on a page only
 	W, H  float64
 
 	Shapes []Shape
@@ -141,7 +142,7 @@ func (d *Drawing) Write(x, y float64, text string, s Shape) {
 
 // Strings calls f for each text of the drawing, and puts what it returns in its place.
 func (d *Drawing) Strings(f func(string) string) {
-	d.Title, d.About = f(d.Title), f(d.About)
+	d.Title, d.About, d.Hint = f(d.Title), f(d.About), f(d.Hint)
 	for i := range d.Shapes {
 		d.Shapes[i].Text, d.Shapes[i].Note = f(d.Shapes[i].Text), f(d.Shapes[i].Note)
 	}
