@@ -90,6 +90,7 @@ func TestParseCurve(t *testing.T) {
 		`{"version":1,"width_ns":1,"spans":[{"from_ns":5,"to_ns":4}]}`,
 		`{"version":1,"width_ns":1,"spans":[{"from_ns":5,"to_ns":6},{"from_ns":1,"to_ns":2}]}`,
 		`{"version":1,"width_ns":1,"spans":[{"most_bytes":1,"least_bytes":2}]}`,
+		`{"version":1,"width_ns":1,"spans":[{"from_ns":1,"to_ns":2,"most_at_ns":3,"least_at_ns":1}]}`,
 		`{"version":1,"width_ns":1,"phases":["a"],"spans":[{"phases":[1]}]}`,
 		`{"version":1,"width_ns":1,"spans":[{"phases":[-1]}]}`,
 	} {

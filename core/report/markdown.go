@@ -161,7 +161,9 @@ func span(s string) string {
 
 // word is a text as plain text if it has nothing that Markdown or HTML could read, else as code.
 func word(s string) string {
-	plain := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" -,.():", r) }
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" -,.():", r)
+	}
 	if strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 && !strings.Contains(s, "://") {
 		return s
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/observe"
+	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/report/plot"
 	"github.com/launch-ml/launch/core/run"
@@ -490,6 +491,8 @@ func TestMasked(t *testing.T) {
 	for i := range in.History.Events {
 		if e := &in.History.Events[i]; e.Attempt != nil {
 			e.Attempt.Outcome.Ending, e.Attempt.Outcome.Cause = run.Failed, "password: sesame in /cluster/ann/z"
+			e.Attempt.Outcome.Report = oom.Report{OOM: true, Fatal: true, Kind: oom.GPUContention, Cause: "the card was full",
+				HeldBy: []oom.Holder{{PID: 4711, Name: "python", User: "carol", Bytes: unit.GiB}}}
 		}
 		if e := &in.History.Events[i]; e.Run != nil {
 			e.Run.Job.Command.Env = []string{"LAUNCH_TOKEN=sesame", "PYTHONPATH=/home/bob/lib"}
@@ -510,11 +513,14 @@ func TestMasked(t *testing.T) {
 			all[p.Name], _ = Picture(p, "svg")
 		}
 		for what, text := range all {
-			for _, secret := range []string{"sesame", token, "/cluster/ann", "/home/bob", "ann/"} {
+			for _, secret := range []string{"sesame", token, "/cluster/ann", "/home/bob", "ann/", "carol"} {
 				if i := bytes.Index(text, []byte(secret)); i >= 0 {
 					t.Errorf("%s, %s: %q is in %q", name, what, secret, text[max(0, i-60):min(len(text), i+60)])
 				}
 			}
+		}
+		if name == "run" && !bytes.Contains(page, []byte("python (pid 4711) with 1.00 GiB")) {
+			t.Error("who held the card is not on the page")
 		}
 		if !bytes.Contains(page, []byte("~/")) || !bytes.Contains(page, []byte(record.Masked)) {
 			t.Errorf("%s: nothing was masked", name)

@@ -60,7 +60,7 @@ func parallelPlot(d ui.SweepDoc) (plot.Drawing, bool) {
 	}
 	out := plot.Drawing{Name: "parallel", Title: "Settings and results", W: plotWidth, H: parallelTop + parallelHeight + 50,
 		About: "Parallel coordinates: a line for each trial through its settings, its peak, its speed and its metrics.",
-		Hint: "Each line is a trial. A setting that all trials share has no axis."}
+		Hint:  "Each line is a trial. A setting that all trials share has no axis."}
 	if len(all) < 2 || len(d.Rows) < 2 {
 		return out, false
 	}
@@ -246,7 +246,7 @@ func speedPlot(d ui.SweepDoc) (plot.Drawing, bool) {
 	const height, left, top, bottom = 260.0, 76.0, 24.0, 60.0
 	out := plot.Drawing{Name: "speed", Title: "Memory against speed", W: plotWidth, H: top + height + bottom,
 		About: "A dot for each trial: its measured peak against its samples a second. Up and to the left is better.",
-		Hint: "Trials that share a card or run at the same time slow each other down: compare speeds with care."}
+		Hint:  "Trials that share a card or run at the same time slow each other down: compare speeds with care."}
 	var peak unit.Bytes
 	fastest, dots := 0.0, 0
 	for _, row := range d.Rows {
