@@ -23,10 +23,10 @@ def main(to):
         for name in ("train.py", "gen_data.py", "sisr", "options"):
             source = os.path.join(EXAMPLE, name)
             (shutil.copytree if os.path.isdir(source) else shutil.copy)(source, os.path.join(work, name))
-        env = {"PATH": "/usr/bin:/bin", "HOME": work, "LANG": "C.UTF-8", "XDG_STATE_HOME": work + "/state"}
+        env = {"PATH": "/usr/bin:/bin", "HOME": work, "LANG": "C.UTF-8"}
 
-        def run(args):
-            subprocess.run(args, cwd=work, env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        def run(args, state="run"):  # the run and the sweep learn nothing from each other
+            subprocess.run(args, cwd=work, env=env | {"XDG_STATE_HOME": os.path.join(work, state)}, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
         run(["python3", "gen_data.py", "--val-size", "24"])
         with open(work + "/options/demo.yml") as f:
@@ -35,12 +35,12 @@ def main(to):
             text = recipe.replace("batch_size_per_gpu: 32", f"batch_size_per_gpu: {batch}").replace("lq_size: 40", "lq_size: 24")
             with open(f"{work}/options/batch{batch}.yml", "w") as f:
                 f.write(text)
-        run(SWEEP)
+        run(SWEEP, "sweep")
         run(["python3", "gen_data.py"])
         run(RUN)
         made = work + "/made"
         run([LAUNCH, "report", "--format", "svg", "--output", made])
-        run([LAUNCH, "report", "lrs", "--format", "svg", "--output", made])
+        run([LAUNCH, "report", "lrs", "--format", "svg", "--output", made], "sweep")
         run([LAUNCH, "report", "--output", work + "/page.html"])
         for name in os.listdir(made):
             plot = name.rsplit("-", 1)[1]

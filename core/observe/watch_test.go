@@ -42,6 +42,10 @@ func TestLookAtACard(t *testing.T) {
 		if c := w.Card(); c == nil || c.Others != tt.others || c.Peak != tt.held {
 			t.Errorf("%s: of the card %+v", name, c)
 		}
+		if c := w.Curve(); c == nil || len(c.Spans) != 1 || c.Spans[0].Most != tt.held || c.Is != mem.Used ||
+			c.Doubted != (tt.bound == mem.AtMost) {
+			t.Errorf("%s: over time %+v", name, c)
+		}
 		if len(completed) != 1 {
 			t.Errorf("%s: completed %q", name, completed)
 		}

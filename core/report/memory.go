@@ -57,6 +57,12 @@ func memoryPlot(curves []*observe.Curve, all []tried, running bool) plot.Drawing
 	d.Hint = "Each attempt has a panel; the time between two attempts is left out, and a short attempt is drawn wider than " +
 		"its time. The bars below show the phases by the lines that the program printed: of some phases it prints the end only, " +
 		"which is then a thin line."
+	for _, p := range panels {
+		if p.curve != nil {
+			d.Hint = fmt.Sprintf("The line is memory as %s, read from %s. ", p.curve.Is, p.curve.From) + d.Hint
+			break
+		}
+	}
 	return d
 }
 
@@ -229,7 +235,7 @@ func (s scale) panel(d *plot.Drawing, p panel, phases []string, running bool) {
 		title = fmt.Sprint(p.t.Plan.Attempt)
 	}
 	d.Write(p.x, panelTop-22, title, plot.Shape{Bold: true, Note: note})
-	d.Write(p.x, panelTop-8, plot.Fit(end, p.width), plot.Shape{Fill: colour, Small: true, Note: note})
+	d.Write(p.x, panelTop-8, plot.Fit(end, 1.15*p.width), plot.Shape{Fill: colour, Small: true, Note: note})
 	s.times(d, p, bottom)
 	s.curve(d, p)
 	s.predicted(d, p, phases)
