@@ -688,3 +688,28 @@ func sweepDrawings(n int, peak unit.Bytes, rate float64) (out []plot.Drawing) {
 	}
 	return out
 }
+
+// The attempts of a page are those of the record, however its launch ended, and each has a folder.
+func TestAttemptsAreTheRecords(t *testing.T) {
+	in := gathered(t, state(t, nil))
+	all := in.History.Events
+	for n := range len(all) + 1 {
+		for again := range n {
+			h := &record.History{ID: "x", Dir: "/x", Events: append(slices.Clone(all[:n]), all[again:n]...)}
+			want, got := h.Tried(), attempts(h)
+			if len(want) != len(got) {
+				t.Fatalf("events ..%d and %d..: %d attempts, want %d", n, again, len(got), len(want))
+			}
+			for i := range want {
+				if want[i].Plan.Attempt != got[i].Plan.Attempt || want[i].Outcome.Ending != got[i].Outcome.Ending ||
+					(got[i].outcome == "") != (want[i].Outcome.Ending == "") {
+					t.Errorf("events ..%d and %d..: attempt %d differs", n, again, i)
+				}
+			}
+			if dirs := h.AttemptDirs(); len(want) > 0 && (len(dirs) != len(want) || len(slices.Compact(slices.Sorted(
+				slices.Values(dirs)))) != len(dirs)) {
+				t.Errorf("events ..%d and %d..: the folders %q of %d attempts", n, again, dirs, len(want))
+			}
+		}
+	}
+}
