@@ -64,8 +64,8 @@ A file that launch report did not write is never overwritten.`,
 	}
 	c.Flags().StringVar(&f.format, "format", "html", "what to write: "+strings.Join(reportFormats, ", "))
 	c.Flags().BoolVar(&f.markdown, "markdown", false, "the same as --format markdown")
-	c.Flags().StringVarP(&f.output, "output", "o", "", "the file, or the folder (default: this folder; Markdown is printed); "+
-		"- for standard output")
+	c.Flags().StringVarP(&f.output, "output", "o", "",
+		"the file, or the folder (default: this folder; Markdown is printed); - for standard output")
 	c.Flags().BoolVar(&f.open, "open", false, "open the page in a browser")
 	return c
 }
@@ -124,7 +124,8 @@ func sweepReport(sweeps store.Store, name string) (report.Report, error) {
 	if err != nil {
 		return report.Report{}, err
 	}
-	return report.OfSweep(report.SweepInput{Doc: ui.SweepDocument(h, sweeps.Folder(name), sweeps.Driver(name)), Mask: masking(),
+	return report.OfSweep(report.SweepInput{Doc: ui.SweepDocument(h, sweeps.Folder(name), sweeps.Driver(name)),
+		Mask:    masking(),
 		Version: thisBuild(), Now: time.Now()}), nil
 }
 
@@ -225,7 +226,8 @@ func save(path string, text []byte) error {
 	head, err := io.ReadAll(io.LimitReader(before, 512))
 	before.Close()
 	if err != nil || !bytes.Contains(head, []byte(report.Mark)) {
-		return fmt.Errorf("%s exists, and launch report has not written it: remove it, or name another file with --output", path)
+		return fmt.Errorf("%s exists, and launch report has not written it: remove it, or name another file with --output",
+			path)
 	}
 	if err := private.WriteFile(path, text, 0o644); err != nil {
 		return fmt.Errorf("writing the report: %w", err)

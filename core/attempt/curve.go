@@ -11,7 +11,8 @@ import (
 	"github.com/launch-ml/launch/core/record"
 )
 
-// curveEvery is how often the memory over time is written while a program runs. A kill of launch loses no more than that.
+// curveEvery is how often the memory over time is written while a program runs. A kill of launch loses no more than
+// that.
 const curveEvery = time.Minute
 
 // keepCurve writes the memory over time into the attempt's folder, once a minute and at the end. stop stops the watch,

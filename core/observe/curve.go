@@ -180,7 +180,8 @@ func ParseCurve(text []byte) (*Curve, error) {
 	for _, s := range c.Spans {
 		outside := func(i int) bool { return i < 0 || i >= len(c.Phases) }
 		outOf := func(at time.Duration) bool { return at < s.From || at > s.To }
-		if s.From < before || s.To < s.From || s.Most < s.Least || outOf(s.MostAt) || outOf(s.LeastAt) || slices.ContainsFunc(s.Phases, outside) {
+		if s.From < before || s.To < s.From || s.Most < s.Least || outOf(s.MostAt) || outOf(s.LeastAt) ||
+			slices.ContainsFunc(s.Phases, outside) {
 			return nil, fmt.Errorf("the memory over time has a span that cannot be: from %v to %v", s.From, s.To)
 		}
 		before = s.To

@@ -54,7 +54,8 @@ func TestCurveKeepsPeaks(t *testing.T) {
 	}
 }
 
-// A phase between two readings is on the curve, a time without readings is not, and before the first line no phase runs.
+// A phase between two readings is on the curve, a time without readings is not, and before the first line no phase
+// runs.
 func TestCurvePhases(t *testing.T) {
 	began := time.Unix(1_000_000, 0)
 	rec := newRecorder(began)

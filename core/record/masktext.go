@@ -29,7 +29,8 @@ var (
 	// option is an option and a value: --token value.
 	option = lazy.MustCompile(`(^|\s)(-{1,2}[A-Za-z][\w.-]*)(\s+)([^\s-]\S*)`)
 	// homes are home folders as systems name them. A folder of Windows is seen in WSL.
-	homes = lazy.MustCompile(`(?:/[\w.-]+)*/(?:home|Users)/[^/\s:;,'"()<>|]+|/root\b|\b[A-Za-z]:\\Users\\[^\\\s:;,'"()<>|]+`)
+	homes = lazy.MustCompile(`(?:/[\w.-]+)*/(?:home|Users)/[^/\s:;,'"()<>|]+|/root\b` +
+		`|\b[A-Za-z]:\\Users\\[^\\\s:;,'"()<>|]+`)
 )
 
 // Text returns the text without what looks like a secret, and with ~ for home folders.

@@ -241,8 +241,8 @@ const OutputFile = "output.log"
 // CurveFile is the name of the file with the memory that a program held over time, in its attempt's folder.
 const CurveFile = "memory.json"
 
-// AttemptDirs returns the folder of each attempt of the run, in the order of [History.Tried]. An attempt whose number was
-// planned before, by a launch that died, has a folder of its own ([Record.Attempt]).
+// AttemptDirs returns the folder of each attempt of the run, in the order of [History.Tried]. An attempt whose number
+// was planned before, by a launch that died, has a folder of its own ([Record.Attempt]).
 func (h *History) AttemptDirs() (dirs []string) {
 	again := map[int]int{}
 	for _, a := range h.Tried() {

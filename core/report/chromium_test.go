@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// A browser is a Chromium that a test drives, through the pipes of --remote-debugging-pipe: JSON documents that end with a
-// zero byte (Chrome DevTools Protocol).
+// A browser is a Chromium that a test drives, through the pipes of --remote-debugging-pipe: JSON documents that end
+// with a zero byte (Chrome DevTools Protocol).
 type browser struct {
 	t       *testing.T
 	in      io.Writer
@@ -37,7 +37,8 @@ type event struct {
 	} `json:"error"`
 }
 
-// chromium starts Debian's Chromium without a network: every name resolves to nothing. A machine without Chromium skips.
+// chromium starts Debian's Chromium without a network: every name resolves to nothing. A machine without Chromium
+// skips.
 func chromium(t *testing.T) *browser {
 	t.Helper()
 	if testing.Short() {
@@ -48,7 +49,8 @@ func chromium(t *testing.T) *browser {
 		t.Skip("there is no chromium here: what only a browser shows is not tested (apt-get install chromium)")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	args := []string{"--headless=new", "--remote-debugging-pipe", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+	args := []string{"--headless=new", "--remote-debugging-pipe", "--disable-gpu", "--disable-dev-shm-usage",
+		"--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--user-data-dir=" + t.TempDir(),
 		"--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=127.0.0.1:9", "about:blank"}
 	if os.Geteuid() == 0 {
@@ -260,7 +262,8 @@ func (b *browser) check(name string, width int, dark bool) {
 	if got := b.value("document.querySelectorAll('svg.plot path').length"); got.(float64) < 20 {
 		b.t.Errorf("%s: %v lines are drawn", where, got)
 	}
-	small := "Array.prototype.filter.call(document.querySelectorAll('svg.plot'), s => s.getBoundingClientRect().width < 600).length"
+	small := "Array.prototype.filter.call(document.querySelectorAll('svg.plot'), " +
+		"s => s.getBoundingClientRect().width < 600).length"
 	if got := b.value(small); got != 0.0 {
 		b.t.Errorf("%s: %v plots are too small to read", where, got)
 	}

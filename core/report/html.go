@@ -38,8 +38,8 @@ func policy(style, script string) string {
 		sum := sha256.Sum256([]byte(s))
 		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 	}
-	return fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; img-src data:; base-uri 'none'; form-action 'none'",
-		hash(style), hash(script))
+	return fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; img-src data:; base-uri 'none'; "+
+		"form-action 'none'", hash(style), hash(script))
 }
 
 // HTML returns the report as a page that needs no other file. html/template escapes whatever comes from the record.

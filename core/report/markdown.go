@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// Markdown returns the report as text for an issue of a project. Whatever comes from the record is in code spans and code
-// blocks, where Markdown has no meaning, so that it can neither mention people nor load a picture.
+// Markdown returns the report as text for an issue of a project. Whatever comes from the record is in code spans and
+// code blocks, where Markdown has no meaning, so that it can neither mention people nor load a picture.
 func Markdown(r Report) []byte {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

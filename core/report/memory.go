@@ -54,9 +54,9 @@ func memoryPlot(curves []*observe.Curve, all []tried, running bool) plot.Drawing
 	}
 	legend(&d, panels, phases, d.H-legendHeight)
 	d.About = aboutMemory(panels)
-	d.Hint = "Each attempt has a panel; the time between two attempts is left out, and a short attempt is drawn wider than " +
-		"its time. The bars below show the phases by the lines that the program printed: of some phases it prints the end only, " +
-		"which is then a thin line."
+	d.Hint = "Each attempt has a panel; the time between two attempts is left out, and a short attempt is drawn wider " +
+		"than its time. The bars below show the phases by the lines that the program printed: of some phases it prints " +
+		"the end only, which is then a thin line."
 	for _, p := range panels {
 		if p.curve != nil {
 			d.Hint = fmt.Sprintf("The line is memory as %s, read from %s. ", p.curve.Is, p.curve.From) + d.Hint
@@ -243,8 +243,8 @@ func (s scale) panel(d *plot.Drawing, p panel, phases []string, running bool) {
 		d.Line(p.x, s.at(room), p.x+p.width, s.at(room), plot.Shape{Stroke: plot.Bad, Width: 1.5, Note: "room " +
 			room.String()})
 	} else if room > s.top {
-		d.Write(p.x+p.width-4, s.y+13, plot.Fit("room "+room.String()+" ↑", p.width-8), plot.Shape{Fill: plot.Bad, Small: true,
-			Anchor: plot.End})
+		d.Write(p.x+p.width-4, s.y+13, plot.Fit("room "+room.String()+" ↑", p.width-8),
+			plot.Shape{Fill: plot.Bad, Small: true, Anchor: plot.End})
 	}
 	s.peak(d, p)
 	lanes(d, p, phases, bottom+24)
@@ -274,7 +274,8 @@ func (s scale) curve(d *plot.Drawing, p panel) {
 	for _, part := range unbroken(p.curve) {
 		var upper, lower, line []plot.Point
 		for _, sp := range part {
-			first, second := plot.Point{X: p.place(sp.LeastAt), Y: s.at(sp.Least)}, plot.Point{X: p.place(sp.MostAt), Y: s.at(sp.Most)}
+			first := plot.Point{X: p.place(sp.LeastAt), Y: s.at(sp.Least)}
+			second := plot.Point{X: p.place(sp.MostAt), Y: s.at(sp.Most)}
 			if sp.MostAt < sp.LeastAt {
 				first, second = second, first
 			}

@@ -1,8 +1,9 @@
-// Package report makes a page of a recorded run or sweep: self-contained HTML, Markdown for an issue, and its plots as SVG
-// and PNG.
+// Package report makes a page of a recorded run or sweep: self-contained HTML, Markdown for an issue, and its plots
+// as SVG and PNG.
 //
-// [Gather] and [GatherSweep] read the records. [OfRun] and [OfSweep] are pure functions from what was read to a [Report],
-// in which every number names its place in the JSON document of the same record. [HTML] and [Markdown] write a report.
+// [Gather] reads the record of a run. [OfRun] and [OfSweep] are pure functions from what was read to a
+// [Report], in which every number names its place in the JSON document of the same record. [HTML] and [Markdown]
+// write a report.
 package report
 
 import (

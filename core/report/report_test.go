@@ -303,7 +303,8 @@ func checkPage(t *testing.T, r Report) *html.Node {
 		t.Error("the policy is not before everything that it is for")
 	}
 	for _, n := range elements(doc, "*") {
-		if slices.Contains([]string{"img", "iframe", "object", "embed", "base", "form", "input", "foreignobject", "use", "image",
+		if slices.Contains([]string{"img", "iframe", "object", "embed", "base", "form", "input", "foreignobject", "use",
+			"image",
 			"a", "video", "audio"}, strings.ToLower(n.Data)) {
 			t.Errorf("the page has <%s>", n.Data)
 		}
@@ -340,7 +341,8 @@ func checkFiles(t *testing.T, r Report) {
 			if err != nil {
 				t.Fatalf("%s.svg is no XML: %v", d.Name, err)
 			}
-			if s, ok := token.(xml.StartElement); ok && !slices.Contains([]string{"svg", "title", "desc", "style", "path", "text",
+			if s, ok := token.(xml.StartElement); ok && !slices.Contains([]string{"svg", "title", "desc", "style", "path",
+				"text",
 				"circle"}, s.Name.Local) {
 				t.Errorf("%s.svg has <%s>", d.Name, s.Name.Local)
 			}
@@ -382,13 +384,15 @@ func TestPage(t *testing.T) {
 	}
 }
 
-const hostile = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)></style></title>]]>--> `![x](http://e.x/y) @ann \x1b[31m\u202e{{.}}|"
+const hostile = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)></style></title>]]>--> " +
+	"`![x](http://e.x/y) @ann \x1b[31m\u202e{{.}}|"
 
 // poison appends the hostile text to every text of a JSON document, but to those that have a meaning for launch.
 func poison(v any, key string) any {
 	switch v := v.(type) {
 	case string:
-		if slices.Contains([]string{"time", "began", "event", "cost", "allow", "ending", "state", "kind", "bound", "text", "trial",
+		if slices.Contains([]string{"time", "began", "event", "cost", "allow", "ending", "state", "kind", "bound",
+			"text", "trial",
 			"direction", "until"}, key) {
 			return v
 		}
@@ -536,7 +540,8 @@ func TestUnknown(t *testing.T) {
 	}
 	followed := &record.History{ID: "f", Events: []record.Event{
 		event(record.Followed, record.Event{Args: []string{"sh", "train.sh"}}),
-		event(record.Ended, record.Event{Outcome: &run.Outcome{Ending: run.Failed, Cause: "exit code 3", Took: time.Minute}})}}
+		event(record.Ended, record.Event{Outcome: &run.Outcome{Ending: run.Failed, Cause: "exit code 3",
+			Took: time.Minute}})}}
 	in := gathered(t, state(t, nil))
 	demo := in.History.Events
 	refused := &record.History{ID: "r", Events: []record.Event{demo[0], event(record.Stopped, record.Event{Stop: &run.Stop{
@@ -545,7 +550,8 @@ func TestUnknown(t *testing.T) {
 		h    *record.History
 		want []string
 	}{
-		"no plugin":    {followed, []string{"no memory was recorded over time in attempt 1", "not measured", "exit code 3", "it ran as typed", "none was seen"}},
+		"no plugin": {followed, []string{"no memory was recorded over time in attempt 1", "not measured",
+			"exit code 3", "it ran as typed", "none was seen"}},
 		"refused":      {refused, []string{"it cannot fit", "micro-batch 8 × accumulation 4", "largest peak"}},
 		"cut off":      {&record.History{ID: "c", Events: demo[:2]}, []string{"cut off: launch was killed before it ended"}},
 		"no events":    {&record.History{ID: "e"}, []string{"damaged"}},
@@ -587,8 +593,8 @@ func TestLarge(t *testing.T) {
 	var spans []observe.Span
 	for i := range observe.CurveSpans {
 		at := time.Duration(i) * time.Second
-		spans = append(spans, observe.Span{From: at, To: at + time.Second, Most: unit.Bytes(i) * unit.MiB, MostAt: at, LeastAt: at,
-			Phases: []int{i % 2}})
+		spans = append(spans, observe.Span{From: at, To: at + time.Second, Most: unit.Bytes(i) * unit.MiB, MostAt: at,
+			LeastAt: at, Phases: []int{i % 2}})
 	}
 	for i := range 100 {
 		a := *last.Attempt
@@ -598,7 +604,8 @@ func TestLarge(t *testing.T) {
 		e := last
 		e.Attempt = &a
 		in.History.Events = append(in.History.Events, e)
-		in.Curves = append(in.Curves, &observe.Curve{Version: 1, Width: time.Second, Phases: []string{"training", "validation"},
+		in.Curves = append(in.Curves, &observe.Curve{Version: 1, Width: time.Second, Phases: []string{"training",
+			"validation"},
 			Spans: spans})
 		in.Diffs = append(in.Diffs, strings.Repeat("+"+strings.Repeat("x", 60)+"\n", 100))
 	}

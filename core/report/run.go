@@ -83,7 +83,8 @@ func attempts(h *record.History) (out []tried) {
 func OfRun(in Input) Report {
 	h := in.History
 	row := ui.RowOf(h, in.Life)
-	r := Report{Name: h.ID, Title: h.ID, State: row.State, Command: ui.Quote(record.MaskArgs(row.Command)), By: by(in.Version, in.Now),
+	r := Report{Name: h.ID, Title: h.ID, State: row.State, Command: ui.Quote(record.MaskArgs(row.Command)),
+		By:   by(in.Version, in.Now),
 		Good: row.State == string(run.Succeeded) || row.State == "running"}
 	j := h.Run()
 	if j != nil {
@@ -268,7 +269,8 @@ func batchText(p *run.Plan) string {
 // phaseOf puts what was predicted of a phase beside what was measured.
 func phaseOf(t tried, i int, c run.Choice) Phase {
 	at := fmt.Sprintf("%s.choices.%d.estimate", t.plan, i)
-	p := Phase{Name: c.Phase, Rung: c.Name, Cost: c.Cost.String(), Verdict: c.Verdict.String(), Unknown: c.Estimate.Unknown}
+	p := Phase{Name: c.Phase, Rung: c.Name, Cost: c.Cost.String(), Verdict: c.Verdict.String(),
+		Unknown: c.Estimate.Unknown}
 	for k, it := range c.Estimate.Items {
 		if k == maxItems {
 			p.Items = append(p.Items, Item{What: fmt.Sprintf("and %d more lines", len(c.Estimate.Items)-k)})

@@ -45,7 +45,8 @@ func OfSweep(in SweepInput) Report {
 		if d.Tree.Changes != "" {
 			changed = ", with changes"
 		}
-		r.Environment = append(r.Environment, Fact{Name: "code", Value: fmt.Sprintf("commit %.12s%s", d.Tree.Commit, changed)})
+		r.Environment = append(r.Environment, Fact{Name: "code", Value: fmt.Sprintf("commit %.12s%s", d.Tree.Commit,
+			changed)})
 	} else {
 		r.Environment = append(r.Environment, Fact{Name: "code", Value: "not under git, so its version is not known"})
 	}

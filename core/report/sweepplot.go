@@ -58,7 +58,8 @@ func parallelPlot(d ui.SweepDoc) (plot.Drawing, bool) {
 			all = append(all, a)
 		}
 	}
-	out := plot.Drawing{Name: "parallel", Title: "Settings and results", W: plotWidth, H: parallelTop + parallelHeight + 50,
+	out := plot.Drawing{Name: "parallel", Title: "Settings and results", W: plotWidth,
+		H:     parallelTop + parallelHeight + 50,
 		About: "Parallel coordinates: a line for each trial through its settings, its peak, its speed and its metrics.",
 		Hint:  "Each line is a trial. A setting that all trials share has no axis."}
 	if len(all) < 2 || len(d.Rows) < 2 {
@@ -86,8 +87,10 @@ func drawAxes(d *plot.Drawing, all []axis) {
 		d.Line(x, axisY(0), x, axisY(1), plot.Shape{Stroke: plot.Muted})
 		name := plot.Fit(a.name, min(wide-6, 130))
 		d.Write(x, parallelTop-30, name, plot.Shape{Anchor: plot.Middle, Bold: true, Note: a.name})
-		d.Write(x, axisY(1)-8, plot.Fit(a.high, wide-6), plot.Shape{Anchor: plot.Middle, Small: true, Fill: plot.Muted, Note: a.high})
-		d.Write(x, axisY(0)+16, plot.Fit(a.low, wide-6), plot.Shape{Anchor: plot.Middle, Small: true, Fill: plot.Muted, Note: a.low})
+		d.Write(x, axisY(1)-8, plot.Fit(a.high, wide-6), plot.Shape{Anchor: plot.Middle, Small: true, Fill: plot.Muted,
+			Note: a.high})
+		d.Write(x, axisY(0)+16, plot.Fit(a.low, wide-6), plot.Shape{Anchor: plot.Middle, Small: true, Fill: plot.Muted,
+			Note: a.low})
 		for _, t := range a.ticks {
 			d.Write(x+5, axisY(t.place)+4, plot.Fit(t.text, wide-12), plot.Shape{Small: true, Fill: plot.Muted, Note: t.text})
 		}
@@ -189,9 +192,10 @@ func settingAxis(d ui.SweepDoc, key string) (axis, bool) {
 	return a, true
 }
 
-// numberAxis is an axis of numbers, logarithmic where the largest is at least 50 times the smallest and both are above 0;
-// ok is false if fewer than two values differ.
-func numberAxis(d ui.SweepDoc, name string, text func(float64) string, of func(ui.SweepRow) (float64, bool)) (axis, bool) {
+// numberAxis is an axis of numbers, logarithmic where the largest is at least 50 times the smallest and both are
+// above 0; ok is false if fewer than two values differ.
+func numberAxis(d ui.SweepDoc, name string, text func(float64) string,
+	of func(ui.SweepRow) (float64, bool)) (axis, bool) {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, row := range d.Rows {
 		if v, ok := of(row); ok && !math.IsNaN(v) && !math.IsInf(v, 0) {

@@ -25,8 +25,8 @@ import (
 // scale is how many dots of the PNG a pixel of the drawing has.
 const scale = 2
 
-// PNG returns the drawing as a picture on white. software is written into it as the program that made it. Its fonts are the Go project's, which have the letters of Latin, Greek
-// and Cyrillic.
+// PNG returns the drawing as a picture on white. software is written into it as the program that made it. Its fonts
+// are the Go project's, which have the letters of Latin, Greek and Cyrillic.
 func PNG(d Drawing, software string) ([]byte, error) {
 	img := image.NewRGBA(image.Rect(0, 0, int(math.Ceil(d.W*scale)), int(math.Ceil(d.H*scale))))
 	draw.Draw(img, img.Bounds(), image.NewUniform(light(Paper, 1)), image.Point{}, draw.Src)
