@@ -28,7 +28,8 @@ func TestPNG(t *testing.T) {
 		r, g, b, _ := img.At(int(x*scale), int(y*scale)).RGBA()
 		return color.RGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 255}
 	}
-	white, good, bad := color.RGBA{255, 255, 255, 255}, color.RGBA{0x1a, 0x7f, 0x37, 255}, color.RGBA{0xcf, 0x22, 0x2e, 255}
+	white := color.RGBA{255, 255, 255, 255}
+	good, bad := color.RGBA{0x1a, 0x7f, 0x37, 255}, color.RGBA{0xcf, 0x22, 0x2e, 255}
 	for name, tt := range map[string]struct{ got, want color.RGBA }{
 		"the rectangle": {at(25, 20), good}, "beside it": {at(45, 20), white}, "above it": {at(25, 5), white},
 		"the circle": {at(120, 20), bad}, "the corner of its box": {at(113, 13), white},
@@ -78,7 +79,8 @@ func TestSVG(t *testing.T) {
 		}
 	}
 	for _, c := range palette {
-		if !strings.Contains(Styles(), "--"+string(c.name)+":"+c.light) || !strings.Contains(Styles(), "--"+string(c.name)+":"+c.dark) {
+		light, dark := "--"+string(c.name)+":"+c.light, "--"+string(c.name)+":"+c.dark
+		if !strings.Contains(Styles(), light) || !strings.Contains(Styles(), dark) {
 			t.Errorf("the style sheet lacks %s", c.name)
 		}
 	}
