@@ -35,6 +35,9 @@ type part struct {
 func breakdownPlot(all []tried) (d plot.Drawing, ok bool) {
 	d = plot.Drawing{Name: "breakdown", Title: "Predicted beside measured", W: plotWidth,
 		About: "For each attempt and phase a bar of what was predicted, by kind of memory, and bars of what was measured."}
+	if len(all) > maxPanels {
+		d.Hint = fmt.Sprintf("Only the last %d of %d attempts are drawn.", maxPanels, len(all))
+	}
 	var bars []bar
 	most := unit.Bytes(0)
 	for _, t := range all[max(0, len(all)-maxPanels):] {

@@ -57,6 +57,9 @@ func memoryPlot(curves []*observe.Curve, all []tried, running bool) plot.Drawing
 	d.Hint = "Each attempt has a panel; the time between two attempts is left out, and a short attempt is drawn wider " +
 		"than its time. The bars below show the phases by the lines that the program printed: of some phases it prints " +
 		"the end only, which is then a thin line."
+	if len(panels) < len(all) {
+		d.Hint += fmt.Sprintf(" Only the last %d of %d attempts are drawn.", len(panels), len(all))
+	}
 	for _, p := range panels {
 		if p.curve != nil {
 			d.Hint = fmt.Sprintf("The line is memory as %s, read from %s. ", p.curve.Is, p.curve.From) + d.Hint

@@ -609,7 +609,12 @@ func TestLarge(t *testing.T) {
 			Spans: spans})
 		in.Diffs = append(in.Diffs, strings.Repeat("+"+strings.Repeat("x", 60)+"\n", 100))
 	}
-	checkPage(t, OfRun(in))
+	doc := checkPage(t, OfRun(in))
+	for _, s := range []string{"Only the last 12 of 103 attempts are drawn", "43 more attempts are not in this report"} {
+		if !strings.Contains(textOf(doc), s) {
+			t.Errorf("the page does not have %q", s)
+		}
+	}
 	d := sweepDoc(t, state(t, nil))
 	for i := range 3000 {
 		row := d.Rows[i%12]
@@ -618,8 +623,9 @@ func TestLarge(t *testing.T) {
 			sweep.Setting{Key: "optimizer", Value: "AdamW"})
 		d.Rows = append(d.Rows, row)
 	}
-	doc := checkPage(t, ofSweep(d))
-	if !strings.Contains(textOf(doc), "2012 more trials are not in this report") {
+	doc = checkPage(t, ofSweep(d))
+	if !strings.Contains(textOf(doc), "Only the first 600 of 3012 trials are drawn") ||
+		!strings.Contains(textOf(doc), "2012 more trials are not in this report") {
 		t.Error("the page does not count what it leaves out")
 	}
 }

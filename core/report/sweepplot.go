@@ -61,7 +61,7 @@ func parallelPlot(d ui.SweepDoc) (plot.Drawing, bool) {
 	out := plot.Drawing{Name: "parallel", Title: "Settings and results", W: plotWidth,
 		H:     parallelTop + parallelHeight + 50,
 		About: "Parallel coordinates: a line for each trial through its settings, its peak, its speed and its metrics.",
-		Hint:  "Each line is a trial. A setting that all trials share has no axis."}
+		Hint:  "Each line is a trial. A setting that all trials share has no axis." + drawn(d)}
 	if len(all) < 2 || len(d.Rows) < 2 {
 		return out, false
 	}
@@ -71,6 +71,14 @@ func parallelPlot(d ui.SweepDoc) (plot.Drawing, bool) {
 	}
 	trialLegend(&out, out.H-14)
 	return out, true
+}
+
+// drawn is a sentence about how many trials a plot shows; "" if it shows all.
+func drawn(d ui.SweepDoc) string {
+	if len(d.Rows) <= maxLinesDrawn {
+		return ""
+	}
+	return fmt.Sprintf(" Only the first %d of %d trials are drawn.", maxLinesDrawn, len(d.Rows))
 }
 
 func axisX(i, n int) float64 {
@@ -250,15 +258,15 @@ func speedPlot(d ui.SweepDoc) (plot.Drawing, bool) {
 	const height, left, top, bottom = 260.0, 76.0, 24.0, 60.0
 	out := plot.Drawing{Name: "speed", Title: "Memory against speed", W: plotWidth, H: top + height + bottom,
 		About: "A dot for each trial: its measured peak against its samples a second. Up and to the left is better.",
-		Hint:  "Trials that share a card or run at the same time slow each other down: compare speeds with care."}
+		Hint:  "Trials that share a card or run at the same time slow each other down: compare speeds with care." + drawn(d)}
 	var peak unit.Bytes
-	fastest, dots := 0.0, 0
+	fastest := 0.0
 	for _, row := range d.Rows {
 		if row.Peak != nil && row.Rate != nil {
-			peak, fastest, dots = max(peak, *row.Peak), max(fastest, *row.Rate), dots+1
+			peak, fastest = max(peak, *row.Peak), max(fastest, *row.Rate)
 		}
 	}
-	if dots == 0 || fastest <= 0 || peak <= 0 {
+	if fastest <= 0 || peak <= 0 {
 		return out, false
 	}
 	wide := plotWidth - left - 40
@@ -276,8 +284,8 @@ func speedPlot(d ui.SweepDoc) (plot.Drawing, bool) {
 	}
 	out.Write(left+wide, top+height+32, "measured peak →", plot.Shape{Anchor: plot.End, Small: true})
 	out.Write(left, top-9, "↑ samples a second", plot.Shape{Small: true})
-	for _, row := range d.Rows {
-		if row.Peak == nil || row.Rate == nil || dots > maxLinesDrawn && row.Trial > maxLinesDrawn {
+	for _, row := range d.Rows[:min(len(d.Rows), maxLinesDrawn)] {
+		if row.Peak == nil || row.Rate == nil {
 			continue
 		}
 		s := trialShape(row)
