@@ -109,7 +109,7 @@ func reportOf(s settings, name string) (report.Report, error) {
 	}
 	learned, _, err := s.receipts().Read()
 	if err != nil {
-		learned = nil // only the version of torch is from there, and the report says that it is not known
+		learned = nil // only the version of torch is from there, and the report then has "not known"
 	}
 	in, err := report.Gather(runs, id, learned)
 	if err != nil {

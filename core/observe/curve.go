@@ -163,7 +163,7 @@ func (c *Curve) Thin(n int) *Curve {
 	return &out
 }
 
-// ParseCurve reads a curve as JSON. Its error says what no curve of launch has.
+// ParseCurve reads a curve as JSON. Its error names what is wrong with it.
 func ParseCurve(text []byte) (*Curve, error) {
 	var c Curve
 	if err := json.Unmarshal(text, &c); err != nil {

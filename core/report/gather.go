@@ -61,7 +61,7 @@ func Gather(store record.Store, id string, learned []receipt.Receipt) (Input, er
 	if err != nil {
 		return in, err
 	}
-	for i := range x.Report.HeldBy { // who they are is nobody's business who reads the report
+	for i := range x.Report.HeldBy { // a reader of the report need not know their names
 		x.Report.HeldBy[i].User = ""
 	}
 	var b bytes.Buffer
