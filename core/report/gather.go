@@ -61,9 +61,6 @@ func Gather(store record.Store, id string, learned []receipt.Receipt) (Input, er
 	if err != nil {
 		return in, err
 	}
-	for i := range x.Report.HeldBy { // a reader of the report need not know their names
-		x.Report.HeldBy[i].User = ""
-	}
 	var b bytes.Buffer
 	ui.Printer{W: &b}.Explain(x)
 	in.Explained = strings.Split(strings.TrimRight(b.String(), "\n"), "\n")

@@ -4,10 +4,14 @@ import (
 	"reflect"
 	"unicode/utf8"
 
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/report/plot"
 	"github.com/launch-ml/launch/core/ui"
 )
+
+// holder is how oom.Holder writes who holds memory of a card. A reader of the report need not know the user's name.
+var holder = lazy.MustCompile(`\(pid (-?\d+), [^()]*\)`)
 
 // mask takes secrets, home folders and control characters out of every text of the report. It goes through the report's
 // own structure, so that a field that is added later is masked, too.
@@ -21,7 +25,7 @@ func (r *Report) mask(m record.Mask) {
 			}
 			s = s[:n] + "…"
 		}
-		return m.Text(ui.OneLine(s))
+		return holder.ReplaceAllString(m.Text(ui.OneLine(s)), "(pid ${1})")
 	}
 	eachText(reflect.ValueOf(r).Elem(), func(s string) string {
 		out, ok := known[s]

@@ -243,19 +243,9 @@ func attemptOf(t tried, running bool) Attempt {
 		a.Phases = append(a.Phases, phaseOf(t, i, c))
 	}
 	if out.Ending != "" && !a.Good && (out.Report.OOM || out.Report.Possible || out.Report.Fatal) {
-		a.Evidence = cut(evidence(out), maxLines)
+		a.Evidence = cut(out.Report.Explain(), maxLines)
 	}
 	return a
-}
-
-// evidence explains the end of an attempt. Names of other users are left out.
-func evidence(out *run.Outcome) []string {
-	rep := out.Report
-	rep.HeldBy = slices.Clone(rep.HeldBy)
-	for i := range rep.HeldBy {
-		rep.HeldBy[i].User = ""
-	}
-	return rep.Explain()
 }
 
 func batchText(p *run.Plan) string {
