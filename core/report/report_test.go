@@ -495,7 +495,8 @@ func TestMasked(t *testing.T) {
 	for i := range in.History.Events {
 		if e := &in.History.Events[i]; e.Attempt != nil {
 			e.Attempt.Outcome.Ending, e.Attempt.Outcome.Cause = run.Failed, "password: sesame in /cluster/ann/z"
-			e.Attempt.Outcome.Report = oom.Report{OOM: true, Fatal: true, Kind: oom.GPUContention, Cause: oom.Holder{PID: 1, User: "carol"}.String(),
+			e.Attempt.Outcome.Report = oom.Report{OOM: true, Fatal: true, Kind: oom.GPUContention,
+				Cause:  oom.Holder{PID: 1, User: "carol"}.String(),
 				HeldBy: []oom.Holder{{PID: 4711, Name: "python", User: "carol", Bytes: unit.GiB}}}
 		}
 		if e := &in.History.Events[i]; e.Run != nil {
