@@ -57,6 +57,8 @@
 //	sweep/emit      writes a sweep as a file for another engine: SkyPilot, Kubernetes, GNU parallel
 //	sweep/slurm/slurmtest  a real Slurm for tests
 //	sweep/local     runs trials on this machine, each as a launch of its own, and finds those that outlived a kill
+//	report      a page about a run or a sweep, to look at and to share: HTML, Markdown
+//	report/plot     draws shapes as SVG and PNG
 //	explain    why a text or a recorded run ended: logs, notebooks, standard input, records
 //
 // Below all of them:
@@ -71,8 +73,8 @@
 // world (proc, nvml, record, plugin/host, overlay) decide nothing. arch_test.go lists who may import whom.
 //
 // cmd/launch wires them, one file for each command: run.go and resume.go carry a run, plan.go and estimate.go price,
-// compare.go compares configurations, explain.go explains, screen.go fits a plan to its terminal; commands.go,
-// receipts.go, prune.go and trust.go have the small ones. settings.go reads the settings, which go no further
+// compare.go compares configurations, explain.go explains, report.go writes pages, screen.go fits a plan to its
+// terminal; commands.go, receipts.go, prune.go and trust.go have the small ones. settings.go reads the settings, which go no further
 // (mistyped.go finds misspelled ones); cards.go claims cards and waits for room, continue.go finds the run that
 // --continue goes on with, sweep.go and its neighbours start, price, place, submit and print sweeps, signals.go
 // collects signals that arrive while no program is running, result.go writes --json-file.

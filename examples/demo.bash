@@ -51,3 +51,18 @@ check() {
 
 # json FILE EXPRESSION: a Python expression of the document d.
 json() { "$python" -c "import json,sys; d=json.load(open(sys.argv[1])); print($2)" "$1"; }
+
+# page NAME DOCUMENT: the page of a run or a sweep has the numbers of its JSON document, and, where there is a Chromium, opens without
+# an error and without a network.
+page() {
+	say launch report "$1" --output page.html
+	"$launch" report "$1" --output page.html > /dev/null
+	check "the page has the numbers of the JSON, in less than 2 MB" "$python" "$here/../report_numbers.py" page.html "$2"
+	command -v chromium > /dev/null || { echo "  not checked: there is no chromium to open the page in"; return 0; }
+	local root=()
+	[ "$(id -u)" != 0 ] || root=(--no-sandbox)
+	timeout 120 chromium --headless=new "${root[@]}" --disable-gpu --disable-dev-shm-usage --user-data-dir="$work/chromium" \
+		--host-resolver-rules="MAP * ~NOTFOUND" --enable-logging=stderr --dump-dom "file://$PWD/page.html" > dom.html 2> browser.txt || true
+	check "Chromium opened it" grep -q 'launch report</title>' dom.html
+	check "Chromium's console is empty" [ -z "$(grep CONSOLE browser.txt)" ]
+}

@@ -260,7 +260,7 @@ func tryDraft(c *cobra.Command, say ui.Printer, d *draft.Draft, args []string, o
 	heard.mu.Lock()
 	lines := draft.Lines(string(heard.text))
 	heard.mu.Unlock()
-	report(say, d, lines)
+	reportDraft(say, d, lines)
 	if !stopped && ended != nil {
 		say.Warn("the trial failed: %v", ended)
 	}
@@ -288,8 +288,8 @@ func handedOn(flags *pflag.FlagSet) (args []string) {
 	return args
 }
 
-// report prints what of the draft was seen in an output, and mends the pattern of a step that was not.
-func report(say ui.Printer, d *draft.Draft, lines []string) {
+// reportDraft prints what of the draft was seen in an output, and mends the pattern of a step that was not.
+func reportDraft(say ui.Printer, d *draft.Draft, lines []string) {
 	progressed := false
 	for _, seen := range d.Look(lines) {
 		switch {

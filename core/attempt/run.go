@@ -27,7 +27,7 @@ import (
 // run starts the command, waits for its end, and decides how it ended.
 func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err error) {
 	watch := x.watch(ctx, a)
-	defer watch.Stop()
+	defer keepCurve(a.dir, watch)()
 	l, err := listen(a, watch)
 	if err != nil {
 		return run.Outcome{}, err

@@ -36,7 +36,7 @@ func Explain(store record.Store, args []string) (ui.Explanation, error) {
 		case err == nil:
 			files = append(files, arg)
 		case len(args) == 1 && !strings.ContainsAny(arg, `/\`):
-			return explainRun(store, arg)
+			return Run(store, arg)
 		default:
 			return ui.Explanation{}, fmt.Errorf("reading what to explain: %w", err)
 		}
@@ -78,8 +78,8 @@ func explainTexts(files []string, named bool) (ui.Explanation, error) {
 // lastLines is how many of a program's last lines are shown if nothing else explains its failure.
 const lastLines = 8
 
-// explainRun explains the last attempt of a run.
-func explainRun(store record.Store, name string) (ui.Explanation, error) {
+// Run explains the last attempt of a run. name is as launch show takes it.
+func Run(store record.Store, name string) (ui.Explanation, error) {
 	id, err := store.Find(name)
 	if err != nil {
 		return ui.Explanation{}, fmt.Errorf("%s is neither a file nor a run: %w", name, err)

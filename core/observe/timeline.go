@@ -194,6 +194,20 @@ func (t *timeline) doubt(doubted bool) {
 	t.mu.Unlock()
 }
 
+// running returns the running phase; "" before the first.
+func (t *timeline) running() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.phase
+}
+
+// source returns the quantity that is observed, its source, and whether part of it may belong to other processes.
+func (t *timeline) source() (is, from string, doubted bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.is, t.from, t.doubted
+}
+
 // finish ends the timeline. Lines that are read from log files later have no time, and do not count.
 func (t *timeline) finish() {
 	t.mu.Lock()

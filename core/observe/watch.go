@@ -9,6 +9,7 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/oom"
@@ -39,6 +40,7 @@ type Subject struct {
 type Watch struct {
 	*observations
 	timeline *timeline
+	curve    *recorder
 	hook     func() (allocated, reserved unit.Bytes, last bool)
 	pid      atomic.Int64
 	uses     func(uuid string, used unit.Bytes, settled bool)
@@ -53,7 +55,8 @@ type Watch struct {
 // limited.
 func Start(ctx context.Context, of Subject) *Watch {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &Watch{timeline: newTimeline(), observations: newObservations(of.Every), hook: of.Hook, end: cancel}
+	w := &Watch{timeline: newTimeline(), observations: newObservations(of.Every), hook: of.Hook, end: cancel,
+		curve: newRecorder(time.Now())}
 	w.uses, w.phases = of.Uses, of.Phases
 	start := func(look func(context.Context)) {
 		done := make(chan struct{})
@@ -70,7 +73,7 @@ func Start(ctx context.Context, of Subject) *Watch {
 	case d == nil || d.Planned:
 	case d.Kind == gpu.CPU && of.Limited:
 		w.timeline.is, w.timeline.from = mem.Data, "VmData in /proc/PID/status"
-		start(func(ctx context.Context) { watchData(ctx, w.PID, w.timeline.see) })
+		start(func(ctx context.Context) { watchData(ctx, w.PID, w.see) })
 	case d.Kind == gpu.CUDA && d.UUID != "":
 		w.timeline.is, w.timeline.from = mem.Used, "NVML"
 		uuid, before, alone := d.UUID, d.Used, len(d.Processes) == 0
@@ -99,6 +102,22 @@ func (w *Watch) Event(e oom.Event) {
 		w.askHook()
 	}
 	w.timeline.event(e)
+	if e.Kind == job.PhaseEnd { // of some phases a program prints the end only
+		w.curve.enter(e.Phase)
+	}
+	w.curve.enter(w.timeline.running())
+}
+
+// see takes one reading of what the job holds.
+func (w *Watch) see(held unit.Bytes, counted bool) {
+	w.timeline.see(held, counted)
+	w.curve.add(time.Now(), held, w.timeline.running())
+}
+
+// Curve returns what the job has held so far, over time; nil if nothing was read.
+func (w *Watch) Curve() *Curve {
+	is, from, doubted := w.timeline.source()
+	return w.curve.snapshot(is, from, doubted)
 }
 
 // Retried adds a line of the allocator about a request that it tries again.
@@ -135,7 +154,7 @@ func (w *Watch) lookAt(d gpu.Device, before unit.Bytes, alone bool) {
 		used = max(0, d.Used-before)
 		w.timeline.doubt(!alone)
 	}
-	w.timeline.see(used, false)
+	w.see(used, false)
 	if known {
 		w.most = max(w.most, used)
 		if w.uses != nil {

@@ -28,7 +28,7 @@ func TestLookAtACard(t *testing.T) {
 		"a container, and others": {[]gpu.Process{{PID: 1, Used: 8 * gib}}, false, 8 * gib, 2 * gib, mem.AtMost},
 		"a container, alone":      {nil, true, 8 * gib, 2 * gib, mem.Sampled},
 	} {
-		w := &Watch{timeline: newTimeline(), observations: newObservations(time.Second)}
+		w := &Watch{timeline: newTimeline(), observations: newObservations(time.Second), curve: newRecorder(time.Now())}
 		w.timeline.is, w.timeline.pooled = mem.Used, true
 		w.Started(me)
 		w.Event(oom.Event{Kind: job.Started})
@@ -41,6 +41,10 @@ func TestLookAtACard(t *testing.T) {
 		}
 		if c := w.Card(); c == nil || c.Others != tt.others || c.Peak != tt.held {
 			t.Errorf("%s: of the card %+v", name, c)
+		}
+		if c := w.Curve(); c == nil || len(c.Spans) != 1 || c.Spans[0].Most != tt.held || c.Is != mem.Used ||
+			c.Doubted != (tt.bound == mem.AtMost) {
+			t.Errorf("%s: over time %+v", name, c)
 		}
 		if len(completed) != 1 {
 			t.Errorf("%s: completed %q", name, completed)

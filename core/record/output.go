@@ -238,6 +238,28 @@ func OutputTime(path string) (last time.Time) {
 // OutputFile is the name of the file with a program's output, in its attempt's folder.
 const OutputFile = "output.log"
 
+// CurveFile is the name of the file with the memory that a program held over time, in its attempt's folder.
+const CurveFile = "memory.json"
+
+// AttemptDirs returns the folder of each attempt of the run, in the order of [History.Tried]. An attempt whose number
+// was planned before, by a launch that died, has a folder of its own ([Record.Attempt]).
+func (h *History) AttemptDirs() (dirs []string) {
+	again := map[int]int{}
+	for _, a := range h.Tried() {
+		n := a.Plan.Attempt
+		again[n]++
+		name := fmt.Sprintf("attempt-%d", n)
+		if again[n] > 1 {
+			name += fmt.Sprintf(".%d", again[n])
+		}
+		dirs = append(dirs, filepath.Join(h.Dir, name))
+	}
+	if len(dirs) == 0 { // no plugin recognised its command
+		dirs = append(dirs, filepath.Join(h.Dir, "attempt-1"))
+	}
+	return dirs
+}
+
 // Outputs lists the output files of the run's attempts.
 func (h *History) Outputs() []string {
 	paths, _ := filepath.Glob(filepath.Join(h.Dir, "attempt-*", OutputFile))

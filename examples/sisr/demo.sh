@@ -36,3 +36,6 @@ check "the first attempt trained to the end" \
 check "it was changed before it started, not after" [ "$(json foreseen.json "len(d['attempts'][0]['plan']['edits']) > 0")" = True ]
 say launch show last
 "$launch" show last
+echo
+"$launch" show last --json > shown.json
+page last shown.json

@@ -51,3 +51,5 @@ check "in the journal each start has its end, and each row succeeded once" \
 check "by the programs' own logs, each was trained to its end once" \
 	[ "$(grep -h 'End of training' experiments/*/train_*.log | wc -l) $(grep -l 'End of training' experiments/*/train_*.log | sort -u | wc -l)" = "12 12" ]
 check "the recipes are what they were, byte for byte" [ "$before" = "$(cat options/*.yml | sha256sum)" ]
+"$launch" sweep status lrs --json > status.json
+page lrs status.json

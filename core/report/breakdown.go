@@ -1,0 +1,156 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/report/plot"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// The breakdown has two bars a phase: what was predicted, by kind of memory, and what was measured.
+const (
+	barLeft   = 250.0
+	barHeight = 16.0
+)
+
+// A bar is one row of the breakdown.
+type bar struct {
+	label string
+	parts []part
+	total unit.Bytes
+	room  unit.Bytes // 0: not known
+	note  string
+	first bool // of its attempt
+}
+
+type part struct {
+	kind  mem.Kind
+	bytes unit.Bytes
+}
+
+// breakdownPlot draws the last attempt of each plan that has an estimate or a measurement; ok is false if none has.
+func breakdownPlot(all []tried) (d plot.Drawing, ok bool) {
+	d = plot.Drawing{Name: "breakdown", Title: "Predicted beside measured", W: plotWidth,
+		About: "For each attempt and phase a bar of what was predicted, by kind of memory, and bars of what was measured."}
+	if len(all) > maxPanels {
+		d.Hint = fmt.Sprintf("Only the last %d of %d attempts are drawn.", maxPanels, len(all))
+	}
+	var bars []bar
+	most := unit.Bytes(0)
+	for _, t := range all[max(0, len(all)-maxPanels):] {
+		n := len(bars)
+		for _, c := range t.Plan.Choices {
+			bars = append(bars, barsOf(t, c)...)
+		}
+		if n > 0 && n < len(bars) {
+			bars[n].first = true
+		}
+	}
+	kinds := []mem.Kind{}
+	for _, b := range bars {
+		sum := unit.Bytes(0)
+		for _, p := range b.parts {
+			sum += max(0, p.bytes)
+			if !slices.Contains(kinds, p.kind) && p.kind != "" {
+				kinds = append(kinds, p.kind)
+			}
+		}
+		most = max(most, b.total, sum)
+	}
+	if most == 0 {
+		return d, false
+	}
+	order := mem.Kinds()
+	slices.SortFunc(kinds, func(a, b mem.Kind) int { return slices.Index(order, a) - slices.Index(order, b) })
+	wide := plotWidth - barLeft - 90
+	y, x := 12.0, 12.0
+	for _, b := range bars {
+		if b.first {
+			y += 12
+		}
+		drawBar(&d, b, kinds, y, wide/float64(most))
+		y += barHeight + 8
+	}
+	y += 12
+	d.Line(x+1, y-1, x+1, y+11, plot.Shape{Stroke: plot.Bad, Width: 1.5})
+	d.Write(x+8, y+9, "room", plot.Shape{Small: true})
+	x += 60
+	for i, k := range kinds {
+		if x+plot.TextWidth(string(k))+34 > plotWidth {
+			x, y = 12, y+18
+		}
+		d.Rect(x, y, 12, 10, plot.Shape{Fill: plot.Series(i), Alpha: faint(i)})
+		d.Write(x+17, y+9, string(k), plot.Shape{Small: true})
+		x += plot.TextWidth(string(k)) + 34
+	}
+	d.H = y + 26
+	return d, true
+}
+
+// faint tells apart the kinds that have the same colour.
+func faint(i int) float64 {
+	if i >= 10 {
+		return 0.5
+	}
+	return 0
+}
+
+// barsOf are the bars of a phase.
+func barsOf(t tried, c run.Choice) (out []bar) {
+	name := fmt.Sprintf("attempt %d, %s", t.Plan.Attempt, short(c.Phase))
+	if e := c.Estimate; e.Known() && len(e.Items) > 0 {
+		b := bar{label: name + ": predicted", total: e.Total(), room: t.Plan.Room}
+		for _, k := range mem.Kinds() {
+			if n := e.Of(k); n != 0 {
+				b.parts = append(b.parts, part{k, n})
+			}
+		}
+		out = append(out, b)
+	}
+	for _, m := range t.Outcome.Measured[c.Phase] {
+		label := "measured"
+		if m.Bound == mem.AtMost || m.Bound == mem.AtLeast {
+			label += ", " + string(m.Bound)
+		}
+		out = append(out, bar{label: fmt.Sprintf("%s (%s)", label, m.Is), total: m.Bytes, note: m.From, room: t.Plan.Room,
+			parts: []part{{bytes: m.Bytes}}})
+	}
+	return out
+}
+
+// drawBar draws a bar. A correction below zero is taken off the end: the bar without it is drawn paler.
+func drawBar(d *plot.Drawing, b bar, kinds []mem.Kind, y, unitWidth float64) {
+	d.Write(barLeft-8, y+12, plot.Fit(b.label, barLeft-12), plot.Shape{Anchor: plot.End, Small: true, Note: b.label})
+	x, end := barLeft, barLeft
+	for _, p := range b.parts {
+		if p.bytes < 0 {
+			continue
+		}
+		w := float64(p.bytes) * unitWidth
+		s := plot.Shape{Note: p.bytes.String() + " " + b.note, Stroke: plot.Paper, Fill: plot.Ink, Alpha: 0.55}
+		if p.kind != "" {
+			i := slices.Index(kinds, p.kind)
+			s.Fill, s.Alpha, s.Note = plot.Series(i), faint(i), fmt.Sprintf("%s: %v", p.kind, p.bytes)
+		}
+		d.Rect(x, y, w, barHeight, s)
+		x += w
+		end = x
+	}
+	for _, p := range b.parts {
+		if p.bytes < 0 {
+			w := float64(-p.bytes) * unitWidth
+			d.Rect(x-w, y, w, barHeight, plot.Shape{Fill: plot.Paper, Alpha: 0.65, Note: fmt.Sprintf("%s: %v", p.kind, p.bytes)})
+			x -= w
+		}
+	}
+	if at := barLeft + float64(b.room)*unitWidth; b.room > 0 && at < plotWidth-60 {
+		d.Line(at, y-4, at, y+barHeight+4, plot.Shape{Stroke: plot.Bad, Width: 1.5, Note: "room " + b.room.String()})
+		if at > end && at < end+plot.TextWidth(b.total.String())+10 {
+			end = at
+		}
+	}
+	d.Write(end+6, y+12, b.total.String(), plot.Shape{Small: true, Bold: true})
+}
