@@ -57,6 +57,7 @@
 //	sweep/emit      writes a sweep as a file for another engine: SkyPilot, Kubernetes, GNU parallel
 //	sweep/slurm/slurmtest  a real Slurm for tests
 //	sweep/local     runs trials on this machine, each as a launch of its own, and finds those that outlived a kill
+//	diff       compares two recorded runs: memory line by line, figures, and the settings and versions that differ
 //	doctor     examines the machine and the Python that a command would use, and names what mends a fault
 //	explain    why a text or a recorded run ended: logs, notebooks, standard input, records
 //
