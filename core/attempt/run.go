@@ -80,6 +80,9 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	x.Exit = exit
 	x.report(a, l, e)
 	out = x.judge(a, l, watch, e)
+	if a.trial == "" {
+		out.Advice = x.advise(a, watch, out)
+	}
 	left(&out, gone)
 	if trail != nil {
 		l.tap.close() // then the file is complete

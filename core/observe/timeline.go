@@ -174,6 +174,13 @@ func (t *timeline) see(held unit.Bytes, counted bool) {
 	}
 }
 
+// running is the phase that the program is in; "" before the first.
+func (t *timeline) running() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.phase
+}
+
 // settled reports whether the job has been through all of its phases: it makes at least its third step, and no phase is
 // running that it was not in before.
 func (t *timeline) settled(phases []string) bool {

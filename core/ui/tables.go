@@ -126,6 +126,7 @@ func (p Printer) Show(h *record.History, life record.Life) {
 		for _, e := range h.Events {
 			if e.Outcome != nil {
 				p.outcome(e.Outcome)
+				p.allAdvice(e.Outcome.Advice)
 			}
 		}
 		return
@@ -162,6 +163,7 @@ func (p Printer) Show(h *record.History, life record.Life) {
 		}
 	}
 	p.metrics("  ", run.Metrics(h.Tried()))
+	p.allAdvice(adviceOf(h.Tried()))
 	if s := h.Stop(); s != nil && row.State != s.Why {
 		p.Stop(r, s)
 	}
