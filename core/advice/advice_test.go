@@ -1,11 +1,16 @@
 package advice
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/launch-ml/launch/core/unit"
@@ -163,6 +168,54 @@ func TestWindow(t *testing.T) {
 	}
 	if got := given(t, strings.Repeat("loss ", 10000)+": nan"); len(got) != 0 { // a line that is cut is no line of its own
 		t.Errorf("one long line: %q", names(got))
+	}
+}
+
+// An output is searched in blocks. A line is found wherever a block ends in it, and the numbers of lines go on.
+func TestBlocks(t *testing.T) {
+	for k := range 80 {
+		text := strings.Repeat("x\n", block/2-k) + logs["workers"].is
+		if got := given(t, text); !slices.Equal(names(got), []string{"workers"}) {
+			t.Fatalf("%d lines before the end of a block: %q", k, names(got))
+		}
+	}
+	found, err := Read(strings.NewReader(strings.Repeat("x\n", block) + "loss: nan\r" + strings.Repeat("y\n", block)))
+	if err != nil || found.lines != 2*block+1 {
+		t.Errorf("%d lines were counted, want %d (%v)", found.lines, 2*block+1, err)
+	}
+	failing := errors.New("no disk")
+	if found, err := Read(io.MultiReader(strings.NewReader(logs["workers"].is), iotest.ErrReader(failing))); !errors.Is(err, failing) ||
+		len(Give(Seen{Text: found})) != 1 {
+		t.Errorf("what was read before an error does not count: %v", err)
+	}
+}
+
+// A sign stops to count where more lines change nothing.
+func TestEnough(t *testing.T) {
+	got := given(t, strings.Repeat("loss: nan\n", 3*mostCounted))
+	if len(got) != 1 || !strings.Contains(got[0].What, fmt.Sprintf("lines: %d)", mostCounted)) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The outputs of real failures hold nothing to advise, but for the one whose /dev/shm was too small.
+func TestRealLogs(t *testing.T) {
+	paths, err := filepath.Glob("../oom/testdata/real/*.log")
+	if err != nil || len(paths) < 40 {
+		t.Fatalf("%d logs, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		if filepath.Base(path) == "shm.log" {
+			want = []string{"small-shm"}
+		}
+		if got := names(given(t, string(text))); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
 	}
 }
 

@@ -1,11 +1,10 @@
 package advice
 
 import (
-	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,6 +17,7 @@ type sign struct {
 	name   string
 	weight Weight
 	words  []string // one of these stands in every line that matches: found without the pattern
+	also   []string // one of these, too; none: nothing more
 	line   *lazy.Regexp
 	unless *lazy.Regexp // a line that matches this as well does not count
 	least  int          // the bound
@@ -43,6 +43,7 @@ const warmUp = 5
 // signs are those of Python, torch, and the forms in which most trainers print their meters.
 var signs = []sign{
 	{name: notFinite, weight: Fails, words: []string{"nan", "NaN", "inf", "Inf"}, least: 3, window: 200,
+		also: []string{"oss", "l_"},
 		// "loss: nan", "l_g_pix=inf", "Loss nan (nan)", "'loss': nan"
 		line: lazy.MustCompile(`(?i)(?:^|[^a-z])(?:[a-z0-9_./]*loss[a-z0-9_]*|l_[a-z0-9_]+)['"]?\s*[:=]?\s*(?:tensor\()?` +
 			`[-+]?(?:nan|inf(?:inity)?)(?:$|[^a-z])`),
@@ -59,7 +60,7 @@ var signs = []sign{
 		line: lazy.MustCompile(`The '?(?P<loader>\w+)'? does not have many workers which may be a bottleneck.*num_workers=` +
 			`(?P<most>\d+)`),
 		what: "the loader ${loader} has too few workers", change: "set {workers} to ${most}"},
-	{name: "slow-loader", weight: Slow, words: []string{"ata"}, least: 20, share: 0.2,
+	{name: "slow-loader", weight: Slow, words: []string{"(data): ", "Data", "data_time: ", "data: "}, least: 20, share: 0.2,
 		// "[time (data): 0.512 (0.204)]", "Time 0.51 (0.50) Data 0.20 (0.19)", "time: 0.51  data: 0.20", "data_time: 0.20
 		// time: 0.51": each form has its own number at the names of its groups
 		line: lazy.MustCompile(`time \(data\): (?P<whole1>\d+\.\d+) \((?P<part1>\d+\.\d+)\)|` +
@@ -114,6 +115,7 @@ type Text struct {
 // found are the lines that match one sign.
 type found struct {
 	count       int
+	tried       int               // lines that were compared with the pattern
 	first       string            // the line
 	groups      map[string]string // of the first line
 	recent      []int             // numbers of the last lines, as many as the bound
@@ -121,38 +123,86 @@ type found struct {
 	part, whole float64
 }
 
-// maxLine bounds, in bytes, what is read of a line.
-const maxLine = 8 << 10
+const (
+	// maxLine bounds, in bytes, what is read of a line.
+	maxLine = 8 << 10
+	// block is how much is searched at once for the words of signs. Most output has none of them, and is not cut into
+	// lines: the end of a run waits for this.
+	block = 256 << 10
+	// mostCounted lines are enough for a sign: a mean does not change any more.
+	mostCounted = 1000
+	// mostTried lines are compared with one pattern, at 2 µs each.
+	mostTried = 200_000
+)
 
 // Read reads an output. A line ends with a line break or a carriage return, as of a progress bar.
 func Read(in io.Reader) (*Text, error) {
 	t := &Text{found: make([]found, len(signs))}
-	sc := bufio.NewScanner(in)
-	sc.Buffer(make([]byte, 64<<10), 1<<20)
-	sc.Split(splitLines)
-	for sc.Scan() {
-		t.line(sc.Bytes())
-	}
-	if err := sc.Err(); err != nil {
-		return t, fmt.Errorf("reading the output for advice: %w", err)
-	}
-	return t, nil
-}
-
-// splitLines is a [bufio.SplitFunc] for lines that end with \n or \r. One that is too long ends at maxLine.
-func splitLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
-	for i, c := range data[:min(len(data), maxLine)] {
-		if c == '\n' || c == '\r' {
-			return i + 1, data[:i], nil
+	buf := make([]byte, block)
+	kept := 0 // bytes of a line that has not ended
+	for {
+		n, err := io.ReadFull(in, buf[kept:])
+		have := buf[:kept+n]
+		end := max(bytes.LastIndexByte(have, '\n'), bytes.LastIndexByte(have, '\r')) + 1
+		if err != nil || end == 0 || len(have)-end > maxLine {
+			end = len(have)
+		}
+		t.block(have[:end])
+		kept = copy(buf, have[end:])
+		switch err {
+		case nil:
+		case io.EOF, io.ErrUnexpectedEOF:
+			return t, nil
+		default:
+			return t, fmt.Errorf("reading the output for advice: %w", err)
 		}
 	}
-	switch {
-	case len(data) >= maxLine:
-		return maxLine, data[:maxLine], nil
-	case atEOF && len(data) > 0:
-		return len(data), data, nil
+}
+
+// block takes whole lines.
+func (t *Text) block(text []byte) {
+	if !t.may(text) {
+		t.lines += bytes.Count(text, []byte{'\n'}) + bytes.Count(text, []byte{'\r'})
+		return
 	}
-	return 0, nil, nil
+	for len(text) > 0 {
+		end := bytes.IndexAny(text[:min(len(text), maxLine)], "\r\n")
+		switch {
+		case end >= 0:
+			t.line(text[:end])
+			text = text[end+1:]
+		default: // the last line, or a part of a long one
+			n := min(len(text), maxLine)
+			t.line(text[:n])
+			text = text[n:]
+		}
+	}
+}
+
+// may reports whether a sign that still counts may be in a text.
+func (t *Text) may(text []byte) bool {
+	for i := range signs {
+		if t.found[i].counts() && signs[i].may(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// counts reports whether a further line would matter.
+func (f *found) counts() bool { return f.count < mostCounted && f.tried < mostTried }
+
+func (s *sign) may(text []byte) bool {
+	return holdsOne(text, s.words) && (len(s.also) == 0 || holdsOne(text, s.also))
+}
+
+func holdsOne(text []byte, words []string) bool {
+	for _, w := range words {
+		if bytes.Contains(text, []byte(w)) {
+			return true
+		}
+	}
+	return false
 }
 
 var coloured = lazy.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]`)
@@ -160,14 +210,19 @@ var coloured = lazy.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]`)
 // line takes one line.
 func (t *Text) line(raw []byte) {
 	t.lines++
+	if !t.may(raw) {
+		return
+	}
 	text := string(raw)
 	if strings.Contains(text, "\x1b") {
 		text = coloured.ReplaceAllString(text, "")
 	}
-	for i, s := range signs {
-		if !slices.ContainsFunc(s.words, func(w string) bool { return strings.Contains(text, w) }) {
+	for i := range signs {
+		s := &signs[i]
+		if !t.found[i].counts() || !s.may(raw) {
 			continue
 		}
+		t.found[i].tried++
 		m := s.line.FindStringSubmatch(text)
 		if m == nil || s.unless != nil && s.unless.MatchString(text) {
 			continue
@@ -187,7 +242,7 @@ func named(re *lazy.Regexp, m []string) map[string]string {
 	return groups
 }
 
-func (f *found) add(s sign, text string, groups map[string]string, number int) {
+func (f *found) add(s *sign, text string, groups map[string]string, number int) {
 	f.count++
 	if f.count == 1 {
 		f.first, f.groups = strings.TrimSpace(text), groups
