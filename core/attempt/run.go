@@ -80,9 +80,6 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	x.Exit = exit
 	x.report(a, l, e)
 	out = x.judge(a, l, watch, e)
-	if a.trial == "" {
-		out.Advice = x.advise(a, watch, out)
-	}
 	left(&out, gone)
 	if trail != nil {
 		l.tap.close() // then the file is complete
@@ -223,6 +220,9 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 		x.BreakLine()
 		x.Report.Warn("the program exited 0, but its output ends with an out-of-memory: %s. A pipe (| tee), \"|| "+
 			"true\" or the program itself hides a failure", out.Doubt)
+	}
+	if a.trial == "" {
+		out.Advice = x.advise(a, watch, out)
 	}
 	return out
 }
