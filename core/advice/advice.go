@@ -2,7 +2,8 @@
 // should change: each once a run, ranked, with its evidence and the exact change.
 //
 // All of it is data: a sign is a pattern, the least number of lines that match, and a window of lines for these; a
-// bound is a share or a slope, over a time. The package knows no project and acts on nothing: it reads a text and values.
+// bound is a share or a slope, over a time. The package knows no project and acts on nothing: it reads a text and
+// values.
 package advice
 
 import (

@@ -16,8 +16,8 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// logs are, for each sign, an output that gives the advice, what the advice then has in it, and an output that is nearly
-// the same and gives none.
+// logs are, for each sign, an output that gives the advice, what the advice then has in it, and an output that is
+// nearly the same and gives none.
 var logs = map[string]struct{ is, has, near string }{
 	notFinite: {
 		"iter 10 loss: 0.5\niter 20 loss: nan\niter 30 loss: nan\niter 40 loss: nan\n",
@@ -28,13 +28,15 @@ var logs = map[string]struct{ is, has, near string }{
 	},
 	"workers": {
 		"/x/torch/utils/data/dataloader.py:558: UserWarning: This DataLoader will create 16 worker processes in total. Our " +
-			"suggested max number of worker in current system is 4, which is smaller than what this DataLoader is going to create.\n",
+			"suggested max number of worker in current system is 4, which is smaller than what this " +
+			"DataLoader is going to create.\n",
 		"x.yml: train.workers to 4 or less",
 		"Loader: This DataLoader will create 4 worker processes in total.\n",
 	},
 	"few-workers": {
 		"/x/data_connector.py:424: The 'train_dataloader' does not have many workers which may be a bottleneck. Consider " +
-			"increasing the value of the `num_workers` argument` to `num_workers=7` in the `DataLoader` to improve performance.\n",
+			"increasing the value of the `num_workers` argument` to `num_workers=7` in the " +
+			"`DataLoader` to improve performance.\n",
 		"set x.yml: train.workers to 7",
 		"The city does not have many workers\n",
 	},
@@ -70,7 +72,8 @@ var logs = map[string]struct{ is, has, near string }{
 		"calling torch.set_float32_matmul_precision('high')\n",
 	},
 	"scheduler-order": {
-		"lr_scheduler.py:138: UserWarning: Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0\n",
+		"lr_scheduler.py:138: UserWarning: Detected call of `lr_scheduler.step()` before " +
+			"`optimizer.step()`. In PyTorch 1.1.0\n",
 		"schedule skips its first value",
 		"call lr_scheduler.step() after optimizer.step()\n",
 	},
@@ -80,8 +83,8 @@ var logs = map[string]struct{ is, has, near string }{
 		"(these will not be optimized)\n",
 	},
 	"deprecated": {
-		"/p/train.py:31: FutureWarning: `torch.cuda.amp.autocast(args...)` is deprecated. Please use `torch.amp.autocast('cuda', " +
-			"args...)` instead.\n  with autocast():\n",
+		"/p/train.py:31: FutureWarning: `torch.cuda.amp.autocast(args...)` is deprecated. Please use " +
+			"`torch.amp.autocast('cuda', args...)` instead.\n  with autocast():\n",
 		"in use (lines: 1)",
 		"warnings.filterwarnings('ignore', category=FutureWarning)\n/p/x.py:3: UserWarning: this is deprecated by nobody\n",
 	},
@@ -126,7 +129,8 @@ func TestSigns(t *testing.T) {
 				continue
 			}
 			a := got[0]
-			if !strings.Contains(a.What+" "+a.Change, log.has) || strings.ContainsAny(a.What+a.Change, "${}\x1b") || a.Change == "" {
+			if !strings.Contains(a.What+" "+a.Change, log.has) || strings.ContainsAny(a.What+a.Change, "${}\x1b") ||
+				a.Change == "" {
 				t.Errorf("%s: %q, %q; want %q in it", s.name, a.What, a.Change, log.has)
 			}
 			if len(a.Evidence) != 1 || a.Evidence[0] == "" || strings.Contains(a.Evidence[0], "\x1b") {
@@ -184,7 +188,8 @@ func TestBlocks(t *testing.T) {
 		t.Errorf("%d lines were counted, want %d (%v)", found.lines, 2*block+1, err)
 	}
 	failing := errors.New("no disk")
-	if found, err := Read(io.MultiReader(strings.NewReader(logs["workers"].is), iotest.ErrReader(failing))); !errors.Is(err, failing) ||
+	if found, err := Read(io.MultiReader(strings.NewReader(logs["workers"].is),
+		iotest.ErrReader(failing))); !errors.Is(err, failing) ||
 		len(Give(Seen{Text: found})) != 1 {
 		t.Errorf("what was read before an error does not count: %v", err)
 	}
@@ -241,20 +246,25 @@ func TestBounds(t *testing.T) {
 		// 10 MiB a minute from 8,000 MiB: 20,000 MiB after 1,200 minutes
 		{"leak", "600 MiB an hour: at this pace it reaches 19.5 GiB 20.0 h after the start",
 			Seen{Card: every(240, mib(20000), climbing)}, map[string]Seen{
-				"a pool that fills":  {Card: every(240, mib(20000), func(i int) unit.Bytes { return mib(12000 - 4000*math.Exp(-float64(i)/20)) })},
-				"a step":             {Card: every(240, mib(20000), func(i int) unit.Bytes { return mib(8000 + 2000*float64(i/130)) })},
-				"a saw":              {Card: every(240, mib(20000), func(i int) unit.Bytes { return mib(8000 + 100*float64(i%20)) })},
+				"a pool that fills": {Card: every(240, mib(20000),
+					func(i int) unit.Bytes { return mib(12000 - 4000*math.Exp(-float64(i)/20)) })},
+				"a step": {Card: every(240, mib(20000),
+					func(i int) unit.Bytes { return mib(8000 + 2000*float64(i/130)) })},
+				"a saw": {Card: every(240, mib(20000),
+					func(i int) unit.Bytes { return mib(8000 + 100*float64(i%20)) })},
 				"a short time":       {Card: every(20, mib(20000), climbing)},
 				"a little":           {Card: every(240, mib(20000), func(i int) unit.Bytes { return mib(8000 + 0.5*float64(i)) })},
 				"one that falls":     {Card: every(240, mib(20000), func(i int) unit.Bytes { return mib(9000 - float64(i)) })},
 				"nothing to look at": {},
 			}},
-		{"host-leak", "the host memory in use climbs by 600 MiB an hour", Seen{Host: every(240, 0, climbing)}, map[string]Seen{
-			"a cache that is emptied": {Host: every(240, 0, func(i int) unit.Bytes { return mib(8000 + 50*float64(i%60)) })},
-		}},
+		{"host-leak", "the host memory in use climbs by 600 MiB an hour", Seen{Host: every(240, 0, climbing)},
+			map[string]Seen{
+				"a cache that is emptied": {Host: every(240, 0, func(i int) unit.Bytes { return mib(8000 + 50*float64(i%60)) })},
+			}},
 		{"validation-time", "validation takes 20 % of the time", Seen{Training: "training", Spent: map[string]time.Duration{
 			"training": 16 * min, "validation": 4 * min, "": 9 * min}}, map[string]Seen{
-			"a tenth":       {Training: "training", Spent: map[string]time.Duration{"training": 90 * min, "validation": 10 * min}},
+			"a tenth": {Training: "training", Spent: map[string]time.Duration{"training": 90 * min,
+				"validation": 10 * min}},
 			"a short run":   {Training: "training", Spent: map[string]time.Duration{"training": 4 * min, "validation": 4 * min}},
 			"no training":   {Training: "training", Spent: map[string]time.Duration{"validation": 40 * min}},
 			"no validation": {Training: "training", Spent: map[string]time.Duration{"training": 40 * min, "": 40 * min}},
@@ -263,11 +273,13 @@ func TestBounds(t *testing.T) {
 			"busy enough": {Busy: Busy{30, 120, 2 * min}}, "few looks": {Busy: Busy{20, 59, 2 * min}},
 			"a short time": {Busy: Busy{20, 120, min}}, "unknown": {},
 		}},
-		{"full-card", "7 requests", Seen{Retries: 7, Short: unit.GiB}, map[string]Seen{"none": {Retries: 0, Short: unit.GiB}}},
-		{"ahead", "validation has not run yet", Seen{Ahead: []Need{{"validation", 9 * unit.GiB, 8 * unit.GiB}}}, map[string]Seen{
-			"it fits":      {Ahead: []Need{{"validation", 8 * unit.GiB, 8 * unit.GiB}}},
-			"unknown room": {Ahead: []Need{{"validation", 8 * unit.GiB, 0}}},
-		}},
+		{"full-card", "7 requests", Seen{Retries: 7, Short: unit.GiB}, map[string]Seen{"none": {Retries: 0,
+			Short: unit.GiB}}},
+		{"ahead", "validation has not run yet", Seen{Ahead: []Need{{"validation", 9 * unit.GiB, 8 * unit.GiB}}},
+			map[string]Seen{
+				"it fits":      {Ahead: []Need{{"validation", 8 * unit.GiB, 8 * unit.GiB}}},
+				"unknown room": {Ahead: []Need{{"validation", 8 * unit.GiB, 0}}},
+			}},
 		{"unread", "remove them", Seen{Unread: []Setting{{"x.yml: a", "nothing reads it"}}}, map[string]Seen{"none": {}}},
 		{notFinite, "the last value of psnr", Seen{Diverged: []string{"psnr"}}, map[string]Seen{"none": {}}},
 	} {
@@ -302,7 +314,8 @@ func TestRanked(t *testing.T) {
 	}
 	second := Give(Seen{Unread: []Setting{{"z", "y"}}, Retries: 1})
 	both := Once(first, second)
-	if got, want := names(both), []string{notFinite, "full-card", "workers", "unread", "deprecated"}; !slices.Equal(got, want) {
+	if got, want := names(both), []string{notFinite, "full-card", "workers", "unread", "deprecated"}; !slices.Equal(got,
+		want) {
 		t.Errorf("of two attempts %q, want %q", got, want)
 	}
 	i := slices.IndexFunc(both, func(a Advice) bool { return a.Name == "unread" })

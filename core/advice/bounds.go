@@ -36,9 +36,11 @@ func validating(s Seen) *Advice {
 	share := float64(other) / float64(all)
 	// other/k is a tenth of training + other/k where k = 9 other / training
 	rarer := math.Ceil((1 - validationShare) / validationShare * float64(other) / float64(training))
-	return &Advice{Name: "validation-time", Weight: Slow, What: fmt.Sprintf("%s takes %.0f %% of the time", phase, 100*share),
+	return &Advice{Name: "validation-time", Weight: Slow, What: fmt.Sprintf("%s takes %.0f %% of the time", phase,
+		100*share),
 		Evidence: []string{fmt.Sprintf("%v of %v", other.Round(time.Second), all.Round(time.Second))},
-		Change: fmt.Sprintf("validate less often: an interval %.0f times as long leaves %s a tenth of the time", max(2, rarer),
+		Change: fmt.Sprintf("validate less often: an interval %.0f times as long leaves %s a tenth of the time", max(2,
+			rarer),
 			phase)}
 }
 
@@ -48,7 +50,8 @@ func idle(s Seen) *Advice {
 	if b.Looks < idleLooks || b.For < idleTime || b.Percent >= idleBelow {
 		return nil
 	}
-	return &Advice{Name: "idle-card", Weight: Slow, What: fmt.Sprintf("the card was idle %.0f %% of the training", 100-b.Percent),
+	return &Advice{Name: "idle-card", Weight: Slow, What: fmt.Sprintf("the card was idle %.0f %% of the training",
+		100-b.Percent),
 		Evidence: []string{fmt.Sprintf("busy %.0f %% in %d samples of the driver over %v", b.Percent, b.Looks,
 			b.For.Round(time.Second))},
 		Change: "raise {workers} (there are {cores}), or the micro-batch: launch --fill -- COMMAND"}

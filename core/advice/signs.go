@@ -33,8 +33,8 @@ type sign struct {
 const (
 	notFinite = "not-finite"
 	FullCard  = "full-card"
-	finite    = "stop it (Ctrl-C), and continue from an earlier saved state with a lower learning rate, clipped gradients, " +
-		"or bf16 in place of fp16"
+	finite    = "stop it (Ctrl-C), and continue from an earlier saved state with a lower learning rate, " +
+		"clipped gradients, or bf16 in place of fp16"
 )
 
 // warmUp is how many lines with a share are left out at the beginning: caches are cold, and kernels are chosen.
@@ -60,7 +60,8 @@ var signs = []sign{
 		line: lazy.MustCompile(`The '?(?P<loader>\w+)'? does not have many workers which may be a bottleneck.*num_workers=` +
 			`(?P<most>\d+)`),
 		what: "the loader ${loader} has too few workers", change: "set {workers} to ${most}"},
-	{name: "slow-loader", weight: Slow, words: []string{"(data): ", "Data", "data_time: ", "data: "}, least: 20, share: 0.2,
+	{name: "slow-loader", weight: Slow, words: []string{"(data): ", "Data", "data_time: ", "data: "}, least: 20,
+		share: 0.2,
 		// "[time (data): 0.512 (0.204)]", "Time 0.51 (0.50) Data 0.20 (0.19)", "time: 0.51  data: 0.20", "data_time: 0.20
 		// time: 0.51": each form has its own number at the names of its groups
 		line: lazy.MustCompile(`time \(data\): (?P<whole1>\d+\.\d+) \((?P<part1>\d+\.\d+)\)|` +
@@ -94,7 +95,8 @@ var signs = []sign{
 	{name: "scheduler-order", weight: Tidy, words: []string{"lr_scheduler.step()"}, least: 1,
 		line:   lazy.MustCompile("Detected call of `lr_scheduler\\.step\\(\\)` before `optimizer\\.step\\(\\)`"),
 		what:   "the learning rate's schedule skips its first value",
-		change: "call optimizer.step() before lr_scheduler.step(); after one skipped step of a gradient scaler it is harmless"},
+		change: "call optimizer.step() before lr_scheduler.step(); after one skipped step of a gradient scaler it is " +
+			"harmless"},
 	{name: "not-optimized", weight: Tidy, words: []string{"will not be optimized"}, least: 1,
 		line:   lazy.MustCompile(`(?i)\bparam(?:eter)?s?:? ['"]?(?P<first>[\w.]+)['"]? will not be optimized`),
 		what:   "parameters will not be optimized (lines: ${N}; ${first} …): expected where they are frozen",

@@ -51,8 +51,9 @@ func (s story) side(id string) Side {
 			{Name: "workers", At: config.Address{Doc: config.ArgvDoc, Path: "--workers"}, Value: "4", Default: true}}}
 	plan := run.Plan{Attempt: 1, Edits: s.edits, Choices: []run.Choice{{Phase: "training", Name: run.AsAsked,
 		Estimate: mem.Estimate{Items: s.items, Unknown: s.unknown}}}}
-	out := run.Outcome{Ending: run.Succeeded, Took: 10 * time.Second, Rate: s.rate, Metrics: metric.Set{"psnr": {Name: "psnr",
-		Best: &metric.Point{Value: 30, Step: 5}, Last: &metric.Point{Value: 29, Step: 9}}}}
+	out := run.Outcome{Ending: run.Succeeded, Took: 10 * time.Second, Rate: s.rate,
+		Metrics: metric.Set{"psnr": {Name: "psnr",
+			Best: &metric.Point{Value: 30, Step: 5}, Last: &metric.Point{Value: 29, Step: 9}}}}
 	if s.peak > 0 {
 		out.Measured = map[string][]mem.Measurement{"training": {{Is: mem.Used, Bytes: s.peak, Bound: mem.AtMost}}}
 	}
@@ -93,25 +94,37 @@ func TestDiffers(t *testing.T) {
 		b    story
 		want []string
 	}{
-		"nothing":             {story{torch: "2.6.0"}, nil},
-		"a trial's edits":     {story{torch: "2.6.0", trial: true}, nil},
-		"a setting":           {story{torch: "2.6.0", recipe: "train:\n  lr: 0.2\n  batch: 8\ndata:\n  root: /d/one\n"}, []string{"settings train.lr: 0.1 → 0.2"}},
-		"one that is not set": {story{torch: "2.6.0", recipe: "train:\n  batch: 8\ndata:\n  root: /d/one\n"}, []string{"settings train.lr: 0.1 → not set"}},
-		"a comment":           {story{torch: "2.6.0", recipe: "# x\ntrain: {lr: 0.1, batch: 8}\ndata: {root: /d/one}\n"}, nil},
-		"data":                {story{torch: "2.6.0", recipe: "train:\n  lr: 0.1\n  batch: 8\ndata:\n  root: /d/two\n"}, []string{"data data.root: /d/one → /d/two"}},
-		"an edit of launch": {story{torch: "2.6.0", edits: []config.Edit{{Knob: "micro-batch", At: config.Address{Doc: "x.yml", Path: "train.batch"},
+		"nothing":         {story{torch: "2.6.0"}, nil},
+		"a trial's edits": {story{torch: "2.6.0", trial: true}, nil},
+		"a setting": {story{torch: "2.6.0", recipe: "train:\n  lr: 0.2\n  batch: 8\ndata:\n  root: /d/one\n"},
+			[]string{"settings train.lr: 0.1 → 0.2"}},
+		"one that is not set": {story{torch: "2.6.0", recipe: "train:\n  batch: 8\ndata:\n  root: /d/one\n"},
+			[]string{"settings train.lr: 0.1 → not set"}},
+		"a comment": {story{torch: "2.6.0", recipe: "# x\ntrain: {lr: 0.1, batch: 8}\ndata: {root: /d/one}\n"},
+			nil},
+		"data": {story{torch: "2.6.0", recipe: "train:\n  lr: 0.1\n  batch: 8\ndata:\n  root: /d/two\n"},
+			[]string{"data data.root: /d/one → /d/two"}},
+		"an edit of launch": {story{torch: "2.6.0", edits: []config.Edit{{Knob: "micro-batch",
+			At:   config.Address{Doc: "x.yml", Path: "train.batch"},
 			From: "8", To: "4"}}}, []string{"settings train.batch: 8 → 4"}},
-		"a variable that launch sets": {story{torch: "2.6.0", edits: []config.Edit{{At: config.Address{Doc: config.EnvDoc, Path: "OMP_NUM_THREADS"}, Add: true, To: "1"}}},
+		"a variable that launch sets": {story{torch: "2.6.0", edits: []config.Edit{{At: config.Address{Doc: config.EnvDoc,
+			Path: "OMP_NUM_THREADS"}, Add: true, To: "1"}}},
 			[]string{"environment OMP_NUM_THREADS: not set → 1"}},
-		"a resume": {story{torch: "2.6.0", edits: []config.Edit{{Knob: "resume", At: config.Address{Doc: "x.yml", Path: "path.resume"}, To: "s.state"}}}, nil},
-		"versions": {story{torch: "2.7.0", device: map[string]any{"kind": "cuda", "name": "A100", "total_bytes": 40.0 * (1 << 30), "driver": "580"}},
+		"a resume": {story{torch: "2.6.0", edits: []config.Edit{{Knob: "resume", At: config.Address{Doc: "x.yml",
+			Path: "path.resume"}, To: "s.state"}}}, nil},
+		"versions": {story{torch: "2.7.0", device: map[string]any{"kind": "cuda", "name": "A100",
+			"total_bytes": 40.0 * (1 << 30), "driver": "580"}},
 			[]string{"versions driver: 550 → 580", "versions torch: 2.6.0 → 2.7.0"}},
-		"a card": {story{torch: "2.6.0", device: map[string]any{"kind": "cuda", "name": "T4", "total_bytes": 15.0 * (1 << 30), "driver": "550"}},
+		"a card": {story{torch: "2.6.0", device: map[string]any{"kind": "cuda", "name": "T4",
+			"total_bytes": 15.0 * (1 << 30), "driver": "550"}},
 			[]string{"card card: A100 → T4", "card memory: 40.0 GiB → 15.0 GiB"}},
-		"a variable":                      {story{torch: "2.6.0", env: []string{"CUDA_LAUNCH_BLOCKING=1"}}, []string{"environment CUDA_LAUNCH_BLOCKING: not set → 1"}},
+		"a variable": {story{torch: "2.6.0", env: []string{"CUDA_LAUNCH_BLOCKING=1"}},
+			[]string{"environment CUDA_LAUNCH_BLOCKING: not set → 1"}},
 		"a variable that does not matter": {story{torch: "2.6.0", env: []string{"LAUNCH_QUIET=1"}}, nil},
-		"an option":                       {story{torch: "2.6.0", args: []string{"python", "-u", "train.py", "-opt", "x.yml", "--workers", "9"}}, []string{"settings --workers: 4 → 9", "settings -u: not set → "}},
-		"a secret":                        {story{torch: "2.6.0", args: []string{"python", "train.py", "-opt", "x.yml", "--hf_token", "abc"}}, []string{"settings --hf_token: not set → " + record.Masked}},
+		"an option": {story{torch: "2.6.0", args: []string{"python", "-u", "train.py", "-opt",
+			"x.yml", "--workers", "9"}}, []string{"settings --workers: 4 → 9", "settings -u: not set → "}},
+		"a secret": {story{torch: "2.6.0", args: []string{"python", "train.py", "-opt", "x.yml",
+			"--hf_token", "abc"}}, []string{"settings --hf_token: not set → " + record.Masked}},
 	} {
 		d := Compare(story{torch: "2.6.0"}.side("a"), tt.b.side("b"))
 		if got := texts(d); !slices.Equal(got, tt.want) {
@@ -140,8 +153,9 @@ func TestOfData(t *testing.T) {
 // Lines of the ledger are matched by kind and part. Where an estimate is unknown there is no line, and never a zero.
 func TestLines(t *testing.T) {
 	a := story{peak: 1000}.side("a")
-	b := story{peak: 1100, items: []mem.Item{{Kind: mem.Parameters, What: "net", Bytes: 100}, {Kind: mem.Saved, What: "net", Bytes: 300},
-		{Kind: mem.Saved, What: "net", Bytes: 100}, {Kind: mem.Workspace, What: "net", Bytes: 50}}}.side("b")
+	b := story{peak: 1100, items: []mem.Item{{Kind: mem.Parameters, What: "net", Bytes: 100},
+		{Kind: mem.Saved, What: "net", Bytes: 300}, {Kind: mem.Saved, What: "net", Bytes: 100}, {Kind: mem.Workspace,
+			What: "net", Bytes: 50}}}.side("b")
 	p := Compare(a, b).Phases[0]
 	type row struct {
 		Kind mem.Kind
@@ -179,7 +193,8 @@ func TestUnknown(t *testing.T) {
 	}{
 		"torch of one":  {story{torch: "2.6.0"}, story{}, []string{"torch of b"}},
 		"torch of both": {story{}, story{}, []string{"torch"}},
-		"no card":       {story{torch: "2.6.0"}, story{torch: "2.6.0", device: none.device}, []string{"driver of b", "card of b"}},
+		"no card": {story{torch: "2.6.0"}, story{torch: "2.6.0", device: none.device},
+			[]string{"driver of b", "card of b"}},
 	} {
 		if d := Compare(tt.a.side("a"), tt.b.side("b")); !slices.Equal(d.Unknown, tt.want) {
 			t.Errorf("%s: %q, want %q", name, d.Unknown, tt.want)
@@ -196,7 +211,8 @@ func TestResults(t *testing.T) {
 	if r, ok := d.Results[0].Ratio(); !ok || r != 1.25 {
 		t.Errorf("the ratio is %v, %v", r, ok)
 	}
-	if i := slices.IndexFunc(d.Results, func(f Figure) bool { return f.Name == "psnr, best" }); i < 0 || *d.Results[i].A != 30 {
+	i := slices.IndexFunc(d.Results, func(f Figure) bool { return f.Name == "psnr, best" })
+	if i < 0 || *d.Results[i].A != 30 {
 		t.Errorf("no psnr in %+v", d.Results)
 	}
 	d = Compare(story{rate: 10}.side("a"), story{}.side("b"))

@@ -12,7 +12,7 @@ import (
 	"github.com/launch-ml/launch/core/run"
 )
 
-// readJob reads the settings with which the last attempt ran: the recipe's, the command's, and those that launch changed.
+// readJob reads the settings with which the last attempt ran: the recipe's, the command's, and what launch changed.
 func (s *side) readJob(r *run.Run) {
 	j := r.Job
 	s.values[Command]["folder"] = j.Command.Dir
@@ -73,14 +73,14 @@ func (s *side) edited(r *run.Run) {
 }
 
 // matters are the variables that change how a PyTorch program runs.
-var matters = lazy.MustCompile(`^(CUDA_|PYTORCH_|TORCH_|NCCL_|OMP_|MKL_|MALLOC_|CUBLAS_|NVIDIA_|LD_PRELOAD$|LD_LIBRARY_PATH$|` +
-	`PYTHON|VIRTUAL_ENV$|CONDA_DEFAULT_ENV$|HF_HUB_OFFLINE$|SLURM_JOB_PARTITION$|SLURM_CPUS_PER_TASK$)`)
+var matters = lazy.MustCompile(`^(CUDA_|PYTORCH_|TORCH_|NCCL_|OMP_|MKL_|MALLOC_|CUBLAS_|NVIDIA_|LD_PRELOAD$|` +
+	`LD_LIBRARY_PATH$|PYTHON|VIRTUAL_ENV$|CONDA_DEFAULT_ENV$|HF_HUB_OFFLINE$|SLURM_JOB_PARTITION$|SLURM_CPUS_PER_TASK$)`)
 
 // Settings that choose what a training reads: by their own name ("dataroot_gt", "--data"), or by a name that means data
 // only below a section of data ("data.root"). Other settings of such a section ("datasets.train.batch_size") are none.
 var (
-	data = lazy.MustCompile(`(?i)^-*(data|datasets?|data[_-]?(root|sets?|dir|path|files?|names?)([_-].*)?|corpus|annotations?|` +
-		`meta_info|ann_file|(train|val|valid|test|eval)[_-]?(data|files?|dir|path|sets?))$`)
+	data = lazy.MustCompile(`(?i)^-*(data|datasets?|data[_-]?(root|sets?|dir|path|files?|names?)([_-].*)?|corpus|` +
+		`annotations?|meta_info|ann_file|(train|val|valid|test|eval)[_-]?(data|files?|dir|path|sets?))$`)
 	place   = lazy.MustCompile(`(?i)^(root|paths?|dir|files?|name|split)$`)
 	section = lazy.MustCompile(`(?i)(^|\.)(data|datasets?)(\.|$)`)
 )

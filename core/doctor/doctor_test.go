@@ -49,7 +49,7 @@ func TestSoundMachine(t *testing.T) {
 	}
 }
 
-// a fault is a change of the sound machine that a check must find, and one that is nearly the same and must not be found.
+// a fault is a change of the sound machine that a check must find, and a change nearly the same that it must not find.
 type fault struct {
 	name  string
 	check string
@@ -206,7 +206,8 @@ var pythonFaults = []fault{
 		func(m *Machine) {
 			m.Cards.Value[0].Capability, m.Cards.Value[0].Driver, m.Python.Value.CUDA = "7.5", "580.65.06", "13.0"
 		}},
-	{"NumPy 2", "torch", Wrong, "NumPy 1", "'numpy<2'", py(func(p *Python) { p.Torch, p.Minor, p.Beside = "2.2.2+cu121", 2, nil }),
+	{"NumPy 2", "torch", Wrong, "NumPy 1", "'numpy<2'",
+		py(func(p *Python) { p.Torch, p.Minor, p.Beside = "2.2.2+cu121", 2, nil }),
 		py(func(p *Python) { p.Torch, p.Minor, p.Beside = "2.3.0+cu121", 3, nil })},
 	{"torchvision of another torch", "torch", Wrong, "compiled for torch 2.5.1", "'torch==2.6.0' torchvision",
 		py(func(p *Python) { p.Beside[0].Needs = "==2.5.1" }), py(func(p *Python) { p.Beside[0].Needs = ">=2.5.1,<3" })},
@@ -224,7 +225,7 @@ var pythonFaults = []fault{
 	{"expandable segments in WSL", "allocator", Wrong, "WSL", "unset PYTORCH_CUDA_ALLOC_CONF",
 		wsl2(env("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")),
 		wsl2(env("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"))},
-	{"expandable segments on a Jetson", "allocator", Wrong, "Jetson", "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64",
+	{"expandable segments on a Jetson", "allocator", Wrong, "Jetson", "export PYTORCH_CUDA_ALLOC_CONF=max_split_",
 		func(m *Machine) {
 			m.Kernel = "5.15.136-tegra"
 			m.Env = []string{"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True,max_split_size_mb:64"}
@@ -348,10 +349,11 @@ func TestProbeThatHangs(t *testing.T) {
 // The files of the kernel are read as they are.
 func TestFiles(t *testing.T) {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
-	root := fstest.MapFS{
-		"sys/bus/pci/devices/0000:00:02.0/vendor": file("0x8086\n"), "sys/bus/pci/devices/0000:00:02.0/class": file("0x030000\n"),
-		"sys/bus/pci/devices/0000:01:00.0/vendor": file("0x10de\n"), "sys/bus/pci/devices/0000:01:00.0/class": file("0x030200\n"),
-		"sys/bus/pci/devices/0000:01:00.1/vendor": file("0x10de\n"), "sys/bus/pci/devices/0000:01:00.1/class": file("0x040300\n"), // its sound
+	const pci = "sys/bus/pci/devices/"
+	root := fstest.MapFS{ // the third device is the second one's sound
+		pci + "0000:00:02.0/vendor": file("0x8086\n"), pci + "0000:00:02.0/class": file("0x030000\n"),
+		pci + "0000:01:00.0/vendor": file("0x10de\n"), pci + "0000:01:00.0/class": file("0x030200\n"),
+		pci + "0000:01:00.1/vendor": file("0x10de\n"), pci + "0000:01:00.1/class": file("0x040300\n"),
 		"sys/module/nvidia/version": file("550.54.14\n"), "etc/os-release": file("NAME=x\nID=\"ubuntu\"\n"),
 		"proc/self/cgroup":      file("12:cpu,cpuacct:/old\n0::/a/b\n"),
 		"sys/fs/cgroup/cpu.max": file("max 100000\n"), "sys/fs/cgroup/a/cpu.max": file("150000 100000\n"),

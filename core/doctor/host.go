@@ -21,7 +21,8 @@ func memory(m Machine) (out []Finding) {
 	found := fmt.Sprintf("%v free of %v (%s)", v.Free, v.Total, v.TotalBy)
 	switch {
 	case v.Free < leastMemory && strings.Contains(v.FreeBy, "cgroup"):
-		out = one(Wrong, found, fmt.Sprintf("torch with a card needs about %v to start; the limit is %s", leastMemory, v.FreeBy), raiseMemory(m)...)
+		out = one(Wrong, found, fmt.Sprintf("torch with a card needs about %v to start; the limit is %s", leastMemory,
+			v.FreeBy), raiseMemory(m)...)
 	case v.Free < leastMemory:
 		out = one(Wrong, found, fmt.Sprintf("torch with a card needs about %v to start", leastMemory),
 			"ps -eo pid,user,rss,comm --sort -rss | head")
@@ -154,8 +155,8 @@ func limits(m Machine) (out []Finding) {
 	return out
 }
 
-// addresses is the address space that CUDA reserves when it starts: that of the machine's memory and its cards' together
-// (CUDA C++ Programming Guide, "Unified Virtual Address Space"). It is 0 without a card.
+// addresses is the address space that CUDA reserves when it starts: that of the machine's memory and its cards'
+// together (CUDA C++ Programming Guide, "Unified Virtual Address Space"). It is 0 without a card.
 func (m Machine) addresses() (all unit.Bytes) {
 	if m.Cards.Err != nil || len(m.Cards.Value) == 0 {
 		return 0

@@ -145,7 +145,8 @@ func hostMemory(root fs.FS) (m Memory, err error) {
 }
 
 func cpus(root fs.FS) CPUs {
-	return CPUs{Machine: counted(read(root, "sys/devices/system/cpu/online")), Allowed: runtime.NumCPU(), Quota: quota(root)}
+	online := counted(read(root, "sys/devices/system/cpu/online"))
+	return CPUs{Machine: online, Allowed: runtime.NumCPU(), Quota: quota(root)}
 }
 
 // counted is the number of cores in a list such as "0-7,16".

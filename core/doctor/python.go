@@ -138,7 +138,8 @@ func beside(p Python) (out []Finding) {
 		if why := unmet(b.Needs, p.Torch); why != "" {
 			out = append(out, one(Wrong, fmt.Sprintf("torch %s and %s %s", p.Torch, b.Name, b.Version), fmt.Sprintf(
 				"%s %s was compiled for torch %s: \"operator torchvision::nms does not exist\" and the like", b.Name,
-				b.Version, why), fmt.Sprintf("%s -m pip install --upgrade 'torch==%s' %s", p.Interpreter, release(p.Torch), b.Name))...)
+				b.Version, why), fmt.Sprintf("%s -m pip install --upgrade 'torch==%s' %s", p.Interpreter, release(p.Torch),
+				b.Name))...)
 		}
 	}
 	return out

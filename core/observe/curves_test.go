@@ -53,7 +53,8 @@ func TestCourse(t *testing.T) {
 	w.course.spent, w.course.card, w.course.host = c.spent, c.card, c.host
 	w.course.busy, w.course.looks, w.course.busyFor = c.busy, c.looks, c.busyFor
 	got := w.Curves()
-	for phase, want := range map[string]time.Duration{"": 2 * time.Second, "training": 9 * time.Second, "validation": time.Second} {
+	for phase, want := range map[string]time.Duration{"": 2 * time.Second, "training": 9 * time.Second,
+		"validation": time.Second} {
 		if got.Spent[phase] != want {
 			t.Errorf("%v in %q, want %v", got.Spent[phase], phase, want)
 		}

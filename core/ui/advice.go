@@ -19,8 +19,8 @@ func adviceOf(attempts []run.Attempt) []advice.Advice {
 	return advice.Once(all...)
 }
 
-// advise writes the advice that matters now: a line each, and where the rest is. retried: the end of the run reports the
-// allocator's retries already.
+// advise writes the advice that matters now: a line each, and where the rest is. retried: the end of the run reports
+// the allocator's retries already.
 func (p Printer) advise(all []advice.Advice, retried bool, id string) {
 	shown, known := 0, 0
 	for _, a := range all {

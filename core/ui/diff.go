@@ -87,8 +87,9 @@ func (p Printer) pair(name string, v diff.Pair, note string) {
 	if d, ok := v.Delta(); ok {
 		delta = signed(d)
 	}
-	p.line("%s", strings.TrimRight(fmt.Sprintf("  %-38s %14s %14s %14s  %s", clip(OneLine(name), 38), amountText(v.A), amountText(v.B), delta,
-		note), " "))
+	line := fmt.Sprintf("  %-38s %14s %14s %14s  %s", clip(OneLine(name), 38), amountText(v.A), amountText(v.B), delta,
+		note)
+	p.line("%s", strings.TrimRight(line, " "))
 }
 
 // signed writes a difference: "+1.2 GiB", "−300 MiB", "=".
