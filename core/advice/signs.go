@@ -93,8 +93,8 @@ var signs = []sign{
 		what:   "float32 products do not use the card's tensor cores",
 		change: "torch.set_float32_matmul_precision('high') before the training: it rounds the factors to TF32"},
 	{name: "scheduler-order", weight: Tidy, words: []string{"lr_scheduler.step()"}, least: 1,
-		line:   lazy.MustCompile("Detected call of `lr_scheduler\\.step\\(\\)` before `optimizer\\.step\\(\\)`"),
-		what:   "the learning rate's schedule skips its first value",
+		line: lazy.MustCompile("Detected call of `lr_scheduler\\.step\\(\\)` before `optimizer\\.step\\(\\)`"),
+		what: "the learning rate's schedule skips its first value",
 		change: "call optimizer.step() before lr_scheduler.step(); after one skipped step of a gradient scaler it is " +
 			"harmless"},
 	{name: "not-optimized", weight: Tidy, words: []string{"will not be optimized"}, least: 1,
