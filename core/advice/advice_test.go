@@ -23,7 +23,8 @@ var logs = map[string]struct{ is, has, near string }{
 		"iter 10 loss: 0.5\niter 20 loss: nan\niter 30 loss: nan\niter 40 loss: nan\n",
 		"(lines: 3)",
 		// an initial best value, one step of a gradient scaler, a word
-		"best_loss: inf\nGradient overflow. Skipping step, loss scale inf\nl_pix: nan\nl_pix: 1.5e-02\nloss: info\n" +
+		strings.Repeat("best_loss: inf\n",
+			9) + "Gradient overflow. Skipping step, loss scale inf\nl_pix: nan\nl_pix: 1.5e-02\nloss: info\n" +
 			strings.Repeat("iter loss: 0.1\n", 300) + "loss: inf\n" + strings.Repeat("iter loss: 0.1\n", 300) + "loss: nan\n",
 	},
 	"workers": {
@@ -256,6 +257,15 @@ func TestBounds(t *testing.T) {
 				"a little":           {Card: every(240, mib(20000), func(i int) unit.Bytes { return mib(8000 + 0.5*float64(i)) })},
 				"one that falls":     {Card: every(240, mib(20000), func(i int) unit.Bytes { return mib(9000 - float64(i)) })},
 				"nothing to look at": {},
+				"two steps": {Card: every(240, mib(20000),
+					func(i int) unit.Bytes { return mib(8000 + 1000*float64((i-40)/80)) })},
+				"little in all": {Card: every(240, mib(20000), func(i int) unit.Bytes { return mib(1000 + 0.5*float64(i)) })},
+				"one that gives back": {Card: every(240, mib(20000), func(i int) unit.Bytes {
+					if i >= 160 {
+						return climbing(i) - mib(300)
+					}
+					return climbing(i)
+				})},
 			}},
 		{"host-leak", "the host memory in use climbs by 600 MiB an hour", Seen{Host: every(240, 0, climbing)},
 			map[string]Seen{

@@ -58,6 +58,8 @@ func (s story) side(id string) Side {
 		out.Measured = map[string][]mem.Measurement{"training": {{Is: mem.Used, Bytes: s.peak, Bound: mem.AtMost}}}
 	}
 	h := &record.History{ID: id, Events: []record.Event{{Kind: record.Started, Run: &run.Run{Job: j}, Device: s.device}}}
+	h.Events = append(h.Events, record.Event{Kind: record.Planned, Plan: &plan}, record.Event{Kind: record.Ended,
+		Attempt: &run.Attempt{Plan: plan, Outcome: out}})
 	if s.trial {
 		trial := plan
 		trial.Trial, trial.Attempt, trial.Edits = run.Rehearsal, 0, []config.Edit{{At: config.Address{Doc: "x.yml",
@@ -65,8 +67,6 @@ func (s story) side(id string) Side {
 		h.Events = append(h.Events, record.Event{Kind: record.Planned, Plan: &trial}, record.Event{Kind: record.Ended,
 			Attempt: &run.Attempt{Plan: trial}})
 	}
-	h.Events = append(h.Events, record.Event{Kind: record.Planned, Plan: &plan}, record.Event{Kind: record.Ended,
-		Attempt: &run.Attempt{Plan: plan, Outcome: out}})
 	side := Side{History: h, Receipts: []receipt.Receipt{{Run: "another", Machine: receipt.Machine{Torch: "0.1"}}}}
 	if s.torch != "" {
 		side.Receipts = append(side.Receipts, receipt.Receipt{Run: id, Machine: receipt.Machine{Torch: s.torch}})
@@ -129,6 +129,9 @@ func TestDiffers(t *testing.T) {
 		d := Compare(story{torch: "2.6.0"}.side("a"), tt.b.side("b"))
 		if got := texts(d); !slices.Equal(got, tt.want) {
 			t.Errorf("%s:\n got %q\nwant %q", name, got, tt.want)
+		}
+		if d.B.Attempt != 1 || d.B.Ending != run.Succeeded {
+			t.Errorf("%s: attempt %d, %s, is compared", name, d.B.Attempt, d.B.Ending)
 		}
 		if len(d.Unknown) > 0 {
 			t.Errorf("%s: %q is not recorded", name, d.Unknown)
