@@ -41,6 +41,7 @@
 //	ranks      finds the ranks of a program, and those that wait for one that has ended
 //	observe    watches the memory that a job holds, and assigns the peaks to phases
 //	oom        reads a program's output, and decides how the program ended
+//	advice     what a program's output and its curves advise its user to change: patterns, bounds, windows
 //	witness    what the program's own processes report of their memory, through a part of overlay's hook
 //	states     the saved states that a resume reads: which are complete, and which are this run's own
 //	record     runs on disk
@@ -59,6 +60,8 @@
 //	sweep/local     runs trials on this machine, each as a launch of its own, and finds those that outlived a kill
 //	report      a page about a run or a sweep, to look at and to share: HTML, Markdown
 //	report/plot     draws shapes as SVG and PNG
+//	diff       compares two recorded runs: memory line by line, figures, and the settings and versions that differ
+//	doctor     examines the machine and the Python that a command would use, and names what mends a fault
 //	explain    why a text or a recorded run ended: logs, notebooks, standard input, records
 //
 // Below all of them:

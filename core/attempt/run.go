@@ -224,6 +224,9 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 		x.Report.Warn("the program exited 0, but its output ends with an out-of-memory: %s. A pipe (| tee), \"|| "+
 			"true\" or the program itself hides a failure", out.Doubt)
 	}
+	if a.trial == "" {
+		out.Advice = x.advise(a, watch, out)
+	}
 	return out
 }
 

@@ -26,12 +26,15 @@ type Device struct {
 	Used     unit.Bytes `json:"used_bytes"`     // by everybody, when it was looked at
 	Reserved unit.Bytes `json:"reserved_bytes"` // by the driver for itself
 	// Capability is the CUDA compute capability, "8.6"; empty where it is not known.
-	Capability string    `json:"capability,omitempty"`
-	Driver     string    `json:"driver,omitempty"`
-	MIG        bool      `json:"mig,omitempty"`
-	Parent     string    `json:"parent,omitempty"` // of a MIG slice: the UUID of its card
-	Processes  []Process `json:"processes,omitempty"`
-	Planned    bool      `json:"planned,omitempty"` // the card is not here: --vram
+	Capability string `json:"capability,omitempty"`
+	Driver     string `json:"driver,omitempty"`
+	// Busy is how much of the driver's last sample period a kernel ran, in percent; nil if that is not known. No document
+	// has it: it is of a moment, and plugins must not price by it.
+	Busy      *int      `json:"-"`
+	MIG       bool      `json:"mig,omitempty"`
+	Parent    string    `json:"parent,omitempty"` // of a MIG slice: the UUID of its card
+	Processes []Process `json:"processes,omitempty"`
+	Planned   bool      `json:"planned,omitempty"` // the card is not here: --vram
 }
 
 // Free is what a new process can take.

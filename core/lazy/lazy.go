@@ -81,6 +81,7 @@ func (r *Regexp) FindIndex(b []byte) []int             { return r.get().FindInde
 func (r *Regexp) FindStringIndex(s string) []int       { return r.get().FindStringIndex(r.in(s)) }
 func (r *Regexp) FindSubmatch(b []byte) [][]byte       { return r.get().FindSubmatch(r.inBytes(b)) }
 func (r *Regexp) FindSubmatchIndex(b []byte) []int     { return r.get().FindSubmatchIndex(r.inBytes(b)) }
+func (r *Regexp) SubexpNames() []string                { return r.get().SubexpNames() }
 func (r *Regexp) FindStringSubmatch(s string) []string { return r.get().FindStringSubmatch(r.in(s)) }
 func (r *Regexp) FindStringSubmatchIndex(s string) []int {
 	return r.get().FindStringSubmatchIndex(r.in(s))

@@ -174,6 +174,13 @@ func (t *timeline) see(held unit.Bytes, counted bool) {
 	}
 }
 
+// running is the phase that the program is in; "" before the first.
+func (t *timeline) running() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.phase
+}
+
 // settled reports whether the job has been through all of its phases: it makes at least its third step, and no phase is
 // running that it was not in before.
 func (t *timeline) settled(phases []string) bool {
@@ -192,13 +199,6 @@ func (t *timeline) doubt(doubted bool) {
 	t.mu.Lock()
 	t.doubted = t.doubted || doubted
 	t.mu.Unlock()
-}
-
-// running returns the running phase; "" before the first.
-func (t *timeline) running() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.phase
 }
 
 // source returns the quantity that is observed, its source, and whether part of it may belong to other processes.

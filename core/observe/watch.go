@@ -39,6 +39,7 @@ type Subject struct {
 // A Watch observes one attempt. Its methods may be called from several goroutines.
 type Watch struct {
 	*observations
+	course   course
 	timeline *timeline
 	curve    *recorder
 	hook     func() (allocated, reserved unit.Bytes, last bool)
@@ -66,7 +67,13 @@ func Start(ctx context.Context, of Subject) *Watch {
 			look(ctx)
 		}()
 	}
-	start(func(ctx context.Context) { watchHost(ctx, of.Host, w.addHost) })
+	start(func(ctx context.Context) {
+		watchHost(ctx, of.Host, func(r ladder.HostRooms) {
+			w.addHost(r)
+			w.course.in(time.Now(), w.timeline.running())
+		})
+	})
+	start(func(ctx context.Context) { watchAnon(ctx, w.PID, w.course.onHost) })
 	w.timeline.benchmark = of.Benchmark
 	w.timeline.pooled = of.Device == nil || of.Device.Kind == gpu.CUDA
 	switch d := of.Device; {
@@ -155,6 +162,7 @@ func (w *Watch) lookAt(d gpu.Device, before unit.Bytes, alone bool) {
 		w.timeline.doubt(!alone)
 	}
 	w.see(used, false)
+	w.course.onCard(time.Now(), w.timeline.running(), used, d.Busy)
 	if known {
 		w.most = max(w.most, used)
 		if w.uses != nil {

@@ -186,3 +186,41 @@ func (e Environment) torch() string {
 	}
 	return string(text)
 }
+
+var released = lazy.MustCompile(`python(3\.\d+)`)
+
+// Release returns the version of the interpreter, "3.11", by the name of its file or of its folders; "" if unknown.
+func (e Environment) Release() string {
+	names := append([]string{}, e.folders...)
+	if real, err := filepath.EvalSymlinks(e.Interpreter); err == nil {
+		names = append([]string{filepath.Base(real)}, names...)
+	}
+	for _, name := range names {
+		if m := released.FindStringSubmatch(name); m != nil {
+			return m[1]
+		}
+	}
+	return ""
+}
+
+// Requires returns what an installed distribution requires of another one's version: "==2.6.0", ">=2.14.0,<3". It is ""
+// if that is not known, or if it requires none (core metadata specification, Requires-Dist).
+func (e Environment) Requires(distribution, other string) string {
+	name := strings.ReplaceAll(distribution, "-", "_")
+	for _, dir := range e.folders {
+		hits, _ := filepath.Glob(filepath.Join(dir, name+"-*.dist-info", "METADATA"))
+		for _, hit := range hits {
+			text, err := file.Read(hit, 1<<20)
+			if err != nil {
+				continue
+			}
+			for line := range strings.Lines(string(text)) {
+				rest, ok := strings.CutPrefix(line, "Requires-Dist: "+other)
+				if ok && !strings.Contains(rest, ";") && strings.IndexAny(rest, " (=<>!~") == 0 {
+					return strings.NewReplacer("(", "", ")", "", " ", "").Replace(strings.TrimSpace(rest))
+				}
+			}
+		}
+	}
+	return ""
+}

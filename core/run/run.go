@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/advice"
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -114,6 +115,8 @@ type Outcome struct {
 	Confirmed []string          `json:"confirmed,omitempty"` // edited documents whose text the program has saved
 	Began     time.Time         `json:"began"`
 	Took      time.Duration     `json:"took_ns"`
+	// Advice is what its user should change, the weightiest first.
+	Advice []advice.Advice `json:"advice,omitempty"`
 	// Inside is the report of a hook in the program; nil if no hook was wanted.
 	Inside *oom.Inside `json:"inside,omitempty"`
 }

@@ -128,6 +128,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 		p.line("%s %s", p.yellow("note:"), short)
 	}
 	p.retries(last.Outcome.Retries)
+	p.advise(adviceOf(r.Attempts), len(last.Outcome.Retries) > 0, id)
 	if in := last.Outcome.Inside; in != nil {
 		p.Inside(in.Hook)
 	}

@@ -126,6 +126,7 @@ func (p Printer) Show(h *record.History, life record.Life) {
 		for _, e := range h.Events {
 			if e.Outcome != nil {
 				p.outcome(e.Outcome)
+				p.allAdvice(e.Outcome.Advice)
 			}
 		}
 		return
@@ -161,13 +162,19 @@ func (p Printer) Show(h *record.History, life record.Life) {
 			p.line("      cut off: launch was killed before it ended")
 		}
 	}
-	p.metrics("  ", run.Metrics(h.Tried()))
+	p.results(h.Tried())
 	if s := h.Stop(); s != nil && row.State != s.Why {
 		p.Stop(r, s)
 	}
 	if row.State == "cut off" {
 		p.line("  launch was killed; continue with: launch resume %s (launch explain %s prints from where)", h.ID, h.ID)
 	}
+}
+
+// results writes what the attempts of a run together came to, and what to change.
+func (p Printer) results(attempts []run.Attempt) {
+	p.metrics("  ", run.Metrics(attempts))
+	p.allAdvice(adviceOf(attempts))
 }
 
 // metrics writes a line for each metric.

@@ -137,7 +137,7 @@ func TestDeclared(t *testing.T) {
 	other.Args = []string{"python3", "no_such_script.py"}
 	passes(t, kit.Options{Cases: []kit.Case{{Name: "defaults", Command: c}},
 		Foreign: []kit.Case{{Name: "other", Command: other}},
-		Open: func(context.Context) (kit.Opened, error) { return kit.Opened{Plugin: declared.New()}, nil }})
+		Open:    func(context.Context) (kit.Opened, error) { return kit.Opened{Plugin: declared.New()}, nil }})
 	set := plugintest.Ladders(t, declared.New(), c, kit.Card)
 	if e := set.Phases[0].Rungs[0].At(0); !e.Known() {
 		t.Errorf("there is no estimate: %s", e.Unknown)

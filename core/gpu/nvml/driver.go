@@ -77,6 +77,12 @@ func (d *driver) describe(h nvml.Device, index int) gpu.Device {
 			c.Capability = fmt.Sprintf("%d.%d", major, minor)
 		}
 	}
+	if has("nvmlDeviceGetUtilizationRates") { // not for MIG slices, and not for a card that is cut into them
+		if u, r := h.GetUtilizationRates(); r == nvml.SUCCESS && u.Gpu <= 100 {
+			busy := int(u.Gpu)
+			c.Busy = &busy
+		}
+	}
 	if has("nvmlDeviceGetMigMode") {
 		if now, _, r := h.GetMigMode(); r == nvml.SUCCESS {
 			c.MIG = now == nvml.DEVICE_MIG_ENABLE

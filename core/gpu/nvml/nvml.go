@@ -31,8 +31,26 @@ var ErrNoDriver = errors.New("no NVIDIA driver")
 // look is one line of the child's output.
 type look struct {
 	Devices []gpu.Device `json:"devices,omitempty"`
+	Busy    []*int       `json:"busy,omitempty"` // of each device: [gpu.Device.Busy]
 	Error   string       `json:"error,omitempty"`
 	Absent  bool         `json:"absent,omitempty"` // the error is that there is no driver
+}
+
+// lookAt is the look at these devices.
+func lookAt(all []gpu.Device) look {
+	l := look{Devices: all}
+	for _, d := range all {
+		l.Busy = append(l.Busy, d.Busy)
+	}
+	return l
+}
+
+// devices are those of a look that was read.
+func (l look) devices() []gpu.Device {
+	for i := range min(len(l.Devices), len(l.Busy)) {
+		l.Devices[i].Busy = l.Busy[i]
+	}
+	return l.Devices
 }
 
 func (l look) err() error {
@@ -58,11 +76,11 @@ func ChildMain() {
 	out := json.NewEncoder(os.Stdout)
 	d, err := open()
 	for err == nil {
-		var l look
-		if l.Devices, err = d.devices(); err != nil {
+		var all []gpu.Device
+		if all, err = d.devices(); err != nil {
 			break
 		}
-		if out.Encode(l) != nil || every == 0 { // a reader that has gone wants no more
+		if out.Encode(lookAt(all)) != nil || every == 0 { // a reader that has gone wants no more
 			os.Exit(0)
 		}
 		time.Sleep(every)
@@ -87,7 +105,7 @@ func List(ctx context.Context) ([]gpu.Device, error) {
 	out, err := cmd.Output()
 	var l look
 	if json.Unmarshal(out, &l) == nil {
-		return l.Devices, l.err()
+		return l.devices(), l.err()
 	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("asking the NVIDIA driver: no answer: %w", ctx.Err())
@@ -118,7 +136,7 @@ func Watch(ctx context.Context, every time.Duration, see func(time.Time, []gpu.D
 			if l.err() != nil {
 				return l.err()
 			}
-			see(time.Now(), l.Devices)
+			see(time.Now(), l.devices())
 		}
 		switch {
 		case ctx.Err() != nil:

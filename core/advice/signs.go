@@ -1,0 +1,296 @@
+package advice
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/launch-ml/launch/core/lazy"
+)
+
+// A sign is a kind of line: what it looks like, how many of them count, and within how many lines. Templates have
+// "${N}" for the number of lines, and "${name}" for a group of the first one.
+type sign struct {
+	name   string
+	weight Weight
+	words  []string // one of these stands in every line that matches: found without the pattern
+	also   []string // one of these, too; none: nothing more
+	line   *lazy.Regexp
+	unless *lazy.Regexp // a line that matches this as well does not count
+	least  int          // the bound
+	window int          // the lines within which so many have to be; 0: the whole output
+	// share, if not 0, is the bound on the sum of the group "part" over the sum of the group "whole". The first lines,
+	// of a slow beginning, do not count.
+	share  float64
+	what   string
+	change string
+}
+
+// Names of advice that more than one place knows.
+const (
+	notFinite = "not-finite"
+	FullCard  = "full-card"
+	finite    = "stop it (Ctrl-C), and continue from an earlier saved state with a lower learning rate, " +
+		"clipped gradients, or bf16 in place of fp16"
+)
+
+// warmUp is how many lines with a share are left out at the beginning: caches are cold, and kernels are chosen.
+const warmUp = 5
+
+// signs are those of Python, torch, and the forms in which most trainers print their meters.
+var signs = []sign{
+	{name: notFinite, weight: Fails, words: []string{"nan", "NaN", "inf", "Inf"}, least: 3, window: 200,
+		also: []string{"oss", "l_"},
+		// "loss: nan", "l_g_pix=inf", "Loss nan (nan)", "'loss': nan"
+		line: lazy.MustCompile(`(?i)(?:^|[^a-z])(?:[a-z0-9_./]*loss[a-z0-9_]*|l_[a-z0-9_]+)['"]?\s*[:=]?\s*(?:tensor\()?` +
+			`[-+]?(?:nan|inf(?:inity)?)(?:$|[^a-z])`),
+		unless: lazy.MustCompile(`(?i)best|lowest|minimum|min_|loss.?scal|overflow`),
+		what:   "the loss is no finite number (lines: ${N}): training goes on without a result", change: finite},
+	{name: "workers", weight: Slow, words: []string{"This DataLoader will create"}, least: 1,
+		// torch/utils/data/dataloader.py, _check_worker_number_rationality
+		line: lazy.MustCompile(`This DataLoader will create (?P<asked>\d+) worker processes in total\. Our suggested max ` +
+			`number of worker in current system is (?P<most>\d+)`),
+		what:   "${asked} loader workers share fewer cores, and hinder the training",
+		change: "set {workers} to ${most} or less"},
+	{name: "few-workers", weight: Slow, words: []string{"does not have many workers"}, least: 1,
+		// lightning, trainer/connectors/data_connector.py
+		line: lazy.MustCompile(`The '?(?P<loader>\w+)'? does not have many workers which may be a bottleneck.*num_workers=` +
+			`(?P<most>\d+)`),
+		what: "the loader ${loader} has too few workers", change: "set {workers} to ${most}"},
+	{name: "slow-loader", weight: Slow, words: []string{"(data): ", "Data", "data_time: ", "data: "}, least: 20,
+		share: 0.2,
+		// "[time (data): 0.512 (0.204)]", "Time 0.51 (0.50) Data 0.20 (0.19)", "time: 0.51  data: 0.20", "data_time: 0.20
+		// time: 0.51": each form has its own number at the names of its groups
+		line: lazy.MustCompile(`time \(data\): (?P<whole1>\d+\.\d+) \((?P<part1>\d+\.\d+)\)|` +
+			`\bTime\s+(?P<whole2>\d+\.\d+)\s*(?:\([^)]*\))?[\s,;|]*Data\s+(?P<part2>\d+\.\d+)|` +
+			`\bdata_time: (?P<part3>\d+\.\d+).*?\btime: (?P<whole3>\d+\.\d+)|` +
+			`\btime: (?P<whole4>\d+\.\d+).*?\bdata(?:_time)?: (?P<part4>\d+\.\d+)`),
+		what: "the training waits for data ${share} % of the time", change: "raise {workers} (there are {cores}), or read " +
+			"from a faster disk"},
+	{name: "small-shm", weight: Fails, words: []string{"shm"}, least: 1,
+		// torch/utils/data/_utils/signal_handling.py; aten/src/ATen/MapAllocator.cpp
+		line: lazy.MustCompile(`insufficient shared memory \(shm\)|unable to (?:write to|open|resize|allocate) (?:shared ` +
+			`memory object|file) </torch_\w+>.*(?:No space left|ENOSPC|\(28\))|unable to write to file </torch_`),
+		what:   "/dev/shm is too small for the batches of the loader workers",
+		change: "docker run --shm-size 8g …, or fewer workers in {workers}; launch doctor has its size"},
+	{name: "plan-failed", weight: Slow, words: []string{"Plan failed with"}, least: 1,
+		// aten/src/ATen/native/cudnn/Conv_v8.cpp
+		line:   lazy.MustCompile(`UserWarning: Plan failed with an? (?P<error>[\w:]+)`),
+		what:   "cuDNN's best algorithm did not run (${error}), often for lack of memory: a slower one did",
+		change: "leave the card more room: launch plan -- COMMAND lists milder rungs"},
+	{name: "unused-parameters", weight: Slow, words: []string{"find_unused_parameters"}, least: 1,
+		// torch/csrc/distributed/c10d/reducer.cpp
+		line: lazy.MustCompile(`find_unused_parameters=True was specified in DDP constructor, but did not find any unused ` +
+			`parameters`),
+		what:   "DistributedDataParallel searches the graph in every step, and finds nothing",
+		change: "set find_unused_parameters to false"},
+	{name: "tf32", weight: Slow, words: []string{"set_float32_matmul_precision"}, least: 1,
+		line: lazy.MustCompile(`(?:tensor cores for float32 matrix multiplication available but not enabled|that has ` +
+			`Tensor Cores\. To properly utilize them).*set_float32_matmul_precision\(`),
+		what:   "float32 products do not use the card's tensor cores",
+		change: "torch.set_float32_matmul_precision('high') before the training: it rounds the factors to TF32"},
+	{name: "scheduler-order", weight: Tidy, words: []string{"lr_scheduler.step()"}, least: 1,
+		line: lazy.MustCompile("Detected call of `lr_scheduler\\.step\\(\\)` before `optimizer\\.step\\(\\)`"),
+		what: "the learning rate's schedule skips its first value",
+		change: "call optimizer.step() before lr_scheduler.step(); after one skipped step of a gradient scaler it is " +
+			"harmless"},
+	{name: "not-optimized", weight: Tidy, words: []string{"will not be optimized"}, least: 1,
+		line:   lazy.MustCompile(`(?i)\bparam(?:eter)?s?:? ['"]?(?P<first>[\w.]+)['"]? will not be optimized`),
+		what:   "parameters will not be optimized (lines: ${N}; ${first} …): expected where they are frozen",
+		change: "if they are not frozen on purpose: requires_grad_(True), and pass them to the optimizer"},
+	{name: "deprecated", weight: Tidy, words: []string{"Warning: "}, least: 1,
+		// as the module warnings prints them (Lib/warnings.py, formatwarning): "file.py:7: FutureWarning: text"
+		line:   lazy.MustCompile(`\.pyx?:\d+: (?:\w*Deprecat\w*|Future|PendingDeprecation)Warning: (?P<text>.{8,})`),
+		what:   "what a later version removes is in use (lines: ${N})",
+		change: "follow the warning; PYTHONWARNINGS=error::FutureWarning stops at the line that causes it"},
+}
+
+// Text is what the signs have found in an output.
+type Text struct {
+	lines int
+	found []found // by sign
+}
+
+// found are the lines that match one sign.
+type found struct {
+	count       int
+	tried       int               // lines that were compared with the pattern
+	first       string            // the line
+	groups      map[string]string // of the first line
+	recent      []int             // numbers of the last lines, as many as the bound
+	reached     bool              // the bound, within the window
+	part, whole float64
+}
+
+const (
+	// maxLine bounds, in bytes, what is read of a line.
+	maxLine = 8 << 10
+	// block is how much is searched at once for the words of signs. Most output has none of them, and is not cut into
+	// lines: the end of a run waits for this.
+	block = 256 << 10
+	// mostCounted lines are enough for a sign: a mean does not change any more.
+	mostCounted = 1000
+	// mostTried lines are compared with one pattern, at 2 µs each.
+	mostTried = 200_000
+)
+
+// Read reads an output. A line ends with a line break or a carriage return, as of a progress bar.
+func Read(in io.Reader) (*Text, error) {
+	t := &Text{found: make([]found, len(signs))}
+	buf := make([]byte, block)
+	kept := 0 // bytes of a line that has not ended
+	for {
+		n, err := io.ReadFull(in, buf[kept:])
+		have := buf[:kept+n]
+		end := max(bytes.LastIndexByte(have, '\n'), bytes.LastIndexByte(have, '\r')) + 1
+		if err != nil || end == 0 || len(have)-end > maxLine {
+			end = len(have)
+		}
+		t.block(have[:end])
+		kept = copy(buf, have[end:])
+		switch err {
+		case nil:
+		case io.EOF, io.ErrUnexpectedEOF:
+			return t, nil
+		default:
+			return t, fmt.Errorf("reading the output for advice: %w", err)
+		}
+	}
+}
+
+// block takes whole lines.
+func (t *Text) block(text []byte) {
+	if !t.may(text) {
+		t.lines += bytes.Count(text, []byte{'\n'}) + bytes.Count(text, []byte{'\r'})
+		return
+	}
+	for len(text) > 0 {
+		end := bytes.IndexAny(text[:min(len(text), maxLine)], "\r\n")
+		switch {
+		case end >= 0:
+			t.line(text[:end])
+			text = text[end+1:]
+		default: // the last line, or a part of a long one
+			n := min(len(text), maxLine)
+			t.line(text[:n])
+			text = text[n:]
+		}
+	}
+}
+
+// may reports whether a sign that still counts may be in a text.
+func (t *Text) may(text []byte) bool {
+	for i := range signs {
+		if t.found[i].counts() && signs[i].may(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// counts reports whether a further line would matter.
+func (f *found) counts() bool { return f.count < mostCounted && f.tried < mostTried }
+
+func (s *sign) may(text []byte) bool {
+	return holdsOne(text, s.words) && (len(s.also) == 0 || holdsOne(text, s.also))
+}
+
+func holdsOne(text []byte, words []string) bool {
+	for _, w := range words {
+		if bytes.Contains(text, []byte(w)) {
+			return true
+		}
+	}
+	return false
+}
+
+var coloured = lazy.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]`)
+
+// line takes one line.
+func (t *Text) line(raw []byte) {
+	t.lines++
+	if !t.may(raw) {
+		return
+	}
+	text := string(raw)
+	if strings.Contains(text, "\x1b") {
+		text = coloured.ReplaceAllString(text, "")
+	}
+	for i := range signs {
+		s := &signs[i]
+		if !t.found[i].counts() || !s.may(raw) {
+			continue
+		}
+		t.found[i].tried++
+		m := s.line.FindStringSubmatch(text)
+		if m == nil || s.unless != nil && s.unless.MatchString(text) {
+			continue
+		}
+		t.found[i].add(s, text, named(s.line, m), t.lines)
+	}
+}
+
+// named are the groups of a match that are not empty.
+func named(re *lazy.Regexp, m []string) map[string]string {
+	groups := map[string]string{}
+	for i, name := range re.SubexpNames() {
+		if name != "" && m[i] != "" {
+			groups[strings.TrimRight(name, "0123456789")] = m[i]
+		}
+	}
+	return groups
+}
+
+func (f *found) add(s *sign, text string, groups map[string]string, number int) {
+	f.count++
+	if f.count == 1 {
+		f.first, f.groups = strings.TrimSpace(text), groups
+	}
+	if s.share > 0 && f.count > warmUp {
+		part, bad := strconv.ParseFloat(groups["part"], 64)
+		whole, worse := strconv.ParseFloat(groups["whole"], 64)
+		if bad == nil && worse == nil && part <= whole {
+			f.part, f.whole = f.part+part, f.whole+whole
+		}
+	}
+	f.recent = append(f.recent[max(0, len(f.recent)-s.least+1):], number)
+	if len(f.recent) == s.least && (s.window == 0 || number-f.recent[0] < s.window) {
+		f.reached = true
+	}
+}
+
+// advice returns the advice of the signs that have reached their bound.
+func (t *Text) advice() (out []Advice) {
+	for i, s := range signs {
+		f := t.found[i]
+		if !f.reached || s.share > 0 && (f.whole == 0 || f.part < s.share*f.whole) {
+			continue
+		}
+		fill := func(template string) string {
+			return os.Expand(template, func(name string) string {
+				switch name {
+				case "N":
+					return strconv.Itoa(f.count)
+				case "share":
+					return fmt.Sprintf("%.0f", 100*f.part/f.whole)
+				}
+				return f.groups[name]
+			})
+		}
+		out = append(out, Advice{Name: s.name, Weight: s.weight, What: fill(s.what), Change: fill(s.change),
+			Evidence: []string{clip(f.first)}})
+	}
+	return out
+}
+
+// clip shortens a line of evidence.
+func clip(s string) string {
+	const most = 200
+	if runes := []rune(s); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return s
+}

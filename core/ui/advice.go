@@ -1,0 +1,49 @@
+package ui
+
+import (
+	"fmt"
+
+	"github.com/launch-ml/launch/core/advice"
+	"github.com/launch-ml/launch/core/run"
+)
+
+// shownAdvice is how much advice the end of a run shows. `launch show` has all of it.
+const shownAdvice = 3
+
+// adviceOf joins the advice of a run's attempts.
+func adviceOf(attempts []run.Attempt) []advice.Advice {
+	var all [][]advice.Advice
+	for _, a := range attempts {
+		all = append(all, a.Outcome.Advice)
+	}
+	return advice.Once(all...)
+}
+
+// advise writes the advice that matters now: a line each, and where the rest is. retried: the end of the run reports
+// the allocator's retries already.
+func (p Printer) advise(all []advice.Advice, retried bool, id string) {
+	shown, known := 0, 0
+	for _, a := range all {
+		switch {
+		case a.Name == advice.FullCard && retried:
+			known++
+		case a.Weight != advice.Tidy && shown < shownAdvice:
+			shown++
+			p.line("%s %s. %s", p.yellow("advice:"), OneLine(a.What), OneLine(a.Change))
+		}
+	}
+	if rest := len(all) - shown - known; shown > 0 && rest > 0 {
+		p.line("advice: %d more in launch show %s", rest, id)
+	}
+}
+
+// allAdvice writes all advice of a run, with its evidence.
+func (p Printer) allAdvice(all []advice.Advice) {
+	for _, a := range all {
+		p.line("  %s %s", p.yellow(fmt.Sprintf("advice    %s:", a.Weight)), OneLine(a.What))
+		for _, e := range a.Evidence {
+			p.line("      seen:   %s", OneLine(e))
+		}
+		p.line("      change: %s", OneLine(a.Change))
+	}
+}

@@ -1,0 +1,162 @@
+package ui
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/launch-ml/launch/core/diff"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// Diff writes what differs between two runs.
+func (p Printer) Diff(d diff.Diff) {
+	for _, r := range []struct {
+		name string
+		run  diff.Run
+	}{{"A", d.A}, {"B", d.B}} {
+		ending := string(r.run.Ending)
+		if ending == "" {
+			ending = "no end recorded"
+		}
+		attempt := ""
+		if r.run.Attempt > 1 {
+			attempt = fmt.Sprintf(", attempt %d", r.run.Attempt)
+		}
+		p.line("%s  %s  %s%s  %s", p.bold(r.name), r.run.ID, ending, attempt, OneLine(strings.Join(r.run.Command, " ")))
+	}
+	for _, phase := range d.Phases {
+		p.diffPhase(phase)
+	}
+	if len(d.Results) > 0 {
+		p.line("")
+		p.line("%s", p.bold(fmt.Sprintf("%-40s %14s %14s", "speed and results", "A", "B")))
+		for _, f := range d.Results {
+			p.line("  %-38s %14s %14s %s", clip(OneLine(f.Name), 38), figure(f.A), figure(f.B), change(f))
+		}
+	}
+	p.differences(d)
+	if len(d.Unknown) > 0 {
+		p.line("")
+		p.line("not recorded: %s", strings.Join(d.Unknown, ", "))
+	}
+}
+
+// diffPhase writes the memory of a phase. Lines that are equal are added up.
+func (p Printer) diffPhase(phase diff.Phase) {
+	p.line("")
+	p.line("%s", p.bold(fmt.Sprintf("%-40s %14s %14s %14s", "memory, "+OneLine(phase.Phase), "A", "B", "B − A")))
+	same, sum := 0, unit.Bytes(0)
+	for _, l := range phase.Predicted {
+		if delta, ok := l.Delta(); ok && delta == 0 {
+			same, sum = same+1, sum+*l.A
+			continue
+		}
+		p.pair(fmt.Sprintf("%s, %s", l.Kind, l.What), l.Pair, "")
+	}
+	if same > 0 {
+		p.pair(Count(same, "equal line"), diff.Pair{A: &sum, B: &sum}, "")
+	}
+	p.pair("estimate", phase.Total, "")
+	for _, m := range phase.Measured {
+		p.pair("measured "+m.Is, m.Pair, bounds(m))
+	}
+}
+
+// bounds names what is only a bound.
+func bounds(m diff.Peak) string {
+	var out []string
+	for _, b := range []struct {
+		name  string
+		bound mem.Bound
+	}{{"A", m.BoundA}, {"B", m.BoundB}} {
+		if b.bound == mem.AtLeast || b.bound == mem.AtMost {
+			out = append(out, fmt.Sprintf("%s is %s", b.name, b.bound))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// pair writes an amount in both runs, and the difference.
+func (p Printer) pair(name string, v diff.Pair, note string) {
+	if v.A == nil && v.B == nil {
+		return
+	}
+	delta := ""
+	if d, ok := v.Delta(); ok {
+		delta = signed(d)
+	}
+	line := fmt.Sprintf("  %-38s %14s %14s %14s  %s", clip(OneLine(name), 38), amountText(v.A), amountText(v.B), delta,
+		note)
+	p.line("%s", strings.TrimRight(line, " "))
+}
+
+// signed writes a difference: "+1.2 GiB", "−300 MiB", "=".
+func signed(d unit.Bytes) string {
+	switch {
+	case d > 0:
+		return "+" + d.String()
+	case d < 0:
+		return "−" + (-d).String()
+	}
+	return "="
+}
+
+func amountText(b *unit.Bytes) string {
+	if b == nil {
+		return "not known"
+	}
+	return b.String()
+}
+
+func figure(f *float64) string {
+	if f == nil {
+		return "not known"
+	}
+	return strconv.FormatFloat(*f, 'g', 5, 64)
+}
+
+// change writes how B differs: speed and time in percent, other figures by their difference.
+func change(f diff.Figure) string {
+	if f.A == nil || f.B == nil {
+		return ""
+	}
+	text := "="
+	switch r, ok := f.Ratio(); {
+	case *f.A == *f.B:
+	case f.Relative && ok:
+		text = fmt.Sprintf("%+.1f %%", 100*(r-1))
+	case !f.Relative:
+		text = fmt.Sprintf("%+.4g", *f.B-*f.A)
+	}
+	return fmt.Sprintf("%14s", text)
+}
+
+// differences writes what is not the same, by kind.
+func (p Printer) differences(d diff.Diff) {
+	p.line("")
+	if len(d.Differs) == 0 {
+		p.line("no recorded setting, version, card or data differs")
+		return
+	}
+	p.line("%s", p.bold("what differs (launch does not know which of it caused what)"))
+	kind := ""
+	for _, x := range d.Differs {
+		label := ""
+		if x.Kind != kind {
+			kind, label = x.Kind, x.Kind
+		}
+		p.line("  %-12s %s: %s → %s", label, OneLine(x.Name), orUnset(x.A), orUnset(x.B))
+	}
+}
+
+func orUnset(s *string) string {
+	switch {
+	case s == nil:
+		return "not set"
+	case *s == "":
+		return "empty"
+	}
+	return clip(OneLine(*s), 120)
+}
