@@ -69,7 +69,7 @@ func TestCourse(t *testing.T) {
 
 // A look at the card goes into the curve, and this process has anonymous memory.
 func TestLooksAreCurves(t *testing.T) {
-	w := &Watch{timeline: newTimeline(), observations: newObservations(time.Second)}
+	w := &Watch{timeline: newTimeline(), observations: newObservations(time.Second), curve: newRecorder(time.Now())}
 	w.Started(os.Getpid())
 	w.Event(oom.Event{Kind: job.Started})
 	percent := 40
