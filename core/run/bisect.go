@@ -17,7 +17,7 @@ func (r *Run) resplit(l ladder.Ladder, q ladder.Query, pick ladder.Pick, last *A
 	}
 	all := r.divisions(l, q)
 	all = slices.DeleteFunc(all, func(d division) bool { return d.Rung < q.From && !d.failed })
-	if i := other(all, l.Asked, pick.Rung, last != nil && q.Measured); i >= 0 && all[i].Rung >= q.From {
+	if i := other(all, l.Asked, pick.Rung, last != nil && q.Measured, r.misled(l.Phase)); i >= 0 && all[i].Rung >= q.From {
 		return all[i].Pick
 	}
 	return pick
@@ -54,7 +54,8 @@ func (r *Run) resplitShared(plan *Plan, last *Attempt) *Plan {
 	}
 	descend(all)
 	measured := last != nil && r.ranOut(*last, r.phaseOf(last.Outcome))
-	if i := other(all, l.Asked, plan.Shared.Rung, measured); i >= 0 && plans[all[i].Rung] != nil {
+	misled := measured && r.misled(r.phaseOf(last.Outcome))
+	if i := other(all, l.Asked, plan.Shared.Rung, measured, misled); i >= 0 && plans[all[i].Rung] != nil {
 		return plans[all[i].Rung]
 	}
 	return plan
@@ -62,14 +63,14 @@ func (r *Run) resplitShared(plan *Plan, last *Attempt) *Plan {
 
 // other returns the division to take instead of the rung pick, the first that may fit; -1 for that rung. A first
 // attempt takes what is known to fit, and risks nothing for a size in between.
-func other(all []division, asked, pick int, measured bool) int {
+func other(all []division, asked, pick int, measured, misled bool) int {
 	at := func(rung int) int { return slices.IndexFunc(all, func(d division) bool { return d.Rung == rung }) }
 	p, a := at(pick), at(asked)
 	switch {
 	case p < 0:
 		return -1
 	case measured || all[p].Verdict == ladder.Unknown:
-		return next(all, p)
+		return next(all, p, misled)
 	case a >= 0 && untried(all, a, p):
 		return a
 	}
@@ -80,8 +81,9 @@ func other(all []division, asked, pick int, measured bool) int {
 // largest that is foreseen to fit by two sizes that did. Otherwise it is the middle rung between the largest size
 // that fitted and the smallest that did not, or half of the latter if none is known to fit; or a larger one, if that
 // fits even in proportion to what was measured. So every out-of-memory halves the rungs that are left, or the size.
-// first is the first rung that may fit; next returns -1 if it is to be taken.
-func next(all []division, first int) int {
+// misled: what is foreseen does not hold for this run, and the size is halved whatever it is. first is the first rung
+// that may fit; next returns -1 if it is to be taken.
+func next(all []division, first int, misled bool) int {
 	var fits, limit int64 // the largest that was measured or is foreseen to fit, and that fits in proportion
 	tooLarge := int64(math.MaxInt64)
 	for _, d := range all {
@@ -90,7 +92,7 @@ func next(all []division, first int) int {
 		}
 	}
 	for _, d := range all {
-		if d.micro < tooLarge && d.Verdict == ladder.Fits {
+		if d.micro < tooLarge && d.Verdict == ladder.Fits && !misled {
 			if limit = max(limit, d.micro); !d.guess {
 				fits = max(fits, d.micro)
 			}
@@ -116,6 +118,18 @@ func next(all []division, first int) int {
 		}
 	}
 	return open[len(open)-1]
+}
+
+// misled reports whether a phase ran out of memory four times in this run: what is foreseen was wrong again and again,
+// and need not be better about the next size.
+func (r *Run) misled(phase string) bool {
+	n := 0
+	for _, a := range r.Attempts {
+		if r.ranOut(a, phase) {
+			n++
+		}
+	}
+	return n >= 4
 }
 
 // untried reports whether a job without a formula is to run as asked although a smaller rung fits: if that rung is
