@@ -101,20 +101,15 @@ func (t *trial) recognise() bool {
 	} else {
 		about = summary(j)
 	}
+	if t.Expects.Declined && is != declined && is != failed && !t.bears() {
+		is, about = declined, "it bears no mark of the manifest"
+	}
 	t.mu.Lock()
 	t.report.Cases = append(t.report.Cases, Result{t.Name, is, about})
 	t.mu.Unlock()
 	t.held(recognisedCheck)
 	t.held(deadlineCheck)
-	want := recognised
-	switch {
-	case t.Expects.Declined:
-		want = declined
-	case t.Expects.Caution:
-		want = leftAlone
-	case t.Expects.Wrong != "":
-		want = refused
-	}
+	want := t.Expects.outcome()
 	switch {
 	case errors.Is(err, errHung):
 		t.found(deadlineCheck, "", "an answer", "%v", err)
@@ -125,10 +120,26 @@ func (t *trial) recognise() bool {
 	}
 	if err != nil {
 		t.sentence("error", about)
+		if is == leftAlone || is == refused {
+			t.marked()
+		}
 		return false
 	}
 	t.known, t.job = r, j
-	return is == want
+	return is == want && is == recognised
+}
+
+// outcome is what the author expects of the question.
+func (e Expects) outcome() string {
+	switch {
+	case e.Declined:
+		return declined
+	case e.Caution:
+		return leftAlone
+	case e.Wrong != "":
+		return refused
+	}
+	return recognised
 }
 
 // summary is a job in one line.
@@ -149,10 +160,20 @@ func (t *trial) marked() {
 		t.found(marksCheck, words, "a command that runs a Python program", "%v", err)
 		return
 	}
-	seen := plugin.See(prog, t.command.Env)
-	if !slices.ContainsFunc(t.manifest.Marks, func(m plugin.Mark) bool { return m.Matches(seen) }) {
+	if !t.marks(prog) {
 		t.found(marksCheck, words, "a mark that matches", "none of %s matches", asJSON(t.manifest.Marks))
 	}
+}
+
+// bears reports whether launch would ask the plugin about the command.
+func (t *trial) bears() bool {
+	prog, err := command.Program(t.command.Args, t.command.Env, t.command.Dir)
+	return err == nil && t.marks(prog)
+}
+
+func (t *trial) marks(prog command.Prog) bool {
+	seen := plugin.See(prog, t.command.Env)
+	return slices.ContainsFunc(t.manifest.Marks, func(m plugin.Mark) bool { return m.Matches(seen) })
 }
 
 // environ looks for variables that the plugin reads and does not list: those that the case sets; and, of a plugin in

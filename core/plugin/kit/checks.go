@@ -45,7 +45,7 @@ const (
 var Checks = []Check{
 	{manifestCheck, "the manifest has a name, a version, a line about the plugin and marks that can match",
 		"Complete the manifest. It is static: it does not depend on a command."},
-	{marksCheck, "a command that the plugin recognises bears one of the manifest's marks",
+	{marksCheck, "a command that the plugin recognises, leaves alone or refuses bears one of the manifest's marks",
 		"Add a mark that the command bears, or loosen one: launch asks no plugin that has no matching mark."},
 	{environCheck, "the manifest lists every variable that the plugin reads",
 		"Add the variable to the manifest's env: the plugin is told of no other one."},

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/kit"
 	"github.com/launch-ml/launch/core/plugin/kit/testdata/faulty"
 )
@@ -150,4 +151,38 @@ func TestDocumented(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Unless --plugin names it, launch asks no plugin about a command without its mark. Such a case is declined, whatever
+// the plugin would answer, and an error that its author expects would not be printed.
+func TestUnmarked(t *testing.T) {
+	unmarked := func(expects kit.Expects) *kit.Report {
+		return try(t, "", func(o *kit.Options) {
+			open := o.Open
+			o.Open = func(ctx context.Context) (kit.Opened, error) {
+				p, err := open(ctx)
+				p.Plugin = elsewhere{p.Plugin}
+				return p, err
+			}
+			o.Cases = slices.DeleteFunc(o.Cases, func(c kit.Case) bool { return c.Expects.Wrong == "" })
+			o.Cases[0].Expects = expects
+		})
+	}
+	report := unmarked(kit.Expects{Declined: true})
+	if len(report.Findings) > 0 || len(report.Cases) != 1 || report.Cases[0].Outcome != "declined" {
+		t.Errorf("%+v %v", report.Cases, report.Findings)
+	}
+	report = unmarked(kit.Expects{Wrong: "batch"})
+	if len(report.Findings) != 1 || report.Findings[0].Check != "marks" {
+		t.Errorf("%+v %v", report.Cases, report.Findings)
+	}
+}
+
+// elsewhere has a mark that no recipe bears.
+type elsewhere struct{ plugin.Plugin }
+
+func (e elsewhere) Manifest() plugin.Manifest {
+	m := e.Plugin.Manifest()
+	m.Marks = []plugin.Mark{{Script: "elsewhere.py"}}
+	return m
 }
