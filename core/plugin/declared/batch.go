@@ -44,6 +44,15 @@ func (r *reading) divide() (err error) {
 	if r.global != nil {
 		global, knowsGlobal = r.global.count()
 	}
+	if r.SampleTokens != nil {
+		tokens, err := r.tokens()
+		if err != nil {
+			return err
+		}
+		if knowsGlobal = knowsGlobal && tokens > 0 && global%tokens == 0; knowsGlobal {
+			global /= tokens
+		}
+	}
 	if r.Accumulation == nil {
 		accum, knowsAccum = 1, r.Global == nil
 	}
@@ -77,6 +86,19 @@ func (r *reading) divide() (err error) {
 	}
 	r.keeps = r.whole > 0 && (r.derived || r.accum != nil && r.accum.change != nil)
 	return nil
+}
+
+// tokens is how many tokens a sample has, where the global batch counts tokens; 0 if unknown.
+func (r *reading) tokens() (int64, error) {
+	if r.SampleTokens.place == nil {
+		return r.SampleTokens.whole(), nil
+	}
+	s, err := r.find(r.SampleTokens.place)
+	if err != nil {
+		return 0, err
+	}
+	n, _ := s.count()
+	return n, nil
 }
 
 // share is a setting's part of one rank.

@@ -32,6 +32,10 @@ func (d *declaration) checkBatch(root config.Value) error {
 			"program derives it")
 	case d.Global != nil && (d.Global.cards || d.Global.place == nil && d.Global.whole() < 1):
 		return wrong("global-batch", root.Get("global-batch"), "it is a whole number from 1, or a place")
+	case d.SampleTokens != nil && (d.SampleTokens.cards || d.SampleTokens.place == nil && d.SampleTokens.whole() < 1):
+		return wrong("sample-tokens", root.Get("sample-tokens"), "it is a whole number from 1, or a place")
+	case d.SampleTokens != nil && d.Global == nil:
+		return wrong("sample-tokens", root.Get("sample-tokens"), "it is the unit of global-batch, which is missing")
 	case d.Ranks != nil && d.Ranks.place == nil && !d.Ranks.cards && d.Ranks.whole() < 1:
 		return wrong("ranks", root.Get("ranks"), "it is a whole number from 1, a place, or cards")
 	}

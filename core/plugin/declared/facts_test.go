@@ -146,7 +146,7 @@ func disagree(d *declaration, tables []table) (wrong []string) {
 
 // relied are the places on which a declaration relies.
 func relied(d *declaration) (places []*place) {
-	for _, p := range []*place{d.Micro, d.Accumulation, d.Ranks.at(), d.Global.at()} {
+	for _, p := range []*place{d.Micro, d.Accumulation, d.Ranks.at(), d.Global.at(), d.SampleTokens.at()} {
 		if p != nil {
 			places = append(places, p)
 		}

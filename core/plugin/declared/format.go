@@ -31,6 +31,7 @@ type declaration struct {
 	Ranks        *amount `key:"ranks" doc:"the processes that share a step: a number, a place, or cards"`
 	Per          shares  `key:"per" doc:"which of these settings are for all ranks together"`
 	Global       *amount `key:"global-batch" doc:"the samples of one optimizer step: a number or a place"`
+	SampleTokens *amount `key:"sample-tokens" doc:"if global-batch counts tokens: how many a sample has"`
 	BatchNorm    bool    `key:"batch-norm" doc:"batch normalisation sees the micro-batch, so a split changes rounding"`
 
 	Phases named[phase]  `key:"phases" doc:"other phases than the training, such as validation, by their names"`

@@ -72,7 +72,7 @@ func (d *declaration) places() (all []place) {
 			}
 		}
 	}
-	add(d.Micro, d.Accumulation, d.Ranks.at(), d.Global.at())
+	add(d.Micro, d.Accumulation, d.Ranks.at(), d.Global.at(), d.SampleTokens.at())
 	for _, p := range d.Phases {
 		add(p.value.Micro)
 	}

@@ -108,6 +108,7 @@ var forms = map[string]string{
 	"ranks of a place": "ranks: --gpus\n",
 	"cards":            "ranks: cards\n",
 	"global batch":     "global-batch: 512\nbatch-norm: true\n",
+	"tokens":           "global-batch: --total\nsample-tokens: --length\n",
 	"phases":           "phases: {validation: {micro-batch: --eval, times: 2, started: a, ended: b}, test: {times: 1}}\n",
 	"rungs":            "rungs:\n  - {name: a, at: --a, to: 1, cost: speed, slowdown: 1.5, phase: shared}\n",
 	"rungs of settings": "rungs:\n  - {name: a, set: {--a: 1, 'b=': x, 'c.yaml:d.e': 2.5}, cost: numerics, " +
@@ -177,6 +178,8 @@ func TestMistakes(t *testing.T) {
 			"the value of the option",
 		"script: a.py\naccumulation: -a\n": "x.yaml, line 1: micro-batch: it is " +
 			"missing",
+		"script: a.py\nmicro-batch: -b\nsample-tokens: 64\n": "x.yaml, line 3: sample-tokens: it is the unit of " +
+			"global-batch, which is missing",
 		"script: a.py\nmicro-batch: ~\n": "x.yaml, line 2: micro-batch: it has " +
 			"no value",
 		"script: a.py\nmicro-batch: -b\nrungs: [{name: a, at: -a, to: 1, cost: speed, phase: test}]\nphases: {val: " +

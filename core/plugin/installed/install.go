@@ -177,7 +177,8 @@ func (s *Store) folder(dir string) (src source, err error) {
 	if src, err = s.program(found[0], all[0]); err != nil {
 		return src, err
 	}
-	src.fill = func(ctx context.Context, to string) error { return copyTree(ctx, dir, to) }
+	none := func(string) bool { return false }
+	src.fill = func(ctx context.Context, to string) error { return copyTree(ctx, dir, to, none) }
 	return src, nil
 }
 
@@ -469,8 +470,8 @@ func (s *Store) newlyTrusted(path string, all []Plugin) (p Plugin, err error) {
 	return p, nil
 }
 
-// copyTree copies a folder, without what a version control system keeps in it.
-func copyTree(ctx context.Context, from, to string) error {
+// copyTree copies a folder, without what a version control system keeps in it, and without the folders that leave names.
+func copyTree(ctx context.Context, from, to string, leave func(dir string) bool) error {
 	var files, size int64
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -486,7 +487,7 @@ func copyTree(ctx context.Context, from, to string) error {
 		switch {
 		case files > mostFiles || size > mostBytes:
 			return fmt.Errorf("it has more than %d files or %d GiB", mostFiles, mostBytes>>30)
-		case d.IsDir() && slices.Contains([]string{".git", ".hg", ".svn"}, d.Name()) && rel != ".":
+		case d.IsDir() && rel != "." && (slices.Contains([]string{".git", ".hg", ".svn"}, d.Name()) || leave(path)):
 			return filepath.SkipDir
 		case d.IsDir():
 			return os.MkdirAll(target, 0o755)

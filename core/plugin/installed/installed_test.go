@@ -176,6 +176,21 @@ func TestRefusedSources(t *testing.T) {
 	}
 }
 
+// The environment that an author has in a Python project is not copied: its links lead to an interpreter elsewhere.
+func TestEnvironmentOfProject(t *testing.T) {
+	src, to := t.TempDir(), t.TempDir()
+	write(t, src, map[string]string{"pyproject.toml": "", "p.py": "", "lib/x.py": "", ".venv/pyvenv.cfg": "", ".venv/bin/x": ""})
+	must(t, os.Symlink("/usr/bin/python3", filepath.Join(src, ".venv", "bin", "python3")))
+	must(t, copyTree(t.Context(), src, to, environment))
+	if got := tree(t, to); !slices.Equal(got, []string{"lib/x.py", "p.py", "pyproject.toml"}) {
+		t.Errorf("copied: %v", got)
+	}
+	none := func(string) bool { return false }
+	if err := copyTree(t.Context(), src, t.TempDir(), none); err == nil || !strings.Contains(err.Error(), "leads out") {
+		t.Errorf("the folder of a program: %v", err)
+	}
+}
+
 // A plugin is installed whole or not at all, however an installation ends.
 func TestHalfInstalled(t *testing.T) {
 	s, src := store(t), write(t, t.TempDir(), map[string]string{"p/launch-plugin-p*": "1", "p/x": "x"})

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -18,11 +19,18 @@ import (
 	"time"
 )
 
+// environment reports whether a folder is a virtual environment. The plugin's author may have one in the project: it is
+// no part of it, and it links to an interpreter elsewhere.
+func environment(dir string) bool {
+	info, err := os.Stat(filepath.Join(dir, "pyvenv.cfg"))
+	return err == nil && info.Mode().IsRegular()
+}
+
 // project is a Python plugin of a folder with a pyproject.toml: a wheel is built of it.
 func (s *Store) project(ctx context.Context, dir, work string, o Options) (source, error) {
 	// A build writes into the folder that it builds, so it gets a copy.
 	src := filepath.Join(work, "source")
-	if err := copyTree(ctx, dir, src); err != nil {
+	if err := copyTree(ctx, dir, src, environment); err != nil {
 		return source{}, err
 	}
 	pip, err := makePip(ctx, work, o)

@@ -89,6 +89,20 @@ def train(batch_size: int = 128, micro_batch_size: int = 4):
     gradient_accumulation_steps = batch_size // micro_batch_size
 fire.Fire(train)
 `}, "python train.py", []string{"micro-batch: --micro_batch_size  # train.py:3", "global-batch: --batch_size"}},
+	"a total in tokens": {map[string]string{"train.py": `
+p.add_argument("--batch_size", type=int, default=4, help="batch size, in units of #batch dimensions")
+p.add_argument("--sequence_length", type=int, default=64)
+p.add_argument("--total_batch_size", type=int, default=256, help="total desired batch size, in units of #tokens")
+B, T = args.batch_size, args.sequence_length
+tokens_per_fwdbwd = B * T * ddp_world_size
+grad_accum_steps = args.total_batch_size // tokens_per_fwdbwd
+`}, "python train.py", []string{"micro-batch: --batch_size  # train.py:2", "global-batch: --total_batch_size  # train.py:7",
+		"sample-tokens: --sequence_length  # global-batch counts tokens; train.py:3"}},
+	"a total that may be in tokens": {map[string]string{"train.py": `
+p.add_argument("--batch_size", type=int, default=4)
+p.add_argument("--seq-len", type=int, default=64)
+p.add_argument("--total_batch_size", type=int, default=256)
+`}, "python train.py", []string{"# global-batch: --total_batch_size", "# sample-tokens: --seq-len"}},
 	"configurator": {map[string]string{"train.py": `
 batch_size = 12
 gradient_accumulation_steps = 5 * 8

@@ -257,6 +257,7 @@ var (
 			`iter_size|update_freq|grad_accum.*|.*accumulation.*`}
 	globalWish = wish{`global_batch_size|total_batch_size|effective_batch_size|global_bs|total_batch|` +
 		`train_batch_size_total`}
+	lengthWish = wish{`(max_?)?seq(uence)?_?len(gth)?`, `block_size|context_len(gth)?|ctx_len`}
 )
 
 var batchHelp = regexp.MustCompile(`(?i)\b(mini-?)?batch[ -]?size\b`)
@@ -344,8 +345,7 @@ func (d *drafting) batch() {
 	case derived != nil:
 		d.add(where+": the accumulation is derived", "global-batch: %s", derived.place)
 	case global != nil && d.micro != nil:
-		d.hint("global-batch: "+global.place, "If the program derives its accumulation from this one ("+d.from(global)+
-			"), it is the global batch")
+		d.total(global)
 	default:
 		d.miss("accumulation: --accumulation-steps", "the program seems to have no gradient accumulation. Without it "+
 			"a smaller micro-batch is "+
@@ -353,6 +353,41 @@ func (d *drafting) batch() {
 	}
 	d.ranks()
 	d.per()
+}
+
+// total drafts a global batch of which the code does not show that it is a multiple of the micro-batch: it may count
+// tokens.
+func (d *drafting) total(global *setting) {
+	length := d.best(lengthWish, whole)
+	if where := d.dividesTokens(global); where != "" && length != nil {
+		d.add(where+": the accumulation is derived", "global-batch: %s", global.place)
+		d.add("global-batch counts tokens; "+d.from(length), "sample-tokens: %s", length.place)
+		return
+	}
+	d.hint("global-batch: "+global.place, "If the program derives its accumulation from this one ("+d.from(global)+
+		"), it is the global batch")
+	if length != nil {
+		d.hint("sample-tokens: "+length.place, "If that counts tokens, not samples, add how many a sample has")
+	}
+}
+
+// dividesTokens is where the program divides this setting, which counts tokens, and calls the quotient its
+// accumulation; or "".
+func (d *drafting) dividesTokens(global *setting) string {
+	name := regexp.MustCompile(`\b` + regexp.QuoteMeta(bare(global.Dest)) + `\b`)
+	for _, f := range d.files {
+		for _, s := range f.Statements {
+			a, ok := f.Assigns(s)
+			if !ok || !strings.Contains(strings.ToLower(a.Name), "accum") {
+				continue
+			}
+			before, after, divides := strings.Cut(f.Of(a.Value), "//")
+			if divides && name.MatchString(before) && strings.Contains(strings.ToLower(after+global.Help), "token") {
+				return d.place(f, s.First)
+			}
+		}
+	}
+	return ""
 }
 
 // splits is where the program divides the batch size by the accumulation, or "": then it is the global batch.
