@@ -40,24 +40,15 @@ func (r *reading) divide() (err error) {
 	r.batch = job.Batch{Ranks: ranks, Replicas: replicas}
 	micro, knowsMicro := r.share(r.micro, bool(r.Per.Micro))
 	accum, knowsAccum := r.share(r.accum, bool(r.Per.Accumulation))
-	global, knowsGlobal := r.Global.whole(), r.Global.whole() > 0
-	if r.global != nil {
-		global, knowsGlobal = r.global.count()
-	}
-	if r.SampleTokens != nil {
-		tokens, err := r.tokens()
-		if err != nil {
-			return err
-		}
-		if knowsGlobal = knowsGlobal && tokens > 0 && global%tokens == 0; knowsGlobal {
-			global /= tokens
-		}
+	global, err := r.samples()
+	if err != nil {
+		return err
 	}
 	if r.Accumulation == nil {
 		accum, knowsAccum = 1, r.Global == nil
 	}
 	perRank := int64(0)
-	if knowsGlobal && global%ranks == 0 {
+	if global%ranks == 0 {
 		perRank = global / ranks
 	}
 	switch {
@@ -71,7 +62,7 @@ func (r *reading) divide() (err error) {
 		if knowsAccum && perRank > 0 && perRank%accum == 0 {
 			micro, knowsMicro = perRank/accum, true
 		}
-	case knowsMicro && knowsAccum && knowsGlobal && micro*accum != perRank:
+	case knowsMicro && knowsAccum && global > 0 && micro*accum != perRank:
 		r.warn("the global batch is %d = %d × %d × %d, and %s declares %d", micro*accum*ranks, micro, accum, ranks,
 			r.origin, global)
 	}
@@ -86,6 +77,25 @@ func (r *reading) divide() (err error) {
 	}
 	r.keeps = r.whole > 0 && (r.derived || r.accum != nil && r.accum.change != nil)
 	return nil
+}
+
+// samples is the global batch that the command or the declaration sets; 0 if it is not known.
+func (r *reading) samples() (int64, error) {
+	global, known := r.Global.whole(), true
+	if r.global != nil {
+		global, known = r.global.count()
+	}
+	switch {
+	case !known:
+		return 0, nil
+	case r.SampleTokens == nil:
+		return global, nil
+	}
+	tokens, err := r.tokens()
+	if err != nil || tokens <= 0 || global%tokens != 0 {
+		return 0, err
+	}
+	return global / tokens, nil
 }
 
 // tokens is how many tokens a sample has, where the global batch counts tokens; 0 if unknown.

@@ -470,7 +470,8 @@ func (s *Store) newlyTrusted(path string, all []Plugin) (p Plugin, err error) {
 	return p, nil
 }
 
-// copyTree copies a folder, without what a version control system keeps in it, and without the folders that leave names.
+// copyTree copies a folder, without what a version control system keeps in it, and without the folders that leave
+// names.
 func copyTree(ctx context.Context, from, to string, leave func(dir string) bool) error {
 	var files, size int64
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {

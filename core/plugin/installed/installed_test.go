@@ -179,7 +179,8 @@ func TestRefusedSources(t *testing.T) {
 // The environment that an author has in a Python project is not copied: its links lead to an interpreter elsewhere.
 func TestEnvironmentOfProject(t *testing.T) {
 	src, to := t.TempDir(), t.TempDir()
-	write(t, src, map[string]string{"pyproject.toml": "", "p.py": "", "lib/x.py": "", ".venv/pyvenv.cfg": "", ".venv/bin/x": ""})
+	write(t, src, map[string]string{"pyproject.toml": "", "p.py": "", "lib/x.py": "", ".venv/pyvenv.cfg": "",
+		".venv/bin/x": ""})
 	must(t, os.Symlink("/usr/bin/python3", filepath.Join(src, ".venv", "bin", "python3")))
 	must(t, copyTree(t.Context(), src, to, environment))
 	if got := tree(t, to); !slices.Equal(got, []string{"lib/x.py", "p.py", "pyproject.toml"}) {

@@ -96,7 +96,8 @@ p.add_argument("--total_batch_size", type=int, default=256, help="total desired 
 B, T = args.batch_size, args.sequence_length
 tokens_per_fwdbwd = B * T * ddp_world_size
 grad_accum_steps = args.total_batch_size // tokens_per_fwdbwd
-`}, "python train.py", []string{"micro-batch: --batch_size  # train.py:2", "global-batch: --total_batch_size  # train.py:7",
+`}, "python train.py", []string{"micro-batch: --batch_size  # train.py:2",
+		"global-batch: --total_batch_size  # train.py:7",
 		"sample-tokens: --sequence_length  # global-batch counts tokens; train.py:3"}},
 	"a total that may be in tokens": {map[string]string{"train.py": `
 p.add_argument("--batch_size", type=int, default=4)
