@@ -62,7 +62,7 @@ print("training finished")
 		"  - {name: mixed precision, at: --precision, to: bf16, cost: numerics}", "ignore: [--lr, --seed, --steps, " +
 			"--out, --resume]",
 		`progress: 'step (?P<iteration>\d+)/(?P<total>\d+)\s+loss:'`, `saved: 'saved checkpoint to (?P<path>\S+)'`,
-		"succeeded: 'training finished'",
+		`succeeded: '^training finished\s*$'`,
 		`metric: {name: 'val loss', pattern: 'epoch .*?: val loss `, `confirm: {micro-batch: 'batch size (?P<value>\d+)'}`,
 		"resume: {--resume: '{out}/ckpt_*.pt'}", "values: {out: --out}", "save: {signal: USR1}",
 	}},
@@ -447,4 +447,12 @@ func FuzzDraft(f *testing.F) {
 			t.Errorf("a pattern cannot be read: %v", d.Signs)
 		}
 	})
+}
+
+func TestFigure(t *testing.T) {
+	for label, want := range map[string]string{"4 loss": "loss", " val loss -": "val loss", "": "meanloss", "top1": "top1"} {
+		if got := figure(label, "mean(loss)"); got != want {
+			t.Errorf("%q: %q, want %q", label, got, want)
+		}
+	}
 }

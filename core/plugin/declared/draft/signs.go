@@ -316,6 +316,9 @@ func (d *drafting) succeeded(all []message) {
 				continue
 			}
 			pattern := m.pattern(map[int]string{i: escaped(strings.TrimSpace(p.text))})
+			if text := strings.TrimSpace(p.text); m.raw && len(m.pieces) == 1 && !strings.Contains(text, "\n") {
+				pattern = "^" + escaped(text) + `\s*$` // "done" also stands in other lines
+			}
 			if m.condition == "" {
 				d.sign(d.place(m.f, m.token), "succeeded", pattern)
 			} else {
@@ -400,7 +403,7 @@ func (d *drafting) metric(all []message) {
 
 // figure is the name of a metric.
 func figure(label, field string) string {
-	label = strings.ToLower(strings.Trim(label, " -"))
+	label = strings.ToLower(strings.TrimLeft(strings.Trim(label, " -"), "0123456789 ")) // "step 3/4 loss": not the 4
 	if words := strings.Fields(label); len(words) > 0 {
 		return strings.Join(words[max(0, len(words)-3):], " ")
 	}
