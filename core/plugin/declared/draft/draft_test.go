@@ -450,7 +450,9 @@ func FuzzDraft(f *testing.F) {
 }
 
 func TestFigure(t *testing.T) {
-	for label, want := range map[string]string{"4 loss": "loss", " val loss -": "val loss", "": "meanloss", "top1": "top1"} {
+	for label, want := range map[string]string{
+		"4 loss": "loss", " val loss -": "val loss", "": "meanloss", "top1": "top1",
+	} {
 		if got := figure(label, "mean(loss)"); got != want {
 			t.Errorf("%q: %q, want %q", label, got, want)
 		}
