@@ -203,6 +203,27 @@ func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
 	return out
 }
 
+// Misread lists the parts of the batch that nothing changed, and of which the program reports another number than was
+// read from the command: the global batch is then another one than launch prints. With several ranks a program may
+// report the sum of all, so nothing follows.
+func (a *Attempt) Misread() (out []Open) {
+	b := a.Plan.Batch
+	if b.Ranks != 1 || b.Replicas {
+		return nil
+	}
+	for _, s := range []struct {
+		knob string
+		read int64
+	}{{job.MicroBatch, b.Micro}, {job.Accumulation, b.Accumulation}} {
+		n, ok := reported(&a.Outcome, s.knob)
+		edited := slices.ContainsFunc(a.Plan.Edits, func(e config.Edit) bool { return e.Knob == s.knob })
+		if ok && !edited && s.read > 0 && n != float64(s.read) {
+			out = append(out, Open{s.knob, strconv.FormatInt(s.read, 10), a.Outcome.Settings[s.knob]})
+		}
+	}
+	return out
+}
+
 // same reports whether a printed value equals another one. Programs group digits, and write numbers and words in
 // different ways.
 func same(printed, value string) bool {

@@ -167,6 +167,36 @@ func TestUnconfirmed(t *testing.T) {
 	}
 }
 
+// A part of the batch that the program reports otherwise was read wrongly, unless launch changed it or ranks share it.
+func TestMisread(t *testing.T) {
+	for name, tt := range map[string]struct {
+		batch    job.Batch
+		settings map[string]string
+		edits    []config.Edit
+		want     string
+	}{
+		"as read": {job.Batch{Micro: 8, Accumulation: 2, Ranks: 1}, map[string]string{job.Accumulation: "2"}, nil, ""},
+		"otherwise": {job.Batch{Micro: 16, Accumulation: 256, Ranks: 1}, map[string]string{job.Accumulation: "1"}, nil,
+			"accumulation = 256 (it reports 1)"},
+		"micro-batch": {job.Batch{Micro: 1600, Accumulation: 1, Ranks: 1}, map[string]string{job.MicroBatch: "1,601"}, nil,
+			"micro-batch = 1600 (it reports 1,601)"},
+		"not known": {job.Batch{Micro: 8, Ranks: 1}, map[string]string{job.Accumulation: "4"}, nil, ""},
+		"no number": {job.Batch{Micro: 8, Accumulation: 2, Ranks: 1}, map[string]string{job.Accumulation: "auto"}, nil, ""},
+		"two ranks": {job.Batch{Micro: 8, Accumulation: 2, Ranks: 2}, map[string]string{job.Accumulation: "4"}, nil, ""},
+		"changed": {job.Batch{Micro: 8, Accumulation: 2, Ranks: 1}, map[string]string{job.Accumulation: "4"},
+			[]config.Edit{edit(job.Accumulation, "1", "2")}, ""},
+	} {
+		a := Attempt{Plan: Plan{Batch: tt.batch, Edits: tt.edits}, Outcome: Outcome{Settings: tt.settings}}
+		var got []string
+		for _, o := range a.Misread() {
+			got = append(got, o.String())
+		}
+		if strings.Join(got, "; ") != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
 // Settings that do not arrive are known by what is asked for, where nothing confirms them.
 func TestUnmoved(t *testing.T) {
 	b := func(n int64) *unit.Bytes { v := unit.Bytes(n); return &v }

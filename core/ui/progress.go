@@ -124,6 +124,10 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	if open := last.Unconfirmed(r.Job); len(open) > 0 && ended == run.Succeeded { // a failed run has more important news
 		p.line("%s launch could not confirm that the program used %s", p.yellow("note:"), few(open))
 	}
+	if read := last.Misread(); len(read) > 0 {
+		p.line("%s launch read %s from the command: the global batch is not the one that it printed", p.yellow("note:"),
+			few(read))
+	}
 	if short := last.Outcome.Short; short != "" {
 		p.line("%s %s", p.yellow("note:"), short)
 	}

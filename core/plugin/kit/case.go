@@ -142,6 +142,22 @@ func (e Expects) outcome() string {
 	return recognised
 }
 
+// unpriced adds to the case's line why the command as it is has no estimate, so that nothing of its price was tested.
+func (t *trial) unpriced() {
+	if t.set == nil || t.set.Check() != nil {
+		return
+	}
+	for _, l := range t.set.Phases {
+		if e := l.Rungs[l.Asked].At(t.set.Shared.Asked); !e.Known() {
+			t.mu.Lock()
+			c := &t.report.Cases[len(t.report.Cases)-1]
+			c.About += "; no estimate of " + l.Phase + ": " + e.Unknown
+			t.mu.Unlock()
+			return
+		}
+	}
+}
+
 // summary is a job in one line.
 func summary(j *job.Job) string {
 	s := fmt.Sprintf("micro-batch %d, accumulation %d, ranks %d", j.Batch.Micro, j.Batch.Accumulation, j.Batch.Ranks)
@@ -251,6 +267,7 @@ func (t *trial) priced() bool {
 		t.sentence("error", err.Error())
 	}
 	t.set = set
+	t.unpriced()
 	return err == nil
 }
 
