@@ -13,10 +13,15 @@ var named = map[string]unit.Bytes{
 	"gtx 1080": 8, "gtx 1080 ti": 11, "titan xp": 12, "rtx 2060": 6, "rtx 2070": 8, "rtx 2080": 8, "rtx 2080 ti": 11,
 	"titan rtx": 24, "rtx 3050": 8, "rtx 3060": 12, "rtx 3060 ti": 8, "rtx 3070": 8, "rtx 3070 ti": 8, "rtx 3080": 10,
 	"rtx 3080 ti": 12, "rtx 3090": 24, "rtx 3090 ti": 24, "rtx 4060": 8, "rtx 4070": 12, "rtx 4070 ti": 12,
-	"rtx 4080": 16, "rtx 4090": 24, "rtx 5070": 12, "rtx 5070 ti": 16, "rtx 5080": 16, "rtx 5090": 32,
-	"rtx a4000": 16, "rtx a5000": 24, "rtx a6000": 48, "p100": 16, "v100-16gb": 16, "v100-32gb": 32, "t4": 16,
-	"a10": 24, "a10g": 24, "a30": 24, "a40": 48, "a100-40gb": 40, "a100-80gb": 80, "l4": 24, "l40": 48, "l40s": 48,
-	"h100": 80, "h200": 141, "b200": 180,
+	"rtx 4080": 16, "rtx 4090": 24, "rtx 5070": 12, "rtx 5070 ti": 16, "rtx 5080": 16, "rtx a4000": 16,
+	"rtx a5000": 24, "p100": 16, "v100-16gb": 16, "v100-32gb": 32, "a30": 24, "a100-40gb": 40, "a100-80gb": 80,
+}
+
+// printed is the memory in MiB that nvidia-smi prints of cards that show clearly less than their product page, most of
+// them because their ECC is on; from listings in public logs, all with the same figure.
+var printed = map[string]unit.Bytes{
+	"t4": 15360, "a10": 23028, "a10g": 23028, "l4": 23034, "a40": 46068, "l40s": 46068, "rtx a6000": 49140,
+	"h100": 81559, "h200": 143771, "b200": 183359, "rtx 5090": 32607,
 }
 
 // Named returns the memory of a card by its name, "RTX 3060" or "nvidia geforce rtx 3060".
@@ -25,9 +30,13 @@ func Named(name string) (unit.Bytes, bool) {
 	for len(words) > 0 && (words[0] == "nvidia" || words[0] == "geforce" || words[0] == "tesla") {
 		words = words[1:]
 	}
-	n, ok := named[strings.Join(words, " ")]
-	if !ok { // "A100 80GB"
-		n, ok = named[strings.Join(words, "-")]
+	for _, between := range []string{" ", "-"} { // "A100 80GB"
+		if n, ok := printed[strings.Join(words, between)]; ok {
+			return n * unit.MiB, true
+		}
+		if n, ok := named[strings.Join(words, between)]; ok {
+			return n * unit.GiB, true
+		}
 	}
-	return n * unit.GiB, ok
+	return 0, false
 }

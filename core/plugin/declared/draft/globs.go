@@ -1,0 +1,224 @@
+package draft
+
+import (
+	"strings"
+
+	"github.com/launch-ml/launch/core/python"
+	"github.com/launch-ml/launch/core/python/options"
+)
+
+// glob is a path as a glob: options and constants by their names, and what is computed as a star.
+func (d *drafting) glob(f *file, e python.Range, at, depth int) (string, bool) {
+	if e.Empty() || depth > 8 {
+		return "", false
+	}
+	if f.Tokens[e.First].Pair == e.End-1 && f.Is(e.First, "(") {
+		return d.glob(f, f.Inside(e.First), at, depth+1)
+	}
+	for _, op := range []string{"/", "+"} {
+		parts := f.Split(e, op)
+		if len(parts) < 2 {
+			continue
+		}
+		var all []string
+		for _, p := range parts {
+			g, ok := d.glob(f, p, at, depth+1)
+			if !ok {
+				g = "*"
+			}
+			all = append(all, g)
+		}
+		return strings.Join(all, map[string]string{"/": "/"}[op]), true
+	}
+	if name, ok := f.Dotted(e); ok {
+		return d.globName(f, name, at, depth)
+	}
+	if calls := f.Calls(e); len(calls) > 0 && calls[0].First == e.First && f.Tokens[calls[0].Open].Pair == e.End-1 {
+		return d.globCall(f, calls[0], at, depth)
+	}
+	if f.Tokens[e.First].Kind != python.String {
+		return "", false
+	}
+	var out strings.Builder
+	for _, p := range f.pieces(e, 0) {
+		if p.field == "" {
+			out.WriteString(strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`).Replace(p.text))
+			continue
+		}
+		g, ok := d.globText(f, p.field, at, depth+1)
+		out.WriteString(cond(ok, g, "*"))
+	}
+	return out.String(), true
+}
+
+func cond(is bool, yes, no string) string {
+	if is {
+		return yes
+	}
+	return no
+}
+
+// globText is the path that an expression in a text stands for, where it is a name.
+func (d *drafting) globText(f *file, field string, at, depth int) (string, bool) {
+	inner := &file{Syntax: python.NewSource(f.Path, field).Syntax()}
+	name, ok := inner.Dotted(python.Range{End: len(inner.Tokens)})
+	if !ok {
+		return "", false
+	}
+	return d.globName(f, name, at, depth)
+}
+
+// globCall is the path of os.path.join, Path and str.
+func (d *drafting) globCall(f *file, c python.Call, at, depth int) (string, bool) {
+	args := f.Args(c.Open)
+	switch lastPart(c.Name) {
+	case "join":
+		var parts []string
+		for _, a := range args {
+			g, ok := d.glob(f, a.Range, at, depth+1)
+			if !ok || a.Stars > 0 {
+				g = "*"
+			}
+			parts = append(parts, g)
+		}
+		return strings.Join(parts, "/"), len(parts) > 0
+	case "format":
+		name, _ := strings.CutSuffix(c.Name, ".format")
+		if b := f.binding(name, at); b >= 0 {
+			a, _ := f.Assigns(f.Statements[b])
+			if text, ok := f.Str(a.Value); ok {
+				return brace.ReplaceAllString(text, "*"), true
+			}
+		}
+	case "Path", "str", "abspath", "expanduser", "realpath", "PurePath":
+		if len(args) == 1 {
+			return d.glob(f, args[0].Range, at, depth+1)
+		}
+	}
+	return "", false
+}
+
+// globName is the path that a name stands for: an option, a constant, a variable, a parameter's default.
+func (d *drafting) globName(f *file, name string, at, depth int) (string, bool) {
+	attribute := name
+	if head, tail, dotted := strings.Cut(name, "."); dotted && head != "self" {
+		attribute = tail
+	} else if dotted {
+		attribute = lastPart(name)
+	}
+	dotted := strings.Contains(name, ".")
+	if !dotted {
+		if b := f.binding(name, at); b >= 0 {
+			if f.counts(name) {
+				return "", false
+			}
+			a, _ := f.Assigns(f.Statements[b])
+			if o, ok := d.option(name); ok && o.How == options.Globals {
+				return d.named(o), true
+			}
+			return d.glob(f, a.Value, b, depth+1)
+		}
+		if g, ok := d.looped(f, name, at, depth); ok {
+			return g, true
+		}
+		if g, ok := d.parameter(f, name, at, depth); ok {
+			return g, true
+		}
+	}
+	if o, ok := d.option(attribute); ok && (dotted || o.How == options.Globals || o.How == options.Fire ||
+		o.How == options.Click || o.How == options.Constants) {
+		if o.How == options.Constants {
+			return o.Default, o.Known
+		}
+		return d.named(o), true
+	}
+	return "", false
+}
+
+// looped is the path that a loop's variable has: for path in [...].
+func (d *drafting) looped(f *file, name string, at, depth int) (string, bool) {
+	for i := f.Statements[at].In; i >= 0 && depth < 8; i = f.Statements[i].In {
+		s := f.Statements[i]
+		if !f.Is(s.First, "for") || !f.Is(s.First+1, name) || !f.Is(s.First+2, "in") || s.First+3 >= s.End {
+			continue
+		}
+		list := python.Range{First: s.First + 3, End: s.First + 4}
+		if f.Tokens[s.First+3].Kind == python.Word {
+			b := f.binding(f.Token(s.First+3), i)
+			if b < 0 {
+				return "", false
+			}
+			a, _ := f.Assigns(f.Statements[b])
+			list = a.Value
+		}
+		if f.Is(list.First, "[") {
+			if all := f.Split(f.Inside(list.First), ","); len(all) > 0 {
+				return d.glob(f, all[0], i, depth+1)
+			}
+		}
+	}
+	return "", false
+}
+
+// option is the option that the program reads by an attribute.
+func (d *drafting) option(dest string) (options.Option, bool) {
+	for _, o := range d.list.Options {
+		if o.Dest == dest && len(o.Names) > 0 {
+			return o, true
+		}
+	}
+	return options.Option{}, false
+}
+
+// parameter is the path that a function's parameter has: by the one call in the file that gives it, else by its
+// default.
+func (d *drafting) parameter(f *file, name string, at, depth int) (string, bool) {
+	header := f.function(at)
+	if header < 0 {
+		return "", false
+	}
+	def, _ := f.Definition(f.Statements[header])
+	if def.Open < 0 {
+		return "", false
+	}
+	position, fallback := -1, python.Range{}
+	params := f.Args(def.Open)
+	offset := 0
+	for i, p := range params {
+		if f.Is(p.First, "self") {
+			offset = 1
+		}
+		own := p.Name
+		if own == "" {
+			own = f.Token(p.First)
+			if eq := f.Find(p.Range, "="); eq >= 0 && own == name { // with an annotation
+				fallback = python.Range{First: eq + 1, End: p.End}
+			}
+		} else if own == name {
+			fallback = p.Range
+		}
+		if own == name {
+			position = i
+		}
+	}
+	if position < 0 {
+		return "", false
+	}
+	for _, g := range d.files {
+		for i, s := range g.Statements {
+			for _, c := range g.Calls(s.Range) {
+				if lastPart(c.Name) != def.Name || depth > 6 {
+					continue
+				}
+				args := g.Args(c.Open)
+				if a, ok := python.Keyword(args, name); ok {
+					return d.glob(g, a.Range, i, depth+1)
+				}
+				if k := position - offset; k < len(args) && args[k].Name == "" && args[k].Stars == 0 {
+					return d.glob(g, args[k].Range, i, depth+1)
+				}
+			}
+		}
+	}
+	return d.glob(f, fallback, header, depth+1)
+}
