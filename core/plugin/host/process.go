@@ -128,6 +128,7 @@ func (p *process) Start(context.Context) error {
 	if !p.alone {
 		// Where memory runs out all the same, the kernel ends this one first, and no training.
 		os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0o644)
+		p.watch.most = allowance()
 		go p.watch.follow(p.ended, p.end)
 	}
 	go func() {

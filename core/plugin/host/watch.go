@@ -43,6 +43,7 @@ type watch struct {
 	mu    sync.Mutex
 	seen  map[int]string // their start, by which a number that was given again is told from the first
 	taken int64          // more than the allowance; 0: it kept to it
+	most  int64          // the allowance, in bytes
 }
 
 // follow looks until done is closed. over is called once when the allowance is used up.
@@ -50,7 +51,7 @@ func (w *watch) follow(done <-chan struct{}, over func()) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		if sum := w.look(); sum > allowance() {
+		if sum := w.look(); sum > w.most {
 			w.mu.Lock()
 			w.taken = sum
 			w.mu.Unlock()
@@ -114,7 +115,7 @@ func (w *watch) why() error {
 		return nil
 	}
 	return fmt.Errorf("its processes took %.1f GiB of host memory, and were ended: a plugin may have %.1f GiB here",
-		float64(w.taken)/(1<<30), float64(allowance())/(1<<30))
+		float64(w.taken)/(1<<30), float64(w.most)/(1<<30))
 }
 
 // started returns when a process was started, in the kernel's words; "" if there is none, or it has ended.
