@@ -2,6 +2,7 @@ package declared
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/launch-ml/launch/core/config/command"
 )
 
 var update = flag.Bool("update", false, "write the files that are generated from this package")
@@ -82,6 +85,8 @@ func TestReady(t *testing.T) {
 		}
 		all = append(all, readyMark{name, marks})
 	}
+	// not by their files: "-" is before "."
+	slices.SortFunc(all, func(a, b readyMark) int { return cmp.Compare(a.Name, b.Name) })
 	text, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
 		t.Fatal(err)
@@ -89,5 +94,26 @@ func TestReady(t *testing.T) {
 	golden(t, "ready/marks.json", append(text, '\n'))
 	if err := New().Manifest().Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A Trainer script that passes on a saved state resumes, although what is known of one that does not is true of it, too.
+func TestReadyTrainers(t *testing.T) {
+	const reads = "from transformers import HfArgumentParser, TrainingArguments\n"
+	for text, want := range map[string]string{
+		reads + "trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)\n": "ready: hf-trainer",
+		reads + "trainer.train()\n": "ready: hf-trainer-plain",
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "run.py"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		prog, err := command.Program([]string{"python", "run.py"}, nil, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := readyFor(programOf(prog)); f == nil || f.called != want {
+			t.Errorf("%q: %+v, want %q", text, f, want)
+		}
 	}
 }
