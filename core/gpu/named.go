@@ -6,9 +6,10 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// named is the memory of NVIDIA's cards in GiB, by their names without "NVIDIA", "GeForce" and "Tesla": the sizes of
-// NVIDIA's product pages, read as GiB. The driver keeps some of it: out-of-memory messages report 15.89 GiB of a P100
-// and 11.63 GiB of an RTX 3060. A card that is sold with several sizes needs one in its name.
+// named is the memory of NVIDIA's cards in GiB, by their names without "NVIDIA", "GeForce" and "Tesla": the sizes
+// that NVIDIA publishes, read as GiB, and not looked up one by one. The driver keeps some of it: out-of-memory
+// messages report 15.89 GiB of a P100 and 11.63 GiB of an RTX 3060. A card that is sold with several sizes needs one
+// in its name.
 var named = map[string]unit.Bytes{
 	"gtx 1080": 8, "gtx 1080 ti": 11, "titan xp": 12, "rtx 2060": 6, "rtx 2070": 8, "rtx 2080": 8, "rtx 2080 ti": 11,
 	"titan rtx": 24, "rtx 3050": 8, "rtx 3060": 12, "rtx 3060 ti": 8, "rtx 3070": 8, "rtx 3070 ti": 8, "rtx 3080": 10,

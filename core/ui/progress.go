@@ -124,9 +124,9 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	if open := last.Unconfirmed(r.Job); len(open) > 0 && ended == run.Succeeded { // a failed run has more important news
 		p.line("%s launch could not confirm that the program used %s", p.yellow("note:"), few(open))
 	}
-	if read := last.Misread(); len(read) > 0 {
-		p.line("%s launch read %s from the command: the global batch is not the one that it printed", p.yellow("note:"),
-			few(read))
+	for _, m := range last.Misread() {
+		p.line("%s the program reports %s %s, and launch read %s from the command: the global batch that launch printed "+
+			"is wrong", p.yellow("note:"), m.Knob, m.Said, m.To)
 	}
 	if short := last.Outcome.Short; short != "" {
 		p.line("%s %s", p.yellow("note:"), short)

@@ -131,3 +131,15 @@ func TestPeakWithTrials(t *testing.T) {
 		}
 	}
 }
+
+func TestSummaryOfAMisreadBatch(t *testing.T) {
+	a := run.Attempt{Plan: run.Plan{Batch: job.Batch{Micro: 16, Accumulation: 256, Ranks: 1}},
+		Outcome: run.Outcome{Ending: run.Succeeded, Settings: map[string]string{job.Accumulation: "1"}}}
+	var summary strings.Builder
+	Printer{W: &summary}.Summary(&run.Run{Job: &job.Job{}, Attempts: []run.Attempt{a}}, nil, "x", 0, "the program's own")
+	want := "the program reports accumulation 1, and launch read 256 from the command: " +
+		"the global batch that launch printed is wrong"
+	if !strings.Contains(summary.String(), want) {
+		t.Errorf("%s\nlacks: %s", summary.String(), want)
+	}
+}

@@ -97,7 +97,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// A Trainer script that passes on a saved state resumes, although what is known of one that does not is true of it, too.
+// A Trainer script that passes on a saved state resumes, although the marks of one that does not fit it, too.
 func TestReadyTrainers(t *testing.T) {
 	const reads = "from transformers import HfArgumentParser, TrainingArguments\n"
 	for text, want := range map[string]string{
