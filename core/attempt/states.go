@@ -73,9 +73,11 @@ func (t *trail) stop() {
 // evidence returns the proof of which states belong to an attempt that has ended. In a folder that other runs may use
 // too, a file counts as this run's by its place only after the program has reported a step.
 func (t *trail) evidence(stepped bool, last time.Time) states.Evidence {
-	e := states.Evidence{Wrote: t.watch.Wrote, Foreign: t.watch.Foreign, Held: slices.DeleteFunc(slices.Clone(t.x.Held), t.watch.Crowded), Stepped: last}
+	held := slices.DeleteFunc(slices.Clone(t.x.Held), t.watch.Crowded)
+	e := states.Evidence{Wrote: t.watch.Wrote, Foreign: t.watch.Foreign, Held: held,
+		Stepped: last, Alone: t.x.Job.Batch.Ranks == 1}
 	if t.log != "" {
-		e.Printed = printed(t.log, t.dir)
+		e.Printed = printed(t.log, t.x.Job, t.dir)
 	}
 	for _, p := range t.x.marks {
 		if p.presence.Alone() && t.marked[p.folder] != "" && !t.watch.Crowded(p.folder) && (stepped || !t.x.Job.Signs.Has(job.Progress)) {
@@ -85,8 +87,8 @@ func (t *trail) evidence(stepped bool, last time.Time) states.Evidence {
 	return e
 }
 
-func printed(log, dir string) func(string) bool {
-	return states.Printed(func() (io.ReadCloser, error) { return record.OpenOutput(log) }, dir)
+func printed(log string, j *job.Job, dir string) func(string) states.Claim {
+	return states.Printed(func() (io.ReadCloser, error) { return record.OpenOutput(log) }, dir, j.Signs)
 }
 
 // found adds to an outcome what the attempt has left.

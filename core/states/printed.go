@@ -3,18 +3,31 @@ package states
 import (
 	"bytes"
 	"io"
+	"iter"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
+
+	"github.com/launch-ml/launch/core/job"
 )
 
 // longestOutput bounds how much output is searched for the path of a state, in bytes. It is more than launch keeps.
 const longestOutput = 64 << 20
 
-// Printed returns a function that reports whether a program, started in dir, printed that it wrote a state at a path.
-// output opens the program's output; the function reads it at its first call. A line about loading proves nothing.
-func Printed(output func() (io.ReadCloser, error), dir string) func(path string) bool {
+// A Claim is what a program printed about a state at a path.
+type Claim int
+
+const (
+	Unsaid Claim = iota
+	Saving       // it writes, or wrote, a state there
+	Saved        // it has written it: the line is in the past tense and matches a sign of a saved state
+)
+
+// Printed returns a function that reports what a program, started in dir, printed about a state at a path. output opens
+// the program's output; the function reads it at its first call. A line about loading proves nothing.
+func Printed(output func() (io.ReadCloser, error), dir string, signs job.Signs) func(path string) Claim {
 	read := sync.OnceValue(func() []byte {
 		f, err := output()
 		if err != nil {
@@ -24,44 +37,65 @@ func Printed(output func() (io.ReadCloser, error), dir string) func(path string)
 		text, _ := io.ReadAll(io.LimitReader(f, longestOutput))
 		return text
 	})
-	return func(path string) bool {
+	var saved []*regexp.Regexp
+	for _, sign := range signs.Lines {
+		if pattern, err := regexp.Compile(sign.Pattern); err == nil && sign.Kind == job.SavedState {
+			saved = append(saved, pattern)
+		}
+	}
+	return func(path string) (most Claim) {
 		names := []string{path}
 		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) && strings.Contains(rel, "/") {
 			names = append(names, rel) // a bare name may be any run's
 		}
 		for _, name := range names {
-			if saidOf(read(), []byte(name)) {
-				return true
+			for line := range saying(read(), []byte(name)) {
+				most = max(most, Saving)
+				if done.Match(line) && slices.ContainsFunc(saved, func(p *regexp.Regexp) bool { return of(p, line, name) }) {
+					return Saved
+				}
 			}
 		}
-		return false
+		return most
 	}
+}
+
+// done matches a word of a line that is printed after the write. Programs print "Saving …" before it.
+var done = regexp.MustCompile(`(?i)\b(saved|wrote|written|stored|dumped|exported)\b`)
+
+// of reports whether a pattern matches a line and its group "path" is this name.
+func of(pattern *regexp.Regexp, line []byte, name string) bool {
+	at := pattern.SubexpIndex("path")
+	m := pattern.FindSubmatch(line)
+	return at > 0 && m != nil && filepath.Clean(string(m[at])) == name
 }
 
 // loads matches words of a line about loading a state.
 var loads = regexp.MustCompile(`(?i)\b(load|resum|restor|found|init|import|warm|reading|from|teacher|pretrain)`)
 
-// saidOf reports whether a line of text names a file, as a whole word, and is not about loading it.
-func saidOf(text, name []byte) bool {
-	for at := 0; ; {
-		i := bytes.Index(text[at:], name)
-		if i < 0 {
-			return false
-		}
-		begin := at + i
-		end := begin + len(name)
-		at = end
-		line := text[bytes.LastIndexAny(text[:begin], "\r\n")+1:]
-		if stop := bytes.IndexAny(line, "\r\n"); stop >= 0 {
-			line = line[:stop]
-		}
-		before := bytes.TrimSuffix(text[:begin], []byte("./"))
-		if len(before) > 0 && partOfName(before[len(before)-1]) || end < len(text) && partOfName(text[end]) && !endOfSentence(text[end:]) {
-			continue
-		}
-		words := bytes.ReplaceAll(line, name, nil) // the words of the path do not count
-		if !loads.Match(words) && (saves.Match(words) || !value.Match(before)) {
-			return true
+// saying yields the lines of text that name a file, as a whole word, and are not about loading it.
+func saying(text, name []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for at := 0; ; {
+			i := bytes.Index(text[at:], name)
+			if i < 0 {
+				return
+			}
+			begin := at + i
+			end := begin + len(name)
+			at = end
+			line := text[bytes.LastIndexAny(text[:begin], "\r\n")+1:]
+			if stop := bytes.IndexAny(line, "\r\n"); stop >= 0 {
+				line = line[:stop]
+			}
+			before := bytes.TrimSuffix(text[:begin], []byte("./"))
+			if len(before) > 0 && partOfName(before[len(before)-1]) || end < len(text) && partOfName(text[end]) && !endOfSentence(text[end:]) {
+				continue
+			}
+			words := bytes.ReplaceAll(line, name, nil) // the words of the path do not count
+			if !loads.Match(words) && (saves.Match(words) || !value.Match(before)) && !yield(line) {
+				return
+			}
 		}
 	}
 }

@@ -131,12 +131,13 @@ func (l Listing) since(path string, m Mark) bool {
 
 // Evidence can show that this run has written a state. Each field may be empty.
 type Evidence struct {
-	Printed func(path string) bool // the program printed that it saved a state at this path
-	Wrote   func(ID) bool          // a process of this run was seen to write the file
-	Foreign func(ID) bool          // a process of another run was seen to write the file
-	Held    []string               // folders that only this run writes into, because it holds their locks
-	Until   time.Time              // Held proves nothing about files written later; zero: no such limit
-	Stepped time.Time              // when the program last reported progress
+	Printed func(path string) Claim // what the program printed about a state at this path
+	Wrote   func(ID) bool           // a process of this run was seen to write the file
+	Foreign func(ID) bool           // a process of another run was seen to write the file
+	Held    []string                // folders that only this run writes into, because it holds their locks
+	Until   time.Time               // Held proves nothing about files written later; zero: no such limit
+	Stepped time.Time               // when the program last reported progress
+	Alone   bool                    // one process writes the states, not several ranks
 }
 
 // ours reports whether the state at path is this run's.
@@ -146,7 +147,7 @@ func (e Evidence) ours(path string, m Mark) bool {
 		return true
 	case e.Foreign != nil && slices.ContainsFunc(m.ids, e.Foreign):
 		return false
-	case e.Printed != nil && e.Printed(path):
+	case e.Printed != nil && e.Printed(path) != Unsaid:
 		return true
 	case !e.Until.IsZero() && m.Modified > e.Until.UnixNano():
 		return false
@@ -275,7 +276,8 @@ func unfinished(base string) bool {
 }
 
 // complete reports whether a state is complete. A folder is complete if it has the same files as the state before it.
-// The first folder is complete if the program continued after writing it, or if the file exists that is written last.
+// The first folder is complete if the program continued after writing it, if it has printed that it wrote it (another
+// rank may still write, so this counts only for one process), or if the file exists that is written last.
 func complete(c candidate, older []candidate, e Evidence) bool {
 	if whole(c.path) != nil {
 		return false
@@ -290,6 +292,9 @@ func complete(c candidate, older []candidate, e Evidence) bool {
 		}
 	}
 	if !e.Stepped.IsZero() && c.mark.Modified < e.Stepped.Add(-delay).UnixNano() {
+		return true
+	}
+	if e.Alone && e.Printed != nil && e.Printed(c.path) == Saved {
 		return true
 	}
 	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(last, name) })

@@ -64,14 +64,14 @@ func TestWhoseStateItIs(t *testing.T) {
 		"its folder is held":     {func(dir string) Evidence { return Evidence{Held: []string{dir + "/runs/b"}} }, "runs/b/0002.pt"},
 		"another folder is held": {func(dir string) Evidence { return Evidence{Held: []string{dir + "/runs/bb"}} }, ""},
 		"its path was printed": {func(dir string) Evidence {
-			return Evidence{Printed: func(p string) bool { return p == dir+"/runs/b/0002.pt" }}
+			return Evidence{Printed: onlyOf(dir + "/runs/b/0002.pt")}
 		}, "runs/b/0002.pt"},
 		"it was seen being made": {func(dir string) Evidence {
 			m, _ := look(dir + "/runs/b/0002.pt")
 			return Evidence{Wrote: func(id ID) bool { return id == m.ID }}
 		}, "runs/b/0002.pt"},
 		"the older one was saved": {func(dir string) Evidence {
-			return Evidence{Printed: func(p string) bool { return p == dir+"/runs/b/0001.pt" }}
+			return Evidence{Printed: onlyOf(dir + "/runs/b/0001.pt")}
 		}, "runs/b/0001.pt"},
 	} {
 		dir := t.TempDir()
@@ -161,6 +161,19 @@ func TestFolders(t *testing.T) {
 	if f := Newest(folder(dir), signs, Listing{}, held); f.State != nil || len(f.Torn) != 1 {
 		t.Errorf("nothing shows that the first one is complete: %+v", f)
 	}
+	held.Printed = func(string) Claim { return Saving }
+	if f := Newest(folder(dir), signs, Listing{}, held); f.State != nil {
+		t.Error("the program has only begun to write the first one, but it counts")
+	}
+	held.Printed = func(string) Claim { return Saved }
+	if f := Newest(folder(dir), signs, Listing{}, held); f.State != nil {
+		t.Error("one of several ranks has written its part of the first one, but it counts")
+	}
+	held.Alone = true
+	if f := Newest(folder(dir), signs, Listing{}, held); f.State == nil {
+		t.Error("the program printed that it has written the first one: it is complete")
+	}
+	held.Alone, held.Printed = false, nil
 	held.Stepped = time.Now().Add(time.Second)
 	if f := Newest(folder(dir), signs, Listing{}, held); f.State == nil {
 		t.Error("a step came after it: it is complete")
@@ -170,16 +183,36 @@ func TestFolders(t *testing.T) {
 	}
 }
 
+// onlyOf is the evidence of a program that printed that it saved one state.
+func onlyOf(path string) func(string) Claim {
+	return func(p string) Claim {
+		if p == path {
+			return Saving
+		}
+		return Unsaid
+	}
+}
+
 func TestPrinted(t *testing.T) {
 	dir := t.TempDir()
 	log := write(t, dir+"/log", strings.Join([]string{
-		"saved runs/b/0002.pt", "Saving to ./runs/b/0003.pt.", "wrote '" + dir + "/runs/b/0004.pt'", "Saving folder runs/b/checkpoint-8/",
-		"loading runs/a/0005.pt", "=> found checkpoint runs/a/0006.pt", "saved runs/b/0007.pt.tmp", "saved 0009.pt", "saved deep/runs/b/0010.pt",
-		"Resuming from runs/a/0011.pt\rstep 1",
+		"saved runs/b/0002.pt", "Saving to ./runs/b/0003.pt.", "wrote '" + dir + "/runs/b/0004.pt'",
+		"Saving folder runs/b/checkpoint-8/", "loading runs/a/0005.pt", "=> found checkpoint runs/a/0006.pt",
+		"saved runs/b/0007.pt.tmp", "saved 0009.pt", "saved deep/runs/b/0010.pt", "Resuming from runs/a/0011.pt\rstep 1",
+		"INFO - Saving current state to runs/b/checkpoint-16", "Weights saved in runs/b/checkpoint-16/model.bin",
+		"INFO - Saved state to runs/b/checkpoint-24", "Weights saved in runs/b/checkpoint-32",
+		"Saved state to runs/b/checkpoint-4000",
 	}, "\n"))
-	printed := Printed(func() (io.ReadCloser, error) { return os.Open(log) }, dir)
-	for path, want := range map[string]bool{"runs/b/0002.pt": true, "runs/b/0003.pt": true, "runs/b/0004.pt": true, "runs/b/checkpoint-8": true,
-		"runs/a/0005.pt": false, "runs/a/0006.pt": false, "runs/b/0007.pt": false, "0009.pt": false, "runs/b/0010.pt": false, "runs/a/0011.pt": false, "runs/b/000": false} {
+	signs := job.Signs{Lines: []job.Sign{
+		{Kind: job.SavedState, Pattern: `Sav\w+ .*state to (?P<path>\S+)`}, {Kind: job.SavedState, Pattern: `saved$`},
+	}}
+	printed := Printed(func() (io.ReadCloser, error) { return os.Open(log) }, dir, signs)
+	for path, want := range map[string]Claim{
+		"runs/b/0002.pt": Saving, "runs/b/0003.pt": Saving, "runs/b/0004.pt": Saving, "runs/b/checkpoint-8": Saving,
+		"runs/a/0005.pt": Unsaid, "runs/a/0006.pt": Unsaid, "runs/b/0007.pt": Unsaid, "0009.pt": Unsaid,
+		"runs/b/0010.pt": Unsaid, "runs/a/0011.pt": Unsaid, "runs/b/000": Unsaid, "runs/b/checkpoint-40": Unsaid,
+		"runs/b/checkpoint-16": Saving, "runs/b/checkpoint-24": Saved, "runs/b/checkpoint-32": Saving,
+	} {
 		if got := printed(filepath.Join(dir, path)); got != want {
 			t.Errorf("%s: printed %v, want %v", path, got, want)
 		}
