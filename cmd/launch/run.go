@@ -184,7 +184,7 @@ func explainTyped(s settings, p *intake.Reading, say ui.Printer, x *attempt.Exec
 
 // view returns the first plan of a command, for printing.
 func view(p *intake.Reading) ui.View {
-	v := ui.View{Run: p.Run, Device: p.Room.Device, Warnings: p.Warnings, Truths: p.Job.Truths,
+	v := ui.View{Run: p.Run, Device: p.Room.Device, Limit: p.Room.Limit(), Warnings: p.Warnings, Truths: p.Job.Truths,
 		Declaration: p.Declaration}
 	v.Plan, v.Stop = p.Run.First()
 	return v

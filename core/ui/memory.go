@@ -343,6 +343,8 @@ func deviceLine(v View) string {
 	switch {
 	case d.Planned: // its name has the amount
 		s += " (given, not measured)"
+	case v.Limit > 0: // the device's amount is that limit too
+		s += fmt.Sprintf(", limited to %v by --memory", v.Limit)
 	case d.Total > 0:
 		s += ", " + d.Total.String()
 	}

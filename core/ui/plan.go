@@ -25,6 +25,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // A View is a plan with all that is needed to print it.
@@ -33,6 +34,7 @@ type View struct {
 	Plan     *run.Plan // also the refused one; nil where there is none
 	Stop     *run.Stop // why nothing is started; nil where something is
 	Device   *gpu.Device
+	Limit    unit.Bytes // --memory's, for each process in host memory; 0: none
 	Warnings []string
 	Truths   []string // those of the job that are to be printed
 	// Declaration is the path of the file that declares the job's settings, as the user would type it; "" if none does.
