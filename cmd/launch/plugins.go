@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/launch-ml/launch/core/intake"
+	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/plugin/installed"
 	"github.com/launch-ml/launch/core/trust"
@@ -68,6 +70,15 @@ of launch goes on from there. "launch plugins test" tests it.`,
 	return c
 }
 
+// someOf names the first networks of a plugin. Some plugins have hundreds.
+func someOf(m plugin.Manifest) string {
+	const shown = 6
+	if len(m.Archs) <= shown {
+		return strings.Join(m.Archs, ", ")
+	}
+	return fmt.Sprintf("%s and %d more (launch plugins info %s)", strings.Join(m.Archs[:shown], ", "), len(m.Archs)-shown, m.Name)
+}
+
 func listPlugins(c *cobra.Command, asJSON bool) error {
 	s, err := settingsHere(c)
 	if err != nil {
@@ -86,7 +97,7 @@ func listPlugins(c *cobra.Command, asJSON bool) error {
 		}
 		say.Line("%-12s %s (%s)", src.Manifest.Name, src.Manifest.About, where)
 		if len(src.Manifest.Archs) > 0 {
-			say.Line("%-12s formulas: %s", "", strings.Join(src.Manifest.Archs, " "))
+			say.Line("%-12s formulas: %s", "", someOf(src.Manifest))
 		}
 		if src.Verify != nil {
 			if err := src.Verify(c.Context()); err != nil {
