@@ -13,8 +13,8 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// anonymousEvery is the time between two looks at host memory where nothing else is measured. A look reads every
-// process of the machine, which takes some milliseconds.
+// anonymousEvery is the time between two looks at host memory where nothing else is measured. A look reads a file of
+// each process and thread of the job.
 const anonymousEvery = 10 * time.Second
 
 // publish writes the status of an attempt into the run's folder, about once a second, and passes it to x.Live. stop ends

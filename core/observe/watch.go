@@ -138,8 +138,8 @@ func (w *Watch) Now() Now {
 	return Now{Phase: w.timeline.running(), Held: unit.Bytes(w.held.Load()), Peak: peak, Is: is, Doubted: doubted}
 }
 
-// Anonymous is the memory of all processes of the job that no file backs; 0 if it is unknown. It reads every process
-// of the machine, so it is not for each second.
+// Anonymous is the memory of all processes of the job that no file backs; 0 if it is unknown. It reads a file of each
+// process and thread, so it is not for each second.
 func (w *Watch) Anonymous() unit.Bytes { return anonOf(w.PID()) }
 
 // Curve returns what the job has held so far, over time; nil if nothing was read.
