@@ -156,6 +156,15 @@ func TestProblems(t *testing.T) {
 	if s := m.Look(time.Now()); len(s.Runs) != 1 || len(s.Problems) != 1 {
 		t.Errorf("of a newer launch: %d runs, problems %q", len(s.Runs), s.Problems)
 	}
+	rec.Close() // the record of a run that ended long ago is not read
+	old := time.Now().Add(-time.Hour)
+	if err := errors.Join(os.Remove(filepath.Join(rec.Dir, "live")), os.Chtimes(filepath.Join(rec.Dir, "lock"), old, old)); err != nil {
+		t.Fatal(err)
+	}
+	m.Collector = New(m.from)
+	if s := m.Look(time.Now()); len(s.Runs) != 1 || len(s.Problems) != 0 {
+		t.Errorf("of a newer launch, long ago: %d runs, problems %q", len(s.Runs), s.Problems)
+	}
 }
 
 // A run on another machine that shares the records is counted, and not shown as one of this machine.
