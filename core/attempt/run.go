@@ -33,10 +33,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		return run.Outcome{}, err
 	}
 	defer l.tap.close()
-	began := time.Now()
-	if a.trial == "" && x.began.IsZero() {
-		x.began = began
-	}
+	began := x.begin(a)
 	defer x.publish(a, l, watch, began)()
 	var trail *trail
 	if x.Job != nil && a.trial == "" {
@@ -87,6 +84,15 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		trail.found(&out, time.Unix(0, l.stepped.Load()))
 	}
 	return out, nil
+}
+
+// begin returns the time at which an attempt begins, which may be that of the run.
+func (x *Executor) begin(a attempt) time.Time {
+	began := time.Now()
+	if a.trial == "" && x.began.IsZero() {
+		x.began = began
+	}
+	return began
 }
 
 // watch starts to observe the memory of the attempt.
