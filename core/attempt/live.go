@@ -17,8 +17,8 @@ import (
 // each process and thread of the job.
 const anonymousEvery = 10 * time.Second
 
-// publish writes the status of an attempt into the run's folder, about once a second, and passes it to x.Live. stop ends
-// that and removes the file. The program never waits for it. Where it cannot be written, only the status is lost.
+// publish writes the status of an attempt into the run's folder, about once a second, and passes it to x.Live. stop
+// ends that and removes the file. The program never waits for it. Where it cannot be written, only the status is lost.
 func (x *Executor) publish(a attempt, l *listener, watch *observe.Watch, began time.Time) (stop func()) {
 	var file *live.File
 	if x.Record != nil {
@@ -34,8 +34,9 @@ func (x *Executor) publish(a attempt, l *listener, watch *observe.Watch, began t
 		tick := time.NewTicker(live.Every)
 		defer tick.Stop()
 		for {
-			s := l.status(a, watch.Now(), began, time.Now())
-			if s.PID = watch.PID(); s.Memory == nil {
+			seen := watch.Now()
+			s := l.status(a, seen, began, time.Now())
+			if s.PID = watch.PID(); seen.Is == "" { // nothing else is measured, now or later
 				s.Memory = host.memory(s.Time)
 			}
 			if file != nil {

@@ -133,9 +133,9 @@ func (r *Record) Untake(was Life) {
 	}
 }
 
-// Asleep reports whether certainly no launch carries a run, by the run's lock alone: what Life reads costs more. sign is
-// the time of the run's last sign. It changes when a launch takes the run, so that a run which is asleep is so as long
-// as its sign stays. A run without a lock, of an early launch, is asleep.
+// Asleep reports whether certainly no launch carries a run, by the run's lock alone: what Life reads costs more. sign
+// is the time of the run's last sign. It changes when a launch takes the run, so that a run which is asleep stays so as
+// long as its sign is the same. A run without a lock, of an early launch, is asleep.
 func (s Store) Asleep(id string, now time.Time) (sign time.Time, asleep bool) {
 	path := filepath.Join(s.Dir, id, signFile)
 	info, err := os.Lstat(path)

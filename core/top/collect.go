@@ -237,6 +237,7 @@ func assign(s *Snapshot, devices []gpu.Device, within func(pid int, roots map[in
 		for _, p := range d.Processes {
 			if run, ok := within(p.PID, roots); ok {
 				uses(run)
+				s.Runs[run].OnCards += max(0, p.Used)
 				continue
 			}
 			s.Others = append(s.Others, Process{n, p})

@@ -158,7 +158,8 @@ func TestProblems(t *testing.T) {
 	}
 	rec.Close() // the record of a run that ended long ago is not read
 	old := time.Now().Add(-time.Hour)
-	if err := errors.Join(os.Remove(filepath.Join(rec.Dir, "live")), os.Chtimes(filepath.Join(rec.Dir, "lock"), old, old)); err != nil {
+	err := os.Remove(filepath.Join(rec.Dir, "live"))
+	if err = errors.Join(err, os.Chtimes(filepath.Join(rec.Dir, "lock"), old, old)); err != nil {
 		t.Fatal(err)
 	}
 	m.Collector = New(m.from)
@@ -222,6 +223,9 @@ func TestAssign(t *testing.T) {
 	})
 	if !slices.Equal(s.Runs[0].Cards, []int{0, 1}) || !slices.Equal(s.Runs[1].Cards, []int{1}) || s.Runs[2].Cards != nil {
 		t.Errorf("cards of the runs: %v, %v, %v", s.Runs[0].Cards, s.Runs[1].Cards, s.Runs[2].Cards)
+	}
+	if s.Runs[0].OnCards != 3+1+7 || s.Runs[1].OnCards != 0 {
+		t.Errorf("on cards: %v, %v", s.Runs[0].OnCards, s.Runs[1].OnCards)
 	}
 	if !slices.Equal(s.Cards[1].Runs, []string{"b", "a"}) || *s.Cards[0].Busy != 50 {
 		t.Errorf("runs of the cards: %+v", s.Cards)

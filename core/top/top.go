@@ -53,6 +53,8 @@ type Run struct {
 	Expected unit.Bytes `json:"estimate_bytes,omitempty"`
 	// Left is the time that the training still takes; absent: not known.
 	Left *float64 `json:"time_left_seconds,omitempty"`
+	// OnCards is what the driver counts for its processes now, on all cards; absent: it lists none of them.
+	OnCards unit.Bytes `json:"on_cards_bytes,omitempty"`
 	// Cards are the indices, in the snapshot's list, of the cards that it uses.
 	Cards []int `json:"cards,omitempty"`
 }

@@ -35,7 +35,8 @@ var shown = []live.Status{
 func gib(v float64) unit.Bytes { return unit.Bytes(v * float64(unit.GiB)) }
 
 // status is a status whose Trial is, until it is published, the name of the run.
-func status(name string, attempt, card int, at, total int64, step, rate, estimate, peak float64, phase string) live.Status {
+func status(name string, attempt, card int, at, total int64, step, rate, estimate, peak float64,
+	phase string) live.Status {
 	s := live.Status{Trial: name, Attempt: attempt, Phase: phase, Card: fmt.Sprint("GPU-", card), Room: gib(23.6),
 		Predicted: map[string]unit.Bytes{}}
 	if estimate > 0 {

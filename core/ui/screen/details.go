@@ -102,6 +102,9 @@ func facts(r *top.Run, now time.Time) (out [][2]string) {
 	} else {
 		add("memory", "%s", unknown)
 	}
+	if r.OnCards > 0 {
+		add("on cards", "%v in all, as the driver counts it", r.OnCards)
+	}
 	add("estimate", "%s", estimates(st.Predicted, st.Room))
 	if text, _ := cards(r, now); len(r.Cards) > 0 {
 		add("cards", "%s", text)

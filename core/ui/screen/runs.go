@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/live"
 	"github.com/launch-ml/launch/core/top"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -230,15 +231,26 @@ func leftOf(r *top.Run) float64 {
 	return 1 / (1 + *r.Left)
 }
 
+// onCards reports whether the driver alone knows what a run holds of its cards: launch watches no card for a command
+// that no plugin knows, and of several cards only one.
+func onCards(r *top.Run) bool {
+	return r.OnCards > 0 && (r.Status == nil || r.Status.Memory == nil || r.Status.Memory.Is == live.Anonymous)
+}
+
 func nowOf(r *top.Run) unit.Bytes {
-	if r.Status == nil || r.Status.Memory == nil || r.State != top.Running {
+	switch {
+	case r.State != top.Running:
+		return 0
+	case onCards(r):
+		return r.OnCards
+	case r.Status == nil || r.Status.Memory == nil:
 		return 0
 	}
 	return r.Status.Memory.Now
 }
 
 func peakOf(r *top.Run) unit.Bytes {
-	if r.Status == nil || r.Status.Memory == nil {
+	if onCards(r) || r.Status == nil || r.Status.Memory == nil {
 		return 0
 	}
 	return r.Status.Memory.Peak

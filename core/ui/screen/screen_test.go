@@ -56,8 +56,9 @@ func workstation() top.Snapshot {
 		run(3, "moco_v2_r50", &live.Status{Trial: "rehearsal", Phase: "training"}),
 		run(4, "between", nil),
 		run(5, "suspended", &live.Status{Phase: "training", Progress: &live.Progress{Iteration: 4, Total: 8, At: noon}}),
-		run(6, "killed\x1b[2Jtitle", &live.Status{Phase: "training", Progress: &live.Progress{Iteration: 7, Total: 8, At: noon},
-			Memory: &live.Memory{Now: gib, Peak: 2 * gib, Is: "used"}}),
+		run(6, "killed\x1b[2Jtitle", &live.Status{Phase: "training",
+			Progress: &live.Progress{Iteration: 7, Total: 8, At: noon},
+			Memory:   &live.Memory{Now: gib, Peak: 2 * gib, Is: "used"}}),
 	}
 	s.Runs[0].Cards, s.Runs[1].Cards, s.Runs[2].Cards = []int{0}, []int{0, 1}, []int{1}
 	s.Runs[4].Status.Time = noon.Add(-45 * time.Second)
@@ -68,7 +69,8 @@ func workstation() top.Snapshot {
 		{Device: gpu.Device{Kind: gpu.CUDA, Name: "NVIDIA GeForce RTX 3060", Total: 12 * gib, Used: 3 * gib}},
 	}
 	s.Others = []top.Process{
-		{Card: 0, Process: gpu.Process{PID: 912, Used: 2*gib - 300*unit.MiB, Name: "jupyter\u202e-lab\x1b]0;x\a", User: "mia"}},
+		{Card: 0, Process: gpu.Process{PID: 912, Used: 2*gib - 300*unit.MiB, User: "mia",
+			Name: "jupyter\u202e-lab\x1b]0;x\a"}},
 		{Card: 0, Process: gpu.Process{PID: 1512, Used: 300 * unit.MiB, Name: "Xorg", User: "root"}},
 		{Card: 1, Process: gpu.Process{PID: 88, Used: -1, Name: "ollama", User: "ollama"}},
 	}
@@ -273,6 +275,20 @@ func TestSortsUnknownLast(t *testing.T) {
 	}
 	if s.sort != nil {
 		t.Errorf("the sorts do not come back to the first: %v", s.sort.name)
+	}
+}
+
+// Of a command that no plugin knows, NOW is what the driver counts, and no peak is known. What launch has measured
+// counts more.
+func TestOnCards(t *testing.T) {
+	r := top.Run{State: top.Running, OnCards: 5 * gib, Status: &live.Status{
+		Memory: &live.Memory{Now: gib, Peak: 2 * gib, Is: live.Anonymous}}}
+	if nowOf(&r) != 5*gib || peakOf(&r) != 0 {
+		t.Errorf("as typed: %v now, peak %v", nowOf(&r), peakOf(&r))
+	}
+	r.Status.Memory.Is = "used"
+	if nowOf(&r) != gib || peakOf(&r) != 2*gib {
+		t.Errorf("watched: %v now, peak %v", nowOf(&r), peakOf(&r))
 	}
 }
 

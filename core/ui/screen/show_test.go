@@ -66,8 +66,8 @@ func crowd(n int) top.Snapshot {
 }
 
 // A screen of 40 lines has at most 30 runs with 10 cells. A cell needs up to 4 allocations on average: an amount is
-// formatted by fmt.Sprintf, and a bar is put together from its parts. mostMallocs is for a refresh in all of the process:
-// bubbletea's renderer needs some for each cell that has changed.
+// formatted by fmt.Sprintf, and a bar is put together from its parts. mostMallocs is for a refresh in all of the
+// process: bubbletea's renderer needs some for each cell that has changed.
 const (
 	mostOfScreen = 30 * 10 * 4
 	mostMallocs  = mostOfScreen + 30*10*2
@@ -237,7 +237,7 @@ func TestTerminalIsRestored(t *testing.T) {
 			done := make(chan error, 1)
 			quiet(t)
 			go func() {
-				done <- Show(ctx, Options{Every: time.Millisecond, In: x.program, Out: x.program, Look: func(time.Time) top.Snapshot {
+				look := func(time.Time) top.Snapshot {
 					looks++
 					select {
 					case <-failing:
@@ -245,7 +245,8 @@ func TestTerminalIsRestored(t *testing.T) {
 					default:
 					}
 					return crowd(looks % 10)
-				}})
+				}
+				done <- Show(ctx, Options{Every: time.Millisecond, In: x.program, Out: x.program, Look: look})
 			}()
 			x.wait(t, secondScreen)
 			x.wait(t, "trial-003")
