@@ -79,8 +79,8 @@
 // world (proc, nvml, record, plugin/host, overlay) decide nothing. arch_test.go lists who may import whom.
 //
 // cmd/launch wires them, one file for each command: run.go and resume.go carry a run, plan.go and estimate.go price,
-// compare.go compares configurations, explain.go explains, report.go writes pages, screen.go fits a plan to its
-// terminal; commands.go, receipts.go, prune.go and trust.go have the small ones. settings.go reads the settings, which
+// compare.go compares configurations, explain.go explains, report.go writes pages, top.go shows what runs now,
+// screen.go fits a plan to its terminal; commands.go, receipts.go, prune.go and trust.go have the small ones. settings.go reads the settings, which
 // go no further (mistyped.go finds misspelled ones); cards.go claims cards and waits for room, continue.go finds the
 // run that --continue goes on with, sweep.go and its neighbours start, price, place, submit and print sweeps,
 // signals.go collects signals that arrive while no program is running, result.go writes --json-file.
