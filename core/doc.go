@@ -45,10 +45,13 @@
 //	witness    what the program's own processes report of their memory, through a part of overlay's hook
 //	states     the saved states that a resume reads: which are complete, and which are this run's own
 //	record     runs on disk
+//	live       what a running launch publishes of its run, for other processes to read
 //	sweep/pack places a sweep's trials on mixed cards, several on one where that is safe and pays
 //	sweep/packed     passes what is known of a sweep's trials and cards to pack, and its decisions back
 //	sweep/pack/packtest  simulates sweeps on mixed cards, and prints how much packing shortens them
 //	receipt    predicted beside measured: receipts are written, kept, and used to correct estimates
+//	top        the runs of this machine, its cards and what others hold of them, now
+//	ui/screen  the screen of launch top: a snapshot in, text out; keys and mouse
 //	ui         everything that a person sees, and the documents that scripts read
 //	sweep      one command as many trials: their space, their history, and which of them run next
 //	sweep/store     sweeps on disk: the journal, and a folder for each trial
@@ -76,8 +79,8 @@
 // world (proc, nvml, record, plugin/host, overlay) decide nothing. arch_test.go lists who may import whom.
 //
 // cmd/launch wires them, one file for each command: run.go and resume.go carry a run, plan.go and estimate.go price,
-// compare.go compares configurations, explain.go explains, report.go writes pages, screen.go fits a plan to its
-// terminal; commands.go, receipts.go, prune.go and trust.go have the small ones. settings.go reads the settings, which
+// compare.go compares configurations, explain.go explains, report.go writes pages, top.go shows what runs now,
+// screen.go fits a plan to its terminal; commands.go, receipts.go, prune.go and trust.go have the small ones. settings.go reads the settings, which
 // go no further (mistyped.go finds misspelled ones); cards.go claims cards and waits for room, continue.go finds the
 // run that --continue goes on with, sweep.go and its neighbours start, price, place, submit and print sweeps,
 // signals.go collects signals that arrive while no program is running, result.go writes --json-file.

@@ -33,10 +33,8 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		return run.Outcome{}, err
 	}
 	defer l.tap.close()
-	began := time.Now()
-	if a.trial == "" && x.began.IsZero() {
-		x.began = began
-	}
+	began := x.begin(a)
+	defer x.publish(a, l, watch, began)()
 	var trail *trail
 	if x.Job != nil && a.trial == "" {
 		trail = x.follow(a.roots, a.command.Dir, a.dir, watch.PID)
@@ -88,6 +86,15 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	return out, nil
 }
 
+// begin returns the time at which an attempt begins, which may be that of the run.
+func (x *Executor) begin(a attempt) time.Time {
+	began := time.Now()
+	if a.trial == "" && x.began.IsZero() {
+		x.began = began
+	}
+	return began
+}
+
 // watch starts to observe the memory of the attempt.
 func (x *Executor) watch(ctx context.Context, a attempt) *observe.Watch {
 	of := observe.Subject{Device: x.Setup.Room.Device, Limited: x.Setup.Room.Limit() > 0, Every: x.Sample,
@@ -104,6 +111,7 @@ type listener struct {
 	detector *oom.Detector
 	tap      *tap
 	pace     pace
+	steps    steps
 	stepped  atomic.Int64           // when it last reported a step, in Unix nanoseconds
 	failure  atomic.Pointer[string] // the first line that reports a failure
 }
@@ -123,6 +131,7 @@ func listen(a attempt, watch *observe.Watch) (*listener, error) {
 			l.failure.CompareAndSwap(nil, &line)
 		case job.Progress:
 			l.pace.see(e.Iteration)
+			l.steps.see(e, time.Now())
 			l.stepped.Store(time.Now().UnixNano())
 		}
 	}

@@ -27,15 +27,21 @@ func Family(pid int) []int {
 
 // Descends reports whether a process is the ancestor or one of its descendants.
 func Descends(pid, ancestor int) bool {
+	_, ok := Within(pid, func(p int) bool { return p == ancestor })
+	return ok
+}
+
+// Within returns the nearest process for which is holds, of a process and its ancestors. ok is false if there is none.
+func Within(pid int, is func(pid int) bool) (found int, ok bool) {
 	for range 100 {
-		if pid == ancestor {
-			return true
+		if is(pid) {
+			return pid, true
 		}
 		_, parent, ok := statOf(pid)
 		if !ok || parent <= 1 {
-			return false
+			return 0, false
 		}
 		pid = parent
 	}
-	return false
+	return 0, false
 }

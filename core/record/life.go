@@ -133,6 +133,53 @@ func (r *Record) Untake(was Life) {
 	}
 }
 
+// Asleep reports whether certainly no launch carries a run, by the run's lock alone: what Life reads costs more. sign
+// is the time of the run's last sign. It changes when a launch takes the run, so that a run which is asleep stays so as
+// long as its sign is the same. A run without a lock, of an early launch, is asleep.
+func (s Store) Asleep(id string, now time.Time) (sign time.Time, asleep bool) {
+	path := filepath.Join(s.Dir, id, signFile)
+	info, err := os.Lstat(path)
+	if err != nil {
+		return time.Time{}, true
+	}
+	if sign = info.ModTime(); now.Sub(sign) < signLost {
+		return sign, false
+	}
+	f, err := private.Open(path, os.O_RDONLY, 0) // a launch that was suspended gives no sign, and holds its lock
+	if err != nil {
+		return sign, true
+	}
+	defer f.Close()
+	return sign, !errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
+// Sign returns the time of a run's last sign; zero if it has none.
+func (s Store) Sign(id string) time.Time {
+	info, err := os.Lstat(filepath.Join(s.Dir, id, signFile))
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
+// Outline returns a history that has only what Life reads, to keep for a long time.
+func (h *History) Outline() *History {
+	out := &History{ID: h.ID, Dir: h.Dir, Torn: h.Torn, Events: make([]Event, 0, len(h.Events))}
+	for _, e := range h.Events {
+		out.Events = append(out.Events, Event{Time: e.Time, Kind: e.Kind, PID: e.PID, Carrier: e.Carrier})
+	}
+	return out
+}
+
+// Changed identifies the state of a run's record: it changes when an event is written. It is "" if there is no record.
+func (s Store) Changed(id string) string {
+	info, err := os.Lstat(filepath.Join(s.Dir, id, events))
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprint(info.Size(), info.ModTime().UnixNano())
+}
+
 // Over returns the latest time at which a run that nobody carries can have ended, by its last sign; zero if unknown.
 func (l Life) Over() time.Time {
 	if l.Sign.IsZero() {

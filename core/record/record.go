@@ -218,6 +218,21 @@ func (s Store) Read(id string) (*History, error) {
 	return h, nil
 }
 
+// Names returns the names of the folders of runs, oldest first. Unlike List it does not look into them.
+func (s Store) Names() ([]string, error) {
+	entries, err := os.ReadDir(s.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing the runs: %w", err)
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") { // with a point, it is being removed
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil // ReadDir has sorted them
+}
+
 // List returns the names of the runs, oldest first.
 func (s Store) List() ([]string, error) {
 	entries, err := os.ReadDir(s.Dir)

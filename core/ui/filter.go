@@ -38,9 +38,9 @@ func ParseSince(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is not a time: write 7d, 12h, or a date such as 2026-11-22", text)
 }
 
-// title is what a list calls a run: its experiment, or its command where that has no name of its own. A name that is only the
-// script's is followed by the script's arguments: they tell its runs apart.
-func (r RunRow) title() string {
+// Title is what a list calls a run: its experiment, or its command where that has no name of its own. A name that is
+// only the script's is followed by the script's arguments: they tell its runs apart.
+func (r RunRow) Title() string {
 	if r.Name == "" {
 		return strings.Join(r.Command, " ")
 	}

@@ -33,7 +33,7 @@ func TestTitleOfARun(t *testing.T) {
 		"train.py --lr 0.1": {Name: "train.py", Command: []string{"python", "-u", "src/train.py", "--lr", "0.1"}},
 		"make train":        {Command: []string{"make", "train"}},
 	} {
-		if got := row.title(); got != want {
+		if got := row.Title(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

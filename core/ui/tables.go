@@ -84,7 +84,7 @@ func (p Printer) Runs(rows []RunRow) {
 		return
 	}
 	for _, r := range rows {
-		what := OneLine(r.title())
+		what := OneLine(r.Title())
 		if runes := []rune(what); len(runes) > 40 {
 			what = string(runes[:39]) + "…"
 		}

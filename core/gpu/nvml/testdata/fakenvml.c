@@ -6,6 +6,7 @@
  *   gpu NAME UUID TOTAL RESERVED USED CAPABILITY [mig|lost]     underscores in NAME stand for spaces
  *   slice PARENT NAME UUID TOTAL RESERVED USED  a MIG slice of the PARENTth card
  *   proc CARD PID BYTES                         NA for BYTES: the driver does not say
+ *   busy CARD PERCENT                           for how much of the time a kernel ran; without it the driver does not say
  *   use CARD PID BYTES                          a process, as long as it lives; its bytes are added to the card's USED
  */
 #include <stdio.h>
@@ -26,7 +27,7 @@ typedef struct handle { int index; } *device;
 typedef struct {
   char name[96], uuid[96];
   u64 total, reserved, used;
-  int major, minor, parent, mig, lost;
+  int major, minor, parent, mig, lost, busy;
 } card;
 typedef struct { int card; unsigned pid; u64 used; } process;
 typedef struct { int cards, processes, init; char driver[80]; card card[MAX]; process process[MAX_PROCESSES]; } state;
@@ -59,7 +60,10 @@ static void read_state(state *s) {
     last[0] = 0;
     if (!strcmp(word, "driver")) sscanf(line, "%*s %79s", s->driver);
     else if (!strcmp(word, "init")) sscanf(line, "%*s %d", &s->init);
-    else if (!strcmp(word, "use") && s->processes < MAX_PROCESSES) {
+    else if (!strcmp(word, "busy")) {
+      int at, percent;
+      if (sscanf(line, "%*s %d %d", &at, &percent) == 2 && at >= 0 && at < s->cards) s->card[at].busy = percent;
+    } else if (!strcmp(word, "use") && s->processes < MAX_PROCESSES) {
       process p;
       if (sscanf(line, "%*s %d %u %llu", &p.card, &p.pid, &p.used) != 3 || p.card < 0 || p.card >= s->cards || !lives(p.pid)) continue;
       s->card[p.card].used += p.used;
@@ -70,7 +74,7 @@ static void read_state(state *s) {
       p->used = strcmp(last, "NA") ? strtoull(last, NULL, 10) : ~0ULL;
     } else if (s->cards < MAX && (!strcmp(word, "gpu") || !strcmp(word, "slice"))) {
       card *c = &s->card[s->cards++];
-      c->parent = -1;
+      c->parent = c->busy = -1;
       if (word[0] == 'g')
         sscanf(line, "%*s %95s %95s %llu %llu %llu %d.%d %31s", c->name, c->uuid, &c->total, &c->reserved, &c->used, &c->major, &c->minor, last);
       else
@@ -151,6 +155,12 @@ int nvmlDeviceGetMemoryInfo_v2(device d, memory_v2 *m) {
   return SUCCESS;
 }
 int nvmlDeviceGetCudaComputeCapability(device d, int *major, int *minor) { CARD(d); *major = c->major, *minor = c->minor; return SUCCESS; }
+int nvmlDeviceGetUtilizationRates(device d, unsigned *rates) { /* of the card, and of its memory */
+  CARD(d);
+  if (c->busy < 0) return NOT_SUPPORTED;
+  rates[0] = c->busy, rates[1] = 0;
+  return SUCCESS;
+}
 int nvmlDeviceGetMigMode(device d, unsigned *now, unsigned *pending) {
   CARD(d);
   if (c->parent >= 0) return NOT_SUPPORTED;
