@@ -50,6 +50,7 @@
 //	sweep/pack/packtest  simulates sweeps on mixed cards, and prints how much packing shortens them
 //	receipt    predicted beside measured: receipts are written, kept, and used to correct estimates
 //	ui         everything that a person sees, and the documents that scripts read
+//	notice     sends a notice when a run or a sweep ends: bell, desktop, command, web address
 //	sweep      one command as many trials: their space, their history, and which of them run next
 //	sweep/store     sweeps on disk: the journal, and a folder for each trial
 //	sweep/tree      the code that a sweep runs: its commit, what differs from it, and a copy of it
@@ -80,7 +81,8 @@
 // terminal; commands.go, receipts.go, prune.go and trust.go have the small ones. settings.go reads the settings, which
 // go no further (mistyped.go finds misspelled ones); cards.go claims cards and waits for room, continue.go finds the
 // run that --continue goes on with, sweep.go and its neighbours start, price, place, submit and print sweeps,
-// signals.go collects signals that arrive while no program is running, result.go writes --json-file.
+// signals.go collects signals that arrive while no program is running, result.go writes --json-file, notify.go sends
+// notices.
 //
 // In a plugin one file reads the command, ladders.go lists the ways to run, and price.go asks arch, which has the
 // formulas, what each needs; stablesr's ahead.go begins with that as soon as it has read the recipe.

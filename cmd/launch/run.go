@@ -107,7 +107,7 @@ func (s settings) options() attempt.Options {
 // replaced returns the function that writes the result of a program that runs in place of launch.
 func replaced(s settings, say ui.Printer, rec *record.Record, j *job.Job) func(string) {
 	return func(why string) {
-		writeResult(s, say, result{Version: 1, Run: id(rec), Ending: "not watched", Code: -1, Error: why, Job: j})
+		writeResult(s, say, result{Version: 1, Run: id(rec), Ending: notWatched, Code: -1, Error: why, Job: j})
 	}
 }
 
