@@ -45,6 +45,7 @@
 //	witness    what the program's own processes report of their memory, through a part of overlay's hook
 //	states     the saved states that a resume reads: which are complete, and which are this run's own
 //	record     runs on disk
+//	live       what a running launch publishes of its run, for other processes to read
 //	sweep/pack places a sweep's trials on mixed cards, several on one where that is safe and pays
 //	sweep/packed     passes what is known of a sweep's trials and cards to pack, and its decisions back
 //	sweep/pack/packtest  simulates sweeps on mixed cards, and prints how much packing shortens them

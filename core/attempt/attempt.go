@@ -12,6 +12,7 @@ import (
 	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/live"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/proc"
@@ -85,6 +86,8 @@ type Setup struct {
 	StopIn time.Duration
 	// Settle waits for work that may overlap the program but must end before launch exits. May be nil.
 	Settle func()
+	// Live receives the status of an attempt about once a second. It must return soon. May be nil.
+	Live func(live.Status)
 	// Replaced is called before the program takes the place of launch, when launch cannot watch it. May be nil.
 	Replaced func(why string)
 }
@@ -143,6 +146,8 @@ type attempt struct {
 	priced  map[string]unit.Bytes // the estimate of each phase; 0 where unknown
 	steps   int64                 // launch ends a trial after this many iterations; 0: it ends by itself
 	batch   job.Batch             // as planned
+	total   int64                 // iterations of the whole training, as the plugin counts them; 0: not known
+	status  live.Status           // what its status always has
 	overlay *overlay.Overlay      // nil if the program's Python needs no hook
 	witness *witness.Witness      // nil if the program does not report its memory
 	unheard string                // why the program cannot report its memory
@@ -157,7 +162,7 @@ type attempt struct {
 // AsTyped runs a command that no plugin recognised: one attempt, without edits or settings. output is the file with the
 // program's output; "" if it was not kept.
 func (x *Executor) AsTyped(ctx context.Context, c job.Command) (out run.Outcome, output string, err error) {
-	a := attempt{command: c}
+	a := attempt{command: c, status: live.Status{Attempt: 1}}
 	if x.Record != nil {
 		a.dir, _ = x.Record.Attempt(1)
 	}

@@ -109,8 +109,10 @@ func all(edits []config.Edit, holds func(config.Edit) bool) bool {
 
 // attemptOf returns the attempt of a plan. c is the rewritten command, from the folder that its paths are relative to.
 func (x *Executor) attemptOf(p *run.Plan, c job.Command, from, dir string) attempt {
-	a := attempt{command: c, roots: x.roots.In(from), signs: x.Job.Signs, dir: dir, trial: p.Trial, batch: p.Batch, steps: x.Job.Rehearsal.Steps}
+	a := attempt{command: c, roots: x.roots.In(from), signs: x.Job.Signs, dir: dir, trial: p.Trial, batch: p.Batch, steps: x.Job.Rehearsal.Steps,
+		status: x.planned(p)}
 	if p.Trial == "" {
+		a.total = totalOf(x.Job)
 		a.differs = func(s oom.State) string {
 			return x.Differs(p, &run.Outcome{Settings: s.Settings, Total: s.Total})
 		}

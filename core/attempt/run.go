@@ -37,6 +37,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	if a.trial == "" && x.began.IsZero() {
 		x.began = began
 	}
+	defer x.publish(a, l, watch, began)()
 	var trail *trail
 	if x.Job != nil && a.trial == "" {
 		trail = x.follow(a.roots, a.command.Dir, a.dir, watch.PID)
@@ -104,6 +105,7 @@ type listener struct {
 	detector *oom.Detector
 	tap      *tap
 	pace     pace
+	steps    steps
 	stepped  atomic.Int64           // when it last reported a step, in Unix nanoseconds
 	failure  atomic.Pointer[string] // the first line that reports a failure
 }
@@ -123,6 +125,7 @@ func listen(a attempt, watch *observe.Watch) (*listener, error) {
 			l.failure.CompareAndSwap(nil, &line)
 		case job.Progress:
 			l.pace.see(e.Iteration)
+			l.steps.see(e, time.Now())
 			l.stepped.Store(time.Now().UnixNano())
 		}
 	}

@@ -46,7 +46,8 @@ type Watch struct {
 	pid      atomic.Int64
 	uses     func(uuid string, used unit.Bytes, settled bool)
 	phases   []string
-	most     unit.Bytes // that the job has held of the card
+	most     unit.Bytes   // that the job has held of the card
+	held     atomic.Int64 // by the last reading; 0 before the first
 	stop     sync.Once
 	end      func()
 	done     []chan struct{}
@@ -117,9 +118,29 @@ func (w *Watch) Event(e oom.Event) {
 
 // see takes one reading of what the job holds.
 func (w *Watch) see(held unit.Bytes, counted bool) {
+	w.held.Store(int64(held))
 	w.timeline.see(held, counted)
 	w.curve.add(time.Now(), held, w.timeline.running())
 }
+
+// Now is what is observed of the job at this moment.
+type Now struct {
+	Phase      string     // that runs; "" before the first
+	Held, Peak unit.Bytes // 0 if nothing was read
+	Is         string     // the quantity, as [mem.Measurement.Is] names it
+	Doubted    bool       // part of it may belong to other processes
+}
+
+// Now returns what is observed of the job at this moment.
+func (w *Watch) Now() Now {
+	is, _, doubted := w.timeline.source()
+	peak, _ := w.timeline.peaks()
+	return Now{Phase: w.timeline.running(), Held: unit.Bytes(w.held.Load()), Peak: peak, Is: is, Doubted: doubted}
+}
+
+// Anonymous is the memory of all processes of the job that no file backs; 0 if it is unknown. It reads every process
+// of the machine, so it is not for each second.
+func (w *Watch) Anonymous() unit.Bytes { return anonOf(w.PID()) }
 
 // Curve returns what the job has held so far, over time; nil if nothing was read.
 func (w *Watch) Curve() *Curve {
