@@ -54,11 +54,12 @@ func (x *Executor) advise(a attempt, watch *observe.Watch, out run.Outcome) []ad
 
 // observed adds what was observed of the card and of host memory.
 func observed(seen *advice.Seen, watch *observe.Watch) {
-	c := watch.Curves()
+	c := watch.Course()
 	seen.Spent = c.Spent
 	seen.Busy = advice.Busy{Percent: c.Busy, Looks: c.BusyLooks, For: c.BusyFor}
-	seen.Card.Points, seen.Host.Points = points(c.Card), points(c.Host)
+	seen.Host.Points = points(c.Host)
 	if card := watch.Card(); card != nil {
+		seen.Card.Points = points(c.Held)
 		seen.Card.Room = max(0, card.Capacity-card.Others)
 	}
 	if host := watch.Host(); host != nil {
