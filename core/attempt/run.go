@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/launch-ml/launch/core/advice"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/observe"
@@ -38,6 +39,8 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		x.began = began
 	}
 	defer x.publish(a, l, watch, began)()
+	told := x.tellInTime(a, l, watch, began)
+	defer told()
 	var trail *trail
 	if x.Job != nil && a.trial == "" {
 		trail = x.follow(a.roots, a.command.Dir, a.dir, watch.PID)
@@ -73,6 +76,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	e := ended{exit: exit, at: time.Now(), began: began, limit: spec.Limit, onHost: x.Setup.Room.OnHost(),
 		why: guard.stop(), peers: crew.stop()}
 	gone := leaver.stop()
+	told()
 	watch.Stop()
 	if err != nil && !errors.Is(err, proc.ErrKeeper) {
 		return run.Outcome{}, err
@@ -104,6 +108,10 @@ func (x *Executor) watch(ctx context.Context, a attempt) *observe.Watch {
 type listener struct {
 	detector *oom.Detector
 	tap      *tap
+	text     *advice.Text    // nil for a short run
+	told     []advice.Advice // printed while the program ran
+	retried  atomic.Int64    // requests that the card refused and the allocator tried again
+	short    atomic.Int64    // by how many bytes the largest of them was short
 	pace     pace
 	steps    steps
 	stepped  atomic.Int64           // when it last reported a step, in Unix nanoseconds
@@ -115,8 +123,16 @@ func listen(a attempt, watch *observe.Watch) (*listener, error) {
 	if err != nil {
 		return nil, &signsError{err}
 	}
-	l := &listener{detector: detector, tap: newTap(detector, a.dir)}
-	detector.OnRetry = watch.Retried
+	l := &listener{detector: detector}
+	if a.trial == "" {
+		l.text = advice.NewText()
+	}
+	l.tap = newTap(detector, a.dir, l.text)
+	detector.OnRetry = func(r oom.Retry) {
+		watch.Retried(r)
+		l.retried.Add(1)
+		l.short.Store(max(l.short.Load(), int64(r.Requested-r.Free)))
+	}
 	detector.OnEvent = func(e oom.Event) {
 		watch.Event(e)
 		switch e.Kind {
@@ -228,7 +244,7 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 			"true\" or the program itself hides a failure", out.Doubt)
 	}
 	if a.trial == "" {
-		out.Advice = x.advise(a, watch, out)
+		out.Advice = x.advise(a, l, watch, out)
 	}
 	return out
 }
