@@ -38,6 +38,7 @@
 //	nodes      carries a run on several machines: one launch decides, the others follow it
 //	attempt    carries out one plan on this machine: writes copies, runs and observes the program, judges its end
 //	proc       a program in a pseudo-terminal or on copied pipes, to its last byte
+//	screen     shares the terminal with a program: launch's lines between its own, a status line, title, progress
 //	ranks      finds the ranks of a program, and those that wait for one that has ended
 //	observe    watches the memory that a job holds, and assigns the peaks to phases
 //	oom        reads a program's output, and decides how the program ended

@@ -27,6 +27,7 @@ import (
 	"github.com/launch-ml/launch/core/notice"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
+	"github.com/launch-ml/launch/core/screen"
 	"github.com/launch-ml/launch/core/trust"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -55,6 +56,7 @@ type settings struct {
 	TTY      bool
 	Quiet    bool
 	JSONFile string
+	Shows    screen.Shows   // what the terminal shows of the progress
 	Notify   []notice.Place // where a notice is sent when the run ends or stops
 	// NotifyHost: notices have the name of this machine.
 	NotifyHost bool
@@ -129,6 +131,8 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("notify-command", "", "when the run ends or stops, let /bin/sh run this command, with the notice as its "+
 		"input")
 	f.Bool("notify-host", false, "notices have the name of this machine")
+	f.String("status", "", "show the progress: line (in the last row of the terminal), title, taskbar, or a list of these")
+	f.Lookup("status").NoOptDefVal = "line"
 	f.String("bars", "auto", "bars in plans: auto (on a terminal), always, never; the text has the same figures")
 	f.String("state-dir", "", "folder for records and receipts (default $XDG_STATE_HOME/launch)")
 	f.Bool("receipts", true, "correct estimates by what earlier runs measured; receipts are written in any case")
@@ -435,6 +439,23 @@ func (d *decoder) places() {
 	}
 }
 
+// shows reads --status: what the terminal shows of the progress.
+func (d *decoder) shows() {
+	for part := range strings.SplitSeq(strings.ToLower(d.v.GetString("status")), ",") {
+		switch part = strings.TrimSpace(part); part {
+		case "", "none":
+		case "line":
+			d.Shows.Line = true
+		case "title":
+			d.Shows.Title = true
+		case "taskbar":
+			d.Shows.Taskbar = true
+		default:
+			d.wrong("%s: %q is none of line, title, taskbar and none", d.Name("status"), part)
+		}
+	}
+}
+
 // noNotice as --notify turns all notices off.
 const noNotice = "none"
 
@@ -496,6 +517,7 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	d.Sample, d.Yield = d.duration("sample"), d.boolean("yield")
 	d.Leave = d.notices("save-on")
 	d.places()
+	d.shows()
 	if d.Bars = v.GetString("bars"); !slices.Contains([]string{"auto", "always", "never"}, d.Bars) {
 		d.wrong("%s: %q is none of auto, always and never", d.Name("bars"), d.Bars)
 	}

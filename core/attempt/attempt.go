@@ -20,6 +20,7 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/screen"
 	"github.com/launch-ml/launch/core/states"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/core/witness"
@@ -89,6 +90,8 @@ type Setup struct {
 	Settle func()
 	// Live receives the status of an attempt about once a second. It must return soon. May be nil.
 	Live func(live.Status)
+	// Screen shares the place with the program to which launch prints. May be nil.
+	Screen *screen.Screen
 	// Tell prints advice that would come too late at the end of an attempt. May be nil.
 	Tell func(advice.Advice)
 	// Replaced is called before the program takes the place of launch, when launch cannot watch it. May be nil.

@@ -168,6 +168,9 @@ func (x *Executor) spec(a attempt, t *tap, watch *observe.Watch) (spec proc.Spec
 		spec.Env = append(slices.Clone(c.Env), python.SteadyHeap(c.Env)...)
 	}
 	if a.trial == "" {
+		if x.Screen != nil {
+			spec.Screen, spec.Undo = x.Screen, x.Screen.Undo()
+		}
 		return spec, func() {}, nil
 	}
 	// a trial's output is not shown: standard output belongs to the run
@@ -184,7 +187,7 @@ func (x *Executor) report(a attempt, l *listener, e ended) {
 	if e.keeper != nil {
 		x.Trouble = e.keeper
 	}
-	x.midLine = a.trial == "" && l.tap.midLine()
+	x.midLine = a.trial == "" && l.tap.midLine() && (x.Screen == nil || !x.Screen.Ended())
 	if e.exit.Output != nil && x.Trouble == nil {
 		x.Trouble = e.exit.Output
 		x.BreakLine()
