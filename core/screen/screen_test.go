@@ -67,6 +67,13 @@ func (y *tty) close() {
 	y.again = 0
 }
 
+// late is what happens when lines have waited long enough.
+func (y *tty) late() {
+	y.s.mu.Lock()
+	defer y.s.mu.Unlock()
+	y.s.write(y.s.flush(true))
+}
+
 // row is the text of a row, the first of them 1.
 func (y *tty) row(n int) string {
 	rows := strings.Split(y.emu.String(), "\n")
@@ -258,6 +265,9 @@ func TestWholeScreen(t *testing.T) {
 			if gone := !strings.HasPrefix(y.row(10), "status"); gone != tt.gone || (y.left == 10) != tt.gone {
 				t.Errorf("%s, cut at %d: gone %v, %d rows:\n%s", name, cut, gone, y.left, y.all())
 			}
+			if sent := y.sent.String(); tt.gone && strings.Index(sent, "\x1b[r") > strings.LastIndex(sent, tt.seq) {
+				t.Errorf("%s, cut at %d: the line goes after it: %q", name, cut, sent)
+			}
 			if tt.gone { // its margins are those of the whole terminal
 				y.print("\x1b[1;1H" + strings.ReplaceAll(lines(1, 9), "\r\n", "\x1b[K\r\n") + "last")
 				if y.row(10) != "last" && name != "margins" && name != "origin" {
@@ -319,27 +329,27 @@ func TestVoice(t *testing.T) {
 	}
 	y.print("\x1b[31") // in a sequence: not there either
 	fmt.Fprintln(y.s.Voice(), "launch: three")
+	y.late()
 	if strings.Contains(y.all(), "three") {
 		t.Errorf("in a sequence:\n%s", y.all())
 	}
 	y.print("mred\x1b[0m\r\n")
 	y.print("\r 10 %") // a bar
-	y.s.mu.Lock()
-	y.s.write(y.s.flush(true)) // as the timer does
-	y.s.mu.Unlock()
+	y.late()
 	if !strings.Contains(y.all(), "red\nlaunch: three") && !strings.Contains(y.all(), " 10 %\nlaunch: three") {
 		t.Errorf("late:\n%s", y.all())
 	}
-	y.print("\x1b[?1049h\x1b[Hfull")
+	y.print("\x1b[?1049hfull")
 	fmt.Fprintln(y.s.Voice(), "launch: four")
 	y.print("\r\n")
+	y.late()
 	if strings.Contains(y.all(), "four") {
 		t.Errorf("in the alternate screen:\n%s", y.all())
 	}
-	y.print("\x1b[?1049l")
-	y.print("\x1b[2Aup") // it draws
+	y.print("\x1b[2Aup\x1b[?1049l") // it draws
 	fmt.Fprintln(y.s.Voice(), "launch: five")
-	if y.print("\r\n"); strings.Contains(y.all(), "four") || strings.Contains(y.all(), "five") {
+	y.print("\r\n")
+	if y.late(); strings.Contains(y.all(), "four") || strings.Contains(y.all(), "five") {
 		t.Errorf("into what it draws:\n%s", y.all())
 	}
 	y.print("\x1b[3B")
