@@ -287,7 +287,11 @@ func (s *Screen) update(fit bool) (out []byte) {
 	case s.rows == 0 && !fit:
 		s.refit() // the program's terminal has to be smaller first
 	case s.rows != s.at.Rows: // the cursor may be in the last row: a new row for it, above the line
-		out = fmt.Appendf(nil, "\n\x1b7\x1b[1;%dr\x1b8\x1b[A", s.at.Rows-1)
+		clear := ""
+		if s.rows > 0 { // the line is still where the last row was: below the program's row, wherever that has moved
+			clear = "\r\x1b[J"
+		}
+		out = fmt.Appendf(nil, "\n\x1b7%s\x1b[1;%dr\x1b8\x1b[A", clear, s.at.Rows-1)
 		s.rows, s.cols = s.at.Rows, s.at.Cols
 		out = append(out, s.drawn()...)
 	case s.cols != s.at.Cols: // which makes a terminal forget its margins

@@ -166,7 +166,7 @@ func TestLineChangesNothing(t *testing.T) {
 	for name, text := range outputs {
 		bare := newTTY(t, 9, 40, Shows{})
 		bare.print("x\r\n\r\nx\r\n", text)
-		for range 40 {
+		for range 20 {
 			y := newTTY(t, 10, 40, line)
 			y.print("x\r\n\r\nx\r\n")
 			for rest := text; rest != ""; {
@@ -301,6 +301,9 @@ func TestResize(t *testing.T) {
 		y.rows = rows
 		y.emu.Resize(40, rows)
 		y.fit()
+		if n := strings.Count(y.all(), "status"); n > 1 {
+			t.Errorf("%d rows: %d lines:\n%s", rows, n, y.all())
+		}
 		y.print(lines(1, 30))
 		if rows < fewest {
 			if y.left != rows || y.row(rows-1) != "step 30" {
