@@ -38,6 +38,7 @@
 //	nodes      carries a run on several machines: one launch decides, the others follow it
 //	attempt    carries out one plan on this machine: writes copies, runs and observes the program, judges its end
 //	proc       a program in a pseudo-terminal or on copied pipes, to its last byte
+//	screen     shares the terminal with a program: launch's lines between its own, a status line, title, progress
 //	ranks      finds the ranks of a program, and those that wait for one that has ended
 //	observe    watches the memory that a job holds, and assigns the peaks to phases
 //	oom        reads a program's output, and decides how the program ended
@@ -53,6 +54,7 @@
 //	top        the runs of this machine, its cards and what others hold of them, now
 //	ui/screen  the screen of launch top: a snapshot in, text out; keys and mouse
 //	ui         everything that a person sees, and the documents that scripts read
+//	notice     sends a notice when a run or a sweep ends: bell, desktop, command, web address
 //	sweep      one command as many trials: their space, their history, and which of them run next
 //	sweep/store     sweeps on disk: the journal, and a folder for each trial
 //	sweep/tree      the code that a sweep runs: its commit, what differs from it, and a copy of it
@@ -83,7 +85,8 @@
 // screen.go fits a plan to its terminal; commands.go, receipts.go, prune.go and trust.go have the small ones. settings.go reads the settings, which
 // go no further (mistyped.go finds misspelled ones); cards.go claims cards and waits for room, continue.go finds the
 // run that --continue goes on with, sweep.go and its neighbours start, price, place, submit and print sweeps,
-// signals.go collects signals that arrive while no program is running, result.go writes --json-file.
+// signals.go collects signals that arrive while no program is running, result.go writes --json-file, notify.go sends
+// notices.
 //
 // In a plugin one file reads the command, ladders.go lists the ways to run, and price.go asks arch, which has the
 // formulas, what each needs; stablesr's ahead.go begins with that as soon as it has read the recipe.

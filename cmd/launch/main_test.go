@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -27,6 +28,9 @@ func TestMain(m *testing.M) {
 		if mib, err := strconv.ParseInt(os.Getenv(allowanceForTest), 10, 64); err == nil {
 			host.Allow(mib << 20)
 		}
+		if limit, err := time.ParseDuration(os.Getenv(noticeLimitForTest)); err == nil {
+			noticeLimit = limit
+		}
 		main()
 	}})
 }
@@ -36,6 +40,9 @@ const claimsForTest = "CLAIMS_FOR_TEST"
 
 // allowanceForTest is the host memory that a plugin's processes may take, in MiB.
 const allowanceForTest = "ALLOWANCE_FOR_TEST"
+
+// noticeLimitForTest is how long sending a notice may take.
+const noticeLimitForTest = "NOTICE_LIMIT_FOR_TEST"
 
 // python is the interpreter that the end-to-end tests run, with torch, PyYAML and Pillow: `make deps` installs them.
 func testPython() string {

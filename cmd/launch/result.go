@@ -34,7 +34,9 @@ type result struct {
 	Infeasible *run.Infeasible `json:"infeasible,omitempty"`
 }
 
+// writeResult writes how a launch ended to --json-file, and sends the notices. Every end of a run comes here once.
 func writeResult(s settings, say ui.Printer, r result) {
+	defer s.notify(say, r.notice(s))
 	if s.JSONFile == "" {
 		return
 	}
@@ -102,6 +104,9 @@ func withResult(s settings, err error) error {
 
 // notRun is the ending of a command that launch could not run.
 const notRun run.Ending = "not run"
+
+// notWatched is the ending of a program that took the place of launch.
+const notWatched run.Ending = "not watched"
 
 // id is how messages name a run.
 func id(rec *record.Record) string {

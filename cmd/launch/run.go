@@ -107,7 +107,7 @@ func (s settings) options() attempt.Options {
 // replaced returns the function that writes the result of a program that runs in place of launch.
 func replaced(s settings, say ui.Printer, rec *record.Record, j *job.Job) func(string) {
 	return func(why string) {
-		writeResult(s, say, result{Version: 1, Run: id(rec), Ending: "not watched", Code: -1, Error: why, Job: j})
+		writeResult(s, say, result{Version: 1, Run: id(rec), Ending: notWatched, Code: -1, Error: why, Job: j})
 	}
 }
 
@@ -129,7 +129,11 @@ func asTyped(ctx context.Context, s settings, p *intake.Reading, say ui.Printer)
 	} else {
 		rec.Write(record.Event{Kind: record.Followed, Args: record.MaskArgs(p.Command.Args), Dir: p.Command.Dir, Limit: s.Limit()})
 	}
-	setup := attempt.Setup{Options: s.options(), Report: say, Record: rec, Settle: p.Close, Replaced: replaced(s, say, rec, nil)}
+	setup := attempt.Setup{Options: s.options(), Record: rec, Settle: p.Close, Replaced: replaced(s, say, rec, nil)}
+	if s.Shows.Any() {
+		say = s.share(say, &setup)
+	}
+	setup.Report = say
 	if s.Device == "cpu" {
 		setup.Room, _ = room.Find(ctx, s.Wish, nil)
 	}
@@ -273,6 +277,7 @@ func endBusy(s settings, name string, j *job.Job, why error) error {
 // values that only the caller knows.
 func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say ui.Printer, setup attempt.Setup) error {
 	setup.Options, setup.Job, setup.Priced, setup.Differs = s.options(), r.Job, cmp.Or(r.Priced, r.Ladders), r.Differs
+	say = s.share(say, &setup)
 	setup.Record, setup.Report, setup.Name, setup.Replaced = rec, say, "run "+id(rec), replaced(s, say, rec, r.Job)
 	at, err := s.place(r.Job.Command)
 	if err != nil {

@@ -6,6 +6,9 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/launch-ml/launch/core/attempt"
+	"github.com/launch-ml/launch/core/live"
+	"github.com/launch-ml/launch/core/screen"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -26,6 +29,20 @@ func (s settings) screen(say ui.Printer, f *os.File) ui.Printer {
 	}
 	if say.Width < 0 {
 		say.Width = 0
+	}
+	return say
+}
+
+// share has a run share the terminal with launch: what launch prints goes between the program's own lines. It returns
+// the printer for that.
+func (s settings) share(say ui.Printer, setup *attempt.Setup) ui.Printer {
+	scr := screen.New(say.W, s.Shows)
+	say.W, setup.Screen = scr.Voice(), scr
+	if !s.Quiet {
+		setup.Tell = say.Advise
+	}
+	if s.Shows.Any() {
+		setup.Live = func(now live.Status) { scr.Show(screen.Status(ui.Status(now))) }
 	}
 	return say
 }

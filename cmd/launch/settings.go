@@ -24,8 +24,10 @@ import (
 	"github.com/launch-ml/launch/core/formula"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/notice"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
+	"github.com/launch-ml/launch/core/screen"
 	"github.com/launch-ml/launch/core/trust"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -54,15 +56,19 @@ type settings struct {
 	TTY      bool
 	Quiet    bool
 	JSONFile string
-	Cards    []plannedCard    // of --vram, if it names several; then VRAM is 0
-	Bars     string           // of plans: "auto", "always" or "never"
-	Nodes    string           // HOST:PORT, where the launches of several machines meet; "": there is one
-	ThisNode string           // "I/N": which machine this is; "": by the command or the environment
-	State    string           // folder of the runs
-	Grace    time.Duration    // 0: no limit
-	Leave    []attempt.Notice // signals on which the program saves its state and stops
-	Yield    bool             // a sweep runs this trial again if it runs out of memory beside another launch
-	Sample   time.Duration
+	Shows    screen.Shows   // what the terminal shows of the progress
+	Notify   []notice.Place // where a notice is sent when the run ends or stops
+	// NotifyHost: notices have the name of this machine.
+	NotifyHost bool
+	Cards      []plannedCard    // of --vram, if it names several; then VRAM is 0
+	Bars       string           // of plans: "auto", "always" or "never"
+	Nodes      string           // HOST:PORT, where the launches of several machines meet; "": there is one
+	ThisNode   string           // "I/N": which machine this is; "": by the command or the environment
+	State      string           // folder of the runs
+	Grace      time.Duration    // 0: no limit
+	Leave      []attempt.Notice // signals on which the program saves its state and stops
+	Yield      bool             // a sweep runs this trial again if it runs out of memory beside another launch
+	Sample     time.Duration
 	// FormulaTime is how long the formulas of a plugin may take; 0: none is run.
 	FormulaTime time.Duration
 	Receipts    bool // correct estimates by earlier receipts
@@ -120,6 +126,13 @@ func addFlags(f *pflag.FlagSet) {
 	f.Bool("tty", false, "run in a pseudo-terminal even if the output is not a terminal")
 	f.BoolP("quiet", "q", false, "print nothing unless something goes wrong")
 	f.String("json-file", "", "write what happened to this file, as JSON")
+	f.String("notify", "", "when the run ends or stops, send a notice: bell, desktop, an address such as "+
+		"https://HOST/PATH, or a list of these; none")
+	f.String("notify-command", "", "when the run ends or stops, let /bin/sh run this command, with the notice as its "+
+		"input")
+	f.Bool("notify-host", false, "notices have the name of this machine")
+	f.String("status", "", "show the progress: line (in the last row of the terminal), title, taskbar, or a list of these")
+	f.Lookup("status").NoOptDefVal = "line"
 	f.String("bars", "auto", "bars in plans: auto (on a terminal), always, never; the text has the same figures")
 	f.String("state-dir", "", "folder for records and receipts (default $XDG_STATE_HOME/launch)")
 	f.Bool("receipts", true, "correct estimates by what earlier runs measured; receipts are written in any case")
@@ -411,6 +424,41 @@ func (d *decoder) notices(key string) (out []attempt.Notice) {
 	return out
 }
 
+// places reads where notices are sent. An address and a command are secrets, so errors do not have them.
+func (d *decoder) places() {
+	list := d.v.GetString("notify")
+	if d.NotifyHost = d.boolean("notify-host"); strings.TrimSpace(list) == noNotice {
+		return
+	}
+	var err error
+	if d.Notify, err = notice.Parse(list); err != nil {
+		d.wrong("%s: %w", d.Name("notify"), err)
+	}
+	if text := d.v.GetString("notify-command"); text != "" {
+		d.Notify = append(d.Notify, notice.Command(text))
+	}
+}
+
+// shows reads --status: what the terminal shows of the progress.
+func (d *decoder) shows() {
+	for part := range strings.SplitSeq(strings.ToLower(d.v.GetString("status")), ",") {
+		switch part = strings.TrimSpace(part); part {
+		case "", "none":
+		case "line":
+			d.Shows.Line = true
+		case "title":
+			d.Shows.Title = true
+		case "taskbar":
+			d.Shows.Taskbar = true
+		default:
+			d.wrong("%s: %q is none of line, title, taskbar and none", d.Name("status"), part)
+		}
+	}
+}
+
+// noNotice as --notify turns all notices off.
+const noNotice = "none"
+
 // fill reads --fill: a boolean, "most" or "fast".
 func (d *decoder) fill() (on, fast bool) {
 	switch text := strings.ToLower(d.v.GetString("fill")); text {
@@ -468,6 +516,8 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	d.Receipts, d.Inside, d.Prune = d.boolean("receipts"), d.boolean("inside"), d.boolean("prune")
 	d.Sample, d.Yield = d.duration("sample"), d.boolean("yield")
 	d.Leave = d.notices("save-on")
+	d.places()
+	d.shows()
 	if d.Bars = v.GetString("bars"); !slices.Contains([]string{"auto", "always", "never"}, d.Bars) {
 		d.wrong("%s: %q is none of auto, always and never", d.Name("bars"), d.Bars)
 	}

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -298,7 +299,7 @@ func childFlag(name string) bool {
 	return own && !slices.Contains([]string{"quiet", "json-file", "state-dir"}, name)
 }
 
-// passedOn lists launch's flags on the command line that every trial gets.
+// passedOn lists launch's flags on the command line that every trial gets. A sweep sends its notice itself.
 func passedOn(f *pflag.FlagSet) (flags []string) {
 	f.Visit(func(g *pflag.Flag) {
 		values := []string{g.Value.String()}
@@ -306,7 +307,7 @@ func passedOn(f *pflag.FlagSet) (flags []string) {
 			values = list.GetSlice()
 		}
 		for _, value := range values {
-			if childFlag(g.Name) {
+			if childFlag(g.Name) && !strings.HasPrefix(g.Name, "notify") {
 				flags = append(flags, "--"+g.Name+"="+value)
 			}
 		}
@@ -460,7 +461,7 @@ func executor(s settings, spec sweep.Spec, dir string) (*local.Executor, error) 
 		return nil, fmt.Errorf("finding launch itself: %w", err)
 	}
 	sweeps := store.In(s.State)
-	o := local.Options{Launch: own, Dir: dir, Flags: append(slices.Clone(spec.Flags), "--state-dir="+s.State),
+	o := local.Options{Launch: own, Dir: dir, Flags: append(s.withoutNotices(spec.Flags), "--state-dir="+s.State),
 		Folder: func(n int) string { return sweeps.Trial(spec.Name, n) }, Runs: record.In(s.State)}
 	if spec.Pack {
 		s.ofTrials(spec.Flags).onCards(&o)
@@ -468,24 +469,35 @@ func executor(s settings, spec sweep.Spec, dir string) (*local.Executor, error) 
 	return local.New(o), nil
 }
 
-// driveSweep drives a sweep whose journal this process holds. It closes the journal. trials is the list of a new sweep.
+// driveSweep drives a sweep whose journal this process holds, and sends its notice. It closes the journal. trials is
+// the list of a new sweep.
 func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.History, trials []sweep.Trial,
 	t sweep.Template, detach bool) error {
+	why, err := drive(ctx, s, j, h, trials, t, detach)
+	if why != sweep.Detached {
+		s.notify(reporter(s), sweepNotice(h, why, err))
+	}
+	return err
+}
+
+// drive is driveSweep without the notice. It returns why the sweep was stopped, "" if it was not.
+func drive(ctx context.Context, s settings, j *store.Journal, h *sweep.History, trials []sweep.Trial,
+	t sweep.Template, detach bool) (string, error) {
 	defer j.Close()
 	say := reporter(s)
 	x, admission, leave, err := runner(ctx, s, h.Spec, t.Dir)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer leave()
 	searcher, end, err := searcherOf(h, t, trials)
 	if err != nil {
-		return err
+		return "", err
 	}
 	stops := make(chan string, 1)
 	p, err := s.packer(ctx, h, x, say, stops)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer p.close()
 	d := &sweep.Sweep{History: h, Searcher: searcher, Template: t, Executor: x, Admission: p.or(admission), Journal: j,
@@ -496,13 +508,13 @@ func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.Hist
 	end()
 	ignore()
 	if why == sweep.Detached && err == nil {
-		return leaveTasks(x, h, say)
+		return why, leaveTasks(x, h, say)
 	}
 	if _, asks := searcher.(sweep.Remote); err != nil && asks {
-		return fmt.Errorf("%w; launch sweep resume %s starts it again and tells it what came of the trials", err, h.Spec.Name)
+		return why, fmt.Errorf("%w; launch sweep resume %s starts it again and tells it what came of the trials", err, h.Spec.Name)
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	code := signalled
 	switch {
@@ -520,9 +532,9 @@ func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.Hist
 		say.Warn("%v", err)
 	}
 	if code != 0 {
-		return exitCode(code)
+		return why, exitCode(code)
 	}
-	return nil
+	return why, nil
 }
 
 // passSignals sends the name of each signal that asks launch to stop to stops, until the function that it returns is

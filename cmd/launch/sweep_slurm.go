@@ -184,7 +184,7 @@ func tasks(ctx context.Context, s settings, spec sweep.Spec, dir string) (*slurm
 	}
 	e := spec.Engine
 	return slurm.New(ctx, slurm.Options{
-		Launch: own, Dir: dir, Flags: append(slices.Clone(spec.Flags), "--state-dir="+s.State),
+		Launch: own, Dir: dir, Flags: append(s.withoutNotices(spec.Flags), "--state-dir="+s.State),
 		Folder: store.In(s.State).Folder(spec.Name), State: s.State, Sbatch: e.Options, Throttle: e.Throttle,
 		Memory: e.Memory, GPUs: e.GPUs, Before: e.Before,
 	})

@@ -43,6 +43,9 @@ func notTaken(path string, file *trust.File, why error) string {
 //	plugin                which program reads the command ("none" and "auto" name no program)
 //	memory                a limit for which the kernel may end the program
 //	nodes-at, this-node   with which machines launch talks
+//	notify                an address that would receive what the user runs (bell, desktop and none are free)
+//	notify-command        a command that launch runs
+//	notify-host           gives such an address the name of the machine
 //	grace                 how long a program may save its state before it is killed
 //	anyway                runs what is certain not to fit
 //	allow                 above the default: lets launch change the experiment
@@ -52,8 +55,10 @@ func notTaken(path string, file *trust.File, why error) string {
 // of them writes, kills, or changes more than allow permits.
 func usersAlone(name, value string) bool {
 	switch name {
-	case "json-file", "state-dir", "memory", "grace", "nodes-at", "this-node":
+	case "json-file", "state-dir", "memory", "grace", "nodes-at", "this-node", "notify-command", "notify-host":
 		return true
+	case "notify":
+		return strings.Contains(value, "://")
 	case "plugin":
 		return value != "none" && value != "auto"
 	case "anyway":
@@ -92,7 +97,7 @@ approve of them. The approval ends when the file changes.
 
 launch takes settings only from files that you or root own and nobody else can write. From such a file
 of a project it takes everything but json-file, state-dir, memory, grace, the name of a plugin, anyway,
-and an allow above metrics; those it takes after "launch trust". From a file that others can write it
+notify-command, an address in notify, and an allow above metrics; those it takes after "launch trust". From a file that others can write it
 takes nothing; after "launch trust" it takes everything but those.`,
 		Example: "  launch trust\n  launch trust --list\n  launch trust --remove ~/project/.launch.yaml",
 		RunE: func(c *cobra.Command, args []string) error {

@@ -35,6 +35,8 @@ type Advice struct {
 	What     string   `json:"what"`     // what was seen, and what it means
 	Evidence []string `json:"evidence"` // lines of the program, or figures
 	Change   string   `json:"change"`   // the setting or the command
+	// Told: it was printed while the program ran.
+	Told bool `json:"told,omitempty"`
 }
 
 // Seen is what an attempt showed. What is zero or nil was not seen.
@@ -113,8 +115,10 @@ func byWeight(a, b Advice) int {
 func Once(attempts ...[]Advice) (out []Advice) {
 	for _, all := range slices.Backward(attempts) {
 		for _, a := range all {
-			if !slices.ContainsFunc(out, func(b Advice) bool { return b.Name == a.Name }) {
+			if i := slices.IndexFunc(out, func(b Advice) bool { return b.Name == a.Name }); i < 0 {
 				out = append(out, a)
+			} else {
+				out[i].Told = out[i].Told || a.Told
 			}
 		}
 	}

@@ -1,16 +1,13 @@
 package advice
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/launch-ml/launch/core/unit"
@@ -101,11 +98,17 @@ func lines(n int, format string) string {
 
 func given(t *testing.T, text string) []Advice {
 	t.Helper()
-	found, err := Read(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
+	return Give(Seen{Text: read(text, len(text)), Workers: "x.yml: train.workers", Cores: 4})
+}
+
+// read writes an output in parts of a size.
+func read(text string, size int) *Text {
+	found := NewText()
+	for part := range slices.Chunk([]byte(text), max(1, size)) {
+		found.Write(part)
 	}
-	return Give(Seen{Text: found, Workers: "x.yml: train.workers", Cores: 4})
+	found.End()
+	return found
 }
 
 func names(all []Advice) (out []string) {
@@ -176,23 +179,26 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// An output is searched in blocks. A line is found wherever a block ends in it, and the numbers of lines go on.
-func TestBlocks(t *testing.T) {
-	for k := range 80 {
-		text := strings.Repeat("x\n", block/2-k) + logs["workers"].is
-		if got := given(t, text); !slices.Equal(names(got), []string{"workers"}) {
-			t.Fatalf("%d lines before the end of a block: %q", k, names(got))
+// An output arrives in parts. A line is found wherever a part ends in it, and the numbers of lines go on.
+func TestParts(t *testing.T) {
+	text := strings.Repeat("x\n", 50) + "loss: nan\r" + logs["workers"].is + strings.Repeat("y\r\n", 50)
+	for size := range 300 {
+		found := read(text, size+1)
+		if got := names(Give(Seen{Text: found})); !slices.Equal(got, []string{"workers"}) || found.found[0].count != 1 {
+			t.Fatalf("parts of %d: %q, %d lines with nan", size+1, got, found.found[0].count)
 		}
 	}
-	found, err := Read(strings.NewReader(strings.Repeat("x\n", block) + "loss: nan\r" + strings.Repeat("y\n", block)))
-	if err != nil || found.lines != 2*block+1 {
-		t.Errorf("%d lines were counted, want %d (%v)", found.lines, 2*block+1, err)
+	if found := read(strings.Repeat("x\n", 1000)+"loss: nan\r"+strings.Repeat("y\n", 1000), 77); found.lines != 2001 {
+		t.Errorf("%d lines were counted, want 2001", found.lines)
 	}
-	failing := errors.New("no disk")
-	if found, err := Read(io.MultiReader(strings.NewReader(logs["workers"].is),
-		iotest.ErrReader(failing))); !errors.Is(err, failing) ||
-		len(Give(Seen{Text: found})) != 1 {
-		t.Errorf("what was read before an error does not count: %v", err)
+	if got := names(Give(Seen{Text: read(strings.Repeat("x", 3*maxLine)+"\n"+logs["workers"].is, 100)})); len(got) != 1 {
+		t.Errorf("after a long line: %q", got)
+	}
+	found := NewText()
+	found.left = 100
+	found.Write([]byte(strings.Repeat("x\n", 60) + logs["workers"].is))
+	if got := Give(Seen{Text: found}); len(got) > 0 {
+		t.Errorf("what is beyond the bound counts: %q", names(got))
 	}
 }
 
@@ -314,10 +320,7 @@ func TestBounds(t *testing.T) {
 
 // Advice is ranked, and is given once: also where two sources or two attempts have it.
 func TestRanked(t *testing.T) {
-	text, err := Read(strings.NewReader(logs["deprecated"].is + logs["workers"].is + logs[notFinite].is))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(logs["deprecated"].is+logs["workers"].is+logs[notFinite].is, 50)
 	first := Give(Seen{Text: text, Diverged: []string{"loss"}, Unread: []Setting{{"x", "y"}}})
 	if got, want := names(first), []string{notFinite, "workers", "deprecated", "unread"}; !slices.Equal(got, want) {
 		t.Errorf("ranked %q, want %q", got, want)

@@ -125,12 +125,12 @@ func (c Curve) climbs() *climb {
 }
 
 func climbing(s Seen) *Advice {
-	return leak(s.Card.climbs(), "leak", "the card's memory", s.Card.Room,
+	return leak(s.Card.climbs(), leakName, "the card's memory", s.Card.Room,
 		"keep no tensors from step to step: loss.item() or .detach() where figures are collected")
 }
 
 func hostClimbing(s Seen) *Advice {
-	return leak(s.Host.climbs(), "host-leak", "the host memory in use", s.Host.Room,
+	return leak(s.Host.climbs(), hostLeakName, "the host memory in use", s.Host.Room,
 		"hold the dataset's lists as numpy arrays or tensors (pytorch#13246), and keep no tensors from step to step")
 }
 

@@ -3,10 +3,11 @@ package advice
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/launch-ml/launch/core/lazy"
 )
@@ -20,6 +21,7 @@ type sign struct {
 	also   []string // one of these, too; none: nothing more
 	line   *lazy.Regexp
 	unless *lazy.Regexp // a line that matches this as well does not count
+	heals  *lazy.Regexp // a line that matches this, and not line, shows the opposite; nil: none does
 	least  int          // the bound
 	window int          // the lines within which so many have to be; 0: the whole output
 	// share, if not 0, is the bound on the sum of the group "part" over the sum of the group "whole". The first lines,
@@ -31,9 +33,13 @@ type sign struct {
 
 // Names of advice that more than one place knows.
 const (
-	notFinite = "not-finite"
-	FullCard  = "full-card"
-	finite    = "stop it (Ctrl-C), and continue from an earlier saved state with a lower learning rate, " +
+	notFinite    = "not-finite"
+	FullCard     = "full-card"
+	smallShm     = "small-shm"
+	leakName     = "leak"
+	hostLeakName = "host-leak"
+	crowdedName  = "crowded"
+	finite       = "stop it (Ctrl-C), and continue from an earlier saved state with a lower learning rate, " +
 		"clipped gradients, or bf16 in place of fp16"
 )
 
@@ -48,6 +54,7 @@ var signs = []sign{
 		line: lazy.MustCompile(`(?i)(?:^|[^a-z])(?:[a-z0-9_./]*loss[a-z0-9_]*|l_[a-z0-9_]+)['"]?\s*[:=]?\s*(?:tensor\()?` +
 			`[-+]?(?:nan|inf(?:inity)?)(?:$|[^a-z])`),
 		unless: lazy.MustCompile(`(?i)best|lowest|minimum|min_|loss.?scal|overflow`),
+		heals:  lazy.MustCompile(`(?i)(?:^|[^a-z])(?:[a-z0-9_./]*loss|l_[a-z0-9_]+)['"]?\s*[:=]?\s*(?:tensor\()?[-+]?\d`),
 		what:   "the loss is no finite number (lines: ${N}): training goes on without a result", change: finite},
 	{name: "workers", weight: Slow, words: []string{"This DataLoader will create"}, least: 1,
 		// torch/utils/data/dataloader.py, _check_worker_number_rationality
@@ -70,7 +77,7 @@ var signs = []sign{
 			`\btime: (?P<whole4>\d+\.\d+).*?\bdata(?:_time)?: (?P<part4>\d+\.\d+)`),
 		what: "the training waits for data ${share} % of the time", change: "raise {workers} (there are {cores}), or read " +
 			"from a faster disk"},
-	{name: "small-shm", weight: Fails, words: []string{"shm"}, least: 1,
+	{name: smallShm, weight: Fails, words: []string{"shm"}, least: 1,
 		// torch/utils/data/_utils/signal_handling.py; aten/src/ATen/MapAllocator.cpp
 		line: lazy.MustCompile(`insufficient shared memory \(shm\)|unable to (?:write to|open|resize|allocate) (?:shared ` +
 			`memory object|file) </torch_\w+>.*(?:No space left|ENOSPC|\(28\))|unable to write to file </torch_`),
@@ -108,11 +115,21 @@ var signs = []sign{
 		change: "follow the warning; PYTHONWARNINGS=error::FutureWarning stops at the line that causes it"},
 }
 
-// Text is what the signs have found in an output.
+// Text is what the signs have found in an output. It is written as the output arrives: a line ends with a line break or
+// a carriage return, as of a progress bar. Its methods may be called from several goroutines.
 type Text struct {
+	mu    sync.Mutex
 	lines int
 	found []found // by sign
+	part  []byte  // of a line that has not ended
+	left  int     // how many bytes are still read
 }
+
+// mostRead bounds, in bytes, how much of an output is read: what is there to advise has been printed by then.
+const mostRead = 64 << 20
+
+// NewText returns the text of an output of which nothing was read.
+func NewText() *Text { return &Text{found: make([]found, len(signs)), left: mostRead} }
 
 // found are the lines that match one sign.
 type found struct {
@@ -122,48 +139,55 @@ type found struct {
 	groups      map[string]string // of the first line
 	recent      []int             // numbers of the last lines, as many as the bound
 	reached     bool              // the bound, within the window
+	row         int               // lines since one that shows the opposite
 	part, whole float64
 }
 
 const (
 	// maxLine bounds, in bytes, what is read of a line.
 	maxLine = 8 << 10
-	// block is how much is searched at once for the words of signs. Most output has none of them, and is not cut into
-	// lines: the end of a run waits for this.
-	block = 256 << 10
 	// mostCounted lines are enough for a sign: a mean does not change any more.
 	mostCounted = 1000
 	// mostTried lines are compared with one pattern, at 2 µs each.
 	mostTried = 200_000
 )
 
-// Read reads an output. A line ends with a line break or a carriage return, as of a progress bar.
-func Read(in io.Reader) (*Text, error) {
-	t := &Text{found: make([]found, len(signs))}
-	buf := make([]byte, block)
-	kept := 0 // bytes of a line that has not ended
-	for {
-		n, err := io.ReadFull(in, buf[kept:])
-		have := buf[:kept+n]
-		end := max(bytes.LastIndexByte(have, '\n'), bytes.LastIndexByte(have, '\r')) + 1
-		if err != nil || end == 0 || len(have)-end > maxLine {
-			end = len(have)
+// Write reads the next part of the output. It never fails.
+func (t *Text) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := len(p)
+	p = p[:min(len(p), t.left)]
+	t.left -= len(p)
+	end := max(bytes.LastIndexByte(p, '\n'), bytes.LastIndexByte(p, '\r')) + 1
+	if len(t.part) > 0 && (end > 0 || len(t.part)+len(p) > maxLine) {
+		first := bytes.IndexAny(p, "\r\n") + 1
+		if first == 0 {
+			first = len(p)
 		}
-		t.block(have[:end])
-		kept = copy(buf, have[end:])
-		switch err {
-		case nil:
-		case io.EOF, io.ErrUnexpectedEOF:
-			return t, nil
-		default:
-			return t, fmt.Errorf("reading the output for advice: %w", err)
-		}
+		t.block(append(t.part, p[:first]...))
+		t.part, p, end = t.part[:0], p[first:], max(0, end-first)
 	}
+	t.block(p[:end])
+	t.part = append(t.part, p[end:]...)
+	if len(t.part) > maxLine {
+		t.block(t.part)
+		t.part = nil
+	}
+	return n, nil
 }
 
-// block takes whole lines.
+// End reads the last line, which has no line break.
+func (t *Text) End() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.block(t.part)
+	t.part = nil
+}
+
+// block takes whole lines. Most have none of the words of signs, and are not cut into lines. mu is held.
 func (t *Text) block(text []byte) {
-	if !t.may(text) {
+	if !t.may(text) && !t.healing() {
 		t.lines += bytes.Count(text, []byte{'\n'}) + bytes.Count(text, []byte{'\r'})
 		return
 	}
@@ -191,6 +215,13 @@ func (t *Text) may(text []byte) bool {
 	return false
 }
 
+// healing reports whether a line may show the opposite of a sign.
+func (t *Text) healing() bool {
+	return slices.ContainsFunc(t.found, func(f found) bool { return f.healing() })
+}
+
+func (f *found) healing() bool { return f.row > 0 && f.count < mostCounted }
+
 // counts reports whether a further line would matter.
 func (f *found) counts() bool { return f.count < mostCounted && f.tried < mostTried }
 
@@ -212,6 +243,7 @@ var coloured = lazy.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]`)
 // line takes one line.
 func (t *Text) line(raw []byte) {
 	t.lines++
+	t.heal(raw)
 	if !t.may(raw) {
 		return
 	}
@@ -233,6 +265,17 @@ func (t *Text) line(raw []byte) {
 	}
 }
 
+// heal notes a line that shows the opposite of a sign which was seen. It costs nothing before a sign was seen.
+func (t *Text) heal(raw []byte) {
+	for i := range signs {
+		s, f := &signs[i], &t.found[i]
+		if !f.healing() || s.heals == nil || s.line.Match(raw) || !s.heals.Match(raw) {
+			continue
+		}
+		f.row = 0
+	}
+}
+
 // named are the groups of a match that are not empty.
 func named(re *lazy.Regexp, m []string) map[string]string {
 	groups := map[string]string{}
@@ -246,6 +289,7 @@ func named(re *lazy.Regexp, m []string) map[string]string {
 
 func (f *found) add(s *sign, text string, groups map[string]string, number int) {
 	f.count++
+	f.row++
 	if f.count == 1 {
 		f.first, f.groups = strings.TrimSpace(text), groups
 	}
@@ -262,8 +306,19 @@ func (f *found) add(s *sign, text string, groups map[string]string, number int) 
 	}
 }
 
+// unbroken reports whether a sign has been unbroken up to now: as many lines as its bound asks, with no line between
+// that shows the opposite.
+func (t *Text) unbroken(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.IndexFunc(signs, func(s sign) bool { return s.name == name })
+	return t.found[i].reached && t.found[i].row >= signs[i].least
+}
+
 // advice returns the advice of the signs that have reached their bound.
 func (t *Text) advice() (out []Advice) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for i, s := range signs {
 		f := t.found[i]
 		if !f.reached || s.share > 0 && (f.whole == 0 || f.part < s.share*f.whole) {

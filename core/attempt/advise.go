@@ -1,33 +1,26 @@
 package attempt
 
 import (
-	"io"
+	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/launch-ml/launch/core/advice"
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/observe"
-	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
 )
 
-// mostAdvised bounds, in bytes, how much of an output is read for advice: more than a record keeps.
-const mostAdvised = 64 << 20
-
-// advise returns what the attempt's output and its curves advise. It reads the output after the program's end, from the
-// file that is kept, so that the program never waits for it.
-func (x *Executor) advise(a attempt, watch *observe.Watch, out run.Outcome) []advice.Advice {
-	seen := advice.Seen{Training: ladder.Training, Cores: runtime.NumCPU()}
-	if a.dir != "" {
-		if in, err := record.OpenOutput(outputIn(a.dir)); err == nil {
-			seen.Text, _ = advice.Read(io.LimitReader(in, mostAdvised)) // what was read counts
-			in.Close()
-		}
-	}
-	observed(&seen, watch)
+// advise returns what the attempt's output and its curves advise, after its end.
+func (x *Executor) advise(a attempt, l *listener, watch *observe.Watch, out run.Outcome) []advice.Advice {
+	l.text.End()
+	seen := x.seen(l, watch)
 	for _, r := range out.Retries {
 		seen.Retries, seen.Short = seen.Retries+r.Count, max(seen.Short, r.Short)
 	}
@@ -37,8 +30,26 @@ func (x *Executor) advise(a attempt, watch *observe.Watch, out run.Outcome) []ad
 		}
 	}
 	slices.Sort(seen.Diverged)
+	if x.Job != nil {
+		seen.Ahead = x.ahead(a, out)
+	}
+	all := advice.Give(seen)
+	for _, told := range l.told {
+		if i := slices.IndexFunc(all, func(a advice.Advice) bool { return a.Name == told.Name }); i >= 0 {
+			all[i].Told = true
+		} else {
+			all = append(all, told)
+		}
+	}
+	return advice.Once(all)
+}
+
+// seen is what advice is taken from, at the end of an attempt and before.
+func (x *Executor) seen(l *listener, watch *observe.Watch) advice.Seen {
+	seen := advice.Seen{Text: l.text, Training: ladder.Training, Cores: runtime.NumCPU()}
+	observed(&seen, watch)
 	if x.Job == nil {
-		return advice.Give(seen)
+		return seen
 	}
 	for _, k := range x.Job.Knobs {
 		switch where := placeOf(k.At); {
@@ -48,17 +59,87 @@ func (x *Executor) advise(a attempt, watch *observe.Watch, out run.Outcome) []ad
 			seen.Workers = where
 		}
 	}
-	seen.Ahead = x.ahead(a, out)
-	return advice.Give(seen)
+	return seen
+}
+
+// lookEvery is how often launch looks for advice that does not wait for the end.
+const lookEvery = 2 * time.Second
+
+// tellInTime prints the advice that would come too late at the end of an attempt, as soon as it is certain, and notes
+// it in l.told. stop ends that, before l.told is read.
+func (x *Executor) tellInTime(a attempt, l *listener, watch *observe.Watch, began time.Time) (stop func()) {
+	if x.Tell == nil || x.Job == nil || a.trial != "" {
+		return func() {}
+	}
+	end, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		var found advice.Live
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-tick.C:
+			}
+			seen := x.seen(l, watch)
+			seen.Retries, seen.Short = int(l.retried.Load()), unit.Bytes(l.short.Load())
+			seen.Ahead = x.notYet(a, seen.Spent)
+			for _, one := range found.Look(seen, time.Since(began)) {
+				if one = x.withStop(one); x.tell(one) {
+					l.told = append(l.told, one)
+					x.Tell(one)
+				}
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		close(end)
+		<-done
+	})
+}
+
+// mostTold bounds how many lines of advice a run prints while it goes on.
+const mostTold = 3
+
+// tell reports whether to print advice now: once a run, and only so much of it.
+func (x *Executor) tell(a advice.Advice) bool {
+	if len(x.told) >= mostTold || slices.Contains(x.told, a.Name) {
+		return false
+	}
+	x.told = append(x.told, a.Name)
+	return true
+}
+
+// withStop adds how to stop the run without losing what it has learned, if a signal does that.
+func (x *Executor) withStop(a advice.Advice) advice.Advice {
+	if len(x.Leave) > 0 && a.Weight == advice.Fails {
+		a.Change += fmt.Sprintf("; kill -%s %d saves its state and stops it",
+			strings.TrimPrefix(x.Leave[0].Name, "SIG"), os.Getpid())
+	}
+	return a
+}
+
+// notYet lists the phases that have not begun.
+func (x *Executor) notYet(a attempt, spent map[string]time.Duration) (needs []advice.Need) {
+	for phase, needed := range a.priced {
+		if _, began := spent[phase]; !began && phase != ladder.Training && needed > 0 {
+			needs = append(needs, advice.Need{Phase: phase, Needs: needed, Room: x.Setup.Room.Size()})
+		}
+	}
+	slices.SortFunc(needs, func(p, q advice.Need) int { return strings.Compare(p.Phase, q.Phase) })
+	return needs
 }
 
 // observed adds what was observed of the card and of host memory.
 func observed(seen *advice.Seen, watch *observe.Watch) {
-	c := watch.Curves()
+	c := watch.Course()
 	seen.Spent = c.Spent
 	seen.Busy = advice.Busy{Percent: c.Busy, Looks: c.BusyLooks, For: c.BusyFor}
-	seen.Card.Points, seen.Host.Points = points(c.Card), points(c.Host)
+	seen.Host.Points = points(c.Host)
 	if card := watch.Card(); card != nil {
+		seen.Card.Points = points(c.Held)
 		seen.Card.Room = max(0, card.Capacity-card.Others)
 	}
 	if host := watch.Host(); host != nil {

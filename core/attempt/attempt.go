@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/launch-ml/launch/core/advice"
 	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -19,6 +20,7 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/screen"
 	"github.com/launch-ml/launch/core/states"
 	"github.com/launch-ml/launch/core/unit"
 	"github.com/launch-ml/launch/core/witness"
@@ -88,6 +90,10 @@ type Setup struct {
 	Settle func()
 	// Live receives the status of an attempt about once a second. It must return soon. May be nil.
 	Live func(live.Status)
+	// Screen shares the place with the program to which launch prints. May be nil.
+	Screen *screen.Screen
+	// Tell prints advice that would come too late at the end of an attempt. May be nil.
+	Tell func(advice.Advice)
 	// Replaced is called before the program takes the place of launch, when launch cannot watch it. May be nil.
 	Replaced func(why string)
 }
@@ -101,8 +107,9 @@ type Executor struct {
 	// killed.
 	Trouble error
 
-	gone     int // how often in a row a plan's room was taken by another launch
-	attempts int // that have started
+	gone     int      // how often in a row a plan's room was taken by another launch
+	attempts int      // that have started
+	told     []string // names of the advice that was printed while a program ran
 
 	roots   *confine.Roots // of the job's paths, as they were before the first attempt; nil without a job
 	midLine bool           // the program's last line has no end, and launch prints to the same place

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/launch-ml/launch/core/advice"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/observe"
@@ -35,6 +36,8 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	defer l.tap.close()
 	began := x.begin(a)
 	defer x.publish(a, l, watch, began)()
+	told := x.tellInTime(a, l, watch, began)
+	defer told()
 	var trail *trail
 	if x.Job != nil && a.trial == "" {
 		trail = x.follow(a.roots, a.command.Dir, a.dir, watch.PID)
@@ -70,6 +73,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	e := ended{exit: exit, at: time.Now(), began: began, limit: spec.Limit, onHost: x.Setup.Room.OnHost(),
 		why: guard.stop(), peers: crew.stop()}
 	gone := leaver.stop()
+	told()
 	watch.Stop()
 	if err != nil && !errors.Is(err, proc.ErrKeeper) {
 		return run.Outcome{}, err
@@ -110,6 +114,10 @@ func (x *Executor) watch(ctx context.Context, a attempt) *observe.Watch {
 type listener struct {
 	detector *oom.Detector
 	tap      *tap
+	text     *advice.Text    // nil for a short run
+	told     []advice.Advice // printed while the program ran
+	retried  atomic.Int64    // requests that the card refused and the allocator tried again
+	short    atomic.Int64    // by how many bytes the largest of them was short
 	pace     pace
 	steps    steps
 	stepped  atomic.Int64           // when it last reported a step, in Unix nanoseconds
@@ -121,8 +129,16 @@ func listen(a attempt, watch *observe.Watch) (*listener, error) {
 	if err != nil {
 		return nil, &signsError{err}
 	}
-	l := &listener{detector: detector, tap: newTap(detector, a.dir)}
-	detector.OnRetry = watch.Retried
+	l := &listener{detector: detector}
+	if a.trial == "" {
+		l.text = advice.NewText()
+	}
+	l.tap = newTap(detector, a.dir, l.text)
+	detector.OnRetry = func(r oom.Retry) {
+		watch.Retried(r)
+		l.retried.Add(1)
+		l.short.Store(max(l.short.Load(), int64(r.Requested-r.Free)))
+	}
 	detector.OnEvent = func(e oom.Event) {
 		watch.Event(e)
 		switch e.Kind {
@@ -158,6 +174,9 @@ func (x *Executor) spec(a attempt, t *tap, watch *observe.Watch) (spec proc.Spec
 		spec.Env = append(slices.Clone(c.Env), python.SteadyHeap(c.Env)...)
 	}
 	if a.trial == "" {
+		if x.Screen != nil {
+			spec.Screen, spec.Undo = x.Screen, x.Screen.Undo()
+		}
 		return spec, func() {}, nil
 	}
 	// a trial's output is not shown: standard output belongs to the run
@@ -174,7 +193,7 @@ func (x *Executor) report(a attempt, l *listener, e ended) {
 	if e.keeper != nil {
 		x.Trouble = e.keeper
 	}
-	x.midLine = a.trial == "" && l.tap.midLine()
+	x.midLine = a.trial == "" && l.tap.midLine() && (x.Screen == nil || !x.Screen.Ended())
 	if e.exit.Output != nil && x.Trouble == nil {
 		x.Trouble = e.exit.Output
 		x.BreakLine()
@@ -234,7 +253,7 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 			"true\" or the program itself hides a failure", out.Doubt)
 	}
 	if a.trial == "" {
-		out.Advice = x.advise(a, watch, out)
+		out.Advice = x.advise(a, l, watch, out)
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/launch-ml/launch/core/advice"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
@@ -16,14 +17,15 @@ import (
 type tap struct {
 	out, err io.Writer
 	file     *record.Output
+	text     *advice.Text // what its output advises; nil for a short run
 	joined   bool         // standard output and standard error are the same file
 	last     byte         // the last byte on the output that launch prints to
 	first    atomic.Int64 // time of the first output, in Unix nanoseconds; 0 before
 	latest   atomic.Int64 // and of the last one
 }
 
-func newTap(d *oom.Detector, dir string) *tap {
-	t := &tap{out: d.Stream(oom.Terminal), err: d.Stream(oom.Stderr)}
+func newTap(d *oom.Detector, dir string, text *advice.Text) *tap {
+	t := &tap{out: d.Stream(oom.Terminal), err: d.Stream(oom.Stderr), text: text}
 	if a, err := os.Stdout.Stat(); err == nil {
 		b, err := os.Stderr.Stat()
 		t.joined = err == nil && os.SameFile(a, b)
@@ -51,6 +53,9 @@ func (t *tap) take(from proc.Stream, p []byte) {
 		t.err.Write(p)
 	} else {
 		t.out.Write(p)
+	}
+	if t.text != nil {
+		t.text.Write(p)
 	}
 	if t.file != nil {
 		t.file.Write(p)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/launch-ml/launch/core/unit"
@@ -40,126 +39,17 @@ type Span struct {
 	Phases []int `json:"phases"`
 }
 
-const (
-	// CurveSpans is how many spans a curve has at most. Each has two points, so a curve has 2,000.
-	CurveSpans = 1000
-	// curveWidth is the width of a span at first. It doubles when there are too many.
-	curveWidth = 50 * time.Millisecond
-	// curvePhases is how many phases a curve names. Their names are the program's, so there could be any number.
-	curvePhases = 16
-)
-
-// A recorder makes a curve.
-type recorder struct {
-	mu    sync.Mutex
-	curve Curve
-	since []int // the phases that began since the last reading
-}
-
-func newRecorder(now time.Time) *recorder {
-	return &recorder{curve: Curve{Version: CurveVersion, Began: now, Width: curveWidth}}
-}
-
-// add adds a reading. phase is the running one; "" before the first.
-func (r *recorder) add(now time.Time, held unit.Bytes, phase string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	at := max(0, now.Sub(r.curve.Began))
-	s := Span{From: at, To: at, Most: held, MostAt: at, Least: held, LeastAt: at, Phases: union(r.since, r.index(phase))}
-	r.since = nil
-	if n := len(r.curve.Spans); n > 0 && r.curve.Spans[n-1].From/r.curve.Width == at/r.curve.Width {
-		r.curve.Spans[n-1].join(s)
-		return
-	}
-	r.curve.Spans = append(r.curve.Spans, s)
-	for len(r.curve.Spans) > CurveSpans {
-		r.curve.widen()
-	}
-}
-
-// enter notes that a phase runs. A phase that is shorter than the time between two readings is on the curve, too.
-func (r *recorder) enter(phase string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.since = union(r.since, r.index(phase))
-}
-
-// index returns the phase as indices of the curve's phases.
-func (r *recorder) index(phase string) []int {
-	i := slices.Index(r.curve.Phases, phase)
-	switch {
-	case phase == "":
-		return nil
-	case i >= 0:
-		return []int{i}
-	case len(r.curve.Phases) >= curvePhases:
-		return nil
-	}
-	r.curve.Phases = append(r.curve.Phases, phase)
-	return []int{len(r.curve.Phases) - 1}
-}
-
-// snapshot returns the curve so far; nil if nothing was read.
-func (r *recorder) snapshot(is, from string, doubted bool) *Curve {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.curve.Spans) == 0 {
-		return nil
-	}
-	c := r.curve
-	c.Is, c.From, c.Doubted = is, from, doubted
-	c.Phases = append([]string{}, c.Phases...)
-	c.Spans = slices.Clone(c.Spans)
-	for i := range c.Spans {
-		c.Spans[i].Phases = append([]int{}, c.Spans[i].Phases...)
-	}
-	return &c
-}
-
-// join adds a later span to s.
-func (s *Span) join(later Span) {
-	s.To = later.To
-	if later.Most > s.Most {
-		s.Most, s.MostAt = later.Most, later.MostAt
-	}
-	if later.Least < s.Least {
-		s.Least, s.LeastAt = later.Least, later.LeastAt
-	}
-	s.Phases = union(s.Phases, later.Phases)
-}
-
-// union returns the indices of both, sorted. It changes neither.
-func union(a, b []int) []int {
-	for _, i := range b {
-		if !slices.Contains(a, i) {
-			a = append(slices.Clone(a), i)
-		}
-	}
-	slices.Sort(a)
-	return a
-}
-
-// widen doubles the width of the spans.
-func (c *Curve) widen() {
-	c.Width *= 2
-	spans := c.Spans[:0]
-	for _, s := range c.Spans {
-		if n := len(spans); n > 0 && spans[n-1].From/c.Width == s.From/c.Width {
-			spans[n-1].join(s)
-			continue
-		}
-		spans = append(spans, s)
-	}
-	c.Spans = spans
-}
+// CurveSpans is how many spans a curve has at most. Each has two points, so a curve has 2,000.
+const CurveSpans = 1000
 
 // Thin returns the curve with at most n spans, with the same largest and smallest readings.
 func (c *Curve) Thin(n int) *Curve {
-	out := *c
-	out.Spans = slices.Clone(c.Spans)
-	for len(out.Spans) > max(1, n) {
-		out.widen()
+	all := series{c.Width, slices.Clone(c.Spans)}
+	for len(all.spans) > max(1, n) {
+		all.widen()
 	}
+	out := *c
+	out.Width, out.Spans = all.width, all.spans
 	return &out
 }
 

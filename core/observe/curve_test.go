@@ -27,9 +27,10 @@ func TestCurveKeepsPeaks(t *testing.T) {
 			if held < least {
 				least, leastAt = held, now.Sub(began)
 			}
-			rec.add(now, held, "training")
+			rec.enter(now, "training")
+			rec.add(now, held)
 		}
-		c := rec.snapshot("data", "VmData", false)
+		c := rec.curve()
 		for _, c := range []*Curve{c, c.Thin(100), c.Thin(1)} {
 			if len(c.Spans) > CurveSpans {
 				t.Fatalf("%d readings: %d spans", n, len(c.Spans))
@@ -59,17 +60,18 @@ func TestCurveKeepsPeaks(t *testing.T) {
 func TestCurvePhases(t *testing.T) {
 	began := time.Unix(1_000_000, 0)
 	rec := newRecorder(began)
-	if rec.snapshot("data", "", false) != nil {
+	if rec.curve() != nil {
 		t.Error("a curve without a reading")
 	}
-	rec.add(began, 1, "")
-	rec.add(began.Add(time.Second), 2, "training")
-	rec.enter("validation")
-	rec.enter("training")
-	rec.add(began.Add(2*time.Second), 3, "training")
-	rec.add(began.Add(9*time.Second), 4, "training")
-	c := rec.snapshot("data", "", true)
-	if !slices.Equal(c.Phases, []string{"training", "validation"}) || len(c.Spans) != 4 || !c.Doubted {
+	at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
+	rec.add(began, 1)
+	rec.enter(at(1), "training")
+	rec.add(at(1), 2)
+	rec.pass("validation")
+	rec.add(at(2), 3)
+	rec.add(at(9), 4)
+	c := rec.curve()
+	if !slices.Equal(c.Phases, []string{"training", "validation"}) || len(c.Spans) != 4 {
 		t.Fatalf("%+v", c)
 	}
 	for i, want := range [][]int{{}, {0}, {0, 1}, {0}} {
@@ -78,9 +80,9 @@ func TestCurvePhases(t *testing.T) {
 		}
 	}
 	for i := range 100 { // a program may print any number of names
-		rec.add(began.Add(10*time.Second), 4, string(rune('a'+i)))
+		rec.pass(string(rune('a' + i)))
 	}
-	if n := len(rec.snapshot("data", "", true).Phases); n != curvePhases {
+	if n := len(rec.curve().Phases); n != mostPhases {
 		t.Errorf("%d phases are named", n)
 	}
 }

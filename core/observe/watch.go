@@ -39,9 +39,8 @@ type Subject struct {
 // A Watch observes one attempt. Its methods may be called from several goroutines.
 type Watch struct {
 	*observations
-	course   course
 	timeline *timeline
-	curve    *recorder
+	recorder *recorder
 	hook     func() (allocated, reserved unit.Bytes, last bool)
 	pid      atomic.Int64
 	uses     func(uuid string, used unit.Bytes, settled bool)
@@ -58,7 +57,7 @@ type Watch struct {
 func Start(ctx context.Context, of Subject) *Watch {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &Watch{timeline: newTimeline(), observations: newObservations(of.Every), hook: of.Hook, end: cancel,
-		curve: newRecorder(time.Now())}
+		recorder: newRecorder(time.Now())}
 	w.uses, w.phases = of.Uses, of.Phases
 	start := func(look func(context.Context)) {
 		done := make(chan struct{})
@@ -71,10 +70,10 @@ func Start(ctx context.Context, of Subject) *Watch {
 	start(func(ctx context.Context) {
 		watchHost(ctx, of.Host, func(r ladder.HostRooms) {
 			w.addHost(r)
-			w.course.in(time.Now(), w.timeline.running())
+			w.recorder.enter(time.Now(), w.timeline.running())
 		})
 	})
-	start(func(ctx context.Context) { watchAnon(ctx, w.PID, w.course.onHost) })
+	start(func(ctx context.Context) { watchAnon(ctx, w.PID, w.recorder.addHost) })
 	w.timeline.benchmark = of.Benchmark
 	w.timeline.pooled = of.Device == nil || of.Device.Kind == gpu.CUDA
 	switch d := of.Device; {
@@ -111,16 +110,18 @@ func (w *Watch) Event(e oom.Event) {
 	}
 	w.timeline.event(e)
 	if e.Kind == job.PhaseEnd { // of some phases a program prints the end only
-		w.curve.enter(e.Phase)
+		w.recorder.pass(e.Phase)
 	}
-	w.curve.enter(w.timeline.running())
+	w.recorder.enter(time.Now(), w.timeline.running())
 }
 
 // see takes one reading of what the job holds.
 func (w *Watch) see(held unit.Bytes, counted bool) {
 	w.held.Store(int64(held))
 	w.timeline.see(held, counted)
-	w.curve.add(time.Now(), held, w.timeline.running())
+	now := time.Now()
+	w.recorder.enter(now, w.timeline.running())
+	w.recorder.add(now, held)
 }
 
 // Now is what is observed of the job at this moment.
@@ -144,9 +145,15 @@ func (w *Watch) Anonymous() unit.Bytes { return anonOf(w.PID()) }
 
 // Curve returns what the job has held so far, over time; nil if nothing was read.
 func (w *Watch) Curve() *Curve {
-	is, from, doubted := w.timeline.source()
-	return w.curve.snapshot(is, from, doubted)
+	c := w.recorder.curve()
+	if c != nil {
+		c.Is, c.From, c.Doubted = w.timeline.source()
+	}
+	return c
 }
+
+// Course returns what advice is taken from, as observed so far.
+func (w *Watch) Course() Course { return w.recorder.course() }
 
 // Retried adds a line of the allocator about a request that it tries again.
 func (w *Watch) Retried(r oom.Retry) { w.timeline.retried(r) }
@@ -183,7 +190,7 @@ func (w *Watch) lookAt(d gpu.Device, before unit.Bytes, alone bool) {
 		w.timeline.doubt(!alone)
 	}
 	w.see(used, false)
-	w.course.onCard(time.Now(), w.timeline.running(), used, d.Busy)
+	w.recorder.addBusy(time.Now(), d.Busy)
 	if known {
 		w.most = max(w.most, used)
 		if w.uses != nil {

@@ -28,7 +28,7 @@ func TestLookAtACard(t *testing.T) {
 		"a container, and others": {[]gpu.Process{{PID: 1, Used: 8 * gib}}, false, 8 * gib, 2 * gib, mem.AtMost},
 		"a container, alone":      {nil, true, 8 * gib, 2 * gib, mem.Sampled},
 	} {
-		w := &Watch{timeline: newTimeline(), observations: newObservations(time.Second), curve: newRecorder(time.Now())}
+		w := &Watch{timeline: newTimeline(), observations: newObservations(time.Second), recorder: newRecorder(time.Now())}
 		w.timeline.is, w.timeline.pooled = mem.Used, true
 		w.Started(me)
 		w.Event(oom.Event{Kind: job.Started})

@@ -24,6 +24,7 @@ func (a *attempt) stopped(sig syscall.Signal) {
 	for _, c := range st.copies {
 		c.settle() // what it printed comes before what the shell says about it
 	}
+	a.unshare()
 	if st.user != nil {
 		st.user.restore()
 	}
@@ -76,6 +77,9 @@ func (a *attempt) stopSelf(sig syscall.Signal, group bool) (told bool) {
 // resume: we go on, or have changed between foreground and background. The program goes on, if it was stopped.
 func (a *attempt) resume() {
 	st := a.st
+	if a.place != nil {
+		a.spec.Screen.Fit(*a.place)
+	}
 	if st.user != nil {
 		if st.user.isRaw { // somebody may have set it while we were stopped
 			now, err := unix.IoctlGetTermios(st.user.fd, unix.TCGETS)

@@ -51,6 +51,7 @@ type warden struct {
 	user    int // the user's terminal, or -1, to be repaired if launch cannot
 	before  unix.Termios
 	raw     unix.Termios
+	undo    string // written to it
 	isRaw   bool
 	arrived map[syscall.Signal][]time.Time // here, not yet matched
 	awaited map[syscall.Signal][]passing   // passed to us, not yet matched
@@ -314,6 +315,7 @@ func (w *warden) obey(m message, deaths <-chan death) {
 		}
 		w.user = m.files[0]
 		w.before, w.raw, w.isRaw = termiosOf(m.body.string()), termiosOf(m.body.string()), true
+		w.undo = m.body.string()
 	case msgKill:
 		w.sweep(deaths)
 		w.say(msgKilled, nil)
@@ -345,6 +347,9 @@ func (w *warden) repair() {
 		return
 	}
 	if now, err := unix.IoctlGetTermios(w.user, unix.TCGETS); err == nil && *now == w.raw {
+		if ready, _ := unix.Poll([]unix.PollFd{{Fd: int32(w.user), Events: unix.POLLOUT}}, 100); ready > 0 && w.undo != "" {
+			_, _ = unix.Write(w.user, []byte(w.undo))
+		}
 		_ = unix.IoctlSetTermios(w.user, unix.TCSETS, &w.before)
 	}
 }

@@ -169,10 +169,11 @@ func (k *keeper) foreground(yes bool) {
 	_ = k.send(msgForeground, b)
 }
 
-func (k *keeper) raw(user int, before, now *unix.Termios) {
+func (k *keeper) raw(user int, before, now *unix.Termios, undo string) {
 	var b body
 	b.putString(termiosBytes(before))
 	b.putString(termiosBytes(now))
+	b.putString(undo)
 	_ = k.send(msgRaw, b, user)
 }
 

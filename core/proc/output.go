@@ -29,6 +29,8 @@ type copier struct {
 	term bool   // src is a pseudo-terminal: it ends with EIO, and stays open when the user is gone
 	gone func() // called once if dst no longer takes anything and term is set
 	wake waker
+	// screen writes to dst in place of the copier; may be nil.
+	screen Screen
 
 	running bool // run was called
 	deaf    bool // dst takes nothing more
@@ -96,7 +98,12 @@ func (c *copier) pass(p []byte) bool {
 		c.tap.put(c.from, p)
 		return true
 	}
-	err := writeAll(c.dst, p)
+	var err error
+	if c.screen != nil {
+		_, err = c.screen.Write(p)
+	} else {
+		err = writeAll(c.dst, p)
+	}
 	c.deaf = err != nil
 	hungUp := errors.Is(err, unix.EIO) && isTerminal(c.dst)
 	if err != nil && !errors.Is(err, unix.EPIPE) && !hungUp {

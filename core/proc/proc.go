@@ -17,6 +17,7 @@ package proc
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"syscall"
 	"time"
@@ -92,8 +93,34 @@ type Spec struct {
 	// Warn, if not nil, is called before the program starts with each thing of this that it has to do without.
 	Warn func(what string)
 
+	// Screen, if not nil, shares the place with the program to which it prints: the user's terminal, or else where
+	// Stderr leads. Undo is written to that terminal should this process be killed.
+	Screen Screen
+	Undo   string
+
 	// Started, if not nil, is called once, when the program runs.
 	Started func(pid int)
+}
+
+// A Screen shares the place with a program to which the program prints. Its methods may be called from several
+// goroutines.
+type Screen interface {
+	// Fit says what the place is, at first and whenever its size may have changed. It returns how many of its rows the
+	// program's terminal has.
+	Fit(Terminal) (rows int)
+	// Write passes on what the program prints.
+	Write(p []byte) (int, error)
+	// Close gives the place back: the program has ended, or is suspended. After that, Fit begins anew.
+	Close()
+}
+
+// A Terminal is the place to which a program prints.
+type Terminal struct {
+	To         io.Writer
+	Rows, Cols int    // 0: it is no terminal that is given to the program, or it is in the background
+	Raw        bool   // a terminal whose lines end with "\r\n"
+	Ours       bool   // what this process prints to Stderr goes there, too
+	Again      func() // asks for another Fit; nil: it has no size. It does not block
 }
 
 // Run runs a program to its end and returns how it ended; the error is about running it, never about how it ended, and is

@@ -23,13 +23,15 @@ type attempt struct {
 	grace      <-chan time.Time
 	background chan struct{} // in reports that it found us in the background
 	gone       chan struct{} // nobody reads the terminal's output any more
+	place      *Terminal     // that Spec.Screen shares; nil: none
+	again      chan struct{} // the screen asks for the terminal's size
 	ignoreCont time.Time     // a SIGCONT before then has been handled
 }
 
 // run is Run, with the defaults filled in and the program found.
 func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 	a := &attempt{spec: s, sigs: make(chan os.Signal, 256),
-		background: make(chan struct{}, 1), gone: make(chan struct{}, 1)}
+		background: make(chan struct{}, 1), gone: make(chan struct{}, 1), again: make(chan struct{}, 1)}
 	armour()
 	defer catch(a.sigs)()
 	release := adopt()
@@ -95,12 +97,14 @@ func (a *attempt) start(path string) error {
 			return &MeansError{"connecting the program's input", err}
 		}
 	}
+	a.share()
 	if st.user != nil {
 		a.enter()
 		order.foreground = a.front
 	}
 	pid, err := a.k.start(order, files)
 	if err != nil {
+		a.unshare()
 		if st.user != nil {
 			st.user.restore()
 		}
@@ -144,7 +148,7 @@ func (a *attempt) enter() {
 	} else {
 		a.st.ctl.resize(u.fd)
 	}
-	_ = u.makeRaw(func(before, now *unix.Termios) { a.k.raw(u.fd, before, now) })
+	_ = u.makeRaw(func(before, now *unix.Termios) { a.k.raw(u.fd, before, now, a.spec.Undo) })
 }
 
 // behind is asked before each read of the user's terminal: are we in its background?
@@ -198,6 +202,10 @@ func (a *attempt) loop(ctx context.Context) error {
 			a.front = false
 			a.st.user.isRaw = false // the foreground program has set the terminal
 			a.k.foreground(false)
+		case <-a.again:
+			if a.front {
+				a.st.ctl.resize(a.st.user.fd)
+			}
 		case <-a.gone:
 			a.k.signal(unix.SIGHUP, true, false) // its terminal is gone
 		case <-look:
@@ -308,6 +316,7 @@ func (a *attempt) finish() (pairs []int) {
 			pairs = append(pairs, c.src, c.dst)
 		}
 	}
+	a.unshare()
 	if st.user != nil {
 		st.user.restore()
 	}

@@ -72,9 +72,10 @@ func (t *userTerminal) restore() {
 
 // A ptyPair is a pseudo-terminal of the program's.
 type ptyPair struct {
-	master int          // does not block
-	slave  int          // -1 once closed
-	set    unix.Termios // as we set it
+	master int                 // does not block
+	slave  int                 // -1 once closed
+	set    unix.Termios        // as we set it
+	fit    func(*unix.Winsize) // takes rows that the program does not get; may be nil
 }
 
 // openPty opens a pseudo-terminal.
@@ -113,6 +114,9 @@ func (p *ptyPair) resize(from int) {
 	size, err := unix.IoctlGetWinsize(from, unix.TIOCGWINSZ)
 	if err != nil {
 		size = &unix.Winsize{Row: 24, Col: 80}
+	}
+	if p.fit != nil && size.Row > 0 {
+		p.fit(size)
 	}
 	_ = unix.IoctlSetWinsize(p.master, unix.TIOCSWINSZ, size)
 }

@@ -319,7 +319,7 @@ func MaskEnv(env []string) []string {
 		if !slices.ContainsFunc(matters, func(m string) bool { return strings.HasPrefix(kv, m) }) {
 			continue
 		}
-		if secretName(name) {
+		if secretName(name) || strings.HasPrefix(name, "LAUNCH_NOTIFY") { // whoever has an address can write to it
 			kv = name + "=" + Masked
 		}
 		out = append(out, secretURL.ReplaceAllString(kv, "${1}"+Masked+"@"))

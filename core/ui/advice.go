@@ -19,17 +19,22 @@ func adviceOf(attempts []run.Attempt) []advice.Advice {
 	return advice.Once(all...)
 }
 
-// advise writes the advice that matters now: a line each, and where the rest is. retried: the end of the run reports
-// the allocator's retries already.
+// Advise writes one advice, while the program runs.
+func (p Printer) Advise(a advice.Advice) {
+	p.line("%s %s. %s", p.yellow("advice:"), OneLine(a.What), OneLine(a.Change))
+}
+
+// advise writes the advice that matters now: a line each, and where the rest is. What was printed while the program ran
+// is not printed again. retried: the end of the run reports the allocator's retries already.
 func (p Printer) advise(all []advice.Advice, retried bool, id string) {
 	shown, known := 0, 0
 	for _, a := range all {
 		switch {
-		case a.Name == advice.FullCard && retried:
+		case a.Told || a.Name == advice.FullCard && retried:
 			known++
 		case a.Weight != advice.Tidy && shown < shownAdvice:
 			shown++
-			p.line("%s %s. %s", p.yellow("advice:"), OneLine(a.What), OneLine(a.Change))
+			p.Advise(a)
 		}
 	}
 	if rest := len(all) - shown - known; shown > 0 && rest > 0 {

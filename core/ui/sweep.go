@@ -129,7 +129,7 @@ func known[T comparable](v T) *T {
 // Sweep writes a sweep as a table for a person.
 func (p Printer) Sweep(h *sweep.History, driver int) {
 	d := SweepDocument(h, "", driver)
-	p.line("%s  %s · %s · began %s", p.bold(h.Spec.Name), d.State, p.counts(h), h.At.Local().Format("2006-01-02 15:04"))
+	p.line("%s  %s · %s · began %s", p.bold(h.Spec.Name), d.State, Counts(h), h.At.Local().Format("2006-01-02 15:04"))
 	if len(h.Spec.Command) > 0 {
 		p.line("command: %s", OneLine(Quote(h.Spec.Command)))
 	}
@@ -232,7 +232,8 @@ var sweepStates = []sweep.State{sweep.Succeeded, sweep.Failed, sweep.OutOfMemory
 	sweep.Died, sweep.Running, sweep.Waiting}
 
 // counts lists how many trials have each state.
-func (p Printer) counts(h *sweep.History) string {
+// Counts is how many trials a sweep has, and how many of them are in each state.
+func Counts(h *sweep.History) string {
 	n := h.Count()
 	var parts []string
 	for _, s := range sweepStates {
@@ -300,7 +301,7 @@ func (p Printer) SweepEnd(h *sweep.History, why string, code int) {
 			beyond++
 		}
 	}
-	p.line("sweep %s: %s", h.Spec.Name, p.counts(h))
+	p.line("sweep %s: %s", h.Spec.Name, Counts(h))
 	if down > 0 {
 		more := ""
 		if beyond > 0 {
