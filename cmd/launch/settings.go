@@ -53,6 +53,7 @@ type settings struct {
 	Continue bool // the last run of the same command, if it has not succeeded
 	TTY      bool
 	Quiet    bool
+	Verbose  bool
 	JSONFile string
 	Cards    []plannedCard    // of --vram, if it names several; then VRAM is 0
 	Bars     string           // of plans: "auto", "always" or "never"
@@ -119,6 +120,7 @@ func addFlags(f *pflag.FlagSet) {
 		"succeeded; otherwise start one")
 	f.Bool("tty", false, "run in a pseudo-terminal even if the output is not a terminal")
 	f.BoolP("quiet", "q", false, "print nothing unless something goes wrong")
+	f.Bool("verbose", false, "print every line of the estimates and every rung, and the whole checklist at the end of a run")
 	f.String("json-file", "", "write what happened to this file, as JSON")
 	f.String("bars", "auto", "bars in plans: auto (on a terminal), always, never; the text has the same figures")
 	f.String("state-dir", "", "folder for records and receipts (default $XDG_STATE_HOME/launch)")
@@ -464,6 +466,7 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	d.Fill, d.Fast = d.fill()
 	d.Wait = d.wait()
 	d.Continue = d.boolean("continue")
+	d.Verbose = d.boolean("verbose")
 	d.TTY, d.Quiet, d.JSONFile = d.boolean("tty"), d.boolean("quiet"), v.GetString("json-file")
 	d.Receipts, d.Inside, d.Prune = d.boolean("receipts"), d.boolean("inside"), d.boolean("prune")
 	d.Sample, d.Yield = d.duration("sample"), d.boolean("yield")

@@ -32,6 +32,7 @@ type sign struct {
 // Names of advice that more than one place knows.
 const (
 	notFinite = "not-finite"
+	NotFinite = notFinite
 	FullCard  = "full-card"
 	finite    = "stop it (Ctrl-C), and continue from an earlier saved state with a lower learning rate, " +
 		"clipped gradients, or bf16 in place of fp16"

@@ -113,6 +113,9 @@ func (s Signs) check() error {
 			return err
 		}
 	}
+	if err := checkAll(s.Checks, size); err != nil {
+		return err
+	}
 	if len(s.StateIteration) > maxPath {
 		return fmt.Errorf("its pattern of states has %d bytes", len(s.StateIteration))
 	}

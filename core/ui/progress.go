@@ -133,6 +133,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	}
 	p.retries(last.Outcome.Retries)
 	p.advise(adviceOf(r.Attempts), len(last.Outcome.Retries) > 0, id)
+	p.checked(run.Checklist(r.Job, r.Attempts), ended == run.Succeeded)
 	if in := last.Outcome.Inside; in != nil {
 		p.Inside(in.Hook)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
@@ -45,6 +46,7 @@ type declaration struct {
 	Saved     pattern        `key:"saved" doc:"what it prints when it has saved a state: (?P<path>…)"`
 	Succeeded pattern        `key:"succeeded" doc:"what it prints when it has done its work; without it, it has failed"`
 	Metric    []figure       `key:"metric" doc:"figures by which trainings are compared"`
+	Check     []expectation  `key:"check" doc:"what the end of a run should show: launch prints what it does not"`
 	Confirm   named[pattern] `key:"confirm" doc:"how it prints a setting: (?P<value>…), by the name of the setting"`
 
 	Save        *saving       `key:"save" doc:"the signal on which it saves its state"`
@@ -104,6 +106,54 @@ type figure struct {
 	Name      string  `key:"name" need:"yes" doc:"how launch names it"`
 	Pattern   pattern `key:"pattern" need:"yes" group:"value" doc:"what is printed: (?P<value>…), perhaps (?P<step>…)"`
 	Direction string  `key:"direction" need:"yes" doc:"minimise or maximise"`
+}
+
+// expectation is a line of the checklist.
+type expectation struct {
+	Name    string  `key:"name" need:"yes" doc:"what is true if it is met: the loss moves"`
+	Pattern pattern `key:"pattern" need:"yes" group:"value" doc:"(?P<value>…), perhaps (?P<step>…) and (?P<series>…)"`
+	Rule    rule    `key:"rule" need:"yes" doc:"what the values are: finite numbers, within bounds, or moving"`
+	Min     *bound  `key:"min" doc:"the least value of within"`
+	Max     *bound  `key:"max" doc:"the largest value of within"`
+	Last    int64   `key:"last" doc:"only the last so many values count; without it all"`
+	After   int64   `key:"after" doc:"values of earlier steps do not count"`
+	Least   int64   `key:"least" doc:"with fewer values it could not be checked: 1, and 2 of moving"`
+	Hint    string  `key:"hint" doc:"what to look at if it is not met"`
+}
+
+// A rule is a [job.Rule].
+type rule job.Rule
+
+func (r *rule) read(v config.Value) error {
+	*r = rule(v.Text())
+	if !slices.Contains(job.Rules, job.Rule(*r)) {
+		return fmt.Errorf("it is %s, %s or %s", job.Finite, job.Within, job.Moving)
+	}
+	return nil
+}
+
+func (*rule) schema(definitions) object {
+	return choice(string(job.Finite), string(job.Within), string(job.Moving))
+}
+
+// A bound is a number.
+type bound float64
+
+func (b *bound) read(v config.Value) error {
+	n, ok := v.Float()
+	if !ok {
+		return errors.New("it is a number")
+	}
+	*b = bound(n)
+	return nil
+}
+
+func (*bound) schema(definitions) object { return object{"type": "number"} }
+
+// check is the expectation as a job has it.
+func (e expectation) check() job.Check {
+	return job.Check{Name: e.Name, Pattern: string(e.Pattern), Rule: job.Rule(e.Rule), Min: (*float64)(e.Min),
+		Max: (*float64)(e.Max), Last: int(e.Last), After: e.After, Least: int(e.Least), Hint: e.Hint}
 }
 
 // saving is how the program is asked to save its state.

@@ -118,6 +118,9 @@ func (r *reading) signs() (s job.Signs) {
 	for _, m := range r.Metric {
 		add(job.Sign{Kind: job.Metric, Name: m.Name, Direction: m.direction(), Pattern: string(m.Pattern)})
 	}
+	for _, e := range r.Check {
+		s.Checks = append(s.Checks, e.check())
+	}
 	for _, c := range r.Confirm {
 		name := c.name
 		if knob, ok := confirmed[name]; ok {

@@ -318,6 +318,21 @@ class Sign(Document):
 
 
 @dataclass(frozen=True)
+class Check(Document):
+    """One line of the checklist at the end of a run. It changes neither the run's verdict nor its exit code."""
+
+    name: str = always()  # what is true if it is met: "the loss moves"
+    pattern: str = always()  # an RE2 expression with a group value; perhaps step and series
+    rule: str = always()  # "finite", "within" (min and max) or "moving"
+    min: Optional[float] = None
+    max: Optional[float] = None
+    last: int = 0  # only the last so many values count; 0: all
+    after: int = 0  # values of earlier steps do not count
+    least: int = 0  # with fewer values it could not be checked; 0: one, and two of "moving"
+    hint: str = ""  # what to look at if it is not met
+
+
+@dataclass(frozen=True)
 class Signs(Document):
     """The output, the files and the exit codes of the program. Globs are relative to the command's folder."""
 
@@ -333,6 +348,7 @@ class Signs(Document):
     takes_argv: bool = False  # the program takes the edited options only from its arguments
     codes: Dict[int, str] = mapping()  # unusual exit codes: "succeeded", "interrupted", or a cause of failure
     must_succeed: bool = False  # a program that exits 0 without a "succeeded" sign has failed
+    checks: Tuple[Check, ...] = ()  # the checklist at the end of a run
 
 
 @dataclass(frozen=True)
@@ -580,7 +596,7 @@ __all__ = [
     "PINNED", "DECODED", "WORKERS", "ONE", "NO_VALUE", "MAYBE", "ANY", "SOME", "SAVED_STATE", "FREE_PORT",
     "SCRATCH", "SCRATCH_NAME", "Mark", "Manifest", "PythonItem", "PythonClass", "PythonImport",
     "PythonSource", "Formula", "CountedPart", "Counted", "Program", "ShellScript", "Command", "Address", "Edit", "Knob",
-    "Option", "BytesAt", "Patch", "File", "Batch", "Sign", "Signs", "Resume", "Put", "Rehearsal", "Save",
+    "Option", "BytesAt", "Patch", "File", "Batch", "Sign", "Check", "Signs", "Resume", "Put", "Rehearsal", "Save",
     "Job", "Process", "Device", "Item", "Alloc", "Estimate", "Rung", "AS_ASKED", "Ladder", "Invariant",
     "HostLine", "HostRung", "HostLadder", "LadderSet", "Bare", "Phase",
 ]
