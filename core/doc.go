@@ -63,6 +63,7 @@
 //	report/plot     draws shapes as SVG and PNG
 //	diff       compares two recorded runs: memory line by line, figures, and the settings and versions that differ
 //	doctor     examines the machine and the Python that a command would use, and names what mends a fault
+//	check      what speaks against a command before it starts: settings, data, memory, disk, saved states, Python
 //	explain    why a text or a recorded run ended: logs, notebooks, standard input, records
 //
 // Below all of them:

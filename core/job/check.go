@@ -52,6 +52,14 @@ func (j *Job) Check() error {
 			}
 		}
 	}
+	if len(j.Data) > maxGlobs || len(j.Faults) > maxList || j.States < 0 {
+		return fmt.Errorf("it has %d data folders, %d faults and %d states", len(j.Data), len(j.Faults), j.States)
+	}
+	for _, d := range j.Data {
+		if d.Path == "" || len(d.Path) > maxPath || strings.IndexByte(d.Path, 0) >= 0 || len(d.What) > maxName {
+			return fmt.Errorf("it reads data from %.100q", d.Path)
+		}
+	}
 	docs := map[string]bool{config.ArgvDoc: true, config.EnvDoc: true}
 	for _, f := range j.Files {
 		if err := f.check(); err != nil {

@@ -118,3 +118,55 @@ func TestChecksOfTheRecipe(t *testing.T) {
 		}
 	}
 }
+
+// What the trainer stops at is a fault; other warnings are none.
+func TestFaults(t *testing.T) {
+	for name, tt := range map[string]struct {
+		old, now string
+		faults   int
+	}{
+		"as it is":            {"", "", 0},
+		"a key of no version": {"\ntrain:\n", "\ntrain:\n  val_batch_size: 1\n", 1},
+		"no workers":          {"    accum_iter: 1\n", "    accum_iter: 1\n    num_worker_per_gpu: 0\n", 1},
+		"two crops":           {"lq_size: 64", "lq_size: 64\n    gt_size: 128", 1},
+		"no crop":             {"lq_size: 64", "use_rot: true", 1},
+		"a key that crashes":  {"path: {}", "path: {ignore_resume_networks: [a]}", 1},
+		"automations":         {"\ntrain:\n", "\ntrain:\n  training_automations: {enabled: true}\n", 0},
+	} {
+		j, err := recognize(t, folder(t, map[string]string{"x.yml": strings.Replace(measured, tt.old, tt.now, 1)}, nil), "python",
+			"train.py", "-opt", "x.yml")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if len(j.Faults) != tt.faults {
+			t.Errorf("%s: faults %q of %q", name, j.Faults, j.Warnings)
+		}
+	}
+}
+
+// The recipe names its data: two folders of either set here, and nothing of a validation that is off.
+func TestData(t *testing.T) {
+	for old, want := range map[string]string{
+		"":                  "training images gt, training images lq, validation images val",
+		"val_enabled: true": "training images gt, training images lq",
+		"path: {}":          "training images gt, training images lq, validation images val, weights to begin with w.pth",
+	} {
+		now := map[string]string{"val_enabled: true": "val_enabled: false", "path: {}": "path: {pretrain_network_g: w.pth}"}[old]
+		j, err := recognize(t, folder(t, map[string]string{"x.yml": strings.Replace(measured, old, now, 1)}, nil), "python",
+			"train.py", "-opt", "x.yml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, d := range j.Data {
+			got = append(got, d.What+" "+d.Path)
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%q: %q", now, got)
+		}
+		if j.States != 10 {
+			t.Errorf("%d states", j.States)
+		}
+	}
+}

@@ -39,6 +39,7 @@ type declaration struct {
 	Rungs  []rung        `key:"rungs" doc:"what else launch may change, mildest first"`
 	Values named[amount] `key:"values" doc:"names for numbers and settings, for memory and for paths ({NAME})"`
 	Memory []line        `key:"memory" doc:"a formula of the memory of a phase, line by line"`
+	Data   []place       `key:"data" doc:"settings that name a file or a folder of data, for launch check"`
 	Ignore []place       `key:"ignore" doc:"settings that do not change the memory, such as --lr and --seed"`
 
 	Started   pattern        `key:"started" doc:"what the program prints when its training loop begins"`

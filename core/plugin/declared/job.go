@@ -69,6 +69,9 @@ func (r *reading) recognize() error {
 	if err := r.shorten(); err != nil {
 		return err
 	}
+	if err := r.data(); err != nil {
+		return err
+	}
 	for _, g := range r.Rungs {
 		if why := r.unplaced(g); why != "" {
 			r.warn("rung %q is left out: %s", g.Name, why)
@@ -253,6 +256,25 @@ func (r *reading) shorten() error {
 		if e.From != e.To || e.Add || e.Remove {
 			r.job.Rehearsal.Edits = append(r.job.Rehearsal.Edits, e)
 		}
+	}
+	return nil
+}
+
+// data are the files and folders that the settings name. A name of a hub, which is no path, is not declared as data.
+func (r *reading) data() error {
+	for i := range r.Data {
+		s, err := r.find(&r.Data[i])
+		if err != nil {
+			return err
+		}
+		text := strings.Trim(fmt.Sprint(s.value), `"'`)
+		if !s.known || text == "" || strings.Contains(text, "://") {
+			continue
+		}
+		if dir := r.prog.Dir; dir != r.command.Dir {
+			text = absolute(dir, text)
+		}
+		r.job.Data = append(r.job.Data, job.Data{At: s.at, Path: text, What: "the data"})
 	}
 	return nil
 }

@@ -94,6 +94,9 @@ func (d *declaration) places() (all []place) {
 	if d.Rehearse != nil {
 		all = append(all, placesOf(d.Rehearse.Set)...)
 	}
+	for i := range d.Data {
+		add(&d.Data[i])
+	}
 	return all
 }
 

@@ -388,6 +388,15 @@ class Rehearsal(Document):
 
 
 @dataclass(frozen=True)
+class Data(Document):
+    """A file or a folder of data."""
+
+    at: Address = always()  # the setting that names it
+    path: str = always()  # relative to the command's folder, or absolute
+    what: str = always("")  # "training images"
+
+
+@dataclass(frozen=True)
 class Save(Document):
     """The program's own way to save its state when it is asked to."""
 
@@ -419,6 +428,9 @@ class Job(Document):
     save: Save = always(Save())
     exclusive: str = ""  # absolute path of a folder that two runs must not use at once
     warnings: Strings = ()
+    faults: Strings = ()  # those of warnings at which the program will stop
+    data: Tuple[Data, ...] = ()  # what it reads; launch check looks whether it is there
+    states: int = 0  # how many saved states the whole training leaves; 0 if unknown
     truths: Strings = ()  # statements of the project's guides that its code contradicts
     inside: bool = False  # asks for a hook in the program's processes that reports memory
     preferred: bool = False  # the user wants this plugin, also where another one knows the command
@@ -596,7 +608,7 @@ __all__ = [
     "PINNED", "DECODED", "WORKERS", "ONE", "NO_VALUE", "MAYBE", "ANY", "SOME", "SAVED_STATE", "FREE_PORT",
     "SCRATCH", "SCRATCH_NAME", "Mark", "Manifest", "PythonItem", "PythonClass", "PythonImport",
     "PythonSource", "Formula", "CountedPart", "Counted", "Program", "ShellScript", "Command", "Address", "Edit", "Knob",
-    "Option", "BytesAt", "Patch", "File", "Batch", "Sign", "Check", "Signs", "Resume", "Put", "Rehearsal", "Save",
+    "Option", "BytesAt", "Patch", "File", "Batch", "Sign", "Check", "Signs", "Resume", "Put", "Rehearsal", "Data", "Save",
     "Job", "Process", "Device", "Item", "Alloc", "Estimate", "Rung", "AS_ASKED", "Ladder", "Invariant",
     "HostLine", "HostRung", "HostLadder", "LadderSet", "Bare", "Phase",
 ]
