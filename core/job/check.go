@@ -34,7 +34,7 @@ func (j *Job) Check() error {
 	}
 	r := j.Rehearsal
 	for what, n := range map[string]int{"files": len(j.Files), "knobs": len(j.Knobs), "options": len(j.Options), "things to put": len(r.Puts), "paths": len(r.Paths),
-		"edits": len(r.Edits) + len(j.Resume.Edits) + len(j.Resume.Always)} {
+		"edits": len(r.Edits) + len(r.Largest) + len(j.Resume.Edits) + len(j.Resume.Always)} {
 		if n > maxList {
 			return fmt.Errorf("it has %d %s", n, what)
 		}
@@ -67,7 +67,7 @@ func (j *Job) Check() error {
 		}
 		docs[f.Path] = true
 	}
-	for _, edits := range [][]config.Edit{r.Edits, j.Resume.Edits, j.Resume.Always} {
+	for _, edits := range [][]config.Edit{r.Edits, r.Largest, j.Resume.Edits, j.Resume.Always} {
 		for _, e := range edits {
 			if err := e.Check(); err != nil {
 				return err

@@ -198,6 +198,13 @@ func (b Batch) Global() int64 { return b.Micro * b.Accumulation * b.Ranks }
 type Rehearsal struct {
 	// Edits shorten the training, and direct everything that it writes into the folder [Scratch].
 	Edits []config.Edit `json:"edits,omitempty"`
+	// Largest, in a rehearsal but in no trial of speed, puts the largest batch first, where the shapes of batches vary:
+	// the longest sequences, the largest images. If the rehearsal with them fails for another reason than memory, launch
+	// rehearses without them. They are never part of the run itself.
+	Largest []config.Edit `json:"largest,omitempty"`
+	// Unordered is why no setting puts the largest batch first, though shapes vary or may vary; launch prints it. Empty:
+	// Largest does it, or there is nothing to order.
+	Unordered string `json:"unordered,omitempty"`
 	// Steps is the number of iterations (of its Progress signs) after which launch ends the program; 0 if it ends by
 	// itself.
 	Steps int64 `json:"steps,omitempty"`

@@ -149,6 +149,8 @@ type Plan struct {
 	Cost    ladder.Cost   `json:"cost"` // the highest cost of its rungs
 	Why     string        `json:"why"`
 	Resume  *State        `json:"resume,omitempty"` // it resumes from this state; nil: it starts from the beginning
+	// Order, of a rehearsal, is whether the largest batch comes first; "" where there is nothing to order.
+	Order string `json:"order,omitempty"`
 }
 
 // Verdict is the worst verdict of the plan's phases.

@@ -20,6 +20,9 @@ func (p Printer) Starting(plan *run.Plan, first bool) {
 	switch plan.Trial {
 	case run.Rehearsal:
 		p.line("rehearsal: %s, every phase once; its files are removed afterwards", p.bold(what))
+		if plan.Order != "" {
+			p.line("rehearsal: %s", plan.Order)
+		}
 		return
 	case run.Timing:
 		p.line("timing: %s, a few steps; their files are removed afterwards", p.bold(what))

@@ -167,6 +167,16 @@ type saving struct {
 type rehearsal struct {
 	Steps int64            `key:"steps" doc:"launch ends the program after so many steps"`
 	Set   settings[scalar] `key:"set" doc:"settings that shorten it; {scratch} is a folder of launch's own"`
+
+	Largest []ordering `key:"largest-first" doc:"settings of rehearsals alone that put the largest batch first"`
+	Alike   bool       `key:"alike" doc:"every batch has the same shape, so that there is nothing to order"`
+	NoOrder string     `key:"no-order" doc:"why no setting puts the largest batch first"`
+}
+
+// ordering is one way to put the largest batch first. Of several the first that the packages have is taken.
+type ordering struct {
+	Set   settings[scalar] `key:"set" need:"yes" doc:"settings and their values"`
+	Needs named[string]    `key:"needs" doc:"packages and their oldest versions that have these settings"`
 }
 
 // A share is whether a setting is for one rank or for all.

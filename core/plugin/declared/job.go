@@ -1,11 +1,13 @@
 package declared
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/plugin"
@@ -256,6 +258,43 @@ func (r *reading) shorten() error {
 		if e.From != e.To || e.Add || e.Remove {
 			r.job.Rehearsal.Edits = append(r.job.Rehearsal.Edits, e)
 		}
+	}
+	return r.order()
+}
+
+// order has a rehearsal begin with the largest batch, by the first ordering that the packages of the command's Python
+// have.
+func (r *reading) order() error {
+	h, out := r.Rehearse, &r.job.Rehearsal
+	if h.Alike {
+		return nil
+	}
+	out.Unordered = cmp.Or(h.NoOrder, r.origin+" names no setting that puts the largest batch first")
+	for _, o := range h.Largest {
+		if why := r.lacks(o.Needs); why != "" {
+			out.Unordered = why
+			continue
+		}
+		var edits []config.Edit
+		for _, a := range o.Set {
+			s, err := r.find(&a.place)
+			if err != nil {
+				return err
+			}
+			if s.change == nil {
+				out.Unordered = fmt.Sprintf("launch cannot change %s: %s", nameOf(s.at), s.fixed)
+				return nil
+			}
+			e, err := r.edit("largest batch first", s, a.value, ladder.None)
+			if err != nil {
+				return err
+			}
+			if e.From != e.To || e.Add || e.Remove {
+				edits = append(edits, e)
+			}
+		}
+		out.Largest, out.Unordered = edits, ""
+		return nil
 	}
 	return nil
 }

@@ -243,7 +243,7 @@ func (t *trial) resumes() {
 func (t *trial) rehearses() {
 	r := t.job.Rehearsal
 	t.held(rehearsalCheck)
-	if _, err := t.job.Rewrite(r.Edits, t.attempt()); err != nil {
+	if _, err := t.job.Rewrite(slices.Concat(r.Edits, r.Largest), t.attempt()); err != nil {
 		t.found(rehearsalCheck, "", "edits that can be made", "%v", err)
 	}
 	inside := func(e config.Edit) bool {
@@ -269,7 +269,7 @@ func (t *trial) words() {
 	j := t.job
 	for what, list := range map[string][]string{"name": {j.Name, j.Arch, j.Dialect}, "warnings": j.Warnings,
 		"truths":  j.Truths,
-		"reasons": {j.Resume.None, j.Rehearsal.None, j.Rehearsal.Partial}} {
+		"reasons": {j.Resume.None, j.Rehearsal.None, j.Rehearsal.Partial, j.Rehearsal.Unordered}} {
 		for _, s := range list {
 			t.sentence(what, s)
 		}

@@ -378,6 +378,8 @@ class Rehearsal(Document):
     """How to shorten the command so that it goes through every phase once and leaves nothing behind."""
 
     edits: Tuple[Edit, ...] = ()
+    largest: Tuple[Edit, ...] = ()  # in rehearsals alone: put the largest batch first
+    unordered: str = ""  # why no setting does that, though shapes vary or may vary
     steps: int = 0  # iterations after which launch ends it; 0: it ends by itself
     leaves: Strings = ()  # paths with SCRATCH_NAME that it writes in the project
     puts: Tuple[Put, ...] = ()
