@@ -42,6 +42,7 @@
 //	ranks      finds the ranks of a program, and those that wait for one that has ended
 //	observe    watches the memory that a job holds, and assigns the peaks to phases
 //	oom        reads a program's output, and decides how the program ended
+//	checklist  what a training should have reached at its end, by what it printed: met, not met, not checked
 //	advice     what a program's output and its curves advise its user to change: patterns, bounds, windows
 //	witness    what the program's own processes report of their memory, through a part of overlay's hook
 //	states     the saved states that a resume reads: which are complete, and which are this run's own
@@ -67,6 +68,7 @@
 //	report/plot     draws shapes as SVG and PNG
 //	diff       compares two recorded runs: memory line by line, figures, and the settings and versions that differ
 //	doctor     examines the machine and the Python that a command would use, and names what mends a fault
+//	check      what speaks against a command before it starts: settings, data, memory, disk, saved states, Python
 //	explain    why a text or a recorded run ended: logs, notebooks, standard input, records
 //
 // Below all of them:

@@ -12,10 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/launch-ml/launch/core/checklist"
 	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
+	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -115,7 +117,8 @@ func newShow() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(map[string]any{"version": record.Version, "id": h.ID, "dir": h.Dir, "torn": h.Torn, "running": h.Life().Alive, "events": h.Events})
+				return printJSON(map[string]any{"version": record.Version, "id": h.ID, "dir": h.Dir, "torn": h.Torn,
+					"running": h.Life().Alive, "events": h.Events, "checklist": checklistOf(h)})
 			}
 			ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}.Show(h, h.Life())
 			return nil
@@ -123,6 +126,15 @@ func newShow() *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the run as JSON")
 	return c
+}
+
+// checklistOf is the checklist of a recorded run; empty while it runs, and for a command that no plugin recognised.
+func checklistOf(h *record.History) []checklist.Item {
+	r := h.Run()
+	if r == nil || h.Life().Alive {
+		return []checklist.Item{}
+	}
+	return append([]checklist.Item{}, run.Checklist(r.Job, h.Tried())...)
 }
 
 func printJSON(v any) error {

@@ -21,37 +21,43 @@ func goOn(ctx context.Context, s settings, p *intake.Reading, args []string, say
 	if !s.Continue || p.Job == nil {
 		return false, nil
 	}
-	store := record.In(s.State)
-	ids, err := store.List()
-	if err != nil {
+	now := record.MaskRun(p.Run).Job
+	h, err := lastOf(record.In(s.State), now)
+	if h == nil || err != nil {
 		return false, err
 	}
-	now := record.MaskRun(p.Run).Job
+	last := h.LastOutcome()
+	switch {
+	case last != nil && last.Ending == run.Succeeded:
+		say.Line("run %s of this command has succeeded: another run starts", h.ID)
+		return false, nil
+	case !sameRecipe(h.Run().Job, now):
+		say.Line("the recipe has changed since run %s: another run starts", h.ID)
+		return false, nil
+	}
+	p.Close()
+	var command []string
+	if record.HasMask(now.Command.Args) {
+		command = args
+	}
+	return true, resume(ctx, s, h.ID, command, whereNeeded)
+}
+
+// lastOf returns the last run of a job's command; nil if there is none.
+func lastOf(store record.Store, now *job.Job) (*record.History, error) {
+	ids, err := store.List()
+	if err != nil {
+		return nil, err
+	}
 	for i, id := range slices.Backward(ids) {
 		if len(ids)-i > mostLooked {
 			break
 		}
-		h, err := store.Read(id)
-		if err != nil || h.Run() == nil || !sameCommand(h.Run().Job, now) {
-			continue
+		if h, err := store.Read(id); err == nil && h.Run() != nil && sameCommand(h.Run().Job, now) {
+			return h, nil
 		}
-		last := h.LastOutcome()
-		switch {
-		case last != nil && last.Ending == run.Succeeded:
-			say.Line("run %s of this command has succeeded: another run starts", id)
-			return false, nil
-		case !sameRecipe(h.Run().Job, now):
-			say.Line("the recipe has changed since run %s: another run starts", id)
-			return false, nil
-		}
-		p.Close()
-		var command []string
-		if record.HasMask(now.Command.Args) {
-			command = args
-		}
-		return true, resume(ctx, s, id, command, whereNeeded)
 	}
-	return false, nil
+	return nil, nil
 }
 
 // sameCommand reports whether two jobs are of one command.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/launch-ml/launch/core/checklist"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/private"
@@ -30,6 +31,8 @@ type result struct {
 	Outcome  *run.Outcome  `json:"outcome,omitempty"` // of a command that no plugin recognised
 	// Metrics are those of the training as a whole; each attempt has its own, too.
 	Metrics metric.Set `json:"metrics,omitempty"`
+	// Checklist is what the training should have reached at its end.
+	Checklist []checklist.Item `json:"checklist,omitempty"`
 	// Infeasible is set if the command needs more memory than there is, at every cost that was allowed.
 	Infeasible *run.Infeasible `json:"infeasible,omitempty"`
 }
@@ -48,6 +51,9 @@ func writeResult(s settings, say ui.Printer, r result) {
 		r.Job = &j
 	}
 	r.Metrics = run.Metrics(r.Attempts)
+	if r.Job != nil {
+		r.Checklist = run.Checklist(r.Job, r.Attempts)
+	}
 	last, room := r.Outcome, unit.Bytes(0)
 	if n := len(r.Attempts); n > 0 {
 		last, room = &r.Attempts[n-1].Outcome, r.Attempts[n-1].Plan.Room

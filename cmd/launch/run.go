@@ -45,7 +45,8 @@ func elsewhere(ps intake.Plugins) intake.Asker { return ps.Elsewhere }
 
 // reporter prints launch's own lines while a command runs.
 func reporter(s settings) ui.Printer {
-	return ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr), Quiet: s.Quiet, Kept: &bytes.Buffer{}}
+	return ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr), Quiet: s.Quiet, Verbose: s.Verbose,
+		Kept: &bytes.Buffer{}}
 }
 
 // wrap runs a command. It returns only if nothing ran: after a program, launch exits as the program did.
@@ -203,7 +204,7 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 		return &ownExit{err, run.OwnTrouble}
 	}
 	v := view(p)
-	v.Truths = record.In(s.State).Unsaid(p.Job)
+	v.Verbose, v.Truths = s.Verbose, record.In(s.State).Unsaid(p.Job)
 	switch {
 	case at.Node > 0:
 		say.Line("node %d of %d: the launch of node 0 at %s decides", at.Node, at.Nodes, at.Address)

@@ -55,6 +55,7 @@ type settings struct {
 	Continue bool // the last run of the same command, if it has not succeeded
 	TTY      bool
 	Quiet    bool
+	Verbose  bool
 	JSONFile string
 	Shows    screen.Shows   // what the terminal shows of the progress
 	Notify   []notice.Place // where a notice is sent when the run ends or stops
@@ -125,6 +126,7 @@ func addFlags(f *pflag.FlagSet) {
 		"succeeded; otherwise start one")
 	f.Bool("tty", false, "run in a pseudo-terminal even if the output is not a terminal")
 	f.BoolP("quiet", "q", false, "print nothing unless something goes wrong")
+	f.Bool("verbose", false, "print every line of the estimates and every rung, and the whole checklist at the end of a run")
 	f.String("json-file", "", "write what happened to this file, as JSON")
 	f.String("notify", "", "when the run ends or stops, send a notice: bell, desktop, an address such as "+
 		"https://HOST/PATH, or a list of these; none")
@@ -512,6 +514,7 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	d.Fill, d.Fast = d.fill()
 	d.Wait = d.wait()
 	d.Continue = d.boolean("continue")
+	d.Verbose = d.boolean("verbose")
 	d.TTY, d.Quiet, d.JSONFile = d.boolean("tty"), d.boolean("quiet"), v.GetString("json-file")
 	d.Receipts, d.Inside, d.Prune = d.boolean("receipts"), d.boolean("inside"), d.boolean("prune")
 	d.Sample, d.Yield = d.duration("sample"), d.boolean("yield")

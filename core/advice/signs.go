@@ -34,6 +34,7 @@ type sign struct {
 // Names of advice that more than one place knows.
 const (
 	notFinite    = "not-finite"
+	NotFinite    = notFinite
 	FullCard     = "full-card"
 	smallShm     = "small-shm"
 	leakName     = "leak"

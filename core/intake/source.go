@@ -40,6 +40,9 @@ func withoutSource(j *job.Job, set *ladder.Set) {
 	if set.Host != nil {
 		set.Host.Rungs = slices.DeleteFunc(set.Host.Rungs, func(r ladder.HostRung) bool { return inSource(r.Edits) })
 	}
+	if inSource(j.Rehearsal.Largest) {
+		j.Rehearsal.Largest, j.Rehearsal.Unordered = nil, "launch cannot change its settings in Python source"
+	}
 	if inSource(j.Rehearsal.Edits) {
 		j.Rehearsal = job.Rehearsal{None: "launch cannot change its settings in Python source"}
 	}

@@ -34,7 +34,7 @@ func (j *Job) Check() error {
 	}
 	r := j.Rehearsal
 	for what, n := range map[string]int{"files": len(j.Files), "knobs": len(j.Knobs), "options": len(j.Options), "things to put": len(r.Puts), "paths": len(r.Paths),
-		"edits": len(r.Edits) + len(j.Resume.Edits) + len(j.Resume.Always)} {
+		"edits": len(r.Edits) + len(r.Largest) + len(j.Resume.Edits) + len(j.Resume.Always)} {
 		if n > maxList {
 			return fmt.Errorf("it has %d %s", n, what)
 		}
@@ -52,6 +52,14 @@ func (j *Job) Check() error {
 			}
 		}
 	}
+	if len(j.Data) > maxGlobs || len(j.Faults) > maxList || j.States < 0 {
+		return fmt.Errorf("it has %d data folders, %d faults and %d states", len(j.Data), len(j.Faults), j.States)
+	}
+	for _, d := range j.Data {
+		if d.Path == "" || len(d.Path) > maxPath || strings.IndexByte(d.Path, 0) >= 0 || len(d.What) > maxName {
+			return fmt.Errorf("it reads data from %.100q", d.Path)
+		}
+	}
 	docs := map[string]bool{config.ArgvDoc: true, config.EnvDoc: true}
 	for _, f := range j.Files {
 		if err := f.check(); err != nil {
@@ -59,7 +67,7 @@ func (j *Job) Check() error {
 		}
 		docs[f.Path] = true
 	}
-	for _, edits := range [][]config.Edit{r.Edits, j.Resume.Edits, j.Resume.Always} {
+	for _, edits := range [][]config.Edit{r.Edits, r.Largest, j.Resume.Edits, j.Resume.Always} {
 		for _, e := range edits {
 			if err := e.Check(); err != nil {
 				return err
@@ -112,6 +120,9 @@ func (s Signs) check() error {
 		if err := size(fmt.Sprintf("the %.40s sign", l.Kind), l.Pattern); err != nil {
 			return err
 		}
+	}
+	if err := checkAll(s.Checks, size); err != nil {
+		return err
 	}
 	if len(s.StateIteration) > maxPath {
 		return fmt.Errorf("its pattern of states has %d bytes", len(s.StateIteration))

@@ -90,6 +90,12 @@ type Job struct {
 	// Exclusive is the absolute path of a folder that two runs must not use at the same time, such as the experiment's.
 	Exclusive string   `json:"exclusive,omitempty"`
 	Warnings  []string `json:"warnings,omitempty"`
+	// Faults are those of Warnings at which the program will stop. launch check reports them as problems.
+	Faults []string `json:"faults,omitempty"`
+	// Data are the files and folders that the program reads its data from. launch check looks whether they are there.
+	Data []Data `json:"data,omitempty"`
+	// States is how many saved states the whole training leaves on the disk; 0 if unknown.
+	States int64 `json:"states,omitempty"`
 	// Truths are statements of the project's guides, comments or flags that its code contradicts, each with its
 	// evidence. launch prints each once, and only those that matter to the job.
 	Truths []string `json:"truths,omitempty"`
@@ -103,6 +109,13 @@ type Job struct {
 	// program hides its failures or does not print its peaks. The hook comes through PYTHONPATH; a program that ignores
 	// it runs unchanged.
 	Inside bool `json:"inside,omitempty"`
+}
+
+// Data is a file or a folder of data.
+type Data struct {
+	At   config.Address `json:"at"`   // the setting that names it
+	Path string         `json:"path"` // relative to the command's folder, or absolute
+	What string         `json:"what"` // "training images"
 }
 
 // A Knob is a setting of the recipe that costs memory, under the field's name for it rather than the file's:
@@ -185,6 +198,13 @@ func (b Batch) Global() int64 { return b.Micro * b.Accumulation * b.Ranks }
 type Rehearsal struct {
 	// Edits shorten the training, and direct everything that it writes into the folder [Scratch].
 	Edits []config.Edit `json:"edits,omitempty"`
+	// Largest, in a rehearsal but in no trial of speed, puts the largest batch first, where the shapes of batches vary:
+	// the longest sequences, the largest images. If the rehearsal with them fails for another reason than memory, launch
+	// rehearses without them. They are never part of the run itself.
+	Largest []config.Edit `json:"largest,omitempty"`
+	// Unordered is why no setting puts the largest batch first, though shapes vary or may vary; launch prints it. Empty:
+	// Largest does it, or there is nothing to order.
+	Unordered string `json:"unordered,omitempty"`
 	// Steps is the number of iterations (of its Progress signs) after which launch ends the program; 0 if it ends by
 	// itself.
 	Steps int64 `json:"steps,omitempty"`

@@ -78,6 +78,8 @@ type Signs struct {
 	Codes map[int]string `json:"codes,omitempty"`
 	// MustSucceed: a program that exits 0 without a Succeeded sign has failed.
 	MustSucceed bool `json:"must_succeed,omitempty"`
+	// Checks are the list that launch goes through at the end of a run.
+	Checks []Check `json:"checks,omitempty"`
 }
 
 // Has reports whether there is a sign of that kind.

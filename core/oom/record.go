@@ -124,8 +124,8 @@ func (s *stream) signLine(seg segment, marks uint64) bool {
 	}
 	s.d.signs.match(text, marks, func(i int, e Event, end int) {
 		if isRich {
-			if end >= len(text) {
-				return // it may go on in the next line
+			if end >= len(text) || e.Kind == checked { // it, or another value of the check, may be in the next line
+				return
 			}
 			s.record.done(i)
 		}
@@ -147,8 +147,9 @@ func (r *record) matchWith(d *Detector, found func(Event)) {
 	}
 	seen := slices.Clone(r.found)
 	for _, text := range [][]byte{r.text, r.spaced} {
+		before := seen // a check may match several times
 		d.signs.match(text, d.words.scan(text), func(i int, e Event, _ int) {
-			if !slices.Contains(seen, i) {
+			if !slices.Contains(before, i) {
 				seen = append(seen, i)
 				found(e)
 			}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/launch-ml/launch/core/checklist"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/metric"
@@ -38,7 +39,12 @@ type Event struct {
 	Name      string     // of the sign
 	Direction metric.Direction
 	Line      Line
+	Check     int    // the index of the plugin's check that it is a value of; 0 for signs
+	Series    string // group "series"
 }
+
+// checked is the kind of the values of a check. They are no signs: nothing is judged by them.
+const checked job.SignKind = "check"
 
 // figures is what a report of a step has beside its number, and about what a line about a resume has, or a bar before its first step.
 var (
@@ -68,10 +74,16 @@ type State struct {
 	Events      int
 	outer       string // the phase to which PhaseEnd returns
 	restarts    bool   // Progress counts from the beginning again, as a bar does that has an epoch's steps
+
+	// Checks are the values of the plugin's checks, in their order; nil before any.
+	Checks []checklist.Values
+	// SurvivedLine is the first line with a Survived sign.
+	SurvivedLine string
 }
 
 type compiled struct {
 	sign  job.Sign
+	check int // the index of a check; 0 of a sign
 	re    *regexp.Regexp
 	group map[string]int
 	mark  uint64 // 0: no word of it is certain, so every line is tried
@@ -81,6 +93,7 @@ type compiled struct {
 // A signReader finds a plugin's signs in lines.
 type signReader struct {
 	signs       []compiled
+	checks      []job.Check
 	any         bool
 	announces   bool // there are signs of where other phases begin
 	always      bool
@@ -90,14 +103,18 @@ type signReader struct {
 }
 
 func newSignReader(signs job.Signs) (*signReader, error) {
-	r := &signReader{any: len(signs.Lines) > 0, codes: signs.Codes, mustSucceed: signs.MustSucceed}
-	for i, s := range signs.Lines {
+	r := &signReader{any: len(signs.Lines)+len(signs.Checks) > 0, codes: signs.Codes, mustSucceed: signs.MustSucceed, checks: signs.Checks}
+	lines := slices.Clone(signs.Lines)
+	for _, c := range signs.Checks {
+		lines = append(lines, job.Sign{Kind: checked, Pattern: c.Pattern, Name: c.Name})
+	}
+	for i, s := range lines {
 		re, err := regexp.Compile(s.Pattern)
 		if err != nil {
 			return nil, fmt.Errorf("reading the %s sign: %w", s.Kind, err)
 		}
 		r.announces = r.announces || s.Kind == job.Phase
-		c := compiled{sign: s, re: re, group: map[string]int{}, word: requiredWord(s.Pattern)}
+		c := compiled{sign: s, re: re, group: map[string]int{}, word: requiredWord(s.Pattern), check: max(0, i-len(signs.Lines))}
 		for g, name := range re.SubexpNames() {
 			c.group[name] = g
 		}
@@ -169,38 +186,50 @@ func (r *signReader) match(text []byte, marks uint64, found func(i int, e Event,
 		if c.mark != 0 && marks&c.mark == 0 {
 			continue
 		}
-		m := c.re.FindSubmatchIndex(text)
-		if m == nil {
+		if c.sign.Kind != checked {
+			if m := c.re.FindSubmatchIndex(text); m != nil {
+				found(i, c.event(text, m), m[1])
+			}
 			continue
 		}
-		group := func(name string) string {
-			if g, ok := c.group[name]; ok && g > 0 && m[2*g] >= 0 {
-				return string(text[m[2*g]:m[2*g+1]])
-			}
-			return ""
+		for _, m := range c.re.FindAllSubmatchIndex(text, mostValues) {
+			found(i, c.event(text, m), m[1])
 		}
-		e := Event{Kind: c.sign.Kind, Phase: c.sign.Phase, Knob: c.sign.Knob, Iteration: -1,
-			Path: group("path"), Value: group("value"), Name: c.sign.Name, Direction: c.sign.Direction, Step: metric.NoStep}
-		if n, err := strconv.ParseInt(digits(group("step")), 10, 64); err == nil {
-			e.Step = n
-		}
-		if g := group("iteration"); g != "" {
-			if n, err := strconv.ParseInt(digits(g), 10, 64); err == nil {
-				e.Iteration = n
-			}
-		}
-		if g := group("total"); g != "" {
-			e.Total, _ = strconv.ParseInt(digits(g), 10, 64)
-		}
-		amount := func(g string) (b unit.Bytes) {
-			if g != "" {
-				b, _ = unit.Parse(digits(g) + group("unit"))
-			}
-			return b
-		}
-		e.Bytes, e.Reserved = amount(group("bytes")), amount(group("reserved"))
-		found(i, e, m[1])
 	}
+}
+
+// mostValues bounds how many values of a check one line may have.
+const mostValues = 32
+
+// event makes the event of a match.
+func (c *compiled) event(text []byte, m []int) Event {
+	group := func(name string) string {
+		if g, ok := c.group[name]; ok && g > 0 && m[2*g] >= 0 {
+			return string(text[m[2*g]:m[2*g+1]])
+		}
+		return ""
+	}
+	e := Event{Kind: c.sign.Kind, Phase: c.sign.Phase, Knob: c.sign.Knob, Iteration: -1, Check: c.check, Series: group("series"),
+		Path: group("path"), Value: group("value"), Name: c.sign.Name, Direction: c.sign.Direction, Step: metric.NoStep}
+	if n, err := strconv.ParseInt(digits(group("step")), 10, 64); err == nil {
+		e.Step = n
+	}
+	if g := group("iteration"); g != "" {
+		if n, err := strconv.ParseInt(digits(g), 10, 64); err == nil {
+			e.Iteration = n
+		}
+	}
+	if g := group("total"); g != "" {
+		e.Total, _ = strconv.ParseInt(digits(g), 10, 64)
+	}
+	amount := func(g string) (b unit.Bytes) {
+		if g != "" {
+			b, _ = unit.Parse(digits(g) + group("unit"))
+		}
+		return b
+	}
+	e.Bytes, e.Reserved = amount(group("bytes")), amount(group("reserved"))
+	return e
 }
 
 // digits strips what groups digits.
@@ -211,8 +240,12 @@ var grouping = strings.NewReplacer(",", "", "_", "", " ", "")
 // event records a sign.
 func (s *stream) event(e Event, number int, text string) {
 	e.Line = Line{Stream: s.name, Number: number, Text: text}
-	if e.Kind == job.Metric && e.Step == metric.NoStep {
+	if (e.Kind == job.Metric || e.Kind == checked) && e.Step == metric.NoStep {
 		e.Step = s.d.iteration()
+	}
+	if e.Kind == checked {
+		s.state.value(s.d.signs.checks, e)
+		return
 	}
 	s.state.take(e)
 	if e.Kind == job.OutOfMemory || e.Kind == job.Survived || e.Kind == job.Failed {
@@ -275,7 +308,9 @@ func (t *State) take(e Event) {
 	case job.OutOfMemory:
 		t.OutOfMemory++
 	case job.Survived:
-		t.Survived++
+		if t.Survived++; t.Survived == 1 {
+			t.SurvivedLine = e.Line.Text
+		}
 	case job.Interrupted:
 		t.Interrupted = true
 	case job.Succeeded:
@@ -299,6 +334,27 @@ func (t *State) measure(e Event) {
 		return
 	}
 	t.Metrics.Add(e.Name, e.Direction, metric.Point{Value: v, Step: e.Step})
+}
+
+// value takes a value of a check.
+func (t *State) value(checks []job.Check, e Event) {
+	if t.Checks == nil {
+		t.Checks = make([]checklist.Values, len(checks))
+	}
+	t.Checks[e.Check].Add(checks[e.Check], e.Series, checklist.Point{Value: e.Value, Step: e.Step,
+		Line: strings.TrimSpace(e.Line.Text)})
+}
+
+// values adds those of a stream, whose values count if it is the log, or if no stream before had any.
+func (t *State) values(of []checklist.Values, isLog bool) {
+	for i, v := range of {
+		if t.Checks == nil {
+			t.Checks = make([]checklist.Values, len(of))
+		}
+		if has := len(v.Series) > 0 || v.Early > 0; has && (isLog || len(t.Checks[i].Series) == 0) {
+			t.Checks[i] = v
+		}
+	}
 }
 
 // fine reports whether the signs allow a success.
@@ -330,12 +386,22 @@ func (d *Detector) state() State {
 	for _, s := range d.streams {
 		t := s.state
 		t.Settings, t.Metrics = maps.Clone(t.Settings), maps.Clone(t.Metrics)
+		t.Checks = slices.Clone(t.Checks)
+		for i, v := range t.Checks {
+			t.Checks[i] = v.Clone()
+		}
 		s.record.matchWith(d, func(e Event) { // what is not known to be complete is all there is to read
-			if e.Kind == job.Metric && e.Step == metric.NoStep {
+			if (e.Kind == job.Metric || e.Kind == checked) && e.Step == metric.NoStep {
 				e.Step = d.iteration()
+			}
+			if e.Kind == checked {
+				e.Line.Text = string(s.record.text)
+				t.value(d.signs.checks, e)
+				return
 			}
 			t.take(e)
 		})
+		out.values(t.Checks, s.name == Log)
 		if t.Events == 0 {
 			continue
 		}
@@ -359,6 +425,9 @@ func (d *Detector) state() State {
 		out.Interrupted = out.Interrupted || t.Interrupted
 		out.OutOfMemory = max(out.OutOfMemory, t.OutOfMemory)
 		out.Survived = max(out.Survived, t.Survived)
+		if out.SurvivedLine == "" || t.SurvivedLine != "" && s.name == Log {
+			out.SurvivedLine = t.SurvivedLine
+		}
 		out.Peak = max(out.Peak, t.Peak)
 		out.Events = max(out.Events, t.Events)
 		for knob, value := range t.Settings { // the log's word counts most, and of the others the first stream's

@@ -23,6 +23,13 @@ func Markdown(r Report) []byte {
 		line("- note: %s", span(n))
 	}
 	line("")
+	if len(r.Checks) > 0 {
+		line("#### Checklist\n")
+		for _, f := range r.Checks {
+			line("- %s: %s", span(f.Name), factText(f))
+		}
+		line("")
+	}
 	if r.Failure != nil {
 		line("#### Why it ended\n\n%s\n", block("", r.Failure.Lines...))
 	}

@@ -39,6 +39,7 @@ type Report struct {
 	Command string
 	Summary []Fact
 	Notes   []string // what a reader has to know before anything else
+	Checks  []Fact   // the checklist at the end of a run
 
 	Attempts    []Attempt
 	Ladders     []Ladder

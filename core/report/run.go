@@ -8,6 +8,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/metric"
@@ -108,6 +109,9 @@ func OfRun(in Input) Report {
 	r.Notes = append(r.Notes, in.LeftOut...)
 	r.Notes = append(r.Notes, unwatched(in, all)...)
 	r.Ladders = ladders(h, all)
+	if j != nil && row.State != "running" {
+		r.Checks = checks(j.Job, all)
+	}
 	if !r.Good && len(in.Explained) > 0 {
 		r.Failure = &Failure{Lines: cut(in.Explained, maxLines)}
 	}
@@ -157,6 +161,18 @@ func summary(h *record.History, row ui.RunRow, all []tried) (out []Fact) {
 		if b := s.Beyond; b != nil {
 			out = append(out, Fact{Name: "next rung", Value: fmt.Sprintf("%s (cost %v): %s", b.Name, b.Cost, b.Flag)})
 		}
+	}
+	return out
+}
+
+// checks is the checklist of a run that has ended.
+func checks(j *job.Job, all []tried) (out []Fact) {
+	var attempts []run.Attempt
+	for _, t := range all {
+		attempts = append(attempts, t.Attempt)
+	}
+	for _, it := range run.Checklist(j, attempts) {
+		out = append(out, Fact{Name: it.Name, Value: ui.ItemText(it)})
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/advice"
+	"github.com/launch-ml/launch/core/checklist"
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -115,6 +116,10 @@ type Outcome struct {
 	Confirmed []string          `json:"confirmed,omitempty"` // edited documents whose text the program has saved
 	Began     time.Time         `json:"began"`
 	Took      time.Duration     `json:"took_ns"`
+	// Checked are the values of the checks of the plugin, in their order; nil before any.
+	Checked []checklist.Values `json:"checked,omitempty"`
+	// Survived is the first line about an out-of-memory, or another failure, after which the program went on.
+	Survived string `json:"survived,omitempty"`
 	// Advice is what its user should change, the weightiest first.
 	Advice []advice.Advice `json:"advice,omitempty"`
 	// Inside is the report of a hook in the program; nil if no hook was wanted.
@@ -144,6 +149,8 @@ type Plan struct {
 	Cost    ladder.Cost   `json:"cost"` // the highest cost of its rungs
 	Why     string        `json:"why"`
 	Resume  *State        `json:"resume,omitempty"` // it resumes from this state; nil: it starts from the beginning
+	// Order, of a rehearsal, is whether the largest batch comes first; "" where there is nothing to order.
+	Order string `json:"order,omitempty"`
 }
 
 // Verdict is the worst verdict of the plan's phases.

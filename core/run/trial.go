@@ -57,7 +57,42 @@ func (r *Run) short(p *Plan, t Trial) *Plan {
 			p.Edits = append(p.Edits, e)
 		}
 	}
+	if t == Rehearsal {
+		r.order(p)
+	}
 	return p
+}
+
+// order has a rehearsal begin with the largest batch, where a setting does that. Not if the rehearsal before failed with
+// it: the program may not take the setting.
+func (r *Run) order(p *Plan) {
+	all := r.Job.Rehearsal.Largest
+	if len(all) == 0 {
+		if why := r.Job.Rehearsal.Unordered; why != "" {
+			p.Order = "launch cannot order the batches by their size: " + why
+		}
+		return
+	}
+	refused := func(a Attempt) bool { return a.ordered(r.Job) && a.Outcome.Ending == Failed }
+	if slices.ContainsFunc(r.Attempts, refused) {
+		p.Order = "the batches come in the program's own order: the rehearsal with the largest batch first failed for another " +
+			"reason than memory"
+		return
+	}
+	var by []string
+	for _, e := range all {
+		if !slices.ContainsFunc(p.Edits, func(o config.Edit) bool { return o.At == e.At }) {
+			p.Edits, by = append(p.Edits, e), append(by, e.At.Path+"="+e.To)
+		}
+	}
+	p.Order = "the largest batch comes first, in the rehearsal alone: " + strings.Join(by, ", ")
+}
+
+// ordered reports whether an attempt was a rehearsal that began with the largest batch.
+func (a *Attempt) ordered(j *job.Job) bool {
+	return a.Plan.Trial == Rehearsal && slices.ContainsFunc(a.Plan.Edits, func(e config.Edit) bool {
+		return slices.ContainsFunc(j.Rehearsal.Largest, func(l config.Edit) bool { return l.At == e.At && l.To == e.To })
+	})
 }
 
 // afterTrial plans the attempt after a trial.
@@ -77,6 +112,10 @@ func (r *Run) afterTrial(last *Attempt) (*Plan, *Stop) {
 		return p, stop
 	}
 	p := r.standAt(&last.Plan, "as rehearsed")
+	if out.Ending != Succeeded && last.ordered(r.Job) {
+		p.Why = "the rehearsal with the largest batch first failed for another reason than memory"
+		return r.short(p, Rehearsal), nil
+	}
 	if out.Ending != Succeeded {
 		p.Why = "not rehearsed: the rehearsal failed for another reason than memory (" + out.Cause + ")"
 	}

@@ -291,6 +291,8 @@ type Printer struct {
 	Prefix string // "launch: " while a program runs
 	Colour bool
 	Quiet  bool // only what ended badly, and why
+	// Verbose prints the whole checklist at the end of a run.
+	Verbose bool
 	// Kept, with Quiet, are the lines about attempts: they are written if the run ends badly, and dropped if a later
 	// attempt succeeds. nil: they are written at once.
 	Kept *bytes.Buffer

@@ -20,6 +20,9 @@ func (p Printer) Starting(plan *run.Plan, first bool) {
 	switch plan.Trial {
 	case run.Rehearsal:
 		p.line("rehearsal: %s, every phase once; its files are removed afterwards", p.bold(what))
+		if plan.Order != "" {
+			p.line("rehearsal: %s", plan.Order)
+		}
 		return
 	case run.Timing:
 		p.line("timing: %s, a few steps; their files are removed afterwards", p.bold(what))
@@ -133,6 +136,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	}
 	p.retries(last.Outcome.Retries)
 	p.advise(adviceOf(r.Attempts), len(last.Outcome.Retries) > 0, id)
+	p.checked(run.Checklist(r.Job, r.Attempts), ended == run.Succeeded)
 	if in := last.Outcome.Inside; in != nil {
 		p.Inside(in.Hook)
 	}

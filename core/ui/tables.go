@@ -163,6 +163,9 @@ func (p Printer) Show(h *record.History, life record.Life) {
 		}
 	}
 	p.results(h.Tried())
+	if row.State != "running" {
+		p.allChecked(run.Checklist(r.Job, h.Tried()))
+	}
 	if s := h.Stop(); s != nil && row.State != s.Why {
 		p.Stop(r, s)
 	}

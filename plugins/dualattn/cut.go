@@ -99,3 +99,22 @@ func (x *checkout) cutImages(root string) ([]byte, error) {
 	}
 	return out.Bytes(), nil
 }
+
+// data is the folder of the data set: --data_root, or a field of the configuration.
+func (x *checkout) data() []job.Data {
+	d := job.Data{At: config.Address{Doc: config.ArgvDoc, Path: "--data_root"}, What: "the data set"}
+	root, ok := x.argv.Get("--data_root")
+	if !ok {
+		root = x.class.text("data_root")
+		if s, found := x.class.field("data_root"); found {
+			d.At = config.Address{Doc: s.src.Path, Path: s.item.Path}
+		}
+	}
+	if root == "" {
+		return nil
+	}
+	if d.Path = root; !filepath.IsAbs(root) {
+		d.Path = filepath.Join(x.prog.Dir, root)
+	}
+	return []job.Data{d}
+}

@@ -42,7 +42,7 @@ func (dualattn) Recognize(_ context.Context, c job.Command) (plugin.Recognized, 
 		Dialect: x.dialect(), Name: x.experiment(), Arch: "dual cross-attention ViT", Generation: x.version.generation(),
 		Options: x.options, Batch: job.Batch{Micro: x.micro, Accumulation: x.accum, Ranks: 1},
 		Files: x.files(), Knobs: x.knobs(), Signs: x.signs(), Resume: x.resume(), Rehearsal: x.rehearsal(),
-		Exclusive: x.states(), Warnings: x.warnings(), Truths: x.truths(),
+		Exclusive: x.states(), Warnings: x.warnings(), Truths: x.truths(), Data: x.data(),
 	}
 	return x, nil
 }

@@ -2,6 +2,7 @@ package dualattn
 
 import (
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
@@ -37,11 +38,33 @@ func (x *checkout) signs() job.Signs {
 		CountsMicro: true, // the bar counts micro-batches of the epoch
 		MustSucceed: true,
 	}
+	s.Checks = x.checks()
 	if dir := x.states(); dir != "" {
 		s.States = []string{filepath.Join(globEscape.Replace(dir), "checkpoint_*.pth")}
 		s.StateIteration = `^checkpoint_epoch_(?P<iteration>\d+)\.pth$`
 	}
 	return s
+}
+
+// checks is what the end of a run should show. train.py prints percentages (lines 906 and 909 at 6a4e6b6), after every
+// eval_frequency epochs and after the last one (line 884). The mean average precision of re-identification is a
+// placeholder that stays at 0, which the second check finds.
+func (x *checkout) checks() []job.Check {
+	name, pattern := "top1", `^Val Top-1 Acc:\s+(?P<value>`+metric.Number+`)%`
+	if x.task == "reid" {
+		name, pattern = "mAP", `^Val mAP:\s+(?P<value>`+metric.Number+`)%`
+	}
+	zero, hundred := 0.0, 100.0
+	all := []job.Check{{Name: name + " is plausible", Pattern: pattern, Rule: job.Within, Min: &zero, Max: &hundred}}
+	epochs := x.class.int("num_epochs", 0)
+	if text, ok := x.argv.Get("--epochs"); ok {
+		epochs, _ = strconv.ParseInt(text, 10, 64)
+	}
+	if every := x.class.int("eval_frequency", 0); every > 0 && epochs > 2*every { // two may be alike by chance
+		all = append(all, job.Check{Name: name + " moves from validation to validation", Pattern: pattern, Rule: job.Moving, Least: 3,
+			Hint: "how the project computes it: a placeholder, or a network that does not learn, gives the same figure each time"})
+	}
+	return all
 }
 
 // resume says that there is none.

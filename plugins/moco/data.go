@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
 )
 
 // maxImages bounds a count: beyond it no bound that a data set sets is near.
@@ -56,4 +59,19 @@ func countImages(ctx context.Context, dir string, deep bool, types []string) (im
 		}
 	}
 	return images, false
+}
+
+// reads is the folder of the training images: an argument of facebookresearch's programs, a setting of solar-ssl's.
+func (p *project) reads() []job.Data {
+	d := job.Data{At: config.Address{Doc: config.ArgvDoc, Path: "the folder of images"}, Path: p.data, What: "training images"}
+	if p.solar != nil {
+		dir := p.setting("data", "dataset_path")
+		if d.At = dir.at; d.Path == "" && dir.value != "" {
+			d.Path = absolute(p.prog.Dir, dir.value)
+		}
+	}
+	if d.Path == "" {
+		return nil
+	}
+	return []job.Data{d}
 }

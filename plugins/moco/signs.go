@@ -11,6 +11,7 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/metric"
+	"github.com/launch-ml/launch/plugins/moco/arch"
 )
 
 // globEscape takes their meaning from the characters that mean something in a glob.
@@ -59,6 +60,7 @@ func (p *project) signs() job.Signs {
 	for _, pattern := range losses {
 		s.Lines = append(s.Lines, job.Sign{Kind: job.Metric, Name: "loss", Direction: metric.Minimise, Pattern: pattern})
 	}
+	s.Checks = p.checks()
 	// facebookresearch's, solar-ssl's
 	for _, rel := range []string{filepath.Base(p.script), "src/training/train_moco.py"} {
 		s.Benchmark = s.Benchmark || readText(filepath.Join(p.root, rel)).Has(searches)
@@ -70,6 +72,27 @@ func (p *project) signs() job.Signs {
 		s.StateIteration = `^checkpoint_(?P<iteration>\d+)\.pth\.tar$`
 	}
 	return s
+}
+
+// checks is what the end of a run should show. The loss is a cross entropy, which is 0 or more; where nothing is
+// learned it stays at the logarithm of the number of keys. The accuracies are those of the contrastive task, in percent
+// (main_moco.py:402 at 7397dfe); v3 and solar-ssl print none.
+func (p *project) checks() []job.Check {
+	zero, hundred := 0.0, 100.0
+	last := `Epoch: \[(?P<step>\d+)\]\[.*\sLoss (?P<value>` + metric.Number + `) \(`
+	if p.solar != nil {
+		last = `Epoch \[(?P<step>\d+)(?:/\d+)?\]:.* loss=(?P<value>` + metric.Number + `),`
+	}
+	all := []job.Check{
+		{Name: "the loss is plausible", Pattern: last, Rule: job.Within, Min: &zero, Last: 1},
+		{Name: "the loss moves", Pattern: last, Rule: job.Moving,
+			Hint: "the learning rate and the mixed precision: a gradient scaler that skips every step leaves the loss as it was"},
+	}
+	if p.solar == nil && p.step == arch.V2 {
+		all = append(all, job.Check{Name: "the accuracy of the contrastive task is plausible", Rule: job.Within, Min: &zero,
+			Max: &hundred, Last: 1, Pattern: `\sAcc@1\s+` + metric.Number + ` \(\s*(?P<value>` + metric.Number + `)\)`})
+	}
+	return all
 }
 
 // states are the files that a resume reads, as globs. facebookresearch's lie where the command runs.

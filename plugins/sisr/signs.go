@@ -1,7 +1,6 @@
 package sisr
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -47,6 +46,7 @@ func signs(r *recipe) job.Signs {
 		Codes:       map[int]string{0: "also after an error in the training loop, and after Ctrl-C"},
 	}
 	s.Lines = append(s.Lines, r.figures()...)
+	s.Checks = r.checks()
 	if r.experiment != "" {
 		folder := globEscape.Replace(r.experiment)
 		s.Recipes = []string{folder + "/*.yml", folder + "/*.yaml", folder + "/*.toml"} // copy_opt_file
@@ -87,7 +87,7 @@ func (r *recipe) figures() (signs []job.Sign) {
 			direction = metric.Minimise
 		}
 		signs = append(signs, job.Sign{Kind: job.Metric, Name: name, Direction: direction,
-			Pattern: `(?:^|\s)# ` + regexp.QuoteMeta(name) + `\s*:\s+(?P<value>` + metric.Number + `)`})
+			Pattern: metricPattern(name)})
 	}
 	return signs
 }

@@ -97,6 +97,8 @@ func (sisr) Recognize(_ context.Context, c job.Command) (plugin.Recognized, erro
 		Exclusive: r.experiment,
 		Save:      r.save,
 		Warnings:  append(warnings, x.warnings()...),
+		Data:      r.data(c.Dir, prog.Dir),
+		States:    r.states(),
 	}
 	j.Signs.Benchmark = x.benchmarks()
 	j.Steps = r.int(r.totalIter, 0)
@@ -113,6 +115,7 @@ func (sisr) Recognize(_ context.Context, c job.Command) (plugin.Recognized, erro
 	} else {
 		j.Resume.Edits = []config.Edit{} // it resumes as typed
 	}
+	j.Faults = faults(j.Warnings)
 	j.Command = c
 	return &recognized{x, j, net, err}, nil
 }

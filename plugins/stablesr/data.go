@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/file"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -237,4 +239,37 @@ func (r *recipe) largest(folders []string) (most, seen int64) {
 		}
 	}
 	return most, seen
+}
+
+// reads are the folders of images and the files of weights that the recipe names.
+func (r *recipe) reads() (out []job.Data) {
+	doc := strings.Join(r.base, ", ")
+	add := func(at config.Address, what, path string) {
+		if path != "" {
+			out = append(out, job.Data{At: at, Path: absolute(r.prog.Dir, path), What: what})
+		}
+	}
+	for name, what := range map[string]string{"train": "training images", "validation": "validation images"} {
+		target, params := r.set(name)
+		if target == "" {
+			continue
+		}
+		key := keyData + name + ".params.gt_path"
+		switch v := params["gt_path"].(type) {
+		case string:
+			add(config.Address{Doc: doc, Path: key}, what, v)
+		case []any:
+			for _, f := range v {
+				add(config.Address{Doc: doc, Path: key}, what, fmt.Sprint(f))
+			}
+		}
+	}
+	if v, ok := r.argv.Get("--data_root"); ok {
+		add(config.Address{Doc: config.ArgvDoc, Path: "--data_root"}, "training images", v)
+	}
+	for _, key := range []string{"model.params.ckpt_path", "model.params.first_stage_config.params.ckpt_path"} {
+		add(config.Address{Doc: doc, Path: key}, "weights to begin with", text(r.root, key))
+	}
+	slices.SortStableFunc(out, func(a, b job.Data) int { return strings.Compare(a.What, b.What) })
+	return out
 }

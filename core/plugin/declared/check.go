@@ -104,6 +104,18 @@ func (d *declaration) checkSigns(root config.Value) error {
 			return wrong("metric.direction", at.Get("direction"), "%v", err)
 		}
 	}
+	for i, e := range d.Check {
+		at := root.Get("check")
+		if at.Kind() == config.Seq {
+			at = at.Index(i)
+		}
+		if err := e.check().Check(); err != nil {
+			return wrong("check", at, "%s", strings.TrimPrefix(err.Error(), "its "))
+		}
+		if slices.ContainsFunc(d.Check[:i], func(o expectation) bool { return o.Name == e.Name }) {
+			return wrong("check.name", at.Get("name"), "each check has a name of its own")
+		}
+	}
 	for _, c := range d.Confirm {
 		at := root.Get("confirm").Get(c.name)
 		if !c.value.has("value") {

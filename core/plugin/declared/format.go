@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
@@ -38,6 +39,7 @@ type declaration struct {
 	Rungs  []rung        `key:"rungs" doc:"what else launch may change, mildest first"`
 	Values named[amount] `key:"values" doc:"names for numbers and settings, for memory and for paths ({NAME})"`
 	Memory []line        `key:"memory" doc:"a formula of the memory of a phase, line by line"`
+	Data   []place       `key:"data" doc:"settings that name a file or a folder of data, for launch check"`
 	Ignore []place       `key:"ignore" doc:"settings that do not change the memory, such as --lr and --seed"`
 
 	Started   pattern        `key:"started" doc:"what the program prints when its training loop begins"`
@@ -45,6 +47,7 @@ type declaration struct {
 	Saved     pattern        `key:"saved" doc:"what it prints when it has saved a state: (?P<path>…)"`
 	Succeeded pattern        `key:"succeeded" doc:"what it prints when it has done its work; without it, it has failed"`
 	Metric    []figure       `key:"metric" doc:"figures by which trainings are compared"`
+	Check     []expectation  `key:"check" doc:"what the end of a run should show: launch prints what it does not"`
 	Confirm   named[pattern] `key:"confirm" doc:"how it prints a setting: (?P<value>…), by the name of the setting"`
 
 	Save        *saving       `key:"save" doc:"the signal on which it saves its state"`
@@ -106,6 +109,54 @@ type figure struct {
 	Direction string  `key:"direction" need:"yes" doc:"minimise or maximise"`
 }
 
+// expectation is a line of the checklist.
+type expectation struct {
+	Name    string  `key:"name" need:"yes" doc:"what is true if it is met: the loss moves"`
+	Pattern pattern `key:"pattern" need:"yes" group:"value" doc:"(?P<value>…), perhaps (?P<step>…) and (?P<series>…)"`
+	Rule    rule    `key:"rule" need:"yes" doc:"what the values are: finite numbers, within bounds, or moving"`
+	Min     *bound  `key:"min" doc:"the least value of within"`
+	Max     *bound  `key:"max" doc:"the largest value of within"`
+	Last    int64   `key:"last" doc:"only the last so many values count; without it all"`
+	After   int64   `key:"after" doc:"values of earlier steps do not count"`
+	Least   int64   `key:"least" doc:"with fewer values it could not be checked: 1, and 2 of moving"`
+	Hint    string  `key:"hint" doc:"what to look at if it is not met"`
+}
+
+// A rule is a [job.Rule].
+type rule job.Rule
+
+func (r *rule) read(v config.Value) error {
+	*r = rule(v.Text())
+	if !slices.Contains(job.Rules, job.Rule(*r)) {
+		return fmt.Errorf("it is %s, %s or %s", job.Finite, job.Within, job.Moving)
+	}
+	return nil
+}
+
+func (*rule) schema(definitions) object {
+	return choice(string(job.Finite), string(job.Within), string(job.Moving))
+}
+
+// A bound is a number.
+type bound float64
+
+func (b *bound) read(v config.Value) error {
+	n, ok := v.Float()
+	if !ok {
+		return errors.New("it is a number")
+	}
+	*b = bound(n)
+	return nil
+}
+
+func (*bound) schema(definitions) object { return object{"type": "number"} }
+
+// check is the expectation as a job has it.
+func (e expectation) check() job.Check {
+	return job.Check{Name: e.Name, Pattern: string(e.Pattern), Rule: job.Rule(e.Rule), Min: (*float64)(e.Min),
+		Max: (*float64)(e.Max), Last: int(e.Last), After: e.After, Least: int(e.Least), Hint: e.Hint}
+}
+
 // saving is how the program is asked to save its state.
 type saving struct {
 	Signal string `key:"signal" need:"yes" doc:"INT, TERM, HUP, USR1 or USR2"`
@@ -116,6 +167,16 @@ type saving struct {
 type rehearsal struct {
 	Steps int64            `key:"steps" doc:"launch ends the program after so many steps"`
 	Set   settings[scalar] `key:"set" doc:"settings that shorten it; {scratch} is a folder of launch's own"`
+
+	Largest []ordering `key:"largest-first" doc:"settings of rehearsals alone that put the largest batch first"`
+	Alike   bool       `key:"alike" doc:"every batch has the same shape, so that there is nothing to order"`
+	NoOrder string     `key:"no-order" doc:"why no setting puts the largest batch first"`
+}
+
+// ordering is one way to put the largest batch first. Of several the first that the packages have is taken.
+type ordering struct {
+	Set   settings[scalar] `key:"set" need:"yes" doc:"settings and their values"`
+	Needs named[string]    `key:"needs" doc:"packages and their oldest versions that have these settings"`
 }
 
 // A share is whether a setting is for one rank or for all.

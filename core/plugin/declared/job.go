@@ -1,11 +1,13 @@
 package declared
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/plugin"
@@ -69,6 +71,9 @@ func (r *reading) recognize() error {
 	if err := r.shorten(); err != nil {
 		return err
 	}
+	if err := r.data(); err != nil {
+		return err
+	}
 	for _, g := range r.Rungs {
 		if why := r.unplaced(g); why != "" {
 			r.warn("rung %q is left out: %s", g.Name, why)
@@ -117,6 +122,9 @@ func (r *reading) signs() (s job.Signs) {
 	}
 	for _, m := range r.Metric {
 		add(job.Sign{Kind: job.Metric, Name: m.Name, Direction: m.direction(), Pattern: string(m.Pattern)})
+	}
+	for _, e := range r.Check {
+		s.Checks = append(s.Checks, e.check())
 	}
 	for _, c := range r.Confirm {
 		name := c.name
@@ -250,6 +258,62 @@ func (r *reading) shorten() error {
 		if e.From != e.To || e.Add || e.Remove {
 			r.job.Rehearsal.Edits = append(r.job.Rehearsal.Edits, e)
 		}
+	}
+	return r.order()
+}
+
+// order has a rehearsal begin with the largest batch, by the first ordering that the packages of the command's Python
+// have.
+func (r *reading) order() error {
+	h, out := r.Rehearse, &r.job.Rehearsal
+	if h.Alike {
+		return nil
+	}
+	out.Unordered = cmp.Or(h.NoOrder, r.origin+" names no setting that puts the largest batch first")
+	for _, o := range h.Largest {
+		if why := r.lacks(o.Needs); why != "" {
+			out.Unordered = why
+			continue
+		}
+		var edits []config.Edit
+		for _, a := range o.Set {
+			s, err := r.find(&a.place)
+			if err != nil {
+				return err
+			}
+			if s.change == nil {
+				out.Unordered = fmt.Sprintf("launch cannot change %s: %s", nameOf(s.at), s.fixed)
+				return nil
+			}
+			e, err := r.edit("largest batch first", s, a.value, ladder.None)
+			if err != nil {
+				return err
+			}
+			if e.From != e.To || e.Add || e.Remove {
+				edits = append(edits, e)
+			}
+		}
+		out.Largest, out.Unordered = edits, ""
+		return nil
+	}
+	return nil
+}
+
+// data are the files and folders that the settings name. A name of a hub, which is no path, is not declared as data.
+func (r *reading) data() error {
+	for i := range r.Data {
+		s, err := r.find(&r.Data[i])
+		if err != nil {
+			return err
+		}
+		text := strings.Trim(fmt.Sprint(s.value), `"'`)
+		if !s.known || text == "" || strings.Contains(text, "://") {
+			continue
+		}
+		if dir := r.prog.Dir; dir != r.command.Dir {
+			text = absolute(dir, text)
+		}
+		r.job.Data = append(r.job.Data, job.Data{At: s.at, Path: text, What: "the data"})
 	}
 	return nil
 }

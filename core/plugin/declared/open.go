@@ -93,6 +93,12 @@ func (d *declaration) places() (all []place) {
 	}
 	if d.Rehearse != nil {
 		all = append(all, placesOf(d.Rehearse.Set)...)
+		for _, o := range d.Rehearse.Largest {
+			all = append(all, placesOf(o.Set)...)
+		}
+	}
+	for i := range d.Data {
+		add(&d.Data[i])
 	}
 	return all
 }

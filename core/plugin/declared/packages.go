@@ -30,6 +30,19 @@ func (r *reading) olderPackages() {
 	}
 }
 
+// lacks is why the command's Python has not these packages in these versions or newer ones; "" if it has.
+func (r *reading) lacks(needs named[string]) string {
+	for _, need := range needs {
+		switch version := r.python().Version(need.name); {
+		case version == "":
+			return fmt.Sprintf("the version of %s is not known, and only from %s on a setting does that", need.name, need.value)
+		case older(version, need.value):
+			return fmt.Sprintf("%s %s has no setting for that; %s has", need.name, version, need.value)
+		}
+	}
+	return ""
+}
+
 // installed reports whether the command's Python has all these packages. Where it is not known, it has not: what needs
 // them could fail.
 func (r *reading) installed(packages []string) bool {

@@ -243,7 +243,7 @@ func (t *trial) resumes() {
 func (t *trial) rehearses() {
 	r := t.job.Rehearsal
 	t.held(rehearsalCheck)
-	if _, err := t.job.Rewrite(r.Edits, t.attempt()); err != nil {
+	if _, err := t.job.Rewrite(slices.Concat(r.Edits, r.Largest), t.attempt()); err != nil {
 		t.found(rehearsalCheck, "", "edits that can be made", "%v", err)
 	}
 	inside := func(e config.Edit) bool {
@@ -269,7 +269,7 @@ func (t *trial) words() {
 	j := t.job
 	for what, list := range map[string][]string{"name": {j.Name, j.Arch, j.Dialect}, "warnings": j.Warnings,
 		"truths":  j.Truths,
-		"reasons": {j.Resume.None, j.Rehearsal.None, j.Rehearsal.Partial}} {
+		"reasons": {j.Resume.None, j.Rehearsal.None, j.Rehearsal.Partial, j.Rehearsal.Unordered}} {
 		for _, s := range list {
 			t.sentence(what, s)
 		}
@@ -319,6 +319,9 @@ func (t *trial) signs() {
 	for _, s := range j.Signs.Lines {
 		t.sign(s)
 	}
+	for _, c := range j.Signs.Checks {
+		t.check(c)
+	}
 	for _, glob := range slices.Concat(j.Signs.States, j.Signs.Log, j.Signs.Recipes, j.Resume.Aside, j.Resume.InTheWay) {
 		if _, err := filepath.Match(glob, ""); err != nil {
 			t.found(signsCheck, glob, "a glob that can match a file", "%v", err)
@@ -328,6 +331,26 @@ func (t *trial) signs() {
 		if re, err := regexp.Compile(p); err != nil || re.SubexpIndex("iteration") < 0 {
 			t.found(signsCheck, "state_iteration", `the group "iteration"`, "%s (%v)", p, err)
 		}
+	}
+}
+
+// check checks one line of the checklist: a mistake in it is a run that could never be checked.
+func (t *trial) check(c job.Check) {
+	where := fmt.Sprintf("check %q", c.Name)
+	re, err := regexp.Compile(c.Pattern)
+	switch {
+	case err != nil:
+		t.found(signsCheck, where, "a pattern that compiles", "%v", err)
+	case re.SubexpIndex("value") < 0:
+		t.found(signsCheck, where, `the group "value"`, "the groups %q", re.SubexpNames()[1:])
+	case re.MatchString(""):
+		t.found(signsCheck, where, "a pattern that does not match an empty line", "it matches every line")
+	case !slices.Contains(job.Rules, c.Rule):
+		t.found(signsCheck, where, fmt.Sprintf("one of the rules %v", job.Rules), "%q", c.Rule)
+	}
+	t.sentence(where, c.Name)
+	if c.Hint != "" {
+		t.sentence(where, c.Hint)
 	}
 }
 

@@ -318,6 +318,21 @@ class Sign(Document):
 
 
 @dataclass(frozen=True)
+class Check(Document):
+    """One line of the checklist at the end of a run. It changes neither the run's verdict nor its exit code."""
+
+    name: str = always()  # what is true if it is met: "the loss moves"
+    pattern: str = always()  # an RE2 expression with a group value; perhaps step and series
+    rule: str = always()  # "finite", "within" (min and max) or "moving"
+    min: Optional[float] = None
+    max: Optional[float] = None
+    last: int = 0  # only the last so many values count; 0: all
+    after: int = 0  # values of earlier steps do not count
+    least: int = 0  # with fewer values it could not be checked; 0: one, and two of "moving"
+    hint: str = ""  # what to look at if it is not met
+
+
+@dataclass(frozen=True)
 class Signs(Document):
     """The output, the files and the exit codes of the program. Globs are relative to the command's folder."""
 
@@ -333,6 +348,7 @@ class Signs(Document):
     takes_argv: bool = False  # the program takes the edited options only from its arguments
     codes: Dict[int, str] = mapping()  # unusual exit codes: "succeeded", "interrupted", or a cause of failure
     must_succeed: bool = False  # a program that exits 0 without a "succeeded" sign has failed
+    checks: Tuple[Check, ...] = ()  # the checklist at the end of a run
 
 
 @dataclass(frozen=True)
@@ -362,6 +378,8 @@ class Rehearsal(Document):
     """How to shorten the command so that it goes through every phase once and leaves nothing behind."""
 
     edits: Tuple[Edit, ...] = ()
+    largest: Tuple[Edit, ...] = ()  # in rehearsals alone: put the largest batch first
+    unordered: str = ""  # why no setting does that, though shapes vary or may vary
     steps: int = 0  # iterations after which launch ends it; 0: it ends by itself
     leaves: Strings = ()  # paths with SCRATCH_NAME that it writes in the project
     puts: Tuple[Put, ...] = ()
@@ -369,6 +387,15 @@ class Rehearsal(Document):
     paths: Tuple[int, ...] = ()  # with away: indices of arguments that are paths
     partial: str = ""  # why it does not reach some phase
     none: str = ""  # why the program cannot be shortened
+
+
+@dataclass(frozen=True)
+class Data(Document):
+    """A file or a folder of data."""
+
+    at: Address = always()  # the setting that names it
+    path: str = always()  # relative to the command's folder, or absolute
+    what: str = always("")  # "training images"
 
 
 @dataclass(frozen=True)
@@ -403,6 +430,9 @@ class Job(Document):
     save: Save = always(Save())
     exclusive: str = ""  # absolute path of a folder that two runs must not use at once
     warnings: Strings = ()
+    faults: Strings = ()  # those of warnings at which the program will stop
+    data: Tuple[Data, ...] = ()  # what it reads; launch check looks whether it is there
+    states: int = 0  # how many saved states the whole training leaves; 0 if unknown
     truths: Strings = ()  # statements of the project's guides that its code contradicts
     inside: bool = False  # asks for a hook in the program's processes that reports memory
     preferred: bool = False  # the user wants this plugin, also where another one knows the command
@@ -580,7 +610,7 @@ __all__ = [
     "PINNED", "DECODED", "WORKERS", "ONE", "NO_VALUE", "MAYBE", "ANY", "SOME", "SAVED_STATE", "FREE_PORT",
     "SCRATCH", "SCRATCH_NAME", "Mark", "Manifest", "PythonItem", "PythonClass", "PythonImport",
     "PythonSource", "Formula", "CountedPart", "Counted", "Program", "ShellScript", "Command", "Address", "Edit", "Knob",
-    "Option", "BytesAt", "Patch", "File", "Batch", "Sign", "Signs", "Resume", "Put", "Rehearsal", "Save",
+    "Option", "BytesAt", "Patch", "File", "Batch", "Sign", "Check", "Signs", "Resume", "Put", "Rehearsal", "Data", "Save",
     "Job", "Process", "Device", "Item", "Alloc", "Estimate", "Rung", "AS_ASKED", "Ladder", "Invariant",
     "HostLine", "HostRung", "HostLadder", "LadderSet", "Bare", "Phase",
 ]

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/launch-ml/launch/core/check"
+	"github.com/launch-ml/launch/core/doctor"
+	"github.com/launch-ml/launch/core/intake"
+	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/ui"
+)
+
+// foundProblem is the exit code of launch check where something is a problem.
+const foundProblem = 1
+
+func newCheck() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "check [flags] -- COMMAND [ARG ...]",
+		Short: "check a command before it runs: settings, data, memory, disk, saved states, Python",
+		Long: `check looks for what would stop a training, or make it do something else than its settings promise. For
+each line it prints what it found and, where there is a problem, what mends it. It starts nothing and
+writes nothing. It reads the command as launch plan does; of the data folders it reads whether they are
+there, not the data.
+
+  ok         as it should be                 note       it runs; worth knowing
+  problem    it would stop, or not as set    not known  launch could not find out
+
+Exit code: 0 if there is no problem, 1 if there is one, 78 if the job cannot fit at the allowed cost,
+125 if launch or a plugin failed.`,
+		Example: "  launch check -- python train.py -opt x.yml\n" +
+			"  launch check --vram 12GiB -- python train.py -opt x.yml\n" +
+			"  launch check --json -- python train.py -opt x.yml | jq -r '.checks[] | select(.state == \"problem\")'",
+		RunE: func(c *cobra.Command, args []string) error {
+			s, args, err := commandLine(c, args)
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				return errors.New("check needs a command: launch check -- python train.py …")
+			}
+			return checkCommand(c.Context(), s, args, asJSON)
+		},
+	}
+	c.Flags().SetInterspersed(false)
+	c.Flags().BoolVar(&asJSON, "json", false, "print the checks as JSON")
+	addSet(c.Flags())
+	return c
+}
+
+func checkCommand(ctx context.Context, s settings, args []string, asJSON bool) error {
+	p, err := read(ctx, s, args, here)
+	if err != nil {
+		return err
+	}
+	defer func() { p.Close() }()
+	if p, err = s.prefer(ctx, p, args); err != nil {
+		return err
+	}
+	f := factsOf(ctx, s, p)
+	d := ui.CheckOf(record.MaskArgs(args), check.Examine(f))
+	switch {
+	case p.Failed:
+		d.ExitCode = run.OwnTrouble
+	case f.Cannot():
+		d.ExitCode = run.CannotFit
+	case d.Problems > 0:
+		d.ExitCode = foundProblem
+	}
+	if asJSON {
+		if err := printJSON(d); err != nil {
+			return err
+		}
+	} else {
+		ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}.Check(d)
+	}
+	if d.ExitCode != 0 {
+		return exitCode(d.ExitCode)
+	}
+	return nil
+}
+
+// factsOf gathers what the checks decide by.
+func factsOf(ctx context.Context, s settings, p *intake.Reading) check.Facts {
+	f := check.Facts{Mistake: p.Err, Warnings: p.Warnings, Job: p.Job, Host: s.Device == "cpu"}
+	if _, err := proc.Find(p.Command.Args, p.Command.Dir, p.Command.Env); err != nil {
+		f.Missing = err
+	}
+	f.Machine = doctor.Look(ctx, subject(p.Command.Args)).Examine()
+	if p.Job == nil {
+		f.Why = p.Why()
+		f.Declare = declareHint(p)
+		return f
+	}
+	v := view(p)
+	f.Title, f.Plan, f.Stop, f.Room = ui.Title(p.Job), v.Plan, v.Stop, p.Run.Room
+	f.Read = check.Look(ctx, p.Job)
+	f.Earlier = earlier(record.In(s.State), p)
+	return f
+}
+
+// earlier is what the checks have to know of the last run of the same command; nil if there is none.
+func earlier(store record.Store, p *intake.Reading) *check.Earlier {
+	now := record.MaskRun(p.Run).Job
+	h, err := lastOf(store, now)
+	if h == nil || err != nil {
+		return nil
+	}
+	r, last := h.Run(), h.LastOutcome()
+	return &check.Earlier{Run: h.ID, Running: h.Life().Alive, Succeeded: last != nil && last.Ending == run.Succeeded,
+		Changed: !sameRecipe(r.Job, now), Saved: r.Saved()}
+}

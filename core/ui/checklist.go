@@ -1,0 +1,58 @@
+package ui
+
+import (
+	"fmt"
+
+	"github.com/launch-ml/launch/core/checklist"
+)
+
+// checked writes, at the end of a run, what the checklist leaves open; with Verbose the whole list. A run that failed
+// has more important news.
+func (p Printer) checked(all []checklist.Item, succeeded bool) {
+	if p.Verbose {
+		p.line("checklist:")
+		p.items("  ", all)
+		return
+	}
+	if open := checklist.Open(all); succeeded && len(open) > 0 {
+		p.line("%s the checklist leaves %s open:", p.yellow("note:"), Count(len(open), "line"))
+		p.items("  ", open)
+	}
+}
+
+// allChecked writes the whole list of a recorded run.
+func (p Printer) allChecked(all []checklist.Item) {
+	if len(all) > 0 {
+		p.line("  checklist")
+		p.items("      ", all)
+	}
+}
+
+// items writes lines of the checklist. What is open has its evidence and its hint.
+func (p Printer) items(indent string, all []checklist.Item) {
+	for _, it := range all {
+		mark, paint := string(it.State), p.yellow
+		if it.State == checklist.Met {
+			paint = p.green
+		}
+		p.line("%s%s %s: %s", indent, paint(pad(mark, 11)), OneLine(it.Name), OneLine(it.Seen))
+		if it.State == checklist.Met {
+			continue
+		}
+		if it.Evidence != "" {
+			p.line("%s            line: %s", indent, OneLine(it.Evidence))
+		}
+		if it.Hint != "" {
+			p.line("%s            look at: %s", indent, OneLine(it.Hint))
+		}
+	}
+}
+
+// ItemText describes a line of the checklist: "not met: 27.1 at step 400, then 27.1 at step 800".
+func ItemText(it checklist.Item) string {
+	text := fmt.Sprintf("%s: %s", it.State, it.Seen)
+	if it.State == checklist.NotMet && it.Evidence != "" {
+		text += fmt.Sprintf(" (%s)", it.Evidence)
+	}
+	return text
+}
