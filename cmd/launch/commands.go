@@ -95,6 +95,16 @@ func newRuns() *cobra.Command {
 	return c
 }
 
+// showDocument is the output of `launch show --json`.
+type showDocument struct {
+	Version int            `json:"version"` // of the events
+	ID      string         `json:"id"`
+	Dir     string         `json:"dir"`
+	Running bool           `json:"running"`
+	Torn    bool           `json:"torn"` // the last line of the record was truncated
+	Events  []record.Event `json:"events"`
+}
+
 func newShow() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
@@ -115,7 +125,7 @@ func newShow() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(map[string]any{"version": record.Version, "id": h.ID, "dir": h.Dir, "torn": h.Torn, "running": h.Life().Alive, "events": h.Events})
+				return printJSON(showDocument{record.Version, h.ID, h.Dir, h.Life().Alive, h.Torn, h.Events})
 			}
 			ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}.Show(h, h.Life())
 			return nil
