@@ -42,7 +42,7 @@ var documents = []document{
 	{"diff", diff.Version, "launch diff --json", diff.Diff{}, false},
 	{"doctor", ui.DoctorVersion, "launch doctor --json", ui.DoctorDocument{}, false},
 	{"gpus", 0, "launch gpus --json", []ui.Card{}, false},
-	{"plugins", 0, "launch plugins --json", []host.Source{}, false},
+	{"plugins", 0, "launch plugins --json, launch plugins list --json", []host.Source{}, false},
 	{"plugins-info", 0, "launch plugins info --json", pluginInfo{}, false},
 	{"plugins-test", 0, "launch plugins test --json", kit.Report{}, false},
 	{"version", 0, "launch version --json", build{}, false},
