@@ -51,7 +51,7 @@ command it looks at python3 of PATH.
 	}
 	c.Flags().SetInterspersed(false)
 	c.Flags().BoolVar(&asJSON, "json", false, "print the findings as JSON")
-	return exits(c, exitMeaning{"0", "nothing is wrong"}, exitMeaning{"1", "something is"},
+	return exits(c, exitMeaning{"0", "nothing is wrong"}, exitMeaning{"1", "something is wrong"},
 		exitMeaning{"125", "doctor itself failed"})
 }
 

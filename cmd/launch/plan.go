@@ -50,7 +50,7 @@ writes nothing, except the plan to --json-file. --compare prints all configurati
 		"--compare=KEY=V1,V2: values of a setting")
 	c.Flags().Lookup("compare").NoOptDefVal = byRungs
 	addSet(c.Flags())
-	return exits(c, exitMeaning{"0", "the plan fits, or if nothing is known about that"},
+	return exits(c, exitMeaning{"0", "the plan fits, or nothing is known about that"},
 		exitMeaning{"78", "it will not fit or might not (without plan, launch still runs what might not fit)"},
 		exitMeaning{"125", "launch or a plugin failed"}, exitMeaning{"126", "the command cannot be run"},
 		exitMeaning{"127", "the command was not found"})

@@ -83,7 +83,7 @@ func TestExitsAreDeclared(t *testing.T) {
 
 // escaped is a text as Markdown shows it literally.
 func escaped(text string) string {
-	return strings.NewReplacer("<", "\\<", "*", "\\*", "|", "\\|", "_", "\\_", "[", "\\[", "{", "\\{", "`", "\\`").Replace(text)
+	return strings.NewReplacer("<", "\\<", "*", "\\*", "|", "\\|", "_", "\\_", "[", "\\[", "`", "\\`").Replace(text)
 }
 
 var exitParagraph = regexp.MustCompile(`(?s)(\n\n|^)Exit code: .*?(\n\n|$)`)
@@ -170,7 +170,7 @@ func referenceText(d helpDocument) string {
 
 // flagTyped is a flag with what comes after it.
 func flagTyped(f flagDoc) string {
-	value := map[string]string{"bool": "", "int": "=N", "uint": "=N", "duration": "=TIME", "stringArray": "=TEXT"}
+	value := map[string]string{"bool": "", "int": "=N", "uint64": "=N", "duration": "=TIME", "stringArray": "=TEXT"}
 	v, ok := value[f.Type]
 	if !ok {
 		v = "=TEXT"

@@ -148,7 +148,7 @@ writes nothing, except to --json-file. Two rows that would write into the same f
 	c.Flags().SetInterspersed(false)
 	f.add(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "print the plans as JSON")
-	return exits(c, exitMeaning{"0", "every row fits, or if nothing is known of that"},
+	return exits(c, exitMeaning{"0", "every row fits, or nothing is known about that"},
 		exitMeaning{"78", "a row will not fit or might not"}, exitMeaning{"125", "launch itself failed"})
 }
 
