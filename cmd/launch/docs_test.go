@@ -511,6 +511,21 @@ func TestDocsLinks(t *testing.T) {
 	}
 }
 
+// docs/README.md lists every page: the site has its order and its groups.
+func TestDocsAreListed(t *testing.T) {
+	list, err := os.ReadFile(filepath.Join("..", "..", "docs", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range docsPages(t) {
+		name := filepath.Base(path)
+		if filepath.Base(filepath.Dir(path)) == "docs" && name != "README.md" &&
+			!strings.Contains(string(list), "\n| ["+name+"]("+name+") |") {
+			t.Errorf("docs/README.md does not list %s", name)
+		}
+	}
+}
+
 func TestDocsAnchors(t *testing.T) {
 	got := docsAnchors("# Exit codes, and `--json-file`\n## A [link](x.md) and **b_c**\n```\n# no\n```\n## x\n## x\n#no")
 	for _, want := range []string{"exit-codes-and---json-file", "a-link-and-b_c", "x", "x-1"} {
