@@ -162,7 +162,7 @@ docs-update: deps
 	$(GO) test ./cmd/launch -count=1 -run TestDocs -update
 
 # man makes the man pages of all commands, in bin/man. Their date is SOURCE_DATE_EPOCH, else that of the commit.
-export SOURCE_DATE_EPOCH ?= $(call git,log -1 --format=%ct)
+man site: export SOURCE_DATE_EPOCH ?= $(call git,log -1 --format=%ct)
 man:
 	rm -rf bin/man
 	mkdir -p bin/man
