@@ -153,9 +153,7 @@ type flagDoc struct {
 }
 
 // helpOf describes a command and all below it.
-func helpOf(root *cobra.Command, below *cobra.Command) helpDocument {
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
+func helpOf(of *cobra.Command) helpDocument {
 	settings := ownFlags()
 	d := helpDocument{Version: helpVersion, Settings: flagDocs(settings, settings), Commands: []commandDoc{}}
 	var add func(*cobra.Command)
@@ -167,7 +165,7 @@ func helpOf(root *cobra.Command, below *cobra.Command) helpDocument {
 			}
 		}
 	}
-	add(below)
+	add(of)
 	return d
 }
 
@@ -215,6 +213,27 @@ func flagDocs(flags, settings *pflag.FlagSet) []flagDoc {
 	return out
 }
 
+// completions is how the script of each shell is installed.
+var completions = map[string]string{
+	"bash":       "launch completion bash > ~/.local/share/bash-completion/completions/launch",
+	"zsh":        `launch completion zsh > "${fpath[1]}/_launch"`,
+	"fish":       "launch completion fish > ~/.config/fish/completions/launch.fish",
+	"powershell": "launch completion powershell | Out-String | Invoke-Expression",
+}
+
+// addCompletion adds cobra's command completion, with help of its own.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	c, _, _ := root.Find([]string{"completion"})
+	c.Use, c.Short, c.Long = "completion SHELL", "print a completion script for a shell", ""
+	c.SetUsageTemplate(withoutGlobals(c.UsageTemplate()))
+	for _, shell := range c.Commands() {
+		shell.Short, shell.Long = "print the completion script for "+shell.Name(), ""
+		shell.Example = "  " + completions[shell.Name()]
+		shell.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = "complete without descriptions" })
+	}
+}
+
 // addHelp makes cobra's command help print JSON as well.
 func addHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
@@ -234,7 +253,7 @@ func addHelp(root *cobra.Command) {
 		if err != nil || len(rest) > 0 {
 			return fmt.Errorf("launch has no command %q; `launch --help` lists the commands", strings.Join(args, " "))
 		}
-		return printJSON(helpOf(root, of))
+		return printJSON(helpOf(of))
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the commands as JSON")
 	c.SetOut(os.Stdout)

@@ -36,7 +36,7 @@ var madePart = regexp.MustCompile(`(?s)(<!-- made: ([a-z ]+) -->\n).*?(<!-- end 
 
 // The parts of the pages that are made of the commands are as the commands are now.
 func TestDocsReference(t *testing.T) {
-	help, seen := helpOf(newRoot(), newRoot()), map[string]bool{}
+	help, seen := helpOf(newRoot()), map[string]bool{}
 	for _, page := range docsPages(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {
@@ -74,7 +74,7 @@ var announced = regexp.MustCompile(`[Ee]xit codes?( is|:)`)
 
 // Each command that announces exit codes has declared them.
 func TestExitsAreDeclared(t *testing.T) {
-	for _, c := range helpOf(newRoot(), newRoot()).Commands {
+	for _, c := range helpOf(newRoot()).Commands {
 		if announced.MatchString(c.Long) && slices.Equal(c.ExitCodes, usualExits) {
 			t.Errorf("the help of %s has exit codes: declare them with exits", c.Command)
 		}
@@ -264,7 +264,7 @@ func TestMan(t *testing.T) {
 	}
 	seconds, _ := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
 	date := time.Unix(seconds, 0).UTC().Format(time.DateOnly)
-	help := helpOf(newRoot(), newRoot())
+	help := helpOf(newRoot())
 	for _, c := range help.Commands {
 		page := md2man.Render([]byte(manPage(help, c, date)))
 		if err := os.WriteFile(filepath.Join(dir, manName(c)+".1"), page, 0o644); err != nil {

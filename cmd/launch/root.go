@@ -89,6 +89,7 @@ func newRoot() *cobra.Command {
 		root.AddCommand(c)
 	}
 	addHelp(root)
+	addCompletion(root)
 	return root
 }
 

@@ -257,7 +257,7 @@ func TestDocsSchemas(t *testing.T) {
 
 // Every command that prints JSON has a document.
 func TestDocsDocuments(t *testing.T) {
-	for _, c := range helpOf(newRoot(), newRoot()).Commands {
+	for _, c := range helpOf(newRoot()).Commands {
 		json := slices.ContainsFunc(c.Flags, func(f flagDoc) bool { return f.Name == "json" })
 		if json && len(c.Documents) == 0 {
 			t.Errorf("%s prints JSON: add its type to documents, and run go test ./cmd/launch -run TestDocs -update", c.Command)
