@@ -12,7 +12,7 @@ import (
 	"github.com/launch-ml/launch/core/ui"
 )
 
-// A document is a kind of JSON that launch prints or writes. docs/schema has its schema, which a test makes of the type.
+// A document is a kind of JSON that launch prints or writes. docs/schema has its schema, made of the type by a test.
 type document struct {
 	Name    string // of its schema: docs/schema/NAME.schema.json
 	Version int    // 0: it has no version of its own, and is never changed but by adding fields

@@ -136,7 +136,8 @@ type commandDoc struct {
 	Settings  bool          `json:"settings"` // the settings of launch are flags of this command too
 	Flags     []flagDoc     `json:"flags"`    // the command's own
 	ExitCodes []exitMeaning `json:"exit_codes"`
-	Documents []string      `json:"documents"` // names of the JSON documents that it prints or writes: docs/schema/NAME.schema.json
+	// Documents are the JSON documents that it prints or writes: docs/schema/NAME.schema.json.
+	Documents []string `json:"documents"`
 }
 
 // flagDoc is a flag.

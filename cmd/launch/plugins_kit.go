@@ -64,7 +64,8 @@ gets copies.`,
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print the report as JSON")
 	c.Flags().BoolVar(&f.quick, "quick", false, "leave out broken and huge files, which take most of the time")
 	c.Flags().DurationVar(&f.deadline, "deadline", intake.Deadline, "how long one answer may take")
-	return exits(c, exitMeaning{"0", "every check passed and a recipe was recognised"}, exitMeaning{"1", "a check failed, or no recipe was recognised"},
+	return exits(c, exitMeaning{"0", "every check passed and a recipe was recognised"},
+		exitMeaning{"1", "a check failed, or no recipe was recognised"},
 		exitMeaning{"125", "the test could not be made"})
 }
 

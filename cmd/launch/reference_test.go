@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,7 +18,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// Parts of the pages are made of the commands themselves, as their help and `launch help --json` are. Such a part stands between
+// Parts of the pages are made of the commands themselves, as their help and `launch help --json` are. Such a part is
+// between
 //
 //	<!-- made: NAME -->
 //	<!-- end -->
@@ -321,15 +321,16 @@ func manPage(d helpDocument, c commandDoc, date string) string {
 	}
 	var also []string
 	for _, other := range d.Commands {
-		parent, _ := path.Split(strings.ReplaceAll(other.Command, " ", "/"))
-		mine, _ := path.Split(strings.ReplaceAll(c.Command, " ", "/"))
-		if at := strings.ReplaceAll(c.Command, " ", "/"); parent == at+"/" || mine == strings.ReplaceAll(other.Command, " ", "/")+"/" {
+		if parent(other.Command) == c.Command || parent(c.Command) == other.Command {
 			also = append(also, "**"+manName(other)+"**(1)")
 		}
 	}
 	fmt.Fprintf(&b, "# SEE ALSO\n%s\n", strings.Join(also, ", "))
 	return b.String()
 }
+
+// parent is the command that a command is one of; "" for launch itself.
+func parent(command string) string { return command[:max(0, strings.LastIndexByte(command, ' '))] }
 
 func manFlags(b *strings.Builder, title string, flags []flagDoc) {
 	if len(flags) == 0 {
@@ -357,7 +358,8 @@ func lintMan(t *testing.T, dir string) {
 		t.Fatalf("no man page: %v", err)
 	}
 	for _, page := range pages {
-		for _, lint := range [][]string{{"groff", "-man", "-ww", "-z", "-Tutf8", "-Kutf8"}, {"mandoc", "-Tlint", "-Wwarning"}} {
+		for _, lint := range [][]string{
+			{"groff", "-man", "-ww", "-z", "-Tutf8", "-Kutf8"}, {"mandoc", "-Tlint", "-Wwarning"}} {
 			if _, err := exec.LookPath(lint[0]); err != nil {
 				continue
 			}

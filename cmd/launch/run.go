@@ -341,7 +341,8 @@ func interrupted(s settings, r *run.Run, rec *record.Record, say ui.Printer, by 
 		rec.Close()
 	}
 	say.Line("%v: run %s", by, id(rec))
-	writeResult(s, say, result{Run: id(rec), Ending: run.Interrupted, Code: stop.Code, Whose: "launch's: " + by.Error(), Stop: stop, Job: r.Job, Attempts: r.Attempts})
+	writeResult(s, say, result{Run: id(rec), Ending: run.Interrupted, Code: stop.Code,
+		Whose: "launch's: " + by.Error(), Stop: stop, Job: r.Job, Attempts: r.Attempts})
 	return exitCode(stop.Code)
 }
 

@@ -29,7 +29,8 @@ import (
 //
 //	go test ./cmd/launch -run TestDocs -update
 //
-// writes them anew. It refuses to take a field away, or to change its type, while the version of the document stays the same.
+// writes them anew. It refuses to take a field away, or to change its type, while the version of the
+// document stays the same.
 
 // schemaFolder is where the schemas lie.
 var schemaFolder = filepath.Join("..", "..", "docs", "schema")
@@ -70,8 +71,8 @@ var comments = sync.OnceValues(func() (map[string]string, error) {
 	return r.CommentMap, err
 })
 
-// schemaOf makes the schema of a document. strict forbids fields that the type does not have: what a reader must not do, and
-// a test does.
+// schemaOf makes the schema of a document. strict forbids fields that the type does not have: what a
+// reader must not do, and a test does.
 func schemaOf(t testing.TB, d document, strict bool) []byte {
 	t.Helper()
 	described, err := comments()
@@ -372,8 +373,8 @@ func TestBrokenPromises(t *testing.T) {
 	}
 }
 
-// validate holds a document that launch printed against its schema: `validate NAME FILE`, where FILE may be stdout. It also
-// takes each field that has to be there away, and demands that the schema notices.
+// validate holds a document that launch printed against its schema: `validate NAME FILE`, where FILE may be stdout.
+// It also takes each field that has to be there away, and demands that the schema notices.
 func validate(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: validate NAME FILE")
