@@ -11,7 +11,7 @@ GO     ?= go
 PYTHON ?= /usr/bin/python3
 export LAUNCH_TEST_PYTHON := $(PYTHON)
 
-.PHONY: build install check lint format test race demo demo-moco demo-stablesr demo-dualattn demo-sweep demo-gpu failures bench bench-truth check-declarations refresh-declarations test-declarations card card-pack attack attack-kill deps fmt
+.PHONY: build install check lint format test race demo demo-moco demo-stablesr demo-dualattn demo-sweep demo-gpu failures bench bench-truth check-declarations refresh-declarations test-declarations card card-pack attack attack-kill deps fmt man site site-tools check-site pictures docs-update
 
 # What `launch version` prints of the commit. Go would record it by itself (-buildvcs), but not where git is told not to be asked, and
 # it fails where git refuses; here what git does not answer is left out.
@@ -155,6 +155,38 @@ card-pack: build
 card:
 	@test -x bin/card/card.sh || $(MAKE) card-pack
 	PYTHON=$(CARD_PYTHON) bin/card/card.sh $(RECORDS) --minutes $(MINUTES)
+
+# docs-update writes anew what the pages show of launch: the outputs of their commands, the lists of commands, flags and exit codes, and
+# the schemas. Look at what has changed.
+docs-update: deps
+	$(GO) test ./cmd/launch -count=1 -run TestDocs -update
+
+# man makes the man pages of all commands, in bin/man. Their date is SOURCE_DATE_EPOCH, else that of the commit.
+man site: export SOURCE_DATE_EPOCH ?= $(call git,log -1 --format=%ct)
+man:
+	rm -rf bin/man
+	mkdir -p bin/man
+	$(GO) test ./cmd/launch -count=1 -run '^TestMan$$' -man $(CURDIR)/bin/man
+
+# site makes the site of docs/, in bin/site, without a network. site-tools installs what it is made with into bin/site-tools: MkDocs and its
+# theme from PyPI, of the versions and checksums in tools/site/requirements.txt. check-site opens every page in Chromium.
+SITE_PYTHON ?= bin/site-tools/bin/python
+site-tools:
+	python3 -m venv bin/site-tools
+	bin/site-tools/bin/python -m pip install -q --require-hashes -r tools/site/requirements.txt
+
+site:
+	@$(SITE_PYTHON) -c 'import material' 2>/dev/null || { \
+		echo 'the site is made with MkDocs and its theme material: make site-tools installs them (apt-get install python3-venv)'; exit 1; }
+	$(SITE_PYTHON) tools/site/site.py bin/site-sources bin/site
+	@echo 'bin/site/index.html'
+
+check-site: site
+	python3 tools/site/check.py bin/site
+
+# pictures makes all pictures of the pages anew: every docs/*picture.py does its own.
+pictures: deps build
+	for p in docs/*picture.py; do $(PYTHON) $$p || exit 1; done
 
 fmt:
 	gofmt -w cmd core plugins sdk tools

@@ -225,7 +225,7 @@ func endWaiting(s settings, say ui.Printer, j *job.Job, by os.Signal) error {
 	}
 	why := fmt.Sprintf("interrupted (%v) while waiting for room; nothing was started", by)
 	say.Line("%s", why)
-	writeResult(s, say, result{Version: 1, Ending: run.Interrupted, Code: code, Error: why, Job: j,
+	writeResult(s, say, result{Ending: run.Interrupted, Code: code, Error: why, Job: j,
 		Whose: "launch's: " + why})
 	return exitCode(code)
 }
@@ -233,7 +233,7 @@ func endWaiting(s settings, say ui.Printer, j *job.Job, by os.Signal) error {
 // refuse ends a launch for which there is no room: now, or never.
 func refuse(s settings, say ui.Printer, refused *room.Refusal, j *job.Job) error {
 	why := refused.Why
-	r := result{Version: 1, Ending: notRun, Code: run.TryLater, Error: why, Job: j}
+	r := result{Ending: notRun, Code: run.TryLater, Error: why, Job: j}
 	if refused.Never {
 		r.Ending, r.Code = "refused", run.CannotFit
 		why += "; nothing was started (--anyway runs it)"

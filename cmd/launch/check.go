@@ -30,10 +30,7 @@ writes nothing. It reads the command as launch plan does; of the data folders it
 there, not the data.
 
   ok         as it should be                 note       it runs; worth knowing
-  problem    it would stop, or not as set    not known  launch could not find out
-
-Exit code: 0 if there is no problem, 1 if there is one, 78 if the job cannot fit at the allowed cost,
-125 if launch or a plugin failed.`,
+  problem    it would stop, or not as set    not known  launch could not find out`,
 		Example: "  launch check -- python train.py -opt x.yml\n" +
 			"  launch check --vram 12GiB -- python train.py -opt x.yml\n" +
 			"  launch check --json -- python train.py -opt x.yml | jq -r '.checks[] | select(.state == \"problem\")'",
@@ -51,7 +48,8 @@ Exit code: 0 if there is no problem, 1 if there is one, 78 if the job cannot fit
 	c.Flags().SetInterspersed(false)
 	c.Flags().BoolVar(&asJSON, "json", false, "print the checks as JSON")
 	addSet(c.Flags())
-	return c
+	return exits(c, exitMeaning{"0", "there is no problem"}, exitMeaning{"1", "there is one"},
+		exitMeaning{"78", "the job cannot fit at the allowed cost"}, exitMeaning{"125", "launch or a plugin failed"})
 }
 
 func checkCommand(ctx context.Context, s settings, args []string, asJSON bool) error {

@@ -97,6 +97,18 @@ func newRuns() *cobra.Command {
 	return c
 }
 
+// showDocument is the output of `launch show --json`.
+type showDocument struct {
+	Version int            `json:"version"` // of the events
+	ID      string         `json:"id"`
+	Dir     string         `json:"dir"`
+	Running bool           `json:"running"`
+	Torn    bool           `json:"torn"` // the last line of the record was truncated
+	Events  []record.Event `json:"events"`
+	// Checklist is empty while the run goes on, and for a command that no plugin recognised.
+	Checklist []checklist.Item `json:"checklist"`
+}
+
 func newShow() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
@@ -117,8 +129,7 @@ func newShow() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(map[string]any{"version": record.Version, "id": h.ID, "dir": h.Dir, "torn": h.Torn,
-					"running": h.Life().Alive, "events": h.Events, "checklist": checklistOf(h)})
+				return printJSON(showDocument{record.Version, h.ID, h.Dir, h.Life().Alive, h.Torn, h.Events, checklistOf(h)})
 			}
 			ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}.Show(h, h.Life())
 			return nil

@@ -48,7 +48,8 @@ func docsPages(t *testing.T) []string {
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no page in docs: %v", err)
 	}
-	return append([]string{filepath.Join("..", "..", "README.md")}, pages...)
+	root := filepath.Join("..", "..")
+	return append([]string{filepath.Join(root, "README.md"), filepath.Join(root, "SKILL.md")}, pages...)
 }
 
 func TestDocs(t *testing.T) {
@@ -443,21 +444,97 @@ func TestDocsNotation(t *testing.T) {
 	}
 }
 
-var docsLink = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)|src="([^":]+)"`)
+var (
+	docsLink     = regexp.MustCompile(`\]\(([^)\s]+)\)|(?:src|href)="([^"]+)"`)
+	docsWebLink  = regexp.MustCompile(`^[a-z]+:`)
+	docsHeading  = regexp.MustCompile(`^#{1,6} +(.*)$`)
+	docsMark     = regexp.MustCompile("[`*]|\\[([^\\]]*)\\]\\([^)]*\\)")
+	docsNoAnchor = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
 
-// What the pages lead to is there.
+// docsAnchors are the addresses of a page's headings, as GitHub makes them.
+func docsAnchors(text string) map[string]bool {
+	all, code := map[string]bool{}, false
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		}
+		m := docsHeading.FindStringSubmatch(line)
+		if m == nil || code {
+			continue
+		}
+		name := docsNoAnchor.ReplaceAllString(strings.ToLower(docsMark.ReplaceAllString(m[1], "$1")), "")
+		name = strings.ReplaceAll(name, " ", "-")
+		of := name
+		for n := 1; all[of]; n++ {
+			of = fmt.Sprintf("%s-%d", name, n)
+		}
+		all[of] = true
+	}
+	return all
+}
+
+// What the pages lead to is there: files, folders and headings.
 func TestDocsLinks(t *testing.T) {
-	for _, path := range docsPages(t) {
+	root, links := filepath.Join("..", ".."), 0
+	pages := docsPages(t)
+	for _, name := range []string{"CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"} {
+		pages = append(pages, filepath.Join(root, name))
+	}
+	for _, path := range pages {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range docsLink.FindAllStringSubmatch(string(text), -1) {
-			to := filepath.Join(filepath.Dir(path), m[1]+m[2])
+			link := m[1] + m[2]
+			if docsWebLink.MatchString(link) {
+				continue
+			}
+			links++
+			file, heading, _ := strings.Cut(link, "#")
+			to := path
+			if file != "" {
+				to = filepath.Join(filepath.Dir(path), file)
+			}
 			if _, err := os.Stat(to); err != nil {
-				t.Errorf("%s leads to %s, which is not there", path, m[1]+m[2])
+				t.Errorf("%s leads to %s, which is not there", path, link)
+				continue
+			}
+			if there, err := os.ReadFile(to); heading != "" && (err != nil || !docsAnchors(string(there))[heading]) {
+				t.Errorf("%s leads to %s: that page has no such heading", path, link)
 			}
 		}
+	}
+	if links < 100 {
+		t.Errorf("the pages have %d links: are they all found?", links)
+	}
+}
+
+// docs/README.md lists every page: the site has its order and its groups.
+func TestDocsAreListed(t *testing.T) {
+	list, err := os.ReadFile(filepath.Join("..", "..", "docs", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range docsPages(t) {
+		name := filepath.Base(path)
+		if filepath.Base(filepath.Dir(path)) == "docs" && name != "README.md" &&
+			!strings.Contains(string(list), "\n| ["+name+"]("+name+") |") {
+			t.Errorf("docs/README.md does not list %s", name)
+		}
+	}
+}
+
+func TestDocsAnchors(t *testing.T) {
+	got := docsAnchors("# Exit codes, and `--json-file`\n## A [link](x.md) and **b_c**\n```\n# no\n```\n## x\n## x\n#no")
+	for _, want := range []string{"exit-codes-and---json-file", "a-link-and-b_c", "x", "x-1"} {
+		if !got[want] {
+			t.Errorf("%v lacks %s", got, want)
+		}
+	}
+	if len(got) != 4 {
+		t.Errorf("%v", got)
 	}
 }
 

@@ -28,9 +28,7 @@ command it looks at python3 of PATH.
 
   right     as it should be                  note      it works; worth knowing
   wrong     a training would fail            unknown   launch could not find out
-  absent    this machine has none
-
-Exit code: 0 if nothing is wrong, 1 if something is, 125 if doctor itself failed.`,
+  absent    this machine has none`,
 		Example: "  launch doctor\n  launch doctor -- python train.py -opt x.yml\n" +
 			"  launch doctor --json | jq -r '.findings[] | select(.state == \"wrong\") | .mend[]'",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -53,7 +51,8 @@ Exit code: 0 if nothing is wrong, 1 if something is, 125 if doctor itself failed
 	}
 	c.Flags().SetInterspersed(false)
 	c.Flags().BoolVar(&asJSON, "json", false, "print the findings as JSON")
-	return c
+	return exits(c, exitMeaning{"0", "nothing is wrong"}, exitMeaning{"1", "something is wrong"},
+		exitMeaning{"125", "doctor itself failed"})
 }
 
 // subject is what the doctor examines for a command; without one, for python3 of PATH.

@@ -22,7 +22,7 @@ Input: log files (plain or gzip), notebooks (.ipynb), a folder (its newest *.log
 standard input, or a run by its name. Given several logs, explain reports the first rank that failed.
 Without an argument it reads standard input; on a terminal it explains the last run.
 
-Exit code: 0 if the input could be read, whatever was found. For scripts: launch explain --json x.log | jq -e .oom`,
+For scripts: launch explain --json x.log | jq -e .oom`,
 		Example: "  launch explain slurm-4711.out\n  launch explain rank*.log\n  launch explain train.ipynb\n  python train.py 2>&1 | tee log | launch explain\n  launch explain last --json",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
@@ -47,5 +47,6 @@ Exit code: 0 if the input could be read, whatever was found. For scripts: launch
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the explanation as JSON")
-	return c
+	return exits(c, exitMeaning{"0", "the input could be read, whatever was found"},
+		exitMeaning{"125", "it could not be read"})
 }

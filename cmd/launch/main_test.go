@@ -78,7 +78,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("CHECKOUT", filepath.Join(mustAbs("testdata"), "checkout"))
 			return os.Mkdir(filepath.Join(e.WorkDir, "home"), 0o755)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "validate": validate},
 	})
 }
 

@@ -24,10 +24,7 @@ func newPlan() *cobra.Command {
 		Use:   "plan [flags] -- COMMAND [ARG ...]",
 		Short: "print what launch would do, and start nothing",
 		Long: `plan reads the command, estimates its memory and prints what launch would change. It starts nothing and
-writes nothing, except the plan to --json-file. --compare prints all configurations beside each other instead.
-
-Exit code: 0 if the plan fits, or if nothing is known about that; 78 if it will not fit or might not.
-(Without plan, launch still runs what might not fit.) 125 if launch or a plugin failed.`,
+writes nothing, except the plan to --json-file. --compare prints all configurations beside each other instead.`,
 		Example: "  launch plan --vram 12GiB -- python train.py -opt x.yml\n" +
 			"  launch plan --compare --vram '8GiB,RTX 3060' -- python train.py -opt x.yml\n" +
 			"  launch plan --json -- python train.py -opt x.yml | jq .fits",
@@ -53,7 +50,10 @@ Exit code: 0 if the plan fits, or if nothing is known about that; 78 if it will 
 		"--compare=KEY=V1,V2: values of a setting")
 	c.Flags().Lookup("compare").NoOptDefVal = byRungs
 	addSet(c.Flags())
-	return c
+	return exits(c, exitMeaning{"0", "the plan fits, or nothing is known about that"},
+		exitMeaning{"78", "it will not fit or might not (without plan, launch still runs what might not fit)"},
+		exitMeaning{"125", "launch or a plugin failed"}, exitMeaning{"126", "the command cannot be run"},
+		exitMeaning{"127", "the command was not found"})
 }
 
 // planFlags are the flags of plan itself.

@@ -45,9 +45,7 @@ name of a plugin that is built in, installed or trusted. Naming a program runs i
 A recipe is a folder in DIR (default: recipes, beside the program) with the files that the command reads,
 and the command itself in a file "command" or, with what you expect, "case.yaml". A command after "--" is
 one more recipe, in the declaration's folder or in this one. Nothing is run or changed there: the plugin
-gets copies.
-
-Exit codes: 0 if every check passed and a recipe was recognised, 1 if not, 125 if the test could not be made.`,
+gets copies.`,
 		Args: func(c *cobra.Command, args []string) error {
 			if dash := c.ArgsLenAtDash(); dash >= 0 {
 				f.own, args = args[dash:], args[:dash]
@@ -66,7 +64,9 @@ Exit codes: 0 if every check passed and a recipe was recognised, 1 if not, 125 i
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print the report as JSON")
 	c.Flags().BoolVar(&f.quick, "quick", false, "leave out broken and huge files, which take most of the time")
 	c.Flags().DurationVar(&f.deadline, "deadline", intake.Deadline, "how long one answer may take")
-	return c
+	return exits(c, exitMeaning{"0", "every check passed and a recipe was recognised"},
+		exitMeaning{"1", "a check failed, or no recipe was recognised"},
+		exitMeaning{"125", "the test could not be made"})
 }
 
 // test tests one plugin, and prints the report.

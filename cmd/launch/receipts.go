@@ -140,11 +140,11 @@ cards, but no path, no command and no name of the machine.`,
 }
 
 func newReceiptsImport() *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use: "import FILE", Short: "add the receipts of an exported file; - reads standard input", Args: takes(1, 1,
 			"one file that launch receipts export wrote, or - for standard input"),
 		Long: `import adds the receipts of a file that are not known yet. It reports the line
-number of each line that is not a receipt, and skips it; the exit code is 1 if there was one.`,
+number of each line that is not a receipt, and skips it.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
 			if err != nil {
@@ -177,6 +177,8 @@ number of each line that is not a receipt, and skips it; the exit code is 1 if t
 			return nil
 		},
 	}
+	return exits(c, exitMeaning{"0", "each line is a receipt"}, exitMeaning{"1", "a line was skipped"},
+		exitMeaning{"125", "launch itself failed"})
 }
 
 // learner starts to read the receipts, and returns the function that corrects ladders by them. That returns an error if

@@ -9,6 +9,7 @@ import (
 
 	"github.com/launch-ml/launch/core/checklist"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/record"
@@ -17,9 +18,14 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
+// resultVersion is the version of [result]. Fields are added within a version and never change their meaning.
+const resultVersion = 1
+
 // result is the document of --json-file.
 type result struct {
-	Version  int           `json:"version"`
+	Version int `json:"version"`
+	// Summary has the main figures, one level deep.
+	Summary  resultSummary `json:"summary"`
 	Run      string        `json:"run,omitempty"`
 	Ending   run.Ending    `json:"ending"`
 	Code     int           `json:"exit_code"`       // launch's
@@ -35,6 +41,80 @@ type result struct {
 	Checklist []checklist.Item `json:"checklist,omitempty"`
 	// Infeasible is set if the command needs more memory than there is, at every cost that was allowed.
 	Infeasible *run.Infeasible `json:"infeasible,omitempty"`
+}
+
+// resultSummary is the short form of a [result]. Its fields are those of a sweep's row. null: not known.
+type resultSummary struct {
+	Ending   run.Ending `json:"ending"`
+	ExitCode int        `json:"exit_code"` // launch's
+	Cause    string     `json:"cause"`     // why it ended so, in one line; "" after a success
+	// Verdict is that of the last plan: "fits", "may not fit", "cannot fit", or "unknown" if there was none.
+	Verdict  string      `json:"verdict"`
+	Cost     *string     `json:"cost"`     // the highest cost of that plan's changes
+	Changes  string      `json:"changes"`  // of that plan, from the job as asked
+	Attempts int         `json:"attempts"` // that were made, without rehearsals and timings
+	Short    int         `json:"out_of_memory"`
+	Micro    *int64      `json:"micro_batch"` // of the last attempt, as the following
+	Accum    *int64      `json:"accumulation"`
+	Global   *int64      `json:"global_batch"`
+	Peak     *unit.Bytes `json:"peak_bytes"`
+	PeakIs   string      `json:"peak_is"` // which quantity the peak is
+	Steps    *int64      `json:"steps"`   // the last step that was reported
+}
+
+// summary is the short form of what is known at the end.
+func (r result) summary() resultSummary {
+	s := resultSummary{Ending: r.Ending, ExitCode: r.Code, Cause: r.Error, Verdict: ladder.Unknown.String()}
+	if r.Stop != nil {
+		s.Cause = r.Stop.Why
+		if r.Stop.Refused != nil {
+			s.plan(r.Stop.Refused)
+		}
+	}
+	last := r.Outcome
+	if last != nil {
+		s.Attempts = 1
+	}
+	for i := range r.Attempts {
+		a := &r.Attempts[i]
+		if a.Plan.Trial != "" {
+			continue
+		}
+		s.Attempts++
+		if a.Outcome.Ending == run.OutOfMemory {
+			s.Short++
+		}
+		s.plan(&a.Plan)
+		s.Micro, s.Accum = known(a.Plan.Batch.Micro), known(a.Plan.Batch.Accumulation)
+		s.Global = known(a.Plan.Batch.Global())
+		last = &a.Outcome
+	}
+	if last == nil {
+		return s
+	}
+	s.Peak, s.PeakIs, s.Steps = known(last.Peak), last.PeakIs, known(last.Iteration)
+	if s.Cause == "" || last.Cause != "" {
+		s.Cause = last.Cause
+	}
+	if r.Ending == run.Succeeded {
+		s.Cause = ""
+	}
+	return s
+}
+
+// plan takes over the figures of a plan.
+func (s *resultSummary) plan(p *run.Plan) {
+	cost := p.Cost.String()
+	s.Verdict, s.Cost, s.Changes = p.Verdict().String(), &cost, p.Changes()
+}
+
+// known returns a pointer to a value, or nil if it is zero.
+func known[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
 }
 
 // writeResult writes how a launch ended to --json-file, and sends the notices. Every end of a run comes here once.
@@ -61,6 +141,7 @@ func writeResult(s settings, say ui.Printer, r result) {
 	if r.Ending == run.OutOfMemory || r.Stop != nil && r.Stop.Code == run.CannotFit {
 		r.Infeasible = run.Short(r.Stop, last, room)
 	}
+	r.Version, r.Summary = resultVersion, r.summary()
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err == nil {
 		err = private.Save(s.JSONFile, append(ui.CleanJSON(b), '\n'))
@@ -98,7 +179,7 @@ func withResult(s settings, err error) error {
 	if err == nil || errors.As(err, &code) || checkJSONFile(s) != nil {
 		return err
 	}
-	r := result{Version: 1, Ending: notRun, Code: run.OwnTrouble, Error: err.Error(),
+	r := result{Ending: notRun, Code: run.OwnTrouble, Error: err.Error(),
 		Whose: "launch's: nothing was started"}
 	var own *ownExit
 	if errors.As(err, &own) {

@@ -52,7 +52,7 @@ Secrets of a command are not recorded. To resume such a run, type the whole comm
 	addSet(c.Flags())
 	c.Flags().Lookup(setFlag).Hidden = true // for its error only
 	c.Flags().BoolVar(&fromStart, "from-start", false, "start the run over, even if it has a saved state")
-	return c
+	return sameExits(c, runExits)
 }
 
 // resume continues a recorded run. command is the run's command, typed again; nil if it was not.

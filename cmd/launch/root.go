@@ -23,14 +23,7 @@ not recognise runs as typed.
 --allow sets the highest cost of a change: none, speed, numerics, metrics (the default), recipe, model.
 
 Exit code: the program's own. launch's own codes are
-  1      the program exited 0, but its output reports a failure, never reports success, or was lost
-  75     not enough free memory now, preempted, in use by another launch, or another node was lost
-         (--wait waits for memory instead)
-  78     it cannot fit at the allowed cost; nothing was started
-  125    launch itself failed, or the program did not take the settings that launch changed
-  126    the command cannot be run
-  127    the command was not found
-  128+N  signal N stopped launch while no program was running
+%s
 
 Settings: a flag outranks LAUNCH_<FLAG> in the environment, which outranks the project's .launch.yaml,
 which outranks config.yaml in your launch folder. The project's file is the nearest one, from this
@@ -50,7 +43,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "launch [flags] -- COMMAND [ARG ...]",
 		Short:   "run a training command so that it fits its GPU, and resume it after an out-of-memory",
-		Long:    longHelp,
+		Long:    fmt.Sprintf(longHelp, exitTable(runExits)),
 		Example: examples,
 		Args:    cobra.ArbitraryArgs,
 		// even with --quiet: a mistyped variable may leave a restriction unset
@@ -95,6 +88,8 @@ func newRoot() *cobra.Command {
 		c.SetUsageTemplate(withoutGlobals(c.UsageTemplate())) // the flags of a run have no effect on these commands
 		root.AddCommand(c)
 	}
+	addHelp(root)
+	addCompletion(root)
 	return root
 }
 
@@ -108,9 +103,12 @@ func takes(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
+// globalsBegin is where the list of inherited flags begins in cobra's usage template.
+const globalsBegin = "{{if .HasAvailableInheritedFlags}}"
+
 // withoutGlobals removes the list of inherited flags from a usage template.
 func withoutGlobals(template string) string {
-	before, rest, found := strings.Cut(template, "{{if .HasAvailableInheritedFlags}}")
+	before, rest, found := strings.Cut(template, globalsBegin)
 	_, after, ended := strings.Cut(rest, "{{end}}")
 	if !found || !ended {
 		return template

@@ -108,7 +108,7 @@ func (s settings) options() attempt.Options {
 // replaced returns the function that writes the result of a program that runs in place of launch.
 func replaced(s settings, say ui.Printer, rec *record.Record, j *job.Job) func(string) {
 	return func(why string) {
-		writeResult(s, say, result{Version: 1, Run: id(rec), Ending: notWatched, Code: -1, Error: why, Job: j})
+		writeResult(s, say, result{Run: id(rec), Ending: notWatched, Code: -1, Error: why, Job: j})
 	}
 }
 
@@ -156,7 +156,7 @@ func asTyped(ctx context.Context, s settings, p *intake.Reading, say ui.Printer)
 		stop = &run.Stop{Why: out.Left, Code: run.TryLater}
 	}
 	code, whose := attempt.ExitCode(x.Exit.Status(), nil, stop, x.Trouble)
-	writeResult(s, say, result{Version: 1, Ending: out.Ending, Code: code, Whose: whose, Outcome: &out, Run: id(rec)})
+	writeResult(s, say, result{Ending: out.Ending, Code: code, Whose: whose, Outcome: &out, Run: id(rec)})
 	s.tidy()
 	if code != x.Exit.Status() {
 		say.Line("exit code %d is %s", code, whose)
@@ -219,7 +219,7 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 		}
 	}
 	if v.Stop != nil && at.Nodes < 2 { // the launches of other nodes have to learn it too
-		writeResult(s, say, result{Version: 1, Ending: "refused", Code: v.Stop.Code, Stop: v.Stop, Job: p.Job})
+		writeResult(s, say, result{Ending: "refused", Code: v.Stop.Code, Stop: v.Stop, Job: p.Job})
 		return exitCode(v.Stop.Code)
 	}
 	rec, err := record.In(s.State).Create(time.Now())
@@ -270,7 +270,7 @@ func lockExperiment(s settings, j *job.Job, run string) (held []string, unlock f
 func endBusy(s settings, name string, j *job.Job, why error) error {
 	say := reporter(s)
 	say.Line("%v", why)
-	writeResult(s, say, result{Version: 1, Run: name, Ending: notRun, Code: run.TryLater, Error: why.Error(), Job: j})
+	writeResult(s, say, result{Run: name, Ending: notRun, Code: run.TryLater, Error: why.Error(), Job: j})
 	return exitCode(run.TryLater)
 }
 
@@ -323,7 +323,7 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 		d.Continue(record.MaskRun(r), stop, &last.Outcome)
 		say.GoOn(d)
 	}
-	res := result{Version: 1, Code: code, Whose: whose, Stop: stop, Job: r.Job, Attempts: r.Attempts, Run: id(rec)}
+	res := result{Code: code, Whose: whose, Stop: stop, Job: r.Job, Attempts: r.Attempts, Run: id(rec)}
 	if last != nil {
 		res.Ending = last.Outcome.Ending
 	}
@@ -347,7 +347,8 @@ func interrupted(s settings, r *run.Run, rec *record.Record, say ui.Printer, by 
 		rec.Close()
 	}
 	say.Line("%v: run %s", by, id(rec))
-	writeResult(s, say, result{Version: 1, Run: id(rec), Ending: run.Interrupted, Code: stop.Code, Whose: "launch's: " + by.Error(), Stop: stop, Job: r.Job, Attempts: r.Attempts})
+	writeResult(s, say, result{Run: id(rec), Ending: run.Interrupted, Code: stop.Code,
+		Whose: "launch's: " + by.Error(), Stop: stop, Job: r.Job, Attempts: r.Attempts})
 	return exitCode(stop.Code)
 }
 

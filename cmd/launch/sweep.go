@@ -49,10 +49,7 @@ metric, halve, ask, ask-timeout.
 --halve and --ask search: the trials depend on the metric that earlier ones reported. A trial that
 cannot fit is then an answer, and no failure.
 
-Ctrl-C asks the trials to save and stop; a second Ctrl-C ends them.
-
-Exit code: 0 if every row succeeded; 1 if one failed; 75 or 78 if that is why the others did not run;
-125 if launch itself failed; 128+N if signal N stopped the sweep.`
+Ctrl-C asks the trials to save and stop; a second Ctrl-C ends them.`
 
 const sweepExamples = `  launch sweep --grid --lr=0.1,0.2 --jobs 2 -- python train.py --out runs/{name}
   launch sweep --grid train.optim_g.lr=1e-4,2e-4 --grid name={name} -- python train.py -opt x.yml
@@ -125,7 +122,7 @@ func newSweep() *cobra.Command {
 		newSweepStop(), newSweepExport(), newSweepEmit(), newSweepRow()} {
 		c.AddCommand(sub)
 	}
-	return c
+	return exits(c, sweepExits...)
 }
 
 // newSweepPlan prices every row and starts nothing.
@@ -135,9 +132,7 @@ func newSweepPlan() *cobra.Command {
 		Use: "plan [flags] -- COMMAND [ARG ...]", Short: "print what each row needs, and which rows do not fit; start " +
 			"nothing",
 		Long: `plan prints each row's estimate, the rung on which it would run, its card and its length. It starts and
-writes nothing, except to --json-file. Two rows that would write into the same folder are an error.
-
-Exit code: 0 if every row fits, or if nothing is known of that; 78 if a row will not fit or might not.`,
+writes nothing, except to --json-file. Two rows that would write into the same folder are an error.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, args, err := commandLine(c, args)
@@ -154,7 +149,8 @@ Exit code: 0 if every row fits, or if nothing is known of that; 78 if a row will
 	c.Flags().SetInterspersed(false)
 	f.add(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "print the plans as JSON")
-	return c
+	return exits(c, exitMeaning{"0", "every row fits, or nothing is known about that"},
+		exitMeaning{"78", "a row will not fit or might not"}, exitMeaning{"125", "launch itself failed"})
 }
 
 func planSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Trial, asJSON bool) error {

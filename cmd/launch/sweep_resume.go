@@ -61,7 +61,7 @@ command are not recorded: type the whole command again after --.`,
 		},
 	}
 	c.Flags().IntVarP(&jobs, "jobs", "j", 0, "how many trials run at the same time (default: as before)")
-	return c
+	return sameExits(c, sweepExits)
 }
 
 func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name string, command []string, jobs int,

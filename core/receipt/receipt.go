@@ -16,8 +16,8 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// version is the version of [Receipt]. Fields are added within a version and never change their meaning.
-const version = 1
+// Version is the version of [Receipt]. Fields are added within a version and never change their meaning.
+const Version = 1
 
 // A Receipt records one phase of one finished attempt: the memory that was predicted, the peaks that were measured, and
 // the job and machine.
@@ -125,8 +125,8 @@ func (r Receipt) checkHead() error {
 	switch {
 	case r.Version < 1:
 		return fmt.Errorf("it is not a receipt: it has no version")
-	case r.Version > version:
-		return fmt.Errorf("a newer launch wrote it (version %d, this one reads %d)", r.Version, version)
+	case r.Version > Version:
+		return fmt.Errorf("a newer launch wrote it (version %d, this one reads %d)", r.Version, Version)
 	case r.Run == "" || r.Attempt < 1 || r.Time.IsZero() || r.Job.Plugin == "" || r.Job.Phase == "":
 		return fmt.Errorf("its run, attempt, time, plugin or phase is missing")
 	case r.Machine.Kind != "cuda" && r.Machine.Kind != "cpu":

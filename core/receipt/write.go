@@ -36,7 +36,7 @@ func (s Subject) Receipts(name string, r *run.Run, a *run.Attempt) (out []Receip
 			continue
 		}
 		rec := Receipt{
-			Version: version, Run: name, Attempt: a.Plan.Attempt, Time: o.Began.Add(o.Took).UTC().Truncate(time.Second),
+			Version: Version, Run: name, Attempt: a.Plan.Attempt, Time: o.Began.Add(o.Took).UTC().Truncate(time.Second),
 			Job: k, Machine: s.machine, Ending: string(o.Ending),
 			Predicted: predicted(set, a, c), Measured: peaks(set, a, c.Phase, s.machine.Kind),
 			Retries: o.Retries[c.Phase],
