@@ -9,6 +9,7 @@ import (
 	"github.com/launch-ml/launch/core/plugin/kit"
 	"github.com/launch-ml/launch/core/receipt"
 	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/top"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -26,6 +27,8 @@ type document struct {
 var documents = []document{
 	{"plan", ui.PlanVersion, "launch plan --json", ui.PlanDocument{}, false},
 	{"compare", ui.PlanVersion, "launch plan --compare --json", ui.CompareDoc{}, false},
+	{"check", ui.CheckVersion, "launch check --json", ui.CheckDocument{}, false},
+	{"top", top.Version, "launch top --json", top.Snapshot{}, false},
 	{"estimate", ui.PlanVersion, "launch estimate --json", ui.EstimateDocument{}, false},
 	{"result", resultVersion, "launch --json-file, launch resume --json-file", result{}, false},
 	{"explain", ui.ExplanationVersion, "launch explain --json", explained{}, true},

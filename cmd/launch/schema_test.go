@@ -304,7 +304,9 @@ func fieldsOf(root, s map[string]any, at string, out map[string]string, within [
 		return
 	}
 	if either, ok := s["anyOf"].([]any); ok {
-		fieldsOf(root, either[0].(map[string]any), at, out, within)
+		if some, ok := either[0].(map[string]any); ok { // else it is true: any value
+			fieldsOf(root, some, at, out, within)
+		}
 		out[at] += "|null"
 	}
 	if kind, ok := s["type"].(string); ok {
