@@ -96,8 +96,11 @@ func (r result) summary() resultSummary {
 	if s.Cause == "" || last.Cause != "" {
 		s.Cause = last.Cause
 	}
-	if r.Ending == run.Succeeded {
+	switch {
+	case r.Ending == run.Succeeded && r.Code == 0:
 		s.Cause = ""
+	case s.Cause == "": // the program succeeded, and launch lost some of its output
+		s.Cause = r.Whose
 	}
 	return s
 }

@@ -204,6 +204,58 @@ func orNull(p *jsonschema.Schema) *jsonschema.Schema {
 	return out
 }
 
+// settingsSchema is the schema of a settings file: .launch.yaml and config.yaml.
+func settingsSchema(t testing.TB) []byte {
+	t.Helper()
+	properties := map[string]any{}
+	for _, f := range helpOf(newRoot()).Settings {
+		kinds := map[string][]string{"bool": {"boolean", "string"}, "int": {"integer", "string"}}[f.Type]
+		if kinds == nil {
+			kinds = []string{"string", "number", "boolean"} // the text is what counts: 0,2 and 010 and true
+		}
+		p := map[string]any{"description": f.Usage, "type": kinds}
+		if f.Default != "" {
+			p["default"] = f.Default
+		}
+		properties[f.Name] = p
+	}
+	out, err := json.MarshalIndent(map[string]any{"$schema": "https://json-schema.org/draft/2020-12/schema",
+		"title":       "settings of launch: .launch.yaml of a project, config.yaml of a user",
+		"description": "Settings are added, and never change their meaning.", "type": "object",
+		"additionalProperties": false, "properties": properties}, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(out, '\n')
+}
+
+// The schema of a settings file is that of the flags, and tells a right file from a wrong one.
+func TestDocsSettingsSchema(t *testing.T) {
+	file, now := filepath.Join(schemaFolder, settingsName), settingsSchema(t)
+	if *update {
+		if err := os.WriteFile(file, now, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if old, err := os.ReadFile(file); err != nil || !bytes.Equal(old, now) {
+		t.Errorf("%s is not that of the flags: go test ./cmd/launch -run TestDocs -update (%v)", file, err)
+	}
+	s := compiled(t, "settings", now)
+	for text, valid := range map[string]bool{`{"allow":"speed","rehearse":true}`: true, `{"gpus":2,"reserve":0}`: true,
+		`{"alow":"speed"}`: false, `{"allow":["speed"]}`: false, `{"rehearse":null}`: false} {
+		doc, err := validator.UnmarshalJSON(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate(doc); (err == nil) != valid {
+			t.Errorf("%s: %v, want valid: %v", text, err, valid)
+		}
+	}
+}
+
+// settingsName is the name of the schema of a settings file.
+const settingsName = "settings.schema.json"
+
 func compiled(t testing.TB, name string, text []byte) *validator.Schema {
 	t.Helper()
 	doc, err := validator.UnmarshalJSON(bytes.NewReader(text))
@@ -223,7 +275,7 @@ func compiled(t testing.TB, name string, text []byte) *validator.Schema {
 
 // The schemas in docs/schema are those of the Go types.
 func TestDocsSchemas(t *testing.T) {
-	there := map[string]bool{}
+	there := map[string]bool{settingsName: true}
 	for _, d := range documents {
 		file := filepath.Join(schemaFolder, d.Name+".schema.json")
 		there[filepath.Base(file)] = true
