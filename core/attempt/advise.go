@@ -19,6 +19,7 @@ import (
 
 // advise returns what the attempt's output and its curves advise, after its end.
 func (x *Executor) advise(a attempt, l *listener, watch *observe.Watch, out run.Outcome) []advice.Advice {
+	l.hush()
 	l.tap.readAll()
 	l.text.End()
 	seen := x.seen(l, watch)
