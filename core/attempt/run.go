@@ -35,9 +35,6 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	}
 	defer l.tap.close()
 	began := time.Now()
-	if a.trial == "" && x.began.IsZero() {
-		x.began = began
-	}
 	defer x.accompany(a, l, watch, began)()
 	var trail *trail
 	if x.Job != nil && a.trial == "" {
@@ -93,6 +90,9 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 // accompany starts what goes on beside the program until stop is called: its status is published, and advice that
 // cannot wait is printed.
 func (x *Executor) accompany(a attempt, l *listener, watch *observe.Watch, began time.Time) (stop func()) {
+	if a.trial == "" && x.began.IsZero() {
+		x.began = began
+	}
 	unpublish := x.publish(a, l, watch, began)
 	l.hush = x.tellInTime(a, l, watch, began)
 	return func() {
