@@ -210,8 +210,8 @@ func TestLineChangesNothing(t *testing.T) {
 // Whatever a program prints passes unchanged, if nothing is shown.
 func TestBytes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	alphabet := []string{"\x1b", "\x1b[", "?1049h", "H", "1;5r", "\x1b7", "\x1b]0;t\a", "\x1bP", "\x1b\\", "x", "\n", "\r", "\xe6",
-		"日", "\x00", "\x9b", "99;1H", strings.Repeat("q", 300), "\x1b_", "\x18"}
+	alphabet := []string{"\x1b", "\x1b[", "?1049h", "H", "1;5r", "\x1b7", "\x1b]0;t\a", "\x1bP", "\x1b\\", "x", "\n",
+		"\r", "\xe6", "日", "\x00", "\x9b", "99;1H", strings.Repeat("q", 300), "\x1b_", "\x18"}
 	for range 2000 {
 		y := newBytes(t, 10, 40, Shows{})
 		want := ""
