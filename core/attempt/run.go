@@ -34,7 +34,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		return run.Outcome{}, err
 	}
 	defer l.tap.close()
-	began := time.Now()
+	began := x.begin(a)
 	defer x.accompany(a, l, watch, began)()
 	var trail *trail
 	if x.Job != nil && a.trial == "" {
@@ -87,12 +87,18 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	return out, nil
 }
 
-// accompany starts what goes on beside the program until stop is called: its status is published, and advice that
-// cannot wait is printed.
-func (x *Executor) accompany(a attempt, l *listener, watch *observe.Watch, began time.Time) (stop func()) {
+// begin returns the time at which an attempt begins, which may be that of the run.
+func (x *Executor) begin(a attempt) time.Time {
+	began := time.Now()
 	if a.trial == "" && x.began.IsZero() {
 		x.began = began
 	}
+	return began
+}
+
+// accompany starts what goes on beside the program until stop is called: its status is published, and advice that
+// cannot wait is printed.
+func (x *Executor) accompany(a attempt, l *listener, watch *observe.Watch, began time.Time) (stop func()) {
 	unpublish := x.publish(a, l, watch, began)
 	l.hush = x.tellInTime(a, l, watch, began)
 	return func() {
