@@ -507,7 +507,8 @@ func drive(ctx context.Context, s settings, j *store.Journal, h *sweep.History, 
 		return why, leaveTasks(x, h, say)
 	}
 	if _, asks := searcher.(sweep.Remote); err != nil && asks {
-		return why, fmt.Errorf("%w; launch sweep resume %s starts it again and tells it what came of the trials", err, h.Spec.Name)
+		return why, fmt.Errorf("%w; launch sweep resume %s starts it again and tells it what came of the "+
+			"trials", err, h.Spec.Name)
 	}
 	if err != nil {
 		return "", err

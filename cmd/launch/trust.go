@@ -96,9 +96,10 @@ func newTrust() *cobra.Command {
 approve of them. The approval ends when the file changes.
 
 launch takes settings only from files that you or root own and nobody else can write. From such a file
-of a project it takes everything but json-file, state-dir, memory, grace, the name of a plugin, anyway,
-notify-command, an address in notify, and an allow above metrics; those it takes after "launch trust". From a file that others can write it
-takes nothing; after "launch trust" it takes everything but those.`,
+of a project it takes everything but json-file, state-dir, memory, grace, nodes-at, this-node, the name
+of a plugin, anyway, notify-command, notify-host, an address in notify, and an allow above metrics; those
+it takes after "launch trust". From a file that others can write it takes nothing; after "launch trust" it
+takes everything but those.`,
 		Example: "  launch trust\n  launch trust --list\n  launch trust --remove ~/project/.launch.yaml",
 		RunE: func(c *cobra.Command, args []string) error {
 			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Live finds, while a program runs, the advice that would come too late at its end: each once, as soon as it is certain.
+// Live finds, while a program runs, the advice that would come too late at its end: each once, as soon as it is
+// certain.
 type Live struct {
 	told  map[string]bool
 	since map[string]time.Duration // when what is not yet certain was seen first, since then without a break

@@ -31,8 +31,9 @@ func TestLive(t *testing.T) {
 	}{
 		"a loss that is not finite": {text("loss: 0.1\n", "loss: nan\n", "loss: nan\nloss: nan\n", "loss: nan\n"),
 			map[int]string{2: notFinite}},
-		"one that comes back":         {text("loss: nan\nloss: nan\nloss: 0.1\nloss: nan\n"), nil},
-		"one that comes back later":   {text("loss: nan\nloss: nan\nloss: 0.1\nloss: nan\n", "loss: nan\n", "loss: nan\n"), map[int]string{2: notFinite}},
+		"one that comes back": {text("loss: nan\nloss: nan\nloss: 0.1\nloss: nan\n"), nil},
+		"one that comes back later": {text("loss: nan\nloss: nan\nloss: 0.1\nloss: nan\n", "loss: nan\n", "loss: nan\n"),
+			map[int]string{2: notFinite}},
 		"another loss that is finite": {text(strings.Repeat("G_loss: nan\nD_loss: 0.1\n", 9)), nil},
 		"the last value of a metric":  {func(int) Seen { return Seen{Diverged: []string{"psnr"}} }, nil},
 		"a small /dev/shm":            {text("", logs["small-shm"].is), map[int]string{1: smallShm}},

@@ -19,6 +19,8 @@ import (
 
 // advise returns what the attempt's output and its curves advise, after its end.
 func (x *Executor) advise(a attempt, l *listener, watch *observe.Watch, out run.Outcome) []advice.Advice {
+	l.hush()
+	l.tap.readAll()
 	l.text.End()
 	seen := x.seen(l, watch)
 	for _, r := range out.Retries {
@@ -85,7 +87,7 @@ func (x *Executor) tellInTime(a attempt, l *listener, watch *observe.Watch, bega
 			}
 			seen := x.seen(l, watch)
 			seen.Retries, seen.Short = int(l.retried.Load()), unit.Bytes(l.short.Load())
-			seen.Ahead = x.notYet(a, seen.Spent)
+			seen.Ahead = notYet(a.priced, watch.Course().Phases, x.Setup.Room.Size())
 			for _, one := range found.Look(seen, time.Since(began)) {
 				if one = x.withStop(one); x.tell(one) {
 					l.told = append(l.told, one)
@@ -121,11 +123,11 @@ func (x *Executor) withStop(a advice.Advice) advice.Advice {
 	return a
 }
 
-// notYet lists the phases that have not begun.
-func (x *Executor) notYet(a attempt, spent map[string]time.Duration) (needs []advice.Need) {
-	for phase, needed := range a.priced {
-		if _, began := spent[phase]; !began && phase != ladder.Training && needed > 0 {
-			needs = append(needs, advice.Need{Phase: phase, Needs: needed, Room: x.Setup.Room.Size()})
+// notYet lists the phases that have not begun, with what they need of the room.
+func notYet(priced map[string]unit.Bytes, begun []string, room unit.Bytes) (needs []advice.Need) {
+	for phase, needed := range priced {
+		if phase != ladder.Training && needed > 0 && !slices.Contains(begun, phase) {
+			needs = append(needs, advice.Need{Phase: phase, Needs: needed, Room: room})
 		}
 	}
 	slices.SortFunc(needs, func(p, q advice.Need) int { return strings.Compare(p.Phase, q.Phase) })

@@ -35,9 +35,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	}
 	defer l.tap.close()
 	began := x.begin(a)
-	defer x.publish(a, l, watch, began)()
-	told := x.tellInTime(a, l, watch, began)
-	defer told()
+	defer x.accompany(a, l, watch, began)()
 	var trail *trail
 	if x.Job != nil && a.trial == "" {
 		trail = x.follow(a.roots, a.command.Dir, a.dir, watch.PID)
@@ -73,7 +71,6 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	e := ended{exit: exit, at: time.Now(), began: began, limit: spec.Limit, onHost: x.Setup.Room.OnHost(),
 		why: guard.stop(), peers: crew.stop()}
 	gone := leaver.stop()
-	told()
 	watch.Stop()
 	if err != nil && !errors.Is(err, proc.ErrKeeper) {
 		return run.Outcome{}, err
@@ -99,6 +96,17 @@ func (x *Executor) begin(a attempt) time.Time {
 	return began
 }
 
+// accompany starts what goes on beside the program until stop is called: its status is published, and advice that
+// cannot wait is printed.
+func (x *Executor) accompany(a attempt, l *listener, watch *observe.Watch, began time.Time) (stop func()) {
+	unpublish := x.publish(a, l, watch, began)
+	l.hush = x.tellInTime(a, l, watch, began)
+	return func() {
+		l.hush()
+		unpublish()
+	}
+}
+
 // watch starts to observe the memory of the attempt.
 func (x *Executor) watch(ctx context.Context, a attempt) *observe.Watch {
 	of := observe.Subject{Device: x.Setup.Room.Device, Limited: x.Setup.Room.Limit() > 0, Every: x.Sample,
@@ -116,6 +124,7 @@ type listener struct {
 	tap      *tap
 	text     *advice.Text    // nil for a short run
 	told     []advice.Advice // printed while the program ran
+	hush     func()          // ends that; then told is complete
 	retried  atomic.Int64    // requests that the card refused and the allocator tried again
 	short    atomic.Int64    // by how many bytes the largest of them was short
 	pace     pace

@@ -17,7 +17,7 @@ import (
 type tap struct {
 	out, err io.Writer
 	file     *record.Output
-	text     *advice.Text // what its output advises; nil for a short run
+	text     *aside       // reads what the output advises; nil for a short run
 	joined   bool         // standard output and standard error are the same file
 	last     byte         // the last byte on the output that launch prints to
 	first    atomic.Int64 // time of the first output, in Unix nanoseconds; 0 before
@@ -25,7 +25,10 @@ type tap struct {
 }
 
 func newTap(d *oom.Detector, dir string, text *advice.Text) *tap {
-	t := &tap{out: d.Stream(oom.Terminal), err: d.Stream(oom.Stderr), text: text}
+	t := &tap{out: d.Stream(oom.Terminal), err: d.Stream(oom.Stderr)}
+	if text != nil {
+		t.text = newAside(text)
+	}
 	if a, err := os.Stdout.Stat(); err == nil {
 		b, err := os.Stderr.Stat()
 		t.joined = err == nil && os.SameFile(a, b)
@@ -55,7 +58,7 @@ func (t *tap) take(from proc.Stream, p []byte) {
 		t.out.Write(p)
 	}
 	if t.text != nil {
-		t.text.Write(p)
+		t.text.write(p)
 	}
 	if t.file != nil {
 		t.file.Write(p)
@@ -75,7 +78,15 @@ func (t *tap) lastTime() time.Time { return unixNano(t.latest.Load()) }
 
 func (t *tap) midLine() bool { return t.last != 0 && t.last != '\n' }
 
+// readAll waits until all of the output was read for advice.
+func (t *tap) readAll() {
+	if t.text != nil {
+		t.text.close()
+	}
+}
+
 func (t *tap) close() {
+	t.readAll()
 	if t.file != nil {
 		t.file.Close()
 		t.file = nil

@@ -192,8 +192,8 @@ type Sender struct {
 // Limit is how long sending may take by default.
 const Limit = 10 * time.Second
 
-// Send sends a notice to all places at the same time, and returns what went wrong: at most one error a place. It returns
-// after the limit at the latest, or soon after ctx is done.
+// Send sends a notice to all places at the same time, and returns what went wrong: at most one error a place. It
+// returns after the limit at the latest, or soon after ctx is done.
 func (s Sender) Send(ctx context.Context, places []Place, n Notice) []error {
 	if s.Limit == 0 {
 		s.Limit = Limit

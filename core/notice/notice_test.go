@@ -72,8 +72,8 @@ func TestWebhook(t *testing.T) {
 			t.Errorf("%s is %v, want %v", key, m[key], want)
 		}
 	}
-	line := "launch: run 20260102-x: out of memory after 3h0m · CUDA out of memory <!channel> · exit code 1 · 2 attempts · " +
-		"peak 11.0 GiB used · sisr · SRResNet"
+	line := "launch: run 20260102-x: out of memory after 3h0m · CUDA out of memory <!channel> · exit code 1 · " +
+		"2 attempts · peak 11.0 GiB used · sisr · SRResNet"
 	if m["content"] != line { // Discord
 		t.Errorf("content is %v", m["content"])
 	}
@@ -135,7 +135,8 @@ func TestDeadServer(t *testing.T) {
 	for _, at := range []string{silent.Addr().String(), gone.Addr().String()} {
 		done := make(chan []error)
 		go func() {
-			done <- Sender{Limit: 200 * time.Millisecond}.Send(context.Background(), places(t, "http://"+at+"/secret-path"), failed)
+			s := Sender{Limit: 200 * time.Millisecond}
+			done <- s.Send(context.Background(), places(t, "http://"+at+"/secret-path"), failed)
 		}()
 		select {
 		case errs := <-done:
@@ -234,7 +235,8 @@ func TestTerminal(t *testing.T) {
 			}
 			return ""
 		}}
-		if errs := s.Send(t.Context(), places(t, tt.list), failed); len(errs) > 0 || !strings.HasPrefix(out.String(), tt.want) {
+		errs := s.Send(t.Context(), places(t, tt.list), failed)
+		if len(errs) > 0 || !strings.HasPrefix(out.String(), tt.want) {
 			t.Errorf("%s, %s: %q %v", tt.list, tt.env, out.String(), errs)
 		}
 	}
@@ -271,7 +273,8 @@ func TestDesktop(t *testing.T) {
 		if len(errs) > 0 || (err == nil) == remote || (out.Len() > 0) != remote {
 			t.Errorf("remote %v: %v %q %q", remote, errs, shown, out.String())
 		}
-		if !remote && !strings.HasPrefix(string(shown), "--app-name=launch\n--\nlaunch: run out of memory\nlaunch: run 2026") {
+		want := "--app-name=launch\n--\nlaunch: run out of memory\nlaunch: run 2026"
+		if !remote && !strings.HasPrefix(string(shown), want) {
 			t.Errorf("%s", shown)
 		}
 	}

@@ -79,6 +79,9 @@ func TestCurvePhases(t *testing.T) {
 			t.Errorf("span %d has the phases %v, want %v", i, c.Spans[i].Phases, want)
 		}
 	}
+	if got := rec.course().Phases; !slices.Equal(got, []string{"training", "validation"}) {
+		t.Errorf("the phases that have begun are %q", got)
+	}
 	for i := range 100 { // a program may print any number of names
 		rec.pass(string(rune('a' + i)))
 	}

@@ -128,6 +128,8 @@ type Course struct {
 	Held []Reading // by the job, in training or where the phase is not known
 	// Host is the anonymous memory of all processes of the job, which no file backs and the kernel cannot drop.
 	Host []Reading
+	// Phases are those that have begun, also those of which the program prints the end only.
+	Phases []string
 	// Spent is the time in each phase, "" before the first.
 	Spent map[string]time.Duration
 	// Busy is the mean of how busy the card was in training, in percent, BusyLooks of how many looks, over BusyFor.
@@ -146,7 +148,8 @@ func (r *recorder) course() Course {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return Course{Held: r.training.least(), Host: r.host.least(), Spent: maps.Clone(r.spent),
-		Busy: r.busy, BusyLooks: r.looks, BusyFor: r.busyFor}
+		Phases: slices.Clone(r.phases),
+		Busy:   r.busy, BusyLooks: r.looks, BusyFor: r.busyFor}
 }
 
 // A series is a bounded number of spans of the same width.

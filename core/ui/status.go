@@ -22,8 +22,9 @@ func Status(s live.Status) StatusText {
 	if s.Attempt > 1 {
 		parts[0] += fmt.Sprintf(" (attempt %d)", s.Attempt)
 	}
-	if s.Phase != "" {
-		parts = append(parts, OneLine(s.Phase))
+	phase := strings.TrimSpace(OneLine(s.Phase))
+	if phase != "" {
+		parts = append(parts, phase)
 	}
 	short := "launch"
 	if p := s.Progress; p != nil {
@@ -47,12 +48,12 @@ func Status(s live.Status) StatusText {
 		if expected := s.Expected(); expected > 0 {
 			memory += fmt.Sprintf(", %s estimated", compact(expected))
 		}
-		parts = append(parts, memory+" ("+m.Is+")")
+		parts = append(parts, memory+" ("+OneLine(m.Is)+")")
 	}
 	out.Line = " " + strings.Join(parts, " · ")
-	out.Title = OneLine(short)
-	if s.Phase != "" {
-		out.Title += " · " + OneLine(s.Phase)
+	out.Title = short
+	if phase != "" {
+		out.Title += " · " + phase
 	}
 	return out
 }

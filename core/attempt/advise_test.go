@@ -1,0 +1,46 @@
+package attempt
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/launch-ml/launch/core/advice"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// What has not begun is ahead: not what has, what training needs, and what nobody knows.
+func TestNotYet(t *testing.T) {
+	priced := map[string]unit.Bytes{"training": 5, "validation": 7, "test": 6, "sampling": 0, "encoding": 3}
+	got := fmt.Sprint(notYet(priced, []string{"training", "encoding"}, 9))
+	if want := "[{test 6 B 9 B} {validation 7 B 9 B}]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A run prints each advice once, over all its attempts, and three at most. It names the signal that saves and stops
+// where there is one, and only for what makes the training fail.
+func TestTell(t *testing.T) {
+	x := &Executor{}
+	var told []string
+	for _, name := range []string{"a", "b", "a", "c", "d", "b"} {
+		if x.tell(advice.Advice{Name: name}) {
+			told = append(told, name)
+		}
+	}
+	if strings.Join(told, "") != "abc" {
+		t.Errorf("%q were printed", told)
+	}
+	fails := advice.Advice{Weight: advice.Fails, Change: "stop it"}
+	if got := x.withStop(fails).Change; got != "stop it" {
+		t.Errorf("without a signal: %q", got)
+	}
+	x.Leave = []Notice{{Name: "SIGUSR2", Signal: syscall.SIGUSR2}}
+	if got := x.withStop(fails).Change; !strings.HasPrefix(got, "stop it; kill -USR2 ") {
+		t.Errorf("%q", got)
+	}
+	if got := x.withStop(advice.Advice{Weight: advice.Slow, Change: "x"}).Change; got != "x" {
+		t.Errorf("for what is slow: %q", got)
+	}
+}
