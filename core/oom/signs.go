@@ -381,26 +381,31 @@ func (d *Detector) State() State {
 	return d.state()
 }
 
+// now is the state of a stream, with the signs of a record that is not known to be complete.
+func (s *stream) now() State {
+	t := s.state
+	t.Settings, t.Metrics, t.Checks = maps.Clone(t.Settings), maps.Clone(t.Metrics), slices.Clone(t.Checks)
+	for i, v := range t.Checks {
+		t.Checks[i] = v.Clone()
+	}
+	s.record.matchWith(s.d, func(e Event) {
+		if (e.Kind == job.Metric || e.Kind == checked) && e.Step == metric.NoStep {
+			e.Step = s.d.iteration()
+		}
+		e.Line.Text = string(s.record.text)
+		if e.Kind != checked {
+			t.take(e)
+			return
+		}
+		t.value(s.d.signs.checks, e)
+	})
+	return t
+}
+
 func (d *Detector) state() State {
 	out := State{Iteration: -1}
 	for _, s := range d.streams {
-		t := s.state
-		t.Settings, t.Metrics = maps.Clone(t.Settings), maps.Clone(t.Metrics)
-		t.Checks = slices.Clone(t.Checks)
-		for i, v := range t.Checks {
-			t.Checks[i] = v.Clone()
-		}
-		s.record.matchWith(d, func(e Event) { // what is not known to be complete is all there is to read
-			if (e.Kind == job.Metric || e.Kind == checked) && e.Step == metric.NoStep {
-				e.Step = d.iteration()
-			}
-			if e.Kind == checked {
-				e.Line.Text = string(s.record.text)
-				t.value(d.signs.checks, e)
-				return
-			}
-			t.take(e)
-		})
+		t := s.now()
 		out.values(t.Checks, s.name == Log)
 		if t.Events == 0 {
 			continue
