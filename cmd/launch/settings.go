@@ -126,7 +126,8 @@ func addFlags(f *pflag.FlagSet) {
 		"succeeded; otherwise start one")
 	f.Bool("tty", false, "run in a pseudo-terminal even if the output is not a terminal")
 	f.BoolP("quiet", "q", false, "print nothing unless something goes wrong")
-	f.Bool("verbose", false, "print every line of the estimates and every rung, and the whole checklist at the end of a run")
+	f.Bool("verbose", false, "print every line of the estimates and every rung, and the whole checklist at the end of a "+
+		"run")
 	f.String("json-file", "", "write what happened to this file, as JSON")
 	f.String("notify", "", "when the run ends or stops, send a notice: bell, desktop, an address such as "+
 		"https://HOST/PATH, or a list of these; none")

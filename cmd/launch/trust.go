@@ -51,8 +51,8 @@ func notTaken(path string, file *trust.File, why error) string {
 //	allow                 above the default: lets launch change the experiment
 //
 // The others are free. device, vram, reserve and gpus set what launch plans for; fill, rehearse, inside and as-asked
-// how it runs the job; wait how long it waits for room; tty, quiet, verbose, receipts and sample what it prints and reads. None
-// of them writes, kills, or changes more than allow permits.
+// how it runs the job; wait how long it waits for room; tty, quiet, verbose, receipts and sample what it prints and
+// reads. None of them writes, kills, or changes more than allow permits.
 func usersAlone(name, value string) bool {
 	switch name {
 	case "json-file", "state-dir", "memory", "grace", "nodes-at", "this-node", "notify-command", "notify-host":

@@ -277,8 +277,8 @@ func takes(states int64) string {
 	return fmt.Sprintf("%d saved states take", states)
 }
 
-// StateSize is about how large a saved state is: parameters, their average, buffers and optimizer states, as they are in
-// memory. known is false where the estimate of the training is not.
+// StateSize is about how large a saved state is: parameters, their average, buffers and optimizer states, as they are
+// in memory. known is false where the estimate of the training is not.
 func StateSize(p *run.Plan) (size unit.Bytes, known bool) {
 	if p == nil {
 		return 0, false
@@ -312,7 +312,8 @@ func resume(f Facts) []Line {
 		if e != nil && e.Succeeded {
 			after = fmt.Sprintf("; run %s of the same command has succeeded", e.Run)
 		}
-		return one(OK, "", "it starts from the beginning, and after a failure it resumes from its newest saved state%s", after)
+		return one(OK, "", "it starts from the beginning, and after a failure it resumes from its newest saved state%s",
+			after)
 	}
 	switch {
 	case e.Succeeded:
@@ -321,8 +322,8 @@ func resume(f Facts) []Line {
 		return one(Note, "launch resume "+e.Run+" continues it with its own recipe",
 			"it starts from the beginning: the recipe has changed since run %s, whose newest saved state is %v", e.Run, e.Saved)
 	}
-	return one(Note, "launch --continue -- COMMAND", "it starts from the beginning: run %s of the same command has a saved "+
-		"state of %v", e.Run, e.Saved)
+	return one(Note, "launch --continue -- COMMAND", "it starts from the beginning: run %s of the same command has a "+
+		"saved state of %v", e.Run, e.Saved)
 }
 
 // machine passes on what the doctor found of these. Of python and torch everything counts, of the others what is wrong.

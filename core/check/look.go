@@ -167,7 +167,8 @@ func diskOf(folder string) (Disk, error) {
 		return Disk{}, fmt.Errorf("reading the file system of %s: %w", folder, err)
 	}
 	// #nosec G115 -- a file system has fewer than 2^63 bytes
-	return Disk{At: folder, Free: unit.Bytes(int64(s.Bavail) * int64(s.Bsize)), Writable: unix.Access(folder, unix.W_OK) == nil}, nil
+	return Disk{At: folder, Free: unit.Bytes(int64(s.Bavail) * int64(s.Bsize)), Writable: unix.Access(folder,
+		unix.W_OK) == nil}, nil
 }
 
 func absolute(dir, path string) string {

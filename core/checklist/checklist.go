@@ -1,8 +1,8 @@
 // Package checklist decides what was reached at the end of a training: each check of a plugin is a pattern, a bound and
 // a window over what the program printed. What was not printed could not be checked, and is never met.
 //
-// [Values.Add] holds a bounded amount of a figure, whatever is printed. [Judge] is pure: it decides by these values. The
-// package knows no project.
+// [Values.Add] holds a bounded amount of a figure, whatever is printed. [Judge] is pure: it decides by these values.
+// The package knows no project.
 package checklist
 
 import (

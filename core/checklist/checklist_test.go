@@ -35,20 +35,34 @@ func TestJudge(t *testing.T) {
 		unchecked   string
 		seen, notIs string
 	}{
-		{"finite", job.Check{Rule: job.Finite}, "1 0.5,2 1e9,3 -4", "1 0.5,2 nan,3 0.4", "", "-4 at step 3", "nan at step 2, which is no finite number"},
-		{"finite at the end", job.Check{Rule: job.Finite, Last: 1}, "1 nan,2 0.5", "1 0.5,2 inf", "", "0.5 at step 2", "inf at step 2"},
-		{"within", job.Check{Rule: job.Within, Min: ptr(6), Max: ptr(70)}, "1 6,2 70", "1 6,2 70.0001", "", "70 at step 2", "70.0001 at step 2, which is not from 6 to 70"},
-		{"within, below", job.Check{Rule: job.Within, Min: ptr(6)}, "1 6", "1 5.999", "", "6 at step 1", "5.999 at step 1, which is not at least 6"},
-		{"within, above", job.Check{Rule: job.Within, Max: ptr(6)}, "1 -6", "1 6.001", "", "-6 at step 1", "which is not at most 6"},
+		{"finite", job.Check{Rule: job.Finite}, "1 0.5,2 1e9,3 -4", "1 0.5,2 nan,3 0.4", "", "-4 at step 3",
+			"nan at step 2, which is no finite number"},
+		{"finite at the end", job.Check{Rule: job.Finite, Last: 1}, "1 nan,2 0.5", "1 0.5,2 inf", "", "0.5 at step 2",
+			"inf at step 2"},
+		{"within", job.Check{Rule: job.Within, Min: ptr(6), Max: ptr(70)}, "1 6,2 70", "1 6,2 70.0001", "", "70 at step 2",
+			"70.0001 at step 2, which is not from 6 to 70"},
+		{"within, below", job.Check{Rule: job.Within, Min: ptr(6)}, "1 6", "1 5.999", "", "6 at step 1",
+			"5.999 at step 1, which is not at least 6"},
+		{"within, above", job.Check{Rule: job.Within, Max: ptr(6)}, "1 -6", "1 6.001", "", "-6 at step 1",
+			"which is not at most 6"},
 		{"within is finite", job.Check{Rule: job.Within, Min: ptr(0)}, "1 0", "1 nan", "", "0 at", "no finite number"},
-		{"within the last two", job.Check{Rule: job.Within, Min: ptr(0), Last: 2}, "1 -1,2 1,3 1", "1 1,2 -1,3 1", "", "1 at step 3", "-1 at step 2"},
-		{"moving", job.Check{Rule: job.Moving}, "1 28.1,2 28.1,3 28.2", "1 28.1,2 28.1,3 28.10", "1 28.1", "28.1 at step 1, then 28.2 at step 3", "it stayed the same: 28.10"},
-		{"moving in the last two", job.Check{Rule: job.Moving, Last: 2}, "1 3,2 3,3 4", "1 3,2 4,3 4", "1 3", "3 at step 2, then 4 at step 3", "the last 2 values are the same: 4"},
-		{"moving with at least three", job.Check{Rule: job.Moving, Least: 3}, "1 3,2 4,3 4", "1 3,2 3,3 3", "1 3,2 4", "3 at step 1, then 4 at step 2", "stayed the same"},
-		{"moving after a step", job.Check{Rule: job.Moving, After: 101}, "1 2,100 3,101 4,102 5", "1 2,100 3,101 4,102 4", "1 2,100 3", "4 at step 101, then 5 at step 102", "stayed the same: 4"},
-		{"a figure that becomes NaN does not move", job.Check{Rule: job.Moving}, "1 2,2 3", "1 2,2 2,3 nan", "1 2,2 nan", "then 3", "stayed the same: 2"},
-		{"one of several series moves", job.Check{Rule: job.Moving}, "a 1 1.0,b 1 1.0,a 2 1.0,b 2 1.01", "a 1 1.0,b 1 2.0,a 2 1.0,b 2 2.0", "a 1 1,b 1 2", "b 1.0 at step 1, then 1.01 at step 2", "stayed the same: a 1.0, b 2.0"},
-		{"each of several series is within", job.Check{Rule: job.Within, Max: ptr(2)}, "a 1 1.0,b 1 2.0", "a 1 1.0,b 1 2.5", "", "b 2.0", "b 2.5"},
+		{"within the last two", job.Check{Rule: job.Within, Min: ptr(0), Last: 2}, "1 -1,2 1,3 1", "1 1,2 -1,3 1", "",
+			"1 at step 3", "-1 at step 2"},
+		{"moving", job.Check{Rule: job.Moving}, "1 28.1,2 28.1,3 28.2", "1 28.1,2 28.1,3 28.10", "1 28.1",
+			"28.1 at step 1, then 28.2 at step 3", "it stayed the same: 28.10"},
+		{"moving in the last two", job.Check{Rule: job.Moving, Last: 2}, "1 3,2 3,3 4", "1 3,2 4,3 4", "1 3",
+			"3 at step 2, then 4 at step 3", "the last 2 values are the same: 4"},
+		{"moving with at least three", job.Check{Rule: job.Moving, Least: 3}, "1 3,2 4,3 4", "1 3,2 3,3 3", "1 3,2 4",
+			"3 at step 1, then 4 at step 2", "stayed the same"},
+		{"moving after a step", job.Check{Rule: job.Moving, After: 101}, "1 2,100 3,101 4,102 5", "1 2,100 3,101 4,102 4",
+			"1 2,100 3", "4 at step 101, then 5 at step 102", "stayed the same: 4"},
+		{"a figure that becomes NaN does not move", job.Check{Rule: job.Moving}, "1 2,2 3", "1 2,2 2,3 nan", "1 2,2 nan",
+			"then 3", "stayed the same: 2"},
+		{"one of several series moves", job.Check{Rule: job.Moving}, "a 1 1.0,b 1 1.0,a 2 1.0,b 2 1.01",
+			"a 1 1.0,b 1 2.0,a 2 1.0,b 2 2.0", "a 1 1,b 1 2", "b 1.0 at step 1, then 1.01 at step 2",
+			"stayed the same: a 1.0, b 2.0"},
+		{"each of several series is within", job.Check{Rule: job.Within, Max: ptr(2)}, "a 1 1.0,b 1 2.0", "a 1 1.0,b 1 2.5",
+			"", "b 2.0", "b 2.5"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			lines := func(s string) string { return strings.ReplaceAll(s, ",", "\n") }
@@ -101,7 +115,8 @@ func TestContinued(t *testing.T) {
 	if it := Judge(c, after); it.State != NotChecked {
 		t.Errorf("one value: %+v", it)
 	}
-	if it := Judge(c, after.Continued(c, before)); it.State != Met || it.Seen != "28.1 at step 100, then 28.3 at step 200" {
+	if it := Judge(c, after.Continued(c, before)); it.State != Met || it.Seen != "28.1 at step 100, then 28.3 at step "+
+		"200" {
 		t.Errorf("both: %+v", it)
 	}
 	if it := Judge(c, values(c, "200 28.1").Continued(c, before)); it.State != NotMet {

@@ -18,8 +18,8 @@ var checking = job.Signs{
 	},
 }
 
-// The values of a check are read with their series, their step and their line, several of a line, and are no signs: they
-// change no phase, no event count and no verdict.
+// The values of a check are read with their series, their step and their line, several of a line, and are no signs:
+// they change no phase, no event count and no verdict.
 func TestChecks(t *testing.T) {
 	d := newDetector(t, checking)
 	d.OnEvent = func(e Event) {
@@ -71,7 +71,8 @@ func TestChecksOfRich(t *testing.T) {
 		"                             1.25 weight_b: 2.5                      \n"
 	first := "[11/22/26 14:45:07] INFO     iter:     6 weight_a: 1.25 x       logger.py:158\n" +
 		"                             weight_b: 2.5                      \n"
-	for name, text := range map[string]string{"complete": rich + "End\n", "not complete": rich, "one in each line": first + "End\n"} {
+	for name, text := range map[string]string{"complete": rich + "End\n", "not complete": rich,
+		"one in each line": first + "End\n"} {
 		d := newDetector(t, checking)
 		write(t, d, Terminal, text)
 		s := d.State()

@@ -103,7 +103,8 @@ type signReader struct {
 }
 
 func newSignReader(signs job.Signs) (*signReader, error) {
-	r := &signReader{any: len(signs.Lines)+len(signs.Checks) > 0, codes: signs.Codes, mustSucceed: signs.MustSucceed, checks: signs.Checks}
+	r := &signReader{any: len(signs.Lines)+len(signs.Checks) > 0, codes: signs.Codes, mustSucceed: signs.MustSucceed,
+		checks: signs.Checks}
 	lines := slices.Clone(signs.Lines)
 	for _, c := range signs.Checks {
 		lines = append(lines, job.Sign{Kind: checked, Pattern: c.Pattern, Name: c.Name})
@@ -114,7 +115,8 @@ func newSignReader(signs job.Signs) (*signReader, error) {
 			return nil, fmt.Errorf("reading the %s sign: %w", s.Kind, err)
 		}
 		r.announces = r.announces || s.Kind == job.Phase
-		c := compiled{sign: s, re: re, group: map[string]int{}, word: requiredWord(s.Pattern), check: max(0, i-len(signs.Lines))}
+		c := compiled{sign: s, re: re, group: map[string]int{}, word: requiredWord(s.Pattern), check: max(0,
+			i-len(signs.Lines))}
 		for g, name := range re.SubexpNames() {
 			c.group[name] = g
 		}
@@ -209,8 +211,9 @@ func (c *compiled) event(text []byte, m []int) Event {
 		}
 		return ""
 	}
-	e := Event{Kind: c.sign.Kind, Phase: c.sign.Phase, Knob: c.sign.Knob, Iteration: -1, Check: c.check, Series: group("series"),
-		Path: group("path"), Value: group("value"), Name: c.sign.Name, Direction: c.sign.Direction, Step: metric.NoStep}
+	e := Event{Kind: c.sign.Kind, Phase: c.sign.Phase, Knob: c.sign.Knob, Iteration: -1, Check: c.check,
+		Series: group("series"),
+		Path:   group("path"), Value: group("value"), Name: c.sign.Name, Direction: c.sign.Direction, Step: metric.NoStep}
 	if n, err := strconv.ParseInt(digits(group("step")), 10, 64); err == nil {
 		e.Step = n
 	}
@@ -381,26 +384,31 @@ func (d *Detector) State() State {
 	return d.state()
 }
 
+// now is the state of a stream, with the signs of a record that is not known to be complete.
+func (s *stream) now() State {
+	t := s.state
+	t.Settings, t.Metrics, t.Checks = maps.Clone(t.Settings), maps.Clone(t.Metrics), slices.Clone(t.Checks)
+	for i, v := range t.Checks {
+		t.Checks[i] = v.Clone()
+	}
+	s.record.matchWith(s.d, func(e Event) {
+		if (e.Kind == job.Metric || e.Kind == checked) && e.Step == metric.NoStep {
+			e.Step = s.d.iteration()
+		}
+		e.Line.Text = string(s.record.text)
+		if e.Kind != checked {
+			t.take(e)
+			return
+		}
+		t.value(s.d.signs.checks, e)
+	})
+	return t
+}
+
 func (d *Detector) state() State {
 	out := State{Iteration: -1}
 	for _, s := range d.streams {
-		t := s.state
-		t.Settings, t.Metrics = maps.Clone(t.Settings), maps.Clone(t.Metrics)
-		t.Checks = slices.Clone(t.Checks)
-		for i, v := range t.Checks {
-			t.Checks[i] = v.Clone()
-		}
-		s.record.matchWith(d, func(e Event) { // what is not known to be complete is all there is to read
-			if (e.Kind == job.Metric || e.Kind == checked) && e.Step == metric.NoStep {
-				e.Step = d.iteration()
-			}
-			if e.Kind == checked {
-				e.Line.Text = string(s.record.text)
-				t.value(d.signs.checks, e)
-				return
-			}
-			t.take(e)
-		})
+		t := s.now()
 		out.values(t.Checks, s.name == Log)
 		if t.Events == 0 {
 			continue

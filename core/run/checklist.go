@@ -111,7 +111,8 @@ func (a *Attempt) settings(j *job.Job) checklist.Item {
 	case len(differ) > 0:
 		it.State, it.Seen = checklist.NotMet, "launch planned "+strings.Join(differ, ", ")
 	case len(silent) > 0:
-		it.State, it.Seen = checklist.NotChecked, "nothing that the program printed or saved confirms "+strings.Join(silent, ", ")
+		it.State, it.Seen = checklist.NotChecked, "nothing that the program printed or saved confirms "+strings.Join(silent,
+			", ")
 	case edited == 0:
 		it.Seen = "launch changed none, and the program reports no other value"
 	default:

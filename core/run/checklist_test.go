@@ -24,23 +24,38 @@ func TestChecklist(t *testing.T) {
 		want  checklist.State
 		has   string
 	}{
-		"the last iteration":            {counted, Plan{}, Outcome{Ending: Succeeded, Iteration: 12}, 0, checklist.Met, "iteration 12 of 12"},
-		"the last report before it":     {job.Job{Steps: 12, Signs: job.Signs{Lines: counted.Signs.Lines, Every: 5}}, Plan{}, Outcome{Ending: Succeeded, Iteration: 10}, 0, checklist.Met, "iteration 10 of 12"},
-		"its success line":              {uncounted, Plan{}, Outcome{Ending: Succeeded, Iteration: 3, Claimed: true}, 0, checklist.Met, "success line"},
-		"too few iterations":            {counted, Plan{}, Outcome{Ending: Succeeded, Iteration: 6, Short: "the last step that it reported was 6 of 12"}, 0, checklist.NotMet, "6 of 12"},
-		"nearly all of them":            {counted, Plan{}, Outcome{Ending: Succeeded, Iteration: 10}, 0, checklist.NotChecked, "iteration 10 of 12"},
-		"how many is not known":         {uncounted, Plan{}, Outcome{Ending: Succeeded, Iteration: 12}, 0, checklist.NotChecked, "not known how many"},
-		"no iteration":                  {counted, Plan{}, Outcome{Ending: Succeeded}, 0, checklist.NotChecked, "no iteration"},
-		"a failure":                     {counted, Plan{}, Outcome{Ending: Failed, Iteration: 12}, 0, checklist.NotMet, "failed at iteration 12"},
-		"no out-of-memory":              {counted, Plan{}, Outcome{Ending: Succeeded}, 1, checklist.Met, "had none"},
-		"one at the end":                {counted, Plan{}, Outcome{Ending: OutOfMemory}, 1, checklist.NotMet, "ended with one"},
-		"one that it survived":          {counted, Plan{}, Outcome{Ending: Succeeded, Survived: " OOM Recovery successful"}, 1, checklist.NotMet, "went on after a failure"},
-		"interrupted before any":        {counted, Plan{}, Outcome{Ending: Interrupted}, 1, checklist.NotChecked, "did not come to its end"},
-		"nothing was set":               {counted, Plan{}, Outcome{Ending: Succeeded}, 2, checklist.Met, "changed none"},
-		"confirmed by a line":           {counted, Plan{Edits: []config.Edit{batch}}, Outcome{Ending: Succeeded, Settings: map[string]string{job.MicroBatch: "2"}}, 2, checklist.Met, "confirms each of the 1"},
-		"another value":                 {counted, Plan{Edits: []config.Edit{batch}}, Outcome{Ending: Succeeded, Settings: map[string]string{job.MicroBatch: "4"}}, 2, checklist.NotMet, "micro-batch = 2 (it reports 4)"},
-		"no line":                       {counted, Plan{Edits: []config.Edit{batch}}, Outcome{Ending: Succeeded}, 2, checklist.NotChecked, "nothing that the program printed or saved confirms micro-batch = 2"},
-		"the recipe was read otherwise": {counted, Plan{Batch: job.Batch{Micro: 4, Accumulation: 1, Ranks: 1}}, Outcome{Ending: Succeeded, Settings: map[string]string{job.MicroBatch: "8"}}, 2, checklist.NotMet, "it reports 8"},
+		"the last iteration": {counted, Plan{}, Outcome{Ending: Succeeded, Iteration: 12}, 0, checklist.Met,
+			"iteration 12 of 12"},
+		"the last report before it": {job.Job{Steps: 12, Signs: job.Signs{Lines: counted.Signs.Lines, Every: 5}}, Plan{},
+			Outcome{Ending: Succeeded, Iteration: 10}, 0, checklist.Met, "iteration 10 of 12"},
+		"its success line": {uncounted, Plan{}, Outcome{Ending: Succeeded, Iteration: 3, Claimed: true}, 0,
+			checklist.Met, "success line"},
+		"too few iterations": {counted, Plan{}, Outcome{Ending: Succeeded, Iteration: 6,
+			Short: "the last step that it reported was 6 of 12"}, 0, checklist.NotMet, "6 of 12"},
+		"nearly all of them": {counted, Plan{}, Outcome{Ending: Succeeded, Iteration: 10}, 0,
+			checklist.NotChecked, "iteration 10 of 12"},
+		"how many is not known": {uncounted, Plan{}, Outcome{Ending: Succeeded, Iteration: 12}, 0,
+			checklist.NotChecked, "not known how many"},
+		"no iteration": {counted, Plan{}, Outcome{Ending: Succeeded}, 0, checklist.NotChecked,
+			"no iteration"},
+		"a failure": {counted, Plan{}, Outcome{Ending: Failed, Iteration: 12}, 0, checklist.NotMet,
+			"failed at iteration 12"},
+		"no out-of-memory": {counted, Plan{}, Outcome{Ending: Succeeded}, 1, checklist.Met, "had none"},
+		"one at the end": {counted, Plan{}, Outcome{Ending: OutOfMemory}, 1, checklist.NotMet,
+			"ended with one"},
+		"one that it survived": {counted, Plan{}, Outcome{Ending: Succeeded, Survived: " OOM Recovery successful"},
+			1, checklist.NotMet, "went on after a failure"},
+		"interrupted before any": {counted, Plan{}, Outcome{Ending: Interrupted}, 1, checklist.NotChecked,
+			"did not come to its end"},
+		"nothing was set": {counted, Plan{}, Outcome{Ending: Succeeded}, 2, checklist.Met, "changed none"},
+		"confirmed by a line": {counted, Plan{Edits: []config.Edit{batch}}, Outcome{Ending: Succeeded,
+			Settings: map[string]string{job.MicroBatch: "2"}}, 2, checklist.Met, "confirms each of the 1"},
+		"another value": {counted, Plan{Edits: []config.Edit{batch}}, Outcome{Ending: Succeeded,
+			Settings: map[string]string{job.MicroBatch: "4"}}, 2, checklist.NotMet, "micro-batch = 2 (it reports 4)"},
+		"no line": {counted, Plan{Edits: []config.Edit{batch}}, Outcome{Ending: Succeeded}, 2,
+			checklist.NotChecked, "nothing that the program printed or saved confirms micro-batch = 2"},
+		"the recipe was read otherwise": {counted, Plan{Batch: job.Batch{Micro: 4, Accumulation: 1, Ranks: 1}},
+			Outcome{Ending: Succeeded, Settings: map[string]string{job.MicroBatch: "8"}}, 2, checklist.NotMet, "it reports 8"},
 	} {
 		it := Checklist(&tt.job, []Attempt{{Plan: tt.plan, Outcome: tt.out}})[tt.which]
 		if it.State != tt.want || !strings.Contains(it.Seen, tt.has) {
@@ -49,26 +64,28 @@ func TestChecklist(t *testing.T) {
 	}
 }
 
-// The values of a plugin's check are those of the training that the last attempt ended: of its saved state and what came
-// after it. Trials do not count.
+// The values of a plugin's check are those of the training that the last attempt ended: of its saved state and what
+// came after it. Trials do not count.
 func TestChecklistJoins(t *testing.T) {
 	c := job.Check{Name: "psnr moves", Pattern: `psnr (?P<value>\S+)`, Rule: job.Moving}
 	j := &job.Job{Signs: job.Signs{Checks: []job.Check{c}}}
 	attempt := func(value string, resume *State, trial Trial) Attempt {
 		var v checklist.Values
 		v.Add(c, "", checklist.Point{Value: value, Step: 1})
-		return Attempt{Plan: Plan{Resume: resume, Trial: trial}, Outcome: Outcome{Ending: Succeeded, Checked: []checklist.Values{v}}}
+		return Attempt{Plan: Plan{Resume: resume, Trial: trial}, Outcome: Outcome{Ending: Succeeded,
+			Checked: []checklist.Values{v}}}
 	}
 	for name, tt := range map[string]struct {
 		attempts []Attempt
 		want     checklist.State
 	}{
-		"one attempt":             {[]Attempt{attempt("1", nil, "")}, checklist.NotChecked},
-		"one that resumed":        {[]Attempt{attempt("1", nil, ""), attempt("2", &State{Iteration: 1}, "")}, checklist.Met},
-		"one that resumed, alike": {[]Attempt{attempt("1", nil, ""), attempt("1", &State{Iteration: 1}, "")}, checklist.NotMet},
-		"one that started over":   {[]Attempt{attempt("1", nil, ""), attempt("2", nil, "")}, checklist.NotChecked},
-		"a rehearsal before":      {[]Attempt{attempt("1", nil, Rehearsal), attempt("2", nil, "")}, checklist.NotChecked},
-		"an older record":         {[]Attempt{{Outcome: Outcome{Ending: Succeeded}}}, checklist.NotChecked},
+		"one attempt":      {[]Attempt{attempt("1", nil, "")}, checklist.NotChecked},
+		"one that resumed": {[]Attempt{attempt("1", nil, ""), attempt("2", &State{Iteration: 1}, "")}, checklist.Met},
+		"one that resumed, alike": {[]Attempt{attempt("1", nil, ""), attempt("1", &State{Iteration: 1}, "")},
+			checklist.NotMet},
+		"one that started over": {[]Attempt{attempt("1", nil, ""), attempt("2", nil, "")}, checklist.NotChecked},
+		"a rehearsal before":    {[]Attempt{attempt("1", nil, Rehearsal), attempt("2", nil, "")}, checklist.NotChecked},
+		"an older record":       {[]Attempt{{Outcome: Outcome{Ending: Succeeded}}}, checklist.NotChecked},
 	} {
 		all := Checklist(j, tt.attempts)
 		if it := all[len(all)-1]; it.State != tt.want {

@@ -13,7 +13,8 @@ import (
 func ordering() *Run {
 	r := rehearsable()
 	r.Limits = Limits{Allow: ladder.Metrics, Rehearse: true}
-	r.Job.Rehearsal.Largest = []config.Edit{{Knob: "largest batch first", At: config.Address{Doc: config.ArgvDoc, Path: "--sampler"}, To: "length",
+	r.Job.Rehearsal.Largest = []config.Edit{{Knob: "largest batch first", At: config.Address{Doc: config.ArgvDoc,
+		Path: "--sampler"}, To: "length",
 		Add: true}}
 	return r
 }
@@ -51,7 +52,8 @@ func TestOrderThatFails(t *testing.T) {
 		t.Fatalf("first: %+v", p)
 	}
 	again := then(t, r, oomIn(ladder.Validation, 0, 0))
-	if again.Trial != Rehearsal || ordered(again) || !shortened(again) || !strings.Contains(again.Order, "in the program's own order") {
+	if again.Trial != Rehearsal || ordered(again) || !shortened(again) || !strings.Contains(again.Order,
+		"in the program's own order") {
 		t.Errorf("again: %+v", again)
 	}
 	third := then(t, r, Outcome{Ending: Succeeded})

@@ -63,8 +63,8 @@ func (r *Run) short(p *Plan, t Trial) *Plan {
 	return p
 }
 
-// order has a rehearsal begin with the largest batch, where a setting does that. Not if the rehearsal before failed with
-// it: the program may not take the setting.
+// order has a rehearsal begin with the largest batch, where a setting does that. Not if the rehearsal before failed
+// with it: the program may not take the setting.
 func (r *Run) order(p *Plan) {
 	all := r.Job.Rehearsal.Largest
 	if len(all) == 0 {
@@ -75,8 +75,8 @@ func (r *Run) order(p *Plan) {
 	}
 	refused := func(a Attempt) bool { return a.ordered(r.Job) && a.Outcome.Ending == Failed }
 	if slices.ContainsFunc(r.Attempts, refused) {
-		p.Order = "the batches come in the program's own order: the rehearsal with the largest batch first failed for another " +
-			"reason than memory"
+		p.Order = "the batches come in the program's own order: the rehearsal with the largest batch first failed for " +
+			"another reason than memory"
 		return
 	}
 	var by []string

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/receipt"
@@ -162,10 +163,7 @@ func (p Printer) Show(h *record.History, life record.Life) {
 			p.line("      cut off: launch was killed before it ended")
 		}
 	}
-	p.results(h.Tried())
-	if row.State != "running" {
-		p.allChecked(run.Checklist(r.Job, h.Tried()))
-	}
+	p.results(r.Job, h.Tried(), row.State == "running")
 	if s := h.Stop(); s != nil && row.State != s.Why {
 		p.Stop(r, s)
 	}
@@ -175,9 +173,12 @@ func (p Printer) Show(h *record.History, life record.Life) {
 }
 
 // results writes what the attempts of a run together came to, and what to change.
-func (p Printer) results(attempts []run.Attempt) {
+func (p Printer) results(j *job.Job, attempts []run.Attempt, running bool) {
 	p.metrics("  ", run.Metrics(attempts))
 	p.allAdvice(adviceOf(attempts))
+	if !running {
+		p.allChecked(run.Checklist(j, attempts))
+	}
 }
 
 // metrics writes a line for each metric.

@@ -61,8 +61,10 @@ func (x *checkout) checks() []job.Check {
 		epochs, _ = strconv.ParseInt(text, 10, 64)
 	}
 	if every := x.class.int("eval_frequency", 0); every > 0 && epochs > 2*every { // two may be alike by chance
-		all = append(all, job.Check{Name: name + " moves from validation to validation", Pattern: pattern, Rule: job.Moving, Least: 3,
-			Hint: "how the project computes it: a placeholder, or a network that does not learn, gives the same figure each time"})
+		all = append(all, job.Check{Name: name + " moves from validation to validation", Pattern: pattern, Rule: job.Moving,
+			Least: 3,
+			Hint: "how the project computes it: a placeholder, or a network that does not learn, gives the same figure each " +
+				"time"})
 	}
 	return all
 }

@@ -11,7 +11,8 @@ import (
 
 // Each check has a log that meets it and a near miss, in each trainer's form.
 func TestChecks(t *testing.T) {
-	const plausible, moves, accuracy = "the loss is plausible", "the loss moves", "the accuracy of the contrastive task is plausible"
+	const plausible, moves, accuracy = "the loss is plausible", "the loss moves",
+		"the accuracy of the contrastive task is plausible"
 	for _, tt := range []struct {
 		project, log, check string
 		want                checklist.State
@@ -33,7 +34,8 @@ func TestChecks(t *testing.T) {
 		j := jobOf(t, tt.project)
 		_, state := judged(t, j, tt.log, oom.Exited(0))
 		found := false
-		for _, it := range run.Checklist(j, []run.Attempt{{Outcome: run.Outcome{Ending: run.Succeeded, Checked: state.Checks}}}) {
+		for _, it := range run.Checklist(j, []run.Attempt{{Outcome: run.Outcome{Ending: run.Succeeded,
+			Checked: state.Checks}}}) {
 			if it.Name != tt.check {
 				continue
 			}

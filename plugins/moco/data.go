@@ -63,7 +63,8 @@ func countImages(ctx context.Context, dir string, deep bool, types []string) (im
 
 // reads is the folder of the training images: an argument of facebookresearch's programs, a setting of solar-ssl's.
 func (p *project) reads() []job.Data {
-	d := job.Data{At: config.Address{Doc: config.ArgvDoc, Path: "the folder of images"}, Path: p.data, What: "training images"}
+	d := job.Data{At: config.Address{Doc: config.ArgvDoc, Path: "the folder of images"}, Path: p.data,
+		What: "training images"}
 	if p.solar != nil {
 		dir := p.setting("data", "dataset_path")
 		if d.At = dir.at; d.Path == "" && dir.value != "" {

@@ -86,7 +86,8 @@ func (p *project) checks() []job.Check {
 	all := []job.Check{
 		{Name: "the loss is plausible", Pattern: last, Rule: job.Within, Min: &zero, Last: 1},
 		{Name: "the loss moves", Pattern: last, Rule: job.Moving,
-			Hint: "the learning rate and the mixed precision: a gradient scaler that skips every step leaves the loss as it was"},
+			Hint: "the learning rate and the mixed precision: a gradient scaler that skips every step leaves the loss as it " +
+				"was"},
 	}
 	if p.solar == nil && p.step == arch.V2 {
 		all = append(all, job.Check{Name: "the accuracy of the contrastive task is plausible", Rule: job.Within, Min: &zero,

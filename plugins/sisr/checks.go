@@ -22,9 +22,10 @@ var plausible = []struct {
 	min, max *float64
 	hint     string
 }{
-	{"psnr", number(6), number(70), "the data folders of the validation: pairs in another order, or the same images twice; " +
-		"and crop_border and scale"},
-	{"ssim", number(0), number(0.9999), "the data folders of the validation: pairs in another order, or the same images twice"},
+	{"psnr", number(6), number(70), "the data folders of the validation: pairs in another order, or the same images " +
+		"twice; and crop_border and scale"},
+	{"ssim", number(0), number(0.9999), "the data folders of the validation: pairs in another order, or the same images " +
+		"twice"},
 	{"topiq", number(0), number(1), ""},
 	{"lpips", number(0), nil, ""},
 	{"dists", number(0), nil, ""},
@@ -49,7 +50,8 @@ func (r *recipe) checks() (all []job.Check) {
 			all = append(all, c)
 		}
 		if times > 1 {
-			all = append(all, job.Check{Name: m.Name + " moves from validation to validation", Pattern: m.Pattern, Rule: job.Moving,
+			all = append(all, job.Check{Name: m.Name + " moves from validation to validation", Pattern: m.Pattern,
+				Rule: job.Moving,
 				Hint: "the learning rate, and what is frozen: the validation sees the same network each time"})
 		}
 	}

@@ -20,7 +20,8 @@ func checked(t *testing.T, j *job.Job, text string) map[string]checklist.Item {
 	}
 	fmt.Fprint(d.Stream(oom.Log), text)
 	out := map[string]checklist.Item{}
-	for _, it := range run.Checklist(j, []run.Attempt{{Outcome: run.Outcome{Ending: run.Succeeded, Checked: d.State().Checks}}}) {
+	for _, it := range run.Checklist(j, []run.Attempt{{Outcome: run.Outcome{Ending: run.Succeeded,
+		Checked: d.State().Checks}}}) {
 		out[it.Name] = it
 	}
 	return out
@@ -36,7 +37,8 @@ const infoLine = "2025-11-30 10:00:00,000 INFO: "
 func validations(name string, values ...string) string {
 	var b strings.Builder
 	for i, v := range values {
-		fmt.Fprintf(&b, infoLine+"[epoch:   0, iter:%8d, lr:(2.000e-04)] [peak VRAM: 1.71 GB] l_g_l1: 1.0000e-02 \n", 5000*(i+1))
+		fmt.Fprintf(&b, infoLine+"[epoch:   0, iter:%8d, lr:(2.000e-04)] [peak VRAM: 1.71 GB] l_g_l1: 1.0000e-02 \n",
+			5000*(i+1))
 		fmt.Fprintf(&b, infoLine+"Validation Val\n\t # %s : %s\tBest: %s @ %d iter\n\n", name, v, v, 5000*(i+1))
 	}
 	return b.String()
@@ -60,7 +62,8 @@ func TestChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const plausible, moves, adapt = "psnr is plausible", "psnr moves from validation to validation", "the dynamic loss weights change"
+	const plausible, moves, adapt = "psnr is plausible", "psnr moves from validation to validation",
+		"the dynamic loss weights change"
 	for _, tt := range []struct {
 		name, log, check string
 		want             checklist.State
@@ -68,16 +71,23 @@ func TestChecks(t *testing.T) {
 	}{
 		{"usual figures", validations("psnr", "27.1", "28.3"), plausible, checklist.Met, "28.3 at step 10000"},
 		{"bad at first", validations("psnr", "4.1", "28.3"), plausible, checklist.Met, "28.3"},
-		{"worse than grey", validations("psnr", "27.1", "5.9"), plausible, checklist.NotMet, "5.9 at step 10000, which is not from 6 to 70"},
-		{"the same images", validations("psnr", "inf"), plausible, checklist.NotMet, "inf at step 5000, which is no finite number"},
+		{"worse than grey", validations("psnr", "27.1", "5.9"), plausible, checklist.NotMet,
+			"5.9 at step 10000, which is not from 6 to 70"},
+		{"the same images", validations("psnr", "inf"), plausible, checklist.NotMet,
+			"inf at step 5000, which is no finite number"},
 		{"no validation", weights("1.0000e+00"), plausible, checklist.NotChecked, "printed no value"},
-		{"they move", validations("psnr", "27.1000", "27.1001"), moves, checklist.Met, "27.1000 at step 5000, then 27.1001 at step 10000"},
-		{"they stay", validations("psnr", "27.1000", "27.1000", "27.1000"), moves, checklist.NotMet, "stayed the same: 27.1000"},
+		{"they move", validations("psnr", "27.1000", "27.1001"), moves, checklist.Met,
+			"27.1000 at step 5000, then 27.1001 at step 10000"},
+		{"they stay", validations("psnr", "27.1000", "27.1000", "27.1000"), moves, checklist.NotMet,
+			"stayed the same: 27.1000"},
 		{"one validation", validations("psnr", "27.1"), moves, checklist.NotChecked, "1 of the 2 values"},
 		{"another figure", validations("ssim", "27.1", "28"), moves, checklist.NotChecked, "printed no value"},
-		{"a weight adapts", weights("1.0000e+00", "1.0000e+00", "1.0000e+00", "1.0012e+00"), adapt, checklist.Met, "l_g_mssim 1.0000e+00 at step 300, then 1.0012e+00 at step 400"},
-		{"no weight adapts", weights("1.0000e+00", "1.0000e+00", "1.0000e+00", "1.0000e+00"), adapt, checklist.NotMet, "stayed the same: l_g_l1 1.0000e+00, l_g_mssim 1.0000e+00"},
-		{"before the baseline", weights("1.0000e+00", "1.1000e+00"), adapt, checklist.NotChecked, "no value from step 201 on"},
+		{"a weight adapts", weights("1.0000e+00", "1.0000e+00", "1.0000e+00", "1.0012e+00"), adapt, checklist.Met,
+			"l_g_mssim 1.0000e+00 at step 300, then 1.0012e+00 at step 400"},
+		{"no weight adapts", weights("1.0000e+00", "1.0000e+00", "1.0000e+00", "1.0000e+00"), adapt, checklist.NotMet,
+			"stayed the same: l_g_l1 1.0000e+00, l_g_mssim 1.0000e+00"},
+		{"before the baseline", weights("1.0000e+00", "1.1000e+00"), adapt, checklist.NotChecked,
+			"no value from step 201 on"},
 		{"several ranks", validations("psnr", "27.1", "28.3"), adapt, checklist.NotChecked, "printed no value"},
 	} {
 		it, ok := checked(t, j, tt.log)[tt.check]
@@ -105,12 +115,14 @@ func TestChecksOfTheRecipe(t *testing.T) {
 	}
 	const usual = "psnr is plausible; psnr moves from validation to validation; "
 	for name, tt := range map[string]struct{ old, now, want string }{
-		"as it is":                 {"", "", usual},
-		"one validation":           {"val_freq: 100", "val_freq: 600", "psnr is plausible; "},
-		"loss scheduling is off":   {"\ntrain:\n", "\ntrain:\n  dynamic_loss_scheduling: {enabled: false}\n", usual},
-		"no validation":            {"val_enabled: true", "val_enabled: false", ""},
-		"it chooses its baseline":  {"\ntrain:\n", "\ntrain:\n  dynamic_loss_scheduling: {enabled: true, auto_calibrate: true}\n", usual + "the dynamic loss weights change; "},
-		"the baseline is too long": {"\ntrain:\n", "\ntrain:\n  dynamic_loss_scheduling: {enabled: true, baseline_iterations: 99999999}\n", usual + "the dynamic loss weights change; "},
+		"as it is":               {"", "", usual},
+		"one validation":         {"val_freq: 100", "val_freq: 600", "psnr is plausible; "},
+		"loss scheduling is off": {"\ntrain:\n", "\ntrain:\n  dynamic_loss_scheduling: {enabled: false}\n", usual},
+		"no validation":          {"val_enabled: true", "val_enabled: false", ""},
+		"it chooses its baseline": {"\ntrain:\n", "\ntrain:\n  dynamic_loss_scheduling: {enabled: true, auto_calibrate: " +
+			"true}\n", usual + "the dynamic loss weights change; "},
+		"the baseline is too long": {"\ntrain:\n", "\ntrain:\n  dynamic_loss_scheduling: {enabled: true, " +
+			"baseline_iterations: 99999999}\n", usual + "the dynamic loss weights change; "},
 	} {
 		recipe := strings.Replace(measured, tt.old, tt.now, 1)
 		if got := names(recipe); got != tt.want {
@@ -133,7 +145,8 @@ func TestFaults(t *testing.T) {
 		"a key that crashes":  {"path: {}", "path: {ignore_resume_networks: [a]}", 1},
 		"automations":         {"\ntrain:\n", "\ntrain:\n  training_automations: {enabled: true}\n", 0},
 	} {
-		j, err := recognize(t, folder(t, map[string]string{"x.yml": strings.Replace(measured, tt.old, tt.now, 1)}, nil), "python",
+		j, err := recognize(t, folder(t, map[string]string{"x.yml": strings.Replace(measured, tt.old, tt.now, 1)}, nil),
+			"python",
 			"train.py", "-opt", "x.yml")
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -152,7 +165,8 @@ func TestData(t *testing.T) {
 		"val_enabled: true": "training images gt, training images lq",
 		"path: {}":          "training images gt, training images lq, validation images val, weights to begin with w.pth",
 	} {
-		now := map[string]string{"val_enabled: true": "val_enabled: false", "path: {}": "path: {pretrain_network_g: w.pth}"}[old]
+		now := map[string]string{"val_enabled: true": "val_enabled: false", "path: {}": "path: {pretrain_network_g: " +
+			"w.pth}"}[old]
 		j, err := recognize(t, folder(t, map[string]string{"x.yml": strings.Replace(measured, old, now, 1)}, nil), "python",
 			"train.py", "-opt", "x.yml")
 		if err != nil {

@@ -56,7 +56,8 @@ func (r *recipe) states() int64 {
 
 // stops are parts of the warnings at which the trainer stops, in the words of this package.
 var stops = []string{"the trainer will stop at", "will stop at it", "or the loader stops", "which the trainer asserts",
-	"crashes the trainer", "no version of the trainer has this key", "the trainer reads no recipe", "the trainer will say so",
+	"crashes the trainer", "no version of the trainer has this key", "the trainer reads no recipe",
+	"the trainer will say so",
 	"takes exactly one", "says how large the training crop is"}
 
 // faults are those of the warnings at which the trainer stops.

@@ -18,9 +18,11 @@ func TestChecks(t *testing.T) {
 	}{
 		{"two losses", epoch + strings.ReplaceAll(epoch, "0.397", "0.391"), [2]checklist.State{checklist.Met, checklist.Met}},
 		{"one loss twice", epoch + epoch, [2]checklist.State{checklist.Met, checklist.NotMet}},
-		{"NaN", epoch + strings.ReplaceAll(epoch, "loss=0.397", "loss=nan"), [2]checklist.State{checklist.NotMet, checklist.NotChecked}},
+		{"NaN", epoch + strings.ReplaceAll(epoch, "loss=0.397", "loss=nan"), [2]checklist.State{checklist.NotMet,
+			checklist.NotChecked}},
 		{"no bar", sanity, [2]checklist.State{checklist.NotChecked, checklist.NotChecked}},
-		{"another figure", "\rEpoch 0:   7%|7 | 1/14 [00:00<00:00, other_loss_=0.397, v_num=0]", [2]checklist.State{checklist.NotChecked, checklist.NotChecked}},
+		{"another figure", "\rEpoch 0:   7%|7 | 1/14 [00:00<00:00, other_loss_=0.397, v_num=0]",
+			[2]checklist.State{checklist.NotChecked, checklist.NotChecked}},
 	} {
 		state := detect(t, signs, head+tt.out+"\n", "").State()
 		all := run.Checklist(&j, []run.Attempt{{Outcome: run.Outcome{Ending: run.Succeeded, Checked: state.Checks}}})

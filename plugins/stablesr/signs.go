@@ -40,15 +40,7 @@ func (r *recipe) signs() job.Signs {
 			137: "rank 0 was killed: by Lightning, when another rank had failed (DeadlockDetectedException), or by the kernel, when host memory ran out",
 		},
 	}
-	// The bar's own mean of the last losses (Lightning 1.4.2, trainer/training_loop.py). They are mean squared errors.
-	const barLoss = `Epoch \d+:.*\bloss=(?P<value>` + metric.Number + `)[,\]]`
-	zero := 0.0
-	s.Checks = []job.Check{
-		{Name: "the training loss is plausible", Pattern: barLoss, Rule: job.Within, Min: &zero, Last: 1,
-			Hint: "the learning rate (scale_lr multiplies it), and half precision"},
-		{Name: "the training loss moves", Pattern: barLoss, Rule: job.Moving,
-			Hint: "what is frozen, and the learning rate"},
-	}
+	s.Checks = checks()
 	if r.stableSR() { // OmegaConf's print of the recipe: data.params.train.params.queue_size alone stands so deep
 		s.Lines = append(s.Lines, job.Sign{Kind: job.Setting, Knob: knobQueue,
 			Pattern: `^ {8}queue_size: (?P<value>\d+)\s*$`})
@@ -79,4 +71,16 @@ func (r *recipe) signs() job.Signs {
 	s.States = []string{folder + "/checkpoints/last.ckpt", folder + "/checkpoints/epoch=*.ckpt"}
 	s.Recipes = []string{folder + "/configs/*-project.yaml", folder + "/configs/*-lightning.yaml"} // what it joined of all its files and words
 	return s
+}
+
+// checks is what the end of a run should show: the bar's own mean of the last losses, which are mean squared errors
+// (Lightning 1.4.2, trainer/training_loop.py).
+func checks() []job.Check {
+	const loss = `Epoch \d+:.*\bloss=(?P<value>` + metric.Number + `)[,\]]`
+	zero := 0.0
+	return []job.Check{
+		{Name: "the training loss is plausible", Pattern: loss, Rule: job.Within, Min: &zero, Last: 1,
+			Hint: "the learning rate (scale_lr multiplies it), and half precision"},
+		{Name: "the training loss moves", Pattern: loss, Rule: job.Moving, Hint: "what is frozen, and the learning rate"},
+	}
 }
