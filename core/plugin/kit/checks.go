@@ -48,7 +48,7 @@ var Checks = []Check{
 	{marksCheck, "a command that the plugin recognises, leaves alone or refuses bears one of the manifest's marks",
 		"Add a mark that the command bears, or loosen one: launch asks no plugin that has no matching mark."},
 	{environCheck, "the manifest lists every variable that the plugin reads",
-		"Add the variable to the manifest's env: the plugin is told of no other one."},
+		"Add the variable to the manifest's env: the plugin receives no other one."},
 	{recognisedCheck, "the plugin recognises, declines or leaves alone each case as its author expects",
 		"Read the sentence that the plugin gave. If the plugin is right, correct what the case expects."},
 	{valuesCheck, "micro-batch, accumulation, ranks and phases are what the author expects",
