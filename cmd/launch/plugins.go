@@ -76,7 +76,8 @@ func someOf(m plugin.Manifest) string {
 	if len(m.Archs) <= shown {
 		return strings.Join(m.Archs, ", ")
 	}
-	return fmt.Sprintf("%s and %d more (launch plugins info %s)", strings.Join(m.Archs[:shown], ", "), len(m.Archs)-shown, m.Name)
+	return fmt.Sprintf("%s and %d more (launch plugins info %s)", strings.Join(m.Archs[:shown], ", "),
+		len(m.Archs)-shown, m.Name)
 }
 
 func listPlugins(c *cobra.Command, asJSON bool) error {
