@@ -21,6 +21,7 @@ stamp = $(foreach v,commit=$(call git,rev-parse HEAD) date=$(call git,log -1 --f
 	modified=$(if $(call git,status --porcelain),true),-X main.$v)
 git = $(shell TZ=UTC git $1 2>/dev/null)
 
+# Where no C compiler is found, Go builds without cgo, and launch asks nvidia-smi in place of NVIDIA's library (docs/install.md).
 build:
 	$(GO) build -ldflags '$(stamp)' -o bin/launch ./cmd/launch
 

@@ -28,9 +28,9 @@ func (d *dist) build(ctx context.Context, a architecture) ([]byte, error) {
 }
 
 func (d *dist) compile(ctx context.Context, a architecture, target, to, pkg, ldflags string, more ...string) error {
-	env := []string{"CC=sh " + filepath.Join(d.src, "tools/dist/zigcc"), "ZIG=" + d.zig, "ZIG_TARGET=" + a.cpu + "-" + target,
+	env := []string{"CC=sh " + d.cc, "ZIG=" + d.zig, "ZIG_TARGET=" + a.cpu + "-" + target,
 		"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + a.goarch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOWORK=off",
-		"CGO_CFLAGS=-O2 -Wno-deprecated-declarations", "CGO_LDFLAGS="}
+		"CGO_CFLAGS=-O2 -Wno-deprecated-declarations", "CGO_LDFLAGS=-s"} // an empty one would be Go's -g, and name folders
 	args := append([]string{"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", to}, more...)
 	return run(ctx, d.src, env, append(args, pkg)...)
 }

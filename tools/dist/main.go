@@ -36,6 +36,7 @@ type dist struct {
 
 	release release
 	src     string // a copy of the commit's files
+	cc      string // zigcc, where the cache of the next build finds the same path
 }
 
 // name is the name of the distribution. PyPI's launch is another program.
@@ -53,7 +54,8 @@ type architecture struct {
 }
 
 func (d *dist) make(ctx context.Context, version string) (err error) {
-	for _, path := range []*string{&d.out, &d.zig, &d.nfpm, &d.sbom} { // commands run in the copy
+	d.cc = "tools/dist/zigcc"
+	for _, path := range []*string{&d.cc, &d.out, &d.zig, &d.nfpm, &d.sbom} { // commands run in the copy
 		if *path, err = filepath.Abs(*path); err != nil {
 			return err
 		}
