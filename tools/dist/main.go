@@ -109,6 +109,9 @@ func (d *dist) all(ctx context.Context, to string) error {
 			return fmt.Errorf("packing launch for %s: %w", a.goarch, err)
 		}
 	}
+	if err := d.bills(ctx, to); err != nil {
+		return fmt.Errorf("the SBOMs: %w", err)
+	}
 	if err := d.sdk(ctx, to); err != nil {
 		return fmt.Errorf("the Python SDK: %w", err)
 	}
@@ -120,7 +123,7 @@ func (d *dist) all(ctx context.Context, to string) error {
 
 // pack writes the files of one architecture.
 func (d *dist) pack(ctx context.Context, to string, a architecture, files []file) error {
-	stem := filepath.Join(to, fmt.Sprintf("%s-%s-linux-%s", name, d.release.number(), a.goarch))
+	stem := d.stem(to, a)
 	tarball, err := tarball(filepath.Base(stem), files, d.release.date)
 	if err != nil {
 		return err
@@ -137,11 +140,28 @@ func (d *dist) pack(ctx context.Context, to string, a architecture, files []file
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(to, w.file()), packed, 0o644); err != nil {
+	return os.WriteFile(filepath.Join(to, w.file()), packed, 0o644)
+}
+
+// bills writes an SBOM for each architecture. cyclonedx-gomod asks git for the version, so the copy becomes a repository.
+func (d *dist) bills(ctx context.Context, to string) error {
+	err := shell(ctx, d.src, []string{"VERSION=" + d.release.version}, `git init -q && git -c core.excludesFile= add LICENSE &&
+		git -c user.name=dist -c user.email=dist@localhost -c commit.gpgSign=false commit -q -m dist && git tag "$VERSION"`)
+	if err != nil {
 		return err
 	}
-	return run(ctx, d.src, []string{"GOOS=linux", "GOARCH=" + a.goarch, "CGO_ENABLED=1", "CC=cc"},
-		d.sbom, "app", "-json", "-licenses", "-noserial", "-notimestamp", "-main", "cmd/launch", "-output", stem+".sbom.json", ".")
+	for _, a := range architectures {
+		err := run(ctx, d.src, []string{"GOOS=linux", "GOARCH=" + a.goarch, "CGO_ENABLED=1"}, d.sbom, "app", "-json", "-licenses",
+			"-noserial", "-notimestamp", "-main", "cmd/launch", "-output", d.stem(to, a)+".sbom.json", ".")
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *dist) stem(to string, a architecture) string {
+	return filepath.Join(to, fmt.Sprintf("%s-%s-linux-%s", name, d.release.number(), a.goarch))
 }
 
 const summary = "Runs a PyTorch training command so that it fits its GPU, and resumes it after an out-of-memory"

@@ -17,7 +17,7 @@ within() {
 	unshare --mount sh -ec 'root=$1; shift
 		mkdir -p "$root/proc" "$root/dev" "$root/tmp"
 		mount -t proc proc "$root/proc"; mount --rbind /dev "$root/dev"
-		exec env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/root TERM=dumb LANG=C.UTF-8 chroot "$root" "$@"' sh "$@"
+		exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb LANG=C.UTF-8 chroot "$root" "$@"' sh "$@"
 }
 
 # plan ROOT: launch plans a recipe of examples/sisr.
@@ -37,6 +37,10 @@ debian11() {
 	cp -r "$dist" "$root/dist"
 	cp -r "$repo/examples" "$root/examples"
 	cp -r "$repo/examples/sisr" "$root/sisr"
+	# Debian 11's torch is 1.7, and lacks what the example's trainer uses of 1.13.
+	sed -i -e 's/-> torch.autocast:/:/' -e 's/torch.autocast(.*)$/torch.cuda.amp.autocast(enabled=self.opt.use_amp)/' \
+		-e 's/torch.inference_mode()/torch.no_grad()/' -e 's/, weights_only=True//' -e 's/hasattr(torch.amp, "GradScaler")/False/' \
+		"$root"/{sisr,examples/sisr}/sisr/model.py
 	within "$root" sh -c 'cd /sisr && python3 gen_data.py'
 	local way
 	for way in wheel deb tarball; do
