@@ -37,10 +37,13 @@ debian11() {
 	cp -r "$dist" "$root/dist"
 	cp -r "$repo/examples" "$root/examples"
 	cp -r "$repo/examples/sisr" "$root/sisr"
-	# Debian 11's torch is 1.7, and lacks what the example's trainer uses of 1.13.
+	# Debian 11's torch is 1.7: it lacks what the example's trainer uses of 1.13, and after a training, with launch or without,
+	# it aborts when Python ends.
 	sed -i -e 's/-> torch.autocast:/:/' -e 's/torch.autocast(.*)$/torch.cuda.amp.autocast(enabled=self.opt.use_amp)/' \
 		-e 's/torch.inference_mode()/torch.no_grad()/' -e 's/, weights_only=True//' -e 's/hasattr(torch.amp, "GradScaler")/False/' \
 		"$root"/{sisr,examples/sisr}/sisr/model.py
+	printf '    sys.stdout.flush()\n    os._exit(0)\n' | tee -a "$root"/{sisr,examples/sisr}/train.py > /dev/null
+	sed -i '1,20s/^import sys$/import os, sys/' "$root"/{sisr,examples/sisr}/train.py
 	within "$root" sh -c 'cd /sisr && python3 gen_data.py'
 	local way
 	for way in wheel deb tarball; do
@@ -68,7 +71,7 @@ musl() {
 	local root=$work/musl
 	say "musl and busybox"
 	rm -rf "$root" && mkdir -p "$root/bin" "$root/lib" "$root/deb" "$root/root"
-	(cd "$root/deb" && apt-get download -q busybox musl && for d in *.deb; do dpkg -x "$d" "$root/deb"; done)
+	(cd "$root/deb" && apt-get download -q busybox-static musl 2>/dev/null && for d in *.deb; do dpkg -x "$d" "$root/deb"; done)
 	cp "$root"/deb/bin/busybox "$root/bin/" 2>/dev/null || cp "$root"/deb/usr/bin/busybox "$root/bin/"
 	cp -P "$root"/deb/lib/ld-musl-* "$root/lib/"
 	mkdir -p "$root/usr/lib" && cp -r "$root/deb/usr/lib/x86_64-linux-musl" "$root/usr/lib/" 2>/dev/null || :
@@ -76,8 +79,6 @@ musl() {
 	for c in sh ls cat grep; do ln -sf busybox "$root/bin/$c"; done
 	tar -C "$root" --strip-components=1 -xzf "$dist/launch-ml-$number-linux-amd64.tar.gz"
 	cp -r "$repo/examples/sisr" "$root/sisr"
-	cp "$repo/core/oom/testdata/"*.log "$root/root/" 2>/dev/null || :
-	ls "$root/lib" "$root"/lib64 2>&1 || :
 	plan "$root"
 	within "$root" launch gpus
 	within "$root" sh -c 'printf "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 11.00 GiB total capacity; 9.00 GiB already allocated; 1.00 GiB free; 9.50 GiB reserved in total by PyTorch)\n" | launch explain -'
