@@ -12,15 +12,21 @@ import (
 )
 
 // build builds launch, static and with musl, and before it the program that launch carries: linked to glibc, it loads
-// NVIDIA's library. glibc's oldest symbols are those of 2.17, of the year 2012.
+// NVIDIA's library.
 func (d *dist) build(ctx context.Context, a architecture) ([]byte, error) {
 	carried := filepath.Join(d.src, "core/gpu/nvml/carried.bin")
 	if err := d.compile(ctx, a, "linux-gnu.2.17", carried, "./core/gpu/nvml/child", "-s -w -buildid="); err != nil {
 		return nil, err
 	}
+	if err := startsSince(carried, oldest); err != nil {
+		return nil, err
+	}
 	to := filepath.Join(d.src, "bin", "launch-"+a.goarch)
 	err := d.compile(ctx, a, "linux-musl", to, "./cmd/launch",
 		"-s -w -buildid= -linkmode=external -extldflags=-static "+d.release.stamp(), "-tags=carried,netgo,osusergo")
+	if err == nil {
+		err = startsAnywhere(to)
+	}
 	if err != nil {
 		return nil, err
 	}

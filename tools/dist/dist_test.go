@@ -169,6 +169,31 @@ func TestSameTwice(t *testing.T) {
 	}
 }
 
+// TestELF compiles a program that is static, and one that needs pthread_create, which glibc has in its version 2.34.
+func TestELF(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "x.c")
+	text := "#include <pthread.h>\nvoid *f(void *x) { return x; }\nint main(void) { pthread_t t; return pthread_create(&t, 0, f, 0); }\n"
+	if err := os.WriteFile(source, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	static, dynamic := filepath.Join(dir, "static"), filepath.Join(dir, "dynamic")
+	for _, args := range [][]string{{"-static", "-o", static, source, "-lpthread"}, {"-o", dynamic, source, "-lpthread"}} {
+		if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
+			t.Skipf("no C compiler with libraries here: %v\n%s", err, out)
+		}
+	}
+	if startsAnywhere(static) != nil || startsAnywhere(dynamic) == nil {
+		t.Errorf("static: %v; dynamic: %v", startsAnywhere(static), startsAnywhere(dynamic))
+	}
+	if err := startsSince(dynamic, 1); err == nil || !strings.Contains(err.Error(), "of GLIBC_2.") {
+		t.Errorf("a program that needs a later glibc: %v", err)
+	}
+	if err := startsSince(dynamic, 99); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestVersions(t *testing.T) {
 	for version, want := range map[string][3]string{
 		"v1.2.3":      {"1.2.3", "1.2.3", "1.2.3"},
