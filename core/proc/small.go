@@ -23,7 +23,8 @@ static int takes_word(const char *flag) {
 
 extern char **environ;
 
-// The kernel puts argc, the arguments, NULL and the environment into memory one after the other. Of the C libraries only
+// The kernel puts argc, the arguments, NULL and the environment into memory one after the other. Of the C libraries
+// only
 // glibc passes the arguments to a constructor, which runs before the Go runtime does.
 static char **arguments(long *argc) {
 	char **first = environ - 1;

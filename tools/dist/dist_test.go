@@ -30,14 +30,16 @@ func installation() []file {
 }
 
 func small() wheel {
-	return wheel{name: name, version: "1.2.3", summary: summary, license: "Apache-2.0", tags: architectures[0].tags, date: day, files: installation()}
+	return wheel{name: name, version: "1.2.3", summary: summary, license: "Apache-2.0",
+		tags: architectures[0].tags, date: day, files: installation()}
 }
 
 // TestWheel holds the layout that pip and uv need: each program a script that may be executed, and each file recorded.
 func TestWheel(t *testing.T) {
 	w := small()
-	if got, want := w.file(), "launch_ml-1.2.3-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64.whl"; got != want {
-		t.Errorf("the wheel is called %s, want %s", got, want)
+	called := "launch_ml-1.2.3-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64.whl"
+	if got := w.file(); got != called {
+		t.Errorf("the wheel is called %s, want %s", got, called)
 	}
 	packed, err := w.pack()
 	if err != nil {
@@ -98,7 +100,8 @@ func TestWheelIsInstalled(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, w.file()), packed, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(python, "-m", "pip", "install", "-q", "--no-index", "--find-links", dir, "--prefix", filepath.Join(dir, "here"), name).CombinedOutput()
+	out, err := exec.Command(python, "-m", "pip", "install", "-q", "--no-index", "--find-links", dir,
+		"--prefix", filepath.Join(dir, "here"), name).CombinedOutput()
 	if err != nil {
 		t.Fatalf("pip: %v\n%s", err, out)
 	}
@@ -141,7 +144,8 @@ func TestTarball(t *testing.T) {
 		found[h.Name] = h
 	}
 	program, link := found["launch-ml-1.2.3-linux-amd64/bin/launch"], found["launch-ml-1.2.3-linux-amd64/bin/launch-ml"]
-	if program == nil || program.Mode != 0o755 || !program.ModTime.Equal(day.Truncate(time.Second)) || program.Uname != "" {
+	if program == nil || program.Mode != 0o755 || !program.ModTime.Equal(day.Truncate(time.Second)) ||
+		program.Uname != "" {
 		t.Errorf("the program is %+v", program)
 	}
 	if link == nil || link.Typeflag != tar.TypeSymlink || link.Linkname != "launch" {
@@ -173,7 +177,8 @@ func TestSameTwice(t *testing.T) {
 func TestELF(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "x.c")
-	text := "#include <pthread.h>\nvoid *f(void *x) { return x; }\nint main(void) { pthread_t t; return pthread_create(&t, 0, f, 0); }\n"
+	text := "#include <pthread.h>\nvoid *f(void *x) { return x; }\n" +
+		"int main(void) { pthread_t t; return pthread_create(&t, 0, f, 0); }\n"
 	if err := os.WriteFile(source, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,8 @@ import (
 
 // licences are the texts of all that is linked into launch: modules, Go itself, and the C library.
 func (d *dist) licences(ctx context.Context) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}\t{{.Dir}}{{end}}{{end}}",
+	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-f",
+		"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}\t{{.Dir}}{{end}}{{end}}",
 		"./cmd/launch", "./core/gpu/nvml/child")
 	cmd.Dir = d.src
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", "GOOS=linux", "GOFLAGS=", "GOWORK=off")

@@ -104,7 +104,8 @@ func (d *dist) all(ctx context.Context, to string) error {
 	}
 	for _, a := range architectures {
 		fmt.Println("packing launch for", a.goarch)
-		files := append([]file{{path: "bin/launch", mode: 0o755, data: programs[a.goarch]}, {path: "bin/" + name, link: "launch"}}, shared...)
+		files := append([]file{{path: "bin/launch", mode: 0o755, data: programs[a.goarch]},
+			{path: "bin/" + name, link: "launch"}}, shared...)
 		if err := d.pack(ctx, to, a, files); err != nil {
 			return fmt.Errorf("packing launch for %s: %w", a.goarch, err)
 		}
@@ -143,15 +144,18 @@ func (d *dist) pack(ctx context.Context, to string, a architecture, files []file
 	return os.WriteFile(filepath.Join(to, w.file()), packed, 0o644)
 }
 
-// bills writes an SBOM for each architecture. cyclonedx-gomod asks git for the version, so the copy becomes a repository.
+// bills writes an SBOM for each architecture. cyclonedx-gomod asks git for the version, so the copy becomes a
+// repository.
 func (d *dist) bills(ctx context.Context, to string) error {
-	err := shell(ctx, d.src, []string{"VERSION=" + d.release.version}, `git init -q && git -c core.excludesFile= add LICENSE &&
+	err := shell(ctx, d.src, []string{"VERSION=" + d.release.version},
+		`git init -q && git -c core.excludesFile= add LICENSE &&
 		git -c user.name=dist -c user.email=dist@localhost -c commit.gpgSign=false commit -q -m dist && git tag "$VERSION"`)
 	if err != nil {
 		return err
 	}
 	for _, a := range architectures {
-		err := run(ctx, d.src, []string{"GOOS=linux", "GOARCH=" + a.goarch, "CGO_ENABLED=1"}, d.sbom, "app", "-json", "-licenses",
+		err := run(ctx, d.src, []string{"GOOS=linux", "GOARCH=" + a.goarch, "CGO_ENABLED=1"}, d.sbom, "app",
+			"-json", "-licenses",
 			"-noserial", "-notimestamp", "-main", "cmd/launch", "-output", d.stem(to, a)+".sbom.json", ".")
 		if err != nil {
 			return err

@@ -37,7 +37,8 @@ func tarball(folder string, files []file, date time.Time) ([]byte, error) {
 	}
 	w := tar.NewWriter(zipped)
 	for _, f := range files {
-		h := &tar.Header{Name: folder + "/" + f.path, Mode: int64(f.mode), Size: int64(len(f.data)), ModTime: date, Typeflag: tar.TypeReg}
+		h := &tar.Header{Name: folder + "/" + f.path, Mode: int64(f.mode), Size: int64(len(f.data)),
+			ModTime: date, Typeflag: tar.TypeReg}
 		if f.link != "" {
 			h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, f.link, 0o777
 		}
@@ -75,7 +76,8 @@ func (d *dist) deb(ctx context.Context, to string, a architecture, files []file)
 			if err := os.WriteFile(src, f.data, f.mode); err != nil {
 				return err
 			}
-			at["src"], at["file_info"] = src, map[string]any{"mode": f.mode, "owner": "root", "group": "root", "mtime": d.release.date}
+			at["src"], at["file_info"] = src, map[string]any{"mode": f.mode, "owner": "root", "group": "root",
+				"mtime": d.release.date}
 		}
 		contents = append(contents, at)
 	}
@@ -122,7 +124,10 @@ const alias = "#!/bin/sh\nexec \"$(dirname \"$(readlink -f \"$0\")\")/%s\" \"$@\
 func (w wheel) pack() ([]byte, error) {
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)
-	z.RegisterCompressor(zip.Deflate, func(to io.Writer) (io.WriteCloser, error) { return flate.NewWriter(to, flate.BestCompression) })
+	z.RegisterCompressor(zip.Deflate, func(to io.Writer) (io.WriteCloser, error) {
+		return flate.NewWriter(to,
+			flate.BestCompression)
+	})
 	var record strings.Builder
 	add := func(path string, mode fs.FileMode, data []byte) error {
 		h := &zip.FileHeader{Name: path, Method: zip.Deflate, Modified: w.date}
@@ -157,10 +162,11 @@ func (w wheel) pack() ([]byte, error) {
 	}
 	for _, f := range []file{
 		{path: "WHEEL", data: []byte("Wheel-Version: 1.0\nGenerator: launch-dist\nRoot-Is-Purelib: false\n" + tags)},
-		{path: "METADATA", data: []byte("Metadata-Version: 2.1\nName: " + w.name + "\nVersion: " + w.version + "\nSummary: " + w.summary +
-			"\nHome-page: " + home + "\nLicense: " + w.license + "\nClassifier: Environment :: Console\n" +
-			"Classifier: License :: OSI Approved :: Apache Software License\nClassifier: Operating System :: POSIX :: Linux\n" +
-			"Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence\nRequires-Python: >=3.6\n")},
+		{path: "METADATA",
+			data: []byte("Metadata-Version: 2.1\nName: " + w.name + "\nVersion: " + w.version + "\nSummary: " + w.summary +
+				"\nHome-page: " + home + "\nLicense: " + w.license + "\nClassifier: Environment :: Console\n" +
+				"Classifier: License :: OSI Approved :: Apache Software License\nClassifier: Operating System :: POSIX :: Linux\n" +
+				"Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence\nRequires-Python: >=3.6\n")},
 	} {
 		if err := add(info+f.path, 0o644, f.data); err != nil {
 			return nil, err

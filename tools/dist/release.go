@@ -80,7 +80,8 @@ func (r release) debian() string {
 
 // stamp is what the linker writes into the program, for `launch version`.
 func (r release) stamp() string {
-	return fmt.Sprintf("-X main.version=%s -X main.commit=%s -X main.date=%s", r.version, r.commit, r.date.Format(time.RFC3339))
+	return fmt.Sprintf("-X main.version=%s -X main.commit=%s -X main.date=%s", r.version, r.commit,
+		r.date.Format(time.RFC3339))
 }
 
 func output(ctx context.Context, args ...string) (string, error) {

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Installs what `make dist` made as a new user would, and runs it: in a Debian 11 without Go and gcc by pip, .deb and tarball; in
 # a root with musl and busybox; for arm64 by qemu-user; by pip, pipx and uv in fresh environments of this machine. As root, on
-# Debian, with debootstrap, qemu-user-static and gcc; about 2 GB and half an hour. Usage: try.sh DIST WORK [PART...]
+# Debian, with debootstrap, qemu-user-static and gcc; about 4 GB and an hour. Usage: try.sh DIST WORK [PART...]
 set -euo pipefail
 dist=$(realpath "$1") work=$(mkdir -p "$2" && realpath "$2")
 shift 2
-parts=${*:-debian11 musl arm64 python start}
+parts=${*:-debian11 musl arm64 python start same}
 repo=$(cd "$(dirname "$0")/../.." && pwd)
 number=$(basename "$dist"/launch-ml-*-linux-amd64.tar.gz -linux-amd64.tar.gz)
 number=${number#launch-ml-}
+
+rm -rf "$work/start" && mkdir "$work/start" && tar -C "$work/start" --strip-components=1 -xzf "$dist/launch-ml-$number-linux-amd64.tar.gz"
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -120,10 +122,8 @@ python() {
 
 start() {
 	say "start of the released program beside make build's, alternately, 50 pairs"
-	local launch=$work/start
-	rm -rf "$launch" && mkdir "$launch" && tar -C "$launch" --strip-components=1 -xzf "$dist/launch-ml-$number-linux-amd64.tar.gz"
 	make -s -C "$repo" build
-	python3 - "$launch/bin/launch" "$repo/bin/launch" <<'EOF'
+	python3 - "$work/start/bin/launch" "$repo/bin/launch" <<'EOF'
 import statistics, subprocess, sys, time
 def took(program, *args):
     begin = time.perf_counter()
@@ -136,6 +136,16 @@ for args in (["version"], ["gpus"], ["--", "true"]):
           f"{statistics.median(b for _, b in pairs) * 1e3:.1f} ms; paired ratio {statistics.median(ratios):.2f} "
           f"(quartiles {ratios[12]:.2f} to {ratios[37]:.2f})")
 EOF
+}
+
+same() {
+	say "a second build of the commit, in another folder and without Go's cache"
+	rm -rf "$work/second" && git clone -q "$repo" "$work/second"
+	git -C "$work/second" checkout -q "$("$work/start/bin/launch" version --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["commit"])')"
+	(cd "$work/second" && GOCACHE=$work/gocache go run ./tools/dist -out dist -zig "$(echo "$repo"/bin/zig-*/ziglang/zig)" \
+		-nfpm "$(echo "$repo"/bin/nfpm-*)" -cyclonedx-gomod "$(echo "$repo"/bin/cyclonedx-gomod-*)") > "$work/second.txt" 2>&1 ||
+		{ tail "$work/second.txt"; exit 1; }
+	diff "$dist/SHA256SUMS" "$work/second/dist/SHA256SUMS" && echo "the checksums are the same"
 }
 
 for part in $parts; do $part; done

@@ -203,7 +203,8 @@ type loadingError struct{ error }
 
 func (e *loadingError) Unwrap() error { return e.error }
 
-// notLoaded is the error of a library that nothing has tried to load. Where nothing on this machine speaks for a driver it
+// notLoaded is the error of a library that nothing has tried to load. Where nothing on this machine speaks for a
+// driver it
 // wraps [ErrNoDriver].
 func notLoaded(why error) error {
 	for _, sign := range []string{"/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"} { // the last is WSL's

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestCarried builds the package as `make dist` does, with the program that it carries, and lists the card of a fake driver.
+// TestCarried builds the package as `make dist` does, with the program that it carries, and lists the card of a
+// fake driver.
 func TestCarried(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds two programs")
@@ -42,7 +43,8 @@ func TestCarried(t *testing.T) {
 	if err := os.WriteFile(list, overlay, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "test", "-count=1", "-tags=carried", "-overlay", list, "-run", "^TestCarriedHere$", "-v", ".")
+	cmd := exec.Command("go", "test", "-count=1", "-tags=carried", "-overlay", list, "-run",
+		"^TestCarriedHere$", "-v", ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "LD_LIBRARY_PATH="+dir, "FAKE_NVML_STATE="+state)
 	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: TestCarriedHere")) {
 		t.Errorf("%v\n%s", err, out)

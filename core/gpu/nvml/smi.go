@@ -17,17 +17,20 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// The driver's own nvidia-smi is asked where its library cannot be loaded. Its CSV has less: no MIG slices, amounts in whole
+// The driver's own nvidia-smi is asked where its library cannot be loaded. Its CSV has less: no MIG slices, amounts
+// in whole
 // MiB, and of a process in another container nothing.
 const tool = "nvidia-smi"
 
-// fields are those that every nvidia-smi knows; optional ones came later: mig.mode.current with driver 450, the others with 510.
+// fields are those that every nvidia-smi knows; optional ones came later: mig.mode.current with driver 450, the
+// others with 510.
 var (
 	fields   = []string{"index", "uuid", "name", "driver_version", "memory.total", "memory.used", "utilization.gpu"}
 	optional = []string{"mig.mode.current", "memory.reserved", "compute_cap"}
 )
 
-// byTool asks nvidia-smi. why is why the library could not be asked; it is the error where nvidia-smi cannot be asked either.
+// byTool asks nvidia-smi. why is why the library could not be asked; it is the error where nvidia-smi cannot be
+// asked either.
 func byTool(ctx context.Context, why error) ([]gpu.Device, error) {
 	path, err := exec.LookPath(tool)
 	if err != nil {
@@ -97,7 +100,8 @@ func (s *smi) look(ctx context.Context) ([]gpu.Device, error) {
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	if apps, err := s.query(ctx, "--query-compute-apps=gpu_uuid,pid,used_memory"); err == nil { // else the processes are unknown
+	// else the processes are unknown
+	if apps, err := s.query(ctx, "--query-compute-apps=gpu_uuid,pid,used_memory"); err == nil {
 		addProcesses(all, apps)
 	}
 	return all, nil
@@ -122,7 +126,8 @@ func (s *smi) query(ctx context.Context, what string) (string, error) {
 	}
 }
 
-// cardsOf reads the table of the cards. A card that it cannot read is an error: launch must not count fewer than there are.
+// cardsOf reads the table of the cards. A card that it cannot read is an error: launch must not count fewer than
+// there are.
 func cardsOf(asked []string, table string) (all []gpu.Device, err error) {
 	for line := range strings.Lines(table) {
 		line = strings.TrimSpace(line)
@@ -158,9 +163,11 @@ func cardOf(row map[string]string) (gpu.Device, error) {
 	case !isTotal || !isUsed: // a card that was lost, or that shares the memory of the machine
 		return gpu.Device{}, fmt.Errorf("the memory of card %d is unknown", index)
 	}
-	c := gpu.Device{Kind: gpu.CUDA, Index: index, UUID: row["uuid"], Name: row["name"], Driver: known(row["driver_version"]),
+	c := gpu.Device{Kind: gpu.CUDA, Index: index, UUID: row["uuid"], Name: row["name"],
+		Driver:     known(row["driver_version"]),
 		Capability: known(row["compute_cap"]), Total: total, Used: used, Asked: tool}
-	if reserved, is := mib(row["memory.reserved"]); is { // where it is not known, it counts as used, as in NVML's version 1
+	// where it is not known, it counts as used, as in NVML's version 1
+	if reserved, is := mib(row["memory.reserved"]); is {
 		c.Reserved, c.Total = reserved, total-reserved
 	}
 	if busy, err := strconv.Atoi(row["utilization.gpu"]); err == nil && busy >= 0 && busy <= 100 {

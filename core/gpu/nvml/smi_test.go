@@ -65,26 +65,31 @@ func TestTool(t *testing.T) {
 		want                 []gpu.Device
 		err                  string
 	}{
-		"550": {cards: "1, GPU-9f, NVIDIA H100 80GB HBM3, 550.90.07, 81559, 3, 0, Disabled, 551, 9.0", want: []gpu.Device{{Kind: gpu.CUDA,
-			Index: 1, UUID: "GPU-9f", Name: "NVIDIA H100 80GB HBM3", Driver: "550.90.07", Total: 81008 * unit.MiB, Used: 3 * unit.MiB,
-			Reserved: 551 * unit.MiB, Capability: "9.0", Busy: busy(0), Asked: tool}}},
+		"550": {cards: "1, GPU-9f, NVIDIA H100 80GB HBM3, 550.90.07, 81559, 3, 0, Disabled, 551, 9.0",
+			want: []gpu.Device{{Kind: gpu.CUDA,
+				Index: 1, UUID: "GPU-9f", Name: "NVIDIA H100 80GB HBM3", Driver: "550.90.07", Total: 81008 * unit.MiB,
+				Used:     3 * unit.MiB,
+				Reserved: 551 * unit.MiB, Capability: "9.0", Busy: busy(0), Asked: tool}}},
 		"470": {unknown: noReserve, cards: v100, want: []gpu.Device{card}},
 		"418": {unknown: "mig.mode.current " + noReserve, cards: "0, GPU-0a1b, Tesla V100-SXM2-16GB, 418.87, 16160, 1234, 7",
 			want: []gpu.Device{older}},
 		"processes": {unknown: noReserve, cards: v100, want: []gpu.Device{holds},
 			apps: fmt.Sprintf("GPU-0a1b, %d, 1000\nGPU-0a1b, %d, [N/A]\nGPU-other, 5, 1\n", gone, gone+1)},
-		"not known": {cards: "0, GPU-0a1b, NVIDIA GeForce RTX 3060, 535.54.03, 12288, 300, [Not Supported], [N/A], [N/A], [N/A]",
+		"not known": {cards: "0, GPU-0a1b, NVIDIA GeForce RTX 3060, 535.54.03, 12288, 300, " +
+			"[Not Supported], [N/A], [N/A], [N/A]",
 			want: []gpu.Device{{Kind: gpu.CUDA, UUID: "GPU-0a1b", Name: "NVIDIA GeForce RTX 3060", Driver: "535.54.03",
 				Total: 12288 * unit.MiB, Used: 300 * unit.MiB, Asked: tool}}},
 		"no card": {cards: "No devices were found", exit: 6},
 		"slices": {cards: "0, GPU-0a1b, NVIDIA A100-SXM4-40GB, 535.54.03, 40960, 25, [N/A], Enabled, 600, 8.0",
 			err: "card 0 is cut into MIG slices"},
-		"shared memory": {cards: "0, GPU-0a1b, NVIDIA GB10, 580.65.06, [N/A], [N/A], 0, [N/A], [N/A], 12.1", err: "memory of card 0 is unknown"},
-		"lost": {cards: "0, GPU-0a1b, Tesla V100-SXM2-16GB, 550.90.07, [GPU is lost], [GPU is lost], [GPU is lost], [GPU is lost], " +
-			"[GPU is lost], [GPU is lost]", err: "memory of card 0 is unknown"},
+		"shared memory": {cards: "0, GPU-0a1b, NVIDIA GB10, 580.65.06, [N/A], [N/A], 0, [N/A], [N/A], 12.1",
+			err: "memory of card 0 is unknown"},
+		"lost": {cards: "0, GPU-0a1b, Tesla V100-SXM2-16GB, 550.90.07" +
+			strings.Repeat(", [GPU is lost]", 6), err: "memory of card 0 is unknown"},
 		"no driver": {cards: "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", exit: 9,
 			err: "exit status 9: NVIDIA-SMI has failed"},
-		"other text":     {cards: "Unable to determine the device handle for GPU 0000:01:00.0: GPU is lost.", err: "a line that is no card"},
+		"other text": {cards: "Unable to determine the device handle for GPU 0000:01:00.0: GPU is lost.",
+			err: "a line that is no card"},
 		"unknown always": {unknown: "uuid", cards: v100, err: "not a valid field"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,14 +98,16 @@ func TestTool(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if (err == nil) != (tt.err == "") || err != nil && (!strings.Contains(err.Error(), tt.err) || !strings.Contains(err.Error(), "not here")) {
+			if (err == nil) != (tt.err == "") || err != nil && (!strings.Contains(err.Error(), tt.err) ||
+				!strings.Contains(err.Error(), "not here")) {
 				t.Errorf("the error is %v, want %q", err, tt.err)
 			}
 		})
 	}
 }
 
-// The library goes first. Where it cannot be loaded the tool is asked, and where there is neither, the error is the library's.
+// The library goes first. Where it cannot be loaded the tool is asked, and where there is neither, the error is the
+// library's.
 func TestWithoutTheLibrary(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "libnvidia-ml.so.1"), nil, 0o644); err != nil { // not an ELF file

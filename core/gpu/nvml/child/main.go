@@ -1,4 +1,5 @@
-// Command child loads NVIDIA's library and prints what it reports of the cards. The released launch is static and cannot
+// Command child loads NVIDIA's library and prints what it reports of the cards. The released launch is static and
+// cannot
 // load it: it carries this program, linked to glibc.
 package main
 
