@@ -4,6 +4,8 @@
 # These two install what they need from Debian, if it is missing: python3-torch (1.13, CPU), PyYAML, Pillow, grpcio, gcc, Slurm.
 # make check  every day: format, vet, lint and the fast tests; needs no torch
 
+# make dist   what a release consists of, in the folder dist: tarballs, Debian packages, wheels, checksums (docs/install.md)
+
 # go-nvml's headers mark dozens of functions as deprecated, and cgo warns of each, used or not.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
@@ -11,7 +13,7 @@ GO     ?= go
 PYTHON ?= /usr/bin/python3
 export LAUNCH_TEST_PYTHON := $(PYTHON)
 
-.PHONY: build install check lint format test race demo demo-moco demo-stablesr demo-dualattn demo-sweep demo-gpu failures bench bench-truth check-declarations refresh-declarations test-declarations card card-pack attack attack-kill deps fmt man site site-tools check-site pictures docs-update
+.PHONY: build install check lint format test race demo demo-moco demo-stablesr demo-dualattn demo-sweep demo-gpu failures bench bench-truth check-declarations refresh-declarations test-declarations card card-pack attack attack-kill deps fmt man site site-tools check-site pictures docs-update dist
 
 # What `launch version` prints of the commit. Go would record it by itself (-buildvcs), but not where git is told not to be asked, and
 # it fails where git refuses; here what git does not answer is left out.
@@ -19,11 +21,26 @@ stamp = $(foreach v,commit=$(call git,rev-parse HEAD) date=$(call git,log -1 --f
 	modified=$(if $(call git,status --porcelain),true),-X main.$v)
 git = $(shell TZ=UTC git $1 2>/dev/null)
 
+# Where no C compiler is found, Go builds without cgo, and launch asks nvidia-smi in place of NVIDIA's library (docs/install.md).
 build:
 	$(GO) build -ldflags '$(stamp)' -o bin/launch ./cmd/launch
 
 install:
 	$(GO) install -ldflags '$(stamp)' ./cmd/launch
+
+# dist builds a release of the commit that is checked out, for amd64 and arm64; VERSION is v1.2.3, else that of the commit's tag. It
+# needs git and pip, and downloads its tools once, from PyPI and by the Go module proxy. A C compiler of the machine is not used.
+ZIG       := bin/zig-0.17.1/ziglang/zig
+NFPM      := bin/nfpm-v2.44.2
+CYCLONEDX := bin/cyclonedx-gomod-v1.10.0
+$(NFPM): tool = github.com/goreleaser/nfpm/v2/cmd/nfpm
+$(CYCLONEDX): tool = github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+$(ZIG): tools/dist/zig.txt
+	rm -rf bin/zig-*
+	PIP_ROOT_USER_ACTION=ignore $(PIP) install -q --disable-pip-version-check --no-deps --require-hashes -r $< --target $(dir $(@D))
+	touch $@
+dist: $(ZIG) $(NFPM) $(CYCLONEDX)
+	$(GO) run ./tools/dist -out dist -zig $(ZIG) -nfpm $(NFPM) -cyclonedx-gomod $(CYCLONEDX) -python $(firstword $(PIP)) $(if $(VERSION),-version $(VERSION))
 
 # deps installs what the tests and the demo run on. As root by apt-get, else through sudo.
 deps:
@@ -41,7 +58,7 @@ GOLANGCI := bin/golangci-lint-v2.15.0
 DEADCODE := bin/deadcode-v0.52.0
 $(GOLANGCI): tool = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(DEADCODE): tool = golang.org/x/tools/cmd/deadcode
-$(GOLANGCI) $(DEADCODE):
+$(GOLANGCI) $(DEADCODE) $(NFPM) $(CYCLONEDX):
 	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install -ldflags '-s -w' $(tool)@$(lastword $(subst -v, v,$@))
 	mv bin/$(notdir $(tool)) $@
 

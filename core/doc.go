@@ -32,7 +32,8 @@
 //	ladder     the ways to run a job, priced, and which of them fits
 //	room       the memory that a job may take: on its device, in host memory, in /dev/shm; which card; the wait for room
 //	gpu        devices, as values
-//	gpu/nvml   NVIDIA's driver, in a process of its own
+//	gpu/nvml   NVIDIA's driver, in a process of its own: its library or, where that cannot be loaded, nvidia-smi
+//	gpu/nvml/child  the program that loads the library for a launch that is static
 //	claim      memory that a run holds for itself, on a card or of the host, so that no other launch promises it too
 //	run        a job and its attempts; Next decides, Carry acts
 //	nodes      carries a run on several machines: one launch decides, the others follow it

@@ -43,6 +43,9 @@ func newGPUs() *cobra.Command {
 			} else {
 				say.GPUs(ui.CardsOf(all, held))
 			}
+			if len(all) > 0 && all[0].Asked != "" {
+				say.Line("launch asked %s, because it cannot load NVIDIA's library", all[0].Asked)
+			}
 			say.OtherClaims(all, held)
 			return nil
 		},

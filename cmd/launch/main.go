@@ -43,7 +43,7 @@ func main() {
 	nvml.ChildMain()
 
 	debug.SetGCPercent(400) // costs some MiB at most, and the program starts sooner
-	if i := slices.Index(os.Args, "--"); i > 0 && os.Args[1] != "plan" && os.Args[1] != "sweep" {
+	if i := slices.Index(os.Args, "--"); i > 0 && os.Args[1] != "plan" && os.Args[1] != "sweep" && !off() {
 		proc.Prepare() // the program's keeper starts while launch reads the command
 	}
 	root := newRoot()

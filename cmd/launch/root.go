@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -28,7 +29,9 @@ Exit code: the program's own. launch's own codes are
 Settings: a flag outranks LAUNCH_<FLAG> in the environment, which outranks the project's .launch.yaml,
 which outranks config.yaml in your launch folder. The project's file is the nearest one, from this
 folder up to the repository's root or your home folder. launch reads only files that you or root own
-and nobody else can write. What names paths or weakens limits it takes after "launch trust".`
+and nobody else can write. What names paths or weakens limits it takes after "launch trust".
+
+With LAUNCH=0 in the environment launch becomes the command at once, as if launch had not been typed.`
 
 const examples = `  launch -- python train.py -opt x.yml               run it
   launch plan -- python train.py -opt x.yml          print what launch would do, and start nothing
@@ -56,6 +59,9 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(c *cobra.Command, args []string) error {
+			if off() && c.ArgsLenAtDash() == 0 && len(args) > 0 {
+				return started(proc.Replace(proc.Spec{Args: args}))
+			}
 			s, args, err := commandLine(c, args)
 			if err != nil {
 				if s.JSONFile == "" { // a settings file that cannot be read
@@ -92,6 +98,9 @@ func newRoot() *cobra.Command {
 	addCompletion(root)
 	return root
 }
+
+// off is whether the user has switched launch off: it becomes the command.
+func off() bool { return os.Getenv("LAUNCH") == "0" }
 
 // takes checks the number of arguments. Its error names what the command takes, which cobra's own does not.
 func takes(least, most int, what string) cobra.PositionalArgs {

@@ -30,7 +30,10 @@ type Device struct {
 	Driver     string `json:"driver,omitempty"`
 	// Busy is how much of the driver's last sample period a kernel ran, in percent; nil if that is not known. No document
 	// has it: it is of a moment, and plugins must not price by it.
-	Busy      *int      `json:"-"`
+	Busy *int `json:"-"`
+	// Asked is the program that reported the card where NVIDIA's library could not be asked; "" otherwise. No
+	// document has it.
+	Asked     string    `json:"-"`
 	MIG       bool      `json:"mig,omitempty"`
 	Parent    string    `json:"parent,omitempty"` // of a MIG slice: the UUID of its card
 	Processes []Process `json:"processes,omitempty"`

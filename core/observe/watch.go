@@ -2,6 +2,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -82,7 +83,7 @@ func Start(ctx context.Context, of Subject) *Watch {
 		w.timeline.is, w.timeline.from = mem.Data, "VmData in /proc/PID/status"
 		start(func(ctx context.Context) { watchData(ctx, w.PID, w.see) })
 	case d.Kind == gpu.CUDA && d.UUID != "":
-		w.timeline.is, w.timeline.from = mem.Used, "NVML"
+		w.timeline.is, w.timeline.from = mem.Used, cmp.Or(d.Asked, "NVML")
 		uuid, before, alone := d.UUID, d.Used, len(d.Processes) == 0
 		start(func(ctx context.Context) {
 			nvml.Watch(ctx, of.Every, func(_ time.Time, devices []gpu.Device) {

@@ -21,13 +21,25 @@ static int takes_word(const char *flag) {
 	return 0;
 }
 
-// Only glibc passes main's arguments to a constructor, which runs before the Go runtime does.
-#ifdef __GLIBC__
-__attribute__((constructor)) static void small(int argc, char **argv) {
+extern char **environ;
+
+// The kernel puts argc, the arguments, NULL and the environment into memory one after the other. Of the C libraries
+// only
+// glibc passes the arguments to a constructor, which runs before the Go runtime does.
+static char **arguments(long *argc) {
+	char **first = environ - 1;
+	for (*argc = 0; (long)first[-1] != *argc; first--)
+		++*argc;
+	return first;
+}
+
+__attribute__((constructor)) static void small(void) {
 	struct rlimit as;
-	int i;
+	long i, argc;
+	char **argv;
 	if (getrlimit(RLIMIT_AS, &as) != 0 || as.rlim_cur >= ENOUGH || getenv("LAUNCH_PLUGIN"))
 		return;
+	argv = arguments(&argc);
 	for (i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
 		const char *a = argv[i];
 		if (strcmp(a, "-h") == 0 || strcmp(a, "--help") == 0)
@@ -43,6 +55,5 @@ __attribute__((constructor)) static void small(int argc, char **argv) {
 	fprintf(stderr, "launch: cannot run %s: %s\n", argv[i + 1], strerror(errno));
 	_exit(errno == ENOENT ? 127 : 126);
 }
-#endif
 */
 import "C"

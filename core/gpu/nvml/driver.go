@@ -1,14 +1,9 @@
-//go:build cgo
+//go:build cgo && !carried
 
 package nvml
 
 import (
 	"fmt"
-	"os"
-	"os/user"
-	"strconv"
-	"strings"
-	"syscall"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -91,7 +86,11 @@ func (d *driver) describe(h nvml.Device, index int) gpu.Device {
 	if has("nvmlDeviceGetComputeRunningProcesses_v3") || has("nvmlDeviceGetComputeRunningProcesses_v2") {
 		if ps, r := h.GetComputeRunningProcesses(); r == nvml.SUCCESS {
 			for _, p := range ps {
-				c.Processes = append(c.Processes, process(int(p.Pid), p.UsedGpuMemory))
+				used := unit.Bytes(-1)
+				if p.UsedGpuMemory != ^uint64(0) {
+					used = unit.Bytes(p.UsedGpuMemory)
+				}
+				c.Processes = append(c.Processes, process(int(p.Pid), used))
 			}
 		}
 	}
@@ -116,36 +115,4 @@ func (d *driver) slices(h nvml.Device, card gpu.Device) (out []gpu.Device) {
 		out = append(out, slice)
 	}
 	return out
-}
-
-func process(pid int, used uint64) gpu.Process {
-	p := gpu.Process{PID: pid, Used: unit.Bytes(used)}
-	if used == ^uint64(0) {
-		p.Used = -1
-	}
-	if comm, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm"); err == nil {
-		p.Name = strings.TrimSpace(string(comm))
-		if info, err := os.Stat("/proc/" + strconv.Itoa(pid)); err == nil {
-			p.User = owner(info)
-		}
-	}
-	return p
-}
-
-// owners are the names of users by their number, each asked for once: behind a name may stand a server that is far away.
-var owners = map[uint32]string{}
-
-func owner(info os.FileInfo) string {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return ""
-	}
-	name, asked := owners[stat.Uid]
-	if !asked {
-		if u, err := user.LookupId(strconv.FormatUint(uint64(stat.Uid), 10)); err == nil {
-			name = u.Username
-		}
-		owners[stat.Uid] = name
-	}
-	return name
 }

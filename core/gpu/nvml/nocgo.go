@@ -1,9 +1,9 @@
-//go:build !cgo
+//go:build !cgo || carried
 
 package nvml
 
 import (
-	"fmt"
+	"errors"
 
 	"github.com/launch-ml/launch/core/gpu"
 )
@@ -11,7 +11,7 @@ import (
 type driver struct{}
 
 func open() (*driver, error) {
-	return nil, fmt.Errorf("%w that this build could ask: it was built without cgo", ErrNoDriver)
+	return nil, errors.New("this program cannot load NVIDIA's library")
 }
 
 func (*driver) devices() ([]gpu.Device, error) { return nil, nil }

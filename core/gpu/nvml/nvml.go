@@ -13,8 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -56,7 +58,7 @@ func (l look) devices() []gpu.Device {
 func (l look) err() error {
 	switch {
 	case l.Absent:
-		return fmt.Errorf("%w: %s", ErrNoDriver, strings.TrimPrefix(l.Error, ErrNoDriver.Error()+": "))
+		return &loadingError{fmt.Errorf("%w: %s", ErrNoDriver, strings.TrimPrefix(l.Error, ErrNoDriver.Error()+": "))}
 	case l.Error != "":
 		return fmt.Errorf("asking the NVIDIA driver: %s", l.Error)
 	}
@@ -94,42 +96,71 @@ var errChild = errors.New("asking the NVIDIA driver: this program does not call 
 
 func isChild() bool { return len(os.Args) > 1 && os.Args[1] == word }
 
-// List returns the devices of this machine, MIG slices behind their cards. The error wraps [ErrNoDriver] where there is no driver.
+// List returns the devices of this machine, MIG slices behind their cards. The error wraps [ErrNoDriver] where there is
+// no driver. Where the library cannot be loaded, nvidia-smi is asked.
 func List(ctx context.Context) ([]gpu.Device, error) {
 	if isChild() {
 		return nil, errChild
 	}
-	cmd := child(ctx)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
+	all, err := byLibrary(ctx)
+	if _, isLoading := errors.AsType[*loadingError](err); !isLoading {
+		return all, err
+	}
+	return byTool(ctx, err)
+}
+
+func byLibrary(ctx context.Context) ([]gpu.Device, error) {
+	cmd, started, err := child(ctx)
+	if err != nil {
+		return nil, notLoaded(err)
+	}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Start()
+	started()
+	if err != nil {
+		return nil, notLoaded(notStarted(err))
+	}
+	err = cmd.Wait()
 	var l look
-	if json.Unmarshal(out, &l) == nil {
+	if json.Unmarshal(out.Bytes(), &l) == nil {
 		return l.devices(), l.err()
 	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("asking the NVIDIA driver: no answer: %w", ctx.Err())
 	}
-	return nil, fmt.Errorf("asking the NVIDIA driver: %w: %s", err, firstLine(errs.String()))
+	return nil, &loadingError{fmt.Errorf("asking the NVIDIA driver: %w: %s", err, firstLine(errs.String()))}
 }
 
 // Watch looks at the devices at once and then every so often, and hands each look to see, until ctx is done or the
-// driver fails. It returns nil when ctx ended it.
+// driver fails. It returns nil when ctx ended it. Where the library cannot be loaded, nvidia-smi is asked.
 func Watch(ctx context.Context, every time.Duration, see func(time.Time, []gpu.Device)) error {
 	if isChild() {
 		return errChild
 	}
-	cmd := child(ctx, every.String())
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return fmt.Errorf("watching the GPU: %w", err)
+	err := watchByLibrary(ctx, every, see)
+	if _, isLoading := errors.AsType[*loadingError](err); !isLoading || ctx.Err() != nil {
+		return err
 	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("watching the GPU: %w", err)
+	return watchByTool(ctx, every, err, see)
+}
+
+func watchByLibrary(ctx context.Context, every time.Duration, see func(time.Time, []gpu.Device)) error {
+	cmd, started, err := child(ctx, every.String())
+	if err != nil {
+		return notLoaded(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	started()
+	if err != nil {
+		return notLoaded(notStarted(err))
 	}
 	defer cmd.Wait()
 	lines := bufio.NewReader(out)
-	for {
+	for seen := false; ; {
 		line, err := lines.ReadBytes('\n')
 		var l look
 		if json.Unmarshal(line, &l) == nil {
@@ -137,10 +168,13 @@ func Watch(ctx context.Context, every time.Duration, see func(time.Time, []gpu.D
 				return l.err()
 			}
 			see(time.Now(), l.devices())
+			seen = true
 		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case err == io.EOF && !seen:
+			return &loadingError{errors.New("watching the GPU: the driver's process ended")}
 		case err == io.EOF:
 			return fmt.Errorf("watching the GPU: the driver's process ended")
 		case err != nil:
@@ -149,14 +183,48 @@ func Watch(ctx context.Context, every time.Duration, see func(time.Time, []gpu.D
 	}
 }
 
-func child(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{word}, args...)...)
+// child is the command that loads the library. The caller calls started after it has started it, or failed to.
+func child(ctx context.Context, args ...string) (cmd *exec.Cmd, started func(), err error) {
+	path, started, err := program()
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd = exec.CommandContext(ctx, path, append([]string{word}, args...)...)
 	cmd.Env = os.Environ()
 	// In a process group of its own, so that Ctrl-C on the terminal does not end the watching before the program.
 	// It dies with its reader: its next line meets a closed pipe.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = time.Second
-	return cmd
+	return cmd, started, nil
+}
+
+// A loadingError says that the library could not be loaded. Another way to ask the driver may be open.
+type loadingError struct{ error }
+
+func (e *loadingError) Unwrap() error { return e.error }
+
+// notLoaded is the error of a library that nothing has tried to load. Where nothing on this machine speaks for a
+// driver it
+// wraps [ErrNoDriver].
+func notLoaded(why error) error {
+	for _, sign := range []string{"/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"} { // the last is WSL's
+		if _, err := os.Stat(sign); err == nil {
+			return &loadingError{fmt.Errorf("asking the NVIDIA driver: %w", why)}
+		}
+	}
+	return &loadingError{fmt.Errorf("%w, and launch could not ask one: %w", ErrNoDriver, why)}
+}
+
+// interpreters are the files by which the kernel starts a program that is linked to glibc.
+var interpreters = map[string]string{"amd64": "/lib64/ld-linux-x86-64.so.2", "arm64": "/lib/ld-linux-aarch64.so.1"}
+
+// notStarted explains why the process did not start: the kernel reports a missing interpreter as a missing program.
+func notStarted(err error) error {
+	loader := interpreters[runtime.GOARCH]
+	if _, missing := os.Stat(loader); loader != "" && errors.Is(err, fs.ErrNotExist) && missing != nil {
+		return fmt.Errorf("NVIDIA's library needs glibc, and this system has another C library (it has no %s)", loader)
+	}
+	return err
 }
 
 func firstLine(s string) string {

@@ -1,0 +1,9 @@
+//go:build !cgo && !carried
+
+package nvml
+
+import "errors"
+
+func program() (path string, started func(), err error) {
+	return "", nil, errors.New("this launch was built without a C compiler, and cannot load NVIDIA's library")
+}
