@@ -21,12 +21,16 @@ TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 class Attention(torch.autograd.Function):
     """What the fused kernels save: q, k, v, the mask, the result, and the log-sum-exp in float32. Keys and values may have
-    fewer heads."""
+    fewer heads. FlashAttention, of half types without a mask, lays out its result as q (mha_fwd in
+    native/transformers/cuda/flash_attn/flash_api.cpp)."""
 
     @staticmethod
     def forward(ctx, q, k, v, mask):
         b, h, n, _ = q.shape
-        out = torch.empty(b, n, h, v.shape[-1], dtype=q.dtype, device=q.device).transpose(1, 2)
+        if mask is None and q.dtype != torch.float32:
+            out = torch.empty_like(q)
+        else:
+            out = torch.empty(b, n, h, v.shape[-1], dtype=q.dtype, device=q.device).transpose(1, 2)
         lse = torch.empty(b, h, n, dtype=torch.float32, device=q.device)
         ctx.save_for_backward(q, k, v, mask, out, lse)
         return out
@@ -228,6 +232,9 @@ def cases(_):
         targets = ["c_attn"] if name == "gpt2" else ["q_proj", "v_proj"]
         yield row(name, config, 4, 96, lora={"rank": 8, "targets": targets})
         yield row(name, config, 4, 96, "bf16", weights="bf16", lora={"rank": 16, "targets": ["all-linear"], "dropout": 0.05})
+    for name in ("gpt2", "llama grouped"):
+        yield row(name, SMALL[name], 4, 128, "fp16")
+        yield row(name, SMALL[name], 4, 128, "fp16", attention="eager")
     for name in ("gpt2", "llama", "qwen3"):
         yield row(name, SMALL[name], 4, 128, recompute="reentrant")
         yield row(name, SMALL[name], 4, 128, "bf16", recompute="plain", attention="eager")

@@ -126,7 +126,14 @@ func (d *decoder) unnamed() {
 // groups of heads as they are; a mask makes keys and values be repeated, and the memory-efficient kernel keeps it.
 func (d *decoder) sdpa(q, k, v, mask nn.Tensor, masked bool) nn.Tensor {
 	d.Line("torch.nn.functional.scaled_dot_product_attention")
-	if !masked {
+	flash := d.CPU || d.Low(q) != nn.F32
+	switch {
+	case !masked && flash && d.Type == "phi":
+		// FlashAttention lays out its result as q, which phi has put together anew: contiguous() then copies it.
+		return d.Clone(d.FlashSDPA(q, k, v))
+	case !masked && flash:
+		return d.FlashSDPA(q, k, v)
+	case !masked:
 		return d.SDPA(q, k, v)
 	}
 	k, v = d.Hold(d.repeatKV(k)), d.Hold(d.repeatKV(v))

@@ -73,6 +73,8 @@ func (s Step) unknown() string {
 		return "mixed precision on a CPU has no formula: it casts by other lists than a card"
 	case s.CPU && s.Model.Embed+s.Model.Attention+s.Model.Residual > 0:
 		return "dropout on a CPU has no formula"
+	case s.CPU && s.Padded && s.Model.Type == "phi" && !s.Eager:
+		return "padded attention of phi on a CPU has no formula"
 	case dropout && s.Padded:
 		return "attention with dropout and a mask has no formula"
 	case !s.known():
