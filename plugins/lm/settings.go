@@ -1,0 +1,175 @@
+package lm
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/file"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/python"
+	"github.com/launch-ml/launch/core/python/options"
+)
+
+// settings are the fields of a script's dataclasses as HfArgumentParser reads them: from the arguments, or from the one
+// JSON file that is the only argument.
+type settings struct {
+	command job.Command
+	prog    command.Prog
+	env     python.Environment
+	argv    *config.Argv
+	options []config.Option
+	tree    config.Tree // nil where the arguments have them
+	files   []job.File
+}
+
+// maxFile bounds what is read of a file of settings.
+const maxFile = 4 << 20
+
+// newer are fields of TrainingArguments that came with transformers 5 (training_args.py:908, 916).
+var newer = []config.Option{
+	{Names: []string{"--activation_checkpointing", "--activation-checkpointing"}, Takes: config.Maybe},
+	{Names: []string{"--activation_checkpointing_kwargs", "--activation-checkpointing-kwargs"}},
+}
+
+// open reads the settings of a command.
+func open(c job.Command, prog command.Prog) (*settings, error) {
+	s := &settings{command: c, prog: prog, env: python.Of(prog, c.Env)}
+	for _, o := range options.Read(prog.Path(), prog.Dir).Options {
+		if len(o.Names) > 0 && o.How == options.HF {
+			s.options = append(s.options, config.Option{Names: slices.Clone(o.Names), Takes: o.Takes})
+		}
+	}
+	for _, o := range newer {
+		if !slices.ContainsFunc(s.options, func(k config.Option) bool { return slices.Contains(k.Names, o.Names[0]) }) {
+			s.options = append(s.options, o)
+		}
+	}
+	var err error
+	if s.argv, err = config.ParseArgv(prog.Args, s.options); err != nil {
+		return nil, &plugin.Caution{Why: err.Error()}
+	}
+	if len(prog.Args) != 1 || !strings.HasSuffix(prog.Args[0], ".json") { // run_clm.py:258 at 00d481d
+		return s, nil
+	}
+	name := prog.Args[0]
+	text, err := file.Read(within(prog.Dir, name), maxFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the recipe: %w", err)
+	}
+	if s.tree, err = config.Parse(name, text); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	s.files = []job.File{{Path: name, Format: "json", Argument: true, Text: text}}
+	return s, nil
+}
+
+// within is a path that is relative to a folder.
+func within(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// get is a field's value, without quotes; set says that the settings have it.
+func (s *settings) get(field string) (value string, set bool) {
+	if s.tree == nil {
+		return s.argv.Get("--" + field)
+	}
+	value, set = s.tree.Get(field)
+	var text string
+	if json.Unmarshal([]byte(value), &text) == nil {
+		value = text
+	}
+	if value == "null" {
+		return "", false
+	}
+	return value, set
+}
+
+// text is a field's value, or what it is otherwise.
+func (s *settings) text(field, otherwise string) string {
+	if v, ok := s.get(field); ok {
+		return v
+	}
+	return otherwise
+}
+
+// has reports whether a field is set to something.
+func (s *settings) has(field string) bool {
+	v, ok := s.get(field)
+	return ok && v != "" && v != "None"
+}
+
+// on is a field of bool that is False where nothing sets it. A flag without a value is true (hf_argparser.py, string_to_bool).
+func (s *settings) on(field string) bool {
+	v, ok := s.get(field)
+	if !ok {
+		return false
+	}
+	switch strings.ToLower(v) {
+	case "", "yes", "true", "t", "y", "1":
+		return true
+	}
+	return false
+}
+
+// count is a field that is a whole number.
+func (s *settings) count(field string, otherwise int64) (int64, error) {
+	v, ok := s.get(field)
+	if !ok {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || n < 1 || n > 1<<20 {
+		return 0, fmt.Errorf("%s is %q: it is a whole number from 1 to %d", s.address(field).Path, v, 1<<20)
+	}
+	return n, nil
+}
+
+// address is where a field lies.
+func (s *settings) address(field string) config.Address {
+	if s.tree != nil {
+		return config.Address{Doc: s.files[0].Path, Path: field}
+	}
+	return config.Address{Doc: config.ArgvDoc, Path: "--" + field}
+}
+
+// quoted is a text as the document of the settings spells it.
+func (s *settings) quoted(text string) string {
+	if s.tree != nil {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// getenv is a variable as the program will have it.
+func (s *settings) getenv(name string) (value string) {
+	for _, env := range [][]string{s.command.Env, s.prog.Env} {
+		for _, kv := range env {
+			if v, is := strings.CutPrefix(kv, name+"="); is {
+				value = v
+			}
+		}
+	}
+	return value
+}
+
+// release is the version of a package as numbers: 5, 23 of transformers 5.23.0; nil where it is not known.
+func (s *settings) release(distribution string) (numbers []int) {
+	for _, part := range strings.Split(s.env.Version(distribution), ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			break
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers
+}
