@@ -26,13 +26,13 @@ type builder struct {
 type way struct {
 	autocast   nn.DType
 	expandable bool
+	length     int64
 }
 
 // A variant is one way to train.
 type variant struct {
 	split         ladder.Split
 	checkpointing bool
-	length        int64
 }
 
 // Ladders implements [plugin.Recognized].
@@ -56,21 +56,37 @@ func (t *training) Ladders(_ context.Context, d gpu.Device) (*ladder.Set, error)
 // shared are the rungs that touch both phases.
 func (b *builder) shared(set *ladder.Set) {
 	set.Shared = ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{ladder.AsAsked()}}
-	asked := way{autocast: b.step.Autocast}
+	asked := way{b.step.Autocast, false, b.step.Length}
 	b.ways = []way{asked}
+	defer b.shorter(set)
 	if b.device.Kind == gpu.CPU {
 		return
 	}
 	if e, ok := b.env.ExpandableSegments(); ok {
 		set.Shared.Rungs = append(set.Shared.Rungs, ladder.Rung{Name: "expandable segments", Cost: ladder.None, Slowdown: 1, Edits: []config.Edit{e}})
-		b.ways = append(b.ways, way{asked.autocast, true})
+		b.ways = append(b.ways, way{asked.autocast, true, asked.length})
 	}
 	if asked.autocast == nn.F32 && b.step.Weights == nn.F32 && !b.before(8) && b.unknown == "" {
 		set.Shared.Rungs = append(set.Shared.Rungs, ladder.Rung{Name: "mixed precision in bfloat16", Cost: ladder.Numerics, Slowdown: 0.8,
 			Edits: []config.Edit{b.edit(knobPrecision, "bf16", "true", ladder.Numerics, "products in bfloat16, and what they keep")}})
-		b.ways = append(b.ways, way{nn.BF16, false})
+		b.ways = append(b.ways, way{nn.BF16, false, asked.length})
 	}
 }
+
+// shorter are rungs with shorter sequences.
+func (b *builder) shorter(set *ladder.Set) {
+	for n := b.step.Length / 2; n >= shortest && len(b.ways) < mostWays; n /= 2 {
+		set.Shared.Rungs = append(set.Shared.Rungs, ladder.Rung{Name: fmt.Sprintf("sequences of %d tokens", n), Cost: ladder.Recipe, Slowdown: 1,
+			Edits: []config.Edit{b.edit(knobLength, "block_size", fmt.Sprint(n), ladder.Recipe, "shorter blocks of text: another experiment")}})
+		b.ways = append(b.ways, way{b.step.Autocast, false, n})
+	}
+}
+
+// shortest is the shortest sequence that is offered. Nine ways are enough to halve 131,072 tokens to 1,024.
+const (
+	shortest = 128
+	mostWays = 9
+)
 
 // before reports whether the card's compute capability is older than that.
 func (b *builder) before(major int) bool {
@@ -79,29 +95,22 @@ func (b *builder) before(major int) bool {
 	return n == 1 && have < major
 }
 
-func (b *builder) asked() variant { return variant{b.split, b.step.Checkpointing, b.step.Length} }
+func (b *builder) asked() variant { return variant{b.split, b.step.Checkpointing} }
 
-// trainingLadder is every division of the global batch, with and without activation checkpointing, and shorter sequences with
-// the least of them.
+// trainingLadder is every division of the global batch, with and without activation checkpointing.
 func (b *builder) trainingLadder() ladder.Ladder {
 	asked := b.asked()
 	larger, smaller := asked.split.Others(func(ladder.Split) bool { return true })
 	var above, below []variant
 	for _, s := range larger {
-		above = append(above, variant{s, asked.checkpointing, asked.length})
+		above = append(above, variant{s, asked.checkpointing})
 	}
 	for _, s := range smaller {
-		below = append(below, variant{s, asked.checkpointing, asked.length})
+		below = append(below, variant{s, asked.checkpointing})
 	}
 	if !asked.checkpointing {
 		for _, s := range append([]ladder.Split{asked.split}, smaller...) {
-			below = append(below, variant{s, true, asked.length})
-		}
-	}
-	least := variant{ladder.Split{Micro: 1, Accumulation: asked.split.Micro * asked.split.Accumulation}, true, asked.length}
-	for range halvings {
-		if least.length /= 2; least.length >= shortest {
-			below = append(below, least)
+			below = append(below, variant{s, true})
 		}
 	}
 	prices := b.price(append(append([]variant{asked}, above...), below...))
@@ -120,30 +129,18 @@ func (b *builder) trainingLadder() ladder.Ladder {
 	return l
 }
 
-// shortest is the shortest sequence that is offered, and halvings how often a longer one is halved: from 131,072 tokens to 1,024.
-const (
-	shortest = 128
-	halvings = 7
-)
-
 // rung is a variant with its edits and its prices.
 func (b *builder) rung(v variant, prices []mem.Estimate) ladder.Rung {
 	asked := b.asked()
-	r := ladder.Rung{Cost: ladder.Speed, Slowdown: ladder.SplitSlowdown(float64(asked.split.Micro) / float64(v.split.Micro)),
-		Values: map[string]int64{job.MicroBatch: v.split.Micro, job.Accumulation: v.split.Accumulation}, Estimates: prices,
-		Name: fmt.Sprintf("micro-batch %d × accumulation %d", v.split.Micro, v.split.Accumulation)}
-	if v.split == asked.split {
-		r.Name = ""
+	name := fmt.Sprintf("micro-batch %d × accumulation %d", v.split.Micro, v.split.Accumulation)
+	switch {
+	case v.split == asked.split:
+		name = knobCheckpointing
+	case v.checkpointing != asked.checkpointing:
+		name += ", " + knobCheckpointing
 	}
-	add := func(name string) {
-		if r.Name != "" {
-			r.Name += ", "
-		}
-		r.Name += name
-	}
-	if v.length != asked.length {
-		r.Cost = ladder.Recipe
-	}
+	r := ladder.Rung{Name: name, Cost: ladder.Speed, Slowdown: ladder.SplitSlowdown(float64(asked.split.Micro) / float64(v.split.Micro)),
+		Values: map[string]int64{job.MicroBatch: v.split.Micro, job.Accumulation: v.split.Accumulation}, Estimates: prices}
 	if v.split.Micro != asked.split.Micro {
 		const why = "the same global batch, and so the same learning rate, in pieces of another size"
 		r.Edits = append(r.Edits, b.edit(job.MicroBatch, "per_device_train_batch_size", fmt.Sprint(v.split.Micro), r.Cost, why))
@@ -153,13 +150,8 @@ func (b *builder) rung(v variant, prices []mem.Estimate) ladder.Rung {
 		r.Edits = append(r.Edits, b.edit(job.Accumulation, "gradient_accumulation_steps", fmt.Sprint(v.split.Accumulation), r.Cost, why))
 	}
 	if v.checkpointing != asked.checkpointing {
-		add(knobCheckpointing)
 		r.Slowdown *= 1.3
 		r.Edits = append(r.Edits, b.edit(knobCheckpointing, b.checkpointing(), "true", r.Cost, "each layer keeps its input, and computes the rest again"))
-	}
-	if v.length != asked.length {
-		add(fmt.Sprintf("sequences of %d tokens", v.length))
-		r.Edits = append(r.Edits, b.edit(knobLength, "block_size", fmt.Sprint(v.length), r.Cost, "shorter blocks: another experiment"))
 	}
 	return r
 }
@@ -193,15 +185,12 @@ func (b *builder) validationLadder() ladder.Ladder {
 
 // price estimates variants of the training, once for each way.
 func (b *builder) price(vs []variant) [][]mem.Estimate {
-	type alike struct {
-		accumulates, checkpointing bool
-		length                     int64
-	}
-	groups := mem.Alike(len(vs), func(i int) alike { return alike{vs[i].split.Accumulation > 1, vs[i].checkpointing, vs[i].length} })
+	type alike struct{ accumulates, checkpointing bool }
+	groups := mem.Alike(len(vs), func(i int) alike { return alike{vs[i].split.Accumulation > 1, vs[i].checkpointing} })
 	return b.priced(len(vs), groups, func(i int) int64 { return vs[i].split.Micro }, func(i int, w way, micro int64) mem.Tensors {
 		v := vs[i]
 		s := b.at(w)
-		s.Batch, s.Length, s.Accumulate, s.Checkpointing = micro, v.length, v.split.Accumulation, v.checkpointing
+		s.Batch, s.Accumulate, s.Checkpointing = micro, v.split.Accumulation, v.checkpointing
 		return arch.Training(s)
 	})
 }
@@ -222,7 +211,7 @@ func (b *builder) evaluations(batches []int64) [][]mem.Estimate {
 // at is the step in one way.
 func (b *builder) at(w way) arch.Step {
 	s := b.step
-	s.Autocast, s.CPU = w.autocast, b.device.Kind == gpu.CPU
+	s.Autocast, s.Length, s.CPU = w.autocast, w.length, b.device.Kind == gpu.CPU
 	return s
 }
 
@@ -241,7 +230,7 @@ func (b *builder) priced(n int, groups [][]int, batch func(i int) int64, price f
 		for _, i := range group {
 			batches = append(batches, batch(i))
 		}
-		for _, same := range mem.Alike(len(b.ways), func(w int) nn.DType { return b.ways[w].autocast }) {
+		for _, same := range mem.Alike(len(b.ways), func(w int) way { return way{b.ways[w].autocast, false, b.ways[w].length} }) {
 			tasks = append(tasks, func() {
 				prices := mem.AtBatches(func(micro int64) mem.Tensors { return price(group[0], b.ways[same[0]], micro) }, batches...)
 				for k, i := range group {

@@ -1,0 +1,217 @@
+package lm
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/plugin/kit"
+	"github.com/launch-ml/launch/core/plugin/plugintest"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// script declares the options of run_clm.py, and has the texts by which it is known.
+const script = `
+from dataclasses import dataclass, field
+from typing import Optional
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments, default_data_collator
+
+@dataclass
+class ModelArguments:
+    model_name_or_path: Optional[str] = field(default=None)
+    model_type: Optional[str] = field(default=None)
+    config_overrides: Optional[str] = field(default=None)
+    config_name: Optional[str] = field(default=None)
+    tokenizer_name: Optional[str] = field(default=None)
+    cache_dir: Optional[str] = field(default=None)
+    model_revision: str = field(default="main")
+    dtype: Optional[str] = field(default=None)
+
+@dataclass
+class DataTrainingArguments:
+    dataset_name: Optional[str] = field(default=None)
+    block_size: Optional[int] = field(default=None)
+
+def main():
+    parser = HfArgumentParser((ModelArguments, DataTrainingArguments, TrainingArguments))
+    model_args, data_args, training_args = parser.parse_args_into_dataclasses()
+
+def group_texts(examples, block_size):
+    return examples
+`
+
+// tiny is a small model of the shape of llama.
+const tiny = `{"model_type": "llama", "vocab_size": 32000, "hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 4,
+	"num_attention_heads": 8, "num_key_value_heads": 2, "max_position_embeddings": 2048, "dtype": "float32"}`
+
+// interpreter is a Python with torch 2.15 and transformers of that version.
+func interpreter(t testing.TB, transformers string) string {
+	t.Helper()
+	bin := plugintest.Torch(t, "2.15.0")
+	info := filepath.Join(filepath.Dir(bin), "../lib/python3.11/site-packages/transformers-"+transformers+".dist-info")
+	if err := os.MkdirAll(info, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}
+
+// folder has the script, a model and its tokenizer, and whatever else.
+func folder(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	all := map[string]string{"run_clm.py": script, "model/config.json": tiny, "model/tokenizer_config.json": `{"model_max_length": 1000000000000000019884624838656}`}
+	for path, text := range files {
+		all[path] = text
+	}
+	for path, text := range all {
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+var card = gpu.Device{Kind: gpu.CUDA, Total: 24 * unit.GiB, Capability: "8.9"}
+
+func cmd(t testing.TB, dir string, args ...string) job.Command {
+	t.Helper()
+	return job.Command{Args: append([]string{interpreter(t, "5.23.0")}, args...), Dir: dir, Env: []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH")}, Devices: 1}
+}
+
+var asked = []string{"run_clm.py", "--model_name_or_path", "model", "--dataset_name", "x", "--do_train", "--do_eval", "--output_dir", "out",
+	"--gradient_accumulation_steps", "2"}
+
+// Every rung of every ladder is priced as the job that it makes would be.
+func TestPromises(t *testing.T) {
+	for name, tt := range map[string]struct {
+		args   []string
+		files  map[string]string
+		device gpu.Device
+	}{
+		"float32":       {asked, nil, card},
+		"autocast":      {append(asked[:len(asked):len(asked)], "--bf16", "--gradient-checkpointing"), nil, card},
+		"bfloat16":      {append(asked[:len(asked):len(asked)], "--dtype", "bfloat16", "--optim", "adamw_torch", "--block_size", "512"), nil, card},
+		"on a CPU":      {asked, nil, gpu.Device{Kind: gpu.CPU, Total: 8 * unit.GiB}},
+		"from a JSON":   {[]string{"run_clm.py", "a.json"}, map[string]string{"a.json": `{"model_name_or_path": "model", "do_train": true, "output_dir": "out", "per_device_train_batch_size": 4}`}, card},
+		"of the table":  {[]string{"run_clm.py", "--model_name_or_path", "gpt2", "--do_train", "--dataset_name", "x", "--output_dir", "o"}, nil, card},
+		"unknown model": {[]string{"run_clm.py", "--model_name_or_path", "nobody/nothing", "--do_train", "--dataset_name", "x", "--output_dir", "o"}, nil, card},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			plugintest.Check(t, New(), cmd(t, folder(t, tt.files), tt.args...), tt.device)
+		})
+	}
+}
+
+// The plugin's program passes the kit as any other author's does.
+func TestProgram(t *testing.T) {
+	plugintest.Program(t, "./launch-plugin-lm", kit.Case{Name: "run_clm", Command: cmd(t, folder(t, nil), asked...)})
+}
+
+func recognised(t *testing.T, c job.Command) *training {
+	t.Helper()
+	r, err := New().Recognize(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.(*training)
+}
+
+// What run_clm.py makes of a command, or why that has no formula.
+func TestReads(t *testing.T) {
+	with := func(args ...string) []string { return append(asked[:len(asked):len(asked)], args...) }
+	for name, tt := range map[string]struct {
+		args    []string
+		files   map[string]string
+		length  int64
+		weights string
+		unknown string
+	}{
+		"as asked":         {asked, nil, 1024, "float32", ""},
+		"a block size":     {with("--block_size=300"), nil, 300, "float32", ""},
+		"a dtype":          {with("--dtype", "bfloat16"), nil, 1024, "bfloat16", ""},
+		"half weights":     {asked, map[string]string{"model/config.json": strings.Replace(tiny, "float32", "bfloat16", 1)}, 1024, "bfloat16", ""},
+		"no dtype":         {asked, map[string]string{"model/config.json": strings.Replace(tiny, `, "dtype": "float32"`, "", 1)}, 0, "", "--dtype sets it"},
+		"long tokenizer":   {asked, map[string]string{"model/tokenizer_config.json": `{"model_max_length": 2048}`}, 2048, "float32", ""},
+		"short tokenizer":  {with("--block_size", "4000"), map[string]string{"model/tokenizer_config.json": `{"model_max_length": 512}`}, 512, "float32", ""},
+		"no tokenizer":     {with("--tokenizer_name", "nobody/x"), nil, 0, "", "length of a sequence"},
+		"another model":    {asked, map[string]string{"model/config.json": `{"model_type": "mamba"}`}, 0, "", `type "mamba"`},
+		"quantised":        {asked, map[string]string{"model/config.json": strings.Replace(tiny, "{", `{"quantization_config": {}, `, 1)}, 0, "", "quantization_config"},
+		"liger":            {with("--use_liger_kernel"), nil, 0, "", "use_liger_kernel"},
+		"deepspeed":        {with("--deepspeed", "ds.json"), nil, 0, "", "deepspeed"},
+		"no liger":         {with("--use_liger_kernel", "false"), nil, 1024, "float32", ""},
+		"adafactor":        {with("--optim", "adafactor"), nil, 1024, "float32", `"adafactor"`},
+		"offload":          {with("--gradient_checkpointing", "--gradient_checkpointing_kwargs", `{"offload": true}`), nil, 0, "", "offload"},
+		"from scratch":     {[]string{"run_clm.py", "--model_type", "gpt2", "--config_overrides", "n_layer=2,n_embd=64,n_head=2", "--tokenizer_name", "gpt2", "--do_train", "--output_dir", "o"}, nil, 1024, "float32", ""},
+		"a cached model":   {[]string{"run_clm.py", "--model_name_or_path", "some/one", "--do_train", "--output_dir", "o", "--block_size", "64"}, map[string]string{".cache/huggingface/hub/models--some--one/refs/main": "abc", ".cache/huggingface/hub/models--some--one/snapshots/abc/config.json": tiny}, 64, "float32", ""},
+		"several and none": {append([]string{"run_clm.py"}, with()[1:]...), nil, 1024, "float32", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := cmd(t, folder(t, tt.files), tt.args...)
+			r := recognised(t, c)
+			set, err := r.Ladders(t.Context(), card)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := set.Ladder(ladder.Training).Rungs[set.Ladder(ladder.Training).Asked].At(0)
+			if !strings.Contains(e.Unknown, tt.unknown) || e.Known() != (tt.unknown == "") {
+				t.Fatalf("the estimate is unknown because %q, want %q", e.Unknown, tt.unknown)
+			}
+			if tt.length > 0 && (r.step.Length != tt.length || r.step.Weights.String() != tt.weights) {
+				t.Errorf("%d tokens and weights in %v, want %d and %s", r.step.Length, r.step.Weights, tt.length, tt.weights)
+			}
+		})
+	}
+}
+
+// Another script, another version, several cards of one process.
+func TestLeaves(t *testing.T) {
+	declined := func(name string, c job.Command) {
+		t.Helper()
+		if _, err := New().Recognize(t.Context(), c); !errors.Is(err, plugin.ErrNotMine) {
+			t.Errorf("%s: %v, want it to be declined", name, err)
+		}
+	}
+	declined("another script", cmd(t, folder(t, map[string]string{"train.py": script}), "train.py", "--do_train"))
+	declined("no training", cmd(t, folder(t, nil), "run_clm.py", "--model_name_or_path", "model", "--do_eval"))
+	declined("adapters", cmd(t, folder(t, map[string]string{"run_clm.py": script + "\nfrom peft import get_peft_model\n"}), asked...))
+	old := cmd(t, folder(t, nil), asked...)
+	old.Args[0] = interpreter(t, "4.57.1")
+	if r := recognised(t, old); !strings.Contains(r.unknown, "4.57.1") || r.Job().Resume.None == "" {
+		t.Errorf("of transformers 4.57.1: unknown because %q, resume %q", r.unknown, r.Job().Resume.None)
+	}
+	several := cmd(t, folder(t, nil), asked...)
+	several.Devices = 2
+	if r := recognised(t, several); !strings.Contains(r.unknown, "DataParallel") || !r.Job().Batch.Replicas {
+		t.Errorf("of two cards: unknown because %q", r.unknown)
+	}
+	several.Args = append([]string{"torchrun", "--nproc_per_node", "2"}, several.Args[1:]...)
+	if r := recognised(t, several); r.ranks != 2 || r.Job().Batch.Replicas {
+		t.Errorf("behind torchrun: %d ranks", r.ranks)
+	}
+	var caution *plugin.Caution
+	if _, err := New().Recognize(t.Context(), cmd(t, folder(t, nil), append(asked[:len(asked):len(asked)], "--auto_find_batch_size")...)); !errors.As(err, &caution) {
+		t.Errorf("where the Trainer looks for a batch: %v", err)
+	}
+}
+
+// The models of the table can be read, and have a formula.
+func TestTable(t *testing.T) {
+	dir := folder(t, nil)
+	for name := range publics() {
+		r := recognised(t, cmd(t, dir, "run_clm.py", "--model_name_or_path", name, "--do_train", "--output_dir", "o"))
+		if r.unknown != "" {
+			t.Errorf("%s: %s", name, r.unknown)
+		}
+	}
+}
