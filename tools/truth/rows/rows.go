@@ -19,6 +19,11 @@ type File struct {
 	Torch       string            `json:"torch"`
 	Torchvision string            `json:"torchvision"`
 	Timm        string            `json:"timm"`
+	// Of the language models.
+	Transformers string `json:"transformers"`
+	Peft         string `json:"peft"`
+	Accelerate   string `json:"accelerate"`
+
 	Recorded    string            `json:"recorded"`
 	Commits     map[string]string `json:"commits"`
 	Rows        []Row             `json:"rows"`
