@@ -15,18 +15,18 @@ import (
 
 // A File is one recording: real PyTorch, on the meta device, with the classes of one family's projects.
 type File struct {
-	Family      string            `json:"family"`
-	Torch       string            `json:"torch"`
-	Torchvision string            `json:"torchvision"`
-	Timm        string            `json:"timm"`
+	Family      string `json:"family"`
+	Torch       string `json:"torch"`
+	Torchvision string `json:"torchvision"`
+	Timm        string `json:"timm"`
 	// Of the language models.
 	Transformers string `json:"transformers"`
 	Peft         string `json:"peft"`
 	Accelerate   string `json:"accelerate"`
 
-	Recorded    string            `json:"recorded"`
-	Commits     map[string]string `json:"commits"`
-	Rows        []Row             `json:"rows"`
+	Recorded string            `json:"recorded"`
+	Commits  map[string]string `json:"commits"`
+	Rows     []Row             `json:"rows"`
 }
 
 // A Row is one training step: its arguments, as the family's capture module has them, and what PyTorch made of it.
