@@ -10,18 +10,23 @@ import step_lm
 DEVICE = "cpu"
 
 
-class Recorded(transformers.Trainer):
-    """Says to the recorder where it is."""
+def recorded(compute_loss):
+    """compute_loss that says to the recorder where it is."""
 
-    rec = None
-
-    def compute_loss(self, *args, **kwargs):
+    def around(self, *args, **kwargs):
         if self.model.training:
             self.rec.at("forward")
-        out = super().compute_loss(*args, **kwargs)
+        out = compute_loss(self, *args, **kwargs)
         if self.model.training:
             self.rec.at("backward")
         return out
+
+    return around
+
+
+class Recorded(transformers.Trainer):
+    rec = None
+    compute_loss = recorded(transformers.Trainer.compute_loss)
 
 
 class Steps(transformers.TrainerCallback):
@@ -52,7 +57,47 @@ class Tokens(torch.utils.data.Dataset):
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids}
 
 
+def tokenizer(vocab):
+    import tokenizers
+
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"w{i}": i for i in range(vocab)}, unk_token="w0"))
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="w0", eos_token="w1", unk_token="w0")
+
+
+def sft(a, rec):
+    """trl's SFTTrainer, of sequences that have been tokenised."""
+    import datasets
+    import peft
+    import trl
+
+    class Trainer(trl.SFTTrainer):
+        rec = None
+        compute_loss = recorded(trl.SFTTrainer.compute_loss)
+
+    with tempfile.TemporaryDirectory() as out:
+        transformers.set_seed(0)
+        fields = dict(a["config"])
+        config = transformers.AutoConfig.for_model(fields.pop("model_type"), **fields)
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=a["attention"], dtype=step_lm.TYPES[a["weights"]])
+        steps, n, length = 3, a["batch"] * a.get("accumulate", 1), a["length"]
+        args = trl.SFTConfig(
+            out, use_cpu=True, bf16=False, max_steps=steps, per_device_train_batch_size=a["batch"], optim=a["optimizer"], report_to="none",
+            gradient_accumulation_steps=a.get("accumulate", 1), gradient_checkpointing=bool(a.get("recompute")), max_length=length,
+            save_strategy="no", logging_strategy="no", disable_tqdm=True, dataset_kwargs={"skip_prepare_dataset": True})
+        lora = a.get("lora") and peft.LoraConfig(
+            r=a["lora"]["rank"], target_modules=a["lora"]["targets"], lora_dropout=0.0, task_type="CAUSAL_LM")
+        rows = [{"input_ids": [2 + (i * 7 + j) % 300 for j in range(length)]} for i in range(n * steps)]
+        Trainer.rec = rec
+        trainer = Trainer(model, args, train_dataset=datasets.Dataset.from_list(rows), processing_class=tokenizer(config.vocab_size),
+                          peft_config=lora or None, callbacks=[Steps(rec, steps)])
+        rec.roots(trainer.model)
+        trainer.train()
+    return [trainer.model]
+
+
 def case(a, rec):
+    if a.get("trl"):
+        return sft(a, rec)
     with tempfile.TemporaryDirectory() as out:
         transformers.set_seed(0)
         fields = dict(a["config"])
@@ -82,4 +127,8 @@ def cases(_):
         for more in ({}, {"attention": "eager"}, {"optim": "adamw_torch", "accumulate": 2}, {"recompute": "plain"},
                      {"lora": {"rank": 8, "targets": ["c_attn"] if name == "gpt2" else ["q_proj", "v_proj"]}}):
             _, a = step_lm.row(name, config, 4, 96, **more)
+            yield case, a
+        for more in ({}, {"recompute": "plain"}, {"lora": {"rank": 8, "targets": ["c_attn"] if name == "gpt2" else ["q_proj", "v_proj"]}},
+                     {"recompute": "plain", "lora": {"rank": 8, "targets": ["c_attn"] if name == "gpt2" else ["q_proj", "v_proj"]}}):
+            _, a = step_lm.row(name, config, 4, 96, trl=True, **more)
             yield case, a

@@ -65,7 +65,7 @@ def identity(args):
 
 def save(path, family, device, commits, rows):
     versions = {"torch": torch.__version__}
-    for name in ("torchvision", "timm", "transformers", "peft", "accelerate"):
+    for name in ("torchvision", "timm", "transformers", "peft", "accelerate", "trl"):
         if m := sys.modules.get(name):
             versions[name] = m.__version__
     out = {"family": family, **versions, "device": device, "recorded": time.strftime("%Y-%m-%d"), "commits": commits, "rows": rows}

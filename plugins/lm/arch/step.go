@@ -22,8 +22,10 @@ type Step struct {
 	Checkpointing     bool
 	Reentrant         bool // use_reentrant, which transformers before 5.0 leaves to torch
 	Optimizer         string
-	LoRA              *LoRA
-	CPU, Dispatched   bool // as of nn.Tape
+	// Fused is trl's fused head, which makes no logits.
+	Fused           bool
+	LoRA            *LoRA
+	CPU, Dispatched bool // as of nn.Tape
 }
 
 // The names of the parts, on the tape and in a ledger.
@@ -145,6 +147,9 @@ func (s Step) computeLoss(d *decoder, ids nn.Tensor, outputs func(logits nn.Tens
 	d.Scope("", func() {
 		var logits nn.Tensor
 		d.Autocast(s.Autocast, func() { logits, loss = d.forward(ids) })
+		if s.Fused {
+			return
+		}
 		logits = d.Hold(logits)
 		if s.Autocast != nn.F32 { // ConvertOutputsToFp32 (accelerate/utils/operations.py:913), of the logits too
 			logits = d.Rebind(logits, d.To(logits, nn.F32))
@@ -162,18 +167,24 @@ func (d *decoder) forward(ids nn.Tensor) (logits, loss nn.Tensor) {
 	d.Scope("", func() {
 		d.Part(partModel, func() {
 			hidden := d.Hold(d.body(ids))
+			if d.s.Fused {
+				loss = d.Hold(d.fusedLoss(hidden))
+				return
+			}
 			d.Line("logits = self.lm_head(hidden_states)")
 			if d.Tied { // _tied_weights_keys
 				var w nn.Tensor
 				outer, inner := d.embedding()
-				d.Scope(outer, func() { d.Scope(inner, func() { w = d.Param("weight", d.Vocab, d.Hidden) }) })
+				d.nested([]string{outer, inner}, func() { w = d.Param("weight", d.Vocab, d.Hidden) })
 				d.Scope(head, func() { logits = d.LinearWeight(hidden, w, nn.Tensor{}) }, hidden)
 			} else {
 				logits = d.Linear(head, hidden, d.Vocab, d.Type == "phi")
 			}
 			logits = d.Hold(logits)
 		})
-		d.Part(partLoss, func() { loss = d.Hold(d.causalLoss(logits)) })
+		if !d.s.Fused {
+			d.Part(partLoss, func() { loss = d.Hold(d.causalLoss(logits)) })
+		}
 	}, ids)
 	return logits, loss
 }
