@@ -16,13 +16,13 @@ const (
 	knobValidation    = "validation " + job.MicroBatch
 	knobCheckpointing = "activation checkpointing"
 	knobPrecision     = "mixed precision"
-	knobLength        = "block size"
+	knobLength        = "sequence length"
 )
 
 // job is the command as launch needs it. Lines and figures are of transformers 5.23.0.
 func (t *training) job() *job.Job {
 	j := &job.Job{
-		Dialect: "transformers run_clm", Name: filepath.Base(t.output), Arch: t.model.Type, Options: t.options, Files: t.files,
+		Dialect: t.kind.dialect, Name: filepath.Base(t.output), Arch: t.model.Type, Options: t.options, Files: t.files,
 		Batch:    job.Batch{Micro: t.split.Micro, Accumulation: t.split.Accumulation, Ranks: t.ranks, Replicas: t.replicas},
 		Signs:    t.signs(),
 		Warnings: t.warnings, Ignore: t.ignored(),
@@ -86,13 +86,13 @@ func (t *training) states(j *job.Job) {
 		j.Warnings = append(j.Warnings,
 			"the version of transformers is not known; before 5.2 a resumed run takes the micro-batch of its saved state")
 	}
-	j.Resume.Edits = []config.Edit{t.edit("resume", "resume_from_checkpoint", t.quoted(job.SavedPath), ladder.None, "goes on from the last saved state")}
+	j.Resume.Edits = []config.Edit{t.editText("resume", "resume_from_checkpoint", job.SavedPath, ladder.None, "goes on from the last saved state")}
 }
 
 func (t *training) rehearsal() job.Rehearsal {
 	return job.Rehearsal{Steps: 20, Edits: []config.Edit{
-		t.edit("rehearse", "output_dir", t.quoted(job.Scratch), ladder.None, "writes into a folder of launch's"),
-		t.edit("rehearse", "report_to", t.quoted("none"), ladder.None, "reports to nobody"),
+		t.editText("rehearse", "output_dir", job.Scratch, ladder.None, "writes into a folder of launch's"),
+		t.editText("rehearse", "report_to", "none", ladder.None, "reports to nobody"),
 	}}
 }
 
@@ -102,9 +102,10 @@ func (t *training) ignored() (names []string) {
 		"save_strategy", "save_total_limit", "run_name", "report_to", "warmup_steps", "weight_decay", "lr_scheduler_type", "max_grad_norm"} {
 		if t.tree != nil {
 			names = append(names, filepath.Base(t.files[0].Path)+": "+field)
-			continue
 		}
-		names = append(names, "--"+field)
+		if t.kind.config != "" || t.tree == nil {
+			names = append(names, "--"+field)
+		}
 	}
 	return names
 }

@@ -78,7 +78,7 @@ func (b *builder) shared(set *ladder.Set) {
 func (b *builder) shorter(set *ladder.Set) {
 	for n := b.step.Length / 2; n >= shortest && len(b.ways) < mostWays; n /= 2 {
 		set.Shared.Rungs = append(set.Shared.Rungs, ladder.Rung{Name: fmt.Sprintf("sequences of %d tokens", n), Cost: ladder.Recipe, Slowdown: 1,
-			Edits: []config.Edit{b.edit(knobLength, "block_size", fmt.Sprint(n), ladder.Recipe, "shorter blocks of text: another experiment")}})
+			Edits: []config.Edit{b.edit(knobLength, b.kind.length, fmt.Sprint(n), ladder.Recipe, "shorter sequences: another experiment")}})
 		b.ways = append(b.ways, way{b.step.Autocast, false, n})
 	}
 }
@@ -109,7 +109,7 @@ func (b *builder) trainingLadder() ladder.Ladder {
 	for _, s := range smaller {
 		below = append(below, variant{s, asked.checkpointing})
 	}
-	if !asked.checkpointing {
+	if !asked.checkpointing && !b.negated(b.checkpointing()) { // which no value can switch on
 		for _, s := range append([]ladder.Split{asked.split}, smaller...) {
 			below = append(below, variant{s, true})
 		}
@@ -165,7 +165,7 @@ func (b *builder) eightBit() (r ladder.Rung, ok bool) {
 	}
 	why := mem.Estimate{Unknown: "8-bit Adam has no formula"}
 	return ladder.Rung{Name: "8-bit Adam", Cost: ladder.Numerics, Slowdown: 1, NewState: true, Estimates: slices.Repeat([]mem.Estimate{why}, len(b.ways)),
-		Edits: []config.Edit{b.edit("optimizer", "optim", b.quoted("adamw_8bit"), ladder.Numerics, "states of 8 bits")}}, true
+		Edits: []config.Edit{b.editText("optimizer", "optim", "adamw_8bit", ladder.Numerics, "states of 8 bits")}}, true
 }
 
 // validationLadder is smaller batches of an evaluation.
@@ -192,6 +192,7 @@ func (b *builder) price(vs []variant) [][]mem.Estimate {
 		v := vs[i]
 		s := b.at(w)
 		s.Batch, s.Accumulate, s.Checkpointing = micro, v.split.Accumulation, v.checkpointing
+		s.Padded = b.pads && micro > 1
 		return arch.Training(s)
 	})
 }
@@ -204,7 +205,7 @@ func (b *builder) evaluations(batches []int64) [][]mem.Estimate {
 	}
 	return b.priced(len(batches), [][]int{all}, func(i int) int64 { return batches[i] }, func(_ int, w way, batch int64) mem.Tensors {
 		s := b.at(w)
-		s.Batch = batch
+		s.Batch, s.Padded = batch, b.pads && batch > 1
 		return arch.Evaluation(s, b.predicted)
 	})
 }
@@ -233,7 +234,15 @@ func (b *builder) priced(n int, groups [][]int, batch func(i int) int64, price f
 		}
 		for _, same := range mem.Alike(len(b.ways), func(w int) way { return way{b.ways[w].autocast, false, b.ways[w].length} }) {
 			tasks = append(tasks, func() {
-				prices := mem.AtBatches(func(micro int64) mem.Tensors { return price(group[0], b.ways[same[0]], micro) }, batches...)
+				at := func(micro int64) mem.Tensors { return price(group[0], b.ways[same[0]], micro) }
+				var prices []mem.Tensors
+				if b.step.Fused { // whose tiles are no line in the batch
+					for _, n := range batches {
+						prices = append(prices, at(n))
+					}
+				} else {
+					prices = mem.AtBatches(at, batches...)
+				}
 				for k, i := range group {
 					for _, w := range same {
 						out[i][w] = b.around(prices[k], b.ways[w])

@@ -10,8 +10,11 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/plugin"
@@ -24,6 +27,29 @@ func New() plugin.Plugin { return lm{} }
 
 type lm struct{}
 
+// A kind is what a script of this family makes of its settings.
+type kind struct {
+	dialect string
+	// texts are what its source is known by.
+	texts []string
+	// classes are its dataclasses, where it is a library's own program.
+	classes []string
+	config  string   // the option that names a file of settings; "" where a JSON file may be the only argument
+	true    []string // fields that are true where nothing sets them
+	length  string   // the field of the length of a sequence
+	read    func(t *training) string
+}
+
+var (
+	clmKind = kind{dialect: "transformers run_clm", texts: clm, length: "block_size", read: (*training).readModel}
+	sftKind = kind{dialect: "trl sft", texts: sft, length: "max_length", read: (*training).readSFT, config: "--config",
+		classes: []string{"trl.ScriptArguments", "trl.SFTConfig", "trl.ModelConfig"},
+		true:    []string{"gradient_checkpointing", "bf16", "do_train"}} // trl/trainer/base_config.py:62, 108
+)
+
+// sft are the texts by which the source of trl's sft.py is known (trl/scripts/sft.py).
+var sft = []string{"TrlParser", "SFTTrainer", "SFTConfig", "get_peft_config", "get_quantization_config", "resume_from_checkpoint"}
+
 // clm are the texts by which the source of transformers' run_clm.py is known
 // (examples/pytorch/language-modeling/run_clm.py).
 var clm = []string{"HfArgumentParser", "TrainingArguments", "AutoModelForCausalLM", "group_texts", "block_size", "default_data_collator"}
@@ -31,10 +57,10 @@ var clm = []string{"HfArgumentParser", "TrainingArguments", "AutoModelForCausalL
 // Manifest implements [plugin.Plugin].
 func (lm) Manifest() plugin.Manifest {
 	return plugin.Manifest{
-		Name: "lm", Version: "1", About: "language models: transformers' run_clm.py",
+		Name: "lm", Version: "1", About: "language models: transformers' run_clm.py, trl sft",
 		Env:   append(slices.Clone(plugin.Variables), "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"),
 		Archs: arch.Types(),
-		Marks: []plugin.Mark{{Script: "run_clm*.py", Contains: clm}},
+		Marks: []plugin.Mark{{Script: "run_clm*.py", Contains: clm}, {Script: "sft*.py", Contains: sft}, {Script: "trl"}},
 	}
 }
 
@@ -44,21 +70,11 @@ func (lm) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", plugin.ErrNotMine, err)
 	}
-	if ok, _ := filepath.Match("run_clm*.py", filepath.Base(prog.Path())); !ok {
-		return nil, plugin.ErrNotMine
+	k, err := kindOf(prog)
+	if err != nil {
+		return nil, err
 	}
-	src := python.ReadSource(prog.Path(), 1<<20)
-	for _, text := range clm {
-		if !src.Names(text) {
-			return nil, fmt.Errorf("%w: %s has no %s", plugin.ErrNotMine, prog.Script, text)
-		}
-	}
-	for _, text := range []string{"peft", "get_peft_model", "SFTTrainer", "BitsAndBytesConfig"} {
-		if src.Names(text) {
-			return nil, fmt.Errorf("%w: %s has %s, as run_clm.py has not", plugin.ErrNotMine, prog.Script, text)
-		}
-	}
-	s, err := open(c, prog)
+	s, err := open(c, prog, k)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +93,35 @@ func (lm) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error)
 	return t, nil
 }
 
+// kindOf tells by a program's name and source what kind it is.
+func kindOf(prog command.Prog) (k kind, err error) {
+	name := filepath.Base(prog.Path())
+	switch {
+	case prog.Kind == command.Installed && filepath.Base(prog.Script) == "trl" && len(prog.Args) > 0 && prog.Args[0] == "sft":
+		return sftKind, nil
+	case prog.Kind != command.Script:
+		return k, plugin.ErrNotMine
+	case strings.HasPrefix(name, "run_clm"):
+		k = clmKind
+	case strings.HasPrefix(name, "sft"):
+		k = sftKind
+	default:
+		return k, plugin.ErrNotMine
+	}
+	src := python.ReadSource(prog.Path(), 1<<20)
+	for _, text := range k.texts {
+		if !src.Names(text) {
+			return k, fmt.Errorf("%w: %s has no %s", plugin.ErrNotMine, prog.Script, text)
+		}
+	}
+	for _, text := range []string{"get_peft_model", "BitsAndBytesConfig", "compute_loss"} {
+		if src.Names(text) {
+			return k, fmt.Errorf("%w: %s has %s of its own", plugin.ErrNotMine, prog.Script, text)
+		}
+	}
+	return k, nil
+}
+
 // A training is a recognised command.
 type training struct {
 	*settings
@@ -84,6 +129,7 @@ type training struct {
 	ranks    int64
 	replicas bool
 	evals    int64 // sequences of an evaluation's batch; 0 for no evaluation
+	pads     bool  // sequences of a batch are padded to the longest of them
 	output   string
 
 	model     arch.Config
@@ -105,9 +151,9 @@ func (t *training) warn(format string, a ...any) {
 // divide finds out how the global batch is divided. The error may be a [plugin.Need] of the number of cards.
 func (t *training) divide() (err error) {
 	var errs [3]error
-	t.split.Micro, errs[0] = t.count("per_device_train_batch_size", 8)        // training_args.py:777
-	t.split.Accumulation, errs[1] = t.count("gradient_accumulation_steps", 1) // training_args.py:849
-	if t.on("do_eval") || t.text("eval_strategy", "no") != "no" {             // training_args.py:1571
+	t.split.Micro, errs[0] = t.count("per_device_train_batch_size", 8)                   // training_args.py:777
+	t.split.Accumulation, errs[1] = t.count("gradient_accumulation_steps", 1)            // training_args.py:849
+	if t.kind.config == "" && t.on("do_eval") || t.text("eval_strategy", "no") != "no" { // training_args.py:1571
 		t.evals, errs[2] = t.count("per_device_eval_batch_size", 8) // training_args.py:1128
 	}
 	if err := errors.Join(errs[:]...); err != nil {
@@ -118,7 +164,7 @@ func (t *training) divide() (err error) {
 }
 
 // world is how many processes share a step. Without a launcher one process uses all cards by torch.nn.DataParallel
-// (training_args.py:1853).
+// (training_args.py:1949).
 func (t *training) world() (n int64, replicas bool, err error) {
 	devices := t.command.Devices
 	for _, l := range t.prog.Launchers {
@@ -133,18 +179,27 @@ func (t *training) world() (n int64, replicas bool, err error) {
 	if devices == 0 {
 		return 0, false, &plugin.Need{Devices: true}
 	}
+	if t.prog.Path() == "" { // trl starts a process for each card by accelerate
+		return max(1, int64(devices)), false, nil
+	}
 	return max(1, int64(devices)), devices > 1, nil
 }
 
-// edit sets a field of the settings.
+// edit sets a field of the settings to a number or a truth value.
 func (s *settings) edit(knob, field, to string, cost ladder.Cost, why string) config.Edit {
 	at := s.address(field)
-	var e config.Edit
-	if s.tree != nil {
+	e := config.Proposed(s.argv, at.Doc, at.Path, to)
+	if at.Doc != config.ArgvDoc {
 		e = config.Proposed(s.tree, at.Doc, at.Path, to)
-	} else {
-		e = config.Proposed(s.argv, at.Doc, at.Path, to)
 	}
 	e.Knob, e.Cost, e.Why = knob, cost.String(), why
 	return e
+}
+
+// editText sets a field of the settings to a text.
+func (s *settings) editText(knob, field, to string, cost ladder.Cost, why string) config.Edit {
+	if s.address(field).Doc != config.ArgvDoc {
+		to = strconv.Quote(to)
+	}
+	return s.edit(knob, field, to, cost, why)
 }

@@ -4,16 +4,19 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/kit"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
+	"github.com/launch-ml/launch/plugins/lm/arch"
 )
 
 // script declares the options of run_clm.py, and has the texts by which it is known.
@@ -46,17 +49,32 @@ def group_texts(examples, block_size):
     return examples
 `
 
+// sftScript declares the options of trl's sft.py, and has the texts by which it is known.
+const sftScript = `
+from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser, get_peft_config, get_quantization_config
+
+def main(script_args, training_args, model_args):
+    trainer = SFTTrainer(model=model_args.model_name_or_path, peft_config=get_peft_config(model_args))
+    trainer.train(resume_from_checkpoint=training_args.resume_from_checkpoint)
+
+if __name__ == "__main__":
+    parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
+    script_args, training_args, model_args = parser.parse_args_and_config()
+    main(script_args, training_args, model_args)
+`
+
 // tiny is a small model of the shape of llama.
 const tiny = `{"model_type": "llama", "vocab_size": 32000, "hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 4,
 	"num_attention_heads": 8, "num_key_value_heads": 2, "max_position_embeddings": 2048, "dtype": "float32"}`
 
-// interpreter is a Python with torch 2.15 and transformers of that version.
+// interpreter is a Python with torch 2.15, trl 1.16 and transformers of that version.
 func interpreter(t testing.TB, transformers string) string {
 	t.Helper()
 	bin := plugintest.Torch(t, "2.15.0")
-	info := filepath.Join(filepath.Dir(bin), "../lib/python3.11/site-packages/transformers-"+transformers+".dist-info")
-	if err := os.MkdirAll(info, 0o755); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"transformers-" + transformers, "trl-1.16.0"} {
+		if err := os.MkdirAll(filepath.Join(filepath.Dir(bin), "../lib/python3.11/site-packages", name+".dist-info"), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return bin
 }
@@ -65,7 +83,9 @@ func interpreter(t testing.TB, transformers string) string {
 func folder(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	all := map[string]string{"run_clm.py": script, "model/config.json": tiny, "model/tokenizer_config.json": `{"model_max_length": 1000000000000000019884624838656}`}
+	all := map[string]string{"run_clm.py": script, "sft.py": sftScript,
+		"sft.yaml":          "model_name_or_path: model\nuse_peft: true\nper_device_train_batch_size: 4\neval_strategy: steps\nlora_target_modules: [q_proj, o_proj]\n",
+		"model/config.json": tiny, "model/tokenizer_config.json": `{"model_max_length": 1000000000000000019884624838656}`}
 	for path, text := range files {
 		all[path] = text
 	}
@@ -104,6 +124,9 @@ func TestPromises(t *testing.T) {
 		"on a CPU":      {asked, nil, gpu.Device{Kind: gpu.CPU, Total: 8 * unit.GiB}},
 		"from a JSON":   {[]string{"run_clm.py", "a.json"}, map[string]string{"a.json": `{"model_name_or_path": "model", "do_train": true, "output_dir": "out", "per_device_train_batch_size": 4}`}, card},
 		"of the table":  {[]string{"run_clm.py", "--model_name_or_path", "gpt2", "--do_train", "--dataset_name", "x", "--output_dir", "o"}, nil, card},
+		"trl's sft":     {[]string{"sft.py", "--model_name_or_path", "model", "--dataset_name", "x", "--gradient_accumulation_steps", "2"}, nil, card},
+		"of its file":   {[]string{"sft.py", "--config", "sft.yaml", "--no_gradient_checkpointing", "--dtype", "auto"}, nil, card},
+		"trl on a CPU":  {[]string{"sft.py", "--config", "sft.yaml", "--bf16", "false"}, nil, gpu.Device{Kind: gpu.CPU, Total: 8 * unit.GiB}},
 		"unknown model": {[]string{"run_clm.py", "--model_name_or_path", "nobody/nothing", "--do_train", "--dataset_name", "x", "--output_dir", "o"}, nil, card},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +138,8 @@ func TestPromises(t *testing.T) {
 
 // The plugin's program passes the kit as any other author's does.
 func TestProgram(t *testing.T) {
-	plugintest.Program(t, "./launch-plugin-lm", kit.Case{Name: "run_clm", Command: cmd(t, folder(t, nil), asked...)})
+	plugintest.Program(t, "./launch-plugin-lm", kit.Case{Name: "run_clm", Command: cmd(t, folder(t, nil), asked...)},
+		kit.Case{Name: "sft", Command: cmd(t, folder(t, nil), "sft.py", "--config", "sft.yaml")})
 }
 
 func recognised(t *testing.T, c job.Command) *training {
@@ -169,6 +193,43 @@ func TestReads(t *testing.T) {
 			}
 			if tt.length > 0 && (r.step.Length != tt.length || r.step.Weights.String() != tt.weights) {
 				t.Errorf("%d tokens and weights in %v, want %d and %s", r.step.Length, r.step.Weights, tt.length, tt.weights)
+			}
+		})
+	}
+}
+
+// What trl's sft.py makes of a command, or why that has no formula.
+func TestReadsSFT(t *testing.T) {
+	with := func(args ...string) []string { return append([]string{"sft.py", "--config", "sft.yaml"}, args...) }
+	for name, tt := range map[string]struct {
+		args    []string
+		read    func(r *training) bool
+		unknown string
+	}{
+		"of its file": {with(), func(r *training) bool {
+			l := r.step.LoRA
+			return r.split.Micro == 4 && r.evals == 8 && r.step.Length == 1024 && r.step.Checkpointing && r.step.Autocast == nn.BF16 &&
+				r.step.Weights == nn.F32 && l.Rank == 16 && l.Dropout == 0.05 && slices.Equal(l.Targets, []string{"q_proj", "o_proj"})
+		}, ""},
+		"arguments outrank it": {with("--per_device_train_batch_size", "2", "--fp16", "--max-length", "99", "--lora_target_modules", "all-linear", "--eval_strategy", "no"), func(r *training) bool {
+			return r.split.Micro == 2 && r.evals == 0 && r.step.Length == 99 && r.step.Autocast == nn.F16 && slices.Equal(r.step.LoRA.Targets, []string{arch.AllLinear})
+		}, ""},
+		"of the model's type": {with("--dtype", "auto", "--no_gradient_checkpointing", "--attn_implementation", "eager", "--bf16=false"), func(r *training) bool {
+			return r.step.Weights == nn.F32 && !r.step.Checkpointing && r.step.Eager && r.step.Autocast == nn.F32
+		}, ""},
+		"packing":         {with("--packing"), nil, "--packing"},
+		"four bits":       {with("--load_in_4bit"), nil, "--load_in_4bit"},
+		"flash attention": {with("--attn_implementation", "flash_attention_2"), nil, "flash_attention_2"},
+		"another layer":   {with("--lora_target_modules", "q_proj", "lm_head"), nil, "lm_head"},
+		"another loss":    {with("--loss_type", "dft"), nil, "--loss_type"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := recognised(t, cmd(t, folder(t, nil), tt.args...))
+			if !strings.Contains(r.unknown, tt.unknown) || (r.unknown == "") != (tt.unknown == "") {
+				t.Fatalf("unknown because %q, want %q", r.unknown, tt.unknown)
+			}
+			if tt.read != nil && !tt.read(r) {
+				t.Errorf("read as micro-batch %d, validation %d, %+v with %+v", r.split.Micro, r.evals, r.step, r.step.LoRA)
 			}
 		})
 	}

@@ -12,13 +12,13 @@ import (
 // read finds out what the training is made of. What cannot be known makes the estimate unknown, with the reason.
 func (t *training) read() {
 	t.output = t.text("output_dir", "trainer_output") // training_args.py:771
-	steps := []func() string{t.released, t.launched, t.foreign, t.readModel, t.readPrecision, t.readOptimizer, t.readCheckpointing}
+	steps := []func() string{t.released, t.launched, t.foreign, func() string { return t.kind.read(t) }, t.readPrecision, t.readOptimizer, t.readCheckpointing}
 	for _, step := range steps {
 		if t.unknown = step(); t.unknown != "" {
 			return
 		}
 	}
-	t.predicted = t.evals > 0 && !t.on("prediction_loss_only")
+	t.predicted = t.evals > 0 && !t.step.Fused && !t.on("prediction_loss_only")
 	t.step.Model, t.step.World = t.model, t.ranks
 }
 
@@ -204,7 +204,7 @@ func (t *training) readPrecision() string {
 		return why
 	case t.on("fp16"):
 		t.step.Autocast = nn.F16
-	case t.on("bf16"):
+	case t.on("bf16"): // of trl where neither is set (trl/trainer/base_config.py:108)
 		t.step.Autocast = nn.BF16
 	case launched == "fp16":
 		t.step.Autocast = nn.F16

@@ -17,15 +17,16 @@ import (
 	"github.com/launch-ml/launch/core/python/options"
 )
 
-// settings are the fields of a script's dataclasses as HfArgumentParser reads them: from the arguments, or from the one
-// JSON file that is the only argument.
+// settings are the fields of a script's dataclasses as HfArgumentParser reads them, from the arguments or from the one JSON file
+// that is the only argument; and as TrlParser does, from the arguments and, where they have not a field, from the file of --config.
 type settings struct {
+	kind    kind
 	command job.Command
 	prog    command.Prog
 	env     python.Environment
 	argv    *config.Argv
 	options []config.Option
-	tree    config.Tree // nil where the arguments have them
+	tree    config.Tree // nil where the arguments have all of them
 	files   []job.File
 }
 
@@ -39,11 +40,19 @@ var newer = []config.Option{
 }
 
 // open reads the settings of a command.
-func open(c job.Command, prog command.Prog) (*settings, error) {
-	s := &settings{command: c, prog: prog, env: python.Of(prog, c.Env)}
-	for _, o := range options.Read(prog.Path(), prog.Dir).Options {
+func open(c job.Command, prog command.Prog, k kind) (*settings, error) {
+	s := &settings{kind: k, command: c, prog: prog, env: python.Of(prog, c.Env)}
+	declared := options.Read(prog.Path(), prog.Dir).Options
+	if prog.Path() == "" {
+		declared = options.Recorded(options.HF, k.classes...)
+	}
+	for _, o := range declared {
 		if len(o.Names) > 0 && o.How == options.HF {
-			s.options = append(s.options, config.Option{Names: slices.Clone(o.Names), Takes: o.Takes})
+			takes := o.Takes
+			if o.Type == "list" {
+				takes = config.Some
+			}
+			s.options = append(s.options, config.Option{Names: slices.Clone(o.Names), Takes: takes})
 		}
 	}
 	for _, o := range newer {
@@ -51,23 +60,41 @@ func open(c job.Command, prog command.Prog) (*settings, error) {
 			s.options = append(s.options, o)
 		}
 	}
+	if k.config != "" {
+		s.options = append(s.options, config.Option{Names: []string{k.config}})
+	}
 	var err error
 	if s.argv, err = config.ParseArgv(prog.Args, s.options); err != nil {
 		return nil, &plugin.Caution{Why: err.Error()}
 	}
+	if k.config != "" {
+		return s, s.beside()
+	}
 	if len(prog.Args) != 1 || !strings.HasSuffix(prog.Args[0], ".json") { // run_clm.py:258 at 00d481d
 		return s, nil
 	}
-	name := prog.Args[0]
-	text, err := file.Read(within(prog.Dir, name), maxFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading the recipe: %w", err)
+	return s, s.parse(job.File{Path: prog.Args[0], Format: "json", Argument: true})
+}
+
+// beside reads the file that an option names (trl/scripts/utils.py:303, parse_args_and_config).
+func (s *settings) beside() error {
+	name, ok := s.argv.Get(s.kind.config)
+	if !ok {
+		return nil
 	}
-	if s.tree, err = config.Parse(name, text); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", name, err)
+	return s.parse(job.File{Path: name, Format: "yaml", Flag: s.kind.config})
+}
+
+// parse reads a file of settings.
+func (s *settings) parse(f job.File) (err error) {
+	if f.Text, err = file.Read(within(s.prog.Dir, f.Path), maxFile); err != nil {
+		return fmt.Errorf("reading the recipe: %w", err)
 	}
-	s.files = []job.File{{Path: name, Format: "json", Argument: true, Text: text}}
-	return s, nil
+	if s.tree, err = config.Parse(f.Path, f.Text); err != nil {
+		return fmt.Errorf("reading %s: %w", f.Path, err)
+	}
+	s.files = []job.File{f}
+	return nil
 }
 
 // within is a path that is relative to a folder.
@@ -80,7 +107,10 @@ func within(dir, path string) string {
 
 // get is a field's value, without quotes; set says that the settings have it.
 func (s *settings) get(field string) (value string, set bool) {
-	if s.tree == nil {
+	if !s.filed(field) {
+		if s.negated(field) {
+			return "false", true
+		}
 		return s.argv.Get("--" + field)
 	}
 	value, set = s.tree.Get(field)
@@ -88,10 +118,47 @@ func (s *settings) get(field string) (value string, set bool) {
 	if json.Unmarshal([]byte(value), &text) == nil {
 		value = text
 	}
-	if value == "null" {
+	value = strings.Trim(value, "'")
+	if value == "null" || value == "~" {
 		return "", false
 	}
 	return value, set
+}
+
+// filed reports whether the file has the field: all fields where it is the only argument, and otherwise those that it sets and the
+// arguments do not.
+func (s *settings) filed(field string) bool {
+	switch {
+	case s.tree == nil:
+		return false
+	case s.kind.config == "":
+		return true
+	case s.argv.Has("--" + field): // or its other names
+		return false
+	}
+	_, ok := s.tree.Get(field)
+	return ok
+}
+
+// negated reports whether the arguments switch a field of bool off by its other name (hf_argparser.py:244).
+func (s *settings) negated(field string) bool {
+	dashed := strings.ReplaceAll(field, "_", "-")
+	return slices.Contains(s.prog.Args, "--no_"+field) || slices.Contains(s.prog.Args, "--no-"+dashed)
+}
+
+// list is a field of several values.
+func (s *settings) list(field string) (values []string) {
+	if !s.filed(field) {
+		return s.argv.Values("--" + field)
+	}
+	node := s.tree.Root().Get(field)
+	if node.Kind() != config.Seq {
+		return []string{node.Text()}
+	}
+	for i := range node.Len() {
+		values = append(values, node.Index(i).Text())
+	}
+	return values
 }
 
 // text is a field's value, or what it is otherwise.
@@ -108,11 +175,11 @@ func (s *settings) has(field string) bool {
 	return ok && v != "" && v != "None"
 }
 
-// on is a field of bool that is False where nothing sets it. A flag without a value is true (hf_argparser.py, string_to_bool).
+// on is a field of bool. A flag without a value is true (hf_argparser.py, string_to_bool).
 func (s *settings) on(field string) bool {
 	v, ok := s.get(field)
 	if !ok {
-		return false
+		return slices.Contains(s.kind.true, field)
 	}
 	switch strings.ToLower(v) {
 	case "", "yes", "true", "t", "y", "1":
@@ -136,18 +203,10 @@ func (s *settings) count(field string, otherwise int64) (int64, error) {
 
 // address is where a field lies.
 func (s *settings) address(field string) config.Address {
-	if s.tree != nil {
+	if s.filed(field) {
 		return config.Address{Doc: s.files[0].Path, Path: field}
 	}
 	return config.Address{Doc: config.ArgvDoc, Path: "--" + field}
-}
-
-// quoted is a text as the document of the settings spells it.
-func (s *settings) quoted(text string) string {
-	if s.tree != nil {
-		return strconv.Quote(text)
-	}
-	return text
 }
 
 // getenv is a variable as the program will have it.

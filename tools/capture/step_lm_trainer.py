@@ -46,15 +46,18 @@ class Steps(transformers.TrainerCallback):
 
 
 class Tokens(torch.utils.data.Dataset):
-    def __init__(self, n, length, vocab):
-        self.n, self.length, self.vocab = n, length, vocab
+    def __init__(self, n, length, vocab, padded):
+        self.n, self.length, self.vocab, self.padded = n, length, vocab, padded
 
     def __len__(self):
         return self.n
 
     def __getitem__(self, i):
         ids = torch.randint(self.vocab, (self.length,), generator=torch.Generator().manual_seed(i))
-        return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids}
+        mask = torch.ones_like(ids)
+        if self.padded and i % 2:
+            mask[-1] = 0
+        return {"input_ids": ids, "attention_mask": mask, "labels": ids}
 
 
 def tokenizer(vocab):
@@ -115,7 +118,7 @@ def case(a, rec):
             gradient_accumulation_steps=a.get("accumulate", 1), activation_checkpointing=bool(a.get("recompute")),
             save_strategy="no", logging_strategy="no", disable_tqdm=True)
         rec.roots(model)
-        data = Tokens(a["batch"] * a.get("accumulate", 1) * steps, a["length"], config.vocab_size)
+        data = Tokens(a["batch"] * a.get("accumulate", 1) * steps, a["length"], config.vocab_size, a.get("padded"))
         Recorded(model, args, train_dataset=data, callbacks=[Steps(rec, steps)]).train()
     return [model]
 
@@ -125,7 +128,9 @@ def cases(_):
         if name == "gpt2":
             config = {**config, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
         for more in ({}, {"attention": "eager"}, {"optim": "adamw_torch", "accumulate": 2}, {"recompute": "plain"},
-                     {"lora": {"rank": 8, "targets": ["c_attn"] if name == "gpt2" else ["q_proj", "v_proj"]}}):
+                     {"lora": {"rank": 8, "targets": ["c_attn"] if name == "gpt2" else ["q_proj", "v_proj"]}}, {"padded": True}):
+            if "padded" in more and name == "phi":
+                continue
             _, a = step_lm.row(name, config, 4, 96, **more)
             yield case, a
         for more in ({}, {"recompute": "plain"}, {"lora": {"rank": 8, "targets": ["c_attn"] if name == "gpt2" else ["q_proj", "v_proj"]}},

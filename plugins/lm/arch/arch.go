@@ -208,7 +208,7 @@ var activations = map[string]func(t *nn.Tape, x nn.Tensor) nn.Tensor{
 	"gelu_pytorch_tanh": (*nn.Tape).GELU, "relu": (*nn.Tape).ReLU,
 }
 
-// geluNew is NewGELUActivation.forward (activations.py:65): 0.5 * input * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) *
+// geluNew is NewGELUActivation.forward (activations.py:66): 0.5 * input * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) *
 // (input + 0.044715 * torch.pow(input, 3.0)))), in the order in which Python evaluates it.
 func geluNew(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 	t.Scope("", func() {

@@ -28,7 +28,7 @@ func (d *decoder) linear(name string, x nn.Tensor, out int64, bias bool) nn.Tens
 	return d.adapted(name, x, out, bias)
 }
 
-// rmsNorm is LlamaRMSNorm.forward (modeling_llama.py:58), which the other models copy.
+// rmsNorm is LlamaRMSNorm.forward (modeling_llama.py:61), which the other models copy.
 func (d *decoder) rmsNorm(name string, x nn.Tensor) (y nn.Tensor) {
 	d.Scope(name, func() {
 		d.Line("variance = hidden_states.pow(2).mean(-1, keepdim=True)")
@@ -48,7 +48,7 @@ func (d *decoder) embed(name string, ids nn.Tensor, rows int64, shape ...int64) 
 	return x
 }
 
-// rotary is LlamaRotaryEmbedding.forward (modeling_llama.py:108): cos and sin of the positions, in the type of the
+// rotary is LlamaRotaryEmbedding.forward (modeling_llama.py:110): cos and sin of the positions, in the type of the
 // hidden states.
 func (d *decoder) rotary(x nn.Tensor) {
 	n := x.Dim(1)
@@ -65,7 +65,7 @@ func (d *decoder) rotary(x nn.Tensor) {
 	d.shared = append(d.shared, d.cos, d.sin)
 }
 
-// rotate is apply_rotary_pos_emb (modeling_llama.py:131): q * cos + rotate_half(q) * sin, of both.
+// rotate is apply_rotary_pos_emb (modeling_llama.py:127): q * cos + rotate_half(q) * sin, of both.
 func (d *decoder) rotate(q, k nn.Tensor) (nn.Tensor, nn.Tensor) {
 	d.Scope("", func() {
 		turn := func(x nn.Tensor) nn.Tensor {
@@ -83,7 +83,7 @@ func (d *decoder) rotate(q, k nn.Tensor) (nn.Tensor, nn.Tensor) {
 	return q, k
 }
 
-// repeatKV is repeat_kv (modeling_llama.py:177): a view that expands, which reshape copies unless there is one head of keys
+// repeatKV is repeat_kv (modeling_llama.py:168): a view that expands, which reshape copies unless there is one head of keys
 // alone.
 func (d *decoder) repeatKV(x nn.Tensor) nn.Tensor {
 	b, n := x.Dim(0), x.Dim(2)
@@ -122,7 +122,7 @@ func (d *decoder) unnamed() {
 	}
 }
 
-// sdpa is sdpa_attention_forward (integrations/sdpa_attention.py:91) on a card: without a mask a fused kernel takes the
+// sdpa is sdpa_attention_forward (integrations/sdpa_attention.py:95) on a card: without a mask a fused kernel takes the
 // groups of heads as they are; a mask makes keys and values be repeated, and the memory-efficient kernel keeps it.
 func (d *decoder) sdpa(q, k, v, mask nn.Tensor, masked bool) nn.Tensor {
 	d.Line("torch.nn.functional.scaled_dot_product_attention")
@@ -142,7 +142,7 @@ func (d *decoder) sdpa(q, k, v, mask nn.Tensor, masked bool) nn.Tensor {
 	return d.SDPABiased(q, k, v, bias)
 }
 
-// eager is eager_attention_forward (modeling_llama.py:189).
+// eager is eager_attention_forward (modeling_llama.py:180).
 func (d *decoder) eager(q, k, v, mask nn.Tensor) (y, weights nn.Tensor) {
 	k, v = d.Hold(d.repeatKV(k)), d.Hold(d.repeatKV(v))
 	d.Line("attn_weights = torch.matmul(query, key_states.transpose(2, 3)) * scaling")
@@ -150,7 +150,7 @@ func (d *decoder) eager(q, k, v, mask nn.Tensor) (y, weights nn.Tensor) {
 	d.Line("attn_weights = attn_weights + attention_mask")
 	w = d.Rebind(w, d.Add(w, mask))
 	d.Line("nn.functional.softmax(attn_weights, dim=-1, dtype=torch.float32).to(query.dtype)")
-	if d.Type == "gpt2" { // modeling_gpt2.py:60: without a type of its own
+	if d.Type == "gpt2" { // modeling_gpt2.py:63: without a type of its own
 		w = d.Rebind(w, d.To(d.Softmax(w), v.DType()))
 	} else {
 		w = d.Rebind(w, d.To(d.SoftmaxAs(d.To(w, nn.F32)), q.DType()))
@@ -161,7 +161,7 @@ func (d *decoder) eager(q, k, v, mask nn.Tensor) (y, weights nn.Tensor) {
 }
 
 // masks are the masks of attention that the model makes before its layers (masking_utils.py). Eager attention always has
-// one, in the type of the embedding (eager_mask, line 612). SDPA has none where nothing is padded and no window is shorter than
+// one, in the type of the embedding (eager_mask, line 567). SDPA has none where nothing is padded and no window is shorter than
 // the tokens (_ignore_causal_mask_sdpa, line 267); otherwise one of bool.
 func (d *decoder) masks(x nn.Tensor) {
 	b, n := x.Dim(0), x.Dim(1)

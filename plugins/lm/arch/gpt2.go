@@ -13,7 +13,7 @@ func readGPT2(r raw) Config {
 	return c
 }
 
-// gpt2 is GPT2Model.forward (models/gpt2/modeling_gpt2.py:528). Its Conv1D is a linear layer with a transposed weight.
+// gpt2 is GPT2Model.forward (models/gpt2/modeling_gpt2.py:512). Its Conv1D is a linear layer with a transposed weight.
 func (d *decoder) gpt2(ids nn.Tensor) (x nn.Tensor) {
 	b, n := ids.Dim(0), ids.Dim(1)
 	d.Scope("transformer", func() {
@@ -29,7 +29,7 @@ func (d *decoder) gpt2(ids nn.Tensor) (x nn.Tensor) {
 	return x
 }
 
-// gpt2Block is GPT2Block.forward (modeling_gpt2.py:276).
+// gpt2Block is GPT2Block.forward (modeling_gpt2.py:262).
 func (d *decoder) gpt2Block(layer int64, x nn.Tensor) nn.Tensor {
 	h := d.Hold(d.LayerNorm("ln_1", x))
 	attended := d.Hold(d.Call("attn", h, func(_ *nn.Tape, h nn.Tensor) nn.Tensor { return d.gpt2Attention(layer, h) }))
@@ -46,7 +46,7 @@ func (d *decoder) gpt2Block(layer int64, x nn.Tensor) nn.Tensor {
 	return d.Add(residual, forward)
 }
 
-// gpt2Attention is GPT2Attention.forward (modeling_gpt2.py:138).
+// gpt2Attention is GPT2Attention.forward (modeling_gpt2.py:144).
 func (d *decoder) gpt2Attention(layer int64, x nn.Tensor) nn.Tensor {
 	b, n := x.Dim(0), x.Dim(1)
 	var q, k, v nn.Tensor

@@ -59,7 +59,7 @@ func qwen(r raw) Config {
 	return c
 }
 
-// llama is LlamaModel.forward (models/llama/modeling_llama.py:353), which those of mistral and qwen copy.
+// llama is LlamaModel.forward (models/llama/modeling_llama.py:356), which those of mistral and qwen copy.
 func (d *decoder) llama(ids nn.Tensor) (x nn.Tensor) {
 	b, n := ids.Dim(0), ids.Dim(1)
 	d.Scope("model", func() {
@@ -74,7 +74,7 @@ func (d *decoder) llama(ids nn.Tensor) (x nn.Tensor) {
 	return x
 }
 
-// llamaLayer is LlamaDecoderLayer.forward (modeling_llama.py:291).
+// llamaLayer is LlamaDecoderLayer.forward (modeling_llama.py:284).
 func (d *decoder) llamaLayer(layer int64, x nn.Tensor) nn.Tensor {
 	h := d.Hold(d.rmsNorm("input_layernorm", x))
 	h = d.Rebind(h, d.Call("self_attn", h, func(_ *nn.Tape, h nn.Tensor) nn.Tensor { return d.llamaAttention(layer, h) }))
@@ -86,13 +86,13 @@ func (d *decoder) llamaLayer(layer int64, x nn.Tensor) nn.Tensor {
 	return d.Add(residual, h)
 }
 
-// gated is LlamaMLP.forward (modeling_llama.py:168): self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x)).
+// gated is LlamaMLP.forward (modeling_llama.py:163): self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x)).
 func (d *decoder) gated(_ *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 	gate := d.activate(d.linear("gate_proj", x, d.Inner, d.MLPBias))
 	return d.linear("down_proj", d.Mul(gate, d.linear("up_proj", x, d.Inner, d.MLPBias)), d.Hidden, d.MLPBias)
 }
 
-// llamaAttention is LlamaAttention.forward (modeling_llama.py:238), and Qwen3Attention.forward, which normalises queries and
+// llamaAttention is LlamaAttention.forward (modeling_llama.py:232), and Qwen3Attention.forward, which normalises queries and
 // keys first.
 func (d *decoder) llamaAttention(layer int64, x nn.Tensor) nn.Tensor {
 	b, n := x.Dim(0), x.Dim(1)

@@ -162,7 +162,7 @@ func (s Step) computeLoss(d *decoder, ids nn.Tensor, outputs func(logits nn.Tens
 	return loss
 }
 
-// forward is LlamaForCausalLM.forward (modeling_llama.py:433), and the same of the other models.
+// forward is LlamaForCausalLM.forward (modeling_llama.py:427), and the same of the other models.
 func (d *decoder) forward(ids nn.Tensor) (logits, loss nn.Tensor) {
 	d.Scope("", func() {
 		d.Part(partModel, func() {
@@ -210,7 +210,7 @@ func (d *decoder) embedding() (outer, inner string) {
 	return "model", "embed_tokens"
 }
 
-// causalLoss is ForCausalLMLoss (loss/loss_utils.py:53): float32 logits, padded and shifted labels, the sum of the
+// causalLoss is ForCausalLMLoss (loss/loss_utils.py:51): float32 logits, padded and shifted labels, the sum of the
 // cross entropy over the number of tokens.
 func (d *decoder) causalLoss(logits nn.Tensor) (loss nn.Tensor) {
 	b, n, v := logits.Dim(0), logits.Dim(1), logits.Dim(2)
