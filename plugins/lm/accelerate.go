@@ -10,22 +10,28 @@ import (
 	"github.com/launch-ml/launch/core/file"
 )
 
-// plain are the options of accelerate launch that change nothing of what a step keeps, with how many values each takes.
-var plain = map[string]int{"--num_processes": 1, "--num_machines": 1, "--machine_rank": 1, "--main_process_ip": 1, "--main_process_port": 1,
-	"--num_cpu_threads_per_process": 1, "--gpu_ids": 1, "--multi_gpu": 0, "--same_network": 0, "--rdzv_backend": 1, "--max_restarts": 1,
-	"--monitor_interval": 1, "--quiet": 0, "-q": 0, "--debug": 0, "--dynamo_backend": 1, "-m": 0, "--module": 0, "--no_python": 0}
+// plain are the options of accelerate launch that change nothing of what a step keeps and have a value, and bare those
+// that have none.
+var (
+	plain = strings.Fields("--num_processes --num_machines --machine_rank --main_process_ip --main_process_port " +
+		"--num_cpu_threads_per_process --gpu_ids --rdzv_backend --max_restarts --monitor_interval --dynamo_backend")
+	bare = strings.Fields("--multi_gpu --same_network --quiet --debug --module --no_python")
+)
 
 func isAccelerate(l command.Launcher) bool { return l.Name == "accelerate" }
 
-// accelerated is the mixed precision that accelerate launch sets: its own option, else its file's. why says what of it has no
-// formula.
+// accelerated is the mixed precision that accelerate launch sets: its own option, else its file's. why says what of it
+// has no formula.
 func (t *training) accelerated() (precision, why string) {
 	if !slices.ContainsFunc(t.prog.Launchers, isAccelerate) {
 		return t.getenv("ACCELERATE_MIXED_PRECISION"), ""
 	}
 	args := t.command.Args
 	from := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(filepath.Base(a), "accelerate") })
-	to := slices.IndexFunc(args, func(a string) bool { return a == t.prog.Script || filepath.Base(a) == filepath.Base(t.prog.Path()) })
+	to := slices.IndexFunc(args, func(a string) bool {
+		return a == t.prog.Script ||
+			filepath.Base(a) == filepath.Base(t.prog.Path())
+	})
 	if from < 0 || to <= from {
 		return "", "how accelerate is started could not be read"
 	}
@@ -40,15 +46,15 @@ func (t *training) accelerated() (precision, why string) {
 			}
 			return value
 		}
-		switch takes, known := plain[name]; {
+		switch {
 		case args[i] == "launch" || args[i] == "-m" || args[i] == "-q":
 		case name == "--mixed_precision":
 			precision = take()
 		case name == "--config_file":
 			path = take()
-		case known && takes == 1:
+		case slices.Contains(plain, name):
 			take()
-		case !known:
+		case !slices.Contains(bare, name):
 			return "", "accelerate's " + args[i] + " has no formula"
 		}
 	}

@@ -50,18 +50,23 @@ func (t *training) knob(name, field, value string) job.Knob {
 // signs are what the Trainer prints where the log level is info, as run_clm.py sets it.
 func (t *training) signs() job.Signs {
 	s := job.Signs{Lines: []job.Sign{
-		// the bar of the training; that of a validation looks the same (trainer_callback.py:645, 656), so the total is not read
+		// the bar of the training; that of a validation looks the same (trainer_callback.py:645, 656), so the total is
+		// not read
 		{Kind: job.Progress, Pattern: `^ *\d+%\|.*\| (?P<iteration>\d+)/\d+ \[`},
 		{Kind: job.SavedState, Pattern: `Saving model checkpoint to (?P<path>\S+/checkpoint-\d+)$`}, // trainer.py:4141
 		{Kind: job.Setting, Knob: job.MicroBatch, Pattern: `Instantaneous batch size per device = (?P<value>[\d,]+)`},
 		{Kind: job.Setting, Knob: job.Accumulation, Pattern: `Gradient Accumulation steps = (?P<value>\d+)`},
 		{Kind: job.Setting, Knob: job.GlobalBatch,
-			Pattern: `Total train batch size \(w\. parallel, distributed & accumulation\) = (?P<value>[\d,]+)`}, // trainer.py:1622
-		{Kind: job.Metric, Name: "eval loss", Direction: metric.Minimise, Pattern: `'?eval_loss'?(?: += +|: '?)(?P<value>[\d.e+-]+)`},
+			// trainer.py:1622
+			Pattern: `Total train batch size \(w\. parallel, distributed & accumulation\) = (?P<value>[\d,]+)`},
+		{Kind: job.Metric, Name: "eval loss", Direction: metric.Minimise,
+			Pattern: `'?eval_loss'?(?: += +|: '?)(?P<value>[\d.e+-]+)`},
 	}}
 	if t.evals > 0 {
 		s.Lines = append(s.Lines,
-			job.Sign{Kind: job.Phase, Phase: ladder.Validation, Pattern: `\*\*\*\*\* Running (?:Evaluation|Prediction) \*\*\*\*\*`}, // trainer.py:2949
+			// trainer.py:2949
+			job.Sign{Kind: job.Phase, Phase: ladder.Validation,
+				Pattern: `\*\*\*\*\* Running (?:Evaluation|Prediction) \*\*\*\*\*`},
 			job.Sign{Kind: job.PhaseEnd, Phase: ladder.Validation, Pattern: `'?eval_runtime'?`})
 	}
 	return s
@@ -69,8 +74,8 @@ func (t *training) signs() job.Signs {
 
 var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// states says how the job goes on from its own saved states. Since 5.2 a resumed run has the micro-batch that is asked for; 5.0 and
-// 5.1 take that of the state (trainer.py:2149 and 2145), and would run out of memory again.
+// states says how the job goes on from its own saved states. Since 5.2 a resumed run has the micro-batch that is asked
+// for; 5.0 and 5.1 take that of the state (trainer.py:2149 and 2145), and would run out of memory again.
 func (t *training) states(j *job.Job) {
 	out := globEscape.Replace(t.output)
 	j.Exclusive = within(t.prog.Dir, t.output)
@@ -86,7 +91,8 @@ func (t *training) states(j *job.Job) {
 		j.Warnings = append(j.Warnings,
 			"the version of transformers is not known; before 5.2 a resumed run takes the micro-batch of its saved state")
 	}
-	j.Resume.Edits = []config.Edit{t.editText("resume", "resume_from_checkpoint", job.SavedPath, ladder.None, "goes on from the last saved state")}
+	j.Resume.Edits = []config.Edit{t.editText("resume", "resume_from_checkpoint", job.SavedPath, ladder.None,
+		"goes on from the last saved state")}
 }
 
 func (t *training) rehearsal() job.Rehearsal {
@@ -98,8 +104,10 @@ func (t *training) rehearsal() job.Rehearsal {
 
 // ignored are settings that do not change the memory.
 func (t *training) ignored() (names []string) {
-	for _, field := range []string{"learning_rate", "seed", "output_dir", "max_steps", "num_train_epochs", "logging_steps", "save_steps",
-		"save_strategy", "save_total_limit", "run_name", "report_to", "warmup_steps", "weight_decay", "lr_scheduler_type", "max_grad_norm"} {
+	for _, field := range []string{"learning_rate", "seed", "output_dir", "max_steps", "num_train_epochs",
+		"logging_steps", "save_steps",
+		"save_strategy", "save_total_limit", "run_name", "report_to", "warmup_steps", "weight_decay",
+		"lr_scheduler_type", "max_grad_norm"} {
 		if t.tree != nil {
 			names = append(names, filepath.Base(t.files[0].Path)+": "+field)
 		}

@@ -41,7 +41,8 @@ func (t *training) Ladders(_ context.Context, d gpu.Device) (*ladder.Set, error)
 	b := &builder{training: t, device: d, caching: mem.CachingOf(t.env.AllocatorConf())}
 	set := &ladder.Set{
 		Values: map[string]int64{job.MicroBatch: t.split.Micro, job.Accumulation: t.split.Accumulation},
-		Invariants: []ladder.Invariant{{Name: job.GlobalBatch, Until: ladder.Recipe, Equals: t.split.Micro * t.split.Accumulation,
+		Invariants: []ladder.Invariant{{Name: job.GlobalBatch, Until: ladder.Recipe,
+			Equals:  t.split.Micro * t.split.Accumulation,
 			Factors: []string{job.MicroBatch, job.Accumulation}}},
 	}
 	b.shared(set)
@@ -64,12 +65,15 @@ func (b *builder) shared(set *ladder.Set) {
 		return
 	}
 	if e, ok := b.env.ExpandableSegments(); ok {
-		set.Shared.Rungs = append(set.Shared.Rungs, ladder.Rung{Name: "expandable segments", Cost: ladder.None, Slowdown: 1, Edits: []config.Edit{e}})
+		set.Shared.Rungs = append(set.Shared.Rungs, ladder.Rung{Name: "expandable segments", Cost: ladder.None,
+			Slowdown: 1, Edits: []config.Edit{e}})
 		b.ways = append(b.ways, way{asked.autocast, true, asked.length})
 	}
 	if asked.autocast == nn.F32 && b.step.Weights == nn.F32 && !b.before(8) && b.unknown == "" {
-		set.Shared.Rungs = append(set.Shared.Rungs, ladder.Rung{Name: "mixed precision in bfloat16", Cost: ladder.Numerics, Slowdown: 0.8,
-			Edits: []config.Edit{b.edit(knobPrecision, "bf16", "true", ladder.Numerics, "products in bfloat16, and what they keep")}})
+		set.Shared.Rungs = append(set.Shared.Rungs, ladder.Rung{Name: "mixed precision in bfloat16", Cost: ladder.Numerics,
+			Slowdown: 0.8,
+			Edits: []config.Edit{b.edit(knobPrecision, "bf16", "true", ladder.Numerics,
+				"products in bfloat16, and what they keep")}})
 		b.ways = append(b.ways, way{nn.BF16, false, asked.length})
 	}
 }
@@ -77,8 +81,10 @@ func (b *builder) shared(set *ladder.Set) {
 // shorter are rungs with shorter sequences.
 func (b *builder) shorter(set *ladder.Set) {
 	for n := b.step.Length / 2; n >= shortest && len(b.ways) < mostWays; n /= 2 {
-		set.Shared.Rungs = append(set.Shared.Rungs, ladder.Rung{Name: fmt.Sprintf("sequences of %d tokens", n), Cost: ladder.Recipe, Slowdown: 1,
-			Edits: []config.Edit{b.edit(knobLength, b.kind.length, fmt.Sprint(n), ladder.Recipe, "shorter sequences: another experiment")}})
+		set.Shared.Rungs = append(set.Shared.Rungs, ladder.Rung{Name: fmt.Sprintf("sequences of %d tokens", n),
+			Cost: ladder.Recipe, Slowdown: 1,
+			Edits: []config.Edit{b.edit(knobLength, b.kind.length, fmt.Sprint(n), ladder.Recipe,
+				"shorter sequences: another experiment")}})
 		b.ways = append(b.ways, way{b.step.Autocast, false, n})
 	}
 }
@@ -140,19 +146,23 @@ func (b *builder) rung(v variant, prices []mem.Estimate) ladder.Rung {
 	case v.checkpointing != asked.checkpointing:
 		name += ", " + knobCheckpointing
 	}
-	r := ladder.Rung{Name: name, Cost: ladder.Speed, Slowdown: ladder.SplitSlowdown(float64(asked.split.Micro) / float64(v.split.Micro)),
-		Values: map[string]int64{job.MicroBatch: v.split.Micro, job.Accumulation: v.split.Accumulation}, Estimates: prices}
+	r := ladder.Rung{Name: name, Cost: ladder.Speed,
+		Slowdown: ladder.SplitSlowdown(float64(asked.split.Micro) / float64(v.split.Micro)),
+		Values:   map[string]int64{job.MicroBatch: v.split.Micro, job.Accumulation: v.split.Accumulation}, Estimates: prices}
 	if v.split.Micro != asked.split.Micro {
 		const why = "the same global batch, and so the same learning rate, in pieces of another size"
-		r.Edits = append(r.Edits, b.edit(job.MicroBatch, "per_device_train_batch_size", fmt.Sprint(v.split.Micro), r.Cost, why))
+		r.Edits = append(r.Edits, b.edit(job.MicroBatch, "per_device_train_batch_size", fmt.Sprint(v.split.Micro), r.Cost,
+			why))
 	}
 	if v.split.Accumulation != asked.split.Accumulation {
 		const why = "so that an optimizer step sees as many sequences as before"
-		r.Edits = append(r.Edits, b.edit(job.Accumulation, "gradient_accumulation_steps", fmt.Sprint(v.split.Accumulation), r.Cost, why))
+		r.Edits = append(r.Edits, b.edit(job.Accumulation, "gradient_accumulation_steps", fmt.Sprint(v.split.Accumulation),
+			r.Cost, why))
 	}
 	if v.checkpointing != asked.checkpointing {
 		r.Slowdown *= 1.3
-		r.Edits = append(r.Edits, b.edit(knobCheckpointing, b.checkpointing(), "true", r.Cost, "each layer keeps its input, and computes the rest again"))
+		r.Edits = append(r.Edits, b.edit(knobCheckpointing, b.checkpointing(), "true", r.Cost,
+			"each layer keeps its input, and computes the rest again"))
 	}
 	return r
 }
@@ -160,12 +170,14 @@ func (b *builder) rung(v variant, prices []mem.Estimate) ladder.Rung {
 // eightBit is Adam with states of 8 bits, where bitsandbytes is installed. It has no formula, and a state of the other
 // optimizer cannot be read with it.
 func (b *builder) eightBit() (r ladder.Rung, ok bool) {
-	if b.device.Kind == gpu.CPU || !b.env.Has("bitsandbytes") || !slices.Contains([]string{"adamw_torch", "adamw_torch_fused"}, b.step.Optimizer) {
+	if b.device.Kind == gpu.CPU || !b.env.Has("bitsandbytes") || !slices.Contains([]string{"adamw_torch",
+		"adamw_torch_fused"}, b.step.Optimizer) {
 		return r, false
 	}
 	why := mem.Estimate{Unknown: "8-bit Adam has no formula"}
-	return ladder.Rung{Name: "8-bit Adam", Cost: ladder.Numerics, Slowdown: 1, NewState: true, Estimates: slices.Repeat([]mem.Estimate{why}, len(b.ways)),
-		Edits: []config.Edit{b.editText("optimizer", "optim", "adamw_8bit", ladder.Numerics, "states of 8 bits")}}, true
+	return ladder.Rung{Name: "8-bit Adam", Cost: ladder.Numerics, Slowdown: 1, NewState: true,
+		Estimates: slices.Repeat([]mem.Estimate{why}, len(b.ways)),
+		Edits:     []config.Edit{b.editText("optimizer", "optim", "adamw_8bit", ladder.Numerics, "states of 8 bits")}}, true
 }
 
 // validationLadder is smaller batches of an evaluation.
@@ -178,8 +190,10 @@ func (b *builder) validationLadder() ladder.Ladder {
 	var below []ladder.Rung
 	for i, n := range batches[1:] {
 		below = append(below, ladder.Rung{Name: fmt.Sprintf("validation batch %d", n), Cost: ladder.Speed,
-			Slowdown: ladder.SplitSlowdown(float64(b.evals) / float64(n)), Values: map[string]int64{knobValidation: n}, Estimates: prices[1+i],
-			Edits: []config.Edit{b.edit(knobValidation, "per_device_eval_batch_size", fmt.Sprint(n), ladder.Speed, "the same validation, in smaller batches")}})
+			Slowdown: ladder.SplitSlowdown(float64(b.evals) / float64(n)), Values: map[string]int64{knobValidation: n},
+			Estimates: prices[1+i],
+			Edits: []config.Edit{b.edit(knobValidation, "per_device_eval_batch_size", fmt.Sprint(n), ladder.Speed,
+				"the same validation, in smaller batches")}})
 	}
 	return ladder.Ladder{Phase: ladder.Validation, Rungs: ladder.Descend(ladder.AsAsked(prices[0]...), below, 0)}
 }
@@ -188,7 +202,8 @@ func (b *builder) validationLadder() ladder.Ladder {
 func (b *builder) price(vs []variant) [][]mem.Estimate {
 	type alike struct{ accumulates, checkpointing bool }
 	groups := mem.Alike(len(vs), func(i int) alike { return alike{vs[i].split.Accumulation > 1, vs[i].checkpointing} })
-	return b.priced(len(vs), groups, func(i int) int64 { return vs[i].split.Micro }, func(i int, w way, micro int64) mem.Tensors {
+	return b.priced(len(vs), groups, func(i int) int64 { return vs[i].split.Micro }, func(i int, w way,
+		micro int64) mem.Tensors {
 		v := vs[i]
 		s := b.at(w)
 		s.Batch, s.Accumulate, s.Checkpointing = micro, v.split.Accumulation, v.checkpointing
@@ -203,7 +218,8 @@ func (b *builder) evaluations(batches []int64) [][]mem.Estimate {
 	for i := range all {
 		all[i] = i
 	}
-	return b.priced(len(batches), [][]int{all}, func(i int) int64 { return batches[i] }, func(_ int, w way, batch int64) mem.Tensors {
+	return b.priced(len(batches), [][]int{all}, func(i int) int64 { return batches[i] }, func(_ int, w way,
+		batch int64) mem.Tensors {
 		s := b.at(w)
 		s.Batch, s.Padded = batch, b.pads && batch > 1
 		return arch.Evaluation(s, b.predicted)
@@ -218,7 +234,8 @@ func (b *builder) at(w way) arch.Step {
 }
 
 // priced prices n things in groups that differ in their batch only, once for each way.
-func (b *builder) priced(n int, groups [][]int, batch func(i int) int64, price func(i int, w way, batch int64) mem.Tensors) [][]mem.Estimate {
+func (b *builder) priced(n int, groups [][]int, batch func(i int) int64, price func(i int, w way,
+	batch int64) mem.Tensors) [][]mem.Estimate {
 	out := make([][]mem.Estimate, n)
 	for i := range out {
 		out[i] = slices.Repeat([]mem.Estimate{{Unknown: b.unknown}}, len(b.ways))
@@ -232,7 +249,10 @@ func (b *builder) priced(n int, groups [][]int, batch func(i int) int64, price f
 		for _, i := range group {
 			batches = append(batches, batch(i))
 		}
-		for _, same := range mem.Alike(len(b.ways), func(w int) way { return way{b.ways[w].autocast, false, b.ways[w].length} }) {
+		for _, same := range mem.Alike(len(b.ways), func(w int) way {
+			return way{b.ways[w].autocast, false,
+				b.ways[w].length}
+		}) {
 			tasks = append(tasks, func() {
 				at := func(micro int64) mem.Tensors { return price(group[0], b.ways[same[0]], micro) }
 				var prices []mem.Tensors
@@ -266,15 +286,16 @@ func (b *builder) around(e mem.Tensors, w way) mem.Estimate {
 		return out
 	}
 	if b.before(8) && (w.autocast == nn.BF16 || w.autocast == nn.F32 && b.step.Weights == nn.BF16) {
-		return mem.Estimate{Unknown: "attention in bfloat16 has no fused kernel on a card of compute capability " + b.device.Capability}
+		return mem.Estimate{Unknown: "attention in bfloat16 has no fused kernel on a card of compute capability " +
+			b.device.Capability}
 	}
 	out := e.OnCard(b.device, b.caching.With(w.expandable))
 	out.Add(mem.Collectives(b.device, b.ranks)...)
 	return out
 }
 
-// libraries is what run_clm.py imports beside torch, on a CPU: import datasets alone adds 1102 MiB of VmData, most of it
-// pyarrow's, import evaluate 194 MiB. A run of a small llama had 2531 MiB in its training where its tensors came to 307
-// (torch 2.15, transformers 5.23.0, datasets 5.2.0, one thread, 2026-11-23).
+// libraries is what run_clm.py imports beside torch, on a CPU: import datasets alone adds 1102 MiB of VmData, most of
+// it pyarrow's, import evaluate 194 MiB. A run of a small llama had 2531 MiB in its training where its tensors came to
+// 307 (torch 2.15, transformers 5.23.0, datasets 5.2.0, one thread, 2026-11-23).
 var libraries = mem.Item{Kind: mem.Runtime, What: "datasets and evaluate", Bytes: 1200 * unit.MiB, Guess: true,
 	From: "run_clm.py's imports beside torch: 2531 MiB of VmData, less 307 of tensors and 1024 of torch"}

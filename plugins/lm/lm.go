@@ -48,11 +48,13 @@ var (
 )
 
 // sft are the texts by which the source of trl's sft.py is known (trl/scripts/sft.py).
-var sft = []string{"TrlParser", "SFTTrainer", "SFTConfig", "get_peft_config", "get_quantization_config", "resume_from_checkpoint"}
+var sft = []string{"TrlParser", "SFTTrainer", "SFTConfig", "get_peft_config", "get_quantization_config",
+	"resume_from_checkpoint"}
 
 // clm are the texts by which the source of transformers' run_clm.py is known
 // (examples/pytorch/language-modeling/run_clm.py).
-var clm = []string{"HfArgumentParser", "TrainingArguments", "AutoModelForCausalLM", "group_texts", "block_size", "default_data_collator"}
+var clm = []string{"HfArgumentParser", "TrainingArguments", "AutoModelForCausalLM", "group_texts", "block_size",
+	"default_data_collator"}
 
 // Manifest implements [plugin.Plugin].
 func (lm) Manifest() plugin.Manifest {
@@ -97,7 +99,8 @@ func (lm) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error)
 func kindOf(prog command.Prog) (k kind, err error) {
 	name := filepath.Base(prog.Path())
 	switch {
-	case prog.Kind == command.Installed && filepath.Base(prog.Script) == "trl" && len(prog.Args) > 0 && prog.Args[0] == "sft":
+	case prog.Kind == command.Installed && filepath.Base(prog.Script) == "trl" && len(prog.Args) > 0 &&
+		prog.Args[0] == "sft":
 		return sftKind, nil
 	case prog.Kind != command.Script:
 		return k, plugin.ErrNotMine

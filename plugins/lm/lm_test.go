@@ -64,15 +64,17 @@ if __name__ == "__main__":
 `
 
 // tiny is a small model of the shape of llama.
-const tiny = `{"model_type": "llama", "vocab_size": 32000, "hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 4,
-	"num_attention_heads": 8, "num_key_value_heads": 2, "max_position_embeddings": 2048, "dtype": "float32"}`
+const tiny = `{"model_type": "llama", "vocab_size": 32000, "hidden_size": 512, "intermediate_size": 1376,
+	"num_hidden_layers": 4, "num_attention_heads": 8,
+	"num_key_value_heads": 2, "max_position_embeddings": 2048, "dtype": "float32"}`
 
 // interpreter is a Python with torch 2.15, trl 1.16 and transformers of that version.
 func interpreter(t testing.TB, transformers string) string {
 	t.Helper()
 	bin := plugintest.Torch(t, "2.15.0")
 	for _, name := range []string{"transformers-" + transformers, "trl-1.16.0"} {
-		if err := os.MkdirAll(filepath.Join(filepath.Dir(bin), "../lib/python3.11/site-packages", name+".dist-info"), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(filepath.Dir(bin), "../lib/python3.11/site-packages", name+".dist-info"),
+			0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,7 +86,8 @@ func folder(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	all := map[string]string{"run_clm.py": script, "sft.py": sftScript,
-		"sft.yaml":          "model_name_or_path: model\nuse_peft: true\nper_device_train_batch_size: 4\neval_strategy: steps\nlora_target_modules: [q_proj, o_proj]\n",
+		"sft.yaml": "model_name_or_path: model\nuse_peft: true\nper_device_train_batch_size: 4\n" +
+			"eval_strategy: steps\nlora_target_modules: [q_proj, o_proj]\n",
 		"model/config.json": tiny, "model/tokenizer_config.json": `{"model_max_length": 1000000000000000019884624838656}`}
 	for path, text := range files {
 		all[path] = text
@@ -105,10 +108,12 @@ var card = gpu.Device{Kind: gpu.CUDA, Total: 24 * unit.GiB, Capability: "8.9"}
 
 func cmd(t testing.TB, dir string, args ...string) job.Command {
 	t.Helper()
-	return job.Command{Args: append([]string{interpreter(t, "5.23.0")}, args...), Dir: dir, Env: []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH")}, Devices: 1}
+	return job.Command{Args: append([]string{interpreter(t, "5.23.0")}, args...), Dir: dir, Env: []string{"HOME=" + dir,
+		"PATH=" + os.Getenv("PATH")}, Devices: 1}
 }
 
-var asked = []string{"run_clm.py", "--model_name_or_path", "model", "--dataset_name", "x", "--do_train", "--do_eval", "--output_dir", "out",
+var asked = []string{"run_clm.py", "--model_name_or_path", "model", "--dataset_name", "x", "--do_train", "--do_eval",
+	"--output_dir", "out",
 	"--gradient_accumulation_steps", "2"}
 
 // Every rung of every ladder is priced as the job that it makes would be.
@@ -118,16 +123,24 @@ func TestPromises(t *testing.T) {
 		files  map[string]string
 		device gpu.Device
 	}{
-		"float32":       {asked, nil, card},
-		"autocast":      {append(asked[:len(asked):len(asked)], "--bf16", "--gradient-checkpointing"), nil, card},
-		"bfloat16":      {append(asked[:len(asked):len(asked)], "--dtype", "bfloat16", "--optim", "adamw_torch", "--block_size", "512"), nil, card},
-		"on a CPU":      {asked, nil, gpu.Device{Kind: gpu.CPU, Total: 8 * unit.GiB}},
-		"from a JSON":   {[]string{"run_clm.py", "a.json"}, map[string]string{"a.json": `{"model_name_or_path": "model", "do_train": true, "output_dir": "out", "per_device_train_batch_size": 4}`}, card},
-		"of the table":  {[]string{"run_clm.py", "--model_name_or_path", "gpt2", "--do_train", "--dataset_name", "x", "--output_dir", "o"}, nil, card},
-		"trl's sft":     {[]string{"sft.py", "--model_name_or_path", "model", "--dataset_name", "x", "--gradient_accumulation_steps", "2"}, nil, card},
-		"of its file":   {[]string{"sft.py", "--config", "sft.yaml", "--no_gradient_checkpointing", "--dtype", "auto"}, nil, card},
-		"trl on a CPU":  {[]string{"sft.py", "--config", "sft.yaml", "--bf16", "false"}, nil, gpu.Device{Kind: gpu.CPU, Total: 8 * unit.GiB}},
-		"unknown model": {[]string{"run_clm.py", "--model_name_or_path", "nobody/nothing", "--do_train", "--dataset_name", "x", "--output_dir", "o"}, nil, card},
+		"float32":  {asked, nil, card},
+		"autocast": {append(asked[:len(asked):len(asked)], "--bf16", "--gradient-checkpointing"), nil, card},
+		"bfloat16": {append(asked[:len(asked):len(asked)], "--dtype", "bfloat16", "--optim", "adamw_torch",
+			"--block_size", "512"), nil, card},
+		"on a CPU": {asked, nil, gpu.Device{Kind: gpu.CPU, Total: 8 * unit.GiB}},
+		"from a JSON": {[]string{"run_clm.py", "a.json"},
+			map[string]string{"a.json": `{"model_name_or_path": "model", "do_train": true, "output_dir": "out",
+"per_device_train_batch_size": 4}`}, card},
+		"of the table": {[]string{"run_clm.py", "--model_name_or_path", "gpt2", "--do_train", "--dataset_name", "x",
+			"--output_dir", "o"}, nil, card},
+		"trl's sft": {[]string{"sft.py", "--model_name_or_path", "model", "--dataset_name", "x",
+			"--gradient_accumulation_steps", "2"}, nil, card},
+		"of its file": {[]string{"sft.py", "--config", "sft.yaml", "--no_gradient_checkpointing", "--dtype", "auto"},
+			nil, card},
+		"trl on a CPU": {[]string{"sft.py", "--config", "sft.yaml", "--bf16", "false"}, nil, gpu.Device{Kind: gpu.CPU,
+			Total: 8 * unit.GiB}},
+		"unknown model": {[]string{"run_clm.py", "--model_name_or_path", "nobody/nothing", "--do_train", "--dataset_name",
+			"x", "--output_dir", "o"}, nil, card},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,6 +164,9 @@ func recognised(t *testing.T, c job.Command) *training {
 	return r.(*training)
 }
 
+// hub is where the hub's cache has a model.
+const hub = ".cache/huggingface/hub/models--some--one/"
+
 // What run_clm.py makes of a command, or why that has no formula.
 func TestReads(t *testing.T) {
 	with := func(args ...string) []string { return append(asked[:len(asked):len(asked)], args...) }
@@ -161,23 +177,34 @@ func TestReads(t *testing.T) {
 		weights string
 		unknown string
 	}{
-		"as asked":         {asked, nil, 1024, "float32", ""},
-		"a block size":     {with("--block_size=300"), nil, 300, "float32", ""},
-		"a dtype":          {with("--dtype", "bfloat16"), nil, 1024, "bfloat16", ""},
-		"half weights":     {asked, map[string]string{"model/config.json": strings.Replace(tiny, "float32", "bfloat16", 1)}, 1024, "bfloat16", ""},
-		"no dtype":         {asked, map[string]string{"model/config.json": strings.Replace(tiny, `, "dtype": "float32"`, "", 1)}, 0, "", "--dtype sets it"},
-		"long tokenizer":   {asked, map[string]string{"model/tokenizer_config.json": `{"model_max_length": 2048}`}, 2048, "float32", ""},
-		"short tokenizer":  {with("--block_size", "4000"), map[string]string{"model/tokenizer_config.json": `{"model_max_length": 512}`}, 512, "float32", ""},
-		"no tokenizer":     {with("--tokenizer_name", "nobody/x"), nil, 0, "", "length of a sequence"},
-		"another model":    {asked, map[string]string{"model/config.json": `{"model_type": "mamba"}`}, 0, "", `type "mamba"`},
-		"quantised":        {asked, map[string]string{"model/config.json": strings.Replace(tiny, "{", `{"quantization_config": {}, `, 1)}, 0, "", "quantization_config"},
-		"liger":            {with("--use_liger_kernel"), nil, 0, "", "use_liger_kernel"},
-		"deepspeed":        {with("--deepspeed", "ds.json"), nil, 0, "", "deepspeed"},
-		"no liger":         {with("--use_liger_kernel", "false"), nil, 1024, "float32", ""},
-		"adafactor":        {with("--optim", "adafactor"), nil, 1024, "float32", `"adafactor"`},
-		"offload":          {with("--gradient_checkpointing", "--gradient_checkpointing_kwargs", `{"offload": true}`), nil, 0, "", "offload"},
-		"from scratch":     {[]string{"run_clm.py", "--model_type", "gpt2", "--config_overrides", "n_layer=2,n_embd=64,n_head=2", "--tokenizer_name", "gpt2", "--do_train", "--output_dir", "o"}, nil, 1024, "float32", ""},
-		"a cached model":   {[]string{"run_clm.py", "--model_name_or_path", "some/one", "--do_train", "--output_dir", "o", "--block_size", "64"}, map[string]string{".cache/huggingface/hub/models--some--one/refs/main": "abc", ".cache/huggingface/hub/models--some--one/snapshots/abc/config.json": tiny}, 64, "float32", ""},
+		"as asked":     {asked, nil, 1024, "float32", ""},
+		"a block size": {with("--block_size=300"), nil, 300, "float32", ""},
+		"a dtype":      {with("--dtype", "bfloat16"), nil, 1024, "bfloat16", ""},
+		"half weights": {asked, map[string]string{"model/config.json": strings.Replace(tiny, "float32", "bfloat16",
+			1)}, 1024, "bfloat16", ""},
+		"no dtype": {asked, map[string]string{"model/config.json": strings.Replace(tiny, `, "dtype": "float32"`,
+			"", 1)}, 0, "", "--dtype sets it"},
+		"long tokenizer": {asked, map[string]string{"model/tokenizer_config.json": `{"model_max_length": 2048}`}, 2048,
+			"float32", ""},
+		"short tokenizer": {with("--block_size", "4000"),
+			map[string]string{"model/tokenizer_config.json": `{"model_max_length": 512}`}, 512, "float32", ""},
+		"no tokenizer": {with("--tokenizer_name", "nobody/x"), nil, 0, "", "length of a sequence"},
+		"another model": {asked, map[string]string{"model/config.json": `{"model_type": "mamba"}`}, 0, "",
+			`type "mamba"`},
+		"quantised": {asked, map[string]string{"model/config.json": strings.Replace(tiny, "{",
+			`{"quantization_config": {}, `, 1)}, 0, "", "quantization_config"},
+		"liger":     {with("--use_liger_kernel"), nil, 0, "", "use_liger_kernel"},
+		"deepspeed": {with("--deepspeed", "ds.json"), nil, 0, "", "deepspeed"},
+		"no liger":  {with("--use_liger_kernel", "false"), nil, 1024, "float32", ""},
+		"adafactor": {with("--optim", "adafactor"), nil, 1024, "float32", `"adafactor"`},
+		"offload": {with("--gradient_checkpointing", "--gradient_checkpointing_kwargs", `{"offload": true}`), nil,
+			0, "", "offload"},
+		"from scratch": {[]string{"run_clm.py", "--model_type", "gpt2", "--config_overrides",
+			"n_layer=2,n_embd=64,n_head=2", "--tokenizer_name", "gpt2", "--do_train", "--output_dir", "o"},
+			nil, 1024, "float32", ""},
+		"a cached model": {[]string{"run_clm.py", "--model_name_or_path", "some/one", "--do_train", "--output_dir", "o",
+			"--block_size", "64"},
+			map[string]string{hub + "refs/main": "abc", hub + "snapshots/abc/config.json": tiny}, 64, "float32", ""},
 		"several and none": {append([]string{"run_clm.py"}, with()[1:]...), nil, 1024, "float32", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,13 +235,18 @@ func TestReadsSFT(t *testing.T) {
 	}{
 		"of its file": {with(), func(r *training) bool {
 			l := r.step.LoRA
-			return r.split.Micro == 4 && r.evals == 8 && r.step.Length == 1024 && r.step.Checkpointing && r.step.Autocast == nn.BF16 &&
-				r.step.Weights == nn.F32 && l.Rank == 16 && l.Dropout == 0.05 && slices.Equal(l.Targets, []string{"q_proj", "o_proj"})
+			return r.split.Micro == 4 && r.evals == 8 && r.step.Length == 1024 && r.step.Checkpointing &&
+				r.step.Autocast == nn.BF16 &&
+				r.step.Weights == nn.F32 && l.Rank == 16 && l.Dropout == 0.05 && slices.Equal(l.Targets, []string{"q_proj",
+				"o_proj"})
 		}, ""},
-		"arguments outrank it": {with("--per_device_train_batch_size", "2", "--fp16", "--max-length", "99", "--lora_target_modules", "all-linear", "--eval_strategy", "no"), func(r *training) bool {
-			return r.split.Micro == 2 && r.evals == 0 && r.step.Length == 99 && r.step.Autocast == nn.F16 && slices.Equal(r.step.LoRA.Targets, []string{arch.AllLinear})
+		"arguments outrank it": {with("--per_device_train_batch_size", "2", "--fp16", "--max-length", "99",
+			"--lora_target_modules", "all-linear", "--eval_strategy", "no"), func(r *training) bool {
+			return r.split.Micro == 2 && r.evals == 0 && r.step.Length == 99 && r.step.Autocast == nn.F16 &&
+				slices.Equal(r.step.LoRA.Targets, []string{arch.AllLinear})
 		}, ""},
-		"of the model's type": {with("--dtype", "auto", "--no_gradient_checkpointing", "--attn_implementation", "eager", "--bf16=false"), func(r *training) bool {
+		"of the model's type": {with("--dtype", "auto", "--no_gradient_checkpointing", "--attn_implementation", "eager",
+			"--bf16=false"), func(r *training) bool {
 			return r.step.Weights == nn.F32 && !r.step.Checkpointing && r.step.Eager && r.step.Autocast == nn.F32
 		}, ""},
 		"packing":         {with("--packing"), nil, "--packing"},
@@ -245,7 +277,8 @@ func TestLeaves(t *testing.T) {
 	}
 	declined("another script", cmd(t, folder(t, map[string]string{"train.py": script}), "train.py", "--do_train"))
 	declined("no training", cmd(t, folder(t, nil), "run_clm.py", "--model_name_or_path", "model", "--do_eval"))
-	declined("adapters", cmd(t, folder(t, map[string]string{"run_clm.py": script + "\nfrom peft import get_peft_model\n"}), asked...))
+	declined("adapters", cmd(t, folder(t,
+		map[string]string{"run_clm.py": script + "\nfrom peft import get_peft_model\n"}), asked...))
 	old := cmd(t, folder(t, nil), asked...)
 	old.Args[0] = interpreter(t, "4.57.1")
 	if r := recognised(t, old); !strings.Contains(r.unknown, "4.57.1") || r.Job().Resume.None == "" {
@@ -261,7 +294,8 @@ func TestLeaves(t *testing.T) {
 		t.Errorf("behind torchrun: %d ranks", r.ranks)
 	}
 	var caution *plugin.Caution
-	if _, err := New().Recognize(t.Context(), cmd(t, folder(t, nil), append(asked[:len(asked):len(asked)], "--auto_find_batch_size")...)); !errors.As(err, &caution) {
+	if _, err := New().Recognize(t.Context(), cmd(t, folder(t, nil), append(asked[:len(asked):len(asked)],
+		"--auto_find_batch_size")...)); !errors.As(err, &caution) {
 		t.Errorf("where the Trainer looks for a batch: %v", err)
 	}
 }

@@ -25,8 +25,8 @@ type pretrained struct {
 	known     *public
 }
 
-// A public is a model of the hub by its name, for where the cache does not have it yet: its config.json, its tokenizer's
-// model_max_length, and the type of its weights.
+// A public is a model of the hub by its name, for where the cache does not have it yet: its config.json, its
+// tokenizer's model_max_length, and the type of its weights.
 type public struct {
 	Config    json.RawMessage `json:"config"`
 	MaxLength int64           `json:"model_max_length"`
@@ -83,8 +83,8 @@ func (s *settings) opened(folder string, text []byte) pretrained {
 	return p
 }
 
-// cached is the folder of a model of the hub in its cache (huggingface_hub/constants.py, HF_HUB_CACHE): the snapshot that the
-// revision refers to.
+// cached is the folder of a model of the hub in its cache (huggingface_hub/constants.py, HF_HUB_CACHE): the snapshot
+// that the revision refers to.
 func (s *settings) cached(name, revision string) (folder string, ok bool) {
 	root := s.text("cache_dir", "")
 	home := s.getenv("HOME")
@@ -123,8 +123,8 @@ func (p pretrained) stored() (d nn.DType, ok bool) {
 	return headType(filepath.Join(p.folder, "model.safetensors"))
 }
 
-// headType is the type of all floating tensors of a file of safetensors: eight bytes with the length of the head, and that as
-// JSON.
+// headType is the type of all floating tensors of a file of safetensors: eight bytes with the length of the head, and
+// that as JSON.
 func headType(path string) (d nn.DType, ok bool) {
 	f, err := file.Open(path)
 	if err != nil {

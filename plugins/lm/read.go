@@ -3,6 +3,7 @@ package lm
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -12,7 +13,8 @@ import (
 // read finds out what the training is made of. What cannot be known makes the estimate unknown, with the reason.
 func (t *training) read() {
 	t.output = t.text("output_dir", "trainer_output") // training_args.py:771
-	steps := []func() string{t.released, t.launched, t.foreign, func() string { return t.kind.read(t) }, t.readPrecision, t.readOptimizer, t.readCheckpointing}
+	steps := []func() string{t.released, t.launched, t.foreign, func() string { return t.kind.read(t) },
+		t.readPrecision, t.readOptimizer, t.readCheckpointing}
 	for _, step := range steps {
 		if t.unknown = step(); t.unknown != "" {
 			return
@@ -28,7 +30,8 @@ func (t *training) released() string {
 	case len(v) == 0:
 		return "the version of transformers that the command's Python has is not known"
 	case v[0] != 5:
-		return fmt.Sprintf("the formula is of transformers 5, and the command's Python has %s", t.env.Version("transformers"))
+		return fmt.Sprintf("the formula is of transformers 5, and the command's Python has %s",
+			t.env.Version("transformers"))
 	}
 	return ""
 }
@@ -36,32 +39,34 @@ func (t *training) released() string {
 // launched says what of how the command is started has no formula.
 func (t *training) launched() string {
 	if t.replicas {
-		return "one process uses all cards by torch.nn.DataParallel, which has no formula: a launcher such as torchrun gives " +
-			"each card a process"
+		return "one process uses all cards by torch.nn.DataParallel, which has no formula: a launcher such as torchrun " +
+			"gives each card a process"
 	}
 	return ""
 }
 
-// foreign are fields of TrainingArguments that change what a step keeps, by what they are where they change nothing.
-var foreign = []struct{ field, harmless string }{
-	{"deepspeed", ""}, {"fsdp", ""}, {"fsdp_config", ""}, {"torch_compile", "false"}, {"torch_compile_backend", ""}, {"torch_compile_mode", ""},
-	{"use_liger_kernel", "false"}, {"neftune_noise_alpha", ""}, {"label_smoothing_factor", "0.0"}, {"optim_target_modules", ""},
-	{"optim_args", ""}, {"parallelism_config", ""}, {"accelerator_config", ""}, {"half_precision_backend", "auto"}, {"use_cache", "false"},
-	{"include_for_metrics", ""}, {"include_inputs_for_metrics", "false"}, {"batch_eval_metrics", "false"}, {"bf16_full_eval", "false"},
-	{"fp16_full_eval", "false"}, {"use_cpu", "false"}, {"no_cuda", "false"}, {"use_mps_device", "false"}, {"sharded_ddp", ""},
-	{"per_gpu_train_batch_size", ""}, {"per_gpu_eval_batch_size", ""}, {"adafactor", "false"}, {"trust_remote_code", "false"},
-	{"streaming", "false"}, {"kernel_config", ""}, {"use_kernels", "false"},
-}
+// switches are fields of TrainingArguments that change what a step keeps where they are on, and others are those that
+// do where they are set.
+var (
+	switches = strings.Fields("torch_compile use_liger_kernel use_cache include_inputs_for_metrics batch_eval_metrics " +
+		"bf16_full_eval fp16_full_eval use_cpu no_cuda use_mps_device adafactor trust_remote_code use_kernels")
+	others = strings.Fields("deepspeed fsdp fsdp_config torch_compile_backend torch_compile_mode neftune_noise_alpha " +
+		"label_smoothing_factor optim_target_modules optim_args parallelism_config accelerator_config include_for_metrics " +
+		"sharded_ddp per_gpu_train_batch_size per_gpu_eval_batch_size kernel_config")
+)
 
 // foreign says which setting has no formula.
 func (t *training) foreign() string {
-	for _, f := range foreign {
-		v, ok := t.get(f.field)
-		if !ok || strings.EqualFold(v, f.harmless) || strings.EqualFold(v, "none") || f.harmless == "0.0" && (v == "0" || v == "0.") ||
-			f.harmless == "false" && !t.on(f.field) || f.field == "streaming" {
-			continue
-		}
-		return t.address(f.field).Path + " has no formula"
+	on := slices.IndexFunc(switches, t.on)
+	set := slices.IndexFunc(others, func(field string) bool {
+		v, ok := t.get(field)
+		return ok && v != "" && v != "None" && v != "0" && v != "0.0"
+	})
+	switch {
+	case on >= 0:
+		return t.address(switches[on]).Path + " has no formula"
+	case set >= 0:
+		return t.address(others[set]).Path + " has no formula"
 	}
 	return ""
 }
@@ -115,7 +120,8 @@ func (t *training) scratch(config, revision string) string {
 	return t.lengthOf(tokenizer)
 }
 
-// overridden is a configuration with fields of another value (PretrainedConfig.update_from_string): n_embd=10,n_layer=2.
+// overridden is a configuration with fields of another value (PretrainedConfig.update_from_string):
+// n_embd=10,n_layer=2.
 func overridden(text []byte, overrides string) ([]byte, error) {
 	if overrides == "" {
 		return text, nil
@@ -138,8 +144,8 @@ func overridden(text []byte, overrides string) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// weights is the type in which from_pretrained loads the model: that of --dtype, else that of its configuration, else that of
-// its weights (modeling_utils.py:810, 4178).
+// weights is the type in which from_pretrained loads the model: that of --dtype, else that of its configuration, else
+// that of its weights (modeling_utils.py:810, 4178).
 func (t *training) weights(p pretrained) (nn.DType, bool) {
 	if name := t.text("dtype", "auto"); name != "auto" && name != "None" {
 		d, ok := weightTypes[name]
@@ -167,9 +173,9 @@ func (t *training) readLength(p pretrained) string {
 	return t.lengthOf(p)
 }
 
-// lengthOf is block_size: texts are joined and cut into blocks of it, so every sequence has this length, and nothing is padded.
-// Without --block_size it is the tokenizer's model_max_length, or min(1024, max_position_embeddings) where that is longer than
-// the model's positions.
+// lengthOf is block_size: texts are joined and cut into blocks of it, so every sequence has this length, and nothing
+// is padded. Without --block_size it is the tokenizer's model_max_length, or min(1024, max_position_embeddings) where
+// that is longer than the model's positions.
 func (t *training) lengthOf(p pretrained) string {
 	longest := p.longest
 	if longest == 0 {
@@ -184,14 +190,15 @@ func (t *training) lengthOf(p pretrained) string {
 		return ""
 	}
 	if !p.tokenizer {
-		return "the length of a sequence is not known: the tokenizer's settings are not on this machine, and --block_size is not set"
+		return "the length of a sequence is not known: the tokenizer's settings are not on this machine, and " +
+			"--block_size is not set"
 	}
 	if longest > t.model.Positions {
 		longest = min(1024, t.model.Positions)
 	}
 	if t.step.Length = longest; longest > 1024 {
-		t.warn("%s is not set, so every sequence has the tokenizer's model_max_length of %d tokens: 1024 would be its length only "+
-			"if that were more than the model's max_position_embeddings", t.address("block_size").Path, longest)
+		t.warn("%s is not set, so every sequence has the tokenizer's model_max_length of %d tokens: 1024 would be its "+
+			"length only if that were more than the model's max_position_embeddings", t.address("block_size").Path, longest)
 	}
 	return ""
 }
@@ -232,7 +239,8 @@ func (t *training) readOptimizer() string {
 	t.step.Optimizer = t.text("optim", t.step.Optimizer)
 	grouped := t.model.KVHeads < t.model.Heads && t.model.KVHeads > 0
 	if grouped && t.step.Weights == nn.F32 && t.step.Autocast == nn.F32 && (major < 2 || major == 2 && minor < 15) {
-		return fmt.Sprintf("float32 attention with grouped heads has a formula from torch 2.15 on, and this is %d.%d", major, minor)
+		return fmt.Sprintf("float32 attention with grouped heads has a formula from torch 2.15 on, and this is %d.%d",
+			major, minor)
 	}
 	return ""
 }

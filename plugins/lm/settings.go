@@ -17,8 +17,9 @@ import (
 	"github.com/launch-ml/launch/core/python/options"
 )
 
-// settings are the fields of a script's dataclasses as HfArgumentParser reads them, from the arguments or from the one JSON file
-// that is the only argument; and as TrlParser does, from the arguments and, where they have not a field, from the file of --config.
+// settings are the fields of a script's dataclasses as HfArgumentParser reads them, from the arguments or from the one
+// JSON file that is the only argument; and as TrlParser does, from the arguments and, where they have not a field,
+// from the file of --config.
 type settings struct {
 	kind    kind
 	command job.Command
@@ -125,8 +126,8 @@ func (s *settings) get(field string) (value string, set bool) {
 	return value, set
 }
 
-// filed reports whether the file has the field: all fields where it is the only argument, and otherwise those that it sets and the
-// arguments do not.
+// filed reports whether the file has the field: all fields where it is the only argument, and otherwise those that it
+// sets and the arguments do not.
 func (s *settings) filed(field string) bool {
 	switch {
 	case s.tree == nil:

@@ -11,9 +11,12 @@ import (
 
 // unmade are fields of trl's classes that change what a step keeps, by what they are where they change nothing.
 var unmade = []struct{ field, harmless string }{
-	{"packing", "false"}, {"padding_free", "false"}, {"eval_packing", "false"}, {"loss_type", "nll"}, {"activation_offloading", "false"},
-	{"model_init_kwargs", ""}, {"load_in_4bit", "false"}, {"load_in_8bit", "false"}, {"use_dora", "false"}, {"lora_modules_to_save", ""},
-	{"lora_target_parameters", ""}, {"pad_to_multiple_of", "auto"}, {"chat_template_path", ""}, {"torch_dtype", ""}, {"eos_token", ""},
+	{"packing", "false"}, {"padding_free", "false"}, {"eval_packing", "false"}, {"loss_type",
+		"nll"}, {"activation_offloading", "false"},
+	{"model_init_kwargs", ""}, {"load_in_4bit", "false"}, {"load_in_8bit", "false"}, {"use_dora",
+		"false"}, {"lora_modules_to_save", ""},
+	{"lora_target_parameters", ""}, {"pad_to_multiple_of", "auto"}, {"chat_template_path", ""}, {"torch_dtype",
+		""}, {"eos_token", ""},
 	{"router_aux_loss_coef", ""}, {"quantization_config", ""},
 }
 
@@ -72,7 +75,8 @@ func orNone(version string) string {
 var targets = map[string][]string{"gpt2": {"c_attn"}, "phi": {"q_proj", "v_proj", "fc1", "fc2"}}
 
 // layers are the names of linear layers, by the model's type.
-var layers = map[string][]string{"gpt2": {"c_attn", "c_proj", "c_fc"}, "phi": {"q_proj", "k_proj", "v_proj", "dense", "fc1", "fc2"}}
+var layers = map[string][]string{"gpt2": {"c_attn", "c_proj", "c_fc"}, "phi": {"q_proj", "k_proj", "v_proj", "dense",
+	"fc1", "fc2"}}
 
 var llamaLayers = []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 

@@ -14,7 +14,8 @@ import (
 	"github.com/launch-ml/launch/core/nn"
 )
 
-// ErrUnknown is the error for a model without a formula. It says nothing about the job: its cost is unknown, not wrong.
+// ErrUnknown is the error for a model without a formula. It says nothing about the job: its cost is unknown, not
+// wrong.
 var ErrUnknown = errors.New("no formula for it")
 
 // A Config is a decoder's config.json, under one name for each thing.

@@ -83,8 +83,8 @@ func (d *decoder) rotate(q, k nn.Tensor) (nn.Tensor, nn.Tensor) {
 	return q, k
 }
 
-// repeatKV is repeat_kv (modeling_llama.py:168): a view that expands, which reshape copies unless there is one head of keys
-// alone.
+// repeatKV is repeat_kv (modeling_llama.py:168): a view that expands, which reshape copies unless there is one head of
+// keys alone.
 func (d *decoder) repeatKV(x nn.Tensor) nn.Tensor {
 	b, n := x.Dim(0), x.Dim(2)
 	switch d.KVHeads {
@@ -96,8 +96,9 @@ func (d *decoder) repeatKV(x nn.Tensor) nn.Tensor {
 	return d.Copy("repeat_kv", x, b, d.Heads, n, d.HeadDim)
 }
 
-// attend is the attention itself, of (batch, heads, tokens, channels), to (batch, tokens, hidden): eager or SDPA. The weights
-// that eager attention returns are a variable of its caller's, and of the layer's ("_"): see [decoder.unnamed].
+// attend is the attention itself, of (batch, heads, tokens, channels), to (batch, tokens, hidden): eager or SDPA. The
+// weights that eager attention returns are a variable of its caller's, and of the layer's ("_"): see
+// [decoder.unnamed].
 func (d *decoder) attend(layer int64, q, k, v nn.Tensor) (y nn.Tensor) {
 	mask, masked := d.full, d.masked[0]
 	if d.slides(layer) {
@@ -122,8 +123,8 @@ func (d *decoder) unnamed() {
 	}
 }
 
-// sdpa is sdpa_attention_forward (integrations/sdpa_attention.py:95) on a card: without a mask a fused kernel takes the
-// groups of heads as they are; a mask makes keys and values be repeated, and the memory-efficient kernel keeps it.
+// sdpa is sdpa_attention_forward (integrations/sdpa_attention.py:95) on a card: without a mask a fused kernel takes
+// the groups of heads as they are; a mask makes keys and values be repeated, and the memory-efficient kernel keeps it.
 func (d *decoder) sdpa(q, k, v, mask nn.Tensor, masked bool) nn.Tensor {
 	d.Line("torch.nn.functional.scaled_dot_product_attention")
 	flash := d.CPU || d.Low(q) != nn.F32
@@ -160,9 +161,9 @@ func (d *decoder) eager(q, k, v, mask nn.Tensor) (y, weights nn.Tensor) {
 	return d.Matmul(w, v), w
 }
 
-// masks are the masks of attention that the model makes before its layers (masking_utils.py). Eager attention always has
-// one, in the type of the embedding (eager_mask, line 567). SDPA has none where nothing is padded and no window is shorter than
-// the tokens (_ignore_causal_mask_sdpa, line 267); otherwise one of bool.
+// masks are the masks of attention that the model makes before its layers (masking_utils.py). Eager attention always
+// has one, in the type of the embedding (eager_mask, line 567). SDPA has none where nothing is padded and no window is
+// shorter than the tokens (_ignore_causal_mask_sdpa, line 267); otherwise one of bool.
 func (d *decoder) masks(x nn.Tensor) {
 	b, n := x.Dim(0), x.Dim(1)
 	make := func(needed bool) (m nn.Tensor, ok bool) {

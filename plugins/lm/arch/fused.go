@@ -9,11 +9,12 @@ const (
 	vocabTile = 32768
 )
 
-// fusedLoss is _fused_forward (trl/trainer/utils.py:1599, trl 1.16.0): the logarithms of probabilities of the next tokens,
-// their entropy, and whether they are the likeliest, in tiles, without the logits; and compute_loss (sft_trainer.py:1611).
+// fusedLoss is _fused_forward (trl/trainer/utils.py:1599, trl 1.16.0): the logarithms of probabilities of the next
+// tokens, their entropy, and whether they are the likeliest, in tiles, without the logits; and compute_loss
+// (sft_trainer.py:1611).
 //
-// On a card the tokens that have a label are chosen first, here all of them, and a kernel of Triton folds a tile where it lies.
-// No card has shown it. On a CPU torch makes intermediates of a tile's size (_forward_tile, _backward_tile).
+// On a card the tokens that have a label are chosen first, here all of them, and a kernel of Triton folds a tile where
+// it lies. No card has shown it. On a CPU torch makes intermediates of a tile's size (_forward_tile, _backward_tile).
 func (d *decoder) fusedLoss(last nn.Tensor) (loss nn.Tensor) {
 	b, n, h := last.Dim(0), last.Dim(1), last.Dim(2)
 	tokens := b * (n - 1)
@@ -38,8 +39,8 @@ func (d *decoder) fusedLoss(last nn.Tensor) (loss nn.Tensor) {
 	return loss
 }
 
-// logProbs is ChunkedLogProbFunction (trl/kernels/chunked_logprob.py:299) of n tokens. Backward sums the gradients of the states and
-// of the weight in float32.
+// logProbs is ChunkedLogProbFunction (trl/kernels/chunked_logprob.py:299) of n tokens. Backward sums the gradients of
+// the states and of the weight in float32.
 func (d *decoder) logProbs(states, targets nn.Tensor) nn.Tensor {
 	n, h := states.Dim(0), states.Dim(1)
 	var w nn.Tensor
@@ -64,7 +65,9 @@ func (d *decoder) logProbs(states, targets nn.Tensor) nn.Tensor {
 		cast += int64(low.Size()) * columns * h
 	}
 	forward, backward := buffer+cast, buffer+cast
-	if d.CPU { // z, its exponential, a product of the two, and a mask; y, z, log_p, p, grad, and is_target with three of its products
+	// z, its exponential, a product of the two, and a mask; y, z, log_p, p, grad, and is_target with three of its
+	// products
+	if d.CPU {
 		forward, backward = forward+3*tile, backward+7*tile+tile/4
 	}
 	return d.Apply(nn.Function{Name: "ChunkedLogProbFunction", Temps: backward, Forward: func() (nn.Tensor, []nn.Tensor) {

@@ -6,8 +6,10 @@ import "github.com/launch-ml/launch/core/nn"
 func readGemma(r raw) Config {
 	bias := or(r.AttentionBias, false)
 	return Config{
-		Vocab: or(r.Vocab, 256000), Hidden: or(r.Hidden, 3072), Inner: or(r.Inner, 24576), Layers: or(r.Layers, 28), Heads: or(r.Heads, 16),
-		KVHeads: or(r.KVHeads, 16), HeadDim: or(r.HeadDim, 256), Positions: or(r.Positions, 8192), Activation: or(r.Act, "gelu_pytorch_tanh"),
+		Vocab: or(r.Vocab, 256000), Hidden: or(r.Hidden, 3072), Inner: or(r.Inner, 24576), Layers: or(r.Layers,
+			28), Heads: or(r.Heads, 16),
+		KVHeads: or(r.KVHeads, 16), HeadDim: or(r.HeadDim, 256), Positions: or(r.Positions, 8192), Activation: or(r.Act,
+			"gelu_pytorch_tanh"),
 		Tied: or(r.Tied, true), AttentionBias: bias, OutputBias: bias, Attention: or(r.AttnDropout, 0),
 	}
 }

@@ -7,7 +7,8 @@ func readGPT2(r raw) Config {
 	c := Config{
 		Vocab: or(r.Vocab, 50257), Positions: first(r.NPositions, r.Positions, 1024), Hidden: first(r.NEmbd, r.Hidden, 768),
 		Layers: first(r.NLayer, r.Layers, 12), Heads: first(r.NHead, r.Heads, 12), Activation: or(r.Activation, "gelu_new"),
-		Residual: or(r.ResidPdrop, 0.1), Embed: or(r.EmbdPdrop, 0.1), Attention: or(r.AttnPdrop, 0.1), Tied: or(r.Tied, true),
+		Residual: or(r.ResidPdrop, 0.1), Embed: or(r.EmbdPdrop, 0.1), Attention: or(r.AttnPdrop, 0.1), Tied: or(r.Tied,
+			true),
 	}
 	c.Inner = first(r.NInner, r.Inner, 4*min(c.Hidden, most))
 	return c

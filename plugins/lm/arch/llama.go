@@ -6,17 +6,22 @@ import "github.com/launch-ml/launch/core/nn"
 func readLlama(r raw) Config {
 	bias := or(r.AttentionBias, false)
 	return Config{
-		Vocab: or(r.Vocab, 32000), Hidden: or(r.Hidden, 4096), Inner: or(r.Inner, 11008), Layers: or(r.Layers, 32), Heads: or(r.Heads, 32),
-		KVHeads: or(r.KVHeads, 0), HeadDim: or(r.HeadDim, 0), Positions: or(r.Positions, 2048), Activation: or(r.Act, "silu"),
-		Tied: or(r.Tied, false), AttentionBias: bias, OutputBias: bias, MLPBias: or(r.MLPBias, false), Attention: or(r.AttnDropout, 0),
+		Vocab: or(r.Vocab, 32000), Hidden: or(r.Hidden, 4096), Inner: or(r.Inner, 11008), Layers: or(r.Layers,
+			32), Heads: or(r.Heads, 32),
+		KVHeads: or(r.KVHeads, 0), HeadDim: or(r.HeadDim, 0), Positions: or(r.Positions, 2048), Activation: or(r.Act,
+			"silu"),
+		Tied: or(r.Tied, false), AttentionBias: bias, OutputBias: bias, MLPBias: or(r.MLPBias,
+			false), Attention: or(r.AttnDropout, 0),
 	}
 }
 
 // readMistral is MistralConfig (models/mistral/configuration_mistral.py). A window of null is none.
 func readMistral(r raw) Config {
 	c := Config{
-		Vocab: or(r.Vocab, 32000), Hidden: or(r.Hidden, 4096), Inner: or(r.Inner, 14336), Layers: or(r.Layers, 32), Heads: or(r.Heads, 32),
-		KVHeads: or(r.KVHeads, 8), HeadDim: or(r.HeadDim, 0), Positions: or(r.Positions, 4096*32), Activation: or(r.Act, "silu"),
+		Vocab: or(r.Vocab, 32000), Hidden: or(r.Hidden, 4096), Inner: or(r.Inner, 14336), Layers: or(r.Layers,
+			32), Heads: or(r.Heads, 32),
+		KVHeads: or(r.KVHeads, 8), HeadDim: or(r.HeadDim, 0), Positions: or(r.Positions, 4096*32), Activation: or(r.Act,
+			"silu"),
 		Tied: or(r.Tied, false), Attention: or(r.AttnDropout, 0),
 	}
 	c.Window = or(r.Window, 0)
@@ -40,8 +45,10 @@ func readQwen3(r raw) Config {
 
 func qwen(r raw) Config {
 	c := Config{
-		Vocab: or(r.Vocab, 151936), Hidden: or(r.Hidden, 4096), Inner: or(r.Inner, 22016), Layers: or(r.Layers, 32), Heads: or(r.Heads, 32),
-		KVHeads: or(r.KVHeads, 32), HeadDim: or(r.HeadDim, 0), Positions: or(r.Positions, 32768), Activation: or(r.Act, "silu"),
+		Vocab: or(r.Vocab, 151936), Hidden: or(r.Hidden, 4096), Inner: or(r.Inner, 22016), Layers: or(r.Layers,
+			32), Heads: or(r.Heads, 32),
+		KVHeads: or(r.KVHeads, 32), HeadDim: or(r.HeadDim, 0), Positions: or(r.Positions, 32768), Activation: or(r.Act,
+			"silu"),
 		Tied: or(r.Tied, false), Attention: or(r.AttnDropout, 0),
 	}
 	if !or(r.UseSliding, false) {
@@ -92,8 +99,8 @@ func (d *decoder) gated(_ *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 	return d.linear("down_proj", d.Mul(gate, d.linear("up_proj", x, d.Inner, d.MLPBias)), d.Hidden, d.MLPBias)
 }
 
-// llamaAttention is LlamaAttention.forward (modeling_llama.py:232), and Qwen3Attention.forward, which normalises queries and
-// keys first.
+// llamaAttention is LlamaAttention.forward (modeling_llama.py:232), and Qwen3Attention.forward, which normalises
+// queries and keys first.
 func (d *decoder) llamaAttention(layer int64, x nn.Tensor) nn.Tensor {
 	b, n := x.Dim(0), x.Dim(1)
 	heads := func(name, norm string, count int64) nn.Tensor {

@@ -5,9 +5,12 @@ import "github.com/launch-ml/launch/core/nn"
 // readPhi is PhiConfig (models/phi/configuration_phi.py).
 func readPhi(r raw) Config {
 	c := Config{
-		Vocab: or(r.Vocab, 51200), Hidden: or(r.Hidden, 2048), Inner: or(r.Inner, 8192), Layers: or(r.Layers, 24), Heads: or(r.Heads, 32),
-		KVHeads: or(r.KVHeads, 0), HeadDim: or(r.HeadDim, 0), Positions: or(r.Positions, 2048), Activation: or(r.Act, "gelu_new"),
-		Tied: or(r.Tied, false), AttentionBias: true, OutputBias: true, Attention: or(r.AttnDropout, 0), Embed: or(r.EmbdPdrop, 0),
+		Vocab: or(r.Vocab, 51200), Hidden: or(r.Hidden, 2048), Inner: or(r.Inner, 8192), Layers: or(r.Layers,
+			24), Heads: or(r.Heads, 32),
+		KVHeads: or(r.KVHeads, 0), HeadDim: or(r.HeadDim, 0), Positions: or(r.Positions, 2048), Activation: or(r.Act,
+			"gelu_new"),
+		Tied: or(r.Tied, false), AttentionBias: true, OutputBias: true, Attention: or(r.AttnDropout,
+			0), Embed: or(r.EmbdPdrop, 0),
 		Residual: or(r.ResidPdrop, 0),
 	}
 	if c.Heads > 0 {
@@ -36,7 +39,10 @@ func (d *decoder) phi(ids nn.Tensor) (x nn.Tensor) {
 // phiLayer is PhiDecoderLayer.forward: attention and MLP side by side, of one norm.
 func (d *decoder) phiLayer(layer int64, x nn.Tensor) nn.Tensor {
 	h := d.Hold(d.LayerNorm("input_layernorm", x))
-	attended := d.Hold(d.Call("self_attn", h, func(_ *nn.Tape, h nn.Tensor) nn.Tensor { return d.phiAttention(layer, h) }))
+	attended := d.Hold(d.Call("self_attn", h, func(_ *nn.Tape, h nn.Tensor) nn.Tensor {
+		return d.phiAttention(layer,
+			h)
+	}))
 	d.unnamed()
 	attended = d.Rebind(attended, d.Dropout(attended, d.Residual))
 	forward := d.Call("mlp", h, func(_ *nn.Tape, h nn.Tensor) nn.Tensor {

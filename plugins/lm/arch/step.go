@@ -101,8 +101,8 @@ func (s Step) training() *nn.Tape {
 	return t
 }
 
-// Evaluation is the estimate of a step of Trainer.evaluation_loop (trainer.py:2896) in the middle of a training: gradients
-// are gone, optimizer states are there. Predicted says that compute_metrics is given the likeliest tokens
+// Evaluation is the estimate of a step of Trainer.evaluation_loop (trainer.py:2896) in the middle of a training:
+// gradients are gone, optimizer states are there. Predicted says that compute_metrics is given the likeliest tokens
 // (preprocess_logits_for_metrics), rather than the loss alone.
 func Evaluation(s Step, predicted bool) (e mem.Tensors) {
 	defer mem.Refused(&e, s.asked)
@@ -230,8 +230,9 @@ func (d *decoder) causalLoss(logits nn.Tensor) (loss nn.Tensor) {
 // it steps.
 type optimizer struct{ states, temps unit.Bytes }
 
-// optimizers are by the name that TrainingArguments knows (training_args.py, OptimizerNames): torch's AdamW, whose fused
-// kernel writes in place, and whose lists make the root of the second moment (_multi_tensor_adamw in torch/optim/adamw.py).
+// optimizers are by the name that TrainingArguments knows (training_args.py, OptimizerNames): torch's AdamW, whose
+// fused kernel writes in place, and whose lists make the root of the second moment (_multi_tensor_adamw in
+// torch/optim/adamw.py).
 var optimizers = map[string]optimizer{"adamw_torch": {2, 1}, "adamw_torch_fused": {2, 0}}
 
 func (s Step) known() bool {
@@ -254,10 +255,12 @@ func (s Step) resident(t *nn.Tape) []mem.Item {
 	items := []mem.Item{
 		{Kind: mem.Parameters, What: partModel, Bytes: size.ParamBytes, Count: size.Params, From: from},
 		{Kind: mem.Optimizer, What: partModel, Bytes: o.states * size.GradBytes, Count: int64(o.states) * size.Trainable,
-			From: fmt.Sprintf("%s: %d states of a trainable parameter's type, from the first optimizer step on", s.Optimizer, o.states)},
+			From: fmt.Sprintf("%s: %d states of a trainable parameter's type, from the first optimizer step on", s.Optimizer,
+				o.states)},
 	}
 	if size.Buffers > 0 {
-		items = append(items, mem.Item{Kind: mem.Buffers, What: partModel, Bytes: size.BufferBytes, Count: size.Buffers, From: from})
+		items = append(items, mem.Item{Kind: mem.Buffers, What: partModel, Bytes: size.BufferBytes, Count: size.Buffers,
+			From: from})
 	}
 	if s.World > 1 {
 		items = append(items, mem.Item{Kind: mem.Buffers, What: "DDP buckets", Bytes: size.GradBytes, Count: size.Trainable,

@@ -162,8 +162,10 @@ func (a args) language(cpu bool) (p Price, err error) {
 		return p, err
 	}
 	s := lmarch.Step{
-		Model: config, Batch: a.Batch, Length: a.Length, Accumulate: a.Accumulate, World: 1, Weights: precision(a.Weights), Autocast: a.amp(),
-		Eager: a.Attention == "eager", Padded: a.Padded, Checkpointing: a.Recompute != "", Reentrant: a.Recompute == "reentrant",
+		Model: config, Batch: a.Batch, Length: a.Length, Accumulate: a.Accumulate, World: 1,
+		Weights: precision(a.Weights), Autocast: a.amp(),
+		Eager: a.Attention == "eager", Padded: a.Padded, Checkpointing: a.Recompute != "",
+		Reentrant: a.Recompute == "reentrant",
 		Optimizer: a.Optimizer, Dispatched: true, CPU: cpu, Fused: a.TRL,
 	}
 	if l := a.LoRA; l != nil { // peft makes adapters of a half model in float32

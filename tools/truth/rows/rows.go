@@ -230,7 +230,9 @@ func (a args) String() string {
 		{a.MLP, "mlp"}, {a.K > 0 && a.K != 65536, fmt.Sprintf("queue of %d", a.K)}, {a.Queue == true, "queue read"}, {a.EMA, "EMA"},
 		{len(a.Losses) > 1, fmt.Sprintf("%d losses", len(a.Losses))}, {a.Disc != "", a.Disc}, {a.Xformers, "xformers"},
 		{a.Unfrozen, "UNet trained"}, {a.Checkpointing, "checkpointing"}, {a.Version != "" && a.Dropout == 0, "no dropout"},
-		{a.Padded, "padded"}, {a.Recompute != "", "checkpointing"}, {a.Evaluation != "", "evaluation: " + a.Evaluation}, {a.LoRA != nil, "LoRA"}, {a.TRL, "SFTTrainer"}, {a.DropPath, "stochastic depth"}, {a.Version != "" && a.Local == 0, "no GLCA"}, {a.Version != "" && a.Dim != 768, fmt.Sprintf("width %d", a.Dim)},
+		{a.Padded, "padded"}, {a.Recompute != "", "checkpointing"},
+		{a.Evaluation != "", "evaluation: " + a.Evaluation}, {a.LoRA != nil, "LoRA"}, {a.TRL, "SFTTrainer"},
+		{a.DropPath, "stochastic depth"}, {a.Version != "" && a.Local == 0, "no GLCA"}, {a.Version != "" && a.Dim != 768, fmt.Sprintf("width %d", a.Dim)},
 	} {
 		if extra.on {
 			s += ", " + extra.name
