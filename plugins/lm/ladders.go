@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
@@ -161,7 +162,7 @@ func (b *builder) rung(v variant, prices []mem.Estimate) ladder.Rung {
 	}
 	if v.checkpointing != asked.checkpointing {
 		r.Slowdown *= 1.3
-		r.Edits = append(r.Edits, b.edit(knobCheckpointing, b.checkpointing(), "true", r.Cost,
+		r.Edits = append(r.Edits, b.edit(knobCheckpointing, b.checkpointing(), strconv.FormatBool(!b.kind.pairs), r.Cost,
 			"each layer keeps its input, and computes the rest again"))
 	}
 	return r
@@ -207,7 +208,7 @@ func (b *builder) price(vs []variant) [][]mem.Estimate {
 		v := vs[i]
 		s := b.at(w)
 		s.Batch, s.Accumulate, s.Checkpointing = micro, v.split.Accumulation, v.checkpointing
-		s.Padded = b.pads && micro > 1
+		s.Padded = b.pads && (micro > 1 || b.kind.pairs)
 		return arch.Training(s)
 	})
 }
@@ -221,7 +222,7 @@ func (b *builder) evaluations(batches []int64) [][]mem.Estimate {
 	return b.priced(len(batches), [][]int{all}, func(i int) int64 { return batches[i] }, func(_ int, w way,
 		batch int64) mem.Tensors {
 		s := b.at(w)
-		s.Batch, s.Padded = batch, b.pads && batch > 1
+		s.Batch, s.Padded = batch, b.pads && (batch > 1 || b.kind.pairs)
 		return arch.Evaluation(s, b.predicted)
 	})
 }

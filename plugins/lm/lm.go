@@ -35,14 +35,16 @@ type kind struct {
 	// classes are its dataclasses, where it is a library's own program.
 	classes []string
 	config  string   // the option that names a file of settings; "" where a JSON file may be the only argument
+	pairs   bool     // the arguments are a file of settings, and NAME=VALUE that outrank it
 	true    []string // fields that are true where nothing sets them
 	length  string   // the field of the length of a sequence
 	read    func(t *training) string
 }
 
 var (
-	clmKind = kind{dialect: "transformers run_clm", texts: clm, length: "block_size", read: (*training).readModel}
-	sftKind = kind{dialect: "trl sft", texts: sft, length: "max_length", read: (*training).readSFT, config: "--config",
+	clmKind     = kind{dialect: "transformers run_clm", texts: clm, length: "block_size", read: (*training).readModel}
+	factoryKind = kind{dialect: "LLaMA-Factory", length: "cutoff_len", read: (*training).readFactory, pairs: true}
+	sftKind     = kind{dialect: "trl sft", texts: sft, length: "max_length", read: (*training).readSFT, config: "--config",
 		classes: []string{"trl.ScriptArguments", "trl.SFTConfig", "trl.ModelConfig"},
 		true:    []string{"gradient_checkpointing", "bf16", "do_train"}} // trl/trainer/base_config.py:62, 108
 )
@@ -59,10 +61,11 @@ var clm = []string{"HfArgumentParser", "TrainingArguments", "AutoModelForCausalL
 // Manifest implements [plugin.Plugin].
 func (lm) Manifest() plugin.Manifest {
 	return plugin.Manifest{
-		Name: "lm", Version: "1", About: "language models: transformers' run_clm.py, trl sft",
+		Name: "lm", Version: "1", About: "language models: transformers' run_clm.py, trl sft, LLaMA-Factory",
 		Env:   append(slices.Clone(plugin.Variables), "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"),
 		Archs: arch.Types(),
-		Marks: []plugin.Mark{{Script: "run_clm*.py", Contains: clm}, {Script: "sft*.py", Contains: sft}, {Script: "trl"}},
+		Marks: []plugin.Mark{{Script: "run_clm*.py", Contains: clm}, {Script: "sft*.py", Contains: sft}, {Script: "trl"},
+			{Script: "llamafactory-cli"}, {Script: "lmf"}},
 	}
 }
 
@@ -98,8 +101,14 @@ func (lm) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error)
 // kindOf tells by a program's name and source what kind it is.
 func kindOf(prog command.Prog) (k kind, err error) {
 	name := filepath.Base(prog.Path())
+	installed := ""
+	if prog.Kind == command.Installed {
+		installed = filepath.Base(prog.Script)
+	}
 	switch {
-	case prog.Kind == command.Installed && filepath.Base(prog.Script) == "trl" && len(prog.Args) > 0 &&
+	case (installed == "llamafactory-cli" || installed == "lmf") && len(prog.Args) > 1 && prog.Args[0] == "train":
+		return factoryKind, nil
+	case installed == "trl" && len(prog.Args) > 0 &&
 		prog.Args[0] == "sft":
 		return sftKind, nil
 	case prog.Kind != command.Script:
@@ -182,7 +191,7 @@ func (t *training) world() (n int64, replicas bool, err error) {
 	if devices == 0 {
 		return 0, false, &plugin.Need{Devices: true}
 	}
-	if t.prog.Path() == "" { // trl starts a process for each card by accelerate
+	if t.prog.Path() == "" { // trl and LLaMA-Factory start a process for each card (launcher.py:61)
 		return max(1, int64(devices)), false, nil
 	}
 	return max(1, int64(devices)), devices > 1, nil

@@ -267,6 +267,77 @@ func TestReadsSFT(t *testing.T) {
 	}
 }
 
+// factory makes llamafactory-cli beside the interpreter of a command, as pip installs it, and returns the command.
+func factory(t *testing.T, args ...string) job.Command {
+	t.Helper()
+	dir := folder(t, map[string]string{"a.yaml": factoryRecipe})
+	c := cmd(t, dir, args...)
+	path := filepath.Join(filepath.Dir(c.Args[0]), "llamafactory-cli")
+	if err := os.WriteFile(path, []byte("#!"+c.Args[0]+"\nimport sys\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c.Args = append([]string{path, "train"}, args...)
+	return c
+}
+
+// factoryRecipe is a recipe of LLaMA-Factory.
+const factoryRecipe = `model_name_or_path: model
+trust_remote_code: true
+stage: sft
+do_train: true
+finetuning_type: lora
+lora_target: all
+cutoff_len: 512
+output_dir: saves
+per_device_train_batch_size: 4
+gradient_accumulation_steps: 2
+bf16: true
+resume_from_checkpoint: null
+eval_strategy: steps
+`
+
+// What LLaMA-Factory makes of a recipe and of NAME=VALUE, or why that has no formula.
+func TestReadsFactory(t *testing.T) {
+	for name, tt := range map[string]struct {
+		args    []string
+		read    func(r *training) bool
+		unknown string
+	}{
+		"a recipe": {[]string{"a.yaml"}, func(r *training) bool {
+			l := r.step.LoRA
+			return r.split == ladder.Split{Micro: 4, Accumulation: 2} && r.evals == 8 && r.step.Length == 512 && r.step.Checkpointing &&
+				r.step.Reentrant && r.step.Autocast == nn.BF16 && r.step.Weights == nn.BF16 && l.Type == nn.F32 && l.Rank == 8 &&
+				slices.Equal(l.Targets, []string{arch.AllLinear}) && r.pads && !r.step.Fused
+		}, ""},
+		"arguments outrank it": {[]string{"a.yaml", "per_device_train_batch_size=2", "finetuning_type=full", "use_reentrant_gc=false",
+			"disable_gradient_checkpointing=true"}, func(r *training) bool {
+			return r.split.Micro == 2 && r.step.LoRA == nil && r.step.Weights == nn.F32 && !r.step.Checkpointing && !r.step.Reentrant
+		}, ""},
+		"pure bfloat16": {[]string{"a.yaml", "pure_bf16=true", "bf16=false", "lora_target=q_proj,v_proj"}, func(r *training) bool {
+			return r.step.Autocast == nn.F32 && r.step.Weights == nn.BF16 && r.step.LoRA.Type == nn.BF16
+		}, ""},
+		"four bits":  {[]string{"a.yaml", "quantization_bit=4"}, nil, "quantization_bit"},
+		"preference": {[]string{"a.yaml", "stage=dpo"}, nil, "stage dpo"},
+		"packing":    {[]string{"a.yaml", "packing=true"}, nil, "packing"},
+		"no type":    {[]string{"a.yaml", "bf16=false"}, nil, "bf16, fp16 or pure_bf16"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := recognised(t, factory(t, tt.args...))
+			if !strings.Contains(r.unknown, tt.unknown) || (r.unknown == "") != (tt.unknown == "") {
+				t.Fatalf("unknown because %q, want %q", r.unknown, tt.unknown)
+			}
+			if tt.read != nil && !tt.read(r) {
+				t.Errorf("read as %+v, validation %d, %+v with %+v", r.split, r.evals, r.step, r.step.LoRA)
+			}
+		})
+	}
+}
+
+func TestFactoryPromises(t *testing.T) {
+	plugintest.Check(t, New(), factory(t, "a.yaml"), card)
+	plugintest.Check(t, New(), factory(t, "a.yaml", "disable_gradient_checkpointing=true", "gradient_accumulation_steps=4"), card)
+}
+
 // Another script, another version, several cards of one process.
 func TestLeaves(t *testing.T) {
 	declined := func(name string, c job.Command) {

@@ -20,7 +20,7 @@ func (t *training) read() {
 			return
 		}
 	}
-	t.predicted = t.evals > 0 && !t.step.Fused && !t.on("prediction_loss_only")
+	t.predicted = t.evals > 0 && (!t.kind.pairs || t.on("compute_accuracy")) && !t.step.Fused && !t.on("prediction_loss_only")
 	t.step.Model, t.step.World = t.model, t.ranks
 }
 
@@ -49,7 +49,7 @@ func (t *training) launched() string {
 // do where they are set.
 var (
 	switches = strings.Fields("torch_compile use_liger_kernel use_cache include_inputs_for_metrics batch_eval_metrics " +
-		"bf16_full_eval fp16_full_eval use_cpu no_cuda use_mps_device adafactor trust_remote_code use_kernels")
+		"bf16_full_eval fp16_full_eval use_cpu no_cuda use_mps_device adafactor use_kernels")
 	others = strings.Fields("deepspeed fsdp fsdp_config torch_compile_backend torch_compile_mode neftune_noise_alpha " +
 		"label_smoothing_factor optim_target_modules optim_args parallelism_config accelerator_config include_for_metrics " +
 		"sharded_ddp per_gpu_train_batch_size per_gpu_eval_batch_size kernel_config")
@@ -247,6 +247,9 @@ func (t *training) readOptimizer() string {
 
 // checkpointing is the field that turns activation checkpointing on: gradient_checkpointing is its older name.
 func (t *training) checkpointing() string {
+	if t.kind.pairs {
+		return "disable_gradient_checkpointing"
+	}
 	if t.has("activation_checkpointing") {
 		return "activation_checkpointing"
 	}
@@ -255,6 +258,11 @@ func (t *training) checkpointing() string {
 
 // readCheckpointing reads activation checkpointing, whose default is not reentrant (modeling_utils.py:3149).
 func (t *training) readCheckpointing() string {
+	if t.kind.pairs {
+		v, ok := t.get("use_reentrant_gc") // True in LLaMA-Factory's hparams/model_args.py:149
+		t.step.Checkpointing, t.step.Reentrant = !t.on(t.checkpointing()), !ok || strings.EqualFold(v, "true")
+		return ""
+	}
 	t.step.Checkpointing = t.on(t.checkpointing())
 	for _, field := range []string{"activation_checkpointing_kwargs", "gradient_checkpointing_kwargs"} {
 		v, ok := t.get(field)

@@ -43,9 +43,13 @@ var newer = []config.Option{
 // open reads the settings of a command.
 func open(c job.Command, prog command.Prog, k kind) (*settings, error) {
 	s := &settings{kind: k, command: c, prog: prog, env: python.Of(prog, c.Env)}
-	declared := options.Read(prog.Path(), prog.Dir).Options
-	if prog.Path() == "" {
+	var declared []options.Option
+	switch {
+	case k.pairs:
+	case prog.Path() == "":
 		declared = options.Recorded(options.HF, k.classes...)
+	default:
+		declared = options.Read(prog.Path(), prog.Dir).Options
 	}
 	for _, o := range declared {
 		if len(o.Names) > 0 && o.How == options.HF {
@@ -57,7 +61,7 @@ func open(c job.Command, prog command.Prog, k kind) (*settings, error) {
 		}
 	}
 	for _, o := range newer {
-		if !slices.ContainsFunc(s.options, func(k config.Option) bool { return slices.Contains(k.Names, o.Names[0]) }) {
+		if !k.pairs && !slices.ContainsFunc(s.options, func(k config.Option) bool { return slices.Contains(k.Names, o.Names[0]) }) {
 			s.options = append(s.options, o)
 		}
 	}
@@ -68,8 +72,11 @@ func open(c job.Command, prog command.Prog, k kind) (*settings, error) {
 	if s.argv, err = config.ParseArgv(prog.Args, s.options); err != nil {
 		return nil, &plugin.Caution{Why: err.Error()}
 	}
-	if k.config != "" {
+	switch {
+	case k.config != "":
 		return s, s.beside()
+	case k.pairs:
+		return s, s.paired()
 	}
 	if len(prog.Args) != 1 || !strings.HasSuffix(prog.Args[0], ".json") { // run_clm.py:258 at 00d481d
 		return s, nil
@@ -84,6 +91,19 @@ func (s *settings) beside() error {
 		return nil
 	}
 	return s.parse(job.File{Path: name, Format: "yaml", Flag: s.kind.config})
+}
+
+// paired reads the file that is the argument after "train" (LLaMA-Factory's hparams/parser.py:114).
+func (s *settings) paired() error {
+	name, format := s.prog.Args[1], "yaml"
+	switch filepath.Ext(name) {
+	case ".yaml", ".yml":
+	case ".json":
+		format = "json"
+	default:
+		return &plugin.Caution{Why: "LLaMA-Factory's settings are known from a file alone, and " + name + " is none"}
+	}
+	return s.parse(job.File{Path: name, Format: format, Argument: true})
 }
 
 // parse reads a file of settings.
@@ -112,7 +132,7 @@ func (s *settings) get(field string) (value string, set bool) {
 		if s.negated(field) {
 			return "false", true
 		}
-		return s.argv.Get("--" + field)
+		return s.argv.Get(s.argument(field))
 	}
 	value, set = s.tree.Get(field)
 	var text string
@@ -132,6 +152,8 @@ func (s *settings) filed(field string) bool {
 	switch {
 	case s.tree == nil:
 		return false
+	case s.kind.pairs:
+		return !s.argv.Has(field)
 	case s.kind.config == "":
 		return true
 	case s.argv.Has("--" + field): // or its other names
@@ -139,6 +161,14 @@ func (s *settings) filed(field string) bool {
 	}
 	_, ok := s.tree.Get(field)
 	return ok
+}
+
+// argument is a field's name among the arguments.
+func (s *settings) argument(field string) string {
+	if s.kind.pairs {
+		return field
+	}
+	return "--" + field
 }
 
 // negated reports whether the arguments switch a field of bool off by its other name (hf_argparser.py:244).
@@ -150,7 +180,7 @@ func (s *settings) negated(field string) bool {
 // list is a field of several values.
 func (s *settings) list(field string) (values []string) {
 	if !s.filed(field) {
-		return s.argv.Values("--" + field)
+		return s.argv.Values(s.argument(field))
 	}
 	node := s.tree.Root().Get(field)
 	if node.Kind() != config.Seq {
@@ -207,7 +237,7 @@ func (s *settings) address(field string) config.Address {
 	if s.filed(field) {
 		return config.Address{Doc: s.files[0].Path, Path: field}
 	}
-	return config.Address{Doc: config.ArgvDoc, Path: "--" + field}
+	return config.Address{Doc: config.ArgvDoc, Path: s.argument(field)}
 }
 
 // getenv is a variable as the program will have it.

@@ -102,6 +102,11 @@ func (t *training) readLoRA() string {
 	if t.has("lora_target_modules") || len(t.list("lora_target_modules")) > 0 {
 		l.Targets = t.list("lora_target_modules")
 	}
+	return t.adapt(l)
+}
+
+// adapt adds adapters to the step, if every layer that they are for has a formula.
+func (t *training) adapt(l *arch.LoRA) string {
 	known := layers[t.model.Type]
 	if known == nil {
 		known = llamaLayers

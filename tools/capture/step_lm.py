@@ -239,6 +239,10 @@ def cases(_):
         yield row(name, SMALL[name], 4, 128, recompute="reentrant")
         yield row(name, SMALL[name], 4, 128, "bf16", recompute="plain", attention="eager")
         yield row(name, SMALL[name], 4, 128, optim="adamw_torch", accumulate=4)
+    for name in ("llama", "llama grouped", "qwen3", "phi"):
+        lora = {"rank": 8, "targets": ["all-linear"]}
+        for padded in (False, True):
+            yield row(name, SMALL[name], 4, 128, "bf16", "bf16", recompute="reentrant", lora=lora, padded=padded)
     for name in ("gpt2", "llama grouped", "qwen3", "gemma"):
         for kind in ("loss", "predicted"):
             for precision in ("fp32", "bf16"):

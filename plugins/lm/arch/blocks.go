@@ -200,12 +200,15 @@ func (d *decoder) masks(x nn.Tensor) {
 // layers runs the decoder's layers, each under activation checkpointing where that is on
 // (GradientCheckpointingLayer in modeling_layers.py).
 func (d *decoder) layers(name string, x nn.Tensor, layer func(i int64, x nn.Tensor) nn.Tensor) nn.Tensor {
+	if d.s.Checkpointing && d.Training && d.s.Reentrant && d.s.LoRA != nil {
+		x = d.RequireGrad(x) // enable_input_require_grads: a reentrant checkpoint needs an input that asks for a gradient
+	}
 	for i := range d.Layers {
 		path := name + "." + strconv.FormatInt(i, 10)
 		run := func(_ *nn.Tape, x nn.Tensor) nn.Tensor { return layer(i, x) }
 		switch {
 		case d.s.Checkpointing && d.Training && d.s.Reentrant:
-			x = d.Rebind(x, d.CheckpointReentrant(path, x, run))
+			x = d.Rebind(x, d.CheckpointReentrantAll(path, run, x, d.shared...))
 		case d.s.Checkpointing && d.Training: // what the layer is passed beside x is kept for its second run, too
 			again := func(_ *nn.Tape, xs []nn.Tensor) nn.Tensor { return layer(i, xs[0]) }
 			x = d.Rebind(x, d.CheckpointAll(path, again, append([]nn.Tensor{x}, d.shared...)...))
