@@ -11,6 +11,7 @@ import (
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/kit"
@@ -371,11 +372,44 @@ func TestLeaves(t *testing.T) {
 	}
 }
 
-// The models of the table can be read, and have a formula.
+// The models of the table have the number of parameters that their pages on huggingface.co give.
 func TestTable(t *testing.T) {
-	dir := folder(t, nil)
+	for name, want := range map[string]int64{
+		"gpt2": 124439808, "gpt2-medium": 354823168, "gpt2-large": 774030080, "gpt2-xl": 1557611200,
+		"TinyLlama/TinyLlama-1.1B-Chat-v1.0": 1100048384, "meta-llama/Llama-2-7b-hf": 6738415616,
+		"meta-llama/Llama-3.2-1B": 1235814400, "meta-llama/Llama-3.2-3B": 3212749824, "meta-llama/Llama-3.1-8B": 8030261248,
+		"meta-llama/Meta-Llama-3-8B-Instruct": 8030261248, "mistralai/Mistral-7B-v0.1": 7241732096,
+		"Qwen/Qwen2.5-0.5B": 494032768, "Qwen/Qwen2.5-1.5B": 1543714304, "Qwen/Qwen2.5-7B": 7615616512,
+		"Qwen/Qwen3-0.6B": 596049920, "Qwen/Qwen3-1.7B": 1720574976, "Qwen/Qwen3-4B": 4022468096,
+		"Qwen/Qwen3-4B-Instruct-2507": 4022468096, "Qwen/Qwen3-8B": 8190735360, "google/gemma-2b": 2506172416,
+		"microsoft/phi-2": 2779683840,
+	} {
+		known := publics()[name]
+		if known == nil {
+			t.Errorf("%s is not in the table", name)
+			continue
+		}
+		c, err := arch.Read(known.Config)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		e := arch.Training(arch.Step{Model: c, Batch: 1, Length: 8, Weights: nn.BF16, Optimizer: "adamw_torch_fused"})
+		var got int64
+		for _, it := range e.Items {
+			if it.Kind == mem.Parameters {
+				got += it.Count
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %d parameters, its page has %d", name, got, want)
+		}
+	}
 	for name := range publics() {
-		r := recognised(t, cmd(t, dir, "run_clm.py", "--model_name_or_path", name, "--do_train", "--output_dir", "o"))
+		if !strings.Contains(name, "/") {
+			continue
+		}
+		r := recognised(t, cmd(t, folder(t, nil), "run_clm.py", "--model_name_or_path", name, "--do_train", "--output_dir", "o"))
 		if r.unknown != "" {
 			t.Errorf("%s: %s", name, r.unknown)
 		}
