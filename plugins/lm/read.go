@@ -13,8 +13,9 @@ import (
 // read finds out what the training is made of. What cannot be known makes the estimate unknown, with the reason.
 func (t *training) read() {
 	t.output = t.text("output_dir", "trainer_output") // training_args.py:771
-	steps := []func() string{t.released, t.launched, t.foreign, func() string { return t.kind.read(t) },
-		t.readPrecision, t.readOptimizer, t.readCheckpointing}
+	checkpointing := t.readCheckpointing() // which the rungs ask for, whatever else is unknown
+	steps := []func() string{t.released, t.launched, t.foreign, func() string { return t.kind.read(t) }, t.readPrecision,
+		t.readOptimizer, func() string { return checkpointing }}
 	for _, step := range steps {
 		if t.unknown = step(); t.unknown != "" {
 			return
