@@ -13,7 +13,7 @@ import (
 // read finds out what the training is made of. What cannot be known makes the estimate unknown, with the reason.
 func (t *training) read() {
 	t.output = t.text("output_dir", "trainer_output") // training_args.py:771
-	checkpointing := t.readCheckpointing() // which the rungs ask for, whatever else is unknown
+	checkpointing := t.readCheckpointing()            // which the rungs ask for, whatever else is unknown
 	steps := []func() string{t.released, t.launched, t.foreign, func() string { return t.kind.read(t) }, t.readPrecision,
 		t.readOptimizer, func() string { return checkpointing }}
 	for _, step := range steps {
