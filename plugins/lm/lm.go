@@ -63,7 +63,7 @@ func (lm) Manifest() plugin.Manifest {
 	return plugin.Manifest{
 		Name: "lm", Version: "1", About: "language models: transformers' run_clm.py, trl sft, LLaMA-Factory",
 		Env:   append(slices.Clone(plugin.Variables), "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"),
-		Archs: arch.Types(),
+		Archs: names(),
 		Marks: []plugin.Mark{{Script: "run_clm*.py", Contains: clm}, {Script: "sft*.py", Contains: sft}, {Script: "trl"},
 			{Script: "llamafactory-cli"}, {Script: "lmf"}},
 	}

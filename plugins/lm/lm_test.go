@@ -339,6 +339,39 @@ func TestFactoryPromises(t *testing.T) {
 	plugintest.Check(t, New(), factory(t, "a.yaml", "disable_gradient_checkpointing=true", "gradient_accumulation_steps=4"), card)
 }
 
+// What accelerate launch makes of mixed precision: its option, else its file, else nothing.
+func TestAccelerate(t *testing.T) {
+	const file = ".cache/huggingface/accelerate/default_config.yaml"
+	for name, tt := range map[string]struct {
+		options   []string
+		files     map[string]string
+		precision nn.DType
+		unknown   string
+	}{
+		"without":          {nil, nil, nn.F32, ""},
+		"an option":        {[]string{"--mixed_precision", "bf16", "--num_processes=1"}, nil, nn.BF16, ""},
+		"its default file": {nil, map[string]string{file: "distributed_type: 'NO'\nmixed_precision: fp16\n"}, nn.F16, ""},
+		"a file":           {[]string{"--config_file", "a.yaml"}, map[string]string{"a.yaml": "mixed_precision: bf16\n"}, nn.BF16, ""},
+		"sharded":          {nil, map[string]string{file: "distributed_type: FSDP\n"}, 0, "distributed_type FSDP"},
+		"deepspeed":        {[]string{"--use_deepspeed"}, nil, 0, "--use_deepspeed"},
+		"no file":          {[]string{"--config_file", "none.yaml"}, nil, 0, "could not be read"},
+		"eight bits":       {[]string{"--mixed_precision", "fp8"}, nil, 0, `"fp8"`},
+	} {
+		c := cmd(t, folder(t, tt.files))
+		path := filepath.Join(filepath.Dir(c.Args[0]), "accelerate")
+		if err := os.WriteFile(path, []byte("#!"+c.Args[0]+"\nimport sys\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		c.Args = slices.Concat([]string{path, "launch"}, tt.options, asked)
+		r := recognised(t, c)
+		if !strings.Contains(r.unknown, tt.unknown) || (r.unknown == "") != (tt.unknown == "") {
+			t.Errorf("%s: unknown because %q, want %q", name, r.unknown, tt.unknown)
+		} else if r.unknown == "" && r.step.Autocast != tt.precision {
+			t.Errorf("%s: mixed precision in %v, want %v", name, r.step.Autocast, tt.precision)
+		}
+	}
+}
+
 // Another script, another version, several cards of one process.
 func TestLeaves(t *testing.T) {
 	declined := func(name string, c job.Command) {

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -87,16 +86,6 @@ type raw struct {
 // read makes a Config of config.json, with the defaults of the model's configuration class.
 var read = map[string]func(r raw) Config{"gpt2": readGPT2, "phi": readPhi, "gemma": readGemma,
 	"llama": readLlama, "mistral": readMistral, "qwen2": readQwen2, "qwen3": readQwen3}
-
-// Types lists the model types that have a formula.
-func Types() []string {
-	var out []string
-	for name := range read {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
-}
 
 // Read reads the text of a config.json. The error wraps ErrUnknown where the decoder has no formula.
 func Read(text []byte) (c Config, err error) {
