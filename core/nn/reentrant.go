@@ -7,10 +7,11 @@ func (t *Tape) CheckpointReentrant(name string, x Tensor, m Module) Tensor {
 	return t.Checkpoint(name, x, func(t *Tape, x Tensor) Tensor { return t.reentered(x, m) })
 }
 
-// CheckpointReentrantAll is [Tape.CheckpointReentrant] of a function that keeps other tensors for its second run: what a
-// functools.partial or a closure holds.
+// CheckpointReentrantAll is [Tape.CheckpointReentrant] of a function that keeps other tensors for its second run: what
+// a functools.partial or a closure holds.
 func (t *Tape) CheckpointReentrantAll(name string, m Module, x Tensor, held ...Tensor) Tensor {
-	return t.CheckpointAll(name, func(t *Tape, xs []Tensor) Tensor { return t.reentered(xs[0], m) }, append([]Tensor{x}, held...)...)
+	again := func(t *Tape, xs []Tensor) Tensor { return t.reentered(xs[0], m) }
+	return t.CheckpointAll(name, again, append([]Tensor{x}, held...)...)
 }
 
 // reentered is m(x) as the backward of a reentrant checkpoint runs it.

@@ -19,8 +19,8 @@ func names() []string {
 	return slices.DeleteFunc(all, func(name string) bool { return strings.HasPrefix(name, "openai-community/") })
 }
 
-// Estimate implements [plugin.Estimator]: a training step of one process and an evaluation of a public model, by the Trainer
-// of transformers 5, or with the fused head of trl.
+// Estimate implements [plugin.Estimator]: a training step of one process and an evaluation of a public model, by the
+// Trainer of transformers 5, or with the fused head of trl.
 func (lm) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
 	known := publics()[q.Arch]
 	if known == nil {

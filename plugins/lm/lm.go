@@ -44,7 +44,8 @@ type kind struct {
 var (
 	clmKind     = kind{dialect: "transformers run_clm", texts: clm, length: "block_size", read: (*training).readModel}
 	factoryKind = kind{dialect: "LLaMA-Factory", length: "cutoff_len", read: (*training).readFactory, pairs: true}
-	sftKind     = kind{dialect: "trl sft", texts: sft, length: "max_length", read: (*training).readSFT, config: "--config",
+	sftKind     = kind{dialect: "trl sft", texts: sft, length: "max_length", read: (*training).readSFT,
+		config:  "--config",
 		classes: []string{"trl.ScriptArguments", "trl.SFTConfig", "trl.ModelConfig"},
 		true:    []string{"gradient_checkpointing", "bf16", "do_train"}} // trl/trainer/base_config.py:62, 108
 )

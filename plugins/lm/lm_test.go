@@ -306,17 +306,21 @@ func TestReadsFactory(t *testing.T) {
 	}{
 		"a recipe": {[]string{"a.yaml"}, func(r *training) bool {
 			l := r.step.LoRA
-			return r.split == ladder.Split{Micro: 4, Accumulation: 2} && r.evals == 8 && r.step.Length == 512 && r.step.Checkpointing &&
+			return r.split == ladder.Split{Micro: 4, Accumulation: 2} && r.evals == 8 && r.step.Length == 512 &&
+				r.step.Checkpointing &&
 				r.step.Reentrant && r.step.Autocast == nn.BF16 && r.step.Weights == nn.BF16 && l.Type == nn.F32 && l.Rank == 8 &&
 				slices.Equal(l.Targets, []string{arch.AllLinear}) && r.pads && !r.step.Fused
 		}, ""},
-		"arguments outrank it": {[]string{"a.yaml", "per_device_train_batch_size=2", "finetuning_type=full", "use_reentrant_gc=false",
+		"arguments outrank it": {[]string{"a.yaml", "per_device_train_batch_size=2", "finetuning_type=full",
+			"use_reentrant_gc=false",
 			"disable_gradient_checkpointing=true"}, func(r *training) bool {
-			return r.split.Micro == 2 && r.step.LoRA == nil && r.step.Weights == nn.F32 && !r.step.Checkpointing && !r.step.Reentrant
+			return r.split.Micro == 2 && r.step.LoRA == nil && r.step.Weights == nn.F32 && !r.step.Checkpointing &&
+				!r.step.Reentrant
 		}, ""},
-		"pure bfloat16": {[]string{"a.yaml", "pure_bf16=true", "bf16=false", "lora_target=q_proj,v_proj"}, func(r *training) bool {
-			return r.step.Autocast == nn.F32 && r.step.Weights == nn.BF16 && r.step.LoRA.Type == nn.BF16
-		}, ""},
+		"pure bfloat16": {[]string{"a.yaml", "pure_bf16=true", "bf16=false", "lora_target=q_proj,v_proj"},
+			func(r *training) bool {
+				return r.step.Autocast == nn.F32 && r.step.Weights == nn.BF16 && r.step.LoRA.Type == nn.BF16
+			}, ""},
 		"four bits":  {[]string{"a.yaml", "quantization_bit=4"}, nil, "quantization_bit"},
 		"preference": {[]string{"a.yaml", "stage=dpo"}, nil, "stage dpo"},
 		"packing":    {[]string{"a.yaml", "packing=true"}, nil, "packing"},
@@ -336,7 +340,8 @@ func TestReadsFactory(t *testing.T) {
 
 func TestFactoryPromises(t *testing.T) {
 	plugintest.Check(t, New(), factory(t, "a.yaml"), card)
-	plugintest.Check(t, New(), factory(t, "a.yaml", "disable_gradient_checkpointing=true", "gradient_accumulation_steps=4"), card)
+	plugintest.Check(t, New(), factory(t, "a.yaml", "disable_gradient_checkpointing=true",
+		"gradient_accumulation_steps=4"), card)
 }
 
 // What accelerate launch makes of mixed precision: its option, else its file, else nothing.
@@ -351,11 +356,12 @@ func TestAccelerate(t *testing.T) {
 		"without":          {nil, nil, nn.F32, ""},
 		"an option":        {[]string{"--mixed_precision", "bf16", "--num_processes=1"}, nil, nn.BF16, ""},
 		"its default file": {nil, map[string]string{file: "distributed_type: 'NO'\nmixed_precision: fp16\n"}, nn.F16, ""},
-		"a file":           {[]string{"--config_file", "a.yaml"}, map[string]string{"a.yaml": "mixed_precision: bf16\n"}, nn.BF16, ""},
-		"sharded":          {nil, map[string]string{file: "distributed_type: FSDP\n"}, 0, "distributed_type FSDP"},
-		"deepspeed":        {[]string{"--use_deepspeed"}, nil, 0, "--use_deepspeed"},
-		"no file":          {[]string{"--config_file", "none.yaml"}, nil, 0, "could not be read"},
-		"eight bits":       {[]string{"--mixed_precision", "fp8"}, nil, 0, `"fp8"`},
+		"a file": {[]string{"--config_file", "a.yaml"}, map[string]string{"a.yaml": "mixed_precision: bf16\n"},
+			nn.BF16, ""},
+		"sharded":    {nil, map[string]string{file: "distributed_type: FSDP\n"}, 0, "distributed_type FSDP"},
+		"deepspeed":  {[]string{"--use_deepspeed"}, nil, 0, "--use_deepspeed"},
+		"no file":    {[]string{"--config_file", "none.yaml"}, nil, 0, "could not be read"},
+		"eight bits": {[]string{"--mixed_precision", "fp8"}, nil, 0, `"fp8"`},
 	} {
 		c := cmd(t, folder(t, tt.files))
 		path := filepath.Join(filepath.Dir(c.Args[0]), "accelerate")
@@ -442,7 +448,8 @@ func TestTable(t *testing.T) {
 		if !strings.Contains(name, "/") {
 			continue
 		}
-		r := recognised(t, cmd(t, folder(t, nil), "run_clm.py", "--model_name_or_path", name, "--do_train", "--output_dir", "o"))
+		r := recognised(t, cmd(t, folder(t, nil), "run_clm.py", "--model_name_or_path", name, "--do_train", "--output_dir",
+			"o"))
 		if r.unknown != "" {
 			t.Errorf("%s: %s", name, r.unknown)
 		}

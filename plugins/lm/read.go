@@ -21,7 +21,8 @@ func (t *training) read() {
 			return
 		}
 	}
-	t.predicted = t.evals > 0 && (!t.kind.pairs || t.on("compute_accuracy")) && !t.step.Fused && !t.on("prediction_loss_only")
+	t.predicted = t.evals > 0 && (!t.kind.pairs || t.on("compute_accuracy")) && !t.step.Fused &&
+		!t.on("prediction_loss_only")
 	t.step.Model, t.step.World = t.model, t.ranks
 }
 

@@ -61,7 +61,10 @@ func open(c job.Command, prog command.Prog, k kind) (*settings, error) {
 		}
 	}
 	for _, o := range newer {
-		if !k.pairs && !slices.ContainsFunc(s.options, func(k config.Option) bool { return slices.Contains(k.Names, o.Names[0]) }) {
+		if !k.pairs && !slices.ContainsFunc(s.options, func(k config.Option) bool {
+			return slices.Contains(k.Names,
+				o.Names[0])
+		}) {
 			s.options = append(s.options, o)
 		}
 	}
