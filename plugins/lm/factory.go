@@ -12,16 +12,16 @@ import (
 
 // Figures are of hiyouga/LLaMA-Factory at ff6d4d12e (2026-08-18), src/llamafactory/…:line.
 
-// unfactored are LLaMA-Factory's own settings without a formula: those that change what a step keeps where they are
-// on, and those that do where they are set.
+// factorySwitches and factoryOthers are LLaMA-Factory's own settings without a formula: those that change what a step
+// keeps where they are on, and those that do where they are set.
 var (
-	factorySwitches = strings.Fields("use_dora use_galore use_apollo use_badam use_muon use_adam_mini use_llama_pro use_mca " +
-		"use_megatron_bridge use_hyper_parallel use_dft_loss use_asft_loss use_eaft_loss " +
+	factorySwitches = strings.Fields("use_dora use_galore use_apollo use_badam use_muon use_adam_mini " +
+		"use_llama_pro use_mca use_megatron_bridge use_hyper_parallel use_dft_loss use_asft_loss use_eaft_loss " +
 		"predict_with_generate packing neat_packing shift_attn use_unsloth use_unsloth_gc " +
 		"enable_liger_kernel upcast_layernorm upcast_lmhead_output use_kt resize_vocab use_kv_cache " +
 		"use_v1_kernels pissa_init")
-	factoryOthers = strings.Fields("quantization_bit mixture_of_depths adapter_name_or_path additional_target add_tokens " +
-		"add_special_tokens new_special_tokens_config rope_scaling")
+	factoryOthers = strings.Fields("quantization_bit mixture_of_depths adapter_name_or_path additional_target " +
+		"add_tokens add_special_tokens new_special_tokens_config rope_scaling")
 )
 
 // readFactory reads a supervised fine-tuning of LLaMA-Factory, whole or with LoRA.

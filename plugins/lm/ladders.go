@@ -286,6 +286,9 @@ func (b *builder) around(e mem.Tensors, w way) mem.Estimate {
 		out.Add(mem.RuntimeOf(b.env.TorchCUDA()), libraries)
 		return out
 	}
+	if b.on("use_cpu") || b.on("no_cuda") {
+		return mem.Estimate{Unknown: "it trains on the CPU, and this estimate is for a card: --device cpu makes one for it"}
+	}
 	if b.before(8) && (w.autocast == nn.BF16 || w.autocast == nn.F32 && b.step.Weights == nn.BF16) {
 		return mem.Estimate{Unknown: "attention in bfloat16 has no fused kernel on a card of compute capability " +
 			b.device.Capability}

@@ -51,7 +51,7 @@ func (t *training) launched() string {
 // do where they are set.
 var (
 	switches = strings.Fields("torch_compile use_liger_kernel use_cache include_inputs_for_metrics batch_eval_metrics " +
-		"bf16_full_eval fp16_full_eval use_cpu no_cuda use_mps_device adafactor use_kernels")
+		"bf16_full_eval fp16_full_eval use_mps_device adafactor use_kernels")
 	others = strings.Fields("deepspeed fsdp fsdp_config torch_compile_backend torch_compile_mode neftune_noise_alpha " +
 		"label_smoothing_factor optim_target_modules optim_args parallelism_config accelerator_config include_for_metrics " +
 		"sharded_ddp per_gpu_train_batch_size per_gpu_eval_batch_size kernel_config")
