@@ -62,7 +62,8 @@ func (t *training) signs() job.Signs {
 		{Kind: job.Metric, Name: "eval loss", Direction: metric.Minimise,
 			Pattern: `'?eval_loss'?(?: += +|: '?)(?P<value>[\d.e+-]+)`},
 	}}
-	s.TakesArgv = t.tree == nil // HfArgumentParser and TrlParser read each field from there, and nothing sets it afterwards
+	// HfArgumentParser and TrlParser read each field from the arguments, and nothing sets it afterwards
+	s.TakesArgv = t.tree == nil
 	if t.evals > 0 {
 		s.Lines = append(s.Lines,
 			// trainer.py:2949
