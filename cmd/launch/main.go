@@ -21,6 +21,7 @@ import (
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/plugins/dualattn"
+	"github.com/launch-ml/launch/plugins/lm"
 	"github.com/launch-ml/launch/plugins/moco"
 	"github.com/launch-ml/launch/plugins/sisr"
 	"github.com/launch-ml/launch/plugins/stablesr"
@@ -33,6 +34,7 @@ var builtins = []func() plugin.Plugin{
 	moco.New,
 	stablesr.New,
 	dualattn.New,
+	lm.New,
 	declared.New, // last: a project's own plugin knows more about it
 }
 

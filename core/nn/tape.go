@@ -35,6 +35,10 @@ type Tape struct {
 	// input, weight and result, and what kernels for contiguous tensors alone make contiguous. No card has shown what a
 	// backward copies.
 	Card bool
+	// ParamType is the type of parameters that are made from here on: that of torch_dtype, or an adapter's own.
+	ParamType DType
+	// Frozen makes parameters that never require a gradient: model.requires_grad_(False), as adapters want it.
+	Frozen bool
 	// Dispatched counts only tensors that operations hand to one another, as a recording on the CPU can see, and
 	// leaves out the contiguous copies that kernels make for themselves of gradients that are not.
 	Dispatched bool
@@ -352,7 +356,7 @@ func (t *Tape) FrozenParam(name string, shape ...int64) Tensor { return t.param(
 func (t *Tape) param(name string, frozen bool, shape []int64) Tensor {
 	n := t.join(name)
 	if t.nodes[n].tensor == 0 {
-		t.newParam(n, Tensor{grad: !frozen}.resized(shape...))
+		t.newParam(n, Tensor{grad: !frozen && !t.Frozen, dtype: t.ParamType}.resized(shape...))
 	}
 	w := t.tensors[t.nodes[n].tensor-1].Tensor
 	if !w.is(shape) {

@@ -3,9 +3,10 @@
 
     steps.py FAMILY OUT.json [NAME=DIR@COMMIT ...] [--only TEXT] [--fake]
 
-Families: torchvision, moco, sisr, basicsr, neosr, stablesr, dualattn. All but the first want checkouts of the projects whose classes
-they build, by the names that the family's module lists (step_FAMILY.py); none of their code is kept. Needs PyTorch 2.1
-or later (track.py); everything runs on the "meta" device, so a step of a large model takes seconds and no memory.
+Families: torchvision, moco, sisr, basicsr, neosr, stablesr, dualattn, lm, lm_trainer. All but the first and the last two want
+checkouts of the projects whose classes they build, by the names that the family's module lists (step_FAMILY.py); none of
+their code is kept. Needs PyTorch 2.1 or later (track.py). Everything but lm_trainer runs on the "meta" device, so a step of a
+large model takes seconds and no memory.
 
 OUT.json is written after every row. Rows that it has already are kept and not measured again, so that a run that was
 stopped goes on; take the file away to record anew.
@@ -27,9 +28,9 @@ import torch
 import track
 
 
-def row(case, args):
+def row(case, args, device):
     """One case, measured. case(args, rec) is a training loop over rec.steps; it returns what it trained."""
-    rec = track.Recorder()
+    rec = track.Recorder(device)
     model = case(args, rec)
     params = [p for m in model for p in m.parameters()]
     buffers = [b for m in model for b in m.buffers()]
@@ -40,7 +41,7 @@ def row(case, args):
         "bytes": sum(t.numel() * t.element_size() for t in params + buffers),
         "saved": rec.saved, "first": rec.peaks[0][0], "peak": peak, "moment": moment, "parts": parts,
     }
-    if args.get("checkpointing") or args.get("dead"):
+    if args.get("checkpointing") or args.get("evaluation") or args.get("recompute") or args.get("dead"):
         # Non-reentrant checkpoints keep what they keep in closures, which no hook sees; what a graph without a loss holds
         # is seen, and the tape does not call it saved.
         del out["saved"]
@@ -62,12 +63,12 @@ def identity(args):
     return json.dumps(args, sort_keys=True)
 
 
-def save(path, family, commits, rows):
+def save(path, family, device, commits, rows):
     versions = {"torch": torch.__version__}
-    for name in ("torchvision", "timm"):
+    for name in ("torchvision", "timm", "transformers", "peft", "accelerate", "trl"):
         if m := sys.modules.get(name):
             versions[name] = m.__version__
-    out = {"family": family, **versions, "device": "meta", "recorded": time.strftime("%Y-%m-%d"), "commits": commits, "rows": rows}
+    out = {"family": family, **versions, "device": device, "recorded": time.strftime("%Y-%m-%d"), "commits": commits, "rows": rows}
     with open(path + ".part", "w", encoding="utf-8") as f:
         json.dump(out, f, indent=1)
         f.write("\n")
@@ -76,7 +77,7 @@ def save(path, family, commits, rows):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("family", choices=["torchvision", "moco", "sisr", "basicsr", "neosr", "stablesr", "dualattn"])
+    p.add_argument("family", choices=["torchvision", "moco", "sisr", "basicsr", "neosr", "stablesr", "dualattn", "lm", "lm_trainer"])
     p.add_argument("out")
     p.add_argument("checkouts", nargs="*", help="NAME=DIR@COMMIT")
     p.add_argument("--only", default="", help="only cases whose arguments contain this text")
@@ -90,8 +91,10 @@ def main():
         name, _, rest = text.partition("=")
         checkouts[name], _, commits[name] = rest.rpartition("@")
     torch.set_num_threads(1)
-    track.as_cuda()
     family = importlib.import_module("step_" + a.family)
+    device = getattr(family, "DEVICE", "meta")
+    if device == "meta":
+        track.as_cuda()
     have = {}
     if os.path.exists(a.out):
         with open(a.out, encoding="utf-8") as f:
@@ -102,19 +105,19 @@ def main():
             continue
         if a.fake and identity(args) in have:
             add_fake(family, args, have[identity(args)])
-            save(a.out, a.family, commits, [have[identity(x)] for _, x in all_cases if identity(x) in have])
+            save(a.out, a.family, device, commits, [have[identity(x)] for _, x in all_cases if identity(x) in have])
         if a.fake or identity(args) in have:
             continue
         start = time.time()
         try:
-            got = row(case, args)
+            got = row(case, args, device)
         except Exception as e:  # noqa: BLE001
             print(f"{args}: {type(e).__name__}: {e}", file=sys.stderr)
             if a.only:
                 raise
             continue
         have[identity(args)] = got
-        save(a.out, a.family, commits, [have[identity(x)] for _, x in all_cases if identity(x) in have])
+        save(a.out, a.family, device, commits, [have[identity(x)] for _, x in all_cases if identity(x) in have])
         print(json.dumps(got), f"{time.time() - start:.1f} s", file=sys.stderr)
 
 

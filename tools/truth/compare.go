@@ -119,6 +119,9 @@ func (c comparison) sources(p *printer) {
 		if f.Timm != "" {
 			with += ", timm " + f.Timm
 		}
+		if f.Transformers != "" {
+			with = "torch " + f.Torch + ", transformers " + f.Transformers + ", peft " + f.Peft + ", accelerate " + f.Accelerate
+		}
 		lines = append(lines, []string{f.Family, fmt.Sprint(len(f.Rows)), with, strings.Join(commits, ", "), f.Recorded})
 	}
 	p.table([]string{"family", "rows", "with", "checkouts", "recorded"}, 5, lines)

@@ -6,6 +6,7 @@ import (
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/nn"
 	dualarch "github.com/launch-ml/launch/plugins/dualattn/arch"
+	lmarch "github.com/launch-ml/launch/plugins/lm/arch"
 	mocoarch "github.com/launch-ml/launch/plugins/moco/arch"
 	sisrarch "github.com/launch-ml/launch/plugins/sisr/arch"
 	srarch "github.com/launch-ml/launch/plugins/stablesr/arch"
@@ -147,4 +148,31 @@ func dualAttention(a args) (p Price, err error) {
 	}
 	cfg := dualarch.StepConfig{Net: n, Batch: a.Batch, Accumulate: a.Accumulate, AMP: a.amp(), SGD: a.Optimizer == "sgd"}
 	return Price{Saved: dualarch.Peak(cfg).Saved, Tensors: dualarch.Training(cfg)}, nil
+}
+
+// languageModel is a step of transformers' Trainer: tools/capture/step_lm.py.
+func languageModel(a args) (Price, error) { return a.language(false) }
+
+// trainer is a step of the Trainer itself on a CPU: tools/capture/step_lm_trainer.py.
+func trainer(a args) (Price, error) { return a.language(true) }
+
+func (a args) language(cpu bool) (p Price, err error) {
+	config, err := lmarch.Read(a.Config)
+	if err != nil {
+		return p, err
+	}
+	s := lmarch.Step{
+		Model: config, Batch: a.Batch, Length: a.Length, Accumulate: a.Accumulate, World: 1,
+		Weights: precision(a.Weights), Autocast: a.amp(),
+		Eager: a.Attention == "eager", Padded: a.Padded, Checkpointing: a.Recompute != "",
+		Reentrant: a.Recompute == "reentrant",
+		Optimizer: a.Optimizer, Dispatched: true, CPU: cpu, Fused: a.TRL,
+	}
+	if l := a.LoRA; l != nil { // peft makes adapters of a half model in float32
+		s.LoRA = &lmarch.LoRA{Rank: l.Rank, Targets: l.Targets, Dropout: l.Dropout}
+	}
+	if a.Evaluation != "" {
+		return Price{Tensors: lmarch.Evaluation(s, a.Evaluation == "predicted")}, nil
+	}
+	return Price{Saved: lmarch.Saved(s), Tensors: lmarch.Training(s)}, nil
 }

@@ -15,13 +15,18 @@ import (
 
 // A File is one recording: real PyTorch, on the meta device, with the classes of one family's projects.
 type File struct {
-	Family      string            `json:"family"`
-	Torch       string            `json:"torch"`
-	Torchvision string            `json:"torchvision"`
-	Timm        string            `json:"timm"`
-	Recorded    string            `json:"recorded"`
-	Commits     map[string]string `json:"commits"`
-	Rows        []Row             `json:"rows"`
+	Family      string `json:"family"`
+	Torch       string `json:"torch"`
+	Torchvision string `json:"torchvision"`
+	Timm        string `json:"timm"`
+	// Of the language models.
+	Transformers string `json:"transformers"`
+	Peft         string `json:"peft"`
+	Accelerate   string `json:"accelerate"`
+
+	Recorded string            `json:"recorded"`
+	Commits  map[string]string `json:"commits"`
+	Rows     []Row             `json:"rows"`
 }
 
 // A Row is one training step: its arguments, as the family's capture module has them, and what PyTorch made of it.
@@ -113,7 +118,7 @@ func (r Row) Price() (Price, error) {
 	}
 	price, ok := map[string]func(args) (Price, error){
 		"moco": moco, "torchvision": torchvision, "sisr": sisr, "basicsr": sisr, "neosr": neosr, "stablesr": stableSR,
-		"dualattn": dualAttention,
+		"dualattn": dualAttention, "lm": languageModel, "lm_trainer": trainer,
 	}[r.Family]
 	if !ok {
 		return Price{}, fmt.Errorf("%s: no plugin prices the family %q", r.Name, r.Family)
@@ -182,6 +187,22 @@ type args struct {
 	Dropout       float64 `json:"dropout"`
 	DropPath      bool    `json:"drop_path"`
 	Classes       int64   `json:"classes"`
+
+	// lm
+	Config    json.RawMessage `json:"config"`
+	Length    int64           `json:"length"`
+	Weights   string          `json:"weights"`
+	Attention string          `json:"attention"`
+	Padded    bool            `json:"padded"`
+	Recompute string          `json:"recompute"`
+	// Evaluation is "loss" or "predicted" of a row that is no training step.
+	Evaluation string `json:"evaluation"`
+	TRL        bool   `json:"trl"` // its SFTTrainer
+	LoRA       *struct {
+		Rank    int64    `json:"rank"`
+		Targets []string `json:"targets"`
+		Dropout float64  `json:"dropout"`
+	} `json:"lora"`
 }
 
 func (a args) String() string {
@@ -195,6 +216,8 @@ func (a args) String() string {
 		s += fmt.Sprintf(", %d×%d", a.Height, a.Width)
 	case size > 0:
 		s += fmt.Sprintf(", %d²", size)
+	case a.Length > 0:
+		s += fmt.Sprintf(" × %d tokens, %s weights, %s", a.Length, a.Weights, a.Attention)
 	}
 	s += ", " + a.Precision + ", " + a.Optimizer
 	if a.Accumulate > 1 {
@@ -207,6 +230,8 @@ func (a args) String() string {
 		{a.MLP, "mlp"}, {a.K > 0 && a.K != 65536, fmt.Sprintf("queue of %d", a.K)}, {a.Queue == true, "queue read"}, {a.EMA, "EMA"},
 		{len(a.Losses) > 1, fmt.Sprintf("%d losses", len(a.Losses))}, {a.Disc != "", a.Disc}, {a.Xformers, "xformers"},
 		{a.Unfrozen, "UNet trained"}, {a.Checkpointing, "checkpointing"}, {a.Version != "" && a.Dropout == 0, "no dropout"},
+		{a.Padded, "padded"}, {a.Recompute != "", "checkpointing"},
+		{a.Evaluation != "", "evaluation: " + a.Evaluation}, {a.LoRA != nil, "LoRA"}, {a.TRL, "SFTTrainer"},
 		{a.DropPath, "stochastic depth"}, {a.Version != "" && a.Local == 0, "no GLCA"}, {a.Version != "" && a.Dim != 768, fmt.Sprintf("width %d", a.Dim)},
 	} {
 		if extra.on {
@@ -219,8 +244,10 @@ func (a args) String() string {
 	return s
 }
 
-func (a args) amp() nn.DType {
-	switch a.Precision {
+func (a args) amp() nn.DType { return precision(a.Precision) }
+
+func precision(name string) nn.DType {
+	switch name {
 	case "fp16":
 		return nn.F16
 	case "bf16":

@@ -1,0 +1,99 @@
+package lm
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/file"
+)
+
+// plain are the options of accelerate launch that change nothing of what a step keeps and have a value, and bare those
+// that have none.
+var (
+	plain = strings.Fields("--num_processes --num_machines --machine_rank --main_process_ip --main_process_port " +
+		"--num_cpu_threads_per_process --gpu_ids --rdzv_backend --max_restarts --monitor_interval --dynamo_backend")
+	bare = strings.Fields("--multi_gpu --same_network --quiet --debug --module --no_python")
+)
+
+func isAccelerate(l command.Launcher) bool { return l.Name == "accelerate" }
+
+// accelerated is the mixed precision that accelerate launch sets: its own option, else its file's. why says what of it
+// has no formula.
+func (t *training) accelerated() (precision, why string) {
+	if !slices.ContainsFunc(t.prog.Launchers, isAccelerate) {
+		return t.getenv("ACCELERATE_MIXED_PRECISION"), ""
+	}
+	args := t.command.Args
+	from := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(filepath.Base(a), "accelerate") })
+	to := slices.IndexFunc(args, func(a string) bool {
+		return a == t.prog.Script ||
+			filepath.Base(a) == filepath.Base(t.prog.Path())
+	})
+	if from < 0 || to <= from {
+		return "", "how accelerate is started could not be read"
+	}
+	path := ""
+	for i := from + 1; i < to; i++ {
+		name, value, joined := strings.Cut(args[i], "=")
+		name = "--" + strings.ReplaceAll(strings.TrimLeft(name, "-"), "-", "_")
+		take := func() string {
+			if !joined && i+1 < to {
+				i++
+				value = args[i]
+			}
+			return value
+		}
+		switch {
+		case args[i] == "launch" || args[i] == "-m" || args[i] == "-q":
+		case name == "--mixed_precision":
+			precision = take()
+		case name == "--config_file":
+			path = take()
+		case slices.Contains(plain, name):
+			take()
+		case !slices.Contains(bare, name):
+			return "", "accelerate's " + args[i] + " has no formula"
+		}
+	}
+	return t.configured(precision, path)
+}
+
+// configured reads accelerate's file, its default one where none is named (accelerate/commands/config/config_args.py).
+func (t *training) configured(precision, path string) (string, string) {
+	named := path != ""
+	if !named {
+		home := t.getenv("HF_HOME")
+		if home == "" && t.getenv("XDG_CACHE_HOME") != "" {
+			home = filepath.Join(t.getenv("XDG_CACHE_HOME"), "huggingface")
+		}
+		if home == "" {
+			home = filepath.Join(t.getenv("HOME"), ".cache/huggingface")
+		}
+		path = filepath.Join(home, "accelerate", "default_config.yaml")
+	}
+	text, err := file.Read(within(t.prog.Dir, path), maxFile)
+	if err != nil && !named {
+		return precision, ""
+	}
+	var tree config.Tree
+	if err == nil {
+		tree, err = config.Parse(path, text)
+	}
+	if err != nil {
+		return "", "accelerate's settings could not be read"
+	}
+	get := func(key string) string {
+		v, _ := tree.Get(key)
+		return strings.Trim(v, `"'`)
+	}
+	if kind := get("distributed_type"); kind != "" && kind != "NO" && kind != "MULTI_GPU" {
+		return "", "accelerate's distributed_type " + kind + " has no formula"
+	}
+	if precision == "" {
+		precision = get("mixed_precision")
+	}
+	return precision, ""
+}

@@ -1,0 +1,220 @@
+package arch
+
+import (
+	"strconv"
+
+	"github.com/launch-ml/launch/core/nn"
+)
+
+// A decoder is a model on the tape of one step.
+type decoder struct {
+	Config
+	*nn.Tape
+	s Step
+
+	cos, sin nn.Tensor
+	full     nn.Tensor   // the mask of attention over all tokens, where there is one
+	window   nn.Tensor   // and over a window
+	masked   [2]bool     // whether these are there
+	shared   []nn.Tensor // what all layers are passed: cos, sin, masks
+	returned nn.Tensor   // the weights of the last eager attention
+}
+
+// linear is a torch.nn.Linear under that name, with an adapter where LoRA has one.
+func (d *decoder) linear(name string, x nn.Tensor, out int64, bias bool) nn.Tensor {
+	if d.s.LoRA == nil || !d.s.LoRA.has(name) {
+		return d.Linear(name, x, out, bias)
+	}
+	return d.adapted(name, x, out, bias)
+}
+
+// rmsNorm is LlamaRMSNorm.forward (modeling_llama.py:61), which the other models copy.
+func (d *decoder) rmsNorm(name string, x nn.Tensor) (y nn.Tensor) {
+	d.Scope(name, func() {
+		d.Line("variance = hidden_states.pow(2).mean(-1, keepdim=True)")
+		h := d.Hold(d.To(x, nn.F32))
+		v := d.Hold(d.MeanDim(d.Pow(h), -1))
+		d.Line("hidden_states = hidden_states * torch.rsqrt(variance + self.variance_epsilon)")
+		h = d.Rebind(h, d.Mul(h, d.Elementwise("torch.rsqrt", d.AddScalar(v), false, true)))
+		d.Line("return self.weight * hidden_states.to(input_dtype)")
+		y = d.Mul(d.Param("weight", x.Dim(-1)), d.To(h, x.DType()))
+	}, x)
+	return y
+}
+
+// embed is torch.nn.Embedding under that name.
+func (d *decoder) embed(name string, ids nn.Tensor, rows int64, shape ...int64) (x nn.Tensor) {
+	d.Scope(name, func() { x = d.Lookup(d.Param("weight", rows, d.Hidden), ids, shape...) }, ids)
+	return x
+}
+
+// rotary is LlamaRotaryEmbedding.forward (modeling_llama.py:110): cos and sin of the positions, in the type of the
+// hidden states.
+func (d *decoder) rotary(x nn.Tensor) {
+	n := x.Dim(1)
+	d.NoGrad(func() {
+		d.Scope("rotary_emb", func() {
+			freqs := d.Hold(d.Zeros(nn.F32, 1, n, d.Rotary/2))
+			emb := d.Hold(d.Cat(-1, freqs, freqs))
+			d.cos = d.Hold(d.MulScalar(d.Elementwise("torch.cos", emb, false, false)))
+			d.sin = d.Hold(d.MulScalar(d.Elementwise("torch.sin", emb, false, false)))
+			d.cos, d.sin = d.To(d.cos, x.DType()), d.To(d.sin, x.DType())
+		}, x)
+	})
+	d.cos, d.sin = d.Hold(d.View(d.cos, 1, 1, n, d.Rotary)), d.Hold(d.View(d.sin, 1, 1, n, d.Rotary))
+	d.shared = append(d.shared, d.cos, d.sin)
+}
+
+// rotate is apply_rotary_pos_emb (modeling_llama.py:127): q * cos + rotate_half(q) * sin, of both.
+func (d *decoder) rotate(q, k nn.Tensor) (nn.Tensor, nn.Tensor) {
+	d.Scope("", func() {
+		turn := func(x nn.Tensor) nn.Tensor {
+			d.Line("(q * cos) + (rotate_half(q) * sin)")
+			straight := d.Hold(d.Mul(x, d.cos))
+			var half nn.Tensor
+			d.Scope("", func() {
+				x1, x2 := d.Hold(d.Narrow(x, -1, d.Rotary/2)), d.Hold(d.Narrow(x, -1, d.Rotary/2))
+				half = d.Cat(-1, d.Neg(x2), x1)
+			}, x)
+			return d.Hold(d.Add(straight, d.Mul(half, d.sin)))
+		}
+		q, k = turn(q), turn(k)
+	}, q, k)
+	return q, k
+}
+
+// repeatKV is repeat_kv (modeling_llama.py:168): a view that expands, which reshape copies unless there is one head of
+// keys alone.
+func (d *decoder) repeatKV(x nn.Tensor) nn.Tensor {
+	b, n := x.Dim(0), x.Dim(2)
+	switch d.KVHeads {
+	case d.Heads:
+		return x
+	case 1:
+		return d.Expand(x, b, d.Heads, n, d.HeadDim)
+	}
+	return d.Copy("repeat_kv", x, b, d.Heads, n, d.HeadDim)
+}
+
+// attend is the attention itself, of (batch, heads, tokens, channels), to (batch, tokens, hidden): eager or SDPA. The
+// weights that eager attention returns are a variable of its caller's, and of the layer's ("_"): see
+// [decoder.unnamed].
+func (d *decoder) attend(layer int64, q, k, v nn.Tensor) (y nn.Tensor) {
+	mask, masked := d.full, d.masked[0]
+	if d.slides(layer) {
+		mask, masked = d.window, d.masked[1]
+	}
+	d.Scope("", func() {
+		if d.s.Eager {
+			y, d.returned = d.eager(q, k, v, mask)
+		} else {
+			y = d.sdpa(q, k, v, mask, masked)
+		}
+		y = d.Contiguous(d.Transpose(y, 1, 2))
+	}, q, k, v)
+	d.unnamed()
+	return d.Reshape(y, q.Dim(0), q.Dim(2), d.Heads*d.HeadDim)
+}
+
+// unnamed holds the weights of eager attention in the function that runs.
+func (d *decoder) unnamed() {
+	if d.s.Eager {
+		d.Hold(d.returned)
+	}
+}
+
+// sdpa is sdpa_attention_forward (integrations/sdpa_attention.py:95) on a card: without a mask a fused kernel takes
+// the groups of heads as they are; a mask makes keys and values be repeated, and the memory-efficient kernel keeps it.
+func (d *decoder) sdpa(q, k, v, mask nn.Tensor, masked bool) nn.Tensor {
+	d.Line("torch.nn.functional.scaled_dot_product_attention")
+	flash := d.CPU || d.Low(q) != nn.F32
+	switch {
+	case !masked && flash && d.Type == "phi":
+		// FlashAttention lays out its result as q, which phi has put together anew: contiguous() then copies it.
+		return d.Clone(d.FlashSDPA(q, k, v))
+	case !masked && flash:
+		return d.FlashSDPA(q, k, v)
+	case !masked:
+		return d.SDPA(q, k, v)
+	}
+	k, v = d.Hold(d.repeatKV(k)), d.Hold(d.repeatKV(v))
+	// convert_boolean_attn_mask in transformers/attention.cpp: the mask in the type of the query, anew in each layer
+	bias := d.Zeros(d.Low(q), mask.Shape()...)
+	return d.SDPABiased(q, k, v, bias)
+}
+
+// eager is eager_attention_forward (modeling_llama.py:180).
+func (d *decoder) eager(q, k, v, mask nn.Tensor) (y, weights nn.Tensor) {
+	k, v = d.Hold(d.repeatKV(k)), d.Hold(d.repeatKV(v))
+	d.Line("attn_weights = torch.matmul(query, key_states.transpose(2, 3)) * scaling")
+	w := d.Hold(d.MulScalar(d.Matmul(q, d.Transpose(k, 2, 3))))
+	d.Line("attn_weights = attn_weights + attention_mask")
+	w = d.Rebind(w, d.Add(w, mask))
+	d.Line("nn.functional.softmax(attn_weights, dim=-1, dtype=torch.float32).to(query.dtype)")
+	if d.Type == "gpt2" { // modeling_gpt2.py:63: without a type of its own
+		w = d.Rebind(w, d.To(d.Softmax(w), v.DType()))
+	} else {
+		w = d.Rebind(w, d.To(d.SoftmaxAs(d.To(w, nn.F32)), q.DType()))
+	}
+	w = d.Rebind(w, d.Dropout(w, d.Attention))
+	d.Line("attn_output = torch.matmul(attn_weights, value_states)")
+	return d.Matmul(w, v), w
+}
+
+// masks are the masks of attention that the model makes before its layers (masking_utils.py). Eager attention always
+// has one, in the type of the embedding (eager_mask, line 567). SDPA has none where nothing is padded and no window is
+// shorter than the tokens (_ignore_causal_mask_sdpa, line 267); otherwise one of bool.
+func (d *decoder) masks(x nn.Tensor) {
+	b, n := x.Dim(0), x.Dim(1)
+	make := func(needed bool) (m nn.Tensor, ok bool) {
+		if !d.s.Eager && !needed {
+			return m, false
+		}
+		d.NoGrad(func() {
+			d.Scope("", func() {
+				m = d.Hold(d.Zeros(nn.Bool, b, 1, n, n))
+				if d.s.Eager {
+					m = d.Zeros(x.DType(), b, 1, n, n)
+				}
+			})
+		})
+		d.shared = append(d.shared, m)
+		return d.Hold(m), true
+	}
+	needs := func(sliding bool) bool {
+		for i := range d.Layers {
+			if d.slides(i) == sliding {
+				return true
+			}
+		}
+		return false
+	}
+	if needs(false) {
+		d.full, d.masked[0] = make(d.s.Padded)
+	}
+	if needs(true) {
+		d.window, d.masked[1] = make(d.s.Padded || n >= d.Window)
+	}
+}
+
+// layers runs the decoder's layers, each under activation checkpointing where that is on
+// (GradientCheckpointingLayer in modeling_layers.py).
+func (d *decoder) layers(name string, x nn.Tensor, layer func(i int64, x nn.Tensor) nn.Tensor) nn.Tensor {
+	if d.s.Checkpointing && d.Training && d.s.Reentrant && d.s.LoRA != nil {
+		x = d.RequireGrad(x) // enable_input_require_grads: a reentrant checkpoint needs an input that asks for a gradient
+	}
+	for i := range d.Layers {
+		path := name + "." + strconv.FormatInt(i, 10)
+		run := func(_ *nn.Tape, x nn.Tensor) nn.Tensor { return layer(i, x) }
+		switch {
+		case d.s.Checkpointing && d.Training && d.s.Reentrant:
+			x = d.Rebind(x, d.CheckpointReentrantAll(path, run, x, d.shared...))
+		case d.s.Checkpointing && d.Training: // what the layer is passed beside x is kept for its second run, too
+			again := func(_ *nn.Tape, xs []nn.Tensor) nn.Tensor { return layer(i, xs[0]) }
+			x = d.Rebind(x, d.CheckpointAll(path, again, append([]nn.Tensor{x}, d.shared...)...))
+		default:
+			x = d.Rebind(x, d.Call(path, x, run))
+		}
+	}
+	return x
+}

@@ -1,0 +1,104 @@
+package lm
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/plugins/lm/arch"
+)
+
+// Figures are of hiyouga/LLaMA-Factory at ff6d4d12e (2026-08-18), src/llamafactory/…:line.
+
+// factorySwitches and factoryOthers are LLaMA-Factory's own settings without a formula: those that change what a step
+// keeps where they are on, and those that do where they are set.
+var (
+	factorySwitches = strings.Fields("use_dora use_galore use_apollo use_badam use_muon use_adam_mini " +
+		"use_llama_pro use_mca use_megatron_bridge use_hyper_parallel use_dft_loss use_asft_loss use_eaft_loss " +
+		"predict_with_generate packing neat_packing shift_attn use_unsloth use_unsloth_gc " +
+		"enable_liger_kernel upcast_layernorm upcast_lmhead_output use_kt resize_vocab use_kv_cache " +
+		"use_v1_kernels pissa_init")
+	factoryOthers = strings.Fields("quantization_bit mixture_of_depths adapter_name_or_path additional_target " +
+		"add_tokens add_special_tokens new_special_tokens_config rope_scaling")
+)
+
+// readFactory reads a supervised fine-tuning of LLaMA-Factory, whole or with LoRA.
+func (t *training) readFactory() string {
+	if stage := t.text("stage", "sft"); stage != "sft" {
+		return "the stage " + stage + " has no formula"
+	}
+	if i := slices.IndexFunc(factorySwitches, t.on); i >= 0 {
+		return factorySwitches[i] + " has no formula"
+	}
+	if i := slices.IndexFunc(factoryOthers, t.has); i >= 0 {
+		return factoryOthers[i] + " has no formula"
+	}
+	p, err := t.find(t.text("model_name_or_path", ""), t.text("model_revision", "main"))
+	if err == nil {
+		t.model, err = arch.Read(p.config)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	switch how := t.text("flash_attn", "auto"); how {
+	case "auto", "sdpa":
+	case "disabled":
+		t.step.Eager = true
+	default:
+		return "flash_attn " + how + " has no formula"
+	}
+	if t.step.Length, err = t.count("cutoff_len", 2048); err != nil { // hparams/data_args.py:46
+		return err.Error()
+	}
+	t.pads = true // to a multiple of 8 (train/sft/workflow.py:63)
+	return t.readTuning()
+}
+
+// readTuning is init_adapter (model/adapter.py:337): the model is loaded in the type of the computation, and what is
+// trained is float32 unless pure_bf16 is on.
+func (t *training) readTuning() string {
+	compute := nn.BF16
+	switch {
+	case t.on("pure_bf16"):
+	case t.on("fp16"):
+		compute = nn.F16
+	case !t.on("bf16"):
+		return "the type in which the model is loaded is not known: bf16, fp16 or pure_bf16 sets it"
+	}
+	trained := nn.F32
+	if t.on("pure_bf16") {
+		trained = nn.BF16
+	}
+	switch how := t.text("finetuning_type", "lora"); how {
+	case "full":
+		t.step.Weights = trained
+		return ""
+	case "lora":
+		t.step.Weights = compute
+		return t.readFactoryLoRA(trained)
+	default:
+		return "finetuning_type " + how + " has no formula"
+	}
+}
+
+func (t *training) readFactoryLoRA(trained nn.DType) string {
+	rank, err := t.count("lora_rank", 8) // hparams/finetuning_args.py:77
+	if err != nil {
+		return err.Error()
+	}
+	l := &arch.LoRA{Rank: rank, Type: trained}
+	if v, ok := t.get("lora_dropout"); ok {
+		if l.Dropout, err = strconv.ParseFloat(v, 64); err != nil || !(l.Dropout >= 0 && l.Dropout < 1) {
+			return fmt.Sprintf("lora_dropout is %q: it is a number from 0 to 1", v)
+		}
+	}
+	for name := range strings.SplitSeq(t.text("lora_target", "all"), ",") {
+		if name = strings.TrimSpace(name); name == "all" {
+			name = arch.AllLinear
+		}
+		l.Targets = append(l.Targets, name)
+	}
+	return t.adapt(l)
+}

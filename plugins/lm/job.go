@@ -1,0 +1,121 @@
+package lm
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/metric"
+)
+
+// The knobs' names beside those of package job.
+const (
+	knobValidation    = "validation " + job.MicroBatch
+	knobCheckpointing = "activation checkpointing"
+	knobPrecision     = "mixed precision"
+	knobLength        = "sequence length"
+)
+
+// job is the command as launch needs it. Lines and figures are of transformers 5.23.0.
+func (t *training) job() *job.Job {
+	j := &job.Job{
+		Dialect: t.kind.dialect, Name: filepath.Base(t.output), Arch: t.model.Type, Options: t.options, Files: t.files,
+		Batch:    job.Batch{Micro: t.split.Micro, Accumulation: t.split.Accumulation, Ranks: t.ranks, Replicas: t.replicas},
+		Signs:    t.signs(),
+		Warnings: t.warnings, Ignore: t.ignored(),
+		Knobs: []job.Knob{
+			t.knob(job.MicroBatch, "per_device_train_batch_size", fmt.Sprint(t.split.Micro)),
+			t.knob(job.Accumulation, "gradient_accumulation_steps", fmt.Sprint(t.split.Accumulation)),
+		},
+	}
+	if j.Arch == "" {
+		j.Arch = "causal language model"
+	}
+	if t.evals > 0 {
+		j.Knobs = append(j.Knobs, t.knob(knobValidation, "per_device_eval_batch_size", fmt.Sprint(t.evals)))
+	}
+	t.states(j)
+	j.Rehearsal = t.rehearsal()
+	return j
+}
+
+func (t *training) knob(name, field, value string) job.Knob {
+	_, set := t.get(field)
+	return job.Knob{Name: name, At: t.address(field), Value: value, Default: !set}
+}
+
+// signs are what the Trainer prints where the log level is info, as run_clm.py sets it.
+func (t *training) signs() job.Signs {
+	s := job.Signs{Lines: []job.Sign{
+		// the bar of the training; that of a validation looks the same (trainer_callback.py:645, 656), so the total is
+		// not read
+		{Kind: job.Progress, Pattern: `^ *\d+%\|.*\| (?P<iteration>\d+)/\d+ \[`},
+		{Kind: job.SavedState, Pattern: `Saving model checkpoint to (?P<path>\S+/checkpoint-\d+)$`}, // trainer.py:4141
+		{Kind: job.Setting, Knob: job.MicroBatch, Pattern: `Instantaneous batch size per device = (?P<value>[\d,]+)`},
+		{Kind: job.Setting, Knob: job.Accumulation, Pattern: `Gradient Accumulation steps = (?P<value>\d+)`},
+		{Kind: job.Setting, Knob: job.GlobalBatch,
+			// trainer.py:1622
+			Pattern: `Total train batch size \(w\. parallel, distributed & accumulation\) = (?P<value>[\d,]+)`},
+		{Kind: job.Metric, Name: "eval loss", Direction: metric.Minimise,
+			Pattern: `'?eval_loss'?(?: += +|: '?)(?P<value>[\d.e+-]+)`},
+	}}
+	// HfArgumentParser and TrlParser read each field from the arguments, and nothing sets it afterwards
+	s.TakesArgv = t.tree == nil
+	if t.evals > 0 {
+		s.Lines = append(s.Lines,
+			// trainer.py:2949
+			job.Sign{Kind: job.Phase, Phase: ladder.Validation,
+				Pattern: `\*\*\*\*\* Running (?:Evaluation|Prediction) \*\*\*\*\*`},
+			job.Sign{Kind: job.PhaseEnd, Phase: ladder.Validation, Pattern: `'?eval_runtime'?`})
+	}
+	return s
+}
+
+var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// states says how the job goes on from its own saved states. Since 5.2 a resumed run has the micro-batch that is asked
+// for; 5.0 and 5.1 take that of the state (trainer.py:2149 and 2145), and would run out of memory again.
+func (t *training) states(j *job.Job) {
+	out := globEscape.Replace(t.output)
+	j.Exclusive = within(t.prog.Dir, t.output)
+	j.Signs.States = []string{filepath.Join(out, "checkpoint-*")}
+	j.Signs.StateIteration = `^checkpoint-(?P<iteration>\d+)$`
+	j.Resume.Aside = []string{filepath.Join(out, "checkpoint-*"), filepath.Join(out, "runs")}
+	switch v := t.release("transformers"); {
+	case len(v) >= 2 && (v[0] < 5 || v[0] == 5 && v[1] < 2):
+		j.Resume.None = fmt.Sprintf("transformers %s resumes with the micro-batch of the saved state; since 5.2 it does not",
+			t.env.Version("transformers"))
+		return
+	case len(v) < 2:
+		j.Warnings = append(j.Warnings,
+			"the version of transformers is not known; before 5.2 a resumed run takes the micro-batch of its saved state")
+	}
+	j.Resume.Edits = []config.Edit{t.editText("resume", "resume_from_checkpoint", job.SavedPath, ladder.None,
+		"goes on from the last saved state")}
+}
+
+func (t *training) rehearsal() job.Rehearsal {
+	return job.Rehearsal{Steps: 20, Edits: []config.Edit{
+		t.editText("rehearse", "output_dir", job.Scratch, ladder.None, "writes into a folder of launch's"),
+		t.editText("rehearse", "report_to", "none", ladder.None, "reports to nobody"),
+	}}
+}
+
+// ignored are settings that do not change the memory.
+func (t *training) ignored() (names []string) {
+	for _, field := range []string{"learning_rate", "seed", "output_dir", "max_steps", "num_train_epochs",
+		"logging_steps", "save_steps",
+		"save_strategy", "save_total_limit", "run_name", "report_to", "warmup_steps", "weight_decay",
+		"lr_scheduler_type", "max_grad_norm"} {
+		if t.tree != nil {
+			names = append(names, filepath.Base(t.files[0].Path)+": "+field)
+		}
+		if t.kind.config != "" || t.tree == nil {
+			names = append(names, "--"+field)
+		}
+	}
+	return names
+}

@@ -1,0 +1,156 @@
+package lm
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/launch-ml/launch/core/file"
+	"github.com/launch-ml/launch/core/nn"
+)
+
+// A pretrained is what the files of a model say: its folder, or a model of the hub as its cache has it.
+type pretrained struct {
+	folder string // "" for one of the table
+	config []byte
+	// longest is the tokenizer's model_max_length; 0 where its settings have none, which is then no bound.
+	longest   int64
+	tokenizer bool // the tokenizer's settings are there
+	known     *public
+}
+
+// A public is a model of the hub by its name, for where the cache does not have it yet: its config.json, its
+// tokenizer's model_max_length, and the type of its weights.
+type public struct {
+	Config    json.RawMessage `json:"config"`
+	MaxLength int64           `json:"model_max_length"`
+	Weights   string          `json:"weights"`
+}
+
+//go:embed models.json
+var modelsText []byte
+
+// publics are the shapes of public models, from their config.json and tokenizer_config.json on huggingface.co.
+var publics = sync.OnceValue(func() (all map[string]*public) {
+	if err := json.Unmarshal(modelsText, &all); err != nil {
+		panic(err) // the tests read it
+	}
+	return all
+})
+
+// errNoModel is the error for a model whose files are not on this machine, and that the table has not.
+var errNoModel = errors.New("its config.json is not on this machine")
+
+// find finds a model by what from_pretrained is given: a folder, or a name of the hub at a revision.
+func (s *settings) find(name, revision string) (p pretrained, err error) {
+	folder := within(s.prog.Dir, name)
+	text, err := file.Read(filepath.Join(folder, "config.json"), maxFile)
+	if err == nil {
+		return s.opened(folder, text), nil
+	}
+	if strings.Count(name, "/") <= 1 && !strings.HasPrefix(name, ".") && !strings.Contains(name, `\`) {
+		if snapshot, ok := s.cached(name, revision); ok {
+			if text, err := file.Read(filepath.Join(snapshot, "config.json"), maxFile); err == nil {
+				return s.opened(snapshot, text), nil
+			}
+		}
+		if known, ok := publics()[name]; ok && revision == "main" {
+			return pretrained{config: known.Config, longest: known.MaxLength, tokenizer: true, known: known}, nil
+		}
+	}
+	return p, fmt.Errorf("the model %q: %w", name, errNoModel)
+}
+
+func (s *settings) opened(folder string, text []byte) pretrained {
+	p := pretrained{folder: folder, config: text}
+	var settings struct {
+		Longest json.Number `json:"model_max_length"`
+	}
+	tokens, err := file.Read(filepath.Join(folder, "tokenizer_config.json"), maxFile)
+	if err != nil || json.Unmarshal(tokens, &settings) != nil {
+		return p
+	}
+	p.tokenizer = true
+	if n, err := settings.Longest.Int64(); err == nil && n > 0 {
+		p.longest = n
+	}
+	return p
+}
+
+// cached is the folder of a model of the hub in its cache (huggingface_hub/constants.py, HF_HUB_CACHE): the snapshot
+// that the revision refers to.
+func (s *settings) cached(name, revision string) (folder string, ok bool) {
+	root := s.text("cache_dir", "")
+	home := s.getenv("HOME")
+	for _, place := range []struct{ base, rest string }{
+		{s.getenv("HF_HUB_CACHE"), ""}, {s.getenv("HUGGINGFACE_HUB_CACHE"), ""}, {s.getenv("HF_HOME"), "hub"},
+		{s.getenv("XDG_CACHE_HOME"), "huggingface/hub"}, {home, ".cache/huggingface/hub"},
+	} {
+		if root == "" && place.base != "" {
+			root = filepath.Join(place.base, place.rest)
+		}
+	}
+	if root == "" || !filepath.IsLocal(revision) {
+		return "", false
+	}
+	root = filepath.Join(within(s.prog.Dir, root), "models--"+strings.ReplaceAll(name, "/", "--"))
+	commit, err := file.Read(filepath.Join(root, "refs", revision), 1<<10)
+	if err != nil { // the revision is a commit itself
+		commit = []byte(revision)
+	}
+	id := strings.TrimSpace(string(commit))
+	if !filepath.IsLocal(id) {
+		return "", false
+	}
+	return filepath.Join(root, "snapshots", id), true
+}
+
+var weightTypes = map[string]nn.DType{"F32": nn.F32, "F16": nn.F16, "BF16": nn.BF16,
+	"float32": nn.F32, "float16": nn.F16, "bfloat16": nn.BF16}
+
+// stored is the type of the weights in the model's file, if it has one.
+func (p pretrained) stored() (d nn.DType, ok bool) {
+	if p.known != nil {
+		d, ok = weightTypes[p.known.Weights]
+		return d, ok
+	}
+	return headType(filepath.Join(p.folder, "model.safetensors"))
+}
+
+// headType is the type of all floating tensors of a file of safetensors: eight bytes with the length of the head, and
+// that as JSON.
+func headType(path string) (d nn.DType, ok bool) {
+	f, err := file.Open(path)
+	if err != nil {
+		return d, false
+	}
+	defer f.Close()
+	var length uint64
+	if binary.Read(f, binary.LittleEndian, &length) != nil || length > maxFile {
+		return d, false
+	}
+	text := make([]byte, length)
+	var head map[string]struct {
+		Type string `json:"dtype"`
+	}
+	if _, err := io.ReadFull(f, text); err != nil || json.Unmarshal(text, &head) != nil {
+		return d, false
+	}
+	for name, tensor := range head {
+		t, floating := weightTypes[tensor.Type]
+		switch {
+		case name == "__metadata__" || !floating:
+		case ok && t != d:
+			return d, false
+		default:
+			d, ok = t, true
+		}
+	}
+	return d, ok
+}

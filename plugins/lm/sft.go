@@ -1,0 +1,121 @@
+package lm
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/plugins/lm/arch"
+)
+
+// unmade are fields of trl's classes that change what a step keeps, by what they are where they change nothing.
+var unmade = []struct{ field, harmless string }{
+	{"packing", "false"}, {"padding_free", "false"}, {"eval_packing", "false"}, {"loss_type",
+		"nll"}, {"activation_offloading", "false"},
+	{"model_init_kwargs", ""}, {"load_in_4bit", "false"}, {"load_in_8bit", "false"}, {"use_dora",
+		"false"}, {"lora_modules_to_save", ""},
+	{"lora_target_parameters", ""}, {"pad_to_multiple_of", "auto"}, {"chat_template_path", ""}, {"torch_dtype",
+		""}, {"eos_token", ""},
+	{"router_aux_loss_coef", ""}, {"quantization_config", ""},
+}
+
+// readSFT reads the model, the adapters and the length, as trl's sft.py and SFTTrainer have them (trl 1.16.0).
+func (t *training) readSFT() string {
+	if v := t.release("trl"); len(v) < 2 || v[0] != 1 || v[1] < 16 {
+		return "the formula is of trl from 1.16 on, and the command's Python has " + orNone(t.env.Version("trl"))
+	}
+	if t.prog.Path() == "" && t.ranks > 1 {
+		return "how trl starts a process for each card has no formula"
+	}
+	for _, f := range unmade {
+		if v, ok := t.get(f.field); ok && v != f.harmless && v != "None" && !(f.harmless == "false" && !t.on(f.field)) {
+			return t.address(f.field).Path + " has no formula"
+		}
+	}
+	p, err := t.find(t.text("model_name_or_path", ""), t.text("model_revision", "main"))
+	if err == nil {
+		t.model, err = arch.Read(p.config)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	switch name := t.text("dtype", "float32"); name { // trl/trainer/model_config.py:89
+	case "auto", "None":
+		var ok bool
+		if t.step.Weights, ok = t.weights(p); !ok {
+			return "the type in which the model is loaded is not known: --dtype sets it"
+		}
+	default:
+		t.step.Weights = weightTypes[name]
+	}
+	switch how := t.text("attn_implementation", "sdpa"); how {
+	case "sdpa", "None":
+	case "eager":
+		t.step.Eager = true
+	default:
+		return "attn_implementation " + how + " has no formula"
+	}
+	if t.step.Length, err = t.count("max_length", 1024); err != nil { // trl/trainer/sft_config.py:202
+		return err.Error()
+	}
+	t.step.Fused, t.pads = true, true
+	return t.readLoRA()
+}
+
+func orNone(version string) string {
+	if version == "" {
+		return "none that is known"
+	}
+	return version
+}
+
+// targets are the layers that peft adapts where nothing names them (peft/utils/constants.py,
+// TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING).
+var targets = map[string][]string{"gpt2": {"c_attn"}, "phi": {"q_proj", "v_proj", "fc1", "fc2"}}
+
+// layers are the names of linear layers, by the model's type.
+var layers = map[string][]string{"gpt2": {"c_attn", "c_proj", "c_fc"}, "phi": {"q_proj", "k_proj", "v_proj", "dense",
+	"fc1", "fc2"}}
+
+var llamaLayers = []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+
+// readLoRA is get_peft_config (trl/trainer/utils.py:280). Adapters are float32, whatever the model's type is
+// (autocast_adapter_dtype of get_peft_model).
+func (t *training) readLoRA() string {
+	if !t.on("use_peft") {
+		return ""
+	}
+	rank, err := t.count("lora_r", 16)
+	if err != nil {
+		return err.Error()
+	}
+	l := &arch.LoRA{Rank: rank, Targets: targets[t.model.Type], Dropout: 0.05, Type: nn.F32}
+	if l.Targets == nil {
+		l.Targets = []string{"q_proj", "v_proj"}
+	}
+	if v, ok := t.get("lora_dropout"); ok {
+		if l.Dropout, err = strconv.ParseFloat(v, 64); err != nil || !(l.Dropout >= 0 && l.Dropout < 1) {
+			return fmt.Sprintf("lora_dropout is %q: it is a number from 0 to 1", v)
+		}
+	}
+	if t.has("lora_target_modules") || len(t.list("lora_target_modules")) > 0 {
+		l.Targets = t.list("lora_target_modules")
+	}
+	return t.adapt(l)
+}
+
+// adapt adds adapters to the step, if every layer that they are for has a formula.
+func (t *training) adapt(l *arch.LoRA) string {
+	known := layers[t.model.Type]
+	if known == nil {
+		known = llamaLayers
+	}
+	for _, name := range l.Targets {
+		if name != arch.AllLinear && !slices.Contains(known, name) {
+			return fmt.Sprintf("adapters in %q have no formula", name)
+		}
+	}
+	t.step.LoRA = l
+	return ""
+}

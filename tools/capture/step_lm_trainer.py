@@ -1,0 +1,139 @@
+"""transformers' Trainer itself, on the CPU, with small models: what step_lm.py writes out of it is held against this."""
+
+import tempfile
+
+import torch
+import transformers
+
+import step_lm
+
+DEVICE = "cpu"
+
+
+def recorded(compute_loss):
+    """compute_loss that says to the recorder where it is."""
+
+    def around(self, *args, **kwargs):
+        if self.model.training:
+            self.rec.at("forward")
+        out = compute_loss(self, *args, **kwargs)
+        if self.model.training:
+            self.rec.at("backward")
+        return out
+
+    return around
+
+
+class Recorded(transformers.Trainer):
+    rec = None
+    compute_loss = recorded(transformers.Trainer.compute_loss)
+
+
+class Steps(transformers.TrainerCallback):
+    def __init__(self, rec, steps):
+        self.rec, self.turns = rec, rec.steps(steps)
+
+    def on_step_begin(self, *_, **__):
+        next(self.turns)
+        self.rec.at("batch")
+
+    def on_pre_optimizer_step(self, *_, **__):
+        self.rec.at("optimizer")
+
+    def on_step_end(self, args, state, control, **_):
+        if state.global_step == state.max_steps:
+            next(self.turns, None)
+
+
+class Tokens(torch.utils.data.Dataset):
+    def __init__(self, n, length, vocab, padded):
+        self.n, self.length, self.vocab, self.padded = n, length, vocab, padded
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        ids = torch.randint(self.vocab, (self.length,), generator=torch.Generator().manual_seed(i))
+        mask = torch.ones_like(ids)
+        if self.padded and i % 2:
+            mask[-1] = 0
+        return {"input_ids": ids, "attention_mask": mask, "labels": ids}
+
+
+def tokenizer(vocab):
+    import tokenizers
+
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"w{i}": i for i in range(vocab)}, unk_token="w0"))
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="w0", eos_token="w1", unk_token="w0")
+
+
+def sft(a, rec):
+    """trl's SFTTrainer, of sequences that have been tokenised."""
+    import datasets
+    import peft
+    import trl
+
+    class Trainer(trl.SFTTrainer):
+        rec = None
+        compute_loss = recorded(trl.SFTTrainer.compute_loss)
+
+    with tempfile.TemporaryDirectory() as out:
+        transformers.set_seed(0)
+        fields = dict(a["config"])
+        config = transformers.AutoConfig.for_model(fields.pop("model_type"), **fields)
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=a["attention"], dtype=step_lm.TYPES[a["weights"]])
+        steps, n, length = 3, a["batch"] * a.get("accumulate", 1), a["length"]
+        args = trl.SFTConfig(
+            out, use_cpu=True, bf16=False, max_steps=steps, per_device_train_batch_size=a["batch"], optim=a["optimizer"], report_to="none",
+            gradient_accumulation_steps=a.get("accumulate", 1), gradient_checkpointing=bool(a.get("recompute")), max_length=length,
+            save_strategy="no", logging_strategy="no", disable_tqdm=True, dataset_kwargs={"skip_prepare_dataset": True})
+        lora = a.get("lora") and peft.LoraConfig(
+            r=a["lora"]["rank"], target_modules=a["lora"]["targets"], lora_dropout=0.0, task_type="CAUSAL_LM")
+        rows = [{"input_ids": [2 + (i * 7 + j) % 300 for j in range(length)]} for i in range(n * steps)]
+        Trainer.rec = rec
+        trainer = Trainer(model, args, train_dataset=datasets.Dataset.from_list(rows), processing_class=tokenizer(config.vocab_size),
+                          peft_config=lora or None, callbacks=[Steps(rec, steps)])
+        rec.roots(trainer.model)
+        trainer.train()
+    return [trainer.model]
+
+
+def case(a, rec):
+    if a.get("trl"):
+        return sft(a, rec)
+    with tempfile.TemporaryDirectory() as out:
+        transformers.set_seed(0)
+        fields = dict(a["config"])
+        config = transformers.AutoConfig.for_model(fields.pop("model_type"), **fields)
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=a["attention"], dtype=step_lm.TYPES[a["weights"]])
+        if a.get("lora"):
+            import peft
+
+            model = peft.get_peft_model(model, peft.LoraConfig(
+                r=a["lora"]["rank"], target_modules=a["lora"]["targets"], task_type="CAUSAL_LM"))
+        steps = 3
+        Recorded.rec = rec
+        args = transformers.TrainingArguments(
+            out, use_cpu=True, max_steps=steps, per_device_train_batch_size=a["batch"], optim=a["optimizer"], report_to="none",
+            gradient_accumulation_steps=a.get("accumulate", 1), activation_checkpointing=bool(a.get("recompute")),
+            save_strategy="no", logging_strategy="no", disable_tqdm=True)
+        rec.roots(model)
+        data = Tokens(a["batch"] * a.get("accumulate", 1) * steps, a["length"], config.vocab_size, a.get("padded"))
+        Recorded(model, args, train_dataset=data, callbacks=[Steps(rec, steps)]).train()
+    return [model]
+
+
+def cases(_):
+    for name, config in step_lm.SMALL.items():
+        if name == "gpt2":
+            config = {**config, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+        for more in ({}, {"attention": "eager"}, {"optim": "adamw_torch", "accumulate": 2}, {"recompute": "plain"},
+                     {"lora": {"rank": 8, "targets": ["c_attn"] if name == "gpt2" else ["q_proj", "v_proj"]}}, {"padded": True}):
+            if "padded" in more and name == "phi":
+                continue
+            _, a = step_lm.row(name, config, 4, 96, **more)
+            yield case, a
+        for more in ({}, {"recompute": "plain"}, {"lora": {"rank": 8, "targets": ["c_attn"] if name == "gpt2" else ["q_proj", "v_proj"]}},
+                     {"recompute": "plain", "lora": {"rank": 8, "targets": ["c_attn"] if name == "gpt2" else ["q_proj", "v_proj"]}}):
+            _, a = step_lm.row(name, config, 4, 96, trl=True, **more)
+            yield case, a
