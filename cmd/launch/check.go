@@ -112,7 +112,7 @@ func factsOf(ctx context.Context, s settings, p *intake.Reading) check.Facts {
 // missingScript is an error if the command names a script that is not there.
 func missingScript(c job.Command) error {
 	prog, err := c.Prog()
-	if err != nil || prog.Path() == "" {
+	if err != nil || prog.Path() == "" || prog.Shell || len(prog.Texts) > 0 { // a shell may make the script first
 		return nil
 	}
 	if _, err := os.Stat(prog.Path()); errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {

@@ -20,7 +20,8 @@ type report struct {
 	when      time.Time
 }
 
-// paces are those of the streams. The same steps may be on several: a log file is read later than the terminal, in pieces.
+// paces are those of the streams. The same steps may be on several: a log file is read later than the terminal, in
+// pieces.
 type paces struct {
 	mu      sync.Mutex
 	streams map[string]*pace
@@ -40,8 +41,8 @@ func (p *paces) see(stream string, iteration int64, now time.Time) {
 	p.streams[stream].report(iteration, now)
 }
 
-// rate is that of the stream that reported first. One that counts the steps of an epoch is asked last: what it counts may
-// be another thing.
+// rate is that of the stream that reported first. One that counts the steps of an epoch is asked last: what it counts
+// may be another thing.
 func (p *paces) rate(b job.Batch, micro bool) (rate float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

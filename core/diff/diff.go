@@ -156,8 +156,8 @@ var facts = []fact{
 
 const python = "python (digest of its path)"
 
-// unknown lists the facts that a run's record does not have, and takes the other run's away: a value that was not recorded
-// is not a value that is not set.
+// unknown lists the facts that a run's record does not have, and takes the other run's away: a value that was not
+// recorded is not a value that is not set.
 func unknown(x, y side) []string {
 	out := []string{}
 	for _, f := range facts {

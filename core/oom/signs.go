@@ -259,8 +259,8 @@ func (s *stream) event(e Event, number int, text string) {
 	}
 }
 
-// iteration is the one that a value on this stream belongs to. A log file is read later than the terminal, which has come
-// further by then: where it reports progress, its own counts.
+// iteration is the one that a value on this stream belongs to. A log file is read later than the terminal, which has
+// come further by then: where it reports progress, its own counts.
 func (s *stream) iteration() int64 {
 	if s.name == Log && s.state.Moved && !s.state.restarts {
 		return s.state.Iteration
