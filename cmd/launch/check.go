@@ -3,13 +3,17 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/check"
 	"github.com/launch-ml/launch/core/doctor"
 	"github.com/launch-ml/launch/core/intake"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
@@ -89,6 +93,8 @@ func factsOf(ctx context.Context, s settings, p *intake.Reading) check.Facts {
 	f := check.Facts{Mistake: p.Err, Warnings: p.Warnings, Job: p.Job, Host: s.Device == "cpu"}
 	if _, err := proc.Find(p.Command.Args, p.Command.Dir, p.Command.Env); err != nil {
 		f.Missing = err
+	} else {
+		f.Missing = missingScript(p.Command)
 	}
 	f.Machine = doctor.Look(ctx, subject(p.Command.Args)).Examine()
 	if p.Job == nil {
@@ -101,6 +107,18 @@ func factsOf(ctx context.Context, s settings, p *intake.Reading) check.Facts {
 	f.Read = check.Look(ctx, p.Job)
 	f.Earlier = earlier(record.In(s.State), p)
 	return f
+}
+
+// missingScript is an error if the command names a script that is not there.
+func missingScript(c job.Command) error {
+	prog, err := c.Prog()
+	if err != nil || prog.Path() == "" || prog.Shell || len(prog.Texts) > 0 { // a shell may make the script first
+		return nil
+	}
+	if _, err := os.Stat(prog.Path()); errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return fmt.Errorf("there is no script %s", prog.Path())
+	}
+	return nil
 }
 
 // earlier is what the checks have to know of the last run of the same command; nil if there is none.

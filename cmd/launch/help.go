@@ -246,13 +246,13 @@ func addHelp(root *cobra.Command) {
 	c.Example = "  launch help plan\n  launch help --json | jq -r '.commands[].command'"
 	c.Run = nil
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if !asJSON {
-			text(c, args)
-			return nil
-		}
 		of, rest, err := root.Find(args)
 		if err != nil || len(rest) > 0 {
 			return fmt.Errorf("launch has no command %q; `launch --help` lists the commands", strings.Join(args, " "))
+		}
+		if !asJSON {
+			text(c, args)
+			return nil
 		}
 		return printJSON(helpOf(of))
 	}

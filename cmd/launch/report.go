@@ -75,7 +75,7 @@ func writeReport(ctx context.Context, s settings, f reportFlags, name string) er
 		f.format = "markdown"
 	}
 	if !slices.Contains(reportFormats, f.format) {
-		return fmt.Errorf("--format: %q is none of %s", f.format, strings.Join(reportFormats, ", "))
+		return fmt.Errorf("--format: %q is not one of %s", f.format, strings.Join(reportFormats, ", "))
 	}
 	if f.open && (f.format != "html" || f.output == "-") {
 		return errors.New("--open opens a page: it does not go with --format " + f.format + " or with --output -")

@@ -144,6 +144,10 @@ func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
 	return s, args, nil
 }
 
+// valueWords are values of flags that take one only after "=", and their flags.
+var valueWords = map[string]string{"fast": "fill", "most": "fill", "line": "status", "title": "status",
+	"taskbar": "status"}
+
 // valueApart returns an error if the first argument is probably the value of the flag before it: --fill fast. Such a
 // flag takes a value only after "=".
 func valueApart(f *pflag.FlagSet, before, args []string) error {
@@ -157,7 +161,7 @@ func valueApart(f *pflag.FlagSet, before, args []string) error {
 	} else if short, ok := strings.CutPrefix(last, "-"); ok && len(short) == 1 {
 		flag = f.ShorthandLookup(short)
 	}
-	if flag == nil || !(args[0] == "fast" || len(args) > 1 && args[1] == "--") {
+	if flag == nil || !(valueWords[strings.Split(args[0], ",")[0]] == flag.Name || len(args) > 1 && args[1] == "--") {
 		return nil
 	}
 	return fmt.Errorf("write the value of --%s after =: --%s=%s", flag.Name, flag.Name, args[0])

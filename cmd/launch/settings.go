@@ -417,7 +417,7 @@ func (d *decoder) notices(key string) (out []attempt.Notice) {
 		}
 		switch {
 		case !slices.Contains([]syscall.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGTERM, unix.SIGHUP, unix.SIGINT}, sig):
-			d.wrong("%s: %q is none of USR1, USR2, TERM, HUP and INT", d.Name(key), name)
+			d.wrong("%s: %q is not one of USR1, USR2, TERM, HUP and INT", d.Name(key), name)
 		case err != nil || n.Within <= 0:
 			d.wrong("%s: %q is not a time, such as 100s", d.Name(key), within)
 		default:
@@ -454,7 +454,7 @@ func (d *decoder) shows() {
 		case "taskbar":
 			d.Shows.Taskbar = true
 		default:
-			d.wrong("%s: %q is none of line, title, taskbar and none", d.Name("status"), part)
+			d.wrong("%s: %q is not one of line, title, taskbar and none", d.Name("status"), part)
 		}
 	}
 }
@@ -523,7 +523,7 @@ func decode(v *viper.Viper, from map[string]string) (settings, error) {
 	d.places()
 	d.shows()
 	if d.Bars = v.GetString("bars"); !slices.Contains([]string{"auto", "always", "never"}, d.Bars) {
-		d.wrong("%s: %q is none of auto, always and never", d.Name("bars"), d.Bars)
+		d.wrong("%s: %q is not one of auto, always and never", d.Name("bars"), d.Bars)
 	}
 	d.Nodes, d.ThisNode = v.GetString("nodes-at"), v.GetString("this-node")
 	if v.GetString("formula-time") != "0" {

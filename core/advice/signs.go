@@ -61,7 +61,7 @@ var signs = []sign{
 		// torch/utils/data/dataloader.py, _check_worker_number_rationality
 		line: lazy.MustCompile(`This DataLoader will create (?P<asked>\d+) worker processes in total\. Our suggested max ` +
 			`number of worker in current system is (?P<most>\d+)`),
-		what:   "${asked} loader workers share fewer cores, and hinder the training",
+		what:   "${asked} loader workers are more than the cores (${most}), and slow the training",
 		change: "set {workers} to ${most} or less"},
 	{name: "few-workers", weight: Slow, words: []string{"does not have many workers"}, least: 1,
 		// lightning, trainer/connectors/data_connector.py

@@ -20,7 +20,42 @@ type report struct {
 	when      time.Time
 }
 
-func (p *pace) see(iteration int64) { p.report(iteration, time.Now()) }
+// paces are those of the streams. The same steps may be on several: a log file is read later than the terminal, in
+// pieces.
+type paces struct {
+	mu      sync.Mutex
+	streams map[string]*pace
+	order   []string // by their first report
+}
+
+func (p *paces) see(stream string, iteration int64, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.streams[stream] == nil {
+		if p.streams == nil {
+			p.streams = map[string]*pace{}
+		}
+		p.streams[stream] = &pace{}
+		p.order = append(p.order, stream)
+	}
+	p.streams[stream].report(iteration, now)
+}
+
+// rate is that of the stream that reported first. One that counts the steps of an epoch is asked last: what it counts
+// may be another thing.
+func (p *paces) rate(b job.Batch, micro bool) (rate float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, name := range p.order {
+		s := p.streams[name]
+		if r := s.rate(b, micro); r > 0 && s.done == 0 {
+			return r
+		} else if rate == 0 {
+			rate = r
+		}
+	}
+	return rate
+}
 
 func (p *pace) report(iteration int64, now time.Time) {
 	p.mu.Lock()

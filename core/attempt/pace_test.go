@@ -39,3 +39,36 @@ func TestPace(t *testing.T) {
 		}
 	}
 }
+
+// A log file has what the terminal has, later and in pieces: its lines are no steps of their own.
+func TestPaceOfStreams(t *testing.T) {
+	batch := job.Batch{Micro: 32, Accumulation: 1, Ranks: 1}
+	start := time.Unix(0, 0)
+	at := func(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
+	var p paces
+	for i := int64(1); i <= 8; i++ {
+		p.see("terminal", i, at(2*float64(i)))
+		if i%4 == 0 {
+			for j := i - 3; j <= i; j++ {
+				p.see("train.log", j, at(2*float64(i)+0.1))
+			}
+		}
+	}
+	if got := p.rate(batch, false); got != 16 {
+		t.Errorf("the terminal and its log: %v samples a second, want 16", got)
+	}
+	// A bar that starts again in each epoch, and a log that counts the training's steps.
+	p = paces{}
+	for i := int64(0); i < 12; i++ {
+		p.see("terminal", i%4+1, at(float64(i)/2))
+		p.see("train.log", i+1, at(2*float64(i)))
+	}
+	if got := p.rate(batch, false); got != 16 {
+		t.Errorf("a bar and a log: %v samples a second, want 16", got)
+	}
+	p = paces{}
+	p.see("terminal", 1, at(1))
+	if got := p.rate(batch, false); got != 0 {
+		t.Errorf("one report: %v samples a second, want 0", got)
+	}
+}

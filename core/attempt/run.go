@@ -127,7 +127,7 @@ type listener struct {
 	hush     func()          // ends that; then told is complete
 	retried  atomic.Int64    // requests that the card refused and the allocator tried again
 	short    atomic.Int64    // by how many bytes the largest of them was short
-	pace     pace
+	paces    paces
 	steps    steps
 	stepped  atomic.Int64           // when it last reported a step, in Unix nanoseconds
 	failure  atomic.Pointer[string] // the first line that reports a failure
@@ -155,9 +155,10 @@ func listen(a attempt, watch *observe.Watch) (*listener, error) {
 			line := strings.TrimSpace(e.Line.Text)
 			l.failure.CompareAndSwap(nil, &line)
 		case job.Progress:
-			l.pace.see(e.Iteration)
-			l.steps.see(e, time.Now())
-			l.stepped.Store(time.Now().UnixNano())
+			now := time.Now()
+			l.paces.see(e.Line.Stream, e.Iteration, now)
+			l.steps.see(e, now)
+			l.stepped.Store(now.UnixNano())
 		}
 	}
 	return l, nil
@@ -251,7 +252,7 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 	if a.unasked && out.Inside != nil && len(out.Inside.Refused) == 0 {
 		out.Inside = nil
 	}
-	out.Rate = l.pace.rate(a.batch, a.signs.CountsMicro)
+	out.Rate = l.paces.rate(a.batch, a.signs.CountsMicro)
 	out.Measured, out.Passed = watch.Measured(a.priced, out.Ending == run.Succeeded)
 	out.Retries = watch.Retries(a.priced)
 	out.PeakWith = beside(out)

@@ -132,23 +132,53 @@ type Side struct {
 func Compare(a, b Side) Diff {
 	x, y := readSide(a), readSide(b)
 	d := Diff{Version: Version, A: x.run, B: y.run, Phases: phases(x, y), Results: results(x, y)}
-	d.Differs, d.Unknown = []Difference{}, []string{}
+	d.Differs, d.Unknown = []Difference{}, unknown(x, y)
 	for _, kind := range kinds {
 		d.Differs = append(d.Differs, differ(kind, x.values[kind], y.values[kind])...)
 	}
-	for _, what := range []string{"torch", "driver", "card"} {
-		if x.known[what] && y.known[what] {
+	return d
+}
+
+// A fact is what not every record has, by its name, with its values.
+type fact struct {
+	name, kind string
+	values     []string
+	always     bool // it is worth a line even if neither run has it
+}
+
+var facts = []fact{
+	{"torch", Versions, []string{"torch"}, true},
+	{"driver", Versions, []string{"driver"}, true},
+	{"card", Card, []string{"card", "memory"}, true},
+	{"python", Versions, []string{python}, false},
+	{"allocator", Environment, []string{"allocator"}, false},
+}
+
+const python = "python (digest of its path)"
+
+// unknown lists the facts that a run's record does not have, and takes the other run's away: a value that was not
+// recorded is not a value that is not set.
+func unknown(x, y side) []string {
+	out := []string{}
+	for _, f := range facts {
+		a, b := x.known[f.name], y.known[f.name]
+		if a && b {
 			continue
 		}
-		switch {
-		case x.known[what]:
-			what += " of " + y.run.ID
-		case y.known[what]:
-			what += " of " + x.run.ID
+		for _, name := range f.values {
+			delete(x.values[f.kind], name)
+			delete(y.values[f.kind], name)
 		}
-		d.Unknown = append(d.Unknown, what)
+		switch {
+		case a:
+			out = append(out, f.name+" of "+y.run.ID)
+		case b:
+			out = append(out, f.name+" of "+x.run.ID)
+		case f.always:
+			out = append(out, f.name)
+		}
 	}
-	return d
+	return out
 }
 
 // A side is what a comparison needs of a run.
@@ -158,7 +188,7 @@ type side struct {
 	outcome run.Outcome
 	metrics metric.Set
 	values  map[string]map[string]string // by kind of difference
-	known   map[string]bool              // torch, driver, card
+	known   map[string]bool              // by the name of a fact
 }
 
 func readSide(of Side) side {
@@ -231,6 +261,7 @@ func (s *side) readMachine(all []receipt.Receipt) {
 		if r.Run != s.run.ID {
 			continue
 		}
+		s.known["allocator"] = true
 		if r.Machine.Torch != "" {
 			s.known["torch"], s.values[Versions]["torch"] = true, r.Machine.Torch
 		}
@@ -238,7 +269,7 @@ func (s *side) readMachine(all []receipt.Receipt) {
 			s.values[Environment]["allocator"] = r.Machine.Allocator
 		}
 		if r.Job.Python != "" {
-			s.values[Versions]["python (digest of its path)"] = r.Job.Python
+			s.known["python"], s.values[Versions][python] = true, r.Job.Python
 		}
 	}
 }

@@ -187,20 +187,22 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// What is not recorded is listed, with the run that lacks it.
+// What is not recorded is listed, with the run that lacks it, and is no difference: it may have been the same.
 func TestUnknown(t *testing.T) {
 	none := story{device: map[string]any{}}
 	for name, tt := range map[string]struct {
 		a, b story
 		want []string
 	}{
-		"torch of one":  {story{torch: "2.6.0"}, story{}, []string{"torch of b"}},
+		"torch of one":  {story{torch: "2.6.0"}, story{}, []string{"torch of b", "allocator of b"}},
 		"torch of both": {story{}, story{}, []string{"torch"}},
 		"no card": {story{torch: "2.6.0"}, story{torch: "2.6.0", device: none.device},
 			[]string{"driver of b", "card of b"}},
 	} {
 		if d := Compare(tt.a.side("a"), tt.b.side("b")); !slices.Equal(d.Unknown, tt.want) {
 			t.Errorf("%s: %q, want %q", name, d.Unknown, tt.want)
+		} else if len(d.Differs) > 0 {
+			t.Errorf("%s: these differ: %q", name, texts(d))
 		}
 	}
 }

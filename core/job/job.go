@@ -281,7 +281,7 @@ func (s Save) Number() syscall.Signal { return saveSignals[s.Signal] }
 func (s Save) check() error {
 	if s.Signal != "" && s.Number() == 0 {
 		names := slices.Sorted(maps.Keys(saveSignals))
-		return fmt.Errorf("it saves its state on %.100q, which is none of %s", s.Signal, strings.Join(names, ", "))
+		return fmt.Errorf("it saves its state on %.100q, which is not one of %s", s.Signal, strings.Join(names, ", "))
 	}
 	return nil
 }

@@ -151,7 +151,7 @@ func Parse(list string) (places []Place, err error) {
 func parseURL(text string) (Place, error) {
 	address, plain := strings.CutPrefix(text, "plain+")
 	if !strings.Contains(address, "://") {
-		return Place{}, fmt.Errorf("%.20q is none of bell, desktop, and an address such as https://ntfy.sh/TOPIC", text)
+		return Place{}, fmt.Errorf("%.20q is not one of bell, desktop, and an address such as https://ntfy.sh/TOPIC", text)
 	}
 	u, err := url.Parse(address)
 	switch {

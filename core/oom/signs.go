@@ -244,7 +244,7 @@ var grouping = strings.NewReplacer(",", "", "_", "", " ", "")
 func (s *stream) event(e Event, number int, text string) {
 	e.Line = Line{Stream: s.name, Number: number, Text: text}
 	if (e.Kind == job.Metric || e.Kind == checked) && e.Step == metric.NoStep {
-		e.Step = s.d.iteration()
+		e.Step = s.iteration()
 	}
 	if e.Kind == checked {
 		s.state.value(s.d.signs.checks, e)
@@ -257,6 +257,15 @@ func (s *stream) event(e Event, number int, text string) {
 	if s.d.OnEvent != nil {
 		s.d.OnEvent(e)
 	}
+}
+
+// iteration is the one that a value on this stream belongs to. A log file is read later than the terminal, which has
+// come further by then: where it reports progress, its own counts.
+func (s *stream) iteration() int64 {
+	if s.name == Log && s.state.Moved && !s.state.restarts {
+		return s.state.Iteration
+	}
+	return s.d.iteration()
 }
 
 // iteration is the highest of all streams: a bar and a validation's results may be on different ones. NoStep if
@@ -393,7 +402,7 @@ func (s *stream) now() State {
 	}
 	s.record.matchWith(s.d, func(e Event) {
 		if (e.Kind == job.Metric || e.Kind == checked) && e.Step == metric.NoStep {
-			e.Step = s.d.iteration()
+			e.Step = s.iteration()
 		}
 		e.Line.Text = string(s.record.text)
 		if e.Kind != checked {

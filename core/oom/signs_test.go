@@ -228,3 +228,21 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("NaN is %+v", acc)
 	}
 }
+
+// A log file is read after the terminal has come further: its values belong to the steps of the log.
+func TestStepOfLog(t *testing.T) {
+	d := newDetector(t, job.Signs{Lines: []job.Sign{
+		{Kind: job.Progress, Pattern: `step (?P<iteration>\d+)`},
+		{Kind: job.Metric, Name: "acc", Direction: metric.Maximise, Pattern: `accuracy (?P<value>\S+)`},
+	}, Checks: []job.Check{{Name: "moves", Rule: job.Moving, Pattern: `accuracy (?P<value>\S+)`}}})
+	const text = "step 1\nstep 2\naccuracy 0.9\nstep 3\nstep 4\naccuracy 0.8\n"
+	write(t, d, Terminal, text)
+	write(t, d, Log, text)
+	s := d.State()
+	if acc := s.Metrics["acc"]; acc.Best.Step != 2 || acc.Last.Step != 4 {
+		t.Errorf("the best is of step %d, the last of step %d; want 2 and 4", acc.Best.Step, acc.Last.Step)
+	}
+	if of := s.Checks[0].Series[0]; of.First.Step != 2 || of.Other.Step != 4 {
+		t.Errorf("the values are of steps %d and %d, want 2 and 4", of.First.Step, of.Other.Step)
+	}
+}

@@ -1,6 +1,10 @@
 package ui
 
-import "github.com/launch-ml/launch/core/check"
+import (
+	"fmt"
+
+	"github.com/launch-ml/launch/core/check"
+)
 
 // CheckVersion is the version of [CheckDocument]. Fields are added within a version and never change their meaning.
 const CheckVersion = 1
@@ -32,15 +36,28 @@ func (p Printer) Check(d CheckDocument) {
 		default:
 			word = p.yellow(word)
 		}
-		p.line("%s %s %s", word, pad(l.Check, 8), OneLine(l.Found))
+		p.line("%s  %s  %s", word, pad(l.Check, 8), OneLine(l.Found))
 		if l.Mend != "" {
-			p.line("                     %s", p.bold(OneLine(l.Mend)))
+			p.line("%23s%s", "", p.bold(OneLine(l.Mend)))
 		}
 	}
 	p.line("")
-	if d.Problems == 0 {
-		p.line("%s", p.green("no problem was found"))
-	} else {
-		p.line("%s", p.red(Count(d.Problems, "problem")))
+	end := p.green("no problem was found")
+	if d.Problems > 0 {
+		end = p.red(Count(d.Problems, "problem"))
 	}
+	if n := unknown(d.Checks); n > 0 {
+		end += "; " + p.yellow(fmt.Sprintf("%d not known", n))
+	}
+	p.line("%s", end)
+}
+
+// unknown counts the checks that found nothing out.
+func unknown(all []check.Line) (n int) {
+	for _, l := range all {
+		if l.State == check.Unknown {
+			n++
+		}
+	}
+	return n
 }

@@ -27,8 +27,8 @@ func DoctorOf(command []string, all []doctor.Finding) DoctorDocument {
 // Doctor writes what was found: a line for each finding, and below it what is wrong and what mends it.
 func (p Printer) Doctor(d DoctorDocument) {
 	for _, f := range d.Findings {
-		p.line("%s %-11s %s", p.state(f.State), f.Check, OneLine(f.Found))
-		const blank = "                    "
+		p.line("%s  %-11s  %s", p.state(f.State), f.Check, OneLine(f.Found))
+		const blank = "                      "
 		if f.Why != "" {
 			p.line("%s%s", blank, OneLine(f.Why))
 		}

@@ -49,7 +49,11 @@ func (p Printer) answer(v View) string {
 	case ladder.May:
 		how += " and " + p.yellow("might not fit")
 	default:
-		how += " although it " + p.red("cannot fit") + " (--anyway)"
+		flag := "--anyway"
+		if v.Run.Limits.AsAsked {
+			flag = "--as-asked"
+		}
+		how += " although it " + p.red("cannot fit") + " (" + flag + ")"
 	}
 	if n > 0 {
 		how += fmt.Sprintf("; %s cost is %s", cost, v.Plan.Cost)

@@ -104,6 +104,17 @@ func TestHostAsAsked(t *testing.T) {
 	}
 }
 
+// What cannot fit runs by the flag that was given.
+func TestCannotFit(t *testing.T) {
+	for want, limits := range map[string]run.Limits{"(--anyway)": {Anyway: true}, "(--as-asked)": {AsAsked: true}} {
+		v := View{Run: &run.Run{Room: unit.GiB, Limits: limits},
+			Plan: &run.Plan{Choices: []run.Choice{{Verdict: ladder.Not}}}}
+		if got := (Printer{}).answer(v); !strings.HasSuffix(got, want) {
+			t.Errorf("%s: %s", want, got)
+		}
+	}
+}
+
 // A --fill that changes nothing has a reason, and the plan prints it.
 func TestUnfilled(t *testing.T) {
 	rung := func(name string, cost ladder.Cost, gib unit.Bytes) ladder.Rung {

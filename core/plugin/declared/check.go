@@ -131,8 +131,8 @@ func (d *declaration) checkSigns(root config.Value) error {
 		}
 	}
 	if d.Save != nil && !slices.Contains(signals, d.Save.signal()) {
-		return wrong("save.signal", root.Get("save").Get("signal"), "%q is none of the signals INT, TERM, HUP, USR1 and USR2",
-			d.Save.Signal)
+		return wrong("save.signal", root.Get("save").Get("signal"), "%q is not one of the signals INT, TERM, "+
+			"HUP, USR1 and USR2", d.Save.Signal)
 	}
 	return nil
 }

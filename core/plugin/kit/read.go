@@ -156,7 +156,7 @@ func (c *Case) readExpects(v config.Value) error {
 		case "caution":
 			c.Expects.Caution = true
 		default:
-			return fmt.Errorf("line %d: expects: %q is none of recognised, declined, caution, or a map", v.Line(), word)
+			return fmt.Errorf("line %d: expects: %q is not one of recognised, declined, caution, or a map", v.Line(), word)
 		}
 		return nil
 	}

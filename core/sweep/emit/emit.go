@@ -57,7 +57,7 @@ func Write(engine string, t Task) ([]byte, error) {
 	case "parallel":
 		return t.parallel()
 	}
-	return nil, fmt.Errorf("%q is none of %s", engine, strings.Join(Engines, ", "))
+	return nil, fmt.Errorf("%q is not one of %s", engine, strings.Join(Engines, ", "))
 }
 
 // line is the shell command of a row. flags are those that the engine needs in addition.

@@ -98,7 +98,11 @@ func facts(r *top.Run, now time.Time) (out [][2]string) {
 		if m.Doubted {
 			doubted = ", a part may belong to other processes"
 		}
-		add("memory", "%v now, peak %v (%s%s)", m.Now, m.Peak, is, doubted)
+		when := "now"
+		if r.State != top.Running {
+			when = "at last"
+		}
+		add("memory", "%v %s, peak %v (%s%s)", m.Now, when, m.Peak, is, doubted)
 	} else {
 		add("memory", "%s", unknown)
 	}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/launch-ml/launch/core/top"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -106,11 +108,16 @@ func (s *Screen) Text() string {
 		s.drawHelp(c)
 	default:
 		s.title(c)
-		s.drawCards(c, max(1, (s.Height-4)/2))
+		if s.Height >= leastForCards {
+			s.drawCards(c, max(1, (s.Height-4)/2))
+		}
 		s.drawRuns(c)
 	}
 	return s.fit(c)
 }
+
+// leastForCards is the height from which a run has a line beside the host memory and the cards: a run is worth more.
+const leastForCards = 6
 
 // fit cuts the text to the screen's height, with the line of keys at the bottom.
 func (s *Screen) fit(c *canvas) string {
@@ -378,16 +385,18 @@ var helpLines = []string{
 	"  space              pause: the figures stay as they are",
 	"  esc                back            q, ctrl-c  quit            ctrl-z  suspend",
 	"",
-	"NOW and PEAK are what the job holds, and held at most in this attempt. ESTIMATE is the plan's estimate for the",
-	"phase that runs. A peak above its estimate is yellow, and one above the room is red.",
-	"SAMPLES/S is the speed in the last minute of steps. TIME LEFT counts on the mean time of a step so far, with",
-	"validation; it is not known if the program does not print how many steps there are, or counts them by epoch.",
+	"NOW and PEAK are what the job holds, and held at most in this attempt. ESTIMATE is the plan's estimate for the " +
+		"phase that runs. A peak above its estimate is yellow, and one above the room is red.",
+	"SAMPLES/S is the speed in the last minute of steps. TIME LEFT counts on the mean time of a step so far, with " +
+		"validation; it is not known if the program does not print how many steps there are, or counts them by epoch.",
 	"Of a card, █ is in use and ╱ is held by other processes.",
 }
 
 func (s *Screen) drawHelp(c *canvas) {
-	for _, l := range helpLines {
-		c.line(l, plain)
+	for _, text := range helpLines {
+		for l := range strings.SplitSeq(ansi.Wrap(text, c.width, ""), "\n") {
+			c.line(l, plain)
+		}
 	}
 }
 

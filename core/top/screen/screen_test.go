@@ -139,6 +139,24 @@ func TestFits(t *testing.T) {
 	}
 }
 
+// Whatever the machine has, a screen of four lines shows the selected run, and the help is nowhere cut at the right.
+func TestSmall(t *testing.T) {
+	none := workstation()
+	none.Cards, none.NoCards = nil, "no NVIDIA driver"
+	for _, machine := range []top.Snapshot{workstation(), many(200, 8), none} {
+		for height := 4; height < 12; height++ {
+			if text := screenOf(20, height, machine).Text(); !strings.Contains(text, "\n> ") {
+				t.Errorf("no run is selected on %d lines:\n%s", height, text)
+			}
+		}
+	}
+	s := screenOf(100, 30, none)
+	s.Key("?", "")
+	if text := s.Text(); strings.Contains(text, "…") {
+		t.Errorf("the help is cut:\n%s", text)
+	}
+}
+
 func check(t *testing.T, name string, s *Screen) {
 	t.Helper()
 	text := s.Text()
