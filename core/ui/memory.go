@@ -305,12 +305,15 @@ func (p Printer) certainty(v View) {
 		}
 		return
 	}
-	more := ""
+	word, more := "run", ""
+	if len(runs) > 1 {
+		word = "runs"
+	}
 	if n := len(runs) - 3; n > 0 {
 		runs, more = runs[:3], fmt.Sprintf(" and %d more", n)
 	}
-	p.line("  the estimates use the receipts of run %s%s; --receipts=false plans without them",
-		strings.Join(runs, ", "), more)
+	p.line("  the estimates use the receipts of %s %s%s; --receipts=false plans without them",
+		word, strings.Join(runs, ", "), more)
 }
 
 // certainText divides an estimate by how its lines are known. The amounts add up to its total.

@@ -168,7 +168,7 @@ func (p Printer) Show(h *record.History, life record.Life) {
 		p.Stop(r, s)
 	}
 	if row.State == "cut off" {
-		p.line("  launch was killed; continue with: launch resume %s (launch explain %s prints from where)", h.ID, h.ID)
+		p.line("  launch was killed; launch explain %s prints the command that continues it, and from where", h.ID)
 	}
 }
 

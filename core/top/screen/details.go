@@ -51,11 +51,11 @@ func (s *Screen) fact(c *canvas, name, text string) {
 
 // commands are what a person may want to run. launch top runs none of them.
 func commands(r *top.Run) []string {
-	out := []string{"launch show " + r.ID, "launch explain " + r.ID, "launch report " + r.ID}
+	show, explain, report := "launch show "+r.ID, "launch explain "+r.ID, "launch report "+r.ID
 	if r.State == top.CutOff {
-		out = append([]string{"launch resume " + r.ID}, out...)
+		return []string{explain, show, report} // it prints the command that continues the run
 	}
-	return out
+	return []string{show, explain, report}
 }
 
 // facts are the names and values of what is known of a run.
