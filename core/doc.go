@@ -85,7 +85,7 @@
 //
 // cmd/launch wires them, one file for each command: run.go and resume.go carry a run, plan.go and estimate.go price,
 // compare.go compares configurations, explain.go explains, report.go writes pages, top.go shows what runs now,
-// check.go checks a command before it runs, help.go has the help, documents.go lists the JSON documents, screen.go fits
+// check.go checks a command before it runs, help.go has the help, sbatch.go prints scripts for Slurm, documents.go lists the JSON documents, screen.go fits
 // a plan to its terminal; commands.go, receipts.go, prune.go and trust.go have the small ones. settings.go reads the
 // settings, which go no further (mistyped.go finds misspelled ones); cards.go claims cards and waits for room,
 // continue.go finds the run that --continue goes on with, sweep.go and its neighbours start, price, place, submit and

@@ -296,14 +296,19 @@ func childFlag(name string) bool {
 }
 
 // passedOn lists launch's flags on the command line that every trial gets. A sweep sends its notice itself.
-func passedOn(f *pflag.FlagSet) (flags []string) {
+func passedOn(f *pflag.FlagSet) []string {
+	return visited(f, func(name string) bool { return childFlag(name) && !strings.HasPrefix(name, "notify") })
+}
+
+// visited lists those flags on the command line that take accepts.
+func visited(f *pflag.FlagSet, take func(name string) bool) (flags []string) {
 	f.Visit(func(g *pflag.Flag) {
 		values := []string{g.Value.String()}
 		if list, ok := g.Value.(pflag.SliceValue); ok {
 			values = list.GetSlice()
 		}
 		for _, value := range values {
-			if childFlag(g.Name) && !strings.HasPrefix(g.Name, "notify") {
+			if take(g.Name) {
 				flags = append(flags, "--"+g.Name+"="+value)
 			}
 		}
