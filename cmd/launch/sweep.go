@@ -43,7 +43,7 @@ VALUES is a list as in CSV: 0.1,0.2 or "a,b",c. 1..5 is 1,2,3,4,5; 0.1..0.5..0.2
 --random also uniform:0..1, log:1e-5..1e-1 and int:1..1000.
 
 Without COMMAND, sweep reads commands from standard input, one a line. --file is a YAML file with the
-keys name, command, grid, zip, seeds, where, only, set, random, seed, jobs, flags, same-plan, snapshot,
+keys name, command, grid, zip, seeds, where, only, random, seed, jobs, flags, same-plan, snapshot,
 metric, halve, ask, ask-timeout.
 
 --halve and --ask search: the trials depend on the metric that earlier ones reported. A trial that
