@@ -22,10 +22,11 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-const sbatchHelp = `sbatch-line prints a batch script: an #SBATCH line for everything that launch can derive (host memory,
-cards, the time, a signal before the time limit), and the command as a launch that saves at that signal
-and goes on when Slurm starts it again. What is not known gets no line, and a comment has the reason. It
-submits nothing: pipe it into sbatch, or copy the lines into a script of yours.
+const sbatchHelp = `sbatch-line prints a batch script: an #SBATCH line for everything that launch can derive (host
+memory, cards, the time, a signal before the time limit), and the command as a launch that saves
+at that signal and goes on when Slurm starts it again. What is not known gets no line, and a
+comment has the reason. It submits nothing: pipe it into sbatch, or copy the lines into a script
+of yours.
 
 On a machine without the cluster's cards, --vram names the card to plan for.`
 
@@ -194,7 +195,8 @@ func (s settings) lengthOf(p *intake.Reading, plan *run.Plan) (*float64, string)
 // note adds what the user has to know beside the lines.
 func (d *sbatchDocument) note(s settings, p *intake.Reading, cluster slurm.Cluster) {
 	if !cluster.Asked {
-		d.Notes = append(d.Notes, fmt.Sprintf("Slurm did not answer here: launch takes its default KillWait, %v", cluster.Kill))
+		d.Notes = append(d.Notes, fmt.Sprintf("Slurm did not answer here: launch takes its default KillWait, %v",
+			cluster.Kill))
 	}
 	if cluster.Asked && !cluster.Again(run.TryLater) {
 		d.Notes = append(d.Notes, fmt.Sprintf("RequeueExit of this cluster has no %d: after the time limit, submit this "+

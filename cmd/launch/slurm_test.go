@@ -251,7 +251,8 @@ func TestSbatchLine(t *testing.T) {
 	}
 	script := line("--time=1 --mem=200M --gres=none --wait --output=job.log")
 	out, err := sbatch(script)
-	if said := textOf(t, filepath.Join(dir, "job.log")); err == nil || !strings.Contains(said, "saved states/one/last.json") {
+	said := textOf(t, filepath.Join(dir, "job.log"))
+	if err == nil || !strings.Contains(said, "saved states/one/last.json") {
 		t.Fatalf("near its time limit the job was to save and exit with 75: %v: %s\n%s\n%s\n%s", err, out, script, said,
 			c.Logs())
 	}
