@@ -42,6 +42,7 @@ var documents = []document{
 	{"sweep-row", ui.SweepVersion, "launch sweep export --lines (a line), launch sweep export --follow (a line)",
 		ui.SweepRow{}, false},
 	{"sweep-plan", ui.SweepVersion, "launch sweep plan --json", ui.SweepPlanDoc{}, false},
+	{"sbatch-line", sbatchVersion, "launch sbatch-line --json", sbatchDocument{}, false},
 	{"diff", diff.Version, "launch diff --json", diff.Diff{}, false},
 	{"doctor", ui.DoctorVersion, "launch doctor --json", ui.DoctorDocument{}, false},
 	{"gpus", 0, "launch gpus --json", []ui.Card{}, false},

@@ -23,6 +23,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/sweep"
 )
 
 // The schemas of docs/schema are made of the Go types of [documents]:
@@ -256,6 +257,76 @@ func TestDocsSettingsSchema(t *testing.T) {
 // settingsName is the name of the schema of a settings file.
 const settingsName = "settings.schema.json"
 
+// sweepFileName is the name of the schema of the file of a sweep.
+const sweepFileName = "sweep-file.schema.json"
+
+// sweepFileSchema is the schema of the file of `launch sweep --file`, whose reader has no Go type with fields.
+func sweepFileSchema(t testing.TB) []byte {
+	t.Helper()
+	type object = map[string]any
+	number := func(least int) object { return object{"type": "integer", "minimum": least} }
+	scalar, text := object{"type": []string{"string", "number", "boolean"}}, object{"type": "string"}
+	scalars, yes := object{"type": "array", "items": scalar}, object{"type": "boolean"}
+	words := object{"anyOf": []object{text, {"type": "array", "items": scalar, "minItems": 1}}}
+	of := func(values object) object { return object{"type": "object", "additionalProperties": values} }
+	values := of(object{"anyOf": []object{scalar, {"type": "array"}}})
+	halve := of(values["additionalProperties"].(object))
+	halve["minProperties"], halve["maxProperties"] = 1, 1
+	properties := map[string]object{
+		"name": scalar, "command": words, "grid": values, "seeds": values,
+		"zip":   {"anyOf": []object{values, {"type": "array", "items": values}}},
+		"where": {"anyOf": []object{text, scalars}}, "only": of(scalar), "random": number(1), "seed": number(0),
+		"jobs": number(1), "flags": of(scalar), "metric": text, "halve": halve, "ask": words, "ask-timeout": text,
+		"same-plan": yes, "snapshot": yes,
+	}
+	if has, want := slices.Sorted(maps.Keys(properties)), sweep.FileKeys(); !slices.Equal(has, want) {
+		t.Errorf("the schema of a sweep's file has the keys %q, and its reader %q", has, want)
+	}
+	out, err := json.MarshalIndent(object{"$schema": "https://json-schema.org/draft/2020-12/schema",
+		"title":       "the file of launch sweep --file",
+		"description": "Keys are added, and never change their meaning. docs/sweeps.md describes them.",
+		"type":        "object", "additionalProperties": false, "properties": properties}, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(out, '\n')
+}
+
+// The schema of a sweep's file accepts what the reader accepts, and refuses what it refuses.
+func TestDocsSweepFileSchema(t *testing.T) {
+	file, now := filepath.Join(schemaFolder, sweepFileName), sweepFileSchema(t)
+	if *update {
+		if err := os.WriteFile(file, now, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if old, err := os.ReadFile(file); err != nil || !bytes.Equal(old, now) {
+		t.Errorf("%s is not up to date: go test ./cmd/launch -run TestDocs -update (%v)", file, err)
+	}
+	s := compiled(t, "sweep-file", now)
+	for text, valid := range map[string]bool{
+		`{"name":"a","command":"python train.py","grid":{"--lr":[0.1,1e-4],"b":"1..5","c":[[1,2],[3]]}}`: true,
+		`{"command":["python","t.py",1],"zip":[{"a":[1,2],"b":[3,4]}],"seeds":{"seed":"1..3"},"jobs":2}`: true,
+		`{"zip":{"a":[1]},"where":["lr < 1"],"only":{"a":"b = 1"},"flags":{"allow":"speed"}}`:            true,
+		`{"random":5,"seed":0,"metric":"val/loss","halve":{"--epochs":[1,3]},"snapshot":true}`:           true,
+		`{"ask":"python ask.py","ask-timeout":"5m","same-plan":true,"where":"a = 1"}`:                    true,
+		`{"gird":{}}`: false, `{"jobs":0}`: false, `{"random":"many"}`: false, `{"grid":["a"]}`: false,
+		`{"command":[]}`: false, `{"halve":{}}`: false, `{"halve":{"a":[1],"b":[2]}}`: false, `{"seed":-1}`: false,
+		`{"grid":{"a":{"b":1}}}`: false, `{"name":["a"]}`: false, `{"same-plan":[1]}`: false, `{"flags":{"a":[1]}}`: false,
+	} {
+		doc, err := validator.UnmarshalJSON(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate(doc); (err == nil) != valid {
+			t.Errorf("%s: the schema says %v, want valid: %v", text, err, valid)
+		}
+		if _, err := sweep.ParseFile([]byte(text)); (err == nil) != valid {
+			t.Errorf("%s: the reader says %v, want valid: %v", text, err, valid)
+		}
+	}
+}
+
 func compiled(t testing.TB, name string, text []byte) *validator.Schema {
 	t.Helper()
 	doc, err := validator.UnmarshalJSON(bytes.NewReader(text))
@@ -275,7 +346,7 @@ func compiled(t testing.TB, name string, text []byte) *validator.Schema {
 
 // The schemas in docs/schema are those of the Go types.
 func TestDocsSchemas(t *testing.T) {
-	there := map[string]bool{settingsName: true}
+	there := map[string]bool{settingsName: true, sweepFileName: true}
 	for _, d := range documents {
 		file := filepath.Join(schemaFolder, d.Name+".schema.json")
 		there[filepath.Base(file)] = true

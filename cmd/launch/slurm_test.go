@@ -191,6 +191,83 @@ func TestSweepOnSlurm(t *testing.T) {
 	}
 }
 
+// What sbatch-line prints, Slurm takes: the script asks for what its lines say, is told of the time limit in time to
+// save, and continues the run when it is submitted again.
+func TestSbatchLine(t *testing.T) {
+	slurmtest.Need(t)
+	if testing.Short() {
+		t.Skip("starts a Slurm")
+	}
+	dir := t.TempDir()
+	launch := filepath.Join(dir, "launch")
+	if out, err := exec.Command("go", "build", "-o", launch, ".").CombinedOutput(); err != nil {
+		t.Fatalf("building launch: %v\n%s", err, out)
+	}
+	for name, text := range map[string]string{"train.py": slurmTrainer, ".launch-job.yaml": slurmDeclaration,
+		"config.py": "BATCH = 8\nACCUM = 1\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gpus := 1
+	if os.Geteuid() != 0 {
+		gpus = 0
+	}
+	c := slurmtest.Start(t, slurmtest.Nodes{Count: 1, CPUs: 1, MemoryMB: 8000, GPUs: gpus})
+	trace := filepath.Join(dir, "trace")
+	in := func(cmd *exec.Cmd, more ...string) *exec.Cmd {
+		cmd.Dir = dir
+		cmd.Env = append(slices.Clone(c.Env), "HOME="+dir, "TRACE="+trace, "LONG=0.3", "LAUNCH_STATE_DIR="+dir+"/state",
+			"PATH="+dir+":"+os.Getenv("PATH"))
+		cmd.Env = append(cmd.Env, more...)
+		return cmd
+	}
+	line := func(options string, args ...string) []byte {
+		t.Helper()
+		cmd := in(exec.Command(launch, slices.Concat([]string{"sbatch-line", "--save-before=50s", "--sbatch=" + options},
+			args, []string{"--", testPython(), "train.py", "--name", "one", "--lr", "0.3"})...))
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", cmd.Args, err, errs.String())
+		}
+		return out
+	}
+	sbatch := func(script []byte, args ...string) (string, error) {
+		cmd := in(exec.Command("sbatch", args...))
+		cmd.Stdin = bytes.NewReader(script)
+		out, err := cmd.CombinedOutput()
+		return strings.TrimSpace(string(out)), err
+	}
+	asked := line("--time=1")
+	for _, want := range []string{"#SBATCH --gres=gpu:1", "# no --mem:", "TERM=3.5s", "has no 75"} { // KillWait is 5s
+		if !strings.Contains(string(asked), want) {
+			t.Errorf("%q is not in\n%s", want, asked)
+		}
+	}
+	if out, err := sbatch(asked, "--test-only"); (err == nil) != (gpus > 0) {
+		t.Errorf("sbatch on a cluster with %d cards: %v: %s\n%s", gpus, err, out, asked)
+	}
+	script := line("--time=1 --mem=200M --gres=none --wait --output=job.log")
+	out, err := sbatch(script)
+	said := textOf(t, filepath.Join(dir, "job.log"))
+	if err == nil || !strings.Contains(said, "saved states/one/last.json") {
+		t.Fatalf("near its time limit the job was to save and exit with 75: %v: %s\n%s\n%s\n%s", err, out, script, said,
+			c.Logs())
+	}
+	if out, err := sbatch(script); err != nil {
+		t.Fatalf("submitted again: %v: %s\n%s", err, out, textOf(t, filepath.Join(dir, "job.log")))
+	}
+	seen, step := strings.Fields(textOf(t, trace)), 0
+	if len(seen) == 8 { // one from 0, one from N, one done
+		fmt.Sscan(seen[5], &step)
+	}
+	if step == 0 || seen[len(seen)-1] != "done" {
+		t.Errorf("submitted again, it did not go on from the saved state: %q", seen)
+	}
+}
+
 func textOf(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -43,7 +43,7 @@ VALUES is a list as in CSV: 0.1,0.2 or "a,b",c. 1..5 is 1,2,3,4,5; 0.1..0.5..0.2
 --random also uniform:0..1, log:1e-5..1e-1 and int:1..1000.
 
 Without COMMAND, sweep reads commands from standard input, one a line. --file is a YAML file with the
-keys name, command, grid, zip, seeds, where, only, set, random, seed, jobs, flags, same-plan, snapshot,
+keys name, command, grid, zip, seeds, where, only, random, seed, jobs, flags, same-plan, snapshot,
 metric, halve, ask, ask-timeout.
 
 --halve and --ask search: the trials depend on the metric that earlier ones reported. A trial that
@@ -296,14 +296,19 @@ func childFlag(name string) bool {
 }
 
 // passedOn lists launch's flags on the command line that every trial gets. A sweep sends its notice itself.
-func passedOn(f *pflag.FlagSet) (flags []string) {
+func passedOn(f *pflag.FlagSet) []string {
+	return visited(f, func(name string) bool { return childFlag(name) && !strings.HasPrefix(name, "notify") })
+}
+
+// visited lists those flags on the command line that take accepts.
+func visited(f *pflag.FlagSet, take func(name string) bool) (flags []string) {
 	f.Visit(func(g *pflag.Flag) {
 		values := []string{g.Value.String()}
 		if list, ok := g.Value.(pflag.SliceValue); ok {
 			values = list.GetSlice()
 		}
 		for _, value := range values {
-			if childFlag(g.Name) && !strings.HasPrefix(g.Name, "notify") {
+			if take(g.Name) {
 				flags = append(flags, "--"+g.Name+"="+value)
 			}
 		}

@@ -49,16 +49,26 @@ func (f *engineFlags) read(c *cobra.Command, s settings, jobs int) (*sweep.Engin
 		return nil, nil
 	case f.on != "slurm":
 		return nil, fmt.Errorf("--on %s: launch submits to slurm", f.on)
-	case f.before < 5*time.Second:
-		return nil, fmt.Errorf("--save-before %v is less than 5s", f.before)
 	}
 	if err := slurm.Here(); err != nil {
 		return nil, err
 	}
-	e := &sweep.Engine{Name: f.on, Before: f.before}
-	if c.Flags().Changed("jobs") {
+	e, err := f.engine("-a", "--array", "-J", "--job-name", "--wrap", "--parsable", "--signal", "-d", "--no-requeue")
+	if err != nil {
+		return nil, err
+	}
+	if e.Name = f.on; c.Flags().Changed("jobs") {
 		e.Throttle = jobs
 	}
+	return e, nil
+}
+
+// engine reads the options of sbatch. own are those that launch sets itself.
+func (f *engineFlags) engine(own ...string) (*sweep.Engine, error) {
+	if f.before < 5*time.Second {
+		return nil, fmt.Errorf("--save-before %v is less than 5s", f.before)
+	}
+	e := &sweep.Engine{Before: f.before}
 	for _, text := range f.sbatch {
 		words, err := shell.Fields(text, func(name string) string { return os.Getenv(name) })
 		if err != nil {
@@ -67,31 +77,40 @@ func (f *engineFlags) read(c *cobra.Command, s settings, jobs int) (*sweep.Engin
 		e.Options = append(e.Options, words...)
 	}
 	for _, o := range e.Options {
-		name, _, _ := strings.Cut(o, "=")
-		if slices.Contains([]string{"-a", "--array", "-J", "--job-name", "--wrap", "--parsable", "--signal", "-d",
-			"--no-requeue"}, name) {
-			return nil, fmt.Errorf("--sbatch %s: launch sets that itself", name)
+		if optionIn([]string{o}, own...) {
+			return nil, fmt.Errorf("--sbatch %s: launch sets that itself", o)
 		}
 	}
 	return e, nil
 }
+
+// optionIn reports whether options have one of these names.
+func optionIn(options []string, names ...string) bool {
+	return slices.ContainsFunc(options, func(o string) bool {
+		name, _, _ := strings.Cut(o, "=")
+		return slices.Contains(names, name)
+	})
+}
+
+// memoryOptions are those of sbatch that set the host memory of a job.
+var memoryOptions = []string{"--mem", "--mem-per-cpu", "--mem-per-gpu", "--exclusive"}
 
 // spare is what a task is given in addition to the estimate of its host memory: estimates of libraries are guesses, and
 // Slurm kills what exceeds its memory.
 const spare = unit.GiB
 
 // sized asks the engine for what the trials need: the largest estimate of host memory and, unless the job runs on the
-// CPU, cards. The user's own options outrank it. With an unknown estimate the cluster's default holds.
+// CPU, a card for each rank. The user's own options outrank it. With an unknown estimate the cluster's default holds.
 func sized(e *sweep.Engine, s settings, quotes []sweep.Quote) *sweep.Engine {
 	if e == nil {
 		return nil
 	}
-	known := false
+	known, ranks := false, 0
 	for _, q := range quotes {
 		if q.Plugin == "" {
 			continue
 		}
-		known = true
+		known, ranks = true, max(ranks, int(q.Ranks))
 		if e.Memory = max(e.Memory, q.Memory); q.Memory == 0 {
 			e.Memory = 0
 			break
@@ -100,16 +119,11 @@ func sized(e *sweep.Engine, s settings, quotes []sweep.Quote) *sweep.Engine {
 	if e.Memory > 0 {
 		e.Memory += spare
 	}
-	asks := func(names ...string) bool {
-		return slices.ContainsFunc(e.Options, func(o string) bool {
-			name, _, _ := strings.Cut(o, "=")
-			return slices.Contains(names, name)
-		})
+	if known && s.Device != "cpu" &&
+		!optionIn(e.Options, "--gres", "-G", "--gpus", "--gpus-per-task", "--gpus-per-node") {
+		e.GPUs = max(1, s.GPUs, ranks)
 	}
-	if known && s.Device != "cpu" && !asks("--gres", "-G", "--gpus", "--gpus-per-task", "--gpus-per-node") {
-		e.GPUs = max(1, s.GPUs)
-	}
-	if asks("--mem", "--mem-per-cpu", "--mem-per-gpu", "--exclusive") {
+	if optionIn(e.Options, memoryOptions...) {
 		e.Memory = 0
 	}
 	return e

@@ -3,6 +3,8 @@ package sweep
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,8 +39,8 @@ func ParseFile(text []byte) (a Asked, err error) {
 	err = pairs(doc.Content[0], func(key string, value *yaml.Node) error {
 		read, ok := fileKeys[key]
 		if !ok {
-			return fmt.Errorf("line %d: a sweep has no key %q; its keys are name, command, grid, zip, seeds, where, only, "+
-				"set, random, seed, jobs, flags, same-plan, snapshot, metric, halve, ask and ask-timeout", value.Line, key)
+			return fmt.Errorf("line %d: a sweep has no key %q; its keys are %s", value.Line, key,
+				strings.Join(FileKeys(), ", "))
 		}
 		if err := read(&a, value); err != nil {
 			return fmt.Errorf("line %d: %s: %w", value.Line, key, err)
@@ -67,6 +69,9 @@ var fileKeys = map[string]func(*Asked, *yaml.Node) error{
 	"same-plan":   func(a *Asked, n *yaml.Node) error { return n.Decode(&a.SamePlan) },
 	"snapshot":    func(a *Asked, n *yaml.Node) error { return n.Decode(&a.Snapshot) },
 }
+
+// FileKeys are the keys of a sweep's file.
+func FileKeys() []string { return slices.Sorted(maps.Keys(fileKeys)) }
 
 // pairs calls f for each key of a mapping, in order.
 func pairs(n *yaml.Node, f func(key string, value *yaml.Node) error) error {

@@ -72,6 +72,15 @@ type estimate struct {
 	Total *unit.Bytes `json:"total_bytes"`
 }
 
+// QuoteOf makes a quote of a plan's document, a value whose JSON [ReadQuote] reads.
+func QuoteOf(trial int, plan any) (Quote, error) {
+	doc, err := json.Marshal(plan)
+	if err != nil {
+		return Quote{}, fmt.Errorf("writing the plan of trial %d: %w", trial, err)
+	}
+	return ReadQuote(trial, doc)
+}
+
 // ReadQuote reads a document of `launch plan --json`.
 func ReadQuote(trial int, doc []byte) (Quote, error) {
 	var d planned
@@ -119,8 +128,12 @@ func (d *planned) memory(q *Quote) {
 			q.Slow = p.Slowdown
 		}
 	}
-	if d.Device != nil && d.Device.Kind == gpu.CPU && known {
+	switch {
+	case d.Device == nil || d.Device.Kind != gpu.CPU:
+	case known:
 		q.Memory += q.Needs
+	default: // the rest, without what the phases need, would pass for all of it
+		q.Memory = 0
 	}
 	if !known { // the fullest phase may be one whose need is not known
 		q.Needs = 0

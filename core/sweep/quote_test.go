@@ -28,6 +28,13 @@ func TestReadQuote(t *testing.T) {
 	if err != nil || q.Needs != 0 {
 		t.Errorf("what a phase needs is not known, and the job needs %v: %v", q.Needs, err)
 	}
+	const cpu = `{"version":1,"plugin":"p","device":{"kind":"cpu"},"host":[{"planned":{"total_bytes":10}}],"phases":[
+ {"planned":{"total_bytes":60}},{"planned":{"total_bytes":`
+	for total, want := range map[string]unit.Bytes{"50}}]}": 70, "null}}]}": 0} {
+		if q, err = ReadQuote(1, []byte(cpu+total)); err != nil || q.Memory != want {
+			t.Errorf("%s: on a CPU the job needs %v of host memory, want %v: %v", total, q.Memory, want, err)
+		}
+	}
 	for _, bad := range []string{"", "{}", `{"version":2}`} {
 		if _, err := ReadQuote(1, []byte(bad)); err == nil {
 			t.Errorf("%q is taken for a plan", bad)

@@ -151,7 +151,8 @@ func TestNotUnderstood(t *testing.T) {
 		"accelerate config", "accelerate launch --unheard-of 2 t.py", "uv pip install x", "uv run --what t.py",
 		"uv run trainer",
 		"uv run -", "poetry install", "conda activate x", "nice", "timeout 5", "nice --what python t.py",
-		"srun --what python t.py", "srun --container-image x python t.py", "mpirun --what python t.py", "mpirun -np 4",
+		"srun --what python t.py", "srun --container-image x python t.py", "docker run x python t.py",
+		"mpirun --what python t.py", "mpirun -np 4",
 		"bash", "bash t.sh", "bash -i -c 'python t.py'", "bash -c", "bash -c ''", "sh -c 'python t.py'\x00",
 		"bash -c 'python t.py | grep x'", "bash -c 'python t.py &'", "bash -c 'python t.py || true'",
 		"bash -c '! python t.py'",
@@ -323,6 +324,16 @@ func TestProcesses(t *testing.T) {
 		}
 		if why := p.Refuses(); !strings.Contains(why, tt.refuses) || (why == "") != (tt.refuses == "") {
 			t.Errorf("%s: %q, want %q", tt.command, why, tt.refuses)
+		}
+	}
+}
+
+// A container is named as what it is, with the place where launch works.
+func TestContainer(t *testing.T) {
+	for _, tool := range []string{"docker", "podman", "/usr/bin/apptainer"} {
+		_, err := Program([]string{tool, "run", "image", "python", "t.py"}, env, "/w")
+		if err == nil || !strings.Contains(err.Error(), "a container has other files than this machine") {
+			t.Errorf("%s: %v", tool, err)
 		}
 	}
 }

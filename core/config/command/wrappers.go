@@ -48,6 +48,9 @@ func (r *reader) command(words []word) error {
 		return r.srun(words)
 	case "mpirun", "mpiexec":
 		return r.mpirun(words)
+	case "docker", "podman", "nerdctl", "apptainer", "singularity":
+		return notUnderstood("%s: a container has other files than this machine; launch works inside it: "+
+			"%s … IMAGE launch -- python …", name, name)
 	}
 	if spec, ok := simple[name]; ok {
 		return r.simple(words, name, spec)

@@ -230,7 +230,7 @@ func (r *row) args() []string {
 	o := r.order
 	flags := slices.Concat(o.Flags, []string{
 		"--json-file=" + r.result(),
-		fmt.Sprintf("--save-on=USR2=%v,TERM=%v", within(o.Before, 0.15), within(o.Kill, 0.3)),
+		SaveOn(o.Before, o.Kill),
 	})
 	id := r.past.Run
 	if id == "" {

@@ -91,23 +91,16 @@ func New(ctx context.Context, o Options) (*Executor, error) {
 	if o.Every == 0 {
 		o.Every = DefaultEvery
 	}
-	x := &Executor{Options: o, ends: make(chan sweep.End, 64), running: map[int]*submitted{}, kill: defaultKill}
-	config, err := x.command(ctx, "scontrol", "show", "config")
+	cluster, err := AskCluster(ctx, o.Env)
 	if err != nil {
-		return nil, fmt.Errorf("asking Slurm: %w", err)
+		return nil, err
 	}
-	if m := killWait.FindStringSubmatch(config); m != nil {
-		if s, err := strconv.Atoi(m[1]); err == nil && s > 0 {
-			x.kill = time.Duration(s) * time.Second
-		}
-	}
+	x := &Executor{Options: o, ends: make(chan sweep.End, 64), running: map[int]*submitted{}, kill: cluster.Kill}
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	x.cancel = cancel
 	go x.watch(watching)
 	return x, nil
 }
-
-var killWait = regexp.MustCompile(`(?m)^KillWait\s*=\s*(\d+)`)
 
 // Close ends the watching of the tasks. The tasks go on.
 func (x *Executor) Close() { x.once.Do(x.cancel) }
@@ -222,14 +215,8 @@ func (x *Executor) options(starts []sweep.Start) []string {
 		array += "%" + strconv.Itoa(x.Throttle)
 	}
 	args := []string{"--parsable", "--requeue", "--open-mode=append", "--job-name=" + x.name(), "--chdir=" + x.Dir,
-		"--output=" + filepath.Join(x.Folder, "slurm-%a.out"), "--array=" + array,
-		fmt.Sprintf("--signal=B:USR2@%d", int(x.Before.Seconds()))}
-	if x.Memory > 0 {
-		args = append(args, fmt.Sprintf("--mem=%dM", (x.Memory+unit.MiB-1)/unit.MiB))
-	}
-	if x.GPUs > 0 {
-		args = append(args, fmt.Sprintf("--gres=gpu:%d", x.GPUs))
-	}
+		"--output=" + filepath.Join(x.Folder, "slurm-%a.out"), "--array=" + array}
+	args = append(args, Needs{Memory: x.Memory, GPUs: x.GPUs, Before: x.Before}.Options()...)
 	return append(args, x.Sbatch...)
 }
 
