@@ -336,3 +336,28 @@ func TestRanked(t *testing.T) {
 		t.Errorf("the last attempt does not count: %q", both[i].Evidence)
 	}
 }
+
+// What trainers print before the first validation or the second step is no loss. A loss that was no number and has been
+// one for long is no news.
+func TestFiniteLoss(t *testing.T) {
+	for _, line := range []string{"step 1 loss: 0.5 val_loss: inf\n", "loss=0.5, prev_loss=inf\n",
+		"loss 0.5 (validation loss inf)\n", "loss nan-safe mean: 0.5\n"} {
+		if got := given(t, strings.Repeat(line, 50)); len(got) != 0 {
+			t.Errorf("%q: %q", line, names(got))
+		}
+	}
+	for _, line := range []string{"loss: nan val_loss: inf\n", "loss: nan - acc: 0.1\n", "loss: 0.5 val_loss: nan\n"} {
+		if got := given(t, strings.Repeat(line, 3)); len(got) != 1 {
+			t.Errorf("%q: %q", line, names(got))
+		}
+	}
+	begin := strings.Repeat("loss: inf\n", 3)
+	if got := given(t, begin+strings.Repeat("loss: 0.5\n", 300)); len(got) != 0 {
+		t.Errorf("long ago: %q", names(got))
+	}
+	for _, end := range []string{strings.Repeat("loss: 0.5\n", 30), strings.Repeat("saved\n", 300)} {
+		if got := given(t, begin+end); len(got) != 1 {
+			t.Errorf("%.20q: %q", end, names(got))
+		}
+	}
+}

@@ -21,6 +21,7 @@ type sign struct {
 	also   []string // one of these, too; none: nothing more
 	line   *lazy.Regexp
 	unless *lazy.Regexp // a line that matches this as well does not count
+	beside *lazy.Regexp // what a line may have besides; it is read without that
 	heals  *lazy.Regexp // a line that matches this, and not line, shows the opposite; nil: none does
 	least  int          // the bound
 	window int          // the lines within which so many have to be; 0: the whole output
@@ -53,10 +54,13 @@ var signs = []sign{
 		also: []string{"oss", "l_"},
 		// "loss: nan", "l_g_pix=inf", "Loss nan (nan)", "'loss': nan"
 		line: lazy.MustCompile(`(?i)(?:^|[^a-z])(?:[a-z0-9_./]*loss[a-z0-9_]*|l_[a-z0-9_]+)['"]?\s*[:=]?\s*(?:tensor\()?` +
-			`[-+]?(?:nan|inf(?:inity)?)(?:$|[^a-z])`),
+			`[-+]?(?:nan|inf(?:inity)?)(?:$|[^a-z_-])`),
 		unless: lazy.MustCompile(`(?i)best|lowest|minimum|min_|loss.?scal|overflow`),
-		heals:  lazy.MustCompile(`(?i)(?:^|[^a-z])(?:[a-z0-9_./]*loss|l_[a-z0-9_]+)['"]?\s*[:=]?\s*(?:tensor\()?[-+]?\d`),
-		what:   "the loss is no finite number (lines: ${N}): training goes on without a result", change: finite},
+		// what trainers print before the first validation, or before there is an earlier step
+		beside: lazy.MustCompile(`(?i)(?:val|valid|validation|eval|evaluation|test|dev|prev|previous|last)[_./ ]?loss['"]?` +
+			`\s*[:=]?\s*(?:tensor\()?\+?inf(?:inity)?`),
+		heals: lazy.MustCompile(`(?i)(?:^|[^a-z])(?:[a-z0-9_./]*loss|l_[a-z0-9_]+)['"]?\s*[:=]?\s*(?:tensor\()?[-+]?\d`),
+		what:  "the loss is no finite number (lines: ${N}): training goes on without a result", change: finite},
 	{name: "workers", weight: Slow, words: []string{"This DataLoader will create"}, least: 1,
 		// torch/utils/data/dataloader.py, _check_worker_number_rationality
 		line: lazy.MustCompile(`This DataLoader will create (?P<asked>\d+) worker processes in total\. Our suggested max ` +
@@ -223,6 +227,11 @@ func (t *Text) healing() bool {
 
 func (f *found) healing() bool { return f.row > 0 && f.count < mostCounted }
 
+// healed reports whether the output shows the opposite of a sign since long before its end.
+func (f *found) healed(s sign, lines int) bool {
+	return s.heals != nil && f.row == 0 && lines-f.recent[len(f.recent)-1] >= s.window
+}
+
 // counts reports whether a further line would matter.
 func (f *found) counts() bool { return f.count < mostCounted && f.tried < mostTried }
 
@@ -258,6 +267,10 @@ func (t *Text) line(raw []byte) {
 			continue
 		}
 		t.found[i].tried++
+		text := text
+		if s.beside != nil {
+			text = s.beside.ReplaceAllString(text, "")
+		}
 		m := s.line.FindStringSubmatch(text)
 		if m == nil || s.unless != nil && s.unless.MatchString(text) {
 			continue
@@ -270,11 +283,19 @@ func (t *Text) line(raw []byte) {
 func (t *Text) heal(raw []byte) {
 	for i := range signs {
 		s, f := &signs[i], &t.found[i]
-		if !f.healing() || s.heals == nil || s.line.Match(raw) || !s.heals.Match(raw) {
+		if !f.healing() || s.heals == nil || !s.heals.Match(raw) || s.in(raw) {
 			continue
 		}
 		f.row = 0
 	}
+}
+
+// in reports whether a line has the sign.
+func (s *sign) in(line []byte) bool {
+	if s.beside != nil {
+		line = s.beside.ReplaceAll(line, nil)
+	}
+	return s.line.Match(line)
 }
 
 // named are the groups of a match that are not empty.
@@ -322,7 +343,7 @@ func (t *Text) advice() (out []Advice) {
 	defer t.mu.Unlock()
 	for i, s := range signs {
 		f := t.found[i]
-		if !f.reached || s.share > 0 && (f.whole == 0 || f.part < s.share*f.whole) {
+		if !f.reached || s.share > 0 && (f.whole == 0 || f.part < s.share*f.whole) || f.healed(s, t.lines) {
 			continue
 		}
 		fill := func(template string) string {

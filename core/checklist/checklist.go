@@ -85,6 +85,8 @@ type Series struct {
 type Values struct {
 	Series []Series `json:"series,omitempty"`
 	Early  int      `json:"early,omitempty"` // values that came before the check counts them
+	// LeftOut: there are more series than are kept, or longer names. What they show is not known.
+	LeftOut bool `json:"left_out,omitempty"`
 }
 
 // Bounds of what is kept.
@@ -92,6 +94,7 @@ const (
 	maxSeries = 16
 	maxLine   = 300 // bytes of a line
 	maxValue  = 40
+	maxName   = 200 // of a series
 )
 
 // Add takes a value of a check. Series beyond the bound are left out, and values that are no number where they have to
@@ -104,10 +107,18 @@ func (v *Values) Add(c job.Check, series string, p Point) {
 		v.Early++
 		return
 	}
-	p.Line, p.Value, series = clip(p.Line, maxLine), clip(p.Value, maxValue), clip(series, maxValue)
+	if v := p.number(); len(p.Value) > maxValue && !math.IsNaN(v) {
+		p.Value = strconv.FormatFloat(v, 'g', -1, 64) // as exact, and it stays a number
+	}
+	p.Line, p.Value = clip(p.Line, maxLine), clip(p.Value, maxValue)
+	if len(series) > maxName { // the beginning of a name would be that of another series, too
+		v.LeftOut = true
+		return
+	}
 	i := slices.IndexFunc(v.Series, func(s Series) bool { return s.Name == series })
 	if i < 0 {
 		if len(v.Series) == maxSeries {
+			v.LeftOut = true
 			return
 		}
 		i = len(v.Series)
@@ -133,12 +144,14 @@ func (s *Series) add(c job.Check, p Point) {
 // Continued returns the values of a training that went on: earlier are those of the attempts before.
 func (v Values) Continued(c job.Check, earlier Values) Values {
 	out := earlier.Clone()
-	out.Early += v.Early
+	out.Early, out.LeftOut = out.Early+v.Early, out.LeftOut || v.LeftOut
 	for _, s := range v.Series {
 		i := slices.IndexFunc(out.Series, func(o Series) bool { return o.Name == s.Name })
 		if i < 0 {
 			if len(out.Series) < maxSeries {
 				out.Series = append(out.Series, s.clone())
+			} else {
+				out.LeftOut = true
 			}
 			continue
 		}
@@ -211,6 +224,10 @@ func Judge(c job.Check, v Values) Item {
 		moves(&out, c, v)
 	} else {
 		holds(&out, c, v)
+	}
+	if v.LeftOut && (out.State == Met) == (c.Rule != job.Moving) { // one that was left out may show the opposite
+		out.State, out.Evidence = NotChecked, ""
+		out.Seen = fmt.Sprintf("the program prints more figures of it than the %d that launch keeps", maxSeries)
 	}
 	if out.State == NotMet {
 		out.Hint = c.Hint

@@ -144,3 +144,44 @@ func TestOpen(t *testing.T) {
 		t.Errorf("open are %q", names)
 	}
 }
+
+// Of more figures than are kept, those that were left out may show the opposite: they could not be checked.
+func TestLeftOut(t *testing.T) {
+	finite, moving := job.Check{Rule: job.Finite}, job.Check{Rule: job.Moving}
+	for _, tt := range []struct {
+		check job.Check
+		n     int
+		end   string
+		want  State
+	}{
+		{finite, maxSeries, "", Met}, {finite, maxSeries + 1, "", NotChecked}, {finite, maxSeries + 1, "0 9 nan", NotMet},
+		{moving, maxSeries, "", NotMet}, {moving, maxSeries + 1, "", NotChecked}, {moving, maxSeries + 1, "0 9 7", Met},
+		{finite, 1, strings.Repeat("s", maxName+1) + " 1 0.5", NotChecked},
+	} {
+		text := ""
+		for i := range tt.n {
+			text += fmt.Sprintf("%d 1 0.5\n%d 2 0.5\n", i, i)
+		}
+		text += tt.end
+		if got := Judge(tt.check, values(tt.check, text)); got.State != tt.want {
+			t.Errorf("%s of %d, %.20q: %+v", tt.check.Rule, tt.n, tt.end, got)
+		}
+		whole := values(tt.check, text).Continued(tt.check, Values{})
+		half := values(tt.check, text).Continued(tt.check, values(tt.check, "x 1 0.5\nx 2 0.5\n"))
+		if got := Judge(tt.check, whole); got.State != tt.want {
+			t.Errorf("%s of %d, continued: %+v", tt.check.Rule, tt.n, got)
+		}
+		if got := Judge(tt.check, half); tt.n == maxSeries && tt.end == "" && got.State != NotChecked {
+			t.Errorf("%s of %d in two attempts: %+v", tt.check.Rule, tt.n, got)
+		}
+	}
+}
+
+// A number with many digits is a number.
+func TestLongValue(t *testing.T) {
+	c := job.Check{Rule: job.Within, Min: ptr(0), Max: ptr(1)}
+	got := Judge(c, values(c, "1 0."+strings.Repeat("3", 100)))
+	if got.State != Met || len(got.Seen) > 60 {
+		t.Errorf("%+v", got)
+	}
+}

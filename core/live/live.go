@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -77,13 +78,21 @@ type Memory struct {
 // nothing else is measured.
 const Anonymous = "anonymous"
 
-// Left is the time that the training still takes if it goes on as it did. ok is false if that is not known.
+// Left is the time that the training still takes if it goes on as it did. ok is false if that is not known, as for one
+// that should have ended: it did not go on as it did.
 func (p *Progress) Left(now time.Time) (left time.Duration, ok bool) {
 	if p == nil || p.Epoch || p.Total <= 0 || p.Step <= 0 || p.Iteration > p.Total {
 		return 0, false
 	}
-	left = time.Duration(p.Total-p.Iteration)*p.Step - now.Sub(p.At)
-	return max(0, left), true
+	todo := p.Total - p.Iteration
+	if todo == 0 {
+		return 0, true
+	}
+	if todo > int64(math.MaxInt64/p.Step) { // such as the largest integer, of a training without an end
+		return 0, false
+	}
+	left = time.Duration(todo)*p.Step - now.Sub(p.At)
+	return max(0, left), left > 0
 }
 
 // Part is how much of the iterations was made, from 0 to 1. ok is false if that is not known.

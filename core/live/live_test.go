@@ -2,6 +2,7 @@ package live
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,7 +97,8 @@ func TestLeft(t *testing.T) {
 	}{
 		{"known", &p, 10 * time.Minute, true},
 		{"some of it has passed", change(func(p *Progress) { p.At = now.Add(-time.Minute) }), 9 * time.Minute, true},
-		{"late", change(func(p *Progress) { p.At = now.Add(-time.Hour) }), 0, true},
+		{"late", change(func(p *Progress) { p.At = now.Add(-time.Hour) }), 0, false},
+		{"without an end", change(func(p *Progress) { p.Total = math.MaxInt64 }), 0, false},
 		{"at the end", change(func(p *Progress) { p.Iteration = 1000 }), 0, true},
 		{"no total", change(func(p *Progress) { p.Total = 0 }), 0, false},
 		{"no speed", change(func(p *Progress) { p.Step = 0 }), 0, false},

@@ -47,7 +47,7 @@ func (s Sender) desktop(ctx context.Context, n Notice) error {
 	remote := s.Getenv("SSH_CONNECTION") != "" || s.Getenv("SSH_TTY") != ""
 	here := s.Getenv("DBUS_SESSION_BUS_ADDRESS") != "" || s.Getenv("WAYLAND_DISPLAY") != "" || s.Getenv("DISPLAY") != ""
 	if path, err := exec.LookPath("notify-send"); err == nil && here && !remote {
-		cmd := exec.CommandContext(ctx, path, "--app-name=launch", "--", n.title(), n.text())
+		cmd := exec.CommandContext(ctx, path, "--app-name=launch", "--", n.title(), escapes.Replace(n.text()))
 		if err := started(cmd); err == nil {
 			return nil
 		}

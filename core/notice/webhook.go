@@ -32,7 +32,8 @@ type message struct {
 	} `json:"allowed_mentions"`
 }
 
-// escapes are the three characters that mean something in a text for Slack: <!channel> would notify everybody.
+// escapes are the three characters that mean something in a text for Slack, where <!channel> would notify everybody,
+// and on a desktop, which may read links and images in it.
 var escapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 func body(p Place, n Notice) (text []byte, kind string, err error) {

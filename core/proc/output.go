@@ -17,6 +17,8 @@ const (
 	// most is how much a pipe or a pseudo-terminal can hold of a program that has ended: a daemon that goes on
 	// printing is not waited for beyond it. (A pipe is at most 1 MiB without privileges.)
 	most = 1 << 20
+	// longest is how long, together, such a daemon is waited for: what the program itself printed needs no waiting.
+	longest = 10 * idle
 )
 
 // A copier passes on one output of the program: to the user, then to the tap. It makes its own system calls: with the
@@ -49,7 +51,8 @@ type copier struct {
 func (c *copier) run() {
 	defer close(c.done)
 	buf := make([]byte, chunk)
-	after := 0 // bytes read since the program ended
+	after := 0               // bytes read since the program ended
+	var waited time.Duration // since then, for more
 	var flush chan struct{}
 	for {
 		n, err := unix.Read(c.src, buf)
@@ -78,7 +81,13 @@ func (c *copier) run() {
 			if ended {
 				wait = int(idle.Milliseconds())
 			}
-			if c.left = !c.wake.wait(c.src, unix.POLLIN, wait); c.left {
+			began := time.Now()
+			c.left = !c.wake.wait(c.src, unix.POLLIN, wait)
+			if ended {
+				waited += time.Since(began)
+				c.left = c.left || waited > longest
+			}
+			if c.left {
 				return
 			}
 		case err == nil || err == unix.EIO: // the end, of a pipe or of a pseudo-terminal

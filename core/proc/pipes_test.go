@@ -131,6 +131,49 @@ func files(t *testing.T, s *Spec) (read func() (string, string)) {
 	}
 }
 
+// What a program leaves behind may go on printing without a pause: nobody waits for it.
+func TestDaemonThatPrints(t *testing.T) {
+	for _, tty := range []bool{false, true} {
+		on := filepath.Join(tempDir(t), "on")
+		if err := os.WriteFile(on, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		daemon := "(while test -e " + on + "; do echo x; sleep 0.01; done) & " // eight leave no pause between them
+		args := wrapped("sh", "-c", "trap '' HUP; "+strings.Repeat(daemon, 8)+"echo me; exit 4")
+		var cmd *exec.Cmd
+		var all func() string
+		if tty {
+			s := newScreen(t, args...)
+			cmd, all = s.cmd, s.all
+		} else {
+			out, err := os.Create(filepath.Join(tempDir(t), "out"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer out.Close()
+			cmd = exec.Command(args[0], args[1:]...)
+			cmd.Stdout = out
+			all = func() string { text, _ := os.ReadFile(out.Name()); return string(text) }
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done := make(chan struct{})
+		go func() { _ = cmd.Wait(); close(done) }()
+		select {
+		case <-done:
+			if got := ended(cmd.ProcessState); got != "exit 4" {
+				t.Errorf("terminal %v: %s", tty, got)
+			}
+			eventually(t, "what the program printed", func() bool { return strings.Contains(all(), "me") })
+		case <-time.After(patient):
+			t.Errorf("terminal %v: it waits for what the program left behind", tty)
+			_ = cmd.Process.Kill()
+		}
+		os.Remove(on)
+	}
+}
+
 func TestTapIsToldAll(t *testing.T) {
 	var told [3]bytes.Buffer
 	s := Spec{Args: []string{"sh", "-c", `seq 200000; echo bad >&2; printf last`}}

@@ -42,6 +42,8 @@ const (
 	// drawing is how long after a program has moved the cursor up a line waits: it draws several rows again and again,
 	// and would draw over what is put between.
 	drawing = 30 * time.Second
+	// stall is how long launch waits for a terminal that takes nothing. The program's own output waits for ever.
+	stall = 250 * time.Millisecond
 	// fewest rows of a terminal that has a status line.
 	fewest = 6
 	// mostCarried bounds what is kept of a sequence that has not ended, such as a picture.
@@ -53,9 +55,12 @@ type Screen struct {
 	own   io.Writer // launch's own lines, while no program runs or where it prints elsewhere
 	shows Shows
 
-	patience, drawing time.Duration // for tests
+	patience, drawing, stall time.Duration // for tests
 
-	mu     sync.Mutex
+	owning sync.Mutex // of own
+	out    *outlet    // to at.To
+
+	mu     sync.Mutex    // never held while something is written
 	at     proc.Terminal // where the program prints; To is nil before
 	open   bool          // a program prints
 	sized  bool          // its terminal's size is at.Rows, at.Cols
@@ -75,12 +80,14 @@ type Screen struct {
 	cols   int  // with rows
 	erased bool // the program has cleared the status line
 	status *Status
-	pushed bool // the terminal's own title was put away
+	shown  int64 // [outlet.mark] after the status
+	pushed bool  // the terminal's own title was put away
 }
 
 // New returns a screen. own is where launch prints.
 func New(own io.Writer, shows Shows) *Screen {
-	return &Screen{own: own, shows: shows, patience: patience, drawing: drawing, parser: ansi.NewParser()}
+	return &Screen{own: own, shows: shows, patience: patience, drawing: drawing, stall: stall, out: newOutlet(),
+		parser: ansi.NewParser()}
 }
 
 // Undo is what takes everything off a terminal that the screen may have put there, should launch be killed.
@@ -100,9 +107,11 @@ func (s *Screen) Undo() string {
 
 // Fit implements [proc.Screen].
 func (s *Screen) Fit(t proc.Terminal) (rows int) {
+	defer s.out.within(s.stall)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.open {
+		s.out.failed() // of another program
 		s.alt, s.taken, s.titled, s.middle, s.text, s.drew = false, false, false, false, false, time.Time{}
 		s.carry, s.held = nil, nil
 	}
@@ -123,12 +132,13 @@ func (s *Screen) line() bool {
 // Write passes on what the program prints. It implements [proc.Screen].
 func (s *Screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, err := s.at.To.Write(s.pass(p))
-	if err == nil && s.open {
-		err = s.write(append(s.update(false), s.flush(false)...))
+	s.write(s.pass(p))
+	if s.open {
+		s.write(append(s.update(false), s.flush(false)...))
 	}
-	if err != nil {
+	s.mu.Unlock()
+	s.out.flush()
+	if err := s.out.failed(); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -321,10 +331,15 @@ func (s *Screen) drawn() []byte {
 	return fmt.Appendf(nil, "\x1b7\x1b[%d;1H\x1b[0;7m%s\x1b[K\x1b[0m\x1b8", s.rows, text)
 }
 
-// Show shows a status, if there is anything to show it on.
+// Show shows a status, if there is anything to show it on. It is left out while the terminal has not taken the one
+// before.
 func (s *Screen) Show(st Status) {
+	defer s.out.within(s.stall)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.out.wrote(s.shown) {
+		return
+	}
 	before := s.status
 	s.status = &st
 	if !s.open || !s.sized || !s.whole() {
@@ -349,15 +364,14 @@ func (s *Screen) Show(st Status) {
 		}
 	}
 	s.write(out)
+	s.shown = s.out.mark()
 }
 
-// write writes to where the program prints. mu is held.
-func (s *Screen) write(p []byte) error {
-	if len(p) == 0 || s.at.To == nil {
-		return nil
+// write puts what goes to where the program prints. mu is held.
+func (s *Screen) write(p []byte) {
+	if len(p) > 0 && s.at.To != nil {
+		s.out.add(s.at.To, p)
 	}
-	_, err := s.at.To.Write(p)
-	return err
 }
 
 // Voice is where launch prints its own lines. While a program runs that prints to the same place, they wait until the
@@ -368,15 +382,26 @@ type voice struct{ s *Screen }
 
 func (v voice) Write(p []byte) (int, error) {
 	s := v.s
+	if !s.take(p) {
+		s.owning.Lock()
+		defer s.owning.Unlock()
+		return s.own.Write(p)
+	}
+	s.out.within(s.stall)
+	return len(p), nil
+}
+
+// take takes a line that goes to where a program prints.
+func (s *Screen) take(line []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.open || !s.at.Ours {
-		return s.own.Write(p)
+		return false
 	}
-	s.lines = append(s.lines, string(p))
+	s.lines = append(s.lines, string(line))
 	s.write(s.flush(false))
 	s.wait()
-	return len(p), nil
+	return true
 }
 
 // wait sets the time after which lines that wait are printed. mu is held.
@@ -385,6 +410,7 @@ func (s *Screen) wait() {
 		return
 	}
 	s.timer = time.AfterFunc(s.patience, func() {
+		defer s.out.within(s.stall)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.timer = nil
@@ -431,6 +457,7 @@ func (s *Screen) Ended() bool {
 
 // Close gives the terminal back: the program has ended, or is suspended. It implements [proc.Screen].
 func (s *Screen) Close() {
+	defer s.out.within(8 * s.stall)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.open {

@@ -47,7 +47,7 @@ func newTTY(t *testing.T, rows, cols int, shows Shows) *tty {
 func newBytes(t *testing.T, rows, cols int, shows Shows) *tty {
 	y := &tty{t: t, rows: rows, cols: cols}
 	y.s = New(&y.own, shows)
-	y.s.patience = time.Hour
+	y.s.patience, y.s.stall = time.Hour, time.Hour
 	y.fit()
 	return y
 }
@@ -442,4 +442,86 @@ func TestTitleAndTaskbar(t *testing.T) {
 	if got, want := y.sent.String(), "\x1b[23;2t\x1b]9;4;0\a"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+}
+
+// A stuck is a terminal that takes nothing until it is let go.
+type stuck struct {
+	in  chan struct{} // a write began
+	let chan struct{}
+	got bytes.Buffer
+}
+
+func (w *stuck) Write(p []byte) (int, error) {
+	select {
+	case w.in <- struct{}{}:
+	default:
+	}
+	<-w.let
+	return w.got.Write(p)
+}
+
+// Where the terminal takes nothing, as over a connection that hangs, only the program's output waits for it: launch
+// goes on, passes signals on, and ends. Nothing is written out of its order when the terminal goes on.
+func TestStuckTerminal(t *testing.T) {
+	w := &stuck{in: make(chan struct{}, 1), let: make(chan struct{})}
+	var own bytes.Buffer
+	s := New(&own, Shows{Line: true, Title: true})
+	s.stall = time.Millisecond
+	at := proc.Terminal{To: w, Rows: 10, Cols: 40, Raw: true, Ours: true}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		wrote := make(chan struct{})
+		s.Fit(at)
+		<-w.in
+		go func() { s.Write([]byte("step 1\n")); close(wrote) }()
+		for i := range 1000 {
+			s.Show(Status{Line: fmt.Sprintf("number %d", i)})
+		}
+		at.Rows = 12
+		s.Fit(at)
+		fmt.Fprintln(s.Voice(), "launch: a line")
+		s.Close()
+		select {
+		case <-wrote:
+			t.Error("the program's output was taken")
+		default:
+		}
+		close(w.let)
+		<-wrote
+		s.out.flush()
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for the terminal")
+	}
+	got := w.got.String()
+	if a, b := strings.Index(got, "step 1\n"), strings.Index(got, "launch: a line"); a < 0 || b < 0 ||
+		strings.Contains(got, "number 999") {
+		t.Errorf("%q", got)
+	}
+	if own.Len() > 0 {
+		t.Errorf("%q", own.String())
+	}
+}
+
+// Where launch's own lines go elsewhere, and nobody reads them there, the program's output goes on.
+func TestStuckVoice(t *testing.T) {
+	y := newBytes(t, 10, 40, Shows{})
+	w := &stuck{in: make(chan struct{}, 1), let: make(chan struct{})}
+	y.s.own = w
+	y.s.Fit(proc.Terminal{To: y, Rows: 10, Cols: 40})
+	said := make(chan struct{})
+	go func() { fmt.Fprintln(y.s.Voice(), "launch: a line"); close(said) }()
+	<-w.in
+	done := make(chan struct{})
+	go func() { y.print("step 1\n"); y.close(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Error("the program's output waits for a line of launch")
+	}
+	close(w.let)
+	<-said
 }
