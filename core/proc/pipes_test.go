@@ -138,8 +138,8 @@ func TestDaemonThatPrints(t *testing.T) {
 		if err := os.WriteFile(on, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		daemon := "(while test -e " + on + "; do echo x; sleep 0.01; done) & " // eight leave no pause between them
-		args := wrapped("sh", "-c", "trap '' HUP; "+strings.Repeat(daemon, 8)+"echo me; exit 4")
+		daemon := `perl -e '$| = 1; while (-e $ARGV[0]) { print "x\n"; select undef, undef, undef, 0.005 }' ` + on
+		args := wrapped("sh", "-c", "trap '' HUP; "+daemon+" & echo me; exit 4")
 		var cmd *exec.Cmd
 		var all func() string
 		if tty {
