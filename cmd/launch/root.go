@@ -89,8 +89,8 @@ func newRoot() *cobra.Command {
 		return fmt.Errorf("%w; run `%s --help` for the flags", err, c.CommandPath())
 	})
 	root.AddCommand(newPlan(), newCheck(), newEstimate(), newResume(), newSweep(), newSbatchLine(), newInit())
-	for _, c := range []*cobra.Command{newExplain(), newTop(), newRuns(), newShow(), newReport(), newDiff(), newDoctor(),
-		newReceipts(), newGPUs(), newPlugins(), newTrust(), newVersion()} {
+	for _, c := range []*cobra.Command{newExplain(), newTop(), newStop(), newRuns(), newShow(), newReport(),
+		newDiff(), newDoctor(), newReceipts(), newGPUs(), newPlugins(), newTrust(), newVersion()} {
 		c.SetUsageTemplate(withoutGlobals(c.UsageTemplate())) // the flags of a run have no effect on these commands
 		root.AddCommand(c)
 	}

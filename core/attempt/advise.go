@@ -2,7 +2,6 @@ package attempt
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/launch-ml/launch/core/advice"
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/observe"
 	"github.com/launch-ml/launch/core/run"
@@ -114,11 +114,11 @@ func (x *Executor) tell(a advice.Advice) bool {
 	return true
 }
 
-// withStop adds how to stop the run without losing what it has learned, if a signal does that.
+// withStop adds how to stop the run without losing what it has learned, if the program saves states.
 func (x *Executor) withStop(a advice.Advice) advice.Advice {
-	if len(x.Leave) > 0 && a.Weight == advice.Fails {
-		a.Change += fmt.Sprintf("; kill -%s %d saves its state and stops it",
-			strings.TrimPrefix(x.Leave[0].Name, "SIG"), os.Getpid())
+	if x.Record != nil && x.Job != nil && a.Weight == advice.Fails &&
+		(len(x.Job.Signs.States) > 0 || x.Job.Signs.Has(job.SavedState)) {
+		a.Change += fmt.Sprintf("; launch stop --save %s stops it after it has saved its state", x.Record.ID)
 	}
 	return a
 }

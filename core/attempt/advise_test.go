@@ -3,10 +3,11 @@ package attempt
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/launch-ml/launch/core/advice"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -34,10 +35,14 @@ func TestTell(t *testing.T) {
 	}
 	fails := advice.Advice{Weight: advice.Fails, Change: "stop it"}
 	if got := x.withStop(fails).Change; got != "stop it" {
-		t.Errorf("without a signal: %q", got)
+		t.Errorf("without a record: %q", got)
 	}
-	x.Leave = []Notice{{Name: "SIGUSR2", Signal: syscall.SIGUSR2}}
-	if got := x.withStop(fails).Change; !strings.HasPrefix(got, "stop it; kill -USR2 ") {
+	x.Record, x.Job = &record.Record{ID: "r"}, &job.Job{}
+	if got := x.withStop(fails).Change; got != "stop it" {
+		t.Errorf("without saved states: %q", got)
+	}
+	x.Job.Signs.States = []string{"*.pt"}
+	if got := x.withStop(fails).Change; got != "stop it; launch stop --save r stops it after it has saved its state" {
 		t.Errorf("%q", got)
 	}
 	if got := x.withStop(advice.Advice{Weight: advice.Slow, Change: "x"}).Change; got != "x" {

@@ -16,12 +16,18 @@ import (
 	"github.com/launch-ml/launch/core/states"
 )
 
-// A Notice is a signal by which a scheduler announces that it will end the run: [Options.Leave].
+// A Notice is a signal by which a scheduler announces that it will end the run: [Options.Leave]. A request by launch stop
+// is one, too, without a signal.
 type Notice struct {
-	Name   string // "SIGUSR2"
+	Name   string // "SIGUSR2", "launch stop"
 	Signal syscall.Signal
-	Within time.Duration // how long the program may take to save its state
+	Within time.Duration // how long the program may take to save its state; 0, of a request: as long as it takes
+	now    bool          // it is stopped without saving its state
+	next   bool          // it is not asked: its next saved state is waited for
 }
+
+// look for a request this often. It costs a system call.
+const lookForRequest = time.Second
 
 // NoticeTime is how long a program may take to save its state if the user does not say: less than the 30 s after which
 // Slurm kills what it preempts (KillWait, slurm.conf(5)).
@@ -49,7 +55,9 @@ type saver struct {
 }
 
 // leaving returns the context of an attempt that the leaver may cancel.
-func leaving(ctx context.Context, notices []Notice, say func(string, ...any), s saver) (*leaver, context.Context) {
+func leaving(
+	ctx context.Context, notices []Notice, request func() (Notice, bool), say func(string, ...any), s saver,
+) (*leaver, context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &leaver{
 		notices: notices, came: make(chan Notice, 1), cancel: cancel, done: make(chan struct{}), over: make(chan struct{}),
@@ -57,6 +65,10 @@ func leaving(ctx context.Context, notices []Notice, say func(string, ...any), s 
 	go func() {
 		defer close(l.done)
 		var n Notice
+		asked := make(chan Notice, 1)
+		if request != nil {
+			go l.lookFor(ctx, request, asked)
+		}
 		select {
 		case <-l.over:
 			select {
@@ -69,27 +81,71 @@ func leaving(ctx context.Context, notices []Notice, say func(string, ...any), s 
 		case <-ctx.Done():
 			return
 		case n = <-l.came:
+		case n = <-asked:
+		}
+		why := n.Name + ": the program was stopped"
+		if n.now {
+			say("%s: launch stops the program", n.Name)
+			l.because.Store(&why)
+			cancel()
+			return
 		}
 		before := s.saved()
-		asked, stops := s.ask()
-		what := "it has no way of its own to save on request, so launch waits for its next saved state"
-		if asked {
-			what = "launch asks it to save its state"
-		}
-		say("%s: the program is to stop within %v; %s", n.Name, n.Within, what)
-		why := n.Name + ": the program was stopped"
+		stops := l.begin(n, s, say)
 		l.because.Store(&why)
-		l.wait(ctx, n, before, s.saved, asked && stops)
+		l.wait(ctx, n, before, s.saved, stops)
 		cancel()
 	}()
 	return l, ctx
 }
 
+// lookFor sends the first request to stop the program, if one comes while the attempt runs.
+func (l *leaver) lookFor(ctx context.Context, request func() (Notice, bool), asked chan<- Notice) {
+	tick := time.NewTicker(lookForRequest)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.over:
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if n, ok := request(); ok {
+				asked <- n
+				return
+			}
+		}
+	}
+}
+
+// begin asks the program to save its state, and prints what happens. stops: the program then stops by itself.
+func (l *leaver) begin(n Notice, s saver, say func(string, ...any)) (stops bool) {
+	asked := false
+	if !n.next {
+		asked, stops = s.ask()
+	}
+	what := "it has no way of its own to save on request, so launch waits for its next saved state"
+	switch {
+	case asked:
+		what = "launch asks it to save its state"
+	case n.next:
+		what = "launch waits for its next saved state"
+	}
+	if n.Within > 0 {
+		say("%s: the program is to stop within %v; %s", n.Name, n.Within, what)
+	} else {
+		say("%s: the program is to stop; %s", n.Name, what)
+	}
+	return asked && stops
+}
+
 // wait returns when a new state was saved, when the program has ended, or when the time is over. A program that stops
 // by itself may do more after it has saved.
 func (l *leaver) wait(ctx context.Context, n Notice, before string, saved func() string, stops bool) {
-	end := time.NewTimer(n.Within)
-	defer end.Stop()
+	var end <-chan time.Time // never, without a limit
+	if n.Within > 0 || n.Signal != 0 {
+		end = time.After(n.Within)
+	}
 	tick := time.NewTicker(lookForState)
 	defer tick.Stop()
 	for {
@@ -98,7 +154,7 @@ func (l *leaver) wait(ctx context.Context, n Notice, before string, saved func()
 			return
 		case <-ctx.Done():
 			return
-		case <-end.C:
+		case <-end:
 			return
 		case <-tick.C:
 			if !stops && saved() != before {
@@ -145,7 +201,16 @@ func (x *Executor) leaver(
 		now := 0
 		s.ask, s.saved = func() (bool, bool) { return true, false }, func() string { now++; return strconv.Itoa(now) }
 	}
-	return leaving(ctx, x.Leave, x.Report.Line, s)
+	return leaving(ctx, x.Leave, x.stopAsked, x.Report.Line, s)
+}
+
+// stopAsked takes a request of launch stop to stop this run.
+func (x *Executor) stopAsked() (n Notice, ok bool) {
+	if x.Record == nil {
+		return n, false
+	}
+	r, ok := x.Record.StopAsked()
+	return Notice{Name: "launch stop", Within: r.Within, now: !r.Save, next: r.Next}, ok
 }
 
 // askToSave sends the program its own signal to save its state.

@@ -117,6 +117,7 @@ func openRecord(id, dir string) (*Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", id, err)
 	}
+	os.Remove(filepath.Join(dir, stopFile)) // it asked an earlier launch, which has ended
 	f, err := private.Open(filepath.Join(dir, events), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		held.release()

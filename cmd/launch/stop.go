@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/ui"
+)
+
+// lookForEnd is how often launch stop looks whether the run has ended.
+const lookForEnd = 200 * time.Millisecond
+
+func newStop() *cobra.Command {
+	var asked record.StopRequest
+	var leave bool
+	c := &cobra.Command{
+		Use: "stop RUN", Short: "stop a run from another terminal, after it has saved its state if you wish",
+		Long: `stop asks the launch that carries a run to stop its program, and waits until the run has ended. The run
+then exits with 75, and launch resume RUN continues it. Ctrl-C ends the waiting, not the request.
+
+Without --save the program gets SIGTERM at once; what it has not saved is lost. With --save it is asked
+to save its state in the way that its plugin knows; a program without such a way is stopped after the
+next state that it saves by itself. --next does not ask it, and waits for that state.`,
+		Args:    takes(1, 1, "one run from launch runs, or last"),
+		Example: "  launch stop --save last\n  launch stop --next --within 30m last\n  launch stop --save last; launch resume last",
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := settingsHere(c)
+			if err != nil {
+				return err
+			}
+			if asked.Within < 0 {
+				return errors.New("--within is a time, such as 30m")
+			}
+			if asked.Within > 0 && !asked.Save && !asked.Next {
+				return errors.New("--within limits --save and --next; without them the program is stopped at once")
+			}
+			return stopRun(c.Context(), record.In(s.State), args[0], asked, !leave)
+		},
+	}
+	c.Flags().BoolVar(&asked.Save, "save", false, "after it has saved its state")
+	c.Flags().BoolVar(&asked.Next, "next", false, "after the next state that it saves by itself")
+	c.Flags().DurationVar(&asked.Within, "within", 0, "with --save and --next: stop it after this time even if "+
+		"it has not saved (default: no limit)")
+	c.Flags().BoolVar(&leave, "no-wait", false, "do not wait for the end of the run")
+	return exits(c, exitMeaning{"0", "the run has ended, or with --no-wait was asked to end"},
+		exitMeaning{"125", "there is no such run, or it is not running on this machine"})
+}
+
+// stopRun asks the launch of a run to stop it.
+func stopRun(ctx context.Context, store record.Store, name string, asked record.StopRequest, wait bool) error {
+	id, err := store.Find(name)
+	if err != nil {
+		return err
+	}
+	h, err := store.Read(id)
+	if err != nil {
+		return err
+	}
+	switch life := h.Life(); {
+	case !life.Alive:
+		return fmt.Errorf("run %s is not running: launch show %s prints how it ended", id, id)
+	case life.Host != "":
+		return fmt.Errorf("run %s is running on %s: stop it there", id, life.Host)
+	}
+	if err := h.AskToStop(asked); err != nil {
+		return fmt.Errorf("asking run %s to stop: %w", id, err)
+	}
+	say := ui.Printer{W: os.Stderr, Colour: colour(os.Stderr), Prefix: "launch: "}
+	say.Line("asked run %s to stop", id)
+	if !wait {
+		return nil
+	}
+	ctx, end := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer end()
+	for h.Life().Alive {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("run %s is still running; it was asked to stop", id)
+		case <-time.After(lookForEnd):
+		}
+	}
+	if h, err = store.Read(id); err != nil {
+		return err
+	}
+	why := "its end was not recorded"
+	if out := h.LastOutcome(); out != nil {
+		why = strings.Join(strings.Fields(string(out.Ending)+" "+out.Left), " ")
+	}
+	say.Line("run %s has ended: %s", id, why)
+	return nil
+}
