@@ -30,8 +30,9 @@ then exits with 75, and launch resume RUN continues it. Ctrl-C ends the waiting,
 Without --save the program gets SIGTERM at once; what it has not saved is lost. With --save it is asked
 to save its state in the way that its plugin knows; a program without such a way is stopped after the
 next state that it saves by itself. --next does not ask it, and waits for that state.`,
-		Args:    takes(1, 1, "one run from launch runs, or last"),
-		Example: "  launch stop --save last\n  launch stop --next --within 30m last\n  launch stop --save last; launch resume last",
+		Args: takes(1, 1, "one run from launch runs, or last"),
+		Example: "  launch stop --save last\n  launch stop --next --within 30m last\n" +
+			"  launch stop --save last; launch resume last",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := settingsHere(c)
 			if err != nil {

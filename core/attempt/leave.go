@@ -16,8 +16,8 @@ import (
 	"github.com/launch-ml/launch/core/states"
 )
 
-// A Notice is a signal by which a scheduler announces that it will end the run: [Options.Leave]. A request by launch stop
-// is one, too, without a signal.
+// A Notice is a signal by which a scheduler announces that it will end the run: [Options.Leave]. A request by launch
+// stop is one, too, without a signal.
 type Notice struct {
 	Name   string // "SIGUSR2", "launch stop"
 	Signal syscall.Signal

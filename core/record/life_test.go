@@ -209,3 +209,16 @@ func TestBegunBy(t *testing.T) {
 		}
 	}
 }
+
+// What follows a folder may look once more while the lock is released.
+func TestReleasedLockStaysSo(t *testing.T) {
+	l := &folderLock{path: t.TempDir()}
+	if err := l.take(); err != nil || l.held == nil {
+		t.Fatalf("it is not locked: %v", err)
+	}
+	l.release()
+	l.is = nil
+	if l.take(); l.held != nil {
+		t.Error("it is locked again after its release")
+	}
+}

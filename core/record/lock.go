@@ -126,6 +126,7 @@ type folderLock struct {
 	held *os.File
 	is   os.FileInfo
 	done chan struct{}
+	over bool // it is released, and nothing is locked any more
 }
 
 // take locks the folder, if it exists and this process has not locked it yet. The error is [ErrBusy] or nil; a file
@@ -134,7 +135,7 @@ func (l *folderLock) take() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	info, err := os.Stat(l.path)
-	if err != nil || !info.IsDir() || l.is != nil && os.SameFile(info, l.is) {
+	if err != nil || l.over || !info.IsDir() || l.is != nil && os.SameFile(info, l.is) {
 		return nil
 	}
 	f, err := os.OpenFile(l.path, os.O_RDONLY|syscall.O_DIRECTORY, 0)
@@ -158,11 +159,12 @@ func (l *folderLock) take() error {
 
 // follow looks for the folder from time to time, because most programs make it only after their start.
 func (l *folderLock) follow() {
-	l.done = make(chan struct{})
+	done := make(chan struct{})
+	l.done = done
 	go func() {
 		for wait := 100 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 			select {
-			case <-l.done:
+			case <-done:
 				return
 			case <-time.After(wait):
 				l.take()
@@ -178,6 +180,7 @@ func (l *folderLock) release() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.over = true // follow may be about to look once more
 	if l.held != nil {
 		l.held.Close()
 		l.held = nil
