@@ -111,13 +111,20 @@ func (r *row) progressPath() string {
 	return filepath.Join(r.folder, fmt.Sprintf("%d-%s", r.order.Start, progressFile))
 }
 
+// result is the file of the start's end. The sweep may read it as soon as it is there.
 func (r *row) result() string { return ResultFile(r.folder, r.order.Start) }
+
+// ended is where launch writes how one allocation has ended, which may not be the end of the start.
+func (r *row) ended() string {
+	return filepath.Join(r.folder, fmt.Sprintf("%d-ended.json", r.order.Start))
+}
 
 // carry runs launch once, and decides what comes after it.
 func (r *row) carry(ctx context.Context) (int, error) {
 	if r.past.Run == "" && r.past.PID != 0 {
 		r.past.Run = record.In(r.order.State).BegunBy(r.past.PID, r.past.On, r.past.Since)
 	}
+	os.Remove(r.ended()) // of an allocation whose row was killed
 	code, err := r.launch(ctx)
 	if err != nil {
 		return run.OwnTrouble, err
@@ -127,11 +134,11 @@ func (r *row) carry(ctx context.Context) (int, error) {
 		Attempts []run.Attempt `json:"attempts"`
 		Outcome  *run.Outcome  `json:"outcome"`
 	}
-	if err := readJSON(r.result(), &doc); err != nil {
+	if err := readJSON(r.ended(), &doc); err != nil {
 		return code, nil // launch was killed: the task ends without a result, and the sweep decides
 	}
 	if !taken(doc.Attempts, doc.Outcome) || r.stopped() {
-		return code, nil
+		return code, os.Rename(r.ended(), r.result())
 	}
 	return r.again(doc.Run, savedIn(doc.Attempts))
 }
@@ -168,7 +175,7 @@ func (r *row) again(id, saved string) (int, error) {
 	if err := writeJSON(r.progressPath(), r.past); err != nil {
 		return run.OwnTrouble, err
 	}
-	if err := os.Rename(r.result(), filepath.Join(r.folder, "requeued.json")); err != nil {
+	if err := os.Rename(r.ended(), filepath.Join(r.folder, "requeued.json")); err != nil {
 		return run.OwnTrouble, err
 	}
 	fmt.Printf("requeue %s: run %s\n", r.task, id)
@@ -229,7 +236,7 @@ func (r *row) launch(ctx context.Context) (code int, err error) {
 func (r *row) args() []string {
 	o := r.order
 	flags := slices.Concat(o.Flags, []string{
-		"--json-file=" + r.result(),
+		"--json-file=" + r.ended(),
 		SaveOn(o.Before, o.Kill),
 	})
 	id := r.past.Run

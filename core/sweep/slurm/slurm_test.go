@@ -206,13 +206,19 @@ func TestRanges(t *testing.T) {
 func TestIdle(t *testing.T) {
 	t.Setenv("PATH", t.TempDir()) // no scontrol: requeueing fails, which the row survives
 	r := &row{folder: t.TempDir(), order: order{Start: 1}, task: "9_1"}
+	if !slices.Contains(r.args(), "--json-file="+r.ended()) {
+		t.Errorf("launch writes the start's result before the row has decided: %q", r.args())
+	}
 	for i, step := range []struct {
 		saved string
 		code  int
 	}{{"state 10", run.TryLater}, {"state 10", run.TryLater}, {"state 20", run.TryLater}, {"",
 		run.TryLater}, {"state 20", run.TryLater}, {"state 20", 1}} {
-		if err := os.WriteFile(r.result(), []byte("{}"), 0o600); err != nil {
+		if err := os.WriteFile(r.ended(), []byte("{}"), 0o600); err != nil {
 			t.Fatal(err)
+		}
+		if _, err := os.Stat(r.result()); err == nil {
+			t.Fatalf("allocation %d: the sweep finds a result, though the row goes on", i+1)
 		}
 		code, err := r.again("run-1", step.saved)
 		if err != nil || code != step.code {
