@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -94,7 +93,7 @@ func stopRun(ctx context.Context, store record.Store, name string, asked record.
 	}
 	why := "its end was not recorded"
 	if out := h.LastOutcome(); out != nil {
-		why = strings.Join(strings.Fields(string(out.Ending)+" "+out.Left), " ")
+		why = string(out.Ending)
 	}
 	say.Line("run %s has ended: %s", id, why)
 	return nil
