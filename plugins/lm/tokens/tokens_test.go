@@ -1,0 +1,97 @@
+package tokens
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+)
+
+type recorded struct {
+	Texts  []string
+	Files  map[string]json.RawMessage
+	Counts map[string][]int
+}
+
+func read(t testing.TB) (r recorded) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/tokens.json")
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// What tokenizers 0.23.3 made of the texts (tools/capture/tokens_lm.py): never more than the bound, and the count where
+// it is one.
+func TestRecorded(t *testing.T) {
+	r := read(t)
+	for name, file := range r.Files {
+		tok, err := Read(file)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if counts := name != "sentencepiece"; tok.Counts() != counts {
+			t.Errorf("%s counts: %t, want %t", name, tok.Counts(), counts)
+		}
+		exact := 0
+		for i, text := range r.Texts {
+			want, got := r.Counts[name][i], tok.Count(text)
+			if most := tok.Most(text); most < want || got > most {
+				t.Errorf("%s: at most %d tokens and %d counted, and %q has %d", name, most, got, text, want)
+			}
+			switch {
+			case got == want:
+				exact++
+			case got != tok.Most(text):
+				t.Errorf("%s: %d tokens, and %q has %d", name, got, text, want)
+			}
+		}
+		if tok.Counts() && exact < len(r.Texts)*3/5 {
+			t.Errorf("%s: %d of %d texts were counted", name, exact, len(r.Texts))
+		}
+	}
+}
+
+// A tokenizer that may make more tokens than bytes, or others than this package counts.
+func TestRefuses(t *testing.T) {
+	r := read(t)
+	for name, tt := range map[string]struct {
+		file     string
+		old, new string
+		err      bool // there is no bound; otherwise one, but no count
+	}{
+		"another model":       {"gpt2", `"type":"BPE"`, `"type":"Unigram"`, true},
+		"no bytes":            {"sentencepiece", `"byte_fallback":true`, `"byte_fallback":false`, true},
+		"a byte is missing":   {"sentencepiece", `"<0x41>":`, `"<0x411>":`, true},
+		"another normalizer":  {"qwen", `"type":"NFC"`, `"type":"NFKC"`, true},
+		"another split":       {"llama3", `{1,3}`, `{1,4}`, true},
+		"a space in front":    {"gpt2", `"add_prefix_space":false`, `"add_prefix_space":true`, false},
+		"a token with spaces": {"gpt2", `"lstrip":false`, `"lstrip":true`, false},
+	} {
+		text := strings.ReplaceAll(string(r.Files[tt.file]), tt.old, tt.new)
+		if text == string(r.Files[tt.file]) {
+			t.Errorf("%s: the file has no %s", name, tt.old)
+		}
+		switch tok, err := Read([]byte(text)); {
+		case tt.err != errors.Is(err, ErrUnknown):
+			t.Errorf("%s: %v", name, err)
+		case err == nil && tok.Counts():
+			t.Errorf("%s: it counts", name)
+		}
+	}
+}
+
+func TestByBytes(t *testing.T) {
+	tok := ByBytes()
+	for text, want := range map[string]int{"": 1, "abc": 4, "\u00e9": 3, "e\u0301": 8, "你好": 7} {
+		if got := tok.Count(text); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}
