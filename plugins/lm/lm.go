@@ -48,15 +48,18 @@ type kind struct {
 	// that quantises the weights, with its value.
 	optim, rank string
 	fourBits    [2]string
+	// rows are the rows of its data set; nil where they are not read.
+	rows func(t *training, data *table) error
 }
 
 var (
 	clmKind     = kind{dialect: "transformers run_clm", texts: clm, length: "block_size", read: (*training).readModel}
 	factoryKind = kind{dialect: "LLaMA-Factory", length: "cutoff_len", read: (*training).readFactory, pairs: true,
-		rank: "lora_rank", fourBits: [2]string{"quantization_bit", "4"}}
+		rank: "lora_rank", fourBits: [2]string{"quantization_bit", "4"}, rows: (*training).rowsFactory}
 	axolotlKind = kind{dialect: "axolotl", length: "sequence_len", read: (*training).readAxolotl, own: axolotlOptions,
 		names: axolotlNames, output: "./model-out", rank: "lora_r", true: []string{"do_train"}}
 	sftKind = kind{dialect: "trl sft", texts: sft, length: "max_length", read: (*training).readSFT,
+		rows:     (*training).rowsSFT,
 		config:   "--config",
 		rank:     "lora_r",
 		fourBits: [2]string{"load_in_4bit", "true"},
@@ -114,6 +117,7 @@ func (lm) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error)
 		return nil, errOwn("device_map shares the model out among several cards")
 	}
 	t.read()
+	t.readLengths()
 	t.warnAssumed()
 	t.warnUnseen()
 	t.made = t.job()

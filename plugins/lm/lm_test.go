@@ -2,6 +2,7 @@ package lm
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -291,10 +292,14 @@ func TestReadsSFT(t *testing.T) {
 }
 
 // factory makes llamafactory-cli beside the interpreter of a command, as pip installs it, and returns the command.
-func factory(t *testing.T, args ...string) job.Command {
+func factory(t testing.TB, args ...string) job.Command { return factoryIn(t, nil, args...) }
+
+// factoryIn is the same with other files beside the recipe.
+func factoryIn(t testing.TB, files map[string]string, args ...string) job.Command {
 	t.Helper()
-	dir := folder(t, map[string]string{"a.yaml": factoryRecipe})
-	c := cmd(t, dir, args...)
+	all := map[string]string{"a.yaml": factoryRecipe}
+	maps.Copy(all, files)
+	c := cmd(t, folder(t, all), args...)
 	path := filepath.Join(filepath.Dir(c.Args[0]), "llamafactory-cli")
 	if err := os.WriteFile(path, []byte("#!"+c.Args[0]+"\nimport sys\n"), 0o755); err != nil {
 		t.Fatal(err)

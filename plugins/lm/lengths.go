@@ -1,0 +1,290 @@
+package lm
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/file"
+	"github.com/launch-ml/launch/plugins/lm/tokens"
+)
+
+// A row is what the program makes of one row of a data set: texts, each tokenised for itself, and tokens beside them.
+type row struct {
+	texts []string
+	more  int
+}
+
+// What is read of a data set, and of that how much is tokenised.
+const (
+	maxData      = 64 << 20
+	maxCounted   = 8 << 20
+	maxTokenizer = 64 << 20
+)
+
+// A table is the rows of a data set, and the files that they are of.
+type table struct {
+	rows  []row
+	files []string
+	left  int64 // bytes that may still be read
+}
+
+// errUnread is why a data set was not read.
+type errUnread string
+
+func (e errUnread) Error() string { return string(e) }
+
+func unread(format string, a ...any) error { return errUnread(fmt.Sprintf(format, a...)) }
+
+// readLengths makes batches as short as the longest row of the data set, where that is known to be shorter than the
+// length to which rows are cut. What it tells is one line of the plan.
+func (t *training) readLengths() {
+	if t.unknown != "" || !t.pads || t.packs || t.step.Packed || t.on("packing") || t.on("neat_packing") {
+		return
+	}
+	data := &table{left: maxData}
+	longest, how, err := t.longest(data)
+	at := fmt.Sprintf("%s (%d tokens)", t.address(t.kind.length).Path, t.step.Length)
+	of := strings.Join(data.files, ", ")
+	if len(data.files) > 2 {
+		of = fmt.Sprintf("%s and %d other files", data.files[0], len(data.files)-1)
+	}
+	if t.multiple { // of 8 (LLaMA-Factory's train/sft/workflow.py:63, train/dpo/workflow.py:50)
+		longest = (longest + 7) / 8 * 8
+	}
+	switch {
+	case err != nil:
+		t.warn("the longest batch is taken to be of %s: the data was not read, %v", at, err)
+	case longest >= t.step.Length:
+		t.warn("the longest batch is taken to be of %s: rows of %s may be as long", at, of)
+	default:
+		t.warn("the longest batch has at most %d tokens (%s, %s), fewer than %s", longest, of, how, at)
+		t.step.Length = longest
+	}
+}
+
+// How the longest row was found.
+const (
+	inBytes   = "by its bytes"
+	inTokens  = "counted with its tokenizer"
+	tokenised = "of its input_ids"
+)
+
+// longest is a number of tokens that no row of the data set exceeds, and how it was found.
+func (t *training) longest(data *table) (n int64, how string, err error) {
+	if t.kind.rows == nil || t.script != nil {
+		return 0, "", unread("which is done for LLaMA-Factory and trl sft")
+	}
+	if err := t.kind.rows(t, data); err != nil {
+		return 0, "", err
+	}
+	if len(data.rows) == 0 {
+		return 0, "", unread("since it has no rows")
+	}
+	if !slices.ContainsFunc(data.rows, func(r row) bool { return len(r.texts) > 0 }) {
+		longest := slices.MaxFunc(data.rows, func(x, y row) int { return cmp.Compare(x.more, y.more) })
+		return int64(longest.more), tokenised, nil
+	}
+	tok, err := t.tokenizer()
+	if err != nil {
+		return 0, "", err
+	}
+	longest, counted := data.longest(tok, int(t.step.Length))
+	if how = inBytes; counted {
+		how = inTokens
+	}
+	return int64(longest), how, nil
+}
+
+// longest is a number of tokens that no row exceeds; a number from most on stands for any above it. The rows with the
+// highest bounds are counted first, until the next one's bound is no more than what was found.
+func (d *table) longest(tok *tokens.Tokenizer, most int) (longest int, counted bool) {
+	type bounded struct {
+		row
+		bound int
+	}
+	var rows []bounded
+	for _, r := range d.rows {
+		b := bounded{r, r.more}
+		for _, text := range r.texts {
+			b.bound += tok.Most(text)
+		}
+		rows = append(rows, b)
+	}
+	slices.SortStableFunc(rows, func(x, y bounded) int { return cmp.Compare(y.bound, x.bound) })
+	if rows[0].bound < most && !tok.Counts() {
+		return rows[0].bound, false
+	}
+	left := maxCounted
+	for _, r := range rows {
+		switch {
+		case r.bound <= longest || longest >= most:
+			return longest, true
+		case left <= 0 || !tok.Counts():
+			return max(longest, r.bound), false
+		}
+		n := r.more
+		for _, text := range r.texts {
+			n += tok.Count(text)
+			left -= len(text)
+		}
+		longest = max(longest, n)
+	}
+	return longest, true
+}
+
+// The classes of tokenizers (tokenizer_config.json) of which each token has a byte or more, whatever their file is:
+// those that read tokenizer.json as it is or build the same from it (models/qwen2/tokenization_qwen2.py of transformers
+// 5.23), and those that are built on bytes.
+var (
+	countedClasses = strings.Fields("PreTrainedTokenizerFast TokenizersBackend Qwen2Tokenizer Qwen2TokenizerFast " +
+		"GPT2Tokenizer GPT2TokenizerFast")
+	boundedClasses = strings.Fields("LlamaTokenizer LlamaTokenizerFast GemmaTokenizer GemmaTokenizerFast " +
+		"CodeGenTokenizer CodeGenTokenizerFast")
+)
+
+// tokenizer is that of the model. Of a public model without files here its kind is known: BPE of bytes, or with bytes
+// for what is in no token.
+func (t *training) tokenizer() (*tokens.Tokenizer, error) {
+	p, err := t.find(t.text("model_name_or_path", ""), t.text("model_revision", "main"))
+	if err != nil {
+		return nil, err
+	}
+	if p.folder == "" {
+		return tokens.ByBytes(), nil
+	}
+	var settings struct {
+		Class  string          `json:"tokenizer_class"`
+		Mapped json.RawMessage `json:"auto_map"`
+		Spaced bool            `json:"add_prefix_space"`
+	}
+	text, err := file.Read(filepath.Join(p.folder, "tokenizer_config.json"), maxFile)
+	if err == nil {
+		err = json.Unmarshal(text, &settings)
+	}
+	counts := slices.Contains(countedClasses, settings.Class)
+	if err != nil || settings.Mapped != nil || !counts && !slices.Contains(boundedClasses, settings.Class) {
+		return nil, unread("since its tokenizer is not known (tokenizer_config.json of the model)")
+	}
+	text, err = file.Read(filepath.Join(p.folder, "tokenizer.json"), maxTokenizer)
+	if err != nil {
+		return nil, unread("since the model has no tokenizer.json here")
+	}
+	tok, err := tokens.Read(text)
+	switch {
+	case err != nil && counts:
+		return nil, unread("since its tokenizer is not known (%v)", err)
+	case err != nil || !counts || settings.Spaced || t.model.Type == "mistral" || t.model.Type == "mixtral":
+		// whose pre-tokenizer transformers may replace (tokenization_utils_tokenizers.py, _patch_mistral_regex)
+		return tokens.ByBytes(), nil
+	}
+	return tok, nil
+}
+
+// A record is one row of a file as it stands there.
+type record map[string]json.RawMessage
+
+// text is a column that is a text; "" for none or null.
+func (r record) text(column string) (string, error) {
+	raw, ok := r[column]
+	if column == "" || !ok || string(raw) == "null" {
+		return "", nil
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return "", unread("since %q of a row is no text", column)
+	}
+	return s, nil
+}
+
+// empty reports whether a row has nothing in a column.
+func (r record) empty(column string) bool {
+	raw := bytes.TrimSpace(r[column])
+	return column == "" || len(raw) == 0 || slices.Contains([]string{"null", `""`, "[]", `"[]"`}, string(raw))
+}
+
+// read reads a file of JSON, an array or lines, row for row. The error is an errUnread for what launch does not read.
+func (d *table) read(path, name string, each func(record) error) error {
+	if ext := filepath.Ext(path); ext != ".json" && ext != ".jsonl" {
+		return unread("since %s is no JSON", name)
+	}
+	f, err := file.Open(path)
+	if err != nil {
+		return unread("since %s is not on this machine", name)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if d.left -= info.Size(); d.left < 0 {
+		return unread("since it has more than %d MiB", maxData>>20)
+	}
+	d.files = append(d.files, name)
+	in := bufio.NewReaderSize(io.LimitReader(f, info.Size()), 1<<20)
+	first, err := firstByte(in)
+	if err != nil {
+		return unread("since %s is empty", name)
+	}
+	dec := json.NewDecoder(in)
+	if first == '[' {
+		if _, err := dec.Token(); err != nil {
+			return unread("since %s could not be read (%v)", name, err)
+		}
+	}
+	for first != '[' || dec.More() {
+		var r record
+		if err := dec.Decode(&r); errors.Is(err, io.EOF) && first != '[' {
+			return nil
+		} else if err != nil {
+			return unread("since %s could not be read (%v)", name, err)
+		}
+		if err := each(r); err != nil {
+			return err
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return unread("since %s could not be read (%v)", name, err)
+	}
+	return nil
+}
+
+// firstByte is the first one that is no white space, and stays unread.
+func firstByte(in *bufio.Reader) (byte, error) {
+	for {
+		b, err := in.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		if !bytes.ContainsRune([]byte(" \t\r\n"), rune(b)) {
+			return b, in.UnreadByte()
+		}
+	}
+}
+
+// jsonFiles are the files of a folder that has no others, but hidden ones.
+func jsonFiles(folder string) (names []string, err error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		ext := filepath.Ext(e.Name())
+		switch {
+		case strings.HasPrefix(e.Name(), "."):
+		case e.IsDir() || ext != ".json" && ext != ".jsonl" || e.Name() == "dataset_infos.json":
+			return nil, unread("since its folder has %s", e.Name())
+		default:
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,205 @@
+package lm
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/launch-ml/launch/core/plugin/plugintest"
+)
+
+// modelOf are the files of a small model with a tokenizer of tokens/testdata.
+func modelOf(t testing.TB, tokenizer, class string) map[string]string {
+	t.Helper()
+	var r struct{ Files map[string]json.RawMessage }
+	text, err := os.ReadFile("tokens/testdata/tokens.json")
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]string{"model/tokenizer.json": string(r.Files[tokenizer]),
+		"model/tokenizer_config.json": fmt.Sprintf(`{"tokenizer_class": %q}`, class)}
+}
+
+// written adds files to a folder of files.
+func written(files map[string]string, more ...string) map[string]string {
+	for i := 0; i < len(more); i += 2 {
+		files[more[i]] = more[i+1]
+	}
+	return files
+}
+
+const identity = `{"a": {"file_name": "a.json"}, "s": {"file_name": "s.jsonl", "formatting": "sharegpt"},
+	"h": {"file_name": "h", "columns": {"prompt": "q", "response": "r", "history": "history", "system": "system"}},
+	"p": {"file_name": "p.json", "ranking": true, "columns": {"prompt": "q", "chosen": "y", "rejected": "n"}},
+	"hub": {"hf_hub_url": "x/y"}, "csv": {"file_name": "a.csv"}}`
+
+// lengthsOf is a job of LLaMA-Factory with those files.
+func lengthsOf(t *testing.T, files map[string]string, args ...string) *training {
+	t.Helper()
+	all := map[string]string{"data/dataset_info.json": identity}
+	maps.Copy(all, files)
+	return recognised(t, factoryIn(t, all, append([]string{"a.yaml"}, args...)...))
+}
+
+// LLaMA-Factory's own counts (tools/capture/lengths_lm.py): the bound has one token more, for the end that some other
+// templates add, and empty thoughts where an answer has its own.
+func TestLengthsAreFactorys(t *testing.T) {
+	var r struct {
+		Alpaca, ShareGPT []json.RawMessage
+		Counts           map[string][]int64
+	}
+	text, err := os.ReadFile("testdata/lengths.json")
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Counts) != len(templates) {
+		t.Errorf("%d templates were recorded of %d", len(r.Counts), len(templates))
+	}
+	rows := append(append([]json.RawMessage{}, r.Alpaca...), r.ShareGPT...)
+	const columns = `{"prompt": "instruction", "query": "input", "response": "output", "history": "history", ` +
+		`"system": "system"}`
+	for name, counts := range r.Counts {
+		for i, raw := range rows {
+			entry := `{"x": {"file_name": "x.jsonl", "columns": ` + columns + `}}`
+			if i >= len(r.Alpaca) {
+				entry = `{"x": {"file_name": "x.jsonl", "formatting": "sharegpt"}}`
+			}
+			job := lengthsOf(t, written(modelOf(t, "qwen", "Qwen2Tokenizer"), "data/dataset_info.json", entry,
+				"data/x.jsonl", string(raw)), "dataset=x", "template="+name)
+			data := &table{left: maxData}
+			got, how, err := job.longest(data)
+			if err != nil || how != inTokens {
+				t.Errorf("%s, row %d: %q, %v", name, i, how, err)
+				continue
+			}
+			if more := got - counts[i]; more < 1 || more > 1 && !(name == "qwen3" && i == 4) {
+				t.Errorf("%s, row %d: %d tokens, and LLaMA-Factory makes %d", name, i, got, counts[i])
+			}
+		}
+	}
+}
+
+// How long a batch of LLaMA-Factory gets, in tokens, and what a plan tells about it.
+func TestReadsLengths(t *testing.T) {
+	long := strings.Repeat("a", 600)
+	row := func(text string) string { return fmt.Sprintf(`{"instruction": %q, "input": "", "output": "x"}`, text) }
+	counted := modelOf(t, "gpt2", "GPT2TokenizerFast")
+	for name, tt := range map[string]struct {
+		files map[string]string
+		args  []string
+		want  int64
+		says  string
+	}{
+		"by bytes": {map[string]string{"data/a.json": "[" + row("hello") + "," + row("you") + "]"},
+			[]string{"model_name_or_path=Qwen/Qwen3-4B", "template=empty"}, 16, "by its bytes"},
+		"counted": {written(counted, "data/a.json", row(strings.Repeat("the ", 100))), []string{"template=empty"}, 104,
+			"counted"},
+		"of SentencePiece": {written(modelOf(t, "sentencepiece", "LlamaTokenizer"), "data/a.json", row("hello")),
+			[]string{"template=empty"}, 16, "by its bytes"},
+		"as long": {map[string]string{"data/a.json": row(long)},
+			[]string{"model_name_or_path=Qwen/Qwen3-4B", "template=empty"}, 512, "may be as long"},
+		"in an evaluation": {map[string]string{"data/a.json": row("x"), "data/s.jsonl": `{"conversations": [` +
+			`{"from": "human", "value": "` + long + `"}, {"from": "gpt", "value": "y"}]}`},
+			[]string{"model_name_or_path=Qwen/Qwen3-4B", "template=empty", "eval_dataset=s"}, 512, "may be as long"},
+		"a folder": {map[string]string{
+			"data/h/1.json":  `[{"q": "x", "r": "y", "system": "z", "history": [["a", "b"]]}]`,
+			"data/h/2.jsonl": `{"q": "xxxxxxxxxxxxxxxxxxxx", "r": "y"}`},
+			[]string{"model_name_or_path=Qwen/Qwen3-4B", "template=empty", "dataset=h"}, 24, "by its bytes"},
+		"pairs": {map[string]string{"data/p.json": `[{"q": "x", "y": "y", "n": "12345678901234567890"}]`},
+			[]string{"model_name_or_path=Qwen/Qwen3-4B", "template=empty", "dataset=p", "stage=dpo"}, 24,
+			"by its bytes"},
+		"single texts": {map[string]string{"data/a.json": row("12345678901")},
+			[]string{"model_name_or_path=Qwen/Qwen3-4B", "stage=pt", "packing=false"}, 14, "by its bytes"},
+		"no tokenizer": {map[string]string{"data/a.json": row("x")}, []string{"template=empty"}, 512,
+			"its tokenizer is not known"},
+		"another class": {written(modelOf(t, "gpt2", "BertTokenizer"), "data/a.json", row("x")),
+			[]string{"template=empty"}, 512, "its tokenizer is not known"},
+		"another template": {map[string]string{"data/a.json": row("x")}, []string{"template=yi"}, 512, `"yi"`},
+		"of the hub":       {nil, []string{"template=empty", "dataset=hub"}, 512, "no local file"},
+		"no JSON": {map[string]string{"data/a.csv": "x"}, []string{"template=empty", "dataset=csv"}, 512,
+			"is no JSON"},
+		"not there": {nil, []string{"template=empty"}, 512, "not on this machine"},
+		"broken": {map[string]string{"data/a.json": "[" + row("x")}, []string{"template=empty"}, 512,
+			"could not be read"},
+		"tools": {map[string]string{"data/s.jsonl": `{"conversations": [{"from": "human", "value": "x"}, ` +
+			`{"from": "function_call", "value": "y"}]}`}, []string{"template=empty", "dataset=s"}, 512,
+			"calls of functions"},
+		"thoughts": {map[string]string{"data/a.json": `{"instruction": "x", "output": "<think>y</think>z"}`},
+			[]string{"template=qwen3", "enable_thinking=false"}, 512, "thoughts are cut out"},
+		"tokenised": {nil, []string{"template=empty", "tokenized_path=x"}, 512, "tokenized_path"},
+		"split":     {nil, []string{"template=empty", "split_special_tokens=true"}, 512, "split_special_tokens"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"dataset=a"}, tt.args...)
+			r := lengthsOf(t, tt.files, args...)
+			if says := strings.Join(r.warnings, "\n"); r.step.Length != tt.want || !strings.Contains(says, tt.says) {
+				t.Errorf("a batch has %d tokens, want %d, and %q says no %q", r.step.Length, tt.want, says, tt.says)
+			}
+		})
+	}
+}
+
+// Blocks and packed rows are as long as they are asked for.
+func TestLengthsOfPacked(t *testing.T) {
+	for _, args := range [][]string{{"packing=true", "cutoff_len=500"}, {"stage=pt"}} {
+		r := lengthsOf(t, map[string]string{"data/a.json": `{"instruction": "x", "input": "", "output": "y"}`},
+			append(args, "dataset=a", "template=empty", "model_name_or_path=Qwen/Qwen3-4B")...)
+		says := strings.Join(r.warnings, "\n")
+		if n := r.step.Length; n != 504 && n != 512 || strings.Contains(says, "longest") {
+			t.Errorf("%q: %d tokens, %q", args, n, says)
+		}
+	}
+}
+
+// Each rung with shorter sequences is priced as the job that it makes, whose rows are shorter than that anyway.
+func TestLengthsPromises(t *testing.T) {
+	c := factoryIn(t, map[string]string{"data/dataset_info.json": identity,
+		"data/a.json": `{"instruction": "` + strings.Repeat("x", 300) + `", "input": "", "output": "y"}`},
+		"a.yaml", "dataset=a", "template=empty", "model_name_or_path=Qwen/Qwen3-0.6B")
+	plugintest.Check(t, New(), c, card)
+}
+
+// What SFTTrainer makes of a folder of files.
+func TestReadsLengthsOfSFT(t *testing.T) {
+	for name, tt := range map[string]struct {
+		files map[string]string
+		args  []string
+		want  int64
+		says  string
+	}{
+		"texts": {map[string]string{"d/train.jsonl": `{"text": "hello"}` + "\n" + `{"text": "a"}`}, nil, 9,
+			"by its bytes"},
+		"another field": {map[string]string{"d/a.json": `[{"x": "hello"}]`}, []string{"--dataset_text_field", "x"}, 9,
+			"by its bytes"},
+		"prompts": {map[string]string{"d/train.jsonl": `{"prompt": "hello", "completion": " you"}`}, nil, 13,
+			"by its bytes"},
+		"tokens":   {map[string]string{"d/train.jsonl": `{"input_ids": [1, 2, 3]}`}, nil, 3, "of its input_ids"},
+		"messages": {map[string]string{"d/train.jsonl": `{"messages": []}`}, nil, 1024, "chat template"},
+		"prompts of messages": {map[string]string{"d/a.jsonl": `{"prompt": [{"role": "user"}], "completion": []}`},
+			nil, 1024,
+			"is no text"},
+		"no text":     {map[string]string{"d/a.jsonl": `{"x": ""}`}, nil, 1024, `no column "text"`},
+		"other files": {map[string]string{"d/a.jsonl": `{"text": ""}`, "d/README.md": ""}, nil, 1024, "README.md"},
+		"of the hub":  {nil, nil, 1024, "no folder on this machine"},
+		"another part": {map[string]string{"d/a.jsonl": `{"text": ""}`}, []string{"--dataset_config", "x"}, 1024,
+			"dataset_config"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"sft.py", "--model_name_or_path", "Qwen/Qwen3-4B", "--dataset_name", "d"},
+				tt.args...)
+			r := recognised(t, cmd(t, folder(t, tt.files), args...))
+			if says := strings.Join(r.warnings, "\n"); r.step.Length != tt.want || !strings.Contains(says, tt.says) {
+				t.Errorf("a batch has %d tokens, want %d, and %q says no %q", r.step.Length, tt.want, says, tt.says)
+			}
+		})
+	}
+}
