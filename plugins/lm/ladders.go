@@ -37,6 +37,7 @@ type way struct {
 	optim       string
 	rank        int64 // of adapters; 0 for none
 	quant       bool  // 4-bit weights that were not asked for
+	unpadded    bool  // rows are padded to the longest of a batch, which was not asked for
 }
 
 // A variant is one way to train.
@@ -82,6 +83,7 @@ func (b *builder) shared(set *ladder.Set) {
 		b.inOrder(set)
 	}()
 	if b.device.Kind == gpu.CPU {
+		b.offer(set, b.unpadded(asked)...)
 		b.precompute(set)
 		return
 	}
@@ -91,6 +93,7 @@ func (b *builder) shared(set *ladder.Set) {
 		b.offer(set, switched{ladder.Rung{Name: "expandable segments", Cost: ladder.None, Slowdown: 1,
 			Edits: []config.Edit{e}}, w})
 	}
+	b.offer(set, b.unpadded(asked)...)
 	b.precompute(set)
 	b.offer(set, b.paged(asked)...)
 	if asked.autocast == nn.F32 && b.step.Weights == nn.F32 && !b.before(8) && b.unknown == "" && b.kind.own == nil &&
@@ -140,7 +143,8 @@ func (b *builder) splits(set *ladder.Set, asked way) (least ladder.Split) {
 // shorter are rungs with shorter sequences, where the phases share the micro-batch with the smallest of it.
 func (b *builder) shorter(asked way, least ladder.Split) (out []switched) {
 	floor := min(common, max(shortest, b.step.Length/8)) // shorter ones would cut off most of what was meant
-	for n, left := b.step.Length/2, mostLengths; n >= floor && left > 0; n, left = n/2, left-1 {
+	fold := b.folds()
+	for n, left := b.step.Length/2/fold*fold, mostLengths; n >= floor && left > 0; n, left = n/2/fold*fold, left-1 {
 		r := ladder.Rung{Name: fmt.Sprintf("sequences of %d tokens", n), Slowdown: 1}
 		if least != b.split {
 			r = b.rung(variant{least, b.step.Checkpointing}, nil)
@@ -273,7 +277,7 @@ func (b *builder) price(vs []variant) [][]mem.Estimate {
 	}, func(v variant, w way, micro int64) mem.Tensors {
 		s := b.at(w)
 		s.Accumulate, s.Checkpointing = v.split.Accumulation, v.checkpointing
-		b.fill(&s, micro, b.packs)
+		b.fill(&s, w, micro, b.packs)
 		return arch.Training(s)
 	})
 }
@@ -287,14 +291,14 @@ func (b *builder) evaluations(batches []int64) [][]mem.Estimate {
 		return variant{}, batches[i]
 	}, func(_ variant, w way, batch int64) mem.Tensors {
 		s := b.at(w)
-		b.fill(&s, batch, b.evalPacks)
+		b.fill(&s, w, batch, b.evalPacks)
 		return b.evaluation(s)
 	})
 }
 
 // padded reports whether a batch of so many sequences or pairs may have padding.
-func (b *builder) padded(batch int64) bool {
-	return b.pads && (batch > 1 || b.multiple || b.step.Preference != nil)
+func (b *builder) padded(batch int64, w way) bool {
+	return b.pads && (batch > 1 || b.multiple && !w.unpadded || b.step.Preference != nil)
 }
 
 // at is the step in one way.
@@ -311,8 +315,8 @@ func (b *builder) at(w way) arch.Step {
 }
 
 // fill puts so many sequences into a step.
-func (b *builder) fill(s *arch.Step, batch int64, packed bool) {
-	s.Batch, s.Padded = batch, b.padded(batch)
+func (b *builder) fill(s *arch.Step, w way, batch int64, packed bool) {
+	s.Batch, s.Padded = batch, b.padded(batch, w)
 	if packed {
 		b.pack(s)
 	}

@@ -57,18 +57,36 @@ func (t *training) readLengths() {
 	if len(data.files) > 2 {
 		of = fmt.Sprintf("%s and %d other files", data.files[0], len(data.files)-1)
 	}
-	if t.multiple { // of 8 (LLaMA-Factory's train/sft/workflow.py:63, train/dpo/workflow.py:50)
-		longest = (longest + 7) / 8 * 8
+	if fold := t.fold(); fold > 1 {
+		longest = (longest + fold - 1) / fold * fold
 	}
 	switch {
 	case err != nil:
 		t.warn("the longest batch is taken to be of %s: the data was not read, %v", at, err)
 	case longest >= t.step.Length:
 		t.warn("the longest batch is taken to be of %s: rows of %s may be as long", at, of)
+	case t.padsWhole():
+		t.row = longest
+		if cut, err := t.count(t.kind.length, longest); err == nil {
+			t.row = min(longest, cut)
+		}
+		t.warn("each batch is padded to %s, and the longest row has at most %d tokens (%s, %s)", at, longest, of, how)
 	default:
 		t.warn("the longest batch has at most %d tokens (%s, %s), fewer than %s", longest, of, how, at)
 		t.step.Length = longest
 	}
+}
+
+// fold is of what number of tokens a padded batch is a multiple (LLaMA-Factory's train/sft/workflow.py:63 and
+// train/dpo/workflow.py:50; axolotl's core/builders/causal.py:386); 1 for any.
+func (t *training) fold() int64 {
+	switch {
+	case t.padsWhole():
+		return 1
+	case t.kind.pairs && t.multiple:
+		return 8
+	}
+	return t.folds()
 }
 
 // How the longest row was found.
@@ -81,7 +99,7 @@ const (
 // longest is a number of tokens that no row of the data set exceeds, and how it was found.
 func (t *training) longest(data *table) (n int64, how string, err error) {
 	if t.kind.rows == nil || t.script != nil {
-		return 0, "", unread("which is done for LLaMA-Factory and trl sft")
+		return 0, "", unread("which is done for LLaMA-Factory, axolotl and trl sft")
 	}
 	if err := t.kind.rows(t, data); err != nil {
 		return 0, "", err
@@ -154,7 +172,7 @@ var (
 // tokenizer is that of the model. Of a public model without files here its kind is known: BPE of bytes, or with bytes
 // for what is in no token.
 func (t *training) tokenizer() (*tokens.Tokenizer, error) {
-	p, err := t.find(t.text("model_name_or_path", ""), t.text("model_revision", "main"))
+	p, err := t.find(t.text("model_name_or_path", t.text("base_model", "")), t.text("model_revision", "main"))
 	if err != nil {
 		return nil, err
 	}

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
 )
 
@@ -199,6 +202,77 @@ func TestReadsLengthsOfSFT(t *testing.T) {
 			r := recognised(t, cmd(t, folder(t, tt.files), args...))
 			if says := strings.Join(r.warnings, "\n"); r.step.Length != tt.want || !strings.Contains(says, tt.says) {
 				t.Errorf("a batch has %d tokens, want %d, and %q says no %q", r.step.Length, tt.want, says, tt.says)
+			}
+		})
+	}
+}
+
+// What axolotl makes of its data sets: how long a batch is, and whether padding to its longest row is a rung.
+func TestReadsLengthsOfAxolotl(t *testing.T) {
+	const set = "\n  - path: data.jsonl\n    type: "
+	for name, tt := range map[string]struct {
+		lines map[string]string
+		data  string
+		want  int64 // tokens of a batch, with those that the rung makes
+		rung  int64
+		says  string
+	}{
+		"a multiple": {nil, `{"text": "hello"}`, 64, 0, "has at most 64 tokens (data.jsonl, by its bytes)"},
+		"none": {map[string]string{"pad_to_sequence_len": "false"}, `{"text": "hello"}`, 9, 0,
+			"has at most 9 tokens"},
+		"whole": {map[string]string{"pad_to_sequence_len": "true"}, `{"text": "hello"}`, 512, 9,
+			"each batch is padded to sequence_len (512 tokens), and the longest row has at most 9"},
+		"whole, alone": {map[string]string{"pad_to_sequence_len": "true", "micro_batch_size": "1"},
+			`{"text": "` + strings.Repeat("x", 300) + `"}`, 512, 304, "each batch is padded"},
+		"whole, as long": {map[string]string{"pad_to_sequence_len": "true"},
+			`{"text": "` + strings.Repeat("x", 600) + `"}`, 512, 0, "may be as long"},
+		"another field": {map[string]string{"datasets": set + "completion\n    field: x"}, `{"x": "a"}`, 64, 0,
+			"64 tokens"},
+		"instructions": {map[string]string{"datasets": set + "alpaca", "pad_to_sequence_len": "false"},
+			`{"instruction": "a", "input": "b", "output": "c"}`, 216, 0, "by its bytes"},
+		"tokens": {map[string]string{"datasets": set, "pad_to_sequence_len": "false"},
+			`{"input_ids": [1, 2, 3], "labels": [1, 2, 3], "attention_mask": [1, 1, 1]}`, 3, 0, "of its input_ids"},
+		"a chat template": {map[string]string{"datasets": set + "chat_template"}, `{"text": ""}`, 512, 0,
+			`"chat_template"`},
+		"no such field": {nil, `{"x": ""}`, 512, 0, `no "text"`},
+		"another setting": {map[string]string{"datasets": set + "completion\n    name: x"}, `{"text": ""}`, 512, 0,
+			"since name"},
+		"another tokenizer": {map[string]string{"tokenizer_config": "x"}, `{"text": ""}`, 512, 0,
+			"tokenizer_config is set"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := map[string]string{"base_model": "Qwen/Qwen3-0.6B"}
+			maps.Copy(lines, tt.lines)
+			if lines["datasets"] != "" {
+				lines["  - path"], lines["    type"] = "-", "-"
+			}
+			c := axolotlAt(t, lines, "train", "a.yaml")
+			if err := os.WriteFile(filepath.Join(c.Dir, "data.jsonl"), []byte(tt.data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := recognised(t, c)
+			says := strings.Join(r.warnings, "\n")
+			if r.step.Length != tt.want || r.row != tt.rung || !strings.Contains(says, tt.says) {
+				t.Errorf("a batch has %d tokens and %d by the rung, want %d and %d, and %q says no %q", r.step.Length,
+					r.row, tt.want, tt.rung, says, tt.says)
+			}
+			set, err := r.Ladders(t.Context(), card)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if is := slices.ContainsFunc(set.Shared.Rungs, func(r ladder.Rung) bool {
+				return r.Name == "padding to the longest row" && r.Cost == ladder.None
+			}); is != (tt.rung > 0) {
+				t.Errorf("padding to the longest row is a rung: %t, want %t", is, tt.rung > 0)
+			}
+			if tt.rung > 0 {
+				plugintest.Check(t, New(), c, card)
+				b := &builder{training: r, device: card}
+				b.shared(&ladder.Set{})
+				i := slices.IndexFunc(b.ways, func(w way) bool { return w.length == tt.rung })
+				if i < 0 || b.padded(1, b.ways[i]) || !b.padded(1, b.ways[0]) {
+					t.Errorf("want no padding of one row alone in the rung's way of %+v, and some in the first", b.ways)
+				}
 			}
 		})
 	}

@@ -57,7 +57,8 @@ var (
 	factoryKind = kind{dialect: "LLaMA-Factory", length: "cutoff_len", read: (*training).readFactory, pairs: true,
 		rank: "lora_rank", fourBits: [2]string{"quantization_bit", "4"}, rows: (*training).rowsFactory}
 	axolotlKind = kind{dialect: "axolotl", length: "sequence_len", read: (*training).readAxolotl, own: axolotlOptions,
-		names: axolotlNames, output: "./model-out", rank: "lora_r", true: []string{"do_train"}}
+		names: axolotlNames, output: "./model-out", rank: "lora_r", true: []string{"do_train"},
+		rows: (*training).rowsAxolotl}
 	sftKind = kind{dialect: "trl sft", texts: sft, length: "max_length", read: (*training).readSFT,
 		rows:     (*training).rowsSFT,
 		config:   "--config",
@@ -197,11 +198,12 @@ type training struct {
 	multiple bool  // they are padded to a multiple, so that one alone is padded, too
 	// coupled: an evaluation has the batch of the training, unless it is set.
 	coupled          bool
-	single           bool // a micro-batch of more than one row fails
-	packs, evalPacks bool // sequences are packed into a row, and so is an evaluation's batch
-	spread           bool // one process has several cards, with some layers on each
-	bf16             bool // axolotl's, after "auto"
-	inferred         bool // the type that the model is loaded in is of the configuration, and float32 on a CPU
+	single           bool  // a micro-batch of more than one row fails
+	packs, evalPacks bool  // sequences are packed into a row, and so is an evaluation's batch
+	spread           bool  // one process has several cards, with some layers on each
+	bf16             bool  // axolotl's, after "auto"
+	inferred         bool  // the type that the model is loaded in is of the configuration, and float32 on a CPU
+	row              int64 // tokens of the longest row, where each is padded to more by a setting; 0 for none
 	output           string
 
 	model     arch.Config

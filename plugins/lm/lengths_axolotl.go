@@ -1,0 +1,144 @@
+package lm
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/ladder"
+)
+
+// Figures are of axolotl 0.19.0, src/axolotl/…:line, as in axolotl.go.
+
+const knobPadding = "padding"
+
+// rowsAxolotl are what axolotl makes of single local files (utils/data/shared.py:284) of the types completion
+// (prompt_strategies/completion.py) and alpaca (prompt_tokenizers.py:162, prompters.py:32), and of rows with tokens.
+func (t *training) rowsAxolotl(data *table) error {
+	for _, field := range []string{"tokenizer_type", "tokenizer_config", "tokenizer_use_fast", "skip_prepare_dataset",
+		"tokenizer_use_mistral_common", "datasets_from_catalog"} {
+		if t.has(field) {
+			return unread("since %s is set", field)
+		}
+	}
+	for _, field := range []string{"datasets", "test_datasets"} {
+		if !t.filed(field) {
+			return unread("since %s is no part of the file", field)
+		}
+		all := t.tree.Root().Get(field)
+		if !all.Exists() || all.IsNull() {
+			continue
+		}
+		if all.Kind() != config.Seq {
+			return unread("since %s is no list", field)
+		}
+		for i := range all.Len() {
+			if err := t.axolotlSet(data, all.Index(i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// axolotlSet reads the rows of one data set.
+func (t *training) axolotlSet(data *table, set config.Value) error {
+	for _, key := range set.Keys() {
+		if !slices.Contains(strings.Fields("path type field split ds_type shards"), key) {
+			return unread("since %s of a data set is not known", key)
+		}
+	}
+	kind, field, path := set.Get("type").Text(), set.Get("field").Text(), set.Get("path").Text()
+	if how := set.Get("ds_type").Text(); how != "" && how != "json" {
+		return unread("since ds_type %s is no JSON", how)
+	}
+	if field == "" {
+		field = "text"
+	}
+	var records []record
+	has := map[string]bool{}
+	if err := data.read(within(t.prog.Dir, path), filepath.Clean(path), func(r record) error {
+		for column := range r {
+			has[column] = true
+		}
+		records = append(records, r)
+		return nil
+	}); err != nil {
+		return err
+	}
+	if has["input_ids"] && has["attention_mask"] && has["labels"] { // utils/data/wrappers.py:93
+		return data.tokenised(records)
+	}
+	for _, r := range records {
+		var made row
+		var err error
+		switch kind {
+		case "completion":
+			made, err = completion(r, field)
+		case "alpaca":
+			made, err = alpaca(r)
+		default:
+			err = unread("since the type %q is not known", kind)
+		}
+		if err != nil {
+			return err
+		}
+		data.rows = append(data.rows, made)
+	}
+	return nil
+}
+
+// completion is a text, with what a tokenizer has before and after it, and an end.
+func completion(r record, field string) (row, error) {
+	text, err := r.text(field)
+	if err == nil && r.empty(field) && r[field] == nil {
+		err = unread("since a row has no %q", field)
+	}
+	return row{[]string{text}, 3}, err
+}
+
+// alpaca is an instruction and an answer, tokenised apart, each as in a completion.
+func alpaca(r record) (row, error) {
+	var texts [3]string
+	for i, column := range []string{"instruction", "input", "output"} {
+		var err error
+		if texts[i], err = r.text(column); err != nil {
+			return row{}, err
+		}
+	}
+	system, input := "Below is an instruction that describes a task. ", ""
+	if texts[1] != "" {
+		system = "Below is an instruction that describes a task, paired with an input that provides further context. "
+		input = "### Input:\n" + texts[1] + "\n\n"
+	}
+	prompt := system + "Write a response that appropriately completes the request.\n\n### Instruction:\n" + texts[0] +
+		"\n\n" + input + "### Response:\n"
+	return row{[]string{prompt, texts[2]}, 6}, nil
+}
+
+// folds is of what number of tokens sequence_len is made a multiple (readAttention), so that a rung with another one
+// has its price; 1 for any.
+func (t *training) folds() int64 {
+	n, err := t.count("pad_to_multiple_of", 64)
+	if t.kind.own == nil || !t.multiple || err != nil {
+		return 1
+	}
+	return n
+}
+
+// padsWhole reports whether axolotl pads each batch to sequence_len (core/builders/causal.py:387).
+func (t *training) padsWhole() bool { return t.kind.own != nil && t.on("pad_to_sequence_len") }
+
+// unpadded is the rung that pads each batch to its longest row, where the data set has none as long as all are padded
+// to: without that it is not known to save anything in the batch that decides.
+func (b *builder) unpadded(asked way) []switched {
+	if b.row == 0 {
+		return nil
+	}
+	e := b.edit(knobPadding, "pad_to_sequence_len", "false", ladder.None,
+		"a batch is padded to its longest row: nothing but padding is left out")
+	asked.length, asked.unpadded = b.row, true
+	return []switched{{ladder.Rung{Name: "padding to the longest row", Cost: ladder.None, Slowdown: 1,
+		Edits: []config.Edit{e}}, asked}}
+}
