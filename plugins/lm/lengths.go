@@ -160,8 +160,8 @@ func (d *table) longest(tok *tokens.Tokenizer, most int) (longest int, counted b
 }
 
 // The classes of tokenizers (tokenizer_config.json) of which each token has a byte or more, whatever their file is:
-// those that read tokenizer.json as it is or build the same from it (models/qwen2/tokenization_qwen2.py of transformers
-// 5.23), and those that are built on bytes.
+// those that read tokenizer.json as it is or build the same from it ([tokens.Tokenizer.Made]), and those that are built
+// on bytes.
 var (
 	countedClasses = strings.Fields("PreTrainedTokenizerFast TokenizersBackend Qwen2Tokenizer Qwen2TokenizerFast " +
 		"GPT2Tokenizer GPT2TokenizerFast")
@@ -188,6 +188,7 @@ func (t *training) tokenizer() (*tokens.Tokenizer, error) {
 	if err == nil {
 		err = json.Unmarshal(text, &settings)
 	}
+	class := strings.TrimSuffix(settings.Class, "Fast")
 	counts := slices.Contains(countedClasses, settings.Class)
 	if err != nil || settings.Mapped != nil || !counts && !slices.Contains(boundedClasses, settings.Class) {
 		return nil, unread("since its tokenizer is not known (tokenizer_config.json of the model)")
@@ -200,7 +201,8 @@ func (t *training) tokenizer() (*tokens.Tokenizer, error) {
 	switch {
 	case err != nil && counts:
 		return nil, unread("since its tokenizer is not known (%v)", err)
-	case err != nil || !counts || settings.Spaced || t.model.Type == "mistral" || t.model.Type == "mixtral":
+	case err != nil || !counts || settings.Spaced || t.model.Type == "mistral" || t.model.Type == "mixtral",
+		strings.HasPrefix(class, "GPT2") && !tok.Made(class), strings.HasPrefix(class, "Qwen2") && !tok.Made(class):
 		// whose pre-tokenizer transformers may replace (tokenization_utils_tokenizers.py, _patch_mistral_regex)
 		return tokens.ByBytes(), nil
 	}

@@ -167,7 +167,7 @@ func (t *training) rowsFactory(data *table) error {
 		return unread("since its templates are known of LLaMA-Factory 0.9.4 and 0.9.5")
 	case !known && t.stage() != "pt":
 		return unread("since the template %q is not known", t.text("template", ""))
-	case t.text("use_fast_tokenizer", "true") != "true" || t.on("split_special_tokens"):
+	case t.off("use_fast_tokenizer") || t.on("split_special_tokens"):
 		return unread("since use_fast_tokenizer or split_special_tokens is set")
 	case t.has("default_system"):
 		tpl.instructed = t.text("default_system", "")
@@ -194,6 +194,9 @@ func (t *training) rowsFactory(data *table) error {
 	}
 	return nil
 }
+
+// off reports whether a field that is true by default is not.
+func (s *settings) off(field string) bool { return s.set(field) && !s.on(field) }
 
 // entry reads the rows of one data set.
 func (t *training) entry(data *table, dir, name string, keys map[string]json.RawMessage, tpl template) error {
@@ -245,7 +248,7 @@ func (t *training) entry(data *table, dir, name string, keys map[string]json.Raw
 
 // whole reports whether nothing is cut out of a conversation's texts, or put into them.
 func (t *training) whole(c talk, tpl template) error {
-	cuts := t.stage() == "dpo" || t.on("mask_history") || t.text("enable_thinking", "true") != "true"
+	cuts := t.stage() == "dpo" || t.on("mask_history") || t.off("enable_thinking")
 	for _, text := range append(slices.Clone(c.turns), c.answers...) {
 		if strings.Contains(text, "{{idx}}") || tpl.thinks && cuts && strings.Contains(text, thinkingOf) {
 			return unread("since thoughts are cut out of it")

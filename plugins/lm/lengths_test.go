@@ -126,6 +126,8 @@ func TestReadsLengths(t *testing.T) {
 			"its tokenizer is not known"},
 		"another class": {written(modelOf(t, "gpt2", "BertTokenizer"), "data/a.json", row("x")),
 			[]string{"template=empty"}, 512, "its tokenizer is not known"},
+		"of another class": {written(modelOf(t, "llama3", "Qwen2Tokenizer"), "data/a.json",
+			row(strings.Repeat("the ", 100))), []string{"template=empty"}, 408, "by its bytes"},
 		"another template": {map[string]string{"data/a.json": row("x")}, []string{"template=yi"}, 512, `"yi"`},
 		"of the hub":       {nil, []string{"template=empty", "dataset=hub"}, 512, "no local file"},
 		"no JSON": {map[string]string{"data/a.csv": "x"}, []string{"template=empty", "dataset=csv"}, 512,

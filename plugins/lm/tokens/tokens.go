@@ -13,9 +13,9 @@ import (
 
 // A Tokenizer bounds the number of tokens of a text. Figures are of tokenizers 0.23.
 type Tokenizer struct {
-	exact    func(text string) (pieces []string) // the pre-tokenizer; nil where tokens are bounded alone
-	composes bool                                // the normalizer is NFC
-	prefix   int                                 // tokens that a text may have for a space in front of it
+	exact    *splitter // the pre-tokenizer; nil where tokens are bounded alone
+	composes bool      // the normalizer is NFC
+	prefix   int       // tokens that a text may have for a space in front of it
 	ids      map[string]int32
 	merges   map[[2]int32]merge
 	whole    bool // a piece that is in the vocabulary is not merged (ignore_merges)
@@ -56,6 +56,7 @@ type step struct {
 }
 
 type tokenizerFile struct {
+	Padding      *struct{}    `json:"padding"`
 	Added        []addedToken `json:"added_tokens"`
 	Normalizer   *step        `json:"normalizer"`
 	PreTokenizer *step        `json:"pre_tokenizer"`
@@ -84,6 +85,9 @@ func Read(text []byte) (*Tokenizer, error) {
 		return nil, fmt.Errorf("reading the tokenizer: %w", err)
 	}
 	m := f.Model
+	if f.Padding != nil {
+		return nil, fmt.Errorf("texts are padded: %w", ErrUnknown)
+	}
 	if m.Type != "BPE" || m.Dropout != nil && *m.Dropout != 0 || m.Prefix+m.Suffix != "" {
 		return nil, fmt.Errorf("a model of type %q: %w", m.Type, ErrUnknown)
 	}
@@ -93,7 +97,7 @@ func Read(text []byte) (*Tokenizer, error) {
 	case split != nil && (normal == "" || normal == "NFC"):
 		t.composes = normal == "NFC"
 		if complete(m.Vocab, level[:]) && t.prefix == 0 && t.adds(f.Added) == nil && t.pairs(m.Merges) == nil {
-			t.exact = split.pieces
+			t.exact = split
 		}
 	case m.ByteFallback && normal == "▁" && complete(m.Vocab, append(fallbacks(), underscore)):
 		t.prefix = 1
@@ -258,6 +262,21 @@ func (t *Tokenizer) Most(text string) int {
 // Counts reports whether [Tokenizer.Count] counts, rather than bounds.
 func (t *Tokenizer) Counts() bool { return t.exact != nil }
 
+// Made reports whether a class of transformers 5 that makes a tokenizer from vocabulary and merges alone makes this one:
+// it has a normalizer and a pre-tokenizer of its own (models/qwen2/tokenization_qwen2.py:73,
+// models/gpt2/tokenization_gpt2.py).
+func (t *Tokenizer) Made(class string) bool {
+	switch {
+	case t.exact == nil || t.whole:
+		return false
+	case class == "Qwen2Tokenizer":
+		return t.exact == &splitters[1] && t.composes
+	case class == "GPT2Tokenizer":
+		return t.exact == &splitters[0] && !t.composes
+	}
+	return false
+}
+
 // Count is the number of tokens of a text without those that a post-processor adds, or otherwise [Tokenizer.Most].
 func (t *Tokenizer) Count(text string) (n int) {
 	if t.exact == nil || t.composes && !plain(text) || !told(text) {
@@ -288,7 +307,7 @@ func (t *Tokenizer) addedAt(text string, i int) string {
 
 // stretch counts what lies between added tokens.
 func (t *Tokenizer) stretch(text string) (n int) {
-	for _, piece := range t.exact(text) {
+	for _, piece := range t.exact.pieces(text) {
 		count, ok := t.known[piece]
 		if !ok {
 			count = t.merged(piece)

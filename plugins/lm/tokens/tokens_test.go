@@ -72,6 +72,7 @@ func TestRefuses(t *testing.T) {
 		"another normalizer":  {"qwen", `"type":"NFC"`, `"type":"NFKC"`, true},
 		"another split":       {"llama3", `{1,3}`, `{1,4}`, true},
 		"a space in front":    {"gpt2", `"add_prefix_space":false`, `"add_prefix_space":true`, false},
+		"padded":              {"gpt2", `"padding":null`, `"padding":{"strategy":"BatchLongest"}`, true},
 		"a token with spaces": {"gpt2", `"lstrip":false`, `"lstrip":true`, false},
 	} {
 		text := strings.ReplaceAll(string(r.Files[tt.file]), tt.old, tt.new)
@@ -84,6 +85,23 @@ func TestRefuses(t *testing.T) {
 		case err == nil && tok.Counts():
 			t.Errorf("%s: it counts", name)
 		}
+	}
+}
+
+// A class that makes a tokenizer of its own makes the same one.
+func TestMade(t *testing.T) {
+	r := read(t)
+	for class, file := range map[string]string{"Qwen2Tokenizer": "qwen", "GPT2Tokenizer": "gpt2"} {
+		for name, text := range r.Files {
+			tok, err := Read(text)
+			if err != nil || tok.Made(class) != (name == file) {
+				t.Errorf("%s makes %s: %t, %v", class, name, tok.Made(class), err)
+			}
+		}
+	}
+	plain := strings.Replace(string(r.Files["qwen"]), `"normalizer":{"type":"NFC"}`, `"normalizer":null`, 1)
+	if tok, err := Read([]byte(plain)); err != nil || !tok.Counts() || tok.Made("Qwen2Tokenizer") {
+		t.Errorf("without NFC it is not Qwen2Tokenizer's: %v", err)
 	}
 }
 
