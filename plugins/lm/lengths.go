@@ -98,8 +98,8 @@ const (
 
 // longest is a number of tokens that no row of the data set exceeds, and how it was found.
 func (t *training) longest(data *table) (n int64, how string, err error) {
-	if t.kind.rows == nil || t.script != nil {
-		return 0, "", unread("which is done for LLaMA-Factory, axolotl and trl sft")
+	if t.kind.rows == nil {
+		return 0, "", unread("which is done for LLaMA-Factory, axolotl and trl's SFT")
 	}
 	if err := t.kind.rows(t, data); err != nil {
 		return 0, "", err

@@ -56,21 +56,14 @@ func (t *training) axolotlSet(data *table, set config.Value) error {
 	if field == "" {
 		field = "text"
 	}
-	var records []record
-	has := map[string]bool{}
-	if err := data.read(within(t.prog.Dir, path), filepath.Clean(path), func(r record) error {
-		for column := range r {
-			has[column] = true
-		}
-		records = append(records, r)
-		return nil
-	}); err != nil {
+	all := &records{has: map[string]bool{}}
+	if err := data.read(within(t.prog.Dir, path), filepath.Clean(path), all.add); err != nil {
 		return err
 	}
-	if has["input_ids"] && has["attention_mask"] && has["labels"] { // utils/data/wrappers.py:93
-		return data.tokenised(records)
+	if all.has["input_ids"] && all.has["attention_mask"] && all.has["labels"] { // utils/data/wrappers.py:93
+		return data.tokenised(all.rows)
 	}
-	for _, r := range records {
+	for _, r := range all.rows {
 		var made row
 		var err error
 		switch kind {

@@ -14,6 +14,18 @@ var talked = strings.Fields("messages conversations tools image images chat_temp
 // rowsSFT are what SFTTrainer makes of a local folder with files of JSON (trl/trainer/sft_trainer.py:1228 of 1.16,
 // _prepare_dataset): rows with input_ids as they are, and texts with what the tokenizer adds and an end.
 func (t *training) rowsSFT(data *table) error {
+	records := &records{has: map[string]bool{}}
+	if t.script != nil {
+		if why := t.script.data.why; why != "" {
+			return errUnread(why)
+		}
+		for _, name := range t.script.data.files {
+			if err := data.read(within(t.prog.Dir, name), name, records.add); err != nil {
+				return err
+			}
+		}
+		return t.textsSFT(data, records)
+	}
 	name := t.text("dataset_name", "")
 	for _, field := range []string{"datasets", "dataset_config", "dataset_kwargs"} {
 		if t.has(field) {
@@ -28,21 +40,33 @@ func (t *training) rowsSFT(data *table) error {
 	if err != nil {
 		return err
 	}
-	var records []record
-	has := map[string]bool{}
 	for _, n := range names {
-		if err := data.read(filepath.Join(folder, n), filepath.Join(name, n), func(r record) error {
-			for column := range r {
-				has[column] = true
-			}
-			records = append(records, r)
-			return nil
-		}); err != nil {
+		if err := data.read(filepath.Join(folder, n), filepath.Join(name, n), records.add); err != nil {
 			return err
 		}
 	}
+	return t.textsSFT(data, records)
+}
+
+// records are the rows of files, and the columns that any of them has.
+type records struct {
+	rows []record
+	has  map[string]bool
+}
+
+func (all *records) add(r record) error {
+	for column := range r {
+		all.has[column] = true
+	}
+	all.rows = append(all.rows, r)
+	return nil
+}
+
+// textsSFT are the texts that _prepare_dataset tokenises.
+func (t *training) textsSFT(data *table, all *records) error {
+	has := all.has
 	if has["input_ids"] {
-		return data.tokenised(records)
+		return data.tokenised(all.rows)
 	}
 	columns := []string{"prompt", "completion"}
 	switch i := slices.IndexFunc(talked, func(c string) bool { return has[c] }); {
@@ -53,7 +77,7 @@ func (t *training) rowsSFT(data *table) error {
 			return unread("since it has no column %q", columns[0])
 		}
 	}
-	for _, r := range records {
+	for _, r := range all.rows {
 		var text string
 		for _, column := range columns {
 			part, err := r.text(column)
@@ -68,8 +92,8 @@ func (t *training) rowsSFT(data *table) error {
 }
 
 // tokenised are rows that have their tokens.
-func (d *table) tokenised(records []record) error {
-	for _, r := range records {
+func (d *table) tokenised(rows []record) error {
+	for _, r := range rows {
 		var ids []json.Number
 		if json.Unmarshal(r["input_ids"], &ids) != nil {
 			return unread("since input_ids of a row are no numbers")

@@ -28,6 +28,7 @@ type own struct {
 	resume  string              // the path of resume_from_checkpoint, "" where the file has none
 	at      map[string]string   // paths of fields that stand elsewhere than in the configuration
 	rows    rows                // of a plain Trainer
+	data    ownData             // of SFTTrainer
 	src     *config.PythonSource
 }
 

@@ -168,20 +168,25 @@ func (r *ownReader) tokenized(value python.Range, call python.Call, function str
 				return false
 			}
 		}
-		before, found := r.statement(value.First), false
-		for s := before - 1; s >= 0 && !found; s-- {
-			if a, is := r.Assigns(r.Statements[s]); is && a.Name == root && !a.Value.Empty() {
-				value, found = a.Value, true
-				if r.Statements[s].In != r.Statements[before].In {
-					return false
-				}
-			}
-		}
-		if !found || !r.plainly(root, before) {
+		if value, ok = r.before(root, value); !ok {
 			return false
 		}
 	}
 	return false
+}
+
+// before is what a variable was assigned last before a use of it.
+func (r *ownReader) before(name string, use python.Range) (value python.Range, found bool) {
+	before := r.statement(use.First)
+	for s := before - 1; s >= 0 && !found; s-- {
+		if a, is := r.Assigns(r.Statements[s]); is && a.Name == name && !a.Value.Empty() {
+			value, found = a.Value, true
+			if r.Statements[s].In != r.Statements[before].In {
+				return value, false
+			}
+		}
+	}
+	return value, found && r.plainly(name, before)
 }
 
 // plainly reports whether a variable is only assigned to by itself, as the last assignment before a use counts.

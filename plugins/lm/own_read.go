@@ -60,6 +60,9 @@ func (r *ownReader) ofTRL(given map[string]python.Range) error {
 	if err := r.model(given["model"]); err != nil {
 		return err
 	}
+	if r.kind.rows != nil {
+		r.data = r.readData(given)
+	}
 	return r.adapters(given["peft_config"])
 }
 

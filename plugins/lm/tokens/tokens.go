@@ -262,8 +262,8 @@ func (t *Tokenizer) Most(text string) int {
 // Counts reports whether [Tokenizer.Count] counts, rather than bounds.
 func (t *Tokenizer) Counts() bool { return t.exact != nil }
 
-// Made reports whether a class of transformers 5 that makes a tokenizer from vocabulary and merges alone makes this one:
-// it has a normalizer and a pre-tokenizer of its own (models/qwen2/tokenization_qwen2.py:73,
+// Made reports whether a class of transformers 5 that makes a tokenizer from vocabulary and merges alone makes this
+// one: it has a normalizer and a pre-tokenizer of its own (models/qwen2/tokenization_qwen2.py:73,
 // models/gpt2/tokenization_gpt2.py).
 func (t *Tokenizer) Made(class string) bool {
 	switch {
