@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/plugins/lm/tokens"
@@ -23,11 +24,13 @@ type row struct {
 	more  int
 }
 
-// What is read of a data set, and of that how much is tokenised.
+// What is read of a data set, and of that how much is tokenised, each within a time: launch waits 5 s for a plugin, and
+// without an answer the command runs as typed.
 const (
 	maxData      = 64 << 20
 	maxCounted   = 8 << 20
 	maxTokenizer = 64 << 20
+	maxTime      = 1500 * time.Millisecond
 )
 
 // A table is the rows of a data set, and the files that they are of.
@@ -35,7 +38,10 @@ type table struct {
 	rows  []row
 	files []string
 	left  int64 // bytes that may still be read
+	until time.Time
 }
+
+func newTable(until time.Time) *table { return &table{left: maxData, until: until} }
 
 // errUnread is why a data set was not read.
 type errUnread string
@@ -50,7 +56,7 @@ func (t *training) readLengths() {
 	if t.unknown != "" || !t.pads || t.packs || t.step.Packed || t.on("packing") || t.on("neat_packing") {
 		return
 	}
-	data := &table{left: maxData}
+	data := newTable(time.Now().Add(maxTime))
 	longest, how, err := t.longest(data)
 	at := fmt.Sprintf("%s (%d tokens)", t.address(t.kind.length).Path, t.step.Length)
 	of := strings.Join(data.files, ", ")
@@ -115,6 +121,7 @@ func (t *training) longest(data *table) (n int64, how string, err error) {
 	if err != nil {
 		return 0, "", err
 	}
+	data.until = time.Now().Add(maxTime)
 	longest, counted := data.longest(tok, int(t.step.Length))
 	if how = inBytes; counted {
 		how = inTokens
@@ -146,7 +153,7 @@ func (d *table) longest(tok *tokens.Tokenizer, most int) (longest int, counted b
 		switch {
 		case r.bound <= longest || longest >= most:
 			return longest, true
-		case left <= 0 || !tok.Counts():
+		case left <= 0 || !tok.Counts() || time.Now().After(d.until):
 			return max(longest, r.bound), false
 		}
 		n := r.more
@@ -266,6 +273,9 @@ func (d *table) read(path, name string, each func(record) error) error {
 			return nil
 		} else if err != nil {
 			return unread("since %s could not be read (%v)", name, err)
+		}
+		if time.Now().After(d.until) {
+			return unread("since that takes more than %v", maxTime)
 		}
 		if err := each(r); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
@@ -78,7 +79,7 @@ func TestLengthsAreFactorys(t *testing.T) {
 			}
 			job := lengthsOf(t, written(modelOf(t, "qwen", "Qwen2Tokenizer"), "data/dataset_info.json", entry,
 				"data/x.jsonl", string(raw)), "dataset=x", "template="+name)
-			data := &table{left: maxData}
+			data := newTable(time.Now().Add(time.Minute))
 			got, how, err := job.longest(data)
 			if err != nil || how != inTokens {
 				t.Errorf("%s, row %d: %q, %v", name, i, how, err)
@@ -150,6 +151,32 @@ func TestReadsLengths(t *testing.T) {
 				t.Errorf("a batch has %d tokens, want %d, and %q says no %q", r.step.Length, tt.want, says, tt.says)
 			}
 		})
+	}
+}
+
+// What takes too long is not read, and not counted.
+func TestLengthsInTime(t *testing.T) {
+	files := written(modelOf(t, "gpt2", "GPT2TokenizerFast"), "data/a.json",
+		`{"instruction": "`+strings.Repeat("the ", 100)+`", "input": "", "output": "x"}`)
+	r := lengthsOf(t, files, "dataset=a", "template=empty")
+	data := newTable(time.Now())
+	if err := r.kind.rows(r, data); err == nil || !strings.Contains(err.Error(), "takes more than") {
+		t.Errorf("reading without time: %v", err)
+	}
+	data = newTable(time.Now().Add(time.Minute))
+	if err := r.kind.rows(r, data); err != nil {
+		t.Fatal(err)
+	}
+	tok, err := r.tokenizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, counted := data.longest(tok, 512); n != 104 || !counted {
+		t.Errorf("%d tokens, counted %t, want 104 of them", n, counted)
+	}
+	data.until = time.Now()
+	if n, counted := data.longest(tok, 512); n != 402 || counted {
+		t.Errorf("without time %d tokens, counted %t, want 402 by bytes", n, counted)
 	}
 }
 
