@@ -56,9 +56,16 @@ func (t *training) readLengths() {
 	if t.unknown != "" || !t.pads || t.packs || t.step.Packed || t.on("packing") || t.on("neat_packing") {
 		return
 	}
+	if t.script != nil && t.script.rows.whole { // each row is padded to its length
+		return
+	}
 	data := newTable(time.Now().Add(maxTime))
 	longest, how, err := t.longest(data)
 	at := fmt.Sprintf("%s (%d tokens)", t.address(t.kind.length).Path, t.step.Length)
+	whole := "the longest batch is taken to be of " + at
+	if t.padsWhole() {
+		whole = "each batch is padded to " + at
+	}
 	of := strings.Join(data.files, ", ")
 	if len(data.files) > 2 {
 		of = fmt.Sprintf("%s and %d other files", data.files[0], len(data.files)-1)
@@ -68,15 +75,15 @@ func (t *training) readLengths() {
 	}
 	switch {
 	case err != nil:
-		t.warn("the longest batch is taken to be of %s: the data was not read, %v", at, err)
+		t.warn("%s: the data was not read, %v", whole, err)
 	case longest >= t.step.Length:
-		t.warn("the longest batch is taken to be of %s: rows of %s may be as long", at, of)
+		t.warn("%s: rows of %s may be as long", whole, of)
 	case t.padsWhole():
 		t.row = longest
 		if cut, err := t.count(t.kind.length, longest); err == nil {
 			t.row = min(longest, cut)
 		}
-		t.warn("each batch is padded to %s, and the longest row has at most %d tokens (%s, %s)", at, longest, of, how)
+		t.warn("%s, and the longest row has at most %d tokens (%s, %s)", whole, longest, of, how)
 	default:
 		t.warn("the longest batch has at most %d tokens (%s, %s), fewer than %s", longest, of, how, at)
 		t.step.Length = longest

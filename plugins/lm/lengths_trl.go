@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// talked are columns whose texts a chat template puts together, or that have more than text.
-var talked = strings.Fields("messages conversations tools image images chat_template_kwargs")
+// otherColumns are columns that make a row more than its texts or messages.
+var otherColumns = strings.Fields("conversations tools image images chat_template_kwargs")
 
 // rowsSFT are what SFTTrainer makes of a local folder with files of JSON (trl/trainer/sft_trainer.py:1228 of 1.16,
 // _prepare_dataset): rows with input_ids as they are, and texts with what the tokenizer adds and an end.
@@ -69,13 +69,19 @@ func (t *training) textsSFT(data *table, all *records) error {
 		return data.tokenised(all.rows)
 	}
 	columns := []string{"prompt", "completion"}
-	switch i := slices.IndexFunc(talked, func(c string) bool { return has[c] }); {
+	switch i := slices.IndexFunc(otherColumns, func(c string) bool { return has[c] }); {
 	case i >= 0:
-		return unread("since its column %q goes through a chat template", talked[i])
+		return unread("since its column %q is not known", otherColumns[i])
+	case !has["prompt"] && has["messages"]:
+		columns = []string{"messages"}
 	case !has["prompt"]:
 		if columns = []string{t.text("dataset_text_field", "text")}; !has[columns[0]] {
 			return unread("since it has no column %q", columns[0])
 		}
+	}
+	talks := slices.ContainsFunc(all.rows, func(r record) bool { return strings.HasPrefix(string(r[columns[0]]), "[") })
+	if talks || columns[0] == "messages" {
+		return t.talksSFT(data, all, columns)
 	}
 	for _, r := range all.rows {
 		var text string
@@ -87,6 +93,29 @@ func (t *training) textsSFT(data *table, all *records) error {
 			text += part
 		}
 		data.rows = append(data.rows, row{[]string{text}, 3}) // an end, and what a tokenizer has before and after
+	}
+	return nil
+}
+
+// talksSFT are the texts that the model's chat template makes of messages.
+func (t *training) talksSFT(data *table, all *records, columns []string) error {
+	if t.on("assistant_only_loss") {
+		return unread("since assistant_only_loss has a chat template of its own")
+	}
+	render, err := t.chatOf()
+	if err != nil {
+		return err
+	}
+	for _, r := range all.rows {
+		messages, err := r.messages(columns...)
+		if err != nil {
+			return err
+		}
+		text, err := render(messages)
+		if err != nil {
+			return err
+		}
+		data.rows = append(data.rows, row{[]string{text}, 1}) // what begins it
 	}
 	return nil
 }
