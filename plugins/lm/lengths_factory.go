@@ -195,9 +195,6 @@ func (t *training) rowsFactory(data *table) error {
 	return nil
 }
 
-// off reports whether a field that is true by default is not.
-func (s *settings) off(field string) bool { return s.set(field) && !s.on(field) }
-
 // entry reads the rows of one data set.
 func (t *training) entry(data *table, dir, name string, keys map[string]json.RawMessage, tpl template) error {
 	for key := range keys {
