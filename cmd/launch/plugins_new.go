@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/sdk/templates"
 )
@@ -98,7 +98,7 @@ func nextSteps(p templates.Plugin) []string {
 }
 
 // published are versions of launch's module that a build can ask for: releases, and commits without local changes.
-var published = regexp.MustCompile(`^v\d+\.\d+\.\d+[-.0-9A-Za-z]*$`)
+var published = lazy.MustCompile(`^v\d+\.\d+\.\d+[-.0-9A-Za-z]*$`)
 
 // chooseSDK sets what a plugin is built with: the checkout that the user names, or the version that runs. A
 // development build has no version that could be asked for; it uses the checkout that it was built from. source is the

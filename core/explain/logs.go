@@ -10,12 +10,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/launch-ml/launch/core/file"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/record"
 )
@@ -67,7 +67,7 @@ func (c *cutOff) Unwrap() error { return c.err }
 var compressed = map[string]string{"\x28\xb5\x2f\xfd": "zstd -dc", "\xfd7zX": "xz -dc", "BZh": "bzip2 -dc", "PK\x03\x04": "unzip -p"}
 
 // notebookHead matches the beginning of a notebook: one of its four keys (nbformat's schema).
-var notebookHead = regexp.MustCompile(`^\s*\{\s*"(?:cells|metadata|nbformat|nbformat_minor)"\s*:`)
+var notebookHead = lazy.MustCompile(`^\s*\{\s*"(?:cells|metadata|nbformat|nbformat_minor)"\s*:`)
 
 // Kinds of input.
 const (

@@ -20,11 +20,11 @@ func TestAllCompile(t *testing.T) {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		if err != nil {
 			return err
 		}
-		ast.Inspect(f, func(n ast.Node) bool {
+		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok || len(call.Args) != 1 {
 				return true
@@ -33,7 +33,11 @@ func TestAllCompile(t *testing.T) {
 			if !ok || f.Sel.Name != "MustCompile" {
 				return true
 			}
-			if pkg, ok := f.X.(*ast.Ident); !ok || pkg.Name != "lazy" {
+			switch pkg, ok := f.X.(*ast.Ident); {
+			case ok && pkg.Name == "regexp" && !strings.HasPrefix(path, "../../tools/") && !inFunction(file, call):
+				t.Errorf("%s: a pattern is compiled at each start of the program; take lazy.MustCompile", path)
+				fallthrough
+			case !ok || pkg.Name != "lazy":
 				return true
 			}
 			if source, ok := text(call.Args[0]); ok { // what is put together of variables is tested where it is
@@ -52,6 +56,18 @@ func TestAllCompile(t *testing.T) {
 	if seen < 90 {
 		t.Errorf("only %d patterns were found", seen)
 	}
+}
+
+// inFunction reports whether a call stands in a function.
+func inFunction(file *ast.File, call *ast.CallExpr) (in bool) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n.(type) {
+		case *ast.FuncDecl, *ast.FuncLit:
+			in = in || n.Pos() <= call.Pos() && call.End() <= n.End()
+		}
+		return !in
+	})
+	return in
 }
 
 // text is a string constant, or a sum of them.

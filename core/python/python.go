@@ -8,18 +8,30 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/lazy"
 )
 
-// An Environment is an interpreter and its folders of packages.
+// An Environment is an interpreter and its folders of packages, as they are when it is first asked about each: it reads
+// no file twice. Of makes a new one.
 type Environment struct {
 	Interpreter string // its path, as the command would find it; "" if unknown
 	folders     []string
+	looked      *looked
 	env         []string // the variables that it is started with; the last of a name counts
 	stripped    func(name string) bool
+}
+
+// looked is what an Environment has looked for. A plan asks for the same packages many times, and each time is dozens of
+// system calls. Several goroutines may ask.
+type looked struct {
+	mu    sync.Mutex
+	found map[string][]string // by pattern
+	links func() []string     // the folders that .pth files add
+	torch func() string       // the text of torch/version.py
 }
 
 // variable is one of the variables that it is started with.
@@ -61,6 +73,8 @@ func Of(prog command.Prog, env []string) Environment {
 		hits, _ := filepath.Glob(filepath.Join(bin, pattern))
 		e.folders = append(e.folders, hits...)
 	}
+	e.looked = &looked{found: map[string][]string{}}
+	e.looked.torch, e.looked.links = sync.OnceValue(e.readTorch), sync.OnceValue(e.readLinks)
 	return e
 }
 
@@ -98,19 +112,43 @@ func (e Environment) Has(module string) bool {
 
 // found are the paths of that pattern in the folders of packages. Where these have none, they are those in the first of
 // the folders that has one and that their .pth files add: Python searches them afterwards.
-func (e Environment) found(pattern string) (paths []string) {
+func (e Environment) found(pattern string) []string {
+	if e.looked == nil {
+		return nil
+	}
+	e.looked.mu.Lock()
+	defer e.looked.mu.Unlock()
+	paths, ok := e.looked.found[pattern]
+	if !ok {
+		paths = e.search(pattern)
+		e.looked.found[pattern] = paths
+	}
+	return paths
+}
+
+// search looks for the paths that found returns.
+func (e Environment) search(pattern string) (paths []string) {
 	for _, dir := range e.folders {
 		hits, _ := filepath.Glob(filepath.Join(dir, pattern))
 		paths = append(paths, hits...)
 	}
-	for i := 0; i < len(e.folders) && len(paths) == 0; i++ {
-		for _, dir := range linked(e.folders[i]) {
-			if hits, _ := filepath.Glob(filepath.Join(dir, pattern)); len(hits) > 0 {
-				return hits
-			}
+	if len(paths) > 0 {
+		return paths
+	}
+	for _, dir := range e.looked.links() {
+		if hits, _ := filepath.Glob(filepath.Join(dir, pattern)); len(hits) > 0 {
+			return hits
 		}
 	}
-	return paths
+	return nil
+}
+
+// readLinks returns the folders that the .pth files in all folders of packages add.
+func (e Environment) readLinks() (dirs []string) {
+	for _, dir := range e.folders {
+		dirs = append(dirs, linked(dir)...)
+	}
+	return dirs
 }
 
 // Version returns the version of an installed distribution ("transformers"), or "" if it is not known: not installed in
@@ -176,6 +214,14 @@ func (e Environment) TorchBuild() string {
 
 // torch returns the text of torch/version.py, if exactly one is installed.
 func (e Environment) torch() string {
+	if e.looked == nil {
+		return ""
+	}
+	return e.looked.torch()
+}
+
+// readTorch reads the text that torch returns.
+func (e Environment) readTorch() string {
 	found := e.found(filepath.Join("torch", "version.py"))
 	if len(found) != 1 {
 		return ""

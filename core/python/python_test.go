@@ -43,7 +43,7 @@ func TestTorchCUDA(t *testing.T) {
 
 // Of the two names of one setting the older counts, and the newer where torch reads it.
 func TestAllocatorConf(t *testing.T) {
-	bare := Environment{stripped: func(string) bool { return false }, folders: []string{filepath.Dir(filepath.Dir(version(t, "2.4.0")))}}
+	bare := Of(command.Prog{Interpreter: filepath.Join(version(t, "2.4.0"), "../../../../../bin/python")}, nil)
 	_, linux := bare.ExpandableSegments() // a kernel that is neither WSL's nor a Jetson's
 	for name, tt := range map[string]struct {
 		torch string
@@ -116,5 +116,28 @@ func TestLinkedPackages(t *testing.T) {
 		if !reflect.DeepEqual(got.got, got.want) {
 			t.Errorf("%s: %v, want %v", what, got.got, got.want)
 		}
+	}
+}
+
+// An environment reads each file once, and a new one reads it again.
+func TestReadOnce(t *testing.T) {
+	at := version(t, "2.4.0")
+	prog := command.Prog{Interpreter: filepath.Join(at, "../../../../../bin/python")}
+	e := Of(prog, nil)
+	if !e.Has("torch") || e.TorchBuild() != "2.4.0" || e.Has("xformers") {
+		t.Fatalf("torch %v %q, xformers %v", e.Has("torch"), e.TorchBuild(), e.Has("xformers"))
+	}
+	packages := filepath.Dir(filepath.Dir(at))
+	if err := os.Mkdir(filepath.Join(packages, "xformers"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at, []byte("__version__ = '2.5.0'\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if e.Has("xformers") || e.TorchBuild() != "2.4.0" {
+		t.Errorf("one answer of an environment is from another time: xformers %v, torch %q", e.Has("xformers"), e.TorchBuild())
+	}
+	if later := Of(prog, nil); !later.Has("xformers") || later.TorchBuild() != "2.5.0" {
+		t.Errorf("a new environment has xformers %v, torch %q", later.Has("xformers"), later.TorchBuild())
 	}
 }

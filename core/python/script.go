@@ -65,8 +65,8 @@ func (e Environment) roots(first string) []string {
 		}
 	}
 	roots = append(roots, e.folders...)
-	for _, dir := range e.folders {
-		roots = append(roots, linked(dir)...)
+	if e.looked != nil {
+		roots = append(roots, e.looked.links()...)
 	}
 	return roots
 }

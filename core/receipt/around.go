@@ -3,7 +3,6 @@ package receipt
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -24,7 +23,7 @@ var (
 	// passing are variables that differ from run to run, and change no need.
 	passing = lazy.MustCompile(`^(SLURM_|WANDB_|MASTER_|(LOCAL_)?RANK$|WORLD_SIZE$|CUDA_VISIBLE_DEVICES$|TMPDIR$)`)
 	// forSettings are the names of options that name a JSON file of settings: programs write such files, too.
-	forSettings = regexp.MustCompile(`(?i)conf|cfg|opt|recipe|setting|arg|param|deepspeed|base`)
+	forSettings = lazy.MustCompile(`(?i)conf|cfg|opt|recipe|setting|arg|param|deepspeed|base`)
 )
 
 // around lists what changes the memory of a job without a formula beside its arguments and the files that its plugin

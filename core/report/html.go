@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"html/template"
+	"sync"
 
 	"github.com/launch-ml/launch/core/report/plot"
 )
@@ -24,13 +25,10 @@ var (
 	pageScript string
 )
 
-var page = template.Must(func() (*template.Template, error) {
-	t, err := template.New("report").Parse(pageSource)
-	if err != nil {
-		return nil, err
-	}
-	return plot.Template(t)
-}())
+// page is parsed when it is first used: most runs of launch write no page.
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(plot.Template(template.Must(template.New("report").Parse(pageSource))))
+})
 
 // policy is the content security policy of a page: nothing is loaded, and no other style and script count than its own.
 func policy(style, script string) string {
@@ -47,7 +45,7 @@ func HTML(r Report) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString("<!doctype html>\n<!-- " + Mark + " -->\n")
 	style := plot.Styles() + pageStyle
-	err := page.ExecuteTemplate(&b, "page", struct {
+	err := page().ExecuteTemplate(&b, "page", struct {
 		Report
 		CSP string
 		CSS template.CSS

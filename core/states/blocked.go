@@ -4,18 +4,19 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // blocks match the last lines of programs that stop because a file exists: Lightning's (SaveConfigCallback, since 1.3)
 // and Python's.
-var blocks = []*regexp.Regexp{
-	regexp.MustCompile(`expected ([^\s'"]+) to NOT exist`),
-	regexp.MustCompile(`FileExistsError: \[Errno 17\] File exists: ['"]([^'"]+)['"]`),
+var blocks = []*lazy.Regexp{
+	lazy.MustCompile(`expected ([^\s'"]+) to NOT exist`),
+	lazy.MustCompile(`FileExistsError: \[Errno 17\] File exists: ['"]([^'"]+)['"]`),
 }
 
 // A Span is the time from an attempt's beginning to its end.

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // longestOutput bounds how much output is searched for the path of a state, in bytes. It is more than launch keeps.
@@ -61,7 +62,7 @@ func Printed(output func() (io.ReadCloser, error), dir string, signs job.Signs) 
 }
 
 // done matches a word of a line that is printed after the write. Programs print "Saving …" before it.
-var done = regexp.MustCompile(`(?i)\b(saved|wrote|written|stored|dumped|exported)\b`)
+var done = lazy.MustCompile(`(?i)\b(saved|wrote|written|stored|dumped|exported)\b`)
 
 // of reports whether a pattern matches a line and its group "path" is this name.
 func of(pattern *regexp.Regexp, line []byte, name string) bool {
@@ -71,7 +72,7 @@ func of(pattern *regexp.Regexp, line []byte, name string) bool {
 }
 
 // loads matches words of a line about loading a state.
-var loads = regexp.MustCompile(`(?i)\b(load|resum|restor|found|init|import|warm|reading|from|teacher|pretrain)`)
+var loads = lazy.MustCompile(`(?i)\b(load|resum|restor|found|init|import|warm|reading|from|teacher|pretrain)`)
 
 // saying yields the lines of text that name a file, as a whole word, and are not about loading it.
 func saying(text, name []byte) iter.Seq[[]byte] {
@@ -103,8 +104,8 @@ func saying(text, name []byte) iter.Seq[[]byte] {
 // value matches the text before a path in printed settings: Namespace(ema='a.pt'), {'ema': 'a.pt'}. saves matches words
 // of a line that reports a save.
 var (
-	value = regexp.MustCompile(`\w=['"]?$|['"]: ?['"]$`)
-	saves = regexp.MustCompile(`(?i)sav|writ|wrote|stor|dump|export`)
+	value = lazy.MustCompile(`\w=['"]?$|['"]: ?['"]$`)
+	saves = lazy.MustCompile(`(?i)sav|writ|wrote|stor|dump|export`)
 )
 
 func partOfName(c byte) bool {

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -260,7 +261,7 @@ func candidates(in Finder, glob string) (out []candidate) {
 	return out
 }
 
-var lastNumber = regexp.MustCompile(`(\d+)\D*$`)
+var lastNumber = lazy.MustCompile(`(\d+)\D*$`)
 
 // unfinished reports whether a name is one that programs use while they write a file, before they rename it.
 func unfinished(base string) bool {
@@ -324,4 +325,4 @@ func filesOf(dir string) (names []string) {
 }
 
 // stepInName matches a number after "step", as in a folder of DeepSpeed: global_step40/mp_rank_00_model_states.pt.
-var stepInName = regexp.MustCompile(`step[-_]?\d+`)
+var stepInName = lazy.MustCompile(`step[-_]?\d+`)

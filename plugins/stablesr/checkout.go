@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/file"
@@ -33,6 +34,7 @@ type checkout struct {
 	main   python.Source // main.py's, which train_with_edge.py calls
 	edge   arch.Generation
 	edgePL python.Source // ddpm_with_edge.py
+	read   sync.Map      // the other files of the checkout, by path: python.Source
 }
 
 // readCheckout reads what is there. What is not there is no error: only what it decides is then not known.
@@ -63,12 +65,18 @@ func readCheckout(prog command.Prog) (*checkout, error) {
 	return x, nil
 }
 
-// source is a file of the checkout; an empty one where it is not there.
+// source is a file of the checkout, which is read once; an empty one where it is not there.
 func (x *checkout) source(rel string) python.Source {
+	path := filepath.Join(x.root, rel)
 	if under, ok := strings.CutPrefix(rel, "ldm/"); ok {
-		return python.ReadSource(filepath.Join(x.tree, "ldm", under), maxText)
+		path = filepath.Join(x.tree, "ldm", under)
 	}
-	return python.ReadSource(filepath.Join(x.root, rel), maxText)
+	if read, ok := x.read.Load(path); ok {
+		return read.(python.Source)
+	}
+	read := python.ReadSource(path, maxText)
+	x.read.Store(path, read)
+	return read
 }
 
 // has reports whether a folder is in the tree that ldm lies in.

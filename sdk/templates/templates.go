@@ -11,8 +11,9 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
+
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 //go:embed all:go all:python all:declared
@@ -38,7 +39,7 @@ type Plugin struct {
 	Checkout string
 }
 
-var validName = regexp.MustCompile(`^[a-z][a-z0-9]*([-_][a-z0-9]+)*$`)
+var validName = lazy.MustCompile(`^[a-z][a-z0-9]*([-_][a-z0-9]+)*$`)
 
 // Check reports whether the plugin can be made.
 func (p Plugin) Check() error {

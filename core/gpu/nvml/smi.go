@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -107,7 +107,7 @@ func (s *smi) look(ctx context.Context) ([]gpu.Device, error) {
 	return all, nil
 }
 
-var unknownField = regexp.MustCompile(`Field "([a-z_.]+)" is not a valid field to query`)
+var unknownField = lazy.MustCompile(`Field "([a-z_.]+)" is not a valid field to query`)
 
 // query returns what nvidia-smi prints. It prints its errors on standard output.
 func (s *smi) query(ctx context.Context, what string) (string, error) {

@@ -2,13 +2,13 @@ package declared
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/file"
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // assumed is the value of a setting that the command does not set: the script's own default; nil if that is not known.
@@ -85,8 +85,8 @@ func bare(p place) string {
 }
 
 var (
-	settingsFile = regexp.MustCompile(`(?i)conf|cfg|opt|recipe|setting|arg|param|deepspeed|base`)
-	numbers      = regexp.MustCompile(`^\d[\d_]*(\s*\*\s*\d[\d_]*)*$`)
+	settingsFile = lazy.MustCompile(`(?i)conf|cfg|opt|recipe|setting|arg|param|deepspeed|base`)
+	numbers      = lazy.MustCompile(`^\d[\d_]*(\s*\*\s*\d[\d_]*)*$`)
 )
 
 // product is a number, or a product of numbers, as an int64, or a decimal as a float64; nil if the text is neither.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -51,7 +51,7 @@ var functions = []string{"abs", "ceil", "floor", "round", "min", "max"}
 // maxNodes bounds an expression, and with it the time that it takes: there are no loops.
 const maxNodes = 500
 
-var variable = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+var variable = lazy.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
 // checkMemory compiles the formula.
 func (d *declaration) checkMemory(root config.Value) error {
@@ -87,7 +87,7 @@ func (d *declaration) checkMemory(root config.Value) error {
 	return nil
 }
 
-var unknownName = regexp.MustCompile(`unknown name (\w+)`)
+var unknownName = lazy.MustCompile(`unknown name (\w+)`)
 
 // compile checks the expression. Its variables are the given names, whose values are known only later.
 func (e *expression) compile(names types.Map) (err error) {

@@ -2,13 +2,14 @@ package declared
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // namesFolder are the options by which programs are told where to write.
-var namesFolder = regexp.MustCompile(`(?i)^-*([a-z0-9_.-]*[_.-])?` +
+var namesFolder = lazy.MustCompile(`(?i)^-*([a-z0-9_.-]*[_.-])?` +
 	`(out|outdir|output|outputs|savedir|save|logdir|workdir|rundir|expdir|exp|experiment|results?|dest(ination)?)` +
 	`([_.-]?(dir|path|folder|to))?$|` +
 	`(?i)(log|work|run|exp|save|output|checkpoint|ckpt|results?)[_.-]?(dir|folder)$`)
@@ -24,7 +25,7 @@ func own(globs []string, args []string, dir string, value func(option string) (s
 	return narrowed, folder
 }
 
-var reference = regexp.MustCompile(`\{([^{}]+)\}`)
+var reference = lazy.MustCompile(`\{([^{}]+)\}`)
 
 func ownOf(glob string, args []string, dir string, value func(string) (string, bool)) (narrowed, folder string) {
 	given := true

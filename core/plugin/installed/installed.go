@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/private"
 )
@@ -210,7 +211,7 @@ func (s *Store) lock() (unlock func(), err error) {
 }
 
 // named is what a plugin's name may be: part of a file name, and of a command line.
-var named = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+var named = lazy.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 
 // nameOf returns the plugin's name by the file name of its program.
 func (s *Store) nameOf(program string) (string, error) {

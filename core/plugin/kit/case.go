@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
 )
 
@@ -218,7 +218,7 @@ func (t *trial) environ() {
 }
 
 // digits are what may differ between two warnings: a warning may name the space that is left on a disk.
-var digits = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
+var digits = lazy.MustCompile(`[0-9]+(\.[0-9]+)?`)
 
 // bare is a job's document without its command.
 func bare(j *job.Job) string {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
 )
 
@@ -23,7 +23,7 @@ type spoiler struct {
 }
 
 // number is a number that stands by itself.
-var number = regexp.MustCompile(`(^|[\s:=\[,(])-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?\b`)
+var number = lazy.MustCompile(`(^|[\s:=\[,(])-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?\b`)
 
 // numbers replaces each number of a text.
 func numbers(by string) func(string) string {

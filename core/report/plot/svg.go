@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 //go:embed drawing.svg
@@ -16,12 +17,13 @@ var source string
 // Template adds the templates of drawings to those of a page: {{template "drawing" .}} with a [Drawing].
 func Template(t *template.Template) (*template.Template, error) { return t.New("plot").Parse(source) }
 
-var own = template.Must(Template(template.New("")))
+// own is parsed when it is first used.
+var own = sync.OnceValue(func() *template.Template { return template.Must(Template(template.New(""))) })
 
 // SVG returns the drawing as a file of its own. It follows the reader's choice of light or dark.
 func SVG(d Drawing) ([]byte, error) {
 	var b bytes.Buffer
-	err := own.ExecuteTemplate(&b, "file", struct {
+	err := own().ExecuteTemplate(&b, "file", struct {
 		Drawing
 		CSS template.CSS
 	}{d, template.CSS(Styles())})

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/unit"
@@ -148,7 +148,7 @@ func (t Task) skypilot() ([]byte, error) {
 		"run", script))
 }
 
-var label = regexp.MustCompile(`[^a-z0-9-]+`)
+var label = lazy.MustCompile(`[^a-z0-9-]+`)
 
 // kubernetes is an indexed Job (batch/v1, Kubernetes 1.31 or later). Exit codes 75 and a pod that the cluster took away
 // start the row again without being counted; 78, 125, 126 and 127 end the row at once, because another start changes

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -69,8 +69,8 @@ func AskCluster(ctx context.Context, env []string) (Cluster, error) {
 }
 
 var (
-	killWait    = regexp.MustCompile(`(?m)^KillWait\s*=\s*(\d+)`)
-	requeueExit = regexp.MustCompile(`(?m)^RequeueExit\s*=\s*([\d,-]+)`)
+	killWait    = lazy.MustCompile(`(?m)^KillWait\s*=\s*(\d+)`)
+	requeueExit = lazy.MustCompile(`(?m)^RequeueExit\s*=\s*([\d,-]+)`)
 )
 
 // clusterOf reads what `scontrol show config` prints.
@@ -130,7 +130,7 @@ func (s Script) Text() (string, error) {
 	return b.String() + "\n", nil
 }
 
-var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+var plain = lazy.MustCompile(`^[\w@%+=:,./-]+$`)
 
 // Quote writes a word as a shell, and sbatch in its #SBATCH lines, read it.
 func Quote(word string) (string, error) {

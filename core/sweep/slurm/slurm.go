@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +25,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
@@ -361,7 +361,7 @@ func (x *Executor) without(ctx context.Context, r *submitted) sweep.Result {
 	return result
 }
 
-var jobState = regexp.MustCompile(`\bJobState=(\S+)`)
+var jobState = lazy.MustCompile(`\bJobState=(\S+)`)
 
 // Stop implements [sweep.Executor]. A task that has not begun is taken out of the queue.
 func (x *Executor) Stop(trial int, now bool) {

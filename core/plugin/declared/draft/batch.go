@@ -9,12 +9,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/python/options"
 )
 
 var (
-	notTraining = regexp.MustCompile(`eval|valid|val_|_val|test|infer|sampl|gen_|generat|predict|text_encoder|vae|` +
+	notTraining = lazy.MustCompile(`eval|valid|val_|_val|test|infer|sampl|gen_|generat|predict|text_encoder|vae|` +
 		`cache|log|encode|embed|queue|prefetch|rollout|buffer|replay|ppo_mini`)
 	microWish = wish{`per_device_train_batch_size`,
 		`train_micro_batch_size_per_gpu|micro_batch_size|micro_batch|micro_bs|microbatch(_size)?|micro_train_batch_size`,
@@ -34,10 +35,10 @@ var (
 	lengthWish = wish{`(max_?)?seq(uence)?_?len(gth)?`, `block_size|context_len(gth)?|ctx_len`}
 )
 
-var batchHelp = regexp.MustCompile(`(?i)\b(mini-?)?batch[ -]?size\b`)
+var batchHelp = lazy.MustCompile(`(?i)\b(mini-?)?batch[ -]?size\b`)
 
 // notTrainingPart is a part of a dotted name that is not about the training.
-var notTrainingPart = regexp.MustCompile(`^(val|valid\w*|eval\w*|test\w*|dev|infer\w*|sampl\w*|predict\w*|generat\w*)$`)
+var notTrainingPart = lazy.MustCompile(`^(val|valid\w*|eval\w*|test\w*|dev|infer\w*|sampl\w*|predict\w*|generat\w*)$`)
 
 // training reports whether a setting may be that of the training's micro-batch.
 func training(o options.Option) bool {
@@ -183,7 +184,7 @@ func (d *drafting) splits() string {
 }
 
 // dividend matches before a divisor: steps = len(data) / batch_size / accumulation divides no batch.
-var dividend = regexp.MustCompile(`/\s*[\w.\[('"]*$`)
+var dividend = lazy.MustCompile(`/\s*[\w.\[('"]*$`)
 
 // unnamed explains why no batch size was found, where the source shows it: a number in a call, or a file of settings
 // that the command does not name.
@@ -273,7 +274,7 @@ func (d *drafting) ranks() {
 	}
 }
 
-var divisor = regexp.MustCompile(`//?\s*(?:int\()?[\w.()]*(gpus?|world|ranks?|nproc|device_count|n_?devices|` +
+var divisor = lazy.MustCompile(`//?\s*(?:int\()?[\w.()]*(gpus?|world|ranks?|nproc|device_count|n_?devices|` +
 	`num_processes|num_replicas)`)
 
 // per drafts which settings are for all ranks together: the program divides them by the ranks.
@@ -295,7 +296,7 @@ func (d *drafting) per() {
 }
 
 // batchVariable is a variable that holds a batch size.
-var batchVariable = regexp.MustCompile(`(?i)batch|\bbs\b|_bs$|^bs`)
+var batchVariable = lazy.MustCompile(`(?i)batch|\bbs\b|_bs$|^bs`)
 
 // divided is where the program divides a setting by the ranks, or "".
 func (d *drafting) divided(s *setting) string {

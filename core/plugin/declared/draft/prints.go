@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/python"
 )
 
@@ -59,7 +60,7 @@ func (d *drafting) messages() (all []message) {
 }
 
 // unfilled matches what a logger fills in from arguments that were not understood.
-var unfilled = regexp.MustCompile(`%[-+ 0]?\d*(\.\d+)?[dfs]\b`)
+var unfilled = lazy.MustCompile(`%[-+ 0]?\d*(\.\d+)?[dfs]\b`)
 
 // joined makes one text of texts that follow each other.
 func joined(pieces []piece) (out []piece) {
@@ -73,7 +74,7 @@ func joined(pieces []piece) (out []piece) {
 	return out
 }
 
-var rankCheck = regexp.MustCompile(`rank|is_primary|is_main|is_local_main|is_master|main_process|master_process|` +
+var rankCheck = lazy.MustCompile(`rank|is_primary|is_main|is_local_main|is_master|main_process|master_process|` +
 	`__name__|verbose|log_interval|print_freq|% `)
 
 // around notes the loops, functions and conditions that a message stands in.
@@ -173,7 +174,7 @@ func (f *file) unstr(e python.Range) string {
 	return f.Of(e)
 }
 
-var verb = regexp.MustCompile(`%(?:\((\w+)\))?[-+ #0]*(\d*|\*)(?:\.\d+)?[a-zA-Z%]`)
+var verb = lazy.MustCompile(`%(?:\((\w+)\))?[-+ #0]*(\d*|\*)(?:\.\d+)?[a-zA-Z%]`)
 
 // percent are the pieces of a text with %d and its likes.
 func (f *file) percent(text string, values []python.Range) (out []piece) {
@@ -195,7 +196,7 @@ func (f *file) percent(text string, values []python.Range) (out []piece) {
 	return append(out, piece{text: text[at:]})
 }
 
-var brace = regexp.MustCompile(`\{\{|\}\}|\{([^{}:!]*)(![rsa])?(:[^{}]*(?:\{[^{}]*\}[^{}]*)*)?\}`)
+var brace = lazy.MustCompile(`\{\{|\}\}|\{([^{}:!]*)(![rsa])?(:[^{}]*(?:\{[^{}]*\}[^{}]*)*)?\}`)
 
 // format are the pieces of a text with {} and its likes.
 func (f *file) format(text string, args []python.Arg) (out []piece) {
@@ -228,7 +229,7 @@ func (f *file) format(text string, args []python.Arg) (out []piece) {
 	return append(out, piece{text: text[at:]})
 }
 
-var widths = regexp.MustCompile(`^:.?[<>^=]?[+ ]?#?0?[1-9{]`)
+var widths = lazy.MustCompile(`^:.?[<>^=]?[+ ]?#?0?[1-9{]`)
 
 func padded(spec string) bool { return widths.MatchString(spec) && !strings.HasPrefix(spec, ":.") }
 
@@ -301,8 +302,8 @@ func replacement(s string) (field, spec string, n int) {
 }
 
 var (
-	pathEnd   = regexp.MustCompile(`[\w./~-]*$`)
-	pathBegin = regexp.MustCompile(`^[\w/-]*(?:\.[\w/-]+)*`)
+	pathEnd   = lazy.MustCompile(`[\w./~-]*$`)
+	pathBegin = lazy.MustCompile(`^[\w/-]*(?:\.[\w/-]+)*`)
 )
 
 // path is a message in which all pieces of a path are one: those around a field without a space between them.
@@ -340,7 +341,7 @@ func (m *message) path(at int) (whole message, field int) {
 	return whole, field
 }
 
-var letter = regexp.MustCompile(`\p{L}`)
+var letter = lazy.MustCompile(`\p{L}`)
 
 // vague reports whether no word stands on the line before a field, so that other lines could match its pattern.
 // A line that a print begins by marks and the field is not vague: its pattern is anchored.
@@ -431,7 +432,7 @@ func (m *message) pattern(groups map[int]string) string {
 	return b.String()
 }
 
-var spaces = regexp.MustCompile(`[ \t]+`)
+var spaces = lazy.MustCompile(`[ \t]+`)
 
 func escaped(text string) string {
 	var b strings.Builder

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // Seen is how often a sign was in a program's output.
@@ -14,7 +16,7 @@ type Seen struct {
 	Example string // the first line
 }
 
-var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
+var escapes = lazy.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 
 // Lines are the lines of a program's output, each state of a progress bar one of them, without escape sequences.
 func Lines(output string) []string {
@@ -41,7 +43,7 @@ func (d *Draft) Look(lines []string) (all []Seen) {
 	return all
 }
 
-var numbers = regexp.MustCompile(`\d+(\.\d+)?(e[-+]?\d+)?`)
+var numbers = lazy.MustCompile(`\d+(\.\d+)?(e[-+]?\d+)?`)
 
 // Progress finds the pattern of a step in a program's output: lines of one shape in which a whole number grows.
 func Progress(lines []string) (pattern, example string, found bool) {
@@ -72,7 +74,7 @@ func Progress(lines []string) (pattern, example string, found bool) {
 	return pattern, example, best > 0
 }
 
-var anyBar = regexp.MustCompile(`^([^|]*?)` + bar)
+var anyBar = lazy.MustCompile(`^([^|]*?)` + bar)
 
 // barIn is the pattern of the last progress bar of an output, with its description; "" if there is none with two steps.
 func barIn(lines []string) string {
@@ -91,8 +93,8 @@ func barIn(lines []string) string {
 }
 
 var (
-	stepWord  = regexp.MustCompile(`(?i)(step|iter|iteration|batch|update|it)\W*$`)
-	epochWord = regexp.MustCompile(`(?i)(epoch|ep)\W*$`)
+	stepWord  = lazy.MustCompile(`(?i)(step|iter|iteration|batch|update|it)\W*$`)
+	epochWord = lazy.MustCompile(`(?i)(epoch|ep)\W*$`)
 )
 
 // growing finds the number that grows from line to line, and how likely it counts steps.
@@ -132,7 +134,7 @@ func growing(group []string) (best int, pattern string) {
 }
 
 // padding matches a space that pads a number: it does not part it from a word.
-var padding = regexp.MustCompile(`[^\w:=] $`)
+var padding = lazy.MustCompile(`[^\w:=] $`)
 
 // around is a pattern of the number at a span of a line: the words before it, and the sign after it.
 func around(line string, at []int) string {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/python/options"
 )
 
@@ -263,21 +264,21 @@ func (d *drafting) batchNorm() {
 // rungWishes are what launch may change, mildest first.
 var rungWishes = []struct {
 	name, cost, more string
-	match, not       *regexp.Regexp
-	value            *regexp.Regexp // of an option that takes a value: the choice
+	match, not       *lazy.Regexp
+	value            *lazy.Regexp // of an option that takes a value: the choice
 }{
 	{"activation checkpointing", "speed", ", slowdown: 1.3",
-		regexp.MustCompile(`^(use_)?(gradient|grad|activation|act)_?(checkpoint(ing)?|ckpt)s?$|^(use_|` +
+		lazy.MustCompile(`^(use_)?(gradient|grad|activation|act)_?(checkpoint(ing)?|ckpt)s?$|^(use_|` +
 			`enable_)?(grad_checkpoint\w*|checkpoint_activations|activation_checkpointing|remat|recompute|use_checkpoint|` +
 			`use_reentrant_checkpoint)$`),
-		regexp.MustCompile(`kwargs|ratio|policy`), nil},
-	{"bf16", "numerics", "", regexp.MustCompile(`^(use_)?bf16$|^bfloat16$`), nil, nil},
-	{"mixed precision", "numerics", "", regexp.MustCompile(`^(use_)?(amp|mixed_precision|autocast)$|^(dtype|` +
+		lazy.MustCompile(`kwargs|ratio|policy`), nil},
+	{"bf16", "numerics", "", lazy.MustCompile(`^(use_)?bf16$|^bfloat16$`), nil, nil},
+	{"mixed precision", "numerics", "", lazy.MustCompile(`^(use_)?(amp|mixed_precision|autocast)$|^(dtype|` +
 		`precision|amp_dtype|torch_dtype|train_dtype)$`), nil,
-		regexp.MustCompile(`^(bf16|bfloat16|bf16-mixed)$`)},
+		lazy.MustCompile(`^(bf16|bfloat16|bf16-mixed)$`)},
 	{"8-bit optimizer", "numerics", ", new-state: true",
-		regexp.MustCompile(`^(use_)?(8bit_adam\w*|adam_?8bit|8bit_optim\w*|8bit)$|^(optim|optimizer|optimizer_type|opt)$`),
-		nil, regexp.MustCompile(`(?i)^(adamw?_?8bit|adamw_bnb_8bit|adamw?8bit)$`)},
+		lazy.MustCompile(`^(use_)?(8bit_adam\w*|adam_?8bit|8bit_optim\w*|8bit)$|^(optim|optimizer|optimizer_type|opt)$`),
+		nil, lazy.MustCompile(`(?i)^(adamw?_?8bit|adamw_bnb_8bit|adamw?8bit)$`)},
 }
 
 // rungs drafts what else launch may change: only what is off by default and not set by the command.
@@ -322,7 +323,7 @@ func (d *drafting) rungs() {
 }
 
 // turn is the value that makes a rung of an option, and the option as a place; "" where it does not.
-func (d *drafting) turn(o setting, choice *regexp.Regexp) (to, place string) {
+func (d *drafting) turn(o setting, choice *lazy.Regexp) (to, place string) {
 	if o.Known && o.Default == "True" {
 		return "", ""
 	}
@@ -342,7 +343,7 @@ func (d *drafting) turn(o setting, choice *regexp.Regexp) (to, place string) {
 	return "", ""
 }
 
-var ignored = regexp.MustCompile(`^(lr|learning_rate|base_lr|max_lr|min_lr|init_lr|blr|lr_\w+|\w+_lr|warmup\w*|` +
+var ignored = lazy.MustCompile(`^(lr|learning_rate|base_lr|max_lr|min_lr|init_lr|blr|lr_\w+|\w+_lr|warmup\w*|` +
 	`num_warmup\w*|lr_warmup\w*|gamma|momentum|weight_decay|wd|beta_?[12]|betas|adam_\w+|eps|epsilon|` +
 	`max_grad_norm|grad_clip|clip(_grad)?|label_smoothing|temperature|seed|manual_seed|random_seed|epochs?|` +
 	`num_epochs|num_train_epochs|n_epochs|nepochs?|niter|start_epoch|max_epochs?|max_steps|max_train_steps|` +

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/python"
 )
 
@@ -21,16 +22,16 @@ const (
 )
 
 var (
-	stepName  = regexp.MustCompile(`(?i)\b(\w*_)?(steps?|iters?|iterations?|updates?)(_?(idx|num|i|no|count|done))?\b`)
-	batchName = regexp.MustCompile(`(?i)\b(batch_?idx|batch_?i|batch_?id|batch_?num|i_batch|i|it|idx|batch|` +
+	stepName  = lazy.MustCompile(`(?i)\b(\w*_)?(steps?|iters?|iterations?|updates?)(_?(idx|num|i|no|count|done))?\b`)
+	batchName = lazy.MustCompile(`(?i)\b(batch_?idx|batch_?i|batch_?id|batch_?num|i_batch|i|it|idx|batch|` +
 		`data_iter_step|(trained|seen|processed)_\w+|\w+_(trained|seen|processed))\b`)
-	epochName = regexp.MustCompile(`(?i)\b(epoch|epochs?_?i|e|ep|i_epoch|epoch_idx|current_epoch)\b`)
-	totalName = regexp.MustCompile(`(?i)(max|total|num|n|all)_?(train_)?(steps?|iters?|iterations?|updates?)|` +
+	epochName = lazy.MustCompile(`(?i)\b(epoch|epochs?_?i|e|ep|i_epoch|epoch_idx|current_epoch)\b`)
+	totalName = lazy.MustCompile(`(?i)(max|total|num|n|all)_?(train_)?(steps?|iters?|iterations?|updates?)|` +
 		`_per_|\blen\b`)
-	ofTotal    = regexp.MustCompile(`(?i)(/|\bof)\s*$`) // before a total
-	totalSteps = regexp.MustCompile(`(?i)(^|[._])((max|total|num|n)_?)?(train_)?(steps|iters|niters?|iterations|updates)$`)
-	trainish   = regexp.MustCompile(`(?i)train|fit|main|optimi|epoch|run`)
-	evalish    = regexp.MustCompile(`(?i)\bdef \w*(eval|valid|test|infer|sample|generate)\w*|(valid|val|test|` +
+	ofTotal    = lazy.MustCompile(`(?i)(/|\bof)\s*$`) // before a total
+	totalSteps = lazy.MustCompile(`(?i)(^|[._])((max|total|num|n)_?)?(train_)?(steps|iters|niters?|iterations|updates)$`)
+	trainish   = lazy.MustCompile(`(?i)train|fit|main|optimi|epoch|run`)
+	evalish    = lazy.MustCompile(`(?i)\bdef \w*(eval|valid|test|infer|sample|generate)\w*|(valid|val|test|` +
 		`eval)_?(loader|dataloader|iter)`)
 )
 
@@ -136,10 +137,10 @@ func (d *drafting) steps(m *message) (score, at int) {
 
 var (
 	// noStep matches lines that have the number of a step, but are not printed at each.
-	noStep = regexp.MustCompile(`(?i)\b(errors?|warnings?|fail(s|ed|ure)?|skip\w*|debug|sav(e[ds]?|ing)|checkpoints?|` +
+	noStep = lazy.MustCompile(`(?i)\b(errors?|warnings?|fail(s|ed|ure)?|skip\w*|debug|sav(e[ds]?|ing)|checkpoints?|` +
 		`resum\w*|load\w*|restor\w*|from (epoch|step|iter)\w*|start(s|ed|ing)?)\b|❌|⚠`)
 	// otherWork matches bars and functions that are not about the training's steps.
-	otherWork = regexp.MustCompile(`(?i)load(ing)?(_|\b)|writ|download|tokeni|extract|process|cach|comput|prepar|read|` +
+	otherWork = lazy.MustCompile(`(?i)load(ing)?(_|\b)|writ|download|tokeni|extract|process|cach|comput|prepar|read|` +
 		`convert|generat|infer|index|encod|copy|collect|pars(e|ing)|evaluat`)
 )
 
@@ -184,7 +185,7 @@ func (d *drafting) progressBar() (where, pattern string) {
 	return "", ""
 }
 
-var evalText = regexp.MustCompile(`(?i)valid|test|eval`)
+var evalText = lazy.MustCompile(`(?i)valid|test|eval`)
 
 // barOf is the pattern of the progress bar that a call makes, or "".
 func (d *drafting) barOf(f *file, statement int, c python.Call) string {
@@ -231,9 +232,9 @@ func (d *drafting) described(f *file, c python.Call) string {
 }
 
 var (
-	savedText = regexp.MustCompile(`(?i)\bsaved\b|\bsaving\b|\bsave\b`)
-	stateText = regexp.MustCompile(`(?i)checkpoint|ckpt|state|model|weights|snapshot`)
-	pathField = regexp.MustCompile(`(?i)path|file|dir|ckpt|checkpoint|name|out|dest|save`)
+	savedText = lazy.MustCompile(`(?i)\bsaved\b|\bsaving\b|\bsave\b`)
+	stateText = lazy.MustCompile(`(?i)checkpoint|ckpt|state|model|weights|snapshot`)
+	pathField = lazy.MustCompile(`(?i)path|file|dir|ckpt|checkpoint|name|out|dest|save`)
 )
 
 // saved drafts the line that is printed after a state was saved. It has to be a state that the program can resume
@@ -299,7 +300,7 @@ func (d *drafting) savedBefore(m *message) bool {
 	return false
 }
 
-var ended = regexp.MustCompile(`(?i)\b(training|train|all|run|fine-?tuning)\b.{0,20}\b(done|finished|` +
+var ended = lazy.MustCompile(`(?i)\b(training|train|all|run|fine-?tuning)\b.{0,20}\b(done|finished|` +
 	`complete[d]?|over|ended)\b|\b(finished|completed|done with) training\b|\bend of training\b|^\s*(done|finished|` +
 	`completed)[.!]?\s*$`)
 
@@ -333,9 +334,9 @@ func (d *drafting) succeeded(all []message) {
 }
 
 var (
-	lower = regexp.MustCompile(`(?i)(^|[_ .\[("'])(loss|ppl|perplexity|error|err|mse|mae|rmse|wer|cer|fid|nll|bpb|` +
+	lower = lazy.MustCompile(`(?i)(^|[_ .\[("'])(loss|ppl|perplexity|error|err|mse|mae|rmse|wer|cer|fid|nll|bpb|` +
 		`bpc)(_\w{1,3}|es)?(\.(avg|item\(\)|mean\(\)|val))?[\])"']*$`)
-	higher = regexp.MustCompile(`(?i)(^|[_ .\[("'])(acc|accuracy|acc@?1|acc1|top1|psnr|ssim|m?iou|f1|dice|bleu|map|` +
+	higher = lazy.MustCompile(`(?i)(^|[_ .\[("'])(acc|accuracy|acc@?1|acc1|top1|psnr|ssim|m?iou|f1|dice|bleu|map|` +
 		`auc|reward|return)(\.(avg|item\(\)|mean\(\)|val))?[\])"']*$`)
 )
 

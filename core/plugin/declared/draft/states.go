@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/python/options"
 )
@@ -39,7 +40,7 @@ var (
 	stateWish = wish{`load_checkpoint|load_ckpt|load_from|load_state|load`,
 		`from_checkpoint|checkpoint(_path|_file)?|ckpt(_path)?|snapshot_path|init_from|network_state|` +
 			`initial_checkpoint`}
-	notResume = regexp.MustCompile(`dir|every|interval|steps|freq|gradient|activation|epoch|pretrained|sync|limit`)
+	notResume = lazy.MustCompile(`dir|every|interval|steps|freq|gradient|activation|epoch|pretrained|sync|limit`)
 )
 
 // states drafts how the program goes on from a saved state.
@@ -150,7 +151,7 @@ func (d *drafting) uses(o *setting) bool {
 	return n > 0
 }
 
-var loading = regexp.MustCompile(`(?i)^_?(\w+_)?(load|restore|resume)(_\w+)?$|^from_checkpoint$`)
+var loading = lazy.MustCompile(`(?i)^_?(\w+_)?(load|restore|resume)(_\w+)?$|^from_checkpoint$`)
 
 // loaded reports whether the value of an option is given to a call that loads.
 func (d *drafting) loaded(o *setting) bool {
@@ -304,13 +305,13 @@ func clean(glob string) string {
 }
 
 // final matches what a program does not resume from: its best state, and its last.
-var final = regexp.MustCompile(`(?i)best|final`)
+var final = lazy.MustCompile(`(?i)best|final`)
 
 var (
-	optimizing = regexp.MustCompile(`(?i)optim|opt_state`)
-	counting   = regexp.MustCompile(`(?i)epoch|step|iter`)
-	weighing   = regexp.MustCompile(`(?i)state_dict|model|weights|net`)
-	alone      = regexp.MustCompile(`\.state_dict\(\)$`)
+	optimizing = lazy.MustCompile(`(?i)optim|opt_state`)
+	counting   = lazy.MustCompile(`(?i)epoch|step|iter`)
+	weighing   = lazy.MustCompile(`(?i)state_dict|model|weights|net`)
+	alone      = lazy.MustCompile(`\.state_dict\(\)$`)
 )
 
 // hasOptimizer reports whether what is saved is more than weights, and more than an optimizer: a dictionary of several
@@ -369,7 +370,7 @@ func (f *file) function(i int) int {
 	return i
 }
 
-var refuses = regexp.MustCompile(`\b(raise|sys\.exit|exit|quit|assert)\b`)
+var refuses = lazy.MustCompile(`\b(raise|sys\.exit|exit|quit|assert)\b`)
 
 // clear drafts what an attempt that starts over finds in its way: a folder that the program refuses to use again.
 func (d *drafting) clear() {
@@ -402,7 +403,7 @@ func (d *drafting) clear() {
 	}
 }
 
-var signalName = regexp.MustCompile(`\bSIG(USR1|USR2|TERM|HUP|INT)\b`)
+var signalName = lazy.MustCompile(`\bSIG(USR1|USR2|TERM|HUP|INT)\b`)
 
 // saving drafts the signal on which the program saves its state.
 func (d *drafting) saving() {
