@@ -12,7 +12,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -115,7 +114,7 @@ func reportOf(s settings, name string) (report.Report, error) {
 	if err != nil {
 		return report.Report{}, err
 	}
-	in.Mask, in.Version = masking(), thisBuild()
+	in.Mask, in.Version = masking(), onPage()
 	return report.OfRun(in), nil
 }
 
@@ -126,7 +125,7 @@ func sweepReport(sweeps store.Store, name string) (report.Report, error) {
 	}
 	return report.OfSweep(report.SweepInput{Doc: ui.SweepDocument(h, sweeps.Folder(name), sweeps.Driver(name)),
 		Mask:    masking(),
-		Version: thisBuild(), Now: time.Now()}), nil
+		Version: onPage(), Now: time.Now()}), nil
 }
 
 // masking knows whose home folder not to show.
@@ -266,10 +265,9 @@ func openPage(ctx context.Context, path string) error {
 	return nil
 }
 
-// thisBuild names this program on a page.
-func thisBuild() string {
-	info, _ := debug.ReadBuildInfo()
-	b := buildOf(build{Version: version, Commit: commit, Date: date, Modified: modified == "true"}, info)
+// onPage names this program on a page.
+func onPage() string {
+	b := thisBuild()
 	if b.Commit == "" {
 		return b.Version
 	}

@@ -18,12 +18,10 @@ func newVersion() *cobra.Command {
 	c := &cobra.Command{
 		Use: "version", Short: "print the version", Args: takes(0, 0, "no argument"),
 		RunE: func(*cobra.Command, []string) error {
-			info, _ := debug.ReadBuildInfo()
-			b := buildOf(build{Version: version, Commit: commit, Date: date, Modified: modified == "true"}, info)
 			if asJSON {
-				return printJSON(b)
+				return printJSON(thisBuild())
 			}
-			fmt.Println(b)
+			fmt.Println(thisBuild())
 			return nil
 		},
 	}
@@ -40,6 +38,12 @@ type build struct {
 	Modified bool   `json:"modified"` // built from files that differ from the commit
 	OS       string `json:"os"`
 	Version  string `json:"version"`
+}
+
+// thisBuild is the build of this program.
+func thisBuild() build {
+	info, _ := debug.ReadBuildInfo()
+	return buildOf(build{Version: version, Commit: commit, Date: date, Modified: modified == "true"}, info)
 }
 
 // buildOf adds to b what Go has recorded. info may be nil.

@@ -26,22 +26,8 @@ const (
 
 // ApplyKernel is k.apply(*xs).
 func (t *Tape) ApplyKernel(k Kernel, xs ...Tensor) []Tensor {
-	var ys, saved []Tensor
-	t.NoGrad(func() {
-		t.Scope("", func() {
-			ys, saved = k.Forward()
-		}, xs...)
-	})
-	o := t.op(k.Name, append(append([]Tensor{}, ys...), saved...)...)
-	zs := make([]Tensor, len(ys))
-	for i, y := range ys {
-		zs[i] = o.result(y)
-	}
+	o, _, zs := t.applied(k.Name, k.Forward, xs)
 	if t.recording(xs...) {
-		for i := range zs {
-			zs[i].grad = true
-		}
-		o.save(saved...)
 		o.btmp(k.Temps)
 		t.ops[o.i].dense = k.Dense
 		for i, x := range xs {
