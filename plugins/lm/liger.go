@@ -60,8 +60,7 @@ func (t *training) ligerRelease(l *arch.Liger) string {
 	if len(v) < 2 || v[0] != 0 || v[1] != 8 {
 		return "the formula is of liger-kernel 0.8, and the command's Python has " + orNone(t.env.Version(name))
 	}
-	// axolotl 0.19 asks for 0.8.1 alone
-	l.Old = len(v) > 2 && v[2] < 5 || len(v) == 2 && t.kind.own != nil
+	l.Old = len(v) > 2 && v[2] < 5
 	l.Wide = torch[0] == 2 && torch[1] < 8
 	return ""
 }

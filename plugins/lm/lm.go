@@ -48,14 +48,16 @@ type kind struct {
 	// that quantises the weights, with its value.
 	optim, rank string
 	fourBits    [2]string
+	// beside are releases that it can have beside it, where they are not the newest that were recorded.
+	beside map[string][]int
 }
 
 var (
 	clmKind     = kind{dialect: "transformers run_clm", texts: clm, length: "block_size", read: (*training).readModel}
 	factoryKind = kind{dialect: "LLaMA-Factory", length: "cutoff_len", read: (*training).readFactory, pairs: true,
-		rank: "lora_rank", fourBits: [2]string{"quantization_bit", "4"}}
+		rank: "lora_rank", fourBits: [2]string{"quantization_bit", "4"}, beside: besideFactory}
 	axolotlKind = kind{dialect: "axolotl", length: "sequence_len", read: (*training).readAxolotl, own: axolotlOptions,
-		names: axolotlNames, output: "./model-out", rank: "lora_r", true: []string{"do_train"}}
+		names: axolotlNames, output: "./model-out", rank: "lora_r", true: []string{"do_train"}, beside: besideAxolotl}
 	sftKind = kind{dialect: "trl sft", texts: sft, length: "max_length", read: (*training).readSFT,
 		config:   "--config",
 		rank:     "lora_r",
