@@ -225,7 +225,7 @@ var (
 		"scaling_softmax fused_attn_kernel batch_flattening resize_token_embeddings_to_32x shrink_embeddings fp32_norms " +
 		"embeddings_skip_upcast streaming generate_samples do_bench_eval do_causal_lm_eval lora_on_cpu use_eaft " +
 		"ple_cpu_offload sequence_parallel reinit_weights low_cpu_mem_usage torch_compile float16 deepcompile")
-	axolotlOthers = strings.Fields("rl lora_modules_to_save lora_target_parameters lora_model_dir " +
+	axolotlOthers = strings.Fields("rl lora_target_parameters lora_model_dir peft_ensure_weight_tying " +
 		"unfrozen_parameters peft peft_layers_to_transform peft_layer_replication peft_trainable_token_indices " +
 		"lora_rank_pattern lora_exclude_modules pretraining_dataset tokens added_tokens_overrides gpu_memory_limit " +
 		"max_memory device_map overrides_of_model_config overrides_of_model_kwargs model_quantization_config " +
@@ -447,7 +447,8 @@ func (t *training) readAdapter() string {
 	if err != nil || !t.has("lora_r") {
 		return "lora_r is not known"
 	}
-	l := &arch.LoRA{Rank: rank, Type: nn.F32, Kernels: t.kernels(adapter, eight), Targets: t.list("lora_target_modules")}
+	l := &arch.LoRA{Rank: rank, Type: nn.F32, Kernels: t.kernels(adapter, eight), Targets: t.list("lora_target_modules"),
+		Whole: arch.Whole{Names: t.names("lora_modules_to_save"), Type: t.step.Weights}}
 	if v, ok := t.get("peft_autocast_adapter_dtype"); ok && v == "false" {
 		l.Type = t.step.Weights
 	}

@@ -152,7 +152,7 @@ func (w way) in(b *builder, s arch.Step) arch.Step {
 			l.Kernels = b.kernels("qlora", false)
 		}
 		if b.kind.dialect == sftKind.dialect { // sft_trainer.py:908
-			l.Type = nn.BF16
+			l.Type, l.Whole.Type = nn.BF16, nn.BF16
 		}
 	}
 	s.LoRA = &l

@@ -123,6 +123,8 @@ func (s Step) formless() string {
 		return s.ofFlash()
 	case s.ofAxolotl() != "":
 		return s.ofAxolotl()
+	case s.ofWhole() != "":
+		return s.ofWhole()
 	case s.ofExperts() != "":
 		return s.ofExperts()
 	case s.ofShards() != "":
@@ -265,14 +267,16 @@ func (d *decoder) forward(ids nn.Tensor) (logits, loss nn.Tensor) {
 // project is the last layer, whose weight may be the embedding's (_tied_weights_keys).
 func (d *decoder) project(hidden nn.Tensor) (logits nn.Tensor) {
 	d.Line("logits = self.lm_head(hidden_states)")
-	if !d.Tied {
+	switch {
+	case d.borrows():
+		w := d.tied()
+		d.Scope(head, func() { logits = d.LinearWeight(hidden, w, nn.Tensor{}) }, hidden)
+	case d.whole(head):
+		w := d.headWeight()
+		d.Scope(head, func() { logits = d.LinearWeight(hidden, w, nn.Tensor{}) }, hidden)
+	default:
 		d.upcast(func() { logits = d.Linear(head, hidden, d.Vocab, d.Type == "phi") })
-		return logits
 	}
-	var w nn.Tensor
-	outer, inner := d.embedding()
-	d.nested([]string{outer, inner}, func() { w = d.Param("weight", d.Vocab, d.Hidden) })
-	d.Scope(head, func() { logits = d.LinearWeight(hidden, w, nn.Tensor{}) }, hidden)
 	return logits
 }
 

@@ -171,7 +171,11 @@ func (a args) language(cpu bool) (p Price, err error) {
 		Decay: a.Decay > 0, Packed: a.Packed,
 	}
 	if l := a.LoRA; l != nil { // peft makes adapters of a half model in float32
-		s.LoRA = &lmarch.LoRA{Rank: l.Rank, Targets: l.Targets, Dropout: l.Dropout, Type: precision(l.Type)}
+		s.LoRA = &lmarch.LoRA{Rank: l.Rank, Targets: l.Targets, Dropout: l.Dropout, Type: precision(l.Type),
+			Whole: lmarch.Whole{Names: l.Whole, Type: s.Weights}}
+		if l.WholeType != "" {
+			s.LoRA.Whole.Type = precision(l.WholeType)
+		}
 	}
 	if a.Axolotl {
 		s.InputGrad = true
