@@ -381,7 +381,8 @@ func (t *training) readAttention() string {
 	if t.multiple = !t.set("pad_to_sequence_len") || t.on("pad_to_sequence_len"); t.multiple {
 		t.step.Length = (t.step.Length + multiple - 1) / multiple * multiple
 	}
-	t.step.Upcast = t.text("adapter", "") == "" && t.step.Weights != nn.F32 && !t.step.Flash
+	t.step.Upcast = t.text("adapter", "") == "" && t.step.Weights != nn.F32 && !t.step.Flash &&
+		!t.step.Cut // loaders/model.py:480
 	if t.packs && (t.set("multipack_real_batches") || t.set("sdpa_varlen")) {
 		return "multipack_real_batches and sdpa_varlen have no formula where they are set"
 	}

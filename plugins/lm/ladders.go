@@ -362,9 +362,10 @@ func (b *builder) priced(n int, of func(i int, w way) (variant, int64),
 	return out
 }
 
-// atBatches prices one thing at several batches. The tiles of a fused head and Liger's pieces are no line in the batch.
+// atBatches prices one thing at several batches. The tiles of a fused head, Liger's pieces and the locks of cut cross
+// entropy are no line in the batch.
 func (b *builder) atBatches(price func(batch int64) mem.Tensors, batches []int64) (prices []mem.Tensors) {
-	if !b.step.Fused && !b.step.Packed && !b.step.Liger.Head {
+	if !b.step.Fused && !b.step.Packed && !b.step.Liger.Head && !b.step.Cut {
 		return mem.AtBatches(price, batches...)
 	}
 	known := map[int64]mem.Tensors{}

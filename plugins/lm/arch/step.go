@@ -45,6 +45,8 @@ type Step struct {
 	// Varlen: rows of packed sequences, which torch's varlen_attn tells apart without a mask.
 	Varlen bool
 	Liger  Liger
+	// Cut is cut cross entropy, which makes no logits.
+	Cut bool
 	// Blocks says that the batch has a mask for each pair of tokens, as LLaMA-Factory's neat_packing makes it.
 	Blocks bool
 	// Shards divides the states among the processes; nil for whole ones.
@@ -123,6 +125,8 @@ func (s Step) formless() string {
 		return s.ofFlash()
 	case s.ofAxolotl() != "":
 		return s.ofAxolotl()
+	case s.ofCut() != "":
+		return s.ofCut()
 	case s.ofWhole() != "":
 		return s.ofWhole()
 	case s.ofExperts() != "":
@@ -250,6 +254,9 @@ func (d *decoder) forward(ids nn.Tensor) (logits, loss nn.Tensor) {
 			switch {
 			case d.s.Fused:
 				loss = d.Hold(d.fusedLoss(hidden))
+				return
+			case d.s.Cut:
+				loss = d.Hold(d.cutLoss(hidden))
 				return
 			case d.headless():
 				loss = d.Hold(d.ligerLoss(hidden))

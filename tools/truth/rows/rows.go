@@ -120,7 +120,7 @@ func (r Row) Price() (Price, error) {
 		"moco": moco, "torchvision": torchvision, "sisr": sisr, "basicsr": sisr, "neosr": neosr, "stablesr": stableSR,
 		"dualattn": dualAttention, "lm": languageModel, "lm_trainer": trainer,
 		"lm_dpo": trainer, "lm_factory": trainer, "lm_forms": trainer, "lm_axolotl": trainer, "lm_sft": trainer,
-		"lm_moe": languageModel, "lm_moe_trainer": trainer, "lm_whole": trainer,
+		"lm_moe": languageModel, "lm_moe_trainer": trainer, "lm_whole": trainer, "lm_cut": trainer,
 	}[r.Family]
 	if !ok {
 		return Price{}, fmt.Errorf("%s: no plugin prices the family %q", r.Name, r.Family)
@@ -202,6 +202,7 @@ type args struct {
 	Evaluation string `json:"evaluation"`
 	TRL        bool   `json:"trl"` // its SFTTrainer
 	Axolotl    bool   `json:"axolotl"`
+	Cut        bool   `json:"cut"`     // cut cross entropy
 	Kernels    bool   `json:"kernels"` // axolotl's, for adapters
 	// Preference is a step of trl's DPOTrainer, Tile the columns of a tile of its fused head.
 	Preference  bool  `json:"preference"`
