@@ -231,7 +231,8 @@ var (
 		"max_memory device_map overrides_of_model_config overrides_of_model_kwargs model_quantization_config " +
 		"dynamic_checkpoint " +
 		"lisa_step_interval trainer_cls noisy_embedding_alpha qat activation_offloading selective_checkpointing " +
-		"bnb_config_kwargs eval_table_size revision_of_model base_model_config optim_args")
+		"bnb_config_kwargs eval_table_size revision_of_model base_model_config optim_args " +
+		"model_config model_kwargs model_revision") // other names of three of these (utils/schemas/deprecated.py:149)
 	axolotlOnes = strings.Fields("tensor_parallel_size context_parallel_size sequence_parallel_degree dp_shard_size " +
 		"dp_replicate_size expert_parallel_size")
 )
@@ -459,10 +460,11 @@ func (t *training) readAdapter() string {
 		}
 	}
 	if t.on("lora_target_linear") {
-		if t.model.Type == "gpt2" { // whose layers are no torch.nn.Linear
-			return "lora_target_linear of gpt2 has no formula"
+		all, ok := t.model.AllTargets()
+		if !ok || t.model.Type == "gpt2" { // whose layers are no torch.nn.Linear
+			return "lora_target_linear of " + t.model.Type + " has no formula"
 		}
-		l.Targets = append(slices.Clone(l.Targets), arch.AllLinear)
+		l.Targets = append(slices.Clone(l.Targets), all...)
 	}
 	if l.Targets = slices.DeleteFunc(l.Targets, func(name string) bool { return name == "" }); len(l.Targets) == 0 {
 		return "no layers are named for the adapters (lora_target_modules, lora_target_linear)"

@@ -79,6 +79,10 @@ def build(a):
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(
             config, attn_implementation=a["attention"], dtype=TYPES[a["weights"]])
+    for name, module in model.named_modules():  # _convert_embedding_modules_dtype (loaders/model.py:1153 of axolotl 0.19.0)
+        gate = a.get("router") and name.endswith(".gate")
+        if gate or a.get("upcast") and ("norm" in name or "embed_tokens" in name or "lm_head" in name):
+            module.to(torch.float32)
     if a.get("recompute"):
         model.gradient_checkpointing_enable({"use_reentrant": a["recompute"] == "reentrant"})
     if a.get("lora"):

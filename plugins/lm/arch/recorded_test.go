@@ -19,7 +19,7 @@ func TestRecorded(t *testing.T) {
 		"steps_lm_sft.json":             30,  // LLaMA-Factory's supervised fine-tuning, whole and with LoRA
 		"steps_lm_factory.json":         76,  // its preference optimisation, and its pretraining
 		"steps_lm_axolotl.json":         46,  // axolotl's trainer, with its functions for adapters
-		"steps_lm_moe.json":             127, // mixtures of experts, on the meta device
+		"steps_lm_moe.json":             154, // mixtures of experts, on the meta device
 		"steps_lm_moe_trainer.json":     115, // by the Trainer and trl's SFTTrainer
 		"steps_lm_moe_trainer_56.json":  70,  // by the Trainer of transformers 5.6
 		"steps_lm_moe_trainer_516.json": 70,  // and of 5.16

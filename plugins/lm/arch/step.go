@@ -45,6 +45,8 @@ type Step struct {
 	// Varlen: rows of packed sequences, which torch's varlen_attn tells apart without a mask.
 	Varlen bool
 	Liger  Liger
+	// Router: the routers of experts are float32, whatever the type of the other weights is.
+	Router bool
 	// Cut is cut cross entropy, which makes no logits.
 	Cut bool
 	// Blocks says that the batch has a mask for each pair of tokens, as LLaMA-Factory's neat_packing makes it.

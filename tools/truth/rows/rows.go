@@ -203,6 +203,8 @@ type args struct {
 	TRL        bool   `json:"trl"` // its SFTTrainer
 	Axolotl    bool   `json:"axolotl"`
 	Cut        bool   `json:"cut"`     // cut cross entropy
+	Router     bool   `json:"router"`  // in float32
+	Upcast     bool   `json:"upcast"`  // and embedding, norms and the last layer
 	Kernels    bool   `json:"kernels"` // axolotl's, for adapters
 	// Preference is a step of trl's DPOTrainer, Tile the columns of a tile of its fused head.
 	Preference  bool  `json:"preference"`
