@@ -31,7 +31,8 @@ func (r *Run) absent() *Absent {
 		if p == nil || p.Verdict() != ladder.Fits {
 			continue
 		}
-		if slices.ContainsFunc(r.Ladders.Shared.Rungs, func(have ladder.Rung) bool { return have.Name == p.Shared.Name }) {
+		same := func(have ladder.Rung) bool { return have.Name == p.Shared.Name }
+		if slices.ContainsFunc(r.Ladders.Shared.Rungs, same) {
 			continue // it needs no package, but another --allow
 		}
 		out := &Absent{Package: a.Package, Name: p.onDevice(), Cost: p.Cost}

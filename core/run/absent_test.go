@@ -26,9 +26,11 @@ func TestAbsent(t *testing.T) {
 		learned     bool
 		want        Absent
 	}{
-		"it fits":          {[]unit.Bytes{11, 6}, []unit.Bytes{11, 9, 6, 5}, false, Absent{}},
-		"the mildest":      {[]unit.Bytes{20, 18}, []unit.Bytes{20, 11, 18, 5}, false, Absent{distribution, "paged", ladder.Speed, 11 * g}},
-		"another model":    {[]unit.Bytes{20, 18}, []unit.Bytes{20, 19, 18, 5}, false, Absent{distribution, "4 bits", ladder.Model, 5 * g}},
+		"it fits": {[]unit.Bytes{11, 6}, []unit.Bytes{11, 9, 6, 5}, false, Absent{}},
+		"the mildest": {[]unit.Bytes{20, 18}, []unit.Bytes{20, 11, 18, 5}, false,
+			Absent{distribution, "paged", ladder.Speed, 11 * g}},
+		"another model": {[]unit.Bytes{20, 18}, []unit.Bytes{20, 19, 18, 5}, false,
+			Absent{distribution, "4 bits", ladder.Model, 5 * g}},
 		"none of them":     {[]unit.Bytes{20, 18}, []unit.Bytes{20, 19, 18, 13}, false, Absent{}},
 		"a rung it has":    {[]unit.Bytes{20, 8}, []unit.Bytes{20, 19, 8, 5}, false, Absent{}},
 		"what was learned": {[]unit.Bytes{20, 18}, []unit.Bytes{20, 11, 18, 5}, true, Absent{}},

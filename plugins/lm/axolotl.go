@@ -449,8 +449,9 @@ func (t *training) readAdapter() string {
 	if err != nil || !t.has("lora_r") {
 		return "lora_r is not known"
 	}
-	l := &arch.LoRA{Rank: rank, Type: nn.F32, Kernels: t.kernels(adapter, eight), Targets: t.list("lora_target_modules"),
-		Whole: arch.Whole{Names: t.names("lora_modules_to_save"), Type: t.step.Weights}}
+	l := &arch.LoRA{Rank: rank, Type: nn.F32, Kernels: t.kernels(adapter, eight),
+		Targets: t.list("lora_target_modules"),
+		Whole:   arch.Whole{Names: t.names("lora_modules_to_save"), Type: t.step.Weights}}
 	if v, ok := t.get("peft_autocast_adapter_dtype"); ok && v == "false" {
 		l.Type = t.step.Weights
 	}

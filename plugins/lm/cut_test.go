@@ -38,10 +38,10 @@ func TestReadsCut(t *testing.T) {
 		"not installed": {without(map[string]string{"plugins": "[" + cutPlugin + "]"}), false, "not installed", ""},
 		"two losses": {withLiger(t, at(map[string]string{"plugins": both,
 			"liger_fused_linear_cross_entropy": "true"}), "0.8.1"), true, "beside a loss of Liger's", ""},
-		"other kernels": {withLiger(t, at(map[string]string{"plugins": both, "liger_rms_norm": "true"}), "0.8.1"), true, "",
-			"cut cross entropy, "},
-		"another plugin": {at(map[string]string{"plugins": "[" + cutPlugin + ", axolotl.integrations.kd.KDPlugin]"}), false,
-			"KDPlugin has no formula", ""},
+		"other kernels": {withLiger(t, at(map[string]string{"plugins": both, "liger_rms_norm": "true"}), "0.8.1"),
+			true, "", "cut cross entropy, "},
+		"another plugin": {at(map[string]string{"plugins": "[" + cutPlugin + ", axolotl.integrations.kd.KDPlugin]"}),
+			false, "KDPlugin has no formula", ""},
 		"float32": {at(map[string]string{"bf16": "false"}), true, "weights in float32", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

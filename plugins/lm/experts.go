@@ -28,8 +28,8 @@ func (t *training) readExperts() string {
 	case t.kind.pairs && t.weighs("moe_aux_loss_coef"):
 		return "moe_aux_loss_coef, the loss that balances the experts, has no formula"
 	}
-	// axolotl 0.19 makes the router float32 (loaders/model.py:1171), and leaves experts to transformers otherwise: its own
-	// functions for them are those of a plugin, and of quantize_moe_experts
+	// axolotl 0.19 makes the router float32 (loaders/model.py:1171), and leaves experts to transformers otherwise: its
+	// own functions for them are those of a plugin, and of quantize_moe_experts
 	t.step.Router = t.kind.own != nil
 	t.step.Balanced = t.step.Fused && !t.unbalanced() // trl/trainer/sft_trainer.py:1205
 	if t.step.Balanced && v[1] < 16 {                 // which joins the logits of all layers there

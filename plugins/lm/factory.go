@@ -100,7 +100,7 @@ func (t *training) readFactoryLoRA(trained nn.DType) string {
 	if err != nil {
 		return err.Error()
 	}
-	l := &arch.LoRA{Rank: rank, Type: trained, Whole: arch.Whole{Type: trained}} // all that is trained (model/adapter.py)
+	l := &arch.LoRA{Rank: rank, Type: trained, Whole: arch.Whole{Type: trained}} // model/adapter.py:286 of 0.9.5
 	for name := range strings.SplitSeq(t.text("additional_target", ""), ",") {
 		if name = strings.TrimSpace(name); name != "" {
 			l.Names = append(l.Names, name)

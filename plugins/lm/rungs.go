@@ -78,8 +78,8 @@ func (b *builder) hasBitsandbytes() bool {
 	return b.offered || !b.env.Known() || b.env.Has("bitsandbytes")
 }
 
-// absent is what the ladders would be with bitsandbytes, where it is not installed and the card is too small for the job
-// as asked; nil where they would be the same.
+// absent is what the ladders would be with bitsandbytes, where it is not installed and the card is too small for the
+// job as asked; nil where they would be the same.
 func (b *builder) absent(set *ladder.Set) *ladder.Absent {
 	tooLarge := slices.ContainsFunc(set.Phases, func(l ladder.Ladder) bool {
 		e := l.Rungs[l.Asked].At(set.Shared.Asked)

@@ -46,7 +46,8 @@ func TestAbsentBitsandbytes(t *testing.T) {
 			return slices.ContainsFunc(s.Shared.Rungs, func(r ladder.Rung) bool { return r.Name == "paged AdamW" })
 		}
 		if tt.want && (paged(set) || !paged(set.Absent.Set)) {
-			t.Errorf("%s: paged AdamW is offered: %v, and with bitsandbytes: %v", name, paged(set), paged(set.Absent.Set))
+			t.Errorf("%s: paged AdamW is offered: %v, and with bitsandbytes: %v", name, paged(set),
+				paged(set.Absent.Set))
 		}
 	}
 }
