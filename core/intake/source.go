@@ -37,6 +37,7 @@ func withoutSource(j *job.Job, set *ladder.Set) {
 		}
 	}
 	withoutShared(set, inSource)
+	set.Absent = nil // its rungs may edit source, too
 	if set.Host != nil {
 		set.Host.Rungs = slices.DeleteFunc(set.Host.Rungs, func(r ladder.HostRung) bool { return inSource(r.Edits) })
 	}

@@ -25,6 +25,11 @@ func TestBounds(t *testing.T) {
 	if err := good().Check(); err != nil {
 		t.Fatal(err)
 	}
+	with := good()
+	with.Absent = &Absent{Package: "liger-kernel_0.8", Set: good()}
+	if err := with.Check(); err != nil {
+		t.Error(err)
+	}
 	last := func(s *Set) *Rung { return &s.Phases[0].Rungs[1] }
 	for name, spoil := range map[string]func(*Set){
 		"many rungs":             func(s *Set) { s.Phases[0].Rungs = append(s.Phases[0].Rungs, make([]Rung, 30_000)...) },
@@ -48,10 +53,23 @@ func TestBounds(t *testing.T) {
 		"a zero byte": func(s *Set) {
 			last(s).Edits = []config.Edit{{Knob: "k", At: config.Address{Doc: config.ArgvDoc, Path: "-b"}, To: "\x00"}}
 		},
-		"many edits":              func(s *Set) { last(s).Edits = make([]config.Edit, 2000) },
-		"the host's of 8 EiB":     func(s *Set) { s.Host.Rungs[0].Lines[0].Bytes = math.MaxInt64 },
-		"the host's per sample":   func(s *Set) { s.Host.Rungs[0].Lines[0].PerSample = 1 << 60 },
-		"the host's many lines":   func(s *Set) { s.Host.Rungs[0].Lines = make([]mem.HostLine, 2000) },
+		"many edits":                func(s *Set) { last(s).Edits = make([]config.Edit, 2000) },
+		"the host's of 8 EiB":       func(s *Set) { s.Host.Rungs[0].Lines[0].Bytes = math.MaxInt64 },
+		"the host's per sample":     func(s *Set) { s.Host.Rungs[0].Lines[0].PerSample = 1 << 60 },
+		"the host's many lines":     func(s *Set) { s.Host.Rungs[0].Lines = make([]mem.HostLine, 2000) },
+		"a package's without a set": func(s *Set) { s.Absent = &Absent{Package: "one"} },
+		"a package's within another": func(s *Set) {
+			inner := *good()
+			inner.Absent = &Absent{Package: "two", Set: good()}
+			s.Absent = &Absent{Package: "one", Set: &inner}
+		},
+		"a package's with a fault": func(s *Set) {
+			inner := good()
+			inner.Phases = nil
+			s.Absent = &Absent{Package: "one", Set: inner}
+		},
+		"no package":              func(s *Set) { s.Absent = &Absent{Package: "one; rm -r x", Set: good()} },
+		"an option":               func(s *Set) { s.Absent = &Absent{Package: "--pre", Set: good()} },
 		"the host's without rung": func(s *Set) { s.Host.Rungs = nil },
 	} {
 		s := good()

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/mem"
@@ -53,6 +54,37 @@ type Set struct {
 	Invariants []Invariant      `json:"invariants,omitempty"`
 	// Host is the ladder of the host's memory; nil where the plugin knows nothing of it.
 	Host *HostLadder `json:"host,omitempty"`
+	// Absent is what the ladders would be with a package that is not installed; nil for nothing.
+	Absent *Absent `json:"absent,omitempty"`
+}
+
+// Absent are the ladders that a job would have with one package more. No rung of them is taken: where a run is refused,
+// launch names the first with which it would fit.
+type Absent struct {
+	Package string `json:"package"` // as pip installs it: "bitsandbytes"
+	Set     *Set   `json:"set"`
+}
+
+// check reports the first way in which a is not what the ladders would be.
+func (a *Absent) check() error {
+	switch {
+	case a == nil:
+		return nil
+	case !packageName(a.Package):
+		return fmt.Errorf("%.100q is no name of a package", a.Package)
+	case a.Set == nil || a.Set.Absent != nil:
+		return fmt.Errorf("the ladders with %s are none, or have others in them", a.Package)
+	}
+	if err := a.Set.Check(); err != nil {
+		return fmt.Errorf("with %s: %w", a.Package, err)
+	}
+	return nil
+}
+
+// packageName reports whether a name is one of a distribution: letters, digits, and what may stand between them.
+func packageName(s string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	return s != "" && len(s) <= 100 && strings.Trim(s, letters+"._-") == "" && strings.Contains(letters, s[:1])
 }
 
 // An Invariant is what every plan must keep: the product of the Factors equals Equals, or divides the value of
@@ -167,7 +199,7 @@ func (s *Set) Check() error {
 			return fmt.Errorf("%s ladder: %w", Host, err)
 		}
 	}
-	return nil
+	return s.Absent.check()
 }
 
 func (l Ladder) check(shared, sharedAsked int) error {

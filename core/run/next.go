@@ -458,6 +458,9 @@ func (r *Run) usedUp(last *Attempt) *Stop {
 			return stop
 		}
 	}
+	if last == nil {
+		stop.Absent = r.absent()
+	}
 	further := *r
 	for c := r.Limits.Allow + 1; c <= ladder.Model; c++ {
 		further.Limits.Allow = c

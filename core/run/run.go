@@ -204,6 +204,8 @@ type Stop struct {
 	Code int `json:"code,omitempty"`
 	// Beyond is the first rung that was not allowed but might help; nil if there is none.
 	Beyond *Beyond `json:"beyond,omitempty"`
+	// Absent is the first rung that would fit if a package were installed; nil if there is none.
+	Absent *Absent `json:"absent,omitempty"`
 	// Refused is the plan that was not allowed to start; nil if an attempt was made.
 	Refused *Plan `json:"refused,omitempty"`
 }

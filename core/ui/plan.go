@@ -280,6 +280,14 @@ func (p Printer) Stop(r *run.Run, s *run.Stop) {
 	if b := s.Beyond; b != nil {
 		p.line("  next rung: %s (cost: %s); %s allows it", b.Name, b.Cost, b.Flag)
 	}
+	if a := s.Absent; a != nil {
+		allow := ""
+		if a.Cost > r.Limits.Allow {
+			allow = fmt.Sprintf("; --allow %s allows it", a.Cost)
+		}
+		p.line("  with %s installed, %s would fit (%v, cost: %s): pip install %s%s", a.Package, a.Name, a.Needs, a.Cost,
+			a.Package, allow)
+	}
 	if s.Code == run.CannotFit {
 		p.line("  to run it anyway: --anyway")
 	}

@@ -8,12 +8,29 @@ import (
 	"github.com/launch-ml/launch/core/mem"
 )
 
-// recorded are the versions whose steps were recorded. A command whose Python is not on this machine is planned with
-// them: a plan for another machine, or before anything is installed.
+// recorded are the newest versions whose steps were recorded. A command whose Python is not on this machine is planned
+// with them, unless its program allows older ones alone: a plan for another machine, or before anything is installed.
 var recorded = map[string][]int{"transformers": {5, 23}, "trl": {1, 16}, "torch": {2, 15}, "axolotl": {0, 19},
 	"deepspeed": {0, 19}, "liger_kernel": {0, 8}, "accelerate": {1, 15}}
 
-// assume is the release of a distribution that the command's Python has, or otherwise the recorded one.
+// The newest releases that a program can have beside it, where the recorded ones are newer: of LLaMA-Factory 0.9.5
+// (its pyproject.toml, and requirements/deepspeed.txt) and of axolotl 0.19.0 (its METADATA). trl 1.16.0 allows the
+// recorded ones.
+var (
+	besideFactory = map[string][]int{"transformers": {5, 6}, "accelerate": {1, 11}, "deepspeed": {0, 18}}
+	besideAxolotl = map[string][]int{"transformers": {5, 16}, "torch": {2, 13}, "accelerate": {1, 13},
+		"deepspeed": {0, 18}, "liger_kernel": {0, 8, 1}}
+)
+
+// newest is the release of a distribution that the program is taken to have, where none is found.
+func (k kind) newest(distribution string) []int {
+	if v := k.beside[distribution]; v != nil {
+		return v
+	}
+	return recorded[distribution]
+}
+
+// assume is the release of a distribution that the command's Python has, or otherwise one that it can have.
 func (t *training) assume(distribution string) []int {
 	v := t.release(distribution)
 	if distribution == "torch" {
@@ -28,7 +45,7 @@ func (t *training) assume(distribution string) []int {
 	if !slices.Contains(t.assumed, distribution) {
 		t.assumed = append(t.assumed, distribution)
 	}
-	return recorded[distribution]
+	return t.kind.newest(distribution)
 }
 
 // warnAssumed reports what the estimate takes for granted.
@@ -38,7 +55,8 @@ func (t *training) warnAssumed() {
 	}
 	var names []string
 	for _, name := range t.assumed {
-		names = append(names, fmt.Sprintf("%s %d.%d", name, recorded[name][0], recorded[name][1]))
+		v := t.kind.newest(name)
+		names = append(names, fmt.Sprintf("%s %d.%d", name, v[0], v[1]))
 	}
 	taken := strings.Join(names, ", ")
 	if !t.env.Known() {

@@ -45,7 +45,8 @@ func (t *training) averaged() (cost ladder.Cost, why string) {
 
 // uniform reports whether every sequence has as many tokens that are trained on: blocks of one length.
 func (t *training) uniform() bool {
-	return t.kind.dialect == clmKind.dialect || t.stage() == "pt" && t.unknown == "" && !t.pads
+	joined := t.script != nil && t.script.rows.joined && !t.script.rows.short
+	return joined || t.kind.dialect == clmKind.dialect || t.stage() == "pt" && t.unknown == "" && !t.pads
 }
 
 // off reports whether a field is set, and not on.

@@ -225,13 +225,14 @@ var (
 		"scaling_softmax fused_attn_kernel batch_flattening resize_token_embeddings_to_32x shrink_embeddings fp32_norms " +
 		"embeddings_skip_upcast streaming generate_samples do_bench_eval do_causal_lm_eval lora_on_cpu use_eaft " +
 		"ple_cpu_offload sequence_parallel reinit_weights low_cpu_mem_usage torch_compile float16 deepcompile")
-	axolotlOthers = strings.Fields("rl lora_modules_to_save lora_target_parameters lora_model_dir " +
+	axolotlOthers = strings.Fields("rl lora_target_parameters lora_model_dir peft_ensure_weight_tying " +
 		"unfrozen_parameters peft peft_layers_to_transform peft_layer_replication peft_trainable_token_indices " +
 		"lora_rank_pattern lora_exclude_modules pretraining_dataset tokens added_tokens_overrides gpu_memory_limit " +
 		"max_memory device_map overrides_of_model_config overrides_of_model_kwargs model_quantization_config " +
 		"dynamic_checkpoint " +
 		"lisa_step_interval trainer_cls noisy_embedding_alpha qat activation_offloading selective_checkpointing " +
-		"bnb_config_kwargs eval_table_size revision_of_model base_model_config optim_args")
+		"bnb_config_kwargs eval_table_size revision_of_model base_model_config optim_args " +
+		"model_config model_kwargs model_revision") // other names of three of these (utils/schemas/deprecated.py:149)
 	axolotlOnes = strings.Fields("tensor_parallel_size context_parallel_size sequence_parallel_degree dp_shard_size " +
 		"dp_replicate_size expert_parallel_size")
 )
@@ -381,7 +382,8 @@ func (t *training) readAttention() string {
 	if t.multiple = !t.set("pad_to_sequence_len") || t.on("pad_to_sequence_len"); t.multiple {
 		t.step.Length = (t.step.Length + multiple - 1) / multiple * multiple
 	}
-	t.step.Upcast = t.text("adapter", "") == "" && t.step.Weights != nn.F32 && !t.step.Flash
+	t.step.Upcast = t.text("adapter", "") == "" && t.step.Weights != nn.F32 && !t.step.Flash &&
+		!t.step.Cut // loaders/model.py:480
 	if t.packs && (t.set("multipack_real_batches") || t.set("sdpa_varlen")) {
 		return "multipack_real_batches and sdpa_varlen have no formula where they are set"
 	}
@@ -447,7 +449,9 @@ func (t *training) readAdapter() string {
 	if err != nil || !t.has("lora_r") {
 		return "lora_r is not known"
 	}
-	l := &arch.LoRA{Rank: rank, Type: nn.F32, Kernels: t.kernels(adapter, eight), Targets: t.list("lora_target_modules")}
+	l := &arch.LoRA{Rank: rank, Type: nn.F32, Kernels: t.kernels(adapter, eight),
+		Targets: t.list("lora_target_modules"),
+		Whole:   arch.Whole{Names: t.names("lora_modules_to_save"), Type: t.step.Weights}}
 	if v, ok := t.get("peft_autocast_adapter_dtype"); ok && v == "false" {
 		l.Type = t.step.Weights
 	}
@@ -457,10 +461,11 @@ func (t *training) readAdapter() string {
 		}
 	}
 	if t.on("lora_target_linear") {
-		if t.model.Type == "gpt2" { // whose layers are no torch.nn.Linear
-			return "lora_target_linear of gpt2 has no formula"
+		all, ok := t.model.AllTargets()
+		if !ok || t.model.Type == "gpt2" { // whose layers are no torch.nn.Linear
+			return "lora_target_linear of " + t.model.Type + " has no formula"
 		}
-		l.Targets = append(slices.Clone(l.Targets), arch.AllLinear)
+		l.Targets = append(slices.Clone(l.Targets), all...)
 	}
 	if l.Targets = slices.DeleteFunc(l.Targets, func(name string) bool { return name == "" }); len(l.Targets) == 0 {
 		return "no layers are named for the adapters (lora_target_modules, lora_target_linear)"

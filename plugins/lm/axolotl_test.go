@@ -141,6 +141,7 @@ func TestReadsAxolotl(t *testing.T) {
 		"four bits of nothing": {map[string]string{"load_in_4bit": "true"}, nil, func(r *training) bool {
 			return slices.ContainsFunc(r.warnings, func(w string) bool { return strings.Contains(w, "quantises nothing") })
 		}, "load_in_4bit with adapter: lora"},
+		"an older name": {map[string]string{"model_config": "{output_router_logits: true}"}, nil, nil, "model_config"},
 		"preference":    {map[string]string{"rl": "dpo"}, nil, nil, "rl has no formula"},
 		"in two":        {nil, []string{"--context-parallel-size", "2"}, nil, "context_parallel_size"},
 		"sharded":       {map[string]string{"deepspeed": "zero2.json"}, nil, nil, "deepspeed"},

@@ -23,11 +23,14 @@ func (t *training) readExperts() string {
 			t.env.Version("transformers")
 	case torch[0] < 2 || torch[0] == 2 && torch[1] < 10: // _can_use_grouped_mm (integrations/moe.py:302)
 		return fmt.Sprintf("experts have a formula from torch 2.10 on, and this is %d.%d", torch[0], torch[1])
-	case t.kind.own != nil:
-		return "experts have no formula with axolotl, which has functions of its own for them"
+	case t.kind.own != nil && t.given("experts_implementation") && t.text("experts_implementation", "") != "grouped_mm":
+		return "experts_implementation " + t.text("experts_implementation", "") + " has no formula"
 	case t.kind.pairs && t.weighs("moe_aux_loss_coef"):
 		return "moe_aux_loss_coef, the loss that balances the experts, has no formula"
 	}
+	// axolotl 0.19 makes the router float32 (loaders/model.py:1171), and leaves experts to transformers otherwise: its
+	// own functions for them are those of a plugin, and of quantize_moe_experts
+	t.step.Router = t.kind.own != nil
 	t.step.Balanced = t.step.Fused && !t.unbalanced() // trl/trainer/sft_trainer.py:1205
 	if t.step.Balanced && v[1] < 16 {                 // which joins the logits of all layers there
 		return "the loss that balances the experts has a formula from transformers 5.16 on: " +

@@ -46,6 +46,11 @@ func TestReadsExperts(t *testing.T) {
 	}
 	axolotl := axolotlAt(t, map[string]string{}, "train", "a.yaml")
 	write(t, axolotl.Dir, map[string]string{"model/config.json": mixture})
+	axolotlWith := func(lines map[string]string) job.Command {
+		c := axolotlAt(t, lines, "train", "a.yaml")
+		write(t, c.Dir, map[string]string{"model/config.json": mixture})
+		return c
+	}
 	olderTorch := experts(t, mixture, asked...)
 	olderTorch.Args[0] = plugintest.Torch(t, "2.9.1")
 	logits := strings.Replace(mixture, "{", `{"output_router_logits": true, `, 1)
@@ -62,7 +67,12 @@ func TestReadsExperts(t *testing.T) {
 		"transformers 5.5":  {release(experts(t, manyExperts, asked...), "5.5.4"), "from transformers 5.6 on"},
 		"transformers 4.57": {release(experts(t, mixture, asked...), "4.57.6"), "from transformers 5.6 on"},
 		"torch 2.9":         {olderTorch, "from torch 2.10 on"},
-		"axolotl":           {axolotl, "no formula with axolotl"},
+		"axolotl":           {axolotl, ""},
+		"axolotl's own choice": {axolotlWith(map[string]string{"experts_implementation": "grouped_mm",
+			"lora_target_linear": "true"}), ""},
+		"axolotl, another": {axolotlWith(map[string]string{"experts_implementation": "scattermoe"}), "scattermoe"},
+		"axolotl, quantised": {axolotlWith(map[string]string{"quantize_moe_experts": "true"}),
+			"quantize_moe_experts has no formula"},
 		"Liger's kernels": {withLiger(t, experts(t, mixture, with("--use_liger_kernel")...), "0.8.5"),
 			"Liger's kernels have no formula for experts"},
 		"their loss":      {experts(t, logits, asked...), "output_router_logits"},
@@ -88,7 +98,10 @@ func TestReadsExperts(t *testing.T) {
 			if (r.unknown == "") != (tt.unknown == "") || !strings.Contains(r.unknown, tt.unknown) {
 				t.Fatalf("the estimate is unknown because %q, want %q", r.unknown, tt.unknown)
 			}
-			if r.unknown == "" && !strings.Contains(strings.Join(r.warnings, "\n"), "measured this yet: experts") {
+			if r.step.Router != (r.unknown == "" && r.kind.own != nil) {
+				t.Errorf("the router is float32: %t", r.step.Router)
+			}
+			if r.unknown == "" && !slices.Contains(r.unseen, "experts") {
 				t.Errorf("no warning that no card has measured it: %q", r.warnings)
 			}
 		})
@@ -118,6 +131,13 @@ func TestExpertsWithoutFormula(t *testing.T) {
 	}
 	old := card
 	old.Capability = "7.5"
+	axolotl := func(model string, lines map[string]string) job.Command {
+		c := axolotlAt(t, lines, "train", "a.yaml")
+		write(t, c.Dir, map[string]string{"model/config.json": model})
+		return c
+	}
+	olmoe := strings.Replace(mixture, `"mixtral"`, `"olmoe", "num_experts_per_tok": 2`, 1)
+	linear := map[string]string{"lora_target_linear": "true"}
 	for name, tt := range map[string]struct {
 		command job.Command
 		device  gpu.Device
@@ -130,6 +150,13 @@ func TestExpertsWithoutFormula(t *testing.T) {
 		"4 bits": {sft(mixture, "--use_peft", "--load_in_4bit"), card, "quantised weights"},
 		"pairs": {experts(t, mixture, "dpo.py", "--model_name_or_path", "model", "--dataset_name", "x",
 			"--router_aux_loss_coef", "0"), card, "preference optimisation"},
+		"axolotl's adapters":         {axolotl(mixture, nil), card, ""},
+		"axolotl, all linear layers": {axolotl(manyExperts, linear), card, ""},
+		"axolotl, shared experts":    {axolotl(sharedExpert, linear), card, "lora_target_linear of qwen2_moe"},
+		"axolotl, whole":             {axolotl(mixture, map[string]string{"adapter": "-"}), card, ""},
+		"axolotl, olmoe":             {axolotl(olmoe, nil), card, "kernels for adapters have no formula for olmoe"},
+		"axolotl, 4 bits": {axolotl(mixture, map[string]string{"adapter": "qlora", "load_in_4bit": "true"}), card,
+			"quantised weights"},
 		"an older card": {experts(t, mixture, append(asked[:len(asked):len(asked)], "--dtype", "float32")...), old,
 			"compute capability 7.5"},
 	} {
@@ -137,7 +164,8 @@ func TestExpertsWithoutFormula(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := set.Phases[0].Rungs[set.Phases[0].Asked].Estimates[0].Unknown; !strings.Contains(got, tt.want) {
+		if got := set.Phases[0].Rungs[set.Phases[0].Asked].Estimates[0].Unknown; !strings.Contains(got, tt.want) ||
+			(got == "") != (tt.want == "") {
 			t.Errorf("%s: unknown because %q, want %q", name, got, tt.want)
 		}
 	}
@@ -149,6 +177,9 @@ func TestExpertsPromises(t *testing.T) {
 		"--use_peft", "--router_aux_loss_coef", "0", "--dtype", "bfloat16"), "bitsandbytes")
 	plugintest.Check(t, New(), experts(t, manyExperts, asked...), card)
 	plugintest.Check(t, New(), adapted, card)
+	whole := axolotlAt(t, map[string]string{"adapter": "-"}, "train", "a.yaml")
+	write(t, whole.Dir, map[string]string{"model/config.json": mixture})
+	plugintest.Check(t, New(), whole, card)
 	set, err := recognised(t, adapted).Ladders(t.Context(), card)
 	if err != nil {
 		t.Fatal(err)

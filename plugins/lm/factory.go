@@ -20,7 +20,7 @@ var (
 		"predict_with_generate shift_attn use_unsloth use_unsloth_gc " +
 		"upcast_layernorm upcast_lmhead_output use_kt resize_vocab use_kv_cache " +
 		"use_v1_kernels pissa_init")
-	factoryOthers = strings.Fields("mixture_of_depths adapter_name_or_path additional_target " +
+	factoryOthers = strings.Fields("mixture_of_depths adapter_name_or_path " +
 		"add_tokens add_special_tokens new_special_tokens_config rope_scaling")
 )
 
@@ -100,7 +100,12 @@ func (t *training) readFactoryLoRA(trained nn.DType) string {
 	if err != nil {
 		return err.Error()
 	}
-	l := &arch.LoRA{Rank: rank, Type: trained}
+	l := &arch.LoRA{Rank: rank, Type: trained, Whole: arch.Whole{Type: trained}} // model/adapter.py:286 of 0.9.5
+	for name := range strings.SplitSeq(t.text("additional_target", ""), ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			l.Names = append(l.Names, name)
+		}
+	}
 	if v, ok := t.get("lora_dropout"); ok {
 		if l.Dropout, err = strconv.ParseFloat(v, 64); err != nil || !(l.Dropout >= 0 && l.Dropout < 1) {
 			return fmt.Sprintf("lora_dropout is %q: it is a number from 0 to 1", v)

@@ -202,12 +202,12 @@ func (t *training) accelerateFSDP(b *wrapBlock, f *arch.FSDP) {
 // trainerFSDP reads --fsdp and --fsdp_config (_process_fsdp_args in training_args.py:2775), which have version 2 where
 // nothing sets it.
 func (t *training) trainerFSDP(b *wrapBlock, f *arch.FSDP) {
+	if t.kind.pairs {
+		b.refuse("LLaMA-Factory has a formula for FSDP where accelerate's file turns it on")
+	}
 	if v := t.assume("transformers"); v[0] < 5 || v[0] == 5 && v[1] < 16 {
 		b.refuse("it has a formula with transformers from 5.16 on, and the command's Python has %s",
 			t.env.Version("transformers"))
-	}
-	if t.kind.pairs {
-		b.refuse("LLaMA-Factory has a formula for FSDP where accelerate's file turns it on")
 	}
 	text := []byte("{}")
 	if name := t.text("fsdp_config", ""); strings.HasPrefix(name, "{") {

@@ -24,6 +24,8 @@ type builder struct {
 	caching mem.Caching // as the user has it
 	ways    []way
 	asksAt  int // of the ways, that which is asked for
+	// offered takes bitsandbytes for installed.
+	offered bool
 }
 
 // A way is a rung of the shared ladder, as the formulas see it.
@@ -49,6 +51,15 @@ type variant struct {
 // Ladders implements [plugin.Recognized].
 func (t *training) Ladders(_ context.Context, d gpu.Device) (*ladder.Set, error) {
 	b := &builder{training: t, device: d, caching: mem.CachingOf(t.env.AllocatorConf())}
+	set := b.set()
+	set.Host = b.host()
+	set.Absent = b.absent(set)
+	return set, nil
+}
+
+// set is the ladders of the card.
+func (b *builder) set() *ladder.Set {
+	t := b.training
 	set := &ladder.Set{
 		Values: map[string]int64{job.MicroBatch: t.split.Micro, job.Accumulation: t.split.Accumulation},
 		Invariants: []ladder.Invariant{{Name: job.GlobalBatch, Until: ladder.Recipe,
@@ -61,9 +72,8 @@ func (t *training) Ladders(_ context.Context, d gpu.Device) (*ladder.Set, error)
 		set.Values[knobValidation] = t.evals
 		set.Phases = append(set.Phases, b.validationLadder())
 	}
-	set.Host = b.host()
 	set.DropUseless()
-	return set, nil
+	return set
 }
 
 // shared are the rungs that touch both phases.
@@ -366,9 +376,10 @@ func (b *builder) priced(n int, of func(i int, w way) (variant, int64),
 	return out
 }
 
-// atBatches prices one thing at several batches. The tiles of a fused head and Liger's pieces are no line in the batch.
+// atBatches prices one thing at several batches. The tiles of a fused head, Liger's pieces and the locks of cut cross
+// entropy are no line in the batch.
 func (b *builder) atBatches(price func(batch int64) mem.Tensors, batches []int64) (prices []mem.Tensors) {
-	if !b.step.Fused && !b.step.Packed && !b.step.Liger.Head {
+	if !b.step.Fused && !b.step.Packed && !b.step.Liger.Head && !b.step.Cut {
 		return mem.AtBatches(price, batches...)
 	}
 	known := map[int64]mem.Tensors{}

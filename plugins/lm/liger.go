@@ -60,8 +60,7 @@ func (t *training) ligerRelease(l *arch.Liger) string {
 	if len(v) < 2 || v[0] != 0 || v[1] != 8 {
 		return "the formula is of liger-kernel 0.8, and the command's Python has " + orNone(t.env.Version(name))
 	}
-	// axolotl 0.19 asks for 0.8.1 alone
-	l.Old = len(v) > 2 && v[2] < 5 || len(v) == 2 && t.kind.own != nil
+	l.Old = len(v) > 2 && v[2] < 5
 	l.Wide = torch[0] == 2 && torch[1] < 8
 	return ""
 }
@@ -121,19 +120,24 @@ func (t *training) ligerAxolotl() map[string]bool {
 func (t *training) pluginsAxolotl() string {
 	plugins := slices.DeleteFunc(t.list("plugins"), func(name string) bool { return name == "" })
 	for _, name := range plugins {
-		if name != ligerPlugin {
+		if name != ligerPlugin && name != cutPlugin {
 			return fmt.Sprintf("the plugin %s has no formula", name)
 		}
 	}
 	ours := strings.Fields("liger_rope liger_rms_norm liger_layer_norm liger_glu_activation liger_swiglu " +
 		"liger_cross_entropy liger_fused_linear_cross_entropy")
-	if len(plugins) == 0 {
+	if why := t.readCut(plugins); why != "" {
+		return why
+	}
+	if !slices.Contains(plugins, ligerPlugin) {
 		if i := slices.IndexFunc(ours, t.on); i >= 0 {
 			t.warn("%s has no effect: it is a setting of the plugin %s, which plugins does not name", ours[i], ligerPlugin)
 		}
 		return ""
 	}
 	switch {
+	case t.step.Cut && (t.on("liger_cross_entropy") || t.on("liger_fused_linear_cross_entropy")):
+		return "cut cross entropy beside a loss of Liger's has no formula"
 	case t.on("liger_use_token_scaling"):
 		return "liger_use_token_scaling has no formula"
 	case t.has("liger_kernel_impl"):

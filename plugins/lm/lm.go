@@ -50,15 +50,18 @@ type kind struct {
 	fourBits    [2]string
 	// rows are the rows of its data set; nil where they are not read.
 	rows func(t *training, data *table) error
+	// beside are releases that it can have beside it, where they are not the newest that were recorded.
+	beside map[string][]int
 }
 
 var (
 	clmKind     = kind{dialect: "transformers run_clm", texts: clm, length: "block_size", read: (*training).readModel}
 	factoryKind = kind{dialect: "LLaMA-Factory", length: "cutoff_len", read: (*training).readFactory, pairs: true,
-		rank: "lora_rank", fourBits: [2]string{"quantization_bit", "4"}, rows: (*training).rowsFactory}
+		rank: "lora_rank", fourBits: [2]string{"quantization_bit", "4"}, rows: (*training).rowsFactory,
+		beside: besideFactory}
 	axolotlKind = kind{dialect: "axolotl", length: "sequence_len", read: (*training).readAxolotl, own: axolotlOptions,
 		names: axolotlNames, output: "./model-out", rank: "lora_r", true: []string{"do_train"},
-		rows: (*training).rowsAxolotl}
+		rows: (*training).rowsAxolotl, beside: besideAxolotl}
 	sftKind = kind{dialect: "trl sft", texts: sft, length: "max_length", read: (*training).readSFT,
 		rows:     (*training).rowsSFT,
 		config:   "--config",

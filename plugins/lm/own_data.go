@@ -44,7 +44,7 @@ func (r *ownReader) returns(call python.Call) (function, why string) {
 	if header >= 0 {
 		d, ok = r.Definition(r.Statements[header])
 	}
-	if !ok || d.Class || strings.HasPrefix(d.Name, "__") {
+	if !ok || d.Class || strings.HasPrefix(d.Name, "__") || r.decorated(header) {
 		return "", "the tokenizer's call is not understood: it stands in no function that a map is given"
 	}
 	const other = "what the function around the tokenizer's call returns is not understood"
@@ -155,24 +155,30 @@ func (r *ownReader) chain(value python.Range) (root string, calls []link, ok boo
 // row longer. Of a variable the last assignment before its use counts: in the same function, and in no block that may
 // not run.
 func (r *ownReader) tokenized(value python.Range, call python.Call, function string) bool {
+	c, ok := r.lastMap(value)
+	return ok && r.maps(c, call, function)
+}
+
+// lastMap is the last map of a data set.
+func (r *ownReader) lastMap(value python.Range) (last link, ok bool) {
 	for range r.Statements {
 		root, calls, ok := r.chain(value)
 		if !ok {
-			return false
+			return last, false
 		}
 		for _, c := range slices.Backward(calls) {
 			if c.name == "map" {
-				return r.maps(c, call, function)
+				return c, true
 			}
 			if !slices.Contains(keepsRows, c.name) {
-				return false
+				return last, false
 			}
 		}
 		if value, ok = r.before(root, value); !ok {
-			return false
+			return last, false
 		}
 	}
-	return false
+	return last, false
 }
 
 // before is what a variable was assigned last before a use of it.

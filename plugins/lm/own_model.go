@@ -96,6 +96,9 @@ func (r *ownReader) adapters(value python.Range) error {
 				r.lists["lora_target_modules"] = []string{text}
 			}
 			r.values["lora_target_modules"] = text
+		case "modules_to_save":
+			r.lists["lora_modules_to_save"], ok = r.list(a.Range)
+			ok = ok || r.Of(a.Range) == "None"
 		case "bias":
 			ok = ok && text == "none"
 		case "lora_alpha", "use_rslora":

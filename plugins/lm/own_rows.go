@@ -15,6 +15,8 @@ type rows struct {
 	length  int64  // tokens of the longest
 	whole   bool   // the tokenizer pads each to that; otherwise the collator pads a batch to its longest
 	alone   bool   // the tokenizer pads rows, so that one alone is padded, too
+	joined  bool   // rows are joined and cut into blocks of that length
+	short   bool   // a block may be shorter, where few rows are left
 	unknown string // why the length is not known; "" where it is
 }
 
@@ -33,7 +35,9 @@ func (r *ownReader) readRows(given map[string]python.Range) error {
 	if err != nil {
 		return err
 	}
-	if why == "" {
+	if joined, unread := r.joined(collator, given); joined {
+		why = unread
+	} else if why == "" {
 		why = r.cut(tokenizer, collator, given)
 	}
 	if why != "" {

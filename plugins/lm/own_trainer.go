@@ -132,6 +132,10 @@ func (t *training) readTrainer() string {
 	if rows.unknown != "" {
 		return rows.unknown
 	}
-	t.step.Length, t.pads, t.multiple = rows.length, true, rows.alone
+	t.step.Length, t.pads, t.multiple = rows.length, !rows.joined, rows.alone
+	if rows.short {
+		t.warn("where the texts of a map's batch have less than %d tokens together, they are a shorter block, and a "+
+			"batch with it is padded: that is not counted", rows.length)
+	}
 	return t.readLoRA()
 }

@@ -190,6 +190,7 @@ func TestTrainerUnknown(t *testing.T) {
 		"nothing pads":    {wholeScript, `padding="max_length", `, "", "pads nothing"},
 		"labels unpadded": {wholeScript, `args, default_data_collator, train`, "args, tokenizer=tok, train", ""},
 		"of a class":      {wholeScript, "def rows(batch):", "def __getitem__(batch):", "stands in no function"},
+		"decorated":       {wholeScript, "def rows(batch):", "@joined\ndef rows(batch):", "stands in no function"},
 		"redefined":       {wholeScript, "train = texts", "def rows(x): pass\ntrain = texts", "returns"},
 		"two tokenizers":  {wholeScript, "block_size = 256", "x = AutoTokenizer.from_pretrained(1)", "2 calls"},
 		"several for each": {wholeScript, "truncation=True, ", "truncation=True, text_target=x, ",

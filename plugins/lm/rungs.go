@@ -74,7 +74,26 @@ func (b *builder) bitsandbytes() bool {
 
 // hasBitsandbytes reports whether it can be imported. A plan for another machine takes it for granted, as it does the
 // versions of the other packages.
-func (b *builder) hasBitsandbytes() bool { return !b.env.Known() || b.env.Has("bitsandbytes") }
+func (b *builder) hasBitsandbytes() bool {
+	return b.offered || !b.env.Known() || b.env.Has("bitsandbytes")
+}
+
+// absent is what the ladders would be with bitsandbytes, where it is not installed and the card is too small for the
+// job as asked; nil where they would be the same.
+func (b *builder) absent(set *ladder.Set) *ladder.Absent {
+	tooLarge := slices.ContainsFunc(set.Phases, func(l ladder.Ladder) bool {
+		e := l.Rungs[l.Asked].At(set.Shared.Asked)
+		return e.Known() && e.Total() > b.device.Total
+	})
+	if b.hasBitsandbytes() || !tooLarge {
+		return nil
+	}
+	with := (&builder{training: b.training, device: b.device, caching: b.caching, offered: true}).set()
+	if len(with.Shared.Rungs) == len(set.Shared.Rungs) {
+		return nil
+	}
+	return &ladder.Absent{Package: "bitsandbytes", Set: with}
+}
 
 // optim is the field of the optimizer.
 func (b *builder) optim() string {
@@ -152,7 +171,7 @@ func (w way) in(b *builder, s arch.Step) arch.Step {
 			l.Kernels = b.kernels("qlora", false)
 		}
 		if b.kind.dialect == sftKind.dialect { // sft_trainer.py:908
-			l.Type = nn.BF16
+			l.Type, l.Whole.Type = nn.BF16, nn.BF16
 		}
 	}
 	s.LoRA = &l

@@ -8,12 +8,49 @@ import (
 	"testing"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/unit"
 )
+
+// Without bitsandbytes the ladders have what they would be with it, for a card that the job as asked is too large for;
+// with it, or on a larger card, they have not.
+func TestAbsentBitsandbytes(t *testing.T) {
+	args := append(asked[:len(asked):len(asked)], "--dtype", "bfloat16", "--per_device_train_batch_size", "1")
+	small := card
+	small.Total = unit.GiB / 4
+	for name, tt := range map[string]struct {
+		command job.Command
+		device  gpu.Device
+		want    bool
+	}{
+		"too large":    {cmd(t, folder(t, nil), args...), small, true},
+		"large enough": {cmd(t, folder(t, nil), args...), card, false},
+		"installed":    {installed(t, cmd(t, folder(t, nil), args...), "bitsandbytes"), small, false},
+		"a CPU":        {cmd(t, folder(t, nil), args...), gpu.Device{Kind: gpu.CPU, Total: unit.GiB / 4}, false},
+	} {
+		set, err := recognised(t, tt.command).Ladders(t.Context(), tt.device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := set.Absent != nil; got != tt.want {
+			t.Fatalf("%s: there are ladders with bitsandbytes: %v, want %v", name, got, tt.want)
+		}
+		if err := set.Check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		paged := func(s *ladder.Set) bool {
+			return slices.ContainsFunc(s.Shared.Rungs, func(r ladder.Rung) bool { return r.Name == "paged AdamW" })
+		}
+		if tt.want && (paged(set) || !paged(set.Absent.Set)) {
+			t.Errorf("%s: paged AdamW is offered: %v, and with bitsandbytes: %v", name, paged(set),
+				paged(set.Absent.Set))
+		}
+	}
+}
 
 // installed makes a package of a command's Python.
 func installed(t *testing.T, c job.Command, module string) job.Command {

@@ -15,8 +15,7 @@ type unmade struct{ field, harmless string }
 // unmadeTRL are those that its trainers share.
 var unmadeTRL = []unmade{
 	{"activation_offloading", "false"},
-	{"model_init_kwargs", ""}, {"use_dora",
-		"false"}, {"lora_modules_to_save", ""},
+	{"model_init_kwargs", ""}, {"use_dora", "false"},
 	{"lora_target_parameters", ""}, {"pad_to_multiple_of", "auto"}, {"chat_template_path", ""}, {"torch_dtype",
 		""},
 	{"quantization_config", ""},
@@ -110,8 +109,9 @@ func (t *training) readLoRA() string {
 		return err.Error()
 	}
 	l := &arch.LoRA{Rank: rank, Targets: targets[t.model.Type], Dropout: 0.05, Type: nn.F32}
-	if t.step.Quant != nil { // sft_trainer.py:908, dpo_trainer.py:724
-		l.Type = nn.BF16
+	l.Whole = arch.Whole{Names: t.names("lora_modules_to_save"), Type: t.step.Weights}
+	if t.step.Quant != nil { // of all that is trained (sft_trainer.py:908, dpo_trainer.py:724)
+		l.Type, l.Whole.Type = nn.BF16, nn.BF16
 	}
 	if l.Targets == nil {
 		l.Targets = []string{"q_proj", "v_proj"}
@@ -128,6 +128,13 @@ func (t *training) readLoRA() string {
 		return "peft chooses no layers of " + t.model.Type + " for adapters: lora_target_modules names them"
 	}
 	return t.adapt(l)
+}
+
+// names is a field of several names, without those that are empty.
+func (s *settings) names(field string) []string {
+	return slices.DeleteFunc(slices.Clone(s.list(field)), func(name string) bool {
+		return name == "" || name == "null" || name == "~" || name == "None"
+	})
 }
 
 // adapt adds adapters to the step, if every layer that they are for has a formula.

@@ -79,6 +79,10 @@ def build(a):
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(
             config, attn_implementation=a["attention"], dtype=TYPES[a["weights"]])
+    for name, module in model.named_modules():  # _convert_embedding_modules_dtype (loaders/model.py:1153 of axolotl 0.19.0)
+        gate = a.get("router") and name.endswith(".gate")
+        if gate or a.get("upcast") and ("norm" in name or "embed_tokens" in name or "lm_head" in name):
+            module.to(torch.float32)
     if a.get("recompute"):
         model.gradient_checkpointing_enable({"use_reentrant": a["recompute"] == "reentrant"})
     if a.get("lora"):
@@ -88,7 +92,7 @@ def build(a):
         targets = lora["targets"]
         model = peft.get_peft_model(model, peft.LoraConfig(
             r=lora["rank"], target_modules=targets[0] if len(targets) == 1 and targets[0] == "all-linear" else targets,
-            lora_dropout=lora.get("dropout", 0.0), task_type="CAUSAL_LM"))
+            lora_dropout=lora.get("dropout", 0.0), task_type="CAUSAL_LM", modules_to_save=lora.get("whole")))
         model.to("meta")
     return model.train()
 
@@ -249,6 +253,11 @@ def cases(_):
                 a = row(name, SMALL[name], 8, 96, precision, evaluation=kind)[1]
                 yield evaluation, a
         yield evaluation, row(name, SMALL[name], 8, 96, attention="eager", evaluation="loss")[1]
+    for name in ("llama", "llama grouped", "qwen3", "gemma"):  # modules that are trained whole beside adapters
+        for whole in (["embed_tokens"], ["embed_tokens", "lm_head"]):
+            lora = {"rank": 8, "targets": ["all-linear"], "whole": whole}
+            yield row(name, SMALL[name], 4, 96, "bf16", lora=lora)
+            yield row(name, SMALL[name], 4, 96, "bf16", "bf16", recompute="reentrant", lora=lora, accumulate=2)
     for name, config in LARGE.items():
         yield row(name, config, 2, 1024, "bf16")
         yield row(name, config, 1, 1024, weights="bf16", recompute="plain")

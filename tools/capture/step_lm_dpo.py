@@ -61,7 +61,8 @@ def made(a, rec, folder, steps):
         loss_type=a.get("loss", ["sigmoid"]),
         model_init_kwargs={"dtype": step_lm.TYPES[a["weights"]], "attn_implementation": a["attention"]})
     lora = a.get("lora") and peft.LoraConfig(
-        r=a["lora"]["rank"], target_modules="all-linear" if a["lora"]["targets"] == ["all-linear"] else a["lora"]["targets"], lora_dropout=0.0, task_type="CAUSAL_LM")
+        r=a["lora"]["rank"], target_modules="all-linear" if a["lora"]["targets"] == ["all-linear"] else a["lora"]["targets"], lora_dropout=0.0, task_type="CAUSAL_LM",
+        modules_to_save=a["lora"].get("whole"))
     trainer = Trainer(folder, args=args, train_dataset=rows, eval_dataset=rows, peft_config=lora or None,
                       processing_class=step_lm_trainer.tokenizer(config.vocab_size))
     models = [trainer.model] + ([trainer.ref_model] if trainer.ref_model is not None else [])

@@ -56,6 +56,8 @@ def settings(a, folder, steps):
     }
     if a.get("lora"):
         out |= {"lora_rank": a["lora"]["rank"], "lora_target": "all"}
+        if a["lora"].get("whole"):
+            out["additional_target"] = ",".join(a["lora"]["whole"])
     if a.get("evaluation"):
         out |= {"do_eval": True, "eval_dataset": "none", "per_device_eval_batch_size": a["batch"]}
     if a["factory"] == "dpo":
@@ -142,3 +144,6 @@ def cases(_):
         for more in ({}, {"lora": LORA}, {"loss": "orpo"}):
             yield evaluation, row(name, factory="dpo", evaluation="loss", **more)
         yield evaluation, row(name, factory="pt", evaluation="loss")
+    for name in ("llama", "qwen3"):
+        for whole in (["embed_tokens"], ["lm_head"], ["embed_tokens", "lm_head"]):
+            yield case, row(name, factory="dpo", lora={**LORA, "whole": whole})

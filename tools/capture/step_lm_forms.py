@@ -53,7 +53,8 @@ def adapted(a, model):
             model, use_gradient_checkpointing=bool(a.get("recompute")),
             gradient_checkpointing_kwargs={"use_reentrant": a.get("recompute") == "reentrant"})
     model = peft.get_peft_model(model, peft.LoraConfig(
-        r=a["lora"]["rank"], target_modules=a["lora"]["targets"], lora_dropout=0.0, task_type="CAUSAL_LM"))
+        r=a["lora"]["rank"], target_modules=a["lora"]["targets"], lora_dropout=0.0, task_type="CAUSAL_LM",
+        modules_to_save=a["lora"].get("whole")))
     if a["lora"].get("type"):
         for p in model.parameters():
             if p.requires_grad:

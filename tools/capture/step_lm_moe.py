@@ -77,6 +77,12 @@ def cases(_):
             for precision in ("fp32", "bf16"):
                 yield step_lm.evaluation, row(name, config, 8, 96, precision, evaluation=kind)[1]
         yield step_lm.evaluation, row(name, config, 8, 96, "bf16", "bf16", evaluation="loss")[1]
+    for name in ("mixtral", "qwen3_moe", "qwen2_moe"):  # as axolotl loads them: the router is float32
+        config = SMALL[name]
+        for more in ({}, {"recompute": "reentrant"}, {"recompute": "plain", "accumulate": 2}, {"optim": "adamw_torch", "padded": True},
+                     {"lora": {"rank": 8, "targets": ["q_proj", "v_proj"]}}, {"lora": {"rank": 8, "targets": ATTENTION}, "recompute": "reentrant"},
+                     {"upcast": True}, {"upcast": True, "recompute": "reentrant"}, {"upcast": True, "recompute": "plain", "accumulate": 2}):
+            yield row(name, config, 4, 96, "bf16", "bf16", router=True, **more)
     for name, config in LARGE.items():
         yield row(name, config, 1, 1024, "bf16")
         yield row(name, config, 1, 1024, weights="bf16", recompute="plain")

@@ -66,6 +66,8 @@ def case(a, rec):
             "disable_shuffling": True, "save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True, "report_to": "none"}
         if a.get("lora"):
             settings.update(lora_rank=a["lora"]["rank"], lora_target=",".join(a["lora"]["targets"]).replace("all-linear", "all"))
+            if a["lora"].get("whole"):
+                settings["additional_target"] = ",".join(a["lora"]["whole"])
         factory.CustomSeq2SeqTrainer.rec = rec
         steps = Steps(rec, STEPS)
         run_exp(settings, callbacks=[steps])
@@ -83,3 +85,7 @@ def cases(_):
                  {"lora": {"rank": 16, "targets": ["q_proj", "v_proj"]}, "padded": True}):
         _, a = step_lm.row("llama grouped", step_lm.SMALL["llama grouped"], 4, 96, **more)
         yield case, a
+    for name in ("llama", "qwen3"):
+        for whole in (["embed_tokens"], ["lm_head"], ["embed_tokens", "lm_head"]):
+            _, a = step_lm.row(name, step_lm.SMALL[name], 4, 96, lora={**every, "whole": whole}, recompute="reentrant")
+            yield case, a

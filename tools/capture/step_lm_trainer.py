@@ -97,7 +97,8 @@ def sft(a, rec):
             save_strategy="no", logging_strategy="no", disable_tqdm=True, dataset_kwargs={"skip_prepare_dataset": True},
             **({"router_aux_loss_coef": 0.0} if hasattr(config, "output_router_logits") and not a.get("balanced") else {}))
         lora = a.get("lora") and peft.LoraConfig(
-            r=a["lora"]["rank"], target_modules=a["lora"]["targets"], lora_dropout=0.0, task_type="CAUSAL_LM")
+            r=a["lora"]["rank"], target_modules=a["lora"]["targets"], lora_dropout=0.0, task_type="CAUSAL_LM",
+            modules_to_save=a["lora"].get("whole"))
         rows = [{"input_ids": [2 + (i * 7 + j) % 300 for j in range(length)]} for i in range(n * steps)]
         Trainer.rec = rec
         trainer = Trainer(model, args, train_dataset=datasets.Dataset.from_list(rows), processing_class=tokenizer(config.vocab_size),
@@ -195,7 +196,8 @@ def case(a, rec):
             import peft
 
             model = peft.get_peft_model(model, peft.LoraConfig(
-                r=a["lora"]["rank"], target_modules=a["lora"]["targets"], task_type="CAUSAL_LM"))
+                r=a["lora"]["rank"], target_modules=a["lora"]["targets"], task_type="CAUSAL_LM",
+                modules_to_save=a["lora"].get("whole")))
         steps = 3
         Recorded.rec = rec
         args = transformers.TrainingArguments(

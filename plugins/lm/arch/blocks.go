@@ -69,7 +69,9 @@ func (d *decoder) upcast(f func()) {
 // embed is torch.nn.Embedding under that name.
 func (d *decoder) embed(name string, ids nn.Tensor, rows int64, shape ...int64) (x nn.Tensor) {
 	d.upcast(func() {
-		d.Scope(name, func() { x = d.Lookup(d.Param("weight", rows, d.Hidden), ids, shape...) }, ids)
+		d.Scope(name, func() {
+			d.wrapped(name, rows, func() { x = d.Lookup(d.Param("weight", rows, d.Hidden), ids, shape...) })
+		}, ids)
 	})
 	return x
 }

@@ -160,8 +160,6 @@ func (s Step) ofExperts() string {
 		return "FSDP has no formula for " + of
 	case s.Preference != nil:
 		return "preference optimisation has no formula for " + of
-	case s.Upcast:
-		return "norms in float32 have no formula for " + of
 	case s.LoRA == nil:
 		return ""
 	}
@@ -204,7 +202,7 @@ func (d *decoder) route(x nn.Tensor) (logits, weights, chosen nn.Tensor) {
 	e := d.Experts
 	d.Scope("gate", func() {
 		d.Line("router_logits = F.linear(hidden_states, self.weight)")
-		logits = d.Hold(d.LinearWeight(x, d.Param("weight", e.Count, d.Hidden), nn.Tensor{}))
+		logits = d.Hold(d.LinearWeight(x, d.router(), nn.Tensor{}))
 		d.Line("router_probs = torch.nn.functional.softmax(router_logits, dtype=torch.float, dim=-1)")
 		probs := d.Hold(d.SoftmaxAs(d.To(logits, nn.F32)))
 		d.Line("router_top_value, router_indices = torch.topk(router_probs, self.top_k, dim=-1)")
@@ -220,6 +218,17 @@ func (d *decoder) route(x nn.Tensor) (logits, weights, chosen nn.Tensor) {
 		}
 	}, x)
 	return logits, weights, chosen
+}
+
+// router is the router's weight.
+func (d *decoder) router() (w nn.Tensor) {
+	own := d.ParamType
+	if d.s.Router {
+		d.ParamType = nn.F32
+	}
+	w = d.Param("weight", d.Experts.Count, d.Hidden)
+	d.ParamType = own
+	return w
 }
 
 // experts is grouped_mm_experts_forward (integrations/moe.py:424), of x (tokens, hidden) with weights and numbers of

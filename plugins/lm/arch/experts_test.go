@@ -13,7 +13,7 @@ func TestExpertsAlone(t *testing.T) {
 	}
 	for want, change := range map[string]func(*Step){
 		"DeepSpeed": func(s *Step) { s.Shards = &Shards{} }, "FSDP": func(s *Step) { s.FSDP = &FSDP{} },
-		"quantised": func(s *Step) { s.Quant = &Quant{} }, "norms in float32": func(s *Step) { s.Upcast = true },
+		"quantised": func(s *Step) { s.Quant = &Quant{} }, "preference": func(s *Step) { s.Preference = &Preference{} },
 	} {
 		s := experts
 		if change(&s); !strings.Contains(s.ofExperts(), want) {

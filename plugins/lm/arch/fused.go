@@ -92,12 +92,15 @@ func (d *decoder) logProbs(states, targets nn.Tensor) nn.Tensor {
 
 // headWeight is the last layer's weight, which may be the embedding's.
 func (d *decoder) headWeight() (w nn.Tensor) {
-	path := []string{head}
-	if d.Tied {
-		outer, inner := d.embedding()
-		path = []string{outer, inner}
-	}
-	d.upcast(func() { d.nested(path, func() { w = d.Param("weight", d.Vocab, d.Hidden) }) })
+	d.upcast(func() {
+		if d.borrows() {
+			w = d.tied()
+			return
+		}
+		d.Scope(head, func() {
+			d.wrapped(head, d.Vocab, func() { w = d.Param("weight", d.Vocab, d.Hidden) })
+		})
+	})
 	return w
 }
 

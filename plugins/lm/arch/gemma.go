@@ -19,10 +19,12 @@ func (d *decoder) gemma(ids nn.Tensor) (x nn.Tensor) {
 	b, n := ids.Dim(0), ids.Dim(1)
 	d.Scope("model", func() {
 		d.Scope("embed_tokens", func() {
-			var rows nn.Tensor
-			d.upcast(func() { rows = d.Lookup(d.Param("weight", d.Vocab, d.Hidden), ids, b, n, d.Hidden) })
-			x = d.MulScalar(rows) // by a buffer of one number
-			d.Buffer("embed_scale", nn.F32)
+			d.wrapped("embed_tokens", d.Vocab, func() {
+				var rows nn.Tensor
+				d.upcast(func() { rows = d.Lookup(d.Param("weight", d.Vocab, d.Hidden), ids, b, n, d.Hidden) })
+				x = d.MulScalar(rows) // by a buffer of one number
+				d.Buffer("embed_scale", nn.F32)
+			})
 		}, ids)
 		embeds := d.Hold(x)
 		d.Hold(d.Zeros(nn.I64, 1, n)) // position_ids

@@ -15,7 +15,7 @@ func (k Kernels) any() bool { return k.QKV || k.O || k.MLP }
 
 // kernelled are the models whose attention axolotl finds the lines of (QKV_PATCHES in monkeypatch/lora_kernels.py:28);
 // of any other it stops.
-var kernelled = []string{"llama", "mistral", "qwen2", "qwen3", "gemma"}
+var kernelled = []string{"llama", "mistral", "qwen2", "qwen3", "gemma", "mixtral", "qwen2_moe", "qwen3_moe"}
 
 // ofAxolotl says what of a step that axolotl alone makes has no formula; "" for nothing.
 func (s Step) ofAxolotl() string {

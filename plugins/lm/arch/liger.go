@@ -49,7 +49,7 @@ func (s Step) ofLiger() string {
 
 // headless reports whether the step makes no logits.
 func (d *decoder) headless() bool {
-	return d.s.Fused || d.s.Liger.Head && (d.Training || d.s.Liger.Evaluates)
+	return d.s.Fused || d.s.Cut || d.s.Liger.Head && (d.Training || d.s.Liger.Evaluates)
 }
 
 // multiprocessors is the most that a card has: the gradient of a norm's weight has a row for each

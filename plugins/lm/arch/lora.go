@@ -13,6 +13,7 @@ type LoRA struct {
 	Dropout float64
 	// Type is the adapters' own: peft makes them float32 where the model is half (autocast_adapter_dtype).
 	Type nn.DType
+	Whole
 	Kernels
 }
 

@@ -83,7 +83,8 @@ func (o optimizer) eight(p nn.Trained) bool {
 }
 
 func embedding(path string) bool {
-	for _, name := range []string{"embed_tokens.weight", "wte.weight", "wpe.weight"} {
+	for _, name := range []string{"embed_tokens.weight", "wte.weight", "wpe.weight",
+		"embed_tokens.modules_to_save.default.weight"} {
 		if strings.HasSuffix(path, name) {
 			return true
 		}

@@ -45,6 +45,10 @@ type Step struct {
 	// Varlen: rows of packed sequences, which torch's varlen_attn tells apart without a mask.
 	Varlen bool
 	Liger  Liger
+	// Router: the routers of experts are float32, whatever the type of the other weights is.
+	Router bool
+	// Cut is cut cross entropy, which makes no logits.
+	Cut bool
 	// Blocks says that the batch has a mask for each pair of tokens, as LLaMA-Factory's neat_packing makes it.
 	Blocks bool
 	// Shards divides the states among the processes; nil for whole ones.
@@ -123,6 +127,10 @@ func (s Step) formless() string {
 		return s.ofFlash()
 	case s.ofAxolotl() != "":
 		return s.ofAxolotl()
+	case s.ofCut() != "":
+		return s.ofCut()
+	case s.ofWhole() != "":
+		return s.ofWhole()
 	case s.ofExperts() != "":
 		return s.ofExperts()
 	case s.ofShards() != "":
@@ -249,6 +257,9 @@ func (d *decoder) forward(ids nn.Tensor) (logits, loss nn.Tensor) {
 			case d.s.Fused:
 				loss = d.Hold(d.fusedLoss(hidden))
 				return
+			case d.s.Cut:
+				loss = d.Hold(d.cutLoss(hidden))
+				return
 			case d.headless():
 				loss = d.Hold(d.ligerLoss(hidden))
 				return
@@ -265,14 +276,16 @@ func (d *decoder) forward(ids nn.Tensor) (logits, loss nn.Tensor) {
 // project is the last layer, whose weight may be the embedding's (_tied_weights_keys).
 func (d *decoder) project(hidden nn.Tensor) (logits nn.Tensor) {
 	d.Line("logits = self.lm_head(hidden_states)")
-	if !d.Tied {
+	switch {
+	case d.borrows():
+		w := d.tied()
+		d.Scope(head, func() { logits = d.LinearWeight(hidden, w, nn.Tensor{}) }, hidden)
+	case d.whole(head):
+		w := d.headWeight()
+		d.Scope(head, func() { logits = d.LinearWeight(hidden, w, nn.Tensor{}) }, hidden)
+	default:
 		d.upcast(func() { logits = d.Linear(head, hidden, d.Vocab, d.Type == "phi") })
-		return logits
 	}
-	var w nn.Tensor
-	outer, inner := d.embedding()
-	d.nested([]string{outer, inner}, func() { w = d.Param("weight", d.Vocab, d.Hidden) })
-	d.Scope(head, func() { logits = d.LinearWeight(hidden, w, nn.Tensor{}) }, hidden)
 	return logits
 }
 

@@ -168,10 +168,15 @@ func (a args) language(cpu bool) (p Price, err error) {
 		Eager: a.Attention == "eager", Padded: a.Padded, Checkpointing: a.Recompute != "",
 		Reentrant: a.Recompute == "reentrant",
 		Optimizer: a.Optimizer, Dispatched: true, CPU: cpu, Fused: a.TRL, Balanced: a.Balanced,
-		Decay: a.Decay > 0, Packed: a.Packed,
+		Decay: a.Decay > 0, Packed: a.Packed, Cut: a.Cut,
+		Router: a.Router, Upcast: a.Upcast,
 	}
 	if l := a.LoRA; l != nil { // peft makes adapters of a half model in float32
-		s.LoRA = &lmarch.LoRA{Rank: l.Rank, Targets: l.Targets, Dropout: l.Dropout, Type: precision(l.Type)}
+		s.LoRA = &lmarch.LoRA{Rank: l.Rank, Targets: l.Targets, Dropout: l.Dropout, Type: precision(l.Type),
+			Whole: lmarch.Whole{Names: l.Whole, Type: s.Weights}}
+		if l.WholeType != "" {
+			s.LoRA.Whole.Type = precision(l.WholeType)
+		}
 	}
 	if a.Axolotl {
 		s.InputGrad = true

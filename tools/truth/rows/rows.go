@@ -120,7 +120,7 @@ func (r Row) Price() (Price, error) {
 		"moco": moco, "torchvision": torchvision, "sisr": sisr, "basicsr": sisr, "neosr": neosr, "stablesr": stableSR,
 		"dualattn": dualAttention, "lm": languageModel, "lm_trainer": trainer,
 		"lm_dpo": trainer, "lm_factory": trainer, "lm_forms": trainer, "lm_axolotl": trainer, "lm_sft": trainer,
-		"lm_moe": languageModel, "lm_moe_trainer": trainer,
+		"lm_moe": languageModel, "lm_moe_trainer": trainer, "lm_whole": trainer, "lm_cut": trainer,
 	}[r.Family]
 	if !ok {
 		return Price{}, fmt.Errorf("%s: no plugin prices the family %q", r.Name, r.Family)
@@ -202,6 +202,9 @@ type args struct {
 	Evaluation string `json:"evaluation"`
 	TRL        bool   `json:"trl"` // its SFTTrainer
 	Axolotl    bool   `json:"axolotl"`
+	Cut        bool   `json:"cut"`     // cut cross entropy
+	Router     bool   `json:"router"`  // in float32
+	Upcast     bool   `json:"upcast"`  // and embedding, norms and the last layer
 	Kernels    bool   `json:"kernels"` // axolotl's, for adapters
 	// Preference is a step of trl's DPOTrainer, Tile the columns of a tile of its fused head.
 	Preference  bool  `json:"preference"`
@@ -215,6 +218,9 @@ type args struct {
 		Targets []string `json:"targets"`
 		Dropout float64  `json:"dropout"`
 		Type    string   `json:"type"`
+		Whole   []string `json:"whole"` // modules_to_save
+		// WholeType is the type of those, where it is not the model's.
+		WholeType string `json:"whole_type"`
 	} `json:"lora"`
 	Decay  float64 `json:"decay"`
 	Packed bool    `json:"one_row"`
