@@ -24,6 +24,13 @@ var (
 	fsdpTrainer    = strings.Fields("cpu_offload xla")
 	fsdpAccelerate = strings.Fields("offload_params sharding_strategy activation_checkpointing_offload")
 	fsdpAxolotl    = strings.Fields("offload_params sharding_strategy final_state_dict_type cpu_offload_pin_memory")
+	// fsdpVariables are accelerate's variables without "FSDP_" (FullyShardedDataParallelPlugin in
+	// utils/dataclasses.py:1823), and fsdpHarmless those that nothing here reads.
+	fsdpVariables = strings.Fields("VERSION SHARDING_STRATEGY RESHARD_AFTER_FORWARD OFFLOAD_PARAMS BACKWARD_PREFETCH " +
+		"AUTO_WRAP_POLICY TRANSFORMER_CLS_TO_WRAP MIN_NUM_PARAMS USE_ORIG_PARAMS SYNC_MODULE_STATES FORWARD_PREFETCH " +
+		"ACTIVATION_CHECKPOINTING ACTIVATION_CHECKPOINTING_OFFLOAD IGNORED_MODULES CPU_RAM_EFFICIENT_LOADING " +
+		"STATE_DICT_TYPE")
+	fsdpHarmless = strings.Fields("CPU_RAM_EFFICIENT_LOADING STATE_DICT_TYPE SYNC_MODULE_STATES")
 )
 
 // layerClasses are the layers of a decoder (_no_split_modules of its class), which FSDP wraps where nothing names them.
@@ -60,15 +67,15 @@ func (t *training) readFSDP() string {
 	if !t.wraps() {
 		return ""
 	}
-	read, at := t.accelerateFSDP, "accelerate's fsdp_config"
+	read, at := t.accelerateFSDP, "accelerate's settings of FSDP"
 	switch own := t.asksFSDP(); {
 	case t.ranks < 2:
 		return "FSDP of one process has no formula"
 	case own && t.wrapping != nil:
-		return t.address("fsdp").Path + " beside accelerate's fsdp_config has no formula"
+		return t.address("fsdp").Path + " beside accelerate's settings of FSDP has no formula"
 	case t.has("deepspeed") || t.sharding != nil:
 		return "FSDP beside DeepSpeed is refused by the Trainer (trainer.py:473)"
-	case t.kind.own != nil:
+	case t.kind.own != nil && t.wrapping == nil:
 		read, at = t.axolotlFSDP, "fsdp_config"
 	case own:
 		read, at = t.trainerFSDP, t.address("fsdp").Path
@@ -95,6 +102,7 @@ func (t *training) readFSDP() string {
 // formula.
 type wrapBlock struct {
 	block map[string]any
+	loads bool // the default of cpu_ram_efficient_loading
 	why   string
 }
 
@@ -161,20 +169,46 @@ func (b *wrapBlock) strategy(name string) (keeps bool) {
 	return false
 }
 
-// accelerateFSDP reads accelerate's file, which its launcher makes variables of (accelerate/commands/launch.py:513,
-// utils/launch.py): an option that is not there has its default.
-func (t *training) accelerateFSDP(b *wrapBlock, f *arch.FSDP) {
+// file takes accelerate's file, which its launcher makes variables of (accelerate/commands/launch.py:513,
+// utils/launch.py:304): an option that is not there has its default.
+func (b *wrapBlock) file(root config.Value) {
 	text := "{}"
-	if node := t.wrapping.Get("fsdp_config"); node.Kind() == config.Map {
+	if node := root.Get("fsdp_config"); node.Kind() == config.Map {
 		text = rendered(node)
 	}
 	b.load([]byte(text), fsdpAccelerate)
-	for _, other := range []string{"parallelism_config", "dynamo_config", "fp8_config"} {
-		if t.wrapping.Get(other).Len() > 0 {
+	for _, other := range []string{"dynamo_config", "fp8_config"} {
+		if root.Get(other).Len() > 0 {
 			b.refuse("%s beside it has no formula", other)
 		}
 	}
+	b.loads = true // fsdp_cpu_ram_efficient_loading of the launcher (commands/launch.py:614)
+}
+
+// variables takes those of the environment, from which accelerate makes its settings (accelerator.py:388).
+func (b *wrapBlock) variables(t *training) {
+	b.block = map[string]any{}
+	for _, key := range fsdpVariables {
+		if v := t.getenv("FSDP_" + key); v != "" {
+			b.block[strings.ToLower(key)] = v
+		}
+	}
+	if v, ok := b.block["transformer_cls_to_wrap"]; ok {
+		b.block["transformer_layer_cls_to_wrap"] = v
+	}
+	if b.block["ignored_modules"] != nil {
+		b.refuse("FSDP_IGNORED_MODULES has no formula")
+	}
+}
+
+// accelerateFSDP reads what accelerate itself is told: in its file, or in the environment.
+func (t *training) accelerateFSDP(b *wrapBlock, f *arch.FSDP) {
+	t.wrapping(b)
+	if t.kind.own != nil {
+		b.refuse("ACCELERATE_USE_FSDP without axolotl's fsdp_config has no formula")
+	}
 	f.Version = b.version("1")
+	f.Original = f.Version == 1 && b.flag("use_orig_params", false)
 	f.Offload = b.flag("offload_params", false)
 	strategy := b.text("sharding_strategy", "FULL_SHARD")
 	f.Keeps = b.strategy(strategy)
@@ -190,7 +224,7 @@ func (t *training) accelerateFSDP(b *wrapBlock, f *arch.FSDP) {
 	if b.flag("activation_checkpointing_offload", false) {
 		b.refuse("activation_checkpointing_offload has no formula")
 	}
-	if t.kind.pairs && !b.flag("cpu_ram_efficient_loading", true) {
+	if t.kind.pairs && !b.flag("cpu_ram_efficient_loading", b.loads) {
 		b.refuse("without cpu_ram_efficient_loading LLaMA-Factory loads the whole model onto each card: no formula")
 	}
 	if t.kind.pairs && t.step.Autocast == nn.F32 && !t.on("pure_bf16") { // model/adapter.py:363 leaves what was loaded
@@ -221,6 +255,7 @@ func (t *training) trainerFSDP(b *wrapBlock, f *arch.FSDP) {
 	}
 	b.load(text, fsdpTrainer)
 	f.Version = b.version("2")
+	f.Original = f.Version == 1 && b.flag("use_orig_params", true)
 	f.Offload = b.flag("cpu_offload", false)
 	if b.flag("xla", false) {
 		b.refuse("xla has no formula")
@@ -276,6 +311,10 @@ func (t *training) axolotlFSDP(b *wrapBlock, f *arch.FSDP) {
 	b.load([]byte(rendered(t.tree.Root().Get("fsdp_config"))), fsdpAxolotl)
 	if v, ok := t.get("fsdp_version"); ok {
 		b.block["version"] = v
+	}
+	if t.step.LoRA != nil {
+		b.refuse("adapters of axolotl have no formula with FSDP: each of their matrices is a unit of its own in version 2 " +
+			"(monkeypatch/accelerate/fsdp2.py:385)")
 	}
 	f.Version = b.version("1")
 	f.Offload = b.flag("offload_params", false)
@@ -351,22 +390,35 @@ func (t *training) wrapUnits(b *wrapBlock, f *arch.FSDP) {
 	t.step.Checkpointing, t.step.Reentrant = true, false
 }
 
-// wrap divides the step's states. Under mixed precision accelerate makes the parts float32 (accelerator.py:2037,
+// wrap divides the step's states. Under mixed precision accelerate makes what is trained float32 (accelerator.py:2037,
 // fsdp_utils.py:818) and gathers in the type of the computation (MixedPrecision of set_mixed_precision,
-// accelerate/utils/dataclasses.py:2109). axolotl has its own fsdp2_prepare_model, which leaves them as they were loaded
-// and has one unit beside the layers (monkeypatch/accelerate/fsdp2.py:429 of 0.19.0), as accelerate had before 1.15.
+// accelerate/utils/dataclasses.py:2109), adapters too. axolotl has its own fsdp2_prepare_model, which leaves parts as
+// they were loaded and has one unit beside the layers (monkeypatch/accelerate/fsdp2.py:429 of 0.19.0), as accelerate had
+// before 1.15.
 func (t *training) wrap(f *arch.FSDP) {
 	v := t.assume("accelerate")
 	f.Carved = f.Version == 2 && t.kind.own == nil && (v[0] > 1 || v[1] >= 15)
 	f.Master = t.step.Weights
+	if f.Original = f.Original && t.step.LoRA != nil; t.step.LoRA != nil {
+		f.Master, f.Frozen = t.step.LoRA.Type, t.step.Weights
+		f.Layers = f.Layers || f.Version == 1 // peft's policy, whatever auto_wrap_policy is (trainer.py:1754)
+	}
 	if compute := t.step.Autocast; compute != nn.F32 {
 		if t.kind.own == nil || f.Version == 1 {
 			f.Master = nn.F32
 		}
 		t.step.Weights = compute
+		if t.step.LoRA != nil {
+			l := *t.step.LoRA
+			l.Type, l.Wide = compute, f.Original
+			t.step.LoRA = &l
+		}
 		if f.Version == 2 {
 			t.step.Autocast = nn.F32
 		}
+	}
+	if t.kind.pairs && f.Version == 2 { // model/model_utils/checkpointing.py:158
+		t.step.Reentrant = false
 	}
 	t.step.Upcast, t.inferred = false, false // loaders/model.py:441
 	t.step.FSDP = f

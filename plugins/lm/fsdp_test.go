@@ -179,6 +179,65 @@ func TestAccelerateFSDP(t *testing.T) {
 	}
 }
 
+// Variables of accelerate's are settings, too, behind any launcher: none is ignored.
+func TestAccelerateVariables(t *testing.T) {
+	version2 := arch.FSDP{Version: 2, Layers: true, Carved: true, Master: nn.F32}
+	version1 := arch.FSDP{Version: 1, Layers: true, Keeps: true, Master: nn.F32}
+	const on, layers = "ACCELERATE_USE_FSDP=true", "FSDP_AUTO_WRAP_POLICY=TRANSFORMER_BASED_WRAP"
+	for name, tt := range map[string]struct {
+		env     []string
+		file    string
+		args    []string
+		want    arch.FSDP
+		unknown string
+	}{
+		"version 2": {[]string{on, layers, "FSDP_VERSION=2"}, "", nil, version2, ""},
+		"version 1": {[]string{on, layers, "FSDP_SHARDING_STRATEGY=SHARD_GRAD_OP"}, "", nil, version1, ""},
+		"of no unit": {[]string{"ACCELERATE_USE_FSDP=True"}, "", nil, arch.FSDP{Version: 1, Master: nn.F32},
+			""},
+		"behind accelerate": {[]string{on, layers, "FSDP_VERSION=2"}, "num_processes: 4\n", nil, version2, ""},
+		"off":               {[]string{"ACCELERATE_USE_FSDP=false", "FSDP_VERSION=2"}, "", nil, arch.FSDP{}, ""},
+		"not true":          {[]string{"ACCELERATE_USE_FSDP=1"}, "", nil, version2, "takes true alone"},
+		"hybrid": {[]string{on, "FSDP_SHARDING_STRATEGY=HYBRID_SHARD"}, "", nil, version2,
+			"HYBRID_SHARD"},
+		"ignored":           {[]string{on, "FSDP_IGNORED_MODULES=.*"}, "", nil, version2, "IGNORED_MODULES"},
+		"beside a file":     {[]string{"FSDP_OFFLOAD_PARAMS=true"}, wrapped("bf16", wrap2), nil, version2, "FSDP_OFFLOAD"},
+		"beside the script": {[]string{on, "FSDP_RESHARD_AFTER_FORWARD=false"}, "", []string{"--fsdp"}, version2, "FSDP_RESHARD"},
+		"loaded":            {[]string{"FSDP_CPU_RAM_EFFICIENT_LOADING=true"}, "", []string{"--fsdp"}, version2, ""},
+		"deepspeed":         {[]string{"ACCELERATE_USE_DEEPSPEED=true"}, "", nil, version2, "ACCELERATE_USE_DEEPSPEED"},
+		"a stage": {[]string{"ACCELERATE_DEEPSPEED_ZERO_STAGE=3"}, "distributed_type: DEEPSPEED\nnum_processes: 4\n",
+			nil, version2, "ACCELERATE_DEEPSPEED_ZERO_STAGE"},
+		"compiled": {[]string{"ACCELERATE_DYNAMO_BACKEND=INDUCTOR"}, "", nil, version2, "ACCELERATE_DYNAMO_BACKEND"},
+		"compiled by its file": {nil, "num_processes: 4\ndynamo_config:\n  dynamo_backend: INDUCTOR\n", nil, version2,
+			"dynamo_config"},
+		"not compiled": {[]string{"ACCELERATE_DYNAMO_BACKEND=NO"}, "", nil, arch.FSDP{}, ""},
+		"in parallel":  {nil, "num_processes: 4\nparallelism_config:\n  parallelism_config_tp_size: 2\n", nil, version2, "parallelism"},
+		"on the CPU":   {[]string{"ACCELERATE_USE_CPU=true"}, "", nil, version2, "ACCELERATE_USE_CPU"},
+		"accumulation": {[]string{"ACCELERATE_GRADIENT_ACCUMULATION_STEPS=4"}, "", nil, arch.FSDP{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := cmd(t, folder(t, nil), append(append(asked[:len(asked):len(asked)], "--bf16"), tt.args...)...)
+			if c.Env = append(c.Env, tt.env...); tt.file != "" {
+				c = accelerated(t, c, tt.file, "1.15.0")
+			} else {
+				c = inFour(t, c)
+			}
+			r := recognised(t, c)
+			if tt.want != (arch.FSDP{}) {
+				known(t, r, tt.want, tt.unknown)
+			} else if r.unknown != "" || r.step.FSDP != nil || r.split.Accumulation != 2 {
+				t.Errorf("unknown because %q, read as %+v, accumulation %d", r.unknown, r.step.FSDP, r.split.Accumulation)
+			}
+		})
+	}
+	for _, name := range fsdpVariables { // which a plugin is told of
+		told := New().Manifest().Environ([]string{"FSDP_" + name + "=1"}, nil)
+		if len(told) != 1 {
+			t.Errorf("FSDP_%s is not passed on", name)
+		}
+	}
+}
+
 // The Trainer's own settings turn version 2 on. "--fsdp" needs no value.
 func TestTrainerFSDP(t *testing.T) {
 	want := arch.FSDP{Version: 2, Layers: true, Carved: true, Master: nn.F32}
@@ -225,10 +284,14 @@ func TestTrainerFSDP(t *testing.T) {
 	}
 }
 
-// LLaMA-Factory's src/train.py behind accelerate launch. Adapters have no formula.
+// LLaMA-Factory's src/train.py behind accelerate launch, whole and with adapters.
 func TestFactoryFSDP(t *testing.T) {
 	const script = "from llamafactory.train.tuner import run_exp\n\ndef main():\n    run_exp()\n"
 	want := arch.FSDP{Version: 2, Layers: true, Carved: true, Master: nn.F32}
+	lora, lora1 := want, arch.FSDP{Version: 1, Layers: true, Offload: true, Master: nn.F32, Frozen: nn.BF16}
+	lora.Frozen = nn.BF16
+	original := lora1
+	original.Original = true
 	for name, tt := range map[string]struct {
 		file    string
 		args    []string
@@ -240,6 +303,12 @@ func TestFactoryFSDP(t *testing.T) {
 			""},
 		"on each": {wrapped("bf16", strings.Replace(wrap2, "loading: true", "loading: false", 1)),
 			[]string{"finetuning_type=full"}, want, "whole model"},
+		"adapters":   {wrapped("bf16", wrap2), nil, lora, ""},
+		"pure below": {wrapped("bf16", wrap2), []string{"bf16=false", "pure_bf16=true"}, lora, ""},
+		"adapters as they are": {wrapped("bf16", strings.Replace(wrap1, "TRANSFORMER_BASED_WRAP", "NO_WRAP", 1)), nil,
+			lora1, ""},
+		"original": {wrapped("bf16", strings.Replace(wrap1, "orig_params: false", "orig_params: true", 1)), nil,
+			original, ""},
 		"without precision": {wrapped("no", wrap2), []string{"finetuning_type=full", "bf16=false"}, want,
 			"mixed precision"},
 		"nested": {wrapped("bf16", wrap2+"  fsdp_activation_checkpointing: true\n"),
@@ -271,17 +340,15 @@ func TestFactoryFSDP(t *testing.T) {
 				return
 			}
 			known(t, r, tt.want, tt.unknown)
+			if tt.unknown != "" {
+				return
+			}
+			// of version 2 alone, whatever use_reentrant_gc is (checkpointing.py:158 of LLaMA-Factory)
+			if s := r.step; s.Reentrant != (tt.want.Version == 1) || s.Weights != nn.BF16 || s.LoRA != nil &&
+				(s.LoRA.Type != nn.BF16 || s.LoRA.Wide != (name == "original")) {
+				t.Errorf("reentrant %v, gathered in %v, adapters %+v", s.Reentrant, s.Weights, s.LoRA)
+			}
 		})
-	}
-	dir := folder(t, map[string]string{"a.yaml": factoryRecipe, "src/train.py": script})
-	r := recognised(t, accelerated(t, cmd(t, dir, "src/train.py", "a.yaml"), wrapped("bf16", wrap2), "1.15.0"))
-	set, err := r.Ladders(t.Context(), card)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if why := set.Phases[0].Rungs[set.Phases[0].Asked].Estimates[0].Unknown; !strings.Contains(why,
-		"adapters with FSDP") {
-		t.Errorf("adapters are unknown because %q", why)
 	}
 	other := cmd(t, folder(t, map[string]string{"src/train.py": "print()\n"}), "src/train.py", "a.yaml")
 	if _, err := New().Recognize(t.Context(), other); !errors.Is(err, plugin.ErrNotMine) {
@@ -340,7 +407,7 @@ func TestAxolotlFSDP(t *testing.T) {
 	c := axolotlAt(t, map[string]string{"fsdp_version": "2", "fsdp_config": second}, "train", "a.yaml")
 	c.Devices = 4
 	set, err := recognised(t, c).Ladders(t.Context(), card)
-	if err != nil || !strings.Contains(set.Phases[0].Rungs[0].Estimates[0].Unknown, "adapters with FSDP") {
+	if err != nil || !strings.Contains(set.Phases[0].Rungs[0].Estimates[0].Unknown, "adapters of axolotl") {
 		t.Errorf("adapters have an estimate (%v)", err)
 	}
 }

@@ -7,10 +7,14 @@ One process on a CPU, beside others that a fake process group pretends to be:
 
 import json
 import sys
+import types
 
+import accelerate
+import peft
 import torch
 import torch.distributed
 import transformers
+from accelerate.utils.fsdp_utils import fsdp2_prepare_model
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -20,6 +24,8 @@ WIDE = {"model_type": "llama", "vocab_size": 8000, "hidden_size": 512, "intermed
         "num_attention_heads": 8, "num_key_value_heads": 8, "max_position_embeddings": 512, "tie_word_embeddings": False}
 FLAT = WIDE | {"hidden_size": 256, "intermediate_size": 700, "num_hidden_layers": 6, "num_attention_heads": 4,
                "num_key_value_heads": 4}
+QV = {"rank": 8, "targets": ["q_proj", "v_proj"]}
+ALL = {"rank": 64, "targets": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]}
 TIED = FLAT | {"tie_word_embeddings": True}
 
 
@@ -42,12 +48,28 @@ def shard(model, carved):
     fully_shard(model, **with_)
 
 
-def peak(fields, carved, batch, accumulate):
+def adapted(config, lora):
+    """A model with adapters, as accelerate itself shards it: its weights stay in bfloat16."""
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    model = peft.get_peft_model(model, peft.LoraConfig(r=lora["rank"], target_modules=lora["targets"], task_type="CAUSAL_LM"))
+    plugin = accelerate.FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy="TRANSFORMER_BASED_WRAP",
+                                                       reshard_after_forward=not lora.get("keeps", False))
+    plugin.set_mixed_precision("bf16")
+    fsdp2_prepare_model(types.SimpleNamespace(
+        state=types.SimpleNamespace(fsdp_plugin=plugin), mixed_precision="bf16", is_main_process=False,
+        torch_device_mesh=None, device=torch.device("cpu")), model)
+    return model
+
+
+def peak(fields, carved, batch, accumulate, lora=None):
     fields = dict(fields)
     config = transformers.AutoConfig.for_model(fields.pop("model_type"), **fields)
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    shard(model, carved)
-    optimizer = torch.optim.AdamW(model.parameters())
+    if lora:
+        model = adapted(config, lora)
+    else:
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        shard(model, carved)
+    optimizer = torch.optim.AdamW(p for p in model.parameters() if p.requires_grad)
     tracker = FSDPMemTracker(model, optimizer)
     ids = torch.zeros(batch, LENGTH, dtype=torch.long)
     tracker.track_inputs((ids,))
@@ -65,12 +87,14 @@ def peak(fields, carved, batch, accumulate):
 def main():
     torch.distributed.init_process_group("fake", rank=0, world_size=PROCESSES, store=FakeStore())
     rows = []
-    for fields, carved, batch, accumulate in (
-            (FLAT, True, 1, 1), (FLAT, False, 1, 1), (TIED, True, 1, 2), (WIDE, True, 4, 1), (WIDE, False, 4, 2), (WIDE, True, 1, 1)):
-        parts = {str(getattr(k, "value", k)): v for k, v in peak(fields, carved, batch, accumulate).items()}
+    for fields, carved, batch, accumulate, lora in (
+            (FLAT, True, 1, 1, {}), (FLAT, False, 1, 1, {}), (TIED, True, 1, 2, {}), (WIDE, True, 4, 1, {}), (WIDE, False, 4, 2, {}),
+            (WIDE, True, 1, 1, {}), (FLAT, True, 1, 1, QV), (TIED, True, 1, 2, QV), (WIDE, True, 4, 1, QV), (WIDE, True, 1, 1, ALL),
+            (WIDE, True, 2, 2, ALL), (WIDE, True, 1, 1, ALL | {"keeps": True})):
+        parts = {str(getattr(k, "value", k)): v for k, v in peak(fields, carved, batch, accumulate, lora).items()}
         rows.append({"config": fields, "carved": carved, "batch": batch, "accumulate": accumulate, "peak": parts.pop("Total"),
-                     "parts": parts})
-        print(carved, batch, accumulate, rows[-1]["peak"], file=sys.stderr)
+                     "parts": parts} | ({"lora": lora} if lora else {}))
+        print(carved, batch, accumulate, lora, rows[-1]["peak"], file=sys.stderr)
     with open(sys.argv[1], "w") as f:
         f.write(json.dumps({"family": "lm_fsdp_peak", "torch": torch.__version__, "transformers": transformers.__version__,
                             "device": "cpu", "processes": PROCESSES, "length": LENGTH, "rows": rows}, indent=1) + "\n")
