@@ -31,6 +31,9 @@ func (t *training) accelerated() (precision, why string) {
 		}
 		return t.configured(precision, path)
 	}
+	if len(t.kind.classes) > 0 && t.prog.Path() == "" { // trl starts it, too (trl/cli/accelerate_launcher.py:47)
+		return t.configured("", "")
+	}
 	if !slices.ContainsFunc(t.prog.Launchers, isAccelerate) {
 		return t.getenv("ACCELERATE_MIXED_PRECISION"), ""
 	}

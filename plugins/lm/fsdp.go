@@ -403,6 +403,9 @@ func (t *training) wrap(f *arch.FSDP) {
 		f.Master, f.Frozen = t.step.LoRA.Type, t.step.Weights
 		f.Layers = f.Layers || f.Version == 1 // peft's policy, whatever auto_wrap_policy is (trainer.py:1754)
 	}
+	if t.step.Preference != nil { // whose reference nothing makes float32
+		f.Frozen = t.step.Weights
+	}
 	if compute := t.step.Autocast; compute != nn.F32 {
 		if t.kind.own == nil || f.Version == 1 {
 			f.Master = nn.F32

@@ -238,6 +238,27 @@ func TestAccelerateVariables(t *testing.T) {
 	}
 }
 
+// What the command trl does not know it passes on to accelerate launch, and so does its file.
+func TestPassedOn(t *testing.T) {
+	const file = "model_name_or_path: model\ndataset_name: x\noutput_dir: out\n"
+	for want, tt := range map[string]struct {
+		file string
+		args []string
+	}{
+		"":                    {file, nil},
+		"--accelerate_config": {file, []string{"--accelerate_config", "zero3"}},
+		"--num_processes":     {file, []string{"--num_processes", "1"}},
+		"accelerate_config":   {file + "accelerate_config: fsdp2\n", nil},
+	} {
+		c := cmd(t, folder(t, map[string]string{"a.yaml": tt.file}), "trl")
+		c.Args = append([]string{program(t, c, "trl", "trl-1.16.0"), "sft", "--config", "a.yaml"}, tt.args...)
+		r := recognised(t, c)
+		if want == "" && r.unknown != "" || !strings.Contains(r.unknown, want) {
+			t.Errorf("%q: unknown because %q, want %q", tt.args, r.unknown, want)
+		}
+	}
+}
+
 // The Trainer's own settings turn version 2 on. "--fsdp" needs no value.
 func TestTrainerFSDP(t *testing.T) {
 	want := arch.FSDP{Version: 2, Layers: true, Carved: true, Master: nn.F32}

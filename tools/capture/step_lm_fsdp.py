@@ -9,6 +9,7 @@ accelerate takes a CPU for DistributedDataParallel, so its state is told that it
 line as Accelerator.prepare_model has it (accelerator.py:1919 of 1.15.0): the Trainer's needs a card.
 """
 
+import copy
 import functools
 import json
 import sys
@@ -98,16 +99,44 @@ def groups(model):
     return [[p.unsharded_param for p in g if hasattr(p, "_unsharded_param")] for g in param_groups(model)]
 
 
-def second(name, mixed, accumulate, lora=None):
-    """Version 2, by the Trainer."""
+def words(n):
+    import tokenizers
+
+    model = tokenizers.models.WordLevel({f"w{i}": i for i in range(n)}, unk_token="w0")
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizers.Tokenizer(model), pad_token="w0", eos_token="w1", unk_token="w0")
+
+
+def second(name, mixed, accumulate, lora=None, program=""):
+    """Version 2, by the Trainer, or by trl's SFTTrainer or DPOTrainer."""
     row = {}
     sizes = Sizes()
     sizes.row = row
     with tempfile.TemporaryDirectory() as out:
-        args = transformers.TrainingArguments(
-            out, use_cpu=True, max_steps=2, per_device_train_batch_size=2, gradient_accumulation_steps=accumulate, bf16=mixed,
+        kwargs = dict(
+            use_cpu=True, max_steps=2, per_device_train_batch_size=2, gradient_accumulation_steps=accumulate, bf16=mixed,
             fsdp=True, fsdp_config={"version": 2}, save_strategy="no", report_to="none", disable_tqdm=True, optim="adamw_torch")
-        trainer = transformers.Trainer(build(name, lora), args, train_dataset=Tokens(), callbacks=[sizes])
+        if program:
+            import datasets
+            import trl
+
+            config, kind = {"sft": (trl.SFTConfig, trl.SFTTrainer), "dpo": (trl.DPOConfig, trl.DPOTrainer)}[program]
+            args = config(out, max_length=32, gradient_checkpointing=False, dataset_kwargs={"skip_prepare_dataset": True},
+                          **kwargs) if program == "sft" else config(out, max_length=32, gradient_checkpointing=False, **kwargs)
+            text = " ".join(f"w{i}" for i in range(2, 40))
+            rows = [{"input_ids": list(range(i, i + 32))} for i in range(64)] if program == "sft" else [
+                {"prompt": "w3 w4", "chosen": text, "rejected": text}] * 64
+            adapters = lora and peft.LoraConfig(r=lora["rank"], target_modules=lora["targets"], task_type="CAUSAL_LM")
+            args.model_init_kwargs = {"dtype": torch.bfloat16}
+            shared = [out]
+            torch.distributed.broadcast_object_list(shared)
+            build(name).save_pretrained(shared[0])  # which the first process alone does
+            torch.distributed.barrier()
+            trainer = kind(shared[0], peft_config=adapters or None, args=args, train_dataset=datasets.Dataset.from_list(rows), callbacks=[sizes],
+                           processing_class=words(301))
+        else:
+            args = transformers.TrainingArguments(out, **kwargs)
+            trainer = transformers.Trainer(build(name, lora), args, train_dataset=Tokens(), callbacks=[sizes])
         plugin = accelerate.FullyShardedDataParallelPlugin(**args.fsdp_plugin_args)
         if mixed:
             plugin.set_mixed_precision("bf16")
@@ -115,6 +144,12 @@ def second(name, mixed, accumulate, lora=None):
         shared.distributed_type, shared.fsdp_plugin = accelerate.DistributedType.FSDP, plugin
         type(shared).is_fsdp2 = property(lambda _: True)  # which a later PartialState would forget
         trainer.is_fsdp_enabled, trainer.place_model_on_device = True, False
+        if getattr(trainer, "ref_model", None) is not None:  # as DPOTrainer has it before (dpo_trainer.py:988)
+            from trl.models import prepare_fsdp
+
+            reference = prepare_fsdp(copy.deepcopy(getattr(trainer.ref_model, "module", trainer.ref_model)), trainer.accelerator)
+            row["reference"] = held(reference.parameters())
+            trainer.ref_model = reference
         trainer.train()
     return row
 
@@ -160,19 +195,26 @@ def first(name, mixed, accumulate, lora=None):
     return row
 
 
+def recorded(name, version, mixed, accumulate, lora, program, case):
+    print(name, version, mixed, accumulate, lora, program, file=sys.stderr)
+    row = {"name": name, "config": (WIDTH if name != "gpt2" else {}) | MODELS[name], "version": version, "mixed": mixed,
+           "accumulate": accumulate} | {k: v for k, v in (("lora", lora), ("program", program)) if v}
+    return row | case(name, mixed, accumulate, lora)
+
+
 def main():
     torch.distributed.init_process_group("gloo")
     rows = []
     for lora in ({}, LORA):
-        for name, fields in MODELS.items():
+        for name in MODELS:
             for version, case in (1, first), (2, second):
                 for mixed, accumulate in (True, 1), (True, 2), (False, 2):
-                    if lora and name == "gpt2":
-                        continue
-                    print(name, version, mixed, accumulate, file=sys.stderr)
-                    row = case(name, mixed, accumulate, lora)
-                    rows.append({"name": name, "config": (WIDTH if name != "gpt2" else {}) | fields, "version": version,
-                                 "mixed": mixed, "accumulate": accumulate} | ({"lora": lora} if lora else {}) | row)
+                    if not lora or name != "gpt2":
+                        rows.append(recorded(name, version, mixed, accumulate, lora, "", case))
+    for program in "sft", "dpo":
+        for lora in ({}, LORA):
+            for name in "llama", "llama tied":
+                rows.append(recorded(name, 2, True, 2, lora, program, functools.partial(second, program=program)))
     if torch.distributed.get_rank() == 0:
         facts = {"family": "lm_fsdp", "torch": torch.__version__, "transformers": transformers.__version__,
                  "accelerate": accelerate.__version__, "device": "cpu", "backend": "gloo",

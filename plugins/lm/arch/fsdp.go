@@ -58,10 +58,10 @@ func (s Step) ofFSDP() string {
 		return "axolotl's functions for adapters with FSDP have no formula: they read weights without calling the layers"
 	case s.LoRA != nil && f.Version == 1 && !f.Layers:
 		return "adapters in FSDP 1 are units of their own, beside the layers (fsdp_auto_wrap_policy of peft)"
-	case s.Preference != nil:
-		return "preference optimisation with FSDP has no formula"
-	case s.Fused:
-		return "trl's fused head with FSDP has no formula: it reads the last layer's weight without calling the layer"
+	case s.comparedWhole() != "":
+		return s.comparedWhole()
+	case s.Fused && s.LoRA != nil && f.Carved && !s.Model.Tied && f.Offload:
+		return "trl's fused head with adapters and an offloaded last layer has no formula"
 	case s.Liger.Head && f.Carved:
 		return "Liger's fused head with a last layer that FSDP gathers by itself has no formula"
 	}
@@ -213,6 +213,51 @@ func (f *FSDP) reducing(u units, tied bool) int64 {
 	return waits + max(3*u.layer, waits+u.layer, 2*u.tail, u.tail+2*u.layer, 2*u.embed+u.layer)
 }
 
+// comparedWhole says what of preference optimisation has no formula with FSDP; "" for nothing.
+func (s Step) comparedWhole() string {
+	f, p := s.FSDP, s.Preference
+	copied := p != nil && !p.Precomputed && s.LoRA == nil
+	switch {
+	case p == nil:
+		return ""
+	case f.Version == 1:
+		return "preference optimisation with FSDP 1 has no formula"
+	case p.Precomputed && s.Fused:
+		return "precompute_ref_log_probs with FSDP has no formula: before the training the reference is whole on each card"
+	case copied && !s.Fused:
+		return "LLaMA-Factory's reference model with FSDP has no formula: adapters have it without a copy"
+	case copied && (f.Keeps || f.Offload):
+		return "trl's reference model with FSDP has a formula with reshard_after_forward, and on the card alone"
+	}
+	return ""
+}
+
+// referenced is what a process has of trl's reference model, which is one unit (fully_shard in trl/models/utils.py:332).
+func (s Step) referenced(t *nn.Tape) (part int64) {
+	part, _ = s.parts(append(t.Trained(partReference), t.Untrained(partReference)...))
+	return part
+}
+
+// gatherReference holds what is gathered of trl's reference model while it answers, which has the parameters of the
+// model before it: the weights, and the buffer of their all-gather, which is freed after its forward (_post_forward in
+// _fully_shard/_fsdp_state.py:341).
+func (d *decoder) gatherReference() {
+	if d.s.FSDP == nil {
+		return
+	}
+	const piece = 1 << 30 // a tape's tensors have no longer dimension than 2^31
+	for left := 2 * d.Size(partModel).Params; left > 0; left -= piece {
+		d.Hold(d.Zeros(d.ParamType, min(left, piece)))
+	}
+}
+
+// loose reports whether trl's fused head finds the last layer's weight in parts: beside adapters it is a unit of its
+// own, whose layer is never called, and so the head makes all of it, in the type of its parts (full_tensor in
+// trl/trainer/utils.py:1637). Elsewhere the last norm or the embedding has it gathered, or the root.
+func (s Step) loose() bool {
+	return s.Fused && s.FSDP != nil && s.FSDP.Carved && s.LoRA != nil && !s.Model.Tied
+}
+
 // fullySharded is what stays on the card from the first optimizer step on, and what is gathered around a unit. The
 // gradients are on the tape: see [Step.scatter].
 func (s Step) fullySharded(t *nn.Tape) []mem.Item {
@@ -226,6 +271,12 @@ func (s Step) fullySharded(t *nn.Tape) []mem.Item {
 		items = append(items, mem.Item{Kind: mem.Parameters, What: "frozen", Count: p.frozen,
 			Bytes: unit.Bytes(int64(f.Frozen.Size()) * p.frozen),
 			From:  fmt.Sprintf("FSDP%d: one of %d parts, in %v, as it was loaded", f.Version, s.World, f.Frozen)})
+	}
+	if part := s.referenced(t); part > 0 {
+		items = append(items, mem.Item{Kind: mem.Parameters, What: partReference, Count: part,
+			Bytes: unit.Bytes(int64(f.Frozen.Size()) * part),
+			From: fmt.Sprintf("FSDP%d: one of %d parts, in %v, as it was loaded; all of it, and as much again for the "+
+				"buffer, while it answers", f.Version, s.World, f.Frozen)})
 	}
 	if f.Offload {
 		for i := range items {

@@ -97,7 +97,12 @@ func (d *decoder) headWeight() (w nn.Tensor) {
 		outer, inner := d.embedding()
 		path = []string{outer, inner}
 	}
+	own := d.ParamType
+	if d.s.loose() {
+		d.ParamType = d.s.FSDP.Frozen
+	}
 	d.upcast(func() { d.nested(path, func() { w = d.Param("weight", d.Vocab, d.Hidden) }) })
+	d.ParamType = own
 	return w
 }
 
