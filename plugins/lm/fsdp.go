@@ -36,7 +36,8 @@ var (
 // layerClasses are the layers of a decoder (_no_split_modules of its class), which FSDP wraps where nothing names them.
 var layerClasses = map[string]string{"gpt2": "GPT2Block", "phi": "PhiDecoderLayer", "gemma": "GemmaDecoderLayer",
 	"llama": "LlamaDecoderLayer", "mistral": "MistralDecoderLayer", "qwen2": "Qwen2DecoderLayer",
-	"qwen3": "Qwen3DecoderLayer"}
+	"qwen3": "Qwen3DecoderLayer", "mixtral": "MixtralDecoderLayer", "qwen2_moe": "Qwen2MoeDecoderLayer",
+	"qwen3_moe": "Qwen3MoeDecoderLayer", "olmoe": "OlmoeDecoderLayer"}
 
 // wraps reports whether FSDP is turned on, with a formula or without.
 func (t *training) wraps() bool { return t.wrapping != nil || t.asksFSDP() }

@@ -26,6 +26,8 @@ FLAT = WIDE | {"hidden_size": 256, "intermediate_size": 700, "num_hidden_layers"
                "num_key_value_heads": 4}
 LOADED = {"bf16": torch.bfloat16, "fp32": torch.float32}
 HEAVY = WIDE | {"vocab_size": 4000, "hidden_size": 1024, "num_hidden_layers": 3}  # in its last layer
+EXPERTS = WIDE | {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 512, "head_dim": 64,
+                  "num_hidden_layers": 6}
 QV = {"rank": 8, "targets": ["q_proj", "v_proj"]}
 ALL = {"rank": 64, "targets": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]}
 FUSED = {"fused": True}
@@ -112,7 +114,8 @@ def main():
             (WIDE, True, 1, 1, {}), (FLAT, True, 1, 1, QV), (TIED, True, 1, 2, QV), (WIDE, True, 4, 1, QV), (WIDE, True, 1, 1, ALL),
             (WIDE, True, 2, 2, ALL), (WIDE, True, 1, 1, ALL | {"keeps": True}),
             (HEAVY, True, 1, 1, QV | FUSED), (HEAVY, True, 1, 1, QV | FUSED | {"loaded": "fp32"}),
-            (HEAVY | {"tie_word_embeddings": True}, True, 1, 2, QV | FUSED)):
+            (HEAVY | {"tie_word_embeddings": True}, True, 1, 2, QV | FUSED),
+            (EXPERTS, True, 1, 1, {}), (EXPERTS, True, 1, 1, QV)):
         parts = {str(getattr(k, "value", k)): v for k, v in peak(fields, carved, batch, accumulate, lora).items()}
         rows.append({"config": fields, "carved": carved, "batch": batch, "accumulate": accumulate, "peak": parts.pop("Total"),
                      "parts": parts} | ({"lora": lora} if lora else {}))

@@ -33,6 +33,9 @@ MODELS = {
     "qwen2": LLAMA | {"model_type": "qwen2", "tie_word_embeddings": False},
     "gpt2": {"model_type": "gpt2", "vocab_size": 301, "n_embd": 60, "n_layer": 3, "n_head": 4, "n_positions": 63,
              "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0},
+    "mixtral": LLAMA | {"model_type": "mixtral", "intermediate_size": 152, "num_local_experts": 3, "num_experts_per_tok": 2, "tie_word_embeddings": False},
+    "qwen3_moe": LLAMA | {"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 40,
+                          "head_dim": 16, "decoder_sparse_step": 2, "tie_word_embeddings": True},
 }
 
 
@@ -205,8 +208,9 @@ def recorded(name, version, mixed, accumulate, lora, program, case):
 def main():
     torch.distributed.init_process_group("gloo")
     rows = []
-    for lora in ({}, LORA):
+    for adapters in ({}, LORA):
         for name in MODELS:
+            lora = adapters and adapters | ({"targets": ["q_proj", "v_proj"]} if MODELS[name].keys() & {"num_experts_per_tok"} else {})
             for version, case in (1, first), (2, second):
                 for mixed, accumulate in (True, 1), (True, 2), (False, 2):
                     if not lora or name != "gpt2":

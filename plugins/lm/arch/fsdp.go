@@ -297,6 +297,9 @@ func (s Step) fullySharded(t *nn.Tape) []mem.Item {
 	}
 	items = append(items, s.gatheredItem("gathered", f.gathered(u, s.World),
 		"at most: the unit in use, and the one before or after it"))
+	if s.Balanced && s.Model.Experts != nil {
+		items = append(items, s.balancing())
+	}
 	if t.Training {
 		items = append(items, mem.Item{Kind: mem.Gradients, What: "of units", Guess: true,
 			Bytes: unit.Bytes(f.reducing(s.units(t.Trained(partModel)), s.Model.Tied)),

@@ -39,8 +39,8 @@ func TestFullyShardedRecorded(t *testing.T) {
 	if err := json.Unmarshal(text, &recorded); err != nil {
 		t.Fatal(err)
 	}
-	if len(recorded.Rows) < 50 {
-		t.Errorf("%d rows are recorded, want at least 50", len(recorded.Rows))
+	if len(recorded.Rows) < 74 {
+		t.Errorf("%d rows are recorded, want at least 74", len(recorded.Rows))
 	}
 	for _, row := range recorded.Rows {
 		config, err := Read(row.Config)
@@ -145,8 +145,8 @@ func TestFullyShardedPeaks(t *testing.T) {
 	if err := json.Unmarshal(text, &recorded); err != nil {
 		t.Fatal(err)
 	}
-	if len(recorded.Rows) < 15 {
-		t.Errorf("%d rows are recorded, want at least 15", len(recorded.Rows))
+	if len(recorded.Rows) < 17 {
+		t.Errorf("%d rows are recorded, want at least 17", len(recorded.Rows))
 	}
 	var before, bound unit.Bytes
 	for _, row := range recorded.Rows {
