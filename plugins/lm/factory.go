@@ -59,8 +59,8 @@ func (t *training) readFactory() string {
 	return stage(t)
 }
 
-// readTuning is init_adapter (model/adapter.py:337): the model is loaded in the type of the computation, and what is
-// trained is float32 unless pure_bf16 is on. named says that the configuration names a type.
+// readTuning is init_adapter (model/adapter.py:337): the model is loaded in the type of the computation, and whole models
+// are float32 unless pure_bf16 is on. named says that the configuration names a type.
 func (t *training) readTuning(named bool) string {
 	compute := nn.BF16
 	switch {
@@ -89,18 +89,20 @@ func (t *training) readTuning(named bool) string {
 		if why := t.readQuantFactory(compute); why != "" {
 			return why
 		}
-		return t.readFactoryLoRA(trained)
+		return t.readFactoryLoRA()
 	default:
 		return "finetuning_type " + how + " has no formula"
 	}
 }
 
-func (t *training) readFactoryLoRA(trained nn.DType) string {
+// readFactoryLoRA reads the adapters. They are float32 with pure_bf16, too: peft makes them so (autocast_adapter_dtype of
+// get_peft_model, peft 0.18.1), and nothing makes them half again.
+func (t *training) readFactoryLoRA() string {
 	rank, err := t.count("lora_rank", 8) // hparams/finetuning_args.py:77
 	if err != nil {
 		return err.Error()
 	}
-	l := &arch.LoRA{Rank: rank, Type: trained}
+	l := &arch.LoRA{Rank: rank, Type: nn.F32}
 	if v, ok := t.get("lora_dropout"); ok {
 		if l.Dropout, err = strconv.ParseFloat(v, 64); err != nil || !(l.Dropout >= 0 && l.Dropout < 1) {
 			return fmt.Sprintf("lora_dropout is %q: it is a number from 0 to 1", v)

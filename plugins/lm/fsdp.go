@@ -91,12 +91,34 @@ func (t *training) readFSDP() string {
 	b := &wrapBlock{}
 	f := &arch.FSDP{}
 	read(b, f)
+	t.storesFSDP(b, f)
 	t.wrapUnits(b, f)
 	if b.why != "" {
 		return at + ": " + b.why
 	}
 	t.wrap(f)
 	return ""
+}
+
+// storesFSDP says why quantised weights have no formula. In version 2 accelerate divides those alone that are stored as
+// floating numbers (fsdp2_prepare_model in accelerate/utils/fsdp_utils.py:801), and any are loaded onto each card first
+// (update_device_map in transformers/quantizers/quantizer_bnb_4bit.py:94). LLaMA-Factory stores them in the type of the
+// computation (model/model_utils/quantization.py:178 of 0.9.5), and trl in uint8 (trl/trainer/model_config.py:158).
+func (t *training) storesFSDP(b *wrapBlock, f *arch.FSDP) {
+	q := t.step.Quant
+	if q == nil {
+		return
+	}
+	storage := t.text("bnb_4bit_quant_storage", "uint8")
+	switch {
+	case q.Bits == 8:
+		b.refuse("weights of 8 bits have no formula")
+	case f.Version == 2 && !t.kind.pairs && (storage == "uint8" || storage == "int8"):
+		b.refuse("weights of 4 bits with bnb_4bit_quant_storage of %s stay whole on each card: accelerate divides those of "+
+			"a floating type alone; they have no formula", storage)
+	default:
+		b.refuse("weights of 4 bits have no formula: each process loads all of them onto its card before they are divided")
+	}
 }
 
 // A wrapBlock is the settings of FSDP, without the prefix. why is the first thing that could not be read, or has no

@@ -433,11 +433,45 @@ func TestAxolotlFSDP(t *testing.T) {
 	}
 }
 
+// Weights of 4 bits have their own reason: where they stay whole is what surprises.
+func TestFSDPQuantised(t *testing.T) {
+	const script = "from llamafactory.train.tuner import run_exp\n\ndef main():\n    run_exp()\n"
+	sft := func(file string, args ...string) job.Command {
+		c := cmd(t, folder(t, nil), append([]string{"sft.py", "--model_name_or_path", "model", "--dataset_name", "x",
+			"--use_peft", "--dtype", "bfloat16"}, args...)...)
+		return accelerated(t, c, file, "1.15.0")
+	}
+	factory := accelerated(t, cmd(t, folder(t, map[string]string{"a.yaml": factoryRecipe, "src/train.py": script}),
+		"src/train.py", "a.yaml", "quantization_bit=4"), wrapped("bf16", wrap2), "1.15.0")
+	for name, tt := range map[string]struct {
+		command job.Command
+		want    string
+	}{
+		"in bytes":      {sft(wrapped("bf16", wrap2), "--load_in_4bit"), "uint8 stay whole on each card"},
+		"in halves":     {sft(wrapped("bf16", wrap2), "--load_in_4bit", "--bnb_4bit_quant_storage", "bfloat16"), "loads all"},
+		"version 1":     {sft(wrapped("bf16", wrap1), "--load_in_4bit"), "loads all"},
+		"8 bits":        {sft(wrapped("bf16", wrap2), "--load_in_8bit"), "8 bits"},
+		"LLaMA-Factory": {factory, "loads all"},
+	} {
+		if r := recognised(t, tt.command); !strings.Contains(r.unknown, tt.want) {
+			t.Errorf("%s: unknown because %q, want %q", name, r.unknown, tt.want)
+		}
+	}
+	if r := recognised(t, sft(wrapped("bf16", wrap2))); r.unknown != "" || r.step.FSDP.Frozen != nn.BF16 || !r.step.Fused {
+		t.Errorf("unknown because %q, read as %+v", r.unknown, r.step.FSDP)
+	}
+}
+
 // A rung keeps the global batch, and is priced as the job that it makes.
 func TestFSDPPromises(t *testing.T) {
 	for _, file := range []string{wrapped("bf16", wrap2), wrapped("bf16", wrap1), wrapped("no", wrap2)} {
 		c := accelerated(t, cmd(t, folder(t, nil), asked...), file, "1.15.0")
 		plugintest.Check(t, New(), c, card)
 		plugintest.Check(t, New(), c, gpu.Device{Kind: gpu.CUDA, Total: 2 * unit.GiB, Capability: "8.9"})
+	}
+	for _, script := range []string{"sft.py", "dpo.py"} {
+		dir := folder(t, map[string]string{"dpo.py": dpoScript})
+		c := cmd(t, dir, script, "--model_name_or_path", "model", "--dataset_name", "x", "--use_peft")
+		plugintest.Check(t, New(), installed(t, accelerated(t, c, wrapped("bf16", wrap2), "1.15.0"), "bitsandbytes"), card)
 	}
 }
