@@ -118,18 +118,20 @@ func (t *training) configured(precision, path string) (string, string) {
 // ACCELERATE_GRADIENT_ACCUMULATION_STEPS does not, without DeepSpeed: the Trainer counts its steps itself
 // (trainer.py:825, accelerator.py:541).
 var accelerateVariables = []unmade{{"ACCELERATE_USE_DEEPSPEED", "false"}, {"ACCELERATE_USE_MEGATRON_LM", "false"},
-	{"ACCELERATE_USE_PARALLELISM_CONFIG", "false"}, {"ACCELERATE_USE_CPU", "false"}, {"ACCELERATE_DYNAMO_BACKEND", "no"},
+	{"ACCELERATE_USE_PARALLELISM_CONFIG", "false"}, {"ACCELERATE_USE_CPU", "false"},
+	{"ACCELERATE_DYNAMO_BACKEND", "no"},
 	{"ACCELERATE_USE_SAGEMAKER", "false"}, {"ACCELERATE_TORCH_DEVICE", ""}}
 
 // surrounded says which variable of the command's environment has no formula, and has FSDP read where one turns it on
 // (accelerator.py:382): accelerate launch passes them on (os.environ.copy in utils/launch.py:257).
 func (t *training) surrounded() string {
+	launches := slices.ContainsFunc(t.prog.Launchers, isAccelerate)
 	for _, v := range accelerateVariables {
 		set := t.getenv(v.field)
 		switch {
 		case set == "" || strings.EqualFold(set, v.harmless):
 		case v.field == "ACCELERATE_USE_DEEPSPEED" && (t.has("deepspeed") || t.sharding != nil): // which is the same
-		case v.field == "ACCELERATE_DYNAMO_BACKEND" && slices.ContainsFunc(t.prog.Launchers, isAccelerate): // its own is
+		case v.field == "ACCELERATE_DYNAMO_BACKEND" && launches: // which has an option of its own for it
 		default:
 			return fmt.Sprintf("%s=%s in the environment has no formula", v.field, set)
 		}

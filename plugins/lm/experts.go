@@ -58,8 +58,8 @@ func (t *training) unbalanced() bool {
 func (t *training) warnExperts() {
 	if q := t.step.Quant; t.model.Experts != nil && q != nil && t.unknown == "" {
 		kept := unit.Bytes(t.model.ExpertParams()) * t.step.Weights.Size()
-		t.warn("its experts stay in %v, and take %v: bitsandbytes quantises linear layers, and since transformers 5 the "+
-			"experts of a layer are one tensor (replace_with_bnb_linear in integrations/bitsandbytes.py:160)",
+		t.warn("its experts stay in %v, and take %v: bitsandbytes quantises linear layers, and since transformers 5 "+
+			"the experts of a layer are one tensor (replace_with_bnb_linear in integrations/bitsandbytes.py:160)",
 			t.step.Weights, kept)
 	}
 	if t.model.Experts != nil && t.step.Weights == nn.F32 && t.step.Autocast != nn.F32 {

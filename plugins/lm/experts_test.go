@@ -115,8 +115,8 @@ func TestReadsExperts(t *testing.T) {
 func TestExpertsQuantised(t *testing.T) {
 	for dtype, want := range map[string]string{"bfloat16": "its experts stay in bfloat16, and take ",
 		"float32": "its experts stay in float32, and take "} {
-		r := recognised(t, experts(t, mixture, "sft.py", "--model_name_or_path", "model", "--dataset_name", "x", "--use_peft",
-			"--load_in_4bit", "--dtype", dtype, "--router_aux_loss_coef", "0"))
+		r := recognised(t, experts(t, mixture, "sft.py", "--model_name_or_path", "model", "--dataset_name", "x",
+			"--use_peft", "--load_in_4bit", "--dtype", dtype, "--router_aux_loss_coef", "0"))
 		set, err := r.Ladders(t.Context(), card)
 		if err != nil {
 			t.Fatal(err)

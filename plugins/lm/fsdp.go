@@ -114,10 +114,10 @@ func (t *training) storesFSDP(b *wrapBlock, f *arch.FSDP) {
 	case q.Bits == 8:
 		b.refuse("weights of 8 bits have no formula")
 	case f.Version == 2 && !t.kind.pairs && (storage == "uint8" || storage == "int8"):
-		b.refuse("weights of 4 bits with bnb_4bit_quant_storage of %s stay whole on each card: accelerate divides those of "+
-			"a floating type alone; they have no formula", storage)
+		b.refuse("weights of 4 bits with bnb_4bit_quant_storage of %s stay whole on each card: accelerate divides "+
+			"those of a floating type alone; they have no formula", storage)
 	default:
-		b.refuse("weights of 4 bits have no formula: each process loads all of them onto its card before they are divided")
+		b.refuse("weights of 4 bits have no formula: each process loads all of them onto its card at first")
 	}
 }
 
@@ -336,8 +336,8 @@ func (t *training) axolotlFSDP(b *wrapBlock, f *arch.FSDP) {
 		b.block["version"] = v
 	}
 	if t.step.LoRA != nil {
-		b.refuse("adapters of axolotl have no formula with FSDP: each of their matrices is a unit of its own in version 2 " +
-			"(monkeypatch/accelerate/fsdp2.py:385)")
+		b.refuse("adapters of axolotl have no formula with FSDP: each of their matrices is a unit of its own in " +
+			"version 2 (monkeypatch/accelerate/fsdp2.py:385)")
 	}
 	f.Version = b.version("1")
 	f.Offload = b.flag("offload_params", false)
@@ -416,8 +416,8 @@ func (t *training) wrapUnits(b *wrapBlock, f *arch.FSDP) {
 // wrap divides the step's states. Under mixed precision accelerate makes what is trained float32 (accelerator.py:2037,
 // fsdp_utils.py:818) and gathers in the type of the computation (MixedPrecision of set_mixed_precision,
 // accelerate/utils/dataclasses.py:2109), adapters too. axolotl has its own fsdp2_prepare_model, which leaves parts as
-// they were loaded and has one unit beside the layers (monkeypatch/accelerate/fsdp2.py:429 of 0.19.0), as accelerate had
-// before 1.15.
+// they were loaded and has one unit beside the layers (monkeypatch/accelerate/fsdp2.py:429 of 0.19.0), as accelerate
+// had before 1.15.
 func (t *training) wrap(f *arch.FSDP) {
 	v := t.assume("accelerate")
 	f.Carved = f.Version == 2 && t.kind.own == nil && (v[0] > 1 || v[1] >= 15)

@@ -200,18 +200,21 @@ func TestAccelerateVariables(t *testing.T) {
 		"not true":          {[]string{"ACCELERATE_USE_FSDP=1"}, "", nil, version2, "takes true alone"},
 		"hybrid": {[]string{on, "FSDP_SHARDING_STRATEGY=HYBRID_SHARD"}, "", nil, version2,
 			"HYBRID_SHARD"},
-		"ignored":           {[]string{on, "FSDP_IGNORED_MODULES=.*"}, "", nil, version2, "IGNORED_MODULES"},
-		"beside a file":     {[]string{"FSDP_OFFLOAD_PARAMS=true"}, wrapped("bf16", wrap2), nil, version2, "FSDP_OFFLOAD"},
-		"beside the script": {[]string{on, "FSDP_RESHARD_AFTER_FORWARD=false"}, "", []string{"--fsdp"}, version2, "FSDP_RESHARD"},
-		"loaded":            {[]string{"FSDP_CPU_RAM_EFFICIENT_LOADING=true"}, "", []string{"--fsdp"}, version2, ""},
-		"deepspeed":         {[]string{"ACCELERATE_USE_DEEPSPEED=true"}, "", nil, version2, "ACCELERATE_USE_DEEPSPEED"},
+		"ignored": {[]string{on, "FSDP_IGNORED_MODULES=.*"}, "", nil, version2, "IGNORED_MODULES"},
+		"beside a file": {[]string{"FSDP_OFFLOAD_PARAMS=true"}, wrapped("bf16", wrap2), nil, version2,
+			"FSDP_OFFLOAD"},
+		"beside the script": {[]string{on, "FSDP_RESHARD_AFTER_FORWARD=false"}, "", []string{"--fsdp"}, version2,
+			"FSDP_RESHARD"},
+		"loaded":    {[]string{"FSDP_CPU_RAM_EFFICIENT_LOADING=true"}, "", []string{"--fsdp"}, version2, ""},
+		"deepspeed": {[]string{"ACCELERATE_USE_DEEPSPEED=true"}, "", nil, version2, "ACCELERATE_USE_DEEPSPEED"},
 		"a stage": {[]string{"ACCELERATE_DEEPSPEED_ZERO_STAGE=3"}, "distributed_type: DEEPSPEED\nnum_processes: 4\n",
 			nil, version2, "ACCELERATE_DEEPSPEED_ZERO_STAGE"},
 		"compiled": {[]string{"ACCELERATE_DYNAMO_BACKEND=INDUCTOR"}, "", nil, version2, "ACCELERATE_DYNAMO_BACKEND"},
 		"compiled by its file": {nil, "num_processes: 4\ndynamo_config:\n  dynamo_backend: INDUCTOR\n", nil, version2,
 			"dynamo_config"},
 		"not compiled": {[]string{"ACCELERATE_DYNAMO_BACKEND=NO"}, "", nil, arch.FSDP{}, ""},
-		"in parallel":  {nil, "num_processes: 4\nparallelism_config:\n  parallelism_config_tp_size: 2\n", nil, version2, "parallelism"},
+		"in parallel": {nil, "num_processes: 4\nparallelism_config:\n  parallelism_config_tp_size: 2\n", nil, version2,
+			"parallelism"},
 		"on the CPU":   {[]string{"ACCELERATE_USE_CPU=true"}, "", nil, version2, "ACCELERATE_USE_CPU"},
 		"accumulation": {[]string{"ACCELERATE_GRADIENT_ACCUMULATION_STEPS=4"}, "", nil, arch.FSDP{}, ""},
 	} {
@@ -226,7 +229,8 @@ func TestAccelerateVariables(t *testing.T) {
 			if tt.want != (arch.FSDP{}) {
 				known(t, r, tt.want, tt.unknown)
 			} else if r.unknown != "" || r.step.FSDP != nil || r.split.Accumulation != 2 {
-				t.Errorf("unknown because %q, read as %+v, accumulation %d", r.unknown, r.step.FSDP, r.split.Accumulation)
+				t.Errorf("unknown because %q, read as %+v, accumulation %d", r.unknown, r.step.FSDP,
+					r.split.Accumulation)
 			}
 		})
 	}
@@ -447,8 +451,9 @@ func TestFSDPQuantised(t *testing.T) {
 		command job.Command
 		want    string
 	}{
-		"in bytes":      {sft(wrapped("bf16", wrap2), "--load_in_4bit"), "uint8 stay whole on each card"},
-		"in halves":     {sft(wrapped("bf16", wrap2), "--load_in_4bit", "--bnb_4bit_quant_storage", "bfloat16"), "loads all"},
+		"in bytes": {sft(wrapped("bf16", wrap2), "--load_in_4bit"), "uint8 stay whole on each card"},
+		"in halves": {sft(wrapped("bf16", wrap2), "--load_in_4bit", "--bnb_4bit_quant_storage", "bfloat16"),
+			"loads all"},
 		"version 1":     {sft(wrapped("bf16", wrap1), "--load_in_4bit"), "loads all"},
 		"8 bits":        {sft(wrapped("bf16", wrap2), "--load_in_8bit"), "8 bits"},
 		"LLaMA-Factory": {factory, "loads all"},
@@ -457,7 +462,8 @@ func TestFSDPQuantised(t *testing.T) {
 			t.Errorf("%s: unknown because %q, want %q", name, r.unknown, tt.want)
 		}
 	}
-	if r := recognised(t, sft(wrapped("bf16", wrap2))); r.unknown != "" || r.step.FSDP.Frozen != nn.BF16 || !r.step.Fused {
+	r := recognised(t, sft(wrapped("bf16", wrap2)))
+	if r.unknown != "" || r.step.FSDP.Frozen != nn.BF16 || !r.step.Fused {
 		t.Errorf("unknown because %q, read as %+v", r.unknown, r.step.FSDP)
 	}
 }
@@ -472,6 +478,7 @@ func TestFSDPPromises(t *testing.T) {
 	for _, script := range []string{"sft.py", "dpo.py"} {
 		dir := folder(t, map[string]string{"dpo.py": dpoScript})
 		c := cmd(t, dir, script, "--model_name_or_path", "model", "--dataset_name", "x", "--use_peft")
-		plugintest.Check(t, New(), installed(t, accelerated(t, c, wrapped("bf16", wrap2), "1.15.0"), "bitsandbytes"), card)
+		c = installed(t, accelerated(t, c, wrapped("bf16", wrap2), "1.15.0"), "bitsandbytes")
+		plugintest.Check(t, New(), c, card)
 	}
 }

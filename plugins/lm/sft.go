@@ -86,8 +86,8 @@ func (t *training) readTRL(more []unmade) string {
 	return t.readLoRA()
 }
 
-// passedOn is the first setting that the command trl does not know itself, and so passes on (trl/cli/commands/training.py,
-// trl/cli/accelerate_config.py): of its arguments, or of its file. "" for none.
+// passedOn is the first setting that the command trl does not know itself, and so passes on
+// (trl/cli/commands/training.py, trl/cli/accelerate_config.py): of its arguments, or of its file. "" for none.
 func (t *training) passedOn() string {
 	if t.prog.Path() != "" {
 		return ""

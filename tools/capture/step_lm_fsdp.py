@@ -33,7 +33,8 @@ MODELS = {
     "qwen2": LLAMA | {"model_type": "qwen2", "tie_word_embeddings": False},
     "gpt2": {"model_type": "gpt2", "vocab_size": 301, "n_embd": 60, "n_layer": 3, "n_head": 4, "n_positions": 63,
              "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0},
-    "mixtral": LLAMA | {"model_type": "mixtral", "intermediate_size": 152, "num_local_experts": 3, "num_experts_per_tok": 2, "tie_word_embeddings": False},
+    "mixtral": LLAMA | {"model_type": "mixtral", "intermediate_size": 152, "num_local_experts": 3, "num_experts_per_tok": 2,
+                        "tie_word_embeddings": False},
     "qwen3_moe": LLAMA | {"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 40,
                           "head_dim": 16, "decoder_sparse_step": 2, "tie_word_embeddings": True},
 }
@@ -135,8 +136,8 @@ def second(name, mixed, accumulate, lora=None, program=""):
             torch.distributed.broadcast_object_list(shared)
             build(name).save_pretrained(shared[0])  # which the first process alone does
             torch.distributed.barrier()
-            trainer = kind(shared[0], peft_config=adapters or None, args=args, train_dataset=datasets.Dataset.from_list(rows), callbacks=[sizes],
-                           processing_class=words(301))
+            trainer = kind(shared[0], peft_config=adapters or None, args=args, callbacks=[sizes],
+                           train_dataset=datasets.Dataset.from_list(rows), processing_class=words(301))
         else:
             args = transformers.TrainingArguments(out, **kwargs)
             trainer = transformers.Trainer(build(name, lora), args, train_dataset=Tokens(), callbacks=[sizes])

@@ -16,7 +16,8 @@ func TestExpertsAlone(t *testing.T) {
 	}
 	for want, change := range map[string]func(*Step){
 		"ZeRO 3": func(s *Step) { s.Shards = &Shards{Stage: 3} }, "": func(s *Step) { s.Shards = &Shards{Stage: 2} },
-		"norms in float32": func(s *Step) { s.Upcast = true }, "preference": func(s *Step) { s.Preference = &Preference{} },
+		"norms in float32": func(s *Step) { s.Upcast = true },
+		"preference":       func(s *Step) { s.Preference = &Preference{} },
 	} {
 		s := experts
 		if change(&s); !strings.Contains(s.ofExperts(), want) || want == "" && s.ofExperts() != "" {
@@ -27,20 +28,20 @@ func TestExpertsAlone(t *testing.T) {
 
 // The loss that balances the experts has its line with ZeRO and FSDP, too.
 func TestExpertsBalancedInParts(t *testing.T) {
-	config, err := Read([]byte(`{"model_type": "qwen3_moe", "vocab_size": 1000, "hidden_size": 128, "num_hidden_layers": 2,
-		"num_attention_heads": 4, "num_key_value_heads": 4, "num_experts": 8, "num_experts_per_tok": 2,
-		"moe_intermediate_size": 64}`))
+	config, err := Read([]byte(`{"model_type": "qwen3_moe", "vocab_size": 1000, "hidden_size": 128,
+		"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "num_experts": 8,
+		"num_experts_per_tok": 2, "moe_intermediate_size": 64}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole := Step{Model: config, Batch: 1, Length: 64, World: 2, Weights: nn.BF16, Optimizer: "adamw_torch", Fused: true,
-		Balanced: true}
+	whole := Step{Model: config, Batch: 1, Length: 64, World: 2, Weights: nn.BF16, Optimizer: "adamw_torch",
+		Fused: true, Balanced: true}
 	zero, full := whole, whole
 	zero.Shards = &Shards{Stage: 2, Reduce: 1000}
 	full.FSDP = &FSDP{Version: 2, Layers: true, Carved: true, Master: nn.F32}
 	for name, s := range map[string]Step{"ZeRO": zero, "FSDP": full} {
-		e := Training(s)
-		if got, want := line(e, mem.Buffers, "router's logits"), whole.balancing().Bytes; e.Unknown != "" || got != want {
+		e, want := Training(s), whole.balancing().Bytes
+		if got := line(e, mem.Buffers, "router's logits"); e.Unknown != "" || got != want {
 			t.Errorf("%s: %d bytes of logits, want %d (%s)", name, got, want, e.Unknown)
 		}
 	}

@@ -55,7 +55,7 @@ func (s Step) ofFSDP() string {
 	case s.Quant != nil:
 		return "quantised weights with FSDP have no formula"
 	case s.LoRA != nil && s.LoRA.Kernels != Kernels{}:
-		return "axolotl's functions for adapters with FSDP have no formula: they read weights without calling the layers"
+		return "axolotl's functions for adapters with FSDP have no formula: they read weights and call no layers"
 	case s.LoRA != nil && f.Version == 1 && !f.Layers:
 		return "adapters in FSDP 1 are units of their own, beside the layers (fsdp_auto_wrap_policy of peft)"
 	case s.comparedWhole() != "":
@@ -146,7 +146,8 @@ func (s Step) unit(path string) string {
 	case head:
 		return unitTail
 	case "norm", "ln_f", "final_layernorm":
-		// peft's model passes on the base_model_prefix of the model below, whose children have no norm (_find_final_norm)
+		// peft's model passes on the base_model_prefix of the model below, whose children are no norms
+		// (_find_final_norm in fsdp_utils.py:733)
 		if s.LoRA == nil {
 			return unitTail
 		}
@@ -223,7 +224,7 @@ func (s Step) comparedWhole() string {
 	case f.Version == 1:
 		return "preference optimisation with FSDP 1 has no formula"
 	case p.Precomputed && s.Fused:
-		return "precompute_ref_log_probs with FSDP has no formula: before the training the reference is whole on each card"
+		return "precompute_ref_log_probs with FSDP has no formula: before the training the whole reference is there"
 	case copied && !s.Fused:
 		return "LLaMA-Factory's reference model with FSDP has no formula: adapters have it without a copy"
 	case copied && (f.Keeps || f.Offload):
@@ -232,7 +233,8 @@ func (s Step) comparedWhole() string {
 	return ""
 }
 
-// referenced is what a process has of trl's reference model, which is one unit (fully_shard in trl/models/utils.py:332).
+// referenced is what a process has of trl's reference model, which is one unit (fully_shard in
+// trl/models/utils.py:332).
 func (s Step) referenced(t *nn.Tape) (part int64) {
 	part, _ = s.parts(append(t.Trained(partReference), t.Untrained(partReference)...))
 	return part

@@ -273,8 +273,8 @@ func TestFullyShardedGradients(t *testing.T) {
 	}
 }
 
-// trl's reference model is one unit: while it answers all of it is on the card, twice (FSDPMemTracker: 93479936 bytes of
-// unsharded parameters and as many of their all-gather, for 46739968 parameters in bfloat16).
+// trl's reference model is one unit: while it answers all of it is on the card, twice (FSDPMemTracker: 93479936 bytes
+// of unsharded parameters and as many of their all-gather, for 46739968 parameters in bfloat16).
 func TestFullyShardedReference(t *testing.T) {
 	s := fullyShard(func(f *FSDP) { f.Frozen = nn.F32 })
 	s.Batch, s.Length, s.Fused, s.Preference = 1, 8, true, &Preference{}

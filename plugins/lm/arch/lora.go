@@ -13,8 +13,9 @@ type LoRA struct {
 	Dropout float64
 	// Type is the adapters' own: peft makes them float32 where the model is half (autocast_adapter_dtype).
 	Type nn.DType
-	// Wide: an adapter's input becomes float32, though the adapter computes in another type. FSDP 1 with use_orig_params
-	// shows peft the type of its parts (_cast_input_dtype), and gathers them in that of the computation.
+	// Wide: an adapter's input becomes float32, though the adapter computes in another type. FSDP 1 with
+	// use_orig_params shows peft the type of its parts (_cast_input_dtype), and gathers them in that of the
+	// computation.
 	Wide bool
 	Kernels
 }
