@@ -28,6 +28,14 @@ func (t *training) assume(distribution string) []int {
 	if !slices.Contains(t.assumed, distribution) {
 		t.assumed = append(t.assumed, distribution)
 	}
+	return t.recorded(distribution)
+}
+
+// recorded is the release that is taken for granted. LLaMA-Factory 0.9.5 asks for accelerate up to 1.11.
+func (t *training) recorded(distribution string) []int {
+	if distribution == "accelerate" && t.kind.pairs {
+		return []int{1, 11}
+	}
 	return recorded[distribution]
 }
 
@@ -38,7 +46,7 @@ func (t *training) warnAssumed() {
 	}
 	var names []string
 	for _, name := range t.assumed {
-		names = append(names, fmt.Sprintf("%s %d.%d", name, recorded[name][0], recorded[name][1]))
+		names = append(names, fmt.Sprintf("%s %d.%d", name, t.recorded(name)[0], t.recorded(name)[1]))
 	}
 	taken := strings.Join(names, ", ")
 	if !t.env.Known() {

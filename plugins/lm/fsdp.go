@@ -13,8 +13,8 @@ import (
 	"github.com/launch-ml/launch/plugins/lm/arch"
 )
 
-// Figures are of transformers 5.23.0 and accelerate 1.15.0; 5.16.1, and 1.13.0 and 1.8.1, have the same but where it is
-// said.
+// Figures are of transformers 5.23.0 and accelerate 1.15.0; 5.16.1, and 1.14.0, 1.13.0, 1.12.0 and 1.8.1, have the same
+// but where it is said.
 
 // The settings of FSDP that are known, without their prefix "fsdp_": those of all programs, and more of some.
 var (
@@ -417,21 +417,25 @@ func (t *training) wrapUnits(b *wrapBlock, f *arch.FSDP) {
 // fsdp_utils.py:818) and gathers in the type of the computation (MixedPrecision of set_mixed_precision,
 // accelerate/utils/dataclasses.py:2109), adapters too. axolotl has its own fsdp2_prepare_model, which leaves parts as
 // they were loaded and has one unit beside the layers (monkeypatch/accelerate/fsdp2.py:429 of 0.19.0), as accelerate
-// had before 1.15.
+// had before 1.14. In version 2 accelerate until 1.12 made frozen weights float32, too, and 1.13 nothing: it casts and
+// drops the result (fsdp_utils.py:740 of 1.13.0). Each of 1.8.1, 1.12.0, 1.13.0 and 1.14.0 was run, with one model.
 func (t *training) wrap(f *arch.FSDP) {
 	v := t.assume("accelerate")
-	f.Carved = f.Version == 2 && t.kind.own == nil && (v[0] > 1 || v[1] >= 15)
+	accelerates := f.Version == 2 && t.kind.own == nil // itself, and not axolotl's functions in its place
+	from := func(minor int) bool { return v[0] > 1 || v[1] >= minor }
+	f.Carved = accelerates && from(14)
 	f.Master = t.step.Weights
 	if f.Original = f.Original && t.step.LoRA != nil; t.step.LoRA != nil {
 		f.Master, f.Frozen = t.step.LoRA.Type, t.step.Weights
 		f.Layers = f.Layers || f.Version == 1 // peft's policy, whatever auto_wrap_policy is (trainer.py:1754)
 	}
-	if t.step.Preference != nil { // whose reference nothing makes float32
-		f.Frozen = t.step.Weights
-	}
+	loaded := t.step.Weights
 	if compute := t.step.Autocast; compute != nn.F32 {
-		if t.kind.own == nil || f.Version == 1 {
+		switch {
+		case accelerates && from(14), f.Version == 1:
 			f.Master = nn.F32
+		case accelerates && !from(13): // model.to(torch.float32)
+			f.Master, f.Frozen = nn.F32, nn.F32
 		}
 		t.step.Weights = compute
 		if t.step.LoRA != nil {
@@ -442,6 +446,9 @@ func (t *training) wrap(f *arch.FSDP) {
 		if f.Version == 2 {
 			t.step.Autocast = nn.F32
 		}
+	}
+	if t.step.Preference != nil && t.step.LoRA == nil { // whose reference nothing makes float32
+		f.Frozen = loaded
 	}
 	if t.kind.pairs && f.Version == 2 { // model/model_utils/checkpointing.py:158
 		t.step.Reentrant = false

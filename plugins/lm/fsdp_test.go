@@ -116,6 +116,11 @@ func TestAccelerateFSDP(t *testing.T) {
 		"version 1": {wrapped("bf16", wrap1), "1.15.0", nil, version1, ""},
 		"older": {wrapped("bf16", wrap2), "1.13.0", nil, with(version2, func(f *arch.FSDP) { f.Carved = false }),
 			""},
+		"no cast": {wrapped("bf16", wrap2), "1.13.0", []string{"--dtype", "bfloat16"},
+			with(version2, func(f *arch.FSDP) { f.Carved, f.Master = false, nn.BF16 }), ""},
+		"cast whole": {wrapped("bf16", wrap2), "1.12.0", []string{"--dtype", "bfloat16"},
+			with(version2, func(f *arch.FSDP) { f.Carved = false }), ""},
+		"carved":  {wrapped("bf16", wrap2), "1.14.0", []string{"--dtype", "bfloat16"}, version2, ""},
 		"too old": {wrapped("bf16", wrap2), "1.7.0", nil, version2, "accelerate from 1.8"},
 		"bfloat16": {wrapped("no", wrap2), "1.15.0", []string{"--dtype", "bfloat16"},
 			with(version2, func(f *arch.FSDP) { f.Master = nn.BF16 }), ""},
@@ -465,6 +470,31 @@ func TestFSDPQuantised(t *testing.T) {
 	r := recognised(t, sft(wrapped("bf16", wrap2)))
 	if r.unknown != "" || r.step.FSDP.Frozen != nn.BF16 || !r.step.Fused {
 		t.Errorf("unknown because %q, read as %+v", r.unknown, r.step.FSDP)
+	}
+}
+
+// What version 2 makes of frozen weights depends on the release of accelerate.
+func TestFSDPReleases(t *testing.T) {
+	const script = "from llamafactory.train.tuner import run_exp\n\ndef main():\n    run_exp()\n"
+	// until 1.12 accelerate made frozen weights float32, too
+	for version, want := range map[string]arch.FSDP{
+		"1.11.0": {Version: 2, Layers: true, Master: nn.F32, Frozen: nn.F32},
+		"1.13.0": {Version: 2, Layers: true, Master: nn.F32, Frozen: nn.BF16},
+		"1.14.0": {Version: 2, Layers: true, Carved: true, Master: nn.F32, Frozen: nn.BF16},
+	} {
+		c := cmd(t, folder(t, map[string]string{"a.yaml": factoryRecipe, "src/train.py": script}), "src/train.py",
+			"a.yaml")
+		known(t, recognised(t, accelerated(t, c, wrapped("bf16", wrap2), version)), want, "")
+	}
+	// which LLaMA-Factory asks for, and so is assumed where it is not installed
+	nowhere := cmd(t, folder(t, map[string]string{"a.yaml": factoryRecipe, "src/train.py": script,
+		"acc.yaml": wrapped("bf16", wrap2)}))
+	nowhere.Args = strings.Fields("accelerate launch --config_file acc.yaml src/train.py a.yaml")
+	nowhere.Devices = 4
+	r := recognised(t, nowhere)
+	known(t, r, arch.FSDP{Version: 2, Layers: true, Master: nn.F32, Frozen: nn.F32}, "")
+	if all := strings.Join(r.warnings, "\n"); !strings.Contains(all, "accelerate 1.11") {
+		t.Errorf("the warnings are %q, want one of accelerate 1.11", all)
 	}
 }
 
