@@ -1,6 +1,7 @@
 package lm
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ import (
 // that have none.
 var (
 	plain = strings.Fields("--num_processes --num_machines --machine_rank --main_process_ip --main_process_port " +
-		"--num_cpu_threads_per_process --gpu_ids --rdzv_backend --max_restarts --monitor_interval --dynamo_backend")
+		"--num_cpu_threads_per_process --gpu_ids --rdzv_backend --max_restarts --monitor_interval")
 	bare = strings.Fields("--multi_gpu --same_network --quiet --debug --module --no_python")
 )
 
@@ -29,6 +30,9 @@ func (t *training) accelerated() (precision, why string) {
 			return "", why
 		}
 		return t.configured(precision, path)
+	}
+	if len(t.kind.classes) > 0 && t.prog.Path() == "" { // trl starts it, too (trl/cli/accelerate_launcher.py:47)
+		return t.configured("", "")
 	}
 	if !slices.ContainsFunc(t.prog.Launchers, isAccelerate) {
 		return t.getenv("ACCELERATE_MIXED_PRECISION"), ""
@@ -67,6 +71,10 @@ func accelerateOptions(args []string) (precision, path, processes, why string) {
 			precision = take()
 		case name == "--config_file":
 			path = take()
+		case name == "--dynamo_backend":
+			if v := take(); !strings.EqualFold(v, "no") {
+				return "", "", "", "accelerate's " + name + " " + v + " has no formula"
+			}
 		case name == "--num_processes" || name == "--nproc_per_node":
 			processes = take()
 		case slices.Contains(plain, name):
@@ -88,15 +96,70 @@ func (t *training) configured(precision, path string) (string, string) {
 	case kind == "DEEPSPEED" && t.kind.own == nil:
 		t.sharding = get
 	case kind == "FSDP" && t.kind.own == nil:
-		t.wrapping = &root
+		t.wrapping = func(b *wrapBlock) { b.file(root) }
 	case kind != "" && kind != "NO" && kind != "MULTI_GPU":
 		return "", "accelerate's distributed_type " + kind + " has no formula"
 	}
-	if precision == "" {
+	compiled := get("dynamo_config.dynamo_backend")
+	switch {
+	case compiled != "" && !strings.EqualFold(compiled, "no"):
+		return "", "accelerate's dynamo_config of " + compiled + " has no formula"
+	case root.Get("parallelism_config").Len() > 0:
+		return "", "accelerate's parallelism_config has no formula"
+	case get("use_cpu") == "true":
+		return "", "accelerate's use_cpu has no formula"
+	case precision == "":
 		precision = get("mixed_precision")
 	}
 	return precision, ""
 }
+
+// Variables of accelerate that change what a step keeps, with what they are where they change nothing. One of
+// ACCELERATE_GRADIENT_ACCUMULATION_STEPS does not, without DeepSpeed: the Trainer counts its steps itself
+// (trainer.py:825, accelerator.py:541).
+var accelerateVariables = []unmade{{"ACCELERATE_USE_DEEPSPEED", "false"}, {"ACCELERATE_USE_MEGATRON_LM", "false"},
+	{"ACCELERATE_USE_PARALLELISM_CONFIG", "false"}, {"ACCELERATE_USE_CPU", "false"},
+	{"ACCELERATE_DYNAMO_BACKEND", "no"},
+	{"ACCELERATE_USE_SAGEMAKER", "false"}, {"ACCELERATE_TORCH_DEVICE", ""}}
+
+// surrounded says which variable of the command's environment has no formula, and has FSDP read where one turns it on
+// (accelerator.py:382): accelerate launch passes them on (os.environ.copy in utils/launch.py:257).
+func (t *training) surrounded() string {
+	launches := slices.ContainsFunc(t.prog.Launchers, isAccelerate)
+	for _, v := range accelerateVariables {
+		set := t.getenv(v.field)
+		switch {
+		case set == "" || strings.EqualFold(set, v.harmless):
+		case v.field == "ACCELERATE_USE_DEEPSPEED" && (t.has("deepspeed") || t.sharding != nil): // which is the same
+		case v.field == "ACCELERATE_DYNAMO_BACKEND" && launches: // which has an option of its own for it
+		default:
+			return fmt.Sprintf("%s=%s in the environment has no formula", v.field, set)
+		}
+	}
+	for _, key := range accelerateShardKeys {
+		if name := "ACCELERATE_DEEPSPEED_" + key; t.getenv(name) != "" && t.sharding != nil {
+			return name + " in the environment beside accelerate's deepspeed_config has no formula"
+		}
+	}
+	on := t.getenv("ACCELERATE_USE_FSDP")
+	switch turned := strings.EqualFold(on, "true"); {
+	case on != "" && !turned && !strings.EqualFold(on, "false"):
+		return "ACCELERATE_USE_FSDP=" + on + " has no formula: accelerate takes true alone"
+	case turned && t.wrapping == nil && !t.asksFSDP():
+		t.wrapping = func(b *wrapBlock) { b.variables(t) }
+	case t.wraps():
+		for _, key := range fsdpVariables {
+			if name := "FSDP_" + key; t.getenv(name) != "" && !slices.Contains(fsdpHarmless, key) {
+				return name + " in the environment beside other settings of FSDP has no formula"
+			}
+		}
+	}
+	return ""
+}
+
+// accelerateShardKeys are DeepSpeed's settings among accelerate's variables (utils/launch.py:565).
+var accelerateShardKeys = strings.Fields("ZERO_STAGE OFFLOAD_OPTIMIZER_DEVICE OFFLOAD_PARAM_DEVICE " +
+	"OFFLOAD_OPTIMIZER_NVME_PATH OFFLOAD_PARAM_NVME_PATH ZERO3_INIT CONFIG_FILE MOE_LAYER_CLS_NAMES")
 
 // accelerateFile looks up accelerate's file. ok is false for one that is named and cannot be read.
 func (t *training) accelerateFile(path string) (get func(key string) string, root config.Value, ok bool) {

@@ -55,7 +55,8 @@ func (t *training) readDPO() string {
 // streamed data set does not allow it (dpo_trainer.py:1171).
 func (b *builder) precompute(set *ladder.Set) {
 	p := b.step.Preference
-	if p == nil || p.Precomputed || !b.turns("precompute_ref_log_probs") || !b.step.Fused || b.on("dataset_streaming") {
+	if p == nil || p.Precomputed || !b.turns("precompute_ref_log_probs") || !b.step.Fused ||
+		b.on("dataset_streaming") || b.step.FSDP != nil {
 		return
 	}
 	asked := b.ways[0]

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // readExperts says what of a mixture of experts has no formula in this program. Before transformers 5.6 tokens are
@@ -54,9 +55,16 @@ func (t *training) unbalanced() bool {
 	return ok && err == nil && n == 0
 }
 
-// warnExperts notes what mixed precision leaves alone: grouped_mm is on none of autocast's lists (torch 2.15), and the
-// experts' input is cast to the type of their weights (integrations/moe.py:379).
+// warnExperts notes what quantisation leaves as it was loaded, and what mixed precision leaves alone: grouped_mm is on
+// none of autocast's lists (torch 2.15), and the experts' input is cast to the type of their weights
+// (integrations/moe.py:379).
 func (t *training) warnExperts() {
+	if q := t.step.Quant; t.model.Experts != nil && q != nil && t.unknown == "" {
+		kept := unit.Bytes(t.model.ExpertParams()) * t.step.Weights.Size()
+		t.warn("its experts stay in %v, and take %v: bitsandbytes quantises linear layers, and since transformers 5 "+
+			"the experts of a layer are one tensor (replace_with_bnb_linear in integrations/bitsandbytes.py:160)",
+			t.step.Weights, kept)
+	}
 	if t.model.Experts != nil && t.step.Weights == nn.F32 && t.step.Autocast != nn.F32 {
 		t.warn("experts compute in float32, the type of their weights: mixed precision leaves grouped_mm alone")
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // A small model of the shape of mixtral, one of qwen3_moe, and one with a shared expert.
@@ -123,6 +124,24 @@ func TestReadsExperts(t *testing.T) {
 	}
 }
 
+// bitsandbytes quantises linear layers, and experts are none: a warning has what they take.
+func TestExpertsQuantised(t *testing.T) {
+	for dtype, want := range map[string]string{"bfloat16": "its experts stay in bfloat16, and take ",
+		"float32": "its experts stay in float32, and take "} {
+		r := recognised(t, experts(t, mixture, "sft.py", "--model_name_or_path", "model", "--dataset_name", "x",
+			"--use_peft", "--load_in_4bit", "--dtype", dtype, "--router_aux_loss_coef", "0"))
+		set, err := r.Ladders(t.Context(), card)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := set.Phases[0].Rungs[set.Phases[0].Asked].Estimates[0]
+		kept := want + (unit.Bytes(r.model.ExpertParams()) * r.step.Weights.Size()).String()
+		if all := strings.Join(r.warnings, "\n"); e.Unknown != "" || !strings.Contains(all, kept) {
+			t.Errorf("unknown because %q, and the warnings are %q, want %q", e.Unknown, all, kept)
+		}
+	}
+}
+
 // A step that has no formula is unknown on every rung, and so it is on a card without grouped products.
 func TestExpertsWithoutFormula(t *testing.T) {
 	sft := func(model string, args ...string) job.Command {
@@ -147,7 +166,8 @@ func TestExpertsWithoutFormula(t *testing.T) {
 			"attention alone"},
 		"an MLP's": {sft(mixture, "--use_peft", "--lora_target_modules", "gate_proj"), card,
 			"attention alone"},
-		"4 bits": {sft(mixture, "--use_peft", "--load_in_4bit"), card, "quantised weights"},
+		"4 bits below an MLP's": {sft(mixture, "--use_peft", "--load_in_4bit", "--dtype", "bfloat16",
+			"--lora_target_modules", "all-linear"), card, "attention alone"},
 		"pairs": {experts(t, mixture, "dpo.py", "--model_name_or_path", "model", "--dataset_name", "x",
 			"--router_aux_loss_coef", "0"), card, "preference optimisation"},
 		"axolotl's adapters":         {axolotl(mixture, nil), card, ""},

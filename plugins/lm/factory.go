@@ -59,8 +59,8 @@ func (t *training) readFactory() string {
 	return stage(t)
 }
 
-// readTuning is init_adapter (model/adapter.py:337): the model is loaded in the type of the computation, and what is
-// trained is float32 unless pure_bf16 is on. named says that the configuration names a type.
+// readTuning is init_adapter (model/adapter.py:337): the model is loaded in the type of the computation, and whole
+// models are float32 unless pure_bf16 is on. named says that the configuration names a type.
 func (t *training) readTuning(named bool) string {
 	compute := nn.BF16
 	switch {
@@ -95,12 +95,15 @@ func (t *training) readTuning(named bool) string {
 	}
 }
 
+// readFactoryLoRA reads the adapters. They are float32 with pure_bf16, too: peft makes them so (autocast_adapter_dtype
+// of get_peft_model, peft 0.18.1), and nothing makes them half again.
 func (t *training) readFactoryLoRA(trained nn.DType) string {
 	rank, err := t.count("lora_rank", 8) // hparams/finetuning_args.py:77
 	if err != nil {
 		return err.Error()
 	}
-	l := &arch.LoRA{Rank: rank, Type: trained, Whole: arch.Whole{Type: trained}} // model/adapter.py:286 of 0.9.5
+	// modules that are trained whole: float32 unless pure_bf16 is on (model/adapter.py:286 of 0.9.5)
+	l := &arch.LoRA{Rank: rank, Type: nn.F32, Whole: arch.Whole{Type: trained}}
 	for name := range strings.SplitSeq(t.text("additional_target", ""), ",") {
 		if name = strings.TrimSpace(name); name != "" {
 			l.Names = append(l.Names, name)

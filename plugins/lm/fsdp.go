@@ -13,8 +13,8 @@ import (
 	"github.com/launch-ml/launch/plugins/lm/arch"
 )
 
-// Figures are of transformers 5.23.0 and accelerate 1.15.0; 5.16.1, and 1.13.0 and 1.8.1, have the same but where it is
-// said.
+// Figures are of transformers 5.23.0 and accelerate 1.15.0; 5.16.1, and 1.14.0, 1.13.0, 1.12.0 and 1.8.1, have the same
+// but where it is said.
 
 // The settings of FSDP that are known, without their prefix "fsdp_": those of all programs, and more of some.
 var (
@@ -24,12 +24,20 @@ var (
 	fsdpTrainer    = strings.Fields("cpu_offload xla")
 	fsdpAccelerate = strings.Fields("offload_params sharding_strategy activation_checkpointing_offload")
 	fsdpAxolotl    = strings.Fields("offload_params sharding_strategy final_state_dict_type cpu_offload_pin_memory")
+	// fsdpVariables are accelerate's variables without "FSDP_" (FullyShardedDataParallelPlugin in
+	// utils/dataclasses.py:1823), and fsdpHarmless those that nothing here reads.
+	fsdpVariables = strings.Fields("VERSION SHARDING_STRATEGY RESHARD_AFTER_FORWARD OFFLOAD_PARAMS BACKWARD_PREFETCH " +
+		"AUTO_WRAP_POLICY TRANSFORMER_CLS_TO_WRAP MIN_NUM_PARAMS USE_ORIG_PARAMS SYNC_MODULE_STATES FORWARD_PREFETCH " +
+		"ACTIVATION_CHECKPOINTING ACTIVATION_CHECKPOINTING_OFFLOAD IGNORED_MODULES CPU_RAM_EFFICIENT_LOADING " +
+		"STATE_DICT_TYPE")
+	fsdpHarmless = strings.Fields("CPU_RAM_EFFICIENT_LOADING STATE_DICT_TYPE SYNC_MODULE_STATES")
 )
 
 // layerClasses are the layers of a decoder (_no_split_modules of its class), which FSDP wraps where nothing names them.
 var layerClasses = map[string]string{"gpt2": "GPT2Block", "phi": "PhiDecoderLayer", "gemma": "GemmaDecoderLayer",
 	"llama": "LlamaDecoderLayer", "mistral": "MistralDecoderLayer", "qwen2": "Qwen2DecoderLayer",
-	"qwen3": "Qwen3DecoderLayer"}
+	"qwen3": "Qwen3DecoderLayer", "mixtral": "MixtralDecoderLayer", "qwen2_moe": "Qwen2MoeDecoderLayer",
+	"qwen3_moe": "Qwen3MoeDecoderLayer", "olmoe": "OlmoeDecoderLayer"}
 
 // wraps reports whether FSDP is turned on, with a formula or without.
 func (t *training) wraps() bool { return t.wrapping != nil || t.asksFSDP() }
@@ -60,15 +68,15 @@ func (t *training) readFSDP() string {
 	if !t.wraps() {
 		return ""
 	}
-	read, at := t.accelerateFSDP, "accelerate's fsdp_config"
+	read, at := t.accelerateFSDP, "accelerate's settings of FSDP"
 	switch own := t.asksFSDP(); {
 	case t.ranks < 2:
 		return "FSDP of one process has no formula"
 	case own && t.wrapping != nil:
-		return t.address("fsdp").Path + " beside accelerate's fsdp_config has no formula"
+		return t.address("fsdp").Path + " beside accelerate's settings of FSDP has no formula"
 	case t.has("deepspeed") || t.sharding != nil:
 		return "FSDP beside DeepSpeed is refused by the Trainer (trainer.py:473)"
-	case t.kind.own != nil:
+	case t.kind.own != nil && t.wrapping == nil:
 		read, at = t.axolotlFSDP, "fsdp_config"
 	case own:
 		read, at = t.trainerFSDP, t.address("fsdp").Path
@@ -83,6 +91,7 @@ func (t *training) readFSDP() string {
 	b := &wrapBlock{}
 	f := &arch.FSDP{}
 	read(b, f)
+	t.storesFSDP(b, f)
 	t.wrapUnits(b, f)
 	if b.why != "" {
 		return at + ": " + b.why
@@ -91,10 +100,32 @@ func (t *training) readFSDP() string {
 	return ""
 }
 
+// storesFSDP says why quantised weights have no formula. In version 2 accelerate divides those alone that are stored as
+// floating numbers (fsdp2_prepare_model in accelerate/utils/fsdp_utils.py:801), and any are loaded onto each card first
+// (update_device_map in transformers/quantizers/quantizer_bnb_4bit.py:94). LLaMA-Factory stores them in the type of the
+// computation (model/model_utils/quantization.py:178 of 0.9.5), and trl in uint8 (trl/trainer/model_config.py:158).
+func (t *training) storesFSDP(b *wrapBlock, f *arch.FSDP) {
+	q := t.step.Quant
+	if q == nil {
+		return
+	}
+	storage := t.text("bnb_4bit_quant_storage", "uint8")
+	switch {
+	case q.Bits == 8:
+		b.refuse("weights of 8 bits have no formula")
+	case f.Version == 2 && !t.kind.pairs && (storage == "uint8" || storage == "int8"):
+		b.refuse("weights of 4 bits with bnb_4bit_quant_storage of %s stay whole on each card: accelerate divides "+
+			"those of a floating type alone; they have no formula", storage)
+	default:
+		b.refuse("weights of 4 bits have no formula: each process loads all of them onto its card at first")
+	}
+}
+
 // A wrapBlock is the settings of FSDP, without the prefix. why is the first thing that could not be read, or has no
 // formula.
 type wrapBlock struct {
 	block map[string]any
+	loads bool // the default of cpu_ram_efficient_loading
 	why   string
 }
 
@@ -161,20 +192,46 @@ func (b *wrapBlock) strategy(name string) (keeps bool) {
 	return false
 }
 
-// accelerateFSDP reads accelerate's file, which its launcher makes variables of (accelerate/commands/launch.py:513,
-// utils/launch.py): an option that is not there has its default.
-func (t *training) accelerateFSDP(b *wrapBlock, f *arch.FSDP) {
+// file takes accelerate's file, which its launcher makes variables of (accelerate/commands/launch.py:513,
+// utils/launch.py:304): an option that is not there has its default.
+func (b *wrapBlock) file(root config.Value) {
 	text := "{}"
-	if node := t.wrapping.Get("fsdp_config"); node.Kind() == config.Map {
+	if node := root.Get("fsdp_config"); node.Kind() == config.Map {
 		text = rendered(node)
 	}
 	b.load([]byte(text), fsdpAccelerate)
-	for _, other := range []string{"parallelism_config", "dynamo_config", "fp8_config"} {
-		if t.wrapping.Get(other).Len() > 0 {
+	for _, other := range []string{"dynamo_config", "fp8_config"} {
+		if root.Get(other).Len() > 0 {
 			b.refuse("%s beside it has no formula", other)
 		}
 	}
+	b.loads = true // fsdp_cpu_ram_efficient_loading of the launcher (commands/launch.py:614)
+}
+
+// variables takes those of the environment, from which accelerate makes its settings (accelerator.py:388).
+func (b *wrapBlock) variables(t *training) {
+	b.block = map[string]any{}
+	for _, key := range fsdpVariables {
+		if v := t.getenv("FSDP_" + key); v != "" {
+			b.block[strings.ToLower(key)] = v
+		}
+	}
+	if v, ok := b.block["transformer_cls_to_wrap"]; ok {
+		b.block["transformer_layer_cls_to_wrap"] = v
+	}
+	if b.block["ignored_modules"] != nil {
+		b.refuse("FSDP_IGNORED_MODULES has no formula")
+	}
+}
+
+// accelerateFSDP reads what accelerate itself is told: in its file, or in the environment.
+func (t *training) accelerateFSDP(b *wrapBlock, f *arch.FSDP) {
+	t.wrapping(b)
+	if t.kind.own != nil {
+		b.refuse("ACCELERATE_USE_FSDP without axolotl's fsdp_config has no formula")
+	}
 	f.Version = b.version("1")
+	f.Original = f.Version == 1 && b.flag("use_orig_params", false)
 	f.Offload = b.flag("offload_params", false)
 	strategy := b.text("sharding_strategy", "FULL_SHARD")
 	f.Keeps = b.strategy(strategy)
@@ -190,7 +247,7 @@ func (t *training) accelerateFSDP(b *wrapBlock, f *arch.FSDP) {
 	if b.flag("activation_checkpointing_offload", false) {
 		b.refuse("activation_checkpointing_offload has no formula")
 	}
-	if t.kind.pairs && !b.flag("cpu_ram_efficient_loading", true) {
+	if t.kind.pairs && !b.flag("cpu_ram_efficient_loading", b.loads) {
 		b.refuse("without cpu_ram_efficient_loading LLaMA-Factory loads the whole model onto each card: no formula")
 	}
 	if t.kind.pairs && t.step.Autocast == nn.F32 && !t.on("pure_bf16") { // model/adapter.py:363 leaves what was loaded
@@ -221,6 +278,7 @@ func (t *training) trainerFSDP(b *wrapBlock, f *arch.FSDP) {
 	}
 	b.load(text, fsdpTrainer)
 	f.Version = b.version("2")
+	f.Original = f.Version == 1 && b.flag("use_orig_params", true)
 	f.Offload = b.flag("cpu_offload", false)
 	if b.flag("xla", false) {
 		b.refuse("xla has no formula")
@@ -276,6 +334,10 @@ func (t *training) axolotlFSDP(b *wrapBlock, f *arch.FSDP) {
 	b.load([]byte(rendered(t.tree.Root().Get("fsdp_config"))), fsdpAxolotl)
 	if v, ok := t.get("fsdp_version"); ok {
 		b.block["version"] = v
+	}
+	if t.step.LoRA != nil {
+		b.refuse("adapters of axolotl have no formula with FSDP: each of their matrices is a unit of its own in " +
+			"version 2 (monkeypatch/accelerate/fsdp2.py:385)")
 	}
 	f.Version = b.version("1")
 	f.Offload = b.flag("offload_params", false)
@@ -351,22 +413,45 @@ func (t *training) wrapUnits(b *wrapBlock, f *arch.FSDP) {
 	t.step.Checkpointing, t.step.Reentrant = true, false
 }
 
-// wrap divides the step's states. Under mixed precision accelerate makes the parts float32 (accelerator.py:2037,
+// wrap divides the step's states. Under mixed precision accelerate makes what is trained float32 (accelerator.py:2037,
 // fsdp_utils.py:818) and gathers in the type of the computation (MixedPrecision of set_mixed_precision,
-// accelerate/utils/dataclasses.py:2109). axolotl has its own fsdp2_prepare_model, which leaves them as they were loaded
-// and has one unit beside the layers (monkeypatch/accelerate/fsdp2.py:429 of 0.19.0), as accelerate had before 1.15.
+// accelerate/utils/dataclasses.py:2109), adapters too. axolotl has its own fsdp2_prepare_model, which leaves parts as
+// they were loaded and has one unit beside the layers (monkeypatch/accelerate/fsdp2.py:429 of 0.19.0), as accelerate
+// had before 1.14. In version 2 accelerate until 1.12 made frozen weights float32, too, and 1.13 nothing: it casts and
+// drops the result (fsdp_utils.py:740 of 1.13.0). Each of 1.8.1, 1.12.0, 1.13.0 and 1.14.0 was run, with one model.
 func (t *training) wrap(f *arch.FSDP) {
 	v := t.assume("accelerate")
-	f.Carved = f.Version == 2 && t.kind.own == nil && (v[0] > 1 || v[1] >= 15)
+	accelerates := f.Version == 2 && t.kind.own == nil // itself, and not axolotl's functions in its place
+	from := func(minor int) bool { return v[0] > 1 || v[1] >= minor }
+	f.Carved = accelerates && from(14)
 	f.Master = t.step.Weights
+	if f.Original = f.Original && t.step.LoRA != nil; t.step.LoRA != nil {
+		f.Master, f.Frozen = t.step.LoRA.Type, t.step.Weights
+		f.Layers = f.Layers || f.Version == 1 // peft's policy, whatever auto_wrap_policy is (trainer.py:1754)
+	}
+	loaded := t.step.Weights
 	if compute := t.step.Autocast; compute != nn.F32 {
-		if t.kind.own == nil || f.Version == 1 {
+		switch {
+		case accelerates && from(14), f.Version == 1:
 			f.Master = nn.F32
+		case accelerates && !from(13): // model.to(torch.float32)
+			f.Master, f.Frozen = nn.F32, nn.F32
 		}
 		t.step.Weights = compute
+		if t.step.LoRA != nil {
+			l := *t.step.LoRA
+			l.Type, l.Wide = compute, f.Original
+			t.step.LoRA = &l
+		}
 		if f.Version == 2 {
 			t.step.Autocast = nn.F32
 		}
+	}
+	if t.step.Preference != nil && t.step.LoRA == nil { // whose reference nothing makes float32
+		f.Frozen = loaded
+	}
+	if t.kind.pairs && f.Version == 2 { // model/model_utils/checkpointing.py:158
+		t.step.Reentrant = false
 	}
 	t.step.Upcast, t.inferred = false, false // loaders/model.py:441
 	t.step.FSDP = f

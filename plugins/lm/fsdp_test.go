@@ -116,6 +116,11 @@ func TestAccelerateFSDP(t *testing.T) {
 		"version 1": {wrapped("bf16", wrap1), "1.15.0", nil, version1, ""},
 		"older": {wrapped("bf16", wrap2), "1.13.0", nil, with(version2, func(f *arch.FSDP) { f.Carved = false }),
 			""},
+		"no cast": {wrapped("bf16", wrap2), "1.13.0", []string{"--dtype", "bfloat16"},
+			with(version2, func(f *arch.FSDP) { f.Carved, f.Master = false, nn.BF16 }), ""},
+		"cast whole": {wrapped("bf16", wrap2), "1.12.0", []string{"--dtype", "bfloat16"},
+			with(version2, func(f *arch.FSDP) { f.Carved = false }), ""},
+		"carved":  {wrapped("bf16", wrap2), "1.14.0", []string{"--dtype", "bfloat16"}, version2, ""},
 		"too old": {wrapped("bf16", wrap2), "1.7.0", nil, version2, "accelerate from 1.8"},
 		"bfloat16": {wrapped("no", wrap2), "1.15.0", []string{"--dtype", "bfloat16"},
 			with(version2, func(f *arch.FSDP) { f.Master = nn.BF16 }), ""},
@@ -179,6 +184,90 @@ func TestAccelerateFSDP(t *testing.T) {
 	}
 }
 
+// Variables of accelerate's are settings, too, behind any launcher: none is ignored.
+func TestAccelerateVariables(t *testing.T) {
+	version2 := arch.FSDP{Version: 2, Layers: true, Carved: true, Master: nn.F32}
+	version1 := arch.FSDP{Version: 1, Layers: true, Keeps: true, Master: nn.F32}
+	const on, layers = "ACCELERATE_USE_FSDP=true", "FSDP_AUTO_WRAP_POLICY=TRANSFORMER_BASED_WRAP"
+	for name, tt := range map[string]struct {
+		env     []string
+		file    string
+		args    []string
+		want    arch.FSDP
+		unknown string
+	}{
+		"version 2": {[]string{on, layers, "FSDP_VERSION=2"}, "", nil, version2, ""},
+		"version 1": {[]string{on, layers, "FSDP_SHARDING_STRATEGY=SHARD_GRAD_OP"}, "", nil, version1, ""},
+		"of no unit": {[]string{"ACCELERATE_USE_FSDP=True"}, "", nil, arch.FSDP{Version: 1, Master: nn.F32},
+			""},
+		"behind accelerate": {[]string{on, layers, "FSDP_VERSION=2"}, "num_processes: 4\n", nil, version2, ""},
+		"off":               {[]string{"ACCELERATE_USE_FSDP=false", "FSDP_VERSION=2"}, "", nil, arch.FSDP{}, ""},
+		"not true":          {[]string{"ACCELERATE_USE_FSDP=1"}, "", nil, version2, "takes true alone"},
+		"hybrid": {[]string{on, "FSDP_SHARDING_STRATEGY=HYBRID_SHARD"}, "", nil, version2,
+			"HYBRID_SHARD"},
+		"ignored": {[]string{on, "FSDP_IGNORED_MODULES=.*"}, "", nil, version2, "IGNORED_MODULES"},
+		"beside a file": {[]string{"FSDP_OFFLOAD_PARAMS=true"}, wrapped("bf16", wrap2), nil, version2,
+			"FSDP_OFFLOAD"},
+		"beside the script": {[]string{on, "FSDP_RESHARD_AFTER_FORWARD=false"}, "", []string{"--fsdp"}, version2,
+			"FSDP_RESHARD"},
+		"loaded":    {[]string{"FSDP_CPU_RAM_EFFICIENT_LOADING=true"}, "", []string{"--fsdp"}, version2, ""},
+		"deepspeed": {[]string{"ACCELERATE_USE_DEEPSPEED=true"}, "", nil, version2, "ACCELERATE_USE_DEEPSPEED"},
+		"a stage": {[]string{"ACCELERATE_DEEPSPEED_ZERO_STAGE=3"}, "distributed_type: DEEPSPEED\nnum_processes: 4\n",
+			nil, version2, "ACCELERATE_DEEPSPEED_ZERO_STAGE"},
+		"compiled": {[]string{"ACCELERATE_DYNAMO_BACKEND=INDUCTOR"}, "", nil, version2, "ACCELERATE_DYNAMO_BACKEND"},
+		"compiled by its file": {nil, "num_processes: 4\ndynamo_config:\n  dynamo_backend: INDUCTOR\n", nil, version2,
+			"dynamo_config"},
+		"not compiled": {[]string{"ACCELERATE_DYNAMO_BACKEND=NO"}, "", nil, arch.FSDP{}, ""},
+		"in parallel": {nil, "num_processes: 4\nparallelism_config:\n  parallelism_config_tp_size: 2\n", nil, version2,
+			"parallelism"},
+		"on the CPU":   {[]string{"ACCELERATE_USE_CPU=true"}, "", nil, version2, "ACCELERATE_USE_CPU"},
+		"accumulation": {[]string{"ACCELERATE_GRADIENT_ACCUMULATION_STEPS=4"}, "", nil, arch.FSDP{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := cmd(t, folder(t, nil), append(append(asked[:len(asked):len(asked)], "--bf16"), tt.args...)...)
+			if c.Env = append(c.Env, tt.env...); tt.file != "" {
+				c = accelerated(t, c, tt.file, "1.15.0")
+			} else {
+				c = inFour(t, c)
+			}
+			r := recognised(t, c)
+			if tt.want != (arch.FSDP{}) {
+				known(t, r, tt.want, tt.unknown)
+			} else if r.unknown != "" || r.step.FSDP != nil || r.split.Accumulation != 2 {
+				t.Errorf("unknown because %q, read as %+v, accumulation %d", r.unknown, r.step.FSDP,
+					r.split.Accumulation)
+			}
+		})
+	}
+	for _, name := range fsdpVariables { // which a plugin is told of
+		told := New().Manifest().Environ([]string{"FSDP_" + name + "=1"}, nil)
+		if len(told) != 1 {
+			t.Errorf("FSDP_%s is not passed on", name)
+		}
+	}
+}
+
+// What the command trl does not know it passes on to accelerate launch, and so does its file.
+func TestPassedOn(t *testing.T) {
+	const file = "model_name_or_path: model\ndataset_name: x\noutput_dir: out\n"
+	for want, tt := range map[string]struct {
+		file string
+		args []string
+	}{
+		"":                    {file, nil},
+		"--accelerate_config": {file, []string{"--accelerate_config", "zero3"}},
+		"--num_processes":     {file, []string{"--num_processes", "1"}},
+		"accelerate_config":   {file + "accelerate_config: fsdp2\n", nil},
+	} {
+		c := cmd(t, folder(t, map[string]string{"a.yaml": tt.file}), "trl")
+		c.Args = append([]string{program(t, c, "trl", "trl-1.16.0"), "sft", "--config", "a.yaml"}, tt.args...)
+		r := recognised(t, c)
+		if want == "" && r.unknown != "" || !strings.Contains(r.unknown, want) {
+			t.Errorf("%q: unknown because %q, want %q", tt.args, r.unknown, want)
+		}
+	}
+}
+
 // The Trainer's own settings turn version 2 on. "--fsdp" needs no value.
 func TestTrainerFSDP(t *testing.T) {
 	want := arch.FSDP{Version: 2, Layers: true, Carved: true, Master: nn.F32}
@@ -225,10 +314,14 @@ func TestTrainerFSDP(t *testing.T) {
 	}
 }
 
-// LLaMA-Factory's src/train.py behind accelerate launch. Adapters have no formula.
+// LLaMA-Factory's src/train.py behind accelerate launch, whole and with adapters.
 func TestFactoryFSDP(t *testing.T) {
 	const script = "from llamafactory.train.tuner import run_exp\n\ndef main():\n    run_exp()\n"
 	want := arch.FSDP{Version: 2, Layers: true, Carved: true, Master: nn.F32}
+	lora, lora1 := want, arch.FSDP{Version: 1, Layers: true, Offload: true, Master: nn.F32, Frozen: nn.BF16}
+	lora.Frozen = nn.BF16
+	original := lora1
+	original.Original = true
 	for name, tt := range map[string]struct {
 		file    string
 		args    []string
@@ -240,6 +333,12 @@ func TestFactoryFSDP(t *testing.T) {
 			""},
 		"on each": {wrapped("bf16", strings.Replace(wrap2, "loading: true", "loading: false", 1)),
 			[]string{"finetuning_type=full"}, want, "whole model"},
+		"adapters":   {wrapped("bf16", wrap2), nil, lora, ""},
+		"pure below": {wrapped("bf16", wrap2), []string{"bf16=false", "pure_bf16=true"}, lora, ""},
+		"adapters as they are": {wrapped("bf16", strings.Replace(wrap1, "TRANSFORMER_BASED_WRAP", "NO_WRAP", 1)), nil,
+			lora1, ""},
+		"original": {wrapped("bf16", strings.Replace(wrap1, "orig_params: false", "orig_params: true", 1)), nil,
+			original, ""},
 		"without precision": {wrapped("no", wrap2), []string{"finetuning_type=full", "bf16=false"}, want,
 			"mixed precision"},
 		"nested": {wrapped("bf16", wrap2+"  fsdp_activation_checkpointing: true\n"),
@@ -271,17 +370,15 @@ func TestFactoryFSDP(t *testing.T) {
 				return
 			}
 			known(t, r, tt.want, tt.unknown)
+			if tt.unknown != "" {
+				return
+			}
+			// of version 2 alone, whatever use_reentrant_gc is (checkpointing.py:158 of LLaMA-Factory)
+			if s := r.step; s.Reentrant != (tt.want.Version == 1) || s.Weights != nn.BF16 || s.LoRA != nil &&
+				(s.LoRA.Type != nn.BF16 || s.LoRA.Wide != (name == "original")) {
+				t.Errorf("reentrant %v, gathered in %v, adapters %+v", s.Reentrant, s.Weights, s.LoRA)
+			}
 		})
-	}
-	dir := folder(t, map[string]string{"a.yaml": factoryRecipe, "src/train.py": script})
-	r := recognised(t, accelerated(t, cmd(t, dir, "src/train.py", "a.yaml"), wrapped("bf16", wrap2), "1.15.0"))
-	set, err := r.Ladders(t.Context(), card)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if why := set.Phases[0].Rungs[set.Phases[0].Asked].Estimates[0].Unknown; !strings.Contains(why,
-		"adapters with FSDP") {
-		t.Errorf("adapters are unknown because %q", why)
 	}
 	other := cmd(t, folder(t, map[string]string{"src/train.py": "print()\n"}), "src/train.py", "a.yaml")
 	if _, err := New().Recognize(t.Context(), other); !errors.Is(err, plugin.ErrNotMine) {
@@ -340,8 +437,64 @@ func TestAxolotlFSDP(t *testing.T) {
 	c := axolotlAt(t, map[string]string{"fsdp_version": "2", "fsdp_config": second}, "train", "a.yaml")
 	c.Devices = 4
 	set, err := recognised(t, c).Ladders(t.Context(), card)
-	if err != nil || !strings.Contains(set.Phases[0].Rungs[0].Estimates[0].Unknown, "adapters with FSDP") {
+	if err != nil || !strings.Contains(set.Phases[0].Rungs[0].Estimates[0].Unknown, "adapters of axolotl") {
 		t.Errorf("adapters have an estimate (%v)", err)
+	}
+}
+
+// Weights of 4 bits have their own reason: where they stay whole is what surprises.
+func TestFSDPQuantised(t *testing.T) {
+	const script = "from llamafactory.train.tuner import run_exp\n\ndef main():\n    run_exp()\n"
+	sft := func(file string, args ...string) job.Command {
+		c := cmd(t, folder(t, nil), append([]string{"sft.py", "--model_name_or_path", "model", "--dataset_name", "x",
+			"--use_peft", "--dtype", "bfloat16"}, args...)...)
+		return accelerated(t, c, file, "1.15.0")
+	}
+	factory := accelerated(t, cmd(t, folder(t, map[string]string{"a.yaml": factoryRecipe, "src/train.py": script}),
+		"src/train.py", "a.yaml", "quantization_bit=4"), wrapped("bf16", wrap2), "1.15.0")
+	for name, tt := range map[string]struct {
+		command job.Command
+		want    string
+	}{
+		"in bytes": {sft(wrapped("bf16", wrap2), "--load_in_4bit"), "uint8 stay whole on each card"},
+		"in halves": {sft(wrapped("bf16", wrap2), "--load_in_4bit", "--bnb_4bit_quant_storage", "bfloat16"),
+			"loads all"},
+		"version 1":     {sft(wrapped("bf16", wrap1), "--load_in_4bit"), "loads all"},
+		"8 bits":        {sft(wrapped("bf16", wrap2), "--load_in_8bit"), "8 bits"},
+		"LLaMA-Factory": {factory, "loads all"},
+	} {
+		if r := recognised(t, tt.command); !strings.Contains(r.unknown, tt.want) {
+			t.Errorf("%s: unknown because %q, want %q", name, r.unknown, tt.want)
+		}
+	}
+	r := recognised(t, sft(wrapped("bf16", wrap2)))
+	if r.unknown != "" || r.step.FSDP.Frozen != nn.BF16 || !r.step.Fused {
+		t.Errorf("unknown because %q, read as %+v", r.unknown, r.step.FSDP)
+	}
+}
+
+// What version 2 makes of frozen weights depends on the release of accelerate.
+func TestFSDPReleases(t *testing.T) {
+	const script = "from llamafactory.train.tuner import run_exp\n\ndef main():\n    run_exp()\n"
+	// until 1.12 accelerate made frozen weights float32, too
+	for version, want := range map[string]arch.FSDP{
+		"1.11.0": {Version: 2, Layers: true, Master: nn.F32, Frozen: nn.F32},
+		"1.13.0": {Version: 2, Layers: true, Master: nn.F32, Frozen: nn.BF16},
+		"1.14.0": {Version: 2, Layers: true, Carved: true, Master: nn.F32, Frozen: nn.BF16},
+	} {
+		c := cmd(t, folder(t, map[string]string{"a.yaml": factoryRecipe, "src/train.py": script}), "src/train.py",
+			"a.yaml")
+		known(t, recognised(t, accelerated(t, c, wrapped("bf16", wrap2), version)), want, "")
+	}
+	// which LLaMA-Factory asks for, and so is assumed where it is not installed
+	nowhere := cmd(t, folder(t, map[string]string{"a.yaml": factoryRecipe, "src/train.py": script,
+		"acc.yaml": wrapped("bf16", wrap2)}))
+	nowhere.Args = strings.Fields("accelerate launch --config_file acc.yaml src/train.py a.yaml")
+	nowhere.Devices = 4
+	r := recognised(t, nowhere)
+	known(t, r, arch.FSDP{Version: 2, Layers: true, Master: nn.F32, Frozen: nn.F32}, "")
+	if all := strings.Join(r.warnings, "\n"); !strings.Contains(all, "accelerate 1.11") {
+		t.Errorf("the warnings are %q, want one of accelerate 1.11", all)
 	}
 }
 
@@ -351,5 +504,11 @@ func TestFSDPPromises(t *testing.T) {
 		c := accelerated(t, cmd(t, folder(t, nil), asked...), file, "1.15.0")
 		plugintest.Check(t, New(), c, card)
 		plugintest.Check(t, New(), c, gpu.Device{Kind: gpu.CUDA, Total: 2 * unit.GiB, Capability: "8.9"})
+	}
+	for _, script := range []string{"sft.py", "dpo.py"} {
+		dir := folder(t, map[string]string{"dpo.py": dpoScript})
+		c := cmd(t, dir, script, "--model_name_or_path", "model", "--dataset_name", "x", "--use_peft")
+		c = installed(t, accelerated(t, c, wrapped("bf16", wrap2), "1.15.0"), "bitsandbytes")
+		plugintest.Check(t, New(), c, card)
 	}
 }

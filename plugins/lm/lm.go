@@ -88,7 +88,7 @@ func (lm) Manifest() plugin.Manifest {
 	return plugin.Manifest{
 		Name: "lm", Version: "1", About: "language models: transformers' run_clm.py, trl sft and dpo, LLaMA-Factory, axolotl",
 		Env: append(slices.Clone(plugin.Variables), "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "ARROW_DEFAULT_MEMORY_POOL",
-			"FORCE_TORCHRUN", "NNODES", "NPROC_PER_NODE"),
+			"FSDP_*", "FORCE_TORCHRUN", "NNODES", "NPROC_PER_NODE"),
 		Archs: names(),
 		Marks: []plugin.Mark{{Script: "run_clm*.py", Contains: clm}, {Script: "sft*.py", Contains: sft},
 			{Script: "dpo*.py", Contains: dpo}, {Script: "trl"}, {Script: "*.py", Contains: ownMark},
@@ -218,7 +218,7 @@ type training struct {
 	assumed  []string                // distributions whose version is taken for granted
 	unseen   []string                // what no card has measured
 	sharding func(key string) string // accelerate's file, where that turns DeepSpeed on
-	wrapping *config.Value           // and where it turns FSDP on
+	wrapping func(b *wrapBlock)      // and settings of FSDP, where that or the environment turns it on
 	pinned   bool                    // DeepSpeed's file has the micro-batch or the accumulation as a number
 	made     *job.Job
 }

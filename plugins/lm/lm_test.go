@@ -346,7 +346,7 @@ func TestReadsFactory(t *testing.T) {
 		}, ""},
 		"pure bfloat16": {[]string{"a.yaml", "pure_bf16=true", "bf16=false", "lora_target=q_proj,v_proj"},
 			func(r *training) bool {
-				return r.step.Autocast == nn.F32 && r.step.Weights == nn.BF16 && r.step.LoRA.Type == nn.BF16
+				return r.step.Autocast == nn.F32 && r.step.Weights == nn.BF16 && r.step.LoRA.Type == nn.F32
 			}, ""},
 		"ranking": {[]string{"a.yaml", "stage=rm"}, nil, "stage rm"},
 		"four bits": {[]string{"a.yaml", "quantization_bit=4"}, func(r *training) bool {

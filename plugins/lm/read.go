@@ -243,6 +243,9 @@ func (t *training) lengthOf(p pretrained) string {
 // readPrecision is mixed precision: of the settings, else of accelerate (training_args.py:1614).
 func (t *training) readPrecision() string {
 	launched, why := t.accelerated()
+	if why == "" {
+		why = t.surrounded()
+	}
 	switch {
 	case why != "":
 		return why

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/plugins/lm/arch"
@@ -44,6 +45,9 @@ func (t *training) readTRL(more []unmade) string {
 	if t.prog.Path() == "" && t.ranks > 1 {
 		return "how trl starts a process for each card has no formula"
 	}
+	if passed := t.passedOn(); passed != "" {
+		return passed + ", which trl passes on to accelerate launch, has no formula"
+	}
 	for _, f := range append(more, unmadeTRL...) {
 		if v, ok := t.get(f.field); ok && v != f.harmless && v != "None" && !(f.harmless == "false" && !t.on(f.field)) {
 			return t.address(f.field).Path + " has no formula"
@@ -79,6 +83,26 @@ func (t *training) readTRL(more []unmade) string {
 	}
 	t.step.Fused, t.pads = true, true
 	return t.readLoRA()
+}
+
+// passedOn is the first setting that the command trl does not know itself, and so passes on
+// (trl/cli/commands/training.py, trl/cli/accelerate_config.py): of its arguments, or of its file. "" for none.
+func (t *training) passedOn() string {
+	if t.prog.Path() != "" {
+		return ""
+	}
+	for _, arg := range t.argv.Unknown() {
+		if strings.HasPrefix(arg, "--") {
+			return arg
+		}
+	}
+	for _, key := range strings.Fields("accelerate_config config_file num_processes num_machines mixed_precision " +
+		"use_fsdp use_deepspeed multi_gpu dynamo_backend") {
+		if t.tree != nil && t.tree.Root().Get(key).Exists() {
+			return key
+		}
+	}
+	return ""
 }
 
 func orNone(version string) string {

@@ -143,7 +143,22 @@ def packing():
             yield packed, step_lm.row(name, SMALL[name], 3, 64, trl=True, one_row=True, **more)[1]
 
 
+def mixtures():
+    """Mixtures of experts, whose experts and routers are no linear layers, and so stay as they were loaded."""
+    import step_lm_moe
+
+    attention = ["q_proj", "k_proj", "v_proj", "o_proj"]
+    for name, config in step_lm_moe.SMALL.items():
+        for quant, weights, lora, more in (
+                ({"bits": 4, "compute": "fp32"}, "fp32", {"rank": 8, "targets": attention[::2]}, {}),
+                ({"bits": 4, "compute": "bf16", "nested": True}, "bf16", {"rank": 8, "targets": attention}, {}),
+                ({"bits": 4, "compute": "bf16"}, "bf16", {"rank": 8, "targets": attention, "type": "bf16"}, {"recompute": "plain"}),
+                ({"bits": 8}, "bf16", {"rank": 8, "targets": attention}, {})):
+            yield case, step_lm.row(name, config, 2, 64, weights=weights, lora=lora, quant=quant, **more)[1]
+
+
 def cases(_):
+    yield from mixtures()
     yield from packing()
     yield from optimizers()
     for name in ("llama", "llama grouped", "qwen3", "gemma"):

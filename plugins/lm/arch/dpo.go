@@ -65,7 +65,12 @@ func (d *decoder) scored(scope, part string, ids nn.Tensor, more int) (logps nn.
 	d.Scope(scope, func() {
 		d.Autocast(d.s.Autocast, func() {
 			d.Part(part, func() {
-				d.Scope("", func() { logps = d.placed(d.Hold(d.body(ids))) }, ids)
+				d.Scope("", func() {
+					if part == partReference {
+						d.gatherReference()
+					}
+					logps = d.placed(d.Hold(d.body(ids)))
+				}, ids)
 			})
 		})
 	}, ids)

@@ -127,6 +127,16 @@ func (e *Experts) check(c Config) error {
 	return nil
 }
 
+// ExpertParams are the elements of all experts.
+func (c Config) ExpertParams() (n int64) {
+	for i := range c.Layers {
+		if !c.Experts.dense(i) {
+			n += 3 * c.Experts.Count * c.Experts.Inner * c.Hidden
+		}
+	}
+	return n
+}
+
 // dense reports whether that layer has an MLP.
 func (e *Experts) dense(layer int64) bool { return e == nil || e.Dense != nil && e.Dense[layer] }
 
@@ -152,12 +162,10 @@ func (s Step) ofExperts() string {
 	}
 	of := "experts of " + s.Model.Type
 	switch {
-	case s.Quant != nil:
-		return of + " are no linear layers: quantised weights have no formula for them"
-	case s.Shards != nil:
-		return "DeepSpeed has no formula for " + of
-	case s.FSDP != nil:
-		return "FSDP has no formula for " + of
+	case s.Shards != nil && s.Shards.Stage == 3:
+		return "ZeRO 3 has no formula for " + of + ": how much of a layer is gathered at once was not read"
+	case s.Router && (s.Shards != nil || s.FSDP != nil || s.Quant != nil):
+		return "a router in float32, as axolotl makes it, has no formula in parts, or with quantised weights"
 	case s.Preference != nil:
 		return "preference optimisation has no formula for " + of
 	case s.LoRA == nil:

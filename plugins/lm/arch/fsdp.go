@@ -27,6 +27,11 @@ type FSDP struct {
 	// Master is the type of the parts, of their gradients and of the optimizer's states: float32 in mixed precision,
 	// whatever the model was loaded in (accelerator.py:2037, fsdp_utils.py:818), but for axolotl's version 2.
 	Master nn.DType
+	// Frozen is the type of the parts of weights below adapters: that in which they were loaded, since accelerate makes
+	// float32 of what is trained alone (accelerator.py:2031, fsdp_utils.py:821).
+	Frozen nn.DType
+	// Original is use_orig_params of version 1: see [LoRA.Wide].
+	Original bool
 	// Offload has the parts, their gradients and the optimizer in host memory.
 	Offload bool
 }
@@ -49,12 +54,14 @@ func (s Step) ofFSDP() string {
 		return fmt.Sprintf("the optimizer %q with FSDP has no formula", s.Optimizer)
 	case s.Quant != nil:
 		return "quantised weights with FSDP have no formula"
-	case s.LoRA != nil:
-		return "adapters with FSDP have no formula: which of them are units of their own was not read"
-	case s.Preference != nil:
-		return "preference optimisation with FSDP has no formula"
-	case s.Fused:
-		return "trl's fused head with FSDP has no formula: it reads the last layer's weight without calling the layer"
+	case s.LoRA != nil && s.LoRA.Kernels != Kernels{}:
+		return "axolotl's functions for adapters with FSDP have no formula: they read weights and call no layers"
+	case s.LoRA != nil && f.Version == 1 && !f.Layers:
+		return "adapters in FSDP 1 are units of their own, beside the layers (fsdp_auto_wrap_policy of peft)"
+	case s.comparedWhole() != "":
+		return s.comparedWhole()
+	case s.Fused && s.LoRA != nil && f.Carved && !s.Model.Tied && f.Offload:
+		return "trl's fused head with adapters and an offloaded last layer has no formula"
 	case s.Liger.Head && f.Carved:
 		return "Liger's fused head with a last layer that FSDP gathers by itself has no formula"
 	}
@@ -71,23 +78,40 @@ func (s Step) share(w nn.Tensor) int64 {
 	return blocks(w.Dim(0), s.World) * (w.Numel() / w.Dim(0))
 }
 
-// A fullShard is what one process has of the model, in elements.
-type fullShard struct{ part, largest int64 }
+// A fullShard is what one process has of the model, in elements: of what is trained, and of frozen weights.
+type fullShard struct{ part, largest, frozen int64 }
 
 func (s Step) fullShard(t *nn.Tape) (p fullShard) {
+	p.part, p.largest = s.parts(t.Trained(partModel))
+	p.frozen, _ = s.parts(t.Untrained(partModel))
+	return p
+}
+
+// parts is what one process has of these weights, and the largest of them.
+func (s Step) parts(weights []nn.Weight) (all, largest int64) {
 	flat := map[string]int64{}
-	for _, w := range t.Trained(partModel) {
-		p.largest = max(p.largest, s.share(w.Tensor))
+	for _, w := range weights {
+		largest = max(largest, s.share(w.Tensor))
 		if s.FSDP.Version == 1 {
-			flat[s.unit(w.Path)] += w.Numel()
+			flat[s.flat(w.Path)] += w.Numel()
 			continue
 		}
-		p.part += s.share(w.Tensor)
+		all += s.share(w.Tensor)
 	}
 	for _, n := range flat {
-		p.part += blocks(n, s.World)
+		all += blocks(n, s.World)
 	}
-	return p
+	return all, largest
+}
+
+// flat is the unit of a weight, where in version 1 each matrix of an adapter is one of its own: peft's policy wraps
+// leaves that are trained (lambda_policy_fn of fsdp_auto_wrap_policy in peft/utils/other.py:1292, which
+// _prepare_for_training in trainer.py:1754 asks for). Version 2 never gets this policy.
+func (s Step) flat(path string) string {
+	if s.FSDP.Version == 1 && (strings.Contains(path, ".lora_A.") || strings.Contains(path, ".lora_B.")) {
+		return path
+	}
+	return s.unit(path)
 }
 
 // The units of a model beside its layers, which have their own names.
@@ -119,20 +143,28 @@ func (s Step) unit(path string) string {
 			return unitTail
 		}
 		return unitEmbed
-	case head, "norm", "ln_f", "final_layernorm":
+	case head:
 		return unitTail
+	case "norm", "ln_f", "final_layernorm":
+		// peft's model passes on the base_model_prefix of the model below, whose children are no norms
+		// (_find_final_norm in fsdp_utils.py:733)
+		if s.LoRA == nil {
+			return unitTail
+		}
 	}
 	return unitRoot
 }
 
-// units are the elements of the root, the embedding and the tail, of the largest layer and of all together.
+// units are the bytes of the root, the embedding and the tail, of the largest layer and of all together.
 type units struct{ root, embed, tail, layer, all int64 }
 
-func (s Step) units(t *nn.Tape) (u units) {
+// units is what these weights take while they are gathered: in the type of the computation. Adapters that are units of
+// their own are gathered while their layer is.
+func (s Step) units(weights []nn.Weight) (u units) {
 	each := map[string]int64{}
-	for _, w := range t.Trained(partModel) {
-		each[s.unit(w.Path)] += w.Numel()
-		u.all += w.Numel()
+	for _, w := range weights {
+		each[s.unit(w.Path)] += int64(w.Bytes())
+		u.all += int64(w.Bytes())
 	}
 	for name, n := range each {
 		switch name {
@@ -182,16 +214,76 @@ func (f *FSDP) reducing(u units, tied bool) int64 {
 	return waits + max(3*u.layer, waits+u.layer, 2*u.tail, u.tail+2*u.layer, 2*u.embed+u.layer)
 }
 
+// comparedWhole says what of preference optimisation has no formula with FSDP; "" for nothing.
+func (s Step) comparedWhole() string {
+	f, p := s.FSDP, s.Preference
+	copied := p != nil && !p.Precomputed && s.LoRA == nil
+	switch {
+	case p == nil:
+		return ""
+	case f.Version == 1:
+		return "preference optimisation with FSDP 1 has no formula"
+	case p.Precomputed && s.Fused:
+		return "precompute_ref_log_probs with FSDP has no formula: before the training the whole reference is there"
+	case copied && !s.Fused:
+		return "LLaMA-Factory's reference model with FSDP has no formula: adapters have it without a copy"
+	case copied && (f.Keeps || f.Offload):
+		return "trl's reference model with FSDP has a formula with reshard_after_forward, and on the card alone"
+	}
+	return ""
+}
+
+// referenced is what a process has of trl's reference model, which is one unit (fully_shard in
+// trl/models/utils.py:332).
+func (s Step) referenced(t *nn.Tape) (part int64) {
+	part, _ = s.parts(append(t.Trained(partReference), t.Untrained(partReference)...))
+	return part
+}
+
+// gatherReference holds what is gathered of trl's reference model while it answers, which has the parameters of the
+// model before it: the weights, and the buffer of their all-gather, which is freed after its forward (_post_forward in
+// _fully_shard/_fsdp_state.py:341).
+func (d *decoder) gatherReference() {
+	if d.s.FSDP == nil {
+		return
+	}
+	const piece = 1 << 30 // a tape's tensors have no longer dimension than 2^31
+	for left := 2 * d.Size(partModel).Params; left > 0; left -= piece {
+		d.Hold(d.Zeros(d.ParamType, min(left, piece)))
+	}
+}
+
+// loose reports whether trl's fused head finds the last layer's weight in parts: beside adapters it is a unit of its
+// own, whose layer is never called, and so the head makes all of it, in the type of its parts (full_tensor in
+// trl/trainer/utils.py:1637). Elsewhere the last norm or the embedding has it gathered, or the root.
+func (s Step) loose() bool {
+	return s.Fused && s.FSDP != nil && s.FSDP.Carved && s.LoRA != nil && !s.Model.Tied
+}
+
 // fullySharded is what stays on the card from the first optimizer step on, and what is gathered around a unit. The
 // gradients are on the tape: see [Step.scatter].
 func (s Step) fullySharded(t *nn.Tape) []mem.Item {
-	f, p, u, size := s.FSDP, s.fullShard(t), s.units(t), t.Size(partModel)
-	master, width := int64(f.Master.Size()), int64(s.Weights.Size())
+	f, p, size := s.FSDP, s.fullShard(t), t.Size(partModel)
+	u := s.units(append(t.Trained(partModel), t.Untrained(partModel)...))
+	master := int64(f.Master.Size())
 	part := fmt.Sprintf("FSDP%d: one of %d parts, in %v", f.Version, s.World, f.Master)
 	items := []mem.Item{{Kind: mem.Parameters, What: partModel, Bytes: unit.Bytes(master * p.part), Count: p.part,
 		From: part}}
+	if p.frozen > 0 {
+		items = append(items, mem.Item{Kind: mem.Parameters, What: "frozen", Count: p.frozen,
+			Bytes: unit.Bytes(int64(f.Frozen.Size()) * p.frozen),
+			From:  fmt.Sprintf("FSDP%d: one of %d parts, in %v, as it was loaded", f.Version, s.World, f.Frozen)})
+	}
+	if part := s.referenced(t); part > 0 {
+		items = append(items, mem.Item{Kind: mem.Parameters, What: partReference, Count: part,
+			Bytes: unit.Bytes(int64(f.Frozen.Size()) * part),
+			From: fmt.Sprintf("FSDP%d: one of %d parts, in %v, as it was loaded; all of it, and as much again for the "+
+				"buffer, while it answers", f.Version, s.World, f.Frozen)})
+	}
 	if f.Offload {
-		items[0].Bytes, items[0].From = 0, fmt.Sprintf("FSDP%d: in host memory (offload_params)", f.Version)
+		for i := range items {
+			items[i].Bytes, items[i].From = 0, fmt.Sprintf("FSDP%d: in host memory (offload_params)", f.Version)
+		}
 	} else {
 		items = append(items, mem.Item{Kind: mem.Optimizer, What: partModel, Bytes: unit.Bytes(2 * master * p.part),
 			Count: 2 * p.part, From: part + ": the states of AdamW"})
@@ -201,21 +293,26 @@ func (s Step) fullySharded(t *nn.Tape) []mem.Item {
 			From: s.Model.Type + ", counted from config.json"})
 	}
 	if u.root > 0 {
-		items = append(items, mem.Item{Kind: mem.Parameters, What: "gathered root", Bytes: unit.Bytes(width * u.root),
-			// while the optimizer steps, nothing is gathered
-			Count: u.root, Guess: true, From: "what is in no other unit, whole from forward to backward"})
+		// while the optimizer steps, nothing is gathered
+		items = append(items, s.gatheredItem("gathered root", u.root,
+			"what is in no other unit, whole from forward to backward"))
 	}
-	more := f.gathered(u, s.World)
-	items = append(items, mem.Item{Kind: mem.Parameters, What: "gathered", Bytes: unit.Bytes(width * more), Count: more,
-		Guess: true, From: "at most: the unit in use, and the one before or after it"})
+	items = append(items, s.gatheredItem("gathered", f.gathered(u, s.World),
+		"at most: the unit in use, and the one before or after it"))
+	if s.Balanced && s.Model.Experts != nil {
+		items = append(items, s.balancing())
+	}
 	if t.Training {
-		more = f.reducing(u, s.Model.Tied)
-		items = append(items, mem.Item{Kind: mem.Gradients, What: "of units", Bytes: unit.Bytes(width * more),
-			Count: more,
-			Guess: true,
+		items = append(items, mem.Item{Kind: mem.Gradients, What: "of units", Guess: true,
+			Bytes: unit.Bytes(f.reducing(s.units(t.Trained(partModel)), s.Model.Tied)),
 			From:  "at most: whole gradients of a unit that wait for their reduce-scatter, with its inputs"})
 	}
 	return items
+}
+
+func (s Step) gatheredItem(what string, bytes int64, from string) mem.Item {
+	return mem.Item{Kind: mem.Parameters, What: what, Bytes: unit.Bytes(bytes), Count: bytes / int64(s.Weights.Size()),
+		Guess: true, From: from}
 }
 
 // scatter makes the tape keep a part of each gradient in backward. Without a sync, in all micro-batches but the last,
@@ -251,6 +348,7 @@ func HostShards(s Step) (params, rest unit.Bytes) {
 	if s.FSDP == nil || !s.FSDP.Offload || s.unknown() != "" {
 		return 0, 0
 	}
-	part := unit.Bytes(s.fullShard(s.training()).part) * unit.Bytes(s.FSDP.Master.Size())
-	return part, 3 * part
+	p := s.fullShard(s.training())
+	part := unit.Bytes(p.part) * unit.Bytes(s.FSDP.Master.Size())
+	return part + unit.Bytes(p.frozen)*unit.Bytes(s.FSDP.Frozen.Size()), 3 * part
 }

@@ -92,6 +92,10 @@ func (d *decoder) logProbs(states, targets nn.Tensor) nn.Tensor {
 
 // headWeight is the last layer's weight, which may be the embedding's.
 func (d *decoder) headWeight() (w nn.Tensor) {
+	own := d.ParamType
+	if d.s.loose() {
+		d.ParamType = d.s.FSDP.Frozen
+	}
 	d.upcast(func() {
 		if d.borrows() {
 			w = d.tied()
@@ -101,6 +105,7 @@ func (d *decoder) headWeight() (w nn.Tensor) {
 			d.wrapped(head, d.Vocab, func() { w = d.Param("weight", d.Vocab, d.Hidden) })
 		})
 	})
+	d.ParamType = own
 	return w
 }
 

@@ -14,6 +14,10 @@ type LoRA struct {
 	// Type is the adapters' own: peft makes them float32 where the model is half (autocast_adapter_dtype).
 	Type nn.DType
 	Whole
+	// Wide: an adapter's input becomes float32, though the adapter computes in another type. FSDP 1 with
+	// use_orig_params shows peft the type of its parts (_cast_input_dtype), and gathers them in that of the
+	// computation.
+	Wide bool
 	Kernels
 }
 
@@ -35,7 +39,11 @@ func (d *decoder) adapted(name string, x nn.Tensor, out int64, bias bool) (y nn.
 		result := d.Hold(d.Linear("base_layer", x, out, bias))
 		kind, own := result.DType(), d.ParamType
 		d.Frozen, d.ParamType = false, l.Type
-		cast := d.Hold(d.To(x, l.Type))
+		kindOf := l.Type
+		if l.Wide {
+			kindOf = nn.F32
+		}
+		cast := d.Hold(d.To(x, kindOf))
 		d.Line("result = result + lora_B(lora_A(dropout(x))) * scaling")
 		low := d.Linear("lora_A.default", d.Dropout(cast, l.Dropout), l.Rank, false)
 		high := d.MulScalar(d.Linear("lora_B.default", low, out, false))

@@ -78,7 +78,7 @@ func (s Step) known() bool {
 }
 
 // eight reports whether a parameter's states have 8 bits. Those of an embedding have 32 (trainer.py:1331).
-func (o optimizer) eight(p nn.Trained) bool {
+func (o optimizer) eight(p nn.Weight) bool {
 	return o.bits == 8 && p.Numel() >= min8Bit && !embedding(p.Path)
 }
 
@@ -93,7 +93,7 @@ func embedding(path string) bool {
 }
 
 // states are what a parameter's states take, with their scales: apart those that are paged.
-func (o optimizer) statesOf(p nn.Trained) (count int64, own, paged unit.Bytes) {
+func (o optimizer) statesOf(p nn.Weight) (count int64, own, paged unit.Bytes) {
 	n := p.Numel()
 	switch {
 	case o.factored && p.Dims() >= 2: // exp_avg_sq_row and exp_avg_sq_col, in float32 (optimization.py:181)
@@ -206,7 +206,7 @@ func (s Step) stepTemps(t *nn.Tape) (b unit.Bytes) {
 
 // onCPU is how many copies in float32 bitsandbytes makes of a parameter to update it on a CPU: of the gradient, of a
 // half parameter, and of what it computes (backends/cpu/ops.py:345, 469). No dispatcher sees them.
-func (o optimizer) onCPU(p nn.Trained) (copies int64) {
+func (o optimizer) onCPU(p nn.Weight) (copies int64) {
 	copies = 3
 	if o.eight(p) {
 		copies = o.singles
@@ -220,7 +220,7 @@ func (o optimizer) onCPU(p nn.Trained) (copies int64) {
 // adafactor is Adafactor.step (optimization.py:147), which goes from tensor to tensor: copies of a half gradient and of
 // a half parameter in float32, the update of the tensor before, and two updates at a time.
 func (s Step) adafactor(t *nn.Tape) (b unit.Bytes) {
-	var matrices, vectors []nn.Trained // groups with and without weight decay (trainer.py, create_optimizer)
+	var matrices, vectors []nn.Weight // groups with and without weight decay (trainer.py, create_optimizer)
 	for _, p := range t.Trained(partModel) {
 		if p.Dims() < 2 {
 			vectors = append(vectors, p)

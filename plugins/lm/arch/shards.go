@@ -109,6 +109,9 @@ func (s Step) sharded(t *nn.Tape) []mem.Item {
 		items = append(items, mem.Item{Kind: mem.Buffers, What: partModel, Bytes: size.BufferBytes, Count: size.Buffers,
 			From: s.Model.Type + ", counted from config.json"})
 	}
+	if s.Balanced && s.Model.Experts != nil {
+		items = append(items, s.balancing())
+	}
 	if !z.HostOptimizer {
 		items = append(items, mem.Item{Kind: mem.Optimizer, What: partModel, Count: 3 * p.trained,
 			Bytes: unit.Bytes((masterBytes + momentBytes) * p.trained),
