@@ -59,12 +59,8 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(c *cobra.Command, args []string) error {
-			if asked, _ := c.Flags().GetBool("version"); asked {
-				if len(args) > 0 {
-					return errors.New("--version only prints the version: leave the command out")
-				}
-				fmt.Println(thisBuild())
-				return nil
+			if asked, _ := c.Flags().GetBool(versionFlag); asked {
+				return printVersion(args)
 			}
 			if off() && c.ArgsLenAtDash() == 0 && len(args) > 0 {
 				return started(proc.Replace(proc.Spec{Args: args}))
@@ -85,7 +81,7 @@ func newRoot() *cobra.Command {
 	root.Flags().SetInterspersed(false)
 	addFlags(root.PersistentFlags())
 	addSet(root.Flags())
-	root.Flags().Bool("version", false, "print the version, as launch version does")
+	root.Flags().Bool(versionFlag, false, "print the version, as launch version does")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) {
 			return wrongValue("--"+wrong.GetFlag().Name, wrong.GetFlag().Value.Type(), wrong.GetValue())

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -27,6 +28,18 @@ func newVersion() *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the version as JSON")
 	return c
+}
+
+// versionFlag is what people type first.
+const versionFlag = "version"
+
+// printVersion is launch --version, which takes no command.
+func printVersion(args []string) error {
+	if len(args) > 0 {
+		return errors.New("--version only prints the version: leave the command out")
+	}
+	fmt.Println(thisBuild())
+	return nil
 }
 
 // A build identifies this program in a bug report.

@@ -24,8 +24,8 @@ func (t *Tape) ApplyAll(f Functions, xs ...Tensor) []Tensor {
 	return zs
 }
 
-// applied begins a function of autograd: its forward, in which nothing is recorded, and what it saves. ys are the results
-// of forward, and zs are those of the function, which have a gradient.
+// applied begins a function of autograd: its forward, in which nothing is recorded, and what it saves. ys are the
+// results of forward, and zs are those of the function, which have a gradient.
 func (t *Tape) applied(name string, forward func() (ys, saved []Tensor), xs []Tensor) (o recorder, ys, zs []Tensor) {
 	var saved []Tensor
 	t.NoGrad(func() {

@@ -25,8 +25,8 @@ type Environment struct {
 	stripped    func(name string) bool
 }
 
-// looked is what an Environment has looked for. A plan asks for the same packages many times, and each time is dozens of
-// system calls. Several goroutines may ask.
+// looked is what an Environment has looked for. A plan asks for the same packages many times, and each time is dozens
+// of system calls. Several goroutines may ask.
 type looked struct {
 	mu    sync.Mutex
 	found map[string][]string // by pattern

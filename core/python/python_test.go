@@ -135,7 +135,7 @@ func TestReadOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e.Has("xformers") || e.TorchBuild() != "2.4.0" {
-		t.Errorf("one answer of an environment is from another time: xformers %v, torch %q", e.Has("xformers"), e.TorchBuild())
+		t.Errorf("one answer is from another time: xformers %v, torch %q", e.Has("xformers"), e.TorchBuild())
 	}
 	if later := Of(prog, nil); !later.Has("xformers") || later.TorchBuild() != "2.5.0" {
 		t.Errorf("a new environment has xformers %v, torch %q", later.Has("xformers"), later.TorchBuild())
