@@ -75,7 +75,7 @@ func (t *training) readLengths() {
 	}
 	switch {
 	case err != nil:
-		t.warn("%s: the data was not read, %v", whole, err)
+		t.warn("%s: the data was not read, since %v", whole, err)
 	case longest >= t.step.Length:
 		t.warn("%s: rows of %s may be as long", whole, of)
 	case t.padsWhole():
@@ -112,13 +112,13 @@ const (
 // longest is a number of tokens that no row of the data set exceeds, and how it was found.
 func (t *training) longest(data *table) (n int64, how string, err error) {
 	if t.kind.rows == nil {
-		return 0, "", unread("which is done for LLaMA-Factory, axolotl and trl's SFT")
+		return 0, "", unread("launch reads only that of LLaMA-Factory, axolotl and trl's SFT")
 	}
 	if err := t.kind.rows(t, data); err != nil {
 		return 0, "", err
 	}
 	if len(data.rows) == 0 {
-		return 0, "", unread("since it has no rows")
+		return 0, "", unread("it has no rows")
 	}
 	if !slices.ContainsFunc(data.rows, func(r row) bool { return len(r.texts) > 0 }) {
 		longest := slices.MaxFunc(data.rows, func(x, y row) int { return cmp.Compare(x.more, y.more) })
@@ -205,16 +205,16 @@ func (t *training) tokenizer() (*tokens.Tokenizer, error) {
 	class := strings.TrimSuffix(settings.Class, "Fast")
 	counts := slices.Contains(countedClasses, settings.Class)
 	if err != nil || settings.Mapped != nil || !counts && !slices.Contains(boundedClasses, settings.Class) {
-		return nil, unread("since its tokenizer is not known (tokenizer_config.json of the model)")
+		return nil, unread("its tokenizer is not known (tokenizer_config.json of the model)")
 	}
 	text, err = file.Read(filepath.Join(p.folder, "tokenizer.json"), maxTokenizer)
 	if err != nil {
-		return nil, unread("since the model has no tokenizer.json here")
+		return nil, unread("the model has no tokenizer.json here")
 	}
 	tok, err := tokens.Read(text)
 	switch {
 	case err != nil && counts:
-		return nil, unread("since its tokenizer is not known (%v)", err)
+		return nil, unread("its tokenizer is not known (%v)", err)
 	case err != nil || !counts || settings.Spaced || t.model.Type == "mistral" || t.model.Type == "mixtral",
 		strings.HasPrefix(class, "GPT2") && !tok.Made(class), strings.HasPrefix(class, "Qwen2") && !tok.Made(class):
 		// whose pre-tokenizer transformers may replace (tokenization_utils_tokenizers.py, _patch_mistral_regex)
@@ -234,7 +234,7 @@ func (r record) text(column string) (string, error) {
 	}
 	var s string
 	if err := json.Unmarshal(raw, &s); err != nil {
-		return "", unread("since %q of a row is no text", column)
+		return "", unread("%q of a row is no text", column)
 	}
 	return s, nil
 }
@@ -248,11 +248,11 @@ func (r record) empty(column string) bool {
 // read reads a file of JSON, an array or lines, row for row. The error is an errUnread for what launch does not read.
 func (d *table) read(path, name string, each func(record) error) error {
 	if ext := filepath.Ext(path); ext != ".json" && ext != ".jsonl" {
-		return unread("since %s is no JSON", name)
+		return unread("%s is no JSON", name)
 	}
 	f, err := file.Open(path)
 	if err != nil {
-		return unread("since %s is not on this machine", name)
+		return unread("%s is not on this machine", name)
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -260,18 +260,18 @@ func (d *table) read(path, name string, each func(record) error) error {
 		return err
 	}
 	if d.left -= info.Size(); d.left < 0 {
-		return unread("since it has more than %d MiB", maxData>>20)
+		return unread("it has more than %d MiB", maxData>>20)
 	}
 	d.files = append(d.files, name)
 	in := bufio.NewReaderSize(io.LimitReader(f, info.Size()), 1<<20)
 	first, err := firstByte(in)
 	if err != nil {
-		return unread("since %s is empty", name)
+		return unread("%s is empty", name)
 	}
 	dec := json.NewDecoder(in)
 	if first == '[' {
 		if _, err := dec.Token(); err != nil {
-			return unread("since %s could not be read (%v)", name, err)
+			return unread("%s could not be read (%v)", name, err)
 		}
 	}
 	for first != '[' || dec.More() {
@@ -279,17 +279,17 @@ func (d *table) read(path, name string, each func(record) error) error {
 		if err := dec.Decode(&r); errors.Is(err, io.EOF) && first != '[' {
 			return nil
 		} else if err != nil {
-			return unread("since %s could not be read (%v)", name, err)
+			return unread("%s could not be read (%v)", name, err)
 		}
 		if time.Now().After(d.until) {
-			return unread("since that takes more than %v", maxTime)
+			return unread("that takes more than %v", maxTime)
 		}
 		if err := each(r); err != nil {
 			return err
 		}
 	}
 	if _, err := dec.Token(); err != nil {
-		return unread("since %s could not be read (%v)", name, err)
+		return unread("%s could not be read (%v)", name, err)
 	}
 	return nil
 }
@@ -318,7 +318,7 @@ func jsonFiles(folder string) (names []string, err error) {
 		switch {
 		case strings.HasPrefix(e.Name(), "."):
 		case e.IsDir() || ext != ".json" && ext != ".jsonl" || e.Name() == "dataset_infos.json":
-			return nil, unread("since its folder has %s", e.Name())
+			return nil, unread("its folder has %s", e.Name())
 		default:
 			names = append(names, e.Name())
 		}

@@ -19,19 +19,19 @@ func (t *training) rowsAxolotl(data *table) error {
 	for _, field := range []string{"tokenizer_type", "tokenizer_config", "tokenizer_use_fast", "skip_prepare_dataset",
 		"tokenizer_use_mistral_common", "datasets_from_catalog"} {
 		if t.has(field) {
-			return unread("since %s is set", field)
+			return unread("%s is set", field)
 		}
 	}
 	for _, field := range []string{"datasets", "test_datasets"} {
 		if !t.filed(field) {
-			return unread("since %s is no part of the file", field)
+			return unread("%s is no part of the file", field)
 		}
 		all := t.tree.Root().Get(field)
 		if !all.Exists() || all.IsNull() {
 			continue
 		}
 		if all.Kind() != config.Seq {
-			return unread("since %s is no list", field)
+			return unread("%s is no list", field)
 		}
 		for i := range all.Len() {
 			if err := t.axolotlSet(data, all.Index(i)); err != nil {
@@ -46,12 +46,12 @@ func (t *training) rowsAxolotl(data *table) error {
 func (t *training) axolotlSet(data *table, set config.Value) error {
 	for _, key := range set.Keys() {
 		if !slices.Contains(strings.Fields("path type field split ds_type shards"), key) {
-			return unread("since %s of a data set is not known", key)
+			return unread("%s of a data set is not known", key)
 		}
 	}
 	kind, field, path := set.Get("type").Text(), set.Get("field").Text(), set.Get("path").Text()
 	if how := set.Get("ds_type").Text(); how != "" && how != "json" {
-		return unread("since ds_type %s is no JSON", how)
+		return unread("ds_type %s is no JSON", how)
 	}
 	if field == "" {
 		field = "text"
@@ -72,7 +72,7 @@ func (t *training) axolotlSet(data *table, set config.Value) error {
 		case "alpaca":
 			made, err = alpaca(r)
 		default:
-			err = unread("since the type %q is not known", kind)
+			err = unread("the type %q is not known", kind)
 		}
 		if err != nil {
 			return err
@@ -86,7 +86,7 @@ func (t *training) axolotlSet(data *table, set config.Value) error {
 func completion(r record, field string) (row, error) {
 	text, err := r.text(field)
 	if err == nil && r.empty(field) && r[field] == nil {
-		err = unread("since a row has no %q", field)
+		err = unread("a row has no %q", field)
 	}
 	return row{[]string{text}, 3}, err
 }

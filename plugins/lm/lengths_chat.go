@@ -34,7 +34,7 @@ func (t *training) chatOf() (chat, error) {
 		return nil, err
 	}
 	if p.folder == "" {
-		return nil, unread("since the model's chat template is not on this machine")
+		return nil, unread("the model's chat template is not on this machine")
 	}
 	text, err := file.Read(filepath.Join(p.folder, "chat_template.jinja"), maxFile)
 	if err != nil {
@@ -43,13 +43,13 @@ func (t *training) chatOf() (chat, error) {
 		}
 		config, err := file.Read(filepath.Join(p.folder, "tokenizer_config.json"), maxFile)
 		if err != nil || json.Unmarshal(config, &settings) != nil {
-			return nil, unread("since the model's chat template could not be read")
+			return nil, unread("the model's chat template could not be read")
 		}
 		text = []byte(settings.Template)
 	}
 	known := chats[fmt.Sprintf("%x", sha256.Sum256([]byte(strings.TrimRight(string(text), "\n"))))]
 	if known == nil {
-		return nil, unread("since the model's chat template is not known")
+		return nil, unread("the model's chat template is not known")
 	}
 	return known, nil
 }
@@ -59,12 +59,12 @@ func (r record) messages(columns ...string) (all []message, err error) {
 	for _, column := range columns {
 		var list []record
 		if err := json.Unmarshal(r[column], &list); err != nil {
-			return nil, unread("since %s of a row are no messages", column)
+			return nil, unread("%s of a row are no messages", column)
 		}
 		for _, m := range list {
 			for key := range m {
 				if key != "role" && key != "content" && !m.empty(key) {
-					return nil, unread("since a message has %s", key)
+					return nil, unread("a message has %s", key)
 				}
 			}
 			var one message
@@ -75,16 +75,16 @@ func (r record) messages(columns ...string) (all []message, err error) {
 				return nil, err
 			}
 			if one.role != "system" && one.role != "user" && one.role != "assistant" {
-				return nil, unread("since a message has the role %q", one.role)
+				return nil, unread("a message has the role %q", one.role)
 			}
 			if strings.ContainsAny(one.content, "\x1c\x1d\x1e\x1f") { // white space to Python alone
-				return nil, unread("since a message has control characters")
+				return nil, unread("a message has control characters")
 			}
 			all = append(all, one)
 		}
 	}
 	if len(all) == 0 {
-		return nil, unread("since a row has no messages")
+		return nil, unread("a row has no messages")
 	}
 	return all, nil
 }
@@ -114,7 +114,7 @@ func qwen3(all []message) (string, error) {
 	asked := false
 	for _, m := range all {
 		if strings.Contains(m.content, "</think>") || strings.HasPrefix(m.content, "<tool_response>") {
-			return "", unread("since a message has thoughts or what a tool returned")
+			return "", unread("a message has thoughts or what a tool returned")
 		}
 		asked = asked || m.role == "user"
 	}

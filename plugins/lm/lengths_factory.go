@@ -162,23 +162,23 @@ func (t *training) rowsFactory(data *table) error {
 	tpl, known := templates[t.text("template", "")]
 	switch v := t.release("llamafactory"); {
 	case t.has("tokenized_path"):
-		return unread("since tokenized_path is set")
+		return unread("tokenized_path is set")
 	case len(v) > 2 && (v[0] > 0 || v[1] < 9 || v[1] == 9 && v[2] < 4):
-		return unread("since its templates are known of LLaMA-Factory 0.9.4 and 0.9.5")
+		return unread("its templates are known of LLaMA-Factory 0.9.4 and 0.9.5")
 	case !known && t.stage() != "pt":
-		return unread("since the template %q is not known", t.text("template", ""))
+		return unread("the template %q is not known", t.text("template", ""))
 	case t.off("use_fast_tokenizer") || t.on("split_special_tokens"):
-		return unread("since use_fast_tokenizer or split_special_tokens is set")
+		return unread("use_fast_tokenizer or split_special_tokens is set")
 	case t.has("default_system"):
 		tpl.instructed = t.text("default_system", "")
 	}
 	text, err := file.Read(filepath.Join(within(t.prog.Dir, dir), "dataset_info.json"), maxFile)
 	if err != nil {
-		return unread("since %s is not on this machine", filepath.Join(dir, "dataset_info.json"))
+		return unread("%s is not on this machine", filepath.Join(dir, "dataset_info.json"))
 	}
 	var entries map[string]map[string]json.RawMessage
 	if err := json.Unmarshal(text, &entries); err != nil {
-		return unread("since dataset_info.json could not be read (%v)", err)
+		return unread("dataset_info.json could not be read (%v)", err)
 	}
 	for _, field := range []string{"dataset", "eval_dataset"} {
 		for _, names := range t.list(field) {
@@ -199,7 +199,7 @@ func (t *training) rowsFactory(data *table) error {
 func (t *training) entry(data *table, dir, name string, keys map[string]json.RawMessage, tpl template) error {
 	for key := range keys {
 		if strings.HasSuffix(key, "_url") || key == "cloud_file_name" {
-			return unread("since %q is no local file", name)
+			return unread("%q is no local file", name)
 		}
 	}
 	var e entry
@@ -208,10 +208,10 @@ func (t *training) entry(data *table, dir, name string, keys map[string]json.Raw
 		err = json.Unmarshal(text, &e)
 	}
 	if err != nil || e.File == "" {
-		return unread("since %q of dataset_info.json could not be read", name)
+		return unread("%q of dataset_info.json could not be read", name)
 	}
 	if e.Formatting != "" && e.Formatting != "alpaca" && e.Formatting != "sharegpt" {
-		return unread("since the formatting %q is not known", e.Formatting)
+		return unread("the formatting %q is not known", e.Formatting)
 	}
 	each := func(r record) error {
 		c, err := e.talk(r)
@@ -248,7 +248,7 @@ func (t *training) whole(c talk, tpl template) error {
 	cuts := t.stage() == "dpo" || t.on("mask_history") || t.off("enable_thinking")
 	for _, text := range append(slices.Clone(c.turns), c.answers...) {
 		if strings.Contains(text, "{{idx}}") || tpl.thinks && cuts && strings.Contains(text, thinkingOf) {
-			return unread("since thoughts are cut out of it")
+			return unread("thoughts are cut out of it")
 		}
 	}
 	return nil
@@ -259,7 +259,7 @@ func (t *training) whole(c talk, tpl template) error {
 func (e entry) talk(r record) (c talk, err error) {
 	for _, name := range []string{"tools", "images", "videos", "audios", "kto_tag"} {
 		if !r.empty(e.column(name)) {
-			return c, unread("since a row has %s", name)
+			return c, unread("a row has %s", name)
 		}
 	}
 	if c.system, err = r.text(e.column("system")); err != nil {
@@ -271,7 +271,7 @@ func (e entry) talk(r record) (c talk, err error) {
 	if history := e.column("history"); !r.empty(history) {
 		var pairs [][2]string
 		if json.Unmarshal(r[history], &pairs) != nil {
-			return c, unread("since the history of a row is no list of pairs")
+			return c, unread("the history of a row is no list of pairs")
 		}
 		for _, p := range pairs {
 			c.turns = append(c.turns, p[:]...)
@@ -306,7 +306,7 @@ func (e entry) talk(r record) (c talk, err error) {
 func (e entry) shared(r record, c talk) (talk, error) {
 	var messages []record
 	if json.Unmarshal(r[e.column("messages")], &messages) != nil {
-		return c, unread("since the messages of a row could not be read")
+		return c, unread("the messages of a row could not be read")
 	}
 	for i, m := range messages {
 		role, err := m.text(e.tag("role_tag"))
@@ -319,11 +319,11 @@ func (e entry) shared(r record, c talk) (talk, error) {
 		}
 		switch {
 		case role == "":
-			return c, unread("since a message has no role")
+			return c, unread("a message has no role")
 		case role == e.tag("system_tag") && i == 0:
 			c.system = text
 		case role == e.tag("observation_tag"), role == e.tag("function_tag"):
-			return c, unread("since a row has calls of functions")
+			return c, unread("a row has calls of functions")
 		case role == e.tag("user_tag"), role == e.tag("assistant_tag"):
 			c.turns = append(c.turns, text)
 		default:
@@ -339,7 +339,7 @@ func (e entry) shared(r record, c talk) (talk, error) {
 	for _, name := range []string{"chosen", "rejected"} {
 		var m record
 		if json.Unmarshal(r[e.column(name)], &m) != nil {
-			return c, unread("since %s of a row could not be read", name)
+			return c, unread("%s of a row could not be read", name)
 		}
 		text, err := m.text(e.tag("content_tag"))
 		if err != nil {

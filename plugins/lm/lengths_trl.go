@@ -29,12 +29,12 @@ func (t *training) rowsSFT(data *table) error {
 	name := t.text("dataset_name", "")
 	for _, field := range []string{"datasets", "dataset_config", "dataset_kwargs"} {
 		if t.has(field) {
-			return unread("since %s is set", t.address(field).Path)
+			return unread("%s is set", t.address(field).Path)
 		}
 	}
 	folder := within(t.prog.Dir, name)
 	if info, err := os.Stat(folder); name == "" || err != nil || !info.IsDir() {
-		return unread("since it is no folder on this machine")
+		return unread("%q is no folder on this machine", name)
 	}
 	names, err := jsonFiles(folder)
 	if err != nil {
@@ -71,12 +71,12 @@ func (t *training) textsSFT(data *table, all *records) error {
 	columns := []string{"prompt", "completion"}
 	switch i := slices.IndexFunc(otherColumns, func(c string) bool { return has[c] }); {
 	case i >= 0:
-		return unread("since its column %q is not known", otherColumns[i])
+		return unread("its column %q is not known", otherColumns[i])
 	case !has["prompt"] && has["messages"]:
 		columns = []string{"messages"}
 	case !has["prompt"]:
 		if columns = []string{t.text("dataset_text_field", "text")}; !has[columns[0]] {
-			return unread("since it has no column %q", columns[0])
+			return unread("it has no column %q", columns[0])
 		}
 	}
 	talks := slices.ContainsFunc(all.rows, func(r record) bool { return strings.HasPrefix(string(r[columns[0]]), "[") })
@@ -100,7 +100,7 @@ func (t *training) textsSFT(data *table, all *records) error {
 // talksSFT are the texts that the model's chat template makes of messages.
 func (t *training) talksSFT(data *table, all *records, columns []string) error {
 	if t.on("assistant_only_loss") {
-		return unread("since assistant_only_loss has a chat template of its own")
+		return unread("assistant_only_loss has a chat template of its own")
 	}
 	render, err := t.chatOf()
 	if err != nil {
@@ -125,7 +125,7 @@ func (d *table) tokenised(rows []record) error {
 	for _, r := range rows {
 		var ids []json.Number
 		if json.Unmarshal(r["input_ids"], &ids) != nil {
-			return unread("since input_ids of a row are no numbers")
+			return unread("input_ids of a row are no numbers")
 		}
 		d.rows = append(d.rows, row{more: len(ids)})
 	}

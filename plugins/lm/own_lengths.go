@@ -17,11 +17,11 @@ type ownData struct {
 // readData reads the files of both data sets. Nothing may be done with their rows, nor with the tokenizer.
 func (r *ownReader) readData(given map[string]python.Range) (d ownData) {
 	if f := given["formatting_func"]; !f.Empty() && r.Of(f) != "None" {
-		return ownData{why: "since formatting_func makes its texts"}
+		return ownData{why: "formatting_func makes its texts"}
 	}
 	for _, a := range r.Args(r.calls("SFTConfig")[0].Open) {
 		if _, read := r.values[a.Name]; a.Name == "dataset_text_field" && !read {
-			return ownData{why: "since dataset_text_field is computed"}
+			return ownData{why: "dataset_text_field is computed"}
 		}
 	}
 	if why := r.sameTokenizer(given["processing_class"]); why != "" {
@@ -31,13 +31,13 @@ func (r *ownReader) readData(given map[string]python.Range) (d ownData) {
 		if value := given[name]; !value.Empty() && r.Of(value) != "None" {
 			files, ok := r.jsonFiles(value)
 			if !ok {
-				return ownData{why: fmt.Sprintf("since %s is not understood as files of JSON", name)}
+				return ownData{why: fmt.Sprintf("%s is not understood as files of JSON", name)}
 			}
 			d.files = append(d.files, files...)
 		}
 	}
 	if slices.Sort(d.files); len(d.files) == 0 {
-		return ownData{why: "since the trainer is given none"}
+		return ownData{why: "the trainer is given none"}
 	}
 	d.files = slices.Compact(d.files)
 	return d
@@ -50,25 +50,25 @@ func (r *ownReader) sameTokenizer(value python.Range) (why string) {
 	}
 	name, why := r.tokenizer()
 	if why != "" {
-		return "since " + why
+		return why
 	}
 	loader := r.calls("AutoTokenizer.from_pretrained")[0]
 	args := r.Args(loader.Open)
 	if len(args) != 1 || args[0].Name != "" || args[0].Stars > 0 {
-		return "since its tokenizer has settings of its own"
+		return "its tokenizer has settings of its own"
 	}
 	model, ok := r.value(args[0].Range)
 	if !ok {
 		model, ok = r.constant(args[0].Range)
 	}
 	if !ok || model != r.values["model_name_or_path"] || r.Of(value) != name {
-		return "since its tokenizer is not the model's"
+		return "its tokenizer is not the model's"
 	}
 	target := r.Statements[r.statement(loader.First)].First
 	for _, use := range r.uses(name) {
 		idle := r.Is(use+1, ".") && slices.Contains(tokenizerIdle, r.Token(use+2)) && r.Token(use+2) != "chat_template"
 		if use != target && use != value.First && !idle {
-			return fmt.Sprintf("since its tokenizer is used otherwise in line %d", r.LineOf(use))
+			return fmt.Sprintf("its tokenizer is used otherwise in line %d", r.LineOf(use))
 		}
 	}
 	return ""
