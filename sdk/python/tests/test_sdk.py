@@ -12,8 +12,8 @@ import unittest
 
 import launch_plugin
 from launch_plugin import (
-    Argv, Batch, Caution, Command, Counted, CountedPart, Edit, Formula, Item, Job, LadderSet, Manifest, Need, NotMine,
-    Option, Plugin, Recipe, Rung, Signs, WrongCommand, formula, parse, show, testing,
+    Absent, Argv, Batch, Caution, Command, Counted, CountedPart, Edit, Formula, Item, Job, LadderSet, Manifest, Need,
+    NotMine, Option, Plugin, Recipe, Rung, Signs, WrongCommand, formula, parse, show, testing,
 )
 from launch_plugin._json import TooLarge, json_name
 from launch_plugin._wire import Keeper, answer, protocol, unwrap, wrap
@@ -213,6 +213,17 @@ class Formulas(unittest.TestCase):
             self.assertTrue(formula.training(c).unknown)
             self.assertTrue(formula.inference(c).unknown)
         self.assertTrue(formula.training(self.counted(peak_bytes=1), "unheard-of").unknown)
+
+
+class Within(unittest.TestCase):
+    """Ladders stand within ladders."""
+
+    def test_absent(self):
+        ladders = LadderSet(absent=Absent("bitsandbytes", LadderSet(values={"a": 1})))
+        document = json.loads(json.dumps(ladders.to_json()))
+        self.assertEqual(document["absent"]["set"]["values"], {"a": 1})
+        self.assertEqual(LadderSet.from_json(document), ladders)
+        self.assertIsNone(LadderSet.from_json({}).absent)
 
 
 class Schemas(unittest.TestCase):

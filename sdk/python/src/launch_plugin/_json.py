@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import functools
 import operator
 import sys
 import typing
@@ -72,12 +73,19 @@ def _default(f: "dataclasses.Field[Any]") -> Any:
     return f.default
 
 
+@functools.lru_cache(maxsize=None)
+def _types(cls: type) -> Dict[str, Any]:
+    """The types of a class's fields. A class that is defined later stands there by its name."""
+    return typing.get_type_hints(cls)
+
+
 def _write_document(doc: Any, path: str) -> Dict[str, Any]:
     out: Dict[str, Any] = {}
+    types = _types(type(doc))
     for f in dataclasses.fields(doc):
         name, value = json_name(f), getattr(doc, f.name)
         if name and (f.metadata.get("always") or value != _default(f)):
-            out[name] = _write(value, f.type, path + "." + f.name)
+            out[name] = _write(value, types[f.name], path + "." + f.name)
     return out
 
 
@@ -134,15 +142,16 @@ def _read_document(cls: Type[D], document: Any, path: str) -> D:
     if not isinstance(document, dict):
         raise ValueError(f"{path} is {type(document).__name__}, and no object")
     values = {}
+    types = _types(cls)
     for f in dataclasses.fields(cls):  # type: ignore[arg-type]
         name = json_name(f)
         if not name:
             continue
         value = document.get(name)
         if value is not None:
-            values[f.name] = _read(value, f.type, path + "." + name)
+            values[f.name] = _read(value, types[f.name], path + "." + name)
         elif f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
-            values[f.name] = zero(f.type)
+            values[f.name] = zero(types[f.name])
     return cls(**values)
 
 

@@ -583,6 +583,16 @@ class LadderSet(Document):
     values: Dict[str, int] = mapping()  # the knobs as asked, for the invariants
     invariants: Tuple[Invariant, ...] = ()
     host: Optional[HostLadder] = None
+    absent: Optional["Absent"] = None
+
+
+@dataclass(frozen=True)
+class Absent(Document):
+    """The ladders that a job would have with one package more. No rung of them is taken: where a run is refused,
+    launch names the first with which it would fit."""
+
+    package: str = always()  # as pip installs it: "bitsandbytes"
+    set: LadderSet = always(LadderSet())
 
 
 @dataclass(frozen=True)
@@ -612,5 +622,5 @@ __all__ = [
     "PythonSource", "Formula", "CountedPart", "Counted", "Program", "ShellScript", "Command", "Address", "Edit", "Knob",
     "Option", "BytesAt", "Patch", "File", "Batch", "Sign", "Check", "Signs", "Resume", "Put", "Rehearsal", "Data", "Save",
     "Job", "Process", "Device", "Item", "Alloc", "Estimate", "Rung", "AS_ASKED", "Ladder", "Invariant",
-    "HostLine", "HostRung", "HostLadder", "LadderSet", "Bare", "Phase",
+    "HostLine", "HostRung", "HostLadder", "LadderSet", "Absent", "Bare", "Phase",
 ]
