@@ -4,6 +4,9 @@ package python
 
 import (
 	"cmp"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,6 +23,7 @@ import (
 type Environment struct {
 	Interpreter string // its path, as the command would find it; "" if unknown
 	folders     []string
+	missing     bool
 	looked      *looked
 	env         []string // the variables that it is started with; the last of a name counts
 	stripped    func(name string) bool
@@ -58,6 +62,7 @@ func Of(prog command.Prog, env []string) Environment {
 		python = chosen(prog)
 	}
 	if python == "" {
+		e.missing = nowhere(prog, "")
 		return e
 	}
 	if !strings.Contains(python, "/") {
@@ -67,7 +72,10 @@ func Of(prog command.Prog, env []string) Environment {
 	if !filepath.IsAbs(python) {
 		python = filepath.Join(prog.Dir, python)
 	}
-	e.Interpreter = python
+	e.Interpreter, e.missing = python, nowhere(prog, python)
+	if prog.Elsewhere() && !strings.Contains(prog.Interpreter, "/") { // it is not that of PATH
+		return e
+	}
 	bin := filepath.Dir(python)
 	for _, pattern := range []string{"../lib/python3.*/site-packages", "../lib/python3*/dist-packages", "../local/lib/python3.*/dist-packages"} {
 		hits, _ := filepath.Glob(filepath.Join(bin, pattern))
@@ -103,6 +111,24 @@ func chosen(prog command.Prog) string {
 
 // Known reports whether any folder of packages was found, so that a package that is not in them is not there.
 func (e Environment) Known() bool { return len(e.folders) > 0 }
+
+// Missing reports whether the command's Python, or the program that would choose one, is not on this machine: the
+// command cannot run here. A Python behind a wrapper, of which nothing is known either, is not missing.
+func (e Environment) Missing() bool { return e.missing }
+
+// nowhere reports whether a command has neither an interpreter nor what chooses one, and nothing that may bring it along.
+func nowhere(prog command.Prog, interpreter string) bool {
+	switch {
+	case prog.Wrapped():
+		return false
+	case interpreter != "":
+		_, err := os.Stat(interpreter)
+		return errors.Is(err, fs.ErrNotExist)
+	case len(prog.Launchers) > 0:
+		return prog.Starter == ""
+	}
+	return prog.Kind == command.Installed && prog.File == ""
+}
 
 // Has reports whether a package or a module of that name can be imported. A user's own folders (PYTHONPATH, the user
 // site) are not searched.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/launch-ml/launch/core/config/command"
@@ -139,5 +140,71 @@ func TestReadOnce(t *testing.T) {
 	}
 	if later := Of(prog, nil); !later.Has("xformers") || later.TorchBuild() != "2.5.0" {
 		t.Errorf("a new environment has xformers %v, torch %q", later.Has("xformers"), later.TorchBuild())
+	}
+}
+
+// A command whose Python is not here cannot run here. One behind a wrapper can.
+func TestMissing(t *testing.T) {
+	bin := t.TempDir()
+	for _, name := range []string{"python", "srun", "uv", "conda"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\nexec other \"$@\"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for line, want := range map[string]bool{
+		"python x.py": false, "/nowhere/bin/python x.py": true, "nice /nowhere/bin/python x.py": true, "python3.7 x.py": true,
+		"llamafactory-cli train a.yaml": true, "srun llamafactory-cli train a.yaml": false,
+		"srun /nowhere/bin/python x.py": false, "torchrun --nproc-per-node 2 x.py": true,
+		"accelerate launch x.py": true, "uv run /nowhere/bin/python x.py": false, "conda run -n a python9 x.py": false,
+		"python9 -m torch.distributed.run --nproc-per-node 2 x.py": true,
+	} {
+		env := []string{"PATH=" + bin, "HOME=" + bin}
+		prog, err := command.Program(strings.Fields(line), env, bin)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if e := Of(prog, env); e.Missing() != want || e.Known() {
+			t.Errorf("%s: missing %v, want %v; known %v", line, e.Missing(), want, e.Known())
+		}
+	}
+}
+
+// Behind uv run and conda run the packages are those of their environment, and not known where that is not found.
+func TestElsewhere(t *testing.T) {
+	bin, project := filepath.Join(version(t, "2.4.0"), "../../../../../bin"), t.TempDir()
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	venv := filepath.Join(project, ".venv", "bin")
+	own := filepath.Join(venv, "../lib/python3.11/site-packages/torch")
+	for _, dir := range []string{venv, own} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, text := range map[string]string{filepath.Join(bin, "python"): "", filepath.Join(venv, "python"): "",
+		filepath.Join(own, "version.py"): "__version__ = '2.9.0'\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for line, want := range map[string]string{
+		"python x.py":                                    "2.4.0",
+		"uv run python x.py":                             "2.9.0",
+		"uv run --with torch==2.1 python x.py":           "",
+		"uv run --isolated python x.py":                  "",
+		"conda run -n a python x.py":                     "",
+		"conda run -n a " + bin + "/python x.py":         "2.4.0",
+		"conda run -p " + project + "/.venv python x.py": "2.9.0",
+	} {
+		env := []string{"PATH=" + bin, "HOME=" + bin}
+		prog, err := command.Program(strings.Fields(line), env, project)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		e := Of(prog, env)
+		if got := e.TorchBuild(); got != want || e.Missing() {
+			t.Errorf("%s: torch %q, want %q; missing %v", line, got, want, e.Missing())
+		}
 	}
 }

@@ -59,17 +59,21 @@ func (t *training) warnAssumed() {
 		names = append(names, fmt.Sprintf("%s %d.%d", name, v[0], v[1]))
 	}
 	taken := strings.Join(names, ", ")
-	if !t.env.Known() {
+	switch {
+	case t.env.Missing():
 		t.warn("the command's Python is not on this machine: the estimate assumes %s", taken)
+		return
+	case !t.env.Known():
+		t.warn("the packages of the command's Python are not known: the estimate assumes %s, and refuses nothing", taken)
 		return
 	}
 	t.warn("packages were not found in the command's Python: the estimate assumes %s, and refuses nothing", taken)
 }
 
-// doubted marks an estimate that takes a version for granted: it refuses nothing. Where the command has no Python at
-// all it cannot run, and nothing can be refused that would.
+// doubted marks an estimate that takes a version for granted: it refuses nothing. Where the command's Python is not on
+// this machine it cannot run here, and nothing can be refused that would.
 func (t *training) doubted(e mem.Tensors) mem.Tensors {
-	if len(t.assumed) == 0 || !t.env.Known() {
+	if len(t.assumed) == 0 || t.env.Missing() {
 		return e
 	}
 	e.Items = slices.Clone(e.Items)

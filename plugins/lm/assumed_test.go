@@ -1,6 +1,8 @@
 package lm
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +20,11 @@ func TestAssumed(t *testing.T) {
 	nowhere.Args = []string{"llamafactory-cli", "train", "a.yaml"}
 	bare := cmd(t, folder(t, nil), asked...)
 	bare.Args[0] = plugintest.Torch(t, "2.15.0")
+	behind := cmd(t, folder(t, nil), asked...)
+	behind.Args[0] = filepath.Join(t.TempDir(), "python")
+	if err := os.WriteFile(behind.Args[0], []byte("#!/bin/sh\nexec other/python \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	here := cmd(t, folder(t, nil), asked...)
 	old := cmd(t, folder(t, nil), asked...)
 	old.Args[0] = interpreter(t, "4.40.0")
@@ -29,6 +36,8 @@ func TestAssumed(t *testing.T) {
 	}{
 		"not here": {r: recognised(t, nowhere),
 			warned: "not on this machine: the estimate assumes transformers 5.6, torch 2.15"},
+		"behind a wrapper": {r: recognised(t, behind),
+			warned: "are not known: the estimate assumes transformers 5.23", guessed: true},
 		"no transformers": {r: recognised(t, bare), warned: "assumes transformers 5.23, and refuses nothing", guessed: true},
 		"all known":       {r: recognised(t, here)},
 		"an old one":      {r: recognised(t, old), unknown: "has 4.40.0"},

@@ -75,7 +75,7 @@ func (b *builder) bitsandbytes() bool {
 // hasBitsandbytes reports whether it can be imported. A plan for another machine takes it for granted, as it does the
 // versions of the other packages.
 func (b *builder) hasBitsandbytes() bool {
-	return b.offered || !b.env.Known() || b.env.Has("bitsandbytes")
+	return b.offered || b.env.Missing() || b.env.Has("bitsandbytes")
 }
 
 // absent is what the ladders would be with bitsandbytes, where it is not installed and the card is too small for the

@@ -207,6 +207,24 @@ func (p Prog) Direct() bool {
 // replaced are the programs that execute another one in their own place.
 var replaced = []string{"env", "nice", "ionice", "nohup", "taskset", "chrt", "numactl", "stdbuf", "exec"}
 
+// Wrapped reports whether something stands before the program that may bring another environment along: a shell, uv,
+// conda, srun. What starts the processes of a training does not.
+func (p Prog) Wrapped() bool {
+	return p.Shell || slices.ContainsFunc(p.Through, func(name string) bool {
+		return !slices.Contains(replaced, name) && !slices.Contains(starters, name)
+	})
+}
+
+// Elsewhere reports whether the program runs in an environment that was not found: behind conda run, uv run and the like.
+func (p Prog) Elsewhere() bool {
+	return len(p.Bins) == 0 && slices.ContainsFunc(p.Through, func(name string) bool {
+		return strings.HasSuffix(name, " run")
+	})
+}
+
+// starters are the launchers of torch, as Through names them.
+var starters = []string{"torchrun", "torch.distributed.launch", "accelerate launch", "deepspeed"}
+
 // WithArgs returns the command with other arguments for the script. In a shell's text only the words that differ are
 // written anew, quoted; everything else keeps its bytes. With its own arguments the command is as typed.
 func (p Prog) WithArgs(args []string) ([]string, error) {

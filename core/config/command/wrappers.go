@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/lazy"
@@ -252,7 +253,9 @@ func (r *reader) inEnvironment(tool string, o options) {
 			note(filepath.Join(active, "bin"))
 			return
 		}
-		inProject(".venv", "bin")
+		if !slices.ContainsFunc(apart, o.has) {
+			inProject(".venv", "bin")
+		}
 	case "pixi":
 		name, _ := o.last("--environment")
 		inProject(".pixi", "envs", cmp.Or(name, "default"), "bin")
@@ -274,6 +277,9 @@ func (r *reader) inEnvironment(tool string, o options) {
 		}
 	}
 }
+
+// apart are options of uv run with which the program has other packages than the project's environment.
+var apart = strings.Fields("--with --with-editable --with-requirements --isolated --no-project --python")
 
 // srun reads the options of Slurm 22.05 that training scripts are started with.
 func (r *reader) srun(words []word) error {
