@@ -53,7 +53,8 @@ func unread(format string, a ...any) error { return errUnread(fmt.Sprintf(format
 // readLengths makes batches as short as the longest row of the data set, where that is known to be shorter than the
 // length to which rows are cut. What it tells is one line of the plan.
 func (t *training) readLengths() {
-	if t.unknown != "" || !t.pads || t.packs || t.step.Packed || t.on("packing") || t.on("neat_packing") {
+	if t.unknown != "" || !t.pads || t.packs || t.evalPacks || t.step.Packed || t.on("packing") ||
+		t.on("neat_packing") || t.on("sample_packing") {
 		return
 	}
 	if t.script != nil && t.script.rows.whole { // each row is padded to its length
@@ -111,6 +112,11 @@ const (
 
 // longest is a number of tokens that no row of the data set exceeds, and how it was found.
 func (t *training) longest(data *table) (n int64, how string, err error) {
+	for _, field := range []string{"eval_packing", "eval_sample_packing"} {
+		if t.on(field) {
+			return 0, "", unread("%s packs rows", t.address(field).Path)
+		}
+	}
 	if t.kind.rows == nil {
 		return 0, "", unread("launch reads only that of LLaMA-Factory, axolotl and trl's SFT")
 	}

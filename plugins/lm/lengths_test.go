@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
 )
@@ -200,6 +201,51 @@ func TestLengthsPromises(t *testing.T) {
 	plugintest.Check(t, New(), c, card)
 }
 
+// withTRL puts trl's sft.py into the packages of a command's Python.
+func withTRL(t *testing.T, c job.Command) job.Command {
+	t.Helper()
+	scripts := filepath.Join(filepath.Dir(c.Args[0]), "../lib/python3.11/site-packages/trl/scripts")
+	err := os.MkdirAll(scripts, 0o755)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(scripts, "sft.py"), []byte(sftScript), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A script that is not trl's own, byte for byte, may change its rows; an evaluation may pack them.
+func TestReadsLengthsOfTRLsOwn(t *testing.T) {
+	args := []string{"sft.py", "--model_name_or_path", "Qwen/Qwen3-4B", "--dataset_name", "d"}
+	data := `{"text": "hello"}`
+	for name, tt := range map[string]struct {
+		script string
+		args   []string
+		want   int64
+		says   string
+	}{
+		"trl's": {sftScript, nil, 9, "by its bytes"},
+		"edited": {strings.Replace(sftScript, "    trainer = ", "    dataset = dataset.map(longer)\n    trainer = ", 1), nil,
+			1024, "the data was not read, since sft.py may do more with its data than trl's own"},
+		"an evaluation's packing": {sftScript, []string{"--eval_packing", "true", "--eval_strategy", "steps"}, 1024,
+			"the data was not read, since --eval_packing packs rows"},
+		"no packing": {sftScript, []string{"--eval_packing", "false", "--eval_strategy", "steps"}, 9, "by its bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := map[string]string{"sft.py": tt.script, "d/a.jsonl": data}
+			r := recognised(t, withTRL(t, cmd(t, folder(t, files), append(args[:len(args):len(args)], tt.args...)...)))
+			if says := strings.Join(r.warnings, "\n"); r.step.Length != tt.want || !strings.Contains(says, tt.says) {
+				t.Errorf("a batch has %d tokens, want %d, and %q says no %q", r.step.Length, tt.want, says, tt.says)
+			}
+		})
+	}
+	r := recognised(t, cmd(t, folder(t, map[string]string{"d/a.jsonl": data}), args...))
+	if r.step.Length != 1024 {
+		t.Errorf("a batch has %d tokens where trl has no script, want 1024", r.step.Length)
+	}
+}
+
 // What SFTTrainer makes of a folder of files.
 func TestReadsLengthsOfSFT(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -230,7 +276,7 @@ func TestReadsLengthsOfSFT(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"sft.py", "--model_name_or_path", "Qwen/Qwen3-4B", "--dataset_name", "d"},
 				tt.args...)
-			r := recognised(t, cmd(t, folder(t, tt.files), args...))
+			r := recognised(t, withTRL(t, cmd(t, folder(t, tt.files), args...)))
 			if says := strings.Join(r.warnings, "\n"); r.step.Length != tt.want || !strings.Contains(says, tt.says) {
 				t.Errorf("a batch has %d tokens, want %d, and %q says no %q", r.step.Length, tt.want, says, tt.says)
 			}

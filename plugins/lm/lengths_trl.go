@@ -1,11 +1,14 @@
 package lm
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/launch-ml/launch/core/file"
 )
 
 // otherColumns are columns that make a row more than its texts or messages.
@@ -25,6 +28,9 @@ func (t *training) rowsSFT(data *table) error {
 			}
 		}
 		return t.textsSFT(data, records)
+	}
+	if !t.trls() {
+		return unread("%s may do more with its data than trl's own sft.py", t.prog.Script)
 	}
 	name := t.text("dataset_name", "")
 	for _, field := range []string{"datasets", "dataset_config", "dataset_kwargs"} {
@@ -46,6 +52,25 @@ func (t *training) rowsSFT(data *table) error {
 		}
 	}
 	return t.textsSFT(data, records)
+}
+
+// trls reports whether the program is trl's own: its command, or a script with the bytes of the one in the packages of
+// the command's Python. Another script may change the rows, the tokenizer or the collator.
+func (t *training) trls() bool {
+	path := t.prog.Path()
+	if path == "" {
+		return true
+	}
+	own, err := file.Read(path, maxFile)
+	if err != nil || t.env.Interpreter == "" {
+		return false
+	}
+	found, _ := filepath.Glob(filepath.Join(filepath.Dir(t.env.Interpreter), "..", "lib", "python3*", "*-packages", "trl",
+		"scripts", "sft.py"))
+	return slices.ContainsFunc(found, func(installed string) bool {
+		trls, err := file.Read(installed, maxFile)
+		return err == nil && bytes.Equal(own, trls)
+	})
 }
 
 // records are the rows of files, and the columns that any of them has.
