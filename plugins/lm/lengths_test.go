@@ -284,6 +284,40 @@ func TestReadsLengthsOfSFT(t *testing.T) {
 	}
 }
 
+// axolotl loads what it prepared for the same settings, whatever its files have by now.
+func TestReadsNoPreparedAxolotl(t *testing.T) {
+	for name, tt := range map[string]struct {
+		path, made string
+		want       int64
+	}{
+		"none":         {"", "", 64},
+		"an empty one": {"", "last_run_prepared", 64},
+		"its own":      {"", "last_run_prepared/abc", 512},
+		"of a setting": {"made", "made/abc", 512},
+		"of another":   {"made", "last_run_prepared/abc", 64},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := map[string]string{"base_model": "Qwen/Qwen3-0.6B", "sample_packing": "false"}
+			if tt.path != "" {
+				lines["dataset_prepared_path"] = tt.path
+			}
+			c := axolotlAt(t, lines, "train", "a.yaml")
+			err := os.WriteFile(filepath.Join(c.Dir, "data.jsonl"), []byte(`{"text": "hello"}`), 0o600)
+			if err == nil {
+				err = os.MkdirAll(filepath.Join(c.Dir, tt.made), 0o700)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := recognised(t, c)
+			says := strings.Join(r.warnings, "\n")
+			if r.step.Length != tt.want || strings.Contains(says, "prepared earlier") != (tt.want == 512) {
+				t.Errorf("a batch has %d tokens, want %d, and a plan says %q", r.step.Length, tt.want, says)
+			}
+		})
+	}
+}
+
 // What axolotl makes of its data sets: how long a batch is, and whether padding to its longest row is a rung.
 func TestReadsLengthsOfAxolotl(t *testing.T) {
 	const set = "\n  - path: data.jsonl\n    type: "
