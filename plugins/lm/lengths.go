@@ -28,8 +28,9 @@ type row struct {
 // without an answer the command runs as typed.
 const (
 	maxData      = 64 << 20
+	maxRow       = 1 << 20
 	maxCounted   = 8 << 20
-	maxTokenizer = 64 << 20
+	maxTokenizer = 40 << 20
 	maxTime      = 1500 * time.Millisecond
 )
 
@@ -42,6 +43,16 @@ type table struct {
 }
 
 func newTable(until time.Time) *table { return &table{left: maxData, until: until} }
+
+// late reports whether the time is up.
+func (d *table) late() bool { return time.Now().After(d.until) }
+
+func (d *table) inTime() error {
+	if d.late() {
+		return unread("that takes more than %v", maxTime)
+	}
+	return nil
+}
 
 // errUnread is why a data set was not read.
 type errUnread string
@@ -134,7 +145,7 @@ func (t *training) longest(data *table) (n int64, how string, err error) {
 	if err != nil {
 		return 0, "", err
 	}
-	data.until = time.Now().Add(maxTime)
+	data.until = data.until.Add(maxTime) // the tokenizer's file takes some of it
 	longest, counted := data.longest(tok, int(t.step.Length))
 	if how = inBytes; counted {
 		how = inTokens
@@ -153,11 +164,14 @@ func (d *table) longest(tok *tokens.Tokenizer, most int) (longest int, counted b
 	for _, r := range d.rows {
 		b := bounded{r, r.more}
 		for _, text := range r.texts {
+			if d.late() {
+				return most, false
+			}
 			b.bound += tok.Most(text)
 		}
 		rows = append(rows, b)
 	}
-	slices.SortStableFunc(rows, func(x, y bounded) int { return cmp.Compare(y.bound, x.bound) })
+	slices.SortFunc(rows, func(x, y bounded) int { return cmp.Compare(y.bound, x.bound) })
 	if rows[0].bound < most && !tok.Counts() {
 		return rows[0].bound, false
 	}
@@ -166,13 +180,15 @@ func (d *table) longest(tok *tokens.Tokenizer, most int) (longest int, counted b
 		switch {
 		case r.bound <= longest || longest >= most:
 			return longest, true
-		case left <= 0 || !tok.Counts() || time.Now().After(d.until):
+		case left <= 0 || !tok.Counts() || d.late():
 			return max(longest, r.bound), false
 		}
 		n := r.more
 		for _, text := range r.texts {
+			if left -= len(text); left < 0 || d.late() {
+				return max(longest, r.bound), false
+			}
 			n += tok.Count(text)
-			left -= len(text)
 		}
 		longest = max(longest, n)
 	}
@@ -280,6 +296,7 @@ func (d *table) read(path, name string, each func(record) error) error {
 			return unread("%s could not be read (%v)", name, err)
 		}
 	}
+	before := dec.InputOffset()
 	for first != '[' || dec.More() {
 		var r record
 		if err := dec.Decode(&r); errors.Is(err, io.EOF) && first != '[' {
@@ -287,8 +304,12 @@ func (d *table) read(path, name string, each func(record) error) error {
 		} else if err != nil {
 			return unread("%s could not be read (%v)", name, err)
 		}
-		if time.Now().After(d.until) {
-			return unread("that takes more than %v", maxTime)
+		size := dec.InputOffset() - before
+		if before += size; size > maxRow {
+			return unread("a row of %s has more than %d MiB", name, maxRow>>20)
+		}
+		if err := d.inTime(); err != nil {
+			return err
 		}
 		if err := each(r); err != nil {
 			return err

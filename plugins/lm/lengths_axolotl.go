@@ -86,6 +86,9 @@ func (t *training) axolotlSet(data *table, set config.Value) error {
 		return data.tokenised(all.rows)
 	}
 	for _, r := range all.rows {
+		if err := data.inTime(); err != nil {
+			return err
+		}
 		var made row
 		var err error
 		switch kind {

@@ -14,6 +14,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
+	"github.com/launch-ml/launch/plugins/lm/tokens"
 )
 
 // modelOf are the files of a small model with a tokenizer of tokens/testdata.
@@ -176,8 +177,25 @@ func TestLengthsInTime(t *testing.T) {
 		t.Errorf("%d tokens, counted %t, want 104 of them", n, counted)
 	}
 	data.until = time.Now()
-	if n, counted := data.longest(tok, 512); n != 402 || counted {
-		t.Errorf("without time %d tokens, counted %t, want 402 by bytes", n, counted)
+	if n, counted := data.longest(tok, 512); n != 512 || counted {
+		t.Errorf("without time %d tokens, counted %t, want 512", n, counted)
+	}
+}
+
+// One row of 16 MiB does not keep launch waiting; rows whose bounds take too long are as long as any.
+func TestLongRows(t *testing.T) {
+	files := written(modelOf(t, "gpt2", "GPT2TokenizerFast"), "data/a.json",
+		`[{"instruction": "`+strings.Repeat("a", 16<<20)+`", "input": "", "output": "x"}]`)
+	begun := time.Now()
+	r := lengthsOf(t, files, "dataset=a", "template=empty")
+	says := strings.Join(r.warnings, "\n")
+	if !strings.Contains(says, "a row of data/a.json has more than 1 MiB") || time.Since(begun) > 3*time.Second {
+		t.Errorf("after %v a plan says %q", time.Since(begun), says)
+	}
+	data := newTable(time.Now())
+	data.rows = []row{{texts: []string{"hello"}}}
+	if n, counted := data.longest(tokens.ByBytes(), 512); n != 512 || counted {
+		t.Errorf("without time %d tokens, counted %t, want 512", n, counted)
 	}
 }
 

@@ -109,6 +109,9 @@ func (t *training) textsSFT(data *table, all *records) error {
 		return t.talksSFT(data, all, columns)
 	}
 	for _, r := range all.rows {
+		if err := data.inTime(); err != nil {
+			return err
+		}
 		var text string
 		for _, column := range columns {
 			part, err := r.text(column)
@@ -132,6 +135,9 @@ func (t *training) talksSFT(data *table, all *records, columns []string) error {
 		return err
 	}
 	for _, r := range all.rows {
+		if err := data.inTime(); err != nil {
+			return err
+		}
 		messages, err := r.messages(columns...)
 		if err != nil {
 			return err
@@ -148,6 +154,9 @@ func (t *training) talksSFT(data *table, all *records, columns []string) error {
 // tokenised are rows that have their tokens.
 func (d *table) tokenised(rows []record) error {
 	for _, r := range rows {
+		if err := d.inTime(); err != nil {
+			return err
+		}
 		var ids []json.Number
 		if json.Unmarshal(r["input_ids"], &ids) != nil {
 			return unread("input_ids of a row are no numbers")
