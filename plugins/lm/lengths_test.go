@@ -156,6 +156,76 @@ func TestReadsLengths(t *testing.T) {
 	}
 }
 
+// LLaMA-Factory takes all files of a folder, keys as they are spelled, and a path that is absolute as it is. Another
+// release, and its next program, are not known.
+func TestLengthsAsFactoryReads(t *testing.T) {
+	long, short := `{"q": "`+strings.Repeat("x", 600)+`", "r": "y"}`, `{"q": "x", "r": "y"}`
+	entry := func(keys string) string { return `{"e": {"file_name": "e.json"` + keys + `}}` }
+	away := filepath.Join(folder(t, map[string]string{"b.json": long}), "b.json")
+	for name, tt := range map[string]struct {
+		files         map[string]string
+		env, release  string
+		args          []string
+		want          int64
+		says, unknown string
+	}{
+		"a hidden file": {files: map[string]string{"data/h/1.json": short, "data/h/.2.json": long},
+			args: []string{"dataset=h"}, want: 512, says: "its folder has .2.json"},
+		"an absolute path": {files: map[string]string{"data/dataset_info.json": `{"e": {"file_name": "` + away +
+			`", "columns": {"prompt": "q", "response": "r"}}}`, "data" + away: short}, want: 512, says: "may be as long"},
+		"other columns": {files: map[string]string{"data/dataset_info.json": entry(`, "columns": {"prompt": "q", ` +
+			`"response": "r"}`), "data/e.json": short}, want: 8, says: "by its bytes"},
+		"a key in another case": {files: map[string]string{"data/dataset_info.json": entry(`, "Columns": ` +
+			`{"prompt": "q", "response": "r"}`), "data/e.json": `{"q": "x", "instruction": "` +
+			strings.Repeat("x", 600) + `"}`}, want: 512, says: "may be as long"},
+		"0.9.5": {files: map[string]string{"data/dataset_info.json": entry(""), "data/e.json": `{"instruction": "x"}`},
+			release: "0.9.5", want: 8, says: "by its bytes"},
+		"0.9.6": {files: map[string]string{"data/dataset_info.json": entry(""), "data/e.json": `{"instruction": "x"}`},
+			release: "0.9.6", want: 512, says: "LLaMA-Factory 0.9.4 and 0.9.5"},
+		"1.0": {files: map[string]string{"data/dataset_info.json": entry(""), "data/e.json": `{"instruction": "x"}`},
+			release: "1.0", want: 512, says: "LLaMA-Factory 0.9.4 and 0.9.5"},
+		"of the hub": {files: map[string]string{"ONLINE/dataset_info.json": entry(""),
+			"ONLINE/e.json": `{"instruction": "x"}`}, args: []string{"dataset_dir=ONLINE"}, want: 512,
+			says: "dataset_dir is ONLINE"},
+		"an end of llama3": {files: map[string]string{"data/dataset_info.json": entry(""),
+			"data/e.json": `{"instruction": "x"}`}, args: []string{"stage=pt", "packing=false", "template=llama3"},
+			want: 18, says: "by its bytes"},
+		"its next program": {env: "USE_V1=1", unknown: "USE_V1"},
+		"not that":         {env: "USE_V1=0", want: 512},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := map[string]string{"data/dataset_info.json": identity}
+			maps.Copy(all, tt.files)
+			args := []string{"a.yaml", "dataset=e", "template=empty", "model_name_or_path=Qwen/Qwen3-4B"}
+			c := factoryIn(t, all, append(args, tt.args...)...)
+			if tt.release != "" {
+				info := "../lib/python3.11/site-packages/llamafactory-" + tt.release + ".dist-info"
+				if err := os.MkdirAll(filepath.Join(filepath.Dir(c.Args[0]), info), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.env != "" {
+				c.Env = append(c.Env, tt.env)
+			}
+			r := recognised(t, c)
+			says := strings.Join(r.warnings, "\n")
+			if tt.unknown != "" {
+				if !strings.Contains(r.unknown, tt.unknown) {
+					t.Errorf("unknown for %q, want %q", r.unknown, tt.unknown)
+				}
+				return
+			}
+			if r.unknown != "" || r.step.Length != tt.want || !strings.Contains(says, tt.says) {
+				t.Errorf("a batch has %d tokens, want %d, and %q says no %q; unknown for %q", r.step.Length, tt.want, says,
+					tt.says, r.unknown)
+			}
+		})
+	}
+	if told := New().Manifest().Environ([]string{"USE_V1=1"}, nil); len(told) != 1 {
+		t.Errorf("the plugin is told %q of USE_V1", told)
+	}
+}
+
 // What takes too long is not read, and not counted.
 func TestLengthsInTime(t *testing.T) {
 	files := written(modelOf(t, "gpt2", "GPT2TokenizerFast"), "data/a.json",

@@ -42,7 +42,7 @@ func (t *training) rowsSFT(data *table) error {
 	if info, err := os.Stat(folder); name == "" || err != nil || !info.IsDir() {
 		return unread("%q is no folder on this machine", name)
 	}
-	names, err := jsonFiles(folder)
+	names, err := jsonFiles(folder, true)
 	if err != nil {
 		return err
 	}
