@@ -195,56 +195,6 @@ func (d *table) longest(tok *tokens.Tokenizer, most int) (longest int, counted b
 	return longest, true
 }
 
-// The classes of tokenizers (tokenizer_config.json) of which each token has a byte or more, whatever their file is:
-// those that read tokenizer.json as it is or build the same from it ([tokens.Tokenizer.Made]), and those that are built
-// on bytes.
-var (
-	countedClasses = strings.Fields("PreTrainedTokenizerFast TokenizersBackend Qwen2Tokenizer Qwen2TokenizerFast " +
-		"GPT2Tokenizer GPT2TokenizerFast")
-	boundedClasses = strings.Fields("LlamaTokenizer LlamaTokenizerFast GemmaTokenizer GemmaTokenizerFast " +
-		"CodeGenTokenizer CodeGenTokenizerFast")
-)
-
-// tokenizer is that of the model. Of a public model without files here its kind is known: BPE of bytes, or with bytes
-// for what is in no token.
-func (t *training) tokenizer() (*tokens.Tokenizer, error) {
-	p, err := t.find(t.text("model_name_or_path", t.text("base_model", "")), t.text("model_revision", "main"))
-	if err != nil {
-		return nil, err
-	}
-	if p.folder == "" {
-		return tokens.ByBytes(), nil
-	}
-	var settings struct {
-		Class  string          `json:"tokenizer_class"`
-		Mapped json.RawMessage `json:"auto_map"`
-		Spaced bool            `json:"add_prefix_space"`
-	}
-	text, err := file.Read(filepath.Join(p.folder, "tokenizer_config.json"), maxFile)
-	if err == nil {
-		err = json.Unmarshal(text, &settings)
-	}
-	class := strings.TrimSuffix(settings.Class, "Fast")
-	counts := slices.Contains(countedClasses, settings.Class)
-	if err != nil || settings.Mapped != nil || !counts && !slices.Contains(boundedClasses, settings.Class) {
-		return nil, unread("its tokenizer is not known (tokenizer_config.json of the model)")
-	}
-	text, err = file.Read(filepath.Join(p.folder, "tokenizer.json"), maxTokenizer)
-	if err != nil {
-		return nil, unread("the model has no tokenizer.json here")
-	}
-	tok, err := tokens.Read(text)
-	switch {
-	case err != nil && counts:
-		return nil, unread("its tokenizer is not known (%v)", err)
-	case err != nil || !counts || settings.Spaced || t.model.Type == "mistral" || t.model.Type == "mixtral",
-		strings.HasPrefix(class, "GPT2") && !tok.Made(class), strings.HasPrefix(class, "Qwen2") && !tok.Made(class):
-		// whose pre-tokenizer transformers may replace (tokenization_utils_tokenizers.py, _patch_mistral_regex)
-		return tokens.ByBytes(), nil
-	}
-	return tok, nil
-}
-
 // A record is one row of a file as it stands there.
 type record map[string]json.RawMessage
 

@@ -156,6 +156,68 @@ func TestReadsLengths(t *testing.T) {
 	}
 }
 
+// Tokens that other files add, and tokens that are put around each text.
+func TestTokensBeside(t *testing.T) {
+	counted := func(more ...string) map[string]string {
+		return written(modelOf(t, "gpt2", "GPT2TokenizerFast"), append([]string{"data/a.json",
+			`{"instruction": "` + strings.Repeat("the ", 100) + `", "input": "", "output": "x"}`}, more...)...)
+	}
+	config := func(more string) map[string]string {
+		return counted("model/tokenizer_config.json", `{"tokenizer_class": "GPT2TokenizerFast", `+more+`}`)
+	}
+	const same = `{"content": "<|im_end|>", "lstrip": false, "rstrip": false, "single_word": false}`
+	const none = "the data was not read, since its tokenizer is not known"
+	around := func(n int) map[string]string {
+		files, all := counted(), strings.TrimSuffix(strings.Repeat("1,", n), ",")
+		template := `{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "a", "type_id": 0}}, ` +
+			`{"Sequence": {"id": "A", "type_id": 0}}], "special_tokens": {"a": {"id": "a", "ids": [` + all + `]}}}`
+		files["model/tokenizer.json"] = strings.Replace(files["model/tokenizer.json"], `"post_processor":null`,
+			`"post_processor":`+template, 1)
+		return files
+	}
+	spelled := counted()
+	spelled["model/tokenizer.json"] = strings.Replace(spelled["model/tokenizer.json"], `"version"`, `"Version"`, 1)
+	wrong := counted()
+	wrong["model/tokenizer.json"] = strings.Replace(wrong["model/tokenizer.json"], `"normalizer":null`,
+		`"normalizer":null,"Normalizer":{"type":"NFC"}`, 1)
+	other := counted()
+	other["model/tokenizer.json"] = strings.Replace(other["model/tokenizer.json"], `"post_processor":null`,
+		`"post_processor":{"type":"Another"}`, 1)
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  int64
+		says  string
+	}{
+		"none":              {counted(), 104, "counted"},
+		"one more":          {config(`"extra_special_tokens": ["l"]`), 512, none},
+		"named":             {config(`"extra_special_tokens": {"image_token": "l"}`), 512, none},
+		"its own":           {config(`"extra_special_tokens": ["<|im_end|>"], "eos_token": "<|endoftext|>"`), 104, "counted"},
+		"another end":       {config(`"eos_token": "l"`), 512, none},
+		"no end":            {config(`"eos_token": null, "add_bos_token": false`), 104, "counted"},
+		"by its id":         {config(`"added_tokens_decoder": {"901": ` + same + `}`), 104, "counted"},
+		"with its space":    {config(`"added_tokens_decoder": {"901": ` + strings.Replace(same, "false", "true", 1) + `}`), 512, none},
+		"split":             {config(`"split_special_tokens": true`), 512, none},
+		"a file":            {counted("model/added_tokens.json", `{"l": 903}`), 512, none},
+		"a file of its own": {counted("model/added_tokens.json", `{"<|im_end|>": 901}`), 104, "counted"},
+		"a map":             {counted("model/special_tokens_map.json", `{"pad_token": {"content": "l"}}`), 512, none},
+		"no map":            {counted("model/special_tokens_map.json", `[`), 512, none},
+		"one around":        {around(1), 104, "counted"},
+		"many around":       {around(500), 512, none},
+		"another processor": {other, 512, none},
+		"another key":       {spelled, 104, "counted"},
+		"a wrong key":       {wrong, 512, none},
+		"a key of settings": {config(`"Tokenizer_class": "x"`), 104, "counted"},
+		"no class":          {counted("model/tokenizer_config.json", `{"Tokenizer_class": "GPT2TokenizerFast"}`), 512, none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := lengthsOf(t, tt.files, "dataset=a", "template=empty")
+			if says := strings.Join(r.warnings, "\n"); r.step.Length != tt.want || !strings.Contains(says, tt.says) {
+				t.Errorf("a batch has %d tokens, want %d, and %q says no %q", r.step.Length, tt.want, says, tt.says)
+			}
+		})
+	}
+}
+
 // LLaMA-Factory takes all files of a folder, keys as they are spelled, and a path that is absolute as it is. Another
 // release, and its next program, are not known.
 func TestLengthsAsFactoryReads(t *testing.T) {

@@ -90,6 +90,9 @@ func (all *records) add(r record) error {
 // textsSFT are the texts that _prepare_dataset tokenises.
 func (t *training) textsSFT(data *table, all *records) error {
 	has := all.has
+	if t.has("eos_token") { // which may be of several tokens
+		return unread("%s is set", t.address("eos_token").Path)
+	}
 	if has["input_ids"] {
 		return data.tokenised(all.rows)
 	}
