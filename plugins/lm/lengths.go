@@ -222,6 +222,9 @@ func (d *table) read(path, name string, each func(record) error) error {
 	if ext := filepath.Ext(path); ext != ".json" && ext != ".jsonl" {
 		return unread("%s is no JSON", name)
 	}
+	if strings.ContainsAny(name, "*?[") { // the module datasets takes it for a pattern
+		return unread("%s is a pattern of other names", name)
+	}
 	f, err := file.Open(path)
 	if err != nil {
 		return unread("%s is not on this machine", name)

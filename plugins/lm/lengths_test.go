@@ -233,6 +233,8 @@ func TestLengthsAsFactoryReads(t *testing.T) {
 	}{
 		"a hidden file": {files: map[string]string{"data/h/1.json": short, "data/h/.2.json": long},
 			args: []string{"dataset=h"}, want: 512, says: "its folder has .2.json"},
+		"a pattern": {files: map[string]string{"data/dataset_info.json": strings.Replace(entry(""), "e.json", "e[1].json",
+			1), "data/e[1].json": `{"instruction": "x"}`}, want: 512, says: "a pattern of other names"},
 		"an absolute path": {files: map[string]string{"data/dataset_info.json": `{"e": {"file_name": "` + away +
 			`", "columns": {"prompt": "q", "response": "r"}}}`, "data" + away: short}, want: 512, says: "may be as long"},
 		"other columns": {files: map[string]string{"data/dataset_info.json": entry(`, "columns": {"prompt": "q", ` +

@@ -112,7 +112,7 @@ func beside(folder string, settings record, adds tokens.Adds) error {
 			}
 			var value any
 			if json.Unmarshal(raw, &value) != nil || !ownTokens(value, adds) {
-				return unread("its %s are not those of tokenizer.json", key)
+				return unread("%s names tokens that tokenizer.json does not add", key)
 			}
 		}
 	}
