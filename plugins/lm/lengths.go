@@ -287,8 +287,8 @@ func firstByte(in *bufio.Reader) (byte, error) {
 	}
 }
 
-// jsonFiles are the files of a folder that has no others. Hidden ones are left out where the program does so (the module
-// datasets of a folder's name), and otherwise none of them may be there.
+// jsonFiles are the files of a folder that has no others. Hidden ones are left out where the program does so (the
+// module datasets of a folder's name), and otherwise none of them may be there.
 func jsonFiles(folder string, hides bool) (names []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -298,7 +298,8 @@ func jsonFiles(folder string, hides bool) (names []string, err error) {
 		ext := filepath.Ext(e.Name())
 		switch {
 		case hides && strings.HasPrefix(e.Name(), "."):
-		case strings.HasPrefix(e.Name(), ".") || e.IsDir() || ext != ".json" && ext != ".jsonl" || e.Name() == "dataset_infos.json":
+		case strings.HasPrefix(e.Name(), "."), e.IsDir(),
+			ext != ".json" && ext != ".jsonl" || e.Name() == "dataset_infos.json":
 			return nil, unread("its folder has %s", e.Name())
 		default:
 			names = append(names, e.Name())

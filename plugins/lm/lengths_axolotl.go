@@ -51,14 +51,15 @@ func (t *training) rowsAxolotl(data *table) error {
 	return nil
 }
 
-// prepared is why rows may be those of an earlier run: axolotl loads what it prepared then, and finds it by the settings
-// and not by what the files have (utils/data/shared.py:418, 522). "" where there is none.
+// prepared is why rows may be those of an earlier run: axolotl loads what it prepared then, and finds it by the
+// settings and not by what the files have (utils/data/shared.py:418, 522). "" where there is none.
 func (t *training) prepared() string {
 	if !t.filed("dataset_prepared_path") {
 		return "dataset_prepared_path is no part of the file"
 	}
 	name := cmp.Or(t.text("dataset_prepared_path", ""), "last_run_prepared")
-	if entries, err := os.ReadDir(within(t.prog.Dir, name)); len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+	entries, err := os.ReadDir(within(t.prog.Dir, name))
+	if len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Sprintf("axolotl may load what it prepared earlier (%s)", name)
 	}
 	return ""

@@ -188,14 +188,16 @@ func TestTokensBeside(t *testing.T) {
 		want  int64
 		says  string
 	}{
-		"none":              {counted(), 104, "counted"},
-		"one more":          {config(`"extra_special_tokens": ["l"]`), 512, none},
-		"named":             {config(`"extra_special_tokens": {"image_token": "l"}`), 512, none},
-		"its own":           {config(`"extra_special_tokens": ["<|im_end|>"], "eos_token": "<|endoftext|>"`), 104, "counted"},
-		"another end":       {config(`"eos_token": "l"`), 512, none},
-		"no end":            {config(`"eos_token": null, "add_bos_token": false`), 104, "counted"},
-		"by its id":         {config(`"added_tokens_decoder": {"901": ` + same + `}`), 104, "counted"},
-		"with its space":    {config(`"added_tokens_decoder": {"901": ` + strings.Replace(same, "false", "true", 1) + `}`), 512, none},
+		"none":     {counted(), 104, "counted"},
+		"one more": {config(`"extra_special_tokens": ["l"]`), 512, none},
+		"named":    {config(`"extra_special_tokens": {"image_token": "l"}`), 512, none},
+		"its own": {config(`"extra_special_tokens": ["<|im_end|>"], "eos_token": "<|endoftext|>"`), 104,
+			"counted"},
+		"another end": {config(`"eos_token": "l"`), 512, none},
+		"no end":      {config(`"eos_token": null, "add_bos_token": false`), 104, "counted"},
+		"by its id":   {config(`"added_tokens_decoder": {"901": ` + same + `}`), 104, "counted"},
+		"with its space": {config(`"added_tokens_decoder": {"901": ` + strings.Replace(same, "false", "true", 1) + `}`),
+			512, none},
 		"split":             {config(`"split_special_tokens": true`), 512, none},
 		"a file":            {counted("model/added_tokens.json", `{"l": 903}`), 512, none},
 		"a file of its own": {counted("model/added_tokens.json", `{"<|im_end|>": 901}`), 104, "counted"},
@@ -207,7 +209,8 @@ func TestTokensBeside(t *testing.T) {
 		"another key":       {spelled, 104, "counted"},
 		"a wrong key":       {wrong, 512, none},
 		"a key of settings": {config(`"Tokenizer_class": "x"`), 104, "counted"},
-		"no class":          {counted("model/tokenizer_config.json", `{"Tokenizer_class": "GPT2TokenizerFast"}`), 512, none},
+		"no class": {counted("model/tokenizer_config.json", `{"Tokenizer_class": "GPT2TokenizerFast"}`), 512,
+			none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := lengthsOf(t, tt.files, "dataset=a", "template=empty")
@@ -233,10 +236,11 @@ func TestLengthsAsFactoryReads(t *testing.T) {
 	}{
 		"a hidden file": {files: map[string]string{"data/h/1.json": short, "data/h/.2.json": long},
 			args: []string{"dataset=h"}, want: 512, says: "its folder has .2.json"},
-		"a pattern": {files: map[string]string{"data/dataset_info.json": strings.Replace(entry(""), "e.json", "e[1].json",
-			1), "data/e[1].json": `{"instruction": "x"}`}, want: 512, says: "a pattern of other names"},
+		"a pattern": {files: map[string]string{"data/dataset_info.json": strings.Replace(entry(""), "e.json",
+			"e[1].json", 1), "data/e[1].json": `{"instruction": "x"}`}, want: 512, says: "a pattern of other names"},
 		"an absolute path": {files: map[string]string{"data/dataset_info.json": `{"e": {"file_name": "` + away +
-			`", "columns": {"prompt": "q", "response": "r"}}}`, "data" + away: short}, want: 512, says: "may be as long"},
+			`", "columns": {"prompt": "q", "response": "r"}}}`, "data" + away: short},
+			want: 512, says: "may be as long"},
 		"other columns": {files: map[string]string{"data/dataset_info.json": entry(`, "columns": {"prompt": "q", ` +
 			`"response": "r"}`), "data/e.json": short}, want: 8, says: "by its bytes"},
 		"a key in another case": {files: map[string]string{"data/dataset_info.json": entry(`, "Columns": ` +
@@ -280,8 +284,8 @@ func TestLengthsAsFactoryReads(t *testing.T) {
 				return
 			}
 			if r.unknown != "" || r.step.Length != tt.want || !strings.Contains(says, tt.says) {
-				t.Errorf("a batch has %d tokens, want %d, and %q says no %q; unknown for %q", r.step.Length, tt.want, says,
-					tt.says, r.unknown)
+				t.Errorf("a batch has %d tokens, want %d, and %q says no %q; unknown for %q", r.step.Length,
+					tt.want, says, tt.says, r.unknown)
 			}
 		})
 	}
@@ -378,8 +382,8 @@ func TestReadsLengthsOfTRLsOwn(t *testing.T) {
 		says   string
 	}{
 		"trl's": {sftScript, nil, 9, "by its bytes"},
-		"edited": {strings.Replace(sftScript, "    trainer = ", "    dataset = dataset.map(longer)\n    trainer = ", 1), nil,
-			1024, "the data was not read, since sft.py may do more with its data than trl's own"},
+		"edited": {strings.Replace(sftScript, "    trainer = ", "    dataset = dataset.map(longer)\n    trainer = ", 1),
+			nil, 1024, "the data was not read, since sft.py may do more with its data than trl's own"},
 		"an evaluation's packing": {sftScript, []string{"--eval_packing", "true", "--eval_strategy", "steps"}, 1024,
 			"the data was not read, since --eval_packing packs rows"},
 		"no packing": {sftScript, []string{"--eval_packing", "false", "--eval_strategy", "steps"}, 9, "by its bytes"},

@@ -132,7 +132,7 @@ func ownTokens(value any, adds tokens.Adds) bool {
 	case map[string]any:
 		content, is := v["content"].(string)
 		if !is {
-			return !slices.ContainsFunc(slices.Collect(maps.Values(v)), func(one any) bool { return !ownTokens(one, adds) })
+			return ownTokens(slices.Collect(maps.Values(v)), adds)
 		}
 		on := func(key string) bool { is, _ := v[key].(bool); return is }
 		return adds.Same(content, on("lstrip"), on("rstrip"), on("single_word"))

@@ -65,8 +65,8 @@ func (t *training) trls() bool {
 	if err != nil || t.env.Interpreter == "" {
 		return false
 	}
-	found, _ := filepath.Glob(filepath.Join(filepath.Dir(t.env.Interpreter), "..", "lib", "python3*", "*-packages", "trl",
-		"scripts", "sft.py"))
+	found, _ := filepath.Glob(filepath.Join(filepath.Dir(t.env.Interpreter),
+		"../lib/python3*/*-packages/trl/scripts/sft.py"))
 	return slices.ContainsFunc(found, func(installed string) bool {
 		trls, err := file.Read(installed, maxFile)
 		return err == nil && bytes.Equal(own, trls)

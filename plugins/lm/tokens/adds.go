@@ -61,7 +61,8 @@ func ReadAdds(text []byte) (Adds, error) {
 // keys are those of the file that are read.
 var keys = strings.Fields("padding added_tokens normalizer pre_tokenizer post_processor model type dropout " +
 	"byte_fallback ignore_merges continuing_subword_prefix end_of_word_suffix vocab merges normalizers pretokenizers " +
-	"add_prefix_space use_regex behavior invert pattern content prepend single_word lstrip rstrip normalized Regex String")
+	"add_prefix_space use_regex behavior invert pattern content prepend single_word lstrip rstrip normalized " +
+	"Regex String")
 
 // spelled is an error for a key that is one of those in another case: encoding/json would take it.
 func spelled[V any](object map[string]V) error {
