@@ -98,6 +98,6 @@
 // In plugins/lm one file reads each framework (read.go transformers, sft.go and dpo.go trl, factory.go, axolotl.go,
 // own.go scripts of one's own, with own_trainer.go, own_rows.go and own_data.go for a plain Trainer), one each form
 // (quant.go, packing.go, liger.go, deepspeed.go, fsdp.go, experts.go), averaged.go where another micro-batch changes
-// the loss, lengths.go the data set's longest row (lengths_factory.go, lengths_trl.go with
-// lengths_chat.go, lengths_axolotl.go, own_lengths.go; package tokens counts), and assumed.go the versions.
+// the loss, lengths.go the data set's longest row (lengths_factory.go, lengths_trl.go with lengths_chat.go,
+// lengths_axolotl.go, lengths_tokenizer.go, own_lengths.go; package tokens counts), and assumed.go the versions.
 package core

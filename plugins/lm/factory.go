@@ -26,6 +26,9 @@ var (
 
 // readFactory reads a training of LLaMA-Factory, whole or with LoRA.
 func (t *training) readFactory() string {
+	if v := strings.ToLower(t.getenv("USE_V1")); t.prog.Path() == "" && v != "" && v != "0" && v != "false" {
+		return "USE_V1 starts another program of LLaMA-Factory, which has no formula" // cli.py:19 of 0.9.5
+	}
 	stage := stages[t.stage()]
 	if stage == nil {
 		return "the stage " + t.stage() + " has no formula"

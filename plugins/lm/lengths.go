@@ -28,8 +28,9 @@ type row struct {
 // without an answer the command runs as typed.
 const (
 	maxData      = 64 << 20
+	maxRow       = 1 << 20
 	maxCounted   = 8 << 20
-	maxTokenizer = 64 << 20
+	maxTokenizer = 40 << 20
 	maxTime      = 1500 * time.Millisecond
 )
 
@@ -43,6 +44,16 @@ type table struct {
 
 func newTable(until time.Time) *table { return &table{left: maxData, until: until} }
 
+// late reports whether the time is up.
+func (d *table) late() bool { return time.Now().After(d.until) }
+
+func (d *table) inTime() error {
+	if d.late() {
+		return unread("that takes more than %v", maxTime)
+	}
+	return nil
+}
+
 // errUnread is why a data set was not read.
 type errUnread string
 
@@ -53,7 +64,8 @@ func unread(format string, a ...any) error { return errUnread(fmt.Sprintf(format
 // readLengths makes batches as short as the longest row of the data set, where that is known to be shorter than the
 // length to which rows are cut. What it tells is one line of the plan.
 func (t *training) readLengths() {
-	if t.unknown != "" || !t.pads || t.packs || t.step.Packed || t.on("packing") || t.on("neat_packing") {
+	if t.unknown != "" || !t.pads || t.packs || t.evalPacks || t.step.Packed || t.on("packing") ||
+		t.on("neat_packing") || t.on("sample_packing") {
 		return
 	}
 	if t.script != nil && t.script.rows.whole { // each row is padded to its length
@@ -111,6 +123,11 @@ const (
 
 // longest is a number of tokens that no row of the data set exceeds, and how it was found.
 func (t *training) longest(data *table) (n int64, how string, err error) {
+	for _, field := range []string{"eval_packing", "eval_sample_packing"} {
+		if t.on(field) {
+			return 0, "", unread("%s packs rows", t.address(field).Path)
+		}
+	}
 	if t.kind.rows == nil {
 		return 0, "", unread("launch reads only that of LLaMA-Factory, axolotl and trl's SFT")
 	}
@@ -128,7 +145,7 @@ func (t *training) longest(data *table) (n int64, how string, err error) {
 	if err != nil {
 		return 0, "", err
 	}
-	data.until = time.Now().Add(maxTime)
+	data.until = data.until.Add(maxTime) // the tokenizer's file takes some of it
 	longest, counted := data.longest(tok, int(t.step.Length))
 	if how = inBytes; counted {
 		how = inTokens
@@ -147,11 +164,14 @@ func (d *table) longest(tok *tokens.Tokenizer, most int) (longest int, counted b
 	for _, r := range d.rows {
 		b := bounded{r, r.more}
 		for _, text := range r.texts {
+			if d.late() {
+				return most, false
+			}
 			b.bound += tok.Most(text)
 		}
 		rows = append(rows, b)
 	}
-	slices.SortStableFunc(rows, func(x, y bounded) int { return cmp.Compare(y.bound, x.bound) })
+	slices.SortFunc(rows, func(x, y bounded) int { return cmp.Compare(y.bound, x.bound) })
 	if rows[0].bound < most && !tok.Counts() {
 		return rows[0].bound, false
 	}
@@ -160,67 +180,19 @@ func (d *table) longest(tok *tokens.Tokenizer, most int) (longest int, counted b
 		switch {
 		case r.bound <= longest || longest >= most:
 			return longest, true
-		case left <= 0 || !tok.Counts() || time.Now().After(d.until):
+		case left <= 0 || !tok.Counts() || d.late():
 			return max(longest, r.bound), false
 		}
 		n := r.more
 		for _, text := range r.texts {
+			if left -= len(text); left < 0 || d.late() {
+				return max(longest, r.bound), false
+			}
 			n += tok.Count(text)
-			left -= len(text)
 		}
 		longest = max(longest, n)
 	}
 	return longest, true
-}
-
-// The classes of tokenizers (tokenizer_config.json) of which each token has a byte or more, whatever their file is:
-// those that read tokenizer.json as it is or build the same from it ([tokens.Tokenizer.Made]), and those that are built
-// on bytes.
-var (
-	countedClasses = strings.Fields("PreTrainedTokenizerFast TokenizersBackend Qwen2Tokenizer Qwen2TokenizerFast " +
-		"GPT2Tokenizer GPT2TokenizerFast")
-	boundedClasses = strings.Fields("LlamaTokenizer LlamaTokenizerFast GemmaTokenizer GemmaTokenizerFast " +
-		"CodeGenTokenizer CodeGenTokenizerFast")
-)
-
-// tokenizer is that of the model. Of a public model without files here its kind is known: BPE of bytes, or with bytes
-// for what is in no token.
-func (t *training) tokenizer() (*tokens.Tokenizer, error) {
-	p, err := t.find(t.text("model_name_or_path", t.text("base_model", "")), t.text("model_revision", "main"))
-	if err != nil {
-		return nil, err
-	}
-	if p.folder == "" {
-		return tokens.ByBytes(), nil
-	}
-	var settings struct {
-		Class  string          `json:"tokenizer_class"`
-		Mapped json.RawMessage `json:"auto_map"`
-		Spaced bool            `json:"add_prefix_space"`
-	}
-	text, err := file.Read(filepath.Join(p.folder, "tokenizer_config.json"), maxFile)
-	if err == nil {
-		err = json.Unmarshal(text, &settings)
-	}
-	class := strings.TrimSuffix(settings.Class, "Fast")
-	counts := slices.Contains(countedClasses, settings.Class)
-	if err != nil || settings.Mapped != nil || !counts && !slices.Contains(boundedClasses, settings.Class) {
-		return nil, unread("its tokenizer is not known (tokenizer_config.json of the model)")
-	}
-	text, err = file.Read(filepath.Join(p.folder, "tokenizer.json"), maxTokenizer)
-	if err != nil {
-		return nil, unread("the model has no tokenizer.json here")
-	}
-	tok, err := tokens.Read(text)
-	switch {
-	case err != nil && counts:
-		return nil, unread("its tokenizer is not known (%v)", err)
-	case err != nil || !counts || settings.Spaced || t.model.Type == "mistral" || t.model.Type == "mixtral",
-		strings.HasPrefix(class, "GPT2") && !tok.Made(class), strings.HasPrefix(class, "Qwen2") && !tok.Made(class):
-		// whose pre-tokenizer transformers may replace (tokenization_utils_tokenizers.py, _patch_mistral_regex)
-		return tokens.ByBytes(), nil
-	}
-	return tok, nil
 }
 
 // A record is one row of a file as it stands there.
@@ -250,6 +222,9 @@ func (d *table) read(path, name string, each func(record) error) error {
 	if ext := filepath.Ext(path); ext != ".json" && ext != ".jsonl" {
 		return unread("%s is no JSON", name)
 	}
+	if strings.ContainsAny(name, "*?[") { // the module datasets takes it for a pattern
+		return unread("%s is a pattern of other names", name)
+	}
 	f, err := file.Open(path)
 	if err != nil {
 		return unread("%s is not on this machine", name)
@@ -274,6 +249,7 @@ func (d *table) read(path, name string, each func(record) error) error {
 			return unread("%s could not be read (%v)", name, err)
 		}
 	}
+	before := dec.InputOffset()
 	for first != '[' || dec.More() {
 		var r record
 		if err := dec.Decode(&r); errors.Is(err, io.EOF) && first != '[' {
@@ -281,8 +257,12 @@ func (d *table) read(path, name string, each func(record) error) error {
 		} else if err != nil {
 			return unread("%s could not be read (%v)", name, err)
 		}
-		if time.Now().After(d.until) {
-			return unread("that takes more than %v", maxTime)
+		size := dec.InputOffset() - before
+		if before += size; size > maxRow {
+			return unread("a row of %s has more than %d MiB", name, maxRow>>20)
+		}
+		if err := d.inTime(); err != nil {
+			return err
 		}
 		if err := each(r); err != nil {
 			return err
@@ -307,8 +287,9 @@ func firstByte(in *bufio.Reader) (byte, error) {
 	}
 }
 
-// jsonFiles are the files of a folder that has no others, but hidden ones.
-func jsonFiles(folder string) (names []string, err error) {
+// jsonFiles are the files of a folder that has no others. Hidden ones are left out where the program does so (the
+// module datasets of a folder's name), and otherwise none of them may be there.
+func jsonFiles(folder string, hides bool) (names []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, err
@@ -316,8 +297,9 @@ func jsonFiles(folder string) (names []string, err error) {
 	for _, e := range entries {
 		ext := filepath.Ext(e.Name())
 		switch {
-		case strings.HasPrefix(e.Name(), "."):
-		case e.IsDir() || ext != ".json" && ext != ".jsonl" || e.Name() == "dataset_infos.json":
+		case hides && strings.HasPrefix(e.Name(), "."):
+		case strings.HasPrefix(e.Name(), "."), e.IsDir(),
+			ext != ".json" && ext != ".jsonl" || e.Name() == "dataset_infos.json":
 			return nil, unread("its folder has %s", e.Name())
 		default:
 			names = append(names, e.Name())

@@ -1,6 +1,11 @@
 package lm
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,10 +22,14 @@ const knobPadding = "padding"
 // (prompt_strategies/completion.py) and alpaca (prompt_tokenizers.py:162, prompters.py:32), and of rows with tokens.
 func (t *training) rowsAxolotl(data *table) error {
 	for _, field := range []string{"tokenizer_type", "tokenizer_config", "tokenizer_use_fast", "skip_prepare_dataset",
-		"tokenizer_use_mistral_common", "datasets_from_catalog"} {
+		"tokenizer_use_mistral_common", "datasets_from_catalog", "push_dataset_to_hub", "streaming",
+		"pretraining_dataset"} {
 		if t.has(field) {
 			return unread("%s is set", field)
 		}
+	}
+	if why := t.prepared(); why != "" {
+		return errUnread(why)
 	}
 	for _, field := range []string{"datasets", "test_datasets"} {
 		if !t.filed(field) {
@@ -40,6 +49,20 @@ func (t *training) rowsAxolotl(data *table) error {
 		}
 	}
 	return nil
+}
+
+// prepared is why rows may be those of an earlier run: axolotl loads what it prepared then, and finds it by the
+// settings and not by what the files have (utils/data/shared.py:418, 522). "" where there is none.
+func (t *training) prepared() string {
+	if !t.filed("dataset_prepared_path") {
+		return "dataset_prepared_path is no part of the file"
+	}
+	name := cmp.Or(t.text("dataset_prepared_path", ""), "last_run_prepared")
+	entries, err := os.ReadDir(within(t.prog.Dir, name))
+	if len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Sprintf("axolotl may load what it prepared earlier (%s)", name)
+	}
+	return ""
 }
 
 // axolotlSet reads the rows of one data set.
@@ -64,6 +87,9 @@ func (t *training) axolotlSet(data *table, set config.Value) error {
 		return data.tokenised(all.rows)
 	}
 	for _, r := range all.rows {
+		if err := data.inTime(); err != nil {
+			return err
+		}
 		var made row
 		var err error
 		switch kind {

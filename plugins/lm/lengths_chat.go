@@ -38,14 +38,12 @@ func (t *training) chatOf() (chat, error) {
 	}
 	text, err := file.Read(filepath.Join(p.folder, "chat_template.jinja"), maxFile)
 	if err != nil {
-		var settings struct {
-			Template string `json:"chat_template"`
-		}
-		config, err := file.Read(filepath.Join(p.folder, "tokenizer_config.json"), maxFile)
-		if err != nil || json.Unmarshal(config, &settings) != nil {
+		settings, err := recordOf(filepath.Join(p.folder, "tokenizer_config.json"))
+		template, wrong := settings.text("chat_template")
+		if err != nil || wrong != nil {
 			return nil, unread("the model's chat template could not be read")
 		}
-		text = []byte(settings.Template)
+		text = []byte(template)
 	}
 	known := chats[fmt.Sprintf("%x", sha256.Sum256([]byte(strings.TrimRight(string(text), "\n"))))]
 	if known == nil {

@@ -86,7 +86,7 @@ func TestReadsChats(t *testing.T) {
 			files["model/chat_template.jinja"] = template + "\n"
 			maps.Copy(files, tt.files)
 			args := append([]string{"sft.py", "--model_name_or_path", "model", "--dataset_name", "d"}, tt.args...)
-			r := recognised(t, cmd(t, folder(t, files), args...))
+			r := recognised(t, withTRL(t, cmd(t, folder(t, files), args...)))
 			want := tt.want
 			if want == 0 {
 				tok, err := r.tokenizer()

@@ -2,6 +2,7 @@ package lm
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -127,11 +128,21 @@ func (t template) rows(c talk) (rows []row) {
 
 // An entry is one of dataset_info.json (data/parser.py). A column or a tag without a value is none.
 type entry struct {
-	File       string             `json:"file_name"`
-	Formatting string             `json:"formatting"`
-	Ranking    bool               `json:"ranking"`
-	Columns    map[string]*string `json:"columns"`
-	Tags       map[string]*string `json:"tags"`
+	File, Formatting string
+	Ranking          bool
+	Columns, Tags    map[string]*string
+}
+
+// read reads an entry by its keys as they are spelled, which a struct of JSON does not.
+func (e *entry) read(keys record) error {
+	var errs []error
+	for key, to := range map[string]any{"file_name": &e.File, "formatting": &e.Formatting, "ranking": &e.Ranking,
+		"columns": &e.Columns, "tags": &e.Tags} {
+		if raw, ok := keys[key]; ok {
+			errs = append(errs, json.Unmarshal(raw, to))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // The columns and tags of an entry that names none.
@@ -161,9 +172,11 @@ func (t *training) rowsFactory(data *table) error {
 	dir := t.text("dataset_dir", "data")
 	tpl, known := templates[t.text("template", "")]
 	switch v := t.release("llamafactory"); {
+	case dir == "ONLINE" || strings.HasPrefix(dir, "REMOTE:"): // data/parser.py:100
+		return unread("dataset_dir is %s", dir)
 	case t.has("tokenized_path"):
 		return unread("tokenized_path is set")
-	case len(v) > 2 && (v[0] > 0 || v[1] < 9 || v[1] == 9 && v[2] < 4):
+	case len(v) > 0 && (len(v) < 3 || v[0] != 0 || v[1] != 9 || v[2] != 4 && v[2] != 5):
 		return unread("its templates are known of LLaMA-Factory 0.9.4 and 0.9.5")
 	case !known && t.stage() != "pt":
 		return unread("the template %q is not known", t.text("template", ""))
@@ -176,7 +189,7 @@ func (t *training) rowsFactory(data *table) error {
 	if err != nil {
 		return unread("%s is not on this machine", filepath.Join(dir, "dataset_info.json"))
 	}
-	var entries map[string]map[string]json.RawMessage
+	var entries map[string]record
 	if err := json.Unmarshal(text, &entries); err != nil {
 		return unread("dataset_info.json could not be read (%v)", err)
 	}
@@ -196,18 +209,14 @@ func (t *training) rowsFactory(data *table) error {
 }
 
 // entry reads the rows of one data set.
-func (t *training) entry(data *table, dir, name string, keys map[string]json.RawMessage, tpl template) error {
+func (t *training) entry(data *table, dir, name string, keys record, tpl template) error {
 	for key := range keys {
 		if strings.HasSuffix(key, "_url") || key == "cloud_file_name" {
 			return unread("%q is no local file", name)
 		}
 	}
 	var e entry
-	text, err := json.Marshal(keys)
-	if err == nil {
-		err = json.Unmarshal(text, &e)
-	}
-	if err != nil || e.File == "" {
+	if err := e.read(keys); err != nil || e.File == "" {
 		return unread("%q of dataset_info.json could not be read", name)
 	}
 	if e.Formatting != "" && e.Formatting != "alpaca" && e.Formatting != "sharegpt" {
@@ -222,22 +231,26 @@ func (t *training) entry(data *table, dir, name string, keys map[string]json.Raw
 			return err
 		}
 		if t.stage() == "pt" { // PretrainDatasetProcessor
+			end := 1 // with llama3 its text, which another model's tokenizer may split (processor/pretrain.py:29)
+			if t.text("template", "") == "llama3" {
+				end = len("<|end_of_text|>")
+			}
 			if all := append(c.turns, c.answers...); len(all) > 0 {
-				data.rows = append(data.rows, row{all[:1], 2})
+				data.rows = append(data.rows, row{all[:1], 1 + end})
 			}
 			return nil
 		}
 		data.rows = append(data.rows, tpl.rows(c)...)
 		return nil
 	}
-	path := filepath.Join(within(t.prog.Dir, dir), e.File)
+	path, file := within(within(t.prog.Dir, dir), e.File), within(dir, e.File) // os.path.join
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return data.read(path, filepath.Join(dir, e.File), each)
+		return data.read(path, file, each)
 	}
-	names, err := jsonFiles(path)
+	names, err := jsonFiles(path, false)
 	for _, n := range names {
 		if err == nil {
-			err = data.read(filepath.Join(path, n), filepath.Join(dir, e.File, n), each)
+			err = data.read(filepath.Join(path, n), filepath.Join(file, n), each)
 		}
 	}
 	return err

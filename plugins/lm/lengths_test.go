@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
+	"github.com/launch-ml/launch/plugins/lm/tokens"
 )
 
 // modelOf are the files of a small model with a tokenizer of tokens/testdata.
@@ -154,6 +156,144 @@ func TestReadsLengths(t *testing.T) {
 	}
 }
 
+// Tokens that other files add, and tokens that are put around each text.
+func TestTokensBeside(t *testing.T) {
+	counted := func(more ...string) map[string]string {
+		return written(modelOf(t, "gpt2", "GPT2TokenizerFast"), append([]string{"data/a.json",
+			`{"instruction": "` + strings.Repeat("the ", 100) + `", "input": "", "output": "x"}`}, more...)...)
+	}
+	config := func(more string) map[string]string {
+		return counted("model/tokenizer_config.json", `{"tokenizer_class": "GPT2TokenizerFast", `+more+`}`)
+	}
+	const same = `{"content": "<|im_end|>", "lstrip": false, "rstrip": false, "single_word": false}`
+	const none = "the data was not read, since its tokenizer is not known"
+	around := func(n int) map[string]string {
+		files, all := counted(), strings.TrimSuffix(strings.Repeat("1,", n), ",")
+		template := `{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "a", "type_id": 0}}, ` +
+			`{"Sequence": {"id": "A", "type_id": 0}}], "special_tokens": {"a": {"id": "a", "ids": [` + all + `]}}}`
+		files["model/tokenizer.json"] = strings.Replace(files["model/tokenizer.json"], `"post_processor":null`,
+			`"post_processor":`+template, 1)
+		return files
+	}
+	spelled := counted()
+	spelled["model/tokenizer.json"] = strings.Replace(spelled["model/tokenizer.json"], `"version"`, `"Version"`, 1)
+	wrong := counted()
+	wrong["model/tokenizer.json"] = strings.Replace(wrong["model/tokenizer.json"], `"normalizer":null`,
+		`"normalizer":null,"Normalizer":{"type":"NFC"}`, 1)
+	other := counted()
+	other["model/tokenizer.json"] = strings.Replace(other["model/tokenizer.json"], `"post_processor":null`,
+		`"post_processor":{"type":"Another"}`, 1)
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  int64
+		says  string
+	}{
+		"none":     {counted(), 104, "counted"},
+		"one more": {config(`"extra_special_tokens": ["l"]`), 512, none},
+		"named":    {config(`"extra_special_tokens": {"image_token": "l"}`), 512, none},
+		"its own": {config(`"extra_special_tokens": ["<|im_end|>"], "eos_token": "<|endoftext|>"`), 104,
+			"counted"},
+		"another end": {config(`"eos_token": "l"`), 512, none},
+		"no end":      {config(`"eos_token": null, "add_bos_token": false`), 104, "counted"},
+		"by its id":   {config(`"added_tokens_decoder": {"901": ` + same + `}`), 104, "counted"},
+		"with its space": {config(`"added_tokens_decoder": {"901": ` + strings.Replace(same, "false", "true", 1) + `}`),
+			512, none},
+		"split":             {config(`"split_special_tokens": true`), 512, none},
+		"a file":            {counted("model/added_tokens.json", `{"l": 903}`), 512, none},
+		"a file of its own": {counted("model/added_tokens.json", `{"<|im_end|>": 901}`), 104, "counted"},
+		"a map":             {counted("model/special_tokens_map.json", `{"pad_token": {"content": "l"}}`), 512, none},
+		"no map":            {counted("model/special_tokens_map.json", `[`), 512, none},
+		"one around":        {around(1), 104, "counted"},
+		"many around":       {around(500), 512, none},
+		"another processor": {other, 512, none},
+		"another key":       {spelled, 104, "counted"},
+		"a wrong key":       {wrong, 512, none},
+		"a key of settings": {config(`"Tokenizer_class": "x"`), 104, "counted"},
+		"no class": {counted("model/tokenizer_config.json", `{"Tokenizer_class": "GPT2TokenizerFast"}`), 512,
+			none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := lengthsOf(t, tt.files, "dataset=a", "template=empty")
+			if says := strings.Join(r.warnings, "\n"); r.step.Length != tt.want || !strings.Contains(says, tt.says) {
+				t.Errorf("a batch has %d tokens, want %d, and %q says no %q", r.step.Length, tt.want, says, tt.says)
+			}
+		})
+	}
+}
+
+// LLaMA-Factory takes all files of a folder, keys as they are spelled, and a path that is absolute as it is. Another
+// release, and its next program, are not known.
+func TestLengthsAsFactoryReads(t *testing.T) {
+	long, short := `{"q": "`+strings.Repeat("x", 600)+`", "r": "y"}`, `{"q": "x", "r": "y"}`
+	entry := func(keys string) string { return `{"e": {"file_name": "e.json"` + keys + `}}` }
+	away := filepath.Join(folder(t, map[string]string{"b.json": long}), "b.json")
+	for name, tt := range map[string]struct {
+		files         map[string]string
+		env, release  string
+		args          []string
+		want          int64
+		says, unknown string
+	}{
+		"a hidden file": {files: map[string]string{"data/h/1.json": short, "data/h/.2.json": long},
+			args: []string{"dataset=h"}, want: 512, says: "its folder has .2.json"},
+		"a pattern": {files: map[string]string{"data/dataset_info.json": strings.Replace(entry(""), "e.json",
+			"e[1].json", 1), "data/e[1].json": `{"instruction": "x"}`}, want: 512, says: "a pattern of other names"},
+		"an absolute path": {files: map[string]string{"data/dataset_info.json": `{"e": {"file_name": "` + away +
+			`", "columns": {"prompt": "q", "response": "r"}}}`, "data" + away: short},
+			want: 512, says: "may be as long"},
+		"other columns": {files: map[string]string{"data/dataset_info.json": entry(`, "columns": {"prompt": "q", ` +
+			`"response": "r"}`), "data/e.json": short}, want: 8, says: "by its bytes"},
+		"a key in another case": {files: map[string]string{"data/dataset_info.json": entry(`, "Columns": ` +
+			`{"prompt": "q", "response": "r"}`), "data/e.json": `{"q": "x", "instruction": "` +
+			strings.Repeat("x", 600) + `"}`}, want: 512, says: "may be as long"},
+		"0.9.5": {files: map[string]string{"data/dataset_info.json": entry(""), "data/e.json": `{"instruction": "x"}`},
+			release: "0.9.5", want: 8, says: "by its bytes"},
+		"0.9.6": {files: map[string]string{"data/dataset_info.json": entry(""), "data/e.json": `{"instruction": "x"}`},
+			release: "0.9.6", want: 512, says: "LLaMA-Factory 0.9.4 and 0.9.5"},
+		"1.0": {files: map[string]string{"data/dataset_info.json": entry(""), "data/e.json": `{"instruction": "x"}`},
+			release: "1.0", want: 512, says: "LLaMA-Factory 0.9.4 and 0.9.5"},
+		"of the hub": {files: map[string]string{"ONLINE/dataset_info.json": entry(""),
+			"ONLINE/e.json": `{"instruction": "x"}`}, args: []string{"dataset_dir=ONLINE"}, want: 512,
+			says: "dataset_dir is ONLINE"},
+		"an end of llama3": {files: map[string]string{"data/dataset_info.json": entry(""),
+			"data/e.json": `{"instruction": "x"}`}, args: []string{"stage=pt", "packing=false", "template=llama3"},
+			want: 18, says: "by its bytes"},
+		"its next program": {env: "USE_V1=1", unknown: "USE_V1"},
+		"not that":         {env: "USE_V1=0", want: 512},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := map[string]string{"data/dataset_info.json": identity}
+			maps.Copy(all, tt.files)
+			args := []string{"a.yaml", "dataset=e", "template=empty", "model_name_or_path=Qwen/Qwen3-4B"}
+			c := factoryIn(t, all, append(args, tt.args...)...)
+			if tt.release != "" {
+				info := "../lib/python3.11/site-packages/llamafactory-" + tt.release + ".dist-info"
+				if err := os.MkdirAll(filepath.Join(filepath.Dir(c.Args[0]), info), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.env != "" {
+				c.Env = append(c.Env, tt.env)
+			}
+			r := recognised(t, c)
+			says := strings.Join(r.warnings, "\n")
+			if tt.unknown != "" {
+				if !strings.Contains(r.unknown, tt.unknown) {
+					t.Errorf("unknown for %q, want %q", r.unknown, tt.unknown)
+				}
+				return
+			}
+			if r.unknown != "" || r.step.Length != tt.want || !strings.Contains(says, tt.says) {
+				t.Errorf("a batch has %d tokens, want %d, and %q says no %q; unknown for %q", r.step.Length,
+					tt.want, says, tt.says, r.unknown)
+			}
+		})
+	}
+	if told := New().Manifest().Environ([]string{"USE_V1=1"}, nil); len(told) != 1 {
+		t.Errorf("the plugin is told %q of USE_V1", told)
+	}
+}
+
 // What takes too long is not read, and not counted.
 func TestLengthsInTime(t *testing.T) {
 	files := written(modelOf(t, "gpt2", "GPT2TokenizerFast"), "data/a.json",
@@ -175,8 +315,25 @@ func TestLengthsInTime(t *testing.T) {
 		t.Errorf("%d tokens, counted %t, want 104 of them", n, counted)
 	}
 	data.until = time.Now()
-	if n, counted := data.longest(tok, 512); n != 402 || counted {
-		t.Errorf("without time %d tokens, counted %t, want 402 by bytes", n, counted)
+	if n, counted := data.longest(tok, 512); n != 512 || counted {
+		t.Errorf("without time %d tokens, counted %t, want 512", n, counted)
+	}
+}
+
+// One row of 16 MiB does not keep launch waiting; rows whose bounds take too long are as long as any.
+func TestLongRows(t *testing.T) {
+	files := written(modelOf(t, "gpt2", "GPT2TokenizerFast"), "data/a.json",
+		`[{"instruction": "`+strings.Repeat("a", 16<<20)+`", "input": "", "output": "x"}]`)
+	begun := time.Now()
+	r := lengthsOf(t, files, "dataset=a", "template=empty")
+	says := strings.Join(r.warnings, "\n")
+	if !strings.Contains(says, "a row of data/a.json has more than 1 MiB") || time.Since(begun) > 3*time.Second {
+		t.Errorf("after %v a plan says %q", time.Since(begun), says)
+	}
+	data := newTable(time.Now())
+	data.rows = []row{{texts: []string{"hello"}}}
+	if n, counted := data.longest(tokens.ByBytes(), 512); n != 512 || counted {
+		t.Errorf("without time %d tokens, counted %t, want 512", n, counted)
 	}
 }
 
@@ -198,6 +355,51 @@ func TestLengthsPromises(t *testing.T) {
 		"data/a.json": `{"instruction": "` + strings.Repeat("x", 300) + `", "input": "", "output": "y"}`},
 		"a.yaml", "dataset=a", "template=empty", "model_name_or_path=Qwen/Qwen3-0.6B")
 	plugintest.Check(t, New(), c, card)
+}
+
+// withTRL puts trl's sft.py into the packages of a command's Python.
+func withTRL(t *testing.T, c job.Command) job.Command {
+	t.Helper()
+	scripts := filepath.Join(filepath.Dir(c.Args[0]), "../lib/python3.11/site-packages/trl/scripts")
+	err := os.MkdirAll(scripts, 0o755)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(scripts, "sft.py"), []byte(sftScript), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A script that is not trl's own, byte for byte, may change its rows; an evaluation may pack them.
+func TestReadsLengthsOfTRLsOwn(t *testing.T) {
+	args := []string{"sft.py", "--model_name_or_path", "Qwen/Qwen3-4B", "--dataset_name", "d"}
+	data := `{"text": "hello"}`
+	for name, tt := range map[string]struct {
+		script string
+		args   []string
+		want   int64
+		says   string
+	}{
+		"trl's": {sftScript, nil, 9, "by its bytes"},
+		"edited": {strings.Replace(sftScript, "    trainer = ", "    dataset = dataset.map(longer)\n    trainer = ", 1),
+			nil, 1024, "the data was not read, since sft.py may do more with its data than trl's own"},
+		"an evaluation's packing": {sftScript, []string{"--eval_packing", "true", "--eval_strategy", "steps"}, 1024,
+			"the data was not read, since --eval_packing packs rows"},
+		"no packing": {sftScript, []string{"--eval_packing", "false", "--eval_strategy", "steps"}, 9, "by its bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := map[string]string{"sft.py": tt.script, "d/a.jsonl": data}
+			r := recognised(t, withTRL(t, cmd(t, folder(t, files), append(args[:len(args):len(args)], tt.args...)...)))
+			if says := strings.Join(r.warnings, "\n"); r.step.Length != tt.want || !strings.Contains(says, tt.says) {
+				t.Errorf("a batch has %d tokens, want %d, and %q says no %q", r.step.Length, tt.want, says, tt.says)
+			}
+		})
+	}
+	r := recognised(t, cmd(t, folder(t, map[string]string{"d/a.jsonl": data}), args...))
+	if r.step.Length != 1024 {
+		t.Errorf("a batch has %d tokens where trl has no script, want 1024", r.step.Length)
+	}
 }
 
 // What SFTTrainer makes of a folder of files.
@@ -230,9 +432,43 @@ func TestReadsLengthsOfSFT(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"sft.py", "--model_name_or_path", "Qwen/Qwen3-4B", "--dataset_name", "d"},
 				tt.args...)
-			r := recognised(t, cmd(t, folder(t, tt.files), args...))
+			r := recognised(t, withTRL(t, cmd(t, folder(t, tt.files), args...)))
 			if says := strings.Join(r.warnings, "\n"); r.step.Length != tt.want || !strings.Contains(says, tt.says) {
 				t.Errorf("a batch has %d tokens, want %d, and %q says no %q", r.step.Length, tt.want, says, tt.says)
+			}
+		})
+	}
+}
+
+// axolotl loads what it prepared for the same settings, whatever its files have by now.
+func TestReadsNoPreparedAxolotl(t *testing.T) {
+	for name, tt := range map[string]struct {
+		path, made string
+		want       int64
+	}{
+		"none":         {"", "", 64},
+		"an empty one": {"", "last_run_prepared", 64},
+		"its own":      {"", "last_run_prepared/abc", 512},
+		"of a setting": {"made", "made/abc", 512},
+		"of another":   {"made", "last_run_prepared/abc", 64},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := map[string]string{"base_model": "Qwen/Qwen3-0.6B", "sample_packing": "false"}
+			if tt.path != "" {
+				lines["dataset_prepared_path"] = tt.path
+			}
+			c := axolotlAt(t, lines, "train", "a.yaml")
+			err := os.WriteFile(filepath.Join(c.Dir, "data.jsonl"), []byte(`{"text": "hello"}`), 0o600)
+			if err == nil {
+				err = os.MkdirAll(filepath.Join(c.Dir, tt.made), 0o700)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := recognised(t, c)
+			says := strings.Join(r.warnings, "\n")
+			if r.step.Length != tt.want || strings.Contains(says, "prepared earlier") != (tt.want == 512) {
+				t.Errorf("a batch has %d tokens, want %d, and a plan says %q", r.step.Length, tt.want, says)
 			}
 		})
 	}

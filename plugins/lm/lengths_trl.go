@@ -1,11 +1,14 @@
 package lm
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/launch-ml/launch/core/file"
 )
 
 // otherColumns are columns that make a row more than its texts or messages.
@@ -26,6 +29,9 @@ func (t *training) rowsSFT(data *table) error {
 		}
 		return t.textsSFT(data, records)
 	}
+	if !t.trls() {
+		return unread("%s may do more with its data than trl's own sft.py", t.prog.Script)
+	}
 	name := t.text("dataset_name", "")
 	for _, field := range []string{"datasets", "dataset_config", "dataset_kwargs"} {
 		if t.has(field) {
@@ -36,7 +42,7 @@ func (t *training) rowsSFT(data *table) error {
 	if info, err := os.Stat(folder); name == "" || err != nil || !info.IsDir() {
 		return unread("%q is no folder on this machine", name)
 	}
-	names, err := jsonFiles(folder)
+	names, err := jsonFiles(folder, true)
 	if err != nil {
 		return err
 	}
@@ -46,6 +52,25 @@ func (t *training) rowsSFT(data *table) error {
 		}
 	}
 	return t.textsSFT(data, records)
+}
+
+// trls reports whether the program is trl's own: its command, or a script with the bytes of the one in the packages of
+// the command's Python. Another script may change the rows, the tokenizer or the collator.
+func (t *training) trls() bool {
+	path := t.prog.Path()
+	if path == "" {
+		return true
+	}
+	own, err := file.Read(path, maxFile)
+	if err != nil || t.env.Interpreter == "" {
+		return false
+	}
+	found, _ := filepath.Glob(filepath.Join(filepath.Dir(t.env.Interpreter),
+		"../lib/python3*/*-packages/trl/scripts/sft.py"))
+	return slices.ContainsFunc(found, func(installed string) bool {
+		trls, err := file.Read(installed, maxFile)
+		return err == nil && bytes.Equal(own, trls)
+	})
 }
 
 // records are the rows of files, and the columns that any of them has.
@@ -65,6 +90,9 @@ func (all *records) add(r record) error {
 // textsSFT are the texts that _prepare_dataset tokenises.
 func (t *training) textsSFT(data *table, all *records) error {
 	has := all.has
+	if t.has("eos_token") { // which may be of several tokens
+		return unread("%s is set", t.address("eos_token").Path)
+	}
 	if has["input_ids"] {
 		return data.tokenised(all.rows)
 	}
@@ -84,6 +112,9 @@ func (t *training) textsSFT(data *table, all *records) error {
 		return t.talksSFT(data, all, columns)
 	}
 	for _, r := range all.rows {
+		if err := data.inTime(); err != nil {
+			return err
+		}
 		var text string
 		for _, column := range columns {
 			part, err := r.text(column)
@@ -107,6 +138,9 @@ func (t *training) talksSFT(data *table, all *records, columns []string) error {
 		return err
 	}
 	for _, r := range all.rows {
+		if err := data.inTime(); err != nil {
+			return err
+		}
 		messages, err := r.messages(columns...)
 		if err != nil {
 			return err
@@ -123,6 +157,9 @@ func (t *training) talksSFT(data *table, all *records, columns []string) error {
 // tokenised are rows that have their tokens.
 func (d *table) tokenised(rows []record) error {
 	for _, r := range rows {
+		if err := d.inTime(); err != nil {
+			return err
+		}
 		var ids []json.Number
 		if json.Unmarshal(r["input_ids"], &ids) != nil {
 			return unread("input_ids of a row are no numbers")

@@ -88,7 +88,7 @@ func (lm) Manifest() plugin.Manifest {
 	return plugin.Manifest{
 		Name: "lm", Version: "1", About: "language models: transformers' run_clm.py, trl sft and dpo, LLaMA-Factory, axolotl",
 		Env: append(slices.Clone(plugin.Variables), "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "ARROW_DEFAULT_MEMORY_POOL",
-			"FSDP_*", "FORCE_TORCHRUN", "NNODES", "NPROC_PER_NODE"),
+			"FSDP_*", "FORCE_TORCHRUN", "NNODES", "NPROC_PER_NODE", "USE_V1"),
 		Archs: names(),
 		Marks: []plugin.Mark{{Script: "run_clm*.py", Contains: clm}, {Script: "sft*.py", Contains: sft},
 			{Script: "dpo*.py", Contains: dpo}, {Script: "trl"}, {Script: "*.py", Contains: ownMark},

@@ -277,9 +277,16 @@ func (t *Tokenizer) Made(class string) bool {
 	return false
 }
 
-// Count is the number of tokens of a text without those that a post-processor adds, or otherwise [Tokenizer.Most].
+// What is counted: a longer text is bounded as a whole, and a longer piece by its bytes, which takes no time.
+const (
+	maxText  = 1 << 20
+	maxPiece = 64 << 10
+)
+
+// Count is the number of tokens of a text without those that a post-processor adds, or otherwise [Tokenizer.Most]. A
+// piece without a boundary of more than 64 KiB has its bytes in it.
 func (t *Tokenizer) Count(text string) (n int) {
-	if t.exact == nil || t.composes && !plain(text) || !told(text) {
+	if t.exact == nil || len(text) > maxText || t.composes && !plain(text) || !told(text) {
 		return t.Most(text)
 	}
 	from := 0
@@ -308,6 +315,10 @@ func (t *Tokenizer) addedAt(text string, i int) string {
 // stretch counts what lies between added tokens.
 func (t *Tokenizer) stretch(text string) (n int) {
 	for _, piece := range t.exact.pieces(text) {
+		if len(piece) > maxPiece { // text is not composed here: a byte is a token at most
+			n += len(piece)
+			continue
+		}
 		count, ok := t.known[piece]
 		if !ok {
 			count = t.merged(piece)

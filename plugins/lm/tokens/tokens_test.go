@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 type recorded struct {
@@ -111,5 +112,34 @@ func TestByBytes(t *testing.T) {
 		if got := tok.Count(text); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}
+	}
+}
+
+// A text or a piece that is too long is bounded by its bytes, and in no time.
+func TestCountsInTime(t *testing.T) {
+	tok, err := Read(read(t).Files["gpt2"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	word := strings.Repeat("the ", 20)
+	for name, tt := range map[string]struct {
+		text  string
+		bytes bool // it is bounded by them
+	}{
+		"a text":         {strings.Repeat("the ", maxText/4), false},
+		"a longer text":  {strings.Repeat("the ", maxText/4) + "the ", true},
+		"a piece":        {strings.Repeat("the", maxPiece/3), false},
+		"a longer piece": {strings.Repeat("the", maxPiece/3+1), true},
+		"16 MiB":         {strings.Repeat("the", 16<<20/3), true},
+	} {
+		begun := time.Now()
+		n := tok.Count(tt.text)
+		if took := time.Since(begun); (n == len(tt.text)) != tt.bytes || n > len(tt.text) || took > time.Second {
+			t.Errorf("%s of %d bytes has %d tokens, by its bytes: want %t (%v)", name, len(tt.text), n, tt.bytes, took)
+		}
+	}
+	// what lies beside a long piece is counted
+	if n, most := tok.Count(strings.Repeat("a", maxPiece+1)+" "+word), maxPiece+1+tok.Count(" "+word); n != most {
+		t.Errorf("%d tokens, want %d", n, most)
 	}
 }
