@@ -99,5 +99,5 @@
 // own.go scripts of one's own, with own_trainer.go, own_rows.go and own_data.go for a plain Trainer), one each form
 // (quant.go, packing.go, liger.go, deepspeed.go, fsdp.go, experts.go), averaged.go where another micro-batch changes
 // the loss, lengths.go the data set's longest row (lengths_factory.go, lengths_trl.go with
-// lengths_chat.go, lengths_axolotl.go, own_lengths.go; package tokens counts), and assumed.go the versions.
+// lengths_chat.go, lengths_axolotl.go; package tokens counts), and assumed.go the versions.
 package core

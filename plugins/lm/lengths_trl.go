@@ -16,15 +16,7 @@ var otherColumns = strings.Fields("conversations tools image images chat_templat
 func (t *training) rowsSFT(data *table) error {
 	records := &records{has: map[string]bool{}}
 	if t.script != nil {
-		if why := t.script.data.why; why != "" {
-			return errUnread(why)
-		}
-		for _, name := range t.script.data.files {
-			if err := data.read(within(t.prog.Dir, name), name, records.add); err != nil {
-				return err
-			}
-		}
-		return t.textsSFT(data, records)
+		return errUnread("a script of one's own may do anything with it")
 	}
 	name := t.text("dataset_name", "")
 	for _, field := range []string{"datasets", "dataset_config", "dataset_kwargs"} {
