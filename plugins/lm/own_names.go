@@ -47,7 +47,7 @@ func ofLibrary(module, library string) bool {
 // their classes are themselves. patched are those that decide on a step.
 var (
 	starred = strings.Fields("transformers trl datasets torch peft accelerate typing os math pathlib itertools")
-	patched = strings.Fields("transformers trl datasets torch peft accelerate")
+	patched = strings.Fields("transformers trl datasets torch peft accelerate builtins")
 )
 
 // altered reports why names of the script are not known: another module's may be any, and what is assigned to an

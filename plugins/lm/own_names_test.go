@@ -25,6 +25,7 @@ func TestOwnNamesBoundAgain(t *testing.T) {
 			{collates, "z, lm_dataset = 1, other\n" + collates}, {collates, "from mine import lm_dataset\n" + collates},
 			{collates, "import datasets\ndatasets.Dataset.map = other\n" + collates},
 			{loads, loads + "import transformers\ntransformers.Trainer = other\n"},
+			{loads, loads + "import builtins\nbuiltins.range = other\n"},
 			{args, "from mine import Trainer\n" + args}, {args, "from mine import AutoModelForCausalLM\n" + args},
 			{trains, trains + "trainer.evaluate(tokenized[\"test\"])\n"}, {trains, trains + "trainer.predict(other)\n"},
 			{trains, trains + "trainer.evaluate(eval_dataset=tokenized[\"test\"])\n"},
