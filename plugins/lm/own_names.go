@@ -71,7 +71,8 @@ func (r *ownReader) altered() error {
 	for _, s := range r.Statements {
 		for _, name := range r.Binds(s) {
 			root, rest, dotted := strings.Cut(name, ".")
-			idle := ofLibrary(name, "torch.backends") || ofLibrary(name, "datasets.config") || strings.HasPrefix(rest, "_dynamo.")
+			idle := ofLibrary(name, "torch.backends") || ofLibrary(name, "datasets.config") ||
+				strings.HasPrefix(rest, "_dynamo.")
 			if dotted && library[root] && !idle {
 				return errOwn("%s is set in line %d", name, r.LineOf(s.First))
 			}

@@ -40,7 +40,8 @@ func TestOwnNamesBoundAgain(t *testing.T) {
 		},
 		ownScript: {
 			{"\ndef main", "z = MODEL = \"other\"\n\ndef main"}, {"\ndef main", "from mine import *\n\ndef main"},
-			{"\ndef main", "from mine import SFTTrainer\n\ndef main"}, {"\ndef main", "from mine import MODEL\n\ndef main"},
+			{"\ndef main", "from mine import SFTTrainer\n\ndef main"},
+			{"\ndef main", "from mine import MODEL\n\ndef main"},
 			{"trainer.save_model", "trainer.evaluate(data)\n    trainer.save_model"},
 		},
 	} {

@@ -338,8 +338,8 @@ func (f *file) hasOptimizer(e python.Range, at int) bool {
 	return regexp.MustCompile(`(?i)state|ckpt|checkpoint|snapshot`).MatchString(name) // a parameter
 }
 
-// binding is the last statement before another that assigns a name, in the same function or outside of all; -1 where there
-// is none, or it assigns others, too.
+// binding is the last statement before another that assigns a name, in the same function or outside of all; -1 where
+// there is none, or it assigns others, too.
 func (f *file) binding(name string, at int) int {
 	for i := at - 1; i >= 0; i-- {
 		a, ok := f.Assigns(f.Statements[i])
