@@ -11,7 +11,8 @@ import (
 // A script in which a name may have got another value has no estimate: neither that of the value that it had first nor
 // that of a class or function of its own. Each change of a script makes it unknown.
 func TestOwnNamesBoundAgain(t *testing.T) {
-	const block, maps, loads = "block_size = 128\n", "lm_dataset = tokenized.map(", "from datasets import load_dataset\n"
+	const block, maps = "block_size = 128\n", "lm_dataset = tokenized.map("
+	const loads = "from datasets import load_dataset\n"
 	const collates, trains, args = "data_collator = D", "trainer.train()\n", "training_args = T"
 	for script, changes := range map[string][][2]string{
 		groupScript: {

@@ -155,8 +155,8 @@ func (r *reader) forget(first int, names []string) {
 	}
 }
 
-// rebound are the names that a statement binds otherwise than by an assignment to one: "a = b = 1", "a, b = 1, 2". Those
-// of a class have its name, and of a function only the module's count.
+// rebound are the names that a statement binds otherwise than by an assignment to one: "a = b = 1", "a, b = 1, 2".
+// Those of a class have its name, and of a function only the module's count.
 func (m *module) rebound(i int) (names []string) {
 	s := m.Statements[i]
 	if _, ok := m.Assigns(s); ok || m.function(i) >= 0 && !m.Is(s.First, "global") {
