@@ -3,6 +3,7 @@ package python
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/file"
@@ -107,14 +108,15 @@ func whole(code string, from, to int) bool {
 
 func wordByte(c byte) bool { return c == '_' || c-'0' < 10 || c|0x20-'a' < 26 }
 
-// Assigned lists the lines that begin with an assignment to a name, such as "config.batch_size".
+// Assigned lists the lines with an assignment to a name such as "config.batch_size", be it alone or beside others.
 func (s Source) Assigned(name string) (lines []int) {
-	n := 0
-	for line := range strings.Lines(s.Code) {
-		n++
-		rest, begins := strings.CutPrefix(strings.TrimLeft(line, " \t"), name)
-		if rest = strings.TrimLeft(rest, " \t"); begins && strings.HasPrefix(rest, "=") && !strings.HasPrefix(rest, "==") {
-			lines = append(lines, n)
+	if !s.Names(name) {
+		return nil
+	}
+	x := s.Syntax()
+	for _, statement := range x.Statements {
+		if x.Find(statement.Range, "=") >= 0 && slices.Contains(x.Binds(statement), name) {
+			lines = append(lines, x.LineOf(statement.First))
 		}
 	}
 	return lines

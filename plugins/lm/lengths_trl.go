@@ -19,15 +19,7 @@ var otherColumns = strings.Fields("conversations tools image images chat_templat
 func (t *training) rowsSFT(data *table) error {
 	records := &records{has: map[string]bool{}}
 	if t.script != nil {
-		if why := t.script.data.why; why != "" {
-			return errUnread(why)
-		}
-		for _, name := range t.script.data.files {
-			if err := data.read(within(t.prog.Dir, name), name, records.add); err != nil {
-				return err
-			}
-		}
-		return t.textsSFT(data, records)
+		return errUnread("a script of one's own may do anything with it")
 	}
 	if !t.trls() {
 		return unread("%s may do more with its data than trl's own sft.py", t.prog.Script)

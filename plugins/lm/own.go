@@ -28,7 +28,6 @@ type own struct {
 	resume  string              // the path of resume_from_checkpoint, "" where the file has none
 	at      map[string]string   // paths of fields that stand elsewhere than in the configuration
 	rows    rows                // of a plain Trainer
-	data    ownData             // of SFTTrainer
 	src     *config.PythonSource
 }
 
@@ -77,6 +76,9 @@ func readOwn(prog command.Prog) (*own, error) {
 		r := &ownReader{Syntax: src.Syntax(), own: &own{kind: o.kind, values: map[string]string{},
 			lists: map[string][]string{}, literal: map[string]bool{}, at: map[string]string{}}}
 		r.kind.dialect, r.kind.config = o.library+" "+o.trainer, ""
+		if err := r.altered(); err != nil {
+			return nil, err
+		}
 		for _, other := range owns {
 			if other.trainer != o.trainer && len(r.calls(other.trainer)) > 0 {
 				return nil, errOwn("%s makes %s and %s", prog.Script, o.trainer, other.trainer)

@@ -49,10 +49,8 @@ func (r *ownReader) returns(call python.Call) (function, why string) {
 	}
 	const other = "what the function around the tokenizer's call returns is not understood"
 	kept := "" // the variable that has what it makes
-	for s, statement := range r.Statements {
-		if again, is := r.Definition(statement); is && again.Name == d.Name && s != header {
-			return "", other
-		}
+	if !slices.Equal(r.bindings(d.Name), []int{header}) {
+		return "", other
 	}
 	from, to := r.Block(header)
 	for s := from; s < to; s++ {
@@ -197,6 +195,11 @@ func (r *ownReader) before(name string, use python.Range) (value python.Range, f
 
 // plainly reports whether a variable is only assigned to by itself, as the last assignment before a use counts.
 func (r *ownReader) plainly(name string, before int) bool {
+	for _, s := range r.bindings(name) {
+		if r.Rebinds(r.Statements[s], name) || r.Statements[s].In != r.Statements[before].In {
+			return false
+		}
+	}
 	for _, use := range r.uses(name) {
 		s := r.statement(use)
 		if s < 0 {

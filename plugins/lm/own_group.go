@@ -177,16 +177,15 @@ func (r *ownReader) grouped(value python.Range) (function string, ok bool) {
 
 // defined is the header of the one function of that name; -1 where there is none or another.
 func (r *ownReader) defined(name string) (header int) {
-	header = -1
-	for s, statement := range r.Statements {
-		if d, is := r.Definition(statement); is && d.Name == name {
-			if header >= 0 || d.Class || d.Open < 0 || r.decorated(s) {
-				return -1
-			}
-			header = s
-		}
+	all := r.bindings(name)
+	if len(all) != 1 {
+		return -1
 	}
-	return header
+	d, is := r.Definition(r.Statements[all[0]])
+	if !is || d.Class || d.Open < 0 || r.decorated(all[0]) {
+		return -1
+	}
+	return all[0]
 }
 
 // decorated reports whether a decorator makes something else of what a statement defines.
@@ -195,20 +194,15 @@ func (r *ownReader) decorated(s int) bool { return s > 0 && r.Is(r.Statements[s-
 // shadows reports whether the script gives another meaning to a name that group_texts needs, or chain is not that of
 // itertools.
 func (r *ownReader) shadows() bool {
-	names := strings.Fields("list len sum range chain itertools")
-	for _, statement := range r.Statements {
-		d, defines := r.Definition(statement)
-		a, assigns := r.Assigns(statement)
-		if defines && slices.Contains(names, d.Name) || assigns && slices.Contains(names, a.Name) {
+	for _, name := range strings.Fields("list len sum range") {
+		if len(r.bindings(name)) > 0 {
 			return true
 		}
 	}
-	for _, im := range r.Imports() {
-		for _, n := range im.Names {
-			if slices.Contains(names, n.As) && (im.Module != "itertools" || n.Name != n.As) {
-				return true
-			}
+	for _, s := range r.bindings("itertools") {
+		if r.Of(r.Statements[s].Range) != "import itertools" {
+			return true
 		}
 	}
-	return false
+	return len(r.bindings("chain")) > 0 && !r.imported("chain", "itertools")
 }

@@ -31,6 +31,9 @@ func (r *ownReader) loaded() (call python.Call, err error) {
 	if len(calls) != 1 {
 		return call, errOwn("the model is not made by one %s", loader)
 	}
+	if class, _, _ := strings.Cut(loader, "."); !r.imported(class, "transformers") {
+		return call, errOwn("%s is not imported from transformers", class)
+	}
 	if _, err := r.place(calls[0]); err != nil {
 		return call, err
 	}
@@ -140,7 +143,7 @@ func (r *ownReader) text(at python.Range) (string, bool) {
 
 // constant is the literal that a variable has: one that is assigned once, outside blocks that may not run.
 func (r *ownReader) constant(at python.Range) (value string, ok bool) {
-	if at.End != at.First+1 || r.Tokens[at.First].Kind != python.Word {
+	if at.End != at.First+1 || r.Tokens[at.First].Kind != python.Word || len(r.bindings(r.Token(at.First))) != 1 {
 		return "", false
 	}
 	for _, use := range r.uses(r.Token(at.First)) {
@@ -183,8 +186,8 @@ func (r *ownReader) constant(at python.Range) (value string, ok bool) {
 var ownCalls = []string{"train", "save_model", "save_state", "push_to_hub", "evaluate", "log_metrics", "save_metrics",
 	"create_model_card", "state", "is_world_process_zero", "accelerator", "tokenizer", "processing_class"}
 
-// started reads how the trainer is started: by one call.
-func (r *ownReader) started(made python.Call) error {
+// started reads how the trainer is started: by one call. It may evaluate the data sets that it is given.
+func (r *ownReader) started(made python.Call, given map[string]python.Range) error {
 	statement := r.Statements[r.statement(made.First)]
 	a, ok := r.Assigns(statement)
 	if !ok || !r.exactly(a.Value, made) || strings.Contains(a.Name, ".") {
@@ -194,6 +197,9 @@ func (r *ownReader) started(made python.Call) error {
 		in := r.Statements[r.statement(use)]
 		called := r.Is(use+1, ".") && (slices.Contains(ownCalls, r.Token(use+2)) ||
 			r.Is(use+2, "model") && r.Is(use+4, "save_pretrained"))
+		if called && r.Is(use+2, "evaluate") && !r.Is(use+3, "(") {
+			return errOwn("%s.evaluate is used otherwise in line %d", a.Name, r.LineOf(use))
+		}
 		if use != statement.First && (!called || use == in.First && r.Find(in.Range, "=") >= 0) {
 			return errOwn("%s is used otherwise in line %d", a.Name, r.LineOf(use))
 		}
@@ -212,8 +218,13 @@ func (r *ownReader) started(made python.Call) error {
 		}
 		r.resume = function + config.JoinPath(a.Name+".train()", arg.Name)
 	}
-	if len(r.calls(a.Name+".evaluate")) > 0 {
+	for _, c := range r.calls(a.Name + ".evaluate") {
 		r.values["do_eval"] = "true"
+		for _, arg := range r.Args(c.Open) { // another data set has rows of another length
+			if arg.Name != "metric_key_prefix" && !r.same(arg, made, given) {
+				return errOwn("%s of %s.evaluate is not understood", r.Of(arg.Range), a.Name)
+			}
+		}
 	}
 	return nil
 }

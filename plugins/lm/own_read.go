@@ -49,7 +49,10 @@ func (r *ownReader) read(configClass, trainerClass, library string) error {
 	if err != nil {
 		return err
 	}
-	return r.started(trainer)
+	if !plain { // a trainer of trl tokenises and cuts only what it is made with
+		given = nil
+	}
+	return r.started(trainer, given)
 }
 
 // ofTRL reads the model and the adapters of a trainer of trl.
@@ -59,9 +62,6 @@ func (r *ownReader) ofTRL(given map[string]python.Range) error {
 	}
 	if err := r.model(given["model"]); err != nil {
 		return err
-	}
-	if r.kind.rows != nil {
-		r.data = r.readData(given)
 	}
 	return r.adapters(given["peft_config"])
 }
@@ -101,14 +101,7 @@ func (r *ownReader) given(trainer python.Call, plain bool) (map[string]python.Ra
 
 // only is the one call of a class that is imported from a library by its own name, and not used otherwise.
 func (r *ownReader) only(class, library string) (c python.Call, err error) {
-	imported := false
-	for _, im := range r.Imports() {
-		for _, n := range im.Names {
-			imported = imported || n.Name == class && n.As == class && (im.Module == library ||
-				strings.HasPrefix(im.Module, library+"."))
-		}
-	}
-	if !imported {
+	if !r.imported(class, library) {
 		return c, errOwn("%s is not imported from %s", class, library)
 	}
 	calls := r.calls(class)
@@ -141,8 +134,10 @@ func (r *ownReader) uses(name string) (out []int) {
 		if t.Kind != python.Word || r.Token(i) != name || r.Is(i-1, ".") {
 			continue
 		}
-		if r.Is(i+1, "=") && (r.Is(i-1, "(") || r.Is(i-1, ",")) { // of an argument
-			continue
+		if r.Is(i+1, "=") && (r.Is(i-1, "(") || r.Is(i-1, ",")) { // of an argument, or the last of a, b = 1, 2
+			if s := r.statement(i); s >= 0 && r.Find(r.Statements[s].Range, "=") != i+1 {
+				continue
+			}
 		}
 		out = append(out, i)
 	}

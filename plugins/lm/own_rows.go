@@ -53,6 +53,9 @@ func (r *ownReader) tokenizer() (name, why string) {
 	if len(calls) != 1 {
 		return "", fmt.Sprintf("the script has %d calls of %s", len(calls), loader)
 	}
+	if class, _, _ := strings.Cut(loader, "."); !r.imported(class, "transformers") {
+		return "", class + " is not imported from transformers"
+	}
 	a, ok := r.Assigns(r.Statements[r.statement(calls[0].First)])
 	_, err := r.place(calls[0])
 	if err != nil || !ok || !r.exactly(a.Value, calls[0]) || strings.Contains(a.Name, ".") {
@@ -71,14 +74,10 @@ func (r *ownReader) collator(given map[string]python.Range, tokenizer string) (n
 				return "", errOwn("%s is used otherwise in line %d", collateAsIs, r.LineOf(use))
 			}
 		}
-		for _, im := range r.Imports() {
-			for _, n := range im.Names {
-				if n.As == collateAsIs && n.Name == collateAsIs && strings.HasPrefix(im.Module, "transformers") {
-					return collateAsIs, nil
-				}
-			}
+		if !r.imported(collateAsIs, "transformers") {
+			return "", errOwn("%s is not of transformers", collateAsIs)
 		}
-		return "", errOwn("%s is not of transformers", collateAsIs)
+		return collateAsIs, nil
 	case !value.Empty() && text != "None":
 		made, err := r.only(collateLM, "transformers")
 		if err != nil {

@@ -2,6 +2,7 @@ package options
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
@@ -70,6 +71,11 @@ func (m *module) First(s python.Statement, word string) int {
 func (r *reader) globals(m *module, before int) {
 	values := map[string]int{} // in r.out
 	for i := range before {
+		for _, name := range m.rebound(i) {
+			if at, again := values[name]; again {
+				r.out[at].Default, r.out[at].Known = "", false
+			}
+		}
 		a, ok := m.Assigns(m.Statements[i])
 		if !ok || a.Value.Empty() || strings.ContainsAny(a.Name, ".") || strings.HasPrefix(a.Name, "_") ||
 			m.function(i) >= 0 || m.inClass(i) {
@@ -107,7 +113,15 @@ func typeOf(m *module, e python.Range, o Option) string {
 
 // constantsOf adds the constants of a module: all scalar ones, or those in capitals only.
 func (r *reader) constantsOf(m *module, all bool) {
+	first := len(r.out)
+	var again []string
 	for i, s := range m.Statements {
+		_, defines := m.Definition(s)
+		if names := m.rebound(i); defines || m.Is(s.First, "import") || m.Is(s.First, "from") {
+			r.forget(first, names) // what comes after it stays
+		} else {
+			again = append(again, names...)
+		}
 		a, ok := m.Assigns(s)
 		if !ok || a.Value.Empty() || m.function(i) >= 0 {
 			continue
@@ -129,6 +143,33 @@ func (r *reader) constantsOf(m *module, all bool) {
 		}
 		r.constantAt(m, name, a.Value, i, 0)
 	}
+	r.forget(first, again)
+}
+
+// forget drops constants, from one on, that have another value than the one that was read.
+func (r *reader) forget(first int, names []string) {
+	for _, name := range names {
+		r.out = append(r.out[:first], slices.DeleteFunc(r.out[first:], func(o Option) bool {
+			return o.Dest == name || strings.HasPrefix(o.Dest, name+".")
+		})...)
+	}
+}
+
+// rebound are the names that a statement binds otherwise than by an assignment to one: "a = b = 1", "a, b = 1, 2".
+// Those of a class have its name, and of a function only the module's count.
+func (m *module) rebound(i int) (names []string) {
+	s := m.Statements[i]
+	if _, ok := m.Assigns(s); ok || m.function(i) >= 0 && !m.Is(s.First, "global") {
+		return nil
+	}
+	names = m.Binds(s)
+	if m.inClass(i) {
+		class, _ := m.Definition(m.Statements[s.In])
+		for n := range names {
+			names[n] = class.Name + "." + names[n]
+		}
+	}
+	return names
 }
 
 // constantAt adds one constant, or the entries of a dictionary.

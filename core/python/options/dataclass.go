@@ -215,6 +215,11 @@ func (r *reader) fieldsOf(m *module, statement int, how How, depth int) (out []f
 	}
 	from, to := m.Block(statement)
 	for i := from; i < to; i++ {
+		for k := range out { // a = b = 1
+			if m.Statements[i].In == statement && m.Rebinds(m.Statements[i], out[k].flat) {
+				out[k].Default, out[k].Known = "", false
+			}
+		}
 		a, ok := m.Assigns(m.Statements[i])
 		if !ok || m.Statements[i].In != statement || strings.Contains(a.Name, ".") ||
 			strings.Contains(m.Of(a.Annotation), "ClassVar") {

@@ -199,7 +199,7 @@ func (r *reader) constant(m *module, name string, at, depth int) (any, bool) {
 		found := -1
 		from, to := m.Block(class)
 		for i := from; i < to; i++ {
-			if a, ok := m.Assigns(m.Statements[i]); ok && a.Name == rest && m.Statements[i].In == class {
+			if m.Statements[i].In == class && slices.Contains(m.Binds(m.Statements[i]), rest) {
 				if found >= 0 {
 					return nil, false
 				}
@@ -207,7 +207,10 @@ func (r *reader) constant(m *module, name string, at, depth int) (any, bool) {
 			}
 		}
 		if found >= 0 {
-			a, _ := m.Assigns(m.Statements[found])
+			a, ok := m.Assigns(m.Statements[found])
+			if !ok || a.Name != rest {
+				return nil, false
+			}
 			return r.eval(m, a.Value, found, depth+1)
 		}
 	}

@@ -195,6 +195,24 @@ def main(cfg: Train): pass
 			"config.py": "WORKERS = 4\n",
 			"model.py":  "HIDDEN = 4\n",
 		}, "BATCH=8 hparams.lr=1e-3 hparams.n=4 cfg.data.batch=2 cfg.x=- CFG.epochs=3 WORKERS=4 HIDDEN=- y=-"},
+		"bound again": {map[string]string{"train.py": "BATCH = 2\nz = BATCH = 64\nSTEPS = 2\na, STEPS = 1, 64\n" +
+			"N = 8\nN //= 2\nFROM = 2\nfrom mine import FROM\nif N: LEN = 1\nLEN = 2\nhparams = dict(lr=1)\n" +
+			"z = hparams = f()\n" +
+			"class CFG:\n    epochs = 3\n    z = epochs = 4\n    k = 1\n" +
+			"def f():\n    global G\n    G = 1\nG = 2\nOK = 1\n"},
+			"BATCH=- STEPS=- N=- FROM=- LEN=- hparams.lr=- CFG.epochs=- CFG.k=1 G=- OK=1"},
+		"bound again before the configurator": {map[string]string{
+			"train.py": "batch = 2\nz = batch = 64\nn = 2\na, n = 1, 64\n" +
+				"ok = 1\nexec(open('configurator.py').read())\n",
+		}, "--batch=? --n=? --ok=1"},
+		"bound again as defaults": {map[string]string{"train.py": "import argparse\nB = 2\nz = B = 64\n" +
+			"class C:\n    n = 2\n" +
+			"    z = n = 64\n    k = 1\np = argparse.ArgumentParser()\np.add_argument('--b', default=B)\n" +
+			"p.add_argument('--n', default=C.n)\np.add_argument('--k', default=C.k)\n"}, "--b=? --n=? --k=1"},
+		"bound again in a dataclass": {map[string]string{"train.py": "from dataclasses import dataclass\n" +
+			"from transformers import HfArgumentParser\n@dataclass\nclass A:\n" +
+			"    n: int = 2\n    k: int = 1\n    z = n = 64\n" +
+			"HfArgumentParser(A)\n"}, "--n=? --k=1"},
 		"hydra": {map[string]string{
 			"train.py": "import hydra\n@hydra.main(version_base=None, config_path='conf', " +
 				"config_name='config')\ndef main(cfg): pass\n",

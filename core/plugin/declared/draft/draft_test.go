@@ -458,3 +458,16 @@ func TestFigure(t *testing.T) {
 		}
 	}
 }
+
+// The value of a name is that of the last assignment before its use; where that is one to several, none is known.
+func TestBinding(t *testing.T) {
+	for text, want := range map[string]int{
+		"a = 1\na = 2\nf(a)\n": 1, "a = 1\nz = a = 2\nf(a)\n": -1, "a = 1\nz, a = 1, 2\nf(a)\n": -1,
+		"z = a = 1\na = 2\nf(a)\n": 1, "a = 1\na += 1\nf(a)\n": 0,
+	} {
+		f := &file{python.NewSource("a.py", text).Syntax()}
+		if got := f.binding("a", 2); got != want {
+			t.Errorf("%q: statement %d, want %d", text, got, want)
+		}
+	}
+}

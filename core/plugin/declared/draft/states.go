@@ -338,14 +338,19 @@ func (f *file) hasOptimizer(e python.Range, at int) bool {
 	return regexp.MustCompile(`(?i)state|ckpt|checkpoint|snapshot`).MatchString(name) // a parameter
 }
 
-// binding is the last statement before another that assigns a name, in the same function or outside of all, or -1.
+// binding is the last statement before another that assigns a name, in the same function or outside of all; -1 where
+// there is none, or it assigns others, too.
 func (f *file) binding(name string, at int) int {
 	for i := at - 1; i >= 0; i-- {
 		a, ok := f.Assigns(f.Statements[i])
-		if !ok || a.Name != name || a.Value.Empty() {
+		again := f.Find(f.Statements[i].Range, "=") >= 0 && f.Rebinds(f.Statements[i], name) // a = b = 1; a, b = 1, 2
+		if !again && (!ok || a.Name != name || a.Value.Empty()) {
 			continue
 		}
 		if in := f.Statements[i].In; in < 0 || f.Within(at, in) || f.function(i) == f.function(at) {
+			if again {
+				return -1
+			}
 			return i
 		}
 	}
