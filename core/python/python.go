@@ -116,7 +116,7 @@ func (e Environment) Known() bool { return len(e.folders) > 0 }
 // command cannot run here. A Python behind a wrapper, of which nothing is known either, is not missing.
 func (e Environment) Missing() bool { return e.missing }
 
-// nowhere reports whether a command has neither an interpreter nor what chooses one, and nothing that may bring it along.
+// nowhere reports whether a command has neither an interpreter nor what chooses one, and nothing that may bring one.
 func nowhere(prog command.Prog, interpreter string) bool {
 	switch {
 	case prog.Wrapped():

@@ -87,7 +87,9 @@ def add_argument_of(): pass
 }
 
 func TestNames(t *testing.T) {
-	code := NewSource("t.py", "config.batch_size = 1\n\n  config.batch_size\t= config.batch_sizes\nx = config.batch_size == 2\nif config.batch_size == 3: pass\nconfig.batch_size=4\nmy_config.batch_size = 5\nconfig.batch_size == 6\nconfig.lr\n'''config.gone = 1'''\n"+
+	code := NewSource("t.py", "config.batch_size = 1\n\n  config.batch_size\t= config.batch_sizes\n"+
+		"x = config.batch_size == 2\nif config.batch_size == 3: pass\nconfig.batch_size=4\nmy_config.batch_size = 5\n"+
+		"config.batch_size == 6\nconfig.lr\n'''config.gone = 1'''\n"+
 		"z = config.batch_size = 7\na, config.batch_size = 1, 2\nif a: config.batch_size = 3\n")
 	if got := code.Assigned("config.batch_size"); !slices.Equal(got, []int{1, 3, 6, 11, 12, 13}) {
 		t.Errorf("assigned on %v", got)

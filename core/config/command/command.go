@@ -215,7 +215,7 @@ func (p Prog) Wrapped() bool {
 	})
 }
 
-// Elsewhere reports whether the program runs in an environment that was not found: behind conda run, uv run and the like.
+// Elsewhere reports whether the program runs in an environment that was not found: behind conda run, uv run, the like.
 func (p Prog) Elsewhere() bool {
 	return len(p.Bins) == 0 && slices.ContainsFunc(p.Through, func(name string) bool {
 		return strings.HasSuffix(name, " run")
