@@ -108,9 +108,38 @@ func whole(code string, from, to int) bool {
 
 func wordByte(c byte) bool { return c == '_' || c-'0' < 10 || c|0x20-'a' < 26 }
 
+// mayAssign reports whether behind a name there is what may be an assignment to it. Most names of settings are only
+// read, and then the source needs no parsing.
+func (s Source) mayAssign(name string) bool {
+	for at := 0; ; at++ {
+		i := strings.Index(s.Code[at:], name)
+		if i < 0 {
+			return false
+		}
+		at += i
+		if !whole(s.Code, at, at+len(name)) {
+			continue
+		}
+		rest, next, _ := strings.Cut(strings.TrimLeft(s.Code[at+len(name):], " \t"), "\n")
+		if next = strings.TrimLeft(next, " \t\n"); rest == "" && next != "" && strings.IndexByte(",)]=", next[0]) >= 0 {
+			return true // in brackets, of several lines
+		}
+		switch op := strings.TrimLeft(rest, "+-*/%@&|^<>"); {
+		case rest == "", strings.HasPrefix(op, "==") && op == rest:
+		case strings.HasPrefix(op, "="), rest[0] == '\\':
+			return true
+		case strings.IndexByte(",)]:", rest[0]) >= 0:
+			// one of several targets, or an annotation: their "=" may stand on another line
+			if more := strings.TrimLeft(rest, ",)]: \t"); more == "" || more == "\\" || strings.Contains(more, "=") {
+				return true
+			}
+		}
+	}
+}
+
 // Assigned lists the lines with an assignment to a name such as "config.batch_size", be it alone or beside others.
 func (s Source) Assigned(name string) (lines []int) {
-	if !s.Names(name) {
+	if !s.mayAssign(name) {
 		return nil
 	}
 	x := s.Syntax()

@@ -204,3 +204,23 @@ func TestFiles(t *testing.T) {
 		}
 	}
 }
+
+// What is passed over without parsing is no assignment.
+func TestMayAssign(t *testing.T) {
+	for code, want := range map[string]bool{
+		"a.b = 1": true, "a.b=1": true, "a.b += 1": true, "a.b //= 2": true, "x = a.b = 1": true, "a.b, c = 1, 2": true,
+		"(c,\n a.b,\n) = 1, 2": true, "(c,\n a.b) \\\n = 1, 2": true, "a.b: int = 1": true,
+		"a.b \\\n = 1": true, "[c, a.b] = x": true, "(a.b\n) = 1": true, "x = a.b\ny = 1": false,
+		"x = a.b": false, "a.b == 1": false, "f(a.b)": true, "x = f(a.b) + 1": false, "f(a.b, 1)": false,
+		"a.b.c = 1": false, "a.bc = 1": false, "x = a.b + 1": false, "if a.b: pass": false,
+		"x = a.b <= 3": true,
+	} {
+		s := NewSource("t.py", code+"\n")
+		if got := s.mayAssign("a.b"); got != want {
+			t.Errorf("%q may assign: %v, want %v", code, got, want)
+		}
+		if len(s.Assigned("a.b")) > 0 && !want {
+			t.Errorf("%q assigns, and is passed over", code)
+		}
+	}
+}
