@@ -96,9 +96,9 @@
 // In a plugin one file reads the command, ladders.go lists the ways to run, and price.go asks arch, which has the
 // formulas, what each needs; stablesr's ahead.go begins with that as soon as it has read the recipe.
 // In plugins/lm one file reads each framework (read.go transformers, sft.go and dpo.go trl, factory.go, axolotl.go,
-// own.go scripts of one's own, with own_names.go for what a name is, and
-// own_trainer.go, own_rows.go and own_data.go for a plain Trainer), one each form
-// (quant.go, packing.go, liger.go, deepspeed.go, fsdp.go, experts.go), averaged.go where another micro-batch changes
-// the loss, lengths.go the data set's longest row (lengths_factory.go, lengths_trl.go with lengths_chat.go,
-// lengths_axolotl.go, lengths_tokenizer.go; package tokens counts), and assumed.go the versions.
+// own.go scripts of one's own, with own_names.go for what a name is, and own_trainer.go, own_rows.go, own_data.go and
+// own_group.go for a plain Trainer), one each form (quant.go, packing.go, liger.go, cut.go, deepspeed.go, fsdp.go,
+// experts.go), averaged.go where another micro-batch changes the loss, lengths.go the data set's longest row
+// (lengths_factory.go, lengths_trl.go with lengths_chat.go, lengths_axolotl.go, lengths_tokenizer.go; package tokens
+// counts), and assumed.go the versions.
 package core

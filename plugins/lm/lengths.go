@@ -74,7 +74,7 @@ func (t *training) readLengths() {
 	data := newTable(time.Now().Add(maxTime))
 	longest, how, err := t.longest(data)
 	at := fmt.Sprintf("%s (%d tokens)", t.address(t.kind.length).Path, t.step.Length)
-	whole := "the longest batch is taken to be of " + at
+	whole := "the longest batch is assumed to reach " + at
 	if t.padsWhole() {
 		whole = "each batch is padded to " + at
 	}
